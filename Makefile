@@ -1,0 +1,202 @@
+# Build, run and test everything. `make help` lists the targets.
+#
+#   BUILD=release|debug|asan|tsan|fuzz|coverage   flags, each in its own folder below build/
+#   CC=gcc|clang   WERROR=1 warnings are errors (CI)   V=1 show commands   B=dir instead of build/
+#   TEST=glob      only tests whose name matches       FUZZ_SECONDS=30     SEED=n
+#   PORT=4040 DATA=build/data DEMO=1 SELF=1            for `make run`
+
+BUILD   ?= release
+CC      := $(if $(filter default,$(origin CC)),gcc,$(CC))
+V       ?= 0
+TEST    ?= *
+B       ?= build
+PREFIX  ?= /usr/local
+DESTDIR ?=
+PORT    ?= 4040
+DATA    ?= $(B)/data
+DEMO    ?= 1
+SELF    ?= 1
+Q       := $(if $(filter 0,$(V)),@)
+O       := $(B)/$(BUILD)$(if $(filter clang%,$(notdir $(CC))),-clang)
+ROLES   := distributor ingester querier compactor
+
+CSTD    := -std=c17 -D_GNU_SOURCE
+WARN    := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wformat=2 \
+           -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef -Wcast-qual -Wswitch-enum \
+           -Wwrite-strings -Wpointer-arith -Wnull-dereference -Wdouble-promotion -Wdate-time
+WARN    += $(if $(filter gcc%,$(notdir $(CC))),-Wduplicated-cond -Wduplicated-branches -Wlogical-op \
+           -Wformat-truncation=2 -Walloca,-Wcomma -Wassign-enum)
+WARN    += $(if $(WERROR),-Werror)
+HARDEN  := -fstack-protector-strong -fstack-clash-protection -fcf-protection=full
+ALWAYS  := -g -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer -fvisibility=hidden -fno-common \
+           -fno-strict-overflow -fPIE -pthread -ffile-prefix-map=$(CURDIR)=. -MMD -MP
+
+release_CFLAGS  := -O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 $(HARDEN)
+debug_CFLAGS    := -O1 -DDEBUG
+asan_CFLAGS     := -O1 -DDEBUG -fsanitize=address,undefined -fno-sanitize-recover=all
+tsan_CFLAGS     := -O1 -DDEBUG -fsanitize=thread
+fuzz_CFLAGS     := -O1 -DDEBUG -DFUZZING -fsanitize=fuzzer-no-link,address,undefined \
+                   -fno-sanitize-recover=all
+coverage_CFLAGS := -O0 -DDEBUG --coverage
+release_LDFLAGS := -pie -Wl,-z,relro,-z,now,-z,noexecstack -Wl,--as-needed -Wl,--build-id=sha1
+coverage_LDFLAGS := --coverage
+# jemalloc would hide errors from the sanitizers.
+release_LDLIBS  := -ljemalloc
+ifeq (,$($(BUILD)_CFLAGS))
+$(error BUILD=$(BUILD): want release, debug, asan, tsan, fuzz or coverage)
+endif
+all_CFLAGS   = $(CSTD) $(WARN) $(ALWAYS) $($(BUILD)_CFLAGS) -I. -I$(O)/gen $(CFLAGS)
+all_LDFLAGS  = -pthread $(filter -fsanitize=address% -fsanitize=thread,$($(BUILD)_CFLAGS)) \
+               $(if $(filter fuzz,$(BUILD)),-fsanitize=address$(comma)undefined) \
+               $($(BUILD)_LDFLAGS) $(LDFLAGS)
+all_LDLIBS  := -lrocksdb -lnanomsg -luv -lprotobuf-c -lyaml -lzstd -ldeflate -lz -ljansson -lpcre2-8 \
+               -lxxhash -lroaring -lcrypto -lunwind $($(BUILD)_LDLIBS) -lm
+comma        := ,
+
+# Every .c below a folder belongs to that folder's archive; nothing is listed by hand.
+src       = $(sort $(shell find $(1) \( -name '*.c' -o -name '*.S' \) -not -path '*/node_modules/*' 2>/dev/null))
+obj       = $(patsubst %,$(O)/%.o,$(filter-out %/roles.c common/role/main.c,$(call src,$(1))))
+PROTO    := $(sort $(wildcard proto/*.proto))
+GEN_H    := $(PROTO:%.proto=$(O)/gen/%.pb-c.h)
+LLHTTP   := $(patsubst %,$(O)/llhttp/%.o,api http llhttp)
+ARCHIVES := $(ROLES:%=$(O)/lib%.a) $(O)/libcommon.a $(O)/libproto.a $(O)/libllhttp.a
+BASE_A   := $(O)/libcommon.a $(O)/libproto.a $(O)/libllhttp.a
+BINS     := $(O)/bin/embertree $(ROLES:%=$(O)/bin/embertree-%)
+DEMO_BIN := $(O)/bin/embertree-demo
+TESTLIB  := $(O)/libtest.a
+UNIT     := $(sort $(patsubst %.c,$(O)/%,$(shell find tests/unit tests/prop -name 'test_$(TEST).c' 2>/dev/null)))
+CLUSTER  := $(sort $(wildcard tests/cluster/test_$(TEST).py))
+FUZZ     := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/fuzz/fuzz_$(TEST).c)))
+BENCH    := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/bench/bench_*.c)))
+TOOLS    := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/lib/tool_*.c)))
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SECONDARY:
+.PHONY: all deps deps-test run test test-bins check check-asan check-tsan fuzz fuzz-run fuzz-seeds \
+        bench lint tidy fmt fmt-check compdb ui install clean coverage ci help FORCE
+
+all: $(BINS) $(DEMO_BIN)  ## the all-in-one and the four role binaries (default)
+
+deps:                  ## install what building and running needs (Debian packages)
+	$(Q)deploy/debian/install-packages deploy/debian/build-packages.txt
+deps-test: deps        ## and what the tests need
+	$(Q)deploy/debian/install-packages deploy/debian/test-packages.txt
+
+run:                   ## the whole product in one process, with a live demo, on PORT
+	$(Q)deploy/debian/install-packages --if-missing deploy/debian/build-packages.txt
+	$(Q)deploy/debian/install-node --if-missing
+	$(Q)$(MAKE) --no-print-directory ui all
+	$(Q)B='$(B)' O='$(O)' PORT='$(PORT)' DATA='$(DATA)' DEMO='$(DEMO)' SELF='$(SELF)' deploy/run
+
+test:                  ## every test that needs only Debian packages and npm
+	$(Q)deploy/debian/install-packages --if-missing deploy/debian/build-packages.txt
+	$(Q)deploy/debian/install-packages --if-missing deploy/debian/test-packages.txt
+	$(Q)deploy/debian/install-node --if-missing
+	$(Q)$(MAKE) --no-print-directory ui all test-bins
+	$(Q)O='$(O)' tests/lib/run-tests $(UNIT) $(CLUSTER)
+
+test-bins: $(UNIT) $(TOOLS) $(BINS) $(DEMO_BIN)
+
+check: lint test check-asan  ## what must pass before a push
+check-asan:            ## unit and property tests under ASan and UBSan
+	$(Q)$(MAKE) --no-print-directory BUILD=asan test-unit
+check-tsan:            ## unit and property tests under TSan
+	$(Q)$(MAKE) --no-print-directory BUILD=tsan test-unit
+test-unit: $(UNIT)     ## only the unit and property tests
+	$(Q)O='$(O)' tests/lib/run-tests $(UNIT)
+
+FUZZ_SECONDS ?= 30
+fuzz:                  ## each fuzz target for FUZZ_SECONDS (clang); TEST=pprof for one
+	$(Q)$(MAKE) --no-print-directory BUILD=fuzz CC=clang fuzz-run
+fuzz-run: $(FUZZ)
+	$(Q)O='$(O)' B='$(B)' FUZZ_SECONDS='$(FUZZ_SECONDS)' tests/fuzz/run $^
+bench: all $(BENCH) $(TOOLS)  ## measure, print and keep: tests/bench/RESULTS.md
+	$(Q)O='$(O)' tests/bench/run $(BENCH)
+
+lint:                  ## house rules no compiler checks
+	$(Q)python3 tests/lint/tidy.py
+tidy: compdb $(GEN_H)  ## clang-tidy over everything (minutes)
+	$(Q)git ls-files '*.c' | xargs -P2 -n8 clang-tidy -p . --quiet
+fmt:                   ## rewrite with clang-format
+	$(Q)clang-format -i $$(git ls-files '*.c' '*.h')
+fmt-check:             ## say what fmt would change
+	$(Q)clang-format --dry-run --Werror $$(git ls-files '*.c' '*.h')
+compdb: compile_commands.json  ## compile_commands.json for editors and clang-tidy
+compile_commands.json: Makefile $(GEN_H) $(call src,common $(ROLES) deploy tests)
+	$(Q){ echo '['; sep=; for f in $(filter %.c,$^); do printf '%s{"directory":"%s","file":"%s","command":"%s"}\n' \
+	  "$$sep" '$(CURDIR)' $$f "$(CC) $(filter-out -MMD -MP,$(all_CFLAGS)) -c $$f"; sep=,; done; echo ']'; } > $@
+coverage:              ## line coverage per folder (gcovr)
+	$(Q)$(MAKE) --no-print-directory BUILD=coverage test-unit
+	$(Q)gcovr -r . $(B)/coverage --exclude tests/ --exclude-directories 'build/coverage/gen'
+ci:                    ## what CI runs
+	$(Q).ci/run
+
+install: all           ## binaries, sample configuration and units to $(DESTDIR)$(PREFIX)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/embertree
+	install -m 0755 $(BINS) $(DESTDIR)$(PREFIX)/bin
+	install -m 0644 deploy/config/*.yaml $(DESTDIR)$(PREFIX)/share/embertree
+clean:                 ## remove build/
+	$(Q)rm -rf $(B) compile_commands.json
+help:                  ## this list
+	@sed -n 's/^#  \{0,1\}//p' $(firstword $(MAKEFILE_LIST)) | head -5; echo
+	@sed -n 's/^\([a-z][a-z-]*\):[^#]*## */\1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
+
+# ---- the page: built by Vite where Node is, a plain page otherwise -------------------------------
+UI_SRC := $(shell find querier/ui/web -type f -not -path '*/node_modules/*' 2>/dev/null)
+ui: $(B)/ui/done       ## the web page (needs Node; without it a plain page is built in)
+$(B)/ui/done: $(UI_SRC) querier/ui/build querier/ui/plain.html
+	$(Q)querier/ui/build $(B)/ui
+
+# ---- generated code ------------------------------------------------------------------------------
+$(O)/gen/%.pb-c.c $(O)/gen/%.pb-c.h &: %.proto $(PROTO)
+	@mkdir -p $(O)/gen/proto; echo "GEN $<"
+	$(Q)protoc-c --c_out=$(O)/gen $<
+$(O)/gen/%.o: $(O)/gen/%.c
+	$(Q)$(CC) $(CSTD) -w $(ALWAYS) $($(BUILD)_CFLAGS) -I$(O)/gen -c $< -o $@
+$(O)/gen/version.h: FORCE
+	@mkdir -p $(@D); v="$$(git describe --tags --always --dirty 2>/dev/null || echo unknown)"; \
+	  echo "#define EMBERTREE_VERSION \"$$v\"" | cmp -s - $@ || echo "#define EMBERTREE_VERSION \"$$v\"" > $@
+$(O)/llhttp/%.o: /usr/share/llhttp/%.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CSTD) -w $(ALWAYS) $($(BUILD)_CFLAGS) -I/usr/include/llhttp -c $< -o $@
+
+# ---- archives and programs -----------------------------------------------------------------------
+$(O)/libproto.a: $(PROTO:%.proto=$(O)/gen/%.pb-c.o)
+$(O)/libllhttp.a: $(LLHTTP)
+$(foreach r,$(ROLES),$(eval $(O)/lib$r.a: $(call obj,$r)))
+$(O)/libcommon.a: $(call obj,common)
+$(TESTLIB): $(patsubst %,$(O)/%.o,$(filter-out tests/lib/tool_%,$(call src,tests/lib)))
+$(ARCHIVES) $(TESTLIB):
+	@mkdir -p $(@D)
+	$(Q)rm -f $@ && $(AR) rcsD $@ $^
+
+link = @mkdir -p $(@D); echo "LD $@"; $(CC) $(all_LDFLAGS) -o $@ $(1) $(all_LDLIBS)
+# main.o pulls everything; a role binary links only its own archive, so that a call into another
+# role does not link.
+$(O)/bin/embertree: $(O)/deploy/allinone/roles.c.o $(O)/common/role/main.c.o $(ARCHIVES)
+	$(call link,$^)
+$(ROLES:%=$(O)/bin/embertree-%): $(O)/bin/embertree-%: $(O)/%/roles.c.o $(O)/common/role/main.c.o $(O)/lib%.a $(BASE_A)
+	$(call link,$^)
+$(DEMO_BIN): $(patsubst %,$(O)/%.o,$(call src,deploy/demo)) $(BASE_A)
+	$(call link,$^)
+$(UNIT) $(BENCH) $(TOOLS): %: %.c.o $(TESTLIB) $(ARCHIVES)
+	$(call link,$^) -lcmocka
+$(FUZZ): all_LDFLAGS += -fsanitize=fuzzer
+$(FUZZ): %: %.c.o $(TESTLIB) $(ARCHIVES)
+	$(call link,$^)
+
+$(O)/%.c.o: %.c $(O)/flags | $(GEN_H) $(O)/gen/version.h
+	@mkdir -p $(@D); echo "CC $<"
+	$(Q)$(CC) $(all_CFLAGS) -c $< -o $@
+$(O)/%.S.o: %.S $(O)/flags
+	@mkdir -p $(@D)
+	$(Q)$(CC) -I$(B)/ui -c $< -o $@
+$(O)/querier/ui/assets.S.o: $(B)/ui/done
+$(O)/common/role/role.c.o: $(O)/gen/version.h
+
+# Changed flags rebuild everything; the same flags rebuild nothing.
+$(O)/flags: FORCE
+	@mkdir -p $(@D); echo '$(CC) $(all_CFLAGS)' | cmp -s - $@ || echo '$(CC) $(all_CFLAGS)' > $@
+
+-include $(shell find $(O) -name '*.d' 2>/dev/null)

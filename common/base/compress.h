@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * compress.h: gzip (RFC 1951/1952) and zstd (RFC 8878) over slices, always with an output limit.
+ *
+ * gunzip accepts several concatenated members and refuses: truncation, wrong CRC or size, bytes
+ * after the last member, output over `limit`, and output over ratio_max : 1 once it passed 1 MiB.
+ * Memory is at most the output plus a small constant: a forged ISIZE allocates nothing.
+ */
+#ifndef COMMON_BASE_COMPRESS_H
+#define COMMON_BASE_COMPRESS_H
+
+#include "common/base/buf.h"
+#include "common/base/err.h"
+
+struct inflate_limits {
+    size_t bytes_max;   /* of output */
+    uint32_t ratio_max; /* output : input beyond 1 MiB; 0 = no ratio limit */
+};
+
+bool gzip_sniff(struct str s); /* starts with 1f 8b */
+/* Appends to *out (whose own max also holds). ERR_INPUT or ERR_LIMIT; *out is undefined then. */
+NODISCARD int gunzip(struct str in, const struct inflate_limits *l, struct buf *out, struct err *e);
+NODISCARD int gzip(struct str in, int level, struct buf *out, struct err *e);
+NODISCARD int zstd_compress(struct str in, int level, struct buf *out, struct err *e);
+NODISCARD int zstd_decompress(struct str in, size_t bytes_max, struct buf *out, struct err *e);
+
+#endif

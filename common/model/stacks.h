@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stacks.h: a set of call stacks as a parent-pointer tree over interned frames and strings.
+ *
+ *   string 0 = ""      frame = (function, file, line, module, address)      node 0 = the root
+ *   node i = (parent < i, frame); a stack trace is the path from its node to the root
+ *
+ * The same shape travels in WriteRequest and MergeReply (proto/common.proto, message Stacks) and,
+ * with ids of its own, stands in the dictionary of the store. A frame without symbols has function
+ * "", module = build id or mapping file name, address = offset in the file (a raw address only
+ * where there is no mapping); with symbols the address is 0 and module is the mapping's file name.
+ */
+#ifndef COMMON_MODEL_STACKS_H
+#define COMMON_MODEL_STACKS_H
+
+#include "common/base/buf.h"
+#include "common/base/err.h"
+#include "common/base/map.h"
+#include "common/base/vec.h"
+
+struct frame {
+    uint32_t func, file, module; /* string ids */
+    uint32_t line;
+    uint64_t addr;
+};
+
+/* Borrowed columns, as decoded from a message. Node and frame and string counts are separate;
+ * columns of nodes start with node 1 (node_parent[0] belongs to node 1). */
+struct stacks_view {
+    struct str string_data;     /* all strings, one after the other */
+    const uint32_t *string_len; /* string i has string_len[i] bytes; string 0 has none */
+    size_t strings;
+    const uint32_t *frame_func, *frame_file, *frame_line, *frame_module;
+    const uint64_t *frame_addr;
+    size_t frames;
+    const uint32_t *node_parent, *node_frame;
+    size_t nodes; /* without the root */
+};
+/* Every reference in range, parents before children, lengths add up. ERR_INPUT otherwise. */
+NODISCARD int stacks_view_check(const struct stacks_view *v, struct err *e);
+
+/* Interning builder. Budget: over `bytes_max` every adder returns STACKS_FULL. */
+struct stacks {
+    struct buf string_data;
+    VEC(uint32_t) string_len;
+    VEC(uint32_t) string_off;
+    VEC(uint32_t) frame_func;
+    VEC(uint32_t) frame_file;
+    VEC(uint32_t) frame_line;
+    VEC(uint32_t) frame_module;
+    VEC(uint64_t) frame_addr;
+    VEC(uint32_t) node_parent;
+    VEC(uint32_t) node_frame;
+    struct map_u64 string_ids; /* content hash -> id; contents are compared, clashes re-probed */
+    struct map_u64 frame_ids;
+    struct map_u64 edges; /* parent << 32 | frame -> node */
+    uint64_t seed;
+    size_t bytes_max;
+};
+#define STACKS_FULL UINT32_MAX
+
+void stacks_init(struct stacks *s, size_t bytes_max, uint64_t seed);
+void stacks_deinit(struct stacks *s);
+void stacks_reset(struct stacks *s); /* keeps memory */
+uint32_t stacks_string(struct stacks *s, struct str v);
+uint32_t stacks_frame(struct stacks *s, const struct frame *f);
+uint32_t stacks_node(struct stacks *s, uint32_t parent, uint32_t frame);
+struct str stacks_string_at(const struct stacks *s, uint32_t id);
+/* Borrows; valid until the next change. */
+struct stacks_view stacks_view(const struct stacks *s);
+/* Adds all of v; ret_map[i] (v->nodes + 1 entries) = node of node i here. ERR_LIMIT. */
+NODISCARD int stacks_merge(struct stacks *s, const struct stacks_view *v, uint32_t *ret_map,
+                           struct err *e);
+size_t stacks_bytes(const struct stacks *s);
+
+#endif

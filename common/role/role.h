@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * role.h: a role is a table row; what a binary runs is the list it links. One main (main.c), one
+ * loop, one HTTP listener, one metrics registry and one pool per process; all state of a role hangs
+ * from its self pointer, so that several run in one process and under simulation.
+ */
+#ifndef COMMON_ROLE_ROLE_H
+#define COMMON_ROLE_ROLE_H
+
+#include "common/conf/conf.h"
+#include "common/net/http.h"
+#include "common/obs/metrics.h"
+#include "common/rpc/rpc.h"
+#include "common/sys/budget.h"
+#include "common/sys/env.h"
+#include "common/sys/loop.h"
+#include "common/sys/pool.h"
+
+/* Options every binary has: sections "http", "log", "cluster", "data", "memory", "tenancy". */
+struct common_conf {
+    /* http */
+    const char *listen;
+    bool insecure_open; /* allow a listen address that is not loopback, without keys */
+    uint64_t connections_max, in_flight_bytes, head_ms, body_ms, idle_ms, write_ms;
+    uint64_t body_bytes_max;
+};
+struct cluster_conf {
+    struct conf_list ingesters; /* rpc addresses; all-in-one: inproc://ingester */
+    uint64_t shards;            /* all of the cluster; shard i lives on ingester i mod n */
+    uint64_t rpc_message_bytes_max, rpc_pending_max, heartbeat_ms, dead_ms;
+};
+struct tenancy_conf {
+    bool multi; /* off: the tenant is "anonymous" and X-Scope-OrgID is ignored */
+};
+
+struct role_ctx {
+    struct env *env;
+    struct loop *loop;
+    struct pool *pool;
+    struct http_server *http; /* NULL in simulation */
+    struct rpc_net *rpc;
+    struct metrics *metrics;
+    struct budget *in_flight;
+    const struct conf *conf;
+    const struct common_conf *common;
+    const struct cluster_conf *cluster;
+    const struct tenancy_conf *tenancy;
+    const char *data_dir;
+    uint64_t memory_limit;
+    bool all_in_one;
+};
+struct role {
+    const char *name; /* "ingester" */
+    const struct conf_table *const *conf;
+    size_t conf_len;
+    NODISCARD int (*start)(const struct role_ctx *ctx, void **ret_self, struct err *e);
+    /* True once it can serve; else *ret_why says what is missing. Loop thread. */
+    bool (*ready)(void *self, const char **ret_why);
+    /* Stop taking work, finish what runs, then done(cookie) on the loop. */
+    void (*drain)(void *self, void (*done)(void *cookie), void *cookie);
+    void (*free)(void *self);
+};
+/* NULL-ended, in start order; drain order is the reverse. Defined by each binary. */
+extern const struct role *const roles[];
+
+int role_main(int argc, char **argv);
+
+/* Tenant of a request: "anonymous", or X-Scope-OrgID checked (a-zA-Z0-9!-_.*'(), <= 150 bytes,
+ * not . or ..; "id:sub" is trimmed). ERR_UNAUTHENTICATED "no org id"; several tenants (a|b) only
+ * when `many` > 1: returns how many through *ret_len. */
+NODISCARD int tenant_of(const struct http_req *r, const struct tenancy_conf *t, size_t many,
+                        struct str *ret, size_t *ret_len, struct err *e);
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kv.h: an ordered key-value store with column families and atomic batches: all the engine knows
+ * of its disk. kv_rocks.c is RocksDB; kv_mem.c is a sorted map with an injectable power cut, for
+ * property tests and simulation.
+ *
+ * Thread: kv_get, snapshots and iterators on any thread; kv_write and kv_sync on one at a time.
+ * Slices returned by an iterator are valid until it moves; by kv_get they are owned by the buf.
+ */
+#ifndef COMMON_STORE_KV_H
+#define COMMON_STORE_KV_H
+
+#include "common/base/buf.h"
+#include "common/base/err.h"
+
+/* Column families of one shard (design/decisions: Engine, Shard). Never renumber. */
+enum kv_cf {
+    KV_RAW,    /* unsealed rows */
+    KV_FINE,   /* sealed member vectors, 10 s and 1 m */
+    KV_COARSE, /* member vectors, 10 m and up */
+    KV_RU,     /* roll-ups */
+    KV_TL,     /* timelines */
+    KV_FN,     /* function index */
+    KV_META,   /* dictionaries, series, postings, groups, control */
+    KV_WID,    /* write ids */
+    KV_EXM,    /* exemplars */
+    KV_CFS,
+};
+
+struct kv;
+struct kv_batch;
+struct kv_snap;
+struct kv_iter;
+
+struct kv_opts {
+    const char *dir;             /* rocks only */
+    uint64_t block_cache_bytes;  /* rocks only */
+    uint64_t memtable_bytes;     /* all column families together */
+};
+NODISCARD int kv_rocks_open(const struct kv_opts *o, struct kv **ret, struct err *e);
+/* A fresh in-memory one; `faults` may be NULL. */
+struct kv_mem_faults;
+struct kv *kv_mem_new(struct kv_mem_faults *faults);
+void kv_close(struct kv *k); /* NULL is fine; no snapshot or iterator may be open */
+
+struct kv_batch *kv_batch_new(void);
+void kv_batch_free(struct kv_batch *b); /* NULL is fine */
+void kv_batch_clear(struct kv_batch *b);
+void kv_batch_put(struct kv_batch *b, enum kv_cf cf, struct str key, struct str value);
+void kv_batch_del(struct kv_batch *b, enum kv_cf cf, struct str key);
+void kv_batch_del_range(struct kv_batch *b, enum kv_cf cf, struct str from, struct str to);
+size_t kv_batch_count(const struct kv_batch *b);
+size_t kv_batch_bytes(const struct kv_batch *b);
+/* Appends all of `from` to `to`: group commit. */
+void kv_batch_append(struct kv_batch *to, const struct kv_batch *from);
+
+/* Applies the batch atomically; with sync it is on disk when this returns. */
+NODISCARD int kv_write(struct kv *k, struct kv_batch *b, bool sync, struct err *e);
+/* Value into *out (replaced). 0, ERR_NOT_FOUND or ERR_IO. snap NULL = now. */
+NODISCARD int kv_get(struct kv *k, const struct kv_snap *snap, enum kv_cf cf, struct str key,
+                     struct buf *out, struct err *e);
+struct kv_snap *kv_snap_new(struct kv *k);
+void kv_snap_free(struct kv *k, struct kv_snap *s);
+
+/* Keys in [from, to) in byte order; to {NULL,0} = no end. snap NULL = now. */
+struct kv_iter *kv_iter_new(struct kv *k, const struct kv_snap *snap, enum kv_cf cf,
+                            struct str from, struct str to);
+void kv_iter_free(struct kv_iter *it);
+bool kv_iter_valid(const struct kv_iter *it);
+struct str kv_iter_key(const struct kv_iter *it);
+struct str kv_iter_value(const struct kv_iter *it);
+void kv_iter_next(struct kv_iter *it);
+void kv_iter_seek(struct kv_iter *it, struct str key); /* first key >= key, inside the bounds */
+/* After the loop: an iterator that hit an I/O error looks exhausted. */
+NODISCARD int kv_iter_status(const struct kv_iter *it, struct err *e);
+
+/* For the metrics page and space report: bytes of memtables, of files per column family. */
+struct kv_stats {
+    uint64_t memtable_bytes;
+    uint64_t cache_bytes;
+    uint64_t file_bytes[KV_CFS];
+    uint64_t keys_estimate[KV_CFS];
+};
+void kv_stats(struct kv *k, struct kv_stats *ret);
+NODISCARD int kv_flush(struct kv *k, struct err *e); /* memtables to files */
+
+#endif

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * store.h: the engine of one shard: write, seal, read. Knows no network.
+ *
+ *   shard thread   store_stage* ──> store_batch ──> committer: store_commit (write + fsync)
+ *                  store_seal (seal_apply of the next log entry, same path for every replica)
+ *   any thread     store_view_get ──> store_merge / store_timeline / store_labels ──> view_put
+ *
+ * What a reader sees: exactly the committed batches. A staged but uncommitted push is invisible,
+ * but its write id is already known, so that a retry joins it instead of doubling it.
+ */
+#ifndef COMMON_STORE_STORE_H
+#define COMMON_STORE_STORE_H
+
+#include "common/base/arena.h"
+#include "common/base/err.h"
+#include "common/model/label.h"
+#include "common/model/selector.h"
+#include "common/model/stacks.h"
+#include "common/store/kv.h"
+#include "common/sys/clock.h"
+
+struct store;
+struct store_view;
+
+struct store_opts {
+    struct kv *kv;              /* owned by the store from store_open on, also on failure */
+    const struct clock *clock;  /* borrowed */
+    uint32_t shard;             /* number, for errors */
+    uint64_t dict_bytes_max;    /* memory for dictionaries */
+    uint32_t seal_delay_ms;     /* a minute is sealed this long after its end */
+    uint32_t wid_horizon_ms;    /* write ids are remembered this long */
+};
+NODISCARD int store_open(const struct store_opts *o, struct store **ret, struct err *e);
+/* No flush needed for correctness. All views must be put back. NULL is fine. */
+void store_close(struct store *s);
+
+/* ---- write: shard thread ---- */
+struct store_vector {
+    uint32_t slot;          /* model/slot.h */
+    const uint32_t *nodes;  /* of the request's stacks; ascending */
+    const uint64_t *values; /* > 0 */
+    size_t len;
+};
+struct store_series {
+    struct labels labels;    /* canonical */
+    struct str profile_type; /* 5 parts */
+    bool gauge;
+    uint8_t wid[16];
+    const struct store_vector *vectors;
+    size_t len;
+};
+struct store_write {
+    struct str tenant, service;
+    const struct stacks_view *stacks; /* checked by the caller: stacks_view_check */
+    const struct store_series *series;
+    size_t len;
+};
+struct store_result {
+    uint32_t stored, duplicates;
+    /* The batch that holds the slowest duplicate may still be uncommitted: ack only after the
+     * batch this request was staged into is committed; it is never older than that one. */
+};
+struct store_batch; /* many staged requests, committed together */
+struct store_batch *store_batch_new(struct store *s);
+size_t store_batch_bytes(const struct store_batch *b);
+/* Adds one request: all or nothing. On error nothing of it is in the batch. */
+NODISCARD int store_stage(struct store *s, struct store_batch *b, const struct store_write *w,
+                          struct store_result *ret, struct err *e);
+/* Writes and fsyncs; frees the batch in any case. After an error the shard is read-only
+ * (store_read_only) and nothing of the batch is acked. Committer thread; batches in order. */
+NODISCARD int store_commit(struct store *s, struct store_batch *b, struct err *e);
+bool store_read_only(const struct store *s);
+
+/* ---- seal: shard thread ---- */
+/* Seals what is due (engine time), oldest first, at most `rows_max` raw rows; *ret_more says that
+ * something due is left. The log entry is written in the very batch that applies it. */
+NODISCARD int store_seal(struct store *s, size_t rows_max, bool *ret_more, struct err *e);
+/* Milliseconds until store_seal has something to do. */
+uint64_t store_seal_wait_ms(const struct store *s);
+
+/* ---- read: any thread ---- */
+/* What is committed now; cheap. Never NULL. */
+struct store_view *store_view_get(struct store *s);
+void store_view_put(struct store_view *v);
+
+struct store_query {
+    struct str tenant;
+    const struct selector *selector; /* compiled */
+    struct str profile_type;
+    int64_t start_ms, end_ms; /* snapped outward to leaves */
+    const bool *cancel;       /* may be NULL; polled */
+    uint64_t rows_max;        /* 0 = unlimited */
+};
+struct store_merge {
+    struct stacks *stacks; /* caller's builder: stacks are added to it */
+    VEC(uint32_t) nodes;   /* ascending, of *stacks */
+    VEC(uint64_t) values;  /* self */
+    uint64_t total;
+    int64_t start_ms, end_ms; /* real bounds */
+    uint64_t series, rows;
+    bool gauge;
+    VEC(uint32_t) leaves; /* gauges: leaves with data (slot / LEAF_SLOTS), ascending */
+    uint64_t saturated;
+};
+void store_merge_deinit(struct store_merge *m);
+NODISCARD int store_merge(struct store_view *v, const struct store_query *q,
+                          struct store_merge *ret, struct err *e);
+
+struct store_points {
+    struct labels labels; /* group */
+    VEC(uint32_t) point;
+    VEC(uint64_t) value;
+    VEC(uint64_t) writes;
+    VEC(uint32_t) leaves;
+};
+struct store_timeline {
+    VEC(struct store_points) series;
+    bool gauge;
+};
+/* Point k sums the slots that start in (origin + (k-1) step, origin + k step]. */
+NODISCARD int store_timeline(struct store_view *v, const struct store_query *q, int64_t origin_ms,
+                             int64_t step_ms, uint32_t points, const struct str *group_by,
+                             size_t group_by_len, struct arena *a, struct store_timeline *ret,
+                             struct err *e);
+void store_timeline_deinit(struct store_timeline *t);
+
+enum store_labels_kind { STORE_NAMES, STORE_VALUES, STORE_SETS, STORE_TYPES };
+struct store_labels_query {
+    struct str tenant;
+    enum store_labels_kind kind;
+    struct str name;           /* STORE_VALUES */
+    const struct str *names;   /* STORE_SETS: projection; none = all */
+    size_t names_len;
+    const struct selector *selector; /* may be empty */
+    int64_t start_ms, end_ms;  /* 0, 0: any time */
+    size_t limit;              /* 0 = none */
+};
+struct store_labels {
+    VEC(struct str) values;    /* sorted, distinct; in the arena */
+    VEC(struct labels) sets;
+    bool truncated;
+};
+NODISCARD int store_labels(struct store_view *v, const struct store_labels_query *q,
+                           struct arena *a, struct store_labels *ret, struct err *e);
+void store_labels_deinit(struct store_labels *l);
+
+struct store_stats {
+    uint64_t applied;   /* length of the seal log */
+    uint64_t raw_rows;
+    uint64_t series;
+    uint64_t dict_nodes, dict_bytes;
+    struct kv_stats kv;
+};
+void store_stats(struct store *s, struct store_stats *ret);
+
+#endif

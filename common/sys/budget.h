@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * budget.h: a number of bytes that may be held at once. Over it: ERR_BUSY, before the kernel
+ * kills us. Thread: any.
+ */
+#ifndef COMMON_SYS_BUDGET_H
+#define COMMON_SYS_BUDGET_H
+
+#include "common/base/base.h"
+
+struct budget {
+    _Atomic size_t used;
+    _Atomic size_t peak;
+    size_t max; /* set before use */
+};
+void budget_init(struct budget *b, size_t max);
+bool budget_take(struct budget *b, size_t n) NODISCARD; /* false: nothing taken */
+void budget_give(struct budget *b, size_t n);
+
+#endif
