@@ -45,7 +45,7 @@ release_LDLIBS  := -ljemalloc
 ifeq (,$($(BUILD)_CFLAGS))
 $(error BUILD=$(BUILD): want release, debug, asan, tsan, fuzz or coverage)
 endif
-all_CFLAGS   = $(CSTD) $(WARN) $(ALWAYS) $($(BUILD)_CFLAGS) -I. -I$(O)/gen $(CFLAGS)
+all_CFLAGS   = $(CSTD) $(WARN) $(ALWAYS) $($(BUILD)_CFLAGS) -I. -I$(O)/gen -isystem /usr/share/include $(CFLAGS)
 all_LDFLAGS  = -pthread $(filter -fsanitize=address% -fsanitize=thread,$($(BUILD)_CFLAGS)) \
                $(if $(filter fuzz,$(BUILD)),-fsanitize=address$(comma)undefined) \
                $($(BUILD)_LDFLAGS) $(LDFLAGS)
@@ -159,7 +159,7 @@ $(O)/gen/version.h: FORCE
 	  echo "#define EMBERTREE_VERSION \"$$v\"" | cmp -s - $@ || echo "#define EMBERTREE_VERSION \"$$v\"" > $@
 $(O)/llhttp/%.o: /usr/share/llhttp/%.c
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CSTD) -w $(ALWAYS) $($(BUILD)_CFLAGS) -I/usr/include/llhttp -c $< -o $@
+	$(Q)$(CC) $(CSTD) -w $(ALWAYS) $($(BUILD)_CFLAGS) -I/usr/share/include/llhttp -c $< -o $@
 
 # ---- archives and programs -----------------------------------------------------------------------
 $(O)/libproto.a: $(PROTO:%.proto=$(O)/gen/%.pb-c.o)

@@ -34,7 +34,7 @@ void arena_reset(struct arena *a); /* keeps the first chunk for reuse */
 struct arena_mark arena_mark(const struct arena *a);
 void arena_rewind(struct arena *a, struct arena_mark m);
 
-#define ARENA_NEW(a, type)          ((type *)arena_calloc((a), 1, sizeof(type)))
-#define ARENA_ARRAY(a, type, n)     ((type *)arena_calloc((a), (n), sizeof(type)))
+#define ARENA_NEW(a, type)      ((type *)arena_calloc((a), 1, sizeof(type)))
+#define ARENA_ARRAY(a, type, n) ((type *)arena_calloc((a), (n), sizeof(type)))
 
 #endif

@@ -15,18 +15,17 @@
 #include <stdint.h>
 #include <string.h>
 
-#define NODISCARD           __attribute__((warn_unused_result))
-#define PRINTF(fmt, args)   __attribute__((format(printf, fmt, args)))
-#define CLEANUP(fn)         __attribute__((cleanup(fn)))
-#define UNUSED              __attribute__((unused))
-#define NORETURN            __attribute__((noreturn))
-#define LIKELY(x)           __builtin_expect(!!(x), 1)
-#define UNLIKELY(x)         __builtin_expect(!!(x), 0)
-#define ARRAY_LEN(a)        (sizeof(a) / sizeof((a)[0]))
-#define MIN(a, b)           ((a) < (b) ? (a) : (b))
-#define MAX(a, b)           ((a) > (b) ? (a) : (b))
-#define container_of(p, type, member)                                                              \
-    ((type *)(void *)((char *)(void *)(p)-offsetof(type, member)))
+#define NODISCARD                     __attribute__((warn_unused_result))
+#define PRINTF(fmt, args)             __attribute__((format(printf, fmt, args)))
+#define CLEANUP(fn)                   __attribute__((cleanup(fn)))
+#define UNUSED                        __attribute__((unused))
+#define NORETURN                      __attribute__((noreturn))
+#define LIKELY(x)                     __builtin_expect(!!(x), 1)
+#define UNLIKELY(x)                   __builtin_expect(!!(x), 0)
+#define ARRAY_LEN(a)                  (sizeof(a) / sizeof((a)[0]))
+#define MIN(a, b)                     ((a) < (b) ? (a) : (b))
+#define MAX(a, b)                     ((a) > (b) ? (a) : (b))
+#define container_of(p, type, member) ((type *)(void *)((char *)(void *)(p)-offsetof(type, member)))
 
 #define KIB ((size_t)1024)
 #define MIB (KIB * 1024)
@@ -35,10 +34,10 @@
 /* Prints "CHECK failed: cond (text) at file:line in function" to stderr and aborts. */
 void check_failed(const char *cond, const char *file, int line, const char *func) NORETURN;
 
-#define CHECK(cond)                                                                                \
-    do {                                                                                           \
-        if (UNLIKELY(!(cond)))                                                                     \
-            check_failed(#cond, __FILE__, __LINE__, __func__);                                     \
+#define CHECK(cond)                                            \
+    do {                                                       \
+        if (UNLIKELY(!(cond)))                                 \
+            check_failed(#cond, __FILE__, __LINE__, __func__); \
     } while (0)
 
 #ifdef DEBUG
@@ -48,7 +47,7 @@ void check_failed(const char *cond, const char *file, int line, const char *func
 #endif
 
 /* First member of structs that travel through a void pointer; checked on entry. */
-#define MAGIC(a, b, c, d)                                                                          \
+#define MAGIC(a, b, c, d) \
     ((uint32_t)(a) << 24 | (uint32_t)(b) << 16 | (uint32_t)(c) << 8 | (uint32_t)(d))
 
 #endif

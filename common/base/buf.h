@@ -10,7 +10,7 @@
 #include "common/base/str.h"
 
 struct buf {
-    char *ptr;   /* owned */
+    char *ptr; /* owned */
     size_t len;
     size_t cap;
     size_t max;  /* bytes; never passed */

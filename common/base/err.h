@@ -14,25 +14,25 @@
 /* Codes travel over rpc: append only, never renumber. */
 enum err_code {
     ERR_OK = 0,
-    ERR_INPUT = 1,         /* undecodable or invalid input: 400 invalid_argument */
-    ERR_LIMIT = 2,         /* input over a fixed limit: 400, or 413 when it is the body's size */
-    ERR_TOO_LARGE = 3,     /* body too large: 413 */
-    ERR_RATE = 4,          /* over a rate or quota: 429 with Retry-After */
+    ERR_INPUT = 1,           /* undecodable or invalid input: 400 invalid_argument */
+    ERR_LIMIT = 2,           /* input over a fixed limit: 400, or 413 when it is the body's size */
+    ERR_TOO_LARGE = 3,       /* body too large: 413 */
+    ERR_RATE = 4,            /* over a rate or quota: 429 with Retry-After */
     ERR_UNAUTHENTICATED = 5, /* 401 */
-    ERR_FORBIDDEN = 6,     /* 403 */
-    ERR_NOT_FOUND = 7,     /* 404 */
-    ERR_BUSY = 8,          /* over a budget, queue full: 503 with Retry-After */
-    ERR_UNAVAILABLE = 9,   /* peer down, draining, no quorum: 503 with Retry-After */
-    ERR_TIMEOUT = 10,      /* deadline passed: 504 */
-    ERR_CANCELED = 11,     /* the client went away: 499 */
-    ERR_CONFIG = 12,       /* a configuration is wrong */
-    ERR_IO = 13,           /* the disk or the system said no */
-    ERR_NO_SPACE = 14,     /* disk reserve reached: 503 with Retry-After */
-    ERR_CORRUPT = 15,      /* stored bytes or a frame do not check */
-    ERR_UNIMPLEMENTED = 16, /* 501 */
-    ERR_INTERNAL = 17,     /* our fault: 500 */
+    ERR_FORBIDDEN = 6,       /* 403 */
+    ERR_NOT_FOUND = 7,       /* 404 */
+    ERR_BUSY = 8,            /* over a budget, queue full: 503 with Retry-After */
+    ERR_UNAVAILABLE = 9,     /* peer down, draining, no quorum: 503 with Retry-After */
+    ERR_TIMEOUT = 10,        /* deadline passed: 504 */
+    ERR_CANCELED = 11,       /* the client went away: 499 */
+    ERR_CONFIG = 12,         /* a configuration is wrong */
+    ERR_IO = 13,             /* the disk or the system said no */
+    ERR_NO_SPACE = 14,       /* disk reserve reached: 503 with Retry-After */
+    ERR_CORRUPT = 15,        /* stored bytes or a frame do not check */
+    ERR_UNIMPLEMENTED = 16,  /* 501 */
+    ERR_INTERNAL = 17,       /* our fault: 500 */
     ERR_UNSUPPORTED_MEDIA = 18, /* 415 */
-    ERR_METHOD = 19,       /* 405 */
+    ERR_METHOD = 19,            /* 405 */
     ERR_CODES = 20,
 };
 

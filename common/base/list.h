@@ -34,8 +34,8 @@ static inline void list_del(struct list *n)
     list_init(n);
 }
 /* Safe against removal of the current node. */
-#define list_for(it, head)                                                                         \
-    for (struct list *it = (head)->next, *it##_next = it->next; it != (head);                      \
+#define list_for(it, head)                                                    \
+    for (struct list *it = (head)->next, *it##_next = it->next; it != (head); \
          it = it##_next, it##_next = it->next)
 
 #endif

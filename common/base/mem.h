@@ -14,10 +14,10 @@ void *xcalloc(size_t count, size_t size) __attribute__((malloc, returns_nonnull)
 void *xreallocarray(void *p, size_t count, size_t size) __attribute__((returns_nonnull));
 char *xstrdup(const char *s) __attribute__((malloc, returns_nonnull));
 void *xmemdup(const void *p, size_t size) __attribute__((malloc, returns_nonnull));
-void xfree(void *p); /* NULL is fine */
+void xfree(void *p);   /* NULL is fine */
 void xfreep(void *pp); /* for CLEANUP(xfreep): frees *(void **)pp */
 
-#define XNEW(type)        ((type *)xcalloc(1, sizeof(type)))
+#define XNEW(type)          ((type *)xcalloc(1, sizeof(type)))
 #define XNEW_ARRAY(type, n) ((type *)xcalloc((n), sizeof(type)))
 
 #endif

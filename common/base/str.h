@@ -12,10 +12,10 @@ struct str {
     size_t len;
 };
 
-#define STR(literal)      ((struct str){ "" literal, sizeof(literal) - 1 })
-#define STR_NULL          ((struct str){ NULL, 0 })
+#define STR(literal) ((struct str){ "" literal, sizeof(literal) - 1 })
+#define STR_NULL     ((struct str){ NULL, 0 })
 /* printf("%.*s", STR_ARG(s)); cuts at INT_MAX. */
-#define STR_ARG(s)        (int)((s).len > INT32_MAX ? INT32_MAX : (s).len), ((s).ptr ? (s).ptr : "")
+#define STR_ARG(s) (int)((s).len > INT32_MAX ? INT32_MAX : (s).len), ((s).ptr ? (s).ptr : "")
 
 struct str str_c(const char *c); /* NULL gives STR_NULL */
 struct str str_n(const void *p, size_t n);
@@ -27,7 +27,7 @@ bool str_starts(struct str s, struct str prefix);
 bool str_ends(struct str s, struct str suffix);
 bool str_contains(struct str s, struct str needle);
 struct str str_sub(struct str s, size_t from, size_t to); /* clamped */
-struct str str_trim(struct str s);                         /* ASCII blanks, both ends */
+struct str str_trim(struct str s);                        /* ASCII blanks, both ends */
 /* Index of the first / last byte c, or -1. */
 ptrdiff_t str_find(struct str s, char c);
 ptrdiff_t str_rfind(struct str s, char c);

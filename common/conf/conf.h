@@ -43,14 +43,34 @@ struct conf_table {
     size_t size; /* of the struct */
 };
 
-#define CONF_STR(st, f, n, d, h)            { n, CONF_T_STR, offsetof(st, f), d, NULL, NULL, NULL, h }
-#define CONF_BYTES(st, f, n, d, lo, hi, h)  { n, CONF_T_BYTES, offsetof(st, f), d, lo, hi, NULL, h }
-#define CONF_DURATION(st, f, n, d, lo, hi, h)                                                      \
-    { n, CONF_T_DURATION, offsetof(st, f), d, lo, hi, NULL, h }
-#define CONF_U64(st, f, n, d, lo, hi, h)    { n, CONF_T_U64, offsetof(st, f), d, lo, hi, NULL, h }
-#define CONF_BOOL(st, f, n, d, h)           { n, CONF_T_BOOL, offsetof(st, f), d, NULL, NULL, NULL, h }
-#define CONF_ENUM(st, f, n, d, c, h)        { n, CONF_T_ENUM, offsetof(st, f), d, NULL, NULL, c, h }
-#define CONF_LIST(st, f, n, d, h)           { n, CONF_T_LIST, offsetof(st, f), d, NULL, NULL, NULL, h }
+#define CONF_STR(st, f, n, d, h)                               \
+    {                                                          \
+        n, CONF_T_STR, offsetof(st, f), d, NULL, NULL, NULL, h \
+    }
+#define CONF_BYTES(st, f, n, d, lo, hi, h)                   \
+    {                                                        \
+        n, CONF_T_BYTES, offsetof(st, f), d, lo, hi, NULL, h \
+    }
+#define CONF_DURATION(st, f, n, d, lo, hi, h)                   \
+    {                                                           \
+        n, CONF_T_DURATION, offsetof(st, f), d, lo, hi, NULL, h \
+    }
+#define CONF_U64(st, f, n, d, lo, hi, h)                   \
+    {                                                      \
+        n, CONF_T_U64, offsetof(st, f), d, lo, hi, NULL, h \
+    }
+#define CONF_BOOL(st, f, n, d, h)                               \
+    {                                                           \
+        n, CONF_T_BOOL, offsetof(st, f), d, NULL, NULL, NULL, h \
+    }
+#define CONF_ENUM(st, f, n, d, c, h)                         \
+    {                                                        \
+        n, CONF_T_ENUM, offsetof(st, f), d, NULL, NULL, c, h \
+    }
+#define CONF_LIST(st, f, n, d, h)                               \
+    {                                                           \
+        n, CONF_T_LIST, offsetof(st, f), d, NULL, NULL, NULL, h \
+    }
 
 struct conf;
 /* Reads defaults, then the file given by --config (if any), then flags. --help, --version and

@@ -4,8 +4,9 @@
  *   Prometheus  process_cpu:cpu:...{service_name="a", pod=~"b.*"}   regex anchored, dot matches \n
  *   FlameQL     app.cpu{env="prod"}                                 regex unanchored
  * Grammar: Prometheus selectors (metric optional, quoted names, "...", '...', `...` strings).
- * Errors carry the column (1-based). Regex: PCRE2 with JIT, match and heap limits behind a gate that
- * refuses what RE2 would (back references, look-around, ...). A limit hit is an error, never "no".
+ * Errors carry the column (1-based). Regex: PCRE2 with JIT, match and heap limits behind a gate
+ * that refuses what RE2 would (back references, look-around, ...). A limit hit is an error, never
+ * "no".
  */
 #ifndef COMMON_MODEL_SELECTOR_H
 #define COMMON_MODEL_SELECTOR_H

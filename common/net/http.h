@@ -18,8 +18,15 @@
 #include "common/sys/loop.h"
 #include "common/sys/pool.h"
 
-enum http_method { HTTP_GET = 1, HTTP_HEAD = 2, HTTP_POST = 4, HTTP_PUT = 8, HTTP_DELETE = 16,
-                   HTTP_OPTIONS = 32, HTTP_PATCH = 64 };
+enum http_method {
+    HTTP_GET = 1,
+    HTTP_HEAD = 2,
+    HTTP_POST = 4,
+    HTTP_PUT = 8,
+    HTTP_DELETE = 16,
+    HTTP_OPTIONS = 32,
+    HTTP_PATCH = 64
+};
 
 struct http_header {
     struct str name, value; /* value trimmed */
@@ -35,22 +42,22 @@ struct http_req {
     struct str body;     /* after chunked decoding; Content-Encoding still applied */
     struct arena *arena; /* lives as long as the request */
     struct loop *loop;
-    uint64_t id;         /* request id: logs, X-Request-Id */
+    uint64_t id; /* request id: logs, X-Request-Id */
     uint64_t start_mono_ns;
-    const char *peer;    /* "127.0.0.1:40312" */
+    const char *peer; /* "127.0.0.1:40312" */
     volatile bool gone;
     void (*on_gone)(struct http_req *r); /* set by the handler, may be NULL */
-    void *cookie;        /* the handler's */
+    void *cookie;                        /* the handler's */
     void *route_cookie;
 };
 typedef void (*http_handler_fn)(struct http_req *r);
 
 struct http_server_opts {
     struct loop *loop;
-    struct pool *pool;       /* compresses large replies; NULL: inline */
+    struct pool *pool;        /* compresses large replies; NULL: inline */
     struct budget *in_flight; /* bytes of heads and bodies of all connections; over it 503 */
     struct metrics *metrics;
-    const char *listen;      /* "127.0.0.1:4040", "[::1]:0" */
+    const char *listen;       /* "127.0.0.1:4040", "[::1]:0" */
     uint32_t connections_max; /* one more gets 503 and is closed */
     uint32_t head_bytes_max;
     uint32_t head_ms, body_ms, idle_ms, write_ms; /* per-phase progress deadlines */
@@ -58,10 +65,12 @@ struct http_server_opts {
 NODISCARD int http_server_new(const struct http_server_opts *o, struct http_server **ret,
                               struct err *e);
 uint16_t http_server_port(const struct http_server *s); /* the real one after ":0" */
-/* Exact path; or a prefix when path ends with '*'. Wrong method: 405 with Allow. HEAD follows GET. */
+/* Exact path; or a prefix when path ends with '*'. Wrong method: 405 with Allow. HEAD follows GET.
+ */
 void http_route(struct http_server *s, unsigned methods, const char *path, size_t body_max,
                 http_handler_fn fn, void *route_cookie);
-/* Stops accepting, answers what is running, closes idle connections; then calls done on the loop. */
+/* Stops accepting, answers what is running, closes idle connections; then calls done on the loop.
+ */
 void http_server_drain(struct http_server *s, void (*done)(void *cookie), void *cookie);
 void http_server_free(struct http_server *s); /* after drain; NULL is fine */
 

@@ -41,8 +41,8 @@ void log_event(enum log_level level, const char *msg, const struct log_kv *kv, s
 #define log_warn(msg, ...)  LOG_CALL_(LOG_WARN, msg, __VA_ARGS__)
 #define log_error(msg, ...) LOG_CALL_(LOG_ERROR, msg, __VA_ARGS__)
 /* At least one KV_: log_info("ready", KV_U64("port", 4040)). */
-#define LOG_CALL_(level, msg, ...)                                                                 \
-    log_event((level), (msg), (const struct log_kv[]){ __VA_ARGS__ },                              \
+#define LOG_CALL_(level, msg, ...)                                    \
+    log_event((level), (msg), (const struct log_kv[]){ __VA_ARGS__ }, \
               sizeof((const struct log_kv[]){ __VA_ARGS__ }) / sizeof(struct log_kv))
 
 #endif

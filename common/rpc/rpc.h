@@ -30,7 +30,7 @@ enum rpc_method {
     RPC_METHODS = 6,
 };
 
-struct rpc_net;  /* process-wide: the table of inproc names, or the simulated network */
+struct rpc_net; /* process-wide: the table of inproc names, or the simulated network */
 struct rpc_node;
 struct rpc_peer;
 struct rpc_call; /* one request being served */
@@ -41,10 +41,10 @@ void rpc_net_free(struct rpc_net *n);
 struct rpc_node_opts {
     struct rpc_net *net;
     struct loop *loop;
-    const char *listen;   /* address to serve under; "" for a node that only calls */
+    const char *listen;    /* address to serve under; "" for a node that only calls */
     const char *advertise; /* address peers answer to; NULL: the listen address */
-    size_t message_max;   /* bytes of one request or reply, after reassembly of chunks */
-    size_t pending_max;   /* calls in flight; one more is ERR_BUSY */
+    size_t message_max;    /* bytes of one request or reply, after reassembly of chunks */
+    size_t pending_max;    /* calls in flight; one more is ERR_BUSY */
     uint32_t heartbeat_ms, dead_ms;
 };
 NODISCARD int rpc_node_new(const struct rpc_node_opts *o, struct rpc_node **ret, struct err *e);

@@ -33,9 +33,9 @@ struct kv_snap;
 struct kv_iter;
 
 struct kv_opts {
-    const char *dir;             /* rocks only */
-    uint64_t block_cache_bytes;  /* rocks only */
-    uint64_t memtable_bytes;     /* all column families together */
+    const char *dir;            /* rocks only */
+    uint64_t block_cache_bytes; /* rocks only */
+    uint64_t memtable_bytes;    /* all column families together */
 };
 NODISCARD int kv_rocks_open(const struct kv_opts *o, struct kv **ret, struct err *e);
 /* A fresh in-memory one; `faults` may be NULL. */

@@ -24,12 +24,12 @@ struct store;
 struct store_view;
 
 struct store_opts {
-    struct kv *kv;              /* owned by the store from store_open on, also on failure */
-    const struct clock *clock;  /* borrowed */
-    uint32_t shard;             /* number, for errors */
-    uint64_t dict_bytes_max;    /* memory for dictionaries */
-    uint32_t seal_delay_ms;     /* a minute is sealed this long after its end */
-    uint32_t wid_horizon_ms;    /* write ids are remembered this long */
+    struct kv *kv;             /* owned by the store from store_open on, also on failure */
+    const struct clock *clock; /* borrowed */
+    uint32_t shard;            /* number, for errors */
+    uint64_t dict_bytes_max;   /* memory for dictionaries */
+    uint32_t seal_delay_ms;    /* a minute is sealed this long after its end */
+    uint32_t wid_horizon_ms;   /* write ids are remembered this long */
 };
 NODISCARD int store_open(const struct store_opts *o, struct store **ret, struct err *e);
 /* No flush needed for correctness. All views must be put back. NULL is fine. */
@@ -129,15 +129,15 @@ enum store_labels_kind { STORE_NAMES, STORE_VALUES, STORE_SETS, STORE_TYPES };
 struct store_labels_query {
     struct str tenant;
     enum store_labels_kind kind;
-    struct str name;           /* STORE_VALUES */
-    const struct str *names;   /* STORE_SETS: projection; none = all */
+    struct str name;         /* STORE_VALUES */
+    const struct str *names; /* STORE_SETS: projection; none = all */
     size_t names_len;
     const struct selector *selector; /* may be empty */
-    int64_t start_ms, end_ms;  /* 0, 0: any time */
-    size_t limit;              /* 0 = none */
+    int64_t start_ms, end_ms;        /* 0, 0: any time */
+    size_t limit;                    /* 0 = none */
 };
 struct store_labels {
-    VEC(struct str) values;    /* sorted, distinct; in the arena */
+    VEC(struct str) values; /* sorted, distinct; in the arena */
     VEC(struct labels) sets;
     bool truncated;
 };
@@ -146,7 +146,7 @@ NODISCARD int store_labels(struct store_view *v, const struct store_labels_query
 void store_labels_deinit(struct store_labels *l);
 
 struct store_stats {
-    uint64_t applied;   /* length of the seal log */
+    uint64_t applied; /* length of the seal log */
     uint64_t raw_rows;
     uint64_t series;
     uint64_t dict_nodes, dict_bytes;

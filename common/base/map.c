@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/base/map.h"
+
+#include "common/base/hash.h"
+#include "common/base/mem.h"
+
+void map_u64_init(struct map_u64 *m)
+{
+    *m = (struct map_u64){ 0 };
+}
+
+void map_u64_deinit(struct map_u64 *m)
+{
+    xfree(m->keys);
+    xfree(m->vals);
+    *m = (struct map_u64){ 0 };
+}
+
+void map_u64_reset(struct map_u64 *m)
+{
+    if (m->len)
+        memset(m->vals, 0xff, (m->mask + 1) * sizeof(*m->vals));
+    m->len = 0;
+}
+
+static void map_u64_resize(struct map_u64 *m, size_t slots)
+{
+    struct map_u64 old = *m;
+
+    m->keys = xreallocarray(NULL, slots, sizeof(*m->keys));
+    m->vals = xreallocarray(NULL, slots, sizeof(*m->vals));
+    memset(m->vals, 0xff, slots * sizeof(*m->vals));
+    m->mask = slots - 1;
+    for (size_t i = 0; old.vals && i <= old.mask; i++) {
+        if (old.vals[i] == MAP_U64_EMPTY)
+            continue;
+        size_t at = hash_u64(old.keys[i]) & m->mask;
+        while (m->vals[at] != MAP_U64_EMPTY)
+            at = (at + 1) & m->mask;
+        m->keys[at] = old.keys[i];
+        m->vals[at] = old.vals[i];
+    }
+    xfree(old.keys);
+    xfree(old.vals);
+}
+
+void map_u64_reserve(struct map_u64 *m, size_t n)
+{
+    size_t slots = 16;
+
+    while (slots / 4 * 3 < n)
+        slots *= 2;
+    if (!m->vals || slots > m->mask + 1)
+        map_u64_resize(m, slots);
+}
+
+uint32_t map_u64_get(const struct map_u64 *m, uint64_t key)
+{
+    if (!m->vals)
+        return MAP_U64_EMPTY;
+    for (size_t at = hash_u64(key) & m->mask;; at = (at + 1) & m->mask)
+        if (m->vals[at] == MAP_U64_EMPTY || m->keys[at] == key)
+            return m->vals[at];
+}
+
+uint32_t map_u64_put(struct map_u64 *m, uint64_t key, uint32_t val)
+{
+    DCHECK(val != MAP_U64_EMPTY);
+    if (UNLIKELY(!m->vals || m->len + 1 > (m->mask + 1) / 4 * 3))
+        map_u64_reserve(m, m->len + 1);
+    size_t at = hash_u64(key) & m->mask;
+    while (m->vals[at] != MAP_U64_EMPTY) {
+        if (m->keys[at] == key)
+            return m->vals[at];
+        at = (at + 1) & m->mask;
+    }
+    m->keys[at] = key;
+    m->vals[at] = val;
+    m->len++;
+    return MAP_U64_EMPTY;
+}
+
+size_t map_u64_bytes(const struct map_u64 *m)
+{
+    return m->vals ? (m->mask + 1) * (sizeof(*m->keys) + sizeof(*m->vals)) : 0;
+}
+
+struct map_str_slot {
+    uint64_t hash;
+    struct str key; /* borrowed */
+    void *val;      /* NULL = empty slot */
+};
+struct map_str {
+    struct map_str_slot *slots; /* owned */
+    size_t len;
+    size_t mask;
+    uint64_t seed;
+};
+
+struct map_str *map_str_new(void)
+{
+    struct map_str *m = XNEW(struct map_str);
+
+    m->mask = 15;
+    m->slots = XNEW_ARRAY(struct map_str_slot, 16);
+    m->seed = hash_u64((uint64_t)(uintptr_t)m); /* differs per process: no crafted clashes */
+    return m;
+}
+
+void map_str_free(struct map_str *m)
+{
+    if (!m)
+        return;
+    xfree(m->slots);
+    xfree(m);
+}
+
+size_t map_str_len(const struct map_str *m)
+{
+    return m->len;
+}
+
+/* The slot that holds key, or the empty one where it belongs. */
+static size_t map_str_find(const struct map_str *m, struct str key, uint64_t hash)
+{
+    size_t at = hash & m->mask;
+
+    while (m->slots[at].val && !(m->slots[at].hash == hash && str_eq(m->slots[at].key, key)))
+        at = (at + 1) & m->mask;
+    return at;
+}
+
+void *map_str_get(const struct map_str *m, struct str key)
+{
+    return m->slots[map_str_find(m, key, hash64(key.ptr, key.len, m->seed))].val;
+}
+
+static void map_str_double(struct map_str *m)
+{
+    struct map_str_slot *old = m->slots;
+    size_t n = m->mask + 1;
+
+    m->slots = XNEW_ARRAY(struct map_str_slot, n * 2);
+    m->mask = n * 2 - 1;
+    for (size_t i = 0; i < n; i++)
+        if (old[i].val)
+            m->slots[map_str_find(m, old[i].key, old[i].hash)] = old[i];
+    xfree(old);
+}
+
+void *map_str_put(struct map_str *m, struct str key, void *val)
+{
+    CHECK(val);
+    uint64_t hash = hash64(key.ptr, key.len, m->seed);
+    size_t at = map_str_find(m, key, hash);
+    void *was = m->slots[at].val;
+
+    if (was) {
+        m->slots[at].val = val;
+        return was;
+    }
+    if (m->len + 1 > (m->mask + 1) / 4 * 3) {
+        map_str_double(m);
+        at = map_str_find(m, key, hash);
+    }
+    m->slots[at] = (struct map_str_slot){ hash, key, val };
+    m->len++;
+    return NULL;
+}
+
+void *map_str_del(struct map_str *m, struct str key)
+{
+    size_t at = map_str_find(m, key, hash64(key.ptr, key.len, m->seed));
+    void *was = m->slots[at].val;
+
+    if (!was)
+        return NULL;
+    m->len--;
+    /* Backward shift: close the gap so that no later entry becomes unreachable. */
+    for (size_t next = (at + 1) & m->mask; m->slots[next].val; next = (next + 1) & m->mask) {
+        size_t home = m->slots[next].hash & m->mask;
+        if (((next - home) & m->mask) >= ((next - at) & m->mask)) {
+            m->slots[at] = m->slots[next];
+            at = next;
+        }
+    }
+    m->slots[at] = (struct map_str_slot){ 0 };
+    return was;
+}
+
+bool map_str_next(const struct map_str *m, size_t *pos, struct str *ret_key, void **ret_val)
+{
+    for (; *pos <= m->mask; ++*pos) {
+        const struct map_str_slot *s = &m->slots[*pos];
+        if (!s->val)
+            continue;
+        *ret_key = s->key;
+        *ret_val = s->val;
+        ++*pos;
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/base/rd.h"
+
+#define RD_FIXED(name, type, swap)     \
+    bool name(struct rd *r, type *ret) \
+    {                                  \
+        type v;                        \
+        if (rd_left(r) < sizeof(v))    \
+            return false;              \
+        memcpy(&v, r->p, sizeof(v));   \
+        r->p += sizeof(v);             \
+        *ret = swap(v);                \
+        return true;                   \
+    }
+#define SAME(v) (v)
+RD_FIXED(rd_u16be, uint16_t, __builtin_bswap16)
+RD_FIXED(rd_u32be, uint32_t, __builtin_bswap32)
+RD_FIXED(rd_u64be, uint64_t, __builtin_bswap64)
+RD_FIXED(rd_u16le, uint16_t, SAME)
+RD_FIXED(rd_u32le, uint32_t, SAME)
+RD_FIXED(rd_u64le, uint64_t, SAME)
+
+bool rd_varint_slow(struct rd *r, uint64_t *ret)
+{
+    const uint8_t *p = r->p;
+    uint64_t v = 0;
+
+    for (unsigned shift = 0; shift < 70; shift += 7) {
+        if (p == r->end)
+            return false;
+        uint8_t c = *p++;
+        if (shift == 63 && c > 1)
+            return false;
+        v |= (uint64_t)(c & 0x7f) << shift;
+        if (c < 0x80) {
+            r->p = p;
+            *ret = v;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool rd_bytes(struct rd *r, size_t n, struct str *ret)
+{
+    if (rd_left(r) < n)
+        return false;
+    *ret = (struct str){ (const char *)r->p, n };
+    r->p += n;
+    return true;
+}
+
+bool rd_skip(struct rd *r, size_t n)
+{
+    if (rd_left(r) < n)
+        return false;
+    r->p += n;
+    return true;
+}
+
+static bool pb_value(struct rd *r, struct pb_field *f)
+{
+    uint32_t u32;
+
+    switch (f->wire) {
+    case 0:
+        return rd_varint(r, &f->u64);
+    case 1:
+        return rd_u64le(r, &f->u64);
+    case 2:
+        return rd_varint(r, &f->u64) && f->u64 <= rd_left(r) &&
+               rd_bytes(r, (size_t)f->u64, &f->bytes);
+    case 5:
+        if (!rd_u32le(r, &u32))
+            return false;
+        f->u64 = u32;
+        return true;
+    default: /* 3, 4: groups, refused; 6, 7: invalid */
+        return false;
+    }
+}
+
+int rd_pb(struct rd *r, struct pb_field *ret)
+{
+    struct rd at = *r;
+    uint64_t tag;
+
+    if (r->p == r->end)
+        return 0;
+    if (!rd_varint(&at, &tag) || tag >> 3 == 0 || tag >> 3 > (1u << 29) - 1)
+        return -1;
+    struct pb_field f = { .number = (uint32_t)(tag >> 3), .wire = tag & 7 };
+    if (!pb_value(&at, &f))
+        return -1;
+    *r = at;
+    *ret = f;
+    return 1;
+}
