@@ -7,20 +7,23 @@
 #ifndef COMMON_ROLE_ROLE_H
 #define COMMON_ROLE_ROLE_H
 
+#include "common/base/json.h"
 #include "common/conf/conf.h"
 #include "common/net/http.h"
 #include "common/obs/metrics.h"
 #include "common/rpc/rpc.h"
+#include "common/store/kv.h"
 #include "common/sys/budget.h"
 #include "common/sys/env.h"
 #include "common/sys/loop.h"
 #include "common/sys/pool.h"
 
-/* Options every binary has: sections "http", "log", "cluster", "data", "memory", "tenancy". */
-struct common_conf {
-    /* http */
+/* Options every binary has, in the sections "http", "log", "cluster", "data", "memory", "tenancy"
+ * and "shutdown" (tables in options.c). Zero means "work it out" only where a comment says so;
+ * roles read the resolved values from role_ctx. */
+struct common_conf { /* http */
     const char *listen;
-    bool insecure_open; /* allow a listen address that is not loopback, without keys */
+    bool insecure_open; /* allow an address that is not loopback, without keys */
     uint64_t connections_max, in_flight_bytes, head_ms, body_ms, idle_ms, write_ms;
     uint64_t body_bytes_max;
 };
@@ -29,8 +32,20 @@ struct cluster_conf {
     uint64_t shards;            /* all of the cluster; shard i lives on ingester i mod n */
     uint64_t rpc_message_bytes_max, rpc_pending_max, heartbeat_ms, dead_ms;
 };
+struct data_conf {
+    const char *dir;
+    uint64_t disk_reserve; /* bytes; 0: 2 % of the volume, at least 64 MiB, at most 1 GiB */
+};
 struct tenancy_conf {
     bool multi; /* off: the tenant is "anonymous" and X-Scope-OrgID is ignored */
+};
+
+struct usage; /* common/role/usage.h */
+
+/* Where an ingester gets the database of a shard from: simulation hands in memory with faults. */
+struct kv_source {
+    int (*open)(const struct kv_source *src, const struct kv_opts *o, struct kv **ret,
+                struct err *e);
 };
 
 struct role_ctx {
@@ -45,10 +60,19 @@ struct role_ctx {
     const struct common_conf *common;
     const struct cluster_conf *cluster;
     const struct tenancy_conf *tenancy;
+    const struct data_conf *data;
     const char *data_dir;
-    uint64_t memory_limit;
+    uint64_t memory_limit; /* resolved: --memory.limit, or from the machine */
     bool all_in_one;
+    const struct usage *usage;  /* of this process, refreshed twice a second; NULL in simulation */
+    bool simulated;             /* no threads: shards step on the loop */
+    const struct kv_source *kv; /* NULL: RocksDB */
 };
+/* True while the process is over 85 % of its memory limit: refuse new writes with ERR_BUSY. */
+bool role_memory_high(const struct role_ctx *ctx);
+/* True if "host:port", "[v6]:port" or "scheme://host:port" is for this machine only. */
+bool addr_is_loopback(struct str addr);
+
 struct role {
     const char *name; /* "ingester" */
     const struct conf_table *const *conf;
@@ -59,6 +83,8 @@ struct role {
     /* Stop taking work, finish what runs, then done(cookie) on the loop. */
     void (*drain)(void *self, void (*done)(void *cookie), void *cookie);
     void (*free)(void *self);
+    /* Optional: adds members to the role's object on /ring, e.g. its peers and their state. */
+    void (*ring)(void *self, struct json *j);
 };
 /* NULL-ended, in start order; drain order is the reverse. Defined by each binary. */
 extern const struct role *const roles[];
