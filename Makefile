@@ -64,7 +64,7 @@ BASE_A   := $(O)/libcommon.a $(O)/libproto.a $(O)/libllhttp.a
 BINS     := $(O)/bin/embertree $(ROLES:%=$(O)/bin/embertree-%)
 DEMO_BIN := $(O)/bin/embertree-demo
 TESTLIB  := $(O)/libtest.a
-UNIT     := $(sort $(patsubst %.c,$(O)/%,$(shell find tests/unit tests/prop -name 'test_$(TEST).c' 2>/dev/null)))
+UNIT     := $(sort $(patsubst %.c,$(O)/%,$(shell find tests/unit tests/prop -name "test_$(TEST).c" 2>/dev/null)))
 CLUSTER  := $(sort $(wildcard tests/cluster/test_$(TEST).py))
 FUZZ     := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/fuzz/fuzz_$(TEST).c)))
 BENCH    := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/bench/bench_*.c)))

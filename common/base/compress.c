@@ -113,25 +113,26 @@ int gzip(struct str in, int level, struct buf *out, struct err *e)
 {
     struct libdeflate_compressor *c = libdeflate_alloc_compressor(level);
     CHECK(c);
-    size_t bound = libdeflate_gzip_compress_bound(c, in.len);
-    char *to = buf_room(out, bound);
+    /* The bound is for incompressible data: room for less may do. */
+    size_t room = MIN(libdeflate_gzip_compress_bound(c, in.len), out->max - out->len);
+    char *to = buf_room(out, room);
+    size_t n = to ? libdeflate_gzip_compress(c, in.ptr, in.len, to, room) : 0;
 
-    if (to)
-        out->len += libdeflate_gzip_compress(c, in.ptr, in.len, to, bound);
     libdeflate_free_compressor(c);
-    return to ? 0 : err_set(e, ERR_LIMIT, "compressed data would pass %zu bytes", out->max);
+    out->len += n;
+    return n ? 0 : err_set(e, ERR_LIMIT, "compressed data would pass %zu bytes", out->max);
 }
 
 int zstd_compress(struct str in, int level, struct buf *out, struct err *e)
 {
-    size_t bound = ZSTD_compressBound(in.len);
-    char *to = buf_room(out, bound);
+    size_t room = MIN(ZSTD_compressBound(in.len), out->max - out->len);
+    char *to = buf_room(out, room);
 
     if (!to)
         return err_set(e, ERR_LIMIT, "compressed data would pass %zu bytes", out->max);
-    size_t n = ZSTD_compress(to, bound, in.ptr, in.len, level);
+    size_t n = ZSTD_compress(to, room, in.ptr, in.len, level);
     if (ZSTD_isError(n))
-        return err_set(e, ERR_INTERNAL, "zstd: %s", ZSTD_getErrorName(n));
+        return err_set(e, ERR_LIMIT, "zstd: %s", ZSTD_getErrorName(n));
     out->len += n;
     return 0;
 }

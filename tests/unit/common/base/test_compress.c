@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+/* cmocka wants the three above first */
+#include <cmocka.h>
+
+#include "common/base/compress.h"
+#include "common/base/json.h"
+#include "common/base/prng.h"
+
+static const struct inflate_limits roomy = { 64 * MIB, 0 };
+
+static void make_text(struct buf *b, size_t n)
+{
+    struct prng p;
+
+    prng_init(&p, n);
+    while (b->len < n)
+        buf_addf(b, "main;work%d %d\n", (int)prng_below(&p, 50), (int)prng_below(&p, 9));
+}
+
+static void test_gzip_round_trip_and_members(void **state)
+{
+    (void)state;
+    struct buf text, gz, back;
+    struct err e;
+
+    buf_init(&text, 8 * MIB);
+    buf_init(&gz, 8 * MIB);
+    buf_init(&back, 64 * MIB);
+    for (size_t n = 0; n < 3000000; n = n * 3 + 1) {
+        buf_reset(&text), buf_reset(&gz), buf_reset(&back);
+        make_text(&text, n);
+        assert_int_equal(gzip(buf_str(&text), 1, &gz, &e), 0);
+        assert_int_equal(gzip(STR("tail"), 6, &gz, &e), 0); /* a second member */
+        assert_int_equal(gunzip(buf_str(&gz), &roomy, &back, &e), 0);
+        assert_int_equal(back.len, text.len + 4);
+        assert_memory_equal(back.ptr, text.ptr, text.len);
+    }
+    buf_deinit(&text), buf_deinit(&gz), buf_deinit(&back);
+}
+
+static void test_gunzip_refuses(void **state)
+{
+    (void)state;
+    struct buf text, gz, back;
+    struct err e;
+
+    buf_init(&text, MIB), buf_init(&gz, MIB), buf_init(&back, MIB);
+    make_text(&text, 5000);
+    assert_int_equal(gzip(buf_str(&text), 6, &gz, &e), 0);
+    for (size_t cut = 0; cut < gz.len; cut++) {
+        buf_reset(&back);
+        assert_int_equal(gunzip(str_sub(buf_str(&gz), 0, cut), &roomy, &back, &e), ERR_INPUT);
+    }
+    buf_add(&gz, "x", 1);
+    buf_reset(&back);
+    assert_int_equal(gunzip(buf_str(&gz), &roomy, &back, &e), ERR_INPUT);
+    gz.len--;
+    gz.ptr[gz.len - 6] ^= 1; /* crc */
+    buf_reset(&back);
+    assert_int_equal(gunzip(buf_str(&gz), &roomy, &back, &e), ERR_INPUT);
+    buf_deinit(&text), buf_deinit(&gz), buf_deinit(&back);
+}
+
+static void test_gunzip_limits(void **state)
+{
+    (void)state;
+    struct buf zeros, gz, back;
+    struct err e;
+
+    buf_init(&zeros, 16 * MIB), buf_init(&gz, MIB), buf_init(&back, 64 * MIB);
+    memset(buf_room(&zeros, 16 * MIB), 0, 16 * MIB);
+    zeros.len = 16 * MIB;
+    assert_int_equal(gzip(buf_str(&zeros), 6, &gz, &e), 0);
+    assert_int_equal(gunzip(buf_str(&gz), &(struct inflate_limits){ 16 * MIB, 0 }, &back, &e), 0);
+    buf_reset(&back);
+    assert_int_equal(gunzip(buf_str(&gz), &(struct inflate_limits){ 16 * MIB - 1, 0 }, &back, &e),
+                     ERR_LIMIT);
+    buf_reset(&back);
+    assert_int_equal(gunzip(buf_str(&gz), &(struct inflate_limits){ 64 * MIB, 200 }, &back, &e),
+                     ERR_LIMIT);
+    assert_non_null(strstr(e.text, "200:1"));
+    assert_true(back.cap <= 4 * MIB); /* stopped by the ratio, not by the machine's memory */
+    buf_deinit(&zeros), buf_deinit(&gz), buf_deinit(&back);
+}
+
+static void test_zstd(void **state)
+{
+    (void)state;
+    struct buf text, z, back;
+    struct err e;
+
+    buf_init(&text, MIB), buf_init(&z, 2 * MIB), buf_init(&back, MIB);
+    make_text(&text, 100000);
+    assert_int_equal(zstd_compress(buf_str(&text), 3, &z, &e), 0);
+    assert_int_equal(zstd_decompress(buf_str(&z), 99, &back, &e), ERR_LIMIT);
+    assert_int_equal(zstd_decompress(str_sub(buf_str(&z), 0, z.len / 2), MIB, &back, &e),
+                     ERR_INPUT);
+    buf_reset(&back);
+    assert_int_equal(zstd_decompress(buf_str(&z), MIB, &back, &e), 0);
+    assert_memory_equal(back.ptr, text.ptr, text.len);
+    assert_int_equal(zstd_decompress(STR("garbage"), MIB, &back, &e), ERR_INPUT);
+    buf_deinit(&text), buf_deinit(&z), buf_deinit(&back);
+}
+
+static void test_json_writer(void **state)
+{
+    (void)state;
+    struct buf b;
+    struct json j;
+
+    buf_init(&b, MIB);
+    json_init(&j, &b);
+    json_obj(&j);
+    json_key(&j, "a\"b");
+    json_arr(&j);
+    json_u64(&j, UINT64_MAX);
+    json_i64_str(&j, -5);
+    json_double(&j, 0.1);
+    json_double(&j, 1.0 / 0.0);
+    json_bool(&j, true);
+    json_null(&j);
+    json_arr(&j);
+    json_arr_end(&j);
+    json_arr_end(&j);
+    json_key(&j, "s");
+    json_str(&j, STR("<\x01\n\\\xe2\x80\xa8\xff\xc3\xa9\xe2\x82"));
+    json_obj_end(&j);
+    assert_true(str_eq(buf_str(&b),
+                       STR("{\"a\\\"b\":[18446744073709551615,\"-5\",0.1,null,true,null,[]],"
+                           "\"s\":\"\\u003c\\u0001\\n\\\\\\u2028\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd"
+                           "\xef\xbf\xbd\"}")));
+    buf_deinit(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gzip_round_trip_and_members),
+        cmocka_unit_test(test_gunzip_refuses),
+        cmocka_unit_test(test_gunzip_limits),
+        cmocka_unit_test(test_zstd),
+        cmocka_unit_test(test_json_writer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
