@@ -78,7 +78,7 @@ static void test_gunzip_limits(void **state)
     buf_reset(&back);
     assert_int_equal(gunzip(buf_str(&gz), &(struct inflate_limits){ 16 * MIB - 1, 0 }, &back, &e),
                      ERR_LIMIT);
-    buf_reset(&back);
+    buf_deinit(&back);
     assert_int_equal(gunzip(buf_str(&gz), &(struct inflate_limits){ 64 * MIB, 200 }, &back, &e),
                      ERR_LIMIT);
     assert_non_null(strstr(e.text, "200:1"));
