@@ -68,6 +68,7 @@ UNIT     := $(sort $(patsubst %.c,$(O)/%,$(shell find tests/unit tests/prop -nam
 CLUSTER  := $(sort $(wildcard tests/cluster/test_$(TEST).py))
 FUZZ     := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/fuzz/fuzz_$(TEST).c)))
 BENCH    := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/bench/bench_*.c)))
+BENCH_PY := $(sort $(wildcard tests/bench/bench_*.py))
 TOOLS    := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/lib/tool_*.c)))
 
 .DEFAULT_GOAL := all
@@ -112,7 +113,7 @@ fuzz:                  ## each fuzz target for FUZZ_SECONDS (clang); TEST=pprof 
 fuzz-run: $(FUZZ)
 	$(Q)O='$(O)' B='$(B)' FUZZ_SECONDS='$(FUZZ_SECONDS)' tests/fuzz/run $^
 bench: all $(BENCH) $(TOOLS)  ## measure, print and keep: tests/bench/RESULTS.md
-	$(Q)O='$(O)' tests/bench/run $(BENCH)
+	$(Q)O='$(O)' tests/bench/run $(BENCH_PY) $(BENCH)
 
 lint:                  ## house rules no compiler checks
 	$(Q)python3 tests/lint/tidy.py
