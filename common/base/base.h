@@ -23,6 +23,9 @@
 #define LIKELY(x)                     __builtin_expect(!!(x), 1)
 #define UNLIKELY(x)                   __builtin_expect(!!(x), 0)
 #define ARRAY_LEN(a)                  (sizeof(a) / sizeof((a)[0]))
+/* <sys/param.h>, which <uv.h> includes, has them too. */
+#undef MIN
+#undef MAX
 #define MIN(a, b)                     ((a) < (b) ? (a) : (b))
 #define MAX(a, b)                     ((a) > (b) ? (a) : (b))
 #define container_of(p, type, member) ((type *)(void *)((char *)(void *)(p)-offsetof(type, member)))

@@ -6,6 +6,8 @@
 #ifndef COMMON_SYS_BUDGET_H
 #define COMMON_SYS_BUDGET_H
 
+#include <stdatomic.h>
+
 #include "common/base/base.h"
 
 struct budget {

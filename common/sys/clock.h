@@ -8,6 +8,8 @@
 #ifndef COMMON_SYS_CLOCK_H
 #define COMMON_SYS_CLOCK_H
 
+#include <stdatomic.h>
+
 #include "common/base/base.h"
 
 struct clock {

@@ -5,6 +5,7 @@
 #ifndef COMMON_SYS_ENV_H
 #define COMMON_SYS_ENV_H
 
+#include "common/base/prng.h"
 #include "common/sys/clock.h"
 #include "common/sys/fs.h"
 
@@ -16,5 +17,12 @@ struct env {
     void *random_state;
 };
 struct env *env_real(void); /* static; shared by the process */
+
+/* A world of its own for tests and simulation: any clock, any files, seeded randomness. */
+struct env_sim {
+    struct env env; /* pass &sim.env */
+    struct prng prng;
+};
+void env_sim_init(struct env_sim *s, const struct clock *clock, const struct fs *fs, uint64_t seed);
 
 #endif

@@ -10,6 +10,7 @@
 #include "common/base/err.h"
 
 struct fs {
+    /* Appends; more than out->max bytes is ERR_LIMIT. */
     int (*read_file)(const struct fs *fs, const char *path, struct buf *out, struct err *e);
     /* Writes path.tmp, fsyncs, renames, fsyncs the folder: all or nothing. */
     int (*write_file)(const struct fs *fs, const char *path, struct str data, struct err *e);

@@ -20,13 +20,16 @@ typedef void (*loop_fn)(void *cookie);
 
 struct loop *loop_new(const struct clock *clock);
 struct loop *loop_sim_new(struct clock_fake *clock);
-/* Frees; all timers and handles must be closed before (CHECKed). */
+/* Frees; all timers and handles must be closed before (CHECKed). Runs posted calls still waiting.
+ * NULL is fine. */
 void loop_free(struct loop *l);
 /* Until loop_stop. Real loops only. */
 void loop_run(struct loop *l);
 void loop_stop(struct loop *l);
 /* Simulated loops only: false when nothing is left to run. */
 bool loop_sim_step(struct loop *l);
+/* Simulated loops only: when the next call is due (monotonic); false when nothing is left. */
+bool loop_sim_next(struct loop *l, uint64_t *ret_mono_ns);
 const struct clock *loop_clock(const struct loop *l);
 /* Runs fn(cookie) on the loop soon, in order of posting. Any thread. */
 void loop_post(struct loop *l, loop_fn fn, void *cookie);

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/sys/budget.h"
+
+void budget_init(struct budget *b, size_t max)
+{
+    atomic_init(&b->used, 0);
+    atomic_init(&b->peak, 0);
+    b->max = max;
+}
+
+bool budget_take(struct budget *b, size_t n)
+{
+    size_t used = atomic_load_explicit(&b->used, memory_order_relaxed);
+    size_t peak;
+
+    do {
+        if (n > b->max || used > b->max - n)
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(&b->used, &used, used + n, memory_order_relaxed,
+                                                    memory_order_relaxed));
+    used += n;
+    peak = atomic_load_explicit(&b->peak, memory_order_relaxed);
+    while (used > peak && !atomic_compare_exchange_weak_explicit(
+                              &b->peak, &peak, used, memory_order_relaxed, memory_order_relaxed))
+        ;
+    return true;
+}
+
+void budget_give(struct budget *b, size_t n)
+{
+    size_t before = atomic_fetch_sub_explicit(&b->used, n, memory_order_relaxed);
+
+    CHECK(before >= n);
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/sys/chan.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "common/base/mem.h"
+
+struct chan {
+    pthread_mutex_t lock;
+    pthread_cond_t filled;
+    void **ring; /* owned; max slots. Untouched slots cost no memory */
+    size_t max, head, len;
+    bool closed;
+    void (*wake)(void *cookie);
+    void *cookie;
+};
+
+struct chan *chan_new(size_t max, void (*wake)(void *cookie), void *cookie)
+{
+    struct chan *c = XNEW(struct chan);
+    pthread_condattr_t attr;
+
+    CHECK(max > 0);
+    CHECK(pthread_mutex_init(&c->lock, NULL) == 0);
+    CHECK(pthread_condattr_init(&attr) == 0);
+    CHECK(pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) == 0);
+    CHECK(pthread_cond_init(&c->filled, &attr) == 0);
+    CHECK(pthread_condattr_destroy(&attr) == 0);
+    c->ring = XNEW_ARRAY(void *, max);
+    c->max = max;
+    c->wake = wake;
+    c->cookie = cookie;
+    return c;
+}
+
+void chan_free(struct chan *c)
+{
+    if (!c)
+        return;
+    CHECK(c->len == 0);
+    CHECK(pthread_cond_destroy(&c->filled) == 0);
+    CHECK(pthread_mutex_destroy(&c->lock) == 0);
+    xfree(c->ring);
+    xfree(c);
+}
+
+bool chan_send(struct chan *c, void *msg)
+{
+    bool sent, first;
+
+    CHECK(pthread_mutex_lock(&c->lock) == 0);
+    sent = !c->closed && c->len < c->max;
+    first = sent && c->len == 0;
+    if (sent) {
+        c->ring[(c->head + c->len) % c->max] = msg;
+        c->len++;
+        CHECK(pthread_cond_signal(&c->filled) == 0);
+    }
+    CHECK(pthread_mutex_unlock(&c->lock) == 0);
+    if (first && c->wake)
+        c->wake(c->cookie);
+    return sent;
+}
+
+static size_t take_locked(struct chan *c, void **ret_msgs, size_t max)
+{
+    size_t n = MIN(max, c->len);
+
+    for (size_t i = 0; i < n; i++) {
+        ret_msgs[i] = c->ring[c->head];
+        c->head = (c->head + 1) % c->max;
+    }
+    c->len -= n;
+    /* A signal may have woken only one of several waiters for several messages. */
+    if (c->len)
+        CHECK(pthread_cond_signal(&c->filled) == 0);
+    return n;
+}
+
+size_t chan_take(struct chan *c, void **ret_msgs, size_t max)
+{
+    size_t n;
+
+    CHECK(pthread_mutex_lock(&c->lock) == 0);
+    n = take_locked(c, ret_msgs, max);
+    CHECK(pthread_mutex_unlock(&c->lock) == 0);
+    return n;
+}
+
+static struct timespec deadline_in(uint64_t wait_ms)
+{
+    struct timespec t;
+
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &t) == 0);
+    t.tv_sec += (time_t)(wait_ms / 1000);
+    t.tv_nsec += (long)(wait_ms % 1000) * 1000000;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_sec++;
+        t.tv_nsec -= 1000000000;
+    }
+    return t;
+}
+
+size_t chan_wait(struct chan *c, void **ret_msgs, size_t max, uint64_t wait_ms)
+{
+    /* A year is for ever, and cannot overflow time_t. */
+    struct timespec until = deadline_in(MIN(wait_ms, (uint64_t)366 * 86400 * 1000));
+    size_t n;
+    int r = 0;
+
+    CHECK(pthread_mutex_lock(&c->lock) == 0);
+    while (c->len == 0 && !c->closed && r != ETIMEDOUT) {
+        if (wait_ms == UINT64_MAX)
+            r = pthread_cond_wait(&c->filled, &c->lock);
+        else
+            r = pthread_cond_timedwait(&c->filled, &c->lock, &until);
+        CHECK(r == 0 || r == ETIMEDOUT);
+    }
+    n = take_locked(c, ret_msgs, max);
+    CHECK(pthread_mutex_unlock(&c->lock) == 0);
+    return n;
+}
+
+void chan_close(struct chan *c)
+{
+    CHECK(pthread_mutex_lock(&c->lock) == 0);
+    c->closed = true;
+    CHECK(pthread_cond_broadcast(&c->filled) == 0);
+    CHECK(pthread_mutex_unlock(&c->lock) == 0);
+}
+
+size_t chan_len(const struct chan *c)
+{
+    /* Locking does not change what the caller sees. */
+    struct chan *m = (struct chan *)(uintptr_t)c;
+    size_t n;
+
+    CHECK(pthread_mutex_lock(&m->lock) == 0);
+    n = m->len;
+    CHECK(pthread_mutex_unlock(&m->lock) == 0);
+    return n;
+}

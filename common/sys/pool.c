@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pool: one bounded ring of jobs, N threads that take from it.
+ *
+ * A job is four words and is copied out of the ring before it runs; nothing is allocated per job.
+ * `done` reaches the loop as a posted call, so completions of one loop arrive one after the other
+ * on its thread. With no threads a job becomes a posted call that does both halves; it is also
+ * kept in a list, so that pool_free can run what the loop has not come to yet.
+ */
+#include "common/sys/pool.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+#include "common/base/list.h"
+#include "common/base/mem.h"
+#include "common/sys/thread.h"
+
+struct job {
+    struct loop *loop; /* borrowed */
+    pool_fn work, done;
+    void *cookie;
+};
+
+struct inline_job {
+    struct list link;  /* in pool.inlined until it ran */
+    struct pool *pool; /* NULL once it ran */
+    struct job job;
+};
+
+struct pool {
+    pthread_mutex_t lock;
+    pthread_cond_t filled;
+    struct job *ring; /* owned; max slots */
+    size_t max, head, len;
+    bool stopping;
+    struct list inlined; /* of struct inline_job, when threads = 0 */
+    struct thread *threads;
+    uint32_t threads_len;
+};
+
+static void pool_worker(void *cookie)
+{
+    struct pool *p = cookie;
+
+    CHECK(pthread_mutex_lock(&p->lock) == 0);
+    for (;;) {
+        struct job j;
+
+        while (p->len == 0 && !p->stopping)
+            CHECK(pthread_cond_wait(&p->filled, &p->lock) == 0);
+        if (p->len == 0)
+            break;
+        j = p->ring[p->head];
+        p->head = (p->head + 1) % p->max;
+        p->len--;
+        CHECK(pthread_mutex_unlock(&p->lock) == 0);
+        j.work(j.cookie);
+        if (j.done)
+            loop_post(j.loop, j.done, j.cookie);
+        CHECK(pthread_mutex_lock(&p->lock) == 0);
+    }
+    CHECK(pthread_mutex_unlock(&p->lock) == 0);
+}
+
+struct pool *pool_new(const char *name, uint32_t threads, size_t queue_max)
+{
+    struct pool *p = XNEW(struct pool);
+
+    CHECK(queue_max > 0);
+    CHECK(pthread_mutex_init(&p->lock, NULL) == 0);
+    CHECK(pthread_cond_init(&p->filled, NULL) == 0);
+    list_init(&p->inlined);
+    p->ring = XNEW_ARRAY(struct job, queue_max);
+    p->max = queue_max;
+    p->threads = XNEW_ARRAY(struct thread, MAX(threads, 1u));
+    p->threads_len = threads;
+    for (uint32_t i = 0; i < threads; i++) {
+        char full[16];
+
+        (void)snprintf(full, sizeof(full), "%.10s-%" PRIu32, name, i % 1000);
+        thread_start(&p->threads[i], full, pool_worker, p);
+    }
+    return p;
+}
+
+/* Runs the job once, whoever comes first: the loop or pool_free. */
+static void inline_run(struct inline_job *i)
+{
+    struct pool *p = i->pool;
+
+    CHECK(pthread_mutex_lock(&p->lock) == 0);
+    list_del(&i->link);
+    p->len--;
+    CHECK(pthread_mutex_unlock(&p->lock) == 0);
+    i->pool = NULL;
+    i->job.work(i->job.cookie);
+    if (i->job.done)
+        i->job.done(i->job.cookie);
+}
+
+static void inline_posted(void *cookie)
+{
+    struct inline_job *i = cookie;
+
+    if (i->pool)
+        inline_run(i);
+    xfree(i);
+}
+
+void pool_free(struct pool *p)
+{
+    if (!p)
+        return;
+    CHECK(pthread_mutex_lock(&p->lock) == 0);
+    p->stopping = true;
+    CHECK(pthread_cond_broadcast(&p->filled) == 0);
+    CHECK(pthread_mutex_unlock(&p->lock) == 0);
+    for (uint32_t i = 0; i < p->threads_len; i++)
+        thread_join(&p->threads[i]);
+    while (!list_empty(&p->inlined))
+        inline_run(container_of(p->inlined.next, struct inline_job, link));
+    CHECK(p->len == 0);
+    CHECK(pthread_cond_destroy(&p->filled) == 0);
+    CHECK(pthread_mutex_destroy(&p->lock) == 0);
+    xfree(p->threads);
+    xfree(p->ring);
+    xfree(p);
+}
+
+bool pool_submit(struct pool *p, struct loop *loop, pool_fn work, pool_fn done, void *cookie)
+{
+    struct inline_job *i = NULL;
+    bool taken;
+
+    CHECK(loop || (!done && p->threads_len));
+    if (p->threads_len == 0)
+        i = XNEW(struct inline_job);
+    CHECK(pthread_mutex_lock(&p->lock) == 0);
+    taken = p->len < p->max && !p->stopping;
+    if (taken) {
+        struct job j = { loop, work, done, cookie };
+
+        if (i) {
+            i->pool = p;
+            i->job = j;
+            list_add_tail(&p->inlined, &i->link);
+        } else {
+            p->ring[(p->head + p->len) % p->max] = j;
+            CHECK(pthread_cond_signal(&p->filled) == 0);
+        }
+        p->len++;
+    }
+    CHECK(pthread_mutex_unlock(&p->lock) == 0);
+    if (i && taken)
+        loop_post(loop, inline_posted, i);
+    else
+        xfree(i);
+    return taken;
+}
+
+size_t pool_queued(const struct pool *p)
+{
+    /* Locking does not change what the caller sees. */
+    struct pool *m = (struct pool *)(uintptr_t)p;
+    size_t n;
+
+    CHECK(pthread_mutex_lock(&m->lock) == 0);
+    n = m->len;
+    CHECK(pthread_mutex_unlock(&m->lock) == 0);
+    return n;
+}

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "common/base/base.h"
+#include "common/sys/budget.h"
+#include "common/sys/chan.h"
+#include "common/sys/clock.h"
+#include "common/sys/pool.h"
+#include "common/sys/signal.h"
+#include "common/sys/thread.h"
+
+/* ---- budget ---------------------------------------------------------------------------------- */
+
+static void test_budget_refuses_and_remembers_the_peak(void **state)
+{
+    struct budget b;
+
+    (void)state;
+    budget_init(&b, 100);
+    assert_true(budget_take(&b, 60));
+    assert_false(budget_take(&b, 41));
+    assert_false(budget_take(&b, SIZE_MAX));
+    assert_true(budget_take(&b, 40));
+    assert_false(budget_take(&b, 1));
+    assert_true(budget_take(&b, 0));
+    budget_give(&b, 100);
+    assert_int_equal(atomic_load(&b.used), 0);
+    assert_int_equal(atomic_load(&b.peak), 100);
+}
+
+static void churn_budget(void *cookie)
+{
+    struct budget *b = cookie;
+
+    for (int i = 0; i < 20000; i++)
+        if (budget_take(b, 30)) {
+            CHECK(atomic_load(&b->used) <= 100);
+            budget_give(b, 30);
+        }
+}
+
+static void test_budget_holds_between_threads(void **state)
+{
+    struct thread t[4] = { 0 };
+    struct budget b;
+
+    (void)state;
+    budget_init(&b, 100);
+    for (size_t i = 0; i < ARRAY_LEN(t); i++)
+        thread_start(&t[i], "churn", churn_budget, &b);
+    for (size_t i = 0; i < ARRAY_LEN(t); i++)
+        thread_join(&t[i]);
+    assert_int_equal(atomic_load(&b.used), 0);
+    assert_in_range(atomic_load(&b.peak), 30, 90);
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+struct seen {
+    char name[16];
+    sigset_t blocked;
+};
+
+static void look(void *cookie)
+{
+    struct seen *s = cookie;
+
+    (void)prctl(PR_GET_NAME, s->name, 0, 0, 0);
+    (void)pthread_sigmask(SIG_SETMASK, NULL, &s->blocked);
+}
+
+static void test_thread_has_its_name_and_only_sigprof(void **state)
+{
+    struct thread t = { 0 };
+    struct seen s = { 0 };
+    sigset_t mine;
+
+    (void)state;
+    thread_start(&t, "fifteen-letters", look, &s);
+    thread_join(&t);
+    thread_join(&t); /* twice is fine */
+    assert_string_equal(s.name, "fifteen-letters");
+    assert_true(sigismember(&s.blocked, SIGTERM));
+    assert_true(sigismember(&s.blocked, SIGHUP));
+    assert_false(sigismember(&s.blocked, SIGPROF));
+    (void)pthread_sigmask(SIG_SETMASK, NULL, &mine);
+    assert_false(sigismember(&mine, SIGTERM)); /* ours is as it was */
+}
+
+/* ---- channels -------------------------------------------------------------------------------- */
+
+static void count_up(void *cookie)
+{
+    (*(int *)cookie)++;
+}
+
+static void test_chan_is_bounded_and_wakes_once(void **state)
+{
+    int wakes = 0, a, b, c;
+    struct chan *ch = chan_new(2, count_up, &wakes);
+    void *got[4];
+
+    (void)state;
+    assert_int_equal(chan_take(ch, got, 4), 0);
+    assert_true(chan_send(ch, &a));
+    assert_true(chan_send(ch, &b));
+    assert_false(chan_send(ch, &c)); /* full */
+    assert_int_equal(wakes, 1);
+    assert_int_equal(chan_len(ch), 2);
+    assert_int_equal(chan_take(ch, got, 1), 1);
+    assert_ptr_equal(got[0], &a);
+    assert_true(chan_send(ch, &c)); /* wraps round */
+    assert_int_equal(wakes, 1);     /* it was not empty */
+    assert_int_equal(chan_wait(ch, got, 4, UINT64_MAX), 2);
+    assert_ptr_equal(got[0], &b);
+    assert_ptr_equal(got[1], &c);
+    assert_int_equal(chan_wait(ch, got, 4, 1), 0); /* timeout */
+    assert_true(chan_send(ch, &a));
+    assert_int_equal(wakes, 2);
+    chan_close(ch);
+    assert_false(chan_send(ch, &b));
+    assert_int_equal(chan_wait(ch, got, 4, UINT64_MAX), 1); /* what was sent before still comes */
+    assert_int_equal(chan_wait(ch, got, 4, UINT64_MAX), 0); /* closed and empty */
+    chan_free(ch);
+    chan_free(NULL);
+}
+
+enum { SENDERS = 3, RECEIVERS = 2, MESSAGES = 10000 };
+struct relay {
+    struct chan *chan;
+    _Atomic uint64_t sum, n;
+    _Atomic uint32_t next;
+};
+
+static void relay_send(void *cookie)
+{
+    struct relay *r = cookie;
+
+    for (uintptr_t i = 1; i <= MESSAGES; i++)
+        while (!chan_send(r->chan, (void *)i))
+            (void)usleep(50);
+}
+
+static void relay_receive(void *cookie)
+{
+    struct relay *r = cookie;
+    void *got[7];
+    size_t n;
+
+    while ((n = chan_wait(r->chan, got, ARRAY_LEN(got), UINT64_MAX)) > 0) {
+        for (size_t i = 0; i < n; i++)
+            atomic_fetch_add(&r->sum, (uintptr_t)got[i]);
+        atomic_fetch_add(&r->n, n);
+    }
+}
+
+static void test_chan_moves_everything_between_threads(void **state)
+{
+    struct thread s[SENDERS] = { 0 }, t[RECEIVERS] = { 0 };
+    struct relay r = { .chan = chan_new(64, NULL, NULL) };
+
+    (void)state;
+    for (int i = 0; i < RECEIVERS; i++)
+        thread_start(&t[i], "receiver", relay_receive, &r);
+    for (int i = 0; i < SENDERS; i++)
+        thread_start(&s[i], "sender", relay_send, &r);
+    for (int i = 0; i < SENDERS; i++)
+        thread_join(&s[i]);
+    chan_close(r.chan);
+    for (int i = 0; i < RECEIVERS; i++)
+        thread_join(&t[i]);
+    assert_int_equal(atomic_load(&r.n), SENDERS * MESSAGES);
+    assert_int_equal(atomic_load(&r.sum), (uint64_t)SENDERS * MESSAGES * (MESSAGES + 1) / 2);
+    chan_free(r.chan);
+}
+
+/* ---- pool ------------------------------------------------------------------------------------ */
+
+enum { JOBS = 2000 };
+struct batch {
+    struct loop *loop;
+    struct pool *pool;
+    _Atomic uint64_t worked;
+    uint64_t done, wrong_thread, expected;
+};
+
+static void batch_work(void *cookie)
+{
+    atomic_fetch_add(&((struct batch *)cookie)->worked, 1);
+}
+
+static void batch_done(void *cookie)
+{
+    struct batch *b = cookie;
+
+    b->wrong_thread += !loop_is_mine(b->loop);
+    if (++b->done == b->expected && loop_uv(b->loop))
+        loop_stop(b->loop);
+}
+
+static void test_pool_runs_each_job_once_and_reports_on_the_loop(void **state)
+{
+    struct batch b = { .expected = JOBS };
+
+    (void)state;
+    b.loop = loop_new(clock_real());
+    b.pool = pool_new("pool", 3, JOBS);
+    for (int i = 0; i < JOBS; i++)
+        assert_true(pool_submit(b.pool, b.loop, batch_work, batch_done, &b));
+    loop_run(b.loop);
+    assert_int_equal(atomic_load(&b.worked), JOBS);
+    assert_int_equal(b.done, JOBS);
+    assert_int_equal(b.wrong_thread, 0);
+    pool_free(b.pool);
+    loop_free(b.loop);
+}
+
+struct gate {
+    pthread_mutex_t lock;
+    _Atomic int in;
+};
+
+static void wait_at_gate(void *cookie)
+{
+    struct gate *g = cookie;
+
+    atomic_fetch_add(&g->in, 1);
+    CHECK(pthread_mutex_lock(&g->lock) == 0);
+    CHECK(pthread_mutex_unlock(&g->lock) == 0);
+}
+
+static void test_pool_refuses_when_full_and_finishes_on_free(void **state)
+{
+    struct gate g = { PTHREAD_MUTEX_INITIALIZER, 0 };
+    struct pool *p = pool_new("a-long-pool-name", 1, 2);
+
+    (void)state;
+    assert_int_equal(pthread_mutex_lock(&g.lock), 0);
+    assert_true(pool_submit(p, NULL, wait_at_gate, NULL, &g));
+    while (atomic_load(&g.in) == 0)
+        (void)usleep(100);
+    assert_int_equal(pool_queued(p), 0);
+    assert_true(pool_submit(p, NULL, wait_at_gate, NULL, &g));
+    assert_true(pool_submit(p, NULL, wait_at_gate, NULL, &g));
+    assert_false(pool_submit(p, NULL, wait_at_gate, NULL, &g));
+    assert_int_equal(pool_queued(p), 2);
+    assert_int_equal(pthread_mutex_unlock(&g.lock), 0);
+    pool_free(p);
+    assert_int_equal(atomic_load(&g.in), 3);
+    pool_free(NULL);
+}
+
+static void test_pool_without_threads_runs_in_posted_calls(void **state)
+{
+    struct clock_fake f;
+    struct batch b = { .expected = 3 };
+
+    (void)state;
+    clock_fake_init(&f, 0);
+    b.loop = loop_sim_new(&f);
+    b.pool = pool_new("pool", 0, 2);
+    assert_true(pool_submit(b.pool, b.loop, batch_work, batch_done, &b));
+    assert_int_equal(atomic_load(&b.worked), 0); /* not inside submit */
+    assert_true(pool_submit(b.pool, b.loop, batch_work, NULL, &b));
+    assert_false(pool_submit(b.pool, b.loop, batch_work, batch_done, &b));
+    assert_true(loop_sim_step(b.loop));
+    assert_int_equal(atomic_load(&b.worked), 1);
+    assert_int_equal(b.done, 1);
+    assert_true(pool_submit(b.pool, b.loop, batch_work, batch_done, &b));
+    pool_free(b.pool); /* runs the two that wait */
+    assert_int_equal(atomic_load(&b.worked), 3);
+    assert_int_equal(b.done, 2);
+    loop_free(b.loop);
+    assert_int_equal(atomic_load(&b.worked), 3);
+}
+
+/* ---- signals --------------------------------------------------------------------------------- */
+
+struct caught {
+    struct loop *loop;
+    int hup, term;
+};
+
+static void on_signal(void *cookie, int number)
+{
+    struct caught *c = cookie;
+
+    if (number == SIGHUP) {
+        c->hup++;
+        CHECK(raise(SIGPIPE) == 0); /* ignored, or we die here */
+        CHECK(raise(SIGTERM) == 0);
+    }
+    if (number == SIGTERM) {
+        c->term++;
+        loop_stop(c->loop);
+    }
+}
+
+static void test_signals_arrive_on_the_loop(void **state)
+{
+    struct caught c = { 0 };
+    struct signals *s;
+
+    (void)state;
+    c.loop = loop_new(clock_real());
+    s = signals_new(c.loop, on_signal, &c);
+    assert_int_equal(raise(SIGHUP), 0);
+    loop_run(c.loop);
+    assert_int_equal(c.hup, 1);
+    assert_int_equal(c.term, 1);
+    signals_free(s);
+    loop_free(c.loop);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_budget_refuses_and_remembers_the_peak),
+        cmocka_unit_test(test_budget_holds_between_threads),
+        cmocka_unit_test(test_thread_has_its_name_and_only_sigprof),
+        cmocka_unit_test(test_chan_is_bounded_and_wakes_once),
+        cmocka_unit_test(test_chan_moves_everything_between_threads),
+        cmocka_unit_test(test_pool_runs_each_job_once_and_reports_on_the_loop),
+        cmocka_unit_test(test_pool_refuses_when_full_and_finishes_on_free),
+        cmocka_unit_test(test_pool_without_threads_runs_in_posted_calls),
+        cmocka_unit_test(test_signals_arrive_on_the_loop),
+    };
+
+    return cmocka_run_group_tests_name("threads", tests, NULL, NULL);
+}
