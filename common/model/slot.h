@@ -13,10 +13,11 @@
 #define LEAF_SLOTS    2
 #define LEAF_MS       (SLOT_MS * LEAF_SLOTS)
 
-/* Times before the epoch map to slot 0. */
+/* Times before the epoch map to slot 0, times behind the last slot to the last. */
 static inline uint32_t slot_of_ms(int64_t ms)
 {
-    return ms <= SLOT_EPOCH_MS ? 0 : (uint32_t)((ms - SLOT_EPOCH_MS) / SLOT_MS);
+    int64_t slot = ms <= SLOT_EPOCH_MS ? 0 : (ms - SLOT_EPOCH_MS) / SLOT_MS;
+    return slot > UINT32_MAX ? UINT32_MAX : (uint32_t)slot;
 }
 static inline int64_t slot_to_ms(uint32_t slot)
 {

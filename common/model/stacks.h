@@ -39,7 +39,10 @@ struct stacks_view {
 /* Every reference in range, parents before children, lengths add up. ERR_INPUT otherwise. */
 NODISCARD int stacks_view_check(const struct stacks_view *v, struct err *e);
 
-/* Interning builder. Budget: over `bytes_max` every adder returns STACKS_FULL. */
+/* Interning builder. Equal strings, frames and nodes get equal ids, in order of first sight.
+ * Budget: what would pass `bytes_max` is not added and gives STACKS_FULL; what is known already is
+ * still found, and a builder that was full once stays consistent. A STACKS_FULL given as parent or
+ * frame comes back, so that a loop may check at its end. */
 struct stacks {
     struct buf string_data;
     VEC(uint32_t) string_len;
@@ -53,24 +56,28 @@ struct stacks {
     VEC(uint32_t) node_frame;
     struct map_u64 string_ids; /* content hash -> id; contents are compared, clashes re-probed */
     struct map_u64 frame_ids;
-    struct map_u64 edges; /* parent << 32 | frame -> node */
+    struct map_u64 edges; /* (parent << 32 | frame) ^ seed -> node */
     uint64_t seed;
+    size_t bytes; /* charged so far */
     size_t bytes_max;
 };
 #define STACKS_FULL UINT32_MAX
 
 void stacks_init(struct stacks *s, size_t bytes_max, uint64_t seed);
 void stacks_deinit(struct stacks *s);
-void stacks_reset(struct stacks *s); /* keeps memory */
+void stacks_reset(struct stacks *s); /* keeps memory and seed */
 uint32_t stacks_string(struct stacks *s, struct str v);
 uint32_t stacks_frame(struct stacks *s, const struct frame *f);
 uint32_t stacks_node(struct stacks *s, uint32_t parent, uint32_t frame);
 struct str stacks_string_at(const struct stacks *s, uint32_t id);
 /* Borrows; valid until the next change. */
 struct stacks_view stacks_view(const struct stacks *s);
-/* Adds all of v; ret_map[i] (v->nodes + 1 entries) = node of node i here. ERR_LIMIT. */
+/* Adds all of v, which was checked; ret_map[i] (v->nodes + 1 entries) = node of node i here.
+ * ERR_LIMIT over the budget: what was added until then stays, unused. */
 NODISCARD int stacks_merge(struct stacks *s, const struct stacks_view *v, uint32_t *ret_map,
                            struct err *e);
+/* Bytes charged against bytes_max: contents plus table slots. Spare capacity of growing arrays can
+ * make the memory held up to twice as much. */
 size_t stacks_bytes(const struct stacks *s);
 
 #endif
