@@ -1,0 +1,202 @@
+/** The page: controls to state, state to queries, answers to views. */
+import './style.css';
+import * as api from './api';
+import { Flame } from './flame';
+import { percent, typeTitle, typeUnit, value } from './format';
+import { bounds, RANGES, read, write, type State } from './state';
+import { Table } from './table';
+import { TimelineView } from './timeline';
+import { decode, functions, path, type Tree } from './tree';
+
+const LIVE_MS = 10_000;
+const el = <T extends HTMLElement>(id: string) => document.getElementById(id) as T;
+const service = el<HTMLSelectElement>('service');
+const type = el<HTMLSelectElement>('type');
+const labels = el<HTMLInputElement>('labels');
+const range = el<HTMLSelectElement>('range');
+const live = el<HTMLInputElement>('live');
+const search = el<HTMLInputElement>('search');
+const notice = el('notice');
+const tip = el('tip');
+
+let state: State = read(location.hash);
+let known: api.ServiceTypes[] = [];
+let tree: Tree | null = null;
+let asking: AbortController | null = null;
+let timer = 0;
+
+const unit = () => typeUnit(state.type);
+
+const flame = new Flame(el('flame'), {
+  label: (bar) => (bar === 0 ? `total · ${value(tree!.total, unit())}` : tree!.names[tree!.name[bar]]),
+  hover: showTip,
+  zoom: showCrumbs,
+});
+const table = new Table(el('table'), (name) => {
+  search.value = name;
+  showTab('flame');
+  onSearch();
+});
+const timeline = new TimelineView(el('timeline'), (from, until) =>
+  change({ last: 0, from, until, live: false }),
+);
+
+function say(text: string, bad = false): void {
+  notice.hidden = !text;
+  notice.textContent = text;
+  notice.className = bad ? 'bad' : '';
+}
+
+function showTip(bar: number, x: number, y: number): void {
+  tip.hidden = bar < 0 || !tree;
+  if (bar < 0 || !tree) return;
+  const name = document.createElement('b');
+  name.textContent = bar === 0 ? 'total' : tree.names[tree.name[bar]];
+  const total = `total ${value(tree.width[bar], unit())} (${percent(tree.width[bar], tree.total)})`;
+  const self = `self ${value(tree.self[bar], unit())} (${percent(tree.self[bar], tree.total)})`;
+  tip.replaceChildren(name, document.createElement('br'), `${total} · ${self}`);
+  const left = Math.min(x + 14, innerWidth - tip.offsetWidth - 8);
+  tip.style.left = `${Math.max(4, left)}px`;
+  tip.style.top = `${y + 18 + tip.offsetHeight > innerHeight ? y - tip.offsetHeight - 10 : y + 18}px`;
+}
+
+function showCrumbs(bar: number): void {
+  el<HTMLButtonElement>('reset').disabled = bar === 0;
+  const crumbs = el('crumbs');
+  crumbs.replaceChildren();
+  if (!tree || bar === 0) return;
+  const at = path(tree, bar);
+  const shown = at.length > 8 ? [at[0], ...at.slice(-7)] : at;
+  shown.forEach((b, i) => {
+    const a = document.createElement('button');
+    a.type = 'button';
+    a.className = 'link';
+    a.textContent = b === 0 ? 'total' : tree!.names[tree!.name[b]];
+    a.addEventListener('click', () => flame.zoom(b));
+    if (i) crumbs.append(' › ');
+    if (i === 1 && at.length > 8) crumbs.append('… › ');
+    crumbs.append(a);
+  });
+}
+
+function showTab(which: 'flame' | 'table'): void {
+  for (const name of ['flame', 'table']) {
+    el(name).hidden = name !== which;
+    el('tab-' + name).setAttribute('aria-selected', String(name === which));
+  }
+}
+
+function options(select: HTMLSelectElement, rows: [string, string][], chosen: string): void {
+  const same =
+    rows.length === select.options.length &&
+    rows.every(([v, t], i) => select.options[i].value === v && select.options[i].text === t);
+  if (!same) select.replaceChildren(...rows.map(([v, t]) => new Option(t, v)));
+  select.value = chosen;
+}
+
+function showControls(): void {
+  options(service, known.map((k) => [k.service, k.service || '(none)']), state.service);
+  const types = known.find((k) => k.service === state.service)?.types ?? [];
+  options(type, types.map((t) => [t, typeTitle(t)]), state.type);
+  const ranges: [string, string][] = RANGES.map(([s, t]) => [String(s), t]);
+  if (!state.last) {
+    const [from, until] = [state.from, state.until].map((t) => new Date(t).toLocaleString());
+    ranges.push(['0', `${from} – ${until}`]);
+  }
+  options(range, ranges, String(state.last));
+  if (document.activeElement !== labels) labels.value = state.labels;
+  live.checked = state.live;
+  live.disabled = state.last === 0;
+  document.title = state.service ? `${state.service} · Embertree` : 'Embertree';
+}
+
+/** Keeps the choice if it still exists, else takes what is most worth looking at. */
+function settle(): void {
+  if (!known.some((k) => k.service === state.service)) {
+    const first = known.find((k) => k.service === 'embertree') ?? known[0];
+    state.service = first?.service ?? '';
+  }
+  const types = known.find((k) => k.service === state.service)?.types ?? [];
+  if (!types.includes(state.type))
+    state.type = types.find((t) => t.startsWith('process_cpu:cpu:')) ?? types[0] ?? '';
+}
+
+function change(to: Partial<State>): void {
+  state = { ...state, ...to };
+  settle();
+  history.replaceState(null, '', write(state));
+  showControls();
+  void load();
+}
+
+function show(answer: api.Render): void {
+  tree = decode(answer.flamebearer);
+  flame.set(tree);
+  table.set(functions(tree), tree.total, unit());
+  timeline.set(answer.timeline, unit());
+  el('total').textContent = tree.total ? `total ${value(tree.total, unit())}` : '';
+  if (search.value) onSearch();
+  if (answer.partial) say('Some servers did not answer: this is only a part of the data.', true);
+  else if (!tree.total) say('No data in this range. Choose a longer one, or other labels.');
+  else say('');
+}
+
+async function load(): Promise<void> {
+  clearTimeout(timer);
+  asking?.abort();
+  const mine = (asking = new AbortController());
+  document.body.classList.add('loading');
+  try {
+    const [from, until] = bounds(state, Date.now());
+    known = await api.services(from, until);
+    if (mine.signal.aborted) return;
+    settle();
+    history.replaceState(null, '', write(state));
+    showControls();
+    if (!state.type) {
+      say('Nothing was pushed in this range yet. The README shows how to push a profile with curl.');
+    } else {
+      const query = api.selector(state.type, state.service, state.labels);
+      el<HTMLAnchorElement>('download').href = api.renderUrl(query, from, until, 'collapsed');
+      show(await api.render(query, from, until, mine.signal));
+    }
+  } catch (e) {
+    if (!mine.signal.aborted) say(e instanceof Error ? e.message : String(e), true);
+  } finally {
+    if (asking === mine) {
+      document.body.classList.remove('loading');
+      document.body.dataset.ready = '1';
+      if (state.live && state.last) timer = window.setTimeout(() => void load(), LIVE_MS);
+    }
+  }
+}
+
+function onSearch(): void {
+  const ticks = flame.search(search.value.trim());
+  table.search(search.value.trim());
+  el('found').textContent =
+    search.value.trim() && tree ? `${percent(ticks, tree.total)} of the total` : '';
+}
+
+service.addEventListener('change', () => change({ service: service.value }));
+type.addEventListener('change', () => change({ type: type.value }));
+labels.addEventListener('change', () => change({ labels: labels.value }));
+range.addEventListener('change', () => {
+  if (Number(range.value)) change({ last: Number(range.value), from: 0, until: 0 });
+});
+live.addEventListener('change', () => change({ live: live.checked }));
+el('refresh').addEventListener('click', () => void load());
+el('reset').addEventListener('click', () => flame.zoom(0));
+el('tab-flame').addEventListener('click', () => showTab('flame'));
+el('tab-table').addEventListener('click', () => showTab('table'));
+search.addEventListener('input', onSearch);
+addEventListener('hashchange', () => change(read(location.hash)));
+addEventListener('keydown', (e) => {
+  if (e.target instanceof HTMLInputElement || e.ctrlKey || e.metaKey || e.altKey) return;
+  if (e.key === '/') {
+    e.preventDefault();
+    search.focus();
+  } else if (e.key === 'r') void load();
+});
+showControls();
+void load();
