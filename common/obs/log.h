@@ -5,7 +5,8 @@
  *   ts=2026-11-21T11:45:08.123Z level=info thread=ingester msg="slot sealed" shard=0 rows=812
  *
  * error = somebody must act, warn = degraded, info = life cycle, debug = per request.
- * Lines are written whole; a repeated warn or error is rate-limited per call site (counted, said).
+ * Lines are written whole; a repeated warn or error is rate-limited per message (10 in 10 s; the
+ * rest are counted, and the next line says how many). `msg` must be a string literal.
  * Library code never logs. Thread: any.
  */
 #ifndef COMMON_OBS_LOG_H
@@ -14,6 +15,7 @@
 #include "common/base/base.h"
 #include "common/base/err.h"
 #include "common/base/str.h"
+#include "common/sys/clock.h"
 
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 
@@ -34,6 +36,11 @@ struct log_kv {
 
 void log_set_level(enum log_level level);
 bool log_level_parse(struct str s, enum log_level *ret);
+/* For tests: another file descriptor, another clock (NULL: the real one). */
+void log_set_output(int fd, const struct clock *clock);
+/* Events at or above the set level so far, and how many of them the rate limit kept back. */
+uint64_t log_count(enum log_level level);
+uint64_t log_suppressed(void);
 void log_event(enum log_level level, const char *msg, const struct log_kv *kv, size_t n);
 
 #define log_debug(msg, ...) LOG_CALL_(LOG_DEBUG, msg, __VA_ARGS__)
