@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * regex.h: regular expressions over label values. The syntax is RE2's as Go documents it, the
+ * engine is PCRE2 with JIT, bounded in steps and memory.
+ *
+ * Thread: one at a time per regex (it owns its match buffers).
+ */
+#ifndef COMMON_MODEL_REGEX_H
+#define COMMON_MODEL_REGEX_H
+
+#include "common/base/err.h"
+#include "common/base/str.h"
+
+#define REGEX_PATTERN_MAX (16 * KIB)
+#define REGEX_REPEAT_MAX  1000
+
+struct regex;
+
+/* `anchored`: the whole value must match; else a search. Dot matches newline, $ is the very end.
+ * ERR_INPUT names the pattern, the offset and the construct that is refused. */
+NODISCARD int regex_new(struct str pattern, bool anchored, struct regex **ret, struct err *e);
+void regex_free(struct regex *r); /* NULL is fine */
+/* 1, 0, or -1 with the error set: a limit was hit, which is not the same as "no match". */
+int regex_match(const struct regex *r, struct str value, struct err *e);
+/* The syntax gate alone (pure): refuses what RE2 has not. */
+NODISCARD int regex_gate(struct str pattern, struct err *e);
+
+#endif
