@@ -30,7 +30,11 @@ struct store_opts {
     uint64_t dict_bytes_max;   /* memory for dictionaries */
     uint32_t seal_delay_ms;    /* a minute is sealed this long after its end */
     uint32_t wid_horizon_ms;   /* write ids are remembered this long */
+    uint64_t seed;             /* of the hashes of tenants created from now on; any number */
+    uint32_t epoch_nodes_max;  /* a dictionary epoch closes at this size; 0: 1,048,576 */
+    uint32_t hash_bits; /* tests only: 1..63 cuts hashes, to prove that none decides; 0: 64 */
 };
+/* Checks the format, reads the high-water marks and counts unsealed rows; replays nothing. */
 NODISCARD int store_open(const struct store_opts *o, struct store **ret, struct err *e);
 /* No flush needed for correctness. All views must be put back. NULL is fine. */
 void store_close(struct store *s);
@@ -42,13 +46,16 @@ struct store_vector {
     const uint64_t *values; /* > 0 */
     size_t len;
 };
+/* Labels that follow from the profile type and the service (`__name__`, `__profile_type__`,
+ * `__type__`, `__unit__`, `__period_type__`, `__period_unit__`, `__service_name__`) may be given or
+ * not: they are not stored, and answered and matched as if they stood in every series. */
 struct store_series {
     struct labels labels;    /* canonical */
     struct str profile_type; /* 5 parts */
     bool gauge;
     uint8_t wid[16];
-    const struct store_vector *vectors;
-    size_t len;
+    const struct store_vector *vectors; /* slots strictly ascending; may hold no values */
+    size_t len;                         /* >= 1 */
 };
 struct store_write {
     struct str tenant, service;
@@ -64,20 +71,33 @@ struct store_result {
 struct store_batch; /* many staged requests, committed together */
 struct store_batch *store_batch_new(struct store *s);
 size_t store_batch_bytes(const struct store_batch *b);
-/* Adds one request: all or nothing. On error nothing of it is in the batch. */
+/* Adds one request: all or nothing. On error nothing of it is in the batch. ERR_INPUT, ERR_LIMIT,
+ * ERR_UNAVAILABLE (read-only), ERR_IO, ERR_CORRUPT. */
 NODISCARD int store_stage(struct store *s, struct store_batch *b, const struct store_write *w,
                           struct store_result *ret, struct err *e);
-/* Writes and fsyncs; frees the batch in any case. After an error the shard is read-only
- * (store_read_only) and nothing of the batch is acked. Committer thread; batches in order. */
+/* Writes and fsyncs; frees the batch in any case. After an error the shard is read-only until it
+ * is opened again, and nothing of the batch is acked: whether a failed fsync left it on disk nobody
+ * knows. Committer thread; every batch made is committed, in the order they were made. */
 NODISCARD int store_commit(struct store *s, struct store_batch *b, struct err *e);
-bool store_read_only(const struct store *s);
+bool store_read_only(const struct store *s);            /* any thread */
+const char *store_read_only_why(const struct store *s); /* "" while it takes writes */
 
 /* ---- seal: shard thread ---- */
 /* Seals what is due (engine time), oldest first, at most `rows_max` raw rows; *ret_more says that
  * something due is left. The log entry is written in the very batch that applies it. */
 NODISCARD int store_seal(struct store *s, size_t rows_max, bool *ret_more, struct err *e);
-/* Milliseconds until store_seal has something to do. */
+/* Milliseconds until store_seal has something to do; at most a minute. */
 uint64_t store_seal_wait_ms(const struct store *s);
+
+/* Engine time never goes back and follows the wall clock, but not over a jump of more than five
+ * minutes: then sealing (and what else deletes or builds by age) pauses until the wall clock has
+ * kept pace with the monotonic one for two minutes, or is back. Any thread. */
+struct store_clock {
+    int64_t engine_ms;
+    bool paused;
+    int64_t jump_ms; /* how far the wall clock is ahead while paused */
+};
+void store_clock(const struct store *s, struct store_clock *ret);
 
 /* ---- read: any thread ---- */
 /* What is committed now; cheap. Never NULL. */
@@ -118,7 +138,8 @@ struct store_timeline {
     VEC(struct store_points) series;
     bool gauge;
 };
-/* Point k sums the slots that start in (origin + (k-1) step, origin + k step]. */
+/* Point k sums the slots that start in (origin + (k-1) step, origin + k step]; start_ms and end_ms
+ * of the query are not used. Results up to the arena's limit (ERR_LIMIT). */
 NODISCARD int store_timeline(struct store_view *v, const struct store_query *q, int64_t origin_ms,
                              int64_t step_ms, uint32_t points, const struct str *group_by,
                              size_t group_by_len, struct arena *a, struct store_timeline *ret,
@@ -133,7 +154,8 @@ struct store_labels_query {
     const struct str *names; /* STORE_SETS: projection; none = all */
     size_t names_len;
     const struct selector *selector; /* may be empty */
-    int64_t start_ms, end_ms;        /* 0, 0: any time */
+    int64_t start_ms, end_ms;        /* 0, 0: any time; else by days: between the first and the
+                                        last day on which the series had data */
     size_t limit;                    /* 0 = none */
 };
 struct store_labels {
@@ -146,7 +168,8 @@ NODISCARD int store_labels(struct store_view *v, const struct store_labels_query
 void store_labels_deinit(struct store_labels *l);
 
 struct store_stats {
-    uint64_t applied; /* length of the seal log */
+    uint64_t applied;   /* length of the seal log */
+    uint64_t saturated; /* sums that stayed at 2^64-1 while sealing */
     uint64_t raw_rows;
     uint64_t series;
     uint64_t dict_nodes, dict_bytes;
