@@ -1,0 +1,122 @@
+// Drives the page in headless Chromium: node page.mjs URL SCREENSHOT-FOLDER. Closes with counts.
+import assert from 'node:assert/strict';
+import { mkdirSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { pathToFileURL } from 'node:url';
+
+const [url, shots, modules, chromium] = process.argv.slice(2);
+const require = createRequire(pathToFileURL(modules + '/').href);
+const { chromium: engine } = require('playwright-core');
+mkdirSync(shots, { recursive: true });
+
+const browser = await engine.launch({
+  executablePath: chromium,
+  headless: true,
+  args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-sync',
+    '--disable-background-networking', '--disable-component-update'],
+});
+const page = await browser.newPage({ viewport: { width: 1360, height: 860 } });
+const elsewhere = [];
+const errors = [];
+const origin = new URL(url).origin;
+page.on('request', (r) => {
+  if (!r.url().startsWith(origin) && !r.url().startsWith('data:')) elsewhere.push(r.url());
+});
+page.on('pageerror', (e) => errors.push(String(e)));
+page.on('console', (m) => m.type() === 'error' && errors.push(m.text()));
+
+const cases = {
+  async 'the flame graph of the self-profile appears'() {
+    await page.goto(url + '/#service=embertree&last=900&live=0');
+    await page.waitForSelector('body[data-ready]');
+    for (let i = 0; i < 60 && (await page.textContent('#total')) === ''; i++) {
+      await page.waitForTimeout(500);
+      await page.click('#refresh');
+      await page.waitForTimeout(500);
+    }
+    assert.equal(await page.inputValue('#service'), 'embertree');
+    assert.match(await page.inputValue('#type'), /^process_cpu:cpu:nanoseconds/);
+    assert.match(await page.textContent('#total'), /total .*s/);
+    const label = await page.getAttribute('#flame canvas', 'aria-label');
+    assert.ok(Number(label.match(/of (\d+) functions/)[1]) > 5, label);
+    await page.screenshot({ path: shots + '/flame.png' });
+  },
+  async 'the timeline has a bar where data is'() {
+    const drawn = await page.evaluate(() => {
+      const c = document.querySelector('#timeline canvas');
+      const p = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+      let orange = 0;
+      for (let i = 0; i < p.length; i += 4)
+        if (p[i + 3] > 60 && p[i] > 180 && p[i + 2] < 120) orange++;
+      return orange;
+    });
+    assert.ok(drawn > 20, `${drawn} orange pixels`);
+  },
+  async 'hovering tells self and total, a click zooms, the button resets'() {
+    const box = await page.locator('#flame canvas').boundingBox();
+    await page.mouse.move(box.x + 40, box.y + 30);
+    await page.waitForSelector('#tip:not([hidden])');
+    assert.match(await page.textContent('#tip'), /total .*self /);
+    await page.mouse.click(box.x + 40, box.y + 30);
+    assert.equal(await page.isDisabled('#reset'), false);
+    assert.match(await page.textContent('#crumbs'), /^total › /);
+    await page.screenshot({ path: shots + '/zoomed.png' });
+    await page.click('#reset');
+    assert.equal(await page.isDisabled('#reset'), true);
+  },
+  async 'search says how much of the total it found'() {
+    await page.fill('#search', 'e');
+    assert.match(await page.textContent('#found'), /% of the total/);
+    await page.fill('#search', 'no function is called this');
+    assert.match(await page.textContent('#found'), /^0 %/);
+    await page.fill('#search', '');
+  },
+  async 'the table lists functions'() {
+    await page.click('#tab-table');
+    assert.ok((await page.locator('#table tbody tr').count()) > 3);
+    await page.screenshot({ path: shots + '/table.png' });
+    await page.click('#tab-flame');
+  },
+  async 'another service and its exact numbers'() {
+    await page.selectOption('#service', 'shop');
+    await page.waitForFunction(() => document.querySelector('#total').textContent.includes('total 420 ms'));
+    await page.click('#tab-table');
+    const rows = await page.locator('#table tbody tr').allTextContents();
+    assert.ok(rows.some((r) => /^pay.*300 ms/.test(r)), rows.join(' | '));
+    assert.match(page.url(), /service=shop/);
+    await page.click('#tab-flame');
+    await page.screenshot({ path: shots + '/shop.png' });
+  },
+  async 'labels narrow, a wrong one is explained'() {
+    await page.fill('#labels', 'version="v2"');
+    await page.press('#labels', 'Enter');
+    await page.waitForFunction(() => document.querySelector('#total').textContent.includes('total 120 ms'));
+    await page.fill('#labels', 'version=~"("');
+    await page.press('#labels', 'Enter');
+    await page.waitForSelector('#notice.bad');
+    assert.match(await page.textContent('#notice'), /400/);
+    // The failed request is also an error of the console: that one is meant.
+    errors.length = 0;
+  },
+  async 'nothing left this host and nothing threw'() {
+    assert.deepEqual(elsewhere, []);
+    assert.deepEqual(errors, []);
+  },
+};
+
+let passed = 0;
+let failed = 0;
+for (const [name, run] of Object.entries(cases)) {
+  try {
+    await run();
+    passed++;
+    console.log(`ok   ${name}`);
+  } catch (e) {
+    failed++;
+    await page.screenshot({ path: `${shots}/failed-${failed}.png` }).catch(() => {});
+    console.log(`FAIL ${name}\n${e.stack}`);
+  }
+}
+await browser.close();
+console.log(`${passed} passed, ${failed} failed`);
+process.exit(failed ? 1 : 0);
