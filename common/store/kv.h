@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * kv.h: an ordered key-value store with column families and atomic batches: all the engine knows
- * of its disk. kv_rocks.c is RocksDB; kv_mem.c is a sorted map with an injectable power cut, for
- * property tests and simulation.
+ * of its disk. kv_rocks.c is RocksDB; kv_mem.c is a sorted map with an injectable power cut
+ * (kv_mem.h), for property tests and simulation.
  *
- * Thread: kv_get, snapshots and iterators on any thread; kv_write and kv_sync on one at a time.
- * Slices returned by an iterator are valid until it moves; by kv_get they are owned by the buf.
+ * Promises, the same for both: a batch is applied whole or not at all, over all column families; a
+ * synced batch survives a power cut together with all batches before it; what survives is always a
+ * prefix of the batches in the order of kv_write; a killed process loses none that returned 0.
+ *
+ * Thread: kv_get, snapshots and iterators on any thread; kv_write on one at a time. One iterator
+ * belongs to one thread. Slices given by an iterator are valid until it moves; by kv_get they are
+ * owned by the buf.
  */
 #ifndef COMMON_STORE_KV_H
 #define COMMON_STORE_KV_H
@@ -32,11 +37,17 @@ struct kv_batch;
 struct kv_snap;
 struct kv_iter;
 
+#define KV_KEY_BYTES_MAX   ((size_t)65535)
+#define KV_BATCH_BYTES_MAX GIB
+
 struct kv_opts {
-    const char *dir;            /* rocks only */
-    uint64_t block_cache_bytes; /* rocks only */
-    uint64_t memtable_bytes;    /* all column families together */
+    const char *dir;                 /* its parent exists */
+    uint64_t block_cache_bytes;      /* blocks, indexes and filters of all column families */
+    uint64_t memtable_bytes;         /* all column families together */
+    uint64_t background_bytes_per_s; /* flush and compaction writes; 0 = unlimited */
 };
+/* Opens or creates. ERR_CONFIG: a folder that is no database or one of a newer version; ERR_BUSY:
+ * another process has it open; ERR_CORRUPT, ERR_NO_SPACE, ERR_IO. */
 NODISCARD int kv_rocks_open(const struct kv_opts *o, struct kv **ret, struct err *e);
 /* A fresh in-memory one; `faults` may be NULL. */
 struct kv_mem_faults;
@@ -48,31 +59,38 @@ void kv_batch_free(struct kv_batch *b); /* NULL is fine */
 void kv_batch_clear(struct kv_batch *b);
 void kv_batch_put(struct kv_batch *b, enum kv_cf cf, struct str key, struct str value);
 void kv_batch_del(struct kv_batch *b, enum kv_cf cf, struct str key);
+/* All keys in [from, to); `to` is not empty. Nothing if from >= to. */
 void kv_batch_del_range(struct kv_batch *b, enum kv_cf cf, struct str from, struct str to);
 size_t kv_batch_count(const struct kv_batch *b);
 size_t kv_batch_bytes(const struct kv_batch *b);
-/* Appends all of `from` to `to`: group commit. */
+/* Appends all of `from` to `to`: group commit. A batch over KV_BATCH_BYTES_MAX is refused by
+ * kv_write (ERR_LIMIT), also when it was appended. */
 void kv_batch_append(struct kv_batch *to, const struct kv_batch *from);
 
-/* Applies the batch atomically; with sync it is on disk when this returns. */
-NODISCARD int kv_write(struct kv *k, struct kv_batch *b, bool sync, struct err *e);
-/* Value into *out (replaced). 0, ERR_NOT_FOUND or ERR_IO. snap NULL = now. */
+/* Applies the batch atomically; with sync it is on disk when this returns, as is everything before
+ * it (an empty batch, too: then it only syncs). The batch is left as it is. Later operations of a
+ * batch win over earlier ones. After an error nothing of it is visible, but it may be there after
+ * a restart; further writes fail until then. ERR_IO, ERR_NO_SPACE, ERR_CORRUPT, ERR_LIMIT. */
+NODISCARD int kv_write(struct kv *k, const struct kv_batch *b, bool sync, struct err *e);
+/* Value into *out (replaced). 0, ERR_NOT_FOUND, ERR_LIMIT (over out->max), ERR_IO, ERR_CORRUPT.
+ * snap NULL = now. */
 NODISCARD int kv_get(struct kv *k, const struct kv_snap *snap, enum kv_cf cf, struct str key,
                      struct buf *out, struct err *e);
 struct kv_snap *kv_snap_new(struct kv *k);
-void kv_snap_free(struct kv *k, struct kv_snap *s);
+void kv_snap_free(struct kv *k, struct kv_snap *s); /* NULL is fine */
 
-/* Keys in [from, to) in byte order; to {NULL,0} = no end. snap NULL = now. */
+/* Keys in [from, to) in byte order, on the first one; to {NULL,0} = no end. snap NULL = the moment
+ * of this call. The snapshot must live as long. */
 struct kv_iter *kv_iter_new(struct kv *k, const struct kv_snap *snap, enum kv_cf cf,
                             struct str from, struct str to);
-void kv_iter_free(struct kv_iter *it);
+void kv_iter_free(struct kv_iter *it); /* NULL is fine */
 bool kv_iter_valid(const struct kv_iter *it);
 struct str kv_iter_key(const struct kv_iter *it);
 struct str kv_iter_value(const struct kv_iter *it);
 void kv_iter_next(struct kv_iter *it);
 void kv_iter_seek(struct kv_iter *it, struct str key); /* first key >= key, inside the bounds */
-/* After the loop: an iterator that hit an I/O error looks exhausted. */
-NODISCARD int kv_iter_status(const struct kv_iter *it, struct err *e);
+/* After the loop: an iterator that hit an error looks exhausted. ERR_IO, ERR_CORRUPT. */
+NODISCARD int kv_iter_status(struct kv_iter *it, struct err *e);
 
 /* For the metrics page and space report: bytes of memtables, of files per column family. */
 struct kv_stats {

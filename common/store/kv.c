@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kv: batches, and the checks that hold for every implementation.
+ *
+ * A batch is encoded at once into one run of bytes that belongs to no implementation: it can be
+ * built before it is known where it goes, joined with others by one copy (group commit), kept by
+ * the in-memory store as its log, and replayed into RocksDB's own batch at the end.
+ */
+#include "common/store/kv.h"
+
+#include "common/base/mem.h"
+#include "common/base/wr.h"
+#include "common/store/kv_impl.h"
+
+/* ---- batches ---- */
+
+struct kv_batch *kv_batch_new(void)
+{
+    struct kv_batch *b = XNEW(struct kv_batch);
+
+    buf_init(&b->ops, KV_BATCH_BYTES_MAX);
+    return b;
+}
+
+void kv_batch_free(struct kv_batch *b)
+{
+    if (!b)
+        return;
+    buf_deinit(&b->ops);
+    xfree(b);
+}
+
+void kv_batch_clear(struct kv_batch *b)
+{
+    buf_reset(&b->ops);
+    b->count = 0;
+}
+
+static void batch_add(struct kv_batch *b, enum kv_op op, enum kv_cf cf, struct str key,
+                      const struct str *value)
+{
+    CHECK((unsigned)cf < KV_CFS && key.len <= KV_KEY_BYTES_MAX);
+    /* Room first: an operation is in the batch whole or not at all. */
+    if (!buf_room(&b->ops, key.len + (value ? value->len : 0) + 24))
+        return;
+    wr_u8(&b->ops, (uint8_t)(op << 4 | cf));
+    wr_varint(&b->ops, key.len);
+    buf_add_str(&b->ops, key);
+    if (value) {
+        wr_varint(&b->ops, value->len);
+        buf_add_str(&b->ops, *value);
+    }
+    CHECK(buf_ok(&b->ops));
+    b->count++;
+}
+
+void kv_batch_put(struct kv_batch *b, enum kv_cf cf, struct str key, struct str value)
+{
+    batch_add(b, KV_PUT, cf, key, &value);
+}
+
+void kv_batch_del(struct kv_batch *b, enum kv_cf cf, struct str key)
+{
+    batch_add(b, KV_DEL, cf, key, NULL);
+}
+
+void kv_batch_del_range(struct kv_batch *b, enum kv_cf cf, struct str from, struct str to)
+{
+    CHECK(to.len && to.len <= KV_KEY_BYTES_MAX);
+    if (str_cmp(from, to) < 0) /* RocksDB would refuse the whole batch otherwise */
+        batch_add(b, KV_DEL_RANGE, cf, from, &to);
+}
+
+size_t kv_batch_count(const struct kv_batch *b)
+{
+    return b->count;
+}
+
+size_t kv_batch_bytes(const struct kv_batch *b)
+{
+    return b->ops.len;
+}
+
+void kv_batch_append(struct kv_batch *to, const struct kv_batch *from)
+{
+    CHECK(to != from);
+    if (from->ops.failed)
+        to->ops.failed = true;
+    if (from->ops.len && buf_add(&to->ops, from->ops.ptr, from->ops.len))
+        to->count += from->count;
+}
+
+static bool read_str(struct rd *r, struct str *ret)
+{
+    uint64_t n;
+
+    return rd_varint(r, &n) && n <= rd_left(r) && rd_bytes(r, (size_t)n, ret);
+}
+
+bool kv_batch_next(struct rd *r, struct kv_entry *ret)
+{
+    uint8_t head;
+
+    if (!rd_u8(r, &head))
+        return false;
+    /* Only this file writes these bytes: anything odd is our own fault. */
+    *ret = (struct kv_entry){ .op = (enum kv_op)(head >> 4), .cf = (enum kv_cf)(head & 15) };
+    CHECK(ret->op <= KV_DEL_RANGE && ret->cf < KV_CFS && read_str(r, &ret->key));
+    if (ret->op != KV_DEL)
+        CHECK(read_str(r, &ret->value));
+    return true;
+}
+
+/* ---- dispatch ---- */
+
+void kv_close(struct kv *k)
+{
+    if (k)
+        k->ops->close(k);
+}
+
+int kv_write(struct kv *k, const struct kv_batch *b, bool sync, struct err *e)
+{
+    if (!buf_ok(&b->ops))
+        return err_set(e, ERR_LIMIT, "a batch would pass %zu bytes; write it in parts",
+                       (size_t)KV_BATCH_BYTES_MAX);
+    return k->ops->write(k, b, sync, e);
+}
+
+int kv_get(struct kv *k, const struct kv_snap *snap, enum kv_cf cf, struct str key, struct buf *out,
+           struct err *e)
+{
+    CHECK((unsigned)cf < KV_CFS);
+    return k->ops->get(k, snap, cf, key, out, e);
+}
+
+struct kv_snap *kv_snap_new(struct kv *k)
+{
+    return k->ops->snap_new(k);
+}
+
+void kv_snap_free(struct kv *k, struct kv_snap *s)
+{
+    if (s)
+        k->ops->snap_free(k, s);
+}
+
+void kv_stats(struct kv *k, struct kv_stats *ret)
+{
+    *ret = (struct kv_stats){ 0 };
+    k->ops->stats(k, ret);
+}
+
+int kv_flush(struct kv *k, struct err *e)
+{
+    return k->ops->flush(k, e);
+}
+
+/* ---- iterators ---- */
+
+struct kv_iter *kv_iter_new(struct kv *k, const struct kv_snap *snap, enum kv_cf cf,
+                            struct str from, struct str to)
+{
+    CHECK((unsigned)cf < KV_CFS);
+    struct kv_iter *it = k->ops->iter_new(k, snap, cf, from, to);
+    buf_init(&it->from, MAX(from.len, 1));
+    CHECK(buf_add_str(&it->from, from));
+    it->ops->seek(it, from);
+    return it;
+}
+
+void kv_iter_free(struct kv_iter *it)
+{
+    if (!it)
+        return;
+    buf_deinit(&it->from);
+    it->ops->free(it);
+}
+
+bool kv_iter_valid(const struct kv_iter *it)
+{
+    return it->valid;
+}
+
+struct str kv_iter_key(const struct kv_iter *it)
+{
+    CHECK(it->valid);
+    return it->key;
+}
+
+struct str kv_iter_value(const struct kv_iter *it)
+{
+    CHECK(it->valid);
+    return it->value;
+}
+
+void kv_iter_next(struct kv_iter *it)
+{
+    CHECK(it->valid);
+    it->ops->next(it);
+}
+
+void kv_iter_seek(struct kv_iter *it, struct str key)
+{
+    struct str from = buf_str(&it->from);
+
+    it->ops->seek(it, str_cmp(key, from) < 0 ? from : key);
+}
+
+int kv_iter_status(struct kv_iter *it, struct err *e)
+{
+    return it->ops->status(it, e);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kv_impl.h: what the implementations of kv.h share: the table of functions each fills, the bytes
+ * of a batch. Nobody else includes it.
+ */
+#ifndef COMMON_STORE_KV_IMPL_H
+#define COMMON_STORE_KV_IMPL_H
+
+#include "common/base/rd.h"
+#include "common/store/kv.h"
+
+struct kv_ops {
+    int (*write)(struct kv *k, const struct kv_batch *b, bool sync, struct err *e);
+    int (*get)(struct kv *k, const struct kv_snap *snap, enum kv_cf cf, struct str key,
+               struct buf *out, struct err *e);
+    struct kv_snap *(*snap_new)(struct kv *k);
+    void (*snap_free)(struct kv *k, struct kv_snap *s);
+    struct kv_iter *(*iter_new)(struct kv *k, const struct kv_snap *snap, enum kv_cf cf,
+                                struct str from, struct str to);
+    void (*stats)(struct kv *k, struct kv_stats *ret);
+    int (*flush)(struct kv *k, struct err *e);
+    void (*close)(struct kv *k);
+};
+/* First member of each implementation's own struct. */
+struct kv {
+    const struct kv_ops *ops;
+};
+
+struct kv_iter_ops {
+    void (*seek)(struct kv_iter *it, struct str key); /* key lies inside the bounds */
+    void (*next)(struct kv_iter *it);
+    int (*status)(struct kv_iter *it, struct err *e);
+    void (*free)(struct kv_iter *it);
+};
+/* First member, too; every move sets valid, key and value. */
+struct kv_iter {
+    const struct kv_iter_ops *ops;
+    struct buf from; /* owned copy of the lower bound */
+    bool valid;
+    struct str key, value; /* borrowed from the implementation */
+};
+
+enum kv_op { KV_PUT, KV_DEL, KV_DEL_RANGE };
+/* A batch is its operations, one after the other, in order:
+ *   u8 op << 4 | cf, varint key bytes, key, and but for KV_DEL: varint bytes, value or end key. */
+struct kv_batch {
+    struct buf ops;
+    size_t count;
+};
+struct kv_entry {
+    enum kv_op op;
+    enum kv_cf cf;
+    struct str key;
+    struct str value; /* KV_DEL_RANGE: the end key */
+};
+/* Operations in order: start with rd_of(buf_str(&b->ops)); false at the end. */
+bool kv_batch_next(struct rd *r, struct kv_entry *ret);
+
+#endif
