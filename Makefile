@@ -193,7 +193,9 @@ $(O)/%.c.o: %.c $(O)/flags | $(GEN_H) $(O)/gen/version.h
 $(O)/%.S.o: %.S $(O)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) -I$(B)/ui -c $< -o $@
-$(O)/querier/ui/assets.S.o: $(B)/ui/done
+# The bundle keeps its time when its bytes stay the same: then nothing is linked again.
+$(B)/ui/assets.bin $(B)/ui/assets.idx: $(B)/ui/done ;
+$(O)/querier/ui/assets.S.o: $(B)/ui/assets.bin $(B)/ui/assets.idx
 $(O)/common/role/role.c.o: $(O)/gen/version.h
 
 # Changed flags rebuild everything; the same flags rebuild nothing.

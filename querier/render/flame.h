@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * flame.h: a laid-out tree as flame graph bars, and as JSON of the two kinds clients read.
+ *
+ * A bar is 4 numbers: xDelta, total, self, name. Level d holds the bars at depth d from left to
+ * right; xDelta counts from the right edge of the bar before. A bar's own self stands at its left
+ * edge, its children begin at x + self in order of name, a bar "other" with what was cut is last.
+ */
+#ifndef QUERIER_RENDER_FLAME_H
+#define QUERIER_RENDER_FLAME_H
+
+#include "common/base/json.h"
+#include "querier/render/calltree.h"
+
+struct flame {
+    VEC(struct str) names; /* names[0] = "total"; each once, in order of first use */
+    VEC(uint64_t) bars;    /* 4 per bar, level by level */
+    VEC(size_t) level_end; /* level d ends before bar level_end[d] */
+    uint64_t total, max_self;
+};
+
+/* Memory the flame and its JSON take at most, roughly. */
+size_t flame_cost(const struct layout *l);
+/* Names are borrowed from the tree. */
+void flame_init(struct flame *f, const struct layout *l, const struct calltree *t);
+void flame_deinit(struct flame *f);
+
+/* {"names":[..],"levels":[[..]],"numTicks":n,"maxSelf":n}; names and levels [] when empty. */
+void flame_json(const struct flame *f, struct json *j);
+/* querier.v1.FlameGraph in proto3 JSON: {"names":[..],"levels":[{"values":["0",..]}],"total":"n",
+ * "maxSelf":"n"}; empty: names ["total"] and one level of zeros. */
+void flame_connect(const struct flame *f, struct json *j);
+
+#endif
