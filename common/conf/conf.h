@@ -5,6 +5,7 @@
  *
  * Table "http" with row "listen" is `http: {listen: ...}` in the YAML file and --http.listen=... on
  * the command line. Precedence: flag over file over default. Booleans may be given as bare flags.
+ * A flag may have dashes where its key has underscores.
  * Unknown keys are refused with line and nearest name; so are values out of bounds.
  */
 #ifndef COMMON_CONF_CONF_H

@@ -33,11 +33,18 @@ static int flag_split(const char *arg, struct flag *ret, struct err *e)
     return 0;
 }
 
+/* A flag may be written with dashes where the key in the file has underscores. */
 static bool lookup(const struct conf *c, struct str name, size_t *ret_table,
                    const struct conf_row **ret_row)
 {
     ptrdiff_t dot = str_find(name, '.');
+    char key[128];
 
+    if (name.len > sizeof(key))
+        return false;
+    for (size_t i = 0; i < name.len; i++)
+        key[i] = name.ptr[i] == '-' ? '_' : name.ptr[i];
+    name = str_n(key, name.len);
     return dot >= 0 && conf_find(c, str_sub(name, 0, (size_t)dot),
                                  str_sub(name, (size_t)dot + 1, name.len), ret_table, ret_row);
 }

@@ -64,8 +64,9 @@ struct role_ctx {
     const char *data_dir;
     uint64_t memory_limit; /* resolved: --memory.limit, or from the machine */
     bool all_in_one;
-    const struct usage *usage;  /* of this process, refreshed twice a second; NULL in simulation */
-    bool simulated;             /* no threads: shards step on the loop */
+    const struct usage
+        *usage;     /* of this process, refreshed four times a second; NULL in simulation */
+    bool simulated; /* no threads: shards step on the loop */
     const struct kv_source *kv; /* NULL: RocksDB */
 };
 /* True while the process is over 85 % of its memory limit: refuse new writes with ERR_BUSY. */

@@ -115,6 +115,7 @@ static void test_flags_over_file_over_defaults(void **state)
     static const char *const flags[] = { "--http.listen=[::1]:1=2",
                                          "--http.verbose",
                                          "--no-http.open",
+                                         "--http.body-max=3MiB", /* dashes will do */
                                          "--http.connections",
                                          "5",
                                          "--http.peers=a, b,c",
@@ -144,7 +145,7 @@ static void test_flags_over_file_over_defaults(void **state)
     h = conf_get(c, &http_table);
     assert_string_equal(h->listen, "[::1]:1=2");
     assert_string_equal(h->mode, "safe");
-    assert_int_equal(h->body_max, 2 * MIB);
+    assert_int_equal(h->body_max, 3 * MIB);
     assert_true(h->verbose);
     assert_false(h->open);
     assert_int_equal(h->connections, 5);

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options: the tables of the common sections.
+ *
+ * A default that depends on the machine is 0 in its table, and one function here turns the 0 into
+ * a number; so --print-config shows what was configured and the start-up line what came of it.
+ */
+#include "common/role/options.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+static const struct conf_row http_rows[] = {
+    CONF_STR(struct common_conf, listen, "listen", "127.0.0.1:4040",
+             "Address and port of the HTTP listener; port 0 picks a free one."),
+    CONF_BOOL(struct common_conf, insecure_open, "insecure_open", "false",
+              "Allow listening beyond this machine although nothing asks callers for a key."),
+    CONF_U64(struct common_conf, connections_max, "connections_max", "4096", "1", "1000000",
+             "Connections at once; one more is answered 503 and closed."),
+    CONF_BYTES(struct common_conf, in_flight_bytes, "in_flight_bytes", "0", "0", NULL,
+               "Request bytes held at once, over it 503; 0 is 10 % of memory.limit."),
+    CONF_BYTES(struct common_conf, body_bytes_max, "body_bytes_max", "32MiB", "1KiB", "1GiB",
+               "Largest request body as sent; a larger one is answered 413."),
+    CONF_DURATION(struct common_conf, head_ms, "head_timeout", "10s", "10ms", "10m",
+                  "A request head must be complete after this time."),
+    CONF_DURATION(struct common_conf, body_ms, "body_timeout", "30s", "10ms", "1h",
+                  "A request body may pause this long."),
+    CONF_DURATION(struct common_conf, idle_ms, "idle_timeout", "75s", "10ms", "1d",
+                  "A connection without a request is closed after this time."),
+    CONF_DURATION(struct common_conf, write_ms, "write_timeout", "30s", "10ms", "1h",
+                  "A client may take no byte of its reply for this long."),
+};
+const struct conf_table http_options = { "http", "The HTTP listener", http_rows,
+                                         ARRAY_LEN(http_rows), sizeof(struct common_conf) };
+
+static const struct conf_row log_rows[] = {
+    CONF_ENUM(struct log_conf, level, "level", "info", "debug|info|warn|error",
+              "Least severity that is written to standard error."),
+};
+const struct conf_table log_options = { "log", "Logging", log_rows, ARRAY_LEN(log_rows),
+                                        sizeof(struct log_conf) };
+
+static const struct conf_row cluster_rows[] = {
+    CONF_LIST(struct cluster_conf, ingesters, "ingesters", "inproc://ingester",
+              "Rpc addresses of all ingesters, in an order that never changes."),
+    CONF_U64(struct cluster_conf, shards, "shards", "1", "1", "4096",
+             "Shards of the whole cluster; shard i lives on ingester i mod n, at most 8 on one."),
+    CONF_BYTES(struct cluster_conf, rpc_message_bytes_max, "rpc_message_bytes_max", "64MiB", "1MiB",
+               "1GiB", "Largest message between roles."),
+    CONF_U64(struct cluster_conf, rpc_pending_max, "rpc_pending_max", "4096", "1", "1000000",
+             "Calls in flight from or to one role; one more is refused."),
+    CONF_DURATION(struct cluster_conf, heartbeat_ms, "heartbeat", "500ms", "10ms", "1m",
+                  "Peers greet each other this often."),
+    CONF_DURATION(struct cluster_conf, dead_ms, "dead_after", "3s", "50ms", "10m",
+                  "A peer is taken for down after this much silence."),
+};
+const struct conf_table cluster_options = { "cluster", "Who is where", cluster_rows,
+                                            ARRAY_LEN(cluster_rows), sizeof(struct cluster_conf) };
+
+static const struct conf_row data_rows[] = {
+    CONF_STR(struct data_conf, dir, "dir", "embertree-data",
+             "Folder for everything that is stored; one process at a time."),
+    CONF_BYTES(struct data_conf, disk_reserve, "disk_reserve", "0", "0", NULL,
+               "Free disk space below which writes are refused; 0 is 2 % of the volume, at least "
+               "64 MiB, at most 1 GiB."),
+};
+const struct conf_table data_options = { "data", "Where data is kept", data_rows,
+                                         ARRAY_LEN(data_rows), sizeof(struct data_conf) };
+
+static const struct conf_row memory_rows[] = {
+    CONF_BYTES(struct memory_conf, limit, "limit", "0", "0", NULL,
+               "Memory to live in; over 85 % of it new writes are refused. 0 is 80 % of the "
+               "cgroup's limit, or half of the machine."),
+};
+const struct conf_table memory_options = { "memory", "The memory ceiling", memory_rows,
+                                           ARRAY_LEN(memory_rows), sizeof(struct memory_conf) };
+
+static const struct conf_row tenancy_rows[] = {
+    CONF_BOOL(struct tenancy_conf, multi, "multi", "false",
+              "Several tenants, told apart by X-Scope-OrgID; off, everybody is \"anonymous\"."),
+};
+const struct conf_table tenancy_options = { "tenancy", "Tenants", tenancy_rows,
+                                            ARRAY_LEN(tenancy_rows), sizeof(struct tenancy_conf) };
+
+static const struct conf_row shutdown_rows[] = {
+    CONF_DURATION(struct shutdown_conf, deadline_ms, "deadline", "30s", "100ms", "1h",
+                  "After SIGTERM running requests may take this long."),
+};
+const struct conf_table shutdown_options = { "shutdown", "Stopping", shutdown_rows,
+                                             ARRAY_LEN(shutdown_rows),
+                                             sizeof(struct shutdown_conf) };
+
+static const struct conf_table *const common_tables[] = {
+    &http_options, &cluster_options, &data_options,     &memory_options,
+    &log_options,  &tenancy_options, &shutdown_options,
+};
+
+size_t options_collect(const struct role *const *list,
+                       const struct conf_table *ret[OPTIONS_TABLES_MAX])
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(common_tables); i++)
+        ret[n++] = common_tables[i];
+    for (; *list; list++) {
+        for (size_t i = 0; i < (*list)->conf_len; i++) {
+            CHECK(n < OPTIONS_TABLES_MAX);
+            ret[n++] = (*list)->conf[i];
+        }
+    }
+    return n;
+}
+
+/* Dotted IPv4 whose first number is 127. Names other than localhost may resolve to anything. */
+static bool host_is_loopback(struct str host)
+{
+    uint32_t dots = 0;
+
+    if (str_eq_nocase(host, STR("localhost")) || str_eq(host, STR("::1")))
+        return true;
+    if (!str_starts(host, STR("127.")))
+        return false;
+    for (size_t i = 0; i < host.len; i++) {
+        if (host.ptr[i] == '.')
+            dots++;
+        else if (host.ptr[i] < '0' || host.ptr[i] > '9')
+            return false;
+    }
+    return dots == 3;
+}
+
+bool addr_is_loopback(struct str addr)
+{
+    ptrdiff_t scheme = str_find(addr, ':');
+    ptrdiff_t colon;
+
+    if (scheme > 0 && str_starts(str_sub(addr, (size_t)scheme, addr.len), STR("://"))) {
+        if (!str_starts(addr, STR("tcp://")))
+            return true; /* ipc, inproc, mem */
+        addr = str_sub(addr, 6, addr.len);
+    }
+    if (addr.len > 0 && addr.ptr[0] == '[') {
+        colon = str_find(addr, ']');
+        return colon > 0 && host_is_loopback(str_sub(addr, 1, (size_t)colon));
+    }
+    colon = str_rfind(addr, ':');
+    return host_is_loopback(colon < 0 ? addr : str_sub(addr, 0, (size_t)colon));
+}
+
+static int ingesters_check(const struct cluster_conf *c, bool all_in_one, struct err *e)
+{
+    for (size_t i = 0; i < c->ingesters.len; i++) {
+        const char *addr = c->ingesters.items[i];
+
+        if (!all_in_one && str_starts(str_c(addr), STR("inproc://")))
+            return err_set(e, ERR_CONFIG,
+                           "cluster.ingesters: %s can only be reached inside one process; give "
+                           "tcp://host:port of every ingester, or run the all-in-one binary",
+                           addr);
+        for (size_t k = 0; k < i; k++) {
+            if (str_eq(str_c(addr), str_c(c->ingesters.items[k])))
+                return err_set(e, ERR_CONFIG, "cluster.ingesters names %s twice", addr);
+        }
+    }
+    return 0;
+}
+
+int options_check(const struct common_conf *http, const struct cluster_conf *cluster,
+                  bool all_in_one, struct err *e)
+{
+    if (!http->insecure_open && !addr_is_loopback(str_c(http->listen)))
+        return err_set(e, ERR_CONFIG,
+                       "http.listen: %s can be reached from other machines, and nothing asks "
+                       "callers for a key; listen on 127.0.0.1 behind a proxy, or accept it with "
+                       "--http.insecure-open",
+                       http->listen);
+    if (cluster->ingesters.len == 0)
+        return err_set(e, ERR_CONFIG, "cluster.ingesters is empty; name at least one ingester");
+    if (cluster->shards < cluster->ingesters.len)
+        return err_set(e, ERR_CONFIG,
+                       "cluster.shards is %" PRIu64 " for %zu ingesters; every ingester needs at "
+                       "least one shard",
+                       cluster->shards, cluster->ingesters.len);
+    if (cluster->dead_ms < 2 * cluster->heartbeat_ms)
+        return err_set(e, ERR_CONFIG,
+                       "cluster.dead_after is %" PRIu64 " ms, less than two heartbeats of %" PRIu64
+                       " ms",
+                       cluster->dead_ms, cluster->heartbeat_ms);
+    return ingesters_check(cluster, all_in_one, e);
+}
+
+/* The first number of a small file; 0 if there is none ("max"). */
+static uint64_t number_in(const char *path)
+{
+    char text[64];
+    FILE *f = fopen(path, "re");
+    size_t n;
+    uint64_t v = 0;
+
+    if (!f)
+        return 0;
+    n = fread(text, 1, sizeof(text), f);
+    (void)fclose(f);
+    return str_u64(str_trim(str_n(text, n)), &v) ? v : 0;
+}
+
+/* cgroup v2: the file of our own group, found through /proc/self/cgroup ("0::/path"). */
+static uint64_t cgroup_limit(void)
+{
+    char line[512], path[600];
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    uint64_t limit = 0;
+
+    if (!f)
+        return 0;
+    while (limit == 0 && fgets(line, sizeof(line), f)) {
+        struct str s = str_trim(str_c(line));
+
+        if (!str_starts(s, STR("0::/")))
+            continue;
+        s = str_sub(s, 3, s.len);
+        (void)snprintf(path, sizeof(path), "/sys/fs/cgroup%.*s/memory.max", STR_ARG(s));
+        limit = number_in(path);
+    }
+    (void)fclose(f);
+    return limit ? limit : number_in("/sys/fs/cgroup/memory.max");
+}
+
+uint64_t options_memory_from(uint64_t configured, uint64_t cgroup, uint64_t machine)
+{
+    uint64_t limit = configured;
+
+    if (limit == 0)
+        limit = cgroup > 0 && (machine == 0 || cgroup < machine) ? cgroup / 10 * 8 : machine / 2;
+    return MAX(limit, 64 * MIB);
+}
+
+uint64_t options_memory_limit(uint64_t configured)
+{
+    long pages = sysconf(_SC_PHYS_PAGES);
+    long page = sysconf(_SC_PAGESIZE);
+    uint64_t machine = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
+
+    return options_memory_from(configured, configured ? 0 : cgroup_limit(), machine);
+}

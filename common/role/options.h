@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options.h: the sections every binary has, and what their zeros mean on this machine.
+ */
+#ifndef COMMON_ROLE_OPTIONS_H
+#define COMMON_ROLE_OPTIONS_H
+
+#include "common/role/role.h"
+
+struct log_conf {
+    const char *level;
+};
+struct memory_conf {
+    uint64_t limit; /* bytes; 0: see options_memory_limit */
+};
+struct shutdown_conf {
+    uint64_t deadline_ms;
+};
+
+extern const struct conf_table http_options, log_options, cluster_options, data_options,
+    memory_options, tenancy_options, shutdown_options;
+
+#define OPTIONS_TABLES_MAX 24
+/* The common tables, then those of every role in `list` (NULL-ended). Returns how many. */
+size_t options_collect(const struct role *const *list,
+                       const struct conf_table *ret[OPTIONS_TABLES_MAX]);
+
+/* What single rows cannot say: listen addresses, ingester lists that no other process can reach,
+ * shards and ingesters that do not go together. ERR_CONFIG says what to change. */
+NODISCARD int options_check(const struct common_conf *http, const struct cluster_conf *cluster,
+                            bool all_in_one, struct err *e);
+
+/* `configured`, or if that is 0: 80 % of the cgroup's limit if there is one, else half of the
+ * machine's memory. Never less than 64 MiB. */
+uint64_t options_memory_limit(uint64_t configured);
+/* The same from given figures; 0 = unknown. For tests. */
+uint64_t options_memory_from(uint64_t configured, uint64_t cgroup, uint64_t machine);
+
+#endif

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * process: the life of a process.
+ *
+ *   STARTING ──> RUNNING ──(TERM, INT, HUP)──> DRAINING ──> STOPPED
+ *
+ * Start: lock the data folder, make loop, pool, metrics, listener and rpc, start the roles in table
+ * order. A failure anywhere ends the process with one line that says what to do.
+ *
+ * Drain: first the HTTP listener stops accepting and answers what runs, for which all roles are
+ * still there; then the roles go in reverse table order, so that whoever calls goes before whoever
+ * is called. One deadline covers it all; when it passes the process exits with 1 and says who was
+ * still busy (nothing acked is lost: an ack means fsync).
+ *
+ * Signals: the first one posts the drain, a second one exits at once.
+ */
+#include "common/role/process.h"
+
+#include <unistd.h>
+
+#include "common/obs/log.h"
+#include "common/role/admin.h"
+#include "common/role/lock.h"
+#include "version.h"
+
+#define PROCESS_MAGIC  MAGIC('p', 'r', 'o', 'c')
+#define TICK_MS        500
+#define POOL_QUEUE_MAX 65536
+#define HEAD_BYTES_MAX (64 * KIB)
+
+static const uint8_t process_next[] = {
+    [PROCESS_STARTING] = 1 << PROCESS_RUNNING,
+    [PROCESS_RUNNING] = 1 << PROCESS_DRAINING,
+    [PROCESS_DRAINING] = 1 << PROCESS_STOPPED,
+    [PROCESS_STOPPED] = 0,
+};
+
+static void process_goto(struct process *p, enum process_state to)
+{
+    CHECK(process_next[p->state] & (1 << to));
+    p->state = to;
+}
+
+bool role_memory_high(const struct role_ctx *ctx)
+{
+    return ctx->usage && ctx->usage->rss_bytes > ctx->memory_limit / 100 * 85;
+}
+
+bool process_ready(const struct process *p, const char **ret_role, const char **ret_why)
+{
+    *ret_role = NULL;
+    if (p->state != PROCESS_RUNNING) {
+        *ret_why = p->state == PROCESS_STARTING ? "starting" : "draining";
+        return false;
+    }
+    for (size_t i = 0; i < p->parts_len; i++) {
+        const struct process_part *part = &p->parts[i];
+
+        *ret_why = "not ready";
+        if (part->role->ready && !part->role->ready(part->self, ret_why)) {
+            *ret_role = part->role->name;
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- start -------------------------------------------------------------------------------- */
+
+/* Looks at the process and its roles, and says when readiness changes. */
+static void on_tick(void *cookie)
+{
+    struct process *p = cookie;
+    const char *role, *why;
+    bool ready;
+
+    CHECK(p->magic == PROCESS_MAGIC);
+    usage_refresh(&p->usage);
+    ready = process_ready(p, &role, &why);
+    if (p->state != PROCESS_RUNNING || ready == p->ready)
+        return;
+    p->ready = ready;
+    if (ready)
+        log_info("ready",
+                 KV_U64("up_ms", (clock_mono_ns(p->ctx.env->clock) - p->start_mono_ns) / 1000000));
+    else
+        log_warn("not ready", KV_CSTR("role", role), KV_CSTR("why", why));
+}
+
+static uint32_t cores(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+    return n < 1 ? 1 : n > 256 ? 256 : (uint32_t)n;
+}
+
+static int start_http(struct process *p, const struct common_conf *c, struct err *e)
+{
+    uint64_t in_flight = c->in_flight_bytes ? c->in_flight_bytes : p->ctx.memory_limit / 10;
+    struct http_server_opts o = {
+        .loop = p->loop,
+        .pool = p->pool,
+        .in_flight = &p->in_flight,
+        .metrics = p->metrics,
+        .listen = c->listen,
+        .connections_max = (uint32_t)c->connections_max,
+        .head_bytes_max = HEAD_BYTES_MAX,
+        .head_ms = (uint32_t)c->head_ms,
+        .body_ms = (uint32_t)c->body_ms,
+        .idle_ms = (uint32_t)c->idle_ms,
+        .write_ms = (uint32_t)c->write_ms,
+    };
+    int code;
+
+    budget_init(&p->in_flight, in_flight);
+    code = http_server_new(&o, &p->http, e);
+    return code ? err_wrap(e, "http.listen") : 0;
+}
+
+/* The world of the roles, in the order in which one needs the other. */
+static int start_shared(struct process *p, struct err *e)
+{
+    const struct common_conf *http = conf_get(p->conf, &http_options);
+    const struct data_conf *data = conf_get(p->conf, &data_options);
+    const struct memory_conf *memory = conf_get(p->conf, &memory_options);
+    struct env *env = env_real();
+    int code;
+
+    p->start_mono_ns = clock_mono_ns(env->clock);
+    code = lock_take(data->dir, p->program, &p->lock_fd, e);
+    if (code)
+        return code;
+    p->loop = loop_new(env->clock);
+    p->pool = pool_new("pool", cores(), POOL_QUEUE_MAX);
+    p->metrics = metrics_new();
+    p->rpc = rpc_net_new(env, p->metrics);
+    p->ctx = (struct role_ctx){
+        .env = env,
+        .loop = p->loop,
+        .pool = p->pool,
+        .rpc = p->rpc,
+        .metrics = p->metrics,
+        .in_flight = &p->in_flight,
+        .conf = p->conf,
+        .common = http,
+        .cluster = conf_get(p->conf, &cluster_options),
+        .tenancy = conf_get(p->conf, &tenancy_options),
+        .data = data,
+        .data_dir = data->dir,
+        .memory_limit = options_memory_limit(memory->limit),
+        .all_in_one = p->parts_len > 1,
+        .usage = &p->usage,
+    };
+    usage_init(&p->usage, p->metrics, EMBERTREE_VERSION, p->ctx.memory_limit);
+    metrics_on_render(p->metrics, usage_render, &p->usage);
+    code = start_http(p, http, e);
+    p->ctx.http = p->http;
+    return code;
+}
+
+int process_start(struct process *p, const char *program, const struct conf *conf,
+                  const struct role *const *list, struct err *e)
+{
+    const struct shutdown_conf *shutdown = conf_get(conf, &shutdown_options);
+    int code;
+
+    *p = (struct process){ .magic = PROCESS_MAGIC, .program = program, .conf = conf };
+    p->lock_fd = -1;
+    p->deadline_ms = shutdown->deadline_ms;
+    for (; list[p->parts_len]; p->parts_len++) {
+        CHECK(p->parts_len < PROCESS_ROLES_MAX);
+        p->parts[p->parts_len].role = list[p->parts_len];
+    }
+    code = options_check(conf_get(conf, &http_options), conf_get(conf, &cluster_options),
+                         p->parts_len > 1, e);
+    if (!code)
+        code = start_shared(p, e);
+    if (code)
+        return code;
+    for (size_t i = 0; i < p->parts_len; i++) {
+        code = p->parts[i].role->start(&p->ctx, &p->parts[i].self, e);
+        if (code)
+            return err_wrap(e, "%s", p->parts[i].role->name);
+    }
+    admin_routes(p);
+    p->tick = loop_timer_new(p->loop, on_tick, p);
+    return 0;
+}
+
+/* ---- stop --------------------------------------------------------------------------------- */
+
+static void drain_next(void *cookie);
+
+static void on_part_drained(void *cookie)
+{
+    struct process *p = cookie;
+
+    CHECK(p->magic == PROCESS_MAGIC);
+    log_debug("drained", KV_CSTR("role", p->parts[p->draining].role->name));
+    drain_next(p);
+}
+
+static void drain_next(void *cookie)
+{
+    struct process *p = cookie;
+
+    CHECK(p->state == PROCESS_DRAINING);
+    if (p->draining == 0) {
+        process_goto(p, PROCESS_STOPPED);
+        loop_stop(p->loop);
+        return;
+    }
+    p->draining--;
+    p->parts[p->draining].role->drain(p->parts[p->draining].self, on_part_drained, p);
+}
+
+static void on_deadline(void *cookie)
+{
+    struct process *p = cookie;
+    bool http = p->draining == p->parts_len;
+
+    log_error("not drained in time, exiting; what was acked is safe",
+              KV_CSTR("busy", http ? "http" : p->parts[p->draining].role->name),
+              KV_U64("deadline_ms", p->deadline_ms));
+    _exit(1);
+}
+
+static void on_signal(void *cookie, int number)
+{
+    struct process *p = cookie;
+
+    CHECK(p->magic == PROCESS_MAGIC);
+    if (p->state != PROCESS_RUNNING) {
+        log_warn("second signal, exiting at once", KV_U64("signal", (uint64_t)number));
+        _exit(1);
+    }
+    process_goto(p, PROCESS_DRAINING);
+    log_info("draining", KV_U64("signal", (uint64_t)number), KV_U64("deadline_ms", p->deadline_ms));
+    loop_timer_start(p->deadline, p->deadline_ms, 0);
+    p->draining = p->parts_len;
+    http_server_drain(p->http, drain_next, p);
+}
+
+static void process_free(struct process *p)
+{
+    signals_free(p->signals);
+    loop_timer_free(p->tick);
+    loop_timer_free(p->deadline);
+    for (size_t i = p->parts_len; i-- > 0;)
+        p->parts[i].role->free(p->parts[i].self);
+    http_server_free(p->http);
+    rpc_net_free(p->rpc);
+    pool_free(p->pool);
+    metrics_free(p->metrics);
+    loop_free(p->loop);
+    lock_drop(p->lock_fd);
+}
+
+/* With the port the system gave, where ":0" was asked for. */
+static void log_listening(const struct process *p)
+{
+    struct str listen = str_c(p->ctx.common->listen);
+    ptrdiff_t colon = str_rfind(listen, ':');
+    struct buf url;
+
+    buf_init(&url, KIB);
+    (void)buf_add_str(&url, STR("http://"));
+    (void)buf_add_str(&url, colon < 0 ? listen : str_sub(listen, 0, (size_t)colon));
+    (void)buf_addf(&url, ":%u", (unsigned)http_server_port(p->http));
+    log_info("listening", KV_STR("url", buf_str(&url)), KV_CSTR("version", EMBERTREE_VERSION),
+             KV_CSTR("data", p->ctx.data_dir), KV_U64("memory_limit", p->ctx.memory_limit),
+             KV_U64("pid", (uint64_t)getpid()));
+    buf_deinit(&url);
+}
+
+int process_run(struct process *p)
+{
+    log_listening(p);
+    p->deadline = loop_timer_new(p->loop, on_deadline, p);
+    loop_timer_start(p->tick, 0, TICK_MS);
+    process_goto(p, PROCESS_RUNNING);
+    p->signals = signals_new(p->loop, on_signal, p);
+    loop_run(p->loop);
+    CHECK(p->state == PROCESS_STOPPED);
+    process_free(p);
+    log_info("stopped", KV_U64("exit", (uint64_t)p->exit_code));
+    return p->exit_code;
+}

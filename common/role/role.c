@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * role: the one way into every binary: options, then a process with the roles it links.
+ */
+#include "common/role/role.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/obs/log.h"
+#include "common/role/process.h"
+#include "version.h"
+
+#define TEXT_BYTES_MAX (4 * MIB)
+
+static const char *program_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+static int print_text(struct buf *text)
+{
+    int code = fwrite(text->ptr, 1, text->len, stdout) == text->len && fflush(stdout) == 0;
+
+    buf_deinit(text);
+    return code ? 0 : 1;
+}
+
+/* --help, --version, --print-config: print and go. */
+static int answer(enum conf_action action, const char *program, const struct conf *conf,
+                  const struct conf_table *const *tables, size_t n)
+{
+    struct buf text;
+
+    buf_init(&text, TEXT_BYTES_MAX);
+    if (action == CONF_HELP)
+        conf_help(tables, n, program, &text);
+    else if (action == CONF_PRINT)
+        conf_print(conf, &text);
+    else
+        (void)buf_addf(&text, "%s %s\n", program, EMBERTREE_VERSION);
+    return print_text(&text);
+}
+
+int role_main(int argc, char **argv)
+{
+    const struct conf_table *tables[OPTIONS_TABLES_MAX];
+    size_t n = options_collect(roles, tables);
+    const char *program = program_name(argc > 0 ? argv[0] : "embertree");
+    enum log_level level = LOG_INFO;
+    struct conf *conf = NULL;
+    struct process process;
+    struct err e = { 0 };
+    int code;
+
+    if (conf_load(tables, n, argc, argv, &conf, &e)) {
+        (void)fprintf(stderr, "%s: %s\n", program, e.text);
+        return 2;
+    }
+    if (conf_action(conf) != CONF_RUN) {
+        code = answer(conf_action(conf), program, conf, tables, n);
+        conf_free(conf);
+        return code;
+    }
+    CHECK(log_level_parse(str_c(((const struct log_conf *)conf_get(conf, &log_options))->level),
+                          &level));
+    log_set_level(level);
+    if (process_start(&process, program, conf, roles, &e)) {
+        (void)fprintf(stderr, "%s: %s\n", program, e.text);
+        /* Threads of half-started roles may still run: leave without tidying under their feet. */
+        (void)fflush(stderr);
+        _Exit(1);
+    }
+    code = process_run(&process);
+    conf_free(conf);
+    return code;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * usage: memory, CPU time, threads and files of this process, from /proc and getrusage.
+ */
+#include "common/role/usage.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+void usage_init(struct usage *u, struct metrics *m, const char *version, uint64_t memory_limit)
+{
+    struct str label = str_c(version);
+    struct metric *info =
+        metric_new(m, METRIC_GAUGE, "embertree_build_info",
+                   "Always 1; the label says which build this is", "version", NULL, 0);
+
+#define GAUGE(name, help) \
+    metric_at(metric_new(m, METRIC_GAUGE, "embertree_process_" name, help, NULL, NULL, 0), NULL, 0)
+    *u = (struct usage){ 0 };
+    metric_set(metric_at(info, &label, 1), 1);
+    u->rss = GAUGE("resident_bytes", "Resident memory");
+    u->limit = GAUGE("memory_limit_bytes", "Memory the process may live in");
+    u->fd = GAUGE("open_fds", "Open file descriptors");
+    u->fd_max = GAUGE("max_fds", "Most file descriptors the process may open");
+    u->thread = GAUGE("threads", "Threads");
+    u->cpu = metric_at(metric_new(m, METRIC_COUNTER, "embertree_process_cpu_microseconds_total",
+                                  "CPU time, user and system", NULL, NULL, 0),
+                       NULL, 0);
+#undef GAUGE
+    metric_set(u->limit, (int64_t)memory_limit);
+    usage_refresh(u);
+}
+
+/* Resident pages are the second number of statm. */
+static void read_rss(struct usage *u)
+{
+    char text[128];
+    FILE *f = fopen("/proc/self/statm", "re");
+    struct str rest, part;
+    bool more = true;
+    uint64_t pages;
+    size_t n;
+
+    if (!f)
+        return;
+    n = fread(text, 1, sizeof(text), f);
+    (void)fclose(f);
+    rest = str_n(text, n);
+    if (str_next(&rest, ' ', &more, &part) && str_next(&rest, ' ', &more, &part) &&
+        str_u64(part, &pages))
+        u->rss_bytes = pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static uint64_t count_entries(const char *path, uint64_t otherwise)
+{
+    DIR *d = opendir(path);
+    uint64_t n = 0;
+
+    if (!d)
+        return otherwise;
+    while (readdir(d)) /* "." and ".." too */
+        n++;
+    (void)closedir(d);
+    return n > 2 ? n - 2 : 0;
+}
+
+void usage_refresh(struct usage *u)
+{
+    struct rusage ru;
+
+    read_rss(u);
+    metric_set(u->rss, (int64_t)u->rss_bytes);
+    if (getrusage(RUSAGE_SELF, &ru) == 0) {
+        uint64_t us = (uint64_t)(ru.ru_utime.tv_sec + ru.ru_stime.tv_sec) * 1000000 +
+                      (uint64_t)(ru.ru_utime.tv_usec + ru.ru_stime.tv_usec);
+
+        if (us > u->cpu_us) {
+            metric_add(u->cpu, us - u->cpu_us);
+            u->cpu_us = us;
+        }
+    }
+}
+
+void usage_render(void *cookie)
+{
+    struct usage *u = cookie;
+    struct rlimit rl;
+
+    usage_refresh(u);
+    u->threads = count_entries("/proc/self/task", u->threads);
+    u->fds = count_entries("/proc/self/fd", u->fds + 1) - 1; /* not the one of the walk itself */
+    if (getrlimit(RLIMIT_NOFILE, &rl) == 0)
+        u->fds_max = rl.rlim_cur;
+    metric_set(u->thread, (int64_t)u->threads);
+    metric_set(u->fd, (int64_t)u->fds);
+    metric_set(u->fd_max, (int64_t)u->fds_max);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * usage.h: what this process takes from the machine, as last read. Thread: the loop's.
+ */
+#ifndef COMMON_ROLE_USAGE_H
+#define COMMON_ROLE_USAGE_H
+
+#include "common/obs/metrics.h"
+
+struct usage {
+    uint64_t rss_bytes; /* resident memory */
+    uint64_t cpu_us;    /* user and system time since the start */
+    uint64_t fds, fds_max;
+    uint64_t threads;
+    struct metric_cell *rss, *cpu, *fd, *fd_max, *thread, *limit;
+};
+
+/* Registers embertree_process_*; `version` becomes the label of embertree_build_info. */
+void usage_init(struct usage *u, struct metrics *m, const char *version, uint64_t memory_limit);
+/* Reads memory and CPU time; what cannot be read keeps its last value. */
+void usage_refresh(struct usage *u);
+/* The same, and threads and open files, which take a walk: before a rendering of the metrics. */
+void usage_render(void *cookie);
+
+#endif
