@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The all-in-one binary: all four roles in one process. Ingesters start first and stop last,
+ * because the others call them.
+ */
+#include "compactor/compactor.h"
+#include "distributor/distributor.h"
+#include "ingester/ingester.h"
+#include "querier/querier.h"
+
+const struct role *const roles[] = { &ingester_role, &compactor_role, &querier_role,
+                                     &distributor_role, NULL };

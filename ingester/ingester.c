@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ingester: start, readiness and end of the role.
+ *
+ * An ingester is the k-th address of cluster.ingesters and has the shards i with i mod n = k, each
+ * a database in <data>/shard-<i>. Databases of other shards in its folder mean that the cluster was
+ * configured in another way before: their data would silently be missing from answers, so it
+ * refuses to start.
+ *
+ * Memory: fixed parts of the process's limit: memtables 15 %, block caches 20 %, dictionaries 25 %,
+ * writes on their way 5 %, queries 10 %.
+ */
+#include "ingester/ingester.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+
+#include "common/base/mem.h"
+#include "common/base/size.h"
+#include "common/obs/log.h"
+#include "ingester/rpc_read.h"
+#include "ingester/rpc_write.h"
+#include "ingester/state.h"
+#include "ingester/unpack.h"
+#include "proto/query.pb-c.h"
+
+#define DRAIN_POLL_MS   5
+#define WRITE_BYTES_MIN (16 * MIB)
+
+struct shard *ingester_shard(const struct ingester *in, uint32_t number)
+{
+    for (size_t i = 0; i < in->shards_len; i++) {
+        if (shard_number(in->shards[i]) == number)
+            return in->shards[i];
+    }
+    return NULL;
+}
+
+/* ---- configuration -------------------------------------------------------------------------- */
+
+static int find_index(struct ingester *in, struct err *e)
+{
+    const struct conf_list *all = &in->ctx->cluster->ingesters;
+    const char *own = in->conf->advertise[0] ? in->conf->advertise : in->conf->listen;
+
+    for (size_t i = 0; i < all->len; i++) {
+        if (str_eq(str_c(all->items[i]), str_c(own))) {
+            in->index = i;
+            return 0;
+        }
+    }
+    return err_set(e, ERR_CONFIG,
+                   "%s is not in cluster.ingesters (%s%s); it must stand there under "
+                   "ingester.listen or ingester.advertise",
+                   own, all->items[0], all->len > 1 ? ", ..." : "");
+}
+
+static int check_conf(struct ingester *in, struct err *e)
+{
+    uint64_t shards = in->ctx->cluster->shards, n = in->ctx->cluster->ingesters.len;
+
+    if (!in->ctx->common->insecure_open && !addr_is_loopback(str_c(in->conf->listen)))
+        return err_set(e, ERR_CONFIG,
+                       "ingester.listen: %s can be reached from other machines, and the roles do "
+                       "not prove who they are to each other; keep that network private and say "
+                       "so with --http.insecure-open",
+                       in->conf->listen);
+    if ((shards + n - 1) / n > SHARDS_MAX)
+        return err_set(e, ERR_CONFIG,
+                       "cluster.shards is %" PRIu64 " for %" PRIu64 " ingesters; one holds at most "
+                       "%d shards",
+                       shards, n, SHARDS_MAX);
+    return find_index(in, e);
+}
+
+static bool owns(const struct ingester *in, uint64_t shard)
+{
+    return shard < in->ctx->cluster->shards && shard % in->ctx->cluster->ingesters.len == in->index;
+}
+
+static int check_folder(const struct ingester *in, struct err *e)
+{
+    const struct cluster_conf *c = in->ctx->cluster;
+    DIR *d = opendir(in->ctx->data_dir);
+    struct dirent *entry;
+    int code = 0;
+
+    if (!d)
+        return err_errno(e, errno, "cannot list %s", in->ctx->data_dir);
+    while (!code && (entry = readdir(d)) != NULL) {
+        struct str name = str_c(entry->d_name);
+        uint64_t shard;
+
+        if (str_starts(name, STR("shard-")) && str_u64(str_sub(name, 6, name.len), &shard) &&
+            !owns(in, shard))
+            code =
+                err_set(e, ERR_CONFIG,
+                        "%s holds %s, which is not a shard of ingester %zu of %zu with "
+                        "cluster.shards %" PRIu64 "; its data would be missing from answers. "
+                        "Restore the settings it was written with",
+                        in->ctx->data_dir, entry->d_name, in->index, c->ingesters.len, c->shards);
+    }
+    (void)closedir(d);
+    return code;
+}
+
+/* ---- start ---------------------------------------------------------------------------------- */
+
+static int open_store(struct ingester *in, uint32_t number, size_t shards, struct store **ret,
+                      struct err *e)
+{
+    const struct role_ctx *ctx = in->ctx;
+    char dir[PATH_MAX];
+    struct kv_opts ko = {
+        .dir = dir,
+        .block_cache_bytes = ctx->memory_limit / 100 * 20 / shards,
+        .memtable_bytes = ctx->memory_limit / 100 * 15 / shards,
+    };
+    struct store_opts so = {
+        .clock = ctx->env->clock,
+        .shard = number,
+        .dict_bytes_max = ctx->memory_limit / 100 * 25 / shards,
+        .seal_delay_ms = (uint32_t)in->conf->seal_delay_ms,
+        .wid_horizon_ms = (uint32_t)in->conf->wid_horizon_ms,
+    };
+    int code;
+
+    if (snprintf(dir, sizeof(dir), "%s/shard-%" PRIu32, ctx->data_dir, number) >= PATH_MAX)
+        return err_set(e, ERR_CONFIG, "data.dir is longer than a path may be");
+    ctx->env->random(ctx->env, &so.seed, sizeof(so.seed));
+    code = ctx->kv ? ctx->kv->open(ctx->kv, &ko, &so.kv, e) : kv_rocks_open(&ko, &so.kv, e);
+    if (!code)
+        code = store_open(&so, ret, e);
+    return code ? err_wrap(e, "shard %" PRIu32 " in %s", number, dir) : 0;
+}
+
+static int open_stores(struct ingester *in, struct store *ret[SHARDS_MAX], size_t *ret_len,
+                       struct err *e)
+{
+    const struct cluster_conf *c = in->ctx->cluster;
+    size_t n = c->ingesters.len;
+    size_t shards = ((size_t)c->shards - in->index + n - 1) / n;
+
+    CHECK(shards > 0 && shards <= SHARDS_MAX);
+    for (size_t i = 0; i < shards; i++) {
+        int code = open_store(in, u32_from(in->index + i * n), shards, &ret[i], e);
+
+        if (code)
+            return code;
+        *ret_len = i + 1;
+    }
+    return 0;
+}
+
+static int start_node(struct ingester *in, struct err *e)
+{
+    const struct cluster_conf *c = in->ctx->cluster;
+    struct rpc_node_opts o = {
+        .net = in->ctx->rpc,
+        .loop = in->ctx->loop,
+        .listen = in->conf->listen,
+        .advertise = in->conf->advertise[0] ? in->conf->advertise : NULL,
+        .message_max = c->rpc_message_bytes_max,
+        .pending_max = c->rpc_pending_max,
+        .heartbeat_ms = (uint32_t)c->heartbeat_ms,
+        .dead_ms = (uint32_t)c->dead_ms,
+    };
+
+    return rpc_node_new(&o, &in->node, e) ? err_wrap(e, "ingester.listen") : 0;
+}
+
+static int start_disk(struct ingester *in, struct err *e)
+{
+    struct disk_opts o = {
+        .fs = in->ctx->env->fs,
+        .loop = in->ctx->loop,
+        .pool = in->ctx->pool,
+        .dir = in->ctx->data_dir,
+        .reserve = in->ctx->data->disk_reserve,
+        .metrics = &in->metrics,
+    };
+
+    return disk_new(&o, &in->disk, e);
+}
+
+static void start_shards(struct ingester *in, struct store *const *stores, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct shard_opts o = {
+            .number = u32_from(in->index + i * in->ctx->cluster->ingesters.len),
+            .store = stores[i],
+            .loop = in->ctx->loop,
+            .clock = in->ctx->env->clock,
+            .writes_max = in->conf->writes_max,
+            .group_bytes_max = in->conf->group_bytes_max,
+            .group_wait_ms = in->conf->group_wait_ms,
+            .seal_rows = in->conf->seal_rows,
+            .metrics = in->ctx->metrics,
+            .simulated = in->ctx->simulated,
+        };
+
+        in->shards[i] = shard_new(&o);
+        in->shards_len = i + 1;
+    }
+}
+
+static void on_status(void *cookie, struct rpc_call *call, struct str payload)
+{
+    struct ingester *in = cookie;
+    Embertree__StatusReply reply = EMBERTREE__STATUS_REPLY__INIT;
+    struct err e = { 0 };
+    struct buf out;
+    char *p;
+
+    (void)payload; /* StatusRequest has no fields */
+    CHECK(in->magic == INGESTER_MAGIC);
+    reply.ready = rpc_write_accepting(in, &e) == 0;
+    reply.read_only = !reply.ready && !in->draining;
+    reply.reason = pack_str(str_c(e.text));
+    reply.shards = u32_from(in->shards_len);
+    for (size_t i = 0; i < in->shards_len; i++) {
+        const struct shard_state *st = shard_state(in->shards[i]);
+
+        reply.applied += st->stats.applied;
+        reply.raw_rows += st->stats.raw_rows;
+        reply.seal_lag_ms = MAX(reply.seal_lag_ms, st->seal_lag_ms);
+    }
+    buf_init(&out, 64 * KIB);
+    p = buf_room(&out, embertree__status_reply__get_packed_size(&reply));
+    CHECK(p);
+    out.len += embertree__status_reply__pack(&reply, (uint8_t *)(void *)p);
+    rpc_reply(call, &out);
+}
+
+static void ingester_free(void *self)
+{
+    struct ingester *in = self;
+
+    if (!in)
+        return;
+    CHECK(in->magic == INGESTER_MAGIC);
+    rpc_node_free(in->node);
+    rpc_read_free(in);
+    for (size_t i = 0; i < in->shards_len; i++)
+        shard_free(in->shards[i]);
+    disk_free(in->disk);
+    in->magic = 0;
+    xfree(in);
+}
+
+/* What can fail comes first; shard threads start when nothing can fail any more. */
+static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct err *e)
+{
+    struct ingester *in = XNEW(struct ingester);
+    struct store *stores[SHARDS_MAX];
+    size_t n = 0;
+    int code;
+
+    in->magic = INGESTER_MAGIC;
+    in->ctx = ctx;
+    in->conf = conf_get(ctx->conf, &ingester_options);
+    ingester_metrics_init(&in->metrics, ctx->metrics);
+    budget_init(&in->write_bytes, MAX(ctx->memory_limit / 20, WRITE_BYTES_MIN));
+    code = check_conf(in, e);
+    if (!code && !ctx->kv)
+        code = check_folder(in, e);
+    if (!code)
+        code = start_disk(in, e);
+    if (!code)
+        code = open_stores(in, stores, &n, e);
+    if (!code)
+        code = start_node(in, e);
+    if (code) {
+        for (size_t i = 0; i < n; i++)
+            store_close(stores[i]);
+        ingester_free(in);
+        return code;
+    }
+    start_shards(in, stores, n);
+    rpc_write_serve(in);
+    rpc_read_serve(in);
+    rpc_serve(in->node, RPC_STATUS, on_status, in);
+    log_info("shards open", KV_U64("shards", n), KV_CSTR("listen", in->conf->listen));
+    *ret_self = in;
+    return 0;
+}
+
+/* ---- running and end ------------------------------------------------------------------------ */
+
+static bool ingester_ready(void *self, const char **ret_why)
+{
+    struct ingester *in = self;
+    struct err e;
+
+    CHECK(in->magic == INGESTER_MAGIC);
+    if (rpc_write_accepting(in, &e) == 0) {
+        metric_set(in->metrics.read_only, 0);
+        return true;
+    }
+    metric_set(in->metrics.read_only, 1);
+    memcpy(in->why, e.text, sizeof(in->why));
+    *ret_why = in->why;
+    return false;
+}
+
+static void ingester_ring(void *self, struct json *j)
+{
+    const struct ingester *in = self;
+
+    json_key(j, "listen");
+    json_cstr(j, in->conf->listen);
+    json_key(j, "shards");
+    json_arr(j);
+    for (size_t i = 0; i < in->shards_len; i++) {
+        const struct shard_state *st = shard_state(in->shards[i]);
+
+        json_obj(j);
+        json_key(j, "shard");
+        json_u64(j, shard_number(in->shards[i]));
+        json_key(j, "sealLogEntries");
+        json_u64(j, st->stats.applied);
+        json_key(j, "rawRows");
+        json_u64(j, st->stats.raw_rows);
+        json_key(j, "sealLagMs");
+        json_u64(j, st->seal_lag_ms);
+        json_key(j, "readOnly");
+        json_bool(j, st->read_only);
+        json_obj_end(j);
+    }
+    json_arr_end(j);
+}
+
+static void part_drained(void *cookie)
+{
+    struct ingester *in = cookie;
+
+    CHECK(in->drains_pending > 0);
+    if (--in->drains_pending == 0)
+        in->drained(in->drained_cookie);
+}
+
+/* No request comes in any more. Those whose callers gave up may still be at work. */
+static void drain_parts(void *cookie)
+{
+    struct ingester *in = cookie;
+
+    if (in->writes_pending > 0 || !rpc_read_idle(in)) {
+        loop_timer_start(in->drain_poll, DRAIN_POLL_MS, 0);
+        return;
+    }
+    loop_timer_free(in->drain_poll);
+    in->drain_poll = NULL;
+    in->drains_pending = in->shards_len + 1;
+    disk_drain(in->disk, part_drained, in);
+    for (size_t i = 0; i < in->shards_len; i++)
+        shard_drain(in->shards[i], part_drained, in);
+}
+
+static void ingester_drain(void *self, void (*done)(void *cookie), void *cookie)
+{
+    struct ingester *in = self;
+
+    CHECK(in->magic == INGESTER_MAGIC && !in->draining);
+    in->draining = true;
+    in->drained = done;
+    in->drained_cookie = cookie;
+    in->drain_poll = loop_timer_new(in->ctx->loop, drain_parts, in);
+    rpc_node_drain(in->node, drain_parts, in);
+}
+
+static const struct conf_table *const tables[] = { &ingester_options };
+
+const struct role ingester_role = {
+    .name = "ingester",
+    .conf = tables,
+    .conf_len = ARRAY_LEN(tables),
+    .start = ingester_start,
+    .ready = ingester_ready,
+    .drain = ingester_drain,
+    .free = ingester_free,
+    .ring = ingester_ring,
+};

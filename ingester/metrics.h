@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * metrics.h: what the ingester counts: embertree_ingester_*.
+ */
+#ifndef INGESTER_METRICS_H
+#define INGESTER_METRICS_H
+
+#include "common/base/err.h"
+#include "common/obs/metrics.h"
+
+#define INGESTER_COUNTERS(X)                                                               \
+    X(writes, "writes_total", "Write requests acked after their fsync")                    \
+    X(write_bytes, "write_bytes_total", "Bytes of write requests taken in")                \
+    X(series, "series_total", "Series of write requests stored")                           \
+    X(duplicates, "duplicates_total", "Series of write requests whose write id was known") \
+    X(reads, "reads_total", "Queries answered")                                            \
+    X(read_rows, "read_rows_total", "Stored rows looked at by queries")
+
+#define INGESTER_GAUGES(X)                                                             \
+    X(writes_pending, "writes_pending", "Write requests that wait for their fsync")    \
+    X(write_pending_bytes, "writes_pending_bytes",                                     \
+      "Bytes of those requests and of their decoding")                                 \
+    X(reads_pending, "reads_pending", "Queries running or waiting")                    \
+    X(disk_free, "disk_free_bytes", "Free bytes of the volume that holds the data")    \
+    X(disk_reserve, "disk_reserve_bytes", "Free bytes below which writes are refused") \
+    X(read_only, "read_only", "1 while writes are refused for want of disk, or after a disk error")
+
+/* One cell per shard of this process, label `shard`. */
+#define SHARD_COUNTERS(X)                                                                         \
+    X(groups, "commit_groups_total", "Groups of writes committed, one fsync each")                \
+    X(commit_errors, "commit_errors_total", "Groups the disk refused")                            \
+    X(expired, "writes_expired_total", "Writes whose deadline passed before they were looked at") \
+    X(seal_steps, "seal_steps_total", "Steps of sealing")                                         \
+    X(seal_errors, "seal_errors_total", "Steps of sealing that failed")                           \
+    X(sealed_entries, "seal_entries_total", "Entries of the seal log applied since the start")    \
+    X(sealed_rows, "sealed_rows_total", "Raw rows folded into leaves since the start")
+
+#define SHARD_GAUGES(X)                                                                    \
+    X(raw_rows, "raw_rows", "Raw rows not sealed yet")                                     \
+    X(stored_series, "stored_series", "Series known")                                      \
+    X(dict_nodes, "dictionary_nodes", "Stack nodes in dictionaries")                       \
+    X(dict_bytes, "dictionary_bytes", "Memory of dictionaries")                            \
+    X(applied, "seal_log_entries", "Length of the seal log")                               \
+    X(clock_paused, "clock_paused", "1 while sealing waits because the wall clock jumped") \
+    X(seal_lag, "seal_lag_seconds", "Time since sealing last caught up")                   \
+    X(memtable_bytes, "memtable_bytes", "Memory of RocksDB's memtables")                   \
+    X(cache_bytes, "block_cache_bytes", "Memory of RocksDB's block cache")                 \
+    X(file_bytes, "file_bytes", "Bytes in RocksDB's files")
+
+#define SHARD_HISTOGRAMS(X)                                                      \
+    X(commit_seconds, "commit_seconds", "Write and fsync of one group", SECONDS) \
+    X(seal_seconds, "seal_seconds", "One step of sealing", SECONDS)              \
+    X(group_writes, "group_writes", "Writes in one group", COUNTS)               \
+    X(group_bytes, "group_bytes", "Bytes of one group", BYTES)
+
+#define METRIC_CELL(field, ...) struct metric_cell *field;
+
+struct ingester_metrics {
+    INGESTER_COUNTERS(METRIC_CELL)
+    INGESTER_GAUGES(METRIC_CELL)
+    struct metric *refused;      /* label reason */
+    struct metric *read_seconds; /* label method */
+};
+struct shard_metrics {
+    SHARD_COUNTERS(METRIC_CELL)
+    SHARD_GAUGES(METRIC_CELL)
+    SHARD_HISTOGRAMS(METRIC_CELL)
+};
+
+void ingester_metrics_init(struct ingester_metrics *im, struct metrics *m);
+void shard_metrics_init(struct shard_metrics *sm, struct metrics *m, uint32_t shard);
+/* Counts one refused request under the name of the error. */
+void ingester_refused(const struct ingester_metrics *im, int code);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ingester/options.h"
+
+#define ST struct ingester_conf
+
+static const struct conf_row rows[] = {
+    CONF_STR(ST, listen, "listen", "inproc://ingester", "Rpc address to serve under."),
+    CONF_STR(ST, advertise, "advertise", "",
+             "Own name in cluster.ingesters, if that is not the listen address."),
+    CONF_U64(ST, writes_max, "writes_max", "4096", "1", "1000000",
+             "Writes waiting for their fsync; one more is refused with 503."),
+    CONF_BYTES(ST, group_bytes_max, "group_bytes_max", "8MiB", "64KiB", "64MiB",
+               "Writes that share an fsync hold at most about this much."),
+    CONF_DURATION(ST, group_wait_ms, "group_wait", "0ms", "0ms", "5ms",
+                  "Wait this long for companions even when the disk is idle."),
+    CONF_DURATION(ST, seal_delay_ms, "seal_delay", "90s", "0ms", "1h",
+                  "A minute is sealed this long after its end; later data waits for a later seal."),
+    CONF_U64(ST, seal_rows, "seal_rows", "256", "1", "65536",
+             "Raw rows sealed between two groups of writes."),
+    CONF_DURATION(ST, wid_horizon_ms, "write_id_horizon", "4h", "1m", "7d",
+                  "A retry is recognised for this long."),
+    CONF_U64(ST, reads_max, "reads_max", "1024", "1", "100000",
+             "Queries running or waiting; one more is refused with 503."),
+    CONF_BYTES(ST, answer_bytes_max, "answer_bytes_max", "0", "0", "1GiB",
+               "Largest answer to one query; 0 is a quarter of the queries' share of memory."),
+};
+
+const struct conf_table ingester_options = { "ingester", "The ingester", rows, ARRAY_LEN(rows),
+                                             sizeof(ST) };

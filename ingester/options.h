@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options.h: the section "ingester".
+ */
+#ifndef INGESTER_OPTIONS_H
+#define INGESTER_OPTIONS_H
+
+#include "common/conf/conf.h"
+
+struct ingester_conf {
+    const char *listen;    /* rpc address */
+    const char *advertise; /* "": the listen address */
+    uint64_t writes_max;   /* waiting or being written */
+    uint64_t group_bytes_max;
+    uint64_t group_wait_ms;
+    uint64_t seal_delay_ms;
+    uint64_t seal_rows;
+    uint64_t wid_horizon_ms;
+    uint64_t reads_max; /* running or waiting */
+    uint64_t answer_bytes_max;
+};
+extern const struct conf_table ingester_options;
+
+#endif

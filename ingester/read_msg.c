@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ingester/read_msg.h"
+
+#include "ingester/unpack.h"
+#include "proto/query.pb-c.h"
+
+#define MATCHERS_MAX 256
+#define POINTS_MAX   1000000
+#define TIME_MS_MAX  (INT64_MAX / 4)
+
+static int arena_full(const struct arena *a, struct err *e)
+{
+    return err_set(e, ERR_LIMIT, "the query needs over %zu bytes", arena_limit(a));
+}
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+static int take_matchers(Embertree__Matcher *const *in, size_t n, struct arena *a,
+                         struct selector *ret, struct err *e)
+{
+    if (n > MATCHERS_MAX)
+        return err_set(e, ERR_LIMIT, "%zu matchers, at most %d are allowed", n, MATCHERS_MAX);
+    ret->matchers = ARENA_ARRAY(a, struct matcher, n);
+    if (!ret->matchers)
+        return arena_full(a, e);
+    for (size_t i = 0; i < n; i++) {
+        if (in[i]->op > MATCH_NRE)
+            return err_set(e, ERR_INPUT, "matcher %zu has the operator %" PRIu32, i, in[i]->op);
+        if (in[i]->name.len == 0)
+            return err_set(e, ERR_INPUT, "matcher %zu has no name", i);
+        ret->matchers[i] = (struct matcher){
+            .op = (enum match_op)in[i]->op,
+            .name = unpack_str(in[i]->name),
+            .value = unpack_str(in[i]->value),
+            .unanchored = in[i]->unanchored,
+        };
+    }
+    ret->len = n;
+    return selector_compile(ret, e);
+}
+
+static int take_strs(const ProtobufCBinaryData *in, size_t n, struct arena *a,
+                     const struct str **ret, size_t *ret_len, struct err *e)
+{
+    struct str *out = ARENA_ARRAY(a, struct str, n);
+
+    if (!out)
+        return arena_full(a, e);
+    for (size_t i = 0; i < n; i++)
+        out[i] = unpack_str(in[i]);
+    *ret = out;
+    *ret_len = n;
+    return 0;
+}
+
+static int take_shards(const uint32_t *shards, size_t n, struct read_msg *m, struct err *e)
+{
+    if (n > READ_SHARDS_MAX)
+        return err_set(e, ERR_LIMIT, "%zu shards named", n);
+    m->shards = shards;
+    m->shards_len = n;
+    return 0;
+}
+
+static int check_times(int64_t start_ms, int64_t end_ms, struct err *e)
+{
+    if (start_ms > end_ms)
+        return err_set(e, ERR_INPUT, "start %" PRId64 " is after end %" PRId64, start_ms, end_ms);
+    if (start_ms < -TIME_MS_MAX || end_ms > TIME_MS_MAX)
+        return err_set(e, ERR_INPUT, "times %" PRId64 " to %" PRId64 " are absurd", start_ms,
+                       end_ms);
+    return 0;
+}
+
+static int take_merge(const Embertree__MergeRequest *in, struct arena *a, struct read_msg *m,
+                      struct err *e)
+{
+    int code = take_shards(in->shards, in->n_shards, m, e);
+
+    if (!code)
+        code = check_times(in->start_ms, in->end_ms, e);
+    if (!code)
+        code = take_strs(in->call_site, in->n_call_site, a, &m->call_site, &m->call_site_len, e);
+    if (!code)
+        code = take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
+    m->bytes_max = in->bytes_max;
+    m->query = (struct store_query){
+        .tenant = unpack_str(in->tenant),
+        .selector = &m->selector,
+        .profile_type = unpack_str(in->profile_type),
+        .start_ms = in->start_ms,
+        .end_ms = in->end_ms,
+    };
+    return code;
+}
+
+static int take_timeline(const Embertree__TimelineRequest *in, struct arena *a, struct read_msg *m,
+                         struct err *e)
+{
+    int code = take_shards(in->shards, in->n_shards, m, e);
+
+    if (code)
+        return code;
+    if (in->points == 0 || in->points > POINTS_MAX)
+        return err_set(e, ERR_INPUT, "%" PRIu32 " points, 1 to %d are allowed", in->points,
+                       POINTS_MAX);
+    if (in->step_ms <= 0 || in->step_ms > TIME_MS_MAX / in->points ||
+        in->origin_ms < -TIME_MS_MAX || in->origin_ms > TIME_MS_MAX)
+        return err_set(e, ERR_INPUT, "steps of %" PRId64 " ms from %" PRId64 " are absurd",
+                       in->step_ms, in->origin_ms);
+    code = take_strs(in->group_by, in->n_group_by, a, &m->group_by, &m->group_by_len, e);
+    if (!code)
+        code = take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
+    m->origin_ms = in->origin_ms;
+    m->step_ms = in->step_ms;
+    m->points = in->points;
+    m->query = (struct store_query){
+        .tenant = unpack_str(in->tenant),
+        .selector = &m->selector,
+        .profile_type = unpack_str(in->profile_type),
+        .start_ms = in->origin_ms - in->step_ms,
+        .end_ms = in->origin_ms + in->step_ms * in->points,
+    };
+    return code;
+}
+
+static int take_labels(const Embertree__LabelsRequest *in, struct arena *a, struct read_msg *m,
+                       struct err *e)
+{
+    int code = check_times(in->start_ms, in->end_ms, e);
+
+    if (code)
+        return code;
+    if (in->kind > STORE_TYPES)
+        return err_set(e, ERR_INPUT, "unknown kind %" PRIu32, in->kind);
+    if (in->kind == STORE_VALUES && in->name.len == 0)
+        return err_set(e, ERR_INPUT, "values of which label?");
+    m->labels = (struct store_labels_query){
+        .tenant = unpack_str(in->tenant),
+        .kind = (enum store_labels_kind)in->kind,
+        .name = unpack_str(in->name),
+        .selector = &m->selector,
+        .start_ms = in->start_ms,
+        .end_ms = in->end_ms,
+        .limit = in->limit,
+    };
+    m->query.tenant = m->labels.tenant;
+    code = take_strs(in->names, in->n_names, a, &m->labels.names, &m->labels.names_len, e);
+    return code ? code : take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
+}
+
+int read_msg_decode(enum rpc_method method, struct str payload, struct arena *a,
+                    struct read_msg *ret, struct err *e)
+{
+    const uint8_t *p = (const uint8_t *)(const void *)payload.ptr;
+    ProtobufCAllocator allocator = unpack_allocator(a);
+    int code;
+
+    *ret = (struct read_msg){ .method = method };
+    if (method == RPC_MERGE) {
+        const Embertree__MergeRequest *in =
+            embertree__merge_request__unpack(&allocator, payload.len, p);
+
+        code = in ? take_merge(in, a, ret, e) : unpack_failed("MergeRequest", payload, a, e);
+    } else if (method == RPC_TIMELINE) {
+        const Embertree__TimelineRequest *in =
+            embertree__timeline_request__unpack(&allocator, payload.len, p);
+
+        code = in ? take_timeline(in, a, ret, e) : unpack_failed("TimelineRequest", payload, a, e);
+    } else {
+        const Embertree__LabelsRequest *in =
+            embertree__labels_request__unpack(&allocator, payload.len, p);
+
+        CHECK(method == RPC_LABELS);
+        code = in ? take_labels(in, a, ret, e) : unpack_failed("LabelsRequest", payload, a, e);
+    }
+    if (!code && ret->query.tenant.len == 0)
+        code = err_set(e, ERR_INPUT, "no tenant");
+    return code;
+}
+
+void read_msg_deinit(struct read_msg *m)
+{
+    selector_deinit(&m->selector);
+}
+
+/* ---- replies -------------------------------------------------------------------------------- */
+
+/* Room for a packed message, or NULL with ERR_LIMIT. */
+static uint8_t *reply_room(struct buf *out, size_t size, struct err *e)
+{
+    char *p = buf_room(out, size);
+
+    if (!p)
+        (void)err_set(e, ERR_LIMIT,
+                      "the answer takes %zu bytes, at most %zu may be sent; ask for a shorter "
+                      "time or fewer series",
+                      size, out->max);
+    return (uint8_t *)(void *)p;
+}
+
+int merge_reply_pack(const struct store_merge *m, struct buf *out, struct err *e)
+{
+    Embertree__MergeReply reply = EMBERTREE__MERGE_REPLY__INIT;
+    Embertree__Stacks stacks;
+    struct stacks_view view = stacks_view(m->stacks);
+    uint8_t *p;
+
+    pack_stacks(&view, &stacks);
+    reply.stacks = &stacks;
+    reply.node = m->nodes.ptr;
+    reply.n_node = m->nodes.len;
+    reply.value = m->values.ptr;
+    reply.n_value = m->values.len;
+    reply.total = m->total;
+    reply.start_ms = m->start_ms;
+    reply.end_ms = m->end_ms;
+    reply.series = m->series;
+    reply.rows = m->rows;
+    reply.gauge = m->gauge;
+    reply.leaf = m->leaves.ptr;
+    reply.n_leaf = m->leaves.len;
+    reply.saturated = m->saturated;
+    p = reply_room(out, embertree__merge_reply__get_packed_size(&reply), e);
+    if (!p)
+        return e->code;
+    out->len += embertree__merge_reply__pack(&reply, p);
+    return 0;
+}
+
+static Embertree__LabelPair **pack_labels(const struct labels *l, struct arena *a)
+{
+    Embertree__LabelPair **list = ARENA_ARRAY(a, Embertree__LabelPair *, l->len);
+    Embertree__LabelPair *pairs = ARENA_ARRAY(a, Embertree__LabelPair, l->len);
+
+    if (!list || !pairs)
+        return NULL;
+    for (size_t i = 0; i < l->len; i++) {
+        embertree__label_pair__init(&pairs[i]);
+        pairs[i].name = pack_str(l->ptr[i].name);
+        pairs[i].value = pack_str(l->ptr[i].value);
+        list[i] = &pairs[i];
+    }
+    return list;
+}
+
+int timeline_reply_pack(const struct store_timeline *t, struct arena *a, struct buf *out,
+                        struct err *e)
+{
+    Embertree__TimelineReply reply = EMBERTREE__TIMELINE_REPLY__INIT;
+    Embertree__TimelineSeries *series = ARENA_ARRAY(a, Embertree__TimelineSeries, t->series.len);
+    uint8_t *p;
+
+    reply.series = ARENA_ARRAY(a, Embertree__TimelineSeries *, t->series.len);
+    reply.gauge = t->gauge;
+    if (!series || !reply.series)
+        return arena_full(a, e);
+    vec_for (i, &t->series) {
+        const struct store_points *from = &t->series.ptr[i];
+        Embertree__TimelineSeries *to = &series[i];
+
+        embertree__timeline_series__init(to);
+        to->n_labels = from->labels.len;
+        to->labels = pack_labels(&from->labels, a);
+        if (!to->labels)
+            return arena_full(a, e);
+        to->point = from->point.ptr;
+        to->n_point = from->point.len;
+        to->value = from->value.ptr;
+        to->n_value = from->value.len;
+        to->writes = from->writes.ptr;
+        to->n_writes = from->writes.len;
+        to->leaves = from->leaves.ptr;
+        to->n_leaves = from->leaves.len;
+        reply.series[reply.n_series++] = to;
+    }
+    p = reply_room(out, embertree__timeline_reply__get_packed_size(&reply), e);
+    if (!p)
+        return e->code;
+    out->len += embertree__timeline_reply__pack(&reply, p);
+    return 0;
+}
+
+int labels_reply_pack(const struct store_labels *l, struct arena *a, struct buf *out, struct err *e)
+{
+    Embertree__LabelsReply reply = EMBERTREE__LABELS_REPLY__INIT;
+    Embertree__LabelSet *sets = ARENA_ARRAY(a, Embertree__LabelSet, l->sets.len);
+    uint8_t *p;
+
+    reply.values = ARENA_ARRAY(a, ProtobufCBinaryData, l->values.len);
+    reply.sets = ARENA_ARRAY(a, Embertree__LabelSet *, l->sets.len);
+    reply.truncated = l->truncated;
+    if (!sets || !reply.values || !reply.sets)
+        return arena_full(a, e);
+    vec_for (i, &l->values)
+        reply.values[reply.n_values++] = pack_str(l->values.ptr[i]);
+    vec_for (i, &l->sets) {
+        embertree__label_set__init(&sets[i]);
+        sets[i].n_labels = l->sets.ptr[i].len;
+        sets[i].labels = pack_labels(&l->sets.ptr[i], a);
+        if (!sets[i].labels)
+            return arena_full(a, e);
+        reply.sets[reply.n_sets++] = &sets[i];
+    }
+    p = reply_room(out, embertree__labels_reply__get_packed_size(&reply), e);
+    if (!p)
+        return e->code;
+    out->len += embertree__labels_reply__pack(&reply, p);
+    return 0;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rpc_read.h: serves RPC_MERGE, RPC_TIMELINE and RPC_LABELS.
+ */
+#ifndef INGESTER_RPC_READ_H
+#define INGESTER_RPC_READ_H
+
+#include "ingester/state.h"
+
+/* After the shards are open. */
+void rpc_read_serve(struct ingester *in);
+/* True while no query runs or waits. */
+bool rpc_read_idle(const struct ingester *in);
+void rpc_read_free(struct ingester *in);
+
+#endif

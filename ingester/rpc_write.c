@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rpc_write: from the frame to the shard and back.
+ *
+ *   loop: admit ──> pool: decode, check ──> shard (shard.c) ──> loop: reply
+ *
+ * Admission: a number of requests and a budget of bytes, for the payload on arrival and for what
+ * decoding it took; a single request is always admitted, however large. The payload is borrowed
+ * from the call until the reply. A refused write was not looked at: the distributor may retry it.
+ */
+#include "ingester/rpc_write.h"
+
+#include "common/base/mem.h"
+#include "ingester/write_msg.h"
+
+#define WRITE_MAGIC     MAGIC('i', 'w', 'r', 't')
+#define REPLY_BYTES_MAX KIB
+
+struct write {
+    uint32_t magic;
+    struct ingester *in;
+    struct rpc_call *call;
+    struct str payload; /* the call's */
+    size_t held;        /* bytes taken from the budget */
+    bool alone;         /* over the budget, admitted because there was no other */
+    struct arena *arena;
+    struct write_msg msg;
+    struct shard_write sw;
+};
+
+int rpc_write_accepting(const struct ingester *in, struct err *e)
+{
+    if (in->draining)
+        return err_set(e, ERR_UNAVAILABLE, "the ingester is stopping");
+    for (size_t i = 0; i < in->shards_len; i++) {
+        if (shard_state(in->shards[i])->read_only)
+            return err_set(e, ERR_UNAVAILABLE,
+                           "shard %" PRIu32 " is read-only after a disk error; see the log, "
+                           "repair the disk, restart",
+                           shard_number(in->shards[i]));
+    }
+    return disk_check(in->disk, e);
+}
+
+/* Loop: the end of every write. */
+static void write_end(struct write *w)
+{
+    struct ingester *in = w->in;
+
+    if (w->sw.err.code) {
+        ingester_refused(&in->metrics, w->sw.err.code);
+        rpc_fail(w->call, &w->sw.err);
+    } else {
+        struct buf reply;
+
+        buf_init(&reply, REPLY_BYTES_MAX);
+        write_reply_pack(&w->sw.result, &reply);
+        CHECK(buf_ok(&reply));
+        metric_add(in->metrics.writes, 1);
+        metric_add(in->metrics.series, w->sw.result.stored);
+        metric_add(in->metrics.duplicates, w->sw.result.duplicates);
+        rpc_reply(w->call, &reply);
+    }
+    budget_give(&in->write_bytes, w->held);
+    in->writes_pending--;
+    metric_set(in->metrics.writes_pending, (int64_t)in->writes_pending);
+    metric_set(in->metrics.write_pending_bytes, (int64_t)in->write_bytes.used);
+    arena_free(w->arena);
+    w->magic = 0;
+    xfree(w);
+}
+
+static void on_shard_done(struct shard_write *sw)
+{
+    struct write *w = container_of(sw, struct write, sw);
+
+    CHECK(w->magic == WRITE_MAGIC);
+    write_end(w);
+}
+
+static void on_undecoded(void *cookie)
+{
+    write_end(cookie);
+}
+
+static int write_bytes_full(const struct ingester *in, struct err *e)
+{
+    return err_set(e, ERR_BUSY, "writes on their way hold all of %zu MiB",
+                   in->write_bytes.max / MIB);
+}
+
+/* Pool thread. */
+static int write_decode(struct write *w, struct err *e)
+{
+    int code;
+
+    w->arena = arena_new(write_msg_arena_bytes(w->payload.len));
+    code = write_msg_decode(w->payload, w->arena, &w->msg, e);
+    if (code)
+        return code;
+    if (!ingester_shard(w->in, w->msg.shard))
+        return err_set(e, ERR_INPUT,
+                       "shard %" PRIu32 " is not on this ingester; cluster.ingesters and "
+                       "cluster.shards must be the same everywhere",
+                       w->msg.shard);
+    if (*rpc_call_canceled(w->call))
+        return err_set(e, ERR_CANCELED, "the caller gave up");
+    if (w->alone)
+        return 0;
+    if (!budget_take(&w->in->write_bytes, arena_used(w->arena)))
+        return write_bytes_full(w->in, e);
+    w->held += arena_used(w->arena);
+    return 0;
+}
+
+static void write_work(void *cookie)
+{
+    struct write *w = cookie;
+
+    CHECK(w->magic == WRITE_MAGIC);
+    if (write_decode(w, &w->sw.err)) {
+        loop_post(w->in->ctx->loop, on_undecoded, w);
+        return;
+    }
+    w->sw.write = w->msg.write;
+    shard_send(ingester_shard(w->in, w->msg.shard), &w->sw);
+}
+
+static int admit(struct write *w, struct err *e)
+{
+    struct ingester *in = w->in;
+    int code = rpc_write_accepting(in, e);
+
+    if (code)
+        return code;
+    if (role_memory_high(in->ctx))
+        return err_set(e, ERR_BUSY,
+                       "over 85 %% of memory.limit (%" PRIu64 " MiB) is in use; raise it, or push "
+                       "less",
+                       in->ctx->memory_limit / MIB);
+    if (in->writes_pending >= in->conf->writes_max)
+        return err_set(e, ERR_BUSY, "%zu writes wait for the disk already", in->writes_pending);
+    if (budget_take(&in->write_bytes, w->payload.len))
+        w->held = w->payload.len;
+    else if (in->writes_pending == 0)
+        w->alone = true;
+    else
+        return write_bytes_full(in, e);
+    return 0;
+}
+
+static void on_write(void *cookie, struct rpc_call *call, struct str payload)
+{
+    struct ingester *in = cookie;
+    struct write *w = XNEW(struct write);
+    struct err e;
+
+    CHECK(in->magic == INGESTER_MAGIC);
+    w->magic = WRITE_MAGIC;
+    w->in = in;
+    w->call = call;
+    w->payload = payload;
+    w->sw.done = on_shard_done;
+    w->sw.deadline_mono_ns =
+        clock_mono_ns(in->ctx->env->clock) + rpc_call_left_ms(call) * UINT64_C(1000000);
+    if (admit(w, &e)) {
+        ingester_refused(&in->metrics, e.code);
+        rpc_fail(call, &e);
+        xfree(w);
+        return;
+    }
+    in->writes_pending++;
+    metric_set(in->metrics.writes_pending, (int64_t)in->writes_pending);
+    metric_add(in->metrics.write_bytes, payload.len);
+    if (!pool_submit(in->ctx->pool, in->ctx->loop, write_work, NULL, w)) {
+        (void)err_set(&w->sw.err, ERR_BUSY, "too many jobs wait for a processor");
+        write_end(w);
+    }
+}
+
+void rpc_write_serve(struct ingester *in)
+{
+    rpc_serve(in->node, RPC_WRITE, on_write, in);
+}

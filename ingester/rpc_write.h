@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rpc_write.h: serves RPC_WRITE.
+ */
+#ifndef INGESTER_RPC_WRITE_H
+#define INGESTER_RPC_WRITE_H
+
+#include "ingester/state.h"
+
+void rpc_write_serve(struct ingester *in);
+/* ERR_UNAVAILABLE or ERR_NO_SPACE while this ingester takes no writes. Loop thread. */
+NODISCARD int rpc_write_accepting(const struct ingester *in, struct err *e);
+
+#endif

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shard: writes become durable in groups; between groups, minutes are sealed.
+ *
+ *   pool ──shard_send──> inbox ──> shard thread: waiting ──stage──> open group ──┐ (one at a time)
+ *   loop <──post done()── committer thread: write + fsync <──────────────────────┘
+ *                              └──"committed"──> inbox
+ *
+ * Group commit without a timer: while one group is at the disk, all writes that arrive are staged
+ * into the next one, which leaves the moment the committer is free. A quiet shard pays one fsync
+ * of latency, a busy one shares it among many. group_wait may hold a group of an idle shard back
+ * for up to 5 ms, where fsyncs are dear.
+ *
+ * Sealing runs only while nothing is staged and nothing is being committed: the seal entry and the
+ * groups are batches of one log, and their order is the order of staging. When a seal is due and
+ * writes keep coming, the two take turns: one group, one step of at most seal_rows rows.
+ *
+ * Invariants: (1) at most one group is at the committer, at most one is open; (2) a write is in
+ * exactly one of: inbox, waiting, open group, committing group, posted done; (3) done() of a group
+ * is posted only after its fsync returned; (4) the store is written by one thread at a time: the
+ * committer while `committing`, else the shard thread.
+ *
+ * Threads: shard_step runs on the shard's thread, or on the loop when simulated, in which case a
+ * commit runs inside the step. The inbox holds every write the caller may have on its way and the
+ * committer's one message, so sending cannot fail.
+ */
+#include "ingester/shard.h"
+
+#include <stdio.h>
+
+#include "common/base/mem.h"
+#include "common/obs/log.h"
+#include "common/sys/chan.h"
+#include "common/sys/thread.h"
+
+#define SHARD_MAGIC    MAGIC('s', 'h', 'r', 'd')
+#define TAKE_MAX       256
+#define STATE_EVERY_MS 1000
+#define SEAL_RETRY_MS  1000
+#define INBOX_OWN      4 /* messages that are not writes: committed, stop */
+
+struct group {
+    struct store_batch *batch; /* moved to store_commit */
+    struct list writes;
+    size_t writes_len, bytes;
+    uint64_t opened_ms; /* monotonic */
+};
+
+struct shard {
+    uint32_t magic;
+    struct shard_opts o;
+    struct shard_metrics m;
+    struct chan *inbox;   /* of struct shard_write, or the address of a member below */
+    struct chan *commits; /* of struct group; NULL when simulated */
+    struct thread thread, committer;
+    char committed_message, stop_message;
+
+    /* The shard thread's. */
+    struct list waiting; /* of struct shard_write */
+    struct group *open;  /* NULL: none */
+    bool committing, stopping;
+    bool sealed_last;       /* the last turn was a seal: a group goes next */
+    uint64_t seal_after_ms; /* monotonic: not before, after a failed step */
+    uint64_t due_since_ms;  /* monotonic; 0: sealing has caught up */
+    uint64_t state_next_ms;
+
+    /* The loop's. */
+    struct shard_state state;
+    struct timer *timer; /* simulated: the next step */
+    bool step_posted;    /* simulated */
+};
+
+struct state_message {
+    struct shard *shard;
+    struct shard_state state;
+};
+
+/* ---- commit: committer thread, or inside the step when simulated ---------------------------- */
+
+static void on_group_done(void *cookie)
+{
+    struct group *g = cookie;
+
+    list_for (it, &g->writes) {
+        struct shard_write *w = container_of(it, struct shard_write, link);
+
+        list_del(it);
+        w->done(w);
+    }
+    xfree(g);
+}
+
+static void group_commit(struct shard *s, struct group *g)
+{
+    uint64_t began = clock_mono_ns(s->o.clock);
+    struct err e = { 0 };
+
+    if (store_commit(s->o.store, g->batch, &e)) {
+        metric_add(s->m.commit_errors, 1);
+        log_error("the disk refused a group of writes; none of them was acked",
+                  KV_U64("shard", s->o.number), KV_U64("writes", g->writes_len), KV_ERR(&e));
+        list_for (it, &g->writes)
+            container_of(it, struct shard_write, link)->err = e;
+    }
+    metric_observe(s->m.commit_seconds, (double)(clock_mono_ns(s->o.clock) - began) / 1e9);
+    metric_observe(s->m.group_writes, (double)g->writes_len);
+    metric_observe(s->m.group_bytes, (double)g->bytes);
+    metric_add(s->m.groups, 1);
+    loop_post(s->o.loop, on_group_done, g);
+}
+
+static void committer_run(void *cookie)
+{
+    struct shard *s = cookie;
+    void *g;
+
+    while (chan_wait(s->commits, &g, 1, UINT64_MAX)) {
+        group_commit(s, g);
+        CHECK(chan_send(s->inbox, &s->committed_message));
+    }
+}
+
+/* ---- steps: shard thread -------------------------------------------------------------------- */
+
+static void on_write_done(void *cookie)
+{
+    struct shard_write *w = cookie;
+
+    w->done(w);
+}
+
+static void receive(struct shard *s, void *msg)
+{
+    if (msg == &s->committed_message) {
+        s->committing = false;
+    } else if (msg == &s->stop_message) {
+        s->stopping = true;
+    } else {
+        struct shard_write *w = msg;
+
+        list_add_tail(&s->waiting, &w->link);
+    }
+}
+
+static struct group *group_new(struct shard *s, uint64_t now_ms)
+{
+    struct group *g = XNEW(struct group);
+
+    g->batch = store_batch_new(s->o.store);
+    g->opened_ms = now_ms;
+    list_init(&g->writes);
+    return g;
+}
+
+static void stage(struct shard *s, struct shard_write *w, uint64_t now_ns)
+{
+    int code;
+
+    if (now_ns > w->deadline_mono_ns) {
+        metric_add(s->m.expired, 1);
+        (void)err_set(&w->err, ERR_TIMEOUT, "shard %" PRIu32 " was too busy to begin in time",
+                      s->o.number);
+        loop_post(s->o.loop, on_write_done, w);
+        return;
+    }
+    if (!s->open)
+        s->open = group_new(s, now_ns / 1000000);
+    err_clear(&w->err);
+    code = store_stage(s->o.store, s->open->batch, &w->write, &w->result, &w->err);
+    if (code) {
+        loop_post(s->o.loop, on_write_done, w);
+        return;
+    }
+    list_add_tail(&s->open->writes, &w->link);
+    s->open->writes_len++;
+    s->open->bytes = store_batch_bytes(s->open->batch);
+}
+
+static void stage_waiting(struct shard *s)
+{
+    uint64_t now_ns = clock_mono_ns(s->o.clock);
+
+    while (!list_empty(&s->waiting) && (!s->open || s->open->bytes < s->o.group_bytes_max)) {
+        struct shard_write *w = container_of(s->waiting.next, struct shard_write, link);
+
+        list_del(&w->link);
+        stage(s, w, now_ns);
+    }
+}
+
+/* Milliseconds the open group may still wait for companions. */
+static uint64_t group_wait(const struct shard *s, uint64_t now_ms, bool hurry)
+{
+    uint64_t due = s->open->opened_ms + s->o.group_wait_ms;
+
+    return hurry || s->open->bytes >= s->o.group_bytes_max || due <= now_ms ? 0 : due - now_ms;
+}
+
+static void hand_over(struct shard *s)
+{
+    struct group *g = s->open;
+
+    CHECK(!s->committing);
+    s->open = NULL;
+    s->sealed_last = false;
+    if (s->o.simulated) {
+        group_commit(s, g);
+        return;
+    }
+    s->committing = true;
+    CHECK(chan_send(s->commits, g));
+}
+
+static void seal_step(struct shard *s, uint64_t now_ms)
+{
+    uint64_t began = clock_mono_ns(s->o.clock);
+    struct store_stats before, after;
+    struct err e = { 0 };
+    bool more = false;
+    int code;
+
+    CHECK(!s->open && !s->committing);
+    store_stats(s->o.store, &before);
+    code = store_seal(s->o.store, s->o.seal_rows, &more, &e);
+    store_stats(s->o.store, &after);
+    metric_observe(s->m.seal_seconds, (double)(clock_mono_ns(s->o.clock) - began) / 1e9);
+    metric_add(s->m.seal_steps, 1);
+    metric_add(s->m.sealed_entries, after.applied - before.applied);
+    if (after.raw_rows < before.raw_rows)
+        metric_add(s->m.sealed_rows, before.raw_rows - after.raw_rows);
+    s->sealed_last = true;
+    if (code) {
+        metric_add(s->m.seal_errors, 1);
+        s->seal_after_ms = now_ms + SEAL_RETRY_MS;
+        log_error("sealing failed; the rows stay raw and are read from there",
+                  KV_U64("shard", s->o.number), KV_ERR(&e));
+    }
+}
+
+static void log_clock(const struct shard *s, const struct store_clock *now)
+{
+    if (now->paused && !s->state.clock.paused)
+        log_warn("the wall clock jumped; sealing waits until it proves itself",
+                 KV_U64("shard", s->o.number), KV_I64("jump_ms", now->jump_ms));
+    if (!now->paused && s->state.clock.paused)
+        log_info("sealing goes on", KV_U64("shard", s->o.number));
+}
+
+static void on_state(void *cookie)
+{
+    struct state_message *m = cookie;
+    struct shard *s = m->shard;
+    const struct store_stats *st = &m->state.stats;
+    uint64_t files = 0;
+
+    CHECK(s->magic == SHARD_MAGIC);
+    log_clock(s, &m->state.clock);
+    s->state = m->state;
+    for (size_t i = 0; i < KV_CFS; i++)
+        files += st->kv.file_bytes[i];
+    metric_set(s->m.raw_rows, (int64_t)st->raw_rows);
+    metric_set(s->m.stored_series, (int64_t)st->series);
+    metric_set(s->m.dict_nodes, (int64_t)st->dict_nodes);
+    metric_set(s->m.dict_bytes, (int64_t)st->dict_bytes);
+    metric_set(s->m.applied, (int64_t)st->applied);
+    metric_set(s->m.seal_lag, (int64_t)(m->state.seal_lag_ms / 1000));
+    metric_set(s->m.clock_paused, m->state.clock.paused);
+    metric_set(s->m.memtable_bytes, (int64_t)st->kv.memtable_bytes);
+    metric_set(s->m.cache_bytes, (int64_t)st->kv.cache_bytes);
+    metric_set(s->m.file_bytes, (int64_t)files);
+    xfree(m);
+}
+
+static void publish(struct shard *s, uint64_t now_ms)
+{
+    struct state_message *m = XNEW(struct state_message);
+
+    m->shard = s;
+    store_stats(s->o.store, &m->state.stats);
+    m->state.seal_lag_ms = s->due_since_ms ? now_ms - s->due_since_ms : 0;
+    m->state.read_only = store_read_only(s->o.store);
+    store_clock(s->o.store, &m->state.clock);
+    s->state_next_ms = now_ms + STATE_EVERY_MS;
+    loop_post(s->o.loop, on_state, m);
+}
+
+/* Milliseconds until sealing has work; keeps track of since when it has. */
+static uint64_t seal_wait(struct shard *s, uint64_t now_ms)
+{
+    uint64_t wait = store_read_only(s->o.store) ? UINT64_MAX : store_seal_wait_ms(s->o.store);
+
+    if (wait > 0)
+        s->due_since_ms = 0;
+    else if (s->due_since_ms == 0)
+        s->due_since_ms = MAX(now_ms, 1u);
+    if (wait == 0 && now_ms < s->seal_after_ms)
+        wait = s->seal_after_ms - now_ms;
+    return wait;
+}
+
+/* Takes the messages, does one turn of work, and says after how many milliseconds the next turn is
+ * due if no message comes. */
+static uint64_t shard_step(struct shard *s, void *const *msgs, size_t n)
+{
+    uint64_t now_ms = clock_mono_ms(s->o.clock);
+    uint64_t wait, sealing;
+    bool seal_turn;
+
+    for (size_t i = 0; i < n; i++)
+        receive(s, msgs[i]);
+    seal_turn =
+        seal_wait(s, now_ms) == 0 && !s->stopping && (!s->sealed_last || list_empty(&s->waiting));
+    if (!seal_turn)
+        stage_waiting(s);
+    else if (!s->open && !s->committing)
+        seal_step(s, now_ms);
+    if (s->open && !s->committing && group_wait(s, now_ms, seal_turn || s->stopping) == 0)
+        hand_over(s);
+    if (now_ms >= s->state_next_ms)
+        publish(s, now_ms);
+
+    if (s->committing)
+        return STATE_EVERY_MS; /* its end is a message */
+    if (!list_empty(&s->waiting))
+        return 0;
+    sealing = seal_wait(s, now_ms);
+    wait = MIN(sealing, s->state_next_ms - now_ms);
+    return s->open ? MIN(wait, group_wait(s, now_ms, false)) : wait;
+}
+
+static void shard_run(void *cookie)
+{
+    struct shard *s = cookie;
+    void *msgs[TAKE_MAX];
+    uint64_t wait = 0;
+
+    while (!s->stopping || s->committing || s->open) {
+        size_t n = chan_wait(s->inbox, msgs, TAKE_MAX, wait);
+
+        wait = shard_step(s, msgs, n);
+    }
+    CHECK(list_empty(&s->waiting));
+}
+
+/* ---- the same steps on a simulated loop ----------------------------------------------------- */
+
+static void simulated_step(void *cookie)
+{
+    struct shard *s = cookie;
+    void *msgs[TAKE_MAX];
+    size_t n;
+    uint64_t wait;
+
+    CHECK(s->magic == SHARD_MAGIC);
+    s->step_posted = false;
+    n = chan_take(s->inbox, msgs, TAKE_MAX);
+    wait = shard_step(s, msgs, n);
+    if (s->stopping)
+        return;
+    loop_timer_start(s->timer, chan_len(s->inbox) ? 0 : wait, 0);
+}
+
+static void simulated_wake(void *cookie)
+{
+    struct shard *s = cookie;
+
+    if (s->step_posted)
+        return;
+    s->step_posted = true;
+    loop_post(s->o.loop, simulated_step, s);
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+struct shard *shard_new(const struct shard_opts *o)
+{
+    struct shard *s = XNEW(struct shard);
+    char name[24]; /* cut to what a thread name may be */
+
+    s->magic = SHARD_MAGIC;
+    s->o = *o;
+    shard_metrics_init(&s->m, o->metrics, o->number);
+    list_init(&s->waiting);
+    s->inbox = chan_new(o->writes_max + INBOX_OWN, o->simulated ? simulated_wake : NULL, s);
+    if (o->simulated) {
+        s->timer = loop_timer_new(o->loop, simulated_step, s);
+        loop_timer_start(s->timer, 0, 0);
+        return s;
+    }
+    s->commits = chan_new(1, NULL, NULL);
+    (void)snprintf(name, sizeof(name), "shard-%" PRIu32, o->number);
+    thread_start(&s->thread, name, shard_run, s);
+    (void)snprintf(name, sizeof(name), "commit-%" PRIu32, o->number);
+    thread_start(&s->committer, name, committer_run, s);
+    return s;
+}
+
+uint32_t shard_number(const struct shard *s)
+{
+    return s->o.number;
+}
+
+void shard_send(struct shard *s, struct shard_write *w)
+{
+    CHECK(s->magic == SHARD_MAGIC);
+    CHECK(chan_send(s->inbox, w));
+}
+
+struct store *shard_store(struct shard *s)
+{
+    return s->o.store;
+}
+
+const struct shard_state *shard_state(const struct shard *s)
+{
+    return &s->state;
+}
+
+void shard_drain(struct shard *s, void (*done)(void *cookie), void *cookie)
+{
+    CHECK(chan_send(s->inbox, &s->stop_message));
+    if (s->o.simulated) {
+        loop_timer_stop(s->timer);
+    } else {
+        thread_join(&s->thread);
+        chan_close(s->commits);
+        thread_join(&s->committer);
+    }
+    /* Behind whatever the threads have posted, which still points here. */
+    loop_post(s->o.loop, done, cookie);
+}
+
+void shard_free(struct shard *s)
+{
+    if (!s)
+        return;
+    CHECK(s->magic == SHARD_MAGIC && list_empty(&s->waiting) && !s->open && !s->committing);
+    loop_timer_free(s->timer);
+    chan_free(s->commits);
+    chan_free(s->inbox);
+    store_close(s->o.store);
+    s->magic = 0;
+    xfree(s);
+}

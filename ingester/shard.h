@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shard.h: one shard: its database, the thread that owns it, and its committer.
+ */
+#ifndef INGESTER_SHARD_H
+#define INGESTER_SHARD_H
+
+#include "common/base/list.h"
+#include "common/store/store.h"
+#include "common/sys/loop.h"
+#include "ingester/metrics.h"
+
+struct shard;
+
+/* A write on its way through a shard; embedded in its request, which outlives it. */
+struct shard_write {
+    struct list link;           /* the shard's */
+    struct store_write write;   /* borrowed by the shard until done */
+    uint64_t deadline_mono_ns;  /* not even begun after this */
+    struct store_result result; /* set when err.code is 0 */
+    struct err err;
+    /* On the loop, exactly once, after the fsync or the failure. */
+    void (*done)(struct shard_write *w);
+};
+
+struct shard_opts {
+    uint32_t number;
+    struct store *store; /* owned by the shard from shard_new on */
+    struct loop *loop;
+    const struct clock *clock;
+    size_t writes_max; /* sent and not done; the caller keeps to it */
+    size_t group_bytes_max;
+    uint64_t group_wait_ms;
+    size_t seal_rows;
+    struct metrics *metrics;
+    bool simulated; /* no threads: steps and commits run on the loop */
+};
+
+/* As of the last look, at most a second ago. */
+struct shard_state {
+    struct store_stats stats;
+    uint64_t seal_lag_ms; /* since sealing last caught up; 0 = nothing is due */
+    bool read_only;       /* the disk failed under a commit: only a restart helps */
+    struct store_clock clock;
+};
+
+struct shard *shard_new(const struct shard_opts *o);
+uint32_t shard_number(const struct shard *s);
+/* Any thread. The shard holds the write until its done() was called. */
+void shard_send(struct shard *s, struct shard_write *w);
+/* For views: any thread. */
+struct store *shard_store(struct shard *s);
+/* Loop thread. */
+const struct shard_state *shard_state(const struct shard *s);
+/* No write may be on its way any more. Ends the threads, then calls done on the loop. */
+void shard_drain(struct shard *s, void (*done)(void *cookie), void *cookie);
+/* After shard_drain; closes the store. NULL is fine. */
+void shard_free(struct shard *s);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * state.h: what the parts of one ingester share. Private to this folder.
+ */
+#ifndef INGESTER_STATE_H
+#define INGESTER_STATE_H
+
+#include "common/role/role.h"
+#include "ingester/disk.h"
+#include "ingester/options.h"
+#include "ingester/shard.h"
+
+#define SHARDS_MAX 8 /* of one process */
+
+struct reads; /* rpc_read.c */
+
+struct ingester {
+    uint32_t magic;
+    const struct role_ctx *ctx;
+    const struct ingester_conf *conf;
+    struct ingester_metrics metrics;
+    struct rpc_node *node;
+    struct disk *disk;
+    struct shard *shards[SHARDS_MAX];
+    size_t shards_len;
+    size_t index; /* in cluster.ingesters */
+
+    /* Writes: loop thread. */
+    size_t writes_pending;
+    struct budget write_bytes; /* payloads and their decoding */
+    struct reads *reads;
+
+    bool draining;
+    struct timer *drain_poll;
+    size_t drains_pending;
+    void (*drained)(void *cookie);
+    void *drained_cookie;
+    char why[ERR_TEXT_MAX]; /* what ready() said last */
+};
+
+#define INGESTER_MAGIC MAGIC('i', 'n', 'g', 'e')
+
+/* NULL if this ingester does not have it. Any thread. */
+struct shard *ingester_shard(const struct ingester *in, uint32_t number);
+
+#endif
