@@ -3,13 +3,18 @@
  * rpc.h: calls between roles. Requests and replies are one-way messages that carry their own
  * version, length, checksum, request id and deadline; three transports stand behind it:
  *
- *   tcp://host:port, ipc://path   nanomsg PIPELINE: one PULL per node, one PUSH per peer and class
+ *   tcp://host:port, ipc://path   nanomsg PIPELINE: one PULL per node, two PUSH per peer
  *   inproc://name                 the same encoded payload, moved by pointer (all-in-one)
- *   mem://name                    simulated network with delay, loss, reordering (tests)
+ *   mem://name                    simulated network with delay, loss, reordering (rpc_mem.h)
  *
  * An rpc_node is one role instance: it serves methods under its own address and calls peers.
- * Thread: the loop's. Every call ends exactly once: reply, error, deadline or cancel. A deadline
- * that passes does not say whether the peer acted: retries need idempotent requests.
+ * Thread: the loop's; all nodes of one rpc_net share one loop. Every call ends exactly once: reply,
+ * error, deadline or cancel. An error that is not the peer's answer (ERR_TIMEOUT, ERR_UNAVAILABLE)
+ * does not say whether the peer acted: retries need idempotent requests. A request is served at
+ * most once.
+ *
+ * A process with tcp or ipc nodes must not fork after the first of them (start programs with
+ * posix_spawn), and has sockets for about RPC_PEERS_MAX (240) peers.
  */
 #ifndef COMMON_RPC_RPC_H
 #define COMMON_RPC_RPC_H
@@ -19,6 +24,7 @@
 #include "common/obs/metrics.h"
 #include "common/sys/env.h"
 #include "common/sys/loop.h"
+#include "common/sys/pool.h"
 
 /* Append only. */
 enum rpc_method {
@@ -35,46 +41,65 @@ struct rpc_node;
 struct rpc_peer;
 struct rpc_call; /* one request being served */
 
-struct rpc_net *rpc_net_new(struct env *env, struct metrics *metrics);
-void rpc_net_free(struct rpc_net *n);
+struct rpc_net *rpc_net_new(struct env *env, struct metrics *metrics /* may be NULL */);
+void rpc_net_free(struct rpc_net *n); /* its nodes are freed; NULL is fine */
 
 struct rpc_node_opts {
     struct rpc_net *net;
     struct loop *loop;
-    const char *listen;    /* address to serve under; "" for a node that only calls */
+    /* Address to serve under. "" for a node that only calls: one is made up at the first peer, of
+     * the peer's kind (tcp: a free port on the local address towards the peer). */
+    const char *listen;
     const char *advertise; /* address peers answer to; NULL: the listen address */
     size_t message_max;    /* bytes of one request or reply, after reassembly of chunks */
-    size_t pending_max;    /* calls in flight; one more is ERR_BUSY */
-    uint32_t heartbeat_ms, dead_ms;
+    size_t pending_max;    /* calls in flight, and requests served at once; one more is ERR_BUSY */
+    uint32_t heartbeat_ms, dead_ms; /* a ping each; down after so long without an answer */
+    /* What follows may be 0. */
+    struct pool *pool;   /* compresses large messages; NULL: the loop does */
+    size_t queue_max;    /* bytes waiting per peer and lane, then ERR_BUSY; 0: 2 * message_max */
+    size_t assembly_max; /* bytes of received messages not whole yet; 0: 4 * message_max */
+    size_t serving_max;  /* bytes of requests being served, then ERR_BUSY; 0: 8 * message_max */
+    uint8_t speaks_min, speaks_max; /* frame versions; 0: all this build knows (rpc_frame.h) */
 };
 NODISCARD int rpc_node_new(const struct rpc_node_opts *o, struct rpc_node **ret, struct err *e);
-/* Fails what is pending with ERR_UNAVAILABLE, closes. */
-void rpc_node_free(struct rpc_node *n);
-/* Stops taking requests (they get ERR_UNAVAILABLE), waits until running ones are answered and sent,
- * then calls done. */
+/* Fails what is pending with ERR_UNAVAILABLE (done functions are called), closes. Requests being
+ * served may still be answered: into the void. Not from inside a done or serve function. */
+void rpc_node_free(struct rpc_node *n); /* NULL is fine */
+/* Stops taking requests (they get ERR_UNAVAILABLE), waits until running ones are answered and the
+ * peers have echoed that they got everything (at most twice dead_ms), then calls done, which may
+ * free the node. Calls of its own go on. */
 void rpc_node_drain(struct rpc_node *n, void (*done)(void *cookie), void *cookie);
 
-/* Found or created; heartbeats start. Lives as long as the node. */
+const char *rpc_node_addr(const struct rpc_node *n); /* where answers go; "" while it has none */
+
+/* Found or created; heartbeats start. Lives as long as the node. ERR_CONFIG: the address, or of a
+ * kind this node cannot call; ERR_LIMIT: too many peers. */
 NODISCARD int rpc_peer_get(struct rpc_node *n, const char *addr, struct rpc_peer **ret,
                            struct err *e);
+/* Answers pings. A new peer is not up until its first answer; calls to it wait. Calls to one that
+ * is down fail at once. */
 bool rpc_peer_up(const struct rpc_peer *p);
 const char *rpc_peer_addr(const struct rpc_peer *p);
 
 /* err NULL = success. `reply` is borrowed for the call. */
 typedef void (*rpc_done_fn)(void *cookie, struct str reply, const struct err *err);
-/* Moves *payload. The done function always runs later, never inside rpc_send. Returns the id for
- * rpc_cancel. */
+/* Moves *payload (NULL: empty). The done function always runs later, never inside rpc_send. Returns
+ * the id for rpc_cancel, never 0. ERR_LIMIT: over message_max. ERR_BUSY: pending_max or the queue.
+ * ERR_UNAVAILABLE: the peer is or went down, or restarted. */
 uint64_t rpc_send(struct rpc_peer *p, enum rpc_method method, struct buf *payload,
                   uint64_t deadline_ms /* from now */, rpc_done_fn done, void *cookie);
-/* done is not called any more; the peer is told. */
+/* done is not called any more; the peer is told. An id that has ended already is fine. */
 void rpc_cancel(struct rpc_node *n, uint64_t id);
 
 /* Serving: payload borrowed until rpc_reply/rpc_fail. */
 typedef void (*rpc_serve_fn)(void *cookie, struct rpc_call *call, struct str payload);
 void rpc_serve(struct rpc_node *n, enum rpc_method method, rpc_serve_fn fn, void *cookie);
-uint64_t rpc_call_left_ms(const struct rpc_call *c);     /* until its deadline */
-const bool *rpc_call_canceled(const struct rpc_call *c); /* may be polled from a pool thread */
-void rpc_reply(struct rpc_call *c, struct buf *payload); /* moves */
+uint64_t rpc_call_left_ms(const struct rpc_call *c); /* until its deadline */
+/* Turns true when the caller canceled, restarted or its deadline passed. Other threads poll it by
+ * __atomic_load_n(p, __ATOMIC_RELAXED). Valid until rpc_reply or rpc_fail. */
+const bool *rpc_call_canceled(const struct rpc_call *c);
+/* Exactly one of them, once, on the loop; inside the serve function is fine. */
+void rpc_reply(struct rpc_call *c, struct buf *payload); /* moves; over message_max: ERR_LIMIT */
 void rpc_fail(struct rpc_call *c, const struct err *e);
 
 #endif

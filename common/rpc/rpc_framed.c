@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rpc_framed: one port (an ear and the senders it knows) and its links (two pipes and their
+ * queues).
+ *
+ *   link_send ──> zstd (pool) ──> lane queue ──> chunk by chunk ──> pipe ··· ear ──> parse
+ *                                    ^ no room: wait for on_room      ──> rpc_sources ──> unzstd
+ * ──> on_msg
+ *
+ * Lanes: a large message occupies its pipe for as long as it takes, so pings and small requests
+ * have a pipe of their own. The lane is chosen by size before compression; within a lane messages
+ * go in order. A message gets its number when its first chunk goes, so numbers are in use for the
+ * time of the transmission only (the window of rpc_source.c).
+ *
+ * Bounds: bytes waiting per lane <= queue_max for requests and replies, and QUEUE_RESERVE more for
+ * what keeps the link alive (pings, errors, cancels, fins). At most one ping waits: a peer that is
+ * not there would otherwise find hundreds when it comes. What waits past its deadline is dropped
+ * unsent. A message of a frame that began goes on: the receiver counts on the rest.
+ */
+#include "common/rpc/rpc_framed.h"
+
+#include "common/base/mem.h"
+#include "common/base/size.h"
+#include "common/rpc/rpc_net.h"
+#include "common/rpc/rpc_pack.h"
+#include "common/rpc/rpc_source.h"
+
+enum { LANE_SMALL_MAX = 32 * 1024, QUEUE_RESERVE = 1 << 20, MSG_OVERHEAD = 256 };
+#define MS_NS UINT64_C(1000000)
+
+struct lane {
+    struct list msgs; /* of struct rpc_msg */
+    size_t bytes;
+    struct rpc_pipe *pipe;
+    uint64_t seq;    /* of the first message, once a part of it went; else 0 */
+    uint32_t offset; /* of what is to be sent next of it */
+};
+
+struct framed_port {
+    struct rpc_port port;
+    const struct rpc_pipe_ops *pipes;
+    struct rpc_wire_opts o; /* strings are in the two arrays */
+    char listen[RPC_ADDR_MAX + 1], advertise[RPC_ADDR_MAX + 1];
+    struct rpc_metrics *metrics; /* borrowed from net */
+    struct rpc_ear *ear;
+    struct rpc_sources *sources;
+    struct rpc_pack *pack_out, *pack_in;
+    size_t unpacking; /* bytes of bodies being decompressed */
+    bool zstd;
+};
+
+struct framed_link {
+    struct rpc_link link;
+    struct framed_port *port;
+    uint64_t seq; /* of the last message sent */
+    uint8_t speaks;
+    bool ping_waits;
+    struct lane lanes[RPC_LANES];
+    struct lane_ref {
+        struct framed_link *link;
+        enum rpc_lane lane;
+    } refs[RPC_LANES]; /* cookies of the pipes */
+};
+
+static const struct rpc_wire_ops framed_ops;
+
+static uint64_t port_now(const struct framed_port *p)
+{
+    return clock_mono_ns(loop_clock(p->o.loop));
+}
+
+/* ---- out ------------------------------------------------------------------------------------- */
+
+/* Takes m out of its lane; the caller frees it. */
+static void lane_remove(struct framed_link *l, struct lane *q, struct rpc_msg *m)
+{
+    if (q->msgs.next == &m->link) {
+        q->seq = 0;
+        q->offset = 0;
+    }
+    if (m->kind == RPC_PING)
+        l->ping_waits = false;
+    CHECK(q->bytes >= m->charged);
+    q->bytes -= m->charged;
+    rpc_metrics_queued(l->port->metrics, -(int64_t)m->charged);
+    list_del(&m->link);
+}
+
+static uint32_t left_ms(const struct rpc_msg *m, uint64_t now_ns)
+{
+    uint64_t left;
+
+    if (!m->deadline_ns)
+        return 0;
+    left = m->deadline_ns > now_ns ? (m->deadline_ns - now_ns + MS_NS - 1) / MS_NS : 1;
+    return (uint32_t)MIN(left, (uint64_t)UINT32_MAX);
+}
+
+/* One frame of m, from the lane's offset. False: the pipe has no room. */
+static bool send_frame(struct framed_link *l, struct lane *q, struct rpc_msg *m, uint64_t now_ns)
+{
+    const struct framed_port *p = l->port;
+    uint8_t head[RPC_FRAME_HEAD_MAX];
+    bool pingish = m->kind == RPC_PING || m->kind == RPC_PONG;
+    struct rpc_frame f = {
+        .version = pingish ? RPC_FRAME_VERSION_PING : l->speaks,
+        .speaks_min = p->o.speaks_min,
+        .speaks_max = p->o.speaks_max,
+        .kind = m->kind,
+        .flags = m->flags,
+        .lane = m->lane,
+        .method = m->method,
+        .code = m->code,
+        .epoch = p->o.epoch,
+        .to_epoch = m->to_epoch,
+        .seq = q->seq ? q->seq : l->seq + 1,
+        .id = m->id,
+        .left_ms = left_ms(m, now_ns),
+        .offset = q->offset,
+        .total = u32_from(m->body.len),
+        .raw = m->raw,
+        .addr = str_c(p->advertise),
+        .body = str_sub(buf_str(&m->body), q->offset, q->offset + RPC_FRAME_CHUNK),
+    };
+    size_t n = rpc_frame_head(&f, head);
+
+    if (!q->pipe->ops->send(q->pipe, str_n(head, n), f.body))
+        return false;
+    if (!q->seq)
+        q->seq = ++l->seq;
+    q->offset += (uint32_t)f.body.len;
+    rpc_metrics_frame_out(p->metrics, n + f.body.len);
+    return true;
+}
+
+static void lane_flush(struct framed_link *l, struct lane *q)
+{
+    while (!list_empty(&q->msgs)) {
+        struct rpc_msg *m = container_of(q->msgs.next, struct rpc_msg, link);
+        uint64_t now_ns = port_now(l->port);
+
+        if (!q->seq && m->deadline_ns && now_ns >= m->deadline_ns) {
+            rpc_metrics_drop(l->port->metrics, RPC_DROP_EXPIRED);
+        } else {
+            if (!send_frame(l, q, m, now_ns))
+                return;
+            if (q->offset < m->body.len)
+                continue;
+        }
+        lane_remove(l, q, m);
+        rpc_msg_free(m);
+    }
+}
+
+static void link_on_room(void *cookie)
+{
+    struct lane_ref *r = cookie;
+
+    lane_flush(r->link, &r->link->lanes[r->lane]);
+}
+
+static void on_packed(void *cookie, void *tag, struct rpc_msg *m, bool ok)
+{
+    struct framed_link *l = tag;
+    struct lane *q = &l->lanes[m->lane];
+
+    (void)cookie;
+    list_add_tail(&q->msgs, &m->link);
+    if (!ok) {
+        lane_remove(l, q, m);
+        rpc_msg_free(m);
+    } else if (q->msgs.next == &m->link) { /* else the pipe has no room and will say so */
+        lane_flush(l, q);
+    }
+}
+
+static int framed_link_send(struct rpc_link *link, struct rpc_msg *m, struct err *e)
+{
+    struct framed_link *l = container_of(link, struct framed_link, link);
+    bool data = m->kind == RPC_REQUEST || m->kind == RPC_REPLY;
+    size_t max = l->port->o.queue_max + (data ? 0 : QUEUE_RESERVE);
+    struct lane *q;
+
+    if (m->kind == RPC_PING && l->ping_waits) {
+        rpc_msg_free(m);
+        return 0;
+    }
+    if (m->kind != RPC_FIN)
+        m->lane = data && m->body.len > LANE_SMALL_MAX ? RPC_LANE_BULK : RPC_LANE_CONTROL;
+    q = &l->lanes[m->lane];
+    if (q->bytes + m->body.len + MSG_OVERHEAD > max) {
+        rpc_metrics_drop(l->port->metrics, RPC_DROP_QUEUE);
+        return err_set(e, ERR_BUSY, "%zu bytes wait already to be sent, at most %zu", q->bytes,
+                       max);
+    }
+    if (m->kind == RPC_PING)
+        l->ping_waits = true;
+    m->charged = m->body.len + MSG_OVERHEAD;
+    q->bytes += m->charged;
+    rpc_metrics_queued(l->port->metrics, (int64_t)m->charged);
+    if (data && l->port->zstd) {
+        rpc_pack_out(l->port->pack_out, m, l);
+        return 0;
+    }
+    m->raw = u32_from(m->body.len);
+    on_packed(NULL, l, m, true);
+    return 0;
+}
+
+static int framed_link_open(struct rpc_port *port, const char *addr, struct rpc_link **ret,
+                            struct err *e)
+{
+    struct framed_port *p = container_of(port, struct framed_port, port);
+    struct framed_link *l = XNEW(struct framed_link);
+
+    l->link.ops = &framed_ops;
+    l->port = p;
+    l->speaks = p->o.speaks_min;
+    for (size_t i = 0; i < RPC_LANES; i++) {
+        list_init(&l->lanes[i].msgs);
+        l->refs[i] = (struct lane_ref){ l, (enum rpc_lane)i };
+    }
+    for (size_t i = 0; i < RPC_LANES; i++) {
+        if (p->pipes->open(p->ear, addr, link_on_room, &l->refs[i], &l->lanes[i].pipe, e)) {
+            for (size_t k = 0; k < i; k++)
+                p->pipes->close(l->lanes[k].pipe);
+            xfree(l);
+            return e->code;
+        }
+    }
+    *ret = &l->link;
+    return 0;
+}
+
+static void lane_clear(struct framed_link *l, struct lane *q)
+{
+    list_for (it, &q->msgs) {
+        struct rpc_msg *m = container_of(it, struct rpc_msg, link);
+
+        lane_remove(l, q, m);
+        rpc_msg_free(m);
+    }
+}
+
+static void framed_link_close(struct rpc_link *link)
+{
+    struct framed_link *l = container_of(link, struct framed_link, link);
+
+    rpc_pack_forget(l->port->pack_out, l);
+    for (size_t i = 0; i < RPC_LANES; i++) {
+        struct lane *q = &l->lanes[i];
+
+        lane_clear(l, q);
+        rpc_metrics_queued(l->port->metrics, -(int64_t)q->bytes); /* what the pool still holds */
+        l->port->pipes->close(q->pipe);
+    }
+    xfree(l);
+}
+
+static void framed_link_reset(struct rpc_link *link)
+{
+    struct framed_link *l = container_of(link, struct framed_link, link);
+
+    for (size_t i = 0; i < RPC_LANES; i++) {
+        struct lane *q = &l->lanes[i];
+
+        /* The rest of a message whose beginning is lost would be of no use to anybody. */
+        if (q->seq) {
+            struct rpc_msg *m = container_of(q->msgs.next, struct rpc_msg, link);
+
+            lane_remove(l, q, m);
+            rpc_msg_free(m);
+        }
+        l->port->pipes->reset(q->pipe);
+    }
+}
+
+static void framed_link_speaks(struct rpc_link *link, uint8_t max)
+{
+    struct framed_link *l = container_of(link, struct framed_link, link);
+
+    l->speaks = MAX(MIN(max, l->port->o.speaks_max), l->port->o.speaks_min);
+}
+
+static void framed_link_forget(struct rpc_link *link, uint64_t id)
+{
+    struct framed_link *l = container_of(link, struct framed_link, link);
+
+    rpc_pack_forget_id(l->port->pack_out, l, id);
+    for (size_t i = 0; i < RPC_LANES; i++) {
+        struct lane *q = &l->lanes[i];
+
+        list_for (it, &q->msgs) {
+            struct rpc_msg *m = container_of(it, struct rpc_msg, link);
+
+            if (m->id == id && m->kind == RPC_REQUEST) {
+                lane_remove(l, q, m);
+                rpc_msg_free(m);
+            }
+        }
+    }
+}
+
+static size_t framed_link_queued(struct rpc_link *link)
+{
+    struct framed_link *l = container_of(link, struct framed_link, link);
+
+    return l->lanes[RPC_LANE_CONTROL].bytes + l->lanes[RPC_LANE_BULK].bytes;
+}
+
+/* ---- in -------------------------------------------------------------------------------------- */
+
+static void port_refuse(struct framed_port *p, const struct rpc_msg *m, enum rpc_drop why)
+{
+    struct err e;
+
+    rpc_metrics_drop(p->metrics, why);
+    if (why == RPC_DROP_OVERSIZE)
+        err_set(&e, ERR_LIMIT, "message of %u bytes, at most %zu are taken", m->raw,
+                p->o.message_max);
+    else if (why == RPC_DROP_BUDGET)
+        err_set(&e, ERR_BUSY, "no room to put together a message of %u bytes", m->raw);
+    else if (why == RPC_DROP_UNPACK)
+        err_set(&e, ERR_CORRUPT, "a compressed message of %u bytes does not decompress", m->raw);
+    else
+        return;
+    p->o.on_refused(p->o.cookie, m, &e);
+}
+
+static void on_unpacked(void *cookie, void *tag, struct rpc_msg *m, bool ok)
+{
+    struct framed_port *p = cookie;
+
+    (void)tag;
+    CHECK(p->unpacking >= m->charged);
+    p->unpacking -= m->charged;
+    m->charged = 0;
+    if (ok) {
+        p->o.on_msg(p->o.cookie, m);
+        return;
+    }
+    port_refuse(p, m, RPC_DROP_UNPACK);
+    rpc_msg_free(m);
+}
+
+static void port_take(struct framed_port *p, struct rpc_msg *m)
+{
+    if (m->flags & RPC_FLAG_ZSTD) {
+        /* Many small bodies that each promise to become large ones. */
+        if (p->unpacking && m->raw > p->o.assembly_max - p->unpacking) {
+            port_refuse(p, m, RPC_DROP_BUDGET);
+            rpc_msg_free(m);
+            return;
+        }
+        m->charged = m->raw;
+        p->unpacking += m->charged;
+    }
+    rpc_pack_in(p->pack_in, m);
+}
+
+static void port_on_frame(void *cookie, struct str bytes)
+{
+    struct framed_port *p = cookie;
+    uint64_t now_ns = port_now(p);
+    struct rpc_msg *m = NULL;
+    struct rpc_frame f;
+    enum rpc_drop why;
+    struct err e;
+
+    rpc_metrics_frame_in(p->metrics, bytes.len);
+    if (rpc_frame_parse(bytes, p->o.speaks_min, p->o.speaks_max, &f, &why, &e)) {
+        rpc_metrics_drop(p->metrics, why);
+        return;
+    }
+    why = f.to_epoch && f.to_epoch != p->o.epoch ? RPC_DROP_EPOCH
+                                                 : rpc_sources_take(p->sources, &f, now_ns, &m);
+    if (why != RPC_DROP_NONE) {
+        m = rpc_msg_of_frame(&f, now_ns);
+        port_refuse(p, m, why);
+        rpc_msg_free(m);
+    } else if (m) {
+        port_take(p, m);
+    }
+}
+
+/* ---- the port -------------------------------------------------------------------------------- */
+
+static void framed_close(struct rpc_port *port)
+{
+    struct framed_port *p = container_of(port, struct framed_port, port);
+
+    if (p->ear)
+        p->pipes->ear_close(p->ear);
+    rpc_pack_free(p->pack_in);
+    rpc_pack_free(p->pack_out);
+    rpc_sources_free(p->sources);
+    xfree(p);
+}
+
+static void framed_tick(struct rpc_port *port)
+{
+    struct framed_port *p = container_of(port, struct framed_port, port);
+    size_t expired = rpc_sources_tick(p->sources, port_now(p));
+
+    for (size_t i = 0; i < expired; i++)
+        rpc_metrics_drop(p->metrics, RPC_DROP_INCOMPLETE);
+}
+
+static size_t framed_packing(struct rpc_port *port)
+{
+    struct framed_port *p = container_of(port, struct framed_port, port);
+
+    return rpc_pack_running(p->pack_out);
+}
+
+static const struct rpc_wire_ops framed_ops = {
+    .close = framed_close,
+    .tick = framed_tick,
+    .packing = framed_packing,
+    .link_open = framed_link_open,
+    .link_close = framed_link_close,
+    .link_reset = framed_link_reset,
+    .link_speaks = framed_link_speaks,
+    .link_send = framed_link_send,
+    .link_forget = framed_link_forget,
+    .link_queued = framed_link_queued,
+};
+
+int rpc_framed_open(const struct rpc_pipe_ops *pipes, bool zstd, const struct rpc_wire_opts *o,
+                    struct rpc_port **ret, struct err *e)
+{
+    struct framed_port *p = XNEW(struct framed_port);
+
+    CHECK(strlen(o->listen) <= RPC_ADDR_MAX && strlen(o->advertise) <= RPC_ADDR_MAX);
+    p->port.ops = &framed_ops;
+    p->pipes = pipes;
+    p->zstd = zstd;
+    p->o = *o;
+    memcpy(p->listen, o->listen, strlen(o->listen));
+    memcpy(p->advertise, o->advertise, strlen(o->advertise));
+    p->o.listen = p->listen;
+    p->o.advertise = p->advertise;
+    p->metrics = rpc_net_metrics(o->net);
+    p->sources = rpc_sources_new(o->message_max, o->assembly_max);
+    p->pack_out = rpc_pack_new(o->loop, o->pool, on_packed, p);
+    p->pack_in = rpc_pack_new(o->loop, o->pool, on_unpacked, p);
+    if (pipes->ear_open(o->net, o->loop, p->listen, port_on_frame, p, &p->ear, e)) {
+        framed_close(&p->port);
+        return e->code;
+    }
+    *ret = &p->port;
+    return 0;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/rpc/rpc_metrics.h"
+
+#include "common/base/err.h"
+#include "common/base/mem.h"
+#include "common/rpc/rpc.h"
+
+struct rpc_metrics {
+    struct metric *calls, *served, *seconds, *peer_up;
+    struct metric_cell *dropped[RPC_DROPS];
+    struct metric_cell *frames_out, *frames_in, *bytes_out, *bytes_in;
+    struct metric_cell *queued, *stale, *resets;
+};
+
+const char *rpc_method_name(uint16_t method)
+{
+    static const char *const names[RPC_METHODS] = {
+        [RPC_WRITE] = "write",   [RPC_MERGE] = "merge",   [RPC_TIMELINE] = "timeline",
+        [RPC_LABELS] = "labels", [RPC_STATUS] = "status",
+    };
+
+    return method < RPC_METHODS && names[method] ? names[method] : "other";
+}
+
+static struct metric_cell *cell(struct metric *m, const char *value)
+{
+    struct str v = str_c(value);
+
+    return metric_at(m, &v, value ? 1 : 0);
+}
+
+struct rpc_metrics *rpc_metrics_new(struct metrics *r)
+{
+    static const double bounds[] = { 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
+                                     0.1,    0.25,  0.5,    1,     2.5,  5,     10 };
+    struct rpc_metrics *m = XNEW(struct rpc_metrics);
+    struct metric *dropped, *frames, *bytes;
+
+    m->calls = metric_new(r, METRIC_COUNTER, "embertree_rpc_calls_total",
+                          "Calls to other nodes that ended, by how", "method,result", NULL, 0);
+    m->served = metric_new(r, METRIC_COUNTER, "embertree_rpc_served_total",
+                           "Requests of other nodes answered, by how", "method,result", NULL, 0);
+    m->seconds = metric_new(r, METRIC_HISTOGRAM, "embertree_rpc_call_seconds",
+                            "Time from call to reply, error or deadline", "method", bounds,
+                            ARRAY_LEN(bounds));
+    m->peer_up = metric_new(r, METRIC_GAUGE, "embertree_rpc_peer_up",
+                            "1 while a peer this node calls answers pings", "peer", NULL, 0);
+    dropped = metric_new(r, METRIC_COUNTER, "embertree_rpc_dropped_total",
+                         "Frames and messages dropped, by reason", "reason", NULL, 0);
+    frames = metric_new(r, METRIC_COUNTER, "embertree_rpc_frames_total", "Frames on sockets",
+                        "direction", NULL, 0);
+    bytes = metric_new(r, METRIC_COUNTER, "embertree_rpc_bytes_total", "Bytes of frames on sockets",
+                       "direction", NULL, 0);
+    for (int i = RPC_DROP_NONE + 1; i < RPC_DROPS; i++)
+        m->dropped[i] = cell(dropped, rpc_drop_name((enum rpc_drop)i));
+    m->frames_out = cell(frames, "out");
+    m->frames_in = cell(frames, "in");
+    m->bytes_out = cell(bytes, "out");
+    m->bytes_in = cell(bytes, "in");
+    m->queued = cell(metric_new(r, METRIC_GAUGE, "embertree_rpc_queue_bytes",
+                                "Bytes waiting to be sent to peers", NULL, NULL, 0),
+                     NULL);
+    m->stale = cell(metric_new(r, METRIC_COUNTER, "embertree_rpc_stale_replies_total",
+                               "Replies to calls that had ended already", NULL, NULL, 0),
+                    NULL);
+    m->resets = cell(metric_new(r, METRIC_COUNTER, "embertree_rpc_reconnects_total",
+                                "Connections made anew because a peer fell silent", NULL, NULL, 0),
+                     NULL);
+    return m;
+}
+
+void rpc_metrics_free(struct rpc_metrics *m)
+{
+    xfree(m);
+}
+
+void rpc_metrics_frame_out(struct rpc_metrics *m, size_t bytes)
+{
+    metric_add(m->frames_out, 1);
+    metric_add(m->bytes_out, bytes);
+}
+
+void rpc_metrics_frame_in(struct rpc_metrics *m, size_t bytes)
+{
+    metric_add(m->frames_in, 1);
+    metric_add(m->bytes_in, bytes);
+}
+
+void rpc_metrics_drop(struct rpc_metrics *m, enum rpc_drop why)
+{
+    CHECK(why > RPC_DROP_NONE && why < RPC_DROPS);
+    metric_add(m->dropped[why], 1);
+}
+
+uint64_t rpc_metrics_dropped(const struct rpc_metrics *m, enum rpc_drop why)
+{
+    CHECK(why > RPC_DROP_NONE && why < RPC_DROPS);
+    return metric_value(m->dropped[why]);
+}
+
+void rpc_metrics_queued(struct rpc_metrics *m, int64_t bytes)
+{
+    metric_move(m->queued, bytes);
+}
+
+static void count(struct metric *m, uint16_t method, int code)
+{
+    struct str values[] = { str_c(rpc_method_name(method)),
+                            str_c(code ? err_connect_name(code) : "ok") };
+
+    metric_add(metric_at(m, values, ARRAY_LEN(values)), 1);
+}
+
+void rpc_metrics_call(struct rpc_metrics *m, uint16_t method, int code, uint64_t took_ns)
+{
+    count(m->calls, method, code);
+    metric_observe(cell(m->seconds, rpc_method_name(method)), (double)took_ns / 1e9);
+}
+
+void rpc_metrics_served(struct rpc_metrics *m, uint16_t method, int code)
+{
+    count(m->served, method, code);
+}
+
+void rpc_metrics_stale(struct rpc_metrics *m)
+{
+    metric_add(m->stale, 1);
+}
+
+uint64_t rpc_metrics_stales(const struct rpc_metrics *m)
+{
+    return metric_value(m->stale);
+}
+
+void rpc_metrics_peer(struct rpc_metrics *m, const char *addr, bool up)
+{
+    metric_set(cell(m->peer_up, addr), up);
+}
+
+void rpc_metrics_reset(struct rpc_metrics *m)
+{
+    metric_add(m->resets, 1);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/rpc/rpc_net.h"
+
+#include "common/base/mem.h"
+
+struct rpc_net *rpc_net_new(struct env *env, struct metrics *metrics)
+{
+    struct rpc_net *n = XNEW(struct rpc_net);
+
+    n->env = env;
+    if (!metrics)
+        metrics = n->own_registry = metrics_new();
+    n->metrics = rpc_metrics_new(metrics);
+    return n;
+}
+
+void rpc_net_free(struct rpc_net *n)
+{
+    if (!n)
+        return;
+    CHECK(n->nodes == 0);
+    if (n->inproc)
+        rpc_inproc_free(n->inproc);
+    if (n->mem)
+        rpc_mem_free(n->mem);
+    rpc_metrics_free(n->metrics);
+    metrics_free(n->own_registry);
+    xfree(n);
+}
+
+struct rpc_metrics *rpc_net_metrics(struct rpc_net *n)
+{
+    return n->metrics;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rpc_net.h: inside struct rpc_net, for the transports.
+ */
+#ifndef COMMON_RPC_RPC_NET_H
+#define COMMON_RPC_RPC_NET_H
+
+#include "common/rpc/rpc.h"
+#include "common/rpc/rpc_metrics.h"
+
+struct rpc_inproc; /* the names inproc:// knows; see rpc_inproc.c */
+struct rpc_mem;    /* the simulated network; see rpc_mem.h */
+
+struct rpc_net {
+    struct env *env; /* borrowed */
+    struct rpc_metrics *metrics;
+    struct metrics *own_registry; /* NULL if the caller gave one */
+    size_t nodes;
+    struct rpc_inproc *inproc; /* NULL until used */
+    struct rpc_mem *mem;       /* NULL until used */
+};
+
+struct rpc_metrics *rpc_net_metrics(struct rpc_net *n);
+struct rpc_inproc *rpc_inproc_new(void);
+void rpc_inproc_free(struct rpc_inproc *p);
+void rpc_mem_free(struct rpc_mem *m);
+
+#endif
