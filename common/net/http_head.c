@@ -183,8 +183,7 @@ static int check_line(struct str head, const struct http_head *h, const char **r
     size_t left = (size_t)(head.ptr + head.len - version);
 
     if (h->target.ptr != h->method.ptr + h->method.len + 1 || h->method.ptr[h->method.len] != ' ' ||
-        version[-1] != ' ' || left < 10 || memcmp(version, "HTTP/", 5) != 0 ||
-        version[8] != '\r')
+        version[-1] != ' ' || left < 10 || memcmp(version, "HTTP/", 5) != 0 || version[8] != '\r')
         return refuse(400, "the request line is not 'METHOD target HTTP/1.1'", ret_why);
     if (version[5] != '1' || version[6] != '.' || (version[7] != '0' && version[7] != '1'))
         return refuse(505, "only HTTP/1.0 and HTTP/1.1 are spoken here", ret_why);

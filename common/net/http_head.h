@@ -2,9 +2,9 @@
  *
  * http_head.h: the head of a request, from bytes to checked fields (RFC 9112 sections 2-6).
  *
- * Two steps. The gate looks at every byte as it comes and finds the end of the head; it refuses what
- * two parsers could read in two ways. Then the whole head is parsed at once.
- * Thread: any; nothing here has state of its own.
+ * Two steps. The gate looks at every byte as it comes and finds the end of the head; it refuses
+ * what two parsers could read in two ways. Then the whole head is parsed at once. Thread: any;
+ * nothing here has state of its own.
  */
 #ifndef COMMON_NET_HTTP_HEAD_H
 #define COMMON_NET_HTTP_HEAD_H

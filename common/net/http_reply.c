@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * http_reply: from "status and body" to an answer with all its headers, handed to the sink.
+ *
+ *   http_reply ──> compress? ──no──────────────────────────> finish ──> sink->answer, free
+ *                     ├─ short: here ────────────────────────> finish
+ *                     └─ long: pool thread (out -> zip) ─done─> finish
+ *
+ * While a pool thread compresses it alone touches out and zip; the loop touches the rest.
+ */
+#include <stdio.h>
+
+#include "common/base/compress.h"
+#include "common/base/json.h"
+#include "common/base/size.h"
+#include "common/net/http_server.h"
+
+enum { GZIP_LEVEL = 4, JSON_REPLY_MAX = 8192 };
+
+static struct http_xchg *xchg_of(struct http_req *r)
+{
+    CHECK(r->magic == HTTP_XCHG_MAGIC);
+    return container_of(r, struct http_xchg, req);
+}
+
+/* Control bytes in a value would end the header, or the head. */
+static void add_value(struct buf *text, struct str value)
+{
+    size_t n = MIN(value.len, HTTP_REPLY_VALUE_MAX);
+
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)value.ptr[i];
+        buf_add_c(text, (c < 0x20 && c != '\t') || c == 0x7f ? ' ' : (char)c);
+    }
+}
+
+void http_reply_header(struct http_req *r, const char *name, struct str value)
+{
+    struct http_xchg *x = xchg_of(r);
+    struct str n = str_c(name);
+
+    CHECK(x->headers_len < HTTP_REPLY_HEADERS_MAX && n.len <= 128);
+    for (size_t i = 0; i < n.len; i++)
+        CHECK(http_is_tchar((uint8_t)n.ptr[i]));
+    if (str_eq_nocase(n, STR("Content-Encoding")))
+        x->no_gzip = true;
+    if (str_eq_nocase(n, STR("Retry-After")))
+        x->has_retry = true;
+    x->headers[x->headers_len].name = u32_from(x->text.len);
+    x->headers[x->headers_len].name_len = u32_from(n.len);
+    buf_add_str(&x->text, n);
+    x->headers[x->headers_len].value = u32_from(x->text.len);
+    add_value(&x->text, value);
+    x->headers[x->headers_len].value_len = u32_from(x->text.len - x->headers[x->headers_len].value);
+    x->headers_len++;
+    CHECK(buf_ok(&x->text));
+}
+
+/* ---- the answer */
+
+static size_t own_headers(const struct http_xchg *x, struct http_header *to)
+{
+    for (size_t i = 0; i < x->headers_len; i++)
+        to[i] = (struct http_header){
+            { x->text.ptr + x->headers[i].name, x->headers[i].name_len },
+            { x->text.ptr + x->headers[i].value, x->headers[i].value_len },
+        };
+    return x->headers_len;
+}
+
+static void finish(struct http_xchg *x)
+{
+    struct http_header headers[HTTP_REPLY_HEADERS_MAX + 4];
+    char id[24], length[24];
+    size_t n = own_headers(x, headers);
+    struct http_answer a = {
+        .status = x->status,
+        .close = x->close,
+        .no_body = x->req.method == HTTP_HEAD || x->status == 204 || x->status == 304,
+        .headers = headers,
+        .body = x->out_borrowed ? x->borrowed : buf_str(&x->out),
+        .own = x->out_borrowed ? NULL : &x->out,
+    };
+
+    (void)snprintf(id, sizeof(id), "%016" PRIx64, x->req.id);
+    headers[n++] = (struct http_header){ STR("X-Request-Id"), str_c(id) };
+    headers[n++] = (struct http_header){ STR("Date"), http_server_date(x->server) };
+    if (x->status != 204 && x->status != 304) {
+        (void)snprintf(length, sizeof(length), "%zu", a.body.len);
+        headers[n++] = (struct http_header){ STR("Content-Length"), str_c(length) };
+    }
+    a.headers_len = n;
+    http_xchg_count(x);
+    if (x->sink)
+        x->sink->answer(x->proto, x, &a);
+    http_xchg_free(x);
+}
+
+static void compress_work(void *cookie)
+{
+    struct http_xchg *x = cookie;
+    struct err e;
+
+    if (gzip(buf_str(&x->out), GZIP_LEVEL, &x->zip, &e) || x->zip.len >= x->out.len)
+        buf_reset(&x->zip);
+}
+
+static void compress_done(void *cookie)
+{
+    struct http_xchg *x = cookie;
+
+    if (x->zip.len) {
+        buf_move(&x->out, &x->zip);
+        http_reply_header(&x->req, "Content-Encoding", STR("gzip"));
+    }
+    finish(x);
+}
+
+static void set_status(struct http_xchg *x, int status, const char *content_type)
+{
+    CHECK(!x->replied && status >= 200 && status < 600);
+    x->replied = true;
+    x->status = status;
+    if (content_type)
+        http_reply_header(&x->req, "Content-Type", str_c(content_type));
+}
+
+void http_reply(struct http_req *r, int status, const char *content_type, struct buf *body)
+{
+    struct http_xchg *x = xchg_of(r);
+
+    set_status(x, status, content_type);
+    if (body)
+        buf_move(&x->out, body);
+    if (x->no_gzip || x->out.len < HTTP_COMPRESS_LEAST || gzip_sniff(buf_str(&x->out))) {
+        finish(x);
+        return;
+    }
+    http_reply_header(r, "Vary", STR("Accept-Encoding"));
+    if (!http_accepts_gzip(r)) {
+        finish(x);
+        return;
+    }
+    buf_init(&x->zip, x->out.len + KIB);
+    if (x->out.len <= HTTP_COMPRESS_INLINE || !x->server->o.pool) {
+        compress_work(x);
+        compress_done(x);
+    } else if (!pool_submit(x->server->o.pool, x->req.loop, compress_work, compress_done, x)) {
+        finish(x); /* the pool has better things to do than save bytes */
+    }
+}
+
+/* ---- errors */
+
+/* Seconds until another try makes sense. */
+static const char *retry_after(int status, int code)
+{
+    if (status != 429 && status != 503)
+        return NULL;
+    return code == ERR_NO_SPACE ? "30" : "1";
+}
+
+static void reply_json(struct http_req *r, int status, const char *code, const char *message,
+                       bool newline)
+{
+    struct buf b;
+    struct json j;
+
+    buf_init(&b, JSON_REPLY_MAX);
+    json_init(&j, &b);
+    json_obj(&j);
+    json_key(&j, "code");
+    json_cstr(&j, code);
+    if (message[0]) {
+        json_key(&j, "message");
+        json_cstr(&j, message);
+    }
+    json_obj_end(&j);
+    if (newline)
+        buf_add_c(&b, '\n');
+    http_reply_header(r, "X-Content-Type-Options", STR("nosniff"));
+    http_reply(r, status, "application/json", &b);
+    buf_deinit(&b);
+}
+
+static void add_retry(struct http_req *r, int status, int code)
+{
+    const char *after = retry_after(status, code);
+
+    if (after && !xchg_of(r)->has_retry)
+        http_reply_header(r, "Retry-After", str_c(after));
+}
+
+void http_reply_status(struct http_req *r, int status, const char *code, const char *message)
+{
+    add_retry(r, status, 0);
+    reply_json(r, status, code, message, true);
+}
+
+void http_reply_err(struct http_req *r, const struct err *e)
+{
+    int status = err_http_status(e->code);
+
+    add_retry(r, status, e->code);
+    reply_json(r, status, err_connect_name(e->code), e->text, true);
+}
+
+void http_reply_connect_err(struct http_req *r, const struct err *e)
+{
+    int status = err_connect_status(e->code);
+
+    add_retry(r, status, e->code);
+    reply_json(r, status, status == 429 ? "resource_exhausted" : err_connect_name(e->code), e->text,
+               false);
+}
+
+/* ---- files of the page
+ * --------------------------------------------------------------------------- */
+
+void http_reply_static(struct http_req *r, const char *content_type, struct str plain,
+                       struct str gz, const char *etag, const char *cache_control)
+{
+    struct http_xchg *x = xchg_of(r);
+    bool not_modified = http_none_match(r, str_c(etag));
+    char tag[128];
+
+    /* Weak: the same tag names the plain and the compressed bytes. */
+    int n = snprintf(tag, sizeof(tag), "W/\"%s\"", etag);
+    CHECK(n > 0 && n < (int)sizeof(tag));
+    http_reply_header(r, "ETag", str_c(tag));
+    if (cache_control)
+        http_reply_header(r, "Cache-Control", str_c(cache_control));
+    if (gz.len)
+        http_reply_header(r, "Vary", STR("Accept-Encoding"));
+    if (not_modified) {
+        set_status(x, 304, NULL);
+        finish(x);
+        return;
+    }
+    http_reply_header(r, "X-Content-Type-Options", STR("nosniff"));
+    set_status(x, 200, content_type);
+    x->out_borrowed = true;
+    x->borrowed = plain;
+    if (gz.len && http_accepts_gzip(r)) {
+        http_reply_header(r, "Content-Encoding", STR("gzip"));
+        x->borrowed = gz;
+    }
+    finish(x);
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tcp.h: the listening socket, and streams on accepted ones.
+ */
+#ifndef COMMON_NET_TCP_H
+#define COMMON_NET_TCP_H
+
+#include "common/net/http_server.h"
+
+struct tcp_listener;
+
+/* "127.0.0.1:4040", "[::1]:0", "localhost:80", ":4040" (every address, both families). */
+NODISCARD int tcp_listen(struct http_server *s, const char *addr, struct tcp_listener **ret,
+                         struct err *e);
+uint16_t tcp_listener_port(const struct tcp_listener *l);
+void tcp_listener_close(
+    struct tcp_listener *l); /* the server hears check_drained when it is done */
+bool tcp_listener_closed(const struct tcp_listener *l);
+/* Closes if that was not done; memory goes when libuv has let go of it. NULL is fine. */
+void tcp_listener_free(struct tcp_listener *l);
+
+#endif
