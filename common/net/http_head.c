@@ -200,7 +200,7 @@ static bool host_ok(struct str v)
     for (size_t i = 0; i < v.len; i++) {
         uint8_t c = (uint8_t)v.ptr[i];
         bool alnum = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-        if (!alnum && !strchr("-._~!$&'()*+;=:[]%", c))
+        if (!alnum && (c == 0 || !strchr("-._~!$&'()*+;=:[]%", c)))
             return false;
     }
     return true;
@@ -216,6 +216,8 @@ static int read_framing(const struct http_head *h, struct framing *f, const char
 {
     for (size_t i = 0; i < h->headers_len; i++) {
         struct str name = h->headers[i].name, value = h->headers[i].value;
+        if (name.len == 0)
+            return refuse(400, "a header without a name", ret_why);
         for (size_t k = 0; k < name.len; k++) {
             if (!http_is_tchar((uint8_t)name.ptr[k]))
                 return refuse(400, "a header name has a byte that may not stand there", ret_why);
@@ -267,17 +269,39 @@ static int check_framing(const llhttp_t *p, struct http_head *h, const char **re
     return 0;
 }
 
+/* The request line, without the empty lines that may stand before it. */
+static struct str first_line(struct str head)
+{
+    size_t from = 0, to;
+
+    while (from < head.len && (head.ptr[from] == '\r' || head.ptr[from] == '\n'))
+        from++;
+    to = from;
+    while (to < head.len && head.ptr[to] != '\r')
+        to++;
+    return str_sub(head, from, to);
+}
+
 /* A token that is no method we have heard of is 501 (RFC 9110 9.1), anything else is 400. */
-static int method_status(struct str head)
+static int refuse_method(struct str line, const char **ret_why)
 {
     size_t i = 0;
 
-    while (i < head.len && (head.ptr[i] == '\r' || head.ptr[i] == '\n'))
+    while (i < line.len && http_is_tchar((uint8_t)line.ptr[i]))
         i++;
-    size_t from = i;
-    while (i < head.len && http_is_tchar((uint8_t)head.ptr[i]))
-        i++;
-    return i > from && i < head.len && head.ptr[i] == ' ' ? 501 : 400;
+    return refuse(i > 0 && i < line.len && line.ptr[i] == ' ' ? 501 : 400,
+                  "the request does not begin with a known method", ret_why);
+}
+
+/* " HTTP/2.0" at the end of the line is a version, other bytes are just wrong. */
+static int refuse_version(struct str line, const char **ret_why)
+{
+    struct str v = str_sub(line, line.len < 9 ? 0 : line.len - 9, line.len);
+
+    if (v.len == 9 && str_starts(v, STR(" HTTP/")) && v.ptr[7] == '.' && v.ptr[6] >= '0' &&
+        v.ptr[6] <= '9' && v.ptr[8] >= '0' && v.ptr[8] <= '9')
+        return refuse(505, "only HTTP/1.0 and HTTP/1.1 are spoken here", ret_why);
+    return refuse(400, "the request line is not 'METHOD target HTTP/1.1'", ret_why);
 }
 
 int http_head_parse(struct str head, struct http_head *ret, const char **ret_why)
@@ -292,10 +316,9 @@ int http_head_parse(struct str head, struct http_head *ret, const char **ret_why
     if (c.too_many)
         return refuse(431, "more than 128 headers", ret_why);
     if (code == HPE_INVALID_METHOD)
-        return refuse(method_status(head), "the request does not begin with a known method",
-                      ret_why);
-    if (code == HPE_INVALID_VERSION)
-        return refuse(505, "only HTTP/1.0 and HTTP/1.1 are spoken here", ret_why);
+        return refuse_method(first_line(head), ret_why);
+    if (code == HPE_INVALID_VERSION || str_starts(head, STR("PRI * HTTP/2.0\r\n")))
+        return refuse_version(first_line(head), ret_why);
     if (code != HPE_PAUSED)
         return refuse(400, code == HPE_OK ? "the head does not end" : llhttp_get_error_reason(&p),
                       ret_why);
