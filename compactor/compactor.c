@@ -31,6 +31,7 @@ static int start_node(const struct role_ctx *ctx, const struct compactor_conf *c
         .message_max = ctx->cluster->rpc_message_bytes_max,
         .pending_max = ctx->cluster->rpc_pending_max,
         .heartbeat_ms = (uint32_t)ctx->cluster->heartbeat_ms,
+        .pool = ctx->pool,
         .dead_ms = (uint32_t)ctx->cluster->dead_ms,
     };
 

@@ -165,6 +165,7 @@ static int start_node(struct ingester *in, struct err *e)
         .message_max = c->rpc_message_bytes_max,
         .pending_max = c->rpc_pending_max,
         .heartbeat_ms = (uint32_t)c->heartbeat_ms,
+        .pool = in->ctx->pool,
         .dead_ms = (uint32_t)c->dead_ms,
     };
 

@@ -140,7 +140,7 @@ static bool read_start(struct ingester *in, struct read *r)
     uint64_t need = r->method == RPC_MERGE ? 2 * rs->stacks_max : LIST_BYTES;
     uint64_t now = clock_mono_ns(in->ctx->env->clock);
 
-    if (*rpc_call_canceled(r->call))
+    if (__atomic_load_n(rpc_call_canceled(r->call), __ATOMIC_RELAXED))
         (void)err_set(&r->err, ERR_CANCELED, "the caller gave up");
     else if (now > r->deadline_ns)
         (void)err_set(&r->err, ERR_TIMEOUT, "the query waited %" PRIu64 " ms for its turn",

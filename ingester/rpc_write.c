@@ -103,7 +103,7 @@ static int write_decode(struct write *w, struct err *e)
                        "shard %" PRIu32 " is not on this ingester; cluster.ingesters and "
                        "cluster.shards must be the same everywhere",
                        w->msg.shard);
-    if (*rpc_call_canceled(w->call))
+    if (__atomic_load_n(rpc_call_canceled(w->call), __ATOMIC_RELAXED))
         return err_set(e, ERR_CANCELED, "the caller gave up");
     if (w->alone)
         return 0;

@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The shard's order of things, over a store that only takes notes: what is defined here is linked
+ * instead of the engine. The engine itself runs in test_ingester.c.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "common/base/mem.h"
+#include "common/base/prng.h"
+#include "ingester/shard.h"
+
+#define WRITES_MAX 10000
+
+/* ---- the store that takes notes ------------------------------------------------------------- */
+
+struct store {
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    size_t staged, committed, batches, batches_open;
+    size_t seals_due; /* store_seal has this many steps to do */
+    size_t seals_done, seal_fails;
+    bool hold; /* commits wait */
+    bool committing;
+    bool fail_commit, read_only;
+    size_t fail_stage_every; /* 0: never */
+    size_t stage_calls;
+    char order[4 * WRITES_MAX]; /* G: a group with writes, S: a step of sealing */
+    size_t order_len;
+};
+struct store_batch {
+    struct store *store;
+    size_t writes;
+};
+
+static void lock(struct store *s)
+{
+    assert_int_equal(pthread_mutex_lock(&s->lock), 0);
+}
+
+static void unlock(struct store *s)
+{
+    assert_int_equal(pthread_cond_broadcast(&s->moved), 0);
+    assert_int_equal(pthread_mutex_unlock(&s->lock), 0);
+}
+
+static void note(struct store *s, char c)
+{
+    if (s->order_len < sizeof(s->order) - 1)
+        s->order[s->order_len++] = c;
+}
+
+static struct store *store_new(void)
+{
+    struct store *s = XNEW(struct store);
+
+    assert_int_equal(pthread_mutex_init(&s->lock, NULL), 0);
+    assert_int_equal(pthread_cond_init(&s->moved, NULL), 0);
+    return s;
+}
+
+void store_close(struct store *s)
+{
+    CHECK(s->batches_open == 0 && s->staged == s->committed);
+    xfree(s);
+}
+
+struct store_batch *store_batch_new(struct store *s)
+{
+    struct store_batch *b = XNEW(struct store_batch);
+
+    lock(s);
+    s->batches_open++;
+    unlock(s);
+    b->store = s;
+    return b;
+}
+
+size_t store_batch_bytes(const struct store_batch *b)
+{
+    return b->writes * 100;
+}
+
+int store_stage(struct store *s, struct store_batch *b, const struct store_write *w,
+                struct store_result *ret, struct err *e)
+{
+    int code = 0;
+
+    (void)w;
+    lock(s);
+    s->stage_calls++;
+    if (s->fail_stage_every && s->stage_calls % s->fail_stage_every == 0) {
+        code = err_set(e, ERR_LIMIT, "no room");
+    } else {
+        s->staged++;
+        b->writes++;
+        *ret = (struct store_result){ .stored = 1 };
+    }
+    unlock(s);
+    return code;
+}
+
+int store_commit(struct store *s, struct store_batch *b, struct err *e)
+{
+    int code = 0;
+
+    lock(s);
+    CHECK(!s->committing);
+    s->committing = true;
+    while (s->hold)
+        (void)pthread_cond_wait(&s->moved, &s->lock);
+    s->committing = false;
+    if (s->fail_commit) {
+        s->read_only = true;
+        code = err_set(e, ERR_IO, "the disk is gone");
+    }
+    s->committed += b->writes;
+    s->batches++;
+    s->batches_open--;
+    if (b->writes)
+        note(s, 'G');
+    unlock(s);
+    xfree(b);
+    return code;
+}
+
+bool store_read_only(const struct store *s)
+{
+    struct store *m = (struct store *)(uintptr_t)s;
+    bool r;
+
+    lock(m);
+    r = s->read_only;
+    unlock(m);
+    return r;
+}
+
+int store_seal(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
+{
+    int code = 0;
+
+    (void)rows_max;
+    lock(s);
+    /* Between a write's staging and its commit nobody may seal. */
+    CHECK(s->staged == s->committed && !s->committing && s->batches_open == 0);
+    CHECK(s->seals_due > 0);
+    if (s->seal_fails > 0) {
+        s->seal_fails--;
+        code = err_set(e, ERR_IO, "cannot seal");
+    } else {
+        s->seals_due--;
+        s->seals_done++;
+        note(s, 'S');
+    }
+    *ret_more = s->seals_due > 0;
+    unlock(s);
+    return code;
+}
+
+uint64_t store_seal_wait_ms(const struct store *s)
+{
+    struct store *m = (struct store *)(uintptr_t)s;
+    size_t due;
+
+    lock(m);
+    due = s->seals_due;
+    unlock(m);
+    return due ? 0 : 60000;
+}
+
+void store_stats(struct store *s, struct store_stats *ret)
+{
+    lock(s);
+    *ret = (struct store_stats){ .applied = s->seals_done, .raw_rows = s->committed };
+    unlock(s);
+}
+
+void store_clock(const struct store *s, struct store_clock *ret)
+{
+    (void)s;
+    *ret = (struct store_clock){ 0 };
+}
+
+/* ---- a shard on a loop ---------------------------------------------------------------------- */
+
+struct bed {
+    struct store *store;
+    struct clock_fake fake;
+    struct loop *loop;
+    struct metrics *metrics;
+    struct shard *shard;
+    size_t done, want, failed, timed_out;
+    bool drained;
+};
+struct test_write {
+    struct bed *bed;
+    struct shard_write w;
+};
+
+static void bed_open(struct bed *b, bool simulated, size_t group_bytes_max)
+{
+    struct shard_opts o = {
+        .writes_max = WRITES_MAX,
+        .group_bytes_max = group_bytes_max,
+        .seal_rows = 10,
+        .simulated = simulated,
+    };
+
+    *b = (struct bed){ .store = store_new() };
+    clock_fake_init(&b->fake, 1800000000000);
+    b->loop = simulated ? loop_sim_new(&b->fake) : loop_new(clock_real());
+    b->metrics = metrics_new();
+    o.store = b->store;
+    o.loop = b->loop;
+    o.clock = loop_clock(b->loop);
+    o.metrics = b->metrics;
+    b->shard = shard_new(&o);
+}
+
+static void on_drained(void *cookie)
+{
+    struct bed *b = cookie;
+
+    b->drained = true;
+    if (loop_uv(b->loop))
+        loop_stop(b->loop);
+}
+
+static void bed_close(struct bed *b, bool simulated)
+{
+    shard_drain(b->shard, on_drained, b);
+    if (simulated)
+        while (!b->drained)
+            assert_true(loop_sim_step(b->loop));
+    else
+        loop_run(b->loop);
+    assert_true(b->drained);
+    shard_free(b->shard);
+    loop_free(b->loop);
+    metrics_free(b->metrics);
+}
+
+static void on_done(struct shard_write *w)
+{
+    struct test_write *t = container_of(w, struct test_write, w);
+    struct bed *b = t->bed;
+
+    lock(b->store);
+    CHECK(w->err.code || b->store->committed > 0); /* never before a commit */
+    unlock(b->store);
+    b->failed += w->err.code != 0;
+    b->timed_out += w->err.code == ERR_TIMEOUT;
+    b->done++;
+    if (loop_uv(b->loop) && b->done == b->want)
+        loop_stop(b->loop);
+    xfree(t);
+}
+
+static void bed_send(struct bed *b, size_t n, uint64_t deadline_ns)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct test_write *t = XNEW(struct test_write);
+
+        t->bed = b;
+        t->w.deadline_mono_ns = deadline_ns;
+        t->w.done = on_done;
+        shard_send(b->shard, &t->w);
+    }
+    b->want += n;
+}
+
+static void bed_step(struct bed *b)
+{
+    while (b->done < b->want)
+        assert_true(loop_sim_step(b->loop));
+}
+
+/* ---- tests ---------------------------------------------------------------------------------- */
+
+static void test_simulated_writes_are_grouped(void **state)
+{
+    struct bed b;
+
+    (void)state;
+    bed_open(&b, true, 1000); /* ten writes a group */
+    bed_send(&b, 95, UINT64_MAX);
+    bed_step(&b);
+    assert_int_equal(b.failed, 0);
+    assert_int_equal(b.store->staged, 95);
+    assert_int_equal(b.store->committed, 95);
+    assert_int_equal(b.store->batches, 10);
+    bed_close(&b, true);
+}
+
+static void test_group_gathers_while_one_is_at_the_disk(void **state)
+{
+    struct bed b;
+
+    (void)state;
+    bed_open(&b, false, MIB);
+    lock(b.store);
+    b.store->hold = true;
+    unlock(b.store);
+    bed_send(&b, 1, UINT64_MAX);
+    lock(b.store);
+    while (!b.store->committing)
+        (void)pthread_cond_wait(&b.store->moved, &b.store->lock);
+    unlock(b.store);
+    bed_send(&b, 500, UINT64_MAX);
+    lock(b.store);
+    while (b.store->staged < 501)
+        (void)pthread_cond_wait(&b.store->moved, &b.store->lock);
+    b.store->hold = false;
+    unlock(b.store);
+    loop_run(b.loop);
+    assert_int_equal(b.done, 501);
+    assert_int_equal(b.failed, 0);
+    lock(b.store);
+    assert_int_equal(b.store->batches, 2); /* the first alone, then all that came meanwhile */
+    unlock(b.store);
+    bed_close(&b, false);
+}
+
+static void test_refused_write_leaves_the_others(void **state)
+{
+    struct bed b;
+
+    (void)state;
+    bed_open(&b, true, MIB);
+    b.store->fail_stage_every = 3;
+    bed_send(&b, 30, UINT64_MAX);
+    bed_step(&b);
+    assert_int_equal(b.failed, 10);
+    assert_int_equal(b.store->committed, 20);
+    b.store->fail_stage_every = 1; /* a group in which nothing is left */
+    bed_send(&b, 5, UINT64_MAX);
+    bed_step(&b);
+    assert_int_equal(b.failed, 15);
+    bed_close(&b, true);
+}
+
+static void test_failed_commit_fails_the_whole_group(void **state)
+{
+    struct bed b;
+
+    (void)state;
+    bed_open(&b, false, MIB);
+    lock(b.store);
+    b.store->fail_commit = true;
+    unlock(b.store);
+    bed_send(&b, 50, UINT64_MAX);
+    loop_run(b.loop);
+    assert_int_equal(b.done, 50);
+    assert_int_equal(b.failed, 50);
+    bed_close(&b, false);
+}
+
+static void test_late_write_is_not_begun(void **state)
+{
+    struct bed b;
+
+    (void)state;
+    bed_open(&b, true, MIB);
+    clock_fake_advance(&b.fake, 5000);
+    bed_send(&b, 4, clock_mono_ns(&b.fake.clock) - 1);
+    bed_send(&b, 3, clock_mono_ns(&b.fake.clock) + 1000000000);
+    bed_step(&b);
+    assert_int_equal(b.timed_out, 4);
+    assert_int_equal(b.failed, 4);
+    assert_int_equal(b.store->committed, 3);
+    bed_close(&b, true);
+}
+
+/* Sealing that is always due and writes that never end: neither waits for the other. */
+static void test_seal_and_groups_take_turns(void **state)
+{
+    struct bed b;
+    size_t seals = 0, groups = 0;
+
+    (void)state;
+    bed_open(&b, true, 1000);
+    b.store->seals_due = 40;
+    bed_send(&b, 400, UINT64_MAX);
+    bed_step(&b);
+    for (size_t i = 1; i < b.store->order_len; i++) {
+        char before = b.store->order[i - 1], here = b.store->order[i];
+
+        if (seals + 1 < 40 && groups + 1 < 40)
+            assert_true(before != here);
+        seals += here == 'S';
+        groups += here == 'G';
+    }
+    assert_int_equal(b.store->batches, 40);
+    assert_true(b.store->seals_done >= 39);
+    bed_close(&b, true);
+}
+
+static void test_seal_goes_on_when_nothing_is_written(void **state)
+{
+    struct bed b;
+
+    (void)state;
+    bed_open(&b, true, MIB);
+    b.store->seals_due = 25;
+    b.store->seal_fails = 2; /* each costs a second, not an endless loop */
+    while (b.store->seals_done < 25)
+        assert_true(loop_sim_step(b.loop));
+    assert_true(clock_mono_ms(&b.fake.clock) >= 2000);
+    while (shard_state(b.shard)->stats.applied < 25) /* and is published within a second */
+        assert_true(loop_sim_step(b.loop));
+    bed_close(&b, true);
+}
+
+/* Many writes from two threads, slow and quick commits, sealing in between: every write ends once,
+ * and the store's own CHECKs hold. */
+struct sender {
+    struct bed *bed;
+    struct test_write **writes;
+    size_t n;
+};
+
+static void *send_all(void *cookie)
+{
+    struct sender *s = cookie;
+
+    for (size_t i = 0; i < s->n; i++) {
+        struct timespec nap = { 0, 200000 };
+
+        shard_send(s->bed->shard, &s->writes[i]->w);
+        if (i % 100 == 0)
+            (void)nanosleep(&nap, NULL);
+    }
+    return NULL;
+}
+
+static void test_threads(void **state)
+{
+    enum { EACH = 3000 };
+    struct sender senders[2];
+    pthread_t threads[2];
+    struct bed b;
+
+    (void)state;
+    bed_open(&b, false, 2000);
+    lock(b.store);
+    b.store->seals_due = 200;
+    unlock(b.store);
+    b.want = 2 * EACH;
+    for (size_t t = 0; t < 2; t++) {
+        senders[t] = (struct sender){ &b, XNEW_ARRAY(struct test_write *, EACH), EACH };
+        for (size_t i = 0; i < EACH; i++) {
+            senders[t].writes[i] = XNEW(struct test_write);
+            senders[t].writes[i]->bed = &b;
+            senders[t].writes[i]->w.deadline_mono_ns = UINT64_MAX;
+            senders[t].writes[i]->w.done = on_done;
+        }
+        assert_int_equal(pthread_create(&threads[t], NULL, send_all, &senders[t]), 0);
+    }
+    loop_run(b.loop);
+    for (size_t t = 0; t < 2; t++) {
+        assert_int_equal(pthread_join(threads[t], NULL), 0);
+        xfree(senders[t].writes);
+    }
+    assert_int_equal(b.done, 2 * EACH);
+    assert_int_equal(b.failed, 0);
+    assert_int_equal(b.store->committed, 2 * EACH);
+    bed_close(&b, false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_simulated_writes_are_grouped),
+        cmocka_unit_test(test_group_gathers_while_one_is_at_the_disk),
+        cmocka_unit_test(test_refused_write_leaves_the_others),
+        cmocka_unit_test(test_failed_commit_fails_the_whole_group),
+        cmocka_unit_test(test_late_write_is_not_begun),
+        cmocka_unit_test(test_seal_and_groups_take_turns),
+        cmocka_unit_test(test_seal_goes_on_when_nothing_is_written),
+        cmocka_unit_test(test_threads),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
