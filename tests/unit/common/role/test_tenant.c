@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "common/role/role.h"
+
+#define MANY 3
+
+static int ask(const char *header, bool multi, size_t many, struct str *ret, size_t *len,
+               struct err *e)
+{
+    struct http_header h = { STR("x-scope-orgid"), str_c(header) };
+    struct http_req r = { .headers = &h, .headers_len = header ? 1 : 0 };
+    struct tenancy_conf t = { .multi = multi };
+
+    return tenant_of(&r, &t, many, ret, len, e);
+}
+
+static void test_single_tenant_mode_ignores_the_header(void **state)
+{
+    struct str got;
+    struct err e;
+    size_t len = 0;
+
+    (void)state;
+    assert_int_equal(ask("../../etc", false, 1, &got, &len, &e), 0);
+    assert_int_equal(len, 1);
+    assert_true(str_eqc(got, "anonymous"));
+    assert_int_equal(ask(NULL, false, MANY, &got, &len, &e), 0);
+    assert_true(str_eqc(got, "anonymous"));
+}
+
+static void test_table(void **state)
+{
+    static const struct {
+        const char *header;
+        size_t many;
+        int code;
+        const char *want; /* tenants joined by a blank, or a part of the error */
+    } rows[] = {
+        { "team-a", 1, 0, "team-a" },
+        { "  team-a\t", 1, 0, "team-a" },
+        { "a:sub", 1, 0, "a" },
+        { "azAZ09!-_.*'()", 1, 0, "azAZ09!-_.*'()" },
+        { "...", 1, 0, "..." },
+        { "b|a|b", MANY, 0, "a b" },
+        { "c|a:x|b|a", MANY, 0, "a b c" },
+        { "a|a", 1, 0, "a" },
+        { NULL, 1, ERR_UNAUTHENTICATED, "no org id" },
+        { "", 1, ERR_UNAUTHENTICATED, "no org id" },
+        { ":sub", 1, ERR_UNAUTHENTICATED, "no org id" },
+        { "a|", MANY, ERR_UNAUTHENTICATED, "no org id" },
+        { ".", 1, ERR_INPUT, "'.'" },
+        { "..", 1, ERR_INPUT, "'.'" },
+        { "..:x", 1, ERR_INPUT, "'.'" },
+        { "a/b", 1, ERR_INPUT, "0x2f at position 1" },
+        { "a b", 1, ERR_INPUT, "0x20" },
+        { "\xc3\xa4", 1, ERR_INPUT, "0xc3" },
+        { "a|b", 1, ERR_INPUT, "exactly one" },
+        { "a|b|c|d", MANY, ERR_LIMIT, "more than 3" },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct str got[MANY] = { 0 };
+        struct err e = { 0 };
+        struct buf text;
+        size_t len = 0;
+        int code = ask(rows[i].header, true, rows[i].many, got, &len, &e);
+
+        assert_int_equal(code, rows[i].code);
+        buf_init(&text, KIB);
+        for (size_t k = 0; !code && k < len; k++) {
+            (void)buf_add(&text, " ", k ? 1 : 0);
+            (void)buf_add_str(&text, got[k]);
+        }
+        if (code ? !strstr(e.text, rows[i].want) : !str_eqc(buf_str(&text), rows[i].want))
+            fail_msg("row %zu: %.*s %s", i, STR_ARG(buf_str(&text)), e.text);
+        buf_deinit(&text);
+    }
+}
+
+static void test_length(void **state)
+{
+    char name[152];
+    struct str got;
+    struct err e;
+    size_t len;
+
+    (void)state;
+    memset(name, 'x', sizeof(name));
+    name[151] = '\0';
+    assert_int_equal(ask(name, true, 1, &got, &len, &e), ERR_INPUT);
+    assert_non_null(strstr(e.text, "151 bytes"));
+    name[150] = '\0';
+    assert_int_equal(ask(name, true, 1, &got, &len, &e), 0);
+    assert_int_equal(got.len, 150);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_single_tenant_mode_ignores_the_header),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_length),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
