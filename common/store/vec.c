@@ -20,54 +20,10 @@
 #include "common/base/size.h"
 #include "common/base/wr.h"
 #include "common/store/fp.h"
+#include "common/store/vec_bytes.h"
 #include "common/store/vec_impl.h"
 
 __extension__ typedef unsigned __int128 u128;
-
-#define LOW7 UINT64_C(0x7f7f7f7f7f7f7f7f)
-
-static uint64_t load8(const uint8_t *p)
-{
-    uint64_t v;
-
-    memcpy(&v, p, sizeof(v));
-    return v;
-}
-
-/* How many of the eight bytes are zero. Exact: no carry passes from byte to byte. */
-static unsigned zeros8(uint64_t v)
-{
-    return (unsigned)__builtin_popcountll(~(((v & LOW7) + LOW7) | v | LOW7));
-}
-
-static uint64_t sum_bytes(const uint8_t *p, size_t n)
-{
-    const uint64_t even = UINT64_C(0x00ff00ff00ff00ff);
-    uint64_t sum = 0;
-
-    while (n >= 8) {
-        uint64_t lanes = 0; /* four of 16 bits: 128 rounds of at most 2 * 255 fit */
-        size_t rounds = MIN(n / 8, 128);
-        for (size_t i = 0; i < rounds; i++, p += 8)
-            lanes += (load8(p) & even) + (load8(p) >> 8 & even);
-        n -= rounds * 8;
-        sum += (lanes & 0xffff) + (lanes >> 16 & 0xffff) + (lanes >> 32 & 0xffff) + (lanes >> 48);
-    }
-    for (; n; n--)
-        sum += *p++;
-    return sum;
-}
-
-static size_t count_255(const uint8_t *p, size_t n)
-{
-    size_t count = 0;
-
-    for (; n >= 8; n -= 8, p += 8)
-        count += zeros8(~load8(p));
-    for (; n; n--)
-        count += *p++ == 255;
-    return count;
-}
 
 /* The part of value i that stands in planes. */
 static uint64_t low_part(const struct vec_section *s, size_t i)
@@ -77,22 +33,6 @@ static uint64_t low_part(const struct vec_section *s, size_t i)
     for (size_t p = 0; p < s->planes; p++)
         v |= (uint64_t)s->values[p * s->len + i] << 8 * p;
     return v;
-}
-
-/* How many entries are zero in all planes. */
-static size_t count_zero(const struct vec_section *s)
-{
-    size_t n = s->len, i = 0, count = 0;
-
-    for (; i + 8 <= n; i += 8) {
-        uint64_t any = 0;
-        for (size_t p = 0; p < s->planes; p++)
-            any |= load8(s->values + p * n + i);
-        count += zeros8(any);
-    }
-    for (; i < n; i++)
-        count += low_part(s, i) == 0;
-    return count;
 }
 
 /* ---- validation ---- */
@@ -106,8 +46,7 @@ static int corrupt(struct err *e, const char *what)
 static int check_ids(struct vec_section *s, struct err *e)
 {
     struct rd r = rd_of(s->escapes);
-    size_t escapes = count_255(s->ids, s->len);
-    uint64_t last = sum_bytes(s->ids, s->len) + s->len - 1;
+    uint64_t escapes, last = vec_sum(s->ids, s->len, 255, &escapes) + s->len - 1;
 
     for (; escapes; escapes--) {
         uint64_t more;
@@ -126,7 +65,7 @@ static int check_ids(struct vec_section *s, struct err *e)
 }
 
 /* Walks the overflow: adds it to *sum, counts entries whose planes are all zero. */
-static int check_overflow(const struct vec_section *s, u128 *sum, size_t *ret_low_zero,
+static int check_overflow(const struct vec_section *s, u128 *sum, uint64_t *ret_low_zero,
                           struct err *e)
 {
     struct rd r = rd_of(s->overflow);
@@ -155,15 +94,17 @@ static int check_overflow(const struct vec_section *s, u128 *sum, size_t *ret_lo
 static int check_values(const struct vec_section *s, u128 *total, struct err *e)
 {
     u128 sum = 0; /* of at most 2^32 quotients below 2^64 */
-    size_t low_zero;
+    uint64_t low_zero, zeros = 0;
     int rc = check_overflow(s, &sum, &low_zero, e);
 
     if (rc)
         return rc;
-    if (count_zero(s) != low_zero)
-        return corrupt(e, "a value is zero");
     for (size_t p = 0; p < s->planes; p++)
-        sum += (u128)sum_bytes(s->values + p * s->len, s->len) << 8 * p;
+        sum += (u128)vec_sum(s->values + p * s->len, s->len, 0, &zeros) << 8 * p;
+    if (s->planes > 1)
+        zeros = vec_count_zero(s->values, s->len, s->planes);
+    if (zeros != low_zero)
+        return corrupt(e, "a value is zero");
     /* A quotient of k planes times scale fits when scale <= 2^64 / 256^k; else look at each. */
     uint64_t room = s->planes == 8 ? 1 : UINT64_MAX >> 8 * s->planes;
     for (size_t i = 0; s->scale > room && i < s->len; i++) {
@@ -333,15 +274,20 @@ static void next_ids(struct vec_iter *it, uint32_t *ids, size_t n)
     const uint8_t *p = it->s.ids + it->at;
     uint32_t base = it->base;
 
-    for (size_t i = 0; i < n; i++) {
-        uint32_t gap = p[i];
-        if (UNLIKELY(gap == 255)) {
-            uint64_t more = 0;
-            CHECK(rd_varint(&it->escapes, &more));
-            gap += (uint32_t)more;
+    for (size_t i = 0, stop; i < n; i = stop) {
+        stop = MIN(i + 8, n);
+        uint32_t after = stop - i == 8 ? vec_ids8(p + i, base, ids + i) : base;
+        if (LIKELY(after != base)) {
+            base = after;
+            continue;
         }
-        base += gap;
-        ids[i] = base++;
+        for (size_t k = i; k < stop; k++) {
+            uint64_t more = 0;
+            if (p[k] == 255)
+                CHECK(rd_varint(&it->escapes, &more));
+            base += p[k] + (uint32_t)more;
+            ids[k] = base++;
+        }
     }
     it->base = base;
 }

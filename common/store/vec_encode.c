@@ -28,6 +28,7 @@ struct divisor {
 struct plan {
     struct divisor by;
     uint32_t planes;
+    size_t longer;            /* values that overflow */
     size_t escapes, overflow; /* bytes */
 };
 
@@ -74,9 +75,10 @@ static bool divides(const struct divisor *d, uint64_t v)
 
 static struct divisor common_divisor(const uint64_t *values, size_t n)
 {
-    struct divisor d = divisor_of(values[0] ? values[0] : 1);
+    CHECK(values[0] > 0);
+    struct divisor d = divisor_of(values[0]);
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 1; i < n; i++) {
         CHECK(values[i] > 0);
         if (d.g != 1 && !divides(&d, values[i]))
             d = divisor_of(gcd(d.g, values[i]));
@@ -84,16 +86,21 @@ static struct divisor common_divisor(const uint64_t *values, size_t n)
     return d;
 }
 
-/* The smallest k for which fewer than n/16 values need more than k bytes. */
-static uint32_t choose_planes(const struct divisor *d, const uint64_t *values, size_t n)
+/* The smallest k for which fewer than n/16 values need more than k bytes, and how many do. */
+static uint32_t choose_planes(const struct divisor *d, const uint64_t *values, size_t n,
+                              size_t *ret_longer)
 {
     size_t bytes[9] = { 0 }, longer = 0;
     uint32_t k = 8;
 
-    for (size_t i = 0; i < n; i++)
-        bytes[(71 - __builtin_clzll(quotient(d, values[i]))) / 8]++;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t q = quotient(d, values[i]);
+        if (q > 255) /* most fit: no wait for the counter just written */
+            bytes[(71 - __builtin_clzll(q)) / 8]++;
+    }
     for (; k > 1 && (longer + bytes[k]) * 16 < n; k--)
         longer += bytes[k];
+    *ret_longer = longer;
     return k;
 }
 
@@ -115,11 +122,9 @@ static size_t escapes_len(const uint32_t *ids, size_t n)
 /* Writes the overflow to `to`, or, with NULL, only says how long it is. */
 static size_t put_overflow(const struct plan *p, const struct vec_part *s, uint8_t *to)
 {
-    size_t len = 0, next = 0;
+    size_t len = 0, next = 0, left = p->longer;
 
-    if (p->planes == 8)
-        return 0;
-    for (size_t i = 0; i < s->len; i++) {
+    for (size_t i = 0; left; i++) {
         uint64_t high = quotient(&p->by, s->values[i]) >> 8 * p->planes;
         if (!high)
             continue;
@@ -130,6 +135,7 @@ static size_t put_overflow(const struct plan *p, const struct vec_part *s, uint8
             len += varint_len(i - next) + varint_len(high);
         }
         next = i + 1;
+        left--;
     }
     return len;
 }
@@ -138,7 +144,7 @@ static struct plan plan_section(const struct vec_part *s)
 {
     struct plan p = { .by = common_divisor(s->values, s->len) };
 
-    p.planes = choose_planes(&p.by, s->values, s->len);
+    p.planes = choose_planes(&p.by, s->values, s->len, &p.longer);
     p.escapes = escapes_len(s->ids, s->len);
     p.overflow = put_overflow(&p, s, NULL);
     return p;
