@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pprof.h: the pprof message (perftools.profiles.Profile) as flat columns.
+ *
+ * One pass over the bytes, no object per message: samples, locations, lines, functions, labels are
+ * arrays; strings are slices of the body, which must outlive the struct. References (ids, string
+ * indexes) are resolved afterwards, since fields come in any order. Rules of validity: pprof.c.
+ */
+#ifndef DISTRIBUTOR_FORMATS_PPROF_H
+#define DISTRIBUTOR_FORMATS_PPROF_H
+
+#include "common/base/err.h"
+#include "common/base/map.h"
+#include "common/base/str.h"
+#include "common/base/vec.h"
+#include "distributor/limits.h"
+
+#define PPROF_TYPES_MAX 64
+#define PPROF_NONE      UINT32_MAX /* no such entry: an id or index that points nowhere */
+
+struct pprof_type {
+    uint32_t type, unit; /* string indexes, here and below; PPROF_NONE if out of 32 bits */
+};
+/* Where the parts of a sample end; they start where those of the sample before end. */
+struct pprof_sample {
+    uint32_t locations_end, values_end, labels_end;
+};
+struct pprof_label {
+    uint32_t key, str, unit;
+    int64_t num;
+};
+struct pprof_mapping {
+    uint64_t id, start, limit, offset;
+    uint32_t file, build_id;
+};
+struct pprof_location {
+    uint64_t id, mapping_id, address;
+    uint32_t lines_end; /* first line = lines_end of the location before */
+};
+struct pprof_line {
+    uint64_t function_id;
+    uint32_t line; /* 0 for unknown and for nonsense */
+};
+struct pprof_function {
+    uint64_t id;
+    uint32_t name, system_name, file;
+};
+
+/* id -> position. Ids are arbitrary 64-bit numbers, in honest profiles nearly always 1..n. */
+struct pprof_ids {
+    size_t len;
+    bool sequential; /* id = position + 1 */
+    uint32_t *dense; /* by id, below dense_len; NULL if ids are sparse */
+    size_t dense_len;
+    struct map_u64 map; /* sparse ids */
+};
+
+struct pprof {
+    VEC(struct str) strings;
+    struct pprof_type types[PPROF_TYPES_MAX];
+    uint32_t types_len;
+    bool has_period_type, has_time;
+    struct pprof_type period_type;
+    int64_t period, time_ns, duration_ns;
+    VEC(struct pprof_sample) samples;
+    VEC(uint64_t) sample_locations; /* ids, leaf first */
+    VEC(int64_t) values;
+    VEC(struct pprof_label) labels;
+    VEC(struct pprof_mapping) mappings;
+    VEC(struct pprof_location) locations;
+    VEC(struct pprof_line) lines;
+    VEC(struct pprof_function) functions;
+    struct pprof_ids location_ids, function_ids, mapping_ids;
+    uint64_t unknown_fields, string_refs, bad_string_refs;
+    bool function_ids_repaired; /* .NET agents send 0 for all of them */
+    size_t bytes, bytes_max;    /* of the columns */
+};
+
+/* p is initialised by it, and to be freed after failure too. ERR_INPUT or ERR_LIMIT. */
+NODISCARD int pprof_parse(struct pprof *p, struct str body, const struct limits *l, struct err *e);
+void pprof_deinit(struct pprof *p);
+/* The second half of pprof_parse (pprof_ids.c): indexes the ids, checks the references. */
+NODISCARD int pprof_resolve(struct pprof *p, struct err *e);
+
+/* "" for index 0 and for what points nowhere. */
+static inline struct str pprof_str(const struct pprof *p, uint32_t index)
+{
+    return index > 0 && index < p->strings.len ? p->strings.ptr[index] : STR("");
+}
+
+static inline uint32_t pprof_find(const struct pprof_ids *ids, uint64_t id)
+{
+    if (LIKELY(ids->sequential))
+        return id - 1 < ids->len ? (uint32_t)(id - 1) : PPROF_NONE;
+    if (ids->dense)
+        return id < ids->dense_len ? ids->dense[id] : PPROF_NONE;
+    return map_u64_get(&ids->map, id);
+}
+static_assert(MAP_U64_EMPTY == PPROF_NONE, "a miss in the map is a miss here");
+
+#endif
