@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "distributor/formats/formats.h"
+
+#include "distributor/formats/folded.h"
+#include "distributor/formats/kinds.h"
+#include "distributor/formats/multipart.h"
+#include "distributor/formats/pprof_stacks.h"
+
+#define NS_PER_S    INT64_C(1000000000)
+#define YEAR_1971_S INT64_C(31536000)
+#define YEAR_1990_S INT64_C(631152000)
+#define AHEAD_S     INT64_C(86400)
+
+/* One layer of gzip off, if there is one. *tmp owns the result then. */
+static int unzip(struct str body, const struct limits *l, struct buf *tmp, struct str *ret,
+                 struct err *e)
+{
+    const struct inflate_limits inflate = limits_inflate(l);
+
+    *ret = body;
+    buf_init(tmp, (size_t)l->inflated_bytes);
+    if (!gzip_sniff(body))
+        return 0;
+    if (gunzip(body, &inflate, tmp, e))
+        return e->code;
+    *ret = buf_str(tmp);
+    return 0;
+}
+
+static int decode_text(const struct ingest *in, struct str body, const struct limits *l,
+                       struct push *push, struct err *e)
+{
+    struct kind kind = kind_of(in->name.app, in->sample_rate);
+    struct str plain;
+    struct buf tmp;
+
+    int rc = unzip(body, l, &tmp, &plain, e);
+    if (!rc)
+        rc = push_base(push, in, kind.app, l, e);
+    if (!rc)
+        rc = folded_push(plain, in->format == FORMAT_GROUPS, &kind, l, push, e);
+    buf_deinit(&tmp);
+    return rc;
+}
+
+/* A time in 1970 is an unset clock, or microseconds taken for nanoseconds: as if there were none.
+ */
+static int take_time(const struct pprof *p, int64_t now_ms, struct push *push, struct err *e)
+{
+    int64_t s = p->time_ns / NS_PER_S;
+
+    if (p->time_ns < 0 || (s >= YEAR_1971_S && s < YEAR_1990_S) || s > now_ms / 1000 + AHEAD_S)
+        return err_set(e, ERR_INPUT,
+                       "pprof: time_nanos %" PRId64 " is before 1990 or more than a day ahead",
+                       p->time_ns);
+    if (s < YEAR_1971_S)
+        return 0;
+    push->has_time = true;
+    push->has_identity = p->time_ns % NS_PER_S != 0;
+    push->time_ns = p->time_ns;
+    push->duration_ns = MAX(p->duration_ns, 0);
+    return 0;
+}
+
+static void mark_cumulative(const struct pprof *p, const struct sample_config *config, bool *ret)
+{
+    for (size_t i = 0; i < p->types_len; i++) {
+        struct str type = pprof_str(p, p->types[i].type);
+        const struct sample_config_row *row = sample_config_find(config, type);
+        ret[i] = row ? row->cumulative : kind_cumulative(type);
+    }
+}
+
+static int subtract_prev(struct pprof *p, struct str body, const struct sample_config *config,
+                         const struct limits *l, struct push *push, struct err *e)
+{
+    bool cumulative[PPROF_TYPES_MAX];
+    struct pprof prev = { 0 };
+    struct str plain;
+    struct buf tmp;
+
+    int rc = unzip(body, l, &tmp, &plain, e);
+    if (!rc)
+        rc = pprof_parse(&prev, plain, l, e);
+    if (!rc) {
+        mark_cumulative(p, config, cumulative);
+        rc = pprof_subtract(p, &prev, cumulative, push, e);
+    }
+    pprof_deinit(&prev);
+    buf_deinit(&tmp);
+    return rc ? err_wrap(e, "prev_profile") : 0;
+}
+
+static int decode_pprof(const struct ingest *in, struct str body, struct str prev,
+                        const struct sample_config *config, const struct limits *l, int64_t now_ms,
+                        struct push *push, struct err *e)
+{
+    struct pprof p = { 0 };
+    struct str plain;
+    struct buf tmp;
+
+    int rc = unzip(body, l, &tmp, &plain, e);
+    if (!rc)
+        rc = pprof_parse(&p, plain, l, e);
+    if (!rc)
+        rc = take_time(&p, now_ms, push, e);
+    if (!rc && prev.len)
+        rc = subtract_prev(&p, prev, config, l, push, e);
+    if (!rc)
+        rc = push_base(push, in, in->name.app, l, e);
+    if (!rc)
+        rc = pprof_push(&p, in, config, l, push, e);
+    pprof_deinit(&p);
+    buf_deinit(&tmp);
+    return rc;
+}
+
+static int check_encoding(const struct multipart_part *part, struct err *e)
+{
+    static const char *const plain[] = { "", "binary", "8bit", "7bit" };
+
+    for (size_t i = 0; i < ARRAY_LEN(plain); i++)
+        if (str_eq_nocase(part->encoding, str_c(plain[i])))
+            return 0;
+    return err_set(e, ERR_INPUT, "multipart: Content-Transfer-Encoding %.*s: send parts as binary",
+                   STR_ARG(part->encoding));
+}
+
+static int decode_multipart(const struct ingest *in, struct str body, const struct limits *l,
+                            int64_t now_ms, struct push *push, struct err *e)
+{
+    struct multipart *m = ARENA_NEW(push->arena, struct multipart);
+    struct sample_config config = { 0 };
+
+    if (!m)
+        return push_full(push, e);
+    if (multipart_parse(in->raw.content_type, body, push->arena, m, e))
+        return e->code;
+    const struct multipart_part *profile = multipart_file(m, "profile");
+    const struct multipart_part *prev = multipart_file(m, "prev_profile");
+    const struct multipart_part *conf = multipart_file(m, "sample_type_config");
+    if (!profile)
+        return err_set(e, ERR_INPUT, "multipart: no file part named \"profile\" among %zu parts",
+                       m->len);
+    const struct multipart_part *parts[] = { profile, prev, conf };
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        if (parts[i] && check_encoding(parts[i], e))
+            return e->code;
+    if (conf && sample_config_parse(conf->content, push->arena, &config, e))
+        return e->code;
+    if (profile->content.len == 0)
+        return push_base(push, in, in->name.app, l, e); /* agents send that when nothing ran */
+    return decode_pprof(in, profile->content, prev ? prev->content : STR_NULL, &config, l, now_ms,
+                        push, e);
+}
+
+int formats_decode(const struct ingest *in, struct str body, const struct limits *l, int64_t now_ms,
+                   struct push *push, struct err *e)
+{
+    const struct sample_config none = { 0 };
+
+    switch (in->format) {
+    case FORMAT_GROUPS:
+    case FORMAT_LINES:
+        return decode_text(in, body, l, push, e);
+    case FORMAT_PPROF:
+        return decode_pprof(in, body, STR_NULL, &none, l, now_ms, push, e);
+    case FORMAT_MULTIPART:
+        return decode_multipart(in, body, l, now_ms, push, e);
+    case FORMAT_TRIE:
+    case FORMAT_TREE:
+    case FORMAT_JFR:
+    case FORMAT_SPEEDSCOPE:
+        break;
+    }
+    return err_set(e, ERR_INPUT, "format %s is not supported yet by this server",
+                   format_name(in->format));
+}
+
+void formats_identity(const struct ingest *in, struct str body, struct arena *a,
+                      void (*add)(void *cookie, struct str bytes), void *cookie)
+{
+    struct multipart *m = in->format == FORMAT_MULTIPART ? ARENA_NEW(a, struct multipart) : NULL;
+    struct err ignored;
+
+    if (!m || multipart_parse(in->raw.content_type, body, a, m, &ignored)) {
+        add(cookie, body);
+        return;
+    }
+    for (size_t i = 0; i < m->len; i++) {
+        add(cookie, m->parts[i].name);
+        add(cookie, m->parts[i].content);
+    }
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * formats.h: body in, series out, whatever the format. Adding one: distributor/formats/README.md.
+ */
+#ifndef DISTRIBUTOR_FORMATS_FORMATS_H
+#define DISTRIBUTOR_FORMATS_FORMATS_H
+
+#include "distributor/formats/push.h"
+
+/* `body` without its HTTP coding; one layer of gzip is taken off here. `push` is initialised
+ * (push_init) and keeps nothing of the body. No series is a valid outcome. ERR_INPUT for what
+ * cannot be decoded, ERR_LIMIT over a limit. Pure: any thread. */
+NODISCARD int formats_decode(const struct ingest *in, struct str body, const struct limits *l,
+                             int64_t now_ms, struct push *push, struct err *e);
+
+/* The bytes of the body that a retry repeats: all of it, or of a multipart body the contents of the
+ * parts, since a boundary is made up anew. Calls add(cookie, bytes) for each. */
+void formats_identity(const struct ingest *in, struct str body, struct arena *a,
+                      void (*add)(void *cookie, struct str bytes), void *cookie);
+
+#endif

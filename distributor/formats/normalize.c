@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * normalize: one table of rules, each of which cuts a piece out of a name.
+ *
+ * Why before interning: a JVM numbers its lambdas, proxies and hidden classes anew in every
+ * process, and a Go compiler writes the shape of type arguments into names. Left in, every restart
+ * would bring new frames for old code, and comparing two versions would show differences where
+ * there are none.
+ *
+ * A rule is (needle, what to cut behind it, what to put there). Nearly all names match no needle,
+ * so one look at eight bytes at a time asks for the three characters that some needle starts with.
+ * A cut never makes a name longer, hence editing is in place. Applying the table twice changes
+ * nothing more.
+ */
+#include "distributor/formats/normalize.h"
+
+#define HEX_LEAST 8 /* digits of an address; shorter ones may be part of an honest name */
+
+enum cut {
+    CUT_BRACKETS, /* the needle starts with '[': up to the ']' that closes it */
+    CUT_DIGITS,   /* [0-9]+ */
+    CUT_HASH,     /* "$$" [0-9a-f]+ */
+    CUT_LAMBDA,   /* ("$" [0-9]+)? ([/.+] ("0x" hex+ | [0-9]+))? */
+    CUT_HIDDEN,   /* the needle is "0x": hex+, and the one of [/.+] before it, behind a '$' name */
+    CUT_TO_SO,    /* up to ".so"; only at the start of a name or path element */
+};
+enum gate { GATE_DOLLAR = 1, GATE_BRACKET = 2, GATE_G = 4, GATE_LIB = 8 };
+
+static const struct rule {
+    const char *what;
+    enum gate gate;
+    const char *needle;
+    enum cut cut;
+    const char *put;
+} rules[] = {
+    { "Go: type arguments as shapes", GATE_BRACKET, "[go.shape.", CUT_BRACKETS, "" },
+    { "JVM: lambda classes", GATE_DOLLAR, "$$Lambda", CUT_LAMBDA, "_" },
+    { "JVM: hidden classes", GATE_DOLLAR, "0x", CUT_HIDDEN, "_" },
+    { "JVM: dynamic proxies", GATE_DOLLAR, "$Proxy", CUT_DIGITS, "" },
+    { "JVM: classes made by CGLIB", GATE_DOLLAR, "CGLIB", CUT_HASH, "" },
+    { "JVM: accessors", GATE_G, "GeneratedMethodAccessor", CUT_DIGITS, "_" },
+    { "JVM: accessors", GATE_G, "GeneratedConstructorAccessor", CUT_DIGITS, "_" },
+    { "JVM: accessors", GATE_G, "GeneratedSerializationConstructorAccessor", CUT_DIGITS, "_" },
+    { "libraries unpacked to a temporary file", GATE_LIB, "libzstd-jni", CUT_TO_SO, "_" },
+    { "libraries unpacked to a temporary file", GATE_LIB, "liblz4-java", CUT_TO_SO, "_" },
+    { "libraries unpacked to a temporary file", GATE_LIB, "libsnappyjava", CUT_TO_SO, "_" },
+    { "libraries unpacked to a temporary file", GATE_LIB, "libasyncProfiler", CUT_TO_SO, "_" },
+    { "libraries unpacked to a temporary file", GATE_LIB, "libamazonCorrettoCryptoProvider",
+      CUT_TO_SO, "_" },
+};
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool is_hex(char c)
+{
+    return is_digit(c) || (c >= 'a' && c <= 'f');
+}
+
+static size_t run(struct str s, size_t at, bool (*is)(char c))
+{
+    size_t n = 0;
+
+    while (at + n < s.len && is(s.ptr[at + n]))
+        n++;
+    return n;
+}
+
+static bool separator(struct str s, size_t at)
+{
+    return at < s.len && (s.ptr[at] == '/' || s.ptr[at] == '.' || s.ptr[at] == '+');
+}
+
+static bool hex_number(struct str s, size_t at)
+{
+    return at + 2 < s.len && s.ptr[at] == '0' && s.ptr[at + 1] == 'x';
+}
+
+static size_t cut_lambda(struct str s, size_t at)
+{
+    size_t n = 0, digits;
+
+    if (at < s.len && s.ptr[at] == '$' && (digits = run(s, at + 1, is_digit)) > 0)
+        n = 1 + digits;
+    if (!separator(s, at + n))
+        return n;
+    size_t id = at + n + 1;
+    if (hex_number(s, id) && (digits = run(s, id + 2, is_hex)) > 0)
+        return n + 3 + digits;
+    digits = run(s, id, is_digit);
+    return digits ? n + 1 + digits : n;
+}
+
+/* Name$Inner/0x0000000800c04400: is what stands before the separator a name with a '$'? */
+static bool class_before(struct str s, size_t separator_at)
+{
+    for (size_t i = separator_at; i > 0; i--) {
+        char c = s.ptr[i - 1];
+        bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_';
+        if (c == '$')
+            return true;
+        if (!word)
+            return false;
+    }
+    return false;
+}
+
+static size_t cut_brackets(struct str s, size_t at)
+{
+    size_t depth = 0;
+
+    for (size_t i = at; i < s.len; i++) {
+        depth += s.ptr[i] == '[';
+        depth -= s.ptr[i] == ']';
+        if (depth == 0)
+            return i + 1 - at;
+    }
+    return 0; /* never closed: cut off by the agent, leave it */
+}
+
+static size_t cut_to_so(struct str s, size_t needle_at, size_t at)
+{
+    if (needle_at > 0 && s.ptr[needle_at - 1] != '/')
+        return 0;
+    const char *so = at < s.len ? memmem(s.ptr + at, s.len - at, ".so", 3) : NULL;
+    return so ? (size_t)(so - s.ptr) - at : 0;
+}
+
+/* The piece to cut for the needle at `found`: *ret_from and the length, 0 for none. */
+static size_t piece(const struct rule *r, struct str s, size_t found, size_t *ret_from)
+{
+    size_t behind = found + strlen(r->needle), n;
+
+    *ret_from = behind;
+    switch (r->cut) {
+    case CUT_BRACKETS:
+        *ret_from = found;
+        return cut_brackets(s, found);
+    case CUT_DIGITS:
+        return run(s, behind, is_digit);
+    case CUT_HASH:
+        if (s.len - behind < 3 || s.ptr[behind] != '$' || s.ptr[behind + 1] != '$')
+            return 0;
+        n = run(s, behind + 2, is_hex);
+        return n >= HEX_LEAST - 2 ? n + 2 : 0;
+    case CUT_LAMBDA:
+        return cut_lambda(s, behind);
+    case CUT_HIDDEN:
+        n = run(s, behind, is_hex);
+        if (n < HEX_LEAST || found == 0 || !separator(s, found - 1) || !class_before(s, found - 1))
+            return 0;
+        *ret_from = found - 1;
+        return n + 3;
+    case CUT_TO_SO:
+        n = cut_to_so(s, found, behind);
+        return n == 1 && s.ptr[behind] == '_' ? 0 : n;
+    }
+    return 0;
+}
+
+static bool rule_apply(const struct rule *r, char *p, size_t *len)
+{
+    size_t from, put = strlen(r->put);
+    bool changed = false;
+
+    for (size_t at = 0; at < *len;) {
+        const char *hit = memmem(p + at, *len - at, r->needle, strlen(r->needle));
+        if (!hit)
+            break;
+        size_t found = (size_t)(hit - p);
+        size_t n = piece(r, str_n(p, *len), found, &from);
+        at = found + 1;
+        if (n == 0)
+            continue;
+        DCHECK(put <= n);
+        memcpy(p + from, r->put, put);
+        memmove(p + from + put, p + from + n, *len - from - n);
+        *len -= n - put;
+        changed = true;
+    }
+    return changed;
+}
+
+/* Non-zero if some byte of x is c (SWAR: subtract-borrow test for a zero byte). */
+static uint64_t has(uint64_t x, char c)
+{
+    uint64_t y = x ^ (0x0101010101010101u * (unsigned char)c);
+
+    return (y - 0x0101010101010101u) & ~y & 0x8080808080808080u;
+}
+
+static unsigned gates(struct str s)
+{
+    uint64_t dollar = 0, bracket = 0, g = 0, word;
+    size_t i = 0;
+
+    for (; s.len - i >= 8; i += 8) {
+        memcpy(&word, s.ptr + i, 8);
+        dollar |= has(word, '$');
+        bracket |= has(word, '[');
+        g |= has(word, 'G');
+    }
+    if (i < s.len) {
+        word = 0;
+        memcpy(&word, s.ptr + i, s.len - i);
+        dollar |= has(word, '$');
+        bracket |= has(word, '[');
+        g |= has(word, 'G');
+    }
+    ptrdiff_t slash = s.len > 6 && s.ptr[0] == '/' ? str_rfind(s, '/') : -1;
+    struct str base = str_sub(s, (size_t)(slash + 1), s.len);
+    return (dollar ? GATE_DOLLAR : 0u) | (bracket ? GATE_BRACKET : 0u) | (g ? GATE_G : 0u) |
+           (str_starts(base, STR("lib")) ? GATE_LIB : 0u);
+}
+
+struct str normalize_name(struct str name, struct buf *tmp)
+{
+    unsigned gate = gates(name);
+    size_t len = name.len;
+    bool changed = false;
+
+    if (LIKELY(!gate))
+        return name;
+    buf_reset(tmp);
+    char *p = buf_room(tmp, name.len);
+    if (!p)
+        return name; /* tmp too small: the caller's limits are wrong, the name is still right */
+    memcpy(p, name.ptr, name.len);
+    for (size_t i = 0; i < ARRAY_LEN(rules); i++)
+        if (gate & rules[i].gate)
+            changed |= rule_apply(&rules[i], p, &len);
+    tmp->len = len;
+    return changed ? str_n(p, len) : name;
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pprof_stacks: from (node, label group, values) of each sample to one vector per group and type.
+ *
+ *   samples ── by group (counting sort) ── per group: node -> slot, values[slot][type] += ...
+ *                                           then, nodes ascending, one vector per sample type
+ *
+ * Samples with the same stack and labels are added (Go heap profiles have one per object size).
+ * The slot table has one entry per node and is cleared by walking the nodes that were touched, so
+ * a thousand small groups cost what their samples cost. All memory is in the request's arena.
+ */
+#include "distributor/formats/pprof_stacks.h"
+
+#include <stdlib.h>
+
+#include "distributor/formats/kinds.h"
+#include "distributor/formats/pprof_groups.h"
+
+struct adder {
+    const struct pprof *p;
+    struct push *push;
+    const uint32_t *nodes; /* by sample */
+    size_t types;
+    uint32_t *slots;   /* by node, PPROF_NONE = not touched */
+    uint32_t *touched; /* nodes in order of slots */
+    uint64_t *sums;    /* [slot][type] */
+    size_t touched_len;
+};
+
+static bool adder_init(struct adder *a, size_t samples_most)
+{
+    size_t nodes = a->push->stacks.node_parent.len + 1;
+
+    a->slots = arena_alloc(a->push->arena, nodes * sizeof(*a->slots));
+    a->touched = ARENA_ARRAY(a->push->arena, uint32_t, MIN(samples_most, nodes) + 1);
+    a->sums = ARENA_ARRAY(a->push->arena, uint64_t, (MIN(samples_most, nodes) + 1) * a->types);
+    if (!a->slots || !a->touched || !a->sums)
+        return false;
+    memset(a->slots, 0xff, nodes * sizeof(*a->slots));
+    return true;
+}
+
+static void adder_sample(struct adder *a, size_t i)
+{
+    const int64_t *v = a->p->values.ptr + (i ? a->p->samples.ptr[i - 1].values_end : 0);
+    uint32_t node = a->nodes[i], slot = a->slots[node];
+
+    if (slot == PPROF_NONE) {
+        slot = (uint32_t)a->touched_len++;
+        a->slots[node] = slot;
+        a->touched[slot] = node;
+        memset(a->sums + slot * a->types, 0, a->types * sizeof(*a->sums));
+    }
+    uint64_t *sum = a->sums + slot * a->types;
+    for (size_t t = 0; t < a->types; t++)
+        sum[t] = push_sum(a->push, sum[t], (uint64_t)v[t]);
+}
+
+static int u32_cmp(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* Nodes ascending. Reading the slot table in order beats sorting once a group is not tiny. */
+static void adder_order(struct adder *a)
+{
+    size_t nodes = a->push->stacks.node_parent.len + 1, n = 0;
+
+    if (a->touched_len < nodes / 16) {
+        qsort(a->touched, a->touched_len, sizeof(*a->touched), u32_cmp);
+        return;
+    }
+    for (size_t node = 0; node < nodes; node++)
+        if (a->slots[node] != PPROF_NONE)
+            a->touched[n++] = (uint32_t)node;
+}
+
+static bool adder_vector(struct adder *a, size_t type, struct push_series *ret)
+{
+    uint32_t *nodes;
+    uint64_t *values;
+    size_t n = 0, at = 0;
+
+    for (size_t slot = 0; slot < a->touched_len; slot++)
+        n += a->sums[slot * a->types + type] > 0;
+    nodes = arena_alloc(a->push->arena, n * sizeof(*nodes));
+    values = arena_alloc(a->push->arena, n * sizeof(*values));
+    if (!nodes || !values)
+        return false;
+    for (size_t i = 0; i < a->touched_len; i++) {
+        uint64_t v = a->sums[a->slots[a->touched[i]] * a->types + type];
+        if (v > 0) {
+            nodes[at] = a->touched[i];
+            values[at++] = v;
+        }
+    }
+    ret->nodes = nodes;
+    ret->values = values;
+    ret->len = n;
+    return true;
+}
+
+static void adder_clear(struct adder *a)
+{
+    for (size_t i = 0; i < a->touched_len; i++)
+        a->slots[a->touched[i]] = PPROF_NONE;
+    a->touched_len = 0;
+}
+
+/* ---- names of the series ----------------------------------------------------------------------
+ */
+
+struct naming {
+    struct str name; /* __name__ */
+    struct str types[PPROF_TYPES_MAX];
+    struct str units[PPROF_TYPES_MAX];
+    struct str period_type, period_unit;
+};
+
+/* Equal once push_add has made them words: "lock-time" and "lock_time" are one type. */
+static bool same_word(struct str a, struct str b)
+{
+    bool same = a.len == b.len;
+
+    for (size_t i = 0; same && i < a.len; i++) {
+        bool plain = (a.ptr[i] >= '0' && a.ptr[i] <= '9') || (a.ptr[i] >= 'A' && a.ptr[i] <= 'Z') ||
+                     (a.ptr[i] >= 'a' && a.ptr[i] <= 'z');
+        bool plain_too = (b.ptr[i] >= '0' && b.ptr[i] <= '9') ||
+                         (b.ptr[i] >= 'A' && b.ptr[i] <= 'Z') ||
+                         (b.ptr[i] >= 'a' && b.ptr[i] <= 'z');
+        same = a.ptr[i] == b.ptr[i] || (!plain && !plain_too);
+    }
+    return same;
+}
+
+/* A sample type that was there already gets a number, or two vectors would be one series. */
+static bool number_twins(struct naming *n, size_t len, struct arena *a)
+{
+    for (size_t i = 1; i < len; i++) {
+        unsigned twins = 1;
+        for (size_t k = 0; k < i; k++)
+            twins += same_word(n->types[k], n->types[i]) && same_word(n->units[k], n->units[i]);
+        if (twins == 1)
+            continue;
+        struct buf b;
+        buf_init(&b, n->types[i].len + 16);
+        buf_add_str(&b, n->types[i]);
+        buf_addf(&b, "_%u", twins);
+        n->types[i] = arena_strdup(a, buf_str(&b));
+        buf_deinit(&b);
+        if (!n->types[i].ptr)
+            return false;
+    }
+    return true;
+}
+
+static bool name_series(const struct pprof *p, const struct sample_config *config, struct arena *a,
+                        struct naming *ret)
+{
+    struct str display[PPROF_TYPES_MAX];
+
+    for (size_t i = 0; i < p->types_len; i++) {
+        ret->types[i] = pprof_str(p, p->types[i].type);
+        ret->units[i] = pprof_str(p, p->types[i].unit);
+        const struct sample_config_row *row = sample_config_find(config, ret->types[i]);
+        display[i] =
+            row && row->display_name.len ? row->display_name : kind_display_name(ret->types[i]);
+    }
+    ret->name = kind_series_name(ret->types, display, p->types_len);
+    if (p->has_period_type) {
+        ret->period_type = pprof_str(p, p->period_type.type);
+        ret->period_unit = pprof_str(p, p->period_type.unit);
+    }
+    return number_twins(ret, p->types_len, a);
+}
+
+/* ---- all of it --------------------------------------------------------------------------------
+ */
+
+static int add_group(struct adder *a, const struct naming *names, const struct labels *labels,
+                     struct err *e)
+{
+    adder_order(a);
+    for (size_t t = 0; t < a->types; t++) {
+        struct push_series s = { .unit = 1 };
+        struct ptype type = { names->name, names->types[t], names->units[t], names->period_type,
+                              names->period_unit };
+        if (!adder_vector(a, t, &s))
+            return push_full(a->push, e);
+        if (s.len == 0)
+            continue;
+        if (a->p->period > 0 && str_eq(type.sample_type, type.period_type) &&
+            str_eq(type.sample_unit, type.period_unit))
+            s.unit = (uint64_t)a->p->period;
+        if (push_add(a->push, &type, labels, &s, e))
+            return e->code;
+    }
+    adder_clear(a);
+    return 0;
+}
+
+/* Samples in order of their group: *ret_order, and where each group starts. */
+static bool order_by_group(const struct adder *a, const struct pprof_groups *g,
+                           uint32_t **ret_order, size_t **ret_starts)
+{
+    size_t n = a->p->samples.len;
+    uint32_t *order = ARENA_ARRAY(a->push->arena, uint32_t, n + 1);
+    size_t *starts = ARENA_ARRAY(a->push->arena, size_t, g->len + 2);
+
+    if (!order || !starts)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (a->nodes[i] != PPROF_NONE)
+            starts[g->of_sample[i] + 2]++;
+    for (size_t k = 2; k < g->len + 2; k++)
+        starts[k] += starts[k - 1];
+    for (size_t i = 0; i < n; i++)
+        if (a->nodes[i] != PPROF_NONE)
+            order[starts[g->of_sample[i] + 1]++] = (uint32_t)i;
+    *ret_order = order;
+    *ret_starts = starts;
+    return true;
+}
+
+static int add_groups(struct adder *a, const struct naming *names, const struct pprof_groups *g,
+                      struct err *e)
+{
+    uint32_t *order;
+    size_t *starts;
+
+    if (!g->of_sample) {
+        for (size_t i = 0; i < a->p->samples.len; i++)
+            if (a->nodes[i] != PPROF_NONE)
+                adder_sample(a, i);
+        return add_group(a, names, &g->sets[0], e);
+    }
+    if (!order_by_group(a, g, &order, &starts))
+        return push_full(a->push, e);
+    for (size_t k = 0; k < g->len; k++) {
+        for (size_t i = starts[k]; i < starts[k + 1]; i++)
+            adder_sample(a, order[i]);
+        if (add_group(a, names, &g->sets[k], e))
+            return e->code;
+    }
+    return 0;
+}
+
+int pprof_push(const struct pprof *p, const struct ingest *in, const struct sample_config *config,
+               const struct limits *l, struct push *push, struct err *e)
+{
+    uint32_t *nodes = ARENA_ARRAY(push->arena, uint32_t, p->samples.len + 1);
+    struct adder a = { .p = p, .push = push, .nodes = nodes, .types = p->types_len };
+    struct pprof_groups groups;
+    struct naming names = { 0 };
+
+    if (!nodes || !name_series(p, config, push->arena, &names))
+        return push_full(push, e);
+    if (pprof_walk(p, in, l, push, nodes, e) ||
+        pprof_groups(p, nodes, l, (size_t)l->series / p->types_len, push, &groups, e))
+        return e->code;
+    if (!adder_init(&a, p->samples.len))
+        return push_full(push, e);
+    push->drops[CHANGE_STRING] += p->bad_string_refs;
+    push->samples += p->samples.len;
+    return add_groups(&a, &names, &groups, e);
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "distributor/formats/push.h"
+
+#include "distributor/formats/normalize.h"
+
+#define SERIES_FIRST 4
+#define WORD_MAX     255 /* bytes of each part of a profile type id */
+
+const char *push_drop_name(enum push_drop d)
+{
+    static const char *const names[PUSH_DROPS] = {
+        [DROP_LINE] = "line_without_count",       [DROP_UNKNOWN_LOCATION] = "unknown_location",
+        [DROP_VALUE_COUNT] = "value_count",       [DROP_NEGATIVE] = "negative_value",
+        [DROP_DELTA_NEGATIVE] = "negative_delta", [DROP_LABEL] = "sample_label",
+        [CHANGE_OVERFLOW] = "label_overflow",     [CHANGE_TRUNCATED] = "stack_truncated",
+        [CHANGE_SYMBOL] = "symbol_cut",           [CHANGE_SATURATED] = "value_saturated",
+        [CHANGE_STRING] = "string_index",
+    };
+    return names[d];
+}
+
+void push_init(struct push *p, struct arena *a, const struct limits *l, uint64_t seed)
+{
+    *p = (struct push){ .arena = a };
+    stacks_init(&p->stacks, (size_t)l->decode_bytes, seed);
+}
+
+void push_deinit(struct push *p)
+{
+    stacks_deinit(&p->stacks);
+}
+
+int push_full(const struct push *p, struct err *e)
+{
+    return err_set(e, ERR_LIMIT,
+                   "decoding takes more than %zu bytes of memory: push smaller profiles or raise "
+                   "distributor.decode_bytes",
+                   arena_limit(p->arena));
+}
+
+bool push_label_hidden(struct str name)
+{
+    return str_starts(name, STR("__")) || str_eqc(name, "profile_id") || str_eqc(name, "span_id") ||
+           str_eqc(name, "trace_id");
+}
+
+int push_base(struct push *p, const struct ingest *in, struct str app, const struct limits *l,
+              struct err *e)
+{
+    struct labels out = { 0 };
+    const struct labels *given = &in->name.labels;
+    struct str service = labels_get(given, STR("service_name"));
+
+    for (size_t i = 0; i < given->len; i++)
+        if (!push_label_hidden(given->ptr[i].name) &&
+            labels_set(&out, p->arena, given->ptr[i].name, given->ptr[i].value, e))
+            return e->code;
+    if (service.len == 0)
+        service = app;
+    else if (labels_get(given, STR("app_name")).len == 0 &&
+             labels_set(&out, p->arena, STR("app_name"), app, e))
+        return e->code;
+    if (labels_set(&out, p->arena, STR("service_name"), service, e) ||
+        labels_set(&out, p->arena, STR("pyroscope_spy"), in->spy, e))
+        return e->code;
+    if (out.len > l->label_names)
+        return err_set(e, ERR_LIMIT,
+                       "name: %zu labels with service_name and pyroscope_spy, at most "
+                       "%" PRIu64,
+                       out.len, l->label_names);
+    if (service.len > l->label_value_bytes)
+        return err_set(e, ERR_LIMIT, "name: a service name of %zu bytes, at most %" PRIu64,
+                       service.len, l->label_value_bytes);
+    p->base = out;
+    p->service = service;
+    return 0;
+}
+
+/* A part of a profile type id must survive in `a:b:c:d:e{...}`: what is no word becomes '_'. */
+static int word(struct push *p, struct str s, const char *empty, struct str *ret, struct err *e)
+{
+    if (s.len == 0) {
+        *ret = str_c(empty);
+        return 0;
+    }
+    if (s.len > WORD_MAX)
+        return err_set(e, ERR_LIMIT, "a sample type or unit has %zu bytes, at most %d", s.len,
+                       WORD_MAX);
+    char *w = arena_alloc(p->arena, s.len);
+    if (!w)
+        return push_full(p, e);
+    for (size_t i = 0; i < s.len; i++) {
+        char c = s.ptr[i];
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+        w[i] = plain ? c : '_';
+    }
+    *ret = str_n(w, s.len);
+    return 0;
+}
+
+static bool series_room(struct push *p)
+{
+    if (p->series_len < p->series_cap)
+        return true;
+    size_t cap = p->series_cap ? p->series_cap * 2 : SERIES_FIRST;
+    struct push_series *s = ARENA_ARRAY(p->arena, struct push_series, cap);
+    if (!s)
+        return false;
+    if (p->series_len)
+        memcpy(s, p->series, p->series_len * sizeof(*s));
+    p->series = s;
+    p->series_cap = cap;
+    return true;
+}
+
+/* Sorted merge of base, extra and the type's labels; base wins over extra, the type over both. */
+static int series_labels(struct push *p, const struct ptype *t, struct str id,
+                         const struct labels *extra, struct labels *ret, struct err *e)
+{
+    const struct label own[] = {
+        { STR("__name__"), t->name },
+        { STR("__period_type__"), t->period_type },
+        { STR("__period_unit__"), t->period_unit },
+        { STR("__profile_type__"), id },
+        { STR("__service_name__"), p->service },
+        { STR("__type__"), t->sample_type },
+        { STR("__unit__"), t->sample_unit },
+    };
+    size_t most = ARRAY_LEN(own) + p->base.len + extra->len;
+    struct labels out = { ARENA_ARRAY(p->arena, struct label, most), 0 };
+
+    if (!out.ptr)
+        return push_full(p, e);
+    for (size_t i = 0; i < ARRAY_LEN(own); i++)
+        if (own[i].value.len)
+            out.ptr[out.len++] = own[i];
+    for (size_t i = 0; i < p->base.len; i++)
+        out.ptr[out.len++] = p->base.ptr[i];
+    for (size_t i = 0; i < extra->len; i++)
+        if (labels_get(&p->base, extra->ptr[i].name).ptr == NULL)
+            out.ptr[out.len++] = extra->ptr[i];
+    if (labels_sort(&out, e))
+        return err_wrap(e, "labels of one series");
+    *ret = out;
+    return 0;
+}
+
+int push_add(struct push *p, const struct ptype *t, const struct labels *extra,
+             const struct push_series *values, struct err *e)
+{
+    struct push_series s = *values;
+    struct ptype clean;
+    struct buf id;
+
+    if (word(p, t->name, "unknown", &clean.name, e) ||
+        word(p, t->sample_type, "unknown", &clean.sample_type, e) ||
+        word(p, t->sample_unit, "", &clean.sample_unit, e) ||
+        word(p, t->period_type, "", &clean.period_type, e) ||
+        word(p, t->period_unit, "", &clean.period_unit, e))
+        return e->code;
+    if (!series_room(p))
+        return push_full(p, e);
+    buf_init(&id, 5 * (WORD_MAX + 1));
+    ptype_format(&clean, &id);
+    s.profile_type = arena_strdup(p->arena, buf_str(&id));
+    buf_deinit(&id);
+    if (!s.profile_type.ptr)
+        return push_full(p, e);
+    if (series_labels(p, &clean, s.profile_type, extra, &s.labels, e))
+        return e->code;
+    s.gauge = ptype_is_gauge(&clean);
+    s.total = 0;
+    for (size_t i = 0; i < s.len; i++)
+        s.total = push_sum(p, s.total, s.values[i]);
+    p->series[p->series_len++] = s;
+    return 0;
+}
+
+struct str str_tail(struct str s, size_t keep)
+{
+    if (s.len <= keep)
+        return s;
+    size_t from = s.len - keep;
+    while (from < s.len && ((unsigned char)s.ptr[from] & 0xc0) == 0x80)
+        from++;
+    return str_sub(s, from, s.len);
+}
+
+struct str push_symbol(struct push *p, struct str name, size_t keep, struct buf *tmp)
+{
+    if (UNLIKELY(name.len > keep)) {
+        p->drops[CHANGE_SYMBOL]++;
+        name = str_tail(name, keep);
+    }
+    return normalize_name(name, tmp);
+}

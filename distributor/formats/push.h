@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * push.h: what every format decodes to: one set of stacks, and series over it.
+ */
+#ifndef DISTRIBUTOR_FORMATS_PUSH_H
+#define DISTRIBUTOR_FORMATS_PUSH_H
+
+#include "common/base/arena.h"
+#include "common/model/label.h"
+#include "common/model/ptype.h"
+#include "common/model/stacks.h"
+#include "distributor/ingest.h"
+
+/* Self values by node, ascending, all of 1 .. INT64_MAX. */
+struct push_series {
+    struct labels labels; /* canonical: sorted, unique, with the __*__ ones */
+    struct str profile_type;
+    bool gauge;
+    uint64_t unit;  /* a long push is divided in multiples of it */
+    uint64_t total; /* stays at INT64_MAX */
+    const uint32_t *nodes;
+    const uint64_t *values;
+    size_t len;
+};
+
+/* What was left out of an accepted push, or changed in it. Names: push_drop_name. */
+enum push_drop {
+    DROP_LINE, /* a text line without a count */
+    DROP_UNKNOWN_LOCATION,
+    DROP_VALUE_COUNT, /* a sample with more or fewer values than sample types */
+    DROP_NEGATIVE,
+    DROP_DELTA_NEGATIVE, /* prev_profile had more than the profile */
+    DROP_LABEL,          /* a sample label that cannot be a series label */
+    CHANGE_OVERFLOW,     /* a label set went to [overflow] */
+    CHANGE_TRUNCATED,    /* the middle of a stack was collapsed */
+    CHANGE_SYMBOL,       /* a symbol was cut */
+    CHANGE_SATURATED,    /* a value stays at INT64_MAX */
+    CHANGE_STRING,       /* a string index pointed nowhere */
+    PUSH_DROPS,
+};
+const char *push_drop_name(enum push_drop d);
+
+struct push {
+    struct arena *arena;  /* borrowed; everything but the stacks is in it */
+    struct stacks stacks; /* owned */
+    struct str service;
+    struct labels base; /* labels that all series have */
+    struct push_series *series;
+    size_t series_len, series_cap;
+    bool has_time;     /* the body says when it was taken */
+    bool has_identity; /* and says it so finely that equal bodies are retries */
+    int64_t time_ns, duration_ns;
+    uint64_t samples;
+    uint64_t drops[PUSH_DROPS];
+};
+
+/* The arena and the stacks share limits->decode_bytes: push_stacks_full says which was hit. */
+void push_init(struct push *p, struct arena *a, const struct limits *l, uint64_t seed);
+void push_deinit(struct push *p);
+/* Sets service and base. `app` is the service as the format understands the name: text formats cut
+ * the kind off, pprof does not. */
+NODISCARD int push_base(struct push *p, const struct ingest *in, struct str app,
+                        const struct limits *l, struct err *e);
+/* Adds a series; t's parts are made fit for a profile type id. `extra` are labels besides base. */
+NODISCARD int push_add(struct push *p, const struct ptype *t, const struct labels *extra,
+                       const struct push_series *values, struct err *e);
+/* ERR_LIMIT with the sentence for an arena or stacks that are full. */
+int push_full(const struct push *p, struct err *e);
+/* A name as it is stored: normalised, and cut to its last keep bytes. *tmp is scratch. */
+struct str push_symbol(struct push *p, struct str name, size_t keep, struct buf *tmp);
+/* a + b, or INT64_MAX and counted; both are at most INT64_MAX. */
+static inline uint64_t push_sum(struct push *p, uint64_t a, uint64_t b)
+{
+    if (LIKELY(a + b <= INT64_MAX))
+        return a + b;
+    p->drops[CHANGE_SATURATED]++;
+    return INT64_MAX;
+}
+/* Cut to the last `keep` bytes, not inside a UTF-8 sequence. */
+struct str str_tail(struct str s, size_t keep);
+/* True for names that come from inside (__*__) or would be a label per request. */
+bool push_label_hidden(struct str name);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options.h: the section "distributor" of the configuration. Rows and defaults: options.c.
+ */
+#ifndef DISTRIBUTOR_OPTIONS_H
+#define DISTRIBUTOR_OPTIONS_H
+
+#include "common/conf/conf.h"
+#include "distributor/limits.h"
+
+struct distributor_conf {
+    struct limits limits;
+    uint64_t past_ms, future_ms; /* accepted window around now */
+    uint64_t ack_ms;             /* a push is refused if it is not stored by then */
+    uint64_t attempt_ms;         /* one attempt to reach an ingester */
+    uint64_t in_flight_bytes;    /* memory of all pushes being decoded; 0: a share of the limit */
+    uint64_t tenant_requests;    /* in flight, of one tenant */
+    uint64_t tenant_rate_bytes;  /* per second, of bodies; 0 = unlimited */
+    uint64_t tenant_burst_bytes;
+    const char *write_id_secret; /* "" = the file in the data folder */
+};
+extern const struct conf_table distributor_table;
+extern const struct conf_table *const distributor_tables[];
+#define DISTRIBUTOR_TABLES 1
+
+#endif
