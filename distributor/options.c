@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One row per option: key, default, bounds, help. limits_default reads the defaults from here, so
+ * that tests, fuzz targets and benchmarks run with what a server runs with.
+ */
+#include "distributor/options.h"
+
+#define ST   struct distributor_conf
+#define L(f) limits.f
+
+static const struct conf_row rows[] = {
+    CONF_BYTES(ST, L(inflated_bytes), "inflated_bytes", "64MiB", "1KiB", "4GiB",
+               "Most bytes a gzip'd profile may inflate to."),
+    CONF_U64(ST, L(inflated_ratio), "inflated_ratio", "200", "2", "1100",
+             "Most bytes out per byte of gzip in, once over 1 MiB came out."),
+    CONF_BYTES(ST, L(decode_bytes), "decode_bytes", "256MiB", "1MiB", "4GiB",
+               "Most memory one push may take while it is decoded."),
+    CONF_U64(ST, L(samples), "samples", "1000000", "1", "100000000",
+             "Most samples, or lines of text, in one push."),
+    CONF_U64(ST, L(frames_keep), "frames_keep", "1024", "16", "65536",
+             "Deeper stacks lose their middle to one mark."),
+    CONF_U64(ST, L(frames), "frames", "8192", "16", "1048576",
+             "A profile with a deeper stack is refused; inlined frames count."),
+    CONF_U64(ST, L(text_frames), "text_frames", "65536", "16", "1048576",
+             "The same for stacks of text formats."),
+    CONF_U64(ST, L(lines_per_location), "lines_per_location", "256", "1", "65536",
+             "Most functions inlined at one location."),
+    CONF_U64(ST, L(labels_per_sample), "labels_per_sample", "100", "1", "65536",
+             "Most labels of one sample, numeric ones included."),
+    CONF_BYTES(ST, L(symbol_keep_bytes), "symbol_keep_bytes", "64KiB", "64", "1MiB",
+               "Of a longer symbol the last bytes are kept."),
+    CONF_BYTES(ST, L(symbol_bytes), "symbol_bytes", "1MiB", "64", "64MiB",
+               "A profile with a longer symbol is refused."),
+    CONF_U64(ST, L(series), "series", "1000", "1", "100000",
+             "Most series of one push; label sets beyond share one with [overflow]."),
+    CONF_U64(ST, L(label_names), "label_names", "30", "2", "1000", "Most labels of one series."),
+    CONF_BYTES(ST, L(label_name_bytes), "label_name_bytes", "1024", "16", "64KiB",
+               "Longest name of a label."),
+    CONF_BYTES(ST, L(label_value_bytes), "label_value_bytes", "2048", "16", "64KiB",
+               "Longest value of a label."),
+    CONF_U64(ST, L(leaves), "leaves", "360", "1", "10000",
+             "A push over a long time is spread over so many points at most."),
+    CONF_DURATION(ST, past_ms, "past", "400d", "1m", "100y",
+                  "Older pushes are refused; the retention of the coarsest level."),
+    CONF_DURATION(ST, future_ms, "future", "10m", "0", "1d", "Later pushes are refused."),
+    CONF_DURATION(ST, ack_ms, "ack_timeout", "10s", "100ms", "5m",
+                  "A push that no ingester has stored by then is refused with 503."),
+    CONF_DURATION(ST, attempt_ms, "attempt_timeout", "3s", "100ms", "5m",
+                  "One attempt to reach an ingester; it is repeated until ack_timeout."),
+    CONF_BYTES(ST, in_flight_bytes, "in_flight_bytes", "0", NULL, NULL,
+               "Memory of all pushes in work; over it 503. 0: 10 % of the memory limit."),
+    CONF_U64(ST, tenant_requests, "tenant_requests", "256", "1", "1000000",
+             "Pushes of one tenant in work at once; over it 429. Only with many tenants."),
+    CONF_BYTES(ST, tenant_rate_bytes, "tenant_rate_bytes", "0", NULL, NULL,
+               "Bytes of bodies per second and tenant; over it 429. 0: no limit."),
+    CONF_BYTES(ST, tenant_burst_bytes, "tenant_burst_bytes", "64MiB", "1KiB", NULL,
+               "What a tenant may send at once after a pause."),
+    CONF_STR(ST, write_id_secret, "write_id_secret", "",
+             "Secret of the write ids, equal on all distributors; empty: a file in data.dir."),
+};
+
+const struct conf_table distributor_table = {
+    .section = "distributor",
+    .title = "What one push may cost, and how it reaches the ingesters",
+    .rows = rows,
+    .rows_len = ARRAY_LEN(rows),
+    .size = sizeof(struct distributor_conf),
+};
+const struct conf_table *const distributor_tables[DISTRIBUTOR_TABLES] = { &distributor_table };
+
+struct limits limits_default(void)
+{
+    struct distributor_conf c = { 0 };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct str def = str_c(rows[i].def);
+        uint64_t v = 0;
+        if (rows[i].type == CONF_T_BYTES)
+            CHECK(str_bytes(def, &v));
+        else if (rows[i].type == CONF_T_U64)
+            CHECK(str_u64(def, &v));
+        else
+            continue;
+        memcpy((char *)&c + rows[i].offset, &v, sizeof(v));
+    }
+    return c.limits;
+}
