@@ -15,14 +15,16 @@
 #include <stdint.h>
 #include <string.h>
 
-#define NODISCARD                     __attribute__((warn_unused_result))
-#define PRINTF(fmt, args)             __attribute__((format(printf, fmt, args)))
-#define CLEANUP(fn)                   __attribute__((cleanup(fn)))
-#define UNUSED                        __attribute__((unused))
-#define NORETURN                      __attribute__((noreturn))
-#define LIKELY(x)                     __builtin_expect(!!(x), 1)
-#define UNLIKELY(x)                   __builtin_expect(!!(x), 0)
-#define ARRAY_LEN(a)                  (sizeof(a) / sizeof((a)[0]))
+#define NODISCARD         __attribute__((warn_unused_result))
+#define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define CLEANUP(fn)       __attribute__((cleanup(fn)))
+/* For code that reads its own stack from outside its variables (the self-profiler). */
+#define NO_SANITIZE  __attribute__((no_sanitize("address", "thread", "undefined")))
+#define UNUSED       __attribute__((unused))
+#define NORETURN     __attribute__((noreturn))
+#define LIKELY(x)    __builtin_expect(!!(x), 1)
+#define UNLIKELY(x)  __builtin_expect(!!(x), 0)
+#define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 /* <sys/param.h>, which <uv.h> includes, has them too. */
 #undef MIN
 #undef MAX
