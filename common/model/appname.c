@@ -119,8 +119,10 @@ int appname_parse(struct str s, const struct appname_limits *l, struct arena *a,
             return e->code;
         if (eq < 0 && terminated)
             return err_set(e, ERR_INPUT, "name: label %.*s has no value", STR_ARG(key));
-        if (terminated)
-            pairs[n] = (struct pair){ { key, value }, n }, n++;
+        if (terminated) {
+            pairs[n] = (struct pair){ { key, value }, n };
+            n++;
+        }
     }
     if (finish(pairs, n, l, a, &out, e))
         return e->code;

@@ -46,10 +46,16 @@ struct field {
     struct rd sub; /* wire 2 */
 };
 
-static int malformed(const struct parse *s, const struct rd *r)
+static bool malformed(const struct parse *s, const struct rd *r)
 {
-    return err_set(s->e, ERR_INPUT, "pprof: malformed %s at byte %zu", s->what,
-                   (size_t)(r->p - s->body));
+    err_set(s->e, ERR_INPUT, "pprof: malformed %s at byte %zu", s->what, (size_t)(r->p - s->body));
+    return false;
+}
+
+/* For `return refuse(err_set(...))` in functions that say no by false. */
+static bool refuse(int code)
+{
+    return code == 0;
 }
 
 static bool grow(struct parse *s, void **ptr, size_t *cap, size_t need, size_t size)
@@ -180,7 +186,7 @@ static bool parse_label(struct parse *s, struct rd r)
             continue;
         }
         if (f.wire != 0)
-            return malformed(s, &r), false;
+            return malformed(s, &r);
         if (f.number == 1)
             label.key = string_index(f.u64);
         else if (f.number == 2)
@@ -191,7 +197,7 @@ static bool parse_label(struct parse *s, struct rd r)
             label.unit = string_index(f.u64);
     }
     if (got < 0)
-        return malformed(s, &r), false;
+        return malformed(s, &r);
     ROOM(s, &s->p->labels, 1, ok);
     if (ok)
         s->p->labels.ptr[s->p->labels.len++] = label;
@@ -210,32 +216,31 @@ static bool parse_sample(struct parse *s, struct rd r)
         if (f.number > 3) {
             p->unknown_fields++;
         } else if (f.wire != 2 && (f.wire != 0 || f.number == 3)) {
-            return malformed(s, &r), false;
+            return malformed(s, &r);
         } else if (f.number == 1) {
             NUMBERS(s, &f, &p->sample_locations, uint64_t, ok);
             if (ok && p->sample_locations.len - locations > s->l->frames)
-                return err_set(s->e, ERR_LIMIT,
-                               "pprof: sample %zu has a stack of more than %" PRIu64 " frames",
-                               p->samples.len, s->l->frames),
-                       false;
+                return refuse(err_set(s->e, ERR_LIMIT,
+                                      "pprof: sample %zu has a stack of more than %" PRIu64
+                                      " frames",
+                                      p->samples.len, s->l->frames));
         } else if (f.number == 2) {
             NUMBERS(s, &f, &p->values, int64_t, ok);
         } else {
             if (p->labels.len - labels >= s->l->labels_per_sample)
-                return err_set(s->e, ERR_LIMIT,
-                               "pprof: sample %zu has more than %" PRIu64 " labels", p->samples.len,
-                               s->l->labels_per_sample),
-                       false;
+                return refuse(err_set(s->e, ERR_LIMIT,
+                                      "pprof: sample %zu has more than %" PRIu64 " labels",
+                                      p->samples.len, s->l->labels_per_sample));
             ok = parse_label(s, f.sub);
         }
     }
     if (!ok)
         return false;
     if (got < 0)
-        return malformed(s, &r), false;
+        return malformed(s, &r);
     if (p->samples.len >= s->l->samples)
-        return err_set(s->e, ERR_LIMIT, "pprof: more than %" PRIu64 " samples", s->l->samples),
-               false;
+        return refuse(
+            err_set(s->e, ERR_LIMIT, "pprof: more than %" PRIu64 " samples", s->l->samples));
     ROOM(s, &p->samples, 1, ok);
     if (ok)
         p->samples.ptr[p->samples.len++] =
@@ -257,14 +262,14 @@ static bool parse_line(struct parse *s, struct rd r)
             continue;
         }
         if (f.wire != 0)
-            return malformed(s, &r), false;
+            return malformed(s, &r);
         if (f.number == 1)
             line.function_id = f.u64;
         else if (f.number == 2)
             line.line = f.u64 < UINT32_MAX ? (uint32_t)f.u64 : 0;
     }
     if (got < 0)
-        return malformed(s, &r), false;
+        return malformed(s, &r);
     ROOM(s, &s->p->lines, 1, ok);
     if (ok)
         s->p->lines.ptr[s->p->lines.len++] = line;
@@ -284,7 +289,7 @@ static bool parse_location(struct parse *s, struct rd r)
         if (f.number > 5) {
             p->unknown_fields++;
         } else if (f.wire != (f.number == 4 ? 2 : 0)) {
-            return malformed(s, &r), false;
+            return malformed(s, &r);
         } else if (f.number == 1) {
             at.id = f.u64;
         } else if (f.number == 2) {
@@ -293,17 +298,16 @@ static bool parse_location(struct parse *s, struct rd r)
             at.address = f.u64;
         } else if (f.number == 4) {
             if (p->lines.len - lines >= s->l->lines_per_location)
-                return err_set(s->e, ERR_LIMIT,
-                               "pprof: location %" PRIu64 " has more than %" PRIu64 " lines", at.id,
-                               s->l->lines_per_location),
-                       false;
+                return refuse(err_set(s->e, ERR_LIMIT,
+                                      "pprof: location %" PRIu64 " has more than %" PRIu64 " lines",
+                                      at.id, s->l->lines_per_location));
             ok = parse_line(s, f.sub);
         }
     }
     if (!ok)
         return false;
     if (got < 0)
-        return malformed(s, &r), false;
+        return malformed(s, &r);
     at.lines_end = (uint32_t)p->lines.len;
     ROOM(s, &p->locations, 1, ok);
     if (ok)
@@ -324,7 +328,7 @@ static bool parse_function(struct parse *s, struct rd r)
             continue;
         }
         if (f.wire != 0)
-            return malformed(s, &r), false;
+            return malformed(s, &r);
         if (f.number == 1)
             fn.id = f.u64;
         else if (f.number == 2)
@@ -335,7 +339,7 @@ static bool parse_function(struct parse *s, struct rd r)
             fn.file = string_index(f.u64);
     }
     if (got < 0)
-        return malformed(s, &r), false;
+        return malformed(s, &r);
     ROOM(s, &s->p->functions, 1, ok);
     if (ok)
         s->p->functions.ptr[s->p->functions.len++] = fn;
@@ -355,7 +359,7 @@ static bool parse_mapping(struct parse *s, struct rd r)
             continue;
         }
         if (f.wire != 0)
-            return malformed(s, &r), false;
+            return malformed(s, &r);
         if (f.number == 1)
             m.id = f.u64;
         else if (f.number == 2)
@@ -370,7 +374,7 @@ static bool parse_mapping(struct parse *s, struct rd r)
             m.build_id = string_index(f.u64);
     }
     if (got < 0)
-        return malformed(s, &r), false;
+        return malformed(s, &r);
     ROOM(s, &s->p->mappings, 1, ok);
     if (ok)
         s->p->mappings.ptr[s->p->mappings.len++] = m;
@@ -389,10 +393,10 @@ static bool parse_type(struct parse *s, struct rd r, struct pprof_type *t)
             continue;
         }
         if (f.wire != 0)
-            return malformed(s, &r), false;
+            return malformed(s, &r);
         *(f.number == 1 ? &t->type : &t->unit) = string_index(f.u64);
     }
-    return got == 0 || (malformed(s, &r), false);
+    return got == 0 || malformed(s, &r);
 }
 
 static bool parse_string(struct parse *s, struct rd r)
@@ -400,9 +404,8 @@ static bool parse_string(struct parse *s, struct rd r)
     bool ok = true;
 
     if (rd_left(&r) > s->l->symbol_bytes)
-        return err_set(s->e, ERR_LIMIT, "pprof: string %zu has %zu bytes, at most %" PRIu64,
-                       s->p->strings.len, rd_left(&r), s->l->symbol_bytes),
-               false;
+        return refuse(err_set(s->e, ERR_LIMIT, "pprof: string %zu has %zu bytes, at most %" PRIu64,
+                              s->p->strings.len, rd_left(&r), s->l->symbol_bytes));
     ROOM(s, &s->p->strings, 1, ok);
     if (ok)
         s->p->strings.ptr[s->p->strings.len++] = str_n(r.p, rd_left(&r));
@@ -414,7 +417,8 @@ static bool parse_sample_type(struct parse *s, struct rd r)
     struct pprof_type t = { 0 };
 
     if (s->p->types_len == PPROF_TYPES_MAX)
-        return err_set(s->e, ERR_LIMIT, "pprof: more than %d sample types", PPROF_TYPES_MAX), false;
+        return refuse(
+            err_set(s->e, ERR_LIMIT, "pprof: more than %d sample types", PPROF_TYPES_MAX));
     if (!parse_type(s, r, &t))
         return false;
     s->p->types[s->p->types_len++] = t;
@@ -431,12 +435,11 @@ static bool parse_number(struct parse *s, const struct rd *r, const struct field
         return true;
     }
     if (f->wire != 0 && !(f->number == 13 && f->wire == 2))
-        return malformed(s, r), false;
+        return malformed(s, r);
     if (f->number == 9) {
         if (p->has_time)
-            return err_set(s->e, ERR_INPUT,
-                           "pprof: time_nanos appears twice: two profiles in one body"),
-                   false;
+            return refuse(err_set(s->e, ERR_INPUT,
+                                  "pprof: time_nanos appears twice: two profiles in one body"));
         p->has_time = true;
         p->time_ns = (int64_t)f->u64;
     } else if (f->number == 10) {
@@ -453,10 +456,10 @@ static bool parse_profile(struct parse *s, struct rd r)
     int got;
     bool ok = true;
 
-    while (ok && (s->what = "profile", got = field_next(s, &r, &f)) > 0) {
+    while (ok && (got = field_next(s, &r, &f)) > 0) {
         bool message = (f.number >= 1 && f.number <= 6) || f.number == 11;
         if (message && f.wire != 2)
-            return malformed(s, &r), false;
+            return malformed(s, &r);
         switch (f.number) {
         case 1:
             s->what = "sample type";
@@ -489,14 +492,15 @@ static bool parse_profile(struct parse *s, struct rd r)
         default:
             ok = parse_number(s, &r, &f);
         }
+        s->what = ok ? "profile" : s->what;
     }
-    return ok && (got == 0 || (malformed(s, &r), false));
+    return ok && (got == 0 || malformed(s, &r));
 }
 
 int pprof_parse(struct pprof *p, struct str body, const struct limits *l, struct err *e)
 {
     struct rd r = rd_of(body);
-    struct parse s = { .p = p, .l = l, .body = r.p, .end = r.end, .e = e };
+    struct parse s = { .p = p, .l = l, .body = r.p, .end = r.end, .what = "profile", .e = e };
 
     *p = (struct pprof){ .bytes_max = (size_t)l->decode_bytes };
     if (body.len == 0)

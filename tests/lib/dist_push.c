@@ -112,8 +112,10 @@ void dist_rows(const struct push *p, struct buf *out)
     while (str_next(&rest, '\n', &more, &line)) {
         ptrdiff_t tab = str_rfind(line, '\t');
         struct str key = str_sub(line, 0, tab < 0 ? 0 : (size_t)tab);
-        if (last.ptr && !str_eq(key, last))
-            buf_addf(out, "%.*s\t%" PRIu64 "\n", STR_ARG(last), sum), sum = 0;
+        if (last.ptr && !str_eq(key, last)) {
+            buf_addf(out, "%.*s\t%" PRIu64 "\n", STR_ARG(last), sum);
+            sum = 0;
+        }
         last = key.len ? key : STR_NULL;
         if (key.len) {
             CHECK(str_u64(str_sub(line, (size_t)tab + 1, line.len), &v));

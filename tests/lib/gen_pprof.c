@@ -367,7 +367,8 @@ void gen_random_pprof(struct prng *p, size_t samples, struct gen_random *ret)
     gen_pprof_init(&s->g);
     switch (prng_below(p, 4)) { /* dense ids, from 8 in steps, sparse, huge */
     case 1:
-        s->g.id_add = 5, s->g.id_mul = 3;
+        s->g.id_add = 5;
+        s->g.id_mul = 3;
         break;
     case 2:
         s->g.id_mul = 1000003;
