@@ -18,7 +18,8 @@ struct peer {
     struct watch *watch;
     struct rpc_peer *rpc; /* the node's */
     uint64_t call;        /* on its way; 0: none */
-    bool answered;        /* when last asked */
+    bool asked;           /* a question has ended */
+    bool answered;        /* the last one, with an answer */
     bool ready, lagging;
     uint64_t applied, raw_rows, lag_ms, shards;
     char why[ERR_TEXT_MAX + 128]; /* why it is not fine */
@@ -35,10 +36,11 @@ struct watch {
 
 static void peer_failed(struct peer *p, const struct err *e)
 {
-    if (p->answered || p->why[0] == '\0')
+    if (p->answered || !p->asked)
         log_warn("an ingester does not answer", KV_CSTR("ingester", rpc_peer_addr(p->rpc)),
                  KV_ERR(e));
     p->answered = p->ready = false;
+    p->asked = true;
     (void)snprintf(p->why, sizeof(p->why), "ingester %.100s does not answer: %s",
                    rpc_peer_addr(p->rpc), e->text);
     metric_add(p->watch->m_errors, 1);
@@ -54,7 +56,7 @@ static void peer_took(struct peer *p, const Embertree__StatusReply *r)
     if (lagging && !p->lagging)
         log_warn("sealing is behind", KV_CSTR("ingester", rpc_peer_addr(p->rpc)),
                  KV_U64("lag_ms", r->seal_lag_ms), KV_U64("raw_rows", r->raw_rows));
-    p->answered = true;
+    p->asked = p->answered = true;
     p->ready = r->ready;
     p->lagging = lagging;
     p->applied = r->applied;
@@ -140,6 +142,7 @@ static int peer_init(struct peer *p, struct watch *w, const char *addr, struct e
     if (code)
         return err_wrap(e, "cluster.ingesters: %s", addr);
     p->watch = w;
+    (void)snprintf(p->why, sizeof(p->why), "waiting for ingester %.100s", addr);
     p->m_up = peer_gauge(m, addr, "embertree_compactor_ingester_up",
                          "1 if the ingester answered when last asked");
     p->m_ready = peer_gauge(m, addr, "embertree_compactor_ingester_ready",
@@ -199,7 +202,7 @@ bool watch_ready(const struct watch *w, const char **ret_why)
     for (size_t i = 0; i < w->peers_len; i++) {
         if (w->peers[i].answered)
             continue;
-        *ret_why = w->peers[i].why[0] ? w->peers[i].why : "asking the ingesters";
+        *ret_why = w->peers[i].why;
         return false;
     }
     return true;
