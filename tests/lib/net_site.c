@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/lib/net_site.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+
+struct site_seen seen;
+
+static void on_echo(struct http_req *r)
+{
+    struct buf b;
+
+    seen.handled++;
+    buf_init(&b, MIB);
+    buf_add_str(&b, r->body);
+    http_reply(r, 200, "text/plain", &b);
+    buf_deinit(&b);
+}
+
+static void on_gone(struct http_req *r)
+{
+    assert_true(r == seen.held);
+    seen.gone++;
+}
+
+static void on_hold(struct http_req *r)
+{
+    seen.handled++;
+    assert_null(seen.held);
+    seen.held = r;
+    r->on_gone = on_gone;
+}
+
+void site_reply_held(const char *text)
+{
+    struct http_req *r = seen.held;
+    struct buf b;
+
+    assert_non_null(r);
+    seen.held = NULL;
+    buf_init(&b, MIB);
+    buf_add_str(&b, str_c(text));
+    http_reply(r, 200, "text/plain", &b);
+}
+
+/* ?n= bytes of text. */
+static void on_big(struct http_req *r)
+{
+    struct str n;
+    uint64_t len = 0;
+    struct buf b;
+
+    seen.handled++;
+    assert_true(http_param(r, "n", &n) && str_u64(n, &len));
+    buf_init(&b, 8 * MIB);
+    for (uint64_t i = 0; i < len; i++)
+        buf_add_c(&b, (char)('a' + i % 23));
+    http_reply(r, 200, "text/plain", &b);
+}
+
+static void on_error(struct http_req *r)
+{
+    struct err e;
+    struct str code;
+    uint64_t n = 0;
+
+    assert_true(http_param(r, "code", &code) && str_u64(code, &n));
+    err_set(&e, (int)n, "because \"%s\"", "so");
+    if (str_eqc(r->path, "/connect"))
+        http_reply_connect_err(r, &e);
+    else
+        http_reply_err(r, &e);
+}
+
+static void on_static(struct http_req *r)
+{
+    http_reply_static(r, "text/css", STR("plain bytes"),
+                      STR("\x1f\x8b"
+                          "gz"),
+                      "v1", "max-age=60");
+}
+
+static void on_empty(struct http_req *r)
+{
+    http_reply_header(r, "X-Path", r->path);
+    http_reply(r, 200, NULL, NULL);
+}
+
+void site_open(struct net_world *w)
+{
+    memset(&seen, 0, sizeof(seen));
+    net_world_init(w);
+    http_route(w->server, HTTP_POST, "/echo", 64 * KIB, on_echo, NULL);
+    http_route(w->server, HTTP_GET | HTTP_POST, "/hold", 1024, on_hold, NULL);
+    http_route(w->server, HTTP_GET, "/big", 0, on_big, NULL);
+    http_route(w->server, HTTP_GET, "/err", 0, on_error, NULL);
+    http_route(w->server, HTTP_GET, "/connect", 0, on_error, NULL);
+    http_route(w->server, HTTP_GET, "/file", 0, on_static, NULL);
+    http_route(w->server, HTTP_GET, "/p/*", 0, on_empty, NULL);
+    http_route(w->server, HTTP_GET, "/p/q/*", 0, on_echo, NULL);
+    http_route(w->server, HTTP_PUT, "/big", 10, on_echo, NULL);
+}
+
+bool site_has(const char *text, const char *part)
+{
+    return strstr(text, part) != NULL;
+}
+
+void site_expect(const char *got, const char *const *parts, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        bool without = parts[i][0] == '!';
+        if (site_has(got, parts[i] + without) == without)
+            fail_msg("%s '%s' in:\n%s", without ? "found" : "no", parts[i] + without, got);
+    }
+}
+void site_finish(struct net_world *w, struct net_mem *m)
+{
+    if (!m->ended)
+        net_end(m, false);
+    net_take(m, 64 * MIB);
+    net_pass(w, 100);
+    assert_true(m->closed);
+    net_mem_free(m);
+}
+
+int site_count(const char *text, const char *part)
+{
+    int n = 0;
+
+    for (const char *at = strstr(text, part); at; at = strstr(at + 1, part))
+        n++;
+    return n;
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * net_site.h: a site to test the server with, on the world of net_mem.h, and helpers that look at
+ * replies. For tests with cmocka: failures fail the test.
+ *
+ *   POST /echo (64 KiB)  its body        GET,POST /hold (1 KiB)  waits for site_reply_held
+ *   GET /big?n=          n bytes         GET /err?code= /connect?code=  an error reply
+ *   GET /file            a static file   GET /p/...  empty, X-Path says the path   PUT /big  echo
+ */
+#ifndef TESTS_LIB_NET_SITE_H
+#define TESTS_LIB_NET_SITE_H
+
+#include "tests/lib/net_mem.h"
+
+#define HOST "Host: h\r\n"
+
+struct site_seen {
+    int handled;
+    struct http_req *held; /* by "/hold" */
+    int gone;
+};
+extern struct site_seen seen;
+
+void site_open(struct net_world *w);
+void site_reply_held(const char *text);
+/* Each part is in `got`; one that begins with '!' is not. */
+void site_expect(const char *got, const char *const *parts, size_t n);
+#define EXPECT(got, ...)                                     \
+    site_expect((got), (const char *const[]){ __VA_ARGS__ }, \
+                sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *))
+bool site_has(const char *text, const char *part);
+int site_count(const char *text, const char *part);
+/* The client leaves after it read everything; the server must have closed by then. */
+void site_finish(struct net_world *w, struct net_mem *m);
+
+#endif
