@@ -13,7 +13,12 @@
 
 enum chunk_state {
     CHUNK_SIZE,
-    CHUNK_EXT,
+    CHUNK_EXT, /* behind ';': a name begins */
+    CHUNK_EXT_NAME,
+    CHUNK_EXT_EQUALS, /* behind '=': a value begins */
+    CHUNK_EXT_VALUE,
+    CHUNK_EXT_QUOTED,
+    CHUNK_EXT_END, /* behind a quoted value */
     CHUNK_SIZE_LF,
     CHUNK_BODY,
     CHUNK_BODY_CR,
@@ -53,31 +58,83 @@ static const char *size_byte(struct http_chunk *c, uint8_t b)
                   "a chunk size is not a hexadecimal number");
 }
 
-/* Bytes that are thrown away up to CR. */
-static const char *extra_byte(struct http_chunk *c, uint8_t b, enum chunk_state after_cr)
+static const char *count_extra(struct http_chunk *c)
 {
-    if (b == '\r') {
-        c->state = (uint8_t)after_cr;
+    return ++c->extra > HTTP_CHUNK_EXTRA_MAX ? "more than 16 KiB of chunk extensions and trailers"
+                                             : NULL;
+}
+
+static bool is_text(uint8_t b)
+{
+    return b == '\t' || (b >= 0x20 && b != 0x7f);
+}
+
+/* ;name=value or ;name="quoted": taken apart only to know that no quote hides the CRLF behind it.
+ * One is enough for whoever uses them, and llhttp 8.1 takes what follows a value and ';' for more
+ * digits of the size. */
+static const char *ext_byte(struct http_chunk *c, uint8_t b)
+{
+    static const char bad[] = "a chunk has more than one extension of the form ';name=value'";
+    bool token = http_is_tchar(b);
+    const char *why = count_extra(c);
+
+    if (why)
+        return why;
+    if (c->state == CHUNK_EXT_QUOTED) {
+        if (b == '"')
+            c->state = CHUNK_EXT_END;
+        return b != '\\' && is_text(b) ? NULL : bad;
+    }
+    if (c->state != CHUNK_EXT && c->state != CHUNK_EXT_EQUALS && b == '\r') {
+        c->state = CHUNK_SIZE_LF;
         return NULL;
     }
-    if (++c->extra > HTTP_CHUNK_EXTRA_MAX)
-        return "more than 16 KiB of chunk extensions and trailers";
-    return b == '\t' || (b >= 0x20 && b != 0x7f) ? NULL : "a control byte between chunks";
+    if (c->state == CHUNK_EXT)
+        return expect(c, token, CHUNK_EXT_NAME, bad);
+    if (c->state == CHUNK_EXT_NAME)
+        return expect(c, token || b == '=', b == '=' ? CHUNK_EXT_EQUALS : CHUNK_EXT_NAME, bad);
+    if (c->state == CHUNK_EXT_EQUALS)
+        return expect(c, token || b == '"', b == '"' ? CHUNK_EXT_QUOTED : CHUNK_EXT_VALUE, bad);
+    return c->state == CHUNK_EXT_VALUE && token ? NULL : bad;
+}
+
+/* Names that say how long a body is belong in the head; where a parser heeds them in a trailer
+ * (llhttp does), it sees another message than we do. */
+static bool is_framing(const struct http_chunk *c)
+{
+    struct str name = { c->name, MIN((size_t)c->name_len, sizeof(c->name)) };
+
+    return str_eq_nocase(name, STR("Transfer-Encoding")) ||
+           str_eq_nocase(name, STR("Content-Length")) || str_eq_nocase(name, STR("Host")) ||
+           str_eq_nocase(name, STR("Connection")) || str_eq_nocase(name, STR("Upgrade"));
 }
 
 static const char *trailer_byte(struct http_chunk *c, uint8_t b)
 {
-    if (c->state == CHUNK_TRAILER_START && b == '\r') {
-        c->state = CHUNK_END_LF;
-        return NULL;
+    const char *why = count_extra(c);
+
+    if (why)
+        return why;
+    if (c->state == CHUNK_TRAILER_VALUE) {
+        if (b == '\r')
+            c->state = CHUNK_TRAILER_LF;
+        return b == '\r' || is_text(b) ? NULL : "a control byte in a trailer";
     }
-    if (c->state == CHUNK_TRAILER_NAME && b == ':') {
+    if (c->state == CHUNK_TRAILER_START) {
+        c->name_len = 0;
+        if (b == '\r') {
+            c->state = CHUNK_END_LF;
+            return NULL;
+        }
+    } else if (b == ':') {
         c->state = CHUNK_TRAILER_VALUE;
-        return NULL;
+        return is_framing(c) ? "a trailer that belongs in the head" : NULL;
     }
     c->state = CHUNK_TRAILER_NAME;
-    if (++c->extra > HTTP_CHUNK_EXTRA_MAX)
-        return "more than 16 KiB of chunk extensions and trailers";
+    if (c->name_len < sizeof(c->name))
+        c->name[c->name_len] = (char)b;
+    if (c->name_len < UINT8_MAX)
+        c->name_len++;
     return http_is_tchar(b) ? NULL : "a trailer is not 'name: value'";
 }
 
@@ -87,7 +144,12 @@ static const char *chunk_byte(struct http_chunk *c, uint8_t b)
     case CHUNK_SIZE:
         return size_byte(c, b);
     case CHUNK_EXT:
-        return extra_byte(c, b, CHUNK_SIZE_LF);
+    case CHUNK_EXT_NAME:
+    case CHUNK_EXT_EQUALS:
+    case CHUNK_EXT_VALUE:
+    case CHUNK_EXT_QUOTED:
+    case CHUNK_EXT_END:
+        return ext_byte(c, b);
     case CHUNK_SIZE_LF:
         c->digits = 0;
         return expect(c, b == '\n', c->left ? CHUNK_BODY : CHUNK_TRAILER_START,
@@ -98,9 +160,8 @@ static const char *chunk_byte(struct http_chunk *c, uint8_t b)
         return expect(c, b == '\n', CHUNK_SIZE, "a chunk does not end in CRLF");
     case CHUNK_TRAILER_START:
     case CHUNK_TRAILER_NAME:
-        return trailer_byte(c, b);
     case CHUNK_TRAILER_VALUE:
-        return extra_byte(c, b, CHUNK_TRAILER_LF);
+        return trailer_byte(c, b);
     case CHUNK_TRAILER_LF:
         return expect(c, b == '\n', CHUNK_TRAILER_START, "a trailer does not end in CRLF");
     case CHUNK_END_LF:

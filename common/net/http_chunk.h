@@ -15,8 +15,10 @@ enum http_chunk_result { HTTP_CHUNK_MORE, HTTP_CHUNK_DATA, HTTP_CHUNK_DONE, HTTP
 struct http_chunk { /* zero at the start of a body */
     uint8_t state;
     uint8_t digits;
+    uint8_t name_len; /* of the trailer at hand; 255 stands for more */
     uint32_t extra;
     uint64_t left; /* bytes of the current chunk still to come */
+    char name[24]; /* as much of it as fits */
 };
 /* Reads in[*pos..) and moves *pos. DATA: *ret_data is body (a slice of `in`), call again. MORE: all
  * of `in` was read. DONE: *pos is the first byte after the body. BAD: *ret_why (static). */
