@@ -10,6 +10,7 @@
 
 #include <arpa/inet.h>
 #include <cmocka.h>
+#include <errno.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -119,11 +120,15 @@ static void far_start(struct far *f, size_t queue_max)
 static void far_kill(struct far *f)
 {
     int status;
+    pid_t got;
 
     if (f->pid <= 0)
         return;
     assert_int_equal(kill(f->pid, SIGKILL), 0);
-    assert_int_equal(waitpid(f->pid, &status, 0), f->pid);
+    do {
+        got = waitpid(f->pid, &status, 0);
+    } while (got < 0 && errno == EINTR);
+    assert_int_equal(got, f->pid);
     f->pid = 0;
 }
 
@@ -402,10 +407,7 @@ static int stranger(uint16_t port)
 
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     assert_true(fd >= 0);
-    if (connect(fd, (struct sockaddr *)(void *)&to, sizeof(to))) {
-        (void)close(fd);
-        return -1;
-    }
+    assert_int_equal(connect(fd, (struct sockaddr *)(void *)&to, sizeof(to)), 0);
     return fd;
 }
 
@@ -475,6 +477,9 @@ static void strange_connection(struct prng *p, int fd)
 
 static void strangers_do_no_harm(void **state)
 {
+    enum { OPEN = 32 };
+    int open[OPEN];
+    const struct linger rst = { 1, 0 };
     struct rpc_bed_call c;
     struct rpc_node *node;
     struct rpc_bed bed;
@@ -492,21 +497,27 @@ static void strangers_do_no_harm(void **state)
     assert_true(str_u64(str_c(strrchr(addr, ':') + 1), &port));
     node = rpc_bed_node(&bed, addr);
     rpc_bed_echo(node, RPC_WRITE);
-    for (int i = 0; i < 600; i++) {
+    for (int i = 0; i < OPEN; i++)
+        open[i] = stranger((uint16_t)port);
+    for (int i = 0; i < 40 * OPEN; i++) {
         int fd = stranger((uint16_t)port);
 
-        if (fd < 0)
-            continue;
         strange_connection(&p, fd);
-        if (prng_chance(&p, 0.3)) {
-            struct linger rst = { 1, 0 };
+        /* Some close at once, some after their frames were read, some without a goodbye. */
+        if (prng_chance(&p, 0.8)) {
+            int former = open[i % OPEN];
 
-            (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &rst, sizeof(rst));
+            open[i % OPEN] = fd;
+            fd = former;
         }
+        if (prng_chance(&p, 0.3))
+            (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &rst, sizeof(rst));
         (void)close(fd);
-        if (i % 20 == 0)
-            rpc_bed_sleep(&bed, 2);
+        if (i % OPEN == 0)
+            rpc_bed_sleep(&bed, 3);
     }
+    for (int i = 0; i < OPEN; i++)
+        (void)close(open[i]);
     rpc_bed_sleep(&bed, 300);
     assert_int_equal(rpc_peer_get(node, addr, &self, &e), 0);
     rpc_bed_call(&c, self, RPC_WRITE, STR("still here"), 5000);
@@ -516,6 +527,7 @@ static void strangers_do_no_harm(void **state)
     assert_true(rpc_bed_metric(&bed, "embertree_rpc_dropped_total{reason=\"checksum\"}") > 0);
     assert_true(rpc_bed_metric(&bed, "embertree_rpc_dropped_total{reason=\"magic\"}") > 0);
     assert_true(rpc_bed_metric(&bed, "embertree_rpc_dropped_total{reason=\"route\"}") > 0);
+    assert_true(rpc_bed_metric(&bed, "embertree_rpc_frames_total{direction=\"in\"}") > 1000);
     assert_true(rpc_bed_metric(&bed, "embertree_rpc_stale_replies_total") > 0);
     rpc_node_free(node);
     rpc_bed_deinit(&bed);
