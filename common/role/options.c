@@ -90,9 +90,21 @@ const struct conf_table shutdown_options = { "shutdown", "Stopping", shutdown_ro
                                              ARRAY_LEN(shutdown_rows),
                                              sizeof(struct shutdown_conf) };
 
+static const struct conf_row selfprof_rows[] = {
+    CONF_BOOL(struct selfprof_conf, enabled, "enabled", "true",
+              "Sample the CPU of this process and push the profiles as service \"embertree\"."),
+    CONF_U64(struct selfprof_conf, hz, "hz", "100", "1", "1000", "Samples per second of CPU time."),
+    CONF_STR(struct selfprof_conf, url, "url", "",
+             "Where to push, on this machine; empty: to this process, if it takes pushes."),
+    CONF_STR(struct selfprof_conf, tenant, "tenant", "anonymous", "Tenant of these profiles."),
+};
+const struct conf_table selfprof_options = { "selfprof", "Profiling itself", selfprof_rows,
+                                             ARRAY_LEN(selfprof_rows),
+                                             sizeof(struct selfprof_conf) };
+
 static const struct conf_table *const common_tables[] = {
     &http_options, &cluster_options, &data_options,     &memory_options,
-    &log_options,  &tenancy_options, &shutdown_options,
+    &log_options,  &tenancy_options, &shutdown_options, &selfprof_options,
 };
 
 size_t options_collect(const struct role *const *list,

@@ -16,9 +16,15 @@ struct memory_conf {
 struct shutdown_conf {
     uint64_t deadline_ms;
 };
+struct selfprof_conf {
+    bool enabled;
+    uint64_t hz;
+    const char *url; /* "": this process, if it has a distributor */
+    const char *tenant;
+};
 
 extern const struct conf_table http_options, log_options, cluster_options, data_options,
-    memory_options, tenancy_options, shutdown_options;
+    memory_options, tenancy_options, shutdown_options, selfprof_options;
 
 #define OPTIONS_TABLES_MAX 24
 /* The common tables, then those of every role in `list` (NULL-ended). Returns how many. */

@@ -237,6 +237,8 @@ static void on_signal(void *cookie, int number)
     process_goto(p, PROCESS_DRAINING);
     log_info("draining", KV_U64("signal", (uint64_t)number), KV_U64("deadline_ms", p->deadline_ms));
     loop_timer_start(p->deadline, p->deadline_ms, 0);
+    selfprof_stop(p->selfprof); /* it pushes to us: before the listener closes */
+    p->selfprof = NULL;
     p->draining = p->parts_len;
     http_server_drain(p->http, drain_next, p);
 }
@@ -257,20 +259,70 @@ static void process_free(struct process *p)
 }
 
 /* With the port the system gave, where ":0" was asked for. */
-static void log_listening(const struct process *p)
+static void own_url(const struct process *p, bool as_configured, struct buf *out)
 {
     struct str listen = str_c(p->ctx.common->listen);
     ptrdiff_t colon = str_rfind(listen, ':');
+    struct str host = colon < 0 ? listen : str_sub(listen, 0, (size_t)colon);
+
+    (void)buf_add_str(out, STR("http://"));
+    (void)buf_add_str(out, as_configured ? host : STR("127.0.0.1"));
+    (void)buf_addf(out, ":%u", (unsigned)http_server_port(p->http));
+}
+
+static void log_listening(const struct process *p)
+{
     struct buf url;
 
     buf_init(&url, KIB);
-    (void)buf_add_str(&url, STR("http://"));
-    (void)buf_add_str(&url, colon < 0 ? listen : str_sub(listen, 0, (size_t)colon));
-    (void)buf_addf(&url, ":%u", (unsigned)http_server_port(p->http));
+    own_url(p, true, &url);
     log_info("listening", KV_STR("url", buf_str(&url)), KV_CSTR("version", EMBERTREE_VERSION),
              KV_CSTR("data", p->ctx.data_dir), KV_U64("memory_limit", p->ctx.memory_limit),
              KV_U64("pid", (uint64_t)getpid()));
     buf_deinit(&url);
+}
+
+static void on_selfprof_error(void *cookie, const struct err *e)
+{
+    (void)cookie;
+    log_warn("cannot push the profile of this process", KV_ERR(e));
+}
+
+static bool has_role(const struct process *p, const char *name)
+{
+    for (size_t i = 0; i < p->parts_len; i++) {
+        if (strcmp(p->parts[i].role->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Off by one flag, and where there is nowhere to push to. Failing is no reason not to serve. */
+static void start_selfprof(struct process *p)
+{
+    const struct selfprof_conf *conf = conf_get(p->conf, &selfprof_options);
+    struct selfprof_opts o = {
+        .env = p->ctx.env,
+        .metrics = p->metrics,
+        .hz = conf->hz,
+        .url = conf->url,
+        .tenant = conf->tenant,
+        .service = "embertree",
+        .role = p->parts_len > 1 ? NULL : p->parts[0].role->name,
+        .per_thread = true,
+        .on_error = on_selfprof_error,
+    };
+    struct buf own;
+    struct err e;
+
+    buf_init(&own, KIB);
+    own_url(p, addr_is_loopback(str_c(p->ctx.common->listen)), &own);
+    (void)buf_add_c(&own, '\0');
+    if (!o.url[0] && has_role(p, "distributor"))
+        o.url = own.ptr;
+    if (conf->enabled && o.url[0] && selfprof_start(&o, &p->selfprof, &e))
+        log_warn("not profiling itself", KV_ERR(&e));
+    buf_deinit(&own);
 }
 
 int process_run(struct process *p)
@@ -279,6 +331,7 @@ int process_run(struct process *p)
     p->deadline = loop_timer_new(p->loop, on_deadline, p);
     loop_timer_start(p->tick, 0, TICK_MS);
     process_goto(p, PROCESS_RUNNING);
+    start_selfprof(p);
     p->signals = signals_new(p->loop, on_signal, p);
     loop_run(p->loop);
     CHECK(p->state == PROCESS_STOPPED);

@@ -5,6 +5,7 @@
 #ifndef COMMON_ROLE_PROCESS_H
 #define COMMON_ROLE_PROCESS_H
 
+#include "common/obs/selfprof.h"
 #include "common/role/options.h"
 #include "common/role/role.h"
 #include "common/role/usage.h"
@@ -38,8 +39,9 @@ struct process {
     struct data_conf data; /* a copy; data.disk_reserve stays as configured */
     struct role_ctx ctx;
     struct signals *signals;
-    struct timer *tick;     /* usage, and the "ready" line */
-    struct timer *deadline; /* of the drain */
+    struct selfprof *selfprof; /* NULL: off */
+    struct timer *tick;        /* usage, and the "ready" line */
+    struct timer *deadline;    /* of the drain */
     uint64_t deadline_ms;
     uint64_t start_mono_ns;
     bool ready; /* when last looked */

@@ -18,8 +18,8 @@
 #include "common/sys/loop.h"
 #include "common/sys/pool.h"
 
-/* Options every binary has, in the sections "http", "log", "cluster", "data", "memory", "tenancy"
- * and "shutdown" (tables in options.c). Zero means "work it out" only where a comment says so;
+/* Options every binary has, in the sections "http", "log", "cluster", "data", "memory",
+ * "tenancy", "shutdown" and "selfprof" (tables in options.c). Zero means "work it out" only where a comment says so;
  * roles read the resolved values from role_ctx. */
 struct common_conf { /* http */
     const char *listen;
