@@ -11,8 +11,8 @@
  *
  * Invariants: (1) chains descend strictly in seq; (2) of each key all versions above
  * floor = min(synced, oldest snapshot) are kept, and the newest one not above it; (3) a key whose
- * only version is a deletion not above the floor is dropped, but not while an iterator stands
- * somewhere, because iterators hold nodes.
+ * only version is a deletion not above the floor is dropped. No iterator stands on such a key: it
+ * holds a snapshot, and stands on keys that have a value there.
  *
  * Thread: one lock around everything. It is a double for tests, not for speed; an iterator copies
  * each entry, so that what it gave stays valid whatever others do.
@@ -224,11 +224,11 @@ static void collect(struct kv_mem *m)
             drop_version(m, v);
         }
         bool gone = n->top->dead && n->top->seq <= floor;
-        if (gone && !m->iters) {
+        if (gone) {
             drop_version(m, n->top);
             n->top = NULL;
             drop_node(m, n);
-        } else if (gone || n->top->older || n->top->dead) {
+        } else if (n->top->older || n->top->dead) {
             m->stale.ptr[left++] = n;
         } else {
             n->stale = false;

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +17,7 @@
 
 #include "common/base/hash.h"
 #include "common/base/mem.h"
+#include "common/base/wr.h"
 #include "common/store/kv_impl.h"
 #include "common/store/kv_mem.h"
 #include "tests/lib/kv_dir.h"
@@ -424,6 +426,72 @@ static void test_families_are_apart(void **state)
     }
 }
 
+/* One thread writes the same number to all families, others look: in a snapshot and in what an
+ * iterator sees all numbers are one, and they only grow. */
+#define WRITES  600
+#define READERS 3
+
+static void write_number(struct kv_batch *b, uint32_t n)
+{
+    char value[4];
+
+    put_u32be(value, n);
+    kv_batch_clear(b);
+    for (int cf = 0; cf < KV_CFS; cf++)
+        kv_batch_put(b, (enum kv_cf)cf, STR("n"), str_n(value, 4));
+    if (n % 2)
+        kv_batch_put(b, KV_RAW, STR("odd"), STR("1"));
+    else
+        kv_batch_del(b, KV_RAW, STR("odd"));
+    CHECK(kv_write(t.k, b, n % 50 == 0, &e) == 0);
+}
+
+static void *reader(void *arg)
+{
+    uint32_t last = 0;
+    struct buf out;
+    struct err mine;
+
+    (void)arg;
+    buf_init(&out, KIB);
+    while (last < WRITES) {
+        struct kv_snap *s = kv_snap_new(t.k);
+        for (int cf = 0; cf < KV_CFS; cf++) {
+            CHECK(kv_get(t.k, s, (enum kv_cf)cf, STR("n"), &out, &mine) == 0 && out.len == 4);
+            uint32_t n = get_u32be(out.ptr);
+            CHECK(cf == 0 ? n >= last : n == last);
+            last = n;
+        }
+        struct kv_iter *it = kv_iter_new(t.k, s, KV_RAW, STR_NULL, STR_NULL);
+        CHECK(get_u32be(kv_iter_value(it).ptr) == last);
+        kv_iter_next(it);
+        CHECK(kv_iter_valid(it) == last % 2);
+        kv_iter_free(it);
+        kv_snap_free(t.k, s);
+        it = kv_iter_new(t.k, NULL, KV_RAW, STR_NULL, STR_NULL);
+        uint32_t now = get_u32be(kv_iter_value(it).ptr);
+        kv_iter_next(it);
+        CHECK(now >= last && kv_iter_valid(it) == now % 2);
+        kv_iter_free(it);
+    }
+    buf_deinit(&out);
+    return NULL;
+}
+
+static void test_readers_beside_a_writer(void **state)
+{
+    pthread_t id[READERS];
+
+    (void)state;
+    write_number(t.b, 0);
+    for (int i = 0; i < READERS; i++)
+        assert_int_equal(pthread_create(&id[i], NULL, reader, NULL), 0);
+    for (uint32_t n = 1; n <= WRITES; n++)
+        write_number(t.b, n);
+    for (int i = 0; i < READERS; i++)
+        pthread_join(id[i], NULL);
+}
+
 /* ---- RocksDB only ---- */
 
 static int try_open(const char *dir)
@@ -727,6 +795,7 @@ int main(void)
         BOTH(test_large_values),
         BOTH(test_flush_and_stats),
         BOTH(test_families_are_apart),
+        BOTH(test_readers_beside_a_writer),
         ROCKS(test_rocks_open_errors),
         ROCKS(test_rocks_refuses_a_newer_database),
         ROCKS(test_rocks_completes_families),
