@@ -77,7 +77,7 @@ static void bars_check(const struct flame *f, struct bars *ret)
         vec_push(&ret->level_end, ret->v.len);
     }
     uint64_t *filled = XNEW_ARRAY(uint64_t, ret->v.len + 1);
-    const struct bar **last = (const struct bar **)XNEW_ARRAY(void *, ret->v.len + 1);
+    const struct bar **last = XNEW_ARRAY(const struct bar *, ret->v.len + 1);
     for (size_t i = 1; i < ret->v.len; i++) {
         const struct bar *b = &ret->v.ptr[i], *p = &ret->v.ptr[b->parent];
         assert_int_equal(b->x, p->x + p->self + filled[b->parent]);
@@ -90,7 +90,7 @@ static void bars_check(const struct flame *f, struct bars *ret)
     for (size_t i = 0; i < ret->v.len; i++)
         assert_int_equal(ret->v.ptr[i].total, ret->v.ptr[i].self + filled[i]);
     xfree(filled);
-    xfree((void *)last);
+    xfree(last);
 }
 
 static void bars_free(struct bars *b)
@@ -195,7 +195,7 @@ static void compare_folded(const struct layout *l, const struct calltree *t,
     assert_true(buf_ok(&out));
     rest = buf_str(&out);
     while (str_next(&rest, '\n', &more, &line)) {
-        uint64_t value;
+        uint64_t value = 0;
         if (!line.len)
             continue;
         ptrdiff_t blank = str_rfind(line, ' ');
@@ -482,9 +482,11 @@ static void test_bad_parts_and_cancel(void **state)
                           .frames_per_function = 1,
                           .value_chance = 1,
                           .value_max = 5 };
-    do {
+    gen_part_make(&g, &p, &o);
+    while (g.stacks.node_parent.len < 20000) {
+        gen_part_free(&g);
         gen_part_make(&g, &p, &o);
-    } while (g.stacks.node_parent.len < 20000 && (gen_part_free(&g), 1));
+    }
     assert_int_equal(calltree_add(&t, &g.part, &cancel, &e), ERR_CANCELED);
     gen_part_free(&g);
     calltree_deinit(&t);
