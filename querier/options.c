@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "querier/options.h"
+
+#define ST struct querier_conf
+
+static const struct conf_row rows[] = {
+    CONF_STR(ST, listen, "listen", "",
+             "Rpc address that ingesters answer to; empty: a free port on the address they see."),
+    CONF_DURATION(ST, timeout_ms, "timeout", "60s", "100ms", "1h",
+                  "A query ends with 504 after this time; a client may ask for less."),
+    CONF_U64(ST, queries_max, "queries_max", "256", "1", "100000",
+             "Queries at once; one more is refused with 503."),
+    CONF_BYTES(ST, bytes_max, "bytes_max", "0", "0", NULL,
+               "Memory of all queries together; 0 is 10 % of memory.limit, at least 64 MiB."),
+    CONF_BYTES(ST, query_bytes_max, "query_bytes_max", "256MiB", "1MiB", NULL,
+               "Memory of one query: answers of ingesters, the merged tree, the text."),
+    CONF_U64(ST, nodes_default, "nodes_default", "8192", "1", "1048576",
+             "Nodes of a flame graph where the request does not say."),
+    CONF_U64(ST, nodes_max, "nodes_max", "1048576", "1", "16777216",
+             "Most nodes of a flame graph a request may ask for."),
+    CONF_U64(ST, points_max, "points_max", "1000000", "1000", "100000000",
+             "Most points in time between start and end; a larger step makes fewer."),
+    CONF_U64(ST, labels_max, "labels_max", "100000", "1", "10000000",
+             "Most label values, names or label sets in one answer; more are cut, and it says so."),
+};
+
+const struct conf_table querier_options = { "querier", "The querier", rows, ARRAY_LEN(rows),
+                                            sizeof(ST) };

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options.h: the section "querier".
+ */
+#ifndef QUERIER_OPTIONS_H
+#define QUERIER_OPTIONS_H
+
+#include "common/conf/conf.h"
+
+struct querier_conf {
+    const char *listen; /* rpc address; "": made up */
+    uint64_t timeout_ms;
+    uint64_t queries_max;
+    uint64_t bytes_max;       /* of all queries; 0: a share of memory.limit */
+    uint64_t query_bytes_max; /* of one */
+    uint64_t nodes_default, nodes_max;
+    uint64_t points_max;
+    uint64_t labels_max;
+};
+extern const struct conf_table querier_options;
+
+#endif

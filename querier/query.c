@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * query.c: one request from its arrival to its reply.
+ *
+ *           ┌──────────────(all calls ended)─────────────┐
+ *           v                                            │
+ *   begin ─> STEP (pool) ──(asked ingesters)──> CALLS (loop waits)
+ *             │                                   │
+ *             ├──(wrote its reply)──> reply ──> freed
+ *             └──(error, deadline)──> error reply ──> freed   <──(error, client gone)
+ *
+ * The loop only moves messages: parsing, decoding, merging and rendering are steps and run on the
+ * pool. Everything a query holds is reserved from one budget before it is allocated, so that many
+ * queries end in 503 and not in the kernel's hands, and one large query in a clear 400.
+ *
+ * If the client goes away, calls in flight are canceled at once; a step that runs is told by a flag
+ * it polls, and its result is dropped.
+ *
+ * Thread: the loop's, except query_on_work.
+ */
+#include "querier/query.h"
+
+#include <stdio.h>
+
+#include "common/base/mem.h"
+#include "common/obs/log.h"
+#include "querier/connect.h"
+
+#define QUERY_MAGIC     MAGIC('q', 'r', 'y', ' ')
+#define ARENA_BYTES_MAX (4 * MIB)
+#define CALLS_MAX       2048
+#define MARGIN_MIN_MS   5 /* kept back from an ingester's deadline for our own work */
+#define MARGIN_MAX_MS   250
+
+/* ---- the end ----------------------------------------------------------------------------------*/
+
+static uint64_t now_ns(const struct query *q)
+{
+    return clock_mono_ns(q->qr->ctx->env->clock);
+}
+
+static void query_free(struct query *q)
+{
+    fanout_calls_deinit(q->calls.ptr, q->calls.len);
+    vec_free(&q->calls);
+    if (q->state_deinit && q->state)
+        q->state_deinit(q->state);
+    budget_give(&q->qr->bytes, q->held);
+    buf_deinit(&q->out);
+    arena_free(q->data);
+    arena_free(q->arena);
+    q->magic = 0;
+    xfree(q);
+}
+
+static void log_failure(const struct query *q)
+{
+    if (q->err.code == ERR_INTERNAL || q->err.code == ERR_CORRUPT || q->err.code == ERR_IO)
+        log_error("query failed", KV_CSTR("route", q->route->path), KV_U64("request", q->http->id),
+                  KV_ERR(&q->err));
+    else if (q->err.code == ERR_UNAVAILABLE || q->err.code == ERR_TIMEOUT)
+        log_warn("query failed", KV_CSTR("route", q->route->path), KV_U64("request", q->http->id),
+                 KV_ERR(&q->err));
+}
+
+static void reply_headers(struct query *q)
+{
+    char text[ERR_TEXT_MAX + 64];
+    int n;
+
+    if (q->missing.missing) {
+        n = snprintf(text, sizeof(text), "%zu of %zu ingesters missing", q->missing.missing,
+                     q->missing.asked);
+        http_reply_header(q->http, "X-Embertree-Partial", str_n(text, (size_t)n));
+        metric_add(q->qr->metrics.partial, 1);
+    }
+    if (q->saturated)
+        http_reply_header(q->http, "X-Embertree-Saturated", STR("true"));
+    if (q->truncated)
+        http_reply_header(q->http, "X-Embertree-Truncated", STR("true"));
+    if (q->bounds_end_ms) {
+        n = snprintf(text, sizeof(text), "%" PRId64 "-%" PRId64, q->bounds_start_ms,
+                     q->bounds_end_ms);
+        http_reply_header(q->http, "X-Embertree-Bounds", str_n(text, (size_t)n));
+    }
+    if (q->attachment) {
+        n = snprintf(text, sizeof(text), "attachment; filename=\"%s\"", q->attachment);
+        http_reply_header(q->http, "Content-Disposition", str_n(text, (size_t)n));
+    }
+    if (q->route->connect)
+        http_reply_header(q->http, "Accept-Encoding", STR("gzip"));
+    else
+        http_reply_header(q->http, "X-Content-Type-Options", STR("nosniff"));
+}
+
+/* Replies with what is in q->err or q->out, and frees the query. */
+static void query_end(struct query *q)
+{
+    struct querier *qr = q->qr;
+
+    CHECK(!q->fanout);
+    if (q->err.code == 0) {
+        reply_headers(q);
+        http_reply(q->http, 200, q->content_type, &q->out);
+    } else {
+        log_failure(q);
+        if (q->route->connect)
+            http_reply_connect_err(q->http, &q->err);
+        else
+            http_reply_err(q->http, &q->err);
+    }
+    querier_metrics_ended(&qr->metrics, q->route->path, q->err.code,
+                          (double)(now_ns(q) - q->began_ns) / 1e9);
+    query_free(q);
+    querier_query_ended(qr);
+}
+
+/* ---- steps and calls --------------------------------------------------------------------------*/
+
+static void query_on_work(void *cookie);
+static void query_on_worked(void *cookie);
+
+static bool canceled(const struct query *q)
+{
+    return __atomic_load_n(&q->cancel, __ATOMIC_RELAXED);
+}
+
+static void query_run_step(struct query *q)
+{
+    if (!pool_submit(q->qr->ctx->pool, q->qr->ctx->loop, query_on_work, query_on_worked, q)) {
+        err_set(&q->err, ERR_BUSY, "too many jobs wait for a processor");
+        query_end(q);
+    }
+}
+
+static void query_on_work(void *cookie)
+{
+    struct query *q = cookie;
+    query_step_fn step = q->step;
+
+    CHECK(q->magic == QUERY_MAGIC && step);
+    q->step = NULL;
+    if (canceled(q))
+        err_set(&q->err, ERR_CANCELED, "the client went away");
+    else
+        (void)step(q, &q->err);
+}
+
+static int on_fanout_take(void *cookie, size_t bytes, struct err *e)
+{
+    struct query *q = cookie;
+
+    metric_add(q->qr->metrics.reply_bytes, bytes);
+    return query_take(q, bytes, e);
+}
+
+static void on_fanout_done(void *cookie, const struct err *err)
+{
+    struct query *q = cookie;
+
+    CHECK(q->magic == QUERY_MAGIC);
+    q->fanout = NULL;
+    if (err)
+        q->err = *err;
+    vec_for (i, &q->calls)
+        if (q->calls.ptr[i].err.code)
+            querier_metrics_ingester_error(&q->qr->metrics, q->calls.ptr[i].err.code);
+    if (!err) {
+        struct fanout_missing m = fanout_missing_of(q->calls.ptr, q->calls.len, q->qr->peers_len);
+        if (m.missing > q->missing.missing)
+            q->missing = m;
+        query_run_step(q);
+        return;
+    }
+    query_end(q);
+}
+
+static void query_start_calls(struct query *q)
+{
+    uint64_t now = now_ns(q);
+
+    if (now >= q->deadline_ns) {
+        err_set(&q->err, ERR_TIMEOUT, "the query waited until its deadline was over");
+        query_end(q);
+        return;
+    }
+    uint64_t left_ms = (q->deadline_ns - now) / 1000000;
+    uint64_t margin = MAX(MARGIN_MIN_MS, MIN(left_ms / 20, MARGIN_MAX_MS));
+    struct fanout_opts o = { .node = q->qr->node,
+                             .calls = q->calls.ptr,
+                             .len = q->calls.len,
+                             .deadline_ms = left_ms > 2 * margin ? left_ms - margin : left_ms + 1,
+                             .ingesters = q->qr->peers_len,
+                             .allow_partial = q->allow_partial,
+                             .take = on_fanout_take,
+                             .done = on_fanout_done,
+                             .cookie = q };
+    q->fanout = fanout_start(&o);
+}
+
+static void query_on_worked(void *cookie)
+{
+    struct query *q = cookie;
+
+    CHECK(q->magic == QUERY_MAGIC);
+    if (!q->err.code && canceled(q))
+        err_set(&q->err, ERR_CANCELED, "the client went away");
+    if (q->err.code || !q->step)
+        query_end(q);
+    else if (q->calls.len)
+        query_start_calls(q);
+    else
+        query_run_step(q); /* asked nothing */
+}
+
+/* ---- the begin --------------------------------------------------------------------------------*/
+
+static void on_gone(struct http_req *r)
+{
+    struct query *q = r->cookie;
+
+    CHECK(q->magic == QUERY_MAGIC);
+    __atomic_store_n(&q->cancel, true, __ATOMIC_RELAXED);
+    metric_add(q->qr->metrics.gone, 1);
+    if (!q->fanout)
+        return; /* on the pool: query_on_worked sees it */
+    fanout_cancel(q->fanout);
+    q->fanout = NULL;
+    err_set(&q->err, ERR_CANCELED, "the client went away");
+    query_end(q);
+}
+
+static int query_prepare(struct query *q, struct err *e)
+{
+    struct querier *qr = q->qr;
+    struct str partial;
+    uint64_t timeout_ms = qr->conf->timeout_ms;
+
+    if (qr->draining)
+        return err_set(e, ERR_UNAVAILABLE, "shutting down");
+    if (qr->running > qr->conf->queries_max)
+        return err_set(e, ERR_BUSY, "%" PRIu64 " queries run already (querier.queries_max)",
+                       qr->conf->queries_max);
+    if (q->route->connect && connect_timeout(q->http, &timeout_ms, e))
+        return e->code;
+    q->deadline_ns = q->began_ns + MIN(timeout_ms, qr->conf->timeout_ms) * 1000000;
+    if (tenant_of(q->http, qr->ctx->tenancy, QUERY_TENANTS_MAX, q->tenants, &q->tenants_len, e))
+        return e->code;
+    partial = http_header(q->http, "X-Embertree-Allow-Partial");
+    if (!partial.len)
+        (void)http_param(q->http, "allow_partial", &partial);
+    q->allow_partial = str_eqc(partial, "1") || str_eqc(partial, "true");
+    return plan_targets(qr->ctx->cluster->shards, qr->peers_len, q->arena, &q->targets, e);
+}
+
+void query_on_http(struct http_req *r)
+{
+    const struct querier_route *qroute = r->route_cookie;
+    struct querier *qr = qroute->querier;
+
+    CHECK(qr->magic == QUERIER_MAGIC);
+    if (qroute->route->connect && !connect_accepts(r))
+        return; /* answered */
+    struct query *q = XNEW(struct query);
+    *q = (struct query){ .magic = QUERY_MAGIC,
+                         .qr = qr,
+                         .route = qroute->route,
+                         .http = r,
+                         .arena = arena_new(ARENA_BYTES_MAX),
+                         .step = qroute->route->first,
+                         .calls_max = CALLS_MAX,
+                         .began_ns = clock_mono_ns(qr->ctx->env->clock),
+                         .content_type = "application/json" };
+    buf_init(&q->out, 0);
+    qr->running++;
+    r->cookie = q;
+    if (query_prepare(q, &q->err)) {
+        query_end(q);
+        return;
+    }
+    r->on_gone = on_gone;
+    query_run_step(q);
+}

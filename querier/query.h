@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * query.h: the life of one request, whatever it asks.
+ *
+ * A query is a chain of steps on pool threads. A step either asks ingesters something (query_ask_*)
+ * and names the step that goes on with the replies, or writes the reply (query->out) and is the last.
+ */
+#ifndef QUERIER_QUERY_H
+#define QUERIER_QUERY_H
+
+#include "common/base/vec.h"
+#include "common/net/http.h"
+#include "querier/fanout.h"
+#include "querier/state.h"
+#include "querier/wire.h"
+
+#define QUERY_TENANTS_MAX 16
+
+struct query;
+/* Pool thread. ERR_ codes end the query with that error. */
+typedef int (*query_step_fn)(struct query *q, struct err *e);
+
+struct query_route {
+    unsigned methods;
+    const char *path; /* also the name in metrics */
+    size_t body_max;
+    query_step_fn first;
+    bool connect; /* Connect's rules for requests, errors and replies */
+};
+
+struct query {
+    uint32_t magic;
+    struct querier *qr;
+    const struct query_route *route;
+    struct http_req *http; /* until the reply; its arena may be used by steps */
+    struct arena *arena;   /* owned: what a query says and is asked */
+    struct arena *data;    /* owned: decoded replies; NULL before there are any */
+    struct str tenants[QUERY_TENANTS_MAX];
+    size_t tenants_len;
+    struct plan_targets targets;
+    query_step_fn step;                /* the next one */
+    void *state;                       /* of the steps, in the arena */
+    void (*state_deinit)(void *state); /* what the arena does not free; may be NULL */
+
+    VEC(struct fanout_call) calls; /* asked by the last step, answered for the next one */
+    size_t calls_max;
+    struct fanout *fanout; /* while calls run */
+    bool allow_partial;
+    struct fanout_missing missing; /* missing > 0: the answer is partial */
+    bool cancel;                   /* set on the loop, polled by steps (atomic builtins) */
+    uint64_t began_ns, deadline_ns;
+    size_t held; /* taken from the budget */
+    struct err err;
+
+    /* The reply. */
+    struct buf out;
+    const char *content_type;
+    const char *attachment;                 /* file name for Content-Disposition, or NULL */
+    uint64_t saturated;                     /* sums that hit the largest number */
+    bool truncated;                         /* a list was cut at querier.labels_max */
+    int64_t bounds_start_ms, bounds_end_ms; /* real bounds of a flame graph; 0, 0: none */
+};
+
+/* HTTP handler: route_cookie is a struct querier_route. */
+void query_on_http(struct http_req *r);
+
+/* ---- for steps ---- */
+
+/* Reserves memory until the query ends. ERR_LIMIT over the query's own limit, ERR_BUSY over that of
+ * all. */
+NODISCARD int query_take(struct query *q, size_t n, struct err *e);
+void query_give(struct query *q, size_t n);
+/* Bytes that may still be taken. */
+size_t query_left(const struct query *q);
+
+/* Each queues a question to every target; `ask` is the caller's number for it. ERR_LIMIT when a
+ * request has become too many questions. */
+NODISCARD int query_ask_merge(struct query *q, size_t ask, const struct wire_query *wq,
+                              const struct str *call_site, size_t call_site_len, struct err *e);
+NODISCARD int query_ask_timeline(struct query *q, size_t ask, const struct wire_query *wq,
+                                 const struct wire_timeline *tl, struct err *e);
+NODISCARD int query_ask_labels(struct query *q, size_t ask, const struct wire_query *wq,
+                               struct wire_labels l, struct err *e);
+/* Drops the answered calls, their memory too, before new questions. */
+void query_calls_reset(struct query *q);
+/* Reads the next reply to `ask` after call *pos (start with 0): 1, 0 at the end, -1 error. The
+ * decoded reply lives in q->data until the query ends. */
+int query_next_merged(struct query *q, size_t ask, size_t *pos, struct wire_merged *ret,
+                      struct err *e);
+int query_next_timelines(struct query *q, size_t ask, size_t *pos, uint32_t points,
+                         struct wire_timelines *ret, struct err *e);
+int query_next_labels(struct query *q, size_t ask, size_t *pos, struct wire_label_lists *ret,
+                      struct err *e);
+/* Starts q->out as JSON that may use what is left of the memory; query_json_end checks it. */
+void query_json(struct query *q, struct json *j);
+NODISCARD int query_out_end(struct query *q, struct err *e);
+
+#endif

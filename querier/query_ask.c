@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * query_ask.c: what steps use: memory, questions to ingesters, their replies. Pool threads; a query
+ * has one step at a time.
+ */
+#include "querier/query.h"
+
+#include "common/base/size.h"
+
+#define REQUEST_BYTES_MAX (256 * KIB)
+
+/* ---- memory -----------------------------------------------------------------------------------*/
+
+size_t query_left(const struct query *q)
+{
+    return q->qr->query_bytes_max - q->held;
+}
+
+NODISCARD int query_take(struct query *q, size_t n, struct err *e)
+{
+    if (n > query_left(q))
+        return err_set(e, ERR_LIMIT,
+                       "this query needs over %zu MiB of memory (querier.query_bytes_max): narrow "
+                       "its labels or its time range",
+                       q->qr->query_bytes_max / MIB);
+    if (!budget_take(&q->qr->bytes, n))
+        return err_set(e, ERR_BUSY, "running queries use all of their %zu MiB of memory",
+                       q->qr->bytes.max / MIB);
+    q->held += n;
+    return 0;
+}
+
+void query_give(struct query *q, size_t n)
+{
+    CHECK(n <= q->held);
+    budget_give(&q->qr->bytes, n);
+    q->held -= n;
+}
+
+/* ---- questions --------------------------------------------------------------------------------*/
+
+/* A call to every target without its payload; *ret_first is the index of the first. */
+static int add_calls(struct query *q, size_t ask, enum rpc_method method, size_t *ret_first,
+                     struct err *e)
+{
+    if (q->calls.len + q->targets.len > q->calls_max)
+        return err_set(e, ERR_LIMIT,
+                       "the request asks for too much at once: over %zu calls to ingesters",
+                       q->calls_max);
+    *ret_first = q->calls.len;
+    for (size_t i = 0; i < q->targets.len; i++) {
+        struct fanout_call c = { .ask = ask,
+                                 .ingester = q->targets.ptr[i].ingester,
+                                 .method = method };
+        CHECK(c.ingester < q->qr->peers_len);
+        c.peer = q->qr->peers[c.ingester];
+        buf_init(&c.payload, REQUEST_BYTES_MAX);
+        buf_init(&c.reply, 0);
+        vec_push(&q->calls, c);
+    }
+    return 0;
+}
+
+NODISCARD int query_ask_merge(struct query *q, size_t ask, const struct wire_query *wq,
+                              const struct str *call_site, size_t call_site_len, struct err *e)
+{
+    /* A reply grows by about eight on its way to a flame graph. */
+    struct wire_merge m = { call_site, call_site_len, q->qr->query_bytes_max / 10 };
+    size_t first = 0;
+
+    if (add_calls(q, ask, RPC_MERGE, &first, e))
+        return e->code;
+    for (size_t i = 0; i < q->targets.len; i++) {
+        struct arena_mark mark = arena_mark(q->arena);
+        if (wire_put_merge(wq, &m, &q->targets.ptr[i], q->arena, &q->calls.ptr[first + i].payload,
+                           e))
+            return e->code;
+        arena_rewind(q->arena, mark);
+    }
+    return 0;
+}
+
+NODISCARD int query_ask_timeline(struct query *q, size_t ask, const struct wire_query *wq,
+                                 const struct wire_timeline *tl, struct err *e)
+{
+    size_t first = 0;
+
+    if (add_calls(q, ask, RPC_TIMELINE, &first, e))
+        return e->code;
+    for (size_t i = 0; i < q->targets.len; i++) {
+        struct arena_mark mark = arena_mark(q->arena);
+        if (wire_put_timeline(wq, tl, &q->targets.ptr[i], q->arena,
+                              &q->calls.ptr[first + i].payload, e))
+            return e->code;
+        arena_rewind(q->arena, mark);
+    }
+    return 0;
+}
+
+NODISCARD int query_ask_labels(struct query *q, size_t ask, const struct wire_query *wq,
+                               struct wire_labels l, struct err *e)
+{
+    size_t first = 0;
+
+    l.limit = (uint32_t)MIN(q->qr->conf->labels_max, UINT32_MAX);
+    if (add_calls(q, ask, RPC_LABELS, &first, e))
+        return e->code;
+    for (size_t i = 0; i < q->targets.len; i++) {
+        struct arena_mark mark = arena_mark(q->arena);
+        if (wire_put_labels(wq, &l, q->arena, &q->calls.ptr[first + i].payload, e))
+            return e->code;
+        arena_rewind(q->arena, mark);
+    }
+    return 0;
+}
+
+void query_calls_reset(struct query *q)
+{
+    vec_for (i, &q->calls)
+        query_give(q, q->calls.ptr[i].reply.len);
+    fanout_calls_deinit(q->calls.ptr, q->calls.len);
+    q->calls.len = 0;
+}
+
+/* ---- replies ----------------------------------------------------------------------------------*/
+
+/* The next answered call of `ask`, or NULL. */
+static struct fanout_call *next_call(struct query *q, size_t ask, size_t *pos)
+{
+    while (*pos < q->calls.len) {
+        struct fanout_call *c = &q->calls.ptr[(*pos)++];
+        if (c->ask == ask && !c->err.code)
+            return c;
+    }
+    return NULL;
+}
+
+/* A reply being decoded. */
+struct reply {
+    struct fanout_call *call;
+    size_t cost;   /* reserved for decoding */
+    size_t before; /* used of the arena */
+};
+
+/* 1 and the next reply with the memory to decode it reserved; 0: none is left; -1: error. */
+static int reply_begin(struct query *q, size_t ask, size_t *pos, size_t (*cost_of)(size_t),
+                       struct reply *ret, struct err *e)
+{
+    struct fanout_call *c = next_call(q, ask, pos);
+
+    if (!c)
+        return 0;
+    size_t cost = cost_of(c->reply.len);
+    if (query_take(q, cost, e)) {
+        (void)err_wrap(e, "reply of ingester %zu", c->ingester);
+        return -1;
+    }
+    if (!q->data)
+        q->data = arena_new(q->qr->query_bytes_max);
+    *ret = (struct reply){ c, cost, arena_used(q->data) };
+    return 1;
+}
+
+/* Frees the reply's bytes and sets right what was reserved. 1 or -1. */
+static int reply_end(struct query *q, const struct reply *r, int code, struct err *e)
+{
+    size_t used = arena_used(q->data) - r->before;
+
+    query_give(q, r->call->reply.len);
+    buf_deinit(&r->call->reply);
+    buf_init(&r->call->reply, 0);
+    if (!code && used > r->cost)
+        code = query_take(q, used - r->cost, e);
+    else if (used < r->cost)
+        query_give(q, r->cost - used);
+    if (code)
+        (void)err_wrap(e, "reply of ingester %zu", r->call->ingester);
+    return code ? -1 : 1;
+}
+
+int query_next_merged(struct query *q, size_t ask, size_t *pos, struct wire_merged *ret,
+                      struct err *e)
+{
+    struct reply r;
+    int n = reply_begin(q, ask, pos, wire_cost_merged, &r, e);
+
+    if (n <= 0)
+        return n;
+    return reply_end(q, &r, wire_get_merged(buf_str(&r.call->reply), q->data, ret, e), e);
+}
+
+int query_next_timelines(struct query *q, size_t ask, size_t *pos, uint32_t points,
+                         struct wire_timelines *ret, struct err *e)
+{
+    struct reply r;
+    int n = reply_begin(q, ask, pos, wire_cost_lists, &r, e);
+
+    if (n <= 0)
+        return n;
+    return reply_end(q, &r, wire_get_timelines(buf_str(&r.call->reply), points, q->data, ret, e),
+                     e);
+}
+
+int query_next_labels(struct query *q, size_t ask, size_t *pos, struct wire_label_lists *ret,
+                      struct err *e)
+{
+    struct reply r;
+    int n = reply_begin(q, ask, pos, wire_cost_lists, &r, e);
+
+    if (n <= 0)
+        return n;
+    return reply_end(q, &r, wire_get_labels(buf_str(&r.call->reply), q->data, ret, e), e);
+}
+
+/* ---- the reply --------------------------------------------------------------------------------*/
+
+void query_json(struct query *q, struct json *j)
+{
+    buf_init(&q->out, query_left(q));
+    json_init(j, &q->out);
+}
+
+NODISCARD int query_out_end(struct query *q, struct err *e)
+{
+    if (!buf_ok(&q->out))
+        return err_set(e, ERR_LIMIT,
+                       "the answer is over %zu MiB (querier.query_bytes_max): ask for fewer nodes "
+                       "or points",
+                       q->out.max / MIB);
+    return query_take(q, q->out.len, e);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * state.h: everything a querier keeps. All on the loop, but for the shared budget.
+ */
+#ifndef QUERIER_STATE_H
+#define QUERIER_STATE_H
+
+#include "common/role/role.h"
+#include "querier/metrics.h"
+#include "querier/options.h"
+#include "querier/ui/ui.h"
+
+#define QUERIER_MAGIC MAGIC('q', 'u', 'e', 'r')
+
+struct query_route;
+/* A route with its querier: the cookie of the HTTP route. */
+struct querier_route {
+    struct querier *querier;
+    const struct query_route *route;
+};
+
+struct querier {
+    uint32_t magic;
+    const struct role_ctx *ctx; /* borrowed; outlives the role */
+    const struct querier_conf *conf;
+    struct rpc_node *node;   /* owned */
+    struct rpc_peer **peers; /* owned array, borrowed entries; one per cluster.ingesters */
+    size_t peers_len;
+    struct budget bytes; /* of all queries */
+    size_t query_bytes_max;
+    size_t running;
+    uint64_t seed;                /* of hash tables over names from outside */
+    struct querier_route *routes; /* owned */
+    struct ui ui;
+    struct querier_metrics metrics;
+    bool draining;
+    void (*drained)(void *cookie); /* set while draining until all queries ended */
+    void *drained_cookie;
+};
+/* After a query ended; tells the drain. */
+void querier_query_ended(struct querier *qr);
+
+#endif

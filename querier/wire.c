@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * wire.c: protobuf-c with an arena.
+ *
+ * protobuf-c allocates through a callback, so decoding happens inside the query's memory and is freed
+ * with it. Its messages here are not recursive. What comes back is from our own ingesters, yet is
+ * checked like anything that crossed a wire: a version skew must end in an error, not in a crash.
+ */
+#include "querier/wire.h"
+
+#include "common/base/size.h"
+#include "proto/query.pb-c.h"
+
+/* ---- requests out -----------------------------------------------------------------------------*/
+
+/* protobuf-c's structs hold pointers to non-const bytes that it only reads when it packs. */
+static void *out_ptr(const void *p)
+{
+    return (void *)(uintptr_t)p;
+}
+
+static ProtobufCBinaryData out_str(struct str s)
+{
+    return (ProtobufCBinaryData){ s.len, out_ptr(s.ptr) };
+}
+
+static ProtobufCBinaryData *out_strs(const struct str *s, size_t n, struct arena *a)
+{
+    ProtobufCBinaryData *out = ARENA_ARRAY(a, ProtobufCBinaryData, n + 1);
+
+    for (size_t i = 0; out && i < n; i++)
+        out[i] = out_str(s[i]);
+    return out;
+}
+
+static Embertree__Matcher **out_matchers(const struct wire_query *q, size_t *ret_len,
+                                         struct arena *a)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < q->selectors_len; i++)
+        n += q->selectors[i].len;
+    Embertree__Matcher **list = ARENA_ARRAY(a, Embertree__Matcher *, n + 1);
+    Embertree__Matcher *all = ARENA_ARRAY(a, Embertree__Matcher, n + 1);
+    if (!list || !all)
+        return NULL;
+    *ret_len = n;
+    n = 0;
+    for (size_t i = 0; i < q->selectors_len; i++)
+        for (size_t k = 0; k < q->selectors[i].len; k++) {
+            const struct matcher *m = &q->selectors[i].matchers[k];
+            embertree__matcher__init(&all[n]);
+            all[n].op = (uint32_t)m->op;
+            all[n].name = out_str(m->name);
+            all[n].value = out_str(m->value);
+            all[n].unanchored = m->unanchored;
+            list[n] = &all[n];
+            n++;
+        }
+    return list;
+}
+
+static int no_room(const struct arena *a, struct err *e)
+{
+    return err_set(e, ERR_LIMIT, "the request has more matchers than %zu bytes hold",
+                   arena_limit(a));
+}
+
+static int pack(const ProtobufCMessage *m, struct buf *out, struct err *e)
+{
+    size_t n = protobuf_c_message_get_packed_size(m);
+    char *room = buf_room(out, n);
+
+    if (!room)
+        return err_set(e, ERR_LIMIT, "a request of %zu bytes to an ingester", n);
+    CHECK(protobuf_c_message_pack(m, (uint8_t *)room) == n);
+    out->len += n;
+    return 0;
+}
+
+NODISCARD int wire_put_merge(const struct wire_query *q, const struct wire_merge *m,
+                             const struct plan_target *t, struct arena *a, struct buf *out,
+                             struct err *e)
+{
+    Embertree__MergeRequest r = EMBERTREE__MERGE_REQUEST__INIT;
+
+    r.tenant = out_str(q->tenant);
+    r.shards = out_ptr(t->shards);
+    r.n_shards = t->shards_len;
+    r.matchers = out_matchers(q, &r.n_matchers, a);
+    r.profile_type = out_str(q->profile_type);
+    r.start_ms = q->range.start_ms;
+    r.end_ms = q->range.end_ms;
+    r.call_site = out_strs(m->call_site, m->call_site_len, a);
+    r.n_call_site = m->call_site_len;
+    r.bytes_max = m->bytes_max;
+    return r.matchers && r.call_site ? pack(&r.base, out, e) : no_room(a, e);
+}
+
+NODISCARD int wire_put_timeline(const struct wire_query *q, const struct wire_timeline *tl,
+                                const struct plan_target *t, struct arena *a, struct buf *out,
+                                struct err *e)
+{
+    Embertree__TimelineRequest r = EMBERTREE__TIMELINE_REQUEST__INIT;
+
+    r.tenant = out_str(q->tenant);
+    r.shards = out_ptr(t->shards);
+    r.n_shards = t->shards_len;
+    r.matchers = out_matchers(q, &r.n_matchers, a);
+    r.profile_type = out_str(q->profile_type);
+    r.origin_ms = tl->grid.origin_ms;
+    r.step_ms = tl->grid.step_ms;
+    r.points = tl->grid.points;
+    r.group_by = out_strs(tl->group_by, tl->group_by_len, a);
+    r.n_group_by = tl->group_by_len;
+    return r.matchers && r.group_by ? pack(&r.base, out, e) : no_room(a, e);
+}
+
+NODISCARD int wire_put_labels(const struct wire_query *q, const struct wire_labels *l,
+                              struct arena *a, struct buf *out, struct err *e)
+{
+    Embertree__LabelsRequest r = EMBERTREE__LABELS_REQUEST__INIT;
+
+    r.tenant = out_str(q->tenant);
+    r.kind = (uint32_t)l->kind;
+    r.name = out_str(l->name);
+    r.names = out_strs(l->names, l->names_len, a);
+    r.n_names = l->names_len;
+    r.matchers = out_matchers(q, &r.n_matchers, a);
+    r.start_ms = q->range.start_ms;
+    r.end_ms = q->range.end_ms;
+    r.limit = l->limit;
+    return r.matchers && r.names ? pack(&r.base, out, e) : no_room(a, e);
+}
+
+/* ---- replies in -------------------------------------------------------------------------------*/
+
+static void *arena_alloc_cb(void *a, size_t size)
+{
+    return arena_alloc(a, size);
+}
+
+static void arena_free_cb(void *a, void *p)
+{
+    (void)a;
+    (void)p;
+}
+
+size_t wire_cost_merged(size_t n)
+{
+    return 5 * n + 64 * KIB; /* columns keep their size, but a leaf's byte becomes four */
+}
+
+size_t wire_cost_lists(size_t n)
+{
+    return 40 * n + 64 * KIB; /* a label of a few bytes becomes structs and slices of 150 */
+}
+
+static void *unpack(const ProtobufCMessageDescriptor *d, struct str in, struct arena *a,
+                    struct err *e)
+{
+    ProtobufCAllocator allocator = { arena_alloc_cb, arena_free_cb, a };
+    void *m = protobuf_c_message_unpack(d, &allocator, in.len, (const uint8_t *)in.ptr);
+
+    if (m)
+        return m;
+    if (arena_used(a) + in.len > arena_limit(a))
+        (void)err_set(e, ERR_LIMIT, "a reply of %zu bytes needs over %zu to decode", in.len,
+                      arena_limit(a));
+    else
+        (void)err_set(e, ERR_CORRUPT, "%zu bytes are no %s", in.len, d->name);
+    return NULL;
+}
+
+static struct str in_str(ProtobufCBinaryData b)
+{
+    return str_n(b.data, b.len);
+}
+
+static int in_stacks(const Embertree__Stacks *in, struct stacks_view *ret, struct err *e)
+{
+    static const uint32_t no_string = 0;
+
+    *ret = (struct stacks_view){ .string_len = &no_string, .strings = 1 };
+    if (!in)
+        return 0;
+    if (in->n_frame_file != in->n_frame_func || in->n_frame_line != in->n_frame_func ||
+        in->n_frame_module != in->n_frame_func || in->n_frame_addr != in->n_frame_func ||
+        in->n_node_parent != in->n_node_frame)
+        return err_set(e, ERR_CORRUPT, "reply: columns of stacks differ in length");
+    *ret = (struct stacks_view){ .string_data = in_str(in->string_data),
+                                 .string_len = in->n_string_len ? in->string_len : &no_string,
+                                 .strings = MAX(in->n_string_len, 1),
+                                 .frame_func = in->frame_func,
+                                 .frame_file = in->frame_file,
+                                 .frame_line = in->frame_line,
+                                 .frame_module = in->frame_module,
+                                 .frame_addr = in->frame_addr,
+                                 .frames = in->n_frame_func,
+                                 .node_parent = in->node_parent,
+                                 .node_frame = in->node_frame,
+                                 .nodes = in->n_node_parent };
+    if (stacks_view_check(ret, e)) {
+        e->code = ERR_CORRUPT; /* not the client's input */
+        return err_wrap(e, "reply");
+    }
+    return 0;
+}
+
+NODISCARD int wire_get_merged(struct str in, struct arena *a, struct wire_merged *ret,
+                              struct err *e)
+{
+    const Embertree__MergeReply *m = unpack(&embertree__merge_reply__descriptor, in, a, e);
+    struct wire_merged r = { 0 };
+
+    if (!m || in_stacks(m->stacks, &r.part.stacks, e))
+        return e->code;
+    if (m->n_node != m->n_value)
+        return err_set(e, ERR_CORRUPT, "reply: %zu nodes, %zu values", m->n_node, m->n_value);
+    for (size_t i = 0; i < m->n_node; i++)
+        if (m->node[i] > r.part.stacks.nodes)
+            return err_set(e, ERR_CORRUPT, "reply: node %" PRIu32 " of %zu", m->node[i],
+                           r.part.stacks.nodes);
+    for (size_t i = 1; i < m->n_leaf; i++)
+        if (m->leaf[i] <= m->leaf[i - 1])
+            return err_set(e, ERR_CORRUPT, "reply: leaves are not ascending");
+    r.part.nodes = m->node;
+    r.part.values = m->value;
+    r.part.len = m->n_node;
+    r.total = m->total;
+    r.start_ms = m->start_ms;
+    r.end_ms = m->end_ms;
+    r.series = m->series;
+    r.rows = m->rows;
+    r.saturated = m->saturated;
+    r.gauge = m->gauge;
+    r.leaves = m->leaf;
+    r.leaves_len = m->n_leaf;
+    *ret = r;
+    return 0;
+}
+
+static int in_labels(Embertree__LabelPair *const *in, size_t n, struct arena *a, struct labels *ret,
+                     struct err *e)
+{
+    struct labels l = { ARENA_ARRAY(a, struct label, n + 1), n };
+
+    if (!l.ptr)
+        return err_set(e, ERR_LIMIT, "a reply's labels do not fit %zu bytes", arena_limit(a));
+    for (size_t i = 0; i < n; i++)
+        l.ptr[i] = (struct label){ in_str(in[i]->name), in_str(in[i]->value) };
+    if (labels_sort(&l, e)) {
+        e->code = ERR_CORRUPT;
+        return err_wrap(e, "reply");
+    }
+    *ret = l;
+    return 0;
+}
+
+static int in_points(const Embertree__TimelineSeries *s, bool gauge, uint32_t points,
+                     struct wire_points *ret, struct err *e)
+{
+    if (s->n_value != s->n_point || s->n_writes != s->n_point ||
+        (gauge && s->n_leaves != s->n_point))
+        return err_set(e, ERR_CORRUPT, "reply: columns of points differ in length");
+    for (size_t i = 0; i < s->n_point; i++)
+        if (s->point[i] >= points || (i && s->point[i] <= s->point[i - 1]))
+            return err_set(e, ERR_CORRUPT, "reply: point %" PRIu32 " of %" PRIu32 ", not ascending",
+                           s->point[i], points);
+    ret->point = s->point;
+    ret->value = s->value;
+    ret->writes = s->writes;
+    ret->leaves = gauge ? s->leaves : NULL;
+    ret->len = s->n_point;
+    return 0;
+}
+
+NODISCARD int wire_get_timelines(struct str in, uint32_t points, struct arena *a,
+                                 struct wire_timelines *ret, struct err *e)
+{
+    const Embertree__TimelineReply *m = unpack(&embertree__timeline_reply__descriptor, in, a, e);
+
+    if (!m)
+        return e->code;
+    struct wire_timelines r = { ARENA_ARRAY(a, struct wire_points, m->n_series + 1), m->n_series,
+                                m->gauge };
+    if (!r.series)
+        return err_set(e, ERR_LIMIT, "a reply's series do not fit %zu bytes", arena_limit(a));
+    for (size_t i = 0; i < m->n_series; i++)
+        if (in_points(m->series[i], m->gauge, points, &r.series[i], e) ||
+            in_labels(m->series[i]->labels, m->series[i]->n_labels, a, &r.series[i].labels, e))
+            return e->code;
+    *ret = r;
+    return 0;
+}
+
+NODISCARD int wire_get_labels(struct str in, struct arena *a, struct wire_label_lists *ret,
+                              struct err *e)
+{
+    const Embertree__LabelsReply *m = unpack(&embertree__labels_reply__descriptor, in, a, e);
+
+    if (!m)
+        return e->code;
+    struct wire_label_lists r = { ARENA_ARRAY(a, struct str, m->n_values + 1), m->n_values,
+                                  ARENA_ARRAY(a, struct labels, m->n_sets + 1), m->n_sets,
+                                  m->truncated };
+    if (!r.values || !r.sets)
+        return err_set(e, ERR_LIMIT, "a reply's labels do not fit %zu bytes", arena_limit(a));
+    for (size_t i = 0; i < m->n_values; i++)
+        r.values[i] = in_str(m->values[i]);
+    for (size_t i = 0; i < m->n_sets; i++)
+        if (in_labels(m->sets[i]->labels, m->sets[i]->n_labels, a, &r.sets[i], e))
+            return e->code;
+    *ret = r;
+    return 0;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * wire.h: proto/query.proto as the querier sees it: requests out, replies in.
+ *
+ * Encoders append to a buf. Decoders put everything into the arena (its limit bounds the memory) and
+ * check it: a reply that passes can be used without further looks. Thread: any.
+ */
+#ifndef QUERIER_WIRE_H
+#define QUERIER_WIRE_H
+
+#include "common/base/arena.h"
+#include "common/base/err.h"
+#include "common/model/label.h"
+#include "common/model/selector.h"
+#include "querier/plan.h"
+#include "querier/render/calltree.h"
+
+/* What is asked of every target. */
+struct wire_query {
+    struct str tenant;
+    struct str profile_type;          /* empty for labels */
+    const struct selector *selectors; /* joined by AND; their metrics are not sent */
+    size_t selectors_len;
+    struct plan_range range; /* not for timelines */
+};
+struct wire_merge {
+    const struct str *call_site;
+    size_t call_site_len;
+    uint64_t bytes_max;
+};
+struct wire_timeline {
+    struct plan_grid grid;
+    const struct str *group_by;
+    size_t group_by_len;
+};
+enum wire_labels_kind { WIRE_NAMES, WIRE_VALUES, WIRE_SETS, WIRE_TYPES }; /* travels */
+struct wire_labels {
+    enum wire_labels_kind kind;
+    struct str name;         /* WIRE_VALUES */
+    const struct str *names; /* WIRE_SETS; none: all */
+    size_t names_len;
+    uint32_t limit;
+};
+
+/* ERR_LIMIT if *out would pass its max. */
+NODISCARD int wire_put_merge(const struct wire_query *q, const struct wire_merge *m,
+                             const struct plan_target *t, struct arena *a, struct buf *out,
+                             struct err *e);
+NODISCARD int wire_put_timeline(const struct wire_query *q, const struct wire_timeline *tl,
+                                const struct plan_target *t, struct arena *a, struct buf *out,
+                                struct err *e);
+NODISCARD int wire_put_labels(const struct wire_query *q, const struct wire_labels *l,
+                              struct arena *a, struct buf *out, struct err *e);
+
+struct wire_merged {
+    struct calltree_part part; /* checked */
+    uint64_t total;
+    int64_t start_ms, end_ms;
+    uint64_t series, rows, saturated;
+    bool gauge;
+    const uint32_t *leaves; /* gauges: ascending */
+    size_t leaves_len;
+};
+struct wire_points {
+    struct labels labels;  /* sorted */
+    const uint32_t *point; /* ascending, below the grid's points */
+    const uint64_t *value, *writes;
+    const uint32_t *leaves; /* NULL unless gauge */
+    size_t len;
+};
+struct wire_timelines {
+    struct wire_points *series;
+    size_t len;
+    bool gauge;
+};
+struct wire_label_lists {
+    struct str *values;
+    size_t values_len;
+    struct labels *sets; /* each sorted */
+    size_t sets_len;
+    bool truncated;
+};
+/* ERR_CORRUPT what does not decode or check, ERR_LIMIT what does not fit the arena. */
+NODISCARD int wire_get_merged(struct str in, struct arena *a, struct wire_merged *ret,
+                              struct err *e);
+NODISCARD int wire_get_timelines(struct str in, uint32_t points, struct arena *a,
+                                 struct wire_timelines *ret, struct err *e);
+NODISCARD int wire_get_labels(struct str in, struct arena *a, struct wire_label_lists *ret,
+                              struct err *e);
+/* Arena bytes that decoding a reply of n bytes takes at most. */
+size_t wire_cost_merged(size_t n);
+size_t wire_cost_lists(size_t n); /* timelines, labels */
+
+#endif
