@@ -43,8 +43,8 @@ static void query_free(struct query *q)
 {
     fanout_calls_deinit(q->calls.ptr, q->calls.len);
     vec_free(&q->calls);
-    if (q->state_deinit && q->state)
-        q->state_deinit(q->state);
+    if (q->doc)
+        q->doc_free(q->doc);
     budget_give(&q->qr->bytes, q->held);
     buf_deinit(&q->out);
     arena_free(q->data);

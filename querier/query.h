@@ -38,9 +38,10 @@ struct query {
     struct str tenants[QUERY_TENANTS_MAX];
     size_t tenants_len;
     struct plan_targets targets;
-    query_step_fn step;                /* the next one */
-    void *state;                       /* of the steps, in the arena */
-    void (*state_deinit)(void *state); /* what the arena does not free; may be NULL */
+    query_step_fn step; /* the next one */
+    void *state;        /* of the steps, in the arena */
+    void *doc;          /* the parsed body, freed by doc_free; may be NULL */
+    void (*doc_free)(void *doc);
 
     VEC(struct fanout_call) calls; /* asked by the last step, answered for the next one */
     size_t calls_max;

@@ -33,6 +33,7 @@ struct querier {
     struct querier_route *routes; /* owned */
     struct ui ui;
     struct querier_metrics metrics;
+    bool was_ready; /* every ingester answered once */
     bool draining;
     void (*drained)(void *cookie); /* set while draining until all queries ended */
     void *drained_cookie;

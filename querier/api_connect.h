@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * api_connect.h: querier.v1.QuerierService in Connect JSON (wire facts 4): first steps.
+ */
+#ifndef QUERIER_API_CONNECT_H
+#define QUERIER_API_CONNECT_H
+
+#include "querier/query.h"
+
+int api_profile_types(struct query *q, struct err *e);
+int api_connect_label_names(struct query *q, struct err *e);
+int api_connect_label_values(struct query *q, struct err *e);
+int api_series(struct query *q, struct err *e);
+/* api_select.c */
+int api_select_merge_stacktraces(struct query *q, struct err *e);
+int api_select_series(struct query *q, struct err *e);
+/* Methods of the service that this version does not answer: ERR_UNIMPLEMENTED. */
+int api_not_yet(struct query *q, struct err *e);
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * api_labels.h: the label routes in plain JSON (wire facts 5.4, 5.6): first steps.
+ *
+ *   GET /pyroscope/label-values, /label-values   label= [query= from= until=]   sorted values
+ *   GET /labels                                  [query= from= until=]          sorted names
+ *   GET /api/apps                                                               old names
+ */
+#ifndef QUERIER_API_LABELS_H
+#define QUERIER_API_LABELS_H
+
+#include "querier/query.h"
+
+int api_label_values(struct query *q, struct err *e);
+int api_label_values_old(struct query *q, struct err *e);
+int api_label_names(struct query *q, struct err *e);
+int api_apps(struct query *q, struct err *e);
+
+#endif

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * api_select.c: SelectMergeStacktraces and SelectSeries (wire facts 4.4 to 4.6).
+ */
+#include "querier/api_connect.h"
+
+#include "querier/connect_msg.h"
+#include "querier/merged.h"
+
+enum { ASK_MERGE, ASK_SERIES };
+
+/* stack_trace_selector.call_site: names, root first. */
+static int read_call_site(struct query *q, const struct json_val *m, const struct str **ret,
+                          size_t *ret_len, struct err *e)
+{
+    const struct json_val *selector = json_get(m, "stackTraceSelector", "stack_trace_selector");
+    const struct json_val *sites = json_get(selector, "callSite", "call_site");
+    size_t n = json_len(sites);
+
+    if ((selector && !json_is_obj(selector)) || (sites && !json_is_arr(sites)))
+        return err_set(e, ERR_INPUT, "stackTraceSelector: want {\"callSite\":[{\"name\":..}]}");
+    if (n > 8192)
+        return err_set(e, ERR_LIMIT, "stackTraceSelector: %zu frames, the limit is 8192", n);
+    struct str *names = ARENA_ARRAY(q->arena, struct str, n + 1);
+    if (!names)
+        return err_set(e, ERR_LIMIT, "stackTraceSelector: too much text in one request");
+    for (size_t i = 0; i < n; i++)
+        if (json_take_str(json_get(json_at(sites, i), "name", NULL), "callSite.name", &names[i], e))
+            return e->code;
+    *ret = names;
+    *ret_len = n;
+    return 0;
+}
+
+/* ---- SelectMergeStacktraces -------------------------------------------------------------------*/
+
+struct stacktraces {
+    struct spec spec;
+    struct msg_times times;
+    const struct str *call_site;
+    size_t call_site_len;
+    size_t max_nodes;
+};
+
+static int read_max_nodes(struct query *q, const struct json_val *m, size_t *ret, struct err *e)
+{
+    const struct querier_conf *c = q->qr->conf;
+    int64_t n = 0;
+
+    if (json_take_i64(json_get(m, "maxNodes", "max_nodes"), "maxNodes", &n, e))
+        return e->code;
+    if (n < 0 || n > (int64_t)c->nodes_max)
+        return err_set(e, ERR_INPUT, "maxNodes is %" PRId64 ", it must be 0 to %" PRIu64, n,
+                       c->nodes_max);
+    *ret = n ? (size_t)n : c->nodes_default;
+    return 0;
+}
+
+static int read_format(const struct json_val *m, struct err *e)
+{
+    static const char *const formats[] = { "PROFILE_FORMAT_UNSPECIFIED",
+                                           "PROFILE_FORMAT_FLAMEGRAPH", "PROFILE_FORMAT_TREE",
+                                           "PROFILE_FORMAT_DOT", "PROFILE_FORMAT_PPROF" };
+    int64_t format = 0;
+
+    if (msg_enum(m, "format", NULL, formats, ARRAY_LEN(formats), &format, e))
+        return e->code;
+    if (format > 1)
+        return err_set(e, ERR_UNIMPLEMENTED,
+                       "format %s is not supported by this version: use "
+                       "PROFILE_FORMAT_FLAMEGRAPH",
+                       formats[format]);
+    return 0;
+}
+
+static int reply_stacktraces(struct query *q, struct err *e)
+{
+    const struct stacktraces *s = q->state;
+    struct merged m;
+    struct layout l;
+    struct flame f;
+    struct json j;
+
+    merged_init(&m, q);
+    int code = merged_read(&m, q, ASK_MERGE, e);
+    if (!code)
+        code = merged_layout(&m, q, s->max_nodes, &l, e);
+    if (!code) {
+        flame_init(&f, &l, &m.tree);
+        query_json(q, &j);
+        json_obj(&j);
+        json_key(&j, "flamegraph");
+        flame_connect(&f, &j);
+        json_obj_end(&j);
+        code = query_out_end(q, e);
+        flame_deinit(&f);
+        layout_deinit(&l);
+    }
+    merged_deinit(&m);
+    return code;
+}
+
+int api_select_merge_stacktraces(struct query *q, struct err *e)
+{
+    struct stacktraces *s = ARENA_NEW(q->arena, struct stacktraces);
+    const struct json_val *m;
+
+    CHECK(s);
+    q->state = s;
+    if (msg_begin(q, &m, e) || msg_selection(q, m, &s->spec, e) ||
+        msg_times(q, m, false, &s->times, e) || read_max_nodes(q, m, &s->max_nodes, e) ||
+        read_format(m, e) || read_call_site(q, m, &s->call_site, &s->call_site_len, e) ||
+        msg_not_yet(m, "profileIdSelector", "profile_id_selector", e) ||
+        msg_not_yet(m, "traceIdSelector", "trace_id_selector", e) ||
+        msg_not_yet(m, "spanSelector", "span_selector", e) || msg_not_yet(m, "async", NULL, e))
+        return e->code;
+    struct wire_query wq = { .profile_type = s->spec.profile_type,
+                             .selectors = s->spec.selectors,
+                             .selectors_len = s->spec.len,
+                             .range = s->times.range };
+    q->step = reply_stacktraces;
+    for (size_t i = 0; i < q->tenants_len && !wq.range.empty; i++) {
+        wq.tenant = q->tenants[i];
+        if (query_ask_merge(q, ASK_MERGE, &wq, s->call_site, s->call_site_len, e))
+            return e->code;
+    }
+    return 0;
+}
+
+/* ---- SelectSeries -----------------------------------------------------------------------------*/
+
+struct select_series {
+    struct spec spec;
+    struct msg_times times;
+    struct plan_grid grid;
+    const struct str *group_by;
+    size_t group_by_len;
+    int64_t average; /* TimeSeriesAggregationType */
+    int64_t limit;
+};
+
+static void put_series(const struct select_series *s, const struct timeline *t,
+                       const struct timeline_group *g, struct json *j)
+{
+    json_obj(j);
+    if (g->labels.len) {
+        json_key(j, "labels");
+        msg_put_labels(&g->labels, j);
+    }
+    json_key(j, "points");
+    json_arr(j);
+    vec_for (i, &g->points) {
+        double value = timeline_value(t, &g->points.ptr[i], s->average != 0);
+        json_obj(j);
+        if (value != 0) {
+            json_key(j, "value");
+            json_double(j, value);
+        }
+        json_key(j, "timestamp");
+        json_i64_str(j, s->grid.origin_ms + (int64_t)g->points.ptr[i].k * s->grid.step_ms);
+        json_obj_end(j);
+    }
+    json_arr_end(j);
+    json_obj_end(j);
+}
+
+static int reply_select_series(struct query *q, struct err *e)
+{
+    const struct select_series *s = q->state;
+    struct timeline t;
+    struct json j;
+
+    timeline_init(&t, q->arena);
+    int code = merged_timeline(q, ASK_SERIES, s->grid.points, s->average != 0, &t, e);
+    size_t n = s->limit > 0 && (uint64_t)s->limit < t.groups.len ? (size_t)s->limit : t.groups.len;
+    query_json(q, &j);
+    json_obj(&j);
+    if (n) {
+        json_key(&j, "series");
+        json_arr(&j);
+    }
+    for (size_t i = 0; !code && i < n; i++)
+        put_series(s, &t, &t.groups.ptr[i], &j);
+    if (n)
+        json_arr_end(&j);
+    json_obj_end(&j);
+    timeline_deinit(&t);
+    return code ? code : query_out_end(q, e);
+}
+
+static int read_select_series(struct query *q, struct select_series *s, struct err *e)
+{
+    static const char *const aggregations[] = { "TIME_SERIES_AGGREGATION_TYPE_SUM",
+                                                "TIME_SERIES_AGGREGATION_TYPE_AVERAGE" };
+    static const char *const exemplars[] = { "EXEMPLAR_TYPE_UNSPECIFIED", "EXEMPLAR_TYPE_NONE",
+                                             "EXEMPLAR_TYPE_INDIVIDUAL", "EXEMPLAR_TYPE_SPAN" };
+    const struct json_val *m;
+    const struct str *call_site;
+    size_t call_site_len = 0;
+    int64_t exemplar = 0;
+    double step = 0;
+
+    if (msg_begin(q, &m, e) || msg_selection(q, m, &s->spec, e) ||
+        msg_times(q, m, false, &s->times, e) ||
+        json_take_double(json_get(m, "step", NULL), "step", &step, e) ||
+        plan_series_grid(s->times.start_ms, s->times.end_ms, step, q->qr->conf->points_max,
+                         &s->grid, e) ||
+        msg_strings(q, m, "groupBy", "group_by", &s->group_by, &s->group_by_len, e) ||
+        msg_enum(m, "aggregation", NULL, aggregations, ARRAY_LEN(aggregations), &s->average, e) ||
+        json_take_i64(json_get(m, "limit", NULL), "limit", &s->limit, e) ||
+        msg_enum(m, "exemplarType", "exemplar_type", exemplars, ARRAY_LEN(exemplars), &exemplar,
+                 e) ||
+        read_call_site(q, m, &call_site, &call_site_len, e))
+        return e->code;
+    if (exemplar > 1)
+        return err_set(e, ERR_UNIMPLEMENTED, "%s is not supported by this version",
+                       exemplars[exemplar]);
+    if (call_site_len)
+        return err_set(e, ERR_UNIMPLEMENTED,
+                       "stackTraceSelector on SelectSeries is not supported by this version");
+    return 0;
+}
+
+int api_select_series(struct query *q, struct err *e)
+{
+    struct select_series *s = ARENA_NEW(q->arena, struct select_series);
+
+    CHECK(s);
+    q->state = s;
+    if (read_select_series(q, s, e))
+        return e->code;
+    struct wire_query wq = { .profile_type = s->spec.profile_type,
+                             .selectors = s->spec.selectors,
+                             .selectors_len = s->spec.len };
+    struct wire_timeline tl = { s->grid, s->group_by, s->group_by_len };
+    /* The first point reaches one step back. */
+    bool empty = plan_range(s->grid.origin_ms - s->grid.step_ms, s->times.end_ms + 1).empty;
+    q->step = reply_select_series;
+    for (size_t i = 0; i < q->tenants_len && !empty; i++) {
+        wq.tenant = q->tenants[i];
+        if (query_ask_timeline(q, ASK_SERIES, &wq, &tl, e))
+            return e->code;
+    }
+    return 0;
+}

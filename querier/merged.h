@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * merged.h: the replies to a merge question as one call tree, gauges averaged. Pool thread.
+ */
+#ifndef QUERIER_MERGED_H
+#define QUERIER_MERGED_H
+
+#include "querier/query.h"
+#include "querier/render/flame.h"
+#include "querier/render/timeline.h"
+
+struct merged {
+    struct calltree tree;
+    VEC(uint32_t) leaves; /* gauges: of all replies, sorted, each once */
+    uint64_t series, rows;
+    bool gauge;
+};
+void merged_init(struct merged *m, struct query *q);
+void merged_deinit(struct merged *m);
+/* Adds all replies to `ask`; sets q->saturated and q->bounds_*. */
+NODISCARD int merged_read(struct merged *m, struct query *q, size_t ask, struct err *e);
+/* Lays out and cuts, with the memory for it. */
+NODISCARD int merged_layout(const struct merged *m, struct query *q, size_t max_nodes,
+                            struct layout *ret, struct err *e);
+
+/* All replies to a timeline question, united. */
+NODISCARD int merged_timeline(struct query *q, size_t ask, uint32_t points, bool average,
+                              struct timeline *t, struct err *e);
+
+#endif

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * querier.c: start, routes, readiness and end of the role.
+ *
+ * A querier keeps nothing between requests: any number of them may stand side by side. It calls every
+ * address of cluster.ingesters; without one of them an answer would be a part, so it becomes ready
+ * when all have answered once. Later it stays ready while any is up: the health of an ingester is
+ * told by its own readiness and by errors that name it, and clients may allow partial answers.
+ */
+#include "querier/querier.h"
+
+#include "common/base/mem.h"
+#include "common/obs/log.h"
+#include "querier/api_connect.h"
+#include "querier/api_labels.h"
+#include "querier/api_render.h"
+#include "querier/query.h"
+
+#define SHARE_PERCENT 10
+#define SHARE_MIN     (64 * MIB)
+#define CONNECT_BODY  (1 * MIB)
+#define SERVICE       "/querier.v1.QuerierService/"
+
+static const struct query_route routes[] = {
+    { HTTP_GET, "/pyroscope/render", 0, api_render, false },
+    { HTTP_GET, "/render", 0, api_render_old, false },
+    { HTTP_GET, "/pyroscope/label-values", 0, api_label_values, false },
+    { HTTP_GET, "/label-values", 0, api_label_values_old, false },
+    { HTTP_GET, "/labels", 0, api_label_names, false },
+    { HTTP_GET, "/api/apps", 0, api_apps, false },
+    { HTTP_POST, SERVICE "ProfileTypes", CONNECT_BODY, api_profile_types, true },
+    { HTTP_POST, SERVICE "LabelNames", CONNECT_BODY, api_connect_label_names, true },
+    { HTTP_POST, SERVICE "LabelValues", CONNECT_BODY, api_connect_label_values, true },
+    { HTTP_POST, SERVICE "Series", CONNECT_BODY, api_series, true },
+    { HTTP_POST, SERVICE "SelectMergeStacktraces", CONNECT_BODY, api_select_merge_stacktraces,
+      true },
+    { HTTP_POST, SERVICE "SelectSeries", CONNECT_BODY, api_select_series, true },
+    { HTTP_POST, SERVICE "SelectMergeSpanProfile", CONNECT_BODY, api_not_yet, true },
+    { HTTP_POST, SERVICE "SelectMergeProfile", CONNECT_BODY, api_not_yet, true },
+    { HTTP_POST, SERVICE "SelectHeatmap", CONNECT_BODY, api_not_yet, true },
+    { HTTP_POST, SERVICE "Diff", CONNECT_BODY, api_not_yet, true },
+    { HTTP_POST, SERVICE "GetProfileStats", CONNECT_BODY, api_not_yet, true },
+    { HTTP_POST, SERVICE "AnalyzeQuery", CONNECT_BODY, api_not_yet, true },
+};
+
+/* ---- start ------------------------------------------------------------------------------------*/
+
+static int start_peers(struct querier *qr, struct err *e)
+{
+    const struct cluster_conf *c = qr->ctx->cluster;
+    struct rpc_node_opts o = { .net = qr->ctx->rpc,
+                               .loop = qr->ctx->loop,
+                               .listen = qr->conf->listen,
+                               .message_max = c->rpc_message_bytes_max,
+                               .pending_max = c->rpc_pending_max,
+                               .heartbeat_ms = (uint32_t)c->heartbeat_ms,
+                               .dead_ms = (uint32_t)c->dead_ms,
+                               .pool = qr->ctx->pool };
+
+    if (!qr->ctx->common->insecure_open && qr->conf->listen[0] &&
+        !addr_is_loopback(str_c(qr->conf->listen)))
+        return err_set(e, ERR_CONFIG,
+                       "querier.listen: %s can be reached from other machines, and the roles do "
+                       "not prove who they are to each other; keep that network private and say "
+                       "so with --http.insecure-open",
+                       qr->conf->listen);
+    if (rpc_node_new(&o, &qr->node, e))
+        return err_wrap(e, "querier.listen");
+    qr->peers = XNEW_ARRAY(struct rpc_peer *, c->ingesters.len);
+    for (size_t i = 0; i < c->ingesters.len; i++) {
+        if (rpc_peer_get(qr->node, c->ingesters.items[i], &qr->peers[i], e))
+            return err_wrap(e, "cluster.ingesters");
+        qr->peers_len = i + 1;
+    }
+    return 0;
+}
+
+static void start_routes(struct querier *qr)
+{
+    if (!qr->ctx->http)
+        return; /* simulation */
+    qr->routes = XNEW_ARRAY(struct querier_route, ARRAY_LEN(routes));
+    for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
+        qr->routes[i] = (struct querier_route){ qr, &routes[i] };
+        http_route(qr->ctx->http, routes[i].methods, routes[i].path, routes[i].body_max,
+                   query_on_http, &qr->routes[i]);
+    }
+    ui_route(&qr->ui, qr->ctx->http);
+}
+
+static void on_metrics(void *cookie)
+{
+    const struct querier *qr = cookie;
+
+    metric_set(qr->metrics.running, (int64_t)qr->running);
+    metric_set(qr->metrics.bytes, (int64_t)qr->bytes.used);
+    metric_set(qr->metrics.bytes_limit, (int64_t)qr->bytes.max);
+}
+
+static void querier_free(void *self)
+{
+    struct querier *qr = self;
+
+    if (!qr)
+        return;
+    CHECK(qr->magic == QUERIER_MAGIC && qr->running == 0);
+    rpc_node_free(qr->node);
+    ui_deinit(&qr->ui);
+    xfree(qr->peers);
+    xfree(qr->routes);
+    qr->magic = 0;
+    xfree(qr);
+}
+
+static int querier_start(const struct role_ctx *ctx, void **ret_self, struct err *e)
+{
+    struct querier *qr = XNEW(struct querier);
+    size_t share = ctx->memory_limit / 100 * SHARE_PERCENT;
+
+    qr->magic = QUERIER_MAGIC;
+    qr->ctx = ctx;
+    qr->conf = conf_get(ctx->conf, &querier_options);
+    share = qr->conf->bytes_max ? qr->conf->bytes_max : MAX(share, SHARE_MIN);
+    budget_init(&qr->bytes, share);
+    qr->query_bytes_max = MIN(share, qr->conf->query_bytes_max);
+    ctx->env->random(ctx->env, &qr->seed, sizeof(qr->seed));
+    querier_metrics_init(&qr->metrics, ctx->metrics);
+    if (ui_init_linked(&qr->ui, e) || start_peers(qr, e)) {
+        querier_free(qr);
+        return e->code;
+    }
+    metrics_on_render(ctx->metrics, on_metrics, qr);
+    start_routes(qr);
+    log_info("querier started", KV_U64("ingesters", qr->peers_len),
+             KV_U64("bytes_max", qr->bytes.max), KV_U64("query_bytes_max", qr->query_bytes_max));
+    *ret_self = qr;
+    return 0;
+}
+
+/* ---- running and end --------------------------------------------------------------------------*/
+
+static size_t peers_up(const struct querier *qr)
+{
+    size_t up = 0;
+
+    for (size_t i = 0; i < qr->peers_len; i++)
+        up += rpc_peer_up(qr->peers[i]);
+    return up;
+}
+
+static bool querier_ready(void *self, const char **ret_why)
+{
+    struct querier *qr = self;
+    size_t up = peers_up(qr);
+
+    CHECK(qr->magic == QUERIER_MAGIC);
+    if (qr->draining) {
+        *ret_why = "shutting down";
+        return false;
+    }
+    qr->was_ready |= up == qr->peers_len;
+    if (!qr->was_ready)
+        *ret_why = "not every ingester has answered yet";
+    else if (up == 0)
+        *ret_why = "no ingester answers";
+    return qr->was_ready && up > 0;
+}
+
+static void querier_drain_node(struct querier *qr)
+{
+    rpc_node_drain(qr->node, qr->drained, qr->drained_cookie);
+    qr->drained = NULL;
+}
+
+void querier_query_ended(struct querier *qr)
+{
+    CHECK(qr->running > 0);
+    qr->running--;
+    if (qr->running == 0 && qr->drained)
+        querier_drain_node(qr);
+}
+
+static void querier_drain(void *self, void (*done)(void *cookie), void *cookie)
+{
+    struct querier *qr = self;
+
+    CHECK(qr->magic == QUERIER_MAGIC && !qr->draining);
+    qr->draining = true;
+    qr->drained = done;
+    qr->drained_cookie = cookie;
+    if (qr->running == 0)
+        querier_drain_node(qr);
+}
+
+static void querier_ring(void *self, struct json *j)
+{
+    const struct querier *qr = self;
+
+    json_key(j, "ingesters");
+    json_arr(j);
+    for (size_t i = 0; i < qr->peers_len; i++) {
+        json_obj(j);
+        json_key(j, "address");
+        json_cstr(j, rpc_peer_addr(qr->peers[i]));
+        json_key(j, "up");
+        json_bool(j, rpc_peer_up(qr->peers[i]));
+        json_obj_end(j);
+    }
+    json_arr_end(j);
+}
+
+static const struct conf_table *const tables[] = { &querier_options };
+
+const struct role querier_role = {
+    .name = "querier",
+    .conf = tables,
+    .conf_len = ARRAY_LEN(tables),
+    .start = querier_start,
+    .ready = querier_ready,
+    .drain = querier_drain,
+    .free = querier_free,
+    .ring = querier_ring,
+};
