@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * connect.h: what a unary Connect request over HTTP/1.1 must look like (Connect protocol), and proto3
- * JSON in its body.
+ * connect.h: what a unary Connect request over HTTP/1.1 must look like (Connect protocol), and
+ * proto3 JSON in its body.
  */
 #ifndef QUERIER_CONNECT_H
 #define QUERIER_CONNECT_H

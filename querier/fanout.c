@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fanout.c: `pending` counts calls that have not ended; whoever brings it to zero, or brings an error
- * that decides, ends the whole and cancels the rest.
+ * fanout.c: `pending` counts calls that have not ended; whoever brings it to zero, or brings an
+ * error that decides, ends the whole and cancels the rest.
  *
  *   started ──(a call ends)──> started ──(pending 0, or a deciding error)──> done, freed
  *      └──(fanout_cancel: the client is gone)──> freed
  *
- * An error decides when it is about the query (a bad regex, a limit), since every ingester would say
- * the same, and when partial answers are not allowed. Otherwise the ingester counts as missing: an
- * answer that lacks it is flagged by the caller, never silent. If nobody answered there is no answer.
+ * An error decides when it is about the query (a bad regex, a limit), since every ingester would
+ * say the same, and when partial answers are not allowed. Otherwise the ingester counts as
+ * missing: an answer that lacks it is flagged by the caller, never silent. If nobody answered
+ * there is no answer.
  */
 #include "querier/fanout.h"
 
@@ -76,7 +77,7 @@ static void on_call_done(void *cookie, struct str reply, const struct err *err)
         (void)buf_add_str(&c->reply, reply);
     } else {
         c->err = *err;
-        (void)err_wrap(&c->err, "ingester %zu (%s)", c->ingester, rpc_peer_addr(c->peer));
+        (void)err_wrap(&c->err, "ingester %zu", c->ingester);
         if (!f->o.allow_partial || !fanout_tolerates(err->code)) {
             fanout_end(f, &c->err);
             return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fanout.h: a set of calls to ingesters that ends once: with all replies, with what could be had, or
- * with the first error that decides.
+ * fanout.h: a set of calls to ingesters that ends once: with all replies, with what could be had,
+ * or with the first error that decides.
  *
  * Thread: the loop's.
  */
@@ -33,7 +33,8 @@ struct fanout_opts {
     bool allow_partial;   /* an ingester that cannot answer does not end the query */
     /* Asks for the bytes of a reply before it is copied; its error fails the query. */
     int (*take)(void *cookie, size_t bytes, struct err *e);
-    /* Once, not inside fanout_start. err NULL: use the replies of calls without err. */
+    /* Once, not inside fanout_start. err NULL: use the replies of calls without err. Copy *err
+     * before freeing the calls. */
     void (*done)(void *cookie, const struct err *err);
     void *cookie;
 };

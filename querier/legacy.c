@@ -2,10 +2,10 @@
  *
  * legacy.c: one table, read both ways.
  *
- * The old API asks for `app.cpu`; what is stored has a service and a profile type, and the same kind
- * comes under several types: folded text makes memory:inuse_space:bytes::, a Go heap profile
- * memory:inuse_space:bytes:space:bytes. So a kind is a list of (name, sample type, unit) in order of
- * preference, whatever the period, and a query first asks which types the service has.
+ * The old API asks for `app.cpu`; what is stored has a service and a profile type, and the same
+ * kind comes under several types: folded text makes memory:inuse_space:bytes::, a Go heap profile
+ * memory:inuse_space:bytes:space:bytes. So a kind is a list of (name, sample type, unit) in order
+ * of preference, whatever the period, and a query first asks which types the service has.
  */
 #include "querier/legacy.h"
 

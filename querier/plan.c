@@ -2,9 +2,9 @@
  *
  * plan.c: ranges, grids, targets.
  *
- * There is no limit on a range: what it costs grows with its logarithm (a tree of sums) and with the
- * size of the answer, and both are bounded elsewhere. Flame graphs snap outward to leaves, since
- * vectors cannot be cut finer; timelines have their own, finer slots.
+ * There is no limit on a range: what it costs grows with its logarithm (a tree of sums) and with
+ * the size of the answer, and both are bounded elsewhere. Flame graphs snap outward to leaves,
+ * since vectors cannot be cut finer; timelines have their own, finer slots.
  *
  * The store sums half-open intervals that are closed on the right: (T(k-1), T(k)]. A timeline of
  * /render has buckets closed on the left. Slots start at whole milliseconds, so a grid that stands

@@ -2,10 +2,11 @@
  *
  * querier.c: start, routes, readiness and end of the role.
  *
- * A querier keeps nothing between requests: any number of them may stand side by side. It calls every
- * address of cluster.ingesters; without one of them an answer would be a part, so it becomes ready
- * when all have answered once. Later it stays ready while any is up: the health of an ingester is
- * told by its own readiness and by errors that name it, and clients may allow partial answers.
+ * A querier keeps nothing between requests: any number of them may stand side by side. It calls
+ * every address of cluster.ingesters; without one of them an answer would be a part, so it becomes
+ * ready when all have answered once. Later it stays ready while any is up: the health of an
+ * ingester is told by its own readiness and by errors that name it, and clients may allow partial
+ * answers.
  */
 #include "querier/querier.h"
 

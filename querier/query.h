@@ -3,7 +3,8 @@
  * query.h: the life of one request, whatever it asks.
  *
  * A query is a chain of steps on pool threads. A step either asks ingesters something (query_ask_*)
- * and names the step that goes on with the replies, or writes the reply (query->out) and is the last.
+ * and names the step that goes on with the replies, or writes the reply (query->out) and is the
+ * last.
  */
 #ifndef QUERIER_QUERY_H
 #define QUERIER_QUERY_H

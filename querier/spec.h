@@ -19,8 +19,8 @@ struct spec {
     struct str app_text; /* what stood before the braces */
 };
 
-/* `type{matchers}` or `{__name__="type", ...}`; with `flameql` also `app.kind{matchers}` with regexes
- * that search. Regexes are compiled to see whether they are right. ERR_INPUT. */
+/* `type{matchers}` or `{__name__="type", ...}`; with `flameql` also `app.kind{matchers}` with
+ * regexes that search. Regexes are compiled to see whether they are right. ERR_INPUT. */
 NODISCARD int spec_render(struct str text, bool flameql, struct arena *a, struct spec *ret,
                           struct err *e);
 /* The same text as a filter of labels; empty text selects everything. */

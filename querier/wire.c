@@ -2,9 +2,10 @@
  *
  * wire.c: protobuf-c with an arena.
  *
- * protobuf-c allocates through a callback, so decoding happens inside the query's memory and is freed
- * with it. Its messages here are not recursive. What comes back is from our own ingesters, yet is
- * checked like anything that crossed a wire: a version skew must end in an error, not in a crash.
+ * protobuf-c allocates through a callback, so decoding happens inside the query's memory and is
+ * freed with it. Its messages here are not recursive. What comes back is from our own ingesters,
+ * yet is checked like anything that crossed a wire: a version skew must end in an error, not in a
+ * crash.
  */
 #include "querier/wire.h"
 

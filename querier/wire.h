@@ -2,8 +2,8 @@
  *
  * wire.h: proto/query.proto as the querier sees it: requests out, replies in.
  *
- * Encoders append to a buf. Decoders put everything into the arena (its limit bounds the memory) and
- * check it: a reply that passes can be used without further looks. Thread: any.
+ * Encoders append to a buf. Decoders put everything into the arena (its limit bounds the memory)
+ * and check it: a reply that passes can be used without further looks. Thread: any.
  */
 #ifndef QUERIER_WIRE_H
 #define QUERIER_WIRE_H

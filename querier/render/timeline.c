@@ -3,9 +3,10 @@
  * timeline.c: append, sort once, fold.
  *
  * A service lives on one shard, so mostly one reply brings a group and nothing folds. Where several
- * do, sums add up. The mean of a gauge needs the number of leaves in which any series had data; each
- * shard sends its own count, and the largest of them is taken. That is exact when one shard has all
- * series of the group or when services push all the time, else it is at most too few leaves.
+ * do, sums add up. The mean of a gauge needs the number of leaves in which any series had data;
+ * each shard sends its own count, and the largest of them is taken. That is exact when one shard
+ * has all series of the group or when services push all the time, else it is at most too few
+ * leaves.
  */
 #include "querier/render/timeline.h"
 

@@ -8,8 +8,6 @@
  */
 #include "querier/ui/ui.h"
 
-#include <stdio.h>
-
 #include "common/base/mem.h"
 
 /* assets.S */
@@ -34,7 +32,7 @@ static bool slice(struct str data, struct str offset, struct str len, struct str
 }
 
 /* path \t type \t offset \t length \t gzip-offset \t gzip-length \t etag */
-static bool asset_parse(struct str line, struct str data, struct ui_asset *ret)
+static bool asset_parse(struct str line, struct str data, struct arena *a, struct ui_asset *ret)
 {
     struct str field[7];
     bool more = true;
@@ -44,13 +42,17 @@ static bool asset_parse(struct str line, struct str data, struct ui_asset *ret)
             return false;
     if (more && line.len)
         return false;
-    *ret = (struct ui_asset){ .path = field[0], .type = field[1], .etag = field[6] };
+    *ret = (struct ui_asset){ .path = field[0],
+                              .type = arena_strdup(a, field[1]).ptr,
+                              .etag = arena_strdup(a, field[6]).ptr };
     if (!slice(data, field[2], field[3], &ret->plain) ||
         !slice(data, field[4], field[5], &ret->gzip))
         return false;
     if (ret->gzip.len == 0)
         ret->gzip = STR_NULL;
-    return ret->path.len > 1 && ret->path.ptr[0] == '/' && ret->etag.len > 0;
+    if (!ret->etag)
+        return false;
+    return ret->path.len > 1 && ret->path.ptr[0] == '/' && ret->type && field[6].len > 0;
 }
 
 NODISCARD int ui_init(struct ui *u, struct str index, struct str data, struct err *e)
@@ -61,11 +63,11 @@ NODISCARD int ui_init(struct ui *u, struct str index, struct str data, struct er
 
     for (size_t i = 0; i < index.len; i++)
         lines += index.ptr[i] == '\n';
-    *u = (struct ui){ .assets = XNEW_ARRAY(struct ui_asset, lines + 1) };
+    *u = (struct ui){ .strings = arena_new(MIB), .assets = XNEW_ARRAY(struct ui_asset, lines + 1) };
     while (str_next(&index, '\n', &more, &line)) {
         if (line.len == 0)
             continue;
-        if (!asset_parse(line, data, &u->assets[u->len])) {
+        if (!asset_parse(line, data, u->strings, &u->assets[u->len])) {
             err_set(e, ERR_CORRUPT, "page bundle, line %zu: \"%.*s\" is malformed", u->len + 1,
                     STR_ARG(line));
             ui_deinit(u);
@@ -79,6 +81,7 @@ NODISCARD int ui_init(struct ui *u, struct str index, struct str data, struct er
 void ui_deinit(struct ui *u)
 {
     xfree(u->assets);
+    arena_free(u->strings);
     *u = (struct ui){ 0 };
 }
 
@@ -115,89 +118,16 @@ const struct ui_asset *ui_find(const struct ui *u, struct str path, bool html)
     return asset_at(u, STR("/index.html"));
 }
 
-/* ---- headers ----------------------------------------------------------------------------------*/
-
-/* ";q=0", ";q=0.0" ...: explicitly refused. */
-static bool refused(struct str params)
-{
-    struct str param;
-    bool more = true;
-
-    while (str_next(&params, ';', &more, &param)) {
-        param = str_trim(param);
-        if (param.len < 3 || (param.ptr[0] | 0x20) != 'q' || param.ptr[1] != '=')
-            continue;
-        double q = 0;
-        return !str_double(str_sub(param, 2, param.len), &q) || q <= 0;
-    }
-    return false;
-}
-
-bool ui_accepts_gzip(struct str accept_encoding)
-{
-    struct str item, name;
-    bool more = true, any = false;
-
-    while (str_next(&accept_encoding, ',', &more, &item)) {
-        bool params = true;
-        if (!str_next(&item, ';', &params, &name))
-            continue;
-        name = str_trim(name);
-        if (str_eq_nocase(name, STR("gzip")))
-            return !refused(item);
-        if (str_eqc(name, "*"))
-            any = !refused(item);
-    }
-    return any;
-}
-
-bool ui_etag_matches(struct str if_none_match, struct str etag)
-{
-    struct str item;
-    bool more = true;
-
-    while (str_next(&if_none_match, ',', &more, &item)) {
-        item = str_trim(item);
-        if (str_eqc(item, "*"))
-            return true;
-        if (str_starts(item, STR("W/")))
-            item = str_sub(item, 2, item.len);
-        if (item.len == etag.len + 2 && item.ptr[0] == '"' && item.ptr[item.len - 1] == '"' &&
-            str_eq(str_sub(item, 1, item.len - 1), etag))
-            return true;
-    }
-    return false;
-}
-
 /* ---- serving ----------------------------------------------------------------------------------*/
 
 static void reply_asset(struct http_req *r, const struct ui_asset *a)
 {
     bool for_ever = str_starts(a->path, STR("/assets/"));
-    bool packed = a->gzip.ptr && ui_accepts_gzip(http_header(r, "Accept-Encoding"));
-    struct str bytes = packed ? a->gzip : a->plain;
-    char etag[80];
-    struct buf body;
-    int n = snprintf(etag, sizeof(etag), "\"%.*s\"", (int)MIN(a->etag.len, 64), a->etag.ptr);
 
-    http_reply_header(r, "ETag", str_n(etag, (size_t)n));
-    http_reply_header(r, "Cache-Control",
-                      for_ever ? STR("public, max-age=31536000, immutable") : STR("no-cache"));
-    http_reply_header(r, "Vary", STR("Accept-Encoding"));
     http_reply_header(r, "Content-Security-Policy", str_c(csp));
-    http_reply_header(r, "X-Content-Type-Options", STR("nosniff"));
     http_reply_header(r, "Referrer-Policy", STR("no-referrer"));
-    if (ui_etag_matches(http_header(r, "If-None-Match"), a->etag)) {
-        http_reply(r, 304, NULL, NULL);
-        return;
-    }
-    if (packed)
-        http_reply_header(r, "Content-Encoding", STR("gzip"));
-    buf_init(&body, bytes.len);
-    buf_add_str(&body, bytes);
-    char type[80];
-    snprintf(type, sizeof(type), "%.*s", (int)MIN(a->type.len, 79), a->type.ptr);
-    http_reply(r, 200, type, &body);
+    http_reply_static(r, a->type, a->plain, a->gzip, a->etag,
+                      for_ever ? "public, max-age=31536000, immutable" : "no-cache");
 }
 
 static void on_get(struct http_req *r)

@@ -12,11 +12,13 @@
 #include "common/net/http.h"
 
 struct ui_asset {
-    struct str path, type, etag; /* etag without quotes */
+    struct str path;
+    const char *type, *etag; /* etag without quotes */
     struct str plain;
     struct str gzip; /* {NULL,0}: not worth it */
 };
 struct ui {
+    struct arena *strings;   /* owned */
     struct ui_asset *assets; /* owned; slices point into the bundle */
     size_t len;
 };
@@ -28,11 +30,6 @@ NODISCARD int ui_init_linked(struct ui *u, struct err *e);
 
 /* The asset for a path; the index for "/" and, if `html`, for a route of the page; NULL: 404. */
 const struct ui_asset *ui_find(const struct ui *u, struct str path, bool html);
-/* True if an Accept-Encoding value allows gzip. */
-bool ui_accepts_gzip(struct str accept_encoding);
-/* True if an If-None-Match value names the etag. */
-bool ui_etag_matches(struct str if_none_match, struct str etag);
-
 /* Registers the catch-all route; u must outlive the server. */
 void ui_route(struct ui *u, struct http_server *s);
 
