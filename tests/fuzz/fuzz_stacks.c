@@ -3,7 +3,8 @@
  * Any bytes as the columns of a set of stacks: refused by stacks_view_check, or it can be merged,
  * twice to the same nodes, within any budget, and the result is sound.
  *
- * Input: u8 counts of strings, frames, nodes; u16 budget / 16; the columns; the rest is string_data.
+ * Input: u8 counts of strings, frames, nodes; u16 budget / 16; the columns; the rest is the data of
+ * the strings.
  */
 #include "common/base/mem.h"
 #include "common/base/rd.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any bytes as a vector row (the right checksum is put behind them): refused, or every way of reading
- * agrees, nothing is zero or out of order, and encoding what was read gives a row with the same
- * contents.
+ * Any bytes as a vector row (the right checksum is put behind them): refused, or every way of
+ * reading agrees, nothing is zero or out of order, and encoding what was read gives a row with the
+ * same contents.
  */
 #include "common/base/hash.h"
 #include "common/base/mem.h"

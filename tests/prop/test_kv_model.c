@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Random operations on both implementations of kv.h beside an obvious model: a table of what stands
- * under each of a few keys. Snapshots and open iterators are copies of that table. Restarts of both;
- * for the in-memory store also power cuts and failing writes. SEED=n repeats a run.
+ * Random operations on both implementations of kv.h beside an obvious model: a table of what
+ * stands under each of a few keys. Snapshots and open iterators are copies of that table. Restarts
+ * of both; for the in-memory store also power cuts and failing writes. SEED=n repeats a run.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * kill -9 at random moments: a child (this program, run again with a folder as argument) writes
  * numbered batches over all column families and reports each synced one through a pipe; the parent
  * kills it, reopens the database and checks: every reported batch is there, whole; what is there is
- * a prefix of what was written; no batch is there in part. The next child goes on in the same folder.
+ * a prefix of what was written; no batch is there in part. The next child goes on where this ended.
  *
  * Batch n puts n under its number into a few families (which ones and how long the values are is a
  * function of n), deletes what batch n - 40 put, and now and then deletes a range or flushes.
