@@ -209,9 +209,8 @@ int main(void)
                zstd_per_entry(&r, buf_str(&r.all_varints)));
         free_rows(&r);
     }
-    printf(
-        "(encode: ids and values to a row; open: all checks; open+add: into a dense array; varints: "
-        "checked\n delta and value varints into the same array; memcpy: of the row; memcpy8: of "
-        "the values as u64)\n");
+    printf("encode: ids and values to a row. open: all checks. open+add: into a dense array.\n"
+           "varints: checked delta and value varints into the same array. memcpy: of the row;\n"
+           "memcpy8: of the values as u64.\n");
     return 0;
 }
