@@ -13,6 +13,9 @@ static void end_of_input(struct http1 *c)
 
 static bool step_idle(struct http1 *c)
 {
+    /* Old clients send an empty line after a POST: that is no request that begins. */
+    while (str_starts(c->view, STR("\r\n")))
+        c->view = str_sub(c->view, 2, c->view.len);
     if (c->view.len) {
         http1_go(c, HTTP1_HEAD);
         return true;
@@ -126,7 +129,7 @@ static int take_chunks(struct http1 *c)
         if (r == HTTP_CHUNK_DATA && !add_body(c, data, SIZE_MAX))
             return -1;
         /* A chunk that says it is too long need not be waited for. */
-        if (c->chunk.left > c->x->route->body_max - c->x->body.len) {
+        if (http_chunk_ahead(&c->chunk) > c->x->route->body_max - c->x->body.len) {
             refuse_large(c);
             return -1;
         }

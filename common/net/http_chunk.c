@@ -196,3 +196,8 @@ enum http_chunk_result http_chunk_next(struct http_chunk *c, struct str in, size
     }
     return HTTP_CHUNK_MORE;
 }
+
+uint64_t http_chunk_ahead(const struct http_chunk *c)
+{
+    return c->state == CHUNK_BODY ? c->left : 0;
+}

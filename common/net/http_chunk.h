@@ -24,5 +24,7 @@ struct http_chunk { /* zero at the start of a body */
  * of `in` was read. DONE: *pos is the first byte after the body. BAD: *ret_why (static). */
 enum http_chunk_result http_chunk_next(struct http_chunk *c, struct str in, size_t *pos,
                                        struct str *ret_data, const char **ret_why);
+/* Bytes the chunk at hand still announces; 0 until its size was read to the end. */
+uint64_t http_chunk_ahead(const struct http_chunk *c);
 
 #endif

@@ -79,7 +79,7 @@ static enum stream_wrote tcp_write(struct stream *s, const struct str *v, size_t
 
     CHECK(n > 0 && n <= STREAM_SLICES_MAX);
     for (size_t i = 0; i < n; i++)
-        bufs[i] = uv_buf_init((char *)(uintptr_t)v[i].ptr, (unsigned)v[i].len);
+        bufs[i] = (uv_buf_t){ .base = (char *)(uintptr_t)v[i].ptr, .len = v[i].len };
     int wrote = uv_try_write(uv_of(t), bufs, len);
     if (wrote == UV_EAGAIN)
         wrote = 0;

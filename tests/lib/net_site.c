@@ -136,3 +136,53 @@ int site_count(const char *text, const char *part)
         n++;
     return n;
 }
+
+/* ---- smuggling */
+
+#define POST    "POST /echo HTTP/1.1\r\n"
+#define CHUNKED "Transfer-Encoding: chunked\r\n"
+#define BEHIND  POST HOST "Content-Length: 1\r\n\r\nx"
+#define TRICK(n, text, status)                              \
+    {                                                       \
+        n, { text BEHIND, sizeof(text BEHIND) - 1 }, status \
+    }
+#define HEAD_TRICK(n, lines) TRICK(n, POST HOST lines "\r\n0\r\n\r\n", 400)
+
+const struct site_trick site_tricks[] = {
+    HEAD_TRICK("bare CR as line end", "X:\rTransfer-Encoding: chunked\r\n"),
+    HEAD_TRICK("bare CR in a value", "X: a\rb\r\n"),
+    HEAD_TRICK("folded line", "A: b\r\n Content-Length: 3\r\n"),
+    HEAD_TRICK("folded by TAB", "A: b\r\n\tContent-Length: 3\r\n"),
+    HEAD_TRICK("CR CR X ends the head", "\r\rX"),
+    TRICK("CRLF CR X ends the head", POST HOST "A: b\r\n\rX\r\n\r\n", 400),
+    TRICK("no Host", POST "Content-Length: 1\r\n\r\nx", 400),
+    TRICK("no Host, 1.0", "POST /echo HTTP/1.0\r\nContent-Length: 1\r\n\r\nx", 400),
+    HEAD_TRICK("two Hosts", HOST),
+    TRICK("1.0 and Transfer-Encoding", "POST /echo HTTP/1.0\r\n" HOST CHUNKED "\r\n0\r\n\r\n", 400),
+    HEAD_TRICK("length and chunked", "Content-Length: 5\r\n" CHUNKED),
+    HEAD_TRICK("chunked and length", CHUNKED "Content-Length: 5\r\n"),
+    HEAD_TRICK("chunked, identity", "Transfer-Encoding: chunked, identity\r\n"),
+    HEAD_TRICK("identity, chunked", "Transfer-Encoding: identity, chunked\r\n"),
+    HEAD_TRICK("xchunked", "Transfer-Encoding: xchunked\r\n"),
+    HEAD_TRICK("chunked twice", CHUNKED CHUNKED),
+    HEAD_TRICK("blank before the colon", "Content-Length : 3\r\n"),
+    HEAD_TRICK("two lengths", "Content-Length: 3\r\nContent-Length: 3\r\n"),
+    HEAD_TRICK("length with a plus", "Content-Length: +3\r\n"),
+    HEAD_TRICK("length overflows", "Content-Length: 99999999999999999999\r\n"),
+    HEAD_TRICK("bare LF", "A: b\n"),
+    HEAD_TRICK("control byte", "A: \x01\r\n"),
+    TRICK("NUL", POST HOST "A: b\0c\r\n\r\n0\r\n\r\n", 400),
+    TRICK("HTTP/1.9", "POST /echo HTTP/1.9\r\n" HOST CHUNKED "\r\n0\r\n\r\n", 505),
+    TRICK("chunk size with a sign", POST HOST CHUNKED "\r\n+1\r\nx\r\n0\r\n\r\n", 400),
+    TRICK("chunk size with a blank", POST HOST CHUNKED "\r\n1 \r\nx\r\n0\r\n\r\n", 400),
+    TRICK("chunk size 0x1", POST HOST CHUNKED "\r\n0x1\r\nx\r\n0\r\n\r\n", 400),
+    TRICK("chunk size overflows", POST HOST CHUNKED "\r\n10000000000000001\r\nx\r\n0\r\n\r\n", 400),
+    TRICK("chunk size, bare LF", POST HOST CHUNKED "\r\n1\nx\r\n0\r\n\r\n", 400),
+    TRICK("chunk size, CR X", POST HOST CHUNKED "\r\n1\rXx\r\n0\r\n\r\n", 400),
+    TRICK("chunk too long", POST HOST CHUNKED "\r\n1\r\nxy\r\n0\r\n\r\n", 400),
+    TRICK("chunk, bare LF", POST HOST CHUNKED "\r\n1\r\nx\n0\r\n\r\n", 400),
+    TRICK("last chunk, CR X", POST HOST CHUNKED "\r\n0\r\n\rX", 400),
+    TRICK("length in a trailer", POST HOST CHUNKED "\r\n0\r\nContent-Length: 9\r\n\r\n", 400),
+    TRICK("two chunk extensions", POST HOST CHUNKED "\r\n0;a=1;2\r\n\r\n", 400),
+};
+const size_t site_tricks_len = ARRAY_LEN(site_tricks);

@@ -21,6 +21,16 @@ struct site_seen {
 };
 extern struct site_seen seen;
 
+/* Requests that two parsers could read in two ways. Each is followed, in its text, by a request to
+ * /echo that must not run; `status` is the only answer. */
+struct site_trick {
+    const char *name;
+    struct str text;
+    int status;
+};
+extern const struct site_trick site_tricks[];
+extern const size_t site_tricks_len;
+
 void site_open(struct net_world *w);
 void site_reply_held(const char *text);
 /* Each part is in `got`; one that begins with '!' is not. */

@@ -12,6 +12,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -23,8 +24,7 @@
 #include "common/base/prng.h"
 #include "common/net/http.h"
 #include "common/sys/thread.h"
-
-#define HOST "Host: h\r\n"
+#include "tests/lib/net_site.h"
 
 struct rig {
     struct loop *loop;
@@ -316,6 +316,36 @@ static void test_addresses(void **state)
     buf_deinit(&b);
 }
 
+/* Every trick, in one piece and byte by byte: one refusal, then the end, and nothing ran. */
+static void test_smuggling(void **state)
+{
+    struct rig g;
+    struct buf b;
+    struct str body;
+
+    (void)state;
+    rig(&g);
+    buf_init(&b, MIB);
+    for (size_t i = 0; i < 2 * site_tricks_len; i++) {
+        const struct site_trick *t = &site_tricks[i / 2];
+        size_t step = i % 2 ? 1 : t->text.len;
+        int fd = dial(&g), on = 1;
+
+        assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)), 0);
+        for (size_t at = 0; at < t->text.len; at += step)
+            (void)put(fd, t->text.ptr + at, step);
+        int status = get(fd, &b, &body);
+        if (status != t->status)
+            fail_msg("%s: want %d, got %d", t->name, t->status, status);
+        assert_non_null(strstr(b.ptr, "Connection: close"));
+        assert_int_equal(get(fd, &b, &body), 0);
+        (void)close(fd);
+    }
+    assert_int_equal(g.handled, 0);
+    buf_deinit(&b);
+    rig_close(&g);
+}
+
 /* The refusal arrives although the client is still sending. */
 static void test_refused_while_sending(void **state)
 {
@@ -560,6 +590,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_request),
         cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_smuggling),
         cmocka_unit_test(test_refused_while_sending),
         cmocka_unit_test(test_large_replies),
         cmocka_unit_test(test_client_gone),

@@ -101,59 +101,69 @@ static void test_pipelined_second_head_passes_the_gate(void **state)
     net_world_deinit(&w);
 }
 
-/* Nothing behind a refused head may run, whatever the pieces it comes in. */
+/* Nothing behind a refused request may run, whatever the pieces it comes in. */
 static void test_smuggling(void **state)
 {
-    static const char *const heads[] = {
-        "X:\rTransfer-Encoding: chunked\r\n",
-        "A: b\r\n Content-Length: 3\r\n",
-        "\r\rX",
-        HOST,
-        "Transfer-Encoding: chunked, identity\r\n",
-        "Transfer-Encoding: xchunked\r\n",
-        "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n",
-        "Content-Length : 3\r\n",
-        "Content-Length: 3\r\nContent-Length: 3\r\n",
-        "Content-Length: +3\r\n",
-        "Content-Length: 99999999999999999999\r\n",
-        "A: b\n",
-        "A: \x01\r\n",
-    };
     struct net_world w;
 
     (void)state;
     site_open(&w);
-    for (size_t i = 0; i < 2 * ARRAY_LEN(heads); i++) {
+    for (size_t i = 0; i < 2 * site_tricks_len; i++) {
+        const struct site_trick *t = &site_tricks[i / 2];
         struct net_mem *m = net_connect(&w);
-        char text[512];
+        size_t step = i % 2 ? 1 : t->text.len;
+        char status[32];
         const char *got;
 
-        (void)snprintf(text, sizeof(text),
-                       "POST /echo HTTP/1.1\r\n" HOST "%s\r\n0\r\n\r\n"
-                       "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 1\r\n\r\nx",
-                       heads[i / 2]);
-        if (i % 2)
-            net_send_slowly(m, text);
-        else
-            net_send_c(m, text);
+        for (size_t at = 0; at < t->text.len; at += step)
+            net_send(m, str_sub(t->text, at, at + step));
         got = net_got(m);
-        if (site_count(got, "HTTP/1.1 ") != 1 || !site_has(got, "HTTP/1.1 400 ") ||
+        (void)snprintf(status, sizeof(status), "HTTP/1.1 %d ", t->status);
+        if (site_count(got, "X-Request-Id: ") != 1 || !site_has(got, status) ||
             !site_has(got, "Connection: close"))
-            fail_msg("%s:\n%s", heads[i / 2], got);
-        site_finish(&w, m);
-    }
-    static const char *const whole[] = {
-        "POST /echo HTTP/1.0\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        "POST /echo HTTP/1.1\r\nContent-Length: 1\r\n\r\nx",
-        "POST /echo HTTP/1.0\r\nContent-Length: 1\r\n\r\nx",
-    };
-    for (size_t i = 0; i < ARRAY_LEN(whole); i++) {
-        struct net_mem *m = net_connect(&w);
-        net_send_c(m, whole[i]);
-        EXPECT(net_got(m), "HTTP/1.1 400 ");
+            fail_msg("%s:\n%s", t->name, got);
         site_finish(&w, m);
     }
     assert_int_equal(seen.handled, 0);
+    net_world_deinit(&w);
+}
+
+/* The client leaves while a pool thread compresses its reply. */
+static void test_gone_while_compressing(void **state)
+{
+    struct net_world w;
+    struct net_mem *m;
+
+    (void)state;
+    site_open(&w);
+    m = net_connect(&w);
+    m->stream.up->on_bytes(m->stream.cookie, STR("GET /big?n=300000 HTTP/1.1\r\n" HOST
+                                                 "Accept-Encoding: gzip\r\n\r\n"));
+    assert_int_equal(seen.handled, 1);
+    assert_int_equal(pool_queued(w.pool), 1);
+    net_end(m, true);
+    assert_true(m->closed && m->out.len == 0);
+    net_mem_free(m);
+    net_world_deinit(&w);
+}
+
+/* The empty line some clients send behind a body is not the beginning of a request. */
+static void test_empty_line_between_requests(void **state)
+{
+    struct net_world w;
+    struct net_mem *m;
+
+    (void)state;
+    site_open(&w);
+    m = net_connect(&w);
+    for (int i = 0; i < 3; i++) {
+        net_send_c(m, "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 1\r\n\r\nx\r\n");
+        EXPECT(net_got(m), "HTTP/1.1 200 OK");
+        net_pass(&w, 30000); /* longer than a head may take */
+        assert_false(m->closed || m->shut);
+    }
+    assert_int_equal(w.budget.used, 0);
+    site_finish(&w, m);
     net_world_deinit(&w);
 }
 
@@ -416,6 +426,8 @@ int main(void)
         cmocka_unit_test(test_pipelining),
         cmocka_unit_test(test_pipelined_second_head_passes_the_gate),
         cmocka_unit_test(test_smuggling),
+        cmocka_unit_test(test_gone_while_compressing),
+        cmocka_unit_test(test_empty_line_between_requests),
         cmocka_unit_test(test_http_1_0),
         cmocka_unit_test(test_expect_continue),
         cmocka_unit_test(test_methods_and_paths),

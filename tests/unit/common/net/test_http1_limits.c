@@ -41,7 +41,7 @@ static void test_body_limits(void **state)
     static const char *const requests[] = {
         "POST /hold HTTP/1.1\r\n" HOST "Content-Length: 1025\r\n\r\n",
         "POST /hold HTTP/1.1\r\n" HOST "Content-Length: 18446744073709551615\r\n\r\n",
-        "POST /hold HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n401",
+        "POST /hold HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\n401\r\n",
         "POST /hold HTTP/1.1\r\n" HOST "Transfer-Encoding: chunked\r\n\r\nfffffffffffffff\r\n",
     };
     struct net_world w;
