@@ -15,6 +15,7 @@
 #include <netinet/tcp.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -568,10 +569,10 @@ static void test_many_clients(void **state)
 {
     struct rig g;
     struct client c[CLIENTS] = { 0 };
-    const uint64_t seed = 77;
+    const uint64_t seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 0) : 77;
 
     (void)state;
-    print_message("seed %" PRIu64 "\n", seed);
+    print_message("SEED=%" PRIu64 "\n", seed);
     rig(&g);
     for (size_t i = 0; i < CLIENTS; i++) {
         c[i] = (struct client){ .rig = &g, .seed = seed + i };

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdlib.h>
 
 #include "common/base/prng.h"
 #include "common/net/wheel.h"
@@ -140,10 +141,10 @@ static void test_clock_jump(void **state)
 static void test_random(void **state)
 {
     struct prng p;
-    const uint64_t seed = 20260101;
+    const uint64_t seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 0) : 20260101;
 
     (void)state;
-    print_message("seed %" PRIu64 "\n", seed);
+    print_message("SEED=%" PRIu64 "\n", seed);
     prng_init(&p, seed);
     for (int step = 0; step < 20000; step++) {
         struct one *o = &t.all[prng_below(&p, ENTRIES)];
