@@ -24,7 +24,10 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <rocksdb/c.h>
+#include <stdio.h>
+#include <unistd.h>
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
@@ -277,6 +280,21 @@ static int look(const char *dir, bool *ret_exists, struct err *e)
                        dir);
     *ret_exists = current;
     return 0;
+}
+
+/* RocksDB syncs what is in the folder, not the entry of a new folder in its parent. */
+static int sync_parent(const char *dir, struct err *e)
+{
+    char path[4096];
+
+    if ((size_t)snprintf(path, sizeof(path), "%s/..", dir) >= sizeof(path))
+        return err_set(e, ERR_CONFIG, "the path %.100s... is too long", dir);
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc = 0;
+    if (fd < 0 || fsync(fd))
+        rc = err_errno(e, errno, "cannot sync the folder above %s", dir);
+    if (fd >= 0)
+        close(fd);
+    return rc;
 }
 
 static int family_of(const char *name)
@@ -613,6 +631,8 @@ int kv_rocks_open(const struct kv_opts *o, struct kv **ret, struct err *e)
         fail(e, message, "cannot open the database");
         return err_wrap(e, "%s", o->dir);
     }
+    if (!exists && sync_parent(o->dir, e))
+        return e->code;
     r->kv.ops = &rocks_ops;
     *ret = &r->kv;
     r = NULL; /* moved to the caller */

@@ -8,6 +8,8 @@
  * Batch n puts n under its number into a few families (which ones and how long the values are is a
  * function of n), deletes what batch n - 40 put, and now and then deletes a range or flushes.
  */
+#include <fcntl.h>
+#include <glob.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <spawn.h>
@@ -15,6 +17,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -114,7 +117,7 @@ static pid_t spawn(const char *dir, uint64_t n, int *ret_pipe)
 /* Lets it live until `acks` reports and a moment more; returns the last reported batch. */
 static uint64_t live_and_die(const char *dir, uint64_t first, struct prng *p)
 {
-    uint64_t acks = prng_below(p, 400), acked = first - 1, n;
+    uint64_t acks = prng_below(p, 200), acked = first - 1, n;
     struct timespec moment = { 0, (long)prng_below(p, 2000000) };
     int fd, status;
     pid_t pid = spawn(dir, first, &fd);
@@ -208,9 +211,95 @@ static void test_kill(void **state)
     kv_dir_remove(dir);
 }
 
+/* ---- a torn log ---- */
+
+/* The only log file of a young database. */
+static void log_path(const char *dir, char *path, size_t size)
+{
+    char pattern[4200];
+    glob_t g;
+
+    snprintf(pattern, sizeof(pattern), "%s/*.log", dir);
+    CHECK(glob(pattern, 0, NULL, &g) == 0 && g.gl_pathc == 1);
+    CHECK((size_t)snprintf(path, size, "%s", g.gl_pathv[0]) < size);
+    globfree(&g);
+}
+
+static off_t log_size(const char *dir)
+{
+    char path[4200];
+    struct stat st;
+
+    log_path(dir, path, sizeof(path));
+    CHECK(stat(path, &st) == 0);
+    return st.st_size;
+}
+
+/* Cuts the log to `size` and, as a disk may, leaves something else behind it. */
+static void tear_log(const char *dir, off_t size, struct prng *p)
+{
+    char path[4200], garbage[300];
+    size_t n = prng_chance(p, 0.5) ? prng_below(p, sizeof(garbage)) : 0;
+    bool zeros = prng_chance(p, 0.5);
+
+    for (size_t i = 0; i < n; i++)
+        garbage[i] = zeros ? 0 : (char)prng_u64(p);
+    log_path(dir, path, sizeof(path));
+    CHECK(truncate(path, size) == 0);
+    int fd = open(path, O_WRONLY | O_APPEND);
+    CHECK(fd >= 0 && write(fd, garbage, n) == (ssize_t)n);
+    close(fd);
+}
+
+/* What a power cut leaves of the log: all up to the last sync, anything after it. */
+static void test_torn_log(void **state)
+{
+    enum { SYNCED = 30, WRITTEN = 60, CUTS = 40 };
+    char *dir = kv_dir_new(), command[9000];
+    struct kv *k = kv_dir_open(dir);
+    struct kv_batch *b = kv_batch_new();
+    uint64_t lost = 0, seed = (uint64_t)time(NULL);
+    const char *given = getenv("SEED");
+    off_t synced = 0;
+    struct prng p;
+    struct err e;
+
+    (void)state;
+    seed = given ? strtoull(given, NULL, 10) : seed;
+    print_message("SEED=%" PRIu64 "\n", seed);
+    prng_init(&p, seed);
+    for (uint64_t n = 1; n <= WRITTEN; n++) {
+        kv_batch_clear(b);
+        fill_batch(b, n);
+        assert_int_equal(kv_write(k, b, n == SYNCED, &e), 0);
+        synced = n == SYNCED ? log_size(dir) : synced;
+    }
+    kv_batch_free(b);
+    kv_close(k);
+    off_t all = log_size(dir);
+    for (int i = 0; i <= CUTS; i++) {
+        off_t cut = synced + (off_t)prng_below(&p, (uint64_t)(all - synced) + 1);
+        char *copy = kv_dir_new();
+        cut = i == 0 ? synced : i == 1 ? all : cut;
+        snprintf(command, sizeof(command), "cp -r %s/. %s", dir, copy);
+        CHECK(system(command) == 0);
+        tear_log(copy, cut, &p);
+        k = kv_dir_open(copy);
+        uint64_t last = check(k, SYNCED);
+        assert_true(i == 0 ? last == SYNCED : last <= WRITTEN);
+        assert_true(i != 1 || last == WRITTEN);
+        lost += WRITTEN - last;
+        kv_close(k);
+        kv_dir_remove(copy);
+    }
+    assert_true(lost > CUTS);
+    kv_dir_remove(dir);
+}
+
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_kill) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_kill),
+                                        cmocka_unit_test(test_torn_log) };
 
     if (argc == 3)
         return child(argv[1], strtoull(argv[2], NULL, 10));
