@@ -96,7 +96,8 @@ bool http_accepts_gzip(const struct http_req *r);
 /* Adds a header to the reply to come; copies. */
 void http_reply_header(struct http_req *r, const char *name, struct str value);
 /* Moves *body out (NULL = empty). Compresses with gzip when the client accepts it, the body has
- * 1400 bytes or more and no Content-Encoding was set. After this `r` is gone. */
+ * 1400 bytes or more and no Content-Encoding was set. A body that did not fit its buf (buf_ok is
+ * false) becomes a 500. After this `r` is gone. */
 void http_reply(struct http_req *r, int status, const char *content_type, struct buf *body);
 /* {"code","message"} with the status of e->code; Retry-After where it helps; JSON plus newline. */
 void http_reply_err(struct http_req *r, const struct err *e);

@@ -125,10 +125,18 @@ static void set_status(struct http_xchg *x, int status, const char *content_type
         http_reply_header(&x->req, "Content-Type", str_c(content_type));
 }
 
+static void reply_json(struct http_req *r, int status, const char *code, const char *message,
+                       bool newline);
+
 void http_reply(struct http_req *r, int status, const char *content_type, struct buf *body)
 {
     struct http_xchg *x = xchg_of(r);
 
+    if (body && !buf_ok(body)) { /* half an answer must not look like a whole one */
+        buf_deinit(body);
+        reply_json(r, 500, "internal", "the reply is larger than its buffer may get", true);
+        return;
+    }
     set_status(x, status, content_type);
     if (body)
         buf_move(&x->out, body);

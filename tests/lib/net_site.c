@@ -56,7 +56,7 @@ static void on_big(struct http_req *r)
 
     seen.handled++;
     assert_true(http_param(r, "n", &n) && str_u64(n, &len));
-    buf_init(&b, 8 * MIB);
+    buf_init(&b, MIB);
     for (uint64_t i = 0; i < len; i++)
         buf_add_c(&b, (char)('a' + i % 23));
     http_reply(r, 200, "text/plain", &b);

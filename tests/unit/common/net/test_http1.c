@@ -307,6 +307,9 @@ static void test_error_replies(void **state)
     net_send_c(m, text);
     EXPECT(net_got(m), "HTTP/1.1 429 ", "{\"code\":\"resource_exhausted\",\"message\":", "\"}",
            "!}\n");
+    net_send_c(m, "GET /big?n=2000000 HTTP/1.1\r\n" HOST "\r\n"); /* its buffer ends at 1 MiB */
+    EXPECT(net_got(m), "HTTP/1.1 500 ", "\"message\":\"the reply is larger", "!abcdef",
+           "!text/plain");
     site_finish(&w, m);
     net_world_deinit(&w);
 }

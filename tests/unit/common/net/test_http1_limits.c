@@ -10,8 +10,10 @@
 
 #include <cmocka.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "common/base/mem.h"
+#include "common/base/prng.h"
 #include "tests/lib/net_site.h"
 
 /* ---- limits */
@@ -347,6 +349,81 @@ static void test_slow_reader_holds_up_pipelining(void **state)
     net_world_deinit(&w);
 }
 
+/* `out` is so many whole replies, with go-aheads between them; their bodies make up `want`. */
+static void expect_bodies(struct str out, struct str want, int replies)
+{
+    while (replies) {
+        size_t head = 0;
+        uint64_t len = 0;
+
+        while (memcmp(out.ptr + head, "\r\n\r\n", 4) != 0)
+            head++;
+        if (str_starts(out, STR("HTTP/1.1 200 OK\r\n"))) {
+            const char *at = strstr(out.ptr, "Content-Length: ") + 16;
+            assert_true(str_u64(str_n(at, (size_t)(strchr(at, '\r') - at)), &len));
+            replies--;
+        } else {
+            assert_true(str_starts(out, STR("HTTP/1.1 100 Continue\r\n")));
+        }
+        out = str_sub(out, head + 4, out.len);
+        assert_true(out.len >= len && want.len >= len);
+        if (len)
+            assert_memory_equal(out.ptr, want.ptr, len);
+        want = str_sub(want, len, want.len);
+        out = str_sub(out, len, out.len);
+    }
+    assert_int_equal(out.len, 0);
+    assert_int_equal(want.len, 0);
+}
+
+/* Random requests in random pieces to a client that reads in random pieces: every reply arrives,
+ * whole and in order. */
+static void test_random_traffic(void **state)
+{
+    const uint64_t seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 0) : 4242;
+    struct prng p;
+
+    (void)state;
+    print_message("SEED=%" PRIu64 "\n", seed);
+    prng_init(&p, seed);
+    for (int round = 0; round < 60; round++) {
+        struct net_world w;
+        struct net_mem *m;
+        struct buf in, want;
+        uint64_t most = prng_chance(&p, 0.5) ? 200 : 20000;
+
+        site_open(&w);
+        buf_init(&in, 8 * MIB);
+        buf_init(&want, 8 * MIB);
+        for (int i = 0; i < 100; i++) {
+            uint64_t n = prng_below(&p, most);
+            bool expects = prng_chance(&p, 0.2);
+            buf_addf(&in, "POST /echo HTTP/1.1\r\n" HOST "%sContent-Length: %" PRIu64 "\r\n\r\n",
+                     expects ? "Expect: 100-continue\r\n" : "", n);
+            for (uint64_t k = 0; k < n; k++)
+                buf_add_c(&in, (char)('a' + (uint64_t)i % 26));
+            for (uint64_t k = 0; k < n; k++)
+                buf_add_c(&want, (char)('a' + (uint64_t)i % 26));
+        }
+        m = net_connect(&w);
+        m->room = 0;
+        for (size_t at = 0; at < in.len;) {
+            size_t n = 1 + prng_below(&p, prng_chance(&p, 0.5) ? 100 : 60000);
+            net_send(m, str_sub(buf_str(&in), at, at + n));
+            at += n;
+            net_take(m, prng_below(&p, 30000));
+        }
+        while (m->in.len || m->late_len)
+            net_take(m, 1 + prng_below(&p, 100000));
+        assert_int_equal(seen.handled, 100);
+        expect_bodies(buf_str(&m->out), buf_str(&want), 100);
+        site_finish(&w, m);
+        buf_deinit(&in);
+        buf_deinit(&want);
+        net_world_deinit(&w);
+    }
+}
+
 static void test_broken_write(void **state)
 {
     struct net_world w;
@@ -435,6 +512,7 @@ int main(void)
         cmocka_unit_test(test_no_deadline_while_a_handler_runs),
         cmocka_unit_test(test_slow_reader),
         cmocka_unit_test(test_slow_reader_holds_up_pipelining),
+        cmocka_unit_test(test_random_traffic),
         cmocka_unit_test(test_broken_write),
         cmocka_unit_test(test_drain),
         cmocka_unit_test(test_drain_waits_for_handlers),
