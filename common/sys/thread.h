@@ -19,4 +19,25 @@ void thread_start(struct thread *t, const char *name, void (*fn)(void *), void *
 void thread_join(struct thread *t); /* twice is fine */
 void thread_name_self(const char *name);
 
+/* For short, bounded sections in the layers that may lock (sys, obs, store). */
+struct mutex {
+    pthread_mutex_t m;
+};
+static inline void mutex_init(struct mutex *m)
+{
+    CHECK(pthread_mutex_init(&m->m, NULL) == 0);
+}
+static inline void mutex_deinit(struct mutex *m)
+{
+    CHECK(pthread_mutex_destroy(&m->m) == 0);
+}
+static inline void mutex_lock(struct mutex *m)
+{
+    CHECK(pthread_mutex_lock(&m->m) == 0);
+}
+static inline void mutex_unlock(struct mutex *m)
+{
+    CHECK(pthread_mutex_unlock(&m->m) == 0);
+}
+
 #endif
