@@ -104,8 +104,8 @@ extern const struct key_level LEVELS[KEY_LEVELS];
 #define WID_BUCKET_MS    INT64_C(3600000)
 #define DAY_SLOTS        17280
 #define POST_CHUNK_BITS  16
-/* Slots behind this one are refused: no sum of slots and widths passes 32 bits. */
-#define KEY_SLOT_MAX 0xf0000000U
+/* Slots from here on are refused: days fit 16 bits, and no sum of slots and widths passes 32. */
+#define KEY_SLOT_MAX (UINT32_C(65535) * DAY_SLOTS)
 
 enum key_table {
     KEY_FORMAT = 0x01,

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * wid.h: write ids: which pushes are stored or staged already. Keys and values: keys.h.
+ *
+ * Thread: the shard's, but wid_row_* any.
+ */
+#ifndef COMMON_STORE_WID_H
+#define COMMON_STORE_WID_H
+
+#include "common/base/err.h"
+#include "common/store/keys.h"
+#include "common/store/kv.h"
+
+struct wid_row {
+    uint32_t t;      /* first slot */
+    uint32_t rows;   /* raw rows it came with */
+    uint32_t folded; /* of them in sealed vectors */
+    uint64_t entry;  /* last seal entry that folded one; 0 = none */
+};
+#define WID_ROW_MAX 32
+size_t wid_row_put(const struct wid_row *r, char out[WID_ROW_MAX]);
+NODISCARD int wid_row_read(struct str row, struct wid_row *ret, struct err *e);
+
+struct wids;
+struct wids *wids_new(struct kv *kv, uint32_t horizon_ms);
+void wids_free(struct wids *w);
+
+/* Is it stored within the horizon, or in a batch that is not committed yet? */
+NODISCARD int wids_known(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t engine_ms,
+                         bool *ret, struct err *e);
+/* Puts the row; from now on it is known. */
+void wids_add(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t engine_ms,
+              const struct wid_row *row, uint64_t seq, struct kv_batch *b);
+/* Batches up to `committed` can be read back: stop remembering them here. */
+void wids_committed(struct wids *w, uint64_t committed);
+/* Buckets below this are behind the horizon. */
+uint32_t wids_low(const struct wids *w, int64_t engine_ms);
+
+#endif
