@@ -117,7 +117,7 @@ int wids_known(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t e
     }
 }
 
-void wids_add(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t engine_ms,
+bool wids_add(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t engine_ms,
               const struct wid_row *row, uint64_t seq, struct kv_batch *b)
 {
     struct flying *f = XNEW(struct flying);
@@ -125,10 +125,15 @@ void wids_add(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t en
     struct key k;
 
     f->seq = seq;
-    CHECK(!map_str_put(w->map, flying_key(f->key, tenant, wid), f));
+    if (map_str_get(w->map, flying_key(f->key, tenant, wid))) {
+        xfree(f);
+        return false;
+    }
+    map_str_put(w->map, str_n(f->key, sizeof(f->key)), f);
     vec_push(&w->queue, f);
     key_wid(&k, wid_bucket(engine_ms), tenant, wid);
     kv_batch_put(b, KV_WID, key_str(&k), str_n(value, wid_row_put(row, value)));
+    return true;
 }
 
 void wids_committed(struct wids *w, uint64_t committed)

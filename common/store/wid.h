@@ -28,9 +28,9 @@ void wids_free(struct wids *w);
 /* Is it stored within the horizon, or in a batch that is not committed yet? */
 NODISCARD int wids_known(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t engine_ms,
                          bool *ret, struct err *e);
-/* Puts the row; from now on it is known. */
-void wids_add(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t engine_ms,
-              const struct wid_row *row, uint64_t seq, struct kv_batch *b);
+/* Puts the row; from now on it is known. False, and nothing put, if it is in flight already. */
+NODISCARD bool wids_add(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t engine_ms,
+                        const struct wid_row *row, uint64_t seq, struct kv_batch *b);
 /* Batches up to `committed` can be read back: stop remembering them here. */
 void wids_committed(struct wids *w, uint64_t committed);
 /* Buckets below this are behind the horizon. */

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/store/fold.h"
+
+#include "common/base/size.h"
+#include "common/store/fp.h"
+
+#define ARENA_MAX (1 * GIB) /* entries of all rows of one leaf; a push is far below */
+
+void fold_init(struct fold *f)
+{
+    *f = (struct fold){ .arena = arena_new(ARENA_MAX) };
+    sum_init(&f->sum);
+}
+
+void fold_deinit(struct fold *f)
+{
+    vec_free(&f->sections);
+    vec_free(&f->parts);
+    sum_deinit(&f->sum);
+    arena_free(f->arena);
+}
+
+void fold_begin(struct fold *f)
+{
+    f->sections.len = 0;
+    f->meta = (struct vec_meta){ 0 };
+    arena_reset(f->arena);
+}
+
+int fold_add(struct fold *f, struct str row, struct err *e)
+{
+    struct vec_reader r;
+    struct vec_section s;
+    int rc = vec_open(row, &r, e);
+
+    if (rc)
+        return rc;
+    f->meta.writes = u64_add_sat(f->meta.writes, r.meta.writes);
+    f->meta.fp = fp_add(f->meta.fp, r.meta.fp);
+    f->meta.saturated |= r.meta.saturated;
+    while (vec_next(&r, &s))
+        vec_push(&f->sections, s);
+    return 0;
+}
+
+/* By epoch; there are one or two of them, and few rows. */
+static void sort_sections(struct fold *f)
+{
+    for (size_t i = 1; i < f->sections.len; i++) {
+        struct vec_section s = f->sections.ptr[i];
+        size_t at = i;
+        for (; at && f->sections.ptr[at - 1].epoch > s.epoch; at--)
+            f->sections.ptr[at] = f->sections.ptr[at - 1];
+        f->sections.ptr[at] = s;
+    }
+}
+
+static void add_section(struct fold *f, const struct vec_section *s)
+{
+    uint32_t ids[VEC_CHUNK];
+    uint64_t values[VEC_CHUNK];
+    struct vec_iter it;
+    size_t n;
+
+    vec_iter_init(&it, s);
+    while ((n = vec_iter_next(&it, ids, values)) > 0)
+        for (size_t i = 0; i < n; i++)
+            sum_add(&f->sum, ids[i], values[i]);
+}
+
+/* All sections of one epoch, from *at on. False: the arena is full. */
+static bool sum_epoch(struct fold *f, size_t *at, struct vec_part *part)
+{
+    part->epoch = f->sections.ptr[*at].epoch;
+    sum_begin(&f->sum);
+    for (; *at < f->sections.len && f->sections.ptr[*at].epoch == part->epoch; ++*at)
+        add_section(f, &f->sections.ptr[*at]);
+    sum_end(&f->sum);
+    part->len = f->sum.ids.len;
+    uint32_t *ids = ARENA_ARRAY(f->arena, uint32_t, part->len);
+    uint64_t *values = ARENA_ARRAY(f->arena, uint64_t, part->len);
+    if (!ids || !values)
+        return false;
+    memcpy(ids, f->sum.ids.ptr, part->len * sizeof(*ids));
+    memcpy(values, f->sum.sums.ptr, part->len * sizeof(*values));
+    part->ids = ids;
+    part->values = values;
+    return true;
+}
+
+int fold_end(struct fold *f, struct buf *out, struct err *e)
+{
+    struct vec_part part;
+    uint64_t saturated = f->sum.saturated;
+
+    sort_sections(f);
+    f->parts.len = 0;
+    for (size_t at = 0; at < f->sections.len;) {
+        if (!sum_epoch(f, &at, &part))
+            return err_set(e, ERR_LIMIT, "a leaf has more entries than fit %zu bytes", ARENA_MAX);
+        vec_push(&f->parts, part);
+    }
+    if (f->parts.len > VEC_SECTIONS_MAX)
+        return err_set(e, ERR_LIMIT, "a leaf spans %zu dictionary epochs, at most %d can be stored",
+                       f->parts.len, VEC_SECTIONS_MAX);
+    if (f->sum.saturated != saturated)
+        f->meta.saturated = true;
+    buf_reset(out);
+    if (!vec_encode(f->parts.ptr, f->parts.len, &f->meta, out))
+        return err_set(e, ERR_LIMIT, "a leaf has more than %zu bytes", out->max);
+    return 0;
+}
+
+uint64_t fold_saturated(const struct fold *f)
+{
+    return f->sum.saturated;
+}

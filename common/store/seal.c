@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * seal: raw rows become leaves, in the order of a log.
+ *
+ *   raw rows of due minutes ──> entry n {minutes, count, digests} ──seal_apply──> one batch:
+ *       fine  the leaf of each (series, type, 10 s): itself + the rows
+ *       tl    the points of each (series, type, 10 min): themselves + the rows
+ *       raw   exactly those rows deleted          wid   marked with n
+ *       meta  seal log n, applied = n, lowest raw minute, engine time
+ *
+ * One shard alone makes an entry of what it finds and applies it at once; with replicas the entry
+ * comes from the coordination log and each applies the same. Either way this is the only path, so
+ * a shard that ran alone continues its log with replicas later.
+ *
+ * The batch needs no fsync of its own. If it is lost, raw rows, leaves and `applied` go back
+ * together and the next seal does it again; the log of the kv keeps batches in order, so nothing
+ * later survives without it.
+ *
+ * Late rows: a row may arrive for a minute that was sealed before. It stays raw, and visible, until
+ * the next seal adds it to the leaf. A minute that no entry touched yet cannot have leaves, so the
+ * usual case reads nothing before it writes (store.sealed_high).
+ *
+ * A leaf of one row takes the row's bytes as they are: no decoding, no encoding.
+ *
+ * Streams: the batches of store_stage put raw, new wid, meta; this one puts fine, tl, wid that are
+ * committed, and deletes raw. So a batch that is staged but not yet committed never meets ours over
+ * a key, whichever comes first. CONTROL_RAW_LOW is written by both; stage only lowers it, and we
+ * count staged rows too, so either order leaves a bound that holds.
+ *
+ * Thread: the shard's.
+ */
+#include "common/store/seal.h"
+
+#include <stdlib.h>
+
+#include "common/base/mem.h"
+#include "common/base/size.h"
+#include "common/store/fold.h"
+#include "common/store/fp.h"
+#include "common/store/store_impl.h"
+#include "common/store/tl.h"
+
+#define VERSION 1
+#define ROW_MAX GIB
+
+/* ---- entries ---- */
+
+void seal_row_put(const struct seal_entry *n, char out[SEAL_ROW_LEN])
+{
+    out[0] = VERSION;
+    put_u64be(out + 1, (uint64_t)n->engine_ms);
+    put_u32be(out + 9, n->bucket_low);
+    put_u32be(out + 13, n->bucket_high);
+    put_u64be(out + 17, n->rows);
+    put_u64be(out + 25, n->keys.hi);
+    put_u64be(out + 33, n->keys.lo);
+    put_u64be(out + 41, n->fp);
+    put_u64be(out + 49, n->total);
+}
+
+int seal_row_read(uint64_t n, struct str row, struct seal_entry *ret, struct err *e)
+{
+    if (row.len != SEAL_ROW_LEN || row.ptr[0] != VERSION)
+        return err_set(e, ERR_CORRUPT,
+                       "seal entry %" PRIu64 " of %zu bytes is not one of version %d", n, row.len,
+                       VERSION);
+    *ret = (struct seal_entry){
+        .n = n,
+        .engine_ms = (int64_t)get_u64be(row.ptr + 1),
+        .bucket_low = get_u32be(row.ptr + 9),
+        .bucket_high = get_u32be(row.ptr + 13),
+        .rows = get_u64be(row.ptr + 17),
+        .keys = { .hi = get_u64be(row.ptr + 25), .lo = get_u64be(row.ptr + 33) },
+        .fp = get_u64be(row.ptr + 41),
+        .total = get_u64be(row.ptr + 49),
+    };
+    return 0;
+}
+
+int seal_entry_add(struct seal_entry *n, struct str key, const struct seal_row *r, struct err *e)
+{
+    struct vec_reader v;
+    struct hash128 h = hash128(key.ptr + 4, key.len - 4, 0);
+    uint32_t bucket = raw_bucket(r->t);
+    int rc = vec_peek(r->vector, &v, e);
+
+    if (rc)
+        return rc;
+    n->bucket_low = n->rows ? MIN(n->bucket_low, bucket) : bucket;
+    n->bucket_high = n->rows ? MAX(n->bucket_high, bucket) : bucket;
+    n->rows++;
+    n->keys.lo += h.lo;
+    n->keys.hi += h.hi + (n->keys.lo < h.lo);
+    n->fp = fp_add(n->fp, v.meta.fp);
+    n->total = u64_add_sat(n->total, v.meta.total);
+    return 0;
+}
+
+/* ---- applying ---- */
+
+struct apply {
+    struct store *s;
+    const struct seal_entry *n;
+    struct kv_batch *b;
+    struct fold fold;
+    struct tl tl;
+    struct buf old, out;
+};
+
+static int by_member(const void *a, const void *b)
+{
+    const struct seal_row *x = a, *y = b;
+
+    if (x->m.tenant != y->m.tenant)
+        return x->m.tenant < y->m.tenant ? -1 : 1;
+    if (x->m.scope != y->m.scope)
+        return x->m.scope < y->m.scope ? -1 : 1;
+    if (x->m.ptype != y->m.ptype)
+        return x->m.ptype < y->m.ptype ? -1 : 1;
+    if (x->m.series != y->m.series)
+        return x->m.series < y->m.series ? -1 : 1;
+    if (x->t != y->t)
+        return x->t < y->t ? -1 : 1;
+    return memcmp(x->wid, y->wid, 16);
+}
+
+static bool same_member(const struct seal_row *a, const struct seal_row *b)
+{
+    return a->m.tenant == b->m.tenant && a->m.scope == b->m.scope && a->m.ptype == b->m.ptype &&
+           a->m.series == b->m.series;
+}
+
+/* What stands under k, into a->old; *ret_found says whether. `bucket` is the first raw bucket of
+ * its time: none at or behind sealed_high has ever been sealed. */
+static int read_old(struct apply *a, enum kv_cf cf, const struct key *k, uint32_t bucket,
+                    bool *ret_found, struct err *e)
+{
+    *ret_found = false;
+    if (bucket >= a->s->sealed_high)
+        return 0;
+    int rc = kv_get(a->s->kv, NULL, cf, key_str(k), &a->old, e);
+    if (rc == ERR_NOT_FOUND)
+        return 0;
+    *ret_found = !rc;
+    return rc;
+}
+
+static int fold_leaf(struct apply *a, const struct seal_row *r, size_t n, struct err *e)
+{
+    uint32_t leaf = slot_leaf(r->t);
+    struct key k;
+    bool found;
+
+    key_member(&k, 0, &r->m, leaf);
+    int rc = read_old(a, KV_FINE, &k, raw_bucket(leaf), &found, e);
+    if (!rc && !found && n == 1) {
+        kv_batch_put(a->b, KV_FINE, key_str(&k), r->vector);
+        return 0;
+    }
+    fold_begin(&a->fold);
+    if (!rc && found)
+        rc = fold_add(&a->fold, buf_str(&a->old), e);
+    for (size_t i = 0; !rc && i < n; i++)
+        rc = fold_add(&a->fold, r[i].vector, e);
+    if (!rc)
+        rc = fold_end(&a->fold, &a->out, e);
+    if (rc)
+        return err_wrap(e, "leaf at slot %u of series %016" PRIx64, leaf, r->m.series);
+    kv_batch_put(a->b, KV_FINE, key_str(&k), buf_str(&a->out));
+    return 0;
+}
+
+static int fold_timeline(struct apply *a, const struct seal_row *r, size_t n, struct err *e)
+{
+    uint32_t chunk = r->t - r->t % LEVELS[0].tl_chunk;
+    struct vec_reader v;
+    struct key k;
+    bool found;
+
+    key_member(&k, 0, &r->m, chunk);
+    a->tl.points.len = 0;
+    int rc = read_old(a, KV_TL, &k, raw_bucket(chunk), &found, e);
+    if (!rc && found)
+        rc = tl_decode(buf_str(&a->old), LEVELS[0].tl_chunk, &a->tl, e);
+    for (size_t i = 0; !rc && i < n; i++) {
+        rc = vec_peek(r[i].vector, &v, e);
+        if (!rc)
+            tl_add(&a->tl, r[i].t - chunk, v.meta.total, v.meta.writes);
+    }
+    if (rc)
+        return err_wrap(e, "timeline at slot %u of series %016" PRIx64, chunk, r->m.series);
+    tl_encode(a->tl.points.ptr, a->tl.points.len, &a->out);
+    kv_batch_put(a->b, KV_TL, key_str(&k), buf_str(&a->out));
+    return 0;
+}
+
+/* Calls fn for each run of rows of one member within `width` slots. */
+static int for_runs(struct apply *a, const struct seal_rows *rows, uint32_t width,
+                    int (*fn)(struct apply *, const struct seal_row *, size_t, struct err *),
+                    struct err *e)
+{
+    for (size_t i = 0, end; i < rows->at.len; i = end) {
+        const struct seal_row *r = &rows->at.ptr[i];
+        for (end = i + 1; end < rows->at.len; end++) {
+            const struct seal_row *next = &rows->at.ptr[end];
+            if (!same_member(r, next) || next->t / width != r->t / width)
+                break;
+        }
+        int rc = fn(a, r, end - i, e);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* ---- write ids ---- */
+
+static int by_wid(const void *a, const void *b)
+{
+    const struct seal_row *x = *(const struct seal_row *const *)a;
+    const struct seal_row *y = *(const struct seal_row *const *)b;
+
+    if (x->m.tenant != y->m.tenant)
+        return x->m.tenant < y->m.tenant ? -1 : 1;
+    return memcmp(x->wid, y->wid, 16);
+}
+
+static void put_wid(struct apply *a, const struct seal_row *r, const struct wid_row *w)
+{
+    char value[WID_ROW_MAX];
+    struct key k;
+
+    key_wid(&k, r->wid_bucket, r->m.tenant, r->wid);
+    kv_batch_put(a->b, KV_WID, key_str(&k), str_n(value, wid_row_put(w, value)));
+}
+
+/* `folded` rows of one write id that came with several. */
+static int mark_many(struct apply *a, const struct seal_row *r, size_t folded, struct err *e)
+{
+    struct wid_row w;
+    struct key k;
+
+    key_wid(&k, r->wid_bucket, r->m.tenant, r->wid);
+    int rc = kv_get(a->s->kv, NULL, KV_WID, key_str(&k), &a->old, e);
+    if (rc == ERR_NOT_FOUND)
+        return 0; /* behind the horizon */
+    if (!rc)
+        rc = wid_row_read(buf_str(&a->old), &w, e);
+    if (!rc && folded > w.rows - w.folded)
+        rc = err_set(e, ERR_CORRUPT, "a write id of %u rows has %zu more than that", w.rows,
+                     folded - (w.rows - w.folded));
+    if (rc)
+        return rc;
+    w.folded += (uint32_t)folded;
+    w.entry = a->n->n;
+    put_wid(a, r, &w);
+    return 0;
+}
+
+static int mark_wids(struct apply *a, const struct seal_rows *rows, struct err *e)
+{
+    VEC(const struct seal_row *) many = { 0 };
+    uint32_t low = wids_low(a->s->wids, a->n->engine_ms);
+    int rc = 0;
+
+    vec_for (i, &rows->at) {
+        const struct seal_row *r = &rows->at.ptr[i];
+        struct wid_row w = { .t = r->t, .rows = 1, .folded = 1, .entry = a->n->n };
+        if (r->wid_bucket < low)
+            continue;
+        if (r->wid_rows == 1)
+            put_wid(a, r, &w);
+        else
+            vec_push(&many, r);
+    }
+    if (many.len)
+        qsort(many.ptr, many.len, sizeof(*many.ptr), by_wid);
+    for (size_t i = 0, end; !rc && i < many.len; i = end) {
+        for (end = i + 1; end < many.len && !by_wid(&many.ptr[i], &many.ptr[end]);)
+            end++;
+        rc = mark_many(a, many.ptr[i], end - i, e);
+    }
+    vec_free(&many);
+    return rc;
+}
+
+/* ---- the rest of the batch ---- */
+
+static void delete_raw(struct apply *a, const struct seal_rows *rows)
+{
+    struct key k;
+
+    vec_for (i, &rows->at) {
+        const struct seal_row *r = &rows->at.ptr[i];
+        key_raw(&k, &r->m, r->t, r->wid);
+        kv_batch_del(a->b, KV_RAW, key_str(&k));
+        raw_counts_sub(&a->s->raw, raw_bucket(r->t), 1);
+    }
+}
+
+static void put_log(struct apply *a)
+{
+    const struct seal_entry *n = a->n;
+    struct store *s = a->s;
+    char row[SEAL_ROW_LEN];
+    struct key k, from, v;
+
+    seal_row_put(n, row);
+    key_seal(&k, n->n);
+    kv_batch_put(a->b, KV_META, key_str(&k), str_n(row, sizeof(row)));
+    if (n->n > SEAL_LOG_KEPT && n->n % 1024 == 0) {
+        key_seal(&from, 0);
+        key_seal(&k, n->n - SEAL_LOG_KEPT);
+        kv_batch_del_range(a->b, KV_META, key_str(&from), key_str(&k));
+    }
+    s->sealed_high = MAX(s->sealed_high, n->bucket_high + 1);
+    key_u64(&v, n->n);
+    put_u32be(v.b + 8, s->sealed_high);
+    v.len = 12;
+    store_put_control(a->b, CONTROL_APPLIED, &v);
+    if (s->raw_low != raw_counts_low(&s->raw)) {
+        s->raw_low = raw_counts_low(&s->raw);
+        key_u32(&v, s->raw_low);
+        store_put_control(a->b, CONTROL_RAW_LOW, &v);
+    }
+    store_put_clock(s, n->engine_ms, a->b);
+}
+
+static int check_entry(const struct seal_entry *n, const struct seal_rows *rows, struct err *e)
+{
+    struct seal_entry have = { .n = n->n, .engine_ms = n->engine_ms };
+    struct key k;
+
+    vec_for (i, &rows->at) {
+        const struct seal_row *r = &rows->at.ptr[i];
+        key_raw(&k, &r->m, r->t, r->wid);
+        int rc = seal_entry_add(&have, key_str(&k), r, e);
+        if (rc)
+            return rc;
+    }
+    if (have.rows != n->rows || !hash128_eq(have.keys, n->keys) || have.fp != n->fp ||
+        have.total != n->total)
+        return err_set(e, ERR_CORRUPT,
+                       "seal entry %" PRIu64 " names %" PRIu64 " rows, %" PRIu64
+                       " are here or others",
+                       n->n, n->rows, have.rows);
+    return 0;
+}
+
+static int apply_rows(struct apply *a, struct seal_rows *rows, struct err *e)
+{
+    qsort(rows->at.ptr, rows->at.len, sizeof(*rows->at.ptr), by_member);
+    int rc = for_runs(a, rows, LEAF_SLOTS, fold_leaf, e);
+    if (!rc)
+        rc = for_runs(a, rows, LEVELS[0].tl_chunk, fold_timeline, e);
+    if (!rc)
+        rc = mark_wids(a, rows, e);
+    if (rc)
+        return rc;
+    delete_raw(a, rows);
+    put_log(a);
+    return store_write_batch(a->s, a->b, false, e);
+}
+
+int seal_apply(struct store *s, const struct seal_entry *n, struct seal_rows *rows, struct err *e)
+{
+    struct apply a = { .s = s, .n = n };
+    int rc = check_entry(n, rows, e);
+
+    CHECK(n->n == atomic_load(&s->applied) + 1);
+    if (rc)
+        return rc;
+    a.b = kv_batch_new();
+    fold_init(&a.fold);
+    buf_init(&a.old, ROW_MAX);
+    buf_init(&a.out, ROW_MAX);
+    rc = apply_rows(&a, rows, e);
+    if (!rc) {
+        atomic_store(&s->applied, n->n);
+        atomic_fetch_sub(&s->raw_rows, n->rows);
+        atomic_fetch_add(&s->saturated, fold_saturated(&a.fold));
+    }
+    fold_deinit(&a.fold);
+    vec_free(&a.tl.points);
+    buf_deinit(&a.old);
+    buf_deinit(&a.out);
+    kv_batch_free(a.b);
+    return rc ? err_wrap(e, "seal entry %" PRIu64, n->n) : 0;
+}

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * seal_plan: which raw rows are due, and when to look again. Due is a minute that ended `seal_delay`
+ * ago by engine time; rows that come for it later are due at once, but wait_ms lets them gather for
+ * LATE_PACE_MS, so that a dribble does not rewrite the same leaves row by row.
+ *
+ * Thread: the shard's.
+ */
+#include "common/store/seal.h"
+#include "common/store/store_impl.h"
+#include "common/store/vec.h"
+
+#define ROWS_BYTES_MAX (64 * MIB) /* of one entry */
+#define LATE_PACE_MS   10000
+#define EMPTY_PACE_MS  100
+#define WAIT_MAX_MS    60000
+
+static int64_t due_ms(const struct store *s, uint32_t bucket)
+{
+    return slot_to_ms((bucket + 1) * RAW_BUCKET_SLOTS) + s->o.seal_delay_ms;
+}
+
+/* Buckets below this are due. */
+static uint32_t due_end(const struct store *s, int64_t engine_ms)
+{
+    return raw_bucket(slot_of_ms(engine_ms - s->o.seal_delay_ms));
+}
+
+static int collect_row(struct store *s, struct kv_iter *it, struct seal_entry *n,
+                       struct seal_rows *rows, struct err *e)
+{
+    struct str value = kv_iter_value(it);
+    struct seal_row r;
+    struct raw_row head;
+    const uint8_t *wid;
+
+    if (!key_raw_read(kv_iter_key(it), &r.m, &r.t, &wid))
+        return err_set(e, ERR_CORRUPT, "raw key of %zu bytes", kv_iter_key(it).len);
+    if (raw_row_read(value, &head, e))
+        return e->code;
+    char *copy = arena_alloc(s->arena, 16 + head.vector.len);
+    if (!copy)
+        return ERR_LIMIT; /* the caller ends the entry here */
+    memcpy(copy, wid, 16);
+    memcpy(copy + 16, head.vector.ptr, head.vector.len);
+    r.wid = (const uint8_t *)(const void *)copy;
+    r.vector = str_n(copy + 16, head.vector.len);
+    r.wid_bucket = head.wid_bucket;
+    r.wid_rows = head.wid_rows;
+    int rc = seal_entry_add(n, kv_iter_key(it), &r, e);
+    if (!rc)
+        vec_push(&rows->at, r);
+    return rc;
+}
+
+/* Committed rows of due minutes into the arena; *ret_more: not all of them. */
+static int collect(struct store *s, uint32_t end, size_t rows_max, struct seal_entry *n,
+                   struct seal_rows *rows, bool *ret_more, struct err *e)
+{
+    struct key from, to;
+    int rc = 0;
+
+    key_raw_bucket(&from, s->raw_low);
+    key_raw_bucket(&to, end);
+    struct kv_iter *it = kv_iter_new(s->kv, NULL, KV_RAW, key_str(&from), key_str(&to));
+    for (; !rc && kv_iter_valid(it) && rows->at.len < rows_max; kv_iter_next(it))
+        rc = collect_row(s, it, n, rows, e);
+    if (!rc)
+        rc = kv_iter_status(it, e);
+    *ret_more = rc == ERR_LIMIT || (!rc && kv_iter_valid(it));
+    if (rc == ERR_LIMIT)
+        rc = rows->at.len
+                 ? 0
+                 : err_set(e, ERR_LIMIT, "a raw row is larger than %zu bytes", ROWS_BYTES_MAX);
+    kv_iter_free(it);
+    return rc;
+}
+
+static int seal_due(struct store *s, int64_t engine_ms, size_t rows_max, bool *ret_more,
+                    struct err *e)
+{
+    struct seal_entry n = { .n = atomic_load(&s->applied) + 1, .engine_ms = engine_ms };
+    struct seal_rows rows = { 0 };
+    uint32_t end = due_end(s, engine_ms);
+
+    if (raw_counts_low(&s->raw) >= end)
+        return 0;
+    arena_reset(s->arena);
+    int rc = collect(s, end, rows_max, &n, &rows, ret_more, e);
+    if (!rc && rows.at.len)
+        rc = seal_apply(s, &n, &rows, e);
+    else if (!rc)
+        s->last_empty_ms = engine_ms;
+    if (!rc && !*ret_more)
+        s->last_seal_ms = engine_ms;
+    vec_free(&rows.at);
+    return rc;
+}
+
+/* Drops the buckets the horizon has passed. */
+static int expire_wids(struct store *s, int64_t engine_ms, struct err *e)
+{
+    uint32_t low = wids_low(s->wids, engine_ms);
+    struct key from, to, v;
+
+    if (low <= s->wid_low)
+        return 0;
+    struct kv_batch *b = kv_batch_new();
+    key_wid_bucket(&from, s->wid_low);
+    key_wid_bucket(&to, low);
+    kv_batch_del_range(b, KV_WID, key_str(&from), key_str(&to));
+    key_u32(&v, low);
+    store_put_control(b, CONTROL_WID_LOW, &v);
+    store_put_clock(s, engine_ms, b);
+    int rc = store_write_batch(s, b, false, e);
+    if (!rc)
+        s->wid_low = low;
+    kv_batch_free(b);
+    return rc;
+}
+
+int store_seal(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
+{
+    int64_t engine_ms = store_now(s);
+
+    *ret_more = false;
+    if (store_refuse(s, e))
+        return e->code;
+    if (s->clock.paused)
+        return 0;
+    CHECK(rows_max > 0);
+    int rc = expire_wids(s, engine_ms, e);
+    return rc ? rc : seal_due(s, engine_ms, rows_max, ret_more, e);
+}
+
+uint64_t store_seal_wait_ms(const struct store *s)
+{
+    struct eclock clock = s->clock;
+    int64_t now = eclock_now(&clock), at = now + WAIT_MAX_MS;
+    uint32_t low = raw_counts_low(&s->raw);
+
+    if (clock.paused)
+        return 1000;
+    if (low != UINT32_MAX && low < s->sealed_high) {
+        at = MIN(at, MAX(due_ms(s, low), s->last_seal_ms + LATE_PACE_MS));
+        low = raw_counts_after(&s->raw, s->sealed_high - 1);
+    }
+    if (low != UINT32_MAX)
+        at = MIN(at, MAX(due_ms(s, low), s->last_empty_ms + EMPTY_PACE_MS));
+    return at > now ? (uint64_t)(at - now) : 0;
+}

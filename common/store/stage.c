@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stage: one request into a batch.
+ *
+ *   check   the request's own shape                            ERR_INPUT, ERR_LIMIT
+ *   plan    known write ids? numbers, series, dictionary       ERR_IO, ERR_CORRUPT, ERR_LIMIT
+ *   apply   intern, encode, put rows                           cannot fail
+ *
+ * So a request that fails has put nothing into the batch and nothing into the dictionary. What plan
+ * reserved in memory (names.h) is used by a later request or forgotten.
+ *
+ * A series of the request is stored whole or is a duplicate. Its samples become one raw row per
+ * slot; ids of the request's nodes become ids of the service's open dictionary epoch. A request
+ * stands in one epoch: the epoch may close before it, never in its middle.
+ *
+ * Thread: the shard's.
+ */
+#include "common/base/mem.h"
+#include "common/model/ptype.h"
+#include "common/store/derived.h"
+#include "common/store/fp.h"
+#include "common/store/store_impl.h"
+#include "common/store/vec.h"
+
+#define SERIES_MAX     65536
+#define LABELS_MAX     1024
+#define LABEL_BYTES    (64 * KIB) /* canonical, all of a series */
+#define NODES_MAX      (8u << 20)
+#define CLOCK_EVERY_MS 60000
+
+struct plan_series {
+    const struct store_series *in;
+    struct series *series; /* NULL: a duplicate */
+    struct known *ptype;
+};
+struct plan {
+    struct store *s;
+    const struct store_write *w;
+    struct tenant *tenant;
+    struct known *scope;
+    struct dict *dict; /* referenced; NULL: the service is new, or all are duplicates */
+    struct plan_series *series;
+    size_t fresh;
+    int64_t engine_ms;
+};
+
+/* ---- check ---- */
+
+static int check_vector(const struct store_vector *v, size_t nodes, struct err *e)
+{
+    if (v->slot >= KEY_SLOT_MAX)
+        return err_set(e, ERR_INPUT, "slot %u is behind the last one, %u", v->slot, KEY_SLOT_MAX);
+    for (size_t i = 0; i < v->len; i++) {
+        if (v->nodes[i] > nodes)
+            return err_set(e, ERR_INPUT, "node %u of %zu", v->nodes[i], nodes);
+        if (!v->values[i])
+            return err_set(e, ERR_INPUT, "value of node %u is 0", v->nodes[i]);
+        if (i && v->nodes[i] <= v->nodes[i - 1])
+            return err_set(e, ERR_INPUT, "nodes do not ascend at %zu", i);
+    }
+    return 0;
+}
+
+static int check_series(const struct store_series *r, size_t nodes, struct err *e)
+{
+    struct ptype t;
+
+    if (r->len < 1)
+        return err_set(e, ERR_INPUT, "a series without vectors");
+    if (r->labels.len > LABELS_MAX)
+        return err_set(e, ERR_INPUT, "a series with %zu labels", r->labels.len);
+    for (size_t i = 0; i < r->labels.len; i++) {
+        const struct label *l = &r->labels.ptr[i];
+        if (!l->name.len || (i && str_cmp(l[-1].name, l->name) >= 0))
+            return err_set(e, ERR_INPUT, "labels are not sorted, or a name is empty");
+    }
+    if (ptype_parse(r->profile_type, &t, e))
+        return e->code;
+    for (size_t i = 0; i < r->len; i++) {
+        if (i && r->vectors[i].slot <= r->vectors[i - 1].slot)
+            return err_set(e, ERR_INPUT, "slots of a series do not ascend");
+        if (check_vector(&r->vectors[i], nodes, e))
+            return e->code;
+    }
+    return 0;
+}
+
+static int check_write(const struct store_write *w, struct err *e)
+{
+    if (w->tenant.len > STORE_NAME_MAX || w->service.len > STORE_NAME_MAX)
+        return err_set(e, ERR_INPUT, "name of the tenant or service is over %d bytes",
+                       STORE_NAME_MAX);
+    if (w->len > SERIES_MAX)
+        return err_set(e, ERR_LIMIT, "%zu series in one request, at most %d", w->len, SERIES_MAX);
+    if (w->stacks->nodes > NODES_MAX)
+        return err_set(e, ERR_LIMIT, "%zu call stack nodes in one request, at most %u",
+                       w->stacks->nodes, NODES_MAX);
+    for (size_t i = 0; i < w->len; i++)
+        if (check_series(&w->series[i], w->stacks->nodes, e))
+            return err_wrap(e, "series %zu", i);
+    return 0;
+}
+
+/* ---- plan ---- */
+
+/* Canonical bytes of the labels that are stored, in s->text. */
+static int stored_labels(struct store *s, const struct labels *in, struct err *e)
+{
+    struct label kept[LABELS_MAX];
+    struct labels l = { kept, 0 };
+
+    for (size_t i = 0; i < in->len; i++)
+        if (derived_find(in->ptr[i].name) < 0)
+            kept[l.len++] = in->ptr[i];
+    buf_reset(&s->text);
+    labels_encode(&l, &s->text);
+    if (!buf_ok(&s->text) || s->text.len > LABEL_BYTES)
+        return err_set(e, ERR_INPUT, "labels of a series are over %zu bytes", LABEL_BYTES);
+    return 0;
+}
+
+static void use_nodes(struct store *s, const struct store_series *r)
+{
+    for (size_t i = 0; i < r->len; i++)
+        for (size_t j = 0; j < r->vectors[i].len; j++)
+            s->scratch.used.ptr[r->vectors[i].nodes[j]] = 1;
+}
+
+static int plan_one(struct plan *p, struct plan_series *r, struct err *e)
+{
+    struct store *s = p->s;
+    char text[1024];
+    struct buf id = { .ptr = text, .cap = sizeof(text), .max = sizeof(text) };
+    struct ptype t;
+    bool known;
+
+    if (wids_known(s->wids, p->tenant->number, r->in->wid, p->engine_ms, &known, e))
+        return e->code;
+    if (known)
+        return 0;
+    if (ptype_parse(r->in->profile_type, &t, e)) /* its canonical form has five parts */
+        return e->code;
+    ptype_format(&t, &id);
+    if (!buf_ok(&id))
+        return err_set(e, ERR_INPUT, "profile type is over %zu bytes", sizeof(text));
+    if (names_ptype(s->names, p->tenant, buf_str(&id), r->in->gauge, &r->ptype, e) ||
+        stored_labels(s, &r->in->labels, e) ||
+        series_get(s->series, s->names, p->tenant, p->scope->number, buf_str(&s->text), &r->series,
+                   e))
+        return e->code;
+    use_nodes(s, r->in);
+    p->fresh++;
+    return 0;
+}
+
+static int plan_dict(struct plan *p, struct err *e)
+{
+    struct dict_id id = { p->tenant->number, p->scope->number, p->scope->extra };
+
+    if (!p->fresh || p->scope->seq == NAMES_RESERVED)
+        return 0;
+    return dict_cache_write(p->s->dicts, id, p->tenant->seed, &p->dict, e);
+}
+
+static int plan_make(struct plan *p, struct err *e)
+{
+    const struct store_write *w = p->w;
+    struct store *s = p->s;
+    int rc = names_tenant(s->names, w->tenant, &p->tenant, e);
+
+    if (!rc)
+        rc = names_scope(s->names, p->tenant, w->service, &p->scope, e);
+    dict_scratch_begin(&s->scratch, w->stacks);
+    for (size_t i = 0; !rc && i < w->len; i++) {
+        p->series[i].in = &w->series[i];
+        rc = plan_one(p, &p->series[i], e);
+    }
+    if (!rc)
+        rc = plan_dict(p, e);
+    return rc;
+}
+
+/* What no row was put for: after a failure, or of series that shared a write id. */
+static void forget_reserved(struct plan *p)
+{
+    for (size_t i = 0; i < p->w->len; i++) {
+        struct series *r = p->series[i].series;
+        if (!r || !r->reserved)
+            continue;
+        for (size_t j = i; j < p->w->len; j++)
+            if (p->series[j].series == r)
+                p->series[j].series = NULL;
+        series_forget_reserved(p->s->series, r);
+    }
+}
+
+/* ---- apply ---- */
+
+static void begin_epoch(struct plan *p, struct store_batch *b, uint32_t epoch)
+{
+    struct dict_id id = { p->tenant->number, p->scope->number, epoch };
+
+    p->dict = dict_cache_create(p->s->dicts, id, p->tenant->seed);
+    p->dict->seq = b->seq;
+    dict_emit_epoch(p->dict, false, b->kb);
+}
+
+static void apply_dict(struct plan *p, struct store_batch *b)
+{
+    struct store *s = p->s;
+
+    if (!p->dict) {
+        begin_epoch(p, b, p->scope->extra);
+    } else if (dict_counts(p->dict).nodes > s->o.epoch_nodes_max) {
+        dict_emit_epoch(p->dict, true, b->kb);
+        dict_cache_close_epoch(s->dicts, p->dict);
+        dict_unref(p->dict);
+        names_set_epoch(s->names, p->scope, p->scope->extra + 1, b->seq, b->kb);
+        begin_epoch(p, b, p->scope->extra);
+    }
+    uint32_t before = dict_counts(p->dict).nodes;
+    dict_intern(p->dict, p->w->stacks, &s->scratch);
+    dict_emit(p->dict, &s->scratch, b->kb);
+    p->dict->seq = b->seq;
+    atomic_fetch_add(&s->dict_nodes, dict_counts(p->dict).nodes - before);
+}
+
+/* The vector of one slot behind the head that is in s->row already. */
+static void encode(struct plan *p, const struct store_vector *v)
+{
+    struct store *s = p->s;
+    const uint32_t *map = s->scratch.node_map.ptr;
+    struct vec_meta meta = { .writes = 1 };
+    uint64_t saturated = s->sum.saturated;
+
+    sum_begin(&s->sum);
+    for (size_t i = 0; i < v->len; i++)
+        sum_add(&s->sum, map[v->nodes[i]], v->values[i]);
+    sum_end(&s->sum);
+    meta.saturated = s->sum.saturated != saturated;
+    for (size_t i = 0; i < s->sum.ids.len; i++)
+        meta.fp =
+            fp_add_value(meta.fp, dict_node_hash(p->dict, s->sum.ids.ptr[i]), s->sum.sums.ptr[i]);
+    struct vec_part part = { p->dict->id.epoch, s->sum.ids.ptr, s->sum.sums.ptr, s->sum.ids.len };
+    CHECK(vec_encode(&part, part.len ? 1 : 0, &meta, &s->row));
+}
+
+static void put_slot(struct plan *p, const struct plan_series *r, const struct store_vector *v,
+                     struct store_batch *b)
+{
+    struct store *s = p->s;
+    struct member m = { p->tenant->number, p->scope->number, (uint16_t)r->ptype->number,
+                        r->series->id };
+    struct key k;
+
+    raw_row_begin(&s->row, wid_bucket(p->engine_ms), (uint32_t)r->in->len);
+    encode(p, v);
+    key_raw(&k, &m, v->slot, r->in->wid);
+    kv_batch_put(b->kb, KV_RAW, key_str(&k), buf_str(&s->row));
+    series_touch(r->series, m.ptype, (uint16_t)(v->slot / DAY_SLOTS), b->seq, b->kb);
+    raw_counts_add(&s->raw, raw_bucket(v->slot), 1);
+    atomic_fetch_add_explicit(&s->raw_rows, 1, memory_order_relaxed);
+}
+
+/* False: another series of the same request had the same write id. */
+static bool apply_series(struct plan *p, const struct plan_series *r, struct store_batch *b)
+{
+    struct store *s = p->s;
+    struct wid_row row = { .t = r->in->vectors[0].slot, .rows = (uint32_t)r->in->len };
+
+    if (!wids_add(s->wids, p->tenant->number, r->in->wid, p->engine_ms, &row, b->seq, b->kb))
+        return false;
+    names_emit(s->names, r->ptype, b->seq, b->kb);
+    if (r->series->reserved)
+        atomic_fetch_add(&s->series_count, 1);
+    series_emit(s->series, s->names, p->tenant, r->series, b->seq, b->kb);
+    for (size_t i = 0; i < r->in->len; i++)
+        put_slot(p, r, &r->in->vectors[i], b);
+    return true;
+}
+
+static void put_marks(struct store *s, int64_t engine_ms, struct store_batch *b)
+{
+    struct key v;
+
+    if (raw_counts_low(&s->raw) < s->raw_low) {
+        s->raw_low = raw_counts_low(&s->raw);
+        key_u32(&v, s->raw_low);
+        store_put_control(b->kb, CONTROL_RAW_LOW, &v);
+    }
+    if (engine_ms - s->clock_written_ms >= CLOCK_EVERY_MS)
+        store_put_clock(s, engine_ms, b->kb);
+}
+
+static void apply(struct plan *p, struct store_batch *b, struct store_result *ret)
+{
+    struct store *s = p->s;
+
+    *ret = (struct store_result){ .duplicates = (uint32_t)(p->w->len - p->fresh) };
+    if (!p->fresh)
+        return;
+    names_emit(s->names, p->scope, b->seq, b->kb);
+    apply_dict(p, b);
+    for (size_t i = 0; i < p->w->len; i++) {
+        if (!p->series[i].series)
+            continue;
+        if (apply_series(p, &p->series[i], b))
+            ret->stored++;
+        else
+            ret->duplicates++;
+    }
+    names_emit_tenant(s->names, p->tenant, b->seq, b->kb);
+    put_marks(s, p->engine_ms, b);
+}
+
+/* ---- the whole ---- */
+
+static void forget_committed(struct store *s)
+{
+    uint64_t committed = atomic_load_explicit(&s->committed, memory_order_acquire);
+
+    wids_committed(s->wids, committed);
+    series_cache_trim(s->series, committed);
+    names_trim(s->names, committed);
+    dict_cache_trim(s->dicts, committed);
+}
+
+int store_stage(struct store *s, struct store_batch *b, const struct store_write *w,
+                struct store_result *ret, struct err *e)
+{
+    struct plan p = { .s = s, .w = w };
+
+    CHECK(b->s == s && b->seq == s->staged);
+    if (store_refuse(s, e) || check_write(w, e))
+        return e->code;
+    forget_committed(s);
+    p.engine_ms = store_now(s);
+    arena_reset(s->arena);
+    p.series = ARENA_ARRAY(s->arena, struct plan_series, w->len + 1);
+    CHECK(p.series);
+    int rc = plan_make(&p, e);
+    if (!rc)
+        apply(&p, b, ret);
+    forget_reserved(&p);
+    dict_unref(p.dict);
+    return rc;
+}

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * store: open, close, batches, commits, and the state around them.
+ *
+ * What survives what:
+ *   kill, power cut   A batch is all or nothing, and batches survive in order. So a database is at
+ *                     any time what some prefix of the committed and sealed batches made it; every
+ *                     dictionary id a row names, every series, every write id came in the same or
+ *                     an earlier batch. Opening replays nothing beyond the kv's own log.
+ *   failed write      After a write or fsync that failed nobody knows what is on disk: the batch
+ *                     may be there after a restart or not. In memory are dictionary ids, numbers
+ *                     and write ids of it that must not be used if it is not. Guessing which is how
+ *                     databases get corrupted, so the store takes no more writes until it is opened
+ *                     again, and then reads what is true. What was committed can still be read.
+ *
+ * Threads: the shard thread stages and seals; the committer commits; anyone reads (store.h). What
+ * they share is atomics that are only counted or published, the dictionaries (dict_cache.c), and
+ * the kv, whose one writer at a time is kept by `write`.
+ */
+#include "common/store/store.h"
+
+#include "common/base/hash.h"
+#include "common/base/mem.h"
+#include "common/base/wr.h"
+#include "common/store/store_impl.h"
+
+#define ARENA_MAX      (64 * MIB)
+#define ROW_MAX        GIB
+#define EPOCH_NODES    (1u << 20)
+#define CLOCK_EVERY_MS 60000
+
+static const char MAGIC_TEXT[] = "EMBR";
+
+/* ---- state ---- */
+
+int64_t store_now(struct store *s)
+{
+    int64_t now = eclock_now(&s->clock);
+
+    atomic_store_explicit(&s->engine_ms, now, memory_order_relaxed);
+    atomic_store_explicit(&s->ahead_ms, s->clock.paused ? s->clock.ahead_ms : 0,
+                          memory_order_relaxed);
+    atomic_store_explicit(&s->paused, s->clock.paused, memory_order_relaxed);
+    return now;
+}
+
+void store_clock(const struct store *s, struct store_clock *ret)
+{
+    ret->engine_ms = atomic_load_explicit(&s->engine_ms, memory_order_relaxed);
+    ret->paused = atomic_load_explicit(&s->paused, memory_order_relaxed);
+    ret->jump_ms = atomic_load_explicit(&s->ahead_ms, memory_order_relaxed);
+}
+
+void store_put_control(struct kv_batch *b, enum key_control id, const struct key *value)
+{
+    struct key k;
+
+    key_control(&k, id);
+    kv_batch_put(b, KV_META, key_str(&k), key_str(value));
+}
+
+void store_put_clock(struct store *s, int64_t engine_ms, struct kv_batch *b)
+{
+    struct key v;
+
+    key_u64(&v, (uint64_t)engine_ms);
+    store_put_control(b, CONTROL_CLOCK, &v);
+    s->clock_written_ms = engine_ms;
+}
+
+bool store_read_only(const struct store *s)
+{
+    return atomic_load_explicit(&s->read_only, memory_order_acquire);
+}
+
+const char *store_read_only_why(const struct store *s)
+{
+    return store_read_only(s) ? s->why.text : "";
+}
+
+int store_refuse(const struct store *s, struct err *e)
+{
+    if (!store_read_only(s))
+        return 0;
+    return err_set(
+        e, ERR_UNAVAILABLE,
+        "shard %u takes no writes since one failed (%s): restart it when the cause is gone",
+        s->o.shard, s->why.text);
+}
+
+int store_write_batch(struct store *s, struct kv_batch *b, bool sync, struct err *e)
+{
+    mutex_lock(&s->write);
+    int rc = store_refuse(s, e);
+    if (!rc) {
+        rc = kv_write(s->kv, b, sync, e);
+        if (rc) {
+            s->why = *e;
+            atomic_store_explicit(&s->read_only, true, memory_order_release);
+        }
+    }
+    mutex_unlock(&s->write);
+    return rc;
+}
+
+/* ---- open ---- */
+
+static int get_meta(struct store *s, const struct key *k, struct err *e)
+{
+    return kv_get(s->kv, NULL, KV_META, key_str(k), &s->row, e);
+}
+
+static int write_format(struct store *s, struct err *e)
+{
+    struct kv_batch *b = kv_batch_new();
+    char row[8];
+    struct key k;
+
+    memcpy(row, MAGIC_TEXT, 4);
+    put_u16be(row + 4, FORMAT_WRITTEN);
+    put_u16be(row + 6, FORMAT_LEAST_READER);
+    key_format(&k);
+    kv_batch_put(b, KV_META, key_str(&k), str_n(row, sizeof(row)));
+    int rc = kv_write(s->kv, b, true, e);
+    kv_batch_free(b);
+    return rc;
+}
+
+static int check_format(struct store *s, struct err *e)
+{
+    struct key k;
+
+    key_format(&k);
+    int rc = get_meta(s, &k, e);
+    if (rc == ERR_NOT_FOUND)
+        return write_format(s, e);
+    if (rc)
+        return rc;
+    if (s->row.len != 8 || memcmp(s->row.ptr, MAGIC_TEXT, 4))
+        return err_set(e, ERR_CORRUPT, "this is no database of ours: its format row is wrong");
+    unsigned written = get_u16be(s->row.ptr + 4), least = get_u16be(s->row.ptr + 6);
+    if (least > FORMAT_WRITTEN)
+        return err_set(
+            e, ERR_CONFIG,
+            "the database was written in format %u and needs a program that reads format "
+            "%u; this one reads up to %d: use a newer version",
+            written, least, FORMAT_WRITTEN);
+    return 0;
+}
+
+/* The bytes of a control value, or an empty one. */
+static int get_control(struct store *s, enum key_control id, size_t len, struct err *e)
+{
+    struct key k;
+
+    key_control(&k, id);
+    int rc = get_meta(s, &k, e);
+    if (rc == ERR_NOT_FOUND) {
+        buf_reset(&s->row);
+        return 0;
+    }
+    if (!rc && s->row.len != len)
+        rc = err_set(e, ERR_CORRUPT, "control value %d has %zu bytes, not %zu", (int)id, s->row.len,
+                     len);
+    return rc;
+}
+
+static int read_controls(struct store *s, struct err *e)
+{
+    if (get_control(s, CONTROL_CLOCK, 8, e))
+        return e->code;
+    eclock_init(&s->clock, s->o.clock, s->row.len ? (int64_t)get_u64be(s->row.ptr) : -1);
+    if (get_control(s, CONTROL_APPLIED, 12, e))
+        return e->code;
+    if (s->row.len) {
+        atomic_store(&s->applied, get_u64be(s->row.ptr));
+        s->sealed_high = get_u32be(s->row.ptr + 8);
+    }
+    if (get_control(s, CONTROL_RAW_LOW, 4, e))
+        return e->code;
+    s->raw_low = s->row.len ? get_u32be(s->row.ptr) : UINT32_MAX;
+    if (get_control(s, CONTROL_WID_LOW, 4, e))
+        return e->code;
+    s->wid_low = s->row.len ? get_u32be(s->row.ptr) : 0;
+    return 0;
+}
+
+/* Calls fn for each row of KV_RAW from the lowest minute on, or of a meta table. */
+static int for_rows(struct store *s, enum kv_cf cf, const struct key *from,
+                    int (*fn)(struct store *, struct str key, struct str value, struct err *),
+                    struct err *e)
+{
+    struct key to = *from;
+    int rc = 0;
+
+    if (cf == KV_META)
+        key_end(&to);
+    struct kv_iter *it =
+        kv_iter_new(s->kv, NULL, cf, key_str(from), cf == KV_META ? key_str(&to) : STR_NULL);
+    for (; !rc && kv_iter_valid(it); kv_iter_next(it))
+        rc = fn(s, kv_iter_key(it), kv_iter_value(it), e);
+    if (!rc)
+        rc = kv_iter_status(it, e);
+    kv_iter_free(it);
+    return rc;
+}
+
+static int count_raw(struct store *s, struct str key, struct str value, struct err *e)
+{
+    struct member m;
+    const uint8_t *wid;
+    uint32_t t;
+
+    (void)value;
+    if (!key_raw_read(key, &m, &t, &wid))
+        return err_set(e, ERR_CORRUPT, "raw key of %zu bytes", key.len);
+    raw_counts_add(&s->raw, raw_bucket(t), 1);
+    return 0;
+}
+
+static int count_tenant(struct store *s, struct str key, struct str value, struct err *e)
+{
+    struct tenant_row r;
+    int rc = tenant_row_read(value, &r, e);
+
+    (void)key;
+    if (!rc)
+        atomic_fetch_add(&s->series_count, r.next_ordinal);
+    return rc;
+}
+
+static int count_epoch(struct store *s, struct str key, struct str value, struct err *e)
+{
+    struct dict_counts n;
+    bool closed;
+    int rc = dict_epoch_read(value, &closed, &n, e);
+
+    (void)key;
+    if (!rc)
+        atomic_fetch_add(&s->dict_nodes, n.nodes - 1);
+    return rc;
+}
+
+static int count_all(struct store *s, struct err *e)
+{
+    struct key k;
+
+    key_raw_bucket(&k, s->raw_low);
+    if (for_rows(s, KV_RAW, &k, count_raw, e))
+        return e->code;
+    atomic_store(&s->raw_rows, s->raw.rows);
+    k = (struct key){ .len = 1, .b = { KEY_TENANT } };
+    if (for_rows(s, KV_META, &k, count_tenant, e))
+        return e->code;
+    k = (struct key){ .len = 1, .b = { KEY_EPOCH } };
+    return for_rows(s, KV_META, &k, count_epoch, e);
+}
+
+static struct store *store_new(const struct store_opts *o)
+{
+    struct store *s = XNEW(struct store);
+    uint64_t mask =
+        o->hash_bits && o->hash_bits < 64 ? (UINT64_C(1) << o->hash_bits) - 1 : UINT64_MAX;
+    s->o = *o;
+    if (!s->o.epoch_nodes_max)
+        s->o.epoch_nodes_max = EPOCH_NODES;
+    s->kv = o->kv;
+    s->arena = arena_new(ARENA_MAX);
+    s->series = series_cache_new(s->kv, mask);
+    s->wids = wids_new(s->kv, o->wid_horizon_ms);
+    s->dicts = dict_cache_new(s->kv, o->dict_bytes_max, mask);
+    dict_scratch_init(&s->scratch);
+    sum_init(&s->sum);
+    buf_init(&s->row, ROW_MAX);
+    buf_init(&s->text, MIB);
+    mutex_init(&s->write);
+    return s;
+}
+
+int store_open(const struct store_opts *o, struct store **ret, struct err *e)
+{
+    struct store *s = store_new(o);
+    int rc = check_format(s, e);
+
+    if (!rc)
+        rc = read_controls(s, e);
+    if (!rc)
+        rc = names_new(s->kv, o->seed, &s->names, e);
+    if (!rc)
+        rc = count_all(s, e);
+    if (rc) {
+        store_close(s);
+        return err_wrap(e, "shard %u", o->shard);
+    }
+    s->last_seal_ms = s->last_empty_ms = 0;
+    s->clock_written_ms = store_now(s) - CLOCK_EVERY_MS;
+    *ret = s;
+    return 0;
+}
+
+void store_close(struct store *s)
+{
+    if (!s)
+        return;
+    names_free(s->names);
+    series_cache_free(s->series);
+    wids_free(s->wids);
+    dict_cache_free(s->dicts);
+    dict_scratch_deinit(&s->scratch);
+    sum_deinit(&s->sum);
+    buf_deinit(&s->row);
+    buf_deinit(&s->text);
+    vec_free(&s->raw.at);
+    arena_free(s->arena);
+    mutex_deinit(&s->write);
+    kv_close(s->kv);
+    xfree(s);
+}
+
+/* ---- batches ---- */
+
+struct store_batch *store_batch_new(struct store *s)
+{
+    struct store_batch *b = XNEW(struct store_batch);
+
+    b->s = s;
+    b->kb = kv_batch_new();
+    b->seq = ++s->staged;
+    return b;
+}
+
+size_t store_batch_bytes(const struct store_batch *b)
+{
+    return kv_batch_bytes(b->kb);
+}
+
+int store_commit(struct store *s, struct store_batch *b, struct err *e)
+{
+    int rc = store_refuse(s, e);
+
+    CHECK(b->s == s && (rc || b->seq == atomic_load(&s->committed) + 1));
+    if (!rc && kv_batch_count(b->kb))
+        rc = store_write_batch(s, b->kb, true, e);
+    if (!rc)
+        atomic_store_explicit(&s->committed, b->seq, memory_order_release);
+    kv_batch_free(b->kb);
+    xfree(b);
+    return rc;
+}
+
+void store_stats(struct store *s, struct store_stats *ret)
+{
+    *ret = (struct store_stats){
+        .applied = atomic_load(&s->applied),
+        .saturated = atomic_load(&s->saturated),
+        .raw_rows = atomic_load(&s->raw_rows),
+        .series = atomic_load(&s->series_count),
+        .dict_nodes = atomic_load(&s->dict_nodes),
+        .dict_bytes = dict_cache_bytes(s->dicts),
+    };
+    kv_stats(s->kv, &ret->kv);
+}
+
+/* ---- views ---- */
+
+struct store_view *store_view_get(struct store *s)
+{
+    struct store_view *v = XNEW(struct store_view);
+
+    v->s = s;
+    v->snap = kv_snap_new(s->kv);
+    return v;
+}
+
+void store_view_put(struct store_view *v)
+{
+    kv_snap_free(v->s->kv, v->snap);
+    xfree(v);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * store_impl.h: what the files behind store.h share. Nobody else includes it but tests.
+ */
+#ifndef COMMON_STORE_STORE_IMPL_H
+#define COMMON_STORE_STORE_IMPL_H
+
+#include <stdatomic.h>
+
+#include "common/store/dict_cache.h"
+#include "common/store/eclock.h"
+#include "common/store/names.h"
+#include "common/store/raw.h"
+#include "common/store/series.h"
+#include "common/store/store.h"
+#include "common/store/sum.h"
+#include "common/store/wid.h"
+#include "common/sys/thread.h"
+
+#define STORE_NAME_MAX 4096 /* bytes of a tenant's or service's name */
+
+struct store {
+    struct store_opts o;
+    struct kv *kv;            /* owned */
+    struct dict_cache *dicts; /* any thread */
+
+    /* The shard thread's. */
+    struct names *names;
+    struct series_cache *series;
+    struct wids *wids;
+    struct eclock clock;
+    struct raw_counts raw; /* staged ones too */
+    uint32_t raw_low;      /* as the last batch or entry wrote it */
+    uint32_t wid_low;
+    uint32_t sealed_high;  /* highest bucket an entry touched + 1; 0 = none */
+    int64_t last_seal_ms;  /* engine time */
+    int64_t last_empty_ms; /* a look for due rows that found none */
+    int64_t clock_written_ms;
+    uint64_t staged;     /* number of the last batch made */
+    struct arena *arena; /* of one request or one seal */
+    struct dict_scratch scratch;
+    struct sum sum;
+    struct buf row, text;
+    VEC(uint64_t) hashes;
+
+    /* Any thread reads. */
+    _Atomic uint64_t committed; /* number of the last batch committed */
+    _Atomic uint64_t applied;   /* seal entries */
+    _Atomic uint64_t raw_rows, series_count, dict_nodes, saturated;
+    _Atomic int64_t engine_ms, ahead_ms;
+    _Atomic bool paused;
+    _Atomic bool read_only;
+    struct err why; /* written once, before read_only is set */
+
+    /* Batches and seal entries come from two threads; the kv takes one writer at a time. */
+    struct mutex write;
+    bool read_only_set; /* guarded by `write` */
+};
+struct store_batch {
+    struct store *s;
+    struct kv_batch *kb; /* owned */
+    uint64_t seq;
+};
+struct store_view {
+    struct store *s;
+    struct kv_snap *snap;
+};
+
+/* Engine time now, also for store_clock. Shard thread. */
+int64_t store_now(struct store *s);
+/* One batch, with its fsync if `sync`; a failure makes the store read-only. */
+NODISCARD int store_write_batch(struct store *s, struct kv_batch *b, bool sync, struct err *e);
+NODISCARD int store_refuse(const struct store *s, struct err *e); /* if read-only */
+void store_put_control(struct kv_batch *b, enum key_control id, const struct key *value);
+void store_put_clock(struct store *s, int64_t engine_ms, struct kv_batch *b);
+
+#endif
