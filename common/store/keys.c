@@ -206,6 +206,14 @@ void key_dict(struct key *k, uint32_t tenant, uint32_t scope, uint32_t epoch, en
     add_u32(k, first);
 }
 
+void key_active(struct key *k, uint32_t tenant, uint32_t scope, uint32_t ptype)
+{
+    DCHECK(ptype <= UINT16_MAX);
+    key_table(k, KEY_ACTIVE, tenant);
+    add_u32(k, scope);
+    add_u16(k, (uint16_t)ptype);
+}
+
 void key_series(struct key *k, uint32_t tenant, uint32_t scope, uint64_t series)
 {
     key_table(k, KEY_SERIES, tenant);

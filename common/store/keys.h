@@ -66,6 +66,7 @@
  *   20 tenant scope epoch u32               version u8 = 1 | closed u8 | strings u32 | frames u32 |
  *                                           nodes u32: how many entries the dictionary has
  *   21 tenant scope epoch u32 kind u8 first u32      entries first.. of it: dict_rows.h
+ *   22 tenant scope ptype u16               first day u16 | last day u16 with data, since 2020-01-01
  *   30 tenant scope series u64              ordinal u32
  *   31 tenant ordinal u32                   version u8 = 1 | scope u32 | series u64 | labels
  * (label.h) 31 tenant ordinal u32 ptype u16         first day u16 | last day u16 with data, since
@@ -118,6 +119,7 @@ enum key_table {
     KEY_PTYPE = 0x15,
     KEY_EPOCH = 0x20,
     KEY_DICT = 0x21,
+    KEY_ACTIVE = 0x22,
     KEY_SERIES = 0x30,
     KEY_ORD = 0x31,
     KEY_PAIR = 0x32,
@@ -160,6 +162,7 @@ void key_end(struct key *k);
 #define KEY_POST_TAIL_LEN  13
 #define KEY_ORD_LEN        9
 #define KEY_ORD_TYPE_LEN   11
+#define KEY_ACTIVE_LEN     11
 #define KEY_DICT_LEN       18
 #define KEY_DICT_FIRST_OFF 14
 
@@ -185,6 +188,7 @@ void key_table(struct key *k, enum key_table table, uint32_t tenant); /* prefix 
 void key_epoch(struct key *k, uint32_t tenant, uint32_t scope, uint32_t epoch);
 void key_dict(struct key *k, uint32_t tenant, uint32_t scope, uint32_t epoch, enum key_dict kind,
               uint32_t first);
+void key_active(struct key *k, uint32_t tenant, uint32_t scope, uint32_t ptype);
 void key_series(struct key *k, uint32_t tenant, uint32_t scope, uint64_t series);
 void key_ord(struct key *k, uint32_t tenant, uint32_t ordinal);
 void key_ord_type(struct key *k, uint32_t tenant, uint32_t ordinal, uint32_t ptype);

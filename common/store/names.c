@@ -18,7 +18,6 @@
 #include "common/base/wr.h"
 
 #define VERSION     1
-#define BYTES_MAX   (64 * MIB) /* then names_trim drops */
 #define TEXT_MAX    (256 * KIB)
 #define TENANTS_MAX 1000000
 #define PTYPES_MAX  65536
@@ -29,17 +28,18 @@ struct names {
     uint32_t next_tenant;
     struct map_str *map;     /* meta key -> struct known */
     struct map_str *tenants; /* name -> struct tenant */
-    size_t bytes;            /* of the entries of map */
+    size_t bytes, bytes_max; /* of the entries of map */
     struct buf key, row;
 };
 
-int names_new(struct kv *kv, uint64_t seed, struct names **ret, struct err *e)
+int names_new(struct kv *kv, uint64_t seed, size_t bytes_max, struct names **ret, struct err *e)
 {
     struct names *n = XNEW(struct names);
     struct key k;
 
     n->kv = kv;
     n->seed = seed;
+    n->bytes_max = bytes_max;
     n->next_tenant = 1;
     n->map = map_str_new();
     n->tenants = map_str_new();
@@ -84,6 +84,7 @@ static struct known *known_new(struct str key, uint64_t seq, uint32_t number, ui
     struct known *k = xmalloc(sizeof(*k) + key.len);
 
     k->seq = seq;
+    k->days = DAYS_NONE;
     k->number = number;
     k->extra = extra;
     k->key_len = (uint32_t)key.len;
@@ -346,6 +347,56 @@ int names_pair(struct names *n, struct tenant *t, struct str name, struct str va
     return 0;
 }
 
+/* ---- activity ---- */
+
+int days_read(struct str row, struct days *ret, struct err *e)
+{
+    if (row.len != 4)
+        return err_set(e, ERR_CORRUPT, "first and last day have %zu bytes", row.len);
+    ret->first = get_u16be(row.ptr);
+    ret->last = get_u16be(row.ptr + 2);
+    return 0;
+}
+
+struct days days_add(struct days d, uint16_t day)
+{
+    return (struct days){ MIN(d.first, day), MAX(d.last, day) };
+}
+
+int names_activity(struct names *n, const struct tenant *t, uint32_t scope, uint32_t ptype,
+                   struct known **ret, struct err *e)
+{
+    struct days days = DAYS_NONE;
+    bool on_disk;
+    struct key k;
+
+    key_active(&k, t->number, scope, ptype);
+    buf_reset(&n->key);
+    buf_add_str(&n->key, key_str(&k));
+    int rc = find(n, ret, &on_disk, e);
+    if (rc || *ret)
+        return rc;
+    if (on_disk && days_read(buf_str(&n->row), &days, e))
+        return e->code;
+    *ret = remember(n, 0, 0, 0);
+    (*ret)->days = days;
+    return 0;
+}
+
+void names_touch(struct known *activity, uint16_t day, uint64_t seq, struct kv_batch *b)
+{
+    struct days days = days_add(activity->days, day);
+    char row[4];
+
+    if (days.first == activity->days.first && days.last == activity->days.last)
+        return;
+    activity->days = days;
+    activity->seq = seq;
+    put_u16be(row, days.first);
+    put_u16be(row + 2, days.last);
+    kv_batch_put(b, KV_META, str_n(activity->key, activity->key_len), str_n(row, sizeof(row)));
+}
+
 /* ---- emitting ---- */
 
 static struct str known_key(const struct known *k)
@@ -442,7 +493,7 @@ void names_trim(struct names *n, uint64_t committed)
     struct str key;
     void *p;
 
-    if (n->bytes <= BYTES_MAX)
+    if (n->bytes <= n->bytes_max)
         return;
     struct map_str *kept = map_str_new();
     n->bytes = 0;

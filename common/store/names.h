@@ -17,11 +17,20 @@
 
 #define NAMES_RESERVED UINT64_MAX
 
+/* Between which days, since 2020-01-01, there was data. A row of two u16. */
+struct days {
+    uint16_t first, last;
+};
+NODISCARD int days_read(struct str row, struct days *ret, struct err *e);
+struct days days_add(struct days d, uint16_t day);
+#define DAYS_NONE ((struct days){ UINT16_MAX, 0 })
+
 /* Something with a number, under the meta key that leads from its text to it. */
 struct known {
     uint64_t seq; /* the batch it is in; 0: on disk; NAMES_RESERVED: in none */
     uint32_t number;
-    uint32_t extra; /* service: open epoch. Profile type: 1 for gauges. */
+    uint32_t extra;   /* service: open epoch. Profile type: 1 for gauges. */
+    struct days days; /* activity */
     uint32_t key_len;
     char key[];
 };
@@ -35,8 +44,10 @@ struct tenant {
 };
 
 struct names;
-/* `seed` goes into the seeds of tenants created from now on. Reads the next tenant's number. */
-NODISCARD int names_new(struct kv *kv, uint64_t seed, struct names **ret, struct err *e);
+/* `seed` goes into the seeds of tenants created from now on; names_trim drops what is over
+ * bytes_max. Reads the next tenant's number. */
+NODISCARD int names_new(struct kv *kv, uint64_t seed, size_t bytes_max, struct names **ret,
+                        struct err *e);
 void names_free(struct names *n);
 
 NODISCARD int names_tenant(struct names *n, struct str name, struct tenant **ret, struct err *e);
@@ -45,12 +56,17 @@ NODISCARD int names_scope(struct names *n, struct tenant *t, struct str name, st
 /* One that is known keeps the kind (gauge or not) it was created with. */
 NODISCARD int names_ptype(struct names *n, struct tenant *t, struct str id, bool gauge,
                           struct known **ret, struct err *e);
+/* When a service had data of a type. */
+NODISCARD int names_activity(struct names *n, const struct tenant *t, uint32_t scope,
+                             uint32_t ptype, struct known **ret, struct err *e);
 NODISCARD int names_pair(struct names *n, struct tenant *t, struct str name, struct str value,
                          struct known **ret, struct err *e);
 
 /* Into batch number seq. Tenants come last: their row counts what the others used. */
 void names_emit(struct names *n, struct known *k, uint64_t seq, struct kv_batch *b);
 void names_emit_tenant(struct names *n, struct tenant *t, uint64_t seq, struct kv_batch *b);
+/* There is data on this day; a row only when that is news. */
+void names_touch(struct known *activity, uint16_t day, uint64_t seq, struct kv_batch *b);
 /* A service begins a new epoch: always a row. */
 void names_set_epoch(struct names *n, struct known *scope, uint32_t epoch, uint64_t seq,
                      struct kv_batch *b);

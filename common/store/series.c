@@ -22,24 +22,24 @@
 #include "common/base/wr.h"
 #include "common/store/postings.h"
 
-#define VERSION   1
-#define BYTES_MAX (128 * MIB) /* then series_cache_trim drops */
-#define ROW_MAX   (1 * MIB)
+#define VERSION 1
+#define ROW_MAX (1 * MIB)
 
 struct series_cache {
     struct kv *kv; /* borrowed */
     uint64_t hash_mask;
     struct map_str *map; /* meta key of the id -> struct series */
-    size_t bytes;
+    size_t bytes, bytes_max;
     struct buf row;
     struct arena *arena; /* for decoding labels of new ones */
 };
 
-struct series_cache *series_cache_new(struct kv *kv, uint64_t hash_mask)
+struct series_cache *series_cache_new(struct kv *kv, size_t bytes_max, uint64_t hash_mask)
 {
     struct series_cache *c = XNEW(struct series_cache);
 
     c->kv = kv;
+    c->bytes_max = bytes_max;
     c->hash_mask = hash_mask;
     c->map = map_str_new();
     c->arena = arena_new(4 * MIB);
@@ -120,13 +120,10 @@ int series_row_read(struct str row, struct series_row *ret, struct err *e)
 
 int series_type_read(struct str key, struct str row, struct series_type *ret, struct err *e)
 {
-    if (key.len != KEY_ORD_TYPE_LEN || row.len != 4)
-        return err_set(e, ERR_CORRUPT, "series type row has a key of %zu and %zu bytes", key.len,
-                       row.len);
+    if (key.len != KEY_ORD_TYPE_LEN)
+        return err_set(e, ERR_CORRUPT, "key of a series type has %zu bytes", key.len);
     ret->ptype = get_u16be(key.ptr + KEY_ORD_LEN);
-    ret->first_day = get_u16be(row.ptr);
-    ret->last_day = get_u16be(row.ptr + 2);
-    return 0;
+    return days_read(row, &ret->days, e);
 }
 
 static void put_type(const struct series *s, const struct series_type *t, struct kv_batch *b)
@@ -134,8 +131,8 @@ static void put_type(const struct series *s, const struct series_type *t, struct
     char row[4];
     struct key k;
 
-    put_u16be(row, t->first_day);
-    put_u16be(row + 2, t->last_day);
+    put_u16be(row, t->days.first);
+    put_u16be(row + 2, t->days.last);
     key_ord_type(&k, s->tenant, s->ordinal, t->ptype);
     kv_batch_put(b, KV_META, key_str(&k), str_n(row, sizeof(row)));
 }
@@ -289,14 +286,13 @@ void series_touch(struct series *s, uint16_t ptype, uint16_t day, uint64_t seq, 
         if (s->types.ptr[i].ptype == ptype)
             t = &s->types.ptr[i];
     }
-    if (t && t->first_day <= day && day <= t->last_day)
+    if (t && t->days.first <= day && day <= t->days.last)
         return;
     if (!t) {
-        vec_push(&s->types, ((struct series_type){ ptype, day, day }));
+        vec_push(&s->types, ((struct series_type){ ptype, DAYS_NONE }));
         t = &s->types.ptr[s->types.len - 1];
     }
-    t->first_day = MIN(t->first_day, day);
-    t->last_day = MAX(t->last_day, day);
+    t->days = days_add(t->days, day);
     s->seq = seq;
     put_type(s, t, b);
 }
@@ -307,7 +303,7 @@ void series_cache_trim(struct series_cache *c, uint64_t committed)
     struct str key;
     void *p;
 
-    if (c->bytes <= BYTES_MAX)
+    if (c->bytes <= c->bytes_max)
         return;
     struct map_str *kept = map_str_new();
     c->bytes = 0;

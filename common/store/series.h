@@ -16,9 +16,10 @@
 #include "common/model/label.h"
 #include "common/store/names.h"
 
-/* Days (keys.h) between which a series had data of one type. */
+/* When a series had data of one type. */
 struct series_type {
-    uint16_t ptype, first_day, last_day;
+    uint16_t ptype;
+    struct days days;
 };
 struct series {
     uint32_t tenant, scope;
@@ -33,7 +34,7 @@ struct series {
 };
 
 struct series_cache;
-struct series_cache *series_cache_new(struct kv *kv, uint64_t hash_mask);
+struct series_cache *series_cache_new(struct kv *kv, size_t bytes_max, uint64_t hash_mask);
 void series_cache_free(struct series_cache *c);
 /* `labels` are canonical bytes. A new one also reserves its label pairs in `names`. */
 NODISCARD int series_get(struct series_cache *c, struct names *names, struct tenant *t,

@@ -31,7 +31,7 @@
 struct plan_series {
     const struct store_series *in;
     struct series *series; /* NULL: a duplicate */
-    struct known *ptype;
+    struct known *ptype, *activity;
 };
 struct plan {
     struct store *s;
@@ -104,14 +104,26 @@ static int check_write(const struct store_write *w, struct err *e)
 /* ---- plan ---- */
 
 /* Canonical bytes of the labels that are stored, in s->text. */
-static int stored_labels(struct store *s, const struct labels *in, struct err *e)
+static int stored_labels(struct plan *p, const struct labels *in, struct err *e)
 {
-    struct label kept[LABELS_MAX];
+    struct label kept[LABELS_MAX + 1];
     struct labels l = { kept, 0 };
+    struct store *s = p->s;
+    bool service = false;
 
-    for (size_t i = 0; i < in->len; i++)
+    for (size_t i = 0; i < in->len; i++) {
+        int order = service ? 1 : str_cmp(in->ptr[i].name, SERVICE_LABEL);
+        if (order == 0 && !str_eq(in->ptr[i].value, p->w->service))
+            return err_set(e, ERR_INPUT, "label service_name is %.*s, the service %.*s",
+                           STR_ARG(in->ptr[i].value), STR_ARG(p->w->service));
+        if (order > 0 && !service)
+            kept[l.len++] = (struct label){ SERVICE_LABEL, p->w->service };
+        service = service || order >= 0;
         if (derived_find(in->ptr[i].name) < 0)
             kept[l.len++] = in->ptr[i];
+    }
+    if (!service)
+        kept[l.len++] = (struct label){ SERVICE_LABEL, p->w->service };
     buf_reset(&s->text);
     labels_encode(&l, &s->text);
     if (!buf_ok(&s->text) || s->text.len > LABEL_BYTES)
@@ -144,7 +156,8 @@ static int plan_one(struct plan *p, struct plan_series *r, struct err *e)
     if (!buf_ok(&id))
         return err_set(e, ERR_INPUT, "profile type is over %zu bytes", sizeof(text));
     if (names_ptype(s->names, p->tenant, buf_str(&id), r->in->gauge, &r->ptype, e) ||
-        stored_labels(s, &r->in->labels, e) ||
+        names_activity(s->names, p->tenant, p->scope->number, r->ptype->number, &r->activity, e) ||
+        stored_labels(p, &r->in->labels, e) ||
         series_get(s->series, s->names, p->tenant, p->scope->number, buf_str(&s->text), &r->series,
                    e))
         return e->code;
@@ -258,6 +271,7 @@ static void put_slot(struct plan *p, const struct plan_series *r, const struct s
     key_raw(&k, &m, v->slot, r->in->wid);
     kv_batch_put(b->kb, KV_RAW, key_str(&k), buf_str(&s->row));
     series_touch(r->series, m.ptype, (uint16_t)(v->slot / DAY_SLOTS), b->seq, b->kb);
+    names_touch(r->activity, (uint16_t)(v->slot / DAY_SLOTS), b->seq, b->kb);
     raw_counts_add(&s->raw, raw_bucket(v->slot), 1);
     atomic_fetch_add_explicit(&s->raw_rows, 1, memory_order_relaxed);
 }

@@ -27,6 +27,8 @@
 #define ARENA_MAX      (64 * MIB)
 #define ROW_MAX        GIB
 #define EPOCH_NODES    (1u << 20)
+#define NAMES_BYTES    (64 * MIB)
+#define SERIES_BYTES   (128 * MIB)
 #define CLOCK_EVERY_MS 60000
 
 static const char MAGIC_TEXT[] = "EMBR";
@@ -266,7 +268,7 @@ static struct store *store_new(const struct store_opts *o)
         s->o.epoch_nodes_max = EPOCH_NODES;
     s->kv = o->kv;
     s->arena = arena_new(ARENA_MAX);
-    s->series = series_cache_new(s->kv, mask);
+    s->series = series_cache_new(s->kv, MIN(o->dict_bytes_max, SERIES_BYTES), mask);
     s->wids = wids_new(s->kv, o->wid_horizon_ms);
     s->dicts = dict_cache_new(s->kv, o->dict_bytes_max, mask);
     dict_scratch_init(&s->scratch);
@@ -285,7 +287,7 @@ int store_open(const struct store_opts *o, struct store **ret, struct err *e)
     if (!rc)
         rc = read_controls(s, e);
     if (!rc)
-        rc = names_new(s->kv, o->seed, &s->names, e);
+        rc = names_new(s->kv, o->seed, MIN(o->dict_bytes_max, NAMES_BYTES), &s->names, e);
     if (!rc)
         rc = count_all(s, e);
     if (rc) {

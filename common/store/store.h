@@ -27,7 +27,7 @@ struct store_opts {
     struct kv *kv;             /* owned by the store from store_open on, also on failure */
     const struct clock *clock; /* borrowed */
     uint32_t shard;            /* number, for errors */
-    uint64_t dict_bytes_max;   /* memory for dictionaries */
+    uint64_t dict_bytes_max;   /* memory for dictionaries; also bounds the caches of names */
     uint32_t seal_delay_ms;    /* a minute is sealed this long after its end */
     uint32_t wid_horizon_ms;   /* write ids are remembered this long */
     uint64_t seed;             /* of the hashes of tenants created from now on; any number */
@@ -48,7 +48,8 @@ struct store_vector {
 };
 /* Labels that follow from the profile type and the service (`__name__`, `__profile_type__`,
  * `__type__`, `__unit__`, `__period_type__`, `__period_unit__`, `__service_name__`) may be given or
- * not: they are not stored, and answered and matched as if they stood in every series. */
+ * not: they are not stored, and answered and matched as if they stood in every series. service_name
+ * may be missing, but not differ from the service. */
 struct store_series {
     struct labels labels;    /* canonical */
     struct str profile_type; /* 5 parts */

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * read: store_merge: the sum of all vectors in a range.
+ *
+ *   targets ──> per service: fine + raw rows ──> dense array per dictionary epoch, by node id
+ *                                                     │ only nodes on a path to a value
+ *                                                     ▼
+ *                                            the caller's struct stacks
+ *
+ * Sealed and unsealed rows come from one snapshot, in which each push is in exactly one of them.
+ * Adding touches no stack; strings and frames are looked up once per node that is in the answer,
+ * when a service is done. Nodes of different epochs and services meet in the caller's stacks.
+ *
+ * Sums: while the sum of row totals stays below 2^64 no value can overflow, and adding checks
+ * nothing; beyond that each addition is checked and stays at 2^64-1 (`saturated` counts).
+ */
+#include "common/base/mem.h"
+#include "common/base/size.h"
+#include "common/store/postings.h"
+#include "common/store/store_impl.h"
+#include "common/store/targets.h"
+#include "common/store/vec.h"
+
+#define ARENA_MAX (256 * MIB)
+
+struct acc { /* one epoch of the service being read */
+    uint32_t epoch;
+    struct dict *d; /* referenced */
+    struct dict_counts n;
+    uint64_t *values; /* by node */
+};
+struct merge {
+    struct store_view *v;
+    const struct store_query *q;
+    struct store_merge *ret;
+    struct scan scan;
+    VEC(struct acc) accs;
+    VEC(bool) seen;           /* by target of the scan */
+    VEC(uint64_t) out;        /* by node of ret->stacks */
+    roaring_bitmap_t *leaves; /* gauges */
+    uint64_t bound;           /* no value is larger: the sum of all totals so far */
+    bool checked;             /* the bound passed 2^64-1 */
+};
+
+/* ---- adding ---- */
+
+static int find_acc(struct merge *m, uint32_t epoch, struct acc **ret, struct err *e)
+{
+    struct dict_id id = { m->scan.tenant, m->scan.scope, epoch };
+    struct acc a = { .epoch = epoch };
+
+    for (size_t i = m->accs.len; i > 0; i--) {
+        if (m->accs.ptr[i - 1].epoch == epoch) {
+            *ret = &m->accs.ptr[i - 1];
+            return 0;
+        }
+    }
+    int rc = dict_cache_read(m->v->s->dicts, m->v->snap, id, &a.d, &a.n, e);
+    if (rc)
+        return rc;
+    a.values = xcalloc(a.n.nodes, sizeof(*a.values));
+    vec_push(&m->accs, a);
+    *ret = &m->accs.ptr[m->accs.len - 1];
+    return 0;
+}
+
+static int add_row(void *cookie, size_t series, uint32_t t, struct str value, struct err *e)
+{
+    struct merge *m = cookie;
+    struct vec_section s;
+    struct vec_reader r;
+    struct acc *a;
+
+    if (vec_open(value, &r, e))
+        return err_wrap(e, "vector at slot %u", t);
+    if (m->q->rows_max && m->ret->rows == m->q->rows_max)
+        return err_set(e, ERR_LIMIT,
+                       "the query reads more than %" PRIu64
+                       " rows: ask for a shorter range or fewer series",
+                       m->q->rows_max);
+    m->ret->rows++;
+    m->seen.ptr[series] = true;
+    if (m->leaves)
+        roaring_bitmap_add(m->leaves, t / LEAF_SLOTS);
+    m->ret->saturated += r.meta.saturated;
+    m->checked = m->checked || !u64_add(m->bound, r.meta.total, &m->bound);
+    while (vec_next(&r, &s)) {
+        if (find_acc(m, s.epoch, &a, e))
+            return e->code;
+        bool ok = m->checked ? vec_add_dense_sat(&s, a->values, a->n.nodes, &m->ret->saturated)
+                             : vec_add_dense(&s, a->values, a->n.nodes);
+        if (!ok)
+            return err_set(e, ERR_CORRUPT,
+                           "vector at slot %u names node %u of a dictionary of %u (service %u)", t,
+                           s.last, a->n.nodes, m->scan.scope);
+    }
+    return 0;
+}
+
+/* ---- giving out ---- */
+
+struct emit {
+    struct acc *a;
+    struct stacks *to;
+    uint32_t *strings, *frames, *nodes; /* ids there, or STACKS_FULL = not yet */
+    uint8_t *wanted;                    /* nodes that lead to a value */
+};
+
+static uint32_t *unknown_ids(size_t n)
+{
+    uint32_t *ids = xreallocarray(NULL, n ? n : 1, sizeof(*ids));
+
+    memset(ids, 0xff, n * sizeof(*ids));
+    return ids;
+}
+
+static uint32_t emit_string(struct emit *x, uint32_t id)
+{
+    if (x->strings[id] == STACKS_FULL)
+        x->strings[id] = stacks_string(x->to, dict_string(x->a->d, id));
+    return x->strings[id];
+}
+
+static uint32_t emit_frame(struct emit *x, uint32_t id)
+{
+    if (x->frames[id] != STACKS_FULL)
+        return x->frames[id];
+    const struct frame *f = dict_frame(x->a->d, id);
+    struct frame there = { .func = emit_string(x, f->func),
+                           .file = emit_string(x, f->file),
+                           .module = emit_string(x, f->module),
+                           .line = f->line,
+                           .addr = f->addr };
+    if (there.func != STACKS_FULL && there.file != STACKS_FULL && there.module != STACKS_FULL)
+        x->frames[id] = stacks_frame(x->to, &there);
+    return x->frames[id];
+}
+
+static void want_paths(struct emit *x)
+{
+    const struct acc *a = x->a;
+
+    for (uint32_t i = a->n.nodes - 1; i > 0; i--) {
+        if (a->values[i])
+            x->wanted[i] = 1;
+        if (x->wanted[i])
+            x->wanted[dict_node(a->d, i)->parent] = 1;
+    }
+}
+
+static bool emit_nodes(struct emit *x)
+{
+    x->nodes[0] = 0;
+    for (uint32_t i = 1; i < x->a->n.nodes; i++) {
+        if (!x->wanted[i])
+            continue;
+        const struct dict_node *n = dict_node(x->a->d, i);
+        uint32_t frame = emit_frame(x, n->frame);
+        if (frame == STACKS_FULL)
+            return false;
+        x->nodes[i] = stacks_node(x->to, x->nodes[n->parent], frame);
+        if (x->nodes[i] == STACKS_FULL)
+            return false;
+    }
+    return true;
+}
+
+static void add_out(struct merge *m, uint32_t node, uint64_t value)
+{
+    size_t had = m->out.len;
+
+    if (node >= had) {
+        vec_reserve(&m->out, (size_t)node + 1);
+        memset(m->out.ptr + had, 0, (node + 1 - had) * sizeof(*m->out.ptr));
+        m->out.len = (size_t)node + 1;
+    }
+    if (!u64_add(m->out.ptr[node], value, &value)) {
+        value = UINT64_MAX;
+        m->ret->saturated++;
+    }
+    m->out.ptr[node] = value;
+}
+
+static int emit_acc(struct merge *m, struct acc *a, struct err *e)
+{
+    struct emit x = {
+        .a = a,
+        .to = m->ret->stacks,
+        .strings = unknown_ids(a->n.strings),
+        .frames = unknown_ids(a->n.frames),
+        .nodes = unknown_ids(a->n.nodes),
+        .wanted = xcalloc(a->n.nodes, 1),
+    };
+    want_paths(&x);
+    bool ok = emit_nodes(&x);
+    for (uint32_t i = 0; ok && i < a->n.nodes; i++)
+        if (a->values[i])
+            add_out(m, x.nodes[i], a->values[i]);
+    xfree(x.strings);
+    xfree(x.frames);
+    xfree(x.nodes);
+    xfree(x.wanted);
+    return ok ? 0
+              : err_set(e, ERR_LIMIT,
+                        "the stacks of the answer need more than %zu bytes: ask for a shorter "
+                        "range or fewer series",
+                        m->ret->stacks->bytes_max);
+}
+
+static void free_accs(struct merge *m)
+{
+    vec_for (i, &m->accs) {
+        dict_unref(m->accs.ptr[i].d);
+        xfree(m->accs.ptr[i].values);
+    }
+    m->accs.len = 0;
+}
+
+/* ---- the query ---- */
+
+static int merge_scope(struct merge *m, uint32_t raw_low, struct err *e)
+{
+    vec_reserve(&m->seen, m->scan.len);
+    memset(m->seen.ptr, 0, m->scan.len * sizeof(*m->seen.ptr));
+    int rc = scan_level(&m->scan, KV_FINE, 0, e);
+    if (!rc)
+        rc = scan_raw(&m->scan, raw_low, e);
+    for (size_t i = 0; !rc && i < m->accs.len; i++)
+        rc = emit_acc(m, &m->accs.ptr[i], e);
+    for (size_t i = 0; i < m->scan.len; i++)
+        m->ret->series += m->seen.ptr[i];
+    free_accs(m);
+    return rc;
+}
+
+static int merge_targets(struct merge *m, struct targets *t, uint32_t from, uint32_t to,
+                         struct err *e)
+{
+    uint32_t raw_low;
+    size_t at = 0;
+    int rc = scan_raw_low(m->v, &raw_low, e);
+
+    while (!rc && targets_next(t, m->q, &at, &m->scan)) {
+        m->scan.from = from;
+        m->scan.to = to;
+        m->scan.fn = add_row;
+        m->scan.cookie = m;
+        rc = merge_scope(m, raw_low, e);
+    }
+    return rc;
+}
+
+static void finish(struct merge *m)
+{
+    vec_for (i, &m->out) {
+        if (!m->out.ptr[i])
+            continue;
+        vec_push(&m->ret->nodes, (uint32_t)i);
+        vec_push(&m->ret->values, m->out.ptr[i]);
+        m->ret->total = u64_add_sat(m->ret->total, m->out.ptr[i]);
+    }
+    if (!m->leaves)
+        return;
+    size_t n = (size_t)roaring_bitmap_get_cardinality(m->leaves);
+    vec_reserve(&m->ret->leaves, n);
+    if (n)
+        roaring_bitmap_to_uint32_array(m->leaves, m->ret->leaves.ptr);
+    m->ret->leaves.len = n;
+}
+
+/* Slots of a range in ms, snapped outward to leaves. */
+static void snap(int64_t start_ms, int64_t end_ms, uint32_t *ret_from, uint32_t *ret_to)
+{
+    *ret_from = MIN(slot_leaf(slot_of_ms(start_ms)), KEY_SLOT_MAX);
+    *ret_to = *ret_from;
+    if (end_ms > start_ms && end_ms > SLOT_EPOCH_MS)
+        *ret_to = MIN(slot_leaf(slot_of_ms(end_ms - 1)), KEY_SLOT_MAX - LEAF_SLOTS) + LEAF_SLOTS;
+}
+
+void store_merge_deinit(struct store_merge *m)
+{
+    vec_free(&m->nodes);
+    vec_free(&m->values);
+    vec_free(&m->leaves);
+}
+
+int store_merge(struct store_view *v, const struct store_query *q, struct store_merge *ret,
+                struct err *e)
+{
+    struct merge m = { .v = v, .q = q, .ret = ret };
+    struct arena *arena = arena_new(ARENA_MAX);
+    struct targets t;
+    uint32_t from, to;
+
+    snap(q->start_ms, q->end_ms, &from, &to);
+    *ret = (struct store_merge){
+        .stacks = ret->stacks,
+        .start_ms = slot_to_ms(from),
+        .end_ms = slot_to_ms(to),
+    };
+    int rc = targets_open(&t, v, q, slot_to_ms(from), slot_to_ms(to), NULL, 0, arena, e);
+    ret->gauge = t.type.gauge;
+    if (ret->gauge)
+        m.leaves = roaring_bitmap_create();
+    if (!rc && from < to)
+        rc = merge_targets(&m, &t, from, to, e);
+    if (!rc)
+        finish(&m);
+    else
+        store_merge_deinit(ret);
+    if (m.leaves)
+        roaring_bitmap_free(m.leaves);
+    vec_free(&m.accs);
+    vec_free(&m.seen);
+    vec_free(&m.out);
+    targets_close(&t);
+    arena_free(arena);
+    return rc;
+}
