@@ -35,10 +35,10 @@
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
-#include "common/store/fold.h"
 #include "common/store/fp.h"
 #include "common/store/store_impl.h"
 #include "common/store/tl.h"
+#include "common/store/vecsum.h"
 
 #define VERSION 1
 #define ROW_MAX GIB
@@ -102,7 +102,7 @@ struct apply {
     struct store *s;
     const struct seal_entry *n;
     struct kv_batch *b;
-    struct fold fold;
+    struct vecsum fold;
     struct tl tl;
     struct buf old, out;
 };
@@ -157,13 +157,13 @@ static int fold_leaf(struct apply *a, const struct seal_row *r, size_t n, struct
         kv_batch_put(a->b, KV_FINE, key_str(&k), r->vector);
         return 0;
     }
-    fold_begin(&a->fold);
+    vecsum_begin(&a->fold);
     if (!rc && found)
-        rc = fold_add(&a->fold, buf_str(&a->old), e);
+        rc = vecsum_add(&a->fold, buf_str(&a->old), e);
     for (size_t i = 0; !rc && i < n; i++)
-        rc = fold_add(&a->fold, r[i].vector, e);
+        rc = vecsum_add(&a->fold, r[i].vector, e);
     if (!rc)
-        rc = fold_end(&a->fold, &a->out, e);
+        rc = vecsum_end(&a->fold, &a->out, e);
     if (rc)
         return err_wrap(e, "leaf at slot %u of series %016" PRIx64, leaf, r->m.series);
     kv_batch_put(a->b, KV_FINE, key_str(&k), buf_str(&a->out));
@@ -371,16 +371,16 @@ int seal_apply(struct store *s, const struct seal_entry *n, struct seal_rows *ro
     if (rc)
         return rc;
     a.b = kv_batch_new();
-    fold_init(&a.fold);
+    vecsum_init(&a.fold);
     buf_init(&a.old, ROW_MAX);
     buf_init(&a.out, ROW_MAX);
     rc = apply_rows(&a, rows, e);
     if (!rc) {
         atomic_store(&s->applied, n->n);
         atomic_fetch_sub(&s->raw_rows, n->rows);
-        atomic_fetch_add(&s->saturated, fold_saturated(&a.fold));
+        atomic_fetch_add(&s->saturated, vecsum_saturated(&a.fold));
     }
-    fold_deinit(&a.fold);
+    vecsum_deinit(&a.fold);
     vec_free(&a.tl.points);
     buf_deinit(&a.old);
     buf_deinit(&a.out);

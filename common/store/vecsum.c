@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "common/store/fold.h"
+#include "common/store/vecsum.h"
 
 #include "common/base/size.h"
 #include "common/store/fp.h"
 
 #define ARENA_MAX (1 * GIB) /* entries of all rows of one leaf; a push is far below */
 
-void fold_init(struct fold *f)
+void vecsum_init(struct vecsum *f)
 {
-    *f = (struct fold){ .arena = arena_new(ARENA_MAX) };
+    *f = (struct vecsum){ .arena = arena_new(ARENA_MAX) };
     sum_init(&f->sum);
 }
 
-void fold_deinit(struct fold *f)
+void vecsum_deinit(struct vecsum *f)
 {
     vec_free(&f->sections);
     vec_free(&f->parts);
@@ -20,14 +20,14 @@ void fold_deinit(struct fold *f)
     arena_free(f->arena);
 }
 
-void fold_begin(struct fold *f)
+void vecsum_begin(struct vecsum *f)
 {
     f->sections.len = 0;
     f->meta = (struct vec_meta){ 0 };
     arena_reset(f->arena);
 }
 
-int fold_add(struct fold *f, struct str row, struct err *e)
+int vecsum_add(struct vecsum *f, struct str row, struct err *e)
 {
     struct vec_reader r;
     struct vec_section s;
@@ -44,7 +44,7 @@ int fold_add(struct fold *f, struct str row, struct err *e)
 }
 
 /* By epoch; there are one or two of them, and few rows. */
-static void sort_sections(struct fold *f)
+static void sort_sections(struct vecsum *f)
 {
     for (size_t i = 1; i < f->sections.len; i++) {
         struct vec_section s = f->sections.ptr[i];
@@ -55,7 +55,7 @@ static void sort_sections(struct fold *f)
     }
 }
 
-static void add_section(struct fold *f, const struct vec_section *s)
+static void add_section(struct vecsum *f, const struct vec_section *s)
 {
     uint32_t ids[VEC_CHUNK];
     uint64_t values[VEC_CHUNK];
@@ -69,7 +69,7 @@ static void add_section(struct fold *f, const struct vec_section *s)
 }
 
 /* All sections of one epoch, from *at on. False: the arena is full. */
-static bool sum_epoch(struct fold *f, size_t *at, struct vec_part *part)
+static bool sum_epoch(struct vecsum *f, size_t *at, struct vec_part *part)
 {
     part->epoch = f->sections.ptr[*at].epoch;
     sum_begin(&f->sum);
@@ -88,7 +88,7 @@ static bool sum_epoch(struct fold *f, size_t *at, struct vec_part *part)
     return true;
 }
 
-int fold_end(struct fold *f, struct buf *out, struct err *e)
+int vecsum_end(struct vecsum *f, struct buf *out, struct err *e)
 {
     struct vec_part part;
     uint64_t saturated = f->sum.saturated;
@@ -111,7 +111,7 @@ int fold_end(struct fold *f, struct buf *out, struct err *e)
     return 0;
 }
 
-uint64_t fold_saturated(const struct fold *f)
+uint64_t vecsum_saturated(const struct vecsum *f)
 {
     return f->sum.saturated;
 }

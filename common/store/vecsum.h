@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fold.h: the exact sum of a few vector rows (vec.h) as one row.
+ * vecsum.h: the exact sum of a few vector rows (vec.h) as one row.
  */
-#ifndef COMMON_STORE_FOLD_H
-#define COMMON_STORE_FOLD_H
+#ifndef COMMON_STORE_VECSUM_H
+#define COMMON_STORE_VECSUM_H
 
 #include "common/base/arena.h"
 #include "common/base/buf.h"
@@ -11,21 +11,21 @@
 #include "common/store/sum.h"
 #include "common/store/vec.h"
 
-struct fold {
+struct vecsum {
     VEC(struct vec_section) sections; /* of all rows */
     VEC(struct vec_part) parts;       /* their sums */
     struct vec_meta meta;
     struct sum sum;
     struct arena *arena; /* of the parts being encoded; owned */
 };
-void fold_init(struct fold *f);
-void fold_deinit(struct fold *f);
-void fold_begin(struct fold *f);
-/* The row's bytes must stay until fold_end. ERR_CORRUPT. */
-NODISCARD int fold_add(struct fold *f, struct str row, struct err *e);
+void vecsum_init(struct vecsum *f);
+void vecsum_deinit(struct vecsum *f);
+void vecsum_begin(struct vecsum *f);
+/* The row's bytes must stay until vecsum_end. ERR_CORRUPT. */
+NODISCARD int vecsum_add(struct vecsum *f, struct str row, struct err *e);
 /* Replaces *out by the sum. ERR_LIMIT if it does not fit the arena or *out. */
-NODISCARD int fold_end(struct fold *f, struct buf *out, struct err *e);
+NODISCARD int vecsum_end(struct vecsum *f, struct buf *out, struct err *e);
 /* Sums that stayed at 2^64-1 so far. */
-uint64_t fold_saturated(const struct fold *f);
+uint64_t vecsum_saturated(const struct vecsum *f);
 
 #endif

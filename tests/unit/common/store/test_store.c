@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What store.h promises, in small examples. The model test (tests/prop/test_store.c) has the rest.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "common/model/slot.h"
+#include "common/store/keys.h"
+#include "common/store/store_impl.h"
+#include "tests/lib/store_bed.h"
+
+static struct store_bed bed;
+static uint32_t now; /* slot, start of a minute */
+
+static int setup(void **state)
+{
+    struct store_opts o = {
+        .dict_bytes_max = 64 * MIB,
+        .seal_delay_ms = 30000,
+        .wid_horizon_ms = 4 * 3600 * 1000,
+        .seed = 42,
+    };
+    (void)state;
+    store_bed_init(&bed, &o);
+    now = store_bed_slot(&bed) / 12 * 12;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    store_bed_deinit(&bed);
+    return 0;
+}
+
+static struct store_stats stats(void)
+{
+    struct store_stats st;
+
+    store_stats(bed.s, &st);
+    return st;
+}
+
+static const char *all(void)
+{
+    return store_bed_merge(&bed, NULL, "{}", NULL, now - 100, now + 100);
+}
+
+static void test_push_and_merge(void **state)
+{
+    (void)state;
+    assert_string_equal(all(), "");
+    assert_int_equal(
+        store_bed_push(&bed,
+                       &(struct bed_push){ .slot = now, .wid = 1, .stacks = "a;b=5 a;b;c=3 =2" }),
+        1);
+    assert_string_equal(all(), "=2 a;b;c=3 a;b=5");
+    store_bed_push(&bed, &(struct bed_push){ .slot = now + 1, .wid = 2, .stacks = "a;b=1 d=7" });
+    assert_string_equal(all(), "=2 a;b;c=3 a;b=6 d=7");
+    /* Bounds snap outward to leaves of two slots. */
+    assert_string_equal(store_bed_merge(&bed, NULL, "{}", NULL, now + 1, now + 2),
+                        "=2 a;b;c=3 a;b=6 d=7");
+    assert_string_equal(store_bed_merge(&bed, NULL, "{}", NULL, now + 2, now + 4), "");
+    assert_string_equal(store_bed_merge(&bed, "other", "{}", NULL, now, now + 2), "");
+    assert_string_equal(
+        store_bed_merge(&bed, NULL, "{}", "memory:inuse_space:bytes::", now, now + 2), "");
+}
+
+static void test_nothing_before_commit(void **state)
+{
+    struct store_batch *b = store_batch_new(bed.s);
+    struct store_result r;
+    struct err e;
+
+    (void)state;
+    struct bed_push p = { .slot = now, .wid = 1, .stacks = "a=1" };
+    assert_int_equal(store_bed_stage(&bed, b, &p, &r, &e), 0);
+    assert_int_equal(r.stored, 1);
+    assert_string_equal(all(), "");
+    /* A retry joins the first one, which is still in flight. */
+    struct store_batch *b2 = store_batch_new(bed.s);
+    assert_int_equal(store_bed_stage(&bed, b2, &p, &r, &e), 0);
+    assert_int_equal(r.stored, 0);
+    assert_int_equal(r.duplicates, 1);
+    assert_int_equal(store_commit(bed.s, b, &e), 0);
+    assert_string_equal(all(), "a=1");
+    assert_int_equal(store_commit(bed.s, b2, &e), 0);
+    assert_string_equal(all(), "a=1");
+}
+
+static void test_duplicates(void **state)
+{
+    struct bed_push p = { .slot = now, .wid = 1, .stacks = "a=1" };
+
+    (void)state;
+    assert_int_equal(store_bed_push(&bed, &p), 1);
+    assert_int_equal(store_bed_push(&bed, &p), 0);
+    p.tenant = "other"; /* write ids are per tenant */
+    assert_int_equal(store_bed_push(&bed, &p), 1);
+    p.tenant = NULL;
+    clock_fake_advance(&bed.clock, 3 * 3600 * 1000);
+    store_bed_seal(&bed);
+    assert_int_equal(store_bed_push(&bed, &p), 0);
+    store_bed_reopen(&bed, KV_MEM_KILL, 0);
+    assert_int_equal(store_bed_push(&bed, &p), 0);
+    assert_string_equal(all(), "a=1");
+    /* Behind the horizon it is a push like any other. */
+    clock_fake_advance(&bed.clock, 3 * 3600 * 1000);
+    store_bed_seal(&bed);
+    assert_int_equal(store_bed_push(&bed, &p), 1);
+    assert_string_equal(all(), "a=2");
+}
+
+static void test_seal(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 24; i++)
+        store_bed_push(&bed, &(struct bed_push){ .slot = now + i,
+                                                 .wid = 1 + i,
+                                                 .labels = i % 2 ? "pod=a" : "pod=b",
+                                                 .stacks = "a;b=5 c=1" });
+    assert_int_equal(stats().raw_rows, 24);
+    store_bed_seal(&bed); /* the first minute is not over */
+    assert_int_equal(stats().raw_rows, 24);
+    assert_true(store_seal_wait_ms(bed.s) > 0);
+    clock_fake_advance(&bed.clock, 60000 + 30000);
+    assert_int_equal(store_seal_wait_ms(bed.s), 0);
+    store_bed_seal(&bed);
+    assert_int_equal(stats().raw_rows, 12);
+    assert_int_equal(stats().applied, 1);
+    assert_string_equal(all(), "a;b=120 c=24");
+    assert_string_equal(store_bed_merge(&bed, NULL, "{pod=\"a\"}", NULL, now, now + 24),
+                        "a;b=60 c=12");
+    /* Late: stays raw until the next seal, then joins its leaf. */
+    store_bed_push(&bed, &(struct bed_push){ .slot = now + 1, .wid = 100, .stacks = "a;b=5" });
+    store_bed_push(&bed,
+                   &(struct bed_push){
+                       .slot = now + 1, .wid = 101, .labels = "pod=a", .stacks = "c=1 n;e;w=9" });
+    assert_string_equal(all(), "a;b=125 c=25 n;e;w=9");
+    clock_fake_advance(&bed.clock, 60000);
+    store_bed_seal(&bed);
+    assert_int_equal(stats().raw_rows, 0);
+    assert_string_equal(all(), "a;b=125 c=25 n;e;w=9");
+    store_bed_reopen(&bed, KV_MEM_KILL, 0);
+    assert_string_equal(all(), "a;b=125 c=25 n;e;w=9");
+    assert_int_equal(stats().applied, 2);
+}
+
+static void test_lost_seal_is_done_again(void **state)
+{
+    (void)state;
+    store_bed_push(&bed, &(struct bed_push){ .slot = now, .wid = 1, .stacks = "a=1" });
+    store_bed_push(&bed, &(struct bed_push){ .slot = now, .wid = 2, .stacks = "a=1" });
+    clock_fake_advance(&bed.clock, 120000);
+    store_bed_seal(&bed);
+    assert_int_equal(stats().applied, 1);
+    store_bed_reopen(&bed, KV_MEM_POWER, 0); /* the seal was not synced */
+    assert_int_equal(stats().applied, 0);
+    assert_int_equal(stats().raw_rows, 2);
+    assert_string_equal(all(), "a=2");
+    store_bed_seal(&bed);
+    assert_int_equal(stats().applied, 1);
+    assert_string_equal(all(), "a=2");
+}
+
+static void test_failed_commit_ends_writing(void **state)
+{
+    struct store_batch *b = store_batch_new(bed.s), *b2 = store_batch_new(bed.s);
+    struct store_result r;
+    struct err e;
+    bool more;
+    struct bed_push p = { .slot = now, .wid = 2, .stacks = "x;y;z=1" };
+
+    (void)state;
+    assert_int_equal(store_commit(bed.s, b, &e), 0);
+    assert_int_equal(store_bed_stage(&bed, b2, &p, &r, &e), 0);
+    bed.faults.fail_in = 1;
+    bed.faults.fail_code = ERR_IO;
+    assert_int_equal(store_commit(bed.s, b2, &e), ERR_IO);
+    assert_true(store_read_only(bed.s));
+    assert_true(store_read_only_why(bed.s)[0]);
+    struct store_batch *b3 = store_batch_new(bed.s);
+    assert_int_equal(store_bed_stage(&bed, b3, &p, &r, &e), ERR_UNAVAILABLE);
+    assert_int_equal(store_commit(bed.s, b3, &e), ERR_UNAVAILABLE);
+    assert_int_equal(store_seal(bed.s, 1, &more, &e), ERR_UNAVAILABLE);
+    assert_string_equal(all(), "");
+    store_bed_reopen(&bed, KV_MEM_KILL, 0);
+    assert_false(store_read_only(bed.s));
+    assert_int_equal(store_bed_push(&bed, &p), 1);
+    assert_string_equal(all(), "x;y;z=1");
+}
+
+static void test_refused_request_leaves_nothing(void **state)
+{
+    static const struct {
+        const char *name, *type, *labels;
+        uint32_t slot;
+    } rows[] = {
+        { "type", "cpu", NULL, 0 },
+        { "slot", NULL, NULL, KEY_SLOT_MAX },
+        { "service label", NULL, "service_name=else", 0 },
+    };
+    struct store_batch *b = store_batch_new(bed.s);
+    struct store_result r;
+    struct err e;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct bed_push p = { .slot = rows[i].slot,
+                              .type = rows[i].type,
+                              .labels = rows[i].labels,
+                              .wid = 1,
+                              .stacks = "a=1" };
+        if (store_bed_stage(&bed, b, &p, &r, &e) != ERR_INPUT)
+            fail_msg("%s was taken", rows[i].name);
+    }
+    assert_int_equal(kv_batch_count(b->kb), 0);
+    bed.faults.fail_gets_in = 3; /* the disk fails while numbers are looked up */
+    struct bed_push p = { .slot = now, .wid = 1, .labels = "pod=a", .stacks = "a=1" };
+    assert_int_equal(store_bed_stage(&bed, b, &p, &r, &e), ERR_IO);
+    assert_int_equal(kv_batch_count(b->kb), 0);
+    assert_int_equal(store_bed_stage(&bed, b, &p, &r, &e), 0);
+    assert_int_equal(r.stored, 1);
+    assert_int_equal(store_commit(bed.s, b, &e), 0);
+    assert_string_equal(all(), "a=1");
+    assert_string_equal(store_bed_merge(&bed, NULL, "{pod=\"a\"}", NULL, now, now + 1), "a=1");
+}
+
+static void test_view_stays(void **state)
+{
+    struct store_query q = { .tenant = STR("t"),
+                             .profile_type = STR(BED_CPU),
+                             .start_ms = slot_to_ms(now),
+                             .end_ms = slot_to_ms(now + 2) };
+    struct store_merge m = { 0 };
+    struct stacks st;
+    struct err e;
+
+    (void)state;
+    store_bed_push(&bed, &(struct bed_push){ .slot = now, .wid = 1, .stacks = "a=1" });
+    struct store_view *v = store_view_get(bed.s);
+    store_bed_push(&bed, &(struct bed_push){ .slot = now, .wid = 2, .stacks = "a=2 new;one=4" });
+    clock_fake_advance(&bed.clock, 120000);
+    store_bed_seal(&bed);
+    stacks_init(&st, MIB, 1);
+    m.stacks = &st;
+    assert_int_equal(store_merge(v, &q, &m, &e), 0);
+    assert_int_equal(m.total, 1);
+    assert_int_equal(m.rows, 1);
+    assert_int_equal(m.series, 1);
+    store_merge_deinit(&m);
+    stacks_deinit(&st);
+    store_view_put(v);
+    assert_string_equal(all(), "a=3 new;one=4");
+}
+
+static void test_limits_and_cancel(void **state)
+{
+    struct store_query q = { .tenant = STR("t"),
+                             .profile_type = STR(BED_CPU),
+                             .start_ms = slot_to_ms(now),
+                             .end_ms = slot_to_ms(now + 10) };
+    struct store_merge m = { 0 };
+    struct stacks st;
+    struct err e;
+    bool cancel = true;
+
+    (void)state;
+    store_bed_push(&bed, &(struct bed_push){ .slot = now, .wid = 1, .stacks = "a=1" });
+    store_bed_push(&bed, &(struct bed_push){ .slot = now + 4, .wid = 2, .stacks = "a=2 b=1" });
+    struct store_view *v = store_view_get(bed.s);
+    stacks_init(&st, MIB, 1);
+    m.stacks = &st;
+    q.rows_max = 1;
+    assert_int_equal(store_merge(v, &q, &m, &e), ERR_LIMIT);
+    q.rows_max = 2;
+    assert_int_equal(store_merge(v, &q, &m, &e), 0);
+    store_merge_deinit(&m);
+    q.cancel = &cancel;
+    assert_int_equal(store_merge(v, &q, &m, &e), ERR_CANCELED);
+    cancel = false;
+    st.bytes_max = 1;
+    stacks_reset(&st);
+    assert_int_equal(store_merge(v, &q, &m, &e), ERR_LIMIT);
+    q.profile_type = STR("cpu");
+    assert_int_equal(store_merge(v, &q, &m, &e), ERR_INPUT);
+    stacks_deinit(&st);
+    store_view_put(v);
+}
+
+static void test_sums_that_do_not_fit(void **state)
+{
+    struct store_query q = { .tenant = STR("t"),
+                             .profile_type = STR(BED_CPU),
+                             .start_ms = slot_to_ms(now),
+                             .end_ms = slot_to_ms(now + 10) };
+    struct store_merge m = { 0 };
+    struct stacks st;
+    struct err e;
+
+    (void)state;
+    for (uint64_t i = 1; i <= 3; i++)
+        store_bed_push(&bed, &(struct bed_push){
+                                 .slot = now, .wid = i, .stacks = "a=18446744073709551615 b=1" });
+    assert_string_equal(all(), "a=18446744073709551615 b=3");
+    clock_fake_advance(&bed.clock, 120000);
+    store_bed_seal(&bed);
+    assert_string_equal(all(), "a=18446744073709551615 b=3");
+    assert_true(stats().saturated > 0);
+    stacks_init(&st, MIB, 1);
+    m.stacks = &st;
+    struct store_view *v = store_view_get(bed.s);
+    assert_int_equal(store_merge(v, &q, &m, &e), 0);
+    assert_true(m.saturated > 0);
+    store_view_put(v);
+    store_merge_deinit(&m);
+    stacks_deinit(&st);
+}
+
+static void test_newer_format_is_refused(void **state)
+{
+    struct kv *kv = kv_mem_new(NULL);
+    struct kv_batch *b = kv_batch_new();
+    struct store_opts o = bed.o;
+    struct store *s;
+    struct key k;
+    struct err e;
+
+    (void)state;
+    key_format(&k);
+    kv_batch_put(b, KV_META, key_str(&k), STR("EMBR\0\7\0\2"));
+    assert_int_equal(kv_write(kv, b, true, &e), 0);
+    o.kv = kv;
+    assert_int_equal(store_open(&o, &s, &e), ERR_CONFIG);
+    assert_non_null(strstr(e.text, "newer version"));
+    /* A newer program that says old readers may read is let in. */
+    kv = kv_mem_new(NULL);
+    kv_batch_clear(b);
+    kv_batch_put(b, KV_META, key_str(&k), STR("EMBR\0\7\0\1"));
+    assert_int_equal(kv_write(kv, b, true, &e), 0);
+    o.kv = kv;
+    assert_int_equal(store_open(&o, &s, &e), 0);
+    store_close(s);
+    kv_batch_free(b);
+}
+
+static void test_clock(void **state)
+{
+    struct store_clock c;
+    struct err e;
+    bool more;
+
+    (void)state;
+    store_bed_push(&bed, &(struct bed_push){ .slot = now, .wid = 1, .stacks = "a=1" });
+    clock_fake_jump(&bed.clock, 3600 * 1000);
+    assert_int_equal(store_seal(bed.s, 10, &more, &e), 0);
+    store_clock(bed.s, &c);
+    assert_true(c.paused);
+    assert_int_equal(c.jump_ms, 3600 * 1000);
+    assert_int_equal(stats().applied, 0);
+    clock_fake_jump(&bed.clock, -3600 * 1000);
+    assert_int_equal(store_seal(bed.s, 10, &more, &e), 0);
+    store_clock(bed.s, &c);
+    assert_false(c.paused);
+    assert_int_equal(stats().applied, 0);
+    /* Off for a day: believed after two minutes. */
+    clock_fake_jump(&bed.clock, 86400 * 1000);
+    store_bed_reopen(&bed, KV_MEM_KILL, 0);
+    store_bed_seal(&bed);
+    assert_int_equal(stats().applied, 0);
+    clock_fake_advance(&bed.clock, 121000);
+    store_bed_seal(&bed);
+    store_clock(bed.s, &c);
+    assert_false(c.paused);
+    assert_int_equal(stats().applied, 1);
+    /* Back in time: engine time stays. */
+    int64_t before = c.engine_ms;
+    clock_fake_jump(&bed.clock, -7200 * 1000);
+    store_bed_seal(&bed);
+    store_clock(bed.s, &c);
+    assert_false(c.paused);
+    assert_int_equal(c.engine_ms, before);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        T(test_push_and_merge),
+        T(test_nothing_before_commit),
+        T(test_duplicates),
+        T(test_seal),
+        T(test_lost_seal_is_done_again),
+        T(test_failed_commit_ends_writing),
+        T(test_refused_request_leaves_nothing),
+        T(test_view_stays),
+        T(test_limits_and_cancel),
+        T(test_sums_that_do_not_fit),
+        T(test_newer_format_is_refused),
+        T(test_clock),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
