@@ -17,6 +17,8 @@ static int real_read_file(const struct fs *fs, const char *path, struct buf *out
     int result = 0;
 
     (void)fs;
+    if (fd < 0 && errno == ENOENT)
+        return err_set(e, ERR_NOT_FOUND, "there is no file %s", path);
     if (fd < 0)
         return err_errno(e, errno, "cannot open %s", path);
     for (;;) {

@@ -10,7 +10,7 @@
 #include "common/base/err.h"
 
 struct fs {
-    /* Appends; more than out->max bytes is ERR_LIMIT. */
+    /* Appends; more than out->max bytes is ERR_LIMIT; no such file is ERR_NOT_FOUND. */
     int (*read_file)(const struct fs *fs, const char *path, struct buf *out, struct err *e);
     /* Writes path.tmp, fsyncs, renames, fsyncs the folder: all or nothing. */
     int (*write_file)(const struct fs *fs, const char *path, struct str data, struct err *e);

@@ -27,6 +27,7 @@
 #include "common/base/mem.h"
 #include "common/base/rd.h"
 #include "common/base/size.h"
+#include "common/base/wr.h"
 
 #define VARINT_MAX 10
 
@@ -85,17 +86,16 @@ static bool grow(struct parse *s, void **ptr, size_t *cap, size_t need, size_t s
         }                                                                           \
     } while (0)
 
-static inline bool varint(const struct parse *s, struct rd *r, uint64_t *ret)
+/* Takes a varint off *p, which does not pass `end`; at least VARINT_MAX bytes are readable. */
+static inline bool varint_fast(const uint8_t **p, const uint8_t *end, uint64_t *ret)
 {
-    const uint8_t *p = r->p;
+    const uint8_t *at = *p;
+    uint64_t v = *at++;
 
-    if (UNLIKELY(s->end - p < VARINT_MAX))
-        return rd_varint(r, ret);
-    uint64_t v = *p++;
     if (v >= 0x80) {
         v &= 0x7f;
         for (unsigned shift = 7;; shift += 7) {
-            uint64_t c = *p++;
+            uint64_t c = *at++;
             v |= (c & 0x7f) << shift;
             if (c < 0x80) {
                 if (shift == 63 && c > 1)
@@ -106,20 +106,24 @@ static inline bool varint(const struct parse *s, struct rd *r, uint64_t *ret)
                 return false;
         }
     }
-    if (UNLIKELY(p > r->end))
+    if (UNLIKELY(at > end))
         return false;
-    r->p = p;
+    *p = at;
     *ret = v;
     return true;
 }
 
-/* 1 = a field, 0 = end of the message, -1 = malformed. */
-static inline int field_next(const struct parse *s, struct rd *r, struct field *f)
+static inline bool varint(const struct parse *s, struct rd *r, uint64_t *ret)
+{
+    if (UNLIKELY(s->end - r->p < VARINT_MAX))
+        return rd_varint(r, ret);
+    return varint_fast(&r->p, r->end, ret);
+}
+
+static int field_slow(const struct parse *s, struct rd *r, struct field *f)
 {
     uint64_t tag;
 
-    if (r->p == r->end)
-        return 0;
     if (!varint(s, r, &tag) || tag < 8 || tag >> 3 > (1u << 29) - 1)
         return -1;
     f->number = (uint32_t)(tag >> 3);
@@ -140,67 +144,140 @@ static inline int field_next(const struct parse *s, struct rd *r, struct field *
     return -1;
 }
 
+/* 1 = a field, 0 = end of the message, -1 = malformed. Short messages and lists, which is what
+ * nearly everything is, are taken here. */
+static inline int field_next(const struct parse *s, struct rd *r, struct field *f)
+{
+    if (r->p == r->end)
+        return 0;
+    if (LIKELY(r->end - r->p >= 2 && (r->p[0] & 0x87) == 2 && r->p[0] >= 8 && r->p[1] < 0x80 &&
+               r->end - r->p >= 2 + r->p[1])) {
+        f->number = r->p[0] >> 3;
+        f->wire = 2;
+        f->sub = (struct rd){ r->p + 2, r->p + 2 + r->p[1] };
+        r->p = f->sub.end;
+        return 1;
+    }
+    return field_slow(s, r, f);
+}
+
+/*
+ * Most messages of the schema have nothing but varints: they are read into a table by field number.
+ * Fields 1 .. known go to v[number], others are skipped and counted; the last of equal ones wins.
+ * The tight loop takes one-byte tags of known varint fields, everything else goes the long way.
+ */
+static bool read_numbers(struct parse *s, struct rd r, uint64_t *v, uint32_t known)
+{
+    struct field f;
+
+    while (r.p != r.end) {
+        uint32_t tag = *r.p;
+        if (LIKELY((tag & 0x87) == 0 && tag >> 3 <= known && tag && s->end - r.p > VARINT_MAX)) {
+            r.p++;
+            if (!varint_fast(&r.p, r.end, &v[tag >> 3]))
+                return malformed(s, &r);
+            continue;
+        }
+        if (field_next(s, &r, &f) < 0)
+            return malformed(s, &r);
+        if (f.number > known)
+            s->p->unknown_fields++;
+        else if (f.wire != 0)
+            return malformed(s, &r);
+        else
+            v[f.number] = f.u64;
+    }
+    return true;
+}
+
 static inline uint32_t string_index(uint64_t v)
 {
     return v < UINT32_MAX ? (uint32_t)v : PPROF_NONE;
 }
 
-/* How many varints stand in the bytes: those without a continuation bit. The loop vectorises. */
-static size_t varints(struct rd r)
+/* The seven-bit groups of up to eight bytes, pushed together: 8 lanes to 4 to 2 to 1. */
+static inline uint64_t squeeze(uint64_t x)
 {
-    size_t n = 0;
-
-    for (const uint8_t *p = r.p; p < r.end; p++)
-        n += *p < 0x80;
-    return n;
+    x = (x & 0x007f007f007f007fu) | (x & 0x7f007f007f007f00u) >> 1;
+    x = (x & 0x00003fff00003fffu) | (x & 0x3fff00003fff0000u) >> 2;
+    return (x & 0x000000000fffffffu) | (x & 0x0fffffff00000000u) >> 4;
 }
 
-/* One repeated number field of a sample, packed or not, appended to a column of 64-bit values. */
-#define NUMBERS(s, f, v, type, ok)                                   \
-    do {                                                             \
-        size_t numbers_n_ = (f)->wire == 0 ? 1 : varints((f)->sub);  \
-        ROOM(s, v, numbers_n_, ok);                                  \
-        if ((f)->wire == 0 && ok)                                    \
-            (v)->ptr[(v)->len++] = (type)(f)->u64;                   \
-        while (ok && (f)->wire == 2 && (f)->sub.p != (f)->sub.end) { \
-            uint64_t numbers_v_;                                     \
-            if (UNLIKELY(!varint((s), &(f)->sub, &numbers_v_))) {    \
-                malformed((s), &(f)->sub);                           \
-                ok = false;                                          \
-                break;                                               \
-            }                                                        \
-            (v)->ptr[(v)->len++] = (type)numbers_v_;                 \
-        }                                                            \
-    } while (0)
+/*
+ * The varints of a packed field, written to `to`, which has room for one per byte. Returns how many,
+ * or SIZE_MAX. Lengths of one and two bytes alternate at random in location ids, so a branch per
+ * byte would be mispredicted all the time: eight bytes are loaded, and the bytes that end a varint
+ * are found by their top bits.
+ */
+static size_t unpack(const struct parse *s, struct rd r, uint64_t *to)
+{
+    const uint64_t tops = 0x8080808080808080u;
+    uint64_t *at = to;
+
+    while (r.p < r.end) {
+        size_t left = (size_t)(r.end - r.p);
+        uint64_t word, stops = 0;
+        if (LIKELY(s->end - r.p >= 8)) {
+            word = get_u64le(r.p);
+            stops = ~word & (left < 8 ? tops & ((UINT64_C(1) << 8 * left) - 1) : tops);
+        }
+        if (UNLIKELY(!stops)) { /* nine or ten bytes, or close to the end of the body */
+            if (!varint(s, &r, at++))
+                return SIZE_MAX;
+            continue;
+        }
+        if (stops == tops) {
+            for (size_t i = 0; i < 8; i++)
+                at[i] = r.p[i];
+            at += 8;
+            r.p += 8;
+            continue;
+        }
+        size_t bits = 0;
+        do {
+            unsigned n = (unsigned)__builtin_ctzll(stops); /* 7, 15, ... 63 */
+            *at++ = squeeze(word & (stops ^ (stops - 1)));
+            bits += n + 1;
+            word = word >> n >> 1;
+            stops = stops >> n >> 1;
+        } while (stops);
+        r.p += bits / 8;
+    }
+    return (size_t)(at - to);
+}
+
+/* One repeated number field of a sample, packed or not, appended to a column. Room is made for a
+ * number per byte: more than is used, but the column goes on to be filled. */
+static bool append_numbers(struct parse *s, const struct field *f, struct pprof_numbers *v)
+{
+    size_t n = f->wire == 0 ? 1 : rd_left(&f->sub);
+    bool ok = true;
+
+    ROOM(s, v, n, ok);
+    if (!ok)
+        return false;
+    if (f->wire == 0)
+        v->ptr[v->len] = f->u64;
+    else
+        n = unpack(s, f->sub, v->ptr + v->len);
+    if (n == SIZE_MAX)
+        return malformed(s, &f->sub);
+    v->len += n;
+    return true;
+}
 
 static bool parse_label(struct parse *s, struct rd r)
 {
-    struct pprof_label label = { 0 };
-    struct field f;
+    uint64_t v[5] = { 0 };
     bool ok = true;
-    int got;
 
-    while ((got = field_next(s, &r, &f)) > 0) {
-        if (f.number > 4) {
-            s->p->unknown_fields++;
-            continue;
-        }
-        if (f.wire != 0)
-            return malformed(s, &r);
-        if (f.number == 1)
-            label.key = string_index(f.u64);
-        else if (f.number == 2)
-            label.str = string_index(f.u64);
-        else if (f.number == 3)
-            label.num = (int64_t)f.u64;
-        else
-            label.unit = string_index(f.u64);
-    }
-    if (got < 0)
-        return malformed(s, &r);
+    if (!read_numbers(s, r, v, 4))
+        return false;
     ROOM(s, &s->p->labels, 1, ok);
     if (ok)
-        s->p->labels.ptr[s->p->labels.len++] = label;
+        s->p->labels.ptr[s->p->labels.len++] =
+            (struct pprof_label){ string_index(v[1]), string_index(v[2]), string_index(v[4]),
+                                  (int64_t)v[3] };
     return ok;
 }
 
@@ -218,14 +295,14 @@ static bool parse_sample(struct parse *s, struct rd r)
         } else if (f.wire != 2 && (f.wire != 0 || f.number == 3)) {
             return malformed(s, &r);
         } else if (f.number == 1) {
-            NUMBERS(s, &f, &p->sample_locations, uint64_t, ok);
+            ok = append_numbers(s, &f, &p->sample_locations);
             if (ok && p->sample_locations.len - locations > s->l->frames)
                 return refuse(err_set(s->e, ERR_LIMIT,
                                       "pprof: sample %zu has a stack of more than %" PRIu64
                                       " frames",
                                       p->samples.len, s->l->frames));
         } else if (f.number == 2) {
-            NUMBERS(s, &f, &p->values, int64_t, ok);
+            ok = append_numbers(s, &f, &p->values);
         } else {
             if (p->labels.len - labels >= s->l->labels_per_sample)
                 return refuse(err_set(s->e, ERR_LIMIT,
@@ -251,28 +328,15 @@ static bool parse_sample(struct parse *s, struct rd r)
 
 static bool parse_line(struct parse *s, struct rd r)
 {
-    struct pprof_line line = { 0 };
-    struct field f;
+    uint64_t v[4] = { 0 };
     bool ok = true;
-    int got;
 
-    while ((got = field_next(s, &r, &f)) > 0) {
-        if (f.number > 3) {
-            s->p->unknown_fields++;
-            continue;
-        }
-        if (f.wire != 0)
-            return malformed(s, &r);
-        if (f.number == 1)
-            line.function_id = f.u64;
-        else if (f.number == 2)
-            line.line = f.u64 < UINT32_MAX ? (uint32_t)f.u64 : 0;
-    }
-    if (got < 0)
-        return malformed(s, &r);
+    if (!read_numbers(s, r, v, 3))
+        return false;
     ROOM(s, &s->p->lines, 1, ok);
     if (ok)
-        s->p->lines.ptr[s->p->lines.len++] = line;
+        s->p->lines.ptr[s->p->lines.len++] =
+            (struct pprof_line){ v[1], v[2] < UINT32_MAX ? (uint32_t)v[2] : 0 };
     return ok;
 }
 
@@ -317,86 +381,43 @@ static bool parse_location(struct parse *s, struct rd r)
 
 static bool parse_function(struct parse *s, struct rd r)
 {
-    struct pprof_function fn = { 0 };
-    struct field f;
+    uint64_t v[6] = { 0 };
     bool ok = true;
-    int got;
 
-    while ((got = field_next(s, &r, &f)) > 0) {
-        if (f.number > 5) {
-            s->p->unknown_fields++;
-            continue;
-        }
-        if (f.wire != 0)
-            return malformed(s, &r);
-        if (f.number == 1)
-            fn.id = f.u64;
-        else if (f.number == 2)
-            fn.name = string_index(f.u64);
-        else if (f.number == 3)
-            fn.system_name = string_index(f.u64);
-        else if (f.number == 4)
-            fn.file = string_index(f.u64);
-    }
-    if (got < 0)
-        return malformed(s, &r);
+    if (!read_numbers(s, r, v, 5))
+        return false;
     ROOM(s, &s->p->functions, 1, ok);
     if (ok)
-        s->p->functions.ptr[s->p->functions.len++] = fn;
+        s->p->functions.ptr[s->p->functions.len++] =
+            (struct pprof_function){ v[1], string_index(v[2]), string_index(v[3]),
+                                     string_index(v[4]) };
     return ok;
 }
 
 static bool parse_mapping(struct parse *s, struct rd r)
 {
-    struct pprof_mapping m = { 0 };
-    struct field f;
+    uint64_t v[11] = { 0 };
     bool ok = true;
-    int got;
 
-    while ((got = field_next(s, &r, &f)) > 0) {
-        if (f.number > 10) {
-            s->p->unknown_fields++;
-            continue;
-        }
-        if (f.wire != 0)
-            return malformed(s, &r);
-        if (f.number == 1)
-            m.id = f.u64;
-        else if (f.number == 2)
-            m.start = f.u64;
-        else if (f.number == 3)
-            m.limit = f.u64;
-        else if (f.number == 4)
-            m.offset = f.u64;
-        else if (f.number == 5)
-            m.file = string_index(f.u64);
-        else if (f.number == 6)
-            m.build_id = string_index(f.u64);
-    }
-    if (got < 0)
-        return malformed(s, &r);
+    if (!read_numbers(s, r, v, 10))
+        return false;
     ROOM(s, &s->p->mappings, 1, ok);
     if (ok)
-        s->p->mappings.ptr[s->p->mappings.len++] = m;
+        s->p->mappings.ptr[s->p->mappings.len++] = (struct pprof_mapping){
+            v[1], v[2], v[3], v[4], string_index(v[5]), string_index(v[6])
+        };
     return ok;
 }
 
 /* Fields that are given twice are merged, as protobuf wants it for messages. */
 static bool parse_type(struct parse *s, struct rd r, struct pprof_type *t)
 {
-    struct field f;
-    int got;
+    uint64_t v[3] = { 0, t->type, t->unit };
 
-    while ((got = field_next(s, &r, &f)) > 0) {
-        if (f.number > 2) {
-            s->p->unknown_fields++;
-            continue;
-        }
-        if (f.wire != 0)
-            return malformed(s, &r);
-        *(f.number == 1 ? &t->type : &t->unit) = string_index(f.u64);
-    }
-    return got == 0 || malformed(s, &r);
+    if (!read_numbers(s, r, v, 2))
+        return false;
+    *t = (struct pprof_type){ string_index(v[1]), string_index(v[2]) };
+    return true;
 }
 
 static bool parse_string(struct parse *s, struct rd r)

@@ -25,6 +25,10 @@ struct pprof_type {
 struct pprof_sample {
     uint32_t locations_end, values_end, labels_end;
 };
+struct pprof_numbers {
+    uint64_t *ptr; /* owned */
+    size_t len, cap;
+};
 struct pprof_label {
     uint32_t key, str, unit;
     int64_t num;
@@ -63,8 +67,8 @@ struct pprof {
     struct pprof_type period_type;
     int64_t period, time_ns, duration_ns;
     VEC(struct pprof_sample) samples;
-    VEC(uint64_t) sample_locations; /* ids, leaf first */
-    VEC(int64_t) values;
+    struct pprof_numbers sample_locations; /* ids, leaf first */
+    struct pprof_numbers values;           /* int64_t: see pprof_values */
     VEC(struct pprof_label) labels;
     VEC(struct pprof_mapping) mappings;
     VEC(struct pprof_location) locations;
@@ -86,6 +90,12 @@ NODISCARD int pprof_resolve(struct pprof *p, struct err *e);
 static inline struct str pprof_str(const struct pprof *p, uint32_t index)
 {
     return index > 0 && index < p->strings.len ? p->strings.ptr[index] : STR("");
+}
+
+/* Where the values of sample i start. */
+static inline int64_t *pprof_values(const struct pprof *p, size_t i)
+{
+    return (int64_t *)p->values.ptr + (i ? p->samples.ptr[i - 1].values_end : 0);
 }
 
 static inline uint32_t pprof_find(const struct pprof_ids *ids, uint64_t id)

@@ -101,11 +101,6 @@ struct delta {
     struct hash128 *keys; /* by sample of cur */
 };
 
-static int64_t *values_of(struct pprof *p, size_t i)
-{
-    return p->values.ptr + (i ? p->samples.ptr[i - 1].values_end : 0);
-}
-
 /* The first sample with this key, PPROF_NONE if there is none; `add` makes i that sample. */
 static uint32_t key_find(struct delta *d, struct hash128 key, uint32_t add)
 {
@@ -132,14 +127,14 @@ static bool index_current(struct delta *d, struct hashed *x)
     for (size_t i = 0; i < d->cur->samples.len; i++) {
         if (!hash_sample(x, i, &d->keys[i]))
             continue;
-        int64_t *mine = values_of(d->cur, i);
+        int64_t *mine = pprof_values(d->cur, i);
         bool negative = false;
         for (size_t t = 0; t < types; t++)
             negative |= mine[t] < 0;
         uint32_t at = negative ? MAP_U64_EMPTY : key_find(d, d->keys[i], (uint32_t)i);
         if (at == MAP_U64_EMPTY)
             continue;
-        int64_t *first = values_of(d->cur, at);
+        int64_t *first = pprof_values(d->cur, at);
         for (size_t t = 0; t < types; t++)
             first[t] = (int64_t)push_sum(d->push, (uint64_t)first[t], (uint64_t)mine[t]);
         clear(mine, types);
@@ -159,8 +154,8 @@ static void subtract_all(struct delta *d, struct hashed *x, const struct pprof *
         uint32_t at = key_find(d, key, PPROF_NONE);
         if (at == PPROF_NONE)
             continue;
-        const int64_t *was = prev->values.ptr + (i ? prev->samples.ptr[i - 1].values_end : 0);
-        int64_t *now = values_of(d->cur, at);
+        const int64_t *was = pprof_values(prev, i);
+        int64_t *now = pprof_values(d->cur, at);
         for (size_t t = 0; t < types; t++)
             if (d->cumulative[t] && was[t] > 0 && __builtin_sub_overflow(now[t], was[t], &now[t]))
                 now[t] = INT64_MIN;
@@ -190,7 +185,7 @@ static int subtract(struct delta *d, struct hashed *cur, struct hashed *prev, st
         if ((d->keys[i].lo | d->keys[i].hi) == 0 ||
             key_find(d, d->keys[i], PPROF_NONE) != (uint32_t)i)
             continue;
-        int64_t *v = values_of(d->cur, i);
+        int64_t *v = pprof_values(d->cur, i);
         for (size_t t = 0; t < types; t++) {
             d->push->drops[DROP_DELTA_NEGATIVE] += v[t] < 0;
             v[t] = MAX(v[t], 0);

@@ -42,7 +42,7 @@ static bool adder_init(struct adder *a, size_t samples_most)
 
 static void adder_sample(struct adder *a, size_t i)
 {
-    const int64_t *v = a->p->values.ptr + (i ? a->p->samples.ptr[i - 1].values_end : 0);
+    const int64_t *v = pprof_values(a->p, i);
     uint32_t node = a->nodes[i], slot = a->slots[node];
 
     if (slot == PPROF_NONE) {

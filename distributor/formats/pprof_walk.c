@@ -342,8 +342,8 @@ static int walk_samples(struct walk *w, uint32_t *ret_nodes, struct err *e)
         struct pprof_sample s = p->samples.ptr[i];
         const uint64_t *ids = p->sample_locations.ptr + before.locations_end;
         size_t n = s.locations_end - before.locations_end;
-        bool counts = values_count(w->push, p->values.ptr + before.values_end,
-                                   s.values_end - before.values_end, p->types_len);
+        bool counts = values_count(w->push, pprof_values(p, i), s.values_end - before.values_end,
+                                   p->types_len);
         before = s;
         ret_nodes[i] = PPROF_NONE;
         if (!counts)

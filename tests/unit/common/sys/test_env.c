@@ -75,7 +75,7 @@ static void test_write_then_read(void **state)
     buf_init(&b, 10);
     assert_int_equal(fs->read_file(fs, below(&d, "f"), &b, &e), ERR_LIMIT);
     buf_deinit(&b);
-    assert_int_equal(fs->read_file(fs, below(&d, "none"), &b, &e), ERR_IO);
+    assert_int_equal(fs->read_file(fs, below(&d, "none"), &b, &e), ERR_NOT_FOUND);
     assert_non_null(strstr(e.text, "/none"));
     assert_int_equal(unlink(below(&d, "f")), 0);
     assert_int_equal(rmdir(d.path), 0);

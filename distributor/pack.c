@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pack: the message structs of protobuf-c point straight at the columns of the push, so that packing
+ * is one copy of each column. Structs come from the request's arena and are rewound afterwards.
+ */
+#include "distributor/pack.h"
+
+#include "proto/ingest.pb-c.h"
+
+/* protobuf-c has no const: packing only reads. */
+static ProtobufCBinaryData bytes_of(struct str s)
+{
+    return (ProtobufCBinaryData){ s.len, (uint8_t *)(uintptr_t)s.ptr };
+}
+
+static uint32_t *u32s(const uint32_t *p)
+{
+    return (uint32_t *)(uintptr_t)p;
+}
+
+static uint64_t *u64s(const uint64_t *p)
+{
+    return (uint64_t *)(uintptr_t)p;
+}
+
+static void fill_stacks(const struct stacks *s, Embertree__Stacks *m)
+{
+    struct stacks_view v = stacks_view(s);
+
+    embertree__stacks__init(m);
+    m->string_data = bytes_of(v.string_data);
+    m->n_string_len = v.strings;
+    m->string_len = u32s(v.string_len);
+    m->n_frame_func = m->n_frame_file = m->n_frame_line = v.frames;
+    m->n_frame_module = m->n_frame_addr = v.frames;
+    m->frame_func = u32s(v.frame_func);
+    m->frame_file = u32s(v.frame_file);
+    m->frame_line = u32s(v.frame_line);
+    m->frame_module = u32s(v.frame_module);
+    m->frame_addr = u64s(v.frame_addr);
+    m->n_node_parent = m->n_node_frame = v.nodes;
+    m->node_parent = u32s(v.node_parent);
+    m->node_frame = u32s(v.node_frame);
+}
+
+static bool fill_labels(const struct labels *l, struct arena *a, Embertree__WriteSeries *m)
+{
+    Embertree__LabelPair *pairs = ARENA_ARRAY(a, Embertree__LabelPair, l->len);
+
+    m->labels = ARENA_ARRAY(a, Embertree__LabelPair *, l->len);
+    if (!pairs || !m->labels)
+        return false;
+    for (size_t i = 0; i < l->len; i++) {
+        embertree__label_pair__init(&pairs[i]);
+        pairs[i].name = bytes_of(l->ptr[i].name);
+        pairs[i].value = bytes_of(l->ptr[i].value);
+        m->labels[i] = &pairs[i];
+    }
+    m->n_labels = l->len;
+    return true;
+}
+
+static bool fill_vectors(const struct push_series *s, const struct leaves *leaves, struct arena *a,
+                         Embertree__WriteSeries *m)
+{
+    struct piece *pieces;
+    size_t n;
+
+    if (!split_series(s, leaves, a, &pieces, &n))
+        return false;
+    Embertree__WriteVector *vectors = ARENA_ARRAY(a, Embertree__WriteVector, n);
+    m->vectors = ARENA_ARRAY(a, Embertree__WriteVector *, n);
+    if (!vectors || !m->vectors)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        embertree__write_vector__init(&vectors[i]);
+        vectors[i].slot = pieces[i].slot;
+        vectors[i].n_node = vectors[i].n_value = pieces[i].len;
+        vectors[i].node = u32s(pieces[i].nodes);
+        vectors[i].value = u64s(pieces[i].values);
+        m->vectors[i] = &vectors[i];
+    }
+    m->n_vectors = n;
+    return true;
+}
+
+static bool fill_series(const struct packing *in, struct arena *a, Embertree__WriteRequest *m)
+{
+    const struct push *p = in->push;
+    Embertree__WriteSeries *series = ARENA_ARRAY(a, Embertree__WriteSeries, p->series_len);
+    uint8_t *ids = arena_alloc(a, p->series_len * WRITE_ID_BYTES);
+
+    m->series = ARENA_ARRAY(a, Embertree__WriteSeries *, p->series_len);
+    if (!series || !ids || !m->series)
+        return false;
+    for (size_t i = 0; i < p->series_len; i++) {
+        uint8_t *id = ids + i * WRITE_ID_BYTES;
+        Embertree__WriteSeries *s = &series[i];
+        embertree__write_series__init(s);
+        write_id(in->secret, in->write_base, &p->series[i], id);
+        s->write_id = bytes_of(str_n(id, WRITE_ID_BYTES));
+        s->profile_type = bytes_of(p->series[i].profile_type);
+        s->gauge = p->series[i].gauge;
+        if (!fill_labels(&p->series[i].labels, a, s) ||
+            !fill_vectors(&p->series[i], in->leaves, a, s))
+            return false;
+        m->series[i] = s;
+    }
+    m->n_series = p->series_len;
+    return true;
+}
+
+static int pack_message(const Embertree__WriteRequest *m, struct buf *out, struct err *e)
+{
+    size_t n = embertree__write_request__get_packed_size(m);
+    char *to = buf_room(out, n);
+
+    if (!to)
+        return err_set(e, ERR_LIMIT,
+                       "the push takes %zu bytes inside the cluster, at most %zu "
+                       "(cluster.rpc_message_bytes_max)",
+                       n, out->max);
+    CHECK(embertree__write_request__pack(m, (uint8_t *)(void *)to) == n);
+    out->len += n;
+    return 0;
+}
+
+int pack_write(const struct packing *in, struct buf *out, struct err *e)
+{
+    struct arena *a = in->push->arena;
+    struct arena_mark mark = arena_mark(a);
+    Embertree__WriteRequest m = EMBERTREE__WRITE_REQUEST__INIT;
+    Embertree__Stacks stacks;
+    int rc;
+
+    m.tenant = bytes_of(in->tenant);
+    m.service = bytes_of(in->push->service);
+    m.shard = in->shard;
+    m.received_ms = in->received_ms;
+    m.stacks = &stacks;
+    fill_stacks(&in->push->stacks, &stacks);
+    rc = fill_series(in, a, &m) ? pack_message(&m, out, e) : push_full(in->push, e);
+    arena_rewind(a, mark);
+    return rc;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pack.h: a decoded push as the WriteRequest that goes to the ingester (proto/ingest.proto).
+ */
+#ifndef DISTRIBUTOR_PACK_H
+#define DISTRIBUTOR_PACK_H
+
+#include "distributor/window.h"
+#include "distributor/write_id.h"
+
+struct packing {
+    struct str tenant;
+    uint32_t shard;
+    int64_t received_ms;
+    const struct push *push;
+    const struct leaves *leaves;
+    const struct write_secret *secret; /* the tenant's */
+    const struct write_base *write_base;
+};
+
+/* Appends the message; the same bytes each time. Scratch comes from push->arena and is given back.
+ * ERR_LIMIT if the arena or out->max is too small. */
+NODISCARD int pack_write(const struct packing *in, struct buf *out, struct err *e);
+
+#endif

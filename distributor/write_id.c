@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * write_id: which pushes are the same push.
+ *
+ *   base = H(tenant secret; "client", Idempotency-Key)               the client says so, or
+ *          H(tenant secret; "body", name, from, until, ..., body)    the body carries its own time
+ *                                                                    below the second, or
+ *          random                                                    nobody knows: never equal
+ *   id   = H(tenant secret; base, labels, profile type)              one per series
+ *
+ * Why the body: Alloy, the Java agent and OpenTelemetry collectors send again after a timeout
+ * without any key. A profile that says to the nanosecond when it was taken is, byte for byte, the
+ * same profile. Folded text is not: two idle pods send equal lines all day long, and each counts.
+ * from and until go in as they were written: "now-10s" is another instant at every retry.
+ *
+ * H is SipHash-2-4, keyed: a tenant cannot make ids that collide with those of another one, nor
+ * guess them. The body itself, up to tens of megabytes, is first condensed by XXH3-128 with a seed
+ * from the secret; who can find collisions there can only make his own pushes count once.
+ */
+#include "distributor/write_id.h"
+
+#include <stdio.h>
+
+#include "common/base/mem.h"
+#include "common/base/wr.h"
+#include "distributor/formats/formats.h"
+
+#define SECRET_FILE  "write-id-secret"
+#define SECRET_BYTES 32
+#define SECRET_MOST  (64 * KIB)
+
+/* ---- SipHash ---------------------------------------------------------------------------------- */
+
+struct sip {
+    uint64_t v0, v1, v2, v3;
+};
+
+static uint64_t rotl(uint64_t x, unsigned n)
+{
+    return x << n | x >> (64 - n);
+}
+
+static void sip_rounds(struct sip *s, int n)
+{
+    while (n-- > 0) {
+        s->v0 += s->v1;
+        s->v1 = rotl(s->v1, 13) ^ s->v0;
+        s->v0 = rotl(s->v0, 32);
+        s->v2 += s->v3;
+        s->v3 = rotl(s->v3, 16) ^ s->v2;
+        s->v0 += s->v3;
+        s->v3 = rotl(s->v3, 21) ^ s->v0;
+        s->v2 += s->v1;
+        s->v1 = rotl(s->v1, 17) ^ s->v2;
+        s->v2 = rotl(s->v2, 32);
+    }
+}
+
+static void sip_word(struct sip *s, uint64_t m)
+{
+    s->v3 ^= m;
+    sip_rounds(s, 2);
+    s->v0 ^= m;
+}
+
+struct hash128 siphash128(const struct write_secret *key, const void *p, size_t n)
+{
+    struct sip s = { key->k0 ^ 0x736f6d6570736575u, key->k1 ^ 0x646f72616e646f6du ^ 0xee,
+                     key->k0 ^ 0x6c7967656e657261u, key->k1 ^ 0x7465646279746573u };
+    const uint8_t *at = p;
+    uint64_t last = (uint64_t)n << 56;
+    struct hash128 h;
+
+    for (; n >= 8; at += 8, n -= 8)
+        sip_word(&s, get_u64le(at));
+    for (size_t i = 0; i < n; i++)
+        last |= (uint64_t)at[i] << (8 * i);
+    sip_word(&s, last);
+    s.v2 ^= 0xee;
+    sip_rounds(&s, 4);
+    h.lo = s.v0 ^ s.v1 ^ s.v2 ^ s.v3;
+    s.v1 ^= 0xdd;
+    sip_rounds(&s, 4);
+    h.hi = s.v0 ^ s.v1 ^ s.v2 ^ s.v3;
+    return h;
+}
+
+/* ---- the secret ------------------------------------------------------------------------------- */
+
+static struct write_secret secret_from(struct str text)
+{
+    const struct write_secret zero = { 0 };
+    struct hash128 h = siphash128(&zero, text.ptr, text.len);
+
+    return (struct write_secret){ h.lo, h.hi };
+}
+
+static int secret_create(const char *path, struct env *env, struct buf *out, struct err *e)
+{
+    uint8_t bytes[SECRET_BYTES];
+
+    env->random(env, bytes, sizeof(bytes));
+    buf_reset(out);
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        buf_addf(out, "%02x", bytes[i]);
+    buf_add_c(out, '\n');
+    return env->fs->write_file(env->fs, path, buf_str(out), e);
+}
+
+int write_secret_load(struct write_secret *ret, const char *option, const char *data_dir,
+                      struct env *env, struct err *e)
+{
+    struct str given = str_trim(str_c(option));
+    char path[4096];
+    struct buf text;
+    struct err why;
+    int rc = 0;
+
+    if (given.len) {
+        if (given.len < WRITE_ID_SECRET_LEAST)
+            return err_set(e, ERR_CONFIG, "distributor.write_id_secret has %zu characters, want %d",
+                           given.len, WRITE_ID_SECRET_LEAST);
+        *ret = secret_from(given);
+        return 0;
+    }
+    int n = snprintf(path, sizeof(path), "%s/%s", data_dir, SECRET_FILE);
+    if (n < 0 || (size_t)n >= sizeof(path))
+        return err_set(e, ERR_CONFIG, "data.dir is too long a path");
+    buf_init(&text, SECRET_MOST);
+    if (env->fs->read_file(env->fs, path, &text, &why)) {
+        if (why.code != ERR_NOT_FOUND)
+            rc = err_set(e, why.code, "%s", why.text);
+        else if (env->fs->mkdir_all(env->fs, data_dir, e) || secret_create(path, env, &text, e))
+            rc = e->code;
+    }
+    given = str_trim(buf_str(&text));
+    if (!rc && given.len < WRITE_ID_SECRET_LEAST)
+        rc =
+            err_set(e, ERR_CONFIG, "%s has %zu characters, want %d: put the cluster's secret there",
+                    path, given.len, WRITE_ID_SECRET_LEAST);
+    if (!rc)
+        *ret = secret_from(given);
+    buf_deinit(&text);
+    return rc;
+}
+
+struct write_secret write_secret_tenant(const struct write_secret *cluster, struct str tenant)
+{
+    struct hash128 h = siphash128(cluster, tenant.ptr, tenant.len);
+
+    return (struct write_secret){ h.lo, h.hi };
+}
+
+/* ---- ids -------------------------------------------------------------------------------------- */
+
+struct digest {
+    uint64_t seed;
+    struct hash128 h;
+};
+
+/* Length first, so that ("ab", "c") is not ("a", "bc"). */
+static void digest_add(void *cookie, struct str bytes)
+{
+    struct digest *d = cookie;
+    struct hash128 parts[2] = { d->h, hash128(bytes.ptr, bytes.len, d->seed) };
+    struct {
+        struct hash128 parts[2];
+        uint64_t len;
+    } all = { { parts[0], parts[1] }, bytes.len };
+
+    d->h = hash128(&all, sizeof(all), d->seed);
+}
+
+static struct hash128 body_digest(const struct write_secret *tenant, const struct ingest *in,
+                                  const struct push *p, struct str body)
+{
+    const struct ingest_raw *r = &in->raw;
+    const struct str params[] = { r->name,        r->from,     r->until,
+                                  r->sample_rate, r->spy_name, str_c(format_name(in->format)) };
+    struct digest d = { .seed = siphash128(tenant, "body", 4).lo };
+
+    for (size_t i = 0; i < ARRAY_LEN(params); i++)
+        digest_add(&d, params[i]);
+    formats_identity(in, body, p->arena, digest_add, &d);
+    return d.h;
+}
+
+static struct hash128 keyed(const struct write_secret *tenant, enum write_key kind, struct str s)
+{
+    struct digest d = { .seed = siphash128(tenant, "key", 3).lo };
+    uint64_t words[3] = { kind };
+
+    digest_add(&d, s);
+    words[1] = d.h.lo;
+    words[2] = d.h.hi;
+    return siphash128(tenant, words, sizeof(words));
+}
+
+struct write_base write_base_of(const struct write_secret *tenant, struct str key,
+                                const struct ingest *in, const struct push *p, struct str body,
+                                struct env *env)
+{
+    struct write_base base = { .kind = WRITE_KEY_RANDOM };
+    struct hash128 h;
+
+    if (key.len) {
+        base.kind = WRITE_KEY_CLIENT;
+        base.digest = keyed(tenant, base.kind, key);
+    } else if (p->has_identity) {
+        base.kind = WRITE_KEY_BODY;
+        h = body_digest(tenant, in, p, body);
+        base.digest = keyed(tenant, base.kind, str_n(&h, sizeof(h)));
+    } else {
+        env->random(env, &base.digest, sizeof(base.digest));
+    }
+    return base;
+}
+
+void write_id(const struct write_secret *tenant, const struct write_base *base,
+              const struct push_series *s, uint8_t ret[WRITE_ID_BYTES])
+{
+    uint8_t small[1024], *bytes = small;
+    struct buf labels;
+    struct hash128 h;
+    size_t n;
+
+    buf_init(&labels, 64 * MIB);
+    labels_encode(&s->labels, &labels);
+    CHECK(buf_ok(&labels));
+    n = sizeof(base->digest) + labels.len + s->profile_type.len;
+    if (n > sizeof(small))
+        bytes = xmalloc(n);
+    memcpy(bytes, &base->digest, sizeof(base->digest));
+    memcpy(bytes + sizeof(base->digest), labels.ptr, labels.len);
+    memcpy(bytes + sizeof(base->digest) + labels.len, s->profile_type.ptr, s->profile_type.len);
+    h = siphash128(tenant, bytes, n);
+    put_u64le(ret, h.lo);
+    put_u64le(ret + 8, h.hi);
+    if (bytes != small)
+        xfree(bytes);
+    buf_deinit(&labels);
+}

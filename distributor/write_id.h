@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * write_id.h: the 128-bit id under which a series of a push is counted once (write_id.c says what
+ * goes into it).
+ */
+#ifndef DISTRIBUTOR_WRITE_ID_H
+#define DISTRIBUTOR_WRITE_ID_H
+
+#include "common/base/err.h"
+#include "common/base/hash.h"
+#include "common/sys/env.h"
+#include "distributor/formats/push.h"
+
+#define WRITE_ID_BYTES        16
+#define WRITE_ID_SECRET_LEAST 16 /* characters of a configured secret */
+
+struct write_secret {
+    uint64_t k0, k1;
+};
+/* From the option if it is not empty, else from <data_dir>/write-id-secret, made if missing. All
+ * distributors of a cluster must have the same one, or a retry through another one counts twice. */
+NODISCARD int write_secret_load(struct write_secret *ret, const char *option, const char *data_dir,
+                                struct env *env, struct err *e);
+/* The secret of one tenant. */
+struct write_secret write_secret_tenant(const struct write_secret *cluster, struct str tenant);
+
+enum write_key { WRITE_KEY_CLIENT = 1, WRITE_KEY_BODY = 2, WRITE_KEY_RANDOM = 3 };
+/* What all series of one push share. */
+struct write_base {
+    enum write_key kind;
+    struct hash128 digest;
+};
+/* `key` = Idempotency-Key, or {NULL, 0}. `body` without its HTTP coding. Unique unless the client
+ * or the body says when it is a retry. */
+struct write_base write_base_of(const struct write_secret *tenant, struct str key,
+                                const struct ingest *in, const struct push *p, struct str body,
+                                struct env *env);
+void write_id(const struct write_secret *tenant, const struct write_base *base,
+              const struct push_series *s, uint8_t ret[WRITE_ID_BYTES]);
+
+/* SipHash-2-4 with 128 bits out (Aumasson and Bernstein, 2012). */
+struct hash128 siphash128(const struct write_secret *key, const void *p, size_t n);
+
+#endif

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bench_decode: CPU of the distributor's part of a push, beside gunzip of the same body.
+ *
+ *   gunzip   the body as agents send it (libdeflate; files that are not gzip are zipped first)
+ *   parse    bytes to columns                    walk    columns to stacks and series
+ *   pack     series to the WriteRequest          all     the three, and all / gunzip
+ *
+ * Files of ../shared/testdata (or those named, as pprof/x.pb.gz) and a generated one; microseconds per profile, best of many. The
+ * columns "bytes per inflated byte" say what the decoder holds at its peak.
+ */
+#include <stdio.h>
+#include <time.h>
+
+#include "common/base/mem.h"
+#include "common/base/prng.h"
+#include "distributor/formats/pprof_stacks.h"
+#include "distributor/pack.h"
+#include "tests/lib/dist_push.h"
+#include "tests/lib/gen_pprof.h"
+#include "tests/lib/testdata.h"
+
+#define SPEND_NS 150000000u
+
+static uint64_t cpu_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+struct figures {
+    uint64_t gunzip, parse, walk, pack;
+    size_t inflated, columns, stacks, arena, packed;
+};
+
+static void best(uint64_t *at, uint64_t ns)
+{
+    if (*at == 0 || ns < *at)
+        *at = ns;
+}
+
+/* One push, timed by step. */
+static void once(struct str gz, const struct limits *l, struct figures *f)
+{
+    const struct inflate_limits inflate = limits_inflate(l);
+    const struct sample_config none = { 0 };
+    struct ingest_raw raw = { .name = STR("bench"), .format = STR("pprof") };
+    struct arena *a = arena_new((size_t)l->decode_bytes);
+    struct write_secret secret = { 1, 2 };
+    struct window w = { DIST_NOW_MS - 10000, DIST_NOW_MS };
+    struct leaves leaves;
+    struct ingest in;
+    struct pprof p;
+    struct push push;
+    struct buf plain, out;
+    struct err e = { 0 };
+    uint64_t t[5];
+
+    buf_init(&plain, (size_t)l->inflated_bytes);
+    buf_init(&out, 256 * MIB);
+    t[0] = cpu_ns();
+    CHECK(gunzip(gz, &inflate, &plain, &e) == 0);
+    t[1] = cpu_ns();
+    CHECK(pprof_parse(&p, buf_str(&plain), l, &e) == 0);
+    t[2] = cpu_ns();
+    push_init(&push, a, l, 1);
+    CHECK(ingest_parse(&raw, l, DIST_NOW_MS, a, &in, &e) == 0);
+    CHECK(push_base(&push, &in, in.name.app, l, &e) == 0);
+    CHECK(pprof_push(&p, &in, &none, l, &push, &e) == 0);
+    t[3] = cpu_ns();
+    push.has_identity = true;
+    struct write_base base = write_base_of(&secret, STR_NULL, &in, &push, gz, NULL);
+    CHECK(leaves_of(&w, (size_t)l->leaves, a, &leaves));
+    struct packing packing = { STR("anonymous"), 0, DIST_NOW_MS, &push, &leaves, &secret, &base };
+    CHECK(pack_write(&packing, &out, &e) == 0);
+    t[4] = cpu_ns();
+    best(&f->gunzip, t[1] - t[0]);
+    best(&f->parse, t[2] - t[1]);
+    best(&f->walk, t[3] - t[2]);
+    best(&f->pack, t[4] - t[3]);
+    f->inflated = plain.len;
+    f->columns = p.bytes;
+    f->stacks = stacks_bytes(&push.stacks);
+    f->arena = arena_used(a);
+    f->packed = out.len;
+    pprof_deinit(&p);
+    push_deinit(&push);
+    arena_free(a);
+    buf_deinit(&plain);
+    buf_deinit(&out);
+}
+
+static void measure(const char *name, struct str body)
+{
+    struct limits l = limits_default();
+    struct figures f = { 0 };
+    struct buf gz;
+    struct err e;
+
+    buf_init(&gz, 256 * MIB);
+    if (gzip_sniff(body))
+        buf_add_str(&gz, body);
+    else
+        CHECK(gzip(body, 6, &gz, &e) == 0);
+    for (uint64_t began = cpu_ns(), n = 0; n < 5 || cpu_ns() - began < SPEND_NS; n++)
+        once(buf_str(&gz), &l, &f);
+    double g = (double)f.gunzip, all = (double)(f.parse + f.walk + f.pack),
+           size = (double)f.inflated;
+    printf("%-28s %9zu %9.1f %9.1f %9.1f %9.1f %9.1f %6.2f   %5.1f %5.1f %5.1f %5.2f\n", name,
+           f.inflated, g / 1e3, (double)f.parse / 1e3, (double)f.walk / 1e3, (double)f.pack / 1e3,
+           all / 1e3, all / g, (double)f.columns / size, (double)f.stacks / size,
+           (double)f.arena / size, (double)f.packed / size);
+    buf_deinit(&gz);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const files[] = {
+        "pprof/node_wall.pb.gz",        "pprof/go_cpu_labels.pb.gz", "pprof/go_cpu.pb.gz",
+        "pprof/go_cpu_truncated.pb.gz", "pprof/go_heap.pb.gz",       "pprof/java_cpu.pb.gz",
+        "pprof/dotnet_labels.pb",       "pprof/ruby_rbspy.pb.gz",    "pprof/ebpf_labels.pb.gz",
+        "pprof/go_heap_large.pb.gz",    "pprof/go_cpu_large.pb.gz",
+    };
+    struct gen_random r;
+    struct prng p;
+    struct buf body;
+    char name[64];
+
+    printf("%-28s %9s %9s %9s %9s %9s %9s %6s   %s\n", "us per profile", "inflated", "gunzip",
+           "parse", "walk", "pack", "all", "ratio", "bytes per inflated byte:");
+    printf("%95s   %5s %5s %5s %5s\n", "", "colum", "stack", "arena", "rpc");
+    prng_init(&p, 1);
+    gen_random_pprof(&p, 2000, &r);
+    measure("generated", buf_str(&r.body));
+    gen_random_deinit(&r);
+    if (!testdata_here("decode benchmark over sample files"))
+        return 0;
+    size_t n = argc > 1 ? (size_t)argc - 1 : ARRAY_LEN(files);
+    for (size_t i = 0; i < n; i++) {
+        const char *file = argc > 1 ? argv[i + 1] : files[i];
+        testdata_read(file, &body);
+        snprintf(name, sizeof(name), "%s", file + (strchr(file, '/') ? strcspn(file, "/") + 1 : 0));
+        measure(name, buf_str(&body));
+        buf_deinit(&body);
+    }
+    return 0;
+}
