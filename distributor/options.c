@@ -9,6 +9,8 @@
 #define L(f) limits.f
 
 static const struct conf_row rows[] = {
+    CONF_STR(ST, listen, "listen", "",
+             "Rpc address that ingesters answer to; empty: one is picked."),
     CONF_BYTES(ST, L(inflated_bytes), "inflated_bytes", "64MiB", "1KiB", "4GiB",
                "Most bytes a gzip'd profile may inflate to."),
     CONF_U64(ST, L(inflated_ratio), "inflated_ratio", "200", "2", "1100",

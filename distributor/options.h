@@ -9,6 +9,7 @@
 #include "distributor/limits.h"
 
 struct distributor_conf {
+    const char *listen; /* rpc address for answers; "": one is picked */
     struct limits limits;
     uint64_t past_ms, future_ms; /* accepted window around now */
     uint64_t ack_ms;             /* a push is refused if it is not stored by then */

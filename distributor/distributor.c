@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * distributor: start, readiness and end of the role. It keeps nothing: what was not acked by an
+ * ingester was never promised to anybody.
+ */
+#include "distributor/distributor.h"
+
+#include <stdio.h>
+
+#include "common/base/mem.h"
+#include "distributor/api_ingest.h"
+#include "distributor/state.h"
+
+#define DISTRIBUTOR_MAGIC MAGIC('d', 'i', 's', 't')
+
+static int start_node(const struct role_ctx *ctx, struct distributor *d, struct err *e)
+{
+    struct rpc_node_opts o = {
+        .net = ctx->rpc,
+        .loop = ctx->loop,
+        .listen = d->conf->listen,
+        .message_max = ctx->cluster->rpc_message_bytes_max,
+        .pending_max = ctx->cluster->rpc_pending_max,
+        .heartbeat_ms = (uint32_t)ctx->cluster->heartbeat_ms,
+        .dead_ms = (uint32_t)ctx->cluster->dead_ms,
+        .pool = ctx->pool,
+    };
+    const struct conf_list *all = &ctx->cluster->ingesters;
+
+    if (!ctx->common->insecure_open && d->conf->listen[0] &&
+        !addr_is_loopback(str_c(d->conf->listen)))
+        return err_set(
+            e, ERR_CONFIG,
+            "distributor.listen: %s can be reached from other machines, and the roles do "
+            "not prove who they are to each other; keep that network private and say "
+            "so with --http.insecure-open",
+            d->conf->listen);
+    if (rpc_node_new(&o, &d->node, e))
+        return err_wrap(e, "distributor.listen");
+    d->peers = XNEW_ARRAY(struct rpc_peer *, all->len);
+    for (d->peers_len = 0; d->peers_len < all->len; d->peers_len++)
+        if (rpc_peer_get(d->node, all->items[d->peers_len], &d->peers[d->peers_len], e))
+            return err_wrap(e, "cluster.ingesters");
+    return 0;
+}
+
+static void distributor_free(void *self)
+{
+    struct distributor *d = self;
+
+    if (!d)
+        return;
+    CHECK(d->magic == DISTRIBUTOR_MAGIC);
+    d->closing = true;
+    rpc_node_free(d->node); /* answers what waits for an ingester */
+    tenants_free(d->tenants);
+    xfree(d->peers);
+    d->magic = 0;
+    xfree(d);
+}
+
+static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct err *e)
+{
+    struct distributor *d = XNEW(struct distributor);
+    struct write_secret secret;
+    int code;
+
+    d->magic = DISTRIBUTOR_MAGIC;
+    d->ctx = ctx;
+    d->conf = conf_get(ctx->conf, &distributor_table);
+    distributor_metrics_init(&d->metrics, ctx->metrics);
+    budget_init(&d->memory,
+                d->conf->in_flight_bytes ? d->conf->in_flight_bytes : ctx->memory_limit / 10);
+    code = write_secret_load(&secret, d->conf->write_id_secret, ctx->data_dir, ctx->env, e);
+    if (!code)
+        code = start_node(ctx, d, e);
+    if (code) {
+        distributor_free(d);
+        return code;
+    }
+    d->tenants = tenants_new(d->conf, &secret, ctx->tenancy->multi);
+    if (ctx->http)
+        api_ingest_routes(d);
+    *ret_self = d;
+    return 0;
+}
+
+static bool distributor_ready(void *self, const char **ret_why)
+{
+    struct distributor *d = self;
+
+    CHECK(d->magic == DISTRIBUTOR_MAGIC);
+    *ret_why = d->why;
+    if (d->draining) {
+        *ret_why = "draining";
+        return false;
+    }
+    for (size_t i = 0; i < d->peers_len; i++) {
+        if (!rpc_peer_up(d->peers[i])) {
+            (void)snprintf(d->why, sizeof(d->why), "ingester %s does not answer",
+                           rpc_peer_addr(d->peers[i]));
+            return false;
+        }
+    }
+    return true;
+}
+
+static void distributor_end(struct distributor *d)
+{
+    void (*done)(void *cookie) = d->drained;
+
+    d->drained = NULL;
+    rpc_node_drain(d->node, done, d->drained_cookie);
+}
+
+void distributor_left(struct distributor *d)
+{
+    d->working--;
+    metric_set(d->metrics.working, (int64_t)d->working);
+    if (d->drained && d->working == 0)
+        distributor_end(d);
+}
+
+static void distributor_drain(void *self, void (*done)(void *cookie), void *cookie)
+{
+    struct distributor *d = self;
+
+    CHECK(d->magic == DISTRIBUTOR_MAGIC);
+    d->draining = true;
+    d->drained = done;
+    d->drained_cookie = cookie;
+    if (d->working == 0)
+        distributor_end(d);
+}
+
+static void distributor_ring(void *self, struct json *j)
+{
+    const struct distributor *d = self;
+
+    json_key(j, "ingesters");
+    json_arr(j);
+    for (size_t i = 0; i < d->peers_len; i++) {
+        json_obj(j);
+        json_key(j, "address");
+        json_cstr(j, rpc_peer_addr(d->peers[i]));
+        json_key(j, "up");
+        json_bool(j, rpc_peer_up(d->peers[i]));
+        json_obj_end(j);
+    }
+    json_arr_end(j);
+}
+
+const struct role distributor_role = {
+    .name = "distributor",
+    .conf = distributor_tables,
+    .conf_len = DISTRIBUTOR_TABLES,
+    .start = distributor_start,
+    .ready = distributor_ready,
+    .drain = distributor_drain,
+    .free = distributor_free,
+    .ring = distributor_ring,
+};

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * state.h: the distributor's self: what its files share. Thread: the loop's, but for what a comment
+ * says.
+ */
+#ifndef DISTRIBUTOR_STATE_H
+#define DISTRIBUTOR_STATE_H
+
+#include "common/role/role.h"
+#include "distributor/metrics.h"
+#include "distributor/options.h"
+#include "distributor/tenants.h"
+
+struct distributor {
+    uint32_t magic;
+    const struct role_ctx *ctx;
+    const struct distributor_conf *conf;
+    struct distributor_metrics metrics;
+    struct rpc_node *node;   /* owned */
+    struct rpc_peer **peers; /* owned array; one per address of cluster.ingesters */
+    size_t peers_len;
+    struct tenants *tenants; /* owned */
+    struct budget memory;    /* of pushes in work; any thread */
+    size_t working;          /* pushes not answered yet */
+    bool draining;
+    bool closing; /* being freed: nothing is tried again */
+    void (*drained)(void *cookie); /* set while draining */
+    void *drained_cookie;
+    char why[160]; /* not ready: what is missing */
+};
+
+static inline struct rpc_peer *distributor_peer(const struct distributor *d, uint32_t shard)
+{
+    return d->peers[shard % d->peers_len];
+}
+/* A push was answered: the last one ends a drain. */
+void distributor_left(struct distributor *d);
+
+#endif
