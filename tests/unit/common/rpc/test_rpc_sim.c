@@ -359,6 +359,33 @@ static void repeated_requests_are_served_once(void **state)
     two_deinit(&t);
 }
 
+/* A node restarts while an answer to its predecessor is under way; ids begin anew. */
+static void an_answer_finds_only_the_process_that_asked(void **state)
+{
+    struct rpc_bed_call one, two;
+    struct two t;
+    struct err e;
+
+    (void)state;
+    two_init(&t, NULL);
+    rpc_bed_sleep(&t.bed, 200);
+    rpc_mem_slow(t.bed.net, t.addr[0], 50);
+    rpc_bed_call(&one, t.peer[0], RPC_WRITE, STR("one"), 5000);
+    rpc_bed_sleep(&t.bed, 60); /* the request arrived, the reply did not */
+    rpc_node_free(t.node[0]);
+    assert_int_equal(one.code, ERR_UNAVAILABLE);
+    t.node[0] = rpc_bed_node(&t.bed, t.addr[0]);
+    assert_int_equal(rpc_peer_get(t.node[0], t.addr[1], &t.peer[0], &e), 0);
+    rpc_bed_call(&two, t.peer[0], RPC_WRITE, STR("two"), 5000);
+    assert_true(two.id == one.id); /* else this test shows nothing */
+    assert_int_equal(rpc_bed_end(&t.bed, &two), 0);
+    assert_true(str_eqc(buf_str(&two.reply), "two"));
+    assert_true(rpc_bed_metric(&t.bed, "embertree_rpc_dropped_total{reason=\"epoch\"}") > 0);
+    rpc_bed_call_deinit(&one);
+    rpc_bed_call_deinit(&two);
+    two_deinit(&t);
+}
+
 static void neighbouring_versions_understand_each_other(void **state)
 {
     static const struct {
@@ -419,6 +446,7 @@ int main(void)
         cmocka_unit_test(a_one_way_partition_is_down_for_both),
         cmocka_unit_test(old_pongs_bring_nobody_back),
         cmocka_unit_test(repeated_requests_are_served_once),
+        cmocka_unit_test(an_answer_finds_only_the_process_that_asked),
         cmocka_unit_test(neighbouring_versions_understand_each_other),
         cmocka_unit_test(a_refused_peer_may_come_back_upgraded),
     };
