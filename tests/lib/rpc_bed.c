@@ -225,7 +225,7 @@ static bool call_ended(void *cookie)
 
 int rpc_bed_end(struct rpc_bed *b, struct rpc_bed_call *c)
 {
-    CHECK(rpc_bed_run(b, call_ended, c, 20000));
+    CHECK(rpc_bed_run(b, call_ended, c, 60000));
     CHECK(c->ends == 1);
     return c->code;
 }
@@ -250,6 +250,9 @@ void rpc_bed_bytes(struct buf *out, size_t n, uint64_t seed)
     struct prng p;
 
     prng_init(&p, seed);
-    for (size_t i = 0; i < n; i++)
-        CHECK(buf_add_c(out, (char)prng_u64(&p)));
+    for (size_t i = 0; i < n; i += sizeof(uint64_t)) {
+        uint64_t v = prng_u64(&p);
+
+        CHECK(buf_add(out, &v, MIN(sizeof(v), n - i)));
+    }
 }

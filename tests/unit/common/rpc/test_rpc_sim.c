@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Clusters in the simulated network: whatever it does, each call ends once, each request is served at
- * most once, and each reply is the right one. SEED=n repeats one run, SEEDS=n does more.
+ * Clusters in the simulated network: whatever it does, each call ends once, each request is served
+ * at most once, and each reply is the right one. SEED=n repeats one run, SEEDS=n does more.
  */
 #include <setjmp.h>
 #include <stdarg.h>
