@@ -151,11 +151,12 @@ static bool read_start(struct ingester *in, struct read *r)
         return false;
     list_del(&r->link);
     rs->waiting_len--;
-    if (!r->err.code && !pool_submit(in->ctx->pool, in->ctx->loop, read_work, read_done, r))
+    if (!r->err.code) { /* from the submit on, r->err belongs to the pool thread */
+        if (pool_submit(in->ctx->pool, in->ctx->loop, read_work, read_done, r)) {
+            rs->running++;
+            return true;
+        }
         (void)err_set(&r->err, ERR_BUSY, "too many jobs wait for a processor");
-    if (!r->err.code) {
-        rs->running++;
-        return true;
     }
     budget_give(&rs->bytes, r->held);
     read_end(r);

@@ -16,5 +16,7 @@ int api_select_merge_stacktraces(struct query *q, struct err *e);
 int api_select_series(struct query *q, struct err *e);
 /* Methods of the service that this version does not answer: ERR_UNIMPLEMENTED. */
 int api_not_yet(struct query *q, struct err *e);
+/* Any other method: ERR_NOT_FOUND. */
+int api_no_such(struct query *q, struct err *e);
 
 #endif

@@ -99,7 +99,8 @@ static int read_format(struct query *q, struct render *r, struct err *e)
         return 0;
     }
     if (str_eqc(f, "dot") || (r->old && (str_eqc(f, "pprof") || str_eqc(f, "html"))))
-        return err_set(e, ERR_UNIMPLEMENTED, "format %.*s is not there yet: use json or collapsed",
+        return err_set(e, ERR_UNIMPLEMENTED,
+                       "format %.*s is not supported by this version: use json or collapsed",
                        STR_ARG(f));
     if (r->old && f.len && !str_eqc(f, "json"))
         return err_set(e, ERR_INPUT, "unknown format \"%.*s\": use json or collapsed",

@@ -115,7 +115,8 @@ NODISCARD int msg_enum(const struct json_val *m, const char *key, const char *al
             number++;
     }
     if (number < 0 || number >= (int64_t)n)
-        return err_set(e, ERR_INPUT, "%s: an unknown value; %s is one", key, names[0]);
+        return err_set(e, ERR_INPUT, "%s: unknown value; want one from %s to %s", key, names[0],
+                       names[n - 1]);
     *ret = number;
     return 0;
 }

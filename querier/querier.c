@@ -42,6 +42,7 @@ static const struct query_route routes[] = {
     { HTTP_POST, SERVICE "Diff", CONNECT_BODY, api_not_yet, true },
     { HTTP_POST, SERVICE "GetProfileStats", CONNECT_BODY, api_not_yet, true },
     { HTTP_POST, SERVICE "AnalyzeQuery", CONNECT_BODY, api_not_yet, true },
+    { HTTP_POST, SERVICE "*", CONNECT_BODY, api_no_such, true },
 };
 
 /* ---- start ------------------------------------------------------------------------------------*/

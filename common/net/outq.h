@@ -30,8 +30,8 @@ struct outq {
 };
 enum outq_result { OUTQ_EMPTY, OUTQ_LATER, OUTQ_BROKEN };
 
-/* Collecting stops while there is room for two more replies: one for the request that is let in now,
- * and one beside it for the go-ahead (100) that may come before. */
+/* Collecting stops while there is room for two more replies: one for the request that is let in
+ * now, and one beside it for the go-ahead (100) that may come before. */
 static_assert(OUTQ_SEGS >= 4 * OUTQ_PER_REPLY, "corking needs room");
 
 /* Is there room for another reply, and is collecting it better than writing now? */

@@ -11,11 +11,14 @@
 #include "common/base/mem.h"
 #include "common/base/rd.h"
 
-enum { TABLE_BYTES_MAX = 256 << 20 };
+enum {
+    TABLE_BYTES_MAX = 256 << 20,
+    SIZELESS_REACH = 4096, /* hand-written assembly has symbols without a size */
+};
 
 struct sym {
     uint64_t addr;
-    uint32_t size; /* 0: up to the next one */
+    uint32_t size; /* 0: not said */
     uint32_t name; /* offset in names */
 };
 struct elfsym {
@@ -251,8 +254,9 @@ bool elfsym_find(const struct elfsym *s, uint64_t addr, uint64_t function, struc
     lo--;
     while (lo > 0 && s->syms[lo - 1].addr == s->syms[lo].addr)
         lo--;
-    if (s->syms[lo].size ? addr - s->syms[lo].addr >= s->syms[lo].size
-                         : s->syms[lo].addr < function)
+    if (addr - s->syms[lo].addr >= (s->syms[lo].size ? s->syms[lo].size : SIZELESS_REACH))
+        return false;
+    if (s->syms[lo].size == 0 && s->syms[lo].addr < function)
         return false;
     *ret = best_alias(s, lo);
     return true;

@@ -71,33 +71,19 @@ static struct elfsym *syms_of(struct symbolizer *s, const struct module *m)
 
 /* ---- cleaning -------------------------------------------------------------------------------- */
 
-/* End of the name in a demangled C++ symbol: where its parameter list starts. */
+/* End of the name in a demangled C++ symbol: where its own parameter list starts, which is the last
+ * one. ("Foo::bar()::{lambda()#1}::operator()(int) const" has three pairs that are none.) */
 static size_t cpp_name_end(struct str s)
 {
-    const struct str skips[] = { STR("operator()"), STR("(anonymous namespace)") };
-    size_t depth = 0;
+    size_t depth = 0, end = s.len;
 
-    for (size_t i = 0; i < s.len; i++) {
-        bool skipped = false;
-
-        for (size_t k = 0; k < ARRAY_LEN(skips) && !skipped; k++)
-            if (str_starts(str_sub(s, i, s.len), skips[k])) {
-                i += skips[k].len - 1;
-                skipped = true;
-            }
-        if (skipped)
-            continue;
-        /* Not the operators <, <<, > and ->. */
-        if (str_ends(str_sub(s, 0, i), STR("operator")) && i + 1 < s.len) {
-            while (i + 1 < s.len && strchr("<>=-!+*/&|", s.ptr[i]))
-                i++;
-        }
-        if (s.ptr[i] == '<')
+    while (end && s.ptr[end - 1] != ')') /* " const", " &&", ... */
+        end--;
+    for (size_t i = end; i-- > 0;) {
+        if (s.ptr[i] == ')')
             depth++;
-        else if (s.ptr[i] == '>' && depth)
-            depth--;
-        else if (s.ptr[i] == '(' && depth == 0 && i > 0)
-            return i;
+        else if (s.ptr[i] == '(' && --depth == 0)
+            return i ? i : s.len;
     }
     return s.len;
 }

@@ -13,8 +13,8 @@
  * another stack for a while, so the first time, and whenever sp is lower than ever before, the
  * pages between sp and the end are checked with mincore(2); the answer is kept in thread-local
  * storage (of the executable itself, so reading it allocates nothing). Every word read lies between
- * the first sp and that end, and each frame must lie above the one before: a walk ends, whatever
- * the stack holds.
+ * the red zone below the first sp and that end, and each frame must lie above the one before: a
+ * walk ends, whatever the stack holds.
  */
 #include "common/obs/unwind.h"
 
@@ -32,6 +32,7 @@
 
 enum {
     PAGE = 4096,
+    RED_ZONE = 128, /* bytes below rsp that functions may use (x86-64 ABI) */
     STACK_BYTES_MAX = 256 << 20,
     MODULES_MAX = 1024,
     /* Offsets in the ucontext that lies at rsp in a signal frame (x86-64 ABI of Linux). */
@@ -317,7 +318,9 @@ static bool step_signal(struct walk *w)
 enum unwind_end unwind_walk(const struct unwind_map *m, struct unwind_regs regs, uint64_t stack_end,
                             uint64_t *ret_pcs, size_t max, size_t *ret_len)
 {
-    struct walk w = { regs, regs.sp, stack_end };
+    /* In an epilogue the table still points at registers just popped: they lie in the red zone,
+     * which the kernel leaves alone when it delivers a signal. */
+    struct walk w = { regs, regs.sp - RED_ZONE, stack_end };
     bool exact = true; /* the address is an instruction that ran, not one to return to */
     size_t n = 0;
 

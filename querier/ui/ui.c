@@ -13,6 +13,8 @@
 /* assets.S */
 extern const char ui_assets_index[], ui_assets_index_end[], ui_assets_data[], ui_assets_data_end[];
 
+#define LOST_BODY_MAX (64 * KIB) /* posted to no route: read, then 404 */
+
 static const char csp[] =
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; font-src 'self'; connect-src 'self'; "
@@ -150,5 +152,5 @@ void ui_route(struct ui *u, struct http_server *s)
 {
     http_route(
         s, HTTP_GET | HTTP_HEAD | HTTP_POST | HTTP_PUT | HTTP_DELETE | HTTP_OPTIONS | HTTP_PATCH,
-        "/*", 0, on_get, u);
+        "/*", LOST_BODY_MAX, on_get, u);
 }

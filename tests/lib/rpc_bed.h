@@ -51,7 +51,7 @@ struct rpc_bed_call {
 void rpc_bed_call(struct rpc_bed_call *c, struct rpc_peer *p, enum rpc_method m, struct str payload,
                   uint64_t deadline_ms);
 void rpc_bed_call_deinit(struct rpc_bed_call *c);
-/* Runs until c ended, or CHECKs after 20 s. Returns its code. */
+/* Runs until c ended, or CHECKs after a minute. Returns its code. */
 int rpc_bed_end(struct rpc_bed *b, struct rpc_bed_call *c);
 /* Serves method m by echoing the request. */
 void rpc_bed_echo(struct rpc_node *n, enum rpc_method m);

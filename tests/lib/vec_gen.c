@@ -24,6 +24,14 @@ static uint64_t profile_value(struct prng *p)
     return samples * 10000000;
 }
 
+/* In two steps: the operands of >> are evaluated in any order. */
+static uint64_t mixed_value(struct prng *p)
+{
+    uint64_t v = prng_u64(p);
+
+    return v >> prng_below(p, 64) | 1;
+}
+
 static uint64_t extreme_value(struct prng *p)
 {
     uint64_t edge = UINT64_C(1) << prng_below(p, 64);
@@ -48,7 +56,7 @@ void vec_gen_values(struct prng *p, uint64_t *values, size_t n, enum vec_gen_val
         else if (kind == VEC_GEN_PROFILE)
             v = profile_value(p);
         else if (kind == VEC_GEN_MIXED)
-            v = prng_u64(p) >> prng_below(p, 64) | 1;
+            v = mixed_value(p);
         else if (kind == VEC_GEN_EXTREME)
             v = extreme_value(p);
         values[i] = v;

@@ -57,8 +57,10 @@ static size_t random_parts(void)
         vec_gen_values(&prng, in[i].values, n,
                        (enum vec_gen_values)prng_below(&prng, VEC_GEN_KINDS));
         parts[i] = (struct vec_part){ epoch, in[i].ids, in[i].values, MAX(n, 1) };
-        if (n == 0) /* the first id was past the end: one entry instead */
-            in[i].ids[0] = UINT32_MAX, in[i].values[0] = 1;
+        if (n == 0) { /* the first id was past the end: one entry instead */
+            in[i].ids[0] = UINT32_MAX;
+            in[i].values[0] = 1;
+        }
     }
     return count;
 }

@@ -152,7 +152,7 @@ static void expect_whole(const struct pushed *p, const char *what, uint64_t perc
 
 /* Reached through volatile pointers, and with something left to do after each call, so that no
  * compiler can inline them or turn a call into a jump. */
-static volatile uint64_t sink;
+static _Thread_local volatile uint64_t sink;
 
 static void burn_leaf(uint64_t until_ms)
 {

@@ -84,7 +84,7 @@ static int serve_main(const char *addr, const char *queue_max)
     rpc_bed_init(&s.bed, RPC_BED_TCP, 1);
     o = rpc_bed_opts(&s.bed, addr);
     o.queue_max = max;
-    o.dead_ms = 5000;
+    o.dead_ms = 15000;
     if (rpc_node_new(&o, &s.node, &e)) {
         (void)fprintf(stderr, "%s\n", e.text);
         return 1;
@@ -186,13 +186,13 @@ static void a_slow_reader_loses_nothing(void **state)
     } rows[] = { { "1024", 300 }, { "65536", 300 }, { "1048576", 60 } };
     struct far f;
 
-    far_init(&f, state, 256 * MIB, 5000);
+    far_init(&f, state, 256 * MIB, 15000);
     assert_works(&f);
     for (size_t r = 0; r < ARRAY_LEN(rows); r++) {
         struct rpc_bed_call *c = XNEW_ARRAY(struct rpc_bed_call, (size_t)rows[r].calls);
 
         for (int i = 0; i < rows[r].calls; i++)
-            rpc_bed_call(&c[i], f.peer, RPC_MERGE, str_c(rows[r].bytes), 20000);
+            rpc_bed_call(&c[i], f.peer, RPC_MERGE, str_c(rows[r].bytes), 60000);
         (void)usleep(1000000); /* the loop does not run, nothing is read */
         for (int i = 0; i < rows[r].calls; i++) {
             if (rpc_bed_end(&f.bed, &c[i]))
@@ -212,11 +212,11 @@ static void leaving_loses_nothing(void **state)
     struct far f;
     int status;
 
-    far_init(&f, state, 256 * MIB, 5000);
+    far_init(&f, state, 256 * MIB, 15000);
     assert_works(&f);
     for (int i = 0; i < CALLS; i++)
-        rpc_bed_call(&c[i], f.peer, RPC_MERGE, STR("300000"), 20000);
-    rpc_bed_call(&leave, f.peer, RPC_STATUS, STR(""), 20000);
+        rpc_bed_call(&c[i], f.peer, RPC_MERGE, STR("300000"), 60000);
+    rpc_bed_call(&leave, f.peer, RPC_STATUS, STR(""), 60000);
     (void)usleep(300000);
     for (int i = 0; i < CALLS; i++) {
         if (rpc_bed_end(&f.bed, &c[i]))

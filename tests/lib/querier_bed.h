@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * querier_bed.h: a querier behind an HTTP server without sockets, on a simulated loop, in front of
+ * ingesters that answer from a list of pushes by the most obvious code there is.
+ */
+#ifndef TESTS_LIB_QUERIER_BED_H
+#define TESTS_LIB_QUERIER_BED_H
+
+#include "common/rpc/rpc_mem.h"
+#include "querier/querier.h"
+#include "tests/lib/net_mem.h"
+
+#define QBED_INGESTERS_MAX 4
+#define QBED_NOW           INT64_C(1750000000000) /* a multiple of 10 s */
+#define QBED_CPU           "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
+
+struct qbed_push {
+    size_t ingester;
+    const char *service;
+    const char *labels; /* "env=prod,pod=a" or "" */
+    const char *type;
+    int64_t ms;
+    const char *folded; /* "a;b" */
+    uint64_t value;
+    bool gauge;
+    const char *tenant; /* NULL: anonymous */
+};
+
+struct qbed;
+struct qbed_ingester {
+    struct qbed *bed;
+    size_t index;
+    struct rpc_node *node;    /* NULL: never there */
+    int fail;                 /* ERR_ to answer with; 0: answers */
+    uint32_t delay_ms;        /* before the answer */
+    bool mute;                /* never answers */
+    const struct str *canned; /* answered as it is, if not NULL */
+    size_t calls, canceled;
+    struct timer *timer;
+    struct rpc_call *held;
+    struct str held_payload;
+    enum rpc_method held_method;
+};
+
+struct qbed {
+    struct net_world world;
+    struct env env;
+    struct prng prng;
+    struct rpc_net *rpc;
+    struct conf *conf;
+    struct role_ctx ctx;
+    void *self; /* the role */
+    struct qbed_ingester ingesters[QBED_INGESTERS_MAX];
+    size_t ingesters_len;
+    const struct qbed_push *pushes;
+    size_t pushes_len;
+    struct net_mem *client;
+    bool drained;
+};
+
+/* Flags: more options for the querier, NULL-ended, or NULL. */
+void qbed_init(struct qbed *b, size_t ingesters, const char *const *flags);
+/* Drains the role; every byte of its budget must be back. */
+void qbed_deinit(struct qbed *b);
+void qbed_data(struct qbed *b, const struct qbed_push *pushes, size_t n);
+
+/* Sends a request on a connection that stays, without waiting. */
+void qbed_send(struct qbed *b, const char *method, const char *target, const char *headers,
+               const char *body);
+/* What has arrived, once the reply is there; "" if it is not. Valid until the next call. */
+const char *qbed_reply(struct qbed *b);
+/* Both, for what answers without time passing. */
+const char *qbed_get(struct qbed *b, const char *target);
+const char *qbed_connect(struct qbed *b, const char *method, const char *json);
+/* The body of a reply. */
+const char *qbed_body(const char *reply);
+int qbed_status(const char *reply);
+/* The client drops its connection and opens a new one. */
+void qbed_hang_up(struct qbed *b);
+uint64_t qbed_metric(struct qbed *b, const char *name_and_labels);
+
+#endif

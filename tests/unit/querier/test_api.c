@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Requests and whole replies over two ingesters: the replies stand in tests/golden/querier (without
+ * Date and request id); UPDATE=1 writes them anew.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+/* cmocka wants the three above first */
+#include <cmocka.h>
+
+#include "common/base/mem.h"
+#include "common/sys/fs.h"
+#include "tests/lib/querier_bed.h"
+
+#define T(s)    (QBED_NOW + (s)*INT64_C(1000))
+#define HEAP    "memory:inuse_space:bytes::"
+#define GO_HEAP "memory:inuse_space:bytes:space:bytes"
+#define NOW     "1750000000"
+#define RANGE   "\"start\":\"1749999900000\",\"end\":1750000000000"
+
+static const struct qbed_push pushes[] = {
+    { 0, "shop", "env=prod,pod=a", QBED_CPU, T(-60), "main;serve;pay", 30, false, NULL },
+    { 0, "shop", "env=prod,pod=a", QBED_CPU, T(-50), "main;serve;list", 20, false, NULL },
+    { 0, "shop", "env=prod,pod=b", QBED_CPU, T(-50), "main;serve;pay", 5, false, NULL },
+    { 1, "shop", "env=dev,pod=c", QBED_CPU, T(-45), "main;idle", 7, false, NULL },
+    { 1, "shop", "env=dev,pod=c", QBED_CPU, T(-45), "main", 1, false, NULL },
+    { 1, "cart", "k8s.pod=x", QBED_CPU, T(-40), "loop", 9, false, NULL },
+    { 0, "shop", "env=prod,pod=a", HEAP, T(-60), "main;alloc", 100, true, NULL },
+    { 0, "shop", "env=prod,pod=a", HEAP, T(-50), "main;alloc", 200, true, NULL },
+    { 1, "shop", "env=prod,pod=b", GO_HEAP, T(-50), "main;cache", 301, true, NULL },
+    { 1, "tiny", "", "otel:x:count::", T(-30), "f", 2, false, NULL },
+    { 1, "cart", "", "process_cpu:samples:count:cpu:nanoseconds", T(-40), "loop", 3, false, NULL },
+};
+
+struct row {
+    const char *name;   /* of the golden file */
+    const char *target; /* GET; or NULL: a Connect method */
+    const char *method, *json;
+};
+#define Q    "query=" QBED_CPU
+#define FROM "&from=now-100s&until=now"
+static const struct row rows[] = {
+    { "render", "/pyroscope/render?" Q "%7Bservice_name%3D%22shop%22%7D" FROM, NULL, NULL },
+    { "render_type_in_braces",
+      "/pyroscope/render?query=%7B__name__%3D%22" QBED_CPU "%22,service_name=%22shop%22%7D" FROM,
+      NULL, NULL },
+    { "render_delta_type", "/pyroscope/render?" Q ":delta%7Bpod=%22a%22%7D" FROM, NULL, NULL },
+    { "render_regex", "/pyroscope/render?" Q "%7Bpod=~%22a|b%22%7D" FROM, NULL, NULL },
+    { "render_max_nodes", "/pyroscope/render?" Q "%7B%7D&max-nodes=2" FROM, NULL, NULL },
+    { "render_max_nodes_wins", "/pyroscope/render?" Q "%7B%7D&max-nodes=1&maxNodes=2" FROM, NULL,
+      NULL },
+    { "render_group", "/pyroscope/render?" Q "%7Bservice_name=%22shop%22%7D&groupBy=env" FROM, NULL,
+      NULL },
+    { "render_group_missing", "/pyroscope/render?" Q "%7B%7D&groupBy=env" FROM, NULL, NULL },
+    { "render_avg", "/pyroscope/render?" Q "%7Bservice_name=%22shop%22%7D&aggregation=avg" FROM,
+      NULL, NULL },
+    { "render_gauge", "/pyroscope/render?query=" HEAP "%7B%7D" FROM, NULL, NULL },
+    { "render_nothing", "/pyroscope/render?" Q "%7Bservice_name=%22none%22%7D" FROM, NULL, NULL },
+    { "render_before_everything", "/pyroscope/render?" Q "%7B%7D&from=1000&until=2000", NULL,
+      NULL },
+    { "render_point", "/pyroscope/render?" Q "%7B%7D&from=1749999955&until=1749999955", NULL,
+      NULL },
+    { "render_folded", "/pyroscope/render?" Q "%7B%7D&format=collapsed" FROM, NULL, NULL },
+    { "render_no_query", "/pyroscope/render?from=now-1h", NULL, NULL },
+    { "render_bad_query", "/pyroscope/render?" Q "%7Ba%3D%7D" FROM, NULL, NULL },
+    { "render_bad_regex", "/pyroscope/render?" Q "%7Ba=~%22(%3F=b)%22%7D" FROM, NULL, NULL },
+    { "render_no_type", "/pyroscope/render?query=%7Ba=%22b%22%7D" FROM, NULL, NULL },
+    { "render_bad_type", "/pyroscope/render?query=cpu%7Ba=%22b%22%7D" FROM, NULL, NULL },
+    { "render_from_zero", "/pyroscope/render?" Q "%7B%7D&from=0&until=now", NULL, NULL },
+    { "render_backwards", "/pyroscope/render?" Q "%7B%7D&from=now&until=now-1h", NULL, NULL },
+    { "render_bad_time", "/pyroscope/render?" Q "%7B%7D&from=yesterday", NULL, NULL },
+    { "render_too_many_nodes", "/pyroscope/render?" Q "%7B%7D&max-nodes=2000000" FROM, NULL, NULL },
+    { "render_dot", "/pyroscope/render?" Q "%7B%7D&format=dot" FROM, NULL, NULL },
+    { "old_cpu", "/render?query=shop.cpu" FROM, NULL, NULL },
+    { "old_name", "/render?name=shop.cpu%7Benv=%22prod%22%7D&format=json" FROM, NULL, NULL },
+    { "old_regex_searches", "/render?query=shop.cpu%7Benv=~%22ro%22%7D&format=collapsed" FROM, NULL,
+      NULL },
+    { "old_inuse_space_both_types", "/render?query=shop.inuse_space&format=collapsed" FROM, NULL,
+      NULL },
+    { "old_best_rank", "/render?query=cart.cpu&format=collapsed" FROM, NULL, NULL },
+    { "old_no_suffix", "/render?query=cart&format=collapsed" FROM, NULL, NULL },
+    { "old_unknown_service", "/render?query=none.alloc_space" FROM, NULL, NULL },
+    { "old_new_query", "/render?" Q "%7Bservice_name=%22cart%22%7D" FROM, NULL, NULL },
+    { "old_bad_format", "/render?query=shop.cpu&format=svg" FROM, NULL, NULL },
+    { "old_pprof", "/render?query=shop.cpu&format=pprof" FROM, NULL, NULL },
+    { "label_values", "/pyroscope/label-values?label=pod", NULL, NULL },
+    { "label_values_types", "/pyroscope/label-values?label=__name__", NULL, NULL },
+    { "label_values_query", "/pyroscope/label-values?label=pod&query=%7Benv=%22prod%22%7D", NULL,
+      NULL },
+    { "label_values_range", "/pyroscope/label-values?label=pod&from=now-45s&until=now", NULL,
+      NULL },
+    { "label_values_none", "/pyroscope/label-values?label=nope", NULL, NULL },
+    { "label_values_no_label", "/pyroscope/label-values", NULL, NULL },
+    { "old_label_values", "/label-values?label=pod&query=shop.cpu", NULL, NULL },
+    { "old_label_values_names", "/label-values?label=__name__", NULL, NULL },
+    { "old_labels", "/labels?query=cart.cpu", NULL, NULL },
+    { "apps", "/api/apps", NULL, NULL },
+    { "c_types", NULL, "ProfileTypes", "{" RANGE "}" },
+    { "c_types_last_hour", NULL, "ProfileTypes", "{}" },
+    { "c_types_negative", NULL, "ProfileTypes", "{\"start\":-20,\"end\":\"-10\"}" },
+    { "c_types_one_time", NULL, "ProfileTypes", "{\"start\":5}" },
+    { "c_names", NULL, "LabelNames", "{" RANGE ",\"matchers\":[]}" },
+    { "c_names_matchers", NULL, "LabelNames",
+      "{" RANGE ",\"matchers\":[\"{env=\\\"dev\\\"}\",\"{pod!=\\\"a\\\"}\"]}" },
+    { "c_names_no_time", NULL, "LabelNames", "{}" },
+    { "c_names_backwards", NULL, "LabelNames", "{\"start\":2,\"end\":1}" },
+    { "c_names_bad_matcher", NULL, "LabelNames", "{" RANGE ",\"matchers\":[\"{\"]}" },
+    { "c_values", NULL, "LabelValues", "{" RANGE ",\"name\":\"service_name\"}" },
+    { "c_values_none", NULL, "LabelValues", "{" RANGE ",\"name\":\"nope\"}" },
+    { "c_values_no_name", NULL, "LabelValues", "{" RANGE "}" },
+    { "c_series", NULL, "Series",
+      "{" RANGE ",\"labelNames\":[\"service_name\",\"__profile_type__\"],\"matchers\":[]}" },
+    { "c_series_other_spelling", NULL, "Series", "{" RANGE ",\"label_names\":[\"env\"]}" },
+    { "c_series_metric", NULL, "Series",
+      "{" RANGE ",\"matchers\":[\"" HEAP "{}\"],\"labelNames\":[\"pod\"]}" },
+    { "c_series_odd_names_hidden", NULL, "Series",
+      "{" RANGE ",\"matchers\":[\"{service_name=\\\"cart\\\"}\"]}" },
+    { "c_merge", NULL, "SelectMergeStacktraces",
+      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{service_name=\\\"shop\\\"}\"}" },
+    { "c_merge_other_spelling", NULL, "SelectMergeStacktraces",
+      "{" RANGE ",\"profile_typeID\":\"" QBED_CPU
+      "\",\"label_selector\":\"{service_name=\\\"shop\\\"}\",\"max_nodes\":\"2\",\"format\":\"PROFILE_FORMAT_FLAMEGRAPH\",\"unknown\":{\"a\":[1]},\"async\":null}" },
+    { "c_merge_call_site", NULL, "SelectMergeStacktraces",
+      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{}\",\"stackTraceSelector\":{\"call_site\":[{\"name\":\"main\"},"
+      "{\"name\":\"serve\"}]}}" },
+    { "c_merge_nothing", NULL, "SelectMergeStacktraces",
+      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{service_name=\\\"none\\\"}\"}" },
+    { "c_merge_no_selector", NULL, "SelectMergeStacktraces",
+      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU "\"}" },
+    { "c_merge_bad_type", NULL, "SelectMergeStacktraces",
+      "{" RANGE ",\"profileTypeID\":\"cpu\",\"labelSelector\":\"{}\"}" },
+    { "c_merge_too_many_nodes", NULL, "SelectMergeStacktraces",
+      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{}\",\"maxNodes\":2000000}" },
+    { "c_merge_negative_nodes", NULL, "SelectMergeStacktraces",
+      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU "\",\"labelSelector\":\"{}\",\"maxNodes\":-1}" },
+    { "c_merge_dot", NULL, "SelectMergeStacktraces",
+      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU "\",\"labelSelector\":\"{}\",\"format\":3}" },
+    { "c_merge_bad_format", NULL, "SelectMergeStacktraces",
+      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{}\",\"format\":\"PNG\"}" },
+    { "c_merge_async", NULL, "SelectMergeStacktraces",
+      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{}\",\"async\":{\"type\":1}}" },
+    { "c_select", NULL, "SelectSeries",
+      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU "\",\"labelSelector\":\"{}\",\"step\":15}" },
+    { "c_select_groups", NULL, "SelectSeries",
+      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{}\",\"step\":15,\"groupBy\":[\"service_name\",\"env\"]}" },
+    { "c_select_limit", NULL, "SelectSeries",
+      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{}\",\"step\":15,\"group_by\":[\"service_name\"],\"limit\":\"1\"}" },
+    { "c_select_average", NULL, "SelectSeries",
+      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{service_name=\\\"shop\\\"}\",\"step\":50,\"aggregation\":\"TIME_SERIES_AGGREGATION_TYPE_AVERAGE\"}" },
+    { "c_select_gauge", NULL, "SelectSeries",
+      "{" RANGE ",\"profileTypeID\":\"" HEAP "\",\"labelSelector\":\"{}\",\"step\":100}" },
+    { "c_select_nothing", NULL, "SelectSeries",
+      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{a=\\\"b\\\"}\",\"step\":15}" },
+    { "c_select_no_step", NULL, "SelectSeries",
+      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU "\",\"labelSelector\":\"{}\"}" },
+    { "c_select_small_step", NULL, "SelectSeries",
+      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU "\",\"labelSelector\":\"{}\",\"step\":0.0009}" },
+    { "c_select_many_points", NULL, "SelectSeries",
+      "{\"start\":1,\"end\":1750000000000,\"profileTypeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{}\",\"step\":1}" },
+    { "c_select_exemplars", NULL, "SelectSeries",
+      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{}\",\"step\":15,\"exemplarType\":\"EXEMPLAR_TYPE_INDIVIDUAL\"}" },
+    { "c_not_yet", NULL, "SelectHeatmap", "{}" },
+    { "c_no_body", NULL, "Series", "" },
+    { "c_no_object", NULL, "Series", "[]" },
+    { "c_bad_json", NULL, "Series", "{\"a\":" },
+    { "c_wrong_kind", NULL, "Series", "{\"start\":[],\"end\":1}" },
+    { "c_no_method", NULL, "Nope", "{}" },
+};
+
+/* The reply without what changes from run to run. */
+static void put_stable(const char *reply, struct buf *out)
+{
+    struct str rest = str_c(reply), line;
+    bool more = true, head = true;
+
+    while (str_next(&rest, '\n', &more, &line)) {
+        if (head && (str_starts(line, STR("Date: ")) || str_starts(line, STR("X-Request-Id: "))))
+            continue;
+        if (line.len && line.ptr[line.len - 1] == '\r') {
+            head = head && line.len > 1;
+            line.len--;
+        }
+        buf_add_str(out, line);
+        if (more)
+            buf_add_c(out, '\n');
+    }
+}
+
+static void test_golden_replies(void **state)
+{
+    (void)state;
+    const struct fs *fs = fs_real();
+    bool update = getenv("UPDATE") != NULL;
+    struct qbed b;
+    int bad = 0;
+
+    qbed_init(&b, 2, NULL);
+    qbed_data(&b, pushes, ARRAY_LEN(pushes));
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const struct row *r = &rows[i];
+        char path[128];
+        struct buf got, want;
+        struct err e;
+        const char *reply =
+            r->target ? qbed_get(&b, r->target) : qbed_connect(&b, r->method, r->json);
+        snprintf(path, sizeof(path), "tests/golden/querier/%s.http", r->name);
+        buf_init(&got, MIB);
+        buf_init(&want, MIB);
+        put_stable(reply, &got);
+        if (update)
+            assert_int_equal(fs->write_file(fs, path, buf_str(&got), &e), 0);
+        else if (fs->read_file(fs, path, &want, &e)) {
+            print_error("%s\n", e.text);
+            bad++;
+        } else if (!str_eq(buf_str(&got), buf_str(&want))) {
+            print_error("%s: got\n%.*s\nwant\n%.*s\n", path, STR_ARG(buf_str(&got)),
+                        STR_ARG(buf_str(&want)));
+            bad++;
+        }
+        buf_deinit(&got);
+        buf_deinit(&want);
+    }
+    assert_int_equal(bad, 0);
+    qbed_deinit(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_golden_replies),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
