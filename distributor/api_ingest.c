@@ -152,7 +152,8 @@ static void job_decode_work(void *cookie)
 
     CHECK(j->magic == JOB_MAGIC);
     buf_init(&plain, (size_t)j->limits.inflated_bytes);
-    (void)job_decode(j, &plain, &j->err);
+    if (job_decode(j, &plain, &j->err) == 0)
+        err_clear(&j->err);
     buf_deinit(&plain);
     j->decode_ns = clock_mono_ns(clock) - began;
 }
@@ -162,7 +163,8 @@ static void job_pack_work(void *cookie)
     struct job *j = cookie;
 
     CHECK(j->magic == JOB_MAGIC);
-    (void)job_pack(j, &j->err);
+    if (job_pack(j, &j->err) == 0)
+        err_clear(&j->err);
 }
 
 /* ---- send, and send again: loop ------------------------------------------------------------- */

@@ -93,6 +93,8 @@ static void read_work(void *cookie)
     CHECK(r->magic == READ_MAGIC);
     if (run(r, a, &m, &r->err))
         buf_deinit(&r->reply);
+    else
+        err_clear(&r->err);
     read_msg_deinit(&m);
     arena_free(a);
 }

@@ -171,6 +171,7 @@ static void stage(struct shard *s, struct shard_write *w, uint64_t now_ns)
         loop_post(s->o.loop, on_write_done, w);
         return;
     }
+    err_clear(&w->err);
     list_add_tail(&s->open->writes, &w->link);
     s->open->writes_len++;
     s->open->bytes = store_batch_bytes(s->open->batch);
