@@ -163,12 +163,12 @@ static void stage(struct shard *s, struct shard_write *w, uint64_t now_ns)
     }
     if (!s->open)
         s->open = group_new(s, now_ns / 1000000);
-    err_clear(&w->err);
     code = store_stage(s->o.store, s->open->batch, &w->write, &w->result, &w->err);
     if (code) {
         loop_post(s->o.loop, on_write_done, w);
         return;
     }
+    err_clear(&w->err); /* what was tried on the way may have left its mark */
     list_add_tail(&s->open->writes, &w->link);
     s->open->writes_len++;
     s->open->bytes = store_batch_bytes(s->open->batch);
