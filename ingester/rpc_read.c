@@ -94,7 +94,7 @@ static void read_work(void *cookie)
     if (run(r, a, &m, &r->err))
         buf_deinit(&r->reply);
     else
-        err_clear(&r->err);
+        err_clear(&r->err); /* what was tried on the way may have left its mark */
     read_msg_deinit(&m);
     arena_free(a);
 }
@@ -135,31 +135,31 @@ static void read_done(void *cookie)
     reads_start(in);
 }
 
-/* False while the next query has to wait for memory. */
+/* False while the next query has to wait for memory. Once submitted it is the pool's. */
 static bool read_start(struct ingester *in, struct read *r)
 {
     struct reads *rs = in->reads;
     uint64_t need = r->method == RPC_MERGE ? 2 * rs->stacks_max : LIST_BYTES;
     uint64_t now = clock_mono_ns(in->ctx->env->clock);
+    int code = 0;
 
     if (__atomic_load_n(rpc_call_canceled(r->call), __ATOMIC_RELAXED))
-        (void)err_set(&r->err, ERR_CANCELED, "the caller gave up");
+        code = err_set(&r->err, ERR_CANCELED, "the caller gave up");
     else if (now > r->deadline_ns)
-        (void)err_set(&r->err, ERR_TIMEOUT, "the query waited %" PRIu64 " ms for its turn",
-                      (now - r->began_ns) / 1000000);
+        code = err_set(&r->err, ERR_TIMEOUT, "the query waited %" PRIu64 " ms for its turn",
+                       (now - r->began_ns) / 1000000);
     else if (budget_take(&rs->bytes, need))
         r->held = need;
     else if (rs->running > 0)
         return false;
     list_del(&r->link);
     rs->waiting_len--;
-    if (!r->err.code) { /* from the submit on, r->err belongs to the pool thread */
-        if (pool_submit(in->ctx->pool, in->ctx->loop, read_work, read_done, r)) {
-            rs->running++;
-            return true;
-        }
-        (void)err_set(&r->err, ERR_BUSY, "too many jobs wait for a processor");
+    if (!code && pool_submit(in->ctx->pool, in->ctx->loop, read_work, read_done, r)) {
+        rs->running++;
+        return true;
     }
+    if (!code)
+        (void)err_set(&r->err, ERR_BUSY, "too many jobs wait for a processor");
     budget_give(&rs->bytes, r->held);
     read_end(r);
     return true;

@@ -122,6 +122,7 @@ static void write_work(void *cookie)
         loop_post(w->in->ctx->loop, on_undecoded, w);
         return;
     }
+    err_clear(&w->sw.err);
     w->sw.write = w->msg.write;
     shard_send(ingester_shard(w->in, w->msg.shard), &w->sw);
 }

@@ -11,14 +11,13 @@
  * of latency, a busy one shares it among many. group_wait may hold a group of an idle shard back
  * for up to 5 ms, where fsyncs are dear.
  *
- * Sealing runs only while nothing is staged and nothing is being committed: the seal entry and the
- * groups are batches of one log, and their order is the order of staging. When a seal is due and
- * writes keep coming, the two take turns: one group, one step of at most seal_rows rows.
+ * Sealing takes turns with staging on the same thread, at most seal_rows rows a turn, while the
+ * committer is at the disk: the engine keeps batches and seal entries apart (common/store/seal.c).
  *
  * Invariants: (1) at most one group is at the committer, at most one is open; (2) a write is in
  * exactly one of: inbox, waiting, open group, committing group, posted done; (3) done() of a group
- * is posted only after its fsync returned; (4) the store is written by one thread at a time: the
- * committer while `committing`, else the shard thread.
+ * is posted only after its fsync returned; (4) neither a flood of writes nor a backlog of sealing
+ * keeps the other from its turn.
  *
  * Threads: shard_step runs on the shard's thread, or on the loop when simulated, in which case a
  * commit runs inside the step. The inbox holds every write the caller may have on its way and the
@@ -59,7 +58,6 @@ struct shard {
     struct list waiting; /* of struct shard_write */
     struct group *open;  /* NULL: none */
     bool committing, stopping;
-    bool sealed_last;       /* the last turn was a seal: a group goes next */
     uint64_t seal_after_ms; /* monotonic: not before, after a failed step */
     uint64_t due_since_ms;  /* monotonic; 0: sealing has caught up */
     uint64_t state_next_ms;
@@ -165,13 +163,12 @@ static void stage(struct shard *s, struct shard_write *w, uint64_t now_ns)
     }
     if (!s->open)
         s->open = group_new(s, now_ns / 1000000);
-    err_clear(&w->err);
     code = store_stage(s->o.store, s->open->batch, &w->write, &w->result, &w->err);
     if (code) {
         loop_post(s->o.loop, on_write_done, w);
         return;
     }
-    err_clear(&w->err);
+    err_clear(&w->err); /* what was tried on the way may have left its mark */
     list_add_tail(&s->open->writes, &w->link);
     s->open->writes_len++;
     s->open->bytes = store_batch_bytes(s->open->batch);
@@ -190,11 +187,12 @@ static void stage_waiting(struct shard *s)
 }
 
 /* Milliseconds the open group may still wait for companions. */
-static uint64_t group_wait(const struct shard *s, uint64_t now_ms, bool hurry)
+static uint64_t group_wait(const struct shard *s, uint64_t now_ms)
 {
     uint64_t due = s->open->opened_ms + s->o.group_wait_ms;
 
-    return hurry || s->open->bytes >= s->o.group_bytes_max || due <= now_ms ? 0 : due - now_ms;
+    return s->stopping || s->open->bytes >= s->o.group_bytes_max || due <= now_ms ? 0
+                                                                                  : due - now_ms;
 }
 
 static void hand_over(struct shard *s)
@@ -203,7 +201,6 @@ static void hand_over(struct shard *s)
 
     CHECK(!s->committing);
     s->open = NULL;
-    s->sealed_last = false;
     if (s->o.simulated) {
         group_commit(s, g);
         return;
@@ -220,7 +217,6 @@ static void seal_step(struct shard *s, uint64_t now_ms)
     bool more = false;
     int code;
 
-    CHECK(!s->open && !s->committing);
     store_stats(s->o.store, &before);
     code = store_seal(s->o.store, s->o.seal_rows, &more, &e);
     store_stats(s->o.store, &after);
@@ -229,7 +225,6 @@ static void seal_step(struct shard *s, uint64_t now_ms)
     metric_add(s->m.sealed_entries, after.applied - before.applied);
     if (after.raw_rows < before.raw_rows)
         metric_add(s->m.sealed_rows, before.raw_rows - after.raw_rows);
-    s->sealed_last = true;
     if (code) {
         metric_add(s->m.seal_errors, 1);
         s->seal_after_ms = now_ms + SEAL_RETRY_MS;
@@ -304,29 +299,24 @@ static uint64_t seal_wait(struct shard *s, uint64_t now_ms)
 static uint64_t shard_step(struct shard *s, void *const *msgs, size_t n)
 {
     uint64_t now_ms = clock_mono_ms(s->o.clock);
-    uint64_t wait, sealing;
-    bool seal_turn;
+    uint64_t wait;
 
     for (size_t i = 0; i < n; i++)
         receive(s, msgs[i]);
-    seal_turn =
-        seal_wait(s, now_ms) == 0 && !s->stopping && (!s->sealed_last || list_empty(&s->waiting));
-    if (!seal_turn)
-        stage_waiting(s);
-    else if (!s->open && !s->committing)
-        seal_step(s, now_ms);
-    if (s->open && !s->committing && group_wait(s, now_ms, seal_turn || s->stopping) == 0)
+    stage_waiting(s);
+    if (s->open && !s->committing && group_wait(s, now_ms) == 0)
         hand_over(s);
+    if (seal_wait(s, now_ms) == 0 && !s->stopping)
+        seal_step(s, now_ms);
     if (now_ms >= s->state_next_ms)
         publish(s, now_ms);
 
-    if (s->committing)
-        return STATE_EVERY_MS; /* its end is a message */
+    wait = MIN(seal_wait(s, now_ms), s->state_next_ms - now_ms);
+    if (s->committing) /* what waits or is open can move when a message says that it ended */
+        return wait;
     if (!list_empty(&s->waiting))
         return 0;
-    sealing = seal_wait(s, now_ms);
-    wait = MIN(sealing, s->state_next_ms - now_ms);
-    return s->open ? MIN(wait, group_wait(s, now_ms, false)) : wait;
+    return s->open ? MIN(wait, group_wait(s, now_ms)) : wait;
 }
 
 static void shard_run(void *cookie)

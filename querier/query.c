@@ -143,7 +143,7 @@ static void query_on_work(void *cookie)
     if (canceled(q))
         err_set(&q->err, ERR_CANCELED, "the client went away");
     else if (step(q, &q->err) == 0)
-        err_clear(&q->err);
+        err_clear(&q->err); /* what was tried on the way may have left its mark */
 }
 
 static int on_fanout_take(void *cookie, size_t bytes, struct err *e)

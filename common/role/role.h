@@ -18,9 +18,9 @@
 #include "common/sys/loop.h"
 #include "common/sys/pool.h"
 
-/* Options every binary has, in the sections "http", "log", "cluster", "data", "memory",
- * "tenancy", "shutdown" and "selfprof" (tables in options.c). Zero means "work it out" only where a comment says so;
- * roles read the resolved values from role_ctx. */
+/* Options every binary has, in the sections "http", "log", "cluster", "data", "memory", "tenancy",
+ * "shutdown" and "selfprof" (tables in options.c). Zero means "work it out" only where a comment
+ * says so; roles read the resolved values from role_ctx. */
 struct common_conf { /* http */
     const char *listen;
     bool insecure_open; /* allow an address that is not loopback, without keys */

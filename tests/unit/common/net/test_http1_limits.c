@@ -416,7 +416,8 @@ static void test_random_traffic(void **state)
         while (m->in.len || m->late_len)
             net_take(m, 1 + prng_below(&p, 100000));
         assert_int_equal(seen.handled, 100);
-        expect_bodies(buf_str(&m->out), buf_str(&want), 100);
+        size_t len = m->out.len;
+        expect_bodies((struct str){ net_got(m), len }, buf_str(&want), 100);
         site_finish(&w, m);
         buf_deinit(&in);
         buf_deinit(&want);
