@@ -1,5 +1,6 @@
 """Every pprof and folded file of the test data, pushed as the README shows, read back exactly."""
 import os
+import re
 import sys
 import urllib.parse
 
@@ -16,12 +17,34 @@ def push(server, row, service):
     return server.ingest(body, name, sampleRate=0, **more)
 
 
+UNSYMBOLISED = re.compile(r"(.*)!0x([0-9a-f]+)$")
+
+
+def without_load_address(top, want):
+    """Expected names of unsymbolised frames have the address in memory, ours the offset in the file
+    (decisions, "Frame identity"): they must differ by the same amount in one module."""
+    moved = {}
+    for i, ((have, _), (expected, value)) in enumerate(zip(top, want)):
+        ours, theirs = UNSYMBOLISED.match(have), UNSYMBOLISED.match(expected)
+        if not ours or not theirs or ours[1] != theirs[1]:
+            continue
+        by = int(theirs[2], 16) - int(ours[2], 16)
+        if moved.setdefault(ours[1], by) == by:
+            want[i] = (have, value)
+    return top, want
+
+
 def check_stacks(stacks, kind, what):
     """Totals and the five largest self values of one sample type."""
     total = sum(stacks.values())
     assert total == kind["total"], f"{what}: total {total}, expected {kind['total']}"
     top = golden.best((stack[-1] if stack else "", value) for stack, value in stacks.items())
     want = golden.best([tuple(pair) for pair in kind["top_self"]])
+    top, want = without_load_address(top, want)
+    if [name for name, _ in want] == ["<missing function>"]:
+        # .NET without function ids: the server repairs what the expected numbers leave as it is.
+        assert top and top[0][1] == want[0][1], f"{what}: top {top}"
+        return
     # Normalisation may bring names together: then the expected five are parts of larger sums.
     if len({golden.normalized(n) for n, _ in kind["top_self"]}) == len(kind["top_self"]):
         assert top == want, f"{what}: top {top}, expected {want}"
@@ -57,8 +80,9 @@ def check_pprof(server, row, service):
         what = f"{row['path']} {kind['type']}:{kind['unit']}"
         if kind["nonzero_samples"] == 0 or kind["negative_samples"]:
             continue
+        sample = [kind["type"] or "unknown", kind["unit"]]
         named = [i for i in ids if i.split(":")[1:3] in (
-            [kind["type"], kind["unit"]], [kind["type"].replace("-", "_"), kind["unit"]])]
+            sample, [sample[0].replace("-", "_"), sample[1]])]
         assert len(named) == 1, f"{what}: profile types {sorted(ids)}"
         stacks = read_both_ways(server, service, named[0])
         check_stacks(stacks, kind, what)
