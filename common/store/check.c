@@ -292,7 +292,7 @@ static int on_ord(struct check *c, struct str key, struct str value, struct err 
     return check_pairs(c, tenant, ordinal, r.labels, e);
 }
 
-/* Each ordinal was found in the postings of its pairs; so equal counts mean that no more is there. */
+/* Each ordinal was found in the postings of its pairs: equal counts mean that no more is there. */
 static int on_pair(struct check *c, struct str key, struct str value, struct err *e)
 {
     uint32_t id[2] = { get_u32be(key.ptr + 1), 0 };

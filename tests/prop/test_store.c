@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The engine beside the slow obvious one (tests/lib/store_model.h): random pushes, retries, commits,
- * seals, late data, held views, restarts, power cuts, failed writes; then random questions. Every
- * seed also chooses hard conditions: dictionary epochs of a few nodes, hashes of two bits, caches of
- * one byte. SEED=n repeats one.
+ * The engine beside the slow obvious one (tests/lib/store_model.h): random pushes, retries,
+ * commits, seals, late data, held views, restarts, power cuts, failed writes, and questions.
+ * Every seed also chooses hard conditions: dictionary epochs of a few nodes, hashes of two bits,
+ * caches of one byte. SEED=n repeats one.
  */
 #include <setjmp.h>
 #include <stdarg.h>
