@@ -54,7 +54,7 @@ enum {
 };
 
 struct selfprof {
-    struct selfprof_opts o; /* strings borrowed until the stop */
+    struct selfprof_opts o; /* its strings are copies of ours; url is NULL */
     int stop_fd;            /* eventfd; readable: stop */
     struct thread thread;
     _Atomic(struct unwind_map *) map; /* owned; handlers read it */
@@ -349,8 +349,31 @@ static void add_metrics(struct selfprof *p)
                          NULL, 0);
 }
 
+/* A copy that free_strings may free; NULL stays NULL. */
+static const char *own(const char *s)
+{
+    return s ? xstrdup(s) : NULL;
+}
+
+static void own_strings(struct selfprof_opts *o)
+{
+    o->tenant = own(o->tenant);
+    o->service = own(o->service);
+    o->labels = own(o->labels);
+    o->role = own(o->role);
+}
+
+static void free_strings(const struct selfprof_opts *o)
+{
+    const char *const strings[] = { o->tenant, o->service, o->labels, o->role };
+
+    for (size_t i = 0; i < ARRAY_LEN(strings); i++)
+        xfree((void *)(uintptr_t)strings[i]);
+}
+
 static void selfprof_free(struct selfprof *p)
 {
+    free_strings(&p->o);
     prof_threads_free(p->threads);
     unwind_map_free(atomic_load(&p->map), NULL);
     sample_ring_free(p->ring);
@@ -375,6 +398,7 @@ int selfprof_start(const struct selfprof_opts *o, struct selfprof **ret, struct 
         return err_set(e, ERR_BUSY, "the self-profiler runs already");
     p = XNEW(struct selfprof);
     p->o = *o;
+    own_strings(&p->o);
     map_u64_init(&p->by_address);
     p->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (p->stop_fd < 0 || selfprof_sender_new(&p->o, &p->sender, e)) {
@@ -383,6 +407,7 @@ int selfprof_start(const struct selfprof_opts *o, struct selfprof **ret, struct 
         selfprof_free(p);
         return code;
     }
+    p->o.url = NULL; /* the sender has parsed it */
     p->threads = prof_threads_new(o->hz);
     p->ring = sample_ring_new(RING_WORDS);
     p->symbolizer = symbolizer_new();

@@ -29,6 +29,7 @@ struct selfprof_push {
     struct str folded;
 };
 
+/* Strings are copied. */
 struct selfprof_opts {
     struct env *env;         /* borrowed */
     struct metrics *metrics; /* borrowed; may be NULL */

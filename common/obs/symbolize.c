@@ -15,7 +15,7 @@
 #include "common/base/vec.h"
 #include "common/obs/elfsym.h"
 
-enum { MANGLED_MAX = 8192, ALIASES_MAX = 8 };
+enum { MANGLED_MAX = 8192, ALIASES_MAX = 64 };
 
 struct entry {
     const struct module *module; /* borrowed; the key */
@@ -33,9 +33,26 @@ struct symbolizer {
     size_t aliases_len;
 };
 
+/* The busiest functions of the C library exist once per kind of CPU, and the one in use has no
+ * symbol in a stripped library; but the linker knows it by its public name. */
+static void alias_chosen_functions(struct symbolizer *s)
+{
+    static const char *const names[] = {
+        "memcpy", "memmove", "memset", "memcmp",  "memchr",     "memrchr", "strlen", "strnlen",
+        "strchr", "strrchr", "strcmp", "strncmp", "strcasecmp", "strstr",  "stpcpy", "exp",
+        "log",    "pow",     "sin",    "cos",     "expf",       "logf",    "powf",
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        symbolizer_alias(s, (uintptr_t)dlsym(RTLD_DEFAULT, names[i]), names[i]);
+}
+
 struct symbolizer *symbolizer_new(void)
 {
-    return XNEW(struct symbolizer);
+    struct symbolizer *s = XNEW(struct symbolizer);
+
+    alias_chosen_functions(s);
+    return s;
 }
 
 void symbolizer_free(struct symbolizer *s)

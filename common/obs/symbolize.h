@@ -18,7 +18,7 @@ void symbolizer_free(struct symbolizer *s); /* NULL is fine */
 void symbolizer_name(struct symbolizer *s, const struct unwind_map *map, uint64_t pc,
                      struct buf *out);
 /* From now on the function that starts at `function` has this name, unless a symbol says another:
- * for functions known by other means. At most 8. */
+ * for functions known by other means. At most 64. */
 void symbolizer_alias(struct symbolizer *s, uint64_t function, const char *name);
 /* What is shown for a raw symbol; appended, at most SYMBOL_MAX bytes, without ';' or blanks that
  * would break a line. */

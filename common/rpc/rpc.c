@@ -359,6 +359,11 @@ static int opts_check(const struct rpc_node_opts *o, struct err *e)
             "rpc heartbeat of %u ms and death after %u ms: want at least 10, and between "
             "twice the heartbeat and 600000",
             o->heartbeat_ms, o->dead_ms);
+    if ((o->queue_max && o->queue_max < o->message_max + 4 * KIB) ||
+        (o->assembly_max && o->assembly_max < o->message_max))
+        return err_set(e, ERR_CONFIG,
+                       "rpc queues of %zu bytes and assembly of %zu cannot hold a message of %zu",
+                       o->queue_max, o->assembly_max, o->message_max);
     if (o->speaks_min > o->speaks_max)
         return err_set(e, ERR_CONFIG, "rpc versions %u to %u", o->speaks_min, o->speaks_max);
     return 0;
@@ -366,12 +371,13 @@ static int opts_check(const struct rpc_node_opts *o, struct err *e)
 
 static void defaults(struct rpc_node_opts *o)
 {
+    /* A message always fits, and a few more: peers are many and memory is one. */
     if (!o->queue_max)
-        o->queue_max = 2 * o->message_max;
+        o->queue_max = o->message_max + o->message_max / 4;
     if (!o->assembly_max)
-        o->assembly_max = 4 * o->message_max;
+        o->assembly_max = 2 * o->message_max;
     if (!o->serving_max)
-        o->serving_max = 8 * o->message_max;
+        o->serving_max = 2 * o->message_max;
     if (!o->speaks_max)
         o->speaks_max = RPC_FRAME_VERSION;
     if (!o->speaks_min)

@@ -56,9 +56,9 @@ struct rpc_node_opts {
     uint32_t heartbeat_ms, dead_ms; /* a ping each; down after so long without an answer */
     /* What follows may be 0. */
     struct pool *pool;   /* compresses large messages; NULL: the loop does */
-    size_t queue_max;    /* bytes waiting per peer and lane, then ERR_BUSY; 0: 2 * message_max */
-    size_t assembly_max; /* bytes of received messages not whole yet; 0: 4 * message_max */
-    size_t serving_max;  /* bytes of requests being served, then ERR_BUSY; 0: 8 * message_max */
+    size_t queue_max;    /* bytes waiting per peer and lane, then ERR_BUSY; 0: 1.25 messages */
+    size_t assembly_max; /* bytes of received messages not whole yet; 0: 2 * message_max */
+    size_t serving_max;  /* bytes of requests being served, then ERR_BUSY; 0: 2 * message_max */
     uint8_t speaks_min, speaks_max; /* frame versions; 0: all this build knows (rpc_frame.h) */
 };
 NODISCARD int rpc_node_new(const struct rpc_node_opts *o, struct rpc_node **ret, struct err *e);

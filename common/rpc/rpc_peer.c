@@ -157,15 +157,17 @@ void rpc_peers_free(struct rpc_node *n)
         peer_free(container_of(it, struct rpc_peer, link));
 }
 
-static int peer_new(struct rpc_node *n, const char *addr, struct rpc_peer **ret, struct err *e)
+static int peer_new(struct rpc_node *n, const char *addr, bool called, struct rpc_peer **ret,
+                    struct err *e)
 {
     struct rpc_link *out;
     struct rpc_peer *p;
     uint64_t now_ns = rpc_node_now(n);
+    size_t max = called ? RPC_PEERS_MAX : RPC_CALLERS_MAX;
 
-    if (n->peers_len >= RPC_PEERS_MAX)
-        return err_set(e, ERR_LIMIT, "no room for peer %s: %zu are known, at most %d", addr,
-                       n->peers_len, RPC_PEERS_MAX);
+    if (n->peers_len >= max)
+        return err_set(e, ERR_LIMIT, "no room for peer %s: %zu are known, at most %zu", addr,
+                       n->peers_len, max);
     if (n->port->ops->link_open(n->port, addr, &out, e))
         return e->code;
     p = XNEW(struct rpc_peer);
@@ -225,7 +227,7 @@ int rpc_peer_find(struct rpc_node *n, const char *addr, bool called, struct rpc_
                            n->advertise, addr);
         if (rpc_addr_wildcard(str_c(addr)))
             return err_set(e, ERR_CONFIG, "rpc peer %s: name one host", addr);
-        if (peer_new(n, addr, &p, e))
+        if (peer_new(n, addr, called, &p, e))
             return e->code;
     }
     if (called && !p->called) {

@@ -66,7 +66,7 @@
  *   20 tenant scope epoch u32               version u8 = 1 | closed u8 | strings u32 | frames u32 |
  *                                           nodes u32: how many entries the dictionary has
  *   21 tenant scope epoch u32 kind u8 first u32      entries first.. of it: dict_rows.h
- *   22 tenant scope ptype u16               first day u16 | last day u16 with data, since 2020-01-01
+ *   22 tenant scope ptype u16               first day u16 | last day u16 with data, from 2020-01-01
  *   30 tenant scope series u64              ordinal u32
  *   31 tenant ordinal u32                   version u8 = 1 | scope u32 | series u64 | labels
  * (label.h) 31 tenant ordinal u32 ptype u16         first day u16 | last day u16 with data, since

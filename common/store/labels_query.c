@@ -3,7 +3,7 @@
  * labels_query: store_labels: names, values, label sets and profile types.
  *
  * Three ways to an answer, cheapest first:
- *   services  what depends on service and profile type alone comes from one row per (service, type):
+ *   services  what depends on service and type alone comes from one row per (service, type):
  *             profile types, service_name, the labels that follow from the type. The start page of
  *             every UI asks this, so it does not look at series at all.
  *   index     all names or all values ever, without matchers and time: a walk over label pairs.

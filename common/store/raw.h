@@ -18,7 +18,7 @@ struct raw_row {
 void raw_row_begin(struct buf *out, uint32_t wid_bucket, uint32_t wid_rows); /* then vec_encode */
 NODISCARD int raw_row_read(struct str row, struct raw_row *ret, struct err *e);
 
-/* Rows by bucket, ascending. A year of late data is half a million buckets, but sealed as it comes. */
+/* Rows by bucket, ascending. A year of late data is half a million buckets, sealed as it comes. */
 struct raw_count {
     uint32_t bucket, rows;
 };

@@ -136,6 +136,8 @@ static bool next_raw(const struct scan *c, const struct member *m, uint32_t t, s
         t = begin + RAW_BUCKET_SLOTS;
     } else if (t < c->from) {
         t = c->from;
+    } else if (t >= c->to) {
+        return false; /* slots of a service only go up */
     } else if (m->ptype == c->ptype) {
         size_t i = find(c, m->series);
         if (i < c->len) {

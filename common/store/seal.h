@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * seal.h: the seal log: entry n says which raw rows became sealed vectors, and its row is written in
- * the very batch that does it. seal.c is the only code that makes leaves.
+ * seal.h: the seal log: entry n says which raw rows became sealed vectors, and its row is written
+ * in the very batch that does it. seal.c is the only code that makes leaves.
  *
  *   row   version u8 = 1 | engine time u64, ms since 1970 | lowest raw bucket u32 | highest u32 |
  *         rows u64 | sum of hash128(raw key without bucket) mod 2^128: high u64, low u64 |

@@ -91,6 +91,9 @@ struct rpc_node_opts rpc_bed_opts(struct rpc_bed *b, const char *listen)
         .heartbeat_ms = 20,
         .dead_ms = 300,
         .pool = b->pool,
+        .queue_max = 8 * MIB,
+        .assembly_max = 16 * MIB,
+        .serving_max = 32 * MIB,
     };
 }
 

@@ -3,7 +3,7 @@
  * store_model.h: random pushes, and the slow obvious engine: a list of all pushes, summed again for
  * each question. What the real one answers must be the same, sample by sample.
  *
- * A world has a few tenants, services, label sets, types and stacks, so that pushes meet each other.
+ * A world has a few tenants, services, label sets, types and stacks: pushes meet each other.
  * Stacks are texts: frames "func|file|module|line|addr" joined by ';', root first; "" is the root.
  */
 #ifndef TESTS_LIB_STORE_MODEL_H

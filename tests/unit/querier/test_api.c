@@ -122,7 +122,9 @@ static const struct row rows[] = {
       "\",\"labelSelector\":\"{service_name=\\\"shop\\\"}\"}" },
     { "c_merge_other_spelling", NULL, "SelectMergeStacktraces",
       "{" RANGE ",\"profile_typeID\":\"" QBED_CPU
-      "\",\"label_selector\":\"{service_name=\\\"shop\\\"}\",\"max_nodes\":\"2\",\"format\":\"PROFILE_FORMAT_FLAMEGRAPH\",\"unknown\":{\"a\":[1]},\"async\":null}" },
+
+      "\",\"label_selector\":\"{service_name=\\\"shop\\\"}\",\"max_nodes\":\"2\","
+      "\"format\":\"PROFILE_FORMAT_FLAMEGRAPH\",\"unknown\":{\"a\":[1]},\"async\":null}" },
     { "c_merge_call_site", NULL, "SelectMergeStacktraces",
       "{" RANGE ",\"profileTypeID\":\"" QBED_CPU
       "\",\"labelSelector\":\"{}\",\"stackTraceSelector\":{\"call_site\":[{\"name\":\"main\"},"
@@ -157,7 +159,9 @@ static const struct row rows[] = {
       "\",\"labelSelector\":\"{}\",\"step\":15,\"group_by\":[\"service_name\"],\"limit\":\"1\"}" },
     { "c_select_average", NULL, "SelectSeries",
       "{" RANGE ",\"profileTypeID\":\"" QBED_CPU
-      "\",\"labelSelector\":\"{service_name=\\\"shop\\\"}\",\"step\":50,\"aggregation\":\"TIME_SERIES_AGGREGATION_TYPE_AVERAGE\"}" },
+
+      "\",\"labelSelector\":\"{service_name=\\\"shop\\\"}\",\"step\":50,"
+      "\"aggregation\":\"TIME_SERIES_AGGREGATION_TYPE_AVERAGE\"}" },
     { "c_select_gauge", NULL, "SelectSeries",
       "{" RANGE ",\"profileTypeID\":\"" HEAP "\",\"labelSelector\":\"{}\",\"step\":100}" },
     { "c_select_nothing", NULL, "SelectSeries",

@@ -61,8 +61,7 @@ static void test_names_of_addresses(void **state)
 {
     struct unwind_map *map = unwind_map_new(NULL);
     struct symbolizer *s = symbolizer_new();
-    void *in_libc = dlsym(RTLD_DEFAULT, "qsort");
-    const struct module *libc = NULL;
+    uint64_t libc_end = 0;
     struct buf b;
 
     (void)state;
@@ -71,14 +70,13 @@ static void test_names_of_addresses(void **state)
                         "symbolize_test_landmark");
     assert_string_equal(name_at(s, map, 16, &b), "[unknown]");
 #ifndef __SANITIZE_THREAD__ /* it puts a qsort of its own in front */
-    assert_string_equal(name_at(s, map, (uintptr_t)in_libc + 1, &b), "qsort");
+    assert_string_equal(name_at(s, map, (uintptr_t)dlsym(RTLD_DEFAULT, "qsort") + 1, &b), "qsort");
 #endif
     /* Behind the last function: the place in the library. */
     for (size_t i = 0; i < map->modules_len; i++)
         if (strstr(map->modules[i]->path, "/libc.so"))
-            libc = map->modules[i];
-    assert_non_null(libc);
-    assert_ptr_equal(strstr(name_at(s, map, libc->end - 1, &b), "[libc.so"), b.ptr);
+            libc_end = map->modules[i]->end;
+    assert_ptr_equal(strstr(name_at(s, map, libc_end - 1, &b), "[libc.so"), b.ptr);
     assert_non_null(strstr(b.ptr, "+0x"));
     symbolizer_free(s);
     symbolizer_free(NULL);

@@ -386,6 +386,43 @@ static void an_answer_finds_only_the_process_that_asked(void **state)
     two_deinit(&t);
 }
 
+/* Callers that nobody here calls back: bounded, and forgotten when they are silent. */
+static void callers_are_bounded_and_forgotten(void **state)
+{
+    enum { CALLERS = 230 };
+    struct rpc_node *callers[CALLERS];
+    struct rpc_bed_call c;
+    struct rpc_peer *p;
+    char addr[128];
+    struct two t;
+    struct err e;
+    int up = 0;
+
+    (void)state;
+    two_init(&t, NULL);
+    for (int i = 0; i < CALLERS; i++) {
+        rpc_bed_addr(&t.bed, addr);
+        callers[i] = rpc_bed_node(&t.bed, addr);
+        assert_int_equal(rpc_peer_get(callers[i], t.addr[0], &p, &e), 0);
+        rpc_bed_sleep(&t.bed, 5);
+        up += rpc_peer_up(p);
+    }
+    assert_int_equal(up, 199); /* of 200, one is the peer that node 0 calls */
+    rpc_bed_addr(&t.bed, addr);
+    assert_int_equal(rpc_peer_get(t.node[0], addr, &p, &e),
+                     0); /* a place is left for whom we call */
+    for (int i = 0; i < CALLERS; i++)
+        rpc_node_free(callers[i]);
+    rpc_bed_sleep(&t.bed, 40000);
+    callers[0] = rpc_bed_node(&t.bed, addr);
+    assert_int_equal(rpc_peer_get(callers[0], t.addr[0], &p, &e), 0);
+    rpc_bed_call(&c, p, RPC_WRITE, STR("hello"), 5000);
+    assert_int_equal(rpc_bed_end(&t.bed, &c), 0);
+    rpc_bed_call_deinit(&c);
+    rpc_node_free(callers[0]);
+    two_deinit(&t);
+}
+
 static void neighbouring_versions_understand_each_other(void **state)
 {
     static const struct {
@@ -447,6 +484,7 @@ int main(void)
         cmocka_unit_test(old_pongs_bring_nobody_back),
         cmocka_unit_test(repeated_requests_are_served_once),
         cmocka_unit_test(an_answer_finds_only_the_process_that_asked),
+        cmocka_unit_test(callers_are_bounded_and_forgotten),
         cmocka_unit_test(neighbouring_versions_understand_each_other),
         cmocka_unit_test(a_refused_peer_may_come_back_upgraded),
     };

@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The engine beside the slow obvious one (tests/lib/store_model.h): random pushes, retries,
+ * commits, seals, late data, held views, restarts, power cuts, failed writes, and questions.
+ * Every seed also chooses hard conditions: dictionary epochs of a few nodes, hashes of two bits,
+ * caches of one byte. SEED=n repeats one.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "common/model/slot.h"
+#include "common/store/check.h"
+#include "common/store/store_impl.h"
+#include "tests/lib/store_bed.h"
+#include "tests/lib/store_model.h"
+
+#define STEPS 500
+#define SEEDS 60
+
+struct flight { /* a batch that is staged, not committed */
+    struct store_batch *b;
+    VEC(struct model_request *) requests;
+};
+struct run {
+    struct model_world w;
+    struct model m; /* of what is committed */
+    struct store_bed bed;
+    VEC(struct flight) flights;
+    VEC(struct model_request *) done; /* committed; owned */
+    struct store_view *view;          /* held; NULL: none */
+    size_t view_pushes;               /* of the model when it was taken */
+};
+
+static uint32_t below(struct run *r, uint32_t n)
+{
+    return (uint32_t)prng_below(&r->w.prng, n);
+}
+
+static bool chance(struct run *r, double p)
+{
+    return prng_chance(&r->w.prng, p);
+}
+
+/* ---- steps ---- */
+
+static uint32_t any_slot(struct run *r)
+{
+    uint32_t now = store_bed_slot(&r->bed);
+
+    switch (below(r, 10)) {
+    case 0:
+        return now - below(r, 720); /* an hour late */
+    case 1:
+        return now - below(r, 17280 * 3); /* days */
+    case 2:
+        return now + below(r, 100); /* a clock that runs ahead */
+    default:
+        return now - below(r, 12);
+    }
+}
+
+static struct store_result stage(struct run *r, struct store_batch *b,
+                                 const struct model_request *q)
+{
+    struct arena *a = arena_new(16 * MIB);
+    struct store_result ret = { 0 };
+    struct store_write w;
+    struct stacks st;
+    struct err e;
+
+    stacks_init(&st, 64 * MIB, prng_u64(&r->w.prng));
+    for (uint32_t i = below(r, 4); i > 0; i--) /* ids of requests differ from ours */
+        (void)stacks_string(&st, r->w.strings.ptr[below(r, (uint32_t)r->w.strings.len)]);
+    model_request_write(&r->w, q, &st, a, &w);
+    if (store_stage(r->bed.s, b, &w, &ret, &e))
+        fail_msg("stage: %s", e.text);
+    assert_int_equal(ret.stored + ret.duplicates, q->pushes.len);
+    stacks_deinit(&st);
+    arena_free(a);
+    return ret;
+}
+
+static struct flight *open_flight(struct run *r)
+{
+    if (!r->flights.len || chance(r, 0.3)) {
+        struct flight f = { .b = store_batch_new(r->bed.s) };
+        vec_push(&r->flights, f);
+    }
+    return &r->flights.ptr[r->flights.len - 1];
+}
+
+static void step_push(struct run *r)
+{
+    struct flight *f = open_flight(r);
+    struct model_request *q = model_request_new(&r->w, any_slot(r));
+    struct store_result got = stage(r, f->b, q);
+
+    assert_int_equal(got.duplicates, 0);
+    vec_push(&f->requests, q);
+}
+
+/* A retry of something in flight or stored, within the horizon, changes nothing. */
+static void step_retry(struct run *r)
+{
+    struct flight *f = open_flight(r);
+    struct model_request *q = NULL;
+
+    if (r->done.len && chance(r, 0.7))
+        q = r->done.ptr[below(r, (uint32_t)r->done.len)];
+    else if (f->requests.len)
+        q = f->requests.ptr[below(r, (uint32_t)f->requests.len)];
+    if (!q)
+        return;
+    struct store_result got = stage(r, f->b, q);
+    assert_int_equal(got.stored, 0);
+}
+
+static void pop_flight(struct run *r)
+{
+    vec_free(&r->flights.ptr[0].requests);
+    r->flights.len--;
+    memmove(r->flights.ptr, r->flights.ptr + 1, r->flights.len * sizeof(*r->flights.ptr));
+}
+
+static void step_commit(struct run *r)
+{
+    struct err e;
+
+    if (!r->flights.len)
+        return;
+    if (store_commit(r->bed.s, r->flights.ptr[0].b, &e))
+        fail_msg("commit: %s", e.text);
+    vec_for (i, &r->flights.ptr[0].requests) {
+        model_add(&r->m, r->flights.ptr[0].requests.ptr[i]);
+        vec_push(&r->done, r->flights.ptr[0].requests.ptr[i]);
+    }
+    pop_flight(r);
+}
+
+static void step_seal(struct run *r)
+{
+    bool more;
+    struct err e;
+
+    if (store_seal(r->bed.s, 1 + below(r, 40), &more, &e))
+        fail_msg("seal: %s", e.text);
+}
+
+static void step_clock(struct run *r)
+{
+    clock_fake_advance(&r->bed.clock, below(r, chance(r, 0.1) ? 1800000 : 20000));
+}
+
+/* ---- questions ---- */
+
+static struct store_query any_query(struct run *r, struct selector *s)
+{
+    uint32_t now = store_bed_slot(&r->bed), len = 1 + below(r, chance(r, 0.5) ? 40 : 17280 * 3);
+    uint32_t from = now - below(r, len) - below(r, 24);
+
+    return (struct store_query){
+        .tenant = chance(r, 0.7)   ? STR("anonymous")
+                  : chance(r, 0.8) ? STR("acme")
+                                   : STR("nobody"),
+        .selector = s,
+        .profile_type = str_c(model_types[below(r, MODEL_TYPES)].id),
+        .start_ms = slot_to_ms(from) + below(r, 5000),
+        .end_ms = slot_to_ms(from + len) + 1 + below(r, 5000),
+    };
+}
+
+static void ask_timeline(struct run *r, struct store_view *v, size_t n, const struct store_query *q)
+{
+    static const int64_t steps[] = { 5000, 15000, 10000, 7000, 60000, 3600000 };
+    const struct str by[] = { STR("pod"), STR("__type__"), STR("zone"), STR("service_name") };
+    int64_t step = steps[below(r, ARRAY_LEN(steps))];
+    uint32_t points = 1 + below(r, 30), at = below(r, 4);
+
+    model_check_timeline(&r->m, n, v, q, q->start_ms, step, points, by + at, below(r, 4 - at + 1));
+}
+
+static void ask_labels(struct run *r, struct store_view *v, size_t n, const struct store_query *q)
+{
+    const struct str names[] = { STR("service_name"), STR("__profile_type__"), STR("pod"),
+                                 STR("zone"),         STR("__service_name__"), STR("odd.name") };
+    uint32_t at = below(r, 6);
+    struct store_labels_query l = {
+        .tenant = q->tenant,
+        .kind = (enum store_labels_kind)below(r, 4),
+        .name = names[below(r, 6)],
+        .names = names + at,
+        .names_len = below(r, 6 - at + 1),
+        .selector = q->selector,
+    };
+    if (chance(r, 0.5)) {
+        l.start_ms = q->start_ms;
+        l.end_ms = q->end_ms;
+    }
+    model_check_labels(&r->m, n, v, &l);
+}
+
+static void ask(struct run *r, struct store_view *v, size_t n)
+{
+    struct arena *a = arena_new(MIB);
+    struct selector s = model_selector(&r->w, a);
+    struct store_query q = any_query(r, &s);
+
+    switch (below(r, 4)) {
+    case 0:
+    case 1:
+        model_check_merge(&r->m, n, v, &q);
+        break;
+    case 2:
+        ask_timeline(r, v, n, &q);
+        break;
+    default:
+        ask_labels(r, v, n, &q);
+    }
+    selector_deinit(&s);
+    arena_free(a);
+}
+
+static void step_ask(struct run *r)
+{
+    struct store_view *v = store_view_get(r->bed.s);
+
+    for (int i = 0; i < 3; i++)
+        ask(r, v, r->m.pushes.len);
+    store_view_put(v);
+}
+
+static void drop_view(struct run *r)
+{
+    if (r->view)
+        store_view_put(r->view);
+    r->view = NULL;
+}
+
+/* A view that is held sees what was committed when it was taken. */
+static void step_view(struct run *r)
+{
+    if (r->view && chance(r, 0.3))
+        drop_view(r);
+    if (!r->view) {
+        r->view = store_view_get(r->bed.s);
+        r->view_pushes = r->m.pushes.len;
+    }
+    ask(r, r->view, r->view_pushes);
+}
+
+static void check_all(struct run *r)
+{
+    struct store_view *v = store_view_get(r->bed.s);
+    struct check_report report;
+    struct err e;
+
+    if (store_check(v, &report, &e))
+        fail_msg("check: %s", e.text);
+    store_view_put(v);
+}
+
+/* ---- disasters ---- */
+
+/* What was in flight is lost; its senders try again. */
+static void retry_flights(struct run *r, struct flight *lost, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        vec_for (j, &lost[i].requests) {
+            struct flight *f = open_flight(r);
+            struct model_request *q = lost[i].requests.ptr[j];
+            struct store_result got = stage(r, f->b, q);
+            /* A batch in doubt may have come back: then its retries are duplicates, all of them. */
+            assert_true(got.stored == 0 || got.duplicates == 0);
+            if (got.stored) {
+                vec_push(&f->requests, q);
+                continue;
+            }
+            model_add(&r->m, q);
+            vec_push(&r->done, q);
+        }
+        vec_free(&lost[i].requests);
+    }
+}
+
+/* Takes the batches in flight away from the store; those before `fail` were committed. */
+static struct flight *take_flights(struct run *r, size_t *ret_n)
+{
+    struct flight *lost = r->flights.ptr;
+
+    *ret_n = r->flights.len;
+    r->flights.ptr = NULL;
+    r->flights.len = r->flights.cap = 0;
+    return lost;
+}
+
+static void abandon(struct run *r, struct flight *lost, size_t n)
+{
+    struct err e;
+
+    for (size_t i = 0; i < n; i++) { /* the disk takes nothing any more */
+        r->bed.faults.fail_in = 1;
+        r->bed.faults.fail_code = chance(r, 0.5) ? ERR_IO : ERR_NO_SPACE;
+        bool empty = !kv_batch_count(lost[i].b->kb); /* only retries in it: nothing to write */
+        assert_true(store_commit(r->bed.s, lost[i].b, &e) || empty);
+    }
+}
+
+static void step_crash(struct run *r)
+{
+    struct flight *lost;
+    size_t n;
+
+    drop_view(r);
+    lost = take_flights(r, &n);
+    r->bed.faults.fail_in_doubt = chance(r, 0.5);
+    abandon(r, lost, n);
+    if (chance(r, 0.5))
+        store_bed_reopen(&r->bed, KV_MEM_KILL, 0);
+    else
+        store_bed_reopen(&r->bed, KV_MEM_POWER, below(r, 20));
+    check_all(r);
+    retry_flights(r, lost, n);
+    xfree(lost);
+}
+
+static void step_restart(struct run *r)
+{
+    while (r->flights.len)
+        step_commit(r);
+    drop_view(r);
+    store_bed_reopen(&r->bed, KV_MEM_KILL, 0);
+}
+
+/* A look-up that fails makes the request fail, and nothing else. */
+static void step_failed_get(struct run *r)
+{
+    struct model_request *q = model_request_new(&r->w, any_slot(r));
+    struct flight *f = open_flight(r);
+    struct arena *a = arena_new(16 * MIB);
+    size_t bytes = store_batch_bytes(f->b);
+    struct store_result ret;
+    struct store_write w;
+    struct stacks st;
+    struct err e;
+
+    stacks_init(&st, 64 * MIB, 9);
+    model_request_write(&r->w, q, &st, a, &w);
+    r->bed.faults.fail_gets_in = 1 + below(r, 30);
+    if (store_stage(r->bed.s, f->b, &w, &ret, &e)) {
+        assert_int_equal(e.code, ERR_IO);
+        assert_int_equal(store_batch_bytes(f->b), bytes);
+        model_request_free(q);
+    } else {
+        vec_push(&f->requests, q);
+    }
+    r->bed.faults.fail_gets_in = 0;
+    stacks_deinit(&st);
+    arena_free(a);
+}
+
+/* ---- runs ---- */
+
+static void step(struct run *r)
+{
+    uint32_t n = below(r, 100);
+
+    if (n < 40)
+        step_push(r);
+    else if (n < 45)
+        step_retry(r);
+    else if (n < 62)
+        step_commit(r);
+    else if (n < 70)
+        step_seal(r);
+    else if (n < 80)
+        step_clock(r);
+    else if (n < 88)
+        step_ask(r);
+    else if (n < 93)
+        step_view(r);
+    else if (n < 96)
+        step_failed_get(r);
+    else if (n < 98)
+        step_restart(r);
+    else
+        step_crash(r);
+}
+
+static void run_seed(uint64_t seed)
+{
+    struct run *r = XNEW(struct run);
+
+    printf("SEED=%" PRIu64 "\n", seed);
+    fflush(stdout);
+    model_world_init(&r->w, seed);
+    r->m.w = &r->w;
+    struct store_opts o = {
+        .dict_bytes_max = chance(r, 0.5) ? 1 : 64 * MIB,
+        .seal_delay_ms = below(r, 60000),
+        .wid_horizon_ms = UINT32_MAX / 2, /* retries come at any time */
+        .seed = prng_u64(&r->w.prng),
+        .epoch_nodes_max = chance(r, 0.5) ? 1 + below(r, 60) : 0,
+        .hash_bits = chance(r, 0.5) ? 0 : 1 + below(r, 8),
+    };
+    store_bed_init(&r->bed, &o);
+    for (int i = 0; i < STEPS; i++)
+        step(r);
+    step_restart(r);
+    for (int i = 0; i < 20; i++)
+        step_ask(r);
+    clock_fake_advance(&r->bed.clock, 600000);
+    clock_fake_advance(&r->bed.clock, 130000);
+    store_bed_seal(&r->bed);
+    store_bed_seal(&r->bed);
+    for (int i = 0; i < 20; i++)
+        step_ask(r);
+    check_all(r);
+    store_bed_deinit(&r->bed);
+    vec_for (i, &r->done)
+        model_request_free(r->done.ptr[i]);
+    vec_free(&r->done);
+    vec_free(&r->flights);
+    vec_free(&r->m.pushes);
+    model_world_deinit(&r->w);
+    xfree(r);
+}
+
+static void test_model(void **state)
+{
+    const char *one = getenv("SEED");
+
+    (void)state;
+    if (one && *one) {
+        run_seed(strtoull(one, NULL, 10));
+        return;
+    }
+    uint64_t base = (uint64_t)time(NULL) * 1000;
+    for (uint64_t i = 0; i < SEEDS; i++)
+        run_seed(i < SEEDS / 2 ? i : base + i); /* some the same each time, some new */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_model) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
