@@ -9,6 +9,7 @@ import { TimelineView } from './timeline';
 import { decode, functions, path, type Tree } from './tree';
 
 const LIVE_MS = 10_000;
+const CPU_TYPE = 'process_cpu:cpu:nanoseconds:cpu:nanoseconds';
 const el = <T extends HTMLElement>(id: string) => document.getElementById(id) as T;
 const service = el<HTMLSelectElement>('service');
 const type = el<HTMLSelectElement>('type');
@@ -95,8 +96,11 @@ function options(select: HTMLSelectElement, rows: [string, string][], chosen: st
 }
 
 function showControls(): void {
-  options(service, known.map((k) => [k.service, k.service || '(none)']), state.service);
-  const types = known.find((k) => k.service === state.service)?.types ?? [];
+  const services = known.map((k): [string, string] => [k.service, k.service || '(none)']);
+  if (state.service && !known.some((k) => k.service === state.service))
+    services.unshift([state.service, `${state.service} (no data)`]);
+  options(service, services, state.service);
+  const types = known.find((k) => k.service === state.service)?.types ?? [state.type].filter(Boolean);
   options(type, types.map((t) => [t, typeTitle(t)]), state.type);
   const ranges: [string, string][] = RANGES.map(([s, t]) => [String(s), t]);
   if (!state.last) {
@@ -110,15 +114,16 @@ function showControls(): void {
   document.title = state.service ? `${state.service} · Embertree` : 'Embertree';
 }
 
-/** Keeps the choice if it still exists, else takes what is most worth looking at. */
+/** Without a choice takes what is most worth looking at. A choice stays, even while it has no data:
+ * a link means what it says. */
 function settle(): void {
-  if (!known.some((k) => k.service === state.service)) {
+  if (!state.service) {
     const first = known.find((k) => k.service === 'embertree') ?? known[0];
     state.service = first?.service ?? '';
   }
   const types = known.find((k) => k.service === state.service)?.types ?? [];
-  if (!types.includes(state.type))
-    state.type = types.find((t) => t.startsWith('process_cpu:cpu:')) ?? types[0] ?? '';
+  if (types.length ? !types.includes(state.type) : state.service && !state.type)
+    state.type = types.find((t) => t.startsWith('process_cpu:cpu:')) ?? types[0] ?? CPU_TYPE;
 }
 
 function change(to: Partial<State>): void {

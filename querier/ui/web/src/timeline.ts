@@ -7,6 +7,7 @@ import { value } from './format';
 export class TimelineView {
   private plot: uPlot | null = null;
   private unit = '';
+  private span: [number, number] = [0, 1];
 
   constructor(
     private host: HTMLElement,
@@ -17,8 +18,10 @@ export class TimelineView {
 
   set(t: Timeline | null, unit: string): void {
     this.unit = unit;
-    const samples = t?.samples ?? [];
+    // No bar where nothing was measured: a line along zero would say that something was.
+    const samples = (t?.samples ?? []).map((v) => v || null);
     const xs = samples.map((_, i) => (t ? t.startTime + i * t.durationDelta : 0));
+    if (t && xs.length) this.span = [xs[0], xs[xs.length - 1] + t.durationDelta];
     const data: uPlot.AlignedData = [xs, samples];
     if (this.plot) {
       this.plot.setData(data);
@@ -35,6 +38,7 @@ export class TimelineView {
       width: this.host.clientWidth,
       height: 132,
       legend: { show: false },
+      scales: { x: { range: () => this.span } },
       cursor: { y: false, drag: { x: true, y: false, setScale: false } },
       axes: [
         { stroke: ink, grid, ticks: grid },
