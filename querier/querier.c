@@ -10,6 +10,8 @@
  */
 #include "querier/querier.h"
 
+#include <stdio.h>
+
 #include "common/base/mem.h"
 #include "common/obs/log.h"
 #include "querier/api_connect.h"
@@ -161,11 +163,17 @@ static bool querier_ready(void *self, const char **ret_why)
         return false;
     }
     qr->was_ready |= up == qr->peers_len;
-    if (!qr->was_ready)
-        *ret_why = "not every ingester has answered yet";
-    else if (up == 0)
-        *ret_why = "no ingester answers";
-    return qr->was_ready && up > 0;
+    if (qr->was_ready && up > 0)
+        return true;
+    for (size_t i = 0; i < qr->peers_len; i++) {
+        if (rpc_peer_up(qr->peers[i]))
+            continue;
+        (void)snprintf(qr->why, sizeof(qr->why), "ingester %.200s does not answer%s",
+                       rpc_peer_addr(qr->peers[i]), qr->was_ready ? "" : " yet");
+        break;
+    }
+    *ret_why = qr->why;
+    return false;
 }
 
 static void querier_drain_node(struct querier *qr)

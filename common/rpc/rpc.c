@@ -75,15 +75,12 @@ static void on_deadline(void *cookie)
 static void run_ended(struct rpc_node *n)
 {
     /* Those that a done function adds wait for the next round. */
-    struct list now;
-
-    list_init(&now);
     list_for (it, &n->ended) {
         list_del(it);
-        list_add_tail(&now, it);
+        list_add_tail(&n->ending, it);
     }
-    while (!list_empty(&now)) {
-        struct rpc_out *c = container_of(now.next, struct rpc_out, link);
+    while (!list_empty(&n->ending)) {
+        struct rpc_out *c = container_of(n->ending.next, struct rpc_out, link);
 
         list_del(&c->link);
         out_finish(n, c, STR_NULL, c->err);
@@ -164,6 +161,15 @@ uint64_t rpc_send(struct rpc_peer *p, enum rpc_method method, struct buf *payloa
     return c->id;
 }
 
+static struct rpc_out *list_out(const struct list *l, uint64_t id)
+{
+    list_for (it, l) {
+        if (container_of(it, struct rpc_out, link)->id == id)
+            return container_of(it, struct rpc_out, link);
+    }
+    return NULL;
+}
+
 void rpc_cancel(struct rpc_node *n, uint64_t id)
 {
     struct rpc_out *c = rpc_table_get(n->calls, id);
@@ -174,10 +180,9 @@ void rpc_cancel(struct rpc_node *n, uint64_t id)
         rpc_peer_tell(c->peer, rpc_msg_new(RPC_CANCEL, id));
         rpc_table_del(n->calls, c);
     } else {
-        list_for (it, &n->ended) {
-            if (container_of(it, struct rpc_out, link)->id == id)
-                c = container_of(it, struct rpc_out, link);
-        }
+        c = list_out(&n->ended, id);
+        if (!c)
+            c = list_out(&n->ending, id);
     }
     if (!c)
         return;
@@ -403,6 +408,7 @@ int rpc_node_new(const struct rpc_node_opts *o, struct rpc_node **ret, struct er
     prng_init(&n->prng, seed);
     list_init(&n->peers);
     list_init(&n->ended);
+    list_init(&n->ending);
     list_init(&n->serving);
     n->by_addr = map_str_new();
     n->calls = rpc_table_new(n->o.pending_max);

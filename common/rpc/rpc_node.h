@@ -74,7 +74,8 @@ struct rpc_node {
     uint64_t ticked_ns;
 
     struct rpc_table *calls;
-    struct list ended; /* of struct rpc_out whose end is due in the next round */
+    struct list ended;  /* of struct rpc_out whose end is due in the next round */
+    struct list ending; /* those of this round: a done function may cancel them still */
     struct timer *deadline;
     uint64_t deadline_at_ns; /* what the timer is set to; UINT64_MAX: not */
     struct rpc_soon *soon;

@@ -54,13 +54,17 @@ void frame_name(const struct stacks_view *v, const struct str *strings, uint32_t
                 struct buf *out)
 {
     struct str func = strings[v->frame_func[frame]];
-    struct str module = strings[v->frame_module[frame]];
+    /* Beside a build id stands the name of the mapping's file, which people can read. */
+    struct str image = strings[v->frame_file[frame]];
 
-    if (func.len)
+    if (func.len) {
         buf_add_str(out, func);
-    else
-        buf_addf(out, "%.*s!0x%" PRIx64, STR_ARG(module.len ? basename_of(module) : STR("unknown")),
-                 v->frame_addr[frame]);
+        return;
+    }
+    if (!image.len)
+        image = strings[v->frame_module[frame]];
+    buf_addf(out, "%.*s!0x%" PRIx64, STR_ARG(image.len ? basename_of(image) : STR("unknown")),
+             v->frame_addr[frame]);
 }
 
 /* Slices of all strings of a view. */

@@ -53,7 +53,8 @@ NODISCARD int calltree_add(struct calltree *t, const struct calltree_part *p, co
 void calltree_divide(struct calltree *t, uint64_t n);
 uint64_t calltree_total(const struct calltree *t);
 
-/* The display name of a frame: its function, else basename(module)!0xADDR. Formats onto *out. */
+/* The display name of a frame: its function, else basename(file or module)!0xADDR. Formats onto
+ * *out. */
 void frame_name(const struct stacks_view *v, const struct str *strings, uint32_t frame,
                 struct buf *out);
 

@@ -22,6 +22,7 @@ import cluster
 KILLS = int(os.environ.get("KILLS", "208"))
 SEED = int(os.environ.get("SEED", str(time.time_ns() % 10**9)))
 SIDE_BY_SIDE = 4
+TICK = 10_000_000  # nanoseconds of one sample at the default 100 Hz
 PUSHERS = 3
 SERVICES = 3
 
@@ -55,7 +56,7 @@ class Worker:
         """True if it was answered 200. Raises if there was no answer."""
         push.sent_at = push.sent_at or int(time.time()) - push.age_s
         path = (f"/ingest?name={push.service}.cpu%7Bx%3Dy%7D&from={push.sent_at}"
-                f"&until={push.sent_at + 1}&sampleRate=0")
+                f"&until={push.sent_at + 1}")
         connection.request("POST", path, f"root;{push.stack} {push.value}\n",
                            {"Idempotency-Key": push.key})
         reply = connection.getresponse()
@@ -115,7 +116,8 @@ class Worker:
                                    **{"from": str(self.began - 900), "until": "now"})
             assert r.status == 200, r
             for stack, value in cluster.leaves(r.json()["flamebearer"]).items():
-                found[(f"svc{s}", stack[-1])] = value
+                found[(f"svc{s}", stack[-1])] = value // TICK
+                assert value % TICK == 0, (stack, value)
         for push in self.pushes:
             value = found.pop((push.service, push.stack), 0)
             assert value in ((push.value,) if push.acked else (0, push.value)), (

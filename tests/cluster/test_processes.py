@@ -16,11 +16,17 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import cluster
 
 FOLDED = b"main;work;parse 30\nmain;work 12\nmain;idle 70\n"
+TICK = 10_000_000  # nanoseconds of one sample at the default 100 Hz
 STACKS = {("main", "work", "parse"): 30, ("main", "work"): 12, ("main", "idle"): 70}
 
 
 def selector(service):
     return cluster.CPU_TYPE + '{service_name="%s"}' % service
+
+
+def in_ticks(stacks):
+    assert not any(value % TICK for value in stacks.values()), stacks
+    return {stack: value // TICK for stack, value in stacks.items()}
 
 
 def rendered(server, service):
@@ -29,7 +35,7 @@ def rendered(server, service):
     flame = r.json()["flamebearer"]
     stacks = cluster.leaves(flame)
     assert flame["numTicks"] == sum(stacks.values()), flame["numTicks"]
-    return stacks
+    return in_ticks(stacks)
 
 
 def selected(server, service):
@@ -37,13 +43,13 @@ def selected(server, service):
         "profileTypeID": cluster.CPU_TYPE, "labelSelector": '{service_name="%s"}' % service,
         "maxNodes": "100000", **server.range_ms()})
     assert r.status == 200, r
-    return cluster.leaves(cluster.flamegraph(r.json()))
+    return in_ticks(cluster.leaves(cluster.flamegraph(r.json())))
 
 
 def round_trip(server, service="shop"):
-    r = server.ingest(FOLDED, service + ".cpu{pod=a}", sampleRate=0)
+    r = server.ingest(FOLDED, service + ".cpu{pod=a}")
     assert r.status == 200, r
-    r = server.ingest(FOLDED, service + ".cpu{pod=b}", sampleRate=0)
+    r = server.ingest(FOLDED, service + ".cpu{pod=b}")
     assert r.status == 200, r
     want = {stack: 2 * n for stack, n in STACKS.items()}
     assert rendered(server, service) == want, rendered(server, service)
@@ -83,7 +89,7 @@ def test_several_shards():
     services = [f"service-{i}" for i in range(12)]
     with cluster.AllInOne("--cluster.shards=4") as server:
         for i, service in enumerate(services):
-            assert server.ingest(b"a;b %d\n" % (i + 1), service + ".cpu", sampleRate=0).status == 200
+            assert server.ingest(b"a;b %d\n" % (i + 1), service + ".cpu").status == 200
         for i, service in enumerate(services):
             assert rendered(server, service) == {("a", "b"): i + 1}
         r = server.connect("LabelValues", {"name": "service_name", **server.range_ms()})
@@ -96,7 +102,7 @@ def test_restart_keeps_data():
     key = {"Idempotency-Key": "the-same-push"}
     with cluster.AllInOne() as server:
         round_trip(server)
-        r = server.ingest(b"once 5\n", "keyed.cpu", key, sampleRate=0)
+        r = server.ingest(b"once 5\n", "keyed.cpu", key)
         assert r.status == 200, r
         before = rendered(server, "shop")
         for _ in range(3):
@@ -104,7 +110,7 @@ def test_restart_keeps_data():
             server.process.start()
             assert rendered(server, "shop") == before
             # A retry that arrives after the restart is known, too.
-            assert server.ingest(b"once 5\n", "keyed.cpu", key, sampleRate=0).status == 200
+            assert server.ingest(b"once 5\n", "keyed.cpu", key).status == 200
             assert rendered(server, "keyed") == {("once",): 5}
 
 
@@ -119,7 +125,7 @@ def test_drain_answers_what_it_took():
             n += 1
             name = f"t{thread}_{n}"
             try:
-                r = server.ingest(f"{name} 3\n".encode(), "drain.cpu", sampleRate=0)
+                r = server.ingest(f"{name} 3\n".encode(), "drain.cpu")
             except (OSError, http.client.HTTPException):
                 return  # no answer: the listener is closed
             with lock:
@@ -172,7 +178,7 @@ def test_missing_ingester():
             assert r.status == 503 and address in r.body.decode(), (role, r)
             assert r.headers["Retry-After"], role
             assert process.get("/healthz").status == 200, role
-        r = server.ingest(FOLDED, "shop.cpu", sampleRate=0)
+        r = server.ingest(FOLDED, "shop.cpu")
         assert r.status == 503 and r.headers["Retry-After"], r
         assert r.json()["code"] and r.json()["message"], r
         r = server.render(selector("shop"))

@@ -378,6 +378,43 @@ static void cancel_reaches_the_peer(void **state)
     pair_deinit(&p);
 }
 
+struct twins {
+    struct rpc_node *node;
+    uint64_t id[2];
+    int ends;
+};
+
+static void cancel_the_other(void *cookie, struct str reply, const struct err *err)
+{
+    struct twins *t = cookie;
+
+    (void)reply;
+    assert_non_null(err);
+    t->ends++;
+    rpc_cancel(t->node, t->id[0]);
+    rpc_cancel(t->node, t->id[1]);
+}
+
+/* Two that failed inside rpc_send end in one round: the first to end may cancel the second. */
+static void a_failed_call_cancels_another(void **state)
+{
+    struct twins t = { 0 };
+    struct pair p;
+
+    pair_init(&p, kind_of(state));
+    t.node = p.client;
+    for (size_t i = 0; i < 2; i++) {
+        struct buf large;
+
+        buf_init(&large, SIZE_MAX);
+        rpc_bed_bytes(&large, 5 * MIB, 1);
+        t.id[i] = rpc_send(p.peer, RPC_WRITE, &large, 1000, cancel_the_other, &t);
+    }
+    rpc_bed_sleep(&p.bed, 50);
+    assert_int_equal(t.ends, 1);
+    pair_deinit(&p);
+}
+
 /* ---- life of nodes --------------------------------------------------------------------------- */
 
 static void a_call_waits_for_a_peer_that_starts(void **state)
@@ -582,6 +619,7 @@ int main(void)
         OVER_ALL(queue_to_an_absent_peer_is_bounded),
         OVER_ALL(deadline_ends_the_call_and_the_late_reply_is_stale),
         OVER_ALL(cancel_reaches_the_peer),
+        OVER_ALL(a_failed_call_cancels_another),
         OVER_ALL(a_call_waits_for_a_peer_that_starts),
         OVER_ALL(a_peer_dies_and_comes_back),
         OVER_ALL(a_restart_fails_what_the_former_process_had),

@@ -430,17 +430,18 @@ static void test_frame_names(void **state)
 {
     (void)state;
     static const struct {
-        const char *func, *module;
+        const char *func, *file, *module;
         uint64_t addr;
         const char *name;
     } rows[] = {
-        { "main", "/bin/x", 0, "main" },
-        { "", "/usr/lib/libc.so.6", 0x1234, "libc.so.6!0x1234" },
-        { "", "C:\\x\\y.dll", 0xa, "y.dll!0xa" },
-        { "", "5f3c0de", 0xffffffffffffffff, "5f3c0de!0xffffffffffffffff" },
-        { "", "[vdso]", 1, "[vdso]!0x1" },
-        { "", "/odd/", 1, "/odd/!0x1" },
-        { "", "", 0x7f, "unknown!0x7f" },
+        { "main", "main.c", "/bin/x", 0, "main" },
+        { "", "", "/usr/lib/libc.so.6", 0x1234, "libc.so.6!0x1234" },
+        { "", "", "C:\\x\\y.dll", 0xa, "y.dll!0xa" },
+        { "", "app", "5f3c0de", 1, "app!0x1" },
+        { "", "", "5f3c0de", 0xffffffffffffffff, "5f3c0de!0xffffffffffffffff" },
+        { "", "", "[vdso]", 1, "[vdso]!0x1" },
+        { "", "", "/odd/", 1, "/odd/!0x1" },
+        { "", "", "", 0x7f, "unknown!0x7f" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct stacks s;
@@ -450,6 +451,7 @@ static void test_frame_names(void **state)
         uint32_t node;
         stacks_init(&s, MIB, 1);
         struct frame f = { .func = stacks_string(&s, str_c(rows[i].func)),
+                           .file = stacks_string(&s, str_c(rows[i].file)),
                            .module = stacks_string(&s, str_c(rows[i].module)),
                            .addr = rows[i].addr };
         node = stacks_node(&s, 0, stacks_frame(&s, &f));
