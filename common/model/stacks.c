@@ -81,27 +81,31 @@ struct str stacks_string_at(const struct stacks *s, uint32_t id)
     return (struct str){ s->string_data.ptr + s->string_off.ptr[id], s->string_len.ptr[id] };
 }
 
-static uint32_t string_add(struct stacks *s, struct str v, uint64_t key)
+/* The entry is in the table already: its charge was found to fit before. */
+static uint32_t string_add(struct stacks *s, struct str v, uint32_t id)
 {
-    uint32_t id = (uint32_t)s->string_len.len;
-
-    if (v.len > s->bytes_max || !charge(s, v.len + STRING_COST))
-        return STACKS_FULL;
+    CHECK(charge(s, v.len + STRING_COST));
     vec_push(&s->string_off, (uint32_t)s->string_data.len);
     vec_push(&s->string_len, (uint32_t)v.len);
-    CHECK(buf_add_str(&s->string_data, v)); /* the charge covers it */
-    CHECK(map_u64_put(&s->string_ids, key, id) == MAP_U64_EMPTY);
+    char *to = buf_room(&s->string_data, v.len);
+    CHECK(to); /* the charge covers it */
+    memcpy(to, v.ptr, v.len);
+    s->string_data.len += v.len;
     return id;
 }
 
 uint32_t stacks_string(struct stacks *s, struct str v)
 {
+    uint32_t next = (uint32_t)s->string_len.len;
+
     if (!v.len)
         return 0;
+    bool room = v.len <= s->bytes_max && v.len + STRING_COST <= s->bytes_max - s->bytes;
     for (uint64_t key = hash64(v.ptr, v.len, s->seed);; key = hash_u64(key + 1)) {
-        uint32_t id = map_u64_get(&s->string_ids, key);
+        uint32_t id =
+            room ? map_u64_put(&s->string_ids, key, next) : map_u64_get(&s->string_ids, key);
         if (id == MAP_U64_EMPTY)
-            return string_add(s, v, key);
+            return room ? string_add(s, v, next) : STACKS_FULL;
         if (str_eq(stacks_string_at(s, id), v))
             return id;
     }
@@ -114,34 +118,34 @@ static bool frame_eq(const struct stacks *s, uint32_t id, const struct frame *f)
            s->frame_addr.ptr[id] == f->addr;
 }
 
-static uint32_t frame_add(struct stacks *s, const struct frame *f, uint64_t key)
+/* As string_add. */
+static uint32_t frame_add(struct stacks *s, const struct frame *f, uint32_t id)
 {
-    uint32_t id = (uint32_t)s->frame_func.len;
-
-    if (!charge(s, FRAME_COST))
-        return STACKS_FULL;
+    CHECK(charge(s, FRAME_COST));
     vec_push(&s->frame_func, f->func);
     vec_push(&s->frame_file, f->file);
     vec_push(&s->frame_line, f->line);
     vec_push(&s->frame_module, f->module);
     vec_push(&s->frame_addr, f->addr);
-    CHECK(map_u64_put(&s->frame_ids, key, id) == MAP_U64_EMPTY);
     return id;
 }
 
 uint32_t stacks_frame(struct stacks *s, const struct frame *f)
 {
     size_t strings = s->string_len.len;
+    uint32_t next = (uint32_t)s->frame_func.len;
+    bool room = FRAME_COST <= s->bytes_max - s->bytes;
 
     if (f->func == STACKS_FULL || f->file == STACKS_FULL || f->module == STACKS_FULL)
         return STACKS_FULL;
     CHECK(f->func < strings && f->file < strings && f->module < strings);
-    uint64_t words[3] = { (uint64_t)f->func << 32 | f->line, (uint64_t)f->file << 32 | f->module,
-                          f->addr };
-    for (uint64_t key = hash64(words, sizeof(words), s->seed);; key = hash_u64(key + 1)) {
-        uint32_t id = map_u64_get(&s->frame_ids, key);
+    uint64_t key = hash_u64(((uint64_t)f->func << 32 | f->line) ^ s->seed);
+    key = hash_u64(key ^ ((uint64_t)f->file << 32 | f->module));
+    for (key = hash_u64(key ^ f->addr);; key = hash_u64(key + 1)) {
+        uint32_t id =
+            room ? map_u64_put(&s->frame_ids, key, next) : map_u64_get(&s->frame_ids, key);
         if (id == MAP_U64_EMPTY)
-            return frame_add(s, f, key);
+            return room ? frame_add(s, f, next) : STACKS_FULL;
         if (frame_eq(s, id, f))
             return id;
     }
@@ -166,6 +170,26 @@ uint32_t stacks_node(struct stacks *s, uint32_t parent, uint32_t frame)
     return next;
 }
 static_assert(MAP_U64_EMPTY == STACKS_FULL, "stacks_node returns a failed lookup as full");
+
+uint32_t stacks_chain_new(struct stacks *s, uint32_t parent, const uint32_t *frames, size_t n)
+{
+    size_t len = s->node_parent.len;
+
+    CHECK(n > 0 && parent <= len);
+    if (n > (s->bytes_max - s->bytes) / NODE_COST)
+        return STACKS_FULL;
+    s->bytes += n * NODE_COST;
+    vec_reserve(&s->node_parent, len + n);
+    vec_reserve(&s->node_frame, len + n);
+    uint32_t *parents = s->node_parent.ptr + len, *out = s->node_frame.ptr + len;
+    for (size_t i = 0; i < n; i++) {
+        parents[i] = i ? (uint32_t)(len + i) : parent;
+        out[i] = frames[n - 1 - i];
+        CHECK(out[i] < s->frame_func.len);
+    }
+    s->node_parent.len = s->node_frame.len = len + n;
+    return (uint32_t)(len + n);
+}
 
 struct stacks_view stacks_view(const struct stacks *s)
 {

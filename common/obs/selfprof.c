@@ -223,6 +223,7 @@ static void refresh_map(struct selfprof *p)
     wait_for_handlers();
     map_u64_reset(&p->by_address);
     unwind_map_free(old, next);
+    symbolizer_load(p->symbolizer, next);
 }
 
 static void push_window(struct selfprof *p, int64_t now_ms)
@@ -305,6 +306,7 @@ static void run(void *cookie)
     learn_thread_start(p);
     atomic_store(&active, p);
     prof_threads_scan(p->threads, true);
+    symbolizer_load(p->symbolizer, atomic_load(&p->map)); /* seen by the profiler already */
     for (uint64_t tick = 1; !stop_asked(p, TICK_MS); tick++) {
         if (tick % SCAN_TICKS == 0) {
             refresh_map(p);

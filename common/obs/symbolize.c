@@ -86,6 +86,12 @@ static struct elfsym *syms_of(struct symbolizer *s, const struct module *m)
     return n.syms;
 }
 
+void symbolizer_load(struct symbolizer *s, const struct unwind_map *map)
+{
+    for (size_t i = 0; i < map->modules_len; i++)
+        (void)syms_of(s, map->modules[i]);
+}
+
 /* ---- cleaning -------------------------------------------------------------------------------- */
 
 /* End of the name in a demangled C++ symbol: where its own parameter list starts, which is the last

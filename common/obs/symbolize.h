@@ -14,7 +14,10 @@ struct symbolizer;
 
 struct symbolizer *symbolizer_new(void);
 void symbolizer_free(struct symbolizer *s); /* NULL is fine */
-/* Appends the name; symbol files are read at the first question about them. */
+/* Reads the symbols of all objects, while their files are surely still those that were loaded: an
+ * upgrade may replace them under a running process. */
+void symbolizer_load(struct symbolizer *s, const struct unwind_map *map);
+/* Appends the name. */
 void symbolizer_name(struct symbolizer *s, const struct unwind_map *map, uint64_t pc,
                      struct buf *out);
 /* From now on the function that starts at `function` has this name, unless a symbol says another:

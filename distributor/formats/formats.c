@@ -71,8 +71,9 @@ static void mark_cumulative(const struct pprof *p, const struct sample_config *c
     }
 }
 
-static int subtract_prev(struct pprof *p, struct str body, const struct sample_config *config,
-                         const struct limits *l, struct push *push, struct err *e)
+static int subtract_prev(const struct pprof *p, struct str body, const struct sample_config *config,
+                         const struct limits *l, struct push *push, const int64_t **ret_values,
+                         struct err *e)
 {
     bool cumulative[PPROF_TYPES_MAX];
     struct pprof prev = { 0 };
@@ -84,7 +85,7 @@ static int subtract_prev(struct pprof *p, struct str body, const struct sample_c
         rc = pprof_parse(&prev, plain, l, e);
     if (!rc) {
         mark_cumulative(p, config, cumulative);
-        rc = pprof_subtract(p, &prev, cumulative, push, e);
+        rc = pprof_subtract(p, &prev, cumulative, l, push, ret_values, e);
     }
     pprof_deinit(&prev);
     buf_deinit(&tmp);
@@ -95,6 +96,7 @@ static int decode_pprof(const struct ingest *in, struct str body, struct str pre
                         const struct sample_config *config, const struct limits *l, int64_t now_ms,
                         struct push *push, struct err *e)
 {
+    const int64_t *values = NULL;
     struct pprof p = { 0 };
     struct str plain;
     struct buf tmp;
@@ -105,11 +107,11 @@ static int decode_pprof(const struct ingest *in, struct str body, struct str pre
     if (!rc)
         rc = take_time(&p, now_ms, push, e);
     if (!rc && prev.len)
-        rc = subtract_prev(&p, prev, config, l, push, e);
+        rc = subtract_prev(&p, prev, config, l, push, &values, e);
     if (!rc)
         rc = push_base(push, in, in->name.app, l, e);
     if (!rc)
-        rc = pprof_push(&p, in, config, l, push, e);
+        rc = pprof_push(&p, in, config, values, l, push, e);
     pprof_deinit(&p);
     buf_deinit(&tmp);
     return rc;

@@ -2,9 +2,10 @@
  *
  * pprof.h: the pprof message (perftools.profiles.Profile) as flat columns.
  *
- * One pass over the bytes, no object per message: samples, locations, lines, functions, labels are
- * arrays; strings are slices of the body, which must outlive the struct. References (ids, string
- * indexes) are resolved afterwards, since fields come in any order. Rules of validity: pprof.c.
+ * One pass over the bytes, no object per message: locations, lines, functions, mappings are arrays;
+ * strings and samples are slices of the body, which must outlive the struct. A sample is read when
+ * it is walked (pprof_sample_read), so its numbers are never stored in a wider form. References
+ * (ids, string indexes) are looked up, since fields come in any order. Rules of validity: pprof.c.
  */
 #ifndef DISTRIBUTOR_FORMATS_PPROF_H
 #define DISTRIBUTOR_FORMATS_PPROF_H
@@ -13,6 +14,7 @@
 #include "common/base/map.h"
 #include "common/base/str.h"
 #include "common/base/vec.h"
+#include "distributor/formats/pprof_wire.h"
 #include "distributor/limits.h"
 
 #define PPROF_TYPES_MAX 64
@@ -21,13 +23,8 @@
 struct pprof_type {
     uint32_t type, unit; /* string indexes, here and below; PPROF_NONE if out of 32 bits */
 };
-/* Where the parts of a sample end; they start where those of the sample before end. */
-struct pprof_sample {
-    uint32_t locations_end, values_end, labels_end;
-};
-struct pprof_numbers {
-    uint64_t *ptr; /* owned */
-    size_t len, cap;
+struct pprof_slice {
+    uint32_t from, len; /* of the body */
 };
 struct pprof_label {
     uint32_t key, str, unit;
@@ -60,16 +57,14 @@ struct pprof_ids {
 };
 
 struct pprof {
+    struct str body; /* borrowed */
     VEC(struct str) strings;
     struct pprof_type types[PPROF_TYPES_MAX];
     uint32_t types_len;
     bool has_period_type, has_time;
     struct pprof_type period_type;
     int64_t period, time_ns, duration_ns;
-    VEC(struct pprof_sample) samples;
-    struct pprof_numbers sample_locations; /* ids, leaf first */
-    struct pprof_numbers values;           /* int64_t: see pprof_values */
-    VEC(struct pprof_label) labels;
+    VEC(struct pprof_slice) samples;
     VEC(struct pprof_mapping) mappings;
     VEC(struct pprof_location) locations;
     VEC(struct pprof_line) lines;
@@ -86,16 +81,26 @@ void pprof_deinit(struct pprof *p);
 /* The second half of pprof_parse (pprof_ids.c): indexes the ids, checks the references. */
 NODISCARD int pprof_resolve(struct pprof *p, struct err *e);
 
+/* One sample, reused for all (pprof_sample.c). */
+struct pprof_sample {
+    struct str ids;          /* the location ids as they stand in the body, if in one piece */
+    bool tagged;             /* that piece is one field per id, else it is packed */
+    VEC(uint64_t) locations; /* else the ids, leaf first */
+    int64_t values[PPROF_TYPES_MAX];
+    size_t values_len; /* PPROF_TYPES_MAX + 1: more than that */
+    VEC(struct pprof_label) labels;
+};
+NODISCARD int pprof_sample_read(const struct pprof *p, size_t i, const struct limits *l,
+                                struct pprof_sample *s, struct err *e);
+/* Puts the ids into s->locations whatever their form. */
+NODISCARD int pprof_sample_unpack(const struct pprof *p, const struct limits *l,
+                                  struct pprof_sample *s, struct err *e);
+void pprof_sample_deinit(struct pprof_sample *s);
+
 /* "" for index 0 and for what points nowhere. */
 static inline struct str pprof_str(const struct pprof *p, uint32_t index)
 {
     return index > 0 && index < p->strings.len ? p->strings.ptr[index] : STR("");
-}
-
-/* Where the values of sample i start. */
-static inline int64_t *pprof_values(const struct pprof *p, size_t i)
-{
-    return (int64_t *)p->values.ptr + (i ? p->samples.ptr[i - 1].values_end : 0);
 }
 
 static inline uint32_t pprof_find(const struct pprof_ids *ids, uint64_t id)
@@ -107,5 +112,10 @@ static inline uint32_t pprof_find(const struct pprof_ids *ids, uint64_t id)
     return map_u64_get(&ids->map, id);
 }
 static_assert(MAP_U64_EMPTY == PPROF_NONE, "a miss in the map is a miss here");
+
+static inline uint32_t pprof_string_index(uint64_t v)
+{
+    return v < UINT32_MAX ? (uint32_t)v : PPROF_NONE;
+}
 
 #endif

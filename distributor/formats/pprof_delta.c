@@ -14,14 +14,16 @@
  * samples: both bodies are of one process) counts as 0.
  */
 #include "common/base/hash.h"
-#include "common/base/mem.h"
+#include "common/base/size.h"
 #include "distributor/formats/pprof_stacks.h"
 
 struct hashed {
     const struct pprof *p;
+    const struct limits *l;
     uint64_t seed;
-    struct hash128 *locations; /* by position */
-    VEC(struct hash128) words; /* scratch: one sample */
+    struct hash128 *locations;  /* by position */
+    struct pprof_sample sample; /* the one read last */
+    VEC(struct hash128) words;  /* scratch: its locations */
 };
 
 static struct hash128 mix(struct hash128 h, struct str s, uint64_t seed)
@@ -54,9 +56,10 @@ static struct hash128 hash_location(const struct hashed *x, uint32_t i)
     return h;
 }
 
-static bool hashed_init(struct hashed *x, const struct pprof *p, struct push *push)
+static bool hashed_init(struct hashed *x, const struct pprof *p, const struct limits *l,
+                        struct push *push)
 {
-    *x = (struct hashed){ .p = p, .seed = push->stacks.seed };
+    *x = (struct hashed){ .p = p, .l = l, .seed = push->stacks.seed };
     x->locations = ARENA_ARRAY(push->arena, struct hash128, p->locations.len + 1);
     if (!x->locations)
         return false;
@@ -65,40 +68,50 @@ static bool hashed_init(struct hashed *x, const struct pprof *p, struct push *pu
     return true;
 }
 
-/* False for a sample that the walk will leave out anyway. */
-static bool hash_sample(struct hashed *x, size_t i, struct hash128 *ret)
+static void hashed_deinit(struct hashed *x)
+{
+    pprof_sample_deinit(&x->sample);
+    vec_free(&x->words);
+}
+
+/* Reads sample i. *ret_counts is false for one that the walk will leave out anyway. */
+static int hash_sample(struct hashed *x, size_t i, struct hash128 *ret, bool *ret_counts,
+                       struct err *e)
 {
     const struct pprof *p = x->p;
-    struct pprof_sample from = { 0 }, to = p->samples.ptr[i];
+    const struct pprof_sample *s = &x->sample;
 
-    if (i)
-        from = p->samples.ptr[i - 1];
-    if (to.values_end - from.values_end != p->types_len)
-        return false;
+    *ret_counts = false;
+    if (pprof_sample_read(p, i, x->l, &x->sample, e) || pprof_sample_unpack(p, x->l, &x->sample, e))
+        return e->code;
+    if (s->values_len != p->types_len)
+        return 0;
     x->words.len = 0;
-    for (uint32_t k = from.locations_end; k < to.locations_end; k++) {
-        uint32_t at = pprof_find(&p->location_ids, p->sample_locations.ptr[k]);
+    for (size_t k = 0; k < s->locations.len; k++) {
+        uint32_t at = pprof_find(&p->location_ids, s->locations.ptr[k]);
         if (at == PPROF_NONE)
-            return false;
+            return 0;
         vec_push(&x->words, x->locations[at]);
     }
-    struct hash128 h = { to.labels_end - from.labels_end, to.locations_end - from.locations_end };
-    for (uint32_t k = from.labels_end; k < to.labels_end; k++) {
-        const struct pprof_label *label = &p->labels.ptr[k];
+    struct hash128 h = { s->labels.len, s->locations.len };
+    vec_for (k, &s->labels) {
+        const struct pprof_label *label = &s->labels.ptr[k];
         h = mix(h, pprof_str(p, label->key), x->seed);
         h = label->str ? mix(h, pprof_str(p, label->str), x->seed)
                        : mix_u64(h, (uint64_t)label->num, x->seed);
     }
     *ret = mix(h, str_n(x->words.ptr, x->words.len * sizeof(*x->words.ptr)), x->seed);
-    return true;
+    *ret_counts = true;
+    return 0;
 }
 
 struct delta {
-    struct pprof *cur;
+    const struct pprof *cur;
     const bool *cumulative;
     struct push *push;
     struct map_u64 first; /* low half of a key -> first sample of cur that has it */
-    struct hash128 *keys; /* by sample of cur */
+    struct hash128 *keys; /* by sample of cur; 0 for one without */
+    int64_t *values;      /* [sample of cur][type] */
 };
 
 /* The first sample with this key, PPROF_NONE if there is none; `add` makes i that sample. */
@@ -111,55 +124,58 @@ static uint32_t key_find(struct delta *d, struct hash128 key, uint32_t add)
     }
 }
 
-static void clear(int64_t *v, size_t n)
-{
-    memset(v, 0, n * sizeof(*v));
-}
-
-/* Equal keys are added into their first sample, so that prev is subtracted from the whole. */
-static bool index_current(struct delta *d, struct hashed *x)
-{
-    size_t types = d->cur->types_len;
-
-    d->keys = ARENA_ARRAY(d->push->arena, struct hash128, d->cur->samples.len + 1);
-    if (!d->keys)
-        return false;
-    for (size_t i = 0; i < d->cur->samples.len; i++) {
-        if (!hash_sample(x, i, &d->keys[i]))
-            continue;
-        int64_t *mine = pprof_values(d->cur, i);
-        bool negative = false;
-        for (size_t t = 0; t < types; t++)
-            negative |= mine[t] < 0;
-        uint32_t at = negative ? MAP_U64_EMPTY : key_find(d, d->keys[i], (uint32_t)i);
-        if (at == MAP_U64_EMPTY)
-            continue;
-        int64_t *first = pprof_values(d->cur, at);
-        for (size_t t = 0; t < types; t++)
-            first[t] = (int64_t)push_sum(d->push, (uint64_t)first[t], (uint64_t)mine[t]);
-        clear(mine, types);
-    }
-    return true;
-}
-
-/* May go below zero in between: prev can have a key several times too. */
-static void subtract_all(struct delta *d, struct hashed *x, const struct pprof *prev)
+/* Equal keys are added into their first sample, so that prev is subtracted from the whole. A sample
+ * with a value below zero keeps its values and has no key: the walk drops it. */
+static int index_current(struct delta *d, struct hashed *x, struct err *e)
 {
     size_t types = d->cur->types_len;
     struct hash128 key;
+    bool counts;
 
-    for (size_t i = 0; i < prev->samples.len; i++) {
-        if (!hash_sample(x, i, &key))
+    for (size_t i = 0; i < d->cur->samples.len; i++) {
+        int64_t *mine = d->values + i * types;
+        if (hash_sample(x, i, &key, &counts, e))
+            return e->code;
+        if (!counts)
             continue;
-        uint32_t at = key_find(d, key, PPROF_NONE);
+        memcpy(mine, x->sample.values, types * sizeof(*mine));
+        for (size_t t = 0; t < types; t++)
+            counts &= mine[t] >= 0;
+        if (!counts)
+            continue;
+        d->keys[i] = key;
+        uint32_t at = key_find(d, key, (uint32_t)i);
+        if (at == MAP_U64_EMPTY)
+            continue;
+        int64_t *first = d->values + at * types;
+        for (size_t t = 0; t < types; t++)
+            first[t] = (int64_t)push_sum(d->push, (uint64_t)first[t], (uint64_t)mine[t]);
+        memset(mine, 0, types * sizeof(*mine));
+        d->keys[i] = (struct hash128){ 0 };
+    }
+    return 0;
+}
+
+/* May go below zero in between: prev can have a key several times too. */
+static int subtract_all(struct delta *d, struct hashed *x, struct err *e)
+{
+    size_t types = d->cur->types_len;
+    struct hash128 key;
+    bool counts;
+
+    for (size_t i = 0; i < x->p->samples.len; i++) {
+        if (hash_sample(x, i, &key, &counts, e))
+            return e->code;
+        uint32_t at = counts ? key_find(d, key, PPROF_NONE) : PPROF_NONE;
         if (at == PPROF_NONE)
             continue;
-        const int64_t *was = pprof_values(prev, i);
-        int64_t *now = pprof_values(d->cur, at);
+        const int64_t *was = x->sample.values;
+        int64_t *now = d->values + at * types;
         for (size_t t = 0; t < types; t++)
             if (d->cumulative[t] && was[t] > 0 && __builtin_sub_overflow(now[t], was[t], &now[t]))
                 now[t] = INT64_MIN;
     }
+    return 0;
 }
 
 static bool same_types(const struct pprof *a, const struct pprof *b)
@@ -173,40 +189,56 @@ static bool same_types(const struct pprof *a, const struct pprof *b)
     return true;
 }
 
-static int subtract(struct delta *d, struct hashed *cur, struct hashed *prev, struct err *e)
+/* Only samples with a key were touched. */
+static void clamp(struct delta *d)
 {
     size_t types = d->cur->types_len;
 
-    if (!index_current(d, cur))
-        return push_full(d->push, e);
-    subtract_all(d, prev, prev->p);
-    /* Only first samples were touched; a sample with negative values of its own is not one. */
     for (size_t i = 0; i < d->cur->samples.len; i++) {
-        if ((d->keys[i].lo | d->keys[i].hi) == 0 ||
-            key_find(d, d->keys[i], PPROF_NONE) != (uint32_t)i)
-            continue;
-        int64_t *v = pprof_values(d->cur, i);
-        for (size_t t = 0; t < types; t++) {
+        int64_t *v = d->values + i * types;
+        for (size_t t = 0; t < types && (d->keys[i].lo | d->keys[i].hi); t++) {
             d->push->drops[DROP_DELTA_NEGATIVE] += v[t] < 0;
             v[t] = MAX(v[t], 0);
         }
     }
-    return 0;
 }
 
-int pprof_subtract(struct pprof *cur, const struct pprof *prev, const bool *cumulative,
-                   struct push *push, struct err *e)
+static int subtract(struct delta *d, const struct pprof *prev, const struct limits *l,
+                    struct err *e)
+{
+    struct hashed x, y;
+    int rc = 0;
+
+    if (!hashed_init(&x, d->cur, l, d->push) || !hashed_init(&y, prev, l, d->push))
+        return push_full(d->push, e);
+    rc = index_current(d, &x, e);
+    if (!rc)
+        rc = subtract_all(d, &y, e);
+    if (!rc)
+        clamp(d);
+    hashed_deinit(&x);
+    hashed_deinit(&y);
+    return rc;
+}
+
+int pprof_subtract(const struct pprof *cur, const struct pprof *prev, const bool *cumulative,
+                   const struct limits *l, struct push *push, const int64_t **ret_values,
+                   struct err *e)
 {
     struct delta d = { .cur = cur, .cumulative = cumulative, .push = push };
-    struct hashed x, y;
+    size_t values;
 
     if (!same_types(cur, prev))
         return err_set(e, ERR_INPUT, "prev_profile has other sample types than profile");
-    if (!hashed_init(&x, cur, push) || !hashed_init(&y, prev, push))
+    if (!size_mul(cur->samples.len + 1, cur->types_len, &values))
         return push_full(push, e);
-    int rc = subtract(&d, &x, &y, e);
-    vec_free(&x.words);
-    vec_free(&y.words);
+    d.keys = ARENA_ARRAY(push->arena, struct hash128, cur->samples.len + 1);
+    d.values = ARENA_ARRAY(push->arena, int64_t, values);
+    if (!d.keys || !d.values)
+        return push_full(push, e);
+    int rc = subtract(&d, prev, l, e);
     map_u64_deinit(&d.first);
+    if (!rc)
+        *ret_values = d.values;
     return rc;
 }

@@ -42,6 +42,7 @@ struct raw_set {
 
 struct grouping {
     const struct pprof *p;
+    const struct pprof_walked *w;
     const struct limits *l;
     struct push *push;
     uint64_t seed;
@@ -108,18 +109,14 @@ static uint32_t key_find(struct grouping *g, uint32_t string)
 /* The pairs of sample i that count, in their order: at the end of g->pairs, not yet owned. */
 static size_t take_pairs(struct grouping *g, size_t i)
 {
-    const struct pprof *p = g->p;
-    size_t from = i ? p->samples.ptr[i - 1].labels_end : 0;
-    size_t to = p->samples.ptr[i].labels_end, n = 0;
+    size_t from = i ? g->w->pairs_end[i - 1] : 0, to = g->w->pairs_end[i], n = 0;
 
-    vec_reserve(&g->pairs, g->pairs.len + (to - from));
+    vec_reserve(&g->pairs, g->pairs.len + (to - from) + 1);
     for (size_t k = from; k < to; k++) {
-        const struct pprof_label *label = &p->labels.ptr[k];
-        if (label->str == 0)
-            continue; /* numeric */
-        uint32_t key = key_find(g, label->key);
+        struct pprof_pair given = g->w->pairs.ptr[k];
+        uint32_t key = key_find(g, given.key);
         if (key != KEY_IGNORED)
-            g->pairs.ptr[g->pairs.len + n++] = (struct pair){ key, label->str };
+            g->pairs.ptr[g->pairs.len + n++] = (struct pair){ key, given.str };
     }
     return n;
 }
@@ -267,12 +264,9 @@ static bool raw_group(struct grouping *g, struct raw_set *raw)
     return true;
 }
 
-static int group_samples(struct grouping *g, const uint32_t *kept, uint32_t *of_sample,
-                         struct err *e)
+static int group_samples(struct grouping *g, uint32_t *of_sample, struct err *e)
 {
-    for (size_t i = 0; i < g->p->samples.len; i++) {
-        if (kept[i] == PPROF_NONE)
-            continue;
+    for (size_t i = 0; i < g->w->len; i++) {
         uint32_t id = raw_find(g, take_pairs(g, i));
         if (id == PPROF_NONE) {
             overflow_open(g);
@@ -287,11 +281,12 @@ static int group_samples(struct grouping *g, const uint32_t *kept, uint32_t *of_
     return 0;
 }
 
-int pprof_groups(const struct pprof *p, const uint32_t *kept, const struct limits *l,
+int pprof_groups(const struct pprof *p, const struct pprof_walked *w, const struct limits *l,
                  size_t groups_max, struct push *push, struct pprof_groups *ret, struct err *e)
 {
     struct pprof_groups out = { .sets = ARENA_ARRAY(push->arena, struct labels, 1), .len = 1 };
     struct grouping g = { .p = p,
+                          .w = w,
                           .l = l,
                           .push = push,
                           .seed = push->stacks.seed,
@@ -301,14 +296,14 @@ int pprof_groups(const struct pprof *p, const uint32_t *kept, const struct limit
     if (!out.sets)
         return push_full(push, e);
     *ret = out;
-    if (p->labels.len == 0 || groups_max < 2)
+    if (w->pairs.len == 0 || groups_max < 2)
         return 0; /* one group, without labels of samples */
     g.key_of_string = arena_alloc(push->arena, (p->strings.len + 1) * sizeof(uint32_t));
-    out.of_sample = ARENA_ARRAY(push->arena, uint32_t, p->samples.len + 1);
+    out.of_sample = ARENA_ARRAY(push->arena, uint32_t, w->len + 1);
     if (!g.key_of_string || !out.of_sample)
         return push_full(push, e);
     memset(g.key_of_string, 0xff, (p->strings.len + 1) * sizeof(uint32_t));
-    int rc = group_samples(&g, kept, out.of_sample, e);
+    int rc = group_samples(&g, out.of_sample, e);
     if (!rc && g.groups.len > 0) {
         out.len = g.groups.len;
         out.sets = ARENA_ARRAY(push->arena, struct labels, out.len);

@@ -5,18 +5,17 @@
 #ifndef DISTRIBUTOR_FORMATS_PPROF_GROUPS_H
 #define DISTRIBUTOR_FORMATS_PPROF_GROUPS_H
 
-#include "distributor/formats/pprof.h"
-#include "distributor/formats/push.h"
+#include "distributor/formats/pprof_stacks.h"
 
 struct pprof_groups {
-    uint32_t *of_sample; /* group of each sample; NULL if there is one group only */
+    uint32_t *of_sample; /* group of each walked sample; NULL if there is one group only */
     struct labels *sets; /* labels besides push->base */
     size_t len;          /* at least 1 */
 };
-/* `kept[i]` is PPROF_NONE for samples that do not count. At most groups_max groups: what comes
- * after the first ones shares a last one whose values are [overflow]. */
-NODISCARD int pprof_groups(const struct pprof *p, const uint32_t *kept, const struct limits *l,
-                           size_t groups_max, struct push *push, struct pprof_groups *ret,
-                           struct err *e);
+/* At most groups_max groups: what comes after the first ones shares a last one whose values are
+ * [overflow]. */
+NODISCARD int pprof_groups(const struct pprof *p, const struct pprof_walked *w,
+                           const struct limits *l, size_t groups_max, struct push *push,
+                           struct pprof_groups *ret, struct err *e);
 
 #endif

@@ -117,10 +117,6 @@ static int check_strings(struct pprof *p, struct err *e)
         count_ref(p, p->mappings.ptr[i].file);
         count_ref(p, p->mappings.ptr[i].build_id);
     }
-    for (size_t i = 0; i < p->labels.len; i++) {
-        count_ref(p, p->labels.ptr[i].key);
-        count_ref(p, p->labels.ptr[i].str);
-    }
     if (p->bad_string_refs > 100 && p->bad_string_refs > p->string_refs / 100)
         return err_set(e, ERR_INPUT,
                        "pprof: %" PRIu64 " of %" PRIu64
@@ -138,9 +134,6 @@ void pprof_deinit(struct pprof *p)
 {
     vec_free(&p->strings);
     vec_free(&p->samples);
-    vec_free(&p->sample_locations);
-    vec_free(&p->values);
-    vec_free(&p->labels);
     vec_free(&p->mappings);
     vec_free(&p->locations);
     vec_free(&p->lines);

@@ -19,7 +19,7 @@
 struct adder {
     const struct pprof *p;
     struct push *push;
-    const uint32_t *nodes; /* by sample */
+    const struct pprof_walked *w;
     size_t types;
     uint32_t *slots;   /* by node, PPROF_NONE = not touched */
     uint32_t *touched; /* nodes in order of slots */
@@ -32,8 +32,9 @@ static bool adder_init(struct adder *a, size_t samples_most)
     size_t nodes = a->push->stacks.node_parent.len + 1;
 
     a->slots = arena_alloc(a->push->arena, nodes * sizeof(*a->slots));
-    a->touched = ARENA_ARRAY(a->push->arena, uint32_t, MIN(samples_most, nodes) + 1);
-    a->sums = ARENA_ARRAY(a->push->arena, uint64_t, (MIN(samples_most, nodes) + 1) * a->types);
+    size_t most = MIN(samples_most, nodes) + 1;
+    a->touched = arena_alloc(a->push->arena, most * sizeof(*a->touched));
+    a->sums = arena_alloc(a->push->arena, most * a->types * sizeof(*a->sums));
     if (!a->slots || !a->touched || !a->sums)
         return false;
     memset(a->slots, 0xff, nodes * sizeof(*a->slots));
@@ -42,8 +43,8 @@ static bool adder_init(struct adder *a, size_t samples_most)
 
 static void adder_sample(struct adder *a, size_t i)
 {
-    const int64_t *v = pprof_values(a->p, i);
-    uint32_t node = a->nodes[i], slot = a->slots[node];
+    const uint64_t *v = a->w->values + i * a->types;
+    uint32_t node = a->w->nodes[i], slot = a->slots[node];
 
     if (slot == PPROF_NONE) {
         slot = (uint32_t)a->touched_len++;
@@ -53,7 +54,7 @@ static void adder_sample(struct adder *a, size_t i)
     }
     uint64_t *sum = a->sums + slot * a->types;
     for (size_t t = 0; t < a->types; t++)
-        sum[t] = push_sum(a->push, sum[t], (uint64_t)v[t]);
+        sum[t] = push_sum(a->push, sum[t], v[t]);
 }
 
 static int u32_cmp(const void *a, const void *b)
@@ -205,20 +206,18 @@ static int add_group(struct adder *a, const struct naming *names, const struct l
 static bool order_by_group(const struct adder *a, const struct pprof_groups *g,
                            uint32_t **ret_order, size_t **ret_starts)
 {
-    size_t n = a->p->samples.len;
+    size_t n = a->w->len;
     uint32_t *order = ARENA_ARRAY(a->push->arena, uint32_t, n + 1);
     size_t *starts = ARENA_ARRAY(a->push->arena, size_t, g->len + 2);
 
     if (!order || !starts)
         return false;
     for (size_t i = 0; i < n; i++)
-        if (a->nodes[i] != PPROF_NONE)
-            starts[g->of_sample[i] + 2]++;
+        starts[g->of_sample[i] + 2]++;
     for (size_t k = 2; k < g->len + 2; k++)
         starts[k] += starts[k - 1];
     for (size_t i = 0; i < n; i++)
-        if (a->nodes[i] != PPROF_NONE)
-            order[starts[g->of_sample[i] + 1]++] = (uint32_t)i;
+        order[starts[g->of_sample[i] + 1]++] = (uint32_t)i;
     *ret_order = order;
     *ret_starts = starts;
     return true;
@@ -231,9 +230,8 @@ static int add_groups(struct adder *a, const struct naming *names, const struct 
     size_t *starts;
 
     if (!g->of_sample) {
-        for (size_t i = 0; i < a->p->samples.len; i++)
-            if (a->nodes[i] != PPROF_NONE)
-                adder_sample(a, i);
+        for (size_t i = 0; i < a->w->len; i++)
+            adder_sample(a, i);
         return add_group(a, names, &g->sets[0], e);
     }
     if (!order_by_group(a, g, &order, &starts))
@@ -247,22 +245,32 @@ static int add_groups(struct adder *a, const struct naming *names, const struct 
     return 0;
 }
 
-int pprof_push(const struct pprof *p, const struct ingest *in, const struct sample_config *config,
-               const struct limits *l, struct push *push, struct err *e)
+static int add_walked(const struct pprof *p, const struct naming *names, const struct limits *l,
+                      const struct pprof_walked *w, struct push *push, struct err *e)
 {
-    uint32_t *nodes = ARENA_ARRAY(push->arena, uint32_t, p->samples.len + 1);
-    struct adder a = { .p = p, .push = push, .nodes = nodes, .types = p->types_len };
+    struct adder a = { .p = p, .push = push, .w = w, .types = p->types_len };
     struct pprof_groups groups;
-    struct naming names = { 0 };
 
-    if (!nodes || !name_series(p, config, push->arena, &names))
-        return push_full(push, e);
-    if (pprof_walk(p, in, l, push, nodes, e) ||
-        pprof_groups(p, nodes, l, (size_t)l->series / p->types_len, push, &groups, e))
+    if (pprof_groups(p, w, l, (size_t)l->series / p->types_len, push, &groups, e))
         return e->code;
-    if (!adder_init(&a, p->samples.len))
+    if (!adder_init(&a, w->len))
         return push_full(push, e);
+    return add_groups(&a, names, &groups, e);
+}
+
+int pprof_push(const struct pprof *p, const struct ingest *in, const struct sample_config *config,
+               const int64_t *values, const struct limits *l, struct push *push, struct err *e)
+{
+    struct naming names = { 0 };
+    struct pprof_walked w;
+
     push->drops[CHANGE_STRING] += p->bad_string_refs;
     push->samples += p->samples.len;
-    return add_groups(&a, &names, &groups, e);
+    if (!name_series(p, config, push->arena, &names))
+        return push_full(push, e);
+    int rc = pprof_walk(p, in, l, values, push, &w, e);
+    if (!rc)
+        rc = add_walked(p, &names, l, &w, push, e);
+    pprof_walked_deinit(&w);
+    return rc;
 }

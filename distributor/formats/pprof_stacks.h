@@ -9,19 +9,35 @@
 #include "distributor/formats/push.h"
 #include "distributor/formats/sample_config.h"
 
-/* Adds the series of p to push, whose base must be set. Rules: pprof_stacks.c. */
+/* Adds the series of p to push, whose base must be set. `values` as for pprof_walk. Rules:
+ * pprof_stacks.c. */
 NODISCARD int pprof_push(const struct pprof *p, const struct ingest *in,
-                         const struct sample_config *config, const struct limits *l,
-                         struct push *push, struct err *e);
+                         const struct sample_config *config, const int64_t *values,
+                         const struct limits *l, struct push *push, struct err *e);
 
-/* One node of push->stacks per sample, PPROF_NONE for samples that do not count
- * (pprof_walk.c). */
+/* The samples that count, in their order. */
+struct pprof_pair {
+    uint32_t key, str; /* string indexes of a label */
+};
+struct pprof_walked {
+    size_t len;
+    uint32_t *nodes;     /* of push->stacks */
+    uint64_t *values;    /* [sample][type] */
+    uint32_t *pairs_end; /* string labels; they start where those of the sample before end */
+    VEC(struct pprof_pair) pairs; /* owned; the arrays above are in the arena */
+};
+/* `values`, if not NULL, are used instead of those in the body: types_len per sample (pprof_walk.c).
+ * ret is to be freed after failure too. */
 NODISCARD int pprof_walk(const struct pprof *p, const struct ingest *in, const struct limits *l,
-                         struct push *push, uint32_t *ret_nodes, struct err *e);
+                         const int64_t *values, struct push *push, struct pprof_walked *ret,
+                         struct err *e);
+void pprof_walked_deinit(struct pprof_walked *w);
 
-/* Subtracts prev's values from cur's for the sample types marked in `cumulative`, stack by stack
- * (pprof_delta.c). Differences below zero become 0 and are counted in push. */
-NODISCARD int pprof_subtract(struct pprof *cur, const struct pprof *prev, const bool *cumulative,
-                             struct push *push, struct err *e);
+/* The values of cur minus those of prev for the sample types marked in `cumulative`, stack by stack
+ * (pprof_delta.c): types_len per sample of cur, in the arena. Differences below zero become 0 and are
+ * counted in push. */
+NODISCARD int pprof_subtract(const struct pprof *cur, const struct pprof *prev,
+                             const bool *cumulative, const struct limits *l, struct push *push,
+                             const int64_t **ret_values, struct err *e);
 
 #endif

@@ -4,12 +4,13 @@
  *
  *   sample ── location ids, leaf first      A location is turned into frames once, at first use
  *                 │ find                    (outermost inlined function first); a sample is then a
- *             location ── frames            walk from the root: one edge per location.
+ *             location ── frames            walk from the root through a trie.
  *
- * This is where the time of a push goes: some 30 edges per sample. Two things make an edge cheap.
- * Each node remembers the location last taken from it and where that led (`trail`): most nodes of
- * a profile have one child, or one that most samples take, so most steps are one load and one
- * comparison, without hashing. And a location of several inlined frames is one step as well.
+ * This is where the time of a push goes: some 30 steps per sample, each a load and a comparison most
+ * of the time (trie.h). Half of the samples of a Go heap, and nearly all of a JVM, have the stack of
+ * a sample before (another object size, thread or label): equal bytes of ids are the same stack, and
+ * are not even decoded. A sample is read here for the first and only time, so nothing of it is kept
+ * but its node, its values and its string labels.
  *
  * Frames. With symbols: (function, file, line, file name of the mapping), no address, so that two
  * builds of one program share them. Without: (build id, or else the mapping's name; offset in the
@@ -19,24 +20,32 @@
  * Too deep stacks keep both ends: the root side says what it belongs to, the leaf says where the
  * time went; between them stands one mark.
  */
-#include "common/base/mem.h"
+#include "common/base/hash.h"
+#include "common/base/size.h"
 #include "distributor/formats/pprof_stacks.h"
+#include "distributor/formats/trie.h"
 
-#define MARK       "[truncated]"
-#define NO_STACK   "[unknown]"
-#define NO_NAME    "<no name>"
-#define FRAMES_MAX UINT32_MAX
+#define MARK        "[truncated]"
+#define NO_STACK    "[unknown]"
+#define NO_NAME     "<no name>"
+#define FRAMES_MAX  UINT32_MAX
+#define RESERVE_MAX 65536 /* entries a table is made for before they are seen */
 #define DEEP_MAX \
     (32u << 20) /* frames of all too deep stacks of a push: they are walked one by one */
 
 struct loc_frames {
-    uint32_t from, len; /* in walk.frames; from = PPROF_NONE until first use */
+    uint32_t from; /* in walk.frames, outermost first; or the frame itself if len is 1 */
+    uint32_t len;  /* PPROF_NONE until first use */
 };
 struct fn_names {
     uint32_t name, file; /* strings of push->stacks; name = PPROF_NONE until first use */
 };
-struct trail {
-    uint32_t location, node;
+
+/* A stack that was walked, by the bytes of its ids. */
+struct seen {
+    struct str packed;
+    bool tagged;
+    uint32_t node; /* PPROF_NONE: has an unknown location */
 };
 
 struct walk {
@@ -49,9 +58,13 @@ struct walk {
     uint32_t *modules;          /* mapping -> its name as a string of push->stacks */
     struct fn_names *functions;
     struct loc_frames *locations;
-    VEC(uint32_t) frames;    /* of all locations used so far */
-    VEC(struct trail) trail; /* by node */
-    VEC(uint32_t) deep;      /* frames of one stack that is too deep */
+    VEC(uint32_t) frames; /* of all locations of several frames used so far */
+    uint32_t *path;       /* frames of one stack, leaf first: limits.frames of them */
+    size_t path_len;
+    struct trie trie;
+    struct pprof_sample sample;
+    struct map_u64 seen_ids; /* hash of packed ids -> seen */
+    VEC(struct seen) seen;
     struct buf tmp, joined;
     uint64_t deep_frames;
     bool full;
@@ -66,7 +79,8 @@ static bool walk_init(struct walk *w)
     w->modules = arena_alloc(a, p->mappings.len * sizeof(*w->modules));
     w->functions = arena_alloc(a, p->functions.len * sizeof(*w->functions));
     w->locations = arena_alloc(a, p->locations.len * sizeof(*w->locations));
-    if (!w->strings || !w->modules || !w->functions || !w->locations)
+    w->path = arena_alloc(a, (size_t)w->l->frames * sizeof(*w->path));
+    if (!w->strings || !w->modules || !w->functions || !w->locations || !w->path)
         return false;
     memset(w->strings, 0xff, p->strings.len * sizeof(*w->strings));
     memset(w->modules, 0xff, p->mappings.len * sizeof(*w->modules));
@@ -74,14 +88,22 @@ static bool walk_init(struct walk *w)
     memset(w->locations, 0xff, p->locations.len * sizeof(*w->locations));
     buf_init(&w->tmp, 2 * (size_t)w->l->symbol_bytes + 64);
     buf_init(&w->joined, 2 * (size_t)w->l->symbol_bytes + 64);
+    /* Tables grow by rehashing: say at once what will be in them. */
+    size_t frames = MIN(p->lines.len + p->locations.len / 4, RESERVE_MAX);
+    map_u64_reserve(&w->push->stacks.frame_ids, frames);
+    map_u64_reserve(&w->push->stacks.string_ids, MIN(p->functions.len * 3 / 2, RESERVE_MAX));
+    map_u64_reserve(&w->seen_ids, MIN(p->samples.len, RESERVE_MAX));
+    vec_reserve(&w->seen, MIN(p->samples.len, RESERVE_MAX));
     return true;
 }
 
 static void walk_deinit(struct walk *w)
 {
     vec_free(&w->frames);
-    vec_free(&w->trail);
-    vec_free(&w->deep);
+    trie_deinit(&w->trie);
+    map_u64_deinit(&w->seen_ids);
+    vec_free(&w->seen);
+    pprof_sample_deinit(&w->sample);
     buf_deinit(&w->tmp);
     buf_deinit(&w->joined);
 }
@@ -211,110 +233,130 @@ static struct loc_frames location_frames(struct walk *w, uint32_t i)
         frame_push(w, &f);
     }
     out.len = (uint32_t)w->frames.len - out.from;
+    if (out.len == 1)
+        out.from = w->frames.ptr[--w->frames.len];
     w->locations[i] = out;
     return out;
+}
+
+/* n frames of w->path, leaf first, below parent. */
+static uint32_t walk_frames(struct walk *w, uint32_t parent, const uint32_t *frames, size_t n)
+{
+    uint32_t node = w->full ? STACKS_FULL : trie_walk(&w->trie, parent, frames, n);
+
+    w->full |= node == STACKS_FULL;
+    return node;
 }
 
 static uint32_t special_node(struct walk *w, uint32_t parent, const char *name)
 {
     struct frame f = { .func = intern(w, str_c(name)) };
-    uint32_t node = stacks_node(&w->push->stacks, parent, stacks_frame(&w->push->stacks, &f));
+    uint32_t frame = stacks_frame(&w->push->stacks, &f);
 
-    w->full |= node == STACKS_FULL;
-    return node;
+    w->full |= frame == STACKS_FULL;
+    return walk_frames(w, parent, &frame, 1);
 }
 
-static uint32_t step(struct walk *w, uint32_t parent, uint32_t frame)
-{
-    uint32_t node = stacks_node(&w->push->stacks, parent, frame);
-
-    w->full |= node == STACKS_FULL;
-    return node;
-}
-
-/* All frames of a stack, root first, to w->deep. */
-static void flatten(struct walk *w, const uint64_t *ids, size_t n)
-{
-    w->deep.len = 0;
-    for (size_t i = n; i > 0; i--) {
-        uint32_t at = pprof_find(&w->p->location_ids, ids[i - 1]);
-        struct loc_frames lf = w->locations[at];
-        for (uint32_t k = 0; k < lf.len; k++)
-            vec_push(&w->deep, w->frames.ptr[lf.from + k]);
-    }
-}
-
-static uint32_t walk_deep(struct walk *w, const uint64_t *ids, size_t n)
+/* The ends of w->path, a stack of too many frames. */
+static uint32_t walk_deep(struct walk *w)
 {
     size_t keep = (size_t)w->l->frames_keep, root = keep / 2, leaf = keep - root - 1;
-    uint32_t node = 0;
+    uint32_t node = walk_frames(w, 0, w->path + w->path_len - root, root);
 
-    flatten(w, ids, n);
-    for (size_t i = 0; i < root && !w->full; i++)
-        node = step(w, node, w->deep.ptr[i]);
-    if (!w->full)
-        node = special_node(w, node, MARK);
-    for (size_t i = w->deep.len - leaf; i < w->deep.len && !w->full; i++)
-        node = step(w, node, w->deep.ptr[i]);
+    node = special_node(w, node, MARK);
     w->push->drops[CHANGE_TRUNCATED]++;
-    return node;
+    return walk_frames(w, node, w->path, leaf);
 }
 
-/* The slow half of a step: several frames, or a child not taken last time. */
-static uint32_t step_location(struct walk *w, uint32_t parent, uint32_t location)
+static uint32_t walk_path(struct walk *w)
 {
-    struct loc_frames lf = w->locations[location];
-    struct trail none = { PPROF_NONE, PPROF_NONE };
-    uint32_t node = parent;
-
-    for (uint32_t k = 0; k < lf.len && !w->full; k++)
-        node = step(w, node, w->frames.ptr[lf.from + k]);
-    if (w->full)
-        return PPROF_NONE;
-    while (w->trail.len <= node || w->trail.len <= parent)
-        vec_push(&w->trail, none);
-    w->trail.ptr[parent] = (struct trail){ location, node };
-    return node;
-}
-
-/* Frames of the stack; *ret_known is false if a location is not there. */
-static uint64_t depth_of(struct walk *w, const uint64_t *ids, size_t n, bool *ret_known)
-{
-    uint64_t depth = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        uint32_t at = pprof_find(&w->p->location_ids, ids[i]);
-        if (UNLIKELY(at == PPROF_NONE)) {
-            *ret_known = false;
-            return 0;
-        }
-        struct loc_frames lf = w->locations[at];
-        if (UNLIKELY(lf.from == PPROF_NONE))
-            lf = location_frames(w, at);
-        depth += lf.len;
-    }
-    *ret_known = true;
-    return depth;
-}
-
-static uint32_t walk_sample(struct walk *w, const uint64_t *ids, size_t n, uint64_t depth)
-{
-    uint32_t node = 0;
-
-    if (depth == 0)
+    if (w->path_len == 0)
         return special_node(w, 0, NO_STACK);
-    if (depth > w->l->frames_keep)
-        return walk_deep(w, ids, n);
-    for (size_t i = n; i > 0; i--) {
-        uint32_t at = pprof_find(&w->p->location_ids, ids[i - 1]);
-        if (LIKELY(node < w->trail.len && w->trail.ptr[node].location == at))
-            node = w->trail.ptr[node].node;
-        else
-            node = step_location(w, node, at);
-        if (UNLIKELY(w->full))
-            return PPROF_NONE;
+    if (w->path_len > w->l->frames_keep)
+        return walk_deep(w);
+    return walk_frames(w, 0, w->path, w->path_len);
+}
+
+enum found { FOUND, FOUND_UNKNOWN, FOUND_TOO_DEEP };
+
+/* The frames of one location to the end of w->path. */
+static inline enum found add_location(struct walk *w, uint64_t id)
+{
+    uint32_t at = pprof_find(&w->p->location_ids, id);
+
+    if (UNLIKELY(at == PPROF_NONE))
+        return FOUND_UNKNOWN;
+    struct loc_frames lf = w->locations[at];
+    if (UNLIKELY(lf.len == PPROF_NONE))
+        lf = location_frames(w, at);
+    if (UNLIKELY(lf.len > w->l->frames - w->path_len))
+        return FOUND_TOO_DEEP;
+    if (LIKELY(lf.len == 1)) {
+        w->path[w->path_len++] = lf.from;
+        return FOUND;
     }
-    return node;
+    for (uint32_t k = lf.len; k > 0; k--)
+        w->path[w->path_len++] = w->frames.ptr[lf.from + k - 1];
+    return FOUND;
+}
+
+/* The usual case of find_path: packed ids 1 .. n of one or two bytes, of locations seen before. All
+ * in registers; stops at the first id that is anything else. */
+static void take_plain(struct walk *w, struct rd *r, const uint8_t *body_end)
+{
+    const struct loc_frames *locations = w->locations;
+    size_t n = w->path_len, most = (size_t)w->l->frames, known = w->p->location_ids.len;
+    const uint8_t *p = r->p, *end = r->end;
+    uint32_t *path = w->path;
+
+    if (body_end - end < 2 || !w->p->location_ids.sequential || w->sample.tagged)
+        return;
+    while (p < end) {
+        uint32_t two = (uint32_t)p[0] | (uint32_t)p[1] << 8, more = two >> 7 & 1;
+        uint32_t at = ((two & 0x7f) | (two >> 1 & 0x3f80 & (0u - more))) - 1;
+        if ((two & 0x8080) == 0x8080 || at >= known || p + 1 + more > end)
+            break;
+        struct loc_frames lf = locations[at];
+        if (lf.len > most - n) /* PPROF_NONE is more than anything */
+            break;
+        if (LIKELY(lf.len == 1)) {
+            path[n++] = lf.from;
+        } else {
+            const uint32_t *frames = w->frames.ptr + lf.from;
+            for (uint32_t k = lf.len; k > 0; k--)
+                path[n++] = frames[k - 1];
+        }
+        p += 1 + more;
+    }
+    r->p = p;
+    w->path_len = n;
+}
+
+/* All locations of the sample read last to w->path. ERR_INPUT if its ids are malformed. */
+static int find_path(struct walk *w, enum found *ret, struct err *e)
+{
+    const uint8_t *body = (const uint8_t *)w->p->body.ptr;
+    const struct wire wire = { body, body + w->p->body.len, "sample", 0, e };
+    struct rd r = rd_of(w->sample.ids);
+    enum found found = FOUND;
+    uint64_t id;
+
+    w->path_len = 0;
+    while (r.p < r.end && found == FOUND) {
+        take_plain(w, &r, wire.end);
+        if (r.p == r.end)
+            break;
+        r.p += w->sample.tagged;
+        if (!wire_varint(&wire, &r, &id)) {
+            wire_malformed(&wire, &r);
+            return e->code;
+        }
+        found = add_location(w, id);
+    }
+    for (size_t i = 0; !w->sample.ids.len && i < w->sample.locations.len && found == FOUND; i++)
+        found = add_location(w, w->sample.locations.ptr[i]);
+    *ret = found;
+    return 0;
 }
 
 /* A sample counts if it has one value per type, none below zero, and one above. */
@@ -332,52 +374,126 @@ static bool values_count(struct push *push, const int64_t *v, size_t n, size_t t
     return any > 0;
 }
 
-static int walk_samples(struct walk *w, uint32_t *ret_nodes, struct err *e)
+static void keep_sample(struct walk *w, uint32_t node, const int64_t *values,
+                        struct pprof_walked *out)
 {
-    const struct pprof *p = w->p;
-    struct pprof_sample before = { 0 };
-    bool known;
+    size_t types = w->p->types_len;
+    uint64_t *to = out->values + out->len * types;
 
-    for (size_t i = 0; i < p->samples.len; i++) {
-        struct pprof_sample s = p->samples.ptr[i];
-        const uint64_t *ids = p->sample_locations.ptr + before.locations_end;
-        size_t n = s.locations_end - before.locations_end;
-        bool counts = values_count(w->push, pprof_values(p, i), s.values_end - before.values_end,
-                                   p->types_len);
-        before = s;
-        ret_nodes[i] = PPROF_NONE;
-        if (!counts)
-            continue;
-        uint64_t depth = depth_of(w, ids, n, &known);
-        if (!known) {
-            w->push->drops[DROP_UNKNOWN_LOCATION]++;
-            continue;
-        }
-        w->deep_frames += depth > w->l->frames_keep ? depth : 0;
-        if (w->deep_frames > DEEP_MAX)
-            return err_set(e, ERR_LIMIT,
-                           "pprof: stacks deeper than %" PRIu64 " have %u frames together",
-                           w->l->frames_keep, DEEP_MAX);
-        if (depth > w->l->frames)
-            return err_set(e, ERR_LIMIT,
-                           "pprof: sample %zu has a stack of %" PRIu64 " frames, at most %" PRIu64,
-                           i, depth, w->l->frames);
-        ret_nodes[i] = walk_sample(w, ids, n, depth);
-        if (w->full)
-            return push_full(w->push, e);
+    out->nodes[out->len] = node;
+    for (size_t t = 0; t < types; t++)
+        to[t] = (uint64_t)values[t];
+    vec_for (i, &w->sample.labels) {
+        const struct pprof_label *label = &w->sample.labels.ptr[i];
+        struct pprof_pair pair = { label->key, label->str };
+        if (label->str)
+            vec_push(&out->pairs, pair);
     }
+    out->pairs_end[out->len++] = (uint32_t)out->pairs.len;
+}
+
+/* The node of the sample's stack, PPROF_NONE if a location of it is not there. */
+static int find_node(struct walk *w, uint32_t *ret, struct err *e)
+{
+    enum found found;
+
+    *ret = PPROF_NONE;
+    if (find_path(w, &found, e))
+        return e->code;
+    if (w->full)
+        return push_full(w->push, e);
+    if (found == FOUND_TOO_DEEP)
+        return err_set(e, ERR_LIMIT, "pprof: a sample has a stack of more than %" PRIu64 " frames",
+                       w->l->frames);
+    if (found == FOUND_UNKNOWN)
+        return 0;
+    w->deep_frames += w->path_len > w->l->frames_keep ? w->path_len : 0;
+    if (w->deep_frames > DEEP_MAX)
+        return err_set(e, ERR_LIMIT, "pprof: stacks of over %" PRIu64 " frames have %u together",
+                       w->l->frames_keep, DEEP_MAX);
+    *ret = walk_path(w);
+    return w->full ? push_full(w->push, e) : 0;
+}
+
+/* As find_node, by the bytes of the ids where they are in one piece. */
+static int find_seen(struct walk *w, uint32_t *ret, struct err *e)
+{
+    struct str packed = w->sample.ids;
+    uint32_t next = (uint32_t)w->seen.len;
+
+    if (!packed.len)
+        return find_node(w, ret, e);
+    uint64_t seed = w->push->stacks.seed ^ w->sample.tagged;
+    for (uint64_t h = hash64(packed.ptr, packed.len, seed);; h = hash_u64(h + 1)) {
+        uint32_t at = map_u64_put(&w->seen_ids, h, next);
+        if (at == MAP_U64_EMPTY)
+            break;
+        if (w->seen.ptr[at].tagged == w->sample.tagged && str_eq(w->seen.ptr[at].packed, packed)) {
+            *ret = w->seen.ptr[at].node;
+            return 0;
+        }
+    }
+    struct seen seen = { packed, w->sample.tagged, PPROF_NONE };
+    int rc = find_node(w, &seen.node, e);
+    vec_push(&w->seen, seen);
+    *ret = seen.node;
+    return rc;
+}
+
+static int walk_sample(struct walk *w, size_t i, const int64_t *values, struct pprof_walked *out,
+                       struct err *e)
+{
+    uint32_t node;
+
+    if (pprof_sample_read(w->p, i, w->l, &w->sample, e))
+        return e->code;
+    if (!values)
+        values = w->sample.values;
+    if (!values_count(w->push, values, w->sample.values_len, w->p->types_len))
+        return 0;
+    if (find_seen(w, &node, e))
+        return e->code;
+    if (node == PPROF_NONE)
+        w->push->drops[DROP_UNKNOWN_LOCATION]++;
+    else
+        keep_sample(w, node, values, out);
     return 0;
 }
 
+static bool walked_init(const struct walk *w, struct pprof_walked *out)
+{
+    size_t n = w->p->samples.len, values;
+
+    *out = (struct pprof_walked){ 0 };
+    if (!size_mul(n, w->p->types_len, &values))
+        return false;
+    if (values > arena_limit(w->push->arena) / sizeof(uint64_t))
+        return false;
+    out->nodes = arena_alloc(w->push->arena, n * sizeof(*out->nodes));
+    out->pairs_end = arena_alloc(w->push->arena, n * sizeof(*out->pairs_end));
+    out->values = arena_alloc(w->push->arena, values * sizeof(*out->values));
+    return out->nodes && out->pairs_end && out->values;
+}
+
+void pprof_walked_deinit(struct pprof_walked *w)
+{
+    vec_free(&w->pairs);
+}
+
 int pprof_walk(const struct pprof *p, const struct ingest *in, const struct limits *l,
-               struct push *push, uint32_t *ret_nodes, struct err *e)
+               const int64_t *values, struct push *push, struct pprof_walked *ret, struct err *e)
 {
     bool pyspy = str_eqc(in->spy, "pyspy");
     struct walk w = { .p = p, .l = l, .push = push };
+    int rc = 0;
 
     w.file_in_name = pyspy || str_eqc(in->spy, "rbspy") || str_eqc(in->spy, "scripting");
     w.absolute_file_in_name = !pyspy;
-    int rc = walk_init(&w) ? walk_samples(&w, ret_nodes, e) : push_full(push, e);
+    trie_init(&w.trie, &push->stacks);
+    if (!walked_init(&w, ret) || !walk_init(&w))
+        rc = push_full(push, e);
+    for (size_t i = 0; i < p->samples.len && !rc; i++)
+        rc = walk_sample(&w, i, values ? values + i * p->types_len : NULL, ret, e);
     walk_deinit(&w);
     return rc;
 }

@@ -68,7 +68,7 @@ static void once(struct str gz, const struct limits *l, struct figures *f)
     push_init(&push, a, l, 1);
     CHECK(ingest_parse(&raw, l, DIST_NOW_MS, a, &in, &e) == 0);
     CHECK(push_base(&push, &in, in.name.app, l, &e) == 0);
-    CHECK(pprof_push(&p, &in, &none, l, &push, &e) == 0);
+    CHECK(pprof_push(&p, &in, &none, NULL, l, &push, &e) == 0);
     t[3] = cpu_ns();
     push.has_identity = true;
     struct write_base base = write_base_of(&secret, STR_NULL, &in, &push, gz, NULL);
@@ -131,10 +131,12 @@ int main(int argc, char **argv)
     printf("%-28s %9s %9s %9s %9s %9s %9s %6s   %s\n", "us per profile", "inflated", "gunzip",
            "parse", "walk", "pack", "all", "ratio", "bytes per inflated byte:");
     printf("%95s   %5s %5s %5s %5s\n", "", "colum", "stack", "arena", "rpc");
-    prng_init(&p, 1);
-    gen_random_pprof(&p, 2000, &r);
-    measure("generated", buf_str(&r.body));
-    gen_random_deinit(&r);
+    if (argc == 1) {
+        prng_init(&p, 1);
+        gen_random_pprof(&p, 2000, &r);
+        measure("generated", buf_str(&r.body));
+        gen_random_deinit(&r);
+    }
     if (!testdata_here("decode benchmark over sample files"))
         return 0;
     size_t n = argc > 1 ? (size_t)argc - 1 : ARRAY_LEN(files);

@@ -1,6 +1,6 @@
 """kill -9 at random moments under load: every push that got its 200 is there exactly once.
 
-Several all-in-one processes side by side, each on a folder of its own. One life of a process: start,
+First several all-in-one processes side by side, each on a folder of its own. One life of a process: start,
 push from several threads, kill -9 at a random moment (now and then during the start itself). Every
 push has a stack of its own, so that after each restart presence and count of every single one can
 be checked with one query. Pushes go to several minutes of the past and the seal delay is nothing,
@@ -27,6 +27,39 @@ PUSHERS = 3
 SERVICES = 3
 
 
+def send(push, connection):
+    """True if it was answered 200. Raises if there was no answer."""
+    push.sent_at = push.sent_at or int(time.time()) - push.age_s
+    path = (f"/ingest?name={push.service}.cpu%7Bx%3Dy%7D&from={push.sent_at}"
+            f"&until={push.sent_at + 1}")
+    connection.request("POST", path, f"root;{push.stack} {push.value}\n",
+                       {"Idempotency-Key": push.key})
+    reply = connection.getresponse()
+    body = reply.read()
+    if reply.status == 200:
+        push.acked = True
+    elif reply.status not in (503, 504):  # busy is an answer; anything else is a bug
+        raise AssertionError(f"{reply.status} {body[:200]}")
+    return push.acked
+
+
+def check_all(server, pushes, began):
+    """Everything acked is there once; nothing at all is there twice or with another value."""
+    found = {}
+    for s in range(SERVICES):
+        r = server.render(cluster.CPU_TYPE + '{service_name="svc%d"}' % s,
+                          **{"from": str(began - 900), "until": "now"})
+        assert r.status == 200, r
+        for stack, value in cluster.leaves(r.json()["flamebearer"]).items():
+            found[(f"svc{s}", stack[-1])] = value // TICK
+            assert value % TICK == 0, (stack, value)
+    for push in pushes:
+        value = found.pop((push.service, push.stack), 0)
+        assert value in ((push.value,) if push.acked else (0, push.value)), (
+            f"push {push.stack} of {push.value}, acked: {push.acked}, reads {value}")
+    assert not found, f"never pushed: {list(found)[:3]}"
+
+
 class Push:
     def __init__(self, number, rng):
         self.stack = f"p{number}"
@@ -49,36 +82,21 @@ class Worker:
                                        "--log.level=warn", "--no-selfprof.enabled")
         self.pushes, self.lock = [], threading.Lock()
         self.began = int(time.time())
-        self.killed_in_start = self.retried = self.checks = 0
+        self.killed_in_start = self.retried = self.checks = self.seals = 0
         self.error = None
-
-    def send(self, push, connection):
-        """True if it was answered 200. Raises if there was no answer."""
-        push.sent_at = push.sent_at or int(time.time()) - push.age_s
-        path = (f"/ingest?name={push.service}.cpu%7Bx%3Dy%7D&from={push.sent_at}"
-                f"&until={push.sent_at + 1}")
-        connection.request("POST", path, f"root;{push.stack} {push.value}\n",
-                           {"Idempotency-Key": push.key})
-        reply = connection.getresponse()
-        body = reply.read()
-        if reply.status == 200:
-            push.acked = True
-        elif reply.status not in (503, 504):  # busy is an answer; anything else is a bug
-            raise AssertionError(f"{reply.status} {body[:200]}")
-        return push.acked
 
     def pusher(self, seed, retries):
         rng = random.Random(seed)
         connection = http.client.HTTPConnection("127.0.0.1", self.server.process.port, timeout=30)
         try:
             for push in retries:
-                self.send(push, connection)
+                send(push, connection)
                 self.retried += 1
             while True:
                 with self.lock:
                     push = Push(len(self.pushes), rng)
                     self.pushes.append(push)
-                self.send(push, connection)
+                send(push, connection)
         except (OSError, http.client.HTTPException):
             return  # the process is gone
         except Exception as e:  # reported by run()
@@ -103,26 +121,13 @@ class Worker:
                    for i in range(PUSHERS)]
         for t in threads:
             t.start()
-        time.sleep(self.rng.choice((0.01, 0.05, 0.15)) * (0.2 + self.rng.random()))
+        time.sleep(self.rng.choice((0.01, 0.05, 0.15, 0.6)) * (0.2 + self.rng.random()))
         process.kill()
         for t in threads:
             t.join()
 
     def check(self):
-        """Everything acked is there once; nothing at all is there twice or with another value."""
-        found = {}
-        for s in range(SERVICES):
-            r = self.server.render(cluster.CPU_TYPE + '{service_name="svc%d"}' % s,
-                                   **{"from": str(self.began - 900), "until": "now"})
-            assert r.status == 200, r
-            for stack, value in cluster.leaves(r.json()["flamebearer"]).items():
-                found[(f"svc{s}", stack[-1])] = value // TICK
-                assert value % TICK == 0, (stack, value)
-        for push in self.pushes:
-            value = found.pop((push.service, push.stack), 0)
-            assert value in ((push.value,) if push.acked else (0, push.value)), (
-                f"push {push.stack} of {push.value}, acked: {push.acked}, reads {value}")
-        assert not found, f"never pushed: {list(found)[:3]}"
+        check_all(self.server, self.pushes, self.began)
         self.checks += 1
 
     def run(self):
@@ -133,10 +138,11 @@ class Worker:
                     raise self.error
             self.server.process.start()
             self.check()
+            self.seals = self.server.process.metric("embertree_ingester_seal_log_entries")
             connection = http.client.HTTPConnection("127.0.0.1", self.server.process.port)
             for push in self.pushes:  # in the end every one is retried until it is acked
                 if not push.acked:
-                    assert self.send(push, connection), push.stack
+                    assert send(push, connection), push.stack
             connection.close()
             self.check()
             assert self.server.process.stop() == 0
@@ -158,11 +164,62 @@ def test_kill9():
     acked = sum(p.acked for w in workers for p in w.pushes)
     print(f"{sum(w.kills for w in workers)} kills, {sum(w.killed_in_start for w in workers)} of them "
           f"during the start; {acked} pushes acked, {sum(w.retried for w in workers)} retried; "
-          f"{sum(w.checks for w in workers)} checks of everything")
+          f"{sum(w.checks for w in workers)} checks of everything; "
+          f"{sum(w.seals for w in workers):.0f} seal entries")
     failed = [w.error for w in workers if w.error]
     assert not failed, failed
     assert acked > KILLS, "hardly anything was pushed"
+    assert all(w.seals for w in workers), "nothing was sealed"
+
+
+def test_kill9_of_one_role():
+    """Four processes; the ingester is killed under the distributor's hands and comes back."""
+    rng, kills = random.Random(SEED), max(KILLS // 20, 2)
+    pushes, lock, stop, errors = [], threading.Lock(), threading.Event(), []
+    began = int(time.time())
+
+    def pusher(server, seed):
+        own = random.Random(seed)
+        connection = http.client.HTTPConnection("127.0.0.1", server.writer.port, timeout=60)
+        try:
+            while not stop.is_set():
+                with lock:
+                    push = Push(len(pushes), own)
+                    pushes.append(push)
+                if not send(push, connection):
+                    time.sleep(0.02)
+        except Exception as e:  # the distributor lives: every push gets an answer
+            errors.append(e)
+        finally:
+            connection.close()
+
+    with cluster.FourProcesses("--cluster.heartbeat=100ms", "--cluster.dead-after=500ms",
+                               "--log.level=error",
+                               ingester=["--ingester.seal-delay=0ms"]) as server:
+        threads = [threading.Thread(target=pusher, args=(server, rng.getrandbits(32)))
+                   for _ in range(PUSHERS)]
+        for t in threads:
+            t.start()
+        ingester = server.by_role["ingester"]
+        for _ in range(kills):
+            time.sleep(0.1 + 0.4 * rng.random())
+            ingester.kill()
+            ingester.start()
+        stop.set()
+        for t in threads:
+            t.join()
+        assert not errors, errors[:3]
+        for process in server.processes:
+            process.wait_ready()
+        check_all(server, pushes, began)
+        refused = [p for p in pushes if not p.acked]
+        connection = http.client.HTTPConnection("127.0.0.1", server.writer.port, timeout=60)
+        for push in refused:
+            assert send(push, connection), push.stack
+        connection.close()
+        check_all(server, pushes, began)
+        print(f"{kills} kills of the ingester, {len(pushes)} pushes, {len(refused)} refused first")
 
 
 if __name__ == "__main__":
-    cluster.main([test_kill9])
+    cluster.main([test_kill9, test_kill9_of_one_role])

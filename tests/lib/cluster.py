@@ -181,9 +181,10 @@ class AllInOne(Api):
 
 
 class FourProcesses(Api):
-    """Each role a process of its own; tcp:// on loopback between them."""
+    """Each role a process of its own; tcp:// on loopback between them. Options for all; options for
+    one role by its name: FourProcesses(ingester=["--ingester.seal-delay=0ms"])."""
 
-    def __init__(self, *options):
+    def __init__(self, *options, **own):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="embertree-test-"))
         ingester = f"tcp://127.0.0.1:{free_port()}"
         shared = [f"--cluster.ingesters={ingester}", *options]
@@ -191,7 +192,7 @@ class FourProcesses(Api):
         for role in ("ingester", "compactor", "querier", "distributor"):
             listen = ingester if role == "ingester" else f"tcp://127.0.0.1:{free_port()}"
             self.by_role[role] = Process(f"embertree-{role}", f"--{role}.listen={listen}", *shared,
-                                         folder=self.folder / role)
+                                         *own.get(role, []), folder=self.folder / role)
         self.processes = list(self.by_role.values())
         self.writer, self.reader = self.by_role["distributor"], self.by_role["querier"]
 

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pprof_wire.h: reading protobuf messages of the pprof schema; internal to the pprof decoder.
+ *
+ * A cursor (struct rd) is bounded by its own message; struct wire knows where the whole body ends,
+ * so that short reads need no check byte by byte: what was read past a message is refused then.
+ */
+#ifndef DISTRIBUTOR_FORMATS_PPROF_WIRE_H
+#define DISTRIBUTOR_FORMATS_PPROF_WIRE_H
+
+#include "common/base/err.h"
+#include "common/base/rd.h"
+#include "common/base/str.h"
+
+#define WIRE_VARINT_MAX 10
+
+struct wire {
+    const uint8_t *body, *end;
+    const char *what; /* the message being read, for the error text */
+    uint64_t unknown_fields;
+    struct err *e;
+};
+struct wire_field {
+    uint32_t number;
+    uint32_t wire;
+    uint64_t u64;  /* wire 0 */
+    struct rd sub; /* wire 2 */
+};
+
+/* Sets ERR_INPUT with the place; returns false. */
+bool wire_malformed(const struct wire *w, const struct rd *r);
+int wire_field_slow(const struct wire *w, struct rd *r, struct wire_field *f);
+/* Most messages of the schema have nothing but varints: read into a table by field number. Fields 1
+ * .. known go to v[number], others are skipped and counted; the last of equal ones wins. */
+bool wire_numbers(struct wire *w, struct rd r, uint64_t *v, uint32_t known);
+/* Takes a varint off *p, which does not pass `end`; WIRE_VARINT_MAX bytes are readable. */
+static inline bool wire_varint_fast(const uint8_t **p, const uint8_t *end, uint64_t *ret)
+{
+    const uint8_t *at = *p;
+    uint64_t v = *at++;
+
+    if (v >= 0x80) {
+        v &= 0x7f;
+        for (unsigned shift = 7;; shift += 7) {
+            uint64_t c = *at++;
+            v |= (c & 0x7f) << shift;
+            if (c < 0x80) {
+                if (shift == 63 && c > 1)
+                    return false;
+                break;
+            }
+            if (shift == 63)
+                return false;
+        }
+    }
+    if (UNLIKELY(at > end))
+        return false;
+    *p = at;
+    *ret = v;
+    return true;
+}
+
+static inline bool wire_varint(const struct wire *w, struct rd *r, uint64_t *ret)
+{
+    if (UNLIKELY(w->end - r->p < WIRE_VARINT_MAX))
+        return rd_varint(r, ret);
+    return wire_varint_fast(&r->p, r->end, ret);
+}
+
+/* 1 = a field, 0 = end of the message, -1 = malformed. Numbers, short messages and lists, which is
+ * nearly everything, are taken here. */
+static inline int wire_field(const struct wire *w, struct rd *r, struct wire_field *f)
+{
+    if (r->p == r->end)
+        return 0;
+    if (LIKELY(r->end - r->p >= 2 && (r->p[0] & 0x87) == 2 && r->p[0] >= 8 && r->p[1] < 0x80 &&
+               r->end - r->p >= 2 + r->p[1])) {
+        f->number = r->p[0] >> 3;
+        f->wire = 2;
+        f->sub = (struct rd){ r->p + 2, r->p + 2 + r->p[1] };
+        r->p = f->sub.end;
+        return 1;
+    }
+    if (LIKELY((r->p[0] & 0x87) == 0 && r->p[0] >= 8 && w->end - r->p > WIRE_VARINT_MAX)) {
+        f->number = r->p[0] >> 3;
+        f->wire = 0;
+        r->p++;
+        return wire_varint_fast(&r->p, r->end, &f->u64) ? 1 : -1;
+    }
+    return wire_field_slow(w, r, f);
+}
+
+#endif
