@@ -16,6 +16,7 @@ PORT    ?= 4040
 DATA    ?= $(B)/data
 DEMO    ?= 1
 SELF    ?= 1
+JOBS    ?= $(shell nproc)
 Q       := $(if $(filter 0,$(V)),@)
 O       := $(B)/$(BUILD)$(if $(filter clang%,$(notdir $(CC))),-clang)
 ROLES   := distributor ingester querier compactor
@@ -87,29 +88,29 @@ deps-test: deps        ## and what the tests need
 run:                   ## the whole product in one process, with a live demo, on PORT
 	$(Q)deploy/debian/install-packages --if-missing deploy/debian/build-packages.txt
 	$(Q)deploy/debian/install-node --if-missing
-	$(Q)$(MAKE) --no-print-directory ui all
+	$(Q)$(MAKE) --no-print-directory -j$(JOBS) ui all
 	$(Q)B='$(B)' O='$(O)' PORT='$(PORT)' DATA='$(DATA)' DEMO='$(DEMO)' SELF='$(SELF)' deploy/run
 
 test:                  ## every test that needs only Debian packages and npm
 	$(Q)deploy/debian/install-packages --if-missing deploy/debian/build-packages.txt
 	$(Q)deploy/debian/install-packages --if-missing deploy/debian/test-packages.txt
 	$(Q)deploy/debian/install-node --if-missing
-	$(Q)$(MAKE) --no-print-directory ui all test-bins
+	$(Q)$(MAKE) --no-print-directory -j$(JOBS) ui all test-bins
 	$(Q)O='$(O)' tests/lib/run-tests $(UNIT) $(CLUSTER)
 
 test-bins: $(UNIT) $(TOOLS) $(BINS) $(DEMO_BIN)
 
 check: lint test check-asan  ## what must pass before a push
 check-asan:            ## unit and property tests under ASan and UBSan
-	$(Q)$(MAKE) --no-print-directory BUILD=asan test-unit
+	$(Q)$(MAKE) --no-print-directory -j$(JOBS) BUILD=asan test-unit
 check-tsan:            ## unit and property tests under TSan
-	$(Q)$(MAKE) --no-print-directory BUILD=tsan test-unit
+	$(Q)$(MAKE) --no-print-directory -j$(JOBS) BUILD=tsan test-unit
 test-unit: $(UNIT)     ## only the unit and property tests
 	$(Q)O='$(O)' tests/lib/run-tests $(UNIT)
 
 FUZZ_SECONDS ?= 30
 fuzz:                  ## each fuzz target for FUZZ_SECONDS (clang); TEST=pprof for one
-	$(Q)$(MAKE) --no-print-directory BUILD=fuzz CC=clang fuzz-run
+	$(Q)$(MAKE) --no-print-directory -j$(JOBS) BUILD=fuzz CC=clang fuzz-run
 fuzz-run: $(FUZZ)
 	$(Q)O='$(O)' B='$(B)' FUZZ_SECONDS='$(FUZZ_SECONDS)' tests/fuzz/run $^
 bench: all $(BENCH) $(TOOLS)  ## measure, print and keep: tests/bench/RESULTS.md
