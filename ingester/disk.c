@@ -87,11 +87,6 @@ int disk_new(const struct disk_opts *o, struct disk **ret, struct err *e)
 
     if (code)
         return err_wrap(e, "data.disk_reserve");
-    if (o->reserve >= total)
-        return err_set(e, ERR_CONFIG,
-                       "data.disk_reserve is %" PRIu64 " bytes, and the whole volume of %s has "
-                       "%" PRIu64,
-                       o->reserve, o->dir, total);
     d = XNEW(struct disk);
     d->o = *o;
     d->reserve = o->reserve ? o->reserve : disk_reserve_auto(total);

@@ -14,6 +14,7 @@
 
 #include <math.h>
 
+#include "common/model/shard.h"
 #include "common/model/slot.h"
 
 #define TIME_MIN_MS SLOT_EPOCH_MS
@@ -55,6 +56,20 @@ NODISCARD int plan_targets(uint64_t shards, size_t ingesters, struct arena *a,
     }
     *ret = (struct plan_targets){ targets, n };
     return 0;
+}
+
+bool plan_service_shard(struct str tenant, const struct selector *selectors, size_t n,
+                        uint64_t shards, uint32_t *ret_shard)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < selectors[i].len; k++) {
+            const struct matcher *m = &selectors[i].matchers[k];
+            if (m->op != MATCH_EQ || !m->value.len || !str_eqc(m->name, "service_name"))
+                continue;
+            *ret_shard = shard_of(tenant, m->value, (uint32_t)shards);
+            return true;
+        }
+    return false;
 }
 
 NODISCARD int plan_series_grid(int64_t start_ms, int64_t end_ms, double step_s, uint64_t points_max,

@@ -7,7 +7,7 @@
 
 #include "common/base/arena.h"
 #include "common/base/err.h"
-#include "common/role/role.h"
+#include "common/model/selector.h"
 
 /* [start_ms, end_ms); */
 struct plan_range {
@@ -30,6 +30,10 @@ struct plan_targets {
 /* Shard i lives on ingester i mod n; an ingester without a shard is no target. ERR_LIMIT: arena. */
 NODISCARD int plan_targets(uint64_t shards, size_t ingesters, struct arena *a,
                            struct plan_targets *ret, struct err *e);
+/* A service lives on one shard: if the selectors name one by service_name="x", true and that
+ * shard's number. */
+bool plan_service_shard(struct str tenant, const struct selector *selectors, size_t n,
+                        uint64_t shards, uint32_t *ret_shard);
 
 /* Points in time at origin + k * step, k = 0 .. points - 1; point k sums (T(k-1), T(k)]. */
 struct plan_grid {

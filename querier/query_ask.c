@@ -39,79 +39,86 @@ void query_give(struct query *q, size_t n)
 
 /* ---- questions --------------------------------------------------------------------------------*/
 
-/* A call to every target without its payload; *ret_first is the index of the first. */
-static int add_calls(struct query *q, size_t ask, enum rpc_method method, size_t *ret_first,
-                     struct err *e)
+/* Whom to ask: everybody, or the one that has the service. `one` and `shard` hold the latter. */
+static struct plan_targets targets_of(const struct query *q, const struct wire_query *wq,
+                                      struct plan_target *one, uint32_t *shard)
 {
-    if (q->calls.len + q->targets.len > q->calls_max)
+    uint64_t shards = q->qr->ctx->cluster->shards;
+
+    if (!plan_service_shard(wq->tenant, wq->selectors, wq->selectors_len, shards, shard))
+        return q->targets;
+    *one = (struct plan_target){ *shard % q->qr->peers_len, shard, 1 };
+    return (struct plan_targets){ one, 1 };
+}
+
+/* What differs between the three kinds of questions. */
+struct question {
+    enum rpc_method method;
+    const struct wire_merge *merge;
+    const struct wire_timeline *timeline;
+    const struct wire_labels *labels;
+};
+
+static int put_question(const struct question *what, const struct wire_query *wq,
+                        const struct plan_target *t, struct arena *a, struct buf *out,
+                        struct err *e)
+{
+    if (what->merge)
+        return wire_put_merge(wq, what->merge, t, a, out, e);
+    if (what->timeline)
+        return wire_put_timeline(wq, what->timeline, t, a, out, e);
+    return wire_put_labels(wq, what->labels, a, out, e);
+}
+
+static int ask(struct query *q, size_t number, const struct wire_query *wq,
+               const struct question *what, struct err *e)
+{
+    struct plan_target one;
+    uint32_t shard;
+    struct plan_targets targets = targets_of(q, wq, &one, &shard);
+
+    if (q->calls.len + targets.len > q->calls_max)
         return err_set(e, ERR_LIMIT,
                        "the request asks for too much at once: over %zu calls to ingesters",
                        q->calls_max);
-    *ret_first = q->calls.len;
-    for (size_t i = 0; i < q->targets.len; i++) {
-        struct fanout_call c = { .ask = ask,
-                                 .ingester = q->targets.ptr[i].ingester,
-                                 .method = method };
+    for (size_t i = 0; i < targets.len; i++) {
+        struct fanout_call c = { .ask = number,
+                                 .ingester = targets.ptr[i].ingester,
+                                 .method = what->method };
+        struct arena_mark mark = arena_mark(q->arena);
         CHECK(c.ingester < q->qr->peers_len);
         c.peer = q->qr->peers[c.ingester];
         buf_init(&c.payload, REQUEST_BYTES_MAX);
         buf_init(&c.reply, 0);
+        int code = put_question(what, wq, &targets.ptr[i], q->arena, &c.payload, e);
         vec_push(&q->calls, c);
+        if (code)
+            return code;
+        arena_rewind(q->arena, mark);
     }
     return 0;
 }
 
-NODISCARD int query_ask_merge(struct query *q, size_t ask, const struct wire_query *wq,
+NODISCARD int query_ask_merge(struct query *q, size_t number, const struct wire_query *wq,
                               const struct str *call_site, size_t call_site_len, struct err *e)
 {
     /* A reply grows by about eight on its way to a flame graph. */
     struct wire_merge m = { call_site, call_site_len, q->qr->query_bytes_max / 10 };
-    size_t first = 0;
 
-    if (add_calls(q, ask, RPC_MERGE, &first, e))
-        return e->code;
-    for (size_t i = 0; i < q->targets.len; i++) {
-        struct arena_mark mark = arena_mark(q->arena);
-        if (wire_put_merge(wq, &m, &q->targets.ptr[i], q->arena, &q->calls.ptr[first + i].payload,
-                           e))
-            return e->code;
-        arena_rewind(q->arena, mark);
-    }
-    return 0;
+    return ask(q, number, wq, &(struct question){ .method = RPC_MERGE, .merge = &m }, e);
 }
 
-NODISCARD int query_ask_timeline(struct query *q, size_t ask, const struct wire_query *wq,
+NODISCARD int query_ask_timeline(struct query *q, size_t number, const struct wire_query *wq,
                                  const struct wire_timeline *tl, struct err *e)
 {
-    size_t first = 0;
-
-    if (add_calls(q, ask, RPC_TIMELINE, &first, e))
-        return e->code;
-    for (size_t i = 0; i < q->targets.len; i++) {
-        struct arena_mark mark = arena_mark(q->arena);
-        if (wire_put_timeline(wq, tl, &q->targets.ptr[i], q->arena,
-                              &q->calls.ptr[first + i].payload, e))
-            return e->code;
-        arena_rewind(q->arena, mark);
-    }
-    return 0;
+    return ask(q, number, wq, &(struct question){ .method = RPC_TIMELINE, .timeline = tl }, e);
 }
 
-NODISCARD int query_ask_labels(struct query *q, size_t ask, const struct wire_query *wq,
+NODISCARD int query_ask_labels(struct query *q, size_t number, const struct wire_query *wq,
                                struct wire_labels l, struct err *e)
 {
-    size_t first = 0;
-
     l.limit = (uint32_t)MIN(q->qr->conf->labels_max, UINT32_MAX);
-    if (add_calls(q, ask, RPC_LABELS, &first, e))
-        return e->code;
-    for (size_t i = 0; i < q->targets.len; i++) {
-        struct arena_mark mark = arena_mark(q->arena);
-        if (wire_put_labels(wq, &l, q->arena, &q->calls.ptr[first + i].payload, e))
-            return e->code;
-        arena_rewind(q->arena, mark);
-    }
-    return 0;
+    return ask(q, number, wq, &(struct question){ .method = RPC_LABELS, .labels = &l }, e);
 }
 
 void query_calls_reset(struct query *q)

@@ -51,7 +51,7 @@ struct selfprof;
 
 /* ERR_CONFIG: url, hz or service cannot be used. ERR_BUSY: one runs already. */
 NODISCARD int selfprof_start(const struct selfprof_opts *o, struct selfprof **ret, struct err *e);
-/* Stops sampling and waits for the thread, which gives up a push that is under way. NULL is fine. */
+/* Stops sampling and waits for the thread, which gives up a push under way. NULL is fine. */
 void selfprof_stop(struct selfprof *p);
 
 #endif

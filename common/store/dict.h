@@ -117,9 +117,6 @@ struct dict_scratch {
     VEC(uint32_t) frame_map;
     VEC(uint32_t) node_map; /* request's node -> id here, where used[] is set */
     VEC(uint8_t) used;      /* nodes of the request to intern; parents are added */
-    VEC(uint32_t) string_list;
-    VEC(uint32_t) frame_list;
-    VEC(uint64_t) hashes;
     VEC(uint32_t) string_off;
     struct buf row;
 };

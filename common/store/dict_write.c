@@ -5,9 +5,10 @@
  * A table per kind maps content to id: slots of (32 bits of hash, id), linear probing, load <= 3/4.
  * The hash only chooses where to look; contents are always compared.
  *
- * A steady service finds everything, so finding is what must be fast. All strings of a request are
- * hashed first and their slots prefetched, then looked up. Nodes are guessed to follow each other:
- * a stack seen before was numbered in one go, so its next node usually has the next id.
+ * A steady service finds everything, so finding is what must be fast. Nodes are guessed to follow
+ * each other: a stack seen before was numbered in one go, so its next node usually has the next id.
+ * Then the node there is compared by content, and strings and frames it names become known without
+ * a hash. Only where the guess fails the tables are asked.
  *
  * Rows: 1,024 consecutive entries make a chunk. Entries new in a request become one small row each
  * kind; when a chunk is full, or has TAILS_MAX rows, it is rewritten as one. The row that begins a
@@ -20,7 +21,6 @@
 #include "common/store/fp.h"
 
 #define NONE      UINT32_MAX
-#define WANTED    (UINT32_MAX - 1)
 #define TAILS_MAX 32
 #define ROW_BYTES GIB /* 1,024 of the longest strings; never reached */
 
@@ -273,9 +273,6 @@ void dict_scratch_deinit(struct dict_scratch *x)
     vec_free(&x->frame_map);
     vec_free(&x->node_map);
     vec_free(&x->used);
-    vec_free(&x->string_list);
-    vec_free(&x->frame_list);
-    vec_free(&x->hashes);
     vec_free(&x->string_off);
     buf_deinit(&x->row);
 }
@@ -286,105 +283,111 @@ void dict_scratch_begin(struct dict_scratch *x, const struct stacks_view *v)
     memset(x->used.ptr, 0, v->nodes + 1);
 }
 
-static void want_string(struct dict_scratch *x, uint32_t s)
+/* What a request's string is called here, or NONE as long as nobody asked. */
+static struct str request_string(const struct dict_scratch *x, const struct stacks_view *v,
+                                 uint32_t s)
 {
-    if (x->string_map.ptr[s] != NONE)
-        return;
-    x->string_map.ptr[s] = WANTED;
-    x->string_list.ptr[x->string_list.len++] = s;
+    return (struct str){ v->string_data.ptr + x->string_off.ptr[s], v->string_len[s] };
 }
 
-/* Which frames and strings the used nodes need, in order of first use. */
-static void collect(struct dict_scratch *x, const struct stacks_view *v)
+static uint32_t intern_string(struct dict *d, const struct stacks_view *v, struct dict_scratch *x,
+                              uint32_t s)
 {
-    vec_reserve(&x->string_map, v->strings);
-    vec_reserve(&x->string_list, v->strings);
-    vec_reserve(&x->frame_map, v->frames);
-    vec_reserve(&x->frame_list, v->frames);
-    if (v->strings)
-        memset(x->string_map.ptr, 0xff, v->strings * sizeof(uint32_t));
-    if (v->frames)
-        memset(x->frame_map.ptr, 0xff, v->frames * sizeof(uint32_t));
-    x->string_list.len = x->frame_list.len = 0;
-    for (size_t i = v->nodes; i > 0; i--)
-        x->used.ptr[v->node_parent[i - 1]] |= x->used.ptr[i];
-    for (size_t i = 1; i <= v->nodes; i++) {
-        uint32_t f = v->node_frame[i - 1];
-        if (!x->used.ptr[i] || x->frame_map.ptr[f] != NONE)
-            continue;
-        x->frame_map.ptr[f] = WANTED;
-        x->frame_list.ptr[x->frame_list.len++] = f;
-        want_string(x, v->frame_func[f]);
-        want_string(x, v->frame_file[f]);
-        want_string(x, v->frame_module[f]);
+    if (x->string_map.ptr[s] == NONE) {
+        struct str text = request_string(x, v, s);
+        x->string_map.ptr[s] = add_string(d, text, hash64(text.ptr, text.len, d->seed));
     }
+    return x->string_map.ptr[s];
 }
 
-static void intern_strings(struct dict *d, const struct stacks_view *v, struct dict_scratch *x)
+static uint32_t intern_frame(struct dict *d, const struct stacks_view *v, struct dict_scratch *x,
+                             uint32_t f)
 {
-    struct dict_writer *w = d->writer;
+    struct frame here = {
+        .func = intern_string(d, v, x, v->frame_func[f]),
+        .file = intern_string(d, v, x, v->frame_file[f]),
+        .module = intern_string(d, v, x, v->frame_module[f]),
+        .line = v->frame_line[f],
+        .addr = v->frame_addr[f],
+    };
+    return add_frame(d, &here);
+}
+
+/* Is the request's string s the one we call id? Remembers a yes. */
+static inline bool is_string(const struct dict *d, const struct stacks_view *v,
+                             struct dict_scratch *x, uint32_t s, uint32_t id)
+{
+    uint32_t *known = &x->string_map.ptr[s];
+    struct str have = dict_string(d, id);
+
+    if (*known != NONE)
+        return *known == id;
+    if (have.len != v->string_len[s] ||
+        memcmp(have.ptr, v->string_data.ptr + x->string_off.ptr[s], have.len))
+        return false;
+    *known = id;
+    return true;
+}
+
+/* Is the request's frame f the one we call id? Without a hash; remembers a yes. */
+static inline bool is_frame(const struct dict *d, const struct stacks_view *v,
+                            struct dict_scratch *x, uint32_t f, uint32_t id)
+{
+    uint32_t *known = &x->frame_map.ptr[f];
+    const struct frame *have = dict_frame(d, id);
+
+    if (*known != NONE)
+        return *known == id;
+    if (have->line != v->frame_line[f] || have->addr != v->frame_addr[f] ||
+        !is_string(d, v, x, v->frame_func[f], have->func) ||
+        !is_string(d, v, x, v->frame_file[f], have->file) ||
+        !is_string(d, v, x, v->frame_module[f], have->module))
+        return false;
+    *known = id;
+    return true;
+}
+
+static void begin(struct dict_scratch *x, const struct stacks_view *v)
+{
+    uint8_t *used = x->used.ptr;
     uint32_t off = 0;
 
-    vec_reserve(&x->string_off, v->strings);
-    vec_reserve(&x->hashes, x->string_list.len);
+    vec_reserve(&x->string_map, v->strings + 1);
+    vec_reserve(&x->string_off, v->strings + 1);
+    vec_reserve(&x->frame_map, v->frames + 1);
+    vec_reserve(&x->node_map, v->nodes + 1);
+    memset(x->string_map.ptr, 0xff, v->strings * sizeof(uint32_t));
+    memset(x->frame_map.ptr, 0xff, v->frames * sizeof(uint32_t));
     for (size_t i = 0; i < v->strings; i++) {
         x->string_off.ptr[i] = off;
         off += v->string_len[i];
     }
-    for (size_t i = 0; i < x->string_list.len; i++) {
-        uint32_t s = x->string_list.ptr[i];
-        uint64_t h = hash64(v->string_data.ptr + x->string_off.ptr[s], v->string_len[s], d->seed);
-        x->hashes.ptr[i] = h;
-        __builtin_prefetch(&w->strings.slots[tag_of(w, h) & w->strings.mask]);
-    }
-    for (size_t i = 0; i < x->string_list.len; i++) {
-        uint32_t s = x->string_list.ptr[i];
-        struct str text = { v->string_data.ptr + x->string_off.ptr[s], v->string_len[s] };
-        x->string_map.ptr[s] = text.len ? add_string(d, text, x->hashes.ptr[i]) : 0;
-    }
-}
-
-static void intern_frames(struct dict *d, const struct stacks_view *v, struct dict_scratch *x)
-{
-    for (size_t i = 0; i < x->frame_list.len; i++) {
-        uint32_t f = x->frame_list.ptr[i];
-        struct frame here = {
-            .func = x->string_map.ptr[v->frame_func[f]],
-            .file = x->string_map.ptr[v->frame_file[f]],
-            .module = x->string_map.ptr[v->frame_module[f]],
-            .line = v->frame_line[f],
-            .addr = v->frame_addr[f],
-        };
-        x->frame_map.ptr[f] = add_frame(d, &here);
-    }
-}
-
-static void intern_nodes(struct dict *d, const struct stacks_view *v, struct dict_scratch *x)
-{
-    struct dict_writer *w = d->writer;
-    uint32_t guess = 1;
-
-    vec_reserve(&x->node_map, v->nodes + 1);
-    x->node_map.ptr[0] = 0;
-    for (size_t i = 1; i <= v->nodes; i++) {
-        if (!x->used.ptr[i])
-            continue;
-        struct dict_node n = { x->node_map.ptr[v->node_parent[i - 1]],
-                               x->frame_map.ptr[v->node_frame[i - 1]] };
-        uint32_t id =
-            guess < w->n.nodes && node_eq(dict_node(d, guess), n) ? guess : add_node(d, n);
-        x->node_map.ptr[i] = id;
-        guess = id + 1;
-    }
+    for (size_t i = v->nodes; i > 0; i--)
+        used[v->node_parent[i - 1]] |= used[i];
 }
 
 void dict_intern(struct dict *d, const struct stacks_view *v, struct dict_scratch *x)
 {
-    collect(x, v);
-    intern_strings(d, v, x);
-    intern_frames(d, v, x);
-    intern_nodes(d, v, x);
-    dict_publish(d, d->writer->n);
+    struct dict_writer *w = d->writer;
+    uint32_t guess = 1;
+
+    begin(x, v);
+    x->node_map.ptr[0] = 0;
+    for (size_t i = 1; i <= v->nodes; i++) {
+        uint32_t f = v->node_frame[i - 1];
+        if (!x->used.ptr[i])
+            continue;
+        struct dict_node n = { .parent = x->node_map.ptr[v->node_parent[i - 1]] };
+        const struct dict_node *g = guess < w->n.nodes ? dict_node(d, guess) : NULL;
+        if (!g || g->parent != n.parent || !is_frame(d, v, x, f, g->frame)) {
+            if (x->frame_map.ptr[f] == NONE)
+                x->frame_map.ptr[f] = intern_frame(d, v, x, f);
+            n.frame = x->frame_map.ptr[f];
+            guess = add_node(d, n);
+        }
+        x->node_map.ptr[i] = guess++;
+    }
+    dict_publish(d, w->n);
 }
 
 /* ---- rows ---- */

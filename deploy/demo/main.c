@@ -5,9 +5,9 @@
  *
  *   main ── fork ──> shop-1 (v1, eu)   shop-2 (v1, us)   shop-3 (v2, eu)   shop-4 (v2, us)
  *
- * It ends on SIGTERM, SIGINT or SIGHUP, after --seconds, and when its parent dies (the kernel sends
- * SIGTERM then); its children end likewise when it dies. It runs at nice 10, and in all uses about a
- * third of one core.
+ * It ends on SIGTERM, SIGINT or SIGHUP, after --seconds, and when its parent dies (the kernel
+ * sends SIGTERM then); its children end likewise when it dies. It runs at nice 10, and in all uses
+ * about a third of one core.
  */
 #include <signal.h>
 #include <stdio.h>

@@ -27,8 +27,9 @@ static void answer(struct qbed_ingester *in, struct rpc_call *call, enum rpc_met
     buf_init(&out, 64 * MIB);
     if (in->canned)
         (void)buf_add_str(&out, *in->canned);
-    else if (fake_answer(in->bed->pushes, in->bed->pushes_len, in->index, method, payload, &out,
-                         &e)) {
+    else if (fake_answer(&(struct fake){ in->bed->pushes, in->bed->pushes_len, in->index,
+                                         in->bed->ingesters_len },
+                         method, payload, &out, &e)) {
         buf_deinit(&out);
         rpc_fail(call, &e);
         return;

@@ -14,8 +14,10 @@
 #define QBED_NOW           INT64_C(1750000000000) /* a multiple of 10 s */
 #define QBED_CPU           "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
 
+#define QBED_BY_SERVICE SIZE_MAX
+
 struct qbed_push {
-    size_t ingester;
+    size_t ingester; /* on its shard of that number; or QBED_BY_SERVICE: where it belongs */
     const char *service;
     const char *labels; /* "env=prod,pod=a" or "" */
     const char *type;

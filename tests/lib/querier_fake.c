@@ -6,6 +6,7 @@
 #include "common/base/mem.h"
 #include "common/base/vec.h"
 #include "common/model/selector.h"
+#include "common/model/shard.h"
 #include "common/model/slot.h"
 #include "common/model/stacks.h"
 #include "proto/query.pb-c.h"
@@ -59,12 +60,19 @@ static int push_matches(const struct qbed_push *p, struct str tenant, Embertree_
     return 1;
 }
 
-static bool has_shard(const uint32_t *shards, size_t n, size_t shard)
+/* Lives here, on one of these shards (none: any). */
+static bool lives_here(const struct fake *f, const struct qbed_push *p, const uint32_t *shards,
+                       size_t n)
 {
+    size_t shard = p->ingester;
+
+    if (p->ingester == QBED_BY_SERVICE)
+        shard = shard_of(str_c(p->tenant ? p->tenant : "anonymous"), str_c(p->service),
+                         (uint32_t)(2 * f->ingesters));
+    bool named = n == 0;
     for (size_t i = 0; i < n; i++)
-        if (shards[i] == shard)
-            return true;
-    return n == 0;
+        named |= shards[i] == shard;
+    return named && shard % f->ingesters == f->ingester;
 }
 
 static uint32_t add_folded(struct stacks *s, const char *folded)
@@ -108,8 +116,8 @@ static int ascending(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static int answer_merge(const struct qbed_push *pushes, size_t n, size_t ingester,
-                        struct str payload, struct arena *a, struct buf *out, struct err *e)
+static int answer_merge(const struct fake *f, struct str payload, struct arena *a, struct buf *out,
+                        struct err *e)
 {
     Embertree__MergeRequest *q =
         embertree__merge_request__unpack(NULL, payload.len, (const uint8_t *)payload.ptr);
@@ -122,10 +130,10 @@ static int answer_merge(const struct qbed_push *pushes, size_t n, size_t ingeste
 
     CHECK(q);
     stacks_init(&s, GIB, 5);
-    for (size_t i = 0; i < n && e->code == 0; i++) {
-        const struct qbed_push *p = &pushes[i];
+    for (size_t i = 0; i < f->n && e->code == 0; i++) {
+        const struct qbed_push *p = &f->pushes[i];
         uint32_t leaf = slot_of_ms(p->ms) / LEAF_SLOTS;
-        if (p->ingester != ingester || !has_shard(q->shards, q->n_shards, ingester) ||
+        if (!lives_here(f, p, q->shards, q->n_shards) ||
             !str_eqc(in_str(q->profile_type), p->type) ||
             push_matches(p, in_str(q->tenant), q->matchers, q->n_matchers, a, e) <= 0 ||
             p->ms < q->start_ms || p->ms >= q->end_ms ||
@@ -242,8 +250,8 @@ static struct labels project(const struct labels *l, ProtobufCBinaryData *names,
     return out;
 }
 
-static int answer_timeline(const struct qbed_push *pushes, size_t n, size_t ingester,
-                           struct str payload, struct arena *a, struct buf *out, struct err *e)
+static int answer_timeline(const struct fake *f, struct str payload, struct arena *a,
+                           struct buf *out, struct err *e)
 {
     Embertree__TimelineRequest *q =
         embertree__timeline_request__unpack(NULL, payload.len, (const uint8_t *)payload.ptr);
@@ -252,14 +260,14 @@ static int answer_timeline(const struct qbed_push *pushes, size_t n, size_t inge
     size_t len = 0;
 
     CHECK(q);
-    for (size_t i = 0; i < n && e->code == 0; i++) {
-        const struct qbed_push *p = &pushes[i];
+    for (size_t i = 0; i < f->n && e->code == 0; i++) {
+        const struct qbed_push *p = &f->pushes[i];
         int64_t slot = slot_to_ms(slot_of_ms(p->ms));
         int64_t from = slot - q->origin_ms; /* point k: (k - 1) step < from <= k step */
         int64_t k =
             from <= 0 ? (from > -q->step_ms ? 0 : -1) : (from + q->step_ms - 1) / q->step_ms;
-        if (p->ingester != ingester || !has_shard(q->shards, q->n_shards, ingester) || k < 0 ||
-            k >= q->points || !str_eqc(in_str(q->profile_type), p->type) ||
+        if (!lives_here(f, p, q->shards, q->n_shards) || k < 0 || k >= q->points ||
+            !str_eqc(in_str(q->profile_type), p->type) ||
             push_matches(p, in_str(q->tenant), q->matchers, q->n_matchers, a, e) <= 0)
             continue;
         struct labels all = fake_labels(p, a);
@@ -307,21 +315,22 @@ static void add_set(Embertree__LabelsReply *r, const struct labels *l, struct ar
     r->sets[r->n_sets++] = set;
 }
 
-static int answer_labels(const struct qbed_push *pushes, size_t n, size_t ingester,
-                         struct str payload, struct arena *a, struct buf *out, struct err *e)
+static int answer_labels(const struct fake *f, struct str payload, struct arena *a, struct buf *out,
+                         struct err *e)
 {
     Embertree__LabelsRequest *q =
         embertree__labels_request__unpack(NULL, payload.len, (const uint8_t *)payload.ptr);
     Embertree__LabelsReply r = EMBERTREE__LABELS_REPLY__INIT;
 
     CHECK(q);
-    r.values = ARENA_ARRAY(a, ProtobufCBinaryData, 32 * n + 1);
-    r.sets = ARENA_ARRAY(a, Embertree__LabelSet *, n + 1);
-    for (size_t i = 0; i < n && e->code == 0; i++) {
-        const struct qbed_push *p = &pushes[i];
+    r.values = ARENA_ARRAY(a, ProtobufCBinaryData, 32 * f->n + 1);
+    r.sets = ARENA_ARRAY(a, Embertree__LabelSet *, f->n + 1);
+    for (size_t i = 0; i < f->n && e->code == 0; i++) {
+        const struct qbed_push *p = &f->pushes[i];
         struct labels l = fake_labels(p, a);
         bool any_time = q->start_ms == 0 && q->end_ms == 0;
-        if (p->ingester != ingester || (!any_time && (p->ms < q->start_ms || p->ms >= q->end_ms)) ||
+        if (!lives_here(f, p, NULL, 0) ||
+            (!any_time && (p->ms < q->start_ms || p->ms >= q->end_ms)) ||
             push_matches(p, in_str(q->tenant), q->matchers, q->n_matchers, a, e) <= 0)
             continue;
         if (q->kind == 3)
@@ -345,19 +354,19 @@ static int answer_labels(const struct qbed_push *pushes, size_t n, size_t ingest
     return e->code;
 }
 
-int fake_answer(const struct qbed_push *pushes, size_t n, size_t ingester, enum rpc_method method,
-                struct str payload, struct buf *out, struct err *e)
+int fake_answer(const struct fake *f, enum rpc_method method, struct str payload, struct buf *out,
+                struct err *e)
 {
     struct arena *a = arena_new(256 * MIB);
     int code = ERR_UNIMPLEMENTED;
 
     e->code = 0;
     if (method == RPC_MERGE)
-        code = answer_merge(pushes, n, ingester, payload, a, out, e);
+        code = answer_merge(f, payload, a, out, e);
     else if (method == RPC_TIMELINE)
-        code = answer_timeline(pushes, n, ingester, payload, a, out, e);
+        code = answer_timeline(f, payload, a, out, e);
     else if (method == RPC_LABELS)
-        code = answer_labels(pushes, n, ingester, payload, a, out, e);
+        code = answer_labels(f, payload, a, out, e);
     arena_free(a);
     return code;
 }

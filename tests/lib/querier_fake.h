@@ -7,10 +7,16 @@
 
 #include "tests/lib/querier_bed.h"
 
-/* Answers for pushes of that ingester; only shards the request names count (a push lives on shard
- * `ingester`). Returns 0 or the error's code. */
-int fake_answer(const struct qbed_push *pushes, size_t n, size_t ingester, enum rpc_method method,
-                struct str payload, struct buf *out, struct err *e);
+struct fake {
+    const struct qbed_push *pushes;
+    size_t n;
+    size_t ingester;  /* this one */
+    size_t ingesters; /* of all; there are twice as many shards */
+};
+/* Answers for pushes that live on this ingester, on shards that the request names. Returns 0 or the
+ * error's code. */
+int fake_answer(const struct fake *f, enum rpc_method method, struct str payload, struct buf *out,
+                struct err *e);
 /* All labels of a push; in the arena. */
 struct labels fake_labels(const struct qbed_push *p, struct arena *a);
 

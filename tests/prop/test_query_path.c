@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "common/base/mem.h"
+#include "common/model/shard.h"
 #include "common/model/slot.h"
 #include "common/net/json_in.h"
 #include "common/role/options.h"
@@ -237,7 +238,7 @@ static void write_some(struct world *w, struct prng *p, struct model *m, uint64_
     struct write_gen g = { .tenant = "anonymous",
                            .service = services[k],
                            .pod = pods[prng_below(p, 3)],
-                           .shard = k % SHARDS,
+                           .shard = shard_of(STR("anonymous"), str_c(services[k]), SHARDS),
                            .slot = now - (uint32_t)prng_below(p, prng_chance(p, 0.2) ? 120 : 4),
                            .wid = ++*wid,
                            .stacks = 1 + (uint32_t)prng_below(p, 8) };

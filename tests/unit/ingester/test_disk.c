@@ -53,12 +53,10 @@ static void on_drained(void *cookie)
 
 static void bed_close(struct bed *b, struct disk *d)
 {
-    if (d) {
-        disk_drain(d, on_drained, b);
-        while (!b->drained)
-            assert_true(loop_sim_step(b->loop));
-        disk_free(d);
-    }
+    disk_drain(d, on_drained, b);
+    while (!b->drained)
+        assert_true(loop_sim_step(b->loop));
+    disk_free(d);
     pool_free(b->pool);
     loop_free(b->loop);
     metrics_free(b->metrics);
@@ -124,27 +122,12 @@ static void test_full_from_the_start(void **state)
     bed_close(&b, d);
 }
 
-static void test_reserve_over_the_volume_is_refused(void **state)
-{
-    struct disk *d = NULL;
-    struct bed b;
-    struct err e = { 0 };
-
-    (void)state;
-    bed_open(&b);
-    b.o.reserve = 100 * GIB;
-    assert_int_equal(disk_new(&b.o, &d, &e), ERR_CONFIG);
-    assert_null(d);
-    bed_close(&b, NULL);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reserve_auto),
         cmocka_unit_test(test_refuses_and_takes_again),
         cmocka_unit_test(test_full_from_the_start),
-        cmocka_unit_test(test_reserve_over_the_volume_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

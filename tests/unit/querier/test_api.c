@@ -21,17 +21,21 @@
 #define RANGE   "\"start\":\"1749999900000\",\"end\":1750000000000"
 
 static const struct qbed_push pushes[] = {
-    { 0, "shop", "env=prod,pod=a", QBED_CPU, T(-60), "main;serve;pay", 30, false, NULL },
-    { 0, "shop", "env=prod,pod=a", QBED_CPU, T(-50), "main;serve;list", 20, false, NULL },
-    { 0, "shop", "env=prod,pod=b", QBED_CPU, T(-50), "main;serve;pay", 5, false, NULL },
-    { 1, "shop", "env=dev,pod=c", QBED_CPU, T(-45), "main;idle", 7, false, NULL },
-    { 1, "shop", "env=dev,pod=c", QBED_CPU, T(-45), "main", 1, false, NULL },
-    { 1, "cart", "k8s.pod=x", QBED_CPU, T(-40), "loop", 9, false, NULL },
-    { 0, "shop", "env=prod,pod=a", HEAP, T(-60), "main;alloc", 100, true, NULL },
-    { 0, "shop", "env=prod,pod=a", HEAP, T(-50), "main;alloc", 200, true, NULL },
-    { 1, "shop", "env=prod,pod=b", GO_HEAP, T(-50), "main;cache", 301, true, NULL },
-    { 1, "tiny", "", "otel:x:count::", T(-30), "f", 2, false, NULL },
-    { 1, "cart", "", "process_cpu:samples:count:cpu:nanoseconds", T(-40), "loop", 3, false, NULL },
+    { QBED_BY_SERVICE, "shop", "env=prod,pod=a", QBED_CPU, T(-60), "main;serve;pay", 30, false,
+      NULL },
+    { QBED_BY_SERVICE, "shop", "env=prod,pod=a", QBED_CPU, T(-50), "main;serve;list", 20, false,
+      NULL },
+    { QBED_BY_SERVICE, "shop", "env=prod,pod=b", QBED_CPU, T(-50), "main;serve;pay", 5, false,
+      NULL },
+    { QBED_BY_SERVICE, "shop", "env=dev,pod=c", QBED_CPU, T(-45), "main;idle", 7, false, NULL },
+    { QBED_BY_SERVICE, "shop", "env=dev,pod=c", QBED_CPU, T(-45), "main", 1, false, NULL },
+    { QBED_BY_SERVICE, "cart", "k8s.pod=x", QBED_CPU, T(-40), "loop", 9, false, NULL },
+    { QBED_BY_SERVICE, "shop", "env=prod,pod=a", HEAP, T(-60), "main;alloc", 100, true, NULL },
+    { QBED_BY_SERVICE, "shop", "env=prod,pod=a", HEAP, T(-50), "main;alloc", 200, true, NULL },
+    { QBED_BY_SERVICE, "shop", "env=prod,pod=b", GO_HEAP, T(-50), "main;cache", 301, true, NULL },
+    { QBED_BY_SERVICE, "tiny", "", "otel:x:count::", T(-30), "f", 2, false, NULL },
+    { QBED_BY_SERVICE, "cart", "", "process_cpu:samples:count:cpu:nanoseconds", T(-40), "loop", 3,
+      false, NULL },
 };
 
 struct row {

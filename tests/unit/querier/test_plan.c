@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include "common/base/prng.h"
+#include "common/model/shard.h"
 #include "common/model/slot.h"
 #include "querier/plan.h"
 
@@ -63,6 +64,33 @@ static void test_targets_cover_all_shards(void **state)
     struct plan_targets t;
     struct err e;
     assert_int_equal(plan_targets(1000, 3, tiny, &t, &e), ERR_LIMIT);
+}
+
+static void test_service_names_its_shard(void **state)
+{
+    (void)state;
+    struct {
+        enum match_op op;
+        struct str name, value;
+        bool found;
+    } rows[] = {
+        { MATCH_EQ, STR("service_name"), STR("a"), true },
+        { MATCH_EQ, STR("service_name"), STR(""), false }, /* services without a name */
+        { MATCH_NE, STR("service_name"), STR("a"), false },
+        { MATCH_RE, STR("service_name"), STR("a"), false },
+        { MATCH_NRE, STR("service_name"), STR("a"), false },
+        { MATCH_EQ, STR("service"), STR("a"), false },
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct matcher m[2] = {
+            { .op = MATCH_EQ, .name = STR("x"), .value = STR("y") },
+            { .op = rows[i].op, .name = rows[i].name, .value = rows[i].value }
+        };
+        struct selector s[2] = { { .matchers = NULL }, { .matchers = m, .len = 2 } };
+        uint32_t shard = 77;
+        assert_int_equal(plan_service_shard(STR("t"), s, 2, 16, &shard), rows[i].found);
+        assert_int_equal(shard, rows[i].found ? shard_of(STR("t"), STR("a"), 16) : 77);
+    }
 }
 
 static void test_series_grid(void **state)
@@ -174,6 +202,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ranges_snap_outward),
         cmocka_unit_test(test_targets_cover_all_shards),
+        cmocka_unit_test(test_service_names_its_shard),
         cmocka_unit_test(test_series_grid),
         cmocka_unit_test(test_proposed_step_works),
         cmocka_unit_test(test_timeline_steps),

@@ -12,6 +12,7 @@
 
 #include "common/base/compress.h"
 #include "common/base/mem.h"
+#include "common/model/shard.h"
 #include "common/net/json_in.h"
 #include "querier/state.h"
 #include "tests/lib/querier_bed.h"
@@ -132,7 +133,7 @@ static void test_a_dead_ingester(void **state)
     rpc_mem_cut(b.rpc, "mem://i2", "*");
     net_pass(&b.world, 5000);
     assert_false(querier_role.ready(b.self, &why));
-    assert_non_null(strstr(why, "no ingester"));
+    assert_non_null(strstr(why, "ingester mem://i0 does not answer"));
     rpc_mem_heal(b.rpc);
     net_pass(&b.world, 5000);
     assert_true(querier_role.ready(b.self, &why));
@@ -449,6 +450,44 @@ static void test_every_ingester_is_asked_for_its_shards(void **state)
     qbed_deinit(&b);
 }
 
+static void test_a_service_is_asked_of_one_ingester(void **state)
+{
+    (void)state;
+    static const struct qbed_push placed[] = {
+        { QBED_BY_SERVICE, "a", "", QBED_CPU, T(-50), "x", 1, false, NULL },
+        { QBED_BY_SERVICE, "b", "", QBED_CPU, T(-50), "x", 2, false, NULL },
+        { QBED_BY_SERVICE, "c", "", QBED_CPU, T(-50), "x", 4, false, NULL },
+        { QBED_BY_SERVICE, "d", "", QBED_CPU, T(-50), "x", 8, false, NULL },
+    };
+    struct qbed b;
+    size_t calls = 0;
+
+    qbed_init(&b, 3, NULL);
+    qbed_data(&b, placed, ARRAY_LEN(placed));
+    for (size_t i = 0; i < ARRAY_LEN(placed); i++) {
+        char target[200], part[32];
+        snprintf(target, sizeof(target), "/render?query=%s.cpu&from=now-100s", placed[i].service);
+        snprintf(part, sizeof(part), "\"numTicks\":%d,", (int)placed[i].value);
+        expect(qbed_get(&b, target), 200, part);
+        size_t now = 0;
+        for (int k = 0; k < 3; k++)
+            now += b.ingesters[k].calls;
+        assert_int_equal(now, calls + 3); /* types, merge, timeline: one each */
+        calls = now;
+    }
+    expect(qbed_get(&b, RENDER), 200, "\"numTicks\":15,");
+    /* Others may be down: their services are not asked for. */
+    uint32_t home = shard_of(STR("anonymous"), STR("a"), 6) % 3;
+    for (uint32_t k = 0; k < 3; k++)
+        b.ingesters[k].fail = k == home ? 0 : ERR_UNAVAILABLE;
+    expect(qbed_get(&b, "/render?query=a.cpu&from=now-100s"), 200, "\"numTicks\":1,");
+    expect_not(qbed_get(&b, "/render?query=a.cpu&from=now-100s&allow_partial=1"), "artial");
+    expect(qbed_get(&b, "/render?"
+                        "query=" QBED_CPU "%7Bservice_name=~%22a%22%7D&from=now-100s"),
+           503, "canned failure");
+    qbed_deinit(&b);
+}
+
 /* ---- the page beside the API ------------------------------------------------------------------*/
 
 static void test_unknown_paths(void **state)
@@ -588,7 +627,7 @@ static void test_random_pushes_equal_the_model(void **state)
         size_t n = prng_below(&p, ARRAY_LEN(ps) + 1);
         for (size_t i = 0; i < n; i++)
             ps[i] = (struct qbed_push){
-                .ingester = prng_below(&p, 3),
+                .ingester = QBED_BY_SERVICE,
                 .service = services_pool[prng_below(&p, 3)],
                 .labels = labels_pool[prng_below(&p, 4)],
                 .type = QBED_CPU,
@@ -622,6 +661,7 @@ int main(void)
         cmocka_unit_test(test_connect_protocol),
         cmocka_unit_test(test_connect_gzip_request),
         cmocka_unit_test(test_every_ingester_is_asked_for_its_shards),
+        cmocka_unit_test(test_a_service_is_asked_of_one_ingester),
         cmocka_unit_test(test_unknown_paths),
         cmocka_unit_test(test_random_pushes_equal_the_model),
     };

@@ -27,8 +27,8 @@
 #define T(s)     (QBED_NOW + (s)*INT64_C(1000))
 
 static const struct qbed_push pushes[] = {
-    { 0, "a", "env=x", QBED_CPU, T(-50), "main;x", 1, false, NULL },
-    { 0, "b", "env=y", QBED_CPU, T(-50), "main;y", 10, false, NULL },
+    { QBED_BY_SERVICE, "a", "env=x", QBED_CPU, T(-50), "main;x", 1, false, NULL },
+    { QBED_BY_SERVICE, "b", "env=y", QBED_CPU, T(-50), "main;y", 10, false, NULL },
 };
 static const char *const targets[] = {
     "/pyroscope/render?query=" QBED_CPU "%7B%7D&from=1749999900&until=1750000000",
@@ -60,7 +60,7 @@ static void answer(enum rpc_method method, struct rpc_call *call, struct str pay
     struct buf out;
 
     buf_init(&out, MIB);
-    if (fake_answer(pushes, ARRAY_LEN(pushes), 0, method, payload, &out, &e)) {
+    if (fake_answer(&(struct fake){ pushes, ARRAY_LEN(pushes), 0, 1 }, method, payload, &out, &e)) {
         buf_deinit(&out);
         rpc_fail(call, &e);
         return;
