@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * api_ingest.h: POST /ingest and /pyroscope/ingest (wire facts, section 1).
+ * api_ingest.h: POST /ingest and /pyroscope/ingest.
  */
 #ifndef DISTRIBUTOR_API_INGEST_H
 #define DISTRIBUTOR_API_INGEST_H
 
-struct distributor;
+#include "distributor/state.h"
 
-/* Adds the routes to the process's server. */
 void api_ingest_routes(struct distributor *d);
 
 #endif
