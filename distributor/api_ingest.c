@@ -1,331 +1,426 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * api_ingest: from the request to the 200.
+ * api_ingest: one push, from its HTTP request to the ack of an fsync.
  *
- *   loop   on_ingest    may it come in? tenant, parameters, bounds, memory ──no──> 4xx, 503
- *   pool   push_work    unzip, decode, time, write ids, pack ───────────────err──> 400
- *   loop   push_done    nothing to store ────────────────────────────────────────> 200
- *          write_start  send to the ingester, again if need be ─────────────err──> 503
- *          push_stored  fsynced there ───────────────────────────────────────────> 200, empty body
+ *   loop   CHECK ──> pool   DECODE ──> loop   SEND ──> ingester ──> loop   200
+ *            │                 │                ^                    │
+ *            └─ 4xx, 503       └─ 4xx           └── again: PACK <────┘ down, or no answer in time
  *
- * The 200 is the promise that the push is stored; nothing answers it earlier. A client that hangs
- * up is served to the end all the same: it looks like one that only closed its sending side, and
- * what was decoded already may as well be stored (once: the write id sees to it).
+ * The 200 leaves only after the ingester said that the push is on disk. If it does not say so in
+ * attempt_ms, the same bytes are sent again, under the same write ids, until ack_ms is over: a
+ * write that was stored although its answer got lost is then counted once. What was decoded is
+ * kept until the answer, since the transport takes the packed bytes with it.
  *
- * Memory. A push takes about four times its unzipped size while it is in work. That is estimated
- * and set aside before anything is unzipped (budget in_flight, 503 when it is used up), put right
- * once the real size is known, and bounded for a hostile body by limits.decode_bytes.
+ * Memory: before decoding a push sets aside what bodies of its size usually need, afterwards what
+ * it really holds; over the budget it is refused with 503. While it is decoded it may pass that, up
+ * to decode_bytes, which at most as many pushes can do at once as the pool has threads.
+ *
+ * Threads: fields are the loop's, but for the time between pool_submit and the done call.
  */
 #include "distributor/api_ingest.h"
 
 #include "common/base/mem.h"
-#include "common/base/size.h"
 #include "common/base/wr.h"
-#include "common/obs/log.h"
+#include "common/model/shard.h"
 #include "distributor/formats/formats.h"
 #include "distributor/pack.h"
-#include "distributor/write.h"
+#include "distributor/state.h"
+#include "proto/ingest.pb-c.h"
 
-#define PUSH_MAGIC    MAGIC('P', 'U', 'S', 'H')
-#define KEY_BYTES_MAX 255
-#define WORK_FACTOR   4 /* memory of decoding : unzipped bytes, honest profiles */
-#define WORK_LEAST    (64 * KIB)
-#define GZIP_GUESS    8 /* unzipped : zipped, where the trailer does not say more */
+#define JOB_MAGIC      MAGIC('p', 'u', 's', 'h')
+#define KEY_BYTES_MAX  255
+#define WORK_FACTOR    4 /* memory while a push is in work : its unzipped size, honest ones */
+#define GZIP_GUESS     8 /* unzipped : zipped, where the trailer does not say more */
+#define RETRY_MS_FIRST 50
+#define RETRY_MS_MOST  1000
 
-struct push_req {
+struct job {
     uint32_t magic;
     struct distributor *d;
-    struct http_req *req; /* alive until it is replied to */
+    struct http_req *req; /* not answered yet */
     struct tenant *tenant;
     struct ingest in;
-    struct str key; /* Idempotency-Key */
-    uint64_t began_ns;
-    int64_t now_ms;
-    size_t charged; /* of d->in_flight */
-    /* made on the pool */
+    struct limits limits;
+    struct str key; /* Idempotency-Key, or {NULL, 0} */
+
+    size_t reserved;               /* of d->memory */
+    uint64_t deadline_ms, sent_ns; /* monotonic */
+    uint64_t retry_ms;
+    struct timer *timer; /* between attempts, else NULL */
+
+    /* Written on the pool. */
     struct arena *arena;
     struct push push;
-    struct window window;
+    bool has_push;
     struct leaves leaves;
     struct write_base write_base;
     uint32_t shard;
-    struct buf message;
-    size_t body_bytes, inflated_bytes;
+    struct buf packed;
     uint64_t decode_ns;
-    struct err err;
-    struct write write;
+    struct err err; /* code 0: fine */
 };
 
-/* ---- on the pool ------------------------------------------------------------------------------ */
+/* ---- the end: exactly one of them ----------------------------------------------------------- */
 
-static int push_pack(void *cookie, struct buf *out, struct err *e)
+static void job_free(struct job *j)
 {
-    struct push_req *p = cookie;
-    struct packing packing = {
-        .tenant = p->tenant->name,
-        .shard = p->shard,
-        .received_ms = p->now_ms,
-        .push = &p->push,
-        .leaves = &p->leaves,
-        .secret = &p->tenant->secret,
-        .write_base = &p->write_base,
+    struct distributor *d = j->d;
+
+    if (j->has_push)
+        push_deinit(&j->push);
+    arena_free(j->arena);
+    buf_deinit(&j->packed);
+    loop_timer_free(j->timer);
+    budget_give(&d->memory, j->reserved);
+    metric_move(d->metrics.working_bytes, -(int64_t)j->reserved);
+    tenant_leave(j->tenant);
+    j->magic = 0;
+    xfree(j);
+    distributor_left(d);
+}
+
+static void job_fail(struct job *j, const struct err *e)
+{
+    struct http_req *req = j->req;
+
+    distributor_refused(&j->d->metrics, e->code);
+    http_reply_err(req, e);
+    job_free(j);
+}
+
+static void job_ok(struct job *j)
+{
+    const struct distributor_metrics *m = &j->d->metrics;
+
+    for (enum push_drop p = 0; p < PUSH_DROPS; p++)
+        if (j->push.drops[p])
+            metric_add(m->drops[p], j->push.drops[p]);
+    metric_add(m->pushes, 1);
+    metric_add(m->body_bytes, j->req->body.len);
+    http_reply(j->req, 200, NULL, NULL);
+    job_free(j);
+}
+
+/* ---- decode and pack: pool ------------------------------------------------------------------ */
+
+static int job_pack(struct job *j, struct err *e)
+{
+    struct packing in = {
+        .tenant = j->tenant->name,
+        .shard = j->shard,
+        .received_ms = clock_wall_ms(j->d->ctx->env->clock),
+        .push = &j->push,
+        .leaves = &j->leaves,
+        .secret = &j->tenant->secret,
+        .write_base = &j->write_base,
     };
 
-    return pack_write(&packing, out, e);
+    buf_reset(&j->packed);
+    return pack_write(&in, &j->packed, e);
 }
 
-static int push_decode(struct push_req *p, struct str body, struct err *e)
+/* What the URL says about the time is wrong or right without decoding anything. */
+static int early_window(const struct job *j, const struct window_accept *accept, struct err *e)
 {
-    const struct distributor *d = p->d;
-    const struct window_accept accept = { p->now_ms, d->conf->past_ms, d->conf->future_ms };
+    struct window w;
 
-    /* What the URL says about time needs no decoding to be wrong. */
-    if ((p->in.has_from || p->in.has_until) && window_of(&p->in, &p->push, &accept, &p->window, e))
-        return e->code;
-    if (formats_decode(&p->in, body, &d->limits, p->now_ms, &p->push, e) ||
-        window_of(&p->in, &p->push, &accept, &p->window, e))
-        return e->code;
-    if (!p->push.series_len)
-        return 0;
-    if (!leaves_of(&p->window, (size_t)d->limits.leaves, p->arena, &p->leaves))
-        return push_full(&p->push, e);
-    p->shard = shard_of(p->tenant->name, p->push.service, (uint32_t)d->ctx->cluster->shards);
-    p->write_base = write_base_of(&p->tenant->secret, p->key, &p->in, &p->push, body, d->ctx->env);
-    return push_pack(p, &p->message, e);
+    return j->in.has_from || j->in.has_until ? window_of(&j->in, &j->push, accept, &w, e) : 0;
 }
 
-static void push_work(void *cookie)
+static int job_decode(struct job *j, struct buf *plain, struct err *e)
 {
-    struct push_req *p = cookie;
-    const struct inflate_limits inflate = limits_inflate(&p->d->limits);
-    const struct clock *clock = p->d->ctx->env->clock;
-    uint64_t began = clock_mono_ns(clock);
+    struct distributor *d = j->d;
+    struct inflate_limits inflate = limits_inflate(&j->limits);
+    struct window_accept accept = { .now_ms = clock_wall_ms(d->ctx->env->clock),
+                                    .past_ms = d->conf->past_ms,
+                                    .future_ms = d->conf->future_ms };
+    struct window w;
     struct str body;
-    struct buf tmp;
+    uint64_t seed;
 
-    buf_init(&tmp, (size_t)p->d->limits.inflated_bytes);
-    if (!http_body_plain(p->req, &inflate, &tmp, &body, &p->err)) {
-        p->inflated_bytes = body.len;
-        (void)push_decode(p, body, &p->err); /* the code stands in p->err */
+    d->ctx->env->random(d->ctx->env, &seed, sizeof(seed));
+    push_init(&j->push, j->arena, &j->limits, seed);
+    j->has_push = true;
+    if (early_window(j, &accept, e) || http_body_plain(j->req, &inflate, plain, &body, e) ||
+        formats_decode(&j->in, body, &j->limits, accept.now_ms, &j->push, e) ||
+        window_of(&j->in, &j->push, &accept, &w, e))
+        return e->code;
+    if (j->push.series_len == 0)
+        return 0;
+    if (!leaves_of(&w, (size_t)j->limits.leaves, j->arena, &j->leaves))
+        return push_full(&j->push, e);
+    j->write_base = write_base_of(&j->tenant->secret, j->key, &j->in, &j->push, body, d->ctx->env);
+    j->shard = shard_of(j->tenant->name, j->push.service, (uint32_t)d->ctx->cluster->shards);
+    return job_pack(j, e);
+}
+
+static void job_decode_work(void *cookie)
+{
+    struct job *j = cookie;
+    const struct clock *clock = j->d->ctx->env->clock;
+    uint64_t began = clock_mono_ns(clock);
+    struct buf plain;
+
+    CHECK(j->magic == JOB_MAGIC);
+    buf_init(&plain, (size_t)j->limits.inflated_bytes);
+    if (job_decode(j, &plain, &j->err) == 0)
+        err_clear(&j->err);
+    buf_deinit(&plain);
+    j->decode_ns = clock_mono_ns(clock) - began;
+}
+
+static void job_pack_work(void *cookie)
+{
+    struct job *j = cookie;
+
+    CHECK(j->magic == JOB_MAGIC);
+    if (job_pack(j, &j->err) == 0)
+        err_clear(&j->err);
+}
+
+/* ---- send, and send again: loop ------------------------------------------------------------- */
+
+static void job_send(void *cookie);
+
+static uint64_t job_now_ms(const struct job *j)
+{
+    return clock_mono_ms(j->d->ctx->env->clock);
+}
+
+static void job_retry(void *cookie)
+{
+    struct job *j = cookie;
+    const struct role_ctx *ctx = j->d->ctx;
+    struct err e;
+
+    CHECK(j->magic == JOB_MAGIC);
+    metric_add(j->d->metrics.retries, 1);
+    if (!pool_submit(ctx->pool, ctx->loop, job_pack_work, job_send, j)) {
+        (void)err_set(&e, ERR_BUSY, "too many pushes wait for a thread; try again");
+        job_fail(j, &e);
     }
-    buf_deinit(&tmp);
-    p->decode_ns = clock_mono_ns(clock) - began;
 }
 
-/* ---- the end of a push ------------------------------------------------------------------------ */
-
-static void push_free(struct push_req *p)
+/* No answer does not mean no write: only the same ids make another attempt harmless. */
+static void job_unanswered(struct job *j, const struct err *why)
 {
-    struct distributor *d = p->d;
+    uint64_t now = job_now_ms(j);
+    struct err e = *why;
 
-    CHECK(p->magic == PUSH_MAGIC);
-    metric_observe(d->metrics.push_seconds,
-                   (double)(clock_mono_ns(d->ctx->env->clock) - p->began_ns) / 1e9);
-    push_deinit(&p->push);
-    arena_free(p->arena);
-    buf_deinit(&p->message);
-    budget_give(&d->in_flight, p->charged);
-    tenants_leave(d->tenants, p->tenant);
-    p->magic = 0;
-    xfree(p);
-    metric_set(d->metrics.in_flight, (int64_t)--d->pushes);
-    metric_set(d->metrics.in_flight_bytes, (int64_t)d->in_flight.used);
-    if (d->draining && d->pushes == 0 && d->drained)
-        d->drained(d->drained_cookie);
+    if (now + j->retry_ms >= j->deadline_ms || j->req->gone || j->d->closing) {
+        e.code = ERR_UNAVAILABLE;
+        (void)err_wrap(&e, "not stored in %" PRIu64 " ms, try again", j->d->conf->ack_ms);
+        job_fail(j, &e);
+        return;
+    }
+    if (!j->timer)
+        j->timer = loop_timer_new(j->d->ctx->loop, job_retry, j);
+    /* Half to all of it: many pushes must not come back at one instant. */
+    uint64_t jitter;
+    j->d->ctx->env->random(j->d->ctx->env, &jitter, sizeof(jitter));
+    loop_timer_start(j->timer, j->retry_ms / 2 + jitter % (j->retry_ms / 2 + 1), 0);
+    j->retry_ms = MIN(j->retry_ms * 2, RETRY_MS_MOST);
 }
 
-static void reject(const struct distributor *d, struct http_req *r, const struct err *e)
+static void job_acked(struct job *j, struct str reply)
 {
-    distributor_count_reject(&d->metrics, e->code);
-    if (err_http_status(e->code) >= 500)
-        log_warn("push refused", KV_CSTR("peer", r->peer), KV_U64("request", r->id), KV_ERR(e));
+    const struct distributor_metrics *m = &j->d->metrics;
+    Embertree__WriteReply *r =
+        embertree__write_reply__unpack(NULL, reply.len, (const uint8_t *)(const void *)reply.ptr);
+    struct err e;
+
+    if (!r) {
+        (void)err_set(&e, ERR_INTERNAL, "the ingester's answer cannot be decoded");
+        job_fail(j, &e);
+        return;
+    }
+    metric_observe(m->ack_seconds,
+                   (double)(clock_mono_ns(j->d->ctx->env->clock) - j->sent_ns) / 1e9);
+    metric_add(m->series, r->stored);
+    metric_add(m->duplicates, r->duplicates);
+    metric_add(m->samples, j->push.samples);
+    embertree__write_reply__free_unpacked(r, NULL);
+    job_ok(j);
+}
+
+static void job_on_reply(void *cookie, struct str reply, const struct err *err)
+{
+    struct job *j = cookie;
+
+    CHECK(j->magic == JOB_MAGIC);
+    if (!err)
+        job_acked(j, reply);
+    else if (err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT)
+        job_unanswered(j, err);
     else
-        log_debug("push refused", KV_CSTR("peer", r->peer), KV_U64("request", r->id), KV_ERR(e));
-    http_reply_err(r, e);
+        job_fail(j, err);
 }
 
-static void push_fail(struct push_req *p, const struct err *e)
+static void job_send(void *cookie)
 {
-    reject(p->d, p->req, e);
-    push_free(p);
-}
+    struct job *j = cookie;
+    uint64_t now = job_now_ms(j);
 
-static void push_ok(struct push_req *p)
-{
-    http_reply(p->req, 200, NULL, NULL);
-    push_free(p);
-}
-
-static void push_stored(void *cookie, uint64_t duplicates, const struct err *e)
-{
-    struct push_req *p = cookie;
-    const struct distributor_metrics *m = &p->d->metrics;
-
-    CHECK(p->magic == PUSH_MAGIC);
-    if (e) {
-        push_fail(p, e);
+    CHECK(j->magic == JOB_MAGIC);
+    if (j->err.code) {
+        job_fail(j, &j->err);
         return;
     }
-    metric_add(m->profiles, 1);
-    metric_add(m->series, p->push.series_len);
-    metric_add(m->duplicates, duplicates);
-    push_ok(p);
+    uint64_t left = j->deadline_ms > now ? j->deadline_ms - now : 1;
+    j->sent_ns = clock_mono_ns(j->d->ctx->env->clock);
+    metric_add(j->d->metrics.sent_bytes, j->packed.len);
+    rpc_send(distributor_peer(j->d, j->shard), RPC_WRITE, &j->packed,
+             MIN(left, j->d->conf->attempt_ms), job_on_reply, j);
 }
 
-/* What the push holds now, instead of the guess. Over the budget is not an error any more: the
- * memory is there already, and the next push is refused. */
-static void recharge(struct push_req *p)
+/* Exchanges what was set aside for what the decoded push holds until its ack. */
+static bool job_resize(struct job *j)
 {
-    struct distributor *d = p->d;
-    size_t held =
-        WORK_LEAST + arena_used(p->arena) + 2 * stacks_bytes(&p->push.stacks) + p->message.cap;
+    size_t holds = arena_used(j->arena) + stacks_bytes(&j->push.stacks) + j->packed.cap;
 
-    if (held < p->charged) {
-        budget_give(&d->in_flight, p->charged - held);
-        p->charged = held;
-    } else if (budget_take(&d->in_flight, held - p->charged)) {
-        p->charged = held;
-    }
-    metric_set(d->metrics.in_flight_bytes, (int64_t)d->in_flight.used);
+    if (holds > j->reserved && !budget_take(&j->d->memory, holds - j->reserved))
+        return false;
+    if (holds < j->reserved)
+        budget_give(&j->d->memory, j->reserved - holds);
+    metric_move(j->d->metrics.working_bytes, (int64_t)holds - (int64_t)j->reserved);
+    j->reserved = holds;
+    return true;
 }
 
-static void push_done(void *cookie)
+static void job_decoded(void *cookie)
 {
-    struct push_req *p = cookie;
-    struct distributor *d = p->d;
+    struct job *j = cookie;
+    struct err e;
 
-    CHECK(p->magic == PUSH_MAGIC);
-    metric_observe(d->metrics.decode_seconds, (double)p->decode_ns / 1e9);
-    metric_add(d->metrics.body_bytes, p->body_bytes);
-    if (p->err.code) {
-        push_fail(p, &p->err);
-        return;
+    CHECK(j->magic == JOB_MAGIC);
+    metric_observe(j->d->metrics.decode_seconds, (double)j->decode_ns / 1e9);
+    if (j->err.code) {
+        job_fail(j, &j->err);
+    } else if (j->push.series_len == 0) {
+        metric_add(j->d->metrics.empty, 1);
+        job_ok(j);
+    } else if (!job_resize(j)) {
+        (void)err_set(&e, ERR_BUSY,
+                      "pushes in work hold all the memory they may "
+                      "(distributor.in_flight_bytes); try again");
+        job_fail(j, &e);
+    } else {
+        job_send(j);
     }
-    metric_add(d->metrics.samples, p->push.samples);
-    distributor_count_drops(&d->metrics, &p->push);
-    if (!p->push.series_len) {
-        metric_add(d->metrics.empty, 1);
-        push_ok(p);
-        return;
-    }
-    recharge(p);
-    p->write = (struct write){ .d = d,
-                               .shard = p->shard,
-                               .deadline_ns = p->began_ns + d->conf->ack_ms * 1000000,
-                               .pack = push_pack,
-                               .done = push_stored,
-                               .cookie = p };
-    write_start(&p->write, &p->message);
 }
 
-/* ---- the beginning ---------------------------------------------------------------------------- */
+/* ---- the request: loop ---------------------------------------------------------------------- */
 
-static struct str param(const struct http_req *r, const char *name)
+static void raw_of(const struct http_req *r, struct ingest_raw *raw)
 {
-    struct str v = STR_NULL;
+    const struct {
+        const char *name;
+        struct str *to;
+    } params[] = {
+        { "name", &raw->name },        { "from", &raw->from },
+        { "until", &raw->until },      { "sampleRate", &raw->sample_rate },
+        { "spyName", &raw->spy_name }, { "format", &raw->format },
+    };
 
-    return http_param(r, name, &v) ? v : STR_NULL;
+    for (size_t i = 0; i < ARRAY_LEN(params); i++)
+        if (!http_param(r, params[i].name, params[i].to))
+            *params[i].to = STR_NULL;
+    raw->content_type = http_header(r, "Content-Type");
 }
 
 /* A guess at the memory a body will take. The size in a gzip trailer is the sender's word: it can
  * only make us set more aside, and only up to what may come out at all. */
-static size_t guess_memory(const struct distributor *d, const struct http_req *r)
+static size_t guess_memory(const struct job *j)
 {
-    struct str body = r->body;
+    struct str body = j->req->body;
     uint64_t plain = body.len;
 
-    if (gzip_sniff(body) || http_header(r, "Content-Encoding").len) {
+    if (gzip_sniff(body)) {
         plain = (uint64_t)body.len * GZIP_GUESS;
         if (body.len >= 18)
             plain = MAX(plain, get_u32le(body.ptr + body.len - 4));
-        plain = MIN(plain, d->limits.inflated_bytes);
+        plain = MIN(plain, j->limits.inflated_bytes);
     }
-    return WORK_LEAST + MIN((size_t)plain * WORK_FACTOR, (size_t)d->limits.decode_bytes);
+    return 64 * KIB + (size_t)MIN(plain * WORK_FACTOR, j->limits.decode_bytes);
 }
 
-static int check_open(const struct distributor *d, struct err *e)
+static int job_admit(struct job *j, struct err *e)
 {
+    struct distributor *d = j->d;
+    size_t want = guess_memory(j);
+
+    if (!budget_take(&d->memory, want))
+        return err_set(e, ERR_BUSY,
+                       "pushes in work hold all the memory they may "
+                       "(distributor.in_flight_bytes); try again");
+    j->reserved = want;
+    metric_move(d->metrics.working_bytes, (int64_t)want);
+    j->arena = arena_new((size_t)j->limits.decode_bytes);
+    /* Like the stacks, the message refers to what is in the body: it cannot be much larger. */
+    buf_init(&j->packed, d->ctx->cluster->rpc_message_bytes_max);
+    if (!pool_submit(d->ctx->pool, d->ctx->loop, job_decode_work, job_decoded, j))
+        return err_set(e, ERR_BUSY, "too many pushes wait for a thread; try again");
+    return 0;
+}
+
+static int check_request(struct distributor *d, const struct http_req *r, struct str *ret_tenant,
+                         struct ingest *ret_in, struct err *e)
+{
+    struct str key = http_header(r, "Idempotency-Key");
+    struct ingest_raw raw;
+    size_t one;
+
     if (d->draining)
-        return err_set(e, ERR_UNAVAILABLE, "this server is shutting down");
+        return err_set(e, ERR_UNAVAILABLE, "this server is going down; try another one");
     if (role_memory_high(d->ctx))
-        return err_set(e, ERR_BUSY, "this server is near its memory limit");
-    return 0;
-}
-
-static int read_request(const struct distributor *d, struct push_req *p, struct err *e)
-{
-    const struct http_req *r = p->req;
-    const struct ingest_raw raw = {
-        .name = param(r, "name"),
-        .from = param(r, "from"),
-        .until = param(r, "until"),
-        .sample_rate = param(r, "sampleRate"),
-        .spy_name = param(r, "spyName"),
-        .format = param(r, "format"),
-        .content_type = http_header(r, "Content-Type"),
-    };
-
-    p->key = http_header(r, "Idempotency-Key");
-    if (p->key.len > KEY_BYTES_MAX)
-        return err_set(e, ERR_INPUT, "Idempotency-Key has %zu bytes, at most %d", p->key.len,
-                       KEY_BYTES_MAX);
-    return ingest_parse(&raw, &d->limits, p->now_ms, r->arena, &p->in, e);
-}
-
-/* Who it is, and whether there is room. What was taken is given back on failure. */
-static int admit(struct distributor *d, struct push_req *p, struct err *e)
-{
-    size_t memory = guess_memory(d, p->req), len;
-    struct str tenant;
-
-    if (check_open(d, e) || tenant_of(p->req, d->ctx->tenancy, 1, &tenant, &len, e) ||
-        read_request(d, p, e) || tenants_enter(d->tenants, tenant, p->req->body.len, &p->tenant, e))
+        return err_set(e, ERR_BUSY,
+                       "this server is close to its memory limit (memory.limit); try again");
+    if (tenant_of(r, d->ctx->tenancy, 1, ret_tenant, &one, e))
         return e->code;
-    metric_set(d->metrics.tenants, (int64_t)tenants_len(d->tenants));
-    if (!budget_take(&d->in_flight, memory)) {
-        tenants_leave(d->tenants, p->tenant);
-        return err_set(e, ERR_BUSY, "pushes in work use up the memory set aside for them");
-    }
-    p->charged = memory;
-    return 0;
+    if (key.len > KEY_BYTES_MAX)
+        return err_set(e, ERR_INPUT, "Idempotency-Key has %zu bytes, at most %d", key.len,
+                       KEY_BYTES_MAX);
+    raw_of(r, &raw);
+    return ingest_parse(&raw, &d->limits, clock_wall_ms(d->ctx->env->clock), r->arena, ret_in, e);
 }
 
 static void on_ingest(struct http_req *r)
 {
     struct distributor *d = r->route_cookie;
-    struct push_req *p = XNEW(struct push_req);
+    uint64_t now_ms = clock_mono_ms(d->ctx->env->clock);
+    struct tenant *tenant = NULL;
+    struct ingest in;
+    struct str name;
     struct err e;
 
-    CHECK(d->magic == DISTRIBUTOR_MAGIC);
-    *p = (struct push_req){ .magic = PUSH_MAGIC,
-                            .d = d,
-                            .req = r,
-                            .began_ns = clock_mono_ns(d->ctx->env->clock),
-                            .now_ms = clock_wall_ms(d->ctx->env->clock),
-                            .body_bytes = r->body.len };
-    if (admit(d, p, &e)) {
-        xfree(p);
-        reject(d, r, &e);
+    if (check_request(d, r, &name, &in, &e) ||
+        tenant_enter(d->tenants, name, r->body.len, now_ms, &tenant, &e)) {
+        distributor_refused(&d->metrics, e.code);
+        http_reply_err(r, &e);
         return;
     }
-    distributor_count_request(&d->metrics, p->in.format);
-    p->arena = arena_new((size_t)d->limits.decode_bytes);
-    push_init(&p->push, p->arena, &d->limits, d->seed);
-    buf_init(&p->message, (size_t)d->ctx->cluster->rpc_message_bytes_max);
-    metric_set(d->metrics.in_flight, (int64_t)++d->pushes);
-    if (!pool_submit(d->ctx->pool, d->ctx->loop, push_work, push_done, p)) {
-        err_set(&e, ERR_BUSY, "too many pushes wait to be decoded");
-        push_fail(p, &e);
-    }
+    struct job *j = XNEW(struct job);
+    *j = (struct job){ .magic = JOB_MAGIC,
+                       .d = d,
+                       .req = r,
+                       .tenant = tenant,
+                       .in = in,
+                       .limits = d->limits,
+                       .key = http_header(r, "Idempotency-Key"),
+                       .deadline_ms = now_ms + d->conf->ack_ms,
+                       .retry_ms = RETRY_MS_FIRST };
+    struct str format = str_c(format_name(in.format));
+    metric_add(metric_at(d->metrics.requests, &format, 1), 1);
+    d->working++;
+    metric_set(d->metrics.working, (int64_t)d->working);
+    if (job_admit(j, &e))
+        job_fail(j, &e);
 }
 
 void api_ingest_routes(struct distributor *d)
 {
-    static const char *const paths[] = { "/ingest", "/pyroscope/ingest" };
+    size_t body_max = (size_t)d->ctx->common->body_bytes_max;
 
-    if (!d->ctx->http)
-        return; /* simulation drives the role without HTTP */
-    for (size_t i = 0; i < ARRAY_LEN(paths); i++)
-        http_route(d->ctx->http, HTTP_POST, paths[i], (size_t)d->ctx->common->body_bytes_max,
-                   on_ingest, d);
+    http_route(d->ctx->http, HTTP_POST, "/ingest", body_max, on_ingest, d);
+    http_route(d->ctx->http, HTTP_POST, "/pyroscope/ingest", body_max, on_ingest, d);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * api_ingest.h: POST /ingest and /pyroscope/ingest.
+ * api_ingest.h: POST /ingest and /pyroscope/ingest (wire facts, section 1).
  */
 #ifndef DISTRIBUTOR_API_INGEST_H
 #define DISTRIBUTOR_API_INGEST_H
 
-#include "distributor/state.h"
+struct distributor;
 
+/* Adds the routes to the process's server. */
 void api_ingest_routes(struct distributor *d);
 
 #endif

@@ -1,19 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * distributor: start, ready, drain, free. It keeps nothing: any number of them may run, and a push
- * may be repeated through another one (write_id.c).
+ * distributor: start, readiness and end of the role. It keeps nothing: what was not acked by an
+ * ingester was never promised to anybody.
  */
 #include "distributor/distributor.h"
 
 #include <stdio.h>
 
 #include "common/base/mem.h"
-#include "common/obs/log.h"
 #include "distributor/api_ingest.h"
+#include "distributor/state.h"
 
-#define IN_FLIGHT_SHARE 10 /* of the memory limit, one part in so many */
-#define DECODE_SHARE    4
-#define DECODE_LEAST    (8 * MIB)
+#define DISTRIBUTOR_MAGIC MAGIC('d', 'i', 's', 't')
+#define DECODE_SHARE      4 /* of the memory limit: what one push may take at most, 1 in so many */
+#define DECODE_LEAST      (8 * MIB)
+
+static int start_node(const struct role_ctx *ctx, struct distributor *d, struct err *e)
+{
+    struct rpc_node_opts o = {
+        .net = ctx->rpc,
+        .loop = ctx->loop,
+        .listen = d->conf->listen,
+        .message_max = ctx->cluster->rpc_message_bytes_max,
+        .pending_max = ctx->cluster->rpc_pending_max,
+        .heartbeat_ms = (uint32_t)ctx->cluster->heartbeat_ms,
+        .dead_ms = (uint32_t)ctx->cluster->dead_ms,
+        .pool = ctx->pool,
+    };
+    const struct conf_list *all = &ctx->cluster->ingesters;
+
+    if (!ctx->common->insecure_open && d->conf->listen[0] &&
+        !addr_is_loopback(str_c(d->conf->listen)))
+        return err_set(
+            e, ERR_CONFIG,
+            "distributor.listen: %s can be reached from other machines, and the roles do "
+            "not prove who they are to each other; keep that network private and say "
+            "so with --http.insecure-open",
+            d->conf->listen);
+    if (rpc_node_new(&o, &d->node, e))
+        return err_wrap(e, "distributor.listen");
+    d->peers = XNEW_ARRAY(struct rpc_peer *, all->len);
+    for (d->peers_len = 0; d->peers_len < all->len; d->peers_len++)
+        if (rpc_peer_get(d->node, all->items[d->peers_len], &d->peers[d->peers_len], e))
+            return err_wrap(e, "cluster.ingesters");
+    return 0;
+}
 
 static void distributor_free(void *self)
 {
@@ -21,57 +52,20 @@ static void distributor_free(void *self)
 
     if (!d)
         return;
-    CHECK(d->magic == DISTRIBUTOR_MAGIC && d->pushes == 0);
-    rpc_node_free(d->node);
+    CHECK(d->magic == DISTRIBUTOR_MAGIC);
+    d->closing = true;
+    rpc_node_free(d->node); /* answers what waits for an ingester */
     tenants_free(d->tenants);
     xfree(d->peers);
     d->magic = 0;
     xfree(d);
 }
 
-static int start_node(struct distributor *d, struct err *e)
-{
-    const struct cluster_conf *c = d->ctx->cluster;
-    struct rpc_node_opts o = {
-        .net = d->ctx->rpc,
-        .loop = d->ctx->loop,
-        .listen = "",
-        .message_max = (size_t)c->rpc_message_bytes_max,
-        .pending_max = (size_t)c->rpc_pending_max,
-        .heartbeat_ms = (uint32_t)c->heartbeat_ms,
-        .dead_ms = (uint32_t)c->dead_ms,
-        .pool = d->ctx->pool,
-    };
-
-    if (c->ingesters.len == 0)
-        return err_set(e, ERR_CONFIG, "cluster.ingesters is empty: pushes have nowhere to go");
-    if (c->shards == 0)
-        return err_set(e, ERR_CONFIG, "cluster.shards is 0, want at least 1");
-    if (rpc_node_new(&o, &d->node, e))
-        return e->code;
-    d->peers_len = c->ingesters.len;
-    d->peers = XNEW_ARRAY(struct rpc_peer *, d->peers_len);
-    for (size_t i = 0; i < d->peers_len; i++)
-        if (rpc_peer_get(d->node, c->ingesters.items[i], &d->peers[i], e))
-            return err_wrap(e, "cluster.ingesters: %s", c->ingesters.items[i]);
-    return 0;
-}
-
-/* A simulated process has no files: its secret comes from the seeded randomness. */
-static int load_secret(struct distributor *d, struct err *e)
-{
-    struct env *env = d->ctx->env;
-
-    if (!d->ctx->simulated || d->conf->write_id_secret[0])
-        return write_secret_load(&d->secret, d->conf->write_id_secret, d->ctx->data_dir, env, e);
-    env->random(env, &d->secret, sizeof(d->secret));
-    return 0;
-}
-
 static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct err *e)
 {
     struct distributor *d = XNEW(struct distributor);
-    uint64_t seed;
+    struct write_secret secret;
+    int code;
 
     d->magic = DISTRIBUTOR_MAGIC;
     d->ctx = ctx;
@@ -79,20 +73,19 @@ static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct
     d->limits = d->conf->limits;
     d->limits.decode_bytes =
         MIN(d->limits.decode_bytes, MAX(ctx->memory_limit / DECODE_SHARE, DECODE_LEAST));
-    budget_init(&d->in_flight,
-                (size_t)(d->conf->in_flight_bytes
-                             ? d->conf->in_flight_bytes
-                             : MAX(ctx->memory_limit / IN_FLIGHT_SHARE, DECODE_LEAST)));
     distributor_metrics_init(&d->metrics, ctx->metrics);
-    ctx->env->random(ctx->env, &d->seed, sizeof(d->seed));
-    ctx->env->random(ctx->env, &seed, sizeof(seed));
-    prng_init(&d->prng, seed);
-    if (load_secret(d, e) || start_node(d, e)) {
+    budget_init(&d->memory,
+                d->conf->in_flight_bytes ? d->conf->in_flight_bytes : ctx->memory_limit / 10);
+    code = write_secret_load(&secret, d->conf->write_id_secret, ctx->data_dir, ctx->env, e);
+    if (!code)
+        code = start_node(ctx, d, e);
+    if (code) {
         distributor_free(d);
-        return e->code;
+        return code;
     }
-    d->tenants = tenants_new(ctx->env->clock, d->conf, &d->secret, ctx->tenancy->multi);
-    api_ingest_routes(d);
+    d->tenants = tenants_new(d->conf, &secret, ctx->tenancy->multi);
+    if (ctx->http)
+        api_ingest_routes(d);
     *ret_self = d;
     return 0;
 }
@@ -104,45 +97,51 @@ static bool distributor_ready(void *self, const char **ret_why)
     CHECK(d->magic == DISTRIBUTOR_MAGIC);
     *ret_why = d->why;
     if (d->draining) {
-        (void)snprintf(d->why, sizeof(d->why), "shutting down");
+        *ret_why = "draining";
         return false;
     }
     for (size_t i = 0; i < d->peers_len; i++) {
-        if (rpc_peer_up(d->peers[i]))
-            continue;
-        (void)snprintf(d->why, sizeof(d->why), "ingester %s does not answer",
-                       rpc_peer_addr(d->peers[i]));
-        return false;
+        if (!rpc_peer_up(d->peers[i])) {
+            (void)snprintf(d->why, sizeof(d->why), "ingester %s does not answer",
+                           rpc_peer_addr(d->peers[i]));
+            return false;
+        }
     }
     return true;
 }
 
-static void tell_drained(void *cookie)
+static void distributor_end(struct distributor *d)
 {
-    struct distributor *d = cookie;
+    void (*done)(void *cookie) = d->drained;
 
-    d->drained(d->drained_cookie);
+    d->drained = NULL;
+    rpc_node_drain(d->node, done, d->drained_cookie);
 }
 
-/* Pushes in work run to their end, which ack_timeout bounds. */
+void distributor_left(struct distributor *d)
+{
+    d->working--;
+    metric_set(d->metrics.working, (int64_t)d->working);
+    if (d->drained && d->working == 0)
+        distributor_end(d);
+}
+
 static void distributor_drain(void *self, void (*done)(void *cookie), void *cookie)
 {
     struct distributor *d = self;
 
-    CHECK(d->magic == DISTRIBUTOR_MAGIC && !d->draining);
+    CHECK(d->magic == DISTRIBUTOR_MAGIC);
     d->draining = true;
     d->drained = done;
     d->drained_cookie = cookie;
-    if (d->pushes == 0)
-        loop_post(d->ctx->loop, tell_drained, d);
+    if (d->working == 0)
+        distributor_end(d);
 }
 
 static void distributor_ring(void *self, struct json *j)
 {
     const struct distributor *d = self;
 
-    json_key(j, "pushesInWork");
-    json_u64(j, d->pushes);
     json_key(j, "ingesters");
     json_arr(j);
     for (size_t i = 0; i < d->peers_len; i++) {

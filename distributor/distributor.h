@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * distributor.h: the role that takes profiles in. Other roles meet it in proto/ only.
+ * distributor.h: the role that takes profiles in. All a binary needs of it.
  */
 #ifndef DISTRIBUTOR_DISTRIBUTOR_H
 #define DISTRIBUTOR_DISTRIBUTOR_H

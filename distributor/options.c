@@ -45,7 +45,7 @@ static const struct conf_row rows[] = {
     CONF_DURATION(ST, past_ms, "past", "400d", "1m", "100y",
                   "Older pushes are refused; the retention of the coarsest level."),
     CONF_DURATION(ST, future_ms, "future", "10m", "0", "1d", "Later pushes are refused."),
-    CONF_DURATION(ST, ack_ms, "ack_timeout", "8s", "100ms", "5m",
+    CONF_DURATION(ST, ack_ms, "ack_timeout", "10s", "100ms", "5m",
                   "A push that no ingester has stored by then is refused with 503."),
     CONF_DURATION(ST, attempt_ms, "attempt_timeout", "3s", "100ms", "5m",
                   "One attempt to reach an ingester; it is repeated until ack_timeout."),

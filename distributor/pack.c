@@ -143,27 +143,3 @@ int pack_write(const struct packing *in, struct buf *out, struct err *e)
     arena_rewind(a, mark);
     return rc;
 }
-
-static void *reply_alloc(void *arena, size_t n)
-{
-    return arena_alloc(arena, n);
-}
-
-static void reply_free(void *arena, void *p)
-{
-    (void)arena, (void)p; /* goes with the arena */
-}
-
-int unpack_write_reply(struct str payload, uint64_t *ret_duplicates, struct err *e)
-{
-    CLEANUP(arena_freep) struct arena *a = arena_new(4 * KIB);
-    ProtobufCAllocator allocator = { reply_alloc, reply_free, a };
-    const Embertree__WriteReply *m = embertree__write_reply__unpack(
-        &allocator, payload.len, (const uint8_t *)(const void *)payload.ptr);
-
-    if (!m)
-        return err_set(e, ERR_INTERNAL, "the ingester's answer of %zu bytes is no WriteReply",
-                       payload.len);
-    *ret_duplicates = m->duplicates;
-    return 0;
-}

@@ -5,7 +5,6 @@
 #ifndef DISTRIBUTOR_PACK_H
 #define DISTRIBUTOR_PACK_H
 
-#include "common/model/shard.h"
 #include "distributor/window.h"
 #include "distributor/write_id.h"
 
@@ -22,7 +21,5 @@ struct packing {
 /* Appends the message; the same bytes each time. Scratch comes from push->arena and is given back.
  * ERR_LIMIT if the arena or out->max is too small. */
 NODISCARD int pack_write(const struct packing *in, struct buf *out, struct err *e);
-/* Series whose write id the ingester knew. ERR_INTERNAL: not a WriteReply. */
-NODISCARD int unpack_write_reply(struct str payload, uint64_t *ret_duplicates, struct err *e);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * state.h: one distributor; internal to the role.
+ * state.h: the distributor's self: what its files share. Thread: the loop's, but for what a comment
+ * says.
  */
 #ifndef DISTRIBUTOR_STATE_H
 #define DISTRIBUTOR_STATE_H
@@ -10,27 +11,30 @@
 #include "distributor/options.h"
 #include "distributor/tenants.h"
 
-#define DISTRIBUTOR_MAGIC MAGIC('D', 'I', 'S', 'T')
-
 struct distributor {
     uint32_t magic;
-    const struct role_ctx *ctx;          /* borrowed */
-    const struct distributor_conf *conf; /* borrowed */
-    struct limits limits;                /* the configured ones, decode_bytes fit to the memory */
+    const struct role_ctx *ctx;
+    const struct distributor_conf *conf;
+    struct limits limits; /* as configured, decode_bytes fit to the memory limit */
     struct distributor_metrics metrics;
-    struct write_secret secret;
-    struct tenants *tenants;
-    struct rpc_node *node;
-    struct rpc_peer **peers; /* by position in cluster.ingesters; owned array */
+    struct rpc_node *node;   /* owned */
+    struct rpc_peer **peers; /* owned array; one per address of cluster.ingesters */
     size_t peers_len;
-    struct budget in_flight; /* memory of pushes in work */
-    uint64_t seed;           /* of hash tables over foreign bytes */
-    struct prng prng;        /* jitter of retries */
-    size_t pushes;           /* in work */
+    struct tenants *tenants; /* owned */
+    struct budget memory;    /* of pushes in work; any thread */
+    size_t working;          /* pushes not answered yet */
     bool draining;
-    void (*drained)(void *cookie);
+    bool closing;                  /* being freed: nothing is tried again */
+    void (*drained)(void *cookie); /* set while draining */
     void *drained_cookie;
-    char why[256]; /* not ready because */
+    char why[160]; /* not ready: what is missing */
 };
+
+static inline struct rpc_peer *distributor_peer(const struct distributor *d, uint32_t shard)
+{
+    return d->peers[shard % d->peers_len];
+}
+/* A push was answered: the last one ends a drain. */
+void distributor_left(struct distributor *d);
 
 #endif

@@ -1,149 +1,136 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tenants: a row per tenant seen lately.
- *
- * With one tenant only the bound on requests does not apply: the process-wide budgets are his. The
- * byte rate is a token bucket that refills continuously; a body larger than the whole bucket passes
- * when the bucket is full, so that a burst limit below the body limit does not lock anybody out.
- *
- * Names come from a header, so rows must not pile up: when there are many, those that have nothing
- * in work and a full bucket (nothing would be forgotten) go.
+ * A token bucket per tenant for bytes, a counter for pushes in work. A tenant with a full bucket and
+ * nothing in work has no state worth keeping: such ones go first when the table is full. If none
+ * can go, all TENANTS_MAX are busy at this moment, and a new one has to come again.
  */
 #include "distributor/tenants.h"
 
 #include "common/base/map.h"
 #include "common/base/mem.h"
 
-#define SWEEP_FROM   1024 /* rows; then at every doubling */
-#define SWEEP_AGE_NS UINT64_C(60000000000)
-#define NS_PER_S     1e9
-
 struct tenants {
-    const struct clock *clock;
+    struct map_str *by_name; /* of struct tenant, owned */
     const struct distributor_conf *conf;
-    struct write_secret cluster;
-    bool multi;
-    struct map_str *rows; /* name -> struct tenant, owned */
-    size_t sweep_at;
+    struct write_secret secret; /* of the cluster */
+    bool many;                  /* with one tenant there is nobody to be fair to */
 };
 
-struct tenants *tenants_new(const struct clock *clock, const struct distributor_conf *conf,
-                            const struct write_secret *cluster, bool multi)
+struct tenants *tenants_new(const struct distributor_conf *conf, const struct write_secret *secret,
+                            bool many)
 {
     struct tenants *t = XNEW(struct tenants);
 
-    *t = (struct tenants){ .clock = clock,
-                           .conf = conf,
-                           .cluster = *cluster,
-                           .multi = multi,
-                           .rows = map_str_new(),
-                           .sweep_at = SWEEP_FROM };
+    t->by_name = map_str_new();
+    t->conf = conf;
+    t->secret = *secret;
+    t->many = many;
     return t;
 }
 
-static void tenant_free(struct tenant *row)
+static void tenant_free(struct tenant *tenant)
 {
-    xfree((void *)(uintptr_t)row->name.ptr);
-    xfree(row);
+    char *name;
+
+    CHECK(tenant->requests == 0);
+    memcpy(&name, &tenant->name.ptr, sizeof(name));
+    xfree(name);
+    xfree(tenant);
 }
 
 void tenants_free(struct tenants *t)
 {
-    struct str name;
-    void *row;
     size_t pos = 0;
+    struct str name;
+    void *val;
 
     if (!t)
         return;
-    while (map_str_next(t->rows, &pos, &name, &row)) {
-        CHECK(((struct tenant *)row)->requests == 0);
-        tenant_free(row);
-    }
-    map_str_free(t->rows);
+    while (map_str_next(t->by_name, &pos, &name, &val))
+        tenant_free(val);
+    map_str_free(t->by_name);
     xfree(t);
 }
 
-size_t tenants_len(const struct tenants *t)
+static void refill(const struct tenants *t, struct tenant *tenant, uint64_t now_ms)
 {
-    return map_str_len(t->rows);
+    double burst = (double)t->conf->tenant_burst_bytes;
+
+    tenant->tokens +=
+        (double)(now_ms - tenant->refilled_ms) / 1000.0 * (double)t->conf->tenant_rate_bytes;
+    if (tenant->tokens > burst)
+        tenant->tokens = burst;
+    tenant->refilled_ms = now_ms;
 }
 
-/* At most the burst. */
-static void refill(const struct tenants *t, struct tenant *row, uint64_t now)
+/* Forgets idle tenants; one pass when the table is full, so its cost is spread over many pushes. */
+static void make_room(struct tenants *t, uint64_t now_ms)
 {
-    uint64_t burst = t->conf->tenant_burst_bytes, rate = t->conf->tenant_rate_bytes;
-    double more = (double)(now - row->refilled_ns) * (double)rate / NS_PER_S;
-
-    if (rate == 0 || more < 1)
-        return; /* keep the time that has passed until it is worth a byte */
-    row->tokens = more >= (double)(burst - row->tokens) ? burst : row->tokens + (uint64_t)more;
-    row->refilled_ns = now;
-}
-
-static void sweep(struct tenants *t, uint64_t now)
-{
-    struct map_str *kept = map_str_new();
+    struct tenant **idle = XNEW_ARRAY(struct tenant *, map_str_len(t->by_name));
+    size_t n = 0, pos = 0;
     struct str name;
-    void *at;
-    size_t pos = 0;
+    void *val;
 
-    while (map_str_next(t->rows, &pos, &name, &at)) {
-        struct tenant *row = at;
-        refill(t, row, now);
-        bool idle = row->requests == 0 && now - row->used_ns > SWEEP_AGE_NS &&
-                    (t->conf->tenant_rate_bytes == 0 || row->tokens == t->conf->tenant_burst_bytes);
-        if (idle)
-            tenant_free(row);
-        else
-            map_str_put(kept, row->name, row);
+    while (map_str_next(t->by_name, &pos, &name, &val)) {
+        struct tenant *tenant = val;
+        refill(t, tenant, now_ms);
+        if (tenant->requests == 0 && tenant->tokens >= (double)t->conf->tenant_burst_bytes)
+            idle[n++] = tenant;
     }
-    map_str_free(t->rows);
-    t->rows = kept;
-    t->sweep_at = MAX(SWEEP_FROM, map_str_len(kept) * 2);
+    for (size_t i = 0; i < n; i++) {
+        (void)map_str_del(t->by_name, idle[i]->name);
+        tenant_free(idle[i]);
+    }
+    xfree(idle);
 }
 
-static struct tenant *find_or_add(struct tenants *t, struct str name, uint64_t now)
+static struct tenant *tenant_find(struct tenants *t, struct str name, uint64_t now_ms)
 {
-    struct tenant *row = map_str_get(t->rows, name);
+    struct tenant *tenant = map_str_get(t->by_name, name);
 
-    if (row)
-        return row;
-    if (map_str_len(t->rows) >= t->sweep_at)
-        sweep(t, now);
-    row = XNEW(struct tenant);
-    row->name = str_n(xmemdup(name.ptr, name.len), name.len);
-    row->secret = write_secret_tenant(&t->cluster, name);
-    row->tokens = t->conf->tenant_burst_bytes;
-    row->refilled_ns = now;
-    map_str_put(t->rows, row->name, row);
-    return row;
+    if (tenant)
+        return tenant;
+    if (map_str_len(t->by_name) >= TENANTS_MAX)
+        make_room(t, now_ms);
+    if (map_str_len(t->by_name) >= TENANTS_MAX)
+        return NULL;
+    tenant = XNEW(struct tenant);
+    tenant->name = str_n(xmemdup(name.ptr, name.len), name.len);
+    tenant->secret = write_secret_tenant(&t->secret, name);
+    tenant->tokens = (double)t->conf->tenant_burst_bytes;
+    tenant->refilled_ms = now_ms;
+    (void)map_str_put(t->by_name, tenant->name, tenant);
+    return tenant;
 }
 
-int tenants_enter(struct tenants *t, struct str name, size_t bytes, struct tenant **ret,
-                  struct err *e)
+int tenant_enter(struct tenants *t, struct str name, size_t bytes, uint64_t now_ms,
+                 struct tenant **ret, struct err *e)
 {
-    uint64_t now = clock_mono_ns(t->clock);
-    struct tenant *row = find_or_add(t, name, now);
-    uint64_t cost = MIN(bytes, t->conf->tenant_burst_bytes);
+    struct tenant *tenant = tenant_find(t, name, now_ms);
 
-    row->used_ns = now;
-    refill(t, row, now);
-    if (t->multi && row->requests >= t->conf->tenant_requests)
-        return err_set(e, ERR_RATE, "tenant has %" PRIu64 " pushes in work, at most %" PRIu64,
-                       row->requests, t->conf->tenant_requests);
-    if (t->conf->tenant_rate_bytes && cost > row->tokens)
-        return err_set(e, ERR_RATE, "tenant is over %" PRIu64 " bytes per second",
-                       t->conf->tenant_rate_bytes);
-    if (t->conf->tenant_rate_bytes)
-        row->tokens -= cost;
-    row->requests++;
-    *ret = row;
+    if (!tenant)
+        return err_set(e, ERR_RATE, "%d tenants are busy at once; try again", TENANTS_MAX);
+    if (t->many && tenant->requests >= t->conf->tenant_requests)
+        return err_set(e, ERR_RATE,
+                       "this tenant has %" PRIu64 " pushes in work, which is its limit; send less "
+                       "at once",
+                       tenant->requests);
+    if (t->conf->tenant_rate_bytes) {
+        refill(t, tenant, now_ms);
+        /* A body larger than the burst passes with a full bucket, and is paid back later. */
+        if (tenant->tokens < MIN((double)bytes, (double)t->conf->tenant_burst_bytes))
+            return err_set(e, ERR_RATE,
+                           "this tenant sends more than %" PRIu64 " bytes a second; slow down",
+                           t->conf->tenant_rate_bytes);
+        tenant->tokens -= (double)bytes;
+    }
+    tenant->requests++;
+    *ret = tenant;
     return 0;
 }
 
-void tenants_leave(struct tenants *t, struct tenant *tenant)
+void tenant_leave(struct tenant *tenant)
 {
-    (void)t;
     CHECK(tenant->requests > 0);
     tenant->requests--;
 }

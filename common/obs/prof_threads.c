@@ -78,7 +78,7 @@ static clockid_t cpu_clock(pid_t tid)
     return (clockid_t)(~(unsigned)tid << 3 | 6u);
 }
 
-/* Fails when the thread just ended, or over the limit on pending signals: it is not sampled then. */
+/* Fails when the thread just ended, or over the limit of signals; it is not sampled then. */
 static void arm(struct prof_threads *t, struct known *k)
 {
     struct sigevent ev = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGPROF };
