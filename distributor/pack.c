@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * pack: the message structs of protobuf-c point straight at the columns of the push, so that packing
+ * pack: the message structs of protobuf-c point straight at the columns of the push, so that
+ * packing
  * is one copy of each column. Structs come from the request's arena and are rewound afterwards.
  */
 #include "distributor/pack.h"

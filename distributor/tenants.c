@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A token bucket per tenant for bytes, a counter for pushes in work. A tenant with a full bucket and
+ * A token bucket per tenant for bytes, a counter for pushes in work. A tenant with a full bucket
+ * and
  * nothing in work has no state worth keeping: such ones go first when the table is full. If none
  * can go, all TENANTS_MAX are busy at this moment, and a new one has to come again.
  */

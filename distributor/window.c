@@ -100,7 +100,8 @@ bool leaves_of(const struct window *w, size_t leaves_max, struct arena *a, struc
     return true;
 }
 
-/* ---- dividing --------------------------------------------------------------------------------- */
+/* ---- dividing ---------------------------------------------------------------------------------
+ * */
 
 struct splitter {
     const struct push_series *s;

@@ -29,7 +29,8 @@
 #define SECRET_BYTES 32
 #define SECRET_MOST  (64 * KIB)
 
-/* ---- SipHash ---------------------------------------------------------------------------------- */
+/* ---- SipHash ----------------------------------------------------------------------------------
+ * */
 
 struct sip {
     uint64_t v0, v1, v2, v3;
@@ -85,7 +86,8 @@ struct hash128 siphash128(const struct write_secret *key, const void *p, size_t 
     return h;
 }
 
-/* ---- the secret ------------------------------------------------------------------------------- */
+/* ---- the secret -------------------------------------------------------------------------------
+ * */
 
 static struct write_secret secret_from(struct str text)
 {
@@ -151,7 +153,8 @@ struct write_secret write_secret_tenant(const struct write_secret *cluster, stru
     return (struct write_secret){ h.lo, h.hi };
 }
 
-/* ---- ids -------------------------------------------------------------------------------------- */
+/* ---- ids --------------------------------------------------------------------------------------
+ * */
 
 struct digest {
     uint64_t seed;

@@ -34,7 +34,7 @@ struct querier {
     struct ui ui;
     struct querier_metrics metrics;
     bool was_ready; /* every ingester answered once */
-    char why[256]; /* what ready() said last */
+    char why[256];  /* what ready() said last */
     bool draining;
     void (*drained)(void *cookie); /* set while draining until all queries ended */
     void *drained_cookie;

@@ -4,7 +4,8 @@
  *
  * Functions that can fail return 0 or an ERR_ code and take `struct err *e` last (never NULL).
  * The text names what is wrong and, where it helps, what to do next. Callers add context on the
- * way up with err_wrap; the edge of a role logs or replies once. After a success *e may hold anything
+ * way up with err_wrap; the edge of a role logs or replies once. After a success *e may hold
+ * anything
  * (a lookup that found nothing, say): whoever keeps an err for later clears it by the return value.
  */
 #ifndef COMMON_BASE_ERR_H

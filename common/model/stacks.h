@@ -7,7 +7,8 @@
  *
  * The same shape travels in WriteRequest and MergeReply (proto/common.proto, message Stacks) and,
  * with ids of its own, stands in the dictionary of the store. A frame without symbols has function
- * "", module = build id or mapping file name, file = base name of the mapping's file where module is
+ * "", module = build id or mapping file name, file = base name of the mapping's file where module
+ * is
  * a build id (for people), address = offset in the file (a raw address only where there is no
  * mapping); with symbols the address is 0 and module is the mapping's file name.
  */

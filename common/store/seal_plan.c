@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * seal_plan: which raw rows are due, and when to look again. Due is a minute that ended
- * `seal_delay` ago by engine time; rows that come for it later are due at once, but wait_ms lets them gather for
+ * `seal_delay` ago by engine time; rows that come for it later are due at once, but wait_ms lets
+ * them gather for
  * LATE_PACE_MS, so that a dribble does not rewrite the same leaves row by row.
  *
  * Thread: the shard's.

@@ -8,7 +8,8 @@
  * there are none.
  *
  * A rule is (needle, what to cut behind it, what to put there). Nearly all names match no needle,
- * so one look at sixteen bytes at a time asks for the three characters that some needle starts with.
+ * so one look at sixteen bytes at a time asks for the three characters that some needle starts
+ * with.
  * A cut never makes a name longer, hence editing is in place. Applying the table twice changes
  * nothing more.
  */

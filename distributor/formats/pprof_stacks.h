@@ -26,7 +26,8 @@ struct pprof_walked {
     uint32_t *pairs_end; /* string labels; they start where those of the sample before end */
     VEC(struct pprof_pair) pairs; /* owned; the arrays above are in the arena */
 };
-/* `values`, if not NULL, are used instead of those in the body: types_len per sample (pprof_walk.c).
+/* `values`, if not NULL, are used instead of those in the body: types_len per sample
+ * (pprof_walk.c).
  * ret is to be freed after failure too. */
 NODISCARD int pprof_walk(const struct pprof *p, const struct ingest *in, const struct limits *l,
                          const int64_t *values, struct push *push, struct pprof_walked *ret,
@@ -34,7 +35,8 @@ NODISCARD int pprof_walk(const struct pprof *p, const struct ingest *in, const s
 void pprof_walked_deinit(struct pprof_walked *w);
 
 /* The values of cur minus those of prev for the sample types marked in `cumulative`, stack by stack
- * (pprof_delta.c): types_len per sample of cur, in the arena. Differences below zero become 0 and are
+ * (pprof_delta.c): types_len per sample of cur, in the arena. Differences below zero become 0 and
+ * are
  * counted in push. */
 NODISCARD int pprof_subtract(const struct pprof *cur, const struct pprof *prev,
                              const bool *cumulative, const struct limits *l, struct push *push,

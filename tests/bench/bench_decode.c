@@ -6,7 +6,8 @@
  *   parse    bytes to columns                    walk    columns to stacks and series
  *   pack     series to the WriteRequest          all     the three, and all / gunzip
  *
- * Files of ../shared/testdata (or those named, as pprof/x.pb.gz) and a generated one; microseconds per profile, best of many. The
+ * Files of ../shared/testdata (or those named, as pprof/x.pb.gz) and a generated one; microseconds
+ * per profile, best of many. The
  * columns "bytes per inflated byte" say what the decoder holds at its peak.
  */
 #include <stdio.h>

@@ -228,7 +228,8 @@ void gen_pprof_finish(struct gen_pprof *g, struct buf *body)
     CHECK(buf_ok(body));
 }
 
-/* ---- random profiles and the slow model ------------------------------------------------------- */
+/* ---- random profiles and the slow model -------------------------------------------------------
+ * */
 
 static int line_cmp(const void *a, const void *b)
 {

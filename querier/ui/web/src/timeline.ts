@@ -38,7 +38,7 @@ export class TimelineView {
       width: this.host.clientWidth,
       height: 132,
       legend: { show: false },
-      scales: { x: { range: () => this.span } },
+      scales: { x: { range: () => this.span }, y: { range: (_u, _min, max) => [0, (max || 1) * 1.08] } },
       cursor: { y: false, drag: { x: true, y: false, setScale: false } },
       axes: [
         { stroke: ink, grid, ticks: grid },

@@ -112,14 +112,12 @@ static void test_defaults(void **state)
 
 static void test_flags_over_file_over_defaults(void **state)
 {
-    static const char *const flags[] = { "--http.listen=[::1]:1=2",
-                                         "--http.verbose",
-                                         "--no-http.open",
-                                         "--http.body-max=3MiB", /* dashes will do */
-                                         "--http.connections",
-                                         "5",
-                                         "--http.peers=a, b,c",
-                                         NULL };
+    static const char *const flags[] = {
+        "--http.listen=[::1]:1=2", "--http.verbose",
+        "--no-http.open",          "--http.body-max=3MiB", /* dashes will do */
+        "--http.connections",      "5",
+        "--http.peers=a, b,c",     NULL
+    };
     static const char yaml[] = "# comment\n"
                                "http:\n"
                                "  listen: 0.0.0.0:80\n"

@@ -238,7 +238,8 @@ static void test_folded(void **state)
     assert_true(files > 8);
 }
 
-/* ---- hostile files ---------------------------------------------------------------------------- */
+/* ---- hostile files ----------------------------------------------------------------------------
+ * */
 
 /* What is left after the bad samples of a `drop` file, where the expected numbers, which count
  * before our rules, say otherwise. */
