@@ -23,6 +23,8 @@ struct write {
     struct str payload; /* the call's */
     size_t held;        /* bytes taken from the budget */
     bool alone;         /* over the budget, admitted because there was no other */
+    bool sent;          /* to the shard: set before, by the pool thread */
+    uint32_t holders;   /* the pool's job and the answer; freed when both are over */
     struct arena *arena;
     struct write_msg msg;
     struct shard_write sw;
@@ -42,7 +44,22 @@ int rpc_write_accepting(const struct ingester *in, struct err *e)
     return disk_check(in->disk, e);
 }
 
-/* Loop: the end of every write. */
+/* The answer may overtake the end of the job that sent the write on: the last one frees. Only then
+ * the write counts as over, so that a drained ingester has no job left inside a shard's inbox. */
+static void write_drop(struct write *w)
+{
+    struct ingester *in = w->in;
+
+    if (--w->holders > 0)
+        return;
+    in->writes_pending--;
+    metric_set(in->metrics.writes_pending, (int64_t)in->writes_pending);
+    arena_free(w->arena);
+    w->magic = 0;
+    xfree(w);
+}
+
+/* Loop: the answer to every write. */
 static void write_end(struct write *w)
 {
     struct ingester *in = w->in;
@@ -62,12 +79,8 @@ static void write_end(struct write *w)
         rpc_reply(w->call, &reply);
     }
     budget_give(&in->write_bytes, w->held);
-    in->writes_pending--;
-    metric_set(in->metrics.writes_pending, (int64_t)in->writes_pending);
     metric_set(in->metrics.write_pending_bytes, (int64_t)in->write_bytes.used);
-    arena_free(w->arena);
-    w->magic = 0;
-    xfree(w);
+    write_drop(w);
 }
 
 static void on_shard_done(struct shard_write *sw)
@@ -78,9 +91,14 @@ static void on_shard_done(struct shard_write *sw)
     write_end(w);
 }
 
-static void on_undecoded(void *cookie)
+static void on_worked(void *cookie)
 {
-    write_end(cookie);
+    struct write *w = cookie;
+
+    CHECK(w->magic == WRITE_MAGIC);
+    if (!w->sent)
+        write_end(w);
+    write_drop(w);
 }
 
 static int write_bytes_full(const struct ingester *in, struct err *e)
@@ -118,12 +136,11 @@ static void write_work(void *cookie)
     struct write *w = cookie;
 
     CHECK(w->magic == WRITE_MAGIC);
-    if (write_decode(w, &w->sw.err)) {
-        loop_post(w->in->ctx->loop, on_undecoded, w);
+    if (write_decode(w, &w->sw.err))
         return;
-    }
     err_clear(&w->sw.err);
     w->sw.write = w->msg.write;
+    w->sent = true;
     shard_send(ingester_shard(w->in, w->msg.shard), &w->sw);
 }
 
@@ -173,9 +190,10 @@ static void on_write(void *cookie, struct rpc_call *call, struct str payload)
     in->writes_pending++;
     metric_set(in->metrics.writes_pending, (int64_t)in->writes_pending);
     metric_add(in->metrics.write_bytes, payload.len);
-    if (!pool_submit(in->ctx->pool, in->ctx->loop, write_work, NULL, w)) {
+    w->holders = 2;
+    if (!pool_submit(in->ctx->pool, in->ctx->loop, write_work, on_worked, w)) {
         (void)err_set(&w->sw.err, ERR_BUSY, "too many jobs wait for a processor");
-        write_end(w);
+        on_worked(w);
     }
 }
 
