@@ -75,11 +75,11 @@ struct conf_table {
 
 struct conf;
 /* Reads defaults, then the file given by --config (if any), then flags. --help, --version and
- * --print-config are recognised: conf_action tells. Unknown anything is ERR_CONFIG. */
+ * --print-config and --print-reference are recognised: conf_action tells. Unknown anything is ERR_CONFIG. */
 NODISCARD int conf_load(const struct conf_table *const *tables, size_t n, int argc,
                         char *const *argv, struct conf **ret, struct err *e);
 void conf_free(struct conf *c);
-enum conf_action { CONF_RUN, CONF_HELP, CONF_VERSION, CONF_PRINT };
+enum conf_action { CONF_RUN, CONF_HELP, CONF_VERSION, CONF_PRINT, CONF_REFERENCE };
 enum conf_action conf_action(const struct conf *c);
 /* The filled struct of a table; lives as long as the conf. */
 const void *conf_get(const struct conf *c, const struct conf_table *t);

@@ -72,7 +72,8 @@ static bool fixed_flag(struct conf *c, int argc, char *const *argv, int *i, cons
         enum conf_action action;
     } actions[] = { { "help", CONF_HELP },
                     { "version", CONF_VERSION },
-                    { "print-config", CONF_PRINT } };
+                    { "print-config", CONF_PRINT },
+                    { "print-reference", CONF_REFERENCE } };
 
     for (size_t k = 0; k < ARRAY_LEN(actions); k++) {
         if (!str_eqc(f->name, actions[k].name))

@@ -94,7 +94,8 @@ struct conf_hint conf_hint_name(const struct conf *c, struct str section, struct
 
 struct conf_hint conf_hint_flag(const struct conf *c, struct str wrong)
 {
-    static const char *const fixed[] = { "config", "help", "version", "print-config" };
+    static const char *const fixed[] = { "config", "help", "version", "print-config",
+                                         "print-reference" };
     VEC(const char *) names = { 0 };
     VEC(char *) owned = { 0 };
     struct conf_hint h;

@@ -73,6 +73,7 @@ void conf_help(const struct conf_table *const *tables, size_t n, const char *pro
                    "Usage: %s [--config <file>] [--<section>.<name>=<value> ...]\n\n"
                    "  --config <file>\n      Read this YAML file first; flags override it.\n"
                    "  --print-config\n      Print the configuration in effect as YAML, and exit.\n"
+                   "  --print-reference\n      Print all options as Markdown, and exit.\n"
                    "  --version\n      Print the version, and exit.\n"
                    "  --help\n      Print this, and exit.\n\n"
                    "In the file, --http.listen=x is written as `http:` with `listen: x` below.\n",

@@ -28,7 +28,7 @@ static int print_text(struct buf *text)
     return code ? 0 : 1;
 }
 
-/* --help, --version, --print-config: print and go. */
+/* --help, --version, --print-config, --print-reference: print and go. */
 static int answer(enum conf_action action, const char *program, const struct conf *conf,
                   const struct conf_table *const *tables, size_t n)
 {
@@ -39,6 +39,8 @@ static int answer(enum conf_action action, const char *program, const struct con
         conf_help(tables, n, program, &text);
     else if (action == CONF_PRINT)
         conf_print(conf, &text);
+    else if (action == CONF_REFERENCE)
+        conf_reference(tables, n, &text);
     else
         (void)buf_addf(&text, "%s %s\n", program, EMBERTREE_VERSION);
     return print_text(&text);
