@@ -74,8 +74,9 @@ struct conf_table {
     }
 
 struct conf;
-/* Reads defaults, then the file given by --config (if any), then flags. --help, --version and
- * --print-config and --print-reference are recognised: conf_action tells. Unknown anything is ERR_CONFIG. */
+/* Reads defaults, then the file given by --config (if any), then flags. --help, --version,
+ * --print-config and --print-reference are recognised: conf_action tells. Unknown anything is
+ * ERR_CONFIG. */
 NODISCARD int conf_load(const struct conf_table *const *tables, size_t n, int argc,
                         char *const *argv, struct conf **ret, struct err *e);
 void conf_free(struct conf *c);
