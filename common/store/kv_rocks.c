@@ -38,7 +38,7 @@
 
 enum filter {
     FILTER_NONE,
-    FILTER_BLOOM,  /* 10 bits per key: 1 % false */
+    FILTER_BLOOM,  /* 10 bits per key: 1 % false; memtables have one, too */
     FILTER_RIBBON, /* the same in 7 bits, thrice the work to build; bloom in level 0 */
 };
 /*
@@ -75,7 +75,8 @@ static const struct family {
 #define OPEN_FILES_MAX     512
 #define BACKGROUND_JOBS    2
 #define BITS_PER_KEY       10.0
-#define FORMAT_VERSION     5 /* of table files: RocksDB 6.6 and newer */
+#define MEMTABLE_BLOOM     0.02 /* of its bytes: about as many bits per key for write ids */
+#define FORMAT_VERSION     5    /* of table files: RocksDB 6.6 and newer */
 #define CHECKSUM_XXH3      4
 
 struct kv_rocks {
@@ -161,6 +162,10 @@ static void set_family_options(rocksdb_options_t *o, const struct family *f,
     rocksdb_options_set_target_file_size_base(o, FILE_BYTES);
     rocksdb_options_set_level_compaction_dynamic_level_bytes(o, 1);
     rocksdb_options_set_compression(o, f->compression);
+    if (f->filter == FILTER_BLOOM) {
+        rocksdb_options_set_memtable_whole_key_filtering(o, 1);
+        rocksdb_options_set_memtable_prefix_bloom_size_ratio(o, MEMTABLE_BLOOM);
+    }
     set_table_options(o, f, cache);
 }
 
