@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <time.h>
 
 #include "common/base/mem.h"
@@ -13,6 +15,7 @@ struct chan {
     void **ring; /* owned; max slots. Untouched slots cost no memory */
     size_t max, head, len;
     bool closed;
+    _Atomic uint32_t sending; /* threads between a message and its wake-up; chan_free waits */
     void (*wake)(void *cookie);
     void *cookie;
 };
@@ -39,6 +42,8 @@ void chan_free(struct chan *c)
 {
     if (!c)
         return;
+    while (atomic_load(&c->sending))
+        (void)sched_yield();
     CHECK(c->len == 0);
     CHECK(pthread_cond_destroy(&c->filled) == 0);
     CHECK(pthread_mutex_destroy(&c->lock) == 0);
@@ -56,12 +61,17 @@ bool chan_send(struct chan *c, void *msg)
     if (sent) {
         c->ring[(c->head + c->len) % c->max] = msg;
         c->len++;
-        CHECK(pthread_cond_signal(&c->filled) == 0);
+        atomic_fetch_add(&c->sending, 1);
     }
     CHECK(pthread_mutex_unlock(&c->lock) == 0);
+    if (!sent)
+        return false;
+    /* Not under the lock, on which the woken thread would run at once. */
+    CHECK(pthread_cond_signal(&c->filled) == 0);
     if (first && c->wake)
         c->wake(c->cookie);
-    return sent;
+    atomic_fetch_sub(&c->sending, 1);
+    return true;
 }
 
 static size_t take_locked(struct chan *c, void **ret_msgs, size_t max)

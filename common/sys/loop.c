@@ -23,6 +23,7 @@
 #include "common/sys/loop.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <uv.h>
 
@@ -60,7 +61,8 @@ struct loop {
     uv_async_t wake;
     uv_idle_t again; /* active while the loop's own thread has posted something */
     _Atomic bool stop;
-    pthread_mutex_t lock; /* guards posts and number */
+    _Atomic uint32_t posting; /* threads between a post and its wake-up; loop_free waits */
+    pthread_mutex_t lock;     /* guards posts and number */
     VEC(struct post) posts;
     size_t posts_head; /* simulated loops take one at a time */
     uint64_t number;
@@ -103,7 +105,8 @@ static uint64_t next_number(struct loop *l)
 
 static void on_again(uv_idle_t *idle);
 
-/* The lock is held: once it is released the loop may run the call and, by it, be freed. */
+/* Not under the lock, on which the woken thread would run at once. The loop may run the call, and
+ * by it come to its end, before we are through here: `posting` keeps it from being freed. */
 static void wake(struct loop *l)
 {
     if (atomic_load(&l->runner) == (uintptr_t)&thread_mark)
@@ -115,6 +118,7 @@ static void wake(struct loop *l)
 void loop_post(struct loop *l, loop_fn fn, void *cookie)
 {
     struct post p = { fn, cookie, 0, 0 };
+    bool first;
 
     CHECK(l->magic == LOOP_MAGIC);
     if (l->fake)
@@ -123,9 +127,12 @@ void loop_post(struct loop *l, loop_fn fn, void *cookie)
     CHECK(l->posts.len - l->posts_head < POSTS_MAX);
     p.number = l->number++;
     vec_push(&l->posts, p);
-    if (!l->fake)
-        wake(l);
+    first = l->posts.len == 1; /* who finds others there knows that they wake the loop */
+    atomic_fetch_add(&l->posting, 1);
     CHECK(pthread_mutex_unlock(&l->lock) == 0);
+    if (first && !l->fake)
+        wake(l);
+    atomic_fetch_sub(&l->posting, 1);
 }
 
 /* Runs what is posted now; what these calls post stays for the next time. */
@@ -201,6 +208,8 @@ void loop_free(struct loop *l)
     if (!l)
         return;
     CHECK(l->magic == LOOP_MAGIC);
+    while (atomic_load(&l->posting))
+        (void)sched_yield();
     own(l);
     while (drain_posts(l))
         ;

@@ -147,11 +147,13 @@ bool pool_submit(struct pool *p, struct loop *loop, pool_fn work, pool_fn done, 
             list_add_tail(&p->inlined, &i->link);
         } else {
             p->ring[(p->head + p->len) % p->max] = j;
-            CHECK(pthread_cond_signal(&p->filled) == 0);
         }
         p->len++;
     }
     CHECK(pthread_mutex_unlock(&p->lock) == 0);
+    /* Not under the lock, on which the woken thread would run at once. */
+    if (taken && !i)
+        CHECK(pthread_cond_signal(&p->filled) == 0);
     if (i && taken)
         loop_post(loop, inline_posted, i);
     else
