@@ -22,7 +22,9 @@
 static int read_chunk(struct str key, struct str value, roaring_bitmap_t *to, struct err *e)
 {
     uint32_t chunk = get_u16be(key.ptr + KEY_POST_LEN - 2);
-    roaring_bitmap_t *r = roaring_bitmap_portable_deserialize_safe(value.ptr, value.len);
+    bool whole = roaring_bitmap_portable_deserialize_size(value.ptr, value.len) == value.len;
+    roaring_bitmap_t *r =
+        whole ? roaring_bitmap_portable_deserialize_safe(value.ptr, value.len) : NULL;
 
     if (!r || roaring_bitmap_is_empty(r) || roaring_bitmap_minimum(r) >> POST_CHUNK_BITS != chunk ||
         roaring_bitmap_maximum(r) >> POST_CHUNK_BITS != chunk) {

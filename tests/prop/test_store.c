@@ -3,7 +3,7 @@
  * The engine beside the slow obvious one (tests/lib/store_model.h): random pushes, retries,
  * commits, seals, late data, held views, restarts, power cuts, failed writes, and questions.
  * Every seed also chooses hard conditions: dictionary epochs of a few nodes, hashes of two bits,
- * caches of one byte. SEED=n repeats one.
+ * caches of one byte. SEED=n repeats one; SEEDS=n runs more of them.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,8 +20,8 @@
 #include "tests/lib/store_bed.h"
 #include "tests/lib/store_model.h"
 
-#define STEPS 500
-#define SEEDS 60
+#define STEPS 400
+#define SEEDS 30
 
 struct flight { /* a batch that is staged, not committed */
     struct store_batch *b;
@@ -440,9 +440,12 @@ static void test_model(void **state)
         run_seed(strtoull(one, NULL, 10));
         return;
     }
-    uint64_t base = (uint64_t)time(NULL) * 1000;
-    for (uint64_t i = 0; i < SEEDS; i++)
-        run_seed(i < SEEDS / 2 ? i : base + i); /* some the same each time, some new */
+    const char *more = getenv("SEEDS");
+    uint64_t base = (uint64_t)time(NULL) * 1000, seeds = SEEDS;
+    if (more && *more)
+        seeds = strtoull(more, NULL, 10);
+    for (uint64_t i = 0; i < seeds; i++)
+        run_seed(i < seeds / 2 ? i : base + i); /* some the same each time, some new */
 }
 
 int main(void)
