@@ -21,7 +21,7 @@ static void bed_random(struct env *env, void *p, size_t n)
         to[i] = (uint8_t)prng_u64(&b->prng);
 }
 
-/* ---- ingesters -------------------------------------------------------------------------------- */
+/* ---- ingesters ----------------------------------------------------------------------------- */
 
 static void ack(struct dist_bed *b, struct rpc_call *call)
 {
@@ -89,7 +89,7 @@ void dist_bed_kill_ingester(struct dist_bed *b, size_t i)
     b->ingesters[i].node = NULL;
 }
 
-/* ---- the role --------------------------------------------------------------------------------- */
+/* ---- the role ------------------------------------------------------------------------------ */
 
 static void load_conf(struct dist_bed *b, const char *const *flags)
 {
@@ -197,7 +197,7 @@ void dist_bed_deinit(struct dist_bed *b)
     net_world_deinit(&b->world);
 }
 
-/* ---- the client ------------------------------------------------------------------------------- */
+/* ---- the client ---------------------------------------------------------------------------- */
 
 void dist_bed_send(struct dist_bed *b, const char *target, const char *headers, struct str body)
 {
