@@ -30,6 +30,7 @@
 #define JOB_MAGIC      MAGIC('p', 'u', 's', 'h')
 #define KEY_BYTES_MAX  255
 #define WORK_FACTOR    4 /* memory while a push is in work : its unzipped size, honest ones */
+#define WORK_LEAST     (64 * KIB)
 #define GZIP_GUESS     8 /* unzipped : zipped, where the trailer does not say more */
 #define RETRY_MS_FIRST 50
 #define RETRY_MS_MOST  1000
@@ -341,7 +342,10 @@ static size_t guess_memory(const struct job *j)
             plain = MAX(plain, get_u32le(body.ptr + body.len - 4));
         plain = MIN(plain, j->limits.inflated_bytes);
     }
-    return 64 * KIB + (size_t)MIN(plain * WORK_FACTOR, j->limits.decode_bytes);
+    /* Never more than half of what there is: a body that claims more than the server has is looked
+     * at as well, or it would be told to come again for ever. */
+    return (size_t)MIN(WORK_LEAST + MIN(plain * WORK_FACTOR, j->limits.decode_bytes),
+                       MAX(j->d->memory.max / 2, WORK_LEAST));
 }
 
 static int job_admit(struct job *j, struct err *e)

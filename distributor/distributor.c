@@ -61,6 +61,17 @@ static void distributor_free(void *self)
     xfree(d);
 }
 
+/* A simulated process has no files: its secret comes from the seeded randomness. */
+static int load_secret(const struct distributor *d, struct write_secret *ret, struct err *e)
+{
+    struct env *env = d->ctx->env;
+
+    if (!d->ctx->simulated || d->conf->write_id_secret[0])
+        return write_secret_load(ret, d->conf->write_id_secret, d->ctx->data_dir, env, e);
+    env->random(env, ret, sizeof(*ret));
+    return 0;
+}
+
 static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct err *e)
 {
     struct distributor *d = XNEW(struct distributor);
@@ -76,7 +87,7 @@ static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct
     distributor_metrics_init(&d->metrics, ctx->metrics);
     budget_init(&d->memory,
                 d->conf->in_flight_bytes ? d->conf->in_flight_bytes : ctx->memory_limit / 10);
-    code = write_secret_load(&secret, d->conf->write_id_secret, ctx->data_dir, ctx->env, e);
+    code = load_secret(d, &secret, e);
     if (!code)
         code = start_node(ctx, d, e);
     if (code) {

@@ -21,6 +21,7 @@
 /* For code that reads its own stack from outside its variables (the self-profiler). */
 #define NO_SANITIZE  __attribute__((no_sanitize("address", "thread", "undefined")))
 #define NOINLINE     __attribute__((noinline)) /* to be seen in profiles */
+#define EXPORTED     __attribute__((visibility("default")))
 #define UNUSED       __attribute__((unused))
 #define NORETURN     __attribute__((noreturn))
 #define LIKELY(x)    __builtin_expect(!!(x), 1)

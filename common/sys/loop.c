@@ -2,13 +2,16 @@
  *
  * loop: posted calls and timers, over libuv or over a fake clock.
  *
- *   any thread ──loop_post──> posts (mutex, FIFO) ──uv_async──> drain ──> fn(cookie)
+ *   any thread ──loop_post──> posts (mutex, FIFO) ──eventfd──> drain ──> fn(cookie)
  *   loop thread ──timer──> uv_timer  | simulated: heap by (due, number) ──loop_sim_step──> fn
  *
  * Posted calls and simulated timers are numbered by one counter at the moment they are posted or
  * started, and equal times run in the order of the numbers, so a simulated run is a function of its
  * inputs alone. A call posted while posted calls run waits for the next round: sockets get their
  * turn in between.
+ *
+ * Other threads wake the loop by an eventfd of our own: uv_async_send marks its handle before and
+ * after it writes, and a loop that wakes in between spins until the writer runs again.
  *
  * What the loop's own thread posts while it runs needs no eventfd to wake it: an idle handle keeps
  * the loop from sleeping and drains at the start of the next round. Two system calls less for each
@@ -25,6 +28,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include "common/base/mem.h"
@@ -58,7 +63,8 @@ struct loop {
     _Atomic uintptr_t runner;  /* the same while it is in loop_run, else 0 */
     size_t timers;             /* alive, to CHECK in loop_free */
     uv_loop_t uv;
-    uv_async_t wake;
+    int wake_fd;     /* eventfd: another thread has posted */
+    uv_poll_t wake;  /* of wake_fd */
     uv_idle_t again; /* active while the loop's own thread has posted something */
     _Atomic bool stop;
     _Atomic uint32_t posting; /* threads between a post and its wake-up; loop_free waits */
@@ -105,6 +111,12 @@ static uint64_t next_number(struct loop *l)
 
 static void on_again(uv_idle_t *idle);
 
+static void wake_other(struct loop *l)
+{
+    /* Cannot fail: the counter is far from full, as each wake-up takes all of it. */
+    CHECK(eventfd_write(l->wake_fd, 1) == 0);
+}
+
 /* Not under the lock, on which the woken thread would run at once. The loop may run the call, and
  * by it come to its end, before we are through here: `posting` keeps it from being freed. */
 static void wake(struct loop *l)
@@ -112,7 +124,7 @@ static void wake(struct loop *l)
     if (atomic_load(&l->runner) == (uintptr_t)&thread_mark)
         CHECK(uv_idle_start(&l->again, on_again) == 0);
     else
-        CHECK(uv_async_send(&l->wake) == 0);
+        wake_other(l);
 }
 
 void loop_post(struct loop *l, loop_fn fn, void *cookie)
@@ -154,10 +166,13 @@ static bool drain_posts(struct loop *l)
     return to > from;
 }
 
-static void on_wake(uv_async_t *a)
+static void on_wake(uv_poll_t *poll, int status, int events)
 {
-    struct loop *l = container_of(a, struct loop, wake);
+    struct loop *l = container_of(poll, struct loop, wake);
+    eventfd_t n;
 
+    CHECK(status == 0 && (events & UV_READABLE));
+    (void)eventfd_read(l->wake_fd, &n); /* before the drain: what comes later writes anew */
     (void)drain_posts(l);
     if (atomic_load(&l->stop))
         uv_stop(&l->uv);
@@ -190,7 +205,10 @@ struct loop *loop_new(const struct clock *clock)
     struct loop *l = loop_new_common(clock);
 
     CHECK(uv_loop_init(&l->uv) == 0);
-    CHECK(uv_async_init(&l->uv, &l->wake, on_wake) == 0);
+    l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    CHECK(l->wake_fd >= 0);
+    CHECK(uv_poll_init(&l->uv, &l->wake, l->wake_fd) == 0);
+    CHECK(uv_poll_start(&l->wake, UV_READABLE, on_wake) == 0);
     CHECK(uv_idle_init(&l->uv, &l->again) == 0);
     return l;
 }
@@ -224,6 +242,7 @@ void loop_free(struct loop *l)
             CHECK(rounds++ < CLOSE_ROUNDS_MAX);
             (void)uv_run(&l->uv, UV_RUN_NOWAIT);
         }
+        CHECK(close(l->wake_fd) == 0);
     }
     CHECK(l->posts.len == 0);
     CHECK(pthread_mutex_destroy(&l->lock) == 0);
@@ -251,7 +270,7 @@ void loop_stop(struct loop *l)
     /* With the lock: the loop cannot be freed between the two lines by someone who saw the flag. */
     CHECK(pthread_mutex_lock(&l->lock) == 0);
     atomic_store(&l->stop, true);
-    CHECK(uv_async_send(&l->wake) == 0);
+    wake_other(l);
     CHECK(pthread_mutex_unlock(&l->lock) == 0);
 }
 

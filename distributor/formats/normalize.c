@@ -209,9 +209,8 @@ static unsigned gates(struct str s)
         gate |= words[0] & 0xff;
     if ((gate & GATE_G) && !memmem(s.ptr, s.len, "Generated", 9))
         gate &= ~(unsigned)GATE_G;
-    ptrdiff_t slash = s.len > 6 && s.ptr[0] == '/' ? str_rfind(s, '/') : -1;
-    struct str base = str_sub(s, (size_t)(slash + 1), s.len);
-    if (base.len > 3 && memcmp(base.ptr, "lib", 3) == 0)
+    if (s.len > 3 &&
+        (memcmp(s.ptr, "lib", 3) == 0 || (s.ptr[0] == '/' && memmem(s.ptr, s.len, "/lib", 4))))
         gate |= GATE_LIB;
     return gate;
 }

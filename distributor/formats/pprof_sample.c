@@ -58,6 +58,8 @@ static bool take_ids(struct wire *w, struct rd r, bool tagged, const struct limi
 {
     if (r.p == r.end)
         return true;
+    if (r.end[-1] >= 0x80) /* cut: seen even if nobody decodes the ids */
+        return wire_malformed(w, &r);
     if (!s->ids.len && !s->locations.len) {
         s->ids = str_n(r.p, rd_left(&r));
         s->tagged = tagged;
@@ -171,7 +173,7 @@ static inline bool take_usual(const struct wire *w, struct rd *r, struct pprof_s
     struct rd sub = { r->p + 2, r->p + 2 + r->p[1] };
     if (sub.end > r->end || w->end - sub.end < WIRE_VARINT_MAX)
         return false;
-    if (*r->p == TAG_LOCATIONS && !s->ids.len && !s->locations.len) {
+    if (*r->p == TAG_LOCATIONS && !s->ids.len && !s->locations.len && sub.end[-1] < 0x80) {
         s->ids = str_n(sub.p, (size_t)(sub.end - sub.p));
         s->tagged = false;
     } else if (*r->p != TAG_VALUES || !add_values_fast(sub, s)) {

@@ -164,6 +164,16 @@ class Api:
         return {"start": str(now - back_s * 1000), "end": str(now + 1000)}
 
 
+@contextlib.contextmanager
+def ended_unless_started(server):
+    """A start that fails half-way leaves no process behind: `with` calls no __exit__ then."""
+    try:
+        yield
+    except BaseException:
+        server.__exit__(*sys.exc_info())
+        raise
+
+
 class AllInOne(Api):
     def __init__(self, *options, folder=None, **more):
         self.process = Process("embertree", *options, folder=folder, **more)
@@ -171,7 +181,8 @@ class AllInOne(Api):
         self.processes = [self.process]
 
     def __enter__(self):
-        self.process.start()
+        with ended_unless_started(self):
+            self.process.start()
         return self
 
     def __exit__(self, kind, _value, _trace):
@@ -197,10 +208,11 @@ class FourProcesses(Api):
         self.writer, self.reader = self.by_role["distributor"], self.by_role["querier"]
 
     def __enter__(self):
-        for p in self.processes:
-            p.start(wait=False)
-        for p in self.processes:
-            p.wait_ready()
+        with ended_unless_started(self):
+            for p in self.processes:
+                p.start(wait=False)
+            for p in self.processes:
+                p.wait_ready()
         return self
 
     def __exit__(self, kind, _value, _trace):

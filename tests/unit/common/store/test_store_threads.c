@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One thread stages and seals, one commits, two read: what a reader sees is always what some prefix
+ * of the committed batches makes, and never less than was committed before it looked.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "common/model/slot.h"
+#include "common/sys/chan.h"
+#include "common/sys/thread.h"
+#include "tests/lib/store_bed.h"
+
+#define PUSHES 1500
+
+/* Push i has value 1 on stack "s<i % 50>;t<i>", at a slot that creeps forward. */
+struct shared {
+    struct store_bed bed;
+    struct selector all;
+    uint32_t first; /* slot */
+    struct chan *commits;
+    _Atomic uint64_t committed; /* pushes */
+    _Atomic bool stop, failed;
+    _Atomic uint64_t reads;
+};
+
+static uint64_t total(struct shared *x, struct err *e)
+{
+    struct store_query q = { .tenant = STR("t"),
+                             .selector = &x->all,
+                             .profile_type = STR(BED_CPU),
+                             .start_ms = slot_to_ms(x->first),
+                             .end_ms = slot_to_ms(x->first + 10000) };
+    struct store_merge m = { 0 };
+    struct store_timeline t;
+    struct stacks st;
+    struct arena *a = arena_new(MIB);
+    uint64_t n = UINT64_MAX, line = 0;
+
+    stacks_init(&st, 64 * MIB, 1);
+    m.stacks = &st;
+    struct store_view *v = store_view_get(x->bed.s);
+    if (!store_merge(v, &q, &m, e)) {
+        n = m.total == m.nodes.len ? m.total : UINT64_MAX; /* each value is 1 */
+        store_merge_deinit(&m);
+    }
+    if (!store_timeline(v, &q, slot_to_ms(x->first) + 49999999, 50000000, 2, NULL, 0, a, &t, e)) {
+        vec_for (i, &t.series)
+            vec_for (k, &t.series.ptr[i].point)
+                line += t.series.ptr[i].value.ptr[k];
+        store_timeline_deinit(&t);
+    }
+    store_view_put(v);
+    stacks_deinit(&st);
+    arena_free(a);
+    return line == n ? n : UINT64_MAX;
+}
+
+static void reader(void *cookie)
+{
+    struct shared *x = cookie;
+    struct err e = { 0 };
+
+    while (!atomic_load(&x->stop)) {
+        uint64_t before = atomic_load(&x->committed), seen = total(x, &e);
+        if (seen < before || seen > PUSHES) {
+            fprintf(stderr, "committed %" PRIu64 ", seen %" PRIu64 " %s\n", before, seen, e.text);
+            atomic_store(&x->failed, true);
+            return;
+        }
+        atomic_fetch_add(&x->reads, 1);
+    }
+}
+
+struct group {
+    struct store_batch *b;
+    uint64_t pushes;
+};
+
+static void committer(void *cookie)
+{
+    struct shared *x = cookie;
+    struct err e;
+    void *p;
+
+    while (chan_wait(x->commits, &p, 1, UINT64_MAX)) {
+        struct group *g = p;
+        if (store_commit(x->bed.s, g->b, &e))
+            atomic_store(&x->failed, true);
+        atomic_store(&x->committed, g->pushes);
+        xfree(g);
+    }
+}
+
+static void send_group(struct shared *x, struct store_batch *b, uint64_t pushes)
+{
+    struct group *g = XNEW(struct group);
+
+    *g = (struct group){ b, pushes };
+    while (!chan_send(x->commits, g)) /* the committer is behind */
+        ;
+}
+
+static void stage_all(struct shared *x)
+{
+    struct store_batch *b = store_batch_new(x->bed.s);
+    struct store_result ret;
+    char stacks[64];
+    struct err e;
+    bool more;
+
+    for (uint32_t i = 0; i < PUSHES; i++) {
+        snprintf(stacks, sizeof(stacks), "s%u;t%u=1", i % 50, i);
+        struct bed_push p = { .slot = x->first + i / 20, .wid = i + 1, .stacks = stacks };
+        p.labels = i % 3 ? "pod=a" : "pod=b";
+        if (store_bed_stage(&x->bed, b, &p, &ret, &e) || ret.stored != 1) {
+            atomic_store(&x->failed, true);
+            break;
+        }
+        if (i % 4 == 3) {
+            send_group(x, b, i + 1);
+            b = store_batch_new(x->bed.s);
+        }
+        if (i % 50 == 49) { /* sealing while batches are on their way */
+            clock_fake_advance(&x->bed.clock, 13000);
+            if (store_seal(x->bed.s, 25, &more, &e))
+                atomic_store(&x->failed, true);
+        }
+    }
+    send_group(x, b, PUSHES);
+}
+
+static void run(uint64_t dict_bytes_max)
+{
+    struct shared x = { .commits = chan_new(4, NULL, NULL) };
+    struct store_opts o = { .dict_bytes_max = dict_bytes_max,
+                            .wid_horizon_ms = 3600 * 1000,
+                            .epoch_nodes_max = 400 };
+    struct thread committing = { 0 }, reading[2] = { 0 };
+    struct err e;
+
+    store_bed_init(&x.bed, &o);
+    x.first = store_bed_slot(&x.bed) / 12 * 12;
+    thread_start(&committing, "commit", committer, &x);
+    thread_start(&reading[0], "read-0", reader, &x);
+    thread_start(&reading[1], "read-1", reader, &x);
+    stage_all(&x);
+    chan_close(x.commits);
+    thread_join(&committing);
+    while (!atomic_load(&x.failed) && atomic_load(&x.reads) < 10)
+        ;
+    atomic_store(&x.stop, true);
+    thread_join(&reading[0]);
+    thread_join(&reading[1]);
+    assert_false(atomic_load(&x.failed));
+    assert_int_equal(total(&x, &e), PUSHES);
+    chan_free(x.commits);
+    store_bed_deinit(&x.bed);
+}
+
+static void test_threads(void **state)
+{
+    (void)state;
+    run(64 * MIB);
+}
+
+static void test_threads_without_room(void **state)
+{
+    (void)state;
+    run(1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_threads_without_room),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

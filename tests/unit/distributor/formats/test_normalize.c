@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+/* cmocka wants the three above first */
+#include <cmocka.h>
+
+#include "common/base/prng.h"
+#include "distributor/formats/normalize.h"
+
+static const struct {
+    const char *name, *want; /* want NULL: unchanged */
+} rows[] = {
+    { "", NULL },
+    { "main.main", NULL },
+    /* Go: shapes of type arguments, with brackets inside */
+    { "slices.Sort[go.shape.[]string,go.shape.string]", "slices.Sort" },
+    { "a.(*B[go.shape.interface {}]).Flush", "a.(*B).Flush" },
+    { "b.(*T[go.shape.interface { Less(x.Item) bool }]).Ascend", "b.(*T).Ascend" },
+    { "m.Copy[go.shape.map[string]int,go.shape.string].func1", "m.Copy.func1" },
+    { "f[go.shape.int].g[go.shape.int]", "f.g" },
+    { "f[go.shape.int", NULL }, /* cut off by somebody: left alone */
+    { "f[...]", NULL },
+    { "a[b]", NULL },
+    /* JVM: lambdas, hidden classes, proxies, accessors, CGLIB */
+    { "com.foo.Bar$$Lambda$14/0x0000000800066840.run", "com.foo.Bar$$Lambda_.run" },
+    { "com.foo.Bar$$Lambda/0x00007f1234567890.run", "com.foo.Bar$$Lambda_.run" },
+    { "com.foo.Bar$$Lambda+0x00007f1234567890.run", "com.foo.Bar$$Lambda_.run" },
+    { "com.foo.Bar$$Lambda$14.0x0000000800066840.run", "com.foo.Bar$$Lambda_.run" },
+    { "com.foo.Bar$$Lambda$14/1234567.run", "com.foo.Bar$$Lambda_.run" },
+    { "com.foo.Bar$$Lambda$14.run", "com.foo.Bar$$Lambda_.run" },
+    { "com.foo.Bar$$Lambda.run", NULL },
+    { "java.lang.invoke.LambdaForm$MH/0x0000000800c04400.invoke",
+      "java.lang.invoke.LambdaForm$MH_.invoke" },
+    { "a.B$$InjectedInvoker/0x0000000800c04400.x", "a.B$$InjectedInvoker_.x" },
+    { "[libc.so.6+0x0000000800c04400]", NULL }, /* an address of no class */
+    { "x$y+0x12ab", NULL },                     /* too short for an address */
+    { "jdk.proxy2.$Proxy123.get", "jdk.proxy2.$Proxy.get" },
+    { "com.sun.proxy.$Proxy.get", NULL },
+    { "jdk.internal.reflect.GeneratedMethodAccessor12.invoke",
+      "jdk.internal.reflect.GeneratedMethodAccessor_.invoke" },
+    { "x.GeneratedMethodAccessor5.invoke", "x.GeneratedMethodAccessor_.invoke" }, /* same length */
+    { "x.GeneratedConstructorAccessor7.newInstance",
+      "x.GeneratedConstructorAccessor_.newInstance" },
+    { "x.GeneratedSerializationConstructorAccessor1.n",
+      "x.GeneratedSerializationConstructorAccessor_.n" },
+    { "GoGenerated.MyGeneratedCode5", NULL },
+    { "c.Foo$$EnhancerBySpringCGLIB$$1a2b3c4d.handle", "c.Foo$$EnhancerBySpringCGLIB.handle" },
+    { "c.Foo$$FastClassBySpringCGLIB$$deadbeef.invoke", "c.Foo$$FastClassBySpringCGLIB.invoke" },
+    { "c.Foo$$SpringCGLIB$$0.handle", NULL }, /* a stable number */
+    /* libraries unpacked to a temporary file */
+    { "libzstd-jni-1.5.1-16931311898282279136.so.Java_com_x", "libzstd-jni_.so.Java_com_x" },
+    { "/tmp/libasyncProfiler-linux-arm64-17b9a1d8156277.so", "/tmp/libasyncProfiler_.so" },
+    { "/tmp/libamazonCorrettoCryptoProvider109b39cf33c563eb.so",
+      "/tmp/libamazonCorrettoCryptoProvider_.so" },
+    { "/usr/lib/libzstd-jni.so", NULL },
+    { "my.libzstd-jni-5.so", NULL },
+    /* several at once */
+    { "a$$Lambda$1/0x0000000800066840.b[go.shape.int].$Proxy9", "a$$Lambda_.b.$Proxy" },
+};
+
+static void test_table(void **state)
+{
+    (void)state;
+    struct buf tmp;
+
+    buf_init(&tmp, MIB);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct str got = normalize_name(str_c(rows[i].name), &tmp);
+        const char *want = rows[i].want ? rows[i].want : rows[i].name;
+        if (!str_eqc(got, want))
+            fail_msg("%s: %.*s, want %s", rows[i].name, STR_ARG(got), want);
+        if (!rows[i].want)
+            assert_ptr_equal(got.ptr, rows[i].name); /* nothing was copied */
+    }
+    buf_deinit(&tmp);
+}
+
+/* Once is enough, and never longer: over names glued from pieces of the table. */
+static void test_idempotent(void **state)
+{
+    (void)state;
+    struct buf one, two, name;
+    struct prng p;
+
+    prng_init(&p, 5);
+    buf_init(&one, MIB);
+    buf_init(&two, MIB);
+    buf_init(&name, MIB);
+    for (int i = 0; i < 20000; i++) {
+        buf_reset(&name);
+        for (uint64_t n = 1 + prng_below(&p, 4); n > 0; n--) {
+            struct str s = str_c(rows[prng_below(&p, ARRAY_LEN(rows))].name);
+            size_t from = (size_t)prng_below(&p, s.len + 1);
+            buf_add_str(&name, str_sub(s, from, from + (size_t)prng_below(&p, 40)));
+        }
+        struct str first = normalize_name(buf_str(&name), &one);
+        struct str again = normalize_name(first, &two);
+        assert_true(first.len <= name.len);
+        if (!str_eq(first, again) && !str_contains(buf_str(&name), STR("[go.shape.")))
+            fail_msg("%.*s: %.*s, then %.*s", STR_ARG(buf_str(&name)), STR_ARG(first),
+                     STR_ARG(again));
+    }
+    buf_deinit(&one);
+    buf_deinit(&two);
+    buf_deinit(&name);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_idempotent),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+/* cmocka wants the three above first */
+#include <cmocka.h>
+
+#include "distributor/tenants.h"
+
+static const struct write_secret secret = { 1, 2 };
+
+static void test_requests(void **state)
+{
+    (void)state;
+    struct distributor_conf conf = { .tenant_requests = 2, .tenant_burst_bytes = 100 };
+    struct tenant *a, *b, *c;
+    struct err e;
+
+    for (int many = 0; many < 2; many++) { /* with one tenant there is no bound */
+        struct tenants *t = tenants_new(&conf, &secret, many);
+        assert_int_equal(tenant_enter(t, STR("x"), 1, 0, &a, &e), 0);
+        assert_int_equal(tenant_enter(t, STR("x"), 1, 0, &b, &e), 0);
+        assert_ptr_equal(a, b);
+        assert_int_equal(tenant_enter(t, STR("x"), 1, 0, &c, &e), many ? ERR_RATE : 0);
+        if (!many)
+            tenant_leave(c);
+        assert_int_equal(tenant_enter(t, STR("y"), 1, 0, &c, &e), 0); /* nobody else is kept out */
+        assert_memory_not_equal(&a->secret, &c->secret, sizeof(secret));
+        tenant_leave(a);
+        tenant_leave(c);
+        assert_int_equal(tenant_enter(t, STR("x"), 1, 0, &c, &e), 0); /* room again */
+        tenant_leave(b);
+        tenant_leave(c);
+        tenants_free(t);
+    }
+}
+
+static void test_rate(void **state)
+{
+    (void)state;
+    struct distributor_conf conf = { .tenant_requests = 100,
+                                     .tenant_rate_bytes = 1000,
+                                     .tenant_burst_bytes = 5000 };
+    struct tenants *t = tenants_new(&conf, &secret, false);
+    struct tenant *a;
+    struct err e;
+    uint64_t passed = 0, now = 1000000;
+
+    assert_int_equal(tenant_enter(t, STR("x"), 5000, now, &a, &e), 0); /* a full bucket */
+    tenant_leave(a);
+    assert_int_equal(tenant_enter(t, STR("x"), 1, now, &a, &e), ERR_RATE);
+    assert_int_equal(tenant_enter(t, STR("x"), 1000, now += 1000, &a, &e), 0);
+    tenant_leave(a);
+    /* Over a long time the rate is the rate, whatever the sizes. */
+    for (uint64_t began = now; now < began + 100000; now += 37)
+        if (tenant_enter(t, STR("x"), 333, now, &a, &e) == 0) {
+            tenant_leave(a);
+            passed += 333;
+        }
+    assert_in_range(passed, 99000, 101000);
+    /* A body larger than the bucket passes when it is full. */
+    assert_int_equal(tenant_enter(t, STR("x"), 20000, now += 60000, &a, &e), 0);
+    tenant_leave(a);
+    tenants_free(t);
+}
+
+/* Names come from a header: the table does not grow for ever, and forgets nobody who matters. */
+static void test_many_names(void **state)
+{
+    (void)state;
+    struct distributor_conf conf = { .tenant_requests = 1, .tenant_burst_bytes = 100 };
+    struct tenants *t = tenants_new(&conf, &secret, true);
+    struct tenant *busy, *a;
+    char name[32];
+    struct err e;
+
+    assert_int_equal(tenant_enter(t, STR("busy"), 1, 0, &busy, &e), 0);
+    for (int i = 0; i < 5 * TENANTS_MAX; i++) {
+        snprintf(name, sizeof(name), "t%d", i);
+        assert_int_equal(tenant_enter(t, str_c(name), 1, (uint64_t)i, &a, &e), 0);
+        tenant_leave(a);
+    }
+    assert_int_equal(tenant_enter(t, STR("busy"), 1, 0, &a, &e), ERR_RATE); /* still known */
+    assert_true(str_eqc(busy->name, "busy"));
+    tenant_leave(busy);
+    tenants_free(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_rate),
+        cmocka_unit_test(test_many_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
