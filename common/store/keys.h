@@ -127,11 +127,12 @@ enum key_table {
     KEY_SEAL = 0x40,
 };
 enum key_control {
-    CONTROL_CLOCK = 1,   /* engine time, ms since 1970, u64 */
-    CONTROL_APPLIED = 2, /* last seal entry u64 | highest raw bucket any entry touched u32 */
-    CONTROL_RAW_LOW = 3, /* no unsealed row stands in a bucket below this, u32 */
-    CONTROL_WID_LOW = 4, /* no write id stands in a bucket below this, u32 */
-    CONTROL_TENANTS = 5, /* next tenant number, u32 */
+    CONTROL_CLOCK = 1,    /* engine time, ms since 1970, u64 */
+    CONTROL_APPLIED = 2,  /* last seal entry u64 | highest raw bucket any entry touched u32 */
+    CONTROL_RAW_LOW = 3,  /* no unsealed row stands in a bucket below this, u32 */
+    CONTROL_WID_LOW = 4,  /* no write id stands in a bucket below this, u32 */
+    CONTROL_TENANTS = 5,  /* next tenant number, u32 */
+    CONTROL_WID_HIGH = 6, /* no write id stands in a bucket above this, u32; none: any */
 };
 enum key_dict { DICT_STRINGS = 1, DICT_FRAMES = 2, DICT_NODES = 3 };
 

@@ -27,6 +27,7 @@
 #define LABEL_BYTES    (64 * KIB) /* canonical, all of a series */
 #define NODES_MAX      (8u << 20)
 #define CLOCK_EVERY_MS 60000
+#define AHEAD_MS       (INT64_C(3600) * 1000)
 
 struct plan_series {
     const struct store_series *in;
@@ -138,6 +139,30 @@ static void use_nodes(struct store *s, const struct store_series *r)
             s->scratch.used.ptr[r->vectors[i].nodes[j]] = 1;
 }
 
+/* Behind the horizon a write id is known as long as its raw rows wait to be sealed: the new ones
+ * would have the same keys. Pushes are at most minutes ahead of their arrival, so only slots from
+ * about the horizon back can have such rows. */
+static int find_raw(struct plan *p, const struct plan_series *r, bool *ret, struct err *e)
+{
+    struct store *s = p->s;
+    struct member m = { p->tenant->number, p->scope->number, (uint16_t)r->ptype->number,
+                        r->series->id };
+    struct key k;
+
+    *ret = false;
+    for (size_t i = 0; !*ret && !r->series->reserved && i < r->in->len; i++) {
+        uint32_t slot = r->in->vectors[i].slot;
+        if (slot_to_ms(slot) > p->engine_ms - s->o.wid_horizon_ms + AHEAD_MS)
+            break;
+        key_raw(&k, &m, slot, r->in->wid);
+        int rc = kv_get(s->kv, NULL, KV_RAW, key_str(&k), &s->row, e);
+        if (rc && rc != ERR_NOT_FOUND)
+            return rc;
+        *ret = !rc;
+    }
+    return 0;
+}
+
 static int plan_one(struct plan *p, struct plan_series *r, struct err *e)
 {
     struct store *s = p->s;
@@ -159,8 +184,13 @@ static int plan_one(struct plan *p, struct plan_series *r, struct err *e)
         names_activity(s->names, p->tenant, p->scope->number, r->ptype->number, &r->activity, e) ||
         stored_labels(p, &r->in->labels, e) ||
         series_get(s->series, s->names, p->tenant, p->scope->number, buf_str(&s->text), &r->series,
-                   e))
+                   e) ||
+        find_raw(p, r, &known, e))
         return e->code;
+    if (known) {
+        r->series = NULL;
+        return 0;
+    }
     use_nodes(s, r->in);
     p->fresh++;
     return 0;
@@ -301,6 +331,11 @@ static void put_marks(struct store *s, int64_t engine_ms, struct store_batch *b)
         s->raw_low = raw_counts_low(&s->raw);
         key_u32(&v, s->raw_low);
         store_put_control(b->kb, CONTROL_RAW_LOW, &v);
+    }
+    if (wid_bucket(engine_ms) > s->wid_high) {
+        s->wid_high = wid_bucket(engine_ms);
+        key_u32(&v, s->wid_high);
+        store_put_control(b->kb, CONTROL_WID_HIGH, &v);
     }
     if (engine_ms - s->clock_written_ms >= CLOCK_EVERY_MS)
         store_put_clock(s, engine_ms, b->kb);

@@ -167,23 +167,39 @@ static int get_control(struct store *s, enum key_control id, size_t len, struct 
     return rc;
 }
 
+/* A number, or `none` if there is no such value yet. */
+static int get_control_u32(struct store *s, enum key_control id, uint32_t none, uint32_t *ret,
+                           struct err *e)
+{
+    if (get_control(s, id, 4, e))
+        return e->code;
+    *ret = s->row.len ? get_u32be(s->row.ptr) : none;
+    return 0;
+}
+
 static int read_controls(struct store *s, struct err *e)
 {
+    int64_t clock_ms = -1;
+
     if (get_control(s, CONTROL_CLOCK, 8, e))
         return e->code;
-    eclock_init(&s->clock, s->o.clock, s->row.len ? (int64_t)get_u64be(s->row.ptr) : -1);
+    if (s->row.len)
+        clock_ms = (int64_t)get_u64be(s->row.ptr);
     if (get_control(s, CONTROL_APPLIED, 12, e))
         return e->code;
     if (s->row.len) {
         atomic_store(&s->applied, get_u64be(s->row.ptr));
         s->sealed_high = get_u32be(s->row.ptr + 8);
     }
-    if (get_control(s, CONTROL_RAW_LOW, 4, e))
+    if (get_control_u32(s, CONTROL_RAW_LOW, UINT32_MAX, &s->raw_low, e) ||
+        get_control_u32(s, CONTROL_WID_LOW, 0, &s->wid_low, e) ||
+        get_control_u32(s, CONTROL_WID_HIGH, 0, &s->wid_high, e))
         return e->code;
-    s->raw_low = s->row.len ? get_u32be(s->row.ptr) : UINT32_MAX;
-    if (get_control(s, CONTROL_WID_LOW, 4, e))
-        return e->code;
-    s->wid_low = s->row.len ? get_u32be(s->row.ptr) : 0;
+    /* The clock is written once a minute; a push acked behind it may have begun another hour of
+     * write ids, and its retry must look there. */
+    if (s->wid_high)
+        clock_ms = MAX(clock_ms, SLOT_EPOCH_MS + s->wid_high * WID_BUCKET_MS);
+    eclock_init(&s->clock, s->o.clock, clock_ms);
     return 0;
 }
 

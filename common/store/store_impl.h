@@ -29,12 +29,12 @@ struct store {
     struct series_cache *series;
     struct wids *wids;
     struct eclock clock;
-    struct raw_counts raw; /* staged ones too */
-    uint32_t raw_low;      /* as the last batch or entry wrote it */
-    uint32_t wid_low;
-    uint32_t sealed_high;  /* highest bucket an entry touched + 1; 0 = none */
-    int64_t last_seal_ms;  /* engine time */
-    int64_t last_empty_ms; /* a look for due rows that found none */
+    struct raw_counts raw;      /* staged ones too */
+    uint32_t raw_low;           /* as the last batch or entry wrote it */
+    uint32_t wid_low, wid_high; /* the latter as the last batch wrote it */
+    uint32_t sealed_high;       /* highest bucket an entry touched + 1; 0 = none */
+    int64_t last_seal_ms;       /* engine time */
+    int64_t last_empty_ms;      /* a look for due rows that found none */
     int64_t clock_written_ms;
     uint64_t staged;     /* number of the last batch made */
     struct arena *arena; /* of one request or one seal */

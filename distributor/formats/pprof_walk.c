@@ -398,7 +398,7 @@ static void keep_sample(struct walk *w, uint32_t node, const int64_t *values,
 /* The node of the sample's stack, PPROF_NONE if a location of it is not there. */
 static int find_node(struct walk *w, uint32_t *ret, struct err *e)
 {
-    enum found found;
+    enum found found = FOUND;
 
     *ret = PPROF_NONE;
     if (find_path(w, &found, e))

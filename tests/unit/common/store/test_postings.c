@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Postings: every ordinal that was added is there, at any time, while batches lag behind, over chunk
- * borders; and rows stay few.
+ * Postings: every ordinal that was added is there, at any time, while batches lag behind, over
+ * borders of chunks; and rows stay few.
  */
 #include <setjmp.h>
 #include <stdarg.h>

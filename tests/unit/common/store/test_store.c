@@ -116,6 +116,47 @@ static void test_duplicates(void **state)
     assert_string_equal(all(), "a=2");
 }
 
+/* The clock on disk is up to a minute old, and a long stop makes engine time wait there: write ids
+ * of the hour that had just begun must be found all the same. */
+static void test_retry_after_a_long_stop(void **state)
+{
+    struct bed_push p = { .slot = now, .wid = 2, .stacks = "a=1" };
+    struct store_clock c;
+
+    (void)state;
+    clock_fake_advance(&bed.clock, 3600000 - (BED_START_MS - SLOT_EPOCH_MS) % 3600000 - 20000);
+    store_bed_push(&bed, &(struct bed_push){ .slot = now, .wid = 1, .stacks = "a=1" });
+    clock_fake_advance(&bed.clock, 30000); /* the next hour; too soon to write the clock again */
+    assert_int_equal(store_bed_push(&bed, &p), 1);
+    clock_fake_jump(&bed.clock, 1800000);
+    store_bed_reopen(&bed, KV_MEM_KILL, 0);
+    assert_int_equal(store_bed_push(&bed, &p), 0);
+    store_clock(bed.s, &c);
+    assert_true(c.paused);
+    assert_string_equal(all(), "a=2");
+}
+
+/* Behind the horizon, but not sealed yet: the same rows again are no new ones. */
+static void test_known_while_raw(void **state)
+{
+    struct bed_push p = { .slot = now, .wid = 1, .stacks = "a=1" };
+
+    (void)state;
+    assert_int_equal(store_bed_push(&bed, &p), 1);
+    for (int i = 0; i < 100; i++) { /* no seal meanwhile; other pushes keep the clock going */
+        clock_fake_advance(&bed.clock, 240000);
+        store_bed_push(&bed, &(struct bed_push){ .slot = store_bed_slot(&bed),
+                                                 .wid = 100 + (uint64_t)i,
+                                                 .labels = "pod=b" });
+    }
+    assert_int_equal(store_bed_push(&bed, &p), 0);
+    assert_int_equal(stats().raw_rows, 101);
+    assert_string_equal(store_bed_merge(&bed, NULL, "{}", NULL, now, now + 2), "a=1");
+    store_bed_seal(&bed);
+    assert_int_equal(store_bed_push(&bed, &p), 1); /* sealed: a push like any other */
+    assert_string_equal(store_bed_merge(&bed, NULL, "{}", NULL, now, now + 2), "a=2");
+}
+
 static void test_seal(void **state)
 {
     (void)state;
@@ -394,6 +435,8 @@ int main(void)
         T(test_push_and_merge),
         T(test_nothing_before_commit),
         T(test_duplicates),
+        T(test_retry_after_a_long_stop),
+        T(test_known_while_raw),
         T(test_seal),
         T(test_lost_seal_is_done_again),
         T(test_failed_commit_ends_writing),

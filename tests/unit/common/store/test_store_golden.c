@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tests/golden/store-v1: a database written by the first version of the format, and what it answers.
+ * tests/golden/store-v1: a database written by the first version of the format, and its answers.
  * Every later program must open a copy, give the same answers, find nothing wrong, know its write
  * ids, and go on writing. UPDATE=1 writes it anew: only while no release has written the format.
  */
