@@ -42,7 +42,8 @@ static int check_window(const struct window *w, const struct window_accept *a, s
     if (w->start_ms < oldest)
         return err_set(e, ERR_INPUT,
                        "not_in_ingestion_window: the profile is %" PRId64
-                       " s old, more than is kept (distributor.past: %" PRIu64 " s)",
+                       " s old, more than is kept (distributor.past: %" PRIu64
+                       " s); from= and until= in the URL store it under another time",
                        (a->now_ms - w->start_ms) / 1000, a->past_ms / 1000);
     if (w->end_ms > a->now_ms + (int64_t)a->future_ms)
         return err_set(e, ERR_INPUT,
