@@ -37,11 +37,11 @@ struct dist_bed {
     struct dist_bed_ingester ingesters[DIST_BED_INGESTERS_MAX];
     size_t ingesters_len;
     enum dist_bed_answer answer; /* to every write */
-    int fail;               /* ERR_ code of DIST_BED_FAIL */
-    uint32_t fail_first;    /* so many requests are not answered, whatever `answer` says */
-    uint32_t duplicates;    /* told in the ack */
-    VEC(struct str) writes; /* WriteRequests as they came in; owned */
-    VEC(size_t) writes_to;  /* number of the ingester */
+    int fail;                    /* ERR_ code of DIST_BED_FAIL */
+    uint32_t fail_first;         /* so many requests are not answered, whatever `answer` says */
+    uint32_t duplicates;         /* told in the ack */
+    VEC(struct str) writes;      /* WriteRequests as they came in; owned */
+    VEC(size_t) writes_to;       /* number of the ingester */
     struct rpc_call *silent[64];
     size_t silent_len;
     bool drained;
