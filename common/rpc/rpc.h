@@ -33,7 +33,13 @@ enum rpc_method {
     RPC_TIMELINE = 3,
     RPC_LABELS = 4,
     RPC_STATUS = 5,
-    RPC_METHODS = 6,
+    RPC_BUILD_NEXT = 6,  /* compactor: children of nodes that want building */
+    RPC_BUILD_APPLY = 7, /* compactor: their sums */
+    RPC_DELETE = 8,
+    RPC_SPACE = 9,
+    RPC_EXEMPLARS = 10,
+    RPC_FUNCTIONS = 11,
+    RPC_METHODS = 12,
 };
 
 struct rpc_net; /* process-wide: the table of inproc names, or the simulated network */

@@ -15,8 +15,17 @@ struct rpc_metrics {
 const char *rpc_method_name(uint16_t method)
 {
     static const char *const names[RPC_METHODS] = {
-        [RPC_WRITE] = "write",   [RPC_MERGE] = "merge",   [RPC_TIMELINE] = "timeline",
-        [RPC_LABELS] = "labels", [RPC_STATUS] = "status",
+        [RPC_WRITE] = "write",
+        [RPC_MERGE] = "merge",
+        [RPC_TIMELINE] = "timeline",
+        [RPC_LABELS] = "labels",
+        [RPC_STATUS] = "status",
+        [RPC_BUILD_NEXT] = "build_next",
+        [RPC_BUILD_APPLY] = "build_apply",
+        [RPC_DELETE] = "delete",
+        [RPC_SPACE] = "space",
+        [RPC_EXEMPLARS] = "exemplars",
+        [RPC_FUNCTIONS] = "functions",
     };
 
     return method < RPC_METHODS && names[method] ? names[method] : "other";

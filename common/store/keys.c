@@ -58,12 +58,13 @@ void key_end(struct key *k)
 
 /* ---- vectors and timelines ---- */
 
-void key_member(struct key *k, uint32_t level, const struct member *m, uint32_t t)
+/* `width` of a bucket in slots; `first` is the level byte. */
+static void member_key(struct key *k, uint8_t first, uint32_t width, const struct member *m,
+                       uint32_t t)
 {
-    DCHECK(level < KEY_LEVELS);
     k->len = 0;
-    add_u8(k, (uint8_t)level);
-    add_u32(k, t / LEVELS[level].bucket);
+    add_u8(k, first);
+    add_u32(k, t / width);
     add_u32(k, m->tenant);
     add_u32(k, m->scope);
     add_u16(k, m->ptype);
@@ -71,14 +72,12 @@ void key_member(struct key *k, uint32_t level, const struct member *m, uint32_t 
     add_u32(k, t);
 }
 
-bool key_member_read(struct str key, uint32_t *ret_level, struct member *ret_m, uint32_t *ret_t)
+static bool member_key_read(struct str key, uint32_t width, struct member *ret_m, uint32_t *ret_t)
 {
-    if (key.len != KEY_MEMBER_LEN || (uint8_t)key.ptr[0] >= KEY_LEVELS)
-        return false;
     uint32_t t = get_u32be(key.ptr + KEY_MEMBER_HEAD);
-    if (get_u32be(key.ptr + 1) != t / LEVELS[(uint8_t)key.ptr[0]].bucket)
+
+    if (get_u32be(key.ptr + 1) != t / width)
         return false;
-    *ret_level = (uint8_t)key.ptr[0];
     *ret_m = (struct member){
         .tenant = get_u32be(key.ptr + 5),
         .scope = get_u32be(key.ptr + 9),
@@ -87,6 +86,67 @@ bool key_member_read(struct str key, uint32_t *ret_level, struct member *ret_m, 
     };
     *ret_t = t;
     return true;
+}
+
+void key_member(struct key *k, uint32_t level, const struct member *m, uint32_t t)
+{
+    DCHECK(level < KEY_LEVELS);
+    member_key(k, (uint8_t)level, LEVELS[level].bucket, m, t);
+}
+
+bool key_member_read(struct str key, uint32_t *ret_level, struct member *ret_m, uint32_t *ret_t)
+{
+    if (key.len != KEY_MEMBER_LEN || (uint8_t)key.ptr[0] >= KEY_LEVELS)
+        return false;
+    *ret_level = (uint8_t)key.ptr[0];
+    return member_key_read(key, LEVELS[*ret_level].bucket, ret_m, ret_t);
+}
+
+void key_ru(struct key *k, uint32_t level, const struct member *m, uint32_t t)
+{
+    key_member(k, level, m, t);
+}
+
+void key_ru_delta(struct key *k, uint32_t level, const struct member *m, uint32_t t, uint32_t entry)
+{
+    key_member(k, level, m, t);
+    add_u32(k, entry);
+}
+
+bool key_ru_read(struct str key, uint32_t *ret_level, struct member *ret_m, uint32_t *ret_t,
+                 uint32_t *ret_entry)
+{
+    *ret_entry = 0;
+    if (key.len == KEY_RU_DELTA_LEN) {
+        *ret_entry = get_u32be(key.ptr + KEY_MEMBER_LEN);
+        key.len = KEY_MEMBER_LEN;
+        if (!*ret_entry)
+            return false;
+    }
+    return key_member_read(key, ret_level, ret_m, ret_t);
+}
+
+#define PRESENCE_BUCKET (256 * DAY_SLOTS)
+
+void key_tl(struct key *k, uint32_t flags, uint32_t level, const struct member *m, uint32_t t)
+{
+    DCHECK(level < KEY_LEVELS && !(flags & ~(KEY_TL_GROUP | KEY_TL_PRESENCE)));
+    member_key(k, (uint8_t)(flags | level),
+               flags & KEY_TL_PRESENCE ? PRESENCE_BUCKET : LEVELS[level].bucket, m, t);
+}
+
+bool key_tl_read(struct str key, uint32_t *ret_flags, uint32_t *ret_level, struct member *ret_m,
+                 uint32_t *ret_t)
+{
+    if (key.len != KEY_MEMBER_LEN)
+        return false;
+    *ret_flags = (uint8_t)key.ptr[0] & (KEY_TL_GROUP | KEY_TL_PRESENCE);
+    *ret_level = (uint8_t)key.ptr[0] & 0x3f;
+    if (*ret_level >= KEY_LEVELS || (*ret_flags & KEY_TL_PRESENCE && *ret_level))
+        return false;
+    return member_key_read(
+        key, *ret_flags & KEY_TL_PRESENCE ? PRESENCE_BUCKET : LEVELS[*ret_level].bucket, ret_m,
+        ret_t);
 }
 
 /* ---- raw ---- */
@@ -257,6 +317,58 @@ void key_seal(struct key *k, uint64_t entry)
 {
     table(k, KEY_SEAL);
     add_u64(k, entry);
+}
+
+void key_rule(struct key *k, uint32_t tenant, uint32_t scope)
+{
+    key_table(k, KEY_RULE, tenant);
+    add_u32(k, scope);
+}
+
+void key_group(struct key *k, uint32_t tenant, uint32_t scope, uint64_t gid)
+{
+    key_table(k, KEY_GROUP, tenant);
+    add_u32(k, scope);
+    add_u64(k, gid);
+}
+
+void key_group_of(struct key *k, uint32_t tenant, uint32_t scope, uint64_t series)
+{
+    key_table(k, KEY_GROUP_OF, tenant);
+    add_u32(k, scope);
+    add_u64(k, series);
+}
+
+void key_floors(struct key *k, uint32_t tenant, uint32_t scope, uint32_t ptype)
+{
+    DCHECK(ptype <= UINT16_MAX);
+    key_table(k, KEY_FLOORS, tenant);
+    add_u32(k, scope);
+    add_u16(k, (uint16_t)ptype);
+}
+
+void key_dirty(struct key *k, const struct member *m, uint32_t level, uint32_t t)
+{
+    DCHECK(level < KEY_LEVELS);
+    key_table(k, KEY_DIRTY, m->tenant);
+    add_u32(k, m->scope);
+    add_u16(k, m->ptype);
+    add_u8(k, (uint8_t)level);
+    add_u32(k, t);
+}
+
+bool key_dirty_read(struct str key, struct member *ret_m, uint32_t *ret_level, uint32_t *ret_t)
+{
+    if (key.len != KEY_DIRTY_LEN || key.ptr[0] != KEY_DIRTY || (uint8_t)key.ptr[11] >= KEY_LEVELS)
+        return false;
+    *ret_m = (struct member){
+        .tenant = get_u32be(key.ptr + 1),
+        .scope = get_u32be(key.ptr + 5),
+        .ptype = get_u16be(key.ptr + 9),
+    };
+    *ret_level = (uint8_t)key.ptr[11];
+    *ret_t = get_u32be(key.ptr + 12);
+    return true;
 }
 
 /* ---- meta keys with text ---- */

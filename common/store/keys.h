@@ -8,8 +8,7 @@
  * scope, profile type, series ordinal, label pair) is given out in order of first sight and never
  * used again for something else. A scope is one service of one tenant.
  *
- * ---- raw: unsealed rows, slot-major: a minute of a service is one run, a seal reads one run
- * ------
+ * ---- raw: unsealed rows, slot-major: a minute of a service is one run, a seal reads one run ------
  *
  *   0       4        8       12    16      18       26      42
  *   | bucket | tenant | scope | t   | ptype | series | wid   |      bucket = t / 12, one minute
@@ -20,25 +19,23 @@
  *   slot 37,500,003 of tenant 1, scope 2, type 3, series 0xabcdef0123456789, wid 00..0f:
  *   002faf08 00000001 00000002 023c3463 0003 abcdef0123456789 000102030405060708090a0b0c0d0e0f
  *
- * ---- fine (level 0, 1), coarse (level 2..7): sealed vectors; ru: the same of roll-ups
- * -------------
+ * ---- fine (level 0, 1), coarse (level 2..7): sealed vectors; ru: the same of roll-ups -------------
  *
  *   0       1        5        9       13      15       23    27
- *   | level | bucket | tenant | scope | ptype | series | t   |      bucket = t /
- * LEVELS[level].bucket u8      u32      u32      u32     u16     u64      u32        t = first slot
- * of the node
+ *   | level | bucket | tenant | scope | ptype | series | t   |      bucket = t / LEVELS[level].bucket
+ *     u8      u32      u32      u32     u16     u64      u32        t = first slot of the node
  *
- *   value   vector (vec.h). In ru `series` is the group id (dimension u8 << 56 | ordinal u32) and a
- *           late delta has the seal entry (u32) behind t.
+ *   value   vector (vec.h). In ru `series` is the group id (dimension u8 << 56 | ordinal u32), the
+ *           value that of ru.h, and a late delta has the seal entry (u32) behind t.
  *   leaf 37,500,002 of the series above, in bucket 8,680 of 6 h:
  *   00 000021e8 00000001 00000002 0003 abcdef0123456789 023c3462
  *
- * ---- tl: timelines; never a stack
- * ----------------------------------------------------------------
+ * ---- tl: timelines; never a stack ----------------------------------------------------------------
  *
- *   key     as fine; t = first slot of the chunk of LEVELS[level].tl_chunk slots. Bit 7 of the
- * level is set in rows of a roll-up group, whose id stands in `series`. value   tl.h. Level 0 has a
- * point per slot, level n one per node of level n.
+ *   key     as fine; t = first slot of the chunk of LEVELS[level].tl_chunk slots. Bit 7 of the level
+ *           is set in rows of a roll-up group, whose id stands in `series`. Bit 6: presence of a
+ *           gauge (presence.h), level 0, in chunks of a day and buckets of 256 days.
+ *   value   tl.h. Level 0 has a point per slot, level n one per node of level n.
  *
  * ---- wid: write ids by arrival ------------------------------------------------------------------
  *
@@ -48,8 +45,11 @@
  *   value   version u8 = 1 | t u32 (first slot) | rows varint | folded varint (rows in sealed
  *           vectors) | entry varint (last seal entry that folded one; 0 = none)
  *
- * ---- fn, exm: empty in this version; ru and the levels from 1 up as well
- * --------------------------
+ * ---- fn: values of functions, per group and node of level 2 and up --------------------------------
+ *
+ *   key     as ru without entry       value   fn.h
+ *
+ * ---- exm: exemplars: exm.h draws its keys ---------------------------------------------------------
  *
  * ---- meta: the first byte is the table
  * ------------------------------------------------------------
@@ -69,13 +69,20 @@
  *   22 tenant scope ptype u16               first day u16 | last day u16 with data, from 2020-01-01
  *   30 tenant scope series u64              ordinal u32
  *   31 tenant ordinal u32                   version u8 = 1 | scope u32 | series u64 | labels
- * (label.h) 31 tenant ordinal u32 ptype u16         first day u16 | last day u16 with data, since
- * 2020-01-01 32 tenant name 00 01 value              label pair: pair u32; a byte 00 in name is 00
- * ff 33 tenant pair u32 chunk u16            postings: ordinals (low 16 bits) with this pair,
- * Roaring 33 tenant pair u32 chunk u16 low u16    one more of them, empty value; joins the row
- * above later 40 entry u64                            seal log: seal.h 50 .. 5f kept for roll-up
- * groups and their members 60 .. 6f                                kept for deletes 70 .. 7f kept
- * for settings, keys, rules, saved profiles of tenants
+ *   31 tenant ordinal u32 ptype u16         first day u16 | last day u16 with data, since 2020-01-01
+ *   32 tenant name 00 01 value              label pair: pair u32; a byte 00 in name is 00 ff
+ *   33 tenant pair u32 chunk u16            postings: ordinals (low 16 bits) with this pair, Roaring
+ *   33 tenant pair u32 chunk u16 low u16    one more of them, empty value; joins the row above later
+ *   40 entry u64                            seal log: seal.h
+ *   50 tenant scope                         rule by which series are grouped: group.h
+ *   51 tenant scope gid u64                 group by id: group.h
+ *   52 tenant scope dim u8 labels           group by its kept labels (label.h): ordinal u32
+ *   53 tenant scope series u64              groups of a series: group.h
+ *   54 tenant scope ptype u16               floors: 8 x slot u32, by level: floors.h
+ *   55 tenant scope ptype u16 level u8 t u32   dirty node: entry u64: dirty.h
+ *   56 .. 5f                                kept for the tree of time
+ *   60 .. 6f                                deletes: tomb.h
+ *   70 .. 7f                                kept for settings, keys, rules, profiles of tenants
  *
  *   posting of ordinal 65,537 + pair 5 + tenant 1, before and after it joined its chunk:
  *   33 00000001 00000005 0001 0001          33 00000001 00000005 0001
@@ -88,8 +95,8 @@
 #include "common/model/slot.h"
 
 /* A database is opened if its "least reader" <= FORMAT_WRITTEN of this program. */
-#define FORMAT_WRITTEN      1
-#define FORMAT_LEAST_READER 1
+#define FORMAT_WRITTEN      2 /* 1: level 0 alone; no groups, floors, dirty nodes */
+#define FORMAT_LEAST_READER 2 /* an older program would miss what only higher levels still have */
 
 /* Widths in slots. Each level's node divides the next one's, nodes and chunks divide buckets. */
 struct key_level {
@@ -125,6 +132,12 @@ enum key_table {
     KEY_PAIR = 0x32,
     KEY_POST = 0x33,
     KEY_SEAL = 0x40,
+    KEY_RULE = 0x50,
+    KEY_GROUP = 0x51,
+    KEY_GROUP_NAME = 0x52,
+    KEY_GROUP_OF = 0x53,
+    KEY_FLOORS = 0x54,
+    KEY_DIRTY = 0x55,
 };
 enum key_control {
     CONTROL_CLOCK = 1,    /* engine time, ms since 1970, u64 */
@@ -164,6 +177,8 @@ void key_end(struct key *k);
 #define KEY_ORD_LEN        9
 #define KEY_ORD_TYPE_LEN   11
 #define KEY_ACTIVE_LEN     11
+#define KEY_RU_DELTA_LEN   31
+#define KEY_DIRTY_LEN      16
 #define KEY_DICT_LEN       18
 #define KEY_DICT_FIRST_OFF 14
 
@@ -174,6 +189,19 @@ bool key_member_read(struct str key, uint32_t *ret_level, struct member *ret_m, 
 void key_raw(struct key *k, const struct member *m, uint32_t t, const uint8_t wid[16]);
 void key_raw_scope(struct key *k, uint32_t bucket, uint32_t tenant, uint32_t scope);
 void key_raw_bucket(struct key *k, uint32_t bucket);
+/* Roll-ups: m->series is the group id. A late delta has its entry behind t; base row: 0, none. */
+void key_ru(struct key *k, uint32_t level, const struct member *m, uint32_t t);
+void key_ru_delta(struct key *k, uint32_t level, const struct member *m, uint32_t t,
+                  uint32_t entry);
+bool key_ru_read(struct str key, uint32_t *ret_level, struct member *ret_m, uint32_t *ret_t,
+                 uint32_t *ret_entry);
+/* Timelines: `flags` goes into the level byte. Presence rows have a bit per leaf: presence.h. */
+#define KEY_TL_GROUP    0x80u
+#define KEY_TL_PRESENCE 0x40u
+void key_tl(struct key *k, uint32_t flags, uint32_t level, const struct member *m, uint32_t t);
+bool key_tl_read(struct str key, uint32_t *ret_flags, uint32_t *ret_level, struct member *ret_m,
+                 uint32_t *ret_t);
+
 bool key_raw_read(struct str key, struct member *ret_m, uint32_t *ret_t, const uint8_t **ret_wid);
 
 void key_wid(struct key *k, uint32_t bucket, uint32_t tenant, const uint8_t wid[16]);
@@ -197,6 +225,13 @@ void key_post_pair(struct key *k, uint32_t tenant, uint32_t pair); /* prefix of 
 void key_post(struct key *k, uint32_t tenant, uint32_t pair, uint32_t chunk);
 void key_post_tail(struct key *k, uint32_t tenant, uint32_t pair, uint32_t ordinal);
 void key_seal(struct key *k, uint64_t entry);
+void key_rule(struct key *k, uint32_t tenant, uint32_t scope);
+void key_group(struct key *k, uint32_t tenant, uint32_t scope, uint64_t gid);
+void key_group_of(struct key *k, uint32_t tenant, uint32_t scope, uint64_t series);
+void key_floors(struct key *k, uint32_t tenant, uint32_t scope, uint32_t ptype);
+void key_dirty(struct key *k, const struct member *m /* series unused */, uint32_t level,
+               uint32_t t);
+bool key_dirty_read(struct str key, struct member *ret_m, uint32_t *ret_level, uint32_t *ret_t);
 
 /* Meta keys with text: replace *out. False: it would pass out->max. */
 NODISCARD bool key_name(struct buf *out, enum key_table table, uint32_t tenant, struct str name);
