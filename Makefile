@@ -60,7 +60,7 @@ obj       = $(patsubst %,$(O)/%.o,$(filter-out %/roles.c common/role/main.c,$(ca
 PROTO    := $(sort $(wildcard proto/*.proto))
 GEN_H    := $(PROTO:%.proto=$(O)/gen/%.pb-c.h)
 LLHTTP   := $(patsubst %,$(O)/llhttp/%.o,api http llhttp)
-ARCHIVES := $(ROLES:%=$(O)/lib%.a) $(O)/libcommon.a $(O)/libproto.a $(O)/libllhttp.a
+ARCHIVES := $(O)/libctl.a $(ROLES:%=$(O)/lib%.a) $(O)/libcommon.a $(O)/libproto.a $(O)/libllhttp.a
 BASE_A   := $(O)/libcommon.a $(O)/libproto.a $(O)/libllhttp.a
 BINS     := $(O)/bin/embertree $(ROLES:%=$(O)/bin/embertree-%)
 DEMO_BIN := $(O)/bin/embertree-demo
@@ -168,6 +168,7 @@ $(O)/libproto.a: $(PROTO:%.proto=$(O)/gen/%.pb-c.o)
 $(O)/libllhttp.a: $(LLHTTP)
 $(foreach r,$(ROLES),$(eval $(O)/lib$r.a: $(call obj,$r)))
 $(O)/libcommon.a: $(call obj,common)
+$(O)/libctl.a: $(call obj,deploy/ctl)
 $(TESTLIB): $(patsubst %,$(O)/%.o,$(filter-out tests/lib/tool_%,$(call src,tests/lib)))
 $(ARCHIVES) $(TESTLIB):
 	@mkdir -p $(@D)

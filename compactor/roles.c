@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "common/role/command.h"
 #include "compactor/compactor.h"
 
 const struct role *const roles[] = { &compactor_role, NULL };
+const struct command *const commands[] = { NULL };

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "common/role/command.h"
 #include "ingester/ingester.h"
 
 const struct role *const roles[] = { &ingester_role, NULL };
+const struct command *const commands[] = { NULL };

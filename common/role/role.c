@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * role: the one way into every binary: options, then a process with the roles it links.
+ * role: the one way into every binary: a command, or options and a process with the roles it links.
  */
 #include "common/role/role.h"
 
@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "common/obs/log.h"
+#include "common/role/command.h"
 #include "common/role/process.h"
 #include "version.h"
 
@@ -28,6 +29,23 @@ static int print_text(struct buf *text)
     return code ? 0 : 1;
 }
 
+static void help_commands(const char *program, struct buf *text)
+{
+    for (size_t i = 0; commands[i]; i++)
+        (void)buf_addf(text, "%s%s %s %s\n      %s\n", i ? "" : "\nCommands\n\n", program,
+                       commands[i]->name, commands[i]->args, commands[i]->help);
+}
+
+/* The command named by the first argument; NULL: none, the roles shall run. */
+static const struct command *find_command(int argc, char **argv)
+{
+    for (size_t i = 0; argc > 1 && commands[i]; i++) {
+        if (strcmp(argv[1], commands[i]->name) == 0)
+            return commands[i];
+    }
+    return NULL;
+}
+
 /* --help, --version, --print-config, --print-reference: print and go. */
 static int answer(enum conf_action action, const char *program, const struct conf *conf,
                   const struct conf_table *const *tables, size_t n)
@@ -35,9 +53,10 @@ static int answer(enum conf_action action, const char *program, const struct con
     struct buf text;
 
     buf_init(&text, TEXT_BYTES_MAX);
-    if (action == CONF_HELP)
+    if (action == CONF_HELP) {
         conf_help(tables, n, program, &text);
-    else if (action == CONF_PRINT)
+        help_commands(program, &text);
+    } else if (action == CONF_PRINT)
         conf_print(conf, &text);
     else if (action == CONF_REFERENCE)
         conf_reference(tables, n, &text);
@@ -54,9 +73,12 @@ int role_main(int argc, char **argv)
     enum log_level level = LOG_INFO;
     struct conf *conf = NULL;
     struct process process;
+    const struct command *command = find_command(argc, argv);
     struct err e = { 0 };
     int code;
 
+    if (command)
+        return command->run(argc - 1, argv + 1);
     if (conf_load(tables, n, argc, argv, &conf, &e)) {
         (void)fprintf(stderr, "%s: %s\n", program, e.text);
         return 2;

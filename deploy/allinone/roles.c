@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The all-in-one binary: all four roles in one process. Ingesters start first and stop last,
- * because the others call them.
+ * because the others call them. And the commands for people.
  */
 #include "compactor/compactor.h"
+#include "deploy/ctl/ctl.h"
 #include "distributor/distributor.h"
 #include "ingester/ingester.h"
 #include "querier/querier.h"
 
 const struct role *const roles[] = { &ingester_role, &compactor_role, &querier_role,
                                      &distributor_role, NULL };
+const struct command *const commands[] = { &fsck_command, NULL };

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ctl.h: the commands of the all-in-one binary, one file each; allinone/roles.c lists them.
+ */
+#ifndef DEPLOY_CTL_CTL_H
+#define DEPLOY_CTL_CTL_H
+
+#include "common/role/command.h"
+
+extern const struct command fsck_command;
+
+#endif
