@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hot: one object per (tenant, service, type, group) with a short array of leaves.
+ *
+ *   leaf   rows     committed and unsealed, counted always
+ *          whole    its sum is that of all of them. Not so if the group was quiet when the leaf
+ *                   began, if its memory was taken back, if a sum did not fit
+ *
+ * A leaf begins with its first row, so a sum that is there from the beginning is complete. Folding
+ * subtracts: an entry may end in the middle of a leaf, and sums are exact. A leaf without rows is
+ * forgotten; should late rows come, it begins anew.
+ *
+ * A group without leaves is forgotten, too; that it was folded lives on in `gone`, which counts for
+ * all groups that are not here. So a reader whose snapshot is older than that scans: seldom, and
+ * only while he overlaps a seal.
+ */
+#include "common/store/hot.h"
+
+#include "common/base/list.h"
+#include "common/base/map.h"
+#include "common/base/size.h"
+#include "common/store/vec.h"
+#include "common/sys/thread.h"
+
+#define GROUP_KEY_LEN 18
+#define EPOCHS_MAX    4 /* of one leaf; more are scanned */
+
+struct part { /* one dictionary epoch of a leaf */
+    uint32_t epoch;
+    struct map_u64 at; /* id -> index */
+    VEC(uint32_t) ids;
+    VEC(uint64_t) values;
+};
+struct leaf {
+    uint32_t t;
+    bool whole;
+    uint64_t rows, bound; /* sum of totals: no value is larger */
+    uint64_t seq;         /* last batch that added to it */
+    uint64_t total[LEAF_SLOTS], writes[LEAF_SLOTS];
+    VEC(struct part) parts;
+    size_t bytes; /* as counted in hot.bytes */
+};
+struct group {
+    struct list lru;
+    char key[GROUP_KEY_LEN];
+    uint64_t folded;         /* last entry that took rows */
+    uint64_t busy;           /* rows of the last leaf that ended */
+    VEC(struct leaf) leaves; /* ascending t */
+    size_t bytes;
+};
+struct hot {
+    struct hot_opts o;
+    struct mutex lock;
+    struct map_str *groups;
+    struct list lru; /* asked for least recently first */
+    size_t bytes;    /* of sums */
+    uint64_t gone;   /* highest `folded` of groups that were forgotten */
+    bool stopped;
+};
+
+static struct str group_key(const struct member *m, char out[GROUP_KEY_LEN])
+{
+    put_u32be(out, m->tenant);
+    put_u32be(out + 4, m->scope);
+    put_u16be(out + 8, m->ptype);
+    put_u64be(out + 10, m->series);
+    return str_n(out, GROUP_KEY_LEN);
+}
+
+/* ---- memory ---- */
+
+static void free_parts(struct leaf *l)
+{
+    vec_for (i, &l->parts) {
+        map_u64_deinit(&l->parts.ptr[i].at);
+        vec_free(&l->parts.ptr[i].ids);
+        vec_free(&l->parts.ptr[i].values);
+    }
+    vec_free(&l->parts);
+}
+
+static void charge(struct hot *h, struct group *g, struct leaf *l)
+{
+    size_t bytes = 0;
+
+    vec_for (i, &l->parts) {
+        const struct part *p = &l->parts.ptr[i];
+        bytes += map_u64_bytes(&p->at) + p->ids.cap * sizeof(uint32_t) +
+                 p->values.cap * sizeof(uint64_t) + sizeof(*p);
+    }
+    g->bytes += bytes - l->bytes;
+    h->bytes += bytes - l->bytes;
+    l->bytes = bytes;
+}
+
+/* The rows stay counted; who asks scans them. */
+static void drop_sum(struct hot *h, struct group *g, struct leaf *l)
+{
+    l->whole = false;
+    free_parts(l);
+    charge(h, g, l);
+}
+
+static void free_group(struct hot *h, struct group *g)
+{
+    vec_for (i, &g->leaves)
+        drop_sum(h, g, &g->leaves.ptr[i]);
+    vec_free(&g->leaves);
+    list_del(&g->lru);
+    map_str_del(h->groups, str_n(g->key, GROUP_KEY_LEN));
+    xfree(g);
+}
+
+static void trim(struct hot *h)
+{
+    list_for (at, &h->lru) {
+        struct group *g = container_of(at, struct group, lru);
+        if (h->bytes <= h->o.bytes_max)
+            return;
+        for (size_t i = 0; g->bytes && i < g->leaves.len; i++)
+            drop_sum(h, g, &g->leaves.ptr[i]);
+    }
+}
+
+struct hot *hot_new(const struct hot_opts *o)
+{
+    struct hot *h = XNEW(struct hot);
+
+    h->o = *o;
+    mutex_init(&h->lock);
+    h->groups = map_str_new();
+    list_init(&h->lru);
+    return h;
+}
+
+static void clear(struct hot *h)
+{
+    list_for (at, &h->lru)
+        free_group(h, container_of(at, struct group, lru));
+}
+
+void hot_free(struct hot *h)
+{
+    if (!h)
+        return;
+    clear(h);
+    map_str_free(h->groups);
+    mutex_deinit(&h->lock);
+    xfree(h);
+}
+
+void hot_stop(struct hot *h)
+{
+    mutex_lock(&h->lock);
+    clear(h);
+    h->stopped = true;
+    mutex_unlock(&h->lock);
+}
+
+size_t hot_bytes(struct hot *h)
+{
+    mutex_lock(&h->lock);
+    size_t bytes = h->bytes;
+    mutex_unlock(&h->lock);
+    return bytes;
+}
+
+/* ---- rows ---- */
+
+static struct group *find_group(struct hot *h, const struct member *m, bool make)
+{
+    char key[GROUP_KEY_LEN];
+    struct group *g = map_str_get(h->groups, group_key(m, key));
+
+    if (g || !make)
+        return g;
+    g = XNEW(struct group);
+    memcpy(g->key, key, GROUP_KEY_LEN);
+    g->folded = h->gone;
+    list_add_tail(&h->lru, &g->lru);
+    map_str_put(h->groups, str_n(g->key, GROUP_KEY_LEN), g);
+    return g;
+}
+
+/* Index of the first leaf at or behind t. */
+static size_t leaf_at(const struct group *g, uint32_t t)
+{
+    size_t i = g->leaves.len;
+
+    while (i && g->leaves.ptr[i - 1].t >= t)
+        i--;
+    return i;
+}
+
+static struct leaf *make_leaf(struct hot *h, struct group *g, size_t i, uint32_t t)
+{
+    struct leaf fresh = { .t = t };
+
+    if (i && g->leaves.ptr[i - 1].t < t)
+        g->busy = g->leaves.ptr[i - 1].rows;
+    fresh.whole = g->busy >= h->o.members_min;
+    vec_push(&g->leaves, fresh);
+    memmove(&g->leaves.ptr[i + 1], &g->leaves.ptr[i],
+            (g->leaves.len - 1 - i) * sizeof(*g->leaves.ptr));
+    g->leaves.ptr[i] = fresh;
+    return &g->leaves.ptr[i];
+}
+
+static struct part *find_part(struct leaf *l, uint32_t epoch)
+{
+    struct part fresh = { .epoch = epoch };
+
+    vec_for (i, &l->parts)
+        if (l->parts.ptr[i].epoch == epoch)
+            return &l->parts.ptr[i];
+    if (l->parts.len == EPOCHS_MAX)
+        return NULL;
+    map_u64_init(&fresh.at);
+    vec_push(&l->parts, fresh);
+    return &l->parts.ptr[l->parts.len - 1];
+}
+
+static void add_entry(struct part *p, uint32_t id, uint64_t value, bool minus)
+{
+    uint32_t i = map_u64_put(&p->at, id, (uint32_t)p->ids.len);
+
+    if (i == MAP_U64_EMPTY) {
+        i = (uint32_t)p->ids.len;
+        vec_push(&p->ids, id);
+        vec_push(&p->values, 0);
+    }
+    p->values.ptr[i] = minus ? p->values.ptr[i] - value : p->values.ptr[i] + value;
+}
+
+/* False: it cannot be summed up. */
+static bool add_vector(struct leaf *l, struct str vector, bool minus)
+{
+    uint32_t ids[VEC_CHUNK];
+    uint64_t values[VEC_CHUNK];
+    struct vec_section s;
+    struct vec_reader r;
+    struct vec_iter it;
+    struct err e;
+    size_t n;
+
+    if (vec_open(vector, &r, &e) || r.meta.saturated)
+        return false;
+    if (minus)
+        l->bound -= r.meta.total;
+    else if (!u64_add(l->bound, r.meta.total, &l->bound))
+        return false;
+    while (vec_next(&r, &s)) {
+        struct part *p = find_part(l, s.epoch);
+        if (!p)
+            return false;
+        vec_iter_init(&it, &s);
+        while ((n = vec_iter_next(&it, ids, values)) > 0)
+            for (size_t i = 0; i < n; i++)
+                add_entry(p, ids[i], values[i], minus);
+    }
+    return true;
+}
+
+static void count(struct leaf *l, uint32_t slot, struct str vector, bool minus)
+{
+    uint32_t i = slot % LEAF_SLOTS;
+    struct vec_reader r;
+    struct err e;
+
+    if (vec_peek(vector, &r, &e)) {
+        l->whole = false; /* who scans reports what is wrong with it */
+        return;
+    }
+    l->total[i] = minus ? l->total[i] - r.meta.total : l->total[i] + r.meta.total;
+    l->writes[i] = minus ? l->writes[i] - r.meta.writes : l->writes[i] + r.meta.writes;
+}
+
+void hot_add(struct hot *h, const struct member *m, uint32_t slot, struct str vector, uint64_t seq)
+{
+    uint32_t t = slot_leaf(slot);
+
+    mutex_lock(&h->lock);
+    if (!h->stopped && t >= h->o.known_from) {
+        struct group *g = find_group(h, m, true);
+        size_t i = leaf_at(g, t);
+        struct leaf *l = i < g->leaves.len && g->leaves.ptr[i].t == t ? &g->leaves.ptr[i]
+                                                                      : make_leaf(h, g, i, t);
+        l->rows++;
+        l->seq = seq;
+        count(l, slot, vector, false);
+        if (l->whole && !add_vector(l, vector, false))
+            l->whole = false;
+        if (l->whole)
+            charge(h, g, l);
+        else if (l->bytes)
+            drop_sum(h, g, l);
+        trim(h);
+    }
+    mutex_unlock(&h->lock);
+}
+
+static void remove_leaf(struct hot *h, struct group *g, size_t i)
+{
+    drop_sum(h, g, &g->leaves.ptr[i]);
+    g->leaves.len--;
+    memmove(&g->leaves.ptr[i], &g->leaves.ptr[i + 1], (g->leaves.len - i) * sizeof(*g->leaves.ptr));
+    if (!g->leaves.len) {
+        h->gone = MAX(h->gone, g->folded);
+        free_group(h, g);
+    }
+}
+
+void hot_fold(struct hot *h, const struct member *m, uint32_t slot, struct str vector, uint64_t n)
+{
+    uint32_t t = slot_leaf(slot);
+
+    mutex_lock(&h->lock);
+    struct group *g = h->stopped ? NULL : find_group(h, m, false);
+    size_t i = g ? leaf_at(g, t) : 0;
+    if (!g) {
+        h->gone = MAX(h->gone, n);
+    } else {
+        g->folded = MAX(g->folded, n);
+        struct leaf *l = i < g->leaves.len && g->leaves.ptr[i].t == t ? &g->leaves.ptr[i] : NULL;
+        if (l && --l->rows == 0) {
+            remove_leaf(h, g, i);
+        } else if (l) {
+            count(l, slot, vector, true);
+            if (l->whole && !add_vector(l, vector, true))
+                drop_sum(h, g, l);
+        }
+    }
+    mutex_unlock(&h->lock);
+}
+
+/* ---- reading ---- */
+
+static void must_scan(hot_ranges *scan, uint32_t from, uint32_t to)
+{
+    struct hot_range r = { from, to };
+
+    if (from >= to)
+        return;
+    if (scan->len && scan->ptr[scan->len - 1].to >= from)
+        scan->ptr[scan->len - 1].to = to;
+    else
+        vec_push(scan, r);
+}
+
+static int give(const struct leaf *l, hot_fn fn, void *cookie, struct err *e)
+{
+    struct hot_section sections[EPOCHS_MAX];
+    struct hot_leaf out = { .t = l->t, .rows = l->rows, .sections = sections, .len = l->parts.len };
+
+    memcpy(out.total, l->total, sizeof(out.total));
+    memcpy(out.writes, l->writes, sizeof(out.writes));
+    vec_for (i, &l->parts) {
+        const struct part *p = &l->parts.ptr[i];
+        sections[i] = (struct hot_section){ p->epoch, p->ids.ptr, p->values.ptr, p->ids.len };
+    }
+    return fn(cookie, &out, e);
+}
+
+static int read_group(struct hot *h, const struct hot_state *v, struct group *g, uint32_t from,
+                      uint32_t to, hot_fn fn, void *cookie, hot_ranges *scan, struct err *e)
+{
+    int rc = 0;
+
+    list_del(&g->lru);
+    list_add_tail(&h->lru, &g->lru);
+    for (size_t i = leaf_at(g, from); !rc && i < g->leaves.len && g->leaves.ptr[i].t < to; i++) {
+        const struct leaf *l = &g->leaves.ptr[i];
+        if (l->whole && (v->live || l->seq <= v->seq))
+            rc = give(l, fn, cookie, e);
+        else
+            must_scan(scan, l->t, l->t + LEAF_SLOTS);
+    }
+    return rc;
+}
+
+int hot_read(struct hot *h, const struct hot_state *v, const struct member *m, uint32_t from,
+             uint32_t to, hot_fn fn, void *cookie, hot_ranges *scan, struct err *e)
+{
+    uint32_t known = MAX(from, slot_leaf(h->o.known_from + LEAF_SLOTS - 1));
+    int rc = 0;
+
+    must_scan(scan, from, MIN(known, to));
+    if (known >= to)
+        return 0;
+    mutex_lock(&h->lock);
+    struct group *g = find_group(h, m, false);
+    if (h->stopped || (g ? g->folded : h->gone) > v->applied)
+        must_scan(scan, known, to);
+    else if (g)
+        rc = read_group(h, v, g, known, to, fn, cookie, scan, e);
+    mutex_unlock(&h->lock);
+    return rc;
+}
