@@ -92,6 +92,12 @@ int store_refuse(const struct store *s, struct err *e)
 
 int store_write_batch(struct store *s, struct kv_batch *b, bool sync, struct err *e)
 {
+    return store_write_then(s, b, sync, NULL, NULL, e);
+}
+
+int store_write_then(struct store *s, struct kv_batch *b, bool sync, void (*then)(void *cookie),
+                     void *cookie, struct err *e)
+{
     mutex_lock(&s->write);
     int rc = store_refuse(s, e);
     if (!rc) {
@@ -99,6 +105,11 @@ int store_write_batch(struct store *s, struct kv_batch *b, bool sync, struct err
         if (rc) {
             s->why = *e;
             atomic_store_explicit(&s->read_only, true, memory_order_release);
+            hot_stop(s->hot);
+        } else {
+            if (then)
+                then(cookie);
+            view_publish(s);
         }
     }
     mutex_unlock(&s->write);
@@ -292,6 +303,7 @@ static struct store *store_new(const struct store_opts *o)
     buf_init(&s->row, ROW_MAX);
     buf_init(&s->text, MIB);
     mutex_init(&s->write);
+    mutex_init(&s->show);
     return s;
 }
 
@@ -310,6 +322,7 @@ int store_open(const struct store_opts *o, struct store **ret, struct err *e)
         store_close(s);
         return err_wrap(e, "shard %u", o->shard);
     }
+    view_open(s);
     s->last_seal_ms = s->last_empty_ms = 0;
     s->clock_written_ms = store_now(s) - CLOCK_EVERY_MS;
     *ret = s;
@@ -320,6 +333,7 @@ void store_close(struct store *s)
 {
     if (!s)
         return;
+    view_close(s);
     names_free(s->names);
     series_cache_free(s->series);
     wids_free(s->wids);
@@ -331,6 +345,7 @@ void store_close(struct store *s)
     vec_free(&s->raw.at);
     arena_free(s->arena);
     mutex_deinit(&s->write);
+    mutex_deinit(&s->show);
     kv_close(s->kv);
     xfree(s);
 }
@@ -377,21 +392,4 @@ void store_stats(struct store *s, struct store_stats *ret)
         .dict_bytes = dict_cache_bytes(s->dicts),
     };
     kv_stats(s->kv, &ret->kv);
-}
-
-/* ---- views ---- */
-
-struct store_view *store_view_get(struct store *s)
-{
-    struct store_view *v = XNEW(struct store_view);
-
-    v->s = s;
-    v->snap = kv_snap_new(s->kv);
-    return v;
-}
-
-void store_view_put(struct store_view *v)
-{
-    kv_snap_free(v->s->kv, v->snap);
-    xfree(v);
 }

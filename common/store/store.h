@@ -31,6 +31,8 @@ struct store_opts {
     uint32_t seal_delay_ms;    /* a minute is sealed this long after its end */
     uint32_t wid_horizon_ms;   /* write ids are remembered this long */
     uint64_t seed;             /* of the hashes of tenants created from now on; any number */
+    uint64_t hot_bytes_max;    /* memory for sums of unsealed rows; 0: all are scanned */
+    uint32_t hot_members_min;  /* rows a leaf of a group must have for one; 0: 16 */
     uint32_t epoch_nodes_max;  /* a dictionary epoch closes at this size; 0: 1,048,576 */
     uint32_t hash_bits; /* tests only: 1..63 cuts hashes, to prove that none decides; 0: 64 */
 };
@@ -103,6 +105,8 @@ void store_clock(const struct store *s, struct store_clock *ret);
 /* ---- read: any thread ---- */
 /* What is committed now; cheap. Never NULL. */
 struct store_view *store_view_get(struct store *s);
+/* The same, but pushes committed later may be in its answers, too: cheaper while many come in. */
+struct store_view *store_view_get_live(struct store *s);
 void store_view_put(struct store_view *v);
 
 struct store_query {

@@ -9,6 +9,7 @@
 
 #include "common/store/dict_cache.h"
 #include "common/store/eclock.h"
+#include "common/store/hot.h"
 #include "common/store/names.h"
 #include "common/store/raw.h"
 #include "common/store/series.h"
@@ -52,6 +53,12 @@ struct store {
     _Atomic bool read_only;
     struct err why; /* written once, before read_only is set */
 
+    /* What readers get: view.c. */
+    struct hot *hot;
+    struct shown *shown; /* guarded by `show`; replaced under `write`, too */
+    struct mutex show;
+    uint64_t shown_seq, shown_applied; /* guarded by `write`: of the next one */
+
     /* Batches and seal entries come from two threads; the kv takes one writer at a time. */
     struct mutex write;
     bool read_only_set; /* guarded by `write` */
@@ -63,15 +70,26 @@ struct store_batch {
 };
 struct store_view {
     struct store *s;
-    struct kv_snap *snap;
+    struct shown *shown;  /* referenced */
+    struct kv_snap *snap; /* its */
+    struct hot_state hot;
 };
 
 /* Engine time now, also for store_clock. Shard thread. */
 int64_t store_now(struct store *s);
 /* One batch, with its fsync if `sync`; a failure makes the store read-only. */
 NODISCARD int store_write_batch(struct store *s, struct kv_batch *b, bool sync, struct err *e);
+/* The same; `then` runs after a write that succeeded, before anyone can see its effects or write the
+ * next one: here shown_seq, shown_applied and the hot sums move. */
+NODISCARD int store_write_then(struct store *s, struct kv_batch *b, bool sync,
+                               void (*then)(void *cookie), void *cookie, struct err *e);
 NODISCARD int store_refuse(const struct store *s, struct err *e); /* if read-only */
 void store_put_control(struct kv_batch *b, enum key_control id, const struct key *value);
 void store_put_clock(struct store *s, int64_t engine_ms, struct kv_batch *b);
+
+/* ---- view.c ---- */
+void view_open(struct store *s);    /* after the high-water marks are read */
+void view_close(struct store *s);   /* NULLs are fine */
+void view_publish(struct store *s); /* holding `write` */
 
 #endif

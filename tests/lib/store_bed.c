@@ -37,6 +37,7 @@ void store_bed_deinit(struct store_bed *b)
 
 void store_bed_reopen(struct store_bed *b, enum kv_mem_crash how, uint64_t keep)
 {
+    view_close(b->s); /* its snapshot */
     struct kv *kv = kv_mem_reopen(b->s->kv, how, keep);
 
     b->s->kv = NULL; /* the store below is thrown away without its database */

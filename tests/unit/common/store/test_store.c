@@ -374,7 +374,7 @@ static void test_newer_format_is_refused(void **state)
 
     (void)state;
     key_format(&k);
-    kv_batch_put(b, KV_META, key_str(&k), STR("EMBR\0\7\0\2"));
+    kv_batch_put(b, KV_META, key_str(&k), STR("EMBR\0\11\0\10"));
     assert_int_equal(kv_write(kv, b, true, &e), 0);
     o.kv = kv;
     assert_int_equal(store_open(&o, &s, &e), ERR_CONFIG);

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * view: what readers see: a snapshot, and which state of the store it shows.
+ *
+ * After each write the writer, still holding the lock of writers, makes a snapshot and puts it in
+ * the place of the one before. So a reader's snapshot is that of a moment between two writes, at
+ * which the hot sums (hot.h) held exactly its unsealed rows, and getting one waits for no fsync. A
+ * snapshot of the kv costs about a microsecond, and lives as long as somebody reads.
+ */
+#include "common/base/mem.h"
+#include "common/base/size.h"
+#include "common/store/store_impl.h"
+
+#define HOT_MEMBERS_MIN 16
+
+struct shown {
+    _Atomic uint32_t refs;
+    struct kv_snap *snap;
+    uint64_t seq, applied;
+};
+
+static void unref(struct store *s, struct shown *d)
+{
+    if (!d || atomic_fetch_sub(&d->refs, 1) > 1)
+        return;
+    kv_snap_free(s->kv, d->snap);
+    xfree(d);
+}
+
+void view_publish(struct store *s)
+{
+    struct shown *d = XNEW(struct shown), *old;
+
+    atomic_store(&d->refs, 1);
+    d->snap = kv_snap_new(s->kv);
+    d->seq = s->shown_seq;
+    d->applied = s->shown_applied;
+    mutex_lock(&s->show);
+    old = s->shown;
+    s->shown = d;
+    mutex_unlock(&s->show);
+    unref(s, old);
+}
+
+void view_open(struct store *s)
+{
+    struct hot_opts o = {
+        .bytes_max = s->o.hot_bytes_max,
+        .members_min = s->o.hot_members_min ? s->o.hot_members_min : HOT_MEMBERS_MIN,
+    };
+
+    vec_for (i, &s->raw.at)
+        o.known_from = MAX(o.known_from, (s->raw.at.ptr[i].bucket + 1) * RAW_BUCKET_SLOTS);
+    s->hot = hot_new(&o);
+    s->shown_applied = atomic_load(&s->applied);
+    mutex_lock(&s->write);
+    view_publish(s);
+    mutex_unlock(&s->write);
+}
+
+void view_close(struct store *s)
+{
+    unref(s, s->shown);
+    s->shown = NULL;
+    hot_free(s->hot);
+    s->hot = NULL;
+}
+
+struct store_view *store_view_get(struct store *s)
+{
+    struct store_view *v = XNEW(struct store_view);
+
+    v->s = s;
+    mutex_lock(&s->show);
+    v->shown = s->shown;
+    atomic_fetch_add(&v->shown->refs, 1);
+    mutex_unlock(&s->show);
+    v->snap = v->shown->snap;
+    v->hot = (struct hot_state){ .seq = v->shown->seq, .applied = v->shown->applied };
+    return v;
+}
+
+struct store_view *store_view_get_live(struct store *s)
+{
+    struct store_view *v = store_view_get(s);
+
+    v->hot.live = true;
+    return v;
+}
+
+void store_view_put(struct store_view *v)
+{
+    unref(v->s, v->shown);
+    xfree(v);
+}
