@@ -211,3 +211,51 @@ int kv_iter_status(struct kv_iter *it, struct err *e)
 {
     return it->ops->status(it, e);
 }
+
+void kv_cache_resize(struct kv *k, uint64_t bytes)
+{
+    if (k->ops->cache_resize)
+        k->ops->cache_resize(k, bytes);
+}
+
+/* For an implementation without files: the bytes of keys and values themselves. */
+static int bytes_of(struct kv *k, enum kv_cf cf, struct str from, struct str to, uint64_t *ret,
+                    struct err *e)
+{
+    struct kv_iter *it = kv_iter_new(k, NULL, cf, from, to);
+
+    *ret = 0;
+    for (; kv_iter_valid(it); kv_iter_next(it))
+        *ret += kv_iter_key(it).len + kv_iter_value(it).len;
+    int rc = kv_iter_status(it, e);
+    kv_iter_free(it);
+    return rc;
+}
+
+int kv_sizes(struct kv *k, enum kv_cf cf, const struct kv_range *ranges, size_t n, uint64_t *ret,
+             struct err *e)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < n; i++)
+        CHECK(ranges[i].to.len);
+    if (n && k->ops->sizes)
+        return k->ops->sizes(k, cf, ranges, n, ret, e);
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = bytes_of(k, cf, ranges[i].from, ranges[i].to, &ret[i], e);
+    return rc;
+}
+
+int kv_disk(struct kv *k, struct kv_disk *ret, struct err *e)
+{
+    int rc = 0;
+
+    if (k->ops->disk)
+        return k->ops->disk(k, ret, e);
+    *ret = (struct kv_disk){ 0 };
+    for (int i = 0; i < KV_CFS && !rc; i++) {
+        rc = bytes_of(k, (enum kv_cf)i, STR_NULL, STR_NULL, &ret->live_bytes[i], e);
+        ret->tables_bytes += ret->live_bytes[i];
+    }
+    return rc;
+}

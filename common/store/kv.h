@@ -17,6 +17,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/err.h"
+#include "common/base/size.h"
 
 /* Column families of one shard (design/decisions: Engine, Shard). Never renumber. */
 enum kv_cf {
@@ -45,6 +46,8 @@ struct kv_opts {
     uint64_t block_cache_bytes;      /* blocks, indexes and filters of all column families */
     uint64_t memtable_bytes;         /* all column families together */
     uint64_t background_bytes_per_s; /* flush and compaction writes; 0 = unlimited */
+    bool read_only; /* nothing in the folder is changed; writes are ERR_UNAVAILABLE; takes no lock,
+                       so whoever asks makes sure that nobody writes */
 };
 /* Opens or creates. ERR_CONFIG: a folder that is no database or one of a newer version; ERR_BUSY:
  * another process has it open; ERR_CORRUPT, ERR_NO_SPACE, ERR_IO. */
@@ -101,5 +104,24 @@ struct kv_stats {
 };
 void kv_stats(struct kv *k, struct kv_stats *ret);
 NODISCARD int kv_flush(struct kv *k, struct err *e); /* memtables to files */
+/* The block cache may hold this much from now on; what is over goes at once. Any thread. */
+#define KV_CACHE_BYTES_MIN (8 * MIB)
+void kv_cache_resize(struct kv *k, uint64_t bytes);
+
+/* Bytes that keys in [from, to) take in table files, compressed, as the files' indexes tell: exact
+ * to about a block. `to` is not empty. What is still in memtables is not counted. Any thread. */
+struct kv_range {
+    struct str from, to;
+};
+NODISCARD int kv_sizes(struct kv *k, enum kv_cf cf, const struct kv_range *ranges, size_t n,
+                       uint64_t *ret, struct err *e);
+/* What lies in the folder now. */
+struct kv_disk {
+    uint64_t tables_bytes; /* all table files; what live_bytes does not count waits for readers */
+    uint64_t log_bytes;    /* write-ahead log */
+    uint64_t other_bytes;
+    uint64_t live_bytes[KV_CFS]; /* of the table files in use */
+};
+NODISCARD int kv_disk(struct kv *k, struct kv_disk *ret, struct err *e);
 
 #endif

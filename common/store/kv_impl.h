@@ -18,6 +18,10 @@ struct kv_ops {
     struct kv_iter *(*iter_new)(struct kv *k, const struct kv_snap *snap, enum kv_cf cf,
                                 struct str from, struct str to);
     void (*stats)(struct kv *k, struct kv_stats *ret);
+    void (*cache_resize)(struct kv *k, uint64_t bytes); /* NULL: has none */
+    int (*sizes)(struct kv *k, enum kv_cf cf, const struct kv_range *ranges, size_t n,
+                 uint64_t *ret, struct err *e); /* NULL: bytes of keys and values */
+    int (*disk)(struct kv *k, struct kv_disk *ret, struct err *e); /* NULL: the same */
     int (*flush)(struct kv *k, struct err *e);
     void (*close)(struct kv *k);
 };

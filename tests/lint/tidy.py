@@ -16,7 +16,7 @@ MAY_INCLUDE |= {"common": {"common", "proto"}, "deploy": {*ROLES, "common", "dep
 LAYERS = ["base", "sys", "obs", "conf", "model", "net", "rpc", "store", "role"]  # may look left
 APART = {("store", "net"), ("store", "rpc")}  # left of it, and still forbidden
 CONFINED = {  # a library's header -> the only places that may include it
-    "rocksdb/": r"common/store/kv_rocks\.c",
+    "rocksdb/": r"common/store/kv_rocks\w*\.[ch]",
     "nanomsg/": r"common/rpc/rpc_nn.*\.c",
     "openssl/": r"common/(net|rpc)/",
     "yaml.h": r"common/conf/conf_yaml\.c",

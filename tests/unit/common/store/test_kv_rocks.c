@@ -198,14 +198,77 @@ static void test_rocks_full_disk(void **state)
     assert_int_equal(umount(kvt.dir), 0);
 }
 
+/* A reader beside nothing: sees what is only in the log, changes no byte, refuses to write. */
+static void test_rocks_read_only(void **state)
+{
+    struct kv_opts o = { .dir = kvt.dir, .read_only = true };
+    struct kv_disk before, after;
+    struct kv *k = NULL;
+
+    (void)state;
+    kvt_put(KV_FINE, "k", "v");
+    kvt_commit();
+    kv_close(kvt.k);
+    kvt.k = NULL;
+    assert_int_equal(kv_rocks_open(&o, &k, &e), 0);
+    assert_int_equal(kv_disk(k, &before, &e), 0);
+    assert_int_equal(kv_get(k, NULL, KV_FINE, STR("k"), &kvt.out, &e), 0);
+    assert_true(str_eq(buf_str(&kvt.out), STR("v")));
+    kv_batch_clear(kvt.b);
+    kv_batch_put(kvt.b, KV_FINE, STR("k"), STR("w"));
+    assert_int_equal(kv_write(k, kvt.b, true, &e), ERR_UNAVAILABLE);
+    assert_int_equal(kv_disk(k, &after, &e), 0);
+    assert_int_equal(before.log_bytes, after.log_bytes);
+    assert_true(before.log_bytes > 0);
+    kv_close(k);
+
+    o.dir = "/nonexistent";
+    assert_int_equal(kv_rocks_open(&o, &k, &e), ERR_NOT_FOUND);
+    kvt.k = kv_dir_open(kvt.dir);
+    kvt_want(NULL, KV_FINE, "k", "v");
+}
+
+/* Ranges of a family, taken together, are the family; and the folder holds what it says. */
+static void test_rocks_sizes(void **state)
+{
+    struct kv_range r[] = { { STR("a"), STR("m") },
+                            { STR("m"), STR("~") },
+                            { STR("x"), STR("y") } };
+    char value[20000], key[] = "a";
+    struct kv_disk d;
+    uint64_t n[3];
+
+    (void)state;
+    for (; key[0] <= 'p'; key[0]++) {
+        kvt_fill(value, sizeof(value), (uint64_t)key[0]);
+        kv_batch_put(kvt.b, KV_COARSE, str_c(key), str_n(value, sizeof(value)));
+    }
+    assert_int_equal(kv_write(kvt.k, kvt.b, true, &e), 0);
+    assert_int_equal(kv_flush(kvt.k, &e), 0);
+    assert_int_equal(kv_disk(kvt.k, &d, &e), 0);
+    assert_int_equal(kv_sizes(kvt.k, KV_COARSE, r, 3, n, &e), 0);
+    assert_true(n[0] >= 11 * sizeof(value) && n[1] >= 3 * sizeof(value));
+    assert_true(n[0] + n[1] <= d.live_bytes[KV_COARSE] + 4096);
+    assert_true(n[0] + n[1] >= d.live_bytes[KV_COARSE] / 10 * 9);
+    assert_int_equal(n[2], 0);
+    assert_true(d.tables_bytes >= d.live_bytes[KV_COARSE] && d.other_bytes > 0);
+    kv_cache_resize(kvt.k, 0); /* and reads go on */
+    assert_int_equal(kv_get(kvt.k, NULL, KV_COARSE, STR("b"), &kvt.out, &e), 0);
+    assert_int_equal(kvt.out.len, sizeof(value));
+}
+
 #define ROCKS(f) cmocka_unit_test_setup_teardown(f, kvt_setup_rocks, kvt_teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ROCKS(test_rocks_open_errors),        ROCKS(test_rocks_refuses_a_newer_database),
-        ROCKS(test_rocks_completes_families), ROCKS(test_rocks_finds_corruption),
+        ROCKS(test_rocks_open_errors),
+        ROCKS(test_rocks_refuses_a_newer_database),
+        ROCKS(test_rocks_completes_families),
+        ROCKS(test_rocks_finds_corruption),
         ROCKS(test_rocks_full_disk),
+        ROCKS(test_rocks_read_only),
+        ROCKS(test_rocks_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kv_rocks_impl.h: shared by kv_rocks.c (reads and writes) and kv_rocks_open.c (options, open,
+ * close). Nobody else includes it.
+ */
+#ifndef COMMON_STORE_KV_ROCKS_IMPL_H
+#define COMMON_STORE_KV_ROCKS_IMPL_H
+
+#include <rocksdb/c.h>
+
+#include "common/base/size.h"
+#include "common/store/kv.h"
+#include "common/store/kv_impl.h"
+
+#define KV_FAMILIES (KV_CFS + 1) /* RocksDB insists on one named "default"; it stays empty */
+
+struct kv_rocks {
+    struct kv kv;
+    rocksdb_t *db;
+    rocksdb_column_family_handle_t *cf[KV_FAMILIES]; /* the last is the default family */
+    rocksdb_options_t *options[KV_FAMILIES];
+    rocksdb_options_t *db_options;
+    rocksdb_cache_t *cache;
+    rocksdb_ratelimiter_t *limiter; /* or NULL */
+    rocksdb_writeoptions_t *write_sync, *write_fast;
+    rocksdb_readoptions_t *read;
+    rocksdb_writebatch_t *batch; /* reused by the writer */
+    int failed;                  /* code of the write that failed; sticky */
+    bool read_only;
+    char *dir; /* owned */
+};
+
+static inline struct kv_rocks *kv_rocks_of(struct kv *k)
+{
+    return container_of(k, struct kv_rocks, kv);
+}
+/* Takes RocksDB's message over and returns the code it means. */
+int kv_rocks_fail(struct err *e, char *message, const char *doing);
+extern const struct kv_ops kv_rocks_ops;
+void kv_rocks_close(struct kv *k);
+
+#endif
