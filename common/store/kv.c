@@ -12,6 +12,8 @@
 #include "common/base/wr.h"
 #include "common/store/kv_impl.h"
 
+#define DROP_TAIL 64 /* longer than what keys of CFs with ranges have behind a prefix */
+
 /* ---- batches ---- */
 
 struct kv_batch *kv_batch_new(void)
@@ -154,6 +156,39 @@ void kv_stats(struct kv *k, struct kv_stats *ret)
 int kv_flush(struct kv *k, struct err *e)
 {
     return k->ops->flush(k, e);
+}
+
+/* The file drop comes first: a file may hold a deletion that covers rows of another one, which only
+ * overlaps the range. The deletion written behind it covers those again. */
+int kv_drop_range(struct kv *k, enum kv_cf cf, struct str from, struct str to, struct err *e)
+{
+    struct buf last;
+    int rc = 0;
+
+    CHECK((unsigned)cf < KV_CFS && to.len && to.len <= KV_KEY_BYTES_MAX);
+    if (str_cmp(from, to) >= 0)
+        return 0;
+    /* A key below `to` that no key of ours below `to` is above: files end inclusively. */
+    buf_init(&last, to.len + DROP_TAIL);
+    CHECK(buf_add_str(&last, to));
+    while (last.len && last.ptr[last.len - 1] == 0)
+        last.len--;
+    if (last.len) {
+        last.ptr[last.len - 1] = (char)((uint8_t)last.ptr[last.len - 1] - 1);
+        memset(buf_room(&last, DROP_TAIL), 0xff, DROP_TAIL);
+        last.len += DROP_TAIL;
+    }
+    if (k->ops->drop_files && str_cmp(from, buf_str(&last)) < 0)
+        rc = k->ops->drop_files(k, cf, from, buf_str(&last), e);
+    buf_deinit(&last);
+    if (!rc) {
+        struct kv_batch *b = kv_batch_new();
+
+        kv_batch_del_range(b, cf, from, to);
+        rc = kv_write(k, b, false, e);
+        kv_batch_free(b);
+    }
+    return rc;
 }
 
 /* ---- iterators ---- */

@@ -374,6 +374,24 @@ static int rocks_flush(struct kv *k, struct err *e)
     return message ? kv_rocks_fail(e, message, "cannot flush the database") : 0;
 }
 
+/* What overlaps the range without lying in it is compacted soon, so that deletions written earlier
+ * free their bytes. */
+static int rocks_drop_files(struct kv *k, enum kv_cf cf, struct str from, struct str last,
+                            struct err *e)
+{
+    struct kv_rocks *r = kv_rocks_of(k);
+    char *message = NULL;
+
+    if (r->failed)
+        return err_set(e, r->failed, "an earlier write failed; restart to go on");
+    rocksdb_delete_file_in_range_cf(r->db, r->cf[cf], from.ptr, from.len, last.ptr, last.len,
+                                    &message);
+    if (!message)
+        rocksdb_suggest_compact_range_cf(r->db, r->cf[cf], from.ptr, from.len, last.ptr, last.len,
+                                         &message);
+    return message ? kv_rocks_fail(e, message, "cannot drop files of the database") : 0;
+}
+
 const struct kv_ops kv_rocks_ops = {
     .write = rocks_write,
     .get = rocks_get,
@@ -385,5 +403,6 @@ const struct kv_ops kv_rocks_ops = {
     .sizes = rocks_sizes,
     .disk = rocks_disk,
     .flush = rocks_flush,
+    .drop_files = rocks_drop_files,
     .close = kv_rocks_close,
 };

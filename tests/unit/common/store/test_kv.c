@@ -377,6 +377,39 @@ static void test_readers_beside_a_writer(void **state)
         pthread_join(id[i], NULL);
 }
 
+/* Files of one range each, as buckets have them: what lies in the range goes, to the byte. */
+static void test_drop_range(void **state)
+{
+    char key[3] = { 0 }, bytes[4096];
+    size_t left = 0;
+
+    (void)state;
+    for (unsigned file = 0; file < 4; file++) {
+        for (unsigned i = 0; i < 64; i++) {
+            kvt_fill(bytes, sizeof(bytes), file * 64 + i);
+            key[0] = (char)('a' + file);
+            key[1] = (char)i;
+            kv_batch_put(kvt.b, KV_FINE, str_n(key, 2), str_n(bytes, sizeof(bytes)));
+        }
+        kvt_commit();
+        assert_int_equal(kv_flush(kvt.k, &e), 0);
+    }
+    kvt_put(KV_FINE, "bb", "in the memtable");
+    kvt_put(KV_COARSE, "bb", "another family");
+    kvt_commit();
+    assert_int_equal(kv_drop_range(kvt.k, KV_FINE, STR("a\x20"), STR("c"), &e), 0);
+    assert_int_equal(kv_drop_range(kvt.k, KV_FINE, STR("c"), STR("b"), &e), 0);
+    struct kv_iter *it = kv_iter_new(kvt.k, NULL, KV_FINE, STR_NULL, STR_NULL);
+    for (; kv_iter_valid(it); kv_iter_next(it), left++)
+        assert_true(str_cmp(kv_iter_key(it), STR("a\x20")) < 0 ||
+                    str_cmp(kv_iter_key(it), STR("c")) >= 0);
+    kv_iter_free(it);
+    assert_int_equal(left, 32 + 128);
+    kvt_want(NULL, KV_COARSE, "bb", "another family");
+    kvt_reopen();
+    kvt_want(NULL, KV_FINE, "bb", NULL);
+}
+
 #define BOTH(f)                                                \
     { #f " (rocks)", f, kvt_setup_rocks, kvt_teardown, NULL }, \
     {                                                          \
@@ -390,6 +423,7 @@ int main(void)
         BOTH(test_bytes_are_bytes),
         BOTH(test_order_inside_a_batch),
         BOTH(test_del_range),
+        BOTH(test_drop_range),
         BOTH(test_append),
         BOTH(test_batch_over_its_limit),
         BOTH(test_iterator_bounds),
