@@ -31,6 +31,7 @@
 #include "common/obs/log.h"
 #include "common/sys/chan.h"
 #include "common/sys/thread.h"
+#include "ingester/chores.h"
 
 #define SHARD_MAGIC    MAGIC('s', 'h', 'r', 'd')
 #define TAKE_MAX       256
@@ -61,6 +62,7 @@ struct shard {
     uint64_t seal_after_ms; /* monotonic: not before, after a failed step */
     uint64_t due_since_ms;  /* monotonic; 0: sealing has caught up */
     uint64_t state_next_ms;
+    struct chores chores;
 
     /* The loop's. */
     struct shard_state state;
@@ -127,12 +129,24 @@ static void on_write_done(void *cookie)
     w->done(w);
 }
 
+static void on_task_done(void *cookie)
+{
+    struct shard_task *t = cookie;
+
+    t->done(t);
+}
+
 static void receive(struct shard *s, void *msg)
 {
     if (msg == &s->committed_message) {
         s->committing = false;
     } else if (msg == &s->stop_message) {
         s->stopping = true;
+    } else if (*(enum shard_kind *)msg == SHARD_TASK) {
+        struct shard_task *t = msg;
+
+        t->run(t, s->o.store);
+        loop_post(s->o.loop, on_task_done, t);
     } else {
         struct shard_write *w = msg;
 
@@ -308,10 +322,14 @@ static uint64_t shard_step(struct shard *s, void *const *msgs, size_t n)
         hand_over(s);
     if (seal_wait(s, now_ms) == 0 && !s->stopping)
         seal_step(s, now_ms);
+    if (!s->stopping)
+        chores_step(&s->chores, s->o.clock);
     if (now_ms >= s->state_next_ms)
         publish(s, now_ms);
 
-    wait = MIN(seal_wait(s, now_ms), s->state_next_ms - now_ms);
+    now_ms = clock_mono_ms(s->o.clock);
+    wait = s->state_next_ms > now_ms ? s->state_next_ms - now_ms : 0;
+    wait = MIN(wait, MIN(seal_wait(s, now_ms), chores_wait(&s->chores, now_ms)));
     if (s->committing) /* what waits or is open can move when a message says that it ended */
         return wait;
     if (!list_empty(&s->waiting))
@@ -319,7 +337,7 @@ static uint64_t shard_step(struct shard *s, void *const *msgs, size_t n)
     return s->open ? MIN(wait, group_wait(s, now_ms)) : wait;
 }
 
-static void shard_run(void *cookie)
+static void shard_main(void *cookie)
 {
     struct shard *s = cookie;
     void *msgs[TAKE_MAX];
@@ -371,8 +389,10 @@ struct shard *shard_new(const struct shard_opts *o)
     s->magic = SHARD_MAGIC;
     s->o = *o;
     shard_metrics_init(&s->m, o->metrics, o->number);
+    chores_init(&s->chores, o->store, o->number, o->metrics);
     list_init(&s->waiting);
-    s->inbox = chan_new(o->writes_max + INBOX_OWN, o->simulated ? simulated_wake : NULL, s);
+    s->inbox = chan_new(o->writes_max + SHARD_TASKS_MAX + INBOX_OWN,
+                        o->simulated ? simulated_wake : NULL, s);
     if (o->simulated) {
         s->timer = loop_timer_new(o->loop, simulated_step, s);
         loop_timer_start(s->timer, 0, 0);
@@ -380,7 +400,7 @@ struct shard *shard_new(const struct shard_opts *o)
     }
     s->commits = chan_new(1, NULL, NULL);
     (void)snprintf(name, sizeof(name), "shard-%" PRIu32, o->number);
-    thread_start(&s->thread, name, shard_run, s);
+    thread_start(&s->thread, name, shard_main, s);
     (void)snprintf(name, sizeof(name), "commit-%" PRIu32, o->number);
     thread_start(&s->committer, name, committer_run, s);
     return s;
@@ -394,7 +414,15 @@ uint32_t shard_number(const struct shard *s)
 void shard_send(struct shard *s, struct shard_write *w)
 {
     CHECK(s->magic == SHARD_MAGIC);
+    w->kind = SHARD_WRITE;
     CHECK(chan_send(s->inbox, w));
+}
+
+void shard_run(struct shard *s, struct shard_task *t)
+{
+    CHECK(s->magic == SHARD_MAGIC);
+    t->kind = SHARD_TASK;
+    CHECK(chan_send(s->inbox, t));
 }
 
 struct store *shard_store(struct shard *s)

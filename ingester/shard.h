@@ -12,8 +12,12 @@
 
 struct shard;
 
+/* What is sent to a shard's thread begins with this. Set by shard_send and shard_run. */
+enum shard_kind { SHARD_WRITE, SHARD_TASK };
+
 /* A write on its way through a shard; embedded in its request, which outlives it. */
 struct shard_write {
+    enum shard_kind kind;
     struct list link;           /* the shard's */
     struct store_write write;   /* borrowed by the shard until done */
     uint64_t deadline_mono_ns;  /* not even begun after this */
@@ -22,6 +26,17 @@ struct shard_write {
     /* On the loop, exactly once, after the fsync or the failure. */
     void (*done)(struct shard_write *w);
 };
+
+/* Anything else that must run on the shard's thread, between groups of writes; bounded like a chore
+ * (chores.h). Embedded in its request, which outlives it. */
+struct shard_task {
+    enum shard_kind kind;
+    /* On the shard's thread. */
+    void (*run)(struct shard_task *t, struct store *s);
+    /* On the loop, exactly once, behind it. */
+    void (*done)(struct shard_task *t);
+};
+#define SHARD_TASKS_MAX 64 /* sent and not done; callers keep to it together */
 
 struct shard_opts {
     uint32_t number;
@@ -48,11 +63,13 @@ struct shard *shard_new(const struct shard_opts *o);
 uint32_t shard_number(const struct shard *s);
 /* Any thread. The shard holds the write until its done() was called. */
 void shard_send(struct shard *s, struct shard_write *w);
+/* Any thread. */
+void shard_run(struct shard *s, struct shard_task *t);
 /* For views: any thread. */
 struct store *shard_store(struct shard *s);
 /* Loop thread. */
 const struct shard_state *shard_state(const struct shard *s);
-/* No write may be on its way any more. Ends the threads, then calls done on the loop. */
+/* No write or task may be on its way any more. Ends the threads, then calls done on the loop. */
 void shard_drain(struct shard *s, void (*done)(void *cookie), void *cookie);
 /* After shard_drain; closes the store. NULL is fine. */
 void shard_free(struct shard *s);

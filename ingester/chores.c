@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * chores: one step of one chore a turn, in order, so that a busy one keeps none of the others
+ * waiting. One that fails is tried again after a second; what it does must therefore be safe to
+ * repeat. A quiet one is asked again after what its wait_ms said, at most a minute.
+ */
+#include "ingester/chores.h"
+
+#include <stdio.h>
+
+#include "common/obs/log.h"
+
+#define RETRY_MS    1000
+#define WAIT_MAX_MS 60000
+
+const struct chore chore_table[] = {
+    { NULL, NULL, NULL }, /* C has no empty tables */
+};
+const size_t chore_count = ARRAY_LEN(chore_table) - 1;
+
+static const double SECONDS[] = { 0.0001, 0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 10 };
+
+void chores_init(struct chores *c, struct store *s, uint32_t shard, struct metrics *m)
+{
+    *c = (struct chores){ .store = s, .shard = shard };
+    static_assert(ARRAY_LEN(chore_table) - 1 <= CHORES_MAX, "make CHORES_MAX larger");
+    for (size_t i = 0; i < chore_count; i++) {
+        struct str label = str_c(chore_table[i].name);
+        c->at[i].steps =
+            metric_at(metric_new(m, METRIC_COUNTER, "embertree_ingester_chore_steps_total",
+                                 "Steps of background work", "chore", NULL, 0),
+                      &label, 1);
+        c->at[i].errors =
+            metric_at(metric_new(m, METRIC_COUNTER, "embertree_ingester_chore_errors_total",
+                                 "Steps that failed, and are tried again", "chore", NULL, 0),
+                      &label, 1);
+        c->at[i].seconds = metric_at(
+            metric_new(m, METRIC_HISTOGRAM, "embertree_ingester_chore_seconds",
+                       "One step of background work", "chore", SECONDS, ARRAY_LEN(SECONDS)),
+            &label, 1);
+    }
+}
+
+static void step(struct chores *c, size_t i, const struct clock *clock)
+{
+    const struct chore *chore = &chore_table[i];
+    struct chore_state *at = &c->at[i];
+    uint64_t began = clock_mono_ns(clock), wait;
+    struct err e = { 0 };
+
+    at->more = false;
+    int code = chore->step(c->store, &at->more, &e);
+    uint64_t now = clock_mono_ns(clock);
+    metric_observe(at->seconds, (double)(now - began) / 1e9);
+    metric_add(at->steps, 1);
+    if (code) {
+        metric_add(at->errors, 1);
+        log_error("background work failed; it is tried again", KV_CSTR("chore", chore->name),
+                  KV_U64("shard", c->shard), KV_ERR(&e));
+        at->more = false;
+        wait = RETRY_MS;
+    } else {
+        wait = at->more ? 0 : MIN(chore->wait_ms(c->store), WAIT_MAX_MS);
+    }
+    at->look_ms = now / 1000000 + wait;
+}
+
+void chores_step(struct chores *c, const struct clock *clock)
+{
+    uint64_t now_ms = clock_mono_ms(clock);
+
+    if (store_read_only(c->store))
+        return;
+    for (size_t n = 0; n < chore_count; n++) {
+        size_t i = c->next + n < chore_count ? c->next + n : c->next + n - chore_count;
+        struct chore_state *at = &c->at[i];
+        if (at->look_ms > now_ms)
+            continue;
+        uint64_t wait = at->more ? 0 : chore_table[i].wait_ms(c->store);
+        if (wait) {
+            at->look_ms = now_ms + MIN(wait, WAIT_MAX_MS);
+            continue;
+        }
+        c->next = i + 1 < chore_count ? i + 1 : 0;
+        step(c, i, clock);
+        return;
+    }
+}
+
+uint64_t chores_wait(const struct chores *c, uint64_t now_ms)
+{
+    uint64_t wait = WAIT_MAX_MS;
+
+    if (store_read_only(c->store))
+        return wait;
+    for (size_t i = 0; i < chore_count; i++)
+        wait = MIN(wait, c->at[i].look_ms > now_ms ? c->at[i].look_ms - now_ms : 0);
+    return wait;
+}
