@@ -126,13 +126,11 @@ bool key_ru_read(struct str key, uint32_t *ret_level, struct member *ret_m, uint
     return key_member_read(key, ret_level, ret_m, ret_t);
 }
 
-#define PRESENCE_BUCKET (256 * DAY_SLOTS)
-
 void key_tl(struct key *k, uint32_t flags, uint32_t level, const struct member *m, uint32_t t)
 {
     DCHECK(level < KEY_LEVELS && !(flags & ~(KEY_TL_GROUP | KEY_TL_PRESENCE)));
     member_key(k, (uint8_t)(flags | level),
-               flags & KEY_TL_PRESENCE ? PRESENCE_BUCKET : LEVELS[level].bucket, m, t);
+               flags & KEY_TL_PRESENCE ? KEY_PRESENCE_BUCKET : LEVELS[level].bucket, m, t);
 }
 
 bool key_tl_read(struct str key, uint32_t *ret_flags, uint32_t *ret_level, struct member *ret_m,
@@ -145,7 +143,7 @@ bool key_tl_read(struct str key, uint32_t *ret_flags, uint32_t *ret_level, struc
     if (*ret_level >= KEY_LEVELS || (*ret_flags & KEY_TL_PRESENCE && *ret_level))
         return false;
     return member_key_read(
-        key, *ret_flags & KEY_TL_PRESENCE ? PRESENCE_BUCKET : LEVELS[*ret_level].bucket, ret_m,
+        key, *ret_flags & KEY_TL_PRESENCE ? KEY_PRESENCE_BUCKET : LEVELS[*ret_level].bucket, ret_m,
         ret_t);
 }
 

@@ -196,8 +196,9 @@ void key_ru_delta(struct key *k, uint32_t level, const struct member *m, uint32_
 bool key_ru_read(struct str key, uint32_t *ret_level, struct member *ret_m, uint32_t *ret_t,
                  uint32_t *ret_entry);
 /* Timelines: `flags` goes into the level byte. Presence rows have a bit per leaf: presence.h. */
-#define KEY_TL_GROUP    0x80u
-#define KEY_TL_PRESENCE 0x40u
+#define KEY_TL_GROUP        0x80u
+#define KEY_TL_PRESENCE     0x40u
+#define KEY_PRESENCE_BUCKET (256 * DAY_SLOTS)
 void key_tl(struct key *k, uint32_t flags, uint32_t level, const struct member *m, uint32_t t);
 bool key_tl_read(struct str key, uint32_t *ret_flags, uint32_t *ret_level, struct member *ret_m,
                  uint32_t *ret_t);

@@ -142,14 +142,47 @@ struct store_points {
 struct store_timeline {
     VEC(struct store_points) series;
     bool gauge;
+    int64_t start_ms, end_ms; /* real bounds: edges inside a coarser kept node snap outward */
+    uint64_t rows;            /* read */
 };
 /* Point k sums the slots that start in (origin + (k-1) step, origin + k step]; start_ms and end_ms
- * of the query are not used. Results up to the arena's limit (ERR_LIMIT). */
+ * of the query are not used. Where floors have left only nodes that cross an edge between points, a
+ * node counts in the point its first slot lies in (at the left end: in point 0). Results up to the
+ * arena's limit (ERR_LIMIT). */
 NODISCARD int store_timeline(struct store_view *v, const struct store_query *q, int64_t origin_ms,
                              int64_t step_ms, uint32_t points, const struct str *group_by,
                              size_t group_by_len, struct arena *a, struct store_timeline *ret,
                              struct err *e);
 void store_timeline_deinit(struct store_timeline *t);
+
+/* What functions cost: self, and total (with callees, a stack counted once). The name of a function
+ * is that of its frames; frames without one count for their file, or module. */
+struct store_functions_query {
+    struct store_query q;       /* start_ms, end_ms are not used */
+    int64_t origin_ms, step_ms; /* points as in store_timeline; edges snap outward to leaves */
+    uint32_t points;            /* >= 1 */
+    const struct str *names;    /* only these; none: all */
+    size_t names_len;
+};
+struct store_function {
+    struct str name; /* in the arena */
+    VEC(uint32_t) point;
+    VEC(uint64_t) self;
+    VEC(uint64_t) total;
+};
+struct store_functions {
+    VEC(struct store_function) at; /* by name */
+    VEC(uint64_t) all;             /* by point: what all stacks cost */
+    VEC(uint32_t) leaves;          /* by point, gauges: leaves with data */
+    bool gauge;
+    int64_t start_ms, end_ms; /* real bounds */
+    uint64_t rows, vectors;   /* read; vectors: those that no row of fn stands for */
+    uint64_t saturated;
+};
+/* ERR_LIMIT: the arena is full. */
+NODISCARD int store_functions(struct store_view *v, const struct store_functions_query *q,
+                              struct arena *a, struct store_functions *ret, struct err *e);
+void store_functions_deinit(struct store_functions *f);
 
 enum store_labels_kind { STORE_NAMES, STORE_VALUES, STORE_SETS, STORE_TYPES };
 struct store_labels_query {
