@@ -323,6 +323,12 @@ void key_rule(struct key *k, uint32_t tenant, uint32_t scope)
     add_u32(k, scope);
 }
 
+void key_rule_number(struct key *k, uint32_t tenant, uint32_t scope, uint32_t rule)
+{
+    key_rule(k, tenant, scope);
+    add_u32(k, rule);
+}
+
 void key_group(struct key *k, uint32_t tenant, uint32_t scope, uint64_t gid)
 {
     key_table(k, KEY_GROUP, tenant);

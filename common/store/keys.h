@@ -74,9 +74,9 @@
  *   33 tenant pair u32 chunk u16            postings: ordinals (low 16 bits) with this pair, Roaring
  *   33 tenant pair u32 chunk u16 low u16    one more of them, empty value; joins the row above later
  *   40 entry u64                            seal log: seal.h
- *   50 tenant scope                         rule by which series are grouped: group.h
+ *   50 tenant scope                         how its series are grouped: group.h
+ *   50 tenant scope rule u32                label names a rule drops: group.h
  *   51 tenant scope gid u64                 group by id: group.h
- *   52 tenant scope dim u8 labels           group by its kept labels (label.h): ordinal u32
  *   53 tenant scope series u64              groups of a series: group.h
  *   54 tenant scope ptype u16               floors: 8 x slot u32, by level: floors.h
  *   55 tenant scope ptype u16 level u8 t u32   dirty node: entry u64: dirty.h
@@ -134,7 +134,6 @@ enum key_table {
     KEY_SEAL = 0x40,
     KEY_RULE = 0x50,
     KEY_GROUP = 0x51,
-    KEY_GROUP_NAME = 0x52,
     KEY_GROUP_OF = 0x53,
     KEY_FLOORS = 0x54,
     KEY_DIRTY = 0x55,
@@ -227,6 +226,7 @@ void key_post(struct key *k, uint32_t tenant, uint32_t pair, uint32_t chunk);
 void key_post_tail(struct key *k, uint32_t tenant, uint32_t pair, uint32_t ordinal);
 void key_seal(struct key *k, uint64_t entry);
 void key_rule(struct key *k, uint32_t tenant, uint32_t scope);
+void key_rule_number(struct key *k, uint32_t tenant, uint32_t scope, uint32_t rule);
 void key_group(struct key *k, uint32_t tenant, uint32_t scope, uint64_t gid);
 void key_group_of(struct key *k, uint32_t tenant, uint32_t scope, uint64_t series);
 void key_floors(struct key *k, uint32_t tenant, uint32_t scope, uint32_t ptype);

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * group_rows: bytes of the rows of groups (group.h), and what a rule drops.
+ */
+#include "common/base/rd.h"
+#include "common/base/size.h"
+#include "common/base/wr.h"
+#include "common/store/derived.h"
+#include "common/store/group.h"
+
+#define VERSION 1
+
+#define NAME(s)          \
+    {                    \
+        s, sizeof(s) - 1 \
+    }
+const struct str GROUP_DROP[] = {
+    NAME("pod"),
+    NAME("pod_name"),
+    NAME("instance"),
+    NAME("service_instance_id"),
+    NAME("service.instance.id"),
+    NAME("host"),
+    NAME("hostname"),
+    NAME("host_name"),
+    NAME("host.name"),
+    NAME("host_id"),
+    NAME("host.id"),
+    NAME("ip"),
+    NAME("pod_ip"),
+    NAME("container_id"),
+    NAME("container.id"),
+    NAME("k8s_pod_*"),
+    NAME("k8s.pod.*"),
+    NAME("pid"),
+    NAME("process_pid"),
+    NAME("process.pid"),
+    NAME("tid"),
+    NAME("thread"),
+    NAME("thread_id"),
+    NAME("thread_name"),
+    NAME("thread.id"),
+    NAME("thread.name"),
+    NAME("comm"),
+    NAME("cpu"),
+    NAME("session_id"),
+    NAME("__session_id__"),
+    NAME("span_id"),
+    NAME("span"),
+    NAME("trace_id"),
+    NAME("profile_id"),
+};
+const size_t GROUP_DROP_LEN = ARRAY_LEN(GROUP_DROP);
+
+static int bad(struct err *e, const char *what, size_t len)
+{
+    return err_set(e, ERR_CORRUPT, "%s row of %zu bytes is not one of version %d", what, len,
+                   VERSION);
+}
+
+void group_service_put(const struct group_service *g, struct buf *out)
+{
+    buf_reset(out);
+    wr_u8(out, VERSION);
+    wr_u32be(out, g->rule);
+    wr_u32be(out, g->next);
+    for (size_t i = 0; i < GROUP_DIMS; i++)
+        wr_u32be(out, g->since[i]);
+}
+
+int group_service_read(struct str row, struct group_service *ret, struct err *e)
+{
+    if (row.len != 9 + 4 * GROUP_DIMS || row.ptr[0] != VERSION || !get_u32be(row.ptr + 1))
+        return bad(e, "grouping", row.len);
+    ret->rule = get_u32be(row.ptr + 1);
+    ret->next = get_u32be(row.ptr + 5);
+    for (size_t i = 0; i < GROUP_DIMS; i++)
+        ret->since[i] = get_u32be(row.ptr + 9 + 4 * i);
+    return 0;
+}
+
+void group_rule_put(const struct group_rule *r, struct buf *out)
+{
+    buf_reset(out);
+    wr_u8(out, VERSION);
+    wr_varint(out, r->len);
+    for (size_t i = 0; i < r->len; i++) {
+        wr_u8(out, r->flags[i]);
+        wr_varint(out, r->names[i].len);
+        buf_add_str(out, r->names[i]);
+    }
+}
+
+int group_rule_read(struct str row, struct group_rule *ret, struct err *e)
+{
+    struct rd r = rd_of(row);
+    uint8_t version;
+    uint64_t n, len;
+
+    ret->len = 0;
+    if (!rd_u8(&r, &version) || version != VERSION || !rd_varint(&r, &n) || n > GROUP_NAMES_MAX)
+        return bad(e, "grouping rule", row.len);
+    for (; n; n--, ret->len++) {
+        if (!rd_u8(&r, &ret->flags[ret->len]) ||
+            ret->flags[ret->len] > (GROUP_SEEN | GROUP_VARIED) || !rd_varint(&r, &len) || !len ||
+            len > GROUP_NAME_MAX || !rd_bytes(&r, (size_t)len, &ret->names[ret->len]))
+            return bad(e, "grouping rule", row.len);
+    }
+    return rd_left(&r) ? bad(e, "grouping rule", row.len) : 0;
+}
+
+void group_row_put(const struct group_row *g, struct buf *out)
+{
+    buf_reset(out);
+    wr_u8(out, VERSION);
+    wr_u32be(out, g->rule);
+    buf_add_str(out, g->labels);
+}
+
+int group_row_read(struct str row, struct group_row *ret, struct err *e)
+{
+    if (row.len < 6 || row.ptr[0] != VERSION)
+        return bad(e, "group", row.len);
+    ret->rule = get_u32be(row.ptr + 1);
+    ret->labels = str_sub(row, 5, row.len);
+    return 0;
+}
+
+void group_of_put(uint32_t rule, uint32_t ordinal, struct key *out)
+{
+    out->b[0] = VERSION;
+    put_u32be(out->b + 1, rule);
+    put_u32be(out->b + 5, ordinal);
+    out->len = 9;
+}
+
+int group_of_read(struct str row, uint32_t *ret_rule, uint32_t *ret_ordinal, struct err *e)
+{
+    if (row.len != 9 || row.ptr[0] != VERSION)
+        return bad(e, "groups of a series", row.len);
+    *ret_rule = get_u32be(row.ptr + 1);
+    *ret_ordinal = get_u32be(row.ptr + 5);
+    return 0;
+}
+
+bool group_name_drops(struct str name, struct str label)
+{
+    if (name.len && name.ptr[name.len - 1] == '*')
+        return str_starts(label, str_sub(name, 0, name.len - 1));
+    return str_eq(name, label);
+}
+
+int group_rule_drops(const struct group_rule *r, struct str label)
+{
+    if (str_eq(label, SERVICE_LABEL))
+        return -1;
+    for (size_t i = 0; i < r->len; i++)
+        if (group_name_drops(r->names[i], label))
+            return (int)i;
+    return -1;
+}
+
+int group_service_get(struct kv *kv, const struct kv_snap *snap, uint32_t tenant, uint32_t scope,
+                      struct group_service *ret, struct err *e)
+{
+    struct buf row;
+    struct key k;
+
+    *ret = (struct group_service){ .since = { GROUP_NEVER, GROUP_NEVER } };
+    buf_init(&row, KIB);
+    key_rule(&k, tenant, scope);
+    int rc = kv_get(kv, snap, KV_META, key_str(&k), &row, e);
+    if (!rc)
+        rc = group_service_read(buf_str(&row), ret, e);
+    buf_deinit(&row);
+    return rc == ERR_NOT_FOUND ? 0 : rc;
+}

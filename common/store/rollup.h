@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rollup.h: rows of groups, as the seal and the build write them and queries read them. What they
+ * hold: ru.h; which exist: TREE.md.
+ */
+#ifndef COMMON_STORE_ROLLUP_H
+#define COMMON_STORE_ROLLUP_H
+
+#include "common/store/group.h"
+#include "common/store/ru.h"
+#include "common/store/seal.h"
+
+struct floors;
+struct store_view;
+
+/* ---- seal: shard thread ---- */
+
+/* Puts the roll-ups and timeline points of groups that the rows of one (tenant, scope, ptype) lead
+ * to; `rows` are in order of series, then t. Reads what is stored now: the leaves of this entry must
+ * not be written yet. */
+NODISCARD int rollup_seal(struct store *s, uint64_t entry, const struct seal_row *rows, size_t n,
+                          const struct floors *f, struct kv_batch *b, struct err *e);
+
+/* ---- build ---- */
+
+/* Level 2 of all groups of a node; m->series is not used. Shard thread. */
+NODISCARD int rollup_build2(struct store *s, const struct member *m, uint32_t t, struct kv_batch *b,
+                            struct err *e);
+/* The first group >= m->series that has rows of level - 1 in the node, into m->series; *ret_found:
+ * there is one. */
+NODISCARD int rollup_next_group(struct kv *kv, const struct kv_snap *snap, uint32_t level,
+                                struct member *m, uint32_t t, bool *ret_found, struct err *e);
+/* All that ru_merge needs for the row of a group in a node of level 3..7: its rows of level - 1,
+ * and the rows of members that lists lead to. Bytes in the arena (ERR_LIMIT), `ret` is appended
+ * to. */
+struct rollup_children {
+    VEC(struct ru_child) at;
+};
+NODISCARD int rollup_children(struct kv *kv, const struct kv_snap *snap, uint32_t level,
+                              const struct member *m, uint32_t t, struct arena *a,
+                              struct rollup_children *ret, struct err *e);
+
+/* ---- reading: any thread ---- */
+
+/* `group` is an index into gids; t the first slot of the vector's node: of level, or of a member's
+ * leaf where a part of a minute is read. */
+typedef int (*rollup_fn)(void *cookie, size_t group, uint32_t t, struct str vector, struct err *e);
+struct rollup_read {
+    struct store_view *v;
+    uint32_t tenant, scope;
+    uint16_t ptype;
+    const uint64_t *gids; /* ascending, of one dimension */
+    size_t len;
+    rollup_fn fn;
+    void *cookie;
+    const bool *cancel; /* polled; may be NULL */
+};
+/* The sealed vectors of the groups in a run of nodes of one level (cover.h), whatever rows hold
+ * them. Level 0: leaves, by rows of level 0 or of members. */
+NODISCARD int rollup_read(const struct rollup_read *r, uint32_t level, uint32_t from, uint32_t to,
+                          struct err *e);
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Any bytes as a stored roll-up row or a row of groups (the first byte chooses; the checksum of a
+ * list is put behind bytes that need one): refused, or what was read is written the same again.
+ */
+#include "common/base/hash.h"
+#include "common/base/mem.h"
+#include "common/store/group.h"
+#include "common/store/ru.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static struct err e;
+
+static void on_rollup(struct str row, struct buf *out)
+{
+    struct ru_child c = { false, row };
+    struct vec_meta meta;
+    struct ru_sum s;
+    struct ru r;
+
+    if (ru_read(row, &r, &e))
+        return;
+    CHECK(r.ids || r.vector.ptr);
+    CHECK(r.len <= RU_LIST_MAX);
+    ru_sum_init(&s);
+    if (!ru_merge(&s, &c, 1, out, &meta, &e)) {
+        CHECK(meta.total == r.meta.total && meta.writes == r.meta.writes);
+        CHECK(!ru_read(buf_str(out), &r, &e));
+    }
+    ru_sum_deinit(&s);
+}
+
+static void on_group(struct str row, struct buf *out)
+{
+    struct group_service g;
+    struct group_rule *r = XNEW(struct group_rule);
+    struct group_row group;
+    uint32_t rule, ordinal;
+
+    if (!group_service_read(row, &g, &e)) {
+        group_service_put(&g, out);
+        CHECK(str_eq(row, buf_str(out)));
+    }
+    if (!group_rule_read(row, r, &e)) {
+        struct group_rule *again = XNEW(struct group_rule);
+        group_rule_put(r, out);
+        CHECK(!group_rule_read(buf_str(out), again, &e) && again->len == r->len);
+        for (size_t i = 0; i < r->len; i++)
+            CHECK(str_eq(r->names[i], again->names[i]) && r->flags[i] == again->flags[i]);
+        (void)group_rule_drops(r, STR("k8s.pod.name"));
+        xfree(again);
+    }
+    (void)(group_row_read(row, &group, &e) || group_of_read(row, &rule, &ordinal, &e));
+    xfree(r);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct buf row, out;
+
+    if (size < 1)
+        return 0;
+    buf_init(&row, GIB);
+    buf_init(&out, GIB);
+    buf_add(&row, data + 1, size - 1);
+    if (data[0] % 3 == 0)
+        wr_u32le(&row, crc32c(0, row.ptr ? row.ptr : "", row.len));
+    if (data[0] % 3 < 2)
+        on_rollup(buf_str(&row), &out);
+    else
+        on_group(buf_str(&row), &out);
+    buf_deinit(&row);
+    buf_deinit(&out);
+    return 0;
+}
