@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check_impl.h: shared by check.c (meta) and check_rows.c (vectors, timelines, write ids).
+ * check_impl.h: what the check_*.c share; each holds the rules of a few kinds of rows.
+ *
+ * A rule says ERR_CORRUPT with a sentence. check_each takes it for a finding and goes on with the
+ * next row; where a rule is not called by check_each, check_found does the same.
  */
 #ifndef COMMON_STORE_CHECK_IMPL_H
 #define COMMON_STORE_CHECK_IMPL_H
@@ -9,39 +12,62 @@
 #include "common/store/check.h"
 #include "common/store/dict.h"
 #include "common/store/store_impl.h"
+#include "common/store/vec.h"
 
-/* Everything owned; keys are fixed-width bytes. */
+/* Keys are fixed-width bytes. */
+enum check_map {
+    CHECK_MAP_DICTS,  /* tenant scope epoch -> struct dict, open for writing (for its hashes) */
+    CHECK_MAP_SERIES, /* tenant scope series ptype -> struct days */
+    CHECK_MAP_ACTIVE, /* tenant scope ptype -> struct days */
+    CHECK_MAP_WIDS,   /* key of a write id -> raw rows, uint64_t */
+    CHECK_MAP_PAIRS,  /* tenant pair -> uses, uint64_t */
+    CHECK_MAPS_LEN,
+};
+/* Everything owned. */
 struct check {
     struct store_view *v;
+    struct check_opts o;
     struct check_report *report;
-    struct map_str *maps[6];
+    bool strict; /* the first finding ends it */
+    enum check_kind kind;
+    struct map_str *maps[CHECK_MAPS_LEN];
     struct buf row, text;
     struct arena *arena;
     _Atomic size_t dict_bytes;
 };
-enum check_map {
-    CHECK_DICTS,  /* tenant scope epoch -> struct dict, open for writing (for its hashes) */
-    CHECK_SERIES, /* tenant scope series ptype -> struct days */
-    CHECK_ACTIVE, /* tenant scope ptype -> struct days */
-    CHECK_LEAVES, /* key of a leaf -> struct check_leaf */
-    CHECK_WIDS,   /* key of a write id -> raw rows, uint64_t */
-    CHECK_PAIRS,  /* tenant pair -> uses, uint64_t */
-};
-struct check_leaf {
-    uint64_t total, writes;       /* of the vector */
-    uint64_t tl_total, tl_writes; /* of the timeline */
-    bool saturated;
-};
 /* The value under the key, made of `size` zero bytes if it is new. */
 void *check_entry(struct check *c, enum check_map map, struct str key, size_t size);
 void *check_find(struct check *c, enum check_map map, struct str key);
+
+/* From here on findings are of this kind. */
+void check_begin(struct check *c, enum check_kind kind);
+/* rc of a rule: 0 and ERR_CORRUPT (noted) give 0, unless strict; what else, stops. */
+NODISCARD int check_found(struct check *c, int rc, struct err *e);
+/* One more row was looked at: counts, tells progress, polls cancel. */
+NODISCARD int check_row(struct check *c, struct err *e);
+
 typedef int (*check_fn)(struct check *c, struct str key, struct str value, struct err *e);
-/* fn for each row of a column family; of one meta table only if table is not 0. */
-NODISCARD int check_each(struct check *c, enum kv_cf cf, unsigned table, check_fn fn,
-                         struct err *e);
+/* fn for each row of a column family; of one meta table only if table is not 0. A key shorter than
+ * key_min is a finding and not shown to fn. */
+NODISCARD int check_each(struct check *c, enum kv_cf cf, unsigned table, size_t key_min,
+                         check_fn fn, struct err *e);
 /* Into c->row; ERR_CORRUPT if it is not there. */
 NODISCARD int check_get(struct check *c, enum kv_cf cf, struct str key, const char *what,
                         struct err *e);
-NODISCARD int check_rows(struct check *c, struct err *e);
+
+/* A vector by itself: sound; ids exist in their epochs' dictionaries; F is that of the contents.
+ * `r` is left at its meta. */
+NODISCARD int check_vector(struct check *c, uint32_t tenant, uint32_t scope, struct str row,
+                           struct vec_reader *r, struct err *e);
+/* And its series exists, and says that it has data of the type on that day. */
+NODISCARD int check_member(struct check *c, const struct member *m, uint32_t t, uint32_t node,
+                           struct err *e);
+/* Vectors of one level against their timelines, both in key order: the points of tl rows with these
+ * flags add up to totals and writes of the vectors in cf, one by one. */
+NODISCARD int check_points(struct check *c, enum kv_cf cf, uint32_t level, struct err *e);
+
+/* ---- the parts, in order ---- */
+NODISCARD int check_meta(struct check *c, struct err *e); /* check_meta.c */
+NODISCARD int check_rows(struct check *c, struct err *e); /* check_rows.c */
 
 #endif

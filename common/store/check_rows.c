@@ -9,14 +9,14 @@
  */
 #include "common/store/check_impl.h"
 #include "common/store/fp.h"
-#include "common/store/tl.h"
 #include "common/store/vec.h"
 
-static int check_section(struct check *c, const struct member *m, const struct vec_section *s,
+/* ---- vectors ---- */
+
+static int check_section(struct check *c, struct dict_id id, const struct vec_section *s,
                          uint64_t *fp, struct err *e)
 {
-    struct dict_id id = { m->tenant, m->scope, s->epoch };
-    struct dict **d = check_find(c, CHECK_DICTS, str_n(&id, sizeof(id)));
+    struct dict **d = check_find(c, CHECK_MAP_DICTS, str_n(&id, sizeof(id)));
     uint32_t ids[VEC_CHUNK];
     uint64_t values[VEC_CHUNK];
     struct vec_iter it;
@@ -31,28 +31,34 @@ static int check_section(struct check *c, const struct member *m, const struct v
     return 0;
 }
 
-static int check_vector(struct check *c, const struct member *m, uint32_t t, struct str row,
-                        struct vec_reader *r, struct err *e)
+int check_vector(struct check *c, uint32_t tenant, uint32_t scope, struct str row,
+                 struct vec_reader *r, struct err *e)
+{
+    struct vec_section s;
+    uint64_t fp = 0;
+
+    if (vec_open(row, r, e))
+        return e->code;
+    while (vec_next(r, &s))
+        if (check_section(c, (struct dict_id){ tenant, scope, s.epoch }, &s, &fp, e))
+            return e->code;
+    if (!r->meta.saturated && fp != r->meta.fp)
+        return err_set(e, ERR_CORRUPT, "fingerprint is %016" PRIx64 ", contents have %016" PRIx64,
+                       r->meta.fp, fp);
+    return 0;
+}
+
+int check_member(struct check *c, const struct member *m, uint32_t t, uint32_t node, struct err *e)
 {
     struct {
         uint32_t tenant, scope, ptype, pad;
         uint64_t series;
     } id = { m->tenant, m->scope, m->ptype, 0, m->series };
-    const struct days *days = check_find(c, CHECK_SERIES, str_n(&id, sizeof(id)));
-    struct vec_section s;
-    uint64_t fp = 0;
+    const struct days *days = check_find(c, CHECK_MAP_SERIES, str_n(&id, sizeof(id)));
 
-    if (!days || t / DAY_SLOTS < days->first || t / DAY_SLOTS > days->last)
+    if (!days || (t + node - 1) / DAY_SLOTS < days->first || t / DAY_SLOTS > days->last)
         return err_set(e, ERR_CORRUPT, "series %016" PRIx64 " does not say that it has this",
                        m->series);
-    if (vec_open(row, r, e))
-        return e->code;
-    while (vec_next(r, &s))
-        if (check_section(c, m, &s, &fp, e))
-            return e->code;
-    if (!r->meta.saturated && fp != r->meta.fp)
-        return err_set(e, ERR_CORRUPT, "fingerprint is %016" PRIx64 ", contents have %016" PRIx64,
-                       r->meta.fp, fp);
     return 0;
 }
 
@@ -62,57 +68,12 @@ static int on_fine(struct check *c, struct str key, struct str value, struct err
     struct member m;
     uint32_t level, t;
 
-    if (!key_member_read(key, &level, &m, &t) || level || t % LEAF_SLOTS)
+    if (!key_member_read(key, &level, &m, &t) || level > 1 || t % LEVELS[level].node)
         return err_set(e, ERR_CORRUPT, "key of %zu bytes in fine", key.len);
-    if (check_vector(c, &m, t, value, &r, e))
-        return err_wrap(e, "leaf at slot %u of series %016" PRIx64, t, m.series);
-    struct check_leaf *l = check_entry(c, CHECK_LEAVES, key, sizeof(*l));
-    l->total = r.meta.total;
-    l->writes = r.meta.writes;
-    l->saturated = r.meta.saturated;
     c->report->leaves++;
-    return 0;
-}
-
-static int on_tl(struct check *c, struct str key, struct str value, struct err *e)
-{
-    struct tl row = { 0 };
-    struct member m;
-    uint32_t level, t;
-    struct key k;
-
-    if (!key_member_read(key, &level, &m, &t) || level || t % LEVELS[0].tl_chunk)
-        return err_set(e, ERR_CORRUPT, "key of %zu bytes in tl", key.len);
-    int rc = tl_decode(value, LEVELS[0].tl_chunk, &row, e);
-    vec_for (i, &row.points) {
-        const struct tl_point *p = &row.points.ptr[i];
-        key_member(&k, 0, &m, slot_leaf(t + p->point));
-        struct check_leaf *l = check_entry(c, CHECK_LEAVES, key_str(&k), sizeof(*l));
-        l->tl_total += p->total;
-        l->tl_writes += p->writes;
-    }
-    vec_free(&row.points);
-    c->report->timelines++;
-    return rc;
-}
-
-static int check_leaves(struct check *c, struct err *e)
-{
-    size_t pos = 0;
-    struct str key;
-    void *p;
-
-    while (map_str_next(c->maps[CHECK_LEAVES], &pos, &key, &p)) {
-        const struct check_leaf *l = p;
-        if (l->saturated)
-            continue;
-        if (l->total != l->tl_total || l->writes != l->tl_writes)
-            return err_set(e, ERR_CORRUPT,
-                           "leaf at slot %u: vector has %" PRIu64 " in %" PRIu64
-                           " writes, timeline %" PRIu64 " in %" PRIu64,
-                           get_u32be(key.ptr + KEY_MEMBER_HEAD), l->total, l->writes, l->tl_total,
-                           l->tl_writes);
-    }
+    if (check_member(c, &m, t, LEVELS[level].node, e) ||
+        check_vector(c, m.tenant, m.scope, value, &r, e))
+        return err_wrap(e, "leaf at slot %u of series %016" PRIx64, t, m.series);
     return 0;
 }
 
@@ -149,20 +110,21 @@ static int on_raw(struct check *c, struct str key, struct str value, struct err 
     if (raw_bucket(t) < low)
         return err_set(e, ERR_CORRUPT, "raw row in minute %u, none should be below %u",
                        raw_bucket(t), low);
-    if (raw_row_read(value, &head, e) || check_vector(c, &m, t, head.vector, &r, e))
+    if (raw_row_read(value, &head, e) || check_member(c, &m, t, 1, e) ||
+        check_vector(c, m.tenant, m.scope, head.vector, &r, e))
         return err_wrap(e, "raw row at slot %u of series %016" PRIx64, t, m.series);
     if (r.sections > 1 || (!r.meta.saturated && r.meta.writes != 1))
         return err_set(e, ERR_CORRUPT, "raw row of %u epochs and %" PRIu64 " writes", r.sections,
                        r.meta.writes);
     key_wid(&k, head.wid_bucket, m.tenant, wid);
-    ++*(uint64_t *)check_entry(c, CHECK_WIDS, key_str(&k), sizeof(uint64_t));
+    ++*(uint64_t *)check_entry(c, CHECK_MAP_WIDS, key_str(&k), sizeof(uint64_t));
     c->report->raw_rows++;
     return 0;
 }
 
 static int on_wid(struct check *c, struct str key, struct str value, struct err *e)
 {
-    const uint64_t *raw = check_find(c, CHECK_WIDS, key);
+    const uint64_t *raw = check_find(c, CHECK_MAP_WIDS, key);
     struct wid_row w;
     uint32_t low = 0;
 
@@ -187,18 +149,29 @@ static int check_wids(struct check *c, struct err *e)
     void *p;
 
     if (control_u32(c, CONTROL_WID_LOW, 0, &low, e))
-        return e->code;
-    while (map_str_next(c->maps[CHECK_WIDS], &pos, &key, &p))
-        if (get_u32be(key.ptr) >= low && check_get(c, KV_WID, key, "write id of a raw row", e))
+        return check_found(c, e->code, e);
+    while (map_str_next(c->maps[CHECK_MAP_WIDS], &pos, &key, &p)) {
+        int rc =
+            get_u32be(key.ptr) < low ? 0 : check_get(c, KV_WID, key, "write id of a raw row", e);
+        if (check_found(c, rc, e))
             return e->code;
+    }
     return 0;
 }
 
 int check_rows(struct check *c, struct err *e)
 {
-    if (check_each(c, KV_FINE, 0, on_fine, e) || check_each(c, KV_TL, 0, on_tl, e) ||
-        check_leaves(c, e) || check_each(c, KV_RAW, 0, on_raw, e) ||
-        check_each(c, KV_WID, 0, on_wid, e) || check_wids(c, e))
+    check_begin(c, CHECK_FINE);
+    if (check_each(c, KV_FINE, 0, KEY_MEMBER_LEN, on_fine, e))
         return e->code;
-    return 0;
+    check_begin(c, CHECK_TL);
+    if (check_points(c, KV_FINE, 0, e))
+        return e->code;
+    check_begin(c, CHECK_RAW);
+    if (check_each(c, KV_RAW, 0, KEY_RAW_LEN, on_raw, e))
+        return e->code;
+    check_begin(c, CHECK_WIDS);
+    if (check_each(c, KV_WID, 0, KEY_WID_LEN, on_wid, e))
+        return e->code;
+    return check_wids(c, e);
 }

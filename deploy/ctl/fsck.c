@@ -1,26 +1,253 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fsck: reads a stopped database, or a copy of one, and says which of the engine's rules it breaks.
+ * fsck: reads a stopped database, or a copy of one, and says in words which of the engine's rules
+ * it breaks. Nothing in the folder is changed: databases are opened for reading, and rows that are
+ * only in the write-ahead log are replayed in memory. While it looks, it holds shared locks on the
+ * lock files that are there, so that no server starts on what it reads.
+ *
+ * DIR is a data folder (it holds shard-0, shard-1, ...) or one shard's folder.
  * Exit: 0 nothing found, 1 something found, 2 could not look.
  */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <unistd.h>
 
+#include "common/base/size.h"
+#include "common/base/str.h"
+#include "common/base/vec.h"
 #include "common/store/check.h"
 #include "deploy/ctl/ctl.h"
 
+#define SHOWN_MAX         20
+#define BLOCK_CACHE_BYTES (64 * MIB)
+#define DICT_BYTES        (256 * MIB)
+#define SHARDS_MAX        4096
+#define PROGRESS_MS       1000
+
+struct fsck {
+    const char *dir; /* of the shard at hand */
+    uint64_t shown_max;
+    uint64_t findings;
+    uint64_t told_ms; /* monotonic: when progress was shown last */
+    bool quiet;
+    VEC(uint32_t) shards;
+};
+
+/* ---- what it says ---- */
+
+static void on_found(void *cookie, enum check_kind kind, const char *text)
+{
+    const struct fsck *f = cookie;
+
+    (void)printf("%s: %s: %s\n", f->dir, check_kind_names[kind], text);
+}
+
+static void on_progress(void *cookie, enum check_kind kind, uint64_t rows)
+{
+    struct fsck *f = cookie;
+    uint64_t now = clock_mono_ms(clock_real());
+
+    if (f->quiet || (rows && now < f->told_ms + PROGRESS_MS))
+        return;
+    f->told_ms = now;
+    (void)fprintf(stderr, "%s: %s: %" PRIu64 " rows\n", f->dir, check_kind_names[kind], rows);
+}
+
+static void print_report(const struct fsck *f, const struct check_report *r)
+{
+    (void)printf("%s: %" PRIu64 " tenants, %" PRIu64 " services, %" PRIu64
+                 " profile types, %" PRIu64 " series, %" PRIu64 " stack nodes in %" PRIu64
+                 " dictionaries\n",
+                 f->dir, r->tenants, r->scopes, r->types, r->series, r->nodes, r->epochs);
+    (void)printf("%s: %-14s %12s %12s\n", f->dir, "kind", "rows", "findings");
+    for (size_t i = 0; i < CHECK_KINDS_LEN; i++) {
+        if (r->rows[i] || r->findings[i])
+            (void)printf("%s: %-14s %12" PRIu64 " %12" PRIu64 "\n", f->dir, check_kind_names[i],
+                         r->rows[i], r->findings[i]);
+    }
+    for (size_t i = 0; i < CHECK_KINDS_LEN; i++) {
+        if (r->findings[i] > f->shown_max)
+            (void)printf("%s: %s: %" PRIu64 " findings more than shown (--findings=n)\n", f->dir,
+                         check_kind_names[i], r->findings[i] - f->shown_max);
+    }
+}
+
+/* ---- one shard ---- */
+
+static int check_store(struct fsck *f, struct store *s, struct err *e)
+{
+    struct check_opts o = {
+        .shown_max = f->shown_max, .found = on_found, .progress = on_progress, .cookie = f
+    };
+    struct store_view *v = store_view_get(s);
+    struct check_report r;
+    int rc = store_check_all(v, &o, &r, e);
+
+    store_view_put(v);
+    if (!rc)
+        print_report(f, &r);
+    f->findings += check_findings(&r);
+    return rc;
+}
+
+/* Shared, as of a reader: whoever writes takes it exclusively. RocksDB locks by record, the data
+ * folder by file. -1 and no error: there is no such file, as in a copy. */
+static int lock_file(const char *dir, bool record, int *ret_fd, struct err *e)
+{
+    struct flock l = { .l_type = F_RDLCK, .l_whence = SEEK_SET };
+    char path[PATH_MAX];
+
+    *ret_fd = -1;
+    if ((size_t)snprintf(path, sizeof(path), "%s/LOCK", dir) >= sizeof(path))
+        return err_set(e, ERR_CONFIG, "the path is too long");
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : err_errno(e, errno, "cannot open %s", path);
+    if (record ? fcntl(fd, F_SETLK, &l) : flock(fd, LOCK_SH | LOCK_NB)) {
+        (void)close(fd);
+        return err_set(e, ERR_BUSY,
+                       "%s is in use by a running process; stop it first, or check a copy", dir);
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+static int check_shard(struct fsck *f, const char *dir, struct err *e)
+{
+    struct kv_opts ko = { .dir = dir, .block_cache_bytes = BLOCK_CACHE_BYTES, .read_only = true };
+    struct store_opts so = { .clock = clock_real(), .dict_bytes_max = DICT_BYTES };
+    struct store *s = NULL;
+    int fd, rc = lock_file(dir, true, &fd, e);
+
+    f->dir = dir;
+    if (rc)
+        return rc;
+    rc = kv_rocks_open(&ko, &so.kv, e);
+    if (!rc)
+        rc = store_open(&so, &s, e);
+    if (!rc)
+        rc = check_store(f, s, e);
+    store_close(s);
+    if (fd >= 0)
+        (void)close(fd);
+    return rc;
+}
+
+/* A database that cannot even be opened is a finding; one that cannot be looked at is not. */
+static int check_one(struct fsck *f, const char *dir)
+{
+    struct err e = { 0 };
+    int rc = check_shard(f, dir, &e);
+
+    if (rc == ERR_CORRUPT) {
+        (void)printf("%s: %s\n", dir, e.text);
+        f->findings++;
+        return 0;
+    }
+    if (rc)
+        (void)fprintf(stderr, "embertree fsck: %s: %s\n", dir, e.text);
+    return rc;
+}
+
+/* ---- the folder ---- */
+
+static int by_number(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static int find_shards(struct fsck *f, const char *dir, struct err *e)
+{
+    DIR *d = opendir(dir);
+
+    if (!d)
+        return err_errno(e, errno, "cannot read the folder");
+    for (struct dirent *one; (one = readdir(d)) && f->shards.len < SHARDS_MAX;) {
+        struct str name = str_c(one->d_name);
+        uint64_t n;
+
+        if (str_starts(name, STR("shard-")) && str_u64(str_sub(name, 6, name.len), &n) &&
+            n <= UINT32_MAX)
+            vec_push(&f->shards, (uint32_t)n);
+    }
+    (void)closedir(d);
+    if (f->shards.len)
+        qsort(f->shards.ptr, f->shards.len, sizeof(*f->shards.ptr), by_number);
+    return 0;
+}
+
+static int check_folder(struct fsck *f, const char *dir, struct err *e)
+{
+    char path[PATH_MAX];
+    int fd, rc = find_shards(f, dir, e);
+
+    if (rc)
+        return rc;
+    if (!f->shards.len)
+        return check_one(f, dir);
+    rc = lock_file(dir, false, &fd, e);
+    vec_for (i, &f->shards) {
+        int n = snprintf(path, sizeof(path), "%s/shard-%" PRIu32, dir, f->shards.ptr[i]);
+        if (!rc)
+            rc = n < PATH_MAX ? check_one(f, path) : err_set(e, ERR_CONFIG, "the path is too long");
+    }
+    if (fd >= 0)
+        (void)close(fd);
+    return rc;
+}
+
+static int usage(void)
+{
+    (void)fprintf(stderr,
+                  "usage: embertree fsck [--findings=N] [--quiet] DIR\n"
+                  "  DIR           a data folder, or the folder of one shard\n"
+                  "  --findings=N  show at most N findings of a kind (default %d)\n"
+                  "  --quiet       no progress\n"
+                  "exit code: 0 nothing found, 1 something found, 2 could not look\n",
+                  SHOWN_MAX);
+    return 2;
+}
+
 static int fsck(int argc, char **argv)
 {
-    (void)argv;
-    if (argc != 2) {
-        (void)fprintf(stderr, "usage: embertree fsck DIR\n");
-        return 2;
+    struct fsck f = { .shown_max = SHOWN_MAX };
+    const char *dir = NULL;
+    struct err e = { 0 };
+
+    for (int i = 1; i < argc; i++) {
+        struct str a = str_c(argv[i]);
+        if (str_starts(a, STR("--findings=")) && str_u64(str_sub(a, 11, a.len), &f.shown_max))
+            continue;
+        if (str_eq(a, STR("--quiet")))
+            f.quiet = true;
+        else if (!dir && a.len && a.ptr[0] != '-')
+            dir = argv[i];
+        else
+            return usage();
     }
-    return 0;
+    if (!dir)
+        return usage();
+    int rc = check_folder(&f, dir, &e);
+    vec_free(&f.shards);
+    if (e.code)
+        (void)fprintf(stderr, "embertree fsck: %s: %s\n", dir, e.text);
+    if (rc)
+        return 2;
+    (void)printf("%s: %" PRIu64 " findings\n", dir, f.findings);
+    return f.findings ? 1 : 0;
 }
 
 const struct command fsck_command = {
     .name = "fsck",
-    .args = "DIR",
+    .args = "[--findings=N] DIR",
     .help = "Check a stopped database: everything it holds against everything it says about it.",
     .run = fsck,
 };
