@@ -29,6 +29,10 @@ struct store_opts {
     uint32_t shard;            /* number, for errors */
     uint64_t dict_bytes_max;   /* memory for dictionaries; also bounds the caches of names */
     uint32_t seal_delay_ms;    /* a minute is sealed this long after its end */
+    uint32_t build_delay_ms;   /* a node of 10 m and up is built this long after its last seal */
+    uint32_t build_pace_ms;    /* late data wait this long, coarse nodes longer, before theirs are
+                                  built again; 0: not at all */
+    bool build_all;            /* store_build makes the levels of the compactor, too */
     uint32_t wid_horizon_ms;   /* write ids are remembered this long */
     uint64_t seed;             /* of the hashes of tenants created from now on; any number */
     uint64_t hot_bytes_max;    /* memory for sums of unsealed rows; 0: all are scanned */

@@ -11,6 +11,7 @@
 #include "common/store/eclock.h"
 #include "common/store/hot.h"
 #include "common/store/names.h"
+#include "common/store/parts.h"
 #include "common/store/raw.h"
 #include "common/store/series.h"
 #include "common/store/store.h"
@@ -30,6 +31,8 @@ struct store {
     struct series_cache *series;
     struct wids *wids;
     struct eclock clock;
+    struct parts *parts;        /* owned */
+    uint64_t dirty_steps;       /* that were no seal entries: dirty_entry */
     struct raw_counts raw;      /* staged ones too */
     uint32_t raw_low;           /* as the last batch or entry wrote it */
     uint32_t wid_low, wid_high; /* the latter as the last batch wrote it */

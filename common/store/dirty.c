@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dirty: marks.
+ *
+ * Marks of open nodes have entry 0 whatever is sealed, so they are put blindly, or not at all when
+ * the part remembers them. Marks of nodes that were due already carry the entry and keep the slot
+ * at which the first one came, which is read unless remembered. Engine time never goes back: an
+ * entry that finds a node open is older than every one that finds it due, so 0 never comes after
+ * another value as long as the mark stands.
+ */
+#include "common/store/dirty.h"
+
+#include "common/model/slot.h"
+#include "common/store/parts.h"
+#include "common/store/store_impl.h"
+
+#define VERSION    1
+#define ENTRY_BITS 48
+#define ENTRY_MASK ((UINT64_C(1) << ENTRY_BITS) - 1)
+
+/* ---- rows ---- */
+
+void dirty_row_put(const struct dirty_mark *m, char out[DIRTY_ROW_LEN])
+{
+    out[0] = VERSION;
+    put_u64be(out + 1, m->entry);
+    put_u32be(out + 9, m->since);
+}
+
+int dirty_row_read(struct str row, struct dirty_mark *ret, struct err *e)
+{
+    if (row.len != DIRTY_ROW_LEN || row.ptr[0] != VERSION)
+        return err_set(e, ERR_CORRUPT, "mark of a node of %zu bytes is not one of version %d",
+                       row.len, VERSION);
+    *ret = (struct dirty_mark){ get_u64be(row.ptr + 1), get_u32be(row.ptr + 9) };
+    return 0;
+}
+
+int dirty_get(struct kv *kv, const struct kv_snap *snap, const struct member *m, uint32_t level,
+              uint32_t t, struct dirty_mark *ret, struct err *e)
+{
+    char bytes[DIRTY_ROW_LEN + 1];
+    struct buf row = { .ptr = bytes, .cap = sizeof(bytes), .max = sizeof(bytes) };
+    struct key k;
+
+    key_dirty(&k, m, level, t);
+    int rc = kv_get(kv, snap, KV_META, key_str(&k), &row, e);
+    return rc ? rc : dirty_row_read(buf_str(&row), ret, e);
+}
+
+/* ---- marking ---- */
+
+int64_t dirty_due_ms(const struct store *s, uint32_t level, uint32_t t)
+{
+    return slot_to_ms(t) + (int64_t)LEVELS[level].node * SLOT_MS + s->o.seal_delay_ms +
+           s->o.build_delay_ms;
+}
+
+uint64_t dirty_entry(struct store *s)
+{
+    s->dirty_steps++;
+    return (atomic_load(&s->applied) & ENTRY_MASK) | s->dirty_steps << ENTRY_BITS;
+}
+
+static int mark_level(struct store *s, struct kv_batch *b, const struct member *m, uint32_t level,
+                      uint32_t t, int64_t engine_ms, uint64_t entry, struct err *e)
+{
+    struct part_mark *known = &parts_get(s->parts, m)->marks[level];
+    bool stands = known->known && known->t == t, due = dirty_due_ms(s, level, t) <= engine_ms;
+    struct dirty_mark new = { 0 }, old = stands ? known->mark : (struct dirty_mark){ 0 };
+    char row[DIRTY_ROW_LEN];
+    struct key k;
+
+    if (stands && (!due || old.entry == entry))
+        return 0;
+    if (due) {
+        int rc = stands ? 0 : dirty_get(s->kv, NULL, m, level, t, &old, e);
+        if (rc && rc != ERR_NOT_FOUND)
+            return rc;
+        new.entry = entry;
+        new.since = old.entry ? old.since : slot_of_ms(engine_ms);
+    }
+    dirty_row_put(&new, row);
+    key_dirty(&k, m, level, t);
+    kv_batch_put(b, KV_META, key_str(&k), str_n(row, sizeof(row)));
+    *known = (struct part_mark){ true, t, new };
+    return 0;
+}
+
+int dirty_mark(struct store *s, struct kv_batch *b, const struct member *m, uint32_t t,
+               uint32_t base, int64_t engine_ms, uint64_t entry, struct err *e)
+{
+    for (uint32_t level = MAX(base + 1, DIRTY_FIRST); level < KEY_LEVELS; level++) {
+        int rc = mark_level(s, b, m, level, t - t % LEVELS[level].node, engine_ms, entry, e);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+void dirty_clean(struct store *s, struct kv_batch *b, const struct member *m, uint32_t level,
+                 uint32_t t)
+{
+    struct part_mark *known = &parts_get(s->parts, m)->marks[level];
+    struct key k;
+
+    key_dirty(&k, m, level, t);
+    kv_batch_del(b, KV_META, key_str(&k));
+    if (known->t == t)
+        known->known = false;
+}
+
+/* ---- sets ---- */
+
+static int load_level(struct dirty_set *d, struct kv_iter *it, const struct member *m,
+                      uint32_t level, uint32_t from, uint32_t to, struct err *e)
+{
+    struct member at;
+    uint32_t row_level, t;
+    struct key k;
+
+    key_dirty(&k, m, level, from - from % LEVELS[level].node);
+    for (kv_iter_seek(it, key_str(&k)); kv_iter_valid(it); kv_iter_next(it)) {
+        if (!key_dirty_read(kv_iter_key(it), &at, &row_level, &t))
+            return err_set(e, ERR_CORRUPT, "key of a mark has %zu bytes", kv_iter_key(it).len);
+        if (row_level != level || t >= to)
+            return 0;
+        vec_push(&d->at[level], t);
+    }
+    return kv_iter_status(it, e);
+}
+
+int dirty_load(struct dirty_set *d, struct kv *kv, const struct kv_snap *snap,
+               const struct member *m, uint32_t from, uint32_t to, struct err *e)
+{
+    struct key first, end;
+    int rc = 0;
+
+    *d = (struct dirty_set){ 0 };
+    key_dirty(&first, m, DIRTY_FIRST, 0);
+    key_dirty(&end, m, KEY_LEVELS - 1, UINT32_MAX);
+    key_end(&end);
+    struct kv_iter *it = kv_iter_new(kv, snap, KV_META, key_str(&first), key_str(&end));
+    for (uint32_t level = DIRTY_FIRST; !rc && level < KEY_LEVELS; level++)
+        rc = load_level(d, it, m, level, from, to, e);
+    kv_iter_free(it);
+    if (rc)
+        dirty_deinit(d);
+    return rc;
+}
+
+/* Index of the first mark of the level at or behind t. */
+static size_t find(const struct dirty_set *d, uint32_t level, uint32_t t)
+{
+    size_t low = 0, high = d->at[level].len;
+
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (d->at[level].ptr[mid] < t)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+bool dirty_any(const struct dirty_set *d, uint32_t level, uint32_t from, uint32_t to)
+{
+    size_t i = find(d, level, from);
+
+    return i < d->at[level].len && d->at[level].ptr[i] < to;
+}
+
+bool dirty_has(const struct dirty_set *d, uint32_t level, uint32_t t)
+{
+    return dirty_any(d, level, t, t + 1);
+}
+
+void dirty_deinit(struct dirty_set *d)
+{
+    for (uint32_t l = 0; l < KEY_LEVELS; l++)
+        vec_free(&d->at[l]);
+}
