@@ -3,8 +3,7 @@
  * seal: raw rows become leaves, in the order of a log.
  *
  *   raw rows of due minutes ──> entry n {minutes, count, digests} ──seal_apply──> one batch:
- *       fine  the leaf of each (series, type, 10 s): itself + the rows
- *       tl    the points of each (series, type, 10 min): themselves + the rows
+ *       seal_part, for each service and type: leaves or base nodes, timelines, roll-ups, marks
  *       raw   exactly those rows deleted          wid   marked with n
  *       meta  seal log n, applied = n, lowest raw minute, engine time
  *
@@ -15,12 +14,6 @@
  * The batch needs no fsync of its own. If it is lost, raw rows, leaves and `applied` go back
  * together and the next seal does it again; the log of the kv keeps batches in order, so nothing
  * later survives without it.
- *
- * Late rows: a row may arrive for a minute that was sealed before. It stays raw, and visible, until
- * the next seal adds it to the leaf. A minute that no entry touched yet cannot have leaves, so the
- * usual case reads nothing before it writes (store.sealed_high).
- *
- * A leaf of one row takes the row's bytes as they are: no decoding, no encoding.
  *
  * Streams: the batches of store_stage put raw, new wid, meta; this one puts fine, tl, wid that are
  * committed, and deletes raw. So a batch that is staged but not yet committed never meets ours over
@@ -36,8 +29,7 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/store/fp.h"
-#include "common/store/store_impl.h"
-#include "common/store/tl.h"
+#include "common/store/seal_impl.h"
 #include "common/store/vecsum.h"
 
 #define VERSION 1
@@ -96,16 +88,7 @@ int seal_entry_add(struct seal_entry *n, struct str key, const struct seal_row *
     return 0;
 }
 
-/* ---- applying ---- */
-
-struct apply {
-    struct store *s;
-    const struct seal_entry *n;
-    struct kv_batch *b;
-    struct vecsum fold;
-    struct tl tl;
-    struct buf old, out;
-};
+/* ---- rows in order, by parts ---- */
 
 static int by_member(const void *a, const void *b)
 {
@@ -124,164 +107,22 @@ static int by_member(const void *a, const void *b)
     return memcmp(x->wid, y->wid, 16);
 }
 
-static bool same_member(const struct seal_row *a, const struct seal_row *b)
+static bool same_part(const struct seal_row *a, const struct seal_row *b)
 {
-    return a->m.tenant == b->m.tenant && a->m.scope == b->m.scope && a->m.ptype == b->m.ptype &&
-           a->m.series == b->m.series;
+    return a->m.tenant == b->m.tenant && a->m.scope == b->m.scope && a->m.ptype == b->m.ptype;
 }
 
-/* What stands under k, into a->old; *ret_found says whether. `bucket` is the first raw bucket of
- * its time: none at or behind sealed_high has ever been sealed. */
-static int read_old(struct apply *a, enum kv_cf cf, const struct key *k, uint32_t bucket,
-                    bool *ret_found, struct err *e)
-{
-    *ret_found = false;
-    if (bucket >= a->s->sealed_high)
-        return 0;
-    int rc = kv_get(a->s->kv, NULL, cf, key_str(k), &a->old, e);
-    if (rc == ERR_NOT_FOUND)
-        return 0;
-    *ret_found = !rc;
-    return rc;
-}
-
-static int fold_leaf(struct apply *a, const struct seal_row *r, size_t n, struct err *e)
-{
-    uint32_t leaf = slot_leaf(r->t);
-    struct key k;
-    bool found;
-
-    key_member(&k, 0, &r->m, leaf);
-    int rc = read_old(a, KV_FINE, &k, raw_bucket(leaf), &found, e);
-    if (!rc && !found && n == 1) {
-        kv_batch_put(a->b, KV_FINE, key_str(&k), r->vector);
-        return 0;
-    }
-    vecsum_begin(&a->fold);
-    if (!rc && found)
-        rc = vecsum_add(&a->fold, buf_str(&a->old), e);
-    for (size_t i = 0; !rc && i < n; i++)
-        rc = vecsum_add(&a->fold, r[i].vector, e);
-    if (!rc)
-        rc = vecsum_end(&a->fold, &a->out, e);
-    if (rc)
-        return err_wrap(e, "leaf at slot %u of series %016" PRIx64, leaf, r->m.series);
-    kv_batch_put(a->b, KV_FINE, key_str(&k), buf_str(&a->out));
-    return 0;
-}
-
-static int fold_timeline(struct apply *a, const struct seal_row *r, size_t n, struct err *e)
-{
-    uint32_t chunk = r->t - r->t % LEVELS[0].tl_chunk;
-    struct vec_reader v;
-    struct key k;
-    bool found;
-
-    key_member(&k, 0, &r->m, chunk);
-    a->tl.points.len = 0;
-    int rc = read_old(a, KV_TL, &k, raw_bucket(chunk), &found, e);
-    if (!rc && found)
-        rc = tl_decode(buf_str(&a->old), LEVELS[0].tl_chunk, &a->tl, e);
-    for (size_t i = 0; !rc && i < n; i++) {
-        rc = vec_peek(r[i].vector, &v, e);
-        if (!rc)
-            tl_add(&a->tl, r[i].t - chunk, v.meta.total, v.meta.writes);
-    }
-    if (rc)
-        return err_wrap(e, "timeline at slot %u of series %016" PRIx64, chunk, r->m.series);
-    tl_encode(a->tl.points.ptr, a->tl.points.len, &a->out);
-    kv_batch_put(a->b, KV_TL, key_str(&k), buf_str(&a->out));
-    return 0;
-}
-
-/* Calls fn for each run of rows of one member within `width` slots. */
-static int for_runs(struct apply *a, const struct seal_rows *rows, uint32_t width,
-                    int (*fn)(struct apply *, const struct seal_row *, size_t, struct err *),
-                    struct err *e)
+static int apply_parts(struct apply *a, const struct seal_rows *rows, struct err *e)
 {
     for (size_t i = 0, end; i < rows->at.len; i = end) {
         const struct seal_row *r = &rows->at.ptr[i];
-        for (end = i + 1; end < rows->at.len; end++) {
-            const struct seal_row *next = &rows->at.ptr[end];
-            if (!same_member(r, next) || next->t / width != r->t / width)
-                break;
-        }
-        int rc = fn(a, r, end - i, e);
+        for (end = i + 1; end < rows->at.len && same_part(r, &rows->at.ptr[end]);)
+            end++;
+        int rc = seal_part(a, r, end - i, e);
         if (rc)
             return rc;
     }
     return 0;
-}
-
-/* ---- write ids ---- */
-
-static int by_wid(const void *a, const void *b)
-{
-    const struct seal_row *x = *(const struct seal_row *const *)a;
-    const struct seal_row *y = *(const struct seal_row *const *)b;
-
-    if (x->m.tenant != y->m.tenant)
-        return x->m.tenant < y->m.tenant ? -1 : 1;
-    return memcmp(x->wid, y->wid, 16);
-}
-
-static void put_wid(struct apply *a, const struct seal_row *r, const struct wid_row *w)
-{
-    char value[WID_ROW_MAX];
-    struct key k;
-
-    key_wid(&k, r->wid_bucket, r->m.tenant, r->wid);
-    kv_batch_put(a->b, KV_WID, key_str(&k), str_n(value, wid_row_put(w, value)));
-}
-
-/* `folded` rows of one write id that came with several. */
-static int mark_many(struct apply *a, const struct seal_row *r, size_t folded, struct err *e)
-{
-    struct wid_row w;
-    struct key k;
-
-    key_wid(&k, r->wid_bucket, r->m.tenant, r->wid);
-    int rc = kv_get(a->s->kv, NULL, KV_WID, key_str(&k), &a->old, e);
-    if (rc == ERR_NOT_FOUND)
-        return 0; /* behind the horizon */
-    if (!rc)
-        rc = wid_row_read(buf_str(&a->old), &w, e);
-    if (!rc && folded > w.rows - w.folded)
-        rc = err_set(e, ERR_CORRUPT, "a write id of %u rows has %zu more than that", w.rows,
-                     folded - (w.rows - w.folded));
-    if (rc)
-        return rc;
-    w.folded += (uint32_t)folded;
-    w.entry = a->n->n;
-    put_wid(a, r, &w);
-    return 0;
-}
-
-static int mark_wids(struct apply *a, const struct seal_rows *rows, struct err *e)
-{
-    VEC(const struct seal_row *) many = { 0 };
-    uint32_t low = wids_low(a->s->wids, a->n->engine_ms);
-    int rc = 0;
-
-    vec_for (i, &rows->at) {
-        const struct seal_row *r = &rows->at.ptr[i];
-        struct wid_row w = { .t = r->t, .rows = 1, .folded = 1, .entry = a->n->n };
-        if (r->wid_bucket < low)
-            continue;
-        if (r->wid_rows == 1)
-            put_wid(a, r, &w);
-        else
-            vec_push(&many, r);
-    }
-    if (many.len)
-        qsort(many.ptr, many.len, sizeof(*many.ptr), by_wid);
-    for (size_t i = 0, end; !rc && i < many.len; i = end) {
-        for (end = i + 1; end < many.len && !by_wid(&many.ptr[i], &many.ptr[end]);)
-            end++;
-        rc = mark_many(a, many.ptr[i], end - i, e);
-    }
-    vec_free(&many);
-    return rc;
 }
 
 /* ---- the rest of the batch ---- */
@@ -349,12 +190,14 @@ static int check_entry(const struct seal_entry *n, const struct seal_rows *rows,
 
 static int apply_rows(struct apply *a, struct seal_rows *rows, struct err *e)
 {
+    uint32_t fresh = a->s->sealed_high;
+
     qsort(rows->at.ptr, rows->at.len, sizeof(*rows->at.ptr), by_member);
-    int rc = for_runs(a, rows, LEAF_SLOTS, fold_leaf, e);
+    int rc = apply_parts(a, rows, e);
     if (!rc)
-        rc = for_runs(a, rows, LEVELS[0].tl_chunk, fold_timeline, e);
+        rc = tl_rows_put(a->s->tl_rows, fresh * RAW_BUCKET_SLOTS, a->b, e);
     if (!rc)
-        rc = mark_wids(a, rows, e);
+        rc = seal_mark_wids(a, rows, e);
     if (rc)
         return rc;
     delete_raw(a, rows);
@@ -379,9 +222,13 @@ int seal_apply(struct store *s, const struct seal_entry *n, struct seal_rows *ro
         atomic_store(&s->applied, n->n);
         atomic_fetch_sub(&s->raw_rows, n->rows);
         atomic_fetch_add(&s->saturated, vecsum_saturated(&a.fold));
+    } else {
+        parts_clear(s->parts);
+        tl_rows_reset(s->tl_rows);
     }
     vecsum_deinit(&a.fold);
     vec_free(&a.tl.points);
+    vec_free(&a.windows);
     buf_deinit(&a.old);
     buf_deinit(&a.out);
     kv_batch_free(a.b);

@@ -297,6 +297,7 @@ static struct store *store_new(const struct store_opts *o)
     s->arena = arena_new(ARENA_MAX);
     s->series = series_cache_new(s->kv, MIN(o->dict_bytes_max, SERIES_BYTES), mask);
     s->parts = parts_new();
+    s->tl_rows = tl_rows_new(s->kv);
     s->wids = wids_new(s->kv, o->wid_horizon_ms);
     s->dicts = dict_cache_new(s->kv, o->dict_bytes_max, mask);
     dict_scratch_init(&s->scratch);
@@ -339,6 +340,7 @@ void store_close(struct store *s)
     series_cache_free(s->series);
     wids_free(s->wids);
     parts_free(s->parts);
+    tl_rows_free(s->tl_rows);
     dict_cache_free(s->dicts);
     dict_scratch_deinit(&s->scratch);
     sum_deinit(&s->sum);

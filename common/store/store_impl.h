@@ -16,6 +16,7 @@
 #include "common/store/series.h"
 #include "common/store/store.h"
 #include "common/store/sum.h"
+#include "common/store/tl_rows.h"
 #include "common/store/wid.h"
 #include "common/sys/thread.h"
 
@@ -32,6 +33,7 @@ struct store {
     struct wids *wids;
     struct eclock clock;
     struct parts *parts;        /* owned */
+    struct tl_rows *tl_rows;    /* owned; empty between batches */
     uint64_t dirty_steps;       /* that were no seal entries: dirty_entry */
     struct raw_counts raw;      /* staged ones too */
     uint32_t raw_low;           /* as the last batch or entry wrote it */
