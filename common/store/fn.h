@@ -13,10 +13,9 @@
  *   A node is the exact sum of its children, as vectors are.
  *
  *   one stack a;b = 7 in epoch 0, where strings 1, 2 are "a", "b"; F of self 1, of total 2:
- *   01 14 |
- *   01 00 07 01 00 00 00 00 00 00 00 | 00 01 01 | 02 | 07 | xx xx xx xx         self {2: 7}
- *   01 00 0e 02 00 00 00 00 00 00 00 | 00 02 11 07 | 01 00 | 01 01 | xx xx xx xx total {1: 7, 2: 7}
- *   xx xx xx xx
+ *   01 15 | 01 00 | 07 01 00 00 00 00 00 00 00 | 00 01 11 07 02 01 | ab 0c a4 4f |    self {2: 7}
+ *   01 00 | 0e 02 00 00 00 00 00 00 00 | 00 02 11 07 01 00 01 01 | a1 43 d4 b7 |
+ *   xx xx xx xx                                                        total {1: 7, 2: 7}, crc32c
  */
 #ifndef COMMON_STORE_FN_H
 #define COMMON_STORE_FN_H

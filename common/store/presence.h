@@ -13,7 +13,7 @@
  *
  *   The writer takes the shorter form, runs if equal. Leaves count from the first of the day.
  *
- *   leaves 2, 3, 4 and 10 of a day:   01 00 02 02 03 05 01 | xx xx xx xx      gap 5 = 10 - 4 - 1
+ *   leaves 2, 3, 4 and 10 of a day:   01 00 02 02 03 04 01 | xx xx xx xx      gap 4 = 10 - 5 - 1
  *   all leaves of a day:              01 00 01 00 c0 43 | xx xx xx xx         8,640 of them
  */
 #ifndef COMMON_STORE_PRESENCE_H

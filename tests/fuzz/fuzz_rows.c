@@ -8,7 +8,9 @@
 #include "common/base/mem.h"
 #include "common/base/wr.h"
 #include "common/store/dict.h"
+#include "common/store/fn.h"
 #include "common/store/names.h"
+#include "common/store/presence.h"
 #include "common/store/raw.h"
 #include "common/store/seal.h"
 #include "common/store/series.h"
@@ -75,6 +77,35 @@ static void on_timeline(struct str row, struct buf *out)
     vec_free(&b.points);
 }
 
+static void on_presence(struct str row, struct buf *out)
+{
+    static struct presence a, b;
+
+    if (presence_decode(row, &a, &e))
+        return;
+    presence_encode(&a, out);
+    CHECK(out->len <= row.len);
+    CHECK(!presence_decode(buf_str(out), &b, &e) && !memcmp(&a, &b, sizeof(a)));
+}
+
+/* A row alone, and its sum with itself: twice the values. */
+static void on_functions(struct str row, struct buf *out)
+{
+    struct str twice[] = { row, row };
+    struct vec_reader r, sum;
+    struct fn_row a, b;
+
+    if (fn_read(row, &a, &e))
+        return;
+    CHECK(!fn_put(a.self, a.total, out, &e) && !fn_read(buf_str(out), &b, &e));
+    CHECK(str_eq(a.self, b.self) && str_eq(a.total, b.total));
+    if (fn_merge(twice, 2, out, &e))
+        return;
+    CHECK(!fn_read(buf_str(out), &b, &e));
+    CHECK(!vec_open(a.total, &r, &e) && !vec_open(b.total, &sum, &e));
+    CHECK(sum.meta.saturated || sum.meta.total == 2 * r.meta.total);
+}
+
 static void on_small(struct str row)
 {
     char out[SEAL_ROW_LEN];
@@ -139,9 +170,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     buf_init(&row, GIB);
     buf_init(&out, GIB);
     buf_add(&row, data + 1, size - 1);
-    if (data[0] % 6 < 4)
+    if (data[0] % 8 < 4 || data[0] % 8 > 5)
         wr_u32le(&row, crc32c(0, row.ptr, row.len));
-    switch (data[0] % 6) {
+    switch (data[0] % 8) {
     case 0:
         on_strings(buf_str(&row), &out);
         break;
@@ -156,6 +187,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 4:
         on_small(buf_str(&row));
+        break;
+    case 6:
+        on_presence(buf_str(&row), &out);
+        break;
+    case 7:
+        on_functions(buf_str(&row), &out);
         break;
     default:
         on_key(buf_str(&row), &out);
