@@ -33,6 +33,7 @@
 #include "common/model/label.h"
 #include "common/store/keys.h"
 #include "common/store/kv.h"
+#include "common/store/store.h"
 
 #define GROUP_WHOLE         0u /* dimensions */
 #define GROUP_BASE          1u
@@ -91,14 +92,13 @@ NODISCARD int group_service_get(struct kv *kv, const struct kv_snap *snap, uint3
 struct series;
 struct group_scope; /* one service in memory */
 struct groups;
-/* Names to drop in a service from now on; both must stay as long as the store. */
-struct group_drop {
-    const struct str *names;
-    size_t len;
+struct groups_opts {
+    group_drop_fn drop; /* NULL: GROUP_DROP */
+    void *cookie;
+    size_t bytes_max;               /* over it groups_trim forgets */
+    uint32_t rule_max, whole_after; /* tests only; 0: as above */
 };
-typedef struct group_drop (*group_drop_fn)(void *cookie, struct str tenant);
-
-struct groups *groups_new(struct kv *kv, group_drop_fn drop, void *cookie, size_t bytes_max);
+struct groups *groups_new(struct kv *kv, const struct groups_opts *o);
 void groups_free(struct groups *g);
 /* What a request to a service needs, before anything of it is written. May fail, leaves nothing.
  * `fresh`: the service itself is in no batch yet. Valid until groups_trim. */

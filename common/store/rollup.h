@@ -21,20 +21,21 @@ struct store_view;
 NODISCARD int rollup_seal(struct store *s, uint64_t entry, const struct seal_row *rows, size_t n,
                           const struct floors *f, struct kv_batch *b, struct err *e);
 
-/* ---- build ---- */
+/* ---- build: any thread ---- */
 
-/* Level 2 of all groups of a node; m->series is not used. Shard thread. */
-NODISCARD int rollup_build2(struct store *s, const struct member *m, uint32_t t, struct kv_batch *b,
-                            struct err *e);
 /* The first group >= m->series that has rows of level - 1 in the node, into m->series; *ret_found:
- * there is one. */
+ * there is one. Nodes from before the roll-ups of a dimension (since) have none. */
 NODISCARD int rollup_next_group(struct kv *kv, const struct kv_snap *snap, uint32_t level,
                                 struct member *m, uint32_t t, bool *ret_found, struct err *e);
-/* All that ru_merge needs for the row of a group in a node of level 3..7: its rows of level - 1,
- * and the rows of members that lists lead to. Bytes in the arena (ERR_LIMIT), `ret` is appended
- * to. */
+/* All that ru_merge needs for the row of group m->series in a node of level 2..7: its rows of level
+ * - 1. Where the node will have a vector, lists among them get their sums from the rows of their
+ * members. Bytes in the arena (ERR_LIMIT); appends to *ret. */
+struct rollup_child {
+    uint32_t t;
+    struct str row;
+};
 struct rollup_children {
-    VEC(struct ru_child) at;
+    VEC(struct rollup_child) at;
 };
 NODISCARD int rollup_children(struct kv *kv, const struct kv_snap *snap, uint32_t level,
                               const struct member *m, uint32_t t, struct arena *a,

@@ -167,6 +167,16 @@ int ru_sum_vector(struct ru_sum *s, struct str vector, struct err *e)
     return vecsum_add(&s->fold, vector, e);
 }
 
+int ru_sum_head(struct ru_sum *s, struct str row, struct err *e)
+{
+    struct ru r;
+    int rc = ru_read(row, &r, e);
+
+    if (!rc)
+        add_head(s, &r);
+    return rc;
+}
+
 int ru_sum_listed(struct ru_sum *s, struct str vector, struct err *e)
 {
     return vecsum_add(&s->fold, vector, e);
@@ -217,6 +227,21 @@ static int put_list(struct ru_sum *s, bool meta, struct buf *out, struct err *e)
     return 0;
 }
 
+/* What was added must be what the rows say. */
+static int check_sum(const struct ru_sum *s, struct err *e)
+{
+    const struct vec_meta *f = &s->fold.meta;
+
+    if (s->meta.saturated || f->saturated)
+        return 0;
+    if (f->writes != s->meta.writes || f->fp != s->meta.fp)
+        return err_set(e, ERR_CORRUPT,
+                       "a roll-up of %zu rows has %" PRIu64 " writes, its vectors have %" PRIu64
+                       " (or another fingerprint): rows of members are missing",
+                       s->rows, s->meta.writes, f->writes);
+    return 0;
+}
+
 int ru_sum_end(struct ru_sum *s, enum ru_form form, struct buf *out, struct err *e)
 {
     static const uint8_t flags[] = {
@@ -233,7 +258,7 @@ int ru_sum_end(struct ru_sum *s, enum ru_form form, struct buf *out, struct err 
     if ((flags[form] & FLAG_LIST) && put_list(s, form == RU_LIST, out, e))
         return e->code;
     if (form != RU_LIST) {
-        if (vecsum_end(&s->fold, &s->vector, e))
+        if (check_sum(s, e) || vecsum_end(&s->fold, &s->vector, e))
             return e->code;
         buf_add_str(out, buf_str(&s->vector));
     }
@@ -242,50 +267,27 @@ int ru_sum_end(struct ru_sum *s, enum ru_form form, struct buf *out, struct err 
 
 /* ---- building ---- */
 
-int ru_merge_is_list(struct ru_sum *s, const struct ru_child *c, size_t n, bool *ret, struct err *e)
+int ru_merge_is_list(struct ru_sum *s, const struct str *rows, size_t n, bool *ret, struct err *e)
 {
-    struct ru r;
-
     ru_sum_begin(s);
-    for (size_t i = 0; i < n; i++) {
-        if (c[i].listed)
-            continue;
-        if (ru_read(c[i].bytes, &r, e))
+    for (size_t i = 0; i < n; i++)
+        if (ru_sum_head(s, rows[i], e))
             return e->code;
-        add_head(s, &r);
-    }
     *ret = !s->many && ru_sum_ids(s) < RU_VECTOR_FROM;
     return 0;
 }
 
-/* What was added must be what the rows say: else a member's row is missing or twice there. */
-static int check_listed(const struct ru_sum *s, struct err *e)
-{
-    const struct vec_meta *f = &s->fold.meta;
-
-    if (s->meta.saturated || f->saturated)
-        return 0;
-    if (f->writes != s->meta.writes || f->fp != s->meta.fp)
-        return err_set(e, ERR_CORRUPT,
-                       "a roll-up of %zu rows has %" PRIu64 " writes, its vectors have %" PRIu64
-                       " (or another fingerprint): rows of members are missing",
-                       s->rows, s->meta.writes, f->writes);
-    return 0;
-}
-
-int ru_merge(struct ru_sum *s, const struct ru_child *c, size_t n, struct buf *out,
+int ru_merge(struct ru_sum *s, const struct str *rows, size_t n, struct buf *out,
              struct vec_meta *ret_meta, struct err *e)
 {
     bool list;
-    int rc = ru_merge_is_list(s, c, n, &list, e);
+    int rc = ru_merge_is_list(s, rows, n, &list, e);
 
     *ret_meta = s->meta;
     if (rc || list)
         return rc ? rc : ru_sum_end(s, RU_LIST, out, e);
     ru_sum_begin(s);
     for (size_t i = 0; !rc && i < n; i++)
-        rc = c[i].listed ? ru_sum_listed(s, c[i].bytes, e) : ru_sum_add(s, c[i].bytes, e);
-    if (!rc)
-        rc = check_listed(s, e);
+        rc = ru_sum_add(s, rows[i], e);
     return rc ? rc : ru_sum_end(s, RU_VECTOR, out, e);
 }

@@ -71,29 +71,28 @@ void ru_sum_begin(struct ru_sum *s);
 NODISCARD int ru_sum_add(struct ru_sum *s, struct str row, struct err *e);
 /* A vector that is no row: of a new leaf; counted in meta. */
 NODISCARD int ru_sum_vector(struct ru_sum *s, struct str vector, struct err *e);
-/* The row of a member that a list without vector stands for: in meta already. */
+/* All but its vector; and the row of a member that a list without vector stands for, whose sum is in
+ * the head of the list. */
+NODISCARD int ru_sum_head(struct ru_sum *s, struct str row, struct err *e);
 NODISCARD int ru_sum_listed(struct ru_sum *s, struct str vector, struct err *e);
 void ru_sum_member(struct ru_sum *s, uint64_t id);
 /* Sorts ids; how many there are. */
 size_t ru_sum_ids(struct ru_sum *s);
 /* One row: level 1 with `rolled0` or the list; level 0, 2..7 a vector alone. */
 enum ru_form { RU_LIST, RU_LIST_VECTOR, RU_ROLLED_VECTOR, RU_VECTOR };
-/* Replaces *out. ERR_LIMIT. RU_LIST writes meta and needs no vector. */
+/* Replaces *out. ERR_LIMIT. RU_LIST writes meta and needs no vector; for the others the vectors must
+ * add up to what the rows say: ERR_CORRUPT if rows of members are missing or twice there. */
 NODISCARD int ru_sum_end(struct ru_sum *s, enum ru_form form, struct buf *out, struct err *e);
 
 /* ---- building: levels 2..7 from the rows of all children ---- */
 
-struct ru_child {
-    bool listed;      /* the vector of a member that a child's list stands for; else a ru row */
-    struct str bytes; /* stay until the end */
-};
 /* The row of the parent: a list if it has fewer than RU_VECTOR_FROM members, else a vector. Pure:
- * the order of children does not matter. Vectors of listed members must be there if the parent
- * gets a vector, and may be there if not. ret_meta: as the rows of the children add up. */
-NODISCARD int ru_merge(struct ru_sum *s, const struct ru_child *c, size_t n, struct buf *out,
+ * the order of children does not matter. A child that is a list without a vector can only be part
+ * of a list: else it comes with both (rollup_children). ret_meta: as the rows add up. */
+NODISCARD int ru_merge(struct ru_sum *s, const struct str *rows, size_t n, struct buf *out,
                        struct vec_meta *ret_meta, struct err *e);
-/* Do these children make a list? Then nobody needs the rows of their members. */
-NODISCARD int ru_merge_is_list(struct ru_sum *s, const struct ru_child *c, size_t n, bool *ret,
+/* Do these rows make a list? Then nobody needs the rows of their members. */
+NODISCARD int ru_merge_is_list(struct ru_sum *s, const struct str *rows, size_t n, bool *ret,
                                struct err *e);
 
 #endif

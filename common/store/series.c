@@ -20,6 +20,7 @@
 #include "common/base/map.h"
 #include "common/base/mem.h"
 #include "common/base/wr.h"
+#include "common/store/group.h"
 #include "common/store/postings.h"
 
 #define VERSION 1
@@ -139,6 +140,22 @@ static void put_type(const struct series *s, const struct series_type *t, struct
 
 /* ---- finding ---- */
 
+static int load_group(struct series_cache *c, struct series *s, struct err *e)
+{
+    uint32_t ordinal;
+    struct key k;
+
+    key_group_of(&k, s->tenant, s->scope, s->id);
+    int rc = kv_get(c->kv, NULL, KV_META, key_str(&k), &c->row, e);
+    if (rc == ERR_NOT_FOUND)
+        return 0;
+    if (!rc)
+        rc = group_of_read(buf_str(&c->row), &s->group_rule, &ordinal, e);
+    if (!rc)
+        s->gid = GID(GROUP_BASE, ordinal);
+    return rc;
+}
+
 static int load_rows(struct series_cache *c, struct kv_iter *it, uint32_t tenant,
                      const struct key *id_key, uint32_t ordinal, struct series **ret, struct err *e)
 {
@@ -161,6 +178,8 @@ static int load_rows(struct series_cache *c, struct kv_iter *it, uint32_t tenant
     }
     if (!rc)
         rc = kv_iter_status(it, e);
+    if (!rc)
+        rc = load_group(c, s, e);
     if (rc) {
         forget(c, s);
         return rc;
@@ -245,6 +264,14 @@ int series_get(struct series_cache *c, struct names *names, struct tenant *t, ui
             return 0;
         }
     }
+}
+
+struct series *series_peek(struct series_cache *c, uint32_t tenant, uint32_t scope, uint64_t id)
+{
+    struct key key;
+
+    key_series(&key, tenant, scope, id);
+    return map_str_get(c->map, key_str(&key));
 }
 
 /* ---- emitting ---- */

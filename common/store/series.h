@@ -30,6 +30,9 @@ struct series {
     VEC(struct series_type) types;
     VEC(struct known *) pairs; /* of its labels, while reserved */
     struct str labels;         /* canonical; owned */
+    uint64_t gid;              /* base group as staged: group.h */
+    uint32_t group_rule;       /* by which rule; 0: none yet */
+    uint64_t group_seq;        /* batch that has it; 0: on disk */
     char key[17];              /* meta key of the id */
 };
 
@@ -39,6 +42,8 @@ void series_cache_free(struct series_cache *c);
 /* `labels` are canonical bytes. A new one also reserves its label pairs in `names`. */
 NODISCARD int series_get(struct series_cache *c, struct names *names, struct tenant *t,
                          uint32_t scope, struct str labels, struct series **ret, struct err *e);
+/* One that is in memory, or NULL. */
+struct series *series_peek(struct series_cache *c, uint32_t tenant, uint32_t scope, uint64_t id);
 /* After a request that failed: its label pairs may go, so the reserved ones must. */
 void series_forget_reserved(struct series_cache *c, struct series *s);
 /* Rows of a reserved one: id, labels, postings. */

@@ -19,6 +19,7 @@
 #include "common/model/ptype.h"
 #include "common/store/derived.h"
 #include "common/store/fp.h"
+#include "common/store/group.h"
 #include "common/store/store_impl.h"
 #include "common/store/vec.h"
 
@@ -39,7 +40,8 @@ struct plan {
     const struct store_write *w;
     struct tenant *tenant;
     struct known *scope;
-    struct dict *dict; /* referenced; NULL: the service is new, or all are duplicates */
+    struct dict *dict;          /* referenced; NULL: the service is new, or all are duplicates */
+    struct group_scope *groups; /* NULL: all are duplicates */
     struct plan_series *series;
     size_t fresh;
     int64_t engine_ms;
@@ -205,6 +207,14 @@ static int plan_dict(struct plan *p, struct err *e)
     return dict_cache_write(p->s->dicts, id, p->tenant->seed, &p->dict, e);
 }
 
+static int plan_groups(struct plan *p, struct err *e)
+{
+    if (!p->fresh)
+        return 0;
+    return groups_scope(p->s->groups, p->tenant->number, p->tenant->name, p->scope->number,
+                        p->scope->seq == NAMES_RESERVED, &p->groups, e);
+}
+
 static int plan_make(struct plan *p, struct err *e)
 {
     const struct store_write *w = p->w;
@@ -218,6 +228,8 @@ static int plan_make(struct plan *p, struct err *e)
         p->series[i].in = &w->series[i];
         rc = plan_one(p, &p->series[i], e);
     }
+    if (!rc)
+        rc = plan_groups(p, e);
     if (!rc)
         rc = plan_dict(p, e);
     return rc;
@@ -300,6 +312,7 @@ static void put_slot(struct plan *p, const struct plan_series *r, const struct s
     encode(p, v);
     key_raw(&k, &m, v->slot, r->in->wid);
     kv_batch_put(b->kb, KV_RAW, key_str(&k), buf_str(&s->row));
+    groups_touch(p->groups, v->slot, b->seq);
     series_touch(r->series, m.ptype, (uint16_t)(v->slot / DAY_SLOTS), b->seq, b->kb);
     names_touch(r->activity, (uint16_t)(v->slot / DAY_SLOTS), b->seq, b->kb);
     raw_counts_add(&s->raw, raw_bucket(v->slot), 1);
@@ -318,6 +331,7 @@ static bool apply_series(struct plan *p, const struct plan_series *r, struct sto
     if (r->series->reserved)
         atomic_fetch_add(&s->series_count, 1);
     series_emit(s->series, s->names, p->tenant, r->series, b->seq, b->kb);
+    groups_assign(s->groups, p->groups, r->series, b->seq, b->kb);
     for (size_t i = 0; i < r->in->len; i++)
         put_slot(p, r, &r->in->vectors[i], b);
     return true;
@@ -370,6 +384,7 @@ static void forget_committed(struct store *s)
 
     wids_committed(s->wids, committed);
     series_cache_trim(s->series, committed);
+    groups_trim(s->groups, committed);
     names_trim(s->names, committed);
     dict_cache_trim(s->dicts, committed);
 }

@@ -22,6 +22,7 @@
 #include "common/base/hash.h"
 #include "common/base/mem.h"
 #include "common/base/wr.h"
+#include "common/store/group.h"
 #include "common/store/store_impl.h"
 
 #define ARENA_MAX      (64 * MIB)
@@ -29,6 +30,7 @@
 #define EPOCH_NODES    (1u << 20)
 #define NAMES_BYTES    (64 * MIB)
 #define SERIES_BYTES   (128 * MIB)
+#define GROUPS_BYTES   (32 * MIB)
 #define CLOCK_EVERY_MS 60000
 
 static const char MAGIC_TEXT[] = "EMBR";
@@ -295,6 +297,12 @@ static struct store *store_new(const struct store_opts *o)
         s->o.epoch_nodes_max = EPOCH_NODES;
     s->kv = o->kv;
     s->arena = arena_new(ARENA_MAX);
+    s->groups =
+        groups_new(s->kv, &(struct groups_opts){ .drop = o->group_drop,
+                                                 .cookie = o->group_cookie,
+                                                 .bytes_max = MIN(o->dict_bytes_max, GROUPS_BYTES),
+                                                 .rule_max = o->test.groups_max,
+                                                 .whole_after = o->test.whole_after });
     s->series = series_cache_new(s->kv, MIN(o->dict_bytes_max, SERIES_BYTES), mask);
     s->parts = parts_new();
     s->tl_rows = tl_rows_new(s->kv);
@@ -338,6 +346,7 @@ void store_close(struct store *s)
     view_close(s);
     names_free(s->names);
     series_cache_free(s->series);
+    groups_free(s->groups);
     wids_free(s->wids);
     parts_free(s->parts);
     tl_rows_free(s->tl_rows);

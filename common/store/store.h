@@ -23,6 +23,14 @@
 struct store;
 struct store_view;
 
+/* Names of labels that roll-ups of a tenant drop; they must stay as long as the store, and another
+ * array when they change. Shard thread. */
+struct group_drop {
+    const struct str *names;
+    size_t len;
+};
+typedef struct group_drop (*group_drop_fn)(void *cookie, struct str tenant);
+
 struct store_opts {
     struct kv *kv;             /* owned by the store from store_open on, also on failure */
     const struct clock *clock; /* borrowed */
@@ -38,6 +46,11 @@ struct store_opts {
     uint64_t hot_bytes_max;    /* memory for sums of unsealed rows; 0: all are scanned */
     uint32_t hot_members_min;  /* rows a leaf of a group must have for one; 0: 16 */
     uint32_t epoch_nodes_max;  /* a dictionary epoch closes at this size; 0: 1,048,576 */
+    group_drop_fn group_drop;  /* labels to drop for roll-ups (group.h); NULL: the default list */
+    void *group_cookie;
+    struct store_rollup_test { /* tests only: small numbers instead of those of group.h and ru.h */
+        uint32_t groups_max, whole_after, rolled_members, delta_bytes;
+    } test;
     uint32_t hash_bits; /* tests only: 1..63 cuts hashes, to prove that none decides; 0: 64 */
 };
 /* Checks the format, reads the high-water marks and counts unsealed rows; replays nothing. */

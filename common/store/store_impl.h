@@ -22,6 +22,7 @@
 
 #define STORE_NAME_MAX 4096 /* bytes of a tenant's or service's name */
 
+struct groups;
 struct store {
     struct store_opts o;
     struct kv *kv;            /* owned */
@@ -30,6 +31,7 @@ struct store {
     /* The shard thread's. */
     struct names *names;
     struct series_cache *series;
+    struct groups *groups;
     struct wids *wids;
     struct eclock clock;
     struct parts *parts;        /* owned */

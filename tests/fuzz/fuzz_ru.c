@@ -14,7 +14,6 @@ static struct err e;
 
 static void on_rollup(struct str row, struct buf *out)
 {
-    struct ru_child c = { false, row };
     struct vec_meta meta;
     struct ru_sum s;
     struct ru r;
@@ -24,7 +23,7 @@ static void on_rollup(struct str row, struct buf *out)
     CHECK(r.ids || r.vector.ptr);
     CHECK(r.len <= RU_LIST_MAX);
     ru_sum_init(&s);
-    if (!ru_merge(&s, &c, 1, out, &meta, &e)) {
+    if (!ru_merge(&s, &row, 1, out, &meta, &e)) {
         CHECK(meta.total == r.meta.total && meta.writes == r.meta.writes);
         CHECK(!ru_read(buf_str(out), &r, &e));
     }

@@ -133,8 +133,8 @@ static uint64_t total(struct str row)
 /* Three members in two minutes make a list, a fourth a vector; lists lead to members' rows. */
 static void test_merge(void **state)
 {
-    struct buf v[5], rows[5], out, up;
-    struct ru_child c[8];
+    struct buf v[5], rows[5], out, up, full;
+    struct str c[8];
     struct vec_meta meta;
     struct ru_sum s;
     struct err e;
@@ -144,13 +144,14 @@ static void test_merge(void **state)
     ru_sum_init(&s);
     buf_init(&out, MIB);
     buf_init(&up, MIB);
+    buf_init(&full, MIB);
     for (uint32_t i = 0; i < 5; i++) {
         buf_init(&v[i], KIB);
         buf_init(&rows[i], KIB);
         vector(&v[i], 1 + i, 10 * (i + 1));
         row(&s, buf_str(&v[i]), i < 4 ? 100 + i % 4 : 0, i < 4 ? RU_LIST_VECTOR : RU_ROLLED_VECTOR,
             &rows[i]);
-        c[i] = (struct ru_child){ false, buf_str(&rows[i]) };
+        c[i] = buf_str(&rows[i]);
     }
     assert_int_equal(ru_merge(&s, c, 3, &out, &meta, &e), 0);
     assert_int_equal(ru_read(buf_str(&out), &r, &e), 0);
@@ -160,17 +161,27 @@ static void test_merge(void **state)
     assert_int_equal(ru_read(buf_str(&up), &r, &e), 0);
     assert_true(!r.ids && r.vector.ptr && r.meta.total == 200);
 
-    /* The list and a node of many: the members' rows are needed, and missing ones noticed. */
-    c[0] = (struct ru_child){ false, buf_str(&out) };
-    c[1] = (struct ru_child){ false, buf_str(&rows[4]) };
-    for (int i = 0; i < 3; i++)
-        c[2 + i] = (struct ru_child){ true, buf_str(&v[i]) };
+    /* A list and a node of many: the members' rows are needed, and missing ones noticed. */
+    c[0] = buf_str(&out);
+    c[1] = buf_str(&rows[4]);
     bool list;
-    assert_int_equal(ru_merge_is_list(&s, c, 5, &list, &e), 0);
+    assert_int_equal(ru_merge_is_list(&s, c, 2, &list, &e), 0);
     assert_false(list);
-    assert_int_equal(ru_merge(&s, c, 5, &up, &meta, &e), 0);
+    assert_int_equal(ru_merge(&s, c, 2, &up, &meta, &e), ERR_CORRUPT);
+    for (int n = 2; n < 4; n++) {
+        ru_sum_begin(&s);
+        assert_int_equal(ru_sum_head(&s, buf_str(&out), &e), 0);
+        for (int i = 0; i < n; i++)
+            assert_int_equal(ru_sum_listed(&s, buf_str(&v[i]), &e), 0);
+        assert_int_equal(ru_sum_end(&s, RU_LIST_VECTOR, &full, &e), n == 2 ? ERR_CORRUPT : 0);
+    }
+    c[0] = buf_str(&full);
+    assert_int_equal(ru_merge(&s, c, 2, &up, &meta, &e), 0);
     assert_int_equal(total(buf_str(&up)), 220);
-    assert_int_equal(ru_merge(&s, c, 4, &up, &meta, &e), ERR_CORRUPT);
+    assert_int_equal(ru_merge(&s, c, 1, &up, &meta, &e), 0);
+    assert_int_equal(ru_read(buf_str(&up), &r, &e), 0);
+    assert_true(r.len == 3 && !r.vector.ptr && r.meta.total == 120);
+    buf_deinit(&full);
     ru_sum_deinit(&s);
     for (int i = 0; i < 5; i++) {
         buf_deinit(&v[i]);
