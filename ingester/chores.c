@@ -9,11 +9,13 @@
 #include <stdio.h>
 
 #include "common/obs/log.h"
+#include "common/store/exm.h"
 
 #define RETRY_MS    1000
 #define WAIT_MAX_MS 60000
 
 const struct chore chore_table[] = {
+    { "exemplars", store_exemplars_retain, store_exemplars_retain_ms },
     { NULL, NULL, NULL }, /* C has no empty tables */
 };
 const size_t chore_count = ARRAY_LEN(chore_table) - 1;

@@ -18,6 +18,7 @@
 #include "common/base/mem.h"
 #include "common/model/ptype.h"
 #include "common/store/derived.h"
+#include "common/store/exm.h"
 #include "common/store/fp.h"
 #include "common/store/group.h"
 #include "common/store/store_impl.h"
@@ -85,7 +86,7 @@ static int check_series(const struct store_series *r, size_t nodes, struct err *
         if (check_vector(&r->vectors[i], nodes, e))
             return e->code;
     }
-    return 0;
+    return exm_check(r, nodes, e);
 }
 
 static int check_write(const struct store_write *w, struct err *e)
@@ -139,6 +140,9 @@ static void use_nodes(struct store *s, const struct store_series *r)
     for (size_t i = 0; i < r->len; i++)
         for (size_t j = 0; j < r->vectors[i].len; j++)
             s->scratch.used.ptr[r->vectors[i].nodes[j]] = 1;
+    for (size_t i = 0; i < r->exemplars_len; i++)
+        for (size_t j = 0; j < r->exemplars[i].len; j++)
+            s->scratch.used.ptr[r->exemplars[i].nodes[j]] = 1;
 }
 
 /* Behind the horizon a write id is known as long as its raw rows wait to be sealed: the new ones
@@ -280,24 +284,22 @@ static void apply_dict(struct plan *p, struct store_batch *b)
     atomic_fetch_add(&s->dict_nodes, dict_counts(p->dict).nodes - before);
 }
 
-/* The vector of one slot behind the head that is in s->row already. */
-static void encode(struct plan *p, const struct store_vector *v)
+void store_encode(struct store *s, const struct dict *d, const uint32_t *nodes,
+                  const uint64_t *values, size_t len, struct buf *out)
 {
-    struct store *s = p->s;
     const uint32_t *map = s->scratch.node_map.ptr;
     struct vec_meta meta = { .writes = 1 };
     uint64_t saturated = s->sum.saturated;
 
     sum_begin(&s->sum);
-    for (size_t i = 0; i < v->len; i++)
-        sum_add(&s->sum, map[v->nodes[i]], v->values[i]);
+    for (size_t i = 0; i < len; i++)
+        sum_add(&s->sum, map[nodes[i]], values[i]);
     sum_end(&s->sum);
     meta.saturated = s->sum.saturated != saturated;
     for (size_t i = 0; i < s->sum.ids.len; i++)
-        meta.fp =
-            fp_add_value(meta.fp, dict_node_hash(p->dict, s->sum.ids.ptr[i]), s->sum.sums.ptr[i]);
-    struct vec_part part = { p->dict->id.epoch, s->sum.ids.ptr, s->sum.sums.ptr, s->sum.ids.len };
-    CHECK(vec_encode(&part, part.len ? 1 : 0, &meta, &s->row));
+        meta.fp = fp_add_value(meta.fp, dict_node_hash(d, s->sum.ids.ptr[i]), s->sum.sums.ptr[i]);
+    struct vec_part part = { d->id.epoch, s->sum.ids.ptr, s->sum.sums.ptr, s->sum.ids.len };
+    CHECK(vec_encode(&part, part.len ? 1 : 0, &meta, out));
 }
 
 static void put_slot(struct plan *p, const struct plan_series *r, const struct store_vector *v,
@@ -309,7 +311,7 @@ static void put_slot(struct plan *p, const struct plan_series *r, const struct s
     struct key k;
 
     raw_row_begin(&s->row, wid_bucket(p->engine_ms), (uint32_t)r->in->len);
-    encode(p, v);
+    store_encode(s, p->dict, v->nodes, v->values, v->len, &s->row);
     key_raw(&k, &m, v->slot, r->in->wid);
     kv_batch_put(b->kb, KV_RAW, key_str(&k), buf_str(&s->row));
     groups_touch(p->groups, v->slot, b->seq);
@@ -320,7 +322,8 @@ static void put_slot(struct plan *p, const struct plan_series *r, const struct s
 }
 
 /* False: another series of the same request had the same write id. */
-static bool apply_series(struct plan *p, const struct plan_series *r, struct store_batch *b)
+static bool apply_series(struct plan *p, const struct plan_series *r, struct store_batch *b,
+                         struct store_result *ret)
 {
     struct store *s = p->s;
     struct wid_row row = { .t = r->in->vectors[0].slot, .rows = (uint32_t)r->in->len };
@@ -334,6 +337,13 @@ static bool apply_series(struct plan *p, const struct plan_series *r, struct sto
     groups_assign(s->groups, p->groups, r->series, b->seq, b->kb);
     for (size_t i = 0; i < r->in->len; i++)
         put_slot(p, r, &r->in->vectors[i], b);
+    exm_stage(s,
+              &(struct exm_stage){ .in = r->in,
+                                   .m = { p->tenant->number, p->scope->number,
+                                          (uint16_t)r->ptype->number, r->series->id },
+                                   .dict = p->dict,
+                                   .engine_ms = p->engine_ms },
+              b->kb, ret);
     return true;
 }
 
@@ -367,7 +377,7 @@ static void apply(struct plan *p, struct store_batch *b, struct store_result *re
     for (size_t i = 0; i < p->w->len; i++) {
         if (!p->series[i].series)
             continue;
-        if (apply_series(p, &p->series[i], b))
+        if (apply_series(p, &p->series[i], b, ret))
             ret->stored++;
         else
             ret->duplicates++;

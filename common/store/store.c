@@ -310,6 +310,7 @@ static struct store *store_new(const struct store_opts *o)
     s->dicts = dict_cache_new(s->kv, o->dict_bytes_max, mask);
     dict_scratch_init(&s->scratch);
     sum_init(&s->sum);
+    exm_gate_init(&s->exm);
     buf_init(&s->row, ROW_MAX);
     buf_init(&s->text, MIB);
     mutex_init(&s->write);
@@ -353,6 +354,7 @@ void store_close(struct store *s)
     dict_cache_free(s->dicts);
     dict_scratch_deinit(&s->scratch);
     sum_deinit(&s->sum);
+    exm_gate_deinit(&s->exm);
     buf_deinit(&s->row);
     buf_deinit(&s->text);
     vec_free(&s->raw.at);
@@ -403,6 +405,9 @@ void store_stats(struct store *s, struct store_stats *ret)
         .series = atomic_load(&s->series_count),
         .dict_nodes = atomic_load(&s->dict_nodes),
         .dict_bytes = dict_cache_bytes(s->dicts),
+        .exemplars = atomic_load(&s->exm.stored),
+        .exemplars_over = atomic_load(&s->exm.over),
+        .exemplars_old = atomic_load(&s->exm.old),
     };
     kv_stats(s->kv, &ret->kv);
 }

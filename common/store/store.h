@@ -14,6 +14,7 @@
 
 #include "common/base/arena.h"
 #include "common/base/err.h"
+#include "common/model/exid.h"
 #include "common/model/label.h"
 #include "common/model/selector.h"
 #include "common/model/stacks.h"
@@ -51,6 +52,11 @@ struct store_opts {
     struct store_rollup_test { /* tests only: small numbers instead of those of group.h and ru.h */
         uint32_t groups_max, whole_after, rolled_members, delta_bytes;
     } test;
+    struct store_exm_opts {
+        uint64_t retention_ms;     /* 0: none are kept */
+        uint64_t rows_per_minute;  /* of one series and profile type */
+        uint64_t bytes_per_minute; /* of one tenant */
+    } exm;                         /* exemplars: exm.h */
     uint32_t hash_bits; /* tests only: 1..63 cuts hashes, to prove that none decides; 0: 64 */
 };
 /* Checks the format, reads the high-water marks and counts unsealed rows; replays nothing. */
@@ -65,6 +71,16 @@ struct store_vector {
     const uint64_t *values; /* > 0 */
     size_t len;
 };
+/* The samples of one span, trace or profile within a series: they are in its vectors, too. Stands
+ * in the slot of the first one, whole. */
+struct store_exemplar {
+    enum exid_kind kind;
+    struct str id;        /* packed, exid.h */
+    uint32_t duration_ms; /* of the push */
+    const uint32_t *nodes;
+    const uint64_t *values; /* > 0 */
+    size_t len;
+};
 /* Labels that follow from the profile type and the service (`__name__`, `__profile_type__`,
  * `__type__`, `__unit__`, `__period_type__`, `__period_unit__`, `__service_name__`) may be given or
  * not: they are not stored, and answered and matched as if they stood in every series. service_name
@@ -74,8 +90,10 @@ struct store_series {
     struct str profile_type; /* 5 parts */
     bool gauge;
     uint8_t wid[16];
-    const struct store_vector *vectors; /* slots strictly ascending; may hold no values */
-    size_t len;                         /* >= 1 */
+    const struct store_vector *vectors;     /* slots strictly ascending; may hold no values */
+    size_t len;                             /* >= 1 */
+    const struct store_exemplar *exemplars; /* ascending by kind, then id */
+    size_t exemplars_len;
 };
 struct store_write {
     struct str tenant, service;
@@ -87,6 +105,7 @@ struct store_result {
     uint32_t stored, duplicates;
     /* The batch that holds the slowest duplicate may still be uncommitted: ack only after the
      * batch this request was staged into is committed; it is never older than that one. */
+    uint32_t exemplars, exemplars_left_out; /* of the series stored */
 };
 struct store_batch; /* many staged requests, committed together */
 struct store_batch *store_batch_new(struct store *s);
@@ -228,6 +247,7 @@ struct store_stats {
     uint64_t raw_rows;
     uint64_t series;
     uint64_t dict_nodes, dict_bytes;
+    uint64_t exemplars, exemplars_over, exemplars_old; /* stored; left out: over a bound, too old */
     struct kv_stats kv;
 };
 void store_stats(struct store *s, struct store_stats *ret);

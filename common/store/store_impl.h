@@ -9,6 +9,7 @@
 
 #include "common/store/dict_cache.h"
 #include "common/store/eclock.h"
+#include "common/store/exm.h"
 #include "common/store/hot.h"
 #include "common/store/names.h"
 #include "common/store/parts.h"
@@ -48,6 +49,7 @@ struct store {
     struct arena *arena; /* of one request or one seal */
     struct dict_scratch scratch;
     struct sum sum;
+    struct exm_gate exm;
     struct buf row, text;
     VEC(uint64_t) hashes;
 
@@ -93,6 +95,10 @@ NODISCARD int store_write_then(struct store *s, struct kv_batch *b, bool sync,
 NODISCARD int store_refuse(const struct store *s, struct err *e); /* if read-only */
 void store_put_control(struct kv_batch *b, enum key_control id, const struct key *value);
 void store_put_clock(struct store *s, int64_t engine_ms, struct kv_batch *b);
+
+/* The vector of one row, nodes of the request being staged, appended to *out (stage.c). */
+void store_encode(struct store *s, const struct dict *d, const uint32_t *nodes,
+                  const uint64_t *values, size_t len, struct buf *out);
 
 /* ---- view.c ---- */
 void view_open(struct store *s);    /* after the high-water marks are read */

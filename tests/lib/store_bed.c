@@ -95,14 +95,14 @@ static uint32_t parse_stack(struct stacks *st, struct str path)
     return node;
 }
 
-static struct store_vector parse_vector(const struct bed_push *p, struct stacks *st,
+static struct store_vector parse_vector(struct str rest, uint32_t slot, struct stacks *st,
                                         struct arena *a)
 {
-    struct str rest = str_c(p->stacks), part;
+    struct str part;
     VEC(struct pair) pairs = { 0 };
     bool more = true;
 
-    while (p->stacks && *p->stacks && str_next(&rest, ' ', &more, &part)) {
+    while (rest.len && str_next(&rest, ' ', &more, &part)) {
         ptrdiff_t eq = str_find(part, '=');
         struct pair x = { .node = parse_stack(st, str_sub(part, 0, (size_t)eq)) };
         assert_true(str_u64(str_sub(part, (size_t)eq + 1, part.len), &x.value));
@@ -116,9 +116,32 @@ static struct store_vector parse_vector(const struct bed_push *p, struct stacks 
         nodes[i] = pairs.ptr[i].node;
         values[i] = pairs.ptr[i].value;
     }
-    struct store_vector v = { p->slot, nodes, values, pairs.len };
+    struct store_vector v = { slot, nodes, values, pairs.len };
     vec_free(&pairs);
     return v;
+}
+
+static void parse_exemplars(const char *text, struct stacks *st, struct arena *a,
+                            struct store_series *r)
+{
+    struct store_exemplar *list = ARENA_ARRAY(a, struct store_exemplar, 1000);
+    struct str rest = str_c(text), part;
+    bool more = true;
+
+    while (text && str_next(&rest, '|', &more, &part)) {
+        struct str id = str_sub(part, 2, (size_t)str_rfind(part, ':'));
+        struct store_exemplar *x = &list[r->exemplars_len++];
+        struct store_vector v = parse_vector(str_sub(part, 2 + id.len + 1, part.len), 0, st, a);
+        struct exid packed;
+        assert_true(exid_parse(id, &packed) && r->exemplars_len < 1000);
+        *x = (struct store_exemplar){ .kind = (enum exid_kind)(part.ptr[0] - '0'),
+                                      .id = arena_strdup(a, exid_str(&packed)),
+                                      .duration_ms = 10000,
+                                      .nodes = v.nodes,
+                                      .values = v.values,
+                                      .len = v.len };
+    }
+    r->exemplars = list;
 }
 
 int store_bed_stage(struct store_bed *b, struct store_batch *to, const struct bed_push *p,
@@ -129,7 +152,7 @@ int store_bed_stage(struct store_bed *b, struct store_batch *to, const struct be
     struct stacks st;
 
     stacks_init(&st, MIB, 7);
-    struct store_vector v = parse_vector(p, &st, a);
+    struct store_vector v = parse_vector(str_c(p->stacks), p->slot, &st, a);
     struct store_series r = {
         .labels = parse_labels(p->labels, service, a),
         .profile_type = str_c(p->type ? p->type : BED_CPU),
@@ -138,6 +161,7 @@ int store_bed_stage(struct store_bed *b, struct store_batch *to, const struct be
         .len = 1,
     };
     put_u64be(r.wid, p->wid);
+    parse_exemplars(p->exemplars, &st, a, &r);
     struct stacks_view view = stacks_view(&st);
     struct store_write w = { str_c(p->tenant ? p->tenant : "t"), str_c(service), &view, &r, 1 };
     int rc = store_stage(b->s, to, &w, ret, e);
@@ -192,16 +216,35 @@ static char *path_text(const struct stacks *st, uint32_t node, uint64_t value)
     return b.ptr;
 }
 
+/* "a;b=5 a;b;c=3", in order of text. */
+const char *store_bed_text(const struct store_merge *m)
+{
+    static char answer[4096];
+    VEC(char *) lines = { 0 };
+
+    vec_for (i, &m->nodes)
+        vec_push(&lines, path_text(m->stacks, m->nodes.ptr[i], m->values.ptr[i]));
+    if (lines.len)
+        qsort(lines.ptr, lines.len, sizeof(*lines.ptr), by_text);
+    answer[0] = '\0';
+    size_t n = 0;
+    vec_for (i, &lines) {
+        n += (size_t)snprintf(answer + n, sizeof(answer) - n, "%s%s", i ? " " : "", lines.ptr[i]);
+        assert_true(n < sizeof(answer));
+        xfree(lines.ptr[i]);
+    }
+    vec_free(&lines);
+    return answer;
+}
+
 const char *store_bed_merge(struct store_bed *b, const char *tenant, const char *selector,
                             const char *type, uint32_t from, uint32_t to)
 {
-    static char answer[4096];
     struct arena *a = arena_new(MIB);
     struct store_merge m = { 0 };
     struct selector s;
     struct stacks st;
     struct err e;
-    VEC(char *) lines = { 0 };
 
     if (selector_parse(str_c(selector), SELECTOR_PROMETHEUS, a, &s, &e) || selector_compile(&s, &e))
         fail_msg("selector: %s", e.text);
@@ -216,18 +259,7 @@ const char *store_bed_merge(struct store_bed *b, const char *tenant, const char 
     if (store_merge(v, &q, &m, &e))
         fail_msg("merge: %s", e.text);
     store_view_put(v);
-    vec_for (i, &m.nodes)
-        vec_push(&lines, path_text(&st, m.nodes.ptr[i], m.values.ptr[i]));
-    if (lines.len)
-        qsort(lines.ptr, lines.len, sizeof(*lines.ptr), by_text);
-    answer[0] = '\0';
-    size_t n = 0;
-    vec_for (i, &lines) {
-        n += (size_t)snprintf(answer + n, sizeof(answer) - n, "%s%s", i ? " " : "", lines.ptr[i]);
-        assert_true(n < sizeof(answer));
-        xfree(lines.ptr[i]);
-    }
-    vec_free(&lines);
+    const char *answer = store_bed_text(&m);
     store_merge_deinit(&m);
     stacks_deinit(&st);
     selector_deinit(&s);

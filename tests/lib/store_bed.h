@@ -29,6 +29,7 @@ struct bed_push {
     uint32_t slot;
     uint64_t wid;
     bool gauge;
+    const char *exemplars; /* "<kind>:<id>:<stacks>|...", sorted: "1:0123456789abcdef:a;b=5" */
 };
 #define BED_CPU "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
 /* Into a batch; the code of store_stage. */
@@ -41,5 +42,7 @@ void store_bed_seal(struct store_bed *b);
 /* What a selector means over a range of slots, as "a;b=5 a;b;c=3" in order of text. */
 const char *store_bed_merge(struct store_bed *b, const char *tenant, const char *selector,
                             const char *type, uint32_t from, uint32_t to);
+/* An answer in the same words. Both return the same few static bytes. */
+const char *store_bed_text(const struct store_merge *m);
 
 #endif

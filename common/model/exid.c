@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/model/exid.h"
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* True if all of the text is hex digits; 8-4-4-4-12 with dashes counts as 32 of them. */
+static bool take_hex(struct str s, struct exid *ret)
+{
+    bool dashes = s.len == 36;
+    size_t n = 0;
+
+    if (s.len != 16 && s.len != 32 && !dashes)
+        return false;
+    for (size_t i = 0; i < s.len; i++) {
+        bool dash = dashes && (i == 8 || i == 13 || i == 18 || i == 23);
+        int d = hex_digit(s.ptr[i]);
+        if (dash ? s.ptr[i] != '-' : d < 0)
+            return false;
+        if (dash)
+            continue;
+        char *to = &ret->packed[1 + n / 2];
+        *to = (char)(n % 2 ? (unsigned char)*to | d : d << 4);
+        n++;
+    }
+    ret->packed[0] = (char)(EXID_HEX | n / 2);
+    ret->len = (uint8_t)(1 + n / 2);
+    return true;
+}
+
+static bool all(struct str s, char c)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (s.ptr[i] != c)
+            return false;
+    return true;
+}
+
+bool exid_parse(struct str text, struct exid *ret)
+{
+    if (text.len == 0 || text.len > EXID_BYTES_MAX || all(text, '0'))
+        return false;
+    if (!take_hex(text, ret)) {
+        ret->packed[0] = (char)text.len;
+        memcpy(ret->packed + 1, text.ptr, text.len);
+        ret->len = (uint8_t)(1 + text.len);
+    }
+    return exid_valid(exid_str(ret)); /* a UUID of zeros is none */
+}
+
+bool exid_bytes(struct str bytes, struct exid *ret)
+{
+    if ((bytes.len != 8 && bytes.len != 16) || all(bytes, 0))
+        return false;
+    ret->packed[0] = (char)(EXID_HEX | bytes.len);
+    memcpy(ret->packed + 1, bytes.ptr, bytes.len);
+    ret->len = (uint8_t)(1 + bytes.len);
+    return true;
+}
+
+bool exid_number(uint64_t n, struct exid *ret)
+{
+    char b[8];
+
+    for (size_t i = 0; i < sizeof(b); i++)
+        b[i] = (char)(n >> (56 - 8 * i));
+    return exid_bytes(str_n(b, sizeof(b)), ret);
+}
+
+size_t exid_len(struct str s)
+{
+    uint8_t head = s.len ? (uint8_t)s.ptr[0] : 0;
+    size_t n = head & ~EXID_HEX;
+
+    if (n == 0 || n > EXID_BYTES_MAX || s.len < 1 + n)
+        return 0;
+    return (head & EXID_HEX) && n != 8 && n != 16 ? 0 : 1 + n;
+}
+
+bool exid_valid(struct str packed)
+{
+    struct str bytes = str_sub(packed, 1, packed.len);
+    struct exid again;
+
+    if (packed.len == 0 || exid_len(packed) != packed.len)
+        return false;
+    if ((uint8_t)packed.ptr[0] & EXID_HEX)
+        return !all(bytes, 0);
+    return !all(bytes, '0') && !take_hex(bytes, &again); /* else it has another packed form */
+}
+
+size_t exid_text(struct str packed, char out[EXID_BYTES_MAX])
+{
+    static const char digits[] = "0123456789abcdef";
+    size_t n = packed.len - 1;
+
+    CHECK(packed.len > 0 && n <= EXID_BYTES_MAX);
+    if (!((uint8_t)packed.ptr[0] & EXID_HEX)) {
+        memcpy(out, packed.ptr + 1, n);
+        return n;
+    }
+    CHECK(2 * n <= EXID_BYTES_MAX);
+    for (size_t i = 0; i < n; i++) {
+        uint8_t b = (uint8_t)packed.ptr[1 + i];
+        out[2 * i] = digits[b >> 4];
+        out[2 * i + 1] = digits[b & 15];
+    }
+    return 2 * n;
+}
+
+enum exid_kind exid_label(struct str name)
+{
+    if (str_eqc(name, "span_id") || str_eqc(name, "profile_id"))
+        return EXID_SPAN;
+    return str_eqc(name, "trace_id") ? EXID_TRACE : EXID_NONE;
+}
