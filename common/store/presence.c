@@ -2,6 +2,7 @@
 #include "common/store/presence.h"
 
 #include "common/base/hash.h"
+#include "common/base/mem.h"
 #include "common/base/rd.h"
 #include "common/base/wr.h"
 
@@ -138,59 +139,97 @@ int presence_decode(struct str row, struct presence *ret, struct err *e)
 
 /* ---- reading ---- */
 
-struct reader {
-    uint32_t from, to; /* leaves */
-    roaring_bitmap_t *leaves;
-    uint32_t day; /* first leaf of the days in `sum` */
-    bool any;
-    struct presence sum; /* of the rows of one day, so that a thousand series cost few calls */
+struct each {
+    const struct tl_scan *c;
+    presence_fn fn;
+    void *cookie;
 };
 
-static void give_day(struct reader *x)
+static int on_each(void *cookie, size_t i, uint32_t day, struct str value, struct err *e)
 {
+    const struct each *x = cookie;
+    struct presence p;
     struct run r;
 
-    if (!x->any)
-        return;
-    for (uint32_t at = 0; next_run(&x->sum, at, &r); at = r.end) {
-        uint32_t first = MAX(x->day + r.first, x->from), end = MIN(x->day + r.end, x->to);
-        if (first < end)
-            roaring_bitmap_add_range(x->leaves, first, end);
-    }
-    memset(&x->sum, 0, sizeof(x->sum));
-    x->any = false;
-}
-
-static int on_row(void *cookie, size_t i, uint32_t chunk, struct str value, struct err *e)
-{
-    struct reader *x = cookie;
-    struct presence p;
-
-    (void)i;
     if (presence_decode(value, &p, e))
         return e->code;
-    if (x->day != chunk / LEAF_SLOTS)
-        give_day(x);
-    x->day = chunk / LEAF_SLOTS;
-    x->any = true;
-    for (size_t w = 0; w < PRESENCE_WORDS; w++)
-        x->sum.bits[w] |= p.bits[w];
+    for (uint32_t at = 0; next_run(&p, at, &r); at = r.end) {
+        uint32_t first = MAX(day + r.first * LEAF_SLOTS, x->c->from);
+        uint32_t end = MIN(day + r.end * LEAF_SLOTS, x->c->to);
+        int rc = first < end ? x->fn(x->cookie, i, first, end, e) : 0;
+        if (rc)
+            return rc;
+    }
     return 0;
 }
 
-int presence_read(const struct tl_scan *c, roaring_bitmap_t *leaves, struct err *e)
+static int scan_days(const struct tl_scan *c, tl_scan_fn fn, void *cookie, struct err *e)
 {
-    struct reader x = { .from = c->from / LEAF_SLOTS,
-                        .to = (c->to + LEAF_SLOTS - 1) / LEAF_SLOTS,
-                        .leaves = leaves };
     struct tl_scan days = *c;
 
     days.flags |= KEY_TL_PRESENCE;
     days.level = 0;
-    days.fn = on_row;
-    days.cookie = &x;
-    int rc = tl_scan(&days, e);
-    if (!rc)
-        give_day(&x);
+    days.fn = fn;
+    days.cookie = cookie;
+    return tl_scan(&days, e);
+}
+
+int presence_each(const struct tl_scan *c, presence_fn fn, void *cookie, struct err *e)
+{
+    struct each x = { c, fn, cookie };
+
+    return scan_days(c, on_each, &x, e);
+}
+
+/* The sum of all ids, day by day: a thousand series cost a few words each. */
+struct days {
+    uint32_t first;       /* day */
+    struct presence **at; /* by day - first; NULL: nothing yet */
+};
+
+static int on_sum(void *cookie, size_t i, uint32_t day, struct str value, struct err *e)
+{
+    struct days *x = cookie;
+    struct presence p, **sum = &x->at[day / DAY_SLOTS - x->first];
+
+    (void)i;
+    if (presence_decode(value, &p, e))
+        return e->code;
+    if (!*sum)
+        *sum = XNEW(struct presence);
+    for (size_t w = 0; w < PRESENCE_WORDS; w++)
+        (*sum)->bits[w] |= p.bits[w];
+    return 0;
+}
+
+static void give_day(const struct tl_scan *c, const struct presence *p, uint32_t day,
+                     roaring_bitmap_t *leaves)
+{
+    uint32_t from = c->from / LEAF_SLOTS, to = (c->to + LEAF_SLOTS - 1) / LEAF_SLOTS;
+    struct run r;
+
+    for (uint32_t at = 0; next_run(p, at, &r); at = r.end) {
+        uint32_t first = MAX(day * PRESENCE_LEAVES + r.first, from);
+        uint32_t end = MIN(day * PRESENCE_LEAVES + r.end, to);
+        if (first < end)
+            roaring_bitmap_add_range(leaves, first, end);
+    }
+}
+
+int presence_read(const struct tl_scan *c, roaring_bitmap_t *leaves, struct err *e)
+{
+    struct days x = { .first = c->from / DAY_SLOTS };
+
+    if (c->from >= c->to)
+        return 0;
+    uint32_t n = (c->to - 1) / DAY_SLOTS - x.first + 1;
+    x.at = xcalloc(n, sizeof(*x.at));
+    int rc = scan_days(c, on_sum, &x, e);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!rc && x.at[i])
+            give_day(c, x.at[i], x.first + i, leaves);
+        xfree(x.at[i]);
+    }
+    xfree(x.at);
     return rc;
 }

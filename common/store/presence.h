@@ -44,8 +44,12 @@ static inline void presence_set(struct presence *p, uint32_t leaf)
 void presence_encode(const struct presence *p, struct buf *out);
 NODISCARD int presence_decode(struct str row, struct presence *ret, struct err *e);
 
-/* Adds the leaves (slot / LEAF_SLOTS) in [c->from, c->to) in which any of c->ids had sealed data.
- * fn, cookie and level of c are not used; flags say whether ids are groups. */
+/* fn for each run of leaves with sealed data of an id (index into c->ids) in [c->from, c->to), as
+ * slots: whole leaves, if from and to are. Each id and each leaf once; in no order. fn, cookie and
+ * level of c are not used; flags say whether ids are groups. */
+typedef int (*presence_fn)(void *cookie, size_t i, uint32_t first, uint32_t end, struct err *e);
+NODISCARD int presence_each(const struct tl_scan *c, presence_fn fn, void *cookie, struct err *e);
+/* Adds the leaves (slot / LEAF_SLOTS) in which any of c->ids had sealed data. */
 NODISCARD int presence_read(const struct tl_scan *c, roaring_bitmap_t *leaves, struct err *e);
 
 #endif

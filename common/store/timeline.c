@@ -3,15 +3,22 @@
  * timeline: store_timeline: totals and write counts over time, from `tl` and the heads of unsealed
  * rows. Never decodes a vector.
  *
- * Each group has one dense array of points, made when its first point comes; so the cost is one
- * addition per stored point. Gauges also remember in which slots a group has data: the caller
- * divides by the number of leaves with data, and a leaf of several series counts once.
+ *   targets ─> floors of their services ─> grid: where edges of points can be
+ *           ─> per service: marks ─> cover: runs of each level ─> rows of tl, presence; raw rows
+ *
+ * Each group of the answer has one dense array of points, made when its first point comes; so the
+ * cost is one addition per stored point. Gauges also remember in which leaves a group has data: the
+ * caller divides by the number of leaves with data, and a leaf of several series counts once.
  */
+#include <stdlib.h>
+
 #include "common/base/mem.h"
 #include "common/base/size.h"
+#include "common/store/presence.h"
 #include "common/store/store_impl.h"
 #include "common/store/targets.h"
 #include "common/store/tl.h"
+#include "common/store/tl_cover.h"
 #include "common/store/vec.h"
 
 #define POINTS_MAX  (1u << 20)
@@ -21,21 +28,25 @@
 struct cell {
     uint64_t value, writes;
 };
-struct line {                /* one group */
+struct line {                /* one group of the answer */
     struct cell *cells;      /* by point; NULL until there is data */
-    roaring_bitmap_t *slots; /* gauges: with data */
+    roaring_bitmap_t *slots; /* gauges: with data; of coarser levels the first of each leaf */
 };
 struct timeline {
     const struct store_query *q;
+    struct store_view *v;
     struct targets t;
     struct scan scan;
     size_t base; /* target of scan.series[0] */
-    int64_t origin_ms, step_ms;
-    uint32_t points;
-    VEC(struct line) lines; /* by group */
+    struct tl_grid grid;
+    VEC(struct line) lines; /* by group of the answer */
     size_t cells_left;      /* bytes */
     uint64_t rows;
     struct tl row;
+    /* Of the service at hand. */
+    struct dirty_set dirty;
+    struct tl_cover cover;
+    uint32_t level; /* of the rows being read */
 };
 
 /* ---- adding ---- */
@@ -43,7 +54,7 @@ struct timeline {
 static int get_line(struct timeline *x, size_t series, struct line **ret, struct err *e)
 {
     struct line *l = &x->lines.ptr[x->t.at.ptr[x->base + series].group];
-    size_t bytes = x->points * sizeof(*l->cells);
+    size_t bytes = x->grid.points * sizeof(*l->cells);
 
     *ret = l;
     if (l->cells)
@@ -51,26 +62,18 @@ static int get_line(struct timeline *x, size_t series, struct line **ret, struct
     if (bytes > x->cells_left)
         return err_set(e, ERR_LIMIT,
                        "%zu groups of %u points do not fit: ask for fewer groups or points",
-                       x->lines.len, x->points);
+                       x->lines.len, x->grid.points);
     x->cells_left -= bytes;
-    l->cells = xcalloc(x->points, sizeof(*l->cells));
+    l->cells = xcalloc(x->grid.points, sizeof(*l->cells));
     if (x->t.type.gauge)
         l->slots = roaring_bitmap_create();
     return 0;
 }
 
-/* The slot is in the range. */
-static void add_slot(struct timeline *x, struct line *l, uint32_t slot, uint64_t total,
-                     uint64_t writes)
+static void add_point(struct line *l, uint32_t k, uint64_t total, uint64_t writes)
 {
-    int64_t behind = slot_to_ms(slot) - x->origin_ms;
-    int64_t k = behind <= 0 ? 0 : (behind + x->step_ms - 1) / x->step_ms;
-
-    DCHECK(k < x->points);
     l->cells[k].value = u64_add_sat(l->cells[k].value, total);
     l->cells[k].writes = u64_add_sat(l->cells[k].writes, writes);
-    if (l->slots)
-        roaring_bitmap_add(l->slots, slot);
 }
 
 static int count_row(struct timeline *x, struct err *e)
@@ -84,19 +87,44 @@ static int count_row(struct timeline *x, struct err *e)
     return 0;
 }
 
+/* Index of the first run that ends behind t. */
+static size_t find_run(const struct timeline *x, uint32_t t)
+{
+    size_t low = 0, high = x->cover.at[x->level].len;
+
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (x->cover.at[x->level].ptr[mid].to <= t)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
 static int on_sealed(void *cookie, size_t series, uint32_t chunk, struct str value, struct err *e)
 {
     struct timeline *x = cookie;
+    uint32_t width = LEVELS[x->level].tl_point;
+    const struct cover_run *run = x->cover.at[x->level].ptr + find_run(x, chunk);
+    const struct cover_run *end = x->cover.at[x->level].ptr + x->cover.at[x->level].len;
     struct line *l;
 
     if (count_row(x, e) || get_line(x, series, &l, e) ||
-        tl_decode(value, LEVELS[0].tl_chunk, &x->row, e))
+        tl_decode(value, LEVELS[x->level].tl_chunk / width, &x->row, e))
         return e->code;
     vec_for (i, &x->row.points) {
         const struct tl_point *p = &x->row.points.ptr[i];
-        uint32_t slot = chunk + p->point;
-        if (slot >= x->scan.from && slot < x->scan.to)
-            add_slot(x, l, slot, p->total, p->writes);
+        uint32_t t = chunk + p->point * width;
+        while (run < end && run->to <= t)
+            run++;
+        if (run == end)
+            break;
+        if (t < run->from)
+            continue;
+        add_point(l, tl_grid_point(&x->grid, t), p->total, p->writes);
+        if (l->slots && !x->level)
+            roaring_bitmap_add(l->slots, t);
     }
     return 0;
 }
@@ -109,55 +137,175 @@ static int on_raw(void *cookie, size_t series, uint32_t t, struct str value, str
 
     if (count_row(x, e) || get_line(x, series, &l, e) || vec_peek(value, &r, e))
         return e->code;
-    add_slot(x, l, t, r.meta.total, r.meta.writes);
+    add_point(l, tl_grid_point_of(&x->grid, t), r.meta.total, r.meta.writes);
+    if (l->slots)
+        roaring_bitmap_add(l->slots, t);
+    return 0;
+}
+
+/* Leaves with data of levels above 0, as their first slots. */
+static int on_presence(void *cookie, size_t series, uint32_t first, uint32_t end, struct err *e)
+{
+    struct timeline *x = cookie;
+    struct line *l;
+
+    if (get_line(x, series, &l, e))
+        return e->code;
+    for (uint32_t t = first; t < end; t += LEAF_SLOTS)
+        roaring_bitmap_add(l->slots, t);
     return 0;
 }
 
 /* ---- the query ---- */
 
-static int64_t floor_slot(int64_t ms)
+/* What a service reads of one kind: members, or groups. */
+struct tier {
+    struct tl_scan scan; /* but level, from, to */
+    const struct floors *floors;
+    uint32_t from, to;
+};
+
+/* The rows of the runs of one level; runs whose rows are neighbours are one scan. */
+static int read_level(struct timeline *x, struct tier *p, uint32_t level, struct err *e)
 {
-    int64_t d = ms - SLOT_EPOCH_MS;
-    return d >= 0 ? d / SLOT_MS : -((-d + SLOT_MS - 1) / SLOT_MS);
+    uint32_t chunk = tl_chunk(p->scan.flags, level);
+    int rc = 0;
+
+    x->level = p->scan.level = level;
+    p->scan.fn = on_sealed;
+    p->scan.cookie = x;
+    for (size_t i = 0, next; !rc && i < x->cover.at[level].len; i = next) {
+        const struct cover_run *r = x->cover.at[level].ptr;
+        uint32_t end = r[i].to;
+        for (next = i + 1; next < x->cover.at[level].len; next++) {
+            if (r[next].from / chunk > (end - 1) / chunk + 1)
+                break;
+            end = r[next].to;
+        }
+        p->scan.from = r[i].from;
+        p->scan.to = end;
+        rc = tl_scan(&p->scan, e);
+    }
+    return rc;
 }
 
-static uint32_t clamp_slot(int64_t slot)
+static int by_from(const void *a, const void *b)
 {
-    return slot < 0 ? 0 : (uint32_t)MIN(slot, (int64_t)KEY_SLOT_MAX);
+    const struct cover_run *x = a, *y = b;
+
+    return x->from < y->from ? -1 : x->from > y->from;
 }
 
-static int read_scope(struct timeline *x, uint32_t from, uint32_t to, uint32_t raw_low,
-                      struct err *e)
+/* Leaves with data in the runs of all levels above 0. */
+static int read_presence(struct timeline *x, struct tier *p, struct err *e)
 {
-    struct scan chunks = x->scan;
+    VEC(struct cover_run) all = { 0 };
+    int rc = 0;
 
-    x->scan.from = from;
-    x->scan.to = to;
-    chunks.from = from - from % LEVELS[0].tl_chunk;
-    chunks.to = to;
-    chunks.fn = on_sealed;
-    chunks.cookie = x;
-    int rc = scan_level(&chunks, KV_TL, 0, e);
+    for (uint32_t l = 1; l < KEY_LEVELS; l++)
+        vec_for (i, &x->cover.at[l])
+            vec_push(&all, x->cover.at[l].ptr[i]);
+    if (all.len)
+        qsort(all.ptr, all.len, sizeof(*all.ptr), by_from);
+    for (size_t i = 0, next; !rc && i < all.len; i = next) {
+        uint32_t end = all.ptr[i].to;
+        for (next = i + 1; next < all.len && all.ptr[next].from == end; next++)
+            end = all.ptr[next].to;
+        p->scan.from = all.ptr[i].from;
+        p->scan.to = end;
+        rc = presence_each(&p->scan, on_presence, x, e);
+    }
+    vec_free(&all);
+    return rc;
+}
+
+static int read_part(struct timeline *x, struct tier *p, struct err *e)
+{
+    struct tl_cover_in in = { .grid = &x->grid,
+                              .from = p->from,
+                              .to = p->to,
+                              .group = p->scan.flags & KEY_TL_GROUP,
+                              .floors = p->floors,
+                              .dirty = &x->dirty };
+    int rc = 0;
+
+    if (p->from >= p->to || !p->scan.len)
+        return 0;
+    tl_cover_make(&in, &x->cover);
+    for (uint32_t l = 0; !rc && l < KEY_LEVELS; l++)
+        rc = read_level(x, p, l, e);
+    if (!rc && x->t.type.gauge)
+        rc = read_presence(x, p, e);
+    return rc;
+}
+
+static int read_scope(struct timeline *x, const struct floors *f, uint32_t raw_low, struct err *e)
+{
+    struct member m = { x->scan.tenant, x->scan.scope, x->scan.ptype, 0 };
+    struct tier p = { .floors = f, .from = x->grid.from, .to = x->grid.to };
+
+    p.scan = (struct tl_scan){
+        .v = x->v,
+        .tenant = x->scan.tenant,
+        .scope = x->scan.scope,
+        .ptype = x->scan.ptype,
+        .ids = x->scan.series,
+        .len = x->scan.len,
+        .cancel = x->q->cancel,
+    };
+    int rc = dirty_load(&x->dirty, x->v->s->kv, x->v->snap, &m, p.from, p.to, e);
+    if (!rc)
+        rc = read_part(x, &p, e);
+    x->scan.from = x->grid.from;
+    x->scan.to = x->grid.to;
     x->scan.fn = on_raw;
     x->scan.cookie = x;
     return rc ? rc : scan_raw(&x->scan, raw_low, e);
 }
 
-static int read_all(struct timeline *x, struct store_view *v, uint32_t from, uint32_t to,
-                    struct err *e)
+/* Floors of all services, in the order of targets_next, and what they mean for the grid. */
+struct all_floors {
+    VEC(struct floors) at;
+};
+
+static int load_floors(struct timeline *x, struct all_floors *ret, struct err *e)
 {
-    uint32_t raw_low;
     size_t at = 0;
-    int rc = scan_raw_low(v, &raw_low, e);
+
+    while (targets_next(&x->t, x->q, &at, &x->scan)) {
+        struct member m = { x->scan.tenant, x->scan.scope, x->scan.ptype, 0 };
+        struct floors f;
+        int rc = floors_load(x->v->s->kv, x->v->snap, &m, &f, e);
+        if (rc)
+            return rc;
+        vec_push(&ret->at, f);
+        tl_grid_floors(&x->grid, &f);
+    }
+    if (ret->at.len)
+        tl_grid_bounds(&x->grid);
+    else
+        tl_grid_asked(&x->grid, &x->grid.from, &x->grid.to);
+    return 0;
+}
+
+static int read_all(struct timeline *x, struct err *e)
+{
+    struct all_floors floors = { 0 };
+    uint32_t raw_low;
+    size_t at = 0, i = 0;
+    int rc = scan_raw_low(x->v, &raw_low, e);
 
     vec_reserve(&x->lines, x->t.groups.len);
     x->lines.len = x->t.groups.len;
     if (x->lines.len)
         memset(x->lines.ptr, 0, x->lines.len * sizeof(*x->lines.ptr));
-    while (!rc && targets_next(&x->t, x->q, &at, &x->scan)) {
+    if (!rc)
+        rc = load_floors(x, &floors, e);
+    while (!rc && x->grid.from < x->grid.to && targets_next(&x->t, x->q, &at, &x->scan)) {
         x->base = at - x->scan.len;
-        rc = read_scope(x, from, to, raw_low, e);
+        rc = read_scope(x, &floors.at.ptr[i++], raw_low, e);
     }
+    vec_free(&floors.at);
     return rc;
 }
 
@@ -165,21 +313,20 @@ static int read_all(struct timeline *x, struct store_view *v, uint32_t from, uin
 static void count_leaves(const struct timeline *x, const struct line *l, struct store_points *p)
 {
     roaring_uint32_iterator_t it;
-    uint32_t leaf = UINT32_MAX;
+    uint32_t leaf = UINT32_MAX, at = UINT32_MAX;
     size_t i = 0;
-    int64_t at = -1;
 
     roaring_init_iterator(l->slots, &it);
     for (; it.has_value; roaring_advance_uint32_iterator(&it)) {
-        int64_t behind = slot_to_ms(it.current_value) - x->origin_ms;
-        int64_t k = behind <= 0 ? 0 : (behind + x->step_ms - 1) / x->step_ms;
+        uint32_t k = tl_grid_point_of(&x->grid, it.current_value);
         if (k == at && it.current_value / LEAF_SLOTS == leaf)
             continue;
         at = k;
         leaf = it.current_value / LEAF_SLOTS;
-        while (p->point.ptr[i] != k)
+        while (i < p->point.len && p->point.ptr[i] < k)
             i++;
-        p->leaves.ptr[i]++;
+        if (i < p->point.len && p->point.ptr[i] == k)
+            p->leaves.ptr[i]++;
     }
 }
 
@@ -188,7 +335,7 @@ static void give(struct timeline *x, size_t group, struct store_timeline *ret)
     const struct line *l = &x->lines.ptr[group];
     struct store_points p = { .labels = x->t.groups.ptr[group] };
 
-    for (uint32_t k = 0; l->cells && k < x->points; k++) {
+    for (uint32_t k = 0; l->cells && k < x->grid.points; k++) {
         if (!l->cells[k].writes)
             continue;
         vec_push(&p.point, k);
@@ -225,6 +372,8 @@ static void close_timeline(struct timeline *x)
     }
     vec_free(&x->lines);
     vec_free(&x->row.points);
+    dirty_deinit(&x->dirty);
+    tl_cover_deinit(&x->cover);
     targets_close(&x->t);
 }
 
@@ -232,13 +381,8 @@ int store_timeline(struct store_view *v, const struct store_query *q, int64_t or
                    int64_t step_ms, uint32_t points, const struct str *group_by,
                    size_t group_by_len, struct arena *a, struct store_timeline *ret, struct err *e)
 {
-    struct timeline x = {
-        .q = q,
-        .origin_ms = origin_ms,
-        .step_ms = step_ms,
-        .points = points,
-        .cells_left = CELLS_BYTES,
-    };
+    struct timeline x = { .q = q, .v = v, .cells_left = CELLS_BYTES };
+    uint32_t from, to;
 
     *ret = (struct store_timeline){ 0 };
     if (points < 1 || points > POINTS_MAX || step_ms < 1 || step_ms > MS_MAX / points ||
@@ -247,15 +391,18 @@ int store_timeline(struct store_view *v, const struct store_query *q, int64_t or
                        "a timeline of %u points of %" PRId64 " ms from %" PRId64
                        ": want 1 to %u points of at least 1 ms",
                        points, step_ms, origin_ms, POINTS_MAX);
-    uint32_t from = clamp_slot(floor_slot(origin_ms - step_ms) + 1);
-    uint32_t to = clamp_slot(floor_slot(origin_ms + (points - 1) * step_ms) + 1);
+    tl_grid_init(&x.grid, origin_ms, step_ms, points);
+    tl_grid_asked(&x.grid, &from, &to);
     int rc =
         targets_open(&x.t, v, q, slot_to_ms(from), slot_to_ms(to), group_by, group_by_len, a, e);
     ret->gauge = x.t.type.gauge;
     if (!rc && from < to)
-        rc = read_all(&x, v, from, to, e);
+        rc = read_all(&x, e);
     for (size_t i = 0; !rc && i < x.lines.len; i++)
         give(&x, i, ret);
+    ret->start_ms = slot_to_ms(x.grid.from);
+    ret->end_ms = slot_to_ms(x.grid.to);
+    ret->rows = x.rows;
     close_timeline(&x);
     return rc;
 }
