@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
+#include "distributor/api_import.h"
 #include "distributor/api_ingest.h"
 #include "distributor/state.h"
 
@@ -72,6 +73,12 @@ static int load_secret(const struct distributor *d, struct write_secret *ret, st
     return 0;
 }
 
+static void add_routes(struct distributor *d)
+{
+    api_ingest_routes(d);
+    api_import_routes(d);
+}
+
 static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct err *e)
 {
     struct distributor *d = XNEW(struct distributor);
@@ -96,7 +103,7 @@ static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct
     }
     d->tenants = tenants_new(d->conf, &secret, ctx->tenancy->multi);
     if (ctx->http)
-        api_ingest_routes(d);
+        add_routes(d);
     *ret_self = d;
     return 0;
 }

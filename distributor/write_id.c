@@ -6,6 +6,7 @@
  *          H(tenant secret; "body", name, from, until, ..., body)    the body carries its own time
  *                                                                    below the second, or
  *          random                                                    nobody knows: never equal
+ *          H(tenant secret; "import", the sender's id or the message) imported data
  *   id   = H(tenant secret; base, labels, profile type)              one per series
  *
  * Why the body: Alloy, the Java agent and OpenTelemetry collectors send again after a timeout
@@ -217,6 +218,11 @@ struct write_base write_base_of(const struct write_secret *tenant, struct str ke
         env->random(env, &base.digest, sizeof(base.digest));
     }
     return base;
+}
+
+struct write_base write_base_import(const struct write_secret *tenant, struct str id)
+{
+    return (struct write_base){ WRITE_KEY_IMPORT, keyed(tenant, WRITE_KEY_IMPORT, id) };
 }
 
 void write_id(const struct write_secret *tenant, const struct write_base *base,

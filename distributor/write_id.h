@@ -24,7 +24,12 @@ NODISCARD int write_secret_load(struct write_secret *ret, const char *option, co
 /* The secret of one tenant. */
 struct write_secret write_secret_tenant(const struct write_secret *cluster, struct str tenant);
 
-enum write_key { WRITE_KEY_CLIENT = 1, WRITE_KEY_BODY = 2, WRITE_KEY_RANDOM = 3 };
+enum write_key {
+    WRITE_KEY_CLIENT = 1,
+    WRITE_KEY_BODY = 2,
+    WRITE_KEY_RANDOM = 3,
+    WRITE_KEY_IMPORT = 4,
+};
 /* What all series of one push share. */
 struct write_base {
     enum write_key kind;
@@ -35,6 +40,8 @@ struct write_base {
 struct write_base write_base_of(const struct write_secret *tenant, struct str key,
                                 const struct ingest *in, const struct push *p, struct str body,
                                 struct env *env);
+/* Of imported data: the sender's id of a series, or the bytes of its message. */
+struct write_base write_base_import(const struct write_secret *tenant, struct str id);
 void write_id(const struct write_secret *tenant, const struct write_base *base,
               const struct push_series *s, uint8_t ret[WRITE_ID_BYTES]);
 

@@ -188,8 +188,14 @@ int http_body_plain(const struct http_req *r, const struct inflate_limits *l, st
         *ret = r->body;
         return 0;
     }
+    if (str_eq_nocase(coding, STR("zstd"))) {
+        if (zstd_decompress(r->body, l->bytes_max, tmp, e))
+            return err_wrap(e, "body with Content-Encoding: zstd");
+        *ret = buf_str(tmp);
+        return 0;
+    }
     if (!str_eq_nocase(coding, STR("gzip")) && !str_eq_nocase(coding, STR("x-gzip")))
-        return err_set(e, ERR_INPUT, "Content-Encoding '%.*s' is unknown; send gzip or identity",
+        return err_set(e, ERR_INPUT, "Content-Encoding '%.*s' is unknown; send gzip, zstd or identity",
                        (int)MIN(coding.len, 64), coding.ptr);
     int code = gunzip(r->body, l, tmp, e);
     if (code)

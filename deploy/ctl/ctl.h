@@ -8,5 +8,6 @@
 #include "common/role/command.h"
 
 extern const struct command fsck_command;
+extern const struct command import_command;
 
 #endif

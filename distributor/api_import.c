@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * api_import: old data, and what other servers forward: a body of WriteRequests, each behind its
+ * length as a varint, the whole as it is or in gzip or zstd.
+ *
+ *   loop  CHECK ─> pool  INFLATE ─> loop ─> lane 1..4:  pool  CHECK, PACK ─> loop  SEND ─> ack
+ *                                              ^                               │   ^      │
+ *                                              └────────── next message ───────│───┴ again┘
+ *                                                                              v
+ *                                                      last one acked: 200 with what was stored
+ *
+ * The 200 says that all messages are on disk, and counts them. Any error says which message, why,
+ * and how many were stored; the others go on being stored that are under way. Since ids come from
+ * the data (import_msg.c) the whole body may simply be sent again: what was stored is a duplicate
+ * then, for as long as write ids are remembered (ingester.write_id_horizon).
+ *
+ * Bounds: the body, its inflated size, messages per body, and per message what a push may have
+ * (series, samples, labels, frames, symbols). Memory is set aside like that of pushes: the body,
+ * and a few times the largest message for each lane.
+ */
+#include "distributor/api_import.h"
+
+#include <stdio.h>
+
+#include "common/base/json.h"
+#include "common/base/mem.h"
+#include "common/base/wr.h"
+#include "distributor/import_msg.h"
+#include "distributor/state.h"
+#include "proto/ingest.pb-c.h"
+
+#define JOB_MAGIC      MAGIC('i', 'm', 'p', 'o')
+#define LANES          4
+#define LANE_FACTOR    6 /* memory of a lane : its largest message */
+#define INFLATE_GUESS  8
+#define RETRY_MS_FIRST 50
+#define RETRY_MS_MOST  1000
+
+struct job;
+struct lane {
+    struct job *job;
+    size_t message; /* under way */
+    struct timer *timer;
+    uint64_t deadline_ms, retry_ms, sent_ns;
+    struct import_count count;
+    /* Written on the pool. */
+    struct arena *arena;
+    struct buf packed;
+    struct err err;
+};
+struct job {
+    uint32_t magic;
+    struct distributor *d;
+    struct http_req *req;
+    struct tenant *tenant;
+    uint32_t node_slots;
+    size_t reserved; /* of d->memory */
+    struct lane lanes[LANES];
+    size_t lanes_len, running;
+    size_t next; /* message */
+    size_t acked;
+    uint64_t stored, duplicates, profiles, samples;
+    struct err err; /* the first one */
+    /* Written on the pool. */
+    struct arena *arena;
+    struct buf plain;
+    struct str body;
+    struct import_frames frames;
+    struct err inflate_err;
+};
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+static void job_free(struct job *j)
+{
+    struct distributor *d = j->d;
+
+    for (size_t i = 0; i < LANES; i++) {
+        arena_free(j->lanes[i].arena);
+        buf_deinit(&j->lanes[i].packed);
+        loop_timer_free(j->lanes[i].timer);
+    }
+    arena_free(j->arena);
+    buf_deinit(&j->plain);
+    budget_give(&d->memory, j->reserved);
+    metric_move(d->metrics.working_bytes, -(int64_t)j->reserved);
+    tenant_leave(j->tenant);
+    j->magic = 0;
+    xfree(j);
+    distributor_left(d);
+}
+
+static void job_fail(struct job *j, const struct err *e)
+{
+    struct http_req *req = j->req;
+    char done[24];
+
+    (void)snprintf(done, sizeof(done), "%zu", j->acked);
+    distributor_refused(&j->d->metrics, e->code);
+    http_reply_header(req, "X-Embertree-Stored-Messages", str_c(done));
+    http_reply_err(req, e);
+    job_free(j);
+}
+
+static void job_ok(struct job *j)
+{
+    const struct {
+        const char *name;
+        uint64_t value;
+    } counts[] = { { "messages", j->acked },
+                   { "profiles", j->profiles },
+                   { "samples", j->samples },
+                   { "stored_series", j->stored },
+                   { "duplicate_series", j->duplicates } };
+    struct buf text;
+    struct json json;
+
+    buf_init(&text, 4096);
+    json_init(&json, &text);
+    json_obj(&json);
+    for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
+        json_key(&json, counts[i].name);
+        json_u64(&json, counts[i].value);
+    }
+    json_obj_end(&json);
+    buf_add_c(&text, '\n');
+    metric_add(j->d->metrics.body_bytes, j->req->body.len);
+    http_reply(j->req, 200, "application/json", &text);
+    buf_deinit(&text);
+    job_free(j);
+}
+
+static void job_end(struct job *j)
+{
+    struct err e = j->err;
+
+    if (!e.code && j->acked < j->frames.len) /* the client went away */
+        (void)err_set(&e, ERR_CANCELED, "stopped");
+    if (!e.code) {
+        job_ok(j);
+        return;
+    }
+    (void)err_wrap(&e, "%zu of %zu messages are stored", j->acked, j->frames.len);
+    job_fail(j, &e);
+}
+
+/* ---- a lane: one message after the other ---------------------------------------------------- */
+
+static void lane_next(struct lane *l);
+static void lane_send(void *cookie);
+
+static uint64_t now_ms(const struct job *j)
+{
+    return clock_mono_ms(j->d->ctx->env->clock);
+}
+
+static void lane_fail(struct lane *l, const struct err *why)
+{
+    struct job *j = l->job;
+
+    if (!j->err.code) {
+        j->err = *why;
+        (void)err_wrap(&j->err, "message %zu", l->message);
+    }
+    lane_next(l);
+}
+
+static void lane_work(void *cookie)
+{
+    struct lane *l = cookie;
+    struct job *j = l->job;
+    const struct distributor *d = j->d;
+    struct import_opts o = {
+        .tenant = j->tenant->name,
+        .secret = &j->tenant->secret,
+        .limits = &d->limits,
+        .accept = { .now_ms = clock_wall_ms(d->ctx->env->clock),
+                    .past_ms = d->conf->past_ms,
+                    .future_ms = d->conf->future_ms },
+        .node_slots = j->node_slots,
+        .shards = (uint32_t)d->ctx->cluster->shards,
+    };
+
+    CHECK(j->magic == JOB_MAGIC);
+    arena_reset(l->arena);
+    buf_reset(&l->packed);
+    if (!import_msg(j->frames.at[l->message], &o, l->arena, &l->packed, &l->count, &l->err))
+        err_clear(&l->err);
+}
+
+static void lane_submit(void *cookie)
+{
+    struct lane *l = cookie;
+    const struct role_ctx *ctx = l->job->d->ctx;
+    struct err e;
+
+    if (pool_submit(ctx->pool, ctx->loop, lane_work, lane_send, l))
+        return;
+    (void)err_set(&e, ERR_BUSY, "too much waits for a thread; try again");
+    lane_fail(l, &e);
+}
+
+/* No answer does not mean no write: only the same ids make another attempt harmless. */
+static void lane_unanswered(struct lane *l, const struct err *why)
+{
+    struct job *j = l->job;
+    struct err e = *why;
+    uint64_t jitter;
+
+    if (now_ms(j) + l->retry_ms >= l->deadline_ms || j->req->gone || j->d->closing) {
+        e.code = ERR_UNAVAILABLE;
+        (void)err_wrap(&e, "not stored in %" PRIu64 " ms, try again", j->d->conf->ack_ms);
+        lane_fail(l, &e);
+        return;
+    }
+    metric_add(j->d->metrics.retries, 1);
+    if (!l->timer)
+        l->timer = loop_timer_new(j->d->ctx->loop, lane_submit, l);
+    j->d->ctx->env->random(j->d->ctx->env, &jitter, sizeof(jitter));
+    loop_timer_start(l->timer, l->retry_ms / 2 + jitter % (l->retry_ms / 2 + 1), 0);
+    l->retry_ms = MIN(l->retry_ms * 2, RETRY_MS_MOST);
+}
+
+static void lane_acked(struct lane *l, struct str reply)
+{
+    Embertree__WriteReply *r =
+        embertree__write_reply__unpack(NULL, reply.len, (const uint8_t *)(const void *)reply.ptr);
+    const struct distributor_metrics *m = &l->job->d->metrics;
+    struct job *j = l->job;
+    struct err e;
+
+    if (!r) {
+        (void)err_set(&e, ERR_INTERNAL, "the ingester's answer cannot be decoded");
+        lane_fail(l, &e);
+        return;
+    }
+    metric_observe(m->ack_seconds,
+                   (double)(clock_mono_ns(j->d->ctx->env->clock) - l->sent_ns) / 1e9);
+    metric_add(m->pushes, 1);
+    metric_add(m->series, r->stored);
+    metric_add(m->duplicates, r->duplicates);
+    metric_add(m->samples, l->count.samples);
+    j->stored += r->stored;
+    j->duplicates += r->duplicates;
+    j->profiles += l->count.profiles;
+    j->samples += l->count.samples;
+    j->acked++;
+    embertree__write_reply__free_unpacked(r, NULL);
+    lane_next(l);
+}
+
+static void lane_on_reply(void *cookie, struct str reply, const struct err *err)
+{
+    struct lane *l = cookie;
+
+    CHECK(l->job->magic == JOB_MAGIC);
+    if (!err)
+        lane_acked(l, reply);
+    else if (err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT || err->code == ERR_BUSY)
+        lane_unanswered(l, err);
+    else
+        lane_fail(l, err);
+}
+
+static void lane_send(void *cookie)
+{
+    struct lane *l = cookie;
+    struct job *j = l->job;
+    uint64_t now = now_ms(j);
+
+    CHECK(j->magic == JOB_MAGIC);
+    if (l->err.code) {
+        lane_fail(l, &l->err);
+        return;
+    }
+    l->sent_ns = clock_mono_ns(j->d->ctx->env->clock);
+    metric_add(j->d->metrics.sent_bytes, l->packed.len);
+    rpc_send(distributor_peer(j->d, l->count.shard), RPC_WRITE, &l->packed,
+             MIN(l->deadline_ms > now ? l->deadline_ms - now : 1, j->d->conf->attempt_ms),
+             lane_on_reply, l);
+}
+
+static void lane_next(struct lane *l)
+{
+    struct job *j = l->job;
+
+    if (j->err.code || j->req->gone || j->next == j->frames.len) {
+        if (--j->running == 0)
+            job_end(j);
+        return;
+    }
+    l->message = j->next++;
+    l->deadline_ms = now_ms(j) + j->d->conf->ack_ms;
+    l->retry_ms = RETRY_MS_FIRST;
+    lane_submit(l);
+}
+
+/* ---- the body ------------------------------------------------------------------------------- */
+
+static int reserve(struct job *j, size_t want, struct err *e)
+{
+    struct budget *b = &j->d->memory;
+
+    want = MIN(want,
+               b->max / 2); /* a body that never fits is judged by its limits, not told to wait */
+    if (want > j->reserved && !budget_take(b, want - j->reserved))
+        return err_set(e, ERR_BUSY,
+                       "pushes in work hold all the memory they may "
+                       "(distributor.in_flight_bytes); try again");
+    if (want < j->reserved)
+        budget_give(b, j->reserved - want);
+    metric_move(j->d->metrics.working_bytes, (int64_t)want - (int64_t)j->reserved);
+    j->reserved = want;
+    return 0;
+}
+
+static void job_inflate_work(void *cookie)
+{
+    struct job *j = cookie;
+    struct inflate_limits l = limits_inflate(&j->d->limits);
+
+    CHECK(j->magic == JOB_MAGIC);
+    if (!http_body_plain(j->req, &l, &j->plain, &j->body, &j->inflate_err) &&
+        !import_frames(j->body, j->arena, &j->frames, &j->inflate_err))
+        err_clear(&j->inflate_err);
+}
+
+static void job_inflated(void *cookie)
+{
+    struct job *j = cookie;
+    size_t one = MAX(j->frames.largest, 4 * KIB) * LANE_FACTOR;
+    size_t lanes = MIN(j->frames.len, LANES);
+    struct err e = j->inflate_err;
+
+    CHECK(j->magic == JOB_MAGIC);
+    if (e.code || (reserve(j, j->plain.cap + lanes * one, &e) &&
+                   (lanes <= 1 || reserve(j, j->plain.cap + (lanes = 1) * one, &e)))) {
+        job_fail(j, &e);
+        return;
+    }
+    if (!lanes) {
+        job_ok(j);
+        return;
+    }
+    j->running = j->lanes_len = lanes;
+    for (size_t i = 0; i < lanes; i++) {
+        struct lane *l = &j->lanes[i];
+        l->job = j;
+        l->arena = arena_new(
+            (size_t)MIN(import_arena_bytes(j->frames.largest), j->d->limits.decode_bytes));
+        buf_init(&l->packed, j->d->ctx->cluster->rpc_message_bytes_max);
+    }
+    /* The last lane may end the job at once: nothing of it is touched afterwards. */
+    for (size_t i = 0; i < lanes; i++)
+        lane_next(&j->lanes[i]);
+}
+
+static int check_request(struct distributor *d, const struct http_req *r, struct str *ret_tenant,
+                         uint32_t *ret_slots, struct err *e)
+{
+    struct str level = STR("");
+    size_t one;
+
+    if (d->draining)
+        return err_set(e, ERR_UNAVAILABLE, "this server is going down; try another one");
+    if (role_memory_high(d->ctx))
+        return err_set(e, ERR_BUSY,
+                       "this server is close to its memory limit (memory.limit); try again");
+    if (tenant_of(r, d->ctx->tenancy, 1, ret_tenant, &one, e))
+        return e->code;
+    (void)http_param(r, "level", &level);
+    return import_level(level, ret_slots, e);
+}
+
+static void on_import(struct http_req *r)
+{
+    struct distributor *d = r->route_cookie;
+    uint64_t now = clock_mono_ms(d->ctx->env->clock);
+    struct str name, format = STR("import");
+    struct tenant *tenant = NULL;
+    uint32_t slots;
+    struct err e;
+
+    if (check_request(d, r, &name, &slots, &e) ||
+        tenant_enter(d->tenants, name, r->body.len, now, &tenant, &e)) {
+        distributor_refused(&d->metrics, e.code);
+        http_reply_err(r, &e);
+        return;
+    }
+    struct job *j = XNEW(struct job);
+    *j =
+        (struct job){ .magic = JOB_MAGIC, .d = d, .req = r, .tenant = tenant, .node_slots = slots };
+    metric_add(metric_at(d->metrics.requests, &format, 1), 1);
+    d->working++;
+    metric_set(d->metrics.working, (int64_t)d->working);
+    j->arena = arena_new(4 * MIB);
+    buf_init(&j->plain, (size_t)d->limits.inflated_bytes);
+    bool coded = http_header(r, "Content-Encoding").len > 0;
+    size_t guess = coded ? (size_t)MIN(r->body.len * INFLATE_GUESS, d->limits.inflated_bytes) : 0;
+    if (reserve(j, guess, &e)) {
+        job_fail(j, &e);
+    } else if (!pool_submit(d->ctx->pool, d->ctx->loop, job_inflate_work, job_inflated, j)) {
+        (void)err_set(&e, ERR_BUSY, "too much waits for a thread; try again");
+        job_fail(j, &e);
+    }
+}
+
+void api_import_routes(struct distributor *d)
+{
+    http_route(d->ctx->http, HTTP_POST, "/api/v1/import", (size_t)d->ctx->common->body_bytes_max,
+               on_import, d);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * import_msg.h: one WriteRequest of a stranger (proto/ingest.proto) checked like a push, and made
+ * our own: its tenant, its shard, its write ids.
+ */
+#ifndef DISTRIBUTOR_IMPORT_MSG_H
+#define DISTRIBUTOR_IMPORT_MSG_H
+
+#include "distributor/limits.h"
+#include "distributor/window.h"
+#include "distributor/write_id.h"
+
+struct import_opts {
+    struct str tenant;
+    const struct write_secret *secret; /* the tenant's */
+    const struct limits *limits;
+    struct window_accept accept;
+    uint32_t
+        node_slots; /* sums are put at the start of a node this wide; LEAF_SLOTS: as they are */
+    uint32_t shards;
+};
+struct import_count {
+    uint64_t series, profiles, samples;
+    uint32_t shard;
+};
+
+/* The messages of a body: each a varint of its length and its bytes. ERR_INPUT with the offset. */
+struct import_frames {
+    struct str *at; /* in the arena */
+    size_t len;
+    size_t largest;
+};
+NODISCARD int import_frames(struct str body, struct arena *a, struct import_frames *ret,
+                            struct err *e);
+/* Appends the message as it goes to the ingester. ERR_INPUT says what is wrong with it, ERR_LIMIT
+ * which limit it passes. Everything but *out comes from the arena. Pure: any thread. */
+NODISCARD int import_msg(struct str msg, const struct import_opts *o, struct arena *a,
+                         struct buf *out, struct import_count *ret, struct err *e);
+/* Arena bytes that do for any message of this size. */
+size_t import_arena_bytes(size_t len);
+/* "10s", "1m", "10m", "1h", "6h", "1d", "8d", "64d", or "" for 10s: slots of a node. */
+NODISCARD int import_level(struct str text, uint32_t *ret_slots, struct err *e);
+
+#endif

@@ -1,0 +1,248 @@
+"""Importing old data: `embertree import` from files, and POST /api/v1/import itself: what it takes,
+what it refuses and how it says so; a repeated import is no double."""
+import gzip
+import os
+import pathlib
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import cluster
+
+EPOCH_2020 = 1577836800
+TICK = 10_000_000
+DAY = 86400
+
+
+def varint(n):
+    out = b""
+    while n >= 0x80:
+        out += bytes([n & 0x7f | 0x80])
+        n >>= 7
+    return out + bytes([n])
+
+
+def field(number, value):
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    value = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def fixed32(values):
+    return b"".join(struct.pack("<I", v) for v in values)
+
+
+def fixed64(values):
+    return b"".join(struct.pack("<Q", v) for v in values)
+
+
+def write_request(service, vectors, labels=None, tenant="", wid=b"", stacks=("main", "work"),
+                  ptype=cluster.CPU_TYPE):
+    """vectors: [(slot, [(node, value)])]; the nodes are one stack, one below the other."""
+    strings = ("",) + tuple(stacks)
+    n = len(stacks)
+    columns = [field(1, "".join(strings)), field(2, fixed32(len(s.encode()) for s in strings)),
+               field(3, fixed32(range(1, n + 1)))]
+    columns += [field(k, fixed32([0] * n)) for k in (4, 5, 6)] + [field(7, fixed64([0] * n))]
+    columns += [field(8, fixed32(range(n))), field(9, fixed32(range(n)))]
+    series = b"".join(field(1, field(1, k) + field(2, v))
+                      for k, v in sorted((labels or {"service_name": service}).items()))
+    series += field(2, ptype) + (field(4, wid) if wid else b"")
+    for slot, pairs in vectors:
+        series += field(5, field(1, slot) + field(2, fixed32(p[0] for p in pairs))
+                        + field(3, fixed64(p[1] for p in pairs)))
+    return (field(1, tenant) if tenant else b"") + field(2, service) + \
+        field(4, b"".join(columns)) + field(5, series)
+
+
+def body(*messages):
+    return b"".join(varint(len(m)) + m for m in messages)
+
+
+def slot_of(seconds):
+    return int(seconds - EPOCH_2020) // 5
+
+
+def total(server, service, start, end, kind=cluster.CPU_TYPE):
+    r = server.connect("SelectMergeStacktraces", {
+        "profileTypeID": kind, "labelSelector": '{service_name="%s"}' % service,
+        "maxNodes": "100000", "start": str(int(start * 1000)), "end": str(int(end * 1000))})
+    assert r.status == 200, r
+    return int(cluster.flamegraph(r.json())["numTicks"]), \
+        cluster.leaves(cluster.flamegraph(r.json()))
+
+
+def run_import(server, *args):
+    command = [str(cluster.BIN / "embertree"), "import",
+               f"--url=http://127.0.0.1:{server.writer.port}", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def make_files(folder, begin, count, rng):
+    """Folded files named by their time, one each 10 s; returns the sum of each stack."""
+    want = {}
+    for i in range(count):
+        lines = []
+        for name in ("parse", "write", "wait"):
+            n = rng.randrange(1, 50)
+            lines.append(f"main;work;{name} {n}")
+            want["main", "work", name] = want.get(("main", "work", name), 0) + n * TICK
+        (folder / f"shop-{int(begin) + 10 * i}.txt").write_text("\n".join(lines) + "\n")
+    return want
+
+
+def test_command_imports_old_files_once():
+    seed = int(os.environ.get("SEED", time.time()))
+    print("seed", seed)
+    rng = random.Random(seed)
+    with cluster.AllInOne() as server, tempfile.TemporaryDirectory() as tmp:
+        folder = pathlib.Path(tmp) / "in"
+        folder.mkdir()
+        begin = int(time.time() - 200 * DAY) // 3600 * 3600
+        want = make_files(folder, begin, 300, rng)
+        name, state = "--name=shop.cpu{pod=a}", f"--state={tmp}/state"
+        r = run_import(server, name, state, "--level=1m", folder)
+        assert r.returncode == 0 and "imported 300 of 300 files" in r.stderr, r
+        n, stacks = total(server, "shop", begin - 3600, begin + 7200)
+        assert stacks == want and n == sum(want.values()), (stacks, want)
+        r = run_import(server, name, state, folder)  # the state file knows them
+        assert r.returncode == 0 and "imported 0 of 300 files, 300 known" in r.stderr, r
+        r = run_import(server, name, "--level=1m", folder)  # the server does, too
+        assert r.returncode == 0 and "imported 300" in r.stderr, r
+        assert total(server, "shop", begin - 3600, begin + 7200)[1] == want
+        assert server.writer.metric("embertree_distributor_duplicates_total") >= 300
+
+
+def test_command_says_what_is_wrong():
+    with cluster.AllInOne() as server, tempfile.TemporaryDirectory() as tmp:
+        folder = pathlib.Path(tmp)
+        r = run_import(server, folder)
+        assert r.returncode == 2 and "--name is needed" in r.stderr, r
+        r = run_import(server, "--name=x", "--bogus=1", folder)
+        assert r.returncode == 2 and "--bogus=1 is no option" in r.stderr, r
+        (folder / "bad.pb.gz").write_bytes(b"\x1f\x8b nothing")
+        (folder / "good.txt").write_text("a;b 3\n")
+        r = run_import(server, "--name=x.cpu", folder)
+        assert r.returncode == 1 and "bad.pb.gz" in r.stderr, r
+        assert "imported 1 of 2 files, 0 known, 1 refused" in r.stderr, r
+        r = run_import(server, "--name=x.cpu", "--from=20210101", folder / "good.txt")
+        assert r.returncode == 2 and "not_in_ingestion_window" in r.stderr, r
+        port = cluster.free_port()
+        r = subprocess.run([str(cluster.BIN / "embertree"), "import", "--name=x", "--retries=0",
+                            f"--url=http://127.0.0.1:{port}", str(folder / "good.txt")],
+                           capture_output=True, text=True, timeout=60, check=False)
+        assert r.returncode == 2 and "cannot connect" in r.stderr, r
+
+
+def test_command_spreads_files_over_a_range():
+    with cluster.AllInOne() as server, tempfile.TemporaryDirectory() as tmp:
+        folder = pathlib.Path(tmp)
+        for i in range(6):
+            (folder / f"{i}.folded").write_text(f"main;f{i} 1\n")
+        begin = int(time.time() - 2 * DAY) // 3600 * 3600
+        r = run_import(server, "--name=s.cpu", f"--from={begin}", "--step=1m", folder)
+        assert r.returncode == 0, r
+        for i in range(6):
+            _, stacks = total(server, "s", begin + 60 * i, begin + 60 * i + 59)
+            assert stacks == {("main", f"f{i}"): TICK}, stacks
+
+
+def test_resumes_after_a_kill():
+    """The importer is killed in its middle; what it does afterwards completes the sum."""
+    rng = random.Random(5)
+    with cluster.AllInOne() as server, tempfile.TemporaryDirectory() as tmp:
+        folder = pathlib.Path(tmp) / "in"
+        folder.mkdir()
+        begin = int(time.time() - 40 * DAY) // 3600 * 3600
+        want = make_files(folder, begin, 9000, rng)
+        args = ["--name=shop.cpu{pod=a}", f"--state={tmp}/state", "--level=1m", folder]
+        command = [str(cluster.BIN / "embertree"), "import",
+                   f"--url=http://127.0.0.1:{server.writer.port}", *map(str, args)]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as child:
+            state = pathlib.Path(tmp) / "state"
+            until = time.monotonic() + 30
+            while child.poll() is None and time.monotonic() < until and not state.exists():
+                time.sleep(0.002)
+            child.kill()
+        r = run_import(server, *args)
+        assert r.returncode == 0, r
+        assert total(server, "shop", begin - DAY, begin + 2 * DAY)[1] == want
+
+
+def test_messages():
+    with cluster.AllInOne() as server:
+        post = lambda data, level="", headers=None: server.writer.post(
+            "/api/v1/import" + (f"?level={level}" if level else ""), data, headers)
+        begin = int(time.time() - 100 * DAY) // DAY * DAY
+        s = slot_of(begin)
+        one = write_request("m", [(s, [(1, 5), (2, 7)]), (s + 2, [(2, 11)])])
+        two = write_request("m", [(s + 12, [(2, 1)])], {"service_name": "m", "pod": "x"})
+        r = post(body(one, two))
+        assert r.status == 200, r
+        assert r.json() == {"messages": 2, "profiles": 3, "samples": 4, "stored_series": 2,
+                            "duplicate_series": 0}, r
+        r = post(gzip.compress(body(one, two)), headers={"Content-Encoding": "gzip"})
+        assert r.status == 200 and r.json()["duplicate_series"] == 2, r
+        assert total(server, "m", begin - 600, begin + 1200)[1] == {
+            ("main",): 5, ("main", "work"): 19}
+        # A level: what meets at the start of a node is one vector.
+        r = post(body(write_request("lv", [(s + 4, [(1, 2)]), (s + 6, [(1, 3), (2, 4)])])), "1m")
+        assert r.status == 200, r
+        assert total(server, "lv", begin, begin + 60)[1] == {("main",): 5, ("main", "work"): 4}
+        assert post(b"").status == 200
+        assert post(b"", "2m").status == 400
+
+
+def test_refused_messages():
+    with cluster.AllInOne("--distributor.past=30d") as server:
+        now = time.time()
+        s = slot_of(now - DAY)
+        good = write_request("r", [(s, [(1, 1)])])
+        bad = {
+            "no WriteRequest": b"\xff\xff\xff",
+            "no service": write_request("", [(s, [(1, 1)])]),
+            "another tenant": write_request("r", [(s, [(1, 1)])], tenant="other"),
+            "service_name is": write_request("r", [(s, [(1, 1)])], {"service_name": "q"}),
+            "node 9 of 2": write_request("r", [(s, [(9, 1)])]),
+            "do not ascend": write_request("r", [(s, [(2, 1), (1, 1)])]),
+            "is 0 or over": write_request("r", [(s, [(1, 0)])]),
+            "after slot": write_request("r", [(s, [(1, 1)]), (s, [(1, 1)])]),
+            "no vectors": write_request("r", []),
+            "write id of 3 bytes": write_request("r", [(s, [(1, 1)])], wid=b"abc"),
+            "more than is kept": write_request("r", [(slot_of(now - 31 * DAY), [(1, 1)])]),
+            "ahead of this server": write_request("r", [(slot_of(now + DAY), [(1, 1)])]),
+        }
+        for words, message in bad.items():
+            r = server.writer.post("/api/v1/import", body(good, message))
+            assert r.status == 400 and words in r.json()["message"], (words, r)
+            assert "message 1" in r.json()["message"], r
+            assert r.headers["X-Embertree-Stored-Messages"] in ("0", "1"), r.headers
+        r = server.writer.post("/api/v1/import", body(good)[:-1])
+        assert r.status == 400 and "at byte 0" in r.json()["message"], r
+        r = server.writer.post("/api/v1/import", body(good), {"Content-Encoding": "br"})
+        assert r.status == 400 and "zstd" in r.json()["message"], r
+        # Whatever was sent with it, the good one counts once.
+        assert server.writer.post("/api/v1/import", body(good)).status == 200
+        assert total(server, "r", now - 2 * DAY, now)[1] == {("main",): 1}
+
+
+def test_tenants():
+    with cluster.AllInOne("--tenancy.multi=true") as server:
+        s = slot_of(time.time() - DAY)
+        message = body(write_request("t", [(s, [(1, 1)])]))
+        assert server.writer.post("/api/v1/import", message).status == 401
+        r = server.writer.post("/api/v1/import", message, {"X-Scope-OrgID": "one"})
+        assert r.status == 200 and r.json()["stored_series"] == 1, r
+        r = server.writer.post("/api/v1/import", message, {"X-Scope-OrgID": "two"})
+        assert r.status == 200 and r.json()["stored_series"] == 1, r
+
+
+if __name__ == "__main__":
+    cluster.main([test_messages, test_refused_messages, test_tenants,
+                  test_command_imports_old_files_once, test_command_says_what_is_wrong,
+                  test_command_spreads_files_over_a_range, test_resumes_after_a_kill])
