@@ -32,8 +32,8 @@ struct build_node {
 struct build_nodes {
     VEC(struct build_node) at;
 };
-/* Dirty nodes of levels low..high that can be built: their time is past (engine time), no child is
- * dirty, and late data have gathered a while. Ascending by service, type, level, t; at most `max`,
+/* Dirty nodes of levels low..high that can be built: their time is past (engine time, as store_clock
+ * says or earlier), no child is dirty, and late data have gathered a while. Ascending by service, type, level, t; at most `max`,
  * appended to *ret. */
 NODISCARD int store_build_due(struct store_view *v, int64_t engine_ms, uint32_t low, uint32_t high,
                               size_t max, struct build_nodes *ret, struct err *e);
@@ -96,6 +96,8 @@ uint64_t store_build_wait_ms(const struct store *s);
 
 /* For metrics and readiness, from a view. */
 struct build_stats {
+    uint64_t built[KEY_LEVELS]; /* nodes, since the store was opened */
+    uint64_t rows;              /* of them, and of parts of nodes */
     uint64_t marks[KEY_LEVELS]; /* dirty nodes */
     uint64_t due[KEY_LEVELS];   /* of them, those whose time is past */
     int64_t lag_ms;             /* since the oldest of level 2 could be built */

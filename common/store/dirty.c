@@ -11,6 +11,7 @@
 #include "common/store/dirty.h"
 
 #include "common/model/slot.h"
+#include "common/store/build_impl.h"
 #include "common/store/parts.h"
 #include "common/store/store_impl.h"
 
@@ -84,6 +85,7 @@ static int mark_level(struct store *s, struct kv_batch *b, const struct member *
     key_dirty(&k, m, level, t);
     kv_batch_put(b, KV_META, key_str(&k), str_n(row, sizeof(row)));
     *known = (struct part_mark){ true, t, new };
+    build_look(s, level, build_due_ms(s, level, t, &new));
     return 0;
 }
 

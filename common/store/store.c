@@ -22,6 +22,7 @@
 #include "common/base/hash.h"
 #include "common/base/mem.h"
 #include "common/base/wr.h"
+#include "common/store/build_impl.h"
 #include "common/store/group.h"
 #include "common/store/store_impl.h"
 
@@ -41,7 +42,8 @@ int64_t store_now(struct store *s)
 {
     int64_t now = eclock_now(&s->clock);
 
-    atomic_store_explicit(&s->engine_ms, now, memory_order_relaxed);
+    /* Who sees it sees the writes before it, too: view.c. */
+    atomic_store_explicit(&s->engine_ms, now, memory_order_release);
     atomic_store_explicit(&s->ahead_ms, s->clock.paused ? s->clock.ahead_ms : 0,
                           memory_order_relaxed);
     atomic_store_explicit(&s->paused, s->clock.paused, memory_order_relaxed);
@@ -306,6 +308,7 @@ static struct store *store_new(const struct store_opts *o)
     s->series = series_cache_new(s->kv, MIN(o->dict_bytes_max, SERIES_BYTES), mask);
     s->parts = parts_new();
     s->tl_rows = tl_rows_new(s->kv);
+    s->build = build_state_new();
     s->wids = wids_new(s->kv, o->wid_horizon_ms);
     s->dicts = dict_cache_new(s->kv, o->dict_bytes_max, mask);
     dict_scratch_init(&s->scratch);
@@ -351,6 +354,7 @@ void store_close(struct store *s)
     wids_free(s->wids);
     parts_free(s->parts);
     tl_rows_free(s->tl_rows);
+    build_state_free(s->build);
     dict_cache_free(s->dicts);
     dict_scratch_deinit(&s->scratch);
     sum_deinit(&s->sum);

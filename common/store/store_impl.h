@@ -37,6 +37,7 @@ struct store {
     struct eclock clock;
     struct parts *parts;        /* owned */
     struct tl_rows *tl_rows;    /* owned; empty between batches */
+    struct build_state *build;  /* owned */
     uint64_t dirty_steps;       /* that were no seal entries: dirty_entry */
     struct raw_counts raw;      /* staged ones too */
     uint32_t raw_low;           /* as the last batch or entry wrote it */
@@ -56,6 +57,7 @@ struct store {
     /* Any thread reads. */
     _Atomic uint64_t committed; /* number of the last batch committed */
     _Atomic uint64_t applied;   /* seal entries */
+    _Atomic uint64_t nodes_built[KEY_LEVELS], rows_built;
     _Atomic uint64_t raw_rows, series_count, dict_nodes, saturated;
     _Atomic int64_t engine_ms, ahead_ms;
     _Atomic bool paused;
@@ -82,6 +84,7 @@ struct store_view {
     struct shown *shown;  /* referenced */
     struct kv_snap *snap; /* its */
     struct hot_state hot;
+    int64_t engine_ms; /* no later than what it shows */
 };
 
 /* Engine time now, also for store_clock. Shard thread. */

@@ -71,6 +71,7 @@ struct store_view *store_view_get(struct store *s)
     struct store_view *v = XNEW(struct store_view);
 
     v->s = s;
+    v->engine_ms = atomic_load_explicit(&s->engine_ms, memory_order_acquire);
     mutex_lock(&s->show);
     v->shown = s->shown;
     atomic_fetch_add(&v->shown->refs, 1);
