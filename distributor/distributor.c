@@ -9,6 +9,7 @@
 
 #include "common/base/mem.h"
 #include "distributor/api_import.h"
+#include "common/role/memory.h"
 #include "distributor/api_ingest.h"
 #include "distributor/state.h"
 
@@ -55,6 +56,7 @@ static void distributor_free(void *self)
         return;
     CHECK(d->magic == DISTRIBUTOR_MAGIC);
     d->closing = true;
+    memory_forget(d->ctx->memory, &d->memory);
     rpc_node_free(d->node); /* answers what waits for an ingester */
     tenants_free(d->tenants);
     xfree(d->peers);
@@ -92,8 +94,10 @@ static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct
     d->limits.decode_bytes =
         MIN(d->limits.decode_bytes, MAX(ctx->memory_limit / DECODE_SHARE, DECODE_LEAST));
     distributor_metrics_init(&d->metrics, ctx->metrics);
-    budget_init(&d->memory,
-                d->conf->in_flight_bytes ? d->conf->in_flight_bytes : ctx->memory_limit / 10);
+    budget_init(&d->memory, d->conf->in_flight_bytes
+                                ? d->conf->in_flight_bytes
+                                : memory_share(ctx->memory_limit, MEMORY_PUSHES));
+    memory_watch_budget(ctx->memory, MEMORY_PUSHES, &d->memory);
     code = load_secret(d, &secret, e);
     if (!code)
         code = start_node(ctx, d, e);

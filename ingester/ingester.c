@@ -7,8 +7,8 @@
  * configured in another way before: their data would silently be missing from answers, so it
  * refuses to start.
  *
- * Memory: fixed parts of the process's limit: memtables 15 %, block caches 20 %, dictionaries 25 %,
- * writes on their way 5 %, queries 10 %.
+ * Memory: its parts of the process's limit, as common/role/memory.h shares it out, in equal parts
+ * for all shards.
  */
 #include "ingester/ingester.h"
 
@@ -20,14 +20,14 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/obs/log.h"
+#include "common/role/memory.h"
 #include "ingester/rpc_read.h"
 #include "ingester/rpc_write.h"
 #include "ingester/state.h"
 #include "ingester/unpack.h"
 #include "proto/query.pb-c.h"
 
-#define DRAIN_POLL_MS   5
-#define WRITE_BYTES_MIN (16 * MIB)
+#define DRAIN_POLL_MS 5
 
 struct shard *ingester_shard(const struct ingester *in, uint32_t number)
 {
@@ -115,13 +115,16 @@ static int open_store(struct ingester *in, uint32_t number, size_t shards, struc
     char dir[PATH_MAX];
     struct kv_opts ko = {
         .dir = dir,
-        .block_cache_bytes = ctx->memory_limit / 100 * 20 / shards,
-        .memtable_bytes = ctx->memory_limit / 100 * 15 / shards,
+        .block_cache_bytes = memory_share(ctx->memory_limit, MEMORY_CACHE) / shards,
+        .memtable_bytes = memory_share(ctx->memory_limit, MEMORY_MEMTABLES) / shards,
     };
     struct store_opts so = {
         .clock = ctx->env->clock,
         .shard = number,
-        .dict_bytes_max = ctx->memory_limit / 100 * 25 / shards,
+        .dict_bytes_max = memory_share(ctx->memory_limit, MEMORY_DICTS) / shards,
+        .cache_bytes = ko.block_cache_bytes,
+        .hot_bytes_max = memory_share(ctx->memory_limit, MEMORY_HOT) / shards,
+        .names_bytes_max = memory_share(ctx->memory_limit, MEMORY_NAMES) / shards,
         .seal_delay_ms = (uint32_t)in->conf->seal_delay_ms,
         .wid_horizon_ms = (uint32_t)in->conf->wid_horizon_ms,
     };
@@ -207,6 +210,79 @@ static void start_shards(struct ingester *in, struct store *const *stores, size_
     }
 }
 
+/* ---- memory ---- */
+
+static uint64_t used_memtables(void *cookie)
+{
+    const struct ingester *in = cookie;
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < in->shards_len; i++)
+        n += shard_state(in->shards[i])->stats.kv.memtable_bytes;
+    return n;
+}
+
+static uint64_t used_cache(void *cookie)
+{
+    const struct ingester *in = cookie;
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < in->shards_len; i++)
+        n += shard_state(in->shards[i])->stats.kv.cache_bytes;
+    return n;
+}
+
+static uint64_t used_dicts(void *cookie)
+{
+    const struct ingester *in = cookie;
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < in->shards_len; i++)
+        n += shard_state(in->shards[i])->stats.dict_bytes;
+    return n;
+}
+
+static uint64_t used_names(void *cookie)
+{
+    const struct ingester *in = cookie;
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < in->shards_len; i++)
+        n += shard_state(in->shards[i])->stats.names_bytes;
+    return n;
+}
+
+static uint64_t used_hot(void *cookie)
+{
+    const struct ingester *in = cookie;
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < in->shards_len; i++)
+        n += shard_state(in->shards[i])->stats.hot_bytes;
+    return n;
+}
+
+static void shrink_caches(void *cookie, unsigned percent)
+{
+    const struct ingester *in = cookie;
+
+    for (size_t i = 0; i < in->shards_len; i++)
+        store_shrink(shard_store(in->shards[i]), percent);
+}
+
+static void watch_memory(struct ingester *in)
+{
+    struct memory *m = in->ctx->memory;
+
+    memory_watch(m, MEMORY_MEMTABLES, used_memtables, in);
+    memory_watch(m, MEMORY_CACHE, used_cache, in);
+    memory_watch(m, MEMORY_DICTS, used_dicts, in);
+    memory_watch(m, MEMORY_NAMES, used_names, in);
+    memory_watch(m, MEMORY_HOT, used_hot, in);
+    memory_watch_budget(m, MEMORY_WRITES, &in->write_bytes);
+    memory_on_shrink(m, shrink_caches, in);
+}
+
 static void on_status(void *cookie, struct rpc_call *call, struct str payload)
 {
     struct ingester *in = cookie;
@@ -242,6 +318,8 @@ static void ingester_free(void *self)
     if (!in)
         return;
     CHECK(in->magic == INGESTER_MAGIC);
+    memory_forget(in->ctx->memory, in);
+    memory_forget(in->ctx->memory, &in->write_bytes);
     rpc_node_free(in->node);
     rpc_read_free(in);
     for (size_t i = 0; i < in->shards_len; i++)
@@ -263,7 +341,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     in->ctx = ctx;
     in->conf = conf_get(ctx->conf, &ingester_options);
     ingester_metrics_init(&in->metrics, ctx->metrics);
-    budget_init(&in->write_bytes, MAX(ctx->memory_limit / 20, WRITE_BYTES_MIN));
+    budget_init(&in->write_bytes, memory_share(ctx->memory_limit, MEMORY_WRITES));
     code = check_conf(in, e);
     if (!code && !ctx->kv)
         code = check_folder(in, e);
@@ -280,6 +358,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
         return code;
     }
     start_shards(in, stores, n);
+    watch_memory(in);
     rpc_write_serve(in);
     rpc_read_serve(in);
     rpc_serve(in->node, RPC_STATUS, on_status, in);

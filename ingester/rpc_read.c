@@ -13,13 +13,13 @@
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
+#include "common/role/memory.h"
 #include "ingester/read_run.h"
 
-#define READ_MAGIC      MAGIC('i', 'r', 'd', ' ')
-#define REQUEST_BYTES   (64 * KIB) /* to decode a request, beside 24 times its size */
-#define LIST_BYTES      (16 * MIB) /* arena of a timeline or a list of labels */
-#define ANSWER_MIN      (16 * MIB)
-#define READS_SHARE_MIN (32 * MIB)
+#define READ_MAGIC    MAGIC('i', 'r', 'd', ' ')
+#define REQUEST_BYTES (64 * KIB) /* to decode a request, beside 24 times its size */
+#define LIST_BYTES    (16 * MIB) /* arena of a timeline or a list of labels */
+#define ANSWER_MIN    (16 * MIB)
 
 struct reads {
     struct list waiting; /* of struct read */
@@ -182,11 +182,14 @@ static void on_read(struct ingester *in, enum rpc_method method, struct rpc_call
     struct read *r;
 
     CHECK(in->magic == INGESTER_MAGIC);
-    if (rs->waiting_len + rs->running >= in->conf->reads_max) {
-        struct err e;
+    struct err e;
 
-        ingester_refused(&in->metrics, ERR_BUSY);
+    if (rs->waiting_len + rs->running >= in->conf->reads_max)
         (void)err_set(&e, ERR_BUSY, "%zu queries run or wait already", in->conf->reads_max);
+    else if (!role_memory_check(in->ctx, &e))
+        err_clear(&e);
+    if (e.code) {
+        ingester_refused(&in->metrics, e.code);
         rpc_fail(call, &e);
         return;
     }
@@ -233,11 +236,12 @@ static uint64_t stacks_max(const struct ingester *in, uint64_t share)
 
 void rpc_read_serve(struct ingester *in)
 {
-    uint64_t share = MAX(in->ctx->memory_limit / 10, READS_SHARE_MIN);
+    uint64_t share = memory_share(in->ctx->memory_limit, MEMORY_READS);
 
     in->reads = XNEW(struct reads);
     list_init(&in->reads->waiting);
     budget_init(&in->reads->bytes, share);
+    memory_watch_budget(in->ctx->memory, MEMORY_READS, &in->reads->bytes);
     in->reads->stacks_max = stacks_max(in, share);
     rpc_serve(in->node, RPC_MERGE, on_merge, in);
     rpc_serve(in->node, RPC_TIMELINE, on_timeline, in);
@@ -254,6 +258,7 @@ void rpc_read_free(struct ingester *in)
     if (!in->reads)
         return;
     CHECK(rpc_read_idle(in));
+    memory_forget(in->ctx->memory, &in->reads->bytes);
     xfree(in->reads);
     in->reads = NULL;
 }

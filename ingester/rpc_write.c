@@ -154,11 +154,8 @@ static int admit(struct write *w, struct err *e)
 
     if (code)
         return code;
-    if (role_memory_high(in->ctx))
-        return err_set(e, ERR_BUSY,
-                       "over 85 %% of memory.limit (%" PRIu64 " MiB) is in use; raise it, or push "
-                       "less",
-                       in->ctx->memory_limit / MIB);
+    if (role_memory_check(in->ctx, e))
+        return e->code;
     if (in->writes_pending >= in->conf->writes_max)
         return err_set(e, ERR_BUSY, "%zu writes wait for the disk already", in->writes_pending);
     if (budget_take(&in->write_bytes, w->payload.len))

@@ -286,6 +286,7 @@ static void publish(struct shard *s, uint64_t now_ms)
     struct state_message *m = XNEW(struct state_message);
 
     m->shard = s;
+    store_trim(s->o.store); /* without pushes, too: caches that must shrink */
     store_stats(s->o.store, &m->state.stats);
     m->state.seal_lag_ms = s->due_since_ms ? now_ms - s->due_since_ms : 0;
     m->state.read_only = store_read_only(s->o.store);

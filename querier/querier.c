@@ -14,15 +14,14 @@
 
 #include "common/base/mem.h"
 #include "common/obs/log.h"
+#include "common/role/memory.h"
 #include "querier/api_connect.h"
 #include "querier/api_labels.h"
 #include "querier/api_render.h"
 #include "querier/query.h"
 
-#define SHARE_PERCENT 10
-#define SHARE_MIN     (64 * MIB)
-#define CONNECT_BODY  (1 * MIB)
-#define SERVICE       "/querier.v1.QuerierService/"
+#define CONNECT_BODY (1 * MIB)
+#define SERVICE      "/querier.v1.QuerierService/"
 
 static const struct query_route routes[] = {
     { HTTP_GET, "/pyroscope/render", 0, api_render, false },
@@ -108,6 +107,7 @@ static void querier_free(void *self)
     if (!qr)
         return;
     CHECK(qr->magic == QUERIER_MAGIC && qr->running == 0);
+    memory_forget(qr->ctx->memory, &qr->bytes);
     rpc_node_free(qr->node);
     ui_deinit(&qr->ui);
     xfree(qr->peers);
@@ -119,13 +119,14 @@ static void querier_free(void *self)
 static int querier_start(const struct role_ctx *ctx, void **ret_self, struct err *e)
 {
     struct querier *qr = XNEW(struct querier);
-    size_t share = ctx->memory_limit / 100 * SHARE_PERCENT;
+    size_t share = memory_share(ctx->memory_limit, MEMORY_QUERIES);
 
     qr->magic = QUERIER_MAGIC;
     qr->ctx = ctx;
     qr->conf = conf_get(ctx->conf, &querier_options);
-    share = qr->conf->bytes_max ? qr->conf->bytes_max : MAX(share, SHARE_MIN);
+    share = qr->conf->bytes_max ? qr->conf->bytes_max : share;
     budget_init(&qr->bytes, share);
+    memory_watch_budget(ctx->memory, MEMORY_QUERIES, &qr->bytes);
     qr->query_bytes_max = MIN(share, qr->conf->query_bytes_max);
     ctx->env->random(ctx->env, &qr->seed, sizeof(qr->seed));
     querier_metrics_init(&qr->metrics, ctx->metrics);

@@ -238,6 +238,8 @@ static int query_prepare(struct query *q, struct err *e)
 
     if (qr->draining)
         return err_set(e, ERR_UNAVAILABLE, "shutting down");
+    if (role_memory_check(qr->ctx, e))
+        return e->code;
     if (qr->running > qr->conf->queries_max)
         return err_set(e, ERR_BUSY, "%" PRIu64 " queries run already (querier.queries_max)",
                        qr->conf->queries_max);

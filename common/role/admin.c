@@ -8,6 +8,8 @@
  */
 #include "common/role/admin.h"
 
+#include "common/role/memory.h"
+
 #include "common/role/process.h"
 #include "version.h"
 
@@ -150,6 +152,10 @@ void admin_ring(const struct process *p, struct buf *out)
     json_bool(&j, process_ready(p, &role, &why));
     json_key(&j, "shards");
     json_u64(&j, p->ctx.cluster->shards);
+    if (p->memory) {
+        json_key(&j, "memory");
+        memory_json(p->memory, &j);
+    }
     json_key(&j, "ingesters");
     ring_ingesters(p->ctx.cluster, &j);
     json_key(&j, "roles");

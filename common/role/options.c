@@ -18,7 +18,7 @@ static const struct conf_row http_rows[] = {
     CONF_U64(struct common_conf, connections_max, "connections_max", "4096", "1", "1000000",
              "Connections at once; one more is answered 503 and closed."),
     CONF_BYTES(struct common_conf, in_flight_bytes, "in_flight_bytes", "0", "0", NULL,
-               "Request bytes held at once, over it 503; 0 is 10 % of memory.limit."),
+               "Request bytes held at once, over it 503; 0 is 8 % of memory.limit."),
     CONF_BYTES(struct common_conf, body_bytes_max, "body_bytes_max", "32MiB", "1KiB", "1GiB",
                "Largest request body as sent; a larger one is answered 413."),
     CONF_DURATION(struct common_conf, head_ms, "head_timeout", "10s", "10ms", "10m",
@@ -68,9 +68,10 @@ const struct conf_table data_options = { "data", "Where data is kept", data_rows
                                          ARRAY_LEN(data_rows), sizeof(struct data_conf) };
 
 static const struct conf_row memory_rows[] = {
-    CONF_BYTES(struct memory_conf, limit, "limit", "0", "0", NULL,
-               "Memory to live in; over 85 % of it new writes are refused. 0 is 80 % of the "
-               "cgroup's limit, or half of the machine."),
+    CONF_BYTES(
+        struct memory_conf, limit, "limit", "0", "0", NULL,
+        "Memory to live in; over 85 % of it pushes and queries are refused. 0 is 80 % of the "
+        "cgroup's limit, or half of the machine."),
 };
 const struct conf_table memory_options = { "memory", "The memory ceiling", memory_rows,
                                            ARRAY_LEN(memory_rows), sizeof(struct memory_conf) };

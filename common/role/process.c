@@ -21,6 +21,7 @@
 #include "common/obs/log.h"
 #include "common/role/admin.h"
 #include "common/role/lock.h"
+#include "common/role/memory.h"
 #include "version.h"
 
 #define PROCESS_MAGIC  MAGIC('p', 'r', 'o', 'c')
@@ -41,9 +42,14 @@ static void process_goto(struct process *p, enum process_state to)
     p->state = to;
 }
 
-bool role_memory_high(const struct role_ctx *ctx)
+int role_memory_check(const struct role_ctx *ctx, struct err *e)
 {
-    return ctx->usage && ctx->usage->rss_bytes > ctx->memory_limit / 100 * 85;
+    if (!memory_refuses(ctx->memory))
+        return 0;
+    return err_set(e, ERR_BUSY,
+                   "this server is close to its memory limit of %" PRIu64
+                   " MiB (memory.limit); try again, raise it, or ask less of it",
+                   ctx->memory_limit / MIB);
 }
 
 bool process_ready(const struct process *p, const char **ret_role, const char **ret_why)
@@ -76,6 +82,7 @@ static void on_tick(void *cookie)
 
     CHECK(p->magic == PROCESS_MAGIC);
     usage_refresh(&p->usage);
+    memory_gather(p->memory);
     ready = process_ready(p, &role, &why);
     if (p->state != PROCESS_RUNNING || ready == p->ready)
         return;
@@ -96,7 +103,8 @@ static uint32_t cores(void)
 
 static int start_http(struct process *p, const struct common_conf *c, struct err *e)
 {
-    uint64_t in_flight = c->in_flight_bytes ? c->in_flight_bytes : p->ctx.memory_limit / 10;
+    uint64_t in_flight =
+        c->in_flight_bytes ? c->in_flight_bytes : memory_share(p->ctx.memory_limit, MEMORY_HTTP);
     struct http_server_opts o = {
         .loop = p->loop,
         .pool = p->pool,
@@ -113,6 +121,7 @@ static int start_http(struct process *p, const struct common_conf *c, struct err
     int code;
 
     budget_init(&p->in_flight, in_flight);
+    memory_watch_budget(p->memory, MEMORY_HTTP, &p->in_flight);
     code = http_server_new(&o, &p->http, e);
     return code ? err_wrap(e, "http.listen") : 0;
 }
@@ -149,8 +158,9 @@ static int start_shared(struct process *p, struct err *e)
         .data_dir = data->dir,
         .memory_limit = options_memory_limit(memory->limit),
         .all_in_one = p->parts_len > 1,
-        .usage = &p->usage,
     };
+    p->memory = p->ctx.memory =
+        memory_new(&(struct memory_opts){ .limit = p->ctx.memory_limit, .metrics = p->metrics });
     usage_init(&p->usage, p->metrics, EMBERTREE_VERSION, p->ctx.memory_limit);
     metrics_on_render(p->metrics, usage_render, &p->usage);
     code = start_http(p, http, e);
@@ -235,6 +245,7 @@ static void on_signal(void *cookie, int number)
         _exit(1);
     }
     process_goto(p, PROCESS_DRAINING);
+    memory_stop(p->memory); /* what it asks and shrinks goes away now */
     log_info("draining", KV_U64("signal", (uint64_t)number), KV_U64("deadline_ms", p->deadline_ms));
     loop_timer_start(p->deadline, p->deadline_ms, 0);
     selfprof_stop(p->selfprof); /* it pushes to us: before the listener closes */
@@ -254,6 +265,7 @@ static void process_free(struct process *p)
     rpc_net_free(p->rpc);
     pool_free(p->pool);
     metrics_free(p->metrics);
+    memory_free(p->memory);
     loop_free(p->loop);
     lock_drop(p->lock_fd);
 }
@@ -331,6 +343,7 @@ int process_run(struct process *p)
     p->deadline = loop_timer_new(p->loop, on_deadline, p);
     loop_timer_start(p->tick, 0, TICK_MS);
     process_goto(p, PROCESS_RUNNING);
+    memory_start(p->memory);
     start_selfprof(p);
     p->signals = signals_new(p->loop, on_signal, p);
     loop_run(p->loop);

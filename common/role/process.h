@@ -36,6 +36,7 @@ struct process {
     struct rpc_net *rpc;
     struct budget in_flight;
     struct usage usage;
+    struct memory *memory;
     struct data_conf data; /* a copy; data.disk_reserve stays as configured */
     struct role_ctx ctx;
     struct signals *signals;

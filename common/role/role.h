@@ -40,7 +40,7 @@ struct tenancy_conf {
     bool multi; /* off: the tenant is "anonymous" and X-Scope-OrgID is ignored */
 };
 
-struct usage; /* common/role/usage.h */
+struct memory; /* common/role/memory.h */
 
 /* Where an ingester gets the database of a shard from: simulation hands in memory with faults. */
 struct kv_source {
@@ -64,13 +64,13 @@ struct role_ctx {
     const char *data_dir;
     uint64_t memory_limit; /* resolved: --memory.limit, or from the machine */
     bool all_in_one;
-    const struct usage
-        *usage;     /* of this process, refreshed four times a second; NULL in simulation */
-    bool simulated; /* no threads: shards step on the loop */
+    struct memory *memory;      /* the account all roles share; NULL in simulation */
+    bool simulated;             /* no threads: shards step on the loop */
     const struct kv_source *kv; /* NULL: RocksDB */
 };
-/* True while the process is over 85 % of its memory limit: refuse new writes with ERR_BUSY. */
-bool role_memory_high(const struct role_ctx *ctx);
+/* ERR_BUSY while the process is close to its memory limit: take no new push or query, begin no
+ * build. Any thread. */
+NODISCARD int role_memory_check(const struct role_ctx *ctx, struct err *e);
 /* True if "host:port", "[v6]:port" or "scheme://host:port" is for this machine only. */
 bool addr_is_loopback(struct str addr);
 

@@ -36,7 +36,8 @@ struct entry {
 };
 struct dict_cache {
     struct kv *kv; /* borrowed */
-    uint64_t bytes_max, hash_mask;
+    _Atomic uint64_t bytes_max;
+    uint64_t hash_mask;
     _Atomic size_t bytes; /* of all dictionaries alive, dropped ones that are still held too */
     struct mutex lock;
     struct map_str *map; /* of struct entry */
@@ -53,7 +54,7 @@ struct dict_cache *dict_cache_new(struct kv *kv, uint64_t bytes_max, uint64_t ha
     struct dict_cache *c = XNEW(struct dict_cache);
 
     c->kv = kv;
-    c->bytes_max = bytes_max;
+    atomic_init(&c->bytes_max, bytes_max);
     c->hash_mask = hash_mask;
     mutex_init(&c->lock);
     c->map = map_str_new();
@@ -117,15 +118,16 @@ static void unlink_entry(struct dict_cache *c, struct dict *d)
 static void trim(struct dict_cache *c, const uint64_t *committed)
 {
     struct list gone;
+    uint64_t max = atomic_load_explicit(&c->bytes_max, memory_order_relaxed);
     size_t bytes = dict_cache_bytes(c);
 
-    if (bytes <= c->bytes_max)
+    if (bytes <= max)
         return;
     list_init(&gone);
     mutex_lock(&c->lock);
     list_for (it, &c->lru) {
         struct dict *d = container_of(it, struct dict, lru);
-        if (bytes <= c->bytes_max)
+        if (bytes <= max)
             break;
         if (d->pinned && (!committed || d->seq > *committed))
             continue;
@@ -139,6 +141,12 @@ static void trim(struct dict_cache *c, const uint64_t *committed)
         list_del(it);
         dict_unref(container_of(it, struct dict, lru));
     }
+}
+
+void dict_cache_resize(struct dict_cache *c, uint64_t bytes_max)
+{
+    atomic_store_explicit(&c->bytes_max, bytes_max, memory_order_relaxed);
+    trim(c, NULL);
 }
 
 void dict_cache_trim(struct dict_cache *c, uint64_t committed)

@@ -30,6 +30,8 @@ void dict_cache_close_epoch(struct dict_cache *c, struct dict *d);
  * are in batches up to `committed`. */
 void dict_cache_trim(struct dict_cache *c, uint64_t committed);
 
+/* Another limit; what is over goes, but for those open for writing. Any thread. */
+void dict_cache_resize(struct dict_cache *c, uint64_t bytes_max);
 uint64_t dict_cache_bytes(const struct dict_cache *c);
 
 #endif

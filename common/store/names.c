@@ -487,6 +487,11 @@ void names_emit_tenant(struct names *n, struct tenant *t, uint64_t seq, struct k
     kv_batch_put(b, KV_META, key_str(&k), buf_str(&n->row));
 }
 
+size_t names_bytes(const struct names *n)
+{
+    return n->bytes;
+}
+
 void names_trim(struct names *n, uint64_t committed)
 {
     size_t pos = 0;

@@ -70,6 +70,7 @@ void names_touch(struct known *activity, uint16_t day, uint64_t seq, struct kv_b
 /* A service begins a new epoch: always a row. */
 void names_set_epoch(struct names *n, struct known *scope, uint32_t epoch, uint64_t seq,
                      struct kv_batch *b);
+size_t names_bytes(const struct names *n);
 /* Forgets what is on disk anyway, if there is much of it. Pointers given before are void then. */
 void names_trim(struct names *n, uint64_t committed);
 

@@ -324,6 +324,11 @@ void series_touch(struct series *s, uint16_t ptype, uint16_t day, uint64_t seq, 
     put_type(s, t, b);
 }
 
+size_t series_cache_bytes(const struct series_cache *c)
+{
+    return c->bytes;
+}
+
 void series_cache_trim(struct series_cache *c, uint64_t committed)
 {
     size_t pos = 0;

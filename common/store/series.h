@@ -51,6 +51,7 @@ void series_emit(struct series_cache *c, struct names *names, struct tenant *t, 
                  uint64_t seq, struct kv_batch *b);
 /* It has data of a type on a day; a row only when that is news. */
 void series_touch(struct series *s, uint16_t ptype, uint16_t day, uint64_t seq, struct kv_batch *b);
+size_t series_cache_bytes(const struct series_cache *c);
 void series_cache_trim(struct series_cache *c, uint64_t committed);
 
 /* ---- rows, for readers too ---- */

@@ -388,7 +388,7 @@ static void apply(struct plan *p, struct store_batch *b, struct store_result *re
 
 /* ---- the whole ---- */
 
-static void forget_committed(struct store *s)
+void store_trim(struct store *s)
 {
     uint64_t committed = atomic_load_explicit(&s->committed, memory_order_acquire);
 
@@ -397,6 +397,8 @@ static void forget_committed(struct store *s)
     groups_trim(s->groups, committed);
     names_trim(s->names, committed);
     dict_cache_trim(s->dicts, committed);
+    atomic_store_explicit(&s->names_bytes, names_bytes(s->names) + series_cache_bytes(s->series),
+                          memory_order_relaxed);
 }
 
 int store_stage(struct store *s, struct store_batch *b, const struct store_write *w,
@@ -407,7 +409,7 @@ int store_stage(struct store *s, struct store_batch *b, const struct store_write
     CHECK(b->s == s && b->seq == s->staged);
     if (store_refuse(s, e) || check_write(w, e))
         return e->code;
-    forget_committed(s);
+    store_trim(s);
     p.engine_ms = store_now(s);
     arena_reset(s->arena);
     p.series = ARENA_ARRAY(s->arena, struct plan_series, w->len + 1);

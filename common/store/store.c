@@ -29,9 +29,7 @@
 #define ARENA_MAX      (64 * MIB)
 #define ROW_MAX        GIB
 #define EPOCH_NODES    (1u << 20)
-#define NAMES_BYTES    (64 * MIB)
-#define SERIES_BYTES   (128 * MIB)
-#define GROUPS_BYTES   (32 * MIB)
+#define NAMES_BYTES    (192 * MIB)
 #define CLOCK_EVERY_MS 60000
 
 static const char MAGIC_TEXT[] = "EMBR";
@@ -289,6 +287,12 @@ static int count_all(struct store *s, struct err *e)
     return for_rows(s, KV_META, &k, count_epoch, e);
 }
 
+/* Label sets are larger than label pairs. */
+static size_t names_share(const struct store_opts *o)
+{
+    return o->names_bytes_max ? o->names_bytes_max : MIN(o->dict_bytes_max, NAMES_BYTES);
+}
+
 static struct store *store_new(const struct store_opts *o)
 {
     struct store *s = XNEW(struct store);
@@ -302,10 +306,10 @@ static struct store *store_new(const struct store_opts *o)
     s->groups =
         groups_new(s->kv, &(struct groups_opts){ .drop = o->group_drop,
                                                  .cookie = o->group_cookie,
-                                                 .bytes_max = MIN(o->dict_bytes_max, GROUPS_BYTES),
+                                                 .bytes_max = names_share(o) / 6,
                                                  .rule_max = o->test.groups_max,
                                                  .whole_after = o->test.whole_after });
-    s->series = series_cache_new(s->kv, MIN(o->dict_bytes_max, SERIES_BYTES), mask);
+    s->series = series_cache_new(s->kv, names_share(o) / 2, mask);
     s->parts = parts_new();
     s->tl_rows = tl_rows_new(s->kv);
     s->build = build_state_new();
@@ -329,7 +333,7 @@ int store_open(const struct store_opts *o, struct store **ret, struct err *e)
     if (!rc)
         rc = read_controls(s, e);
     if (!rc)
-        rc = names_new(s->kv, o->seed, MIN(o->dict_bytes_max, NAMES_BYTES), &s->names, e);
+        rc = names_new(s->kv, o->seed, names_share(o) / 3, &s->names, e);
     if (!rc)
         rc = count_all(s, e);
     if (rc) {
@@ -412,6 +416,15 @@ void store_stats(struct store *s, struct store_stats *ret)
         .exemplars = atomic_load(&s->exm.stored),
         .exemplars_over = atomic_load(&s->exm.over),
         .exemplars_old = atomic_load(&s->exm.old),
+        .names_bytes = atomic_load(&s->names_bytes),
+        .hot_bytes = hot_bytes(s->hot),
     };
     kv_stats(s->kv, &ret->kv);
+}
+
+void store_shrink(struct store *s, unsigned percent)
+{
+    dict_cache_resize(s->dicts, s->o.dict_bytes_max / 100 * percent);
+    if (s->o.cache_bytes)
+        kv_cache_resize(s->kv, s->o.cache_bytes / 100 * percent);
 }

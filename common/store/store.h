@@ -36,7 +36,9 @@ struct store_opts {
     struct kv *kv;             /* owned by the store from store_open on, also on failure */
     const struct clock *clock; /* borrowed */
     uint32_t shard;            /* number, for errors */
-    uint64_t dict_bytes_max;   /* memory for dictionaries; also bounds the caches of names */
+    uint64_t dict_bytes_max;   /* memory for dictionaries */
+    uint64_t cache_bytes;      /* block cache of kv; 0: store_shrink leaves it alone */
+    uint64_t names_bytes_max;  /* of names and series; 0: as dictionaries, 192 MiB at most */
     uint32_t seal_delay_ms;    /* a minute is sealed this long after its end */
     uint32_t build_delay_ms;   /* a node of 10 m and up is built this long after its last seal */
     uint32_t build_pace_ms;    /* late data wait this long, coarse nodes longer, before theirs are
@@ -248,8 +250,16 @@ struct store_stats {
     uint64_t series;
     uint64_t dict_nodes, dict_bytes;
     uint64_t exemplars, exemplars_over, exemplars_old; /* stored; left out: over a bound, too old */
+    uint64_t names_bytes; /* of names and series in memory */
+    uint64_t hot_bytes;
     struct kv_stats kv;
 };
 void store_stats(struct store *s, struct store_stats *ret);
+
+/* Block cache and dictionaries may hold this percentage of what they were given; what is over goes.
+ * Any thread. */
+void store_shrink(struct store *s, unsigned percent);
+/* Drops what the caches of dictionaries and names hold over their limit. Shard thread. */
+void store_trim(struct store *s);
 
 #endif

@@ -58,7 +58,7 @@ struct store {
     _Atomic uint64_t committed; /* number of the last batch committed */
     _Atomic uint64_t applied;   /* seal entries */
     _Atomic uint64_t nodes_built[KEY_LEVELS], rows_built;
-    _Atomic uint64_t raw_rows, series_count, dict_nodes, saturated;
+    _Atomic uint64_t raw_rows, series_count, dict_nodes, saturated, names_bytes;
     _Atomic int64_t engine_ms, ahead_ms;
     _Atomic bool paused;
     _Atomic bool read_only;

@@ -6,7 +6,6 @@
 
 #include "common/base/mem.h"
 #include "common/role/options.h"
-#include "common/role/usage.h"
 
 #define FLAGS_MAX 24
 
@@ -136,7 +135,6 @@ void dist_bed_init(struct dist_bed *b, size_t ingesters, const char *const *flag
         dist_bed_start_ingester(b, i);
     }
     load_conf(b, flags);
-    static const struct usage idle = { 0 };
     b->ctx = (struct role_ctx){ .env = &b->env,
                                 .loop = b->world.loop,
                                 .pool = b->world.pool,
@@ -151,7 +149,6 @@ void dist_bed_init(struct dist_bed *b, size_t ingesters, const char *const *flag
                                 .data = conf_get(b->conf, &data_options),
                                 .data_dir = "/nonexistent",
                                 .memory_limit = 512 * MIB,
-                                .usage = &idle,
                                 .simulated = true };
     if (distributor_role.start(&b->ctx, &b->self, &e)) {
         fprintf(stderr, "%s\n", e.text);

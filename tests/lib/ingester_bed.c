@@ -36,6 +36,11 @@ static int bed_kv(const struct kv_source *src, const struct kv_opts *o, struct k
     return 0;
 }
 
+static uint64_t bed_resident(void *cookie)
+{
+    return ((const struct ingester_bed *)cookie)->resident;
+}
+
 static void load_conf(struct ingester_bed *b, const char *const *flags)
 {
     const struct conf_table *tables[OPTIONS_TABLES_MAX];
@@ -71,6 +76,8 @@ void ingester_bed_init(struct ingester_bed *b, bool simulated, uint64_t seed,
     b->rpc.env.fs = &b->fs;
     b->kv.open = bed_kv;
     b->dir = simulated ? NULL : kv_dir_new();
+    b->memory = memory_new(&(struct memory_opts){
+        .limit = 512 * MIB, .metrics = b->rpc.metrics, .resident = bed_resident, .cookie = b });
     b->ctx = (struct role_ctx){
         .env = &b->rpc.env,
         .loop = b->rpc.loop,
@@ -84,7 +91,7 @@ void ingester_bed_init(struct ingester_bed *b, bool simulated, uint64_t seed,
         .data = conf_get(b->conf, &data_options),
         .data_dir = simulated ? "memory" : b->dir,
         .memory_limit = 512 * MIB,
-        .usage = &b->usage,
+        .memory = b->memory,
         .simulated = simulated,
         .kv = simulated ? &b->kv : NULL,
     };
@@ -131,6 +138,7 @@ void ingester_bed_deinit(struct ingester_bed *b)
         ingester_bed_stop(b);
     rpc_node_free(b->client);
     rpc_bed_deinit(&b->rpc);
+    memory_free(b->memory);
     conf_free(b->conf);
     kv_dir_remove(b->dir);
 }

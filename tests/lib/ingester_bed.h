@@ -6,7 +6,7 @@
 #ifndef TESTS_LIB_INGESTER_BED_H
 #define TESTS_LIB_INGESTER_BED_H
 
-#include "common/role/usage.h"
+#include "common/role/memory.h"
 #include "ingester/ingester.h"
 #include "tests/lib/rpc_bed.h"
 #include "tests/lib/write_gen.h"
@@ -16,7 +16,8 @@ struct ingester_bed {
     struct fs fs; /* its space() answers the two figures below */
     uint64_t disk_free, disk_total;
     struct kv_source kv;
-    struct usage usage;
+    struct memory *memory;
+    uint64_t resident; /* what the account is told */
     struct conf *conf;
     struct role_ctx ctx;
     void *self; /* the role; NULL while stopped */

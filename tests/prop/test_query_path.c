@@ -16,7 +16,6 @@
 #include "common/model/slot.h"
 #include "common/net/json_in.h"
 #include "common/role/options.h"
-#include "common/role/usage.h"
 #include "common/rpc/rpc_mem.h"
 #include "common/store/kv_mem.h"
 #include "ingester/ingester.h"
@@ -37,7 +36,6 @@ struct world {
     struct prng prng;
     struct fs fs;
     struct kv_source kv;
-    struct usage usage;
     struct rpc_net *rpc;
     struct conf *ingester_conf[INGESTERS], *querier_conf;
     struct role_ctx ctx[INGESTERS + 1];
@@ -113,7 +111,6 @@ static void start(struct world *w, const struct role *role, struct conf *conf, s
                               .data = conf_get(conf, &data_options),
                               .data_dir = "memory",
                               .memory_limit = 512 * MIB,
-                              .usage = &w->usage,
                               .simulated = true,
                               .kv = &w->kv };
     if (role->start(ctx, ret_self, &e))
