@@ -363,9 +363,8 @@ static int check_request(struct distributor *d, const struct http_req *r, struct
 
     if (d->draining)
         return err_set(e, ERR_UNAVAILABLE, "this server is going down; try another one");
-    if (role_memory_high(d->ctx))
-        return err_set(e, ERR_BUSY,
-                       "this server is close to its memory limit (memory.limit); try again");
+    if (role_memory_check(d->ctx, e))
+        return e->code;
     if (tenant_of(r, d->ctx->tenancy, 1, ret_tenant, &one, e))
         return e->code;
     (void)http_param(r, "level", &level);
