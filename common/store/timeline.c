@@ -137,7 +137,7 @@ static int on_raw(void *cookie, size_t series, uint32_t t, struct str value, str
 
     if (count_row(x, e) || get_line(x, series, &l, e) || vec_peek(value, &r, e))
         return e->code;
-    add_point(l, tl_grid_point_of(&x->grid, t), r.meta.total, r.meta.writes);
+    add_point(l, tl_grid_point(&x->grid, t), r.meta.total, r.meta.writes);
     if (l->slots)
         roaring_bitmap_add(l->slots, t);
     return 0;
@@ -318,7 +318,7 @@ static void count_leaves(const struct timeline *x, const struct line *l, struct 
 
     roaring_init_iterator(l->slots, &it);
     for (; it.has_value; roaring_advance_uint32_iterator(&it)) {
-        uint32_t k = tl_grid_point_of(&x->grid, it.current_value);
+        uint32_t k = tl_grid_point(&x->grid, it.current_value);
         if (k == at && it.current_value / LEAF_SLOTS == leaf)
             continue;
         at = k;

@@ -51,7 +51,7 @@ void tl_grid_floors(struct tl_grid *g, const struct floors *f)
 
 static uint32_t base_at(const struct tl_grid *g, uint32_t t)
 {
-    return floors_base(&g->floors, true, t);
+    return MIN(floors_base(&g->floors, true, t), KEY_LEVELS - 1);
 }
 
 void tl_grid_bounds(struct tl_grid *g)
@@ -72,22 +72,16 @@ void tl_grid_bounds(struct tl_grid *g)
 
 uint32_t tl_grid_point(const struct tl_grid *g, uint32_t t)
 {
-    int64_t behind = slot_to_ms(t) - g->origin_ms;
+    uint32_t base = base_at(g, t);
+    int64_t behind = slot_to_ms(base ? node_of(base, t) : t) - g->origin_ms;
     int64_t k = behind <= 0 ? 0 : (behind + g->step_ms - 1) / g->step_ms;
 
     return (uint32_t)MIN(k, (int64_t)g->points - 1);
 }
 
-uint32_t tl_grid_point_of(const struct tl_grid *g, uint32_t t)
-{
-    uint32_t base = base_at(g, t);
-
-    return tl_grid_point(g, base && base < KEY_LEVELS ? node_of(base, t) : t);
-}
-
 uint32_t tl_grid_edge(const struct tl_grid *g, uint32_t t)
 {
-    uint32_t k = tl_grid_point_of(g, t);
+    uint32_t k = tl_grid_point(g, t);
 
     if (k + 1 >= g->points)
         return g->to;

@@ -23,10 +23,8 @@ void tl_grid_floors(struct tl_grid *g, const struct floors *f);
 void tl_grid_bounds(struct tl_grid *g);
 /* The bounds asked for, whatever floors are. */
 void tl_grid_asked(const struct tl_grid *g, uint32_t *ret_from, uint32_t *ret_to);
-/* t is the first slot of a node that crosses no edge, or any slot where level 0 is kept. */
+/* The point of slot t in [from, to): that of the first slot of its base node. */
 uint32_t tl_grid_point(const struct tl_grid *g, uint32_t t);
-/* Any slot in [from, to): that of its base node. */
-uint32_t tl_grid_point_of(const struct tl_grid *g, uint32_t t);
 /* The first slot of the next point, at most `to`. */
 uint32_t tl_grid_edge(const struct tl_grid *g, uint32_t t);
 
