@@ -26,6 +26,8 @@ struct limits {
     uint64_t label_names; /* of one series */
     uint64_t label_name_bytes;
     uint64_t label_value_bytes;
+    uint64_t
+        exemplars;   /* ids of spans and traces times types of one push; more: left out, counted */
     uint64_t leaves; /* a long push is cut into so many parts at most */
 };
 

@@ -40,6 +40,9 @@ static const struct conf_row rows[] = {
                "Longest name of a label."),
     CONF_BYTES(ST, L(label_value_bytes), "label_value_bytes", "2048", "16", "64KiB",
                "Longest value of a label."),
+    CONF_U64(ST, L(exemplars), "exemplars", "10000", "0", "1000000",
+             "Most exemplars (span or trace id, by type) of one push; of more only their samples "
+             "are kept."),
     CONF_U64(ST, L(leaves), "leaves", "360", "1", "10000",
              "A push over a long time is spread over so many points at most."),
     CONF_DURATION(ST, past_ms, "past", "400d", "1m", "100y",

@@ -6,6 +6,8 @@
  */
 #include "distributor/pack.h"
 
+#include <stdlib.h>
+
 #include "proto/ingest.pb-c.h"
 
 /* protobuf-c has no const: packing only reads. */
@@ -85,6 +87,41 @@ static bool fill_vectors(const struct push_series *s, const struct leaves *leave
     return true;
 }
 
+static int by_id(const void *a, const void *b)
+{
+    const Embertree__WriteExemplar *x = *(Embertree__WriteExemplar *const *)a;
+    const Embertree__WriteExemplar *y = *(Embertree__WriteExemplar *const *)b;
+
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    return str_cmp(str_n(x->id.data, x->id.len), str_n(y->id.data, y->id.len));
+}
+
+static bool fill_exemplars(const struct push_series *s, uint32_t duration_ms, struct arena *a,
+                           Embertree__WriteSeries *m)
+{
+    Embertree__WriteExemplar *all = ARENA_ARRAY(a, Embertree__WriteExemplar, s->exemplars_len);
+
+    m->exemplars = ARENA_ARRAY(a, Embertree__WriteExemplar *, s->exemplars_len);
+    if (!all || !m->exemplars)
+        return false;
+    for (size_t i = 0; i < s->exemplars_len; i++) {
+        const struct push_exemplar *x = &s->exemplars[i];
+        embertree__write_exemplar__init(&all[i]);
+        all[i].kind = (uint32_t)x->kind;
+        all[i].id = bytes_of(x->id);
+        all[i].duration_ms = duration_ms;
+        all[i].n_node = all[i].n_value = x->len;
+        all[i].node = u32s(x->nodes);
+        all[i].value = u64s(x->values);
+        m->exemplars[i] = &all[i];
+    }
+    m->n_exemplars = s->exemplars_len;
+    if (m->n_exemplars > 1)
+        qsort(m->exemplars, m->n_exemplars, sizeof(*m->exemplars), by_id);
+    return true;
+}
+
 static bool fill_series(const struct packing *in, struct arena *a, Embertree__WriteRequest *m)
 {
     const struct push *p = in->push;
@@ -103,7 +140,8 @@ static bool fill_series(const struct packing *in, struct arena *a, Embertree__Wr
         s->profile_type = bytes_of(p->series[i].profile_type);
         s->gauge = p->series[i].gauge;
         if (!fill_labels(&p->series[i].labels, a, s) ||
-            !fill_vectors(&p->series[i], in->leaves, a, s))
+            !fill_vectors(&p->series[i], in->leaves, a, s) ||
+            !fill_exemplars(&p->series[i], in->leaves->duration_ms, a, s))
             return false;
         m->series[i] = s;
     }

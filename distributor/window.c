@@ -82,7 +82,8 @@ bool leaves_of(const struct window *w, size_t leaves_max, struct arena *a, struc
     size_t count = whole ? 1 : (size_t)((w->end_ms - first + LEAF_MS - 1) / LEAF_MS);
     size_t step = (count + leaves_max - 1) / leaves_max;
     uint64_t scale = (uint64_t)long_ms / WEIGHT_MAX + 1;
-    struct leaves out = { .len = (count + step - 1) / step };
+    struct leaves out = { .len = (count + step - 1) / step,
+                          .duration_ms = (uint32_t)MIN(long_ms, UINT32_MAX) };
 
     out.slots = arena_alloc(a, out.len * sizeof(*out.slots));
     out.weights = arena_alloc(a, out.len * sizeof(*out.weights));

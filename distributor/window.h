@@ -29,6 +29,7 @@ struct leaves {
     uint32_t *weights; /* sum = weight, each > 0 */
     size_t len;        /* >= 1 */
     uint64_t weight;
+    uint32_t duration_ms; /* of the window */
 };
 /* At most leaves_max: a longer window gets evenly spread points. False if the arena is full. */
 bool leaves_of(const struct window *w, size_t leaves_max, struct arena *a, struct leaves *ret);

@@ -112,6 +112,7 @@ static int open_store(struct ingester *in, uint32_t number, size_t shards, struc
                       struct err *e)
 {
     const struct role_ctx *ctx = in->ctx;
+    const struct exemplar_conf *xc = conf_get(ctx->conf, &exemplar_options);
     char dir[PATH_MAX];
     struct kv_opts ko = {
         .dir = dir,
@@ -127,6 +128,7 @@ static int open_store(struct ingester *in, uint32_t number, size_t shards, struc
         .names_bytes_max = memory_share(ctx->memory_limit, MEMORY_NAMES) / shards,
         .seal_delay_ms = (uint32_t)in->conf->seal_delay_ms,
         .wid_horizon_ms = (uint32_t)in->conf->wid_horizon_ms,
+        .exm = { xc->retention_ms, xc->rows_per_minute, xc->bytes_per_minute },
     };
     int code;
 
@@ -450,7 +452,7 @@ static void ingester_drain(void *self, void (*done)(void *cookie), void *cookie)
     rpc_node_drain(in->node, drain_parts, in);
 }
 
-static const struct conf_table *const tables[] = { &ingester_options };
+static const struct conf_table *const tables[] = { &ingester_options, &exemplar_options };
 
 const struct role ingester_role = {
     .name = "ingester",

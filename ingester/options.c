@@ -27,3 +27,22 @@ static const struct conf_row rows[] = {
 
 const struct conf_table ingester_options = { "ingester", "The ingester", rows, ARRAY_LEN(rows),
                                              sizeof(ST) };
+
+#undef ST
+#define ST struct exemplar_conf
+
+static const struct conf_row exemplar_rows[] = {
+    CONF_DURATION(ST, retention_ms, "retention", "24h", "0ms", "400d",
+                  "Exemplars (samples by span, trace or profile id) are kept this long; 0: none "
+                  "are. Their samples stay in the profiles."),
+    CONF_U64(ST, rows_per_minute, "rows_per_minute", "256", "1", "1000000",
+             "Exemplars stored per minute of one series and profile type; more are left out."),
+    CONF_BYTES(ST, bytes_per_minute, "bytes_per_minute", "4MiB", "4KiB", "4GiB",
+               "Bytes of exemplars stored per minute of one tenant, before compression; more are "
+               "left out."),
+    CONF_U64(ST, list_max, "list_max", "100000", "1", "1000000",
+             "Exemplars in one answer; of more the largest are shown."),
+};
+
+const struct conf_table exemplar_options = { "exemplars", "Spans, traces, single profiles",
+                                             exemplar_rows, ARRAY_LEN(exemplar_rows), sizeof(ST) };

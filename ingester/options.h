@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * options.h: the section "ingester".
+ * options.h: the sections "ingester" and "exemplars".
  */
 #ifndef INGESTER_OPTIONS_H
 #define INGESTER_OPTIONS_H
@@ -20,5 +20,13 @@ struct ingester_conf {
     uint64_t answer_bytes_max;
 };
 extern const struct conf_table ingester_options;
+
+struct exemplar_conf {
+    uint64_t retention_ms;
+    uint64_t rows_per_minute;
+    uint64_t bytes_per_minute;
+    uint64_t list_max;
+};
+extern const struct conf_table exemplar_options;
 
 #endif

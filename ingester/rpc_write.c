@@ -79,6 +79,8 @@ static void write_end(struct write *w)
         metric_add(in->metrics.writes, 1);
         metric_add(in->metrics.series, w->sw.result.stored);
         metric_add(in->metrics.duplicates, w->sw.result.duplicates);
+        metric_add(in->metrics.exemplars, w->sw.result.exemplars);
+        metric_add(in->metrics.exemplars_left_out, w->sw.result.exemplars_left_out);
         rpc_reply(w->call, &reply);
     }
     budget_give(&in->write_bytes, w->held);

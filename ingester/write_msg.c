@@ -62,6 +62,34 @@ static int take_vectors(const Embertree__WriteSeries *in, uint32_t nodes, struct
     return 0;
 }
 
+/* What an exemplar says is checked where it is staged (common/store/exm.h); here its columns. */
+static int take_exemplars(const Embertree__WriteSeries *in, struct arena *a,
+                          struct store_series *out, struct err *e)
+{
+    struct store_exemplar *list = ARENA_ARRAY(a, struct store_exemplar, in->n_exemplars);
+
+    if (!list)
+        return err_set(e, ERR_LIMIT, "the write needs over %zu bytes", arena_limit(a));
+    for (size_t i = 0; i < in->n_exemplars; i++) {
+        const Embertree__WriteExemplar *x = in->exemplars[i];
+
+        if (x->n_node != x->n_value)
+            return err_set(e, ERR_INPUT, "exemplar %zu has %zu nodes and %zu values", i, x->n_node,
+                           x->n_value);
+        if (x->kind >= EXID_KINDS)
+            return err_set(e, ERR_INPUT, "exemplar %zu is of the kind %" PRIu32, i, x->kind);
+        list[i] = (struct store_exemplar){ .kind = (enum exid_kind)x->kind,
+                                           .id = unpack_str(x->id),
+                                           .duration_ms = x->duration_ms,
+                                           .nodes = x->node,
+                                           .values = x->value,
+                                           .len = x->n_node };
+    }
+    out->exemplars = list;
+    out->exemplars_len = in->n_exemplars;
+    return 0;
+}
+
 static int take_labels(const Embertree__WriteSeries *in, struct arena *a, struct labels *out,
                        struct err *e)
 {
@@ -103,6 +131,8 @@ static int take_series(const Embertree__WriteSeries *in, uint32_t nodes, struct 
         code = take_labels(in, a, &out->labels, e);
     if (!code)
         code = take_vectors(in, nodes, a, out, e);
+    if (!code)
+        code = take_exemplars(in, a, out, e);
     return code;
 }
 
@@ -156,6 +186,8 @@ void write_reply_pack(const struct store_result *r, struct buf *out)
 
     reply.stored = r->stored;
     reply.duplicates = r->duplicates;
+    reply.exemplars = r->exemplars;
+    reply.exemplars_left_out = r->exemplars_left_out;
     p = buf_room(out, embertree__write_reply__get_packed_size(&reply));
     if (p)
         out->len += embertree__write_reply__pack(&reply, (uint8_t *)(void *)p);

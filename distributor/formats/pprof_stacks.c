@@ -15,10 +15,14 @@
 
 #include "distributor/formats/kinds.h"
 #include "distributor/formats/pprof_groups.h"
+#include "distributor/formats/pprof_spans.h"
 
 struct adder {
     const struct pprof *p;
+    const struct limits *l;
     struct push *push;
+    struct pprof_spans spans;
+    uint64_t *tagged; /* id << 32 | sample, of one group and kind */
     const struct pprof_walked *w;
     size_t types;
     uint32_t *slots;   /* by node, PPROF_NONE = not touched */
@@ -60,6 +64,13 @@ static void adder_sample(struct adder *a, size_t i)
 static int u32_cmp(const void *a, const void *b)
 {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static int u64_cmp(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
     return x < y ? -1 : x > y;
 }
@@ -180,9 +191,63 @@ static bool name_series(const struct pprof *p, const struct sample_config *confi
 /* ---- all of it --------------------------------------------------------------------------------
  */
 
-static int add_group(struct adder *a, const struct naming *names, const struct labels *labels,
-                     struct err *e)
+/* The samples in a->tagged[from, to), all of one id, as an exemplar of each series that has some. */
+static bool add_exemplar(struct adder *a, enum exid_kind kind, size_t from, size_t to,
+                         const size_t *series)
 {
+    struct push_exemplar x = { .kind = kind, .id = a->spans.ids[a->tagged[from] >> 32] };
+    struct push_series v = { 0 };
+    bool ok = true;
+
+    for (size_t i = from; i < to; i++)
+        adder_sample(a, (uint32_t)a->tagged[i]);
+    adder_order(a);
+    for (size_t t = 0; ok && t < a->types; t++) {
+        ok = adder_vector(a, t, &v);
+        if (!ok || v.len == 0)
+            continue;
+        x.nodes = v.nodes;
+        x.values = v.values;
+        x.len = v.len;
+        if (a->push->exemplars < a->l->exemplars)
+            ok = push_exemplar(a->push, series[t], &x);
+        else
+            a->push->drops[CHANGE_EXEMPLAR]++;
+    }
+    adder_clear(a);
+    return ok;
+}
+
+/* Of the n samples of one group, whose series by type are `series`. */
+static bool add_exemplars(struct adder *a, const uint32_t *samples, size_t n, const size_t *series)
+{
+    for (int kind = EXID_SPAN; kind <= EXID_TRACE; kind++) {
+        const uint32_t *ids = a->spans.of_sample[kind];
+        size_t len = 0, from = 0;
+        for (size_t i = 0; ids && i < n; i++) {
+            uint32_t s = samples ? samples[i] : (uint32_t)i;
+            if (ids[s] != PPROF_NONE)
+                a->tagged[len++] = (uint64_t)ids[s] << 32 | s;
+        }
+        if (len > 1)
+            qsort(a->tagged, len, sizeof(*a->tagged), u64_cmp);
+        for (size_t to = 0; to < len; from = to) {
+            while (to < len && a->tagged[to] >> 32 == a->tagged[from] >> 32)
+                to++;
+            if (!add_exemplar(a, (enum exid_kind)kind, from, to, series))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The samples counted in the adder become a series per type; which samples these are is told for
+ * the sake of exemplars. */
+static int add_group(struct adder *a, const struct naming *names, const struct labels *labels,
+                     const uint32_t *samples, size_t n, struct err *e)
+{
+    size_t series[PPROF_TYPES_MAX];
+
     adder_order(a);
     for (size_t t = 0; t < a->types; t++) {
         struct push_series s = { .unit = 1 };
@@ -197,9 +262,10 @@ static int add_group(struct adder *a, const struct naming *names, const struct l
             s.unit = (uint64_t)a->p->period;
         if (push_add(a->push, &type, labels, &s, e))
             return e->code;
+        series[t] = a->push->series_len - 1;
     }
     adder_clear(a);
-    return 0;
+    return a->tagged && !add_exemplars(a, samples, n, series) ? push_full(a->push, e) : 0;
 }
 
 /* Samples in order of their group: *ret_order, and where each group starts. */
@@ -232,14 +298,14 @@ static int add_groups(struct adder *a, const struct naming *names, const struct 
     if (!g->of_sample) {
         for (size_t i = 0; i < a->w->len; i++)
             adder_sample(a, i);
-        return add_group(a, names, &g->sets[0], e);
+        return add_group(a, names, &g->sets[0], NULL, a->w->len, e);
     }
     if (!order_by_group(a, g, &order, &starts))
         return push_full(a->push, e);
     for (size_t k = 0; k < g->len; k++) {
         for (size_t i = starts[k]; i < starts[k + 1]; i++)
             adder_sample(a, order[i]);
-        if (add_group(a, names, &g->sets[k], e))
+        if (add_group(a, names, &g->sets[k], order + starts[k], starts[k + 1] - starts[k], e))
             return e->code;
     }
     return 0;
@@ -248,13 +314,19 @@ static int add_groups(struct adder *a, const struct naming *names, const struct 
 static int add_walked(const struct pprof *p, const struct naming *names, const struct limits *l,
                       const struct pprof_walked *w, struct push *push, struct err *e)
 {
-    struct adder a = { .p = p, .push = push, .w = w, .types = p->types_len };
+    struct adder a = { .p = p, .l = l, .push = push, .w = w, .types = p->types_len };
     struct pprof_groups groups;
 
-    if (pprof_groups(p, w, l, (size_t)l->series / p->types_len, push, &groups, e))
+    if (pprof_spans(p, w, push, &a.spans, e) ||
+        pprof_groups(p, w, l, (size_t)l->series / p->types_len, push, &groups, e))
         return e->code;
     if (!adder_init(&a, w->len))
         return push_full(push, e);
+    if (a.spans.ids) {
+        a.tagged = arena_alloc(push->arena, (w->len + 1) * sizeof(*a.tagged));
+        if (!a.tagged)
+            return push_full(push, e);
+    }
     return add_groups(&a, names, &groups, e);
 }
 

@@ -15,6 +15,12 @@ NODISCARD int pprof_push(const struct pprof *p, const struct ingest *in,
                          const struct sample_config *config, const int64_t *values,
                          const struct limits *l, struct push *push, struct err *e);
 
+/* A span id as a number, as some agents write it. */
+struct pprof_number {
+    uint32_t sample; /* of those that count */
+    uint32_t key;    /* string index of the label */
+    uint64_t number;
+};
 /* The samples that count, in their order. */
 struct pprof_pair {
     uint32_t key, str; /* string indexes of a label */
@@ -24,7 +30,8 @@ struct pprof_walked {
     uint32_t *nodes;     /* of push->stacks */
     uint64_t *values;    /* [sample][type] */
     uint32_t *pairs_end; /* string labels; they start where those of the sample before end */
-    VEC(struct pprof_pair) pairs; /* owned; the arrays above are in the arena */
+    VEC(struct pprof_pair) pairs;     /* owned; the arrays above are in the arena */
+    VEC(struct pprof_number) numbers; /* owned; by sample */
 };
 /* `values`, if not NULL, are used instead of those in the body: types_len per sample
  * (pprof_walk.c).

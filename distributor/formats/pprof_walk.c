@@ -70,6 +70,8 @@ struct walk {
     VEC(struct seen) seen;
     struct buf tmp, joined;
     uint64_t deep_frames;
+    uint32_t number_key; /* of the numeric label seen last */
+    bool number_is_span;
     bool full;
 };
 
@@ -377,6 +379,16 @@ static bool values_count(struct push *push, const int64_t *v, size_t n, size_t t
     return any > 0;
 }
 
+/* Numbers are sizes and thread ids, the same few keys all the time. */
+static bool is_span(struct walk *w, uint32_t key)
+{
+    if (key != w->number_key) {
+        w->number_key = key;
+        w->number_is_span = exid_label(pprof_str(w->p, key)) == EXID_SPAN;
+    }
+    return w->number_is_span;
+}
+
 static void keep_sample(struct walk *w, uint32_t node, const int64_t *values,
                         struct pprof_walked *out)
 {
@@ -389,8 +401,12 @@ static void keep_sample(struct walk *w, uint32_t node, const int64_t *values,
     vec_for (i, &w->sample.labels) {
         const struct pprof_label *label = &w->sample.labels.ptr[i];
         struct pprof_pair pair = { label->key, label->str };
-        if (label->str)
+        if (label->str) {
             vec_push(&out->pairs, pair);
+        } else if (label->num && is_span(w, label->key)) {
+            struct pprof_number n = { (uint32_t)out->len, label->key, (uint64_t)label->num };
+            vec_push(&out->numbers, n);
+        }
     }
     out->pairs_end[out->len++] = (uint32_t)out->pairs.len;
 }
@@ -481,6 +497,7 @@ static bool walked_init(const struct walk *w, struct pprof_walked *out)
 void pprof_walked_deinit(struct pprof_walked *w)
 {
     vec_free(&w->pairs);
+    vec_free(&w->numbers);
 }
 
 int pprof_walk(const struct pprof *p, const struct ingest *in, const struct limits *l,

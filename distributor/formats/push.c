@@ -14,7 +14,7 @@ const char *push_drop_name(enum push_drop d)
         [DROP_DELTA_NEGATIVE] = "negative_delta", [DROP_LABEL] = "sample_label",
         [CHANGE_OVERFLOW] = "label_overflow",     [CHANGE_TRUNCATED] = "stack_truncated",
         [CHANGE_SYMBOL] = "symbol_cut",           [CHANGE_SATURATED] = "value_saturated",
-        [CHANGE_STRING] = "string_index",
+        [CHANGE_STRING] = "string_index",         [CHANGE_EXEMPLAR] = "exemplar",
     };
     return names[d];
 }
@@ -40,8 +40,24 @@ int push_full(const struct push *p, struct err *e)
 
 bool push_label_hidden(struct str name)
 {
-    return str_starts(name, STR("__")) || str_eqc(name, "profile_id") || str_eqc(name, "span_id") ||
-           str_eqc(name, "trace_id");
+    return str_starts(name, STR("__")) || exid_label(name) != EXID_NONE;
+}
+
+/* Ids that the name gives to the whole push. There profile_id is what it says; in a sample it is
+ * how older agents call the span. */
+static void push_ids(struct push *p, const struct labels *given)
+{
+    for (size_t i = 0; i < given->len; i++) {
+        enum exid_kind kind = exid_label(given->ptr[i].name);
+        if (kind == EXID_NONE || given->ptr[i].value.len == 0)
+            continue;
+        if (str_eqc(given->ptr[i].name, "profile_id"))
+            kind = EXID_PROFILE;
+        if (!exid_parse(given->ptr[i].value, &p->ids[kind])) {
+            p->ids[kind].len = 0;
+            p->drops[CHANGE_EXEMPLAR]++;
+        }
+    }
 }
 
 int push_base(struct push *p, const struct ingest *in, struct str app, const struct limits *l,
@@ -51,6 +67,7 @@ int push_base(struct push *p, const struct ingest *in, struct str app, const str
     const struct labels *given = &in->name.labels;
     struct str service = labels_get(given, STR("service_name"));
 
+    push_ids(p, given);
     for (size_t i = 0; i < given->len; i++)
         if (!push_label_hidden(given->ptr[i].name) &&
             labels_set(&out, p->arena, given->ptr[i].name, given->ptr[i].value, e))
@@ -145,6 +162,40 @@ static int series_labels(struct push *p, const struct ptype *t, struct str id,
     return 0;
 }
 
+bool push_exemplar(struct push *p, size_t series, const struct push_exemplar *x)
+{
+    struct push_series *s = &p->series[series];
+
+    if (s->exemplars_len == s->exemplars_cap) {
+        size_t cap = s->exemplars_cap ? s->exemplars_cap * 2 : 4;
+        struct push_exemplar *list = ARENA_ARRAY(p->arena, struct push_exemplar, cap);
+        if (!list)
+            return false;
+        if (s->exemplars_len)
+            memcpy(list, s->exemplars, s->exemplars_len * sizeof(*list));
+        s->exemplars = list;
+        s->exemplars_cap = cap;
+    }
+    s->exemplars[s->exemplars_len++] = *x;
+    p->exemplars++;
+    return true;
+}
+
+/* The whole series under the ids of the push. */
+static bool add_ids(struct push *p, const struct push_series *s)
+{
+    for (int kind = EXID_SPAN; kind < EXID_KINDS; kind++) {
+        struct push_exemplar x = { .kind = (enum exid_kind)kind,
+                                   .id = exid_str(&p->ids[kind]),
+                                   .nodes = s->nodes,
+                                   .values = s->values,
+                                   .len = s->len };
+        if (x.id.len && s->len && !push_exemplar(p, p->series_len - 1, &x))
+            return false;
+    }
+    return true;
+}
+
 int push_add(struct push *p, const struct ptype *t, const struct labels *extra,
              const struct push_series *values, struct err *e)
 {
@@ -173,7 +224,7 @@ int push_add(struct push *p, const struct ptype *t, const struct labels *extra,
     for (size_t i = 0; i < s.len; i++)
         s.total = push_sum(p, s.total, s.values[i]);
     p->series[p->series_len++] = s;
-    return 0;
+    return add_ids(p, &s) ? 0 : push_full(p, e);
 }
 
 struct str str_tail(struct str s, size_t keep)

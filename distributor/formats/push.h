@@ -6,11 +6,20 @@
 #define DISTRIBUTOR_FORMATS_PUSH_H
 
 #include "common/base/arena.h"
+#include "common/model/exid.h"
 #include "common/model/label.h"
 #include "common/model/ptype.h"
 #include "common/model/stacks.h"
 #include "distributor/ingest.h"
 
+/* The samples of a series that have one id, for exemplars: they are in the series, too. */
+struct push_exemplar {
+    enum exid_kind kind;
+    struct str id; /* packed, exid.h */
+    const uint32_t *nodes;
+    const uint64_t *values;
+    size_t len;
+};
 /* Self values by node, ascending, all of 1 .. INT64_MAX. */
 struct push_series {
     struct labels labels; /* canonical: sorted, unique, with the __*__ ones */
@@ -21,6 +30,9 @@ struct push_series {
     const uint32_t *nodes;
     const uint64_t *values;
     size_t len;
+    struct push_exemplar *exemplars; /* in no order; of each kind an id at most once, and each
+                                        sample under at most one */
+    size_t exemplars_len, exemplars_cap;
 };
 
 /* What was left out of an accepted push, or changed in it. Names: push_drop_name. */
@@ -36,6 +48,7 @@ enum push_drop {
     CHANGE_SYMBOL,       /* a symbol was cut */
     CHANGE_SATURATED,    /* a value stays at INT64_MAX */
     CHANGE_STRING,       /* a string index pointed nowhere */
+    CHANGE_EXEMPLAR,     /* an id was left out: too many, or none that can be stored */
     PUSH_DROPS,
 };
 const char *push_drop_name(enum push_drop d);
@@ -44,7 +57,9 @@ struct push {
     struct arena *arena;  /* borrowed; everything but the stacks is in it */
     struct stacks stacks; /* owned */
     struct str service;
-    struct labels base; /* labels that all series have */
+    struct labels base;          /* labels that all series have */
+    struct exid ids[EXID_KINDS]; /* by kind: of the whole push, from its name; len 0: none */
+    uint64_t exemplars;          /* of all series */
     struct push_series *series;
     size_t series_len, series_cap;
     bool has_time;     /* the body says when it was taken */
@@ -64,6 +79,8 @@ NODISCARD int push_base(struct push *p, const struct ingest *in, struct str app,
 /* Adds a series; t's parts are made fit for a profile type id. `extra` are labels besides base. */
 NODISCARD int push_add(struct push *p, const struct ptype *t, const struct labels *extra,
                        const struct push_series *values, struct err *e);
+/* Adds an exemplar to p->series[series]; slices are kept. False: the arena is full. */
+NODISCARD bool push_exemplar(struct push *p, size_t series, const struct push_exemplar *x);
 /* ERR_LIMIT with the sentence for an arena or stacks that are full. */
 int push_full(const struct push *p, struct err *e);
 /* A name as it is stored: normalised, and cut to its last keep bytes. *tmp is scratch. */

@@ -228,6 +228,35 @@ static size_t depth(const struct stacks *s, uint32_t node)
     return n;
 }
 
+void dist_check_exemplars(const struct push_series *s)
+{
+    uint64_t *left = XNEW_ARRAY(uint64_t, s->len + 1);
+
+    for (int kind = EXID_SPAN; kind < EXID_KINDS; kind++) {
+        if (s->len)
+            memcpy(left, s->values, s->len * sizeof(*left));
+        for (size_t i = 0; i < s->exemplars_len; i++) {
+            const struct push_exemplar *x = &s->exemplars[i];
+            size_t at = 0;
+            if ((int)x->kind != kind)
+                continue;
+            CHECK(exid_valid(x->id) && x->len > 0);
+            for (size_t k = 0; k < i && s->exemplars_len < 1000; k++)
+                CHECK(s->exemplars[k].kind != x->kind || !str_eq(s->exemplars[k].id, x->id));
+            for (size_t k = 0; k < x->len; k++) {
+                while (at < s->len && s->nodes[at] < x->nodes[k])
+                    at++;
+                CHECK(at < s->len && s->nodes[at] == x->nodes[k] && x->values[k] > 0);
+                if (s->values[at] == INT64_MAX) /* saturated: parts may be more than the sum */
+                    continue;
+                CHECK(x->values[k] <= left[at]);
+                left[at] -= x->values[k];
+            }
+        }
+    }
+    xfree(left);
+}
+
 void dist_check(const struct push *p, const struct limits *l)
 {
     struct stacks_view v = stacks_view(&p->stacks);
@@ -247,6 +276,7 @@ void dist_check(const struct push *p, const struct limits *l)
             CHECK(s->values[k] > 0 && s->values[k] <= INT64_MAX);
             CHECK(depth(&p->stacks, s->nodes[k]) <= l->frames_keep);
         }
+        dist_check_exemplars(s);
         CHECK(str_eq(labels_get(&s->labels, STR("service_name")), p->service));
         for (size_t k = 0; k < s->labels.len; k++) {
             CHECK(k == 0 || str_cmp(s->labels.ptr[k - 1].name, s->labels.ptr[k].name) < 0);

@@ -3,6 +3,7 @@
 
 #include "distributor/options.h"
 #include "distributor/pack.h"
+#include "tests/lib/dist_push.h"
 
 #define NOW_MS INT64_C(1795000000000)
 
@@ -27,6 +28,7 @@ static void check_push(const struct push *p, const struct limits *l)
             total = MIN(total + s->values[k], (uint64_t)INT64_MAX);
         }
         CHECK(total == s->total);
+        dist_check_exemplars(s);
     }
 }
 

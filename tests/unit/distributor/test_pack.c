@@ -59,6 +59,18 @@ static void check_series(const struct push_series *want, const struct store_seri
     assert_int_equal(want->gauge, got->gauge);
     for (size_t i = 0; i < want->len; i++)
         assert_int_equal(sum_of(got, want->nodes[i]), want->values[i]);
+    assert_int_equal(want->exemplars_len, got->exemplars_len);
+    for (size_t i = 0; i < got->exemplars_len; i++) {
+        const struct store_exemplar *x = &got->exemplars[i];
+        size_t k = 0;
+        while (k < want->exemplars_len &&
+               (want->exemplars[k].kind != x->kind || !str_eq(want->exemplars[k].id, x->id)))
+            k++;
+        assert_true(k < want->exemplars_len && want->exemplars[k].len == x->len);
+        assert_memory_equal(want->exemplars[k].nodes, x->nodes, x->len * sizeof(*x->nodes));
+        assert_memory_equal(want->exemplars[k].values, x->values, x->len * sizeof(*x->values));
+        assert_true(i == 0 || x[-1].kind < x->kind || str_cmp(x[-1].id, x->id) < 0);
+    }
 }
 
 static void test_round_trip(void **state)

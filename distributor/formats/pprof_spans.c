@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pprof_spans: labels of samples to ids.
+ *
+ * Two texts can be one id (upper case, a number), so ids are compared packed; a string is looked at
+ * once. Most profiles have no such label: then this is one look at the keys.
+ */
+#include "distributor/formats/pprof_spans.h"
+
+#include "common/base/map.h"
+
+#define UNSEEN (PPROF_NONE - 1)
+
+struct finder {
+    const struct pprof *p;
+    struct push *push;
+    uint8_t *rank_of;    /* by string: what it means as a key, below; 0 = not looked at */
+    uint32_t *id_of;     /* by string as a value: index into ids, PPROF_NONE, UNSEEN */
+    struct map_str *map; /* packed -> index + 1 */
+    VEC(struct str) ids;
+    size_t samples;
+    struct pprof_spans out;
+    uint8_t *rank; /* by sample and kind: of the label its id comes from */
+};
+enum rank { RANK_UNSEEN, RANK_NONE, RANK_PROFILE_ID, RANK_SPAN_ID, RANK_TRACE_ID };
+
+static enum rank rank_of(struct finder *f, uint32_t key)
+{
+    uint8_t *memo = &f->rank_of[key];
+
+    if (*memo == RANK_UNSEEN) {
+        struct str name = f->p->strings.ptr[key];
+        enum exid_kind kind = exid_label(name);
+        *memo = RANK_NONE;
+        if (kind != EXID_NONE && !f->push->ids[kind].len)
+            *memo = kind == EXID_TRACE            ? RANK_TRACE_ID
+                    : str_eqc(name, "profile_id") ? RANK_PROFILE_ID
+                                                  : RANK_SPAN_ID;
+    }
+    return (enum rank) * memo;
+}
+
+/* False: the arena is full. */
+static bool add_id(struct finder *f, const struct exid *id, uint32_t *ret)
+{
+    uintptr_t known = (uintptr_t)map_str_get(f->map, exid_str(id));
+
+    if (!known) {
+        struct str kept = arena_strdup(f->push->arena, exid_str(id));
+        if (!kept.ptr)
+            return false;
+        vec_push(&f->ids, kept);
+        known = f->ids.len;
+        map_str_put(f->map, kept, (void *)known);
+    }
+    *ret = (uint32_t)known - 1;
+    return true;
+}
+
+static bool id_of_string(struct finder *f, uint32_t string, uint32_t *ret)
+{
+    struct str text = pprof_str(f->p, string);
+    struct exid id;
+
+    if (text.len == 0) {
+        *ret = PPROF_NONE;
+        return true;
+    }
+    if (f->id_of[string] == UNSEEN) {
+        f->id_of[string] = PPROF_NONE;
+        if (!exid_parse(text, &id))
+            f->push->drops[CHANGE_EXEMPLAR] += text.len > EXID_BYTES_MAX; /* zeros mean none */
+        else if (!add_id(f, &id, &f->id_of[string]))
+            return false;
+    }
+    *ret = f->id_of[string];
+    return true;
+}
+
+/* The first label of the highest rank wins. */
+static bool give(struct finder *f, size_t sample, enum rank rank, uint32_t id)
+{
+    enum exid_kind kind = rank == RANK_TRACE_ID ? EXID_TRACE : EXID_SPAN;
+    uint32_t **list = &f->out.of_sample[kind];
+    uint8_t *have = &f->rank[sample * EXID_KINDS + (size_t)kind];
+
+    if (id == PPROF_NONE || rank <= *have)
+        return true;
+    if (!*list) {
+        *list = arena_alloc(f->push->arena, f->samples * sizeof(**list));
+        if (!*list)
+            return false;
+        memset(*list, 0xff, f->samples * sizeof(**list));
+    }
+    (*list)[sample] = id;
+    *have = (uint8_t)rank;
+    return true;
+}
+
+static bool find_all(struct finder *f, const struct pprof_walked *w)
+{
+    size_t at = 0;
+    uint32_t id;
+
+    for (size_t i = 0; i < w->len; i++) {
+        for (; at < w->pairs_end[i]; at++) {
+            struct pprof_pair pair = w->pairs.ptr[at];
+            if (pair.key >= f->p->strings.len || pair.key == 0)
+                continue;
+            enum rank rank = rank_of(f, pair.key);
+            if (rank != RANK_NONE && (!id_of_string(f, pair.str, &id) || !give(f, i, rank, id)))
+                return false;
+        }
+    }
+    vec_for (i, &w->numbers) {
+        struct pprof_number n = w->numbers.ptr[i];
+        enum rank rank = rank_of(f, n.key);
+        struct exid packed;
+        if (rank == RANK_NONE || !exid_number(n.number, &packed))
+            continue;
+        if (!add_id(f, &packed, &id) || !give(f, n.sample, rank, id))
+            return false;
+    }
+    return true;
+}
+
+static bool has_key(const struct pprof *p)
+{
+    vec_for (i, &p->strings)
+        if (exid_label(p->strings.ptr[i]) != EXID_NONE)
+            return true;
+    return false;
+}
+
+int pprof_spans(const struct pprof *p, const struct pprof_walked *w, struct push *push,
+                struct pprof_spans *ret, struct err *e)
+{
+    struct arena *a = push->arena;
+    struct finder f = { .p = p, .push = push, .samples = w->len };
+    bool ok;
+
+    *ret = (struct pprof_spans){ 0 };
+    if ((w->pairs.len == 0 && w->numbers.len == 0) || !has_key(p))
+        return 0;
+    f.rank_of = arena_calloc(a, p->strings.len, 1);
+    f.id_of = arena_alloc(a, p->strings.len * sizeof(*f.id_of));
+    f.rank = arena_calloc(a, w->len, EXID_KINDS);
+    if (!f.rank_of || !f.id_of || !f.rank)
+        return push_full(push, e);
+    for (size_t i = 0; i < p->strings.len; i++)
+        f.id_of[i] = UNSEEN;
+    f.map = map_str_new();
+    ok = find_all(&f, w);
+    map_str_free(f.map);
+    f.out.ids = ARENA_ARRAY(a, struct str, f.ids.len);
+    ok = ok && f.out.ids;
+    if (ok && f.ids.len)
+        memcpy(f.out.ids, f.ids.ptr, f.ids.len * sizeof(*f.out.ids));
+    vec_free(&f.ids);
+    if (!ok)
+        return push_full(push, e);
+    *ret = f.out;
+    return 0;
+}
