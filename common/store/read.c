@@ -2,7 +2,8 @@
  *
  * read: store_merge: the sum of all vectors in a range.
  *
- *   targets ──> per service: fine + raw rows ──> dense array per dictionary epoch, by node id
+ *   targets ──> per service: cover ──> fine, coarse + raw rows ──> dense array per dictionary
+ *                                                     │            epoch, by node id
  *                                                     │ only nodes on a path to a value
  *                                                     ▼
  *                                            the caller's struct stacks
@@ -16,7 +17,9 @@
  */
 #include "common/base/mem.h"
 #include "common/base/size.h"
+#include "common/store/cover.h"
 #include "common/store/postings.h"
+#include "common/store/presence.h"
 #include "common/store/store_impl.h"
 #include "common/store/targets.h"
 #include "common/store/vec.h"
@@ -33,7 +36,11 @@ struct merge {
     struct store_view *v;
     const struct store_query *q;
     struct store_merge *ret;
+    uint32_t from, to;           /* asked for, in leaves */
+    uint32_t real_from, real_to; /* of all covers; from > to: none */
     struct scan scan;
+    struct cover cover; /* of the service being read */
+    bool raw;           /* its unsealed rows are being read */
     VEC(struct acc) accs;
     VEC(bool) seen;           /* by target of the scan */
     VEC(uint64_t) out;        /* by node of ret->stacks */
@@ -80,7 +87,7 @@ static int add_row(void *cookie, size_t series, uint32_t t, struct str value, st
                        m->q->rows_max);
     m->ret->rows++;
     m->seen.ptr[series] = true;
-    if (m->leaves)
+    if (m->leaves && m->raw)
         roaring_bitmap_add(m->leaves, t / LEAF_SLOTS);
     m->ret->saturated += r.meta.saturated;
     m->checked = m->checked || !u64_add(m->bound, r.meta.total, &m->bound);
@@ -216,15 +223,95 @@ static void free_accs(struct merge *m)
     m->accs.len = 0;
 }
 
-/* ---- the query ---- */
+/* ---- one service ---- */
+
+/* Sealed rows: what the runs of the cover say. */
+static int read_sealed(struct merge *m, struct err *e)
+{
+    int rc = 0;
+
+    for (size_t i = 0; !rc && i < m->cover.runs.len; i++) {
+        const struct cover_run *r = &m->cover.runs.ptr[i];
+        m->scan.from = r->from;
+        m->scan.to = r->to;
+        rc = scan_level(&m->scan, r->level ? KV_COARSE : KV_FINE, r->level, e);
+    }
+    return rc;
+}
+
+/* Unsealed rows of the same time, whatever its levels. */
+static int read_raw(struct merge *m, uint32_t raw_low, struct err *e)
+{
+    int rc = 0;
+
+    for (size_t i = 0, end; !rc && i < m->cover.runs.len; i = end) {
+        const struct cover_run *r = m->cover.runs.ptr;
+        for (end = i + 1; end < m->cover.runs.len && r[end].from == r[end - 1].to;)
+            end++;
+        m->scan.from = r[i].from;
+        m->scan.to = r[end - 1].to;
+        m->raw = true;
+        rc = scan_raw(&m->scan, raw_low, e);
+        m->raw = false;
+    }
+    return rc;
+}
+
+/* Leaves in which a gauge has data, at whatever level its values are kept. */
+static int read_leaves(struct merge *m, struct err *e)
+{
+    struct tl_scan c = {
+        .v = m->v,
+        .tenant = m->scan.tenant,
+        .scope = m->scan.scope,
+        .ptype = m->scan.ptype,
+        .ids = m->scan.series,
+        .len = m->scan.len,
+        .cancel = m->scan.cancel,
+    };
+    int rc = 0;
+
+    for (size_t i = 0; !rc && m->leaves && i < m->cover.runs.len; i++) {
+        c.from = m->cover.runs.ptr[i].from;
+        c.to = m->cover.runs.ptr[i].to;
+        rc = presence_read(&c, m->leaves, e);
+    }
+    return rc;
+}
+
+static int make_cover(struct merge *m, struct err *e)
+{
+    struct member part = { m->scan.tenant, m->scan.scope, m->scan.ptype, 0 };
+    struct kv *kv = m->v->s->kv;
+    struct dirty_set dirty = { 0 };
+    struct floors floors;
+    struct cover_in in = { .from = m->from, .to = m->to, .floors = &floors, .dirty = &dirty };
+    int rc = floors_load(kv, m->v->snap, &part, &floors, e);
+
+    if (!rc)
+        rc = dirty_load(&dirty, kv, m->v->snap, &part, m->from, m->to, e);
+    if (rc)
+        return rc;
+    cover_make(&in, &m->cover);
+    dirty_deinit(&dirty);
+    if (m->cover.from < m->cover.to) {
+        m->real_from = MIN(m->real_from, m->cover.from);
+        m->real_to = MAX(m->real_to, m->cover.to);
+    }
+    return 0;
+}
 
 static int merge_scope(struct merge *m, uint32_t raw_low, struct err *e)
 {
     vec_reserve(&m->seen, m->scan.len);
     memset(m->seen.ptr, 0, m->scan.len * sizeof(*m->seen.ptr));
-    int rc = scan_level(&m->scan, KV_FINE, 0, e);
+    int rc = make_cover(m, e);
     if (!rc)
-        rc = scan_raw(&m->scan, raw_low, e);
+        rc = read_sealed(m, e);
+    if (!rc)
+        rc = read_raw(m, raw_low, e);
+    if (!rc)
+        rc = read_leaves(m, e);
     for (size_t i = 0; !rc && i < m->accs.len; i++)
         rc = emit_acc(m, &m->accs.ptr[i], e);
     for (size_t i = 0; i < m->scan.len; i++)
@@ -233,16 +320,15 @@ static int merge_scope(struct merge *m, uint32_t raw_low, struct err *e)
     return rc;
 }
 
-static int merge_targets(struct merge *m, struct targets *t, uint32_t from, uint32_t to,
-                         struct err *e)
+/* ---- the query ---- */
+
+static int merge_targets(struct merge *m, struct targets *t, struct err *e)
 {
     uint32_t raw_low;
     size_t at = 0;
     int rc = scan_raw_low(m->v, &raw_low, e);
 
     while (!rc && targets_next(t, m->q, &at, &m->scan)) {
-        m->scan.from = from;
-        m->scan.to = to;
         m->scan.fn = add_row;
         m->scan.cookie = m;
         rc = merge_scope(m, raw_low, e);
@@ -287,29 +373,27 @@ void store_merge_deinit(struct store_merge *m)
 int store_merge(struct store_view *v, const struct store_query *q, struct store_merge *ret,
                 struct err *e)
 {
-    struct merge m = { .v = v, .q = q, .ret = ret };
+    struct merge m = { .v = v, .q = q, .ret = ret, .real_from = UINT32_MAX };
     struct arena *arena = arena_new(ARENA_MAX);
     struct targets t;
-    uint32_t from, to;
 
-    snap(q->start_ms, q->end_ms, &from, &to);
-    *ret = (struct store_merge){
-        .stacks = ret->stacks,
-        .start_ms = slot_to_ms(from),
-        .end_ms = slot_to_ms(to),
-    };
-    int rc = targets_open(&t, v, q, slot_to_ms(from), slot_to_ms(to), NULL, 0, arena, e);
+    snap(q->start_ms, q->end_ms, &m.from, &m.to);
+    *ret = (struct store_merge){ .stacks = ret->stacks };
+    int rc = targets_open(&t, v, q, slot_to_ms(m.from), slot_to_ms(m.to), NULL, 0, arena, e);
     ret->gauge = t.type.gauge;
     if (ret->gauge)
         m.leaves = roaring_bitmap_create();
-    if (!rc && from < to)
-        rc = merge_targets(&m, &t, from, to, e);
+    if (!rc && m.from < m.to)
+        rc = merge_targets(&m, &t, e);
+    ret->start_ms = slot_to_ms(m.real_from < m.real_to ? m.real_from : m.from);
+    ret->end_ms = slot_to_ms(m.real_from < m.real_to ? m.real_to : m.to);
     if (!rc)
         finish(&m);
     else
         store_merge_deinit(ret);
     if (m.leaves)
         roaring_bitmap_free(m.leaves);
+    cover_deinit(&m.cover);
     vec_free(&m.accs);
     vec_free(&m.seen);
     vec_free(&m.out);
