@@ -79,19 +79,19 @@ static uint32_t behind_gap(struct walk *w, uint32_t t, uint32_t node)
 }
 
 /* Outward to base nodes; nothing below the lowest floor or, for groups, before `since`. */
-static void set_bounds(const struct cover_in *in, struct cover *ret)
+void cover_bounds(const struct cover_in *in, uint32_t *ret_from, uint32_t *ret_to)
 {
     uint32_t from = MAX(in->from, in->floors->at[KEY_LEVELS - 1]), to = in->to;
 
-    ret->from = ret->to = in->from;
+    *ret_from = *ret_to = in->from;
     if (in->group)
         from = MAX(from, cover_split(in->floors, in->since));
     if (from >= to)
         return;
     uint32_t base = floors_base(in->floors, in->group, from);
     uint32_t last = floors_base(in->floors, in->group, to - 1);
-    ret->from = node_of(base, from);
-    ret->to = node_of(last, to - 1) + LEVELS[last].node;
+    *ret_from = node_of(base, from);
+    *ret_to = node_of(last, to - 1) + LEVELS[last].node;
 }
 
 void cover_make(const struct cover_in *in, struct cover *ret)
@@ -99,7 +99,7 @@ void cover_make(const struct cover_in *in, struct cover *ret)
     struct walk w = { .in = in, .ret = ret };
 
     ret->runs.len = 0;
-    set_bounds(in, ret);
+    cover_bounds(in, &ret->from, &ret->to);
     for (uint32_t t = ret->from; t < ret->to;) {
         uint32_t base = floors_base(in->floors, in->group, t), node = LEVELS[base].node;
         if (!clear_of_gaps(&w, t, t + node)) {

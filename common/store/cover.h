@@ -38,6 +38,8 @@ struct cover {
 /* Replaces *ret: zero it before the first time. */
 void cover_make(const struct cover_in *in, struct cover *ret);
 void cover_deinit(struct cover *c);
+/* The real bounds alone. Reads no marks and no gaps; in->dirty may be NULL. */
+void cover_bounds(const struct cover_in *in, uint32_t *ret_from, uint32_t *ret_to);
 
 /* Where a range is cut so that members cover what is before `since` and groups the rest without
  * meeting in one node: `since`, rounded up to base nodes of members. */

@@ -3,10 +3,10 @@
  * read: store_merge: the sum of all vectors in a range.
  *
  *   targets ──> per service: cover ──> fine, coarse + raw rows ──> dense array per dictionary
- *                                                     │            epoch, by node id
- *                                                     │ only nodes on a path to a value
- *                                                     ▼
- *                                            the caller's struct stacks
+ *                                                                  epoch, by node id
+ *                                                                      │ only nodes on a path
+ *                                                                      ▼ to a value
+ *                                                             the caller's struct stacks
  *
  * Sealed and unsealed rows come from one snapshot, in which each push is in exactly one of them.
  * Adding touches no stack; strings and frames are looked up once per node that is in the answer,
@@ -36,8 +36,7 @@ struct merge {
     struct store_view *v;
     const struct store_query *q;
     struct store_merge *ret;
-    uint32_t from, to;           /* asked for, in leaves */
-    uint32_t real_from, real_to; /* of all covers; from > to: none */
+    uint32_t from, to; /* real bounds, once find_bounds is done */
     struct scan scan;
     struct cover cover; /* of the service being read */
     bool raw;           /* its unsealed rows are being read */
@@ -279,9 +278,14 @@ static int read_leaves(struct merge *m, struct err *e)
     return rc;
 }
 
+static struct member part_of(const struct merge *m)
+{
+    return (struct member){ m->scan.tenant, m->scan.scope, m->scan.ptype, 0 };
+}
+
 static int make_cover(struct merge *m, struct err *e)
 {
-    struct member part = { m->scan.tenant, m->scan.scope, m->scan.ptype, 0 };
+    struct member part = part_of(m);
     struct kv *kv = m->v->s->kv;
     struct dirty_set dirty = { 0 };
     struct floors floors;
@@ -290,15 +294,10 @@ static int make_cover(struct merge *m, struct err *e)
 
     if (!rc)
         rc = dirty_load(&dirty, kv, m->v->snap, &part, m->from, m->to, e);
-    if (rc)
-        return rc;
-    cover_make(&in, &m->cover);
+    if (!rc)
+        cover_make(&in, &m->cover);
     dirty_deinit(&dirty);
-    if (m->cover.from < m->cover.to) {
-        m->real_from = MIN(m->real_from, m->cover.from);
-        m->real_to = MAX(m->real_to, m->cover.to);
-    }
-    return 0;
+    return rc;
 }
 
 static int merge_scope(struct merge *m, uint32_t raw_low, struct err *e)
@@ -321,6 +320,61 @@ static int merge_scope(struct merge *m, uint32_t raw_low, struct err *e)
 }
 
 /* ---- the query ---- */
+
+/* Widens m->from, m->to to the bounds that this service has to answer with. */
+static int widen(struct merge *m, uint32_t *from, uint32_t *to, struct err *e)
+{
+    struct member part = part_of(m);
+    struct floors floors;
+    struct cover_in in = { .from = m->from, .to = m->to, .floors = &floors };
+    uint32_t real_from, real_to;
+    int rc = floors_load(m->v->s->kv, m->v->snap, &part, &floors, e);
+
+    if (rc)
+        return rc;
+    cover_bounds(&in, &real_from, &real_to);
+    if (real_from < real_to) {
+        *from = MIN(*from, real_from);
+        *to = MAX(*to, real_to);
+    }
+    return 0;
+}
+
+/* One range for all services, whose edges fall into no node of any: so that the answer is exactly
+ * the sum over its real bounds. Each round ends on coarser nodes than the one before, or is the
+ * last. */
+static int find_bounds(struct merge *m, struct targets *t, struct err *e)
+{
+    for (;;) {
+        uint32_t from = UINT32_MAX, to = 0;
+        size_t at = 0;
+        int rc = 0;
+
+        while (!rc && targets_next(t, m->q, &at, &m->scan))
+            rc = widen(m, &from, &to, e);
+        if (rc || from >= to || (from == m->from && to == m->to))
+            return rc;
+        m->from = from;
+        m->to = to;
+    }
+}
+
+/* Targets and bounds. Bounds that reach into other days may bring other series, and those other
+ * floors. */
+static int open_targets(struct merge *m, struct targets *t, struct arena *arena, struct err *e)
+{
+    for (;;) {
+        uint32_t first = m->from / DAY_SLOTS, last = m->to / DAY_SLOTS;
+        int rc =
+            targets_open(t, m->v, m->q, slot_to_ms(m->from), slot_to_ms(m->to), NULL, 0, arena, e);
+        if (!rc && m->from < m->to)
+            rc = find_bounds(m, t, e);
+        if (rc || (m->from / DAY_SLOTS >= first && m->to / DAY_SLOTS <= last))
+            return rc;
+        targets_close(t);
+        arena_reset(arena);
+    }
+}
 
 static int merge_targets(struct merge *m, struct targets *t, struct err *e)
 {
@@ -373,20 +427,20 @@ void store_merge_deinit(struct store_merge *m)
 int store_merge(struct store_view *v, const struct store_query *q, struct store_merge *ret,
                 struct err *e)
 {
-    struct merge m = { .v = v, .q = q, .ret = ret, .real_from = UINT32_MAX };
+    struct merge m = { .v = v, .q = q, .ret = ret };
     struct arena *arena = arena_new(ARENA_MAX);
     struct targets t;
 
     snap(q->start_ms, q->end_ms, &m.from, &m.to);
     *ret = (struct store_merge){ .stacks = ret->stacks };
-    int rc = targets_open(&t, v, q, slot_to_ms(m.from), slot_to_ms(m.to), NULL, 0, arena, e);
+    int rc = open_targets(&m, &t, arena, e);
     ret->gauge = t.type.gauge;
     if (ret->gauge)
         m.leaves = roaring_bitmap_create();
     if (!rc && m.from < m.to)
         rc = merge_targets(&m, &t, e);
-    ret->start_ms = slot_to_ms(m.real_from < m.real_to ? m.real_from : m.from);
-    ret->end_ms = slot_to_ms(m.real_from < m.real_to ? m.real_to : m.to);
+    ret->start_ms = slot_to_ms(m.from);
+    ret->end_ms = slot_to_ms(m.to);
     if (!rc)
         finish(&m);
     else
