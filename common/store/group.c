@@ -2,20 +2,21 @@
  *
  * group: gives series their groups, as their pushes are staged.
  *
- *   plan    groups_scope   loads the service's row, its rule and the groups of that rule   may fail
+ *   plan    groups_scope   loads the service's row, its rules and their groups             may fail
  *   apply   groups_assign  labels of the series less what the rule drops ── known? ──> its ordinal
  *                                                                    └─ new: the next one
- * All of a rule's groups are in memory (at most GROUPS_PER_RULE_MAX), so applying reads nothing and
- * cannot fail, and a request that fails has left nothing: numbers are given out when rows are put.
+ * All groups of a service are in memory (some hundreds), so applying reads nothing and cannot fail,
+ * and a request that fails has left nothing: numbers are given out when rows are put.
  *
- * A rule is what is configured and what had to be dropped beside it. It changes, and groups begin
- * anew, when the configuration does, or when its groups become too many: then the kept label with
- * the most values is dropped, too. Old groups stay what they were.
+ * Rules. Another configuration makes another rule, from a slot on that no data of the service has
+ * reached and no clock. What is staged may be lost in a power cut that a later seal survives, for
+ * their batches come from two threads; but committed data never lie where a rule (or the dimension
+ * of the whole service) that is only staged begins. So memory tells the seal the truth about
+ * committed rows, whatever is in flight.
  *
- * What is staged may be lost by a power cut while a seal that came later survives (their batches
- * come from two threads, in any order). So a seal never looks at what is only staged:
- * groups_of_series. And the whole service becomes a group from a slot on behind all that was ever
- * staged, so that no sealed row behind it can have missed its roll-up.
+ * Too many groups: the rule in force drops the kept label with the most values, too, at once. Groups
+ * that have it stay as they are, finer than they need be; a query by that label reads members. So
+ * each label of the service costs at most another GROUPS_PER_RULE_MAX groups.
  *
  * Thread: the shard's.
  */
@@ -32,21 +33,27 @@
 #include "common/store/series.h"
 
 #define ROW_MAX     MIB
-#define LABEL_ARENA (16 * MIB)
+#define LABEL_ARENA (64 * MIB)
 #define NODE2       120u /* slots of a node of level 2: a dimension begins with one */
 static_assert(DAY_SLOTS % NODE2 == 0, "a day is whole nodes of level 2");
 
+struct rule {
+    uint32_t number, since;
+    VEC(struct str) names; /* owned */
+    VEC(uint8_t) flags;
+    struct map_str *groups; /* kept labels -> ordinal + 1 */
+    VEC(struct str) labels; /* owned: keys of groups */
+    size_t full;            /* so many groups and it drops another label */
+    bool dirty;             /* the row on disk is behind */
+};
 struct group_scope {
     uint32_t tenant, scope;
     char key[9]; /* of the row */
     struct group_service g;
-    VEC(struct str) names; /* owned; of the rule in force */
-    VEC(uint8_t) flags;
-    struct group_drop seen_drop; /* the configuration it was compared with */
-    struct map_str *groups;      /* labels -> ordinal + 1 */
-    VEC(struct str) labels;      /* owned: keys of groups */
-    uint32_t high;               /* no data in this slot or behind it */
-    bool rule_dirty, dirty;      /* rows on disk are behind */
+    VEC(struct rule) rules;
+    struct group_drop drop; /* the configuration it was compared with */
+    uint32_t high;          /* no data in this slot or behind it */
+    bool dirty;
     uint64_t seq;
     size_t bytes;
 };
@@ -55,7 +62,7 @@ struct groups {
     struct groups_opts o;
     struct map_str *scopes; /* key -> struct group_scope */
     size_t bytes;
-    struct arena *arena; /* of one series' labels */
+    struct arena *arena; /* of labels */
     struct buf row, kept;
     struct group_rule rule; /* room for reading and writing one */
 };
@@ -93,25 +100,23 @@ static struct str own(struct str s)
     return str_n(xmemdup(s.ptr, s.len), s.len);
 }
 
-static void forget_groups(struct group_scope *s)
+static void rule_deinit(struct rule *r)
 {
-    vec_for (i, &s->labels)
-        free_text(s->labels.ptr[i]);
-    s->labels.len = 0;
-    map_str_free(s->groups);
-    s->groups = map_str_new();
+    vec_for (i, &r->names)
+        free_text(r->names.ptr[i]);
+    vec_for (i, &r->labels)
+        free_text(r->labels.ptr[i]);
+    vec_free(&r->names);
+    vec_free(&r->flags);
+    vec_free(&r->labels);
+    map_str_free(r->groups);
 }
 
 static void scope_free(struct group_scope *s)
 {
-    vec_for (i, &s->names)
-        free_text(s->names.ptr[i]);
-    vec_for (i, &s->labels)
-        free_text(s->labels.ptr[i]);
-    vec_free(&s->names);
-    vec_free(&s->flags);
-    vec_free(&s->labels);
-    map_str_free(s->groups);
+    vec_for (i, &s->rules)
+        rule_deinit(&s->rules.ptr[i]);
+    vec_free(&s->rules);
     xfree(s);
 }
 
@@ -158,36 +163,51 @@ void groups_trim(struct groups *g, uint64_t committed)
 
 /* ---- loading ---- */
 
-static void add_name(struct group_scope *s, struct str name, uint8_t flags)
+static struct rule *add_rule(struct groups *g, struct group_scope *s, uint32_t number,
+                             uint32_t since)
 {
-    vec_push(&s->names, own(name));
-    vec_push(&s->flags, flags);
+    struct rule r = {
+        .number = number, .since = since, .groups = map_str_new(), .full = g->o.rule_max
+    };
+
+    vec_push(&s->rules, r);
+    s->bytes += sizeof(r) + 64;
+    return &s->rules.ptr[s->rules.len - 1];
+}
+
+static void add_name(struct group_scope *s, struct rule *r, struct str name, uint8_t flags)
+{
+    vec_push(&r->names, own(name));
+    vec_push(&r->flags, flags);
     s->bytes += name.len + sizeof(name) + 1;
 }
 
-static void add_group(struct group_scope *s, struct str labels, uint32_t ordinal)
+static void add_group(struct group_scope *s, struct rule *r, struct str labels, uint32_t ordinal)
 {
     struct str kept = own(labels);
 
-    vec_push(&s->labels, kept);
-    map_str_put(s->groups, kept, (void *)((uintptr_t)ordinal + 1));
+    vec_push(&r->labels, kept);
+    map_str_put(r->groups, kept, (void *)((uintptr_t)ordinal + 1));
     s->bytes += labels.len + 64;
 }
 
-static int load_rule(struct groups *g, struct group_scope *s, struct err *e)
+static int load_rule(struct groups *g, struct group_scope *s, uint32_t number, struct err *e)
 {
     struct key k;
 
-    key_rule_number(&k, s->tenant, s->scope, s->g.rule);
+    key_rule_number(&k, s->tenant, s->scope, number);
     int rc = kv_get(g->kv, NULL, KV_META, key_str(&k), &g->row, e);
     if (rc == ERR_NOT_FOUND)
-        return err_set(e, ERR_CORRUPT, "grouping rule %u of service %u has no row", s->g.rule,
+        return err_set(e, ERR_CORRUPT, "grouping rule %u of service %u has no row", number,
                        s->scope);
     if (!rc)
         rc = group_rule_read(buf_str(&g->row), &g->rule, e);
-    for (size_t i = 0; !rc && i < g->rule.len; i++)
-        add_name(s, g->rule.names[i], g->rule.flags[i]);
-    return rc;
+    if (rc)
+        return rc;
+    struct rule *r = add_rule(g, s, number, g->rule.since);
+    for (size_t i = 0; i < g->rule.len; i++)
+        add_name(s, r, g->rule.names[i], g->rule.flags[i]);
+    return 0;
 }
 
 static int load_groups(struct groups *g, struct group_scope *s, struct err *e)
@@ -200,13 +220,22 @@ static int load_groups(struct groups *g, struct group_scope *s, struct err *e)
     key_group(&to, s->tenant, s->scope, GID(GROUP_BASE + 1, 0));
     struct kv_iter *it = kv_iter_new(g->kv, NULL, KV_META, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
+        struct str key = kv_iter_key(it);
         rc = group_row_read(kv_iter_value(it), &row, e);
-        if (!rc && row.rule == s->g.rule)
-            add_group(s, row.labels, get_u32be(kv_iter_key(it).ptr + kv_iter_key(it).len - 4));
+        if (!rc && (row.rule < 1 || row.rule > s->rules.len))
+            rc = err_set(e, ERR_CORRUPT, "a group of rule %u; service %u has %zu", row.rule,
+                         s->scope, s->rules.len);
+        if (!rc)
+            add_group(s, &s->rules.ptr[row.rule - 1], row.labels, get_u32be(key.ptr + key.len - 4));
     }
     if (!rc)
         rc = kv_iter_status(it, e);
     kv_iter_free(it);
+    vec_for (i, &s->rules) {
+        struct rule *r = &s->rules.ptr[i];
+        while (r->labels.len >= r->full)
+            r->full += g->o.rule_max;
+    }
     return rc;
 }
 
@@ -234,34 +263,26 @@ static int load_high(struct groups *g, struct group_scope *s, struct err *e)
     return rc;
 }
 
-/* What is on disk; `high` must be set already. */
+/* What is on disk. */
 static int load(struct groups *g, struct group_scope *s, struct err *e)
 {
-    if (group_service_get(g->kv, NULL, s->tenant, s->scope, &s->g, e))
+    if (load_high(g, s, e) || group_service_get(g->kv, NULL, s->tenant, s->scope, &s->g, e))
         return e->code;
-    if (!s->g.rule)
-        return 0;
-    return load_rule(g, s, e) ? e->code : load_groups(g, s, e);
+    for (uint32_t i = 1; i <= s->g.rules; i++)
+        if (load_rule(g, s, i, e))
+            return e->code;
+    return load_groups(g, s, e);
 }
 
 /* ---- rules ---- */
 
-static int find_name(const struct group_scope *s, struct str name)
+static int find_name(const struct rule *r, struct str name)
 {
-    vec_for (i, &s->names) {
-        if (str_eq(s->names.ptr[i], name))
+    vec_for (i, &r->names) {
+        if (str_eq(r->names.ptr[i], name))
             return (int)i;
     }
     return -1;
-}
-
-static void next_rule(struct group_scope *s)
-{
-    s->g.rule++;
-    forget_groups(s);
-    vec_for (i, &s->flags)
-        s->flags.ptr[i] &= (uint8_t)~GROUP_SEEN;
-    s->rule_dirty = s->dirty = true;
 }
 
 static bool can_drop(struct str name)
@@ -269,50 +290,60 @@ static bool can_drop(struct str name)
     return name.len && name.len <= GROUP_NAME_MAX && !str_eq(name, SERVICE_LABEL);
 }
 
-/* Is the rule in force what is configured, beside what had to be dropped? */
-static bool as_configured(const struct group_scope *s, struct group_drop want)
+/* Does the rule drop what is configured, beside what it had to? */
+static bool as_configured(const struct rule *r, struct group_drop want)
 {
     size_t have = 0, wanted = 0;
 
-    vec_for (i, &s->flags)
-        have += !(s->flags.ptr[i] & GROUP_VARIED);
+    vec_for (i, &r->flags)
+        have += !(r->flags.ptr[i] & GROUP_VARIED);
     for (size_t i = 0; i < want.len && wanted < GROUP_NAMES_MAX / 2; i++) {
         if (!can_drop(want.names[i]))
             continue;
         wanted++;
-        int at = find_name(s, want.names[i]);
-        if (at < 0 || (s->flags.ptr[at] & GROUP_VARIED))
+        int at = find_name(r, want.names[i]);
+        if (at < 0 || (r->flags.ptr[at] & GROUP_VARIED))
             return false;
     }
     return have == wanted;
 }
 
-/* Half of the names may be configured, the rest is for what turns out to vary. */
-static void configure(struct group_scope *s, struct group_drop want)
+/* Half of a rule's names may be configured, the rest is for what turns out to vary. */
+static void configure(struct groups *g, struct group_scope *s, struct group_drop want, uint32_t now)
 {
-    size_t kept = 0;
-
-    vec_for (i, &s->names) {
-        if (!(s->flags.ptr[i] & GROUP_VARIED)) {
-            free_text(s->names.ptr[i]);
-            continue;
-        }
-        s->names.ptr[kept] = s->names.ptr[i];
-        s->flags.ptr[kept++] = s->flags.ptr[i];
-    }
-    s->names.len = s->flags.len = kept;
+    uint32_t from = MIN(MAX(s->high, now), KEY_SLOT_MAX - NODE2);
+    uint32_t since = s->rules.len ? (from + NODE2 - 1) / NODE2 * NODE2 : 0;
+    struct rule *r = add_rule(g, s, (uint32_t)s->rules.len + 1, since);
     size_t n = 0;
+
     for (size_t i = 0; i < want.len && n < GROUP_NAMES_MAX / 2; i++) {
         if (!can_drop(want.names[i]))
             continue;
         n++;
-        int at = find_name(s, want.names[i]);
-        if (at >= 0)
-            s->flags.ptr[at] &= (uint8_t)~GROUP_VARIED;
-        else
-            add_name(s, want.names[i], 0);
+        if (find_name(r, want.names[i]) < 0)
+            add_name(s, r, want.names[i], 0);
     }
-    next_rule(s);
+    s->g.rules = (uint32_t)s->rules.len;
+    r->dirty = s->dirty = true;
+}
+
+/* The rule for data of a slot: the last one that has begun. */
+static struct rule *rule_at(const struct group_scope *s, uint32_t slot)
+{
+    for (size_t i = s->rules.len; i > 1; i--)
+        if (s->rules.ptr[i - 1].since <= slot)
+            return &s->rules.ptr[i - 1];
+    CHECK(s->rules.len);
+    return &s->rules.ptr[0];
+}
+
+bool groups_change(const struct group_scope *s, uint32_t from, uint32_t to)
+{
+    vec_for (i, &s->rules) {
+        if (s->rules.ptr[i].since > from && s->rules.ptr[i].since < to)
+            return true;
+    }
+    return false;
 }
 
 /* The kept label with the most values among the groups; one that is absent has one, too. */
@@ -327,7 +358,7 @@ static int by_name_value(const void *a, const void *b)
     return d ? d : str_cmp(x->value, y->value);
 }
 
-static struct str most_varied(struct groups *g, const struct group_scope *s)
+static struct str most_varied(struct groups *g, const struct rule *r)
 {
     VEC(struct varied) all = { 0 };
     struct str best = STR("*");
@@ -336,8 +367,9 @@ static struct str most_varied(struct groups *g, const struct group_scope *s)
     struct err e;
 
     arena_reset(g->arena);
-    vec_for (i, &s->labels) {
-        CHECK(!labels_decode(s->labels.ptr[i], g->arena, &l, &e));
+    vec_for (i, &r->labels) {
+        if (labels_decode(r->labels.ptr[i], g->arena, &l, &e))
+            break; /* the arena is full: those will do */
         for (size_t j = 0; j < l.len; j++)
             vec_push(&all, ((struct varied){ l.ptr[j].name, l.ptr[j].value }));
     }
@@ -347,25 +379,25 @@ static struct str most_varied(struct groups *g, const struct group_scope *s)
         size_t values = 1;
         for (end = i + 1; end < all.len && str_eq(all.ptr[end].name, all.ptr[i].name); end++)
             values += !str_eq(all.ptr[end].value, all.ptr[end - 1].value);
-        values += end - i < s->labels.len;
-        if (values > most && can_drop(all.ptr[i].name)) {
+        values += end - i < r->labels.len;
+        if (values > most && can_drop(all.ptr[i].name) && find_name(r, all.ptr[i].name) < 0) {
             most = values;
             best = all.ptr[i].name;
         }
     }
     vec_free(&all);
-    return s->names.len + 1 < GROUP_NAMES_MAX ? best : STR("*");
+    return r->names.len + 1 < GROUP_NAMES_MAX ? best : STR("*");
 }
 
 /* There are too many groups. "*" drops everything but the service. */
-static void drop_more(struct groups *g, struct group_scope *s)
+static void drop_more(struct groups *g, struct group_scope *s, struct rule *r)
 {
-    struct str name = own(most_varied(g, s));
+    struct str name = most_varied(g, r);
 
-    if (find_name(s, name) < 0)
-        add_name(s, name, GROUP_VARIED);
-    free_text(name);
-    next_rule(s);
+    if (find_name(r, name) < 0)
+        add_name(s, r, name, GROUP_VARIED);
+    r->full += g->o.rule_max;
+    r->dirty = true;
 }
 
 /* ---- services ---- */
@@ -378,7 +410,6 @@ static struct group_scope *scope_new(uint32_t tenant, uint32_t scope, const stru
     memcpy(s->key, k->b, sizeof(s->key));
     s->tenant = tenant;
     s->scope = scope;
-    s->groups = map_str_new();
     s->g = (struct group_service){ .since = { GROUP_NEVER, GROUP_NEVER } };
     s->bytes = sizeof(*s) + 256;
     return s;
@@ -389,15 +420,13 @@ static int scope_load(struct groups *g, uint32_t tenant, uint32_t scope, bool fr
                       const struct key *k, struct group_scope **ret, struct err *e)
 {
     struct group_scope *s = scope_new(tenant, scope, k);
-    int rc = fresh ? 0 : load_high(g, s, e);
+    int rc = fresh ? 0 : load(g, s, e);
 
-    if (!rc && !fresh)
-        rc = load(g, s, e);
     if (rc) {
         scope_free(s);
         return rc;
     }
-    if (!s->g.rule)
+    if (!s->g.rules)
         s->g.since[GROUP_BASE] = s->high;
     map_str_put(g->scopes, str_n(s->key, sizeof(s->key)), s);
     g->bytes += s->bytes;
@@ -406,7 +435,7 @@ static int scope_load(struct groups *g, uint32_t tenant, uint32_t scope, bool fr
 }
 
 int groups_scope(struct groups *g, uint32_t tenant, struct str tenant_name, uint32_t scope,
-                 bool fresh, struct group_scope **ret, struct err *e)
+                 bool fresh, uint32_t now, struct group_scope **ret, struct err *e)
 {
     struct group_drop want = g->o.drop(g->o.cookie, tenant_name);
     struct key k;
@@ -416,24 +445,34 @@ int groups_scope(struct groups *g, uint32_t tenant, struct str tenant_name, uint
     if (!*ret && scope_load(g, tenant, scope, fresh, &k, ret, e))
         return e->code;
     struct group_scope *s = *ret;
-    if (s->g.rule && s->seen_drop.names == want.names && s->seen_drop.len == want.len)
+    if (s->rules.len && s->drop.names == want.names && s->drop.len == want.len)
         return 0;
-    if (!s->g.rule || !as_configured(s, want))
-        configure(s, want);
-    s->seen_drop = want;
+    if (!s->rules.len ||
+        (s->rules.len < GROUP_RULES_MAX && !as_configured(&s->rules.ptr[s->rules.len - 1], want)))
+        configure(g, s, want, now);
+    s->drop = want;
     return 0;
 }
 
-void groups_touch(struct group_scope *s, uint32_t slot, uint64_t seq)
+int groups_known(struct groups *g, uint32_t tenant, uint32_t scope, struct group_scope **ret,
+                 struct err *e)
 {
-    s->high = MAX(s->high, slot + 1);
-    s->seq = seq;
+    struct key k;
+
+    key_rule(&k, tenant, scope);
+    *ret = map_str_get(g->scopes, key_str(&k));
+    return *ret ? 0 : scope_load(g, tenant, scope, false, &k, ret, e);
+}
+
+uint32_t groups_since(const struct group_scope *s, uint32_t dim)
+{
+    return s->rules.len ? s->g.since[dim] : GROUP_NEVER;
 }
 
 /* ---- series ---- */
 
 /* Canonical bytes of the labels that the rule keeps, into g->kept. */
-static void keep(struct groups *g, struct group_scope *s, struct str labels)
+static void keep(struct groups *g, struct rule *r, struct str labels)
 {
     struct labels l;
     struct err e;
@@ -443,15 +482,15 @@ static void keep(struct groups *g, struct group_scope *s, struct str labels)
     CHECK(!labels_decode(labels, g->arena, &l, &e)); /* we have encoded them */
     for (size_t i = 0; i < l.len; i++) {
         int drop = -1;
-        for (size_t j = 0; drop < 0 && j < s->names.len; j++)
-            if (group_name_drops(s->names.ptr[j], l.ptr[i].name) &&
-                !str_eq(l.ptr[i].name, SERVICE_LABEL))
-                drop = (int)j;
+        if (!str_eq(l.ptr[i].name, SERVICE_LABEL))
+            for (size_t j = 0; drop < 0 && j < r->names.len; j++)
+                if (group_name_drops(r->names.ptr[j], l.ptr[i].name))
+                    drop = (int)j;
         if (drop < 0) {
             l.ptr[n++] = l.ptr[i];
-        } else if (!(s->flags.ptr[drop] & GROUP_SEEN)) {
-            s->flags.ptr[drop] |= GROUP_SEEN;
-            s->rule_dirty = true;
+        } else if (!(r->flags.ptr[drop] & GROUP_SEEN)) {
+            r->flags.ptr[drop] |= GROUP_SEEN;
+            r->dirty = true;
         }
     }
     l.len = n;
@@ -460,98 +499,132 @@ static void keep(struct groups *g, struct group_scope *s, struct str labels)
     CHECK(buf_ok(&g->kept));
 }
 
-static uint32_t new_group(struct groups *g, struct group_scope *s, struct kv_batch *b)
+static uint32_t new_group(struct groups *g, struct group_scope *s, struct rule *r,
+                          struct kv_batch *b)
 {
-    struct group_row row = { s->g.rule, buf_str(&g->kept) };
+    struct group_row row = { r->number, buf_str(&g->kept) };
     uint32_t ordinal = s->g.next++;
     size_t before = s->bytes;
     struct key k;
 
-    add_group(s, buf_str(&g->kept), ordinal);
+    add_group(s, r, buf_str(&g->kept), ordinal);
     g->bytes += s->bytes - before;
     s->dirty = true;
     group_row_put(&row, &g->row);
     key_group(&k, s->tenant, s->scope, GID(GROUP_BASE, ordinal));
     kv_batch_put(b, KV_META, key_str(&k), buf_str(&g->row));
-    if (s->labels.len > g->o.whole_after && s->g.since[GROUP_WHOLE] == GROUP_NEVER)
+    if (r->labels.len > g->o.whole_after && s->g.since[GROUP_WHOLE] == GROUP_NEVER)
         s->g.since[GROUP_WHOLE] =
             MAX(s->g.since[GROUP_BASE], (s->high + NODE2 - 1) / NODE2 * NODE2);
     return ordinal;
+}
+
+static uint32_t find_group(struct groups *g, struct group_scope *s, struct rule *r,
+                           struct str labels, struct kv_batch *b)
+{
+    for (int i = 0;; i++) {
+        keep(g, r, labels);
+        uintptr_t known = (uintptr_t)map_str_get(r->groups, buf_str(&g->kept));
+        if (known)
+            return (uint32_t)(known - 1);
+        if (r->labels.len < r->full || i)
+            return new_group(g, s, r, b);
+        drop_more(g, s, r);
+    }
 }
 
 static void put_rows(struct groups *g, struct group_scope *s, struct kv_batch *b)
 {
     struct key k;
 
-    if (s->rule_dirty) {
-        g->rule.len = s->names.len;
-        for (size_t i = 0; i < s->names.len; i++) {
-            g->rule.names[i] = s->names.ptr[i];
-            g->rule.flags[i] = s->flags.ptr[i];
+    vec_for (i, &s->rules) {
+        struct rule *r = &s->rules.ptr[i];
+        if (!r->dirty)
+            continue;
+        g->rule.since = r->since;
+        g->rule.len = r->names.len;
+        for (size_t j = 0; j < r->names.len; j++) {
+            g->rule.names[j] = r->names.ptr[j];
+            g->rule.flags[j] = r->flags.ptr[j];
         }
         group_rule_put(&g->rule, &g->row);
-        key_rule_number(&k, s->tenant, s->scope, s->g.rule);
+        key_rule_number(&k, s->tenant, s->scope, r->number);
         kv_batch_put(b, KV_META, key_str(&k), buf_str(&g->row));
+        r->dirty = false;
     }
     if (s->dirty) {
         group_service_put(&s->g, &g->row);
         kv_batch_put(b, KV_META, str_n(s->key, sizeof(s->key)), buf_str(&g->row));
     }
-    s->rule_dirty = s->dirty = false;
+    s->dirty = false;
 }
 
-static uint32_t find_group(struct groups *g, struct group_scope *s, struct str labels,
-                           struct kv_batch *b)
+static const struct group_of *of_rule(const struct group_of *at, size_t n, uint32_t rule)
 {
-    for (;;) {
-        keep(g, s, labels);
-        uintptr_t known = (uintptr_t)map_str_get(s->groups, buf_str(&g->kept));
-        if (known)
-            return (uint32_t)(known - 1);
-        if (s->labels.len < g->o.rule_max)
-            return new_group(g, s, b);
-        put_rows(g, s, b); /* groups of the rule that ends may be in this batch */
-        drop_more(g, s);
-    }
+    for (size_t i = n; i > 0; i--)
+        if (at[i - 1].rule == rule)
+            return &at[i - 1];
+    return NULL;
 }
 
-void groups_assign(struct groups *g, struct group_scope *s, struct series *r, uint64_t seq,
-                   struct kv_batch *b)
+static void add_of(struct groups *g, struct series *r, struct group_of of, struct kv_batch *b)
 {
-    struct key k, v;
-
-    CHECK(s->tenant == r->tenant && s->scope == r->scope && s->g.rule);
-    s->seq = seq;
-    if (r->group_rule == s->g.rule)
-        return;
-    r->gid = GID(GROUP_BASE, find_group(g, s, r->labels, b));
-    r->group_rule = s->g.rule;
-    r->group_seq = r->seq = seq;
-    group_of_put(r->group_rule, GID_ORDINAL(r->gid), &v);
-    key_group_of(&k, r->tenant, r->scope, r->id);
-    kv_batch_put(b, KV_META, key_str(&k), key_str(&v));
-    put_rows(g, s, b);
-}
-
-int groups_of_series(struct kv *kv, const struct series *cached, uint64_t committed,
-                     uint32_t tenant, uint32_t scope, uint64_t series, uint64_t *ret, struct err *e)
-{
-    uint32_t rule, ordinal;
-    struct buf row;
     struct key k;
+    size_t at = r->groups.len;
+
+    vec_push(&r->groups, of);
+    for (; at && r->groups.ptr[at - 1].rule > of.rule; at--)
+        r->groups.ptr[at] = r->groups.ptr[at - 1];
+    r->groups.ptr[at] = of;
+    group_of_put(r->groups.ptr, r->groups.len, &g->row);
+    key_group_of(&k, r->tenant, r->scope, r->id);
+    kv_batch_put(b, KV_META, key_str(&k), buf_str(&g->row));
+}
+
+uint64_t groups_assign(struct groups *g, struct group_scope *s, struct series *r, uint32_t slot,
+                       uint64_t seq, struct kv_batch *b)
+{
+    struct rule *rule = rule_at(s, slot);
+
+    CHECK(s->tenant == r->tenant && s->scope == r->scope);
+    s->seq = seq;
+    const struct group_of *known = of_rule(r->groups.ptr, r->groups.len, rule->number);
+    if (known) {
+        s->high = MAX(s->high, slot + 1);
+        return GID(GROUP_BASE, known->ordinal);
+    }
+    struct group_of of = { rule->number, find_group(g, s, rule, r->labels, b) };
+    add_of(g, r, of, b);
+    r->seq = seq;
+    put_rows(g, s, b);
+    s->high = MAX(s->high, slot + 1);
+    return GID(GROUP_BASE, of.ordinal);
+}
+
+int groups_of(struct groups *g, const struct group_scope *s, const struct series *cached,
+              uint64_t series, uint32_t slot, uint64_t *ret, struct err *e)
+{
+    struct group_of at[GROUP_RULES_MAX];
+    const struct group_of *of = NULL;
+    struct key k;
+    size_t n;
 
     *ret = 0;
-    if (cached && cached->group_rule && cached->group_seq <= committed) {
-        *ret = cached->gid;
+    if (!s->rules.len)
         return 0;
+    uint32_t rule = rule_at(s, slot)->number;
+    if (cached)
+        of = of_rule(cached->groups.ptr, cached->groups.len, rule);
+    if (!cached) {
+        key_group_of(&k, s->tenant, s->scope, series);
+        int rc = kv_get(g->kv, NULL, KV_META, key_str(&k), &g->row, e);
+        if (rc)
+            return rc == ERR_NOT_FOUND ? 0 : rc;
+        if (group_of_read(buf_str(&g->row), at, &n, e))
+            return e->code;
+        of = of_rule(at, n, rule);
     }
-    buf_init(&row, KIB);
-    key_group_of(&k, tenant, scope, series);
-    int rc = kv_get(kv, NULL, KV_META, key_str(&k), &row, e);
-    if (!rc)
-        rc = group_of_read(buf_str(&row), &rule, &ordinal, e);
-    if (!rc)
-        *ret = GID(GROUP_BASE, ordinal);
-    buf_deinit(&row);
-    return rc == ERR_NOT_FOUND ? 0 : rc;
+    if (of)
+        *ret = GID(GROUP_BASE, of->ordinal);
+    return 0;
 }

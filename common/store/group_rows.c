@@ -62,7 +62,7 @@ void group_service_put(const struct group_service *g, struct buf *out)
 {
     buf_reset(out);
     wr_u8(out, VERSION);
-    wr_u32be(out, g->rule);
+    wr_u32be(out, g->rules);
     wr_u32be(out, g->next);
     for (size_t i = 0; i < GROUP_DIMS; i++)
         wr_u32be(out, g->since[i]);
@@ -70,9 +70,10 @@ void group_service_put(const struct group_service *g, struct buf *out)
 
 int group_service_read(struct str row, struct group_service *ret, struct err *e)
 {
-    if (row.len != 9 + 4 * GROUP_DIMS || row.ptr[0] != VERSION || !get_u32be(row.ptr + 1))
+    if (row.len != 9 + 4 * GROUP_DIMS || row.ptr[0] != VERSION || !get_u32be(row.ptr + 1) ||
+        get_u32be(row.ptr + 1) > GROUP_RULES_MAX)
         return bad(e, "grouping", row.len);
-    ret->rule = get_u32be(row.ptr + 1);
+    ret->rules = get_u32be(row.ptr + 1);
     ret->next = get_u32be(row.ptr + 5);
     for (size_t i = 0; i < GROUP_DIMS; i++)
         ret->since[i] = get_u32be(row.ptr + 9 + 4 * i);
@@ -83,6 +84,7 @@ void group_rule_put(const struct group_rule *r, struct buf *out)
 {
     buf_reset(out);
     wr_u8(out, VERSION);
+    wr_u32be(out, r->since);
     wr_varint(out, r->len);
     for (size_t i = 0; i < r->len; i++) {
         wr_u8(out, r->flags[i]);
@@ -98,7 +100,8 @@ int group_rule_read(struct str row, struct group_rule *ret, struct err *e)
     uint64_t n, len;
 
     ret->len = 0;
-    if (!rd_u8(&r, &version) || version != VERSION || !rd_varint(&r, &n) || n > GROUP_NAMES_MAX)
+    if (!rd_u8(&r, &version) || version != VERSION || !rd_u32be(&r, &ret->since) ||
+        !rd_varint(&r, &n) || n > GROUP_NAMES_MAX)
         return bad(e, "grouping rule", row.len);
     for (; n; n--, ret->len++) {
         if (!rd_u8(&r, &ret->flags[ret->len]) ||
@@ -126,20 +129,33 @@ int group_row_read(struct str row, struct group_row *ret, struct err *e)
     return 0;
 }
 
-void group_of_put(uint32_t rule, uint32_t ordinal, struct key *out)
+void group_of_put(const struct group_of *g, size_t n, struct buf *out)
 {
-    out->b[0] = VERSION;
-    put_u32be(out->b + 1, rule);
-    put_u32be(out->b + 5, ordinal);
-    out->len = 9;
+    buf_reset(out);
+    wr_u8(out, VERSION);
+    wr_varint(out, n);
+    for (size_t i = 0; i < n; i++) {
+        wr_u32be(out, g[i].rule);
+        wr_u32be(out, g[i].ordinal);
+    }
 }
 
-int group_of_read(struct str row, uint32_t *ret_rule, uint32_t *ret_ordinal, struct err *e)
+int group_of_read(struct str row, struct group_of *ret, size_t *ret_n, struct err *e)
 {
-    if (row.len != 9 || row.ptr[0] != VERSION)
+    struct rd r = rd_of(row);
+    uint8_t version;
+    uint64_t n;
+
+    *ret_n = 0;
+    if (!rd_u8(&r, &version) || version != VERSION || !rd_varint(&r, &n) || n < 1 ||
+        n > GROUP_RULES_MAX || rd_left(&r) != 8 * n)
         return bad(e, "groups of a series", row.len);
-    *ret_rule = get_u32be(row.ptr + 1);
-    *ret_ordinal = get_u32be(row.ptr + 5);
+    for (size_t i = 0; i < n; i++) {
+        if (!rd_u32be(&r, &ret[i].rule) || !rd_u32be(&r, &ret[i].ordinal) ||
+            ret[i].rule <= (i ? ret[i - 1].rule : 0))
+            return bad(e, "groups of a series", row.len);
+    }
+    *ret_n = (size_t)n;
     return 0;
 }
 

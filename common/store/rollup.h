@@ -10,10 +10,16 @@
 #include "common/store/ru.h"
 #include "common/store/seal.h"
 
+struct dict_cache;
 struct floors;
 struct store_view;
 
 /* ---- seal: shard thread ---- */
+
+/* Memory of the shard thread. */
+struct rollup;
+struct rollup *rollup_new(struct dict_cache *dicts);
+void rollup_free(struct rollup *x); /* NULL is fine */
 
 /* Puts the roll-ups and timeline points of groups that the rows of one (tenant, scope, ptype) lead
  * to; `rows` are in order of series, then t. Reads what is stored now: the leaves of this entry must

@@ -52,6 +52,7 @@ static void series_free(struct series *s)
 {
     vec_free(&s->types);
     vec_free(&s->pairs);
+    vec_free(&s->groups);
     xfree((void *)(uintptr_t)s->labels.ptr);
     xfree(s);
 }
@@ -140,19 +141,20 @@ static void put_type(const struct series *s, const struct series_type *t, struct
 
 /* ---- finding ---- */
 
-static int load_group(struct series_cache *c, struct series *s, struct err *e)
+static int load_groups(struct series_cache *c, struct series *s, struct err *e)
 {
-    uint32_t ordinal;
+    struct group_of at[GROUP_RULES_MAX];
     struct key k;
+    size_t n;
 
     key_group_of(&k, s->tenant, s->scope, s->id);
     int rc = kv_get(c->kv, NULL, KV_META, key_str(&k), &c->row, e);
     if (rc == ERR_NOT_FOUND)
         return 0;
     if (!rc)
-        rc = group_of_read(buf_str(&c->row), &s->group_rule, &ordinal, e);
-    if (!rc)
-        s->gid = GID(GROUP_BASE, ordinal);
+        rc = group_of_read(buf_str(&c->row), at, &n, e);
+    for (size_t i = 0; !rc && i < n; i++)
+        vec_push(&s->groups, at[i]);
     return rc;
 }
 
@@ -179,7 +181,7 @@ static int load_rows(struct series_cache *c, struct kv_iter *it, uint32_t tenant
     if (!rc)
         rc = kv_iter_status(it, e);
     if (!rc)
-        rc = load_group(c, s, e);
+        rc = load_groups(c, s, e);
     if (rc) {
         forget(c, s);
         return rc;

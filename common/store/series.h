@@ -21,6 +21,7 @@ struct series_type {
     uint16_t ptype;
     struct days days;
 };
+struct group_of; /* group.h */
 struct series {
     uint32_t tenant, scope;
     uint64_t id;
@@ -28,12 +29,10 @@ struct series {
     bool reserved; /* in no batch yet; has no ordinal */
     uint64_t seq;  /* last batch that has something of it; 0: all on disk */
     VEC(struct series_type) types;
-    VEC(struct known *) pairs; /* of its labels, while reserved */
-    struct str labels;         /* canonical; owned */
-    uint64_t gid;              /* base group as staged: group.h */
-    uint32_t group_rule;       /* by which rule; 0: none yet */
-    uint64_t group_seq;        /* batch that has it; 0: on disk */
-    char key[17];              /* meta key of the id */
+    VEC(struct known *) pairs;   /* of its labels, while reserved */
+    struct str labels;           /* canonical; owned */
+    VEC(struct group_of) groups; /* by rule: group.h */
+    char key[17];                /* meta key of the id */
 };
 
 struct series_cache;

@@ -216,7 +216,7 @@ static int plan_groups(struct plan *p, struct err *e)
     if (!p->fresh)
         return 0;
     return groups_scope(p->s->groups, p->tenant->number, p->tenant->name, p->scope->number,
-                        p->scope->seq == NAMES_RESERVED, &p->groups, e);
+                        p->scope->seq == NAMES_RESERVED, slot_of_ms(p->engine_ms), &p->groups, e);
 }
 
 static int plan_make(struct plan *p, struct err *e)
@@ -314,7 +314,7 @@ static void put_slot(struct plan *p, const struct plan_series *r, const struct s
     store_encode(s, p->dict, v->nodes, v->values, v->len, &s->row);
     key_raw(&k, &m, v->slot, r->in->wid);
     kv_batch_put(b->kb, KV_RAW, key_str(&k), buf_str(&s->row));
-    groups_touch(p->groups, v->slot, b->seq);
+    (void)groups_assign(s->groups, p->groups, r->series, v->slot, b->seq, b->kb);
     series_touch(r->series, m.ptype, (uint16_t)(v->slot / DAY_SLOTS), b->seq, b->kb);
     names_touch(r->activity, (uint16_t)(v->slot / DAY_SLOTS), b->seq, b->kb);
     raw_counts_add(&s->raw, raw_bucket(v->slot), 1);
@@ -334,7 +334,6 @@ static bool apply_series(struct plan *p, const struct plan_series *r, struct sto
     if (r->series->reserved)
         atomic_fetch_add(&s->series_count, 1);
     series_emit(s->series, s->names, p->tenant, r->series, b->seq, b->kb);
-    groups_assign(s->groups, p->groups, r->series, b->seq, b->kb);
     for (size_t i = 0; i < r->in->len; i++)
         put_slot(p, r, &r->in->vectors[i], b);
     exm_stage(s,

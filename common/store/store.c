@@ -24,6 +24,7 @@
 #include "common/base/wr.h"
 #include "common/store/build_impl.h"
 #include "common/store/group.h"
+#include "common/store/rollup.h"
 #include "common/store/store_impl.h"
 
 #define ARENA_MAX      (64 * MIB)
@@ -315,6 +316,7 @@ static struct store *store_new(const struct store_opts *o)
     s->build = build_state_new();
     s->wids = wids_new(s->kv, o->wid_horizon_ms);
     s->dicts = dict_cache_new(s->kv, o->dict_bytes_max, mask);
+    s->rollup = rollup_new(s->dicts);
     dict_scratch_init(&s->scratch);
     sum_init(&s->sum);
     exm_gate_init(&s->exm);
@@ -355,6 +357,7 @@ void store_close(struct store *s)
     names_free(s->names);
     series_cache_free(s->series);
     groups_free(s->groups);
+    rollup_free(s->rollup);
     wids_free(s->wids);
     parts_free(s->parts);
     tl_rows_free(s->tl_rows);

@@ -24,6 +24,7 @@
 #define STORE_NAME_MAX 4096 /* bytes of a tenant's or service's name */
 
 struct groups;
+struct rollup;
 struct store {
     struct store_opts o;
     struct kv *kv;            /* owned */
@@ -33,6 +34,7 @@ struct store {
     struct names *names;
     struct series_cache *series;
     struct groups *groups;
+    struct rollup *rollup;
     struct wids *wids;
     struct eclock clock;
     struct parts *parts;        /* owned */

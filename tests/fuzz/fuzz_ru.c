@@ -35,7 +35,8 @@ static void on_group(struct str row, struct buf *out)
     struct group_service g;
     struct group_rule *r = XNEW(struct group_rule);
     struct group_row group;
-    uint32_t rule, ordinal;
+    struct group_of of[GROUP_RULES_MAX];
+    size_t n;
 
     if (!group_service_read(row, &g, &e)) {
         group_service_put(&g, out);
@@ -50,7 +51,11 @@ static void on_group(struct str row, struct buf *out)
         (void)group_rule_drops(r, STR("k8s.pod.name"));
         xfree(again);
     }
-    (void)(group_row_read(row, &group, &e) || group_of_read(row, &rule, &ordinal, &e));
+    if (!group_of_read(row, of, &n, &e)) {
+        group_of_put(of, n, out);
+        CHECK(!group_of_read(buf_str(out), of, &n, &e));
+    }
+    (void)group_row_read(row, &group, &e);
     xfree(r);
 }
 
