@@ -268,6 +268,7 @@ static uint32_t name_of(const struct dict *d, uint32_t node)
 {
     const struct frame *f = dict_frame(d, dict_node(d, node)->frame);
 
+    CHECK(node);
     return f->func ? f->func : f->file ? f->file : f->module;
 }
 
@@ -315,9 +316,12 @@ static void self_values(struct fn_calc *c, const struct epoch *p)
     for (size_t w = 0; w <= p->n.nodes / 64; w++)
         for (uint64_t word = p->touched[w]; word; word &= word - 1) {
             uint32_t node = (uint32_t)(w * 64 + (unsigned)__builtin_ctzll(word));
-            if (node)
-                add_sat(c, &c->self.ptr[name_of(p->d, node)], p->values[node]);
+            add_sat(c, &c->self.ptr[node ? name_of(p->d, node) : 0], p->values[node]);
         }
+    if (p->touched[0] & 1) { /* the root itself: string 0 is "" */
+        add_sat(c, &c->total.ptr[0], p->values[0]);
+        c->named.ptr[0] |= 1;
+    }
 }
 
 static void enter(struct fn_calc *c, const struct epoch *p, uint32_t node)

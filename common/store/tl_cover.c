@@ -49,9 +49,14 @@ void tl_grid_floors(struct tl_grid *g, const struct floors *f)
     g->floors.at[last] = MIN(g->floors.at[last], f->at[last]);
 }
 
-static uint32_t base_at(const struct tl_grid *g, uint32_t t)
+/* What edges at t are multiples of. */
+static uint32_t grain(const struct tl_grid *g, uint32_t t)
 {
-    return MIN(floors_base(&g->floors, true, t), KEY_LEVELS - 1);
+    uint32_t base = floors_base(&g->floors, !g->members, t);
+
+    if (!base && !g->vectors)
+        return 1;
+    return LEVELS[MIN(base, KEY_LEVELS - 1)].node;
 }
 
 void tl_grid_bounds(struct tl_grid *g)
@@ -63,17 +68,14 @@ void tl_grid_bounds(struct tl_grid *g)
     from = MAX(from, lowest);
     if (from >= to)
         return;
-    uint32_t last = base_at(g, to - 1);
-    g->from = node_of(base_at(g, from), from);
-    g->to = last ? node_of(last, to - 1) + LEVELS[last].node : to;
-    if (!base_at(g, from)) /* slots, not leaves */
-        g->from = from;
+    uint32_t last = grain(g, to - 1);
+    g->from = from - from % grain(g, from);
+    g->to = to - 1 - (to - 1) % last + last;
 }
 
 uint32_t tl_grid_point(const struct tl_grid *g, uint32_t t)
 {
-    uint32_t base = base_at(g, t);
-    int64_t behind = slot_to_ms(base ? node_of(base, t) : t) - g->origin_ms;
+    int64_t behind = slot_to_ms(t - t % grain(g, t)) - g->origin_ms;
     int64_t k = behind <= 0 ? 0 : (behind + g->step_ms - 1) / g->step_ms;
 
     return (uint32_t)MIN(k, (int64_t)g->points - 1);
@@ -86,12 +88,10 @@ uint32_t tl_grid_edge(const struct tl_grid *g, uint32_t t)
     if (k + 1 >= g->points)
         return g->to;
     uint32_t edge = clamp_slot(floor_slot(g->origin_ms + k * g->step_ms) + 1);
-    uint32_t base = edge < g->to ? base_at(g, edge) : 0;
-    if (base) {
-        uint32_t over = edge % LEVELS[base].node;
-        edge += over ? LEVELS[base].node - over : 0;
-    }
-    return MIN(edge, g->to);
+    if (edge >= g->to)
+        return g->to;
+    uint32_t over = edge % grain(g, edge);
+    return MIN(over ? edge - over + grain(g, edge) : edge, g->to);
 }
 
 /* ---- the cover ---- */

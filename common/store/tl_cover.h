@@ -14,6 +14,8 @@
 struct tl_grid {
     int64_t origin_ms, step_ms;
     uint32_t points;
+    bool vectors;         /* edges stand where vectors can be cut: at leaves, and by the base of */
+    bool members;         /* members', not of groups. Set both before tl_grid_bounds */
     struct floors floors; /* of all services that are read: the coarser base counts */
     uint32_t from, to;    /* real bounds; from == to: nothing can be there */
 };

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * functions: store_functions: what functions cost, over time.
+ *
+ *   per service, per point of the grid: cover (as for a flame graph)
+ *       groups, level >= 2   rows of fn: one addition per function
+ *       everything else      vectors ─> their sum ─> fn_calc: once per point
+ *   and unsealed rows the same way
+ *
+ * So a year of a service costs some hundred rows of fn; a selector that no group answers costs its
+ * flame graphs. Functions are united by name over epochs, services, groups.
+ */
+#include <stdlib.h>
+
+#include "common/base/mem.h"
+#include "common/base/size.h"
+#include "common/store/fn.h"
+#include "common/store/presence.h"
+#include "common/store/store_impl.h"
+#include "common/store/targets.h"
+#include "common/store/tl_cover.h"
+
+#define POINTS_MAX  (1u << 20)
+#define MS_MAX      (INT64_C(1) << 50)
+#define CELLS_BYTES (64 * MIB)
+
+struct cell {
+    uint64_t self, total;
+};
+struct function {
+    struct str name;    /* in the arena */
+    struct cell *cells; /* by point; NULL until there is a value */
+};
+struct functions {
+    const struct store_functions_query *q;
+    struct store_view *v;
+    struct arena *arena;
+    struct targets t;
+    struct scan scan;
+    struct tl_grid grid;
+    struct fn_calc *calc;
+    VEC(struct function) at;
+    struct map_str *by_name; /* -> index + 1 */
+    struct map_u64 by_ptr;   /* address of a name in a dictionary of the service -> index */
+    bool all_names;
+    uint64_t *all;            /* by point */
+    roaring_bitmap_t *leaves; /* gauges */
+    uint32_t k;               /* point at hand */
+    size_t cells_left;
+    uint64_t rows, vectors, saturated;
+    struct dirty_set dirty;
+    struct cover cover;
+};
+
+#define UNWANTED (UINT32_MAX - 1)
+
+/* ---- adding ---- */
+
+static int full(const struct functions *x, struct err *e)
+{
+    return err_set(e, ERR_LIMIT,
+                   "%zu functions of %u points do not fit: ask for fewer functions (by name) or "
+                   "points",
+                   x->at.len, x->grid.points);
+}
+
+static int new_function(struct functions *x, struct str name, uint32_t *ret, struct err *e)
+{
+    struct function f = { .name = arena_strdup(x->arena, name) };
+
+    if (!f.name.ptr || x->at.len >= UNWANTED)
+        return full(x, e);
+    vec_push(&x->at, f);
+    map_str_put(x->by_name, f.name, (void *)(uintptr_t)x->at.len);
+    *ret = (uint32_t)x->at.len - 1;
+    return 0;
+}
+
+/* Names of a dictionary do not move while fn_calc holds it, so their address is a key. */
+static int find(struct functions *x, struct str name, uint32_t *ret, struct err *e)
+{
+    uint64_t key = (uint64_t)(uintptr_t)name.ptr << 1 | !name.len;
+    uint32_t known = map_u64_get(&x->by_ptr, key);
+    uintptr_t at;
+    int rc = 0;
+
+    if (known == MAP_U64_EMPTY) {
+        at = (uintptr_t)map_str_get(x->by_name, name);
+        known = at ? (uint32_t)at - 1 : UNWANTED;
+        if (!at && x->all_names)
+            rc = new_function(x, name, &known, e);
+        if (!rc)
+            (void)map_u64_put(&x->by_ptr, key, known);
+    }
+    *ret = known;
+    return rc;
+}
+
+static void add_sat(struct functions *x, uint64_t *to, uint64_t v)
+{
+    if (!u64_add(*to, v, to)) {
+        *to = UINT64_MAX;
+        x->saturated++;
+    }
+}
+
+static int on_value(void *cookie, struct str name, uint64_t self, uint64_t total, struct err *e)
+{
+    struct functions *x = cookie;
+    size_t bytes = x->grid.points * sizeof(struct cell);
+    uint32_t at;
+
+    add_sat(x, &x->all[x->k], self);
+    if (find(x, name, &at, e))
+        return e->code;
+    if (at == UNWANTED)
+        return 0;
+    struct function *f = &x->at.ptr[at];
+    if (!f->cells && bytes > x->cells_left)
+        return full(x, e);
+    if (!f->cells) {
+        x->cells_left -= bytes;
+        f->cells = xcalloc(x->grid.points, sizeof(*f->cells));
+    }
+    add_sat(x, &f->cells[x->k].self, self);
+    add_sat(x, &f->cells[x->k].total, total);
+    return 0;
+}
+
+static int count_row(struct functions *x, struct err *e)
+{
+    uint64_t max = x->q->q.rows_max;
+
+    if (max && x->rows == max)
+        return err_set(e, ERR_LIMIT,
+                       "the query reads more than %" PRIu64
+                       " rows: ask for a shorter range or fewer series",
+                       max);
+    x->rows++;
+    return 0;
+}
+
+static int on_fn(void *cookie, size_t group, uint32_t t, struct str value, struct err *e)
+{
+    struct functions *x = cookie;
+
+    (void)group;
+    if (count_row(x, e) || fn_row_each(x->calc, value, on_value, x, e))
+        return err_wrap(e, "functions at slot %u", t);
+    return 0;
+}
+
+static int on_vector(void *cookie, size_t series, uint32_t t, struct str value, struct err *e)
+{
+    struct functions *x = cookie;
+
+    (void)series;
+    x->vectors++;
+    if (count_row(x, e) || fn_calc_add(x->calc, value, e))
+        return err_wrap(e, "vector at slot %u", t);
+    return 0;
+}
+
+static int on_leaf(void *cookie, size_t series, uint32_t t, struct str value, struct err *e)
+{
+    struct functions *x = cookie;
+
+    if (x->leaves)
+        roaring_bitmap_add(x->leaves, t / LEAF_SLOTS);
+    return on_vector(x, series, t, value, e);
+}
+
+/* ---- sealed rows of a service ---- */
+
+/* What a service reads of one kind: members, or groups. */
+struct tier {
+    struct scan scan; /* but from, to, fn */
+    bool group;
+    uint32_t since;
+    const struct floors *floors;
+    uint32_t from, to;
+};
+
+static int read_run(struct functions *x, struct tier *p, const struct cover_run *r, struct err *e)
+{
+    p->scan.from = r->from;
+    p->scan.to = r->to;
+    p->scan.cookie = x;
+    if (!p->group) {
+        p->scan.fn = r->level ? on_vector : on_leaf;
+        return scan_level(&p->scan, r->level ? KV_COARSE : KV_FINE, r->level, e);
+    }
+    if (r->level >= 2) {
+        p->scan.fn = on_fn;
+        return scan_level(&p->scan, KV_FN, r->level, e);
+    }
+    return err_set(e, ERR_INTERNAL, "a group without rows of fn");
+}
+
+static int read_point(struct functions *x, struct tier *p, uint32_t from, uint32_t to,
+                      struct err *e)
+{
+    struct cover_in in = { .from = MAX(from, p->from),
+                           .to = MIN(to, p->to),
+                           .group = p->group,
+                           .since = p->since,
+                           .floors = p->floors,
+                           .dirty = &x->dirty };
+    int rc = 0;
+
+    if (in.from >= in.to)
+        return 0;
+    cover_make(&in, &x->cover);
+    for (size_t i = 0; !rc && i < x->cover.runs.len; i++)
+        rc = read_run(x, p, &x->cover.runs.ptr[i], e);
+    return rc ? rc : fn_calc_each(x->calc, on_value, x, e);
+}
+
+static int read_presence(struct functions *x, const struct tier *p, struct err *e)
+{
+    struct tl_scan c = { .v = x->v,
+                         .tenant = p->scan.tenant,
+                         .scope = p->scan.scope,
+                         .ptype = p->scan.ptype,
+                         .flags = p->group ? KEY_TL_GROUP : 0,
+                         .ids = p->scan.series,
+                         .len = p->scan.len,
+                         .from = p->from,
+                         .to = p->to,
+                         .cancel = p->scan.cancel };
+
+    return x->leaves ? presence_read(&c, x->leaves, e) : 0;
+}
+
+static int read_tier(struct functions *x, struct tier *p, struct err *e)
+{
+    int rc = 0;
+
+    if (!p->scan.len || p->from >= p->to)
+        return 0;
+    for (uint32_t t = x->grid.from, end; !rc && t < x->grid.to; t = end) {
+        end = tl_grid_edge(&x->grid, t);
+        x->k = tl_grid_point(&x->grid, t);
+        rc = read_point(x, p, t, end, e);
+    }
+    return rc ? rc : read_presence(x, p, e);
+}
+
+/* ---- unsealed rows: they come in order of time ---- */
+
+static int on_raw(void *cookie, size_t series, uint32_t t, struct str value, struct err *e)
+{
+    struct functions *x = cookie;
+    uint32_t k = tl_grid_point(&x->grid, t);
+
+    if (k != x->k && fn_calc_each(x->calc, on_value, x, e))
+        return e->code;
+    x->k = k;
+    return on_leaf(x, series, t, value, e);
+}
+
+static int read_raw(struct functions *x, uint32_t raw_low, struct err *e)
+{
+    x->scan.from = x->grid.from;
+    x->scan.to = x->grid.to;
+    x->scan.fn = on_raw;
+    x->scan.cookie = x;
+    x->k = 0;
+    int rc = scan_raw(&x->scan, raw_low, e);
+    return rc ? rc : fn_calc_each(x->calc, on_value, x, e);
+}
+
+/* ---- the query ---- */
+
+static int load_floors(struct functions *x, struct err *e)
+{
+    size_t at = 0;
+    bool any = false;
+
+    x->grid.vectors = x->grid.members = true;
+    while (targets_next(&x->t, &x->q->q, &at, &x->scan)) {
+        struct member m = { x->scan.tenant, x->scan.scope, x->scan.ptype, 0 };
+        struct floors f;
+        int rc = floors_load(x->v->s->kv, x->v->snap, &m, &f, e);
+        if (rc)
+            return rc;
+        tl_grid_floors(&x->grid, &f);
+        any = true;
+    }
+    if (any)
+        tl_grid_bounds(&x->grid);
+    else
+        tl_grid_asked(&x->grid, &x->grid.from, &x->grid.to);
+    return 0;
+}
+
+static int read_scope(struct functions *x, uint32_t raw_low, struct err *e)
+{
+    struct member m = { x->scan.tenant, x->scan.scope, x->scan.ptype, 0 };
+    struct tier p = { .scan = x->scan, .from = x->grid.from, .to = x->grid.to };
+    struct floors f;
+    int rc = floors_load(x->v->s->kv, x->v->snap, &m, &f, e);
+
+    p.floors = &f;
+    map_u64_reset(&x->by_ptr);
+    fn_calc_begin(x->calc, x->v->snap, m.tenant, m.scope);
+    if (!rc)
+        rc = dirty_load(&x->dirty, x->v->s->kv, x->v->snap, &m, p.from, p.to, e);
+    if (!rc)
+        rc = read_tier(x, &p, e);
+    return rc ? rc : read_raw(x, raw_low, e);
+}
+
+static int read_all(struct functions *x, struct err *e)
+{
+    uint32_t raw_low;
+    size_t at = 0;
+    int rc = scan_raw_low(x->v, &raw_low, e);
+
+    if (!rc)
+        rc = load_floors(x, e);
+    while (!rc && x->grid.from < x->grid.to && targets_next(&x->t, &x->q->q, &at, &x->scan))
+        rc = read_scope(x, raw_low, e);
+    return rc;
+}
+
+/* ---- giving out ---- */
+
+static void give(struct functions *x, const struct function *f, struct store_functions *ret)
+{
+    struct store_function out = { .name = f->name };
+
+    for (uint32_t k = 0; f->cells && k < x->grid.points; k++) {
+        if (!f->cells[k].self && !f->cells[k].total)
+            continue;
+        vec_push(&out.point, k);
+        vec_push(&out.self, f->cells[k].self);
+        vec_push(&out.total, f->cells[k].total);
+    }
+    if (out.point.len)
+        vec_push(&ret->at, out);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct store_function *x = a, *y = b;
+
+    return str_cmp(x->name, y->name);
+}
+
+static void give_leaves(const struct functions *x, struct store_functions *ret)
+{
+    roaring_uint32_iterator_t it;
+
+    vec_reserve(&ret->leaves, x->grid.points);
+    memset(ret->leaves.ptr, 0, x->grid.points * sizeof(*ret->leaves.ptr));
+    ret->leaves.len = x->grid.points;
+    roaring_init_iterator(x->leaves, &it);
+    for (; it.has_value; roaring_advance_uint32_iterator(&it))
+        ret->leaves.ptr[tl_grid_point(&x->grid, it.current_value * LEAF_SLOTS)]++;
+}
+
+static void finish(struct functions *x, struct store_functions *ret)
+{
+    vec_for (i, &x->at)
+        give(x, &x->at.ptr[i], ret);
+    if (ret->at.len)
+        qsort(ret->at.ptr, ret->at.len, sizeof(*ret->at.ptr), by_name);
+    vec_reserve(&ret->all, x->grid.points);
+    memcpy(ret->all.ptr, x->all, x->grid.points * sizeof(*x->all));
+    ret->all.len = x->grid.points;
+    if (x->leaves)
+        give_leaves(x, ret);
+    ret->gauge = x->leaves != NULL;
+    ret->start_ms = slot_to_ms(x->grid.from);
+    ret->end_ms = slot_to_ms(x->grid.to);
+    ret->rows = x->rows;
+    ret->vectors = x->vectors;
+    ret->saturated = x->saturated;
+}
+
+void store_functions_deinit(struct store_functions *f)
+{
+    vec_for (i, &f->at) {
+        vec_free(&f->at.ptr[i].point);
+        vec_free(&f->at.ptr[i].self);
+        vec_free(&f->at.ptr[i].total);
+    }
+    vec_free(&f->at);
+    vec_free(&f->all);
+    vec_free(&f->leaves);
+}
+
+static void close_functions(struct functions *x)
+{
+    vec_for (i, &x->at)
+        xfree(x->at.ptr[i].cells);
+    vec_free(&x->at);
+    map_str_free(x->by_name);
+    map_u64_deinit(&x->by_ptr);
+    xfree(x->all);
+    if (x->leaves)
+        roaring_bitmap_free(x->leaves);
+    dirty_deinit(&x->dirty);
+    cover_deinit(&x->cover);
+    fn_calc_free(x->calc);
+    targets_close(&x->t);
+}
+
+static int check_query(const struct store_functions_query *q, struct err *e)
+{
+    if (q->points < 1 || q->points > POINTS_MAX || q->step_ms < 1 ||
+        q->step_ms > MS_MAX / q->points || q->origin_ms > MS_MAX || q->origin_ms < -MS_MAX)
+        return err_set(e, ERR_INPUT,
+                       "functions at %u points of %" PRId64 " ms from %" PRId64
+                       ": want 1 to %u points of at least 1 ms",
+                       q->points, q->step_ms, q->origin_ms, POINTS_MAX);
+    return 0;
+}
+
+int store_functions(struct store_view *v, const struct store_functions_query *q, struct arena *a,
+                    struct store_functions *ret, struct err *e)
+{
+    struct functions x = { .q = q, .v = v, .arena = a, .cells_left = CELLS_BYTES };
+    uint32_t from, to;
+
+    *ret = (struct store_functions){ 0 };
+    if (check_query(q, e))
+        return e->code;
+    tl_grid_init(&x.grid, q->origin_ms, q->step_ms, q->points);
+    tl_grid_asked(&x.grid, &from, &to);
+    x.calc = fn_calc_new(v->s->dicts);
+    x.by_name = map_str_new();
+    map_u64_init(&x.by_ptr);
+    x.all = xcalloc(q->points, sizeof(*x.all));
+    x.all_names = !q->names_len;
+    int rc = targets_open(&x.t, v, &q->q, slot_to_ms(from), slot_to_ms(to), NULL, 0, a, e);
+    if (x.t.type.gauge)
+        x.leaves = roaring_bitmap_create();
+    for (size_t i = 0; !rc && i < q->names_len; i++) {
+        uint32_t at;
+        if (!map_str_get(x.by_name, q->names[i]))
+            rc = new_function(&x, q->names[i], &at, e);
+    }
+    if (!rc && from < to)
+        rc = read_all(&x, e);
+    if (!rc)
+        finish(&x, ret);
+    close_functions(&x);
+    return rc;
+}
