@@ -245,8 +245,10 @@ void year_stacks_init(struct year_stacks *y, enum year_kind kind, uint32_t count
         make_up(y);
     y->real = y->node.len;
     learn_pairs(y);
-    while (y->node.len < count)
-        vec_push(&y->node, derive(y));
+    while (y->node.len < count) {
+        uint32_t node = derive(y); /* not inside vec_push, which counts first or last */
+        vec_push(&y->node, node);
+    }
 }
 
 void year_stacks_deinit(struct year_stacks *y)
