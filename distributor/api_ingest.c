@@ -274,18 +274,26 @@ static void job_send(void *cookie)
              MIN(left, j->d->conf->attempt_ms), job_on_reply, j);
 }
 
-/* Exchanges what was set aside for what the decoded push holds until its ack. */
-static bool job_resize(struct job *j)
+/* Exchanges what was set aside for what the decoded push holds until its ack. One that needs more
+ * than all pushes may hold is told so, instead of to try again for ever. */
+static int job_resize(struct job *j, struct err *e)
 {
     size_t holds = arena_used(j->arena) + stacks_bytes(&j->push.stacks) + j->packed.cap;
 
+    if (holds > j->d->memory.max)
+        return err_set(e, ERR_LIMIT,
+                       "decoded, this push takes %zu MiB; all pushes together may hold %zu MiB "
+                       "(distributor.in_flight_bytes)",
+                       holds / MIB, j->d->memory.max / MIB);
     if (holds > j->reserved && !budget_take(&j->d->memory, holds - j->reserved))
-        return false;
+        return err_set(e, ERR_BUSY,
+                       "pushes in work hold all the memory they may "
+                       "(distributor.in_flight_bytes); try again");
     if (holds < j->reserved)
         budget_give(&j->d->memory, j->reserved - holds);
     metric_move(j->d->metrics.working_bytes, (int64_t)holds - (int64_t)j->reserved);
     j->reserved = holds;
-    return true;
+    return 0;
 }
 
 static void job_decoded(void *cookie)
@@ -300,10 +308,7 @@ static void job_decoded(void *cookie)
     } else if (j->push.series_len == 0) {
         metric_add(j->d->metrics.empty, 1);
         job_ok(j);
-    } else if (!job_resize(j)) {
-        (void)err_set(&e, ERR_BUSY,
-                      "pushes in work hold all the memory they may "
-                      "(distributor.in_flight_bytes); try again");
+    } else if (job_resize(j, &e)) {
         job_fail(j, &e);
     } else {
         job_send(j);

@@ -14,7 +14,7 @@
 #include "distributor/state.h"
 
 #define DISTRIBUTOR_MAGIC MAGIC('d', 'i', 's', 't')
-#define DECODE_SHARE      4 /* of the memory limit: what one push may take at most, 1 in so many */
+#define DECODE_SHARE      8 /* of the memory limit: what one push may take at most, 1 in so many */
 #define DECODE_LEAST      (8 * MIB)
 
 static int start_node(const struct role_ctx *ctx, struct distributor *d, struct err *e)

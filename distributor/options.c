@@ -53,7 +53,7 @@ static const struct conf_row rows[] = {
     CONF_DURATION(ST, attempt_ms, "attempt_timeout", "3s", "100ms", "5m",
                   "One attempt to reach an ingester; it is repeated until ack_timeout."),
     CONF_BYTES(ST, in_flight_bytes, "in_flight_bytes", "0", NULL, NULL,
-               "Memory of all pushes in work; over it 503. 0: 8 % of the memory limit."),
+               "Memory of all pushes in work; over it 503. 0: 11 % of the memory limit."),
     CONF_U64(ST, tenant_requests, "tenant_requests", "256", "1", "1000000",
              "Pushes of one tenant in work at once; over it 429. Only with many tenants."),
     CONF_BYTES(ST, tenant_rate_bytes, "tenant_rate_bytes", "0", NULL, NULL,

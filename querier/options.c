@@ -11,7 +11,7 @@ static const struct conf_row rows[] = {
     CONF_U64(ST, queries_max, "queries_max", "256", "1", "100000",
              "Queries at once; one more is refused with 503."),
     CONF_BYTES(ST, bytes_max, "bytes_max", "0", "0", NULL,
-               "Memory of all queries together; 0 is 8 % of memory.limit, at least 32 MiB."),
+               "Memory of all queries together; 0 is 9 % of memory.limit, at least 32 MiB."),
     CONF_BYTES(ST, query_bytes_max, "query_bytes_max", "256MiB", "1MiB", NULL,
                "Memory of one query: answers of ingesters, the merged tree, the text."),
     CONF_U64(ST, nodes_default, "nodes_default", "8192", "1", "1048576",
