@@ -403,9 +403,23 @@ static void test_memory_budget(void **state)
     buf_init(&body, MIB);
     while (body.len < 100000)
         buf_addf(&body, "frame%zu 1\n", body.len);
-    assert_int_equal(dist_bed_push(&b, INGEST, "", buf_str(&body), &got), 503);
-    assert_non_null(strstr(got, "Retry-After: "));
+    /* What can never fit is told so, not to try again. */
+    assert_int_equal(dist_bed_push(&b, INGEST, "", buf_str(&body), &got), 400);
+    assert_non_null(strstr(got, "all pushes together may hold"));
     assert_int_equal(b.writes.len, 0);
+    /* What only does not fit beside others is. */
+    b.answer = DIST_BED_SILENT;
+    dist_bed_send(&b, INGEST, "", str_sub(buf_str(&body), 0, 7000));
+    struct net_mem *first = b.client;
+    b.client = net_connect(&b.world);
+    assert_int_equal(dist_bed_push(&b, INGEST, "", str_sub(buf_str(&body), 0, 7000), &got), 503);
+    assert_non_null(strstr(got, "Retry-After: "));
+    net_pass(&b.world, 30000);
+    assert_non_null(strstr(net_got(first), "HTTP/1.1 503"));
+    net_end(first, false);
+    net_pass(&b.world, 1000);
+    net_mem_free(first);
+    b.answer = DIST_BED_ACK;
     assert_int_equal(dist_bed_push(&b, INGEST, "", STR("a 1\n"), NULL), 200);
     assert_int_equal(dist_bed_metric(&b, "embertree_distributor_pushes_working_bytes"), 0);
     buf_deinit(&body);
