@@ -94,33 +94,55 @@ static int take_merge(const Embertree__MergeRequest *in, struct arena *a, struct
     return code;
 }
 
+static int take_grid(int64_t origin_ms, int64_t step_ms, uint32_t points, struct read_msg *m,
+                     struct err *e)
+{
+    if (points == 0 || points > POINTS_MAX)
+        return err_set(e, ERR_INPUT, "%" PRIu32 " points, 1 to %d are allowed", points, POINTS_MAX);
+    if (step_ms <= 0 || step_ms > TIME_MS_MAX / points || origin_ms < -TIME_MS_MAX ||
+        origin_ms > TIME_MS_MAX)
+        return err_set(e, ERR_INPUT, "steps of %" PRId64 " ms from %" PRId64 " are absurd", step_ms,
+                       origin_ms);
+    m->origin_ms = origin_ms;
+    m->step_ms = step_ms;
+    m->points = points;
+    m->query.start_ms = origin_ms - step_ms;
+    m->query.end_ms = origin_ms + step_ms * points;
+    return 0;
+}
+
 static int take_timeline(const Embertree__TimelineRequest *in, struct arena *a, struct read_msg *m,
                          struct err *e)
 {
     int code = take_shards(in->shards, in->n_shards, m, e);
 
-    if (code)
-        return code;
-    if (in->points == 0 || in->points > POINTS_MAX)
-        return err_set(e, ERR_INPUT, "%" PRIu32 " points, 1 to %d are allowed", in->points,
-                       POINTS_MAX);
-    if (in->step_ms <= 0 || in->step_ms > TIME_MS_MAX / in->points ||
-        in->origin_ms < -TIME_MS_MAX || in->origin_ms > TIME_MS_MAX)
-        return err_set(e, ERR_INPUT, "steps of %" PRId64 " ms from %" PRId64 " are absurd",
-                       in->step_ms, in->origin_ms);
-    code = take_strs(in->group_by, in->n_group_by, a, &m->group_by, &m->group_by_len, e);
+    if (!code)
+        code = take_grid(in->origin_ms, in->step_ms, in->points, m, e);
+    if (!code)
+        code = take_strs(in->group_by, in->n_group_by, a, &m->group_by, &m->group_by_len, e);
     if (!code)
         code = take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
-    m->origin_ms = in->origin_ms;
-    m->step_ms = in->step_ms;
-    m->points = in->points;
-    m->query = (struct store_query){
-        .tenant = unpack_str(in->tenant),
-        .selector = &m->selector,
-        .profile_type = unpack_str(in->profile_type),
-        .start_ms = in->origin_ms - in->step_ms,
-        .end_ms = in->origin_ms + in->step_ms * in->points,
-    };
+    m->query.tenant = unpack_str(in->tenant);
+    m->query.selector = &m->selector;
+    m->query.profile_type = unpack_str(in->profile_type);
+    return code;
+}
+
+static int take_functions(const Embertree__FunctionsRequest *in, struct arena *a,
+                          struct read_msg *m, struct err *e)
+{
+    int code = take_shards(in->shards, in->n_shards, m, e);
+
+    if (!code)
+        code = take_grid(in->origin_ms, in->step_ms, in->points, m, e);
+    if (!code)
+        code = take_strs(in->names, in->n_names, a, &m->names, &m->names_len, e);
+    if (!code)
+        code = take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
+    m->bytes_max = in->bytes_max;
+    m->query.tenant = unpack_str(in->tenant);
+    m->query.selector = &m->selector;
+    m->query.profile_type = unpack_str(in->profile_type);
     return code;
 }
 
@@ -167,6 +189,12 @@ int read_msg_decode(enum rpc_method method, struct str payload, struct arena *a,
             embertree__timeline_request__unpack(&allocator, payload.len, p);
 
         code = in ? take_timeline(in, a, ret, e) : unpack_failed("TimelineRequest", payload, a, e);
+    } else if (method == RPC_FUNCTIONS) {
+        const Embertree__FunctionsRequest *in =
+            embertree__functions_request__unpack(&allocator, payload.len, p);
+
+        code =
+            in ? take_functions(in, a, ret, e) : unpack_failed("FunctionsRequest", payload, a, e);
     } else {
         const Embertree__LabelsRequest *in =
             embertree__labels_request__unpack(&allocator, payload.len, p);
@@ -253,6 +281,9 @@ int timeline_reply_pack(const struct store_timeline *t, struct arena *a, struct 
 
     reply.series = ARENA_ARRAY(a, Embertree__TimelineSeries *, t->series.len);
     reply.gauge = t->gauge;
+    reply.start_ms = t->start_ms;
+    reply.end_ms = t->end_ms;
+    reply.rows = t->rows;
     if (!series || !reply.series)
         return arena_full(a, e);
     vec_for (i, &t->series) {
@@ -278,6 +309,46 @@ int timeline_reply_pack(const struct store_timeline *t, struct arena *a, struct 
     if (!p)
         return e->code;
     out->len += embertree__timeline_reply__pack(&reply, p);
+    return 0;
+}
+
+int functions_reply_pack(const struct store_functions *f, struct arena *a, struct buf *out,
+                         struct err *e)
+{
+    Embertree__FunctionsReply reply = EMBERTREE__FUNCTIONS_REPLY__INIT;
+    Embertree__FunctionSeries *series = ARENA_ARRAY(a, Embertree__FunctionSeries, f->at.len);
+    uint8_t *p;
+
+    reply.functions = ARENA_ARRAY(a, Embertree__FunctionSeries *, f->at.len);
+    if (!series || !reply.functions)
+        return arena_full(a, e);
+    vec_for (i, &f->at) {
+        const struct store_function *from = &f->at.ptr[i];
+        Embertree__FunctionSeries *to = &series[i];
+
+        embertree__function_series__init(to);
+        to->name = pack_str(from->name);
+        to->point = from->point.ptr;
+        to->n_point = from->point.len;
+        to->self = from->self.ptr;
+        to->n_self = from->self.len;
+        to->total = from->total.ptr;
+        to->n_total = from->total.len;
+        reply.functions[reply.n_functions++] = to;
+    }
+    reply.all = f->all.ptr;
+    reply.n_all = f->all.len;
+    reply.leaves = f->leaves.ptr;
+    reply.n_leaves = f->leaves.len;
+    reply.gauge = f->gauge;
+    reply.start_ms = f->start_ms;
+    reply.end_ms = f->end_ms;
+    reply.rows = f->rows;
+    reply.saturated = f->saturated;
+    p = reply_room(out, embertree__functions_reply__get_packed_size(&reply), e);
+    if (!p)
+        return e->code;
+    out->len += embertree__functions_reply__pack(&reply, p);
     return 0;
 }
 

@@ -11,7 +11,7 @@
 #define READ_SHARDS_MAX 4096
 
 struct read_msg {
-    enum rpc_method method; /* RPC_MERGE, RPC_TIMELINE or RPC_LABELS */
+    enum rpc_method method; /* RPC_MERGE, RPC_TIMELINE, RPC_LABELS or RPC_FUNCTIONS */
     struct selector selector;
     const uint32_t *shards; /* none: all */
     size_t shards_len;
@@ -24,6 +24,8 @@ struct read_msg {
     const struct str *group_by;
     size_t group_by_len;
     struct store_labels_query labels; /* LABELS */
+    const struct str *names;          /* FUNCTIONS, with the grid of TIMELINE; none: all */
+    size_t names_len;
 };
 
 /* Everything lives in the arena but the regexes: read_msg_deinit, also after an error. ret->query
@@ -36,6 +38,8 @@ void read_msg_deinit(struct read_msg *m);
 NODISCARD int merge_reply_pack(const struct store_merge *m, struct buf *out, struct err *e);
 NODISCARD int timeline_reply_pack(const struct store_timeline *t, struct arena *a, struct buf *out,
                                   struct err *e);
+NODISCARD int functions_reply_pack(const struct store_functions *f, struct arena *a,
+                                   struct buf *out, struct err *e);
 NODISCARD int labels_reply_pack(const struct store_labels *l, struct arena *a, struct buf *out,
                                 struct err *e);
 

@@ -11,6 +11,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
+#include "ingester/read_functions.h"
 
 #define STACKS_SEED 0x656d626572u
 
@@ -265,6 +266,9 @@ static void append_timeline(struct store_timeline *to, struct store_timeline *fr
         from->series.ptr[i] = (struct store_points){ 0 };
     }
     to->gauge |= from->gauge;
+    to->rows += from->rows;
+    to->start_ms = MIN(to->start_ms, from->start_ms);
+    to->end_ms = MAX(to->end_ms, from->end_ms);
 }
 
 /* Makes one series of those with equal labels. */
@@ -386,5 +390,7 @@ int read_run(const struct read_msg *m, const struct read_source *src, struct are
         return run_merge(m, src, out, ret_rows, e);
     if (m->method == RPC_TIMELINE)
         return run_timeline(m, src, a, out, e);
+    if (m->method == RPC_FUNCTIONS)
+        return read_functions_run(m, src, a, out, ret_rows, e);
     return run_labels(m, src, a, out, e);
 }

@@ -44,7 +44,10 @@ struct read {
 
 static const char *method_name(enum rpc_method m)
 {
-    return m == RPC_MERGE ? "merge" : m == RPC_TIMELINE ? "timeline" : "labels";
+    return m == RPC_MERGE       ? "merge"
+           : m == RPC_TIMELINE  ? "timeline"
+           : m == RPC_FUNCTIONS ? "functions"
+                                : "labels";
 }
 
 /* ---- work: pool thread ---------------------------------------------------------------------- */
@@ -139,7 +142,8 @@ static void read_done(void *cookie)
 static bool read_start(struct ingester *in, struct read *r)
 {
     struct reads *rs = in->reads;
-    uint64_t need = r->method == RPC_MERGE ? 2 * rs->stacks_max : LIST_BYTES;
+    uint64_t need =
+        r->method == RPC_MERGE || r->method == RPC_FUNCTIONS ? 2 * rs->stacks_max : LIST_BYTES;
     uint64_t now = clock_mono_ns(in->ctx->env->clock);
     int code = 0;
 
@@ -222,6 +226,11 @@ static void on_labels(void *cookie, struct rpc_call *call, struct str payload)
     on_read(cookie, RPC_LABELS, call, payload);
 }
 
+static void on_functions(void *cookie, struct rpc_call *call, struct str payload)
+{
+    on_read(cookie, RPC_FUNCTIONS, call, payload);
+}
+
 /* ---- life ----------------------------------------------------------------------------------- */
 
 /* Builders may hold twice what they are charged, so one gets a quarter of the share at most. */
@@ -246,6 +255,7 @@ void rpc_read_serve(struct ingester *in)
     rpc_serve(in->node, RPC_MERGE, on_merge, in);
     rpc_serve(in->node, RPC_TIMELINE, on_timeline, in);
     rpc_serve(in->node, RPC_LABELS, on_labels, in);
+    rpc_serve(in->node, RPC_FUNCTIONS, on_functions, in);
 }
 
 bool rpc_read_idle(const struct ingester *in)

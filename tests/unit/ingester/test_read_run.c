@@ -133,6 +133,48 @@ void store_timeline_deinit(struct store_timeline *t)
     vec_free(&t->series);
 }
 
+/* Each name at each of the points: self k + 1, total ten times that. */
+int store_functions(struct store_view *v, const struct store_functions_query *q, struct arena *a,
+                    struct store_functions *ret, struct err *e)
+{
+    struct store *s = of(v);
+
+    (void)a;
+    if (s->fail)
+        return err_set(e, s->fail, "canned failure");
+    ret->gauge = s->leaves_len > 0;
+    for (uint32_t k = 0; k < q->points; k++) {
+        vec_push(&ret->all, 100);
+        if (ret->gauge)
+            vec_push(&ret->leaves, s->leaves_len);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(s->names) && s->names[i]; i++) {
+        struct store_function f = { .name = str_c(s->names[i]) };
+        for (size_t k = 0; k < s->points_len; k++) {
+            vec_push(&f.point, s->points[k]);
+            vec_push(&f.self, s->points[k] + 1);
+            vec_push(&f.total, 10 * (s->points[k] + 1));
+        }
+        vec_push(&ret->at, f);
+    }
+    ret->start_ms = q->origin_ms;
+    ret->end_ms = q->origin_ms + q->step_ms * q->points;
+    ret->rows = 3;
+    return 0;
+}
+
+void store_functions_deinit(struct store_functions *f)
+{
+    vec_for (i, &f->at) {
+        vec_free(&f->at.ptr[i].point);
+        vec_free(&f->at.ptr[i].self);
+        vec_free(&f->at.ptr[i].total);
+    }
+    vec_free(&f->at);
+    vec_free(&f->all);
+    vec_free(&f->leaves);
+}
+
 int store_labels(struct store_view *v, const struct store_labels_query *q, struct arena *a,
                  struct store_labels *ret, struct err *e)
 {
@@ -388,6 +430,45 @@ static void test_timelines_unite_by_labels(void **state)
     asked_deinit(&r);
 }
 
+static void test_functions_unite_by_name(void **state)
+{
+    struct store stores[STORES] = {
+        { .names = { "f", "g" }, .points = { 0, 2 }, .points_len = 2 },
+        { .names = { "a" }, .points = { 1 }, .points_len = 1, .leaves_len = 4 },
+        { .names = { "b", "g" }, .points = { 1, 2 }, .points_len = 2, .leaves_len = 2 },
+    };
+    Embertree__FunctionsRequest m = EMBERTREE__FUNCTIONS_REQUEST__INIT;
+    Embertree__FunctionsReply *reply;
+    struct asked r;
+
+    (void)state;
+    m.tenant = bytes("t");
+    m.profile_type = bytes(WRITE_GEN_CPU);
+    m.step_ms = 5000;
+    m.points = 3;
+    r = ask(RPC_FUNCTIONS, &m.base, stores, STORES);
+    assert_int_equal(r.code, 0);
+    assert_int_equal(r.rows, 9);
+    reply = embertree__functions_reply__unpack(NULL, r.reply.len,
+                                               (const uint8_t *)(const void *)r.reply.ptr);
+    assert_non_null(reply);
+    assert_int_equal(reply->n_functions, 4); /* a, b, f, g */
+    assert_memory_equal(reply->functions[0]->name.data, "a", 1);
+    assert_memory_equal(reply->functions[3]->name.data, "g", 1);
+    assert_int_equal(reply->functions[3]->n_point, 3);
+    assert_int_equal(reply->functions[3]->self[0], 1);
+    assert_int_equal(reply->functions[3]->self[1], 2);
+    assert_int_equal(reply->functions[3]->self[2], 6);
+    assert_int_equal(reply->functions[3]->total[2], 60);
+    assert_int_equal(reply->n_all, 3);
+    assert_int_equal(reply->all[2], 300);
+    assert_int_equal(reply->n_leaves, 3);
+    assert_int_equal(reply->leaves[0], 4);
+    assert_true(reply->gauge);
+    embertree__functions_reply__free_unpacked(reply, NULL);
+    asked_deinit(&r);
+}
+
 static void test_labels_unite(void **state)
 {
     struct label x = { STR("l"), STR("x") }, y = { STR("l"), STR("y") };
@@ -439,6 +520,7 @@ static void test_refused_requests(void **state)
     Embertree__Matcher matcher = EMBERTREE__MATCHER__INIT, *matchers = &matcher;
     Embertree__MergeRequest m = merge_request();
     Embertree__TimelineRequest t = EMBERTREE__TIMELINE_REQUEST__INIT;
+    Embertree__FunctionsRequest f = EMBERTREE__FUNCTIONS_REQUEST__INIT;
     Embertree__LabelsRequest l = EMBERTREE__LABELS_REQUEST__INIT;
 
     (void)state;
@@ -465,6 +547,9 @@ static void test_refused_requests(void **state)
     refused(RPC_TIMELINE, &t.base, "absurd");
     t.step_ms = INT64_MAX / 2;
     refused(RPC_TIMELINE, &t.base, "absurd");
+    f.tenant = bytes("t");
+    f.step_ms = 1;
+    refused(RPC_FUNCTIONS, &f.base, "0 points");
     l.tenant = bytes("t");
     l.kind = STORE_TYPES + 1;
     refused(RPC_LABELS, &l.base, "unknown kind");
@@ -480,6 +565,7 @@ int main(void)
         cmocka_unit_test(test_sums_saturate_and_say_so),
         cmocka_unit_test(test_too_large_and_failed),
         cmocka_unit_test(test_timelines_unite_by_labels),
+        cmocka_unit_test(test_functions_unite_by_name),
         cmocka_unit_test(test_labels_unite),
         cmocka_unit_test(test_refused_requests),
     };
