@@ -22,6 +22,7 @@
 #include "common/store/vec.h"
 #include "common/sys/thread.h"
 
+#define SCOPE_KEY_LEN 8 /* what a group's key begins with */
 #define GROUP_KEY_LEN 18
 #define EPOCHS_MAX    4 /* of one leaf; more are scanned */
 
@@ -48,13 +49,18 @@ struct group {
     VEC(struct leaf) leaves; /* ascending t */
     size_t bytes;
 };
+struct block { /* of one service */
+    char key[SCOPE_KEY_LEN];
+    uint32_t known_from;
+};
 struct hot {
     struct hot_opts o;
     struct mutex lock;
     struct map_str *groups;
-    struct list lru; /* asked for least recently first */
-    size_t bytes;    /* of sums */
-    uint64_t gone;   /* highest `folded` of groups that were forgotten */
+    struct map_str *blocked; /* of struct block */
+    struct list lru;         /* asked for least recently first */
+    size_t bytes;            /* of sums */
+    uint64_t gone;           /* highest `folded` of groups that were forgotten */
     bool stopped;
 };
 
@@ -129,6 +135,7 @@ struct hot *hot_new(const struct hot_opts *o)
     h->o = *o;
     mutex_init(&h->lock);
     h->groups = map_str_new();
+    h->blocked = map_str_new();
     list_init(&h->lru);
     return h;
 }
@@ -141,9 +148,16 @@ static void clear(struct hot *h)
 
 void hot_free(struct hot *h)
 {
+    struct str key;
+    size_t pos = 0;
+    void *b;
+
     if (!h)
         return;
     clear(h);
+    while (map_str_next(h->blocked, &pos, &key, &b))
+        xfree(b);
+    map_str_free(h->blocked);
     map_str_free(h->groups);
     mutex_deinit(&h->lock);
     xfree(h);
@@ -155,6 +169,44 @@ void hot_stop(struct hot *h)
     clear(h);
     h->stopped = true;
     mutex_unlock(&h->lock);
+}
+
+void hot_block(struct hot *h, uint32_t tenant, uint32_t scope, uint32_t known_from)
+{
+    char key[SCOPE_KEY_LEN];
+
+    put_u32be(key, tenant);
+    put_u32be(key + 4, scope);
+    mutex_lock(&h->lock);
+    list_for (at, &h->lru) {
+        struct group *g = container_of(at, struct group, lru);
+        if (memcmp(g->key, key, SCOPE_KEY_LEN))
+            continue;
+        h->gone = MAX(h->gone, g->folded);
+        free_group(h, g);
+    }
+    struct block *b = map_str_get(h->blocked, str_n(key, SCOPE_KEY_LEN));
+    if (!b) {
+        b = XNEW(struct block);
+        memcpy(b->key, key, SCOPE_KEY_LEN);
+        map_str_put(h->blocked, str_n(b->key, SCOPE_KEY_LEN), b);
+    }
+    b->known_from = MAX(b->known_from, known_from);
+    mutex_unlock(&h->lock);
+}
+
+/* Leaves from here on are known. */
+static uint32_t known_from(const struct hot *h, const struct member *m)
+{
+    char key[GROUP_KEY_LEN];
+    uint32_t from = h->o.known_from;
+
+    if (map_str_len(h->blocked)) {
+        const struct block *b =
+            map_str_get(h->blocked, str_n(group_key(m, key).ptr, SCOPE_KEY_LEN));
+        from = b ? MAX(from, b->known_from) : from;
+    }
+    return slot_leaf(from + LEAF_SLOTS - 1);
 }
 
 size_t hot_bytes(struct hot *h)
@@ -280,7 +332,7 @@ void hot_add(struct hot *h, const struct member *m, uint32_t slot, struct str ve
     uint32_t t = slot_leaf(slot);
 
     mutex_lock(&h->lock);
-    if (!h->stopped && t >= h->o.known_from) {
+    if (!h->stopped && t >= known_from(h, m)) {
         struct group *g = find_group(h, m, true);
         size_t i = leaf_at(g, t);
         struct leaf *l = i < g->leaves.len && g->leaves.ptr[i].t == t ? &g->leaves.ptr[i]
@@ -381,15 +433,17 @@ static int read_group(struct hot *h, const struct hot_state *v, struct group *g,
 int hot_read(struct hot *h, const struct hot_state *v, const struct member *m, uint32_t from,
              uint32_t to, hot_fn fn, void *cookie, hot_ranges *scan, struct err *e)
 {
-    uint32_t known = MAX(from, slot_leaf(h->o.known_from + LEAF_SLOTS - 1));
+    struct group *g;
+    uint32_t known;
     int rc = 0;
 
-    must_scan(scan, from, MIN(known, to));
-    if (known >= to)
-        return 0;
     mutex_lock(&h->lock);
-    struct group *g = find_group(h, m, false);
-    if (h->stopped || (g ? g->folded : h->gone) > v->applied)
+    known = h->o.bytes_max ? MAX(from, known_from(h, m)) : to;
+    must_scan(scan, from, MIN(known, to));
+    g = find_group(h, m, false);
+    if (known >= to)
+        rc = 0;
+    else if (h->stopped || (g ? g->folded : h->gone) > v->applied)
         must_scan(scan, known, to);
     else if (g)
         rc = read_group(h, v, g, known, to, fn, cookie, scan, e);

@@ -29,6 +29,7 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/store/fp.h"
+#include "common/store/group.h"
 #include "common/store/seal_impl.h"
 #include "common/store/vecsum.h"
 
@@ -188,12 +189,53 @@ static int check_entry(const struct seal_entry *n, const struct seal_rows *rows,
     return 0;
 }
 
+/* The base group of each row, for the hot sums; where none are kept: nothing. */
+static int find_groups(struct apply *a, const struct seal_rows *rows, struct err *e)
+{
+    struct store *s = a->s;
+    const struct series *cached = NULL;
+    struct group_scope *scope = NULL;
+    uint64_t gid;
+
+    for (size_t i = 0; s->o.hot_bytes_max && i < rows->at.len; i++) {
+        const struct seal_row *r = &rows->at.ptr[i];
+        const struct member *m = &r->m;
+        if ((!i || !same_part(r - 1, r)) && groups_known(s->groups, m->tenant, m->scope, &scope, e))
+            return e->code;
+        if (!i || r[-1].m.series != m->series || !same_part(r - 1, r))
+            cached = series_peek(s->series, m->tenant, m->scope, m->series);
+        if (groups_of(s->groups, scope, cached, m->series, r->t, &gid, e))
+            return e->code;
+        vec_push(&a->gids, gid);
+    }
+    return 0;
+}
+
+/* Readers see the entry from here on. */
+static void on_applied(void *cookie)
+{
+    struct apply *a = cookie;
+
+    vec_for (i, &a->gids) {
+        const struct seal_row *r = &a->rows->at.ptr[i];
+        struct member m = r->m;
+        m.series = a->gids.ptr[i];
+        hot_fold(a->s->hot, &m, r->t, r->vector, a->n->n);
+        m.series = GID(GROUP_WHOLE, 0);
+        hot_fold(a->s->hot, &m, r->t, r->vector, a->n->n);
+    }
+    a->s->shown_applied = a->n->n;
+}
+
 static int apply_rows(struct apply *a, struct seal_rows *rows, struct err *e)
 {
     uint32_t fresh = a->s->sealed_high;
 
     qsort(rows->at.ptr, rows->at.len, sizeof(*rows->at.ptr), by_member);
-    int rc = apply_parts(a, rows, e);
+    a->rows = rows;
+    int rc = find_groups(a, rows, e);
+    if (!rc)
+        rc = apply_parts(a, rows, e);
     if (!rc)
         rc = tl_rows_put(a->s->tl_rows, fresh * RAW_BUCKET_SLOTS, a->b, e);
     if (!rc)
@@ -202,7 +244,7 @@ static int apply_rows(struct apply *a, struct seal_rows *rows, struct err *e)
         return rc;
     delete_raw(a, rows);
     put_log(a);
-    return store_write_batch(a->s, a->b, false, e);
+    return store_write_then(a->s, a->b, false, on_applied, a, e);
 }
 
 int seal_apply(struct store *s, const struct seal_entry *n, struct seal_rows *rows, struct err *e)
@@ -229,6 +271,7 @@ int seal_apply(struct store *s, const struct seal_entry *n, struct seal_rows *ro
     vecsum_deinit(&a.fold);
     vec_free(&a.tl.points);
     vec_free(&a.windows);
+    vec_free(&a.gids);
     buf_deinit(&a.old);
     buf_deinit(&a.out);
     kv_batch_free(a.b);

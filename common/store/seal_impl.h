@@ -18,6 +18,8 @@ struct apply {
     struct vecsum fold;
     struct tl tl;
     struct buf old, out;
+    const struct seal_rows *rows;
+    VEC(uint64_t) gids;    /* base groups of rows, if hot sums are kept */
     VEC(uint32_t) windows; /* nodes of 10 m with rows, of a part */
 };
 /* All that rows of one service and type change but raw and wid: rows in order of series, then t. */

@@ -302,6 +302,23 @@ void store_encode(struct store *s, const struct dict *d, const uint32_t *nodes,
     CHECK(vec_encode(&part, part.len ? 1 : 0, &meta, out));
 }
 
+/* Remembers the vector behind `head` bytes of s->row for the sums of its groups. */
+static void note_hot(struct plan *p, const struct member *m, uint64_t gid, uint32_t slot,
+                     size_t head, struct store_batch *b)
+{
+    struct str vector = str_sub(buf_str(&p->s->row), head, p->s->row.len);
+    struct hot_row r = { *m, slot, (uint32_t)vector.len, b->vectors.len };
+
+    if (!p->s->o.hot_bytes_max || !buf_add_str(&b->vectors, vector))
+        return; /* the batch will be refused for its size */
+    r.m.series = gid;
+    vec_push(&b->hot, r);
+    if (slot >= groups_since(p->groups, GROUP_WHOLE)) {
+        r.m.series = GID(GROUP_WHOLE, 0);
+        vec_push(&b->hot, r);
+    }
+}
+
 static void put_slot(struct plan *p, const struct plan_series *r, const struct store_vector *v,
                      struct store_batch *b)
 {
@@ -311,10 +328,12 @@ static void put_slot(struct plan *p, const struct plan_series *r, const struct s
     struct key k;
 
     raw_row_begin(&s->row, wid_bucket(p->engine_ms), (uint32_t)r->in->len);
+    size_t head = s->row.len;
     store_encode(s, p->dict, v->nodes, v->values, v->len, &s->row);
     key_raw(&k, &m, v->slot, r->in->wid);
     kv_batch_put(b->kb, KV_RAW, key_str(&k), buf_str(&s->row));
-    (void)groups_assign(s->groups, p->groups, r->series, v->slot, b->seq, b->kb);
+    note_hot(p, &m, groups_assign(s->groups, p->groups, r->series, v->slot, b->seq, b->kb), v->slot,
+             head, b);
     series_touch(r->series, m.ptype, (uint16_t)(v->slot / DAY_SLOTS), b->seq, b->kb);
     names_touch(r->activity, (uint16_t)(v->slot / DAY_SLOTS), b->seq, b->kb);
     raw_counts_add(&s->raw, raw_bucket(v->slot), 1);

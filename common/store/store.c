@@ -304,12 +304,11 @@ static struct store *store_new(const struct store_opts *o)
         s->o.epoch_nodes_max = EPOCH_NODES;
     s->kv = o->kv;
     s->arena = arena_new(ARENA_MAX);
-    s->groups =
-        groups_new(s->kv, &(struct groups_opts){ .drop = o->group_drop,
-                                                 .cookie = o->group_cookie,
-                                                 .bytes_max = names_share(o) / 6,
-                                                 .rule_max = o->test.groups_max,
-                                                 .whole_after = o->test.whole_after });
+    s->groups = groups_new(s->kv, &(struct groups_opts){ .drop = o->group_drop,
+                                                         .cookie = o->group_cookie,
+                                                         .bytes_max = names_share(o) / 6,
+                                                         .rule_max = o->test.groups_max,
+                                                         .whole_after = o->test.whole_after });
     s->series = series_cache_new(s->kv, names_share(o) / 2, mask);
     s->parts = parts_new();
     s->tl_rows = tl_rows_new(s->kv);
@@ -385,6 +384,7 @@ struct store_batch *store_batch_new(struct store *s)
     b->s = s;
     b->kb = kv_batch_new();
     b->seq = ++s->staged;
+    buf_init(&b->vectors, KV_BATCH_BYTES_MAX);
     return b;
 }
 
@@ -393,16 +393,29 @@ size_t store_batch_bytes(const struct store_batch *b)
     return kv_batch_bytes(b->kb);
 }
 
+static void on_committed(void *cookie)
+{
+    struct store_batch *b = cookie;
+
+    vec_for (i, &b->hot) {
+        const struct hot_row *r = &b->hot.ptr[i];
+        hot_add(b->s->hot, &r->m, r->slot, str_n(b->vectors.ptr + r->at, r->len), b->seq);
+    }
+    b->s->shown_seq = b->seq;
+}
+
 int store_commit(struct store *s, struct store_batch *b, struct err *e)
 {
     int rc = store_refuse(s, e);
 
     CHECK(b->s == s && (rc || b->seq == atomic_load(&s->committed) + 1));
     if (!rc && kv_batch_count(b->kb))
-        rc = store_write_batch(s, b->kb, true, e);
+        rc = store_write_then(s, b->kb, true, on_committed, b, e);
     if (!rc)
         atomic_store_explicit(&s->committed, b->seq, memory_order_release);
     kv_batch_free(b->kb);
+    vec_free(&b->hot);
+    buf_deinit(&b->vectors);
     xfree(b);
     return rc;
 }

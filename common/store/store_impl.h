@@ -76,10 +76,17 @@ struct store {
     struct mutex write;
     bool read_only_set; /* guarded by `write` */
 };
+struct hot_row {     /* of a batch, for the sums of its group */
+    struct member m; /* series: the group */
+    uint32_t slot, len;
+    size_t at; /* of store_batch.vectors */
+};
 struct store_batch {
     struct store *s;
     struct kv_batch *kb; /* owned */
     uint64_t seq;
+    VEC(struct hot_row) hot;
+    struct buf vectors;
 };
 struct store_view {
     struct store *s;
