@@ -40,8 +40,7 @@ void hot_free(struct hot *h); /* NULL is fine */
 void hot_add(struct hot *h, const struct member *m, uint32_t slot, struct str vector, uint64_t seq);
 /* Entry n folded that row. */
 void hot_fold(struct hot *h, const struct member *m, uint32_t slot, struct str vector, uint64_t n);
-/* The rows of a service before this slot went other ways than by a fold (deleted), or belong to other
- * groups than they did: they are scanned from now on. */
+/* Rows of a service before this slot went other ways than by a fold (deletes): scanned from now on. */
 void hot_block(struct hot *h, uint32_t tenant, uint32_t scope, uint32_t known_from);
 /* Forgets everything, for ever: after a failed write nobody knows which rows there are. */
 void hot_stop(struct hot *h);
