@@ -17,6 +17,7 @@
 #include "common/base/mem.h"
 #include "common/model/slot.h"
 #include "common/store/build_impl.h"
+#include "common/store/rollup.h"
 
 #define ARENA_MAX   (256 * MIB) /* one series or group and its sum fit, whatever it is */
 #define BYTES_MAX   (8 * MIB)   /* of a job of the shard */
@@ -137,6 +138,8 @@ static int make_batch(struct store *s, const struct build_job *x, const struct b
     }
     if (n->level == DIRTY_FIRST)
         rc = put_minutes(s, x, e);
+    if (!rc && x->last && n->level == DIRTY_FIRST)
+        rc = rollup_build2(s, &n->m, n->t, x->entry != 0, b, e);
     if (!rc && x->last)
         dirty_clean(s, b, &n->m, n->level, n->t);
     return rc ? rc : tl_rows_put(s->tl_rows, UINT32_MAX, b, e);

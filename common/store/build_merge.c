@@ -12,6 +12,7 @@
 
 struct merger {
     struct vecsum fold;
+    struct ru_sum rollup;
     struct buf out;
     VEC(struct str) bytes; /* of the rows of one id */
     struct arena *a;
@@ -43,6 +44,15 @@ static int merge_fn(struct merger *m, struct str *ret, struct err *e)
     return rc;
 }
 
+static int merge_rollup(struct merger *m, struct str *ret, struct err *e)
+{
+    struct vec_meta meta;
+    int rc = ru_merge(&m->rollup, m->bytes.ptr, m->bytes.len, &m->out, &meta, e);
+
+    *ret = buf_str(&m->out);
+    return rc;
+}
+
 /* All rows of one id. */
 static int merge_id(struct merger *m, const struct build_job *j, const struct build_row *r,
                     size_t n, struct err *e)
@@ -55,6 +65,8 @@ static int merge_id(struct merger *m, const struct build_job *j, const struct bu
         vec_push(&m->bytes, r[i].bytes);
     if (r->cf == KV_COARSE)
         rc = merge_vectors(m, &row.bytes, e);
+    else if (r->cf == KV_RU)
+        rc = merge_rollup(m, &row.bytes, e);
     else if (r->cf == KV_FN)
         rc = merge_fn(m, &row.bytes, e);
     else
@@ -78,6 +90,7 @@ int build_merge(const struct build_job *j, struct arena *a, struct build_result 
 
     ret->rows.len = 0;
     vecsum_init(&m.fold);
+    ru_sum_init(&m.rollup);
     buf_init(&m.out, ROW_MAX);
     for (size_t i = 0, end; !rc && i < j->rows.len; i = end) {
         const struct build_row *r = &j->rows.ptr[i];
@@ -87,6 +100,7 @@ int build_merge(const struct build_job *j, struct arena *a, struct build_result 
         rc = merge_id(&m, j, r, end - i, e);
     }
     vecsum_deinit(&m.fold);
+    ru_sum_deinit(&m.rollup);
     buf_deinit(&m.out);
     vec_free(&m.bytes);
     return rc;

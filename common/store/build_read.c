@@ -21,6 +21,7 @@
 #include "common/store/build_impl.h"
 #include "common/store/fn.h"
 #include "common/store/fp.h"
+#include "common/store/rollup.h"
 
 /* ---- one row per (id, slot) of a level within some slots ---- */
 
@@ -241,6 +242,38 @@ static int read_plain(struct reader *r, enum kv_cf cf, uint64_t id, bool *ret_do
     return rc;
 }
 
+/* Rows of groups, where lists have got their sums. */
+static int read_groups(struct reader *r, uint64_t id, bool *ret_done, struct err *e)
+{
+    struct rollup_children c = { 0 };
+    struct member m = r->n->m;
+    bool found;
+    int rc = 0;
+
+    for (m.series = id; !rc; m.series++) {
+        rc = rollup_next_group(r->v->s->kv, r->v->snap, r->n->level, &m, r->n->t, &found, e);
+        if (rc || !found)
+            break;
+        if (full(r)) {
+            stop_at(r, KV_RU, m.series);
+            break;
+        }
+        struct build_sum *sum = begin_id(r, KV_RU, m.series);
+        c.at.len = 0;
+        rc = rollup_children(r->v->s->kv, r->v->snap, r->n->level, &m, r->n->t, r->a, &c, e);
+        for (size_t i = 0; !rc && i < c.at.len; i++)
+            rc = add_row(r, KV_RU, m.series, c.at.ptr[i].t, c.at.ptr[i].row, sum, e);
+        if (rc == ERR_LIMIT) {
+            rc = drop_id(r, e);
+            stop_at(r, KV_RU, m.series);
+            break;
+        }
+    }
+    *ret_done = r->job->last;
+    vec_free(&c.at);
+    return rc;
+}
+
 /* ---- rows whose children are gone ---- */
 
 static int by_id(const void *a, const void *b)
@@ -299,7 +332,7 @@ static int read_all(struct reader *r, const struct floors *f, struct err *e)
         uint64_t from = cf == at.cf ? at.id : 0;
         if (cf < at.cf || !has(r->n, f, cf))
             continue;
-        rc = read_plain(r, cf, from, &done, e);
+        rc = cf == KV_RU ? read_groups(r, from, &done, e) : read_plain(r, cf, from, &done, e);
         if (!rc && at.entry)
             rc = find_gone(r, cf, from, e);
     }

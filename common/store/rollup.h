@@ -29,6 +29,10 @@ NODISCARD int rollup_seal(struct store *s, uint64_t entry, const struct seal_row
 
 /* ---- build: any thread ---- */
 
+/* Level 2 of all groups of a node, with their functions and points; m->series is not used. `again`: it
+ * may have rows whose children are gone. Shard thread. */
+NODISCARD int rollup_build2(struct store *s, const struct member *m, uint32_t t, bool again,
+                            struct kv_batch *b, struct err *e);
 /* The first group >= m->series that has rows of level - 1 in the node, into m->series; *ret_found:
  * there is one. Nodes from before the roll-ups of a dimension (since) have none. */
 NODISCARD int rollup_next_group(struct kv *kv, const struct kv_snap *snap, uint32_t level,

@@ -353,23 +353,22 @@ static int fold_minute(struct seal *a, uint32_t minute, bool leaves_kept, struct
 
 /* ---- a node below floor[1] ---- */
 
-/* The row of functions beside a vector: of the old one + the rows where there is an old one. */
-static int put_functions(struct seal *a, uint32_t level, uint32_t t, bool had, struct str vector,
-                         struct err *e)
+/* The row of functions beside it becomes itself + the rows. */
+static int put_functions(struct seal *a, uint32_t level, uint32_t t, struct err *e)
 {
     struct rollup *x = a->x;
     struct key k;
     int rc = ERR_NOT_FOUND;
 
     key_ru(&k, level, &a->m, t);
-    if (had)
+    if (x->old.len)
         rc = kv_get(a->s->kv, NULL, KV_FN, key_str(&k), &x->row, e);
     if (rc && rc != ERR_NOT_FOUND)
         return rc;
-    fn_calc_begin(x->calc, NULL, a->m.tenant, a->m.scope);
     bool add = !rc;
-    rc = add ? 0 : fn_calc_add(x->calc, vector, e);
-    for (size_t i = 0; add && !rc && i < a->n; i++)
+    fn_calc_begin(x->calc, NULL, a->m.tenant, a->m.scope);
+    rc = 0;
+    for (size_t i = 0; !rc && i < a->n; i++)
         rc = fn_calc_add(x->calc, row_at(a, i)->vector, e);
     if (!rc)
         rc = fn_calc_row(x->calc, &x->fn, e);
@@ -413,10 +412,7 @@ static int fold_base(struct seal *a, uint32_t level, uint32_t t, struct err *e)
         return rc;
     put(a, KV_RU, level, t, buf_str(&x->out));
     tl_rows_built(a->s->tl_rows, true, level, &a->m, t, sum->meta.total, sum->meta.writes);
-    bool had = r.vector.ptr;
-    if (!list)
-        rc = ru_read(buf_str(&x->out), &r, e);
-    return rc || list ? rc : put_functions(a, level, t, had, r.vector, e);
+    return put_functions(a, level, t, e);
 }
 
 /* ---- all nodes ---- */
