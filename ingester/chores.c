@@ -9,12 +9,26 @@
 #include <stdio.h>
 
 #include "common/obs/log.h"
+#include "common/store/build.h"
 #include "common/store/exm.h"
 
 #define RETRY_MS    1000
 #define WAIT_MAX_MS 60000
 
+#define BUILD_ROWS 4096 /* of a step: some milliseconds */
+
+static int build_step(struct store *s, bool *ret_more, struct err *e)
+{
+    return store_build(s, BUILD_ROWS, ret_more, e);
+}
+
+static uint64_t build_wait_ms(struct store *s)
+{
+    return store_build_wait_ms(s);
+}
+
 const struct chore chore_table[] = {
+    { "build", build_step, build_wait_ms },
     { "exemplars", store_exemplars_retain, store_exemplars_retain_ms },
     { NULL, NULL, NULL }, /* C has no empty tables */
 };

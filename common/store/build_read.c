@@ -311,7 +311,7 @@ static int find_gone(struct reader *r, enum kv_cf cf, uint64_t id, struct err *e
 
 /* ---- a job ---- */
 
-static const enum kv_cf ORDER[] = { KV_COARSE, KV_RU, KV_FN };
+static const enum kv_cf ORDER[] = { KV_COARSE };
 
 /* Does the node have rows of this kind that are sums of children? */
 static bool has(const struct build_node *n, const struct floors *f, enum kv_cf cf)

@@ -55,6 +55,7 @@ struct model_request { /* pushes to one service */
 };
 struct model {
     struct model_world *w;
+    bool floors;                   /* edges of answers may snap to nodes wider than leaves */
     VEC(struct model_push) pushes; /* borrowed from requests */
 };
 

@@ -2,6 +2,8 @@
  *
  * The engine beside the slow obvious one (tests/lib/store_model.h): random pushes, retries,
  * commits, seals, late data, held views, restarts, power cuts, failed writes, and questions.
+ * Levels are built by the shard or by jobs that lie about for a while, clocks move by days, and data
+ * come late, or a year old, above and below floors.
  * Every seed also chooses hard conditions: dictionary epochs of a few nodes, hashes of two bits,
  * caches of one byte. SEED=n repeats one; SEEDS=n runs more of them.
  */
@@ -15,17 +17,25 @@
 #include <cmocka.h>
 
 #include "common/model/slot.h"
+#include "common/store/build.h"
 #include "common/store/check.h"
 #include "common/store/store_impl.h"
 #include "tests/lib/store_bed.h"
 #include "tests/lib/store_model.h"
 
-#define STEPS 400
+#define STEPS 500
+#define DAY   17280u
 #define SEEDS 30
 
 struct flight { /* a batch that is staged, not committed */
     struct store_batch *b;
     VEC(struct model_request *) requests;
+};
+struct held { /* a job that was read, not applied */
+    struct arena *arena;
+    struct build_cursor cursor;
+    struct build_job job;
+    struct build_result result;
 };
 struct run {
     struct model_world w;
@@ -35,6 +45,9 @@ struct run {
     VEC(struct model_request *) done; /* committed; owned */
     struct store_view *view;          /* held; NULL: none */
     size_t view_pushes;               /* of the model when it was taken */
+    uint32_t days_left;               /* the clock may still move: retries know their write ids */
+    uint32_t floor;                   /* the highest floor of any level */
+    struct held *held;                /* NULL: none */
 };
 
 static uint32_t below(struct run *r, uint32_t n)
@@ -57,7 +70,7 @@ static uint32_t any_slot(struct run *r)
     case 0:
         return now - below(r, 720); /* an hour late */
     case 1:
-        return now - below(r, 17280 * 3); /* days */
+        return now - below(r, DAY * (chance(r, 0.3) ? 300 : 3)); /* days, or an import */
     case 2:
         return now + below(r, 100); /* a clock that runs ahead */
     default:
@@ -154,15 +167,142 @@ static void step_seal(struct run *r)
 
 static void step_clock(struct run *r)
 {
+    if (chance(r, 0.04) && r->days_left > 4) {
+        uint32_t days = below(r, 4);
+        r->days_left -= days + 1;
+        clock_fake_advance(&r->bed.clock, days * 86400000 + below(r, 86400000));
+    }
     clock_fake_advance(&r->bed.clock, below(r, chance(r, 0.1) ? 1800000 : 20000));
+}
+
+/* ---- builds ---- */
+
+static void step_build(struct run *r)
+{
+    struct err e;
+    bool more = true;
+
+    for (uint32_t i = below(r, chance(r, 0.3) ? 200 : 5); more && i > 0; i--)
+        if (store_build(r->bed.s, 1 + below(r, 60), &more, &e))
+            fail_msg("build: %s", e.text);
+}
+
+static void drop_held(struct run *r)
+{
+    if (!r->held)
+        return;
+    build_job_deinit(&r->held->job);
+    build_result_deinit(&r->held->result);
+    arena_free(r->held->arena);
+    xfree(r->held);
+    r->held = NULL;
+}
+
+/* Reads a job of a node, or the next one of the same. False: there is none. */
+static bool read_job(struct run *r, struct held *h, const struct build_node *n)
+{
+    struct store_view *v = store_view_get(r->bed.s);
+    struct err e;
+
+    arena_reset(h->arena);
+    int rc = store_build_read(v, n, &h->cursor, below(r, 3000), h->arena, &h->job, &e);
+    store_view_put(v);
+    if (rc && rc != ERR_NOT_FOUND)
+        fail_msg("reading a job: %s", e.text);
+    if (!rc && build_merge(&h->job, h->arena, &h->result, &e))
+        fail_msg("merging a job: %s", e.text);
+    return !rc;
+}
+
+static void take_job(struct run *r)
+{
+    struct store_view *v = store_view_get(r->bed.s);
+    struct build_nodes due = { 0 };
+    struct store_clock now;
+    struct err e;
+
+    store_clock(r->bed.s, &now);
+    if (store_build_due(v, now.engine_ms + 1000, 2 + below(r, 2), 7, 1 + below(r, 20), &due, &e))
+        fail_msg("due: %s", e.text);
+    store_view_put(v);
+    if (due.at.len) {
+        r->held = XNEW(struct held);
+        r->held->arena = arena_new(64 * MIB);
+        if (!read_job(r, r->held, &due.at.ptr[below(r, (uint32_t)due.at.len)]))
+            drop_held(r);
+    }
+    vec_free(&due.at);
+}
+
+/* A wrong sum is refused, whatever is wrong. */
+static void apply_wrong(struct run *r)
+{
+    struct held *h = r->held;
+    struct err e;
+
+    if (!h->result.rows.len)
+        return;
+    struct build_row *row = &h->result.rows.ptr[below(r, (uint32_t)h->result.rows.len)];
+    struct build_row was = *row;
+    char *bytes = XNEW_ARRAY(char, was.bytes.len);
+    memcpy(bytes, was.bytes.ptr, was.bytes.len);
+    bytes[below(r, (uint32_t)was.bytes.len)] ^= (char)(1 + below(r, 255));
+    row->bytes.ptr = bytes;
+    int rc = store_build_apply(r->bed.s, &h->job, &h->result, &e);
+    assert_true(rc == ERR_CORRUPT || rc == ERR_NOT_FOUND);
+    *row = was;
+    xfree(bytes);
+}
+
+static void step_job(struct run *r)
+{
+    struct held *h = r->held;
+    struct build_node n;
+    struct err e;
+
+    if (!h) {
+        take_job(r);
+        return;
+    }
+    if (chance(r, 0.2))
+        apply_wrong(r);
+    int rc = store_build_apply(r->bed.s, &h->job, &h->result, &e);
+    if (rc && rc != ERR_NOT_FOUND)
+        fail_msg("applying a job: %s", e.text);
+    if (!rc && chance(r, 0.2)) /* twice */
+        rc = store_build_apply(r->bed.s, &h->job, &h->result, &e);
+    assert_true(!rc || rc == ERR_NOT_FOUND);
+    n = h->job.node;
+    if (rc || h->job.last || !read_job(r, h, &n))
+        drop_held(r);
+}
+
+static void build_all(struct run *r)
+{
+    bool more = true;
+    struct err e;
+
+    while (more)
+        if (store_build(r->bed.s, 1 + below(r, 1000), &more, &e))
+            fail_msg("build: %s", e.text);
+    for (int i = 0; i < 100000; i++) {
+        step_job(r);
+        if (!r->held && i % 2) {
+            take_job(r);
+            if (!r->held)
+                return;
+        }
+    }
+    fail_msg("there is no end of jobs");
 }
 
 /* ---- questions ---- */
 
 static struct store_query any_query(struct run *r, struct selector *s)
 {
-    uint32_t now = store_bed_slot(&r->bed), len = 1 + below(r, chance(r, 0.5) ? 40 : 17280 * 3);
-    uint32_t from = now - below(r, len) - below(r, 24);
+    static const uint32_t lengths[] = { 40, 720, DAY * 3, DAY * 400 };
+    uint32_t now = store_bed_slot(&r->bed), len = 1 + below(r, lengths[below(r, 4)]);
+    uint32_t from = now - below(r, len) - below(r, chance(r, 0.2) ? DAY * 300 : 24);
 
     return (struct store_query){
         .tenant = chance(r, 0.7)   ? STR("anonymous")
@@ -182,6 +322,8 @@ static void ask_timeline(struct run *r, struct store_view *v, size_t n, const st
     int64_t step = steps[below(r, ARRAY_LEN(steps))];
     uint32_t points = 1 + below(r, 30), at = below(r, 4);
 
+    if (slot_of_ms(q->start_ms - step) < r->floor) /* its edges are the business of test_timeline */
+        return;
     model_check_timeline(&r->m, n, v, q, q->start_ms, step, points, by + at, below(r, 4 - at + 1));
 }
 
@@ -317,6 +459,7 @@ static void step_crash(struct run *r)
     size_t n;
 
     drop_view(r);
+    drop_held(r);
     lost = take_flights(r, &n);
     r->bed.faults.fail_in_doubt = chance(r, 0.5);
     abandon(r, lost, n);
@@ -334,6 +477,7 @@ static void step_restart(struct run *r)
     while (r->flights.len)
         step_commit(r);
     drop_view(r);
+    drop_held(r);
     store_bed_reopen(&r->bed, KV_MEM_KILL, 0);
 }
 
@@ -368,9 +512,13 @@ static void step_failed_get(struct run *r)
 
 static void step(struct run *r)
 {
-    uint32_t n = below(r, 100);
+    uint32_t n = below(r, 112);
 
-    if (n < 40)
+    if (n >= 106)
+        step_job(r);
+    else if (n >= 100)
+        step_build(r);
+    else if (n < 40)
         step_push(r);
     else if (n < 45)
         step_retry(r);
@@ -392,6 +540,50 @@ static void step(struct run *r)
         step_crash(r);
 }
 
+/* Services and types that begin with floors. */
+static void set_floors(struct run *r)
+{
+    struct kv_batch *b = kv_batch_new();
+    uint32_t now = store_bed_slot(&r->bed);
+    struct err e;
+
+    for (uint32_t i = 0; i < 4 * 5 * 5; i++) {
+        struct member m = { i % 4, i / 4 % 5, (uint16_t)(i / 20), 0 };
+        struct floors f = { 0 };
+        if (chance(r, 0.3))
+            continue;
+        for (uint32_t l = 0, at = now; l < 7 && chance(r, 0.8); l++) {
+            at -= below(r, MIN(at, LEVELS[MIN(l + 3, 7u)].node * (l < 3 ? 20 : 3)));
+            f.at[l] = at;
+        }
+        floors_align(&f);
+        floors_put(b, &m, &f);
+        r->floor = MAX(r->floor, f.at[0]);
+    }
+    assert_int_equal(store_write_batch(r->bed.s, b, true, &e), 0);
+    kv_batch_free(b);
+    r->m.floors = true;
+}
+
+/* Years later all that was ever sealed is built. */
+static void check_built(struct run *r)
+{
+    struct store_view *v;
+    struct build_stats stats;
+    struct err e;
+
+    clock_fake_advance(&r->bed.clock, UINT64_C(65) * 86400000);
+    store_bed_seal(&r->bed);
+    build_all(r);
+    v = store_view_get(r->bed.s);
+    assert_int_equal(store_build_stats(v, atomic_load(&r->bed.clock.wall_ms), &stats, &e), 0);
+    for (uint32_t l = 0; l < KEY_LEVELS; l++)
+        assert_int_equal(stats.due[l], 0);
+    for (uint32_t l = 2; l < KEY_LEVELS; l++)
+        assert_true(r->m.floors || stats.built[l]);
+    store_view_put(v);
+}
+
 static void run_seed(uint64_t seed)
 {
     struct run *r = XNEW(struct run);
@@ -403,12 +595,18 @@ static void run_seed(uint64_t seed)
     struct store_opts o = {
         .dict_bytes_max = chance(r, 0.5) ? 1 : 64 * MIB,
         .seal_delay_ms = below(r, 60000),
+        .build_delay_ms = chance(r, 0.5) ? 0 : below(r, 600000),
+        .build_pace_ms = chance(r, 0.5) ? 0 : below(r, 600000),
+        .build_all = chance(r, 0.5),
         .wid_horizon_ms = UINT32_MAX / 2, /* retries come at any time */
         .seed = prng_u64(&r->w.prng),
         .epoch_nodes_max = chance(r, 0.5) ? 1 + below(r, 60) : 0,
         .hash_bits = chance(r, 0.5) ? 0 : 1 + below(r, 8),
     };
+    r->days_left = 20;
     store_bed_init(&r->bed, &o);
+    if (chance(r, 0.5))
+        set_floors(r);
     for (int i = 0; i < STEPS; i++)
         step(r);
     step_restart(r);
@@ -421,6 +619,11 @@ static void run_seed(uint64_t seed)
     for (int i = 0; i < 20; i++)
         step_ask(r);
     check_all(r);
+    check_built(r);
+    for (int i = 0; i < 20; i++)
+        step_ask(r);
+    check_all(r);
+    drop_held(r);
     store_bed_deinit(&r->bed);
     vec_for (i, &r->done)
         model_request_free(r->done.ptr[i]);
