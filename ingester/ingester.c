@@ -127,6 +127,8 @@ static int open_store(struct ingester *in, uint32_t number, size_t shards, struc
         .hot_bytes_max = memory_share(ctx->memory_limit, MEMORY_HOT) / shards,
         .names_bytes_max = memory_share(ctx->memory_limit, MEMORY_NAMES) / shards,
         .seal_delay_ms = (uint32_t)in->conf->seal_delay_ms,
+        .build_delay_ms = (uint32_t)in->conf->build_delay_ms,
+        .build_pace_ms = (uint32_t)in->conf->build_pace_ms,
         .wid_horizon_ms = (uint32_t)in->conf->wid_horizon_ms,
         .exm = { xc->retention_ms, xc->rows_per_minute, xc->bytes_per_minute },
     };

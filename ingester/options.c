@@ -15,6 +15,11 @@ static const struct conf_row rows[] = {
                   "Wait this long for companions even when the disk is idle."),
     CONF_DURATION(ST, seal_delay_ms, "seal_delay", "90s", "0ms", "1h",
                   "A minute is sealed this long after its end; later data waits for a later seal."),
+    CONF_DURATION(ST, build_delay_ms, "build_delay", "30s", "0ms", "1h",
+                  "A node of 10 minutes or more is built this long after its last minute is due."),
+    CONF_DURATION(ST, build_pace_ms, "build_pace", "5m", "0ms", "1d",
+                  "Late data wait this long before their 10 minutes are built again; wider nodes "
+                  "up to 12 times as long. Answers are exact meanwhile."),
     CONF_U64(ST, seal_rows, "seal_rows", "256", "1", "65536",
              "Raw rows sealed between two groups of writes."),
     CONF_DURATION(ST, wid_horizon_ms, "write_id_horizon", "4h", "1m", "7d",

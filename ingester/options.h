@@ -14,6 +14,8 @@ struct ingester_conf {
     uint64_t group_bytes_max;
     uint64_t group_wait_ms;
     uint64_t seal_delay_ms;
+    uint64_t build_delay_ms;
+    uint64_t build_pace_ms;
     uint64_t seal_rows;
     uint64_t wid_horizon_ms;
     uint64_t reads_max; /* running or waiting */
