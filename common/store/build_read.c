@@ -150,13 +150,12 @@ struct reader {
     size_t id_rows; /* of the job, where the rows of the last id begin */
 };
 
-static struct build_sum *begin_id(struct reader *r, enum kv_cf cf, uint64_t id)
+static void begin_id(struct reader *r, enum kv_cf cf, uint64_t id)
 {
     struct build_sum s = { .cf = cf, .id = id };
 
     r->id_rows = r->job->rows.len;
     vec_push(&r->job->sums, s);
-    return &r->job->sums.ptr[r->job->sums.len - 1];
 }
 
 /* No room for another id. */
@@ -183,17 +182,13 @@ static void stop_at(struct reader *r, enum kv_cf cf, uint64_t id)
     r->c->id = id;
 }
 
-/* ERR_LIMIT without a text: no room. */
+/* Bytes are in the arena. */
 static int add_row(struct reader *r, enum kv_cf cf, uint64_t id, uint32_t t, struct str bytes,
-                   struct build_sum *sum, struct err *e)
+                   struct err *e)
 {
-    char *copy = arena_alloc(r->a, bytes.len);
-    struct build_row row = { .cf = cf, .id = id, .t = t, .bytes = str_n(copy, bytes.len) };
+    struct build_row row = { .cf = cf, .id = id, .t = t, .bytes = bytes };
+    int rc = build_sum_add(&r->job->sums.ptr[r->job->sums.len - 1], bytes, false, e);
 
-    if (!copy)
-        return ERR_LIMIT;
-    memcpy(copy, bytes.ptr, bytes.len);
-    int rc = build_sum_add(sum, row.bytes, false, e);
     if (rc)
         return err_wrap(e, "row at slot %u of %016" PRIx64, t, id);
     vec_push(&r->job->rows, row);
@@ -201,37 +196,45 @@ static int add_row(struct reader *r, enum kv_cf cf, uint64_t id, uint32_t t, str
     return 0;
 }
 
-/* Where rows of a cf stand for the children of a node. */
-static enum kv_cf child_cf(enum kv_cf cf, uint32_t level)
+/* ERR_LIMIT without a text: no room. */
+static int copy_row(struct reader *r, enum kv_cf cf, uint64_t id, uint32_t t, struct str bytes,
+                    struct err *e)
 {
-    return cf == KV_COARSE && level == 0 ? KV_FINE : cf;
+    char *copy = arena_alloc(r->a, bytes.len);
+
+    if (!copy)
+        return ERR_LIMIT;
+    memcpy(copy, bytes.ptr, bytes.len);
+    return add_row(r, cf, id, t, str_n(copy, bytes.len), e);
 }
 
-/* Rows of coarse or fn of all ids from the cursor's on. *ret_done: none is left. */
-static int read_plain(struct reader *r, enum kv_cf cf, uint64_t id, bool *ret_done, struct err *e)
+/* Rows of members, from an id on. *ret_done: none is left. */
+static int read_members(struct reader *r, uint64_t from, bool *ret_done, struct err *e)
 {
     const struct build_node *n = r->n;
-    uint32_t below = level_below(cf != KV_COARSE, n->level);
+    uint32_t below = level_below(false, n->level);
     struct member m = n->m;
-    struct build_sum *sum = NULL;
+    bool found, any = false;
+    uint64_t id = 0;
     struct walk w;
-    bool found;
 
-    m.series = id;
-    int rc = walk_open(&w, r->v, child_cf(cf, below), below, &m, n->t, n->t + LEVELS[n->level].node,
-                       &found, e);
+    m.series = from;
+    int rc = walk_open(&w, r->v, below ? KV_COARSE : KV_FINE, below, &m, n->t,
+                       n->t + LEVELS[n->level].node, &found, e);
     while (!rc && found) {
-        if (!sum || sum->id != w.m.series) {
+        if (!any || id != w.m.series) {
+            id = w.m.series;
             if (full(r)) {
-                stop_at(r, cf, w.m.series);
+                stop_at(r, KV_COARSE, id);
                 break;
             }
-            sum = begin_id(r, cf, w.m.series);
+            begin_id(r, KV_COARSE, id);
+            any = true;
         }
-        rc = add_row(r, cf, w.m.series, w.t, kv_iter_value(w.it), sum, e);
+        rc = copy_row(r, KV_COARSE, id, w.t, kv_iter_value(w.it), e);
         if (rc == ERR_LIMIT) {
             rc = drop_id(r, e);
-            stop_at(r, cf, w.m.series);
+            stop_at(r, KV_COARSE, id);
             break;
         }
         if (!rc)
@@ -242,35 +245,70 @@ static int read_plain(struct reader *r, enum kv_cf cf, uint64_t id, bool *ret_do
     return rc;
 }
 
-/* Rows of groups, where lists have got their sums. */
-static int read_groups(struct reader *r, uint64_t id, bool *ret_done, struct err *e)
+static int read_group(struct reader *r, const struct member *m, struct err *e)
 {
     struct rollup_children c = { 0 };
+    struct store_view *v = r->v;
+    int rc = rollup_children(v->s->kv, v->snap, r->n->level, m, r->n->t, r->a, &c, e);
+
+    for (size_t i = 0; !rc && i < c.at.len; i++)
+        rc = add_row(r, KV_RU, m->series, c.at.ptr[i].t, c.at.ptr[i].row, e);
+    vec_free(&c.at);
+    return rc;
+}
+
+static int read_functions(struct reader *r, const struct member *m, struct err *e)
+{
+    const struct build_node *n = r->n;
+    struct member row;
+    uint32_t level, t;
+    struct key from, to;
+    int rc = 0;
+
+    key_ru(&from, n->level - 1, m, n->t);
+    key_ru(&to, n->level - 1, m, n->t + LEVELS[n->level].node - 1);
+    key_end(&to);
+    struct kv_iter *it = kv_iter_new(r->v->s->kv, r->v->snap, KV_FN, key_str(&from), key_str(&to));
+    for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
+        if (!key_member_read(kv_iter_key(it), &level, &row, &t))
+            rc = err_set(e, ERR_CORRUPT, "key of functions has %zu bytes", kv_iter_key(it).len);
+        else
+            rc = copy_row(r, KV_FN, m->series, t, kv_iter_value(it), e);
+    }
+    if (!rc)
+        rc = kv_iter_status(it, e);
+    kv_iter_free(it);
+    if (!rc && r->job->rows.len == r->id_rows) /* only stacks of the root: no functions */
+        r->job->sums.len--;
+    return rc;
+}
+
+/* The same for groups, or for their functions: of groups that have a row in the node. */
+static int read_groups(struct reader *r, enum kv_cf cf, uint64_t from, bool *ret_done,
+                       struct err *e)
+{
+    struct store_view *v = r->v;
     struct member m = r->n->m;
     bool found;
     int rc = 0;
 
-    for (m.series = id; !rc; m.series++) {
-        rc = rollup_next_group(r->v->s->kv, r->v->snap, r->n->level, &m, r->n->t, &found, e);
+    for (m.series = from; !rc; m.series++) {
+        rc = rollup_next_group(v->s->kv, v->snap, r->n->level, &m, r->n->t, &found, e);
         if (rc || !found)
             break;
         if (full(r)) {
-            stop_at(r, KV_RU, m.series);
+            stop_at(r, cf, m.series);
             break;
         }
-        struct build_sum *sum = begin_id(r, KV_RU, m.series);
-        c.at.len = 0;
-        rc = rollup_children(r->v->s->kv, r->v->snap, r->n->level, &m, r->n->t, r->a, &c, e);
-        for (size_t i = 0; !rc && i < c.at.len; i++)
-            rc = add_row(r, KV_RU, m.series, c.at.ptr[i].t, c.at.ptr[i].row, sum, e);
+        begin_id(r, cf, m.series);
+        rc = cf == KV_RU ? read_group(r, &m, e) : read_functions(r, &m, e);
         if (rc == ERR_LIMIT) {
             rc = drop_id(r, e);
-            stop_at(r, KV_RU, m.series);
+            stop_at(r, cf, m.series);
             break;
         }
     }
     *ret_done = r->job->last;
-    vec_free(&c.at);
     return rc;
 }
 
@@ -311,7 +349,7 @@ static int find_gone(struct reader *r, enum kv_cf cf, uint64_t id, struct err *e
 
 /* ---- a job ---- */
 
-static const enum kv_cf ORDER[] = { KV_COARSE };
+static const enum kv_cf ORDER[] = { KV_COARSE, KV_RU, KV_FN };
 
 /* Does the node have rows of this kind that are sums of children? */
 static bool has(const struct build_node *n, const struct floors *f, enum kv_cf cf)
@@ -332,7 +370,7 @@ static int read_all(struct reader *r, const struct floors *f, struct err *e)
         uint64_t from = cf == at.cf ? at.id : 0;
         if (cf < at.cf || !has(r->n, f, cf))
             continue;
-        rc = cf == KV_RU ? read_groups(r, from, &done, e) : read_plain(r, cf, from, &done, e);
+        rc = cf == KV_COARSE ? read_members(r, from, &done, e) : read_groups(r, cf, from, &done, e);
         if (!rc && at.entry)
             rc = find_gone(r, cf, from, e);
     }
