@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * year_bed.h: a store over RocksDB that lives through a simulated year: time is faked, work that the
- * shard thread and the compactor do is done as soon as it is due.
+ * year_bed.h: a store over RocksDB that lives through a simulated year: time is faked, work that
+ * the shard thread and the compactor do is done as soon as it is due.
  */
 #ifndef TESTS_LIB_YEAR_BED_H
 #define TESTS_LIB_YEAR_BED_H

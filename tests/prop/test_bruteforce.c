@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A small year beside a list of everything that was pushed: 1,000 random ranges and selectors, each
- * merge equal to adding up the list, sample by sample; and timelines likewise. The year has deploys,
+ * merge equal to adding up the list, sample by sample; timelines likewise. The year has deploys,
  * pods with new names, data imported long after their time, late data, levels that are built, and
  * levels that have left by retention. SEED=n repeats one.
  */
