@@ -172,6 +172,8 @@ static int reply_select_series(struct query *q, struct err *e)
 
     timeline_init(&t, q->arena);
     int code = merged_timeline(q, ASK_SERIES, s->grid.points, s->average != 0, &t, e);
+    q->bounds_start_ms = t.start_ms;
+    q->bounds_end_ms = t.end_ms;
     size_t n = s->limit > 0 && (uint64_t)s->limit < t.groups.len ? (size_t)s->limit : t.groups.len;
     query_json(q, &j);
     json_obj(&j);
@@ -232,7 +234,7 @@ int api_select_series(struct query *q, struct err *e)
     struct wire_query wq = { .profile_type = s->spec.profile_type,
                              .selectors = s->spec.selectors,
                              .selectors_len = s->spec.len };
-    struct wire_timeline tl = { s->grid, s->group_by, s->group_by_len };
+    struct wire_timeline tl = { plan_grid_asked(s->grid), s->group_by, s->group_by_len };
     /* The first point reaches one step back. */
     bool empty = plan_range(s->grid.origin_ms - s->grid.step_ms, s->times.end_ms + 1).empty;
     q->step = reply_select_series;

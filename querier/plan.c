@@ -90,6 +90,13 @@ NODISCARD int plan_series_grid(int64_t start_ms, int64_t end_ms, double step_s, 
     return 0;
 }
 
+struct plan_grid plan_grid_asked(struct plan_grid g)
+{
+    if (g.step_ms >= 60000)
+        g.origin_ms--; /* slots start at whole milliseconds */
+    return g;
+}
+
 /* The steps dashboards use: below `under` ms, the interval is `step_s`. */
 int64_t plan_timeline_step_s(int64_t range_ms)
 {

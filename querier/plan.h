@@ -44,6 +44,9 @@ struct plan_grid {
  * number; ERR_LIMIT: over points_max. */
 NODISCARD int plan_series_grid(int64_t start_ms, int64_t end_ms, double step_s, uint64_t points_max,
                                struct plan_grid *ret, struct err *e);
+/* What is asked for it: with steps of a minute and more, points are [T(k-1), T(k)), which can be
+ * the edges of stored nodes; below, slots in (T(k-1), T(k)] as they stand. */
+struct plan_grid plan_grid_asked(struct plan_grid g);
 
 /* Timeline of /render: half-open buckets [start + i * step, start + (i + 1) * step), start snapped
  * down to the step, the last one holds the last millisecond before `until`. */

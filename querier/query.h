@@ -82,6 +82,8 @@ NODISCARD int query_ask_merge(struct query *q, size_t ask, const struct wire_que
                               const struct str *call_site, size_t call_site_len, struct err *e);
 NODISCARD int query_ask_timeline(struct query *q, size_t ask, const struct wire_query *wq,
                                  const struct wire_timeline *tl, struct err *e);
+NODISCARD int query_ask_functions(struct query *q, size_t ask, const struct wire_query *wq,
+                                  struct wire_functions f, struct err *e);
 NODISCARD int query_ask_labels(struct query *q, size_t ask, const struct wire_query *wq,
                                struct wire_labels l, struct err *e);
 /* Drops the answered calls, their memory too, before new questions. */
@@ -92,6 +94,8 @@ int query_next_merged(struct query *q, size_t ask, size_t *pos, struct wire_merg
                       struct err *e);
 int query_next_timelines(struct query *q, size_t ask, size_t *pos, uint32_t points,
                          struct wire_timelines *ret, struct err *e);
+int query_next_functions(struct query *q, size_t ask, size_t *pos, uint32_t points,
+                         struct wire_function_list *ret, struct err *e);
 int query_next_labels(struct query *q, size_t ask, size_t *pos, struct wire_label_lists *ret,
                       struct err *e);
 /* Starts q->out as JSON that may use what is left of the memory; query_json_end checks it. */

@@ -51,11 +51,12 @@ static struct plan_targets targets_of(const struct query *q, const struct wire_q
     return (struct plan_targets){ one, 1 };
 }
 
-/* What differs between the three kinds of questions. */
+/* What differs between the kinds of questions. */
 struct question {
     enum rpc_method method;
     const struct wire_merge *merge;
     const struct wire_timeline *timeline;
+    const struct wire_functions *functions;
     const struct wire_labels *labels;
 };
 
@@ -67,6 +68,8 @@ static int put_question(const struct question *what, const struct wire_query *wq
         return wire_put_merge(wq, what->merge, t, a, out, e);
     if (what->timeline)
         return wire_put_timeline(wq, what->timeline, t, a, out, e);
+    if (what->functions)
+        return wire_put_functions(wq, what->functions, t, a, out, e);
     return wire_put_labels(wq, what->labels, a, out, e);
 }
 
@@ -112,6 +115,13 @@ NODISCARD int query_ask_timeline(struct query *q, size_t number, const struct wi
                                  const struct wire_timeline *tl, struct err *e)
 {
     return ask(q, number, wq, &(struct question){ .method = RPC_TIMELINE, .timeline = tl }, e);
+}
+
+NODISCARD int query_ask_functions(struct query *q, size_t number, const struct wire_query *wq,
+                                  struct wire_functions f, struct err *e)
+{
+    f.bytes_max = q->qr->query_bytes_max / 10;
+    return ask(q, number, wq, &(struct question){ .method = RPC_FUNCTIONS, .functions = &f }, e);
 }
 
 NODISCARD int query_ask_labels(struct query *q, size_t number, const struct wire_query *wq,
@@ -205,6 +215,18 @@ int query_next_timelines(struct query *q, size_t ask, size_t *pos, uint32_t poin
     if (n <= 0)
         return n;
     return reply_end(q, &r, wire_get_timelines(buf_str(&r.call->reply), points, q->data, ret, e),
+                     e);
+}
+
+int query_next_functions(struct query *q, size_t ask, size_t *pos, uint32_t points,
+                         struct wire_function_list *ret, struct err *e)
+{
+    struct reply r;
+    int n = reply_begin(q, ask, pos, wire_cost_lists, &r, e);
+
+    if (n <= 0)
+        return n;
+    return reply_end(q, &r, wire_get_functions(buf_str(&r.call->reply), points, q->data, ret, e),
                      e);
 }
 

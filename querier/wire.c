@@ -117,6 +117,26 @@ NODISCARD int wire_put_timeline(const struct wire_query *q, const struct wire_ti
     return r.matchers && r.group_by ? pack(&r.base, out, e) : no_room(a, e);
 }
 
+NODISCARD int wire_put_functions(const struct wire_query *q, const struct wire_functions *f,
+                                 const struct plan_target *t, struct arena *a, struct buf *out,
+                                 struct err *e)
+{
+    Embertree__FunctionsRequest r = EMBERTREE__FUNCTIONS_REQUEST__INIT;
+
+    r.tenant = out_str(q->tenant);
+    r.shards = out_ptr(t->shards);
+    r.n_shards = t->shards_len;
+    r.matchers = out_matchers(q, &r.n_matchers, a);
+    r.profile_type = out_str(q->profile_type);
+    r.origin_ms = f->grid.origin_ms;
+    r.step_ms = f->grid.step_ms;
+    r.points = f->grid.points;
+    r.names = out_strs(f->names, f->names_len, a);
+    r.n_names = f->names_len;
+    r.bytes_max = f->bytes_max;
+    return r.matchers && r.names ? pack(&r.base, out, e) : no_room(a, e);
+}
+
 NODISCARD int wire_put_labels(const struct wire_query *q, const struct wire_labels *l,
                               struct arena *a, struct buf *out, struct err *e)
 {
@@ -284,12 +304,52 @@ NODISCARD int wire_get_timelines(struct str in, uint32_t points, struct arena *a
     if (!m)
         return e->code;
     struct wire_timelines r = { ARENA_ARRAY(a, struct wire_points, m->n_series + 1), m->n_series,
-                                m->gauge };
+                                m->gauge, m->start_ms, m->end_ms };
     if (!r.series)
         return err_set(e, ERR_LIMIT, "a reply's series do not fit %zu bytes", arena_limit(a));
     for (size_t i = 0; i < m->n_series; i++)
         if (in_points(m->series[i], m->gauge, points, &r.series[i], e) ||
             in_labels(m->series[i]->labels, m->series[i]->n_labels, a, &r.series[i].labels, e))
+            return e->code;
+    *ret = r;
+    return 0;
+}
+
+static int in_function(const Embertree__FunctionSeries *f, uint32_t points,
+                       struct wire_function *ret, struct err *e)
+{
+    if (f->n_self != f->n_point || f->n_total != f->n_point)
+        return err_set(e, ERR_CORRUPT, "reply: columns of functions differ in length");
+    for (size_t i = 0; i < f->n_point; i++)
+        if (f->point[i] >= points || (i && f->point[i] <= f->point[i - 1]))
+            return err_set(e, ERR_CORRUPT, "reply: point %" PRIu32 " of %" PRIu32 ", not ascending",
+                           f->point[i], points);
+    *ret = (struct wire_function){ in_str(f->name), f->point, f->self, f->total, f->n_point };
+    return 0;
+}
+
+NODISCARD int wire_get_functions(struct str in, uint32_t points, struct arena *a,
+                                 struct wire_function_list *ret, struct err *e)
+{
+    const Embertree__FunctionsReply *m = unpack(&embertree__functions_reply__descriptor, in, a, e);
+
+    if (!m)
+        return e->code;
+    struct wire_function_list r = { .at = ARENA_ARRAY(a, struct wire_function, m->n_functions + 1),
+                                    .len = m->n_functions,
+                                    .all = m->all,
+                                    .leaves = m->gauge ? m->leaves : NULL,
+                                    .gauge = m->gauge,
+                                    .start_ms = m->start_ms,
+                                    .end_ms = m->end_ms,
+                                    .saturated = m->saturated };
+    if (!r.at)
+        return err_set(e, ERR_LIMIT, "a reply's functions do not fit %zu bytes", arena_limit(a));
+    if (m->n_all != points || (m->gauge && m->n_leaves != points))
+        return err_set(e, ERR_CORRUPT, "reply: sums of %zu points, asked for %" PRIu32, m->n_all,
+                       points);
+    for (size_t i = 0; i < m->n_functions; i++)
+        if (in_function(m->functions[i], points, &r.at[i], e))
             return e->code;
     *ret = r;
     return 0;

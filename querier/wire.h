@@ -33,6 +33,12 @@ struct wire_timeline {
     const struct str *group_by;
     size_t group_by_len;
 };
+struct wire_functions {
+    struct plan_grid grid;
+    const struct str *names; /* none: all */
+    size_t names_len;
+    uint64_t bytes_max;
+};
 enum wire_labels_kind { WIRE_NAMES, WIRE_VALUES, WIRE_SETS, WIRE_TYPES }; /* travels */
 struct wire_labels {
     enum wire_labels_kind kind;
@@ -49,6 +55,9 @@ NODISCARD int wire_put_merge(const struct wire_query *q, const struct wire_merge
 NODISCARD int wire_put_timeline(const struct wire_query *q, const struct wire_timeline *tl,
                                 const struct plan_target *t, struct arena *a, struct buf *out,
                                 struct err *e);
+NODISCARD int wire_put_functions(const struct wire_query *q, const struct wire_functions *f,
+                                 const struct plan_target *t, struct arena *a, struct buf *out,
+                                 struct err *e);
 NODISCARD int wire_put_labels(const struct wire_query *q, const struct wire_labels *l,
                               struct arena *a, struct buf *out, struct err *e);
 
@@ -72,6 +81,22 @@ struct wire_timelines {
     struct wire_points *series;
     size_t len;
     bool gauge;
+    int64_t start_ms, end_ms; /* real bounds; 0, 0: not said */
+};
+struct wire_function {
+    struct str name;
+    const uint32_t *point; /* ascending, below the grid's points */
+    const uint64_t *self, *total;
+    size_t len;
+};
+struct wire_function_list {
+    struct wire_function *at;
+    size_t len;
+    const uint64_t *all;    /* by point */
+    const uint32_t *leaves; /* by point; NULL unless gauge */
+    bool gauge;
+    int64_t start_ms, end_ms;
+    uint64_t saturated;
 };
 struct wire_label_lists {
     struct str *values;
@@ -85,10 +110,12 @@ NODISCARD int wire_get_merged(struct str in, struct arena *a, struct wire_merged
                               struct err *e);
 NODISCARD int wire_get_timelines(struct str in, uint32_t points, struct arena *a,
                                  struct wire_timelines *ret, struct err *e);
+NODISCARD int wire_get_functions(struct str in, uint32_t points, struct arena *a,
+                                 struct wire_function_list *ret, struct err *e);
 NODISCARD int wire_get_labels(struct str in, struct arena *a, struct wire_label_lists *ret,
                               struct err *e);
 /* Arena bytes that decoding a reply of n bytes takes at most. */
 size_t wire_cost_merged(size_t n);
-size_t wire_cost_lists(size_t n); /* timelines, labels */
+size_t wire_cost_lists(size_t n); /* timelines, functions, labels */
 
 #endif

@@ -62,6 +62,10 @@ static struct timeline_group *group_of(struct timeline *t, const struct labels *
 NODISCARD int timeline_add(struct timeline *t, const struct wire_timelines *w, struct err *e)
 {
     t->gauge |= w->gauge;
+    if (w->end_ms > w->start_ms) {
+        t->start_ms = t->end_ms ? MIN(t->start_ms, w->start_ms) : w->start_ms;
+        t->end_ms = MAX(t->end_ms, w->end_ms);
+    }
     for (size_t i = 0; i < w->len; i++) {
         const struct wire_points *p = &w->series[i];
         struct timeline_group *g = group_of(t, &p->labels, e);

@@ -26,6 +26,7 @@ struct timeline {
     struct map_str *by_key; /* owned; key -> index + 1 */
     struct arena *arena;    /* borrowed */
     bool gauge;
+    int64_t start_ms, end_ms; /* real bounds; 0, 0: not said */
 };
 
 void timeline_init(struct timeline *t, struct arena *a);

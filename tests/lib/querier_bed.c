@@ -77,6 +77,11 @@ static void on_labels(void *cookie, struct rpc_call *call, struct str payload)
     on_call(cookie, RPC_LABELS, call, payload);
 }
 
+static void on_functions(void *cookie, struct rpc_call *call, struct str payload)
+{
+    on_call(cookie, RPC_FUNCTIONS, call, payload);
+}
+
 static void start_ingester(struct qbed *b, size_t i, const char *addr)
 {
     struct qbed_ingester *in = &b->ingesters[i];
@@ -96,6 +101,7 @@ static void start_ingester(struct qbed *b, size_t i, const char *addr)
     rpc_serve(in->node, RPC_MERGE, on_merge, in);
     rpc_serve(in->node, RPC_TIMELINE, on_timeline, in);
     rpc_serve(in->node, RPC_LABELS, on_labels, in);
+    rpc_serve(in->node, RPC_FUNCTIONS, on_functions, in);
 }
 
 /* ---- the bed ----------------------------------------------------------------------------------*/

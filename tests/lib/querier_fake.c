@@ -10,6 +10,7 @@
 #include "common/model/slot.h"
 #include "common/model/stacks.h"
 #include "proto/query.pb-c.h"
+#include "tests/lib/querier_fake_impl.h"
 
 static struct str in_str(ProtobufCBinaryData b)
 {
@@ -37,8 +38,8 @@ struct labels fake_labels(const struct qbed_push *p, struct arena *a)
     return l;
 }
 
-static int push_matches(const struct qbed_push *p, struct str tenant, Embertree__Matcher **matchers,
-                        size_t n, struct arena *a, struct err *e)
+int fake_matches(const struct qbed_push *p, struct str tenant, Embertree__Matcher **matchers,
+                 size_t n, struct arena *a, struct err *e)
 {
     struct labels l = fake_labels(p, a);
 
@@ -60,9 +61,8 @@ static int push_matches(const struct qbed_push *p, struct str tenant, Embertree_
     return 1;
 }
 
-/* Lives here, on one of these shards (none: any). */
-static bool lives_here(const struct fake *f, const struct qbed_push *p, const uint32_t *shards,
-                       size_t n)
+bool fake_lives_here(const struct fake *f, const struct qbed_push *p, const uint32_t *shards,
+                     size_t n)
 {
     size_t shard = p->ingester;
 
@@ -100,14 +100,13 @@ static bool has_prefix(const char *folded, ProtobufCBinaryData *site, size_t n)
     return true;
 }
 
-static int pack(const ProtobufCMessage *m, struct buf *out)
+void fake_pack(const ProtobufCMessage *m, struct buf *out)
 {
     size_t n = protobuf_c_message_get_packed_size(m);
     char *room = buf_room(out, n);
 
     CHECK(room);
     out->len += protobuf_c_message_pack(m, (uint8_t *)room);
-    return 0;
 }
 
 static int ascending(const void *a, const void *b)
@@ -133,9 +132,9 @@ static int answer_merge(const struct fake *f, struct str payload, struct arena *
     for (size_t i = 0; i < f->n && e->code == 0; i++) {
         const struct qbed_push *p = &f->pushes[i];
         uint32_t leaf = slot_of_ms(p->ms) / LEAF_SLOTS;
-        if (!lives_here(f, p, q->shards, q->n_shards) ||
+        if (!fake_lives_here(f, p, q->shards, q->n_shards) ||
             !str_eqc(in_str(q->profile_type), p->type) ||
-            push_matches(p, in_str(q->tenant), q->matchers, q->n_matchers, a, e) <= 0 ||
+            fake_matches(p, in_str(q->tenant), q->matchers, q->n_matchers, a, e) <= 0 ||
             p->ms < q->start_ms || p->ms >= q->end_ms ||
             !has_prefix(p->folded, q->call_site, q->n_call_site))
             continue;
@@ -173,7 +172,7 @@ static int answer_merge(const struct fake *f, struct str payload, struct arena *
     r.start_ms = q->start_ms;
     r.end_ms = q->end_ms;
     if (!e->code)
-        (void)pack(&r.base, out);
+        fake_pack(&r.base, out);
     stacks_deinit(&s);
     vec_free(&nodes);
     vec_free(&values);
@@ -266,9 +265,9 @@ static int answer_timeline(const struct fake *f, struct str payload, struct aren
         int64_t from = slot - q->origin_ms; /* point k: (k - 1) step < from <= k step */
         int64_t k =
             from <= 0 ? (from > -q->step_ms ? 0 : -1) : (from + q->step_ms - 1) / q->step_ms;
-        if (!lives_here(f, p, q->shards, q->n_shards) || k < 0 || k >= q->points ||
+        if (!fake_lives_here(f, p, q->shards, q->n_shards) || k < 0 || k >= q->points ||
             !str_eqc(in_str(q->profile_type), p->type) ||
-            push_matches(p, in_str(q->tenant), q->matchers, q->n_matchers, a, e) <= 0)
+            fake_matches(p, in_str(q->tenant), q->matchers, q->n_matchers, a, e) <= 0)
             continue;
         struct labels all = fake_labels(p, a);
         CHECK(len < ARRAY_LEN(groups));
@@ -290,7 +289,7 @@ static int answer_timeline(const struct fake *f, struct str payload, struct aren
         xfree(groups[i].points);
     }
     if (!e->code)
-        (void)pack(&r.base, out);
+        fake_pack(&r.base, out);
     embertree__timeline_request__free_unpacked(q, NULL);
     return e->code;
 }
@@ -329,9 +328,9 @@ static int answer_labels(const struct fake *f, struct str payload, struct arena 
         const struct qbed_push *p = &f->pushes[i];
         struct labels l = fake_labels(p, a);
         bool any_time = q->start_ms == 0 && q->end_ms == 0;
-        if (!lives_here(f, p, NULL, 0) ||
+        if (!fake_lives_here(f, p, NULL, 0) ||
             (!any_time && (p->ms < q->start_ms || p->ms >= q->end_ms)) ||
-            push_matches(p, in_str(q->tenant), q->matchers, q->n_matchers, a, e) <= 0)
+            fake_matches(p, in_str(q->tenant), q->matchers, q->n_matchers, a, e) <= 0)
             continue;
         if (q->kind == 3)
             add_value(&r, str_c(p->type));
@@ -349,7 +348,7 @@ static int answer_labels(const struct fake *f, struct str payload, struct arena 
         r.truncated = true;
     }
     if (!e->code)
-        (void)pack(&r.base, out);
+        fake_pack(&r.base, out);
     embertree__labels_request__free_unpacked(q, NULL);
     return e->code;
 }
@@ -367,6 +366,8 @@ int fake_answer(const struct fake *f, enum rpc_method method, struct str payload
         code = answer_timeline(f, payload, a, out, e);
     else if (method == RPC_LABELS)
         code = answer_labels(f, payload, a, out, e);
+    else if (method == RPC_FUNCTIONS)
+        code = fake_functions(f, payload, a, out, e);
     arena_free(a);
     return code;
 }

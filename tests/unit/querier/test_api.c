@@ -89,6 +89,24 @@ static const struct row rows[] = {
     { "old_new_query", "/render?" Q "%7Bservice_name=%22cart%22%7D" FROM, NULL, NULL },
     { "old_bad_format", "/render?query=shop.cpu&format=svg" FROM, NULL, NULL },
     { "old_pprof", "/render?query=shop.cpu&format=pprof" FROM, NULL, NULL },
+    { "functions", "/api/v1/functions?" Q "%7Bservice_name=%22shop%22%7D" FROM, NULL, NULL },
+    { "functions_top",
+      "/api/v1/functions?" Q "%7B%7D&top=2&sort=total&step=40&from=1749999920&until=now", NULL,
+      NULL },
+    { "functions_names",
+      "/api/v1/functions?" Q "%7B%7D&name=pay&name=none&name=pay&step=10"
+      "&from=1749999940&until=1749999960",
+      NULL, NULL },
+    { "functions_gauge", "/api/v1/functions?query=" HEAP "%7B%7D&step=50" FROM, NULL, NULL },
+    { "functions_nothing", "/api/v1/functions?" Q "%7Ba=%22b%22%7D" FROM, NULL, NULL },
+    { "functions_no_type", "/api/v1/functions?query=%7Ba=%22b%22%7D" FROM, NULL, NULL },
+    { "functions_bad_top", "/api/v1/functions?" Q "%7B%7D&top=0" FROM, NULL, NULL },
+    { "functions_big_top", "/api/v1/functions?" Q "%7B%7D&top=1001" FROM, NULL, NULL },
+    { "functions_bad_step", "/api/v1/functions?" Q "%7B%7D&step=1.5" FROM, NULL, NULL },
+    { "functions_bad_sort", "/api/v1/functions?" Q "%7B%7D&sort=name" FROM, NULL, NULL },
+    { "functions_many_points", "/api/v1/functions?" Q "%7B%7D&step=1&from=1&until=now", NULL,
+      NULL },
+    { "functions_backwards", "/api/v1/functions?" Q "%7B%7D&from=now&until=now-1h", NULL, NULL },
     { "label_values", "/pyroscope/label-values?label=pod", NULL, NULL },
     { "label_values_types", "/pyroscope/label-values?label=__name__", NULL, NULL },
     { "label_values_query", "/pyroscope/label-values?label=pod&query=%7Benv=%22prod%22%7D", NULL,
@@ -168,6 +186,11 @@ static const struct row rows[] = {
       "\"aggregation\":\"TIME_SERIES_AGGREGATION_TYPE_AVERAGE\"}" },
     { "c_select_gauge", NULL, "SelectSeries",
       "{" RANGE ",\"profileTypeID\":\"" HEAP "\",\"labelSelector\":\"{}\",\"step\":100}" },
+    /* From steps of a minute on points are [T - step, T): what lies on an edge counts in the next.
+     */
+    { "c_select_minutes", NULL, "SelectSeries",
+      "{\"start\":1749999900000,\"end\":1750000020000,\"profileTypeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{}\",\"step\":60}" },
     { "c_select_nothing", NULL, "SelectSeries",
       "{" RANGE ",\"profileTypeID\":\"" QBED_CPU
       "\",\"labelSelector\":\"{a=\\\"b\\\"}\",\"step\":15}" },

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * api_functions.h: GET /api/v1/functions: what functions cost, over time. Our own; described in
+ * querier/README.md.
+ */
+#ifndef QUERIER_API_FUNCTIONS_H
+#define QUERIER_API_FUNCTIONS_H
+
+#include "querier/query.h"
+
+/* First step. */
+int api_functions(struct query *q, struct err *e);
+
+#endif
