@@ -112,7 +112,7 @@ static int open_store(struct ingester *in, uint32_t number, size_t shards, struc
                       struct err *e)
 {
     const struct role_ctx *ctx = in->ctx;
-    const struct exemplar_conf *xc = conf_get(ctx->conf, &exemplar_options);
+    const struct exemplar_conf *xc = in->exemplars;
     char dir[PATH_MAX];
     struct kv_opts ko = {
         .dir = dir,
@@ -344,6 +344,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     in->magic = INGESTER_MAGIC;
     in->ctx = ctx;
     in->conf = conf_get(ctx->conf, &ingester_options);
+    in->exemplars = conf_get(ctx->conf, &exemplar_options);
     ingester_metrics_init(&in->metrics, ctx->metrics);
     budget_init(&in->write_bytes, memory_share(ctx->memory_limit, MEMORY_WRITES));
     code = check_conf(in, e);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ingester/read_msg.h"
 
+#include "ingester/rpc_exemplars.h"
 #include "ingester/unpack.h"
 #include "proto/query.pb-c.h"
 
 #define MATCHERS_MAX 256
-#define POINTS_MAX   1000000
-#define TIME_MS_MAX  (INT64_MAX / 4)
 
 static int arena_full(const struct arena *a, struct err *e)
 {
@@ -15,8 +14,8 @@ static int arena_full(const struct arena *a, struct err *e)
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
-static int take_matchers(Embertree__Matcher *const *in, size_t n, struct arena *a,
-                         struct selector *ret, struct err *e)
+int read_take_matchers(Embertree__Matcher *const *in, size_t n, struct arena *a,
+                       struct selector *ret, struct err *e)
 {
     if (n > MATCHERS_MAX)
         return err_set(e, ERR_LIMIT, "%zu matchers, at most %d are allowed", n, MATCHERS_MAX);
@@ -39,8 +38,8 @@ static int take_matchers(Embertree__Matcher *const *in, size_t n, struct arena *
     return selector_compile(ret, e);
 }
 
-static int take_strs(const ProtobufCBinaryData *in, size_t n, struct arena *a,
-                     const struct str **ret, size_t *ret_len, struct err *e)
+int read_take_strs(const ProtobufCBinaryData *in, size_t n, struct arena *a, const struct str **ret,
+                   size_t *ret_len, struct err *e)
 {
     struct str *out = ARENA_ARRAY(a, struct str, n);
 
@@ -53,7 +52,7 @@ static int take_strs(const ProtobufCBinaryData *in, size_t n, struct arena *a,
     return 0;
 }
 
-static int take_shards(const uint32_t *shards, size_t n, struct read_msg *m, struct err *e)
+int read_take_shards(const uint32_t *shards, size_t n, struct read_msg *m, struct err *e)
 {
     if (n > READ_SHARDS_MAX)
         return err_set(e, ERR_LIMIT, "%zu shards named", n);
@@ -62,11 +61,11 @@ static int take_shards(const uint32_t *shards, size_t n, struct read_msg *m, str
     return 0;
 }
 
-static int check_times(int64_t start_ms, int64_t end_ms, struct err *e)
+int read_check_times(int64_t start_ms, int64_t end_ms, struct err *e)
 {
     if (start_ms > end_ms)
         return err_set(e, ERR_INPUT, "start %" PRId64 " is after end %" PRId64, start_ms, end_ms);
-    if (start_ms < -TIME_MS_MAX || end_ms > TIME_MS_MAX)
+    if (start_ms < -READ_TIME_MS_MAX || end_ms > READ_TIME_MS_MAX)
         return err_set(e, ERR_INPUT, "times %" PRId64 " to %" PRId64 " are absurd", start_ms,
                        end_ms);
     return 0;
@@ -75,14 +74,15 @@ static int check_times(int64_t start_ms, int64_t end_ms, struct err *e)
 static int take_merge(const Embertree__MergeRequest *in, struct arena *a, struct read_msg *m,
                       struct err *e)
 {
-    int code = take_shards(in->shards, in->n_shards, m, e);
+    int code = read_take_shards(in->shards, in->n_shards, m, e);
 
     if (!code)
-        code = check_times(in->start_ms, in->end_ms, e);
+        code = read_check_times(in->start_ms, in->end_ms, e);
     if (!code)
-        code = take_strs(in->call_site, in->n_call_site, a, &m->call_site, &m->call_site_len, e);
+        code =
+            read_take_strs(in->call_site, in->n_call_site, a, &m->call_site, &m->call_site_len, e);
     if (!code)
-        code = take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
+        code = read_take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
     m->bytes_max = in->bytes_max;
     m->query = (struct store_query){
         .tenant = unpack_str(in->tenant),
@@ -94,13 +94,14 @@ static int take_merge(const Embertree__MergeRequest *in, struct arena *a, struct
     return code;
 }
 
-static int take_grid(int64_t origin_ms, int64_t step_ms, uint32_t points, struct read_msg *m,
-                     struct err *e)
+int read_take_grid(int64_t origin_ms, int64_t step_ms, uint32_t points, struct read_msg *m,
+                   struct err *e)
 {
-    if (points == 0 || points > POINTS_MAX)
-        return err_set(e, ERR_INPUT, "%" PRIu32 " points, 1 to %d are allowed", points, POINTS_MAX);
-    if (step_ms <= 0 || step_ms > TIME_MS_MAX / points || origin_ms < -TIME_MS_MAX ||
-        origin_ms > TIME_MS_MAX)
+    if (points == 0 || points > READ_POINTS_MAX)
+        return err_set(e, ERR_INPUT, "%" PRIu32 " points, 1 to %d are allowed", points,
+                       READ_POINTS_MAX);
+    if (step_ms <= 0 || step_ms > READ_TIME_MS_MAX / points || origin_ms < -READ_TIME_MS_MAX ||
+        origin_ms > READ_TIME_MS_MAX)
         return err_set(e, ERR_INPUT, "steps of %" PRId64 " ms from %" PRId64 " are absurd", step_ms,
                        origin_ms);
     m->origin_ms = origin_ms;
@@ -114,14 +115,14 @@ static int take_grid(int64_t origin_ms, int64_t step_ms, uint32_t points, struct
 static int take_timeline(const Embertree__TimelineRequest *in, struct arena *a, struct read_msg *m,
                          struct err *e)
 {
-    int code = take_shards(in->shards, in->n_shards, m, e);
+    int code = read_take_shards(in->shards, in->n_shards, m, e);
 
     if (!code)
-        code = take_grid(in->origin_ms, in->step_ms, in->points, m, e);
+        code = read_take_grid(in->origin_ms, in->step_ms, in->points, m, e);
     if (!code)
-        code = take_strs(in->group_by, in->n_group_by, a, &m->group_by, &m->group_by_len, e);
+        code = read_take_strs(in->group_by, in->n_group_by, a, &m->group_by, &m->group_by_len, e);
     if (!code)
-        code = take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
+        code = read_take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
     m->query.tenant = unpack_str(in->tenant);
     m->query.selector = &m->selector;
     m->query.profile_type = unpack_str(in->profile_type);
@@ -131,14 +132,14 @@ static int take_timeline(const Embertree__TimelineRequest *in, struct arena *a, 
 static int take_functions(const Embertree__FunctionsRequest *in, struct arena *a,
                           struct read_msg *m, struct err *e)
 {
-    int code = take_shards(in->shards, in->n_shards, m, e);
+    int code = read_take_shards(in->shards, in->n_shards, m, e);
 
     if (!code)
-        code = take_grid(in->origin_ms, in->step_ms, in->points, m, e);
+        code = read_take_grid(in->origin_ms, in->step_ms, in->points, m, e);
     if (!code)
-        code = take_strs(in->names, in->n_names, a, &m->names, &m->names_len, e);
+        code = read_take_strs(in->names, in->n_names, a, &m->names, &m->names_len, e);
     if (!code)
-        code = take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
+        code = read_take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
     m->bytes_max = in->bytes_max;
     m->query.tenant = unpack_str(in->tenant);
     m->query.selector = &m->selector;
@@ -149,7 +150,7 @@ static int take_functions(const Embertree__FunctionsRequest *in, struct arena *a
 static int take_labels(const Embertree__LabelsRequest *in, struct arena *a, struct read_msg *m,
                        struct err *e)
 {
-    int code = check_times(in->start_ms, in->end_ms, e);
+    int code = read_check_times(in->start_ms, in->end_ms, e);
 
     if (code)
         return code;
@@ -167,8 +168,8 @@ static int take_labels(const Embertree__LabelsRequest *in, struct arena *a, stru
         .limit = in->limit,
     };
     m->query.tenant = m->labels.tenant;
-    code = take_strs(in->names, in->n_names, a, &m->labels.names, &m->labels.names_len, e);
-    return code ? code : take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
+    code = read_take_strs(in->names, in->n_names, a, &m->labels.names, &m->labels.names_len, e);
+    return code ? code : read_take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
 }
 
 int read_msg_decode(enum rpc_method method, struct str payload, struct arena *a,
@@ -195,6 +196,8 @@ int read_msg_decode(enum rpc_method method, struct str payload, struct arena *a,
 
         code =
             in ? take_functions(in, a, ret, e) : unpack_failed("FunctionsRequest", payload, a, e);
+    } else if (method == RPC_EXEMPLARS) {
+        code = exemplars_decode(payload, a, ret, e);
     } else {
         const Embertree__LabelsRequest *in =
             embertree__labels_request__unpack(&allocator, payload.len, p);
@@ -215,7 +218,7 @@ void read_msg_deinit(struct read_msg *m)
 /* ---- replies -------------------------------------------------------------------------------- */
 
 /* Room for a packed message, or NULL with ERR_LIMIT. */
-static uint8_t *reply_room(struct buf *out, size_t size, struct err *e)
+uint8_t *reply_room(struct buf *out, size_t size, struct err *e)
 {
     char *p = buf_room(out, size);
 
@@ -256,7 +259,7 @@ int merge_reply_pack(const struct store_merge *m, struct buf *out, struct err *e
     return 0;
 }
 
-static Embertree__LabelPair **pack_labels(const struct labels *l, struct arena *a)
+Embertree__LabelPair **pack_labels(const struct labels *l, struct arena *a)
 {
     Embertree__LabelPair **list = ARENA_ARRAY(a, Embertree__LabelPair *, l->len);
     Embertree__LabelPair *pairs = ARENA_ARRAY(a, Embertree__LabelPair, l->len);

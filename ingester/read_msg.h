@@ -6,12 +6,18 @@
 #define INGESTER_READ_MSG_H
 
 #include "common/rpc/rpc.h"
+#include "common/store/exm.h"
 #include "common/store/store.h"
+#include "proto/common.pb-c.h"
 
-#define READ_SHARDS_MAX 4096
+#define READ_SHARDS_MAX  4096
+#define READ_POINTS_MAX  1000000
+#define READ_TIME_MS_MAX (INT64_MAX / 4)
+
+enum read_exm { READ_EXM_MERGE, READ_EXM_LIST, READ_EXM_TIMELINE }; /* travels */
 
 struct read_msg {
-    enum rpc_method method; /* RPC_MERGE, RPC_TIMELINE, RPC_LABELS or RPC_FUNCTIONS */
+    enum rpc_method method; /* RPC_MERGE, _TIMELINE, _LABELS, _FUNCTIONS or _EXEMPLARS */
     struct selector selector;
     const uint32_t *shards; /* none: all */
     size_t shards_len;
@@ -26,6 +32,9 @@ struct read_msg {
     struct store_labels_query labels; /* LABELS */
     const struct str *names;          /* FUNCTIONS, with the grid of TIMELINE; none: all */
     size_t names_len;
+    enum read_exm what;         /* EXEMPLARS: `query` and the next */
+    struct store_exm_query exm; /* its q is not set */
+    uint32_t limit;
 };
 
 /* Everything lives in the arena but the regexes: read_msg_deinit, also after an error. ret->query
@@ -33,6 +42,20 @@ struct read_msg {
 NODISCARD int read_msg_decode(enum rpc_method method, struct str payload, struct arena *a,
                               struct read_msg *ret, struct err *e);
 void read_msg_deinit(struct read_msg *m);
+
+/* For decoders of other files. */
+NODISCARD int read_take_matchers(Embertree__Matcher *const *in, size_t n, struct arena *a,
+                                 struct selector *ret, struct err *e);
+NODISCARD int read_take_strs(const ProtobufCBinaryData *in, size_t n, struct arena *a,
+                             const struct str **ret, size_t *ret_len, struct err *e);
+NODISCARD int read_take_shards(const uint32_t *shards, size_t n, struct read_msg *m, struct err *e);
+/* Sets origin, step, points and the times of the query. */
+NODISCARD int read_take_grid(int64_t origin_ms, int64_t step_ms, uint32_t points,
+                             struct read_msg *m, struct err *e);
+NODISCARD int read_check_times(int64_t start_ms, int64_t end_ms, struct err *e);
+/* And for those who pack: room in *out or NULL with ERR_LIMIT; labels in the arena or NULL. */
+uint8_t *reply_room(struct buf *out, size_t size, struct err *e);
+Embertree__LabelPair **pack_labels(const struct labels *l, struct arena *a);
 
 /* Append the packed reply to *out, whose max is the limit: ERR_LIMIT. */
 NODISCARD int merge_reply_pack(const struct store_merge *m, struct buf *out, struct err *e);

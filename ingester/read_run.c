@@ -12,6 +12,7 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "ingester/read_functions.h"
+#include "ingester/rpc_exemplars.h"
 
 #define STACKS_SEED 0x656d626572u
 
@@ -70,7 +71,7 @@ static void unite_leaves(struct store_merge *to, const struct store_merge *from)
     to->leaves.cap = all.cap;
 }
 
-static void unite_merges(struct store_merge *to, const struct store_merge *from)
+void merge_unite(struct store_merge *to, const struct store_merge *from)
 {
     unite_values(to, from);
     unite_leaves(to, from);
@@ -187,7 +188,7 @@ static int run_merge(const struct read_msg *m, const struct read_source *src, st
         code = store_merge(view, &q, i == 0 ? &sum : &part, e);
         store_view_put(view);
         if (!code && i > 0)
-            unite_merges(&sum, &part);
+            merge_unite(&sum, &part);
         store_merge_deinit(&part);
     }
     if (!code && m->call_site_len > 0)
@@ -392,5 +393,7 @@ int read_run(const struct read_msg *m, const struct read_source *src, struct are
         return run_timeline(m, src, a, out, e);
     if (m->method == RPC_FUNCTIONS)
         return read_functions_run(m, src, a, out, ret_rows, e);
+    if (m->method == RPC_EXEMPLARS)
+        return exemplars_run(m, src, a, out, ret_rows, e);
     return run_labels(m, src, a, out, e);
 }

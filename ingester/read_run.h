@@ -12,12 +12,15 @@ struct read_source {
     size_t len;
     uint64_t stacks_bytes_max; /* memory for the merged stacks */
     size_t reply_bytes_max;
+    size_t exemplars_max; /* in a list */
     const bool *cancel;
 };
 /* Appends the packed reply to *out (initialised here). *ret_rows counts stored rows looked at. */
 NODISCARD int read_run(const struct read_msg *m, const struct read_source *src, struct arena *a,
                        struct buf *out, uint64_t *ret_rows, struct err *e);
 
+/* Adds an answer over the same builder of stacks. */
+void merge_unite(struct store_merge *to, const struct store_merge *from);
 /* Keeps the stacks that start with the functions `site`, root first: *from becomes the smaller
  * answer; its builder is replaced by `out`, which holds only what is needed. ERR_LIMIT. */
 NODISCARD int merge_cut(struct store_merge *from, const struct str *site, size_t site_len,

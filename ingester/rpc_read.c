@@ -47,6 +47,7 @@ static const char *method_name(enum rpc_method m)
     return m == RPC_MERGE       ? "merge"
            : m == RPC_TIMELINE  ? "timeline"
            : m == RPC_FUNCTIONS ? "functions"
+           : m == RPC_EXEMPLARS ? "exemplars"
                                 : "labels";
 }
 
@@ -76,6 +77,7 @@ static int run(struct read *r, struct arena *a, struct read_msg *m, struct err *
         .stores = stores,
         .stacks_bytes_max = r->in->reads->stacks_max,
         .reply_bytes_max = r->in->ctx->cluster->rpc_message_bytes_max,
+        .exemplars_max = (size_t)r->in->exemplars->list_max,
         .cancel = rpc_call_canceled(r->call),
     };
     int code = read_msg_decode(r->method, r->payload, a, m, e);
@@ -142,8 +144,8 @@ static void read_done(void *cookie)
 static bool read_start(struct ingester *in, struct read *r)
 {
     struct reads *rs = in->reads;
-    uint64_t need =
-        r->method == RPC_MERGE || r->method == RPC_FUNCTIONS ? 2 * rs->stacks_max : LIST_BYTES;
+    bool stacks = r->method != RPC_TIMELINE && r->method != RPC_LABELS;
+    uint64_t need = stacks ? 2 * rs->stacks_max : LIST_BYTES;
     uint64_t now = clock_mono_ns(in->ctx->env->clock);
     int code = 0;
 
@@ -221,6 +223,11 @@ static void on_timeline(void *cookie, struct rpc_call *call, struct str payload)
     on_read(cookie, RPC_TIMELINE, call, payload);
 }
 
+static void on_exemplars(void *cookie, struct rpc_call *call, struct str payload)
+{
+    on_read(cookie, RPC_EXEMPLARS, call, payload);
+}
+
 static void on_labels(void *cookie, struct rpc_call *call, struct str payload)
 {
     on_read(cookie, RPC_LABELS, call, payload);
@@ -256,6 +263,7 @@ void rpc_read_serve(struct ingester *in)
     rpc_serve(in->node, RPC_TIMELINE, on_timeline, in);
     rpc_serve(in->node, RPC_LABELS, on_labels, in);
     rpc_serve(in->node, RPC_FUNCTIONS, on_functions, in);
+    rpc_serve(in->node, RPC_EXEMPLARS, on_exemplars, in);
 }
 
 bool rpc_read_idle(const struct ingester *in)

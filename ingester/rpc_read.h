@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rpc_read.h: serves RPC_MERGE, RPC_TIMELINE, RPC_LABELS and RPC_FUNCTIONS.
+ * rpc_read.h: serves RPC_MERGE, RPC_TIMELINE, RPC_LABELS, RPC_FUNCTIONS and RPC_EXEMPLARS.
  */
 #ifndef INGESTER_RPC_READ_H
 #define INGESTER_RPC_READ_H

@@ -18,6 +18,7 @@ struct ingester {
     uint32_t magic;
     const struct role_ctx *ctx;
     const struct ingester_conf *conf;
+    const struct exemplar_conf *exemplars;
     struct ingester_metrics metrics;
     struct rpc_node *node;
     struct disk *disk;
