@@ -13,6 +13,7 @@ int api_connect_label_values(struct query *q, struct err *e);
 int api_series(struct query *q, struct err *e);
 /* api_select.c */
 int api_select_merge_stacktraces(struct query *q, struct err *e);
+int api_select_merge_span_profile(struct query *q, struct err *e);
 int api_select_series(struct query *q, struct err *e);
 /* Methods of the service that this version does not answer: ERR_UNIMPLEMENTED. */
 int api_not_yet(struct query *q, struct err *e);

@@ -6,11 +6,17 @@
  *      └──(an old name) ask types ──> choose_types ──────────^
  *
  * A profile type asks at once. An old application name first asks which types the service has, and
- * takes all of the best rank; their units are the same, so they add up.
+ * takes all of the best rank; their units are the same, so they add up. POST /merge is the same
+ * question about some profiles, by their ids, with the parameters in a JSON body.
  */
 #include "querier/api_render.h"
 
+#include <stdio.h>
+
+#include "common/base/hash.h"
 #include "common/model/attime.h"
+#include "querier/connect_msg.h"
+#include "querier/exemplars.h"
 #include "querier/merged.h"
 #include "querier/render/folded.h"
 #include "querier/spec.h"
@@ -33,6 +39,10 @@ struct render {
     bool average;
     struct str types[TYPES_MAX];
     size_t types_len;
+    struct exm_ids ids;
+    bool merge; /* POST /merge */
+    struct str start_text, end_text;
+    size_t profiles;
 };
 
 /* ---- parameters -------------------------------------------------------------------------------*/
@@ -109,6 +119,15 @@ static int read_format(struct query *q, struct render *r, struct err *e)
     return 0;
 }
 
+/* Who has an id need not know when it was: without from and until all that is kept is looked at. */
+static void any_time(const struct query *q, struct render *r)
+{
+    struct str text;
+
+    if (!http_param(q->http, "from", &text) && !http_param(q->http, "until", &text))
+        r->range = (struct plan_range){ 0 };
+}
+
 static int read_params(struct query *q, struct render *r, struct err *e)
 {
     struct str aggregation = STR_NULL;
@@ -116,8 +135,11 @@ static int read_params(struct query *q, struct render *r, struct err *e)
     if (!http_param(q->http, "query", &r->query) && r->old)
         (void)http_param(q->http, "name", &r->query);
     if (read_format(q, r, e) || read_times(q, r, e) || read_max_nodes(q, r, e) ||
-        spec_render(r->query, r->old, q->arena, &r->spec, e))
+        spec_render(r->query, r->old, q->arena, &r->spec, e) ||
+        exm_of_spec(&r->spec, q->arena, &r->ids, e))
         return e->code;
+    if (r->ids.kinds)
+        any_time(q, r);
     (void)http_param(q->http, "groupBy", &r->group_by);
     (void)http_param(q->http, "aggregation", &aggregation);
     r->average = str_eqc(aggregation, "avg");
@@ -138,6 +160,12 @@ static int ask_one(struct query *q, const struct render *r, struct str tenant, s
                              .range = r->range };
     struct wire_timeline tl = { .grid = r->timeline.grid };
 
+    if (r->ids.kinds)
+        return exm_ask_merge(q, ASK_MERGE, &wq, &r->ids, NULL, 0, e) ||
+                       (r->format == FORMAT_JSON &&
+                        exm_ask_timeline(q, ASK_TIMELINE, &wq, &r->ids, tl.grid, e))
+                   ? e->code
+                   : 0;
     if (query_ask_merge(q, ASK_MERGE, &wq, NULL, 0, e))
         return e->code;
     if (r->format == FORMAT_FOLDED)
@@ -237,6 +265,93 @@ int api_render(struct query *q, struct err *e)
 int api_render_old(struct query *q, struct err *e)
 {
     return begin(q, true, e);
+}
+
+/* ---- POST /merge ------------------------------------------------------------------------------*/
+
+static int body_time(const struct query *q, struct str text, const char *what, int64_t *ret,
+                     struct err *e)
+{
+    int64_t now = clock_wall_ms(q->qr->ctx->env->clock);
+
+    *ret = now;
+    if (!str_trim(text).len)
+        return 0;
+    if (attime_parse(text, now, ret, e))
+        return err_wrap(e, "%s", what);
+    if (*ret < 0 || *ret > TIME_MAX)
+        return err_set(e, ERR_INPUT, "%s: %" PRId64 " ms is no time between 1970 and 9999", what,
+                       *ret);
+    return 0;
+}
+
+static int read_merge(struct query *q, struct render *r, struct err *e)
+{
+    const struct querier_conf *c = q->qr->conf;
+    const struct json_val *m;
+    const struct str *profiles;
+    int64_t nodes = 0;
+
+    if (msg_begin(q, &m, e) ||
+        json_take_str(json_get(m, "appName", NULL), "appName", &r->query, e) ||
+        msg_strings(q, m, "profiles", NULL, &profiles, &r->profiles, e) ||
+        json_take_str(json_get(m, "startTime", NULL), "startTime", &r->start_text, e) ||
+        json_take_str(json_get(m, "endTime", NULL), "endTime", &r->end_text, e) ||
+        json_take_i64(json_get(m, "maxNodes", NULL), "maxNodes", &nodes, e) ||
+        body_time(q, r->start_text, "startTime", &r->from_ms, e) ||
+        body_time(q, r->end_text, "endTime", &r->until_ms, e))
+        return e->code;
+    if (!r->query.len || !r->profiles)
+        return err_set(e, ERR_INPUT, "appName and at least one of profiles are required");
+    if (nodes < 0 || nodes > (int64_t)c->nodes_max)
+        return err_set(e, ERR_INPUT, "maxNodes is %" PRId64 ", the limit is %" PRIu64, nodes,
+                       c->nodes_max);
+    if (r->from_ms > r->until_ms)
+        return err_set(e, ERR_INPUT, "startTime is after endTime");
+    r->max_nodes = nodes ? (size_t)nodes : c->nodes_default;
+    r->timeline = plan_timeline(r->from_ms, r->until_ms);
+    if (r->start_text.len || r->end_text.len)
+        r->range = plan_range(r->from_ms, MAX(r->until_ms, r->from_ms + 1));
+    return spec_render(r->query, true, q->arena, &r->spec, e) ||
+                   exm_of_texts(profiles, r->profiles, 1u << EXID_SPAN | 1u << EXID_PROFILE,
+                                q->arena, &r->ids, e)
+               ? e->code
+               : 0;
+}
+
+int api_merge_old(struct query *q, struct err *e)
+{
+    struct render *r = ARENA_NEW(q->arena, struct render);
+
+    CHECK(r);
+    r->old = r->merge = true;
+    q->state = r;
+    if (read_merge(q, r, e))
+        return e->code;
+    if (r->spec.legacy)
+        return ask_types(q, r, e);
+    r->types[r->types_len++] = r->spec.profile_type;
+    return ask(q, e);
+}
+
+static void put_merge_metadata(const struct query *q, const struct render *r, struct json *j)
+{
+    char id[24];
+
+    json_key(j, "mergeMetadata");
+    json_obj(j);
+    json_key(j, "appName");
+    json_str(j, r->query);
+    json_key(j, "startTime");
+    json_str(j, r->start_text);
+    json_key(j, "endTime");
+    json_str(j, r->end_text);
+    json_key(j, "profilesLength");
+    json_u64(j, r->profiles);
+    json_obj_end(j);
+    json_key(j, "queryID"); /* the same question has the same one */
+    (void)snprintf(id, sizeof(id), "%016" PRIx64, hash64(q->http->body.ptr, q->http->body.len, 0));
+    json_cstr(j, id);
 }
 
 /* ---- the answer -------------------------------------------------------------------------------*/
@@ -342,6 +457,8 @@ static int put_json(struct query *q, const struct render *r, const struct merged
     int code = put_timelines(q, r, &j, e);
     json_key(&j, "heatmap");
     json_null(&j);
+    if (r->merge)
+        put_merge_metadata(q, r, &j);
     json_obj_end(&j);
     return code ? code : query_out_end(q, e);
 }

@@ -5,6 +5,7 @@
 #include "querier/api_connect.h"
 
 #include "querier/connect_msg.h"
+#include "querier/exemplars.h"
 #include "querier/merged.h"
 
 enum { ASK_MERGE, ASK_SERIES };
@@ -40,6 +41,7 @@ struct stacktraces {
     const struct str *call_site;
     size_t call_site_len;
     size_t max_nodes;
+    struct exm_ids ids;
 };
 
 static int read_max_nodes(struct query *q, const struct json_val *m, size_t *ret, struct err *e)
@@ -100,31 +102,42 @@ static int reply_stacktraces(struct query *q, struct err *e)
     return code;
 }
 
-int api_select_merge_stacktraces(struct query *q, struct err *e)
+static int stacktraces(struct query *q, bool spans, struct err *e)
 {
     struct stacktraces *s = ARENA_NEW(q->arena, struct stacktraces);
     const struct json_val *m;
+    int code = 0;
 
     CHECK(s);
     q->state = s;
     if (msg_begin(q, &m, e) || msg_selection(q, m, &s->spec, e) ||
         msg_times(q, m, false, &s->times, e) || read_max_nodes(q, m, &s->max_nodes, e) ||
         read_format(m, e) || read_call_site(q, m, &s->call_site, &s->call_site_len, e) ||
-        msg_not_yet(m, "profileIdSelector", "profile_id_selector", e) ||
-        msg_not_yet(m, "traceIdSelector", "trace_id_selector", e) ||
-        msg_not_yet(m, "spanSelector", "span_selector", e) || msg_not_yet(m, "async", NULL, e))
+        exm_of_spec(&s->spec, q->arena, &s->ids, e) || exm_of_msg(q, m, spans, &s->ids, e) ||
+        msg_not_yet(m, "async", NULL, e))
         return e->code;
     struct wire_query wq = { .profile_type = s->spec.profile_type,
                              .selectors = s->spec.selectors,
                              .selectors_len = s->spec.len,
                              .range = s->times.range };
     q->step = reply_stacktraces;
-    for (size_t i = 0; i < q->tenants_len && !wq.range.empty; i++) {
+    for (size_t i = 0; i < q->tenants_len && !wq.range.empty && !code; i++) {
         wq.tenant = q->tenants[i];
-        if (query_ask_merge(q, ASK_MERGE, &wq, s->call_site, s->call_site_len, e))
-            return e->code;
+        code = s->ids.kinds
+                   ? exm_ask_merge(q, ASK_MERGE, &wq, &s->ids, s->call_site, s->call_site_len, e)
+                   : query_ask_merge(q, ASK_MERGE, &wq, s->call_site, s->call_site_len, e);
     }
-    return 0;
+    return code;
+}
+
+int api_select_merge_stacktraces(struct query *q, struct err *e)
+{
+    return stacktraces(q, false, e);
+}
+
+int api_select_merge_span_profile(struct query *q, struct err *e)
+{
+    return stacktraces(q, true, e);
 }
 
 /* ---- SelectSeries -----------------------------------------------------------------------------*/
@@ -137,6 +150,7 @@ struct select_series {
     size_t group_by_len;
     int64_t average; /* TimeSeriesAggregationType */
     int64_t limit;
+    struct exm_ids ids;
 };
 
 static void put_series(const struct select_series *s, const struct timeline *t,
@@ -212,8 +226,13 @@ static int read_select_series(struct query *q, struct select_series *s, struct e
         json_take_i64(json_get(m, "limit", NULL), "limit", &s->limit, e) ||
         msg_enum(m, "exemplarType", "exemplar_type", exemplars, ARRAY_LEN(exemplars), &exemplar,
                  e) ||
-        read_call_site(q, m, &call_site, &call_site_len, e))
+        read_call_site(q, m, &call_site, &call_site_len, e) ||
+        exm_of_spec(&s->spec, q->arena, &s->ids, e))
         return e->code;
+    if (s->ids.kinds && s->group_by_len)
+        return err_set(e, ERR_UNIMPLEMENTED,
+                       "groupBy together with an id of a span or trace is not supported by this "
+                       "version");
     if (exemplar > 1)
         return err_set(e, ERR_UNIMPLEMENTED, "%s is not supported by this version",
                        exemplars[exemplar]);
@@ -238,10 +257,11 @@ int api_select_series(struct query *q, struct err *e)
     /* The first point reaches one step back. */
     bool empty = plan_range(s->grid.origin_ms - s->grid.step_ms, s->times.end_ms + 1).empty;
     q->step = reply_select_series;
-    for (size_t i = 0; i < q->tenants_len && !empty; i++) {
+    int code = 0;
+    for (size_t i = 0; i < q->tenants_len && !empty && !code; i++) {
         wq.tenant = q->tenants[i];
-        if (query_ask_timeline(q, ASK_SERIES, &wq, &tl, e))
-            return e->code;
+        code = s->ids.kinds ? exm_ask_timeline(q, ASK_SERIES, &wq, &s->ids, s->grid, e)
+                            : query_ask_timeline(q, ASK_SERIES, &wq, &tl, e);
     }
-    return 0;
+    return code;
 }

@@ -27,6 +27,8 @@
 static const struct query_route routes[] = {
     { HTTP_GET, "/pyroscope/render", 0, api_render, false },
     { HTTP_GET, "/render", 0, api_render_old, false },
+    { HTTP_POST, "/merge", CONNECT_BODY, api_merge_old, false },
+    { HTTP_POST, "/api/exemplars:merge", CONNECT_BODY, api_merge_old, false },
     { HTTP_GET, "/pyroscope/label-values", 0, api_label_values, false },
     { HTTP_GET, "/label-values", 0, api_label_values_old, false },
     { HTTP_GET, "/labels", 0, api_label_names, false },
@@ -39,7 +41,8 @@ static const struct query_route routes[] = {
     { HTTP_POST, SERVICE "SelectMergeStacktraces", CONNECT_BODY, api_select_merge_stacktraces,
       true },
     { HTTP_POST, SERVICE "SelectSeries", CONNECT_BODY, api_select_series, true },
-    { HTTP_POST, SERVICE "SelectMergeSpanProfile", CONNECT_BODY, api_not_yet, true },
+    { HTTP_POST, SERVICE "SelectMergeSpanProfile", CONNECT_BODY, api_select_merge_span_profile,
+      true },
     { HTTP_POST, SERVICE "SelectMergeProfile", CONNECT_BODY, api_not_yet, true },
     { HTTP_POST, SERVICE "SelectHeatmap", CONNECT_BODY, api_not_yet, true },
     { HTTP_POST, SERVICE "Diff", CONNECT_BODY, api_not_yet, true },

@@ -86,6 +86,8 @@ NODISCARD int query_ask_functions(struct query *q, size_t ask, const struct wire
                                   struct wire_functions f, struct err *e);
 NODISCARD int query_ask_labels(struct query *q, size_t ask, const struct wire_query *wq,
                                struct wire_labels l, struct err *e);
+NODISCARD int query_ask_exemplars(struct query *q, size_t ask, const struct wire_query *wq,
+                                  struct wire_exemplars x, struct err *e);
 /* Drops the answered calls, their memory too, before new questions. */
 void query_calls_reset(struct query *q);
 /* Reads the next reply to `ask` after call *pos (start with 0): 1, 0 at the end, -1 error. The
@@ -98,6 +100,8 @@ int query_next_functions(struct query *q, size_t ask, size_t *pos, uint32_t poin
                          struct wire_function_list *ret, struct err *e);
 int query_next_labels(struct query *q, size_t ask, size_t *pos, struct wire_label_lists *ret,
                       struct err *e);
+int query_next_exemplars(struct query *q, size_t ask, size_t *pos, struct wire_exm_list *ret,
+                         struct err *e);
 /* Starts q->out as JSON that may use what is left of the memory; query_json_end checks it. */
 void query_json(struct query *q, struct json *j);
 NODISCARD int query_out_end(struct query *q, struct err *e);

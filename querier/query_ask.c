@@ -58,6 +58,7 @@ struct question {
     const struct wire_timeline *timeline;
     const struct wire_functions *functions;
     const struct wire_labels *labels;
+    const struct wire_exemplars *exemplars;
 };
 
 static int put_question(const struct question *what, const struct wire_query *wq,
@@ -70,6 +71,8 @@ static int put_question(const struct question *what, const struct wire_query *wq
         return wire_put_timeline(wq, what->timeline, t, a, out, e);
     if (what->functions)
         return wire_put_functions(wq, what->functions, t, a, out, e);
+    if (what->exemplars)
+        return wire_put_exemplars(wq, what->exemplars, t, a, out, e);
     return wire_put_labels(wq, what->labels, a, out, e);
 }
 
@@ -129,6 +132,13 @@ NODISCARD int query_ask_labels(struct query *q, size_t number, const struct wire
 {
     l.limit = (uint32_t)MIN(q->qr->conf->labels_max, UINT32_MAX);
     return ask(q, number, wq, &(struct question){ .method = RPC_LABELS, .labels = &l }, e);
+}
+
+NODISCARD int query_ask_exemplars(struct query *q, size_t number, const struct wire_query *wq,
+                                  struct wire_exemplars x, struct err *e)
+{
+    x.bytes_max = q->qr->query_bytes_max / 10;
+    return ask(q, number, wq, &(struct question){ .method = RPC_EXEMPLARS, .exemplars = &x }, e);
 }
 
 void query_calls_reset(struct query *q)
@@ -239,6 +249,17 @@ int query_next_labels(struct query *q, size_t ask, size_t *pos, struct wire_labe
     if (n <= 0)
         return n;
     return reply_end(q, &r, wire_get_labels(buf_str(&r.call->reply), q->data, ret, e), e);
+}
+
+int query_next_exemplars(struct query *q, size_t ask, size_t *pos, struct wire_exm_list *ret,
+                         struct err *e)
+{
+    struct reply r;
+    int n = reply_begin(q, ask, pos, wire_cost_lists, &r, e);
+
+    if (n <= 0)
+        return n;
+    return reply_end(q, &r, wire_get_exemplars(buf_str(&r.call->reply), q->data, ret, e), e);
 }
 
 /* ---- the reply --------------------------------------------------------------------------------*/

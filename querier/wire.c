@@ -10,6 +10,8 @@
 #include "querier/wire.h"
 
 #include "common/base/size.h"
+#include "common/model/exid.h"
+#include "proto/exemplar.pb-c.h"
 #include "proto/query.pb-c.h"
 
 /* ---- requests out -----------------------------------------------------------------------------*/
@@ -152,6 +154,33 @@ NODISCARD int wire_put_labels(const struct wire_query *q, const struct wire_labe
     r.end_ms = q->range.end_ms;
     r.limit = l->limit;
     return r.matchers && r.names ? pack(&r.base, out, e) : no_room(a, e);
+}
+
+NODISCARD int wire_put_exemplars(const struct wire_query *q, const struct wire_exemplars *x,
+                                 const struct plan_target *t, struct arena *a, struct buf *out,
+                                 struct err *e)
+{
+    Embertree__ExemplarRequest r = EMBERTREE__EXEMPLAR_REQUEST__INIT;
+
+    r.tenant = out_str(q->tenant);
+    r.shards = out_ptr(t->shards);
+    r.n_shards = t->shards_len;
+    r.matchers = out_matchers(q, &r.n_matchers, a);
+    r.profile_type = out_str(q->profile_type);
+    r.start_ms = q->range.start_ms;
+    r.end_ms = q->range.end_ms;
+    r.what = (uint32_t)x->what;
+    r.kinds = x->kinds;
+    r.ids = out_strs(x->ids, x->ids_len, a);
+    r.n_ids = x->ids_len;
+    r.call_site = out_strs(x->call_site, x->call_site_len, a);
+    r.n_call_site = x->call_site_len;
+    r.bytes_max = x->bytes_max;
+    r.limit = x->limit;
+    r.origin_ms = x->grid.origin_ms;
+    r.step_ms = x->grid.step_ms;
+    r.points = x->grid.points;
+    return r.matchers && r.ids && r.call_site ? pack(&r.base, out, e) : no_room(a, e);
 }
 
 /* ---- replies in -------------------------------------------------------------------------------*/
@@ -371,6 +400,47 @@ NODISCARD int wire_get_labels(struct str in, struct arena *a, struct wire_label_
         r.values[i] = in_str(m->values[i]);
     for (size_t i = 0; i < m->n_sets; i++)
         if (in_labels(m->sets[i]->labels, m->sets[i]->n_labels, a, &r.sets[i], e))
+            return e->code;
+    *ret = r;
+    return 0;
+}
+
+static int in_exemplar(const Embertree__Exemplar *in, size_t series, struct wire_exemplar *ret,
+                       struct err *e)
+{
+    if (in->kind < EXID_SPAN || in->kind >= EXID_KINDS || !exid_valid(in_str(in->id)))
+        return err_set(e, ERR_CORRUPT, "reply: an exemplar without an id of a known kind");
+    if (in->series >= series)
+        return err_set(e, ERR_CORRUPT, "reply: series %" PRIu32 " of %zu", in->series, series);
+    *ret = (struct wire_exemplar){ .kind = in->kind,
+                                   .id = in_str(in->id),
+                                   .start_ms = in->start_ms,
+                                   .duration_ms = in->duration_ms,
+                                   .total = in->total,
+                                   .series = in->series };
+    return 0;
+}
+
+NODISCARD int wire_get_exemplars(struct str in, struct arena *a, struct wire_exm_list *ret,
+                                 struct err *e)
+{
+    const Embertree__ExemplarReply *m = unpack(&embertree__exemplar_reply__descriptor, in, a, e);
+
+    if (!m)
+        return e->code;
+    struct wire_exm_list r = { .items = ARENA_ARRAY(a, struct wire_exemplar, m->n_exemplars + 1),
+                               .len = m->n_exemplars,
+                               .series = ARENA_ARRAY(a, struct labels, m->n_series + 1),
+                               .series_len = m->n_series,
+                               .truncated = m->truncated,
+                               .gauge = m->gauge };
+    if (!r.items || !r.series)
+        return err_set(e, ERR_LIMIT, "a reply's exemplars do not fit %zu bytes", arena_limit(a));
+    for (size_t i = 0; i < m->n_series; i++)
+        if (in_labels(m->series[i]->labels, m->series[i]->n_labels, a, &r.series[i], e))
+            return e->code;
+    for (size_t i = 0; i < m->n_exemplars; i++)
+        if (in_exemplar(m->exemplars[i], m->n_series, &r.items[i], e))
             return e->code;
     *ret = r;
     return 0;

@@ -39,6 +39,18 @@ struct wire_functions {
     size_t names_len;
     uint64_t bytes_max;
 };
+enum wire_exm { WIRE_EXM_MERGE, WIRE_EXM_LIST, WIRE_EXM_TIMELINE }; /* travels */
+struct wire_exemplars {
+    enum wire_exm what;
+    unsigned kinds;
+    const struct str *ids; /* packed, ascending; none: any */
+    size_t ids_len;
+    const struct str *call_site;
+    size_t call_site_len;
+    uint64_t bytes_max;
+    uint32_t limit;
+    struct plan_grid grid; /* timelines; then the range of the query is not used */
+};
 enum wire_labels_kind { WIRE_NAMES, WIRE_VALUES, WIRE_SETS, WIRE_TYPES }; /* travels */
 struct wire_labels {
     enum wire_labels_kind kind;
@@ -60,6 +72,11 @@ NODISCARD int wire_put_functions(const struct wire_query *q, const struct wire_f
                                  struct err *e);
 NODISCARD int wire_put_labels(const struct wire_query *q, const struct wire_labels *l,
                               struct arena *a, struct buf *out, struct err *e);
+
+/* The reply to a WIRE_EXM_MERGE is a wire_merged, to a WIRE_EXM_TIMELINE a wire_timelines. */
+NODISCARD int wire_put_exemplars(const struct wire_query *q, const struct wire_exemplars *x,
+                                 const struct plan_target *t, struct arena *a, struct buf *out,
+                                 struct err *e);
 
 struct wire_merged {
     struct calltree_part part; /* checked */
@@ -105,6 +122,21 @@ struct wire_label_lists {
     size_t sets_len;
     bool truncated;
 };
+struct wire_exemplar {
+    uint32_t kind;
+    struct str id; /* packed, valid */
+    int64_t start_ms;
+    uint32_t duration_ms;
+    uint64_t total;
+    uint32_t series;
+};
+struct wire_exm_list {
+    struct wire_exemplar *items; /* by start */
+    size_t len;
+    struct labels *series; /* each sorted */
+    size_t series_len;
+    bool truncated, gauge;
+};
 /* ERR_CORRUPT what does not decode or check, ERR_LIMIT what does not fit the arena. */
 NODISCARD int wire_get_merged(struct str in, struct arena *a, struct wire_merged *ret,
                               struct err *e);
@@ -114,8 +146,10 @@ NODISCARD int wire_get_functions(struct str in, uint32_t points, struct arena *a
                                  struct wire_function_list *ret, struct err *e);
 NODISCARD int wire_get_labels(struct str in, struct arena *a, struct wire_label_lists *ret,
                               struct err *e);
+NODISCARD int wire_get_exemplars(struct str in, struct arena *a, struct wire_exm_list *ret,
+                                 struct err *e);
 /* Arena bytes that decoding a reply of n bytes takes at most. */
 size_t wire_cost_merged(size_t n);
-size_t wire_cost_lists(size_t n); /* timelines, functions, labels */
+size_t wire_cost_lists(size_t n); /* timelines, functions, labels, exemplars */
 
 #endif

@@ -108,7 +108,8 @@ struct store_exm_query {
     size_t ids_len;
 };
 /* The sum of the samples under the ids, each sample of a push once, however many ids it has. With
- * no ids: of all exemplars of the kinds. Same answer as store_merge over these samples alone. */
+ * no ids: of all exemplars of the kinds. Same answer as store_merge over these samples alone;
+ * of all times without bounds. */
 NODISCARD int store_exemplar_merge(struct store_view *v, const struct store_exm_query *q,
                                    struct store_merge *ret, struct err *e);
 

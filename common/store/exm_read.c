@@ -540,8 +540,10 @@ int store_exemplar_merge(struct store_view *v, const struct store_exm_query *q,
     *ret = (struct store_merge){ .stacks = ret->stacks };
     int rc = walk_open(&w, v, q, arena, e);
     ret->gauge = w.type.gauge;
-    ret->start_ms = slot_to_ms(w.from);
-    ret->end_ms = slot_to_ms(w.to);
+    if (q->q.start_ms || q->q.end_ms) {
+        ret->start_ms = slot_to_ms(w.from);
+        ret->end_ms = slot_to_ms(w.to);
+    }
     if (!rc)
         rc = walk_ids(&w, e);
     if (!rc)

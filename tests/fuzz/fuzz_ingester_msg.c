@@ -62,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size == 0)
         return 0;
     payload = str_n(data + 1, size - 1);
-    switch (data[0] % 8) { /* of 4 to 7 one is taken: seeds keep their meaning */
+    switch (data[0] % 8) { /* of 4 to 7 two are taken: seeds keep their meaning */
     case 0:
         fuzz_write(payload);
         break;
@@ -74,6 +74,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 4:
         fuzz_read(RPC_FUNCTIONS, payload);
+        break;
+    case 5:
+        fuzz_read(RPC_EXEMPLARS, payload);
         break;
     default:
         fuzz_read(RPC_LABELS, payload);

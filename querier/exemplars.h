@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * exemplars.h: questions by the id of spans, traces and profiles: where requests name them.
+ */
+#ifndef QUERIER_EXEMPLARS_H
+#define QUERIER_EXEMPLARS_H
+
+#include "common/model/exid.h"
+#include "common/net/json_in.h"
+#include "querier/query.h"
+#include "querier/spec.h"
+
+struct exm_ids {
+    unsigned kinds;        /* bit 1 << enum exid_kind; 0: the question is not by id */
+    const struct str *ids; /* packed, ascending, each once; none: nothing can match */
+    size_t len;
+};
+/* Takes span_id="x", trace_id="x", profile_id="x" (a span or a whole push) out of the matchers;
+ * also =~"x|y". They are no labels of any series. ERR_INPUT for other operators. */
+NODISCARD int exm_of_spec(struct spec *s, struct arena *a, struct exm_ids *ret, struct err *e);
+/* spanSelector, traceIdSelector, profileIdSelector of querier.v1; with `must` the first is what the
+ * request is about, even if it is empty. Adds to what *io has from the spec. */
+NODISCARD int exm_of_msg(struct query *q, const struct json_val *m, bool must, struct exm_ids *io,
+                         struct err *e);
+/* A list of texts as ids of these kinds. */
+NODISCARD int exm_of_texts(const struct str *texts, size_t n, unsigned kinds, struct arena *a,
+                           struct exm_ids *ret, struct err *e);
+
+/* The sum of their samples; replies are read as those of query_ask_merge. */
+NODISCARD int exm_ask_merge(struct query *q, size_t ask, const struct wire_query *wq,
+                            const struct exm_ids *ids, const struct str *call_site,
+                            size_t call_site_len, struct err *e);
+/* As query_ask_timeline, without groups. */
+NODISCARD int exm_ask_timeline(struct query *q, size_t ask, const struct wire_query *wq,
+                               const struct exm_ids *ids, struct plan_grid grid, struct err *e);
+/* All exemplars of kinds. */
+NODISCARD int exm_ask_list(struct query *q, size_t ask, const struct wire_query *wq, unsigned kinds,
+                           struct err *e);
+
+#endif
