@@ -196,6 +196,26 @@ void store_labels_deinit(struct store_labels *l)
     vec_free(&l->sets);
 }
 
+/* Exemplars: test_rpc_exemplars.c. */
+int store_exemplar_merge(struct store_view *v, const struct store_exm_query *q,
+                         struct store_merge *ret, struct err *e)
+{
+    (void)v, (void)q, (void)ret;
+    return err_set(e, ERR_INTERNAL, "not asked here");
+}
+
+int store_exemplars(struct store_view *v, const struct store_exm_query *q, size_t limit,
+                    struct arena *a, struct store_exm_list *ret, struct err *e)
+{
+    (void)v, (void)q, (void)limit, (void)a, (void)ret;
+    return err_set(e, ERR_INTERNAL, "not asked here");
+}
+
+void store_exm_list_deinit(struct store_exm_list *l)
+{
+    (void)l;
+}
+
 /* ---- asking --------------------------------------------------------------------------------- */
 
 struct asked {
