@@ -67,8 +67,9 @@ NODISCARD int check_member(struct check *c, const struct member *m, uint32_t t, 
 NODISCARD int check_points(struct check *c, enum kv_cf cf, uint32_t level, struct err *e);
 
 /* ---- the parts, in order ---- */
-NODISCARD int check_meta(struct check *c, struct err *e);   /* check_meta.c */
-NODISCARD int check_rows(struct check *c, struct err *e);   /* check_rows.c */
-NODISCARD int check_levels(struct check *c, struct err *e); /* check_levels.c */
+NODISCARD int check_meta(struct check *c, struct err *e);      /* check_meta.c */
+NODISCARD int check_rows(struct check *c, struct err *e);      /* check_rows.c */
+NODISCARD int check_levels(struct check *c, struct err *e);    /* check_levels.c */
+NODISCARD int check_exemplars(struct check *c, struct err *e); /* check_exm.c */
 
 #endif

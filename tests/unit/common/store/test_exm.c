@@ -8,6 +8,7 @@
 
 #include "common/base/prng.h"
 #include "common/model/slot.h"
+#include "common/store/check.h"
 #include "common/store/exm.h"
 #include "common/store/store_impl.h"
 #include "tests/lib/store_bed.h"
@@ -492,6 +493,56 @@ static void test_erase(void **state)
     store_bed_deinit(&b);
 }
 
+static int check_store(struct store_bed *b, struct err *e)
+{
+    struct store_view *v = store_view_get(b->s);
+    struct check_report r;
+    int rc = store_check(v, &r, e);
+
+    store_view_put(v);
+    return rc;
+}
+
+/* The checker goes through both kinds of rows, and finds one that lost its other, or says
+ * something else. */
+static void test_check(void **state)
+{
+    struct store_bed b;
+    struct err e;
+
+    (void)state;
+    store_bed_init(&b, &OPTS);
+    push_some(&b, store_bed_slot(&b) - 20);
+    assert_int_equal(check_store(&b, &e), 0);
+    for (size_t skip = 0; skip < 8; skip++) {
+        for (int how = 0; how < 2; how++) {
+            struct kv_iter *it = kv_iter_new(b.s->kv, NULL, KV_EXM, STR_NULL, STR_NULL);
+            struct kv_batch *hurt = kv_batch_new(), *heal = kv_batch_new();
+            struct buf value;
+
+            for (size_t i = 0; i < skip; i++)
+                kv_iter_next(it);
+            buf_init(&value, MIB);
+            buf_add_str(&value, kv_iter_value(it));
+            value.ptr[1]++; /* the duration */
+            if (how)
+                kv_batch_put(hurt, KV_EXM, kv_iter_key(it), buf_str(&value));
+            else
+                kv_batch_del(hurt, KV_EXM, kv_iter_key(it));
+            kv_batch_put(heal, KV_EXM, kv_iter_key(it), kv_iter_value(it));
+            assert_int_equal(store_write_batch(b.s, hurt, true, &e), 0);
+            assert_int_equal(check_store(&b, &e), ERR_CORRUPT);
+            assert_int_equal(store_write_batch(b.s, heal, true, &e), 0);
+            assert_int_equal(check_store(&b, &e), 0);
+            kv_iter_free(it);
+            kv_batch_free(hurt);
+            kv_batch_free(heal);
+            buf_deinit(&value);
+        }
+    }
+    store_bed_deinit(&b);
+}
+
 /* Gauges say which leaves the exemplars stand in, and epochs of dictionaries meet in one answer. */
 static void test_gauge_epochs(void **state)
 {
@@ -525,7 +576,7 @@ int main(void)
         cmocka_unit_test(test_profiles),     cmocka_unit_test(test_dedupe),
         cmocka_unit_test(test_retention),    cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_refused),      cmocka_unit_test(test_erase),
-        cmocka_unit_test(test_gauge_epochs),
+        cmocka_unit_test(test_gauge_epochs), cmocka_unit_test(test_check),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
