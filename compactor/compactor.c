@@ -2,13 +2,14 @@
  *
  * compactor: start, readiness and end of the role.
  *
- * Today it watches: every ingester is asked how long its seal log is, how many raw rows wait and
- * how far sealing is behind (watch.c). The levels from 1 h up are its work once the engine has
- * them; then the watch is what tells it that a range is sealed.
+ * It builds the levels from 1 h up (builder.c) and watches how far sealing is (watch.c). Readiness
+ * is the watch's alone: without builds every answer is the same, only dearer.
  */
 #include "compactor/compactor.h"
 
 #include "common/base/mem.h"
+#include "common/role/memory.h"
+#include "compactor/builder.h"
 #include "compactor/options.h"
 #include "compactor/watch.h"
 
@@ -18,7 +19,10 @@ struct compactor {
     uint32_t magic;
     struct rpc_node *node;
     struct watch *watch;
+    struct builder *builder;
     bool draining;
+    void (*drained)(void *cookie);
+    void *drained_cookie;
 };
 
 static int start_node(const struct role_ctx *ctx, const struct compactor_conf *conf,
@@ -38,6 +42,32 @@ static int start_node(const struct role_ctx *ctx, const struct compactor_conf *c
     return rpc_node_new(&o, &c->node, e) ? err_wrap(e, "compactor.listen") : 0;
 }
 
+static int start_builder(const struct role_ctx *ctx, const struct compactor_conf *conf,
+                         struct compactor *c, struct err *e)
+{
+    struct builder_opts o = {
+        .node = c->node,
+        .loop = ctx->loop,
+        .pool = ctx->pool,
+        .clock = ctx->env->clock,
+        .metrics = ctx->metrics,
+        .ingesters = &ctx->cluster->ingesters,
+        .shards = ctx->cluster->shards,
+        .interval_ms = conf->build_interval_ms,
+        .timeout_ms = conf->build_timeout_ms,
+        .lag_warn_ms = conf->build_lag_warn_ms,
+        .share = conf->build_share,
+        .jobs_max = conf->build_jobs,
+        .memory_bytes = conf->build_memory ? conf->build_memory
+                                           : memory_share(ctx->memory_limit, MEMORY_BUILDS),
+        .memory = ctx->memory,
+        .message_max = ctx->cluster->rpc_message_bytes_max,
+    };
+
+    ctx->env->random(ctx->env, &o.id, sizeof(o.id));
+    return builder_new(&o, &c->builder, e);
+}
+
 static void compactor_free(void *self)
 {
     struct compactor *c = self;
@@ -46,6 +76,7 @@ static void compactor_free(void *self)
         return;
     CHECK(c->magic == COMPACTOR_MAGIC);
     watch_free(c->watch);
+    builder_free(c->builder);
     rpc_node_free(c->node);
     c->magic = 0;
     xfree(c);
@@ -69,6 +100,8 @@ static int compactor_start(const struct role_ctx *ctx, void **ret_self, struct e
     o.node = c->node;
     if (!code)
         code = watch_new(&o, &c->watch, e);
+    if (!code)
+        code = start_builder(ctx, conf, c, e);
     if (code) {
         compactor_free(c);
         return code;
@@ -87,6 +120,13 @@ static bool compactor_ready(void *self, const char **ret_why)
     return !c->draining && watch_ready(c->watch, ret_why);
 }
 
+static void on_builder_drained(void *cookie)
+{
+    struct compactor *c = cookie;
+
+    rpc_node_drain(c->node, c->drained, c->drained_cookie);
+}
+
 static void compactor_drain(void *self, void (*done)(void *cookie), void *cookie)
 {
     struct compactor *c = self;
@@ -95,7 +135,9 @@ static void compactor_drain(void *self, void (*done)(void *cookie), void *cookie
     c->draining = true;
     watch_free(c->watch);
     c->watch = NULL;
-    rpc_node_drain(c->node, done, cookie);
+    c->drained = done;
+    c->drained_cookie = cookie;
+    builder_drain(c->builder, on_builder_drained, c);
 }
 
 static void compactor_ring(void *self, struct json *j)
@@ -104,6 +146,7 @@ static void compactor_ring(void *self, struct json *j)
 
     if (c->watch)
         watch_ring(c->watch, j);
+    builder_ring(c->builder, j);
 }
 
 static const struct conf_table *const tables[] = { &compactor_options };

@@ -2,7 +2,7 @@
  *
  * chores: one step of one chore a turn, in order, so that a busy one keeps none of the others
  * waiting. One that fails is tried again after a second; what it does must therefore be safe to
- * repeat. A quiet one is asked again after what its wait_ms said, at most a minute.
+ * repeat. A quiet one is asked again after what its wait_ms said, at most a second.
  */
 #include "ingester/chores.h"
 
@@ -11,24 +11,38 @@
 #include "common/obs/log.h"
 #include "common/store/build.h"
 #include "common/store/exm.h"
+#include "common/store/retain.h"
 
 #define RETRY_MS    1000
-#define WAIT_MAX_MS 60000
+#define WAIT_MAX_MS 1000 /* a seal may make work that nobody could foresee */
 
-#define BUILD_ROWS 4096 /* of a step: some milliseconds */
+/* Rows of children added up, or of floors and purges looked at, in a step. */
+#define BUILD_ROWS  4096
+#define RETAIN_ROWS 256
 
-static int build_step(struct store *s, bool *ret_more, struct err *e)
+static int build(struct store *s, bool *ret_more, struct err *e)
 {
     return store_build(s, BUILD_ROWS, ret_more, e);
 }
 
-static uint64_t build_wait_ms(struct store *s)
+static uint64_t build_wait(struct store *s)
 {
     return store_build_wait_ms(s);
 }
 
+static int retain(struct store *s, bool *ret_more, struct err *e)
+{
+    return store_retain(s, RETAIN_ROWS, ret_more, e);
+}
+
+static uint64_t retain_wait(struct store *s)
+{
+    return store_retain_wait_ms(s);
+}
+
 const struct chore chore_table[] = {
-    { "build", build_step, build_wait_ms },
+    { "build", build, build_wait },
+    { "retention", retain, retain_wait },
     { "exemplars", store_exemplars_retain, store_exemplars_retain_ms },
     { NULL, NULL, NULL }, /* C has no empty tables */
 };

@@ -21,6 +21,7 @@
 #include "common/base/size.h"
 #include "common/obs/log.h"
 #include "common/role/memory.h"
+#include "ingester/rpc_build.h"
 #include "ingester/rpc_read.h"
 #include "ingester/rpc_write.h"
 #include "ingester/state.h"
@@ -326,6 +327,7 @@ static void ingester_free(void *self)
     memory_forget(in->ctx->memory, &in->write_bytes);
     rpc_node_free(in->node);
     rpc_read_free(in);
+    rpc_build_free(in);
     for (size_t i = 0; i < in->shards_len; i++)
         shard_free(in->shards[i]);
     disk_free(in->disk);
@@ -366,6 +368,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     watch_memory(in);
     rpc_write_serve(in);
     rpc_read_serve(in);
+    rpc_build_serve(in);
     rpc_serve(in->node, RPC_STATUS, on_status, in);
     log_info("shards open", KV_U64("shards", n), KV_CSTR("listen", in->conf->listen));
     *ret_self = in;
@@ -412,6 +415,7 @@ static void ingester_ring(void *self, struct json *j)
         json_u64(j, st->seal_lag_ms);
         json_key(j, "readOnly");
         json_bool(j, st->read_only);
+        rpc_build_ring(in, i, j);
         json_obj_end(j);
     }
     json_arr_end(j);
@@ -431,7 +435,7 @@ static void drain_parts(void *cookie)
 {
     struct ingester *in = cookie;
 
-    if (in->writes_pending > 0 || !rpc_read_idle(in)) {
+    if (in->writes_pending > 0 || !rpc_read_idle(in) || !rpc_build_idle(in)) {
         loop_timer_start(in->drain_poll, DRAIN_POLL_MS, 0);
         return;
     }

@@ -17,7 +17,10 @@
     X(exemplars_left_out, "exemplars_left_out_total",                                      \
       "Exemplars over a bound or too old; their samples are in their series")              \
     X(reads, "reads_total", "Queries answered")                                            \
-    X(read_rows, "read_rows_total", "Stored rows looked at by queries")
+    X(read_rows, "read_rows_total", "Stored rows looked at by queries")                    \
+    X(build_jobs, "build_jobs_total", "Parts of coarse nodes given to compactors")         \
+    X(build_rows, "build_rows_total", "Sums of compactors that were proven and written")   \
+    X(build_bytes, "build_bytes_total", "Bytes of those sums")
 
 #define INGESTER_GAUGES(X)                                                             \
     X(writes_pending, "writes_pending", "Write requests that wait for their fsync")    \

@@ -271,6 +271,11 @@ bool rpc_read_idle(const struct ingester *in)
     return !in->reads || in->reads->waiting_len + in->reads->running == 0;
 }
 
+bool rpc_read_waiting(const struct ingester *in)
+{
+    return in->reads && in->reads->waiting_len > 0;
+}
+
 void rpc_read_free(struct ingester *in)
 {
     if (!in->reads)

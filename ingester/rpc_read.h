@@ -11,6 +11,8 @@
 void rpc_read_serve(struct ingester *in);
 /* True while no query runs or waits. */
 bool rpc_read_idle(const struct ingester *in);
+/* True while a query waits for its turn. */
+bool rpc_read_waiting(const struct ingester *in);
 void rpc_read_free(struct ingester *in);
 
 #endif

@@ -12,7 +12,8 @@
 
 #define SHARDS_MAX 8 /* of one process */
 
-struct reads; /* rpc_read.c */
+struct reads;  /* rpc_read.c */
+struct builds; /* rpc_build.c */
 
 struct ingester {
     uint32_t magic;
@@ -30,6 +31,7 @@ struct ingester {
     size_t writes_pending;
     struct budget write_bytes; /* payloads and their decoding */
     struct reads *reads;
+    struct builds *builds;
 
     bool draining;
     struct timer *drain_poll;

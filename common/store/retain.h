@@ -35,21 +35,42 @@ const char *retain_level_name(uint32_t level);
 
 /* Immutable; shared by reference. */
 struct retain_policy;
-/* `rules` is the text of a file named `file` in error texts; empty: none. ERR_CONFIG names the line
- * and what is wrong with it. */
-NODISCARD int retain_policy_new(const struct retain_keep *keep, struct str rules, const char *file,
-                                struct retain_policy **ret, struct err *e);
+struct retain_policy_opts {
+    struct retain_keep keep;
+    uint64_t interval_ms; /* between rounds over all services */
+    struct str rules;     /* copied; empty: none */
+    const char *file;     /* the rules' name in error texts */
+};
+/* ERR_CONFIG names the line and what is wrong with it. */
+NODISCARD int retain_policy_new(const struct retain_policy_opts *o, struct retain_policy **ret,
+                                struct err *e);
 struct retain_policy *retain_policy_ref(struct retain_policy *p); /* NULL is fine, as below */
 void retain_policy_unref(struct retain_policy *p);
 size_t retain_policy_rules(const struct retain_policy *p);
 /* Coarser levels at least as long as finer ones. */
 struct retain_keep retain_policy_keep(const struct retain_policy *p, struct str tenant,
                                       struct str service, struct str type);
+uint64_t retain_policy_interval_ms(const struct retain_policy *p);
 /* Where the floors of a service and type that is kept so long stand at this time, if nothing holds
- * them back. A new one begins with them. Without a policy (NULL) everything is kept. */
+ * them back. They move bucket by bucket where a bucket is at most a quarter of what is kept, else by
+ * a sixteenth of it at least: so long rows may stay over their time. */
 void retain_floors(const struct retain_keep *keep, int64_t engine_ms, struct floors *ret);
-void retain_policy_floors(const struct retain_policy *p, struct str tenant, struct str service,
-                          struct str type, int64_t engine_ms, struct floors *ret);
+
+/* ---- stage: shard thread ---- */
+
+/* A service and type as a push names it. */
+struct retain_of {
+    struct member m; /* series unused */
+    struct str tenant, service, type;
+    bool fresh;     /* it has no rows at all yet: it will begin with the floors of its policy */
+    bool committed; /* its first batch is */
+};
+/* ERR_INPUT not_in_ingestion_window: slot `low` lies below what is kept. */
+NODISCARD int retain_admit(struct store *s, const struct retain_of *of, uint32_t low,
+                           int64_t engine_ms, struct err *e);
+/* The floors of a fresh one, into the batch of its first push. */
+void retain_begin(struct store *s, const struct retain_of *of, int64_t engine_ms,
+                  struct kv_batch *b);
 
 /* ---- the step: shard thread ---- */
 
@@ -66,6 +87,6 @@ struct retain_stats {
     uint64_t ranges_deleted, rows_purged, epochs_dropped, file_drops;
     int64_t round_ms; /* engine time the last whole round ended; 0: none yet */
 };
-void store_retain_stats(const struct store *s, struct retain_stats *ret); /* any thread */
+void store_retain_stats(struct store *s, struct retain_stats *ret); /* any thread */
 
 #endif

@@ -24,6 +24,7 @@
 #include "common/base/wr.h"
 #include "common/store/build_impl.h"
 #include "common/store/group.h"
+#include "common/store/retain_impl.h"
 #include "common/store/rollup.h"
 #include "common/store/store_impl.h"
 
@@ -112,6 +113,24 @@ int store_write_then(struct store *s, struct kv_batch *b, bool sync, void (*then
         } else {
             if (then)
                 then(cookie);
+            view_publish(s);
+        }
+    }
+    mutex_unlock(&s->write);
+    return rc;
+}
+
+int store_drop_range(struct store *s, enum kv_cf cf, struct str from, struct str to, struct err *e)
+{
+    mutex_lock(&s->write);
+    int rc = store_refuse(s, e);
+    if (!rc) {
+        rc = kv_drop_range(s->kv, cf, from, to, e);
+        if (rc) {
+            s->why = *e;
+            atomic_store_explicit(&s->read_only, true, memory_order_release);
+            hot_stop(s->hot);
+        } else {
             view_publish(s);
         }
     }
@@ -323,6 +342,8 @@ static struct store *store_new(const struct store_opts *o)
     buf_init(&s->text, MIB);
     mutex_init(&s->write);
     mutex_init(&s->show);
+    list_init(&s->shown_all);
+    s->retain = retain_new();
     return s;
 }
 
@@ -353,6 +374,7 @@ void store_close(struct store *s)
     if (!s)
         return;
     view_close(s);
+    retain_free(s->retain);
     names_free(s->names);
     series_cache_free(s->series);
     groups_free(s->groups);

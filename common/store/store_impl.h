@@ -7,6 +7,7 @@
 
 #include <stdatomic.h>
 
+#include "common/base/list.h"
 #include "common/store/dict_cache.h"
 #include "common/store/eclock.h"
 #include "common/store/exm.h"
@@ -32,6 +33,7 @@ struct store {
 
     /* The shard thread's. */
     struct names *names;
+    struct retain *retain; /* retain_impl.h */
     struct series_cache *series;
     struct groups *groups;
     struct rollup *rollup;
@@ -68,7 +70,9 @@ struct store {
 
     /* What readers get: view.c. */
     struct hot *hot;
-    struct shown *shown; /* guarded by `show`; replaced under `write`, too */
+    struct shown *shown;   /* guarded by `show`; replaced under `write`, too */
+    struct list shown_all; /* guarded by `show`: those somebody may still read, oldest first */
+    uint64_t shown_number; /* guarded by `show`: of the newest */
     struct mutex show;
     uint64_t shown_seq, shown_applied; /* guarded by `write`: of the next one */
 
@@ -104,6 +108,9 @@ NODISCARD int store_write_batch(struct store *s, struct kv_batch *b, bool sync, 
  * next one: here shown_seq, shown_applied and the hot sums move. */
 NODISCARD int store_write_then(struct store *s, struct kv_batch *b, bool sync,
                                void (*then)(void *cookie), void *cookie, struct err *e);
+/* kv_drop_range, for rows no view needs any more (view_oldest). Shard thread. */
+NODISCARD int store_drop_range(struct store *s, enum kv_cf cf, struct str from, struct str to,
+                               struct err *e);
 NODISCARD int store_refuse(const struct store *s, struct err *e); /* if read-only */
 void store_put_control(struct kv_batch *b, enum key_control id, const struct key *value);
 void store_put_clock(struct store *s, int64_t engine_ms, struct kv_batch *b);
@@ -116,5 +123,8 @@ void store_encode(struct store *s, const struct dict *d, const uint32_t *nodes,
 void view_open(struct store *s);    /* after the high-water marks are read */
 void view_close(struct store *s);   /* NULLs are fine */
 void view_publish(struct store *s); /* holding `write` */
+/* Numbers of the newest snapshot, and of the oldest that is still read. */
+uint64_t view_latest(struct store *s);
+uint64_t view_oldest(struct store *s);
 
 #endif

@@ -14,6 +14,8 @@
 #define HOT_MEMBERS_MIN 16
 
 struct shown {
+    struct list link; /* in store.shown_all, oldest first; guarded by `show` */
+    uint64_t number;
     _Atomic uint32_t refs;
     struct kv_snap *snap;
     uint64_t seq, applied;
@@ -23,6 +25,9 @@ static void unref(struct store *s, struct shown *d)
 {
     if (!d || atomic_fetch_sub(&d->refs, 1) > 1)
         return;
+    mutex_lock(&s->show);
+    list_del(&d->link);
+    mutex_unlock(&s->show);
     kv_snap_free(s->kv, d->snap);
     xfree(d);
 }
@@ -38,6 +43,8 @@ void view_publish(struct store *s)
     mutex_lock(&s->show);
     old = s->shown;
     s->shown = d;
+    d->number = ++s->shown_number;
+    list_add_tail(&s->shown_all, &d->link);
     mutex_unlock(&s->show);
     unref(s, old);
 }
@@ -64,6 +71,26 @@ void view_close(struct store *s)
     s->shown = NULL;
     hot_free(s->hot);
     s->hot = NULL;
+}
+
+uint64_t view_latest(struct store *s)
+{
+    uint64_t n;
+
+    mutex_lock(&s->show);
+    n = s->shown_number;
+    mutex_unlock(&s->show);
+    return n;
+}
+
+uint64_t view_oldest(struct store *s)
+{
+    uint64_t n;
+
+    mutex_lock(&s->show);
+    n = container_of(s->shown_all.next, struct shown, link)->number;
+    mutex_unlock(&s->show);
+    return n;
 }
 
 struct store_view *store_view_get(struct store *s)

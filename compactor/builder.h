@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * builder.h: builds the coarse levels of all shards: asks for children, adds them up, sends sums.
+ */
+#ifndef COMPACTOR_BUILDER_H
+#define COMPACTOR_BUILDER_H
+
+#include "common/base/json.h"
+#include "common/conf/conf.h"
+#include "common/obs/metrics.h"
+#include "common/rpc/rpc.h"
+#include "common/sys/loop.h"
+#include "common/sys/pool.h"
+
+struct builder;
+struct memory; /* common/role/memory.h */
+
+struct builder_opts {
+    struct rpc_node *node; /* borrowed; outlives the builder */
+    struct loop *loop;
+    struct pool *pool;
+    const struct clock *clock;
+    struct metrics *metrics;
+    const struct conf_list *ingesters;
+    uint64_t shards;      /* of the cluster; shard i lives on ingester i mod n */
+    uint64_t id;          /* random: this start of this compactor */
+    uint64_t interval_ms; /* a shard with nothing due is asked again after this */
+    uint64_t timeout_ms;  /* of one question */
+    uint64_t lag_warn_ms;
+    uint64_t share;        /* percent of the time a shard may be worked for */
+    uint64_t jobs_max;     /* at once */
+    uint64_t memory_bytes; /* for all of them */
+    struct memory *memory; /* no job begins while it refuses; may be NULL */
+    size_t message_max;
+};
+NODISCARD int builder_new(const struct builder_opts *o, struct builder **ret, struct err *e);
+/* Takes no new jobs; calls done on the loop when no merge runs any more. What is on its way to or
+ * from an ingester is dropped, and given again. */
+void builder_drain(struct builder *b, void (*done)(void *cookie), void *cookie);
+void builder_free(struct builder *b); /* drained, or never run; NULL is fine */
+/* Adds "shards" to a JSON object. */
+void builder_ring(const struct builder *b, struct json *j);
+
+#endif
