@@ -28,12 +28,6 @@ static const struct conf_row rows[] = {
              "Queries running or waiting; one more is refused with 503."),
     CONF_BYTES(ST, answer_bytes_max, "answer_bytes_max", "0", "0", "1GiB",
                "Largest answer to one query; 0 is a quarter of the queries' share of memory."),
-    CONF_DURATION(ST, build_delay_ms, "build_delay", "30s", "0ms", "1h",
-                  "A node of 10 m and up is built this long after its last minute can be sealed."),
-    CONF_DURATION(
-        ST, build_pace_ms, "build_pace", "5m", "0ms", "1h",
-        "Late data gather this long before a node of 10 m is built again; 1 h waits twice "
-        "as long, 6 h six times, 1 d and up twelve times."),
     CONF_DURATION(ST, build_timeout_ms, "build_timeout", "30s", "100ms", "1h",
                   "A compactor's job is given to another one after this."),
 };

@@ -60,11 +60,11 @@ static void die(const char *what, const struct err *e)
 #ifdef HAVE_RETAIN
 static void set_retention(struct year_bed *b)
 {
-    struct retain_keep keep = retain_keep_default();
+    struct retain_policy_opts o = { .keep = retain_keep_default(), .interval_ms = 60000 };
     struct retain_policy *policy;
     struct err e;
 
-    if (retain_policy_new(&keep, STR(""), "default", &policy, &e))
+    if (retain_policy_new(&o, &policy, &e))
         die("policy", &e);
     store_set_retention(b->s, policy);
     retain_policy_unref(policy);

@@ -15,6 +15,9 @@
 
 #include "common/base/mem.h"
 #include "common/base/prng.h"
+#include "common/store/build.h"
+#include "common/store/exm.h"
+#include "common/store/retain.h"
 #include "ingester/shard.h"
 
 #define WRITES_MAX 10000
@@ -189,6 +192,46 @@ void store_clock(const struct store *s, struct store_clock *ret)
 {
     (void)s;
     *ret = (struct store_clock){ 0 };
+}
+
+/* The chores of the engine: nothing to do. */
+int store_build(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
+{
+    (void)s, (void)rows_max, (void)e;
+    *ret_more = false;
+    return 0;
+}
+
+uint64_t store_build_wait_ms(const struct store *s)
+{
+    (void)s;
+    return 60000;
+}
+
+int store_exemplars_retain(struct store *s, bool *ret_more, struct err *e)
+{
+    (void)s, (void)e;
+    *ret_more = false;
+    return 0;
+}
+
+uint64_t store_exemplars_retain_ms(struct store *s)
+{
+    (void)s;
+    return 60000;
+}
+
+int store_retain(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
+{
+    (void)s, (void)rows_max, (void)e;
+    *ret_more = false;
+    return 0;
+}
+
+uint64_t store_retain_wait_ms(const struct store *s)
+{
+    (void)s;
+    return 60000;
 }
 
 /* ---- a shard on a loop ---------------------------------------------------------------------- */
