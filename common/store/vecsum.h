@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * vecsum.h: the exact sum of a few vector rows (vec.h) as one row.
+ * vecsum.h: the exact sum of some vector rows (vec.h) as one row. The same rows give the same bytes
+ * in any order, and however they are grouped into sums of sums.
  */
 #ifndef COMMON_STORE_VECSUM_H
 #define COMMON_STORE_VECSUM_H
@@ -16,6 +17,9 @@ struct vecsum {
     VEC(struct vec_part) parts;       /* their sums */
     struct vec_meta meta;
     struct sum sum;
+    VEC(uint64_t) dense; /* by id; all 0 between epochs */
+    uint64_t bound;      /* sum of the totals of all rows: no value is larger */
+    bool checked;        /* the bound passed 2^64-1 */
     struct arena *arena; /* of the parts being encoded; owned */
 };
 void vecsum_init(struct vecsum *f);

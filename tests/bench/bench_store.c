@@ -14,6 +14,7 @@
 #include "common/base/prng.h"
 #include "common/base/wr.h"
 #include "common/model/slot.h"
+#include "common/store/build.h"
 #include "common/store/store_impl.h"
 #include "tests/lib/dist_push.h"
 #include "tests/lib/kv_dir.h"
@@ -137,6 +138,7 @@ static void open_store(struct bench *b)
     struct store_opts o = { .clock = &b->clock.clock,
                             .dict_bytes_max = 256 * MIB,
                             .seal_delay_ms = 30000,
+                            .build_all = true,
                             .wid_horizon_ms = 4 * 3600 * 1000 };
     struct kv_opts k = { .dir = b->dir, .block_cache_bytes = 64 * MIB, .memtable_bytes = 64 * MIB };
     struct err e;
@@ -246,10 +248,21 @@ static void warm_up(struct bench *b, uint32_t slot)
     commit(b, batch);
 }
 
-/* An hour of 20 pods, every 10 s, sealed as it goes. */
+/* All levels that are due. */
+static void build(struct bench *b)
+{
+    struct err e;
+    bool more = true;
+
+    while (more)
+        if (store_build(b->s, 4096, &more, &e))
+            die("build", &e);
+}
+
+/* An hour of 20 pods, every 10 s, sealed and built as it goes. */
 static void fill_hour(struct bench *b, uint32_t slot)
 {
-    double sealed = 0;
+    double sealed = 0, built = 0;
     uint64_t rows = 0;
     struct err e;
     bool more;
@@ -267,8 +280,12 @@ static void fill_hour(struct bench *b, uint32_t slot)
                 die("seal", &e);
         } while (more);
         sealed += cpu_us() - t;
+        t = cpu_us();
+        build(b);
+        built += cpu_us() - t;
     }
-    printf("store: seal %.1f us CPU/profile\n", sealed / (double)rows);
+    printf("store: seal %.1f us CPU/profile, build %.1f us\n", sealed / (double)rows,
+           built / (double)rows);
 }
 
 static void bench_merge(struct bench *b, const char *what, const char *selector, uint32_t from,
