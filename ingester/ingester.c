@@ -22,6 +22,7 @@
 #include "common/obs/log.h"
 #include "common/role/memory.h"
 #include "ingester/rpc_build.h"
+#include "ingester/recover.h"
 #include "ingester/rpc_read.h"
 #include "ingester/rpc_write.h"
 #include "ingester/state.h"
@@ -109,22 +110,32 @@ static int check_folder(const struct ingester *in, struct err *e)
 
 /* ---- start ---------------------------------------------------------------------------------- */
 
-static int open_store(struct ingester *in, uint32_t number, size_t shards, struct store **ret,
-                      struct err *e)
+int ingester_open_kv(const struct ingester *in, uint32_t number, struct kv **ret, struct err *e)
 {
     const struct role_ctx *ctx = in->ctx;
-    const struct exemplar_conf *xc = in->exemplars;
     char dir[PATH_MAX];
-    struct kv_opts ko = {
+    struct kv_opts o = {
         .dir = dir,
-        .block_cache_bytes = memory_share(ctx->memory_limit, MEMORY_CACHE) / shards,
-        .memtable_bytes = memory_share(ctx->memory_limit, MEMORY_MEMTABLES) / shards,
+        .block_cache_bytes = memory_share(ctx->memory_limit, MEMORY_CACHE) / in->shards_own,
+        .memtable_bytes = memory_share(ctx->memory_limit, MEMORY_MEMTABLES) / in->shards_own,
     };
+
+    if (snprintf(dir, sizeof(dir), "%s/shard-%" PRIu32, ctx->data_dir, number) >= PATH_MAX)
+        return err_set(e, ERR_CONFIG, "data.dir is longer than a path may be");
+    int code = ctx->kv ? ctx->kv->open(ctx->kv, &o, ret, e) : kv_rocks_open(&o, ret, e);
+    return code ? err_wrap(e, "%s", dir) : 0;
+}
+
+static int open_store(struct ingester *in, uint32_t number, struct store **ret, struct err *e)
+{
+    const struct role_ctx *ctx = in->ctx;
+    size_t shards = in->shards_own;
+    const struct exemplar_conf *xc = in->exemplars;
     struct store_opts so = {
         .clock = ctx->env->clock,
         .shard = number,
         .dict_bytes_max = memory_share(ctx->memory_limit, MEMORY_DICTS) / shards,
-        .cache_bytes = ko.block_cache_bytes,
+        .cache_bytes = memory_share(ctx->memory_limit, MEMORY_CACHE) / shards,
         .hot_bytes_max = memory_share(ctx->memory_limit, MEMORY_HOT) / shards,
         .names_bytes_max = memory_share(ctx->memory_limit, MEMORY_NAMES) / shards,
         .seal_delay_ms = (uint32_t)in->conf->seal_delay_ms,
@@ -135,13 +146,11 @@ static int open_store(struct ingester *in, uint32_t number, size_t shards, struc
     };
     int code;
 
-    if (snprintf(dir, sizeof(dir), "%s/shard-%" PRIu32, ctx->data_dir, number) >= PATH_MAX)
-        return err_set(e, ERR_CONFIG, "data.dir is longer than a path may be");
     ctx->env->random(ctx->env, &so.seed, sizeof(so.seed));
-    code = ctx->kv ? ctx->kv->open(ctx->kv, &ko, &so.kv, e) : kv_rocks_open(&ko, &so.kv, e);
+    code = ingester_open_kv(in, number, &so.kv, e);
     if (!code)
         code = store_open(&so, ret, e);
-    return code ? err_wrap(e, "shard %" PRIu32 " in %s", number, dir) : 0;
+    return code ? err_wrap(e, "shard %" PRIu32, number) : 0;
 }
 
 static int open_stores(struct ingester *in, struct store *ret[SHARDS_MAX], size_t *ret_len,
@@ -152,8 +161,9 @@ static int open_stores(struct ingester *in, struct store *ret[SHARDS_MAX], size_
     size_t shards = ((size_t)c->shards - in->index + n - 1) / n;
 
     CHECK(shards > 0 && shards <= SHARDS_MAX);
+    in->shards_own = shards;
     for (size_t i = 0; i < shards; i++) {
-        int code = open_store(in, u32_from(in->index + i * n), shards, &ret[i], e);
+        int code = open_store(in, u32_from(in->index + i * n), &ret[i], e);
 
         if (code)
             return code;
@@ -330,6 +340,7 @@ static void ingester_free(void *self)
     rpc_build_free(in);
     for (size_t i = 0; i < in->shards_len; i++)
         shard_free(in->shards[i]);
+    recover_free(in->recover);
     disk_free(in->disk);
     in->magic = 0;
     xfree(in);
@@ -365,6 +376,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
         return code;
     }
     start_shards(in, stores, n);
+    in->recover = recover_new(in);
     watch_memory(in);
     rpc_write_serve(in);
     rpc_read_serve(in);
@@ -435,7 +447,8 @@ static void drain_parts(void *cookie)
 {
     struct ingester *in = cookie;
 
-    if (in->writes_pending > 0 || !rpc_read_idle(in) || !rpc_build_idle(in)) {
+    if (in->writes_pending > 0 || !rpc_read_idle(in) || !rpc_build_idle(in) ||
+        !recover_idle(in->recover)) {
         loop_timer_start(in->drain_poll, DRAIN_POLL_MS, 0);
         return;
     }

@@ -13,6 +13,7 @@
 #include "ingester/rpc_write.h"
 
 #include "common/base/mem.h"
+#include "ingester/recover.h"
 #include "ingester/write_msg.h"
 
 #define WRITE_MAGIC     MAGIC('i', 'w', 'r', 't')
@@ -39,10 +40,7 @@ int rpc_write_accepting(const struct ingester *in, struct err *e)
         return err_set(e, ERR_UNAVAILABLE, "the ingester is stopping");
     for (size_t i = 0; i < in->shards_len; i++) {
         if (shard_state(in->shards[i])->read_only)
-            return err_set(e, ERR_UNAVAILABLE,
-                           "shard %" PRIu32 " is read-only after a disk error; see the log, "
-                           "repair the disk, restart",
-                           shard_number(in->shards[i]));
+            return recover_why(in, i, e);
     }
     return disk_check(in->disk, e);
 }

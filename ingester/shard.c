@@ -37,7 +37,7 @@
 #define TAKE_MAX       256
 #define STATE_EVERY_MS 1000
 #define SEAL_RETRY_MS  1000
-#define INBOX_OWN      4 /* messages that are not writes: committed, stop */
+#define INBOX_OWN      5 /* messages that are not writes: committed, stop, reopen */
 
 struct group {
     struct store_batch *batch; /* moved to store_commit */
@@ -53,7 +53,9 @@ struct shard {
     struct chan *inbox;   /* of struct shard_write, or the address of a member below */
     struct chan *commits; /* of struct group; NULL when simulated */
     struct thread thread, committer;
-    char committed_message, stop_message;
+    char committed_message, stop_message, reopen_message;
+    struct shard_reopen *reopen; /* set before reopen_message is sent, NULL when it is done */
+    bool reopen_wanted;
 
     /* The shard thread's. */
     struct list waiting; /* of struct shard_write */
@@ -142,6 +144,8 @@ static void receive(struct shard *s, void *msg)
         s->committing = false;
     } else if (msg == &s->stop_message) {
         s->stopping = true;
+    } else if (msg == &s->reopen_message) {
+        s->reopen_wanted = true;
     } else if (*(enum shard_kind *)msg == SHARD_TASK) {
         struct shard_task *t = msg;
 
@@ -223,6 +227,32 @@ static void hand_over(struct shard *s)
     CHECK(chan_send(s->commits, g));
 }
 
+static void publish(struct shard *s, uint64_t now_ms);
+
+static void on_reopened(void *cookie)
+{
+    struct shard *s = cookie;
+    struct shard_reopen *r = s->reopen;
+
+    s->reopen = NULL;
+    r->done(r);
+}
+
+/* What waits for a read-only store is refused by it at once, so the way is soon clear. */
+static void reopen_step(struct shard *s, uint64_t now_ms)
+{
+    struct shard_reopen *r = s->reopen;
+
+    if (s->committing || s->open || !list_empty(&s->waiting))
+        return;
+    s->reopen_wanted = false;
+    err_clear(&r->err);
+    if (!s->stopping && store_reopen(s->o.store, r->open, r->cookie, &r->err) == 0)
+        s->due_since_ms = 0;
+    publish(s, now_ms); /* first: whoever is told finds the new state */
+    loop_post(s->o.loop, on_reopened, s);
+}
+
 static void seal_step(struct shard *s, uint64_t now_ms)
 {
     uint64_t began = clock_mono_ns(s->o.clock);
@@ -290,6 +320,7 @@ static void publish(struct shard *s, uint64_t now_ms)
     store_stats(s->o.store, &m->state.stats);
     m->state.seal_lag_ms = s->due_since_ms ? now_ms - s->due_since_ms : 0;
     m->state.read_only = store_read_only(s->o.store);
+    m->state.read_only_code = store_read_only_code(s->o.store);
     store_clock(s->o.store, &m->state.clock);
     s->state_next_ms = now_ms + STATE_EVERY_MS;
     loop_post(s->o.loop, on_state, m);
@@ -325,6 +356,8 @@ static uint64_t shard_step(struct shard *s, void *const *msgs, size_t n)
         seal_step(s, now_ms);
     if (!s->stopping)
         chores_step(&s->chores, s->o.clock);
+    if (s->reopen_wanted)
+        reopen_step(s, now_ms);
     if (now_ms >= s->state_next_ms)
         publish(s, now_ms);
 
@@ -424,6 +457,13 @@ void shard_run(struct shard *s, struct shard_task *t)
     CHECK(s->magic == SHARD_MAGIC);
     t->kind = SHARD_TASK;
     CHECK(chan_send(s->inbox, t));
+}
+
+void shard_reopen(struct shard *s, struct shard_reopen *r)
+{
+    CHECK(s->magic == SHARD_MAGIC && !s->reopen);
+    s->reopen = r;
+    CHECK(chan_send(s->inbox, &s->reopen_message));
 }
 
 struct store *shard_store(struct shard *s)

@@ -55,7 +55,8 @@ struct shard_opts {
 struct shard_state {
     struct store_stats stats;
     uint64_t seal_lag_ms; /* since sealing last caught up; 0 = nothing is due */
-    bool read_only;       /* the disk failed under a commit: only a restart helps */
+    bool read_only;       /* a write failed, or the database cannot be opened */
+    int read_only_code;   /* why */
     struct store_clock clock;
 };
 
@@ -65,6 +66,15 @@ uint32_t shard_number(const struct shard *s);
 void shard_send(struct shard *s, struct shard_write *w);
 /* Any thread. */
 void shard_run(struct shard *s, struct shard_task *t);
+/* Opens the store again, in place (store_reopen), once nothing is staged or being committed: for a
+ * store that is read-only. One at a time. */
+struct shard_reopen {
+    int (*open)(void *cookie, struct kv **ret, struct err *e); /* on the shard's thread */
+    void (*done)(struct shard_reopen *r);                      /* on the loop */
+    void *cookie;
+    struct err err; /* code 0: it takes writes again; ERR_BUSY: nothing was tried */
+};
+void shard_reopen(struct shard *s, struct shard_reopen *r);
 /* For views: any thread. */
 struct store *shard_store(struct shard *s);
 /* Loop thread. */

@@ -12,8 +12,9 @@
 
 #define SHARDS_MAX 8 /* of one process */
 
-struct reads;  /* rpc_read.c */
-struct builds; /* rpc_build.c */
+struct reads;   /* rpc_read.c */
+struct builds;  /* rpc_build.c */
+struct recover; /* recover.c */
 
 struct ingester {
     uint32_t magic;
@@ -23,9 +24,11 @@ struct ingester {
     struct ingester_metrics metrics;
     struct rpc_node *node;
     struct disk *disk;
+    struct recover *recover;
     struct shard *shards[SHARDS_MAX];
     size_t shards_len;
-    size_t index; /* in cluster.ingesters */
+    size_t shards_own; /* as configured: shards share memory equally */
+    size_t index;      /* in cluster.ingesters */
 
     /* Writes: loop thread. */
     size_t writes_pending;
@@ -45,5 +48,8 @@ struct ingester {
 
 /* NULL if this ingester does not have it. Any thread. */
 struct shard *ingester_shard(const struct ingester *in, uint32_t number);
+/* The database of a shard, with its share of memory. Any thread. */
+NODISCARD int ingester_open_kv(const struct ingester *in, uint32_t number, struct kv **ret,
+                               struct err *e);
 
 #endif

@@ -408,6 +408,8 @@ static void apply(struct plan *p, struct store_batch *b, struct store_result *re
 
 void store_trim(struct store *s)
 {
+    if (store_read_only(s))
+        return; /* perhaps without a database */
     uint64_t committed = atomic_load_explicit(&s->committed, memory_order_acquire);
 
     wids_committed(s->wids, committed);

@@ -84,13 +84,18 @@ const char *store_read_only_why(const struct store *s)
     return store_read_only(s) ? s->why.text : "";
 }
 
+int store_read_only_code(const struct store *s)
+{
+    return store_read_only(s) ? s->why.code : 0;
+}
+
 int store_refuse(const struct store *s, struct err *e)
 {
     if (!store_read_only(s))
         return 0;
     return err_set(
         e, ERR_UNAVAILABLE,
-        "shard %u takes no writes since one failed (%s): restart it when the cause is gone",
+        "shard %u takes no writes since one failed (%s); it is opened again when the cause is gone",
         s->o.shard, s->why.text);
 }
 
@@ -313,12 +318,12 @@ static size_t names_share(const struct store_opts *o)
     return o->names_bytes_max ? o->names_bytes_max : MIN(o->dict_bytes_max, NAMES_BYTES);
 }
 
-static struct store *store_new(const struct store_opts *o)
+void store_init(struct store *s, const struct store_opts *o, struct store_gate *gate)
 {
-    struct store *s = XNEW(struct store);
     uint64_t mask =
         o->hash_bits && o->hash_bits < 64 ? (UINT64_C(1) << o->hash_bits) - 1 : UINT64_MAX;
     s->o = *o;
+    s->gate = gate;
     if (!s->o.epoch_nodes_max)
         s->o.epoch_nodes_max = EPOCH_NODES;
     s->kv = o->kv;
@@ -344,35 +349,50 @@ static struct store *store_new(const struct store_opts *o)
     mutex_init(&s->show);
     list_init(&s->shown_all);
     s->retain = retain_new();
-    return s;
 }
 
-int store_open(const struct store_opts *o, struct store **ret, struct err *e)
+int store_load(struct store *s, struct err *e)
 {
-    struct store *s = store_new(o);
     int rc = check_format(s, e);
 
     if (!rc)
         rc = read_controls(s, e);
     if (!rc)
-        rc = names_new(s->kv, o->seed, names_share(o) / 3, &s->names, e);
+        rc = names_new(s->kv, s->o.seed, names_share(&s->o) / 3, &s->names, e);
     if (!rc)
         rc = count_all(s, e);
-    if (rc) {
-        store_close(s);
-        return err_wrap(e, "shard %u", o->shard);
-    }
+    if (rc)
+        return err_wrap(e, "shard %u", s->o.shard);
     view_open(s);
     s->last_seal_ms = s->last_empty_ms = 0;
     s->clock_written_ms = store_now(s) - CLOCK_EVERY_MS;
-    *ret = s;
     return 0;
+}
+
+int store_open(const struct store_opts *o, struct store **ret, struct err *e)
+{
+    struct store *s = XNEW(struct store);
+
+    store_init(s, o, gate_new());
+    int rc = store_load(s, e);
+    if (rc)
+        store_close(s);
+    else
+        *ret = s;
+    return rc;
 }
 
 void store_close(struct store *s)
 {
     if (!s)
         return;
+    gate_free(s->gate);
+    store_deinit(s);
+    xfree(s);
+}
+
+void store_deinit(struct store *s)
+{
     view_close(s);
     retain_free(s->retain);
     names_free(s->names);
@@ -394,7 +414,6 @@ void store_close(struct store *s)
     mutex_deinit(&s->write);
     mutex_deinit(&s->show);
     kv_close(s->kv);
-    xfree(s);
 }
 
 /* ---- batches ---- */
@@ -462,7 +481,10 @@ void store_stats(struct store *s, struct store_stats *ret)
 
 void store_shrink(struct store *s, unsigned percent)
 {
+    if (!gate_enter(s->gate, false))
+        return; /* being opened again: with full caches, until the next change */
     dict_cache_resize(s->dicts, s->o.dict_bytes_max / 100 * percent);
     if (s->o.cache_bytes)
         kv_cache_resize(s->kv, s->o.cache_bytes / 100 * percent);
+    gate_leave(s->gate);
 }

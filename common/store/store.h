@@ -122,6 +122,16 @@ NODISCARD int store_stage(struct store *s, struct store_batch *b, const struct s
 NODISCARD int store_commit(struct store *s, struct store_batch *b, struct err *e);
 bool store_read_only(const struct store *s);            /* any thread */
 const char *store_read_only_why(const struct store *s); /* "" while it takes writes */
+int store_read_only_code(const struct store *s);        /* of what failed; 0 while it takes writes */
+
+/* Closes the database and opens it again in place, to go on after a write that failed: what is on
+ * disk is then read, and what was not acked may be there or not. `open` is called when the old one
+ * is closed. Waits for readers a while (ERR_BUSY: nothing was done); new ones wait meanwhile. When
+ * opening fails, everything answers with that error, and this may be called again. Shard thread; no
+ * batch may be open or being committed. */
+NODISCARD int store_reopen(struct store *s,
+                           int (*open)(void *cookie, struct kv **ret, struct err *e), void *cookie,
+                           struct err *e);
 
 /* ---- seal: shard thread ---- */
 /* Seals what is due (engine time), oldest first, at most `rows_max` raw rows; *ret_more says that
@@ -250,7 +260,7 @@ struct store_stats {
     uint64_t series;
     uint64_t dict_nodes, dict_bytes;
     uint64_t exemplars, exemplars_over, exemplars_old; /* stored; left out: over a bound, too old */
-    uint64_t names_bytes; /* of names and series in memory */
+    uint64_t names_bytes;                              /* of names and series in memory */
     uint64_t hot_bytes;
     struct kv_stats kv;
 };

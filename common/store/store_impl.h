@@ -25,9 +25,11 @@
 #define STORE_NAME_MAX 4096 /* bytes of a tenant's or service's name */
 
 struct groups;
+struct store_gate;
 struct rollup;
 struct store {
     struct store_opts o;
+    struct store_gate *gate;  /* owned; stays when the store is opened again */
     struct kv *kv;            /* owned */
     struct dict_cache *dicts; /* any thread */
 
@@ -118,6 +120,17 @@ void store_put_clock(struct store *s, int64_t engine_ms, struct kv_batch *b);
 /* The vector of one row, nodes of the request being staged, appended to *out (stage.c). */
 void store_encode(struct store *s, const struct dict *d, const uint32_t *nodes,
                   const uint64_t *values, size_t len, struct buf *out);
+
+/* ---- open and close, in place: reopen.c uses them, too ---- */
+void store_init(struct store *s, const struct store_opts *o, struct store_gate *gate);
+NODISCARD int store_load(struct store *s, struct err *e);
+void store_deinit(struct store *s); /* all but the gate; also after a store_load that failed */
+
+/* ---- reopen.c: readers hold the gate open while they read ---- */
+struct store_gate *gate_new(void);
+void gate_free(struct store_gate *g);
+bool gate_enter(struct store_gate *g, bool wait); /* false: it is closed, and !wait */
+void gate_leave(struct store_gate *g);
 
 /* ---- view.c ---- */
 void view_open(struct store *s);    /* after the high-water marks are read */

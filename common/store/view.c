@@ -97,6 +97,7 @@ struct store_view *store_view_get(struct store *s)
 {
     struct store_view *v = XNEW(struct store_view);
 
+    (void)gate_enter(s->gate, true);
     v->s = s;
     v->engine_ms = atomic_load_explicit(&s->engine_ms, memory_order_acquire);
     mutex_lock(&s->show);
@@ -119,5 +120,6 @@ struct store_view *store_view_get_live(struct store *s)
 void store_view_put(struct store_view *v)
 {
     unref(v->s, v->shown);
+    gate_leave(v->s->gate);
     xfree(v);
 }

@@ -176,6 +176,20 @@ uint64_t store_seal_wait_ms(const struct store *s)
     return due ? 0 : 60000;
 }
 
+int store_read_only_code(const struct store *s)
+{
+    return store_read_only(s) ? ERR_NO_SPACE : 0;
+}
+
+int store_reopen(struct store *s, int (*open)(void *cookie, struct kv **ret, struct err *e),
+                 void *cookie, struct err *e)
+{
+    struct kv *kv = NULL;
+
+    (void)s;
+    return open(cookie, &kv, e);
+}
+
 void store_trim(struct store *s)
 {
     (void)s;

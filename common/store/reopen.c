@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * reopen: a store that goes on after a write that failed, in the same process.
+ *
+ * Nobody knows what a failed write or fsync left on disk, so the only way on is to forget what is in
+ * memory and read what is there: dictionaries, names, write ids, counters, clocks, the sums of
+ * unsealed rows. That is what opening does; so this closes the store and opens it, in place, since
+ * the address of the store is known to other threads.
+ *
+ * Those threads are readers, and each holds a view. The gate counts them: it closes for new ones,
+ * waits until the last has left, and opens when the store is whole again. A reader may take a second
+ * view while it holds a first: it waits, the closing gives up after a while, and both go on.
+ *
+ * If the database cannot be opened (the disk is still full, or it is damaged) the store stands on a
+ * database that answers everything with the reason (kv_none.c), until the next try.
+ */
+#include <errno.h>
+#include <time.h>
+
+#include "common/base/mem.h"
+#include "common/store/kv_none.h"
+#include "common/store/store_impl.h"
+
+#define LEAVE_MS 2000
+
+struct store_gate {
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    uint32_t inside;
+    bool closed;
+};
+
+struct store_gate *gate_new(void)
+{
+    struct store_gate *g = XNEW(struct store_gate);
+    pthread_condattr_t a;
+
+    CHECK(pthread_mutex_init(&g->lock, NULL) == 0);
+    CHECK(pthread_condattr_init(&a) == 0);
+    CHECK(pthread_condattr_setclock(&a, CLOCK_MONOTONIC) == 0);
+    CHECK(pthread_cond_init(&g->moved, &a) == 0);
+    (void)pthread_condattr_destroy(&a);
+    return g;
+}
+
+void gate_free(struct store_gate *g)
+{
+    CHECK(g->inside == 0);
+    CHECK(pthread_cond_destroy(&g->moved) == 0);
+    CHECK(pthread_mutex_destroy(&g->lock) == 0);
+    xfree(g);
+}
+
+bool gate_enter(struct store_gate *g, bool wait)
+{
+    CHECK(pthread_mutex_lock(&g->lock) == 0);
+    while (g->closed && wait)
+        CHECK(pthread_cond_wait(&g->moved, &g->lock) == 0);
+    bool in = !g->closed;
+    if (in)
+        g->inside++;
+    CHECK(pthread_mutex_unlock(&g->lock) == 0);
+    return in;
+}
+
+void gate_leave(struct store_gate *g)
+{
+    CHECK(pthread_mutex_lock(&g->lock) == 0);
+    CHECK(g->inside > 0);
+    if (--g->inside == 0 && g->closed)
+        CHECK(pthread_cond_broadcast(&g->moved) == 0);
+    CHECK(pthread_mutex_unlock(&g->lock) == 0);
+}
+
+static void gate_open(struct store_gate *g)
+{
+    CHECK(pthread_mutex_lock(&g->lock) == 0);
+    g->closed = false;
+    CHECK(pthread_cond_broadcast(&g->moved) == 0);
+    CHECK(pthread_mutex_unlock(&g->lock) == 0);
+}
+
+/* False, and open again, if somebody is still inside after a while. */
+static bool gate_close(struct store_gate *g)
+{
+    struct timespec until;
+    int rc = 0;
+
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &until) == 0);
+    until.tv_sec += LEAVE_MS / 1000;
+    CHECK(pthread_mutex_lock(&g->lock) == 0);
+    g->closed = true;
+    while (g->inside && rc != ETIMEDOUT)
+        rc = pthread_cond_timedwait(&g->moved, &g->lock, &until);
+    bool empty = g->inside == 0;
+    CHECK(pthread_mutex_unlock(&g->lock) == 0);
+    if (!empty)
+        gate_open(g);
+    return empty;
+}
+
+/* A store without a database; reading from it says why. */
+static void stand_on_nothing(struct store *s, const struct store_opts *was, struct store_gate *g,
+                             const struct err *why)
+{
+    struct store_opts o = *was;
+
+    o.kv = kv_none_new(why);
+    *s = (struct store){ 0 };
+    store_init(s, &o, g);
+    view_open(s);
+    s->why = *why;
+    atomic_store_explicit(&s->read_only, true, memory_order_release);
+}
+
+int store_reopen(struct store *s, int (*open)(void *cookie, struct kv **ret, struct err *e),
+                 void *cookie, struct err *e)
+{
+    struct store_opts o = s->o;
+    struct store_gate *g = s->gate;
+
+    if (!gate_close(g))
+        return err_set(e, ERR_BUSY, "shard %u is still being read", o.shard);
+    store_deinit(s);
+    int rc = open(cookie, &o.kv, e);
+    if (!rc) {
+        *s = (struct store){ 0 };
+        store_init(s, &o, g);
+        rc = store_load(s, e);
+        if (rc)
+            store_deinit(s);
+    }
+    if (rc)
+        stand_on_nothing(s, &o, g, e);
+    gate_open(g);
+    return rc;
+}

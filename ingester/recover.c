@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * recover: which failures heal by themselves, and when to try.
+ *
+ * A disk that was full and is not any more is as good as before: the write that failed was refused
+ * by the file system, nothing that was acked is in doubt, and opening reads what is true. So such a
+ * shard is opened again once the volume has its reserve, and again after a pause if that fails.
+ *
+ * A disk that answered EIO is another matter. After a failed fsync the kernel may hold pages that it
+ * says are clean and that are not on the disk: reading the log back would show what the next power
+ * cut takes away. That needs somebody who looks at the disk, so such a shard stays read-only until
+ * the process is restarted. So does one that is damaged. A shard that could not be opened again is
+ * tried whatever the reason was: there is nothing left to make worse.
+ */
+#include "ingester/recover.h"
+
+#include "common/base/mem.h"
+#include "common/obs/log.h"
+
+#define LOOK_MS      1000
+#define PAUSE_MS     2000 /* after a try that failed; doubles */
+#define PAUSE_MAX_MS 60000
+
+struct attempt {
+    struct recover *owner;
+    struct shard_reopen reopen;
+    size_t shard; /* place in in->shards */
+    bool running;
+    bool closed; /* the last try left it without a database */
+    uint64_t next_ms, pause_ms;
+};
+struct recover {
+    struct ingester *in;
+    struct timer *timer;
+    struct attempt at[SHARDS_MAX];
+    size_t running; /* of them */
+};
+
+static bool may_heal(const struct attempt *a, const struct shard_state *st)
+{
+    return st->read_only && (st->read_only_code == ERR_NO_SPACE || a->closed);
+}
+
+static int open_again(void *cookie, struct kv **ret, struct err *e)
+{
+    const struct attempt *a = cookie;
+    const struct ingester *in = a->owner->in;
+
+    return ingester_open_kv(in, shard_number(in->shards[a->shard]), ret, e);
+}
+
+static void on_done(struct shard_reopen *reopen)
+{
+    struct attempt *a = reopen->cookie;
+    struct recover *r = a->owner;
+    uint64_t now = clock_mono_ms(r->in->ctx->env->clock);
+    uint32_t number = shard_number(r->in->shards[a->shard]);
+
+    a->running = false;
+    r->running--;
+    if (!reopen->err.code) {
+        a->closed = false;
+        a->pause_ms = 0;
+        log_info("the shard was opened again and takes writes", KV_U64("shard", number));
+    } else {
+        a->closed |= reopen->err.code != ERR_BUSY;
+        a->pause_ms = MIN(MAX(a->pause_ms * 2, PAUSE_MS), PAUSE_MAX_MS);
+        a->next_ms = now + a->pause_ms;
+        log_warn("the shard could not be opened again; it is tried later", KV_U64("shard", number),
+                 KV_U64("after_ms", a->pause_ms), KV_ERR(&reopen->err));
+    }
+}
+
+static void on_timer(void *cookie)
+{
+    struct recover *r = cookie;
+    struct ingester *in = r->in;
+    uint64_t now = clock_mono_ms(in->ctx->env->clock);
+    struct err e;
+
+    if (in->draining || disk_check(in->disk, &e))
+        return;
+    for (size_t i = 0; i < in->shards_len; i++) {
+        struct attempt *a = &r->at[i];
+
+        if (a->running || now < a->next_ms || !may_heal(a, shard_state(in->shards[i])))
+            continue;
+        a->running = true;
+        r->running++;
+        log_info("there is space again: opening the shard", KV_U64("shard", i));
+        shard_reopen(in->shards[i], &a->reopen);
+    }
+}
+
+struct recover *recover_new(struct ingester *in)
+{
+    struct recover *r = XNEW(struct recover);
+
+    r->in = in;
+    for (size_t i = 0; i < SHARDS_MAX; i++) {
+        struct attempt *a = &r->at[i];
+
+        a->owner = r;
+        a->shard = i;
+        a->reopen = (struct shard_reopen){ .open = open_again, .done = on_done, .cookie = a };
+    }
+    r->timer = loop_timer_new(in->ctx->loop, on_timer, r);
+    loop_timer_start(r->timer, LOOK_MS, LOOK_MS);
+    return r;
+}
+
+bool recover_idle(const struct recover *r)
+{
+    return r->running == 0;
+}
+
+void recover_free(struct recover *r)
+{
+    if (!r)
+        return;
+    CHECK(r->running == 0);
+    loop_timer_free(r->timer);
+    xfree(r);
+}
+
+int recover_why(const struct ingester *in, size_t shard, struct err *e)
+{
+    uint32_t number = shard_number(in->shards[shard]);
+
+    if (may_heal(&in->recover->at[shard], shard_state(in->shards[shard])))
+        return err_set(e, ERR_NO_SPACE,
+                       "shard %" PRIu32 " is read-only since the disk was full; it is opened again "
+                       "when there is space",
+                       number);
+    return err_set(e, ERR_UNAVAILABLE,
+                   "shard %" PRIu32 " is read-only after a disk error; see the log, repair the "
+                   "disk, restart",
+                   number);
+}
