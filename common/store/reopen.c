@@ -19,6 +19,7 @@
 
 #include "common/base/mem.h"
 #include "common/store/kv_none.h"
+#include "common/store/retain_impl.h"
 #include "common/store/store_impl.h"
 
 #define LEAVE_MS 2000
@@ -121,6 +122,7 @@ int store_reopen(struct store *s, int (*open)(void *cookie, struct kv **ret, str
 
     if (!gate_close(g))
         return err_set(e, ERR_BUSY, "shard %u is still being read", o.shard);
+    struct retain_policy *policy = retain_policy_ref(s->retain->policy);
     store_deinit(s);
     int rc = open(cookie, &o.kv, e);
     if (!rc) {
@@ -132,6 +134,8 @@ int store_reopen(struct store *s, int (*open)(void *cookie, struct kv **ret, str
     }
     if (rc)
         stand_on_nothing(s, &o, g, e);
+    store_set_retention(s, policy); /* what was set after opening */
+    retain_policy_unref(policy);
     gate_open(g);
     return rc;
 }
