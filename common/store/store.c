@@ -27,6 +27,7 @@
 #include "common/store/retain_impl.h"
 #include "common/store/rollup.h"
 #include "common/store/store_impl.h"
+#include "common/store/upgrade.h"
 
 #define ARENA_MAX      (64 * MIB)
 #define ROW_MAX        GIB
@@ -172,6 +173,7 @@ static int check_format(struct store *s, struct err *e)
 
     key_format(&k);
     int rc = get_meta(s, &k, e);
+    s->format = FORMAT_WRITTEN;
     if (rc == ERR_NOT_FOUND)
         return write_format(s, e);
     if (rc)
@@ -185,7 +187,20 @@ static int check_format(struct store *s, struct err *e)
             "the database was written in format %u and needs a program that reads format "
             "%u; this one reads up to %d: use a newer version",
             written, least, FORMAT_WRITTEN);
+    s->format = written;
     return 0;
+}
+
+/* One that is opened to be read stays as it is. */
+static int upgrade(struct store *s, struct err *e)
+{
+    int rc = s->format < FORMAT_WRITTEN ? store_upgrade(s, s->format, e) : 0;
+
+    if (rc == ERR_UNAVAILABLE)
+        return 0;
+    if (!rc)
+        s->format = MAX(s->format, (unsigned)FORMAT_WRITTEN);
+    return rc;
 }
 
 /* The bytes of a control value, or an empty one. */
@@ -361,6 +376,8 @@ int store_load(struct store *s, struct err *e)
         rc = names_new(s->kv, s->o.seed, names_share(&s->o) / 3, &s->names, e);
     if (!rc)
         rc = count_all(s, e);
+    if (!rc)
+        rc = upgrade(s, e);
     if (rc)
         return err_wrap(e, "shard %u", s->o.shard);
     view_open(s);

@@ -31,6 +31,7 @@ struct store {
     struct store_opts o;
     struct store_gate *gate;  /* owned; stays when the store is opened again */
     struct kv *kv;            /* owned */
+    unsigned format;          /* of the rows; an old one only if it is opened to be read */
     struct dict_cache *dicts; /* any thread */
 
     /* The shard thread's. */
