@@ -200,7 +200,7 @@ struct year_profile year_profile(struct year *y, uint32_t pod, uint32_t slot, ui
     deploys_until(y, slot);
     prng_init(&p, mix(y, pod, slot, slots));
     double mood = 0.85 + 0.3 * (double)(mix(y, pod, 1, 2) % 1000) / 1000;
-    double samples = activity(y, slot) * mood * y->stacks.row->samples * slots / LEAF_SLOTS;
+    double samples = activity(y, slot) * mood * y->o.samples * slots / LEAF_SLOTS;
     uint64_t n = (uint64_t)(samples * (0.9 + 0.2 * prng_unit(&p))) + 1, total = 0;
     for (uint32_t g = 0; g < YEAR_MOODS; g++) {
         const struct year_mood *m = &y->moods[g];
@@ -232,9 +232,11 @@ void year_labels(const struct year *y, uint32_t pod, uint32_t slot, struct year_
                      (uint32_t)(mix(y, pod, 4, 4) % YEAR_DAY_SLOTS) * (pod % RESTART_DAYS)) /
                     (RESTART_DAYS * YEAR_DAY_SLOTS);
     uint32_t deploy = deploy_at(y, slot);
-    int n = snprintf(ret->pod, sizeof(ret->pod), "%s-%08x-%05x", y->o.service,
+    if (y->o.no_restarts)
+        born = 0;
+    int n = snprintf(ret->pod, sizeof(ret->pod), "%s-%08x-%010" PRIx64, y->o.service,
                      (unsigned)(mix(y, deploy, 5, 5) & 0xffffffff),
-                     (unsigned)(mix(y, pod, born, deploy) & 0xfffff));
+                     mix(y, pod, born, deploy) & 0xffffffffff);
     size_t len = 0;
 
     ret->at[len++] = (struct label){ STR("namespace"), STR("production") };
@@ -256,9 +258,12 @@ struct year *year_new(const struct year_opts *o)
     y->o = *o;
     if (!y->o.service)
         y->o.service = year_kinds[o->kind].name;
+    if (!y->o.samples)
+        y->o.samples = year_kinds[o->kind].samples;
     CHECK(o->pods && o->stacks && o->start % YEAR_DAY_SLOTS == 0);
     year_stacks_init(&y->stacks, o->kind, o->stacks, o->seed);
     y->counts = XNEW_ARRAY(uint32_t, y->stacks.node.len);
+    y->member_of = XNEW_ARRAY(uint32_t, o->pods);
     make_moods(y);
     year_request_init(y);
     return y;
@@ -272,6 +277,7 @@ void year_free(struct year *y)
         xfree(y->moods[g].at);
     year_stacks_deinit(&y->stacks);
     xfree(y->counts);
+    xfree(y->member_of);
     vec_free(&y->hit);
     vec_free(&y->sorted);
     vec_free(&y->nodes);

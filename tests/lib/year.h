@@ -31,7 +31,9 @@ struct year_opts {
     uint32_t deploy_days; /* 0: never */
     uint32_t moved;       /* stacks of 1,000 that change at a deploy */
     uint32_t zones;       /* values of the label zone; 0: no such label */
+    uint32_t samples;     /* per 10 s; 0: as the kind */
     bool no_nights;       /* the same load at all times */
+    bool no_restarts;     /* pods keep their names between deploys */
     uint32_t start;       /* first slot, at midnight */
     const char *service;  /* NULL: the name of the kind */
 };

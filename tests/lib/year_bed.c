@@ -311,6 +311,21 @@ void year_bed_import(struct year_bed *b, struct year *y, uint32_t from, uint32_t
     year_bed_work(b);
 }
 
+void year_bed_import_at(struct year_bed *b, struct year *y, uint32_t from, uint32_t n,
+                        uint32_t every, uint32_t pods)
+{
+    struct store_batch *batch = store_batch_new(b->s);
+
+    year_begin(y);
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t pod = 0; pod < pods; pod++)
+            year_add(y, pod, from + i * every, 12);
+    stage(b, batch, year_end(y));
+    commit(b, batch);
+    clock_fake_advance(&b->clock, 11000);
+    year_bed_work(b);
+}
+
 /* ---- reading ---- */
 
 static int by_double(const void *a, const void *b)

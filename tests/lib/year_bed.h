@@ -43,6 +43,10 @@ void year_bed_live(struct year_bed *b, struct year *y, uint32_t from, uint32_t t
  * makes the messages. */
 void year_bed_import(struct year_bed *b, struct year *y, uint32_t from, uint32_t to, uint32_t pods);
 
+/* Old data again, but thin: `n` rounds of one minute from `from` on, `every` slots apart. */
+void year_bed_import_at(struct year_bed *b, struct year *y, uint32_t from, uint32_t n,
+                        uint32_t every, uint32_t pods);
+
 struct year_answer {
     double ms; /* median CPU of this thread */
     uint64_t rows, series, total;

@@ -5,6 +5,7 @@
 #ifndef TESTS_LIB_YEAR_IMPL_H
 #define TESTS_LIB_YEAR_IMPL_H
 
+#include "common/base/hash.h"
 #include "tests/lib/year.h"
 
 #define YEAR_MOODS 16
@@ -23,7 +24,8 @@ struct year_part {
     size_t first, len;
 };
 struct year_series {
-    uint32_t pod;
+    size_t parts; /* how many */
+    struct hash128 id;
     struct year_labels labels;
 };
 /* Columns of the stacks of a request, and what each id of all stacks is there. */
@@ -46,6 +48,7 @@ struct year {
     VEC(uint64_t) values;
 
     /* The request. */
+    uint32_t *member_of; /* owned; by pod: its last member + 1, 0: none */
     VEC(struct year_series) members;
     VEC(struct year_part) parts;
     VEC(uint32_t) all_nodes;

@@ -51,20 +51,35 @@ void year_request_deinit(struct year *y)
 void year_begin(struct year *y)
 {
     y->members.len = y->parts.len = y->all_nodes.len = y->all_values.len = 0;
+    memset(y->member_of, 0, y->o.pods * sizeof(*y->member_of));
+}
+
+/* The series of a pod at this time: a restart or a deploy makes it another one. */
+static uint32_t member_of(struct year *y, uint32_t pod, uint32_t slot)
+{
+    struct year_series s = { .parts = 0 };
+    uint32_t last = y->member_of[pod];
+
+    year_labels(y, pod, slot, &s.labels);
+    if (last && strcmp(y->members.ptr[last - 1].labels.pod, s.labels.pod) == 0)
+        return last - 1;
+    s.id = hash128(s.labels.pod, strlen(s.labels.pod), y->o.seed);
+    vec_push(&y->members, s);
+    return (y->member_of[pod] = (uint32_t)y->members.len) - 1;
 }
 
 void year_add(struct year *y, uint32_t pod, uint32_t slot, uint32_t slots)
 {
     struct year_profile p = year_profile(y, pod, slot, slots);
-    struct year_series s = { .pod = pod };
-    size_t i = 0;
+    struct year_part part = { member_of(y, pod, slot), slot, y->all_nodes.len, p.len };
+    struct year_series *s = &y->members.ptr[part.series];
+    struct {
+        struct hash128 before;
+        uint64_t slot;
+    } id = { s->id, slot };
 
-    year_labels(y, pod, slot, &s.labels);
-    while (i < y->members.len && strcmp(y->members.ptr[i].labels.pod, s.labels.pod) != 0)
-        i++;
-    if (i == y->members.len)
-        vec_push(&y->members, s);
-    struct year_part part = { (uint32_t)i, slot, y->all_nodes.len, p.len };
+    s->id = hash128(&id, sizeof(id), 1);
+    s->parts++;
     vec_push(&y->parts, part);
     vec_reserve(&y->all_nodes, part.first + p.len);
     vec_reserve(&y->all_values, part.first + p.len);
@@ -199,31 +214,13 @@ static void squeeze(struct year *y)
 
 /* ---- the request ---- */
 
-static void make_wid(const struct year *y, const struct year_series *s, uint8_t wid[16])
-{
-    struct {
-        uint64_t seed, first, len;
-        char pod[sizeof(s->labels.pod)];
-    } of = { .seed = y->o.seed };
-    size_t n = 0;
-
-    for (size_t i = 0; i < y->parts.len; i++)
-        if (&y->members.ptr[y->parts.ptr[i].series] == s) {
-            of.first = n++ ? of.first : y->parts.ptr[i].slot;
-            of.len = of.len * 31 + y->parts.ptr[i].slot;
-        }
-    memcpy(of.pod, s->labels.pod, strlen(s->labels.pod));
-    struct hash128 h = hash128(&of, sizeof(of), 1);
-    put_u64le(wid, h.lo);
-    put_u64le(wid + 8, h.hi);
-}
-
 const struct store_write *year_end(struct year *y)
 {
     squeeze(y);
-    y->series.len = y->vectors.len = 0;
+    y->series.len = 0;
     vec_reserve(&y->vectors, y->parts.len + 1);
-    for (size_t i = 0; i < y->members.len; i++) {
+    y->vectors.len = 0;
+    vec_for (i, &y->members) {
         struct year_series *m = &y->members.ptr[i];
         m->labels.labels.ptr = m->labels.at; /* the array may have moved */
         m->labels.at[1].value.ptr = m->labels.pod;
@@ -231,17 +228,17 @@ const struct store_write *year_end(struct year *y)
         struct store_series s = { .labels = m->labels.labels,
                                   .profile_type = STR(YEAR_TYPE),
                                   .vectors = y->vectors.ptr + y->vectors.len };
-        make_wid(y, m, s.wid);
-        for (size_t k = 0; k < y->parts.len; k++) {
-            const struct year_part *p = &y->parts.ptr[k];
-            if (p->series != i)
-                continue;
-            y->vectors.ptr[y->vectors.len++] =
-                (struct store_vector){ p->slot, y->all_nodes.ptr + p->first,
-                                       y->all_values.ptr + p->first, p->len };
-            s.len++;
-        }
+        put_u64le(s.wid, m->id.lo);
+        put_u64le(s.wid + 8, m->id.hi);
+        y->vectors.len += m->parts;
         vec_push(&y->series, s);
+    }
+    vec_for (i, &y->parts) {
+        const struct year_part *p = &y->parts.ptr[i];
+        struct store_series *s = &y->series.ptr[p->series];
+        struct store_vector *at = y->vectors.ptr + (s->vectors - y->vectors.ptr);
+        at[s->len++] = (struct store_vector){ p->slot, y->all_nodes.ptr + p->first,
+                                              y->all_values.ptr + p->first, p->len };
     }
     y->write = (struct store_write){ STR(YEAR_TENANT), str_c(y->o.service), &y->view, y->series.ptr,
                                      y->series.len };
