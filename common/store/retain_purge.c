@@ -78,8 +78,10 @@ static int begin_part(struct store *s, bool *ret_found, struct err *e)
     struct key k;
     int rc;
 
-    if (retain_next_part(s, &r->part, &first, ret_found, e) || !*ret_found)
+    if (retain_next_part(s, &r->part, &first, ret_found, e))
         return e->code;
+    if (!*ret_found)
+        return 0;
     buf_init(&row, FLOORS_ROW_LEN + 1);
     r->part_purged = (struct floors){ 0 };
     rc = floors_load(s->kv, NULL, &r->part, &r->part_floors, e);

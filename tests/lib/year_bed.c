@@ -8,10 +8,7 @@
 
 #include "common/base/wr.h"
 #include "common/model/slot.h"
-#if __has_include("common/store/retain_impl.h")
 #include "common/store/retain.h"
-#define HAVE_RETAIN 1
-#endif
 #include "common/sys/chan.h"
 #include "common/sys/thread.h"
 #include "distributor/import_msg.h"
@@ -57,7 +54,6 @@ static void die(const char *what, const struct err *e)
 
 /* ---- open and close ---- */
 
-#ifdef HAVE_RETAIN
 static void set_retention(struct year_bed *b)
 {
     struct retain_policy_opts o = { .keep = retain_keep_default(), .interval_ms = 60000 };
@@ -69,7 +65,6 @@ static void set_retention(struct year_bed *b)
     store_set_retention(b->s, policy);
     retain_policy_unref(policy);
 }
-#endif
 
 void year_bed_open(struct year_bed *b, const struct year_bed_opts *o)
 {
@@ -97,10 +92,8 @@ void year_bed_open(struct year_bed *b, const struct year_bed_opts *o)
     s.kv = b->kv;
     if (store_open(&s, &b->s, &e))
         die("open", &e);
-#ifdef HAVE_RETAIN
     if (o->retention)
         set_retention(b);
-#endif
 }
 
 void year_bed_close(struct year_bed *b)
@@ -139,10 +132,8 @@ static bool step(struct year_bed *b)
         die("build", &e);
     b->build_s += year_cpu_s() - t;
     t = year_cpu_s();
-#ifdef HAVE_RETAIN
     if (b->o.retention && store_retain(b->s, BUILD_ROWS, &retained, &e))
         die("retain", &e);
-#endif
     b->retain_s += year_cpu_s() - t;
     return sealed || built || retained;
 }

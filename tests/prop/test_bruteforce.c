@@ -16,13 +16,9 @@
 
 #include "common/model/slot.h"
 #include "common/store/build.h"
+#include "common/store/retain.h"
 #include "tests/lib/store_bed.h"
 #include "tests/lib/year.h"
-
-#if __has_include("common/store/retain_impl.h")
-#include "common/store/retain.h"
-#define HAVE_RETAIN 1
-#endif
 
 #define DAYS      380
 #define LIVE_DAY  250 /* until here everything is imported later, at once */
@@ -67,10 +63,8 @@ static void work(struct small_year *x)
             fail_msg("seal: %s", e.text);
         if (store_build(x->bed.s, 1 + below(x, 500), &built, &e))
             fail_msg("build: %s", e.text);
-#ifdef HAVE_RETAIN
         if (store_retain(x->bed.s, 1 + below(x, 500), &retained, &e))
             fail_msg("retain: %s", e.text);
-#endif
     } while (sealed || built || retained);
 }
 
@@ -166,18 +160,14 @@ static void live_day(struct small_year *x, uint32_t day)
 
 static void set_retention(struct small_year *x)
 {
-#ifdef HAVE_RETAIN
-    struct retain_keep keep = retain_keep_default();
+    struct retain_policy_opts o = { .keep = retain_keep_default(), .interval_ms = 600000 };
     struct retain_policy *policy;
     struct err e;
 
-    if (retain_policy_new(&keep, STR(""), "default", &policy, &e))
+    if (retain_policy_new(&o, &policy, &e))
         fail_msg("policy: %s", e.text);
     store_set_retention(x->bed.s, policy);
     retain_policy_unref(policy);
-#else
-    (void)x;
-#endif
 }
 
 /* Every fifth day there is a deploy, which the generator crosses once. So imported days come in
@@ -321,9 +311,6 @@ static uint32_t snap_max(const struct small_year *x, uint32_t slot)
 {
     uint32_t now = store_bed_slot(&x->bed), age = now > slot ? now - slot : 0;
 
-#ifndef HAVE_RETAIN
-    age = 0;
-#endif
     return age < 7 * DAY ? 2 : age < 90 * DAY ? 120 : HOUR;
 }
 
