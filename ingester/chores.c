@@ -12,6 +12,7 @@
 #include "common/store/build.h"
 #include "common/store/exm.h"
 #include "common/store/retain.h"
+#include "common/store/tomb.h"
 
 #define RETRY_MS    1000
 #define WAIT_MAX_MS 1000 /* a seal may make work that nobody could foresee */
@@ -19,6 +20,7 @@
 /* Rows of children added up, or of floors and purges looked at, in a step. */
 #define BUILD_ROWS  4096
 #define RETAIN_ROWS 256
+#define PURGE_ROWS  1024
 
 static int build(struct store *s, bool *ret_more, struct err *e)
 {
@@ -40,10 +42,16 @@ static uint64_t retain_wait(struct store *s)
     return store_retain_wait_ms(s);
 }
 
+static int purge(struct store *s, bool *ret_more, struct err *e)
+{
+    return store_purge(s, PURGE_ROWS, ret_more, e);
+}
+
 const struct chore chore_table[] = {
     { "build", build, build_wait },
     { "retention", retain, retain_wait },
     { "exemplars", store_exemplars_retain, store_exemplars_retain_ms },
+    { "deletes", purge, store_purge_wait_ms },
     { NULL, NULL, NULL }, /* C has no empty tables */
 };
 const size_t chore_count = ARRAY_LEN(chore_table) - 1;

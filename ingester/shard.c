@@ -29,6 +29,7 @@
 
 #include "common/base/mem.h"
 #include "common/obs/log.h"
+#include "common/store/tomb.h"
 #include "common/sys/chan.h"
 #include "common/sys/thread.h"
 #include "ingester/chores.h"
@@ -59,6 +60,7 @@ struct shard {
 
     /* The shard thread's. */
     struct list waiting; /* of struct shard_write */
+    struct list quiet;   /* of struct shard_task: until nothing is staged and not committed */
     struct group *open;  /* NULL: none */
     bool committing, stopping;
     uint64_t seal_after_ms; /* monotonic: not before, after a failed step */
@@ -138,6 +140,12 @@ static void on_task_done(void *cookie)
     t->done(t);
 }
 
+static void run_task(struct shard *s, struct shard_task *t)
+{
+    t->run(t, s->o.store);
+    loop_post(s->o.loop, on_task_done, t);
+}
+
 static void receive(struct shard *s, void *msg)
 {
     if (msg == &s->committed_message) {
@@ -149,8 +157,10 @@ static void receive(struct shard *s, void *msg)
     } else if (*(enum shard_kind *)msg == SHARD_TASK) {
         struct shard_task *t = msg;
 
-        t->run(t, s->o.store);
-        loop_post(s->o.loop, on_task_done, t);
+        if (t->quiet)
+            list_add_tail(&s->quiet, &t->link);
+        else
+            run_task(s, t);
     } else {
         struct shard_write *w = msg;
 
@@ -192,10 +202,24 @@ static void stage(struct shard *s, struct shard_write *w, uint64_t now_ns)
     s->open->bytes = store_batch_bytes(s->open->batch);
 }
 
+/* What needs a quiet shard goes first: writes wait for one commit at most. */
+static bool holds_writes(struct shard *s)
+{
+    list_for (it, &s->quiet) {
+        if (s->committing || s->open)
+            return true;
+        list_del(it);
+        run_task(s, container_of(it, struct shard_task, link));
+    }
+    return store_wants_quiet(s->o.store);
+}
+
 static void stage_waiting(struct shard *s)
 {
     uint64_t now_ns = clock_mono_ns(s->o.clock);
 
+    if (holds_writes(s))
+        return;
     while (!list_empty(&s->waiting) && (!s->open || s->open->bytes < s->o.group_bytes_max)) {
         struct shard_write *w = container_of(s->waiting.next, struct shard_write, link);
 
@@ -425,6 +449,7 @@ struct shard *shard_new(const struct shard_opts *o)
     shard_metrics_init(&s->m, o->metrics, o->number);
     chores_init(&s->chores, o->store, o->number, o->metrics);
     list_init(&s->waiting);
+    list_init(&s->quiet);
     s->inbox = chan_new(o->writes_max + SHARD_TASKS_MAX + INBOX_OWN,
                         o->simulated ? simulated_wake : NULL, s);
     if (o->simulated) {

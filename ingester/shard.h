@@ -31,6 +31,8 @@ struct shard_write {
  * (chores.h). Embedded in its request, which outlives it. */
 struct shard_task {
     enum shard_kind kind;
+    bool quiet; /* run when every write that was staged is committed; later ones wait for it */
+    struct list link; /* the shard's */
     /* On the shard's thread. */
     void (*run)(struct shard_task *t, struct store *s);
     /* On the loop, exactly once, behind it. */

@@ -18,6 +18,7 @@
 #include "common/model/slot.h"
 #include "common/store/build_impl.h"
 #include "common/store/rollup.h"
+#include "common/store/tomb_impl.h"
 
 #define ARENA_MAX   (256 * MIB) /* one series or group and its sum fit, whatever it is */
 #define BYTES_MAX   (8 * MIB)   /* of a job of the shard */
@@ -163,6 +164,8 @@ int store_build_apply(struct store *s, const struct build_job *expect, const str
 
     if (store_refuse(s, e))
         return e->code;
+    if (tombs_newer_than(s, expect->applied) || tombs_block(s, n->m.tenant, n->m.scope))
+        return err_set(e, ERR_NOT_FOUND, "something was deleted since the node was read");
     int rc = dirty_get(s->kv, NULL, &n->m, n->level, n->t, &mark, e);
     if (rc == ERR_NOT_FOUND || (!rc && mark.entry != expect->entry))
         return err_set(e, ERR_NOT_FOUND,

@@ -62,6 +62,7 @@ struct build_cursor {
 struct build_job {
     struct build_node node;
     uint64_t entry;
+    uint64_t applied;           /* length of the seal log when it was read: later deletes void it */
     bool last;                  /* nothing of the node is behind it */
     VEC(struct build_row) rows; /* by cf, id, t; bytes in the arena */
     VEC(struct build_sum) sums; /* by cf, id; what apply checks: all it needs of a job */

@@ -6,6 +6,7 @@
 #include "common/base/mem.h"
 #include "common/model/slot.h"
 #include "common/store/build_impl.h"
+#include "common/store/purge.h"
 
 /* How long late data gather, in units of build_pace_ms: what costs more waits longer. */
 static const uint32_t PACE[KEY_LEVELS] = { 0, 0, 1, 2, 6, 12, 12, 12 };
@@ -19,6 +20,7 @@ struct pass {
     struct member part;
     uint32_t level;
     VEC(uint32_t) below, marks; /* of the level below and this one, ascending */
+    struct purging purging;     /* their children still hold what is deleted: later */
 };
 
 int64_t build_due_ms(const struct store *s, uint32_t level, uint32_t t, const struct dirty_mark *m)
@@ -98,12 +100,13 @@ static int walk(struct pass *p, struct kv_iter *it, struct err *e)
             return err_set(e, ERR_CORRUPT, "key of a mark has %zu bytes", kv_iter_key(it).len);
         if (dirty_row_read(kv_iter_value(it), &mark, e))
             return e->code;
-        if (level + 1 < p->low) {
+        bool purging = purging_has(&p->purging, part.tenant, part.scope);
+        if (level + 1 < p->low && !purging) {
             key_dirty(&k, &part, p->low - 1, 0);
             kv_iter_seek(it, key_str(&k));
             continue;
         }
-        if (level > p->high) {
+        if (level > p->high || purging) {
             key_dirty(&k, &part, KEY_LEVELS - 1, UINT32_MAX);
             key_end(&k);
             kv_iter_seek(it, key_str(&k));
@@ -134,8 +137,11 @@ int build_find(struct store *s, const struct kv_snap *snap, int64_t engine_ms, u
 
     key_end(&to);
     struct kv_iter *it = kv_iter_new(s->kv, snap, KV_META, key_str(&from), key_str(&to));
-    int rc = walk(&p, it, e);
+    int rc = purging_load(&p.purging, s->kv, snap, e);
+    if (!rc)
+        rc = walk(&p, it, e);
     kv_iter_free(it);
+    vec_free(&p.purging.at);
     vec_free(&p.below);
     vec_free(&p.marks);
     *ret_next = p.next_ms;

@@ -429,6 +429,7 @@ int build_read(struct store_view *v, const struct build_node *n, struct build_cu
     if (check_mark(v, n, c, e) || floors_load(v->s->kv, v->snap, &n->m, &f, e))
         return e->code;
     ret->entry = c->entry;
+    ret->applied = v->hot.applied;
     int rc = read_all(&r, &f, e);
     return rc ? err_wrap(e, "building level %u at slot %u of service %u", n->level, n->t,
                          n->m.scope)

@@ -119,7 +119,9 @@ static int run(struct check *c, struct err *e)
         c->maps[i] = map_str_new();
     buf_init(&c->row, ROW_MAX);
     buf_init(&c->text, ROW_MAX);
-    int rc = check_meta(c, e);
+    int rc = purging_load(&c->purging, c->v->s->kv, c->v->snap, e);
+    if (!rc)
+        rc = check_meta(c, e);
     if (!rc)
         rc = check_rows(c, e);
     if (!rc)
@@ -133,6 +135,7 @@ static int run(struct check *c, struct err *e)
     buf_deinit(&c->row);
     buf_deinit(&c->text);
     arena_free(c->arena);
+    vec_free(&c->purging.at);
     return rc;
 }
 

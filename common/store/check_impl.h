@@ -11,6 +11,7 @@
 #include "common/base/map.h"
 #include "common/store/check.h"
 #include "common/store/dict.h"
+#include "common/store/purge.h"
 #include "common/store/store_impl.h"
 #include "common/store/vec.h"
 
@@ -32,6 +33,7 @@ struct check {
     enum check_kind kind;
     struct map_str *maps[CHECK_MAPS_LEN];
     struct buf row, text;
+    struct purging purging; /* services whose deletes are not purged: half of their rows are gone */
     struct arena *arena;
     _Atomic size_t dict_bytes;
 };

@@ -35,6 +35,8 @@ static int settle(struct check *c, struct walk *w, bool points, uint32_t level, 
         if (points ? key_tl_read(key, &flags, &got, &w->m, &w->first)
                    : key_member_read(key, &got, &w->m, &w->first)) {
             w->t = w->first - w->first % LEVELS[level].tl_chunk;
+            if (purging_has(&c->purging, w->m.tenant, w->m.scope))
+                continue;
             return 0;
         }
         if (points && check_found(c, err_set(e, ERR_CORRUPT, "key of %zu bytes", key.len), e))

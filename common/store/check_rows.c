@@ -71,6 +71,8 @@ static int on_fine(struct check *c, struct str key, struct str value, struct err
     if (!key_member_read(key, &level, &m, &t) || level > 1 || t % LEVELS[level].node)
         return err_set(e, ERR_CORRUPT, "key of %zu bytes in fine", key.len);
     c->report->leaves++;
+    if (purging_has(&c->purging, m.tenant, m.scope))
+        return 0;
     if (check_member(c, &m, t, LEVELS[level].node, e) ||
         check_vector(c, m.tenant, m.scope, value, &r, e))
         return err_wrap(e, "leaf at slot %u of series %016" PRIx64, t, m.series);
@@ -131,6 +133,8 @@ static int on_wid(struct check *c, struct str key, struct str value, struct err 
     if (key.len != KEY_WID_LEN || wid_row_read(value, &w, e) ||
         control_u32(c, CONTROL_WID_LOW, 0, &low, e))
         return err_set(e, ERR_CORRUPT, "write id row is wrong");
+    if (purging_has(&c->purging, get_u32be(key.ptr + 4), 0))
+        return 0;
     if (get_u32be(key.ptr) < low || w.rows - w.folded != (raw ? *raw : 0))
         return err_set(e, ERR_CORRUPT,
                        "write id in hour %u (lowest %u) has %u rows, %u of them sealed, %" PRIu64

@@ -154,6 +154,27 @@ void dict_cache_trim(struct dict_cache *c, uint64_t committed)
     trim(c, &committed);
 }
 
+void dict_cache_drop(struct dict_cache *c, uint32_t tenant, uint32_t scope)
+{
+    struct list gone;
+
+    list_init(&gone);
+    mutex_lock(&c->lock);
+    list_for (it, &c->lru) {
+        struct dict *d = container_of(it, struct dict, lru);
+        if (d->id.tenant != tenant || (scope && d->id.scope != scope))
+            continue;
+        unlink_entry(c, d);
+        d->pinned = false;
+        list_add_tail(&gone, &d->lru);
+    }
+    mutex_unlock(&c->lock);
+    list_for (it, &gone) {
+        list_del(it);
+        dict_unref(container_of(it, struct dict, lru));
+    }
+}
+
 void dict_cache_free(struct dict_cache *c)
 {
     if (!c)

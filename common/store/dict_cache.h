@@ -32,6 +32,10 @@ void dict_cache_trim(struct dict_cache *c, uint64_t committed);
 
 /* Another limit; what is over goes, but for those open for writing. Any thread. */
 void dict_cache_resize(struct dict_cache *c, uint64_t bytes_max);
+/* Drops those of a tenant, of one service or (scope 0) of all, whose numbers are never used again.
+ * Shard thread; all their entries are committed. */
+void dict_cache_drop(struct dict_cache *c, uint32_t tenant, uint32_t scope);
+
 uint64_t dict_cache_bytes(const struct dict_cache *c);
 
 #endif

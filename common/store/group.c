@@ -120,17 +120,31 @@ static void scope_free(struct group_scope *s)
     xfree(s);
 }
 
-void groups_free(struct groups *g)
+static void free_scopes(struct groups *g)
 {
     size_t pos = 0;
     struct str key;
     void *p;
 
+    while (map_str_next(g->scopes, &pos, &key, &p)) {
+        struct group_scope *s = p;
+        scope_free(s);
+    }
+    map_str_free(g->scopes);
+}
+
+void groups_drop(struct groups *g)
+{
+    free_scopes(g);
+    g->scopes = map_str_new();
+    g->bytes = 0;
+}
+
+void groups_free(struct groups *g)
+{
     if (!g)
         return;
-    while (map_str_next(g->scopes, &pos, &key, &p))
-        scope_free(p);
-    map_str_free(g->scopes);
+    free_scopes(g);
     arena_free(g->arena);
     buf_deinit(&g->row);
     buf_deinit(&g->kept);

@@ -132,5 +132,7 @@ NODISCARD int groups_of(struct groups *g, const struct group_scope *s, const str
 bool groups_change(const struct group_scope *s, uint32_t from, uint32_t to);
 /* Forgets what is on disk anyway, if there is much of it. */
 void groups_trim(struct groups *g, uint64_t committed);
+/* Forgets all; nothing may be in a batch that is not committed. For deletes. */
+void groups_drop(struct groups *g);
 
 #endif

@@ -42,8 +42,9 @@
  *   0        4        8      24
  *   | bucket | tenant | wid  |        bucket = hours of engine time since 2020-01-01, at arrival
  *     u32      u32     16 bytes
- *   value   version u8 = 1 | t u32 (first slot) | rows varint | folded varint (rows in sealed
- *           vectors) | entry varint (last seal entry that folded one; 0 = none)
+ *   value   version u8 = 2 | t u32 (first slot) | rows varint | folded varint (rows in sealed
+ *           vectors, or deleted) | entry varint (last seal entry that folded one; none: the
+ *           last there was at arrival; version 1: 0)
  *
  * ---- fn: values of functions, per group and node of level 2 and up --------------------------------
  *
@@ -67,7 +68,7 @@
  *                                           nodes u32: how many entries the dictionary has
  *   21 tenant scope epoch u32 kind u8 first u32      entries first.. of it: dict_rows.h
  *   22 tenant scope ptype u16               first day u16 | last day u16 with data, from 2020-01-01
- *   30 tenant scope series u64              ordinal u32
+ *   30 tenant scope series u64              ordinal u32; ffffffff: deleted, the id is never used again
  *   31 tenant ordinal u32                   version u8 = 1 | scope u32 | series u64 | labels
  *   31 tenant ordinal u32 ptype u16         first day u16 | last day u16 with data, since 2020-01-01
  *   32 tenant name 00 01 value              label pair: pair u32; a byte 00 in name is 00 ff
@@ -137,6 +138,10 @@ enum key_table {
     KEY_GROUP_OF = 0x53,
     KEY_FLOORS = 0x54,
     KEY_DIRTY = 0x55,
+    KEY_TOMB = 0x60,
+    KEY_TOMB_AT = 0x61,
+    KEY_TOMB_MASK = 0x62,
+    KEY_TOMB_SPAN = 0x63,
 };
 enum key_control {
     CONTROL_CLOCK = 1,    /* engine time, ms since 1970, u64 */

@@ -294,3 +294,10 @@ int kv_disk(struct kv *k, struct kv_disk *ret, struct err *e)
     }
     return rc;
 }
+
+void kv_compact(struct kv *k, enum kv_cf cf, struct str from, struct str to)
+{
+    CHECK((unsigned)cf < KV_CFS && to.len && to.len <= KV_KEY_BYTES_MAX);
+    if (k->ops->compact && str_cmp(from, to) < 0)
+        k->ops->compact(k, cf, from, to);
+}

@@ -128,5 +128,8 @@ NODISCARD int kv_disk(struct kv *k, struct kv_disk *ret, struct err *e);
  * atomic: after a crash any part may be there; do it again. Writer's thread. Errors as kv_write. */
 NODISCARD int kv_drop_range(struct kv *k, enum kv_cf cf, struct str from, struct str to,
                             struct err *e);
+/* Rewrites the files of [from, to) without what was deleted of it, as far as no snapshot needs it;
+ * `to` is not empty. Takes as long as it takes; any thread, beside everything else. */
+void kv_compact(struct kv *k, enum kv_cf cf, struct str from, struct str to);
 
 #endif

@@ -24,6 +24,7 @@ struct kv_ops {
     int (*disk)(struct kv *k, struct kv_disk *ret, struct err *e); /* NULL: the same */
     int (*flush)(struct kv *k, struct err *e);
     /* Optional: drops files that lie inside [from, last], both inclusive. */
+    void (*compact)(struct kv *k, enum kv_cf cf, struct str from, struct str to);
     int (*drop_files)(struct kv *k, enum kv_cf cf, struct str from, struct str last, struct err *e);
     void (*close)(struct kv *k);
 };

@@ -376,6 +376,17 @@ static int rocks_flush(struct kv *k, struct err *e)
 
 /* What overlaps the range without lying in it is compacted soon, so that deletions written earlier
  * free their bytes. */
+static void rocks_compact(struct kv *k, enum kv_cf cf, struct str from, struct str to)
+{
+    struct kv_rocks *r = kv_rocks_of(k);
+    rocksdb_compactoptions_t *o = rocksdb_compactoptions_create();
+
+    /* Others go on: it only shares the threads and the rate limit of all compactions. */
+    rocksdb_compactoptions_set_exclusive_manual_compaction(o, 0);
+    rocksdb_compact_range_cf_opt(r->db, r->cf[cf], o, from.ptr, from.len, to.ptr, to.len);
+    rocksdb_compactoptions_destroy(o);
+}
+
 static int rocks_drop_files(struct kv *k, enum kv_cf cf, struct str from, struct str last,
                             struct err *e)
 {
@@ -404,5 +415,6 @@ const struct kv_ops kv_rocks_ops = {
     .disk = rocks_disk,
     .flush = rocks_flush,
     .drop_files = rocks_drop_files,
+    .compact = rocks_compact,
     .close = kv_rocks_close,
 };

@@ -378,9 +378,11 @@ static int run(struct query *x, struct store_view *v, struct err *e)
     if (rc || !x->m.found || !x->m.types.len ||
         !match_days(q->start_ms, q->end_ms, &x->first_day, &x->last_day))
         return rc;
-    if (by_service(q))
+    /* Pairs and days of services still know what deletes took from their series. */
+    bool masked = x->m.masks.at.len > 0;
+    if (!masked && by_service(q))
         return walk_services(x, e);
-    if (!by_index(x))
+    if (masked || !by_index(x))
         return match_each(&x->m, NULL, on_series, x, e);
     rc = walk_pairs(x, e);
     if (!rc && q->kind == STORE_NAMES)

@@ -258,6 +258,8 @@ int match_open(struct match *m, struct store_view *v, struct str tenant,
         selector = &all;
     int rc = find_tenant(m, tenant, e);
     if (!rc && m->found)
+        rc = masks_load(&m->masks, v->s->kv, v->snap, m->tenant, e);
+    if (!rc && m->found)
         rc = find_types(m, selector, e);
     if (!rc && m->found && m->types.len)
         rc = find_series(m, selector, e);
@@ -267,6 +269,7 @@ int match_open(struct match *m, struct store_view *v, struct str tenant,
 void match_close(struct match *m)
 {
     vec_free(&m->types);
+    masks_deinit(&m->masks);
     if (m->ordinals)
         roaring_bitmap_free(m->ordinals);
     m->ordinals = NULL;
@@ -323,6 +326,8 @@ static int read_series(struct each *x, uint32_t ordinal, match_fn fn, void *cook
             return e->code;
         vec_push(&x->types, t);
     }
+    if (masks_dead(&x->m->masks, r.scope))
+        return 0;
     s.scope = r.scope;
     s.id = r.id;
     s.labels = buf_str(&x->labels);

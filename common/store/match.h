@@ -10,6 +10,7 @@
 #include <roaring/roaring.h>
 
 #include "common/model/ptype.h"
+#include "common/store/mask.h"
 #include "common/store/series.h"
 #include "common/store/store.h"
 
@@ -26,6 +27,7 @@ struct match {
     uint32_t tenant, next_ordinal;
     VEC(struct match_type) types; /* that the selector allows, by number */
     roaring_bitmap_t *ordinals;   /* that the selector allows, whatever their types */
+    struct masks masks;           /* deletes that are not purged */
 };
 /* Texts go into the arena. match_close in any case. */
 NODISCARD int match_open(struct match *m, struct store_view *v, struct str tenant,

@@ -57,14 +57,12 @@ int names_new(struct kv *kv, uint64_t seed, size_t bytes_max, struct names **ret
     return 0;
 }
 
-void names_free(struct names *n)
+static void free_maps(struct names *n)
 {
     size_t pos = 0;
     struct str key;
     void *p;
 
-    if (!n)
-        return;
     while (map_str_next(n->map, &pos, &key, &p))
         xfree(p);
     map_str_free(n->map);
@@ -74,6 +72,21 @@ void names_free(struct names *n)
         xfree(t);
     }
     map_str_free(n->tenants);
+}
+
+void names_drop(struct names *n)
+{
+    free_maps(n);
+    n->map = map_str_new();
+    n->tenants = map_str_new();
+    n->bytes = 0;
+}
+
+void names_free(struct names *n)
+{
+    if (!n)
+        return;
+    free_maps(n);
     buf_deinit(&n->key);
     buf_deinit(&n->row);
     xfree(n);

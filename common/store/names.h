@@ -73,6 +73,9 @@ void names_set_epoch(struct names *n, struct known *scope, uint32_t epoch, uint6
 size_t names_bytes(const struct names *n);
 /* Forgets what is on disk anyway, if there is much of it. Pointers given before are void then. */
 void names_trim(struct names *n, uint64_t committed);
+/* Forgets everything, tenants too; nothing may be in a batch that is not committed. For deletes: a
+ * number that is gone on disk is not found in memory either. */
+void names_drop(struct names *n);
 
 /* ---- rows, for readers too ---- */
 

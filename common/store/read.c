@@ -38,8 +38,10 @@ struct merge {
     struct store_merge *ret;
     uint32_t from, to; /* real bounds, once find_bounds is done */
     struct scan scan;
-    struct cover cover; /* of the service being read */
-    bool raw;           /* its unsealed rows are being read */
+    struct masks *masks;   /* of the query's targets */
+    const uint32_t *index; /* of scan.series among those of the service; NULL: the same */
+    struct cover cover;    /* of the service being read */
+    bool raw;              /* its unsealed rows are being read */
     VEC(struct acc) accs;
     VEC(bool) seen;           /* by target of the scan */
     VEC(uint64_t) out;        /* by node of ret->stacks */
@@ -85,7 +87,7 @@ static int add_row(void *cookie, size_t series, uint32_t t, struct str value, st
                        " rows: ask for a shorter range or fewer series",
                        m->q->rows_max);
     m->ret->rows++;
-    m->seen.ptr[series] = true;
+    m->seen.ptr[m->index ? m->index[series] : series] = true;
     if (m->leaves && m->raw)
         roaring_bitmap_add(m->leaves, t / LEAF_SLOTS);
     m->ret->saturated += r.meta.saturated;
@@ -283,20 +285,46 @@ static struct member part_of(const struct merge *m)
     return (struct member){ m->scan.tenant, m->scan.scope, m->scan.ptype, 0 };
 }
 
-static int make_cover(struct merge *m, struct err *e)
+static int make_cover(struct merge *m, uint32_t from, uint32_t to, struct err *e)
 {
     struct member part = part_of(m);
     struct kv *kv = m->v->s->kv;
     struct dirty_set dirty = { 0 };
     struct floors floors;
-    struct cover_in in = { .from = m->from, .to = m->to, .floors = &floors, .dirty = &dirty };
+    struct cover_in in = { .from = from, .to = to, .floors = &floors, .dirty = &dirty };
     int rc = floors_load(kv, m->v->snap, &part, &floors, e);
 
     if (!rc)
-        rc = dirty_load(&dirty, kv, m->v->snap, &part, m->from, m->to, e);
+        rc = dirty_load(&dirty, kv, m->v->snap, &part, from, to, e);
     if (!rc)
         cover_make(&in, &m->cover);
     dirty_deinit(&dirty);
+    return rc;
+}
+
+/* The sealed part, cut by deletes that are not purged; usually it is one. */
+static int read_parts(struct merge *m, struct err *e)
+{
+    struct scan whole = m->scan;
+    mask_parts parts = { 0 };
+    int rc = masks_split(m->masks, whole.scope, whole.ptype, whole.series, whole.len, m->from,
+                         m->to, &parts, e);
+
+    for (size_t i = 0; !rc && i < parts.len; i++) {
+        const struct mask_part *p = &parts.ptr[i];
+        m->scan.series = p->series;
+        m->scan.len = p->len;
+        m->index = p->index;
+        if (p->from != m->from || p->to != m->to)
+            rc = make_cover(m, p->from, p->to, e);
+        if (!rc)
+            rc = read_sealed(m, e);
+        if (!rc)
+            rc = read_leaves(m, e);
+    }
+    m->scan = whole;
+    m->index = NULL;
+    vec_free(&parts);
     return rc;
 }
 
@@ -304,13 +332,11 @@ static int merge_scope(struct merge *m, uint32_t raw_low, struct err *e)
 {
     vec_reserve(&m->seen, m->scan.len);
     memset(m->seen.ptr, 0, m->scan.len * sizeof(*m->seen.ptr));
-    int rc = make_cover(m, e);
-    if (!rc)
-        rc = read_sealed(m, e);
+    int rc = make_cover(m, m->from, m->to, e);
     if (!rc)
         rc = read_raw(m, raw_low, e);
     if (!rc)
-        rc = read_leaves(m, e);
+        rc = read_parts(m, e);
     for (size_t i = 0; !rc && i < m->accs.len; i++)
         rc = emit_acc(m, &m->accs.ptr[i], e);
     for (size_t i = 0; i < m->scan.len; i++)
@@ -382,6 +408,7 @@ static int merge_targets(struct merge *m, struct targets *t, struct err *e)
     size_t at = 0;
     int rc = scan_raw_low(m->v, &raw_low, e);
 
+    m->masks = &t->match.masks;
     while (!rc && targets_next(t, m->q, &at, &m->scan)) {
         m->scan.fn = add_row;
         m->scan.cookie = m;

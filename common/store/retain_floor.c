@@ -4,6 +4,7 @@
  */
 #include "common/model/slot.h"
 #include "common/store/retain_impl.h"
+#include "common/store/tomb_impl.h"
 
 #define PARTS_MAX   64 /* looked at in a step */
 #define BUCKETS_MAX 64 /* deleted of a level in a batch */
@@ -290,6 +291,8 @@ int retain_floor_step(struct store *s, size_t rows_max, bool *ret_done, struct e
         if (floors_load(s->kv, NULL, &m, &cur, e) || keep_of(s, &m, &keep, e))
             return e->code;
         retain_floors(&keep, r->engine_ms, &want);
+        if (tombs_block(s, m.tenant, m.scope))
+            want = cur; /* masks end where nodes of today's floors do */
         if (advance(s, &m, first, &cur, &want, &to, e))
             return e->code;
         bool moved = memcmp(&to, &cur, sizeof(to)) != 0;

@@ -33,14 +33,15 @@
 #include "common/store/seal_impl.h"
 #include "common/store/vecsum.h"
 
-#define VERSION 1
-#define ROW_MAX GIB
+#define VERSION      1
+#define VERSION_TOMB 2
+#define ROW_MAX      GIB
 
 /* ---- entries ---- */
 
 void seal_row_put(const struct seal_entry *n, char out[SEAL_ROW_LEN])
 {
-    out[0] = VERSION;
+    out[0] = n->tomb ? VERSION_TOMB : VERSION;
     put_u64be(out + 1, (uint64_t)n->engine_ms);
     put_u32be(out + 9, n->bucket_low);
     put_u32be(out + 13, n->bucket_high);
@@ -53,7 +54,7 @@ void seal_row_put(const struct seal_entry *n, char out[SEAL_ROW_LEN])
 
 int seal_row_read(uint64_t n, struct str row, struct seal_entry *ret, struct err *e)
 {
-    if (row.len != SEAL_ROW_LEN || row.ptr[0] != VERSION)
+    if (row.len != SEAL_ROW_LEN || (row.ptr[0] != VERSION && row.ptr[0] != VERSION_TOMB))
         return err_set(e, ERR_CORRUPT,
                        "seal entry %" PRIu64 " of %zu bytes is not one of version %d", n, row.len,
                        VERSION);
@@ -66,6 +67,7 @@ int seal_row_read(uint64_t n, struct str row, struct seal_entry *ret, struct err
         .keys = { .hi = get_u64be(row.ptr + 25), .lo = get_u64be(row.ptr + 33) },
         .fp = get_u64be(row.ptr + 41),
         .total = get_u64be(row.ptr + 49),
+        .tomb = row.ptr[0] == VERSION_TOMB,
     };
     return 0;
 }
@@ -140,32 +142,31 @@ static void delete_raw(struct apply *a, const struct seal_rows *rows)
     }
 }
 
-static void put_log(struct apply *a)
+void seal_put_log(struct store *s, const struct seal_entry *n, struct kv_batch *b)
 {
-    const struct seal_entry *n = a->n;
-    struct store *s = a->s;
     char row[SEAL_ROW_LEN];
     struct key k, from, v;
 
     seal_row_put(n, row);
     key_seal(&k, n->n);
-    kv_batch_put(a->b, KV_META, key_str(&k), str_n(row, sizeof(row)));
+    kv_batch_put(b, KV_META, key_str(&k), str_n(row, sizeof(row)));
     if (n->n > SEAL_LOG_KEPT && n->n % 1024 == 0) {
         key_seal(&from, 0);
         key_seal(&k, n->n - SEAL_LOG_KEPT);
-        kv_batch_del_range(a->b, KV_META, key_str(&from), key_str(&k));
+        kv_batch_del_range(b, KV_META, key_str(&from), key_str(&k));
     }
-    s->sealed_high = MAX(s->sealed_high, n->bucket_high + 1);
+    if (!n->tomb)
+        s->sealed_high = MAX(s->sealed_high, n->bucket_high + 1);
     key_u64(&v, n->n);
     put_u32be(v.b + 8, s->sealed_high);
     v.len = 12;
-    store_put_control(a->b, CONTROL_APPLIED, &v);
+    store_put_control(b, CONTROL_APPLIED, &v);
     if (s->raw_low != raw_counts_low(&s->raw)) {
         s->raw_low = raw_counts_low(&s->raw);
         key_u32(&v, s->raw_low);
-        store_put_control(a->b, CONTROL_RAW_LOW, &v);
+        store_put_control(b, CONTROL_RAW_LOW, &v);
     }
-    store_put_clock(s, n->engine_ms, a->b);
+    store_put_clock(s, n->engine_ms, b);
 }
 
 static int check_entry(const struct seal_entry *n, const struct seal_rows *rows, struct err *e)
@@ -243,7 +244,7 @@ static int apply_rows(struct apply *a, struct seal_rows *rows, struct err *e)
     if (rc)
         return rc;
     delete_raw(a, rows);
-    put_log(a);
+    seal_put_log(a->s, a->n, a->b);
     return store_write_then(a->s, a->b, false, on_applied, a, e);
 }
 

@@ -3,7 +3,7 @@
  * seal.h: the seal log: entry n says which raw rows became sealed vectors, and its row is written
  * in the very batch that does it. seal.c is the only code that makes leaves.
  *
- *   row   version u8 = 1 | engine time u64, ms since 1970 | lowest raw bucket u32 | highest u32 |
+ *   row   version u8 = 1, or 2 of a delete (tomb.h): those rows are gone instead | engine time u64, ms since 1970 | lowest raw bucket u32 | highest u32 |
  *         rows u64 | sum of hash128(raw key without bucket) mod 2^128: high u64, low u64 |
  *         F u64, of all their vectors | total u64, staying at 2^64-1          57 bytes
  *
@@ -28,6 +28,7 @@ struct seal_entry {
     uint64_t rows;
     struct hash128 keys;
     uint64_t fp, total;
+    bool tomb; /* a delete */
 };
 #define SEAL_ROW_LEN  57
 #define SEAL_LOG_KEPT 43200 /* entries; a month of minutes */

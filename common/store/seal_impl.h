@@ -24,6 +24,8 @@ struct apply {
 };
 /* All that rows of one service and type change but raw and wid: rows in order of series, then t. */
 NODISCARD int seal_part(struct apply *a, const struct seal_row *rows, size_t n, struct err *e);
+/* The entry's row and the marks that move with it; raw rows are taken from s->raw already. */
+void seal_put_log(struct store *s, const struct seal_entry *n, struct kv_batch *b);
 NODISCARD int seal_mark_wids(struct apply *a, const struct seal_rows *rows, struct err *e);
 
 #endif

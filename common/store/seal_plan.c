@@ -9,6 +9,7 @@
  */
 #include "common/store/seal.h"
 #include "common/store/store_impl.h"
+#include "common/store/tomb_impl.h"
 #include "common/store/vec.h"
 
 #define ROWS_BYTES_MAX (64 * MIB) /* of one entry */
@@ -37,6 +38,8 @@ static int collect_row(struct store *s, struct kv_iter *it, struct seal_entry *n
 
     if (!key_raw_read(kv_iter_key(it), &r.m, &r.t, &wid))
         return err_set(e, ERR_CORRUPT, "raw key of %zu bytes", kv_iter_key(it).len);
+    if (tombs_hold(s, &r.m, r.t))
+        return 0;
     if (raw_row_read(value, &head, e))
         return e->code;
     char *copy = arena_alloc(s->arena, 16 + head.vector.len);

@@ -57,17 +57,31 @@ static void series_free(struct series *s)
     xfree(s);
 }
 
-void series_cache_free(struct series_cache *c)
+static void free_map(struct series_cache *c)
 {
     size_t pos = 0;
     struct str key;
     void *p;
 
+    while (map_str_next(c->map, &pos, &key, &p)) {
+        struct series *s = p;
+        series_free(s);
+    }
+    map_str_free(c->map);
+}
+
+void series_cache_drop(struct series_cache *c)
+{
+    free_map(c);
+    c->map = map_str_new();
+    c->bytes = 0;
+}
+
+void series_cache_free(struct series_cache *c)
+{
     if (!c)
         return;
-    while (map_str_next(c->map, &pos, &key, &p))
-        series_free(p);
-    map_str_free(c->map);
+    free_map(c);
     arena_free(c->arena);
     buf_deinit(&c->row);
     xfree(c);
@@ -190,21 +204,25 @@ static int load_rows(struct series_cache *c, struct kv_iter *it, uint32_t tenant
     return 0;
 }
 
-/* The series with this id from disk, or *ret NULL if the id is free. */
+/* The series with this id from disk, or *ret NULL if the id is free or, *ret_retired, deleted. */
 static int load(struct series_cache *c, uint32_t tenant, const struct key *id_key,
-                struct series **ret, struct err *e)
+                struct series **ret, bool *ret_retired, struct err *e)
 {
     uint32_t ordinal;
     struct key from, to;
     int rc = kv_get(c->kv, NULL, KV_META, key_str(id_key), &c->row, e);
 
     *ret = NULL;
+    *ret_retired = false;
     if (rc == ERR_NOT_FOUND)
         return 0;
     if (rc)
         return rc;
     if (!key_u32_read(buf_str(&c->row), &ordinal))
         return err_set(e, ERR_CORRUPT, "ordinal of a series has %zu bytes", c->row.len);
+    *ret_retired = ordinal == SERIES_RETIRED;
+    if (*ret_retired)
+        return 0;
     key_ord(&from, tenant, ordinal);
     to = from;
     key_end(&to);
@@ -249,15 +267,18 @@ int series_get(struct series_cache *c, struct names *names, struct tenant *t, ui
                struct str labels, struct series **ret, struct err *e)
 {
     uint64_t id = hash64(labels.ptr, labels.len, t->seed) & c->hash_mask;
+    bool retired;
     struct key key;
 
     for (;; id++) {
         key_series(&key, t->number, scope, id);
         struct series *s = map_str_get(c->map, key_str(&key));
         if (!s) {
-            int rc = load(c, t->number, &key, &s, e);
+            int rc = load(c, t->number, &key, &s, &retired, e);
             if (rc)
                 return rc;
+            if (retired)
+                continue;
             if (!s)
                 return reserve(c, names, t, &key, scope, id, labels, ret, e);
         }

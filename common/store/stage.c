@@ -22,6 +22,7 @@
 #include "common/store/fp.h"
 #include "common/store/group.h"
 #include "common/store/store_impl.h"
+#include "common/store/tomb_impl.h"
 #include "common/store/vec.h"
 
 #define SERIES_MAX     65536
@@ -169,6 +170,25 @@ static int find_raw(struct plan *p, const struct plan_series *r, bool *ret, stru
     return 0;
 }
 
+/* Is the write id that of something stored, and not deleted since (tomb.h)? */
+static int find_wid(struct plan *p, const struct store_series *in, struct str type, bool *ret,
+                    struct err *e)
+{
+    struct store *s = p->s;
+    struct wid_row row;
+    bool forgot = false;
+
+    int rc = wids_known(s->wids, p->tenant->number, in->wid, p->engine_ms, ret, &row, e);
+    if (rc || !*ret || !tombs_newer_than(s, row.entry))
+        return rc;
+    rc = stored_labels(p, &in->labels, e);
+    if (!rc)
+        rc = tombs_forgot(s, p->tenant->number, buf_str(&s->text), type, in->vectors[0].slot,
+                          in->vectors[in->len - 1].slot, &row, &forgot, e);
+    *ret = !forgot;
+    return rc;
+}
+
 static int plan_one(struct plan *p, struct plan_series *r, struct err *e)
 {
     struct store *s = p->s;
@@ -177,15 +197,15 @@ static int plan_one(struct plan *p, struct plan_series *r, struct err *e)
     struct ptype t;
     bool known;
 
-    if (wids_known(s->wids, p->tenant->number, r->in->wid, p->engine_ms, &known, e))
-        return e->code;
-    if (known)
-        return 0;
     if (ptype_parse(r->in->profile_type, &t, e)) /* its canonical form has five parts */
         return e->code;
     ptype_format(&t, &id);
     if (!buf_ok(&id))
         return err_set(e, ERR_INPUT, "profile type is over %zu bytes", sizeof(text));
+    if (find_wid(p, r->in, buf_str(&id), &known, e))
+        return e->code;
+    if (known)
+        return 0;
     if (names_ptype(s->names, p->tenant, buf_str(&id), r->in->gauge, &r->ptype, e) ||
         names_activity(s->names, p->tenant, p->scope->number, r->ptype->number, &r->activity, e) ||
         stored_labels(p, &r->in->labels, e) ||
@@ -345,7 +365,9 @@ static bool apply_series(struct plan *p, const struct plan_series *r, struct sto
                          struct store_result *ret)
 {
     struct store *s = p->s;
-    struct wid_row row = { .t = r->in->vectors[0].slot, .rows = (uint32_t)r->in->len };
+    struct wid_row row = { .t = r->in->vectors[0].slot,
+                           .rows = (uint32_t)r->in->len,
+                           .entry = atomic_load(&s->applied) };
 
     if (!wids_add(s->wids, p->tenant->number, r->in->wid, p->engine_ms, &row, b->seq, b->kb))
         return false;

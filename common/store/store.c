@@ -27,6 +27,7 @@
 #include "common/store/retain_impl.h"
 #include "common/store/rollup.h"
 #include "common/store/store_impl.h"
+#include "common/store/tomb_impl.h"
 #include "common/store/upgrade.h"
 
 #define ARENA_MAX      (64 * MIB)
@@ -352,6 +353,7 @@ void store_init(struct store *s, const struct store_opts *o, struct store_gate *
     s->parts = parts_new();
     s->tl_rows = tl_rows_new(s->kv);
     s->build = build_state_new();
+    s->tombs = tombs_new();
     s->wids = wids_new(s->kv, o->wid_horizon_ms);
     s->dicts = dict_cache_new(s->kv, o->dict_bytes_max, mask);
     s->rollup = rollup_new(s->dicts);
@@ -378,6 +380,8 @@ int store_load(struct store *s, struct err *e)
         rc = count_all(s, e);
     if (!rc)
         rc = upgrade(s, e);
+    if (!rc)
+        rc = tombs_open(s, e);
     if (rc)
         return err_wrap(e, "shard %u", s->o.shard);
     view_open(s);
@@ -416,6 +420,7 @@ void store_deinit(struct store *s)
     series_cache_free(s->series);
     groups_free(s->groups);
     rollup_free(s->rollup);
+    tombs_close(s->tombs);
     wids_free(s->wids);
     parts_free(s->parts);
     tl_rows_free(s->tl_rows);

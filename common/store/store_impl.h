@@ -27,6 +27,7 @@
 struct groups;
 struct store_gate;
 struct rollup;
+struct tombs;
 struct store {
     struct store_opts o;
     struct store_gate *gate;  /* owned; stays when the store is opened again */
@@ -40,6 +41,7 @@ struct store {
     struct series_cache *series;
     struct groups *groups;
     struct rollup *rollup;
+    struct tombs *tombs;
     struct wids *wids;
     struct eclock clock;
     struct parts *parts;        /* owned */

@@ -46,14 +46,16 @@ struct timeline {
     /* Of the service at hand. */
     struct dirty_set dirty;
     struct tl_cover cover;
-    uint32_t level; /* of the rows being read */
+    const uint32_t *index; /* of the series being read; NULL: all of scan */
+    uint32_t level;        /* of the rows being read */
 };
 
 /* ---- adding ---- */
 
 static int get_line(struct timeline *x, size_t series, struct line **ret, struct err *e)
 {
-    struct line *l = &x->lines.ptr[x->t.at.ptr[x->base + series].group];
+    size_t target = x->base + (x->index ? x->index[series] : series);
+    struct line *l = &x->lines.ptr[x->t.at.ptr[target].group];
     size_t bytes = x->grid.points * sizeof(*l->cells);
 
     *ret = l;
@@ -239,6 +241,26 @@ static int read_part(struct timeline *x, struct tier *p, struct err *e)
     return rc;
 }
 
+/* The sealed part, cut by deletes that are not purged; usually it is one. */
+static int read_sealed(struct timeline *x, struct tier *p, struct err *e)
+{
+    mask_parts parts = { 0 };
+    int rc = masks_split(&x->t.match.masks, p->scan.scope, p->scan.ptype, p->scan.ids, p->scan.len,
+                         p->from, p->to, &parts, e);
+
+    for (size_t i = 0; !rc && i < parts.len; i++) {
+        p->scan.ids = parts.ptr[i].series;
+        p->scan.len = parts.ptr[i].len;
+        p->from = parts.ptr[i].from;
+        p->to = parts.ptr[i].to;
+        x->index = parts.ptr[i].index;
+        rc = read_part(x, p, e);
+    }
+    x->index = NULL;
+    vec_free(&parts);
+    return rc;
+}
+
 static int read_scope(struct timeline *x, const struct floors *f, uint32_t raw_low, struct err *e)
 {
     struct member m = { x->scan.tenant, x->scan.scope, x->scan.ptype, 0 };
@@ -255,7 +277,7 @@ static int read_scope(struct timeline *x, const struct floors *f, uint32_t raw_l
     };
     int rc = dirty_load(&x->dirty, x->v->s->kv, x->v->snap, &m, p.from, p.to, e);
     if (!rc)
-        rc = read_part(x, &p, e);
+        rc = read_sealed(x, &p, e);
     x->scan.from = x->grid.from;
     x->scan.to = x->grid.to;
     x->scan.fn = on_raw;

@@ -17,7 +17,8 @@
 #include "common/base/vec.h"
 #include "common/base/wr.h"
 
-#define VERSION 1
+#define VERSION     2
+#define VERSION_OLD 1 /* no `entry` before one folded it */
 
 struct flying {
     uint64_t seq;
@@ -50,9 +51,10 @@ int wid_row_read(struct str row, struct wid_row *ret, struct err *e)
     uint8_t version;
     uint64_t rows, folded;
 
-    if (!rd_u8(&r, &version) || version != VERSION || !rd_u32be(&r, &ret->t) ||
-        !rd_varint(&r, &rows) || !rd_varint(&r, &folded) || !rd_varint(&r, &ret->entry) ||
-        rd_left(&r) || rows > UINT32_MAX || folded > rows || (folded == 0) != (ret->entry == 0))
+    if (!rd_u8(&r, &version) || (version != VERSION && version != VERSION_OLD) ||
+        !rd_u32be(&r, &ret->t) || !rd_varint(&r, &rows) || !rd_varint(&r, &folded) ||
+        !rd_varint(&r, &ret->entry) || rd_left(&r) || rows > UINT32_MAX || folded > rows ||
+        (version == VERSION_OLD && (folded == 0) != (ret->entry == 0)))
         return err_set(e, ERR_CORRUPT, "write id row of %zu bytes is not one of version %d",
                        row.len, VERSION);
     ret->rows = (uint32_t)rows;
@@ -96,12 +98,13 @@ static struct str flying_key(char key[20], uint32_t tenant, const uint8_t wid[16
 }
 
 int wids_known(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t engine_ms, bool *ret,
-               struct err *e)
+               struct wid_row *ret_row, struct err *e)
 {
     uint32_t low = wids_low(w, engine_ms), at = wid_bucket(engine_ms);
     char key[20];
     struct key k;
 
+    *ret_row = (struct wid_row){ .entry = UINT64_MAX };
     *ret = map_str_get(w->map, flying_key(key, tenant, wid)) != NULL;
     if (*ret)
         return 0;
@@ -110,7 +113,7 @@ int wids_known(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t e
         int rc = kv_get(w->kv, NULL, KV_WID, key_str(&k), &w->row, e);
         if (rc != ERR_NOT_FOUND) {
             *ret = !rc;
-            return rc;
+            return rc ? rc : wid_row_read(buf_str(&w->row), ret_row, e);
         }
         if (at == low)
             return 0;

@@ -15,7 +15,7 @@ struct wid_row {
     uint32_t t;      /* first slot */
     uint32_t rows;   /* raw rows it came with */
     uint32_t folded; /* of them in sealed vectors */
-    uint64_t entry;  /* last seal entry that folded one; 0 = none */
+    uint64_t entry;  /* last seal entry that folded one; none: the last there was at arrival */
 };
 #define WID_ROW_MAX 32
 size_t wid_row_put(const struct wid_row *r, char out[WID_ROW_MAX]);
@@ -25,9 +25,10 @@ struct wids;
 struct wids *wids_new(struct kv *kv, uint32_t horizon_ms);
 void wids_free(struct wids *w);
 
-/* Is it stored within the horizon, or in a batch that is not committed yet? */
+/* Is it stored within the horizon, or in a batch that is not committed yet? Then *ret_row is its row,
+ * with the highest `entry` there is if it is not committed. */
 NODISCARD int wids_known(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t engine_ms,
-                         bool *ret, struct err *e);
+                         bool *ret, struct wid_row *ret_row, struct err *e);
 /* Puts the row; from now on it is known. False, and nothing put, if it is in flight already. */
 NODISCARD bool wids_add(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t engine_ms,
                         const struct wid_row *row, uint64_t seq, struct kv_batch *b);

@@ -18,6 +18,7 @@
 #include "common/store/build.h"
 #include "common/store/exm.h"
 #include "common/store/retain.h"
+#include "common/store/tomb.h"
 #include "ingester/shard.h"
 
 #define WRITES_MAX 10000
@@ -246,6 +247,25 @@ uint64_t store_retain_wait_ms(const struct store *s)
 {
     (void)s;
     return 60000;
+}
+
+int store_purge(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
+{
+    (void)s, (void)rows_max, (void)e;
+    *ret_more = false;
+    return 0;
+}
+
+uint64_t store_purge_wait_ms(struct store *s)
+{
+    (void)s;
+    return 60000;
+}
+
+bool store_wants_quiet(const struct store *s)
+{
+    (void)s;
+    return false;
 }
 
 /* ---- a shard on a loop ---------------------------------------------------------------------- */

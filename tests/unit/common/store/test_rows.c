@@ -238,16 +238,21 @@ static void test_write_id(void **state)
 
     (void)state;
     assert_int_equal(n, 9);
-    assert_memory_equal(out, "\1\1\2\3\4\xac\2\2\11", 9);
+    assert_memory_equal(out, "\2\1\2\3\4\xac\2\2\11", 9);
     assert_int_equal(wid_row_read(str_n(out, n), &r, &e), 0);
     assert_true(r.t == w.t && r.rows == w.rows && r.folded == w.folded && r.entry == w.entry);
     assert_int_equal(wid_row_read(str_n(out, n - 1), &r, &e), ERR_CORRUPT);
-    out[0] = 2;
+    out[0] = 1; /* what version 1 wrote means the same */
+    assert_int_equal(wid_row_read(str_n(out, n), &r, &e), 0);
+    out[0] = 3;
     assert_int_equal(wid_row_read(str_n(out, n), &r, &e), ERR_CORRUPT);
     w.folded = 301; /* more than there are */
     assert_int_equal(wid_row_read(str_n(out, wid_row_put(&w, out)), &r, &e), ERR_CORRUPT);
-    w = (struct wid_row){ .rows = 1, .folded = 1 }; /* folded by no entry */
-    assert_int_equal(wid_row_read(str_n(out, wid_row_put(&w, out)), &r, &e), ERR_CORRUPT);
+    w = (struct wid_row){ .rows = 1, .folded = 1 }; /* version 1: folded by no entry */
+    n = wid_row_put(&w, out);
+    assert_int_equal(wid_row_read(str_n(out, n), &r, &e), 0);
+    out[0] = 1;
+    assert_int_equal(wid_row_read(str_n(out, n), &r, &e), ERR_CORRUPT);
 }
 
 static void test_raw_head(void **state)
@@ -269,13 +274,18 @@ static void test_raw_head(void **state)
 
 static void test_seal_entry(void **state)
 {
-    struct seal_entry n = { 7, 1234567890123, 10, 12, 99, { 0x1111, 0x2222 }, 5, 6 }, r;
+    struct seal_entry n = { 7, 1234567890123, 10, 12, 99, { 0x1111, 0x2222 }, 5, 6, false }, r;
     char out[SEAL_ROW_LEN];
 
     (void)state;
-    seal_row_put(&n, out);
-    assert_int_equal(seal_row_read(7, str_n(out, sizeof(out)), &r, &e), 0);
-    assert_memory_equal(&n, &r, sizeof(n));
+    for (int i = 0; i < 2; i++) {
+        n.tomb = i;
+        seal_row_put(&n, out);
+        assert_int_equal(out[0], 1 + i);
+        assert_int_equal(seal_row_read(7, str_n(out, sizeof(out)), &r, &e), 0);
+        assert_memory_equal(&n, &r, offsetof(struct seal_entry, tomb));
+        assert_int_equal(r.tomb, i);
+    }
     assert_int_equal(seal_row_read(7, str_n(out, sizeof(out) - 1), &r, &e), ERR_CORRUPT);
     out[0] = 9;
     assert_int_equal(seal_row_read(7, str_n(out, sizeof(out)), &r, &e), ERR_CORRUPT);

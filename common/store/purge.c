@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * purge: one tomb after the other, oldest first; its phases in order; each step one batch.
+ *
+ *   TENANT    ranges ─> tables
+ *   SERVICES  ranges ─> labels ─> postings ─> pairs ─> tables
+ *   SERIES    groups ─> rows ─> postings ─> pairs ─> days
+ *   RANGE     marks ─> groups ─> rows ─> postings ─> pairs ─> days
+ *
+ * What is deleted is found by looking for it, so a phase that begins again finds what is left; the
+ * cursor only saves it from looking where it has been. Both it and the counts are in the batch of
+ * the step, which is not synced: a power cut takes rows and cursor back together.
+ *
+ * Two phases change what staging changes, too (postings, pairs), or what it caches (days, groups).
+ * They run while nothing is staged and not committed: `want_quiet` asks the shard to hold writes
+ * back for one commit.
+ *
+ * Thread: the shard's.
+ */
+#include "common/store/purge.h"
+
+#include "common/base/mem.h"
+#include "common/base/size.h"
+#include "common/base/wr.h"
+#include "common/store/build_impl.h"
+#include "common/store/store_impl.h"
+#include "common/store/tl_rows.h"
+
+#define ROW_MAX      (64 * MIB)
+#define IDLE_WAIT_MS 60000
+
+struct phase {
+    purge_phase fn;
+    const char *name;
+};
+#define PHASES_MAX 7
+static const struct phase phases[][PHASES_MAX] = {
+    [TOMB_TENANT] = { { purge_ranges, "ranges" }, { purge_tables, "tables" } },
+    [TOMB_SERVICES] = { { purge_ranges, "ranges" },
+                        { purge_labels, "labels" },
+                        { purge_postings, "postings" },
+                        { purge_pairs, "pairs" },
+                        { purge_tables, "tables" } },
+    [TOMB_SERIES] = { { purge_groups, "groups" },
+                      { purge_rows, "rows" },
+                      { purge_postings, "postings" },
+                      { purge_pairs, "pairs" },
+                      { purge_days, "days" } },
+    [TOMB_RANGE] = { { purge_marks, "marks" },
+                     { purge_groups, "groups" },
+                     { purge_rows, "rows" },
+                     { purge_postings, "postings" },
+                     { purge_pairs, "pairs" },
+                     { purge_days, "days" } },
+};
+
+static uint32_t phase_count(const struct tomb *t)
+{
+    uint32_t n = 0;
+
+    while (n < PHASES_MAX && phases[t->kind][n].fn)
+        n++;
+    return n;
+}
+
+/* ---- working memory ---- */
+
+struct purge *purge_new(void)
+{
+    struct purge *p = XNEW(struct purge);
+
+    p->alive = roaring_bitmap_create();
+    buf_init(&p->row, ROW_MAX);
+    return p;
+}
+
+void purge_free(struct purge *p)
+{
+    if (!p)
+        return;
+    roaring_bitmap_free(p->alive);
+    vec_free(&p->days);
+    buf_deinit(&p->row);
+    xfree(p);
+}
+
+bool store_wants_quiet(const struct store *s)
+{
+    return s->tombs->want_quiet && !store_read_only(s);
+}
+
+/* ---- batches ---- */
+
+void purge_touch(struct purge_step *x, enum kv_cf cf, uint32_t lead, uint32_t bucket)
+{
+    struct key k;
+
+    key_tomb_span(&k, x->t->tenant, x->t->entry, cf, lead, bucket);
+    kv_batch_put(x->b, KV_META, key_str(&k), STR(""));
+}
+
+void purge_count(struct purge_step *x, uint64_t rows, uint64_t bytes)
+{
+    x->rows += rows;
+    x->bytes += bytes;
+    x->rows_left -= MIN(x->rows_left, MAX(rows, 1u));
+    x->full = x->full || !x->rows_left;
+}
+
+static void put_tomb(struct purge_step *x)
+{
+    struct key k;
+
+    tomb_row_put(x->t, &x->s->tombs->purge->row);
+    key_tomb(&k, KEY_TOMB, x->t->tenant, x->t->entry);
+    kv_batch_put(x->b, KV_META, key_str(&k), buf_str(&x->s->tombs->purge->row));
+}
+
+static void put_progress(struct purge_step *x)
+{
+    struct key k;
+
+    tomb_at_put(x->t, &x->s->tombs->purge->row);
+    key_tomb(&k, KEY_TOMB_AT, x->t->tenant, x->t->entry);
+    kv_batch_put(x->b, KV_META, key_str(&k), buf_str(&x->s->tombs->purge->row));
+}
+
+/* No row is left: the masks go. */
+static void put_end(struct purge_step *x)
+{
+    struct key from, to;
+
+    key_tomb(&from, KEY_TOMB_MASK, x->t->tenant, x->t->entry);
+    to = from;
+    key_end(&to);
+    kv_batch_del_range(x->b, KV_META, key_str(&from), key_str(&to));
+    x->t->state = TOMB_PURGED;
+    x->t->ended_ms = store_now(x->s);
+    put_tomb(x);
+}
+
+/* ---- steps ---- */
+
+static void ended(struct store *s, struct tomb *t)
+{
+    struct tombs *all = s->tombs;
+
+    all->pending--;
+    all->ranges -= t->kind == TOMB_RANGE;
+    atomic_store(&all->stat_pending, all->pending);
+    build_look(s, DIRTY_FIRST, 0); /* what had to wait */
+    masks_deinit(&t->masks);
+    purge_free(all->purge);
+    all->purge = NULL;
+}
+
+static int write_step(struct purge_step *x, struct err *e)
+{
+    struct tombs *all = x->s->tombs;
+    int rc = 0;
+
+    x->t->rows += x->rows;
+    x->t->bytes += x->bytes;
+    x->t->of = phase_count(x->t) * 1000;
+    x->t->done = x->t->phase * 1000u + (x->t->state == TOMB_PURGING ? MIN(x->permille, 999u) : 0);
+    put_progress(x);
+    if (!rc)
+        rc = store_write_batch(x->s, x->b, false, e);
+    if (rc)
+        return rc;
+    atomic_fetch_add(&all->stat_rows, x->rows);
+    atomic_fetch_add(&all->stat_bytes, x->bytes);
+    return 0;
+}
+
+/* Phases until one has used the budget up, wants quiet, or was the last. */
+static int run_phases(struct purge_step *x, struct err *e)
+{
+    struct tomb *t = x->t;
+    uint32_t n = phase_count(t);
+    int rc = 0;
+
+    while (!rc && !x->full && !x->wants_quiet && t->phase < n) {
+        bool done = false;
+        x->permille = 0;
+        rc = phases[t->kind][t->phase].fn(x, &done, e);
+        if (rc)
+            return err_wrap(e, "%s", phases[t->kind][t->phase].name);
+        if (!done)
+            return 0;
+        t->phase++;
+        buf_reset(&t->cursor);
+        x->full = true; /* a phase reads what the one before wrote */
+    }
+    return rc;
+}
+
+static int step_tomb(struct store *s, struct tomb *t, size_t rows_max, struct err *e)
+{
+    struct purge_step x = { .s = s, .t = t, .rows_left = rows_max, .b = kv_batch_new() };
+    struct tombs *all = s->tombs;
+
+    if (!all->purge)
+        all->purge = purge_new();
+    int rc = run_phases(&x, e);
+    bool last = !rc && t->phase == phase_count(t);
+    if (last)
+        put_end(&x);
+    all->want_quiet = x.wants_quiet;
+    if (!rc && (kv_batch_count(x.b) || !x.wants_quiet))
+        rc = write_step(&x, e);
+    if (!rc && last)
+        ended(s, t);
+    kv_batch_free(x.b);
+    return rc ? err_wrap(e, "purge of delete %" PRIu64, t->entry) : 0;
+}
+
+/* ---- what is left in files ---- */
+
+/* Ranges that were purged are compacted by another thread (store_reclaim), which takes their rows
+ * away: without one, the bytes are gone. */
+static int step_reclaimed(struct store *s, struct tomb *t, struct err *e)
+{
+    struct key from, to, k;
+    struct buf row;
+
+    key_tomb(&from, KEY_TOMB_SPAN, t->tenant, t->entry);
+    to = from;
+    key_end(&to);
+    struct kv_iter *it = kv_iter_new(s->kv, NULL, KV_META, key_str(&from), key_str(&to));
+    bool left = kv_iter_valid(it);
+    int rc = kv_iter_status(it, e);
+    kv_iter_free(it);
+    if (rc || left)
+        return rc;
+    t->state = TOMB_DONE;
+    t->ended_ms = store_now(s);
+    buf_init(&row, ROW_MAX);
+    tomb_row_put(t, &row);
+    struct kv_batch *b = kv_batch_new();
+    key_tomb(&k, KEY_TOMB, t->tenant, t->entry);
+    kv_batch_put(b, KV_META, key_str(&k), buf_str(&row));
+    rc = store_write_batch(s, b, false, e);
+    kv_batch_free(b);
+    buf_deinit(&row);
+    return rc;
+}
+
+/* ---- the whole ---- */
+
+static struct tomb *find_state(const struct store *s, enum tomb_state state)
+{
+    vec_for (i, &s->tombs->at)
+        if (s->tombs->at.ptr[i]->state == state)
+            return s->tombs->at.ptr[i];
+    return NULL;
+}
+
+int store_purge(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
+{
+    struct tomb *t = find_state(s, TOMB_PURGING);
+    int rc = 0;
+
+    CHECK(rows_max > 0);
+    *ret_more = false;
+    if (store_refuse(s, e))
+        return e->code;
+    if (t) {
+        rc = step_tomb(s, t, rows_max, e);
+        *ret_more = !rc;
+        return rc;
+    }
+    for (size_t i = 0; !rc && i < s->tombs->at.len; i++)
+        if (s->tombs->at.ptr[i]->state == TOMB_PURGED)
+            rc = step_reclaimed(s, s->tombs->at.ptr[i], e);
+    s->tombs->idle = !find_state(s, TOMB_PURGED);
+    s->tombs->looked_ms = store_now(s);
+    return rc;
+}
+
+uint64_t store_purge_wait_ms(struct store *s)
+{
+    if (s->tombs->pending)
+        return 0;
+    if (s->tombs->idle)
+        return IDLE_WAIT_MS;
+    int64_t next = s->tombs->looked_ms + 1000, now = store_now(s);
+    return next > now ? (uint64_t)(next - now) : 0;
+}
+
+/* ---- compaction: any thread but the shard's ---- */
+
+/* The first range that waits; false: none. */
+static bool next_span(struct store_view *v, struct key *ret, enum kv_cf *cf,
+                      struct purge_span *span, struct err *e)
+{
+    struct key first = { .len = 1, .b = { KEY_TOMB_SPAN } }, end = first;
+
+    key_end(&end);
+    struct kv_iter *it = kv_iter_new(v->s->kv, v->snap, KV_META, key_str(&first), key_str(&end));
+    bool found =
+        kv_iter_valid(it) && key_tomb_span_read(kv_iter_key(it), cf, &span->lead, &span->bucket);
+    if (found) {
+        ret->len = KEY_TOMB_SPAN_LEN;
+        memcpy(ret->b, kv_iter_key(it).ptr, ret->len);
+    }
+    err_clear(e);
+    found = !kv_iter_status(it, e) && found;
+    kv_iter_free(it);
+    return found;
+}
+
+int store_reclaim(struct store *s, bool *ret_more, struct err *e)
+{
+    struct purge_span span = { 0 };
+    struct key row, from, to;
+    enum kv_cf cf = KV_META;
+
+    *ret_more = false;
+    struct store_view *v = store_view_get(s); /* keeps the database open */
+    if (next_span(v, &row, &cf, &span, e)) {
+        span.head = cf == KV_WID || cf == KV_EXM ? 0 : 1;
+        purge_span_keys(&span, get_u32be(row.b + 1), 0, &from, &to);
+        kv_compact(s->kv, cf, key_str(&from), key_str(&to));
+        struct kv_batch *b = kv_batch_new();
+        kv_batch_del(b, KV_META, key_str(&row));
+        *ret_more = !store_write_batch(s, b, false, e);
+        kv_batch_free(b);
+    }
+    store_view_put(v);
+    return e->code;
+}
+
+/* ---- for the checker ---- */
+
+static int add_dead_tenants(struct purging *p, struct kv *kv, const struct kv_snap *snap,
+                            struct err *e)
+{
+    struct key from = { .len = 1, .b = { KEY_TOMB } }, to = from;
+    int rc = 0;
+
+    key_end(&to);
+    struct kv_iter *it = kv_iter_new(kv, snap, KV_META, key_str(&from), key_str(&to));
+    for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
+        struct tomb *t = tomb_new();
+        rc = tomb_row_read(kv_iter_key(it), kv_iter_value(it), t, e);
+        if (!rc && t->kind == TOMB_TENANT && t->state == TOMB_PURGING)
+            vec_push(&p->at, ((struct purging_scope){ t->tenant, 0 }));
+        tomb_free(t);
+    }
+    if (!rc)
+        rc = kv_iter_status(it, e);
+    kv_iter_free(it);
+    return rc;
+}
+
+int purging_load(struct purging *p, struct kv *kv, const struct kv_snap *snap, struct err *e)
+{
+    struct key from = { .len = 1, .b = { KEY_TOMB_MASK } }, to = from;
+
+    key_end(&to);
+    struct kv_iter *it = kv_iter_new(kv, snap, KV_META, key_str(&from), key_str(&to));
+    for (; kv_iter_valid(it); kv_iter_next(it)) {
+        struct str key = kv_iter_key(it);
+        if (key.len == KEY_TOMB_MASK_LEN)
+            vec_push(&p->at,
+                     ((struct purging_scope){ get_u32be(key.ptr + 1), get_u32be(key.ptr + 13) }));
+    }
+    int rc = kv_iter_status(it, e);
+    kv_iter_free(it);
+    return rc ? rc : add_dead_tenants(p, kv, snap, e);
+}
+
+bool purging_has(const struct purging *p, uint32_t tenant, uint32_t scope)
+{
+    vec_for (i, &p->at) {
+        const struct purging_scope *x = &p->at.ptr[i];
+        if (x->tenant == tenant && (!scope || !x->scope || x->scope == scope))
+            return true;
+    }
+    return false;
+}

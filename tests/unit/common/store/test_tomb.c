@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Deletes in small examples: what is gone at once, what is left after purging (nothing), what comes
+ * back and what does not. The model test is tests/prop/test_delete.c.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "common/model/slot.h"
+#include "common/store/check.h"
+#include "common/store/keys.h"
+#include "common/store/store_impl.h"
+#include "common/store/tomb_impl.h"
+#include "tests/lib/tomb_bed.h"
+
+static struct store_bed bed;
+static uint32_t now; /* slot, start of a minute */
+static struct err e;
+
+static int setup(void **state)
+{
+    struct store_opts o = {
+        .dict_bytes_max = 64 * MIB,
+        .seal_delay_ms = 30000,
+        .wid_horizon_ms = 4 * 3600 * 1000,
+        .seed = 42,
+    };
+    (void)state;
+    store_bed_init(&bed, &o);
+    now = store_bed_slot(&bed) / 12 * 12;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    store_bed_deinit(&bed);
+    return 0;
+}
+
+static void check(void)
+{
+    struct store_view *v = store_view_get(bed.s);
+    struct check_report report;
+
+    if (store_check(v, &report, &e))
+        fail_msg("check: %s", e.text);
+    store_view_put(v);
+}
+
+static void minutes(int n)
+{
+    clock_fake_advance(&bed.clock, n * INT64_C(60000));
+}
+
+static int push(const char *service, const char *labels, uint32_t slot, uint64_t wid,
+                const char *stacks)
+{
+    return store_bed_push(
+        &bed,
+        &(struct bed_push){
+            .service = service, .labels = labels, .slot = slot, .wid = wid, .stacks = stacks });
+}
+
+static const char *merge(const char *selector)
+{
+    return store_bed_merge(&bed, NULL, selector, NULL, now - 1000, now + 1000);
+}
+
+/* Two services of two pods, one minute sealed, one not. */
+static void fill(void)
+{
+    push("api", "pod=a", now, 1, "m;x=1");
+    push("api", "pod=b", now, 2, "m;x=10");
+    push("db", "pod=a", now, 3, "m;x=100");
+    push("db", "zone=z", now, 4, "m;x=1000");
+    minutes(2);
+    store_bed_seal(&bed);
+    push("api", "pod=a", now + 14, 5, "m;y=1");
+    push("api", "pod=b", now + 14, 6, "m;y=10");
+    push("db", "pod=a", now + 14, 7, "m;y=100");
+    push("db", "zone=z", now + 14, 8, "m;y=1000");
+    assert_string_equal(merge("{}"), "m;x=1111 m;y=1111");
+}
+
+static void seal_later(void)
+{
+    minutes(5);
+    store_bed_seal(&bed);
+}
+
+static void test_tenant(void **state)
+{
+    (void)state;
+    fill();
+    struct tomb_result r = tomb_bed_delete(&bed, NULL, NULL, 0, 0, NULL);
+    assert_int_equal(r.kind, TOMB_TENANT);
+    assert_int_equal(r.services, 2);
+    assert_int_equal(r.raw_rows, 4);
+    assert_string_equal(merge("{}"), "");
+    assert_string_equal(tomb_bed_values(&bed, NULL, "service_name", NULL), "");
+    check();
+    /* The same push again is new data of a new tenant. */
+    assert_int_equal(push("api", "pod=a", now, 1, "m;z=7"), 1);
+    assert_int_equal(push("api", "pod=a", now, 1, "m;z=7"), 0);
+    assert_string_equal(merge("{}"), "m;z=7");
+    seal_later();
+    assert_true(tomb_bed_keys(&bed, 1, 0, 0) > 0);
+    tomb_bed_purge(&bed, 1);
+    assert_int_equal(tomb_bed_keys(&bed, 1, 0, 0), 0);
+    assert_true(tomb_bed_keys(&bed, 2, 0, 0) > 0);
+    assert_string_equal(merge("{}"), "m;z=7");
+    check();
+    store_bed_reopen(&bed, KV_MEM_KILL, 0);
+    assert_string_equal(merge("{}"), "m;z=7");
+    check();
+}
+
+static void test_service(void **state)
+{
+    (void)state;
+    fill();
+    struct tomb_result r = tomb_bed_delete(&bed, NULL, "{service_name=\"api\"}", 0, 0, NULL);
+    assert_int_equal(r.kind, TOMB_SERVICES);
+    assert_int_equal(r.services, 1);
+    assert_int_equal(r.series, 2);
+    assert_int_equal(r.raw_rows, 2);
+    assert_string_equal(merge("{}"), "m;x=1100 m;y=1100");
+    assert_string_equal(tomb_bed_values(&bed, NULL, "service_name", NULL), "db");
+    assert_string_equal(tomb_bed_values(&bed, NULL, "pod", NULL), "a");
+    check();
+    assert_int_equal(push("api", "pod=b", now, 2, "m;x=10"), 1);
+    assert_int_equal(push("api", "pod=b", now, 2, "m;x=10"), 0);
+    assert_int_equal(push("api", "pod=b", now + 14, 6, "m;y=10"), 1);
+    assert_int_equal(push("db", "pod=a", now, 3, "m;x=100"), 0);
+    assert_string_equal(merge("{service_name=\"api\"}"), "m;x=10 m;y=10");
+    seal_later();
+    size_t steps = tomb_bed_purge(&bed, 1);
+    assert_true(steps > 3);
+    assert_int_equal(tomb_bed_keys(&bed, 1, 1, 0), 0);
+    assert_string_equal(merge("{}"), "m;x=1110 m;y=1110");
+    assert_string_equal(tomb_bed_values(&bed, NULL, "pod", NULL), "a,b");
+    assert_string_equal(tomb_bed_values(&bed, NULL, "service_name", NULL), "api,db");
+    check();
+    store_bed_reopen(&bed, KV_MEM_KILL, 0);
+    assert_string_equal(merge("{}"), "m;x=1110 m;y=1110");
+    assert_int_equal(push("api", "pod=b", now, 2, "m;x=10"), 0);
+}
+
+static void test_series(void **state)
+{
+    (void)state;
+    fill();
+    struct tomb_result r = tomb_bed_delete(&bed, NULL, "{pod=\"a\"}", 0, 0, NULL);
+    assert_int_equal(r.kind, TOMB_SERIES);
+    assert_int_equal(r.services, 2);
+    assert_int_equal(r.series, 2);
+    assert_int_equal(r.raw_rows, 2);
+    assert_string_equal(merge("{}"), "m;x=1010 m;y=1010");
+    assert_string_equal(tomb_bed_values(&bed, NULL, "pod", NULL), "b");
+    check();
+    /* Again: the same labels get another id, the same write id is no duplicate. */
+    assert_int_equal(push("api", "pod=a", now, 1, "m;x=1"), 1);
+    assert_int_equal(push("api", "pod=a", now, 1, "m;x=1"), 0);
+    assert_int_equal(push("api", "pod=a", now + 14, 5, "m;y=1"), 1);
+    seal_later();
+    assert_string_equal(merge("{}"), "m;x=1011 m;y=1011");
+    tomb_bed_purge(&bed, 1);
+    assert_string_equal(merge("{}"), "m;x=1011 m;y=1011");
+    assert_string_equal(merge("{service_name=\"db\"}"), "m;x=1000 m;y=1000");
+    assert_string_equal(tomb_bed_values(&bed, NULL, "pod", NULL), "a,b");
+    check();
+    store_bed_reopen(&bed, KV_MEM_KILL, 0);
+    assert_string_equal(merge("{}"), "m;x=1011 m;y=1011");
+    assert_int_equal(push("api", "pod=a", now, 1, "m;x=1"), 0);
+    check();
+}
+
+/* No row of a retired series is left, and its id is taken for ever. */
+static void test_series_rows(void **state)
+{
+    struct key k;
+    struct buf row;
+    uint64_t id = 0;
+
+    (void)state;
+    buf_init(&row, KIB);
+    fill();
+    struct kv_iter *it = kv_iter_new(bed.s->kv, NULL, KV_FINE, STR_NULL, STR_NULL);
+    struct member m;
+    uint32_t level, t;
+    assert_true(key_member_read(kv_iter_key(it), &level, &m, &t));
+    id = m.series;
+    kv_iter_free(it);
+    tomb_bed_delete(&bed, NULL, "{service_name=\"api\", pod=~\"a|b\"}", 0, 0, NULL);
+    assert_true(tomb_bed_keys(&bed, 1, 0, id) > 0);
+    tomb_bed_purge(&bed, 1);
+    assert_int_equal(tomb_bed_keys(&bed, 1, 0, id), 0);
+    key_series(&k, 1, m.scope, id);
+    assert_int_equal(kv_get(bed.s->kv, NULL, KV_META, key_str(&k), &row, &e), 0);
+    assert_int_equal(get_u32be(row.ptr), SERIES_RETIRED);
+    assert_string_equal(tomb_bed_values(&bed, NULL, "service_name", NULL), "db");
+    check();
+    buf_deinit(&row);
+}
+
+static void test_range(void **state)
+{
+    (void)state;
+    fill();
+    /* The minute of slot `now`, named by one slot of it. */
+    struct tomb_result r =
+        tomb_bed_delete(&bed, NULL, "{service_name=\"api\"}", now + 3, now + 4, NULL);
+    assert_int_equal(r.kind, TOMB_RANGE);
+    assert_int_equal(r.from_ms, slot_to_ms(now));
+    assert_int_equal(r.to_ms, slot_to_ms(now + 12));
+    assert_int_equal(r.raw_rows, 0);
+    assert_string_equal(merge("{}"), "m;x=1100 m;y=1111");
+    check();
+    /* What comes now for that minute stays, and waits raw. */
+    assert_int_equal(push("api", "pod=a", now, 1, "m;x=1"), 1);
+    assert_int_equal(push("api", "pod=a", now, 1, "m;x=1"), 0);
+    assert_string_equal(merge("{}"), "m;x=1101 m;y=1111");
+    seal_later();
+    struct store_stats st;
+    store_stats(bed.s, &st);
+    assert_int_equal(st.raw_rows, 1);
+    assert_string_equal(merge("{}"), "m;x=1101 m;y=1111");
+    tomb_bed_purge(&bed, 1);
+    assert_string_equal(merge("{}"), "m;x=1101 m;y=1111");
+    seal_later();
+    store_stats(bed.s, &st);
+    assert_int_equal(st.raw_rows, 0);
+    assert_string_equal(merge("{}"), "m;x=1101 m;y=1111");
+    check();
+}
+
+static void test_range_of_series(void **state)
+{
+    (void)state;
+    fill();
+    struct tomb_result r = tomb_bed_delete(&bed, NULL, "{pod=\"a\"}", now + 12, 0, NULL);
+    assert_int_equal(r.kind, TOMB_RANGE);
+    assert_int_equal(r.series, 2);
+    assert_int_equal(r.raw_rows, 2);
+    assert_string_equal(merge("{}"), "m;x=1111 m;y=1010");
+    seal_later();
+    tomb_bed_purge(&bed, 2);
+    assert_string_equal(merge("{}"), "m;x=1111 m;y=1010");
+    r = tomb_bed_delete(&bed, NULL, "{pod=\"a\"}", 0, now + 12, NULL);
+    assert_string_equal(merge("{}"), "m;x=1010 m;y=1010");
+    tomb_bed_purge(&bed, 2);
+    assert_string_equal(merge("{}"), "m;x=1010 m;y=1010");
+    check();
+}
+
+/* A profile type is a label like others. */
+static void test_type(void **state)
+{
+    static const char *heap = "memory:alloc_space:bytes:space:bytes";
+
+    (void)state;
+    fill();
+    store_bed_push(&bed, &(struct bed_push){ .service = "api",
+                                             .labels = "pod=a",
+                                             .type = heap,
+                                             .slot = now,
+                                             .wid = 90,
+                                             .stacks = "h=5" });
+    seal_later();
+    struct tomb_result r = tomb_bed_delete(
+        &bed, NULL,
+        "{service_name=\"api\", __profile_type__=\"memory:alloc_space:bytes:space:bytes\"}", 0, 0,
+        NULL);
+    assert_int_equal(r.kind, TOMB_RANGE);
+    assert_string_equal(store_bed_merge(&bed, NULL, "{}", heap, now - 10, now + 10), "");
+    assert_string_equal(merge("{}"), "m;x=1111 m;y=1111");
+    tomb_bed_purge(&bed, 3);
+    assert_string_equal(store_bed_merge(&bed, NULL, "{}", heap, now - 10, now + 10), "");
+    assert_string_equal(merge("{}"), "m;x=1111 m;y=1111");
+    check();
+}
+
+static void test_repeat(void **state)
+{
+    struct tomb_result r;
+
+    (void)state;
+    fill();
+    r = tomb_bed_delete(&bed, NULL, "{pod=\"none\"}", 0, 0, "first");
+    assert_int_equal(r.series, 0);
+    push("api", "pod=none", now, 50, "m;x=5");
+    r = tomb_bed_delete(&bed, NULL, "{pod=\"none\"}", 0, 0, "first");
+    assert_true(r.repeated);
+    assert_string_equal(merge("{pod=\"none\"}"), "m;x=5");
+    assert_int_equal(tomb_bed_try(&bed, NULL, "{pod=\"a\"}", 0, 0, "first", &r, &e), ERR_INPUT);
+    assert_int_equal(tomb_bed_try(&bed, "nobody", "{pod=\"a\"}", 0, 0, "first", &r, &e), 0);
+    store_bed_reopen(&bed, KV_MEM_POWER, 0);
+    r = tomb_bed_delete(&bed, NULL, "{pod=\"none\"}", 0, 0, "first");
+    assert_true(r.repeated);
+}
+
+static void test_list(void **state)
+{
+    struct arena *a = arena_new(MIB);
+    struct tomb_list l;
+
+    (void)state;
+    fill();
+    seal_later();
+    tomb_bed_delete(&bed, NULL, "{service_name=\"api\"}", 0, 0, "one");
+    tomb_bed_delete(&bed, NULL, "{service_name=\"db\"}", now, now + 1, "two");
+    struct store_view *v = store_view_get(bed.s);
+    assert_int_equal(store_deletes(v, STR("t"), a, &l, &e), 0);
+    assert_int_equal(l.at.len, 2);
+    assert_true(str_eqc(l.at.ptr[0].id, "two") && str_eqc(l.at.ptr[1].id, "one"));
+    assert_int_equal(l.at.ptr[1].state, TOMB_PURGING);
+    assert_true(str_eqc(l.at.ptr[1].what, "{service_name=\"api\"}"));
+    tomb_list_deinit(&l);
+    store_view_put(v);
+    tomb_bed_purge(&bed, 100);
+    bool more = true;
+    while (more)
+        assert_int_equal(store_reclaim(bed.s, &more, &e), 0);
+    clock_fake_advance(&bed.clock, 2000);
+    assert_int_equal(store_purge(bed.s, 100, &more, &e), 0);
+    v = store_view_get(bed.s);
+    assert_int_equal(store_deletes(v, STR_NULL, a, &l, &e), 0);
+    assert_int_equal(l.at.ptr[0].state, TOMB_DONE);
+    assert_int_equal(l.at.ptr[1].state, TOMB_DONE);
+    assert_int_equal(l.at.ptr[1].done, l.at.ptr[1].of);
+    assert_true(l.at.ptr[1].rows > 0);
+    tomb_list_deinit(&l);
+    assert_int_equal(store_deletes(v, STR("other"), a, &l, &e), 0);
+    assert_int_equal(l.at.len, 0);
+    tomb_list_deinit(&l);
+    store_view_put(v);
+    arena_free(a);
+}
+
+/* A power cut anywhere while purging: the delete stands, purging goes on. */
+static void test_power_cuts(void **state)
+{
+    (void)state;
+    fill();
+    seal_later();
+    tomb_bed_delete(&bed, NULL, "{service_name=\"api\"}", 0, 0, NULL);
+    tomb_bed_delete(&bed, NULL, "{pod=\"a\"}", 0, 0, NULL);
+    for (int i = 0; i < 40; i++) {
+        bool more;
+        for (int n = 0; n < i % 7; n++)
+            assert_int_equal(store_purge(bed.s, 1, &more, &e), 0);
+        store_bed_reopen(&bed, KV_MEM_POWER, (uint64_t)(i % 3));
+        assert_string_equal(merge("{}"), "m;x=1000 m;y=1000");
+        check();
+    }
+    tomb_bed_purge(&bed, 1);
+    assert_string_equal(merge("{}"), "m;x=1000 m;y=1000");
+    assert_int_equal(tomb_bed_keys(&bed, 1, 1, 0), 0);
+    check();
+}
+
+/* Hashes of one bit: retired ids are clashes like any other. */
+static void test_clashes(void **state)
+{
+    (void)state;
+    store_bed_deinit(&bed);
+    struct store_opts o = {
+        .dict_bytes_max = 1, .seed = 1, .hash_bits = 1, .wid_horizon_ms = 3600000
+    };
+    store_bed_init(&bed, &o);
+    now = store_bed_slot(&bed) / 12 * 12;
+    for (uint64_t i = 1; i <= 20; i++) {
+        fill();
+        tomb_bed_delete(&bed, NULL, i % 2 ? "{pod=\"a\"}" : "{pod=\"b\"}", 0, 0, NULL);
+        assert_string_equal(merge(i % 2 ? "{pod=\"a\"}" : "{pod=\"b\"}"), "");
+        if (i % 3 == 0)
+            tomb_bed_purge(&bed, 2);
+        check();
+        tomb_bed_delete(&bed, NULL, "{service_name=~\".*\"}", 0, 0, NULL);
+        assert_string_equal(merge("{}"), "");
+    }
+    tomb_bed_purge(&bed, 2);
+    check();
+}
+
+static void test_limits(void **state)
+{
+    struct tomb_result r;
+
+    (void)state;
+    fill();
+    assert_int_equal(tomb_bed_try(&bed, NULL, "{pod=\"a\"}", now, now - 1, NULL, &r, &e),
+                     ERR_INPUT);
+    for (int i = 0; i < TOMB_PENDING_MAX; i++)
+        tomb_bed_delete(&bed, NULL, "{service_name=\"db\"}", now - 500, now - 499, NULL);
+    assert_int_equal(tomb_bed_try(&bed, NULL, "{pod=\"a\"}", 0, 0, NULL, &r, &e), ERR_BUSY);
+    tomb_bed_purge(&bed, 1000);
+    assert_int_equal(tomb_bed_try(&bed, NULL, "{pod=\"a\"}", 0, 0, NULL, &r, &e), 0);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(test_tenant), T(test_service),         T(test_series),  T(test_series_rows),
+        T(test_range),  T(test_range_of_series), T(test_type),    T(test_repeat),
+        T(test_list),   T(test_power_cuts),      T(test_clashes), T(test_limits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
