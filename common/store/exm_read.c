@@ -170,8 +170,8 @@ static int walk_open(struct walk *w, struct store_view *v, const struct store_ex
     int rc = match_each(&w->match, q->q.cancel, on_series, w, e);
     if (!rc && w->at.len)
         qsort(w->at.ptr, w->at.len, sizeof(*w->at.ptr), by_series);
-    vec_reserve(&w->seen, w->at.len);
-    memset(w->seen.ptr, 0, w->at.len * sizeof(*w->seen.ptr));
+    vec_for (i, &w->at)
+        vec_push(&w->seen, false);
     return rc;
 }
 

@@ -407,7 +407,7 @@ static void test_bounds(void **state)
     assert_int_equal(stats.exemplars, 10); /* of a series */
     assert_int_equal(stats.exemplars_over, 5);
     for (p.wid = 2; p.wid < 9; p.wid++) { /* other series, the tenant's bytes */
-        char pod[8];
+        char pod[16];
         (void)snprintf(pod, sizeof(pod), "pod=%d", (int)p.wid);
         p.labels = pod;
         store_bed_push(&b, &p);
