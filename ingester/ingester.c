@@ -21,8 +21,8 @@
 #include "common/base/size.h"
 #include "common/obs/log.h"
 #include "common/role/memory.h"
-#include "ingester/rpc_build.h"
 #include "ingester/recover.h"
+#include "ingester/rpc_build.h"
 #include "ingester/rpc_read.h"
 #include "ingester/rpc_write.h"
 #include "ingester/state.h"
@@ -142,6 +142,7 @@ static int open_store(struct ingester *in, uint32_t number, struct store **ret, 
         .build_delay_ms = (uint32_t)in->conf->build_delay_ms,
         .build_pace_ms = (uint32_t)in->conf->build_pace_ms,
         .wid_horizon_ms = (uint32_t)in->conf->wid_horizon_ms,
+        .dict_cap = { in->conf->dict_service_nodes, in->conf->dict_tenant_nodes },
         .exm = { xc->retention_ms, xc->rows_per_minute, xc->bytes_per_minute },
     };
     int code;

@@ -13,6 +13,8 @@
     X(write_bytes, "write_bytes_total", "Bytes of write requests taken in")                \
     X(series, "series_total", "Series of write requests stored")                           \
     X(duplicates, "duplicates_total", "Series of write requests whose write id was known") \
+    X(overflow, "dictionary_overflow_total",                                               \
+      "Stacks that went to [overflow]: a service or tenant had its new nodes of the day")  \
     X(exemplars, "exemplars_total", "Exemplars stored")                                    \
     X(exemplars_left_out, "exemplars_left_out_total",                                      \
       "Exemplars over a bound or too old; their samples are in their series")              \

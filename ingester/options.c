@@ -26,6 +26,11 @@ static const struct conf_row rows[] = {
                   "A retry is recognised for this long."),
     CONF_U64(ST, reads_max, "reads_max", "1024", "1", "100000",
              "Queries running or waiting; one more is refused with 503."),
+    CONF_U64(ST, dict_service_nodes, "dictionary_nodes_per_day", "500000", "0", "1000000000",
+             "New stack nodes a service may bring in a day; further stacks keep their known frames "
+             "and end in [overflow]. 0: no cap."),
+    CONF_U64(ST, dict_tenant_nodes, "dictionary_tenant_nodes_per_day", "5000000", "0", "1000000000",
+             "The same for all services of a tenant in one shard."),
     CONF_BYTES(ST, answer_bytes_max, "answer_bytes_max", "0", "0", "1GiB",
                "Largest answer to one query; 0 is a quarter of the queries' share of memory."),
     CONF_DURATION(ST, build_timeout_ms, "build_timeout", "30s", "100ms", "1h",
@@ -39,7 +44,7 @@ const struct conf_table ingester_options = { "ingester", "The ingester", rows, A
 #define ST struct exemplar_conf
 
 static const struct conf_row exemplar_rows[] = {
-    CONF_DURATION(ST, retention_ms, "retention", "24h", "0ms", "400d",
+    CONF_DURATION(ST, retention_ms, "retention", "24h", "0ms", "30d",
                   "Exemplars (samples by span, trace or profile id) are kept this long; 0: none "
                   "are. Their samples stay in the profiles."),
     CONF_U64(ST, rows_per_minute, "rows_per_minute", "256", "1", "1000000",

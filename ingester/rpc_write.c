@@ -78,6 +78,7 @@ static void write_end(struct write *w)
         metric_add(in->metrics.series, w->sw.result.stored);
         metric_add(in->metrics.duplicates, w->sw.result.duplicates);
         metric_add(in->metrics.exemplars, w->sw.result.exemplars);
+        metric_add(in->metrics.overflow, w->sw.result.overflow);
         metric_add(in->metrics.exemplars_left_out, w->sw.result.exemplars_left_out);
         rpc_reply(w->call, &reply);
     }

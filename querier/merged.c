@@ -57,6 +57,19 @@ static int add_reply(struct merged *m, struct query *q, const struct wire_merged
     return 0;
 }
 
+/* What a dictionary or a push had no room for ends in this frame (common/store/dict_cap.h). */
+static uint64_t overflow_of(const struct calltree *t)
+{
+    uint64_t sum = 0;
+    size_t name = 0;
+
+    while (name < t->names.len && !str_eqc(t->names.ptr[name], "[overflow]"))
+        name++;
+    for (size_t i = 0; name < t->names.len && i < t->name.len; i++)
+        sum = t->name.ptr[i] == name ? u64_add_sat(sum, t->self.ptr[i]) : sum;
+    return sum;
+}
+
 NODISCARD int merged_read(struct merged *m, struct query *q, size_t ask, struct err *e)
 {
     struct wire_merged w;
@@ -72,6 +85,7 @@ NODISCARD int merged_read(struct merged *m, struct query *q, size_t ask, struct 
     if (m->gauge && m->leaves.len)
         calltree_divide(&m->tree, m->leaves.len);
     q->saturated += m->tree.saturated;
+    q->overflow = u64_add_sat(q->overflow, overflow_of(&m->tree));
     return 0;
 }
 

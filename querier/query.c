@@ -76,6 +76,10 @@ static void reply_headers(struct query *q)
     }
     if (q->saturated)
         http_reply_header(q->http, "X-Embertree-Saturated", STR("true"));
+    if (q->overflow) {
+        n = snprintf(text, sizeof(text), "%" PRIu64, q->overflow);
+        http_reply_header(q->http, "X-Embertree-Overflow", str_n(text, (size_t)n));
+    }
     if (q->truncated)
         http_reply_header(q->http, "X-Embertree-Truncated", STR("true"));
     if (q->bounds_end_ms) {

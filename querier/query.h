@@ -59,6 +59,7 @@ struct query {
     const char *content_type;
     const char *attachment;                 /* file name for Content-Disposition, or NULL */
     uint64_t saturated;                     /* sums that hit the largest number */
+    uint64_t overflow;                      /* values of stacks that lost their names */
     bool truncated;                         /* a list was cut at querier.labels_max */
     int64_t bounds_start_ms, bounds_end_ms; /* real bounds of a flame graph; 0, 0: none */
 };

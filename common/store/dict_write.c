@@ -10,6 +10,10 @@
  * Then the node there is compared by content, and strings and frames it names become known without
  * a hash. Only where the guess fails the tables are asked.
  *
+ * A request may bring only so many new nodes (dict_cap.h). Behind that a stack that is not known goes
+ * to its longest known beginning and a frame [overflow] below it: no name of it is kept, its values
+ * are. Such frames are the only nodes over the cap, at most one for each node within.
+ *
  * Rows: 1,024 consecutive entries make a chunk. Entries new in a request become one small row each
  * kind; when a chunk is full, or has TAILS_MAX rows, it is rewritten as one. The row that begins a
  * chunk keeps its key, so a rewrite replaces it and deletes the others.
@@ -188,6 +192,23 @@ void dict_close_writer(struct dict *d)
 
 /* ---- find or append ---- */
 
+/* The id, or NONE; then *ret_at is the empty slot it would take. */
+static uint32_t find_string(const struct dict *d, struct str s, uint32_t tag, size_t *ret_at)
+{
+    const struct idtab *t = &d->writer->strings;
+    size_t at;
+
+    for (at = tag & t->mask; t->slots[at]; at = (at + 1) & t->mask) {
+        if (t->slots[at] >> 32 != tag)
+            continue;
+        struct str have = dict_string(d, (uint32_t)t->slots[at] - 1);
+        if (have.len == s.len && memcmp(have.ptr, s.ptr, s.len) == 0)
+            return (uint32_t)t->slots[at] - 1;
+    }
+    *ret_at = at;
+    return NONE;
+}
+
 static uint32_t add_string(struct dict *d, struct str s, uint64_t hash)
 {
     struct dict_writer *w = d->writer;
@@ -196,14 +217,10 @@ static uint32_t add_string(struct dict *d, struct str s, uint64_t hash)
     size_t at;
 
     idtab_room(d, t);
-    for (at = tag & t->mask; t->slots[at]; at = (at + 1) & t->mask) {
-        if (t->slots[at] >> 32 != tag)
-            continue;
-        struct str have = dict_string(d, (uint32_t)t->slots[at] - 1);
-        if (have.len == s.len && memcmp(have.ptr, s.ptr, s.len) == 0)
-            return (uint32_t)t->slots[at] - 1;
-    }
-    uint32_t id = w->n.strings++;
+    uint32_t id = find_string(d, s, tag, &at);
+    if (id != NONE)
+        return id;
+    id = w->n.strings++;
     dict_put_string(d, id, s);
     note_string(d, hash);
     idtab_set(t, at, tag, id);
@@ -216,6 +233,20 @@ static bool frame_eq(const struct frame *a, const struct frame *b)
            a->module == b->module && a->addr == b->addr;
 }
 
+static uint32_t find_frame(const struct dict *d, const struct frame *f, uint32_t tag,
+                           size_t *ret_at)
+{
+    const struct idtab *t = &d->writer->frames;
+    size_t at;
+
+    for (at = tag & t->mask; t->slots[at]; at = (at + 1) & t->mask) {
+        if (t->slots[at] >> 32 == tag && frame_eq(dict_frame(d, (uint32_t)t->slots[at] - 1), f))
+            return (uint32_t)t->slots[at] - 1;
+    }
+    *ret_at = at;
+    return NONE;
+}
+
 static uint32_t add_frame(struct dict *d, const struct frame *f)
 {
     struct dict_writer *w = d->writer;
@@ -224,11 +255,10 @@ static uint32_t add_frame(struct dict *d, const struct frame *f)
     size_t at;
 
     idtab_room(d, t);
-    for (at = tag & t->mask; t->slots[at]; at = (at + 1) & t->mask) {
-        if (t->slots[at] >> 32 == tag && frame_eq(dict_frame(d, (uint32_t)t->slots[at] - 1), f))
-            return (uint32_t)t->slots[at] - 1;
-    }
-    uint32_t id = w->n.frames++;
+    uint32_t id = find_frame(d, f, tag, &at);
+    if (id != NONE)
+        return id;
+    id = w->n.frames++;
     dict_put_frame(d, id, f);
     note_frame(d, f);
     idtab_set(t, at, tag, id);
@@ -240,6 +270,19 @@ static bool node_eq(const struct dict_node *a, struct dict_node b)
     return a->parent == b.parent && a->frame == b.frame;
 }
 
+static uint32_t find_node(const struct dict *d, struct dict_node n, uint32_t tag, size_t *ret_at)
+{
+    const struct idtab *t = &d->writer->nodes;
+    size_t at;
+
+    for (at = tag & t->mask; t->slots[at]; at = (at + 1) & t->mask) {
+        if (t->slots[at] >> 32 == tag && node_eq(dict_node(d, (uint32_t)t->slots[at] - 1), n))
+            return (uint32_t)t->slots[at] - 1;
+    }
+    *ret_at = at;
+    return NONE;
+}
+
 static uint32_t add_node(struct dict *d, struct dict_node n)
 {
     struct dict_writer *w = d->writer;
@@ -248,11 +291,10 @@ static uint32_t add_node(struct dict *d, struct dict_node n)
     size_t at;
 
     idtab_room(d, t);
-    for (at = tag & t->mask; t->slots[at]; at = (at + 1) & t->mask) {
-        if (t->slots[at] >> 32 == tag && node_eq(dict_node(d, (uint32_t)t->slots[at] - 1), n))
-            return (uint32_t)t->slots[at] - 1;
-    }
-    uint32_t id = w->n.nodes++;
+    uint32_t id = find_node(d, n, tag, &at);
+    if (id != NONE)
+        return id;
+    id = w->n.nodes++;
     dict_put_node(d, id, n);
     note_node(d, n);
     idtab_set(t, at, tag, id);
@@ -388,6 +430,85 @@ void dict_intern(struct dict *d, const struct stacks_view *v, struct dict_scratc
         x->node_map.ptr[i] = guess++;
     }
     dict_publish(d, w->n);
+}
+
+/* ---- a request over its cap ---- */
+
+/* What is known already; NONE. */
+static uint32_t known_string(const struct dict *d, const struct stacks_view *v,
+                             struct dict_scratch *x, uint32_t s)
+{
+    size_t at;
+
+    if (x->string_map.ptr[s] == NONE) {
+        struct str text = request_string(x, v, s);
+        x->string_map.ptr[s] =
+            find_string(d, text, tag_of(d->writer, hash64(text.ptr, text.len, d->seed)), &at);
+    }
+    return x->string_map.ptr[s];
+}
+
+static uint32_t known_frame(const struct dict *d, const struct stacks_view *v,
+                            struct dict_scratch *x, uint32_t f)
+{
+    struct frame here = { .func = known_string(d, v, x, v->frame_func[f]),
+                          .file = known_string(d, v, x, v->frame_file[f]),
+                          .module = known_string(d, v, x, v->frame_module[f]),
+                          .line = v->frame_line[f],
+                          .addr = v->frame_addr[f] };
+    size_t at;
+
+    if (here.func == NONE || here.file == NONE || here.module == NONE)
+        return NONE;
+    return find_frame(d, &here, tag_of(d->writer, frame_table_hash(&here)), &at);
+}
+
+static uint32_t known_node(const struct dict *d, const struct stacks_view *v,
+                           struct dict_scratch *x, uint32_t parent, uint32_t f)
+{
+    struct dict_node n = { parent, known_frame(d, v, x, f) };
+    size_t at;
+
+    return n.frame == NONE ? NONE : find_node(d, n, tag_of(d->writer, node_table_hash(n)), &at);
+}
+
+size_t dict_intern_capped(struct dict *d, const struct stacks_view *v, struct dict_scratch *x,
+                          uint32_t new_max)
+{
+    struct dict_writer *w = d->writer;
+    size_t over = 0;
+
+    begin(x, v);
+    idtab_room(d, &w->strings);
+    idtab_room(d, &w->frames);
+    idtab_room(d, &w->nodes);
+    const struct str name = STR(DICT_OVERFLOW);
+    struct frame frame = { .func = add_string(d, name, hash64(name.ptr, name.len, d->seed)) };
+    uint32_t overflow = add_frame(d, &frame);
+    x->node_map.ptr[0] = 0;
+    for (size_t i = 1; i <= v->nodes; i++) {
+        uint32_t above = v->node_parent[i - 1], f = v->node_frame[i - 1];
+        uint32_t parent = x->node_map.ptr[above];
+        if (!x->used.ptr[i])
+            continue;
+        if (x->used.ptr[above] == DICT_OVER) {
+            x->node_map.ptr[i] = parent;
+            x->used.ptr[i] = DICT_OVER;
+            continue;
+        }
+        uint32_t node = known_node(d, v, x, parent, f);
+        if (node == NONE && new_max > 0) {
+            new_max--;
+            node = add_node(d, (struct dict_node){ parent, intern_frame(d, v, x, f) });
+        } else if (node == NONE) {
+            node = add_node(d, (struct dict_node){ parent, overflow });
+            x->used.ptr[i] = DICT_OVER;
+            over++;
+        }
+        x->node_map.ptr[i] = node;
+    }
+    dict_publish(d, w->n);
+    return over;
 }
 
 /* ---- rows ---- */

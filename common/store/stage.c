@@ -284,7 +284,36 @@ static void begin_epoch(struct plan *p, struct store_batch *b, uint32_t epoch)
     dict_emit_epoch(p->dict, false, b->kb);
 }
 
-static void apply_dict(struct plan *p, struct store_batch *b)
+static uint64_t count_overflow(const struct plan *p)
+{
+    const uint8_t *used = p->s->scratch.used.ptr;
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < p->w->len; i++)
+        for (size_t k = 0; p->series[i].series && k < p->w->series[i].len; k++)
+            for (size_t j = 0; j < p->w->series[i].vectors[k].len; j++)
+                n += used[p->w->series[i].vectors[k].nodes[j]] == DICT_OVER;
+    return n;
+}
+
+static void intern(struct plan *p, struct store_result *ret)
+{
+    struct store *s = p->s;
+    uint32_t tenant = p->tenant->number, scope = p->scope->number;
+    uint32_t left = dict_cap_left(&s->dict_cap, tenant, scope, p->engine_ms);
+    uint32_t before = dict_counts(p->dict).nodes;
+
+    if (p->w->stacks->nodes <= left)
+        dict_intern(p->dict, p->w->stacks, &s->scratch);
+    else if (dict_intern_capped(p->dict, p->w->stacks, &s->scratch, left))
+        ret->overflow = count_overflow(p);
+    uint32_t after = dict_counts(p->dict).nodes;
+    dict_cap_take(&s->dict_cap, tenant, scope, after - before);
+    atomic_fetch_add(&s->dict_nodes, after - before);
+    atomic_fetch_add(&s->overflow, ret->overflow);
+}
+
+static void apply_dict(struct plan *p, struct store_batch *b, struct store_result *ret)
 {
     struct store *s = p->s;
 
@@ -296,12 +325,11 @@ static void apply_dict(struct plan *p, struct store_batch *b)
         dict_unref(p->dict);
         names_set_epoch(s->names, p->scope, p->scope->extra + 1, b->seq, b->kb);
         begin_epoch(p, b, p->scope->extra);
+        dict_cap_again(&s->dict_cap, p->tenant->number, p->scope->number);
     }
-    uint32_t before = dict_counts(p->dict).nodes;
-    dict_intern(p->dict, p->w->stacks, &s->scratch);
+    intern(p, ret);
     dict_emit(p->dict, &s->scratch, b->kb);
     p->dict->seq = b->seq;
-    atomic_fetch_add(&s->dict_nodes, dict_counts(p->dict).nodes - before);
 }
 
 void store_encode(struct store *s, const struct dict *d, const uint32_t *nodes,
@@ -413,7 +441,7 @@ static void apply(struct plan *p, struct store_batch *b, struct store_result *re
     if (!p->fresh)
         return;
     names_emit(s->names, p->scope, b->seq, b->kb);
-    apply_dict(p, b);
+    apply_dict(p, b, ret);
     for (size_t i = 0; i < p->w->len; i++) {
         if (!p->series[i].series)
             continue;

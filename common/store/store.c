@@ -360,6 +360,7 @@ void store_init(struct store *s, const struct store_opts *o, struct store_gate *
     dict_scratch_init(&s->scratch);
     sum_init(&s->sum);
     exm_gate_init(&s->exm);
+    dict_cap_init(&s->dict_cap, &s->o.dict_cap);
     buf_init(&s->row, ROW_MAX);
     buf_init(&s->text, MIB);
     mutex_init(&s->write);
@@ -429,6 +430,7 @@ void store_deinit(struct store *s)
     dict_scratch_deinit(&s->scratch);
     sum_deinit(&s->sum);
     exm_gate_deinit(&s->exm);
+    dict_cap_deinit(&s->dict_cap);
     buf_deinit(&s->row);
     buf_deinit(&s->text);
     vec_free(&s->raw.at);
@@ -492,6 +494,7 @@ void store_stats(struct store *s, struct store_stats *ret)
         .series = atomic_load(&s->series_count),
         .dict_nodes = atomic_load(&s->dict_nodes),
         .dict_bytes = dict_cache_bytes(s->dicts),
+        .overflow = atomic_load(&s->overflow),
         .exemplars = atomic_load(&s->exm.stored),
         .exemplars_over = atomic_load(&s->exm.over),
         .exemplars_old = atomic_load(&s->exm.old),

@@ -18,6 +18,7 @@
 #include "common/model/label.h"
 #include "common/model/selector.h"
 #include "common/model/stacks.h"
+#include "common/store/dict_cap.h"
 #include "common/store/kv.h"
 #include "common/sys/clock.h"
 
@@ -48,8 +49,9 @@ struct store_opts {
     uint64_t seed;             /* of the hashes of tenants created from now on; any number */
     uint64_t hot_bytes_max;    /* memory for sums of unsealed rows; 0: all are scanned */
     uint32_t hot_members_min;  /* rows a leaf of a group must have for one; 0: 16 */
-    uint32_t epoch_nodes_max;  /* a dictionary epoch closes at this size; 0: 1,048,576 */
-    group_drop_fn group_drop;  /* labels to drop for roll-ups (group.h); NULL: the default list */
+    struct dict_cap_opts dict_cap; /* new stack nodes a day: dict_cap.h */
+    uint32_t epoch_nodes_max;      /* a dictionary epoch closes at this size; 0: 1,048,576 */
+    group_drop_fn group_drop; /* labels to drop for roll-ups (group.h); NULL: the default list */
     void *group_cookie;
     struct store_rollup_test { /* tests only: small numbers instead of those of group.h and ru.h */
         uint32_t groups_max, whole_after, rolled_members, delta_bytes;
@@ -108,6 +110,7 @@ struct store_result {
     /* The batch that holds the slowest duplicate may still be uncommitted: ack only after the
      * batch this request was staged into is committed; it is never older than that one. */
     uint32_t exemplars, exemplars_left_out; /* of the series stored */
+    uint64_t overflow; /* stacks of the series stored that went to [overflow] */
 };
 struct store_batch; /* many staged requests, committed together */
 struct store_batch *store_batch_new(struct store *s);
@@ -122,7 +125,7 @@ NODISCARD int store_stage(struct store *s, struct store_batch *b, const struct s
 NODISCARD int store_commit(struct store *s, struct store_batch *b, struct err *e);
 bool store_read_only(const struct store *s);            /* any thread */
 const char *store_read_only_why(const struct store *s); /* "" while it takes writes */
-int store_read_only_code(const struct store *s);        /* of what failed; 0 while it takes writes */
+int store_read_only_code(const struct store *s); /* of what failed; 0 while it takes writes */
 
 /* Closes the database and opens it again in place, to go on after a write that failed: what is on
  * disk is then read, and what was not acked may be there or not. `open` is called when the old one
@@ -259,6 +262,7 @@ struct store_stats {
     uint64_t raw_rows;
     uint64_t series;
     uint64_t dict_nodes, dict_bytes;
+    uint64_t overflow; /* stacks that went to [overflow] since the start */
     uint64_t exemplars, exemplars_over, exemplars_old; /* stored; left out: over a bound, too old */
     uint64_t names_bytes;                              /* of names and series in memory */
     uint64_t hot_bytes;

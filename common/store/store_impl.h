@@ -60,6 +60,7 @@ struct store {
     struct dict_scratch scratch;
     struct sum sum;
     struct exm_gate exm;
+    struct dict_cap dict_cap;
     struct buf row, text;
     VEC(uint64_t) hashes;
 
@@ -67,6 +68,7 @@ struct store {
     _Atomic uint64_t committed; /* number of the last batch committed */
     _Atomic uint64_t applied;   /* seal entries */
     _Atomic uint64_t nodes_built[KEY_LEVELS], rows_built;
+    _Atomic uint64_t overflow; /* stacks */
     _Atomic uint64_t raw_rows, series_count, dict_nodes, saturated, names_bytes;
     _Atomic int64_t engine_ms, ahead_ms;
     _Atomic bool paused;

@@ -239,6 +239,30 @@ def test_bounds_and_switch():
             assert sum(merge(server).values()) == sum(1 + i for i in range(50))
 
 
+def test_names_over_the_cap():
+    """A service that makes up names: totals stay, the rest is [overflow], and the answer says so."""
+    with cluster.AllInOne("--ingester.dictionary_nodes_per_day=100") as server:
+        for i in range(20):
+            lines = "".join(f"main;known;f{i}_{k} {k + 1}\n" for k in range(30))
+            assert server.ingest(lines.encode(), "wild.cpu", format="").status == 200
+        reply = server.render(CPU + '{service_name="wild"}')
+        got = cluster.leaves(reply.json()["flamebearer"])
+        total, unit = 20 * sum(range(1, 31)), 10**7
+        assert sum(got.values()) == total * unit
+        over = got["main", "known", "[overflow]"]
+        assert len(got) == 99 and over > total * unit // 2
+        assert int(reply.headers["X-Embertree-Overflow"]) == over
+        assert server.process.metric("embertree_ingester_dictionary_overflow_total") == 600 - 98
+        # What is known is told apart as before; another service is not touched.
+        assert server.ingest(b"main;known;f0_0 1000\n", "wild.cpu", format="").status == 200
+        assert server.ingest(b"a;b 1\n", "tame.cpu", format="").status == 200
+        after = cluster.leaves(server.render(CPU + '{service_name="wild"}').json()["flamebearer"])
+        assert after["main", "known", "f0_0"] == got["main", "known", "f0_0"] + 1000 * unit
+        tame = server.render(CPU + '{service_name="tame"}')
+        assert tame.headers["X-Embertree-Overflow"] is None
+        assert cluster.leaves(tame.json()["flamebearer"]) == {("a", "b"): unit}
+
+
 def test_third_party_files():
     if not golden.available():
         print(golden.skip_line("files with span ids"))
@@ -271,4 +295,5 @@ def test_third_party_files():
 
 if __name__ == "__main__":
     cluster.main([test_spans_of_a_pprof, test_profile_id_in_a_name, test_what_is_refused,
-                  test_bounds_and_switch, test_third_party_files])
+                  test_bounds_and_switch, test_names_over_the_cap,
+                  test_third_party_files])
