@@ -270,9 +270,10 @@ static void reopen_step(struct shard *s, uint64_t now_ms)
     if (s->committing || s->open || !list_empty(&s->waiting))
         return;
     s->reopen_wanted = false;
-    err_clear(&r->err);
-    if (!s->stopping && store_reopen(s->o.store, r->open, r->cookie, &r->err) == 0)
-        s->due_since_ms = 0;
+    if (s->stopping)
+        (void)err_set(&r->err, ERR_BUSY, "the ingester is stopping");
+    else if (store_reopen(s->o.store, r->open, r->cookie, &r->err) == 0)
+        err_clear(&r->err); /* what was tried on the way may have left its mark */
     publish(s, now_ms); /* first: whoever is told finds the new state */
     loop_post(s->o.loop, on_reopened, s);
 }
