@@ -248,22 +248,32 @@ static int find_series(struct match *m, const struct selector *s, struct err *e)
     return 0;
 }
 
-int match_open(struct match *m, struct store_view *v, struct str tenant,
-               const struct selector *selector, struct arena *arena, struct err *e)
+int match_open_types(struct match *m, struct store_view *v, struct str tenant,
+                     const struct selector *selector, struct arena *arena, struct err *e)
 {
     static const struct selector all;
 
     *m = (struct match){ .v = v, .arena = arena, .ordinals = roaring_bitmap_create() };
-    if (!selector)
-        selector = &all;
+    m->selector = selector ? selector : &all;
     int rc = find_tenant(m, tenant, e);
     if (!rc && m->found)
         rc = masks_load(&m->masks, v->s->kv, v->snap, m->tenant, e);
     if (!rc && m->found)
-        rc = find_types(m, selector, e);
-    if (!rc && m->found && m->types.len)
-        rc = find_series(m, selector, e);
+        rc = find_types(m, m->selector, e);
     return rc;
+}
+
+int match_open_series(struct match *m, struct err *e)
+{
+    return m->found && m->types.len ? find_series(m, m->selector, e) : 0;
+}
+
+int match_open(struct match *m, struct store_view *v, struct str tenant,
+               const struct selector *selector, struct arena *arena, struct err *e)
+{
+    int rc = match_open_types(m, v, tenant, selector, arena, e);
+
+    return rc ? rc : match_open_series(m, e);
 }
 
 void match_close(struct match *m)
@@ -273,6 +283,106 @@ void match_close(struct match *m)
     if (m->ordinals)
         roaring_bitmap_free(m->ordinals);
     m->ordinals = NULL;
+}
+
+/* ---- services ---- */
+
+bool match_is_service(struct str name)
+{
+    return str_eq(name, SERVICE_LABEL) || derived_find(name) == DERIVED_SERVICE;
+}
+
+/* 1, 0, or -1: do the matchers of the service's name allow it? */
+static int service_allowed(const struct match *m, struct str name, struct err *e)
+{
+    for (size_t i = 0; i < m->selector->len; i++) {
+        if (!match_is_service(m->selector->matchers[i].name))
+            continue;
+        int yes = matcher_match(&m->selector->matchers[i], name, e);
+        if (yes <= 0)
+            return yes;
+    }
+    return 1;
+}
+
+static int give_service(struct match *m, uint32_t scope, struct str name, match_service_fn fn,
+                        void *cookie, struct err *e)
+{
+    int yes = service_allowed(m, name, e);
+
+    if (yes <= 0)
+        return yes < 0 ? e->code : 0;
+    return fn(cookie, scope, name, e);
+}
+
+static int one_service(struct match *m, struct str name, match_service_fn fn, void *cookie,
+                       struct err *e)
+{
+    uint32_t scope;
+    struct buf key, row;
+
+    buf_init(&key, NAME_MAX_BYTES);
+    buf_init(&row, KIB);
+    int rc = key_name(&key, KEY_SCOPE_NAME, m->tenant, name) ? get_meta(m, buf_str(&key), &row, e)
+                                                             : ERR_NOT_FOUND;
+    if (!rc && !key_u32_read(buf_str(&row), &scope))
+        rc = err_set(e, ERR_CORRUPT, "number of a service has %zu bytes", row.len);
+    if (!rc)
+        rc = give_service(m, scope, name, fn, cookie, e);
+    else if (rc == ERR_NOT_FOUND)
+        rc = 0;
+    buf_deinit(&key);
+    buf_deinit(&row);
+    return rc;
+}
+
+static int all_services(struct match *m, match_service_fn fn, void *cookie, struct err *e)
+{
+    struct key from, to;
+    struct str name;
+    uint32_t epoch;
+    int rc = 0;
+
+    key_table(&from, KEY_SCOPE, m->tenant);
+    to = from;
+    key_end(&to);
+    struct kv_iter *it =
+        kv_iter_new(m->v->s->kv, m->v->snap, KV_META, key_str(&from), key_str(&to));
+    for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
+        struct str key = kv_iter_key(it);
+        rc = scope_row_read(kv_iter_value(it), &epoch, &name, e);
+        if (!rc)
+            rc = give_service(m, get_u32be(key.ptr + key.len - 4), name, fn, cookie, e);
+    }
+    if (!rc)
+        rc = kv_iter_status(it, e);
+    kv_iter_free(it);
+    return rc;
+}
+
+int match_services(struct match *m, match_service_fn fn, void *cookie, struct err *e)
+{
+    if (!m->found)
+        return 0;
+    for (size_t i = 0; i < m->selector->len; i++) {
+        const struct matcher *x = &m->selector->matchers[i];
+        if (x->op == MATCH_EQ && match_is_service(x->name))
+            return one_service(m, x->value, fn, cookie, e);
+    }
+    return all_services(m, fn, cookie, e);
+}
+
+int match_only_services(struct match *m, const struct str *names, size_t n, struct err *e)
+{
+    roaring_bitmap_t *set = roaring_bitmap_create();
+    int rc = 0;
+
+    for (size_t i = 0; !rc && i < n; i++)
+        rc = add_value(m, SERVICE_LABEL, names[i], set, e);
+    if (!rc)
+        roaring_bitmap_and_inplace(m->ordinals, set);
+    roaring_bitmap_free(set);
+    return rc;
 }
 
 /* ---- rows of series ---- */

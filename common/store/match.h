@@ -22,6 +22,7 @@ struct match_type {
 };
 struct match {
     struct store_view *v;
+    const struct selector *selector;
     struct arena *arena;
     bool found; /* the tenant is known here; else there are no types and no series */
     uint32_t tenant, next_ordinal;
@@ -32,6 +33,10 @@ struct match {
 /* Texts go into the arena. match_close in any case. */
 NODISCARD int match_open(struct match *m, struct store_view *v, struct str tenant,
                          const struct selector *selector, struct arena *arena, struct err *e);
+/* The same in two steps: without series; then the series. */
+NODISCARD int match_open_types(struct match *m, struct store_view *v, struct str tenant,
+                               const struct selector *selector, struct arena *arena, struct err *e);
+NODISCARD int match_open_series(struct match *m, struct err *e);
 void match_close(struct match *m);
 const struct match_type *match_type_by_id(const struct match *m, struct str id);
 const struct match_type *match_type_by_number(const struct match *m, uint16_t number);
@@ -47,6 +52,14 @@ typedef int (*match_fn)(void *cookie, const struct match_series *s, struct err *
 /* In order of ordinals. Slices are valid during the call. A code fn returns ends it. */
 NODISCARD int match_each(struct match *m, const bool *cancel, match_fn fn, void *cookie,
                          struct err *e);
+
+/* Services that the matchers of their name allow; whether a series of theirs matches is open. */
+typedef int (*match_service_fn)(void *cookie, uint32_t scope, struct str name, struct err *e);
+NODISCARD int match_services(struct match *m, match_service_fn fn, void *cookie, struct err *e);
+bool match_is_service(struct str name); /* of a label: it holds the service's name */
+/* After match_open_series: no series but those of these services. */
+NODISCARD int match_only_services(struct match *m, const struct str *names, size_t n,
+                                  struct err *e);
 
 /* Days of a range in ms, both inclusive; false if it is empty. 0, 0: all. */
 bool match_days(int64_t start_ms, int64_t end_ms, uint32_t *ret_first, uint32_t *ret_last);

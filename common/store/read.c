@@ -20,6 +20,7 @@
 #include "common/store/cover.h"
 #include "common/store/postings.h"
 #include "common/store/presence.h"
+#include "common/store/rollup.h"
 #include "common/store/store_impl.h"
 #include "common/store/targets.h"
 #include "common/store/vec.h"
@@ -36,12 +37,13 @@ struct merge {
     struct store_view *v;
     const struct store_query *q;
     struct store_merge *ret;
-    uint32_t from, to; /* real bounds, once find_bounds is done */
-    struct scan scan;
-    struct masks *masks;   /* of the query's targets */
-    const uint32_t *index; /* of scan.series among those of the service; NULL: the same */
-    struct cover cover;    /* of the service being read */
-    bool raw;              /* its unsealed rows are being read */
+    uint32_t from, to;        /* real bounds, once find_bounds is done */
+    struct targets_part part; /* being read */
+    struct scan scan;         /* its */
+    struct masks *masks;      /* of the query's targets */
+    const uint32_t *index;    /* of scan.series among those of the service; NULL: the same */
+    struct cover cover;       /* of the part */
+    bool raw;                 /* its unsealed rows are being read */
     VEC(struct acc) accs;
     VEC(bool) seen;           /* by target of the scan */
     VEC(uint64_t) out;        /* by node of ret->stacks */
@@ -224,18 +226,35 @@ static void free_accs(struct merge *m)
     m->accs.len = 0;
 }
 
-/* ---- one service ---- */
+/* ---- one part: series or groups of a service ---- */
+
+static struct rollup_read groups_of_part(struct merge *m)
+{
+    return (struct rollup_read){
+        .v = m->v,
+        .tenant = m->scan.tenant,
+        .scope = m->scan.scope,
+        .ptype = m->scan.ptype,
+        .gids = m->scan.series,
+        .len = m->scan.len,
+        .fn = add_row,
+        .cookie = m,
+        .cancel = m->scan.cancel,
+    };
+}
 
 /* Sealed rows: what the runs of the cover say. */
 static int read_sealed(struct merge *m, struct err *e)
 {
+    struct rollup_read groups = groups_of_part(m);
     int rc = 0;
 
     for (size_t i = 0; !rc && i < m->cover.runs.len; i++) {
         const struct cover_run *r = &m->cover.runs.ptr[i];
         m->scan.from = r->from;
         m->scan.to = r->to;
-        rc = scan_level(&m->scan, r->level ? KV_COARSE : KV_FINE, r->level, e);
+        rc = m->part.group ? rollup_read(&groups, r->level, r->from, r->to, e)
+                           : scan_level(&m->scan, r->level ? KV_COARSE : KV_FINE, r->level, e);
     }
     return rc;
 }
@@ -243,6 +262,7 @@ static int read_sealed(struct merge *m, struct err *e)
 /* Unsealed rows of the same time, whatever its levels. */
 static int read_raw(struct merge *m, uint32_t raw_low, struct err *e)
 {
+    struct rollup_read groups = groups_of_part(m);
     int rc = 0;
 
     for (size_t i = 0, end; !rc && i < m->cover.runs.len; i = end) {
@@ -252,7 +272,8 @@ static int read_raw(struct merge *m, uint32_t raw_low, struct err *e)
         m->scan.from = r[i].from;
         m->scan.to = r[end - 1].to;
         m->raw = true;
-        rc = scan_raw(&m->scan, raw_low, e);
+        rc = m->part.group ? rollup_raw(&groups, m->part.all, raw_low, m->scan.from, m->scan.to, e)
+                           : scan_raw(&m->scan, raw_low, e);
         m->raw = false;
     }
     return rc;
@@ -266,6 +287,7 @@ static int read_leaves(struct merge *m, struct err *e)
         .tenant = m->scan.tenant,
         .scope = m->scan.scope,
         .ptype = m->scan.ptype,
+        .flags = m->part.group ? KEY_TL_GROUP : 0,
         .ids = m->scan.series,
         .len = m->scan.len,
         .cancel = m->scan.cancel,
@@ -291,9 +313,18 @@ static int make_cover(struct merge *m, uint32_t from, uint32_t to, struct err *e
     struct kv *kv = m->v->s->kv;
     struct dirty_set dirty = { 0 };
     struct floors floors;
-    struct cover_in in = { .from = from, .to = to, .floors = &floors, .dirty = &dirty };
+    struct cover_in in = {
+        .from = from,
+        .to = to,
+        .group = m->part.group,
+        .since = m->part.group ? m->part.since : 0,
+        .floors = &floors,
+        .dirty = &dirty,
+    };
     int rc = floors_load(kv, m->v->snap, &part, &floors, e);
 
+    if (!rc && m->part.until < UINT32_MAX)
+        in.to = MIN(in.to, cover_split(&floors, m->part.until));
     if (!rc)
         rc = dirty_load(&dirty, kv, m->v->snap, &part, from, to, e);
     if (!rc)
@@ -307,8 +338,14 @@ static int read_parts(struct merge *m, struct err *e)
 {
     struct scan whole = m->scan;
     mask_parts parts = { 0 };
-    int rc = masks_split(m->masks, whole.scope, whole.ptype, whole.series, whole.len, m->from,
-                         m->to, &parts, e);
+    int rc;
+
+    if (m->part.group) { /* nothing of it is masked: targets_plan.c */
+        rc = read_sealed(m, e);
+        return rc ? rc : read_leaves(m, e);
+    }
+    rc = masks_split(m->masks, whole.scope, whole.ptype, whole.series, whole.len, m->from, m->to,
+                     &parts, e);
 
     for (size_t i = 0; !rc && i < parts.len; i++) {
         const struct mask_part *p = &parts.ptr[i];
@@ -328,7 +365,7 @@ static int read_parts(struct merge *m, struct err *e)
     return rc;
 }
 
-static int merge_scope(struct merge *m, uint32_t raw_low, struct err *e)
+static int merge_part(struct merge *m, uint32_t raw_low, struct err *e)
 {
     vec_reserve(&m->seen, m->scan.len);
     memset(m->seen.ptr, 0, m->scan.len * sizeof(*m->seen.ptr));
@@ -373,11 +410,12 @@ static int find_bounds(struct merge *m, struct targets *t, struct err *e)
 {
     for (;;) {
         uint32_t from = UINT32_MAX, to = 0;
-        size_t at = 0;
         int rc = 0;
 
-        while (!rc && targets_next(t, m->q, &at, &m->scan))
+        for (size_t i = 0; !rc && targets_part(t, m->q, i, &m->part); i++) {
+            m->scan = m->part.scan;
             rc = widen(m, &from, &to, e);
+        }
         if (rc || from >= to || (from == m->from && to == m->to))
             return rc;
         m->from = from;
@@ -385,17 +423,16 @@ static int find_bounds(struct merge *m, struct targets *t, struct err *e)
     }
 }
 
-/* Targets and bounds. Bounds that reach into other days may bring other series, and those other
- * floors. */
+/* Targets and bounds. Other bounds may mean other days, other series, and those other floors. */
 static int open_targets(struct merge *m, struct targets *t, struct arena *arena, struct err *e)
 {
     for (;;) {
-        uint32_t first = m->from / DAY_SLOTS, last = m->to / DAY_SLOTS;
+        uint32_t from = m->from, to = m->to;
         int rc =
-            targets_open(t, m->v, m->q, slot_to_ms(m->from), slot_to_ms(m->to), NULL, 0, arena, e);
+            targets_plan(t, m->v, m->q, slot_to_ms(m->from), slot_to_ms(m->to), NULL, 0, arena, e);
         if (!rc && m->from < m->to)
             rc = find_bounds(m, t, e);
-        if (rc || (m->from / DAY_SLOTS >= first && m->to / DAY_SLOTS <= last))
+        if (rc || (m->from >= from && m->to <= to))
             return rc;
         targets_close(t);
         arena_reset(arena);
@@ -405,14 +442,14 @@ static int open_targets(struct merge *m, struct targets *t, struct arena *arena,
 static int merge_targets(struct merge *m, struct targets *t, struct err *e)
 {
     uint32_t raw_low;
-    size_t at = 0;
     int rc = scan_raw_low(m->v, &raw_low, e);
 
     m->masks = &t->match.masks;
-    while (!rc && targets_next(t, m->q, &at, &m->scan)) {
+    for (size_t i = 0; !rc && targets_part(t, m->q, i, &m->part); i++) {
+        m->scan = m->part.scan;
         m->scan.fn = add_row;
         m->scan.cookie = m;
-        rc = merge_scope(m, raw_low, e);
+        rc = merge_part(m, raw_low, e);
     }
     return rc;
 }

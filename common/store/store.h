@@ -167,6 +167,7 @@ struct store_query {
     int64_t start_ms, end_ms; /* snapped outward to leaves */
     const bool *cancel;       /* may be NULL; polled */
     uint64_t rows_max;        /* 0 = unlimited */
+    bool members;             /* tests: without roll-ups */
 };
 struct store_merge {
     struct stacks *stacks; /* caller's builder: stacks are added to it */

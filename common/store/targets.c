@@ -59,7 +59,7 @@ static int find_group(struct targets *t, struct str labels, uint32_t *ret, struc
 }
 
 /* Keeps what a new group needs; what only led to a known one is given back. */
-static int group_of(struct targets *t, struct str labels, uint32_t *ret, struct err *e)
+int targets_group(struct targets *t, struct str labels, uint32_t *ret, struct err *e)
 {
     struct arena_mark mark = arena_mark(t->arena);
     size_t before = t->groups.len;
@@ -84,7 +84,7 @@ static int on_series(void *cookie, const struct match_series *s, struct err *e)
         if (s->types[i].ptype != t->type.number ||
             !match_active(s->types[i].days, t->first_day, t->last_day))
             continue;
-        int rc = group_of(t, s->labels, &at.group, e);
+        int rc = targets_group(t, s->labels, &at.group, e);
         if (!rc)
             vec_push(&t->at, at);
         return rc;
@@ -120,27 +120,49 @@ static int find_type(struct targets *t, struct str id, struct err *e)
     return 0;
 }
 
-int targets_open(struct targets *t, struct store_view *v, const struct store_query *q,
-                 int64_t start_ms, int64_t end_ms, const struct str *group_by, size_t group_by_len,
-                 struct arena *a, struct err *e)
+int targets_begin(struct targets *t, struct store_view *v, const struct store_query *q,
+                  int64_t start_ms, int64_t end_ms, const struct str *group_by, size_t group_by_len,
+                  struct arena *a, bool *ret_any, struct err *e)
 {
     *t = (struct targets){
         .group_by = group_by,
         .group_by_len = group_by_len,
         .arena = a,
         .group_ids = map_str_new(),
+        .selector = q->selector,
     };
-    int rc = match_open(&t->match, v, q->tenant, q->selector, a, e);
+    *ret_any = false;
+    int rc = match_open_types(&t->match, v, q->tenant, q->selector, a, e);
     if (!rc)
         rc = find_type(t, q->profile_type, e);
     if (rc || !t->found || !match_days(start_ms, end_ms, &t->first_day, &t->last_day))
         return rc;
     if (!group_by_len)
         vec_push(&t->groups, ((struct labels){ 0 }));
-    rc = match_each(&t->match, q->cancel, on_series, t, e);
-    if (!rc && t->at.len)
-        qsort(t->at.ptr, t->at.len, sizeof(*t->at.ptr), by_key);
+    *ret_any = true;
+    return 0;
+}
+
+int targets_series(struct targets *t, const struct store_query *q, struct err *e)
+{
+    size_t first = t->at.len;
+    int rc = match_each(&t->match, q->cancel, on_series, t, e);
+
+    if (!rc && t->at.len > first)
+        qsort(t->at.ptr + first, t->at.len - first, sizeof(*t->at.ptr), by_key);
     return rc;
+}
+
+int targets_open(struct targets *t, struct store_view *v, const struct store_query *q,
+                 int64_t start_ms, int64_t end_ms, const struct str *group_by, size_t group_by_len,
+                 struct arena *a, struct err *e)
+{
+    bool any;
+    int rc = targets_begin(t, v, q, start_ms, end_ms, group_by, group_by_len, a, &any, e);
+
+    if (!rc && any)
+        rc = match_open_series(&t->match, e);
+    return rc || !any ? rc : targets_series(t, q, e);
 }
 
 void targets_close(struct targets *t)
@@ -150,6 +172,8 @@ void targets_close(struct targets *t)
     vec_free(&t->at);
     vec_free(&t->groups);
     vec_free(&t->ids);
+    vec_free(&t->spans);
+    vec_free(&t->services);
 }
 
 bool targets_next(struct targets *t, const struct store_query *q, size_t *at, struct scan *ret)
@@ -168,6 +192,34 @@ bool targets_next(struct targets *t, const struct store_query *q, size_t *at, st
         .series = t->ids.ptr,
         .len = t->ids.len,
         .cancel = q->cancel,
+    };
+    return true;
+}
+
+bool targets_part(struct targets *t, const struct store_query *q, size_t i,
+                  struct targets_part *ret)
+{
+    if (i >= t->spans.len)
+        return false;
+    const struct target_span *s = &t->spans.ptr[i];
+    t->ids.len = 0;
+    for (size_t j = 0; j < s->len; j++)
+        vec_push(&t->ids, t->at.ptr[s->first + j].id);
+    *ret = (struct targets_part){
+        .scan = {
+            .v = t->match.v,
+            .tenant = t->match.tenant,
+            .scope = s->scope,
+            .ptype = t->type.number,
+            .series = t->ids.ptr,
+            .len = t->ids.len,
+            .cancel = q->cancel,
+        },
+        .base = s->first,
+        .group = s->group,
+        .all = s->all,
+        .since = s->since,
+        .until = s->until,
     };
     return true;
 }
