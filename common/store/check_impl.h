@@ -72,6 +72,7 @@ NODISCARD int check_points(struct check *c, enum kv_cf cf, uint32_t level, struc
 NODISCARD int check_meta(struct check *c, struct err *e);      /* check_meta.c */
 NODISCARD int check_rows(struct check *c, struct err *e);      /* check_rows.c */
 NODISCARD int check_levels(struct check *c, struct err *e);    /* check_levels.c */
+NODISCARD int check_rollups(struct check *c, struct err *e);   /* check_rollups.c */
 NODISCARD int check_exemplars(struct check *c, struct err *e); /* check_exm.c */
 
 #endif

@@ -598,11 +598,20 @@ static void run_seed(uint64_t seed)
         .build_delay_ms = chance(r, 0.5) ? 0 : below(r, 600000),
         .build_pace_ms = chance(r, 0.5) ? 0 : below(r, 600000),
         .build_all = chance(r, 0.5),
+        .hot_bytes_max = chance(r, 0.5) ? 0 : 1 + below(r, 2) * 10 * MIB,
+        .hot_members_min = 1 + below(r, 3),
         .wid_horizon_ms = UINT32_MAX / 2, /* retries come at any time */
         .seed = prng_u64(&r->w.prng),
         .epoch_nodes_max = chance(r, 0.5) ? 1 + below(r, 60) : 0,
         .hash_bits = chance(r, 0.5) ? 0 : 1 + below(r, 8),
     };
+    if (chance(r, 0.7))
+        o.test = (struct store_rollup_test){
+            .groups_max = below(r, 6),
+            .whole_after = 1 + below(r, 3),
+            .rolled_members = 1 + below(r, 5),
+            .delta_bytes = 1 + below(r, 200),
+        };
     r->days_left = 20;
     store_bed_init(&r->bed, &o);
     if (chance(r, 0.5))
