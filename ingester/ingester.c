@@ -21,6 +21,8 @@
 #include "common/base/size.h"
 #include "common/obs/log.h"
 #include "common/role/memory.h"
+#include "ingester/retention.h"
+#include "ingester/rpc_build.h"
 #include "ingester/recover.h"
 #include "ingester/rpc_build.h"
 #include "ingester/rpc_read.h"
@@ -342,6 +344,7 @@ static void ingester_free(void *self)
     for (size_t i = 0; i < in->shards_len; i++)
         shard_free(in->shards[i]);
     recover_free(in->recover);
+    retention_free(in);
     disk_free(in->disk);
     in->magic = 0;
     xfree(in);
@@ -367,6 +370,8 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     if (!code)
         code = start_disk(in, e);
     if (!code)
+        code = retention_open(in, e);
+    if (!code)
         code = open_stores(in, stores, &n, e);
     if (!code)
         code = start_node(in, e);
@@ -376,6 +381,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
         ingester_free(in);
         return code;
     }
+    retention_begin(in, stores, n);
     start_shards(in, stores, n);
     in->recover = recover_new(in);
     watch_memory(in);
@@ -450,6 +456,7 @@ static void drain_parts(void *cookie)
 
     if (in->writes_pending > 0 || !rpc_read_idle(in) || !rpc_build_idle(in) ||
         !recover_idle(in->recover)) {
+        !retention_idle(in)) {
         loop_timer_start(in->drain_poll, DRAIN_POLL_MS, 0);
         return;
     }
@@ -467,13 +474,15 @@ static void ingester_drain(void *self, void (*done)(void *cookie), void *cookie)
 
     CHECK(in->magic == INGESTER_MAGIC && !in->draining);
     in->draining = true;
+    retention_stop(in);
     in->drained = done;
     in->drained_cookie = cookie;
     in->drain_poll = loop_timer_new(in->ctx->loop, drain_parts, in);
     rpc_node_drain(in->node, drain_parts, in);
 }
 
-static const struct conf_table *const tables[] = { &ingester_options, &exemplar_options };
+static const struct conf_table *const tables[] = { &ingester_options, &retention_options,
+                                                   &exemplar_options };
 
 const struct role ingester_role = {
     .name = "ingester",

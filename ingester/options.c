@@ -58,3 +58,29 @@ static const struct conf_row exemplar_rows[] = {
 
 const struct conf_table exemplar_options = { "exemplars", "Spans, traces, single profiles",
                                              exemplar_rows, ARRAY_LEN(exemplar_rows), sizeof(ST) };
+
+#undef ST
+#define ST struct retention_conf
+#define KEEP(level, name, days, what)                             \
+    CONF_DURATION(ST, keep_ms[level], name, days, "1m", "73000d", \
+                  "Nodes of " what " are kept this long; at least as long as finer ones.")
+
+static const struct conf_row retention_rows[] = {
+    KEEP(0, "10s", "7d", "10 seconds"),
+    KEEP(1, "1m", "30d", "a minute, which only services as a whole have,"),
+    KEEP(2, "10m", "90d", "10 minutes"),
+    KEEP(3, "1h", "400d", "an hour"),
+    KEEP(4, "6h", "400d", "6 hours"),
+    KEEP(5, "1d", "400d", "a day"),
+    KEEP(6, "8d", "400d", "8 days"),
+    KEEP(7, "64d", "400d", "64 days"),
+    CONF_STR(ST, overrides, "overrides", "",
+             "File of rules for tenants, services and profile types, one a line: "
+             "tenant=a service=shop-* type=memory:* 10s=2d 1m=14d; read again every interval."),
+    CONF_DURATION(ST, interval_ms, "interval", "10m", "1s", "1d",
+                  "What is too old is looked for this often."),
+};
+
+const struct conf_table retention_options = { "retention", "How long which resolution is kept",
+                                              retention_rows, ARRAY_LEN(retention_rows),
+                                              sizeof(ST) };

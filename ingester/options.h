@@ -25,6 +25,13 @@ struct ingester_conf {
 };
 extern const struct conf_table ingester_options;
 
+struct retention_conf {
+    uint64_t keep_ms[8]; /* by level */
+    const char *overrides;
+    uint64_t interval_ms;
+};
+extern const struct conf_table retention_options;
+
 struct exemplar_conf {
     uint64_t retention_ms;
     uint64_t rows_per_minute;

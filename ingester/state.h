@@ -15,6 +15,9 @@
 struct reads;   /* rpc_read.c */
 struct builds;  /* rpc_build.c */
 struct recover; /* recover.c */
+struct reads;     /* rpc_read.c */
+struct retention; /* retention.c */
+struct builds;    /* rpc_build.c */
 
 struct ingester {
     uint32_t magic;
@@ -35,6 +38,7 @@ struct ingester {
     struct budget write_bytes; /* payloads and their decoding */
     struct reads *reads;
     struct builds *builds;
+    struct retention *retention;
 
     bool draining;
     struct timer *drain_poll;

@@ -158,7 +158,8 @@ int kv_flush(struct kv *k, struct err *e)
     return k->ops->flush(k, e);
 }
 
-/* The file drop comes first: a file may hold a deletion that covers rows of another one, which only
+/* Dropped files are gone for good at once, so the log goes to the disk before: what made their rows
+ * superfluous must not be lost in a power cut. The file drop comes first: a file may hold a deletion that covers rows of another one, which only
  * overlaps the range. The deletion written behind it covers those again. */
 int kv_drop_range(struct kv *k, enum kv_cf cf, struct str from, struct str to, struct err *e)
 {
@@ -178,16 +179,17 @@ int kv_drop_range(struct kv *k, enum kv_cf cf, struct str from, struct str to, s
         memset(buf_room(&last, DROP_TAIL), 0xff, DROP_TAIL);
         last.len += DROP_TAIL;
     }
-    if (k->ops->drop_files && str_cmp(from, buf_str(&last)) < 0)
+    struct kv_batch *b = kv_batch_new();
+    if (k->ops->drop_files)
+        rc = kv_write(k, b, true, e);
+    if (!rc && k->ops->drop_files && str_cmp(from, buf_str(&last)) < 0)
         rc = k->ops->drop_files(k, cf, from, buf_str(&last), e);
     buf_deinit(&last);
     if (!rc) {
-        struct kv_batch *b = kv_batch_new();
-
         kv_batch_del_range(b, cf, from, to);
         rc = kv_write(k, b, false, e);
-        kv_batch_free(b);
     }
+    kv_batch_free(b);
     return rc;
 }
 

@@ -21,6 +21,7 @@
 #include "common/store/exm.h"
 #include "common/store/fp.h"
 #include "common/store/group.h"
+#include "common/store/retain.h"
 #include "common/store/store_impl.h"
 #include "common/store/tomb_impl.h"
 #include "common/store/vec.h"
@@ -30,6 +31,7 @@
 #define LABEL_BYTES    (64 * KIB) /* canonical, all of a series */
 #define NODES_MAX      (8u << 20)
 #define CLOCK_EVERY_MS 60000
+#define KEY_NAME_HEAD  5 /* of a key by name: table, tenant */
 #define AHEAD_MS       (INT64_C(3600) * 1000)
 
 struct plan_series {
@@ -187,6 +189,29 @@ static int find_wid(struct plan *p, const struct store_series *in, struct str ty
                           in->vectors[in->len - 1].slot, &row, &forgot, e);
     *ret = !forgot;
     return rc;
+/* The service and profile type as retention wants to know it. */
+static struct retain_of retain_of(const struct plan *p, const struct plan_series *r)
+{
+    const struct known *type = r->ptype, *activity = r->activity;
+    uint64_t committed = atomic_load_explicit(&p->s->committed, memory_order_acquire);
+
+    return (struct retain_of){
+        .m = { .tenant = p->tenant->number,
+               .scope = p->scope->number,
+               .ptype = (uint16_t)type->number },
+        .tenant = p->w->tenant,
+        .service = p->w->service,
+        .type = str_n(type->key + KEY_NAME_HEAD, type->key_len - KEY_NAME_HEAD),
+        .fresh = activity->seq == NAMES_RESERVED,
+        .committed = activity->seq != NAMES_RESERVED && activity->seq <= committed,
+    };
+}
+
+static int admit(struct plan *p, const struct plan_series *r, struct err *e)
+{
+    struct retain_of of = retain_of(p, r);
+
+    return retain_admit(p->s, &of, r->in->vectors[0].slot, p->engine_ms, e);
 }
 
 static int plan_one(struct plan *p, struct plan_series *r, struct err *e)
@@ -208,7 +233,7 @@ static int plan_one(struct plan *p, struct plan_series *r, struct err *e)
         return 0;
     if (names_ptype(s->names, p->tenant, buf_str(&id), r->in->gauge, &r->ptype, e) ||
         names_activity(s->names, p->tenant, p->scope->number, r->ptype->number, &r->activity, e) ||
-        stored_labels(p, &r->in->labels, e) ||
+        admit(p, r, e) || stored_labels(p, &r->in->labels, e) ||
         series_get(s->series, s->names, p->tenant, p->scope->number, buf_str(&s->text), &r->series,
                    e) ||
         find_raw(p, r, &known, e))
@@ -399,6 +424,9 @@ static bool apply_series(struct plan *p, const struct plan_series *r, struct sto
 
     if (!wids_add(s->wids, p->tenant->number, r->in->wid, p->engine_ms, &row, b->seq, b->kb))
         return false;
+    struct retain_of of = retain_of(p, r);
+    if (of.fresh)
+        retain_begin(s, &of, p->engine_ms, b->kb);
     names_emit(s->names, r->ptype, b->seq, b->kb);
     if (r->series->reserved)
         atomic_fetch_add(&s->series_count, 1);

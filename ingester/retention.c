@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * retention: the rules are a file because they are many and change without a restart. Every interval
+ * it is read on a pool thread; only if its bytes have changed a new policy is made and handed to each
+ * shard's thread. A file that has become unreadable or wrong is said loudly, and the rules that were
+ * read last stay: nothing is deleted, or kept, because of a slip of the pen.
+ */
+#include "ingester/retention.h"
+
+#include "common/base/hash.h"
+#include "common/base/mem.h"
+#include "common/obs/log.h"
+#include "common/store/retain.h"
+
+struct give { /* a policy on its way to a shard */
+    struct shard_task task;
+    struct retention *r;
+    struct retain_policy *policy; /* referenced */
+};
+struct retention {
+    struct ingester *in;
+    const struct retention_conf *conf;
+    struct retain_policy *policy; /* referenced: the newest */
+    struct timer *timer;
+    bool reading;
+    size_t giving;
+    struct hash128 seen; /* of the rules that were tried last */
+
+    /* The pool's while reading. */
+    struct retain_policy *fresh; /* NULL: nothing new */
+    struct hash128 fresh_seen;
+    struct err err;
+};
+
+static int make(const struct retention *r, struct str rules, struct retain_policy **ret,
+                struct err *e)
+{
+    struct retain_policy_opts o = {
+        .interval_ms = r->conf->interval_ms,
+        .rules = rules,
+        .file = r->conf->overrides,
+    };
+
+    for (size_t i = 0; i < KEY_LEVELS; i++)
+        o.keep.ms[i] = r->conf->keep_ms[i];
+    return retain_policy_new(&o, ret, e);
+}
+
+/* *ret NULL: the file is as it was. */
+static int read_rules(const struct retention *r, struct hash128 *seen, struct retain_policy **ret,
+                      struct err *e)
+{
+    const struct fs *fs = r->in->ctx->env->fs;
+    struct hash128 now;
+    struct buf text;
+    int rc;
+
+    *ret = NULL;
+    buf_init(&text, RETAIN_TEXT_MAX);
+    rc = fs->read_file(fs, r->conf->overrides, &text, e);
+    now = hash128(text.ptr, text.len, 0);
+    if (!rc && !hash128_eq(now, *seen)) {
+        *seen = now; /* what is wrong stays wrong: said once, not every interval */
+        rc = make(r, buf_str(&text), ret, e);
+    }
+    buf_deinit(&text);
+    return rc ? err_wrap(e, "retention.overrides") : 0;
+}
+
+static void on_given(struct shard_task *t)
+{
+    struct give *g = container_of(t, struct give, task);
+
+    g->r->giving--;
+    retain_policy_unref(g->policy);
+    xfree(g);
+}
+
+static void give_run(struct shard_task *t, struct store *s)
+{
+    store_set_retention(s, container_of(t, struct give, task)->policy);
+}
+
+static void take(struct retention *r)
+{
+    struct ingester *in = r->in;
+
+    retain_policy_unref(r->policy);
+    r->policy = r->fresh;
+    r->fresh = NULL;
+    log_info("retention has new rules", KV_CSTR("file", r->conf->overrides),
+             KV_U64("rules", retain_policy_rules(r->policy)));
+    for (size_t i = 0; i < in->shards_len; i++) {
+        struct give *g = XNEW(struct give);
+
+        *g = (struct give){ .task = { .run = give_run, .done = on_given },
+                            .r = r,
+                            .policy = retain_policy_ref(r->policy) };
+        r->giving++;
+        shard_run(in->shards[i], &g->task);
+    }
+}
+
+static void read_work(void *cookie)
+{
+    struct retention *r = cookie;
+
+    r->fresh_seen = r->seen;
+    r->err.code = read_rules(r, &r->fresh_seen, &r->fresh, &r->err);
+}
+
+static void read_done(void *cookie)
+{
+    struct retention *r = cookie;
+
+    r->reading = false;
+    r->seen = r->fresh_seen;
+    if (r->err.code)
+        log_error("the rules of retention stay as they were", KV_ERR(&r->err));
+    if (r->fresh && r->in->draining) {
+        retain_policy_unref(r->fresh);
+        r->fresh = NULL;
+    } else if (r->fresh) {
+        take(r);
+    }
+}
+
+static void on_timer(void *cookie)
+{
+    struct retention *r = cookie;
+    struct ingester *in = r->in;
+
+    if (!r->reading)
+        r->reading = pool_submit(in->ctx->pool, in->ctx->loop, read_work, read_done, r);
+}
+
+int retention_open(struct ingester *in, struct err *e)
+{
+    struct retention *r = XNEW(struct retention);
+
+    in->retention = r;
+    r->in = in;
+    r->conf = conf_get(in->ctx->conf, &retention_options);
+    return r->conf->overrides[0] ? read_rules(r, &r->seen, &r->policy, e)
+                                 : make(r, STR_NULL, &r->policy, e);
+}
+
+void retention_begin(struct ingester *in, struct store *const *stores, size_t n)
+{
+    struct retention *r = in->retention;
+
+    for (size_t i = 0; i < n; i++)
+        store_set_retention(stores[i], r->policy);
+    if (!r->conf->overrides[0])
+        return;
+    r->timer = loop_timer_new(in->ctx->loop, on_timer, r);
+    loop_timer_start(r->timer, r->conf->interval_ms, r->conf->interval_ms);
+    log_info("retention has rules", KV_CSTR("file", r->conf->overrides),
+             KV_U64("rules", retain_policy_rules(r->policy)));
+}
+
+void retention_stop(struct ingester *in)
+{
+    if (in->retention->timer)
+        loop_timer_stop(in->retention->timer);
+}
+
+bool retention_idle(const struct ingester *in)
+{
+    return !in->retention || (!in->retention->reading && !in->retention->giving);
+}
+
+void retention_free(struct ingester *in)
+{
+    struct retention *r = in->retention;
+
+    if (!r)
+        return;
+    CHECK(retention_idle(in));
+    loop_timer_free(r->timer);
+    retain_policy_unref(r->policy);
+    xfree(r);
+    in->retention = NULL;
+}
