@@ -99,6 +99,10 @@ static int on_scope(struct check *c, struct str key, struct str value, struct er
         return wrong(e, "service name", tenant, number);
     for (uint32_t epoch = 0; epoch <= open; epoch++) {
         key_epoch(&k, tenant, number, epoch);
+        /* Retention drops closed ones that no row names; one that is named is missed there. */
+        if (epoch < open &&
+            kv_get(c->v->s->kv, c->v->snap, KV_META, key_str(&k), &c->row, e) == ERR_NOT_FOUND)
+            continue;
         if (check_get(c, KV_META, key_str(&k), "epoch row", e) ||
             dict_epoch_read(buf_str(&c->row), &closed, &n, e))
             return e->code;

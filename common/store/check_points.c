@@ -9,6 +9,7 @@
  */
 #include "common/base/mem.h"
 #include "common/store/check_impl.h"
+#include "common/store/floors.h"
 #include "common/store/tl.h"
 
 #define POINTS_MAX 4096 /* vectors under one row of points; the widest level has 64 */
@@ -107,7 +108,14 @@ static int compare(struct check *c, const struct member *m, uint32_t level, uint
                    const struct sums *v, const struct sums *p, struct err *e)
 {
     for (uint32_t i = 0; i < LEVELS[level].tl_chunk / LEVELS[level].node; i++) {
+        struct floors f;
+
         if (v[i].saturated || (v[i].total == p[i].total && v[i].writes == p[i].writes))
+            continue;
+        /* A row of points goes when all of it is below the floor, vectors one by one. */
+        if (floors_load(c->v->s->kv, c->v->snap, m, &f, e))
+            return e->code;
+        if (t + i * LEVELS[level].node < f.at[level])
             continue;
         int rc = err_set(e, ERR_CORRUPT,
                          "level %u, slot %u, series %016" PRIx64 ": vector has %" PRIu64

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Retention against a model: a list of all pushes. Months of simulated time with late data, seals,
+ * builds, retention in small steps, restarts and power cuts in between. At any moment, for any range:
+ *
+ *   the answer's bounds contain the range, as far as anything is kept, and by no more than the base
+ *   nodes at its edges; the answer is the exact sum of all pushes within these bounds, nothing
+ *   older, nothing missing; views from before answer as before; what is too old is refused, all else
+ *   is taken.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "common/base/prng.h"
+#include "common/model/slot.h"
+#include "common/store/build.h"
+#include "common/store/check.h"
+#include "common/store/retain.h"
+#include "common/store/store_impl.h"
+#include "tests/lib/store_bed.h"
+
+#define HOUR_MS  INT64_C(3600000)
+#define DAY_MS   (24 * HOUR_MS)
+#define SERVICES 3
+#define PODS     3
+
+struct pushed {
+    uint32_t slot, service;
+    uint64_t value;
+};
+struct bed {
+    struct store_bed s;
+    struct prng p;
+    struct retain_policy *policy;
+    struct retain_keep keep[SERVICES];
+    VEC(struct pushed) all;
+    uint64_t wid, refused, epochs_dropped, moved, files, purged;
+};
+
+static const char *const services[SERVICES] = { "api", "batch", "shop-cart" };
+
+static const char rules[] = "# what differs\n"
+                            "service=batch 10s=1h 1m=2h 10m=6h 1h=1d 6h=3d 1d=10d 8d=20d 64d=20d\n"
+                            "\n"
+                            "service=shop-* type=process_cpu:* 10s=2d   # longer\n";
+
+static void set_policy(struct bed *b)
+{
+    struct retain_policy_opts o = { .interval_ms = 60000, .rules = str_c(rules), .file = "rules" };
+    static const int64_t keep[KEY_LEVELS] = { 6, 12, 48, 96, 8 * 24, 16 * 24, 32 * 24, 70 * 24 };
+    struct err e;
+
+    for (size_t i = 0; i < KEY_LEVELS; i++)
+        o.keep.ms[i] = (uint64_t)(keep[i] * HOUR_MS);
+    retain_policy_unref(b->policy);
+    assert_int_equal(retain_policy_new(&o, &b->policy, &e), 0);
+    assert_int_equal(retain_policy_rules(b->policy), 2);
+    for (size_t i = 0; i < SERVICES; i++)
+        b->keep[i] = retain_policy_keep(b->policy, STR("t"), str_c(services[i]), STR(BED_CPU));
+    store_set_retention(b->s.s, b->policy);
+}
+
+static void bed_open(struct bed *b, uint64_t seed)
+{
+    struct store_opts o = {
+        .dict_bytes_max = 64 * MIB,
+        .build_all = true,
+        .wid_horizon_ms = 3600000,
+        .seed = seed,
+        .epoch_nodes_max = 60,
+    };
+
+    *b = (struct bed){ 0 };
+    prng_init(&b->p, seed);
+    store_bed_init(&b->s, &o);
+    set_policy(b);
+}
+
+static void bed_close(struct bed *b)
+{
+    store_bed_deinit(&b->s);
+    retain_policy_unref(b->policy);
+    vec_free(&b->all);
+}
+
+static void count(struct bed *b)
+{
+    struct retain_stats st;
+
+    store_retain_stats(b->s.s, &st);
+    b->epochs_dropped += st.epochs_dropped;
+    b->moved += st.floors_moved;
+    b->files += st.file_drops;
+    b->purged += st.rows_purged;
+}
+
+static void reopen(struct bed *b)
+{
+    enum kv_mem_crash how = prng_chance(&b->p, 0.5) ? KV_MEM_KILL : KV_MEM_POWER;
+
+    count(b);
+    store_bed_reopen(&b->s, how, prng_below(&b->p, 20));
+    store_set_retention(b->s.s, b->policy);
+}
+
+static void load_floors(struct bed *b, uint32_t service, struct floors *ret)
+{
+    struct member m = { .tenant = 0, .scope = 0 };
+    struct tenant *t;
+    struct known *scope, *type;
+    struct err e;
+
+    assert_int_equal(names_tenant(b->s.s->names, STR("t"), &t, &e), 0);
+    assert_int_equal(names_scope(b->s.s->names, t, str_c(services[service]), &scope, &e), 0);
+    assert_int_equal(names_ptype(b->s.s->names, t, STR(BED_CPU), false, &type, &e), 0);
+    *ret = (struct floors){ 0 };
+    if (scope->seq == NAMES_RESERVED || type->seq == NAMES_RESERVED ||
+        t->known->seq == NAMES_RESERVED)
+        return;
+    m.tenant = t->number;
+    m.scope = scope->number;
+    m.ptype = (uint16_t)type->number;
+    assert_int_equal(floors_load(b->s.s->kv, NULL, &m, ret, &e), 0);
+}
+
+/* One push, mostly of now, sometimes of long ago. */
+static void push(struct bed *b)
+{
+    uint32_t now = store_bed_slot(&b->s), service = (uint32_t)prng_below(&b->p, SERVICES), back;
+    struct store_batch *batch = store_batch_new(b->s.s);
+    struct store_result result;
+    char labels[32], stacks[64];
+    struct floors f;
+    struct err e;
+
+    back = prng_chance(&b->p, 0.7)
+               ? (uint32_t)prng_below(&b->p, 200)
+               : (uint32_t)prng_below(&b->p, 17280u * (prng_chance(&b->p, 0.5) ? 2 : 90));
+    struct pushed x = { MIN(now - back, now), service, 1 + prng_below(&b->p, 1000) };
+    (void)snprintf(labels, sizeof(labels), "pod=p%u", (unsigned)prng_below(&b->p, PODS));
+    (void)snprintf(stacks, sizeof(stacks), "a;b%u;c%u=%" PRIu64, (unsigned)prng_below(&b->p, 5),
+                   (unsigned)(now / 200000 + prng_below(&b->p, 30)), x.value);
+    load_floors(b, service, &f);
+    int rc = store_bed_stage(&b->s, batch,
+                             &(struct bed_push){ .service = services[service],
+                                                 .labels = labels,
+                                                 .stacks = stacks,
+                                                 .slot = x.slot,
+                                                 .wid = ++b->wid },
+                             &result, &e);
+    if (f.at[0]) /* else the service is new, and its floors are those of now */
+        assert_int_equal(rc, x.slot < f.at[KEY_LEVELS - 1] ? ERR_INPUT : 0);
+    if (rc) {
+        assert_int_equal(rc, ERR_INPUT);
+        assert_non_null(strstr(e.text, "not_in_ingestion_window: the profile is "));
+        b->refused++;
+    }
+    assert_int_equal(store_commit(b->s.s, batch, &e), 0);
+    if (!rc)
+        vec_push(&b->all, x);
+}
+
+static void seal(struct bed *b)
+{
+    bool more = true;
+    struct err e;
+
+    while (more)
+        if (store_seal(b->s.s, 1 + prng_below(&b->p, 20), &more, &e))
+            fail_msg("seal: %s", e.text);
+}
+
+static void build(struct bed *b, bool all)
+{
+    bool more = true;
+    struct err e;
+
+    while (more && (all || prng_chance(&b->p, 0.9)))
+        if (store_build(b->s.s, 1 + prng_below(&b->p, 200), &more, &e))
+            fail_msg("build: %s", e.text);
+}
+
+static void retain(struct bed *b, bool all)
+{
+    bool more = true;
+    struct err e;
+
+    while (more && (all || prng_chance(&b->p, 0.9)))
+        if (store_retain(b->s.s, 1 + prng_below(&b->p, 10), &more, &e))
+            fail_msg("retain: %s", e.text);
+}
+
+static uint64_t ask(struct bed *b, struct store_view *v, uint32_t service, uint32_t from,
+                    uint32_t to, int64_t *ret_start, int64_t *ret_end)
+{
+    struct matcher m = { .op = MATCH_EQ,
+                         .name = STR("service_name"),
+                         .value = str_c(services[service]) };
+    struct selector sel = { .matchers = &m, .len = 1 };
+    struct store_query q = {
+        .tenant = STR("t"),
+        .selector = &sel,
+        .profile_type = STR(BED_CPU),
+        .start_ms = slot_to_ms(from),
+        .end_ms = slot_to_ms(to),
+    };
+    struct stacks st;
+    struct store_merge r = { .stacks = &st };
+    uint64_t total;
+    struct err e;
+
+    (void)b;
+    stacks_init(&st, 16 * MIB, 3);
+    assert_int_equal(selector_compile(&sel, &e), 0);
+    if (store_merge(v, &q, &r, &e))
+        fail_msg("merge: %s", e.text);
+    total = r.total;
+    *ret_start = r.start_ms;
+    *ret_end = r.end_ms;
+    store_merge_deinit(&r);
+    stacks_deinit(&st);
+    selector_deinit(&sel);
+    return total;
+}
+
+static uint64_t sum_of(const struct bed *b, uint32_t service, int64_t start_ms, int64_t end_ms)
+{
+    uint64_t total = 0;
+
+    vec_for (i, &b->all) {
+        const struct pushed *x = &b->all.ptr[i];
+        int64_t at = slot_to_ms(x->slot);
+
+        if (x->service == service && at >= start_ms && at < end_ms)
+            total += x->value;
+    }
+    return total;
+}
+
+static void check_range(struct bed *b)
+{
+    uint32_t now = store_bed_slot(&b->s), service = (uint32_t)prng_below(&b->p, SERVICES);
+    uint32_t reach = prng_chance(&b->p, 0.5) ? 17280 : 120 * 17280u, start_slot, end_slot;
+    uint32_t from = now - (uint32_t)prng_below(&b->p, reach);
+    uint32_t to = from + 1 + (uint32_t)prng_below(&b->p, now + 100 - from);
+    struct store_view *v = store_view_get(b->s.s);
+    int64_t start, end;
+    struct floors f;
+    uint64_t total = ask(b, v, service, from, to, &start, &end);
+
+    store_view_put(v);
+    load_floors(b, service, &f);
+    start_slot = slot_of_ms(start);
+    end_slot = slot_of_ms(end);
+    uint32_t gone = f.at[KEY_LEVELS - 1], base;
+    if (to <= gone) {
+        assert_int_equal(total, 0);
+        return;
+    }
+    /* Not more than the base nodes at the edges, of members, the coarser ones. */
+    bool below = from < gone;
+    from = MAX(from, gone);
+    base = floors_base(&f, false, from);
+    if (start_slot > from || (!below && start_slot < node_of(base, from)))
+        fail_msg("%s: asked from %u, base %u, answered from %u; floors %u %u %u %u .. %u",
+                 services[service], from, base, start_slot, f.at[0], f.at[1], f.at[2], f.at[3],
+                 gone);
+    base = floors_base(&f, false, to - 1);
+    assert_true(end_slot >= to && end_slot <= node_of(base, to - 1) + LEVELS[base].node);
+    uint64_t want = sum_of(b, service, MAX(start, slot_to_ms(gone)), end);
+    if (total != want)
+        fail_msg("%s, slots %u to %u (asked %u to %u, floors %u %u %u .. %u): %" PRIu64
+                 ", pushed were %" PRIu64,
+                 services[service], start_slot, end_slot, from, to, f.at[0], f.at[1], f.at[2], gone,
+                 total, want);
+}
+
+/* Months; each step some hours. */
+static void run(struct bed *b, size_t steps)
+{
+    struct store_view *old = NULL;
+    uint64_t old_total = 0;
+    uint32_t old_from = 0, old_to = 0;
+    struct check_report report;
+    int64_t x, y;
+    struct err e;
+
+    for (size_t i = 0; i < steps; i++) {
+        clock_fake_advance(&b->s.clock, (int64_t)prng_below(&b->p, 12 * HOUR_MS));
+        for (size_t k = prng_below(&b->p, 5); k > 0; k--)
+            push(b);
+        if (prng_chance(&b->p, 0.8))
+            seal(b);
+        if (prng_chance(&b->p, 0.8))
+            build(b, prng_chance(&b->p, 0.7));
+        if (prng_chance(&b->p, 0.8))
+            retain(b, false);
+        if (!old && prng_chance(&b->p, 0.1)) {
+            old = store_view_get(b->s.s);
+            old_to = store_bed_slot(&b->s);
+            old_from = old_to - (uint32_t)prng_below(&b->p, 90 * 17280);
+            old_total = ask(b, old, 0, old_from, old_to, &x, &y);
+        } else if (old && prng_chance(&b->p, 0.3)) {
+            assert_int_equal(ask(b, old, 0, old_from, old_to, &x, &y), old_total);
+            store_view_put(old);
+            old = NULL;
+        }
+        for (size_t k = 0; k < 4; k++)
+            check_range(b);
+        if (!old && prng_chance(&b->p, 0.05))
+            reopen(b);
+        if (prng_chance(&b->p, 0.02)) {
+            struct store_view *v = store_view_get(b->s.s);
+
+            if (store_check(v, &report, &e))
+                fail_msg("check: %s", e.text);
+            store_view_put(v);
+        }
+    }
+    if (old)
+        store_view_put(old);
+}
+
+/* Rows of all kinds: none lies wholly below the floor of its service and level. */
+static uint64_t rows_below(struct bed *b)
+{
+    static const enum kv_cf cfs[] = { KV_FINE, KV_COARSE, KV_RU, KV_FN, KV_TL };
+    uint64_t below = 0, seen = 0;
+    struct floors f;
+    struct err e;
+
+    for (size_t i = 0; i < ARRAY_LEN(cfs); i++) {
+        struct kv_iter *it = kv_iter_new(b->s.s->kv, NULL, cfs[i], STR_NULL, STR_NULL);
+
+        for (; kv_iter_valid(it); kv_iter_next(it), seen++) {
+            struct str key = kv_iter_key(it);
+            uint8_t first = (uint8_t)key.ptr[0];
+            uint32_t level = first & 7, len = LEVELS[level].node, t = get_u32be(key.ptr + 23);
+            struct member m = { .tenant = get_u32be(key.ptr + 5),
+                                .scope = get_u32be(key.ptr + 9),
+                                .ptype = (uint16_t)get_u16be(key.ptr + 13) };
+
+            if (cfs[i] == KV_TL)
+                len = LEVELS[level].tl_chunk;
+            assert_int_equal(floors_load(b->s.s->kv, NULL, &m, &f, &e), 0);
+            below += t + len <= f.at[level];
+        }
+        kv_iter_free(it);
+    }
+    assert_true(seen > 0);
+    return below;
+}
+
+static void test_months(void **state)
+{
+    uint64_t seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 0) : (uint64_t)time(NULL);
+    struct check_report report;
+    struct bed b;
+    struct err e;
+
+    (void)state;
+    print_message("SEED=%" PRIu64 "\n", seed);
+    bed_open(&b, seed);
+    run(&b, 900); /* about 220 days */
+    /* Left alone, everything that may go has gone: no row stands below its floor. */
+    clock_fake_advance(&b.s.clock, 4 * 60000);
+    seal(&b);
+    build(&b, true);
+    for (size_t i = 0; i < 3; i++) {
+        clock_fake_advance(&b.s.clock, 4 * 60000);
+        retain(&b, true);
+    }
+    count(&b);
+    assert_int_equal(rows_below(&b), 0);
+    struct store_view *v = store_view_get(b.s.s);
+    if (store_check(v, &report, &e))
+        fail_msg("check: %s", e.text);
+    store_view_put(v);
+    print_message(
+        "pushed %zu, refused %" PRIu64 ", floors moved %" PRIu64 ", purged %" PRIu64
+        ", drops of files %" PRIu64 ", epochs dropped %" PRIu64 "; leaves left %" PRIu64 "\n",
+        b.all.len, b.refused, b.moved, b.purged, b.files, b.epochs_dropped, report.leaves);
+    assert_true(b.refused > 0 && b.moved > 0 && b.purged > 0 && b.files > 0 &&
+                b.epochs_dropped > 0);
+    bed_close(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_months),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
