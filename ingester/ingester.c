@@ -21,6 +21,7 @@
 #include "common/base/size.h"
 #include "common/obs/log.h"
 #include "common/role/memory.h"
+#include "ingester/recover.h"
 #include "ingester/retention.h"
 #include "ingester/rpc_build.h"
 #include "ingester/recover.h"
@@ -455,8 +456,7 @@ static void drain_parts(void *cookie)
     struct ingester *in = cookie;
 
     if (in->writes_pending > 0 || !rpc_read_idle(in) || !rpc_build_idle(in) ||
-        !recover_idle(in->recover)) {
-        !retention_idle(in)) {
+        !recover_idle(in->recover) || !retention_idle(in)) {
         loop_timer_start(in->drain_poll, DRAIN_POLL_MS, 0);
         return;
     }

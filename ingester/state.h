@@ -12,12 +12,10 @@
 
 #define SHARDS_MAX 8 /* of one process */
 
-struct reads;   /* rpc_read.c */
-struct builds;  /* rpc_build.c */
-struct recover; /* recover.c */
 struct reads;     /* rpc_read.c */
-struct retention; /* retention.c */
 struct builds;    /* rpc_build.c */
+struct recover;   /* recover.c */
+struct retention; /* retention.c */
 
 struct ingester {
     uint32_t magic;
