@@ -82,9 +82,6 @@ static int begin_part(struct store *s, bool *ret_found, struct err *e)
         return e->code;
     if (!*ret_found)
         return 0;
-    rc = retain_next_part(s, &r->part, &first, ret_found, e);
-    if (rc || !*ret_found)
-        return rc;
     buf_init(&row, FLOORS_ROW_LEN + 1);
     r->part_purged = (struct floors){ 0 };
     rc = floors_load(s->kv, NULL, &r->part, &r->part_floors, e);

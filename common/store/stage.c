@@ -193,6 +193,7 @@ static int find_wid(struct plan *p, const struct store_series *in, struct str ty
 static struct retain_of retain_of(const struct plan *p, const struct plan_series *r)
 {
     const struct known *type = r->ptype, *activity = r->activity;
+    bool fresh = activity->days.first > activity->days.last;
     uint64_t committed = atomic_load_explicit(&p->s->committed, memory_order_acquire);
 
     return (struct retain_of){
@@ -202,8 +203,8 @@ static struct retain_of retain_of(const struct plan *p, const struct plan_series
         .tenant = p->w->tenant,
         .service = p->w->service,
         .type = str_n(type->key + KEY_NAME_HEAD, type->key_len - KEY_NAME_HEAD),
-        .fresh = activity->seq == NAMES_RESERVED,
-        .committed = activity->seq != NAMES_RESERVED && activity->seq <= committed,
+        .fresh = fresh,
+        .committed = !fresh && activity->seq <= committed,
     };
 }
 

@@ -155,8 +155,9 @@ static void push(struct bed *b)
                                                  .slot = x.slot,
                                                  .wid = ++b->wid },
                              &result, &e);
-    if (f.at[0]) /* else the service is new, and its floors are those of now */
-        assert_int_equal(rc, x.slot < f.at[KEY_LEVELS - 1] ? ERR_INPUT : 0);
+    if (!f.at[0]) /* the service is new, and its floors are those of now */
+        retain_floors(&b->keep[service], atomic_load(&b->s.clock.wall_ms), &f);
+    assert_int_equal(rc, x.slot < f.at[KEY_LEVELS - 1] ? ERR_INPUT : 0);
     if (rc) {
         assert_int_equal(rc, ERR_INPUT);
         assert_non_null(strstr(e.text, "not_in_ingestion_window: the profile is "));
