@@ -24,8 +24,6 @@
 #include "ingester/recover.h"
 #include "ingester/retention.h"
 #include "ingester/rpc_build.h"
-#include "ingester/recover.h"
-#include "ingester/rpc_build.h"
 #include "ingester/rpc_read.h"
 #include "ingester/rpc_write.h"
 #include "ingester/state.h"

@@ -189,6 +189,8 @@ static int find_wid(struct plan *p, const struct store_series *in, struct str ty
                           in->vectors[in->len - 1].slot, &row, &forgot, e);
     *ret = !forgot;
     return rc;
+}
+
 /* The service and profile type as retention wants to know it. */
 static struct retain_of retain_of(const struct plan *p, const struct plan_series *r)
 {
