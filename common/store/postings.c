@@ -95,19 +95,41 @@ static void put_joined(uint32_t tenant, uint32_t pair, const struct key *key,
     roaring_free_uint32_iterator(it);
 }
 
+/* The bitmap of a chunk that is there already, into *bits, and the first ordinal behind it. What
+ * was joined left deleted keys behind, thousands of them until the memtable goes: a look that began
+ * at the first of them would pass them all. Ordinals only rise, so no tail stands among them; one
+ * that did would stay a tail. */
+static int read_joined(struct kv *kv, const struct key *chunk, roaring_bitmap_t *bits,
+                       uint32_t *ret_next, struct err *e)
+{
+    struct buf row;
+
+    buf_init(&row, MIB);
+    int rc = kv_get(kv, NULL, KV_META, key_str(chunk), &row, e);
+    if (!rc)
+        rc = read_chunk(key_str(chunk), buf_str(&row), bits, e);
+    if (!rc)
+        *ret_next = roaring_bitmap_maximum(bits) + 1;
+    buf_deinit(&row);
+    return rc == ERR_NOT_FOUND ? 0 : rc;
+}
+
 static void join(struct kv *kv, uint32_t tenant, uint32_t pair, uint32_t ordinal,
                  struct kv_batch *b)
 {
     roaring_bitmap_t *bits = roaring_bitmap_create(), *tails = roaring_bitmap_create();
-    struct key from, end;
+    uint32_t next = ordinal >> POST_CHUNK_BITS << POST_CHUNK_BITS;
+    struct key chunk, from, end;
     struct err e;
 
-    key_post(&from, tenant, pair, ordinal >> POST_CHUNK_BITS);
-    end = from;
+    key_post(&chunk, tenant, pair, ordinal >> POST_CHUNK_BITS);
+    end = chunk;
     key_end(&end);
-    if (!read_rows(kv, NULL, &from, &end, bits, tails, &e) &&
+    int rc = read_joined(kv, &chunk, bits, &next, &e);
+    key_post_tail(&from, tenant, pair, next);
+    if (!rc && next <= ordinal && !read_rows(kv, NULL, &from, &end, bits, tails, &e) &&
         roaring_bitmap_get_cardinality(tails) >= JOIN_MIN)
-        put_joined(tenant, pair, &from, bits, tails, b);
+        put_joined(tenant, pair, &chunk, bits, tails, b);
     roaring_bitmap_free(bits);
     roaring_bitmap_free(tails);
 }
