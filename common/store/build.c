@@ -6,8 +6,8 @@
  * first job was read under, and each row's total, writes and F are the sums of its children's. So
  * a compactor that is wrong, late or twice changes nothing.
  *
- * The shard's steps: a look for due nodes, then job after job of the first one. A look goes over all
- * marks of level 2, so it is made only when one can be due (look_ms: kept by dirty_mark, too).
+ * The shard's steps: a look for due nodes, then job after job of the first one. A look goes over
+ * all marks of level 2, so it is made only when one can be due (look_ms: kept by dirty_mark, too).
  * Which node comes when has no influence on any byte that is written.
  *
  * Thread: the shard's.

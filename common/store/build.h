@@ -32,9 +32,9 @@ struct build_node {
 struct build_nodes {
     VEC(struct build_node) at;
 };
-/* Dirty nodes of levels low..high that can be built: their time is past (engine time, as store_clock
- * says or earlier), no child is dirty, and late data have gathered a while. Ascending by service, type, level, t; at most `max`,
- * appended to *ret. */
+/* Dirty nodes of levels low..high that can be built: their time is past (engine time, as
+ * store_clock says or earlier), no child is dirty, and late data have gathered a while. Ascending
+ * by service, type, level, t; at most `max`, appended to *ret. */
 NODISCARD int store_build_due(struct store_view *v, int64_t engine_ms, uint32_t low, uint32_t high,
                               size_t max, struct build_nodes *ret, struct err *e);
 
@@ -84,8 +84,9 @@ NODISCARD int build_merge(const struct build_job *j, struct arena *a, struct bui
                           struct err *e);
 void build_result_deinit(struct build_result *r);
 
-/* Shard thread: checks, writes rows and timeline points, and cleans the node if it was the last job.
- * ERR_NOT_FOUND: as above, nothing is written; ERR_CORRUPT: a sum is wrong, nothing is written. */
+/* Shard thread: checks, writes rows and timeline points, and cleans the node if it was the last
+ * job. ERR_NOT_FOUND: as above, nothing is written; ERR_CORRUPT: a sum is wrong, nothing is
+ * written. */
 NODISCARD int store_build_apply(struct store *s, const struct build_job *expect,
                                 const struct build_result *r, struct err *e);
 

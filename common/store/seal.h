@@ -3,8 +3,9 @@
  * seal.h: the seal log: entry n says which raw rows became sealed vectors, and its row is written
  * in the very batch that does it. seal.c is the only code that makes leaves.
  *
- *   row   version u8 = 1, or 2 of a delete (tomb.h): those rows are gone instead | engine time u64, ms since 1970 | lowest raw bucket u32 | highest u32 |
- *         rows u64 | sum of hash128(raw key without bucket) mod 2^128: high u64, low u64 |
+ *   row   version u8 = 1, or 2 of a delete (tomb.h): those rows are gone instead | engine time u64,
+ *         ms since 1970 | lowest raw bucket u32 | highest u32 | rows u64 |
+ *         sum of hash128(raw key without bucket) mod 2^128: high u64, low u64 |
  *         F u64, of all their vectors | total u64, staying at 2^64-1          57 bytes
  *
  * Rows, their keys' sum, F and total name the set: a replica that is about to apply an entry proves

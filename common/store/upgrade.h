@@ -10,8 +10,8 @@
 
 struct store;
 
-/* From `written` on to FORMAT_WRITTEN, its row included, in batches that may be lost and come again:
- * the row of the format is in the last. Before anything else reads or writes. */
+/* From `written` on to FORMAT_WRITTEN, its row included, in batches that may be lost and come
+ * again: the row of the format is in the last. Before anything else reads or writes. */
 NODISCARD int store_upgrade(struct store *s, unsigned written, struct err *e);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * The engine beside the slow obvious one (tests/lib/store_model.h): random pushes, retries,
  * commits, seals, late data, held views, restarts, power cuts, failed writes, and questions.
- * Levels are built by the shard or by jobs that lie about for a while, clocks move by days, and data
- * come late, or a year old, above and below floors.
+ * Levels are built by the shard or by jobs that lie about for a while, clocks move by days, and
+ * data come late, or a year old, above and below floors.
  * Every seed also chooses hard conditions: dictionary epochs of a few nodes, hashes of two bits,
  * caches of one byte. SEED=n repeats one; SEEDS=n runs more of them.
  */
