@@ -16,6 +16,8 @@
  */
 #include "common/store/hot.h"
 
+#include <stdlib.h>
+
 #include "common/base/list.h"
 #include "common/base/map.h"
 #include "common/base/size.h"
@@ -26,9 +28,9 @@
 #define GROUP_KEY_LEN 18
 #define EPOCHS_MAX    4 /* of one leaf; more are scanned */
 
-struct part { /* one dictionary epoch of a leaf */
-    uint32_t epoch;
-    struct map_u64 at; /* id -> index */
+struct part {             /* one dictionary epoch of a leaf */
+    uint32_t epoch, last; /* the highest id */
+    struct map_u64 at;    /* id -> index */
     VEC(uint32_t) ids;
     VEC(uint64_t) values;
 };
@@ -280,6 +282,7 @@ static void add_entry(struct part *p, uint32_t id, uint64_t value, bool minus)
         i = (uint32_t)p->ids.len;
         vec_push(&p->ids, id);
         vec_push(&p->values, 0);
+        p->last = MAX(p->last, id);
     }
     p->values.ptr[i] = minus ? p->values.ptr[i] - value : p->values.ptr[i] + value;
 }
@@ -391,15 +394,43 @@ static void must_scan(hot_ranges *scan, uint32_t from, uint32_t to)
 {
     struct hot_range r = { from, to };
 
-    if (from >= to)
-        return;
-    if (scan->len && scan->ptr[scan->len - 1].to >= from)
-        scan->ptr[scan->len - 1].to = to;
-    else
+    if (from < to)
         vec_push(scan, r);
 }
 
-static int give(const struct leaf *l, hot_fn fn, void *cookie, struct err *e)
+static int by_from(const void *a, const void *b)
+{
+    const struct hot_range *x = a, *y = b;
+
+    return x->from < y->from ? -1 : x->from > y->from;
+}
+
+/* Sorts and joins. */
+static void tidy(hot_ranges *scan)
+{
+    size_t n = 0;
+
+    if (scan->len)
+        qsort(scan->ptr, scan->len, sizeof(*scan->ptr), by_from);
+    vec_for (i, scan) {
+        struct hot_range r = scan->ptr[i];
+        if (n && scan->ptr[n - 1].to >= r.from)
+            scan->ptr[n - 1].to = MAX(scan->ptr[n - 1].to, r.to);
+        else
+            scan->ptr[n++] = r;
+    }
+    scan->len = n;
+}
+
+static bool scanned(const hot_ranges *scan, uint32_t t)
+{
+    vec_for (i, scan)
+        if (t >= scan->ptr[i].from && t < scan->ptr[i].to)
+            return true;
+    return false;
+}
+
+static int give(const struct leaf *l, size_t group, hot_fn fn, void *cookie, struct err *e)
 {
     struct hot_section sections[EPOCHS_MAX];
     struct hot_leaf out = { .t = l->t, .rows = l->rows, .sections = sections, .len = l->parts.len };
@@ -408,45 +439,80 @@ static int give(const struct leaf *l, hot_fn fn, void *cookie, struct err *e)
     memcpy(out.writes, l->writes, sizeof(out.writes));
     vec_for (i, &l->parts) {
         const struct part *p = &l->parts.ptr[i];
-        sections[i] = (struct hot_section){ p->epoch, p->ids.ptr, p->values.ptr, p->ids.len };
+        sections[i] =
+            (struct hot_section){ p->epoch, p->last, p->ids.ptr, p->values.ptr, p->ids.len };
     }
-    return fn(cookie, &out, e);
+    return fn(cookie, group, &out, e);
 }
 
-static int read_group(struct hot *h, const struct hot_state *v, struct group *g, uint32_t from,
-                      uint32_t to, hot_fn fn, void *cookie, hot_ranges *scan, struct err *e)
-{
-    int rc = 0;
+struct reading {
+    struct hot *h;
+    const struct hot_state *v;
+    const struct member *m;
+    const uint64_t *gids;
+    uint32_t from, to;
+    hot_ranges *scan;
+};
 
+static struct group *group_at(const struct reading *r, size_t i)
+{
+    struct member m = *r->m;
+
+    m.series = r->gids[i];
+    return find_group(r->h, &m, false);
+}
+
+/* What must be scanned for group i. */
+static void find_scans(struct reading *r, size_t i)
+{
+    struct hot *h = r->h;
+    struct group *g = group_at(r, i);
+
+    if (h->stopped || (g ? g->folded : h->gone) > r->v->applied) {
+        must_scan(r->scan, r->from, r->to);
+        return;
+    }
+    if (!g)
+        return;
     list_del(&g->lru);
     list_add_tail(&h->lru, &g->lru);
-    for (size_t i = leaf_at(g, from); !rc && i < g->leaves.len && g->leaves.ptr[i].t < to; i++) {
-        const struct leaf *l = &g->leaves.ptr[i];
-        if (l->whole && (v->live || l->seq <= v->seq))
-            rc = give(l, fn, cookie, e);
-        else
-            must_scan(scan, l->t, l->t + LEAF_SLOTS);
+    for (size_t k = leaf_at(g, r->from); k < g->leaves.len && g->leaves.ptr[k].t < r->to; k++) {
+        const struct leaf *l = &g->leaves.ptr[k];
+        if (!l->whole || (!r->v->live && l->seq > r->v->seq))
+            must_scan(r->scan, l->t, l->t + LEAF_SLOTS);
     }
+}
+
+static int give_group(const struct reading *r, size_t i, hot_fn fn, void *cookie, struct err *e)
+{
+    const struct group *g = group_at(r, i);
+    int rc = 0;
+
+    if (!g)
+        return 0;
+    for (size_t k = leaf_at(g, r->from); !rc && k < g->leaves.len && g->leaves.ptr[k].t < r->to;
+         k++)
+        if (!scanned(r->scan, g->leaves.ptr[k].t))
+            rc = give(&g->leaves.ptr[k], i, fn, cookie, e);
     return rc;
 }
 
-int hot_read(struct hot *h, const struct hot_state *v, const struct member *m, uint32_t from,
-             uint32_t to, hot_fn fn, void *cookie, hot_ranges *scan, struct err *e)
+int hot_read(struct hot *h, const struct hot_state *v, const struct member *m, const uint64_t *gids,
+             size_t len, uint32_t from, uint32_t to, hot_fn fn, void *cookie, hot_ranges *scan,
+             struct err *e)
 {
-    struct group *g;
-    uint32_t known;
+    struct reading r = { h, v, m, gids, from, to, scan };
     int rc = 0;
 
+    scan->len = 0;
     mutex_lock(&h->lock);
-    known = h->o.bytes_max ? MAX(from, known_from(h, m)) : to;
-    must_scan(scan, from, MIN(known, to));
-    g = find_group(h, m, false);
-    if (known >= to)
-        rc = 0;
-    else if (h->stopped || (g ? g->folded : h->gone) > v->applied)
-        must_scan(scan, known, to);
-    else if (g)
-        rc = read_group(h, v, g, known, to, fn, cookie, scan, e);
+    r.from = h->o.bytes_max ? MIN(MAX(from, known_from(h, m)), to) : to;
+    must_scan(scan, from, r.from);
+    for (size_t i = 0; r.from < to && i < len; i++)
+        find_scans(&r, i);
+    tidy(scan);
+    for (size_t i = 0; !rc && r.from < to && i < len; i++)
+        rc = give_group(&r, i, fn, cookie, e);
     mutex_unlock(&h->lock);
     return rc;
 }

@@ -47,8 +47,8 @@ void hot_stop(struct hot *h);
 
 /* What a leaf holds, borrowed during the call. */
 struct hot_section {
-    uint32_t epoch;
-    const uint32_t *ids; /* in no order, each once */
+    uint32_t epoch, last; /* the highest id */
+    const uint32_t *ids;  /* in no order, each once */
     const uint64_t *values;
     size_t len;
 };
@@ -59,7 +59,7 @@ struct hot_leaf {
     const struct hot_section *sections;
     size_t len;
 };
-typedef int (*hot_fn)(void *cookie, const struct hot_leaf *leaf, struct err *e);
+typedef int (*hot_fn)(void *cookie, size_t group, const struct hot_leaf *leaf, struct err *e);
 struct hot_state { /* of a view */
     uint64_t applied, seq;
     bool live;
@@ -67,12 +67,14 @@ struct hot_state { /* of a view */
 struct hot_range {
     uint32_t from, to;
 };
-/* Gives the leaves of [from, to) that have sums which may be used, and fills *scan with the ranges
- * the caller must scan instead, ascending; together they hold every unsealed row. */
+/* Gives the leaves of some groups of m's service and type in [from, to) whose sums may be used, and
+ * fills *scan with the ranges the caller must scan instead, ascending: together they hold every
+ * unsealed row of those groups once. A leaf that must be scanned for one of them is for all. `fn` is
+ * called under the lock. */
 typedef VEC(struct hot_range) hot_ranges;
 NODISCARD int hot_read(struct hot *h, const struct hot_state *v, const struct member *m,
-                       uint32_t from, uint32_t to, hot_fn fn, void *cookie, hot_ranges *scan,
-                       struct err *e);
+                       const uint64_t *gids, size_t len, uint32_t from, uint32_t to, hot_fn fn,
+                       void *cookie, hot_ranges *scan, struct err *e);
 
 size_t hot_bytes(struct hot *h);
 

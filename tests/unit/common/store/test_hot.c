@@ -81,12 +81,13 @@ static void fold(struct bed *b)
     }
 }
 
-static int on_leaf(void *cookie, const struct hot_leaf *l, struct err *e)
+static int on_leaf(void *cookie, size_t group, const struct hot_leaf *l, struct err *e)
 {
     struct bed *b = cookie;
     uint64_t total = 0;
 
     (void)e;
+    assert_true(group < b->asked);
     b->given++;
     for (size_t i = 0; i < l->len; i++) {
         for (size_t k = 0; k < l->sections[i].len; k++) {
@@ -103,18 +104,21 @@ static void ask(struct bed *b, const struct hot_state *v)
 {
     uint32_t from = slot_leaf(b->base) + (uint32_t)prng_below(&b->prng, 14) * 2,
              to = from + 2 * (uint32_t)prng_below(&b->prng, 16);
-    struct member m = group_of((uint32_t)prng_below(&b->prng, GROUPS));
+    uint64_t first = prng_below(&b->prng, GROUPS), gids[GROUPS] = { first, (first + 1) % GROUPS };
+    struct member m = group_of(0);
     uint64_t want[IDS] = { 0 };
     hot_ranges scan = { 0 };
     struct err e;
 
     memset(b->got, 0, sizeof(b->got));
-    assert_int_equal(hot_read(b->hot, v, &m, from, to, on_leaf, b, &scan, &e), 0);
+    b->asked = 1 + prng_below(&b->prng, 2);
+    assert_int_equal(hot_read(b->hot, v, &m, gids, b->asked, from, to, on_leaf, b, &scan, &e), 0);
     vec_for (i, &b->rows) {
         const struct row *r = &b->rows.ptr[i];
         bool shown = r->seq <= v->seq && (!r->folded || r->folded > v->applied);
         bool scanned = false;
-        if (r->group != m.series || r->slot < from || r->slot >= to)
+        if ((r->group != gids[0] && (b->asked == 1 || r->group != gids[1])) || r->slot < from ||
+            r->slot >= to)
             continue;
         vec_for (k, &scan)
             scanned |= r->slot >= scan.ptr[k].from && r->slot < scan.ptr[k].to;
