@@ -34,6 +34,7 @@ struct bed {
     uint64_t seq, applied;
     uint64_t got[IDS], got_total;
     uint64_t given;       /* leaves */
+    size_t asked;         /* groups */
     uint32_t base, known; /* slots */
 };
 
