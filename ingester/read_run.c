@@ -183,7 +183,7 @@ static int run_merge(const struct read_msg *m, const struct read_source *src, st
     q.cancel = src->cancel;
     for (size_t i = 0; i < src->len && !code; i++) {
         struct store_merge part = { .stacks = &stacks };
-        struct store_view *view = store_view_get(src->stores[i]);
+        struct store_view *view = store_view_get_live(src->stores[i]);
 
         code = store_merge(view, &q, i == 0 ? &sum : &part, e);
         store_view_put(view);

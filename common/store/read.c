@@ -107,6 +107,55 @@ static int add_row(void *cookie, size_t series, uint32_t t, struct str value, st
     return 0;
 }
 
+/* Sums may be newer than the snapshot, and so may the nodes they name. */
+static int grow_acc(struct merge *m, struct acc *a, struct err *e)
+{
+    struct dict_id id = { m->scan.tenant, m->scan.scope, a->epoch };
+    uint32_t had = a->n.nodes;
+    struct dict *d;
+    int rc = dict_cache_read(m->v->s->dicts, NULL, id, &d, &a->n, e);
+
+    if (rc)
+        return rc;
+    dict_unref(a->d);
+    a->d = d;
+    a->values = xreallocarray(a->values, a->n.nodes, sizeof(*a->values));
+    memset(a->values + had, 0, (a->n.nodes - had) * sizeof(*a->values));
+    return 0;
+}
+
+/* The sum of the unsealed rows of a group in a leaf. */
+static int add_hot(void *cookie, size_t series, const struct hot_leaf *l, struct err *e)
+{
+    struct merge *m = cookie;
+    struct acc *a;
+
+    m->ret->rows++;
+    m->seen.ptr[m->index ? m->index[series] : series] = true;
+    if (m->leaves)
+        roaring_bitmap_add(m->leaves, l->t / LEAF_SLOTS);
+    for (size_t i = 0; i < LEAF_SLOTS; i++)
+        m->checked = m->checked || !u64_add(m->bound, l->total[i], &m->bound);
+    for (size_t i = 0; i < l->len; i++) {
+        const struct hot_section *s = &l->sections[i];
+        if (find_acc(m, s->epoch, &a, e) || (s->last >= a->n.nodes && grow_acc(m, a, e)))
+            return e->code;
+        if (s->last >= a->n.nodes)
+            return err_set(e, ERR_CORRUPT, "unsealed rows at slot %u name node %u of %u", l->t,
+                           s->last, a->n.nodes);
+        for (size_t k = 0; k < s->len; k++) {
+            uint64_t *at = &a->values[s->ids[k]];
+            if (m->checked && !u64_add(*at, s->values[k], at)) {
+                *at = UINT64_MAX;
+                m->ret->saturated++;
+            } else if (!m->checked) {
+                *at += s->values[k];
+            }
+        }
+    }
+    return 0;
+}
+
 /* ---- giving out ---- */
 
 struct emit {
@@ -238,6 +287,7 @@ static struct rollup_read groups_of_part(struct merge *m)
         .gids = m->scan.series,
         .len = m->scan.len,
         .fn = add_row,
+        .hot = add_hot,
         .cookie = m,
         .cancel = m->scan.cancel,
     };

@@ -7,6 +7,7 @@
 #define COMMON_STORE_ROLLUP_H
 
 #include "common/store/group.h"
+#include "common/store/hot.h"
 #include "common/store/ru.h"
 #include "common/store/seal.h"
 
@@ -63,14 +64,15 @@ struct rollup_read {
     const uint64_t *gids; /* ascending, of one dimension */
     size_t len;
     rollup_fn fn;
-    void *cookie;
+    hot_fn hot;         /* of rollup_raw: takes sums of unsealed rows instead; may be NULL */
+    void *cookie;       /* of both */
     const bool *cancel; /* polled; may be NULL */
 };
 /* The sealed vectors of the groups in a run of nodes of one level (cover.h), whatever rows hold
  * them. Level 0: leaves, by rows of level 0 or of members. */
 NODISCARD int rollup_read(const struct rollup_read *r, uint32_t level, uint32_t from, uint32_t to,
                           struct err *e);
-/* Their unsealed rows in a range of slots; `low` by scan_raw_low. all: every series of the service
+/* Their unsealed rows in a range of slots, which are whole leaves; `low` by scan_raw_low. all: every series of the service
  * belongs to one of them and nobody wants to know which: fn gets group 0. */
 NODISCARD int rollup_raw(const struct rollup_read *r, bool all, uint32_t low, uint32_t from,
                          uint32_t to, struct err *e);

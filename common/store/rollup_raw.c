@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rollup_raw: unsealed rows of groups: all unsealed rows of the service and type, and of which group
+ * rollup_raw: unsealed rows of groups: sums that are in memory (hot.h), and where there are none all unsealed rows of the service and type, and of which group
  * the series of each is. Where every group is asked for alike that question is not asked; else the
  * groups of all series of the service are read once.
  *
@@ -128,13 +128,41 @@ static int scan(struct rollup_raw *x, struct kv_iter *it, uint32_t from, uint32_
     return rc ? rc : kv_iter_status(it, e);
 }
 
+static int scan_range(struct rollup_raw *x, uint32_t from, uint32_t to, struct err *e)
+{
+    static const uint8_t zero[16];
+    const struct rollup_read *r = x->r;
+    struct member at = { r->tenant, r->scope, r->ptype, 0 };
+    struct key k, end;
+
+    key_raw(&k, &at, from, zero);
+    key_raw_scope(&end, raw_bucket(to - 1), r->tenant, r->scope);
+    key_end(&end);
+    struct kv_iter *it = kv_iter_new(r->v->s->kv, r->v->snap, KV_RAW, key_str(&k), key_str(&end));
+    int rc = scan(x, it, from, to, e);
+    kv_iter_free(it);
+    return rc;
+}
+
+/* Sums where there are some that may be used, rows elsewhere. */
+static int read_range(struct rollup_raw *x, uint32_t from, uint32_t to, struct err *e)
+{
+    const struct rollup_read *r = x->r;
+    struct member m = { r->tenant, r->scope, r->ptype, 0 };
+    hot_ranges rest = { 0 };
+    int rc = hot_read(r->v->s->hot, &r->v->hot, &m, r->gids, r->len, from, to, r->hot, r->cookie,
+                      &rest, e);
+
+    for (size_t i = 0; !rc && i < rest.len; i++)
+        rc = scan_range(x, rest.ptr[i].from, rest.ptr[i].to, e);
+    vec_free(&rest);
+    return rc;
+}
+
 int rollup_raw(const struct rollup_read *r, bool all, uint32_t low, uint32_t from, uint32_t to,
                struct err *e)
 {
-    static const uint8_t zero[16];
     struct rollup_raw x = { .r = r, .all = all };
-    struct member at = { r->tenant, r->scope, r->ptype, 0 };
-    struct key k, end;
 
     if (low == UINT32_MAX || !r->len)
         return 0;
@@ -143,12 +171,7 @@ int rollup_raw(const struct rollup_read *r, bool all, uint32_t low, uint32_t fro
         return 0;
     map_u64_init(&x.of);
     map_u64_init(&x.gid_at);
-    key_raw(&k, &at, from, zero);
-    key_raw_scope(&end, raw_bucket(to - 1), r->tenant, r->scope);
-    key_end(&end);
-    struct kv_iter *it = kv_iter_new(r->v->s->kv, r->v->snap, KV_RAW, key_str(&k), key_str(&end));
-    int rc = scan(&x, it, from, to, e);
-    kv_iter_free(it);
+    int rc = r->hot ? read_range(&x, from, to, e) : scan_range(&x, from, to, e);
     map_u64_deinit(&x.of);
     map_u64_deinit(&x.gid_at);
     return rc;

@@ -39,6 +39,10 @@ struct store_view *store_view_get(struct store *s)
 {
     return (struct store_view *)(void *)s;
 }
+struct store_view *store_view_get_live(struct store *s)
+{
+    return store_view_get(s);
+}
 void store_view_put(struct store_view *v)
 {
     (void)v;

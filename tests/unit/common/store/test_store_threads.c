@@ -139,6 +139,8 @@ static void run(uint64_t dict_bytes_max)
     struct shared x = { .commits = chan_new(4, NULL, NULL) };
     struct store_opts o = { .dict_bytes_max = dict_bytes_max,
                             .wid_horizon_ms = 3600 * 1000,
+                            .hot_bytes_max = 8 * MIB,
+                            .hot_members_min = 1,
                             .epoch_nodes_max = 400 };
     struct thread committing = { 0 }, reading[2] = { 0 };
     struct err e;
