@@ -603,8 +603,6 @@ static void run_seed(uint64_t seed)
         .wid_horizon_ms = UINT32_MAX / 2, /* retries come at any time */
         .seed = prng_u64(&r->w.prng),
         .epoch_nodes_max = chance(r, 0.5) ? 1 + below(r, 60) : 0,
-        .hot_bytes_max = chance(r, 0.3) ? 0 : chance(r, 0.3) ? 20000 : 8 * MIB,
-        .hot_members_min = 1 + below(r, 4),
         .hash_bits = chance(r, 0.5) ? 0 : 1 + below(r, 8),
     };
     if (chance(r, 0.7))
