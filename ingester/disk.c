@@ -108,6 +108,12 @@ int disk_check(const struct disk *d, struct err *e)
                    d->free_bytes / MIB, d->reserve / MIB);
 }
 
+void disk_room(const struct disk *d, uint64_t *ret_free, uint64_t *ret_reserve)
+{
+    *ret_free = d->free_bytes;
+    *ret_reserve = d->reserve;
+}
+
 void disk_drain(struct disk *d, void (*done)(void *cookie), void *cookie)
 {
     loop_timer_stop(d->timer);

@@ -25,6 +25,8 @@ struct disk_opts {
 NODISCARD int disk_new(const struct disk_opts *o, struct disk **ret, struct err *e);
 /* ERR_NO_SPACE while the reserve is reached. It ends when a tenth more than the reserve is free. */
 NODISCARD int disk_check(const struct disk *d, struct err *e);
+/* Free bytes of the volume as last seen, and what is kept of them. */
+void disk_room(const struct disk *d, uint64_t *ret_free, uint64_t *ret_reserve);
 /* Stops looking, then calls done on the loop. */
 void disk_drain(struct disk *d, void (*done)(void *cookie), void *cookie);
 void disk_free(struct disk *d); /* after disk_drain; NULL is fine */

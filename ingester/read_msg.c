@@ -2,6 +2,7 @@
 #include "ingester/read_msg.h"
 
 #include "ingester/rpc_exemplars.h"
+#include "ingester/rpc_space.h"
 #include "ingester/unpack.h"
 #include "proto/query.pb-c.h"
 
@@ -198,6 +199,8 @@ int read_msg_decode(enum rpc_method method, struct str payload, struct arena *a,
             in ? take_functions(in, a, ret, e) : unpack_failed("FunctionsRequest", payload, a, e);
     } else if (method == RPC_EXEMPLARS) {
         code = exemplars_decode(payload, a, ret, e);
+    } else if (method == RPC_SPACE) {
+        return space_decode(payload, a, ret, e); /* no tenant: of all */
     } else {
         const Embertree__LabelsRequest *in =
             embertree__labels_request__unpack(&allocator, payload.len, p);

@@ -13,6 +13,7 @@
 #include "common/base/size.h"
 #include "ingester/read_functions.h"
 #include "ingester/rpc_exemplars.h"
+#include "ingester/rpc_space.h"
 
 #define STACKS_SEED 0x656d626572u
 
@@ -395,5 +396,7 @@ int read_run(const struct read_msg *m, const struct read_source *src, struct are
         return read_functions_run(m, src, a, out, ret_rows, e);
     if (m->method == RPC_EXEMPLARS)
         return exemplars_run(m, src, a, out, ret_rows, e);
+    if (m->method == RPC_SPACE)
+        return space_run(m, src, a, out, e);
     return run_labels(m, src, a, out, e);
 }

@@ -13,6 +13,7 @@ struct read_source {
     uint64_t stacks_bytes_max; /* memory for the merged stacks */
     size_t reply_bytes_max;
     size_t exemplars_max; /* in a list */
+    uint64_t disk_free, disk_reserve;
     const bool *cancel;
 };
 /* Appends the packed reply to *out (initialised here). *ret_rows counts stored rows looked at. */

@@ -37,6 +37,7 @@ struct read {
     struct list link;
     uint64_t began_ns, deadline_ns;
     uint64_t held;
+    uint64_t disk_free, disk_reserve; /* when it came */
     struct buf reply;
     uint64_t rows;
     struct err err;
@@ -48,6 +49,7 @@ static const char *method_name(enum rpc_method m)
            : m == RPC_TIMELINE  ? "timeline"
            : m == RPC_FUNCTIONS ? "functions"
            : m == RPC_EXEMPLARS ? "exemplars"
+           : m == RPC_SPACE     ? "space"
                                 : "labels";
 }
 
@@ -78,6 +80,8 @@ static int run(struct read *r, struct arena *a, struct read_msg *m, struct err *
         .stacks_bytes_max = r->in->reads->stacks_max,
         .reply_bytes_max = r->in->ctx->cluster->rpc_message_bytes_max,
         .exemplars_max = (size_t)r->in->exemplars->list_max,
+        .disk_free = r->disk_free,
+        .disk_reserve = r->disk_reserve,
         .cancel = rpc_call_canceled(r->call),
     };
     int code = read_msg_decode(r->method, r->payload, a, m, e);
@@ -205,6 +209,7 @@ static void on_read(struct ingester *in, enum rpc_method method, struct rpc_call
     r->call = call;
     r->payload = payload;
     r->method = method;
+    disk_room(in->disk, &r->disk_free, &r->disk_reserve);
     r->began_ns = clock_mono_ns(in->ctx->env->clock);
     r->deadline_ns = r->began_ns + rpc_call_left_ms(call) * UINT64_C(1000000);
     list_add_tail(&rs->waiting, &r->link);
@@ -238,6 +243,11 @@ static void on_functions(void *cookie, struct rpc_call *call, struct str payload
     on_read(cookie, RPC_FUNCTIONS, call, payload);
 }
 
+static void on_space(void *cookie, struct rpc_call *call, struct str payload)
+{
+    on_read(cookie, RPC_SPACE, call, payload);
+}
+
 /* ---- life ----------------------------------------------------------------------------------- */
 
 /* Builders may hold twice what they are charged, so one gets a quarter of the share at most. */
@@ -264,6 +274,7 @@ void rpc_read_serve(struct ingester *in)
     rpc_serve(in->node, RPC_LABELS, on_labels, in);
     rpc_serve(in->node, RPC_FUNCTIONS, on_functions, in);
     rpc_serve(in->node, RPC_EXEMPLARS, on_exemplars, in);
+    rpc_serve(in->node, RPC_SPACE, on_space, in);
 }
 
 bool rpc_read_idle(const struct ingester *in)

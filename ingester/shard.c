@@ -274,7 +274,7 @@ static void reopen_step(struct shard *s, uint64_t now_ms)
         (void)err_set(&r->err, ERR_BUSY, "the ingester is stopping");
     else if (store_reopen(s->o.store, r->open, r->cookie, &r->err) == 0)
         err_clear(&r->err); /* what was tried on the way may have left its mark */
-    publish(s, now_ms); /* first: whoever is told finds the new state */
+    publish(s, now_ms);     /* first: whoever is told finds the new state */
     loop_post(s->o.loop, on_reopened, s);
 }
 

@@ -19,6 +19,7 @@
 #include "querier/api_functions.h"
 #include "querier/api_labels.h"
 #include "querier/api_render.h"
+#include "querier/api_space.h"
 #include "querier/query.h"
 
 #define CONNECT_BODY (1 * MIB)
@@ -34,6 +35,7 @@ static const struct query_route routes[] = {
     { HTTP_GET, "/labels", 0, api_label_names, false },
     { HTTP_GET, "/api/apps", 0, api_apps, false },
     { HTTP_GET, "/api/v1/functions", 0, api_functions, false },
+    { HTTP_GET, "/api/v1/space", 0, api_space, false },
     { HTTP_POST, SERVICE "ProfileTypes", CONNECT_BODY, api_profile_types, true },
     { HTTP_POST, SERVICE "LabelNames", CONNECT_BODY, api_connect_label_names, true },
     { HTTP_POST, SERVICE "LabelValues", CONNECT_BODY, api_connect_label_values, true },

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rpc_space: the reports of all shards added up, packed.
+ */
+#include "ingester/rpc_space.h"
+
+#include <stdlib.h>
+
+#include "common/base/mem.h"
+#include "common/base/size.h"
+#include "common/base/vec.h"
+#include "common/store/space.h"
+#include "ingester/unpack.h"
+#include "proto/space.pb-c.h"
+
+#define OWNERS_MAX 100000
+
+typedef VEC(struct space_row) space_rows;
+
+int space_decode(struct str payload, struct arena *a, struct read_msg *ret, struct err *e)
+{
+    ProtobufCAllocator allocator = unpack_allocator(a);
+    const Embertree__SpaceRequest *in = embertree__space_request__unpack(
+        &allocator, payload.len, (const uint8_t *)(const void *)payload.ptr);
+
+    if (!in)
+        return unpack_failed("SpaceRequest", payload, a, e);
+    ret->query.tenant = unpack_str(in->tenant);
+    return 0;
+}
+
+static int by_owner(const void *a, const void *b)
+{
+    const struct space_row *x = a, *y = b;
+    int c = str_cmp(x->tenant, y->tenant);
+
+    if (!c)
+        c = str_cmp(x->service, y->service);
+    if (!c)
+        c = (int)x->kind - (int)y->kind;
+    return c ? c : x->level < y->level ? -1 : x->level > y->level;
+}
+
+/* Rows of the same owner in several shards become one. */
+static void unite(space_rows *rows)
+{
+    size_t n = 0;
+
+    if (rows->len)
+        qsort(rows->ptr, rows->len, sizeof(*rows->ptr), by_owner);
+    vec_for (i, rows) {
+        if (n && by_owner(&rows->ptr[n - 1], &rows->ptr[i]) == 0)
+            rows->ptr[n - 1].bytes += rows->ptr[i].bytes;
+        else
+            rows->ptr[n++] = rows->ptr[i];
+    }
+    rows->len = n;
+}
+
+static int read_shard(struct store *s, const struct read_msg *m, const struct read_source *src,
+                      struct arena *a, space_rows *rows, Embertree__SpaceReply *r, struct err *e)
+{
+    struct space_opts o = { .owners_max = OWNERS_MAX, .cancel = src->cancel };
+    struct store_view *v = store_view_get(s);
+    struct space sp;
+    int rc = store_space(v, &o, a, &sp, e);
+
+    store_view_put(v);
+    if (rc)
+        return rc;
+    for (size_t i = 0; i < sp.len; i++)
+        if (!m->query.tenant.len || str_eq(sp.rows[i].tenant, m->query.tenant))
+            vec_push(rows, sp.rows[i]);
+    r->shards++;
+    if (m->query.tenant.len)
+        return 0; /* what others have is not told */
+    r->tables_bytes += sp.tables_bytes;
+    r->obsolete_bytes += sp.obsolete_bytes;
+    r->log_bytes += sp.log_bytes;
+    r->other_bytes += sp.other_bytes;
+    r->memtable_bytes += sp.memtable_bytes;
+    return 0;
+}
+
+static int pack(Embertree__SpaceReply *r, const space_rows *rows, struct arena *a, struct buf *out,
+                struct err *e)
+{
+    Embertree__SpaceRow *all = ARENA_ARRAY(a, Embertree__SpaceRow, rows->len + 1);
+
+    r->rows = ARENA_ARRAY(a, Embertree__SpaceRow *, rows->len + 1);
+    if (!all || !r->rows)
+        return err_set(e, ERR_LIMIT, "%zu rows of the space report are too many", rows->len);
+    r->n_rows = rows->len;
+    vec_for (i, rows) {
+        const struct space_row *row = &rows->ptr[i];
+
+        embertree__space_row__init(&all[i]);
+        all[i].tenant = pack_str(row->tenant);
+        all[i].service = pack_str(row->service);
+        all[i].kind = row->kind;
+        all[i].level = row->level == SPACE_NO_LEVEL ? 0 : row->level + 1;
+        all[i].bytes = row->bytes;
+        r->rows[i] = &all[i];
+    }
+    char *p = buf_room(out, embertree__space_reply__get_packed_size(r));
+    if (!p)
+        return err_set(e, ERR_LIMIT, "%zu rows of the space report do not fit %zu bytes", rows->len,
+                       out->max);
+    out->len += embertree__space_reply__pack(r, (uint8_t *)(void *)p);
+    return 0;
+}
+
+int space_run(const struct read_msg *m, const struct read_source *src, struct arena *a,
+              struct buf *out, struct err *e)
+{
+    Embertree__SpaceReply r = EMBERTREE__SPACE_REPLY__INIT;
+    space_rows rows = { 0 };
+    int rc = 0;
+
+    r.free_bytes = src->disk_free;
+    r.reserve_bytes = src->disk_reserve;
+    for (size_t i = 0; i < src->len && !rc; i++)
+        rc = read_shard(src->stores[i], m, src, a, &rows, &r, e);
+    unite(&rows);
+    if (!rc)
+        rc = pack(&r, &rows, a, out, e);
+    vec_free(&rows);
+    return rc;
+}

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * api_space: asks every ingester, adds rows of the same owner, prints.
+ *
+ * With several tenants a caller is told its own rows only: neither names nor bytes of others, nor
+ * the files and volumes all of them share. Without, the caller is the operator, and sees all.
+ */
+#include "querier/api_space.h"
+
+#include <stdlib.h>
+
+#include "common/base/mem.h"
+#include "common/base/size.h"
+#include "common/store/retain.h"
+#include "common/store/space.h"
+#include "proto/space.pb-c.h"
+
+#define REQUEST_MAX  KIB
+#define SERVICE_SHOW 40
+
+struct report {
+    VEC(struct space_row) rows;
+    VEC(const Embertree__SpaceReply *) ingesters;
+    struct space files; /* sums; rows are above */
+    uint64_t shown;     /* bytes of the rows */
+};
+
+static void *alloc_cb(void *a, size_t size)
+{
+    return arena_alloc(a, size);
+}
+
+static void free_cb(void *a, void *p)
+{
+    (void)a;
+    (void)p;
+}
+
+/* ---- replies ----------------------------------------------------------------------------------*/
+
+static int add_reply(struct report *r, const Embertree__SpaceReply *m, struct err *e)
+{
+    for (size_t i = 0; i < m->n_rows; i++) {
+        const Embertree__SpaceRow *row = m->rows[i];
+
+        if (row->level > KEY_LEVELS)
+            return err_set(e, ERR_CORRUPT, "level %u in a space report", row->level);
+        vec_push(&r->rows, ((struct space_row){
+                               .tenant = str_n(row->tenant.data, row->tenant.len),
+                               .service = str_n(row->service.data, row->service.len),
+                               .kind = (enum space_kind)row->kind,
+                               .level = row->level ? row->level - 1 : SPACE_NO_LEVEL,
+                               .bytes = row->bytes,
+                           }));
+        r->shown += row->bytes;
+    }
+    r->files.tables_bytes += m->tables_bytes;
+    r->files.obsolete_bytes += m->obsolete_bytes;
+    r->files.log_bytes += m->log_bytes;
+    r->files.other_bytes += m->other_bytes;
+    r->files.memtable_bytes += m->memtable_bytes;
+    vec_push(&r->ingesters, m);
+    return 0;
+}
+
+static int read_replies(struct query *q, struct report *r, struct err *e)
+{
+    if (!q->data)
+        q->data = arena_new(q->qr->query_bytes_max);
+    vec_for (i, &q->calls) {
+        struct fanout_call *c = &q->calls.ptr[i];
+        ProtobufCAllocator allocator = { alloc_cb, free_cb, q->data };
+
+        if (c->err.code)
+            continue;
+        if (query_take(q, wire_cost_lists(c->reply.len), e))
+            return e->code;
+        const Embertree__SpaceReply *m = embertree__space_reply__unpack(
+            &allocator, c->reply.len, (const uint8_t *)(const void *)c->reply.ptr);
+        if (!m)
+            return err_set(e, ERR_CORRUPT, "ingester %zu: %zu bytes are no SpaceReply", c->ingester,
+                           c->reply.len);
+        if (add_reply(r, m, e))
+            return err_wrap(e, "ingester %zu", c->ingester);
+    }
+    return 0;
+}
+
+static int by_owner(const void *a, const void *b)
+{
+    const struct space_row *x = a, *y = b;
+    int c = str_cmp(x->tenant, y->tenant);
+
+    if (!c)
+        c = str_cmp(x->service, y->service);
+    if (!c)
+        c = (int)x->kind - (int)y->kind;
+    return c ? c : x->level < y->level ? -1 : x->level > y->level;
+}
+
+static void unite(struct report *r)
+{
+    size_t n = 0;
+
+    if (r->rows.len)
+        qsort(r->rows.ptr, r->rows.len, sizeof(*r->rows.ptr), by_owner);
+    vec_for (i, &r->rows) {
+        if (n && by_owner(&r->rows.ptr[n - 1], &r->rows.ptr[i]) == 0)
+            r->rows.ptr[n - 1].bytes += r->rows.ptr[i].bytes;
+        else
+            r->rows.ptr[n++] = r->rows.ptr[i];
+    }
+    r->rows.len = n;
+}
+
+static const char *kind_name(const struct space_row *r)
+{
+    return (unsigned)r->kind < SPACE_KINDS_LEN ? space_kind_names[r->kind] : "other";
+}
+
+static const char *level_name(const struct space_row *r)
+{
+    return r->level < KEY_LEVELS ? retain_level_name(r->level) : "";
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------*/
+
+static void put_number(struct json *j, const char *key, uint64_t v)
+{
+    json_key(j, key);
+    json_u64(j, v);
+}
+
+static void put_forecast(const Embertree__SpaceReply *m, struct json *j)
+{
+    json_key(j, "forecast");
+    json_obj(j);
+    json_key(j, "growthPerDay");
+    json_i64(j, m->growth_per_day);
+    put_number(j, "freedPerDay", m->freed_per_day);
+    if (m->settles_bytes)
+        put_number(j, "settlesBytes", m->settles_bytes);
+    if (m->days_left != UINT32_MAX)
+        put_number(j, "daysLeft", m->days_left);
+    json_obj_end(j);
+}
+
+static void put_files(const struct report *r, struct json *j)
+{
+    const struct space *f = &r->files;
+
+    json_key(j, "files");
+    json_obj(j);
+    put_number(j, "tables", f->tables_bytes);
+    put_number(j, "obsolete", f->obsolete_bytes);
+    put_number(j, "log", f->log_bytes);
+    put_number(j, "other", f->other_bytes);
+    put_number(j, "total", f->tables_bytes + f->obsolete_bytes + f->log_bytes + f->other_bytes);
+    json_obj_end(j);
+    put_number(j, "memtables", f->memtable_bytes);
+    json_key(j, "ingesters");
+    json_arr(j);
+    vec_for (i, &r->ingesters) {
+        const Embertree__SpaceReply *m = r->ingesters.ptr[i];
+
+        json_obj(j);
+        put_number(j, "shards", m->shards);
+        put_number(j, "freeBytes", m->free_bytes);
+        put_number(j, "reserveBytes", m->reserve_bytes);
+        if (m->forecast)
+            put_forecast(m, j);
+        json_obj_end(j);
+    }
+    json_arr_end(j);
+}
+
+/* The rows by kind, and those that have one by level. */
+static void put_sums(const struct report *r, struct json *j)
+{
+    uint64_t kinds[SPACE_KINDS_LEN] = { 0 }, levels[KEY_LEVELS] = { 0 };
+
+    vec_for (i, &r->rows) {
+        const struct space_row *row = &r->rows.ptr[i];
+
+        if ((unsigned)row->kind < SPACE_KINDS_LEN)
+            kinds[row->kind] += row->bytes;
+        if (row->level < KEY_LEVELS)
+            levels[row->level] += row->bytes;
+    }
+    json_key(j, "kinds");
+    json_obj(j);
+    for (size_t i = 0; i < SPACE_KINDS_LEN; i++)
+        put_number(j, space_kind_names[i], kinds[i]);
+    json_obj_end(j);
+    json_key(j, "levels");
+    json_obj(j);
+    for (uint32_t i = 0; i < KEY_LEVELS; i++)
+        put_number(j, retain_level_name(i), levels[i]);
+    json_obj_end(j);
+}
+
+static void put_json(const struct query *q, const struct report *r, bool whole, struct json *j)
+{
+    json_obj(j);
+    put_number(j, "bytes", r->shown);
+    if (whole)
+        put_files(r, j);
+    put_sums(r, j);
+    json_key(j, "rows");
+    json_arr(j);
+    vec_for (i, &r->rows) {
+        const struct space_row *row = &r->rows.ptr[i];
+
+        json_obj(j);
+        json_key(j, "tenant");
+        json_str(j, row->tenant);
+        json_key(j, "service");
+        json_str(j, row->service);
+        json_key(j, "kind");
+        json_cstr(j, kind_name(row));
+        if (level_name(row)[0]) {
+            json_key(j, "level");
+            json_cstr(j, level_name(row));
+        }
+        put_number(j, "bytes", row->bytes);
+        json_obj_end(j);
+    }
+    json_arr_end(j);
+    json_key(j, "missingIngesters");
+    json_u64(j, q->missing.missing);
+    json_obj_end(j);
+}
+
+/* ---- text -------------------------------------------------------------------------------------*/
+
+static void put_line(struct buf *out, uint64_t bytes, uint64_t total, const char *what)
+{
+    (void)buf_addf(out, "%16" PRIu64 "  %5.1f %%  %s\n", bytes,
+                   total ? 100.0 * (double)bytes / (double)total : 0.0, what);
+}
+
+static void put_text(const struct query *q, const struct report *r, bool whole, struct buf *out)
+{
+    const struct space *f = &r->files;
+    uint64_t total =
+        whole ? f->tables_bytes + f->obsolete_bytes + f->log_bytes + f->other_bytes : r->shown;
+
+    (void)buf_addf(out, "%16s  %7s  %-16s %-*s %-11s %s\n", "bytes", "share", "tenant",
+                   SERVICE_SHOW, "service", "kind", "level");
+    vec_for (i, &r->rows) {
+        const struct space_row *row = &r->rows.ptr[i];
+
+        (void)buf_addf(out, "%16" PRIu64 "  %5.1f %%  %-16.*s %-*.*s %-11s %s\n", row->bytes,
+                       total ? 100.0 * (double)row->bytes / (double)total : 0.0,
+                       STR_ARG(row->tenant), SERVICE_SHOW, STR_ARG(row->service), kind_name(row),
+                       level_name(row));
+    }
+    if (whole) {
+        put_line(out, f->obsolete_bytes, total,
+                 "files that readers hold or that are being removed");
+        put_line(out, f->log_bytes, total, "write-ahead log");
+        put_line(out, f->other_bytes, total, "manifests and options");
+    }
+    put_line(out, total, total, "all");
+    for (size_t i = 0; whole && i < r->ingesters.len; i++) {
+        const Embertree__SpaceReply *m = r->ingesters.ptr[i];
+
+        (void)buf_addf(out, "volume %zu: %" PRIu64 " MiB free, %" PRIu64 " MiB kept free", i,
+                       m->free_bytes / MIB, m->reserve_bytes / MIB);
+        if (m->forecast && m->days_left == UINT32_MAX)
+            (void)buf_addf(out, ", what is kept will fit");
+        else if (m->forecast)
+            (void)buf_addf(out, ", %" PRId64 " MiB more a day, %" PRIu32 " days left",
+                           m->growth_per_day / (int64_t)MIB, m->days_left);
+        (void)buf_addf(out, "\n");
+    }
+    if (q->missing.missing)
+        (void)buf_addf(out, "%zu of %zu ingesters did not answer\n", q->missing.missing,
+                       q->missing.asked);
+}
+
+/* ---- steps ------------------------------------------------------------------------------------*/
+
+static bool sees_all(const struct query *q)
+{
+    return !q->qr->ctx->tenancy->multi;
+}
+
+static int reply(struct query *q, struct err *e)
+{
+    struct report r = { 0 };
+    struct str format = STR_NULL;
+    struct json j;
+    int rc = read_replies(q, &r, e);
+
+    if (!rc) {
+        unite(&r);
+        (void)http_param(q->http, "format", &format);
+        query_json(q, &j);
+        if (str_eqc(format, "text")) {
+            put_text(q, &r, sees_all(q), &q->out);
+            q->content_type = "text/plain; charset=utf-8";
+        } else {
+            put_json(q, &r, sees_all(q), &j);
+        }
+        rc = query_out_end(q, e);
+    }
+    vec_free(&r.rows);
+    vec_free(&r.ingesters);
+    return rc;
+}
+
+int api_space(struct query *q, struct err *e)
+{
+    Embertree__SpaceRequest m = EMBERTREE__SPACE_REQUEST__INIT;
+
+    if (!sees_all(q)) {
+        if (q->tenants_len != 1)
+            return err_set(e, ERR_INPUT, "the space of one tenant at a time");
+        m.tenant.len = q->tenants[0].len;
+        m.tenant.data = (uint8_t *)(uintptr_t)q->tenants[0].ptr;
+    }
+    for (size_t i = 0; i < q->targets.len; i++) {
+        struct fanout_call c = { .ingester = q->targets.ptr[i].ingester, .method = RPC_SPACE };
+
+        c.peer = q->qr->peers[c.ingester];
+        buf_init(&c.payload, REQUEST_MAX);
+        buf_init(&c.reply, 0);
+        char *p = buf_room(&c.payload, embertree__space_request__get_packed_size(&m) + 1);
+        CHECK(p);
+        c.payload.len += embertree__space_request__pack(&m, (uint8_t *)(void *)p);
+        vec_push(&q->calls, c);
+    }
+    q->allow_partial = true;
+    q->step = reply;
+    return 0;
+}
