@@ -71,37 +71,46 @@ void store_set_retention(struct store *s, struct retain_policy *p)
 
 /* ---- stage ---- */
 
-static void floors_of(struct store *s, const struct retain_of *of, int64_t engine_ms,
-                      struct floors *ret)
+static struct retain_keep keep_of(const struct store *s, const struct retain_of *of)
 {
-    struct retain_keep k = retain_policy_keep(s->retain->policy, of->tenant, of->service, of->type);
+    return retain_policy_keep(s->retain->policy, of->tenant, of->service, of->type);
+}
 
-    retain_floors(&k, engine_ms, ret);
+/* Below this slot nothing is kept. What is a day old at most is not looked up among the rules: the
+ * coarsest floor moves by 64 days. */
+static int lowest(struct store *s, const struct retain_of *of, uint32_t low, int64_t engine_ms,
+                  uint32_t *ret, struct err *e)
+{
+    struct retain_keep keep;
+    struct floors f = { 0 };
+
+    /* Floors of a batch that is not committed are not in the database. */
+    if (of->committed && floors_get(s, &of->m, &f, e))
+        return e->code;
+    *ret = f.at[KEY_LEVELS - 1];
+    if (!s->retain->policy || slot_to_ms(low) >= engine_ms - DAY_MS)
+        return 0;
+    keep = keep_of(s, of);
+    *ret = MAX(*ret, slot_of_ms(engine_ms - (int64_t)keep.ms[KEY_LEVELS - 1]));
+    return 0;
 }
 
 int retain_admit(struct store *s, const struct retain_of *of, uint32_t low, int64_t engine_ms,
                  struct err *e)
 {
-    struct floors f = { 0 };
-    uint64_t days;
+    uint32_t least = 0;
 
-    /* Floors of a batch that is not committed are not in the database: its policy's are the same. */
-    if (of->committed) {
-        if (floors_get(s, &of->m, &f, e))
-            return e->code;
-    } else if (s->retain->policy) {
-        floors_of(s, of, engine_ms, &f);
-    }
-    if (low >= f.at[KEY_LEVELS - 1])
+    if (lowest(s, of, low, engine_ms, &least, e))
+        return e->code;
+    if (low >= least)
         return 0;
-    days = (uint64_t)(engine_ms - slot_to_ms(f.at[KEY_LEVELS - 1])) / (uint64_t)DAY_MS;
     return err_set(e, ERR_INPUT,
                    "not_in_ingestion_window: the profile is %" PRId64
-                   " days old, more than the %" PRIu64
+                   " days old, more than the %" PRId64
                    " that are kept of service %.*s (retention.64d, retention.overrides); from= and "
                    "until= in the URL store it under another time",
-                   (engine_ms - slot_to_ms(low)) / DAY_MS, days, (int)MIN(of->service.len, 100),
-                   of->service.ptr);
+                   (engine_ms - slot_to_ms(low)) / DAY_MS, (engine_ms - slot_to_ms(least)) / DAY_MS,
+                   (int)MIN(of->service.len, 100), of->service.ptr);
 }
 
 void retain_begin(struct store *s, const struct retain_of *of, int64_t engine_ms,
@@ -111,7 +120,9 @@ void retain_begin(struct store *s, const struct retain_of *of, int64_t engine_ms
     struct floors f = { 0 };
 
     if (r->policy) {
-        floors_of(s, of, engine_ms, &f);
+        struct retain_keep keep = keep_of(s, of);
+
+        retain_floors(&keep, engine_ms, &f);
         floors_put(b, &of->m, &f);
     }
     for (uint32_t l = 0; l < KEY_LEVELS; l++) {
