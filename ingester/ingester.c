@@ -24,6 +24,7 @@
 #include "ingester/recover.h"
 #include "ingester/retention.h"
 #include "ingester/rpc_build.h"
+#include "ingester/rpc_delete.h"
 #include "ingester/rpc_read.h"
 #include "ingester/rpc_write.h"
 #include "ingester/state.h"
@@ -340,6 +341,7 @@ static void ingester_free(void *self)
     rpc_node_free(in->node);
     rpc_read_free(in);
     rpc_build_free(in);
+    rpc_delete_free(in);
     for (size_t i = 0; i < in->shards_len; i++)
         shard_free(in->shards[i]);
     recover_free(in->recover);
@@ -387,6 +389,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     rpc_write_serve(in);
     rpc_read_serve(in);
     rpc_build_serve(in);
+    rpc_delete_serve(in);
     rpc_serve(in->node, RPC_STATUS, on_status, in);
     log_info("shards open", KV_U64("shards", n), KV_CSTR("listen", in->conf->listen));
     *ret_self = in;
@@ -454,7 +457,7 @@ static void drain_parts(void *cookie)
     struct ingester *in = cookie;
 
     if (in->writes_pending > 0 || !rpc_read_idle(in) || !rpc_build_idle(in) ||
-        !recover_idle(in->recover) || !retention_idle(in)) {
+        !rpc_delete_idle(in) || !recover_idle(in->recover) || !retention_idle(in)) {
         loop_timer_start(in->drain_poll, DRAIN_POLL_MS, 0);
         return;
     }

@@ -347,6 +347,7 @@ static void publish(struct shard *s, uint64_t now_ms)
     m->state.read_only = store_read_only(s->o.store);
     m->state.read_only_code = store_read_only_code(s->o.store);
     store_clock(s->o.store, &m->state.clock);
+    store_delete_stats(s->o.store, &m->state.deletes);
     s->state_next_ms = now_ms + STATE_EVERY_MS;
     loop_post(s->o.loop, on_state, m);
 }

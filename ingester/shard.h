@@ -7,6 +7,7 @@
 
 #include "common/base/list.h"
 #include "common/store/store.h"
+#include "common/store/tomb.h"
 #include "common/sys/loop.h"
 #include "ingester/metrics.h"
 
@@ -60,6 +61,7 @@ struct shard_state {
     bool read_only;       /* a write failed, or the database cannot be opened */
     int read_only_code;   /* why */
     struct store_clock clock;
+    struct tomb_stats deletes;
 };
 
 struct shard *shard_new(const struct shard_opts *o);

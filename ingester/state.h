@@ -14,6 +14,7 @@
 
 struct reads;     /* rpc_read.c */
 struct builds;    /* rpc_build.c */
+struct deletes;   /* rpc_delete.c */
 struct recover;   /* recover.c */
 struct retention; /* retention.c */
 
@@ -37,6 +38,7 @@ struct ingester {
     struct reads *reads;
     struct builds *builds;
     struct retention *retention;
+    struct deletes *deletes;
 
     bool draining;
     struct timer *drain_poll;

@@ -16,6 +16,7 @@
 #include "common/obs/log.h"
 #include "common/role/memory.h"
 #include "querier/api_connect.h"
+#include "querier/api_delete.h"
 #include "querier/api_functions.h"
 #include "querier/api_labels.h"
 #include "querier/api_render.h"
@@ -36,6 +37,8 @@ static const struct query_route routes[] = {
     { HTTP_GET, "/api/apps", 0, api_apps, false },
     { HTTP_GET, "/api/v1/functions", 0, api_functions, false },
     { HTTP_GET, "/api/v1/space", 0, api_space, false },
+    { HTTP_POST, "/api/v1/delete", 0, api_delete, false },
+    { HTTP_GET, "/api/v1/deletes", 0, api_deletes, false },
     { HTTP_POST, SERVICE "ProfileTypes", CONNECT_BODY, api_profile_types, true },
     { HTTP_POST, SERVICE "LabelNames", CONNECT_BODY, api_connect_label_names, true },
     { HTTP_POST, SERVICE "LabelValues", CONNECT_BODY, api_connect_label_values, true },

@@ -147,7 +147,6 @@ static void ended(struct store *s, struct tomb *t)
 
     all->pending--;
     all->ranges -= t->kind == TOMB_RANGE;
-    atomic_store(&all->stat_pending, all->pending);
     build_look(s, DIRTY_FIRST, 0); /* what had to wait */
     masks_deinit(&t->masks);
     purge_free(all->purge);
@@ -168,8 +167,8 @@ static int write_step(struct purge_step *x, struct err *e)
         rc = store_write_batch(x->s, x->b, false, e);
     if (rc)
         return rc;
-    atomic_fetch_add(&all->stat_rows, x->rows);
-    atomic_fetch_add(&all->stat_bytes, x->bytes);
+    all->rows += x->rows;
+    all->bytes += x->bytes;
     return 0;
 }
 

@@ -278,7 +278,7 @@ static int remember(void *cookie, struct tomb *t, struct err *e)
     struct tombs *all = s->tombs;
 
     vec_push(&all->at, t);
-    atomic_store(&all->last, MAX(atomic_load(&all->last), t->entry));
+    all->last = MAX(all->last, t->entry);
     if (t->state != TOMB_PURGING)
         return 0;
     all->pending++;
@@ -296,7 +296,6 @@ int tombs_open(struct store *s, struct err *e)
     int rc = each_row(s->kv, NULL, remember, s, e);
     if (s->tombs->at.len)
         qsort(s->tombs->at.ptr, s->tombs->at.len, sizeof(*s->tombs->at.ptr), by_entry);
-    atomic_store(&s->tombs->stat_pending, s->tombs->pending);
     return rc;
 }
 
@@ -341,17 +340,21 @@ bool tombs_hold(const struct store *s, const struct member *m, uint32_t slot)
 
 bool tombs_newer_than(const struct store *s, uint64_t applied)
 {
-    return atomic_load(&s->tombs->last) > applied;
+    return s->tombs->last > applied;
 }
 
 void store_delete_stats(const struct store *s, struct tomb_stats *ret)
 {
+    const struct tombs *all = s->tombs;
+
     *ret = (struct tomb_stats){
-        .pending = atomic_load(&s->tombs->stat_pending),
-        .deletes = atomic_load(&s->tombs->stat_deletes),
-        .rows = atomic_load(&s->tombs->stat_rows),
-        .bytes = atomic_load(&s->tombs->stat_bytes),
+        .pending = all->pending,
+        .deletes = all->deletes,
+        .rows = all->rows,
+        .bytes = all->bytes,
     };
+    vec_for (i, &all->at)
+        ret->purged += all->at.ptr[i]->state == TOMB_PURGED;
 }
 
 /* ---- selectors ---- */
@@ -406,7 +409,7 @@ int tombs_forgot(struct store *s, uint32_t tenant, struct str labels, struct str
     int yes = 0;
 
     *ret = false;
-    if (row->entry >= atomic_load(&all->last))
+    if (row->entry >= all->last)
         return 0;
     struct arena *a = arena_new(4 * MIB);
     int rc = labels_decode(labels, a, &l, e);

@@ -121,7 +121,7 @@ NODISCARD int store_delete(struct store *s, const struct tomb_request *r, struct
 NODISCARD int store_purge(struct store *s, size_t rows_max, bool *ret_more, struct err *e);
 uint64_t store_purge_wait_ms(struct store *s);
 bool store_wants_quiet(const struct store *s); /* shard thread */
-bool store_quiet(const struct store *s);       /* any thread */
+bool store_quiet(const struct store *s);
 
 /* Compacts one range that was purged; *ret_more: there may be another. Any thread but the shard's,
  * one at a time; takes as long as it takes. */
@@ -147,9 +147,9 @@ NODISCARD int store_deletes(struct store_view *v, struct str tenant, struct aren
 void tomb_list_deinit(struct tomb_list *l);
 
 struct tomb_stats {
-    uint64_t pending;              /* tombs not purged */
+    uint64_t pending, purged;      /* tombs with rows; without, but with bytes in files */
     uint64_t deletes, rows, bytes; /* since start */
 };
-void store_delete_stats(const struct store *s, struct tomb_stats *ret); /* any thread */
+void store_delete_stats(const struct store *s, struct tomb_stats *ret); /* shard thread */
 
 #endif

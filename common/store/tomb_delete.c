@@ -526,14 +526,13 @@ static int enter(struct deleting *x, struct err *e)
     if (rc)
         return rc;
     vec_push(&all->at, x->t);
-    atomic_store(&all->last, x->t->entry);
-    atomic_fetch_add(&all->stat_deletes, 1);
+    all->last = x->t->entry;
+    all->deletes++;
     all->idle = false;
     if (x->t->state != TOMB_PURGING)
         return 0;
     all->pending++;
     all->ranges += x->t->kind == TOMB_RANGE;
-    atomic_store(&all->stat_pending, all->pending);
     rc = tomb_load_masks(x->s, x->t, e);
     x->t = NULL;
     return rc;

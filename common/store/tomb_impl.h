@@ -10,8 +10,6 @@
 #ifndef COMMON_STORE_TOMB_IMPL_H
 #define COMMON_STORE_TOMB_IMPL_H
 
-#include <stdatomic.h>
-
 #include "common/store/keys.h"
 #include "common/store/mask.h"
 #include "common/store/names.h"
@@ -44,10 +42,10 @@ struct tombs {
     size_t pending, ranges; /* of these: not purged; and of kind RANGE */
     struct purge *purge;    /* owned; of the one being purged; NULL: not begun */
     bool want_quiet;
-    bool idle;             /* the last step found nothing to do */
-    int64_t looked_ms;     /* engine time of it */
-    _Atomic uint64_t last; /* entry of the newest delete */
-    _Atomic uint64_t stat_pending, stat_deletes, stat_rows, stat_bytes;
+    bool idle;                     /* the last step found nothing to do */
+    int64_t looked_ms;             /* engine time of it */
+    uint64_t last;                 /* entry of the newest delete */
+    uint64_t deletes, rows, bytes; /* since start */
 };
 
 /* ---- in memory: shard thread ---- */
@@ -61,7 +59,6 @@ NODISCARD int tomb_load_masks(struct store *s, struct tomb *t, struct err *e);
 
 bool tombs_block(const struct store *s, uint32_t tenant, uint32_t scope);
 bool tombs_hold(const struct store *s, const struct member *m, uint32_t t);
-/* Any thread. */
 bool tombs_newer_than(const struct store *s, uint64_t applied);
 /* A write id of this row is known; `labels` canonical bytes of the series, slots of its push. */
 NODISCARD int tombs_forgot(struct store *s, uint32_t tenant, struct str labels,
