@@ -52,6 +52,8 @@ static int on_exm(struct check *c, struct str key, struct str value, struct err 
 
     if (!exm_key_read(key, &index, &x))
         return err_set(e, ERR_CORRUPT, "key of %zu bytes among exemplars", key.len);
+    if (purging_has(&c->purging, x.m.tenant, x.m.scope))
+        return 0;
     if (index ? on_index(c, &x, value, e) : on_row(c, &x, value, e))
         return err_wrap(e, "exemplar at slot %u of series %016" PRIx64, x.t, x.m.series);
     return 0;

@@ -177,6 +177,8 @@ static int check_node(struct levels *x, enum kv_cf cf, struct str key, struct st
     if (!key_member_read(key, &level, &m, &t) || (cf == KV_FINE ? level != 0 : level < 2) ||
         t % LEVELS[level].node) /* leaves were looked at before */
         return cf == KV_FINE ? 0 : err_set(e, ERR_CORRUPT, "key of %zu bytes", key.len);
+    if (purging_has(&c->purging, m.tenant, m.scope))
+        return 0;
     if (know_part(x, &m, e))
         return e->code;
     if (cf == KV_COARSE &&

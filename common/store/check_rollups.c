@@ -154,6 +154,8 @@ static int on_ru(struct rollups *x, struct str key, struct str value, struct err
     if (!key_ru_read(key, &level, &m, &t, &entry) || t % LEVELS[level].node ||
         (entry && level > 1) || GID_DIM(m.series) >= GROUP_DIMS)
         return err_set(e, ERR_CORRUPT, "key of %zu bytes", key.len);
+    if (purging_has(&x->c->purging, m.tenant, m.scope))
+        return 0;
     if (know_part(x, &m, e) || ru_read(value, &r, e) ||
         (r.vector.ptr && check_vector(x->c, m.tenant, m.scope, r.vector, &v, e)))
         return err_wrap(e, "level %u, slot %u, group %016" PRIx64, level, t, m.series);
@@ -205,6 +207,8 @@ static int on_fn(struct rollups *x, struct str key, struct str value, struct err
 
     if (!key_member_read(key, &level, &m, &t) || level < DIRTY_FIRST || t % LEVELS[level].node)
         return err_set(e, ERR_CORRUPT, "key of %zu bytes", key.len);
+    if (purging_has(&x->c->purging, m.tenant, m.scope))
+        return 0;
     if (know_part(x, &m, e) || fn_read(value, &r, e) || vec_open(r.self, &v, e) ||
         vec_open(r.total, &v, e))
         return err_wrap(e, "level %u, slot %u, group %016" PRIx64, level, t, m.series);
@@ -310,6 +314,9 @@ static int check_run(struct rollups *x, const struct member *m, uint32_t level, 
 {
     uint32_t from = t - t % LEVELS[level].bucket, to = from + LEVELS[level].bucket;
     uint32_t step = LEVELS[0].bucket;
+
+    if (purging_has(&x->c->purging, m->tenant, m->scope))
+        return 0;
     int rc = know_part(x, m, e);
 
     CHECK(LEVELS[level].bucket / LEVELS[level].node <= NODES_MAX);
