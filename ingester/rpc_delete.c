@@ -9,8 +9,8 @@
  * it under the same id, and who did it before only says so again (tomb.h).
  *
  * A timer looks after shards with ranges that were purged: a pool thread compacts them, one range
- * of one shard at a time, so that their bytes are freed within minutes and not when compaction comes
- * by. It also shows the counts.
+ * of one shard at a time, so that their bytes are freed within minutes and not when compaction
+ * comes by. It also shows the counts.
  */
 #include "ingester/rpc_delete.h"
 

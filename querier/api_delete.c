@@ -40,7 +40,7 @@ struct deletion {
     int64_t from_ms, to_ms;
 };
 
-/* ---- parameters ------------------------------------------------------------------------------- */
+/* ---- parameters ------------------------------------------------------------------------------ */
 
 static bool flag(const struct query *q, const char *name)
 {
@@ -126,7 +126,7 @@ static int read_range(struct query *q, struct deletion *d, struct err *e)
     return 0;
 }
 
-/* ---- questions -------------------------------------------------------------------------------- */
+/* ---- questions ------------------------------------------------------------------------------- */
 
 static void *out_ptr(const void *p)
 {
@@ -190,7 +190,7 @@ static int ask(struct query *q, const struct deletion *d, struct err *e)
     return 0;
 }
 
-/* ---- answers ---------------------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 /* protobuf-c's allocations come from the query's arena of replies. */
 static void *arena_take(void *cookie, size_t n)
@@ -299,7 +299,7 @@ static int reply_delete(struct query *q, struct err *e)
     return query_out_end(q, e);
 }
 
-/* ---- the list --------------------------------------------------------------------------------- */
+/* ---- the list -------------------------------------------------------------------------------- */
 
 typedef VEC(Embertree__DeleteTomb *) tombs;
 
@@ -414,7 +414,7 @@ static int reply_list(struct query *q, struct err *e)
     return rc;
 }
 
-/* ---- routes ----------------------------------------------------------------------------------- */
+/* ---- routes ---------------------------------------------------------------------------------- */
 
 static int check_tenant(const struct query *q, struct err *e)
 {

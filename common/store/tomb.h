@@ -54,20 +54,23 @@
  *   RANGE     buckets inside, rest row by row;        days: in the entry's batch
  *             parents over an edge: marked and deleted, rebuilt from their children
  *
- * Roll-ups and a part of a group's members: the sums are exact, so a row of a group is corrected by
- * taking away the rows of the members of the same node, in the batch that deletes those
- * (purge_groups.c says where this is exact and what happens where it is not).
+ * Roll-ups of a service that loses a part of its series begin anew behind all its data; what was
+ * before is read from members (purge_groups.c argues why).
  *
- *   60 tenant entry u64             version u8 = 1 | kind u8 | state u8 | created ms u64 | from u32 |
- *                                   to u32 | services u32 | series u64 | raw rows u64 |
- *                                   ended ms u64 | 3 x (length varint, text): id of the request,
- *                                   tenant, what
- *   61 tenant entry                 version u8 = 1 | phase u8 | rows u64 | bytes u64 |
- *                                   done u32 | of u32: ranges | cursor: bytes of the phase
- *   62 tenant entry scope chunk u32 version u8 = 1 | kind u8 | from u32 | to u32 |
- *                                   n varint, n x u16 types (0: all) |
- *                                   n varint, n x u64 series ascending (0: all)
+ *   60 tenant entry u64     version u8 = 1 | kind u8 | state u8 | created ms u64 | ended ms u64 |
+ *                           from u32 | to u32 | services varint | series varint | raw rows varint |
+ *                           3 x (length varint, text): id of the request, tenant, what |
+ *                           n varint | n matchers: op u8, unanchored u8, name, value as texts
+ *   61 tenant entry         version u8 = 1 | phase u8 | rows varint | bytes varint | done u32 |
+ *                           of u32 | cursor: bytes of the phase
+ *   62 tenant entry scope chunk u32
+ *                           version u8 = 1 | kind u8 | from u32 | to u32 | n varint, n x u16 types
+ *                           (0: all) | n varint, n x u64 series ascending (0: all)
  *   63 tenant entry cf u8 level u8 bucket u32    a range to compact; empty
+ *
+ *   mask of entry 9 over series 00..0a1 of service 2 of tenant 1, slots 12 to 24, all types:
+ *   62 00000001 0000000000000009 00000002 00000000
+ *       01 04 0000000c 00000018 00 01 00000000000000a1
  *
  * Finished tombs are kept for the list: the newest 256.
  */
