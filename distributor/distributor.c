@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
-#include "distributor/api_import.h"
 #include "common/role/memory.h"
+#include "distributor/api_import.h"
 #include "distributor/api_ingest.h"
 #include "distributor/state.h"
 

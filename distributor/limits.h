@@ -15,6 +15,7 @@ struct limits {
     uint64_t inflated_ratio; /* output : input beyond 1 MiB */
     uint64_t decode_bytes;   /* memory of one push, from unzipped body to packed request */
     uint64_t samples;
+    uint64_t stacks;      /* that differ, of one push: further ones end in [overflow], counted */
     uint64_t frames_keep; /* more: the middle is collapsed to one mark, counted */
     uint64_t frames;      /* of one stack, inlined ones included */
     uint64_t text_frames; /* the same in text formats, where a frame costs two bytes */

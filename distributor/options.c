@@ -19,6 +19,10 @@ static const struct conf_row rows[] = {
                "Most memory one push may take while it is decoded."),
     CONF_U64(ST, L(samples), "samples", "1000000", "1", "100000000",
              "Most samples, or lines of text, in one push."),
+    CONF_U64(
+        ST, L(stacks), "stacks", "65536", "1", "100000000",
+        "Stacks of one push that differ; further ones keep the frames they share with those and "
+        "end in [overflow]."),
     CONF_U64(ST, L(frames_keep), "frames_keep", "1024", "16", "65536",
              "Deeper stacks lose their middle to one mark."),
     CONF_U64(ST, L(frames), "frames", "8192", "16", "1048576",

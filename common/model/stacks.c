@@ -171,6 +171,11 @@ uint32_t stacks_node(struct stacks *s, uint32_t parent, uint32_t frame)
 }
 static_assert(MAP_U64_EMPTY == STACKS_FULL, "stacks_node returns a failed lookup as full");
 
+uint32_t stacks_node_known(const struct stacks *s, uint32_t parent, uint32_t frame)
+{
+    return map_u64_get(&s->edges, ((uint64_t)parent << 32 | frame) ^ s->seed);
+}
+
 uint32_t stacks_chain_new(struct stacks *s, uint32_t parent, const uint32_t *frames, size_t n)
 {
     size_t len = s->node_parent.len;

@@ -71,6 +71,8 @@ void stacks_reset(struct stacks *s); /* keeps memory and seed */
 uint32_t stacks_string(struct stacks *s, struct str v);
 uint32_t stacks_frame(struct stacks *s, const struct frame *f);
 uint32_t stacks_node(struct stacks *s, uint32_t parent, uint32_t frame);
+/* The same, but STACKS_FULL for an edge that is not there. */
+uint32_t stacks_node_known(const struct stacks *s, uint32_t parent, uint32_t frame);
 /* Appends n > 0 nodes below each other without looking whether they are there: frames[n - 1] below
  * parent, frames[0] the last, whose node is returned. For callers that find edges themselves (leaf
  * first, as profiles have them); they must not use stacks_node and stacks_merge on s then. */

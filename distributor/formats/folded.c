@@ -30,6 +30,9 @@ struct folder {
     uint64_t period;
     VEC(uint64_t) values; /* by node */
     uint64_t lines, good;
+    uint64_t stacks;         /* that brought a node */
+    uint32_t overflow_frame; /* STACKS_FULL before it is needed */
+    bool over;               /* the stack being walked ended in it */
     struct buf tmp;
 };
 
@@ -117,8 +120,27 @@ static uint32_t frame_of(struct folder *f, struct str name)
     return stacks_frame(&f->push->stacks, &frame);
 }
 
+/* As step, once there are as many stacks as may be: what is there, and [overflow]. */
+static uint32_t step_over(struct folder *f, uint32_t node, struct str name)
+{
+    struct stacks *s = &f->push->stacks;
+
+    if (f->over)
+        return node;
+    uint32_t frame = frame_of(f, name);
+    uint32_t known = frame == STACKS_FULL ? frame : stacks_node_known(s, node, frame);
+    if (known != STACKS_FULL || frame == STACKS_FULL)
+        return known;
+    f->over = true;
+    if (f->overflow_frame == STACKS_FULL)
+        f->overflow_frame = frame_of(f, STR(PUSH_OVERFLOW));
+    return stacks_node(s, node, f->overflow_frame);
+}
+
 static uint32_t step(struct folder *f, uint32_t node, struct str name)
 {
+    if (UNLIKELY(f->stacks >= f->l->stacks))
+        return step_over(f, node, name);
     return stacks_node(&f->push->stacks, node, frame_of(f, name));
 }
 
@@ -187,7 +209,11 @@ static int add_line(struct folder *f, struct str stack, uint64_t count, struct e
         return e->code;
     if (count == 0)
         return 0;
+    size_t before = f->push->stacks.node_parent.len;
+    f->over = false;
     uint32_t node = frames > f->l->frames_keep ? walk_deep(f, stack) : walk(f, stack, frames, 0);
+    f->stacks += !f->over && f->push->stacks.node_parent.len > before;
+    f->push->drops[CHANGE_STACKS] += f->over;
     if (node == STACKS_FULL)
         return push_full(f->push, e);
     while (f->values.len <= node)
@@ -266,7 +292,9 @@ static int add_series(struct folder *f, const struct kind *kind, struct err *e)
 int folded_push(struct str body, bool counts, const struct kind *kind, const struct limits *l,
                 struct push *push, struct err *e)
 {
-    struct folder f = { .l = l, .push = push, .period = kind->period };
+    struct folder f = {
+        .l = l, .push = push, .period = kind->period, .overflow_frame = STACKS_FULL
+    };
 
     if (body.len == 0)
         return err_set(e, ERR_INPUT, "the body is empty");

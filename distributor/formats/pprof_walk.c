@@ -70,7 +70,10 @@ struct walk {
     VEC(struct seen) seen;
     struct buf tmp, joined;
     uint64_t deep_frames;
-    uint32_t number_key; /* of the numeric label seen last */
+    uint64_t stacks;         /* that brought a node */
+    bool grew, over;         /* the stack being walked: brought one; would have */
+    uint32_t overflow_frame; /* PPROF_NONE before it is needed */
+    uint32_t number_key;     /* of the numeric label seen last */
     bool number_is_span;
     bool full;
 };
@@ -244,12 +247,39 @@ static struct loc_frames location_frames(struct walk *w, uint32_t i)
     return out;
 }
 
+/* As walk_frames, once there are as many stacks as may be: what is there, and [overflow]. */
+static uint32_t walk_over(struct walk *w, uint32_t parent, const uint32_t *frames, size_t n)
+{
+    if (w->overflow_frame == PPROF_NONE) {
+        struct frame f = { .func = intern(w, STR(PUSH_OVERFLOW)) };
+        w->overflow_frame = stacks_frame(&w->push->stacks, &f);
+        w->full |= w->overflow_frame == STACKS_FULL;
+    }
+    if (w->full)
+        return STACKS_FULL;
+    if (parent && w->push->stacks.node_frame.ptr[parent - 1] == w->overflow_frame)
+        return parent; /* a deep stack that ended there already */
+    uint32_t node = trie_known(&w->trie, parent, frames, &n);
+    if (n == 0)
+        return node;
+    w->over = true;
+    node = trie_walk(&w->trie, node, &w->overflow_frame, 1);
+    w->full |= node == STACKS_FULL;
+    return node;
+}
+
 /* n frames of w->path, leaf first, below parent. */
 static uint32_t walk_frames(struct walk *w, uint32_t parent, const uint32_t *frames, size_t n)
 {
-    uint32_t node = w->full ? STACKS_FULL : trie_walk(&w->trie, parent, frames, n);
+    size_t before = w->trie.nodes.len;
 
+    if (w->full)
+        return STACKS_FULL;
+    if (UNLIKELY(w->stacks >= w->l->stacks))
+        return walk_over(w, parent, frames, n);
+    uint32_t node = trie_walk(&w->trie, parent, frames, n);
     w->full |= node == STACKS_FULL;
+    w->grew |= w->trie.nodes.len > before;
     return node;
 }
 
@@ -275,11 +305,18 @@ static uint32_t walk_deep(struct walk *w)
 
 static uint32_t walk_path(struct walk *w)
 {
+    uint32_t node;
+
+    w->grew = w->over = false;
     if (w->path_len == 0)
-        return special_node(w, 0, NO_STACK);
-    if (w->path_len > w->l->frames_keep)
-        return walk_deep(w);
-    return walk_frames(w, 0, w->path, w->path_len);
+        node = special_node(w, 0, NO_STACK);
+    else if (w->path_len > w->l->frames_keep)
+        node = walk_deep(w);
+    else
+        node = walk_frames(w, 0, w->path, w->path_len);
+    w->stacks += w->grew;
+    w->push->drops[CHANGE_STACKS] += w->over;
+    return node;
 }
 
 enum found { FOUND, FOUND_UNKNOWN, FOUND_TOO_DEEP };
@@ -504,7 +541,7 @@ int pprof_walk(const struct pprof *p, const struct ingest *in, const struct limi
                const int64_t *values, struct push *push, struct pprof_walked *ret, struct err *e)
 {
     bool pyspy = str_eqc(in->spy, "pyspy");
-    struct walk w = { .p = p, .l = l, .push = push };
+    struct walk w = { .p = p, .l = l, .push = push, .overflow_frame = PPROF_NONE };
     int rc = 0;
 
     w.file_in_name = pyspy || str_eqc(in->spy, "rbspy") || str_eqc(in->spy, "scripting");

@@ -13,8 +13,9 @@ const char *push_drop_name(enum push_drop d)
         [DROP_VALUE_COUNT] = "value_count",       [DROP_NEGATIVE] = "negative_value",
         [DROP_DELTA_NEGATIVE] = "negative_delta", [DROP_LABEL] = "sample_label",
         [CHANGE_OVERFLOW] = "label_overflow",     [CHANGE_TRUNCATED] = "stack_truncated",
-        [CHANGE_SYMBOL] = "symbol_cut",           [CHANGE_SATURATED] = "value_saturated",
-        [CHANGE_STRING] = "string_index",         [CHANGE_EXEMPLAR] = "exemplar",
+        [CHANGE_STACKS] = "stack_overflow",       [CHANGE_SYMBOL] = "symbol_cut",
+        [CHANGE_SATURATED] = "value_saturated",   [CHANGE_STRING] = "string_index",
+        [CHANGE_EXEMPLAR] = "exemplar",
     };
     return names[d];
 }

@@ -45,6 +45,7 @@ enum push_drop {
     DROP_LABEL,          /* a sample label that cannot be a series label */
     CHANGE_OVERFLOW,     /* a label set went to [overflow] */
     CHANGE_TRUNCATED,    /* the middle of a stack was collapsed */
+    CHANGE_STACKS,       /* a stack over the number of them went to [overflow] */
     CHANGE_SYMBOL,       /* a symbol was cut */
     CHANGE_SATURATED,    /* a value stays at INT64_MAX */
     CHANGE_STRING,       /* a string index pointed nowhere */
@@ -52,6 +53,7 @@ enum push_drop {
     PUSH_DROPS,
 };
 const char *push_drop_name(enum push_drop d);
+#define PUSH_OVERFLOW "[overflow]" /* frame below the known part of such a stack */
 
 struct push {
     struct arena *arena;  /* borrowed; everything but the stacks is in it */

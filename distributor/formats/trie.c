@@ -101,3 +101,18 @@ uint32_t trie_append(struct trie *t, uint32_t parent, const uint32_t *frames, si
     add_child(t, parent, (uint32_t)len, frames[n - 1]);
     return leaf;
 }
+
+uint32_t trie_known(struct trie *t, uint32_t parent, const uint32_t *frames, size_t *n)
+{
+    while (*n > 0) {
+        struct trie_last last = t->last.ptr[parent];
+        uint32_t child = last.child && last.frame == frames[*n - 1]
+                             ? last.child
+                             : trie_find(t, parent, frames[*n - 1]);
+        if (!child)
+            break;
+        parent = child;
+        --*n;
+    }
+    return parent;
+}

@@ -57,4 +57,7 @@ static inline uint32_t trie_walk(struct trie *t, uint32_t parent, const uint32_t
     return parent;
 }
 
+/* The deepest node on the same path that is there; *n frames are left below it. */
+uint32_t trie_known(struct trie *t, uint32_t parent, const uint32_t *frames, size_t *n);
+
 #endif
