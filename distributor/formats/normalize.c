@@ -24,8 +24,10 @@ enum cut {
     CUT_LAMBDA,   /* ("$" [0-9]+)? ([/.+] ("0x" hex+ | [0-9]+))? */
     CUT_HIDDEN,   /* the needle is "0x": hex+, and the one of [/.+] before it, behind a '$' name */
     CUT_TO_SO,    /* up to ".so"; only at the start of a name or path element */
+    CUT_HASH16,   /* the needle and 16 hex digits, where they end the name */
+    CUT_PERF,     /* [0-9]+, before ".map"; only at the start of a name or path element */
 };
-enum gate { GATE_DOLLAR = 1, GATE_BRACKET = 2, GATE_G = 4, GATE_LIB = 8 };
+enum gate { GATE_DOLLAR = 1, GATE_BRACKET = 2, GATE_G = 4, GATE_LIB = 8, GATE_TAIL = 16 };
 
 static const struct rule {
     const char *what;
@@ -38,6 +40,8 @@ static const struct rule {
     { "JVM: lambda classes", GATE_DOLLAR, "$$Lambda", CUT_LAMBDA, "_" },
     { "JVM: hidden classes", GATE_DOLLAR, "0x", CUT_HIDDEN, "_" },
     { "JVM: dynamic proxies", GATE_DOLLAR, "$Proxy", CUT_DIGITS, "" },
+    { "JVM: modules of dynamic proxies", GATE_DOLLAR, "jdk.proxy", CUT_DIGITS, "" },
+    { "JVM: modules of dynamic proxies", GATE_DOLLAR, "jdk/proxy", CUT_DIGITS, "" },
     { "JVM: classes made by CGLIB", GATE_DOLLAR, "CGLIB", CUT_HASH, "" },
     { "JVM: accessors", GATE_G, "GeneratedMethodAccessor", CUT_DIGITS, "_" },
     { "JVM: accessors", GATE_G, "GeneratedConstructorAccessor", CUT_DIGITS, "_" },
@@ -48,6 +52,8 @@ static const struct rule {
     { "libraries unpacked to a temporary file", GATE_LIB, "libasyncProfiler", CUT_TO_SO, "_" },
     { "libraries unpacked to a temporary file", GATE_LIB, "libamazonCorrettoCryptoProvider",
       CUT_TO_SO, "_" },
+    { "Rust: the hash behind a symbol, new in each build", GATE_TAIL, "::h", CUT_HASH16, "" },
+    { "Linux perf: code made at run time, by process", GATE_TAIL, "perf-", CUT_PERF, "_" },
 };
 
 static bool is_digit(char c)
@@ -129,6 +135,29 @@ static size_t cut_to_so(struct str s, size_t needle_at, size_t at)
     return so ? (size_t)(so - s.ptr) - at : 0;
 }
 
+/* One hash or several, up to the end. */
+static size_t cut_hashes(struct str s, size_t found)
+{
+    for (size_t at = found; str_starts(str_sub(s, at, s.len), STR("::h"));) {
+        at += 3;
+        if (run(s, at, is_hex) != 16)
+            return 0;
+        at += 16;
+        if (at == s.len)
+            return s.len - found;
+    }
+    return 0;
+}
+
+static size_t cut_perf(struct str s, size_t needle_at, size_t at)
+{
+    size_t n = run(s, at, is_digit);
+
+    if (needle_at > 0 && s.ptr[needle_at - 1] != '/' && s.ptr[needle_at - 1] != '[')
+        return 0;
+    return str_starts(str_sub(s, at + n, s.len), STR(".map")) ? n : 0;
+}
+
 /* The piece to cut for the needle at `found`: *ret_from and the length, 0 for none. */
 static size_t piece(const struct rule *r, struct str s, size_t found, size_t *ret_from)
 {
@@ -157,6 +186,11 @@ static size_t piece(const struct rule *r, struct str s, size_t found, size_t *re
     case CUT_TO_SO:
         n = cut_to_so(s, found, behind);
         return n == 1 && s.ptr[behind] == '_' ? 0 : n;
+    case CUT_HASH16:
+        *ret_from = found;
+        return found ? cut_hashes(s, found) : 0;
+    case CUT_PERF:
+        return cut_perf(s, found, behind);
     }
     return 0;
 }
@@ -192,6 +226,13 @@ static void look(const char *p, unsigned char found[16])
                                     (p[i] == '[' ? GATE_BRACKET : 0) | (p[i] == 'G' ? GATE_G : 0));
 }
 
+/* What only stands at the end is seen by its last bytes. */
+static bool tail(struct str s)
+{
+    return str_ends(s, STR(".map")) || str_ends(s, STR(".map]")) ||
+           (s.len > 19 && memcmp(s.ptr + s.len - 19, "::h", 3) == 0);
+}
+
 static unsigned gates(struct str s)
 {
     unsigned char found[16] = { 0 };
@@ -212,7 +253,7 @@ static unsigned gates(struct str s)
     if (s.len > 3 &&
         (memcmp(s.ptr, "lib", 3) == 0 || (s.ptr[0] == '/' && memmem(s.ptr, s.len, "/lib", 4))))
         gate |= GATE_LIB;
-    return gate;
+    return tail(s) ? gate | GATE_TAIL : gate;
 }
 
 struct str normalize_name(struct str name, struct buf *tmp)

@@ -58,6 +58,7 @@ struct walk {
     bool file_in_name;          /* "file name" for pyspy, rbspy, scripting */
     bool absolute_file_in_name; /* not for pyspy */
     uint32_t *strings;          /* string index -> string of push->stacks */
+    uint32_t *files;            /* the same, of file names */
     uint32_t *modules;          /* mapping -> its name as a string of push->stacks */
     struct fn_names *functions;
     struct loc_frames *locations;
@@ -84,13 +85,15 @@ static bool walk_init(struct walk *w)
     const struct pprof *p = w->p;
 
     w->strings = arena_alloc(a, p->strings.len * sizeof(*w->strings));
+    w->files = arena_alloc(a, p->strings.len * sizeof(*w->files));
     w->modules = arena_alloc(a, p->mappings.len * sizeof(*w->modules));
     w->functions = arena_alloc(a, p->functions.len * sizeof(*w->functions));
     w->locations = arena_alloc(a, p->locations.len * sizeof(*w->locations));
     w->path = arena_alloc(a, (size_t)w->l->frames * sizeof(*w->path));
-    if (!w->strings || !w->modules || !w->functions || !w->locations || !w->path)
+    if (!w->strings || !w->files || !w->modules || !w->functions || !w->locations || !w->path)
         return false;
     memset(w->strings, 0xff, p->strings.len * sizeof(*w->strings));
+    memset(w->files, 0xff, p->strings.len * sizeof(*w->files));
     memset(w->modules, 0xff, p->mappings.len * sizeof(*w->modules));
     memset(w->functions, 0xff, p->functions.len * sizeof(*w->functions));
     memset(w->locations, 0xff, p->locations.len * sizeof(*w->locations));
@@ -124,7 +127,18 @@ static uint32_t intern(struct walk *w, struct str s)
     return id;
 }
 
-/* A string that is stored as it is: file names, build ids. */
+/* The name of a source file. */
+static uint32_t file_id(struct walk *w, uint32_t index)
+{
+    if (index == 0 || index >= w->p->strings.len)
+        return 0;
+    if (w->files[index] == PPROF_NONE)
+        w->files[index] = intern(w, push_path(w->push, w->p->strings.ptr[index],
+                                              (size_t)w->l->symbol_keep_bytes, &w->tmp));
+    return w->files[index];
+}
+
+/* A string that is stored as it is: build ids. */
 static uint32_t string_id(struct walk *w, uint32_t index)
 {
     if (index == 0 || index >= w->p->strings.len)
@@ -156,7 +170,7 @@ static struct fn_names function_names(struct walk *w, uint32_t i)
     }
     name = push_symbol(w->push, name, (size_t)w->l->symbol_keep_bytes, &w->tmp);
     w->functions[i].name = intern(w, name);
-    w->functions[i].file = string_id(w, fn->file);
+    w->functions[i].file = file_id(w, fn->file);
     return w->functions[i];
 }
 
@@ -166,8 +180,8 @@ static uint32_t module_id(struct walk *w, uint32_t mapping)
         return 0;
     if (w->modules[mapping] == PPROF_NONE)
         w->modules[mapping] =
-            intern(w, push_symbol(w->push, pprof_str(w->p, w->p->mappings.ptr[mapping].file),
-                                  (size_t)w->l->symbol_keep_bytes, &w->tmp));
+            intern(w, push_path(w->push, pprof_str(w->p, w->p->mappings.ptr[mapping].file),
+                                (size_t)w->l->symbol_keep_bytes, &w->tmp));
     return w->modules[mapping];
 }
 

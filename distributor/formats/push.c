@@ -238,11 +238,20 @@ struct str str_tail(struct str s, size_t keep)
     return str_sub(s, from, s.len);
 }
 
+static struct str cut_symbol(struct push *p, struct str s, size_t keep)
+{
+    if (LIKELY(s.len <= keep))
+        return s;
+    p->drops[CHANGE_SYMBOL]++;
+    return str_tail(s, keep);
+}
+
 struct str push_symbol(struct push *p, struct str name, size_t keep, struct buf *tmp)
 {
-    if (UNLIKELY(name.len > keep)) {
-        p->drops[CHANGE_SYMBOL]++;
-        name = str_tail(name, keep);
-    }
-    return normalize_name(name, tmp);
+    return normalize_name(cut_symbol(p, name, keep), tmp);
+}
+
+struct str push_path(struct push *p, struct str path, size_t keep, struct buf *tmp)
+{
+    return normalize_path(cut_symbol(p, path, keep), tmp);
 }

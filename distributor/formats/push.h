@@ -87,6 +87,7 @@ NODISCARD bool push_exemplar(struct push *p, size_t series, const struct push_ex
 int push_full(const struct push *p, struct err *e);
 /* A name as it is stored: normalised, and cut to its last keep bytes. *tmp is scratch. */
 struct str push_symbol(struct push *p, struct str name, size_t keep, struct buf *tmp);
+struct str push_path(struct push *p, struct str path, size_t keep, struct buf *tmp); /* a file */
 /* a + b, or INT64_MAX and counted; both are at most INT64_MAX. */
 static inline uint64_t push_sum(struct push *p, uint64_t a, uint64_t b)
 {

@@ -35,7 +35,9 @@ static const struct {
     { "a.B$$InjectedInvoker/0x0000000800c04400.x", "a.B$$InjectedInvoker_.x" },
     { "[libc.so.6+0x0000000800c04400]", NULL }, /* an address of no class */
     { "x$y+0x12ab", NULL },                     /* too short for an address */
-    { "jdk.proxy2.$Proxy123.get", "jdk.proxy2.$Proxy.get" },
+    { "jdk.proxy2.$Proxy123.get", "jdk.proxy.$Proxy.get" },
+    { "jdk/proxy11/$Proxy5.invoke", "jdk/proxy/$Proxy.invoke" },
+    { "jdk.proxy2.Other", NULL },
     { "com.sun.proxy.$Proxy.get", NULL },
     { "jdk.internal.reflect.GeneratedMethodAccessor12.invoke",
       "jdk.internal.reflect.GeneratedMethodAccessor_.invoke" },
@@ -55,6 +57,18 @@ static const struct {
       "/tmp/libamazonCorrettoCryptoProvider_.so" },
     { "/usr/lib/libzstd-jni.so", NULL },
     { "my.libzstd-jni-5.so", NULL },
+    /* Rust: the hash behind a symbol; perf: maps of processes */
+    { "core::ops::function::FnOnce::call_once::h0123456789abcdef",
+      "core::ops::function::FnOnce::call_once" },
+    { "<T as core::fmt::Debug>::fmt::hfedcba9876543210", "<T as core::fmt::Debug>::fmt" },
+    { "a::h0123456789abcde", NULL },   /* 15 digits */
+    { "a::h0123456789abcdefg", NULL }, /* not to the end */
+    { "a::h0123456789abcdeX", NULL },
+    { "::h0123456789abcdef", NULL }, /* nothing would be left */
+    { "[perf-26421.map]", "[perf-_.map]" },
+    { "/tmp/perf-7.map", "/tmp/perf-_.map" },
+    { "my-perf-7.map", NULL },
+    { "perf-a.map", NULL },
     /* several at once */
     { "a$$Lambda$1/0x0000000800066840.b[go.shape.int].$Proxy9", "a$$Lambda_.b.$Proxy" },
 };
@@ -74,6 +88,46 @@ static void test_table(void **state)
             assert_ptr_equal(got.ptr, rows[i].name); /* nothing was copied */
     }
     buf_deinit(&tmp);
+}
+
+static void test_paths(void **state)
+{
+    static const char *const paths[][2] = {
+        { "/usr/lib/libc.so.6", NULL },
+        { "main.go", NULL },
+        { "", NULL },
+        { "/", NULL },
+        { "/proc/1234/root/app/x.py", "/proc/_/root/app/x.py" },
+        { "/proc/self/exe", NULL },
+        { "/proc/12ab/x", NULL },
+        { "/srv/proc/12/x", NULL },
+        { "/tmp/tmpk3v_9x2a/main.py", "/tmp/tmp_/main.py" },
+        { "/tmp/tmpfiles.d/main.py", NULL },
+        { "/tmp/_MEIx7Yq2b/lib.so", "/tmp/_MEI_/lib.so" },
+        { "/tmp/jna-812/jna6712340.tmp", "/tmp/jna-_/jna_.tmp" },
+        { "/run/user/1000/app-9f86d081/a", "/run/user/_/app-_/a" },
+        { "/tmp/v2/deadbeef/a12.py", NULL }, /* letters only; too few digits */
+        { "/home/x/v1234567/9f86d081884c/a.py", NULL },
+        { "/var/lib/docker/overlay2/"
+          "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08/merged/app",
+          "/var/lib/docker/overlay2/_/merged/app" },
+        { "/tmp/perf-1234.map", "/tmp/perf-_.map" },
+        { "/tmp/libasyncProfiler-linux-arm64-17b9a1d8156277.so", "/tmp/libasyncProfiler_.so" },
+    };
+    struct buf tmp, again;
+
+    (void)state;
+    buf_init(&tmp, MIB);
+    buf_init(&again, MIB);
+    for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+        struct str got = normalize_path(str_c(paths[i][0]), &tmp);
+        const char *want = paths[i][1] ? paths[i][1] : paths[i][0];
+        if (!str_eqc(got, want))
+            fail_msg("%s: %.*s, want %s", paths[i][0], STR_ARG(got), want);
+        assert_true(str_eqc(normalize_path(got, &again), want));
+    }
+    buf_deinit(&tmp);
+    buf_deinit(&again);
 }
 
 /* Once is enough, and never longer: over names glued from pieces of the table. */
@@ -110,6 +164,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),
+        cmocka_unit_test(test_paths),
         cmocka_unit_test(test_idempotent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
