@@ -14,9 +14,9 @@
  * of the whole service) that is only staged begins. So memory tells the seal the truth about
  * committed rows, whatever is in flight.
  *
- * Too many groups: the rule in force drops the kept label with the most values, too, at once. Groups
- * that have it stay as they are, finer than they need be; a query by that label reads members. So
- * each label of the service costs at most another GROUPS_PER_RULE_MAX groups.
+ * Too many groups: the rule in force drops the kept label with the most values, too, at once.
+ * Groups that have it stay as they are, finer than they need be; a query by that label reads
+ * members. So each label of the service costs at most another GROUPS_PER_RULE_MAX groups.
  *
  * Thread: the shard's.
  */

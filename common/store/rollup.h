@@ -23,15 +23,15 @@ struct rollup *rollup_new(struct dict_cache *dicts);
 void rollup_free(struct rollup *x); /* NULL is fine */
 
 /* Puts the roll-ups and timeline points of groups that the rows of one (tenant, scope, ptype) lead
- * to; `rows` are in order of series, then t. Reads what is stored now: the leaves of this entry must
- * not be written yet. */
+ * to; `rows` are in order of series, then t. Reads what is stored now: the leaves of this entry
+ * must not be written yet. */
 NODISCARD int rollup_seal(struct store *s, uint64_t entry, const struct seal_row *rows, size_t n,
                           const struct floors *f, struct kv_batch *b, struct err *e);
 
 /* ---- build: any thread ---- */
 
-/* Level 2 of all groups of a node, with their functions and points; m->series is not used. `again`: it
- * may have rows whose children are gone. Shard thread. */
+/* Level 2 of all groups of a node, with their functions and points; m->series is not used.
+ * `again`: it may have rows whose children are gone. Shard thread. */
 NODISCARD int rollup_build2(struct store *s, const struct member *m, uint32_t t, bool again,
                             struct kv_batch *b, struct err *e);
 /* The first group >= m->series that has rows of level - 1 in the node, into m->series; *ret_found:

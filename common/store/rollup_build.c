@@ -2,9 +2,9 @@
  *
  * rollup_build: rows of groups for nodes of level 2 and up, from those one level below.
  *
- * Level 2 is made here whole, group by group: its children are minutes, which have their vectors, so
- * no row of a member is needed. Levels above are built like those of members (build.h); here is only
- * what differs, their children: a list of members stands for rows of the members.
+ * Level 2 is made here whole, group by group: its children are minutes, which have their vectors,
+ * so no row of a member is needed. Levels above are built like those of members (build.h); here is
+ * only what differs, their children: a list of members stands for rows of the members.
  *
  * A list may become part of a list if the members named in it have no data of another group in the
  * parent. Where a rule begins inside the parent they may: then it gets a vector, however few they

@@ -7,16 +7,16 @@
  *                                      └─ below floor[1]: (group, base node) + the rows
  *
  * A minute knows its members (ru.h). When they become RU_ROLLED it gets rows of level 0: sums of
- * the members' leaves as they are stored, and of the new rows. From then on it is ROLLED0. So a part
- * of a minute is answered by one row per leaf, or by the leaves of fewer than 32 members.
+ * the members' leaves as they are stored, and of the new rows. From then on it is ROLLED0. So a
+ * part of a minute is answered by one row per leaf, or by the leaves of fewer than 32 members.
  *
  * The first seal of a minute reads nothing. A later one adds to the row that is there; a large row
  * is not written again for every dribble: what came late stands behind it in rows of its own, which
  * are folded into it when they are DELTAS_MAX or as many bytes as itself.
  *
  * Everything is a function of what is stored and of the entry; sums are the same in any order, and
- * vecsum gives the same bytes for the same sum. Leaves of the same entry are not written yet when we
- * read: what a member's stored leaf holds and what its rows add never overlap.
+ * vecsum gives the same bytes for the same sum. Leaves of the same entry are not written yet when
+ * we read: what a member's stored leaf holds and what its rows add never overlap.
  *
  * Thread: the shard's.
  */
@@ -150,8 +150,8 @@ static int read_old(struct seal *a, uint32_t level, uint32_t t, struct err *e)
     return rc;
 }
 
-/* Adds the stored row of a member, if it has one, to a sum: as a vector of its own, or as one that a
- * list stands for. */
+/* Adds the stored row of a member, if it has one, to a sum: as a vector of its own, or as one that
+ * a list stands for. */
 static int add_member_row(struct seal *a, uint32_t level, uint64_t series, uint32_t t, bool listed,
                           struct ru_sum *to, struct err *e)
 {

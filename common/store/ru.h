@@ -71,8 +71,8 @@ void ru_sum_begin(struct ru_sum *s);
 NODISCARD int ru_sum_add(struct ru_sum *s, struct str row, struct err *e);
 /* A vector that is no row: of a new leaf; counted in meta. */
 NODISCARD int ru_sum_vector(struct ru_sum *s, struct str vector, struct err *e);
-/* All but its vector; and the row of a member that a list without vector stands for, whose sum is in
- * the head of the list. */
+/* All but its vector; and the row of a member that a list without vector stands for, whose sum is
+ * in the head of the list. */
 NODISCARD int ru_sum_head(struct ru_sum *s, struct str row, struct err *e);
 NODISCARD int ru_sum_listed(struct ru_sum *s, struct str vector, struct err *e);
 void ru_sum_member(struct ru_sum *s, uint64_t id);
@@ -80,8 +80,8 @@ void ru_sum_member(struct ru_sum *s, uint64_t id);
 size_t ru_sum_ids(struct ru_sum *s);
 /* One row: level 1 with `rolled0` or the list; level 0, 2..7 a vector alone. */
 enum ru_form { RU_LIST, RU_LIST_VECTOR, RU_ROLLED_VECTOR, RU_VECTOR };
-/* Replaces *out. ERR_LIMIT. RU_LIST writes meta and needs no vector; for the others the vectors must
- * add up to what the rows say: ERR_CORRUPT if rows of members are missing or twice there. */
+/* Replaces *out. ERR_LIMIT. RU_LIST writes meta and needs no vector; for the others the vectors
+ * must add up to what the rows say: ERR_CORRUPT if rows of members are missing or twice there. */
 NODISCARD int ru_sum_end(struct ru_sum *s, enum ru_form form, struct buf *out, struct err *e);
 
 /* ---- building: levels 2..7 from the rows of all children ---- */
