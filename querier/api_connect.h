@@ -15,6 +15,8 @@ int api_series(struct query *q, struct err *e);
 int api_select_merge_stacktraces(struct query *q, struct err *e);
 int api_select_merge_span_profile(struct query *q, struct err *e);
 int api_select_series(struct query *q, struct err *e);
+/* api_heatmap.c */
+int api_select_heatmap(struct query *q, struct err *e);
 /* Methods of the service that this version does not answer: ERR_UNIMPLEMENTED. */
 int api_not_yet(struct query *q, struct err *e);
 /* Any other method: ERR_NOT_FOUND. */

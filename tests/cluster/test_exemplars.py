@@ -263,6 +263,41 @@ def test_names_over_the_cap():
         assert cluster.leaves(tame.json()["flamebearer"]) == {("a", "b"): unit}
 
 
+def heatmap(server, **more):
+    return server.connect("SelectHeatmap", {"profileTypeID": CPU, "labelSelector": "{}",
+                                            "step": 10, "queryType": "HEATMAP_QUERY_TYPE_SPAN",
+                                            **server.range_ms(300), **more})
+
+
+def test_heatmap():
+    samples = [(["m", "f"], 100 * i, {"span_id": f"{i:016x}", "pod": f"p{i % 2}"})
+               for i in range(1, 22)]
+    with cluster.AllInOne() as server:
+        assert server.ingest(write_pprof(samples), "shop", format="pprof").status == 200
+        assert server.ingest(b"a;b 3\n", "shop.cpu{profile_id=req-1}", format="").status == 200
+        series = heatmap(server).json()["series"]
+        assert len(series) == 1 and "labels" not in series[0]
+        slot, = series[0]["slots"]
+        # 21 values from 100 to 2100: edges 100 apart, the last bucket has its upper edge, too.
+        assert slot["yMin"] == [100 + 100 * i for i in range(20)]
+        assert slot["counts"] == [1] * 19 + [2] and "exemplars" not in slot
+        by_pod = heatmap(server, groupBy=["pod"], exemplarType="EXEMPLAR_TYPE_SPAN",
+                         limit="1").json()["series"]
+        assert [s["labels"] for s in by_pod] == [[{"name": "pod", "value": "p1"}]]
+        exemplars = by_pod[0]["slots"][0]["exemplars"]
+        assert [e["value"] for e in exemplars] == [str(100 * i) for i in range(1, 20, 2)] + ["2100"]
+        assert exemplars[-1]["spanId"] == f"{21:016x}"
+        assert {"name": "service_name", "value": "shop"} in exemplars[0]["labels"]
+        assert "pod" not in {l["name"] for l in exemplars[0]["labels"]}
+        one, = heatmap(server, queryType=1, exemplarType=2).json()["series"]
+        assert [e["profileId"] for e in one["slots"][0]["exemplars"]] == ["req-1"]
+        assert sum(one["slots"][0]["counts"]) == 1
+        assert heatmap(server, labelSelector='{service_name="none"}').json() == {}
+        assert heatmap(server, exemplarType=2).status == 400
+        assert heatmap(server, queryType=7).status == 400
+        assert heatmap(server, step=0).status == 400
+
+
 def test_third_party_files():
     if not golden.available():
         print(golden.skip_line("files with span ids"))
@@ -295,5 +330,5 @@ def test_third_party_files():
 
 if __name__ == "__main__":
     cluster.main([test_spans_of_a_pprof, test_profile_id_in_a_name, test_what_is_refused,
-                  test_bounds_and_switch, test_names_over_the_cap,
+                  test_bounds_and_switch, test_names_over_the_cap, test_heatmap,
                   test_third_party_files])

@@ -204,7 +204,7 @@ static const struct row rows[] = {
     { "c_select_exemplars", NULL, "SelectSeries",
       "{" RANGE ",\"profileTypeID\":\"" QBED_CPU
       "\",\"labelSelector\":\"{}\",\"step\":15,\"exemplarType\":\"EXEMPLAR_TYPE_INDIVIDUAL\"}" },
-    { "c_not_yet", NULL, "SelectHeatmap", "{}" },
+    { "c_not_yet", NULL, "Diff", "{}" },
     { "c_no_body", NULL, "Series", "" },
     { "c_no_object", NULL, "Series", "[]" },
     { "c_bad_json", NULL, "Series", "{\"a\":" },
