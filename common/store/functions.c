@@ -16,9 +16,9 @@
 #include "common/base/size.h"
 #include "common/store/fn.h"
 #include "common/store/presence.h"
+#include "common/store/rollup.h"
 #include "common/store/store_impl.h"
-#include "common/store/targets.h"
-#include "common/store/tl_cover.h"
+#include "common/store/tl_targets.h"
 
 #define POINTS_MAX  (1u << 20)
 #define MS_MAX      (INT64_C(1) << 50)
@@ -35,9 +35,8 @@ struct functions {
     const struct store_functions_query *q;
     struct store_view *v;
     struct arena *arena;
-    struct targets t;
-    struct scan scan;
-    struct tl_grid grid;
+    struct tl_targets t;
+    struct tl_part part; /* series or groups of a service: at hand */
     struct fn_calc *calc;
     VEC(struct function) at;
     struct map_str *by_name; /* -> index + 1 */
@@ -61,7 +60,7 @@ static int full(const struct functions *x, struct err *e)
     return err_set(e, ERR_LIMIT,
                    "%zu functions of %u points do not fit: ask for fewer functions (by name) or "
                    "points",
-                   x->at.len, x->grid.points);
+                   x->at.len, x->t.grid.points);
 }
 
 static int new_function(struct functions *x, struct str name, uint32_t *ret, struct err *e)
@@ -107,7 +106,7 @@ static void add_sat(struct functions *x, uint64_t *to, uint64_t v)
 static int on_value(void *cookie, struct str name, uint64_t self, uint64_t total, struct err *e)
 {
     struct functions *x = cookie;
-    size_t bytes = x->grid.points * sizeof(struct cell);
+    size_t bytes = x->t.grid.points * sizeof(struct cell);
     uint32_t at;
 
     add_sat(x, &x->all[x->k], self);
@@ -120,7 +119,7 @@ static int on_value(void *cookie, struct str name, uint64_t self, uint64_t total
         return full(x, e);
     if (!f->cells) {
         x->cells_left -= bytes;
-        f->cells = xcalloc(x->grid.points, sizeof(*f->cells));
+        f->cells = xcalloc(x->t.grid.points, sizeof(*f->cells));
     }
     add_sat(x, &f->cells[x->k].self, self);
     add_sat(x, &f->cells[x->k].total, total);
@@ -170,41 +169,46 @@ static int on_leaf(void *cookie, size_t series, uint32_t t, struct str value, st
     return on_vector(x, series, t, value, e);
 }
 
-/* ---- sealed rows of a service ---- */
+/* ---- sealed rows of a part ---- */
 
-/* What a service reads of one kind: members, or groups. */
-struct tier {
-    struct scan scan; /* but from, to, fn */
-    bool group;
-    uint32_t since;
-    const struct floors *floors;
-    uint32_t from, to;
-};
-
-static int read_run(struct functions *x, struct tier *p, const struct cover_run *r, struct err *e)
+static struct rollup_read groups_of_part(struct functions *x, rollup_fn fn)
 {
-    p->scan.from = r->from;
-    p->scan.to = r->to;
-    p->scan.cookie = x;
-    if (!p->group) {
-        p->scan.fn = r->level ? on_vector : on_leaf;
-        return scan_level(&p->scan, r->level ? KV_COARSE : KV_FINE, r->level, e);
-    }
-    if (r->level >= 2) {
-        p->scan.fn = on_fn;
-        return scan_level(&p->scan, KV_FN, r->level, e);
-    }
-    return err_set(e, ERR_INTERNAL, "a group without rows of fn");
+    const struct scan *c = &x->part.p.scan;
+
+    return (struct rollup_read){ .v = x->v,
+                                 .tenant = c->tenant,
+                                 .scope = c->scope,
+                                 .ptype = c->ptype,
+                                 .gids = c->series,
+                                 .len = c->len,
+                                 .fn = fn,
+                                 .cookie = x,
+                                 .cancel = c->cancel };
 }
 
-static int read_point(struct functions *x, struct tier *p, uint32_t from, uint32_t to,
-                      struct err *e)
+static int read_run(struct functions *x, const struct cover_run *r, struct err *e)
 {
-    struct cover_in in = { .from = MAX(from, p->from),
-                           .to = MIN(to, p->to),
-                           .group = p->group,
-                           .since = p->since,
-                           .floors = p->floors,
+    struct scan c = x->part.p.scan;
+    bool group = x->part.p.group;
+
+    if (group && r->level < 2) {
+        struct rollup_read ru = groups_of_part(x, r->level ? on_vector : on_leaf);
+        return rollup_read(&ru, r->level, r->from, r->to, e);
+    }
+    c.from = r->from;
+    c.to = r->to;
+    c.cookie = x;
+    c.fn = group ? on_fn : r->level ? on_vector : on_leaf;
+    return scan_level(&c, group ? KV_FN : r->level ? KV_COARSE : KV_FINE, r->level, e);
+}
+
+static int read_point(struct functions *x, uint32_t from, uint32_t to, struct err *e)
+{
+    struct cover_in in = { .from = MAX(from, x->part.from),
+                           .to = MIN(to, x->part.to),
+                           .group = x->part.p.group,
+                           .since = x->part.p.group ? x->part.p.since : 0,
+                           .floors = x->part.floors,
                            .dirty = &x->dirty };
     int rc = 0;
 
@@ -212,38 +216,57 @@ static int read_point(struct functions *x, struct tier *p, uint32_t from, uint32
         return 0;
     cover_make(&in, &x->cover);
     for (size_t i = 0; !rc && i < x->cover.runs.len; i++)
-        rc = read_run(x, p, &x->cover.runs.ptr[i], e);
+        rc = read_run(x, &x->cover.runs.ptr[i], e);
     return rc ? rc : fn_calc_each(x->calc, on_value, x, e);
 }
 
-static int read_presence(struct functions *x, const struct tier *p, struct err *e)
+static int read_presence(struct functions *x, struct err *e)
 {
+    const struct tl_part *p = &x->part;
     struct tl_scan c = { .v = x->v,
-                         .tenant = p->scan.tenant,
-                         .scope = p->scan.scope,
-                         .ptype = p->scan.ptype,
-                         .flags = p->group ? KEY_TL_GROUP : 0,
-                         .ids = p->scan.series,
-                         .len = p->scan.len,
+                         .tenant = p->m.tenant,
+                         .scope = p->m.scope,
+                         .ptype = p->m.ptype,
+                         .flags = p->p.group ? KEY_TL_GROUP : 0,
+                         .ids = p->p.scan.series,
+                         .len = p->p.scan.len,
                          .from = p->from,
                          .to = p->to,
-                         .cancel = p->scan.cancel };
+                         .cancel = p->p.scan.cancel };
 
     return x->leaves ? presence_read(&c, x->leaves, e) : 0;
 }
 
-static int read_tier(struct functions *x, struct tier *p, struct err *e)
+static int read_piece(struct functions *x, uint32_t from, uint32_t to, struct err *e)
 {
     int rc = 0;
 
-    if (!p->scan.len || p->from >= p->to)
-        return 0;
-    for (uint32_t t = x->grid.from, end; !rc && t < x->grid.to; t = end) {
-        end = tl_grid_edge(&x->grid, t);
-        x->k = tl_grid_point(&x->grid, t);
-        rc = read_point(x, p, t, end, e);
+    for (uint32_t t = from, end; !rc && t < to; t = end) {
+        end = tl_grid_edge(&x->t.grid, t);
+        x->k = tl_grid_point(&x->t.grid, t);
+        rc = read_point(x, t, end, e);
     }
-    return rc ? rc : read_presence(x, p, e);
+    return rc ? rc : read_presence(x, e);
+}
+
+static int read_sealed(struct functions *x, struct err *e)
+{
+    struct tl_part whole = x->part;
+    mask_parts pieces = { 0 };
+    int rc = dirty_load(&x->dirty, x->v->s->kv, x->v->snap, &whole.m, whole.from, whole.to, e);
+
+    if (!rc)
+        rc = tl_targets_pieces(&x->t, &whole, &pieces, e);
+    for (size_t i = 0; !rc && i < pieces.len; i++) {
+        x->part.p.scan.series = pieces.ptr[i].series;
+        x->part.p.scan.len = pieces.ptr[i].len;
+        x->part.from = pieces.ptr[i].from;
+        x->part.to = pieces.ptr[i].to;
+        rc = read_piece(x, x->part.from, x->part.to, e);
+    }
+    x->part = whole;
+    vec_free(&pieces);
+    return rc;
 }
 
 /* ---- unsealed rows: they come in order of time ---- */
@@ -251,7 +274,7 @@ static int read_tier(struct functions *x, struct tier *p, struct err *e)
 static int on_raw(void *cookie, size_t series, uint32_t t, struct str value, struct err *e)
 {
     struct functions *x = cookie;
-    uint32_t k = tl_grid_point(&x->grid, t);
+    uint32_t k = tl_grid_point(&x->t.grid, t);
 
     if (k != x->k && fn_calc_each(x->calc, on_value, x, e))
         return e->code;
@@ -261,66 +284,39 @@ static int on_raw(void *cookie, size_t series, uint32_t t, struct str value, str
 
 static int read_raw(struct functions *x, uint32_t raw_low, struct err *e)
 {
-    x->scan.from = x->grid.from;
-    x->scan.to = x->grid.to;
-    x->scan.fn = on_raw;
-    x->scan.cookie = x;
+    struct scan c = x->part.p.scan;
+    int rc;
+
+    c.from = x->part.from;
+    c.to = x->part.to;
+    c.fn = on_raw;
+    c.cookie = x;
     x->k = 0;
-    int rc = scan_raw(&x->scan, raw_low, e);
+    if (x->part.p.group) {
+        struct rollup_read ru = groups_of_part(x, on_raw);
+        rc = rollup_raw(&ru, x->part.p.all, raw_low, c.from, c.to, e);
+    } else {
+        rc = scan_raw(&c, raw_low, e);
+    }
     return rc ? rc : fn_calc_each(x->calc, on_value, x, e);
 }
 
 /* ---- the query ---- */
 
-static int load_floors(struct functions *x, struct err *e)
-{
-    size_t at = 0;
-    bool any = false;
-
-    x->grid.vectors = x->grid.members = true;
-    while (targets_next(&x->t, &x->q->q, &at, &x->scan)) {
-        struct member m = { x->scan.tenant, x->scan.scope, x->scan.ptype, 0 };
-        struct floors f;
-        int rc = floors_load(x->v->s->kv, x->v->snap, &m, &f, e);
-        if (rc)
-            return rc;
-        tl_grid_floors(&x->grid, &f);
-        any = true;
-    }
-    if (any)
-        tl_grid_bounds(&x->grid);
-    else
-        tl_grid_asked(&x->grid, &x->grid.from, &x->grid.to);
-    return 0;
-}
-
-static int read_scope(struct functions *x, uint32_t raw_low, struct err *e)
-{
-    struct member m = { x->scan.tenant, x->scan.scope, x->scan.ptype, 0 };
-    struct tier p = { .scan = x->scan, .from = x->grid.from, .to = x->grid.to };
-    struct floors f;
-    int rc = floors_load(x->v->s->kv, x->v->snap, &m, &f, e);
-
-    p.floors = &f;
-    map_u64_reset(&x->by_ptr);
-    fn_calc_begin(x->calc, x->v->snap, m.tenant, m.scope);
-    if (!rc)
-        rc = dirty_load(&x->dirty, x->v->s->kv, x->v->snap, &m, p.from, p.to, e);
-    if (!rc)
-        rc = read_tier(x, &p, e);
-    return rc ? rc : read_raw(x, raw_low, e);
-}
-
 static int read_all(struct functions *x, struct err *e)
 {
     uint32_t raw_low;
-    size_t at = 0;
     int rc = scan_raw_low(x->v, &raw_low, e);
 
-    if (!rc)
-        rc = load_floors(x, e);
-    while (!rc && x->grid.from < x->grid.to && targets_next(&x->t, &x->q->q, &at, &x->scan))
-        rc = read_scope(x, raw_low, e);
+    for (size_t i = 0; !rc && tl_targets_part(&x->t, &x->q->q, i, &x->part); i++) {
+        if (x->part.from >= x->part.to || !x->part.p.scan.len)
+            continue;
+        map_u64_reset(&x->by_ptr);
+        fn_calc_begin(x->calc, x->v->snap, x->part.m.tenant, x->part.m.scope);
+        rc = read_sealed(x, e);
+        if (!rc)
+            rc = read_raw(x, raw_low, e);
+    }
     return rc;
 }
 
@@ -330,7 +326,7 @@ static void give(struct functions *x, const struct function *f, struct store_fun
 {
     struct store_function out = { .name = f->name };
 
-    for (uint32_t k = 0; f->cells && k < x->grid.points; k++) {
+    for (uint32_t k = 0; f->cells && k < x->t.grid.points; k++) {
         if (!f->cells[k].self && !f->cells[k].total)
             continue;
         vec_push(&out.point, k);
@@ -352,12 +348,12 @@ static void give_leaves(const struct functions *x, struct store_functions *ret)
 {
     roaring_uint32_iterator_t it;
 
-    vec_reserve(&ret->leaves, x->grid.points);
-    memset(ret->leaves.ptr, 0, x->grid.points * sizeof(*ret->leaves.ptr));
-    ret->leaves.len = x->grid.points;
+    vec_reserve(&ret->leaves, x->t.grid.points);
+    memset(ret->leaves.ptr, 0, x->t.grid.points * sizeof(*ret->leaves.ptr));
+    ret->leaves.len = x->t.grid.points;
     roaring_init_iterator(x->leaves, &it);
     for (; it.has_value; roaring_advance_uint32_iterator(&it))
-        ret->leaves.ptr[tl_grid_point(&x->grid, it.current_value * LEAF_SLOTS)]++;
+        ret->leaves.ptr[tl_grid_point(&x->t.grid, it.current_value * LEAF_SLOTS)]++;
 }
 
 static void finish(struct functions *x, struct store_functions *ret)
@@ -366,14 +362,14 @@ static void finish(struct functions *x, struct store_functions *ret)
         give(x, &x->at.ptr[i], ret);
     if (ret->at.len)
         qsort(ret->at.ptr, ret->at.len, sizeof(*ret->at.ptr), by_name);
-    vec_reserve(&ret->all, x->grid.points);
-    memcpy(ret->all.ptr, x->all, x->grid.points * sizeof(*x->all));
-    ret->all.len = x->grid.points;
+    vec_reserve(&ret->all, x->t.grid.points);
+    memcpy(ret->all.ptr, x->all, x->t.grid.points * sizeof(*x->all));
+    ret->all.len = x->t.grid.points;
     if (x->leaves)
         give_leaves(x, ret);
     ret->gauge = x->leaves != NULL;
-    ret->start_ms = slot_to_ms(x->grid.from);
-    ret->end_ms = slot_to_ms(x->grid.to);
+    ret->start_ms = slot_to_ms(x->t.grid.from);
+    ret->end_ms = slot_to_ms(x->t.grid.to);
     ret->rows = x->rows;
     ret->vectors = x->vectors;
     ret->saturated = x->saturated;
@@ -404,7 +400,7 @@ static void close_functions(struct functions *x)
     dirty_deinit(&x->dirty);
     cover_deinit(&x->cover);
     fn_calc_free(x->calc);
-    targets_close(&x->t);
+    tl_targets_close(&x->t);
 }
 
 static int check_query(const struct store_functions_query *q, struct err *e)
@@ -422,27 +418,26 @@ int store_functions(struct store_view *v, const struct store_functions_query *q,
                     struct store_functions *ret, struct err *e)
 {
     struct functions x = { .q = q, .v = v, .arena = a, .cells_left = CELLS_BYTES };
-    uint32_t from, to;
 
     *ret = (struct store_functions){ 0 };
     if (check_query(q, e))
         return e->code;
-    tl_grid_init(&x.grid, q->origin_ms, q->step_ms, q->points);
-    tl_grid_asked(&x.grid, &from, &to);
+    tl_grid_init(&x.t.grid, q->origin_ms, q->step_ms, q->points);
+    x.t.grid.vectors = x.t.grid.members = true;
     x.calc = fn_calc_new(v->s->dicts);
     x.by_name = map_str_new();
     map_u64_init(&x.by_ptr);
     x.all = xcalloc(q->points, sizeof(*x.all));
     x.all_names = !q->names_len;
-    int rc = targets_open(&x.t, v, &q->q, slot_to_ms(from), slot_to_ms(to), NULL, 0, a, e);
-    if (x.t.type.gauge)
+    int rc = tl_targets_open(&x.t, v, &q->q, NULL, 0, a, e);
+    if (x.t.t.type.gauge)
         x.leaves = roaring_bitmap_create();
     for (size_t i = 0; !rc && i < q->names_len; i++) {
         uint32_t at;
         if (!map_str_get(x.by_name, q->names[i]))
             rc = new_function(&x, q->names[i], &at, e);
     }
-    if (!rc && from < to)
+    if (!rc)
         rc = read_all(&x, e);
     if (!rc)
         finish(&x, ret);

@@ -3,8 +3,8 @@
  * timeline: store_timeline: totals and write counts over time, from `tl` and the heads of unsealed
  * rows. Never decodes a vector.
  *
- *   targets ─> floors of their services ─> grid: where edges of points can be
- *           ─> per service: marks ─> cover: runs of each level ─> rows of tl, presence; raw rows
+ *   targets, their floors ─> grid: where edges of points can be (tl_targets)
+ *           ─> per part: marks ─> cover: runs of each level ─> rows of tl, presence; raw rows
  *
  * Each group of the answer has one dense array of points, made when its first point comes; so the
  * cost is one addition per stored point. Gauges also remember in which leaves a group has data: the
@@ -15,10 +15,10 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/store/presence.h"
+#include "common/store/rollup.h"
 #include "common/store/store_impl.h"
-#include "common/store/targets.h"
 #include "common/store/tl.h"
-#include "common/store/tl_cover.h"
+#include "common/store/tl_targets.h"
 #include "common/store/vec.h"
 
 #define POINTS_MAX  (1u << 20)
@@ -35,18 +35,16 @@ struct line {                /* one group of the answer */
 struct timeline {
     const struct store_query *q;
     struct store_view *v;
-    struct targets t;
-    struct scan scan;
-    size_t base; /* target of scan.series[0] */
-    struct tl_grid grid;
+    struct tl_targets t;
     VEC(struct line) lines; /* by group of the answer */
     size_t cells_left;      /* bytes */
     uint64_t rows;
     struct tl row;
-    /* Of the service at hand. */
+    /* Of the part at hand: series or groups of a service. */
+    struct tl_part part;
     struct dirty_set dirty;
     struct tl_cover cover;
-    const uint32_t *index; /* of the series being read; NULL: all of scan */
+    const uint32_t *index; /* of the series being read among the part's; NULL: the same */
     uint32_t level;        /* of the rows being read */
 };
 
@@ -54,9 +52,9 @@ struct timeline {
 
 static int get_line(struct timeline *x, size_t series, struct line **ret, struct err *e)
 {
-    size_t target = x->base + (x->index ? x->index[series] : series);
-    struct line *l = &x->lines.ptr[x->t.at.ptr[target].group];
-    size_t bytes = x->grid.points * sizeof(*l->cells);
+    size_t target = x->part.p.base + (x->index ? x->index[series] : series);
+    struct line *l = &x->lines.ptr[x->t.t.at.ptr[target].group];
+    size_t bytes = x->t.grid.points * sizeof(*l->cells);
 
     *ret = l;
     if (l->cells)
@@ -64,10 +62,10 @@ static int get_line(struct timeline *x, size_t series, struct line **ret, struct
     if (bytes > x->cells_left)
         return err_set(e, ERR_LIMIT,
                        "%zu groups of %u points do not fit: ask for fewer groups or points",
-                       x->lines.len, x->grid.points);
+                       x->lines.len, x->t.grid.points);
     x->cells_left -= bytes;
-    l->cells = xcalloc(x->grid.points, sizeof(*l->cells));
-    if (x->t.type.gauge)
+    l->cells = xcalloc(x->t.grid.points, sizeof(*l->cells));
+    if (x->t.t.type.gauge)
         l->slots = roaring_bitmap_create();
     return 0;
 }
@@ -124,7 +122,7 @@ static int on_sealed(void *cookie, size_t series, uint32_t chunk, struct str val
             break;
         if (t < run->from)
             continue;
-        add_point(l, tl_grid_point(&x->grid, t), p->total, p->writes);
+        add_point(l, tl_grid_point(&x->t.grid, t), p->total, p->writes);
         if (l->slots && !x->level)
             roaring_bitmap_add(l->slots, t);
     }
@@ -139,7 +137,7 @@ static int on_raw(void *cookie, size_t series, uint32_t t, struct str value, str
 
     if (count_row(x, e) || get_line(x, series, &l, e) || vec_peek(value, &r, e))
         return e->code;
-    add_point(l, tl_grid_point(&x->grid, t), r.meta.total, r.meta.writes);
+    add_point(l, tl_grid_point(&x->t.grid, t), r.meta.total, r.meta.writes);
     if (l->slots)
         roaring_bitmap_add(l->slots, t);
     return 0;
@@ -160,33 +158,22 @@ static int on_presence(void *cookie, size_t series, uint32_t first, uint32_t end
 
 /* ---- the query ---- */
 
-/* What a service reads of one kind: members, or groups. */
-struct tier {
-    struct tl_scan scan; /* but level, from, to */
-    const struct floors *floors;
-    uint32_t from, to;
-};
-
 /* The rows of the runs of one level; runs whose rows are neighbours are one scan. */
-static int read_level(struct timeline *x, struct tier *p, uint32_t level, struct err *e)
+static int read_level(struct timeline *x, struct tl_scan *c, uint32_t level, struct err *e)
 {
-    uint32_t chunk = tl_chunk(p->scan.flags, level);
+    const struct cover_run *r = x->cover.at[level].ptr;
+    uint32_t chunk = tl_chunk(c->flags, level);
+    size_t n = x->cover.at[level].len;
     int rc = 0;
 
-    x->level = p->scan.level = level;
-    p->scan.fn = on_sealed;
-    p->scan.cookie = x;
-    for (size_t i = 0, next; !rc && i < x->cover.at[level].len; i = next) {
-        const struct cover_run *r = x->cover.at[level].ptr;
+    x->level = c->level = level;
+    for (size_t i = 0, next; !rc && i < n; i = next) {
         uint32_t end = r[i].to;
-        for (next = i + 1; next < x->cover.at[level].len; next++) {
-            if (r[next].from / chunk > (end - 1) / chunk + 1)
-                break;
+        for (next = i + 1; next < n && r[next].from / chunk <= (end - 1) / chunk + 1; next++)
             end = r[next].to;
-        }
-        p->scan.from = r[i].from;
-        p->scan.to = end;
-        rc = tl_scan(&p->scan, e);
+        c->from = r[i].from;
+        c->to = end;
+        rc = tl_scan(c, e);
     }
     return rc;
 }
@@ -199,7 +186,7 @@ static int by_from(const void *a, const void *b)
 }
 
 /* Leaves with data in the runs of all levels above 0. */
-static int read_presence(struct timeline *x, struct tier *p, struct err *e)
+static int read_presence(struct timeline *x, struct tl_scan *c, struct err *e)
 {
     VEC(struct cover_run) all = { 0 };
     int rc = 0;
@@ -213,121 +200,98 @@ static int read_presence(struct timeline *x, struct tier *p, struct err *e)
         uint32_t end = all.ptr[i].to;
         for (next = i + 1; next < all.len && all.ptr[next].from == end; next++)
             end = all.ptr[next].to;
-        p->scan.from = all.ptr[i].from;
-        p->scan.to = end;
-        rc = presence_each(&p->scan, on_presence, x, e);
+        c->from = all.ptr[i].from;
+        c->to = end;
+        rc = presence_each(c, on_presence, x, e);
     }
     vec_free(&all);
     return rc;
 }
 
-static int read_part(struct timeline *x, struct tier *p, struct err *e)
+/* Some series, or all groups, of the part in [from, to) of it. */
+static int read_piece(struct timeline *x, const struct mask_part *piece, struct err *e)
 {
-    struct tl_cover_in in = { .grid = &x->grid,
-                              .from = p->from,
-                              .to = p->to,
-                              .group = p->scan.flags & KEY_TL_GROUP,
+    const struct tl_part *p = &x->part;
+    struct tl_cover_in in = { .grid = &x->t.grid,
+                              .from = piece->from,
+                              .to = piece->to,
+                              .group = p->p.group,
                               .floors = p->floors,
                               .dirty = &x->dirty };
+    struct tl_scan c = { .v = x->v,
+                         .tenant = p->m.tenant,
+                         .scope = p->m.scope,
+                         .ptype = p->m.ptype,
+                         .flags = p->p.group ? KEY_TL_GROUP : 0,
+                         .ids = piece->series,
+                         .len = piece->len,
+                         .fn = on_sealed,
+                         .cookie = x,
+                         .cancel = x->q->cancel };
     int rc = 0;
 
-    if (p->from >= p->to || !p->scan.len)
-        return 0;
+    x->index = piece->index;
     tl_cover_make(&in, &x->cover);
     for (uint32_t l = 0; !rc && l < KEY_LEVELS; l++)
-        rc = read_level(x, p, l, e);
-    if (!rc && x->t.type.gauge)
-        rc = read_presence(x, p, e);
-    return rc;
-}
-
-/* The sealed part, cut by deletes that are not purged; usually it is one. */
-static int read_sealed(struct timeline *x, struct tier *p, struct err *e)
-{
-    mask_parts parts = { 0 };
-    int rc = masks_split(&x->t.match.masks, p->scan.scope, p->scan.ptype, p->scan.ids, p->scan.len,
-                         p->from, p->to, &parts, e);
-
-    for (size_t i = 0; !rc && i < parts.len; i++) {
-        p->scan.ids = parts.ptr[i].series;
-        p->scan.len = parts.ptr[i].len;
-        p->from = parts.ptr[i].from;
-        p->to = parts.ptr[i].to;
-        x->index = parts.ptr[i].index;
-        rc = read_part(x, p, e);
-    }
+        rc = read_level(x, &c, l, e);
+    if (!rc && x->t.t.type.gauge)
+        rc = read_presence(x, &c, e);
     x->index = NULL;
-    vec_free(&parts);
     return rc;
 }
 
-static int read_scope(struct timeline *x, const struct floors *f, uint32_t raw_low, struct err *e)
+static int read_sealed(struct timeline *x, struct err *e)
 {
-    struct member m = { x->scan.tenant, x->scan.scope, x->scan.ptype, 0 };
-    struct tier p = { .floors = f, .from = x->grid.from, .to = x->grid.to };
+    const struct tl_part *p = &x->part;
+    mask_parts pieces = { 0 };
+    int rc = dirty_load(&x->dirty, x->v->s->kv, x->v->snap, &p->m, p->from, p->to, e);
 
-    p.scan = (struct tl_scan){
-        .v = x->v,
-        .tenant = x->scan.tenant,
-        .scope = x->scan.scope,
-        .ptype = x->scan.ptype,
-        .ids = x->scan.series,
-        .len = x->scan.len,
-        .cancel = x->q->cancel,
-    };
-    int rc = dirty_load(&x->dirty, x->v->s->kv, x->v->snap, &m, p.from, p.to, e);
     if (!rc)
-        rc = read_sealed(x, &p, e);
-    x->scan.from = x->grid.from;
-    x->scan.to = x->grid.to;
-    x->scan.fn = on_raw;
-    x->scan.cookie = x;
-    return rc ? rc : scan_raw(&x->scan, raw_low, e);
+        rc = tl_targets_pieces(&x->t, p, &pieces, e);
+    for (size_t i = 0; !rc && i < pieces.len; i++)
+        rc = read_piece(x, &pieces.ptr[i], e);
+    vec_free(&pieces);
+    return rc;
 }
 
-/* Floors of all services, in the order of targets_next, and what they mean for the grid. */
-struct all_floors {
-    VEC(struct floors) at;
-};
-
-static int load_floors(struct timeline *x, struct all_floors *ret, struct err *e)
+static int read_raw(struct timeline *x, uint32_t raw_low, struct err *e)
 {
-    size_t at = 0;
+    struct scan c = x->part.p.scan;
 
-    while (targets_next(&x->t, x->q, &at, &x->scan)) {
-        struct member m = { x->scan.tenant, x->scan.scope, x->scan.ptype, 0 };
-        struct floors f;
-        int rc = floors_load(x->v->s->kv, x->v->snap, &m, &f, e);
-        if (rc)
-            return rc;
-        vec_push(&ret->at, f);
-        tl_grid_floors(&x->grid, &f);
-    }
-    if (ret->at.len)
-        tl_grid_bounds(&x->grid);
-    else
-        tl_grid_asked(&x->grid, &x->grid.from, &x->grid.to);
-    return 0;
+    c.from = x->part.from;
+    c.to = x->part.to;
+    c.fn = on_raw;
+    c.cookie = x;
+    if (!x->part.p.group)
+        return scan_raw(&c, raw_low, e);
+    struct rollup_read r = { .v = x->v,
+                             .tenant = c.tenant,
+                             .scope = c.scope,
+                             .ptype = c.ptype,
+                             .gids = c.series,
+                             .len = c.len,
+                             .fn = on_raw,
+                             .cookie = x,
+                             .cancel = c.cancel };
+    return rollup_raw(&r, x->part.p.all, raw_low, c.from, c.to, e);
 }
 
 static int read_all(struct timeline *x, struct err *e)
 {
-    struct all_floors floors = { 0 };
     uint32_t raw_low;
-    size_t at = 0, i = 0;
     int rc = scan_raw_low(x->v, &raw_low, e);
 
-    vec_reserve(&x->lines, x->t.groups.len);
-    x->lines.len = x->t.groups.len;
+    vec_reserve(&x->lines, x->t.t.groups.len);
+    x->lines.len = x->t.t.groups.len;
     if (x->lines.len)
         memset(x->lines.ptr, 0, x->lines.len * sizeof(*x->lines.ptr));
-    if (!rc)
-        rc = load_floors(x, &floors, e);
-    while (!rc && x->grid.from < x->grid.to && targets_next(&x->t, x->q, &at, &x->scan)) {
-        x->base = at - x->scan.len;
-        rc = read_scope(x, &floors.at.ptr[i++], raw_low, e);
+    for (size_t i = 0; !rc && tl_targets_part(&x->t, x->q, i, &x->part); i++) {
+        if (x->part.from >= x->part.to || !x->part.p.scan.len)
+            continue;
+        rc = read_sealed(x, e);
+        if (!rc)
+            rc = read_raw(x, raw_low, e);
     }
-    vec_free(&floors.at);
     return rc;
 }
 
@@ -340,7 +304,7 @@ static void count_leaves(const struct timeline *x, const struct line *l, struct 
 
     roaring_init_iterator(l->slots, &it);
     for (; it.has_value; roaring_advance_uint32_iterator(&it)) {
-        uint32_t k = tl_grid_point(&x->grid, it.current_value);
+        uint32_t k = tl_grid_point(&x->t.grid, it.current_value);
         if (k == at && it.current_value / LEAF_SLOTS == leaf)
             continue;
         at = k;
@@ -355,9 +319,9 @@ static void count_leaves(const struct timeline *x, const struct line *l, struct 
 static void give(struct timeline *x, size_t group, struct store_timeline *ret)
 {
     const struct line *l = &x->lines.ptr[group];
-    struct store_points p = { .labels = x->t.groups.ptr[group] };
+    struct store_points p = { .labels = x->t.t.groups.ptr[group] };
 
-    for (uint32_t k = 0; l->cells && k < x->grid.points; k++) {
+    for (uint32_t k = 0; l->cells && k < x->t.grid.points; k++) {
         if (!l->cells[k].writes)
             continue;
         vec_push(&p.point, k);
@@ -396,7 +360,7 @@ static void close_timeline(struct timeline *x)
     vec_free(&x->row.points);
     dirty_deinit(&x->dirty);
     tl_cover_deinit(&x->cover);
-    targets_close(&x->t);
+    tl_targets_close(&x->t);
 }
 
 int store_timeline(struct store_view *v, const struct store_query *q, int64_t origin_ms,
@@ -404,7 +368,6 @@ int store_timeline(struct store_view *v, const struct store_query *q, int64_t or
                    size_t group_by_len, struct arena *a, struct store_timeline *ret, struct err *e)
 {
     struct timeline x = { .q = q, .v = v, .cells_left = CELLS_BYTES };
-    uint32_t from, to;
 
     *ret = (struct store_timeline){ 0 };
     if (points < 1 || points > POINTS_MAX || step_ms < 1 || step_ms > MS_MAX / points ||
@@ -413,17 +376,15 @@ int store_timeline(struct store_view *v, const struct store_query *q, int64_t or
                        "a timeline of %u points of %" PRId64 " ms from %" PRId64
                        ": want 1 to %u points of at least 1 ms",
                        points, step_ms, origin_ms, POINTS_MAX);
-    tl_grid_init(&x.grid, origin_ms, step_ms, points);
-    tl_grid_asked(&x.grid, &from, &to);
-    int rc =
-        targets_open(&x.t, v, q, slot_to_ms(from), slot_to_ms(to), group_by, group_by_len, a, e);
-    ret->gauge = x.t.type.gauge;
-    if (!rc && from < to)
+    tl_grid_init(&x.t.grid, origin_ms, step_ms, points);
+    int rc = tl_targets_open(&x.t, v, q, group_by, group_by_len, a, e);
+    ret->gauge = x.t.t.type.gauge;
+    if (!rc)
         rc = read_all(&x, e);
     for (size_t i = 0; !rc && i < x.lines.len; i++)
         give(&x, i, ret);
-    ret->start_ms = slot_to_ms(x.grid.from);
-    ret->end_ms = slot_to_ms(x.grid.to);
+    ret->start_ms = slot_to_ms(x.t.grid.from);
+    ret->end_ms = slot_to_ms(x.t.grid.to);
     ret->rows = x.rows;
     close_timeline(&x);
     return rc;
