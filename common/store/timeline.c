@@ -254,6 +254,17 @@ static int read_sealed(struct timeline *x, struct err *e)
     return rc;
 }
 
+/* Are all targets of the part of one group of the answer? Then it does not matter whose a row is. */
+static bool one_line(const struct timeline *x)
+{
+    const struct target *t = x->t.t.at.ptr + x->part.p.base;
+
+    for (size_t i = 1; i < x->part.p.scan.len; i++)
+        if (t[i].group != t[0].group)
+            return false;
+    return true;
+}
+
 static int read_raw(struct timeline *x, uint32_t raw_low, struct err *e)
 {
     struct scan c = x->part.p.scan;
@@ -273,7 +284,7 @@ static int read_raw(struct timeline *x, uint32_t raw_low, struct err *e)
                              .fn = on_raw,
                              .cookie = x,
                              .cancel = c.cancel };
-    return rollup_raw(&r, x->part.p.all, raw_low, c.from, c.to, e);
+    return rollup_raw(&r, x->part.p.all && one_line(x), raw_low, c.from, c.to, e);
 }
 
 static int read_all(struct timeline *x, struct err *e)
