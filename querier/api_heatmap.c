@@ -6,7 +6,7 @@
  *   list of exemplars ──> groups by labels ──> slots by time, 20 buckets by value ──> counts
  *
  * The edges of the buckets are the same in all slots of an answer: from the least to the largest
- * value in equal steps. The largest exemplar of a bucket stands for it where exemplars are asked for.
+ * value in equal steps. Where exemplars are asked for, the largest of a bucket stands for it.
  */
 #include <stdlib.h>
 

@@ -380,6 +380,12 @@ static int read_key(struct str key, bool want_index, struct exm_ref *x, struct e
     return 0;
 }
 
+/* Deleted, and not purged yet. */
+static bool hidden(const struct walk *w, const struct exm_ref *x)
+{
+    return masks_hide(&w->match.masks, x->m.scope, x->m.ptype, x->m.series, x->t);
+}
+
 /* Is the push of this row in the answer already? */
 static int known_push(struct walk *w, const struct exm_ref *x, struct str key, bool *ret,
                       struct err *e)
@@ -412,7 +418,7 @@ static int take_row(struct walk *w, struct str key, struct str value, struct err
         return e->code;
     w->rows++;
     if (x.m.ptype != w->type.number || x.t < w->from || x.t >= w->to ||
-        !(at = find_series(w, x.m.scope, x.m.series)))
+        !(at = find_series(w, x.m.scope, x.m.series)) || hidden(w, &x))
         return 0;
     if (known_push(w, &x, key, &again, e) || exm_row_read(value, &row, e))
         return e->code;
@@ -491,7 +497,7 @@ static int walk_index(struct walk *w, struct at *at, uint32_t bucket, struct err
         if (read_key(key, true, &x, e) || canceled(w, e))
             return e->code;
         w->rows++;
-        if (x.t < w->from || x.t >= w->to || !(w->q->kinds & 1u << x.kind))
+        if (x.t < w->from || x.t >= w->to || !(w->q->kinds & 1u << x.kind) || hidden(w, &x))
             continue;
         if (exm_mark_read(kv_iter_value(w->it), &mark, e) || add_item(w, &x, at, &mark, e))
             return e->code;

@@ -16,6 +16,7 @@
 #include "common/base/hash.h"
 #include "common/store/exm.h"
 #include "common/store/store_impl.h"
+#include "common/store/tomb_impl.h"
 #include "common/store/vec.h"
 
 #define MINUTE_MS 60000
@@ -119,9 +120,11 @@ void exm_stage(struct store *s, const struct exm_stage *x, struct kv_batch *b,
     uint32_t *rows = gate_rows(g, &x->m);
     uint64_t *bytes = gate_bytes(g, x->m.tenant);
     uint32_t low = exm_low(s, x->engine_ms);
+    /* Under a delete that is not purged it would go with what was deleted. */
+    bool held = tombs_hold(s, &x->m, x->in->vectors[0].slot);
     for (size_t i = 0; i < n; i++) {
         const struct store_exemplar *in = &x->in->exemplars[i];
-        if (!o->retention_ms || exm_bucket(x->in->vectors[0].slot) < low) {
+        if (!o->retention_ms || exm_bucket(x->in->vectors[0].slot) < low || held) {
             old++;
             continue;
         }

@@ -28,7 +28,7 @@ void dist_rows(const struct push *p, struct buf *out);
 const struct push_series *dist_series(const struct push *p, const char *sample_type);
 /* Function, or file!0xaddr where there is none. */
 void dist_frame_name(const struct stacks *s, uint32_t frame, struct buf *out);
-/* The exemplars of a series: ids that differ within a kind, samples that the series has. CHECKed. */
+/* The exemplars of a series: ids differ within a kind, samples are the series'. CHECKed. */
 void dist_check_exemplars(const struct push_series *s);
 /* All invariants of a push: CHECKed. */
 void dist_check(const struct push *p, const struct limits *l);

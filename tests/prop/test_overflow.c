@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Services that bring more names than they may: whatever is left out of a dictionary, no value is.
- * Random pushes with a small cap a day, over seals, days, restarts and epochs, beside a list of them.
+ * Services that bring more names than they may: a dictionary leaves some out, and no value.
+ * Random pushes with a small cap a day, over seals, days, restarts and epochs, beside a list.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -11,6 +11,7 @@
 #include "common/store/check.h"
 #include "common/store/exm.h"
 #include "common/store/store_impl.h"
+#include "common/store/tomb.h"
 #include "tests/lib/store_bed.h"
 
 #define HOURS INT64_C(3600000)
@@ -493,6 +494,83 @@ static void test_erase(void **state)
     store_bed_deinit(&b);
 }
 
+static void delete_some(struct store_bed *b, const char *id, const char *selector, uint32_t from,
+                        uint32_t to)
+{
+    struct arena *a = arena_new(MIB);
+    struct tomb_result r;
+    struct selector s;
+    struct err e;
+
+    assert_int_equal(selector_parse(str_c(selector), SELECTOR_PROMETHEUS, a, &s, &e), 0);
+    assert_int_equal(selector_compile(&s, &e), 0);
+    struct tomb_request q = { .tenant = STR("t"),
+                              .id = str_c(id),
+                              .what = str_c(selector),
+                              .selector = &s,
+                              .from_ms = to ? slot_to_ms(from) : 0,
+                              .to_ms = to ? slot_to_ms(to) : 0 };
+    if (store_delete(b->s, &q, &r, &e))
+        fail_msg("%s", e.text);
+    assert_true(r.entry > 0);
+    selector_deinit(&s);
+    arena_free(a);
+}
+
+static void purge_all(struct store_bed *b)
+{
+    struct err e;
+    bool more = true;
+
+    while (more)
+        if (store_purge(b->s, 100, &more, &e))
+            fail_msg("%s", e.text);
+}
+
+/* What is deleted is gone from the answer at once, and from the disk after the purge. */
+static void test_deletes(void **state)
+{
+    struct ask span = { SPAN, S1, NULL, NULL, 0, 0 };
+    struct store_bed b;
+
+    (void)state;
+    for (int sealed = 0; sealed < 2; sealed++) {
+        store_bed_init(&b, &OPTS);
+        uint32_t t = store_bed_slot(&b) - store_bed_slot(&b) % 720;
+        push_some(&b, t);
+        store_bed_push(&b, &(struct bed_push){ .labels = "pod=a",
+                                               .stacks = "m;x=10",
+                                               .slot = t + 1440,
+                                               .wid = 9,
+                                               .exemplars = "1:" S1 ":m;x=10" });
+        if (sealed) {
+            for (int i = 0; i < 120; i++) {
+                clock_fake_advance(&b.clock, 60000);
+                store_now(b.s);
+            }
+            store_bed_seal(&b);
+        }
+        assert_string_equal(merged(&b, span), "m;x=20");
+        delete_some(&b, "d1", "{pod=\"a\"}", t - 720, t + 720);
+        assert_string_equal(merged(&b, span), "m;x=13");
+        span.ids = NULL;
+        assert_string_equal(listed(&b, span, 10, t), "1:" S1 "=3@4{b} 1:" S1 "=10@1440{a}");
+        span.ids = S1;
+        purge_all(&b);
+        assert_string_equal(merged(&b, span), "m;x=13");
+        assert_int_equal(count_rows(&b), 4);
+        delete_some(&b, "d2", "{pod=\"a\"}", 0, 0);
+        assert_string_equal(merged(&b, span), "m;x=3");
+        purge_all(&b);
+        assert_int_equal(count_rows(&b), 2);
+        delete_some(&b, "d3", "{}", 0, 0);
+        assert_string_equal(merged(&b, span), "");
+        purge_all(&b);
+        assert_int_equal(count_rows(&b), 0);
+        store_bed_deinit(&b);
+    }
+}
+
 static int check_store(struct store_bed *b, struct err *e)
 {
     struct store_view *v = store_view_get(b->s);
@@ -577,6 +655,7 @@ int main(void)
         cmocka_unit_test(test_retention),    cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_refused),      cmocka_unit_test(test_erase),
         cmocka_unit_test(test_gauge_epochs), cmocka_unit_test(test_check),
+        cmocka_unit_test(test_deletes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
