@@ -202,7 +202,7 @@ static uint32_t find_string(const struct dict *d, struct str s, uint32_t tag, si
         if (t->slots[at] >> 32 != tag)
             continue;
         struct str have = dict_string(d, (uint32_t)t->slots[at] - 1);
-        if (have.len == s.len && memcmp(have.ptr, s.ptr, s.len) == 0)
+        if (have.len == s.len && (!s.len || memcmp(have.ptr, s.ptr, s.len) == 0))
             return (uint32_t)t->slots[at] - 1;
     }
     *ret_at = at;

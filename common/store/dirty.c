@@ -138,7 +138,8 @@ int dirty_load(struct dirty_set *d, struct kv *kv, const struct kv_snap *snap,
     struct key first, end;
     int rc = 0;
 
-    *d = (struct dirty_set){ 0 };
+    for (uint32_t level = 0; level < KEY_LEVELS; level++)
+        d->at[level].len = 0;
     key_dirty(&first, m, DIRTY_FIRST, 0);
     key_dirty(&end, m, KEY_LEVELS - 1, UINT32_MAX);
     key_end(&end);
@@ -146,8 +147,6 @@ int dirty_load(struct dirty_set *d, struct kv *kv, const struct kv_snap *snap,
     for (uint32_t level = DIRTY_FIRST; !rc && level < KEY_LEVELS; level++)
         rc = load_level(d, it, m, level, from, to, e);
     kv_iter_free(it);
-    if (rc)
-        dirty_deinit(d);
     return rc;
 }
 

@@ -58,7 +58,8 @@ int64_t dirty_due_ms(const struct store *s, uint32_t level, uint32_t t);
 struct dirty_set {
     VEC(uint32_t) at[KEY_LEVELS]; /* first slots of marked nodes, ascending */
 };
-/* All nodes that overlap [from, to). Zero or dirty_deinit the set before. */
+/* All nodes that overlap [from, to) replace *d: zero it before the first time, and dirty_deinit
+ * it in any case. */
 NODISCARD int dirty_load(struct dirty_set *d, struct kv *kv, const struct kv_snap *snap,
                          const struct member *m, uint32_t from, uint32_t to, struct err *e);
 bool dirty_has(const struct dirty_set *d, uint32_t level, uint32_t t);
