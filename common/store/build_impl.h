@@ -35,6 +35,12 @@ NODISCARD int build_read(struct store_view *v, const struct build_node *n, struc
                          size_t bytes_max, size_t rows_max, struct arena *a, struct build_job *ret,
                          struct err *e);
 
+/* The same without a look at the node's mark, for those who compare: with an entry in *c, rows of the
+ * node that have no children are in the job, too, as sums that are gone. */
+NODISCARD int build_read_node(struct store_view *v, const struct build_node *n,
+                              struct build_cursor *c, size_t bytes_max, size_t rows_max,
+                              struct arena *a, struct build_job *ret, struct err *e);
+
 /* total, writes, F of a row of coarse, ru or fn, added up: what a parent's must be. `sound` checks
  * the whole row, else only its heads. */
 NODISCARD int build_sum_add(struct build_sum *s, struct str row, bool sound, struct err *e);

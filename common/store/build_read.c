@@ -406,9 +406,9 @@ static int check_mark(struct store_view *v, const struct build_node *n, struct b
     return 0;
 }
 
-int build_read(struct store_view *v, const struct build_node *n, struct build_cursor *c,
-               size_t bytes_max, size_t rows_max, struct arena *a, struct build_job *ret,
-               struct err *e)
+int build_read_node(struct store_view *v, const struct build_node *n, struct build_cursor *c,
+                    size_t bytes_max, size_t rows_max, struct arena *a, struct build_job *ret,
+                    struct err *e)
 {
     struct reader r = {
         .v = v,
@@ -426,7 +426,7 @@ int build_read(struct store_view *v, const struct build_node *n, struct build_cu
     ret->last = true;
     ret->node = *n;
     ret->node.m.series = 0;
-    if (check_mark(v, n, c, e) || floors_load(v->s->kv, v->snap, &n->m, &f, e))
+    if (floors_load(v->s->kv, v->snap, &n->m, &f, e))
         return e->code;
     ret->entry = c->entry;
     ret->applied = v->hot.applied;
@@ -434,6 +434,15 @@ int build_read(struct store_view *v, const struct build_node *n, struct build_cu
     return rc ? err_wrap(e, "building level %u at slot %u of service %u", n->level, n->t,
                          n->m.scope)
               : 0;
+}
+
+int build_read(struct store_view *v, const struct build_node *n, struct build_cursor *c,
+               size_t bytes_max, size_t rows_max, struct arena *a, struct build_job *ret,
+               struct err *e)
+{
+    int rc = check_mark(v, n, c, e);
+
+    return rc ? rc : build_read_node(v, n, c, bytes_max, rows_max, a, ret, e);
 }
 
 int store_build_read(struct store_view *v, const struct build_node *n, struct build_cursor *c,
