@@ -27,6 +27,7 @@
 #include "ingester/rpc_delete.h"
 #include "ingester/rpc_read.h"
 #include "ingester/rpc_write.h"
+#include "ingester/scrubber.h"
 #include "ingester/state.h"
 #include "ingester/unpack.h"
 #include "proto/query.pb-c.h"
@@ -345,6 +346,7 @@ static void ingester_free(void *self)
     for (size_t i = 0; i < in->shards_len; i++)
         shard_free(in->shards[i]);
     recover_free(in->recover);
+    scrubber_free(in->scrubber);
     retention_free(in);
     disk_free(in->disk);
     in->magic = 0;
@@ -385,6 +387,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     retention_begin(in, stores, n);
     start_shards(in, stores, n);
     in->recover = recover_new(in);
+    in->scrubber = scrubber_new(in);
     watch_memory(in);
     rpc_write_serve(in);
     rpc_read_serve(in);
@@ -457,7 +460,8 @@ static void drain_parts(void *cookie)
     struct ingester *in = cookie;
 
     if (in->writes_pending > 0 || !rpc_read_idle(in) || !rpc_build_idle(in) ||
-        !rpc_delete_idle(in) || !recover_idle(in->recover) || !retention_idle(in)) {
+        !rpc_delete_idle(in) || !recover_idle(in->recover) || !scrubber_idle(in->scrubber) ||
+        !retention_idle(in)) {
         loop_timer_start(in->drain_poll, DRAIN_POLL_MS, 0);
         return;
     }
@@ -483,7 +487,7 @@ static void ingester_drain(void *self, void (*done)(void *cookie), void *cookie)
 }
 
 static const struct conf_table *const tables[] = { &ingester_options, &retention_options,
-                                                   &exemplar_options };
+                                                   &exemplar_options, &scrub_options };
 
 const struct role ingester_role = {
     .name = "ingester",

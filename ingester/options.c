@@ -60,6 +60,24 @@ const struct conf_table exemplar_options = { "exemplars", "Spans, traces, single
                                              exemplar_rows, ARRAY_LEN(exemplar_rows), sizeof(ST) };
 
 #undef ST
+#define ST struct scrub_conf
+
+static const struct conf_row scrub_rows[] = {
+    CONF_U64(ST, rate, "rate", "2000", "0", "10000000",
+             "Stored rows verified per second, in the background; 0: none."),
+    CONF_DURATION(ST, delay_ms, "delay", "1m", "0ms", "1d",
+                  "The first round begins this long after the start."),
+    CONF_DURATION(ST, interval_ms, "interval", "1d", "0ms", "365d",
+                  "The next round begins this long after the end of the one before."),
+    CONF_U64(ST, sample, "sample", "16", "0", "1000000",
+             "One in so many nodes is compared entry by entry, the others by total, writes and "
+             "fingerprint; 0: none is."),
+};
+
+const struct conf_table scrub_options = { "scrub", "Verifying what is stored", scrub_rows,
+                                          ARRAY_LEN(scrub_rows), sizeof(ST) };
+
+#undef ST
 #define ST struct retention_conf
 #define KEEP(level, name, days, what)                             \
     CONF_DURATION(ST, keep_ms[level], name, days, "1m", "73000d", \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * options.h: the sections "ingester" and "exemplars".
+ * options.h: the sections "ingester", "exemplars", "scrub" and "retention".
  */
 #ifndef INGESTER_OPTIONS_H
 #define INGESTER_OPTIONS_H
@@ -24,6 +24,13 @@ struct ingester_conf {
     uint64_t build_timeout_ms;
 };
 extern const struct conf_table ingester_options;
+
+struct scrub_conf {
+    uint64_t rate; /* rows per second; 0: off */
+    uint64_t delay_ms, interval_ms;
+    uint64_t sample;
+};
+extern const struct conf_table scrub_options;
 
 struct retention_conf {
     uint64_t keep_ms[8]; /* by level */

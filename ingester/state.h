@@ -27,6 +27,7 @@ struct ingester {
     struct rpc_node *node;
     struct disk *disk;
     struct recover *recover;
+    struct scrubber *scrubber;
     struct shard *shards[SHARDS_MAX];
     size_t shards_len;
     size_t shards_own; /* as configured: shards share memory equally */

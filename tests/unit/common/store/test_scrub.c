@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A sound database has no findings in a round of any cutting; each kind of damage is found, what can
- * be built again is marked and then sound, and what cannot is said.
+ * A sound database has no findings in a round of any cutting; each kind of damage is found, what
+ * can be built again is marked and then sound, and what cannot is said.
  */
 #include <setjmp.h>
 #include <stdarg.h>
