@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * build.h: nodes of level 2 and up from their children. TREE.md sections 2 and 6.
+ * build.h: nodes of level 2 and up from their children. TREE.md sections 2 and 8.
  *
  *   due ──> read (a view: rows of the children) ──> merge (pure) ──> apply (shard thread)
  *              └─ once per job: whole series and groups, up to some bytes ─┘

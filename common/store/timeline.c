@@ -129,18 +129,43 @@ static int on_sealed(void *cookie, size_t series, uint32_t chunk, struct str val
     return 0;
 }
 
+static int add_unsealed(struct timeline *x, size_t series, uint32_t t, uint64_t total,
+                        uint64_t writes, struct err *e)
+{
+    struct line *l;
+
+    if (get_line(x, series, &l, e))
+        return e->code;
+    add_point(l, tl_grid_point(&x->t.grid, t), total, writes);
+    if (l->slots)
+        roaring_bitmap_add(l->slots, t);
+    return 0;
+}
+
 static int on_raw(void *cookie, size_t series, uint32_t t, struct str value, struct err *e)
 {
     struct timeline *x = cookie;
     struct vec_reader r;
-    struct line *l;
 
-    if (count_row(x, e) || get_line(x, series, &l, e) || vec_peek(value, &r, e))
+    if (t < x->part.from || t >= x->part.to)
+        return 0; /* half of a leaf */
+    if (count_row(x, e) || vec_peek(value, &r, e))
         return e->code;
-    add_point(l, tl_grid_point(&x->t.grid, t), r.meta.total, r.meta.writes);
-    if (l->slots)
-        roaring_bitmap_add(l->slots, t);
-    return 0;
+    return add_unsealed(x, series, t, r.meta.total, r.meta.writes, e);
+}
+
+/* The sum of the unsealed rows of a group in a leaf. */
+static int on_hot(void *cookie, size_t series, const struct hot_leaf *leaf, struct err *e)
+{
+    struct timeline *x = cookie;
+    int rc = count_row(x, e);
+
+    for (uint32_t i = 0; !rc && i < LEAF_SLOTS; i++) {
+        uint32_t t = leaf->t + i;
+        if (leaf->writes[i] && t >= x->part.from && t < x->part.to)
+            rc = add_unsealed(x, series, t, leaf->total[i], leaf->writes[i], e);
+    }
+    return rc;
 }
 
 /* Leaves with data of levels above 0, as their first slots. */
@@ -282,8 +307,11 @@ static int read_raw(struct timeline *x, uint32_t raw_low, struct err *e)
                              .gids = c.series,
                              .len = c.len,
                              .fn = on_raw,
+                             .hot = on_hot,
                              .cookie = x,
                              .cancel = c.cancel };
+    c.from = slot_leaf(c.from);
+    c.to = slot_leaf(c.to + LEAF_SLOTS - 1);
     return rollup_raw(&r, x->part.p.all && one_line(x), raw_low, c.from, c.to, e);
 }
 

@@ -2,7 +2,7 @@
  *
  * tl_cover.h: which points of which levels a timeline reads: for each of its own points the fewest
  * stored ones whose union it is. As cover.h for flame graphs, but nothing reaches over the edge
- * between two points, and members have a level 1. Pure. TREE.md sections 3, 5, 6.
+ * between two points, and members have a level 1. Pure. TREE.md sections 3, 5, 7.
  */
 #ifndef COMMON_STORE_TL_COVER_H
 #define COMMON_STORE_TL_COVER_H
