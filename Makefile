@@ -76,7 +76,7 @@ TOOLS    := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/lib/tool_*.c)))
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all deps deps-test run test test-bins check check-asan check-tsan fuzz fuzz-run fuzz-seeds \
-        bench lint tidy fmt fmt-check compdb ui install clean coverage ci help FORCE
+        bench bench-year lint tidy fmt fmt-check compdb ui install clean coverage ci help FORCE
 
 all: $(BINS) $(DEMO_BIN)  ## the all-in-one and the four role binaries (default)
 
@@ -115,6 +115,11 @@ fuzz-run: $(FUZZ)
 	$(Q)O='$(O)' B='$(B)' FUZZ_SECONDS='$(FUZZ_SECONDS)' tests/fuzz/run $^
 bench: all $(BENCH) $(TOOLS)  ## measure, print and keep: tests/bench/RESULTS.md
 	$(Q)O='$(O)' tests/bench/run $(BENCH_PY) $(BENCH)
+
+bench-year: $(BENCH) $(TOOLS) all  ## the long form of what the simulated year measures (an hour)
+	$(Q)O='$(O)' LONG=1 OUT=tests/bench/LONG.md BENCH_SECONDS=7200 tests/bench/run \
+	  $(O)/tests/bench/bench_year $(O)/tests/bench/bench_bytes $(O)/tests/bench/bench_series \
+	  $(O)/tests/bench/bench_million tests/bench/bench_restart.py
 
 lint:                  ## house rules no compiler checks
 	$(Q)python3 tests/lint/tidy.py

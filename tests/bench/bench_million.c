@@ -94,7 +94,8 @@ static void push(struct year_bed *b, struct prng *p, struct store_batch *batch, 
 
 int main(void)
 {
-    uint32_t services = number("SERVICES", 1000), each = number("EACH", 1000);
+    uint32_t services = number("SERVICES", 1000),
+             each = number("EACH", number("LONG", 0) ? 1000 : 100);
     uint32_t slot = 1995 * YEAR_DAY_SLOTS, rounds = 60; /* of 10 s */
     struct year_bed_opts bo = { .slot = slot,
                                 .memory = (uint64_t)number("MEMORY_MIB", 1024) * MIB,
@@ -135,7 +136,9 @@ int main(void)
            "min: resident %.0f MiB at most, %.0f MiB when empty, shares of %" PRIu64
            " MiB; goal <= 2048 MiB: %s\n",
            b.profiles, services, each, (double)most / MIB, (double)empty / MIB, b.o.memory / MIB,
-           most <= 2 * GIB ? "reached" : "MISSED");
+           most > 2 * GIB          ? "MISSED"
+           : b.profiles >= 1000000 ? "reached"
+                                   : "not the full number: LONG=1");
     printf("  %" PRIu64 " series in the index, %" PRIu64
            " nodes in dictionaries; loaded in %.0f s, "
            "us CPU per series: seal %.1f, build %.1f; flame graph of one service %.2f ms, %" PRIu64
