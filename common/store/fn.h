@@ -6,11 +6,11 @@
  *   row   version u8 = 1 | n varint, bytes of self | self | total | crc32c u32le of all before
  *
  *   self and total are vectors (vec.h). Their ids are string ids of the function's name in the
- *   dictionary epoch of the section: of its frames' function, or where they have none their file, or
- *   module; 0, "", if there is nothing, and for what the root (node 0) has itself. `total` counts a
- *   stack once, however often the function is in it. So the total of `self` is that of the node's
- *   vector. writes is that of the node; F is sum of value * h(name) (fp.h), h = fp_of_hash(
- *   hash128(name, 0)).
+ *   dictionary epoch of the section: of its frames' function, or where they have none their file,
+ *   or module; 0, "", if there is nothing, and for what the root (node 0) has itself. `total`
+ *   counts a stack once, however often the function is in it. So the total of `self` is that of the
+ *   node's vector. writes is that of the node; F is sum of value * h(name) (fp.h),
+ *   h = fp_of_hash(hash128(name, 0)).
  *
  *   A node is the exact sum of its children, as vectors are.
  *

@@ -279,7 +279,7 @@ static int read_sealed(struct timeline *x, struct err *e)
     return rc;
 }
 
-/* Are all targets of the part of one group of the answer? Then it does not matter whose a row is. */
+/* Are all targets of the part of one group of the answer? Then nobody asks whose a row is. */
 static bool one_line(const struct timeline *x)
 {
     const struct target *t = x->t.t.at.ptr + x->part.p.base;

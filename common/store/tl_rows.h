@@ -4,8 +4,8 @@
  * points of a row change, it is read once and written once.
  *
  *   seal      tl_rows_sealed    per raw row, or per sum of a slot or leaf: levels 0 and 1, presence
- *   build     tl_rows_built     per vector row of level >= 2 it writes: the point is that row's head
- *             tl_rows_minutes   per member at the build of its node of level 2: level 1 from level 0
+ *   build     tl_rows_built     per vector row of level >= 2 it writes: the point is its head
+ *             tl_rows_minutes   per member at the build of its node of level 2: level 1 from 0
  *   at the end tl_rows_put, before the batch is written
  *
  * `group` says that m->series is a group id. What a member and a group have:
@@ -48,7 +48,8 @@ NODISCARD int tl_rows_minutes(struct tl_rows *x, const struct member *m, uint32_
 void tl_rows_present(struct tl_rows *x, bool group, const struct member *m, uint32_t t);
 
 /* Writes what was gathered into b and forgets it. `fresh`: no data at or behind this slot was ever
- * sealed (store.sealed_high), so rows of level 0 and 1 there need no reading; UINT32_MAX: unknown. */
+ * sealed (store.sealed_high), so rows of level 0 and 1 there need no reading; UINT32_MAX: unknown.
+ */
 NODISCARD int tl_rows_put(struct tl_rows *x, uint32_t fresh, struct kv_batch *b, struct err *e);
 /* Forgets what was gathered. */
 void tl_rows_reset(struct tl_rows *x);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Timelines and functions over all levels beside a list of all pushes: random floors, pushes of now,
- * late and weeks old, seals and builds between them, random grids. What must hold:
+ * Timelines and functions over all levels beside a list of all pushes: random floors, pushes of
+ * now, late and weeks old, seals and builds between them, random grids. What must hold:
  *
  *   each point is the sum of the pushes whose base node begins in it (tl_cover.h), for gauges with
  *   the number of their leaves; the points add up to the flame graph of the same bounds; so do the
