@@ -27,8 +27,8 @@ static const struct conf_row rows[] = {
     CONF_U64(ST, reads_max, "reads_max", "1024", "1", "100000",
              "Queries running or waiting; one more is refused with 503."),
     CONF_U64(ST, dict_service_nodes, "dictionary_nodes_per_day", "500000", "0", "1000000000",
-             "New stack nodes a service may bring in a day; further stacks keep their known frames "
-             "and end in [overflow]. 0: no cap."),
+             "New stack nodes a service may bring in a day, long names counting as several; further "
+             "stacks keep their known frames and end in [overflow]. 0: no cap."),
     CONF_U64(ST, dict_tenant_nodes, "dictionary_tenant_nodes_per_day", "5000000", "0", "1000000000",
              "The same for all services of a tenant in one shard."),
     CONF_BYTES(ST, answer_bytes_max, "answer_bytes_max", "0", "0", "1GiB",

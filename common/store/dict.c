@@ -98,6 +98,7 @@ void dict_put_string(struct dict *d, uint32_t id, struct str s)
 {
     struct str *at = pages_add(d, &d->string_at, id, sizeof(struct str));
     *at = s.len ? keep_bytes(d, s) : STR("");
+    d->string_bytes += s.len;
 }
 
 void dict_put_frame(struct dict *d, uint32_t id, const struct frame *f)

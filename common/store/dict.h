@@ -41,7 +41,8 @@ struct dict {
     uint64_t seed;                           /* of content hashes: the tenant's */
     _Atomic uint32_t strings, frames, nodes; /* published lengths; strings and nodes start at 1 */
     struct dict_pages string_at, frame_at, node_at;
-    VEC(char *) blocks; /* of string bytes */
+    VEC(char *) blocks;    /* of string bytes */
+    uint64_t string_bytes; /* in them; asked by the writer */
     size_t block_left;
     char *block_next;
     _Atomic size_t bytes;
@@ -126,11 +127,12 @@ void dict_scratch_deinit(struct dict_scratch *x);
 void dict_scratch_begin(struct dict_scratch *x, const struct stacks_view *v);
 /* Interns the used nodes of v and everything they need; fills x->node_map. Cannot fail. */
 void dict_intern(struct dict *d, const struct stacks_view *v, struct dict_scratch *x);
-/* The same with at most new_max new nodes: a stack that would need more becomes its longest known
+/* The same with at most new_max new nodes, one less for each DICT_NAME_BYTES of new names: a stack that would need more becomes its longest known
  * beginning and a frame DICT_OVERFLOW below; used[] of its node is DICT_OVER then. Returns how many
  * nodes of v lost their name first of their stack. Several nodes of v may become one. */
-#define DICT_OVERFLOW "[overflow]"
-#define DICT_OVER     2
+#define DICT_OVERFLOW   "[overflow]"
+#define DICT_OVER       2
+#define DICT_NAME_BYTES 64 /* more than nearly all have */
 size_t dict_intern_capped(struct dict *d, const struct stacks_view *v, struct dict_scratch *x,
                           uint32_t new_max);
 /* Puts rows of the entries the batches before have not, and the epoch row. */

@@ -43,7 +43,7 @@ uint32_t dict_cap_left(struct dict_cap *c, uint32_t tenant, uint32_t scope, int6
     return MIN(of_tenant, of_service);
 }
 
-void dict_cap_take(struct dict_cap *c, uint32_t tenant, uint32_t scope, uint32_t nodes)
+void dict_cap_take(struct dict_cap *c, uint32_t tenant, uint32_t scope, uint64_t nodes)
 {
     *used(c, tenant, 0) += nodes;
     *used(c, tenant, (uint64_t)scope + 1) += nodes;

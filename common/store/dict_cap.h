@@ -6,6 +6,9 @@
  * ever, and every query of its service slow. Over the cap its stacks keep the frames that are known
  * and end in [overflow]; no value is lost, and tomorrow new code is learnt again.
  *
+ * Names count, too: a node whose names are longer than DICT_NAME_BYTES counts as several, so that the
+ * bytes of a dictionary are bounded with its nodes.
+ *
  * Counted in days of engine time, in memory: a restart forgets what was used of the day.
  * Thread: the shard's.
  */
@@ -30,6 +33,6 @@ void dict_cap_deinit(struct dict_cap *c);
 uint32_t dict_cap_left(struct dict_cap *c, uint32_t tenant, uint32_t scope, int64_t engine_ms);
 /* The service begins a new dictionary: it may learn its stacks once more. */
 void dict_cap_again(struct dict_cap *c, uint32_t tenant, uint32_t scope);
-void dict_cap_take(struct dict_cap *c, uint32_t tenant, uint32_t scope, uint32_t nodes);
+void dict_cap_take(struct dict_cap *c, uint32_t tenant, uint32_t scope, uint64_t nodes);
 
 #endif

@@ -472,6 +472,21 @@ static uint32_t known_node(const struct dict *d, const struct stacks_view *v,
     return n.frame == NONE ? NONE : find_node(d, n, tag_of(d->writer, node_table_hash(n)), &at);
 }
 
+static uint64_t cost_string(const struct dict *d, const struct stacks_view *v,
+                            struct dict_scratch *x, uint32_t s)
+{
+    return known_string(d, v, x, s) == NONE ? v->string_len[s] : 0;
+}
+
+/* What a new node of the frame takes of new_max. */
+static uint64_t cost_node(const struct dict *d, const struct stacks_view *v, struct dict_scratch *x,
+                          uint32_t f)
+{
+    return 1 + (cost_string(d, v, x, v->frame_func[f]) + cost_string(d, v, x, v->frame_file[f]) +
+                cost_string(d, v, x, v->frame_module[f])) /
+                   DICT_NAME_BYTES;
+}
+
 size_t dict_intern_capped(struct dict *d, const struct stacks_view *v, struct dict_scratch *x,
                           uint32_t new_max)
 {
@@ -497,8 +512,9 @@ size_t dict_intern_capped(struct dict *d, const struct stacks_view *v, struct di
             continue;
         }
         uint32_t node = known_node(d, v, x, parent, f);
-        if (node == NONE && new_max > 0) {
-            new_max--;
+        uint64_t cost = node == NONE ? cost_node(d, v, x, f) : 0;
+        if (node == NONE && new_max >= cost) {
+            new_max -= (uint32_t)cost;
             node = add_node(d, (struct dict_node){ parent, intern_frame(d, v, x, f) });
         } else if (node == NONE) {
             node = add_node(d, (struct dict_node){ parent, overflow });

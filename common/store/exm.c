@@ -34,7 +34,8 @@ void exm_id_prefix(struct exm_key *k, uint32_t bucket, const struct member *m, e
     CHECK(id.len <= EXID_PACKED_MAX);
     exm_scope_prefix(k, bucket, m->tenant, m->scope);
     k->b[k->len++] = (char)kind;
-    memcpy(k->b + k->len, id.ptr, id.len);
+    if (id.len)
+        memcpy(k->b + k->len, id.ptr, id.len);
     k->len += id.len;
 }
 

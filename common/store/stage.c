@@ -330,13 +330,15 @@ static void intern(struct plan *p, struct store_result *ret)
     uint32_t tenant = p->tenant->number, scope = p->scope->number;
     uint32_t left = dict_cap_left(&s->dict_cap, tenant, scope, p->engine_ms);
     uint32_t before = dict_counts(p->dict).nodes;
+    uint64_t bytes = p->dict->string_bytes;
 
-    if (p->w->stacks->nodes <= left)
+    if (p->w->stacks->nodes + p->w->stacks->string_data.len / DICT_NAME_BYTES <= left)
         dict_intern(p->dict, p->w->stacks, &s->scratch);
     else if (dict_intern_capped(p->dict, p->w->stacks, &s->scratch, left))
         ret->overflow = count_overflow(p);
     uint32_t after = dict_counts(p->dict).nodes;
-    dict_cap_take(&s->dict_cap, tenant, scope, after - before);
+    dict_cap_take(&s->dict_cap, tenant, scope,
+                  after - before + (p->dict->string_bytes - bytes) / DICT_NAME_BYTES);
     atomic_fetch_add(&s->dict_nodes, after - before);
     atomic_fetch_add(&s->overflow, ret->overflow);
 }
@@ -347,7 +349,8 @@ static void apply_dict(struct plan *p, struct store_batch *b, struct store_resul
 
     if (!p->dict) {
         begin_epoch(p, b, p->scope->extra);
-    } else if (dict_counts(p->dict).nodes > s->o.epoch_nodes_max) {
+    } else if (dict_counts(p->dict).nodes > s->o.epoch_nodes_max ||
+               p->dict->string_bytes / DICT_NAME_BYTES > s->o.epoch_nodes_max) {
         dict_emit_epoch(p->dict, true, b->kb);
         dict_cache_close_epoch(s->dicts, p->dict);
         dict_unref(p->dict);

@@ -50,7 +50,9 @@ struct store_opts {
     uint64_t hot_bytes_max;    /* memory for sums of unsealed rows; 0: all are scanned */
     uint32_t hot_members_min;  /* rows a leaf of a group must have for one; 0: 16 */
     struct dict_cap_opts dict_cap; /* new stack nodes a day: dict_cap.h */
-    uint32_t epoch_nodes_max;      /* a dictionary epoch closes at this size; 0: 1,048,576 */
+    uint32_t
+        epoch_nodes_max; /* a dictionary epoch closes at this size, or at 64 times as many bytes of
+                                  names; 0: 1,048,576 */
     group_drop_fn group_drop; /* labels to drop for roll-ups (group.h); NULL: the default list */
     void *group_cookie;
     struct store_rollup_test { /* tests only: small numbers instead of those of group.h and ru.h */

@@ -262,10 +262,40 @@ static void test_by_hand(void **state)
     store_bed_deinit(&b);
 }
 
+/* Long names take more of the cap than short ones; a longer one in an epoch's names ends it. */
+static void test_long_names(void **state)
+{
+    struct store_opts o = { .dict_bytes_max = 64 * MIB,
+                            .seal_delay_ms = 60000,
+                            .wid_horizon_ms = 4 * 3600 * 1000,
+                            .dict_cap = { .service_nodes = 10 } };
+    struct store_bed b;
+    char name[801], stacks[900];
+    struct bed_push p = { .stacks = stacks, .wid = 1 };
+
+    (void)state;
+    memset(name, 'n', 800);
+    name[800] = '\0';
+    store_bed_init(&b, &o);
+    p.slot = store_bed_slot(&b);
+    (void)snprintf(stacks, sizeof(stacks), "a;%s=1 a;b=2 a;c=4", name); /* 13 of 10 */
+    store_bed_push(&b, &p);
+    assert_string_equal(store_bed_merge(&b, NULL, "{}", NULL, p.slot, p.slot + 2),
+                        "a;[overflow]=1 a;b=2 a;c=4");
+    name[500] = '\0'; /* 8, but only 7 are left */
+    (void)snprintf(stacks, sizeof(stacks), "a;%s=8", name);
+    p.wid = 2;
+    store_bed_push(&b, &p);
+    assert_string_equal(store_bed_merge(&b, NULL, "{}", NULL, p.slot, p.slot + 2),
+                        "a;[overflow]=9 a;b=2 a;c=4");
+    store_bed_deinit(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_by_hand),
+        cmocka_unit_test(test_long_names),
         cmocka_unit_test(test_totals_are_kept),
     };
 
