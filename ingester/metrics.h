@@ -31,6 +31,11 @@
     X(reads_pending, "reads_pending", "Queries running or waiting")                    \
     X(disk_free, "disk_free_bytes", "Free bytes of the volume that holds the data")    \
     X(disk_reserve, "disk_reserve_bytes", "Free bytes below which writes are refused") \
+    X(disk_growth, "disk_growth_bytes_per_day", "Growth of the files of all shards")   \
+    X(disk_settles, "disk_settles_bytes",                                              \
+      "Where their size settles as retention takes what is too old; 0: nowhere")       \
+    X(disk_days_left, "disk_days_left",                                                \
+      "Days until the disk reserve is reached; 3650: not in ten years")                \
     X(read_only, "read_only", "1 while writes are refused for want of disk, or after a disk error")
 
 /* One cell per shard of this process, label `shard`. */
@@ -41,7 +46,13 @@
     X(seal_steps, "seal_steps_total", "Steps of sealing")                                         \
     X(seal_errors, "seal_errors_total", "Steps of sealing that failed")                           \
     X(sealed_entries, "seal_entries_total", "Entries of the seal log applied since the start")    \
-    X(sealed_rows, "sealed_rows_total", "Raw rows folded into leaves since the start")
+    X(sealed_rows, "sealed_rows_total", "Raw rows folded into leaves since the start")            \
+    X(floors_moved, "retention_floors_moved_total", "Steps of retention that let something go")   \
+    X(held_back, "retention_held_back_total", "Times it waited for a coarser level to be built")  \
+    X(ranges_deleted, "retention_ranges_deleted_total", "Buckets of a service deleted whole")     \
+    X(rows_purged, "retention_series_purged_total", "Series that lost part of a bucket")          \
+    X(epochs_dropped, "retention_epochs_dropped_total", "Dictionaries that nothing named")        \
+    X(file_drops, "retention_file_drops_total", "Runs of buckets dropped with their files")
 
 #define SHARD_GAUGES(X)                                                                    \
     X(raw_rows, "raw_rows", "Raw rows not sealed yet")                                     \

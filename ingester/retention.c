@@ -9,9 +9,20 @@
 
 #include "common/base/hash.h"
 #include "common/base/mem.h"
+#include "common/base/size.h"
 #include "common/obs/log.h"
+#include "common/store/forecast.h"
 #include "common/store/retain.h"
 
+#define LOOK_MS 10000
+
+struct look { /* at what a shard has to say */
+    struct shard_task task;
+    struct retention *r;
+    bool known;
+    struct forecast_in in;
+    struct retain_stats stats, shown; /* now; what the metrics have */
+};
 struct give { /* a policy on its way to a shard */
     struct shard_task task;
     struct retention *r;
@@ -24,6 +35,10 @@ struct retention {
     struct timer *timer;
     bool reading;
     size_t giving;
+    struct timer *look_timer;
+    struct look looks[SHARDS_MAX];
+    struct shard_metrics metrics[SHARDS_MAX];
+    size_t looking;
     struct hash128 seen; /* of the rules that were tried last */
 
     /* The pool's while reading. */
@@ -134,6 +149,79 @@ static void on_timer(void *cookie)
         r->reading = pool_submit(in->ctx->pool, in->ctx->loop, read_work, read_done, r);
 }
 
+/* ---- figures -------------------------------------------------------------------------------- */
+
+static void show_forecast(const struct retention *r)
+{
+    const struct ingester_metrics *m = &r->in->metrics;
+    struct forecast_in all = { 0 };
+    uint64_t free_bytes, reserve;
+    struct forecast f;
+    bool known = false;
+
+    for (size_t i = 0; i < r->in->shards_len; i++) {
+        if (r->looks[i].known)
+            forecast_unite(&all, &r->looks[i].in);
+        known = known || r->looks[i].known;
+    }
+    if (!known)
+        return;
+    disk_room(r->in->disk, &free_bytes, &reserve);
+    forecast_make(&all, free_bytes > reserve ? free_bytes - reserve : 0, &f);
+    metric_set(m->disk_growth, f.growth_per_day);
+    metric_set(m->disk_settles, (int64_t)MIN(f.settles_bytes, (uint64_t)INT64_MAX));
+    metric_set(m->disk_days_left, MIN(f.days_left, FORECAST_DAYS_MAX));
+}
+
+static void show_stats(struct look *l, const struct shard_metrics *m)
+{
+#define MORE(field) metric_add(m->field, l->stats.field - l->shown.field)
+    if (l->stats.steps < l->shown.steps) /* the shard was opened again */
+        l->shown = (struct retain_stats){ 0 };
+    MORE(floors_moved);
+    MORE(held_back);
+    MORE(ranges_deleted);
+    MORE(rows_purged);
+    MORE(epochs_dropped);
+    MORE(file_drops);
+#undef MORE
+    l->shown = l->stats;
+}
+
+static void on_looked(struct shard_task *t)
+{
+    struct look *l = container_of(t, struct look, task);
+    struct retention *r = l->r;
+
+    show_stats(l, &r->metrics[l - r->looks]);
+    if (--r->looking == 0)
+        show_forecast(r);
+}
+
+static void look_run(struct shard_task *t, struct store *s)
+{
+    struct look *l = container_of(t, struct look, task);
+
+    l->known = store_forecast_own(s, &l->in);
+    store_retain_stats(s, &l->stats);
+}
+
+static void on_look(void *cookie)
+{
+    struct retention *r = cookie;
+
+    if (r->looking)
+        return;
+    for (size_t i = 0; i < r->in->shards_len; i++) {
+        r->looks[i].r = r;
+        r->looks[i].task = (struct shard_task){ .run = look_run, .done = on_looked };
+        r->looking++;
+        shard_run(r->in->shards[i], &r->looks[i].task);
+    }
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
 int retention_open(struct ingester *in, struct err *e)
 {
     struct retention *r = XNEW(struct retention);
@@ -151,6 +239,11 @@ void retention_begin(struct ingester *in, struct store *const *stores, size_t n)
 
     for (size_t i = 0; i < n; i++)
         store_set_retention(stores[i], r->policy);
+    for (size_t i = 0; i < n; i++)
+        shard_metrics_init(&r->metrics[i], in->ctx->metrics,
+                           u32_from(in->index + i * in->ctx->cluster->ingesters.len));
+    r->look_timer = loop_timer_new(in->ctx->loop, on_look, r);
+    loop_timer_start(r->look_timer, LOOK_MS, LOOK_MS);
     if (!r->conf->overrides[0])
         return;
     r->timer = loop_timer_new(in->ctx->loop, on_timer, r);
@@ -163,11 +256,14 @@ void retention_stop(struct ingester *in)
 {
     if (in->retention->timer)
         loop_timer_stop(in->retention->timer);
+    if (in->retention->look_timer)
+        loop_timer_stop(in->retention->look_timer);
 }
 
 bool retention_idle(const struct ingester *in)
 {
-    return !in->retention || (!in->retention->reading && !in->retention->giving);
+    return !in->retention ||
+           (!in->retention->reading && !in->retention->giving && !in->retention->looking);
 }
 
 void retention_free(struct ingester *in)
@@ -178,6 +274,7 @@ void retention_free(struct ingester *in)
         return;
     CHECK(retention_idle(in));
     loop_timer_free(r->timer);
+    loop_timer_free(r->look_timer);
     retain_policy_unref(r->policy);
     xfree(r);
     in->retention = NULL;

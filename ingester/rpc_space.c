@@ -9,6 +9,7 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/base/vec.h"
+#include "common/store/forecast.h"
 #include "common/store/space.h"
 #include "ingester/unpack.h"
 #include "proto/space.pb-c.h"
@@ -57,20 +58,45 @@ static void unite(space_rows *rows)
     rows->len = n;
 }
 
+/* What becomes of the volume, if all shards know. */
+static void put_forecast(const struct forecast_in *in, Embertree__SpaceReply *r)
+{
+    struct forecast f;
+
+    forecast_make(in, r->free_bytes > r->reserve_bytes ? r->free_bytes - r->reserve_bytes : 0, &f);
+    r->forecast = true;
+    r->growth_per_day = f.growth_per_day;
+    r->freed_per_day = f.freed_per_day;
+    r->settles_bytes = f.settles_bytes;
+    r->days_left = f.days_left;
+}
+
+/* Of all shards. */
+struct totals {
+    space_rows rows;
+    struct forecast_in forecast;
+    uint32_t forecasts; /* shards that have one */
+};
+
 static int read_shard(struct store *s, const struct read_msg *m, const struct read_source *src,
-                      struct arena *a, space_rows *rows, Embertree__SpaceReply *r, struct err *e)
+                      struct arena *a, struct totals *t, Embertree__SpaceReply *r, struct err *e)
 {
     struct space_opts o = { .owners_max = OWNERS_MAX, .cancel = src->cancel };
     struct store_view *v = store_view_get(s);
     struct space sp;
+    struct forecast_in in;
     int rc = store_space(v, &o, a, &sp, e);
 
+    if (store_forecast(v, &in)) {
+        forecast_unite(&t->forecast, &in);
+        t->forecasts++;
+    }
     store_view_put(v);
     if (rc)
         return rc;
     for (size_t i = 0; i < sp.len; i++)
         if (!m->query.tenant.len || str_eq(sp.rows[i].tenant, m->query.tenant))
-            vec_push(rows, sp.rows[i]);
+            vec_push(&t->rows, sp.rows[i]);
     r->shards++;
     if (m->query.tenant.len)
         return 0; /* what others have is not told */
@@ -114,16 +140,18 @@ int space_run(const struct read_msg *m, const struct read_source *src, struct ar
               struct buf *out, struct err *e)
 {
     Embertree__SpaceReply r = EMBERTREE__SPACE_REPLY__INIT;
-    space_rows rows = { 0 };
+    struct totals t = { 0 };
     int rc = 0;
 
     r.free_bytes = src->disk_free;
     r.reserve_bytes = src->disk_reserve;
     for (size_t i = 0; i < src->len && !rc; i++)
-        rc = read_shard(src->stores[i], m, src, a, &rows, &r, e);
-    unite(&rows);
+        rc = read_shard(src->stores[i], m, src, a, &t, &r, e);
+    if (!rc && !m->query.tenant.len && t.forecasts == src->len && src->len)
+        put_forecast(&t.forecast, &r);
+    unite(&t.rows);
     if (!rc)
-        rc = pack(&r, &rows, a, out, e);
-    vec_free(&rows);
+        rc = pack(&r, &t.rows, a, out, e);
+    vec_free(&t.rows);
     return rc;
 }

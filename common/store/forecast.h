@@ -19,7 +19,7 @@ struct store;
 #define FORECAST_FOREVER  UINT32_MAX /* days_left: what is kept fits */
 #define FORECAST_DAYS_MAX 3650
 
-/* Bytes in files at the end of each of the last days; kept in meta, a row per shard:
+/* Bytes in files at the first round of each of the last days (the newest day's: now), the control row CONTROL_FORECAST:
  *   version u8 = 1 | n x (day u16 since 2020-01-01 | bytes u64), days ascending */
 struct forecast_history {
     uint32_t len;
@@ -52,8 +52,14 @@ struct forecast {
 /* `room`: free bytes of the volume less the reserve, divided among its shards by the caller. */
 void forecast_make(const struct forecast_in *in, uint64_t room, struct forecast *ret);
 
-/* What a shard knows about itself; shard thread or a view's: any. Takes a sample once a day. */
-NODISCARD int store_forecast_read(struct store *s, struct forecast_in *ret, struct err *e);
-NODISCARD int store_forecast_sample(struct store *s, struct err *e); /* shard thread */
+/* Several shards of a volume as one; *to is zero before the first. Spans and days are those all
+ * have in common, or the widest. */
+void forecast_unite(struct forecast_in *to, const struct forecast_in *from);
+
+struct store_view;
+/* As of the end of the last round of retention, which also keeps the history. False: there was none
+ * yet. Any thread that holds a view; or the shard's, without one. */
+bool store_forecast(struct store_view *v, struct forecast_in *ret);
+bool store_forecast_own(struct store *s, struct forecast_in *ret);
 
 #endif

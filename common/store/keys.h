@@ -81,7 +81,10 @@
  *   53 tenant scope series u64              groups of a series: group.h
  *   54 tenant scope ptype u16               floors: 8 x slot u32, by level: floors.h
  *   55 tenant scope ptype u16 level u8 t u32   dirty node: entry u64: dirty.h
- *   56 .. 5f                                kept for the tree of time
+ *   56 .. 5b                                kept for the tree of time
+ *   5c tenant scope ptype u16               floors up to which rows were purged: as 54
+ *   5d tenant scope epoch u32               closed epoch: rows that name it lie before slot u32
+ *   5e 5f                                   kept for the tree of time
  *   60 .. 6f                                deletes: tomb.h
  *   70 .. 7f                                kept for settings, keys, rules, profiles of tenants
  *
@@ -138,6 +141,8 @@ enum key_table {
     KEY_GROUP_OF = 0x53,
     KEY_FLOORS = 0x54,
     KEY_DIRTY = 0x55,
+    KEY_PURGED = 0x5c,
+    KEY_EPOCH_LAST = 0x5d,
     KEY_TOMB = 0x60,
     KEY_TOMB_AT = 0x61,
     KEY_TOMB_MASK = 0x62,
@@ -150,6 +155,7 @@ enum key_control {
     CONTROL_WID_LOW = 4,  /* no write id stands in a bucket below this, u32 */
     CONTROL_TENANTS = 5,  /* next tenant number, u32 */
     CONTROL_WID_HIGH = 6, /* no write id stands in a bucket above this, u32; none: any */
+    CONTROL_FORECAST = 7, /* bytes of files by day: forecast.h */
 };
 enum key_dict { DICT_STRINGS = 1, DICT_FRAMES = 2, DICT_NODES = 3 };
 

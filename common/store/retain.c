@@ -173,6 +173,7 @@ static void begin_round(struct store *s, int64_t engine_ms)
     r->cursor.len = 0;
     r->engine_ms = engine_ms;
     r->files_at = 0;
+    r->walk_first = UINT32_MAX;
     for (uint32_t l = 0; l < KEY_LEVELS; l++)
         r->walk_low[l] = UINT32_MAX;
 }
@@ -182,6 +183,7 @@ static void end_floors(struct store *s)
     struct retain *r = s->retain;
 
     memcpy(r->low, r->walk_low, sizeof(r->low));
+    r->first = r->walk_first;
     r->view = view_latest(s);
     r->phase = r->purge ? RETAIN_PURGE : RETAIN_FILES;
     r->cursor.len = 0;
@@ -189,13 +191,16 @@ static void end_floors(struct store *s)
     r->purge = false;
 }
 
-static void end_round(struct store *s)
+static int end_round(struct store *s, struct err *e)
 {
     struct retain *r = s->retain;
 
+    if (retain_forecast(s, e))
+        return e->code;
     r->phase = RETAIN_IDLE;
     r->next_round_ms = r->engine_ms + (int64_t)retain_policy_interval_ms(r->policy);
     r->stats.round_ms = r->engine_ms;
+    return 0;
 }
 
 static int one_step(struct store *s, size_t rows_max, struct err *e)
@@ -237,7 +242,7 @@ static int one_step(struct store *s, size_t rows_max, struct err *e)
         if (!rc && done) {
             if (r->engine_ms >= r->next_epochs_ms)
                 r->next_epochs_ms = r->engine_ms + DAY_MS;
-            end_round(s);
+            rc = end_round(s, e);
         }
         break;
     }

@@ -50,6 +50,7 @@ size_t retain_policy_rules(const struct retain_policy *p);
 /* Coarser levels at least as long as finer ones. */
 struct retain_keep retain_policy_keep(const struct retain_policy *p, struct str tenant,
                                       struct str service, struct str type);
+struct retain_keep retain_policy_default(const struct retain_policy *p);
 uint64_t retain_policy_interval_ms(const struct retain_policy *p);
 /* Where the floors of a service and type that is kept so long stand at this time, if nothing holds
  * them back. They move bucket by bucket where a bucket is at most a quarter of what is kept, else by

@@ -14,8 +14,7 @@
 #include "common/store/dict_rows.h"
 #include "common/store/retain_impl.h"
 
-#define KEY_EPOCH_LAST 0x5d
-#define EPOCH_KEY_LEN  13
+#define EPOCH_KEY_LEN 13
 /* Pushes ahead of their time, and exemplars, which are kept by other rules. */
 #define MARGIN_MS (INT64_C(32) * 86400000)
 

@@ -8,7 +8,6 @@
 
 #define PARTS_MAX   64 /* looked at in a step */
 #define BUCKETS_MAX 64 /* deleted of a level in a batch */
-#define KEY_PURGED  0x5c
 
 /* ---- rows by kind and level ---- */
 
@@ -295,6 +294,7 @@ int retain_floor_step(struct store *s, size_t rows_max, bool *ret_done, struct e
             want = cur; /* masks end where nodes of today's floors do */
         if (advance(s, &m, first, &cur, &want, &to, e))
             return e->code;
+        r->walk_first = MIN(r->walk_first, first);
         bool moved = memcmp(&to, &cur, sizeof(to)) != 0;
         if (moved && raise(s, &m, first, &cur, &to, e))
             return e->code;

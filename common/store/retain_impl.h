@@ -5,6 +5,7 @@
 #ifndef COMMON_STORE_RETAIN_IMPL_H
 #define COMMON_STORE_RETAIN_IMPL_H
 
+#include "common/store/forecast.h"
 #include "common/store/retain.h"
 #include "common/store/store_impl.h"
 
@@ -51,9 +52,12 @@ struct retain {
     uint32_t files_at;
     uint32_t dropped[KEY_LEVELS][RETAIN_RUNS]; /* buckets below are gone */
 
+    uint32_t walk_first, first; /* first slot of a day with data: of this round; of the last one */
     struct retain_stats stats;
     struct mutex lock;
-    struct retain_stats shown; /* guarded by `lock` */
+    struct retain_stats shown; /* guarded by `lock`, as what follows */
+    bool forecast_known;
+    struct forecast_in forecast;
 };
 struct retain *retain_new(void);
 void retain_free(struct retain *r); /* NULL is fine */
@@ -67,6 +71,8 @@ void retain_purged_key(struct key *k, const struct member *m);
 /* The next steps of a phase; *ret_done: it has gone through all. */
 NODISCARD int retain_floor_step(struct store *s, size_t rows_max, bool *ret_done, struct err *e);
 NODISCARD int retain_purge_step(struct store *s, size_t rows_max, bool *ret_done, struct err *e);
+/* At the end of a round: what is there now, and into the history. */
+NODISCARD int retain_forecast(struct store *s, struct err *e);
 NODISCARD int retain_epoch_step(struct store *s, size_t rows_max, bool *ret_done, struct err *e);
 
 #endif

@@ -197,6 +197,11 @@ size_t retain_policy_rules(const struct retain_policy *p)
     return p->rules.len;
 }
 
+struct retain_keep retain_policy_default(const struct retain_policy *p)
+{
+    return p->keep;
+}
+
 uint64_t retain_policy_interval_ms(const struct retain_policy *p)
 {
     return p->interval_ms;
