@@ -25,6 +25,7 @@
 #include "common/store/build.h"
 #include "common/store/store_impl.h"
 #include "common/store/tl_cover.h"
+#include "common/store/tomb.h"
 #include "tests/lib/store_bed.h"
 
 #define SEEDS    12
@@ -48,6 +49,8 @@ struct run {
     VEC(struct push) pushes;
     struct floors floors[SERVICES][2]; /* by gauge */
     bool same_floors;                  /* of all services */
+    bool no_floors;                    /* at all */
+    uint64_t deletes;
     uint64_t wid;
     uint32_t start; /* slot */
 };
@@ -97,6 +100,7 @@ static void begin(struct run *r)
     struct err e;
 
     r->same_floors = chance(r, 0.5);
+    r->no_floors = r->same_floors && chance(r, 0.3);
     for (uint32_t i = 0; i < SERVICES * 2; i++) {
         struct member m = { 1, i / 2 + 1, (uint16_t)(i % 2), 0 };
         struct floors *f = &r->floors[i / 2][i % 2];
@@ -104,7 +108,7 @@ static void begin(struct run *r)
         push(r, now, i / 2, i % 2);
         for (uint32_t l = 0; l < 7 && chance(r, 0.8); l++)
             f->at[l] = at -= below(r, LEVELS[MIN(l + 3, 6u)].node * (l < 3 ? 20 : 2));
-        if (chance(r, 0.3))
+        if (r->no_floors || chance(r, 0.3))
             *f = (struct floors){ 0 };
         if (r->same_floors && i >= 2)
             *f = r->floors[0][i % 2];
@@ -125,6 +129,62 @@ static void seal_and_build(struct run *r)
     while (more)
         if (store_build(r->bed.s, 1000, &more, &e))
             fail_msg("build: %s", e.text);
+}
+
+/* ---- deleting ---- */
+
+static void forget(struct run *r, uint32_t pod, uint32_t from, uint32_t to)
+{
+    size_t n = 0;
+
+    vec_for (i, &r->pushes) {
+        const struct push *p = &r->pushes.ptr[i];
+        if ((pod < PODS && p->pod != pod) || p->slot < from || p->slot >= to)
+            r->pushes.ptr[n++] = *p;
+    }
+    r->pushes.len = n;
+}
+
+/* A pod for ever; or some time of a pod or of all, whose real bounds the answer says. */
+static void delete (struct run *r)
+{
+    bool range = r->no_floors && chance(r, 0.5);
+    uint32_t pod = below(r, range ? PODS + 3 : PODS), now = store_bed_slot(&r->bed);
+    uint32_t from = now - below(r, chance(r, 0.5) ? 3000 : WEEKS);
+    struct tomb_result got;
+    struct selector s;
+    char text[32], id[32];
+    struct err e;
+
+    (void)snprintf(text, sizeof(text), pod < PODS ? "{pod=\"p%u\"}" : "{pod!=\"\"}", pod);
+    (void)snprintf(id, sizeof(id), "d%" PRIu64, ++r->deletes);
+    arena_reset(r->arena);
+    if (selector_parse(str_c(text), SELECTOR_PROMETHEUS, r->arena, &s, &e) ||
+        selector_compile(&s, &e))
+        fail_msg("%s", e.text);
+    struct tomb_request q = {
+        .tenant = STR("t"), .id = str_c(id), .what = str_c(text), .selector = &s
+    };
+    if (range) {
+        q.from_ms = slot_to_ms(from);
+        q.to_ms = slot_to_ms(from + 1 + below(r, 20000));
+    }
+    if (store_delete(r->bed.s, &q, &got, &e))
+        fail_msg("delete: %s", e.text);
+    selector_deinit(&s);
+    if (!got.entry)
+        return;
+    forget(r, pod, range ? slot_of_ms(got.from_ms) : 0, range ? slot_of_ms(got.to_ms) : UINT32_MAX);
+}
+
+static void purge(struct run *r)
+{
+    bool more = true;
+    struct err e;
+
+    for (uint32_t n = below(r, 20); more && n; n--)
+        if (store_purge(r->bed.s, 50, &more, &e))
+            fail_msg("purge: %s", e.text);
 }
 
 /* ---- asking ---- */
@@ -377,6 +437,10 @@ static void run_seed(uint64_t seed)
         clock_fake_advance(&r->bed.clock, below(r, chance(r, 0.1) ? 20000000 : 100000));
         if (chance(r, 0.4))
             seal_and_build(r);
+        if (chance(r, 0.03))
+            delete (r);
+        if (chance(r, 0.3))
+            purge(r);
         ask(r);
         ask(r);
     }
