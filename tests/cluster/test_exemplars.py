@@ -250,9 +250,10 @@ def test_names_over_the_cap():
         total, unit = 20 * sum(range(1, 31)), 10**7
         assert sum(got.values()) == total * unit
         over = got["main", "known", "[overflow]"]
-        assert len(got) == 99 and over > total * unit // 2
+        known = len(got) - 1  # of 100 nodes: two have no value, and the names took some
+        assert 85 <= known <= 98 and over > total * unit // 2
         assert int(reply.headers["X-Embertree-Overflow"]) == over
-        assert server.process.metric("embertree_ingester_dictionary_overflow_total") == 600 - 98
+        assert server.process.metric("embertree_ingester_dictionary_overflow_total") == 600 - known
         # What is known is told apart as before; another service is not touched.
         assert server.ingest(b"main;known;f0_0 1000\n", "wild.cpu", format="").status == 200
         assert server.ingest(b"a;b 1\n", "tame.cpu", format="").status == 200
