@@ -81,27 +81,17 @@ static int read_request(struct query *q, struct heatmap *h, struct err *e)
 static int find_group(struct query *q, struct heatmap *h, const struct labels *series,
                       uint32_t *ret, struct err *e)
 {
-    struct labels mine = { 0 };
-    struct buf key;
+    struct labels mine;
+    struct str key;
 
-    for (size_t i = 0; i < h->group_by_len; i++) {
-        struct str value = labels_get(series, h->group_by[i]);
-        if (value.len && labels_set(&mine, q->arena, h->group_by[i], value, e))
-            return e->code;
-    }
-    buf_init(&key, MIB);
-    labels_encode(&mine, &key);
-    uintptr_t known = (uintptr_t)map_str_get(h->by_labels, buf_str(&key));
-    struct str kept = known ? STR_NULL : arena_strdup(q->arena, buf_str(&key));
-    bool full = !buf_ok(&key) || (!known && !kept.ptr);
-    buf_deinit(&key);
-    if (full)
-        return err_set(e, ERR_LIMIT, "the groups of the answer do not fit the request's memory");
+    if (exm_group(series, h->group_by, h->group_by_len, q->arena, &mine, &key, e))
+        return e->code;
+    uintptr_t known = (uintptr_t)map_str_get(h->by_labels, key);
     if (!known) {
         struct group g = { .labels = mine };
         vec_push(&h->groups, g);
         known = h->groups.len;
-        map_str_put(h->by_labels, kept, (void *)known);
+        map_str_put(h->by_labels, key, (void *)known);
     }
     *ret = (uint32_t)known - 1;
     return 0;
@@ -119,12 +109,10 @@ static int add_list(struct query *q, struct heatmap *h, const struct wire_exm_li
             return e->code;
     for (size_t i = 0; i < l->len; i++) {
         const struct wire_exemplar *x = &l->items[i];
-        int64_t behind = x->start_ms - h->grid.origin_ms;
-        int64_t k = behind <= 0 ? (behind > -h->grid.step_ms ? 0 : -1)
-                                : (behind + h->grid.step_ms - 1) / h->grid.step_ms;
-        if (k < 0 || k >= h->grid.points)
+        uint32_t k;
+        if (!exm_point(&h->grid, x->start_ms, &k))
             continue;
-        struct item item = { x, &l->series[x->series], group_of[x->series], (uint32_t)k };
+        struct item item = { x, &l->series[x->series], group_of[x->series], k };
         vec_push(&h->items, item);
         h->groups.ptr[item.group].sum += (double)x->total;
     }
@@ -178,35 +166,6 @@ static size_t bucket_of(const struct heatmap *h, const struct item *item)
     return at >= BUCKETS ? BUCKETS - 1 : (size_t)at;
 }
 
-static void put_exemplar(const struct heatmap *h, const struct item *item, struct json *j)
-{
-    struct labels rest = { 0 };
-    char id[EXID_BYTES_MAX];
-    size_t n = exid_text(item->x->id, id);
-    struct label kept[64];
-
-    json_obj(j);
-    json_key(j, "timestamp");
-    json_i64_str(j, item->x->start_ms);
-    json_key(j, item->x->kind == EXID_SPAN ? "spanId" : "profileId");
-    json_str(j, str_n(id, n));
-    json_key(j, "value");
-    json_i64_str(j, (int64_t)MIN(item->x->total, (uint64_t)INT64_MAX));
-    rest.ptr = kept;
-    for (size_t i = 0; i < item->series->len && rest.len < ARRAY_LEN(kept); i++) {
-        bool grouped = false;
-        for (size_t k = 0; k < h->group_by_len; k++)
-            grouped |= str_eq(item->series->ptr[i].name, h->group_by[k]);
-        if (!grouped)
-            kept[rest.len++] = item->series->ptr[i];
-    }
-    if (rest.len) {
-        json_key(j, "labels");
-        msg_put_labels(&rest, j);
-    }
-    json_obj_end(j);
-}
-
 static void put_numbers(const struct heatmap *h, const uint32_t *counts, struct json *j)
 {
     json_key(j, "yMin");
@@ -241,7 +200,7 @@ static void put_slot(const struct heatmap *h, size_t from, size_t to, struct jso
         json_arr(j);
         for (size_t b = 0; b < BUCKETS; b++)
             if (first[b])
-                put_exemplar(h, first[b], j);
+                exm_put(first[b]->x, first[b]->series, h->group_by, h->group_by_len, j);
         json_arr_end(j);
     }
     json_obj_end(j);

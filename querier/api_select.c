@@ -8,7 +8,9 @@
 #include "querier/exemplars.h"
 #include "querier/merged.h"
 
-enum { ASK_MERGE, ASK_SERIES };
+#define EXEMPLARS_INDIVIDUAL 2 /* ExemplarType */
+
+enum { ASK_MERGE, ASK_SERIES, ASK_EXEMPLARS };
 
 /* stack_trace_selector.call_site: names, root first. */
 static int read_call_site(struct query *q, const struct json_val *m, const struct str **ret,
@@ -151,11 +153,80 @@ struct select_series {
     int64_t average; /* TimeSeriesAggregationType */
     int64_t limit;
     struct exm_ids ids;
+    int64_t exemplars; /* ExemplarType */
 };
 
-static void put_series(const struct select_series *s, const struct timeline *t,
-                       const struct timeline_group *g, struct json *j)
+/* The largest exemplar of each point. */
+struct top {
+    const struct wire_exemplar *x;
+    const struct labels *series;
+};
+struct tops {
+    VEC(struct top) at;
+    struct map_u64 points;  /* group << 32 | k -> index into at */
+    struct map_str *groups; /* canonical labels -> index + 1 */
+};
+
+static void add_top(struct tops *tops, uint32_t group, uint32_t k, struct top top)
 {
+    uint32_t at = map_u64_put(&tops->points, (uint64_t)group << 32 | k, (uint32_t)tops->at.len);
+
+    if (at == MAP_U64_EMPTY)
+        vec_push(&tops->at, top);
+    else if (top.x->total > tops->at.ptr[at].x->total)
+        tops->at.ptr[at] = top;
+}
+
+static int read_tops(struct query *q, const struct select_series *s, const struct timeline *t,
+                     struct tops *tops, struct err *e)
+{
+    struct wire_exm_list l;
+    struct labels mine;
+    struct str key;
+    size_t pos = 0;
+    uint32_t k;
+    int n;
+
+    vec_for (i, &t->groups)
+        map_str_put(tops->groups, t->groups.ptr[i].key, (void *)(uintptr_t)(i + 1));
+    while ((n = query_next_exemplars(q, ASK_EXEMPLARS, &pos, &l, e)) > 0) {
+        uintptr_t *groups = ARENA_ARRAY(q->data, uintptr_t, l.series_len + 1);
+        if (!groups || query_take(q, l.len * 64, e))
+            return groups ? e->code : err_set(e, ERR_LIMIT, "too many series in one answer");
+        for (size_t i = 0; i < l.series_len; i++) {
+            if (exm_group(&l.series[i], s->group_by, s->group_by_len, q->arena, &mine, &key, e))
+                return e->code;
+            groups[i] = (uintptr_t)map_str_get(tops->groups, key);
+        }
+        for (size_t i = 0; i < l.len; i++) {
+            const struct wire_exemplar *x = &l.items[i];
+            if (groups[x->series] && exm_point(&s->grid, x->start_ms, &k))
+                add_top(tops, (uint32_t)groups[x->series] - 1, k,
+                        (struct top){ x, &l.series[x->series] });
+        }
+        q->truncated |= l.truncated;
+    }
+    return n < 0 ? e->code : 0;
+}
+
+static void put_top(const struct select_series *s, const struct tops *tops, uint32_t group,
+                    uint32_t k, struct json *j)
+{
+    uint32_t at = map_u64_get(&tops->points, (uint64_t)group << 32 | k);
+
+    if (at == MAP_U64_EMPTY)
+        return;
+    json_key(j, "exemplars");
+    json_arr(j);
+    exm_put(tops->at.ptr[at].x, tops->at.ptr[at].series, s->group_by, s->group_by_len, j);
+    json_arr_end(j);
+}
+
+static void put_series(const struct select_series *s, const struct timeline *t, uint32_t group,
+                       const struct tops *tops, struct json *j)
+{
+    const struct timeline_group *g = &t->groups.ptr[group];
+
     json_obj(j);
     if (g->labels.len) {
         json_key(j, "labels");
@@ -172,6 +243,7 @@ static void put_series(const struct select_series *s, const struct timeline *t,
         }
         json_key(j, "timestamp");
         json_i64_str(j, s->grid.origin_ms + (int64_t)g->points.ptr[i].k * s->grid.step_ms);
+        put_top(s, tops, group, g->points.ptr[i].k, j);
         json_obj_end(j);
     }
     json_arr_end(j);
@@ -181,11 +253,16 @@ static void put_series(const struct select_series *s, const struct timeline *t,
 static int reply_select_series(struct query *q, struct err *e)
 {
     const struct select_series *s = q->state;
+    struct tops tops = { 0 };
     struct timeline t;
     struct json j;
 
     timeline_init(&t, q->arena);
+    map_u64_init(&tops.points);
+    tops.groups = map_str_new();
     int code = merged_timeline(q, ASK_SERIES, s->grid.points, s->average != 0, &t, e);
+    if (!code)
+        code = read_tops(q, s, &t, &tops, e);
     q->bounds_start_ms = t.start_ms;
     q->bounds_end_ms = t.end_ms;
     size_t n = s->limit > 0 && (uint64_t)s->limit < t.groups.len ? (size_t)s->limit : t.groups.len;
@@ -196,11 +273,14 @@ static int reply_select_series(struct query *q, struct err *e)
         json_arr(&j);
     }
     for (size_t i = 0; !code && i < n; i++)
-        put_series(s, &t, &t.groups.ptr[i], &j);
+        put_series(s, &t, (uint32_t)i, &tops, &j);
     if (n)
         json_arr_end(&j);
     json_obj_end(&j);
     timeline_deinit(&t);
+    map_u64_deinit(&tops.points);
+    map_str_free(tops.groups);
+    vec_free(&tops.at);
     return code ? code : query_out_end(q, e);
 }
 
@@ -213,7 +293,6 @@ static int read_select_series(struct query *q, struct select_series *s, struct e
     const struct json_val *m;
     const struct str *call_site;
     size_t call_site_len = 0;
-    int64_t exemplar = 0;
     double step = 0;
 
     if (msg_begin(q, &m, e) || msg_selection(q, m, &s->spec, e) ||
@@ -224,7 +303,7 @@ static int read_select_series(struct query *q, struct select_series *s, struct e
         msg_strings(q, m, "groupBy", "group_by", &s->group_by, &s->group_by_len, e) ||
         msg_enum(m, "aggregation", NULL, aggregations, ARRAY_LEN(aggregations), &s->average, e) ||
         json_take_i64(json_get(m, "limit", NULL), "limit", &s->limit, e) ||
-        msg_enum(m, "exemplarType", "exemplar_type", exemplars, ARRAY_LEN(exemplars), &exemplar,
+        msg_enum(m, "exemplarType", "exemplar_type", exemplars, ARRAY_LEN(exemplars), &s->exemplars,
                  e) ||
         read_call_site(q, m, &call_site, &call_site_len, e) ||
         exm_of_spec(&s->spec, q->arena, &s->ids, e))
@@ -233,9 +312,9 @@ static int read_select_series(struct query *q, struct select_series *s, struct e
         return err_set(e, ERR_UNIMPLEMENTED,
                        "groupBy together with an id of a span or trace is not supported by this "
                        "version");
-    if (exemplar > 1)
-        return err_set(e, ERR_UNIMPLEMENTED, "%s is not supported by this version",
-                       exemplars[exemplar]);
+    if (s->exemplars > EXEMPLARS_INDIVIDUAL)
+        return err_set(e, ERR_UNIMPLEMENTED, "%s is not supported here: SelectHeatmap has spans",
+                       exemplars[s->exemplars]);
     if (call_site_len)
         return err_set(e, ERR_UNIMPLEMENTED,
                        "stackTraceSelector on SelectSeries is not supported by this version");
@@ -262,6 +341,10 @@ int api_select_series(struct query *q, struct err *e)
         wq.tenant = q->tenants[i];
         code = s->ids.kinds ? exm_ask_timeline(q, ASK_SERIES, &wq, &s->ids, s->grid, e)
                             : query_ask_timeline(q, ASK_SERIES, &wq, &tl, e);
+        /* The pushes that came with an id of their own. */
+        wq.range = plan_range(s->grid.origin_ms - s->grid.step_ms, s->times.end_ms + 1);
+        if (!code && s->exemplars == EXEMPLARS_INDIVIDUAL)
+            code = exm_ask_list(q, ASK_EXEMPLARS, &wq, 1u << EXID_PROFILE, e);
     }
     return code;
 }

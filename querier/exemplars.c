@@ -200,3 +200,64 @@ NODISCARD int exm_ask_list(struct query *q, size_t ask, const struct wire_query 
 
     return query_ask_exemplars(q, ask, wq, x, e);
 }
+
+/* ---- answers ---- */
+
+bool exm_point(const struct plan_grid *g, int64_t start_ms, uint32_t *ret_k)
+{
+    int64_t behind = start_ms - g->origin_ms;
+    int64_t k = behind > 0 ? (behind + g->step_ms - 1) / g->step_ms : 0;
+
+    *ret_k = (uint32_t)k;
+    return behind > -g->step_ms && k < g->points;
+}
+
+NODISCARD int exm_group(const struct labels *series, const struct str *by, size_t by_len,
+                        struct arena *a, struct labels *ret, struct str *ret_key, struct err *e)
+{
+    struct labels mine = { 0 };
+    struct buf key;
+
+    for (size_t i = 0; i < by_len; i++) {
+        struct str value = labels_get(series, by[i]);
+        if (value.len && labels_set(&mine, a, by[i], value, e))
+            return e->code;
+    }
+    buf_init(&key, MIB);
+    labels_encode(&mine, &key);
+    *ret_key = buf_ok(&key) ? arena_strdup(a, buf_str(&key)) : STR_NULL;
+    buf_deinit(&key);
+    *ret = mine;
+    if (!ret_key->ptr)
+        return err_set(e, ERR_LIMIT, "the groups of the answer do not fit the request's memory");
+    return 0;
+}
+
+void exm_put(const struct wire_exemplar *x, const struct labels *series, const struct str *by,
+             size_t by_len, struct json *j)
+{
+    struct label kept[64];
+    struct labels rest = { kept, 0 };
+    char id[EXID_BYTES_MAX];
+    size_t n = exid_text(x->id, id);
+
+    json_obj(j);
+    json_key(j, "timestamp");
+    json_i64_str(j, x->start_ms);
+    json_key(j, x->kind == EXID_SPAN ? "spanId" : x->kind == EXID_TRACE ? "traceId" : "profileId");
+    json_str(j, str_n(id, n));
+    json_key(j, "value");
+    json_i64_str(j, (int64_t)MIN(x->total, (uint64_t)INT64_MAX));
+    for (size_t i = 0; i < series->len && rest.len < ARRAY_LEN(kept); i++) {
+        bool grouped = false;
+        for (size_t k = 0; k < by_len; k++)
+            grouped |= str_eq(series->ptr[i].name, by[k]);
+        if (!grouped)
+            kept[rest.len++] = series->ptr[i];
+    }
+    if (rest.len) {
+        json_key(j, "labels");
+        msg_put_labels(&rest, j);
+    }
+    json_obj_end(j);
+}

@@ -37,4 +37,13 @@ NODISCARD int exm_ask_timeline(struct query *q, size_t ask, const struct wire_qu
 NODISCARD int exm_ask_list(struct query *q, size_t ask, const struct wire_query *wq, unsigned kinds,
                            struct err *e);
 
+/* The point of a grid that an exemplar stands in; false: none. */
+bool exm_point(const struct plan_grid *g, int64_t start_ms, uint32_t *ret_k);
+/* The labels a series is grouped by, and their canonical bytes; both in the arena. */
+NODISCARD int exm_group(const struct labels *series, const struct str *by, size_t by_len,
+                        struct arena *a, struct labels *ret, struct str *ret_key, struct err *e);
+/* types.v1.Exemplar in JSON; of the labels those the answer is not grouped by. */
+void exm_put(const struct wire_exemplar *x, const struct labels *series, const struct str *by,
+             size_t by_len, struct json *j);
+
 #endif

@@ -293,6 +293,12 @@ def test_heatmap():
         one, = heatmap(server, queryType=1, exemplarType=2).json()["series"]
         assert [e["profileId"] for e in one["slots"][0]["exemplars"]] == ["req-1"]
         assert sum(one["slots"][0]["counts"]) == 1
+        points = server.connect("SelectSeries", {
+            "profileTypeID": CPU, "labelSelector": "{}", "step": 10, **server.range_ms(300),
+            "groupBy": ["service_name"], "exemplarType": "EXEMPLAR_TYPE_INDIVIDUAL"}).json()
+        best, = [p["exemplars"] for s in points["series"] for p in s["points"] if "exemplars" in p]
+        assert len(points["series"]) == 1 and len(best) == 1
+        assert best[0]["profileId"] == "req-1" and best[0]["value"] == str(3 * 10**7)
         assert heatmap(server, labelSelector='{service_name="none"}').json() == {}
         assert heatmap(server, exemplarType=2).status == 400
         assert heatmap(server, queryType=7).status == 400

@@ -203,7 +203,7 @@ static const struct row rows[] = {
       "\",\"labelSelector\":\"{}\",\"step\":1}" },
     { "c_select_exemplars", NULL, "SelectSeries",
       "{" RANGE ",\"profileTypeID\":\"" QBED_CPU
-      "\",\"labelSelector\":\"{}\",\"step\":15,\"exemplarType\":\"EXEMPLAR_TYPE_INDIVIDUAL\"}" },
+      "\",\"labelSelector\":\"{}\",\"step\":15,\"exemplarType\":\"EXEMPLAR_TYPE_SPAN\"}" },
     { "c_not_yet", NULL, "Diff", "{}" },
     { "c_no_body", NULL, "Series", "" },
     { "c_no_object", NULL, "Series", "[]" },
