@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "common/model/slot.h"
+#include "common/store/build.h"
 #include "common/store/check.h"
 #include "common/store/keys.h"
 #include "common/store/store_impl.h"
@@ -387,6 +388,42 @@ static void test_clashes(void **state)
     check();
 }
 
+/* What a compactor read before a delete is refused behind it, also when all is purged. */
+static void test_job_before(void **state)
+{
+    struct arena *a = arena_new(64 * MIB);
+    struct build_nodes due = { 0 };
+    struct build_cursor cursor = { 0 };
+    struct build_job job = { 0 };
+    struct build_result result = { 0 };
+    struct store_clock clock;
+
+    (void)state;
+    fill();
+    minutes(60);
+    store_bed_seal(&bed);
+    store_clock(bed.s, &clock);
+    struct store_view *v = store_view_get(bed.s);
+    assert_int_equal(store_build_due(v, clock.engine_ms, 2, 7, 10, &due, &e), 0);
+    assert_true(due.at.len > 0);
+    assert_int_equal(store_build_read(v, &due.at.ptr[0], &cursor, MIB, a, &job, &e), 0);
+    store_view_put(v);
+    assert_int_equal(build_merge(&job, a, &result, &e), 0);
+    tomb_bed_delete(&bed, NULL, "{pod=\"a\"}", 0, 0, NULL);
+    assert_int_equal(store_build_apply(bed.s, &job, &result, &e), ERR_NOT_FOUND);
+    tomb_bed_purge(&bed, 100);
+    assert_int_equal(store_build_apply(bed.s, &job, &result, &e), ERR_NOT_FOUND);
+    bool more = true;
+    while (more)
+        assert_int_equal(store_build(bed.s, 100, &more, &e), 0);
+    assert_string_equal(merge("{}"), "m;x=1010 m;y=1010");
+    check();
+    build_job_deinit(&job);
+    build_result_deinit(&result);
+    vec_free(&due.at);
+    arena_free(a);
+}
+
 static void test_limits(void **state)
 {
     struct tomb_result r;
@@ -407,9 +444,10 @@ static void test_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_tenant), T(test_service),         T(test_series),  T(test_series_rows),
-        T(test_range),  T(test_range_of_series), T(test_type),    T(test_repeat),
-        T(test_list),   T(test_power_cuts),      T(test_clashes), T(test_limits),
+        T(test_tenant),     T(test_service),         T(test_series),  T(test_series_rows),
+        T(test_range),      T(test_range_of_series), T(test_type),    T(test_repeat),
+        T(test_list),       T(test_power_cuts),      T(test_clashes), T(test_limits),
+        T(test_job_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
