@@ -35,7 +35,7 @@
 #define REST_MAX_MS   60000
 #define PAUSE_MS      500
 #define OLD_REST_MS   60000 /* an ingester that knows no builds is asked again after this */
-/* Of a job's memory one part is rows: the rest is its message, their copy, sums, decoded entries. */
+/* Of a job's memory one part is rows: the rest is its message, a copy, sums, decoded entries. */
 #define JOB_PARTS     8
 #define JOB_BYTES_MIN (16 * KIB)
 #define REQUEST_BYTES (16 * KIB)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * retention: the rules are a file because they are many and change without a restart. Every interval
- * it is read on a pool thread; only if its bytes have changed a new policy is made and handed to each
- * shard's thread. A file that has become unreadable or wrong is said loudly, and the rules that were
- * read last stay: nothing is deleted, or kept, because of a slip of the pen.
+ * retention: the rules are a file because they are many and change without a restart. Every
+ * interval it is read on a pool thread; only if its bytes have changed a new policy is made and
+ * handed to each shard's thread. A file that has become unreadable or wrong is said loudly, and
+ * the rules that were read last stay: nothing is deleted, or kept, because of a slip of the pen.
  */
 #include "ingester/retention.h"
 

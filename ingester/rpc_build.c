@@ -10,12 +10,12 @@
  *       ^                 │ nothing due  │ time is up, or asked again
  *       └─────────────────┴──────────────┘
  *
- * A shard has one job out at most. What is lost on the way, in either direction, costs time only: the
- * node keeps its mark and is not read by queries until it is whole, so its job is given again, to the
- * same compactor as soon as it asks, to another one when the time is up. A sum that comes back is
- * written if and only if total, writes and F of each row are those of the children that were given
- * out, so a compactor that is broken, old or not ours cannot falsify anything but by a collision of
- * F, which it would have to look for (common/store/README.md).
+ * A shard has one job out at most. What is lost on the way, in either direction, costs time only:
+ * the node keeps its mark and is not read by queries until it is whole, so its job is given again,
+ * to the same compactor as soon as it asks, to another one when the time is up. A sum that comes
+ * back is written if and only if total, writes and F of each row are those of the children that
+ * were given out, so a compactor that is broken, old or not ours cannot falsify anything but by a
+ * collision of F, which it would have to look for (common/store/README.md).
  *
  * Memory: the rows of one job while they are read and sent, since one pool thread reads for all
  * shards at a time, and per shard the sums of its job: 48 bytes for each series of it.

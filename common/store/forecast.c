@@ -10,8 +10,8 @@
  *     |___/_____________  rest: what the measured growth has beyond that of the levels
  *     +------------------ days
  *
- * Rates of levels come from what they hold and how long a time that is, not from when it arrived: an
- * import of a year in an hour says nothing about tomorrow.
+ * Rates of levels come from what they hold and how long a time that is, not from when it arrived:
+ * an import of a year in an hour says nothing about tomorrow.
  */
 #include "common/store/forecast.h"
 

@@ -19,7 +19,8 @@ struct store;
 #define FORECAST_FOREVER  UINT32_MAX /* days_left: what is kept fits */
 #define FORECAST_DAYS_MAX 3650
 
-/* Bytes in files at the first round of each of the last days (the newest day's: now), the control row CONTROL_FORECAST:
+/* Bytes in files at the first round of each of the last days (the newest day's: now), the control
+ * row CONTROL_FORECAST:
  *   version u8 = 1 | n x (day u16 since 2020-01-01 | bytes u64), days ascending */
 struct forecast_history {
     uint32_t len;

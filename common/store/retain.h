@@ -53,8 +53,8 @@ struct retain_keep retain_policy_keep(const struct retain_policy *p, struct str 
 struct retain_keep retain_policy_default(const struct retain_policy *p);
 uint64_t retain_policy_interval_ms(const struct retain_policy *p);
 /* Where the floors of a service and type that is kept so long stand at this time, if nothing holds
- * them back. They move bucket by bucket where a bucket is at most a quarter of what is kept, else by
- * a sixteenth of it at least: so long rows may stay over their time. */
+ * them back. They move bucket by bucket where a bucket is at most a quarter of what is kept, else
+ * by a sixteenth of it at least: so long rows may stay over their time. */
 void retain_floors(const struct retain_keep *keep, int64_t engine_ms, struct floors *ret);
 
 /* ---- stage: shard thread ---- */
@@ -77,9 +77,9 @@ void retain_begin(struct store *s, const struct retain_of *of, int64_t engine_ms
 
 /* Takes a reference of its own; NULL: everything is kept. Goes to work at the next step. */
 void store_set_retention(struct store *s, struct retain_policy *p);
-/* A bounded step: moves floors that are due and deletes what is below them, purges what whole-bucket
- * deletes cannot reach, drops files and dictionary epochs nothing names any more. *ret_more: call
- * again soon. Does nothing while the clock is paused. */
+/* A bounded step: moves floors that are due and deletes what is below them, purges what
+ * whole-bucket deletes cannot reach, drops files and dictionary epochs nothing names any more.
+ * *ret_more: call again soon. Does nothing while the clock is paused. */
 NODISCARD int store_retain(struct store *s, size_t rows_max, bool *ret_more, struct err *e);
 uint64_t store_retain_wait_ms(const struct store *s);
 

@@ -3,10 +3,10 @@
  * retain_epoch: dictionaries of closed epochs that no row can name any more.
  *
  * A row names an epoch only if one of its pushes came while the epoch was open, and a push is at
- * most a day ahead of its arrival. So once an epoch is closed, its rows lie before the moment it was
- * found closed plus a margin, which is written down as its last slot; nodes, too, since their base
- * lies below the coarsest floor as a whole. When the coarsest floor of every profile type of the
- * service has passed that slot, nothing that is left names the epoch.
+ * most a day ahead of its arrival. So once an epoch is closed, its rows lie before the moment it
+ * was found closed plus a margin, which is written down as its last slot; nodes, too, since their
+ * base lies below the coarsest floor as a whole. When the coarsest floor of every profile type of
+ * the service has passed that slot, nothing that is left names the epoch.
  *
  *   key  5d tenant scope epoch        value  last slot u32
  */

@@ -233,7 +233,7 @@ static int delete_buckets(struct store *s, const struct member *m, uint32_t leve
         for (uint32_t k = begin; k < to / runs[i].bucket; k++)
             if (delete_bucket(s, &runs[i], k, m, b, e))
                 return e->code;
-        /* What is left of the bucket in which the floor stands: a row goes when all of it is below. */
+        /* What is left of the bucket the floor stands in: a row goes when all of it is below. */
         if (to % runs[i].bucket >= runs[i].chunk)
             s->retain->purge = true;
     }

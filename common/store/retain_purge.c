@@ -2,11 +2,11 @@
  *
  * retain_purge: rows below a floor that stand in the same bucket as the floor.
  *
- * Within a bucket keys go by series, then time, so what is below a floor is a range per series. That
- * is the price of floors that do not fall on buckets: coarse levels, whose buckets are wide, and
- * short retentions. Readers do not look below floors, so there is no hurry, and the work goes in
- * steps with the place kept in memory; up to where a service and type has been purged is written
- * behind it, so that a restart only repeats the one that was at work.
+ * Within a bucket keys go by series, then time, so what is below a floor is a range per series.
+ * That is the price of floors that do not fall on buckets: coarse levels, whose buckets are wide,
+ * and short retentions. Readers do not look below floors, so there is no hurry, and the work goes
+ * in steps with the place kept in memory; up to where a service and type has been purged is
+ * written behind it, so that a restart only repeats the one that was at work.
  */
 #include "common/store/retain_impl.h"
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Retention against a model: a list of all pushes. Months of simulated time with late data, seals,
- * builds, retention in small steps, restarts and power cuts in between. At any moment, for any range:
+ * builds, retention in small steps, restarts and power cuts in between. At any moment, for any
+ * range:
  *
  *   the answer's bounds contain the range, as far as anything is kept, and by no more than the base
  *   nodes at its edges; the answer is the exact sum of all pushes within these bounds, nothing
- *   older, nothing missing; views from before answer as before; what is too old is refused, all else
- *   is taken.
+ *   older, nothing missing; views from before answer as before; what is too old is refused, all
+ *   else is taken.
  */
 #include <setjmp.h>
 #include <stdarg.h>
