@@ -22,7 +22,7 @@
 
 #define POINTS_MAX  (1u << 20)
 #define MS_MAX      (INT64_C(1) << 50)
-#define CELLS_BYTES (64 * MIB)
+#define CELLS_BYTES (16 * MIB)
 
 struct cell {
     uint64_t self, total;

@@ -277,6 +277,52 @@ static void test_random(void **state)
     }
 }
 
+static int on_nameless(void *cookie, struct str name, uint64_t self, uint64_t total,
+                       struct err *err)
+{
+    uint64_t *sum = cookie;
+
+    (void)err;
+    assert_int_equal(name.len, 0);
+    sum[0] += self;
+    sum[1] += total;
+    return 0;
+}
+
+/* What the root has itself counts under "", so that self values add up to the vector's total. */
+static void test_root_has_no_name(void **state)
+{
+    struct rows r = { 0 };
+    struct vec_reader v;
+    struct vec_section section;
+    uint32_t id = 0;
+    uint64_t value = 9, sum[2] = { 0 };
+    struct buf vector;
+
+    (void)state;
+    buf_init(&vector, KIB);
+    struct bed_push p = { .wid = 1, .slot = store_bed_slot(&bed), .stacks = "a=1" };
+    assert_int_equal(store_bed_push(&bed, &p), 1);
+    read_rows(&r);
+    assert_int_equal(vec_open(r.at.ptr[0], &v, &e), 0);
+    assert_true(vec_next(&v, &section));
+    struct vec_part part = { section.epoch, &id, &value, 1 };
+    assert_true(vec_encode(&part, 1, &(struct vec_meta){ .writes = 1, .fp = 1 }, &vector));
+    begin(&r);
+    assert_int_equal(fn_calc_add(calc, buf_str(&vector), &e), 0);
+    assert_int_equal(fn_calc_row(calc, &row, &e), 0);
+    assert_int_equal(fn_row_each(calc, buf_str(&row), on_nameless, sum, &e), 0);
+    assert_int_equal(sum[0], 9);
+    assert_int_equal(sum[1], 9);
+    /* A node the dictionary has not is an error, not a crash. */
+    id = 1000000;
+    buf_reset(&vector);
+    assert_true(vec_encode(&part, 1, &(struct vec_meta){ .writes = 1, .fp = 1 }, &vector));
+    assert_int_equal(fn_calc_add(calc, buf_str(&vector), &e), ERR_CORRUPT);
+    buf_deinit(&vector);
+    free_rows(&r);
+}
+
 static void test_nothing(void **state)
 {
     (void)state;
@@ -291,6 +337,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_bytes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_recursion_counts_once, setup, teardown),
         cmocka_unit_test_setup_teardown(test_random, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_root_has_no_name, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nothing, setup, teardown),
     };
 
