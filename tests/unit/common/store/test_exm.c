@@ -391,7 +391,7 @@ static void test_bounds(void **state)
     struct store_opts o = OPTS;
     struct store_stats stats;
     struct store_bed b;
-    char text[2000];
+    char text[2000], pod[16];
     size_t n = 0;
 
     (void)state;
@@ -408,7 +408,6 @@ static void test_bounds(void **state)
     assert_int_equal(stats.exemplars, 10); /* of a series */
     assert_int_equal(stats.exemplars_over, 5);
     for (p.wid = 2; p.wid < 9; p.wid++) { /* other series, the tenant's bytes */
-        char pod[16];
         (void)snprintf(pod, sizeof(pod), "pod=%d", (int)p.wid);
         p.labels = pod;
         store_bed_push(&b, &p);
