@@ -49,6 +49,7 @@ static int purge(struct store *s, bool *ret_more, struct err *e)
 
 const struct chore chore_table[] = {
     { "build", build, build_wait },
+    { "marks", store_build_watch, store_build_watch_ms },
     { "retention", retain, retain_wait },
     { "exemplars", store_exemplars_retain, store_exemplars_retain_ms },
     { "deletes", purge, store_purge_wait_ms },

@@ -437,6 +437,10 @@ static void ingester_ring(void *self, struct json *j)
         json_u64(j, st->stats.raw_rows);
         json_key(j, "sealLagMs");
         json_u64(j, st->seal_lag_ms);
+        json_key(j, "buildLagMs");
+        json_u64(j, (uint64_t)st->stats.build_lag_ms);
+        json_key(j, "buildLagCoarseMs");
+        json_u64(j, (uint64_t)st->stats.build_lag_coarse_ms);
         json_key(j, "readOnly");
         json_bool(j, st->read_only);
         rpc_build_ring(in, i, j);

@@ -54,16 +54,22 @@
     X(epochs_dropped, "retention_epochs_dropped_total", "Dictionaries that nothing named")        \
     X(file_drops, "retention_file_drops_total", "Runs of buckets dropped with their files")
 
-#define SHARD_GAUGES(X)                                                                    \
-    X(raw_rows, "raw_rows", "Raw rows not sealed yet")                                     \
-    X(stored_series, "stored_series", "Series known")                                      \
-    X(dict_nodes, "dictionary_nodes", "Stack nodes in dictionaries")                       \
-    X(dict_bytes, "dictionary_bytes", "Memory of dictionaries")                            \
-    X(applied, "seal_log_entries", "Length of the seal log")                               \
-    X(clock_paused, "clock_paused", "1 while sealing waits because the wall clock jumped") \
-    X(seal_lag, "seal_lag_seconds", "Time since sealing last caught up")                   \
-    X(memtable_bytes, "memtable_bytes", "Memory of RocksDB's memtables")                   \
-    X(cache_bytes, "block_cache_bytes", "Memory of RocksDB's block cache")                 \
+#define SHARD_GAUGES(X)                                                                      \
+    X(raw_rows, "raw_rows", "Raw rows not sealed yet")                                       \
+    X(stored_series, "stored_series", "Series known")                                        \
+    X(dict_nodes, "dictionary_nodes", "Stack nodes in dictionaries")                         \
+    X(dict_bytes, "dictionary_bytes", "Memory of dictionaries")                              \
+    X(applied, "seal_log_entries", "Length of the seal log")                                 \
+    X(clock_paused, "clock_paused", "1 while sealing waits because the wall clock jumped")   \
+    X(seal_lag, "seal_lag_seconds", "Time since sealing last caught up")                     \
+    X(nodes_built, "nodes_built", "Nodes of 10 minutes and more built since the start")      \
+    X(marks, "nodes_marked", "Nodes of 10 minutes and more that are not built")              \
+    X(marks_due, "nodes_due", "Those of them whose time is past")                            \
+    X(build_lag, "build_lag_seconds", "How long the oldest node of 10 minutes has been due") \
+    X(build_lag_coarse, "build_lag_coarse_seconds",                                          \
+      "How long the oldest node of an hour or more has been due")                            \
+    X(memtable_bytes, "memtable_bytes", "Memory of RocksDB's memtables")                     \
+    X(cache_bytes, "block_cache_bytes", "Memory of RocksDB's block cache")                   \
     X(file_bytes, "file_bytes", "Bytes in RocksDB's files")
 
 #define SHARD_HISTOGRAMS(X)                                                      \

@@ -329,6 +329,11 @@ static void on_state(void *cookie)
     metric_set(s->m.dict_bytes, (int64_t)st->dict_bytes);
     metric_set(s->m.applied, (int64_t)st->applied);
     metric_set(s->m.seal_lag, (int64_t)(m->state.seal_lag_ms / 1000));
+    metric_set(s->m.nodes_built, (int64_t)st->nodes_built);
+    metric_set(s->m.marks, (int64_t)st->marks);
+    metric_set(s->m.marks_due, (int64_t)st->marks_due);
+    metric_set(s->m.build_lag, st->build_lag_ms / 1000);
+    metric_set(s->m.build_lag_coarse, st->build_lag_coarse_ms / 1000);
     metric_set(s->m.clock_paused, m->state.clock.paused);
     metric_set(s->m.memtable_bytes, (int64_t)st->kv.memtable_bytes);
     metric_set(s->m.cache_bytes, (int64_t)st->kv.cache_bytes);

@@ -107,5 +107,8 @@ struct build_stats {
 };
 NODISCARD int store_build_stats(struct store_view *v, int64_t engine_ms, struct build_stats *ret,
                                 struct err *e);
+/* Shard thread: steps that count marks now and then, for store_stats. */
+NODISCARD int store_build_watch(struct store *s, bool *ret_more, struct err *e);
+uint64_t store_build_watch_ms(struct store *s);
 
 #endif

@@ -8,6 +8,9 @@
 #include "common/store/build_impl.h"
 #include "common/store/purge.h"
 
+#define WATCH_ROWS     8192 /* of a step */
+#define WATCH_EVERY_MS 30000
+
 /* How long late data gather, in units of build_pace_ms: what costs more waits longer. */
 static const uint32_t PACE[KEY_LEVELS] = { 0, 0, 1, 2, 6, 12, 12, 12 };
 
@@ -157,29 +160,27 @@ int store_build_due(struct store_view *v, int64_t engine_ms, uint32_t low, uint3
     return build_find(v->s, v->snap, MIN(engine_ms, v->engine_ms), low, high, max, ret, &next, e);
 }
 
-int store_build_stats(struct store_view *v, int64_t engine_ms, struct build_stats *ret,
-                      struct err *e)
+/* ---- how far behind ---- */
+
+/* Counts up to rows_max marks from *from on, which moves; its len becomes 0 at the end. */
+static int count_marks(struct store *s, const struct kv_snap *snap, int64_t engine_ms,
+                       size_t rows_max, struct key *from, struct build_stats *ret, struct err *e)
 {
-    struct key from = { .len = 1, .b = { KEY_DIRTY } }, to = from;
+    struct key to = { .len = 1, .b = { KEY_DIRTY + 1 } };
     struct dirty_mark mark;
     struct member part;
     uint32_t level, t;
     int rc = 0;
 
-    *ret = (struct build_stats){ 0 };
-    for (uint32_t l = 0; l < KEY_LEVELS; l++)
-        ret->built[l] = atomic_load_explicit(&v->s->nodes_built[l], memory_order_relaxed);
-    ret->rows = atomic_load_explicit(&v->s->rows_built, memory_order_relaxed);
-    key_end(&to);
-    struct kv_iter *it = kv_iter_new(v->s->kv, v->snap, KV_META, key_str(&from), key_str(&to));
-    for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
+    struct kv_iter *it = kv_iter_new(s->kv, snap, KV_META, key_str(from), key_str(&to));
+    for (; kv_iter_valid(it) && rows_max; kv_iter_next(it), rows_max--) {
         if (!key_dirty_read(kv_iter_key(it), &part, &level, &t))
             rc = err_set(e, ERR_CORRUPT, "key of a mark has %zu bytes", kv_iter_key(it).len);
         else
             rc = dirty_row_read(kv_iter_value(it), &mark, e);
         if (rc)
             break;
-        int64_t lag = engine_ms - build_due_ms(v->s, level, t, &mark);
+        int64_t lag = engine_ms - build_due_ms(s, level, t, &mark);
         ret->marks[level]++;
         if (lag < 0)
             continue;
@@ -191,6 +192,61 @@ int store_build_stats(struct store_view *v, int64_t engine_ms, struct build_stat
     }
     if (!rc)
         rc = kv_iter_status(it, e);
+    from->len = 0;
+    if (!rc && kv_iter_valid(it))
+        key_dirty(from, &part, level, t + 1);
     kv_iter_free(it);
     return rc;
+}
+
+static void count_built(struct store *s, struct build_stats *ret)
+{
+    for (uint32_t l = 0; l < KEY_LEVELS; l++)
+        ret->built[l] = atomic_load_explicit(&s->nodes_built[l], memory_order_relaxed);
+    ret->rows = atomic_load_explicit(&s->rows_built, memory_order_relaxed);
+}
+
+int store_build_stats(struct store_view *v, int64_t engine_ms, struct build_stats *ret,
+                      struct err *e)
+{
+    struct key from = { .len = 1, .b = { KEY_DIRTY } };
+
+    *ret = (struct build_stats){ 0 };
+    count_built(v->s, ret);
+    return count_marks(v->s, v->snap, engine_ms, SIZE_MAX, &from, ret, e);
+}
+
+int store_build_watch(struct store *s, bool *ret_more, struct err *e)
+{
+    struct build_watch *w = &s->build->watch;
+
+    *ret_more = false;
+    if (store_build_watch_ms(s))
+        return 0;
+    if (!w->next.len) {
+        w->next = (struct key){ .len = 1, .b = { KEY_DIRTY } };
+        w->stats = (struct build_stats){ 0 };
+    }
+    int rc = count_marks(s, NULL, store_now(s), WATCH_ROWS, &w->next, &w->stats, e);
+    *ret_more = !rc && w->next.len;
+    if (rc || *ret_more)
+        return rc;
+    w->at_ms = clock_mono_ms(s->o.clock) + WATCH_EVERY_MS;
+    uint64_t marks = 0, due = 0;
+    for (uint32_t l = 0; l < KEY_LEVELS; l++) {
+        marks += w->stats.marks[l];
+        due += w->stats.due[l];
+    }
+    atomic_store_explicit(&s->marks, marks, memory_order_relaxed);
+    atomic_store_explicit(&s->marks_due, due, memory_order_relaxed);
+    atomic_store_explicit(&s->build_lag_ms, w->stats.lag_ms, memory_order_relaxed);
+    atomic_store_explicit(&s->build_lag_coarse_ms, w->stats.lag_coarse_ms, memory_order_relaxed);
+    return 0;
+}
+
+uint64_t store_build_watch_ms(struct store *s)
+{
+    uint64_t now = clock_mono_ms(s->o.clock), at = s->build->watch.at_ms;
+
+    return at > now ? at - now : 0;
 }

@@ -10,6 +10,12 @@
 #include "common/store/store_impl.h"
 #include "common/store/vecsum.h"
 
+/* A count of all marks, in steps. */
+struct build_watch {
+    struct key next; /* len 0: none has begun */
+    struct build_stats stats;
+    uint64_t at_ms; /* monotonic: the next one */
+};
 /* What the shard thread is building. */
 struct build_state {
     struct build_nodes due; /* of the last look */
@@ -18,6 +24,7 @@ struct build_state {
     bool busy;       /* due.at[at] is begun */
     int64_t look_ms; /* engine time: nothing is due before */
     struct arena *arena;
+    struct build_watch watch;
 };
 struct build_state *build_state_new(void);
 void build_state_free(struct build_state *b); /* NULL is fine */

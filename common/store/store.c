@@ -500,7 +500,14 @@ void store_stats(struct store *s, struct store_stats *ret)
         .exemplars_old = atomic_load(&s->exm.old),
         .names_bytes = atomic_load(&s->names_bytes),
         .hot_bytes = hot_bytes(s->hot),
+        .rows_built = atomic_load(&s->rows_built),
+        .marks = atomic_load(&s->marks),
+        .marks_due = atomic_load(&s->marks_due),
+        .build_lag_ms = atomic_load(&s->build_lag_ms),
+        .build_lag_coarse_ms = atomic_load(&s->build_lag_coarse_ms),
     };
+    for (uint32_t l = 0; l < KEY_LEVELS; l++)
+        ret->nodes_built += atomic_load(&s->nodes_built[l]);
     kv_stats(s->kv, &ret->kv);
 }
 

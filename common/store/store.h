@@ -269,6 +269,9 @@ struct store_stats {
     uint64_t exemplars, exemplars_over, exemplars_old; /* stored; left out: over a bound, too old */
     uint64_t names_bytes;                              /* of names and series in memory */
     uint64_t hot_bytes;
+    uint64_t nodes_built, rows_built; /* of 10 m and up, since the start */
+    uint64_t marks, marks_due;        /* nodes to build, and those whose time is past: build.h */
+    int64_t build_lag_ms, build_lag_coarse_ms; /* of 10 m; of the levels above */
     struct kv_stats kv;
 };
 void store_stats(struct store *s, struct store_stats *ret);

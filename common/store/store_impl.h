@@ -67,7 +67,8 @@ struct store {
     /* Any thread reads. */
     _Atomic uint64_t committed; /* number of the last batch committed */
     _Atomic uint64_t applied;   /* seal entries */
-    _Atomic uint64_t nodes_built[KEY_LEVELS], rows_built;
+    _Atomic uint64_t nodes_built[KEY_LEVELS], rows_built, marks, marks_due;
+    _Atomic int64_t build_lag_ms, build_lag_coarse_ms;
     _Atomic uint64_t overflow; /* stacks */
     _Atomic uint64_t raw_rows, series_count, dict_nodes, saturated, names_bytes;
     _Atomic int64_t engine_ms, ahead_ms;
