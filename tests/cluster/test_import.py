@@ -242,7 +242,28 @@ def test_tenants():
         assert r.status == 200 and r.json()["stored_series"] == 1, r
 
 
+def test_same_as_in_process():
+    """An hour of the simulated year: over HTTP and through the engine in process, the same sums."""
+    tool = cluster.ROOT / os.environ.get("O", "build/release") / "tests/lib/tool_year"
+    with cluster.AllInOne() as server, tempfile.TemporaryDirectory() as tmp:
+        for back in (3, 60, 300):
+            said = subprocess.run([str(tool), f"{tmp}/body", f"{tmp}/folded", str(back)],
+                                  capture_output=True, text=True, check=True, timeout=120).stdout
+            start, end, want_total = map(int, said.splitlines()[-1].split())
+            r = server.writer.post("/api/v1/import?level=1m", pathlib.Path(f"{tmp}/body").read_bytes())
+            assert r.status == 200 and r.json()["profiles"] == 240, r
+            want = {}
+            for line in pathlib.Path(f"{tmp}/folded").read_text().splitlines():
+                stack, _, value = line.rpartition(" ")
+                key = tuple(stack.split("\x1f"))
+                want[key] = want.get(key, 0) + int(value)
+            n, stacks = total(server, "node", start / 1000, end / 1000 - 1)
+            assert n == want_total, (back, n, want_total)
+            assert stacks == want, (back, len(stacks), len(want))
+
+
 if __name__ == "__main__":
     cluster.main([test_messages, test_refused_messages, test_tenants,
                   test_command_imports_old_files_once, test_command_says_what_is_wrong,
-                  test_command_spreads_files_over_a_range, test_resumes_after_a_kill])
+                  test_command_spreads_files_over_a_range, test_resumes_after_a_kill,
+                  test_same_as_in_process])

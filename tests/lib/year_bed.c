@@ -376,6 +376,27 @@ struct year_answer year_bed_merge(struct year_bed *b, const char *selector, uint
     return r;
 }
 
+void year_bed_ask(struct year_bed *b, const char *selector, uint32_t from, uint32_t to,
+                  struct store_merge *m)
+{
+    struct arena *a = arena_new(MIB);
+    struct selector sel;
+    struct err e;
+
+    parse_selector(selector, a, &sel);
+    struct store_query q = { .tenant = STR(YEAR_TENANT),
+                             .selector = &sel,
+                             .profile_type = STR(YEAR_TYPE),
+                             .start_ms = slot_to_ms(from),
+                             .end_ms = slot_to_ms(to) };
+    struct store_view *v = store_view_get(b->s);
+    if (store_merge(v, &q, m, &e))
+        die("merge", &e);
+    store_view_put(v);
+    selector_deinit(&sel);
+    arena_free(a);
+}
+
 struct year_answer year_bed_timeline(struct year_bed *b, const char *selector, uint32_t from,
                                      uint32_t to, uint32_t step_slots, const char *group_by,
                                      uint32_t times)

@@ -55,6 +55,9 @@ struct year_answer {
 /* store_merge of a Prometheus selector, `times` times. */
 struct year_answer year_bed_merge(struct year_bed *b, const char *selector, uint32_t from,
                                   uint32_t to, uint32_t times);
+/* One merge; *m with its stacks set, and to be deinitialised. */
+void year_bed_ask(struct year_bed *b, const char *selector, uint32_t from, uint32_t to,
+                  struct store_merge *m);
 /* store_timeline with this step; points of all series. */
 struct year_answer year_bed_timeline(struct year_bed *b, const char *selector, uint32_t from,
                                      uint32_t to, uint32_t step_slots, const char *group_by,
