@@ -52,6 +52,9 @@ struct purge_step { /* what a step does */
     bool wants_quiet;  /* this phase changes what is staged, too */
     uint32_t permille; /* of the phase that is done */
 };
+/* All of it in one range deletion. */
+NODISCARD int purge_drop_span(struct purge_step *x, uint32_t scope, const struct purge_span *span,
+                              struct err *e);
 /* A phase goes on from t->cursor and sets it; *ret_done: it is over. */
 typedef int (*purge_phase)(struct purge_step *x, bool *ret_done, struct err *e);
 

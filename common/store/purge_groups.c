@@ -79,19 +79,12 @@ static int move_since(struct purge_step *x, uint32_t scope, struct err *e)
 static int drop_rows(struct purge_step *x, uint32_t scope, const struct purge_cf *cf, struct err *e)
 {
     struct purge_span span = { .cf = cf->cf, .head = cf->head };
-    struct key from, to;
-    uint64_t bytes;
     int more;
 
     while ((more = purge_next_span(x->s->kv, NULL, x->t->tenant, scope, &span, e)) > 0) {
         if (cf->cf != KV_TL || span.lead & KEY_TL_GROUP) {
-            purge_span_keys(&span, x->t->tenant, scope, &from, &to);
-            struct kv_range range = { key_str(&from), key_str(&to) };
-            if (kv_sizes(x->s->kv, cf->cf, &range, 1, &bytes, e))
+            if (purge_drop_span(x, scope, &span, e))
                 return e->code;
-            kv_batch_del_range(x->b, cf->cf, key_str(&from), key_str(&to));
-            purge_touch(x, cf->cf, span.lead, span.bucket);
-            purge_count(x, 1, bytes);
         }
         purge_span_step(&span);
     }

@@ -270,6 +270,21 @@ static int on_row(struct walk *w, const struct at *a, struct str key, struct str
     return rc;
 }
 
+/* All the service has in a bucket inside the range goes at once, however many rows there are. */
+static bool whole_bucket(const struct walk *w, const struct at *a)
+{
+    uint64_t width = bucket_width(w, a), begin = a->bucket * width;
+
+    return whole(w->m) && !w->m->types_len && begin >= w->m->from && begin + width <= w->m->to;
+}
+
+static int drop_bucket(struct walk *w, const struct at *a, struct err *e)
+{
+    struct purge_span span = { .cf = w->cf, .head = 1, .lead = a->lead, .bucket = a->bucket };
+
+    return purge_drop_span(w->x, w->m->scope, &span, e);
+}
+
 /* ---- one column family ---- */
 
 static int walk_rows(struct walk *w, bool *ret_end, struct err *e)
@@ -292,7 +307,15 @@ static int walk_rows(struct walk *w, bool *ret_end, struct err *e)
             *ret_end = true;
             break;
         }
-        if (what == ROW) {
+        if (what == ROW && whole_bucket(w, &a)) {
+            rc = drop_bucket(w, &a, e);
+            if (!next_bucket(w, &a)) {
+                *ret_end = true;
+                break;
+            }
+            put_at(&a, &k);
+            kv_iter_seek(it, key_str(&k));
+        } else if (what == ROW) {
             rc = on_row(w, &a, kv_iter_key(it), kv_iter_value(it), e);
             kv_iter_next(it);
         } else {

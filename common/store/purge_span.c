@@ -89,8 +89,8 @@ int purge_next_span(struct kv *kv, const struct kv_snap *snap, uint32_t tenant, 
 
 /* ---- the phase ---- */
 
-static int drop_span(struct purge_step *x, uint32_t scope, const struct purge_span *span,
-                     struct err *e)
+int purge_drop_span(struct purge_step *x, uint32_t scope, const struct purge_span *span,
+                    struct err *e)
 {
     struct key from, to;
     uint64_t bytes;
@@ -113,7 +113,7 @@ static int drop_cf(struct purge_step *x, uint32_t scope, const struct purge_cf *
 
     while (!rc && !x->full &&
            (more = purge_next_span(x->s->kv, NULL, x->t->tenant, scope, &span, e)) > 0) {
-        rc = drop_span(x, scope, &span, e);
+        rc = purge_drop_span(x, scope, &span, e);
         purge_span_step(&span);
     }
     return rc ? rc : more < 0 ? e->code : 0;
