@@ -189,6 +189,8 @@ int kv_drop_range(struct kv *k, enum kv_cf cf, struct str from, struct str to, s
         kv_batch_del_range(b, cf, from, to);
         rc = kv_write(k, b, false, e);
     }
+    if (!rc && k->ops->flush_soon)
+        rc = k->ops->flush_soon(k, cf, e);
     kv_batch_free(b);
     return rc;
 }

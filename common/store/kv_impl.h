@@ -23,9 +23,11 @@ struct kv_ops {
                  uint64_t *ret, struct err *e); /* NULL: bytes of keys and values */
     int (*disk)(struct kv *k, struct kv_disk *ret, struct err *e); /* NULL: the same */
     int (*flush)(struct kv *k, struct err *e);
-    /* Optional: drops files that lie inside [from, last], both inclusive. */
     void (*compact)(struct kv *k, enum kv_cf cf, struct str from, struct str to);
+    /* Optional: drops files that lie inside [from, last], both inclusive. */
     int (*drop_files)(struct kv *k, enum kv_cf cf, struct str from, struct str last, struct err *e);
+    /* Optional: begins to write out what is in memory of cf. */
+    int (*flush_soon)(struct kv *k, enum kv_cf cf, struct err *e);
     void (*close)(struct kv *k);
 };
 /* First member of each implementation's own struct. */

@@ -403,6 +403,18 @@ static int rocks_drop_files(struct kv *k, enum kv_cf cf, struct str from, struct
     return message ? kv_rocks_fail(e, message, "cannot drop files of the database") : 0;
 }
 
+static int rocks_flush_soon(struct kv *k, enum kv_cf cf, struct err *e)
+{
+    struct kv_rocks *r = kv_rocks_of(k);
+    rocksdb_flushoptions_t *o = rocksdb_flushoptions_create();
+    char *message = NULL;
+
+    rocksdb_flushoptions_set_wait(o, 0);
+    rocksdb_flush_cf(r->db, o, r->cf[cf], &message);
+    rocksdb_flushoptions_destroy(o);
+    return message ? kv_rocks_fail(e, message, "cannot flush the database") : 0;
+}
+
 const struct kv_ops kv_rocks_ops = {
     .write = rocks_write,
     .get = rocks_get,
@@ -415,6 +427,7 @@ const struct kv_ops kv_rocks_ops = {
     .disk = rocks_disk,
     .flush = rocks_flush,
     .drop_files = rocks_drop_files,
+    .flush_soon = rocks_flush_soon,
     .compact = rocks_compact,
     .close = kv_rocks_close,
 };

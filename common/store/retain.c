@@ -149,7 +149,7 @@ static int drop_files(struct store *s, struct err *e)
     if (i >= retain_runs(level, runs) || r->low[level] == UINT32_MAX)
         return 0;
     uint32_t bucket = r->low[level] / runs[i].bucket;
-    if (bucket <= r->dropped[level][i])
+    if (bucket < r->dropped[level][i] || (bucket == r->dropped[level][i] && !r->again[level][i]))
         return 0;
     from[0] = to[0] = (char)runs[i].first;
     put_u32be(to + 1, bucket);
@@ -158,6 +158,8 @@ static int drop_files(struct store *s, struct err *e)
     int rc = store_drop_range(s, runs[i].cf, str_n(from, 1), str_n(to, 5), e);
     if (rc)
         return rc;
+    /* Once more in the next round: that sets off the compaction of files at the edges. */
+    r->again[level][i] = bucket > r->dropped[level][i];
     r->dropped[level][i] = bucket;
     r->stats.file_drops++;
     return 0;

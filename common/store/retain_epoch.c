@@ -15,7 +15,7 @@
 #include "common/store/retain_impl.h"
 
 #define EPOCH_KEY_LEN 13
-/* Pushes ahead of their time, and exemplars, which are kept by other rules. */
+/* Pushes ahead of their time; exemplars, which are kept by another rule, come on top. */
 #define MARGIN_MS (INT64_C(32) * 86400000)
 
 /* The least coarsest floor of the types of a service. */
@@ -90,7 +90,7 @@ static int look(struct store *s, struct str key, struct str value, struct kv_bat
     if (rc == ERR_NOT_FOUND) {
         struct key v;
 
-        key_u32(&v, slot_of_ms(s->retain->engine_ms + MARGIN_MS));
+        key_u32(&v, slot_of_ms(s->retain->engine_ms + MARGIN_MS + (int64_t)s->o.exm.retention_ms));
         kv_batch_put(b, KV_META, key_str(&k), key_str(&v));
         return 0;
     }

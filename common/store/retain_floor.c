@@ -130,8 +130,12 @@ static int keep_of(struct store *s, const struct member *m, struct retain_keep *
     }
     if (!rc)
         rc = ptype_row_read(buf_str(&texts[2]), &gauge, &type, e);
-    if (!rc)
+    if (rc == ERR_NOT_FOUND) { /* deleted, but for its activity */
+        *ret = retain_policy_default(s->retain->policy);
+        rc = 0;
+    } else if (!rc) {
         *ret = retain_policy_keep(s->retain->policy, tenant, service, type);
+    }
     for (size_t i = 0; i < 3; i++)
         buf_deinit(&texts[i]);
     return rc;

@@ -51,6 +51,7 @@ struct retain {
     bool view_wait; /* they are not */
     uint32_t files_at;
     uint32_t dropped[KEY_LEVELS][RETAIN_RUNS]; /* buckets below are gone */
+    bool again[KEY_LEVELS][RETAIN_RUNS];       /* since the last round */
 
     uint32_t walk_first, first; /* first slot of a day with data: of this round; of the last one */
     struct retain_stats stats;

@@ -395,6 +395,50 @@ static void test_wrong_sums_are_refused(void **state)
     bed_close(&b);
 }
 
+/* Two tenants with old data: the lowest level first, tenants in turn, each with its oldest node. */
+static void test_order(void **state)
+{
+    uint32_t last_t[8] = { 0 }, last_tenant = 0, last_level = 3, turns = 0;
+    struct bed b;
+
+    (void)state;
+    bed_open(&b, true, 7);
+    uint32_t hour = ingester_bed_slot(&b.in) / HOUR * HOUR;
+    for (uint32_t i = 1; i <= 8; i++) {
+        for (uint32_t k = 0; k < 2; k++) {
+            struct write_gen g = { .tenant = k ? "u" : "t", .service = "batch", .shard = 0 };
+
+            g.slot = hour - 2 * DAY_SLOTS - i * HOUR;
+            g.wid = ++b.wid;
+            assert_int_equal(ingester_bed_write(&b.in, &g, &b.p, NULL), 0);
+        }
+    }
+    rpc_bed_sleep(&b.in.rpc, 120000);
+    for (size_t i = 0; i < 16; i++) {
+        struct arena *a = arena_new(64 * MIB);
+        struct build_result r = { 0 };
+        char text[ERR_TEXT_MAX];
+        struct build_given g;
+        struct err e;
+
+        assert_int_equal(ask(&b, 0, 1, a, &g), 0);
+        assert_true(g.id != 0);
+        const struct build_node *n = &g.job.node;
+        assert_true(n->level == last_level && n->level == 3 && n->m.tenant < 8);
+        assert_true(n->t > last_t[n->m.tenant]);
+        last_t[n->m.tenant] = n->t;
+        turns += n->m.tenant != last_tenant;
+        last_tenant = n->m.tenant;
+        assert_int_equal(build_merge(&g.job, a, &r, &e), 0);
+        assert_int_equal(answer(&b, 0, g.id, &r, text), 0);
+        build_result_deinit(&r);
+        build_given_deinit(&g);
+        arena_free(a);
+    }
+    assert_int_equal(turns, 16); /* strictly in turn */
+    bed_close(&b);
+}
+
 static void test_an_older_compactor_and_nonsense(void **state)
 {
     Embertree__BuildNextRequest r = EMBERTREE__BUILD_NEXT_REQUEST__INIT;
@@ -429,6 +473,7 @@ int main(void)
         cmocka_unit_test(test_faults_and_restarts),
         cmocka_unit_test(test_threads_and_rocksdb),
         cmocka_unit_test(test_wrong_sums_are_refused),
+        cmocka_unit_test(test_order),
         cmocka_unit_test(test_an_older_compactor_and_nonsense),
     };
 

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -410,6 +411,38 @@ static void test_drop_range(void **state)
     kvt_want(NULL, KV_FINE, "bb", NULL);
 }
 
+/* Once a file has left level 0, a drop frees it at once. */
+static void test_drop_range_frees_files(void **state)
+{
+    struct kv_stats st = { 0 };
+    char key[2], bytes[16384];
+    uint64_t before;
+
+    (void)state;
+    for (unsigned file = 0; file < 8; file++) {
+        for (unsigned i = 0; i < 32; i++) {
+            kvt_fill(bytes, sizeof(bytes), file * 32 + i);
+            key[0] = (char)('a' + file);
+            key[1] = (char)i;
+            kv_batch_put(kvt.b, KV_COARSE, str_n(key, 2), str_n(bytes, sizeof(bytes)));
+        }
+        kvt_commit();
+        assert_int_equal(kv_flush(kvt.k, &e), 0);
+    }
+    kv_stats(kvt.k, &st);
+    before = st.file_bytes[KV_COARSE];
+    assert_true(before > 8 * 32 * sizeof(bytes) / 10 * 9);
+    for (unsigned tries = 0; st.file_bytes[KV_COARSE] > before / 4; tries++) {
+        assert_true(tries < 2000); /* files are moved down in the background */
+        assert_int_equal(kv_drop_range(kvt.k, KV_COARSE, STR("a"), STR("h"), &e), 0);
+        kv_stats(kvt.k, &st);
+        usleep(5000);
+    }
+    struct kv_iter *it = kv_iter_new(kvt.k, NULL, KV_COARSE, STR_NULL, STR_NULL);
+    assert_true(kv_iter_valid(it) && kv_iter_key(it).ptr[0] == 'h');
+    kv_iter_free(it);
+}
+
 #define BOTH(f)                                                \
     { #f " (rocks)", f, kvt_setup_rocks, kvt_teardown, NULL }, \
     {                                                          \
@@ -424,6 +457,8 @@ int main(void)
         BOTH(test_order_inside_a_batch),
         BOTH(test_del_range),
         BOTH(test_drop_range),
+        { "test_drop_range_frees_files (rocks)", test_drop_range_frees_files, kvt_setup_rocks,
+          kvt_teardown, NULL },
         BOTH(test_append),
         BOTH(test_batch_over_its_limit),
         BOTH(test_iterator_bounds),
