@@ -6,15 +6,18 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
+#include "common/base/prng.h"
 #include "common/model/slot.h"
 #include "common/store/build.h"
 #include "common/store/check.h"
 #include "common/store/keys.h"
 #include "common/store/store_impl.h"
 #include "common/store/tomb_impl.h"
+#include "tests/lib/kv_dir.h"
 #include "tests/lib/tomb_bed.h"
 
 static struct store_bed bed;
@@ -424,6 +427,62 @@ static void test_job_before(void **state)
     arena_free(a);
 }
 
+static uint64_t live_bytes(struct store *s)
+{
+    struct kv_disk disk;
+    uint64_t n = 0;
+
+    if (kv_flush(s->kv, &e) || kv_disk(s->kv, &disk, &e))
+        fail_msg("disk: %s", e.text);
+    for (int cf = 0; cf < KV_CFS; cf++)
+        n += cf == KV_META || cf == KV_WID ? 0 : disk.live_bytes[cf];
+    return n;
+}
+
+/* On a real disk: when the list says that a delete is done, its bytes are gone from the files. */
+static void test_bytes(void **state)
+{
+    char *dir = kv_dir_new(), text[2048];
+    struct tomb_stats st;
+    struct prng rnd;
+    bool more = true;
+
+    (void)state;
+    store_bed_deinit(&bed);
+    bed.o.kv = kv_dir_open(dir);
+    if (store_open(&bed.o, &bed.s, &e))
+        fail_msg("open: %s", e.text);
+    prng_init(&rnd, 5);
+    for (uint64_t i = 0; i < 400; i++) {
+        size_t n = 0;
+        for (int k = 0; k < 40; k++)
+            n += (size_t)snprintf(text + n, sizeof(text) - n, "%sf%" PRIu64 "=%" PRIu64,
+                                  k ? " " : "", (uint64_t)k * 80 + prng_below(&rnd, 80),
+                                  1 + prng_below(&rnd, 1u << 30));
+        push(i % 8 ? "large" : "small", "pod=a", now + (uint32_t)i / 8 * 2, 1 + i, text);
+    }
+    minutes(30);
+    store_bed_seal(&bed);
+    uint64_t before = live_bytes(bed.s);
+    struct tomb_result r = tomb_bed_delete(&bed, NULL, "{service_name=\"large\"}", 0, 0, NULL);
+    assert_true(r.bytes_estimate > before / 2 && r.bytes_estimate <= before);
+    tomb_bed_purge(&bed, 10);
+    while (more)
+        assert_int_equal(store_reclaim(bed.s, &more, &e), 0);
+    minutes(1);
+    assert_int_equal(store_purge(bed.s, 10, &more, &e), 0);
+    store_delete_stats(bed.s, &st);
+    assert_int_equal(st.pending + st.purged, 0);
+    uint64_t after = live_bytes(bed.s);
+    print_message("%" PRIu64 " bytes before, %" PRIu64 " after\n", before, after);
+    assert_true(after < before / 4);
+    assert_int_equal(tomb_bed_keys(&bed, 1, 2, 0), 0);
+    check();
+    store_close(bed.s);
+    kv_dir_remove(dir);
+    store_bed_init(&bed, &(struct store_opts){ .dict_bytes_max = MIB, .wid_horizon_ms = 3600000 });
+}
+
 static void test_limits(void **state)
 {
     struct tomb_result r;
@@ -444,10 +503,10 @@ static void test_limits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_tenant),     T(test_service),         T(test_series),  T(test_series_rows),
-        T(test_range),      T(test_range_of_series), T(test_type),    T(test_repeat),
-        T(test_list),       T(test_power_cuts),      T(test_clashes), T(test_limits),
-        T(test_job_before),
+        T(test_tenant), T(test_service),         T(test_series),  T(test_series_rows),
+        T(test_range),  T(test_range_of_series), T(test_type),    T(test_repeat),
+        T(test_list),   T(test_power_cuts),      T(test_clashes), T(test_limits),
+        T(test_bytes),  T(test_job_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
