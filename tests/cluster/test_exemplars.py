@@ -190,6 +190,13 @@ def test_spans_of_a_pprof():
         check_spans(server)
 
 
+def test_spans_through_four_processes():
+    with cluster.FourProcesses() as server:
+        assert server.ingest(write_pprof(SAMPLES), "shop", format="pprof").status == 200
+        check_spans(server)
+        assert heatmap(server).json()["series"][0]["slots"][0]["counts"].count(0) == 18
+
+
 def test_profile_id_in_a_name():
     with cluster.AllInOne() as server:
         ingest = lambda name, body: server.ingest(body, name, format="")
@@ -336,6 +343,7 @@ def test_third_party_files():
 
 
 if __name__ == "__main__":
-    cluster.main([test_spans_of_a_pprof, test_profile_id_in_a_name, test_what_is_refused,
+    cluster.main([test_spans_of_a_pprof, test_spans_through_four_processes,
+                  test_profile_id_in_a_name, test_what_is_refused,
                   test_bounds_and_switch, test_names_over_the_cap, test_heatmap,
                   test_third_party_files])
