@@ -183,13 +183,14 @@ int import_state_open(struct import_state *s, const char *path, struct err *e)
     struct buf text;
     bool more = true;
 
-    *s = (struct import_state){ path, map_str_new() };
+    *s = (struct import_state){ .path = path, .done = map_str_new() };
     if (!path)
         return 0;
     buf_init(&text, STATE_MAX);
     int rc = fs_real()->read_file(fs_real(), path, &text, e);
     for (rest = buf_str(&text); !rc && str_next(&rest, '\n', &more, &line);) {
-        if (!line.len || !more) /* the last line of a run that was killed may be cut */
+        s->torn = line.len && !more; /* the last line of a run that was killed may be cut */
+        if (!line.len || s->torn)
             continue;
         struct str key = str_n(xmemdup(line.ptr, line.len), line.len);
         if (map_str_put(s->done, key, s))
@@ -219,6 +220,8 @@ int import_state_add(struct import_state *s, const struct import_files *f, size_
     if (!s->path)
         return 0;
     buf_init(&text, STATE_MAX);
+    if (s->torn)
+        buf_add_c(&text, '\n');
     for (size_t i = from; i < to; i++)
         if (!import_state_has(s, &f->at.ptr[i])) {
             line_of(&f->at.ptr[i], &text);
@@ -229,6 +232,7 @@ int import_state_add(struct import_state *s, const struct import_files *f, size_
         rc = err_errno(e, errno, "%s", s->path);
     if (out && fclose(out) && !rc)
         rc = err_errno(e, errno, "%s", s->path);
+    s->torn = s->torn && rc;
     buf_deinit(&text);
     return rc;
 }

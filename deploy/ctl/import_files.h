@@ -31,6 +31,7 @@ bool import_name_time(const char *path, int64_t *ret_ms);
 struct import_state {
     const char *path;
     struct map_str *done; /* keys owned */
+    bool torn;            /* the file's last line is not whole */
 };
 NODISCARD int import_state_open(struct import_state *s, const char *path, struct err *e);
 bool import_state_has(const struct import_state *s, const struct import_file *f);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * P6: memory of a shard with 1,000,000 series, 1,000 services of 1,000 each, each written once in 10
- * minutes. (Everything else of P6 is tests/cluster/test_memory.py: a cgroup of 640 MiB.)
+ * P6: memory of a shard with 1,000,000 series, 1,000 services of 1,000 each, each written once in
+ * 10 minutes. (Everything else of P6 is tests/cluster/test_memory.py: a cgroup of 640 MiB.)
  */
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tool_year BODY FOLDED DAYS_BACK: an hour of the simulated year, so many days back: as the body of
- * an import into BODY, and what the engine makes of the same hour in process, as folded stacks, into
- * FOLDED. Prints the first and the last millisecond and the total: "start end total".
+ * tool_year BODY FOLDED DAYS_BACK: an hour of the simulated year, so many days back: as the body
+ * of an import into BODY, and what the engine makes of the same hour in process, as folded stacks,
+ * into FOLDED. Prints the first and the last millisecond and the total: "start end total".
  */
 #include <stdio.h>
 #include <stdlib.h>
