@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tests/golden/store-vN: a database written in format N, and its answers. Every later program must
- * open a copy, give the same answers, find nothing wrong, know its write ids, build what is due, and
- * go on writing. UPDATE=1 writes the one of the newest format anew: only while no release has
- * written it.
+ * tests/golden/store-vN: a database written in format N, and its answers. Every later program
+ * must open a copy, give the same answers, find nothing wrong, know its write ids, build what is
+ * due, and go on writing. UPDATE=1 writes the one of the newest format anew: only while no release
+ * has written it.
  */
 #include <dirent.h>
 #include <errno.h>

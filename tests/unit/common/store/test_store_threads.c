@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One thread stages and seals, one commits, two read: what a reader sees is always what some prefix
- * of the committed batches makes, and never less than was committed before it looked.
+ * One thread stages, seals and builds, one commits, one makes coarse nodes, two read: what a reader
+ * sees is always what some prefix of the committed batches makes, and never less than was committed
+ * before it looked.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +12,7 @@
 #include <cmocka.h>
 
 #include "common/model/slot.h"
+#include "common/store/build.h"
 #include "common/sys/chan.h"
 #include "common/sys/thread.h"
 #include "tests/lib/store_bed.h"
@@ -26,6 +28,13 @@ struct shared {
     _Atomic uint64_t committed; /* pushes */
     _Atomic bool stop, failed;
     _Atomic uint64_t reads;
+    struct held *_Atomic held; /* from the builder to the shard */
+    uint64_t applied;
+};
+struct held { /* a job and its result */
+    struct arena *arena;
+    struct build_job job;
+    struct build_result result;
 };
 
 static uint64_t total(struct shared *x, struct err *e)
@@ -76,6 +85,76 @@ static void reader(void *cookie)
     }
 }
 
+/* ---- builds ---- */
+
+static void drop(struct held *h)
+{
+    if (!h)
+        return;
+    build_job_deinit(&h->job);
+    build_result_deinit(&h->result);
+    arena_free(h->arena);
+    xfree(h);
+}
+
+static struct held *make_job(struct shared *x)
+{
+    struct held *h = XNEW(struct held);
+    struct store_view *v = store_view_get(x->bed.s);
+    struct build_nodes due = { 0 };
+    struct build_cursor c = { 0 };
+    struct store_clock now;
+    struct err e;
+
+    h->arena = arena_new(64 * MIB);
+    store_clock(x->bed.s, &now);
+    int rc = store_build_due(v, now.engine_ms, 3, 7, 4, &due, &e);
+    if (!rc && due.at.len) {
+        rc = store_build_read(v, &due.at.ptr[0], &c, 64 * MIB, h->arena, &h->job, &e);
+        if (!rc)
+            rc = build_merge(&h->job, h->arena, &h->result, &e);
+    }
+    if (rc && rc != ERR_NOT_FOUND)
+        atomic_store(&x->failed, true);
+    if (rc || !due.at.len) {
+        drop(h);
+        h = NULL;
+    }
+    vec_free(&due.at);
+    store_view_put(v);
+    return h;
+}
+
+static void builder(void *cookie)
+{
+    struct shared *x = cookie;
+
+    while (!atomic_load(&x->stop))
+        if (!atomic_load(&x->held))
+            atomic_store(&x->held, make_job(x));
+}
+
+/* Shard thread. */
+static void build(struct shared *x)
+{
+    struct held *h = atomic_exchange(&x->held, NULL);
+    struct err e;
+    bool more = true;
+
+    for (int i = 0; more && i < 20; i++)
+        if (store_build(x->bed.s, 50, &more, &e))
+            atomic_store(&x->failed, true);
+    if (!h)
+        return;
+    int rc = store_build_apply(x->bed.s, &h->job, &h->result, &e);
+    x->applied += !rc;
+    if (rc && rc != ERR_NOT_FOUND)
+        atomic_store(&x->failed, true);
+    drop(h);
+}
+
+/* ---- writes ---- */
+
 struct group {
     struct store_batch *b;
     uint64_t pushes;
@@ -115,7 +194,7 @@ static void stage_all(struct shared *x)
 
     for (uint32_t i = 0; i < PUSHES; i++) {
         snprintf(stacks, sizeof(stacks), "s%u;t%u=1", i % 50, i);
-        struct bed_push p = { .slot = x->first + i / 20, .wid = i + 1, .stacks = stacks };
+        struct bed_push p = { .slot = x->first + i * 2, .wid = i + 1, .stacks = stacks };
         p.labels = i % 3 ? "pod=a" : "pod=b";
         if (store_bed_stage(&x->bed, b, &p, &ret, &e) || ret.stored != 1) {
             atomic_store(&x->failed, true);
@@ -126,9 +205,10 @@ static void stage_all(struct shared *x)
             b = store_batch_new(x->bed.s);
         }
         if (i % 50 == 49) { /* sealing while batches are on their way */
-            clock_fake_advance(&x->bed.clock, 13000);
+            clock_fake_advance(&x->bed.clock, 500000);
             if (store_seal(x->bed.s, 25, &more, &e))
                 atomic_store(&x->failed, true);
+            build(x);
         }
     }
     send_group(x, b, PUSHES);
@@ -142,20 +222,26 @@ static void run(uint64_t dict_bytes_max)
                             .hot_bytes_max = 8 * MIB,
                             .hot_members_min = 1,
                             .epoch_nodes_max = 400 };
-    struct thread committing = { 0 }, reading[2] = { 0 };
+    struct thread committing = { 0 }, building = { 0 }, reading[2] = { 0 };
     struct err e;
 
     store_bed_init(&x.bed, &o);
     x.first = store_bed_slot(&x.bed) / 12 * 12;
     thread_start(&committing, "commit", committer, &x);
+    thread_start(&building, "build", builder, &x);
     thread_start(&reading[0], "read-0", reader, &x);
     thread_start(&reading[1], "read-1", reader, &x);
     stage_all(&x);
     chan_close(x.commits);
     thread_join(&committing);
-    while (!atomic_load(&x.failed) && atomic_load(&x.reads) < 10)
-        ;
+    while (!atomic_load(&x.failed) && (atomic_load(&x.reads) < 10 || x.applied < 3)) {
+        clock_fake_advance(&x.bed.clock, 1000);
+        store_bed_seal(&x.bed);
+        build(&x);
+    }
     atomic_store(&x.stop, true);
+    thread_join(&building);
+    drop(atomic_load(&x.held));
     thread_join(&reading[0]);
     thread_join(&reading[1]);
     assert_false(atomic_load(&x.failed));
