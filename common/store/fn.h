@@ -47,6 +47,9 @@ void fn_calc_free(struct fn_calc *c); /* NULL is fine */
 void fn_calc_begin(struct fn_calc *c, const struct kv_snap *snap, uint32_t tenant, uint32_t scope);
 /* Adds a vector (vec.h) to the sum: that of a group, or each of its members'. */
 NODISCARD int fn_calc_add(struct fn_calc *c, struct str vector, struct err *e);
+/* Adds pairs of one epoch, in no order; their nodes may be newer than the snapshot (hot.h). */
+NODISCARD int fn_calc_add_pairs(struct fn_calc *c, uint32_t epoch, const uint32_t *ids,
+                                const uint64_t *values, size_t len, struct err *e);
 /* Replaces *out by the row of the sum, which is empty then; out->len 0: nothing was added. */
 NODISCARD int fn_calc_row(struct fn_calc *c, struct buf *out, struct err *e);
 

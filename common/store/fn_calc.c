@@ -41,6 +41,7 @@ struct fn_calc {
     const struct kv_snap *snap;
     uint32_t tenant, scope;
     VEC(struct epoch) epochs; /* by number */
+    VEC(struct dict *) kept;  /* former dictionaries of epochs that grew: names given stay valid */
     uint64_t writes;          /* of what was added */
     bool saturated;
     /* All zero between uses. By node: */
@@ -76,6 +77,9 @@ static void drop_epochs(struct fn_calc *c)
         dict_unref(c->epochs.ptr[i].d);
     }
     c->epochs.len = 0;
+    vec_for (i, &c->kept)
+        dict_unref(c->kept.ptr[i]);
+    c->kept.len = 0;
 }
 
 void fn_calc_free(struct fn_calc *c)
@@ -84,6 +88,7 @@ void fn_calc_free(struct fn_calc *c)
         return;
     drop_epochs(c);
     vec_free(&c->epochs);
+    vec_free(&c->kept);
     vec_free(&c->child);
     vec_free(&c->sibling);
     vec_free(&c->self);
@@ -138,6 +143,25 @@ static int find_epoch(struct fn_calc *c, uint32_t number, struct epoch **ret, st
 
 /* ---- adding vectors ---- */
 
+static void add_value(struct fn_calc *c, struct epoch *p, uint32_t node, uint64_t value)
+{
+    uint64_t *v = &p->values[node];
+
+    if (!u64_add(*v, value, v)) {
+        *v = UINT64_MAX;
+        c->saturated = true;
+    }
+    p->touched[node / 64] |= UINT64_C(1) << (node % 64);
+}
+
+static void want_values(struct epoch *p)
+{
+    if (p->values)
+        return;
+    p->values = xcalloc(p->n.nodes, sizeof(*p->values));
+    p->touched = xcalloc(p->n.nodes / 64 + 1, sizeof(*p->touched));
+}
+
 static void add_section(struct fn_calc *c, struct epoch *p, const struct vec_section *s)
 {
     uint32_t ids[VEC_CHUNK];
@@ -145,20 +169,11 @@ static void add_section(struct fn_calc *c, struct epoch *p, const struct vec_sec
     struct vec_iter it;
     size_t n;
 
-    if (!p->values) {
-        p->values = xcalloc(p->n.nodes, sizeof(*p->values));
-        p->touched = xcalloc(p->n.nodes / 64 + 1, sizeof(*p->touched));
-    }
+    want_values(p);
     vec_iter_init(&it, s);
     while ((n = vec_iter_next(&it, ids, values)) > 0)
-        for (size_t i = 0; i < n; i++) {
-            uint64_t *v = &p->values[ids[i]];
-            if (!u64_add(*v, values[i], v)) {
-                *v = UINT64_MAX;
-                c->saturated = true;
-            }
-            p->touched[ids[i] / 64] |= UINT64_C(1) << (ids[i] % 64);
-        }
+        for (size_t i = 0; i < n; i++)
+            add_value(c, p, ids[i], values[i]);
 }
 
 int fn_calc_add(struct fn_calc *c, struct str vector, struct err *e)
@@ -181,6 +196,50 @@ int fn_calc_add(struct fn_calc *c, struct str vector, struct err *e)
     c->writes = u64_add_sat(c->writes, r.meta.writes);
     c->saturated |= r.meta.saturated;
     return 0;
+}
+
+/* To what is committed now. */
+static int grow(struct fn_calc *c, struct epoch *p, struct err *e)
+{
+    struct dict_id id = { c->tenant, c->scope, p->number };
+    struct dict_counts had = p->n;
+    struct dict *d;
+    int rc = dict_cache_read(c->dicts, NULL, id, &d, &p->n, e);
+
+    if (rc)
+        return rc;
+    vec_push(&c->kept, p->d);
+    p->d = d;
+    if (!p->values)
+        return 0;
+    size_t words = had.nodes / 64 + 1, need = p->n.nodes / 64 + 1;
+    p->values = xreallocarray(p->values, p->n.nodes, sizeof(*p->values));
+    p->touched = xreallocarray(p->touched, need, sizeof(*p->touched));
+    memset(p->values + had.nodes, 0, (p->n.nodes - had.nodes) * sizeof(*p->values));
+    memset(p->touched + words, 0, (need - words) * sizeof(*p->touched));
+    return 0;
+}
+
+int fn_calc_add_pairs(struct fn_calc *c, uint32_t number, const uint32_t *ids,
+                      const uint64_t *values, size_t len, struct err *e)
+{
+    const struct kv_snap *snap = c->snap;
+    struct epoch *p;
+
+    c->snap = NULL; /* the epoch itself may be newer */
+    int rc = find_epoch(c, number, &p, e);
+    c->snap = snap;
+    for (size_t i = 0; !rc && i < len; i++) {
+        if (ids[i] >= p->n.nodes)
+            rc = grow(c, p, e);
+        if (!rc && ids[i] >= p->n.nodes)
+            rc = err_set(e, ERR_CORRUPT, "unsealed rows name node %u of %u (service %u)", ids[i],
+                         p->n.nodes, c->scope);
+        want_values(p);
+        if (!rc)
+            add_value(c, p, ids[i], values[i]);
+    }
+    return rc;
 }
 
 /* ---- one epoch: stacks to functions ---- */

@@ -282,6 +282,26 @@ static int on_raw(void *cookie, size_t series, uint32_t t, struct str value, str
     return on_leaf(x, series, t, value, e);
 }
 
+/* The sum of the unsealed rows of a group in a leaf. */
+static int on_hot(void *cookie, size_t group, const struct hot_leaf *leaf, struct err *e)
+{
+    struct functions *x = cookie;
+    uint32_t k = tl_grid_point(&x->t.grid, leaf->t);
+    int rc = count_row(x, e);
+
+    (void)group;
+    if (!rc && k != x->k)
+        rc = fn_calc_each(x->calc, on_value, x, e);
+    x->k = k;
+    if (x->leaves)
+        roaring_bitmap_add(x->leaves, leaf->t / LEAF_SLOTS);
+    for (size_t i = 0; !rc && i < leaf->len; i++) {
+        const struct hot_section *s = &leaf->sections[i];
+        rc = fn_calc_add_pairs(x->calc, s->epoch, s->ids, s->values, s->len, e);
+    }
+    return rc;
+}
+
 static int read_raw(struct functions *x, uint32_t raw_low, struct err *e)
 {
     struct scan c = x->part.p.scan;
@@ -294,6 +314,7 @@ static int read_raw(struct functions *x, uint32_t raw_low, struct err *e)
     x->k = 0;
     if (x->part.p.group) {
         struct rollup_read ru = groups_of_part(x, on_raw);
+        ru.hot = on_hot;
         rc = rollup_raw(&ru, x->part.p.all, raw_low, c.from, c.to, e);
     } else {
         rc = scan_raw(&c, raw_low, e);

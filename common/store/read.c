@@ -54,7 +54,8 @@ struct merge {
 
 /* ---- adding ---- */
 
-static int find_acc(struct merge *m, uint32_t epoch, struct acc **ret, struct err *e)
+/* `fresh`: it may be newer than the snapshot. */
+static int find_acc(struct merge *m, uint32_t epoch, bool fresh, struct acc **ret, struct err *e)
 {
     struct dict_id id = { m->scan.tenant, m->scan.scope, epoch };
     struct acc a = { .epoch = epoch };
@@ -65,7 +66,7 @@ static int find_acc(struct merge *m, uint32_t epoch, struct acc **ret, struct er
             return 0;
         }
     }
-    int rc = dict_cache_read(m->v->s->dicts, m->v->snap, id, &a.d, &a.n, e);
+    int rc = dict_cache_read(m->v->s->dicts, fresh ? NULL : m->v->snap, id, &a.d, &a.n, e);
     if (rc)
         return rc;
     a.values = xcalloc(a.n.nodes, sizeof(*a.values));
@@ -95,7 +96,7 @@ static int add_row(void *cookie, size_t series, uint32_t t, struct str value, st
     m->ret->saturated += r.meta.saturated;
     m->checked = m->checked || !u64_add(m->bound, r.meta.total, &m->bound);
     while (vec_next(&r, &s)) {
-        if (find_acc(m, s.epoch, &a, e))
+        if (find_acc(m, s.epoch, false, &a, e))
             return e->code;
         bool ok = m->checked ? vec_add_dense_sat(&s, a->values, a->n.nodes, &m->ret->saturated)
                              : vec_add_dense(&s, a->values, a->n.nodes);
@@ -138,7 +139,7 @@ static int add_hot(void *cookie, size_t series, const struct hot_leaf *l, struct
         m->checked = m->checked || !u64_add(m->bound, l->total[i], &m->bound);
     for (size_t i = 0; i < l->len; i++) {
         const struct hot_section *s = &l->sections[i];
-        if (find_acc(m, s->epoch, &a, e) || (s->last >= a->n.nodes && grow_acc(m, a, e)))
+        if (find_acc(m, s->epoch, true, &a, e) || (s->last >= a->n.nodes && grow_acc(m, a, e)))
             return e->code;
         if (s->last >= a->n.nodes)
             return err_set(e, ERR_CORRUPT, "unsealed rows at slot %u name node %u of %u", l->t,

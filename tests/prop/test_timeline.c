@@ -423,6 +423,8 @@ static void run_seed(uint64_t seed)
     prng_init(&r->prng, seed);
     if (chance(r, 0.3))
         o.epoch_nodes_max = 3;
+    o.hot_bytes_max = chance(r, 0.7) ? MIB : 0;
+    o.hot_members_min = 1;
     store_bed_init(&r->bed, &o);
     r->arena = arena_new(64 * MIB);
     begin(r);
