@@ -97,6 +97,13 @@ def test_bad_requests():
         assert delete(server, all="1", confirm="nobody").status == 400
         assert delete(server, tenant="a|b", all="1", confirm="a").status == 400
         assert server.reader.get("/api/v1/delete").status in (404, 405)
+        # A page of another site cannot use a browser's way to this server.
+        for headers in ({"Origin": "http://evil.example"}, {"Origin": "null"},
+                        {"Sec-Fetch-Site": "cross-site"}):
+            reply = server.reader.post("/api/v1/delete", b"", headers, all="1", confirm="anonymous")
+            assert reply.status == 403, reply
+        own = {"Origin": f"http://127.0.0.1:{server.process.port}"}
+        assert server.reader.post("/api/v1/delete", b"", own, all="1", dry_run="1").status == 200
         reply = delete(server, query='{pod="a"}', confirm='{pod="a"}', id="none")
         assert reply.status == 200 and reply.json()["kind"] == "nothing", reply
 

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * RPC_DELETE on a simulated ingester of several shards: what is deleted is gone from the next answer
+ * on, the same id does it once, and the list says how far it is. The engine itself runs in
+ * test_tomb.c, the whole path in tests/cluster/test_delete.py.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "common/model/selector.h"
+#include "common/model/slot.h"
+#include "common/store/tomb.h"
+#include "proto/delete.pb-c.h"
+#include "tests/lib/ingester_bed.h"
+
+#define SHARDS 3
+
+static struct ingester_bed bed;
+static struct prng rnd;
+static uint64_t wid;
+
+static int setup(void **state)
+{
+    static const char *const flags[] = { "--cluster.shards=3", "--ingester.seal-delay=10s", NULL };
+    struct err e;
+
+    (void)state;
+    ingester_bed_init(&bed, true, (uint64_t)time(NULL), flags);
+    rnd = bed.rpc.prng;
+    if (ingester_bed_start(&bed, &e))
+        fail_msg("start: %s", e.text);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    ingester_bed_deinit(&bed);
+    return 0;
+}
+
+static void push(const char *service, uint32_t shard)
+{
+    struct write_gen g = {
+        .service = service,
+        .shard = shard,
+        .wid = ++wid,
+        .slot = ingester_bed_slot(&bed),
+    };
+    assert_int_equal(ingester_bed_write(&bed, &g, &rnd, NULL), 0);
+}
+
+static size_t stacks(const char *service)
+{
+    struct write_model got;
+
+    write_model_init(&got);
+    int64_t now = slot_to_ms(ingester_bed_slot(&bed));
+    assert_int_equal(ingester_bed_merge(&bed, service, now - 3600000, now + 3600000, &got), 0);
+    size_t n = map_str_len(got.sums);
+    write_model_deinit(&got);
+    return n;
+}
+
+static ProtobufCBinaryData bytes(const char *s)
+{
+    return (ProtobufCBinaryData){ strlen(s), (uint8_t *)(uintptr_t)s };
+}
+
+/* The reply; free it. NULL: *ret_code. */
+static Embertree__DeleteReply *call(uint32_t op, const char *id, const char *service, int *ret_code)
+{
+    Embertree__DeleteRequest m = EMBERTREE__DELETE_REQUEST__INIT;
+    Embertree__Matcher matcher = EMBERTREE__MATCHER__INIT, *matchers = &matcher;
+    Embertree__DeleteReply *r = NULL;
+    struct rpc_bed_call c;
+    char payload[1024];
+
+    matcher.name = bytes("service_name");
+    matcher.value = bytes(service ? service : "");
+    m.op = op;
+    m.tenant = bytes("t");
+    m.id = bytes(id);
+    m.what = bytes(service ? service : "");
+    m.matchers = &matchers;
+    m.n_matchers = service ? 1 : 0;
+    size_t len = embertree__delete_request__pack(&m, (uint8_t *)(void *)payload);
+    assert_true(len <= sizeof(payload));
+    *ret_code = ingester_bed_call(&bed, RPC_DELETE, str_n(payload, len), &c);
+    if (!*ret_code)
+        r = embertree__delete_reply__unpack(NULL, c.reply.len,
+                                            (const uint8_t *)(const void *)c.reply.ptr);
+    rpc_bed_call_deinit(&c);
+    return r;
+}
+
+static void test_delete(void **state)
+{
+    Embertree__DeleteReply *r;
+    uint64_t series = 0, again = 0;
+    int code;
+
+    (void)state;
+    push("one", 0);
+    push("two", 1);
+    rpc_bed_sleep(&bed.rpc, 100000);
+    push("one", 0);
+    assert_true(stacks("one") > 0 && stacks("two") > 0);
+    r = call(1, "dry", "one", &code);
+    assert_non_null(r);
+    for (size_t i = 0; i < r->n_shards; i++)
+        series += r->shards[i]->series;
+    assert_true(series > 0);
+    embertree__delete_reply__free_unpacked(r, NULL);
+    assert_true(stacks("one") > 0);
+    r = call(0, "a", "one", &code);
+    assert_non_null(r);
+    assert_int_equal(r->n_shards, SHARDS);
+    for (size_t i = 0; i < r->n_shards; i++)
+        again += r->shards[i]->series;
+    assert_int_equal(again, series);
+    embertree__delete_reply__free_unpacked(r, NULL);
+    assert_int_equal(stacks("one"), 0);
+    assert_true(stacks("two") > 0);
+    push("one", 0);
+    r = call(0, "a", "one", &code);
+    assert_non_null(r);
+    assert_true(r->shards[0]->repeated && r->shards[1]->repeated && r->shards[2]->repeated);
+    embertree__delete_reply__free_unpacked(r, NULL);
+    assert_true(stacks("one") > 0);
+    assert_null(call(0, "a", "two", &code));
+    assert_int_equal(code, ERR_INPUT);
+}
+
+static void test_list(void **state)
+{
+    Embertree__DeleteReply *r;
+    int code;
+
+    (void)state;
+    push("one", 0);
+    rpc_bed_sleep(&bed.rpc, 100000);
+    embertree__delete_reply__free_unpacked(call(0, "a", "one", &code), NULL);
+    embertree__delete_reply__free_unpacked(call(0, "b", NULL, &code), NULL);
+    rpc_bed_sleep(&bed.rpc, 60000);
+    r = call(2, "list", NULL, &code);
+    assert_non_null(r);
+    assert_int_equal(r->n_tombs, 2 * SHARDS);
+    for (size_t i = 0; i < r->n_tombs; i++)
+        assert_int_equal(r->tombs[i]->state, TOMB_DONE);
+    embertree__delete_reply__free_unpacked(r, NULL);
+    assert_int_equal(stacks(NULL), 0);
+}
+
+static void test_bad_requests(void **state)
+{
+    struct rpc_bed_call c;
+    int code;
+
+    (void)state;
+    assert_null(call(3, "a", "one", &code));
+    assert_int_equal(code, ERR_UNIMPLEMENTED);
+    assert_null(call(0, "", "one", &code));
+    assert_int_equal(code, ERR_INPUT);
+    assert_int_equal(ingester_bed_call(&bed, RPC_DELETE, STR("\xff\xff nonsense"), &c), ERR_INPUT);
+    rpc_bed_call_deinit(&c);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { T(test_delete), T(test_list), T(test_bad_requests) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
