@@ -23,6 +23,7 @@
 #include "common/role/memory.h"
 #include "ingester/recover.h"
 #include "ingester/retention.h"
+#include "ingester/rollups.h"
 #include "ingester/rpc_build.h"
 #include "ingester/rpc_delete.h"
 #include "ingester/rpc_read.h"
@@ -146,6 +147,8 @@ static int open_store(struct ingester *in, uint32_t number, struct store **ret, 
         .build_pace_ms = (uint32_t)in->conf->build_pace_ms,
         .wid_horizon_ms = (uint32_t)in->conf->wid_horizon_ms,
         .dict_cap = { in->conf->dict_service_nodes, in->conf->dict_tenant_nodes },
+        .group_drop = rollups_drop,
+        .group_cookie = in->rollups,
         .exm = { xc->retention_ms, xc->rows_per_minute, xc->bytes_per_minute },
     };
     int code;
@@ -348,6 +351,7 @@ static void ingester_free(void *self)
     recover_free(in->recover);
     scrubber_free(in->scrubber);
     retention_free(in);
+    rollups_free(in->rollups);
     disk_free(in->disk);
     in->magic = 0;
     xfree(in);
@@ -374,6 +378,8 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
         code = start_disk(in, e);
     if (!code)
         code = retention_open(in, e);
+    if (!code)
+        code = rollups_new(conf_get(ctx->conf, &rollup_options), &in->rollups, e);
     if (!code)
         code = open_stores(in, stores, &n, e);
     if (!code)
@@ -491,7 +497,8 @@ static void ingester_drain(void *self, void (*done)(void *cookie), void *cookie)
 }
 
 static const struct conf_table *const tables[] = { &ingester_options, &retention_options,
-                                                   &exemplar_options, &scrub_options };
+                                                   &exemplar_options, &rollup_options,
+                                                   &scrub_options };
 
 const struct role ingester_role = {
     .name = "ingester",

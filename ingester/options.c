@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ingester/options.h"
 
+#include "common/store/group.h"
+
 #define ST struct ingester_conf
 
 static const struct conf_row rows[] = {
@@ -26,9 +28,10 @@ static const struct conf_row rows[] = {
                   "A retry is recognised for this long."),
     CONF_U64(ST, reads_max, "reads_max", "1024", "1", "100000",
              "Queries running or waiting; one more is refused with 503."),
-    CONF_U64(ST, dict_service_nodes, "dictionary_nodes_per_day", "500000", "0", "1000000000",
-             "New stack nodes a service may bring in a day, long names counting as several; further "
-             "stacks keep their known frames and end in [overflow]. 0: no cap."),
+    CONF_U64(
+        ST, dict_service_nodes, "dictionary_nodes_per_day", "500000", "0", "1000000000",
+        "New stack nodes a service may bring in a day, long names counting as several; further "
+        "stacks keep their known frames and end in [overflow]. 0: no cap."),
     CONF_U64(ST, dict_tenant_nodes, "dictionary_tenant_nodes_per_day", "5000000", "0", "1000000000",
              "The same for all services of a tenant in one shard."),
     CONF_BYTES(ST, answer_bytes_max, "answer_bytes_max", "0", "0", "1GiB",
@@ -58,6 +61,20 @@ static const struct conf_row exemplar_rows[] = {
 
 const struct conf_table exemplar_options = { "exemplars", "Spans, traces, single profiles",
                                              exemplar_rows, ARRAY_LEN(exemplar_rows), sizeof(ST) };
+
+#undef ST
+#define ST struct rollup_conf
+
+static const struct conf_row rollup_rows[] = {
+    CONF_LIST(ST, drop, "drop", GROUP_DROP,
+              "Labels that tell instances of a service apart: series that differ in nothing else "
+              "are also stored summed up. A name with * at its end means all that begin so."),
+    CONF_LIST(ST, tenants, "tenants", "",
+              "Other labels for some tenants: tenant=label label ..., in place of drop."),
+};
+
+const struct conf_table rollup_options = { "rollups", "Sums over the instances of a service",
+                                           rollup_rows, ARRAY_LEN(rollup_rows), sizeof(ST) };
 
 #undef ST
 #define ST struct scrub_conf

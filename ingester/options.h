@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * options.h: the sections "ingester", "exemplars", "scrub" and "retention".
+ * options.h: the sections "ingester", "exemplars", "rollups", "scrub" and "retention".
  */
 #ifndef INGESTER_OPTIONS_H
 #define INGESTER_OPTIONS_H
@@ -46,5 +46,10 @@ struct exemplar_conf {
     uint64_t list_max;
 };
 extern const struct conf_table exemplar_options;
+
+struct rollup_conf {
+    struct conf_list drop, tenants;
+};
+extern const struct conf_table rollup_options;
 
 #endif

@@ -17,12 +17,14 @@ struct builds;    /* rpc_build.c */
 struct deletes;   /* rpc_delete.c */
 struct recover;   /* recover.c */
 struct retention; /* retention.c */
+struct rollups;   /* rollups.c */
 
 struct ingester {
     uint32_t magic;
     const struct role_ctx *ctx;
     const struct ingester_conf *conf;
     const struct exemplar_conf *exemplars;
+    struct rollups *rollups; /* which labels they drop */
     struct ingester_metrics metrics;
     struct rpc_node *node;
     struct disk *disk;

@@ -51,8 +51,9 @@ struct group_scope {
     char key[9]; /* of the row */
     struct group_service g;
     VEC(struct rule) rules;
-    struct group_drop drop; /* the configuration it was compared with */
-    uint32_t high;          /* no data in this slot or behind it */
+    bool compared; /* with this configuration */
+    struct group_drop drop;
+    uint32_t high; /* no data in this slot or behind it */
     bool dirty;
     uint64_t seq;
     size_t bytes;
@@ -65,13 +66,15 @@ struct groups {
     struct arena *arena; /* of labels */
     struct buf row, kept;
     struct group_rule rule; /* room for reading and writing one */
+    VEC(struct str) drop;   /* where nothing is configured */
 };
 
 static struct group_drop drop_default(void *cookie, struct str tenant)
 {
-    (void)cookie;
+    const struct groups *g = cookie;
+
     (void)tenant;
-    return (struct group_drop){ GROUP_DROP, GROUP_DROP_LEN };
+    return (struct group_drop){ g->drop.ptr, g->drop.len };
 }
 
 struct groups *groups_new(struct kv *kv, const struct groups_opts *o)
@@ -80,7 +83,14 @@ struct groups *groups_new(struct kv *kv, const struct groups_opts *o)
 
     g->kv = kv;
     g->o = *o;
-    g->o.drop = o->drop ? o->drop : drop_default;
+    if (!o->drop) {
+        struct str rest = STR(GROUP_DROP), name;
+        bool more = true;
+        while (str_next(&rest, ',', &more, &name))
+            vec_push(&g->drop, name);
+        g->o.drop = drop_default;
+        g->o.cookie = g;
+    }
     g->o.rule_max = o->rule_max ? o->rule_max : GROUPS_PER_RULE_MAX;
     g->o.whole_after = o->whole_after ? o->whole_after : GROUP_WHOLE_AFTER;
     g->scopes = map_str_new();
@@ -146,6 +156,7 @@ void groups_free(struct groups *g)
         return;
     free_scopes(g);
     arena_free(g->arena);
+    vec_free(&g->drop);
     buf_deinit(&g->row);
     buf_deinit(&g->kept);
     xfree(g);
@@ -459,12 +470,13 @@ int groups_scope(struct groups *g, uint32_t tenant, struct str tenant_name, uint
     if (!*ret && scope_load(g, tenant, scope, fresh, &k, ret, e))
         return e->code;
     struct group_scope *s = *ret;
-    if (s->rules.len && s->drop.names == want.names && s->drop.len == want.len)
+    if (s->compared && s->drop.names == want.names && s->drop.len == want.len)
         return 0;
     if (!s->rules.len ||
         (s->rules.len < GROUP_RULES_MAX && !as_configured(&s->rules.ptr[s->rules.len - 1], want)))
         configure(g, s, want, now);
     s->drop = want;
+    s->compared = true;
     return 0;
 }
 

@@ -58,8 +58,12 @@
 #define GID_ORDINAL(gid)  ((uint32_t)(gid))
 
 /* What is dropped where nothing else is configured. */
-extern const struct str GROUP_DROP[];
-extern const size_t GROUP_DROP_LEN;
+#define GROUP_DROP                                                         \
+    "pod,pod_name,instance,service_instance_id,service.instance.id,host,"  \
+    "hostname,host_name,host.name,host_id,host.id,ip,pod_ip,container_id," \
+    "container.id,k8s_pod_*,k8s.pod.*,pid,process_pid,process.pid,tid,"    \
+    "thread,thread_id,thread_name,thread.id,thread.name,comm,cpu,"         \
+    "session_id,__session_id__,span_id,span,trace_id,profile_id"
 
 /* ---- rows, for readers too ---- */
 

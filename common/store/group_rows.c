@@ -10,48 +10,6 @@
 
 #define VERSION 1
 
-#define NAME(s)          \
-    {                    \
-        s, sizeof(s) - 1 \
-    }
-const struct str GROUP_DROP[] = {
-    NAME("pod"),
-    NAME("pod_name"),
-    NAME("instance"),
-    NAME("service_instance_id"),
-    NAME("service.instance.id"),
-    NAME("host"),
-    NAME("hostname"),
-    NAME("host_name"),
-    NAME("host.name"),
-    NAME("host_id"),
-    NAME("host.id"),
-    NAME("ip"),
-    NAME("pod_ip"),
-    NAME("container_id"),
-    NAME("container.id"),
-    NAME("k8s_pod_*"),
-    NAME("k8s.pod.*"),
-    NAME("pid"),
-    NAME("process_pid"),
-    NAME("process.pid"),
-    NAME("tid"),
-    NAME("thread"),
-    NAME("thread_id"),
-    NAME("thread_name"),
-    NAME("thread.id"),
-    NAME("thread.name"),
-    NAME("comm"),
-    NAME("cpu"),
-    NAME("session_id"),
-    NAME("__session_id__"),
-    NAME("span_id"),
-    NAME("span"),
-    NAME("trace_id"),
-    NAME("profile_id"),
-};
-const size_t GROUP_DROP_LEN = ARRAY_LEN(GROUP_DROP);
-
 static int bad(struct err *e, const char *what, size_t len)
 {
     return err_set(e, ERR_CORRUPT, "%s row of %zu bytes is not one of version %d", what, len,
