@@ -14,7 +14,7 @@
  * the offline check.
  *
  * What changes meanwhile is no finding: a step has one snapshot, a node of two jobs is begun again
- * if it was marked in between, and services of tenants with deletes under way are left alone.
+ * if it was marked in between, and services with deletes under way are left alone.
  */
 #include "common/store/scrub.h"
 
@@ -26,6 +26,7 @@
 #include "common/store/build_impl.h"
 #include "common/store/dirty.h"
 #include "common/store/fn.h"
+#include "common/store/purge.h"
 #include "common/store/ru.h"
 #include "common/store/store_impl.h"
 #include "common/store/tl.h"
@@ -138,17 +139,13 @@ static int walk_rows(struct step *x, enum kv_cf cf, struct err *e)
 
 /* ---- nodes ---- */
 
-static bool deletes_run(struct step *x, uint32_t tenant)
+static bool deletes_run(struct step *x, uint32_t tenant, uint32_t scope)
 {
-    struct key from, to;
+    struct purging p = { 0 };
+    struct err e;
 
-    key_table(&from, KEY_TOMB, tenant);
-    to = from;
-    key_end(&to);
-    struct kv_iter *it =
-        kv_iter_new(x->v->s->kv, x->v->snap, KV_META, key_str(&from), key_str(&to));
-    bool any = kv_iter_valid(it);
-    kv_iter_free(it);
+    bool any = purging_load(&p, x->v->s->kv, x->v->snap, &e) || purging_has(&p, tenant, scope);
+    vec_free(&p.at);
     return any;
 }
 
@@ -383,7 +380,7 @@ static int next_node(struct step *x, struct err *e)
             key_end(&k);
         memcpy(s->key, k.b, k.len);
         s->key_len = k.len;
-        s->in_node = !deletes_run(x, m.tenant);
+        s->in_node = !deletes_run(x, m.tenant, m.scope);
         s->cursor = (struct build_cursor){ 0 };
         s->nodes += s->in_node;
     } else if (!rc) {
