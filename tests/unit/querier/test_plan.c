@@ -197,9 +197,22 @@ static void test_timeline_covers_the_range(void **state)
     }
 }
 
+/* From a minute on points are [T - step, T); finer ones stay as they are. */
+static void test_grid_asked(void **state)
+{
+    struct plan_grid fine = { 1000000, 59999, 7 }, coarse = { 1000000, 60000, 7 };
+
+    (void)state;
+    assert_int_equal(plan_grid_asked(fine).origin_ms, 1000000);
+    assert_int_equal(plan_grid_asked(coarse).origin_ms, 999999);
+    assert_int_equal(plan_grid_asked(coarse).step_ms, 60000);
+    assert_int_equal(plan_grid_asked(coarse).points, 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_grid_asked),
         cmocka_unit_test(test_ranges_snap_outward),
         cmocka_unit_test(test_targets_cover_all_shards),
         cmocka_unit_test(test_service_names_its_shard),
