@@ -2,8 +2,8 @@
  *
  * check_exm: the rules of exemplars.
  *
- *   rows     the vector is sound; its series exists and had data on that day; the index says the same
- *            duration and total
+ *   rows     the vector is sound; its series exists and had data on that day; the index says the
+ *            same duration and total
  *   index    leads to a row
  */
 #include "common/store/check_impl.h"

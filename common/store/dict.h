@@ -127,9 +127,10 @@ void dict_scratch_deinit(struct dict_scratch *x);
 void dict_scratch_begin(struct dict_scratch *x, const struct stacks_view *v);
 /* Interns the used nodes of v and everything they need; fills x->node_map. Cannot fail. */
 void dict_intern(struct dict *d, const struct stacks_view *v, struct dict_scratch *x);
-/* The same with at most new_max new nodes, one less for each DICT_NAME_BYTES of new names: a stack that would need more becomes its longest known
- * beginning and a frame DICT_OVERFLOW below; used[] of its node is DICT_OVER then. Returns how many
- * nodes of v lost their name first of their stack. Several nodes of v may become one. */
+/* The same with at most new_max new nodes, one less for each DICT_NAME_BYTES of new names: a stack
+ * that would need more becomes its longest known beginning and a frame DICT_OVERFLOW below; used[]
+ * of its node is DICT_OVER then. Returns how many nodes of v lost their name first of their stack.
+ * Several nodes of v may become one. */
 #define DICT_OVERFLOW   "[overflow]"
 #define DICT_OVER       2
 #define DICT_NAME_BYTES 64 /* more than nearly all have */

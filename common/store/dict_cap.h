@@ -6,8 +6,8 @@
  * ever, and every query of its service slow. Over the cap its stacks keep the frames that are known
  * and end in [overflow]; no value is lost, and tomorrow new code is learnt again.
  *
- * Names count, too: a node whose names are longer than DICT_NAME_BYTES counts as several, so that the
- * bytes of a dictionary are bounded with its nodes.
+ * Names count, too: a node whose names are longer than DICT_NAME_BYTES counts as several, so that
+ * the bytes of a dictionary are bounded with its nodes.
  *
  * Counted in days of engine time, in memory: a restart forgets what was used of the day.
  * Thread: the shard's.

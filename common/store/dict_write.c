@@ -10,9 +10,9 @@
  * Then the node there is compared by content, and strings and frames it names become known without
  * a hash. Only where the guess fails the tables are asked.
  *
- * A request may bring only so many new nodes (dict_cap.h). Behind that a stack that is not known goes
- * to its longest known beginning and a frame [overflow] below it: no name of it is kept, its values
- * are. Such frames are the only nodes over the cap, at most one for each node within.
+ * A request may bring only so many new nodes (dict_cap.h). Behind that a stack that is not known
+ * goes to its longest known beginning and a frame [overflow] below it: no name of it is kept, its
+ * values are. Such frames are the only nodes over the cap, at most one for each node within.
  *
  * Rows: 1,024 consecutive entries make a chunk. Entries new in a request become one small row each
  * kind; when a chunk is full, or has TAILS_MAX rows, it is rewritten as one. The row that begins a

@@ -10,8 +10,8 @@
  *   .../overlay2/<64 hex>/merged/a     .../overlay2/_/merged/a     ids of containers and layers
  *
  * Else every process would bring its own frames: a frame is its function, file, module and line.
- * Paths with other numbers in them (versions, commits) are left alone: 32 hex digits and more are an
- * id made by a machine, fewer are only below a temporary folder.
+ * Paths with other numbers in them (versions, commits) are left alone: 32 hex digits and more are
+ * an id made by a machine, fewer are only below a temporary folder.
  */
 #include "distributor/formats/normalize.h"
 

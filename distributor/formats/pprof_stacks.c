@@ -191,7 +191,7 @@ static bool name_series(const struct pprof *p, const struct sample_config *confi
 /* ---- all of it --------------------------------------------------------------------------------
  */
 
-/* The samples in a->tagged[from, to), all of one id, as an exemplar of each series that has some. */
+/* The samples in a->tagged[from, to), all of one id: an exemplar of each series that has some. */
 static bool add_exemplar(struct adder *a, enum exid_kind kind, size_t from, size_t to,
                          const size_t *series)
 {
