@@ -72,10 +72,14 @@ static void bench_timelines(struct year_bed *b, const char *selector, uint32_t e
 static void load(struct year_bed *b, struct year *y, uint32_t start, uint32_t days, uint32_t recent,
                  uint32_t pods, uint32_t old_pods)
 {
+    uint32_t every = number("EVERY_MINUTES", 1);
     uint32_t border = start + (days - recent) * DAY, end = start + days * DAY;
     double t = year_wall_s(), old;
 
-    year_bed_import(b, y, start, border, old_pods);
+    if (every == 1)
+        year_bed_import(b, y, start, border, old_pods);
+    for (uint32_t at = start; every > 1 && at < border; at += DAY)
+        year_bed_import_at(b, y, at, 1440 / every, every * 12, old_pods);
     old = year_wall_s() - t;
     uint64_t imported = b->profiles;
     printf("imported %" PRIu64 " profiles of 1 m (%" PRIu32 " pods) in %.0f s; us CPU each: stage "
@@ -84,7 +88,9 @@ static void load(struct year_bed *b, struct year *y, uint32_t start, uint32_t da
            b->seal_s * 1e6 / (double)imported, b->build_s * 1e6 / (double)imported);
     fflush(stdout);
     t = year_wall_s();
-    year_bed_live(b, y, border, end, pods);
+    uint32_t live = MAX(border, end - MIN(number("LIVE_HOURS", 24 * days), 24 * days) * 720);
+    year_bed_advance(b, live);
+    year_bed_live(b, y, live, end, pods);
     printf("pushed %" PRIu64 " profiles of 10 s (%" PRIu32 " pods) in %.0f s\n",
            b->profiles - imported, pods, year_wall_s() - t);
     fflush(stdout);
