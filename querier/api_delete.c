@@ -424,8 +424,8 @@ static int check_tenant(const struct query *q, struct err *e)
     return 0;
 }
 
-/* A page of another site can make a browser send this request, and must not: browsers then say whose
- * page it was. */
+/* A page of another site can make a browser send this request, and must not: browsers then say
+ * whose page it was. */
 static int check_origin(const struct query *q, struct err *e)
 {
     struct str origin = http_header(q->http, "Origin"), host = http_header(q->http, "Host");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * RPC_DELETE on a simulated ingester of several shards: what is deleted is gone from the next answer
- * on, the same id does it once, and the list says how far it is. The engine itself runs in
+ * RPC_DELETE on a simulated ingester of several shards: what is deleted is gone from the next
+ * answer on, the same id does it once, and the list says how far it is. The engine itself runs in
  * test_tomb.c, the whole path in tests/cluster/test_delete.py.
  */
 #include <setjmp.h>
