@@ -239,6 +239,7 @@ void retention_begin(struct ingester *in, struct store *const *stores, size_t n)
 
     for (size_t i = 0; i < n; i++)
         store_set_retention(stores[i], r->policy);
+    metric_set(in->metrics.disk_days_left, FORECAST_DAYS_MAX); /* as long as nobody knows */
     for (size_t i = 0; i < n; i++)
         shard_metrics_init(&r->metrics[i], in->ctx->metrics,
                            u32_from(in->index + i * in->ctx->cluster->ingesters.len));
