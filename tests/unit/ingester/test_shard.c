@@ -223,6 +223,19 @@ uint64_t store_build_wait_ms(const struct store *s)
     return 60000;
 }
 
+int store_build_watch(struct store *s, bool *ret_more, struct err *e)
+{
+    (void)s, (void)e;
+    *ret_more = false;
+    return 0;
+}
+
+uint64_t store_build_watch_ms(struct store *s)
+{
+    (void)s;
+    return 60000;
+}
+
 int store_exemplars_retain(struct store *s, bool *ret_more, struct err *e)
 {
     (void)s, (void)e;
