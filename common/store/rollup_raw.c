@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rollup_raw: unsealed rows of groups: sums that are in memory (hot.h), and where there are none all
- * unsealed rows of the service and type, and of which group the series of each is. Where every
+ * rollup_raw: unsealed rows of groups: sums that are in memory (hot.h), and where there are none
+ * all unsealed rows of the service and type, and of which group the series of each is. Where every
  * group is asked for alike that question is not asked; else the groups of all series of the service
  * are read once.
  *
