@@ -3,6 +3,7 @@
 #   BUILD=release|debug|asan|tsan|fuzz|coverage   flags, each in its own folder below build/
 #   CC=gcc|clang   WERROR=1 warnings are errors (CI)   V=1 show commands   B=dir instead of build/
 #   TEST=glob      only tests whose name matches       FUZZ_SECONDS=30     SEED=n
+#   ROCKSDB_DIR=dir        another build of RocksDB: dir/include, dir/lib (common/store/TUNING.md)
 #   PORT=4040 DATA=build/data DEMO=1 SELF=1            for `make run`
 
 BUILD   ?= release
@@ -46,13 +47,16 @@ release_LDLIBS  := -ljemalloc
 ifeq (,$($(BUILD)_CFLAGS))
 $(error BUILD=$(BUILD): want release, debug, asan, tsan, fuzz or coverage)
 endif
-all_CFLAGS   = $(CSTD) $(WARN) $(ALWAYS) $($(BUILD)_CFLAGS) -I. -I$(O)/gen -isystem /usr/share/include $(CFLAGS)
+all_CFLAGS   = $(CSTD) $(WARN) $(ALWAYS) $($(BUILD)_CFLAGS) -I. -I$(O)/gen $(ROCKSDB_CFLAGS) -isystem /usr/share/include $(CFLAGS)
 all_LDFLAGS  = -pthread $(filter -fsanitize=address% -fsanitize=thread,$($(BUILD)_CFLAGS)) \
                $(if $(filter fuzz,$(BUILD)),-fsanitize=address$(comma)undefined) \
                $($(BUILD)_LDFLAGS) $(LDFLAGS)
-all_LDLIBS  := -lrocksdb -lnanomsg -luv -lprotobuf-c -lyaml -lzstd -ldeflate -lz -ljansson -lpcre2-8 \
-               -lxxhash -lroaring -lcrypto -lunwind $($(BUILD)_LDLIBS) -lm
 comma        := ,
+ROCKSDB_DIR ?=
+ROCKSDB_CFLAGS := $(if $(ROCKSDB_DIR),-isystem $(ROCKSDB_DIR)/include)
+ROCKSDB_LDFLAGS := $(if $(ROCKSDB_DIR),-L$(ROCKSDB_DIR)/lib -Wl$(comma)-rpath$(comma)$(ROCKSDB_DIR)/lib)
+all_LDLIBS  := $(ROCKSDB_LDFLAGS) -lrocksdb -lnanomsg -luv -lprotobuf-c -lyaml -lzstd -ldeflate -lz -ljansson -lpcre2-8 \
+               -lxxhash -lroaring -lcrypto -lunwind $($(BUILD)_LDLIBS) -lm
 
 # Every .c below a folder belongs to that folder's archive; nothing is listed by hand.
 src       = $(sort $(shell find $(1) \( -name '*.c' -o -name '*.S' \) -not -path '*/node_modules/*' 2>/dev/null))

@@ -46,6 +46,8 @@ struct kv_opts {
     uint64_t block_cache_bytes;      /* blocks, indexes and filters of all column families */
     uint64_t memtable_bytes;         /* all column families together */
     uint64_t background_bytes_per_s; /* flush and compaction writes; 0 = unlimited */
+    const char *tune; /* for measurements, NULL: "fine.block=65536 ru.filter=none": family, one of
+                         block, filter, compression, dict; a value in words or bytes */
     bool read_only; /* nothing in the folder is changed; writes are ERR_UNAVAILABLE; takes no lock,
                        so whoever asks makes sure that nobody writes */
 };

@@ -21,6 +21,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -37,7 +38,7 @@ enum filter {
 };
 /*
  * Blocks are small where single rows are read, large where runs are. Compression: zstd for what
- * stays, LZ4 for what lives for minutes, none for what is random. A filter pays where gets often
+ * stays, LZ4 for what lives for minutes. A filter pays where gets often
  * miss: write ids (nearly always), sealed rows (has this leaf been there before?), dictionaries and
  * series (is this one new?); rows that are only scanned have none. The names are part of the format
  * of a database, and no family may be removed or renamed.
@@ -47,16 +48,17 @@ static const struct family {
     uint32_t block_bytes;
     int compression;
     enum filter filter;
+    uint32_t zstd_dict; /* bytes of a dictionary trained per file; 0: none */
 } families[KV_CFS] = {
-    [KV_RAW] = { "raw", 16384, rocksdb_lz4_compression, FILTER_NONE },
-    [KV_FINE] = { "fine", 16384, rocksdb_zstd_compression, FILTER_RIBBON },
-    [KV_COARSE] = { "coarse", 65536, rocksdb_zstd_compression, FILTER_RIBBON },
-    [KV_RU] = { "ru", 65536, rocksdb_zstd_compression, FILTER_RIBBON },
-    [KV_TL] = { "tl", 16384, rocksdb_zstd_compression, FILTER_RIBBON },
-    [KV_FN] = { "fn", 16384, rocksdb_zstd_compression, FILTER_NONE },
-    [KV_META] = { "meta", 16384, rocksdb_zstd_compression, FILTER_BLOOM },
-    [KV_WID] = { "wid", 8192, rocksdb_no_compression, FILTER_BLOOM },
-    [KV_EXM] = { "exm", 16384, rocksdb_zstd_compression, FILTER_NONE },
+    [KV_RAW] = { "raw", 16384, rocksdb_lz4_compression, FILTER_NONE, 0 },
+    [KV_FINE] = { "fine", 16384, rocksdb_zstd_compression, FILTER_RIBBON, 0 },
+    [KV_COARSE] = { "coarse", 65536, rocksdb_zstd_compression, FILTER_RIBBON, 0 },
+    [KV_RU] = { "ru", 65536, rocksdb_zstd_compression, FILTER_RIBBON, 0 },
+    [KV_TL] = { "tl", 16384, rocksdb_zstd_compression, FILTER_RIBBON, 0 },
+    [KV_FN] = { "fn", 16384, rocksdb_zstd_compression, FILTER_NONE, 0 },
+    [KV_META] = { "meta", 16384, rocksdb_zstd_compression, FILTER_BLOOM, 0 },
+    [KV_WID] = { "wid", 8192, rocksdb_zstd_compression, FILTER_BLOOM, 0 },
+    [KV_EXM] = { "exm", 16384, rocksdb_zstd_compression, FILTER_NONE, 0 },
 };
 /* RocksDB insists on a family of this name; it stays empty. */
 #define DEFAULT_FAMILY "default"
@@ -95,6 +97,51 @@ static void set_db_options(rocksdb_options_t *o, const struct kv_opts *opts)
     rocksdb_options_set_info_log_level(o, INFO_LOG_FATAL);
     rocksdb_options_set_keep_log_file_num(o, 2);
     rocksdb_options_set_max_log_file_size(o, MIB);
+}
+
+/* ---- another value for one run ---- */
+
+static int word_of(struct str v)
+{
+    static const struct {
+        const char *word;
+        int value;
+    } words[] = { { "none", 0 },
+                  { "bloom", FILTER_BLOOM },
+                  { "ribbon", FILTER_RIBBON },
+                  { "lz4", rocksdb_lz4_compression },
+                  { "zstd", rocksdb_zstd_compression } };
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (str_eqc(v, words[i].word))
+            return words[i].value;
+    return str_u64(v, &n) && n <= INT_MAX ? (int)n : 0;
+}
+
+/* Of `tune` what is said of this family; what is not understood has no effect. */
+static struct family tuned(const struct family *f, const char *tune)
+{
+    struct str rest = str_c(tune ? tune : ""), one, name = str_c(f->name);
+    struct family got = *f;
+    bool more = rest.len > 0;
+
+    while (str_next(&rest, ' ', &more, &one)) {
+        ptrdiff_t eq = str_find(one, '=');
+        if (eq < 0 || !str_starts(one, name) || one.ptr[name.len] != '.')
+            continue;
+        struct str what = str_sub(one, name.len + 1, (size_t)eq);
+        int v = word_of(str_sub(one, (size_t)eq + 1, one.len));
+        if (str_eqc(what, "block"))
+            got.block_bytes = (uint32_t)v;
+        else if (str_eqc(what, "filter"))
+            got.filter = (enum filter)v;
+        else if (str_eqc(what, "compression"))
+            got.compression = v;
+        else if (str_eqc(what, "dict"))
+            got.zstd_dict = (uint32_t)v;
+    }
+    return got;
 }
 
 /* What the C interface has no setter for. Replayed rows stay in memtables: a crash loop does not
@@ -141,6 +188,10 @@ static void set_family_options(rocksdb_options_t *o, const struct family *f,
     rocksdb_options_set_target_file_size_base(o, FILE_BYTES);
     rocksdb_options_set_level_compaction_dynamic_level_bytes(o, 1);
     rocksdb_options_set_compression(o, f->compression);
+    if (f->zstd_dict) {
+        rocksdb_options_set_compression_options(o, -14, 32767, 0, (int)f->zstd_dict);
+        rocksdb_options_set_compression_options_zstd_max_train_bytes(o, 100 * (int)f->zstd_dict);
+    }
     if (f->filter == FILTER_BLOOM) {
         rocksdb_options_set_memtable_whole_key_filtering(o, 1);
         rocksdb_options_set_memtable_prefix_bloom_size_ratio(o, MEMTABLE_BLOOM);
@@ -205,7 +256,8 @@ static struct kv_rocks *rocks_new(const struct kv_opts *opts, char **message)
     }
     for (size_t i = 0; i < KV_FAMILIES; i++) {
         r->options[i] = rocksdb_options_create_copy(r->db_options);
-        set_family_options(r->options[i], &families[i % KV_CFS], opts, r->cache);
+        struct family f = tuned(&families[i % KV_CFS], opts->tune);
+        set_family_options(r->options[i], &f, opts, r->cache);
     }
     r->write_fast = rocksdb_writeoptions_create();
     r->write_sync = rocksdb_writeoptions_create();
