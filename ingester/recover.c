@@ -6,11 +6,11 @@
  * by the file system, nothing that was acked is in doubt, and opening reads what is true. So such a
  * shard is opened again once the volume has its reserve, and again after a pause if that fails.
  *
- * A disk that answered EIO is another matter. After a failed fsync the kernel may hold pages that it
- * says are clean and that are not on the disk: reading the log back would show what the next power
- * cut takes away. That needs somebody who looks at the disk, so such a shard stays read-only until
- * the process is restarted. So does one that is damaged. A shard that could not be opened again is
- * tried whatever the reason was: there is nothing left to make worse.
+ * A disk that answered EIO is another matter. After a failed fsync the kernel may hold pages that
+ * it says are clean and that are not on the disk: reading the log back would show what the next
+ * power cut takes away. That needs somebody who looks at the disk, so such a shard stays read-only
+ * until the process is restarted. So does one that is damaged. A shard that could not be opened
+ * again is tried whatever the reason was: there is nothing left to make worse.
  */
 #include "ingester/recover.h"
 

@@ -2,7 +2,8 @@
  *
  * scrubber: rounds over the shards, one after the other, a step at a time.
  *
- *   WAITING ──timer──> STEPPING (pool: a view, store_scrub) ──> WAITING, so long that the rate holds
+ *   WAITING ──timer──> STEPPING (pool: a view, store_scrub) ──> WAITING, so long that the rate
+ * holds
  *      ^                    │ a wrong node
  *      └──── MARKING <──────┘  (shard thread: store_scrub_mark, one node after the other)
  *

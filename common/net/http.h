@@ -109,8 +109,8 @@ void http_reply_connect_err(struct http_req *r, const struct err *e);
  * where the client accepts gzip, else `plain`. Both are borrowed until the server is freed. */
 void http_reply_static(struct http_req *r, const char *content_type, struct str plain,
                        struct str gz, const char *etag, const char *cache_control);
-/* The body without its Content-Encoding (identity, gzip, zstd), bounded by l; runs on a pool thread.
- * *ret points into r->body or into *tmp. Unknown encodings: ERR_INPUT. */
+/* The body without its Content-Encoding (identity, gzip, zstd), bounded by l; runs on a pool
+ * thread. *ret points into r->body or into *tmp. Unknown encodings: ERR_INPUT. */
 struct inflate_limits;
 NODISCARD int http_body_plain(const struct http_req *r, const struct inflate_limits *l,
                               struct buf *tmp, struct str *ret, struct err *e);

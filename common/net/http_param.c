@@ -195,7 +195,9 @@ int http_body_plain(const struct http_req *r, const struct inflate_limits *l, st
         return 0;
     }
     if (!str_eq_nocase(coding, STR("gzip")) && !str_eq_nocase(coding, STR("x-gzip")))
-        return err_set(e, ERR_INPUT, "Content-Encoding '%.*s' is unknown; send gzip, zstd or identity",
+        return err_set(e, ERR_INPUT,
+                       "Content-Encoding '%.*s' is unknown; send gzip, zstd or "
+                       "identity",
                        (int)MIN(coding.len, 64), coding.ptr);
     int code = gunzip(r->body, l, tmp, e);
     if (code)

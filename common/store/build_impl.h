@@ -42,8 +42,8 @@ NODISCARD int build_read(struct store_view *v, const struct build_node *n, struc
                          size_t bytes_max, size_t rows_max, struct arena *a, struct build_job *ret,
                          struct err *e);
 
-/* The same without a look at the node's mark, for those who compare: with an entry in *c, rows of the
- * node that have no children are in the job, too, as sums that are gone. */
+/* The same without a look at the node's mark, for those who compare: with an entry in *c, rows of
+ * the node that have no children are in the job, too, as sums that are gone. */
 NODISCARD int build_read_node(struct store_view *v, const struct build_node *n,
                               struct build_cursor *c, size_t bytes_max, size_t rows_max,
                               struct arena *a, struct build_job *ret, struct err *e);

@@ -40,7 +40,8 @@ void hot_free(struct hot *h); /* NULL is fine */
 void hot_add(struct hot *h, const struct member *m, uint32_t slot, struct str vector, uint64_t seq);
 /* Entry n folded that row. */
 void hot_fold(struct hot *h, const struct member *m, uint32_t slot, struct str vector, uint64_t n);
-/* Rows of a service before this slot went other ways than by a fold (deletes): scanned from now on. */
+/* Rows of a service before this slot went other ways than by a fold (deletes): scanned from now
+ * on. */
 void hot_block(struct hot *h, uint32_t tenant, uint32_t scope, uint32_t known_from);
 /* Forgets everything, for ever: after a failed write nobody knows which rows there are. */
 void hot_stop(struct hot *h);
@@ -69,8 +70,8 @@ struct hot_range {
 };
 /* Gives the leaves of some groups of m's service and type in [from, to) whose sums may be used, and
  * fills *scan with the ranges the caller must scan instead, ascending: together they hold every
- * unsealed row of those groups once. A leaf that must be scanned for one of them is for all. `fn` is
- * called under the lock. */
+ * unsealed row of those groups once. A leaf that must be scanned for one of them is for all. `fn`
+ * is called under the lock. */
 typedef VEC(struct hot_range) hot_ranges;
 NODISCARD int hot_read(struct hot *h, const struct hot_state *v, const struct member *m,
                        const uint64_t *gids, size_t len, uint32_t from, uint32_t to, hot_fn fn,

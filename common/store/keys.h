@@ -8,7 +8,8 @@
  * scope, profile type, series ordinal, label pair) is given out in order of first sight and never
  * used again for something else. A scope is one service of one tenant.
  *
- * ---- raw: unsealed rows, slot-major: a minute of a service is one run, a seal reads one run ------
+ * ---- raw: unsealed rows, slot-major: a minute of a service is one run, a seal reads one run
+ * ------
  *
  *   0       4        8       12    16      18       26      42
  *   | bucket | tenant | scope | t   | ptype | series | wid   |      bucket = t / 12, one minute
@@ -19,10 +20,12 @@
  *   slot 37,500,003 of tenant 1, scope 2, type 3, series 0xabcdef0123456789, wid 00..0f:
  *   002faf08 00000001 00000002 023c3463 0003 abcdef0123456789 000102030405060708090a0b0c0d0e0f
  *
- * ---- fine (level 0, 1), coarse (level 2..7): sealed vectors; ru: the same of roll-ups -------------
+ * ---- fine (level 0, 1), coarse (level 2..7): sealed vectors; ru: the same of roll-ups
+ * -------------
  *
  *   0       1        5        9       13      15       23    27
- *   | level | bucket | tenant | scope | ptype | series | t   |      bucket = t / LEVELS[level].bucket
+ *   | level | bucket | tenant | scope | ptype | series | t   |      bucket = t /
+ * LEVELS[level].bucket
  *     u8      u32      u32      u32     u16     u64      u32        t = first slot of the node
  *
  *   value   vector (vec.h). In ru `series` is the group id (dimension u8 << 56 | ordinal u32), the
@@ -30,9 +33,11 @@
  *   leaf 37,500,002 of the series above, in bucket 8,680 of 6 h:
  *   00 000021e8 00000001 00000002 0003 abcdef0123456789 023c3462
  *
- * ---- tl: timelines; never a stack ----------------------------------------------------------------
+ * ---- tl: timelines; never a stack
+ * ----------------------------------------------------------------
  *
- *   key     as fine; t = first slot of the chunk of LEVELS[level].tl_chunk slots. Bit 7 of the level
+ *   key     as fine; t = first slot of the chunk of LEVELS[level].tl_chunk slots. Bit 7 of the
+ * level
  *           is set in rows of a roll-up group, whose id stands in `series`. Bit 6: presence of a
  *           gauge (presence.h), level 0, in chunks of a day and buckets of 256 days.
  *   value   tl.h. Level 0 has a point per slot, level n one per node of level n.
@@ -46,11 +51,13 @@
  *           vectors, or deleted) | entry varint (last seal entry that folded one; none: the
  *           last there was at arrival; version 1: 0)
  *
- * ---- fn: values of functions, per group and node of level 2 and up --------------------------------
+ * ---- fn: values of functions, per group and node of level 2 and up
+ * --------------------------------
  *
  *   key     as ru without entry       value   fn.h
  *
- * ---- exm: exemplars: exm.h draws its keys ---------------------------------------------------------
+ * ---- exm: exemplars: exm.h draws its keys
+ * ---------------------------------------------------------
  *
  * ---- meta: the first byte is the table
  * ------------------------------------------------------------
@@ -68,12 +75,16 @@
  *                                           nodes u32: how many entries the dictionary has
  *   21 tenant scope epoch u32 kind u8 first u32      entries first.. of it: dict_rows.h
  *   22 tenant scope ptype u16               first day u16 | last day u16 with data, from 2020-01-01
- *   30 tenant scope series u64              ordinal u32; ffffffff: deleted, the id is never used again
+ *   30 tenant scope series u64              ordinal u32; ffffffff: deleted, the id is never used
+ * again
  *   31 tenant ordinal u32                   version u8 = 1 | scope u32 | series u64 | labels
- *   31 tenant ordinal u32 ptype u16         first day u16 | last day u16 with data, since 2020-01-01
+ *   31 tenant ordinal u32 ptype u16         first day u16 | last day u16 with data, since
+ * 2020-01-01
  *   32 tenant name 00 01 value              label pair: pair u32; a byte 00 in name is 00 ff
- *   33 tenant pair u32 chunk u16            postings: ordinals (low 16 bits) with this pair, Roaring
- *   33 tenant pair u32 chunk u16 low u16    one more of them, empty value; joins the row above later
+ *   33 tenant pair u32 chunk u16            postings: ordinals (low 16 bits) with this pair,
+ * Roaring
+ *   33 tenant pair u32 chunk u16 low u16    one more of them, empty value; joins the row above
+ * later
  *   40 entry u64                            seal log: seal.h
  *   50 tenant scope                         how its series are grouped: group.h
  *   50 tenant scope rule u32                label names a rule drops: group.h

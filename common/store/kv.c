@@ -159,8 +159,9 @@ int kv_flush(struct kv *k, struct err *e)
 }
 
 /* Dropped files are gone for good at once, so the log goes to the disk before: what made their rows
- * superfluous must not be lost in a power cut. The file drop comes first: a file may hold a deletion that covers rows of another one, which only
- * overlaps the range. The deletion written behind it covers those again. */
+ * superfluous must not be lost in a power cut. The file drop comes first: a file may hold a
+ * deletion that covers rows of another one, which only overlaps the range. The deletion written
+ * behind it covers those again. */
 int kv_drop_range(struct kv *k, enum kv_cf cf, struct str from, struct str to, struct err *e)
 {
     struct buf last;

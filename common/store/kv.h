@@ -125,10 +125,10 @@ struct kv_disk {
     uint64_t live_bytes[KV_CFS]; /* of the table files in use */
 };
 NODISCARD int kv_disk(struct kv *k, struct kv_disk *ret, struct err *e);
-/* Deletes all keys of [from, to), files that hold nothing else at once and whole; `to` is not empty.
- * For what was deleted or hidden before and no snapshot of before needs: snapshots lose it, too. Not
- * atomic: after a crash any part may be there; do it again. Bytes in files that hold other rows,
- * too, are freed by compaction, which a second call a while later sets off: the first one's
+/* Deletes all keys of [from, to), files that hold nothing else at once and whole; `to` is not
+ * empty. For what was deleted or hidden before and no snapshot of before needs: snapshots lose it,
+ * too. Not atomic: after a crash any part may be there; do it again. Bytes in files that hold other
+ * rows, too, are freed by compaction, which a second call a while later sets off: the first one's
  * deletion must be in a file for that. Writer's thread. Errors as kv_write. */
 NODISCARD int kv_drop_range(struct kv *k, enum kv_cf cf, struct str from, struct str to,
                             struct err *e);

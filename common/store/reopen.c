@@ -2,14 +2,14 @@
  *
  * reopen: a store that goes on after a write that failed, in the same process.
  *
- * Nobody knows what a failed write or fsync left on disk, so the only way on is to forget what is in
- * memory and read what is there: dictionaries, names, write ids, counters, clocks, the sums of
+ * Nobody knows what a failed write or fsync left on disk, so the only way on is to forget what is
+ * in memory and read what is there: dictionaries, names, write ids, counters, clocks, the sums of
  * unsealed rows. That is what opening does; so this closes the store and opens it, in place, since
  * the address of the store is known to other threads.
  *
  * Those threads are readers, and each holds a view. The gate counts them: it closes for new ones,
- * waits until the last has left, and opens when the store is whole again. A reader may take a second
- * view while it holds a first: it waits, the closing gives up after a while, and both go on.
+ * waits until the last has left, and opens when the store is whole again. A reader may take a
+ * second view while it holds a first: it waits, the closing gives up after a while, and both go on.
  *
  * If the database cannot be opened (the disk is still full, or it is damaged) the store stands on a
  * database that answers everything with the reason (kv_none.c), until the next try.

@@ -44,9 +44,9 @@ struct scrub_found {
 };
 #define SCRUB_FOUND_MAX 64
 
-/* A step of about rows_max rows; `arena` holds the rows of one job and is reset. Entries of one node
- * in `sample` are compared, too (0: of none). ERR_ codes: it could not look; the round goes on. Any
- * thread; one at a time per struct scrub. */
+/* A step of about rows_max rows; `arena` holds the rows of one job and is reset. Entries of one
+ * node in `sample` are compared, too (0: of none). ERR_ codes: it could not look; the round goes
+ * on. Any thread; one at a time per struct scrub. */
 NODISCARD int store_scrub(struct store_view *v, struct scrub *s, size_t rows_max, uint32_t sample,
                           struct arena *a, struct scrub_found *ret, struct err *e);
 /* Shard thread: marks the node and all above it, so that they are built again. */

@@ -54,7 +54,8 @@ size_t series_cache_bytes(const struct series_cache *c);
 void series_cache_trim(struct series_cache *c, uint64_t committed);
 /* Forgets all; nothing may be reserved or in a batch that is not committed. For deletes. */
 void series_cache_drop(struct series_cache *c);
-/* The value of a deleted series' id row: its id stays taken, so that the same labels get another. */
+/* The value of a deleted series' id row: its id stays taken, so that the same labels get
+ * another. */
 #define SERIES_RETIRED UINT32_MAX
 
 /* ---- rows, for readers too ---- */

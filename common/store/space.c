@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * space: one walk over the owners of each column family, seeking from one to the next, and the bytes
- * RocksDB says each has.
+ * space: one walk over the owners of each column family, seeking from one to the next, and the
+ * bytes RocksDB says each has.
  *
  * Keys of one owner stand together within a bucket of time (meta: within a table), so the walk sees
  * a prefix per owner and bucket, not a row: a year of 1,000 services is some 100,000 look-ups.
  *
  * Adding up: the sum over a column family is taken against the size of its files. What is left over
- * becomes the row of nobody; should the estimates be more than there is, each is made smaller by the
- * same factor, and the last byte of rounding goes to the largest.
+ * becomes the row of nobody; should the estimates be more than there is, each is made smaller by
+ * the same factor, and the last byte of rounding goes to the largest.
  */
 #include "common/store/space.h"
 

@@ -4,9 +4,10 @@
  * the files' sizes exactly.
  *
  * RocksDB tells how many bytes of its files a range of keys takes; every key begins with its owner.
- * What it tells is exact to about a block a range, so small services are rounded. What no key of the
- * moment accounts for (deleted rows that compaction has not dropped, rounding) is a row of its own,
- * without an owner. Rows that are only in memtables are in the write-ahead log, which is a line.
+ * What it tells is exact to about a block a range, so small services are rounded. What no key of
+ * the moment accounts for (deleted rows that compaction has not dropped, rounding) is a row of its
+ * own, without an owner. Rows that are only in memtables are in the write-ahead log, which is a
+ * line.
  */
 #ifndef COMMON_STORE_SPACE_H
 #define COMMON_STORE_SPACE_H

@@ -112,8 +112,8 @@ struct store_view {
 int64_t store_now(struct store *s);
 /* One batch, with its fsync if `sync`; a failure makes the store read-only. */
 NODISCARD int store_write_batch(struct store *s, struct kv_batch *b, bool sync, struct err *e);
-/* The same; `then` runs after a write that succeeded, before anyone can see its effects or write the
- * next one: here shown_seq, shown_applied and the hot sums move. */
+/* The same; `then` runs after a write that succeeded, before anyone can see its effects or write
+ * the next one: here shown_seq, shown_applied and the hot sums move. */
 NODISCARD int store_write_then(struct store *s, struct kv_batch *b, bool sync,
                                void (*then)(void *cookie), void *cookie, struct err *e);
 /* kv_drop_range, for rows no view needs any more (view_oldest). Shard thread. */

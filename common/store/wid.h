@@ -25,8 +25,8 @@ struct wids;
 struct wids *wids_new(struct kv *kv, uint32_t horizon_ms);
 void wids_free(struct wids *w);
 
-/* Is it stored within the horizon, or in a batch that is not committed yet? Then *ret_row is its row,
- * with the highest `entry` there is if it is not committed. */
+/* Is it stored within the horizon, or in a batch that is not committed yet? Then *ret_row is its
+ * row, with the highest `entry` there is if it is not committed. */
 NODISCARD int wids_known(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t engine_ms,
                          bool *ret, struct wid_row *ret_row, struct err *e);
 /* Puts the row; from now on it is known. False, and nothing put, if it is in flight already. */
