@@ -84,7 +84,7 @@ static void write_all(struct kv *k, enum kv_cf cf, const struct rows *r)
     kv_batch_free(b);
 }
 
-static double gets(struct kv *k, enum kv_cf cf, const struct rows *r, bool there)
+static double get_some(struct kv *k, enum kv_cf cf, const struct rows *r, bool there)
 {
     struct prng p;
     struct buf out;
@@ -135,8 +135,8 @@ static struct figures measure(enum kv_cf cf, const struct rows *r, const char *t
     kv_iter_free(it);
     f.scan_us = (clock_us(CLOCK_THREAD_CPUTIME_ID) - began) / (double)r->at.len;
     CHECK(n > 0);
-    f.get_us = gets(k, cf, r, true);
-    f.miss_us = gets(k, cf, r, false);
+    f.get_us = get_some(k, cf, r, true);
+    f.miss_us = get_some(k, cf, r, false);
     kv_close(k);
     kv_dir_remove(dir);
     return f;
