@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the settings of kv_rocks_open.c are worth: rows of a simulated service (20 pods, HOURS) are
- * copied, family by family, into databases that differ in one setting, and each is measured the same
- * way: bytes in files, CPU of writing them out, of reading all in order, of getting single rows that
- * are there and that are not. Everything beside the setting in use, as a ratio, in one run.
+ * What the settings of kv_rocks_open.c are worth: rows of a simulated service (20 pods, HOURS)
+ * are copied, family by family, into databases that differ in one setting, and each is measured
+ * the same way: bytes in files, CPU of writing them out, of reading all in order, of getting
+ * single rows that are there and that are not. Everything beside the setting in use, as a ratio,
+ * in one run.
  *
  *   ONLY=fine   one family        HOURS=2   BASE=1   nothing but the absolute figures
  *   LD_LIBRARY_PATH=dir           with another build of RocksDB as dir/librocksdb.so.7.8
