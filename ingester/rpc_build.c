@@ -207,8 +207,7 @@ static int look(struct next *n, struct store_view *v, const struct store_clock *
     rc = store_build_due(v, clock->engine_ms, LEVEL_LOW, KEY_LEVELS - 1, DUE_MAX, &st->due, e);
     order(&st->due);
     vec_for (i, &st->due.at)
-        oldest = MIN(oldest, dirty_due_ms(shard_store(st->shard), st->due.at.ptr[i].level,
-                                          st->due.at.ptr[i].t));
+        oldest = MIN(oldest, st->due.at.ptr[i].due_ms);
     st->oldest_ms =
         oldest < clock->engine_ms && st->due.at.len ? (uint64_t)(clock->engine_ms - oldest) : 0;
     return rc;

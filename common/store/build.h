@@ -28,6 +28,7 @@ struct store_view;
 struct build_node {
     struct member m; /* series unused */
     uint32_t level, t;
+    int64_t due_ms; /* since when, engine time; of store_build_due */
 };
 struct build_nodes {
     VEC(struct build_node) at;

@@ -78,7 +78,7 @@ static bool take(struct pass *p, uint32_t t, const struct dirty_mark *m, struct 
     if (p->level < p->low)
         return true;
     if (at <= p->engine_ms) {
-        struct build_node n = { p->part, p->level, t };
+        struct build_node n = { p->part, p->level, t, at };
         if (!child_dirty(p, t))
             vec_push(&p->ret->at, n);
         return true;

@@ -203,7 +203,7 @@ static struct member part(void)
 
 static struct held read_job(uint32_t level, uint32_t t)
 {
-    struct build_node n = { part(), level, node_of(level, t) };
+    struct build_node n = { .m = part(), .level = level, .t = node_of(level, t) };
     struct store_view *v = store_view_get(bed.s);
     struct held h = { .arena = arena_new(64 * MIB) };
     struct build_cursor c = { 0 };
