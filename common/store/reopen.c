@@ -100,6 +100,13 @@ static bool gate_close(struct store_gate *g)
     return empty;
 }
 
+/* All but the gate, at which readers stand. */
+static void wipe(struct store *s)
+{
+    static_assert(offsetof(struct store, gate) == 0, "wipe() clears what stands behind the gate");
+    memset((char *)s + sizeof(s->gate), 0, sizeof(*s) - sizeof(s->gate));
+}
+
 /* A store without a database; reading from it says why. */
 static void stand_on_nothing(struct store *s, const struct store_opts *was, struct store_gate *g,
                              const struct err *why)
@@ -107,7 +114,7 @@ static void stand_on_nothing(struct store *s, const struct store_opts *was, stru
     struct store_opts o = *was;
 
     o.kv = kv_none_new(why);
-    *s = (struct store){ 0 };
+    wipe(s);
     store_init(s, &o, g);
     view_open(s);
     s->why = *why;
@@ -126,7 +133,7 @@ int store_reopen(struct store *s, int (*open)(void *cookie, struct kv **ret, str
     store_deinit(s);
     int rc = open(cookie, &o.kv, e);
     if (!rc) {
-        *s = (struct store){ 0 };
+        wipe(s);
         store_init(s, &o, g);
         rc = store_load(s, e);
         if (rc)

@@ -339,7 +339,9 @@ void store_init(struct store *s, const struct store_opts *o, struct store_gate *
     uint64_t mask =
         o->hash_bits && o->hash_bits < 64 ? (UINT64_C(1) << o->hash_bits) - 1 : UINT64_MAX;
     s->o = *o;
-    s->gate = gate;
+    if (!s->gate)
+        s->gate = gate;
+    CHECK(s->gate == gate);
     if (!s->o.epoch_nodes_max)
         s->o.epoch_nodes_max = EPOCH_NODES;
     s->kv = o->kv;

@@ -29,8 +29,9 @@ struct store_gate;
 struct rollup;
 struct tombs;
 struct store {
+    /* First, and never written again: readers look at it while the rest is made anew. */
+    struct store_gate *gate; /* owned */
     struct store_opts o;
-    struct store_gate *gate;  /* owned; stays when the store is opened again */
     struct kv *kv;            /* owned */
     unsigned format;          /* of the rows; an old one only if it is opened to be read */
     struct dict_cache *dicts; /* any thread */
