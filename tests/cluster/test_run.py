@@ -27,6 +27,12 @@ def processes_with(text):
     return found
 
 
+def hear_signals():
+    """A shell cannot trap what was ignored when it began: nohup and `&` leave that behind."""
+    for sig in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(sig, signal.SIG_DFL)
+
+
 class Run:
     """deploy/run as `make run` starts it, below a make of its own or directly."""
 
@@ -48,7 +54,7 @@ class Run:
         with open(self.out, "wb") as out:
             self.child = subprocess.Popen(command, cwd=cluster.ROOT, env=env, stdout=out,
                                           stderr=out, stdin=subprocess.DEVNULL,
-                                          start_new_session=True)
+                                          start_new_session=True, preexec_fn=hear_signals)
         until = time.monotonic() + 20
         while "Embertree is running" not in self.out.read_text(errors="replace"):
             assert self.child.poll() is None and time.monotonic() < until, self.out.read_text()
