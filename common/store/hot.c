@@ -26,7 +26,8 @@
 
 #define SCOPE_KEY_LEN 8 /* what a group's key begins with */
 #define GROUP_KEY_LEN 18
-#define EPOCHS_MAX    4 /* of one leaf; more are scanned */
+#define LEAVES_MAX    128 /* of a group; unsealed are usually some 20 */
+#define EPOCHS_MAX    4   /* of one leaf; more are scanned */
 
 struct part {             /* one dictionary epoch of a leaf */
     uint32_t epoch, last; /* the highest id */
@@ -44,11 +45,14 @@ struct leaf {
     size_t bytes; /* as counted in hot.bytes */
 };
 struct group {
-    struct list lru;
+    struct list all; /* hot.all */
+    struct list lru; /* hot.lru, while it has sums */
     char key[GROUP_KEY_LEN];
     uint64_t folded;         /* last entry that took rows */
     uint64_t busy;           /* rows of the last leaf that ended */
-    VEC(struct leaf) leaves; /* ascending t */
+    VEC(struct leaf) leaves; /* ascending t, at most leaves_max */
+    uint32_t low;            /* rows before it are not told apart, but there are */
+    uint64_t below;          /* so many; 0: low is 0 */
     size_t bytes;
 };
 struct block { /* of one service */
@@ -60,7 +64,8 @@ struct hot {
     struct mutex lock;
     struct map_str *groups;
     struct map_str *blocked; /* of struct block */
-    struct list lru;         /* asked for least recently first */
+    struct list all;         /* groups */
+    struct list lru;         /* those with sums, asked for least recently first */
     size_t bytes;            /* of sums */
     uint64_t gone;           /* highest `folded` of groups that were forgotten */
     bool stopped;
@@ -99,6 +104,10 @@ static void charge(struct hot *h, struct group *g, struct leaf *l)
     g->bytes += bytes - l->bytes;
     h->bytes += bytes - l->bytes;
     l->bytes = bytes;
+    if (!g->bytes)
+        list_del(&g->lru);
+    else if (list_empty(&g->lru))
+        list_add_tail(&h->lru, &g->lru);
 }
 
 /* The rows stay counted; who asks scans them. */
@@ -114,7 +123,7 @@ static void free_group(struct hot *h, struct group *g)
     vec_for (i, &g->leaves)
         drop_sum(h, g, &g->leaves.ptr[i]);
     vec_free(&g->leaves);
-    list_del(&g->lru);
+    list_del(&g->all);
     map_str_del(h->groups, str_n(g->key, GROUP_KEY_LEN));
     xfree(g);
 }
@@ -125,7 +134,7 @@ static void trim(struct hot *h)
         struct group *g = container_of(at, struct group, lru);
         if (h->bytes <= h->o.bytes_max)
             return;
-        for (size_t i = 0; g->bytes && i < g->leaves.len; i++)
+        vec_for (i, &g->leaves)
             drop_sum(h, g, &g->leaves.ptr[i]);
     }
 }
@@ -138,14 +147,17 @@ struct hot *hot_new(const struct hot_opts *o)
     mutex_init(&h->lock);
     h->groups = map_str_new();
     h->blocked = map_str_new();
+    if (!h->o.leaves_max)
+        h->o.leaves_max = LEAVES_MAX;
+    list_init(&h->all);
     list_init(&h->lru);
     return h;
 }
 
 static void clear(struct hot *h)
 {
-    list_for (at, &h->lru)
-        free_group(h, container_of(at, struct group, lru));
+    list_for (at, &h->all)
+        free_group(h, container_of(at, struct group, all));
 }
 
 void hot_free(struct hot *h)
@@ -180,8 +192,8 @@ void hot_block(struct hot *h, uint32_t tenant, uint32_t scope, uint32_t known_fr
     put_u32be(key, tenant);
     put_u32be(key + 4, scope);
     mutex_lock(&h->lock);
-    list_for (at, &h->lru) {
-        struct group *g = container_of(at, struct group, lru);
+    list_for (at, &h->all) {
+        struct group *g = container_of(at, struct group, all);
         if (memcmp(g->key, key, SCOPE_KEY_LEN))
             continue;
         h->gone = MAX(h->gone, g->folded);
@@ -231,7 +243,8 @@ static struct group *find_group(struct hot *h, const struct member *m, bool make
     g = XNEW(struct group);
     memcpy(g->key, key, GROUP_KEY_LEN);
     g->folded = h->gone;
-    list_add_tail(&h->lru, &g->lru);
+    list_init(&g->lru);
+    list_add_tail(&h->all, &g->all);
     map_str_put(h->groups, str_n(g->key, GROUP_KEY_LEN), g);
     return g;
 }
@@ -330,28 +343,21 @@ static void count(struct leaf *l, uint32_t slot, struct str vector, bool minus)
     l->writes[i] = minus ? l->writes[i] - r.meta.writes : l->writes[i] + r.meta.writes;
 }
 
-void hot_add(struct hot *h, const struct member *m, uint32_t slot, struct str vector, uint64_t seq)
+static void add_row(struct hot *h, struct group *g, uint32_t slot, struct str vector, uint64_t seq)
 {
     uint32_t t = slot_leaf(slot);
-
-    mutex_lock(&h->lock);
-    if (!h->stopped && t >= known_from(h, m)) {
-        struct group *g = find_group(h, m, true);
-        size_t i = leaf_at(g, t);
-        struct leaf *l = i < g->leaves.len && g->leaves.ptr[i].t == t ? &g->leaves.ptr[i]
-                                                                      : make_leaf(h, g, i, t);
-        l->rows++;
-        l->seq = seq;
-        count(l, slot, vector, false);
-        if (l->whole && !add_vector(l, vector, false))
-            l->whole = false;
-        if (l->whole)
-            charge(h, g, l);
-        else if (l->bytes)
-            drop_sum(h, g, l);
-        trim(h);
-    }
-    mutex_unlock(&h->lock);
+    size_t i = leaf_at(g, t);
+    struct leaf *l =
+        i < g->leaves.len && g->leaves.ptr[i].t == t ? &g->leaves.ptr[i] : make_leaf(h, g, i, t);
+    l->rows++;
+    l->seq = seq;
+    count(l, slot, vector, false);
+    if (l->whole && !add_vector(l, vector, false))
+        l->whole = false;
+    if (l->whole)
+        charge(h, g, l);
+    else if (l->bytes)
+        drop_sum(h, g, l);
 }
 
 static void remove_leaf(struct hot *h, struct group *g, size_t i)
@@ -359,30 +365,64 @@ static void remove_leaf(struct hot *h, struct group *g, size_t i)
     drop_sum(h, g, &g->leaves.ptr[i]);
     g->leaves.len--;
     memmove(&g->leaves.ptr[i], &g->leaves.ptr[i + 1], (g->leaves.len - i) * sizeof(*g->leaves.ptr));
-    if (!g->leaves.len) {
-        h->gone = MAX(h->gone, g->folded);
-        free_group(h, g);
+}
+
+/* Imports scatter rows over months: of those before the last leaves only the number is known. */
+static void cut_leaves(struct hot *h, struct group *g)
+{
+    while (g->leaves.len > h->o.leaves_max) {
+        g->low = g->leaves.ptr[0].t + LEAF_SLOTS;
+        g->below += g->leaves.ptr[0].rows;
+        remove_leaf(h, g, 0);
+    }
+}
+
+void hot_add(struct hot *h, const struct member *m, uint32_t slot, struct str vector, uint64_t seq)
+{
+    mutex_lock(&h->lock);
+    if (!h->stopped && slot_leaf(slot) >= known_from(h, m)) {
+        struct group *g = find_group(h, m, true);
+        if (slot < g->low) {
+            g->below++;
+        } else {
+            add_row(h, g, slot, vector, seq);
+            cut_leaves(h, g);
+            trim(h);
+        }
+    }
+    mutex_unlock(&h->lock);
+}
+
+static void fold_row(struct hot *h, struct group *g, uint32_t slot, struct str vector)
+{
+    uint32_t t = slot_leaf(slot);
+    size_t i = leaf_at(g, t);
+    struct leaf *l = i < g->leaves.len && g->leaves.ptr[i].t == t ? &g->leaves.ptr[i] : NULL;
+
+    if (l && --l->rows == 0) {
+        remove_leaf(h, g, i);
+    } else if (l) {
+        count(l, slot, vector, true);
+        if (l->whole && !add_vector(l, vector, true))
+            drop_sum(h, g, l);
     }
 }
 
 void hot_fold(struct hot *h, const struct member *m, uint32_t slot, struct str vector, uint64_t n)
 {
-    uint32_t t = slot_leaf(slot);
-
     mutex_lock(&h->lock);
     struct group *g = h->stopped ? NULL : find_group(h, m, false);
-    size_t i = g ? leaf_at(g, t) : 0;
     if (!g) {
         h->gone = MAX(h->gone, n);
     } else {
         g->folded = MAX(g->folded, n);
-        struct leaf *l = i < g->leaves.len && g->leaves.ptr[i].t == t ? &g->leaves.ptr[i] : NULL;
-        if (l && --l->rows == 0) {
-            remove_leaf(h, g, i);
-        } else if (l) {
-            count(l, slot, vector, true);
-            if (l->whole && !add_vector(l, vector, true))
-                drop_sum(h, g, l);
+        if (slot >= g->low)
+            fold_row(h, g, slot, vector);
+        else if (slot_leaf(slot) >= known_from(h, m) && --g->below == 0)
+            g->low = 0;
+        if (!g->leaves.len && !g->below) {
+            h->gone = MAX(h->gone, g->folded);
+            free_group(h, g);
         }
     }
     mutex_unlock(&h->lock);
@@ -474,8 +514,11 @@ static void find_scans(struct reading *r, size_t i)
     }
     if (!g)
         return;
-    list_del(&g->lru);
-    list_add_tail(&h->lru, &g->lru);
+    must_scan(r->scan, r->from, MIN(g->low, r->to));
+    if (g->bytes) {
+        list_del(&g->lru);
+        list_add_tail(&h->lru, &g->lru);
+    }
     for (size_t k = leaf_at(g, r->from); k < g->leaves.len && g->leaves.ptr[k].t < r->to; k++) {
         const struct leaf *l = &g->leaves.ptr[k];
         if (!l->whole || (!r->v->live && l->seq > r->v->seq))

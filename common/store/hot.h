@@ -30,6 +30,7 @@ struct hot;
 struct hot_opts {
     size_t bytes_max;     /* over it the groups asked for least recently lose their sums */
     uint32_t members_min; /* a leaf has a sum if the group's leaf before had so many rows */
+    uint32_t leaves_max;  /* of a group, the last ones; older rows are scanned; 0: 128 */
     uint32_t known_from;  /* slot: rows before it may be unsealed since before this process */
 };
 struct hot *hot_new(const struct hot_opts *o);

@@ -140,7 +140,10 @@ static void ask(struct bed *b, const struct hot_state *v)
 static void run(uint64_t seed, size_t bytes_max, uint32_t members_min, uint64_t *ret_given)
 {
     struct bed b = { 0 };
-    struct hot_opts o = { bytes_max, members_min, KNOWN };
+    struct hot_opts o = { .bytes_max = bytes_max,
+                          .members_min = members_min,
+                          .leaves_max = seed % 2 ? 0 : 1 + (uint32_t)seed % 7,
+                          .known_from = KNOWN };
     struct hot_state held = { 0 };
 
     prng_init(&b.prng, seed);
