@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * batch.h: bodies that hold several profiles (Push, OTLP, Parca) hand them over one by one.
+ *
+ * The decoder calls begin, fills the push (push_base, stacks, push_add), sets its time, and calls
+ * end; the receiver checks its window and packs it. What cannot be taken is rejected with its
+ * reason while the others go on. Thread: the decoder's, a pool thread.
+ */
+#ifndef DISTRIBUTOR_FORMATS_BATCH_H
+#define DISTRIBUTOR_FORMATS_BATCH_H
+
+#include "distributor/formats/push.h"
+
+struct batch_sink {
+    /* A new push, initialised, with its own stacks; `in` (name, labels, window, spy) must live
+     * until end. NULL with *e set: over the number of pushes of a request, or out of memory. */
+    struct push *(*begin)(void *cookie, const struct ingest *in, struct err *e);
+    /* It is complete; without series it counts as empty. `identity`: the bytes that a retry
+     * repeats (STR_NULL: none). `id`: the sender's own id of this profile, or STR_NULL; with one,
+     * a repeat is stored once. The push is given up where it returns an error, and the request
+     * with it: what is wrong with this push only goes through reject, inside. */
+    int (*end)(void *cookie, struct push *p, struct str identity, struct str id, struct err *e);
+    /* Gives up a push between begin and end, or (p = NULL) profiles that never got so far. */
+    void (*reject)(void *cookie, struct push *p, uint64_t profiles, const struct err *why);
+    const struct limits *limits;
+    int64_t now_ms;
+    void *cookie;
+};
+
+#endif
