@@ -5,6 +5,7 @@
 #include "distributor/formats/kinds.h"
 #include "distributor/formats/multipart.h"
 #include "distributor/formats/pprof_stacks.h"
+#include "distributor/formats/pyrotree.h"
 
 #define NS_PER_S    INT64_C(1000000000)
 #define YEAR_1971_S INT64_C(31536000)
@@ -37,7 +38,11 @@ static int decode_text(const struct ingest *in, struct str body, const struct li
     int rc = unzip(body, l, &tmp, &plain, e);
     if (!rc)
         rc = push_base(push, in, kind.app, l, e);
-    if (!rc)
+    if (!rc && in->format == FORMAT_TRIE)
+        rc = trie_push(plain, &kind, l, push, e);
+    else if (!rc && in->format == FORMAT_TREE)
+        rc = tree_push(plain, &kind, l, push, e);
+    else if (!rc)
         rc = folded_push(plain, in->format == FORMAT_GROUPS, &kind, l, push, e);
     buf_deinit(&tmp);
     return rc;
@@ -164,13 +169,13 @@ int formats_decode(const struct ingest *in, struct str body, const struct limits
     switch (in->format) {
     case FORMAT_GROUPS:
     case FORMAT_LINES:
+    case FORMAT_TRIE:
+    case FORMAT_TREE:
         return decode_text(in, body, l, push, e);
     case FORMAT_PPROF:
         return decode_pprof(in, body, STR_NULL, &none, l, now_ms, push, e);
     case FORMAT_MULTIPART:
         return decode_multipart(in, body, l, now_ms, push, e);
-    case FORMAT_TRIE:
-    case FORMAT_TREE:
     case FORMAT_JFR:
     case FORMAT_SPEEDSCOPE:
         break;

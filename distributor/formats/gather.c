@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gather: stacks, root first, to nodes and values.
+ *
+ * Stacks deeper than limits.frames_keep keep both ends around one mark, as in pprof_walk.c; the
+ * hard limit is higher here, since a text of 16,000 frames is an honest recursion. Once there are
+ * limits.stacks stacks, a further one keeps the frames it shares with them and ends in [overflow].
+ */
+#include "distributor/formats/gather.h"
+
+#include "common/base/mem.h"
+#include "common/base/size.h"
+
+#define MARK        "[truncated]"
+#define EMPTY_FRAME "[unknown]"
+
+void gather_init(struct gather *g, struct push *push, const struct limits *l, uint64_t period)
+{
+    *g = (struct gather){ .l = l, .push = push, .period = period, .overflow = STACKS_FULL };
+    buf_init(&g->tmp, (size_t)l->symbol_bytes);
+}
+
+void gather_deinit(struct gather *g)
+{
+    vec_free(&g->values);
+    buf_deinit(&g->tmp);
+}
+
+uint32_t gather_frame(struct gather *g, struct str name, struct str file, uint32_t line)
+{
+    struct stacks *s = &g->push->stacks;
+    struct frame frame = { .line = line };
+    size_t keep = (size_t)g->l->symbol_keep_bytes;
+
+    if (name.len == 0)
+        name = STR(EMPTY_FRAME);
+    frame.func = stacks_string(s, push_symbol(g->push, name, keep, &g->tmp));
+    if (file.len)
+        frame.file = stacks_string(s, push_path(g->push, file, keep, &g->tmp));
+    if (frame.func == STACKS_FULL || frame.file == STACKS_FULL)
+        return STACKS_FULL;
+    return stacks_frame(s, &frame);
+}
+
+int gather_check_name(const struct gather *g, struct str name, const char *what, uint64_t n,
+                      struct err *e)
+{
+    if (name.len > g->l->symbol_bytes)
+        return err_set(e, ERR_LIMIT, "%s %" PRIu64 ": a frame of %zu bytes, at most %" PRIu64, what,
+                       n, name.len, g->l->symbol_bytes);
+    return 0;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+/* As step, once there are as many stacks as may be: what is there, and [overflow]. */
+static uint32_t step_over(struct gather *g, uint32_t node, uint32_t frame)
+{
+    struct stacks *s = &g->push->stacks;
+
+    uint32_t known = frame == STACKS_FULL ? frame : stacks_node_known(s, node, frame);
+    if (known != STACKS_FULL || frame == STACKS_FULL)
+        return known;
+    g->over = true;
+    if (g->overflow == STACKS_FULL)
+        g->overflow = gather_frame(g, STR(PUSH_OVERFLOW), STR_NULL, 0);
+    return stacks_node(s, node, g->overflow);
+}
+
+static uint32_t step(struct gather *g, uint32_t node, uint32_t frame)
+{
+    return UNLIKELY(g->stacks >= g->l->stacks) ? step_over(g, node, frame)
+                                               : stacks_node(&g->push->stacks, node, frame);
+}
+
+/* Frames from .. to - 1 below node. */
+static uint32_t walk(struct gather *g, const struct gather_stack *s, size_t from, size_t to,
+                     uint32_t node)
+{
+    for (size_t i = from; i < to && node != STACKS_FULL && !g->over; i++)
+        node = step(g, node, s->ids ? s->ids[i] : gather_frame(g, s->names[i], STR_NULL, 0));
+    return node;
+}
+
+static uint32_t walk_deep(struct gather *g, const struct gather_stack *s)
+{
+    size_t keep = (size_t)g->l->frames_keep, root = keep / 2, leaf = keep - root - 1;
+    uint32_t node = walk(g, s, 0, root, 0);
+
+    g->push->drops[CHANGE_TRUNCATED]++;
+    if (node != STACKS_FULL && !g->over)
+        node = step(g, node, gather_frame(g, STR(MARK), STR_NULL, 0));
+    return walk(g, s, s->n - leaf, s->n, node);
+}
+
+/* What the stack costs, however it is cut afterwards. */
+static bool work_left(struct gather *g, const struct gather_stack *s)
+{
+    g->work += GATHER_WORK_STEP * (uint64_t)s->n;
+    for (size_t i = 0; !s->ids && i < s->n; i++)
+        g->work += s->names[i].len;
+    return g->work <= GATHER_WORK_MAX;
+}
+
+int gather_add(struct gather *g, const struct gather_stack *s, uint64_t count, const char *what,
+               uint64_t n, struct err *e)
+{
+    static const struct str nameless = { NULL, 0 };
+    static const struct gather_stack unknown = { .names = &nameless, .n = 1 };
+    uint64_t value;
+
+    if (g->taken++ >= g->l->samples)
+        return err_set(e, ERR_LIMIT, "%s %" PRIu64 ": more than %" PRIu64 " stacks", what, n,
+                       g->l->samples);
+    if (s->n == 0)
+        s = &unknown;
+    if (s->n > g->l->text_frames)
+        return err_set(e, ERR_LIMIT, "%s %" PRIu64 ": a stack of %zu frames, at most %" PRIu64,
+                       what, n, s->n, g->l->text_frames);
+    if (!work_left(g, s))
+        return err_set(e, ERR_LIMIT, "%s %" PRIu64 ": too many frames in all stacks together", what,
+                       n);
+    if (count == 0)
+        return 0;
+    size_t before = g->push->stacks.node_parent.len;
+    g->over = false;
+    uint32_t node = s->n > g->l->frames_keep ? walk_deep(g, s) : walk(g, s, 0, s->n, 0);
+    g->stacks += !g->over && g->push->stacks.node_parent.len > before;
+    g->push->drops[CHANGE_STACKS] += g->over;
+    if (node == STACKS_FULL)
+        return push_full(g->push, e);
+    while (g->values.len <= node)
+        vec_push(&g->values, 0);
+    if (!u64_mul(count, g->period, &value) || value > INT64_MAX) {
+        value = INT64_MAX;
+        g->push->drops[CHANGE_SATURATED]++;
+    }
+    g->values.ptr[node] = push_sum(g->push, g->values.ptr[node], value);
+    return 0;
+}
+
+/* ---- the series ------------------------------------------------------------------------------ */
+
+int gather_series(struct gather *g, const struct ptype *t, const struct labels *extra,
+                  struct err *e)
+{
+    struct push_series s = { .unit = g->period };
+    size_t n = 0, at = 0;
+
+    for (size_t i = 0; i < g->values.len; i++)
+        n += g->values.ptr[i] > 0;
+    if (n == 0)
+        return 0;
+    uint32_t *nodes = arena_alloc(g->push->arena, n * sizeof(*nodes));
+    uint64_t *values = arena_alloc(g->push->arena, n * sizeof(*values));
+    if (!nodes || !values)
+        return push_full(g->push, e);
+    for (size_t i = 0; i < g->values.len; i++) {
+        if (g->values.ptr[i] == 0)
+            continue;
+        nodes[at] = (uint32_t)i;
+        values[at++] = g->values.ptr[i];
+    }
+    s.nodes = nodes;
+    s.values = values;
+    s.len = n;
+    g->values.len = 0;
+    return push_add(g->push, t, extra, &s, e);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gather.h: stacks whose frames stand root first, one after the other, to one series. For every
+ * format but pprof, OTLP and JFR: text, trie, tree, speedscope and what people upload by hand.
+ */
+#ifndef DISTRIBUTOR_FORMATS_GATHER_H
+#define DISTRIBUTOR_FORMATS_GATHER_H
+
+#include "common/model/ptype.h"
+#include "distributor/formats/push.h"
+
+/* A stack costs 16 per frame and 1 per byte of a name. Text cannot pass this within the limits of a
+ * body; a small tree of deep stacks could stand for hours of walking. */
+#define GATHER_WORK_MAX  (UINT64_C(1) << 30)
+#define GATHER_WORK_STEP 16
+
+struct gather {
+    const struct limits *l;
+    struct push *push;    /* borrowed */
+    uint64_t period;      /* a count is worth so much */
+    VEC(uint64_t) values; /* owned; by node */
+    uint64_t taken;       /* stacks, good ones */
+    uint64_t stacks;      /* that brought a node; not reset by gather_series */
+    uint32_t overflow;    /* its frame; STACKS_FULL before it is needed */
+    bool over;            /* the stack being walked ended in it */
+    uint64_t work;        /* done so far; GATHER_WORK_MAX ends it */
+    struct buf tmp;
+};
+/* One stack, root first: frame ids, or names where ids is NULL. */
+struct gather_stack {
+    const uint32_t *ids;
+    const struct str *names;
+    size_t n;
+};
+
+/* push is initialised and has its base. */
+void gather_init(struct gather *g, struct push *push, const struct limits *l, uint64_t period);
+void gather_deinit(struct gather *g);
+/* A frame by name, normalised; "" is [unknown]. file may be empty, line 0. STACKS_FULL: no room,
+ * which the calls below pass on. */
+uint32_t gather_frame(struct gather *g, struct str name, struct str file, uint32_t line);
+/* ERR_LIMIT for a name longer than any may be; what and n name the place ("line", 3). */
+NODISCARD int gather_check_name(const struct gather *g, struct str name, const char *what,
+                                uint64_t n, struct err *e);
+/* Adds count * period to the stack. Deeper ones than limits.frames_keep keep both ends around one
+ * mark, deeper ones than limits.text_frames are ERR_LIMIT. A count of 0 is checked only. */
+NODISCARD int gather_add(struct gather *g, const struct gather_stack *s, uint64_t count,
+                         const char *what, uint64_t n, struct err *e);
+/* All values gathered since the last time, as a series; without any there is none. */
+NODISCARD int gather_series(struct gather *g, const struct ptype *t, const struct labels *extra,
+                            struct err *e);
+
+#endif
