@@ -156,3 +156,13 @@ int zstd_decompress(struct str in, size_t bytes_max, struct buf *out, struct err
     out->len += n;
     return 0;
 }
+
+int zstd_decompress_into(struct str in, void *to, size_t size, struct err *e)
+{
+    size_t n = ZSTD_decompress(to, size, in.ptr, in.len);
+
+    if (ZSTD_isError(n) || n != size)
+        return err_set(e, ERR_INPUT, "zstd data is damaged: %s",
+                       ZSTD_isError(n) ? ZSTD_getErrorName(n) : "wrong size");
+    return 0;
+}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * compress.h: gzip (RFC 1951/1952) and zstd (RFC 8878) over slices, always with an output limit.
+ * compress.h: gzip (RFC 1951/1952), zstd (RFC 8878) and LZ4 frames over slices, always with an
+ * output limit.
  *
  * gunzip accepts several concatenated members and refuses: truncation, wrong CRC or size, bytes
  * after the last member, output over `limit`, and output over ratio_max : 1 once it passed 1 MiB.
@@ -23,5 +24,16 @@ NODISCARD int gunzip(struct str in, const struct inflate_limits *l, struct buf *
 NODISCARD int gzip(struct str in, int level, struct buf *out, struct err *e);
 NODISCARD int zstd_compress(struct str in, int level, struct buf *out, struct err *e);
 NODISCARD int zstd_decompress(struct str in, size_t bytes_max, struct buf *out, struct err *e);
+/* One frame into exactly `size` bytes at `to`, for formats that say the size elsewhere (Arrow).
+ * ERR_INPUT for damaged data and for any other size. */
+NODISCARD int zstd_decompress_into(struct str in, void *to, size_t size, struct err *e);
+
+/* LZ4 frames (compress_lz4.c); skippable frames count as nothing. */
+bool lz4_sniff(struct str s); /* starts with 04 22 4d 18 */
+NODISCARD int lz4_decompress_into(struct str in, void *to, size_t size, struct err *e);
+/* One or more frames, appended to *out under limits as gunzip's. */
+NODISCARD int lz4_decompress(struct str in, const struct inflate_limits *l, struct buf *out,
+                             struct err *e);
+NODISCARD int lz4_compress(struct str in, struct buf *out, struct err *e);
 
 #endif

@@ -22,6 +22,7 @@ CONFINED = {  # a library's header -> the only places that may include it
     "yaml.h": r"common/conf/conf_yaml\.c",
     "jansson.h": r"common/net/json_in\.c",
     "zstd.h": r"common/base/compress\.c",
+    "lz4": r"common/base/compress_lz4\.c",
     "libdeflate.h": r"common/base/compress\.c",
     "xxhash.h": r"common/base/hash\.c",
     "pcre2.h": r"common/model/regex\.c",

@@ -7,6 +7,7 @@
 
 #include "common/base/compress.h"
 #include "common/base/json.h"
+#include "common/base/mem.h"
 #include "common/base/prng.h"
 
 static const struct inflate_limits roomy = { 64 * MIB, 0 };
@@ -135,6 +136,82 @@ static void test_json_writer(void **state)
     buf_deinit(&b);
 }
 
+static void lz4_text(struct buf *text, struct buf *z)
+{
+    struct err e;
+
+    buf_init(text, 4 * MIB);
+    buf_init(z, 16 * MIB);
+    for (int i = 0; i < 100000; i++)
+        buf_addf(text, "line %d\n", i * 7919);
+    assert_int_equal(lz4_compress(buf_str(text), z, &e), 0);
+    assert_true(lz4_sniff(buf_str(z)));
+    assert_true(z->len < text->len);
+}
+
+static void test_lz4_into(void **state)
+{
+    (void)state;
+    struct buf text, z;
+    struct err e;
+
+    lz4_text(&text, &z);
+    char *to = xmalloc(text.len + 1);
+    assert_int_equal(lz4_decompress_into(buf_str(&z), to, text.len, &e), 0);
+    assert_memory_equal(to, text.ptr, text.len);
+    assert_int_equal(lz4_decompress_into(buf_str(&z), to, text.len - 1, &e), ERR_INPUT);
+    assert_int_equal(lz4_decompress_into(buf_str(&z), to, text.len + 1, &e), ERR_INPUT);
+    assert_int_equal(lz4_decompress_into(STR("garbage"), to, 7, &e), ERR_INPUT);
+    assert_int_equal(lz4_decompress_into(STR(""), to, 0, &e), ERR_INPUT);
+    for (size_t cut = 0; cut < z.len; cut += 997)
+        assert_int_equal(lz4_decompress_into(str_sub(buf_str(&z), 0, cut), to, text.len, &e),
+                         ERR_INPUT);
+    buf_reset(&z);
+    assert_int_equal(zstd_compress(buf_str(&text), 3, &z, &e), 0);
+    assert_int_equal(zstd_decompress_into(buf_str(&z), to, text.len, &e), 0);
+    assert_memory_equal(to, text.ptr, text.len);
+    assert_int_equal(zstd_decompress_into(buf_str(&z), to, text.len - 1, &e), ERR_INPUT);
+    assert_int_equal(zstd_decompress_into(buf_str(&z), to, text.len + 1, &e), ERR_INPUT);
+    xfree(to);
+    buf_deinit(&text);
+    buf_deinit(&z);
+}
+
+static void test_lz4_limits(void **state)
+{
+    (void)state;
+    struct inflate_limits l = { .bytes_max = 4 * MIB, .ratio_max = 200 };
+    struct buf text, z, back, zeros;
+    struct err e;
+
+    lz4_text(&text, &z);
+    buf_init(&back, 8 * MIB);
+    assert_int_equal(lz4_decompress(buf_str(&z), &l, &back, &e), 0);
+    assert_true(str_eq(buf_str(&back), buf_str(&text)));
+    buf_reset(&back);
+    l.bytes_max = text.len;
+    assert_int_equal(lz4_decompress(buf_str(&z), &l, &back, &e), 0);
+    buf_reset(&back);
+    l.bytes_max = text.len - 1;
+    assert_int_equal(lz4_decompress(buf_str(&z), &l, &back, &e), ERR_LIMIT);
+    buf_reset(&back);
+    l.bytes_max = 4 * MIB;
+    assert_int_equal(lz4_decompress(str_sub(buf_str(&z), 0, z.len - 1), &l, &back, &e), ERR_INPUT);
+    buf_reset(&back);
+    buf_init(&zeros, 8 * MIB);
+    char *to = buf_room(&zeros, 8 * MIB - 64);
+    memset(to, 0, 8 * MIB - 64);
+    zeros.len = 8 * MIB - 64;
+    buf_reset(&z);
+    assert_int_equal(lz4_compress(buf_str(&zeros), &z, &e), 0);
+    l.bytes_max = 64 * MIB;
+    assert_int_equal(lz4_decompress(buf_str(&z), &l, &back, &e), ERR_LIMIT); /* 255:1 */
+    buf_deinit(&zeros);
+    buf_deinit(&text);
+    buf_deinit(&back);
+    buf_deinit(&z);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -142,6 +219,8 @@ int main(void)
         cmocka_unit_test(test_gunzip_refuses),
         cmocka_unit_test(test_gunzip_limits),
         cmocka_unit_test(test_zstd),
+        cmocka_unit_test(test_lz4_into),
+        cmocka_unit_test(test_lz4_limits),
         cmocka_unit_test(test_json_writer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
