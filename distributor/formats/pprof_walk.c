@@ -19,22 +19,14 @@
  * builds of one program share them. Without: (build id, or else the mapping's name; offset in the
  * file), or the raw address where there is no mapping; `file` then holds the mapping's base name,
  * for people. A location with neither line nor address says nothing and is left out of the stack.
- *
- * Too deep stacks keep both ends: the root side says what it belongs to, the leaf says where the
- * time went; between them stands one mark.
  */
 #include "common/base/hash.h"
 #include "common/base/size.h"
+#include "distributor/formats/paths.h"
 #include "distributor/formats/pprof_stacks.h"
-#include "distributor/formats/trie.h"
 
-#define MARK        "[truncated]"
-#define NO_STACK    "[unknown]"
-#define NO_NAME     "<no name>"
 #define FRAMES_MAX  UINT32_MAX
 #define RESERVE_MAX 65536 /* entries a table is made for before they are seen */
-#define DEEP_MAX \
-    (32u << 20) /* frames of all too deep stacks of a push: they are walked one by one */
 
 struct loc_frames {
     uint32_t from; /* in walk.frames, outermost first; or the frame itself if len is 1 */
@@ -65,18 +57,13 @@ struct walk {
     VEC(uint32_t) frames; /* of all locations of several frames used so far */
     uint32_t *path;       /* frames of one stack, leaf first: limits.frames of them */
     size_t path_len;
-    struct trie trie;
+    struct paths paths;
     struct pprof_sample sample;
     struct map_u64 seen_ids; /* hash of packed ids -> seen */
     VEC(struct seen) seen;
     struct buf tmp, joined;
-    uint64_t deep_frames;
-    uint64_t stacks;         /* that brought a node */
-    bool grew, over;         /* the stack being walked: brought one; would have */
-    uint32_t overflow_frame; /* PPROF_NONE before it is needed */
-    uint32_t number_key;     /* of the numeric label seen last */
+    uint32_t number_key; /* of the numeric label seen last */
     bool number_is_span;
-    bool full;
 };
 
 static bool walk_init(struct walk *w)
@@ -111,7 +98,7 @@ static bool walk_init(struct walk *w)
 static void walk_deinit(struct walk *w)
 {
     vec_free(&w->frames);
-    trie_deinit(&w->trie);
+    paths_deinit(&w->paths);
     map_u64_deinit(&w->seen_ids);
     vec_free(&w->seen);
     pprof_sample_deinit(&w->sample);
@@ -123,7 +110,7 @@ static uint32_t intern(struct walk *w, struct str s)
 {
     uint32_t id = stacks_string(&w->push->stacks, s);
 
-    w->full |= id == STACKS_FULL;
+    w->paths.full |= id == STACKS_FULL;
     return id;
 }
 
@@ -160,7 +147,7 @@ static struct fn_names function_names(struct walk *w, uint32_t i)
     if (name.len == 0)
         name = pprof_str(w->p, fn->system_name);
     if (name.len == 0)
-        name = STR(NO_NAME);
+        name = STR(PATHS_NO_NAME);
     if (w->file_in_name && file.len && (w->absolute_file_in_name || file.ptr[0] != '/')) {
         buf_reset(&w->joined);
         buf_add_str(&w->joined, file);
@@ -225,8 +212,8 @@ static void frame_push(struct walk *w, const struct frame *f)
 {
     uint32_t id = stacks_frame(&w->push->stacks, f);
 
-    w->full |= id == STACKS_FULL || w->frames.len == FRAMES_MAX;
-    if (!w->full)
+    w->paths.full |= id == STACKS_FULL || w->frames.len == FRAMES_MAX;
+    if (!w->paths.full)
         vec_push(&w->frames, id);
 }
 
@@ -259,78 +246,6 @@ static struct loc_frames location_frames(struct walk *w, uint32_t i)
         out.from = w->frames.ptr[--w->frames.len];
     w->locations[i] = out;
     return out;
-}
-
-/* As walk_frames, once there are as many stacks as may be: what is there, and [overflow]. */
-static uint32_t walk_over(struct walk *w, uint32_t parent, const uint32_t *frames, size_t n)
-{
-    if (w->overflow_frame == PPROF_NONE) {
-        struct frame f = { .func = intern(w, STR(PUSH_OVERFLOW)) };
-        w->overflow_frame = stacks_frame(&w->push->stacks, &f);
-        w->full |= w->overflow_frame == STACKS_FULL;
-    }
-    if (w->full)
-        return STACKS_FULL;
-    if (parent && w->push->stacks.node_frame.ptr[parent - 1] == w->overflow_frame)
-        return parent; /* a deep stack that ended there already */
-    uint32_t node = trie_known(&w->trie, parent, frames, &n);
-    if (n == 0)
-        return node;
-    w->over = true;
-    node = trie_walk(&w->trie, node, &w->overflow_frame, 1);
-    w->full |= node == STACKS_FULL;
-    return node;
-}
-
-/* n frames of w->path, leaf first, below parent. */
-static uint32_t walk_frames(struct walk *w, uint32_t parent, const uint32_t *frames, size_t n)
-{
-    size_t before = w->trie.nodes.len;
-
-    if (w->full)
-        return STACKS_FULL;
-    if (UNLIKELY(w->stacks >= w->l->stacks))
-        return walk_over(w, parent, frames, n);
-    uint32_t node = trie_walk(&w->trie, parent, frames, n);
-    w->full |= node == STACKS_FULL;
-    w->grew |= w->trie.nodes.len > before;
-    return node;
-}
-
-static uint32_t special_node(struct walk *w, uint32_t parent, const char *name)
-{
-    struct frame f = { .func = intern(w, str_c(name)) };
-    uint32_t frame = stacks_frame(&w->push->stacks, &f);
-
-    w->full |= frame == STACKS_FULL;
-    return walk_frames(w, parent, &frame, 1);
-}
-
-/* The ends of w->path, a stack of too many frames. */
-static uint32_t walk_deep(struct walk *w)
-{
-    size_t keep = (size_t)w->l->frames_keep, root = keep / 2, leaf = keep - root - 1;
-    uint32_t node = walk_frames(w, 0, w->path + w->path_len - root, root);
-
-    node = special_node(w, node, MARK);
-    w->push->drops[CHANGE_TRUNCATED]++;
-    return walk_frames(w, node, w->path, leaf);
-}
-
-static uint32_t walk_path(struct walk *w)
-{
-    uint32_t node;
-
-    w->grew = w->over = false;
-    if (w->path_len == 0)
-        node = special_node(w, 0, NO_STACK);
-    else if (w->path_len > w->l->frames_keep)
-        node = walk_deep(w);
-    else
-        node = walk_frames(w, 0, w->path, w->path_len);
-    w->stacks += w->grew;
-    w->push->drops[CHANGE_STACKS] += w->over;
-    return node;
 }
 
 enum found { FOUND, FOUND_UNKNOWN, FOUND_TOO_DEEP };
@@ -470,19 +385,15 @@ static int find_node(struct walk *w, uint32_t *ret, struct err *e)
     *ret = PPROF_NONE;
     if (find_path(w, &found, e))
         return e->code;
-    if (w->full)
+    if (w->paths.full)
         return push_full(w->push, e);
-    if (found == FOUND_TOO_DEEP)
-        return err_set(e, ERR_LIMIT, "pprof: a sample has a stack of more than %" PRIu64 " frames",
-                       w->l->frames);
     if (found == FOUND_UNKNOWN)
         return 0;
-    w->deep_frames += w->path_len > w->l->frames_keep ? w->path_len : 0;
-    if (w->deep_frames > DEEP_MAX)
-        return err_set(e, ERR_LIMIT, "pprof: stacks of over %" PRIu64 " frames have %u together",
-                       w->l->frames_keep, DEEP_MAX);
-    *ret = walk_path(w);
-    return w->full ? push_full(w->push, e) : 0;
+    if (found == FOUND_TOO_DEEP) {
+        (void)paths_too_deep(&w->paths, e);
+        return err_wrap(e, "pprof");
+    }
+    return paths_node(&w->paths, w->path, w->path_len, ret, e) ? err_wrap(e, "pprof") : 0;
 }
 
 /* As find_node, by the bytes of the ids where they are in one piece. */
@@ -555,12 +466,12 @@ int pprof_walk(const struct pprof *p, const struct ingest *in, const struct limi
                const int64_t *values, struct push *push, struct pprof_walked *ret, struct err *e)
 {
     bool pyspy = str_eqc(in->spy, "pyspy");
-    struct walk w = { .p = p, .l = l, .push = push, .overflow_frame = PPROF_NONE };
+    struct walk w = { .p = p, .l = l, .push = push };
     int rc = 0;
 
     w.file_in_name = pyspy || str_eqc(in->spy, "rbspy") || str_eqc(in->spy, "scripting");
     w.absolute_file_in_name = !pyspy;
-    trie_init(&w.trie, &push->stacks);
+    paths_init(&w.paths, push, l);
     if (!walked_init(&w, ret) || !walk_init(&w))
         rc = push_full(push, e);
     for (size_t i = 0; i < p->samples.len && !rc; i++)
