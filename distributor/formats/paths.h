@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * paths.h: stacks as frames, leaf first, to nodes, under the limits all formats share: too deep ones
- * lose their middle, too many end in [overflow], an empty one is [unknown].
+ * paths.h: stacks as frames, leaf first, to nodes, under the limits all formats share: too deep
+ * ones lose their middle, too many end in [overflow], an empty one is [unknown].
  */
 #ifndef DISTRIBUTOR_FORMATS_PATHS_H
 #define DISTRIBUTOR_FORMATS_PATHS_H
