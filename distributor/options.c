@@ -39,6 +39,8 @@ static const struct conf_row rows[] = {
                "A profile with a longer symbol is refused."),
     CONF_U64(ST, L(series), "series", "1000", "1", "100000",
              "Most series of one push; label sets beyond share one with [overflow]."),
+    CONF_U64(ST, request_profiles, "request_profiles", "1000", "1", "100000",
+             "Most profiles in one request of Push, OTLP or Parca; more are refused as a whole."),
     CONF_U64(ST, L(label_names), "label_names", "30", "2", "1000", "Most labels of one series."),
     CONF_BYTES(ST, L(label_name_bytes), "label_name_bytes", "1024", "16", "64KiB",
                "Longest name of a label."),

@@ -20,9 +20,10 @@ struct distributor {
     struct rpc_node *node;   /* owned */
     struct rpc_peer **peers; /* owned array; one per address of cluster.ingesters */
     size_t peers_len;
-    struct tenants *tenants; /* owned */
-    struct budget memory;    /* of pushes in work; any thread */
-    size_t working;          /* pushes not answered yet */
+    struct tenants *tenants;      /* owned */
+    struct budget memory;         /* of pushes in work; any thread */
+    const struct intake_tap *tap; /* borrowed, or NULL: told of every packed push (intake.h) */
+    size_t working;               /* requests not answered yet */
     bool draining;
     bool closing;                  /* being freed: nothing is tried again */
     void (*drained)(void *cookie); /* set while draining */

@@ -3,6 +3,7 @@
  * write_id: which pushes are the same push.
  *
  *   base = H(tenant secret; "client", Idempotency-Key)               the client says so, or
+ *          H(tenant secret; "sender", id of the profile, body)       its sender numbers them, or
  *          H(tenant secret; "body", name, from, until, ..., body)    the body carries its own time
  *                                                                    below the second, or
  *          random                                                    nobody knows: never equal
@@ -13,6 +14,9 @@
  * without any key. A profile that says to the nanosecond when it was taken is, byte for byte, the
  * same profile. Folded text is not: two idle pods send equal lines all day long, and each counts.
  * from and until go in as they were written: "now-10s" is another instant at every retry.
+ *
+ * A sender's own id (Push, OTLP) counts together with the bytes of the profile: an agent that sends
+ * one id all day long must lose nothing by it.
  *
  * H is SipHash-2-4, keyed: a tenant cannot make ids that collide with those of another one, nor
  * guess them. The body itself, up to tens of megabytes, is first condensed by XXH3-128 with a seed
@@ -200,16 +204,38 @@ static struct hash128 keyed(const struct write_secret *tenant, enum write_key ki
     return siphash128(tenant, words, sizeof(words));
 }
 
-struct write_base write_base_of(const struct write_secret *tenant, struct str key,
-                                const struct ingest *in, const struct push *p, struct str body,
-                                struct env *env)
+/* The pushes of one request have its key in common, and are told apart by their place. */
+static struct hash128 key_digest(const struct write_secret *tenant,
+                                 const struct write_sender *sender)
+{
+    struct hash128 h = keyed(tenant, WRITE_KEY_CLIENT, sender->key);
+    uint64_t words[3] = { h.lo, h.hi, sender->part };
+
+    return sender->part ? siphash128(tenant, words, sizeof(words)) : h;
+}
+
+static struct hash128 id_digest(const struct write_secret *tenant, struct str id, struct str body)
+{
+    struct digest d = { .seed = siphash128(tenant, "sender", 6).lo };
+
+    digest_add(&d, id);
+    digest_add(&d, body);
+    return keyed(tenant, WRITE_KEY_SENDER, str_n(&d.h, sizeof(d.h)));
+}
+
+struct write_base write_base_of(const struct write_secret *tenant,
+                                const struct write_sender *sender, const struct ingest *in,
+                                const struct push *p, struct str body, struct env *env)
 {
     struct write_base base = { .kind = WRITE_KEY_RANDOM };
     struct hash128 h;
 
-    if (key.len) {
+    if (sender->key.len) {
         base.kind = WRITE_KEY_CLIENT;
-        base.digest = keyed(tenant, base.kind, key);
+        base.digest = key_digest(tenant, sender);
+    } else if (sender->id.len) {
+        base.kind = WRITE_KEY_SENDER;
+        base.digest = id_digest(tenant, sender->id, body);
     } else if (p->has_identity) {
         base.kind = WRITE_KEY_BODY;
         h = body_digest(tenant, in, p, body);

@@ -29,17 +29,24 @@ enum write_key {
     WRITE_KEY_BODY = 2,
     WRITE_KEY_RANDOM = 3,
     WRITE_KEY_IMPORT = 4,
+    WRITE_KEY_SENDER = 5,
+};
+/* What the sender says of a push. */
+struct write_sender {
+    struct str key; /* Idempotency-Key of the request, or {NULL, 0} */
+    uint64_t part;  /* which push of that request it is */
+    struct str id;  /* its own id of this profile, or {NULL, 0} */
 };
 /* What all series of one push share. */
 struct write_base {
     enum write_key kind;
     struct hash128 digest;
 };
-/* `key` = Idempotency-Key, or {NULL, 0}. `body` without its HTTP coding. Unique unless the client
- * or the body says when it is a retry. */
-struct write_base write_base_of(const struct write_secret *tenant, struct str key,
-                                const struct ingest *in, const struct push *p, struct str body,
-                                struct env *env);
+/* `body`: the bytes that a retry repeats, without the coding of HTTP. Unique unless the client or
+ * the body says when it is a retry. */
+struct write_base write_base_of(const struct write_secret *tenant,
+                                const struct write_sender *sender, const struct ingest *in,
+                                const struct push *p, struct str body, struct env *env);
 /* Of imported data: the sender's id of a series, or the bytes of its message. */
 struct write_base write_base_import(const struct write_secret *tenant, struct str id);
 void write_id(const struct write_secret *tenant, const struct write_base *base,

@@ -72,7 +72,8 @@ static void once(struct str gz, const struct limits *l, struct figures *f)
     CHECK(pprof_push(&p, &in, &none, NULL, l, &push, &e) == 0);
     t[3] = cpu_ns();
     push.has_identity = true;
-    struct write_base base = write_base_of(&secret, STR_NULL, &in, &push, gz, NULL);
+    struct write_base base =
+        write_base_of(&secret, &(struct write_sender){ 0 }, &in, &push, gz, NULL);
     CHECK(leaves_of(&w, (size_t)l->leaves, a, &leaves));
     struct packing packing = { STR("anonymous"), 0, DIST_NOW_MS, &push, &leaves, &secret, &base };
     CHECK(pack_write(&packing, &out, &e) == 0);

@@ -45,7 +45,8 @@ static void pack(const struct ingest *in, const struct push *p, const struct lim
     if (window_of(in, p, &accept, &w, &e) || !leaves_of(&w, l->leaves, p->arena, &leaves))
         return;
     CHECK(w.end_ms >= w.start_ms);
-    struct write_base base = write_base_of(&secret, STR("key"), in, p, body, env_real());
+    struct write_base base = write_base_of(&secret, &(struct write_sender){ .key = STR("key") }, in,
+                                           p, body, env_real());
     struct packing packing = {
         .tenant = STR("t"), .push = p, .leaves = &leaves, .secret = &secret, .write_base = &base
     };

@@ -35,7 +35,8 @@ static void open_push(struct packed *p, struct str body, int64_t window_ms)
         fail_msg("%s", e.text);
     assert_true(leaves_of(&w, (size_t)l.leaves, p->d.arena, &p->leaves));
     p->secret = (struct write_secret){ 5, 6 };
-    p->base = write_base_of(&p->secret, STR("key"), &p->d.in, &p->d.push, body, env_real());
+    p->base = write_base_of(&p->secret, &(struct write_sender){ .key = STR("key") }, &p->d.in,
+                            &p->d.push, body, env_real());
     p->in = (struct packing){ STR("tenant"), 3,          DIST_NOW_MS, &p->d.push,
                               &p->leaves,    &p->secret, &p->base };
 }

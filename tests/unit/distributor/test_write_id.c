@@ -60,7 +60,8 @@ static struct ids ids_of(const struct ingest_raw *raw, struct str body, const ch
 
     if (dist_decode_raw(&d, raw, body, &l, &e))
         fail_msg("%s", e.text);
-    struct write_base base = write_base_of(secret, str_c(key), &d.in, &d.push, body, env_real());
+    struct write_base base = write_base_of(secret, &(struct write_sender){ .key = str_c(key) },
+                                           &d.in, &d.push, body, env_real());
     out.kind = base.kind;
     out.n = d.push.series_len;
     for (size_t i = 0; i < out.n; i++)

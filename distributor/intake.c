@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * intake: one request, from its body to the acks of an fsync.
+ *
+ *   loop   START ──> pool  DECODE ──> loop  SEND, up to LANES at once ──> ingester ──> ack: row
+ *            │         │                     ^                               │
+ *            └─ error  └─ error: done        └── again: PACK <───────────────┘ down, or no answer
+ *
+ * A row is stored only after the ingester said that the push is on disk. If it does not say so in
+ * attempt_ms, the same bytes are sent again, under the same write ids, until ack_ms is over: a
+ * write that was stored although its answer got lost is then counted once. What was decoded is kept
+ * until the answer, since the transport takes the packed bytes with it.
+ *
+ * Memory: before decoding a request sets aside what bodies of its size usually need, afterwards
+ * what it really holds; over the budget it is refused. While it is decoded it may pass that, up to
+ * decode_bytes, which at most as many requests can do at once as the pool has threads.
+ *
+ * A client that leaves while its pushes are being stored changes nothing but that they are not
+ * tried again: one that only closed its sending side looks the same.
+ */
+#include "distributor/intake.h"
+
+#include "common/base/mem.h"
+#include "common/base/wr.h"
+#include "distributor/intake_impl.h"
+#include "proto/ingest.pb-c.h"
+
+#define KEY_BYTES_MAX  255
+#define LANES          8
+#define WORK_FACTOR    4 /* memory while a push is in work : its unzipped size, honest ones */
+#define WORK_LEAST     (64 * KIB)
+#define GZIP_GUESS     8 /* unzipped : zipped, where the trailer does not say more */
+#define RETRY_MS_FIRST 50
+#define RETRY_MS_MOST  1000
+
+static uint64_t now_ms(const struct intake *k)
+{
+    return clock_mono_ms(k->d->ctx->env->clock);
+}
+
+/* ---- the end -------------------------------------------------------------------------------- */
+
+static void intake_free(struct intake *k)
+{
+    struct distributor *d = k->d;
+
+    vec_for (i, &k->pushes)
+        intake_push_free(k->pushes.ptr[i]);
+    vec_free(&k->pushes);
+    vec_free(&k->open);
+    vec_free(&k->rows);
+    arena_free(k->arena);
+    budget_give(&d->memory, k->reserved);
+    metric_move(d->metrics.working_bytes, -(int64_t)k->reserved);
+    tenant_leave(k->tenant);
+    k->magic = 0;
+    xfree(k);
+    distributor_left(d);
+}
+
+static void count_drops(const struct intake *k, const uint64_t *drops)
+{
+    for (enum push_drop i = 0; i < PUSH_DROPS; i++)
+        if (drops[i])
+            metric_add(k->d->metrics.drops[i], drops[i]);
+}
+
+/* err: the request as a whole, or NULL. */
+static void intake_end(struct intake *k, const struct err *err)
+{
+    const struct distributor_metrics *m = &k->d->metrics;
+    struct intake_result r = { .err = err, .rejected = k->rejected_more };
+
+    if (err) {
+        distributor_refused(m, err->code);
+    } else {
+        r.rows = k->rows.ptr;
+        r.rows_len = k->rows.len;
+        count_drops(k, k->drops);
+        metric_add(m->body_bytes, k->o.body.len);
+    }
+    for (size_t i = 0; i < r.rows_len; i++) {
+        const struct intake_row *row = &r.rows[i];
+        if (row->outcome == INTAKE_REJECTED) {
+            r.rejected += row->profiles;
+            distributor_refused(m, row->err->code);
+        } else {
+            r.stored += row->outcome == INTAKE_STORED;
+            r.empty += row->outcome == INTAKE_EMPTY;
+        }
+    }
+    metric_add(m->pushes, r.stored + r.empty);
+    metric_add(m->empty, r.empty);
+    k->o.done(k->o.cookie, &r);
+    intake_free(k);
+}
+
+/* ---- send, and send again ------------------------------------------------------------------- */
+
+static void push_send(void *cookie);
+
+/* Starts what may start, ends the request after its last push. May be called from inside itself. */
+static void intake_pump(struct intake *k)
+{
+    if (k->pumping)
+        return;
+    k->pumping = true;
+    while (k->running < LANES && k->next < k->pushes.len) {
+        struct intake_push *p = k->pushes.ptr[k->next];
+        p->at = k->next++;
+        k->running++;
+        push_send(p);
+    }
+    k->pumping = false;
+    if (k->running == 0)
+        intake_end(k, NULL);
+}
+
+/* Its memory is not needed any more; the row says how it went. */
+static void push_over(struct intake_push *p)
+{
+    struct intake *k = p->k;
+
+    k->pushes.ptr[p->at] = NULL;
+    intake_push_free(p);
+    k->running--;
+    intake_pump(k);
+}
+
+static void push_fail(struct intake_push *p, const struct err *why)
+{
+    intake_reject(p->k, p->row, why);
+    push_over(p);
+}
+
+static void push_pack_work(void *cookie)
+{
+    struct intake_push *p = cookie;
+
+    CHECK(p->magic == INTAKE_PUSH_MAGIC);
+    if (intake_pack(p, &p->err) == 0)
+        err_clear(&p->err);
+}
+
+static void push_retry(void *cookie)
+{
+    struct intake_push *p = cookie;
+    const struct role_ctx *ctx = p->k->d->ctx;
+    struct err e;
+
+    CHECK(p->magic == INTAKE_PUSH_MAGIC);
+    metric_add(p->k->d->metrics.retries, 1);
+    if (!pool_submit(ctx->pool, ctx->loop, push_pack_work, push_send, p)) {
+        (void)err_set(&e, ERR_BUSY, "too many pushes wait for a thread; try again");
+        push_fail(p, &e);
+    }
+}
+
+static void push_too_late(const struct intake_push *p, struct err *e)
+{
+    if (p->k->client_deadline && now_ms(p->k) >= p->k->deadline_ms) {
+        e->code = ERR_TIMEOUT;
+        (void)err_wrap(e, "not stored within the timeout of the request");
+    } else {
+        e->code = ERR_UNAVAILABLE;
+        (void)err_wrap(e, "not stored in %" PRIu64 " ms, try again", p->k->d->conf->ack_ms);
+    }
+}
+
+/* No answer does not mean no write: only the same ids make another attempt harmless. */
+static void push_unanswered(struct intake_push *p, const struct err *why)
+{
+    struct intake *k = p->k;
+    struct env *env = k->d->ctx->env;
+    struct err e = *why;
+    uint64_t jitter;
+
+    if (now_ms(k) + p->retry_ms >= k->deadline_ms || k->o.http->gone || k->d->closing) {
+        push_too_late(p, &e);
+        push_fail(p, &e);
+        return;
+    }
+    if (!p->timer)
+        p->timer = loop_timer_new(k->d->ctx->loop, push_retry, p);
+    /* Half to all of it: many pushes must not come back at one instant. */
+    env->random(env, &jitter, sizeof(jitter));
+    loop_timer_start(p->timer, p->retry_ms / 2 + jitter % (p->retry_ms / 2 + 1), 0);
+    p->retry_ms = MIN(p->retry_ms * 2, RETRY_MS_MOST);
+}
+
+static void push_acked(struct intake_push *p, struct str reply)
+{
+    struct intake *k = p->k;
+    const struct distributor_metrics *m = &k->d->metrics;
+    Embertree__WriteReply *r =
+        embertree__write_reply__unpack(NULL, reply.len, (const uint8_t *)(const void *)reply.ptr);
+    struct err e;
+
+    if (!r) {
+        (void)err_set(&e, ERR_INTERNAL, "the ingester's answer cannot be decoded");
+        push_fail(p, &e);
+        return;
+    }
+    metric_observe(m->ack_seconds,
+                   (double)(clock_mono_ns(k->d->ctx->env->clock) - p->sent_ns) / 1e9);
+    metric_add(m->series, r->stored);
+    metric_add(m->duplicates, r->duplicates);
+    metric_add(m->samples, p->push.samples);
+    embertree__write_reply__free_unpacked(r, NULL);
+    count_drops(k, p->push.drops);
+    k->rows.ptr[p->row].outcome = INTAKE_STORED;
+    push_over(p);
+}
+
+static void push_on_reply(void *cookie, struct str reply, const struct err *err)
+{
+    struct intake_push *p = cookie;
+
+    CHECK(p->magic == INTAKE_PUSH_MAGIC && p->k->magic == INTAKE_MAGIC);
+    if (!err)
+        push_acked(p, reply);
+    else if (err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT)
+        push_unanswered(p, err);
+    else
+        push_fail(p, err);
+}
+
+static void push_send(void *cookie)
+{
+    struct intake_push *p = cookie;
+    struct intake *k = p->k;
+    struct distributor *d = k->d;
+    uint64_t now = now_ms(k);
+
+    CHECK(p->magic == INTAKE_PUSH_MAGIC && k->magic == INTAKE_MAGIC);
+    if (!p->err.code && (now >= k->deadline_ms || d->closing)) {
+        (void)err_set(&p->err, ERR_TIMEOUT, "there was no time left to store it");
+        push_too_late(p, &p->err);
+    }
+    if (p->err.code) {
+        push_fail(p, &p->err);
+        return;
+    }
+    uint64_t left = k->deadline_ms > now ? k->deadline_ms - now : 1;
+    p->sent_ns = clock_mono_ns(d->ctx->env->clock);
+    metric_add(d->metrics.sent_bytes, p->packed.len);
+    rpc_send(distributor_peer(d, p->shard), RPC_WRITE, &p->packed, MIN(left, d->conf->attempt_ms),
+             push_on_reply, p);
+}
+
+/* ---- decoded -------------------------------------------------------------------------------- */
+
+/* Exchanges what was set aside for what the decoded pushes hold until their acks. One that needs
+ * more than all pushes may hold is told so, instead of to try again for ever. */
+static int intake_resize(struct intake *k, struct err *e)
+{
+    struct budget *b = &k->d->memory;
+    size_t holds = k->holds + arena_used(k->arena);
+
+    if (holds > b->max)
+        return err_set(e, ERR_LIMIT,
+                       "decoded, this push takes %zu MiB; all pushes together may hold %zu MiB "
+                       "(distributor.in_flight_bytes)",
+                       holds / MIB, b->max / MIB);
+    if (holds > k->reserved && !budget_take(b, holds - k->reserved))
+        return err_set(e, ERR_BUSY,
+                       "pushes in work hold all the memory they may "
+                       "(distributor.in_flight_bytes); try again");
+    if (holds < k->reserved)
+        budget_give(b, k->reserved - holds);
+    metric_move(k->d->metrics.working_bytes, (int64_t)holds - (int64_t)k->reserved);
+    k->reserved = holds;
+    return 0;
+}
+
+static void intake_decode_work(void *cookie)
+{
+    struct intake *k = cookie;
+    const struct clock *clock = k->d->ctx->env->clock;
+    uint64_t began = clock_mono_ns(clock);
+
+    CHECK(k->magic == INTAKE_MAGIC);
+    intake_decode(k);
+    k->decode_ns = clock_mono_ns(clock) - began;
+}
+
+static void intake_decoded(void *cookie)
+{
+    struct intake *k = cookie;
+
+    CHECK(k->magic == INTAKE_MAGIC);
+    metric_observe(k->d->metrics.decode_seconds, (double)k->decode_ns / 1e9);
+    if (k->err.code || intake_resize(k, &k->err)) {
+        intake_end(k, &k->err);
+        return;
+    }
+    vec_for (i, &k->pushes)
+        k->pushes.ptr[i]->retry_ms = RETRY_MS_FIRST;
+    intake_pump(k);
+}
+
+/* ---- the start ------------------------------------------------------------------------------ */
+
+/* A guess at the memory a body will take. The size in a gzip trailer is the sender's word: it can
+ * only make us set more aside, and only up to what may come out at all. */
+static size_t guess_memory(const struct intake *k)
+{
+    struct str body = k->o.body;
+    uint64_t plain = body.len;
+
+    if (gzip_sniff(body)) {
+        plain = (uint64_t)body.len * GZIP_GUESS;
+        if (body.len >= 18)
+            plain = MAX(plain, get_u32le(body.ptr + body.len - 4));
+        plain = MIN(plain, k->limits.inflated_bytes);
+    }
+    /* Never more than half of what there is: a body that claims more than the server has is looked
+     * at as well, or it would be told to come again for ever. */
+    return (size_t)MIN(WORK_LEAST + MIN(plain * WORK_FACTOR, k->limits.decode_bytes),
+                       MAX(k->d->memory.max / 2, WORK_LEAST));
+}
+
+int intake_check(struct distributor *d, const struct http_req *r, struct str *ret_tenant,
+                 struct err *e)
+{
+    struct str key = http_header(r, "Idempotency-Key");
+    size_t one;
+
+    if (d->draining)
+        return err_set(e, ERR_UNAVAILABLE, "this server is going down; try another one");
+    if (role_memory_check(d->ctx, e))
+        return e->code;
+    if (tenant_of(r, d->ctx->tenancy, 1, ret_tenant, &one, e))
+        return e->code;
+    if (key.len > KEY_BYTES_MAX)
+        return err_set(e, ERR_INPUT, "Idempotency-Key has %zu bytes, at most %d", key.len,
+                       KEY_BYTES_MAX);
+    return 0;
+}
+
+static int intake_admit(struct intake *k, struct err *e)
+{
+    struct distributor *d = k->d;
+    size_t want = guess_memory(k);
+
+    if (!budget_take(&d->memory, want))
+        return err_set(e, ERR_BUSY,
+                       "pushes in work hold all the memory they may "
+                       "(distributor.in_flight_bytes); try again");
+    k->reserved = want;
+    metric_move(d->metrics.working_bytes, (int64_t)want);
+    if (!pool_submit(d->ctx->pool, d->ctx->loop, intake_decode_work, intake_decoded, k))
+        return err_set(e, ERR_BUSY, "too many pushes wait for a thread; try again");
+    return 0;
+}
+
+int intake_start(struct distributor *d, const struct intake_opts *o, struct err *e)
+{
+    struct str name = o->tenant, format = str_c(o->format);
+    uint64_t now = clock_mono_ms(d->ctx->env->clock);
+    struct tenant *tenant = NULL;
+
+    if ((!name.ptr && intake_check(d, o->http, &name, e)) ||
+        tenant_enter(d->tenants, name, o->body.len, now, &tenant, e)) {
+        distributor_refused(&d->metrics, e->code);
+        return e->code;
+    }
+    struct intake *k = XNEW(struct intake);
+    *k = (struct intake){ .magic = INTAKE_MAGIC,
+                          .d = d,
+                          .o = *o,
+                          .tenant = tenant,
+                          .limits = d->limits,
+                          .key = http_header(o->http, "Idempotency-Key"),
+                          .client_deadline = o->left_ms && o->left_ms < d->conf->ack_ms,
+                          .arena = arena_new(ROWS_BYTES_MAX) };
+    k->deadline_ms = now + (k->client_deadline ? o->left_ms : d->conf->ack_ms);
+    metric_add(metric_at(d->metrics.requests, &format, 1), 1);
+    d->working++;
+    metric_set(d->metrics.working, (int64_t)d->working);
+    if (intake_admit(k, e)) {
+        distributor_refused(&d->metrics, e->code);
+        intake_free(k);
+        return e->code;
+    }
+    return 0;
+}
+
+/* ---- one answer ----------------------------------------------------------------------------- */
+
+/* What may work another time goes first: the client then sends all of it again, and what was
+ * stored is known by its write ids. */
+static int urgency(int code)
+{
+    static const int order[] = { ERR_INPUT,   ERR_LIMIT, ERR_RATE,     ERR_INTERNAL,   ERR_IO,
+                                 ERR_TIMEOUT, ERR_BUSY,  ERR_NO_SPACE, ERR_UNAVAILABLE };
+
+    for (size_t i = ARRAY_LEN(order); i > 0; i--)
+        if (order[i - 1] == code)
+            return (int)i;
+    return 0;
+}
+
+int intake_error(const struct intake_result *r,
+                 void (*text_of)(void *cookie, size_t row, struct buf *out), void *cookie,
+                 struct err *e)
+{
+    size_t errors = 0;
+    int code = 0;
+    struct buf text;
+
+    if (r->err) {
+        *e = *r->err;
+        return e->code;
+    }
+    buf_init(&text, 64 * KIB);
+    for (size_t i = 0; i < r->rows_len; i++) {
+        const struct intake_row *row = &r->rows[i];
+        if (row->outcome != INTAKE_REJECTED)
+            continue;
+        if (!code || urgency(row->err->code) > urgency(code))
+            code = row->err->code;
+        if (text.len < ERR_TEXT_MAX) { /* no more is told anyway */
+            buf_add_str(&text, errors ? STR("; ") : STR(""));
+            if (text_of)
+                text_of(cookie, i, &text);
+            buf_add_str(&text, str_c(row->err->text));
+        }
+        errors++;
+    }
+    if (errors == 1)
+        (void)err_set(e, code, "%.*s", STR_ARG(buf_str(&text)));
+    else if (errors)
+        (void)err_set(e, code, "%zu errors: %.*s", errors, STR_ARG(buf_str(&text)));
+    buf_deinit(&text);
+    return errors ? code : 0;
+}

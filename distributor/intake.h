@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * intake.h: one request of any protocol, from its body to the acks of what was in it.
+ *
+ *   loop  START ─> pool  decode ─┬ push ─> rules ─> window ─> write ids ─> pack ─┐
+ *          │                     ├ push ...                                      │
+ *          └ error: reply it     └ rejected: a row with its reason               v
+ *   loop  done(result) <── rows: stored, empty, rejected <── acks <── sends, again until ack_timeout
+ *
+ * A protocol says how its body becomes pushes (`decode`, which speaks to a struct batch_sink) and
+ * how the result is told to its client (`done`). Everything between is the same for all of them.
+ */
+#ifndef DISTRIBUTOR_INTAKE_H
+#define DISTRIBUTOR_INTAKE_H
+
+#include "common/net/http.h"
+#include "distributor/formats/batch.h"
+
+struct distributor;
+struct intake;
+
+enum intake_outcome {
+    INTAKE_STORED,
+    INTAKE_EMPTY, /* taken, and had nothing to store */
+    INTAKE_REJECTED,
+};
+/* One per begin of the decoder, and one per reject of what never began, in that order. */
+struct intake_row {
+    enum intake_outcome outcome;
+    uint64_t profiles;     /* 1; more where several were rejected at once */
+    struct str id;         /* the sender's own, if it came to that */
+    const struct err *err; /* of what was rejected */
+};
+struct intake_result {
+    const struct err *err; /* the request as a whole failed, nothing of it is stored; or NULL */
+    const struct intake_row *rows;
+    size_t rows_len;
+    uint64_t stored, empty, rejected; /* profiles */
+};
+
+struct intake_opts {
+    struct http_req *http; /* tenant, Idempotency-Key, gone; lives until done */
+    struct str tenant;     /* from intake_check; {NULL, 0}: checked by intake_start */
+    const char *format;    /* label of embertree_distributor_requests_total */
+    struct str body;       /* what came over the wire: its size is charged and counted */
+    uint64_t left_ms;      /* until the client's own deadline; 0: it has none */
+    /* Pool. Pushes what is in the body; an error fails all of it. */
+    int (*decode)(void *cookie, const struct batch_sink *sink, struct err *e);
+    /* Loop, exactly once after intake_start returned 0. *r is gone when it returns. */
+    void (*done)(void *cookie, const struct intake_result *r);
+    void *cookie;
+};
+
+/* Draining, memory, tenant, Idempotency-Key: what is asked before the body is looked at. */
+NODISCARD int intake_check(struct distributor *d, const struct http_req *r, struct str *ret_tenant,
+                           struct err *e);
+/* An error is the caller's to tell: done is not called then. It is counted already. */
+NODISCARD int intake_start(struct distributor *d, const struct intake_opts *o, struct err *e);
+
+/* For who forwards what came in: told of each push once it was packed, on the pool; slices live for
+ * the call. The push may still fail to be stored: its sender then sends it again, and it is told
+ * again, with the same write ids in the message. */
+struct window;
+struct intake_packed {
+    struct str tenant;
+    const struct push *push;
+    const struct window *window;
+    struct str message; /* a WriteRequest (proto/ingest.proto) */
+};
+struct intake_tap {
+    void (*packed)(void *cookie, const struct intake_packed *p);
+    void *cookie;
+};
+
+/* What to tell a client that wants one answer: 0 if nothing was rejected; else the code that makes
+ * it do the right thing (what may work another time goes before what never will) and the texts,
+ * "3 errors: a; b; ..." if there are several, each with `prefix` formatted by text_of if given. */
+int intake_error(const struct intake_result *r,
+                 void (*text_of)(void *cookie, size_t row, struct buf *out), void *cookie,
+                 struct err *e);
+
+#endif

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * intake_decode: the pool's half of an intake: pushes come in from a decoder and leave packed.
+ *
+ *   begin ─> decoder fills the push ─> end ─> rules ─> window ─> write ids ─> pack ─> pushes
+ *                                       └─> reject: a row, the others go on
+ *
+ * Each push has an arena and stacks of its own, so that what was sent can be freed while others
+ * wait. Together they may hold limits.decode_bytes: a request with a thousand profiles may not take
+ * more than one with a single large one. The number of pushes of a request is bounded as well.
+ *
+ * An error of the decoder itself fails the request as a whole, before anything of it is sent.
+ */
+#include "common/model/shard.h"
+#include "distributor/intake_impl.h"
+#include "distributor/pack.h"
+
+#define PUSH_LEAST (64 * KIB) /* less memory than this is none for another push */
+#define ID_MOST    128        /* bytes kept of a sender's id, for error texts */
+
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+static const struct err *keep_err(struct intake *k, const struct err *why)
+{
+    static const struct err no_room = { ERR_LIMIT, "rejected; there is no room for the reasons" };
+    struct err *e = ARENA_NEW(k->arena, struct err);
+
+    if (!e)
+        return &no_room;
+    *e = *why;
+    return e;
+}
+
+void intake_reject(struct intake *k, size_t row, const struct err *why)
+{
+    struct intake_row *r = &k->rows.ptr[row];
+
+    r->outcome = INTAKE_REJECTED;
+    r->err = keep_err(k, why);
+}
+
+void intake_push_free(struct intake_push *p)
+{
+    if (!p)
+        return;
+    CHECK(p->magic == INTAKE_PUSH_MAGIC);
+    push_deinit(&p->push);
+    arena_free(p->arena);
+    buf_deinit(&p->packed);
+    loop_timer_free(p->timer);
+    p->magic = 0;
+    xfree(p);
+}
+
+static void close_push(struct intake *k, struct intake_push *p)
+{
+    for (size_t i = 0; i < k->open.len; i++) {
+        if (k->open.ptr[i] != p)
+            continue;
+        k->open.ptr[i] = k->open.ptr[--k->open.len];
+        return;
+    }
+    CHECK(!"a push that was not begun");
+}
+
+/* ---- one push ------------------------------------------------------------------------------- */
+
+/* What holds for the series of every protocol, whoever decoded them. */
+static int check_labels(const struct intake *k, const struct labels *l, struct err *e)
+{
+    uint64_t own = 0;
+
+    for (size_t i = 0; i < l->len; i++) {
+        const struct label *at = &l->ptr[i];
+        own += !str_starts(at->name, STR("__"));
+        if (at->name.len > k->limits.label_name_bytes)
+            return err_set(e, ERR_LIMIT, "label_name_too_long: %zu bytes, at most %" PRIu64,
+                           at->name.len, k->limits.label_name_bytes);
+        if (at->value.len > k->limits.label_value_bytes && !str_starts(at->name, STR("__")))
+            return err_set(e, ERR_LIMIT,
+                           "label_value_too_long: label %.*s has %zu bytes, at most %" PRIu64,
+                           STR_ARG(at->name), at->value.len, k->limits.label_value_bytes);
+    }
+    if (own > k->limits.label_names)
+        return err_set(e, ERR_LIMIT,
+                       "max_label_names_per_series: a series has %" PRIu64
+                       " labels, at most %" PRIu64,
+                       own, k->limits.label_names);
+    return 0;
+}
+
+/* The rules of the tenant over a decoded push: may change or drop series (then it may be empty),
+ * or refuse the push. */
+static int intake_rules(struct intake *k, struct intake_push *p, struct err *e)
+{
+    for (size_t i = 0; i < p->push.series_len; i++)
+        if (check_labels(k, &p->push.series[i].labels, e))
+            return e->code;
+    return 0;
+}
+
+int intake_pack(struct intake_push *p, struct err *e)
+{
+    const struct intake *k = p->k;
+    struct packing in = {
+        .tenant = k->tenant->name,
+        .shard = p->shard,
+        .received_ms = clock_wall_ms(k->d->ctx->env->clock),
+        .push = &p->push,
+        .leaves = &p->leaves,
+        .secret = &k->tenant->secret,
+        .write_base = &p->write_base,
+    };
+
+    buf_reset(&p->packed);
+    return pack_write(&in, &p->packed, e);
+}
+
+static int finish_push(struct intake *k, struct intake_push *p, struct str identity, struct str id,
+                       struct err *e)
+{
+    struct write_sender sender = { .key = k->key, .part = p->row, .id = id };
+    const struct distributor *d = k->d;
+    struct window w;
+
+    if (intake_rules(k, p, e) || window_of(p->in, &p->push, &k->accept, &w, e))
+        return e->code;
+    if (p->push.series_len == 0)
+        return 0;
+    if (!leaves_of(&w, (size_t)k->limits.leaves, p->arena, &p->leaves))
+        return push_full(&p->push, e);
+    p->write_base =
+        write_base_of(&k->tenant->secret, &sender, p->in, &p->push, identity, d->ctx->env);
+    p->shard = shard_of(k->tenant->name, p->push.service, (uint32_t)d->ctx->cluster->shards);
+    if (intake_pack(p, e))
+        return e->code;
+    if (d->tap)
+        d->tap->packed(d->tap->cookie, &(struct intake_packed){ .tenant = k->tenant->name,
+                                                                .push = &p->push,
+                                                                .window = &w,
+                                                                .message = buf_str(&p->packed) });
+    return 0;
+}
+
+/* ---- the sink ------------------------------------------------------------------------------- */
+
+static struct push *sink_begin(void *cookie, const struct ingest *in, struct err *e)
+{
+    struct intake *k = cookie;
+    size_t left =
+        (size_t)k->limits.decode_bytes > k->holds ? (size_t)k->limits.decode_bytes - k->holds : 0;
+    const struct push none = { 0 };
+    struct window w;
+    uint64_t seed;
+
+    if (k->begun >= k->d->conf->request_profiles) {
+        err_set(e, ERR_LIMIT,
+                "a request with more than %" PRIu64
+                " profiles (distributor.request_profiles): send it in parts",
+                k->d->conf->request_profiles);
+        return NULL;
+    }
+    if (left < PUSH_LEAST && k->begun) {
+        err_set(e, ERR_LIMIT,
+                "decoded, this request takes more than %" PRIu64
+                " bytes of memory (distributor.decode_bytes): send it in parts",
+                k->limits.decode_bytes);
+        return NULL;
+    }
+    /* What the URL says about the time is wrong or right without decoding anything. */
+    if ((in->has_from || in->has_until) && window_of(in, &none, &k->accept, &w, e))
+        return NULL;
+    struct limits l = k->limits;
+    l.decode_bytes = left;
+    struct intake_push *p = XNEW(struct intake_push);
+    p->magic = INTAKE_PUSH_MAGIC;
+    p->k = k;
+    p->in = in;
+    p->row = k->rows.len;
+    p->arena = arena_new(left);
+    /* Like the stacks, the message refers to what is in the body: it cannot be much larger. */
+    buf_init(&p->packed, k->d->ctx->cluster->rpc_message_bytes_max);
+    k->d->ctx->env->random(k->d->ctx->env, &seed, sizeof(seed));
+    push_init(&p->push, p->arena, &l, seed);
+    vec_push(&k->rows, ((struct intake_row){ .profiles = 1 }));
+    vec_push(&k->open, p);
+    k->begun++;
+    return &p->push;
+}
+
+static int sink_end(void *cookie, struct push *push, struct str identity, struct str id,
+                    struct err *e)
+{
+    struct intake *k = cookie;
+    struct intake_push *p = container_of(push, struct intake_push, push);
+    struct err why;
+
+    (void)e;
+    close_push(k, p);
+    k->rows.ptr[p->row].id = arena_strdup(k->arena, str_sub(id, 0, ID_MOST));
+    if (finish_push(k, p, identity, id, &why)) {
+        intake_reject(k, p->row, &why);
+        intake_push_free(p);
+        return 0;
+    }
+    if (p->push.series_len) {
+        k->holds += arena_used(p->arena) + stacks_bytes(&p->push.stacks) + p->packed.cap;
+        vec_push(&k->pushes, p);
+        return 0;
+    }
+    k->rows.ptr[p->row].outcome = INTAKE_EMPTY;
+    for (enum push_drop i = 0; i < PUSH_DROPS; i++)
+        k->drops[i] += p->push.drops[i];
+    intake_push_free(p);
+    return 0;
+}
+
+static void sink_reject(void *cookie, struct push *push, uint64_t profiles, const struct err *why)
+{
+    struct intake *k = cookie;
+
+    if (push) {
+        struct intake_push *p = container_of(push, struct intake_push, push);
+        close_push(k, p);
+        intake_reject(k, p->row, why);
+        intake_push_free(p);
+    } else if (k->rows.len < 2 * k->d->conf->request_profiles) {
+        vec_push(&k->rows,
+                 ((struct intake_row){
+                     .outcome = INTAKE_REJECTED, .profiles = profiles, .err = keep_err(k, why) }));
+    } else {
+        k->rejected_more += profiles;
+    }
+}
+
+void intake_decode(struct intake *k)
+{
+    const struct distributor *d = k->d;
+    struct batch_sink sink = { .begin = sink_begin,
+                               .end = sink_end,
+                               .reject = sink_reject,
+                               .limits = &k->limits,
+                               .cookie = k };
+
+    k->accept = (struct window_accept){ .now_ms = clock_wall_ms(d->ctx->env->clock),
+                                        .past_ms = d->conf->past_ms,
+                                        .future_ms = d->conf->future_ms };
+    sink.now_ms = k->accept.now_ms;
+    if (k->o.decode(k->o.cookie, &sink, &k->err) == 0)
+        err_clear(&k->err);
+    /* A decoder that gave up leaves what it was at. */
+    CHECK(k->err.code || k->open.len == 0);
+    while (k->open.len)
+        intake_push_free(k->open.ptr[--k->open.len]);
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * intake_impl.h: what intake.c (loop) and intake_decode.c (pool) share; nobody else includes it.
+ *
+ * Thread: fields are the loop's, but for the time between pool_submit and the done call.
+ */
+#ifndef DISTRIBUTOR_INTAKE_IMPL_H
+#define DISTRIBUTOR_INTAKE_IMPL_H
+
+#include "common/base/vec.h"
+#include "distributor/intake.h"
+#include "distributor/state.h"
+#include "distributor/window.h"
+#include "distributor/write_id.h"
+
+#define INTAKE_MAGIC      MAGIC('i', 'n', 't', 'k')
+#define ROWS_BYTES_MAX    (4 * MIB) /* ids and errors of rows */
+#define INTAKE_PUSH_MAGIC MAGIC('p', 'u', 's', 'h')
+
+struct intake_push {
+    uint32_t magic;
+    struct intake *k;
+    size_t row;
+    size_t at;               /* in k->pushes */
+    const struct ingest *in; /* the decoder's; until its end */
+    struct arena *arena;     /* owned; kept until the ack, to pack again */
+    struct push push;
+    struct leaves leaves;
+    struct write_base write_base;
+    uint32_t shard;
+    struct buf packed; /* the transport takes it at each attempt */
+    struct err err;    /* of packing; code 0: fine */
+    uint64_t sent_ns, retry_ms;
+    struct timer *timer; /* between attempts, else NULL */
+};
+
+struct intake {
+    uint32_t magic;
+    struct distributor *d;
+    struct intake_opts o;
+    struct tenant *tenant;
+    struct limits limits;
+    struct str key;  /* Idempotency-Key, or {NULL, 0} */
+    size_t reserved; /* of d->memory */
+    uint64_t deadline_ms;
+    bool client_deadline; /* it is the client's, not ours */
+    size_t next, running; /* pushes */
+    bool pumping;
+
+    /* Written on the pool. */
+    struct window_accept accept;
+    struct arena *arena; /* ids and errors of rows */
+    VEC(struct intake_row) rows;
+    VEC(struct intake_push *) open;   /* begun, not ended */
+    VEC(struct intake_push *) pushes; /* to be sent */
+    size_t begun;
+    size_t holds;               /* bytes of the pushes */
+    uint64_t rejected_more;     /* profiles without a row: there are too many */
+    uint64_t drops[PUSH_DROPS]; /* of pushes that became empty */
+    uint64_t decode_ns;
+    struct err err; /* code 0: fine */
+};
+
+/* Pool: runs o.decode; k->err, rows and pushes are set. */
+void intake_decode(struct intake *k);
+/* Pool: packs again what the transport took. */
+int intake_pack(struct intake_push *p, struct err *e);
+void intake_push_free(struct intake_push *p); /* NULL is fine */
+/* Sets the outcome of a row; *why is copied. */
+void intake_reject(struct intake *k, size_t row, const struct err *why);
+
+#endif
