@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "distributor/formats/formats.h"
 
+#include "common/net/json_in.h"
 #include "distributor/formats/folded.h"
 #include "distributor/formats/kinds.h"
 #include "distributor/formats/multipart.h"
 #include "distributor/formats/pprof_stacks.h"
 #include "distributor/formats/pyrotree.h"
+#include "distributor/formats/speedscope.h"
 
 #define NS_PER_S    INT64_C(1000000000)
 #define YEAR_1971_S INT64_C(31536000)
@@ -44,6 +46,23 @@ static int decode_text(const struct ingest *in, struct str body, const struct li
         rc = tree_push(plain, &kind, l, push, e);
     else if (!rc)
         rc = folded_push(plain, in->format == FORMAT_GROUPS, &kind, l, push, e);
+    buf_deinit(&tmp);
+    return rc;
+}
+
+static int decode_speedscope(const struct ingest *in, struct str body, const struct limits *l,
+                             struct push *push, struct err *e)
+{
+    struct json_doc *doc = NULL;
+    struct str plain;
+    struct buf tmp;
+
+    int rc = unzip(body, l, &tmp, &plain, e);
+    if (!rc && json_parse(plain, &doc, e))
+        rc = err_wrap(e, "speedscope");
+    if (!rc)
+        rc = speedscope_push(json_root(doc), in, l, push, e);
+    json_doc_free(doc);
     buf_deinit(&tmp);
     return rc;
 }
@@ -176,8 +195,9 @@ int formats_decode(const struct ingest *in, struct str body, const struct limits
         return decode_pprof(in, body, STR_NULL, &none, l, now_ms, push, e);
     case FORMAT_MULTIPART:
         return decode_multipart(in, body, l, now_ms, push, e);
-    case FORMAT_JFR:
     case FORMAT_SPEEDSCOPE:
+        return decode_speedscope(in, body, l, push, e);
+    case FORMAT_JFR:
         break;
     }
     return err_set(e, ERR_INPUT, "format %s is not supported yet by this server",
