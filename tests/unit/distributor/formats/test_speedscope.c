@@ -13,8 +13,9 @@
 #include "tests/lib/testdata.h"
 
 #define HEAD "{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\","
-#define ABC \
-    "\"shared\":{\"frames\":[{\"name\":\"a\"},{\"name\":\"b\",\"file\":\"b.c\",\"line\":7},{\"name\":\"c\"}]},"
+#define ABC                                                                                  \
+    "\"shared\":{\"frames\":[{\"name\":\"a\"},{\"name\":\"b\",\"file\":\"b.c\",\"line\":7}," \
+    "{\"name\":\"c\"}]},"
 
 static int decode(struct dist_push *d, const char *name, const char *rate, struct str body,
                   struct err *e)
