@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * http.h: the HTTP/1.1 server (RFC 9110, 9112): routes, requests, replies.
+ * http.h: the HTTP server (RFC 9110; HTTP/1.1 by 9112, HTTP/2 by 9113): routes, requests, replies.
  *
  * A handler runs on the loop once the whole body is there (bounded by the route's body_max and by
  * the server's in-flight budget), and replies exactly once, now or later, on the loop. The request
  * and all slices in it live until the reply was handed over. If the client goes away first,
  * req->gone turns true and on_gone is called; the handler still has to call a reply function.
  * A client that only closed its sending side looks the same, so the reply is still sent to it.
+ *
+ * Streams are the two exceptions. A handler of http_route_stream runs at the end of the head and
+ * gets the body in pieces (on_data, on_end). And any handler may reply in pieces: http_stream_send
+ * any number of times, then http_stream_end (or http_stream_abort), instead of one http_reply. The
+ * request then lives until that last call, which is owed even if the client is gone.
  */
 #ifndef COMMON_NET_HTTP_H
 #define COMMON_NET_HTTP_H
@@ -34,6 +39,10 @@ enum http_method {
  * it, and what grows with a body wants an arena of its own. */
 #define HTTP_ARENA_MAX (8 * MIB)
 
+#define HTTP_STREAM_WINDOW    (256 * KIB) /* given to on_data and not yet taken, at most */
+#define HTTP_STREAM_ROOM      (64 * KIB)
+#define HTTP_STREAM_QUEUE_MAX (4 * MIB) /* a reader that lets more than this wait is cut off */
+
 struct http_server;
 struct http_req {
     uint32_t magic;
@@ -50,7 +59,15 @@ struct http_req {
     const char *peer;                    /* "127.0.0.1:40312" */
     _Atomic bool gone;                   /* set on the loop, may be read anywhere */
     void (*on_gone)(struct http_req *r); /* set by the handler, may be NULL */
-    void *cookie;                        /* the handler's */
+    /* Of http_route_stream, set by the handler before it returns. Both may reply. on_end comes once,
+     * unless the client is gone or a reply was finished before: with NULL after the last byte, or
+     * with why the rest will not come (ERR_TOO_LARGE over body_max, ERR_BUSY over the budget,
+     * ERR_TIMEOUT, ERR_INPUT); a reply is still owed and still reaches the client. */
+    void (*on_data)(struct http_req *r, struct str bytes); /* borrowed for the call */
+    void (*on_end)(struct http_req *r, const struct err *e);
+    /* A reply that goes out in pieces: less than HTTP_STREAM_ROOM is queued again. May be NULL. */
+    void (*on_room)(struct http_req *r);
+    void *cookie; /* the handler's */
     void *route_cookie;
 };
 typedef void (*http_handler_fn)(struct http_req *r);
@@ -74,10 +91,16 @@ uint16_t http_server_port(const struct http_server *s); /* the real one after ":
  * OPTIONS is answered by the server unless a route asks for it. */
 void http_route(struct http_server *s, unsigned methods, const char *path, size_t body_max,
                 http_handler_fn fn, void *route_cookie);
+/* The same, but fn runs at the end of the head; r->body stays empty, see on_data. body_max bounds
+ * the sum of all pieces. */
+void http_route_stream(struct http_server *s, unsigned methods, const char *path, uint64_t body_max,
+                       http_handler_fn fn, void *route_cookie);
 /* Stops accepting, answers what is running, closes idle connections; then calls done on the loop.
  */
 void http_server_drain(struct http_server *s, void (*done)(void *cookie), void *cookie);
 void http_server_free(struct http_server *s); /* after drain; NULL is fine */
+
+bool http_is_h2(const struct http_req *r);
 
 /* First header of that name (case-insensitive), or STR_NULL. */
 struct str http_header(const struct http_req *r, const char *name);
@@ -99,6 +122,28 @@ void http_reply_header(struct http_req *r, const char *name, struct str value);
  * 1400 bytes or more and no Content-Encoding was set. A body that did not fit its buf (buf_ok is
  * false) becomes a 500. After this `r` is gone. */
 void http_reply(struct http_req *r, int status, const char *content_type, struct buf *body);
+/* Adds a trailer to the reply to come; copies; at most 8. HTTP/2 sends it behind the body of any
+ * reply, HTTP/1.1 drops it. */
+void http_reply_trailer(struct http_req *r, const char *name, struct str value);
+
+/* ---- replies in pieces. Nothing is compressed; no Content-Length is sent (HTTP/1.1: chunked). */
+/* The first call sends the head with what http_reply_header added; the others ignore status and
+ * type. Moves *part out (NULL or empty: the head only). Never calls back into the handler. Look at
+ * http_stream_queued before you produce more: over HTTP_STREAM_QUEUE_MAX, or with a full budget,
+ * the client is cut off, soon after; r->gone and on_gone say so. A part that did not fit its buf
+ * (buf_ok is false) cuts off, too. After the client is gone this does nothing. */
+void http_stream_send(struct http_req *r, int status, const char *content_type, struct buf *part);
+/* Ends the reply, with the trailers added so far. After this `r` is gone. */
+void http_stream_end(struct http_req *r);
+/* Ends it so that the client sees a broken reply (reset, or closed in the middle). `r` is gone. */
+void http_stream_abort(struct http_req *r);
+/* Bytes sent that the client did not take yet; 0 once it is gone. */
+size_t http_stream_queued(const struct http_req *r);
+/* Of http_route_stream: n more of the bytes that on_data got are dealt with, the client may send as
+ * many again. At most HTTP_STREAM_WINDOW are outstanding, charged to the in-flight budget; what a
+ * handler keeps beyond that it takes and charges itself. Nothing after the last byte is owed. */
+void http_stream_took(struct http_req *r, size_t n);
+
 /* {"code","message"} with the status of e->code; Retry-After where it helps; JSON plus newline. */
 void http_reply_err(struct http_req *r, const struct err *e);
 /* The same with a status and a code name of your own: for what has no ERR_ code. */
@@ -109,8 +154,8 @@ void http_reply_connect_err(struct http_req *r, const struct err *e);
  * where the client accepts gzip, else `plain`. Both are borrowed until the server is freed. */
 void http_reply_static(struct http_req *r, const char *content_type, struct str plain,
                        struct str gz, const char *etag, const char *cache_control);
-/* The body without its Content-Encoding (identity, gzip, zstd), bounded by l; runs on a pool
- * thread. *ret points into r->body or into *tmp. Unknown encodings: ERR_INPUT. */
+/* The body without its Content-Encoding (identity, gzip, zstd, br, deflate), bounded by l; runs on a
+ * pool thread. *ret points into r->body or into *tmp. Unknown encodings: ERR_INPUT. */
 struct inflate_limits;
 NODISCARD int http_body_plain(const struct http_req *r, const struct inflate_limits *l,
                               struct buf *tmp, struct str *ret, struct err *e);

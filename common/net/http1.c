@@ -64,7 +64,7 @@ void http1_go(struct http1 *c, enum http1_state to)
         c->scanned = 0;
         break;
     case HTTP1_BODY:
-        c->phase_due = due_in(c, o->body_ms);
+        c->phase_due = due_in(c, c->x->route->stream ? o->idle_ms : o->body_ms);
         c->body_mark = 0;
         break;
     case HTTP1_LINGER:
@@ -88,7 +88,7 @@ void http1_close(struct http1 *c)
     if (c->state == HTTP1_CLOSING)
         return;
     http1_go(c, HTTP1_CLOSING);
-    wheel_clear(&c->conn.server->wheel, &c->deadline);
+    wheel_clear(&c->conn.server->wheel, &c->conn.deadline);
     c->stream->ops->close(c->stream);
     c->x = NULL;
     if (x)
@@ -102,9 +102,31 @@ static void on_closed(void *cookie)
     CHECK(c->magic == HTTP1_MAGIC && c->state == HTTP1_CLOSING && !c->running);
     c->magic = 0;
     cbuf_free(&c->in, c->conn.server->o.in_flight);
+    cbuf_free(&c->tail, c->conn.server->o.in_flight);
     outq_free(&c->out);
     http_server_del(c->conn.server, &c->conn);
-    xfree(c);
+    if (!c->kicked)
+        xfree(c);
+}
+
+static void on_kick(void *cookie)
+{
+    struct http1 *c = cookie;
+
+    CHECK(!c->running);
+    c->kicked = false;
+    if (c->magic == 0)
+        xfree(c);
+    else if (c->state != HTTP1_CLOSING)
+        http1_run(c, http1_kept(c));
+}
+
+void http1_kick(struct http1 *c)
+{
+    if (c->running || c->kicked)
+        return;
+    c->kicked = true;
+    loop_post(c->conn.server->o.loop, on_kick, c);
 }
 
 /* ---- run */
@@ -130,7 +152,7 @@ static bool keep_rest(struct http1 *c)
     }
     if (cbuf_add(&c->in, g, rest, IN_MAX))
         return true;
-    if (c->state == HTTP1_HEAD) {
+    if (c->state == HTTP1_HEAD || c->state == HTTP1_BODY) {
         http1_refuse_busy(c);
         return false;
     }
@@ -142,7 +164,7 @@ static void set_reading(struct http1 *c)
 {
     bool on = !c->eof && c->state != HTTP1_CLOSING;
 
-    if (c->state == HTTP1_WORK || c->state == HTTP1_FLUSH)
+    if (c->state == HTTP1_WORK || c->state == HTTP1_FLUSH || http1_body_waits(c))
         on = on && !c->close_after && c->in.len < PIPELINE_MAX;
     if (on != c->reading && c->state != HTTP1_CLOSING) {
         c->reading = on;
@@ -152,12 +174,15 @@ static void set_reading(struct http1 *c)
 
 static void set_deadline(struct http1 *c)
 {
+    /* A body that waits for its handler is not late, but looked at again a period later. */
     uint64_t due = MIN(c->phase_due, c->out.frozen ? c->write_due : NEVER);
 
+    if (c->overrun)
+        due = 0;
     if (c->state == HTTP1_CLOSING || due == NEVER)
-        wheel_clear(&c->conn.server->wheel, &c->deadline);
+        wheel_clear(&c->conn.server->wheel, &c->conn.deadline);
     else
-        wheel_set(&c->conn.server->wheel, &c->deadline, due);
+        wheel_set(&c->conn.server->wheel, &c->conn.deadline, due);
 }
 
 void http1_run(struct http1 *c, struct str view)
@@ -171,6 +196,7 @@ void http1_run(struct http1 *c, struct str view)
         while (http1_step(c))
             ;
     } while (!keep_rest(c));
+    http1_pump(c);
     if (c->state != HTTP1_CLOSING && outq_flush(&c->out) == OUTQ_BROKEN)
         http1_close(c);
     if (c->out.frozen && !was_under_way && c->state != HTTP1_CLOSING) {
@@ -196,7 +222,7 @@ static void on_bytes(void *cookie, struct str bytes)
         http1_run(c, bytes);
     } else if (cbuf_add(&c->in, c->conn.server->o.in_flight, bytes, IN_MAX)) {
         http1_run(c, http1_kept(c));
-    } else if (c->state == HTTP1_HEAD) {
+    } else if (c->state == HTTP1_HEAD || c->state == HTTP1_BODY) {
         http1_refuse_busy(c);
     } else {
         c->close_after = c->linger = true;
@@ -231,6 +257,8 @@ static void on_written(void *cookie, bool ok)
         http1_close(c);
     else if (c->state != HTTP1_CLOSING)
         http1_run(c, http1_kept(c));
+    if (c->x && c->state != HTTP1_CLOSING)
+        http_xchg_room(c->x, http1_queued(c));
 }
 
 /* True if the write under way moved enough to wait on. */
@@ -244,22 +272,25 @@ static bool write_moved(struct http1 *c)
     return moved >= PROGRESS_LEAST;
 }
 
+/* A stream may be slow, as long as it is not dead: its pieces cost what they hold. */
 static bool body_moved(struct http1 *c)
 {
-    size_t moved = c->x->body.len - c->body_mark;
+    bool stream = c->x->started;
+    uint64_t got = stream ? c->x->got : c->x->body.len;
+    uint64_t moved = got - c->body_mark;
 
-    c->body_mark = c->x->body.len;
-    c->phase_due = due_in(c, c->conn.server->o.body_ms);
-    return moved >= PROGRESS_LEAST;
+    c->body_mark = got;
+    c->phase_due = due_in(c, stream ? c->conn.server->o.idle_ms : c->conn.server->o.body_ms);
+    return moved >= (stream ? 1 : PROGRESS_LEAST) || http1_body_waits(c);
 }
 
-void http1_on_deadline(struct wheel_entry *e)
+static void on_deadline(struct http_conn *conn)
 {
-    struct http1 *c = container_of(e, struct http1, deadline);
+    struct http1 *c = container_of(conn, struct http1, conn);
     uint64_t now = http_server_now_ms(c->conn.server);
 
     CHECK(c->magic == HTTP1_MAGIC && !c->running);
-    if (c->out.frozen && now >= c->write_due && !write_moved(c)) {
+    if (c->overrun || (c->out.frozen && now >= c->write_due && !write_moved(c))) {
         metric_add(c->conn.server->refused[HTTP_REFUSED_TIMEOUT], 1);
         http1_close(c);
     } else if (now >= c->phase_due) {
@@ -297,6 +328,7 @@ void http1_open(struct http_server *s, struct stream *stream, bool refuse_it)
 
     c->magic = HTTP1_MAGIC;
     c->conn.drain = on_drain;
+    c->conn.on_deadline = on_deadline;
     c->conn.refused = refuse_it;
     c->stream = stream;
     c->out.stream = stream;

@@ -9,6 +9,5 @@
 
 /* Takes the stream over; `refuse`: answer 503 at once and close. */
 void http1_open(struct http_server *s, struct stream *stream, bool refuse);
-void http1_on_deadline(struct wheel_entry *e);
 
 #endif

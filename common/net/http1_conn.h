@@ -47,10 +47,16 @@ struct http1 {
     struct outq out;
     bool close_after;
     bool linger;
+    /* a reply in pieces, from its head to its end */
+    struct cbuf tail; /* what the write under way keeps from out */
+    bool plain;       /* its bytes go out as they are: HTTP/1.0 */
+    bool mute;        /* it has no body: HEAD */
+    bool overrun;     /* the client takes too little: to be closed */
+    bool kicked;      /* a run is posted */
     /* deadlines, monotonic ms */
-    struct wheel_entry deadline;
     uint64_t phase_due, write_due;
-    size_t body_mark, unsent_mark; /* progress when the deadline was set */
+    uint64_t body_mark; /* progress when the deadline was set */
+    size_t unsent_mark;
 };
 
 /* ---- http1.c */
@@ -58,6 +64,7 @@ void http1_go(struct http1 *c, enum http1_state to); /* the only place that chan
 /* Advances as far as `view` leads; keeps the rest of it. Not from inside itself. */
 void http1_run(struct http1 *c, struct str view);
 void http1_close(struct http1 *c); /* safe in every state, twice too */
+void http1_kick(struct http1 *c);  /* runs soon, not from inside the caller */
 static inline struct str http1_kept(const struct http1 *c)
 {
     return (struct str){ c->in.ptr, c->in.len };
@@ -71,5 +78,12 @@ void http1_begin_xchg(struct http1 *c);
 /* Answers before any handler saw the request, and gives the connection up. */
 void http1_refuse(struct http1 *c, int status, const char *code, const char *why);
 void http1_refuse_busy(struct http1 *c);
+/* The rest of a streamed body will not come: its handler says so to the client. */
+void http1_cut_body(struct http1 *c, const struct err *e);
+/* A body in pieces that the handler must deal with before more can be handed on. */
+bool http1_body_waits(const struct http1 *c);
+/* What a reply in pieces has for the stream goes there, if it is free. */
+void http1_pump(struct http1 *c);
+size_t http1_queued(const struct http1 *c);
 
 #endif

@@ -53,14 +53,17 @@ static void take_head(struct http1 *c, struct str head)
     bool expects = h->expect_continue;
     if (!http_xchg_begin(c->x, h))
         return; /* answered: the state is FLUSH */
+    bool stream = c->x->route->stream;
     http1_go(c, c->unread ? HTTP1_BODY : HTTP1_WORK);
-    if (!c->unread) {
-        http_xchg_run(c->x);
-    } else if (expects && c->view.len == 0) {
+    if (c->unread && expects && c->view.len == 0) {
         struct str text = STR("HTTP/1.1 100 Continue\r\n\r\n");
         buf_add_str(outq_text(&c->out), text);
         outq_text_end(&c->out, text.len);
     }
+    if (!c->unread || stream)
+        http_xchg_run(c->x);
+    if (!c->unread && stream && c->x)
+        http_xchg_ended(c->x, NULL);
 }
 
 static bool step_head(struct http1 *c)
@@ -100,11 +103,26 @@ static void refuse_large(struct http1 *c)
     http1_refuse(c, 413, "invalid_argument", e.text);
 }
 
+/* Bytes of the body that have a place to go to. */
+static size_t body_room(const struct http1 *c)
+{
+    return c->x->started ? http_xchg_window(c->x) : SIZE_MAX;
+}
+
 /* Returns false if the request was answered instead. */
 static bool add_body(struct http1 *c, struct str bytes, uint64_t most)
 {
-    int code = http_xchg_body(c->x, bytes, (size_t)MIN(most, (uint64_t)SIZE_MAX));
+    struct http_xchg *x = c->x;
+    struct err e;
+    int code;
 
+    if (x->started) {
+        code = http_xchg_data(x, bytes, &e);
+        if (code)
+            http1_cut_body(c, &e);
+        return code == 0 && c->x == x;
+    }
+    code = http_xchg_body(x, bytes, (size_t)MIN(most, (uint64_t)SIZE_MAX));
     if (code == ERR_BUSY)
         http1_refuse_busy(c);
     else if (code)
@@ -112,15 +130,22 @@ static bool add_body(struct http1 *c, struct str bytes, uint64_t most)
     return code == 0;
 }
 
-/* 1: complete; 0: more input is needed; -1: answered. */
+/* Does the body pass body_max with `ahead` more bytes? */
+static bool too_large(const struct http1 *c, uint64_t ahead)
+{
+    return ahead > c->x->route->body_max - (c->x->started ? c->x->got : c->x->body.len);
+}
+
+/* 1: complete; 0: more input or room is needed; -1: answered. */
 static int take_chunks(struct http1 *c)
 {
     size_t pos = 0;
 
-    for (;;) {
-        struct str data = STR_NULL;
+    while (pos < c->view.len && body_room(c)) {
+        size_t room = MIN(body_room(c), c->view.len - pos);
+        struct str look = str_sub(c->view, 0, pos + room), data = STR_NULL;
         const char *why = NULL;
-        enum http_chunk_result r = http_chunk_next(&c->chunk, c->view, &pos, &data, &why);
+        enum http_chunk_result r = http_chunk_next(&c->chunk, look, &pos, &data, &why);
 
         if (r == HTTP_CHUNK_BAD) {
             http1_refuse(c, 400, "invalid_argument", why);
@@ -129,26 +154,34 @@ static int take_chunks(struct http1 *c)
         if (r == HTTP_CHUNK_DATA && !add_body(c, data, SIZE_MAX))
             return -1;
         /* A chunk that says it is too long need not be waited for. */
-        if (http_chunk_ahead(&c->chunk) > c->x->route->body_max - c->x->body.len) {
+        if (too_large(c, http_chunk_ahead(&c->chunk))) {
             refuse_large(c);
             return -1;
         }
-        if (r == HTTP_CHUNK_DATA)
-            continue;
-        c->view = str_sub(c->view, pos, c->view.len);
-        return r == HTTP_CHUNK_DONE;
+        if (r == HTTP_CHUNK_DONE) {
+            c->view = str_sub(c->view, pos, c->view.len);
+            return 1;
+        }
     }
+    c->view = str_sub(c->view, pos, c->view.len);
+    return 0;
 }
 
 static int take_length(struct http1 *c)
 {
-    struct str bytes = str_sub(c->view, 0, (size_t)MIN(c->left, (uint64_t)c->view.len));
+    uint64_t most = MIN(c->left, (uint64_t)body_room(c));
+    struct str bytes = str_sub(c->view, 0, (size_t)MIN(most, (uint64_t)c->view.len));
 
-    if (!add_body(c, bytes, c->x->body.len + c->left))
-        return -1;
     c->left -= bytes.len;
+    if (bytes.len && !add_body(c, bytes, c->x->body.len + bytes.len + c->left))
+        return -1;
     c->view = str_sub(c->view, bytes.len, c->view.len);
     return c->left == 0;
+}
+
+bool http1_body_waits(const struct http1 *c)
+{
+    return c->state == HTTP1_BODY && c->x && c->x->started && http_xchg_window(c->x) == 0;
 }
 
 static bool step_body(struct http1 *c)
@@ -160,10 +193,13 @@ static bool step_body(struct http1 *c)
     if (done) {
         c->unread = false;
         http1_go(c, HTTP1_WORK);
-        http_xchg_run(c->x);
+        if (c->x->started)
+            http_xchg_ended(c->x, NULL);
+        else
+            http_xchg_run(c->x);
         return true;
     }
-    if (c->eof) {
+    if (c->eof && !http1_body_waits(c)) {
         http1_refuse(c, 400, "invalid_argument", "the connection ended before the body did");
         return true;
     }

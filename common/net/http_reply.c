@@ -34,62 +34,87 @@ static void add_value(struct buf *text, struct str value)
     }
 }
 
+static struct http_line add_line(struct http_xchg *x, const char *name, struct str value)
+{
+    struct str n = str_c(name);
+    struct http_line l;
+
+    CHECK(n.len > 0 && n.len <= 128);
+    for (size_t i = 0; i < n.len; i++)
+        CHECK(http_is_tchar((uint8_t)n.ptr[i]));
+    l.name = u32_from(x->text.len);
+    l.name_len = u32_from(n.len);
+    buf_add_str(&x->text, n);
+    l.value = u32_from(x->text.len);
+    add_value(&x->text, value);
+    l.value_len = u32_from(x->text.len - l.value);
+    CHECK(buf_ok(&x->text));
+    return l;
+}
+
 void http_reply_header(struct http_req *r, const char *name, struct str value)
 {
     struct http_xchg *x = xchg_of(r);
-    struct str n = str_c(name);
 
-    CHECK(x->headers_len < HTTP_REPLY_HEADERS_MAX && n.len <= 128);
-    for (size_t i = 0; i < n.len; i++)
-        CHECK(http_is_tchar((uint8_t)n.ptr[i]));
-    if (str_eq_nocase(n, STR("Content-Encoding")))
+    CHECK(x->headers_len < HTTP_REPLY_HEADERS_MAX);
+    if (str_eq_nocase(str_c(name), STR("Content-Encoding")))
         x->no_gzip = true;
-    if (str_eq_nocase(n, STR("Retry-After")))
+    if (str_eq_nocase(str_c(name), STR("Retry-After")))
         x->has_retry = true;
-    x->headers[x->headers_len].name = u32_from(x->text.len);
-    x->headers[x->headers_len].name_len = u32_from(n.len);
-    buf_add_str(&x->text, n);
-    x->headers[x->headers_len].value = u32_from(x->text.len);
-    add_value(&x->text, value);
-    x->headers[x->headers_len].value_len = u32_from(x->text.len - x->headers[x->headers_len].value);
-    x->headers_len++;
-    CHECK(buf_ok(&x->text));
+    x->headers[x->headers_len++] = add_line(x, name, value);
+}
+
+void http_reply_trailer(struct http_req *r, const char *name, struct str value)
+{
+    struct http_xchg *x = xchg_of(r);
+
+    CHECK(x->trailers_len < HTTP_TRAILERS_MAX);
+    x->trailers[x->trailers_len++] = add_line(x, name, value);
 }
 
 /* ---- the answer */
 
-static size_t own_headers(const struct http_xchg *x, struct http_header *to)
+static void read_lines(const struct http_xchg *x, const struct http_line *from, size_t n,
+                       struct http_header *to)
 {
-    for (size_t i = 0; i < x->headers_len; i++)
+    for (size_t i = 0; i < n; i++)
         to[i] = (struct http_header){
-            { x->text.ptr + x->headers[i].name, x->headers[i].name_len },
-            { x->text.ptr + x->headers[i].value, x->headers[i].value_len },
+            { x->text.ptr + from[i].name, from[i].name_len },
+            { x->text.ptr + from[i].value, from[i].value_len },
         };
-    return x->headers_len;
+}
+
+void http_reply_head(struct http_xchg *x, const size_t *length, struct http_reply_head *to)
+{
+    read_lines(x, x->headers, x->headers_len, to->list);
+    read_lines(x, x->trailers, x->trailers_len, to->trailers);
+    to->trailers_len = x->trailers_len;
+    to->len = x->headers_len;
+    (void)snprintf(to->id, sizeof(to->id), "%016" PRIx64, x->req.id);
+    to->list[to->len++] = (struct http_header){ STR("X-Request-Id"), str_c(to->id) };
+    to->list[to->len++] = (struct http_header){ STR("Date"), http_server_date(x->server) };
+    if (length) {
+        (void)snprintf(to->length, sizeof(to->length), "%zu", *length);
+        to->list[to->len++] = (struct http_header){ STR("Content-Length"), str_c(to->length) };
+    }
 }
 
 static void finish(struct http_xchg *x)
 {
-    struct http_header headers[HTTP_REPLY_HEADERS_MAX + 4];
-    char id[24], length[24];
-    size_t n = own_headers(x, headers);
+    struct http_reply_head head;
     struct http_answer a = {
         .status = x->status,
         .close = x->close,
         .no_body = x->req.method == HTTP_HEAD || x->status == 204 || x->status == 304,
-        .headers = headers,
+        .headers = head.list,
         .body = x->out_borrowed ? x->borrowed : buf_str(&x->out),
         .own = x->out_borrowed ? NULL : &x->out,
+        .trailers = head.trailers,
     };
 
-    (void)snprintf(id, sizeof(id), "%016" PRIx64, x->req.id);
-    headers[n++] = (struct http_header){ STR("X-Request-Id"), str_c(id) };
-    headers[n++] = (struct http_header){ STR("Date"), http_server_date(x->server) };
-    if (x->status != 204 && x->status != 304) {
-        (void)snprintf(length, sizeof(length), "%zu", a.body.len);
-        headers[n++] = (struct http_header){ STR("Content-Length"), str_c(length) };
-    }
-    a.headers_len = n;
+    http_reply_head(x, x->status == 204 || x->status == 304 ? NULL : &a.body.len, &head);
+    a.headers_len = head.len;
+    a.trailers_len = head.trailers_len;
     http_xchg_count(x);
     if (x->sink)
         x->sink->answer(x->proto, x, &a);
@@ -116,7 +141,7 @@ static void compress_done(void *cookie)
     finish(x);
 }
 
-static void set_status(struct http_xchg *x, int status, const char *content_type)
+void http_reply_status_set(struct http_xchg *x, int status, const char *content_type)
 {
     CHECK(!x->replied && status >= 200 && status < 600);
     x->replied = true;
@@ -137,7 +162,7 @@ void http_reply(struct http_req *r, int status, const char *content_type, struct
         reply_json(r, 500, "internal", "the reply is larger than its buffer may get", true);
         return;
     }
-    set_status(x, status, content_type);
+    http_reply_status_set(x, status, content_type);
     if (body)
         buf_move(&x->out, body);
     if (x->no_gzip || x->out.len < HTTP_COMPRESS_LEAST || gzip_sniff(buf_str(&x->out))) {
@@ -241,12 +266,12 @@ void http_reply_static(struct http_req *r, const char *content_type, struct str 
     if (gz.len)
         http_reply_header(r, "Vary", STR("Accept-Encoding"));
     if (not_modified) {
-        set_status(x, 304, NULL);
+        http_reply_status_set(x, 304, NULL);
         finish(x);
         return;
     }
     http_reply_header(r, "X-Content-Type-Options", STR("nosniff"));
-    set_status(x, 200, content_type);
+    http_reply_status_set(x, 200, content_type);
     x->out_borrowed = true;
     x->borrowed = plain;
     if (gz.len && http_accepts_gzip(r)) {

@@ -16,6 +16,7 @@ struct http_route {
     char *path;              /* owned; as registered, so with its '*' */
     struct str match;        /* without the '*' */
     bool prefix;
+    bool stream; /* the handler runs at the end of the head */
     unsigned methods;
     size_t body_max;
     http_handler_fn fn;

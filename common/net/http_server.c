@@ -18,6 +18,13 @@
 #include "common/net/http1.h"
 #include "common/net/tcp.h"
 
+static void on_expired(struct wheel_entry *e)
+{
+    struct http_conn *c = container_of(e, struct http_conn, deadline);
+
+    c->on_deadline(c);
+}
+
 static void metrics_start(struct http_server *s)
 {
     static const double buckets[] = { 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
@@ -72,7 +79,7 @@ int http_server_new(const struct http_server_opts *o, struct http_server **ret, 
     http_routes_init(&s->routes);
     s->unrouted.path = xstrdup("none");
     list_init(&s->conns);
-    wheel_init(&s->wheel, o->loop, http1_on_deadline);
+    wheel_init(&s->wheel, o->loop, on_expired);
     /* Ids differ between restarts and grow within one run. */
     s->id_last = hash_u64((uint64_t)clock_wall_ms(loop_clock(o->loop))) & ~(uint64_t)0xffffffff;
     metrics_start(s);
@@ -92,15 +99,29 @@ uint16_t http_server_port(const struct http_server *s)
     return s->listener ? tcp_listener_port(s->listener) : 0;
 }
 
-void http_route(struct http_server *s, unsigned methods, const char *path, size_t body_max,
-                http_handler_fn fn, void *route_cookie)
+static struct http_route *add_route(struct http_server *s, unsigned methods, const char *path,
+                                    size_t body_max, http_handler_fn fn, void *cookie)
 {
     struct http_route *r = http_routes_add(&s->routes, path);
 
     r->methods = methods;
     r->body_max = body_max;
     r->fn = fn;
-    r->cookie = route_cookie;
+    r->cookie = cookie;
+    return r;
+}
+
+void http_route(struct http_server *s, unsigned methods, const char *path, size_t body_max,
+                http_handler_fn fn, void *route_cookie)
+{
+    (void)add_route(s, methods, path, body_max, fn, route_cookie);
+}
+
+void http_route_stream(struct http_server *s, unsigned methods, const char *path, uint64_t body_max,
+                       http_handler_fn fn, void *route_cookie)
+{
+    add_route(s, methods, path, (size_t)MIN(body_max, (uint64_t)SIZE_MAX), fn, route_cookie)
+        ->stream = true;
 }
 
 /* ---- connections */

@@ -22,6 +22,7 @@
 
 #define HTTP_XCHG_MAGIC        MAGIC('X', 'C', 'H', 'G')
 #define HTTP_REPLY_HEADERS_MAX 24
+#define HTTP_TRAILERS_MAX      8
 #define HTTP_REPLY_VALUE_MAX   (4 * KIB)
 #define HTTP_COMPRESS_LEAST    1400
 #define HTTP_COMPRESS_INLINE   (64 * KIB) /* longer bodies go to the pool */
@@ -37,12 +38,24 @@ struct http_answer {
     size_t headers_len;
     struct str body;
     struct buf *own; /* where body lives; NULL: body is borrowed until the server is freed */
+    const struct http_header *trailers;
+    size_t trailers_len;
 };
 
 struct http_xchg;
 struct http_sink {
     /* Takes the answer; *x is freed by the caller afterwards. */
     void (*answer)(void *proto, struct http_xchg *x, const struct http_answer *a);
+    /* The same in pieces: the head (body is empty), more of the body (moved out), the end, where
+     * only the trailers of *a count; or an end that looks broken. *x is freed by the caller after
+     * end and abort. None of them calls the handler. */
+    void (*begin)(void *proto, struct http_xchg *x, const struct http_answer *a);
+    void (*part)(void *proto, struct http_xchg *x, struct buf *part);
+    void (*end)(void *proto, struct http_xchg *x, const struct http_answer *a);
+    void (*abort)(void *proto, struct http_xchg *x);
+    size_t (*queued)(const void *proto, const struct http_xchg *x);
+    /* The handler dealt with n bytes of the body; the next may be handed on, but not from here. */
+    void (*took)(void *proto, struct http_xchg *x, size_t n);
 };
 
 struct http_xchg {
@@ -52,9 +65,15 @@ struct http_xchg {
     void *proto;
     struct http_route *route; /* the server's `unrouted` until one is found */
     struct cbuf body;
-    size_t charged; /* for the copy of the head */
-    bool started;   /* the handler was called */
+    size_t charged;     /* for the copy of the head */
+    size_t outstanding; /* of a streamed body: handed on, not taken, charged */
+    uint64_t got;       /* of a streamed body */
+    bool started;       /* the handler was called */
+    bool ended;         /* on_end was called, or is not due */
     bool replied;
+    bool streaming;  /* replied in pieces */
+    bool wants_room; /* on_room is due */
+    bool http2;
     bool close; /* the answer must end the connection */
     char peer[56];
     /* the reply */
@@ -65,10 +84,10 @@ struct http_xchg {
     struct str borrowed; /* instead of out, where out_borrowed */
     bool out_borrowed;
     struct buf text; /* of the headers below */
-    struct {
+    struct http_line {
         uint32_t name, name_len, value, value_len; /* offsets into text */
-    } headers[HTTP_REPLY_HEADERS_MAX];
-    size_t headers_len;
+    } headers[HTTP_REPLY_HEADERS_MAX], trailers[HTTP_TRAILERS_MAX];
+    size_t headers_len, trailers_len;
 };
 
 /* Head of every connection, whatever it speaks. */
@@ -76,7 +95,9 @@ struct http_conn {
     struct list link; /* server.conns */
     struct http_server *server;
     void (*drain)(struct http_conn *c); /* close if idle; else the running ones end it */
-    bool refused;                       /* over connections_max */
+    void (*on_deadline)(struct http_conn *c);
+    struct wheel_entry deadline;
+    bool refused; /* over connections_max */
 };
 
 enum http_refusal {
@@ -129,11 +150,33 @@ struct http_xchg *http_xchg_new(struct http_server *s, const struct http_sink *s
 bool http_xchg_begin(struct http_xchg *x, const struct http_head *h);
 /* Appends to the body; `max` bounds the capacity. 0, or ERR_TOO_LARGE, ERR_BUSY. */
 NODISCARD int http_xchg_body(struct http_xchg *x, struct str bytes, size_t max);
+/* Of a streaming route, after http_xchg_run: bytes of the body that may be handed on now. */
+static inline size_t http_xchg_window(const struct http_xchg *x)
+{
+    return HTTP_STREAM_WINDOW - x->outstanding;
+}
+/* Hands on at most that many; the handler may reply: x may be gone after it. 0, or ERR_TOO_LARGE,
+ * ERR_BUSY with nothing handed on: then http_xchg_ended is due. */
+NODISCARD int http_xchg_data(struct http_xchg *x, struct str bytes, struct err *e);
+/* The body is whole (NULL) or will not be; x may be gone after it. Twice is fine. */
+void http_xchg_ended(struct http_xchg *x, const struct err *e);
+/* The client took some of a reply in pieces; `queued` is left. x may be gone after it. */
+void http_xchg_room(struct http_xchg *x, size_t queued);
 void http_xchg_run(struct http_xchg *x); /* calls the handler; x may be gone after it */
 /* The connection died: tells the handler, or frees what it never saw. */
 void http_xchg_detach(struct http_xchg *x);
 void http_xchg_gone(struct http_xchg *x); /* tells the handler, keeps the sink */
 void http_xchg_free(struct http_xchg *x);
 void http_xchg_count(struct http_xchg *x);
+
+/* ---- http_reply.c, for http_stream.c */
+struct http_reply_head {
+    struct http_header list[HTTP_REPLY_HEADERS_MAX + 4], trailers[HTTP_TRAILERS_MAX];
+    size_t len, trailers_len;
+    char id[24], length[24];
+};
+void http_reply_status_set(struct http_xchg *x, int status, const char *content_type);
+/* All headers of the reply; points into x and *to. length: NULL for none. */
+void http_reply_head(struct http_xchg *x, const size_t *length, struct http_reply_head *to);
 
 #endif

@@ -32,7 +32,7 @@ struct http_xchg *http_xchg_new(struct http_server *s, const struct http_sink *s
     x->route = &s->unrouted;
     buf_init(&x->out, SIZE_MAX);
     buf_init(&x->zip, SIZE_MAX);
-    buf_init(&x->text, HTTP_REPLY_HEADERS_MAX * (HTTP_REPLY_VALUE_MAX + 256));
+    buf_init(&x->text, (HTTP_REPLY_HEADERS_MAX + HTTP_TRAILERS_MAX) * (HTTP_REPLY_VALUE_MAX + 256));
     s->xchgs++;
     metric_move(s->running, 1);
     return x;
@@ -45,7 +45,7 @@ void http_xchg_free(struct http_xchg *x)
     CHECK(x->req.magic == HTTP_XCHG_MAGIC);
     x->req.magic = 0;
     cbuf_free(&x->body, s->o.in_flight);
-    budget_give(s->o.in_flight, x->charged);
+    budget_give(s->o.in_flight, x->charged + x->outstanding);
     buf_deinit(&x->out);
     buf_deinit(&x->zip);
     buf_deinit(&x->text);
@@ -224,9 +224,50 @@ void http_xchg_run(struct http_xchg *x)
     x->route->fn(&x->req);
 }
 
+/* ---- a body in pieces */
+
+int http_xchg_data(struct http_xchg *x, struct str bytes, struct err *e)
+{
+    CHECK(x->route->stream && x->started && !x->ended && bytes.len <= http_xchg_window(x));
+    if (bytes.len > x->route->body_max - x->got)
+        return err_set(e, ERR_TOO_LARGE, "the body has more than the %zu bytes that are taken here",
+                       x->route->body_max);
+    if (!budget_take(x->server->o.in_flight, bytes.len))
+        return err_set(e, ERR_BUSY, "too many bytes of requests are held at once; try again");
+    x->outstanding += bytes.len;
+    x->got += bytes.len;
+    if (x->req.on_data)
+        x->req.on_data(&x->req, bytes);
+    else
+        http_stream_took(&x->req, bytes.len);
+    return 0;
+}
+
+void http_xchg_ended(struct http_xchg *x, const struct err *e)
+{
+    if (x->ended)
+        return;
+    x->ended = true;
+    if (x->req.on_end)
+        x->req.on_end(&x->req, e);
+}
+
+void http_stream_took(struct http_req *r, size_t n)
+{
+    struct http_xchg *x = container_of(r, struct http_xchg, req);
+
+    CHECK(r->magic == HTTP_XCHG_MAGIC && n <= x->outstanding);
+    x->outstanding -= n;
+    budget_give(x->server->o.in_flight, n);
+    if (n && x->sink && !x->ended)
+        x->sink->took(x->proto, x, n);
+}
+
+/* ---- the client leaves */
+
 void http_xchg_gone(struct http_xchg *x)
 {
-    if (x->replied || atomic_load(&x->req.gone))
+    if ((x->replied && !x->streaming) || atomic_load(&x->req.gone))
         return;
     atomic_store(&x->req.gone, true);
     if (x->req.on_gone)
@@ -236,6 +277,7 @@ void http_xchg_gone(struct http_xchg *x)
 void http_xchg_detach(struct http_xchg *x)
 {
     x->sink = NULL;
+    x->ended = true;
     if (x->started || x->replied)
         http_xchg_gone(x);
     else

@@ -55,13 +55,17 @@ static size_t mem_unsent(const struct stream *s)
 static void deliver_in(void *cookie)
 {
     struct net_mem *m = cookie;
+    size_t n = MIN(m->in.len, (size_t)NET_READ_MAX);
     struct str all;
 
-    if (!m->reading || m->closed || m->in.len == 0)
+    if (!m->reading || m->closed || n == 0)
         return;
     /* A copy of exactly this size: reading past it is seen by ASan. */
-    all = (struct str){ xmemdup(m->in.ptr, m->in.len), m->in.len };
-    buf_reset(&m->in);
+    all = (struct str){ xmemdup(m->in.ptr, n), n };
+    memmove(m->in.ptr, m->in.ptr + n, m->in.len - n);
+    m->in.len -= n;
+    if (m->in.len)
+        loop_post(m->world->loop, deliver_in, m);
     m->stream.up->on_bytes(m->stream.cookie, all);
     xfree((char *)(uintptr_t)all.ptr);
 }

@@ -9,6 +9,8 @@
 #include "common/net/http.h"
 #include "common/net/stream.h"
 
+#define NET_READ_MAX (64 * KIB) /* what the server gets in one piece, as from a socket */
+
 struct net_world {
     struct clock_fake clock;
     struct loop *loop;

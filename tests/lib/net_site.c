@@ -90,8 +90,74 @@ static void on_empty(struct http_req *r)
     http_reply(r, 200, NULL, NULL);
 }
 
+/* ---- pieces */
+
+static void stream_data(struct http_req *r, struct str bytes)
+{
+    CHECK(buf_add_str(&seen.data, bytes));
+    if (seen.keep)
+        seen.untaken += bytes.len;
+    else
+        http_stream_took(r, bytes.len);
+}
+
+static void stream_end(struct http_req *r, const struct err *e)
+{
+    struct buf b;
+
+    assert_int_equal(seen.end_code, -1);
+    seen.end_code = e ? e->code : 0;
+    if (e) {
+        http_reply_err(r, e);
+        return;
+    }
+    buf_init(&b, 64);
+    buf_addf(&b, "%zu bytes", seen.data.len);
+    http_reply(r, 200, "text/plain", &b);
+}
+
+static void on_stream(struct http_req *r)
+{
+    seen.handled++;
+    seen.end_code = -1;
+    buf_deinit(&seen.data);
+    buf_init(&seen.data, 2 * MIB);
+    r->on_data = stream_data;
+    r->on_end = stream_end;
+    r->on_gone = on_gone;
+    seen.held = r;
+}
+
+static void on_room(struct http_req *r)
+{
+    assert_true(r == seen.held && http_stream_queued(r) < HTTP_STREAM_ROOM);
+    seen.room++;
+}
+
+static void on_feed(struct http_req *r)
+{
+    seen.handled++;
+    seen.held = r;
+    r->on_gone = on_gone;
+    r->on_room = on_room;
+    http_reply_header(r, "X-Feed", STR("yes"));
+    http_stream_send(r, 200, "text/event-stream", NULL);
+}
+
+void site_feed(const char *text, size_t times)
+{
+    struct buf b;
+
+    buf_init(&b, 64 * MIB);
+    for (size_t i = 0; i < times; i++)
+        buf_add_str(&b, str_c(text));
+    http_stream_send(seen.held, 200, "text/plain", &b);
+    assert_int_equal(b.len, 0);
+}
+
 void site_open(struct net_world *w)
 {
+    buf_deinit(&seen.data);
     memset(&seen, 0, sizeof(seen));
     net_world_init(w);
     http_route(w->server, HTTP_POST, "/echo", 64 * KIB, on_echo, NULL);
@@ -103,6 +169,8 @@ void site_open(struct net_world *w)
     http_route(w->server, HTTP_GET, "/p/*", 0, on_empty, NULL);
     http_route(w->server, HTTP_GET, "/p/q/*", 0, on_echo, NULL);
     http_route(w->server, HTTP_PUT, "/big", 10, on_echo, NULL);
+    http_route_stream(w->server, HTTP_POST, "/stream", MIB, on_stream, NULL);
+    http_route(w->server, HTTP_GET | HTTP_POST, "/feed", 1024, on_feed, NULL);
 }
 
 bool site_has(const char *text, const char *part)
@@ -118,6 +186,7 @@ void site_expect(const char *got, const char *const *parts, size_t n)
             fail_msg("%s '%s' in:\n%s", without ? "found" : "no", parts[i] + without, got);
     }
 }
+
 void site_finish(struct net_world *w, struct net_mem *m)
 {
     if (!m->ended)

@@ -6,6 +6,8 @@
  *   POST /echo (64 KiB)  its body        GET,POST /hold (1 KiB)  waits for site_reply_held
  *   GET /big?n=          n bytes         GET /err?code= /connect?code=  an error reply
  *   GET /file            a static file   GET /p/...  empty, X-Path says the path   PUT /big  echo
+ *   POST /stream (1 MiB) a body in pieces into seen.data; replies with its length at the end
+ *   GET,POST /feed       begins a reply in pieces, which the test goes on with (seen.held)
  */
 #ifndef TESTS_LIB_NET_SITE_H
 #define TESTS_LIB_NET_SITE_H
@@ -18,6 +20,11 @@ struct site_seen {
     int handled;
     struct http_req *held; /* by "/hold" */
     int gone;
+    struct buf data; /* of "/stream" */
+    size_t untaken;  /* of it, while keep is set */
+    bool keep;       /* the handler takes nothing */
+    int end_code;    /* of on_end; -1 before it */
+    int room;        /* calls of on_room */
 };
 extern struct site_seen seen;
 
@@ -33,6 +40,7 @@ extern const size_t site_tricks_len;
 
 void site_open(struct net_world *w);
 void site_reply_held(const char *text);
+void site_feed(const char *text, size_t times); /* one more piece of the reply of "/feed" */
 /* Each part is in `got`; one that begins with '!' is not. */
 void site_expect(const char *got, const char *const *parts, size_t n);
 #define EXPECT(got, ...)                                     \
