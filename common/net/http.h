@@ -59,9 +59,9 @@ struct http_req {
     const char *peer;                    /* "127.0.0.1:40312" */
     _Atomic bool gone;                   /* set on the loop, may be read anywhere */
     void (*on_gone)(struct http_req *r); /* set by the handler, may be NULL */
-    /* Of http_route_stream, set by the handler before it returns. Both may reply. on_end comes once,
-     * unless the client is gone or a reply was finished before: with NULL after the last byte, or
-     * with why the rest will not come (ERR_TOO_LARGE over body_max, ERR_BUSY over the budget,
+    /* Of http_route_stream, set by the handler before it returns. Both may reply. on_end comes
+     * once, unless the client is gone or a reply was finished before: with NULL after the last byte,
+     * or with why the rest will not come (ERR_TOO_LARGE over body_max, ERR_BUSY over the budget,
      * ERR_TIMEOUT, ERR_INPUT); a reply is still owed and still reaches the client. */
     void (*on_data)(struct http_req *r, struct str bytes); /* borrowed for the call */
     void (*on_end)(struct http_req *r, const struct err *e);
@@ -154,8 +154,8 @@ void http_reply_connect_err(struct http_req *r, const struct err *e);
  * where the client accepts gzip, else `plain`. Both are borrowed until the server is freed. */
 void http_reply_static(struct http_req *r, const char *content_type, struct str plain,
                        struct str gz, const char *etag, const char *cache_control);
-/* The body without its Content-Encoding (identity, gzip, zstd, br, deflate), bounded by l; runs on a
- * pool thread. *ret points into r->body or into *tmp. Unknown encodings: ERR_INPUT. */
+/* The body without its Content-Encoding (identity, gzip, zstd, br, deflate), bounded by l; runs on
+ * a pool thread. *ret points into r->body or into *tmp. Unknown encodings: ERR_INPUT. */
 struct inflate_limits;
 NODISCARD int http_body_plain(const struct http_req *r, const struct inflate_limits *l,
                               struct buf *tmp, struct str *ret, struct err *e);
