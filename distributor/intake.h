@@ -4,8 +4,8 @@
  *
  *   loop  START ─> pool  decode ─┬ push ─> rules ─> window ─> write ids ─> pack ─┐
  *          │                     ├ push ...                                      │
- *          └ error: reply it     └ rejected: a row with its reason               v
- *   loop  done(result) <── rows: stored, empty, rejected <── acks <── sends, again until ack_timeout
+ *          └ error: reply it     └ rejected: a row, its reason                 v
+ *   loop  done(result) <── rows: stored, empty, rejected <── acks <── sends, again until timeout
  *
  * A protocol says how its body becomes pushes (`decode`, which speaks to a struct batch_sink) and
  * how the result is told to its client (`done`). Everything between is the same for all of them.

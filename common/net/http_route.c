@@ -51,6 +51,7 @@ void http_routes_deinit(struct http_routes *t)
     map_str_free(t->exact);
     vec_for (i, &t->all) {
         xfree(t->all.ptr[i]->path);
+        xfree(t->all.ptr[i]->owned);
         xfree(t->all.ptr[i]);
     }
     vec_free(&t->all);

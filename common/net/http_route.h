@@ -21,6 +21,7 @@ struct http_route {
     size_t body_max;
     http_handler_fn fn;
     void *cookie;
+    void *owned; /* what the cookie stands for, freed with the route */
     struct metric_cell *requests[HTTP_METHODS + 1][6]; /* by method and status class, lazily */
     struct metric_cell *seconds;
 };

@@ -186,6 +186,13 @@ static void on_ring(struct http_req *r)
     http_reply(r, 200, "application/json", &b);
 }
 
+static bool serving(void *cookie)
+{
+    const char *role, *why;
+
+    return process_ready(cookie, &role, &why);
+}
+
 void admin_routes(struct process *p)
 {
     static const struct {
@@ -198,4 +205,5 @@ void admin_routes(struct process *p)
 
     for (size_t i = 0; i < ARRAY_LEN(pages); i++)
         http_route(p->http, HTTP_GET, pages[i].path, 0, pages[i].fn, p);
+    svc_health_routes(&p->health, p->http, serving, p);
 }

@@ -5,6 +5,7 @@
 #ifndef COMMON_ROLE_PROCESS_H
 #define COMMON_ROLE_PROCESS_H
 
+#include "common/net/svc.h"
 #include "common/obs/selfprof.h"
 #include "common/role/options.h"
 #include "common/role/role.h"
@@ -33,6 +34,7 @@ struct process {
     struct pool *pool;
     struct metrics *metrics;
     struct http_server *http;
+    struct svc_health health;
     struct rpc_net *rpc;
     struct budget in_flight;
     struct usage usage;
