@@ -124,13 +124,6 @@ static void adder_clear(struct adder *a)
 /* ---- names of the series ----------------------------------------------------------------------
  */
 
-struct naming {
-    struct str name; /* __name__ */
-    struct str types[PPROF_TYPES_MAX];
-    struct str units[PPROF_TYPES_MAX];
-    struct str period_type, period_unit;
-};
-
 /* Equal once push_add has made them words: "lock-time" and "lock_time" are one type. */
 static bool same_word(struct str a, struct str b)
 {
@@ -148,7 +141,7 @@ static bool same_word(struct str a, struct str b)
 }
 
 /* A sample type that was there already gets a number, or two vectors would be one series. */
-static bool number_twins(struct naming *n, size_t len, struct arena *a)
+static bool number_twins(struct pprof_names *n, size_t len, struct arena *a)
 {
     for (size_t i = 1; i < len; i++) {
         unsigned twins = 1;
@@ -168,8 +161,8 @@ static bool number_twins(struct naming *n, size_t len, struct arena *a)
     return true;
 }
 
-static bool name_series(const struct pprof *p, const struct sample_config *config, struct arena *a,
-                        struct naming *ret)
+static void name_series(const struct pprof *p, const struct sample_config *config,
+                        struct pprof_names *ret)
 {
     struct str display[PPROF_TYPES_MAX];
 
@@ -185,7 +178,6 @@ static bool name_series(const struct pprof *p, const struct sample_config *confi
         ret->period_type = pprof_str(p, p->period_type.type);
         ret->period_unit = pprof_str(p, p->period_type.unit);
     }
-    return number_twins(ret, p->types_len, a);
 }
 
 /* ---- all of it --------------------------------------------------------------------------------
@@ -243,7 +235,7 @@ static bool add_exemplars(struct adder *a, const uint32_t *samples, size_t n, co
 
 /* The samples counted in the adder become a series per type; which samples these are is told for
  * the sake of exemplars. */
-static int add_group(struct adder *a, const struct naming *names, const struct labels *labels,
+static int add_group(struct adder *a, const struct pprof_names *names, const struct labels *labels,
                      const uint32_t *samples, size_t n, struct err *e)
 {
     size_t series[PPROF_TYPES_MAX];
@@ -289,8 +281,8 @@ static bool order_by_group(const struct adder *a, const struct pprof_groups *g,
     return true;
 }
 
-static int add_groups(struct adder *a, const struct naming *names, const struct pprof_groups *g,
-                      struct err *e)
+static int add_groups(struct adder *a, const struct pprof_names *names,
+                      const struct pprof_groups *g, struct err *e)
 {
     uint32_t *order;
     size_t *starts;
@@ -311,12 +303,14 @@ static int add_groups(struct adder *a, const struct naming *names, const struct 
     return 0;
 }
 
-static int add_walked(const struct pprof *p, const struct naming *names, const struct limits *l,
-                      const struct pprof_walked *w, struct push *push, struct err *e)
+int pprof_add(const struct pprof *p, struct pprof_names *names, const struct limits *l,
+              const struct pprof_walked *w, struct push *push, struct err *e)
 {
     struct adder a = { .p = p, .l = l, .push = push, .w = w, .types = p->types_len };
     struct pprof_groups groups;
 
+    if (!number_twins(names, p->types_len, push->arena))
+        return push_full(push, e);
     if (pprof_spans(p, w, push, &a.spans, e) ||
         pprof_groups(p, w, l, (size_t)l->series / p->types_len, push, &groups, e))
         return e->code;
@@ -333,16 +327,15 @@ static int add_walked(const struct pprof *p, const struct naming *names, const s
 int pprof_push(const struct pprof *p, const struct ingest *in, const struct sample_config *config,
                const int64_t *values, const struct limits *l, struct push *push, struct err *e)
 {
-    struct naming names = { 0 };
+    struct pprof_names names = { 0 };
     struct pprof_walked w;
 
     push->drops[CHANGE_STRING] += p->bad_string_refs;
     push->samples += p->samples.len;
-    if (!name_series(p, config, push->arena, &names))
-        return push_full(push, e);
+    name_series(p, config, &names);
     int rc = pprof_walk(p, in, l, values, push, &w, e);
     if (!rc)
-        rc = add_walked(p, &names, l, &w, push, e);
+        rc = pprof_add(p, &names, l, &w, push, e);
     pprof_walked_deinit(&w);
     return rc;
 }

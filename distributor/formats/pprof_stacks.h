@@ -41,6 +41,18 @@ NODISCARD int pprof_walk(const struct pprof *p, const struct ingest *in, const s
                          struct err *e);
 void pprof_walked_deinit(struct pprof_walked *w);
 
+/* What the series are called. */
+struct pprof_names {
+    struct str name; /* __name__ */
+    struct str types[PPROF_TYPES_MAX];
+    struct str units[PPROF_TYPES_MAX];
+    struct str period_type, period_unit;
+};
+/* The second half of pprof_push, for other formats too: walked samples to series. Of p it looks at
+ * strings, types_len and period only. Types that are equal once they are words get a number. */
+NODISCARD int pprof_add(const struct pprof *p, struct pprof_names *names, const struct limits *l,
+                        const struct pprof_walked *w, struct push *push, struct err *e);
+
 /* The values of cur minus those of prev for the sample types marked in `cumulative`, stack by stack
  * (pprof_delta.c): types_len per sample of cur, in the arena. Differences below zero become 0 and
  * are

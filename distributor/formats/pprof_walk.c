@@ -22,6 +22,7 @@
  */
 #include "common/base/hash.h"
 #include "common/base/size.h"
+#include "distributor/formats/native.h"
 #include "distributor/formats/paths.h"
 #include "distributor/formats/pprof_stacks.h"
 
@@ -172,22 +173,6 @@ static uint32_t module_id(struct walk *w, uint32_t mapping)
     return w->modules[mapping];
 }
 
-static struct str base_name(struct str path)
-{
-    struct str deleted = STR(" (deleted)");
-
-    if (str_ends(path, deleted))
-        path.len -= deleted.len;
-    ptrdiff_t slash = str_rfind(path, '/');
-    return slash < 0 ? path : str_sub(path, (size_t)slash + 1, path.len);
-}
-
-/* Some agents write "unknown" where they have none. */
-static bool build_id_real(struct str id)
-{
-    return id.len > 0 && !str_eqc(id, "unknown") && !str_eqc(id, "UNKNOWN");
-}
-
 static struct frame address_frame(struct walk *w, uint64_t address, uint32_t mapping)
 {
     struct frame f = { .addr = address };
@@ -196,12 +181,11 @@ static struct frame address_frame(struct walk *w, uint64_t address, uint32_t map
         return f;
     const struct pprof_mapping *m = &w->p->mappings.ptr[mapping];
     struct str build_id = pprof_str(w->p, m->build_id);
-    if (m->start < m->limit && address >= m->start && address < m->limit)
-        f.addr = address - m->start + m->offset;
-    if (build_id_real(build_id)) {
+    f.addr = native_offset(address, m->start, m->limit, m->offset);
+    if (native_build_id(build_id)) {
         f.module = string_id(w, m->build_id);
-        f.file = intern(
-            w, str_tail(base_name(pprof_str(w->p, m->file)), (size_t)w->l->symbol_keep_bytes));
+        f.file = intern(w, str_tail(native_base_name(pprof_str(w->p, m->file)),
+                                    (size_t)w->l->symbol_keep_bytes));
     } else {
         f.module = module_id(w, mapping);
     }
