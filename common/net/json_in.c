@@ -47,7 +47,7 @@ static size_t skip_string(struct str s, size_t i)
     return s.len;
 }
 
-static int check_limits(struct str s, struct err *e)
+static int check_limits(struct str s, size_t depth_max, struct err *e)
 {
     size_t cost = s.len, depth = 0;
 
@@ -77,8 +77,8 @@ static int check_limits(struct str s, struct err *e)
         default:
             break;
         }
-        if (depth > JSON_IN_DEPTH_MAX)
-            return err_set(e, ERR_LIMIT, "JSON: more than %d levels of nesting", JSON_IN_DEPTH_MAX);
+        if (depth > depth_max)
+            return err_set(e, ERR_LIMIT, "JSON: more than %zu levels of nesting", depth_max);
         if (cost > JSON_IN_TREE_MAX)
             return err_set(e, ERR_LIMIT, "JSON: the parsed text would take more than %zu MiB",
                            JSON_IN_TREE_MAX / MIB);
@@ -91,9 +91,15 @@ static int check_limits(struct str s, struct err *e)
 
 int json_parse(struct str text, struct json_doc **ret, struct err *e)
 {
+    return json_parse_deep(text, JSON_IN_DEPTH_MAX, ret, e);
+}
+
+int json_parse_deep(struct str text, size_t depth_max, struct json_doc **ret, struct err *e)
+{
     json_error_t error;
 
-    if (check_limits(text, e))
+    CHECK(depth_max <= JSON_IN_DEEPEST); /* jansson recurses; its own limit is 2048 */
+    if (check_limits(text, depth_max, e))
         return e->code;
     json_t *root = json_loadb(text.ptr ? text.ptr : "", text.len, JSON_REJECT_DUPLICATES, &error);
     if (!root)

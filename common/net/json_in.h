@@ -21,6 +21,10 @@ struct json_val; /* borrowed from the doc */
 
 /* The text must be one object or array. ERR_INPUT says line and column; ERR_LIMIT. */
 NODISCARD int json_parse(struct str text, struct json_doc **ret, struct err *e);
+/* The same with a limit of nesting of its own, up to JSON_IN_DEEPEST: files whose trees nest. */
+#define JSON_IN_DEEPEST 2000
+NODISCARD int json_parse_deep(struct str text, size_t depth_max, struct json_doc **ret,
+                              struct err *e);
 void json_doc_free(struct json_doc *d); /* NULL is fine */
 const struct json_val *json_root(const struct json_doc *d);
 bool json_is_obj(const struct json_val *v); /* NULL is not */

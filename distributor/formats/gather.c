@@ -102,16 +102,12 @@ static bool work_left(struct gather *g, const struct gather_stack *s)
     return g->work <= GATHER_WORK_MAX;
 }
 
-int gather_add(struct gather *g, const struct gather_stack *s, uint64_t count, const char *what,
-               uint64_t n, struct err *e)
+int gather_node(struct gather *g, const struct gather_stack *s, const char *what, uint64_t n,
+                uint32_t *ret, struct err *e)
 {
     static const struct str nameless = { NULL, 0 };
     static const struct gather_stack unknown = { .names = &nameless, .n = 1 };
-    uint64_t value;
 
-    if (g->taken++ >= g->l->samples)
-        return err_set(e, ERR_LIMIT, "%s %" PRIu64 ": more than %" PRIu64 " stacks", what, n,
-                       g->l->samples);
     if (s->n == 0)
         s = &unknown;
     if (s->n > g->l->text_frames)
@@ -120,15 +116,19 @@ int gather_add(struct gather *g, const struct gather_stack *s, uint64_t count, c
     if (!work_left(g, s))
         return err_set(e, ERR_LIMIT, "%s %" PRIu64 ": too many frames in all stacks together", what,
                        n);
-    if (count == 0)
-        return 0;
     size_t before = g->push->stacks.node_parent.len;
     g->over = false;
     uint32_t node = s->n > g->l->frames_keep ? walk_deep(g, s) : walk(g, s, 0, s->n, 0);
     g->stacks += !g->over && g->push->stacks.node_parent.len > before;
     g->push->drops[CHANGE_STACKS] += g->over;
-    if (node == STACKS_FULL)
-        return push_full(g->push, e);
+    *ret = node;
+    return node == STACKS_FULL ? push_full(g->push, e) : 0;
+}
+
+void gather_put(struct gather *g, uint32_t node, uint64_t count)
+{
+    uint64_t value;
+
     while (g->values.len <= node)
         vec_push(&g->values, 0);
     if (!u64_mul(count, g->period, &value) || value > INT64_MAX) {
@@ -136,6 +136,25 @@ int gather_add(struct gather *g, const struct gather_stack *s, uint64_t count, c
         g->push->drops[CHANGE_SATURATED]++;
     }
     g->values.ptr[node] = push_sum(g->push, g->values.ptr[node], value);
+}
+
+int gather_add(struct gather *g, const struct gather_stack *s, uint64_t count, const char *what,
+               uint64_t n, struct err *e)
+{
+    uint32_t node;
+
+    if (g->taken++ >= g->l->samples)
+        return err_set(e, ERR_LIMIT, "%s %" PRIu64 ": more than %" PRIu64 " stacks", what, n,
+                       g->l->samples);
+    if (count == 0) /* checked, but it makes no nodes */
+        return s->n > g->l->text_frames
+                   ? err_set(e, ERR_LIMIT,
+                             "%s %" PRIu64 ": a stack of %zu frames, at most %" PRIu64, what, n,
+                             s->n, g->l->text_frames)
+                   : 0;
+    if (gather_node(g, s, what, n, &node, e))
+        return e->code;
+    gather_put(g, node, count);
     return 0;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/lib/fuzz_ingest.h"
 
+#include "distributor/formats/upload/upload.h"
 #include "distributor/options.h"
 #include "distributor/pack.h"
 #include "tests/lib/dist_push.h"
@@ -29,6 +30,9 @@ static void check_push(const struct push *p, const struct limits *l)
         }
         CHECK(total == s->total);
         dist_check_exemplars(s);
+        for (size_t k = 0; k < i; k++) /* equal series would get one write id */
+            CHECK(!str_eq(p->series[k].profile_type, s->profile_type) ||
+                  !labels_eq(&p->series[k].labels, &s->labels));
     }
 }
 
@@ -55,8 +59,11 @@ static void pack(const struct ingest *in, const struct push *p, const struct lim
     buf_deinit(&out);
 }
 
-void fuzz_ingest(enum format format, const char *content_type, const char *name, struct str body)
+/* With `upload` the format is found by looking at the body. */
+static void run(bool upload, enum format format, const char *content_type, const char *name,
+                struct str body)
 {
+    const char *found;
     struct limits l = limits_default();
     struct arena *a = arena_new(MIB), *pa;
     struct ingest_raw raw = { .name = str_c(name), .content_type = str_c(content_type) };
@@ -71,7 +78,8 @@ void fuzz_ingest(enum format format, const char *content_type, const char *name,
     in.format = format;
     pa = arena_new((size_t)l.decode_bytes);
     push_init(&p, pa, &l, 7);
-    if (formats_decode(&in, body, &l, NOW_MS, &p, &e)) {
+    if (upload ? upload_push(&in, body, &l, NOW_MS, &p, &found, &e)
+               : formats_decode(&in, body, &l, NOW_MS, &p, &e)) {
         CHECK(e.code == ERR_INPUT || e.code == ERR_LIMIT);
         CHECK(e.text[0]);
     } else {
@@ -81,4 +89,14 @@ void fuzz_ingest(enum format format, const char *content_type, const char *name,
     push_deinit(&p);
     arena_free(pa);
     arena_free(a);
+}
+
+void fuzz_ingest(enum format format, const char *content_type, const char *name, struct str body)
+{
+    run(false, format, content_type, name, body);
+}
+
+void fuzz_upload(struct str body)
+{
+    run(true, FORMAT_GROUPS, "", "fuzz", body);
 }

@@ -10,5 +10,7 @@
 
 /* Decodes `body` under small limits, checks the outcome, packs what was accepted. */
 void fuzz_ingest(enum format format, const char *content_type, const char *name, struct str body);
+/* The same with a file that a person uploads. */
+void fuzz_upload(struct str body);
 
 #endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * firefox.h: profiles of the Firefox Profiler, raw and processed (samply writes the latter).
+ */
+#ifndef DISTRIBUTOR_FORMATS_UPLOAD_FIREFOX_H
+#define DISTRIBUTOR_FORMATS_UPLOAD_FIREFOX_H
+
+#include "distributor/formats/push.h"
+
+struct json_val;
+
+/* Adds two series per thread with samples to push, whose base is set; rules: firefox.c. Pure. */
+NODISCARD int firefox_push(const struct json_val *root, const struct limits *l, struct push *push,
+                           struct err *e);
+
+#endif

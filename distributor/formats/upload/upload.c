@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * upload: what a file is, by its first bytes; JSON by the keys of its top level.
+ *
+ * Formats that /ingest has too go through formats_decode, so that both ways give the same. The
+ * order matters: magic numbers first, then JSON, then text that can only be perf's, then protobuf,
+ * whose first byte is a newline for text, then folded text, which nearly everything is.
+ */
+#include "distributor/formats/upload/upload.h"
+
+#include "common/net/json_in.h"
+#include "distributor/formats/formats.h"
+#include "distributor/formats/speedscope.h"
+#include "distributor/formats/upload/firefox.h"
+#include "distributor/formats/upload/perf_script.h"
+#include "distributor/formats/upload/v8.h"
+
+#define SNIFF_BYTES 1024
+
+enum kind {
+    KIND_INGEST, /* as /ingest reads it */
+    KIND_JSON,
+    KIND_PERF_SCRIPT,
+};
+struct found {
+    enum kind kind;
+    enum format format; /* KIND_INGEST */
+    const char *name;
+};
+
+static int known_but_not_read(struct str s, struct err *e)
+{
+    static const struct {
+        const char *magic;
+        size_t len;
+        const char *what;
+    } rows[] = {
+        { "PERFILE2", 8, "perf.data: run `perf script` and upload what it prints" },
+        { "2ELIFREP", 8, "perf.data: run `perf script` and upload what it prints" },
+        { "\177ELF", 4, "a program, not a profile of it" },
+        { "Nettrace", 8,
+          "a .nettrace file: convert it with `dotnet-trace convert --format "
+          "Speedscope`" },
+        { "\x14\0\0\0!FastSer", 12,
+          "a .nettrace file: convert it with `dotnet-trace convert "
+          "--format Speedscope`" },
+        { "MOJ", 3, "Austin's binary format: convert it with `mojo2austin`" },
+        { "\x89PNG", 4, "a picture" },
+        { "<svg", 4, "a drawn flame graph: upload what it was drawn from" },
+        { "<?xml", 5, "XML: if it is a drawn flame graph, upload what it was drawn from" },
+        { "PK\3\4", 4, "a zip archive: upload the files in it" },
+        { "\x28\xb5\x2f\xfd", 4, "zstd: unpack it, or send it with Content-Encoding: zstd" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (str_starts(s, str_n(rows[i].magic, rows[i].len)))
+            return err_set(e, ERR_INPUT, "this is %s", rows[i].what);
+    return 0;
+}
+
+/* A message whose first field is a sample type, with a plausible length. */
+static bool looks_like_pprof(struct str s)
+{
+    if (s.len < 4 || s.ptr[0] != 0x0a)
+        return false;
+    const uint8_t len = (uint8_t)s.ptr[1];
+    return len >= 2 && len <= 64 && (size_t)len + 2 <= s.len &&
+           ((uint8_t)s.ptr[2] == 0x08 || (uint8_t)s.ptr[2] == 0x10);
+}
+
+static int sniff(struct str body, struct found *ret, struct err *e)
+{
+    static const struct found jfr = { KIND_INGEST, FORMAT_JFR, "jfr" };
+    static const struct found pprof = { KIND_INGEST, FORMAT_PPROF, "pprof" };
+    static const struct found json = { KIND_JSON, FORMAT_GROUPS, "json" };
+    static const struct found perf = { KIND_PERF_SCRIPT, FORMAT_GROUPS, "perf script" };
+    static const struct found folded = { KIND_INGEST, FORMAT_GROUPS, "folded" };
+    struct str head = str_sub(body, 0, SNIFF_BYTES), text = str_trim(head);
+
+    if (!body.len)
+        return err_set(e, ERR_INPUT, "the file is empty");
+    if (known_but_not_read(body, e))
+        return e->code;
+    if (str_starts(text, STR("\xef\xbb\xbf")))
+        text = str_trim(str_sub(text, 3, text.len));
+    if (str_starts(body, STR("FLR\0")))
+        *ret = jfr;
+    else if (text.len && (text.ptr[0] == '{' || text.ptr[0] == '['))
+        *ret = json;
+    else if (looks_like_pprof(body))
+        *ret = pprof;
+    else if (perf_script_sniff(body))
+        *ret = perf;
+    else if (str_find(head, '\0') >= 0 && !str_starts(body, STR("\xff\xfe")) &&
+             !str_starts(body, STR("\xfe\xff")))
+        *ret = pprof; /* not text; pprof's fields may come in any order */
+    else
+        *ret = folded;
+    return 0;
+}
+
+int upload_sniff(struct str body, const char **ret_format, struct err *e)
+{
+    struct found f;
+
+    if (sniff(body, &f, e))
+        return e->code;
+    *ret_format = f.name;
+    return 0;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static bool has(const struct json_val *root, const char *key)
+{
+    return json_get(root, key, NULL) != NULL;
+}
+
+static int push_json_root(const struct ingest *in, const struct json_val *root,
+                          const struct limits *l, struct push *push, const char **ret_format,
+                          struct err *e)
+{
+    const struct json_val *inner = json_get(root, "profile", NULL);
+
+    if (json_is_arr(root) || has(root, "traceEvents"))
+        return err_set(e, ERR_INPUT,
+                       "this is a trace of Chrome: save the profile of its "
+                       "Performance panel, or record with --cpu-prof");
+    if (has(root, "resourceProfiles"))
+        return err_set(e, ERR_INPUT, "this is an OTLP request: send it to /v1development/profiles");
+    if (has(root, "shared") && has(root, "profiles") && !has(root, "meta")) {
+        *ret_format = "speedscope";
+        return speedscope_push(root, in, l, push, e);
+    }
+    if (push_base(push, in, in->name.app, l, e))
+        return e->code;
+    if (has(root, "nodes") || (has(root, "head") && has(root, "timestamps"))) {
+        *ret_format = "cpuprofile";
+        return v8_cpuprofile_push(root, l, push, e);
+    }
+    if (has(json_get(root, "head", NULL), "selfSize")) {
+        *ret_format = "heapprofile";
+        return v8_heapprofile_push(root, l, push, e);
+    }
+    if (has(root, "head")) {
+        *ret_format = "cpuprofile";
+        return v8_cpuprofile_push(root, l, push, e);
+    }
+    if (has(root, "meta") || has(inner, "meta")) {
+        *ret_format = "firefox";
+        return firefox_push(root, l, push, e);
+    }
+    return err_set(e, ERR_INPUT,
+                   "this JSON is no profile of a known kind (speedscope, .cpuprofile, "
+                   ".heapprofile, Firefox)");
+}
+
+static int push_json(const struct ingest *in, struct str text, const struct limits *l,
+                     struct push *push, const char **ret_format, struct err *e)
+{
+    struct json_doc *doc = NULL;
+
+    if (str_starts(text, STR("\xef\xbb\xbf")))
+        text = str_sub(text, 3, text.len);
+    /* Deep: the old .cpuprofile nests its call tree. */
+    if (json_parse_deep(text, JSON_IN_DEEPEST, &doc, e))
+        return e->code;
+    int rc = push_json_root(in, json_root(doc), l, push, ret_format, e);
+    json_doc_free(doc);
+    return rc;
+}
+
+/* ---- all ------------------------------------------------------------------------------------- */
+
+static int push_plain(const struct ingest *in, struct str body, const struct limits *l,
+                      int64_t now_ms, struct push *push, const char **ret_format, struct err *e)
+{
+    struct ingest as = *in;
+    struct found f;
+
+    if (sniff(body, &f, e))
+        return e->code;
+    *ret_format = f.name;
+    as.format = f.format;
+    switch (f.kind) {
+    case KIND_INGEST:
+        return formats_decode(&as, body, l, now_ms, push, e);
+    case KIND_JSON:
+        return push_json(in, body, l, push, ret_format, e);
+    case KIND_PERF_SCRIPT:
+        break;
+    }
+    return push_base(push, in, in->name.app, l, e) ? e->code : perf_script_push(body, l, push, e);
+}
+
+int upload_push(const struct ingest *in, struct str body, const struct limits *l, int64_t now_ms,
+                struct push *push, const char **ret_format, struct err *e)
+{
+    const struct inflate_limits inflate = limits_inflate(l);
+    struct buf tmp;
+    int rc = 0;
+
+    buf_init(&tmp, (size_t)l->inflated_bytes);
+    if (gzip_sniff(body)) {
+        rc = gunzip(body, &inflate, &tmp, e);
+        body = buf_str(&tmp);
+    }
+    if (!rc)
+        rc = push_plain(in, body, l, now_ms, push, ret_format, e);
+    buf_deinit(&tmp);
+    return rc;
+}

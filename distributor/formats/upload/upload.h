@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * upload.h: a file that a person uploads, whatever it is: its format is found by looking at it.
+ */
+#ifndef DISTRIBUTOR_FORMATS_UPLOAD_UPLOAD_H
+#define DISTRIBUTOR_FORMATS_UPLOAD_UPLOAD_H
+
+#include "distributor/formats/push.h"
+
+/* What one looks at, for tests and messages; the body is not zipped any more. ERR_INPUT names what
+ * it is and what to do instead, where it is a known format that cannot be read. */
+NODISCARD int upload_sniff(struct str body, const char **ret_format, struct err *e);
+/* One layer of gzip is taken off. `in` has the name; its format is not looked at. push is
+ * initialised, keeps nothing of the body. *ret_format is static text. Pure: any thread. */
+NODISCARD int upload_push(const struct ingest *in, struct str body, const struct limits *l,
+                          int64_t now_ms, struct push *push, const char **ret_format,
+                          struct err *e);
+
+#endif

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Files that people bring: what they are taken for, small ones by hand, and the sample files
+ * against numbers that independent readers worked out.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+/* cmocka wants the three above first */
+#include <cmocka.h>
+
+#include "distributor/formats/upload/upload.h"
+#include "tests/lib/dist_push.h"
+#include "tests/lib/testdata.h"
+
+static int decode(struct dist_push *d, struct str body, const char **format, struct err *e)
+{
+    static struct limits l;
+    struct ingest_raw raw = { .name = STR("app"), .sample_rate = STR("0") };
+
+    l = limits_default();
+    *d = (struct dist_push){ .arena = arena_new(256 * MIB) };
+    push_init(&d->push, d->arena, &l, 3);
+    *format = "none";
+    if (ingest_parse(&raw, &l, DIST_NOW_MS, d->arena, &d->in, e))
+        return e->code;
+    int rc = upload_push(&d->in, body, &l, DIST_NOW_MS, &d->push, format, e);
+    if (!rc)
+        dist_check(&d->push, &l);
+    return rc;
+}
+
+static void check(const char *body, const char *want_format, const char *want)
+{
+    const char *format;
+    struct dist_push d;
+    struct buf rows;
+    struct err e = { 0 };
+
+    if (decode(&d, str_c(body), &format, &e))
+        fail_msg("%s refused: %s", body, e.text);
+    assert_string_equal(format, want_format);
+    dist_rows(&d.push, &rows);
+    if (!str_eqc(buf_str(&rows), want))
+        fail_msg("%s: got\n%.*swant\n%s", body, STR_ARG(buf_str(&rows)), want);
+    buf_deinit(&rows);
+    dist_push_free(&d);
+}
+
+static void test_sniff(void **state)
+{
+    (void)state;
+    static const struct {
+        struct str body;
+        const char *want; /* the format, or a part of the sentence */
+        bool refused;
+    } rows[] = {
+#define B(s) { s, sizeof(s) - 1 }
+        { B("FLR\0\0\2\0\0"), "jfr", false },
+        { B("\n\4\10\1\20\2"), "pprof", false },
+        { B("\x12\4\10\1\0\2"), "pprof", false },
+        { B(" {\"a\":1}"), "json", false },
+        { B("\xef\xbb\xbf[1]"), "json", false },
+        { B("a;b 1\n"), "folded", false },
+        { B("\xff\xfe\x61\0 \0\x31\0"), "folded", false },
+        { B("# x\njava 10 [000] 99.5: 10 cycles: \n\tff f (m)\n"), "perf script", false },
+        { B(""), "empty", true },
+        { B("PERFILE2...."), "perf script", true },
+        { B("\177ELF...."), "a program", true },
+        { B("Nettrace"), "dotnet-trace", true },
+        { B("\x89PNG"), "picture", true },
+#undef B
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const char *format = "";
+        struct err e = { 0 };
+        int rc = upload_sniff(rows[i].body, &format, &e);
+        assert_int_equal(rc, rows[i].refused ? ERR_INPUT : 0);
+        if (!strstr(rc ? e.text : format, rows[i].want))
+            fail_msg("row %zu: %s%s", i, format, e.text);
+    }
+}
+
+#define CALL(name) "\"callFrame\":{\"functionName\":\"" name "\",\"url\":\"x.js\",\"lineNumber\":4}"
+
+static void test_v8(void **state)
+{
+    (void)state;
+    /* Samples at 110, 130, 120 (back), 160; end 200: the third has what is beyond 130. */
+    check(
+        "{\"nodes\":[{\"id\":1," CALL("(root)") ",\"children\":[2]},{\"id\":2," CALL(
+            "a") ",\"children\":[7]},{\"id\":7," CALL("") "}],\"startTime\":100,\"endTime\":200,"
+                                                          "\"samples\":[2,7,2,7],\"timeDeltas\":[10,20,-10,40]}",
+        "cpuprofile",
+        "cpu\t{}\ta\t50000\ncpu\t{}\ta;(anonymous)\t40000\n"
+        "samples\t{}\ta\t2\nsamples\t{}\ta;(anonymous)\t2\n");
+    /* Parents by `parent`, hits only: 3 hits in 90 us. */
+    check("{\"nodes\":[{\"id\":1," CALL("(root)") "},{\"id\":2,\"parent\":1,\"hitCount\":2," CALL(
+              "a") "},{\"id\":3,\"parent\":2,\"hitCount\":1," CALL("b") "}],\"startTime\":10,"
+                                                                        "\"endTime\":100}",
+          "cpuprofile",
+          "cpu\t{}\ta\t60000\ncpu\t{}\ta;b\t30000\nsamples\t{}\ta\t2\nsamples\t{}\ta;b\t1\n");
+    check("{\"head\":{\"functionName\":\"(root)\",\"id\":1,\"children\":[{\"functionName\":\"a\","
+          "\"id\":2,\"hitCount\":1}]},\"startTime\":1,\"endTime\":2,\"samples\":[2],"
+          "\"timestamps\":[1500000]}",
+          "cpuprofile", "cpu\t{}\ta\t500000000\nsamples\t{}\ta\t1\n");
+    check("{\"head\":{" CALL("(root)") ",\"selfSize\":0,\"children\":[{" CALL(
+              "a") ",\"selfSize\":64}]}}",
+          "heapprofile", "inuse_space\t{}\ta\t64\n");
+}
+
+static void test_perf_script(void **state)
+{
+    (void)state;
+    check("# comment\n"
+          "my app (x) 12/13 [001] 99.500000:   250 cpu-clock:u: \n"
+          "\t    ff leaf+0x1f (/bin/a (deleted))\n"
+          "\t    fe [unknown] (/lib/b.so)\n"
+          "\n"
+          "java 9 99.600000: 7 cycles: \n"
+          "    1a La/B;::x->c.d+0x4 (/tmp/perf-9.map)\n"
+          "java 9 99.700000: cycles: 1b [unknown] ([unknown])\n",
+          "perf script",
+          "cpu\t{}\tmy app (x);[b.so];leaf\t250\n"
+          "cycles\t{}\tjava;[unknown]\t1\n"
+          "cycles\t{}\tjava;a/B::x;c.d\t7\n"
+          "samples\t{}\tjava;[unknown]\t1\n"
+          "samples\t{}\tjava;a/B::x;c.d\t1\n"
+          "samples\t{}\tmy app (x);[b.so];leaf\t1\n");
+}
+
+static void test_firefox(void **state)
+{
+    (void)state;
+    check("{\"meta\":{\"interval\":2},\"threads\":[{\"name\":\"Main\",\"samples\":{\"schema\":"
+          "{\"stack\":0,\"time\":1},\"data\":[[1,5],[0],[null]]},\"stackTable\":{\"schema\":"
+          "{\"prefix\":0,\"frame\":1},\"data\":[[null,0],[0,1]]},\"frameTable\":{\"schema\":"
+          "{\"location\":0},\"data\":[[0],[1]]},\"stringTable\":[\"(root)\",\"f (a.js:3:9)\"]}]}",
+          "firefox",
+          "samples\t{thread_name=Main}\t(root)\t1\nsamples\t{thread_name=Main}\t(root);f\t1\n"
+          "wall\t{thread_name=Main}\t(root)\t2000000\n"
+          "wall\t{thread_name=Main}\t(root);f\t2000000\n");
+#define THREAD(table)                                                                          \
+    "{\"name\":\"T\",\"samples\":{\"stack\":[1,0],\"weight\":[3,1],\"weightType\":\"bytes\"}," \
+    "\"stackTable\":{" table                                                                   \
+    ",\"frame\":[0,1]},\"frameTable\":{\"func\":[0,1],\"line\":[null,7]},"                     \
+    "\"funcTable\":{\"name\":[0,1],\"fileName\":[null,2],\"resource\":[0,-1]},"                \
+    "\"resourceTable\":{\"name\":[3]}}"
+    check("{\"meta\":{\"interval\":1},\"shared\":{\"stringArray\":[\"0x1f\",\"g\",\"g.c\","
+          "\"lib.so\"]},\"threads\":[" THREAD("\"prefix\":[null,0]") "," THREAD(
+              "\"prefixOffset\":[0,1]") "]}",
+          "firefox",
+          "alloc_space\t{thread_name=T}\tlib.so!0x1f\t2\n"
+          "alloc_space\t{thread_name=T}\tlib.so!0x1f;g\t6\n");
+#undef THREAD
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    static const char *const rows[] = {
+        "{}",
+        "[]",
+        "{\"traceEvents\":[]}",
+        "{\"resourceProfiles\":[]}",
+        "{\"nodes\":3,\"samples\":[1]}",
+        "{\"nodes\":[{\"id\":1},{\"id\":1}]}",
+        "{\"nodes\":[{\"id\":1,\"parent\":1,\"hitCount\":1}],\"startTime\":0,\"endTime\":9}",
+        "{\"nodes\":[{\"id\":1}],\"startTime\":9,\"endTime\":1}",
+        "{\"nodes\":[{\"id\":1,\"children\":[5]}],\"startTime\":0,\"endTime\":1}",
+        "{\"meta\":{},\"threads\":[]}",
+        "{\"meta\":{\"interval\":-1},\"threads\":[]}",
+        "{\"meta\":{},\"threads\":[{\"samples\":{\"stack\":[1]},\"stackTable\":{\"frame\":[0],"
+        "\"prefix\":[0]},\"frameTable\":{\"func\":[0]}}]}",
+        "{\"meta\":{},\"threads\":[{\"samples\":{\"stack\":[0]},\"stackTable\":{\"frame\":[0],"
+        "\"prefix\":[0]},\"frameTable\":{\"func\":[0]}}]}", /* its own prefix */
+        "nothing here\n",
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const char *format;
+        struct dist_push d;
+        struct err e = { 0 };
+        if (decode(&d, str_c(rows[i]), &format, &e) != ERR_INPUT)
+            fail_msg("row %zu (%s): %s", i, format, e.text);
+        assert_true(strlen(e.text) > 8);
+        dist_push_free(&d);
+    }
+}
+
+/* ---- sample files ---------------------------------------------------------------------------- */
+
+static size_t files;
+
+static uint64_t number(const json_t *o, const char *key)
+{
+    return (uint64_t)json_integer_value(json_object_get(o, key));
+}
+
+static uint64_t total(const struct push *p, const char *type)
+{
+    struct dist_summary s;
+
+    dist_summarise(p, type, &s);
+    uint64_t sum = s.total;
+    dist_summary_deinit(&s);
+    return sum;
+}
+
+static uint64_t sum_of(const json_t *o)
+{
+    const char *key;
+    json_t *v;
+    uint64_t sum = 0;
+
+    json_object_foreach((json_t *)(uintptr_t)o, key, v) sum += (uint64_t)json_integer_value(v);
+    return sum;
+}
+
+static void check_v8(const char *path, const struct push *p, const json_t *want)
+{
+    if (json_object_get(want, "total_bytes")) {
+        assert_int_equal(total(p, "inuse_space"), number(want, "total_bytes"));
+    } else if (json_object_get(want, "error")) { /* the old style: no numbers were worked out */
+        assert_true(total(p, "cpu") > 0 && total(p, "samples") > 0);
+    } else {
+        struct dist_summary s;
+        size_t i;
+        json_t *row;
+        assert_int_equal(total(p, "samples"), number(want, "samples"));
+        dist_summarise(p, "samples", &s);
+        json_array_foreach(json_object_get(want, "top_self_by_samples"), i, row)
+        {
+            const char *name = json_string_value(json_array_get(row, 0));
+            bool found = false;
+            for (size_t k = 0; k < s.self_len; k++)
+                found |= str_eqc(str_n(s.self[k].name, s.self[k].len), name) &&
+                         s.self[k].value == (uint64_t)json_integer_value(json_array_get(row, 1));
+            if (!found)
+                fail_msg("%s: self of %s", path, name);
+        }
+        dist_summary_deinit(&s);
+        assert_true(total(p, "cpu") <= number(want, "duration_us") * 1000);
+        assert_true(total(p, "cpu") > 0);
+    }
+}
+
+static void check_perf(const struct push *p, const json_t *want)
+{
+    const json_t *periods = json_object_get(want, "period_sum_by_name"), *v;
+    const char *key;
+    uint64_t all = 0;
+
+    assert_int_equal(total(p, "samples"), sum_of(json_object_get(want, "events_by_name")));
+    assert_int_equal(p->drops[DROP_LINE], number(want, "unparsed_lines"));
+    json_object_foreach((json_t *)(uintptr_t)periods, key, v) all +=
+        (uint64_t)json_integer_value(v);
+    for (size_t i = 0; i < p->series_len; i++)
+        if (!str_contains(p->series[i].profile_type, STR(":samples:")))
+            all -= p->series[i].total;
+    assert_int_equal(all, 0);
+}
+
+/* Expected are rows of samples; a row may have a weight. */
+#define SAMPLY_WEIGHTS 13069
+
+static void check_firefox(const char *path, const struct push *p, const json_t *want)
+{
+    const json_t *threads = json_object_get(want, "threads"), *t;
+    const json_t *interval = json_object_get(want, "interval_ms");
+    uint64_t samples = 0;
+    size_t i;
+
+    json_array_foreach((json_t *)(uintptr_t)threads, i, t) samples +=
+        number(t, "samples") - number(t, "null_stacks");
+    assert_int_equal(p->samples, samples);
+    if (strstr(path, "samply"))
+        samples = SAMPLY_WEIGHTS;
+    assert_int_equal(total(p, "samples"), samples);
+    assert_int_equal(total(p, "wall"), samples * (uint64_t)(json_number_value(interval) * 1e6));
+}
+
+static void one_file(const char *name, void *dir)
+{
+    char path[512], expected[512];
+    const char *format;
+    struct dist_push d;
+    struct buf body;
+    struct err e = { 0 };
+
+    (void)snprintf(path, sizeof(path), "%s/%s", (const char *)dir, name);
+    testdata_read(path, &body);
+    if (decode(&d, buf_str(&body), &format, &e))
+        fail_msg("%s: %s", path, e.text);
+    testdata_expected_path(path, expected, sizeof(expected));
+    json_t *want = testdata_json(expected);
+    if (strcmp(dir, "cpuprofile") == 0)
+        check_v8(path, &d.push, want);
+    else if (strcmp(dir, "firefox") == 0)
+        check_firefox(path, &d.push, want);
+    else
+        check_perf(&d.push, want);
+    json_decref(want);
+    dist_push_free(&d);
+    buf_deinit(&body);
+    files++;
+}
+
+static void one_verdict(const char *file, const char *verdict, void *cookie)
+{
+    (void)cookie;
+    char path[512];
+    const char *format;
+    struct dist_push d;
+    struct buf body;
+    struct err e = { 0 };
+
+    (void)snprintf(path, sizeof(path), "corrupt/%s", file);
+    testdata_read(path, &body);
+    int rc = decode(&d, buf_str(&body), &format, &e);
+    if (rc != (strcmp(verdict, "ok") == 0 ? 0 : ERR_INPUT))
+        fail_msg("%s (%s): %s %s", file, verdict, err_name(rc), e.text);
+    if (!rc)
+        assert_int_equal(total(&d.push, "samples"), 2);
+    dist_push_free(&d);
+    buf_deinit(&body);
+    files++;
+}
+
+static void test_files(void **state)
+{
+    (void)state;
+    char v8[] = "cpuprofile", firefox[] = "firefox", perf[] = "perf-script";
+
+    if (!testdata_here("uploaded samples"))
+        skip();
+    files = 0;
+    testdata_each(v8, one_file, v8);
+    testdata_each(firefox, one_file, firefox);
+    testdata_each(perf, one_file, perf);
+    testdata_verdicts(v8, one_verdict, NULL);
+    testdata_verdicts(perf, one_verdict, NULL);
+    assert_true(files >= 23);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sniff),       cmocka_unit_test(test_v8),
+        cmocka_unit_test(test_perf_script), cmocka_unit_test(test_firefox),
+        cmocka_unit_test(test_refused),     cmocka_unit_test(test_files),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
