@@ -2,7 +2,7 @@
  *
  * perf_script: events of `perf script` to stacks.
  *
- *   comm pid[/tid] [cpu] time: [period] event: [frame]      starts in column 0
+ *   comm pid[/tid] [cpu] time: [period] event: [frame]      comm may be padded with blanks
  *       address symbol[+0xoffset] (module)                  leaf first, until an empty line, the
  *                                                           next event, or the end
  *
@@ -106,8 +106,6 @@ static bool parse_event(struct str line, struct event_line *ret)
 {
     struct str rest = line, w;
 
-    if (!line.len || is_blank(line.ptr[0]))
-        return false;
     (void)word(&rest); /* comm has one word at least */
     for (;;) {
         struct str before = rest;
