@@ -82,36 +82,51 @@ static void test_sniff(void **state)
     }
 }
 
-#define CALL(name)           "\"callFrame\":{\"functionName\":\"" name "\",\"url\":\"x.js\",\"lineNumber\":4}"
-#define NODE(id, name, more) "{\"id\":" id "," CALL(name) more "}"
+/* JSON with ' for ", and @name@ for a callFrame. */
+static void check_json(const char *text, const char *want_format, const char *want)
+{
+    struct buf body;
+
+    buf_init(&body, MIB);
+    for (const char *c = text; *c; c++) {
+        if (*c == '@') {
+            size_t len = strcspn(c + 1, "@");
+            buf_add_str(&body, STR("\"callFrame\":{\"functionName\":\""));
+            buf_add_str(&body, str_n(c + 1, len));
+            buf_add_str(&body, STR("\",\"url\":\"x.js\",\"lineNumber\":4}"));
+            c += len + 1;
+        } else {
+            buf_add_c(&body, *c == '\'' ? '"' : *c);
+        }
+    }
+    buf_add_c(&body, '\0');
+    check(body.ptr, want_format, want);
+    buf_deinit(&body);
+}
 
 static void test_v8(void **state)
 {
     (void)state;
     /* Samples at 110, 130, 120 (back), 160; end 200: the third has what is beyond 130. */
-    static const char children[] =
-        "{\"nodes\":[" NODE("1", "(root)", ",\"children\":[2]") "," NODE("2", "a", ",\"children\":[7]") "," NODE(
-            "7", "",
-            "") "],"
-                "\"startTime\":100,\"endTime\":200,\"samples\":[2,7,2,7],\"timeDeltas\":[10,20,-10,40]}";
+    check_json("{'nodes':[{'id':1,@(root)@,'children':[2]},{'id':2,@a@,'children':[7]},"
+               "{'id':7,@@}],'startTime':100,'endTime':200,'samples':[2,7,2,7],"
+               "'timeDeltas':[10,20,-10,40]}",
+               "cpuprofile",
+               "cpu\t{}\ta\t50000\ncpu\t{}\ta;(anonymous)\t40000\n"
+               "samples\t{}\ta\t2\nsamples\t{}\ta;(anonymous)\t2\n");
     /* Parents by `parent`, hits only: 3 hits in 90 us. */
-    static const char parents[] =
-        "{\"nodes\":[" NODE("1", "(root)", "") "," NODE("2", "a", ",\"parent\":1,\"hitCount\":2") "," NODE(
-            "3", "b", ",\"parent\":2,\"hitCount\":1") "],"
-                                                      "\"startTime\":10,\"endTime\":100}";
-
-    check(children, "cpuprofile",
-          "cpu\t{}\ta\t50000\ncpu\t{}\ta;(anonymous)\t40000\n"
-          "samples\t{}\ta\t2\nsamples\t{}\ta;(anonymous)\t2\n");
-    check(parents, "cpuprofile",
-          "cpu\t{}\ta\t60000\ncpu\t{}\ta;b\t30000\nsamples\t{}\ta\t2\nsamples\t{}\ta;b\t1\n");
-    check("{\"head\":{\"functionName\":\"(root)\",\"id\":1,\"children\":[{\"functionName\":\"a\","
-          "\"id\":2,\"hitCount\":1}]},\"startTime\":1,\"endTime\":2,\"samples\":[2],"
-          "\"timestamps\":[1500000]}",
-          "cpuprofile", "cpu\t{}\ta\t500000000\nsamples\t{}\ta\t1\n");
-    check("{\"head\":{" CALL("(root)") ",\"selfSize\":0,\"children\":[{" CALL(
-              "a") ",\"selfSize\":64}]}}",
-          "heapprofile", "inuse_space\t{}\ta\t64\n");
+    check_json("{'nodes':[{'id':1,@(root)@},{'id':2,'parent':1,'hitCount':2,@a@},"
+               "{'id':3,'parent':2,'hitCount':1,@b@}],'startTime':10,'endTime':100}",
+               "cpuprofile",
+               "cpu\t{}\ta\t60000\ncpu\t{}\ta;b\t30000\n"
+               "samples\t{}\ta\t2\nsamples\t{}\ta;b\t1\n");
+    /* The old style has one more timestamp than samples: the end. */
+    check_json("{'head':{'functionName':'(root)','id':1,'children':[{'functionName':'a','id':2,"
+               "'hitCount':1}]},'startTime':1,'endTime':2,'samples':[2],"
+               "'timestamps':[1500000,1600000]}",
+               "cpuprofile", "cpu\t{}\ta\t100000000\nsamples\t{}\ta\t1\n");
+    check_json("{'head':{@(root)@,'selfSize':0,'children':[{@a@,'selfSize':64}]}}", "heapprofile",
+               "inuse_space\t{}\ta\t64\n");
 }
 
 static void test_perf_script(void **state)
