@@ -71,6 +71,13 @@ void raw_counts_sub(struct raw_counts *c, uint32_t bucket, uint32_t rows)
     memmove(c->at.ptr + i, c->at.ptr + i + 1, (c->at.len - i) * sizeof(*c->at.ptr));
 }
 
+uint32_t raw_counts_at(const struct raw_counts *c, uint32_t bucket)
+{
+    size_t i = find(c, bucket);
+
+    return i < c->at.len && c->at.ptr[i].bucket == bucket ? c->at.ptr[i].rows : 0;
+}
+
 uint32_t raw_counts_low(const struct raw_counts *c)
 {
     return c->at.len ? c->at.ptr[0].bucket : UINT32_MAX;

@@ -10,7 +10,7 @@
  * reserved in memory (names.h) is used by a later request or forgotten.
  *
  * A series of the request is stored whole or is a duplicate. Its samples become one raw row per
- * slot; ids of the request's nodes become ids of the service's open dictionary epoch. A request
+ * slot, or, where that slot's level is not kept any more, per node (stage_fold.h); ids of the request's nodes become ids of the service's open dictionary epoch. A request
  * stands in one epoch: the epoch may close before it, never in its middle.
  *
  * Thread: the shard's.
@@ -38,6 +38,8 @@ struct plan_series {
     const struct store_series *in;
     struct series *series; /* NULL: a duplicate */
     struct known *ptype, *activity;
+    struct floors floors; /* of its service and type; all 0: not known to be committed */
+    size_t rows;          /* its vectors become; stage_fold.h */
 };
 struct plan {
     struct store *s;
@@ -150,7 +152,8 @@ static void use_nodes(struct store *s, const struct store_series *r)
 
 /* Behind the horizon a write id is known as long as its raw rows wait to be sealed: the new ones
  * would have the same keys. Pushes are at most minutes ahead of their arrival, so only slots from
- * about the horizon back can have such rows. */
+ * about the horizon back can have such rows. Not every vector has a row (stage_fold.h), but every
+ * row has the slot of a vector. */
 static int find_raw(struct plan *p, const struct plan_series *r, bool *ret, struct err *e)
 {
     struct store *s = p->s;
@@ -163,6 +166,8 @@ static int find_raw(struct plan *p, const struct plan_series *r, bool *ret, stru
         uint32_t slot = r->in->vectors[i].slot;
         if (slot_to_ms(slot) > p->engine_ms - s->o.wid_horizon_ms + AHEAD_MS)
             break;
+        if (!raw_counts_at(&s->raw, raw_bucket(slot)))
+            continue;
         key_raw(&k, &m, slot, r->in->wid);
         int rc = kv_get(s->kv, NULL, KV_RAW, key_str(&k), &s->row, e);
         if (rc && rc != ERR_NOT_FOUND)
@@ -210,11 +215,14 @@ static struct retain_of retain_of(const struct plan *p, const struct plan_series
     };
 }
 
-static int admit(struct plan *p, const struct plan_series *r, struct err *e)
+static int admit(struct plan *p, struct plan_series *r, struct err *e)
 {
     struct retain_of of = retain_of(p, r);
+    int rc = retain_admit(p->s, &of, r->in->vectors[0].slot, p->engine_ms, e);
 
-    return retain_admit(p->s, &of, r->in->vectors[0].slot, p->engine_ms, e);
+    if (!rc && of.committed && r->in->len > 1 && !r->in->gauge)
+        rc = floors_get(p->s, &of.m, &r->floors, e);
+    return rc;
 }
 
 static int plan_one(struct plan *p, struct plan_series *r, struct err *e)
@@ -363,22 +371,43 @@ static void apply_dict(struct plan *p, struct store_batch *b, struct store_resul
     p->dict->seq = b->seq;
 }
 
-void store_encode(struct store *s, const struct dict *d, const uint32_t *nodes,
-                  const uint64_t *values, size_t len, struct buf *out)
+/* The pairs in s->sum as a row; *saturated: how many sums had before they were added. */
+static void encode_sum(struct store *s, const struct dict *d, uint64_t writes, uint64_t saturated,
+                       struct buf *out)
 {
-    const uint32_t *map = s->scratch.node_map.ptr;
-    struct vec_meta meta = { .writes = 1 };
-    uint64_t saturated = s->sum.saturated;
+    struct vec_meta meta = { .writes = writes };
 
-    sum_begin(&s->sum);
-    for (size_t i = 0; i < len; i++)
-        sum_add(&s->sum, map[nodes[i]], values[i]);
     sum_end(&s->sum);
     meta.saturated = s->sum.saturated != saturated;
     for (size_t i = 0; i < s->sum.ids.len; i++)
         meta.fp = fp_add_value(meta.fp, dict_node_hash(d, s->sum.ids.ptr[i]), s->sum.sums.ptr[i]);
     struct vec_part part = { d->id.epoch, s->sum.ids.ptr, s->sum.sums.ptr, s->sum.ids.len };
     CHECK(vec_encode(&part, part.len ? 1 : 0, &meta, out));
+}
+
+void store_encode(struct store *s, const struct dict *d, const uint32_t *nodes,
+                  const uint64_t *values, size_t len, struct buf *out)
+{
+    const uint32_t *map = s->scratch.node_map.ptr;
+
+    sum_begin(&s->sum);
+    for (size_t i = 0; i < len; i++)
+        sum_add(&s->sum, map[nodes[i]], values[i]);
+    encode_sum(s, d, 1, s->sum.saturated, out);
+}
+
+static void encode_run(struct plan *p, const struct store_vector *v, size_t n, struct buf *out)
+{
+    struct store *s = p->s;
+    uint64_t saturated = s->sum.saturated;
+
+    if (n == 1) {
+        store_encode(s, p->dict, v->nodes, v->values, v->len, out);
+        return;
+    }
+    sum_begin(&s->sum);
+    stage_fold(&s->fold, v, n, p->w->stacks->nodes, s->scratch.node_map.ptr, &s->sum);
+    encode_sum(s, p->dict, n, saturated, out);
 }
 
 /* Remembers the vector behind `head` bytes of s->row for the sums of its groups. */
@@ -398,34 +427,48 @@ static void note_hot(struct plan *p, const struct member *m, uint64_t gid, uint3
     }
 }
 
-static void put_slot(struct plan *p, const struct plan_series *r, const struct store_vector *v,
-                     struct store_batch *b)
+/* All that is kept of when a series had data knows each vector's time. */
+static uint64_t touch(struct plan *p, const struct plan_series *r, uint32_t slot,
+                      struct store_batch *b)
+{
+    uint16_t day = (uint16_t)(slot / DAY_SLOTS);
+
+    series_touch(r->series, (uint16_t)r->ptype->number, day, b->seq, b->kb);
+    names_touch(r->activity, day, b->seq, b->kb);
+    return groups_assign(p->s->groups, p->groups, r->series, slot, b->seq, b->kb);
+}
+
+/* One raw row of n vectors. */
+static void put_run(struct plan *p, const struct plan_series *r, const struct store_vector *v,
+                    size_t n, struct store_batch *b)
 {
     struct store *s = p->s;
     struct member m = { p->tenant->number, p->scope->number, (uint16_t)r->ptype->number,
                         r->series->id };
     struct key k;
 
-    raw_row_begin(&s->row, wid_bucket(p->engine_ms), (uint32_t)r->in->len);
+    raw_row_begin(&s->row, wid_bucket(p->engine_ms), (uint32_t)r->rows);
     size_t head = s->row.len;
-    store_encode(s, p->dict, v->nodes, v->values, v->len, &s->row);
+    encode_run(p, v, n, &s->row);
     key_raw(&k, &m, v->slot, r->in->wid);
     kv_batch_put(b->kb, KV_RAW, key_str(&k), buf_str(&s->row));
-    note_hot(p, &m, groups_assign(s->groups, p->groups, r->series, v->slot, b->seq, b->kb), v->slot,
-             head, b);
-    series_touch(r->series, m.ptype, (uint16_t)(v->slot / DAY_SLOTS), b->seq, b->kb);
-    names_touch(r->activity, (uint16_t)(v->slot / DAY_SLOTS), b->seq, b->kb);
+    note_hot(p, &m, touch(p, r, v->slot, b), v->slot, head, b);
+    for (size_t i = 1; i < n; i++)
+        (void)touch(p, r, v[i].slot, b);
     raw_counts_add(&s->raw, raw_bucket(v->slot), 1);
     atomic_fetch_add_explicit(&s->raw_rows, 1, memory_order_relaxed);
 }
 
 /* False: another series of the same request had the same write id. */
-static bool apply_series(struct plan *p, const struct plan_series *r, struct store_batch *b,
+static bool apply_series(struct plan *p, struct plan_series *r, struct store_batch *b,
                          struct store_result *ret)
 {
     struct store *s = p->s;
+    const struct store_vector *v = r->in->vectors;
+
+    r->rows = stage_runs(&r->floors, p->groups, r->in);
     struct wid_row row = { .t = r->in->vectors[0].slot,
-                           .rows = (uint32_t)r->in->len,
+                           .rows = (uint32_t)r->rows,
                            .entry = atomic_load(&s->applied) };
 
     if (!wids_add(s->wids, p->tenant->number, r->in->wid, p->engine_ms, &row, b->seq, b->kb))
@@ -437,8 +480,10 @@ static bool apply_series(struct plan *p, const struct plan_series *r, struct sto
     if (r->series->reserved)
         atomic_fetch_add(&s->series_count, 1);
     series_emit(s->series, s->names, p->tenant, r->series, b->seq, b->kb);
-    for (size_t i = 0; i < r->in->len; i++)
-        put_slot(p, r, &r->in->vectors[i], b);
+    for (size_t i = 0, n; i < r->in->len; i += n) {
+        n = stage_run(&r->floors, p->groups, v + i, r->in->len - i);
+        put_run(p, r, v + i, n, b);
+    }
     exm_stage(s,
               &(struct exm_stage){ .in = r->in,
                                    .m = { p->tenant->number, p->scope->number,
@@ -521,6 +566,7 @@ int store_stage(struct store *s, struct store_batch *b, const struct store_write
     int rc = plan_make(&p, e);
     if (!rc)
         apply(&p, b, ret);
+    stage_fold_trim(&s->fold);
     forget_reserved(&p);
     dict_unref(p.dict);
     return rc;

@@ -431,6 +431,7 @@ void store_deinit(struct store *s)
     dict_cache_free(s->dicts);
     dict_scratch_deinit(&s->scratch);
     sum_deinit(&s->sum);
+    stage_fold_deinit(&s->fold);
     exm_gate_deinit(&s->exm);
     dict_cap_deinit(&s->dict_cap);
     buf_deinit(&s->row);

@@ -16,6 +16,7 @@
 #include "common/store/parts.h"
 #include "common/store/raw.h"
 #include "common/store/series.h"
+#include "common/store/stage_fold.h"
 #include "common/store/store.h"
 #include "common/store/sum.h"
 #include "common/store/tl_rows.h"
@@ -60,6 +61,7 @@ struct store {
     struct arena *arena; /* of one request or one seal */
     struct dict_scratch scratch;
     struct sum sum;
+    struct stage_fold fold;
     struct exm_gate exm;
     struct dict_cap dict_cap;
     struct buf row, text;

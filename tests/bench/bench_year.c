@@ -77,7 +77,7 @@ static void load(struct year_bed *b, struct year *y, uint32_t start, uint32_t da
     double t = year_wall_s(), old;
 
     if (every == 1)
-        year_bed_import(b, y, start, border, old_pods);
+        year_bed_import(b, y, start, MIN(border, start + number("OLD_DAYS", days) * DAY), old_pods);
     for (uint32_t at = start; every > 1 && at < border; at += DAY)
         year_bed_import_at(b, y, at, 1440 / every, every * 12, old_pods);
     old = year_wall_s() - t;

@@ -152,13 +152,17 @@ int store_bed_stage(struct store_bed *b, struct store_batch *to, const struct be
     struct stacks st;
 
     stacks_init(&st, MIB, 7);
-    struct store_vector v = parse_vector(str_c(p->stacks), p->slot, &st, a);
+    struct store_vector v[BED_TIMES_MAX];
+    uint32_t times = MAX(p->times, 1);
+    assert_true(times <= BED_TIMES_MAX);
+    for (uint32_t i = 0; i < times; i++)
+        v[i] = parse_vector(str_c(p->stacks), p->slot + i * p->every, &st, a);
     struct store_series r = {
         .labels = parse_labels(p->labels, service, a),
         .profile_type = str_c(p->type ? p->type : BED_CPU),
         .gauge = p->gauge,
-        .vectors = &v,
-        .len = 1,
+        .vectors = v,
+        .len = times,
     };
     put_u64be(r.wid, p->wid);
     parse_exemplars(p->exemplars, &st, a, &r);

@@ -27,10 +27,11 @@
 #include "common/store/store_impl.h"
 #include "tests/lib/store_bed.h"
 
-#define HOUR_MS  INT64_C(3600000)
-#define DAY_MS   (24 * HOUR_MS)
-#define SERVICES 3
-#define PODS     3
+#define HOUR_MS   INT64_C(3600000)
+#define DAY_MS    (24 * HOUR_MS)
+#define SERVICES  3
+#define PODS      3
+#define TIMES_MAX 40
 
 struct pushed {
     uint32_t slot, service;
@@ -42,7 +43,7 @@ struct bed {
     struct retain_policy *policy;
     struct retain_keep keep[SERVICES];
     VEC(struct pushed) all;
-    uint64_t wid, refused, epochs_dropped, moved, files, purged;
+    uint64_t wid, again, folded, refused, epochs_dropped, moved, files, purged;
 };
 
 static const char *const services[SERVICES] = { "api", "batch", "shop-cart" };
@@ -131,46 +132,6 @@ static void load_floors(struct bed *b, uint32_t service, struct floors *ret)
     assert_int_equal(floors_load(b->s.s->kv, NULL, &m, ret, &e), 0);
 }
 
-/* One push, mostly of now, sometimes of long ago. */
-static void push(struct bed *b)
-{
-    uint32_t now = store_bed_slot(&b->s), service = (uint32_t)prng_below(&b->p, SERVICES), back;
-    struct store_batch *batch = store_batch_new(b->s.s);
-    struct store_result result;
-    char labels[32], stacks[64];
-    struct floors f;
-    struct err e;
-
-    back = prng_chance(&b->p, 0.7)
-               ? (uint32_t)prng_below(&b->p, 200)
-               : (uint32_t)prng_below(&b->p, 17280u * (prng_chance(&b->p, 0.5) ? 2 : 90));
-    struct pushed x = { MIN(now - back, now), service, 1 + prng_below(&b->p, 1000) };
-    (void)snprintf(labels, sizeof(labels), "pod=p%u", (unsigned)prng_below(&b->p, PODS));
-    (void)snprintf(stacks, sizeof(stacks), "a;b%u;c%u=%" PRIu64, (unsigned)prng_below(&b->p, 5),
-                   (unsigned)(now / 200000 + prng_below(&b->p, 30)), x.value);
-    load_floors(b, service, &f);
-    int rc = store_bed_stage(&b->s, batch,
-                             &(struct bed_push){ .service = services[service],
-                                                 .labels = labels,
-                                                 .stacks = stacks,
-                                                 .slot = x.slot,
-                                                 .wid = ++b->wid },
-                             &result, &e);
-    if (!f.at[0]) /* the service is new, and its floors are those of now */
-        retain_floors(&b->keep[service], atomic_load(&b->s.clock.wall_ms), &f);
-    int64_t oldest =
-        atomic_load(&b->s.clock.wall_ms) - (int64_t)b->keep[service].ms[KEY_LEVELS - 1];
-    assert_int_equal(rc, x.slot < MAX(f.at[KEY_LEVELS - 1], slot_of_ms(oldest)) ? ERR_INPUT : 0);
-    if (rc) {
-        assert_int_equal(rc, ERR_INPUT);
-        assert_non_null(strstr(e.text, "not_in_ingestion_window: the profile is "));
-        b->refused++;
-    }
-    assert_int_equal(store_commit(b->s.s, batch, &e), 0);
-    if (!rc)
-        vec_push(&b->all, x);
-}
-
 static void seal(struct bed *b)
 {
     bool more = true;
@@ -199,6 +160,72 @@ static void retain(struct bed *b, bool all)
     while (more && (all || prng_chance(&b->p, 0.9)))
         if (store_retain(b->s.s, 1 + prng_below(&b->p, 10), &more, &e))
             fail_msg("retain: %s", e.text);
+}
+
+/* Stages and commits *p, `again` with the write id of a push before: must be known then. */
+static int commit(struct bed *b, const struct bed_push *p, bool again, struct err *e)
+{
+    struct store_batch *batch = store_batch_new(b->s.s);
+    struct store_result result;
+    struct err other;
+
+    int rc = store_bed_stage(&b->s, batch, p, &result, e);
+    assert_int_equal(store_commit(b->s.s, batch, &other), 0);
+    if (!rc)
+        assert_int_equal(result.duplicates, again);
+    return rc;
+}
+
+/* One push, mostly of now, sometimes of long ago, often of many slots; some come a second time
+ * after hours in which floors may have moved, but nothing was sealed. */
+static void push(struct bed *b)
+{
+    uint32_t now = store_bed_slot(&b->s), service = (uint32_t)prng_below(&b->p, SERVICES), back;
+    uint32_t times = prng_chance(&b->p, 0.4) ? 2 + (uint32_t)prng_below(&b->p, TIMES_MAX) : 1;
+    uint32_t every = 1 + (uint32_t)prng_below(&b->p, prng_chance(&b->p, 0.5) ? 12 : 500);
+    uint64_t rows = b->s.s->raw.rows;
+    char labels[32], stacks[64];
+    struct floors f;
+    struct err e;
+
+    back = prng_chance(&b->p, 0.7)
+               ? (uint32_t)prng_below(&b->p, 200)
+               : (uint32_t)prng_below(&b->p, 17280u * (prng_chance(&b->p, 0.5) ? 2 : 90));
+    struct pushed x = { MIN(now - back, now), service, 1 + prng_below(&b->p, 1000) };
+    times = MIN(times, 1 + back / every);
+    (void)snprintf(labels, sizeof(labels), "pod=p%u", (unsigned)prng_below(&b->p, PODS));
+    (void)snprintf(stacks, sizeof(stacks), "a;b%u;c%u=%" PRIu64, (unsigned)prng_below(&b->p, 5),
+                   (unsigned)(now / 200000 + prng_below(&b->p, 30)), x.value);
+    struct bed_push pushed = { .service = services[service],
+                               .labels = labels,
+                               .stacks = stacks,
+                               .slot = x.slot,
+                               .times = times,
+                               .every = every,
+                               .wid = ++b->wid };
+    load_floors(b, service, &f);
+    int rc = commit(b, &pushed, false, &e);
+    if (!f.at[0]) /* the service is new, and its floors are those of now */
+        retain_floors(&b->keep[service], atomic_load(&b->s.clock.wall_ms), &f);
+    int64_t oldest =
+        atomic_load(&b->s.clock.wall_ms) - (int64_t)b->keep[service].ms[KEY_LEVELS - 1];
+    assert_int_equal(rc, x.slot < MAX(f.at[KEY_LEVELS - 1], slot_of_ms(oldest)) ? ERR_INPUT : 0);
+    if (rc) {
+        assert_int_equal(rc, ERR_INPUT);
+        assert_non_null(strstr(e.text, "not_in_ingestion_window: the profile is "));
+        b->refused++;
+        return;
+    }
+    b->folded += b->s.s->raw.rows - rows < times;
+    for (uint32_t i = 0; i < times; i++, x.slot += every)
+        vec_push(&b->all, x);
+    if (prng_chance(&b->p, 0.1)) {
+        clock_fake_advance(&b->s.clock, (int64_t)prng_below(&b->p, 3 * HOUR_MS));
+        retain(b, false);
+        rc = commit(b, &pushed, true, &e); /* its oldest slot may be too old by now */
+        assert_true(!rc || rc == ERR_INPUT);
+        b->again += !rc;
+    }
 }
 
 static uint64_t ask(struct bed *b, struct store_view *v, uint32_t service, uint32_t from,
@@ -387,12 +414,13 @@ static void test_months(void **state)
     if (store_check(v, &report, &e))
         fail_msg("check: %s", e.text);
     store_view_put(v);
-    print_message(
-        "pushed %zu, refused %" PRIu64 ", floors moved %" PRIu64 ", purged %" PRIu64
-        ", drops of files %" PRIu64 ", epochs dropped %" PRIu64 "; leaves left %" PRIu64 "\n",
-        b.all.len, b.refused, b.moved, b.purged, b.files, b.epochs_dropped, report.leaves);
-    assert_true(b.refused > 0 && b.moved > 0 && b.purged > 0 && b.files > 0 &&
-                b.epochs_dropped > 0);
+    print_message("pushed %zu, folded %" PRIu64 ", again %" PRIu64 ", refused %" PRIu64
+                  ", floors moved %" PRIu64 ", purged %" PRIu64 ", drops of files %" PRIu64
+                  ", epochs dropped %" PRIu64 "; leaves left %" PRIu64 "\n",
+                  b.all.len, b.folded, b.again, b.refused, b.moved, b.purged, b.files,
+                  b.epochs_dropped, report.leaves);
+    assert_true(b.folded > 0 && b.again > 0 && b.refused > 0 && b.moved > 0 && b.purged > 0 &&
+                b.files > 0 && b.epochs_dropped > 0);
     bed_close(&b);
 }
 
