@@ -339,6 +339,8 @@ static void count(struct leaf *l, uint32_t slot, struct str vector, bool minus)
         l->whole = false; /* who scans reports what is wrong with it */
         return;
     }
+    if (r.meta.writes > 1)
+        l->whole = false; /* a row of old data (stage_fold.h): they are few */
     l->total[i] = minus ? l->total[i] - r.meta.total : l->total[i] + r.meta.total;
     l->writes[i] = minus ? l->writes[i] - r.meta.writes : l->writes[i] + r.meta.writes;
 }

@@ -133,63 +133,77 @@ static void deploys_until(struct year *y, uint32_t slot)
     uint32_t want = deploy_at(y, slot);
 
     CHECK(want >= y->stacks.deploy);
-    while (y->stacks.deploy < want)
+    for (; y->stacks.deploy < want; y->ranked = false)
         year_stacks_deploy(&y->stacks, y->o.moved);
 }
 
 /* ---- drawing ---- */
 
-static uint32_t draw(const struct year_mood *m, uint64_t r)
+static int by_u64(const void *a, const void *b)
 {
-    const struct year_alias *a = &m->at[(r >> 32) * m->len >> 32];
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
-    return (uint32_t)r <= a->cut ? a->stack : a->other;
+    return x < y ? -1 : x > y;
 }
 
-static void count(struct year *y, uint32_t stack)
+/* Stacks in order of their nodes, as they are since the last deploy: what is counted by rank comes
+ * out sorted. */
+static void rank_stacks(struct year *y)
 {
-    if (!y->counts[stack]++)
-        vec_push(&y->hit, ((uint64_t)y->stacks.node.ptr[stack] << 32) | stack);
-}
+    size_t n = y->stacks.node.len;
+    uint64_t *order = XNEW_ARRAY(uint64_t, n);
 
-static void sort_u64(struct year *y)
-{
-    uint32_t counts[2048];
-    size_t n = y->hit.len;
-
-    vec_reserve(&y->sorted, n);
-    for (unsigned shift = 32; shift < 54; shift += 11) {
-        memset(counts, 0, sizeof(counts));
-        for (size_t i = 0; i < n; i++)
-            counts[y->hit.ptr[i] >> shift & 2047]++;
-        for (uint32_t i = 0, sum = 0; i < ARRAY_LEN(counts); i++) {
-            uint32_t here = counts[i];
-            counts[i] = sum;
-            sum += here;
+    for (size_t i = 0; i < n; i++)
+        order[i] = (uint64_t)y->stacks.node.ptr[i] << 32 | i;
+    qsort(order, n, sizeof(*order), by_u64);
+    for (size_t i = 0; i < n; i++) {
+        y->rank_node[i] = (uint32_t)(order[i] >> 32);
+        y->rank_of[(uint32_t)order[i]] = (uint32_t)i;
+    }
+    xfree(order);
+    for (uint32_t g = 0; g < YEAR_MOODS; g++) {
+        struct year_mood *m = &y->moods[g];
+        for (size_t i = 0; i < m->len; i++) {
+            m->at[i].rank[0] = y->rank_of[m->at[i].stack];
+            m->at[i].rank[1] = y->rank_of[m->at[i].other];
         }
-        for (size_t i = 0; i < n; i++)
-            y->sorted.ptr[counts[y->hit.ptr[i] >> shift & 2047]++] = y->hit.ptr[i];
-        memcpy(y->hit.ptr, y->sorted.ptr, n * sizeof(*y->hit.ptr));
+    }
+    y->ranked = true;
+}
+
+static void draw(struct year *y, const struct year_mood *m, struct prng *p, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t r = prng_u64(p);
+        const struct year_alias *a = &m->at[(r >> 32) * m->len >> 32];
+        uint32_t rank = a->rank[(uint32_t)r > a->cut];
+        y->counts[rank]++;
+        y->hit[rank / 64] |= UINT64_C(1) << rank % 64;
     }
 }
 
 /* Two stacks may have become one node: a deploy can move a line to where another one was. */
-static void collect(struct year *y)
+static size_t collect(struct year *y)
 {
-    y->nodes.len = y->values.len = 0;
-    CHECK(y->stacks.all.node_parent.len < 1u << 22);
-    sort_u64(y);
-    for (size_t i = 0; i < y->hit.len; i++) {
-        uint32_t stack = (uint32_t)y->hit.ptr[i], node = (uint32_t)(y->hit.ptr[i] >> 32);
-        uint64_t value = y->counts[stack] * y->stacks.row->unit;
-        y->counts[stack] = 0;
-        if (y->nodes.len && y->nodes.ptr[y->nodes.len - 1] == node) {
-            y->values.ptr[y->values.len - 1] += value;
-        } else {
-            vec_push(&y->nodes, node);
-            vec_push(&y->values, value);
+    uint64_t unit = y->stacks.row->unit;
+    size_t words = (y->stacks.node.len + 63) / 64, len = 0;
+
+    for (size_t w = 0; w < words; w++) {
+        for (uint64_t bits = y->hit[w]; bits; bits &= bits - 1) {
+            size_t rank = w * 64 + (size_t)__builtin_ctzll(bits);
+            uint32_t node = y->rank_node[rank];
+            uint64_t value = y->counts[rank] * unit;
+            y->counts[rank] = 0;
+            if (len && y->nodes[len - 1] == node) {
+                y->values[len - 1] += value;
+                continue;
+            }
+            y->nodes[len] = node;
+            y->values[len++] = value;
         }
+        y->hit[w] = 0;
     }
+    return len;
 }
 
 struct year_profile year_profile(struct year *y, uint32_t pod, uint32_t slot, uint32_t slots)
@@ -198,6 +212,8 @@ struct year_profile year_profile(struct year *y, uint32_t pod, uint32_t slot, ui
     struct prng p;
 
     deploys_until(y, slot);
+    if (!y->ranked)
+        rank_stacks(y);
     prng_init(&p, mix(y, pod, slot, slots));
     double mood = 0.85 + 0.3 * (double)(mix(y, pod, 1, 2) % 1000) / 1000;
     double samples = activity(y, slot) * mood * y->o.samples * slots / LEAF_SLOTS;
@@ -208,20 +224,21 @@ struct year_profile year_profile(struct year *y, uint32_t pod, uint32_t slot, ui
         shares[g] = m->share * (1 + 0.9 * sin((slot / m->period_slots + phase) * 2 * M_PI));
         sum += shares[g];
     }
-    y->hit.len = 0;
     for (uint32_t g = 0; g < YEAR_MOODS; g++) {
         left += shares[g] / sum * (double)n;
         uint64_t here = (uint64_t)left + prng_chance(&p, left - floor(left));
         left -= (double)here;
-        for (uint64_t i = 0; i < here && left > -2; i++, total++)
-            count(y, draw(&y->moods[g], prng_u64(&p)));
+        if (left <= -2)
+            continue;
+        draw(y, &y->moods[g], &p, here);
+        total += here;
     }
     if (!total) {
-        count(y, draw(&y->moods[0], prng_u64(&p)));
+        draw(y, &y->moods[0], &p, 1);
         total = 1;
     }
-    collect(y);
-    return (struct year_profile){ y->nodes.ptr, y->values.ptr, y->nodes.len, total };
+    size_t len = collect(y);
+    return (struct year_profile){ y->nodes, y->values, len, total };
 }
 
 /* ---- labels ---- */
@@ -262,7 +279,13 @@ struct year *year_new(const struct year_opts *o)
         y->o.samples = year_kinds[o->kind].samples;
     CHECK(o->pods && o->stacks && o->start % YEAR_DAY_SLOTS == 0);
     year_stacks_init(&y->stacks, o->kind, o->stacks, o->seed);
-    y->counts = XNEW_ARRAY(uint32_t, y->stacks.node.len);
+    size_t n = y->stacks.node.len;
+    y->counts = XNEW_ARRAY(uint32_t, n);
+    y->rank_of = XNEW_ARRAY(uint32_t, n);
+    y->rank_node = XNEW_ARRAY(uint32_t, n);
+    y->hit = XNEW_ARRAY(uint64_t, (n + 63) / 64);
+    y->nodes = XNEW_ARRAY(uint32_t, n);
+    y->values = XNEW_ARRAY(uint64_t, n);
     y->member_of = XNEW_ARRAY(uint32_t, o->pods);
     make_moods(y);
     year_request_init(y);
@@ -278,10 +301,11 @@ void year_free(struct year *y)
     year_stacks_deinit(&y->stacks);
     xfree(y->counts);
     xfree(y->member_of);
-    vec_free(&y->hit);
-    vec_free(&y->sorted);
-    vec_free(&y->nodes);
-    vec_free(&y->values);
+    xfree(y->rank_of);
+    xfree(y->rank_node);
+    xfree(y->hit);
+    xfree(y->nodes);
+    xfree(y->values);
     year_request_deinit(y);
     xfree(y);
 }

@@ -15,9 +15,11 @@
 #include "ingester/write_msg.h"
 #include "tests/lib/kv_dir.h"
 
-#define SEAL_ROWS       16384 /* unsealed rows before an import is sealed: 13 h of 20 pods */
+#define SEAL_PROFILES   65536 /* that wait before an import is sealed; a server waits 10 s */
+#define SEAL_ROWS       16384 /* of one entry */
 #define BUILD_ROWS      65536
-#define IMPORT_MINUTES  30 /* of a message */
+#define IMPORT_MINUTES  60 /* of a message, */
+#define IMPORT_PODS     10 /* and at most so many */
 #define MESSAGES_QUEUED 8
 
 double year_wall_s(void)
@@ -208,9 +210,11 @@ struct importing {
     int64_t now_ms;
     struct chan *made; /* of struct buf, as the ingester gets them */
     struct thread thread;
+    struct arena *arena;
+    struct buf message, body;
 };
 
-static void make_message(struct importing *x, uint32_t from, uint32_t to, struct arena *a,
+static void make_message(struct importing *x, uint32_t from, uint32_t to, uint32_t pod,
                          struct buf *out)
 {
     struct limits limits = limits_default();
@@ -223,42 +227,42 @@ static void make_message(struct importing *x, uint32_t from, uint32_t to, struct
                              .shards = 1 };
     struct import_count count;
     struct import_frames frames;
-    struct buf message, body;
     struct err e;
 
     year_begin(x->y);
     for (uint32_t at = from; at < to; at += 12)
-        for (uint32_t pod = 0; pod < x->pods; pod++)
-            year_add(x->y, pod, at, 12);
-    buf_init(&message, GIB);
-    buf_init(&body, GIB);
-    year_pack(year_end(x->y), 0, &message);
-    wr_varint(&body, message.len);
-    buf_add_str(&body, buf_str(&message));
+        for (uint32_t k = pod; k < MIN(x->pods, pod + IMPORT_PODS); k++)
+            year_add(x->y, k, at, 12);
+    buf_reset(&x->message);
+    buf_reset(&x->body);
+    arena_reset(x->arena);
+    year_pack(year_end(x->y), 0, &x->message);
+    wr_varint(&x->body, x->message.len);
+    buf_add_str(&x->body, buf_str(&x->message));
+    (void)buf_room(out, x->message.len + KIB);
     limits.samples = 100000000;
-    if (import_frames(buf_str(&body), a, &frames, &e) ||
-        import_msg(frames.at[0], &o, a, out, &count, &e))
+    if (import_frames(buf_str(&x->body), x->arena, &frames, &e) ||
+        import_msg(frames.at[0], &o, x->arena, out, &count, &e))
         die("import", &e);
-    buf_deinit(&message);
-    buf_deinit(&body);
 }
 
 static void make_messages(void *cookie)
 {
     struct importing *x = cookie;
     struct timespec pause = { .tv_nsec = 1000000 };
-    struct arena *a = arena_new(GIB);
+    uint32_t hour = IMPORT_MINUTES * 12;
 
-    for (uint32_t at = x->from; at < x->to; at += IMPORT_MINUTES * 12) {
-        struct buf *out = XNEW(struct buf);
-        buf_init(out, GIB);
-        arena_reset(a);
-        make_message(x, at, MIN(at + IMPORT_MINUTES * 12, x->to), a, out);
-        while (!chan_send(x->made, out))
-            nanosleep(&pause, NULL);
+    for (uint32_t at = x->from, end; at < x->to; at = end) {
+        end = MIN(at - at % hour + hour, x->to);
+        for (uint32_t pod = 0; pod < x->pods; pod += IMPORT_PODS) {
+            struct buf *out = XNEW(struct buf);
+            buf_init(out, GIB);
+            make_message(x, at, end, pod, out);
+            while (!chan_send(x->made, out))
+                nanosleep(&pause, NULL);
+        }
     }
     chan_close(x->made);
-    arena_free(a);
 }
 
 static void take_message(struct year_bed *b, struct buf *in)
@@ -284,14 +288,17 @@ void year_bed_import(struct year_bed *b, struct year *y, uint32_t from, uint32_t
                            to,
                            pods,
                            .now_ms = slot_to_ms(year_bed_slot(b)),
-                           .made = chan_new(MESSAGES_QUEUED, NULL, NULL) };
+                           .made = chan_new(MESSAGES_QUEUED, NULL, NULL),
+                           .arena = arena_new(GIB) };
     uint64_t sealed = b->profiles;
     void *one;
 
+    buf_init(&x.message, GIB);
+    buf_init(&x.body, GIB);
     thread_start(&x.thread, "year", make_messages, &x);
     while (chan_wait(x.made, &one, 1, UINT64_MAX)) {
         take_message(b, one);
-        if (b->profiles - sealed < SEAL_ROWS)
+        if (b->profiles - sealed < SEAL_PROFILES)
             continue;
         sealed = b->profiles;
         clock_fake_advance(&b->clock, 1000);
@@ -299,6 +306,9 @@ void year_bed_import(struct year_bed *b, struct year *y, uint32_t from, uint32_t
     }
     thread_join(&x.thread);
     chan_free(x.made);
+    arena_free(x.arena);
+    buf_deinit(&x.message);
+    buf_deinit(&x.body);
     year_bed_work(b);
 }
 

@@ -12,6 +12,7 @@
 
 struct year_alias {
     uint32_t cut, stack, other;
+    uint32_t rank[2]; /* of both */
 };
 struct year_mood {
     struct year_alias *at; /* owned */
@@ -41,11 +42,13 @@ struct year {
     struct year_opts o;
     struct year_stacks stacks;
     struct year_mood moods[YEAR_MOODS];
-    uint32_t *counts; /* owned; by stack, zero between profiles */
-    VEC(uint64_t) hit;
-    VEC(uint64_t) sorted;
-    VEC(uint32_t) nodes;
-    VEC(uint64_t) values;
+    /* Owned. A rank is a stack's place in the order of nodes. */
+    uint32_t *counts; /* by rank, zero between profiles */
+    uint64_t *hit;    /* bits by rank, the same */
+    uint32_t *rank_of, *rank_node;
+    bool ranked; /* as of the last deploy */
+    uint32_t *nodes;
+    uint64_t *values;
 
     /* The request. */
     uint32_t *member_of; /* owned; by pod: its last member + 1, 0: none */

@@ -104,13 +104,6 @@ static void grow_map(uint32_t **map, size_t *cap, size_t need)
     *map = XNEW_ARRAY(uint32_t, *cap);
 }
 
-static int by_u32(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-    return x < y ? -1 : x > y;
-}
-
 #define USE(c, what, id)                \
     do {                                \
         if (!(c)->what##_id[id]) {      \
@@ -118,11 +111,16 @@ static int by_u32(const void *a, const void *b)
             vec_push(&(c)->what, (id)); \
         }                               \
     } while (0)
-#define NUMBER(c, what, first)                                          \
-    do {                                                                \
-        qsort((c)->what.ptr, (c)->what.len, sizeof(uint32_t), by_u32);  \
-        for (size_t i_ = 0; i_ < (c)->what.len; i_++)                   \
-            (c)->what##_id[(c)->what.ptr[i_]] = (uint32_t)i_ + (first); \
+/* Brings what is used in order by looking at all there is, and numbers it. */
+#define NUMBER(c, what, all, first)                                 \
+    do {                                                            \
+        (c)->what.len = 0;                                          \
+        for (size_t i_ = 0; i_ < (all); i_++) {                     \
+            if (!(c)->what##_id[i_])                                \
+                continue;                                           \
+            (c)->what##_id[i_] = (uint32_t)(c)->what.len + (first); \
+            (c)->what.ptr[(c)->what.len++] = (uint32_t)i_;          \
+        }                                                           \
     } while (0)
 #define UNUSE(c, what)                                \
     do {                                              \
@@ -151,9 +149,9 @@ static void find_used(struct year *y)
             if (used[k])
                 USE(c, string, used[k]);
     }
-    NUMBER(c, node, 1);
-    NUMBER(c, frame, 0);
-    NUMBER(c, string, 1);
+    NUMBER(c, node, s->node_parent.len + 1, 1);
+    NUMBER(c, frame, s->frame_func.len, 0);
+    NUMBER(c, string, s->string_len.len, 1);
 }
 
 static void fill_columns(struct year *y)
