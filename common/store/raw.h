@@ -29,7 +29,7 @@ struct raw_counts {
 void raw_counts_add(struct raw_counts *c, uint32_t bucket, uint32_t rows);
 void raw_counts_sub(struct raw_counts *c, uint32_t bucket, uint32_t rows);
 uint32_t raw_counts_at(const struct raw_counts *c, uint32_t bucket); /* rows there */
-uint32_t raw_counts_low(const struct raw_counts *c); /* UINT32_MAX: no rows */
+uint32_t raw_counts_low(const struct raw_counts *c);                 /* UINT32_MAX: no rows */
 /* The first bucket behind `bucket` with rows, or UINT32_MAX. */
 uint32_t raw_counts_after(const struct raw_counts *c, uint32_t bucket);
 

@@ -33,7 +33,7 @@ struct bed_push {
     const char *exemplars; /* "<kind>:<id>:<stacks>|...", sorted: "1:0123456789abcdef:a;b=5" */
 };
 #define BED_TIMES_MAX 64
-#define BED_CPU "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
+#define BED_CPU       "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
 /* Into a batch; the code of store_stage. */
 int store_bed_stage(struct store_bed *b, struct store_batch *to, const struct bed_push *p,
                     struct store_result *ret, struct err *e);

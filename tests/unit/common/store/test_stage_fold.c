@@ -157,7 +157,7 @@ static void test_gauge(void **state)
     check(b);
 }
 
-/* Behind the horizon of write ids, and with other floors: rows are found by the slots of vectors. */
+/* Behind the horizon of write ids, under other floors: rows are found by the slots of vectors. */
 static void test_again_later(void **state)
 {
     struct bed *b = *state;
