@@ -195,7 +195,7 @@ static int check_line(struct str head, const struct http_head *h, const char **r
     return 0;
 }
 
-static bool host_ok(struct str v)
+bool http_host_ok(struct str v)
 {
     for (size_t i = 0; i < v.len; i++) {
         uint8_t c = (uint8_t)v.ptr[i];
@@ -224,7 +224,7 @@ static int read_framing(const struct http_head *h, struct framing *f, const char
         }
         if (str_eq_nocase(name, STR("Host"))) {
             f->hosts++;
-            if (!host_ok(value))
+            if (!http_host_ok(value))
                 return refuse(400, "the Host header is no host", ret_why);
         } else if (str_eq_nocase(name, STR("Content-Length"))) {
             f->lengths++;

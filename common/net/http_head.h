@@ -44,5 +44,6 @@ NODISCARD int http_head_parse(struct str head, struct http_head *ret, const char
 
 /* A byte that may stand in a token (RFC 9110 5.6.2): methods, header names. */
 bool http_is_tchar(uint8_t c);
+bool http_host_ok(struct str v); /* bytes that may stand in Host or :authority */
 
 #endif

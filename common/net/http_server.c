@@ -16,6 +16,7 @@
 
 #include "common/base/hash.h"
 #include "common/net/http1.h"
+#include "common/net/http_start.h"
 #include "common/net/tcp.h"
 
 static void on_expired(struct wheel_entry *e)
@@ -30,9 +31,14 @@ static void metrics_start(struct http_server *s)
     static const double buckets[] = { 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05,
                                       0.1,    0.25,  0.5,    1,     2.5,  5,     10 };
     static const char *const reasons[HTTP_REFUSALS] = {
-        [HTTP_REFUSED_CONNECTIONS] = "connections", [HTTP_REFUSED_BUDGET] = "budget",
-        [HTTP_REFUSED_TIMEOUT] = "timeout",         [HTTP_REFUSED_BODY] = "body_too_large",
-        [HTTP_REFUSED_MALFORMED] = "malformed",     [HTTP_REFUSED_ACCEPT] = "accept_failed",
+        [HTTP_REFUSED_CONNECTIONS] = "connections",
+        [HTTP_REFUSED_BUDGET] = "budget",
+        [HTTP_REFUSED_TIMEOUT] = "timeout",
+        [HTTP_REFUSED_BODY] = "body_too_large",
+        [HTTP_REFUSED_MALFORMED] = "malformed",
+        [HTTP_REFUSED_ACCEPT] = "accept_failed",
+        [HTTP_REFUSED_FLOOD] = "flood",
+        [HTTP_REFUSED_TLS] = "tls",
     };
     struct metrics *m = s->o.metrics;
     struct metric *refused;
@@ -142,8 +148,10 @@ void http_server_attach(struct http_server *s, struct stream *stream)
         stream->ops->close(stream);
         return;
     }
-    /* The first bytes would tell HTTP/2 (its preface) from HTTP/1.1 here. */
-    http1_open(s, stream, full);
+    if (full)
+        http1_open(s, stream, true);
+    else
+        http_start_open(s, stream);
 }
 
 void http_server_add(struct http_server *s, struct http_conn *c)

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * http_start: which protocol a connection speaks, by its first bytes.
+ *
+ *   bytes ──"PRI * HTTP/2.0..." (24 bytes)──> http2.c
+ *         └─anything else, as soon as it differs──> http1.c
+ *
+ * No request of HTTP/1 begins like the preface, which was chosen for that (RFC 9113 3.4). What was
+ * read to find out, 23 bytes at most, is handed on in front of the rest.
+ */
+#include "common/net/http_start.h"
+
+#include "common/net/http1.h"
+#include "common/net/http2.h"
+
+#define START_MAGIC MAGIC('S', 'T', 'R', 'T')
+
+struct start {
+    struct http_conn conn; /* first */
+    uint32_t magic;
+    struct stream *stream; /* owned until handed on */
+    bool closing;
+    size_t len;
+    char first[24];
+};
+
+static void free_start(struct start *c)
+{
+    wheel_clear(&c->conn.server->wheel, &c->conn.deadline);
+    c->magic = 0;
+    http_server_del(c->conn.server, &c->conn);
+    xfree(c);
+}
+
+static void close_start(struct start *c)
+{
+    if (c->closing)
+        return;
+    c->closing = true;
+    wheel_clear(&c->conn.server->wheel, &c->conn.deadline);
+    c->stream->ops->close(c->stream);
+}
+
+/* The new owner is there before the old one goes, so that a draining server sees one of them. */
+static void hand_on(struct start *c, bool h2, struct str rest)
+{
+    struct http_server *s = c->conn.server;
+    struct stream *stream = c->stream;
+    struct str first = { c->first, c->len };
+
+    if (h2) {
+        http2_open(s, stream, first);
+    } else {
+        http1_open(s, stream, false);
+        if (first.len)
+            stream->up->on_bytes(stream->cookie, first);
+    }
+    free_start(c);
+    if (rest.len)
+        stream->up->on_bytes(stream->cookie, rest);
+}
+
+static void on_bytes(void *cookie, struct str bytes)
+{
+    struct start *c = cookie;
+    struct str preface = HTTP2_PREFACE;
+
+    CHECK(c->magic == START_MAGIC);
+    if (c->closing)
+        return;
+    for (size_t i = 0; i < bytes.len && c->len < preface.len; i++) {
+        if (bytes.ptr[i] != preface.ptr[c->len]) {
+            if (c->len == i) /* they all came in this piece: it goes on as it is */
+                c->len = i = 0;
+            hand_on(c, false, str_sub(bytes, i, bytes.len));
+            return;
+        }
+        c->first[c->len++] = bytes.ptr[i];
+        if (c->len == preface.len) {
+            hand_on(c, true, str_sub(bytes, i + 1, bytes.len));
+            return;
+        }
+    }
+}
+
+static void on_end(void *cookie, bool broken)
+{
+    (void)broken;
+    close_start(cookie);
+}
+
+static void on_written(void *cookie, bool ok)
+{
+    (void)cookie, (void)ok; /* nothing is written here */
+}
+
+static void on_closed(void *cookie)
+{
+    struct start *c = cookie;
+
+    CHECK(c->magic == START_MAGIC && c->closing);
+    free_start(c);
+}
+
+static void on_drain(struct http_conn *conn)
+{
+    close_start(container_of(conn, struct start, conn));
+}
+
+void http_start_open(struct http_server *s, struct stream *stream)
+{
+    static const struct stream_events events = {
+        .on_bytes = on_bytes,
+        .on_end = on_end,
+        .on_written = on_written,
+        .on_closed = on_closed,
+    };
+    struct start *c = XNEW(struct start);
+
+    c->magic = START_MAGIC;
+    c->conn.drain = c->conn.on_deadline = on_drain;
+    c->stream = stream;
+    stream->up = &events;
+    stream->cookie = c;
+    http_server_add(s, &c->conn);
+    if (s->o.head_ms)
+        wheel_set(&s->wheel, &c->conn.deadline, http_server_now_ms(s) + s->o.head_ms);
+    stream->ops->read(stream, true);
+}
