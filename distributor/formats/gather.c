@@ -160,9 +160,25 @@ int gather_add(struct gather *g, const struct gather_stack *s, uint64_t count, c
 
 /* ---- the series ------------------------------------------------------------------------------ */
 
+/* The push keeps nothing of the body: the values of the labels are copied. */
+static bool keep_labels(struct gather *g, const struct labels *extra, struct labels *ret)
+{
+    *ret = (struct labels){ ARENA_ARRAY(g->push->arena, struct label, extra->len + 1), extra->len };
+    if (!ret->ptr)
+        return false;
+    for (size_t i = 0; i < extra->len; i++) {
+        ret->ptr[i] =
+            (struct label){ extra->ptr[i].name, arena_strdup(g->push->arena, extra->ptr[i].value) };
+        if (!ret->ptr[i].value.ptr)
+            return false;
+    }
+    return true;
+}
+
 int gather_series(struct gather *g, const struct ptype *t, const struct labels *extra,
                   struct err *e)
 {
+    struct labels labels;
     struct push_series s = { .unit = g->period };
     size_t n = 0, at = 0;
 
@@ -172,7 +188,7 @@ int gather_series(struct gather *g, const struct ptype *t, const struct labels *
         return 0;
     uint32_t *nodes = arena_alloc(g->push->arena, n * sizeof(*nodes));
     uint64_t *values = arena_alloc(g->push->arena, n * sizeof(*values));
-    if (!nodes || !values)
+    if (!nodes || !values || !keep_labels(g, extra, &labels))
         return push_full(g->push, e);
     for (size_t i = 0; i < g->values.len; i++) {
         if (g->values.ptr[i] == 0)
@@ -184,5 +200,5 @@ int gather_series(struct gather *g, const struct ptype *t, const struct labels *
     s.values = values;
     s.len = n;
     g->values.len = 0;
-    return push_add(g->push, t, extra, &s, e);
+    return push_add(g->push, t, &labels, &s, e);
 }

@@ -2,7 +2,8 @@
  *
  * v8: profiles of V8, as the Chrome DevTools Protocol describes them (domain Profiler).
  *
- *   {nodes[{id, callFrame{functionName, url, lineNumber from 0}, hitCount, children[ids] or parent}],
+ *   {nodes[{id, callFrame{functionName, url, lineNumber from 0}, hitCount, children[ids] or
+ *    parent}],
  *    startTime, endTime (us), samples[node ids], timeDeltas[us]}
  *   old style: {head{functionName, url, lineNumber, id, hitCount, children[]}, startTime, endTime
  *    (s), samples[], timestamps[us]}
