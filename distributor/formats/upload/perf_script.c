@@ -12,8 +12,8 @@
  *
  * A stack is comm, then the frames from the root on. A symbol that is [unknown] is named by its
  * module. Java's JIT writes inlined chains into one symbol of a perf-PID.map, "a->b->c", root
- * first, and "Lfoo/Bar;::baz" for foo/Bar::baz. Per event name there are two series, the samples and the
- * sum of their periods, which is a time for the clocks.
+ * first, and "Lfoo/Bar;::baz" for foo/Bar::baz. Per event name there are two series, the samples
+ * and the sum of their periods, which is a time for the clocks.
  */
 #include "distributor/formats/upload/perf_script.h"
 
