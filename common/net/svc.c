@@ -2,10 +2,10 @@
  *
  * svc: unary calls over the HTTP server, in three protocols.
  *
- *              request                                    reply                        error
- *   Connect    body is the message; Content-Encoding      the same                     status, JSON
- *   gRPC       one frame; grpc-encoding; HTTP/2 only      frame, trailers              trailers only
- *   gRPC-Web   one frame, as base64 if asked              frame, frame with trailers   that last frame
+ *             request                                reply                       error
+ *   Connect   body is the message; Content-Encoding  the same                    status, JSON
+ *   gRPC      one frame; grpc-encoding; HTTP/2 only  frame, trailers             trailers only
+ *   gRPC-Web  one frame, in base64 if asked          frame, trailers as a frame  that last frame
  *
  * The body is all there before a handler runs (bounded by the route's body_max), so a unary call
  * needs nothing of the server's streams. gRPC's errors go out with status 200 and no body, so that
