@@ -48,6 +48,7 @@ static void intake_free(struct intake *k)
         intake_push_free(k->pushes.ptr[i]);
     vec_free(&k->pushes);
     vec_free(&k->open);
+    vec_free(&k->bases);
     vec_free(&k->rows);
     arena_free(k->arena);
     budget_give(&d->memory, k->reserved);
@@ -308,7 +309,9 @@ static size_t guess_memory(const struct intake *k)
     struct str body = k->o.body;
     uint64_t plain = body.len;
 
-    if (gzip_sniff(body)) {
+    if (k->o.grows) {
+        plain = MIN((uint64_t)body.len * k->o.grows, k->limits.inflated_bytes);
+    } else if (gzip_sniff(body)) {
         plain = (uint64_t)body.len * GZIP_GUESS;
         if (body.len >= 18)
             plain = MAX(plain, get_u32le(body.ptr + body.len - 4));

@@ -43,6 +43,7 @@ struct intake_opts {
     struct str tenant;     /* from intake_check; {NULL, 0}: checked by intake_start */
     const char *format;    /* label of embertree_distributor_requests_total */
     struct str body;       /* what came over the wire: its size is charged and counted */
+    uint32_t grows;        /* by how much the body grows when it is unzipped, usually; 0: by gzip */
     uint64_t left_ms;      /* until the client's own deadline; 0: it has none */
     /* Pool. Pushes what is in the body; an error fails all of it. */
     int (*decode)(void *cookie, const struct batch_sink *sink, struct err *e);

@@ -65,27 +65,23 @@ static void close_push(struct intake *k, struct intake_push *p)
 
 /* ---- one push ------------------------------------------------------------------------------- */
 
-/* What holds for the series of every protocol, whoever decoded them. */
+/* What holds for the labels of every protocol, whoever decoded them. */
 static int check_labels(const struct intake *k, const struct labels *l, struct err *e)
 {
-    uint64_t own = 0;
-
     for (size_t i = 0; i < l->len; i++) {
         const struct label *at = &l->ptr[i];
-        own += !str_starts(at->name, STR("__"));
         if (at->name.len > k->limits.label_name_bytes)
             return err_set(e, ERR_LIMIT, "label_name_too_long: %zu bytes, at most %" PRIu64,
                            at->name.len, k->limits.label_name_bytes);
-        if (at->value.len > k->limits.label_value_bytes && !str_starts(at->name, STR("__")))
+        if (at->value.len > k->limits.label_value_bytes)
             return err_set(e, ERR_LIMIT,
-                           "label_value_too_long: label %.*s has %zu bytes, at most %" PRIu64,
-                           STR_ARG(at->name), at->value.len, k->limits.label_value_bytes);
+                           "label_value_too_long: %zu bytes of %.*s, at most %" PRIu64,
+                           at->value.len, STR_ARG(at->name), k->limits.label_value_bytes);
     }
-    if (own > k->limits.label_names)
+    if (l->len > k->limits.label_names)
         return err_set(e, ERR_LIMIT,
-                       "max_label_names_per_series: a series has %" PRIu64
-                       " labels, at most %" PRIu64,
-                       own, k->limits.label_names);
+                       "max_label_names_per_series: the push has %zu labels, at most %" PRIu64,
+                       l->len, k->limits.label_names);
     return 0;
 }
 
@@ -93,10 +89,18 @@ static int check_labels(const struct intake *k, const struct labels *l, struct e
  * or refuse the push. */
 static int intake_rules(struct intake *k, struct intake_push *p, struct err *e)
 {
-    for (size_t i = 0; i < p->push.series_len; i++)
-        if (check_labels(k, &p->push.series[i].labels, e))
-            return e->code;
-    return 0;
+    return check_labels(k, &p->push.base, e);
+}
+
+/* Pushes of one request that have one base are told apart by how many there were before. */
+static struct write_base own_base(struct intake *k, struct write_base base)
+{
+    uint64_t before = 0;
+
+    vec_for (i, &k->bases)
+        before += k->bases.ptr[i].lo == base.digest.lo && k->bases.ptr[i].hi == base.digest.hi;
+    vec_push(&k->bases, base.digest);
+    return before ? write_base_again(&k->tenant->secret, &base, before) : base;
 }
 
 int intake_pack(struct intake_push *p, struct err *e)
@@ -119,7 +123,7 @@ int intake_pack(struct intake_push *p, struct err *e)
 static int finish_push(struct intake *k, struct intake_push *p, struct str identity, struct str id,
                        struct err *e)
 {
-    struct write_sender sender = { .key = k->key, .part = p->row, .id = id };
+    struct write_sender sender = { .key = k->key, .id = id };
     const struct distributor *d = k->d;
     struct window w;
 
@@ -129,8 +133,8 @@ static int finish_push(struct intake *k, struct intake_push *p, struct str ident
         return 0;
     if (!leaves_of(&w, (size_t)k->limits.leaves, p->arena, &p->leaves))
         return push_full(&p->push, e);
-    p->write_base =
-        write_base_of(&k->tenant->secret, &sender, p->in, &p->push, identity, d->ctx->env);
+    p->write_base = own_base(
+        k, write_base_of(&k->tenant->secret, &sender, p->in, &p->push, identity, d->ctx->env));
     p->shard = shard_of(k->tenant->name, p->push.service, (uint32_t)d->ctx->cluster->shards);
     if (intake_pack(p, e))
         return e->code;

@@ -53,6 +53,7 @@ struct intake {
     VEC(struct intake_row) rows;
     VEC(struct intake_push *) open;   /* begun, not ended */
     VEC(struct intake_push *) pushes; /* to be sent */
+    VEC(struct hash128) bases;        /* write bases as they came, of pushes that ended */
     size_t begun;
     size_t holds;               /* bytes of the pushes */
     uint64_t rejected_more;     /* profiles without a row: there are too many */

@@ -18,6 +18,9 @@
  * A sender's own id (Push, OTLP) counts together with the bytes of the profile: an agent that sends
  * one id all day long must lose nothing by it.
  *
+ * One request may carry pushes with one base: an Idempotency-Key is that of all of them, and a
+ * profile may be there twice. They count each; the n-th has n in its base, at every retry.
+ *
  * H is SipHash-2-4, keyed: a tenant cannot make ids that collide with those of another one, nor
  * guess them. The body itself, up to tens of megabytes, is first condensed by XXH3-128 with a seed
  * from the secret; who can find collisions there can only make his own pushes count once.
@@ -204,16 +207,6 @@ static struct hash128 keyed(const struct write_secret *tenant, enum write_key ki
     return siphash128(tenant, words, sizeof(words));
 }
 
-/* The pushes of one request have its key in common, and are told apart by their place. */
-static struct hash128 key_digest(const struct write_secret *tenant,
-                                 const struct write_sender *sender)
-{
-    struct hash128 h = keyed(tenant, WRITE_KEY_CLIENT, sender->key);
-    uint64_t words[3] = { h.lo, h.hi, sender->part };
-
-    return sender->part ? siphash128(tenant, words, sizeof(words)) : h;
-}
-
 static struct hash128 id_digest(const struct write_secret *tenant, struct str id, struct str body)
 {
     struct digest d = { .seed = siphash128(tenant, "sender", 6).lo };
@@ -232,7 +225,7 @@ struct write_base write_base_of(const struct write_secret *tenant,
 
     if (sender->key.len) {
         base.kind = WRITE_KEY_CLIENT;
-        base.digest = key_digest(tenant, sender);
+        base.digest = keyed(tenant, base.kind, sender->key);
     } else if (sender->id.len) {
         base.kind = WRITE_KEY_SENDER;
         base.digest = id_digest(tenant, sender->id, body);
@@ -244,6 +237,14 @@ struct write_base write_base_of(const struct write_secret *tenant,
         env->random(env, &base.digest, sizeof(base.digest));
     }
     return base;
+}
+
+struct write_base write_base_again(const struct write_secret *tenant, const struct write_base *base,
+                                   uint64_t n)
+{
+    uint64_t words[4] = { base->kind, base->digest.lo, base->digest.hi, n };
+
+    return (struct write_base){ base->kind, siphash128(tenant, words, sizeof(words)) };
 }
 
 struct write_base write_base_import(const struct write_secret *tenant, struct str id)

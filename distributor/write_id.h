@@ -34,7 +34,6 @@ enum write_key {
 /* What the sender says of a push. */
 struct write_sender {
     struct str key; /* Idempotency-Key of the request, or {NULL, 0} */
-    uint64_t part;  /* which push of that request it is */
     struct str id;  /* its own id of this profile, or {NULL, 0} */
 };
 /* What all series of one push share. */
@@ -47,6 +46,9 @@ struct write_base {
 struct write_base write_base_of(const struct write_secret *tenant,
                                 const struct write_sender *sender, const struct ingest *in,
                                 const struct push *p, struct str body, struct env *env);
+/* The n-th push (1 and up) of one request that has this base, and is no repeat of the first. */
+struct write_base write_base_again(const struct write_secret *tenant, const struct write_base *base,
+                                   uint64_t n);
 /* Of imported data: the sender's id of a series, or the bytes of its message. */
 struct write_base write_base_import(const struct write_secret *tenant, struct str id);
 void write_id(const struct write_secret *tenant, const struct write_base *base,

@@ -141,6 +141,12 @@ static int decode_pprof(const struct ingest *in, struct str body, struct str pre
     return rc;
 }
 
+int formats_pprof(const struct ingest *in, struct str body, const struct sample_config *config,
+                  const struct limits *l, int64_t now_ms, struct push *push, struct err *e)
+{
+    return decode_pprof(in, body, STR_NULL, config, l, now_ms, push, e);
+}
+
 static int check_encoding(const struct multipart_part *part, struct err *e)
 {
     static const char *const plain[] = { "", "binary", "8bit", "7bit" };

@@ -6,12 +6,18 @@
 #define DISTRIBUTOR_FORMATS_FORMATS_H
 
 #include "distributor/formats/push.h"
+#include "distributor/formats/sample_config.h"
 
 /* `body` without its HTTP coding; one layer of gzip is taken off here. `push` is initialised
  * (push_init) and keeps nothing of the body. No series is a valid outcome. ERR_INPUT for what
  * cannot be decoded, ERR_LIMIT over a limit. Pure: any thread. */
 NODISCARD int formats_decode(const struct ingest *in, struct str body, const struct limits *l,
                              int64_t now_ms, struct push *push, struct err *e);
+
+/* One pprof, gzip'd or not, of a protocol that says itself what it is called. */
+NODISCARD int formats_pprof(const struct ingest *in, struct str body,
+                            const struct sample_config *config, const struct limits *l,
+                            int64_t now_ms, struct push *push, struct err *e);
 
 /* The bytes of the body that a retry repeats: all of it, or of a multipart body the contents of the
  * parts, since a boundary is made up anew. Calls add(cookie, bytes) for each. */

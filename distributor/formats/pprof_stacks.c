@@ -173,7 +173,8 @@ static void name_series(const struct pprof *p, const struct sample_config *confi
         display[i] =
             row && row->display_name.len ? row->display_name : kind_display_name(ret->types[i]);
     }
-    ret->name = kind_series_name(ret->types, display, p->types_len);
+    ret->name = config->series_name.len ? config->series_name
+                                        : kind_series_name(ret->types, display, p->types_len);
     if (p->has_period_type) {
         ret->period_type = pprof_str(p, p->period_type.type);
         ret->period_unit = pprof_str(p, p->period_type.unit);

@@ -61,6 +61,15 @@ static void push_ids(struct push *p, const struct labels *given)
     }
 }
 
+/* Copied: what decodes a request may be gone before the push is stored. */
+static int set_label(struct push *p, struct labels *out, struct str name, struct str value,
+                     struct err *e)
+{
+    name = arena_strdup(p->arena, name);
+    value = arena_strdup(p->arena, value);
+    return name.ptr && value.ptr ? labels_set(out, p->arena, name, value, e) : push_full(p, e);
+}
+
 int push_base(struct push *p, const struct ingest *in, struct str app, const struct limits *l,
               struct err *e)
 {
@@ -71,15 +80,15 @@ int push_base(struct push *p, const struct ingest *in, struct str app, const str
     push_ids(p, given);
     for (size_t i = 0; i < given->len; i++)
         if (!push_label_hidden(given->ptr[i].name) &&
-            labels_set(&out, p->arena, given->ptr[i].name, given->ptr[i].value, e))
+            set_label(p, &out, given->ptr[i].name, given->ptr[i].value, e))
             return e->code;
     if (service.len == 0)
         service = app;
-    else if (labels_get(given, STR("app_name")).len == 0 &&
-             labels_set(&out, p->arena, STR("app_name"), app, e))
+    else if (app.len && labels_get(given, STR("app_name")).len == 0 &&
+             set_label(p, &out, STR("app_name"), app, e))
         return e->code;
-    if (labels_set(&out, p->arena, STR("service_name"), service, e) ||
-        labels_set(&out, p->arena, STR("pyroscope_spy"), in->spy, e))
+    if (set_label(p, &out, STR("service_name"), service, e) ||
+        (in->spy.len && set_label(p, &out, STR("pyroscope_spy"), in->spy, e)))
         return e->code;
     if (out.len > l->label_names)
         return err_set(e, ERR_LIMIT,
@@ -90,7 +99,7 @@ int push_base(struct push *p, const struct ingest *in, struct str app, const str
         return err_set(e, ERR_LIMIT, "name: a service name of %zu bytes, at most %" PRIu64,
                        service.len, l->label_value_bytes);
     p->base = out;
-    p->service = service;
+    p->service = labels_get(&out, STR("service_name"));
     return 0;
 }
 

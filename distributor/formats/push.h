@@ -74,8 +74,8 @@ struct push {
 /* The arena and the stacks share limits->decode_bytes: push_stacks_full says which was hit. */
 void push_init(struct push *p, struct arena *a, const struct limits *l, uint64_t seed);
 void push_deinit(struct push *p);
-/* Sets service and base. `app` is the service as the format understands the name: text formats cut
- * the kind off, pprof does not. */
+/* Sets service and base, to copies. `app` is the service as the format understands the name: text
+ * formats cut the kind off, pprof does not; "" where the labels name it. No spy: no such label. */
 NODISCARD int push_base(struct push *p, const struct ingest *in, struct str app,
                         const struct limits *l, struct err *e);
 /* Adds a series; t's parts are made fit for a profile type id. `extra` are labels besides base. */

@@ -46,7 +46,7 @@ static int parse_rows(const struct json_val *root, struct arena *a, struct sampl
         if (parse_row(key, v, a, &rows[n++], e))
             return e->code;
     }
-    *ret = (struct sample_config){ rows, n };
+    *ret = (struct sample_config){ .rows = rows, .len = n };
     return 0;
 }
 

@@ -16,6 +16,7 @@ struct sample_config_row {
     bool cumulative;
 };
 struct sample_config {
+    struct str series_name; /* of all types, where the sender says it (Push); else empty */
     const struct sample_config_row *rows;
     size_t len;
 };
