@@ -10,9 +10,9 @@
  *              resource}, resourceTable{name}, stringArray[] of the thread or shared
  *
  * A stack is (prefix, frame) with its prefix before it, so there are no cycles. Samples are counts
- * (weight, if the thread has weights) and time, count times the interval, since the profiler samples
- * by the wall clock; tracing-ms and bytes are what they say. Threads of one name are one series.
- * A name that is an address stands behind the name of its library.
+ * (weight, if the thread has weights) and time, count times the interval, since the profiler
+ * samples by the wall clock; tracing-ms and bytes are what they say. Threads of one name are one
+ * series. A name that is an address stands behind the name of its library.
  */
 #include "distributor/formats/upload/firefox.h"
 
