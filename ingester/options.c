@@ -33,7 +33,8 @@ static const struct conf_row rows[] = {
         "New stack nodes a service may bring in a day, long names counting as several; further "
         "stacks keep their known frames and end in [overflow]. 0: no cap."),
     CONF_U64(ST, dict_tenant_nodes, "dictionary_tenant_nodes_per_day", "5000000", "0", "1000000000",
-             "The same for all services of a tenant in one shard."),
+             "The same for all services of a tenant in one shard; the last quarter is kept for "
+             "services that bring less than a hundredth of it."),
     CONF_BYTES(ST, answer_bytes_max, "answer_bytes_max", "0", "0", "1GiB",
                "Largest answer to one query; 0 is a quarter of the queries' share of memory."),
     CONF_DURATION(ST, build_timeout_ms, "build_timeout", "30s", "100ms", "1h",
