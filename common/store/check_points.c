@@ -9,6 +9,7 @@
  */
 #include "common/base/mem.h"
 #include "common/store/check_impl.h"
+#include "common/store/dirty.h"
 #include "common/store/floors.h"
 #include "common/store/tl.h"
 
@@ -104,6 +105,18 @@ static int take_points(struct check *c, struct walk *w, uint32_t level, struct s
     return rc ? rc : settle(c, w, true, level, e);
 }
 
+/* Nobody reads a marked node; it is built again, with its points. */
+static int is_marked(struct check *c, const struct member *m, uint32_t level, uint32_t t, bool *ret,
+                     struct err *e)
+{
+    struct dirty_mark mark;
+    int rc = level < DIRTY_FIRST ? ERR_NOT_FOUND
+                                 : dirty_get(c->v->s->kv, c->v->snap, m, level, t, &mark, e);
+
+    *ret = rc == 0;
+    return rc == ERR_NOT_FOUND ? 0 : rc;
+}
+
 static int compare(struct check *c, const struct member *m, uint32_t level, uint32_t t,
                    const struct sums *v, const struct sums *p, struct err *e)
 {
@@ -116,6 +129,11 @@ static int compare(struct check *c, const struct member *m, uint32_t level, uint
         if (floors_load(c->v->s->kv, c->v->snap, m, &f, e))
             return e->code;
         if (t + i * LEVELS[level].node < f.at[level])
+            continue;
+        bool marked = false;
+        if (is_marked(c, m, level, t + i * LEVELS[level].node, &marked, e))
+            return e->code;
+        if (marked)
             continue;
         int rc = err_set(e, ERR_CORRUPT,
                          "level %u, slot %u, series %016" PRIx64 ": vector has %" PRIu64

@@ -128,6 +128,8 @@ static int check_point(struct rollups *x, uint32_t level, const struct member *m
     const struct key_level *l = &LEVELS[level];
     struct key k;
 
+    if (dirty_has(&x->dirty, level, t)) /* not read, and built again with its points */
+        return 0;
     key_tl(&k, KEY_TL_GROUP, level, m, t - t % l->tl_chunk);
     int rc = check_get(x->c, KV_TL, key_str(&k), "timeline of a group", e);
     if (!rc)

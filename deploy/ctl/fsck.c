@@ -5,8 +5,14 @@
  * only in the write-ahead log are replayed in memory. While it looks, it holds shared locks on the
  * lock files that are there, so that no server starts on what it reads.
  *
+ * With --mark it is opened for writing first, under the locks of a server, and does at once what
+ * the scrubber does over days (store/scrub.h): nodes that are not the sum of their children, whose
+ * children are sound, are marked. A server builds them again, queries read their children until
+ * then. What follows is the same check: it passes over marked nodes, so what it still finds is what
+ * marking does not heal.
+ *
  * DIR is a data folder (it holds shard-0, shard-1, ...) or one shard's folder.
- * Exit: 0 nothing found, 1 something found, 2 could not look.
+ * Exit: 0 nothing found, or nothing but what was marked; 1 something found; 2 could not look.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -18,10 +24,12 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "common/base/arena.h"
 #include "common/base/size.h"
 #include "common/base/str.h"
 #include "common/base/vec.h"
 #include "common/store/check.h"
+#include "common/store/scrub.h"
 #include "deploy/ctl/ctl.h"
 
 #define SHOWN_MAX         20
@@ -29,13 +37,18 @@
 #define DICT_BYTES        (256 * MIB)
 #define SHARDS_MAX        4096
 #define PROGRESS_MS       1000
+#define MEMTABLE_BYTES    (16 * MIB)
+#define SCRUB_ROWS        1024
+#define SCRUB_ARENA_BYTES (64 * MIB)
+#define SCRUB_EVERY_NODE  1
 
 struct fsck {
     const char *dir; /* of the shard at hand */
     uint64_t shown_max;
     uint64_t findings;
     uint64_t told_ms; /* monotonic: when progress was shown last */
-    bool quiet;
+    bool quiet, mark;
+    uint64_t marked, lost; /* of the shard at hand */
     VEC(uint32_t) shards;
 };
 
@@ -78,8 +91,6 @@ static void print_report(const struct fsck *f, const struct check_report *r)
     }
 }
 
-/* ---- one shard ---- */
-
 static int check_store(struct fsck *f, struct store *s, struct err *e)
 {
     struct check_opts o = {
@@ -96,9 +107,80 @@ static int check_store(struct fsck *f, struct store *s, struct err *e)
     return rc;
 }
 
+/* ---- marking ---- */
+
+static int mark_one(struct fsck *f, struct store *s, const struct scrub_finding *n, struct err *e)
+{
+    bool node = n->kind == SCRUB_NODE;
+
+    if (node && store_scrub_mark(s, &n->node, e))
+        return e->code;
+    *(node ? &f->marked : &f->lost) += 1;
+    if (*(node ? &f->marked : &f->lost) <= f->shown_max)
+        (void)printf("%s: %s: %s\n", f->dir, node ? "marked" : "cannot be built from anything",
+                     n->text);
+    return 0;
+}
+
+/* A round over the shard; *ret_more counts what a step found and could not name. */
+static int mark_round(struct fsck *f, struct store *s, struct arena *a, uint64_t *ret_more,
+                      struct err *e)
+{
+    struct scrub_found found = { 0 };
+    struct scrub at = { 0 };
+    int rc = 0;
+
+    while (!rc && !at.done) {
+        struct store_view *v = store_view_get(s);
+        rc = store_scrub(v, &at, SCRUB_ROWS, SCRUB_EVERY_NODE, a, &found, e);
+        store_view_put(v);
+        for (size_t i = 0; !rc && i < found.at.len; i++)
+            rc = mark_one(f, s, &found.at.ptr[i], e);
+        *ret_more += found.more;
+        found.at.len = 0;
+        found.more = 0;
+        if (!f->quiet && clock_mono_ms(clock_real()) >= f->told_ms + PROGRESS_MS) {
+            f->told_ms = clock_mono_ms(clock_real());
+            (void)fprintf(stderr, "%s: nodes against their children: %" PRIu64 " rows\n", f->dir,
+                          at.rows);
+        }
+    }
+    vec_free(&found.at);
+    return rc;
+}
+
+/* Marks are skipped by the next round, so each finds fewer. */
+static int mark_store(struct fsck *f, struct store *s, struct err *e)
+{
+    struct arena *a = arena_new(SCRUB_ARENA_BYTES);
+    uint64_t more = 1, before = UINT64_MAX;
+    int rc = 0;
+
+    f->marked = 0;
+    while (!rc && more && f->marked != before) {
+        before = f->marked;
+        more = f->lost = 0;
+        rc = mark_round(f, s, a, &more, e);
+    }
+    arena_free(a);
+    if (rc)
+        return rc;
+    (void)printf("%s: %" PRIu64
+                 " nodes were not the sum of their children and are marked: a server "
+                 "builds them again, answers read their children until then\n",
+                 f->dir, f->marked);
+    if (f->lost + more)
+        (void)printf("%s: %" PRIu64 " rows are damaged or missing that nothing can be built from: "
+                     "what is above them keeps what it had\n",
+                     f->dir, f->lost + more);
+    return 0;
+}
+
+/* ---- one shard ---- */
+
 /* Shared, as of a reader: whoever writes takes it exclusively. RocksDB locks by record, the data
  * folder by file. -1 and no error: there is no such file, as in a copy. */
-static int lock_file(const char *dir, bool record, int *ret_fd, struct err *e)
+static int lock_file(const char *dir, bool record, bool write, int *ret_fd, struct err *e)
 {
     struct flock l = { .l_type = F_RDLCK, .l_whence = SEEK_SET };
     char path[PATH_MAX];
@@ -109,7 +191,7 @@ static int lock_file(const char *dir, bool record, int *ret_fd, struct err *e)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT ? 0 : err_errno(e, errno, "cannot open %s", path);
-    if (record ? fcntl(fd, F_SETLK, &l) : flock(fd, LOCK_SH | LOCK_NB)) {
+    if (record ? fcntl(fd, F_SETLK, &l) : flock(fd, (write ? LOCK_EX : LOCK_SH) | LOCK_NB)) {
         (void)close(fd);
         return err_set(e, ERR_BUSY,
                        "%s is in use by a running process; stop it first, or check a copy", dir);
@@ -118,19 +200,45 @@ static int lock_file(const char *dir, bool record, int *ret_fd, struct err *e)
     return 0;
 }
 
+static int open_store(const char *dir, bool write, struct store **ret, struct err *e)
+{
+    struct kv_opts ko = { .dir = dir,
+                          .block_cache_bytes = BLOCK_CACHE_BYTES,
+                          .memtable_bytes = MEMTABLE_BYTES,
+                          .read_only = !write };
+    struct store_opts so = { .clock = clock_real(), .dict_bytes_max = DICT_BYTES };
+    int rc = kv_rocks_open(&ko, &so.kv, e);
+
+    return rc ? rc : store_open(&so, ret, e);
+}
+
+/* Opening for writing takes RocksDB's lock itself. */
+static int mark_shard(struct fsck *f, const char *dir, struct err *e)
+{
+    struct store *s = NULL;
+    int rc = open_store(dir, true, &s, e);
+
+    if (rc == ERR_BUSY)
+        return err_set(e, ERR_BUSY, "%s is in use by a running process; stop it first", dir);
+    if (!rc)
+        rc = mark_store(f, s, e);
+    store_close(s);
+    return rc;
+}
+
 static int check_shard(struct fsck *f, const char *dir, struct err *e)
 {
-    struct kv_opts ko = { .dir = dir, .block_cache_bytes = BLOCK_CACHE_BYTES, .read_only = true };
-    struct store_opts so = { .clock = clock_real(), .dict_bytes_max = DICT_BYTES };
     struct store *s = NULL;
-    int fd, rc = lock_file(dir, true, &fd, e);
+    int fd, rc = 0;
 
     f->dir = dir;
+    if (f->mark)
+        rc = mark_shard(f, dir, e);
+    if (!rc)
+        rc = lock_file(dir, true, false, &fd, e);
     if (rc)
         return rc;
-    rc = kv_rocks_open(&ko, &so.kv, e);
-    if (!rc)
-        rc = store_open(&so, &s, e);
+    rc = open_store(dir, false, &s, e);
     if (!rc)
         rc = check_store(f, s, e);
     store_close(s);
@@ -193,7 +301,7 @@ static int check_folder(struct fsck *f, const char *dir, struct err *e)
         return rc;
     if (!f->shards.len)
         return check_one(f, dir);
-    rc = lock_file(dir, false, &fd, e);
+    rc = lock_file(dir, false, f->mark, &fd, e);
     vec_for (i, &f->shards) {
         int n = snprintf(path, sizeof(path), "%s/shard-%" PRIu32, dir, f->shards.ptr[i]);
         if (!rc)
@@ -207,8 +315,11 @@ static int check_folder(struct fsck *f, const char *dir, struct err *e)
 static int usage(void)
 {
     (void)fprintf(stderr,
-                  "usage: embertree fsck [--findings=N] [--quiet] DIR\n"
+                  "usage: embertree fsck [--mark] [--findings=N] [--quiet] DIR\n"
                   "  DIR           a data folder, or the folder of one shard\n"
+                  "  --mark        mark nodes that are not the sum of their children, so that a "
+                  "server\n"
+                  "                builds them again; without it nothing is written\n"
                   "  --findings=N  show at most N findings of a kind (default %d)\n"
                   "  --quiet       no progress\n"
                   "exit code: 0 nothing found, 1 something found, 2 could not look\n",
@@ -228,6 +339,8 @@ static int fsck(int argc, char **argv)
             continue;
         if (str_eq(a, STR("--quiet")))
             f.quiet = true;
+        else if (str_eq(a, STR("--mark")))
+            f.mark = true;
         else if (!dir && a.len && a.ptr[0] != '-')
             dir = argv[i];
         else
@@ -247,7 +360,7 @@ static int fsck(int argc, char **argv)
 
 const struct command fsck_command = {
     .name = "fsck",
-    .args = "[--findings=N] DIR",
+    .args = "[--mark] [--findings=N] DIR",
     .help = "Check a stopped database: everything it holds against everything it says about it.",
     .run = fsck,
 };
