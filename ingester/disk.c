@@ -10,13 +10,16 @@
 #include "common/obs/log.h"
 
 #define DISK_EVERY_MS 1000
+#define DISK_SOON_MS  100 /* below twice the reserve: a burst may fill it within a second */
 
 struct disk {
     struct disk_opts o;
     struct timer *timer;
     uint64_t reserve;
     uint64_t free_bytes;
+    uint64_t looks;
     bool full;
+    uint32_t every_ms;
     bool asking;
     uint64_t asked_free; /* the pool job's, while asking */
     int asked_code;
@@ -46,6 +49,7 @@ static void take_answer(struct disk *d, uint64_t free_bytes)
                      KV_CSTR("dir", d->o.dir));
     }
     d->full = full;
+    d->every_ms = free_bytes / 2 < d->reserve ? DISK_SOON_MS : DISK_EVERY_MS;
     d->free_bytes = free_bytes;
     metric_set(d->o.metrics->disk_free, (int64_t)free_bytes);
 }
@@ -67,16 +71,20 @@ static void asked(void *cookie)
         log_warn("cannot tell the free disk space", KV_ERR(&d->asked_err));
     else
         take_answer(d, d->asked_free);
+    d->looks++;
     if (d->drained)
         d->drained(d->drained_cookie);
+    else
+        loop_timer_start(d->timer, d->every_ms, 0);
 }
 
 static void on_timer(void *cookie)
 {
     struct disk *d = cookie;
 
+    d->asking = pool_submit(d->o.pool, d->o.loop, ask, asked, d);
     if (!d->asking)
-        d->asking = pool_submit(d->o.pool, d->o.loop, ask, asked, d);
+        loop_timer_start(d->timer, d->every_ms, 0);
 }
 
 int disk_new(const struct disk_opts *o, struct disk **ret, struct err *e)
@@ -93,7 +101,7 @@ int disk_new(const struct disk_opts *o, struct disk **ret, struct err *e)
     metric_set(o->metrics->disk_reserve, (int64_t)d->reserve);
     take_answer(d, left);
     d->timer = loop_timer_new(o->loop, on_timer, d);
-    loop_timer_start(d->timer, DISK_EVERY_MS, DISK_EVERY_MS);
+    loop_timer_start(d->timer, d->every_ms, 0);
     *ret = d;
     return 0;
 }
@@ -112,6 +120,17 @@ void disk_room(const struct disk *d, uint64_t *ret_free, uint64_t *ret_reserve)
 {
     *ret_free = d->free_bytes;
     *ret_reserve = d->reserve;
+}
+
+void disk_look(struct disk *d)
+{
+    if (!d->asking)
+        loop_timer_start(d->timer, 0, 0);
+}
+
+uint64_t disk_looks(const struct disk *d)
+{
+    return d->looks;
 }
 
 void disk_drain(struct disk *d, void (*done)(void *cookie), void *cookie)

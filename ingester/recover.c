@@ -17,7 +17,7 @@
 #include "common/base/mem.h"
 #include "common/obs/log.h"
 
-#define LOOK_MS      1000
+#define LOOK_MS      500
 #define PAUSE_MS     2000 /* after a try that failed; doubles */
 #define PAUSE_MAX_MS 60000
 
@@ -28,6 +28,7 @@ struct attempt {
     bool running;
     bool closed; /* the last try left it without a database */
     uint64_t next_ms, pause_ms;
+    uint64_t looks; /* the disk's that count begin with this one; 0: nothing to heal */
 };
 struct recover {
     struct ingester *in;
@@ -71,6 +72,29 @@ static void on_done(struct shard_reopen *reopen)
     }
 }
 
+/* Has the volume been looked at since the shard was found broken? What it said before is about a
+ * disk that still had room, and to open on a full one takes away what can still be read. */
+static bool looked_since(struct attempt *a)
+{
+    struct disk *disk = a->owner->in->disk;
+
+    if (!a->looks)
+        a->looks = disk_looks(disk) + 2;
+    if (disk_looks(disk) >= a->looks)
+        return true;
+    disk_look(disk);
+    return false;
+}
+
+static void try_again(struct attempt *a)
+{
+    a->running = true;
+    a->looks = 0;
+    a->owner->running++;
+    log_info("there is space again: opening the shard", KV_U64("shard", a->shard));
+    shard_reopen(a->owner->in->shards[a->shard], &a->reopen);
+}
+
 static void on_timer(void *cookie)
 {
     struct recover *r = cookie;
@@ -82,13 +106,10 @@ static void on_timer(void *cookie)
         return;
     for (size_t i = 0; i < in->shards_len; i++) {
         struct attempt *a = &r->at[i];
-
-        if (a->running || now < a->next_ms || !may_heal(a, shard_state(in->shards[i])))
-            continue;
-        a->running = true;
-        r->running++;
-        log_info("there is space again: opening the shard", KV_U64("shard", i));
-        shard_reopen(in->shards[i], &a->reopen);
+        if (!may_heal(a, shard_state(in->shards[i])))
+            a->looks = 0;
+        else if (!a->running && now >= a->next_ms && looked_since(a))
+            try_again(a);
     }
 }
 
@@ -127,7 +148,11 @@ int recover_why(const struct ingester *in, size_t shard, struct err *e)
 {
     uint32_t number = shard_number(in->shards[shard]);
 
-    if (may_heal(&in->recover->at[shard], shard_state(in->shards[shard])))
+    const struct shard_state *st = shard_state(in->shards[shard]);
+
+    /* A write failed so lately that its cause is not told yet: a full disk is by far the likeliest,
+     * and to come back soon the right advice for the moment until it is. */
+    if (!st->read_only || may_heal(&in->recover->at[shard], st))
         return err_set(e, ERR_NO_SPACE,
                        "shard %" PRIu32 " is read-only since the disk was full; it is opened again "
                        "when there is space",

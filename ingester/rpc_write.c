@@ -39,7 +39,7 @@ int rpc_write_accepting(const struct ingester *in, struct err *e)
     if (in->draining)
         return err_set(e, ERR_UNAVAILABLE, "the ingester is stopping");
     for (size_t i = 0; i < in->shards_len; i++) {
-        if (shard_state(in->shards[i])->read_only)
+        if (shard_read_only(in->shards[i]))
             return recover_why(in, i, e);
     }
     return disk_check(in->disk, e);

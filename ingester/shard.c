@@ -498,6 +498,11 @@ void shard_reopen(struct shard *s, struct shard_reopen *r)
     CHECK(chan_send(s->inbox, &s->reopen_message));
 }
 
+bool shard_read_only(const struct shard *s)
+{
+    return s->state.read_only || store_read_only(s->o.store);
+}
+
 struct store *shard_store(struct shard *s)
 {
     return s->o.store;

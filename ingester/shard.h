@@ -83,6 +83,8 @@ void shard_reopen(struct shard *s, struct shard_reopen *r);
 struct store *shard_store(struct shard *s);
 /* Loop thread. */
 const struct shard_state *shard_state(const struct shard *s);
+/* As of now, while the state above may be a second old. */
+bool shard_read_only(const struct shard *s);
 /* No write or task may be on its way any more. Ends the threads, then calls done on the loop. */
 void shard_drain(struct shard *s, void (*done)(void *cookie), void *cookie);
 /* After shard_drain; closes the store. NULL is fine. */

@@ -53,11 +53,12 @@ static bool cache_was_full(const char *message)
 
 static void replay(struct kv_rocks *r, const struct kv_batch *b)
 {
-    struct rd rd = rd_of(buf_str(&b->ops));
+    struct str ops = buf_str(&b->ops);
+    struct rd rd = rd_of(ops);
     struct kv_entry op;
 
     rocksdb_writebatch_clear(r->batch);
-    while (kv_batch_next(&rd, &op)) {
+    for (size_t at = 0; kv_batch_next(&rd, &op); at = ops.len - rd_left(&rd)) {
         rocksdb_column_family_handle_t *cf = r->cf[op.cf];
         if (op.op == KV_PUT)
             rocksdb_writebatch_put_cf(r->batch, cf, op.key.ptr, op.key.len, op.value.ptr,
@@ -65,8 +66,7 @@ static void replay(struct kv_rocks *r, const struct kv_batch *b)
         else if (op.op == KV_DEL)
             rocksdb_writebatch_delete_cf(r->batch, cf, op.key.ptr, op.key.len);
         else
-            rocksdb_writebatch_delete_range_cf(r->batch, cf, op.key.ptr, op.key.len, op.value.ptr,
-                                               op.value.len);
+            kv_rocks_del_range(r, str_sub(ops, 0, at), &op);
     }
 }
 
@@ -379,8 +379,10 @@ static int rocks_flush(struct kv *k, struct err *e)
 static void rocks_compact(struct kv *k, enum kv_cf cf, struct str from, struct str to)
 {
     struct kv_rocks *r = kv_rocks_of(k);
-    rocksdb_compactoptions_t *o = rocksdb_compactoptions_create();
 
+    if (kv_rocks_full(r)) /* it would wait; compactions of their own will do it one day */
+        return;
+    rocksdb_compactoptions_t *o = rocksdb_compactoptions_create();
     /* Others go on: it only shares the threads and the rate limit of all compactions. */
     rocksdb_compactoptions_set_exclusive_manual_compaction(o, 0);
     rocksdb_compact_range_cf_opt(r->db, r->cf[cf], o, from.ptr, from.len, to.ptr, to.len);

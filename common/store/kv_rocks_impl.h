@@ -7,6 +7,7 @@
 #define COMMON_STORE_KV_ROCKS_IMPL_H
 
 #include <rocksdb/c.h>
+#include <stdatomic.h>
 
 #include "common/base/size.h"
 #include "common/store/kv.h"
@@ -27,7 +28,8 @@ struct kv_rocks {
     rocksdb_writebatch_t *batch; /* reused by the writer */
     int failed;                  /* code of the write that failed; sticky */
     bool read_only;
-    char *dir; /* owned */
+    _Atomic bool closing; /* whoever waits for room gives up */
+    char *dir;            /* owned */
 };
 
 static inline struct kv_rocks *kv_rocks_of(struct kv *k)
@@ -38,5 +40,13 @@ static inline struct kv_rocks *kv_rocks_of(struct kv *k)
 int kv_rocks_fail(struct err *e, char *message, const char *doing);
 extern const struct kv_ops kv_rocks_ops;
 void kv_rocks_close(struct kv *k);
+
+/* kv_rocks_full.c. Free bytes of the volume of dir; if it cannot tell, as many as there can be. */
+uint64_t kv_rocks_room(const char *dir);
+bool kv_rocks_full(const struct kv_rocks *r); /* compactions wait */
+/* Deletes range->key up to range->value, behind the operations `ops` of the same batch. */
+void kv_rocks_del_range(struct kv_rocks *r, struct str ops, const struct kv_entry *range);
+/* Compactions of this family begin only while there is room. */
+void kv_rocks_gate(struct kv_rocks *r, rocksdb_options_t *o);
 
 #endif

@@ -23,7 +23,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/base/mem.h"
@@ -205,6 +204,7 @@ void kv_rocks_close(struct kv *k)
 {
     struct kv_rocks *r = kv_rocks_of(k);
 
+    atomic_store(&r->closing, true);
     if (r->db) {
         rocksdb_cancel_all_background_work(r->db, 1);
         for (size_t i = 0; i < KV_FAMILIES; i++)
@@ -258,6 +258,7 @@ static struct kv_rocks *rocks_new(const struct kv_opts *opts, char **message)
         r->options[i] = rocksdb_options_create_copy(r->db_options);
         struct family f = tuned(&families[i % KV_CFS], opts->tune);
         set_family_options(r->options[i], &f, opts, r->cache);
+        kv_rocks_gate(r, r->options[i]);
     }
     r->write_fast = rocksdb_writeoptions_create();
     r->write_sync = rocksdb_writeoptions_create();
@@ -290,14 +291,11 @@ static int look(const char *dir, bool *ret_exists, struct err *e)
     return 0;
 }
 
-/* The same assertion waits for whoever opens on a full disk. */
+/* The assertion of the log waits for whoever opens on a full disk. */
 static int check_room(const char *dir, struct err *e)
 {
-    struct statvfs v;
+    uint64_t left = kv_rocks_room(dir);
 
-    if (statvfs(dir, &v))
-        return errno == ENOENT ? 0 : err_errno(e, errno, "cannot tell the free space of %s", dir);
-    uint64_t left = (uint64_t)v.f_bavail * v.f_frsize;
     return left >= OPEN_BYTES_MIN
                ? 0
                : err_set(e, ERR_NO_SPACE, "only %" PRIu64 " KiB are free on the volume of %s",
