@@ -3,6 +3,7 @@
 
 #include "common/net/json_in.h"
 #include "distributor/formats/folded.h"
+#include "distributor/formats/jfr/jfr.h"
 #include "distributor/formats/kinds.h"
 #include "distributor/formats/multipart.h"
 #include "distributor/formats/pprof_stacks.h"
@@ -13,6 +14,14 @@
 #define YEAR_1971_S INT64_C(31536000)
 #define YEAR_1990_S INT64_C(631152000)
 #define AHEAD_S     INT64_C(86400)
+
+/* pprof is a form only without format=; a recording is one by its Content-Type. */
+static bool is_multipart(const struct ingest *in)
+{
+    return in->format == FORMAT_MULTIPART ||
+           (in->format == FORMAT_JFR &&
+            str_contains(in->raw.content_type, STR("multipart/form-data")));
+}
 
 /* One layer of gzip off, if there is one. *tmp owns the result then. */
 static int unzip(struct str body, const struct limits *l, struct buf *tmp, struct str *ret,
@@ -186,6 +195,52 @@ static int decode_multipart(const struct ingest *in, struct str body, const stru
                         push, e);
 }
 
+static int decode_jfr_parts(const struct ingest *in, struct str recording, struct str labels,
+                            const struct limits *l, int64_t now_ms, struct push *push,
+                            struct err *e)
+{
+    struct str plain, plain_labels;
+    struct buf tmp, tmp_labels;
+
+    int rc = unzip(recording, l, &tmp, &plain, e);
+    if (rc) {
+        buf_deinit(&tmp);
+        return rc;
+    }
+    rc = unzip(labels, l, &tmp_labels, &plain_labels, e);
+    if (rc)
+        rc = err_wrap(e, "labels");
+    else
+        rc = jfr_push(plain, plain_labels, in, l, now_ms, push, e);
+    buf_deinit(&tmp);
+    buf_deinit(&tmp_labels);
+    return rc;
+}
+
+/* The recording itself, or a form of it and the labels of its contexts. */
+static int decode_jfr(const struct ingest *in, struct str body, const struct limits *l,
+                      int64_t now_ms, struct push *push, struct err *e)
+{
+    struct multipart *m;
+
+    if (!is_multipart(in))
+        return decode_jfr_parts(in, body, STR_NULL, l, now_ms, push, e);
+    m = ARENA_NEW(push->arena, struct multipart);
+    if (!m)
+        return push_full(push, e);
+    if (multipart_parse(in->raw.content_type, body, push->arena, m, e))
+        return e->code;
+    const struct multipart_part *jfr = multipart_file(m, "jfr");
+    const struct multipart_part *labels = multipart_file(m, "labels");
+    if (!jfr)
+        return err_set(e, ERR_INPUT, "multipart: no file part named \"jfr\" among %zu parts",
+                       m->len);
+    if (check_encoding(jfr, e) || (labels && check_encoding(labels, e)))
+        return e->code;
+    return decode_jfr_parts(in, jfr->content, labels ? labels->content : STR_NULL, l, now_ms, push,
+                            e);
+}
+
 int formats_decode(const struct ingest *in, struct str body, const struct limits *l, int64_t now_ms,
                    struct push *push, struct err *e)
 {
@@ -204,16 +259,15 @@ int formats_decode(const struct ingest *in, struct str body, const struct limits
     case FORMAT_SPEEDSCOPE:
         return decode_speedscope(in, body, l, push, e);
     case FORMAT_JFR:
-        break;
+        return decode_jfr(in, body, l, now_ms, push, e);
     }
-    return err_set(e, ERR_INPUT, "format %s is not supported yet by this server",
-                   format_name(in->format));
+    return err_set(e, ERR_INTERNAL, "format %d is none", (int)in->format);
 }
 
 void formats_identity(const struct ingest *in, struct str body, struct arena *a,
                       void (*add)(void *cookie, struct str bytes), void *cookie)
 {
-    struct multipart *m = in->format == FORMAT_MULTIPART ? ARENA_NEW(a, struct multipart) : NULL;
+    struct multipart *m = is_multipart(in) ? ARENA_NEW(a, struct multipart) : NULL;
     struct err ignored;
 
     if (!m || multipart_parse(in->raw.content_type, body, a, m, &ignored)) {

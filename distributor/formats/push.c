@@ -15,7 +15,7 @@ const char *push_drop_name(enum push_drop d)
         [CHANGE_OVERFLOW] = "label_overflow",     [CHANGE_TRUNCATED] = "stack_truncated",
         [CHANGE_STACKS] = "stack_overflow",       [CHANGE_SYMBOL] = "symbol_cut",
         [CHANGE_SATURATED] = "value_saturated",   [CHANGE_STRING] = "string_index",
-        [CHANGE_EXEMPLAR] = "exemplar",
+        [CHANGE_EXEMPLAR] = "exemplar",           [DROP_NO_STACK] = "no_stack",
     };
     return names[d];
 }
