@@ -10,11 +10,6 @@
 #include "distributor/formats/pyrotree.h"
 #include "distributor/formats/speedscope.h"
 
-#define NS_PER_S    INT64_C(1000000000)
-#define YEAR_1971_S INT64_C(31536000)
-#define YEAR_1990_S INT64_C(631152000)
-#define AHEAD_S     INT64_C(86400)
-
 /* pprof is a form only without format=; a recording is one by its Content-Type. */
 static bool is_multipart(const struct ingest *in)
 {
@@ -76,25 +71,6 @@ static int decode_speedscope(const struct ingest *in, struct str body, const str
     return rc;
 }
 
-/* A time in 1970 is an unset clock, or microseconds taken for nanoseconds: as if there were none.
- */
-static int take_time(const struct pprof *p, int64_t now_ms, struct push *push, struct err *e)
-{
-    int64_t s = p->time_ns / NS_PER_S;
-
-    if (p->time_ns < 0 || (s >= YEAR_1971_S && s < YEAR_1990_S) || s > now_ms / 1000 + AHEAD_S)
-        return err_set(e, ERR_INPUT,
-                       "pprof: time_nanos %" PRId64 " is before 1990 or more than a day ahead",
-                       p->time_ns);
-    if (s < YEAR_1971_S)
-        return 0;
-    push->has_time = true;
-    push->has_identity = p->time_ns % NS_PER_S != 0;
-    push->time_ns = p->time_ns;
-    push->duration_ns = MAX(p->duration_ns, 0);
-    return 0;
-}
-
 static void mark_cumulative(const struct pprof *p, const struct sample_config *config, bool *ret)
 {
     for (size_t i = 0; i < p->types_len; i++) {
@@ -138,7 +114,7 @@ static int decode_pprof(const struct ingest *in, struct str body, struct str pre
     if (!rc)
         rc = pprof_parse(&p, plain, l, e);
     if (!rc)
-        rc = take_time(&p, now_ms, push, e);
+        rc = push_time(push, p.time_ns, p.duration_ns, now_ms, e);
     if (!rc && prev.len)
         rc = subtract_prev(&p, prev, config, l, push, &values, e);
     if (!rc)

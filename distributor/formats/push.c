@@ -5,6 +5,10 @@
 
 #define SERIES_FIRST 4
 #define WORD_MAX     255 /* bytes of each part of a profile type id */
+#define NS_PER_S     INT64_C(1000000000)
+#define YEAR_1971_S  INT64_C(31536000)
+#define YEAR_1990_S  INT64_C(631152000)
+#define AHEAD_S      INT64_C(86400)
 
 const char *push_drop_name(enum push_drop d)
 {
@@ -100,6 +104,24 @@ int push_base(struct push *p, const struct ingest *in, struct str app, const str
                        service.len, l->label_value_bytes);
     p->base = out;
     p->service = labels_get(&out, STR("service_name"));
+    return 0;
+}
+
+int push_time(struct push *p, int64_t time_ns, int64_t duration_ns, int64_t now_ms, struct err *e)
+{
+    int64_t s = time_ns / NS_PER_S;
+
+    if (time_ns < 0 || (s >= YEAR_1971_S && s < YEAR_1990_S) || s > now_ms / 1000 + AHEAD_S)
+        return err_set(e, ERR_INPUT,
+                       "a profile of time %" PRId64
+                       " ns: that is before 1990 or more than a day ahead",
+                       time_ns);
+    if (s < YEAR_1971_S)
+        return 0;
+    p->has_time = true;
+    p->has_identity = time_ns % NS_PER_S != 0;
+    p->time_ns = time_ns;
+    p->duration_ns = MAX(duration_ns, 0);
     return 0;
 }
 

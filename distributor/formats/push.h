@@ -79,6 +79,10 @@ void push_deinit(struct push *p);
  * formats cut the kind off, pprof does not; "" where the labels name it. No spy: no such label. */
 NODISCARD int push_base(struct push *p, const struct ingest *in, struct str app,
                         const struct limits *l, struct err *e);
+/* What the body says about its time. One in 1970 is an unset clock, or microseconds taken for
+ * nanoseconds: as if there were none. ERR_INPUT before 1990 or over a day ahead. */
+NODISCARD int push_time(struct push *p, int64_t time_ns, int64_t duration_ns, int64_t now_ms,
+                        struct err *e);
 /* Adds a series; t's parts are made fit for a profile type id. `extra` are labels besides base. */
 NODISCARD int push_add(struct push *p, const struct ptype *t, const struct labels *extra,
                        const struct push_series *values, struct err *e);

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * json_pull: RFC 8259, one pass, no recursion: nesting is the caller's, and what is skipped is
+ * checked with a stack of bits.
+ */
+#include "distributor/otlp/json_pull.h"
+
+#include <string.h>
+
+#define NUMBER_MAX 64 /* characters */
+
+void json_pull_init(struct json_pull *j, struct str text, struct arena *a, struct err *e)
+{
+    *j = (struct json_pull){
+        .start = text.ptr, .p = text.ptr, .end = text.ptr + text.len, .arena = a, .e = e
+    };
+}
+
+bool json_fault(struct json_pull *j, const char *what)
+{
+    size_t line = 1;
+    const char *begin = j->start;
+
+    if (j->bad)
+        return false;
+    for (const char *c = j->start; c < j->p; c++)
+        if (*c == '\n') {
+            line++;
+            begin = c + 1;
+        }
+    err_set(j->e, ERR_INPUT, "JSON, line %zu column %zu: %s", line, (size_t)(j->p - begin) + 1,
+            what);
+    j->bad = true;
+    return false;
+}
+
+static void blanks(struct json_pull *j)
+{
+    while (j->p < j->end && (*j->p == ' ' || *j->p == '\n' || *j->p == '\r' || *j->p == '\t'))
+        j->p++;
+}
+
+char json_peek(struct json_pull *j)
+{
+    blanks(j);
+    if (j->bad || j->p == j->end)
+        return 0;
+    return *j->p == '-' || (*j->p >= '0' && *j->p <= '9') ? '0' : *j->p;
+}
+
+static bool word(struct json_pull *j, const char *w)
+{
+    size_t n = strlen(w);
+
+    if ((size_t)(j->end - j->p) < n || memcmp(j->p, w, n) != 0)
+        return json_fault(j, "no value");
+    j->p += n;
+    return true;
+}
+
+/* True: null was there and is read. */
+static bool null(struct json_pull *j)
+{
+    return json_peek(j) == 'n' && word(j, "null");
+}
+
+bool json_open(struct json_pull *j, char open, struct json_it *it)
+{
+    if (null(j))
+        return false;
+    if (json_peek(j) != open)
+        return json_fault(j, open == '{' ? "want an object" : "want an array");
+    j->p++;
+    *it = (struct json_it){ .close = open == '{' ? '}' : ']' };
+    return true;
+}
+
+bool json_element(struct json_pull *j, struct json_it *it)
+{
+    char c = json_peek(j);
+
+    if (j->bad)
+        return false;
+    if (c == it->close) {
+        j->p++;
+        return false;
+    }
+    if (it->more && c != ',')
+        return json_fault(j, "want a comma or the end of the list");
+    j->p += it->more;
+    if (it->more && json_peek(j) == it->close)
+        return json_fault(j, "nothing behind a comma");
+    it->more = true;
+    return j->p < j->end || json_fault(j, "the text ends too early");
+}
+
+/* ---- strings -------------------------------------------------------------------------------- */
+
+static int hex4(const char *p)
+{
+    int v = 0;
+
+    for (int i = 0; i < 4; i++) {
+        char c = p[i];
+        int d = c >= '0' && c <= '9'   ? c - '0'
+                : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                       : -1;
+        if (d < 0)
+            return -1;
+        v = v << 4 | d;
+    }
+    return v;
+}
+
+static size_t utf8(uint32_t c, char *to)
+{
+    if (c < 0x80) {
+        to[0] = (char)c;
+        return 1;
+    }
+    if (c < 0x800) {
+        to[0] = (char)(0xc0 | c >> 6);
+        to[1] = (char)(0x80 | (c & 63));
+        return 2;
+    }
+    if (c < 0x10000) {
+        to[0] = (char)(0xe0 | c >> 12);
+        to[1] = (char)(0x80 | (c >> 6 & 63));
+        to[2] = (char)(0x80 | (c & 63));
+        return 3;
+    }
+    to[0] = (char)(0xf0 | c >> 18);
+    to[1] = (char)(0x80 | (c >> 12 & 63));
+    to[2] = (char)(0x80 | (c >> 6 & 63));
+    to[3] = (char)(0x80 | (c & 63));
+    return 4;
+}
+
+/* The code point of \uXXXX at *at, a pair if it is one; half a pair is U+FFFD. */
+static bool code_point(const char **at, const char *end, uint32_t *ret)
+{
+    int high = end - *at >= 6 ? hex4(*at + 2) : -1, low;
+
+    if (high < 0)
+        return false;
+    *at += 6;
+    *ret = (uint32_t)high;
+    if (high < 0xd800 || high > 0xdfff)
+        return true;
+    *ret = 0xfffd;
+    if (high >= 0xdc00 || end - *at < 6 || (*at)[0] != '\\' || (*at)[1] != 'u')
+        return true;
+    low = hex4(*at + 2);
+    if (low >= 0xdc00 && low <= 0xdfff) {
+        *ret = 0x10000 + (((uint32_t)high & 0x3ff) << 10 | ((uint32_t)low & 0x3ff));
+        *at += 6;
+    }
+    return true;
+}
+
+/* [p, end) has escapes; what they stand for is never longer. */
+static bool unescape(struct json_pull *j, const char *p, const char *end, struct str *ret)
+{
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    char *out = arena_alloc(j->arena, (size_t)(end - p));
+    const char *known;
+    uint32_t c;
+    size_t n = 0;
+
+    if (!out) {
+        err_set(j->e, ERR_LIMIT, "JSON: its strings take more than %zu bytes of memory",
+                arena_limit(j->arena));
+        j->bad = true;
+        return false;
+    }
+    while (p < end) {
+        if (*p != '\\') {
+            out[n++] = *p++;
+        } else if (p[1] == 'u') {
+            if (!code_point(&p, end, &c))
+                return json_fault(j, "no escape in the string");
+            n += utf8(c, out + n);
+        } else {
+            known = p[1] ? strchr(from, p[1]) : NULL;
+            if (!known)
+                return json_fault(j, "no escape in the string");
+            out[n++] = to[known - from];
+            p += 2;
+        }
+    }
+    *ret = str_n(out, n);
+    return true;
+}
+
+static bool quoted(struct json_pull *j, struct str *ret)
+{
+    const char *p = j->p + 1;
+    bool escapes = false;
+
+    while (p < j->end && *p != '"') {
+        if ((unsigned char)*p < 0x20)
+            return json_fault(j, "a control character in a string");
+        escapes |= *p == '\\';
+        p += *p == '\\' ? 2 : 1;
+    }
+    if (p >= j->end)
+        return json_fault(j, "a string without end");
+    *ret = str_n(j->p + 1, (size_t)(p - j->p - 1));
+    if (escapes && !unescape(j, j->p + 1, p, ret))
+        return false;
+    j->p = p + 1;
+    return true;
+}
+
+bool json_string(struct json_pull *j, struct str *ret)
+{
+    if (null(j))
+        return true;
+    if (json_peek(j) != '"')
+        return json_fault(j, "want a string");
+    return quoted(j, ret);
+}
+
+bool json_key(struct json_pull *j, struct json_it *it, struct str *ret)
+{
+    if (!json_element(j, it))
+        return false;
+    if (json_peek(j) != '"')
+        return json_fault(j, "want a key in quotes");
+    if (!quoted(j, ret))
+        return false;
+    if (json_peek(j) != ':')
+        return json_fault(j, "want a colon behind a key");
+    j->p++;
+    return true;
+}
+
+bool json_key_is(struct str key, const char *camel)
+{
+    size_t i = 0;
+
+    for (; *camel; camel++) {
+        char c = *camel;
+        if (i < key.len && key.ptr[i] == '_' && c >= 'A' && c <= 'Z') {
+            i++;
+            c = (char)(c - 'A' + 'a');
+        }
+        if (i >= key.len || key.ptr[i++] != c)
+            return false;
+    }
+    return i == key.len;
+}
+
+/* ---- numbers -------------------------------------------------------------------------------- */
+
+static bool digits(const char **p, const char *end)
+{
+    const char *from = *p;
+
+    while (*p < end && **p >= '0' && **p <= '9')
+        ++*p;
+    return *p > from;
+}
+
+/* The characters of the number that is next. */
+static bool number_text(struct json_pull *j, struct str *ret)
+{
+    const char *p = j->p, *first;
+    bool ok;
+
+    p += p < j->end && *p == '-';
+    first = p;
+    ok = digits(&p, j->end) && (*first != '0' || p - first == 1);
+    if (ok && p < j->end && *p == '.') {
+        p++;
+        ok = digits(&p, j->end);
+    }
+    if (ok && p < j->end && (*p == 'e' || *p == 'E')) {
+        p++;
+        p += p < j->end && (*p == '+' || *p == '-');
+        ok = digits(&p, j->end);
+    }
+    if (!ok)
+        return json_fault(j, "no number");
+    *ret = str_n(j->p, (size_t)(p - j->p));
+    j->p = p;
+    return true;
+}
+
+/* A number, or a string that holds one. */
+static bool number_or_string(struct json_pull *j, struct str *ret)
+{
+    char c = json_peek(j);
+
+    if (c == '"')
+        return quoted(j, ret);
+    return c == '0' ? number_text(j, ret) : json_fault(j, "want a number");
+}
+
+bool json_number(struct json_pull *j, const char *what, uint64_t *ret)
+{
+    struct str text;
+    int64_t i;
+    double d;
+
+    if (null(j))
+        return true;
+    if (!number_or_string(j, &text))
+        return false;
+    if (str_u64(text, ret))
+        return true;
+    if (str_i64(text, &i)) {
+        *ret = (uint64_t)i;
+        return true;
+    }
+    if (text.len < NUMBER_MAX && str_double(text, &d) && d >= -9223372036854775808.0 &&
+        d < 18446744073709551616.0) {
+        *ret = d < 0 ? (uint64_t)(int64_t)d : (uint64_t)d;
+        if (d < 0 ? (double)(int64_t)*ret == d : (double)*ret == d)
+            return true;
+    }
+    err_set(j->e, ERR_INPUT, "JSON: %s is %.*s, want a whole number of 64 bits", what,
+            STR_ARG(str_sub(text, 0, NUMBER_MAX)));
+    j->bad = true;
+    return false;
+}
+
+bool json_double(struct json_pull *j, double *ret)
+{
+    struct str text;
+
+    if (null(j))
+        return true;
+    if (!number_or_string(j, &text))
+        return false;
+    if (!str_double(text, ret))
+        *ret = 0; /* "NaN", "Infinity": a value that is never used as a number */
+    return true;
+}
+
+bool json_bool(struct json_pull *j, bool *ret)
+{
+    char c = json_peek(j);
+
+    if (null(j))
+        return true;
+    *ret = c == 't';
+    return word(j, c == 't' ? "true" : "false");
+}
+
+/* ---- the rest ------------------------------------------------------------------------------- */
+
+static bool skip_scalar(struct json_pull *j)
+{
+    struct str ignored;
+    bool truth;
+
+    switch (json_peek(j)) {
+    case '"':
+        return quoted(j, &ignored);
+    case '0':
+        return number_text(j, &ignored);
+    case 't':
+    case 'f':
+        return json_bool(j, &truth);
+    case 'n':
+        return word(j, "null");
+    default:
+        return json_fault(j, "want a value");
+    }
+}
+
+bool json_skip(struct json_pull *j)
+{
+    struct json_it stack[JSON_PULL_DEPTH];
+    struct str key;
+    size_t depth = 0;
+
+    do {
+        char c;
+        if (depth) {
+            struct json_it *it = &stack[depth - 1];
+            if (!(it->close == '}' ? json_key(j, it, &key) : json_element(j, it))) {
+                depth--;
+                continue;
+            }
+        }
+        c = json_peek(j);
+        if (c != '{' && c != '[') {
+            skip_scalar(j);
+        } else if (depth == JSON_PULL_DEPTH) {
+            err_set(j->e, ERR_LIMIT, "JSON: nested more than %d levels deep", JSON_PULL_DEPTH);
+            j->bad = true;
+        } else {
+            json_open(j, c, &stack[depth++]);
+        }
+    } while (depth > 0 && !j->bad);
+    return !j->bad;
+}
+
+bool json_end(struct json_pull *j)
+{
+    blanks(j);
+    return !j->bad && (j->p == j->end || json_fault(j, "something behind the document"));
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * otlp_walk.h: samples of one profile to nodes, values and labels; internal to distributor/otlp.
+ */
+#ifndef DISTRIBUTOR_OTLP_OTLP_WALK_H
+#define DISTRIBUTOR_OTLP_OTLP_WALK_H
+
+#include "distributor/formats/paths.h"
+#include "distributor/formats/pprof_stacks.h"
+#include "distributor/otlp/otlp_text.h"
+
+struct otlp_memo;
+/* One per request: tables over the pools that know of each push what was seen. */
+struct otlp_walk {
+    struct otlp *o;
+    const struct limits *l;
+    struct otlp_texts *texts;
+    struct otlp_memo *memo; /* owned */
+    uint32_t *path;         /* owned: frames of one stack, leaf first */
+    size_t path_len;
+    VEC(uint32_t) frames; /* of all locations used so far */
+    VEC(uint32_t) keys;   /* strings of labels.strings that are keys */
+    struct buf tmp;
+    uint64_t work; /* frames walked by all pushes */
+    bool over;     /* more than there may be: the request is refused */
+
+    /* Of the push being filled. */
+    uint32_t epoch;
+    struct push *push;
+    struct paths paths;
+    struct pprof labels; /* strings: keys and values of sample labels; types_len, period */
+};
+
+NODISCARD int otlp_walk_init(struct otlp_walk *w, struct otlp *o, const struct limits *l,
+                             struct otlp_texts *texts, struct err *e);
+void otlp_walk_deinit(struct otlp_walk *w);
+/* The samples (positions in o->samples) of profile p; values are times `scale`. ret is to be freed
+ * after failure too. */
+NODISCARD int otlp_walk(struct otlp_walk *w, const struct otlp_profile *p, const uint32_t *samples,
+                        size_t n, uint64_t scale, struct push *push, struct pprof_walked *ret,
+                        struct err *e);
+
+#endif
