@@ -88,7 +88,7 @@ int push_base(struct push *p, const struct ingest *in, struct str app, const str
             return e->code;
     if (service.len == 0)
         service = app;
-    else if (app.len && labels_get(given, STR("app_name")).len == 0 &&
+    else if (labels_get(given, STR("app_name")).len == 0 &&
              set_label(p, &out, STR("app_name"), app, e))
         return e->code;
     if (set_label(p, &out, STR("service_name"), service, e) ||

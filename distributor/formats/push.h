@@ -76,7 +76,7 @@ struct push {
 void push_init(struct push *p, struct arena *a, const struct limits *l, uint64_t seed);
 void push_deinit(struct push *p);
 /* Sets service and base, to copies. `app` is the service as the format understands the name: text
- * formats cut the kind off, pprof does not; "" where the labels name it. No spy: no such label. */
+ * formats cut the kind off, pprof does not. No spy: no such label. */
 NODISCARD int push_base(struct push *p, const struct ingest *in, struct str app,
                         const struct limits *l, struct err *e);
 /* What the body says about its time. One in 1970 is an unset clock, or microseconds taken for

@@ -309,10 +309,11 @@ static int take_labels(const struct push_msg_profile *p, struct arena *a, struct
     if (str_starts(name, STR(DELTA_PREFIX)) && name.len > strlen(DELTA_PREFIX))
         name = str_sub(name, strlen(DELTA_PREFIX), name.len);
     *ret_name = name;
-    in->name.labels = out;
-    in->name.app = STR("");
-    if (!labels_get(&out, STR("service_name")).len)
+    in->name.app = labels_get(&out, STR("service_name"));
+    if (!in->name.app.len)
         in->name.app = STR(SERVICE_NONE);
+    labels_del(&out, STR("service_name"));
+    in->name.labels = out;
     in->format = FORMAT_PPROF;
     return 0;
 }

@@ -226,6 +226,12 @@ struct net_h2_stream *net_h2_begin(struct net_h2 *c, const char *method, const c
     return submit(c, method, path, NULL, body, true);
 }
 
+struct net_h2_stream *net_h2_begin_with(struct net_h2 *c, const char *method, const char *path,
+                                        const char *const *extra, struct str body)
+{
+    return submit(c, method, path, extra, body, true);
+}
+
 void net_h2_more(struct net_h2 *c, struct net_h2_stream *s, struct str body, bool last)
 {
     CHECK(s->sent == s->send.len);

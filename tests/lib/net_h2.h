@@ -56,6 +56,9 @@ struct net_h2_stream *net_h2_request(struct net_h2 *c, const char *method, const
 /* The same with a body that does not end; net_h2_more sends on. */
 struct net_h2_stream *net_h2_begin(struct net_h2 *c, const char *method, const char *path,
                                    struct str body);
+/* The same with extra headers, as net_h2_request takes them. */
+struct net_h2_stream *net_h2_begin_with(struct net_h2 *c, const char *method, const char *path,
+                                        const char *const *extra, struct str body);
 void net_h2_more(struct net_h2 *c, struct net_h2_stream *s, struct str body, bool last);
 void net_h2_reset(struct net_h2 *c, struct net_h2_stream *s);
 void net_h2_open(struct net_h2 *c, struct net_h2_stream *s, size_t bytes);
