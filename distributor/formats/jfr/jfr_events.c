@@ -184,26 +184,32 @@ static bool row_find(struct pass *p, enum jfr_family family, uint32_t node, uint
 }
 static_assert(JFR_FAMILIES <= 16, "a family takes four bits of a row's key");
 
-static int add(struct pass *p, const struct plan *plan, enum jfr_family family,
-               const uint64_t *slots, uint64_t count, uint64_t amount)
+static struct jfr_entry *trace_find(const struct pass *p, const struct jfr_bind *bind, uint64_t key)
 {
+    if (!bind->pool || p->c->classes.ptr[bind->class].kind != JFR_TRACE)
+        return NULL;
+    return jfr_pool_find(p->j, bind->class, key);
+}
+
+/* What is the same for all an event is counted in. */
+struct seen {
+    const struct plan *plan;
+    const uint64_t *slots;
+    struct jfr_entry *trace;
+};
+
+static int add(struct pass *p, const struct seen *s, enum jfr_family family, uint64_t count,
+               uint64_t amount)
+{
+    struct jfr_entry *trace = s->trace;
     struct jfr *j = p->j;
     uint32_t node, tag;
 
-    uint32_t traces = plan->bind[JFR_SLOT_STACK].class;
-    struct jfr_entry *trace = NULL;
-
-    if (plan->bind[JFR_SLOT_STACK].pool && p->c->classes.ptr[traces].kind == JFR_TRACE)
-        trace = jfr_pool_find(j, traces, slots[JFR_SLOT_STACK]);
-    if (!trace) {
-        j->push->drops[DROP_NO_STACK]++;
-        return 0;
-    }
-    if (!tag_find(p, slots, &tag))
+    if (!tag_find(p, s->slots, &tag))
         return p->e->code;
     uint32_t key = tag << 4 | (uint32_t)family;
     if (trace->row_key != key) {
-        if (jfr_trace_node(j, traces, trace, &node, p->e) ||
+        if (jfr_trace_node(j, s->plan->bind[JFR_SLOT_STACK].class, trace, &node, p->e) ||
             !row_find(p, family, node, tag, &trace->row))
             return p->e->code;
         trace->row_key = key;
@@ -270,37 +276,40 @@ static int take_event(struct pass *p, const struct plan *plan, const uint64_t *s
     const struct kind *k = plan->kind;
     bool has = plan->bind[JFR_SLOT_VALUE].here;
     uint64_t v = slots[has ? JFR_SLOT_VALUE : JFR_SLOT_VALUE2];
+    struct push *push = p->j->push;
     enum jfr_state state;
 
     if (k->take == TAKE_SETTING) {
         take_setting(p->j, plan, slots);
         return 0;
     }
-    p->j->push->samples++;
-    if ((int64_t)v < 0) {
-        p->j->push->drops[DROP_NEGATIVE]++;
+    push->samples++;
+    const struct seen s = { plan, slots,
+                            trace_find(p, &plan->bind[JFR_SLOT_STACK], slots[JFR_SLOT_STACK]) };
+    push->drops[DROP_NO_STACK] += !s.trace;
+    push->drops[DROP_NEGATIVE] += s.trace && (int64_t)v < 0;
+    if (!s.trace || (int64_t)v < 0)
         return 0;
-    }
     switch (k->take) {
     case TAKE_SETTING:
         break;
     case TAKE_CPU:
         state = state_of(p, plan, slots[JFR_SLOT_STATE]);
-        if (state != JFR_STATE_SLEEPING && add(p, plan, JFR_CPU, slots, 1, 0))
+        if (state != JFR_STATE_SLEEPING && add(p, &s, JFR_CPU, 1, 0))
             return p->e->code;
-        return p->j->wall ? add(p, plan, JFR_WALL, slots, 1, 0) : 0;
+        return p->j->wall ? add(p, &s, JFR_WALL, 1, 0) : 0;
     case TAKE_WALL:
         v = has ? v : 1;
         state = state_of(p, plan, slots[JFR_SLOT_STATE]);
-        if (p->j->wall && state == JFR_STATE_RUNNABLE && add(p, plan, JFR_CPU, slots, v, 0))
+        if (p->j->wall && state == JFR_STATE_RUNNABLE && add(p, &s, JFR_CPU, v, 0))
             return p->e->code;
-        return add(p, plan, JFR_WALL, slots, v, 0);
+        return add(p, &s, JFR_WALL, v, 0);
     case TAKE_COUNT:
-        return add(p, plan, k->family, slots, 1, 0);
+        return add(p, &s, k->family, 1, 0);
     case TAKE_AMOUNT:
-        return add(p, plan, k->family, slots, 1, v);
+        return add(p, &s, k->family, 1, v);
     case TAKE_TIME:
-        return add(p, plan, k->family, slots, 1, span_ns(p, plan->bind[JFR_SLOT_VALUE].unit, v));
+        return add(p, &s, k->family, 1, span_ns(p, plan->bind[JFR_SLOT_VALUE].unit, v));
     }
     return 0;
 }
