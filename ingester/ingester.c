@@ -26,6 +26,7 @@
 #include "ingester/rollups.h"
 #include "ingester/rpc_build.h"
 #include "ingester/rpc_delete.h"
+#include "ingester/rpc_doc.h"
 #include "ingester/rpc_read.h"
 #include "ingester/rpc_write.h"
 #include "ingester/scrubber.h"
@@ -399,6 +400,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     rpc_read_serve(in);
     rpc_build_serve(in);
     rpc_delete_serve(in);
+    rpc_doc_serve(in);
     rpc_serve(in->node, RPC_STATUS, on_status, in);
     log_info("shards open", KV_U64("shards", n), KV_CSTR("listen", in->conf->listen));
     *ret_self = in;
@@ -470,8 +472,8 @@ static void drain_parts(void *cookie)
     struct ingester *in = cookie;
 
     if (in->writes_pending > 0 || !rpc_read_idle(in) || !rpc_build_idle(in) ||
-        !rpc_delete_idle(in) || !recover_idle(in->recover) || !scrubber_idle(in->scrubber) ||
-        !retention_idle(in)) {
+        !rpc_delete_idle(in) || !rpc_doc_idle(in) || !recover_idle(in->recover) ||
+        !scrubber_idle(in->scrubber) || !retention_idle(in)) {
         loop_timer_start(in->drain_poll, DRAIN_POLL_MS, 0);
         return;
     }

@@ -42,6 +42,7 @@ struct ingester {
     struct builds *builds;
     struct retention *retention;
     struct deletes *deletes;
+    size_t docs_running; /* rpc_doc.c */
 
     bool draining;
     struct timer *drain_poll;

@@ -35,6 +35,7 @@ static const struct err_row err_rows[ERR_CODES] = {
     [ERR_INTERNAL] = { "ERR_INTERNAL", "internal", 500, 500 },
     [ERR_UNSUPPORTED_MEDIA] = { "ERR_UNSUPPORTED_MEDIA", "invalid_argument", 415, 415 },
     [ERR_METHOD] = { "ERR_METHOD", "unimplemented", 405, 405 },
+    [ERR_CONFLICT] = { "ERR_CONFLICT", "already_exists", 409, 409 },
 };
 
 static const struct err_row *err_row(int code)

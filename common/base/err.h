@@ -35,7 +35,8 @@ enum err_code {
     ERR_INTERNAL = 17,       /* our fault: 500 */
     ERR_UNSUPPORTED_MEDIA = 18, /* 415 */
     ERR_METHOD = 19,            /* 405 */
-    ERR_CODES = 20,
+    ERR_CONFLICT = 20,          /* another version is there: 409 */
+    ERR_CODES = 21,
 };
 
 #define ERR_TEXT_MAX 512

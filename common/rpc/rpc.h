@@ -39,7 +39,8 @@ enum rpc_method {
     RPC_SPACE = 9,
     RPC_EXEMPLARS = 10,
     RPC_FUNCTIONS = 11,
-    RPC_METHODS = 12,
+    RPC_DOC = 12, /* documents of tenants */
+    RPC_METHODS = 13,
 };
 
 struct rpc_net; /* process-wide: the table of inproc names, or the simulated network */

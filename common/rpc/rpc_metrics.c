@@ -26,6 +26,7 @@ const char *rpc_method_name(uint16_t method)
         [RPC_SPACE] = "space",
         [RPC_EXEMPLARS] = "exemplars",
         [RPC_FUNCTIONS] = "functions",
+        [RPC_DOC] = "doc",
     };
 
     return method < RPC_METHODS && names[method] ? names[method] : "other";

@@ -97,7 +97,8 @@
  *   5d tenant scope epoch u32               closed epoch: rows that name it lie before slot u32
  *   5e 5f                                   kept for the tree of time
  *   60 .. 6f                                deletes: tomb.h
- *   70 .. 7f                                kept for settings, keys, rules, profiles of tenants
+ *   70 71                                   documents of tenants: doc.h
+ *   72 .. 7f                                kept for what else tenants have
  *
  *   posting of ordinal 65,537 + pair 5 + tenant 1, before and after it joined its chunk:
  *   33 00000001 00000005 0001 0001          33 00000001 00000005 0001
@@ -158,6 +159,8 @@ enum key_table {
     KEY_TOMB_AT = 0x61,
     KEY_TOMB_MASK = 0x62,
     KEY_TOMB_SPAN = 0x63,
+    KEY_DOC = 0x70,
+    KEY_DOC_CHUNK = 0x71,
 };
 enum key_control {
     CONTROL_CLOCK = 1,    /* engine time, ms since 1970, u64 */

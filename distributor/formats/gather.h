@@ -42,8 +42,8 @@ uint32_t gather_frame(struct gather *g, struct str name, struct str file, uint32
 /* ERR_LIMIT for a name longer than any may be; what and n name the place ("line", 3). */
 NODISCARD int gather_check_name(const struct gather *g, struct str name, const char *what,
                                 uint64_t n, struct err *e);
-/* The node of a stack; an empty one is [unknown]. Deeper ones than limits.frames_keep keep both ends
- * around one mark, deeper ones than limits.text_frames are ERR_LIMIT. */
+/* The node of a stack; an empty one is [unknown]. Deeper ones than limits.frames_keep keep both
+ * ends around one mark, deeper ones than limits.text_frames are ERR_LIMIT. */
 NODISCARD int gather_node(struct gather *g, const struct gather_stack *s, const char *what,
                           uint64_t n, uint32_t *ret, struct err *e);
 /* Adds count * period to a node. */
@@ -51,8 +51,8 @@ void gather_put(struct gather *g, uint32_t node, uint64_t count);
 /* Both, for one sample: there are limits.samples at most. A count of 0 is checked only. */
 NODISCARD int gather_add(struct gather *g, const struct gather_stack *s, uint64_t count,
                          const char *what, uint64_t n, struct err *e);
-/* All values gathered since the last time, as a series; without any there is none. Names of labels
- * must be static; their values are copied. */
+/* All values gathered since the last time, as a series; without any there is none. Names of
+ * labels must be static; their values are copied. */
 NODISCARD int gather_series(struct gather *g, const struct ptype *t, const struct labels *extra,
                             struct err *e);
 

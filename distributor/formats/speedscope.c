@@ -9,8 +9,8 @@
  *
  * Values may have fractions (milliseconds): they are brought to nanoseconds, bytes or samples, and
  * rounded at the borders between samples, not per sample, so that sums stay what they were. A frame
- * that is open at the end closes at endValue. Profiles that agree in name and type of profile are one
- * series; each carries the label profile_name.
+ * that is open at the end closes at endValue. Profiles that agree in name and type of profile are
+ * one series; each carries the label profile_name.
  *
  * The profile type: bytes are memory; a time is cpu, or wall where the file has several profiles,
  * which are threads then; without a unit the values are samples of what the app's name says.
