@@ -4,8 +4,8 @@
  * tenant's home shard (shard_of with no service), by name of the tenant, since a tenant may have
  * some before its first profile and a number.
  *
- *   70 tenant 00 kind u8 id          version u8 = 1 | created ms u64 | updated ms u64 | revision u64
- *                                    | bytes u64 | meta: all that is left
+ *   70 tenant 00 kind u8 id          version u8 = 1 | created ms u64 | updated ms u64 |
+ *                                    revision u64 | bytes u64 | meta: all that is left
  *   71 tenant 00 kind u8 id 00 u32   chunk of the body, DOC_CHUNK bytes but for the last
  *
  *   "x" of kind 1 of tenant "t", first written at 1,000 ms, no body, meta "m":
