@@ -81,6 +81,14 @@ struct http_server_opts {
     uint32_t connections_max; /* one more gets 503 and is closed */
     uint32_t head_bytes_max;
     uint32_t head_ms, body_ms, idle_ms, write_ms; /* per-phase progress deadlines */
+    /* PEM files; with a certificate the port speaks TLS (ALPN h2, http/1.1) beside plain HTTP. They
+     * are read again when they change. NULL or "": none. */
+    const char *tls_cert, *tls_key;
+    const char *tls_client_ca; /* clients must show a certificate of these; implies tls_only */
+    bool tls_only;             /* plain HTTP is answered 400 */
+    /* The files changed and are in use now (NULL), or cannot be used, and the old ones stay. */
+    void (*on_tls_files)(void *cookie, const struct err *e);
+    void *tls_cookie;
 };
 /* SIGPIPE is ignored from here on, for the whole process. */
 NODISCARD int http_server_new(const struct http_server_opts *o, struct http_server **ret,

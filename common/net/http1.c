@@ -316,7 +316,7 @@ static void on_drain(struct http_conn *conn)
         http1_run(c, http1_kept(c));
 }
 
-void http1_open(struct http_server *s, struct stream *stream, bool refuse_it)
+static struct http1 *open_conn(struct http_server *s, struct stream *stream, bool full)
 {
     static const struct stream_events events = {
         .on_bytes = on_bytes,
@@ -329,7 +329,7 @@ void http1_open(struct http_server *s, struct stream *stream, bool refuse_it)
     c->magic = HTTP1_MAGIC;
     c->conn.drain = on_drain;
     c->conn.on_deadline = on_deadline;
-    c->conn.refused = refuse_it;
+    c->conn.refused = full;
     c->stream = stream;
     c->out.stream = stream;
     c->out.in_flight = s->o.in_flight;
@@ -337,8 +337,18 @@ void http1_open(struct http_server *s, struct stream *stream, bool refuse_it)
     stream->cookie = c;
     http_server_add(s, &c->conn);
     c->phase_due = due_in(c, s->o.head_ms);
-    if (refuse_it)
-        http1_refuse(c, 503, "unavailable", "too many connections; try again");
-    else
-        http1_run(c, STR_NULL);
+    return c;
+}
+
+void http1_open(struct http_server *s, struct stream *stream)
+{
+    http1_run(open_conn(s, stream, false), STR_NULL);
+}
+
+void http1_open_refused(struct http_server *s, struct stream *stream, bool full, int status,
+                        const char *why)
+{
+    struct http1 *c = open_conn(s, stream, full);
+
+    http1_refuse(c, status, status == 503 ? "unavailable" : "invalid_argument", why);
 }

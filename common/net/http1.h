@@ -7,7 +7,10 @@
 
 #include "common/net/http_server.h"
 
-/* Takes the stream over; `refuse`: answer 503 at once and close. */
-void http1_open(struct http_server *s, struct stream *stream, bool refuse);
+/* Takes the stream over. */
+void http1_open(struct http_server *s, struct stream *stream);
+/* The same, answers at once and closes; `full`: because there are too many connections. */
+void http1_open_refused(struct http_server *s, struct stream *stream, bool full, int status,
+                        const char *why);
 
 #endif

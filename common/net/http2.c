@@ -32,6 +32,7 @@
  */
 #include "common/net/http2.h"
 
+#include "common/net/http1.h"
 #include "common/net/http2_conn.h"
 
 #define OUTBOUND_MAX 128
@@ -125,6 +126,7 @@ static void on_closed(void *cookie)
     nghttp2_session_del(c->session);
     http2_head_free(c);
     outq_free(&c->out);
+    http_server_release(c->conn.server, HTTP2_CONN_COST);
     http_server_del(c->conn.server, &c->conn);
     if (!c->kicked)
         xfree(c);
@@ -350,8 +352,13 @@ void http2_open(struct http_server *s, struct stream *stream, struct str first)
         .on_written = on_written,
         .on_closed = on_closed,
     };
-    struct http2 *c = XNEW(struct http2);
+    struct http2 *c;
 
+    if (!http_server_hold(s, HTTP2_CONN_COST)) {
+        http1_open_refused(s, stream, false, 503, "too many connections; try again");
+        return;
+    }
+    c = XNEW(struct http2);
     c->magic = HTTP2_MAGIC;
     c->conn.drain = on_drain;
     c->conn.on_deadline = http2_on_deadline;

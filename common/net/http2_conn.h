@@ -16,7 +16,8 @@
 #define HTTP2_STREAMS_MAX  100 /* at once, as the client is told */
 #define HTTP2_LEFT_MAX     200 /* with those it reset while their handlers run */
 #define HTTP2_CONN_WINDOW  (1 * MIB)
-#define HTTP2_STREAM_COST  (6 * KIB) /* charged for what a stream needs whatever it carries */
+#define HTTP2_STREAM_COST  (6 * KIB)  /* charged for what a stream needs whatever it carries */
+#define HTTP2_CONN_COST    (20 * KIB) /* of nghttp2's session and its tables, roughly */
 #define HTTP2_NEVER        UINT64_MAX
 #define HTTP2_LINGER_MS    2000
 #define HTTP2_PROGRESS     (8 * KIB) /* bytes that must move within body_ms and write_ms */

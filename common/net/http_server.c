@@ -18,6 +18,7 @@
 #include "common/net/http1.h"
 #include "common/net/http_start.h"
 #include "common/net/tcp.h"
+#include "common/net/tls.h"
 
 static void on_expired(struct wheel_entry *e)
 {
@@ -68,6 +69,33 @@ static void metrics_start(struct http_server *s)
                         NULL, 0);
 }
 
+static int start_tls(struct http_server *s, struct err *e)
+{
+    const struct http_server_opts *o = &s->o;
+    bool cert = o->tls_cert && o->tls_cert[0], key = o->tls_key && o->tls_key[0];
+    const struct tls_opts files = { o->tls_cert, o->tls_key, o->tls_client_ca };
+    int code;
+
+    if (!cert && !key) {
+        if (o->tls_only || (o->tls_client_ca && o->tls_client_ca[0]))
+            return err_set(e, ERR_CONFIG, "TLS is asked for, but there is no http.tls_cert");
+        return 0;
+    }
+    if (!cert || !key)
+        return err_set(e, ERR_CONFIG, "http.tls_cert and http.tls_key need each other");
+    code = tls_ctx_new(&files, &s->tls, e);
+    if (code)
+        return code;
+    if (files.client_ca && files.client_ca[0])
+        s->o.tls_only = true;
+    s->tls_not_after =
+        metric_at(metric_new(o->metrics, METRIC_GAUGE, "embertree_http_tls_not_after_seconds",
+                             "When the certificate in use ends.", NULL, NULL, 0),
+                  NULL, 0);
+    metric_set(s->tls_not_after, tls_ctx_not_after(s->tls));
+    return 0;
+}
+
 int http_server_new(const struct http_server_opts *o, struct http_server **ret, struct err *e)
 {
     struct http_server *s;
@@ -89,15 +117,14 @@ int http_server_new(const struct http_server_opts *o, struct http_server **ret, 
     /* Ids differ between restarts and grow within one run. */
     s->id_last = hash_u64((uint64_t)clock_wall_ms(loop_clock(o->loop))) & ~(uint64_t)0xffffffff;
     metrics_start(s);
-    if (o->listen) {
-        int code = tcp_listen(s, o->listen, &s->listener, e);
-        if (code) {
-            http_server_free(s);
-            return code;
-        }
-    }
-    *ret = s;
-    return 0;
+    int code = start_tls(s, e);
+    if (!code && o->listen)
+        code = tcp_listen(s, o->listen, &s->listener, e);
+    if (code)
+        http_server_free(s);
+    else
+        *ret = s;
+    return code;
 }
 
 uint16_t http_server_port(const struct http_server *s)
@@ -137,19 +164,27 @@ static void forget(void *cookie)
     (void)cookie;
 }
 
-void http_server_attach(struct http_server *s, struct stream *stream)
+static void close_unheard(struct http_server *s, struct stream *stream)
 {
     static const struct stream_events nobody = { .on_closed = forget };
+
+    metric_add(s->refused[HTTP_REFUSED_CONNECTIONS], 1);
+    stream->up = &nobody;
+    stream->ops->close(stream);
+}
+
+void http_server_attach(struct http_server *s, struct stream *stream)
+{
     bool full = s->conns_len - s->refusing >= s->o.connections_max;
 
     if (s->draining || (full && s->refusing >= HTTP_REFUSING_MAX)) {
-        metric_add(s->refused[HTTP_REFUSED_CONNECTIONS], 1);
-        stream->up = &nobody;
-        stream->ops->close(stream);
+        close_unheard(s, stream);
         return;
     }
-    if (full)
-        http1_open(s, stream, true);
+    if (full && !s->tls)
+        http1_open_refused(s, stream, true, 503, "too many connections; try again");
+    else if (full)
+        close_unheard(s, stream); /* it may be waiting for TLS */
     else
         http_start_open(s, stream);
 }
@@ -172,6 +207,20 @@ void http_server_del(struct http_server *s, struct http_conn *c)
     s->refusing -= c->refused;
     metric_set(s->connections, (int64_t)s->conns_len);
     http_server_check_drained(s);
+}
+
+bool http_server_hold(struct http_server *s, size_t bytes)
+{
+    if (s->held + bytes > s->o.in_flight->max / 2)
+        return false;
+    s->held += bytes;
+    return true;
+}
+
+void http_server_release(struct http_server *s, size_t bytes)
+{
+    CHECK(s->held >= bytes);
+    s->held -= bytes;
 }
 
 /* ---- time */
@@ -241,8 +290,9 @@ void http_server_free(struct http_server *s)
 {
     if (!s)
         return;
-    CHECK(s->conns_len == 0 && s->xchgs == 0);
+    CHECK(s->conns_len == 0 && s->xchgs == 0 && s->held == 0);
     tcp_listener_free(s->listener);
+    tls_ctx_free(s->tls);
     wheel_deinit(&s->wheel);
     while (s->arenas_len)
         arena_free(s->arenas[--s->arenas_len]);

@@ -113,6 +113,7 @@ enum http_refusal {
 };
 
 struct tcp_listener;
+struct tls_ctx;
 struct http_server {
     struct http_server_opts o;
     struct budget budget_own;    /* where o.in_flight is NULL */
@@ -120,6 +121,8 @@ struct http_server {
     struct http_routes routes;
     struct http_route unrouted; /* counts what found no route */
     struct tcp_listener *listener;
+    struct tls_ctx *tls; /* NULL: plain only */
+    size_t held;         /* fixed costs of connections that are not small */
     struct wheel wheel;
     struct list conns;
     size_t conns_len, refusing, xchgs;
@@ -133,7 +136,8 @@ struct http_server {
     void (*done)(void *cookie);
     void *done_cookie;
     struct metric *requests, *seconds;
-    struct metric_cell *running, *connections, *received, *sent, *refused[HTTP_REFUSALS];
+    struct metric_cell *running, *connections, *received, *sent, *tls_not_after,
+        *refused[HTTP_REFUSALS];
 };
 
 /* ---- http_server.c */
@@ -141,6 +145,10 @@ struct http_server {
 void http_server_attach(struct http_server *s, struct stream *stream);
 void http_server_add(struct http_server *s, struct http_conn *c);
 void http_server_del(struct http_server *s, struct http_conn *c);
+/* Half as many bytes as the in-flight budget has may go for what TLS and HTTP/2 cost each open
+ * connection, whatever it does. */
+NODISCARD bool http_server_hold(struct http_server *s, size_t bytes);
+void http_server_release(struct http_server *s, size_t bytes);
 void http_server_check_drained(struct http_server *s);
 uint64_t http_server_now_ms(const struct http_server *s);
 struct str http_server_date(struct http_server *s);

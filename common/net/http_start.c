@@ -2,8 +2,13 @@
  *
  * http_start: which protocol a connection speaks, by its first bytes.
  *
- *   bytes ──"PRI * HTTP/2.0..." (24 bytes)──> http2.c
- *         └─anything else, as soon as it differs──> http1.c
+ *   bytes ──0x16, and there is a certificate──> tls.c ──its plain bytes, or ALPN──┐
+ *     │ <───────────────────────────────────────────────────────────────────────┘
+ *     ├──"PRI * HTTP/2.0..." (24 bytes)──> http2.c
+ *     └──anything else, as soon as it differs──> http1.c
+ *
+ * So one port serves TLS, HTTP/2 and HTTP/1.1. A handshake has until the deadline of the first
+ * byte. Who speaks the wrong one of TLS and plain HTTP is told so in plain HTTP.
  *
  * No request of HTTP/1 begins like the preface, which was chosen for that (RFC 9113 3.4). What was
  * read to find out, 23 bytes at most, is handed on in front of the rest.
@@ -12,6 +17,7 @@
 
 #include "common/net/http1.h"
 #include "common/net/http2.h"
+#include "common/net/tls.h"
 
 #define START_MAGIC MAGIC('S', 'T', 'R', 'T')
 
@@ -23,6 +29,8 @@ struct start {
     size_t len;
     char first[24];
 };
+
+static const struct stream_events events;
 
 static void free_start(struct start *c)
 {
@@ -51,7 +59,7 @@ static void hand_on(struct start *c, bool h2, struct str rest)
     if (h2) {
         http2_open(s, stream, first);
     } else {
-        http1_open(s, stream, false);
+        http1_open(s, stream);
         if (first.len)
             stream->up->on_bytes(stream->cookie, first);
     }
@@ -60,14 +68,82 @@ static void hand_on(struct start *c, bool h2, struct str rest)
         stream->up->on_bytes(stream->cookie, rest);
 }
 
+/* ---- TLS */
+
+static void tls_done(void *cookie)
+{
+    http_server_release(cookie, TLS_COST);
+}
+
+static void check_files(struct http_server *s)
+{
+    struct err e;
+    bool changed;
+    int code = tls_ctx_check(s->tls, http_server_now_ms(s), &changed, &e);
+
+    if (changed)
+        metric_set(s->tls_not_after, tls_ctx_not_after(s->tls));
+    if ((code || changed) && s->o.on_tls_files)
+        s->o.on_tls_files(s->o.tls_cookie, code ? &e : NULL);
+}
+
+static void wrap(struct start *c, struct str bytes)
+{
+    struct http_server *s = c->conn.server;
+    struct stream *down = c->stream;
+
+    if (!http_server_hold(s, TLS_COST)) {
+        metric_add(s->refused[HTTP_REFUSED_BUDGET], 1);
+        close_start(c);
+        return;
+    }
+    check_files(s);
+    c->stream = tls_server_stream(s->tls, down, s->o.loop, tls_done, s);
+    c->stream->up = &events;
+    c->stream->cookie = c;
+    c->stream->ops->read(c->stream, true);
+    down->up->on_bytes(down->cookie, bytes);
+}
+
+static void refuse(struct start *c, const char *why)
+{
+    http1_open_refused(c->conn.server, c->stream, false, 400, why);
+    free_start(c);
+}
+
+/* True: these bytes are dealt with. */
+static bool sort_first(struct start *c, struct str bytes)
+{
+    const struct http_server *s = c->conn.server;
+    bool hello = (uint8_t)bytes.ptr[0] == TLS_FIRST_BYTE;
+
+    if (c->stream->tls || c->len || bytes.len == 0)
+        return false;
+    if (hello && s->tls)
+        wrap(c, bytes);
+    else if (hello)
+        refuse(c, "this port speaks plain HTTP, not TLS: use http://");
+    else if (s->o.tls_only)
+        refuse(c, "this port speaks only TLS: use https://");
+    else
+        return false;
+    return true;
+}
+
+/* ---- events */
+
 static void on_bytes(void *cookie, struct str bytes)
 {
     struct start *c = cookie;
     struct str preface = HTTP2_PREFACE;
 
     CHECK(c->magic == START_MAGIC);
-    if (c->closing)
+    if (c->closing || sort_first(c, bytes))
         return;
+    if (c->stream->h2) {
+        hand_on(c, true, bytes);
+        return;
+    }
     for (size_t i = 0; i < bytes.len && c->len < preface.len; i++) {
         if (bytes.ptr[i] != preface.ptr[c->len]) {
             if (c->len == i) /* they all came in this piece: it goes on as it is */
@@ -85,8 +161,11 @@ static void on_bytes(void *cookie, struct str bytes)
 
 static void on_end(void *cookie, bool broken)
 {
-    (void)broken;
-    close_start(cookie);
+    struct start *c = cookie;
+
+    if (c->stream->tls && broken)
+        metric_add(c->conn.server->refused[HTTP_REFUSED_TLS], 1);
+    close_start(c);
 }
 
 static void on_written(void *cookie, bool ok)
@@ -107,14 +186,15 @@ static void on_drain(struct http_conn *conn)
     close_start(container_of(conn, struct start, conn));
 }
 
+static const struct stream_events events = {
+    .on_bytes = on_bytes,
+    .on_end = on_end,
+    .on_written = on_written,
+    .on_closed = on_closed,
+};
+
 void http_start_open(struct http_server *s, struct stream *stream)
 {
-    static const struct stream_events events = {
-        .on_bytes = on_bytes,
-        .on_end = on_end,
-        .on_written = on_written,
-        .on_closed = on_closed,
-    };
     struct start *c = XNEW(struct start);
 
     c->magic = START_MAGIC;

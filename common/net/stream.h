@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * stream.h: a connected byte stream below a protocol: a TCP socket (tcp.c), memory in tests; TLS
- * would be one more. The stream belongs to its protocol from attach on, until on_closed.
+ * stream.h: a connected byte stream below a protocol: a TCP socket (tcp.c), TLS on another stream
+ * (tls.c), memory in tests. The stream belongs to its protocol from attach on, until on_closed.
  * Thread: the loop's.
  */
 #ifndef COMMON_NET_STREAM_H
@@ -40,6 +40,8 @@ struct stream {
     const struct stream_events *up; /* set by the protocol */
     void *cookie;                   /* the protocol's */
     char peer[56];                  /* "127.0.0.1:40312" */
+    bool tls;
+    bool h2; /* HTTP/2 was agreed on by ALPN */
 };
 
 #endif

@@ -15,7 +15,7 @@ static const struct conf_row http_rows[] = {
              "Address and port of the HTTP listener; port 0 picks a free one."),
     CONF_BOOL(struct common_conf, insecure_open, "insecure_open", "false",
               "Allow listening beyond this machine although nothing asks callers for a key."),
-    CONF_U64(struct common_conf, connections_max, "connections_max", "4096", "1", "1000000",
+    CONF_U64(struct common_conf, connections_max, "connections_max", "16384", "1", "1000000",
              "Connections at once; one more is answered 503 and closed."),
     CONF_BYTES(struct common_conf, in_flight_bytes, "in_flight_bytes", "0", "0", NULL,
                "Request bytes held at once, over it 503; 0 is 9 % of memory.limit."),
@@ -29,6 +29,15 @@ static const struct conf_row http_rows[] = {
                   "A connection without a request is closed after this time."),
     CONF_DURATION(struct common_conf, write_ms, "write_timeout", "30s", "10ms", "1h",
                   "A client may take no byte of its reply for this long."),
+    CONF_STR(struct common_conf, tls_cert, "tls_cert", "",
+             "PEM file with certificate and chain; the port then speaks TLS beside plain HTTP. "
+             "Read again when it changes."),
+    CONF_STR(struct common_conf, tls_key, "tls_key", "",
+             "PEM file with the certificate's key, without a password."),
+    CONF_STR(struct common_conf, tls_client_ca, "tls_client_ca", "",
+             "PEM file; clients must show a certificate signed by one in it. Implies tls_only."),
+    CONF_BOOL(struct common_conf, tls_only, "tls_only", "false",
+              "Answer plain HTTP with 400 instead of serving it beside TLS."),
 };
 const struct conf_table http_options = { "http", "The HTTP listener", http_rows,
                                          ARRAY_LEN(http_rows), sizeof(struct common_conf) };

@@ -20,6 +20,7 @@
 
 #include "common/obs/log.h"
 #include "common/role/admin.h"
+#include "common/role/fdlimit.h"
 #include "common/role/lock.h"
 #include "common/role/memory.h"
 #include "version.h"
@@ -101,6 +102,17 @@ static uint32_t cores(void)
     return n < 1 ? 1 : n > 256 ? 256 : (uint32_t)n;
 }
 
+static void on_tls_files(void *cookie, const struct err *e)
+{
+    const struct common_conf *c = cookie;
+
+    if (e)
+        log_warn("the changed TLS files cannot be used; the old ones stay",
+                 KV_CSTR("why", e->text));
+    else
+        log_info("TLS files read again", KV_CSTR("cert", c->tls_cert));
+}
+
 static int start_http(struct process *p, const struct common_conf *c, struct err *e)
 {
     uint64_t in_flight =
@@ -117,13 +129,24 @@ static int start_http(struct process *p, const struct common_conf *c, struct err
         .body_ms = (uint32_t)c->body_ms,
         .idle_ms = (uint32_t)c->idle_ms,
         .write_ms = (uint32_t)c->write_ms,
+        .tls_cert = c->tls_cert,
+        .tls_key = c->tls_key,
+        .tls_client_ca = c->tls_client_ca,
+        .tls_only = c->tls_only,
+        .on_tls_files = on_tls_files,
+        .tls_cookie = (void *)(uintptr_t)c,
     };
+    uint64_t files = fdlimit_raise(c->connections_max + FDLIMIT_BESIDE_HTTP);
     int code;
 
+    if (files < c->connections_max + FDLIMIT_BESIDE_HTTP)
+        log_warn("fewer files may be open than connections need: raise the hard limit (ulimit -Hn)",
+                 KV_U64("limit", files), KV_U64("connections_max", c->connections_max),
+                 KV_U64("beside", FDLIMIT_BESIDE_HTTP));
     budget_init(&p->in_flight, in_flight);
     memory_watch_budget(p->memory, MEMORY_HTTP, &p->in_flight);
     code = http_server_new(&o, &p->http, e);
-    return code ? err_wrap(e, "http.listen") : 0;
+    return code ? err_wrap(e, "http") : 0;
 }
 
 /* The world of the roles, in the order in which one needs the other. */

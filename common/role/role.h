@@ -26,6 +26,8 @@ struct common_conf { /* http */
     bool insecure_open; /* allow an address that is not loopback, without keys */
     uint64_t connections_max, in_flight_bytes, head_ms, body_ms, idle_ms, write_ms;
     uint64_t body_bytes_max;
+    const char *tls_cert, *tls_key, *tls_client_ca; /* "": none */
+    bool tls_only;
 };
 struct cluster_conf {
     struct conf_list ingesters; /* rpc addresses; all-in-one: inproc://ingester */

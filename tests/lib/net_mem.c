@@ -205,7 +205,21 @@ void net_pass(struct net_world *w, uint64_t ms)
     net_settle(w);
 }
 
+static void on_tls_files(void *cookie, const struct err *e)
+{
+    struct net_world *w = cookie;
+
+    w->tls_changed += !e;
+    w->tls_failed += !!e;
+}
+
 void net_world_init(struct net_world *w)
+{
+    net_world_init_tls(w, NULL, NULL, NULL, false);
+}
+
+void net_world_init_tls(struct net_world *w, const char *cert, const char *key, const char *ca,
+                        bool tls_only)
 {
     struct err e;
 
@@ -226,6 +240,12 @@ void net_world_init(struct net_world *w)
         .body_ms = 10000,
         .idle_ms = 60000,
         .write_ms = 10000,
+        .tls_cert = cert,
+        .tls_key = key,
+        .tls_client_ca = ca,
+        .tls_only = tls_only,
+        .on_tls_files = on_tls_files,
+        .tls_cookie = w,
     };
     CHECK(http_server_new(&o, &w->server, &e) == 0);
 }

@@ -19,9 +19,13 @@ struct net_world {
     struct metrics *metrics;
     struct http_server *server;
     bool drained;
+    int tls_changed, tls_failed; /* calls of on_tls_files */
 };
 /* Limits: 4 connections, 4 KiB of head, deadlines of 10 s (head, body, write) and 60 s (idle). */
 void net_world_init(struct net_world *w);
+/* The same with TLS: files of net_tls.h in dir; ca may be NULL. */
+void net_world_init_tls(struct net_world *w, const char *cert, const char *key, const char *ca,
+                        bool tls_only);
 void net_world_deinit(struct net_world *w); /* drains, frees, checks that the budget is whole */
 /* Runs what is posted and due, without moving the clock. */
 void net_settle(struct net_world *w);

@@ -157,9 +157,14 @@ void site_feed(const char *text, size_t times)
 
 void site_open(struct net_world *w)
 {
+    net_world_init(w);
+    site_routes(w);
+}
+
+void site_routes(struct net_world *w)
+{
     buf_deinit(&seen.data);
     memset(&seen, 0, sizeof(seen));
-    net_world_init(w);
     http_route(w->server, HTTP_POST, "/echo", 64 * KIB, on_echo, NULL);
     http_route(w->server, HTTP_GET | HTTP_POST, "/hold", 1024, on_hold, NULL);
     http_route(w->server, HTTP_GET, "/big", 0, on_big, NULL);

@@ -39,6 +39,7 @@ extern const struct site_trick site_tricks[];
 extern const size_t site_tricks_len;
 
 void site_open(struct net_world *w);
+void site_routes(struct net_world *w); /* on a world the caller made */
 void site_reply_held(const char *text);
 void site_feed(const char *text, size_t times); /* one more piece of the reply of "/feed" */
 /* Each part is in `got`; one that begins with '!' is not. */
