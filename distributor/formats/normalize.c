@@ -8,8 +8,7 @@
  * there are none.
  *
  * A rule is (needle, what to cut behind it, what to put there). Nearly all names match no needle,
- * so one look at sixteen bytes at a time asks for the three characters that some needle starts
- * with.
+ * so one look at sixteen bytes at a time asks for what some needle starts with.
  * A cut never makes a name longer, hence editing is in place. Applying the table twice changes
  * nothing more.
  */
@@ -218,40 +217,65 @@ static bool rule_apply(const struct rule *r, char *p, size_t *len)
     return changed;
 }
 
-/* Bit by bit of `gate` for the characters in 16 bytes; the loop becomes vector code. */
-static void look(const char *p, unsigned char found[16])
+/* Sixteen characters at once. */
+typedef uint8_t look16 __attribute__((vector_size(16)));
+#define AHEAD 2 /* characters that are seen together with one */
+
+static inline look16 load16(const char *p)
 {
-    for (size_t i = 0; i < 16; i++)
-        found[i] |= (unsigned char)((p[i] == '$' ? GATE_DOLLAR : 0) |
-                                    (p[i] == '[' ? GATE_BRACKET : 0) | (p[i] == 'G' ? GATE_G : 0));
+    look16 v;
+
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+/* Adds to *found what needles begin with: '$', '[', "Gen", and "lib" at the start of an element of
+ * a path. Looks at 16 + AHEAD bytes. */
+static inline void look(const char *p, look16 *found)
+{
+    look16 a = load16(p), b = load16(p + 1), c = load16(p + 2);
+
+    *found |= ((look16)(a == '$') & GATE_DOLLAR) | ((look16)(a == '[') & GATE_BRACKET) |
+              ((look16)((a == 'G') & (b == 'e') & (c == 'n')) & GATE_G) |
+              ((look16)((a == '/') & (b == 'l') & (c == 'i')) & GATE_LIB);
 }
 
 /* What only stands at the end is seen by its last bytes. */
 static bool tail(struct str s)
 {
-    return str_ends(s, STR(".map")) || str_ends(s, STR(".map]")) ||
-           (s.len > 19 && memcmp(s.ptr + s.len - 19, "::h", 3) == 0);
+    if (s.len >= 5 && (s.ptr[s.len - 1] == 'p' || s.ptr[s.len - 1] == ']') &&
+        (str_ends(s, STR(".map")) || str_ends(s, STR(".map]"))))
+        return true;
+    return s.len > 19 && s.ptr[s.len - 19] == ':' && memcmp(s.ptr + s.len - 19, "::h", 3) == 0;
 }
 
 static unsigned gates(struct str s)
 {
-    unsigned char found[16] = { 0 };
-    char last[16] = { 0 };
+    look16 found = { 0 };
+    char text[16 + AHEAD + 16] = { 0 };
     uint64_t words[2];
-    unsigned gate = 0;
-    size_t i = 0;
 
-    for (; s.len - i >= 16; i += 16)
-        look(s.ptr + i, found);
-    memcpy(last, s.ptr + i, s.len - i);
-    look(last, found);
-    memcpy(words, found, sizeof(words));
-    for (words[0] |= words[1]; words[0]; words[0] >>= 8)
-        gate |= words[0] & 0xff;
-    if ((gate & GATE_G) && !memmem(s.ptr, s.len, "Generated", 9))
-        gate &= ~(unsigned)GATE_G;
-    if (s.len > 3 &&
-        (memcmp(s.ptr, "lib", 3) == 0 || (s.ptr[0] == '/' && memmem(s.ptr, s.len, "/lib", 4))))
+    if (s.len < 16 + AHEAD) {
+        memcpy(text, s.ptr, s.len);
+        look(text, &found);
+        look(text + AHEAD, &found);
+    } else {
+        size_t last = s.len - 16 - AHEAD;
+        for (size_t i = 0; i < last; i += 16)
+            look(s.ptr + i, &found);
+        look(s.ptr + last, &found);
+        memcpy(text, s.ptr + s.len - AHEAD, AHEAD); /* the last ones begin something, too */
+        look(text, &found);
+    }
+    memcpy(words, &found, sizeof(words));
+    words[0] |= words[1];
+    words[0] |= words[0] >> 32;
+    words[0] |= words[0] >> 16;
+    words[0] |= words[0] >> 8;
+    unsigned gate = words[0] & 0xff;
+    if (s.ptr[0] != '/')
+        gate &= ~(unsigned)GATE_LIB;
+    if (s.len > 3 && s.ptr[0] == 'l' && memcmp(s.ptr, "lib", 3) == 0)
         gate |= GATE_LIB;
     return tail(s) ? gate | GATE_TAIL : gate;
 }

@@ -51,9 +51,29 @@ static bool temporary(struct str path)
         "/dev/shm/", "/run/user/"
     };
 
+    if (path.len < 5 || !memchr("tvpdr", path.ptr[1], 5))
+        return false;
     for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++)
         if (str_starts(path, str_c(folders[i])))
             return true;
+    return false;
+}
+
+/* ID_LEAST hex digits in a row: such a run covers one of every ID_LEAST characters. */
+static bool has_id(struct str s)
+{
+    for (size_t at = ID_LEAST - 1; at < s.len; at += ID_LEAST) {
+        size_t from = at, to = at;
+
+        if (!is_hex(s.ptr[at]))
+            continue;
+        while (from > at - (ID_LEAST - 1) && is_hex(s.ptr[from - 1]))
+            from--;
+        while (to - from < ID_LEAST && to < s.len && is_hex(s.ptr[to]))
+            to++;
+        if (to - from == ID_LEAST)
+            return true;
+    }
     return false;
 }
 
@@ -102,18 +122,9 @@ static void put_path(struct str path, struct buf *out)
 /* Nearly all paths have neither. */
 static bool wanted(struct str path)
 {
-    size_t hex = 0;
-
     if (path.len == 0 || path.ptr[0] != '/')
         return false;
-    if (temporary(path) || str_starts(path, STR("/proc/")))
-        return true;
-    for (size_t i = 0; i < path.len; i++) {
-        hex = is_hex(path.ptr[i]) ? hex + 1 : 0;
-        if (hex == ID_LEAST)
-            return true;
-    }
-    return false;
+    return temporary(path) || str_starts(path, STR("/proc/")) || has_id(path);
 }
 
 struct str normalize_path(struct str path, struct buf *tmp)

@@ -160,12 +160,89 @@ static void test_idempotent(void **state)
     buf_deinit(&name);
 }
 
+/* Ids of machines wherever they stand, and all that is one digit short of one. */
+static void test_ids(void **state)
+{
+    static const char hex[] = "0123456789abcdefABCDEF", other[] = "xyz/.Z-";
+    struct buf path, want, tmp;
+    struct prng p;
+
+    (void)state;
+    prng_init(&p, 11);
+    buf_init(&path, MIB);
+    buf_init(&want, MIB);
+    buf_init(&tmp, MIB);
+    for (int i = 0; i < 20000; i++) {
+        buf_reset(&path);
+        buf_reset(&want);
+        buf_addf(&path, "/");
+        buf_addf(&want, "/");
+        for (uint64_t pieces = 1 + prng_below(&p, 4); pieces > 0; pieces--) {
+            size_t at = path.len, n = 26 + (size_t)prng_below(&p, 12);
+            for (uint64_t k = prng_below(&p, 70); k > 0; k--)
+                buf_add_c(&path, other[prng_below(&p, sizeof(other) - 1)]);
+            buf_add_c(&path, '-');
+            buf_add(&want, path.ptr + at, path.len - at);
+            at = path.len;
+            for (size_t k = 0; k < n; k++)
+                buf_add_c(&path, hex[prng_below(&p, sizeof(hex) - 1)]);
+            if (n < 32)
+                buf_add(&want, path.ptr + at, path.len - at);
+            else
+                buf_add_c(&want, '_');
+        }
+        assert_true(str_eq(normalize_path(buf_str(&path), &tmp), buf_str(&want)));
+    }
+    buf_deinit(&path);
+    buf_deinit(&want);
+    buf_deinit(&tmp);
+}
+
+/* A rule is found wherever in a name it applies, and never by bytes behind it. */
+static void test_places(void **state)
+{
+    static const struct {
+        const char *piece, *put;
+    } pieces[] = {
+        { "$$Lambda$14/0x0000000800066840", "$$Lambda_" },
+        { "[go.shape.int]", "" },
+        { "GeneratedMethodAccessor12", "GeneratedMethodAccessor_" },
+        { "/libzstd-jni-1.5.so", "/libzstd-jni_.so" },
+    };
+    struct buf name, want, tmp;
+
+    (void)state;
+    buf_init(&name, MIB);
+    buf_init(&want, MIB);
+    buf_init(&tmp, MIB);
+    for (size_t k = 0; k < ARRAY_LEN(pieces); k++)
+        for (size_t before = 0; before < 40; before++)
+            for (size_t after = 0; after < 40; after++) {
+                buf_reset(&name);
+                buf_reset(&want);
+                buf_addf(&name, "/%.*s%s%.*s", (int)before,
+                         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", pieces[k].piece, (int)after,
+                         ".bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb");
+                buf_addf(&want, "/%.*s%s%.*s", (int)before,
+                         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", pieces[k].put, (int)after,
+                         ".bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb");
+                char *exact = test_malloc(name.len); /* a byte read behind it is seen */
+                memcpy(exact, name.ptr, name.len);
+                assert_true(str_eq(normalize_name(str_n(exact, name.len), &tmp), buf_str(&want)));
+                assert_true(str_eq(normalize_name(str_n(exact, 0), &tmp), STR("")));
+                test_free(exact);
+            }
+    buf_deinit(&name);
+    buf_deinit(&want);
+    buf_deinit(&tmp);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),
-        cmocka_unit_test(test_paths),
-        cmocka_unit_test(test_idempotent),
+        cmocka_unit_test(test_table),      cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_idempotent), cmocka_unit_test(test_ids),
+        cmocka_unit_test(test_places),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
