@@ -65,6 +65,23 @@ void stacks_reset(struct stacks *s)
     s->bytes = 0;
 }
 
+void stacks_reserve(struct stacks *s, const struct stacks_room *room)
+{
+    vec_reserve(&s->string_off, s->string_off.len + room->strings);
+    vec_reserve(&s->string_len, s->string_len.len + room->strings);
+    map_u64_reserve(&s->string_ids, s->string_ids.len + room->strings);
+    (void)buf_room(&s->string_data,
+                   MIN(room->string_bytes, s->string_data.max - s->string_data.len));
+    vec_reserve(&s->frame_func, s->frame_func.len + room->frames);
+    vec_reserve(&s->frame_file, s->frame_file.len + room->frames);
+    vec_reserve(&s->frame_line, s->frame_line.len + room->frames);
+    vec_reserve(&s->frame_module, s->frame_module.len + room->frames);
+    vec_reserve(&s->frame_addr, s->frame_addr.len + room->frames);
+    map_u64_reserve(&s->frame_ids, s->frame_ids.len + room->frames);
+    vec_reserve(&s->node_parent, s->node_parent.len + room->nodes);
+    vec_reserve(&s->node_frame, s->node_frame.len + room->nodes);
+}
+
 static bool charge(struct stacks *s, size_t cost)
 {
     if (cost > s->bytes_max - s->bytes)

@@ -68,6 +68,11 @@ struct stacks {
 void stacks_init(struct stacks *s, size_t bytes_max, uint64_t seed);
 void stacks_deinit(struct stacks *s);
 void stacks_reset(struct stacks *s); /* keeps memory and seed */
+/* Makes room for about so much; it may still become more or less. */
+struct stacks_room {
+    size_t strings, string_bytes, frames, nodes;
+};
+void stacks_reserve(struct stacks *s, const struct stacks_room *room);
 uint32_t stacks_string(struct stacks *s, struct str v);
 uint32_t stacks_frame(struct stacks *s, const struct frame *f);
 uint32_t stacks_node(struct stacks *s, uint32_t parent, uint32_t frame);

@@ -19,6 +19,11 @@ void paths_init(struct paths *p, struct push *push, const struct limits *l)
     trie_init(&p->trie, &push->stacks);
 }
 
+void paths_reserve(struct paths *p, size_t nodes)
+{
+    trie_reserve(&p->trie, nodes);
+}
+
 void paths_deinit(struct paths *p)
 {
     trie_deinit(&p->trie);

@@ -24,6 +24,7 @@ struct paths {
 };
 
 void paths_init(struct paths *p, struct push *push, const struct limits *l);
+void paths_reserve(struct paths *p, size_t nodes); /* makes room for so many */
 void paths_deinit(struct paths *p);
 /* The node of n frames of push->stacks. ERR_LIMIT: too deep, or no room left (p->full too). */
 NODISCARD int paths_node(struct paths *p, const uint32_t *frames, size_t n, uint32_t *ret,

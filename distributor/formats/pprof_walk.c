@@ -7,12 +7,9 @@
  *             location ── frames            walk from the root through a trie.
  *
  * This is where the time of a push goes: some 30 steps per sample, each a load and a comparison
- * most
- * of the time (trie.h). Half of the samples of a Go heap, and nearly all of a JVM, have the stack
- * of
- * a sample before (another object size, thread or label): equal bytes of ids are the same stack,
- * and
- * are not even decoded. A sample is read here for the first and only time, so nothing of it is kept
+ * most of the time (trie.h). Half of the samples of a Go heap, and nearly all of a JVM, have the
+ * stack of a sample before (another object size, thread or label): equal bytes of ids are the same
+ * stack, and are not even decoded. A sample is read here for the first and only time, so nothing of it is kept
  * but its node, its values and its string labels.
  *
  * Frames. With symbols: (function, file, line, file name of the mapping), no address, so that two
@@ -67,6 +64,25 @@ struct walk {
     bool number_is_span;
 };
 
+/* Tables grow by rehashing, columns by copying: says at once about how much will be in them. */
+static void reserve(struct walk *w)
+{
+    const struct pprof *p = w->p;
+    size_t names = 0, samples = MIN(p->samples.len, RESERVE_MAX);
+    struct stacks_room room = { .strings = MIN(p->functions.len * 3 / 2, RESERVE_MAX),
+                                .frames = MIN(p->lines.len + p->locations.len / 4, RESERVE_MAX) };
+
+    vec_for (i, &p->strings)
+        names += p->strings.ptr[i].len;
+    room.string_bytes = MIN(names, 64 * RESERVE_MAX);
+    room.nodes = MIN(p->locations.len * 2 + 2 * samples, RESERVE_MAX);
+    stacks_reserve(&w->push->stacks, &room);
+    paths_reserve(&w->paths, room.nodes);
+    map_u64_reserve(&w->seen_ids, samples);
+    vec_reserve(&w->seen, samples);
+    vec_reserve(&w->frames, 16 + room.frames / 4);
+}
+
 static bool walk_init(struct walk *w)
 {
     struct arena *a = w->push->arena;
@@ -87,12 +103,7 @@ static bool walk_init(struct walk *w)
     memset(w->locations, 0xff, p->locations.len * sizeof(*w->locations));
     buf_init(&w->tmp, 2 * (size_t)w->l->symbol_bytes + 64);
     buf_init(&w->joined, 2 * (size_t)w->l->symbol_bytes + 64);
-    /* Tables grow by rehashing: say at once what will be in them. */
-    size_t frames = MIN(p->lines.len + p->locations.len / 4, RESERVE_MAX);
-    map_u64_reserve(&w->push->stacks.frame_ids, frames);
-    map_u64_reserve(&w->push->stacks.string_ids, MIN(p->functions.len * 3 / 2, RESERVE_MAX));
-    map_u64_reserve(&w->seen_ids, MIN(p->samples.len, RESERVE_MAX));
-    vec_reserve(&w->seen, MIN(p->samples.len, RESERVE_MAX));
+    reserve(w);
     return true;
 }
 

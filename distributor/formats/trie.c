@@ -14,6 +14,12 @@ void trie_init(struct trie *t, struct stacks *empty)
     vec_push(&t->last, none);
 }
 
+void trie_reserve(struct trie *t, size_t nodes)
+{
+    vec_reserve(&t->nodes, t->nodes.len + nodes);
+    vec_reserve(&t->last, t->last.len + nodes);
+}
+
 void trie_deinit(struct trie *t)
 {
     vec_free(&t->nodes);

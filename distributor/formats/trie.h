@@ -3,8 +3,7 @@
  * trie.h: nodes of a stacks builder found by walking instead of by hashing.
  *
  * stacks_node looks every edge up in one table for the whole push: a cache miss per frame. Here
- * each
- * node keeps its children in a list, the last one taken in front. In a profile most nodes have one
+ * each node keeps its children in a list, the last one taken in front. In a profile most nodes have one
  * child or one that most samples take, so a step is a load and a comparison in memory that was just
  * touched. A node with many children (an event loop with thousands of handlers) gets a table.
  * Once a trie has added to a builder, stacks_node must not be used on that builder any more.
@@ -31,6 +30,7 @@ struct trie {
 };
 
 void trie_init(struct trie *t, struct stacks *empty);
+void trie_reserve(struct trie *t, size_t nodes);
 void trie_deinit(struct trie *t);
 /* The child of parent for this frame among those not taken last; 0 if there is none. */
 uint32_t trie_find(struct trie *t, uint32_t parent, uint32_t frame);
