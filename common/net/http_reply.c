@@ -93,7 +93,8 @@ void http_reply_head(struct http_xchg *x, const size_t *length, struct http_repl
     (void)snprintf(to->id, sizeof(to->id), "%016" PRIx64, x->req.id);
     to->list[to->len++] = (struct http_header){ STR("X-Request-Id"), str_c(to->id) };
     to->list[to->len++] = (struct http_header){ STR("Date"), http_server_date(x->server) };
-    if (length) {
+    /* Some clients (curl) stop reading at the length and never see what stands behind it. */
+    if (length && !(x->http2 && x->trailers_len)) {
         (void)snprintf(to->length, sizeof(to->length), "%zu", *length);
         to->list[to->len++] = (struct http_header){ STR("Content-Length"), str_c(to->length) };
     }

@@ -459,11 +459,12 @@ static void test_stream(void **state)
     net_world_deinit(&w);
 }
 
+static const char *const gz[] = { "content-type", "application/grpc", "grpc-encoding", "gzip",
+                                  NULL };
+
 static void test_stream_zipped_and_large(void **state)
 {
     (void)state;
-    static const char *const gz[] = { "content-type", "application/grpc", "grpc-encoding", "gzip",
-                                      NULL };
     struct net_world w;
     struct net_h2_stream *s;
     struct buf b, zip, big;
@@ -490,6 +491,28 @@ static void test_stream_zipped_and_large(void **state)
     assert_int_equal(sum.messages, 10);
     assert_int_equal(sum.bytes, 999900);
     EXPECT(s->trailers, "grpc-status: 0\n");
+    buf_deinit(&b);
+    buf_deinit(&zip);
+    buf_deinit(&big);
+    net_h2_finish(c);
+    net_world_deinit(&w);
+}
+
+static void test_stream_refuses(void **state)
+{
+    (void)state;
+    struct net_world w;
+    struct net_h2_stream *s;
+    struct buf b, zip, big;
+    struct err e;
+
+    open_world(&w);
+    struct net_h2 *c = net_h2_connect(&w, false, 0);
+    buf_init(&b, 2 * MIB);
+    buf_init(&zip, MIB);
+    buf_init(&big, MIB);
+    memset(buf_room(&big, 200000), 'a', 200000);
+    big.len = 200000;
     /* what is too long, or inflates to too much, or is no gzip */
     const struct {
         uint8_t flags;
@@ -509,10 +532,6 @@ static void test_stream_zipped_and_large(void **state)
         if (!strstr(s->headers, rows[i].says) && !strstr(s->trailers, rows[i].says))
             fail_msg("row %zu: %s", i, s->headers);
     }
-    buf_reset(&big);
-    memset(buf_room(&big, 200000), 'a', 200000);
-    big.len = 200000;
-    buf_reset(&zip);
     assert_int_equal(gzip(buf_str(&big), 1, &zip, &e), 0);
     buf_reset(&b);
     push_gen_frame(1, buf_str(&zip), &b);
@@ -620,6 +639,7 @@ int main(void)
         cmocka_unit_test(test_health),
         cmocka_unit_test(test_stream),
         cmocka_unit_test(test_stream_zipped_and_large),
+        cmocka_unit_test(test_stream_refuses),
         cmocka_unit_test(test_stream_ends),
         cmocka_unit_test(test_stream_web),
     };
