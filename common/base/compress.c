@@ -37,6 +37,13 @@ static size_t output_max(const struct inflate_limits *l, size_t in, bool *ret_by
     return most;
 }
 
+size_t inflate_output_max(const struct inflate_limits *l, size_t in)
+{
+    bool by_ratio;
+
+    return output_max(l, in, &by_ratio);
+}
+
 struct gunzip_state {
     struct libdeflate_decompressor *d;
     struct str left;
@@ -165,4 +172,91 @@ int zstd_decompress_into(struct str in, void *to, size_t size, struct err *e)
         return err_set(e, ERR_INPUT, "zstd data is damaged: %s",
                        ZSTD_isError(n) ? ZSTD_getErrorName(n) : "wrong size");
     return 0;
+}
+
+/* ---- other codings from outside */
+
+typedef enum libdeflate_result (*inflate_fn)(struct libdeflate_decompressor *d, const void *in,
+                                             size_t in_len, void *out, size_t out_len,
+                                             size_t *ret_in, size_t *ret_out);
+
+static int inflate_by(inflate_fn fn, struct str in, size_t most, struct buf *out, struct err *e)
+{
+    struct libdeflate_decompressor *d = libdeflate_alloc_decompressor();
+    size_t try = MIN(most, MAX(in.len, (size_t)64) * 4), in_used = 0, out_used = 0;
+    enum libdeflate_result r = LIBDEFLATE_INSUFFICIENT_SPACE;
+    char *to;
+
+    CHECK(d);
+    while ((to = buf_room(out, try)) != NULL) {
+        r = fn(d, in.ptr, in.len, to, try, &in_used, &out_used);
+        if (r != LIBDEFLATE_INSUFFICIENT_SPACE || try == most)
+            break;
+        try = try > most / 2 ? most : try * 2;
+    }
+    libdeflate_free_decompressor(d);
+    if (r == LIBDEFLATE_INSUFFICIENT_SPACE)
+        return err_set(e, ERR_LIMIT, "the deflate data expands to more than %zu bytes",
+                       MIN(most, out->max));
+    if (r != LIBDEFLATE_SUCCESS)
+        return err_set(e, ERR_INPUT,
+                       "the deflate data is damaged: truncated, or its checksum is wrong");
+    if (in_used != in.len)
+        return err_set(e, ERR_INPUT, "%zu bytes follow the end of the deflate data",
+                       in.len - in_used);
+    out->len += out_used;
+    return 0;
+}
+
+int deflate_decompress(struct str in, const struct inflate_limits *l, struct buf *out,
+                       struct err *e)
+{
+    size_t most = output_max(l, in.len, &(bool){ false });
+    /* RFC 1950: method 8, a window of 32 KiB at most, and a check over both bytes. */
+    bool zlib = in.len >= 2 && (in.ptr[0] & 0x0f) == 8 && ((uint8_t)in.ptr[0] >> 4) <= 7 &&
+                ((uint8_t)in.ptr[0] << 8 | (uint8_t)in.ptr[1]) % 31 == 0;
+
+    return inflate_by(zlib ? libdeflate_zlib_decompress_ex : libdeflate_deflate_decompress_ex, in,
+                      most, out, e);
+}
+
+/* A frame that does not say its size. */
+static int zstd_stream(struct str in, size_t most, struct buf *out, struct err *e)
+{
+    ZSTD_DCtx *d = ZSTD_createDCtx();
+    ZSTD_inBuffer from = { in.ptr, in.len, 0 };
+    size_t start = out->len, r = 1;
+    int code = 0;
+
+    CHECK(d && !ZSTD_isError(ZSTD_DCtx_setParameter(d, ZSTD_d_windowLogMax, 23)));
+    while (!code && r != 0) {
+        size_t done = out->len - start;
+        size_t room = MIN(MAX(done, (size_t)(64 * KIB)), most - done);
+        ZSTD_outBuffer to = { buf_room(out, room), room, 0 };
+        if (!to.dst || room == 0) {
+            code = err_set(e, ERR_LIMIT, "the zstd data expands to more than %zu bytes",
+                           MIN(most, out->max));
+            break;
+        }
+        r = ZSTD_decompressStream(d, &to, &from);
+        out->len += to.pos;
+        if (ZSTD_isError(r))
+            code = err_set(e, ERR_INPUT, "zstd data is damaged: %s", ZSTD_getErrorName(r));
+        else if (r != 0 && from.pos == from.size && to.pos < to.size)
+            code = err_set(e, ERR_INPUT, "the zstd data is truncated");
+    }
+    ZSTD_freeDCtx(d);
+    if (!code && from.pos != from.size)
+        code = err_set(e, ERR_INPUT, "%zu bytes follow the end of the zstd data",
+                       from.size - from.pos);
+    return code;
+}
+
+int zstd_inflate(struct str in, const struct inflate_limits *l, struct buf *out, struct err *e)
+{
+    size_t most = output_max(l, in.len, &(bool){ false });
+
+    if (ZSTD_getFrameContentSize(in.ptr, in.len) == ZSTD_CONTENTSIZE_UNKNOWN)
+        return zstd_stream(in, most, out, e);
+    return zstd_decompress(in, most, out, e);
 }

@@ -21,6 +21,16 @@ struct inflate_limits {
 bool gzip_sniff(struct str s); /* starts with 1f 8b */
 /* Appends to *out (whose own max also holds). ERR_INPUT or ERR_LIMIT; *out is undefined then. */
 NODISCARD int gunzip(struct str in, const struct inflate_limits *l, struct buf *out, struct err *e);
+/* Most output that `in` bytes may become under l. */
+size_t inflate_output_max(const struct inflate_limits *l, size_t in);
+/* The same for other codings from outside. deflate is zlib's format, or the bare one that some
+ * clients send under this name; zstd may come without its size, then with a window of 8 MiB. */
+NODISCARD int deflate_decompress(struct str in, const struct inflate_limits *l, struct buf *out,
+                                 struct err *e);
+NODISCARD int zstd_inflate(struct str in, const struct inflate_limits *l, struct buf *out,
+                           struct err *e);
+NODISCARD int brotli_decompress(struct str in, const struct inflate_limits *l, struct buf *out,
+                                struct err *e);
 NODISCARD int gzip(struct str in, int level, struct buf *out, struct err *e);
 NODISCARD int zstd_compress(struct str in, int level, struct buf *out, struct err *e);
 NODISCARD int zstd_decompress(struct str in, size_t bytes_max, struct buf *out, struct err *e);

@@ -168,40 +168,57 @@ bool http_none_match(const struct http_req *r, struct str etag)
 /* ---- the body without its encoding
  * --------------------------------------------------------------- */
 
-int http_body_plain(const struct http_req *r, const struct inflate_limits *l, struct buf *tmp,
-                    struct str *ret, struct err *e)
+/* The one Content-Encoding, empty if there is none. */
+static int find_coding(const struct http_req *r, struct str *ret, struct err *e)
 {
-    struct str coding = STR_NULL;
-
+    *ret = STR_NULL;
     for (size_t i = 0; i < r->headers_len; i++) {
         struct str v = r->headers[i].value;
 
         if (!str_eq_nocase(r->headers[i].name, STR("Content-Encoding")) || v.len == 0 ||
             str_eq_nocase(v, STR("identity")))
             continue;
-        if (coding.len)
+        if (ret->len)
             return err_set(e, ERR_INPUT, "more than one Content-Encoding: %.*s, %.*s",
-                           STR_ARG(coding), STR_ARG(v));
-        coding = v;
+                           (int)MIN(ret->len, 64), ret->ptr, (int)MIN(v.len, 64), v.ptr);
+        *ret = v;
     }
+    return 0;
+}
+
+int http_body_plain(const struct http_req *r, const struct inflate_limits *l, struct buf *tmp,
+                    struct str *ret, struct err *e)
+{
+    static const struct {
+        const char *name;
+        int (*decode)(struct str in, const struct inflate_limits *l, struct buf *out,
+                      struct err *e);
+    } codings[] = {
+        { "gzip", gunzip },
+        { "x-gzip", gunzip },
+        { "zstd", zstd_inflate },
+        { "br", brotli_decompress },
+        { "deflate", deflate_decompress },
+    };
+    struct str coding;
+    int code = find_coding(r, &coding, e);
+
+    if (code)
+        return code;
     if (coding.len == 0) {
         *ret = r->body;
         return 0;
     }
-    if (str_eq_nocase(coding, STR("zstd"))) {
-        if (zstd_decompress(r->body, l->bytes_max, tmp, e))
-            return err_wrap(e, "body with Content-Encoding: zstd");
+    for (size_t i = 0; i < ARRAY_LEN(codings); i++) {
+        if (!str_eq_nocase(coding, str_c(codings[i].name)))
+            continue;
+        code = codings[i].decode(r->body, l, tmp, e);
+        if (code)
+            return err_wrap(e, "body with Content-Encoding: %s", codings[i].name);
         *ret = buf_str(tmp);
         return 0;
     }
-    if (!str_eq_nocase(coding, STR("gzip")) && !str_eq_nocase(coding, STR("x-gzip")))
-        return err_set(e, ERR_INPUT,
-                       "Content-Encoding '%.*s' is unknown; send gzip, zstd or "
-                       "identity",
-                       (int)MIN(coding.len, 64), coding.ptr);
-    int code = gunzip(r->body, l, tmp, e);
-    if (code)
-        return err_wrap(e, "body with Content-Encoding: gzip");
-    *ret = buf_str(tmp);
-    return code;
+    return err_set(e, ERR_INPUT,
+                   "Content-Encoding '%.*s' is unknown; send gzip, zstd, br, deflate or identity",
+                   (int)MIN(coding.len, 64), coding.ptr);
 }

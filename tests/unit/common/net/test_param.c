@@ -155,9 +155,17 @@ static void test_body_plain(void **state)
     r.body = STR("plain");
     assert_int_equal(http_body_plain(&r, &l, &tmp, &got, &e), 0);
     assert_true(str_eqc(got, "plain"));
-    h[0].value = STR("br");
+    h[0].value = STR("lzma");
     assert_int_equal(http_body_plain(&r, &l, &tmp, &got, &e), ERR_INPUT);
-    assert_non_null(strstr(e.text, "'br'"));
+    assert_non_null(strstr(e.text, "'lzma'"));
+    h[0].value = STR("br, gzip"); /* stacked in one line */
+    assert_int_equal(http_body_plain(&r, &l, &tmp, &got, &e), ERR_INPUT);
+    h[0].value = STR("Br");
+    buf_reset(&tmp);
+    r.body = STR("\x0b\x02\x80hello\x03");
+    assert_int_equal(http_body_plain(&r, &l, &tmp, &got, &e), 0);
+    assert_true(str_eqc(got, "hello"));
+    buf_reset(&tmp);
     h[0].value = h[1].value = STR("gzip");
     h[1].name = h[0].name;
     r.headers_len = 2;

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Content codings besides gzip: whole, cut, with bytes behind them, and such as expand.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+/* cmocka wants the three above first */
+#include <cmocka.h>
+
+#include "common/base/compress.h"
+#include "common/base/mem.h"
+
+typedef int (*decode_fn)(struct str in, const struct inflate_limits *l, struct buf *out,
+                         struct err *e);
+#define BYTES(s)         \
+    {                    \
+        s, sizeof(s) - 1 \
+    }
+
+static const struct {
+    const char *name;
+    decode_fn fn;
+    struct str in;
+    const char *text;
+} rows[] = {
+    { "br", brotli_decompress, BYTES("\x0b\x02\x80\x68\x65\x6c\x6c\x6f\x03"), "hello" },
+    { "zlib", deflate_decompress,
+      BYTES("\x78\xda\xcb\x48\xcd\xc9\xc9\x57\xc8\x40\x90\x00\x3a\x2e\x06\x7d"),
+      "hello hello hello" },
+    { "raw deflate", deflate_decompress, BYTES("\xcb\x48\xcd\xc9\xc9\x57\xc8\x40\x90\x00"),
+      "hello hello hello" },
+    { "zstd without a size", zstd_inflate,
+      BYTES("\x28\xb5\x2f\xfd\x04\x58\x29\x00\x00\x68\x65\x6c\x6c\x6f\xa3\x6d\x9f\x88"), "hello" },
+};
+
+/* Calls on a copy of exactly the size, so that ASan sees a byte read past it. */
+static int decode(decode_fn fn, struct str in, const struct inflate_limits *l, struct buf *out)
+{
+    struct err e;
+    char *copy = in.len ? xmemdup(in.ptr, in.len) : xmalloc(1);
+
+    buf_reset(out);
+    int code = fn((struct str){ copy, in.len }, l, out, &e);
+    xfree(copy);
+    return code;
+}
+
+static void test_whole_cut_and_more(void **state)
+{
+    const struct inflate_limits l = { 1000, 200 };
+    struct buf out;
+
+    (void)state;
+    buf_init(&out, MIB);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char more[64];
+
+        assert_int_equal(decode(rows[i].fn, rows[i].in, &l, &out), 0);
+        assert_true(str_eqc(buf_str(&out), rows[i].text));
+        for (size_t cut = 0; cut < rows[i].in.len; cut++) {
+            if (decode(rows[i].fn, str_sub(rows[i].in, 0, cut), &l, &out) != ERR_INPUT)
+                fail_msg("%s cut at %zu", rows[i].name, cut);
+        }
+        memcpy(more, rows[i].in.ptr, rows[i].in.len);
+        more[rows[i].in.len] = 'x';
+        assert_int_equal(decode(rows[i].fn, (struct str){ more, rows[i].in.len + 1 }, &l, &out),
+                         ERR_INPUT);
+    }
+    buf_deinit(&out);
+}
+
+static void test_limits(void **state)
+{
+    const struct inflate_limits four = { 4, 0 };
+    struct buf out;
+
+    (void)state;
+    buf_init(&out, MIB);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        assert_int_equal(decode(rows[i].fn, rows[i].in, &four, &out), ERR_LIMIT);
+        assert_true(out.len <= 4);
+    }
+    buf_deinit(&out);
+}
+
+static void test_expansion(void **state)
+{
+    /* 14 bytes that stand for 8 MiB */
+    static const struct str bomb =
+        BYTES("\x9b\xff\xff\x7f\xf8\x25\xc2\xe2\xb1\x40\x20\xf7\xfe\x0f");
+    const struct inflate_limits free_ratio = { 64 * MIB, 0 }, ratio = { 64 * MIB, 200 };
+    struct buf zeros, z, out;
+    struct err e;
+
+    (void)state;
+    buf_init(&out, 64 * MIB);
+    assert_int_equal(decode(brotli_decompress, bomb, &free_ratio, &out), 0);
+    assert_int_equal(out.len, 8 * MIB);
+    buf_deinit(&out);
+    assert_int_equal(decode(brotli_decompress, bomb, &ratio, &out), ERR_LIMIT);
+    assert_true(out.cap <= 2 * MIB);
+    buf_init(&zeros, 8 * MIB);
+    memset(buf_room(&zeros, 8 * MIB), 0, 8 * MIB);
+    zeros.len = 8 * MIB;
+    buf_init(&z, MIB);
+    assert_int_equal(zstd_compress(buf_str(&zeros), 3, &z, &e), 0);
+    buf_deinit(&out);
+    assert_int_equal(decode(zstd_inflate, buf_str(&z), &ratio, &out), ERR_LIMIT);
+    assert_true(out.cap <= 2 * MIB);
+    assert_int_equal(decode(zstd_inflate, buf_str(&z), &free_ratio, &out), 0);
+    assert_int_equal(out.len, 8 * MIB);
+    buf_deinit(&zeros);
+    buf_deinit(&z);
+    buf_deinit(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_whole_cut_and_more),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_expansion),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
