@@ -18,7 +18,7 @@
 #include "querier/connect_msg.h"
 #include "querier/exemplars.h"
 #include "querier/merged.h"
-#include "querier/render/folded.h"
+#include "common/render/folded.h"
 #include "querier/spec.h"
 
 #define TYPES_MAX 8

@@ -6,8 +6,8 @@
 #define QUERIER_MERGED_H
 
 #include "querier/query.h"
-#include "querier/render/flame.h"
-#include "querier/render/timeline.h"
+#include "common/render/flame.h"
+#include "querier/timeline.h"
 
 struct merged {
     struct calltree tree;

@@ -13,7 +13,7 @@
 #include "common/model/label.h"
 #include "common/model/selector.h"
 #include "querier/plan.h"
-#include "querier/render/calltree.h"
+#include "common/render/calltree.h"
 
 /* What is asked of every target. */
 struct wire_query {

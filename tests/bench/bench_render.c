@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "common/base/mem.h"
-#include "querier/render/flame.h"
+#include "common/render/flame.h"
 #include "tests/lib/querier_gen.h"
 
 static double now_ms(void)

@@ -6,7 +6,7 @@
 #define TESTS_LIB_QUERIER_GEN_H
 
 #include "common/base/prng.h"
-#include "querier/render/calltree.h"
+#include "common/render/calltree.h"
 
 struct gen_opts {
     size_t nodes_max;           /* of the stacks */

@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "common/base/mem.h"
-#include "querier/render/flame.h"
-#include "querier/render/folded.h"
+#include "common/render/flame.h"
+#include "common/render/folded.h"
 #include "tests/lib/querier_gen.h"
 
 static const uint64_t seed = 20261121;

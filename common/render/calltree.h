@@ -8,8 +8,8 @@
  *
  * Thread: one at a time. Names point into the replies' strings: those must outlive the tree.
  */
-#ifndef QUERIER_RENDER_CALLTREE_H
-#define QUERIER_RENDER_CALLTREE_H
+#ifndef COMMON_RENDER_CALLTREE_H
+#define COMMON_RENDER_CALLTREE_H
 
 #include "common/base/arena.h"
 #include "common/base/err.h"
@@ -52,6 +52,9 @@ NODISCARD int calltree_add(struct calltree *t, const struct calltree_part *p, co
 /* Every self value becomes value / n, so rounded that the sum is round(sum / n). n > 0. */
 void calltree_divide(struct calltree *t, uint64_t n);
 uint64_t calltree_total(const struct calltree *t);
+/* Adds the nodes of another tree, whose names must outlive this one too, without their values;
+ * ret_map[i] (from->parent.len entries) = node here of node i there. */
+void calltree_graft(struct calltree *t, const struct calltree *from, uint32_t *ret_map);
 
 /* The display name of a frame: its function, else basename(file or module)!0xADDR. Formats onto
  * *out. */
@@ -62,6 +65,7 @@ void frame_name(const struct stacks_view *v, const struct str *strings, uint32_t
  * root is 0; children of i are child[child_at[i]] .. child[child_at[i + 1] - 1]. */
 struct layout {
     uint32_t *name; /* owned arrays, `len` entries (child_at: one more) */
+    uint32_t *node; /* of the tree */
     uint32_t *child_at;
     uint32_t *child;
     uint64_t *self, *total;

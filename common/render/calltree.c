@@ -14,7 +14,7 @@
  * Order of children comes from two counting sorts (by rank of the name, then by parent), so only
  * distinct names are ever compared as text, and only those that survive the cut.
  */
-#include "querier/render/calltree.h"
+#include "common/render/calltree.h"
 
 #include <stdlib.h>
 
@@ -265,6 +265,17 @@ uint64_t calltree_total(const struct calltree *t)
     return sum;
 }
 
+void calltree_graft(struct calltree *t, const struct calltree *from, uint32_t *ret_map)
+{
+    CLEANUP(xfreep) uint32_t *names = XNEW_ARRAY(uint32_t, from->names.len);
+
+    vec_for (i, &from->names)
+        names[i] = name_intern(t, from->names.ptr[i]);
+    ret_map[0] = 0;
+    for (size_t i = 1; i < from->parent.len; i++)
+        ret_map[i] = child_of(t, ret_map[from->parent.ptr[i]], names[from->name.ptr[i]]);
+}
+
 /* ---- layout -----------------------------------------------------------------------------------*/
 
 /* The k-th largest of v (1-based); reorders v. Quickselect with pivots nobody can foresee. */
@@ -391,6 +402,7 @@ void layout_init(struct layout *l, const struct calltree *t, size_t max_nodes)
         k += i == 0 || total[i] >= cut;
     *l = (struct layout){ .len = k,
                           .name = XNEW_ARRAY(uint32_t, k),
+                          .node = XNEW_ARRAY(uint32_t, k),
                           .self = XNEW_ARRAY(uint64_t, k),
                           .total = XNEW_ARRAY(uint64_t, k),
                           .other = XNEW_ARRAY(uint64_t, k) };
@@ -406,6 +418,7 @@ void layout_init(struct layout *l, const struct calltree *t, size_t max_nodes)
         place[i] = (uint32_t)k;
         parent[k] = up;
         l->name[k] = t->name.ptr[i];
+        l->node[k] = (uint32_t)i;
         l->self[k] = t->self.ptr[i];
         l->total[k++] = total[i];
     }
@@ -415,6 +428,7 @@ void layout_init(struct layout *l, const struct calltree *t, size_t max_nodes)
 void layout_deinit(struct layout *l)
 {
     xfree(l->name);
+    xfree(l->node);
     xfree(l->child_at);
     xfree(l->child);
     xfree(l->self);

@@ -4,8 +4,8 @@
  *
  * Thread: one at a time. Labels point into the replies, which must outlive the timeline.
  */
-#ifndef QUERIER_RENDER_TIMELINE_H
-#define QUERIER_RENDER_TIMELINE_H
+#ifndef QUERIER_TIMELINE_H
+#define QUERIER_TIMELINE_H
 
 #include "common/base/json.h"
 #include "querier/wire.h"

@@ -6,7 +6,7 @@
  * level above. A bar made by the cut is an entry without a node. A real function named "other"
  * under a parent with cut children would stand twice side by side: it goes into the bar of the cut.
  */
-#include "querier/render/flame.h"
+#include "common/render/flame.h"
 
 #include "common/base/size.h"
 

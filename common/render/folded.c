@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "querier/render/folded.h"
+#include "common/render/folded.h"
 
 static void put_name(struct buf *out, struct str name)
 {

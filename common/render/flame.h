@@ -6,11 +6,11 @@
  * right; xDelta counts from the right edge of the bar before. A bar's own self stands at its left
  * edge, its children begin at x + self in order of name, a bar "other" with what was cut is last.
  */
-#ifndef QUERIER_RENDER_FLAME_H
-#define QUERIER_RENDER_FLAME_H
+#ifndef COMMON_RENDER_FLAME_H
+#define COMMON_RENDER_FLAME_H
 
 #include "common/base/json.h"
-#include "querier/render/calltree.h"
+#include "common/render/calltree.h"
 
 struct flame {
     VEC(struct str) names; /* names[0] = "total"; each once, in order of first use */

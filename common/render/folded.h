@@ -3,10 +3,10 @@
  * folded.h: a laid-out tree as folded text: `root;child;leaf 42` per stack that has a self value,
  * parents before children, siblings in order of name. What was cut is a last frame "other".
  */
-#ifndef QUERIER_RENDER_FOLDED_H
-#define QUERIER_RENDER_FOLDED_H
+#ifndef COMMON_RENDER_FOLDED_H
+#define COMMON_RENDER_FOLDED_H
 
-#include "querier/render/calltree.h"
+#include "common/render/calltree.h"
 
 /* A ';' inside a name becomes ':', a line break a blank: the format has no escapes. Stops early
  * once *out is full (buf_ok tells). */

@@ -8,7 +8,7 @@
  * has all series of the group or when services push all the time, else it is at most too few
  * leaves.
  */
-#include "querier/render/timeline.h"
+#include "querier/timeline.h"
 
 #include <math.h>
 #include <stdlib.h>
