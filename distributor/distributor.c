@@ -11,6 +11,7 @@
 #include "common/role/memory.h"
 #include "distributor/api_import.h"
 #include "distributor/api_ingest.h"
+#include "distributor/api_otlp.h"
 #include "distributor/api_push.h"
 #include "distributor/state.h"
 
@@ -81,6 +82,7 @@ static void add_routes(struct distributor *d)
     api_ingest_routes(d);
     api_import_routes(d);
     api_push_routes(d);
+    api_otlp_routes(d);
 }
 
 static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct err *e)

@@ -66,6 +66,9 @@ static const struct conf_row rows[] = {
                "Bytes of bodies per second and tenant; over it 429. 0: no limit."),
     CONF_BYTES(ST, tenant_burst_bytes, "tenant_burst_bytes", "64MiB", "1KiB", NULL,
                "What a tenant may send at once after a pause."),
+    CONF_ENUM(
+        ST, otlp_layout, "otlp_layout", "auto", "auto|1.5|1.7|1.8|1.9|1.10",
+        "Revision of the profiles schema that OTLP senders speak; auto: told from each body."),
     CONF_STR(ST, write_id_secret, "write_id_secret", "",
              "Secret of the write ids, equal on all distributors; empty: a file in data.dir."),
 };

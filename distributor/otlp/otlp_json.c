@@ -14,18 +14,18 @@
 /* Appends the attributes of {"attributes": [...]} to labels. */
 static bool add_labels(struct otlp_json *s, struct otlp_range *ret)
 {
-    struct json_it it, list;
+    struct jpull_it it, list;
     struct otlp_attr attr;
     struct str key;
 
     *ret = (struct otlp_range){ (uint32_t)s->o->labels.len, 0 };
-    if (!json_open(&s->j, '{', &it))
+    if (!jpull_open(&s->j, '{', &it))
         return !s->j.bad;
-    while (json_key(&s->j, &it, &key)) {
+    while (jpull_key(&s->j, &it, &key)) {
         if (!IS("attributes")) {
-            json_skip(&s->j);
-        } else if (json_open(&s->j, '[', &list)) {
-            while (json_element(&s->j, &list))
+            jpull_skip(&s->j);
+        } else if (jpull_open(&s->j, '[', &list)) {
+            while (jpull_element(&s->j, &list))
                 if (!otlp_json_attr(s, &attr) || !ADD(s, labels, attr))
                     return false;
         }
@@ -38,18 +38,18 @@ static bool add_labels(struct otlp_json *s, struct otlp_range *ret)
 
 static bool take_type(struct otlp_json *s, struct otlp_type *t)
 {
-    struct json_it it;
+    struct jpull_it it;
     struct str key;
 
-    if (!json_open(&s->j, '{', &it))
+    if (!jpull_open(&s->j, '{', &it))
         return !s->j.bad;
-    while (json_key(&s->j, &it, &key)) {
+    while (jpull_key(&s->j, &it, &key)) {
         if (IS("typeStrindex"))
             otlp_json_index(s, "typeStrindex", &t->type);
         else if (IS("unitStrindex"))
             otlp_json_index(s, "unitStrindex", &t->unit);
         else
-            json_skip(&s->j);
+            jpull_skip(&s->j);
     }
     return !s->j.bad;
 }
@@ -57,17 +57,17 @@ static bool take_type(struct otlp_json *s, struct otlp_type *t)
 /* One, or a list of them in layouts up to 1.7. */
 static bool add_types(struct otlp_json *s, struct otlp_profile *p)
 {
-    bool list = json_peek(&s->j) == '[';
+    bool list = jpull_peek(&s->j) == '[';
     struct otlp_type t;
-    struct json_it it;
+    struct jpull_it it;
 
     p->types = (struct otlp_range){ (uint32_t)s->o->types.len, 0 };
     s->is_17 |= list;
-    if (json_peek(&s->j) == 'n')
-        return json_skip(&s->j);
-    if (list && !json_open(&s->j, '[', &it))
+    if (jpull_peek(&s->j) == 'n')
+        return jpull_skip(&s->j);
+    if (list && !jpull_open(&s->j, '[', &it))
         return false;
-    while (!list || json_element(&s->j, &it)) {
+    while (!list || jpull_element(&s->j, &it)) {
         t = (struct otlp_type){ 0 };
         if (!take_type(s, &t))
             return false;
@@ -84,15 +84,15 @@ static bool add_types(struct otlp_json *s, struct otlp_profile *p)
 
 static bool take_values(struct otlp_json *s, struct otlp_range *ret)
 {
-    struct json_it it;
+    struct jpull_it it;
     uint64_t v;
 
     *ret = (struct otlp_range){ (uint32_t)s->o->values.len, 0 };
-    if (!json_open(&s->j, '[', &it))
+    if (!jpull_open(&s->j, '[', &it))
         return !s->j.bad;
-    while (json_element(&s->j, &it)) {
+    while (jpull_element(&s->j, &it)) {
         v = 0;
-        if (!json_number(&s->j, "a value", &v) || !ADD(s, values, (int64_t)v))
+        if (!jpull_number(&s->j, "a value", &v) || !ADD(s, values, (int64_t)v))
             return false;
         ret->len++;
     }
@@ -101,15 +101,15 @@ static bool take_values(struct otlp_json *s, struct otlp_range *ret)
 
 static bool take_times(struct otlp_json *s, struct otlp_profile *p, uint32_t *n)
 {
-    struct json_it it;
+    struct jpull_it it;
     uint64_t v;
 
     *n = 0;
-    if (!json_open(&s->j, '[', &it))
+    if (!jpull_open(&s->j, '[', &it))
         return !s->j.bad;
-    while (json_element(&s->j, &it)) {
+    while (jpull_element(&s->j, &it)) {
         v = 0;
-        if (!json_number(&s->j, "a timestamp", &v))
+        if (!jpull_number(&s->j, "a timestamp", &v))
             return false;
         int64_t t = v <= INT64_MAX ? (int64_t)v : INT64_MAX;
         p->first_ns = p->has_times ? MIN(p->first_ns, t) : t;
@@ -123,12 +123,12 @@ static bool take_times(struct otlp_json *s, struct otlp_profile *p, uint32_t *n)
 static bool add_sample(struct otlp_json *s, struct otlp_profile *p)
 {
     struct otlp_sample out = { .link = OTLP_NONE };
-    struct json_it it;
+    struct jpull_it it;
     struct str key;
 
-    if (!json_open(&s->j, '{', &it))
+    if (!jpull_open(&s->j, '{', &it))
         return !s->j.bad;
-    while (json_key(&s->j, &it, &key)) {
+    while (jpull_key(&s->j, &it, &key)) {
         if (IS("stackIndex")) {
             otlp_json_index(s, "stackIndex", &out.stack);
         } else if (IS("values") || IS("value")) {
@@ -146,7 +146,7 @@ static bool add_sample(struct otlp_json *s, struct otlp_profile *p)
             s->is_17 = true;
             otlp_json_index(s, "locationsLength", &out.stack_len);
         } else {
-            json_skip(&s->j);
+            jpull_skip(&s->j);
         }
     }
     if (s->j.bad)
@@ -161,11 +161,11 @@ static bool add_sample(struct otlp_json *s, struct otlp_profile *p)
 
 static bool add_samples(struct otlp_json *s, struct otlp_profile *p)
 {
-    struct json_it it;
+    struct jpull_it it;
 
-    if (!json_open(&s->j, '[', &it))
+    if (!jpull_open(&s->j, '[', &it))
         return !s->j.bad;
-    while (json_element(&s->j, &it))
+    while (jpull_element(&s->j, &it))
         if (!add_sample(s, p))
             return false;
     return !s->j.bad;
@@ -174,7 +174,7 @@ static bool add_samples(struct otlp_json *s, struct otlp_profile *p)
 static bool take_ns(struct otlp_json *s, const char *what, int64_t *ret)
 {
     uint64_t v = 0;
-    bool ok = json_number(&s->j, what, &v);
+    bool ok = jpull_number(&s->j, what, &v);
 
     *ret = v <= INT64_MAX ? (int64_t)v : INT64_MAX;
     return ok;
@@ -193,15 +193,15 @@ static bool take_member(struct otlp_json *s, struct str key, struct otlp_profile
     if (IS("profileId"))
         return otlp_json_id(s, "a profileId is 16 bytes in hex or base64", 16, &p->id);
     if (IS("periodType")) {
-        p->has_period_type = json_peek(&s->j) == '{';
+        p->has_period_type = jpull_peek(&s->j) == '{';
         return take_type(s, &p->period_type);
     }
     if (IS("period")) {
-        bool ok = json_number(&s->j, "period", &v);
+        bool ok = jpull_number(&s->j, "period", &v);
         p->period = (int64_t)v;
         return ok;
     }
-    return json_skip(&s->j);
+    return jpull_skip(&s->j);
 }
 
 static bool add_profile(struct otlp_json *s, uint32_t scope)
@@ -210,13 +210,13 @@ static bool add_profile(struct otlp_json *s, uint32_t scope)
     struct otlp_dict dict = otlp_dict_begin(s->o);
     otlp_json_add add;
     bool tables = false;
-    const char *from = (json_peek(&s->j), s->j.p);
-    struct json_it it;
+    const char *from = (jpull_peek(&s->j), s->j.p);
+    struct jpull_it it;
     struct str key;
 
-    if (!json_open(&s->j, '{', &it))
+    if (!jpull_open(&s->j, '{', &it))
         return !s->j.bad;
-    while (json_key(&s->j, &it, &key)) {
+    while (jpull_key(&s->j, &it, &key)) {
         if (IS("samples") || IS("sample")) {
             s->is_18 |= IS("sample");
             add_samples(s, &p);
@@ -254,20 +254,20 @@ static bool add_scope(struct otlp_json *s)
 {
     uint32_t at = (uint32_t)s->o->scopes.len;
     struct otlp_scope scope = { 0 };
-    struct json_it it, list;
+    struct jpull_it it, list;
     struct str key;
 
-    if (!json_open(&s->j, '{', &it))
+    if (!jpull_open(&s->j, '{', &it))
         return !s->j.bad;
     if (!ADD(s, scopes, scope))
         return false;
-    while (json_key(&s->j, &it, &key)) {
+    while (jpull_key(&s->j, &it, &key)) {
         if (IS("scope")) {
             add_labels(s, &scope.scope);
         } else if (!IS("profiles")) {
-            json_skip(&s->j);
-        } else if (json_open(&s->j, '[', &list)) {
-            while (json_element(&s->j, &list))
+            jpull_skip(&s->j);
+        } else if (jpull_open(&s->j, '[', &list)) {
+            while (jpull_element(&s->j, &list))
                 if (!add_profile(s, at))
                     return false;
         }
@@ -280,18 +280,18 @@ static bool add_resource(struct otlp_json *s)
 {
     size_t first = s->o->scopes.len;
     struct otlp_range resource = { 0 };
-    struct json_it it, list;
+    struct jpull_it it, list;
     struct str key;
 
-    if (!json_open(&s->j, '{', &it))
+    if (!jpull_open(&s->j, '{', &it))
         return !s->j.bad;
-    while (json_key(&s->j, &it, &key)) {
+    while (jpull_key(&s->j, &it, &key)) {
         if (IS("resource")) {
             add_labels(s, &resource);
         } else if (!IS("scopeProfiles")) {
-            json_skip(&s->j);
-        } else if (json_open(&s->j, '[', &list)) {
-            while (json_element(&s->j, &list))
+            jpull_skip(&s->j);
+        } else if (jpull_open(&s->j, '[', &list)) {
+            while (jpull_element(&s->j, &list))
                 if (!add_scope(s))
                     return false;
         }
@@ -304,20 +304,20 @@ static bool add_resource(struct otlp_json *s)
 static bool read_dictionary(struct otlp_json *s)
 {
     otlp_json_add add;
-    struct json_it it;
+    struct jpull_it it;
     struct str key;
 
     if (s->dictionary)
-        return json_fault(&s->j, "a second dictionary");
+        return jpull_fault(&s->j, "a second dictionary");
     s->dict = otlp_dict_begin(s->o);
-    if (!json_open(&s->j, '{', &it))
+    if (!jpull_open(&s->j, '{', &it))
         return !s->j.bad;
     s->dictionary = true;
-    while (json_key(&s->j, &it, &key)) {
+    while (jpull_key(&s->j, &it, &key)) {
         if (otlp_json_table(key, &add))
             otlp_json_read_table(s, add);
         else
-            json_skip(&s->j);
+            jpull_skip(&s->j);
     }
     otlp_dict_end(s->o, &s->dict);
     return !s->j.bad;
@@ -325,23 +325,23 @@ static bool read_dictionary(struct otlp_json *s)
 
 static bool read_request(struct otlp_json *s)
 {
-    struct json_it it, list;
+    struct jpull_it it, list;
     struct str key;
 
-    if (json_peek(&s->j) != '{' || !json_open(&s->j, '{', &it))
-        return json_fault(&s->j, "want an object: a request to export profiles");
-    while (json_key(&s->j, &it, &key)) {
+    if (jpull_peek(&s->j) != '{' || !jpull_open(&s->j, '{', &it))
+        return jpull_fault(&s->j, "want an object: a request to export profiles");
+    while (jpull_key(&s->j, &it, &key)) {
         if (IS("dictionary")) {
             read_dictionary(s);
         } else if (!IS("resourceProfiles")) {
-            json_skip(&s->j);
-        } else if (json_open(&s->j, '[', &list)) {
-            while (json_element(&s->j, &list))
+            jpull_skip(&s->j);
+        } else if (jpull_open(&s->j, '[', &list)) {
+            while (jpull_element(&s->j, &list))
                 if (!add_resource(s))
                     return false;
         }
     }
-    return json_end(&s->j);
+    return jpull_end(&s->j);
 }
 
 /* Absent is 0 in most layouts; where it is not, it stays none. */
@@ -384,7 +384,7 @@ int otlp_parse_json(struct otlp *o, struct str body, const struct limits *l, str
         return err_set(e, ERR_INPUT, "otlp: the body is empty");
     if (body.len >= OTLP_NONE)
         return err_set(e, ERR_LIMIT, "otlp: a body of %zu bytes is over 4 GiB", body.len);
-    json_pull_init(&s.j, body, a, e);
+    jpull_init(&s.j, body, a, e);
     if (!read_request(&s) || set_layout(&s))
         return e->code;
     return otlp_resolve(o, e);

@@ -20,9 +20,9 @@ bool otlp_json_over(struct otlp_json *s, const char *what, uint64_t most)
 bool otlp_json_index(struct otlp_json *s, const char *what, uint32_t *ret)
 {
     uint64_t v = *ret == OTLP_NONE ? 0 : *ret;
-    bool none = json_peek(&s->j) == 'n';
+    bool none = jpull_peek(&s->j) == 'n';
 
-    if (!json_number(&s->j, what, &v))
+    if (!jpull_number(&s->j, what, &v))
         return false;
     if (none)
         return true;
@@ -41,13 +41,13 @@ static struct otlp_range list_here(const struct otlp_json *s)
 
 bool otlp_json_list(struct otlp_json *s, const char *what, struct otlp_range *ret)
 {
-    struct json_it it;
+    struct jpull_it it;
     uint32_t index;
 
     *ret = list_here(s);
-    if (!json_open(&s->j, '[', &it))
+    if (!jpull_open(&s->j, '[', &it))
         return !s->j.bad;
-    while (json_element(&s->j, &it)) {
+    while (jpull_element(&s->j, &it)) {
         index = 0;
         if (!otlp_json_index(s, what, &index) || !ADD(s, indices, index))
             return false;
@@ -62,7 +62,7 @@ bool otlp_json_id(struct otlp_json *s, const char *what, size_t bytes, struct st
     struct buf out;
     bool hex, ok;
 
-    if (!json_string(&s->j, &text))
+    if (!jpull_string(&s->j, &text))
         return false;
     if (text.len == 0)
         return true;
@@ -87,7 +87,7 @@ bool otlp_json_id(struct otlp_json *s, const char *what, size_t bytes, struct st
         ok = ret->ptr != NULL;
     }
     buf_deinit(&out);
-    return ok || json_fault(&s->j, what);
+    return ok || jpull_fault(&s->j, what);
 }
 
 /* ---- attributes ----------------------------------------------------------------------------- */
@@ -103,23 +103,23 @@ static bool take_scalar(struct otlp_json *s, struct str key, struct otlp_attr *a
     if (IS("stringValue")) {
         a->kind = OTLP_STRING;
         a->text = STR("");
-        return json_string(&s->j, &a->text);
+        return jpull_string(&s->j, &a->text);
     }
     if (IS("intValue")) {
         a->kind = OTLP_INT;
-        bool ok = json_number(&s->j, "intValue", &v);
+        bool ok = jpull_number(&s->j, "intValue", &v);
         a->number = (int64_t)v;
         return ok;
     }
     if (IS("boolValue")) {
         a->kind = OTLP_BOOL;
-        bool ok = json_bool(&s->j, &truth);
+        bool ok = jpull_bool(&s->j, &truth);
         a->number = truth;
         return ok;
     }
     if (IS("doubleValue")) {
         a->kind = OTLP_DOUBLE;
-        bool ok = json_double(&s->j, &d);
+        bool ok = jpull_double(&s->j, &d);
         memcpy(&a->number, &d, sizeof(d));
         return ok;
     }
@@ -129,30 +129,30 @@ static bool take_scalar(struct otlp_json *s, struct str key, struct otlp_attr *a
         a->number = index;
         return ok;
     }
-    return json_skip(&s->j);
+    return jpull_skip(&s->j);
 }
 
 /* The element of {"values": [x]}, if there is one and it is a scalar; else it is no label. */
 static bool take_array(struct otlp_json *s, struct otlp_attr *a)
 {
-    struct json_it object, list, value;
+    struct jpull_it object, list, value;
     struct otlp_attr one = *a;
     struct str key;
     size_t n = 0;
 
-    if (!json_open(&s->j, '{', &object))
+    if (!jpull_open(&s->j, '{', &object))
         return !s->j.bad;
-    while (json_key(&s->j, &object, &key)) {
+    while (jpull_key(&s->j, &object, &key)) {
         if (!IS("values")) {
-            json_skip(&s->j);
+            jpull_skip(&s->j);
             continue;
         }
-        if (!json_open(&s->j, '[', &list))
+        if (!jpull_open(&s->j, '[', &list))
             continue;
-        while (json_element(&s->j, &list)) {
+        while (jpull_element(&s->j, &list)) {
             n++;
-            if (json_open(&s->j, '{', &value))
-                while (json_key(&s->j, &value, &key))
+            if (jpull_open(&s->j, '{', &value))
+                while (jpull_key(&s->j, &value, &key))
                     if (!take_scalar(s, key, &one))
                         return false;
         }
@@ -164,12 +164,12 @@ static bool take_array(struct otlp_json *s, struct otlp_attr *a)
 
 static bool take_value(struct otlp_json *s, struct otlp_attr *a)
 {
-    struct json_it it;
+    struct jpull_it it;
     struct str key;
 
-    if (!json_open(&s->j, '{', &it))
+    if (!jpull_open(&s->j, '{', &it))
         return !s->j.bad;
-    while (json_key(&s->j, &it, &key))
+    while (jpull_key(&s->j, &it, &key))
         if (!(IS("arrayValue") ? take_array(s, a) : take_scalar(s, key, a)))
             return false;
     return !s->j.bad;
@@ -177,21 +177,21 @@ static bool take_value(struct otlp_json *s, struct otlp_attr *a)
 
 bool otlp_json_attr(struct otlp_json *s, struct otlp_attr *a)
 {
-    struct json_it it;
+    struct jpull_it it;
     struct str key;
 
     *a = (struct otlp_attr){ 0 };
-    if (!json_open(&s->j, '{', &it))
+    if (!jpull_open(&s->j, '{', &it))
         return !s->j.bad;
-    while (json_key(&s->j, &it, &key)) {
+    while (jpull_key(&s->j, &it, &key)) {
         if (IS("key")) {
-            json_string(&s->j, &a->key);
+            jpull_string(&s->j, &a->key);
         } else if (IS("keyStrindex")) {
             otlp_json_index(s, "keyStrindex", &a->key_index);
         } else if (IS("value")) {
             take_value(s, a);
         } else {
-            json_skip(&s->j);
+            jpull_skip(&s->j);
         }
     }
     if (a->key.len == 0)
@@ -201,47 +201,47 @@ bool otlp_json_attr(struct otlp_json *s, struct otlp_attr *a)
 
 /* ---- tables: each reads one element, an object whose opening was read ------------------------ */
 
-static bool add_mapping(struct otlp_json *s, struct json_it *it)
+static bool add_mapping(struct otlp_json *s, struct jpull_it *it)
 {
     struct otlp_mapping m = { 0 };
     struct str key;
 
-    while (json_key(&s->j, it, &key)) {
+    while (jpull_key(&s->j, it, &key)) {
         if (IS("memoryStart"))
-            json_number(&s->j, "memoryStart", &m.start);
+            jpull_number(&s->j, "memoryStart", &m.start);
         else if (IS("memoryLimit"))
-            json_number(&s->j, "memoryLimit", &m.limit);
+            jpull_number(&s->j, "memoryLimit", &m.limit);
         else if (IS("fileOffset"))
-            json_number(&s->j, "fileOffset", &m.offset);
+            jpull_number(&s->j, "fileOffset", &m.offset);
         else if (IS("filenameStrindex"))
             otlp_json_index(s, "filenameStrindex", &m.file);
         else if (IS("attributeIndices"))
             otlp_json_list(s, "attributeIndices", &m.attrs);
         else
-            json_skip(&s->j);
+            jpull_skip(&s->j);
     }
     return !s->j.bad && ADD(s, mappings, m);
 }
 
 static bool add_lines(struct otlp_json *s, struct otlp_location *at)
 {
-    struct json_it list, it;
+    struct jpull_it list, it;
     struct str key;
 
     at->lines = (struct otlp_range){ (uint32_t)s->o->lines.len, 0 };
-    if (!json_open(&s->j, '[', &list))
+    if (!jpull_open(&s->j, '[', &list))
         return !s->j.bad;
-    while (json_element(&s->j, &list)) {
+    while (jpull_element(&s->j, &list)) {
         struct otlp_line line = { 0 };
         uint64_t number = 0;
-        if (json_open(&s->j, '{', &it))
-            while (json_key(&s->j, &it, &key)) {
+        if (jpull_open(&s->j, '{', &it))
+            while (jpull_key(&s->j, &it, &key)) {
                 if (IS("functionIndex"))
                     otlp_json_index(s, "functionIndex", &line.function);
                 else if (IS("line"))
-                    json_number(&s->j, "line", &number);
+                    jpull_number(&s->j, "line", &number);
                 else
-                    json_skip(&s->j);
+                    jpull_skip(&s->j);
             }
         line.line = number < UINT32_MAX ? (uint32_t)number : 0;
         if (++at->lines.len > s->o->limits->lines_per_location)
@@ -252,30 +252,30 @@ static bool add_lines(struct otlp_json *s, struct otlp_location *at)
     return !s->j.bad;
 }
 
-static bool add_location(struct otlp_json *s, struct json_it *it)
+static bool add_location(struct otlp_json *s, struct jpull_it *it)
 {
     struct otlp_location at = { .mapping = OTLP_NONE };
     struct str key;
 
-    while (json_key(&s->j, it, &key)) {
+    while (jpull_key(&s->j, it, &key)) {
         if (IS("mappingIndex"))
             otlp_json_index(s, "mappingIndex", &at.mapping);
         else if (IS("address"))
-            json_number(&s->j, "address", &at.address);
+            jpull_number(&s->j, "address", &at.address);
         else if (IS("lines") || IS("line"))
             add_lines(s, &at);
         else
-            json_skip(&s->j);
+            jpull_skip(&s->j);
     }
     return !s->j.bad && ADD(s, locations, at);
 }
 
-static bool add_function(struct otlp_json *s, struct json_it *it)
+static bool add_function(struct otlp_json *s, struct jpull_it *it)
 {
     struct otlp_function f = { 0 };
     struct str key;
 
-    while (json_key(&s->j, it, &key)) {
+    while (jpull_key(&s->j, it, &key)) {
         if (IS("nameStrindex"))
             otlp_json_index(s, "nameStrindex", &f.name);
         else if (IS("systemNameStrindex"))
@@ -283,57 +283,57 @@ static bool add_function(struct otlp_json *s, struct json_it *it)
         else if (IS("filenameStrindex"))
             otlp_json_index(s, "filenameStrindex", &f.file);
         else
-            json_skip(&s->j);
+            jpull_skip(&s->j);
     }
     return !s->j.bad && ADD(s, functions, f);
 }
 
-static bool add_link(struct otlp_json *s, struct json_it *it)
+static bool add_link(struct otlp_json *s, struct jpull_it *it)
 {
     struct otlp_link link = { 0 };
     struct str key;
 
-    while (json_key(&s->j, it, &key)) {
+    while (jpull_key(&s->j, it, &key)) {
         if (IS("traceId"))
             otlp_json_id(s, "a traceId is 16 bytes in hex or base64", 16, &link.trace);
         else if (IS("spanId"))
             otlp_json_id(s, "a spanId is 8 bytes in hex or base64", 8, &link.span);
         else
-            json_skip(&s->j);
+            jpull_skip(&s->j);
     }
     return !s->j.bad && ADD(s, links, link);
 }
 
-static bool add_attr(struct otlp_json *s, struct json_it *it)
+static bool add_attr(struct otlp_json *s, struct jpull_it *it)
 {
     struct otlp_attr a = { 0 };
     struct str key;
 
-    while (json_key(&s->j, it, &key)) {
+    while (jpull_key(&s->j, it, &key)) {
         if (IS("keyStrindex"))
             otlp_json_index(s, "keyStrindex", &a.key_index);
         else if (IS("key"))
-            json_string(&s->j, &a.key);
+            jpull_string(&s->j, &a.key);
         else if (IS("value"))
             take_value(s, &a);
         else
-            json_skip(&s->j);
+            jpull_skip(&s->j);
     }
     if (a.key.len == 0)
         a.key = STR_NULL;
     return !s->j.bad && ADD(s, attrs, a);
 }
 
-static bool add_stack(struct otlp_json *s, struct json_it *it)
+static bool add_stack(struct otlp_json *s, struct jpull_it *it)
 {
     struct otlp_range list = list_here(s);
     struct str key;
 
-    while (json_key(&s->j, it, &key)) {
+    while (jpull_key(&s->j, it, &key)) {
         if (IS("locationIndices"))
             otlp_json_list(s, "locationIndices", &list);
         else
-            json_skip(&s->j);
+            jpull_skip(&s->j);
     }
     return !s->j.bad && ADD(s, stacks, list);
 }
@@ -342,7 +342,7 @@ static bool add_string(struct otlp_json *s)
 {
     struct str text = STR("");
 
-    if (!json_string(&s->j, &text))
+    if (!jpull_string(&s->j, &text))
         return false;
     if (text.len > s->o->limits->symbol_bytes)
         return otlp_json_over(s, "bytes in a string", s->o->limits->symbol_bytes);
@@ -363,7 +363,7 @@ bool otlp_json_table(struct str key, otlp_json_add *ret)
                    { "stringTable", NULL } };
 
     for (size_t i = 0; i < ARRAY_LEN(tables); i++)
-        if (json_key_is(key, tables[i].name)) {
+        if (jpull_key_is(key, tables[i].name)) {
             *ret = tables[i].add;
             return true;
         }
@@ -372,14 +372,14 @@ bool otlp_json_table(struct str key, otlp_json_add *ret)
 
 bool otlp_json_read_table(struct otlp_json *s, otlp_json_add add)
 {
-    struct json_it list, it;
+    struct jpull_it list, it;
 
-    if (!json_open(&s->j, '[', &list))
+    if (!jpull_open(&s->j, '[', &list))
         return !s->j.bad;
-    while (json_element(&s->j, &list)) {
-        it = (struct json_it){ .close = 0 };
-        if (!add ? !add_string(s) : !json_open(&s->j, '{', &it) || !add(s, &it))
-            return s->j.bad ? false : json_fault(&s->j, "null in a table");
+    while (jpull_element(&s->j, &list)) {
+        it = (struct jpull_it){ .close = 0 };
+        if (!add ? !add_string(s) : !jpull_open(&s->j, '{', &it) || !add(s, &it))
+            return s->j.bad ? false : jpull_fault(&s->j, "null in a table");
     }
     return !s->j.bad;
 }

@@ -5,18 +5,18 @@
 #ifndef DISTRIBUTOR_OTLP_OTLP_JSON_IMPL_H
 #define DISTRIBUTOR_OTLP_OTLP_JSON_IMPL_H
 
-#include "distributor/otlp/json_pull.h"
+#include "distributor/otlp/jpull.h"
 #include "distributor/otlp/otlp_model.h"
 
 struct otlp_json {
-    struct json_pull j;
+    struct jpull j;
     struct otlp *o;
     struct otlp_dict dict; /* of the request */
     bool dictionary, is_15, is_17, is_18;
 };
 
 #define ADD(s, pool, value) (OTLP_PUSH((s)->o, pool, value, (s)->j.e) || otlp_json_refuse(s))
-#define IS(name)            json_key_is(key, name)
+#define IS(name)            jpull_key_is(key, name)
 
 /* All return false after setting the error. */
 bool otlp_json_refuse(struct otlp_json *s);
@@ -28,7 +28,7 @@ bool otlp_json_id(struct otlp_json *s, const char *what, size_t bytes, struct st
 bool otlp_json_attr(struct otlp_json *s, struct otlp_attr *a); /* {"key": ..., "value": ...} */
 
 /* What reads an element of the table of this name, NULL for strings; false: it is none. */
-typedef bool (*otlp_json_add)(struct otlp_json *s, struct json_it *it);
+typedef bool (*otlp_json_add)(struct otlp_json *s, struct jpull_it *it);
 bool otlp_json_table(struct str key, otlp_json_add *ret);
 bool otlp_json_read_table(struct otlp_json *s, otlp_json_add add);
 

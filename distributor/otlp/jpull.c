@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * json_pull: RFC 8259, one pass, no recursion: nesting is the caller's, and what is skipped is
+ * jpull: RFC 8259, one pass, no recursion: nesting is the caller's, and what is skipped is
  * checked with a stack of bits.
  */
-#include "distributor/otlp/json_pull.h"
+#include "distributor/otlp/jpull.h"
 
 #include <string.h>
 
 #define NUMBER_MAX 64 /* characters */
 
-void json_pull_init(struct json_pull *j, struct str text, struct arena *a, struct err *e)
+void jpull_init(struct jpull *j, struct str text, struct arena *a, struct err *e)
 {
-    *j = (struct json_pull){
+    *j = (struct jpull){
         .start = text.ptr, .p = text.ptr, .end = text.ptr + text.len, .arena = a, .e = e
     };
 }
 
-bool json_fault(struct json_pull *j, const char *what)
+bool jpull_fault(struct jpull *j, const char *what)
 {
     size_t line = 1;
     const char *begin = j->start;
@@ -34,13 +34,13 @@ bool json_fault(struct json_pull *j, const char *what)
     return false;
 }
 
-static void blanks(struct json_pull *j)
+static void blanks(struct jpull *j)
 {
     while (j->p < j->end && (*j->p == ' ' || *j->p == '\n' || *j->p == '\r' || *j->p == '\t'))
         j->p++;
 }
 
-char json_peek(struct json_pull *j)
+char jpull_peek(struct jpull *j)
 {
     blanks(j);
     if (j->bad || j->p == j->end)
@@ -48,36 +48,36 @@ char json_peek(struct json_pull *j)
     return *j->p == '-' || (*j->p >= '0' && *j->p <= '9') ? '0' : *j->p;
 }
 
-static bool word(struct json_pull *j, const char *w)
+static bool word(struct jpull *j, const char *w)
 {
     size_t n = strlen(w);
 
     if ((size_t)(j->end - j->p) < n || memcmp(j->p, w, n) != 0)
-        return json_fault(j, "no value");
+        return jpull_fault(j, "no value");
     j->p += n;
     return true;
 }
 
 /* True: null was there and is read. */
-static bool null(struct json_pull *j)
+static bool null(struct jpull *j)
 {
-    return json_peek(j) == 'n' && word(j, "null");
+    return jpull_peek(j) == 'n' && word(j, "null");
 }
 
-bool json_open(struct json_pull *j, char open, struct json_it *it)
+bool jpull_open(struct jpull *j, char open, struct jpull_it *it)
 {
     if (null(j))
         return false;
-    if (json_peek(j) != open)
-        return json_fault(j, open == '{' ? "want an object" : "want an array");
+    if (jpull_peek(j) != open)
+        return jpull_fault(j, open == '{' ? "want an object" : "want an array");
     j->p++;
-    *it = (struct json_it){ .close = open == '{' ? '}' : ']' };
+    *it = (struct jpull_it){ .close = open == '{' ? '}' : ']' };
     return true;
 }
 
-bool json_element(struct json_pull *j, struct json_it *it)
+bool jpull_element(struct jpull *j, struct jpull_it *it)
 {
-    char c = json_peek(j);
+    char c = jpull_peek(j);
 
     if (j->bad)
         return false;
@@ -86,12 +86,12 @@ bool json_element(struct json_pull *j, struct json_it *it)
         return false;
     }
     if (it->more && c != ',')
-        return json_fault(j, "want a comma or the end of the list");
+        return jpull_fault(j, "want a comma or the end of the list");
     j->p += it->more;
-    if (it->more && json_peek(j) == it->close)
-        return json_fault(j, "nothing behind a comma");
+    if (it->more && jpull_peek(j) == it->close)
+        return jpull_fault(j, "nothing behind a comma");
     it->more = true;
-    return j->p < j->end || json_fault(j, "the text ends too early");
+    return j->p < j->end || jpull_fault(j, "the text ends too early");
 }
 
 /* ---- strings -------------------------------------------------------------------------------- */
@@ -160,7 +160,7 @@ static bool code_point(const char **at, const char *end, uint32_t *ret)
 }
 
 /* [p, end) has escapes; what they stand for is never longer. */
-static bool unescape(struct json_pull *j, const char *p, const char *end, struct str *ret)
+static bool unescape(struct jpull *j, const char *p, const char *end, struct str *ret)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     char *out = arena_alloc(j->arena, (size_t)(end - p));
@@ -179,12 +179,12 @@ static bool unescape(struct json_pull *j, const char *p, const char *end, struct
             out[n++] = *p++;
         } else if (p[1] == 'u') {
             if (!code_point(&p, end, &c))
-                return json_fault(j, "no escape in the string");
+                return jpull_fault(j, "no escape in the string");
             n += utf8(c, out + n);
         } else {
             known = p[1] ? strchr(from, p[1]) : NULL;
             if (!known)
-                return json_fault(j, "no escape in the string");
+                return jpull_fault(j, "no escape in the string");
             out[n++] = to[known - from];
             p += 2;
         }
@@ -193,19 +193,19 @@ static bool unescape(struct json_pull *j, const char *p, const char *end, struct
     return true;
 }
 
-static bool quoted(struct json_pull *j, struct str *ret)
+static bool quoted(struct jpull *j, struct str *ret)
 {
     const char *p = j->p + 1;
     bool escapes = false;
 
     while (p < j->end && *p != '"') {
         if ((unsigned char)*p < 0x20)
-            return json_fault(j, "a control character in a string");
+            return jpull_fault(j, "a control character in a string");
         escapes |= *p == '\\';
         p += *p == '\\' ? 2 : 1;
     }
     if (p >= j->end)
-        return json_fault(j, "a string without end");
+        return jpull_fault(j, "a string without end");
     *ret = str_n(j->p + 1, (size_t)(p - j->p - 1));
     if (escapes && !unescape(j, j->p + 1, p, ret))
         return false;
@@ -213,30 +213,30 @@ static bool quoted(struct json_pull *j, struct str *ret)
     return true;
 }
 
-bool json_string(struct json_pull *j, struct str *ret)
+bool jpull_string(struct jpull *j, struct str *ret)
 {
     if (null(j))
         return true;
-    if (json_peek(j) != '"')
-        return json_fault(j, "want a string");
+    if (jpull_peek(j) != '"')
+        return jpull_fault(j, "want a string");
     return quoted(j, ret);
 }
 
-bool json_key(struct json_pull *j, struct json_it *it, struct str *ret)
+bool jpull_key(struct jpull *j, struct jpull_it *it, struct str *ret)
 {
-    if (!json_element(j, it))
+    if (!jpull_element(j, it))
         return false;
-    if (json_peek(j) != '"')
-        return json_fault(j, "want a key in quotes");
+    if (jpull_peek(j) != '"')
+        return jpull_fault(j, "want a key in quotes");
     if (!quoted(j, ret))
         return false;
-    if (json_peek(j) != ':')
-        return json_fault(j, "want a colon behind a key");
+    if (jpull_peek(j) != ':')
+        return jpull_fault(j, "want a colon behind a key");
     j->p++;
     return true;
 }
 
-bool json_key_is(struct str key, const char *camel)
+bool jpull_key_is(struct str key, const char *camel)
 {
     size_t i = 0;
 
@@ -264,7 +264,7 @@ static bool digits(const char **p, const char *end)
 }
 
 /* The characters of the number that is next. */
-static bool number_text(struct json_pull *j, struct str *ret)
+static bool number_text(struct jpull *j, struct str *ret)
 {
     const char *p = j->p, *first;
     bool ok;
@@ -282,23 +282,23 @@ static bool number_text(struct json_pull *j, struct str *ret)
         ok = digits(&p, j->end);
     }
     if (!ok)
-        return json_fault(j, "no number");
+        return jpull_fault(j, "no number");
     *ret = str_n(j->p, (size_t)(p - j->p));
     j->p = p;
     return true;
 }
 
 /* A number, or a string that holds one. */
-static bool number_or_string(struct json_pull *j, struct str *ret)
+static bool number_or_string(struct jpull *j, struct str *ret)
 {
-    char c = json_peek(j);
+    char c = jpull_peek(j);
 
     if (c == '"')
         return quoted(j, ret);
-    return c == '0' ? number_text(j, ret) : json_fault(j, "want a number");
+    return c == '0' ? number_text(j, ret) : jpull_fault(j, "want a number");
 }
 
-bool json_number(struct json_pull *j, const char *what, uint64_t *ret)
+bool jpull_number(struct jpull *j, const char *what, uint64_t *ret)
 {
     struct str text;
     int64_t i;
@@ -326,7 +326,7 @@ bool json_number(struct json_pull *j, const char *what, uint64_t *ret)
     return false;
 }
 
-bool json_double(struct json_pull *j, double *ret)
+bool jpull_double(struct jpull *j, double *ret)
 {
     struct str text;
 
@@ -339,9 +339,9 @@ bool json_double(struct json_pull *j, double *ret)
     return true;
 }
 
-bool json_bool(struct json_pull *j, bool *ret)
+bool jpull_bool(struct jpull *j, bool *ret)
 {
-    char c = json_peek(j);
+    char c = jpull_peek(j);
 
     if (null(j))
         return true;
@@ -351,56 +351,56 @@ bool json_bool(struct json_pull *j, bool *ret)
 
 /* ---- the rest ------------------------------------------------------------------------------- */
 
-static bool skip_scalar(struct json_pull *j)
+static bool skip_scalar(struct jpull *j)
 {
     struct str ignored;
     bool truth;
 
-    switch (json_peek(j)) {
+    switch (jpull_peek(j)) {
     case '"':
         return quoted(j, &ignored);
     case '0':
         return number_text(j, &ignored);
     case 't':
     case 'f':
-        return json_bool(j, &truth);
+        return jpull_bool(j, &truth);
     case 'n':
         return word(j, "null");
     default:
-        return json_fault(j, "want a value");
+        return jpull_fault(j, "want a value");
     }
 }
 
-bool json_skip(struct json_pull *j)
+bool jpull_skip(struct jpull *j)
 {
-    struct json_it stack[JSON_PULL_DEPTH];
+    struct jpull_it stack[JPULL_DEPTH];
     struct str key;
     size_t depth = 0;
 
     do {
         char c;
         if (depth) {
-            struct json_it *it = &stack[depth - 1];
-            if (!(it->close == '}' ? json_key(j, it, &key) : json_element(j, it))) {
+            struct jpull_it *it = &stack[depth - 1];
+            if (!(it->close == '}' ? jpull_key(j, it, &key) : jpull_element(j, it))) {
                 depth--;
                 continue;
             }
         }
-        c = json_peek(j);
+        c = jpull_peek(j);
         if (c != '{' && c != '[') {
             skip_scalar(j);
-        } else if (depth == JSON_PULL_DEPTH) {
-            err_set(j->e, ERR_LIMIT, "JSON: nested more than %d levels deep", JSON_PULL_DEPTH);
+        } else if (depth == JPULL_DEPTH) {
+            err_set(j->e, ERR_LIMIT, "JSON: nested more than %d levels deep", JPULL_DEPTH);
             j->bad = true;
         } else {
-            json_open(j, c, &stack[depth++]);
+            jpull_open(j, c, &stack[depth++]);
         }
     } while (depth > 0 && !j->bad);
     return !j->bad;
 }
 
-bool json_end(struct json_pull *j)
+bool jpull_end(struct jpull *j)
 {
     blanks(j);
-    return !j->bad && (j->p == j->end || json_fault(j, "something behind the document"));
+    return !j->bad && (j->p == j->end || jpull_fault(j, "something behind the document"));
 }
