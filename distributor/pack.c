@@ -117,7 +117,10 @@ static bool fill_exemplars(const struct push_series *s, uint32_t duration_ms, st
         m->exemplars[i] = &all[i];
     }
     m->n_exemplars = s->exemplars_len;
-    if (m->n_exemplars > 1)
+    bool sorted = true; /* as pprof has them */
+    for (size_t i = 1; sorted && i < m->n_exemplars; i++)
+        sorted = by_id(&m->exemplars[i - 1], &m->exemplars[i]) < 0;
+    if (!sorted)
         qsort(m->exemplars, m->n_exemplars, sizeof(*m->exemplars), by_id);
     return true;
 }

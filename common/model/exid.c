@@ -1,36 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/model/exid.h"
 
-static int hex_digit(char c)
+/* Value + 1 of a hex digit; 0: it is none. */
+static const uint8_t hex_value[256] = {
+    ['0'] = 1,  ['1'] = 2,  ['2'] = 3,  ['3'] = 4,  ['4'] = 5,  ['5'] = 6,  ['6'] = 7,  ['7'] = 8,
+    ['8'] = 9,  ['9'] = 10, ['a'] = 11, ['b'] = 12, ['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16,
+    ['A'] = 11, ['B'] = 12, ['C'] = 13, ['D'] = 14, ['E'] = 15, ['F'] = 16,
+};
+
+/* n bytes of two hex digits each. */
+static bool take_pairs(const char *from, size_t n, char *to)
 {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    unsigned bad = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        unsigned high = hex_value[(uint8_t)from[2 * i]] - 1u;
+        unsigned low = hex_value[(uint8_t)from[2 * i + 1]] - 1u;
+        bad |= high | low;
+        to[i] = (char)(high << 4 | low);
+    }
+    return bad < 16;
 }
 
 /* True if all of the text is hex digits; 8-4-4-4-12 with dashes counts as 32 of them. */
 static bool take_hex(struct str s, struct exid *ret)
 {
-    bool dashes = s.len == 36;
-    size_t n = 0;
+    const char *p = s.ptr;
+    char *to = ret->packed + 1;
+    size_t n = s.len == 16 ? 8 : 16;
+    bool ok;
 
-    if (s.len != 16 && s.len != 32 && !dashes)
+    if (s.len == 36)
+        ok = p[8] == '-' && p[13] == '-' && p[18] == '-' && p[23] == '-' && take_pairs(p, 4, to) &&
+             take_pairs(p + 9, 2, to + 4) && take_pairs(p + 14, 2, to + 6) &&
+             take_pairs(p + 19, 2, to + 8) && take_pairs(p + 24, 6, to + 10);
+    else
+        ok = (s.len == 16 || s.len == 32) && take_pairs(p, n, to);
+    if (!ok)
         return false;
-    for (size_t i = 0; i < s.len; i++) {
-        bool dash = dashes && (i == 8 || i == 13 || i == 18 || i == 23);
-        int d = hex_digit(s.ptr[i]);
-        if (dash ? s.ptr[i] != '-' : d < 0)
-            return false;
-        if (dash)
-            continue;
-        char *to = &ret->packed[1 + n / 2];
-        *to = (char)(n % 2 ? (unsigned char)*to | d : d << 4);
-        n++;
-    }
-    ret->packed[0] = (char)(EXID_HEX | n / 2);
-    ret->len = (uint8_t)(1 + n / 2);
+    ret->packed[0] = (char)(EXID_HEX | n);
+    ret->len = (uint8_t)(1 + n);
     return true;
 }
 

@@ -7,7 +7,10 @@
  */
 #include "distributor/formats/pprof_spans.h"
 
+#include <stdlib.h>
+
 #include "common/base/map.h"
+#include "common/base/wr.h"
 
 #define UNSEEN (PPROF_NONE - 1)
 
@@ -124,6 +127,52 @@ static bool find_all(struct finder *f, const struct pprof_walked *w)
     return true;
 }
 
+struct id_key {
+    uint64_t head; /* the first bytes: mostly they decide */
+    uint32_t at;
+    struct str id;
+};
+
+static int by_id(const void *a, const void *b)
+{
+    const struct id_key *x = a, *y = b;
+
+    if (x->head != y->head)
+        return x->head < y->head ? -1 : 1;
+    return str_cmp(x->id, y->id);
+}
+
+/* Ids in their order, so that whoever goes through them by number need not sort any more. */
+static bool order_ids(struct finder *f)
+{
+    struct arena *a = f->push->arena;
+    size_t n = f->ids.len;
+    struct id_key *keys = arena_alloc(a, n * sizeof(*keys));
+    uint32_t *place = arena_alloc(a, n * sizeof(*place));
+
+    f->out.ids = ARENA_ARRAY(a, struct str, n);
+    if (!keys || !place || !f->out.ids)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        char head[8] = { 0 };
+        memcpy(head, f->ids.ptr[i].ptr, MIN(f->ids.ptr[i].len, sizeof(head)));
+        keys[i] = (struct id_key){ get_u64be(head), (uint32_t)i, f->ids.ptr[i] };
+    }
+    if (n > 1)
+        qsort(keys, n, sizeof(*keys), by_id);
+    for (size_t i = 0; i < n; i++) {
+        f->out.ids[i] = keys[i].id;
+        place[keys[i].at] = (uint32_t)i;
+    }
+    f->out.len = n;
+    for (size_t kind = 0; kind < EXID_KINDS; kind++) {
+        uint32_t *list = f->out.of_sample[kind];
+        for (size_t i = 0; list && i < f->samples; i++)
+            list[i] = list[i] == PPROF_NONE ? PPROF_NONE : place[list[i]];
+    }
+    return true;
+}
+
 static bool has_key(const struct pprof *p)
 {
     vec_for (i, &p->strings)
@@ -152,10 +201,7 @@ int pprof_spans(const struct pprof *p, const struct pprof_walked *w, struct push
     f.map = map_str_new();
     ok = find_all(&f, w);
     map_str_free(f.map);
-    f.out.ids = ARENA_ARRAY(a, struct str, f.ids.len);
-    ok = ok && f.out.ids;
-    if (ok && f.ids.len)
-        memcpy(f.out.ids, f.ids.ptr, f.ids.len * sizeof(*f.out.ids));
+    ok = ok && order_ids(&f);
     vec_free(&f.ids);
     if (!ok)
         return push_full(push, e);

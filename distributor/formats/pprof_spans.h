@@ -8,7 +8,8 @@
 #include "distributor/formats/pprof_stacks.h"
 
 struct pprof_spans {
-    struct str *ids;                 /* packed (exid.h), each once; in the arena */
+    struct str *ids; /* packed (exid.h), each once, ascending; in the arena */
+    size_t len;
     uint32_t *of_sample[EXID_KINDS]; /* by kind: index into ids of each walked sample, or
                                         PPROF_NONE; NULL where no sample has one */
 };

@@ -23,6 +23,8 @@ struct adder {
     struct push *push;
     struct pprof_spans spans;
     uint64_t *tagged; /* id << 32 | sample, of one group and kind */
+    uint64_t *room;   /* of the same size */
+    uint32_t *counts; /* by id; 0 between uses */
     const struct pprof_walked *w;
     size_t types;
     uint32_t *slots;   /* by node, PPROF_NONE = not touched */
@@ -211,6 +213,28 @@ static bool add_exemplar(struct adder *a, enum exid_kind kind, size_t from, size
     return ok;
 }
 
+/* By id; samples come in their order. Counting beats comparing unless the group is a small one. */
+static void sort_tagged(struct adder *a, size_t n)
+{
+    size_t ids = a->spans.len, at = 0;
+
+    if (n < ids / 8) {
+        qsort(a->tagged, n, sizeof(*a->tagged), u64_cmp);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        a->counts[a->tagged[i] >> 32]++;
+    for (size_t id = 0; id < ids; id++) {
+        uint32_t here = a->counts[id];
+        a->counts[id] = (uint32_t)at;
+        at += here;
+    }
+    for (size_t i = 0; i < n; i++)
+        a->room[a->counts[a->tagged[i] >> 32]++] = a->tagged[i];
+    memcpy(a->tagged, a->room, n * sizeof(*a->room));
+    memset(a->counts, 0, ids * sizeof(*a->counts));
+}
+
 /* Of the n samples of one group, whose series by type are `series`. */
 static bool add_exemplars(struct adder *a, const uint32_t *samples, size_t n, const size_t *series)
 {
@@ -223,7 +247,7 @@ static bool add_exemplars(struct adder *a, const uint32_t *samples, size_t n, co
                 a->tagged[len++] = (uint64_t)ids[s] << 32 | s;
         }
         if (len > 1)
-            qsort(a->tagged, len, sizeof(*a->tagged), u64_cmp);
+            sort_tagged(a, len);
         for (size_t to = 0; to < len; from = to) {
             while (to < len && a->tagged[to] >> 32 == a->tagged[from] >> 32)
                 to++;
@@ -319,7 +343,9 @@ int pprof_add(const struct pprof *p, struct pprof_names *names, const struct lim
         return push_full(push, e);
     if (a.spans.ids) {
         a.tagged = arena_alloc(push->arena, (w->len + 1) * sizeof(*a.tagged));
-        if (!a.tagged)
+        a.room = arena_alloc(push->arena, (w->len + 1) * sizeof(*a.room));
+        a.counts = arena_calloc(push->arena, a.spans.len + 1, sizeof(*a.counts));
+        if (!a.tagged || !a.room || !a.counts)
             return push_full(push, e);
     }
     return add_groups(&a, names, &groups, e);
