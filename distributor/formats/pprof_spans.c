@@ -129,17 +129,55 @@ static bool find_all(struct finder *f, const struct pprof_walked *w)
 
 struct id_key {
     uint64_t head; /* the first bytes: mostly they decide */
-    uint32_t at;
     struct str id;
+    uint32_t at;
 };
 
 static int by_id(const void *a, const void *b)
 {
     const struct id_key *x = a, *y = b;
 
-    if (x->head != y->head)
-        return x->head < y->head ? -1 : 1;
     return str_cmp(x->id, y->id);
+}
+
+/* One pass of a radix sort over a byte of the heads. */
+static void sort_byte(const struct id_key *from, struct id_key *to, size_t n, unsigned shift)
+{
+    uint32_t at[256] = { 0 }, next = 0;
+
+    for (size_t i = 0; i < n; i++)
+        at[from[i].head >> shift & 0xff]++;
+    for (size_t i = 0; i < 256; i++) {
+        uint32_t count = at[i];
+        at[i] = next;
+        next += count;
+    }
+    for (size_t i = 0; i < n; i++)
+        to[at[from[i].head >> shift & 0xff]++] = from[i];
+}
+
+/* By head, then those that share one by all of their bytes. Returns where they are then. */
+static struct id_key *sort_keys(struct id_key *keys, struct id_key *room, size_t n)
+{
+    uint64_t differ = 0;
+
+    for (size_t i = 1; i < n; i++)
+        differ |= keys[i].head ^ keys[i - 1].head;
+    for (unsigned shift = 0; shift < 64; shift += 8) {
+        struct id_key *from = keys;
+        if (!(differ >> shift & 0xff))
+            continue;
+        sort_byte(from, room, n, shift);
+        keys = room;
+        room = from;
+    }
+    for (size_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && keys[end].head == keys[i].head;)
+            end++;
+        if (end - i > 1)
+            qsort(keys + i, end - i, sizeof(*keys), by_id);
+    }
+    return keys;
 }
 
 /* Ids in their order, so that whoever goes through them by number need not sort any more. */
@@ -148,18 +186,18 @@ static bool order_ids(struct finder *f)
     struct arena *a = f->push->arena;
     size_t n = f->ids.len;
     struct id_key *keys = arena_alloc(a, n * sizeof(*keys));
+    struct id_key *room = arena_alloc(a, n * sizeof(*room));
     uint32_t *place = arena_alloc(a, n * sizeof(*place));
 
     f->out.ids = ARENA_ARRAY(a, struct str, n);
-    if (!keys || !place || !f->out.ids)
+    if (!keys || !room || !place || !f->out.ids)
         return false;
     for (size_t i = 0; i < n; i++) {
         char head[8] = { 0 };
         memcpy(head, f->ids.ptr[i].ptr, MIN(f->ids.ptr[i].len, sizeof(head)));
-        keys[i] = (struct id_key){ get_u64be(head), (uint32_t)i, f->ids.ptr[i] };
+        keys[i] = (struct id_key){ get_u64be(head), f->ids.ptr[i], (uint32_t)i };
     }
-    if (n > 1)
-        qsort(keys, n, sizeof(*keys), by_id);
+    keys = sort_keys(keys, room, n);
     for (size_t i = 0; i < n; i++) {
         f->out.ids[i] = keys[i].id;
         place[keys[i].at] = (uint32_t)i;

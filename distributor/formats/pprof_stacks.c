@@ -17,6 +17,8 @@
 #include "distributor/formats/pprof_groups.h"
 #include "distributor/formats/pprof_spans.h"
 
+#define FEW 8 /* nodes that are sorted by hand: those of a span */
+
 struct adder {
     const struct pprof *p;
     const struct limits *l;
@@ -82,6 +84,16 @@ static void adder_order(struct adder *a)
 {
     size_t nodes = a->push->stacks.node_parent.len + 1, n = 0;
 
+    if (a->touched_len <= FEW) {
+        for (size_t i = 1; i < a->touched_len; i++) {
+            uint32_t node = a->touched[i];
+            size_t at = i;
+            for (; at && a->touched[at - 1] > node; at--)
+                a->touched[at] = a->touched[at - 1];
+            a->touched[at] = node;
+        }
+        return;
+    }
     if (a->touched_len < nodes / 16) {
         qsort(a->touched, a->touched_len, sizeof(*a->touched), u32_cmp);
         return;
