@@ -143,11 +143,13 @@ static bool parse_series(struct parse *s, struct str message)
     }
     if (got < 0)
         return malformed(s, "series");
+    if (s->m->len == first)
+        return true; /* without samples it leaves nothing behind */
     size_t keep = MIN(labels, LABELS_KEPT);
-    struct labels list = { ARENA_ARRAY(s->a, struct label, s->m->len > first ? keep + 1 : 1), 0 };
+    struct labels list = { ARENA_ARRAY(s->a, struct label, keep + 1), 0 };
     if (!list.ptr)
         return no_room(s->e) == 0;
-    while (s->m->len > first && list.len < keep && rd_pb(&again, &f) > 0)
+    while (list.len < keep && rd_pb(&again, &f) > 0)
         if (f.number == 1 && !parse_pair(s, f.bytes, &list.ptr[list.len++]))
             return false;
     for (size_t i = first; i < s->m->len; i++) {

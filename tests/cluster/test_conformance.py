@@ -253,8 +253,12 @@ def run_all():
     global server
     tests = [f for name, f in sorted(globals().items()) if name.startswith("test_")]
     with cluster.AllInOne() as server:
-        cluster.main(tests)
+        try:
+            cluster.main(tests)
+        except SystemExit as e:  # caught here, or the server would take it for a failure
+            return e.code
+    return 1
 
 
 if __name__ == "__main__":
-    run_all()
+    sys.exit(run_all())

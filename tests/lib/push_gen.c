@@ -29,6 +29,8 @@ void push_gen_series(const char *labels, const struct str *raws, const char *con
     buf_init(&series, 256 * MIB);
     buf_init(&one, 256 * MIB);
     while (str_next(&rest, ',', &more, &part)) {
+        if (part.len == 0)
+            break;
         size_t at = (size_t)str_find(part, '=');
         buf_reset(&one);
         gen_bytes(&one, 1, str_sub(part, 0, at));
