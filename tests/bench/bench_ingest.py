@@ -92,7 +92,7 @@ def gunzip_us(files):
     out = subprocess.run([TOOLS / "tool_gunzip", *[golden.DATA / f for f in files]],
                          capture_output=True, text=True, check=True).stdout
     rows = [line.split() for line in out.splitlines()]
-    return {f: (int(row[1]), int(row[2]), float(row[3])) for f, row in zip(files, rows)}
+    return {f: (int(row[1]), float(row[3]), float(row[4])) for f, row in zip(files, rows)}
 
 
 def fsync_us(folder, size, count):
@@ -108,8 +108,10 @@ def at(values, share):
 
 def ingest(server, limits, connections):
     print(f"ingest: server CPU per profile, HTTP in to durable, {connections} connection(s)")
-    print(f"{'file':28} {'gzip B':>8} {'gunzip us':>10} {'ingest us':>10} {'ratio':>6} "
-          f"{'goal us':>8} {'of goal':>8} " + "".join(f"{s:>8}" for s in STAGES))
+    # Again and again the same small body is unzipped faster than any server can: the processor
+    # learns it by heart. "in turn" is gunzip of all files one after the other.
+    print(f"{'file':28} {'gzip B':>8} {'gunzip us':>10} {'in turn':>8} {'ingest us':>10} "
+          f"{'goal us':>8} {'of goal':>8} {'in turn':>8} " + "".join(f"{s:>8}" for s in STAGES))
     latency = {}
     for file in FILES:
         body = golden.read(file)
@@ -121,11 +123,13 @@ def ingest(server, limits, connections):
         cpu = {s: us / len(took) for s, us in (thread_us(server.process) - cpu).items()}
         pusher.close()
         spent = sum(cpu.values())
-        packed, _, gunzip = limits[file]
+        packed, gunzip, turn = limits[file]
         goal = 2.5 * gunzip + 30
-        mark = f"{spent / goal:7.2f}x" if file in GOAL else "        "
-        print(f"{file:28} {packed:8} {gunzip:10.1f} {spent:10.1f} {spent / gunzip:6.1f} "
-              f"{goal:8.0f} {mark} " + "".join(f"{cpu.get(s, 0):8.1f}" for s in STAGES), flush=True)
+        marks = [f"{spent / (2.5 * us + 30):7.2f}x" if file in GOAL else " " * 8
+                 for us in (gunzip, turn)]
+        print(f"{file:28} {packed:8} {gunzip:10.1f} {turn:8.1f} {spent:10.1f} "
+              f"{goal:8.0f} {marks[0]} {marks[1]} "
+              + "".join(f"{cpu.get(s, 0):8.1f}" for s in STAGES), flush=True)
         latency[file] = took
     print()
     return latency
