@@ -13,6 +13,8 @@
 #include "distributor/api_ingest.h"
 #include "distributor/api_otlp.h"
 #include "distributor/api_push.h"
+#include "distributor/parca/api_debuginfo.h"
+#include "distributor/parca/api_parca.h"
 #include "distributor/state.h"
 
 #define DISTRIBUTOR_MAGIC MAGIC('d', 'i', 's', 't')
@@ -60,6 +62,7 @@ static void distributor_free(void *self)
     d->closing = true;
     memory_forget(d->ctx->memory, &d->memory);
     rpc_node_free(d->node); /* answers what waits for an ingester */
+    api_debuginfo_free(d->debuginfo);
     tenants_free(d->tenants);
     xfree(d->peers);
     d->magic = 0;
@@ -83,6 +86,7 @@ static void add_routes(struct distributor *d)
     api_import_routes(d);
     api_push_routes(d);
     api_otlp_routes(d);
+    api_parca_routes(d);
 }
 
 static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct err *e)
@@ -110,6 +114,10 @@ static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct
         return code;
     }
     d->tenants = tenants_new(d->conf, &secret, ctx->tenancy->multi);
+    if (ctx->http && api_debuginfo_new(d, &d->debuginfo, e)) {
+        distributor_free(d);
+        return e->code;
+    }
     if (ctx->http)
         add_routes(d);
     *ret_self = d;

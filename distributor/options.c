@@ -69,6 +69,16 @@ static const struct conf_row rows[] = {
     CONF_ENUM(
         ST, otlp_layout, "otlp_layout", "auto", "auto|1.5|1.7|1.8|1.9|1.10",
         "Revision of the profiles schema that OTLP senders speak; auto: told from each body."),
+    CONF_STR(ST, parca_drop_labels, "parca_drop_labels", "cpu,thread_id",
+             "Labels of Parca's samples that name no series, separated by commas."),
+    CONF_BYTES(ST, debuginfo_file_bytes, "debuginfo_file_bytes", "1GiB", "1KiB", NULL,
+               "Most bytes of one uploaded file of debug info."),
+    CONF_BYTES(ST, debuginfo_tenant_bytes, "debuginfo_tenant_bytes", "8GiB", "1KiB", NULL,
+               "Debug info kept of one tenant; over it what was not used for longest goes."),
+    CONF_BYTES(ST, debuginfo_bytes, "debuginfo_bytes", "32GiB", "0", NULL,
+               "Debug info kept of all tenants. 0: none is taken."),
+    CONF_DURATION(ST, debuginfo_stale_ms, "debuginfo_stale", "17m", "1s", "1d",
+                  "An upload of debug info that was not finished by then may be begun anew."),
     CONF_STR(ST, write_id_secret, "write_id_secret", "",
              "Secret of the write ids, equal on all distributors; empty: a file in data.dir."),
 };

@@ -19,7 +19,10 @@ struct distributor_conf {
     uint64_t tenant_requests;    /* in flight, of one tenant */
     uint64_t tenant_rate_bytes;  /* per second, of bodies; 0 = unlimited */
     uint64_t tenant_burst_bytes;
-    const char *otlp_layout;     /* "auto", or the revision all bodies are of */
+    const char *otlp_layout; /* "auto", or the revision all bodies are of */
+    const char *parca_drop_labels;
+    uint64_t debuginfo_file_bytes, debuginfo_tenant_bytes, debuginfo_bytes;
+    uint64_t debuginfo_stale_ms; /* an upload that nobody finished may be begun anew */
     const char *write_id_secret; /* "" = the file in the data folder */
 };
 extern const struct conf_table distributor_table;

@@ -20,10 +20,11 @@ struct distributor {
     struct rpc_node *node;   /* owned */
     struct rpc_peer **peers; /* owned array; one per address of cluster.ingesters */
     size_t peers_len;
-    struct tenants *tenants;      /* owned */
-    struct budget memory;         /* of pushes in work; any thread */
-    const struct intake_tap *tap; /* borrowed, or NULL: told of every packed push (intake.h) */
-    size_t working;               /* requests not answered yet */
+    struct tenants *tenants;         /* owned */
+    struct budget memory;            /* of pushes in work; any thread */
+    struct api_debuginfo *debuginfo; /* owned; NULL in simulation */
+    const struct intake_tap *tap;    /* borrowed, or NULL: told of every packed push (intake.h) */
+    size_t working;                  /* requests not answered yet */
     bool draining;
     bool closing;                  /* being freed: nothing is tried again */
     void (*drained)(void *cookie); /* set while draining */

@@ -113,6 +113,8 @@ static int decode_pprof(const struct ingest *in, struct str body, struct str pre
     int rc = unzip(body, l, &tmp, &plain, e);
     if (!rc)
         rc = pprof_parse(&p, plain, l, e);
+    for (size_t i = 0; !rc && config->file_addresses && i < p.mappings.len; i++)
+        p.mappings.ptr[i].start = p.mappings.ptr[i].limit = 0; /* nothing is within that */
     if (!rc)
         rc = push_time(push, p.time_ns, p.duration_ns, now_ms, e);
     if (!rc && prev.len)

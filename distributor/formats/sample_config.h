@@ -19,6 +19,7 @@ struct sample_config {
     struct str series_name; /* of all types, where the sender says it (Push); else empty */
     const struct sample_config_row *rows;
     size_t len;
+    bool file_addresses; /* addresses are those of the file: mappings only name it (Parca) */
 };
 #define SAMPLE_CONFIG_ROWS_MAX 256
 

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * api_parca: Parca's write service over Connect, gRPC and gRPC-Web.
+ *
+ *   WriteRaw, WriteArrow    message ─> intake ─> {}
+ *   Write                   samples ─> keep, ask (pool) ─> ids to the client
+ *                           stacks  ─> intake of both ─> end
+ *                           end instead of stacks: fine if nothing was asked for
+ *
+ * Of a Write the first message is copied and charged until the second one has come. Thread: the
+ * loop's, but for decode and ask.
+ */
+#include "distributor/parca/api_parca.h"
+
+#include "common/base/mem.h"
+#include "common/base/rd.h"
+#include "common/base/wr.h"
+#include "common/net/svc.h"
+#include "distributor/intake.h"
+#include "distributor/parca/parca_labels.h"
+#include "distributor/parca/parca_raw.h"
+#include "distributor/state.h"
+
+#define SERVICE    "/parca.profilestore.v1alpha1.ProfileStoreService/"
+#define GROWS      6 /* memory in work : message, whose buffers are compressed */
+#define ASK_BYTES  (16 * MIB)
+#define CALL_MAGIC MAGIC('p', 'a', 'r', 'c')
+
+static struct parca_opts opts_of(const struct distributor *d)
+{
+    struct parca_opts o = { .drop_labels = d->conf->parca_drop_labels };
+
+    d->ctx->env->random(d->ctx->env, &o.seed, sizeof(o.seed));
+    return o;
+}
+
+/* The one field of a request that has a single one: bytes, number 1. */
+static int only_field(struct str message, struct str *ret, struct err *e)
+{
+    struct rd r = rd_of(message);
+    struct pb_field f;
+    int got;
+
+    *ret = STR("");
+    while ((got = rd_pb(&r, &f)) > 0)
+        if (f.number == 1 && f.wire == 2)
+            *ret = f.bytes;
+    return got == 0 ? 0 : err_set(e, ERR_INPUT, "the message is no protobuf");
+}
+
+/* ---- one message each way ---------------------------------------------------------------------
+ */
+
+struct unary { /* in the request's arena */
+    struct svc_call *call;
+    const struct distributor *d;
+    bool arrow;
+};
+
+static int unary_decode(void *cookie, const struct batch_sink *sink, struct err *e)
+{
+    const struct unary *u = cookie;
+    const struct inflate_limits l = limits_inflate(sink->limits);
+    const struct parca_opts o = opts_of(u->d);
+    struct str message, body;
+    struct buf tmp;
+
+    buf_init(&tmp, (size_t)sink->limits->inflated_bytes);
+    int rc = svc_message(u->call, &l, &tmp, &message, e);
+    if (!rc && u->arrow)
+        rc = only_field(message, &body, e) || parca_arrow_push(body, &o, sink, e) ? e->code : 0;
+    else if (!rc)
+        rc = parca_raw_push(message, &o, sink, e);
+    buf_deinit(&tmp);
+    return rc;
+}
+
+static void unary_done(void *cookie, const struct intake_result *r)
+{
+    struct unary *u = cookie;
+    struct err e;
+
+    if (intake_error(r, NULL, NULL, &e))
+        svc_reply_err(u->call, &e);
+    else
+        svc_reply(u->call, NULL);
+}
+
+static void on_unary(struct svc_call *c, bool arrow)
+{
+    struct distributor *d = c->cookie;
+    struct unary *u = ARENA_NEW(c->r->arena, struct unary);
+    struct intake_opts o = { .http = c->r,
+                             .format = "parca",
+                             .body = c->r->body,
+                             .grows = GROWS,
+                             .decode = unary_decode,
+                             .done = unary_done,
+                             .cookie = u };
+    struct err e;
+
+    CHECK(u); /* the arena is still empty */
+    *u = (struct unary){ .call = c, .d = d, .arrow = arrow };
+    if (c->deadline_ms != SVC_FOREVER)
+        o.left_ms = MAX(svc_left_ms(c, UINT64_MAX), 1);
+    if (intake_start(d, &o, &e))
+        svc_reply_err(c, &e);
+}
+
+static void on_write_raw(struct svc_call *c)
+{
+    on_unary(c, false);
+}
+
+static void on_write_arrow(struct svc_call *c)
+{
+    on_unary(c, true);
+}
+
+/* ---- Write ------------------------------------------------------------------------------------
+ */
+
+struct two_phase {
+    uint32_t magic;
+    struct svc_call *call;
+    struct distributor *d;
+    struct buf kept;    /* the first message's record; charged to d->memory */
+    struct str samples; /* in it */
+    struct str stacks;  /* in the second message, until svc_next */
+    struct buf ask;     /* the answer to the first */
+    size_t asked;       /* ids in it */
+    struct err err;     /* of asking */
+    bool began;         /* the first message has come */
+};
+
+static void two_end(struct two_phase *t, const struct err *e)
+{
+    struct svc_call *c = t->call;
+    struct err why = { 0 };
+
+    if (e)
+        why = *e; /* which may be in t */
+    budget_give(&t->d->memory, t->samples.len);
+    buf_deinit(&t->kept);
+    buf_deinit(&t->ask);
+    t->magic = 0;
+    xfree(t);
+    svc_end(c, e ? &why : NULL);
+}
+
+static void ask_work(void *cookie)
+{
+    struct two_phase *t = cookie;
+    struct buf stream;
+    uint64_t seed;
+
+    CHECK(t->magic == CALL_MAGIC);
+    t->d->ctx->env->random(t->d->ctx->env, &seed, sizeof(seed));
+    buf_init(&stream, ASK_BYTES);
+    if (parca_samples_ask(t->samples, &t->d->limits, seed, &stream, &t->asked, &t->err) == 0) {
+        err_clear(&t->err);
+        wr_u8(&t->ask, 1 << 3 | 2);
+        wr_varint(&t->ask, stream.len);
+        buf_add_str(&t->ask, buf_str(&stream));
+    }
+    buf_deinit(&stream);
+}
+
+static void ask_done(void *cookie)
+{
+    struct two_phase *t = cookie;
+
+    CHECK(t->magic == CALL_MAGIC);
+    if (t->err.code) {
+        two_end(t, &t->err);
+        return;
+    }
+    svc_send(t->call, &t->ask);
+    svc_next(t->call);
+}
+
+static int two_decode(void *cookie, const struct batch_sink *sink, struct err *e)
+{
+    const struct two_phase *t = cookie;
+    const struct parca_opts o = opts_of(t->d);
+
+    return parca_samples_push(t->samples, t->stacks, &o, sink, e);
+}
+
+static void two_done(void *cookie, const struct intake_result *r)
+{
+    struct two_phase *t = cookie;
+    struct err e;
+
+    CHECK(t->magic == CALL_MAGIC);
+    two_end(t, intake_error(r, NULL, NULL, &e) ? &e : NULL);
+}
+
+static int take_samples(struct two_phase *t, struct str record, struct err *e)
+{
+    const struct role_ctx *ctx = t->d->ctx;
+
+    if (!budget_take(&t->d->memory, record.len))
+        return err_set(e, ERR_BUSY,
+                       "pushes in work hold all the memory they may "
+                       "(distributor.in_flight_bytes); try again");
+    buf_init(&t->kept, record.len + 1);
+    buf_add_str(&t->kept, record);
+    t->samples = buf_str(&t->kept);
+    t->began = true;
+    if (!pool_submit(ctx->pool, ctx->loop, ask_work, ask_done, t))
+        return err_set(e, ERR_BUSY, "too many pushes wait for a thread; try again");
+    return 0;
+}
+
+static int take_stacks(struct two_phase *t, struct str record, struct err *e)
+{
+    struct intake_opts o = { .http = t->call->r,
+                             .format = "parca",
+                             .body = record,
+                             .grows = GROWS,
+                             .decode = two_decode,
+                             .done = two_done,
+                             .cookie = t };
+
+    t->stacks = record;
+    if (t->call->deadline_ms != SVC_FOREVER)
+        o.left_ms = MAX(svc_left_ms(t->call, UINT64_MAX), 1);
+    return intake_start(t->d, &o, e);
+}
+
+static void two_on_message(struct svc_call *c, struct str message)
+{
+    struct two_phase *t = c->user;
+    struct str record;
+    struct err e;
+
+    CHECK(t->magic == CALL_MAGIC);
+    if (only_field(message, &record, &e) ||
+        (t->began ? take_stacks(t, record, &e) : take_samples(t, record, &e)))
+        two_end(t, &e);
+}
+
+static void two_on_end(struct svc_call *c)
+{
+    struct two_phase *t = c->user;
+    struct err e;
+
+    (void)err_set(&e, ERR_INPUT,
+                  "the stream ended before the stacks of %zu ids came: nothing of it is stored",
+                  t->asked);
+    two_end(t, t->asked ? &e : NULL);
+}
+
+static void two_on_gone(struct svc_call *c, const struct err *why)
+{
+    two_end(c->user, why);
+}
+
+static void on_write(struct svc_call *c)
+{
+    struct distributor *d = c->cookie;
+    struct two_phase *t = XNEW(struct two_phase);
+    struct str tenant;
+    struct err e;
+
+    t->magic = CALL_MAGIC;
+    t->call = c;
+    t->d = d;
+    buf_init(&t->ask, ASK_BYTES + 16);
+    c->user = t;
+    c->on_message = two_on_message;
+    c->on_end = two_on_end;
+    c->on_gone = two_on_gone;
+    if (intake_check(d, c->r, &tenant, &e))
+        two_end(t, &e);
+}
+
+void api_parca_routes(struct distributor *d)
+{
+    size_t body_max = (size_t)d->ctx->common->body_bytes_max;
+    struct http_server *s = d->ctx->http;
+
+    svc_service(s, SERVICE "*");
+    svc_route(s, SERVICE "WriteRaw", SVC_PROTO, body_max, on_write_raw, d);
+    svc_route(s, SERVICE "WriteArrow", SVC_PROTO, body_max, on_write_arrow, d);
+    svc_route_stream(s, SERVICE "Write", SVC_PROTO, body_max, on_write, d);
+}
