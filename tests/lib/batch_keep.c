@@ -92,15 +92,22 @@ void batch_keep_free(struct batch_keep *k)
     vec_free(&k->pushes);
 }
 
+void batch_keep_check(const struct batch_keep *k)
+{
+    vec_for (i, &k->pushes)
+        if (k->pushes.ptr[i]->ended)
+            dist_check(&k->pushes.ptr[i]->push, &k->limits);
+}
+
 void batch_keep_rows(const struct batch_keep *k, struct buf *out)
 {
     struct buf rows;
 
+    batch_keep_check(k);
     vec_for (i, &k->pushes) {
         const struct batch_kept *p = k->pushes.ptr[i];
         if (!p->ended)
             continue;
-        dist_check(&p->push, &k->limits);
         dist_rows(&p->push, &rows);
         buf_add_str(out, p->push.service);
         buf_add_c(out, '\n');

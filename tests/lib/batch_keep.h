@@ -27,7 +27,9 @@ struct batch_keep {
 /* limits NULL: the defaults. */
 void batch_keep_init(struct batch_keep *k, const struct limits *l, int64_t now_ms);
 void batch_keep_free(struct batch_keep *k);
-/* Rows of all pushes that ended (dist_rows), each behind "service\n"; all invariants CHECKed. */
+/* All invariants of all pushes that ended: CHECKed; each begin had its end. */
+void batch_keep_check(const struct batch_keep *k);
+/* Rows of all pushes that ended (dist_rows), each behind "service\n"; checked as above. */
 void batch_keep_rows(const struct batch_keep *k, struct buf *out);
 /* Sum of all series of this sample type (NULL: any) of all pushes that ended. */
 uint64_t batch_keep_total(const struct batch_keep *k, const char *sample_type);
