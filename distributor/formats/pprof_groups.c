@@ -281,6 +281,19 @@ static int group_samples(struct grouping *g, uint32_t *of_sample, struct err *e)
     return 0;
 }
 
+/* A value that was too long, or that says so itself, gives a group the labels of the last one: they
+ * are one series then, or one of them would count as a repeat of the other. */
+static void merge_overflow(const struct grouping *g, uint32_t *of_sample)
+{
+    for (uint32_t k = 0; k < g->groups.len; k++) {
+        if (k == g->overflow || !labels_eq(&g->groups.ptr[k], &g->groups.ptr[g->overflow]))
+            continue;
+        for (size_t i = 0; i < g->w->len; i++)
+            if (of_sample[i] == k)
+                of_sample[i] = g->overflow;
+    }
+}
+
 int pprof_groups(const struct pprof *p, const struct pprof_walked *w, const struct limits *l,
                  size_t groups_max, struct push *push, struct pprof_groups *ret, struct err *e)
 {
@@ -304,6 +317,8 @@ int pprof_groups(const struct pprof *p, const struct pprof_walked *w, const stru
         return push_full(push, e);
     memset(g.key_of_string, 0xff, (p->strings.len + 1) * sizeof(uint32_t));
     int rc = group_samples(&g, out.of_sample, e);
+    if (!rc && g.overflow != PPROF_NONE)
+        merge_overflow(&g, out.of_sample);
     if (!rc && g.groups.len > 0) {
         out.len = g.groups.len;
         out.sets = ARENA_ARRAY(push->arena, struct labels, out.len);

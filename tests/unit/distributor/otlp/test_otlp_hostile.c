@@ -267,12 +267,51 @@ static void test_twins(void **state)
     buf_deinit(&b);
 }
 
+/* Values over the limit and groups over the limit are both [overflow]: one series, nothing lost. */
+static void test_overflow_is_one_series(void **state)
+{
+    (void)state;
+    struct gen_otlp_attr attrs[] = { { .key = "k", .text = "longer than it may be" },
+                                     { .key = "k", .text = "a" },
+                                     { .key = "k", .text = "b" },
+                                     { .key = "k", .text = "c" } };
+    struct batch_keep k;
+    struct limits l;
+    struct gen_otlp g;
+    struct buf b = fresh(), rows = fresh();
+    struct err e;
+
+    batch_keep_init(&k, NULL, NOW_MS);
+    l = k.limits;
+    l.series = 3;
+    l.label_value_bytes = 20;
+    gen_otlp_canary(&g, UINT64_C(1790000000) * 1000000000 + 17);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct gen_otlp_sample s = g.profiles.ptr[0].samples.ptr[0];
+        s.attrs[0] = i;
+        s.attrs_len = 1;
+        vec_push(&g.attrs, attrs[i]);
+        vec_push(&g.profiles.ptr[0].samples, s);
+    }
+    gen_otlp_proto(&g, OTLP_110, 0, &b);
+    batch_keep_init(&k, &l, NOW_MS);
+    assert_int_equal(decode(buf_str(&b), &k, &e), 0);
+    batch_keep_rows(&k, &rows); /* checks that no two series have equal labels */
+    buf_add_c(&rows, '\0');
+    assert_non_null(strstr(rows.ptr, "{k=[overflow],service.name=canary}\tfn1\t12\n"));
+    assert_int_equal(batch_keep_total(&k, NULL), 5 * GEN_OTLP_CANARY);
+    batch_keep_free(&k);
+    gen_otlp_free(&g);
+    buf_deinit(&b);
+    buf_deinit(&rows);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_amplified),   cmocka_unit_test(test_work),
         cmocka_unit_test(test_deep_values), cmocka_unit_test(test_layouts_by_name),
-        cmocka_unit_test(test_twins),
+        cmocka_unit_test(test_twins),       cmocka_unit_test(test_overflow_is_one_series),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
