@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "common/role/cgroup.h"
+
 static const struct conf_row http_rows[] = {
     CONF_STR(struct common_conf, listen, "listen", "127.0.0.1:4040",
              "Address and port of the HTTP listener; port 0 picks a free one."),
@@ -211,43 +213,6 @@ int options_check(const struct common_conf *http, const struct cluster_conf *clu
     return ingesters_check(cluster, all_in_one, e);
 }
 
-/* The first number of a small file; 0 if there is none ("max"). */
-static uint64_t number_in(const char *path)
-{
-    char text[64];
-    FILE *f = fopen(path, "re");
-    size_t n;
-    uint64_t v = 0;
-
-    if (!f)
-        return 0;
-    n = fread(text, 1, sizeof(text), f);
-    (void)fclose(f);
-    return str_u64(str_trim(str_n(text, n)), &v) ? v : 0;
-}
-
-/* cgroup v2: the file of our own group, found through /proc/self/cgroup ("0::/path"). */
-static uint64_t cgroup_limit(void)
-{
-    char line[512], path[600];
-    FILE *f = fopen("/proc/self/cgroup", "re");
-    uint64_t limit = 0;
-
-    if (!f)
-        return 0;
-    while (limit == 0 && fgets(line, sizeof(line), f)) {
-        struct str s = str_trim(str_c(line));
-
-        if (!str_starts(s, STR("0::/")))
-            continue;
-        s = str_sub(s, 3, s.len);
-        (void)snprintf(path, sizeof(path), "/sys/fs/cgroup%.*s/memory.max", STR_ARG(s));
-        limit = number_in(path);
-    }
-    (void)fclose(f);
-    return limit ? limit : number_in("/sys/fs/cgroup/memory.max");
-}
-
 uint64_t options_memory_from(uint64_t configured, uint64_t cgroup, uint64_t machine)
 {
     uint64_t limit = configured;
@@ -263,5 +228,5 @@ uint64_t options_memory_limit(uint64_t configured)
     long page = sysconf(_SC_PAGESIZE);
     uint64_t machine = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
 
-    return options_memory_from(configured, configured ? 0 : cgroup_limit(), machine);
+    return options_memory_from(configured, configured ? 0 : cgroup_memory_limit(""), machine);
 }

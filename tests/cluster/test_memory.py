@@ -12,6 +12,7 @@ import pathlib
 import random
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.parse
@@ -30,22 +31,20 @@ MAKING = threading.Lock()
 class Group:
     """A cgroup with a memory limit. ok is False, and why says it, where there can be none."""
 
-    def __init__(self, limit):
+    def __init__(self, limit, top=pathlib.Path("/sys/fs/cgroup")):
         self.ok, self.why = False, ""
         name = f"embertree-test-{os.getpid()}"
-        v2 = pathlib.Path("/sys/fs/cgroup/cgroup.controllers")
-        if v2.exists():
-            self.root, files = pathlib.Path("/sys/fs/cgroup") / name, {"memory.max": limit,
-                                                                       "memory.swap.max": 0}
+        if (top / "cgroup.controllers").exists():
+            self.root, files = top / name, {"memory.max": limit, "memory.swap.max": 0}
             with contextlib.suppress(OSError):
-                (v2.parent / "cgroup.subtree_control").write_text("+memory")
+                (top / "cgroup.subtree_control").write_text("+memory")
             self.events, self.peak = "memory.events", "memory.peak"
         else:
-            self.root = pathlib.Path("/sys/fs/cgroup/memory") / name
+            self.root = top / "memory" / name
             files = {"memory.limit_in_bytes": limit, "memory.memsw.limit_in_bytes": limit}
             self.events, self.peak = "memory.oom_control", "memory.max_usage_in_bytes"
         try:
-            self.root.mkdir()
+            self.root.mkdir(exist_ok=True)
         except OSError as e:
             self.why = f"cannot make {self.root}: {e}"
             return
@@ -253,6 +252,33 @@ def works_again(server):
     assert got == {("a", "b"): 3 * 10**7, ("a", "c"): 4 * 10**7}, got
 
 
+def test_the_cgroup_is_made_as_each_version_wants_it():
+    """In folders that stand for the kernel's: a machine has but one version to try."""
+    for v2 in (True, False):
+        with tempfile.TemporaryDirectory() as folder:
+            top = pathlib.Path(folder)
+            own = (top if v2 else top / "memory") / f"embertree-test-{os.getpid()}"
+            own.mkdir(parents=True)
+            if v2:
+                (top / "cgroup.controllers").write_text("cpu memory pids\n")
+                (own / "memory.events").write_text("low 0\noom 5\noom_kill 2\n")
+                (own / "memory.peak").write_text("12345\n")
+            else:
+                (own / "memory.oom_control").write_text("under_oom 0\noom_kill 2\n")
+                (own / "memory.max_usage_in_bytes").write_text("12345\n")
+            group = Group(CGROUP_BYTES, top)
+            assert group.ok, group.why
+            wrote = {f.name: f.read_text() for f in own.iterdir()}
+            if v2:
+                assert (top / "cgroup.subtree_control").read_text() == "+memory"
+                assert wrote["memory.max"] == str(CGROUP_BYTES) and wrote["memory.swap.max"] == "0"
+            else:
+                assert wrote["memory.limit_in_bytes"] == str(CGROUP_BYTES), wrote
+            group.enter()
+            assert (own / "cgroup.procs").read_text() == str(os.getpid())
+            assert group.oom_kills() == 2 and group.number(group.peak) == 12345
+
+
 def test_hammered_in_a_small_cgroup():
     group = Group(CGROUP_BYTES)
     if not group.ok:
@@ -292,4 +318,5 @@ def test_hammered_in_a_small_cgroup():
 
 
 if __name__ == "__main__":
-    cluster.main([test_hammered_in_a_small_cgroup])
+    cluster.main([test_the_cgroup_is_made_as_each_version_wants_it,
+                  test_hammered_in_a_small_cgroup])
