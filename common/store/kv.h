@@ -47,7 +47,9 @@ struct kv_opts {
     uint64_t memtable_bytes;         /* all column families together */
     uint64_t background_bytes_per_s; /* flush and compaction writes; 0 = unlimited */
     const char *tune; /* for measurements, NULL: "fine.block=65536 ru.filter=none": family, one of
-                         block, filter, compression, dict; a value in words or bytes */
+                         block, filter, compression, dict; a value in words or bytes. And options in
+                         RocksDB's spelling: "db:bytes_per_sync=0", "all:num_levels=3" of families,
+                         "fine:..." of one. "statistics" counts */
     bool read_only; /* nothing in the folder is changed; writes are ERR_UNAVAILABLE; takes no lock,
                        so whoever asks makes sure that nobody writes */
 };

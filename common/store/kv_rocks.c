@@ -4,7 +4,8 @@
  * opened stands in kv_rocks_open.c; these two are the only files that know RocksDB.
  *
  * After a failed write nothing more is accepted (`failed`): the failed batch may or may not be in
- * the log, and what follows it must not be acked on top of that. Reopening settles it.
+ * the log, and what follows it must not be acked on top of that. Reopening settles it. Background
+ * work ends with it, too; reads go on.
  *
  * A read that finds no room in the block cache (all blocks pinned, or one block larger than a shard
  * of the cache) is repeated without keeping what it reads.
@@ -89,6 +90,11 @@ static int rocks_write(struct kv *k, const struct kv_batch *b, bool sync, struct
     if (!message)
         return 0;
     r->failed = kv_rocks_fail(e, message, "cannot write to the database");
+    /* The log may end in half a record. RocksDB would flush by itself when the disk has space again,
+     * family by family; closed between two of them, it refuses to open ("SST file is ahead of
+     * WALs"): some families are behind the hole, others need the log before it. */
+    atomic_store(&r->closing, true);
+    rocksdb_cancel_all_background_work(r->db, 0);
     return r->failed;
 }
 

@@ -143,6 +143,29 @@ static struct family tuned(const struct family *f, const char *tune)
     return got;
 }
 
+/* Words of `tune` that begin with "<whose>:" are options as RocksDB spells them. Options with them,
+ * in place of `o`. *message is set if it refused one. */
+static rocksdb_options_t *with_words(rocksdb_options_t *o, const char *tune, const char *whose,
+                                     char **message)
+{
+    struct str rest = str_c(tune ? tune : ""), one, who = str_c(whose);
+    bool more = rest.len > 0;
+    char text[1024];
+    size_t n = 0;
+
+    while (str_next(&rest, ' ', &more, &one))
+        if (str_starts(one, who) && one.len > who.len && one.ptr[who.len] == ':' &&
+            n + one.len < sizeof(text))
+            n += (size_t)snprintf(text + n, sizeof(text) - n, "%.*s;", (int)(one.len - who.len - 1),
+                                  one.ptr + who.len + 1);
+    if (!n || *message)
+        return o;
+    rocksdb_options_t *with = rocksdb_options_create();
+    rocksdb_get_options_from_string(o, text, with, message);
+    rocksdb_options_destroy(o);
+    return with;
+}
+
 /* What the C interface has no setter for. Replayed rows stay in memtables: a crash loop does not
  * grind out small files, and the start does not wait for a flush. */
 static const char db_options_text[] =
@@ -249,6 +272,9 @@ static struct kv_rocks *rocks_new(const struct kv_opts *opts, char **message)
     rocksdb_get_options_from_string(plain, db_options_text, r->db_options, message);
     rocksdb_options_destroy(plain);
     set_db_options(r->db_options, opts);
+    r->db_options = with_words(r->db_options, opts->tune, "db", message);
+    if (opts->tune && strstr(opts->tune, "statistics"))
+        rocksdb_options_enable_statistics(r->db_options);
     if (opts->background_bytes_per_s) {
         int64_t rate = (int64_t)MIN(opts->background_bytes_per_s, (uint64_t)INT64_MAX);
         r->limiter = rocksdb_ratelimiter_create(rate, 100000, 10);
@@ -259,6 +285,8 @@ static struct kv_rocks *rocks_new(const struct kv_opts *opts, char **message)
         struct family f = tuned(&families[i % KV_CFS], opts->tune);
         set_family_options(r->options[i], &f, opts, r->cache);
         kv_rocks_gate(r, r->options[i]);
+        r->options[i] = with_words(r->options[i], opts->tune, "all", message);
+        r->options[i] = with_words(r->options[i], opts->tune, f.name, message);
     }
     r->write_fast = rocksdb_writeoptions_create();
     r->write_sync = rocksdb_writeoptions_create();
