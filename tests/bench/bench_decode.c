@@ -7,8 +7,8 @@
  *   pack     series to the WriteRequest          all     the three, and all / gunzip
  *
  * Files of ../shared/testdata (or those named, as pprof/x.pb.gz) and a generated one; microseconds
- * per profile, best of many. The
- * columns "bytes per inflated byte" say what the decoder holds at its peak.
+ * per profile (of OTLP: per request, a push for each of its profiles), best of many. The columns
+ * "bytes per inflated byte" say what the decoder holds at its peak.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +17,7 @@
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "distributor/formats/pprof_stacks.h"
+#include "distributor/otlp/otlp_push.h"
 #include "distributor/pack.h"
 #include "tests/lib/dist_push.h"
 #include "tests/lib/gen_pprof.h"
@@ -111,8 +112,106 @@ static void once(struct str gz, const struct limits *l, struct figures *f)
     buf_deinit(&out);
 }
 
+/* ---- OTLP: a push per profile, packed as it ends ---------------------------------------------- */
+
+struct otlp_run {
+    const struct limits *l;
+    struct figures *f;
+    struct arena *arena;
+    struct push push;
+    uint64_t pack_ns;
+};
+
+static struct push *otlp_begin(void *cookie, const struct ingest *in, struct err *e)
+{
+    struct otlp_run *r = cookie;
+
+    (void)in;
+    (void)e;
+    r->arena = arena_new((size_t)r->l->decode_bytes);
+    push_init(&r->push, r->arena, r->l, 1);
+    return &r->push;
+}
+
+static void otlp_give_up(struct otlp_run *r)
+{
+    push_deinit(&r->push);
+    arena_free(r->arena);
+}
+
+static int otlp_end(void *cookie, struct push *push, struct str identity, struct str id,
+                    struct err *e)
+{
+    struct otlp_run *r = cookie;
+    struct write_secret secret = { 1, 2 };
+    struct window w = { DIST_NOW_MS - 10000, DIST_NOW_MS };
+    struct ingest in = { .has_from = false };
+    struct leaves leaves;
+    struct buf out;
+    uint64_t began = cpu_ns();
+
+    (void)id;
+    push->has_identity = true;
+    struct write_base base =
+        write_base_of(&secret, &(struct write_sender){ 0 }, &in, push, identity, NULL);
+    buf_init(&out, 256 * MIB);
+    CHECK(leaves_of(&w, (size_t)r->l->leaves, r->arena, &leaves));
+    struct packing packing = { STR("anonymous"), 0, DIST_NOW_MS, push, &leaves, &secret, &base };
+    CHECK(pack_write(&packing, &out, e) == 0);
+    r->f->stacks += stacks_bytes(&push->stacks);
+    r->f->arena += arena_used(r->arena);
+    r->f->packed += out.len;
+    buf_deinit(&out);
+    otlp_give_up(r);
+    r->pack_ns += cpu_ns() - began;
+    return 0;
+}
+
+static void otlp_reject(void *cookie, struct push *push, uint64_t n, const struct err *why)
+{
+    (void)n;
+    (void)why;
+    if (push)
+        otlp_give_up(cookie);
+}
+
+static void otlp_once(struct str gz, const struct limits *l, struct figures *f)
+{
+    const struct inflate_limits inflate = limits_inflate(l);
+    struct arena *a = arena_new((size_t)l->decode_bytes);
+    struct otlp_run r = { .l = l, .f = f };
+    struct batch_sink sink = { otlp_begin, otlp_end, otlp_reject, l, DIST_NOW_MS, &r };
+    struct otlp o;
+    struct buf plain;
+    struct err e = { 0 };
+    uint64_t t[4];
+
+    f->stacks = f->arena = f->packed = 0;
+    buf_init(&plain, (size_t)l->inflated_bytes);
+    t[0] = cpu_ns();
+    CHECK(gunzip(gz, &inflate, &plain, &e) == 0);
+    t[1] = cpu_ns();
+    if (plain.ptr[0] == '{')
+        CHECK(otlp_parse_json(&o, buf_str(&plain), l, a, &e) == 0);
+    else
+        CHECK(otlp_parse_proto(&o, buf_str(&plain), OTLP_AUTO, l, a, &e) == 0);
+    t[2] = cpu_ns();
+    CHECK(otlp_push(&o, &sink, &e) == 0);
+    t[3] = cpu_ns();
+    best(&f->gunzip, t[1] - t[0]);
+    best(&f->parse, t[2] - t[1]);
+    best(&f->walk, t[3] - t[2] - r.pack_ns);
+    best(&f->pack, r.pack_ns);
+    f->inflated = plain.len;
+    f->columns = o.bytes;
+    otlp_deinit(&o);
+    arena_free(a);
+    buf_deinit(&plain);
+}
+
 static void measure(const char *name, struct str body)
 {
+    bool otlp = strstr(name, ".bin") || strstr(name, ".json") || strstr(name, ".otlp");
     struct limits l = limits_default();
     struct figures f = { 0 };
     struct buf gz;
@@ -124,7 +223,7 @@ static void measure(const char *name, struct str body)
     else
         CHECK(gzip(body, 6, &gz, &e) == 0);
     for (uint64_t began = cpu_ns(), n = 0; n < 5 || cpu_ns() - began < SPEND_NS; n++)
-        once(buf_str(&gz), &l, &f);
+        (otlp ? otlp_once : once)(buf_str(&gz), &l, &f);
     double g = (double)f.gunzip, all = (double)(f.parse + f.walk + f.pack),
            size = (double)f.inflated;
     printf("%-28s %9zu %9.1f %9.1f %9.1f %9.1f %9.1f %6.2f   %5.1f %5.1f %5.1f %5.2f\n", name,
@@ -137,10 +236,21 @@ static void measure(const char *name, struct str body)
 int main(int argc, char **argv)
 {
     static const char *const files[] = {
-        "pprof/node_wall.pb.gz",        "pprof/go_cpu_labels.pb.gz", "pprof/go_cpu.pb.gz",
-        "pprof/go_cpu_truncated.pb.gz", "pprof/go_heap.pb.gz",       "pprof/java_cpu.pb.gz",
-        "pprof/dotnet_labels.pb",       "pprof/ruby_rbspy.pb.gz",    "pprof/ebpf_labels.pb.gz",
-        "pprof/go_heap_large.pb.gz",    "pprof/go_cpu_large.pb.gz",
+        "pprof/node_wall.pb.gz",
+        "pprof/go_cpu_labels.pb.gz",
+        "pprof/go_cpu.pb.gz",
+        "pprof/go_cpu_truncated.pb.gz",
+        "pprof/go_heap.pb.gz",
+        "pprof/java_cpu.pb.gz",
+        "pprof/dotnet_labels.pb",
+        "pprof/ruby_rbspy.pb.gz",
+        "pprof/ebpf_labels.pb.gz",
+        "pprof/go_heap_large.pb.gz",
+        "pprof/go_cpu_large.pb.gz",
+        "otlp/v1.9_profile.otlp",
+        "otlp/v1.10_77_resources.bin",
+        "otlp/v1.10_77_resources.json",
+        "otlp/v1.10_cpu_offcpu_same.bin",
     };
     struct gen_random r;
     struct prng p;
