@@ -21,6 +21,7 @@
 #include "common/store/build_impl.h"
 #include "common/store/fn.h"
 #include "common/store/fp.h"
+#include "common/store/purge.h"
 #include "common/store/rollup.h"
 
 /* ---- one row per (id, slot) of a level within some slots ---- */
@@ -377,6 +378,17 @@ static int read_all(struct reader *r, const struct floors *f, struct err *e)
     return rc;
 }
 
+/* Children that are being corrected would be read half before and half after it. */
+static int is_purging(struct store_view *v, const struct member *m, bool *ret, struct err *e)
+{
+    struct purging p = { 0 };
+    int rc = purging_load(&p, v->s->kv, v->snap, e);
+
+    *ret = !rc && purging_has(&p, m->tenant, m->scope);
+    vec_free(&p.at);
+    return rc;
+}
+
 /* The mark as the snapshot has it, if the node can be built from there. */
 static int check_mark(struct store_view *v, const struct build_node *n, struct build_cursor *c,
                       struct err *e)
@@ -384,9 +396,13 @@ static int check_mark(struct store_view *v, const struct build_node *n, struct b
     struct dirty_set d = { 0 };
     struct dirty_mark mark;
     uint32_t end = n->t + LEVELS[n->level].node;
-    bool child = false;
-    int rc = dirty_get(v->s->kv, v->snap, &n->m, n->level, n->t, &mark, e);
+    bool child = false, purging;
+    int rc = is_purging(v, &n->m, &purging, e);
 
+    if (rc || purging)
+        return rc ? rc
+                  : err_set(e, ERR_NOT_FOUND, "a delete of service %u is being purged", n->m.scope);
+    rc = dirty_get(v->s->kv, v->snap, &n->m, n->level, n->t, &mark, e);
     if (rc == ERR_NOT_FOUND)
         return err_set(e, ERR_NOT_FOUND, "the node at slot %u of level %u is clean", n->t,
                        n->level);

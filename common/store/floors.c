@@ -80,6 +80,14 @@ int floors_get(struct store *s, const struct member *m, struct floors *ret, stru
     return 0;
 }
 
+void floors_know(struct store *s, const struct member *m, const struct floors *f)
+{
+    struct part *p = parts_get(s->parts, m);
+
+    p->floors = *f;
+    p->floors_known = true;
+}
+
 void floors_forget(struct store *s, const struct member *m)
 {
     parts_get(s->parts, m)->floors_known = false;

@@ -41,6 +41,8 @@ void floors_put(struct kv_batch *b, const struct member *m, const struct floors 
 NODISCARD int floors_get(struct store *s, const struct member *m, struct floors *ret,
                          struct err *e);
 void floors_forget(struct store *s, const struct member *m);
+/* They are in a batch that was made: what comes behind it goes by them. */
+void floors_know(struct store *s, const struct member *m, const struct floors *f);
 
 /* The finest level kept at t, of groups or members; FLOORS_GONE: none. */
 uint32_t floors_base(const struct floors *f, bool group, uint32_t t);

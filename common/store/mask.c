@@ -160,6 +160,11 @@ static bool has_series(const struct mask *m, uint64_t series)
     return low < m->series_len && m->series[low] == series;
 }
 
+bool mask_has_series(const struct mask *m, uint32_t scope, uint64_t series)
+{
+    return m->scope == scope && has_series(m, series);
+}
+
 bool mask_has_type(const struct mask *m, uint16_t ptype)
 {
     for (size_t i = 0; i < m->types_len; i++)

@@ -78,6 +78,7 @@ void purge_free(struct purge *p)
 {
     if (!p)
         return;
+    fix_free(p->fix);
     roaring_bitmap_free(p->alive);
     vec_free(&p->days);
     buf_deinit(&p->row);

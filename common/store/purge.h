@@ -6,7 +6,11 @@
  *   purge.c          phases, steps, progress, the end of a tomb
  *   purge_span.c     whole ranges: (column family, level, bucket) with rows of a tenant or service
  *   purge_rows.c     row by row: some series, a range of time; marks on parents over an edge
- *   purge_groups.c   roll-ups of services that lost some series
+ *   purge_groups.c   roll-ups of services that lost some series: stages; the way out
+ *   purge_floor.c    minutes of groups that no row of a member tells apart any more
+ *   purge_fix.c      units of time in which deleted series have rows
+ *   purge_ru.c       what leaves the rows of groups in one
+ *   purge_leaves.c   and the leaves gauges had data in; groups of series that are gone
  *   purge_index.c    postings and label pairs that nobody has, days of services
  */
 #ifndef COMMON_STORE_PURGE_H
@@ -14,7 +18,14 @@
 
 #include <roaring/roaring.h>
 
+#include "common/store/dirty.h"
+#include "common/store/floors.h"
+#include "common/store/fn.h"
+#include "common/store/group.h"
+#include "common/store/rollup.h"
+#include "common/store/tl.h"
 #include "common/store/tomb_impl.h"
+#include "common/store/vecdiff.h"
 
 /* ---- runs of keys: purge_span.c ---- */
 
@@ -73,7 +84,9 @@ struct purge_days { /* of a service and type, as its series say */
     uint16_t ptype;
     struct days days;
 };
+struct fix;
 struct purge {
+    struct fix *fix;         /* NULL: not begun */
     roaring_bitmap_t *alive; /* ordinals that have labels, below `ordinals` */
     uint32_t ordinals;       /* of the tenant when that was read */
     bool alive_ready;
@@ -83,6 +96,91 @@ struct purge {
 };
 struct purge *purge_new(void);
 void purge_free(struct purge *p); /* NULL is fine */
+
+/* ---- groups that lose members: purge_groups.c ---- */
+
+enum fix_stage { FIX_FLOORS, FIX_LEAVES, FIX_NODES, FIX_PRESENCE, FIX_OF, FIX_STAGES };
+struct fix_place { /* the cursor: one mask after the other; of each all stages */
+    uint32_t mask;
+    uint8_t stage, lead;
+    uint32_t bucket;
+    uint32_t ptype; /* <= 65,536 */
+    uint32_t t;     /* stage OF: bucket and t are a series */
+};
+struct fix_row {    /* of a deleted series */
+    uint32_t index; /* of the series in the mask */
+    uint32_t t;
+    struct str bytes; /* its vector, in the arena, if `what` needs it */
+};
+struct fix_item { /* a row belongs to a group */
+    uint64_t gid;
+    uint32_t row;
+};
+struct fix_of { /* the groups of a series */
+    bool known;
+    uint32_t first, len;
+};
+enum fix_what {
+    FIX_SKIP,    /* no group has it */
+    FIX_MINUTE,  /* rows of level 1, and 0 */
+    FIX_BASE,    /* the row of a base level of 10 m and up */
+    FIX_DROP,    /* a dirty node: will be built again */
+    FIX_REBUILD, /* a clean one above base: again from its children */
+};
+struct fix {
+    struct purge_step *x;
+    const struct mask *m;
+    struct group_service g; /* as committed, in this step */
+    VEC(uint32_t) begins;   /* of rule i + 1 */
+    uint32_t mask;          /* that these are of: */
+    VEC(struct fix_of) of;  /* by series */
+    VEC(struct group_of) groups;
+
+    /* A run: rows of one (column family, level, bucket, type). */
+    bool in_run;
+    struct fix_place run;
+    enum kv_cf cf;
+    struct member part;
+    struct floors floors;
+    VEC(uint32_t) next; /* by series: slot of its next row, UINT32_MAX: none, 0: not looked up */
+
+    /* A unit of it: a minute, a node, a day. */
+    uint32_t t, width;
+    enum fix_what what;
+    VEC(struct fix_row) rows;
+    VEC(struct fix_item) items;
+    struct arena *arena;
+
+    struct ru_sum sum;
+    struct vecsum less;
+    struct vecdiff diff;
+    VEC(uint64_t) ids;
+    VEC(struct str) old;
+    struct tl tl;
+    struct buf all, taken, left, row, fn;
+    struct fn_calc *calc;
+    struct rollup_rebuild *rebuild;
+    struct fix_left *survivors; /* of a day: purge_leaves.c */
+};
+void fix_free(struct fix *f); /* NULL is fine */
+/* Groups of series `index` of the mask by rules that hold in [from, to), base ones only. */
+NODISCARD int fix_groups(struct fix *f, uint32_t index, uint32_t from, uint32_t to,
+                         uint64_t ret[GROUP_RULES_MAX], size_t *ret_n, struct err *e);
+/* Slots [*ret_from, *ret_to) of rule i + 1. */
+void fix_rule(const struct fix *f, size_t i, uint32_t *ret_from, uint32_t *ret_to);
+/* The ordinal's id by a rule, 0: none. */
+uint64_t fix_group_by(const struct group_of *of, size_t n, uint32_t rule);
+
+/* A stage goes on from *p, which moves; *ret_done: it is over. ERR_CORRUPT: it cannot be done, and
+ * nothing of this step may be written. */
+typedef int (*fix_fn)(struct fix *f, struct fix_place *p, bool *ret_done, struct err *e);
+int fix_floors(struct fix *f, struct fix_place *p, bool *ret_done, struct err *e);
+int fix_units(struct fix *f, struct fix_place *p, bool *ret_done, struct err *e);
+int fix_forget(struct fix *f, struct fix_place *p, bool *ret_done, struct err *e);
+/* What f->rows of the unit are to groups leaves them. */
+NODISCARD int fix_rollups(struct fix *f, struct err *e);
+NODISCARD int fix_presence(struct fix *f, struct err *e);
+void fix_left_free(struct fix_left *l); /* NULL is fine */
 
 /* ---- for the checker ---- */
 

@@ -28,6 +28,7 @@
 #include "common/base/mem.h"
 #include "common/model/slot.h"
 #include "common/store/retain_impl.h"
+#include "common/store/tomb_impl.h"
 
 #define PAUSED_WAIT_MS 1000
 #define IDLE_WAIT_MS   60000
@@ -119,11 +120,13 @@ void retain_begin(struct store *s, const struct retain_of *of, int64_t engine_ms
     struct retain *r = s->retain;
     struct floors f = { 0 };
 
-    if (r->policy) {
+    /* While deletes are purged floors stay: rows of before are told by them. */
+    if (r->policy && !tombs_block(s, of->m.tenant, of->m.scope)) {
         struct retain_keep keep = keep_of(s, of);
 
         retain_floors(&keep, engine_ms, &f);
         floors_put(b, &of->m, &f);
+        floors_know(s, &of->m, &f); /* it may have had others, before all of it was deleted */
     }
     for (uint32_t l = 0; l < KEY_LEVELS; l++) {
         r->low[l] = MIN(r->low[l], f.at[l]);

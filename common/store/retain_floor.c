@@ -244,7 +244,7 @@ static int delete_buckets(struct store *s, const struct member *m, uint32_t leve
     return 0;
 }
 
-static int raise(struct store *s, const struct member *m, uint32_t first, const struct floors *cur,
+int retain_raise(struct store *s, const struct member *m, uint32_t first, const struct floors *cur,
                  const struct floors *to, struct err *e)
 {
     struct kv_batch *b = kv_batch_new();
@@ -300,7 +300,7 @@ int retain_floor_step(struct store *s, size_t rows_max, bool *ret_done, struct e
             return e->code;
         r->walk_first = MIN(r->walk_first, first);
         bool moved = memcmp(&to, &cur, sizeof(to)) != 0;
-        if (moved && raise(s, &m, first, &cur, &to, e))
+        if (moved && retain_raise(s, &m, first, &cur, &to, e))
             return e->code;
         if (moved) { /* it may go on from here: the next step looks at it again */
             r->cursor = before;

@@ -52,6 +52,18 @@ NODISCARD int rollup_children(struct kv *kv, const struct kv_snap *snap, uint32_
                               const struct member *m, uint32_t t, struct arena *a,
                               struct rollup_children *ret, struct err *e);
 
+/* ---- again: shard thread; one group at one node, with its functions and point ---- */
+
+/* Its row above the base level from its children as they are now; no children, no row. */
+struct rollup_rebuild;
+struct rollup_rebuild *rollup_rebuild_new(struct store *s);
+void rollup_rebuild_free(struct rollup_rebuild *x); /* NULL is fine */
+NODISCARD int rollup_rebuild(struct rollup_rebuild *x, uint32_t level, const struct member *m,
+                             uint32_t t, struct kv_batch *b, struct err *e);
+/* All of it, level 2 and up. */
+void rollup_drop(struct store *s, uint32_t level, const struct member *m, uint32_t t,
+                 struct kv_batch *b);
+
 /* ---- reading: any thread ---- */
 
 /* `group` is an index into gids; t the first slot of the vector's node: of level, or of a member's

@@ -215,7 +215,7 @@ int rollup_children(struct kv *kv, const struct kv_snap *snap, uint32_t level,
 
 /* ---- level 2 ---- */
 
-struct build2 {
+struct rollup_rebuild { /* of level 2, or of one group of any */
     struct store *s;
     struct kv_batch *b;
     uint32_t t;
@@ -228,18 +228,27 @@ struct build2 {
     struct buf out, fn;
 };
 
-static int sum_group(struct build2 *x, const struct member *m, struct vec_meta *ret, struct err *e)
+static int read_children(struct rollup_rebuild *x, uint32_t level, const struct member *m,
+                         struct err *e)
 {
-    int rc = rollup_children(x->s->kv, NULL, 2, m, x->t, x->arena, &x->children, e);
-
-    x->rows.len = 0;
+    arena_reset(x->arena);
+    x->children.at.len = x->rows.len = 0;
+    int rc = rollup_children(x->s->kv, NULL, level, m, x->t, x->arena, &x->children, e);
     vec_for (i, &x->children.at)
         vec_push(&x->rows, x->children.at.ptr[i].row);
+    return rc;
+}
+
+static int sum_group(struct rollup_rebuild *x, const struct member *m, struct vec_meta *ret,
+                     struct err *e)
+{
+    int rc = read_children(x, 2, m, e);
+
     return rc ? rc : ru_merge(&x->sum, x->rows.ptr, x->rows.len, &x->out, ret, e);
 }
 
 /* Of the vector, or of all minutes where the group has a list. */
-static int sum_functions(struct build2 *x, const struct member *m, struct err *e)
+static int sum_functions(struct rollup_rebuild *x, const struct member *m, struct err *e)
 {
     struct ru r;
     int rc = ru_read(buf_str(&x->out), &r, e);
@@ -256,13 +265,11 @@ static int sum_functions(struct build2 *x, const struct member *m, struct err *e
     return rc ? rc : fn_calc_row(x->calc, &x->fn, e);
 }
 
-static int build_group(struct build2 *x, const struct member *m, struct err *e)
+static int build_group(struct rollup_rebuild *x, const struct member *m, struct err *e)
 {
     struct vec_meta meta;
     struct key k;
 
-    arena_reset(x->arena);
-    x->children.at.len = 0;
     if (sum_group(x, m, &meta, e) || sum_functions(x, m, e))
         return err_wrap(e, "roll-up %016" PRIx64 " at slot %u", m->series, x->t);
     key_ru(&k, 2, m, x->t);
@@ -275,7 +282,7 @@ static int build_group(struct build2 *x, const struct member *m, struct err *e)
 }
 
 /* Rows of the node whose minutes are gone. */
-static int drop_gone(struct build2 *x, struct member m, struct err *e)
+static int drop_gone(struct rollup_rebuild *x, struct member m, struct err *e)
 {
     struct kv_iter *it;
     struct key k;
@@ -301,7 +308,7 @@ static int drop_gone(struct build2 *x, struct member m, struct err *e)
     return rc;
 }
 
-static int build_all(struct build2 *x, const struct member *part, bool again, struct err *e)
+static int build_all(struct rollup_rebuild *x, const struct member *part, bool again, struct err *e)
 {
     struct member m = *part;
     bool found;
@@ -316,28 +323,120 @@ static int build_all(struct build2 *x, const struct member *part, bool again, st
     return rc || !again ? rc : drop_gone(x, *part, e);
 }
 
+struct rollup_rebuild *rollup_rebuild_new(struct store *s)
+{
+    struct rollup_rebuild *x = XNEW(struct rollup_rebuild);
+
+    x->s = s;
+    x->arena = arena_new(ARENA_MAX);
+    x->calc = fn_calc_new(s->dicts);
+    ru_sum_init(&x->sum);
+    buf_init(&x->out, ROW_MAX);
+    buf_init(&x->fn, ROW_MAX);
+    return x;
+}
+
+void rollup_rebuild_free(struct rollup_rebuild *x)
+{
+    if (!x)
+        return;
+    arena_free(x->arena);
+    fn_calc_free(x->calc);
+    ru_sum_deinit(&x->sum);
+    buf_deinit(&x->out);
+    buf_deinit(&x->fn);
+    vec_free(&x->children.at);
+    vec_free(&x->rows);
+    vec_free(&x->done);
+    xfree(x);
+}
+
 int rollup_build2(struct store *s, const struct member *m, uint32_t t, bool again,
                   struct kv_batch *b, struct err *e)
 {
-    struct build2 x = { .s = s, .b = b, .t = t };
     struct floors f;
     int rc = floors_get(s, m, &f, e);
 
     if (rc || floors_base(&f, true, t) >= 2)
         return rc;
-    x.arena = arena_new(ARENA_MAX);
-    x.calc = fn_calc_new(s->dicts);
-    ru_sum_init(&x.sum);
-    buf_init(&x.out, ROW_MAX);
-    buf_init(&x.fn, ROW_MAX);
-    rc = build_all(&x, m, again, e);
-    arena_free(x.arena);
-    fn_calc_free(x.calc);
-    ru_sum_deinit(&x.sum);
-    buf_deinit(&x.out);
-    buf_deinit(&x.fn);
-    vec_free(&x.children.at);
-    vec_free(&x.rows);
-    vec_free(&x.done);
+    struct rollup_rebuild *x = rollup_rebuild_new(s);
+    x->b = b;
+    x->t = t;
+    rc = build_all(x, m, again, e);
+    rollup_rebuild_free(x);
     return rc;
+}
+
+/* ---- one group again: any level ---- */
+
+static int merge_functions(struct rollup_rebuild *x, uint32_t level, const struct member *m,
+                           struct err *e)
+{
+    struct key from, to;
+    struct str row;
+    int rc = 0;
+
+    x->rows.len = 0;
+    key_ru(&from, level - 1, m, x->t);
+    key_ru(&to, level - 1, m, x->t + LEVELS[level].node - 1);
+    key_end(&to);
+    struct kv_iter *it = kv_iter_new(x->s->kv, NULL, KV_FN, key_str(&from), key_str(&to));
+    for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
+        rc = keep(x->arena, kv_iter_value(it), &row, e);
+        if (!rc)
+            vec_push(&x->rows, row);
+    }
+    if (!rc)
+        rc = kv_iter_status(it, e);
+    kv_iter_free(it);
+    buf_reset(&x->fn);
+    return rc || !x->rows.len ? rc : fn_merge(x->rows.ptr, x->rows.len, &x->fn, e);
+}
+
+static int rebuild(struct rollup_rebuild *x, uint32_t level, const struct member *m, struct err *e)
+{
+    struct vec_meta meta;
+    struct key k;
+    int rc = read_children(x, level, m, e);
+
+    if (rc)
+        return rc;
+    if (!x->rows.len) {
+        rollup_drop(x->s, level, m, x->t, x->b);
+        return 0;
+    }
+    rc = ru_merge(&x->sum, x->rows.ptr, x->rows.len, &x->out, &meta, e);
+    if (!rc)
+        rc = level == 2 ? sum_functions(x, m, e) : merge_functions(x, level, m, e);
+    if (rc)
+        return rc;
+    key_ru(&k, level, m, x->t);
+    kv_batch_put(x->b, KV_RU, key_str(&k), buf_str(&x->out));
+    if (x->fn.len)
+        kv_batch_put(x->b, KV_FN, key_str(&k), buf_str(&x->fn));
+    else
+        kv_batch_del(x->b, KV_FN, key_str(&k));
+    tl_rows_built(x->s->tl_rows, true, level, m, x->t, meta.total, meta.writes);
+    return 0;
+}
+
+int rollup_rebuild(struct rollup_rebuild *x, uint32_t level, const struct member *m, uint32_t t,
+                   struct kv_batch *b, struct err *e)
+{
+    x->b = b;
+    x->t = t;
+    int rc = rebuild(x, level, m, e);
+    return rc ? err_wrap(e, "roll-up %016" PRIx64 " at slot %u of level %u", m->series, t, level)
+              : 0;
+}
+
+void rollup_drop(struct store *s, uint32_t level, const struct member *m, uint32_t t,
+                 struct kv_batch *b)
+{
+    struct key k;
+
+    key_ru(&k, level, m, t);
+    kv_batch_del(b, KV_RU, key_str(&k));
+    kv_batch_del(b, KV_FN, key_str(&k));
+    tl_rows_gone(s->tl_rows, true, level, m, t);
 }

@@ -21,7 +21,7 @@
 #define ROW_MAX   MIB
 #define TYPES_MAX 65536 /* remembered */
 
-enum change_kind { CHANGE_ADD, CHANGE_SET, CHANGE_LEAF };
+enum change_kind { CHANGE_ADD, CHANGE_SET, CHANGE_LEAF, CHANGE_TAKE };
 
 struct change {
     char key[KEY_MEMBER_LEN];
@@ -136,6 +136,15 @@ void tl_rows_sealed(struct tl_rows *x, bool group, const struct member *m,
     tl_rows_sealed_above(x, group, m, floor, t, total, writes);
 }
 
+void tl_rows_taken(struct tl_rows *x, const struct member *m, const uint32_t floor[KEY_LEVELS],
+                   uint32_t t, uint64_t total, uint64_t writes)
+{
+    for (uint32_t level = 0; level < 2; level++)
+        if (t >= floor[level])
+            push(x, KEY_TL_GROUP, level, m, t,
+                 (struct change){ .kind = CHANGE_TAKE, .total = total, .writes = writes });
+}
+
 void tl_rows_built(struct tl_rows *x, bool group, uint32_t level, const struct member *m,
                    uint32_t t, uint64_t total, uint64_t writes)
 {
@@ -207,6 +216,26 @@ static void set_point(struct tl *tl, uint32_t point, uint64_t total, uint64_t wr
     }
 }
 
+static int take_point(struct tl *tl, const struct change *c, struct err *e)
+{
+    size_t at = 0;
+
+    while (at < tl->points.len && tl->points.ptr[at].point < c->point)
+        at++;
+    if (at == tl->points.len || tl->points.ptr[at].point != c->point)
+        return err_set(e, ERR_CORRUPT, "a timeline has no point %u to take from", c->point);
+    const struct tl_point *p = &tl->points.ptr[at];
+    uint64_t writes = p->writes - c->writes;
+    if (p->total == UINT64_MAX || c->total > p->total || c->writes > p->writes ||
+        (!writes && p->total != c->total))
+        return err_set(e, ERR_CORRUPT,
+                       "%" PRIu64 " in %" PRIu64 " writes cannot be taken out of %" PRIu64
+                       " in %" PRIu64,
+                       c->total, c->writes, p->total, p->writes);
+    set_point(tl, c->point, p->total - c->total, writes);
+    return 0;
+}
+
 static int put_points(struct tl_rows *x, const struct change *c, size_t n, uint32_t limit,
                       bool found, struct kv_batch *b, struct err *e)
 {
@@ -218,7 +247,9 @@ static int put_points(struct tl_rows *x, const struct change *c, size_t n, uint3
     for (size_t i = 0; i < n; i++) {
         if (c[i].kind == CHANGE_ADD)
             tl_add(&x->tl, c[i].point, c[i].total, c[i].writes);
-        else
+        else if (c[i].kind == CHANGE_TAKE && take_point(&x->tl, &c[i], e))
+            return e->code;
+        else if (c[i].kind == CHANGE_SET)
             set_point(&x->tl, c[i].point, c[i].total, c[i].writes);
     }
     if (x->tl.points.len) {

@@ -6,6 +6,7 @@
  *   seal      tl_rows_sealed    per raw row, or per sum of a slot or leaf: levels 0 and 1, presence
  *   build     tl_rows_built     per vector row of level >= 2 it writes: the point is its head
  *             tl_rows_minutes   per member at the build of its node of level 2: level 1 from 0
+ *   purge     tl_rows_taken     per point of a deleted member: out of its group's levels 0 and 1
  *   at the end tl_rows_put, before the batch is written
  *
  * `group` says that m->series is a group id. What a member and a group have:
@@ -35,6 +36,10 @@ void tl_rows_sealed(struct tl_rows *x, bool group, const struct member *m,
 void tl_rows_sealed_above(struct tl_rows *x, bool group, const struct member *m,
                           const uint32_t floor[KEY_LEVELS], uint32_t t, uint64_t total,
                           uint64_t writes);
+/* What a member had in slot t leaves the points of its group m that floors keep. If they do
+ * not have it, tl_rows_put says ERR_CORRUPT. */
+void tl_rows_taken(struct tl_rows *x, const struct member *m, const uint32_t floor[KEY_LEVELS],
+                   uint32_t t, uint64_t total, uint64_t writes);
 /* The row of a vector at level >= 2 and t now has this head. */
 void tl_rows_built(struct tl_rows *x, bool group, uint32_t level, const struct member *m,
                    uint32_t t, uint64_t total, uint64_t writes);

@@ -352,6 +352,7 @@ void store_delete_stats(const struct store *s, struct tomb_stats *ret)
         .deletes = all->deletes,
         .rows = all->rows,
         .bytes = all->bytes,
+        .anew = all->anew,
     };
     vec_for (i, &all->at)
         ret->purged += all->at.ptr[i]->state == TOMB_PURGED;

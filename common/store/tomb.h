@@ -54,8 +54,9 @@
  *   RANGE     buckets inside, rest row by row;        days: in the entry's batch
  *             parents over an edge: marked and deleted, rebuilt from their children
  *
- * Roll-ups of a service that loses a part of its series begin anew behind all its data; what was
- * before is read from members (purge_groups.c argues why).
+ * Roll-ups of a service that loses a part of its series are corrected, unit by unit, in the batches
+ * that delete the rows of the deleted (purge_groups.c). Which groups those were in is kept
+ * till then.
  *
  *   60 tenant entry u64     version u8 = 1 | kind u8 | state u8 | created ms u64 | ended ms u64 |
  *                           from u32 | to u32 | services varint | series varint | raw rows varint |
@@ -152,6 +153,7 @@ void tomb_list_deinit(struct tomb_list *l);
 struct tomb_stats {
     uint64_t pending, purged;      /* tombs with rows; without, but with bytes in files */
     uint64_t deletes, rows, bytes; /* since start */
+    uint64_t anew;                 /* services whose roll-ups had to begin anew */
 };
 void store_delete_stats(const struct store *s, struct tomb_stats *ret); /* shard thread */
 

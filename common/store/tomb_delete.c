@@ -271,9 +271,7 @@ static void retire(struct deleting *x, uint32_t scope, uint64_t id, uint32_t ord
     kv_batch_put(x->b, KV_META, key_str(&k), key_str(&v));
     key_ord(&k, x->p->tenant, ordinal);
     kv_batch_del(x->b, KV_META, key_str(&k));
-    key_group_of(&k, x->p->tenant, scope, id);
-    kv_batch_del(x->b, KV_META, key_str(&k));
-    x->gone_series++;
+    x->gone_series++; /* its groups are known until they are corrected: purge_of */
 }
 
 static void del_type(struct deleting *x, uint32_t ordinal, uint16_t ptype)

@@ -42,10 +42,10 @@ struct tombs {
     size_t pending, ranges; /* of these: not purged; and of kind RANGE */
     struct purge *purge;    /* owned; of the one being purged; NULL: not begun */
     bool want_quiet;
-    bool idle;                     /* the last step found nothing to do */
-    int64_t looked_ms;             /* engine time of it */
-    uint64_t last;                 /* entry of the newest delete */
-    uint64_t deletes, rows, bytes; /* since start */
+    bool idle;                           /* the last step found nothing to do */
+    int64_t looked_ms;                   /* engine time of it */
+    uint64_t last;                       /* entry of the newest delete */
+    uint64_t deletes, rows, bytes, anew; /* since start */
 };
 
 /* ---- in memory: shard thread ---- */
@@ -89,6 +89,7 @@ NODISCARD int tomb_at_read(struct str row, struct tomb *ret, struct err *e);
 void mask_row_put(const struct mask *m, struct buf *out); /* replaces *out */
 NODISCARD int mask_row_read(struct str key, struct str row, struct arena *a, struct mask *ret,
                             struct err *e);
+bool mask_has_series(const struct mask *m, uint32_t scope, uint64_t series); /* at some time */
 bool mask_has_type(const struct mask *m, uint16_t ptype);
 bool mask_covers(const struct mask *m, uint32_t scope, uint16_t ptype, uint64_t series, uint32_t t);
 
