@@ -6,6 +6,8 @@
  *   parse    bytes to columns                    walk    columns to stacks and series
  *   pack     series to the WriteRequest          all     the three, and all / gunzip
  *
+ * JFR is one step from bytes to series: MB/s and CPU per MB of the inflated recording.
+ *
  * Files of ../shared/testdata (or those named, as pprof/x.pb.gz) and a generated one; microseconds
  * per profile (of OTLP: per request, a push for each of its profiles), best of many. The columns
  * "bytes per inflated byte" say what the decoder holds at its peak.
@@ -16,6 +18,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/prng.h"
+#include "distributor/formats/jfr/jfr.h"
 #include "distributor/formats/pprof_stacks.h"
 #include "distributor/otlp/otlp_push.h"
 #include "distributor/pack.h"
@@ -233,6 +236,69 @@ static void measure(const char *name, struct str body)
     buf_deinit(&gz);
 }
 
+/* JFR goes from bytes to series in one call. */
+static void measure_jfr(const char *name, struct str body)
+{
+    struct limits l = limits_default();
+    const struct inflate_limits inflate = limits_inflate(&l);
+    struct ingest_raw raw = { .name = STR("bench"), .from = STR("now-10s"), .format = STR("jfr") };
+    uint64_t unzip = 0, decode = 0, events = 0;
+    struct buf gz, plain;
+    struct ingest in;
+    struct push push;
+    struct err e = { 0 };
+
+    buf_init(&gz, 256 * MIB);
+    buf_init(&plain, (size_t)l.inflated_bytes);
+    if (gzip_sniff(body))
+        buf_add_str(&gz, body);
+    else
+        CHECK(gzip(body, 6, &gz, &e) == 0);
+    for (uint64_t began = cpu_ns(), n = 0; n < 5 || cpu_ns() - began < SPEND_NS; n++) {
+        struct arena *a = arena_new((size_t)l.decode_bytes);
+        uint64_t t[3] = { cpu_ns() };
+        buf_reset(&plain);
+        CHECK(gunzip(buf_str(&gz), &inflate, &plain, &e) == 0);
+        t[1] = cpu_ns();
+        push_init(&push, a, &l, 1);
+        CHECK(ingest_parse(&raw, &l, DIST_NOW_MS, a, &in, &e) == 0);
+        CHECK(jfr_push(buf_str(&plain), STR_NULL, &in, &l, DIST_NOW_MS, &push, &e) == 0);
+        t[2] = cpu_ns();
+        best(&unzip, t[1] - t[0]);
+        best(&decode, t[2] - t[1]);
+        events = push.samples;
+        push_deinit(&push);
+        arena_free(a);
+    }
+    double mb = (double)plain.len / 1e6;
+    printf("%-44s %9zu %8" PRIu64 " %9.1f %9.1f %6.2f %8.1f %8.2f\n", name, plain.len, events,
+           (double)unzip / 1e3, (double)decode / 1e3, (double)decode / (double)unzip,
+           mb / ((double)decode / 1e9), (double)decode / 1e6 / mb);
+    buf_deinit(&gz);
+    buf_deinit(&plain);
+}
+
+static void measure_jfr_files(void)
+{
+    static const char *const files[] = {
+        "jfr/dump1.jfr.gz",
+        "jfr/dump2.jfr.gz",
+        "jfr/cortex-dev-01__kafka-0__cpu_lock0_alloc0__0.jfr.gz",
+        "jfr/object-allocation-sample.jfr.gz",
+        "jfr/event-with-type-zero.jfr.gz",
+        "jfr/jmc_jdk21.jfr",
+    };
+    struct buf body;
+
+    printf("\n%-44s %9s %8s %9s %9s %6s %8s %8s\n", "JFR, us per recording", "inflated", "events",
+           "gunzip", "decode", "ratio", "MB/s", "ms/MB");
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        testdata_read(files[i], &body);
+        measure_jfr(files[i] + strlen("jfr/"), buf_str(&body));
+        buf_deinit(&body);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const char *const files[] = {
@@ -276,5 +342,7 @@ int main(int argc, char **argv)
         measure(name, buf_str(&body));
         buf_deinit(&body);
     }
+    if (argc == 1)
+        measure_jfr_files();
     return 0;
 }
