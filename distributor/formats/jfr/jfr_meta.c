@@ -250,6 +250,7 @@ int jfr_meta_read(struct jfr *j, struct err *e)
 
     c->classes.len = c->fields.len = c->ops.len = c->progs.len = 0;
     map_u64_reset(&c->class_ids);
+    vec_reserve(&c->ops, 1); /* a class without fields runs no steps, but from somewhere */
     m.r = (struct rd){ c->base + c->metadata, c->base + c->size };
     if (!jfr_varint(&m.r, &size) || size == 0 || size > c->size - c->metadata)
         return bad(&m, "a size that is none");
