@@ -19,6 +19,10 @@
  * One request at a time: the next head is looked at when the answer to the last was handed over.
  * Replies to pipelined requests are collected (outq_may_cork) as long as more input is at hand.
  *
+ * A streaming route's handler is called at the end of the head and gets its body in BODY; what does
+ * not fit its window stays in the input, and then reading stops. A reply in pieces goes through
+ * `tail`, which waits while a write is under way; it does not change the state until it ends.
+ *
  * A connection that ends with unread input lingers: it closes its sending side and throws input
  * away for a while, since closing at once would make the kernel reset the connection and the
  * client might never see the answer that tells it why.

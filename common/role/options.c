@@ -17,7 +17,7 @@ static const struct conf_row http_rows[] = {
              "Address and port of the HTTP listener; port 0 picks a free one."),
     CONF_BOOL(struct common_conf, insecure_open, "insecure_open", "false",
               "Allow listening beyond this machine although nothing asks callers for a key."),
-    CONF_U64(struct common_conf, connections_max, "connections_max", "16384", "1", "1000000",
+    CONF_U64(struct common_conf, connections_max, "connections_max", "12288", "1", "1000000",
              "Connections at once; one more is answered 503 and closed."),
     CONF_BYTES(struct common_conf, in_flight_bytes, "in_flight_bytes", "0", "0", NULL,
                "Request bytes held at once, over it 503; 0 is 9 % of memory.limit."),

@@ -300,7 +300,8 @@ static void own_url(const struct process *p, bool as_configured, struct buf *out
     ptrdiff_t colon = str_rfind(listen, ':');
     struct str host = colon < 0 ? listen : str_sub(listen, 0, (size_t)colon);
 
-    (void)buf_add_str(out, STR("http://"));
+    bool tls = p->ctx.common->tls_only || p->ctx.common->tls_client_ca[0];
+    (void)buf_add_str(out, tls ? STR("https://") : STR("http://"));
     (void)buf_add_str(out, as_configured ? host : STR("127.0.0.1"));
     (void)buf_addf(out, ":%u", (unsigned)http_server_port(p->http));
 }

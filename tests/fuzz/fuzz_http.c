@@ -20,21 +20,74 @@ static struct {
     struct str bytes;
     struct prng prng;
     struct http_req *held;
+    struct http_req *stream;
+    struct buf pieces;
+    size_t untaken;
 } f;
 
-static void on_any(struct http_req *r)
+/* llhttp saw this request, too, after those that came before it. */
+static void expect(const struct http_req *r, struct str got)
 {
     const char *method = http_method_name(http_method_index(r->method));
-    struct buf b;
 
     for (;; f.next++) {
         CHECK(f.next < f.reading.len);
         const struct net_message *m = &f.reading.all[f.next];
         struct str body = { f.reading.bodies.ptr + m->body, m->body_len };
-        if (str_eqc(m->method, method) && str_eq(body, r->body))
+        if (str_eqc(m->method, method) && str_eq(body, got))
             break;
     }
     f.next++;
+}
+
+/* ---- bodies in pieces, in f.pieces */
+
+static void reply_stream(struct http_req *r)
+{
+    struct buf b;
+
+    f.stream = NULL;
+    buf_init(&b, MIB);
+    buf_add_str(&b, buf_str(&f.pieces));
+    http_reply(r, 200, "text/plain", &b);
+}
+
+static void on_data(struct http_req *r, struct str bytes)
+{
+    CHECK(bytes.len > 0 && buf_add_str(&f.pieces, bytes) && f.pieces.len <= 4096);
+    f.untaken += bytes.len;
+    if (prng_chance(&f.prng, 0.5)) {
+        size_t n = f.untaken;
+        f.untaken = 0;
+        http_stream_took(r, n);
+    }
+    if (prng_chance(&f.prng, 0.05))
+        reply_stream(r);
+}
+
+static void on_end(struct http_req *r, const struct err *e)
+{
+    if (!e)
+        expect(r, buf_str(&f.pieces));
+    if (e || prng_chance(&f.prng, 0.7))
+        reply_stream(r);
+}
+
+static void on_stream(struct http_req *r)
+{
+    CHECK(!f.stream);
+    f.stream = r;
+    f.untaken = 0;
+    buf_reset(&f.pieces);
+    r->on_data = on_data;
+    r->on_end = on_end;
+}
+
+static void on_any(struct http_req *r)
+{
+    struct buf b;
+
+    expect(r, r->body);
     CHECK(r->path.len > 0 && r->path.ptr[0] == '/');
     for (size_t i = 0; i < r->headers_len; i++)
         CHECK(r->headers[i].name.len > 0);
@@ -55,6 +108,8 @@ static void reply_held(struct net_world *w)
     f.held = NULL;
     if (r)
         http_reply(r, 204, NULL, NULL);
+    if (f.stream && prng_chance(&f.prng, 0.2))
+        reply_stream(f.stream);
     net_settle(w);
 }
 
@@ -95,10 +150,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     prng_init(&f.prng, (uint64_t)data[0] << 8 | data[1]);
     f.bytes = str_n(data + 2, size - 2);
     f.next = 0;
-    f.held = NULL;
+    f.held = f.stream = NULL;
+    buf_init(&f.pieces, MIB);
     net_llhttp_read(f.bytes, &f.reading);
     net_world_init(&w);
     http_route(w.server, all, "/*", 4096, on_any, NULL);
+    http_route_stream(w.server, all, "/s*", 4096, on_stream, NULL);
     m = net_connect(&w);
     uint64_t most = prng_chance(&f.prng, 0.3) ? size : 1 + prng_below(&f.prng, 40);
     for (size_t at = 0; at < f.bytes.len;) {
@@ -112,12 +169,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         no_head = memcmp(f.bytes.ptr + i, "HEAD", 4) != 0;
     reply_held(&w);
     net_end(m, false);
-    while (f.held)
+    while (f.held || f.stream)
         reply_held(&w);
     if (no_head)
         check_replies(buf_str(&m->out));
     net_world_deinit(&w);
     net_mem_free(m);
     buf_deinit(&f.reading.bodies);
+    buf_deinit(&f.pieces);
     return 0;
 }
