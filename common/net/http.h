@@ -60,9 +60,9 @@ struct http_req {
     _Atomic bool gone;                   /* set on the loop, may be read anywhere */
     void (*on_gone)(struct http_req *r); /* set by the handler, may be NULL */
     /* Of http_route_stream, set by the handler before it returns. Both may reply. on_end comes
-     * once, unless the client is gone or a reply was finished before: with NULL after the last byte,
-     * or with why the rest will not come (ERR_TOO_LARGE over body_max, ERR_BUSY over the budget,
-     * ERR_TIMEOUT, ERR_INPUT); a reply is still owed and still reaches the client. */
+     * once, unless the client is gone or a reply was finished before: with NULL after the last
+     * byte, or with why the rest will not come (ERR_TOO_LARGE over body_max, ERR_BUSY over the
+     * budget, ERR_TIMEOUT, ERR_INPUT); a reply is still owed and still reaches the client. */
     void (*on_data)(struct http_req *r, struct str bytes); /* borrowed for the call */
     void (*on_end)(struct http_req *r, const struct err *e);
     /* A reply that goes out in pieces: less than HTTP_STREAM_ROOM is queued again. May be NULL. */

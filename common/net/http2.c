@@ -2,8 +2,8 @@
  *
  * http2: one connection that speaks HTTP/2, by nghttp2.
  *
- *   bytes ──> nghttp2 ──> http2_in.c ──exchange──> handler ──answer──> http2_out.c ──> nghttp2 ──>
- * outq ──> stream
+ *   bytes ──> nghttp2 ──> http2_in.c ──exchange──> handler
+ *   stream <── outq <── nghttp2 <── http2_out.c <──answer──┘
  *
  * nghttp2 knows frames, HPACK, flow control and which of them break the protocol. What may cost
  * something is decided here, since nghttp2 says yes to nearly everything:
@@ -12,11 +12,11 @@
  *   a stream               HTTP2_STREAM_COST, charged, before anything is kept for it
  *   a header block         head_bytes_max and HTTP_HEADERS_MAX, counted decoded (so that HPACK
  *                          expands nothing), charged; one at a time; CONTINUATIONs: nghttp2, 8
- *   a body                 as HTTP/1.1: body_max, charged as it comes; the connection's window opens
- *                          as soon as bytes are charged, so its size is no promise of memory
- *   a body in pieces       its stream's window, HTTP_STREAM_WINDOW, opens when the handler took them
- *   a reply                charged; over a full budget a large one becomes a 503; a stream that takes
- *                          less than 8 KiB of it in write_ms is reset
+ *   a body                 as HTTP/1.1: body_max, charged as it comes; the connection's window
+ *                          opens as soon as bytes are charged: its size promises no memory
+ *   a body in pieces       its stream's window, HTTP_STREAM_WINDOW, opens as the handler takes them
+ *   a reply                charged; over a full budget a large one becomes a 503; a stream that
+ *                          takes less than 8 KiB of it in write_ms is reset
  *   frames to be written   outq holds about 64 KiB, the rest stays in nghttp2; while the socket is
  *                          stuck and more than OUTBOUND_MAX frames wait, nothing is read
  *   resets                 a bucket (CVE-2023-44487); empty: GOAWAY, ENHANCE_YOUR_CALM
