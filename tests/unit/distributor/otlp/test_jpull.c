@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * JSON value by value: what is taken, what is refused, and where.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "distributor/otlp/jpull.h"
+
+static struct arena *arena;
+
+static bool skips(struct str text, struct err *e)
+{
+    struct jpull j;
+
+    arena_reset(arena);
+    jpull_init(&j, text, arena, e);
+    return jpull_skip(&j) && jpull_end(&j);
+}
+
+static void test_accepted(void **state)
+{
+    (void)state;
+    static const char *const good[] = {
+        "0",
+        "-0",
+        "1.5e+10",
+        "-12E-3",
+        "\"\"",
+        "true",
+        " null ",
+        "[]",
+        "{}",
+        "[1 ,2]",
+        "{\"a\":[{},[],\"x\"],\"a\":1}",
+        "\"\\ud83d\\ude00\\n\"",
+        "[[[[[[[[[[]]]]]]]]]]",
+        "\t[\r\n]",
+    };
+    static const char *const bad[] = {
+        "",      "[",   "]",     "[1,]",   "[,1]",     "{\"a\"}", "{\"a\":}",
+        "{a:1}", "01",  "1.",    ".5",     "+1",       "1e",      "--1",
+        "tru",   "nul", "\"",    "\"\\\"", "\"a\nb\"", "[1 2]",   "{\"a\":1,}",
+        "[1}",   "1 2", "{1:2}", "\"\\",   "-",        "[\"a\"",  "{\"a\":1",
+    };
+    struct err e;
+
+    for (size_t i = 0; i < ARRAY_LEN(good); i++)
+        if (!skips(str_c(good[i]), &e))
+            fail_msg("%s: %s", good[i], e.text);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        if (skips(str_c(bad[i]), &e))
+            fail_msg("%s was taken", bad[i]);
+        assert_int_equal(e.code, ERR_INPUT);
+        assert_non_null(strstr(e.text, "JSON, line 1 column "));
+    }
+}
+
+static void test_strings(void **state)
+{
+    (void)state;
+    static const char *const pairs[][2] = {
+        { "\"plain\"", "plain" },
+        { "\"a\\\"\\\\\\/\\b\\f\\n\\r\\tb\"", "a\"\\/\b\f\n\r\tb" },
+        { "\"\\u00e9\\u20AC\\ud83d\\ude00\"", "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80" },
+        { "\"\\ud83dx\\ude00\"", "\xef\xbf\xbdx\xef\xbf\xbd" },
+        { "\"\\ud83d\\u0041\"", "\xef\xbf\xbd"
+                                "A" },
+        { "\"\xff\"", "\xff" },
+    };
+    static const char *const bad[] = { "\"\\x\"", "\"\\u12\"", "\"\\u12g4\"", "1", "[]" };
+    struct jpull j;
+    struct str got;
+    struct err e;
+
+    for (size_t i = 0; i < ARRAY_LEN(pairs); i++) {
+        arena_reset(arena);
+        jpull_init(&j, str_c(pairs[i][0]), arena, &e);
+        assert_true(jpull_string(&j, &got) && jpull_end(&j));
+        assert_true(str_eqc(got, pairs[i][1]));
+    }
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        jpull_init(&j, str_c(bad[i]), arena, &e);
+        assert_false(jpull_string(&j, &got));
+    }
+}
+
+static void test_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        uint64_t want;
+    } good[] = { { "7", 7 },
+                 { "\"7\"", 7 },
+                 { "-1", UINT64_MAX },
+                 { "18446744073709551615", UINT64_MAX },
+                 { "\"-9223372036854775808\"", (uint64_t)INT64_MIN },
+                 { "1e3", 1000 },
+                 { "5.0", 5 },
+                 { "-2.0", (uint64_t)-2 } };
+    static const char *const bad[] = {
+        "1.5", "18446744073709551616", "1e30", "\"\"", "\"x\"", "true", "\"1 \""
+    };
+    struct jpull j;
+    struct err e;
+
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
+        uint64_t v = 99;
+        jpull_init(&j, str_c(good[i].text), arena, &e);
+        if (!jpull_number(&j, "n", &v) || v != good[i].want)
+            fail_msg("%s", good[i].text);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        uint64_t v;
+        jpull_init(&j, str_c(bad[i]), arena, &e);
+        if (jpull_number(&j, "n", &v))
+            fail_msg("%s was taken", bad[i]);
+        assert_int_equal(e.code, ERR_INPUT);
+    }
+}
+
+static void test_depth_and_keys(void **state)
+{
+    (void)state;
+    char text[2 * JPULL_DEPTH + 4];
+    struct err e;
+
+    memset(text, '[', sizeof(text));
+    memset(text + JPULL_DEPTH, ']', JPULL_DEPTH);
+    assert_true(skips(str_n(text, 2 * JPULL_DEPTH), &e));
+    memset(text, '[', sizeof(text));
+    memset(text + JPULL_DEPTH + 1, ']', JPULL_DEPTH + 1);
+    assert_false(skips(str_n(text, 2 * JPULL_DEPTH + 2), &e));
+    assert_int_equal(e.code, ERR_LIMIT);
+    assert_true(jpull_key_is(STR("stackIndex"), "stackIndex"));
+    assert_true(jpull_key_is(STR("stack_index"), "stackIndex"));
+    assert_false(jpull_key_is(STR("stack_Index"), "stackIndex"));
+    assert_false(jpull_key_is(STR("stackInde"), "stackIndex"));
+    assert_false(jpull_key_is(STR("stackIndexx"), "stackIndex"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_accepted),
+        cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_depth_and_keys),
+    };
+    arena = arena_new(MIB);
+    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    arena_free(arena);
+    return rc;
+}
