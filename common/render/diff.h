@@ -29,7 +29,8 @@ void diff_init(struct diff *d, const struct calltree *left, const struct calltre
                size_t max_nodes);
 void diff_deinit(struct diff *d);
 
-/* {"names":[..],"levels":[[..]],"numTicks":n,"maxSelf":n,..}: the flamebearer's part; ticks apart. */
+/* {"names":[..],"levels":[[..]],"numTicks":n,"maxSelf":n,..}: the flamebearer's part; ticks apart.
+ */
 void diff_json(const struct diff *d, struct json *j);
 /* querier.v1.FlameGraphDiff in proto3 JSON. */
 void diff_connect(const struct diff *d, struct json *j);

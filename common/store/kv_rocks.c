@@ -90,9 +90,9 @@ static int rocks_write(struct kv *k, const struct kv_batch *b, bool sync, struct
     if (!message)
         return 0;
     r->failed = kv_rocks_fail(e, message, "cannot write to the database");
-    /* The log may end in half a record. RocksDB would flush by itself when the disk has space again,
-     * family by family; closed between two of them, it refuses to open ("SST file is ahead of
-     * WALs"): some families are behind the hole, others need the log before it. */
+    /* The log may end in half a record. RocksDB would flush by itself when the disk has space
+     * again, family by family; closed between two of them, it refuses to open ("SST file is ahead
+     * of WALs"): some families are behind the hole, others need the log before it. */
     atomic_store(&r->closing, true);
     rocksdb_cancel_all_background_work(r->db, 0);
     return r->failed;

@@ -10,8 +10,9 @@
  * reserved in memory (names.h) is used by a later request or forgotten.
  *
  * A series of the request is stored whole or is a duplicate. Its samples become one raw row per
- * slot, or, where that slot's level is not kept any more, per node (stage_fold.h); ids of the request's nodes become ids of the service's open dictionary epoch. A request
- * stands in one epoch: the epoch may close before it, never in its middle.
+ * slot, or, where that slot's level is not kept any more, per node (stage_fold.h); ids of the
+ * request's nodes become ids of the service's open dictionary epoch. A request stands in one epoch:
+ * the epoch may close before it, never in its middle.
  *
  * Thread: the shard's.
  */

@@ -9,8 +9,8 @@
  * This is where the time of a push goes: some 30 steps per sample, each a load and a comparison
  * most of the time (trie.h). Half of the samples of a Go heap, and nearly all of a JVM, have the
  * stack of a sample before (another object size, thread or label): equal bytes of ids are the same
- * stack, and are not even decoded. A sample is read here for the first and only time, so nothing of it is kept
- * but its node, its values and its string labels.
+ * stack, and are not even decoded. A sample is read here for the first and only time, so nothing of
+ * it is kept but its node, its values and its string labels.
  *
  * Frames. With symbols: (function, file, line, file name of the mapping), no address, so that two
  * builds of one program share them. Without: (build id, or else the mapping's name; offset in the

@@ -3,9 +3,9 @@
  * trie.h: nodes of a stacks builder found by walking instead of by hashing.
  *
  * stacks_node looks every edge up in one table for the whole push: a cache miss per frame. Here
- * each node keeps its children in a list, the last one taken in front. In a profile most nodes have one
- * child or one that most samples take, so a step is a load and a comparison in memory that was just
- * touched. A node with many children (an event loop with thousands of handlers) gets a table.
+ * each node keeps its children in a list, the last one taken in front. In a profile most nodes have
+ * one child or one that most samples take, so a step is a load and a comparison in memory that was
+ * just touched. A node with many children (an event loop with thousands of handlers) gets a table.
  * Once a trie has added to a builder, stacks_node must not be used on that builder any more.
  */
 #ifndef DISTRIBUTOR_FORMATS_TRIE_H

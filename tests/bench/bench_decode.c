@@ -115,7 +115,7 @@ static void once(struct str gz, const struct limits *l, struct figures *f)
     buf_deinit(&out);
 }
 
-/* ---- OTLP: a push per profile, packed as it ends ---------------------------------------------- */
+/* ---- OTLP: a push per profile, packed as it ends --------------------------------------------- */
 
 struct otlp_run {
     const struct limits *l;

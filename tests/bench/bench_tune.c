@@ -5,7 +5,8 @@
  *
  * The batches an engine writes for HOURS of a simulated service (20 pods: pushes, seals, nodes,
  * deletions) are recorded once, in order, and written again into an empty database for each row of
- * the table, as fast as flushes and compactions follow. Then the database is opened afresh with an empty cache and a few queries are asked.
+ * the table, as fast as flushes and compactions follow. Then the database is opened afresh with an
+ * empty cache and a few queries are asked.
  *
  *   flushed, moved   bytes written by flushes and by compactions, beside bytes of batches: sum =
  *                    write amplification, the log aside    log  most of it at once

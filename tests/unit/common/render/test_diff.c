@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A diff: both sides together are the flame graph of the merged trees, each side adds up, and a side
- * alone is its own flame graph.
+ * A diff: both sides together are the flame graph of the merged trees, each side adds up, and a
+ * side alone is its own flame graph.
  */
 #include <setjmp.h>
 #include <stdarg.h>
