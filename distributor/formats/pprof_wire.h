@@ -20,10 +20,12 @@ struct wire {
     uint64_t unknown_fields;
     struct err *e;
 };
+/* Number and wire type stand apart: side by side they are compared by one load of eight bytes,
+ * which has to wait until both stores of four have left the processor. */
 struct wire_field {
     uint32_t number;
+    uint64_t u64; /* wire 0 */
     uint32_t wire;
-    uint64_t u64;  /* wire 0 */
     struct rd sub; /* wire 2 */
 };
 
