@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "querier/connect_msg.h"
 
-#include "querier/connect.h"
-
 #define BODY_MAX    (4 * MIB) /* inflated */
+#define RATIO_MAX   200
 #define STRINGS_MAX 1024
 #define TIME_MAX    INT64_C(253402300799999) /* end of the year 9999 */
 #define HOUR_MS     INT64_C(3600000)
@@ -15,9 +14,10 @@ static void free_doc(void *doc)
 
 NODISCARD int msg_begin(struct query *q, const struct json_val **ret, struct err *e)
 {
+    const struct inflate_limits l = { .bytes_max = BODY_MAX, .ratio_max = RATIO_MAX };
     struct json_doc *doc;
 
-    if (connect_body(q->http, BODY_MAX, &doc, e))
+    if (svc_message_json(&q->call, &l, &doc, e))
         return e->code;
     q->doc = doc;
     q->doc_free = free_doc;

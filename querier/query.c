@@ -24,7 +24,6 @@
 
 #include "common/base/mem.h"
 #include "common/obs/log.h"
-#include "querier/connect.h"
 
 #define QUERY_MAGIC     MAGIC('q', 'r', 'y', ' ')
 #define ARENA_BYTES_MAX (4 * MIB)
@@ -91,9 +90,7 @@ static void reply_headers(struct query *q)
         n = snprintf(text, sizeof(text), "attachment; filename=\"%s\"", q->attachment);
         http_reply_header(q->http, "Content-Disposition", str_n(text, (size_t)n));
     }
-    if (q->route->connect)
-        http_reply_header(q->http, "Accept-Encoding", STR("gzip"));
-    else
+    if (!q->route->connect)
         http_reply_header(q->http, "X-Content-Type-Options", STR("nosniff"));
 }
 
@@ -105,11 +102,14 @@ static void query_end(struct query *q)
     CHECK(!q->fanout);
     if (q->err.code == 0) {
         reply_headers(q);
-        http_reply(q->http, 200, q->content_type, &q->out);
+        if (q->route->connect)
+            svc_reply(&q->call, &q->out);
+        else
+            http_reply(q->http, 200, q->content_type, &q->out);
     } else {
         log_failure(q);
         if (q->route->connect)
-            http_reply_connect_err(q->http, &q->err);
+            svc_reply_err(&q->call, &q->err);
         else
             http_reply_err(q->http, &q->err);
     }
@@ -247,9 +247,9 @@ static int query_prepare(struct query *q, struct err *e)
     if (qr->running > qr->conf->queries_max)
         return err_set(e, ERR_BUSY, "%" PRIu64 " queries run already (querier.queries_max)",
                        qr->conf->queries_max);
-    if (q->route->connect && connect_timeout(q->http, &timeout_ms, e))
-        return e->code;
-    q->deadline_ns = q->began_ns + MIN(timeout_ms, qr->conf->timeout_ms) * 1000000;
+    if (q->route->connect)
+        timeout_ms = svc_left_ms(&q->call, timeout_ms);
+    q->deadline_ns = q->began_ns + timeout_ms * 1000000;
     if (tenant_of(q->http, qr->ctx->tenancy, QUERY_TENANTS_MAX, q->tenants, &q->tenants_len, e))
         return e->code;
     partial = http_header(q->http, "X-Embertree-Allow-Partial");
@@ -263,15 +263,17 @@ void query_on_http(struct http_req *r)
 {
     const struct querier_route *qroute = r->route_cookie;
     struct querier *qr = qroute->querier;
+    struct svc_call call = { 0 };
 
     CHECK(qr->magic == QUERIER_MAGIC);
-    if (qroute->route->connect && !connect_accepts(r))
+    if (qroute->route->connect && !svc_accept(r, SVC_JSON, &call))
         return; /* answered */
     struct query *q = XNEW(struct query);
     *q = (struct query){ .magic = QUERY_MAGIC,
                          .qr = qr,
                          .route = qroute->route,
                          .http = r,
+                         .call = call,
                          .arena = arena_new(ARENA_BYTES_MAX),
                          .step = qroute->route->first,
                          .calls_max = CALLS_MAX,

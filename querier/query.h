@@ -10,7 +10,7 @@
 #define QUERIER_QUERY_H
 
 #include "common/base/vec.h"
-#include "common/net/http.h"
+#include "common/net/svc.h"
 #include "querier/fanout.h"
 #include "querier/state.h"
 #include "querier/wire.h"
@@ -34,6 +34,7 @@ struct query {
     struct querier *qr;
     const struct query_route *route;
     struct http_req *http; /* until the reply; its arena may be used by steps */
+    struct svc_call call;  /* of it, where route->connect */
     struct arena *arena;   /* owned: what a query says and is asked */
     struct arena *data;    /* owned: decoded replies; NULL before there are any */
     struct str tenants[QUERY_TENANTS_MAX];

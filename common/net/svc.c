@@ -30,8 +30,8 @@ struct route {
     void *cookie;
 };
 
-struct reply_job { /* in r->arena */
-    struct svc_call *c;
+struct reply_job {        /* in r->arena */
+    struct svc_call call; /* a copy: the caller's is gone by then */
     struct buf message, zip;
     bool zipped;
 };
@@ -321,7 +321,7 @@ static void zip_done(void *cookie)
     if (j->zipped)
         buf_move(&j->message, &j->zip);
     buf_deinit(&j->zip);
-    send_frames(j->c, &j->message, j->zipped ? SVC_FRAME_GZIP : 0);
+    send_frames(&j->call, &j->message, j->zipped ? SVC_FRAME_GZIP : 0);
 }
 
 static void reply_zipped(struct svc_call *c, struct buf *message)
@@ -333,7 +333,7 @@ static void reply_zipped(struct svc_call *c, struct buf *message)
         send_frames(c, message, 0);
         return;
     }
-    j->c = c;
+    j->call = *c;
     buf_move(&j->message, message);
     if (j->message.len > HTTP_COMPRESS_INLINE && pool &&
         pool_submit(pool, c->r->loop, zip_work, zip_done, j))

@@ -370,7 +370,7 @@ static void test_connect_protocol(void **state)
         { "POST", "Content-Type: Application/JSON;charset=\"utf-8\"\r\n", "{" RANGE "}", 200,
           "names" },
         { "POST", "Content-Type: application/proto\r\n", "x", 415,
-          "Accept-Post: application/json\r\n" },
+          "Accept-Post: application/json, application/grpc+json, application/grpc-web+json\r\n" },
         { "POST", "Content-Type: application/json; charset=latin1\r\n", "{}", 415, "Accept-Post" },
         { "POST", "", "{}", 415, "Content-Length: 0\r\n" },
         { "GET", "", NULL, 405, "Allow: POST" },

@@ -74,72 +74,70 @@ static int open_labels(struct bed *b, const char *labels)
     return rc;
 }
 
+static const struct {
+    const char *labels, *type, *service;
+    const char *has[3]; /* name, value or NULL: absent */
+} label_rows[] = {
+    { LABELS, "process_cpu:cpu:nanoseconds:cpu:nanoseconds", "svc", { "app_name", NULL } },
+    { "service_name=svc,__name__=memory,env=prod",
+      "memory:cpu:nanoseconds:cpu:nanoseconds",
+      "svc",
+      { "env", "prod" } },
+    { "__name__=a.b-c",
+      "a_b_c:cpu:nanoseconds:cpu:nanoseconds",
+      "unknown_service",
+      { "pyroscope_spy", NULL } },
+    { LABELS ",pyroscope_spy=gospy",
+      "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
+      "svc",
+      { "pyroscope_spy", "gospy" } },
+    { LABELS ",__session_id__=1",
+      "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
+      "svc",
+      { "__session_id__", NULL } },
+    { LABELS ",__delta__=false",
+      "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
+      "svc",
+      { "__delta__", NULL } },
+    { LABELS ",__type__=forged",
+      "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
+      "svc",
+      { "__type__", "cpu" } },
+    { LABELS ",__profile_type__=forged",
+      "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
+      "svc",
+      { "__profile_type__", "process_cpu:cpu:nanoseconds:cpu:nanoseconds" } },
+    { LABELS ",process.runtime.name=go",
+      "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
+      "svc",
+      { "process.runtime.name", "go" } },
+    { LABELS ",empty=", "process_cpu:cpu:nanoseconds:cpu:nanoseconds", "svc", { "empty", NULL } },
+    { LABELS ",k\xc3\xa4se=v\xc3\xbc",
+      "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
+      "svc",
+      { "k\xc3\xa4se", "v\xc3\xbc" } },
+    { "__name__=godeltaprof_memory,service_name=svc",
+      "memory:cpu:nanoseconds:cpu:nanoseconds",
+      "svc",
+      { "app_name", NULL } },
+    { LABELS ",span_id=1122334455667788",
+      "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
+      "svc",
+      { "span_id", NULL } },
+};
+
 static void test_labels(void **state)
 {
     (void)state;
-    static const struct {
-        const char *labels, *type, *service;
-        const char *has[3]; /* name, value or NULL: absent */
-    } rows[] = {
-        { LABELS, "process_cpu:cpu:nanoseconds:cpu:nanoseconds", "svc", { "app_name", NULL } },
-        { "service_name=svc,__name__=memory,env=prod",
-          "memory:cpu:nanoseconds:cpu:nanoseconds",
-          "svc",
-          { "env", "prod" } },
-        { "__name__=a.b-c",
-          "a_b_c:cpu:nanoseconds:cpu:nanoseconds",
-          "unknown_service",
-          { "pyroscope_spy", NULL } },
-        { LABELS ",pyroscope_spy=gospy",
-          "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
-          "svc",
-          { "pyroscope_spy", "gospy" } },
-        { LABELS ",__session_id__=1",
-          "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
-          "svc",
-          { "__session_id__", NULL } },
-        { LABELS ",__delta__=false",
-          "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
-          "svc",
-          { "__delta__", NULL } },
-        { LABELS ",__type__=forged",
-          "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
-          "svc",
-          { "__type__", "cpu" } },
-        { LABELS ",__profile_type__=forged",
-          "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
-          "svc",
-          { "__profile_type__", "process_cpu:cpu:nanoseconds:cpu:nanoseconds" } },
-        { LABELS ",process.runtime.name=go",
-          "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
-          "svc",
-          { "process.runtime.name", "go" } },
-        { LABELS ",empty=",
-          "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
-          "svc",
-          { "empty", NULL } },
-        { LABELS ",k\xc3\xa4se=v\xc3\xbc",
-          "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
-          "svc",
-          { "k\xc3\xa4se", "v\xc3\xbc" } },
-        { "__name__=godeltaprof_memory,service_name=svc",
-          "memory:cpu:nanoseconds:cpu:nanoseconds",
-          "svc",
-          { "app_name", NULL } },
-        { LABELS ",span_id=1122334455667788",
-          "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
-          "svc",
-          { "span_id", NULL } },
-    };
 
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(label_rows); i++) {
         struct bed b;
-        if (open_labels(&b, rows[i].labels) || b.keep.rejected || b.keep.pushes.len != 1)
+        if (open_labels(&b, label_rows[i].labels) || b.keep.rejected || b.keep.pushes.len != 1)
             fail_msg("row %zu: %s %s", i, b.e.text, b.keep.why.text);
         struct batch_kept *p = b.keep.pushes.ptr[0];
-        if (!str_eqc(p->push.series[0].profile_type, rows[i].type) ||
-            !str_eqc(p->push.service, rows[i].service) ||
-            !has_label(p, rows[i].has[0], rows[i].has[1]))
+        if (!str_eqc(p->push.series[0].profile_type, label_rows[i].type) ||
+            !str_eqc(p->push.service, label_rows[i].service) ||
+            !has_label(p, label_rows[i].has[0], label_rows[i].has[1]))
             fail_msg("row %zu: %.*s of %.*s", i, STR_ARG(p->push.series[0].profile_type),
                      STR_ARG(p->push.service));
         assert_int_equal(batch_keep_total(&b.keep, "cpu"), 5);
