@@ -383,7 +383,7 @@ static bool add_labels(struct otlp_walk *w, const struct otlp_sample *s, struct 
 static bool values_of(struct otlp_walk *w, const struct otlp_sample *s, uint32_t types,
                       uint64_t scale, uint64_t *ret)
 {
-    const int64_t *v = w->o->values.ptr + s->values.from;
+    const int64_t *v = s->values.len ? w->o->values.ptr + s->values.from : NULL;
     uint64_t any = 0, sum = s->values.len ? 0 : s->timestamps, scaled;
 
     if ((types > 1 && s->values.len != types) || (s->values.len == 0 && s->timestamps == 0)) {
