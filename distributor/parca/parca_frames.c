@@ -20,6 +20,7 @@
 #include "distributor/formats/native.h"
 
 #define WORK_MAX      (UINT64_C(32) << 20)
+#define TEXT_MAX      (UINT64_C(1) << 30) /* bytes of names looked at, of all pushes */
 #define LOCATIONS_MAX (1u << 20) /* remembered, of all pushes; frames: four times as many */
 
 uint32_t parca_value_field(const struct arrow_schema *s, uint32_t f)
@@ -119,6 +120,7 @@ void parca_frames_deinit(struct parca_frames *f)
 void parca_frames_begin(struct parca_frames *f, struct push *push)
 {
     f->push = push;
+    f->longest = 0;
     f->push_no++;
     paths_init(&f->paths, push, f->limits);
 }
@@ -138,6 +140,8 @@ static struct str text(struct parca_frames *f, struct arrow_cell in, uint32_t fi
 
     if (field != ARROW_NO_FIELD)
         (void)arrow_bytes(f->arrow, arrow_in(in, field), &s);
+    f->text += s.len;
+    f->longest = MAX(f->longest, s.len);
     return s;
 }
 
@@ -272,6 +276,13 @@ static int find_location(struct parca_frames *f, struct arrow_cell c, uint32_t *
     struct parca_seen_location seen = { .from = (uint32_t)f->frames.len };
     if (add_location(f, c, e))
         return e->code;
+    if (f->text > TEXT_MAX)
+        return err_set(e, ERR_LIMIT,
+                       "parca: the frames of a batch have over %" PRIu64 " bytes of names",
+                       TEXT_MAX);
+    if (f->longest > f->limits->symbol_bytes)
+        return err_set(e, ERR_LIMIT, "parca: a name of %" PRIu64 " bytes, at most %" PRIu64,
+                       f->longest, f->limits->symbol_bytes);
     seen.len = (uint32_t)f->frames.len - seen.from;
     vec_push(&f->locations, seen);
     *ret = next;

@@ -44,7 +44,9 @@ struct parca_frames {
     VEC(struct parca_seen_stack) stacks;
     VEC(uint32_t) frames; /* of all locations, leaf first */
     struct buf tmp;
-    uint64_t work; /* frames and lines looked at */
+    uint64_t work;    /* frames and lines looked at */
+    uint64_t text;    /* bytes of names looked at */
+    uint64_t longest; /* of these names, in this push */
 };
 void parca_frames_init(struct parca_frames *f, struct arrow *a, const struct parca_fields *fields,
                        const struct limits *l);

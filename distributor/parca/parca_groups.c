@@ -305,6 +305,22 @@ static int add_series(const struct grouping *g, struct push *push, const struct 
     return 0;
 }
 
+/* Values that were too long are [overflow] as well: such a set must not be the series of the shared
+ * one a second time, since equal series of a push are taken for repeats. */
+static bool is_overflow(const struct grouping *g, uint32_t set)
+{
+    const struct labels *mine = &g->rows->sets->sets.ptr[set].labels;
+    const struct labels *over = &g->rows->sets->sets.ptr[g->overflow].labels;
+
+    if (mine->len != over->len)
+        return false;
+    for (size_t i = 0; i < mine->len; i++)
+        if (!str_eq(mine->ptr[i].name, over->ptr[i].name) ||
+            !str_eqc(mine->ptr[i].value, PARCA_OVERFLOW))
+            return false;
+    return true;
+}
+
 static int fill(struct grouping *g, struct group *group, struct push *push, struct err *e)
 {
     struct str service = arena_strdup(push->arena, group->service);
@@ -316,6 +332,9 @@ static int fill(struct grouping *g, struct group *group, struct push *push, stru
     push->has_time = push->has_identity = true;
     push->time_ns = group->time_ns;
     push->duration_ns = group->duration_ns;
+    for (size_t i = 0; g->overflow != SET_OVERFLOW && i < g->len; i++)
+        if (g->list[i].set != SET_OVERFLOW && is_overflow(g, g->list[i].set))
+            g->list[i].set = SET_OVERFLOW;
     if (g->len > 1)
         qsort(g->list, g->len, sizeof(*g->list), entry_cmp);
     for (size_t from = 0, to; from < g->len; from = to) {

@@ -18,7 +18,9 @@
 #include "distributor/parca/parca_groups.h"
 
 #define COLUMNS_MAX   1024
-#define LABEL_CELLS   (UINT64_C(64) << 20) /* rows times label columns */
+#define LABEL_CELLS   (UINT64_C(16) << 20) /* rows times label columns */
+#define WORD_KEEP     256                  /* bytes of a part of a type; push_add refuses so many */
+#define ID_MAX        64                   /* bytes of the id of a stack: 16 */
 #define NS_PER_MS     INT64_C(1000000)
 #define LABELS_PREFIX "labels."
 
@@ -123,6 +125,7 @@ static int64_t number(struct reading *r, uint32_t field, uint64_t row)
 /* As push_add makes a word of it: types that are equal then must be one type here. */
 static bool word(struct reading *r, struct str s, const char *empty, struct str *ret)
 {
+    s = str_sub(s, 0, WORD_KEEP); /* one entry of a dictionary may be the type of every row */
     char *w = arena_alloc(r->arena, s.len + 1);
 
     if (!w)
@@ -188,7 +191,7 @@ static void find_stack(struct reading *r, uint64_t row, struct parca_row *to)
         return;
     }
     to->known = false;
-    if (!arrow_bytes(r->a, c, &id))
+    if (!arrow_bytes(r->a, c, &id) || id.len > ID_MAX)
         return;
     for (uint64_t h = hash64(id.ptr, id.len, x->seed);; h = hash_u64(h + 1)) {
         uint32_t at = map_u64_get(&x->rows, h);
@@ -209,6 +212,8 @@ static int take_row(struct reading *r, uint64_t row, struct parca_row *to, struc
     for (size_t i = 0; i < r->sets.columns; i++)
         if (!arrow_bytes(r->a, arrow_cell(r->a, r->labels[i], row), &r->values[i]))
             r->values[i] = STR_NULL;
+        else if (r->values[i].len > r->sink->limits->label_value_bytes)
+            r->values[i] = STR(PARCA_OVERFLOW); /* not to be hashed for each row */
     if (parca_sets_find(&r->sets, r->values, &to->sent, e) || find_type(r, row, &to->type, e))
         return e->code;
     find_stack(r, row, to);
@@ -319,7 +324,7 @@ static int index_rows(struct stack_index *x, uint32_t id_field, struct err *e)
     struct str id;
 
     for (uint64_t row = 0; row < x->arrow->batch.rows; row++) {
-        if (!arrow_bytes(x->arrow, arrow_cell(x->arrow, id_field, row), &id))
+        if (!arrow_bytes(x->arrow, arrow_cell(x->arrow, id_field, row), &id) || id.len > ID_MAX)
             id = STR_NULL;
         vec_push(&x->ids, id);
         uint64_t h = hash64(id.ptr, id.len, x->seed);
@@ -409,7 +414,8 @@ static int ask_rows(struct arrow *a, uint64_t seed, struct map_u64 *seen, struct
             return e->code;
         for (uint64_t row = 0; row < a->batch.rows; row++)
             if (row >= a->budget.limits->samples ||
-                (arrow_bytes(a, arrow_cell(a, field, row), &id) && !add_id(id, seed, seen, ask)))
+                (arrow_bytes(a, arrow_cell(a, field, row), &id) && id.len <= ID_MAX &&
+                 !add_id(id, seed, seen, ask)))
                 return err_set(e, ERR_LIMIT, "parca: too many stacks in one record");
         if (a->fault.code) {
             *e = a->fault;

@@ -246,13 +246,112 @@ static void test_random_machines(void **state)
         one_machine(seed + (uint64_t)i);
 }
 
+/* ---- limits ------------------------------------------------------------------------------------
+ */
+
+static uint64_t sum_of(const struct buf *rows)
+{
+    struct str rest = buf_str(rows), line;
+    uint64_t sum = 0, v;
+    bool more = true;
+
+    while (str_next(&rest, '\n', &more, &line))
+        if (str_u64(str_sub(line, (size_t)(str_rfind(line, '\t') + 1), line.len), &v))
+            sum += v;
+    return sum;
+}
+
+/* Over the number of series label sets share one; totals stay, no series is there twice. */
+static void test_overflow(void **state)
+{
+    struct arena *arena = arena_new(64 * MIB);
+    struct parca_model m;
+    struct parca_bed b;
+    struct buf out, want;
+    struct err e;
+
+    (void)state;
+    parca_gen(&m, arena, 3, 300, DIST_NOW_MS * 1000000);
+    for (size_t i = 0; i < m.samples_len; i++) {
+        char pod[16];
+        (void)snprintf(pod, sizeof(pod), "pod-%zu", i % 50);
+        m.samples[i].labels[2] = arena_strdup(arena, str_c(pod)).ptr;
+        m.samples[i].labels[3] = "batch";
+    }
+    m.samples[7].labels[2] = m.samples[8].labels[2] = PARCA_OVERFLOW;
+    parca_bed_init(&b);
+    b.limits.series = 15; /* of three types: five sets */
+    buf_init(&out, 16 * MIB);
+    buf_init(&want, 16 * MIB);
+    parca_gen_rows(&m, &want);
+    parca_gen_v2(&m, GA_LZ4, 1, &out);
+    assert_int_equal(parca_arrow_push(buf_str(&out), &opts, &b.sink, &e), 0);
+    assert_int_equal(b.rejected, 0);
+    assert_true(sum_of(&b.rows) == sum_of(&want));
+    assert_true(b.drops[CHANGE_OVERFLOW] > 100);
+    assert_non_null(strstr(b.rows.ptr, "pod=[overflow]"));
+    buf_deinit(&out);
+    buf_deinit(&want);
+    parca_bed_free(&b);
+    arena_free(arena);
+}
+
+static int push_with(const struct limits *l, const struct parca_model *m, struct parca_bed *b,
+                     struct err *e)
+{
+    struct buf out;
+
+    parca_bed_reset(b);
+    b->limits = *l;
+    buf_init(&out, 16 * MIB);
+    parca_gen_v2(m, GA_PLAIN, 1, &out);
+    e->code = 0;
+    int rc = parca_arrow_push(buf_str(&out), &opts, &b->sink, e);
+    buf_deinit(&out);
+    return rc;
+}
+
+static void test_limits(void **state)
+{
+    struct arena *arena = arena_new(64 * MIB);
+    struct limits l = limits_default();
+    struct parca_model m;
+    struct parca_bed b;
+    struct err e;
+
+    (void)state;
+    parca_gen(&m, arena, 5, 200, DIST_NOW_MS * 1000000);
+    parca_bed_init(&b);
+    l.samples = 199;
+    assert_int_equal(push_with(&l, &m, &b, &e), ERR_LIMIT);
+    l.samples = 200;
+    assert_int_equal(push_with(&l, &m, &b, &e), 0);
+    assert_int_equal(b.rejected, 0);
+    l.lines_per_location = 1; /* some pushes have such a location: they are rejected, no others */
+    assert_int_equal(push_with(&l, &m, &b, &e), 0);
+    assert_true(b.rejected > 0 && b.why.code == ERR_LIMIT);
+    l = limits_default();
+    l.symbol_bytes = 20;
+    l.symbol_keep_bytes = 20;
+    assert_int_equal(push_with(&l, &m, &b, &e), 0);
+    assert_true(b.rejected > 0 && b.why.code == ERR_LIMIT);
+    l = limits_default();
+    l.frames = 16;
+    assert_int_equal(push_with(&l, &m, &b, &e), 0);
+    assert_true(b.rejected > 0);
+    l = limits_default();
+    l.decode_bytes = MIB / 32;
+    assert_int_not_equal(push_with(&l, &m, &b, &e), 0);
+    parca_bed_free(&b);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_samples_v2),
-        cmocka_unit_test(test_samples_v1),
-        cmocka_unit_test(test_verdicts),
-        cmocka_unit_test(test_random_machines),
+        cmocka_unit_test(test_samples_v2), cmocka_unit_test(test_samples_v1),
+        cmocka_unit_test(test_verdicts),   cmocka_unit_test(test_random_machines),
+        cmocka_unit_test(test_overflow),   cmocka_unit_test(test_limits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
