@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+/* cmocka wants the three above first */
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/mem.h"
+#include "distributor/parca/debuginfo.h"
+#include "tests/lib/kv_dir.h"
+
+struct bed {
+    struct env_sim sim;
+    struct clock_fake clock;
+    struct debuginfo *index;
+    struct debuginfo_opts o;
+};
+
+static void bed_open(struct bed *b)
+{
+    struct err e;
+
+    if (debuginfo_new(&b->o, &b->index, &e))
+        fail_msg("%s", e.text);
+}
+
+static void bed_init(struct bed *b, char *dir)
+{
+    clock_fake_init(&b->clock, 1790000000000);
+    env_sim_init(&b->sim, &b->clock.clock, fs_real(), 5);
+    b->o = (struct debuginfo_opts){ .dir = dir,
+                                    .env = &b->sim.env,
+                                    .file_bytes = 1000,
+                                    .tenant_bytes = 1000,
+                                    .bytes = 1500,
+                                    .stale_ms = 1000 };
+    bed_open(b);
+}
+
+/* begin, write n bytes, received, kept: as the upload does it. */
+static int upload(struct bed *b, const char *who, const char *id, size_t n, struct err *e)
+{
+    struct debuginfo_goners gone = { 0 };
+    struct debuginfo_entry *x;
+    char *bytes = xcalloc(1, n + 1);
+
+    int rc = debuginfo_begin(b->index, str_c(who), str_c(id), DEBUGINFO_SOURCES, STR("h\n"),
+                             STR("n"), false, &x, e);
+    if (!rc)
+        rc = debuginfo_claim(x, str_c(x->upload_id), e);
+    if (!rc) {
+        assert_int_equal(debuginfo_temp_open(b->o.dir, n, &x->temp, e), 0);
+        assert_int_equal(debuginfo_temp_write(&x->temp, str_n(bytes, n), e), 0);
+        assert_int_equal(debuginfo_temp_finish(&x->temp, &x->m, e), 0);
+        x->m.size = n;
+        rc = debuginfo_make_room(b->index, x, &gone, e);
+        for (size_t i = 0; i < gone.len; i++)
+            debuginfo_remove(b->o.dir, &gone.ptr[i]);
+        if (!rc) {
+            assert_int_equal(debuginfo_temp_keep(&x->temp, b->o.dir, &x->m, fs_real(), e), 0);
+            debuginfo_keep(b->index, x);
+        } else {
+            debuginfo_temp_drop(&x->temp);
+            debuginfo_forget(b->index, x);
+        }
+    }
+    vec_free(&gone);
+    xfree(bytes);
+    return rc;
+}
+
+static bool here(struct bed *b, const char *who, const char *id)
+{
+    return debuginfo_find(b->index, str_c(who), str_c(id), DEBUGINFO_SOURCES) != NULL;
+}
+
+static void test_quotas(void **state)
+{
+    char *dir = *state;
+    struct bed b;
+    struct err e;
+
+    bed_init(&b, dir);
+    assert_int_equal(upload(&b, "a", "01", 400, &e), 0);
+    assert_int_equal(upload(&b, "a", "02", 400, &e), 0);
+    assert_true(here(&b, "a", "01")); /* used: 02 is the oldest now */
+    assert_int_equal(upload(&b, "a", "03", 400, &e), 0);
+    assert_true(here(&b, "a", "01") && !here(&b, "a", "02") && here(&b, "a", "03"));
+    assert_int_equal(upload(&b, "b", "01", 700, &e), 0);
+    assert_int_equal(upload(&b, "b", "02", 701, &e), ERR_RATE); /* a's are not touched for it */
+    assert_true(here(&b, "a", "01") && here(&b, "b", "01") && !here(&b, "b", "02"));
+    assert_int_equal(upload(&b, "a", "01", 10, &e), ERR_CONFLICT);
+    assert_int_equal(debuginfo_bytes(b.index), 1500);
+    debuginfo_free(b.index);
+    bed_open(&b); /* as it was, from the disk */
+    assert_int_equal(debuginfo_bytes(b.index), 1500);
+    assert_true(here(&b, "a", "01") && here(&b, "a", "03") && here(&b, "b", "01"));
+    debuginfo_free(b.index);
+}
+
+static void test_uploads(void **state)
+{
+    struct debuginfo_entry *x, *again;
+    const char *why;
+    struct bed b;
+    struct err e;
+
+    bed_init(&b, *state);
+    struct str a = STR("c"), id = STR("0a");
+    assert_true(debuginfo_wanted(b.index, a, id, DEBUGINFO_DEBUG, false, &why));
+    assert_int_equal(
+        debuginfo_begin(b.index, a, id, DEBUGINFO_DEBUG, STR(""), STR(""), false, &x, &e), 0);
+    assert_false(debuginfo_wanted(b.index, a, id, DEBUGINFO_DEBUG, false, &why));
+    assert_string_equal(why, "A previous upload is still in-progress and not stale yet (only stale "
+                             "uploads can be retried).");
+    assert_int_equal(debuginfo_claim(x, STR("other"), &e), ERR_CONFIG);
+    assert_int_equal(debuginfo_claim(NULL, STR(""), &e), ERR_CONFIG);
+    clock_fake_advance(&b.clock, 1001);
+    assert_true(debuginfo_wanted(b.index, a, id, DEBUGINFO_DEBUG, false, &why));
+    for (int i = 0; i < DEBUGINFO_UPLOADS_MAX; i++) {
+        char name[8];
+        (void)snprintf(name, sizeof(name), "0%d", i);
+        assert_int_equal(debuginfo_begin(b.index, a, str_c(name), DEBUGINFO_DEBUG, STR(""), STR(""),
+                                         false, &again, &e),
+                         0);
+    }
+    assert_int_equal(debuginfo_begin(b.index, a, STR("ff"), DEBUGINFO_DEBUG, STR(""), STR(""),
+                                     false, &again, &e),
+                     ERR_RATE);
+    debuginfo_free(b.index);
+}
+
+static void test_names(void **state)
+{
+    static const char *const bad[] = { "", "a", "a b", "a\nb", "\xc3\xa4\xc3\xa4" };
+    struct debuginfo_meta m = { .tenant = "t", .build_id = "../../x", .size = 3 }, back;
+    struct buf b;
+    struct err e;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_int_equal(debuginfo_id_check(str_c(bad[i]), &e), ERR_INPUT);
+    buf_init(&b, 4096);
+    debuginfo_path("d", &m, &b);
+    assert_true(str_starts(buf_str(&b), STR("d/")));
+    assert_int_equal(b.len, 2 + 32 + 1 + 1 + 14 + strlen(".debuginfo"));
+    buf_reset(&b);
+    debuginfo_meta_write(&m, &b);
+    assert_int_equal(debuginfo_meta_read(buf_str(&b), &back, &e), 0);
+    assert_string_equal(back.build_id, m.build_id);
+    assert_int_equal(back.size, 3);
+    assert_int_equal(debuginfo_meta_read(STR("tenant=t\n"), &back, &e), ERR_CORRUPT);
+    assert_int_equal(debuginfo_meta_read(STR("junk"), &back, &e), ERR_CORRUPT);
+    buf_deinit(&b);
+}
+
+/* What a crash leaves behind is gone after the next start. */
+static void test_scan(void **state)
+{
+    struct debuginfo_temp t;
+    struct debuginfo_meta m = { .tenant = "s", .build_id = "0b", .size = 5 };
+    struct bed b;
+    struct buf path;
+    struct stat st;
+    struct err e;
+
+    bed_init(&b, *state);
+    assert_int_equal(upload(&b, "s", "0b", 5, &e), 0);
+    assert_int_equal(debuginfo_temp_open(b.o.dir, 99, &t, &e), 0);
+    (void)close(t.fd);
+    m.type = DEBUGINFO_SOURCES;
+    buf_init(&path, 4096);
+    debuginfo_path(b.o.dir, &m, &path);
+    buf_addf(&path, ".meta%c", 0);
+    assert_int_equal(unlink(path.ptr), 0); /* the data stays without its .meta */
+    debuginfo_free(b.index);
+    bed_open(&b);
+    assert_false(here(&b, "s", "0b"));
+    assert_int_not_equal(stat(t.path, &st), 0);
+    path.ptr[path.len - strlen(".meta") - 1] = 0;
+    assert_int_not_equal(stat(path.ptr, &st), 0);
+    buf_deinit(&path);
+    debuginfo_free(b.index);
+}
+
+static int setup(void **state)
+{
+    *state = kv_dir_new();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    kv_dir_remove(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_quotas, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_uploads, setup, teardown),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test_setup_teardown(test_scan, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
