@@ -383,7 +383,6 @@ static void test_many(void **state)
     assert_int_equal(push(&b, PUSH, PROTO, buf_str(&msg), &got), 500);
     assert_non_null(strstr(got, "20 errors: push series with index 0 and id  failed: "));
     b.answer = DIST_BED_SILENT;
-    b.silent_len = 0;
     assert_int_equal(push(&b, PUSH, PROTO "Connect-Timeout-Ms: 200\r\n", buf_str(&msg), &got), 504);
     assert_non_null(strstr(got, "deadline_exceeded"));
     assert_int_equal(dist_bed_metric(&b, "embertree_distributor_pushes_working"), 0);

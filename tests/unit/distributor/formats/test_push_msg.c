@@ -202,7 +202,8 @@ static void test_json(void **state)
     assert_int_equal(b.keep.rejected, 0);
     assert_int_equal(b.keep.pushes.len, 2);
     assert_int_equal(batch_keep_total(&b.keep, "cpu"), 10);
-    assert_string_equal(b.keep.pushes.ptr[0]->id, "one");
+    assert_int_equal(b.keep.pushes.ptr[0]->id_len, 3);
+    assert_memory_equal(b.keep.pushes.ptr[0]->id, "one", 3);
     assert_int_equal(b.keep.pushes.ptr[1]->id_len, 0);
     assert_int_equal(b.keep.pushes.ptr[1]->identity_len, raw.len);
     close_bed(&b);
