@@ -56,7 +56,7 @@ ROCKSDB_DIR ?=
 ROCKSDB_CFLAGS := $(if $(ROCKSDB_DIR),-isystem $(ROCKSDB_DIR)/include)
 ROCKSDB_LDFLAGS := $(if $(ROCKSDB_DIR),-L$(ROCKSDB_DIR)/lib -Wl$(comma)-rpath$(comma)$(ROCKSDB_DIR)/lib)
 all_LDLIBS  := $(ROCKSDB_LDFLAGS) -lrocksdb -lnanomsg -luv -lprotobuf-c -lyaml -lzstd -llz4 -ldeflate -lz -ljansson -lpcre2-8 \
-               -lxxhash -lroaring -lnghttp2 -lbrotlidec -lssl -lcrypto -lunwind $($(BUILD)_LDLIBS) -lm
+               -lxxhash -lroaring -lnghttp2 -lbrotlidec -lcurl -lssl -lcrypto -lunwind $($(BUILD)_LDLIBS) -lm
 
 # Every .c below a folder belongs to that folder's archive; nothing is listed by hand.
 src       = $(sort $(shell find $(1) \( -name '*.c' -o -name '*.S' \) -not -path '*/node_modules/*' 2>/dev/null))
