@@ -22,8 +22,10 @@
 #include "distributor/formats/pprof_stacks.h"
 #include "distributor/otlp/otlp_push.h"
 #include "distributor/pack.h"
+#include "distributor/parca/parca_write.h"
 #include "tests/lib/dist_push.h"
 #include "tests/lib/gen_pprof.h"
+#include "tests/lib/parca_bed.h"
 #include "tests/lib/testdata.h"
 
 #define SPEND_NS 150000000u
@@ -299,6 +301,38 @@ static void measure_jfr_files(void)
     }
 }
 
+/* ---- Arrow: five seconds of a machine as parca-agent sends them */
+
+static void measure_arrow(const char *name, enum ga_codec codec, size_t samples)
+{
+    const struct parca_opts o = { .drop_labels = "cpu,thread_id", .seed = 1 };
+    struct limits l = limits_default();
+    struct arena *a = arena_new(512 * MIB);
+    struct figures f = { 0 };
+    struct parca_model m;
+    struct buf body;
+    struct err e;
+
+    buf_init(&body, 64 * MIB);
+    parca_gen(&m, a, 1, samples, DIST_NOW_MS * 1000000);
+    parca_gen_v2(&m, codec, 1, &body);
+    for (uint64_t began = cpu_ns(), n = 0; n < 5 || cpu_ns() - began < SPEND_NS; n++) {
+        struct otlp_run r = { .l = &l, .f = &f };
+        struct batch_sink sink = { otlp_begin, otlp_end, otlp_reject, &l, DIST_NOW_MS, &r };
+        f.stacks = f.arena = f.packed = 0;
+        uint64_t from = cpu_ns();
+        CHECK(parca_arrow_push(buf_str(&body), &o, &sink, &e) == 0);
+        best(&f.walk, cpu_ns() - from - r.pack_ns);
+        best(&f.pack, r.pack_ns);
+    }
+    printf("%-28s %9zu %9s %9s %9.1f %9.1f %9.1f   %.0f ns a sample, %.1f MB/s\n", name, body.len,
+           "-", "-", (double)f.walk / 1e3, (double)f.pack / 1e3, (double)(f.walk + f.pack) / 1e3,
+           (double)(f.walk + f.pack) / (double)samples,
+           (double)body.len * 1e3 / (double)(f.walk + f.pack));
+    buf_deinit(&body);
+    arena_free(a);
+}
+
 int main(int argc, char **argv)
 {
     static const char *const files[] = {
@@ -331,6 +365,8 @@ int main(int argc, char **argv)
         gen_random_pprof(&p, 2000, &r);
         measure("generated", buf_str(&r.body));
         gen_random_deinit(&r);
+        measure_arrow("arrow, 6,000 samples", GA_PLAIN, 6000);
+        measure_arrow("arrow lz4, 6,000 samples", GA_LZ4, 6000);
     }
     if (!testdata_here("decode benchmark over sample files"))
         return 0;
