@@ -20,7 +20,7 @@ CONFINED = {  # a library's header -> the only places that may include it
     "nanomsg/": r"common/rpc/rpc_nn.*\.c",
     "openssl/": r"common/(net|rpc)/",
     "yaml.h": r"common/conf/conf_yaml\.c",
-    "curl/": r"common/net/http_client\.c",
+    "curl/": r"common/net/http_(client|multi)\.c",
     "jansson.h": r"common/net/json_in\.c",
     "zstd.h": r"common/base/compress\.c",
     "lz4": r"common/base/compress_lz4\.c",
