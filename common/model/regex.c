@@ -367,10 +367,10 @@ void regex_free(struct regex *r)
     xfree(r);
 }
 
-static pcre2_code *regex_compile(struct str pattern, bool anchored, struct err *e)
+static pcre2_code *regex_compile(struct str pattern, bool anchored, bool groups, struct err *e)
 {
     uint32_t options = PCRE2_UTF | PCRE2_MATCH_INVALID_UTF | PCRE2_DOTALL | PCRE2_DOLLAR_ENDONLY |
-                       PCRE2_NEVER_BACKSLASH_C | PCRE2_NO_AUTO_CAPTURE;
+                       PCRE2_NEVER_BACKSLASH_C | (groups ? 0 : PCRE2_NO_AUTO_CAPTURE);
     int code = 0;
     PCRE2_SIZE at = 0;
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
@@ -391,16 +391,18 @@ static pcre2_code *regex_compile(struct str pattern, bool anchored, struct err *
     return re;
 }
 
-NODISCARD int regex_new(struct str pattern, bool anchored, struct regex **ret, struct err *e)
+static int regex_make(struct str pattern, bool anchored, bool groups, struct regex **ret,
+                      struct err *e)
 {
     if (regex_gate(pattern, e))
         return e->code;
-    pcre2_code *code = regex_compile(pattern, anchored, e);
+    pcre2_code *code = regex_compile(pattern, anchored, groups, e);
     if (!code)
         return e->code;
     struct regex *r = XNEW(struct regex);
     r->code = code;
-    r->data = pcre2_match_data_create(1, NULL);
+    r->data = groups ? pcre2_match_data_create_from_pattern(code, NULL)
+                     : pcre2_match_data_create(1, NULL);
     r->context = pcre2_match_context_create(NULL);
     CHECK(r->data && r->context);
     pcre2_set_match_limit(r->context, REGEX_MATCH_LIMIT);
@@ -413,6 +415,37 @@ NODISCARD int regex_new(struct str pattern, bool anchored, struct regex **ret, s
     }
     *ret = r;
     return 0;
+}
+
+int regex_new(struct str pattern, bool anchored, struct regex **ret, struct err *e)
+{
+    return regex_make(pattern, anchored, false, ret, e);
+}
+
+int regex_new_groups(struct str pattern, struct regex **ret, struct err *e)
+{
+    return regex_make(pattern, true, true, ret, e);
+}
+
+struct str regex_group(const struct regex *r, struct str value, uint32_t n)
+{
+    const PCRE2_SIZE *at = pcre2_get_ovector_pointer(r->data);
+
+    if (n >= pcre2_get_ovector_count(r->data) || at[2 * n] == PCRE2_UNSET)
+        return STR_NULL;
+    return str_sub(value, at[2 * n], at[2 * n + 1]);
+}
+
+int regex_group_named(const struct regex *r, struct str name)
+{
+    char text[128];
+
+    if (name.len >= sizeof(text) || memchr(name.ptr, 0, name.len))
+        return -1;
+    memcpy(text, name.ptr, name.len);
+    text[name.len] = '\0';
+    int n = pcre2_substring_number_from_name(r->code, (PCRE2_SPTR)text);
+    return n > 0 ? n : -1;
 }
 
 int regex_match(const struct regex *r, struct str value, struct err *e)

@@ -19,9 +19,16 @@ struct regex;
 /* `anchored`: the whole value must match; else a search. Dot matches newline, $ is the very end.
  * ERR_INPUT names the pattern, the offset and the construct that is refused. */
 NODISCARD int regex_new(struct str pattern, bool anchored, struct regex **ret, struct err *e);
+/* Anchored, and its groups are kept: read them with regex_group after a match. */
+NODISCARD int regex_new_groups(struct str pattern, struct regex **ret, struct err *e);
 void regex_free(struct regex *r); /* NULL is fine */
 /* 1, 0, or -1 with the error set: a limit was hit, which is not the same as "no match". */
 int regex_match(const struct regex *r, struct str value, struct err *e);
+/* Of the last regex_match that returned 1, over the same value: what group n matched (0: all),
+ * {NULL, 0} if it took no part or there is none. */
+struct str regex_group(const struct regex *r, struct str value, uint32_t n);
+/* The number of a named group, or -1. */
+int regex_group_named(const struct regex *r, struct str name);
 /* The syntax gate alone (pure): refuses what RE2 has not. */
 NODISCARD int regex_gate(struct str pattern, struct err *e);
 

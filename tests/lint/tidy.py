@@ -19,7 +19,7 @@ CONFINED = {  # a library's header -> the only places that may include it
     "rocksdb/": r"common/store/kv_rocks\w*\.[ch]",
     "nanomsg/": r"common/rpc/rpc_nn.*\.c",
     "openssl/": r"common/(net|rpc)/",
-    "yaml.h": r"common/conf/conf_yaml\.c",
+    "yaml.h": r"common/conf/conf_(yaml|tree)\.c",
     "curl/": r"common/net/http_(client|multi)\.c",
     "jansson.h": r"common/net/json_in\.c",
     "zstd.h": r"common/base/compress\.c",
