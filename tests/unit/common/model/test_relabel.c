@@ -262,7 +262,7 @@ static void test_md5(void **state)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         uint8_t d[MD5_BYTES];
         char hex[2 * MD5_BYTES + 1];
-        md5(str_c(known[i].in), d);
+        md5(str_c(rows[i].in), d);
         for (size_t k = 0; k < MD5_BYTES; k++)
             (void)snprintf(hex + 2 * k, 3, "%02x", d[k]);
         assert_string_equal(hex, rows[i].hex);
