@@ -9,6 +9,7 @@
 
 #include "common/base/mem.h"
 #include "common/role/memory.h"
+#include "distributor/adhoc/api_adhoc.h"
 #include "distributor/api_import.h"
 #include "distributor/api_ingest.h"
 #include "distributor/api_otlp.h"
@@ -87,6 +88,7 @@ static void add_routes(struct distributor *d)
     api_push_routes(d);
     api_otlp_routes(d);
     api_parca_routes(d);
+    api_adhoc_routes(d);
 }
 
 static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct err *e)

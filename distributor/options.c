@@ -79,6 +79,11 @@ static const struct conf_row rows[] = {
                "Debug info kept of all tenants. 0: none is taken."),
     CONF_DURATION(ST, debuginfo_stale_ms, "debuginfo_stale", "17m", "1s", "1d",
                   "An upload of debug info that was not finished by then may be begun anew."),
+    CONF_U64(ST, adhoc_max, "adhoc_max", "200", "0", "1000",
+             "Uploaded profiles kept of one tenant; over it no more are taken."),
+    CONF_BYTES(
+        ST, adhoc_bytes_max, "adhoc_bytes_max", "256MiB", "0", NULL,
+        "Bytes of uploaded profiles kept of one tenant, as stored; over it no more are taken."),
     CONF_STR(ST, write_id_secret, "write_id_secret", "",
              "Secret of the write ids, equal on all distributors; empty: a file in data.dir."),
 };

@@ -23,6 +23,7 @@ struct distributor_conf {
     const char *parca_drop_labels;
     uint64_t debuginfo_file_bytes, debuginfo_tenant_bytes, debuginfo_bytes;
     uint64_t debuginfo_stale_ms; /* an upload that nobody finished may be begun anew */
+    uint64_t adhoc_max, adhoc_bytes_max; /* uploaded profiles kept of one tenant */
     const char *write_id_secret; /* "" = the file in the data folder */
 };
 extern const struct conf_table distributor_table;

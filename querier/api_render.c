@@ -19,6 +19,7 @@
 #include "querier/exemplars.h"
 #include "querier/merged.h"
 #include "common/render/folded.h"
+#include "common/render/metadata.h"
 #include "querier/spec.h"
 
 #define TYPES_MAX 8
@@ -361,25 +362,11 @@ static void put_metadata(const struct query *q, const struct render *r, struct j
     struct str id = r->types_len ? r->types[0] : str_c(legacy_type_id(r->spec.app.kind));
     struct ptype t = { 0 };
     struct err e;
-    bool cpu;
 
     CHECK(ptype_parse(id, &t, &e) == 0); /* it was parsed before */
-    cpu = str_eqc(t.sample_type, "cpu");
-    bool objects = str_eqc(t.sample_type, "inuse_objects") ||
-                   str_eqc(t.sample_type, "alloc_objects") || str_eqc(t.sample_type, "goroutine") ||
-                   str_eqc(t.sample_type, "samples");
     json_key(j, "metadata");
     json_obj(j);
-    json_key(j, "format");
-    json_cstr(j, "single");
-    json_key(j, "spyName");
-    json_cstr(j, "");
-    json_key(j, "sampleRate");
-    json_u64(j, cpu ? 1000000000 : 100);
-    json_key(j, "units");
-    json_str(j, objects ? STR("objects") : cpu ? STR("samples") : t.sample_unit);
-    json_key(j, "name");
-    json_str(j, t.sample_type);
+    metadata_json(&t, "single", j);
     if (r->old) {
         json_key(j, "appName");
         json_str(j, r->spec.app_text);
