@@ -15,11 +15,11 @@
 
 #include "common/base/hash.h"
 #include "common/model/attime.h"
+#include "common/render/folded.h"
+#include "common/render/metadata.h"
 #include "querier/connect_msg.h"
 #include "querier/exemplars.h"
 #include "querier/merged.h"
-#include "common/render/folded.h"
-#include "common/render/metadata.h"
 #include "querier/spec.h"
 
 #define TYPES_MAX 8

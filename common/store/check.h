@@ -30,7 +30,8 @@
     X(CHECK_FN, "functions", "values of functions")                \
     X(CHECK_RAW, "raw rows", "unsealed vectors")                   \
     X(CHECK_WIDS, "write ids", "which pushes are stored")          \
-    X(CHECK_EXM, "exemplars", "single profiles")
+    X(CHECK_EXM, "exemplars", "single profiles")                   \
+    X(CHECK_DOCS, "documents", "what tenants keep beside profiles")
 
 #define CHECK_KIND_ID(id, name, help) id,
 enum check_kind { CHECK_KINDS(CHECK_KIND_ID) CHECK_KINDS_LEN };

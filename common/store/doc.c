@@ -76,7 +76,7 @@ static int check_name(const struct doc_name *n, bool id, struct err *e)
     return 0;
 }
 
-static bool read_row(struct str row, struct doc *d)
+bool doc_row_read(struct str row, struct doc *d)
 {
     struct rd r = rd_of(row);
     uint8_t version = 0;
@@ -97,7 +97,7 @@ static int damaged(struct err *e)
     return err_set(e, ERR_CORRUPT, "the row of a document is damaged");
 }
 
-static size_t chunks_of(uint64_t bytes)
+size_t doc_chunks(uint64_t bytes)
 {
     return (size_t)((bytes + DOC_CHUNK - 1) / DOC_CHUNK);
 }
@@ -116,13 +116,13 @@ static int load(struct kv *kv, const struct kv_snap *snap, const struct doc_name
     if (rc)
         return rc;
     *ret = (struct doc){ .id = n->id };
-    return read_row(buf_str(row), ret) ? 0 : damaged(e);
+    return doc_row_read(buf_str(row), ret) ? 0 : damaged(e);
 }
 
 static int load_body(struct store_view *v, const struct doc_name *n, struct doc *d, char *to,
                      struct err *e)
 {
-    const size_t chunks = chunks_of(d->bytes);
+    const size_t chunks = doc_chunks(d->bytes);
     struct doc_key k;
     struct buf chunk;
     size_t at = 0;
@@ -173,7 +173,7 @@ static int list_row(struct arena *a, struct str id, struct str row, struct doc_l
 {
     struct doc d = { .id = arena_strdup(a, id) };
 
-    if (!read_row(row, &d))
+    if (!doc_row_read(row, &d))
         return damaged(e);
     d.meta = arena_strdup(a, d.meta);
     if (!d.id.ptr || !d.meta.ptr)
@@ -236,7 +236,7 @@ static int count(struct store *s, const struct doc_name *n, uint64_t *ret_docs, 
         struct doc d;
         if (str_eq(str_sub(key, head, key.len), n->id))
             continue;
-        if (!read_row(kv_iter_value(it), &d))
+        if (!doc_row_read(kv_iter_value(it), &d))
             rc = damaged(e);
         else
             *ret_bytes += d.bytes + d.meta.len;
@@ -294,11 +294,11 @@ static int write_doc(struct store *s, const struct doc_name *n, const struct doc
     CHECK(buf_ok(&row));
     key_doc(&k, n);
     kv_batch_put(b, KV_META, key_of(&k), buf_str(&row));
-    for (size_t i = 0; i < chunks_of(d->bytes); i++) {
+    for (size_t i = 0; i < doc_chunks(d->bytes); i++) {
         key_chunk(&k, n, (uint32_t)i);
         kv_batch_put(b, KV_META, key_of(&k), str_sub(d->body, i * DOC_CHUNK, (i + 1) * DOC_CHUNK));
     }
-    delete_chunks(b, n, chunks_of(d->bytes), was);
+    delete_chunks(b, n, doc_chunks(d->bytes), was);
     int rc = store_write_batch(s, b, true, e);
     kv_batch_free(b);
     buf_deinit(&row);
@@ -337,7 +337,7 @@ int store_doc_put(struct store *s, const struct doc_name *n, struct str meta, st
     now.bytes = body.len;
     now.meta = meta;
     now.body = body;
-    if (write_doc(s, n, &now, chunks_of(was.bytes), e))
+    if (write_doc(s, n, &now, doc_chunks(was.bytes), e))
         return e->code;
     now.meta = now.body = STR_NULL;
     *ret = now;
@@ -360,7 +360,7 @@ int store_doc_delete(struct store *s, const struct doc_name *n, struct err *e)
     struct kv_batch *b = kv_batch_new();
     key_doc(&k, n);
     kv_batch_del(b, KV_META, key_of(&k));
-    delete_chunks(b, n, 0, chunks_of(was.bytes));
+    delete_chunks(b, n, 0, doc_chunks(was.bytes));
     rc = store_write_batch(s, b, true, e);
     kv_batch_free(b);
     return rc;

@@ -71,4 +71,8 @@ NODISCARD int store_doc_list(struct store_view *v, const struct doc_name *n, siz
                              struct arena *a, struct doc_list *ret, struct err *e);
 void doc_list_deinit(struct doc_list *l);
 
+/* For who checks rows: the value of a row 70, without id and body; how many rows 71 it has. */
+bool doc_row_read(struct str row, struct doc *ret);
+size_t doc_chunks(uint64_t bytes);
+
 #endif

@@ -11,4 +11,4 @@
 
 const struct role *const roles[] = { &ingester_role, &compactor_role, &querier_role,
                                      &distributor_role, NULL };
-const struct command *const commands[] = { &fsck_command, &import_command, NULL };
+const struct command *const commands[] = { &fsck_command, &import_command, &upload_command, NULL };

@@ -9,5 +9,6 @@
 
 extern const struct command fsck_command;
 extern const struct command import_command;
+extern const struct command upload_command;
 
 #endif

@@ -68,6 +68,17 @@ static bool looks_like_pprof(struct str s)
            ((uint8_t)s.ptr[2] == 0x08 || (uint8_t)s.ptr[2] == 0x10);
 }
 
+/* A byte that no text has. */
+static bool binary(struct str head)
+{
+    for (size_t i = 0; i < head.len; i++) {
+        const uint8_t c = (uint8_t)head.ptr[i];
+        if (c < 0x20 && c != '\t' && c != '\n' && c != '\v' && c != '\f' && c != '\r' && c != 0x1b)
+            return true;
+    }
+    return false;
+}
+
 static int sniff(struct str body, struct found *ret, struct err *e)
 {
     static const struct found jfr = { KIND_INGEST, FORMAT_JFR, "jfr" };
@@ -91,7 +102,7 @@ static int sniff(struct str body, struct found *ret, struct err *e)
         *ret = pprof;
     else if (perf_script_sniff(body))
         *ret = perf;
-    else if (str_find(head, '\0') >= 0 && !str_starts(body, STR("\xff\xfe")) &&
+    else if (binary(head) && !str_starts(body, STR("\xff\xfe")) &&
              !str_starts(body, STR("\xfe\xff")))
         *ret = pprof; /* not text; pprof's fields may come in any order */
     else

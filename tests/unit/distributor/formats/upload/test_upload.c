@@ -61,7 +61,9 @@ static void test_sniff(void **state)
         { B("\x12\4\10\1\0\2"), "pprof", false },
         { B(" {\"a\":1}"), "json", false },
         { B("\xef\xbb\xbf[1]"), "json", false },
+        { B("H\x97\x94\x98\xad\x0f\n\4\10\1\20\2"), "pprof", false }, /* as Go's fields may come */
         { B("a;b 1\n"), "folded", false },
+        { B("a\x1b[0m;b\t1\r\n"), "folded", false },
         { B("\xff\xfe\x61\0 \0\x31\0"), "folded", false },
         { B("# x\njava 10 [000] 99.5: 10 cycles: \n\tff f (m)\n"), "perf script", false },
         { B(""), "empty", true },
