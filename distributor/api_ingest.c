@@ -7,6 +7,7 @@
 
 #include "distributor/formats/formats.h"
 #include "distributor/intake.h"
+#include "distributor/rules/rules.h"
 #include "distributor/state.h"
 
 struct ingest_call { /* in the request's arena */
@@ -70,7 +71,8 @@ static int parse_request(struct distributor *d, const struct http_req *r, struct
     if (intake_check(d, r, ret_tenant, e))
         return e->code;
     raw_of(r, &raw);
-    return ingest_parse(&raw, &d->limits, clock_wall_ms(d->ctx->env->clock), r->arena, ret_in, e);
+    return ingest_parse(&raw, rules_limits(d->rules, *ret_tenant),
+                        clock_wall_ms(d->ctx->env->clock), r->arena, ret_in, e);
 }
 
 static void on_ingest(struct http_req *r)

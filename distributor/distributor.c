@@ -16,6 +16,7 @@
 #include "distributor/api_push.h"
 #include "distributor/parca/api_debuginfo.h"
 #include "distributor/parca/api_parca.h"
+#include "distributor/rules/rules.h"
 #include "distributor/state.h"
 
 #define DISTRIBUTOR_MAGIC MAGIC('d', 'i', 's', 't')
@@ -65,6 +66,7 @@ static void distributor_free(void *self)
     rpc_node_free(d->node); /* answers what waits for an ingester */
     api_debuginfo_free(d->debuginfo);
     tenants_free(d->tenants);
+    rules_free(d->rules);
     xfree(d->peers);
     d->magic = 0;
     xfree(d);
@@ -89,6 +91,7 @@ static void add_routes(struct distributor *d)
     api_otlp_routes(d);
     api_parca_routes(d);
     api_adhoc_routes(d);
+    rules_routes(d->rules);
 }
 
 static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct err *e)
@@ -116,6 +119,11 @@ static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct
         return code;
     }
     d->tenants = tenants_new(d->conf, &secret, ctx->tenancy->multi);
+    if (rules_new(d, &d->rules, e)) {
+        distributor_free(d);
+        return e->code;
+    }
+    tenants_rates(d->tenants, rules_rates, d->rules);
     if (ctx->http && api_debuginfo_new(d, &d->debuginfo, e)) {
         distributor_free(d);
         return e->code;

@@ -54,6 +54,7 @@ static void intake_free(struct intake *k)
     budget_give(&d->memory, k->reserved);
     metric_move(d->metrics.working_bytes, -(int64_t)k->reserved);
     tenant_leave(k->tenant);
+    rules_drop(&k->rules);
     k->magic = 0;
     xfree(k);
     distributor_left(d);
@@ -74,6 +75,7 @@ static void intake_end(struct intake *k, const struct err *err)
 
     if (err) {
         distributor_refused(m, err->code);
+        rules_refused(k->d->rules, k->rules.label, err, 1, k->o.body.len);
     } else {
         r.rows = k->rows.ptr;
         r.rows_len = k->rows.len;
@@ -209,7 +211,9 @@ static void push_acked(struct intake_push *p, struct str reply)
     metric_add(m->samples, p->push.samples);
     embertree__write_reply__free_unpacked(r, NULL);
     count_drops(k, p->push.drops);
-    k->rows.ptr[p->row].outcome = INTAKE_STORED;
+    /* What was refused is a part of the same push: it is sent again, and this one known then. */
+    if (k->rows.ptr[p->row].outcome != INTAKE_REJECTED)
+        k->rows.ptr[p->row].outcome = INTAKE_STORED;
     push_over(p);
 }
 
@@ -357,14 +361,38 @@ static int intake_admit(struct intake *k, struct err *e)
     return 0;
 }
 
+/* Rates come first: what is over one is 429 even if it is wrong as well. */
+static int intake_enter(struct distributor *d, const struct intake_opts *o, struct str name,
+                        struct rules_hold *h, struct tenant **ret, struct err *e)
+{
+    uint64_t most;
+    int rc;
+
+    rules_hold(d->rules, name, h);
+    most = h->policy->body_bytes;
+    rc = tenant_enter(d->tenants, name, o->body.len, clock_mono_ms(d->ctx->env->clock), ret, e);
+    if (!rc && most && o->body.len > most) {
+        tenant_leave(*ret);
+        rc = err_set(e, ERR_TOO_LARGE,
+                     "body_size_limit_exceeded: a body of %zu bytes, at most %" PRIu64, o->body.len,
+                     most);
+    }
+    if (rc) {
+        rules_refused(d->rules, h->label, e, 1, o->body.len);
+        rules_drop(h);
+    }
+    return rc;
+}
+
 int intake_start(struct distributor *d, const struct intake_opts *o, struct err *e)
 {
     struct str name = o->tenant, format = str_c(o->format);
     uint64_t now = clock_mono_ms(d->ctx->env->clock);
     struct tenant *tenant = NULL;
+    struct rules_hold rules;
 
     if ((!name.ptr && intake_check(d, o->http, &name, e)) ||
-        tenant_enter(d->tenants, name, o->body.len, now, &tenant, e)) {
+        intake_enter(d, o, name, &rules, &tenant, e)) {
         distributor_refused(&d->metrics, e->code);
         return e->code;
     }
@@ -373,7 +401,8 @@ int intake_start(struct distributor *d, const struct intake_opts *o, struct err 
                           .d = d,
                           .o = *o,
                           .tenant = tenant,
-                          .limits = d->limits,
+                          .limits = rules.policy->limits,
+                          .rules = rules,
                           .key = http_header(o->http, "Idempotency-Key"),
                           .client_deadline = o->left_ms && o->left_ms < d->conf->ack_ms,
                           .arena = arena_new(ROWS_BYTES_MAX) };

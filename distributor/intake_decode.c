@@ -44,12 +44,23 @@ void intake_push_free(struct intake_push *p)
     if (!p)
         return;
     CHECK(p->magic == INTAKE_PUSH_MAGIC);
-    push_deinit(&p->push);
-    arena_free(p->arena);
     buf_deinit(&p->packed);
     loop_timer_free(p->timer);
-    p->magic = 0;
-    xfree(p);
+    p->timer = NULL;
+    p->over = true;
+    struct intake_push *whole = p->whole ? p->whole : p;
+    if (p->whole) {
+        arena_free(p->arena);
+        p->magic = 0;
+        xfree(p);
+        whole->parts--;
+    }
+    if (!whole->over || whole->parts)
+        return;
+    push_deinit(&whole->push);
+    arena_free(whole->arena);
+    whole->magic = 0;
+    xfree(whole);
 }
 
 static void close_push(struct intake *k, struct intake_push *p)
@@ -87,9 +98,15 @@ static int check_labels(const struct intake *k, const struct labels *l, struct e
 
 /* The rules of the tenant over a decoded push: may change or drop series (then it may be empty),
  * or refuse the push. */
-static int intake_rules(struct intake *k, struct intake_push *p, struct err *e)
+static int intake_rules(struct intake *k, struct intake_push *p, const struct window *w,
+                        uint64_t bytes, struct err *e)
 {
-    return check_labels(k, &p->push.base, e);
+    if (check_labels(k, &p->push.base, e) ||
+        rules_run(k->d->rules, &k->rules, &p->push, w, bytes, e))
+        return e->code;
+    if (p->push.series_len)
+        p->push.service = rules_service(&p->push.series[0]);
+    return 0;
 }
 
 /* Pushes of one request that have one base are told apart by how many there were before. */
@@ -120,6 +137,76 @@ int intake_pack(struct intake_push *p, struct err *e)
     return pack_write(&in, &p->packed, e);
 }
 
+/* All series have one service: to their shard. */
+static int pack_push(struct intake_push *p, const struct window *w, struct err *e)
+{
+    const struct intake *k = p->k;
+    const struct distributor *d = k->d;
+
+    p->shard = shard_of(k->tenant->name, p->push.service, (uint32_t)d->ctx->cluster->shards);
+    if (intake_pack(p, e))
+        return e->code;
+    if (d->tap)
+        d->tap->packed(d->tap->cookie, &(struct intake_packed){ .tenant = k->tenant->name,
+                                                                .push = &p->push,
+                                                                .window = w,
+                                                                .message = buf_str(&p->packed) });
+    return 0;
+}
+
+/* The first n series leave *p for a push of their own, which is packed and goes with k->pushes. */
+static int split_part(struct intake_push *p, size_t n, const struct window *w, struct err *e)
+{
+    struct intake *k = p->k;
+    struct intake_push *part = XNEW(struct intake_push);
+
+    part->magic = INTAKE_PUSH_MAGIC;
+    part->k = k;
+    part->in = p->in;
+    part->row = p->row;
+    part->arena = arena_new((size_t)k->limits.decode_bytes);
+    part->leaves = p->leaves;
+    part->write_base = p->write_base;
+    part->whole = p;
+    buf_init(&part->packed, p->packed.max);
+    part->push = (struct push){ .arena = part->arena,
+                                .stacks = p->push.stacks,
+                                .base = p->push.base,
+                                .service = rules_service(&p->push.series[0]),
+                                .series = p->push.series,
+                                .series_len = n,
+                                .series_cap = n };
+    p->parts++;
+    p->push.series += n;
+    p->push.series_len -= n;
+    p->push.series_cap -= n;
+    if (pack_push(part, w, e)) {
+        intake_push_free(part);
+        return e->code;
+    }
+    k->holds += arena_used(part->arena) + part->packed.cap;
+    vec_push(&k->pushes, part);
+    return 0;
+}
+
+/* Series are in order of their services: all but the last service go into pushes of their own. */
+static int split_services(struct intake_push *p, const struct window *w, struct err *e)
+{
+    size_t n = 1;
+
+    while (n < p->push.series_len) {
+        if (str_eq(rules_service(&p->push.series[0]), rules_service(&p->push.series[n]))) {
+            n++;
+            continue;
+        }
+        if (split_part(p, n, w, e))
+            return e->code;
+        n = 1;
+    }
+    p->push.service = rules_service(&p->push.series[0]);
+    return pack_push(p, w, e);
+}
+
 static int finish_push(struct intake *k, struct intake_push *p, struct str identity, struct str id,
                        struct err *e)
 {
@@ -127,7 +214,7 @@ static int finish_push(struct intake *k, struct intake_push *p, struct str ident
     const struct distributor *d = k->d;
     struct window w;
 
-    if (intake_rules(k, p, e) || window_of(p->in, &p->push, &k->accept, &w, e))
+    if (window_of(p->in, &p->push, &k->accept, &w, e) || intake_rules(k, p, &w, identity.len, e))
         return e->code;
     if (p->push.series_len == 0)
         return 0;
@@ -135,15 +222,14 @@ static int finish_push(struct intake *k, struct intake_push *p, struct str ident
         return push_full(&p->push, e);
     p->write_base = own_base(
         k, write_base_of(&k->tenant->secret, &sender, p->in, &p->push, identity, d->ctx->env));
-    p->shard = shard_of(k->tenant->name, p->push.service, (uint32_t)d->ctx->cluster->shards);
-    if (intake_pack(p, e))
-        return e->code;
-    if (d->tap)
-        d->tap->packed(d->tap->cookie, &(struct intake_packed){ .tenant = k->tenant->name,
-                                                                .push = &p->push,
-                                                                .window = &w,
-                                                                .message = buf_str(&p->packed) });
-    return 0;
+    return split_services(p, &w, e);
+}
+
+/* The parts of a push that failed go with it: nothing of a refused push is sent. */
+static void drop_parts(struct intake *k, const struct intake_push *p)
+{
+    while (k->pushes.len && k->pushes.ptr[k->pushes.len - 1]->whole == p)
+        intake_push_free(k->pushes.ptr[--k->pushes.len]);
 }
 
 /* ---- the sink ------------------------------------------------------------------------------- */
@@ -204,6 +290,8 @@ static int sink_end(void *cookie, struct push *push, struct str identity, struct
     k->rows.ptr[p->row].id = arena_strdup(k->arena, str_sub(id, 0, ID_MOST));
     if (finish_push(k, p, identity, id, &why)) {
         intake_reject(k, p->row, &why);
+        rules_refused(k->d->rules, k->rules.label, &why, 1, identity.len);
+        drop_parts(k, p);
         intake_push_free(p);
         return 0;
     }
@@ -223,6 +311,7 @@ static void sink_reject(void *cookie, struct push *push, uint64_t profiles, cons
 {
     struct intake *k = cookie;
 
+    rules_refused(k->d->rules, k->rules.label, why, profiles, 0);
     if (push) {
         struct intake_push *p = container_of(push, struct intake_push, push);
         close_push(k, p);
@@ -247,8 +336,8 @@ void intake_decode(struct intake *k)
                                .cookie = k };
 
     k->accept = (struct window_accept){ .now_ms = clock_wall_ms(d->ctx->env->clock),
-                                        .past_ms = d->conf->past_ms,
-                                        .future_ms = d->conf->future_ms };
+                                        .past_ms = k->rules.policy->past_ms,
+                                        .future_ms = k->rules.policy->future_ms };
     sink.now_ms = k->accept.now_ms;
     if (k->o.decode(k->o.cookie, &sink, &k->err) == 0)
         err_clear(&k->err);

@@ -9,6 +9,7 @@
 
 #include "common/base/vec.h"
 #include "distributor/intake.h"
+#include "distributor/rules/rules.h"
 #include "distributor/state.h"
 #include "distributor/window.h"
 #include "distributor/write_id.h"
@@ -32,6 +33,11 @@ struct intake_push {
     struct err err;    /* of packing; code 0: fine */
     uint64_t sent_ns, retry_ms;
     struct timer *timer; /* between attempts, else NULL */
+    /* Relabelling may send series of one push to several services: the first has the push, each
+     * further one its series and its own scratch, over the stacks of the first. */
+    struct intake_push *whole; /* NULL: it has the push itself */
+    size_t parts;              /* that still refer to this one */
+    bool over;                 /* it is freed with the last of them */
 };
 
 struct intake {
@@ -39,7 +45,8 @@ struct intake {
     struct distributor *d;
     struct intake_opts o;
     struct tenant *tenant;
-    struct limits limits;
+    struct limits limits; /* the tenant's */
+    struct rules_hold rules;
     struct str key;  /* Idempotency-Key, or {NULL, 0} */
     size_t reserved; /* of d->memory */
     uint64_t deadline_ms;

@@ -84,6 +84,11 @@ static const struct conf_row rows[] = {
     CONF_BYTES(
         ST, adhoc_bytes_max, "adhoc_bytes_max", "256MiB", "0", NULL,
         "Bytes of uploaded profiles kept of one tenant, as stored; over it no more are taken."),
+    CONF_STR(
+        ST, overrides_file, "overrides_file", "",
+        "YAML file of limits and rules by tenant (overrides.yaml is an example); empty: none."),
+    CONF_DURATION(ST, overrides_interval_ms, "overrides_interval", "10s", "100ms", "1d",
+                  "How often that file is looked at for changes."),
     CONF_STR(ST, write_id_secret, "write_id_secret", "",
              "Secret of the write ids, equal on all distributors; empty: a file in data.dir."),
 };

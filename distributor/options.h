@@ -22,9 +22,11 @@ struct distributor_conf {
     const char *otlp_layout; /* "auto", or the revision all bodies are of */
     const char *parca_drop_labels;
     uint64_t debuginfo_file_bytes, debuginfo_tenant_bytes, debuginfo_bytes;
-    uint64_t debuginfo_stale_ms;         /* an upload that nobody finished may be begun anew */
     uint64_t adhoc_max, adhoc_bytes_max; /* uploaded profiles kept of one tenant */
-    const char *write_id_secret;         /* "" = the file in the data folder */
+    uint64_t debuginfo_stale_ms;         /* an upload that nobody finished may be begun anew */
+    const char *overrides_file;          /* "" = none */
+    uint64_t overrides_interval_ms;
+    const char *write_id_secret; /* "" = the file in the data folder */
 };
 extern const struct conf_table distributor_table;
 extern const struct conf_table *const distributor_tables[];

@@ -21,6 +21,7 @@ struct distributor {
     struct rpc_peer **peers; /* owned array; one per address of cluster.ingesters */
     size_t peers_len;
     struct tenants *tenants;         /* owned */
+    struct rules *rules;             /* owned */
     struct budget memory;            /* of pushes in work; any thread */
     struct api_debuginfo *debuginfo; /* owned; NULL in simulation */
     const struct intake_tap *tap;    /* borrowed, or NULL: told of every packed push (intake.h) */

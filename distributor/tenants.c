@@ -15,6 +15,8 @@ struct tenants {
     const struct distributor_conf *conf;
     struct write_secret secret; /* of the cluster */
     bool many;                  /* with one tenant there is nobody to be fair to */
+    void (*rates)(void *cookie, struct str tenant, struct tenant_rates *ret);
+    void *rates_cookie;
 };
 
 struct tenants *tenants_new(const struct distributor_conf *conf, const struct write_secret *secret,
@@ -27,6 +29,14 @@ struct tenants *tenants_new(const struct distributor_conf *conf, const struct wr
     t->secret = *secret;
     t->many = many;
     return t;
+}
+
+void tenants_rates(struct tenants *t,
+                   void (*fn)(void *cookie, struct str tenant, struct tenant_rates *ret),
+                   void *cookie)
+{
+    t->rates = fn;
+    t->rates_cookie = cookie;
 }
 
 static void tenant_free(struct tenant *tenant)
@@ -53,15 +63,32 @@ void tenants_free(struct tenants *t)
     xfree(t);
 }
 
-static void refill(const struct tenants *t, struct tenant *tenant, uint64_t now_ms)
+static void refill(struct tenant *tenant, uint64_t now_ms)
 {
-    double burst = (double)t->conf->tenant_burst_bytes;
+    double burst = (double)tenant->rates.burst_bytes;
 
     tenant->tokens +=
-        (double)(now_ms - tenant->refilled_ms) / 1000.0 * (double)t->conf->tenant_rate_bytes;
+        (double)(now_ms - tenant->refilled_ms) / 1000.0 * (double)tenant->rates.rate_bytes;
     if (tenant->tokens > burst)
         tenant->tokens = burst;
     tenant->refilled_ms = now_ms;
+    if (now_ms - tenant->period_ms >= tenant->rates.ingest_ms) {
+        tenant->period_ms = now_ms;
+        tenant->period_bytes = 0;
+    }
+}
+
+/* A tenant that had no limit until now starts with a full bucket. */
+static void set_rates(const struct tenants *t, struct tenant *tenant)
+{
+    struct tenant_rates r = { .rate_bytes = t->conf->tenant_rate_bytes,
+                              .burst_bytes = t->conf->tenant_burst_bytes };
+
+    if (t->rates)
+        t->rates(t->rates_cookie, tenant->name, &r);
+    if (!tenant->rates.rate_bytes || r.burst_bytes > tenant->rates.burst_bytes)
+        tenant->tokens = (double)r.burst_bytes;
+    tenant->rates = r;
 }
 
 /* Forgets idle tenants; one pass when the table is full, so its cost is spread over many pushes. */
@@ -74,8 +101,10 @@ static void make_room(struct tenants *t, uint64_t now_ms)
 
     while (map_str_next(t->by_name, &pos, &name, &val)) {
         struct tenant *tenant = val;
-        refill(t, tenant, now_ms);
-        if (tenant->requests == 0 && tenant->tokens >= (double)t->conf->tenant_burst_bytes)
+        refill(tenant, now_ms);
+        bool full =
+            !tenant->rates.rate_bytes || tenant->tokens >= (double)tenant->rates.burst_bytes;
+        if (tenant->requests == 0 && full && (!tenant->rates.ingest_bytes || !tenant->period_bytes))
             idle[n++] = tenant;
     }
     for (size_t i = 0; i < n; i++) {
@@ -98,8 +127,7 @@ static struct tenant *tenant_find(struct tenants *t, struct str name, uint64_t n
     tenant = XNEW(struct tenant);
     tenant->name = str_n(xmemdup(name.ptr, name.len), name.len);
     tenant->secret = write_secret_tenant(&t->secret, name);
-    tenant->tokens = (double)t->conf->tenant_burst_bytes;
-    tenant->refilled_ms = now_ms;
+    tenant->refilled_ms = tenant->period_ms = now_ms;
     (void)map_str_put(t->by_name, tenant->name, tenant);
     return tenant;
 }
@@ -116,15 +144,23 @@ int tenant_enter(struct tenants *t, struct str name, size_t bytes, uint64_t now_
                        "this tenant has %" PRIu64 " pushes in work, which is its limit; send less "
                        "at once",
                        tenant->requests);
-    if (t->conf->tenant_rate_bytes) {
-        refill(t, tenant, now_ms);
-        /* A body larger than the burst passes with a full bucket, and is paid back later. */
-        if (tenant->tokens < MIN((double)bytes, (double)t->conf->tenant_burst_bytes))
-            return err_set(e, ERR_RATE,
-                           "this tenant sends more than %" PRIu64 " bytes a second; slow down",
-                           t->conf->tenant_rate_bytes);
-        tenant->tokens -= (double)bytes;
-    }
+    set_rates(t, tenant);
+    refill(tenant, now_ms);
+    const struct tenant_rates *r = &tenant->rates;
+    if (r->ingest_bytes && tenant->period_bytes + bytes > r->ingest_bytes)
+        return err_set(e, ERR_RATE,
+                       "ingest_limit_reached: this tenant may send %" PRIu64 " bytes in %" PRIu64
+                       " s, and again in %" PRIu64 " s",
+                       r->ingest_bytes, r->ingest_ms / 1000,
+                       (r->ingest_ms - (now_ms - tenant->period_ms)) / 1000 + 1);
+    /* A body larger than the burst passes with a full bucket, and is paid back later. */
+    if (r->rate_bytes && tenant->tokens < MIN((double)bytes, (double)r->burst_bytes))
+        return err_set(e, ERR_RATE,
+                       "rate_limited: this tenant sends more than %" PRIu64
+                       " bytes a second; slow down",
+                       r->rate_bytes);
+    tenant->tokens -= r->rate_bytes ? (double)bytes : 0;
+    tenant->period_bytes += r->ingest_bytes ? bytes : 0;
     tenant->requests++;
     *ret = tenant;
     return 0;

@@ -14,17 +14,28 @@
 #define TENANTS_MAX 16384 /* remembered at once; idle ones make room */
 
 struct tenants;
+struct tenant_rates {
+    uint64_t rate_bytes, burst_bytes; /* per second; 0: no limit */
+    uint64_t ingest_bytes, ingest_ms; /* so many per period; 0: no limit */
+};
 struct tenant {
     struct str name;            /* owned */
     struct write_secret secret; /* of its write ids */
     uint64_t requests;          /* in work; may not be forgotten meanwhile */
     double tokens;              /* bytes it may send now */
     uint64_t refilled_ms;       /* monotonic */
+    struct tenant_rates rates;  /* as they were at its last push */
+    uint64_t period_ms;         /* when the period of ingest_bytes began, monotonic */
+    uint64_t period_bytes;      /* what came in it */
 };
 
 struct tenants *tenants_new(const struct distributor_conf *conf, const struct write_secret *secret,
                             bool many);
 void tenants_free(struct tenants *t); /* NULL is fine; nothing in work */
+/* Rates by tenant, asked at each push; without it those of the options hold for all. */
+void tenants_rates(struct tenants *t,
+                   void (*fn)(void *cookie, struct str tenant, struct tenant_rates *ret),
+                   void *cookie);
 /* Counts a push of `bytes` in: leave with tenant_leave. ERR_RATE over a bound. */
 NODISCARD int tenant_enter(struct tenants *t, struct str name, size_t bytes, uint64_t now_ms,
                            struct tenant **ret, struct err *e);

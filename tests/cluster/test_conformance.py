@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -222,6 +223,17 @@ def test_24_over_the_rate():
         r = push.push_proto(one.process, body)
         says(r, 429, "resource_exhausted")
         assert push.push_grpc(one.process, body).code == 8
+    # and where the overrides file says so, for one tenant only
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as f:
+        f.write("tenants: {t1: {ingestion_rate_mb: 0.001, ingestion_burst_size_mb: 0.001}}\n")
+        f.flush()
+        with cluster.AllInOne("--tenancy.multi", f"--distributor.overrides-file={f.name}") as one:
+            assert push.push_proto(one.process, body, TENANT).status == 200
+            r = push.push_proto(one.process, body, TENANT)
+            says(r, 429, "resource_exhausted", "rate_limited: ")
+            assert {k.lower() for k in r.headers} >= {"retry-after"}, r
+            for _ in range(3):
+                assert push.push_proto(one.process, body, {"X-Scope-OrgID": "t2"}).status == 200
 
 
 def test_25_only_zeros():

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "distributor/rules/actives.h"
+
+#include "common/base/mem.h"
+
+#define SEED UINT64_C(0x616374697665)
+
+struct actives *actives_new(uint64_t now_ms)
+{
+    struct actives *a = XNEW(struct actives);
+
+    mutex_init(&a->lock);
+    map_u64_init(&a->now);
+    map_u64_init(&a->before);
+    a->turned_ms = now_ms;
+    return a;
+}
+
+void actives_free(struct actives *a)
+{
+    if (!a)
+        return;
+    map_u64_deinit(&a->now);
+    map_u64_deinit(&a->before);
+    mutex_deinit(&a->lock);
+    xfree(a);
+}
+
+static void turn(struct actives *a, uint64_t now_ms)
+{
+    bool long_ago = now_ms - a->turned_ms >= 2 * ACTIVES_MS;
+    struct map_u64 old = a->before;
+
+    if (now_ms - a->turned_ms < ACTIVES_MS)
+        return;
+    a->before = a->now;
+    a->now = old;
+    map_u64_deinit(&a->now); /* its size was that of an hour ago */
+    map_u64_init(&a->now);
+    if (long_ago)
+        map_u64_reset(&a->before);
+    a->moved = 0;
+    a->turned_ms = now_ms;
+}
+
+static bool admit(struct actives *a, uint64_t series, uint64_t max)
+{
+    if (map_u64_get(&a->now, series) != MAP_U64_EMPTY)
+        return true;
+    if (map_u64_get(&a->before, series) != MAP_U64_EMPTY)
+        a->moved++;
+    else if (a->now.len + a->before.len - a->moved >= max)
+        return false;
+    (void)map_u64_put(&a->now, series, 1);
+    return true;
+}
+
+int actives_admit(struct actives *a, const struct push *p, uint64_t max, uint64_t now_ms,
+                  struct err *e)
+{
+    bool ok = true;
+
+    mutex_lock(&a->lock);
+    turn(a, now_ms);
+    for (size_t i = 0; ok && i < p->series_len; i++)
+        ok = admit(a, labels_hash(&p->series[i].labels, SEED), max);
+    mutex_unlock(&a->lock);
+    if (ok)
+        return 0;
+    return err_set(e, ERR_LIMIT,
+                   "series_limit: this tenant has %" PRIu64
+                   " active series, which is its limit (max_series_per_tenant): use fewer label "
+                   "values, or wait until others were not written for an hour",
+                   max);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * actives.h: how many series of a tenant were written lately, for max_series_per_tenant.
+ *
+ * Two generations of half an hour: a series is active for 30 to 60 minutes after its last push. One
+ * that is known passes always; a new one is refused while as many as allowed are active. Each
+ * distributor counts what it sees itself. Thread: any.
+ */
+#ifndef DISTRIBUTOR_RULES_ACTIVES_H
+#define DISTRIBUTOR_RULES_ACTIVES_H
+
+#include "common/base/map.h"
+#include "common/sys/thread.h"
+#include "distributor/formats/push.h"
+
+#define ACTIVES_MS (30 * UINT64_C(60000))
+
+struct actives {
+    struct mutex lock;
+    struct map_u64 now, before;
+    size_t moved;       /* of before, how many are in now */
+    uint64_t turned_ms; /* monotonic */
+};
+struct actives *actives_new(uint64_t now_ms);
+void actives_free(struct actives *a); /* NULL is fine */
+/* All series of a push. ERR_LIMIT: a new one is over the limit; those before it count as seen. */
+NODISCARD int actives_admit(struct actives *a, const struct push *p, uint64_t max, uint64_t now_ms,
+                            struct err *e);
+
+#endif

@@ -1,0 +1,237 @@
+"""Limits and rules by tenant: the overrides file, through real servers."""
+import concurrent.futures
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import cluster
+import push_client as push
+
+CPU = {"__name__": "process_cpu"}
+INTERVAL = "--distributor.overrides-interval=100ms"
+
+
+class Rules(cluster.AllInOne):
+    """A server with an overrides file."""
+
+    def __init__(self, text, *options):
+        import tempfile
+        self.dir = tempfile.TemporaryDirectory()
+        self.path = os.path.join(self.dir.name, "overrides.yaml")
+        self.write(text)
+        super().__init__("--tenancy.multi", INTERVAL,
+                         f"--distributor.overrides-file={self.path}", *options)
+
+    def write(self, text):
+        with open(self.path + ".new", "w") as f:
+            f.write(text)
+        os.replace(self.path + ".new", self.path)
+
+    def reload(self, text, result="loaded"):
+        before = self.reloads(result)
+        self.write(text)
+        end = time.monotonic() + 60
+        while self.reloads(result) == before:
+            assert time.monotonic() < end, "the file was not read again"
+            time.sleep(0.02)
+
+    def reloads(self, result):
+        return self.process.metric("embertree_overrides_reloads_total", result=result) or 0
+
+    def discarded(self, what, reason, tenant):
+        return self.process.metric(f"embertree_discarded_{what}_total", reason=reason,
+                                   tenant=tenant) or 0
+
+    def push(self, tenant, *series, headers=None):
+        message = push.request(*((CPU | labels, [(raw, "")]) for labels, raw in series))
+        return push.push_proto(self.process, message,
+                               {"X-Scope-OrgID": tenant, **(headers or {})})
+
+    def total(self, tenant, selector, type_id=cluster.CPU_TYPE):
+        r = self.connect("SelectMergeStacktraces", {
+            "profileTypeID": type_id, "labelSelector": selector, **self.range_ms()},
+            {"X-Scope-OrgID": tenant})
+        assert r.status == 200, r
+        return cluster.flamegraph(r.json())["numTicks"]
+
+    def services(self, tenant):
+        r = self.connect("LabelValues", {"name": "service_name", "matchers": [],
+                                         **self.range_ms()}, {"X-Scope-OrgID": tenant})
+        assert r.status == 200, r
+        return sorted(r.json().get("names", []))
+
+
+def profile(value, leaf="leaf"):
+    return push.pprof(value, leaf=leaf, time_ns=push.now_ns())
+
+
+def test_limits_differ_by_tenant():
+    text = """
+defaults:
+  max_label_names_per_series: 5
+tenants:
+  many: {max_label_names_per_series: 50}
+  small: {ingestion_body_limit_mb: 0.0005}
+  slow: {ingestion_rate_mb: 0.001, ingestion_burst_size_mb: 0.001}
+  spent: {ingest_limits: {bytes: 1500, period: 1h}}
+  few: {max_series_per_tenant: 2}
+  young: {reject_older_than: 1h}
+"""
+    with Rules(text) as server:
+        labels = {"service_name": "s"} | {f"l{i}": "v" for i in range(10)}
+        r = server.push("plain", (labels, profile(7)))
+        assert r.status == 400 and b"max_label_names_per_series" in r.body, r
+        assert server.discarded("profiles", "max_label_names_per_series", "plain") == 1
+        assert server.push("many", (labels, profile(7))).status == 200
+        assert server.total("many", '{service_name="s"}') == 7
+        one = {"service_name": "s"}
+        r = server.push("small", (one, profile(7, "x" * 600)))
+        assert r.status in (400, 413, 429), r
+        assert server.discarded("profiles", "body_size_limit_exceeded", "small") == 1
+        for tenant, reason in (("slow", "rate_limited"), ("spent", "ingest_limit_reached")):
+            assert server.push(tenant, (one, profile(7, "x" * 800))).status == 200
+            r = server.push(tenant, (one, profile(7, "x" * 800)))
+            assert r.status == 429 and b"resource_exhausted" in r.body, r
+            assert int(dict((k.lower(), v) for k, v in r.headers.items())["retry-after"]) >= 1
+            assert server.discarded("profiles", reason, tenant) == 1
+            assert server.discarded("bytes", reason, tenant) > 800
+            assert server.total(tenant, '{service_name="s"}') == 7
+        for i, want in ((0, 200), (1, 200), (2, 400), (0, 200), (1, 200)):
+            r = server.push("few", (one | {"pod": f"p{i}"}, profile(7)))
+            assert r.status == want, (i, r)
+        assert server.discarded("profiles", "series_limit", "few") == 1
+        assert server.total("few", '{service_name="s"}') == 28
+        old = push.pprof(7, time_ns=push.now_ns(2 * 3600))
+        assert server.push("many", (one, old)).status == 200
+        r = server.push("young", (one, old))
+        assert r.status == 400 and b"not_in_ingestion_window" in r.body, r
+
+
+def test_relabel_drop_and_merge():
+    text = """
+tenants:
+  t:
+    drop: ['{env="dev"}']
+    relabel:
+      - {action: labeldrop, regex: pod}
+      - {source_labels: [team, service_name], regex: '(.+);(.+)', target_label: service_name,
+         replacement: '$1/$2'}
+      - {source_labels: [env], regex: test, action: drop}
+"""
+    with Rules(text) as server:
+        r = server.push("t", ({"service_name": "a", "env": "dev"}, profile(1)),
+                        ({"service_name": "a", "env": "test"}, profile(2)),
+                        ({"service_name": "a", "env": "prod", "pod": "x"}, profile(10)),
+                        ({"service_name": "a", "env": "prod", "pod": "y"}, profile(20)),
+                        ({"service_name": "a", "team": "red"}, profile(40)))
+        assert r.status == 200, r
+        assert server.services("t") == ["a", "red/a"]
+        assert server.total("t", '{service_name="a"}') == 30
+        assert server.total("t", '{service_name="red/a"}') == 40
+        assert server.discarded("profiles", "dropped_by_relabel_rules", "t") == 2
+        # labels of samples split a profile; without them the parts are one series again
+        now = push.now_ns()
+        raw = push.pprof(5, time_ns=now, labels=(("pod", "p1"),))
+        assert server.push("t", ({"service_name": "split"}, raw)).status == 200
+        assert server.push("t", ({"service_name": "split"}, raw)).status == 200
+        assert server.total("t", '{service_name="split"}') == 20  # each time 5 + 5
+        assert server.total("t", '{service_name="split", pod=~".+"}') == 0
+
+
+def test_sampling_is_the_same_at_every_try():
+    text = """
+tenants:
+  t:
+    usage_groups: {noisy: '{service_name="noisy"}'}
+    sampling: [{usage_group: noisy, probability: 0.5}, {match: '{service_name="off"}',
+                probability: 0}]
+"""
+    with Rules(text) as server:
+        now = push.now_ns()
+        raw = push.pprof(1, time_ns=now)
+        for _ in range(3):
+            for i in range(64):
+                r = server.push("t", ({"service_name": "noisy", "pod": f"p{i}"}, raw),
+                                headers={"Idempotency-Key": f"k{i}"})
+                assert r.status == 200, r
+        kept = server.total("t", '{service_name="noisy"}')
+        left_out = server.discarded("profiles", "dropped_by_sampling_rules", "t")
+        assert left_out == 3 * (64 - kept), (kept, left_out)
+        assert 8 <= kept <= 56, kept
+        assert server.push("t", ({"service_name": "off"}, raw)).status == 200
+        assert server.push("t", ({"service_name": "on"}, raw)).status == 200
+        assert server.services("t") == ["noisy", "on"]
+        group = {"tenant": "t", "usage_group": "noisy"}
+        name = "embertree_usage_group_received_"
+        assert server.process.metric(name + "profiles_total", **group) == 3 * 64
+        assert server.process.metric(name + "bytes_total", **group) >= 3 * 64 * len(raw)
+        assert server.process.metric(name + "profiles_total", tenant="t",
+                                     usage_group="other") == 2
+
+
+def test_the_file_changes_while_pushes_come():
+    def text(n):
+        return f"defaults:\n  relabel: [{{target_label: version, replacement: v{n}}}]\n"
+
+    with Rules(text(0)) as server:
+        raw = profile(1)
+        stop = []
+
+        def pusher(worker):
+            sent = 0
+            while not stop:
+                r = server.push("t", ({"service_name": "s", "worker": str(worker)}, raw),
+                                headers={"Idempotency-Key": f"{worker}-{sent}"})
+                assert r.status == 200, r
+                sent += 1
+            return sent
+
+        with concurrent.futures.ThreadPoolExecutor(3) as pool:
+            jobs = [pool.submit(pusher, i) for i in range(3)]
+            try:
+                for n in range(1, 6):
+                    server.reload(text(n))
+                server.reload("defaults: {relabel: [{action: fly}]}", "failed")
+                server.reload("defaults: [", "failed")
+                r = server.process.request("GET", "/runtime_config")
+                assert r.status == 200 and b"v5" in r.body, r
+            finally:
+                stop.append(1)
+            sent = sum(job.result() for job in jobs)
+        assert server.total("t", '{service_name="s"}') == sent
+        assert server.total("t", '{service_name="s", version=~"v[0-5]"}') == sent
+        server.push("t", ({"service_name": "last"}, raw))
+        assert server.total("t", '{service_name="last", version="v5"}') == 1
+
+
+def test_what_is_in_force():
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "deploy",
+                           "config", "overrides.yaml")) as f:
+        example = f.read()
+    with Rules(example) as server:
+        def limits(tenant):
+            r = server.process.request("GET", "/api/v1/tenant_limits",
+                                       headers={"X-Scope-OrgID": tenant})
+            assert r.status == 200, r
+            return r.body.decode()
+
+        a, b, other = limits("team-a"), limits("team-b"), limits("somebody")
+        assert "ingestion_rate_mb: 8.0" in a and "usage_group: 'batch'" in a, a
+        assert "max_profile_stacktrace_depth: 256" in b and "separator: '/'" in b, b
+        assert "pod_template_hash" in a and "pod_template_hash" not in b
+        assert "pod_template_hash" in other
+        # what is shown can be written into a file, and is then the same
+        entry = "".join("    " + line + "\n" for line in a.splitlines())
+        server.reload("tenants:\n  copy:\n" + entry)
+        assert limits("copy") == a
+        r = server.process.request("GET", "/api/v1/tenant_limits")
+        assert r.status == 401, r
+
+
+TESTS = [test_limits_differ_by_tenant, test_relabel_drop_and_merge,
+         test_sampling_is_the_same_at_every_try, test_the_file_changes_while_pushes_come,
+         test_what_is_in_force]
+
+if __name__ == "__main__":
+    cluster.main(TESTS)
