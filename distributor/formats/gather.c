@@ -8,6 +8,7 @@
  */
 #include "distributor/formats/gather.h"
 
+#include "common/base/hash.h"
 #include "common/base/mem.h"
 #include "common/base/size.h"
 
@@ -18,11 +19,14 @@ void gather_init(struct gather *g, struct push *push, const struct limits *l, ui
 {
     *g = (struct gather){ .l = l, .push = push, .period = period, .overflow = STACKS_FULL };
     buf_init(&g->tmp, (size_t)l->symbol_bytes);
+    map_u64_init(&g->by_name);
 }
 
 void gather_deinit(struct gather *g)
 {
     vec_free(&g->values);
+    vec_free(&g->known);
+    map_u64_deinit(&g->by_name);
     buf_deinit(&g->tmp);
 }
 
@@ -40,6 +44,26 @@ uint32_t gather_frame(struct gather *g, struct str name, struct str file, uint32
     if (frame.func == STACKS_FULL || frame.file == STACKS_FULL)
         return STACKS_FULL;
     return stacks_frame(s, &frame);
+}
+
+/* The frame of a name without file and line. Normalising it costs more than finding it again. */
+static uint32_t named_frame(struct gather *g, struct str name)
+{
+    const uint32_t next = (uint32_t)g->known.len;
+    uint64_t key = hash64(name.ptr, name.len, g->push->stacks.seed);
+    uint32_t at;
+
+    while ((at = map_u64_put(&g->by_name, key, next)) != MAP_U64_EMPTY) {
+        if (str_eq(g->known.ptr[at].raw, name))
+            return g->known.ptr[at].frame;
+        key = hash_u64(key + 1);
+    }
+    struct gather_name n = { .raw = arena_strdup(g->push->arena, name),
+                             .frame = gather_frame(g, name, STR_NULL, 0) };
+    if (!n.raw.ptr)
+        n.frame = STACKS_FULL;
+    vec_push(&g->known, n);
+    return n.frame;
 }
 
 int gather_check_name(const struct gather *g, struct str name, const char *what, uint64_t n,
@@ -78,7 +102,7 @@ static uint32_t walk(struct gather *g, const struct gather_stack *s, size_t from
                      uint32_t node)
 {
     for (size_t i = from; i < to && node != STACKS_FULL && !g->over; i++)
-        node = step(g, node, s->ids ? s->ids[i] : gather_frame(g, s->names[i], STR_NULL, 0));
+        node = step(g, node, s->ids ? s->ids[i] : named_frame(g, s->names[i]));
     return node;
 }
 

@@ -14,16 +14,23 @@
 #define GATHER_WORK_MAX  (UINT64_C(1) << 30)
 #define GATHER_WORK_STEP 16
 
+/* A name as it came, copied; most names of a body are there hundreds of times. */
+struct gather_name {
+    struct str raw;
+    uint32_t frame;
+};
 struct gather {
     const struct limits *l;
-    struct push *push;    /* borrowed */
-    uint64_t period;      /* a count is worth so much */
-    VEC(uint64_t) values; /* owned; by node */
-    uint64_t taken;       /* stacks, good ones */
-    uint64_t stacks;      /* that brought a node; not reset by gather_series */
-    uint32_t overflow;    /* its frame; STACKS_FULL before it is needed */
-    bool over;            /* the stack being walked ended in it */
-    uint64_t work;        /* done so far; GATHER_WORK_MAX ends it */
+    struct push *push;             /* borrowed */
+    uint64_t period;               /* a count is worth so much */
+    VEC(uint64_t) values;          /* owned; by node */
+    uint64_t taken;                /* stacks, good ones */
+    uint64_t stacks;               /* that brought a node; not reset by gather_series */
+    uint32_t overflow;             /* its frame; STACKS_FULL before it is needed */
+    bool over;                     /* the stack being walked ended in it */
+    uint64_t work;                 /* done so far; GATHER_WORK_MAX ends it */
+    VEC(struct gather_name) known; /* owned; names of stacks seen before */
+    struct map_u64 by_name;        /* hash of a name -> known; contents are compared */
     struct buf tmp;
 };
 /* One stack, root first: frame ids, or names where ids is NULL. */

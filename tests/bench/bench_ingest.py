@@ -1,98 +1,27 @@
 """End to end, one process: CPU per profile beside gunzip of the same bodies (goal P1), latency of
 an ack beside a bare fsync (P7), and how long a flame graph takes. Ratios are of one run."""
-import collections
 import gzip
 import os
-import pathlib
-import selectors
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.parse
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import cluster
 import golden
+from rate import STAGES, TOOLS, Pusher, gunzip_us, ingest_path, thread_us
 
 FILES = ["pprof/go_cpu.pb.gz", "pprof/go_heap.pb.gz", "pprof/java_cpu.pb.gz",
          "pprof/go_cpu_labels.pb.gz", "pprof/node_wall.pb.gz", "pprof/dotnet_labels.pb",
          "pprof/python_pyspy_labels.pb", "pprof/go_heap_large.pb.gz"]
 GOAL = {"pprof/go_cpu.pb.gz", "pprof/go_heap.pb.gz", "pprof/java_cpu.pb.gz"}
 SECONDS = float(os.environ.get("BENCH_SECONDS", "3"))
-STAGES = ("loop", "pool", "shard", "commit", "other")
 BUSY = 16
-TOOLS = cluster.ROOT / os.environ.get("O", "build/release") / "tests" / "lib"
-
-
-class Pusher:
-    """Keep-alive connections with one push on its way on each."""
-
-    def __init__(self, port, body, name, connections):
-        query = urllib.parse.urlencode({"name": name, "format": "pprof", "from": "now-10s",
-                                        "until": "now"})
-        # Every push counts: without a key of its own a body that carries its time is a duplicate.
-        self.head = (f"POST /ingest?{query} HTTP/1.1\r\nHost: bench\r\n"
-                     f"Content-Length: {len(body)}\r\nIdempotency-Key: ").encode()
-        self.body = body
-        self.ready = selectors.EpollSelector()
-        self.sent = {}
-        for _ in range(connections):
-            c = socket.create_connection(("127.0.0.1", port))
-            c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.ready.register(c, selectors.EVENT_READ)
-            self.sent[c] = 0
-
-    def send(self, c):
-        self.sent[c] = time.perf_counter()
-        c.sendall(self.head + os.urandom(16).hex().encode() + b"\r\n\r\n" + self.body)
-
-    def run(self, seconds):
-        """Seconds that each push took to its ack."""
-        took, until = [], time.monotonic() + seconds
-        for c in self.sent:
-            self.send(c)
-        waiting = len(self.sent)
-        while waiting:
-            for key, _ in self.ready.select():
-                c = key.fileobj
-                reply = c.recv(65536)
-                took.append(time.perf_counter() - self.sent[c])
-                if not reply.startswith(b"HTTP/1.1 200"):
-                    raise RuntimeError(reply)
-                if time.monotonic() < until:
-                    self.send(c)
-                else:
-                    waiting -= 1
-        return took
-
-    def close(self):
-        for c in self.sent:
-            c.close()
-        self.ready.close()
-
-
-def thread_us(process):
-    """CPU so far by name of thread: loop, pool, shard, commit; other is RocksDB in the background."""
-    out = collections.Counter()
-    for task in pathlib.Path(f"/proc/{process.child.pid}/task").iterdir():
-        name = (task / "comm").read_text().strip().partition("-")[0]
-        name = {process.binary: "loop"}.get(name, name)
-        out[name if name in STAGES else "other"] += (
-            int((task / "schedstat").read_text().split()[0]) / 1000)
-    return out
 
 
 def service_of(file):
     return "bench-" + os.path.basename(file).split(".")[0]
-
-
-def gunzip_us(files):
-    out = subprocess.run([TOOLS / "tool_gunzip", *[golden.DATA / f for f in files]],
-                         capture_output=True, text=True, check=True).stdout
-    rows = [line.split() for line in out.splitlines()]
-    return {f: (int(row[1]), float(row[3]), float(row[4])) for f, row in zip(files, rows)}
 
 
 def fsync_us(folder, size, count):
@@ -116,7 +45,8 @@ def ingest(server, limits, connections):
     for file in FILES:
         body = golden.read(file)
         body = body if body[:2] == b"\x1f\x8b" else gzip.compress(body, 6)
-        pusher = Pusher(server.process.port, body, service_of(file), connections)
+        pusher = Pusher(server.process.port, ingest_path(service_of(file), "pprof"), body, {},
+                        connections)
         pusher.run(0.2)
         cpu = thread_us(server.process)
         took = pusher.run(SECONDS)
