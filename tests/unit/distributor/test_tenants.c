@@ -86,9 +86,65 @@ static void test_many_names(void **state)
     tenants_free(t);
 }
 
+static void rates_of(void *cookie, struct str tenant, struct tenant_rates *ret)
+{
+    const struct tenant_rates *own = cookie;
+
+    if (str_eqc(tenant, "own"))
+        *ret = *own;
+}
+
+/* Rates of one tenant, which change while it sends; bytes per period. */
+static void test_own_rates(void **state)
+{
+    (void)state;
+    struct distributor_conf conf = { .tenant_requests = 100, .tenant_burst_bytes = 100 };
+    struct tenant_rates own = { .rate_bytes = 10, .burst_bytes = 20 };
+    struct tenants *t = tenants_new(&conf, &secret, true);
+    struct tenant *x;
+    struct err e;
+    static const struct {
+        const char *name;
+        uint64_t ms;
+        size_t bytes;
+        uint64_t rate, ingest; /* as they are now */
+        const char *says;      /* NULL: taken */
+    } rows[] = {
+        { "other", 0, 1000, 10, 0, NULL },
+        { "own", 0, 20, 10, 0, NULL },
+        { "own", 0, 1, 10, 0, "rate_limited: " },
+        { "own", 1000, 10, 10, 0, NULL },
+        { "own", 1000, 1, 10, 0, "rate_limited: " },
+        { "own", 1000, 1, 0, 0, NULL }, /* no rate any more */
+        { "own", 1000, 30, 0, 50, NULL },
+        { "own", 2000, 21, 0, 50, "ingest_limit_reached: " },
+        { "own", 2000, 20, 0, 50, NULL },
+        { "own", 9000, 1, 0, 50, "ingest_limit_reached: " },
+        { "own", 70000, 50, 0, 50, NULL },
+        { "own", 70000, 1, 0, 50, "ingest_limit_reached: " },
+        { "other", 70000, 1000, 0, 50, NULL },
+    };
+
+    tenants_rates(t, rates_of, &own);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        own.rate_bytes = rows[i].rate;
+        own.ingest_bytes = rows[i].ingest;
+        own.ingest_ms = rows[i].ingest ? 60000 : 0;
+        int rc = tenant_enter(t, str_c(rows[i].name), rows[i].bytes, rows[i].ms, &x, &e);
+        if (rc != (rows[i].says ? ERR_RATE : 0))
+            fail_msg("row %zu: %d", i, rc);
+        if (rc)
+            assert_non_null(strstr(e.text, rows[i].says));
+        else
+            tenant_leave(x);
+    }
+    tenants_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_own_rates),
         cmocka_unit_test(test_requests),
         cmocka_unit_test(test_rate),
         cmocka_unit_test(test_many_names),
