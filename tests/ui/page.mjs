@@ -98,6 +98,60 @@ const cases = {
     // The failed request is also an error of the console: that one is meant.
     errors.length = 0;
   },
+  async 'a profile is uploaded and shown'() {
+    await page.click('#view-adhoc');
+    await page.waitForFunction(() => document.querySelector('#adhoc-list').textContent.includes('Nothing was uploaded'));
+    assert.equal(await page.isVisible('#service'), false);
+    assert.equal(await page.isVisible('#graph'), false);
+    const folded = (text) => ({ mimeType: 'text/plain', buffer: Buffer.from(text) });
+    await page.setInputFiles('#adhoc-file', [
+      { name: 'before.folded', ...folded('serve;pay 60\nserve;list;sort 40\n') },
+      { name: 'broken <b>.txt', ...folded('what is this\n') },
+      { name: 'after.folded', ...folded('serve;pay 20\nserve;list;sort 70\nserve;cart 10\n') },
+    ]);
+    await page.waitForFunction(() => document.querySelector('#adhoc-name').textContent === 'after.folded');
+    await page.waitForFunction(() => document.querySelector('#total').textContent.includes('total 1 s'));
+    await page.waitForSelector('#adhoc-errors:not([hidden])');
+    assert.match(await page.textContent('#adhoc-errors'), /broken <b>\.txt: 400/);
+    assert.equal(await page.locator('#adhoc-list tbody tr').count(), 2);
+    assert.equal(await page.isVisible('#adhoc-progress'), false);
+    errors.length = 0; // the refused file is also an error of the console
+    await page.screenshot({ path: shots + '/adhoc.png' });
+    await page.emulateMedia({ colorScheme: 'dark' });
+    await page.screenshot({ path: shots + '/adhoc-dark.png' });
+    await page.emulateMedia({ colorScheme: 'light' });
+  },
+  async 'two uploaded profiles are compared'() {
+    await page.locator('#adhoc-list tr', { hasText: 'before.folded' }).getByText('Compare').click();
+    await page.waitForFunction(() => document.querySelector('#adhoc-name').textContent === 'after.folded → before.folded');
+    await page.click('#adhoc-swap');
+    await page.waitForFunction(() => document.querySelector('#adhoc-name').textContent === 'before.folded → after.folded');
+    await page.waitForFunction(() => document.querySelector('#total').textContent === 'left 1 s, right 1 s');
+    const box = await page.locator('#flame canvas').boundingBox();
+    await page.mouse.move(box.x + box.width - 10, box.y + 50);
+    await page.waitForSelector('#tip:not([hidden])');
+    assert.match(await page.textContent('#tip'), /pay.*left 600 ms \(60\.0 %\) · right 200 ms \(20\.0 %\) · less/);
+    await page.screenshot({ path: shots + '/adhoc-diff.png' });
+    await page.emulateMedia({ colorScheme: 'dark' });
+    await page.screenshot({ path: shots + '/adhoc-diff-dark.png' });
+    await page.emulateMedia({ colorScheme: 'light' });
+    await page.reload(); // a link shows the same
+    await page.waitForFunction(() => document.querySelector('#adhoc-name').textContent === 'before.folded → after.folded');
+    await page.click('#adhoc-alone');
+    await page.waitForFunction(() => document.querySelector('#adhoc-name').textContent === 'before.folded');
+  },
+  async 'an uploaded profile is deleted at the second click'() {
+    const row = page.locator('#adhoc-list tr', { hasText: 'before.folded' });
+    await row.locator('[data-act=delete]').click();
+    assert.equal(await page.locator('#adhoc-list tbody tr').count(), 2);
+    await row.getByText('Really?').click();
+    await page.waitForFunction(() => document.querySelectorAll('#adhoc-list tbody tr').length === 1);
+    assert.equal(await page.isVisible('#graph'), false);
+    await page.click('#view-services');
+    await page.waitForSelector('#service');
+    await page.waitForFunction(() => document.querySelector('#total').textContent.includes('total'));
+    assert.equal(await page.isVisible('#adhoc'), false);
+  },
   async 'nothing left this host and nothing threw'() {
     assert.deepEqual(elsewhere, []);
     assert.deepEqual(errors, []);

@@ -77,3 +77,66 @@ export async function render(
 ): Promise<Render> {
   return answer<Render>(await fetch(renderUrl(query, from, until, 'json'), { signal }));
 }
+
+export interface AdhocType {
+  type: string;
+  id: string;
+  total: number;
+}
+export interface AdhocProfile {
+  id: string;
+  name: string;
+  uploadedAt: number;
+  format: string;
+  size: number;
+  bytes: number;
+  types: AdhocType[];
+}
+export interface AdhocList {
+  profiles: AdhocProfile[];
+  max: number;
+  bytesMax: number;
+}
+export interface AdhocView {
+  flamebearer: Flamebearer;
+  profileType: string;
+  adhoc: AdhocProfile;
+  adhocRight?: AdhocProfile;
+  leftTicks?: number;
+  rightTicks?: number;
+}
+const ADHOC = './api/v1/adhoc';
+
+export async function adhocList(): Promise<AdhocList> {
+  return answer<AdhocList>(await fetch(ADHOC));
+}
+
+export async function adhocGet(id: string, other: string, type: string): Promise<AdhocView> {
+  const p = new URLSearchParams({ 'max-nodes': '16384' });
+  if (type) p.set('type', type);
+  const path = encodeURIComponent(id) + (other ? '/diff/' + encodeURIComponent(other) : '');
+  return answer<AdhocView>(await fetch(`${ADHOC}/${path}?${p}`));
+}
+
+export function adhocFolded(id: string, type: string): string {
+  return `${ADHOC}/${encodeURIComponent(id)}?${new URLSearchParams({ type, format: 'collapsed' })}`;
+}
+
+export async function adhocDelete(id: string): Promise<void> {
+  await answer(await fetch(`${ADHOC}/${encodeURIComponent(id)}`, { method: 'DELETE' }));
+}
+
+/** fetch does not tell how much was sent. */
+export function adhocUpload(file: File, progress: (share: number) => void): Promise<AdhocProfile> {
+  return new Promise((resolve, reject) => {
+    const x = new XMLHttpRequest();
+    x.open('POST', `${ADHOC}?${new URLSearchParams({ name: file.name })}`);
+    x.setRequestHeader('Content-Type', 'application/octet-stream');
+    x.upload.addEventListener('progress', (e) => e.lengthComputable && progress(e.loaded / e.total));
+    x.addEventListener('error', () => reject(new Error('the server cannot be reached')));
+    x.addEventListener('load', () => {
+      answer<AdhocProfile>(new Response(x.responseText, { status: x.status })).then(resolve, reject);
+    });
+    x.send(file);
+  });
+}

@@ -2,7 +2,7 @@
  * The flame graph on a canvas: root on top, one row a level. Only bars that are wider than a third
  * of a pixel and inside the window are drawn, so cost follows the screen, not the tree.
  */
-import { barAt, levelOf, matched, path, type Tree } from './tree';
+import { barAt, change, levelOf, matched, path, type Tree } from './tree';
 
 const ROW = 20;
 const LEAST_PX = 0.35;
@@ -25,10 +25,17 @@ function colour(name: string, dark: boolean): string {
   return `hsl(${hue} ${62 + ((h >>> 16) % 22)}% ${light}%)`;
 }
 
+/** Red where more of the time goes than before, green where less, grey where nothing changed. */
+function changeColour(by: number, dark: boolean): string {
+  const strength = Math.min(1, Math.abs(by) * 1.5);
+  return `hsl(${by > 0 ? 8 : 145} ${Math.round(strength * 70)}% ${(dark ? 52 : 78) - Math.round(strength * 12)}%)`;
+}
+
 export class Flame {
   private canvas = document.createElement('canvas');
   private tree: Tree | null = null;
   private colours: string[] = [];
+  private dark = false;
   private hits: Uint8Array | null = null;
   private zoomed = 0;
   private hovered = -1;
@@ -94,8 +101,8 @@ export class Flame {
   }
 
   private recolour(): void {
-    const dark = matchMedia('(prefers-color-scheme: dark)').matches;
-    this.colours = (this.tree?.names ?? []).map((n) => colour(n, dark));
+    this.dark = matchMedia('(prefers-color-scheme: dark)').matches;
+    this.colours = (this.tree?.names ?? []).map((n) => colour(n, this.dark));
     this.draw();
   }
 
@@ -144,7 +151,7 @@ export class Flame {
     const t = this.tree!;
     const miss = this.hits && !this.hits[t.name[i]];
     c.globalAlpha = faded ? 0.5 : 1;
-    c.fillStyle = miss ? 'rgba(128,128,128,0.25)' : i === 0 ? 'rgba(128,128,128,0.35)' : this.colours[t.name[i]];
+    c.fillStyle = miss ? 'rgba(128,128,128,0.25)' : i === 0 ? 'rgba(128,128,128,0.35)' : this.colourOf(i);
     c.fillRect(x, y, Math.max(w - (w > 3 ? 1 : 0), 0.5), ROW - 1);
     if (i === this.hovered) {
       c.fillStyle = 'rgba(255,255,255,0.3)';
@@ -160,6 +167,11 @@ export class Flame {
       c.restore();
     }
     c.globalAlpha = 1;
+  }
+
+  private colourOf(i: number): string {
+    const t = this.tree!;
+    return t.diff ? changeColour(change(t, i), this.dark) : this.colours[t.name[i]];
   }
 
   private locate(e: MouseEvent): number {

@@ -46,6 +46,10 @@ export function value(v: number, unit: string): string {
   return scaled(v, COUNT);
 }
 
+export function bytes(v: number): string {
+  return scaled(v, BYTES);
+}
+
 export function percent(part: number, whole: number): string {
   if (whole <= 0) return '0 %';
   const p = (100 * part) / whole;

@@ -1,12 +1,13 @@
 /** The page: controls to state, state to queries, answers to views. */
 import './style.css';
+import { Adhoc } from './adhoc';
 import * as api from './api';
 import { Flame } from './flame';
 import { percent, typeTitle, typeUnit, value } from './format';
-import { bounds, RANGES, read, write, type State } from './state';
+import { bounds, RANGES, read, readAdhoc, write, type State } from './state';
 import { Table } from './table';
 import { TimelineView } from './timeline';
-import { decode, functions, path, type Tree } from './tree';
+import { change as changeOf, decode, functions, path, type Tree } from './tree';
 
 const LIVE_MS = 10_000;
 const CPU_TYPE = 'process_cpu:cpu:nanoseconds:cpu:nanoseconds';
@@ -26,10 +27,13 @@ let tree: Tree | null = null;
 let asking: AbortController | null = null;
 let timer = 0;
 
-const unit = () => typeUnit(state.type);
+/** Of the uploaded profile that is shown; null: services are. */
+let adhocUnit: string | null = null;
+
+const unit = () => adhocUnit ?? typeUnit(state.type);
 
 const flame = new Flame(el('flame'), {
-  label: (bar) => (bar === 0 ? `total · ${value(tree!.total, unit())}` : tree!.names[tree!.name[bar]]),
+  label: (bar) => (bar === 0 ? (tree!.diff ? 'total' : `total · ${value(tree!.total, unit())}`) : tree!.names[tree!.name[bar]]),
   hover: showTip,
   zoom: showCrumbs,
 });
@@ -42,6 +46,20 @@ const timeline = new TimelineView(el('timeline'), (from, until) =>
   change({ last: 0, from, until, live: false }),
 );
 
+const adhoc = new Adhoc({
+  say,
+  show(uploaded, itsUnit, folded) {
+    adhocUnit = itsUnit;
+    el('graph').hidden = !uploaded;
+    if (!uploaded) return;
+    el('tab-table').hidden = !!uploaded.diff;
+    if (uploaded.diff) showTab('flame');
+    el('download').hidden = !folded;
+    el<HTMLAnchorElement>('download').href = folded;
+    showTree(uploaded);
+  },
+});
+
 function say(text: string, bad = false): void {
   notice.hidden = !text;
   notice.textContent = text;
@@ -53,12 +71,25 @@ function showTip(bar: number, x: number, y: number): void {
   if (bar < 0 || !tree) return;
   const name = document.createElement('b');
   name.textContent = bar === 0 ? 'total' : tree.names[tree.name[bar]];
-  const total = `total ${value(tree.width[bar], unit())} (${percent(tree.width[bar], tree.total)})`;
-  const self = `self ${value(tree.self[bar], unit())} (${percent(tree.self[bar], tree.total)})`;
-  tip.replaceChildren(name, document.createElement('br'), `${total} · ${self}`);
+  const lines = tree.diff ? diffTip(tree, bar) : singleTip(tree, bar);
+  tip.replaceChildren(name, document.createElement('br'), lines);
   const left = Math.min(x + 14, innerWidth - tip.offsetWidth - 8);
   tip.style.left = `${Math.max(4, left)}px`;
   tip.style.top = `${y + 18 + tip.offsetHeight > innerHeight ? y - tip.offsetHeight - 10 : y + 18}px`;
+}
+
+function diffTip(tree: Tree, bar: number): string {
+  const { left, right, leftTotal, rightTotal } = tree.diff!;
+  const by = changeOf(tree, bar);
+  const before = `left ${value(left[bar], unit())} (${percent(left[bar], leftTotal)})`;
+  const after = `right ${value(right[bar], unit())} (${percent(right[bar], rightTotal)})`;
+  return `${before} · ${after} · ${by > 0 ? 'more' : by < 0 ? 'less' : 'the same'}`;
+}
+
+function singleTip(tree: Tree, bar: number): string {
+  const total = `total ${value(tree.width[bar], unit())} (${percent(tree.width[bar], tree.total)})`;
+  const self = `self ${value(tree.self[bar], unit())} (${percent(tree.self[bar], tree.total)})`;
+  return `${total} · ${self}`;
 }
 
 function showCrumbs(bar: number): void {
@@ -134,13 +165,19 @@ function change(to: Partial<State>): void {
   void load();
 }
 
-function show(answer: api.Render): void {
-  tree = decode(answer.flamebearer);
-  flame.set(tree);
-  table.set(functions(tree), tree.total, unit());
-  timeline.set(answer.timeline, unit());
-  el('total').textContent = tree.total ? `total ${value(tree.total, unit())}` : '';
+function showTree(of: Tree): void {
+  tree = of;
+  flame.set(of);
+  table.set(functions(of), of.total, unit());
+  const { leftTotal, rightTotal } = of.diff ?? { leftTotal: 0, rightTotal: 0 };
+  const both = `left ${value(leftTotal, unit())}, right ${value(rightTotal, unit())}`;
+  el('total').textContent = of.diff ? both : of.total ? `total ${value(of.total, unit())}` : '';
   if (search.value) onSearch();
+}
+
+function show(answer: api.Render): void {
+  showTree((tree = decode(answer.flamebearer)));
+  timeline.set(answer.timeline, unit());
   if (answer.partial) say('Some servers did not answer: this is only a part of the data.', true);
   else if (!tree.total) say('No data in this range. Choose a longer one, or other labels.');
   else say('');
@@ -183,6 +220,27 @@ function onSearch(): void {
     search.value.trim() && tree ? `${percent(ticks, tree.total)} of the total` : '';
 }
 
+/** Shows what the address names: services, or uploaded profiles. */
+function follow(): void {
+  const uploaded = readAdhoc(location.hash) !== null;
+  document.body.dataset.view = uploaded ? 'adhoc' : 'services';
+  for (const view of ['services', 'adhoc'])
+    el('view-' + view).setAttribute('aria-current', (view === 'adhoc') === uploaded ? 'page' : 'false');
+  if (uploaded) {
+    clearTimeout(timer);
+    asking?.abort();
+    void adhoc.open(location.hash);
+    return;
+  }
+  if (adhocUnit !== null) {
+    adhocUnit = null;
+    for (const id of ['graph', 'tab-table', 'download']) el(id).hidden = false;
+    el('adhoc-head').hidden = true;
+    adhoc.leave();
+  }
+  change(read(location.hash));
+}
+
 service.addEventListener('change', () => change({ service: service.value }));
 type.addEventListener('change', () => change({ type: type.value }));
 labels.addEventListener('change', () => change({ labels: labels.value }));
@@ -195,13 +253,12 @@ el('reset').addEventListener('click', () => flame.zoom(0));
 el('tab-flame').addEventListener('click', () => showTab('flame'));
 el('tab-table').addEventListener('click', () => showTab('table'));
 search.addEventListener('input', onSearch);
-addEventListener('hashchange', () => change(read(location.hash)));
+addEventListener('hashchange', follow);
 addEventListener('keydown', (e) => {
   if (e.target instanceof HTMLInputElement || e.ctrlKey || e.metaKey || e.altKey) return;
   if (e.key === '/') {
     e.preventDefault();
     search.focus();
-  } else if (e.key === 'r') void load();
+  } else if (e.key === 'r') follow();
 });
-showControls();
-void load();
+follow();

@@ -61,3 +61,24 @@ export function write(s: State): string {
 export function bounds(s: State, now: number): [number, number] {
   return s.last ? [now - s.last * 1000, now] : [s.from, s.until];
 }
+
+/** Uploaded profiles: `#adhoc=ID&with=ID2&type=cpu`; all empty: the list. */
+export interface AdhocState {
+  id: string;
+  other: string;
+  type: string;
+}
+
+/** null: the address is about services. */
+export function readAdhoc(hash: string): AdhocState | null {
+  const p = new URLSearchParams(hash.replace(/^#/, ''));
+  if (!p.has('adhoc')) return null;
+  return { id: p.get('adhoc') ?? '', other: p.get('with') ?? '', type: p.get('type') ?? '' };
+}
+
+export function writeAdhoc(s: AdhocState): string {
+  const p = new URLSearchParams({ adhoc: s.id });
+  if (s.other) p.set('with', s.other);
+  if (s.type) p.set('type', s.type);
+  return '#' + p;
+}

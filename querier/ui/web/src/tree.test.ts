@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { barAt, decode, functions, levelOf, matched, path } from './tree';
+import { barAt, change, decode, decodeDiff, functions, levelOf, matched, path } from './tree';
 
 // a;b = 3, a = 2, c = 5
 const small = decode({
@@ -45,4 +45,27 @@ test('an empty answer is a tree without bars', () => {
   const t = decode({ names: [], levels: [], numTicks: 0, maxSelf: 0 });
   assert.deepEqual(functions(t), []);
   assert.equal(barAt(t, 0, 0), -1);
+});
+
+test('a comparison lays both sides over each other', () => {
+  // left: a = 4, b = 6; right: b = 5, c = 5
+  const t = decodeDiff(
+    {
+      names: ['total', 'a', 'b', 'c'],
+      levels: [
+        [0, 10, 0, 0, 10, 0, 0],
+        [0, 4, 4, 0, 0, 0, 1, 0, 6, 6, 0, 5, 5, 2, 0, 0, 0, 0, 5, 5, 3],
+      ],
+      numTicks: 20,
+      maxSelf: 6,
+    },
+    10,
+    10,
+  );
+  assert.deepEqual([...t.x], [0, 0, 4, 15]);
+  assert.deepEqual([...t.width], [20, 4, 11, 5]);
+  assert.deepEqual([...t.self], [0, 4, 11, 5]);
+  assert.deepEqual([...t.parent], [-1, 0, 0, 0]);
+  assert.deepEqual([0, 1, 3].map((i) => change(t, i)), [0, -1, 1]);
+  assert.ok(Math.abs(change(t, 2) + 1 / 6) < 1e-9);
 });

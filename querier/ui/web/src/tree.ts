@@ -23,11 +23,13 @@ export interface Tree {
   self: Float64Array;
   name: Int32Array;
   parent: Int32Array;
+  /** Of a comparison: totals of each side; width and self are their sums. */
+  diff?: { left: Float64Array; right: Float64Array; leftTotal: number; rightTotal: number };
 }
 
-export function decode(f: Flamebearer): Tree {
-  const count = f.levels.reduce((n, level) => n + Math.floor(level.length / 4), 0);
-  const t: Tree = {
+function emptyTree(f: Flamebearer, numbers: number): Tree {
+  const count = f.levels.reduce((n, level) => n + Math.floor(level.length / numbers), 0);
+  return {
     names: f.names,
     total: f.numTicks,
     depth: f.levels.length,
@@ -38,10 +40,24 @@ export function decode(f: Flamebearer): Tree {
     name: new Int32Array(count),
     parent: new Int32Array(count).fill(-1),
   };
+}
+
+/** Bars of a level come from left to right, and so do their parents. */
+function findParents(t: Tree): void {
+  for (let d = 1; d < t.depth; d++) {
+    let p = t.start[d - 1];
+    for (let i = t.start[d]; i < t.start[d + 1]; i++) {
+      while (p + 1 < t.start[d] && t.x[p] + t.width[p] <= t.x[i]) p++;
+      t.parent[i] = p;
+    }
+  }
+}
+
+export function decode(f: Flamebearer): Tree {
+  const t = emptyTree(f, 4);
   let i = 0;
   f.levels.forEach((level, d) => {
     let x = 0;
-    let p = d > 0 ? t.start[d - 1] : -1;
     t.start[d] = i;
     for (let k = 0; k + 3 < level.length; k += 4, i++) {
       x += level[k];
@@ -49,15 +65,46 @@ export function decode(f: Flamebearer): Tree {
       t.width[i] = level[k + 1];
       t.self[i] = level[k + 2];
       t.name[i] = level[k + 3];
-      if (d > 0) {
-        while (p + 1 < t.start[d] && t.x[p] + t.width[p] <= x) p++;
-        t.parent[i] = p;
-      }
       x += level[k + 1];
     }
   });
   t.start[f.levels.length] = i;
+  findParents(t);
   return t;
+}
+
+/** Seven numbers a bar: x, total, self of each side, name. A bar is as wide as both together. */
+export function decodeDiff(f: Flamebearer, leftTotal: number, rightTotal: number): Tree {
+  const t = emptyTree(f, 7);
+  const left = new Float64Array(t.x.length);
+  const right = new Float64Array(t.x.length);
+  let i = 0;
+  f.levels.forEach((level, d) => {
+    let x = 0;
+    t.start[d] = i;
+    for (let k = 0; k + 6 < level.length; k += 7, i++) {
+      x += level[k] + level[k + 3];
+      left[i] = level[k + 1];
+      right[i] = level[k + 4];
+      t.x[i] = x;
+      t.width[i] = left[i] + right[i];
+      t.self[i] = level[k + 2] + level[k + 5];
+      t.name[i] = level[k + 6];
+      x += t.width[i];
+    }
+  });
+  t.start[f.levels.length] = i;
+  findParents(t);
+  t.diff = { left, right, leftTotal, rightTotal };
+  return t;
+}
+
+/** How a bar's share of its side changed: -1 (gone) .. 0 .. 1 (new). */
+export function change(t: Tree, bar: number): number {
+  if (!t.diff) return 0;
+  const l = t.diff.leftTotal ? t.diff.left[bar] / t.diff.leftTotal : 0;
+  const r = t.diff.rightTotal ? t.diff.right[bar] / t.diff.rightTotal : 0;
+  return l || r ? (r - l) / Math.max(l, r) : 0;
 }
 
 export function levelOf(t: Tree, bar: number): number {
