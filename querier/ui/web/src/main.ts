@@ -33,7 +33,10 @@ let adhocUnit: string | null = null;
 const unit = () => adhocUnit ?? typeUnit(state.type);
 
 const flame = new Flame(el('flame'), {
-  label: (bar) => (bar === 0 ? (tree!.diff ? 'total' : `total · ${value(tree!.total, unit())}`) : tree!.names[tree!.name[bar]]),
+  label(bar) {
+    if (bar > 0) return tree!.names[tree!.name[bar]];
+    return tree!.diff ? 'total' : `total · ${value(tree!.total, unit())}`;
+  },
   hover: showTip,
   zoom: showCrumbs,
 });
