@@ -1,7 +1,9 @@
 """Limits and rules by tenant: the overrides file, through real servers."""
 import concurrent.futures
 import os
+import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -16,7 +18,6 @@ class Rules(cluster.AllInOne):
     """A server with an overrides file."""
 
     def __init__(self, text, *options):
-        import tempfile
         self.dir = tempfile.TemporaryDirectory()
         self.path = os.path.join(self.dir.name, "overrides.yaml")
         self.write(text)
@@ -139,6 +140,26 @@ tenants:
         assert server.total("t", '{service_name="split", pod=~".+"}') == 0
 
 
+def test_one_profile_for_several_services():
+    """Labels of samples may become services: parts of one push go to different shards, and are
+    stored once, however often it comes."""
+    text = """
+defaults:
+  relabel: [{source_labels: [pod], regex: '(.+)', target_label: service_name, replacement: 'of-$1'}]
+"""
+    with Rules(text, "--cluster.shards=3") as server:
+        for i in range(12):
+            raw = push.pprof(5, time_ns=push.now_ns(), labels=(("pod", f"p{i}"),))
+            for _ in range(2):
+                r = server.push("t", ({"service_name": "whole"}, raw),
+                                headers={"Idempotency-Key": f"k{i}"})
+                assert r.status == 200, r
+        assert server.total("t", '{service_name="whole"}') == 60
+        for i in range(12):
+            assert server.total("t", f'{{service_name="of-p{i}"}}') == 5, i
+        assert len(server.services("t")) == 13
+
+
 def test_sampling_is_the_same_at_every_try():
     text = """
 tenants:
@@ -227,9 +248,18 @@ def test_what_is_in_force():
         assert limits("copy") == a
         r = server.process.request("GET", "/api/v1/tenant_limits")
         assert r.status == 401, r
+        # the command says the same beforehand
+        done = subprocess.run([str(cluster.BIN / "embertree"), "check-overrides", server.path, "copy"],
+                              capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (0, a), done
+        server.write("tenants: {t: {drop: ['{']}}")
+        done = subprocess.run([str(cluster.BIN / "embertree"), "check-overrides", server.path], capture_output=True,
+                              text=True, timeout=60)
+        assert done.returncode == 1 and "line 1" in done.stderr, done
 
 
 TESTS = [test_limits_differ_by_tenant, test_relabel_drop_and_merge,
+         test_one_profile_for_several_services,
          test_sampling_is_the_same_at_every_try, test_the_file_changes_while_pushes_come,
          test_what_is_in_force]
 
