@@ -12,8 +12,8 @@
 #include "common/base/err.h"
 #include "common/model/label.h"
 #include "common/model/selector.h"
-#include "querier/plan.h"
 #include "common/render/calltree.h"
+#include "querier/plan.h"
 
 /* What is asked of every target. */
 struct wire_query {
