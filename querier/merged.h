@@ -5,8 +5,8 @@
 #ifndef QUERIER_MERGED_H
 #define QUERIER_MERGED_H
 
-#include "querier/query.h"
 #include "common/render/flame.h"
+#include "querier/query.h"
 #include "querier/timeline.h"
 
 struct merged {
