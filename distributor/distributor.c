@@ -14,6 +14,7 @@
 #include "distributor/api_ingest.h"
 #include "distributor/api_otlp.h"
 #include "distributor/api_push.h"
+#include "distributor/forward/forward.h"
 #include "distributor/parca/api_debuginfo.h"
 #include "distributor/parca/api_parca.h"
 #include "distributor/rules/rules.h"
@@ -64,6 +65,7 @@ static void distributor_free(void *self)
     d->closing = true;
     memory_forget(d->ctx->memory, &d->memory);
     rpc_node_free(d->node); /* answers what waits for an ingester */
+    forward_free(d->forward);
     api_debuginfo_free(d->debuginfo);
     tenants_free(d->tenants);
     rules_free(d->rules);
@@ -125,6 +127,10 @@ static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct
     }
     tenants_rates(d->tenants, rules_rates, d->rules);
     if (ctx->http && api_debuginfo_new(d, &d->debuginfo, e)) {
+        distributor_free(d);
+        return e->code;
+    }
+    if (forward_new(d, &d->forward, e)) {
         distributor_free(d);
         return e->code;
     }

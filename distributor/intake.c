@@ -191,6 +191,14 @@ static void push_unanswered(struct intake_push *p, const struct err *why)
     p->retry_ms = MIN(p->retry_ms * 2, RETRY_MS_MOST);
 }
 
+static void push_kept(void *cookie)
+{
+    struct intake_push *p = cookie;
+
+    CHECK(p->magic == INTAKE_PUSH_MAGIC);
+    push_over(p);
+}
+
 static void push_acked(struct intake_push *p, struct str reply)
 {
     struct intake *k = p->k;
@@ -214,6 +222,13 @@ static void push_acked(struct intake_push *p, struct str reply)
     /* What was refused is a part of the same push: it is sent again, and this one known then. */
     if (k->rows.ptr[p->row].outcome != INTAKE_REJECTED)
         k->rows.ptr[p->row].outcome = INTAKE_STORED;
+    if (p->kept) {
+        const struct intake_tap *tap = k->d->tap;
+        void *kept = p->kept;
+        p->kept = NULL;
+        tap->stored(tap->cookie, kept, push_kept, p);
+        return;
+    }
     push_over(p);
 }
 
@@ -361,6 +376,13 @@ static int intake_admit(struct intake *k, struct err *e)
     return 0;
 }
 
+static unsigned hops_of(const struct http_req *r)
+{
+    uint64_t n;
+
+    return str_u64(http_header(r, INTAKE_HOPS_HEADER), &n) ? (unsigned)MIN(n, UINT32_MAX) : 0;
+}
+
 /* Rates come first: what is over one is 429 even if it is wrong as well. */
 static int intake_enter(struct distributor *d, const struct intake_opts *o, struct str name,
                         struct rules_hold *h, struct tenant **ret, struct err *e)
@@ -404,6 +426,7 @@ int intake_start(struct distributor *d, const struct intake_opts *o, struct err 
                           .limits = rules.policy->limits,
                           .rules = rules,
                           .key = http_header(o->http, "Idempotency-Key"),
+                          .hops = hops_of(o->http),
                           .client_deadline = o->left_ms && o->left_ms < d->conf->ack_ms,
                           .arena = arena_new(ROWS_BYTES_MAX) };
     k->deadline_ms = now + (k->client_deadline ? o->left_ms : d->conf->ack_ms);

@@ -13,6 +13,7 @@
 #ifndef DISTRIBUTOR_INTAKE_H
 #define DISTRIBUTOR_INTAKE_H
 
+#include "common/base/hash.h"
 #include "common/net/http.h"
 #include "distributor/formats/batch.h"
 
@@ -58,18 +59,26 @@ NODISCARD int intake_check(struct distributor *d, const struct http_req *r, stru
 /* An error is the caller's to tell: done is not called then. It is counted already. */
 NODISCARD int intake_start(struct distributor *d, const struct intake_opts *o, struct err *e);
 
-/* For who forwards what came in: told of each push once it was packed, on the pool; slices live for
- * the call. The push may still fail to be stored: its sender then sends it again, and it is told
- * again, with the same write ids in the message. */
+/* For who forwards what came in. A push that fails to be stored is sent again by its sender, and is
+ * then told again, with the same id. */
+#define INTAKE_HOPS_HEADER "X-Embertree-Hops" /* of a forwarded request: by how many servers */
 struct window;
 struct intake_packed {
     struct str tenant;
     const struct push *push;
     const struct window *window;
     struct str message; /* a WriteRequest (proto/ingest.proto) */
+    struct hash128 id;  /* of the push: the same when it is sent again */
+    unsigned hops;      /* how many servers forwarded it until here */
 };
 struct intake_tap {
-    void (*packed)(void *cookie, const struct intake_packed *p);
+    /* Pool; slices live for the call. Returns what it keeps for the push, with the bytes of it, or
+     * NULL. It comes back through exactly one of the other two. */
+    void *(*packed)(void *cookie, const struct intake_packed *p, size_t *ret_bytes);
+    /* Loop: the push is stored. Its answer waits until done(done_cookie) is called, on the loop,
+     * later. */
+    void (*stored)(void *cookie, void *kept, void (*done)(void *done_cookie), void *done_cookie);
+    void (*failed)(void *cookie, void *kept); /* loop or pool */
     void *cookie;
 };
 

@@ -44,6 +44,9 @@ void intake_push_free(struct intake_push *p)
     if (!p)
         return;
     CHECK(p->magic == INTAKE_PUSH_MAGIC);
+    if (p->kept)
+        p->k->d->tap->failed(p->k->d->tap->cookie, p->kept);
+    p->kept = NULL;
     buf_deinit(&p->packed);
     loop_timer_free(p->timer);
     p->timer = NULL;
@@ -146,11 +149,18 @@ static int pack_push(struct intake_push *p, const struct window *w, struct err *
     p->shard = shard_of(k->tenant->name, p->push.service, (uint32_t)d->ctx->cluster->shards);
     if (intake_pack(p, e))
         return e->code;
-    if (d->tap)
-        d->tap->packed(d->tap->cookie, &(struct intake_packed){ .tenant = k->tenant->name,
-                                                                .push = &p->push,
-                                                                .window = w,
-                                                                .message = buf_str(&p->packed) });
+    if (d->tap) {
+        struct hash128 id = p->write_base.digest; /* the parts of a push have one base */
+        id.lo ^= hash64(p->push.service.ptr, p->push.service.len, id.hi);
+        p->kept = d->tap->packed(d->tap->cookie,
+                                 &(struct intake_packed){ .tenant = k->tenant->name,
+                                                          .push = &p->push,
+                                                          .window = w,
+                                                          .message = buf_str(&p->packed),
+                                                          .id = id,
+                                                          .hops = k->hops },
+                                 &p->kept_bytes);
+    }
     return 0;
 }
 
@@ -184,7 +194,7 @@ static int split_part(struct intake_push *p, size_t n, const struct window *w, s
         intake_push_free(part);
         return e->code;
     }
-    k->holds += arena_used(part->arena) + part->packed.cap;
+    k->holds += arena_used(part->arena) + part->packed.cap + part->kept_bytes;
     vec_push(&k->pushes, part);
     return 0;
 }
@@ -296,7 +306,8 @@ static int sink_end(void *cookie, struct push *push, struct str identity, struct
         return 0;
     }
     if (p->push.series_len) {
-        k->holds += arena_used(p->arena) + stacks_bytes(&p->push.stacks) + p->packed.cap;
+        k->holds +=
+            arena_used(p->arena) + stacks_bytes(&p->push.stacks) + p->packed.cap + p->kept_bytes;
         vec_push(&k->pushes, p);
         return 0;
     }

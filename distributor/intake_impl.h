@@ -30,7 +30,9 @@ struct intake_push {
     struct write_base write_base;
     uint32_t shard;
     struct buf packed; /* the transport takes it at each attempt */
-    struct err err;    /* of packing; code 0: fine */
+    void *kept;        /* the tap's, or NULL */
+    size_t kept_bytes;
+    struct err err; /* of packing; code 0: fine */
     uint64_t sent_ns, retry_ms;
     struct timer *timer; /* between attempts, else NULL */
     /* Relabelling may send series of one push to several services: the first has the push, each
@@ -48,6 +50,7 @@ struct intake {
     struct limits limits; /* the tenant's */
     struct rules_hold rules;
     struct str key;  /* Idempotency-Key, or {NULL, 0} */
+    unsigned hops;   /* X-Embertree-Hops */
     size_t reserved; /* of d->memory */
     uint64_t deadline_ms;
     bool client_deadline; /* it is the client's, not ours */

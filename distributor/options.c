@@ -89,6 +89,8 @@ static const struct conf_row rows[] = {
         "YAML file of limits and rules by tenant (overrides.yaml is an example); empty: none."),
     CONF_DURATION(ST, overrides_interval_ms, "overrides_interval", "10s", "100ms", "1d",
                   "How often that file is looked at for changes."),
+    CONF_STR(ST, forward_config_file, "forward_config_file", "",
+             "YAML file of the servers that pushes are forwarded to; read again when it changes."),
     CONF_STR(ST, write_id_secret, "write_id_secret", "",
              "Secret of the write ids, equal on all distributors; empty: a file in data.dir."),
 };

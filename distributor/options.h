@@ -26,7 +26,8 @@ struct distributor_conf {
     uint64_t debuginfo_stale_ms;         /* an upload that nobody finished may be begun anew */
     const char *overrides_file;          /* "" = none */
     uint64_t overrides_interval_ms;
-    const char *write_id_secret; /* "" = the file in the data folder */
+    const char *forward_config_file; /* "" = nothing is forwarded */
+    const char *write_id_secret;     /* "" = the file in the data folder */
 };
 extern const struct conf_table distributor_table;
 extern const struct conf_table *const distributor_tables[];

@@ -24,6 +24,7 @@ struct distributor {
     struct rules *rules;             /* owned */
     struct budget memory;            /* of pushes in work; any thread */
     struct api_debuginfo *debuginfo; /* owned; NULL in simulation */
+    struct forward *forward;         /* owned; NULL: nothing is forwarded */
     const struct intake_tap *tap;    /* borrowed, or NULL: told of every packed push (intake.h) */
     size_t working;                  /* requests not answered yet */
     bool draining;

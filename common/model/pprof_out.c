@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pprof_out: one walk over the samples, tables filled on first use.
+ *
+ *   part ── merge of its types by node ──> sample: locations (leaf first), a value per type, labels
+ *                                              └─ frame ─> location ─> function, mapping ─> strings
+ *
+ * A frame is a location, numbered in order of first use; so a message holds only what its samples
+ * refer to, however large the set of stacks it is cut from. The path of a sample is read up the
+ * parents, which is the order pprof wants. Tables grow in buffers of their own and are put behind
+ * the samples at the end; protobuf does not care about the order of fields.
+ */
+#include "common/model/pprof_out.h"
+
+#include "common/base/mem.h"
+#include "common/base/wr.h"
+
+enum { PROFILE_TYPE = 1, PROFILE_SAMPLE, PROFILE_MAPPING, PROFILE_LOCATION, PROFILE_FUNCTION };
+enum { PROFILE_STRING = 6, PROFILE_TIME = 9, PROFILE_DURATION, PROFILE_PERIOD_TYPE };
+enum { PROFILE_PERIOD = 12 };
+
+struct writer {
+    const struct pprof_out *p;
+    struct buf *out;          /* types and samples, at last everything */
+    struct buf tables;        /* mappings, locations, functions */
+    struct buf strings;       /* fields of the string table */
+    struct buf one, inner;    /* the message being made, and one inside it */
+    uint32_t *string_at;      /* string of the stacks -> index in the table, 0: not there yet */
+    size_t *string_off;       /* string of the stacks -> where it starts */
+    uint32_t *location_at;    /* frame -> location id, 0: none yet */
+    struct map_u64 functions; /* name << 32 | file -> id */
+    struct map_u64 modules;   /* mappings of frames with symbols, by name */
+    struct map_u64 natives;   /* of frames without: module << 32 | file */
+    uint32_t strings_len, locations_len, functions_len, mappings_len;
+};
+
+/* ---- wire ----------------------------------------------------------------------------------- */
+
+static void put_number(struct buf *b, uint32_t field, uint64_t v)
+{
+    if (v == 0)
+        return;
+    wr_varint(b, field << 3);
+    wr_varint(b, v);
+}
+
+static void put_bytes(struct buf *b, uint32_t field, struct str s)
+{
+    wr_varint(b, field << 3 | 2);
+    wr_varint(b, s.len);
+    buf_add_str(b, s);
+}
+
+/* ---- tables --------------------------------------------------------------------------------- */
+
+static uint32_t add_string(struct writer *w, struct str s)
+{
+    put_bytes(&w->strings, PROFILE_STRING, s);
+    return w->strings_len++;
+}
+
+/* A text from outside the stacks; equal ones may stand in the table twice. */
+static uint32_t own_string(struct writer *w, struct str s)
+{
+    return s.len ? add_string(w, s) : 0;
+}
+
+static struct str stack_text(const struct writer *w, uint32_t id)
+{
+    const struct stacks_view *v = w->p->stacks;
+
+    return str_sub(v->string_data, w->string_off[id], w->string_off[id] + v->string_len[id]);
+}
+
+static uint32_t stack_string(struct writer *w, uint32_t id)
+{
+    if (id && !w->string_at[id])
+        w->string_at[id] = own_string(w, stack_text(w, id));
+    return id ? w->string_at[id] : 0;
+}
+
+static uint32_t function_of(struct writer *w, uint32_t name, uint32_t file)
+{
+    uint32_t id = w->functions_len + 1;
+    uint32_t known = map_u64_put(&w->functions, (uint64_t)name << 32 | file, id);
+
+    if (known != MAP_U64_EMPTY)
+        return known;
+    w->functions_len = id;
+    uint32_t name_at = stack_string(w, name);
+    buf_reset(&w->inner);
+    put_number(&w->inner, 1, id);
+    put_number(&w->inner, 2, name_at);
+    put_number(&w->inner, 3, name_at);
+    put_number(&w->inner, 4, stack_string(w, file));
+    put_bytes(&w->tables, PROFILE_FUNCTION, buf_str(&w->inner));
+    return id;
+}
+
+static uint32_t module_of(struct writer *w, uint32_t module)
+{
+    uint32_t id = w->mappings_len + 1, known;
+
+    if (module == 0)
+        return 0;
+    known = map_u64_put(&w->modules, module, id);
+    if (known != MAP_U64_EMPTY)
+        return known;
+    w->mappings_len = id;
+    buf_reset(&w->inner);
+    put_number(&w->inner, 1, id);
+    put_number(&w->inner, 5, stack_string(w, module));
+    for (uint32_t has = 7; has <= 9; has++) /* functions, file names, lines */
+        put_number(&w->inner, has, 1);
+    put_bytes(&w->tables, PROFILE_MAPPING, buf_str(&w->inner));
+    return id;
+}
+
+/* The module is a build id where there is a file beside it, else the name of the file itself. The
+ * mapping covers all offsets, so that none is moved. */
+static uint32_t native_of(struct writer *w, uint32_t module, uint32_t file)
+{
+    uint32_t id = w->mappings_len + 1, known;
+
+    if (module == 0)
+        return 0;
+    known = map_u64_put(&w->natives, (uint64_t)module << 32 | file, id);
+    if (known != MAP_U64_EMPTY)
+        return known;
+    w->mappings_len = id;
+    buf_reset(&w->inner);
+    put_number(&w->inner, 1, id);
+    put_number(&w->inner, 3, INT64_MAX);
+    put_number(&w->inner, 5, stack_string(w, file ? file : module));
+    if (file)
+        put_number(&w->inner, 6, stack_string(w, module));
+    put_bytes(&w->tables, PROFILE_MAPPING, buf_str(&w->inner));
+    return id;
+}
+
+static uint32_t location_of(struct writer *w, uint32_t frame)
+{
+    const struct stacks_view *v = w->p->stacks;
+    uint32_t func = v->frame_func[frame], file = v->frame_file[frame];
+    uint32_t module = v->frame_module[frame];
+    bool native = func == 0 && v->frame_addr[frame] != 0;
+    uint32_t mapping, function = 0;
+
+    if (w->location_at[frame])
+        return w->location_at[frame];
+    w->location_at[frame] = ++w->locations_len;
+    mapping = native ? native_of(w, module, file) : module_of(w, module);
+    if (!native)
+        function = function_of(w, func, file);
+    buf_reset(&w->inner);
+    put_number(&w->inner, 1, w->locations_len);
+    put_number(&w->inner, 2, mapping);
+    put_number(&w->inner, 3, native ? v->frame_addr[frame] : 0);
+    if (!native) {
+        uint64_t line = v->frame_line[frame];
+        size_t n = 1 + varint_len(function) + (line ? 1 + varint_len(line) : 0);
+        wr_varint(&w->inner, 4 << 3 | 2);
+        wr_varint(&w->inner, n);
+        put_number(&w->inner, 1, function);
+        put_number(&w->inner, 2, line);
+    }
+    put_bytes(&w->tables, PROFILE_LOCATION, buf_str(&w->inner));
+    return w->locations_len;
+}
+
+/* ---- samples -------------------------------------------------------------------------------- */
+
+static struct buf *scratch(struct writer *w)
+{
+    buf_reset(&w->one);
+    return &w->one;
+}
+
+static void put_sample(struct writer *w, uint32_t node, const uint64_t *values, struct str labels,
+                       struct buf *ids)
+{
+    const struct stacks_view *v = w->p->stacks;
+    struct buf *one;
+
+    buf_reset(ids);
+    for (uint32_t at = node; at; at = v->node_parent[at - 1])
+        wr_varint(ids, location_of(w, v->node_frame[at - 1]));
+    one = scratch(w);
+    if (ids->len)
+        put_bytes(one, 1, buf_str(ids));
+    buf_reset(ids);
+    for (size_t t = 0; t < w->p->types_len; t++)
+        wr_varint(ids, values[t]);
+    put_bytes(one, 2, buf_str(ids));
+    buf_add_str(one, labels);
+    put_bytes(w->out, PROFILE_SAMPLE, buf_str(one));
+}
+
+static void put_labels(struct writer *w, const struct pprof_out_part *part, struct buf *labels)
+{
+    buf_reset(labels);
+    for (size_t i = 0; i < part->labels_len; i++) {
+        struct buf *one = scratch(w);
+        put_number(one, 1, own_string(w, part->labels[i].name));
+        put_number(one, 2, own_string(w, part->labels[i].value));
+        put_bytes(labels, 3, buf_str(one));
+    }
+}
+
+/* The types of a part together: one sample per node that has a value in any of them. */
+static void put_part(struct writer *w, const struct pprof_out_part *part, struct buf *labels,
+                     struct buf *ids)
+{
+    size_t at[PPROF_OUT_TYPES_MAX] = { 0 }, types = w->p->types_len;
+    uint64_t values[PPROF_OUT_TYPES_MAX];
+
+    put_labels(w, part, labels);
+    while (buf_ok(w->out)) {
+        uint32_t node = UINT32_MAX;
+        for (size_t t = 0; t < types; t++)
+            if (at[t] < part->by_type[t].len)
+                node = MIN(node, part->by_type[t].nodes[at[t]]);
+        if (node == UINT32_MAX)
+            return;
+        for (size_t t = 0; t < types; t++) {
+            const struct pprof_out_values *v = &part->by_type[t];
+            bool here = at[t] < v->len && v->nodes[at[t]] == node;
+            values[t] = here ? v->values[at[t]++] : 0;
+        }
+        put_sample(w, node, values, buf_str(labels), ids);
+    }
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+static void put_type(struct writer *w, uint32_t field, const struct pprof_out_type *t)
+{
+    struct buf *one = scratch(w);
+
+    put_number(one, 1, own_string(w, t->type));
+    put_number(one, 2, own_string(w, t->unit));
+    put_bytes(w->out, field, buf_str(one));
+}
+
+static void writer_init(struct writer *w)
+{
+    const struct stacks_view *v = w->p->stacks;
+    size_t off = 0;
+
+    buf_init(&w->tables, w->out->max);
+    buf_init(&w->strings, w->out->max);
+    buf_init(&w->one, w->out->max);
+    buf_init(&w->inner, w->out->max);
+    map_u64_init(&w->functions);
+    map_u64_init(&w->modules);
+    map_u64_init(&w->natives);
+    w->string_at = XNEW_ARRAY(uint32_t, v->strings + 1);
+    w->string_off = XNEW_ARRAY(size_t, v->strings + 1);
+    w->location_at = XNEW_ARRAY(uint32_t, v->frames + 1);
+    for (size_t i = 0; i < v->strings; i++) {
+        w->string_off[i] = off;
+        off += v->string_len[i];
+    }
+    (void)add_string(w, STR(""));
+}
+
+static void writer_deinit(struct writer *w)
+{
+    buf_deinit(&w->tables);
+    buf_deinit(&w->strings);
+    buf_deinit(&w->one);
+    buf_deinit(&w->inner);
+    map_u64_deinit(&w->functions);
+    map_u64_deinit(&w->modules);
+    map_u64_deinit(&w->natives);
+    xfree(w->string_at);
+    xfree(w->string_off);
+    xfree(w->location_at);
+}
+
+int pprof_out_write(const struct pprof_out *p, struct buf *out, struct err *e)
+{
+    struct writer w = { .p = p, .out = out };
+    struct buf labels, ids;
+
+    CHECK(p->types_len <= PPROF_OUT_TYPES_MAX);
+    writer_init(&w);
+    buf_init(&labels, out->max);
+    buf_init(&ids, out->max);
+    for (size_t t = 0; t < p->types_len; t++)
+        put_type(&w, PROFILE_TYPE, &p->types[t]);
+    for (size_t i = 0; i < p->parts_len; i++)
+        put_part(&w, &p->parts[i], &labels, &ids);
+    if (p->period_type.type.len || p->period_type.unit.len)
+        put_type(&w, PROFILE_PERIOD_TYPE, &p->period_type);
+    put_number(out, PROFILE_PERIOD, (uint64_t)p->period);
+    put_number(out, PROFILE_TIME, (uint64_t)p->time_ns);
+    put_number(out, PROFILE_DURATION, (uint64_t)p->duration_ns);
+    buf_add_str(out, buf_str(&w.tables));
+    buf_add_str(out, buf_str(&w.strings));
+    bool ok = buf_ok(out) && buf_ok(&w.tables) && buf_ok(&w.strings) && buf_ok(&w.one) &&
+              buf_ok(&w.inner) && buf_ok(&labels) && buf_ok(&ids);
+    buf_deinit(&labels);
+    buf_deinit(&ids);
+    writer_deinit(&w);
+    return ok ? 0 : err_set(e, ERR_LIMIT, "as pprof it takes more than %zu bytes", out->max);
+}
