@@ -5,6 +5,7 @@
 #include "distributor/formats/folded.h"
 #include "distributor/formats/jfr/jfr.h"
 #include "distributor/formats/kinds.h"
+#include "distributor/formats/legacy/legacy.h"
 #include "distributor/formats/multipart.h"
 #include "distributor/formats/pprof_stacks.h"
 #include "distributor/formats/pyrotree.h"
@@ -32,6 +33,24 @@ static int unzip(struct str body, const struct limits *l, struct buf *tmp, struc
         return e->code;
     *ret = buf_str(tmp);
     return 0;
+}
+
+/* As unzip; what is older than pprof's message becomes one. */
+static int unzip_pprof(struct str body, const struct limits *l, struct push *push, struct buf *tmp,
+                       struct str *ret, struct err *e)
+{
+    uint64_t left_out = 0;
+    struct buf message;
+
+    int rc = unzip(body, l, tmp, ret, e);
+    if (rc || !legacy_sniff(*ret))
+        return rc;
+    buf_init(&message, (size_t)l->inflated_bytes);
+    rc = legacy_to_pprof(*ret, l, &message, &left_out, e);
+    push->drops[DROP_LINE] += left_out;
+    buf_move(tmp, &message);
+    *ret = buf_str(tmp);
+    return rc;
 }
 
 static int decode_text(const struct ingest *in, struct str body, const struct limits *l,
@@ -89,7 +108,7 @@ static int subtract_prev(const struct pprof *p, struct str body, const struct sa
     struct str plain;
     struct buf tmp;
 
-    int rc = unzip(body, l, &tmp, &plain, e);
+    int rc = unzip_pprof(body, l, push, &tmp, &plain, e);
     if (!rc)
         rc = pprof_parse(&prev, plain, l, e);
     if (!rc) {
@@ -110,7 +129,7 @@ static int decode_pprof(const struct ingest *in, struct str body, struct str pre
     struct str plain;
     struct buf tmp;
 
-    int rc = unzip(body, l, &tmp, &plain, e);
+    int rc = unzip_pprof(body, l, push, &tmp, &plain, e);
     if (!rc)
         rc = pprof_parse(&p, plain, l, e);
     for (size_t i = 0; !rc && config->file_addresses && i < p.mappings.len; i++)

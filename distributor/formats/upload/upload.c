@@ -3,13 +3,15 @@
  * upload: what a file is, by its first bytes; JSON by the keys of its top level.
  *
  * Formats that /ingest has too go through formats_decode, so that both ways give the same. The
- * order matters: magic numbers first, then JSON, then text that can only be perf's, then protobuf,
- * whose first byte is a newline for text, then folded text, which nearly everything is.
+ * order matters: magic numbers first, then JSON, then protobuf, whose first byte is a newline for
+ * text, and what was there before it, then text that can only be perf's, then folded text, which
+ * nearly everything is.
  */
 #include "distributor/formats/upload/upload.h"
 
 #include "common/net/json_in.h"
 #include "distributor/formats/formats.h"
+#include "distributor/formats/legacy/legacy.h"
 #include "distributor/formats/speedscope.h"
 #include "distributor/formats/upload/firefox.h"
 #include "distributor/formats/upload/perf_script.h"
@@ -98,7 +100,7 @@ static int sniff(struct str body, struct found *ret, struct err *e)
         *ret = jfr;
     else if (text.len && (text.ptr[0] == '{' || text.ptr[0] == '['))
         *ret = json;
-    else if (looks_like_pprof(body))
+    else if (looks_like_pprof(body) || legacy_sniff(body))
         *ret = pprof;
     else if (perf_script_sniff(body))
         *ret = perf;
