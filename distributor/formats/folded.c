@@ -125,7 +125,8 @@ static int take_line(struct folder *f, struct str line, bool counts, struct err 
     if (counts) {
         ptrdiff_t blank = str_rfind(line, ' ');
         struct str number = str_sub(line, (size_t)(blank + 1), line.len);
-        if (blank <= 0 || !str_u64(number, &count) || count > INT64_MAX) {
+        if (blank <= 0 || str_trim(str_sub(line, 0, (size_t)blank)).len == 0 ||
+            !str_u64(number, &count) || count > INT64_MAX) {
             f->g.push->drops[DROP_LINE]++;
             return 0;
         }

@@ -84,6 +84,7 @@ static void test_refused(void **state)
         ROW("hello"),
         ROW("hello world"),
         ROW("a;b -1\n"),
+        ROW("  f+0x1\n      g\n       17\n"),     /* DTrace: counts on lines of their own */
         ROW("\x89PNG\r\n\x1a\n\0\0\0\rIHDR 5\n"), /* NUL: no text */
         ROW("\x0a\x04\x08\x01\x10\x02\x12\x00 5\n"),
         ROW("\x1f\x8b\x08 5"), /* gzip that is none */
