@@ -474,6 +474,50 @@ static void test_client_leaves(void **state)
     net_world_deinit(&w);
 }
 
+static bool counted(struct net_world *w, const char *line)
+{
+    struct buf text;
+    struct str all;
+    bool found;
+
+    buf_init(&text, 64 * KIB);
+    metrics_render(w->metrics, &text);
+    all = buf_str(&text);
+    found = memmem(all.ptr, all.len, line, strlen(line)) != NULL;
+    buf_deinit(&text);
+    return found;
+}
+
+/* What clients say when they leave is no refused request, even where it is not HTTP/2: gRPC's Go
+ * client names a stream of its own in GOAWAY. */
+static void test_goodbye_is_not_malformed(void **state)
+{
+    static const char goodbye[] = { 0, 0, 0, 19, 0, 0, 0, 0 };
+    static const char zero[] = "embertree_http_refused_total{reason=\"malformed\"} 0\n";
+    static const char one[] = "embertree_http_refused_total{reason=\"malformed\"} 1\n";
+
+    (void)state;
+    for (int ping = 0; ping < 2; ping++) { /* a ping on a stream is malformed */
+        struct net_world w;
+        struct net_h2 *c;
+        struct buf b;
+
+        site_open(&w);
+        c = net_h2_connect(&w, false, 0);
+        assert_int_equal(net_h2_request(c, "GET", "/p/x", NULL, STR_NULL)->closed, 1);
+        buf_init(&b, 4 * KIB);
+        net_h2_frame(&b, ping ? NGHTTP2_PING : NGHTTP2_GOAWAY, 0, ping ? 1 : 0,
+                     (struct str){ goodbye, sizeof goodbye });
+        net_send(c->m, buf_str(&b));
+        net_h2_talk(c);
+        assert_true(c->goaway);
+        assert_true(counted(&w, ping ? one : zero));
+        buf_deinit(&b);
+        net_h2_finish(c);
+        net_world_deinit(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -491,6 +535,7 @@ int main(void)
         cmocka_unit_test(test_drain),
         cmocka_unit_test(test_idle_and_greeting_deadlines),
         cmocka_unit_test(test_client_leaves),
+        cmocka_unit_test(test_goodbye_is_not_malformed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
