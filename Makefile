@@ -79,7 +79,7 @@ TOOLS    := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/lib/tool_*.c)))
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all deps deps-test run test test-bins check check-asan check-tsan fuzz fuzz-run fuzz-seeds \
+.PHONY: all deps deps-test run test test-clients test-bins check check-asan check-tsan fuzz fuzz-run fuzz-seeds \
         bench bench-year lint tidy fmt fmt-check compdb ui install clean coverage ci help FORCE
 
 all: $(BINS) $(DEMO_BIN)  ## the all-in-one and the four role binaries (default)
@@ -101,6 +101,9 @@ test:                  ## every test that needs only Debian packages and npm
 	$(Q)deploy/debian/install-node --if-missing
 	$(Q)$(MAKE) --no-print-directory -j$(JOBS) ui all test-bins
 	$(Q)O='$(O)' tests/lib/run-tests $(UNIT) $(CLUSTER)
+
+test-clients: all      ## real SDKs, exporters and tools from their registries against a live server
+	$(Q)O='$(O)' tests/clients/run $(CLIENTS)
 
 test-bins: $(UNIT) $(TOOLS) $(BINS) $(DEMO_BIN)
 

@@ -1,0 +1,335 @@
+"""The clients: how each is had from its registry, run on its workload, and what must have arrived.
+
+`x_prepare()` installs or builds below build/clients and returns what `x()` needs; it raises Missing
+with the reason where that is impossible here. Nothing of it is committed but lock files.
+"""
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import urllib.parse
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import bed
+from bed import Bed
+
+ROOT = bed.cluster.ROOT
+WORK = ROOT / "build" / "clients"
+SRC = ROOT / "tests" / "clients"
+LIMIT_S = int(os.environ.get("CLIENT_BUILD_SECONDS", "900"))
+CPU = bed.cluster.CPU_TYPE
+
+
+class Missing(Exception):
+    """Why a client cannot run here."""
+
+
+def need(*tools):
+    lost = [t for t in tools if not shutil.which(t)]
+    if lost:
+        raise Missing(f"not installed: {', '.join(lost)}")
+
+
+def make(name, *commands, cwd, made=(), env=None):
+    """Runs commands once per content of a client's folder; the last words of what fails."""
+    to = WORK / name
+    to.mkdir(parents=True, exist_ok=True)
+    mark = hashlib.sha256(repr(commands).encode())
+    for path in sorted(p for p in (SRC / name).rglob("*") if p.is_file()):
+        mark.update(path.read_bytes())
+    done = to / "made"
+    if done.exists() and done.read_text() == mark.hexdigest() and all(p.exists() for p in made):
+        return to
+    for command in commands:
+        try:
+            ran = subprocess.run(["nice", "-n", "10", *map(str, command)], cwd=cwd, timeout=LIMIT_S,
+                                 capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                                 env=os.environ | (env or {}))
+        except subprocess.TimeoutExpired:
+            raise Missing(f"{command[0]} took over {LIMIT_S} s") from None
+        if ran.returncode:
+            lines = [l for l in (ran.stderr + ran.stdout).splitlines() if l.strip()]
+            raise Missing(f"{' '.join(map(str, command[:3]))}: {' | '.join(lines[-3:])[:400]}")
+    done.write_text(mark.hexdigest())
+    return to
+
+
+def burnt(b, kind, hot, cold, low_s, high_s, **labels):
+    """The hot function leads and the sum is what the client really used."""
+    b.check_sum(kind, b.check_hot(kind, hot, cold, **labels), low_s, high_s)
+
+
+# ---- Node ----------------------------------------------------------------------------------------
+
+
+def node_prepare():
+    need("node", "npm")
+    to = WORK / "node"
+    to.mkdir(parents=True, exist_ok=True)
+    for file in ("package.json", "package-lock.json", ".npmrc"):
+        shutil.copy(SRC / "node" / file, to)
+    return make("node", ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=to,
+                made=[to / "node_modules"])
+
+
+def node(modules, certs, tls):
+    with Bed("client.node", tls, certs) as b:
+        cpu, wall, _ = b.run(["node", SRC / "node" / "main.cjs"],
+                             NODE_PATH=str(modules / "node_modules"))
+        b.check_nothing_refused()
+        b.check_types(["wall:wall:nanoseconds:wall:nanoseconds",
+                       "wall:samples:count:wall:nanoseconds",
+                       "wall:cpu:nanoseconds:wall:nanoseconds",
+                       "memory:inuse_objects:count:inuse_space:bytes",
+                       "memory:inuse_space:bytes:inuse_space:bytes"])
+        b.check_labels(region="north", job="burn", pyroscope_spy="nodespy")
+        hot, cold = r"main\.cjs:burnHot:", r"main\.cjs:burnCold:"
+        burnt(b, "wall:wall:nanoseconds:wall:nanoseconds", hot, cold, wall, wall)
+        burnt(b, "wall:cpu:nanoseconds:wall:nanoseconds", hot, cold, cpu, cpu)
+        b.check_hot("wall:samples:count:wall:nanoseconds", hot, cold, job="burn", region="north")
+        own, _ = b.selves("memory:inuse_space:bytes:inuse_space:bytes")
+        kept = sum(v for k, v in own.items() if ":keepMemory:" in k)
+        assert kept > 1 << 20, f"keepMemory keeps {kept} bytes: {own}"
+        b.check_other_tenant_sees_nothing()
+
+
+# ---- Python --------------------------------------------------------------------------------------
+
+
+def python_prepare():
+    to = WORK / "python"
+    pip = to / "bin" / "pip"
+    return make("python", [sys.executable, "-m", "venv", to],
+                [pip, "install", "-q", "--disable-pip-version-check", "-r",
+                 SRC / "python" / "requirements.txt"], cwd=ROOT, made=[to / "bin" / "python"])
+
+
+def python(venv, certs, tls):
+    with Bed("client.python", tls, certs) as b:
+        cpu, wall, _ = b.run([venv / "bin" / "python", SRC / "python" / "main.py"])
+        b.check_nothing_refused()
+        b.check_types([CPU])
+        b.check_labels(region="north", job="burn")
+        # py-spy counts by the wall's clock while a thread wants to run, so load makes it more.
+        burnt(b, CPU, r"burn_hot", r"burn_cold", min(cpu, wall), wall)
+        b.check_hot(CPU, r"burn_hot", r"burn_cold", job="burn")
+        b.check_other_tenant_sees_nothing()
+
+
+# ---- Go ------------------------------------------------------------------------------------------
+
+
+def go_build(name):
+    need("go")
+    binary = WORK / name / "client"
+    make(name, ["go", "build", "-p", "1", "-o", binary, "."], cwd=SRC / name, made=[binary],
+         env={"GOFLAGS": "-mod=readonly"})
+    return binary
+
+
+def go_prepare():
+    return go_build("go")
+
+
+def go(binary, certs, tls):
+    with Bed("client.go", tls, certs) as b:
+        cpu, _, said = b.run([binary])
+        assert "[ERROR]" not in said, said[-2000:]
+        b.check_nothing_refused()
+        b.check_types([CPU, "memory:alloc_objects:count:space:bytes",
+                       "memory:alloc_space:bytes:space:bytes",
+                       "memory:inuse_objects:count:space:bytes",
+                       "memory:inuse_space:bytes:space:bytes",
+                       "goroutines:goroutine:count:goroutine:count",
+                       "mutex:contentions:count:contentions:count",
+                       "mutex:delay:nanoseconds:contentions:count",
+                       "block:contentions:count:contentions:count",
+                       "block:delay:nanoseconds:contentions:count"])
+        b.check_labels(region="north", job="burn", pyroscope_spy="gospy")
+        assert "__session_id__" not in b.labels()
+        burnt(b, CPU, r"main\.burnHot", r"main\.burnCold", cpu, cpu)
+        b.check_hot(CPU, r"main\.burnHot", r"main\.burnCold", job="burn")
+        own, _ = b.selves("memory:alloc_space:bytes:space:bytes")
+        kept = own.get("main.keepMemory", 0)  # 64 MiB in pieces large enough to be sampled each
+        assert 32 << 20 <= kept <= 96 << 20, f"keepMemory got {kept} bytes: {own}"
+        own, _ = b.selves("mutex:delay:nanoseconds:contentions:count")
+        assert own and re.search(r"Unlock", max(own, key=own.get)), own
+        b.check_other_tenant_sees_nothing()
+
+
+# ---- Rust ----------------------------------------------------------------------------------------
+
+
+def rust_prepare():
+    need("cargo", "cc")
+    to = WORK / "rust"
+    binary = to / "release" / "embertree-client-rust"
+    make("rust", ["cargo", "build", "--release", "--locked", "-j", "1", "--target-dir", to],
+         cwd=SRC / "rust", made=[binary])
+    return binary
+
+
+def rust(binary, certs, tls):
+    with Bed("client.rust", tls, certs) as b:
+        cpu, _, _ = b.run([binary])
+        b.check_nothing_refused()
+        b.check_types([CPU])
+        b.check_labels(region="north", job="burn")
+        burnt(b, CPU, r"burn_hot", r"burn_cold", cpu, cpu)
+        b.check_hot(CPU, r"burn_hot", r"burn_cold", job="burn")
+        b.check_other_tenant_sees_nothing()
+
+
+# ---- Java ----------------------------------------------------------------------------------------
+
+
+def java_prepare():
+    need("java", "javac", "keytool", "mvn")
+    to = WORK / "java"
+    pom = SRC / "java" / "pom.xml"
+    return make("java",
+                ["mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies",
+                 f"-DoutputDirectory={to / 'jars'}", "-Dmdep.stripVersion=true"],
+                ["javac", "-g", "-d", to / "classes", SRC / "java" / "Work.java"],
+                cwd=to.parent, made=[to / "jars" / "agent.jar"])
+
+
+def java_run(b, made, **more):
+    options = []
+    if b.tls:
+        store = b.certs / "trust.p12"
+        if not store.exists():
+            subprocess.run(["keytool", "-importcert", "-noprompt", "-alias", "ca", "-file",
+                            b.certs / "ca.pem", "-keystore", store, "-storepass", "changeit",
+                            "-storetype", "PKCS12"], check=True, capture_output=True)
+        options = [f"-Djavax.net.ssl.trustStore={store}",
+                   "-Djavax.net.ssl.trustStorePassword=changeit"]
+    auth = ({"PYROSCOPE_TENANT_ID": bed.TENANT, "PYROSCOPE_AUTH_TOKEN": bed.TOKEN} if b.tls else
+            {"PYROSCOPE_BASIC_AUTH_USER": bed.USER, "PYROSCOPE_BASIC_AUTH_PASSWORD": bed.PASSWORD})
+    return b.run(["java", *options, f"-javaagent:{made / 'jars' / 'agent.jar'}", "-cp",
+                  made / "classes", "Work"], PYROSCOPE_APPLICATION_NAME=b.app,
+                 PYROSCOPE_SERVER_ADDRESS=b.url(), PYROSCOPE_UPLOAD_INTERVAL="5s",
+                 PYROSCOPE_LABELS="region=north", **auth, **more)
+
+
+def java_jfr(made, certs, tls):
+    with Bed("client.java", tls, certs) as b:
+        cpu, _, _ = java_run(b, made, PYROSCOPE_FORMAT="jfr", PYROSCOPE_PROFILER_EVENT="itimer",
+                             PYROSCOPE_PROFILER_ALLOC="512k", PYROSCOPE_PROFILER_LOCK="10ms")
+        b.check_nothing_refused()
+        b.check_types([CPU, "memory:alloc_in_new_tlab_bytes:bytes:space:bytes",
+                       "memory:alloc_in_new_tlab_objects:count:space:bytes",
+                       "mutex:contentions:count:mutex:count", "mutex:delay:nanoseconds:mutex:count"])
+        b.check_labels(region="north", pyroscope_spy="javaspy")
+        burnt(b, CPU, r"Work\.burnHot", r"Work\.burnCold", cpu, cpu)
+        own, _ = b.selves("memory:alloc_in_new_tlab_bytes:bytes:space:bytes")
+        assert own and max(own.values()) > 8 << 20, own
+        b.check_other_tenant_sees_nothing()
+
+
+def java_otlp(made, certs, tls):
+    """The agent sends neither its name nor its labels by OTLP, and says so in its log."""
+    kind = "itimer:itimer:ns:itimer:ns"
+    with Bed("unknown_service", tls, certs) as b:
+        cpu, _, _ = java_run(b, made, PYROSCOPE_FORMAT="otlp", PYROSCOPE_PROFILER_EVENT="itimer")
+        b.check_nothing_refused()
+        b.check_types([kind])
+        burnt(b, kind, r"Work\.burnHot", r"Work\.burnCold", cpu, cpu)
+        b.check_other_tenant_sees_nothing()
+
+
+# ---- Ruby, .NET ----------------------------------------------------------------------------------
+
+
+def ruby_prepare():
+    need("ruby", "gem")
+    to = WORK / "ruby"
+    return make("ruby", ["gem", "install", "--no-document", "--install-dir", to / "gems",
+                         "-v", "~> 1.0", "pyroscope"], cwd=WORK, made=[to / "gems" / "gems"])
+
+
+def ruby(made, certs, tls):
+    with Bed("client.ruby", tls, certs) as b:
+        cpu, wall, _ = b.run(["ruby", SRC / "ruby" / "main.rb"], GEM_PATH=str(made / "gems"))
+        b.check_nothing_refused()
+        b.check_types([CPU])
+        b.check_labels(region="north", job="burn")
+        burnt(b, CPU, r"burn_hot", r"burn_cold", min(cpu, wall), wall)
+        b.check_other_tenant_sees_nothing()
+
+
+def dotnet_prepare():
+    need("dotnet")
+    raise Missing("its native profiler comes as a release archive or an image, by no registry")
+
+
+# ---- OpenTelemetry -------------------------------------------------------------------------------
+
+
+def otel_prepare():
+    return go_build("otel")
+
+
+def otel(binary, certs, tls, protocol):
+    kind = "cpu:cpu:nanoseconds:cpu:nanoseconds"
+    with Bed("client.otel" + protocol, tls, certs) as b:
+        b.run([binary], PROTOCOL=protocol, SERVER=b.url(scheme=protocol == "http"))
+        b.check_nothing_refused()
+        b.check_types([kind])
+        b.check_labels(region="north", job="burn")
+        own, total = b.selves(kind)
+        want = {"burnHot": 3_000_000_000, "burnCold": 1_000_000_000}
+        assert own == want and total == 4_000_000_000, (own, want)
+        b.check_other_tenant_sees_nothing()
+
+
+def otel_http(binary, certs, tls):
+    otel(binary, certs, tls, "http")
+
+
+def otel_grpc(binary, certs, tls):
+    otel(binary, certs, tls, "grpc")
+
+
+# ---- Grafana's and Go's command lines ------------------------------------------------------------
+
+
+def profilecli_prepare():
+    need("go")
+    to = WORK / "profilecli"
+    make("profilecli", ["go", "install", "-p", "1",
+                        "github.com/grafana/pyroscope/cmd/profilecli@latest"], cwd=WORK,
+         env={"GOBIN": str(to)}, made=[to / "profilecli"])
+    return to / "profilecli"
+
+
+def pprof_prepare():
+    need("go")
+    return None
+
+
+def pprof(_, certs, tls):
+    """`go tool pprof` reads what SelectMergeProfile exports."""
+    with Bed("client.pprof", tls, certs) as b:
+        reply = b.server.ingest(b"main;burn_hot 30\nmain;burn_cold 10\n", "client.pprof.cpu",
+                                b.headers, sampleRate="100")
+        assert reply.status == 200, reply
+        message = b.server.range_ms() | {"profile_typeID": CPU, "label_selector":
+                                         '{service_name="client.pprof"}'}
+        reply = b.server.connect("SelectMergeProfile", message, b.headers)
+        if reply.status == 501:
+            raise Missing("the server has no pprof export: SelectMergeProfile answers 501")
+        assert reply.status == 200, reply
+        path = b.server.process.folder / "export.pb"
+        url = "/pyroscope/render?" + urllib.parse.urlencode({
+            "query": CPU + '{service_name="client.pprof"}', "from": "now-1h", "until": "now",
+            "format": "pprof"})
+        reply = b.server.reader.request("GET", url, None, b.headers)
+        assert reply.status == 200, reply
+        path.write_bytes(reply.body)
+        top = subprocess.run(["go", "tool", "pprof", "-top", "-unit=ms", path], check=True,
+                             capture_output=True, text=True).stdout
+        assert re.search(r"300ms\s+75\.?0*%.*burn_hot", top), top
