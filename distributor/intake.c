@@ -20,6 +20,8 @@
  */
 #include "distributor/intake.h"
 
+#include <stdio.h>
+
 #include "common/base/mem.h"
 #include "common/base/wr.h"
 #include "distributor/intake_impl.h"
@@ -400,6 +402,10 @@ static int intake_enter(struct distributor *d, const struct intake_opts *o, stru
                      most);
     }
     if (rc) {
+        char again[24];
+        (void)snprintf(again, sizeof(again), "%" PRIu64, tenants_again_s(d->tenants));
+        if (rc == ERR_RATE && o->http)
+            http_reply_header(o->http, "Retry-After", str_c(again));
         rules_refused(d->rules, h->label, e, 1, o->body.len);
         rules_drop(h);
     }

@@ -74,7 +74,7 @@ static void close_push(struct intake *k, struct intake_push *p)
         k->open.ptr[i] = k->open.ptr[--k->open.len];
         return;
     }
-    CHECK(!"a push that was not begun");
+    CHECK(false); /* a push that was not begun */
 }
 
 /* ---- one push ------------------------------------------------------------------------------- */
@@ -104,12 +104,12 @@ static int check_labels(const struct intake *k, const struct labels *l, struct e
 static int intake_rules(struct intake *k, struct intake_push *p, const struct window *w,
                         uint64_t bytes, struct err *e)
 {
-    if (check_labels(k, &p->push.base, e) ||
-        rules_run(k->d->rules, &k->rules, &p->push, w, bytes, e))
+    if (rules_run(k->d->rules, &k->rules, &p->push, w, bytes, e))
         return e->code;
-    if (p->push.series_len)
-        p->push.service = rules_service(&p->push.series[0]);
-    return 0;
+    if (p->push.series_len == 0) /* what was left out may be as it likes */
+        return 0;
+    p->push.service = rules_service(&p->push.series[0]);
+    return check_labels(k, &p->push.base, e);
 }
 
 /* Pushes of one request that have one base are told apart by how many there were before. */

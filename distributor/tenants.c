@@ -17,6 +17,7 @@ struct tenants {
     bool many;                  /* with one tenant there is nobody to be fair to */
     void (*rates)(void *cookie, struct str tenant, struct tenant_rates *ret);
     void *rates_cookie;
+    uint64_t again_s; /* of the last refusal */
 };
 
 struct tenants *tenants_new(const struct distributor_conf *conf, const struct write_secret *secret,
@@ -137,6 +138,7 @@ int tenant_enter(struct tenants *t, struct str name, size_t bytes, uint64_t now_
 {
     struct tenant *tenant = tenant_find(t, name, now_ms);
 
+    t->again_s = 1;
     if (!tenant)
         return err_set(e, ERR_RATE, "%d tenants are busy at once; try again", TENANTS_MAX);
     if (t->many && tenant->requests >= t->conf->tenant_requests)
@@ -147,12 +149,13 @@ int tenant_enter(struct tenants *t, struct str name, size_t bytes, uint64_t now_
     set_rates(t, tenant);
     refill(tenant, now_ms);
     const struct tenant_rates *r = &tenant->rates;
-    if (r->ingest_bytes && tenant->period_bytes + bytes > r->ingest_bytes)
+    if (r->ingest_bytes && tenant->period_bytes + bytes > r->ingest_bytes) {
+        t->again_s = (r->ingest_ms - (now_ms - tenant->period_ms)) / 1000 + 1;
         return err_set(e, ERR_RATE,
                        "ingest_limit_reached: this tenant may send %" PRIu64 " bytes in %" PRIu64
                        " s, and again in %" PRIu64 " s",
-                       r->ingest_bytes, r->ingest_ms / 1000,
-                       (r->ingest_ms - (now_ms - tenant->period_ms)) / 1000 + 1);
+                       r->ingest_bytes, r->ingest_ms / 1000, t->again_s);
+    }
     /* A body larger than the burst passes with a full bucket, and is paid back later. */
     if (r->rate_bytes && tenant->tokens < MIN((double)bytes, (double)r->burst_bytes))
         return err_set(e, ERR_RATE,
@@ -164,6 +167,11 @@ int tenant_enter(struct tenants *t, struct str name, size_t bytes, uint64_t now_
     tenant->requests++;
     *ret = tenant;
     return 0;
+}
+
+uint64_t tenants_again_s(const struct tenants *t)
+{
+    return t->again_s;
 }
 
 void tenant_leave(struct tenant *tenant)

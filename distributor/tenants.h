@@ -39,6 +39,8 @@ void tenants_rates(struct tenants *t,
 /* Counts a push of `bytes` in: leave with tenant_leave. ERR_RATE over a bound. */
 NODISCARD int tenant_enter(struct tenants *t, struct str name, size_t bytes, uint64_t now_ms,
                            struct tenant **ret, struct err *e);
+/* Seconds until it makes sense to come again, after ERR_RATE. */
+uint64_t tenants_again_s(const struct tenants *t);
 void tenant_leave(struct tenant *tenant);
 
 #endif

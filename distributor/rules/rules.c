@@ -272,6 +272,11 @@ const char *rules_reason(const struct err *why)
         return "rate_limited";
     if (why->code == ERR_TOO_LARGE)
         return "body_size_limit_exceeded";
+    if (why->code == ERR_LIMIT && strstr(why->text, " samples"))
+        return "samples_limit";
+    if (why->code == ERR_LIMIT &&
+        (strstr(why->text, " labels") || strstr(why->text, " attributes")))
+        return "sample_labels_limit";
     if (why->code == ERR_LIMIT)
         return "profile_size_limit";
     return why->code == ERR_INPUT ? "malformed_profile" : NULL;
