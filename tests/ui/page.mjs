@@ -99,10 +99,14 @@ const cases = {
     errors.length = 0;
   },
   async 'a profile is uploaded and shown'() {
+    await page.fill('#labels', '');
+    await page.press('#labels', 'Enter');
+    await page.waitForFunction(() => document.querySelector('#total').textContent.includes('total 420 ms'));
     await page.click('#view-adhoc');
     await page.waitForFunction(() => document.querySelector('#adhoc-list').textContent.includes('Nothing was uploaded'));
     assert.equal(await page.isVisible('#service'), false);
     assert.equal(await page.isVisible('#graph'), false);
+    assert.match(await page.getAttribute('#view-services', 'href'), /service=shop/); // where we came from
     const folded = (text) => ({ mimeType: 'text/plain', buffer: Buffer.from(text) });
     await page.setInputFiles('#adhoc-file', [
       { name: 'before.folded', ...folded('serve;pay 60\nserve;list;sort 40\n') },

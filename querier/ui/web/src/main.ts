@@ -230,6 +230,7 @@ function follow(): void {
   for (const view of ['services', 'adhoc'])
     el('view-' + view).setAttribute('aria-current', (view === 'adhoc') === uploaded ? 'page' : 'false');
   if (uploaded) {
+    if (state.service) el<HTMLAnchorElement>('view-services').href = write(state);
     clearTimeout(timer);
     asking?.abort();
     void adhoc.open(location.hash);
