@@ -61,6 +61,7 @@ static int add_row(struct legacy *g, const struct heap *h, struct row r, size_t 
     size_t n = 0;
 
     if (!makes_sense(h, &r)) {
+        g->pcs.len = from;
         g->left_out++;
         return 0;
     }
@@ -167,6 +168,7 @@ static int jemalloc_rows(struct legacy *g, const struct heap *h, size_t from)
         (void)legacy_line(g, &line);
     }
     if (!some) {
+        g->pcs.len = from;
         g->left_out++;
         return 0;
     }

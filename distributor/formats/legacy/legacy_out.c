@@ -46,6 +46,13 @@ static int check_bytes(const struct legacy *g)
 
 int legacy_pc(struct legacy *g, uint64_t pc)
 {
+    size_t n = g->samples.len, before;
+
+    /* Refused by pprof_walk.c as well, but at the price of a location for each of them. */
+    before = n ? g->samples.ptr[n - 1].from + g->samples.ptr[n - 1].len : 0;
+    if (g->pcs.len - before >= g->l->frames)
+        return err_set(g->e, ERR_LIMIT, "pprof: sample %zu has more than %" PRIu64 " frames", n + 1,
+                       g->l->frames);
     vec_push(&g->pcs, pc);
     return check_bytes(g);
 }

@@ -135,6 +135,7 @@ static int thread_stack(struct legacy *g)
     if (same && g->samples.len) {
         struct legacy_sample *last = &g->samples.ptr[g->samples.len - 1];
         last->values[0] += last->values[0] < INT64_MAX;
+        g->pcs.len = from;
         return 0;
     }
     if (g->pcs.len > from)

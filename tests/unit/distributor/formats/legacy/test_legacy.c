@@ -270,11 +270,12 @@ static void test_limits(void **state)
 {
     (void)state;
     static const struct {
-        uint64_t samples, decode_bytes, inflated_bytes;
+        uint64_t samples, decode_bytes, inflated_bytes, frames;
     } rows[] = {
-        { 99, 256 * MIB, 64 * MIB },
-        { 1000, 64 * KIB, 64 * MIB },
-        { 1000, 256 * MIB, KIB },
+        { 99, 256 * MIB, 64 * MIB, 8192 },
+        { 1000, 64 * KIB, 64 * MIB, 8192 },
+        { 1000, 256 * MIB, KIB, 8192 },
+        { 1000, 256 * MIB, 64 * MIB, 19 },
     };
     struct buf b;
 
@@ -293,6 +294,7 @@ static void test_limits(void **state)
         l.samples = rows[i].samples;
         l.decode_bytes = rows[i].decode_bytes;
         l.inflated_bytes = rows[i].inflated_bytes;
+        l.frames = rows[i].frames;
         assert_int_equal(dist_decode(&d, "app", "pprof", NULL, buf_str(&b), &l, &e), ERR_LIMIT);
         dist_push_free(&d);
     }
