@@ -163,7 +163,9 @@ static int read_series(struct fix *f, struct kv_iter *it, uint32_t index, size_t
     return kv_iter_status(it, e);
 }
 
-/* *ret_cut: series are left. */
+/* *ret_cut: series are left. Presence is never cut: its rows stay until later, so the next step
+ * would read the same ones. They are small; where all of a day do not fit the arena, the roll-ups
+ * begin anew. */
 static int read_unit(struct fix *f, struct kv_iter *it, bool *ret_cut, struct err *e)
 {
     size_t bytes = 0;
@@ -175,7 +177,8 @@ static int read_unit(struct fix *f, struct kv_iter *it, bool *ret_cut, struct er
     for (size_t i = 0; !rc && !*ret_cut && i < f->next.len; i++) {
         if (f->next.ptr[i] < f->t || f->next.ptr[i] >= f->t + f->width)
             continue;
-        *ret_cut = f->rows.len && (f->rows.len >= f->x->rows_left || bytes >= UNIT_BYTES);
+        *ret_cut = f->cf != KV_TL && f->rows.len &&
+                   (f->rows.len >= f->x->rows_left || bytes >= UNIT_BYTES);
         if (!*ret_cut)
             rc = read_series(f, it, (uint32_t)i, &bytes, e);
     }
