@@ -18,6 +18,7 @@
 #include "distributor/parca/api_debuginfo.h"
 #include "distributor/parca/api_parca.h"
 #include "distributor/rules/rules.h"
+#include "distributor/scrape/scrape.h"
 #include "distributor/state.h"
 
 #define DISTRIBUTOR_MAGIC MAGIC('d', 'i', 's', 't')
@@ -64,8 +65,10 @@ static void distributor_free(void *self)
     CHECK(d->magic == DISTRIBUTOR_MAGIC);
     d->closing = true;
     memory_forget(d->ctx->memory, &d->memory);
+    scrape_stop(d->scrape);
     rpc_node_free(d->node); /* answers what waits for an ingester */
     forward_free(d->forward);
+    scrape_free(d->scrape);
     api_debuginfo_free(d->debuginfo);
     tenants_free(d->tenants);
     rules_free(d->rules);
@@ -136,6 +139,10 @@ static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct
     }
     if (ctx->http)
         add_routes(d);
+    if (ctx->http && scrape_new(d, &d->scrape, e)) {
+        distributor_free(d);
+        return e->code;
+    }
     *ret_self = d;
     return 0;
 }
@@ -184,6 +191,7 @@ static void distributor_drain(void *self, void (*done)(void *cookie), void *cook
     d->draining = true;
     d->drained = done;
     d->drained_cookie = cookie;
+    scrape_stop(d->scrape);
     if (d->working == 0)
         distributor_end(d);
 }

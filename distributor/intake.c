@@ -180,7 +180,8 @@ static void push_unanswered(struct intake_push *p, const struct err *why)
     struct err e = *why;
     uint64_t jitter;
 
-    if (now_ms(k) + p->retry_ms >= k->deadline_ms || k->o.http->gone || k->d->closing) {
+    if (now_ms(k) + p->retry_ms >= k->deadline_ms || (k->o.http && k->o.http->gone) ||
+        k->d->closing) {
         push_too_late(p, &e);
         push_fail(p, &e);
         return;
@@ -419,6 +420,7 @@ int intake_start(struct distributor *d, const struct intake_opts *o, struct err 
     struct tenant *tenant = NULL;
     struct rules_hold rules;
 
+    CHECK(o->http || o->tenant.ptr);
     if ((!name.ptr && intake_check(d, o->http, &name, e)) ||
         intake_enter(d, o, name, &rules, &tenant, e)) {
         distributor_refused(&d->metrics, e->code);
@@ -431,8 +433,8 @@ int intake_start(struct distributor *d, const struct intake_opts *o, struct err 
                           .tenant = tenant,
                           .limits = rules.policy->limits,
                           .rules = rules,
-                          .key = http_header(o->http, "Idempotency-Key"),
-                          .hops = hops_of(o->http),
+                          .key = o->http ? http_header(o->http, "Idempotency-Key") : o->key,
+                          .hops = o->http ? hops_of(o->http) : 0,
                           .client_deadline = o->left_ms && o->left_ms < d->conf->ack_ms,
                           .arena = arena_new(ROWS_BYTES_MAX) };
     k->deadline_ms = now + (k->client_deadline ? o->left_ms : d->conf->ack_ms);

@@ -40,8 +40,10 @@ struct intake_result {
 };
 
 struct intake_opts {
-    struct http_req *http; /* tenant, Idempotency-Key, gone; lives until done */
+    struct http_req *http; /* tenant, Idempotency-Key, gone; lives until done. NULL: what we fetched
+                              ourselves; then the tenant is given */
     struct str tenant;     /* from intake_check; {NULL, 0}: checked by intake_start */
+    struct str key;        /* without http: in place of an Idempotency-Key, or {NULL, 0} */
     const char *format;    /* label of embertree_distributor_requests_total */
     struct str body;       /* what came over the wire: its size is charged and counted */
     uint32_t grows;        /* by how much the body grows when it is unzipped, usually; 0: by gzip */

@@ -91,6 +91,23 @@ static const struct conf_row rows[] = {
                   "How often that file is looked at for changes."),
     CONF_STR(ST, forward_config_file, "forward_config_file", "",
              "YAML file of the servers that pushes are forwarded to; read again when it changes."),
+    CONF_STR(ST, scrape_config_file, "scrape_config_file", "",
+             "File of scrape_configs: what is fetched from programs that serve profiles; empty: "
+             "nothing. It is read again when it changes."),
+    CONF_DURATION(ST, scrape_refresh_ms, "scrape_refresh", "5s", "100ms", "1h",
+                  "How often that file and those of file_sd_configs are looked at."),
+    CONF_U64(ST, scrape_running, "scrape_running", "1000", "1", "100000",
+             "Most fetches at once; more wait for a place."),
+    CONF_U64(ST, scrape_targets, "scrape_targets", "20000", "1", "1000000",
+             "Most profiles of targets that are fetched; of more the rest is left out."),
+    CONF_BYTES(ST, scrape_bytes, "scrape_bytes", "64MiB", "1MiB", NULL,
+               "Memory of profiles being fetched, and of the last ones that count since the start "
+               "of their process, from which the next are subtracted."),
+    CONF_U64(ST, scrape_of, "scrape_of", "1", "1", "10000",
+             "Distributors that share the targets of one scrape_config_file."),
+    CONF_U64(ST, scrape_index, "scrape_index", "0", "0", "9999",
+             "Which of them this one is, from 0: it fetches targets whose hash mod scrape_of is "
+             "that."),
     CONF_STR(ST, write_id_secret, "write_id_secret", "",
              "Secret of the write ids, equal on all distributors; empty: a file in data.dir."),
 };

@@ -27,7 +27,10 @@ struct distributor_conf {
     const char *overrides_file;          /* "" = none */
     uint64_t overrides_interval_ms;
     const char *forward_config_file; /* "" = nothing is forwarded */
-    const char *write_id_secret;     /* "" = the file in the data folder */
+    const char *scrape_config_file;  /* "": nothing is scraped */
+    uint64_t scrape_refresh_ms, scrape_running, scrape_targets, scrape_bytes;
+    uint64_t scrape_index, scrape_of; /* which part of the targets is this distributor's */
+    const char *write_id_secret;      /* "" = the file in the data folder */
 };
 extern const struct conf_table distributor_table;
 extern const struct conf_table *const distributor_tables[];

@@ -23,6 +23,7 @@ struct distributor {
     struct tenants *tenants;         /* owned */
     struct rules *rules;             /* owned */
     struct budget memory;            /* of pushes in work; any thread */
+    struct scrape *scrape;           /* owned; NULL: nothing is fetched */
     struct api_debuginfo *debuginfo; /* owned; NULL in simulation */
     struct forward *forward;         /* owned; NULL: nothing is forwarded */
     const struct intake_tap *tap;    /* borrowed, or NULL: told of every packed push (intake.h) */

@@ -153,6 +153,13 @@ int formats_pprof(const struct ingest *in, struct str body, const struct sample_
     return decode_pprof(in, body, STR_NULL, config, l, now_ms, push, e);
 }
 
+int formats_pprof_since(const struct ingest *in, struct str body, struct str prev,
+                        const struct sample_config *config, const struct limits *l, int64_t now_ms,
+                        struct push *push, struct err *e)
+{
+    return decode_pprof(in, body, prev, config, l, now_ms, push, e);
+}
+
 static int check_encoding(const struct multipart_part *part, struct err *e)
 {
     static const char *const plain[] = { "", "binary", "8bit", "7bit" };

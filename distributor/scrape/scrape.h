@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * scrape.h: fetches profiles from programs that serve them, by a file of scrape_configs. Thread:
+ * the loop's.
+ */
+#ifndef DISTRIBUTOR_SCRAPE_SCRAPE_H
+#define DISTRIBUTOR_SCRAPE_SCRAPE_H
+
+#include "common/base/err.h"
+
+struct distributor;
+struct scrape;
+
+/* NULL if distributor.scrape_config_file is empty. A file with an error is one of this call, so
+ * that a wrong file is seen at the start; later ones are logged, and the last good one stays. */
+NODISCARD int scrape_new(struct distributor *d, struct scrape **ret, struct err *e);
+/* Begins nothing new and gives up what is being fetched; what was fetched is stored. NULL is fine,
+ * twice, too. */
+void scrape_stop(struct scrape *s);
+/* After the last intake of it ended. NULL is fine. */
+void scrape_free(struct scrape *s);
+
+#endif

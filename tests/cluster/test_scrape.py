@@ -1,0 +1,342 @@
+"""Scraping: growth of cumulative profiles, CPU, files and Kubernetes as sources of targets, relabel
+rules, targets that are dead, slow, huge or wrong, several distributors sharing targets."""
+import gzip
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import cluster
+from scrape_site import CPU, HEAP, Kubernetes, Site, endpoint_slice, pprof
+
+ALLOC = "memory:alloc_space:bytes:space:bytes"
+INUSE = "memory:inuse_space:bytes:space:bytes"
+WAIT_S = 60
+
+
+def until(what, want, wait_s=WAIT_S):
+    end, got = time.monotonic() + wait_s, None
+    while time.monotonic() < end:
+        got = what()
+        if got == want:
+            return
+        time.sleep(0.2)
+    assert got == want, (got, want)
+
+
+def total(server, service, type_id=ALLOC):
+    r = server.connect("SelectMergeStacktraces", {
+        "profileTypeID": type_id, "labelSelector": f'{{service_name="{service}"}}',
+        **server.range_ms()})
+    assert r.status == 200, r
+    return cluster.flamegraph(r.json())["numTicks"]
+
+
+def targets(server, **query):
+    r = server.process.get("/api/v1/targets", **query)
+    assert r.status == 200, r
+    return r.json()
+
+
+def services(server):
+    return sorted(t["service"] for t in targets(server)["targets"])
+
+
+class Config:
+    """A folder with the configuration (JSON is YAML), replaced by rename."""
+
+    def __init__(self, *jobs):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="embertree-scrape-"))
+        self.path = self.folder / "scrape.yaml"
+        self.put(*jobs)
+
+    def put(self, *jobs):
+        self.write(self.path, json.dumps({"scrape_configs": list(jobs)}))
+
+    def write(self, path, text):
+        (self.folder / "tmp").write_text(text)
+        os.rename(self.folder / "tmp", path)
+
+    def server(self, *more):
+        return cluster.AllInOne(f"--distributor.scrape-config-file={self.path}",
+                                "--distributor.scrape-refresh=200ms", *more)
+
+
+def job(name, profiles, **more):
+    return {"job_name": name, "scrape_interval": "1s", "scrape_timeout": "5s",
+            "profiles": {"process_cpu": {"enabled": False}, "memory": {"enabled": False},
+                         "goroutine": {"enabled": False}, **profiles}, **more}
+
+
+ONLY_MEMORY = {"memory": {"enabled": True}}
+
+
+class Heap:
+    """A program whose allocations grow with each look at them, until it is frozen."""
+
+    def __init__(self):
+        self.lock, self.values, self.growth, self.inuse = threading.Lock(), [], 1000, 500
+        self.down = False
+
+    def answer(self, path, query, headers):
+        with self.lock:
+            if path != "/debug/pprof/allocs" or self.down:
+                return 404, b""
+            before = self.values[-1] if self.values else 5000000
+            self.values.append(before + self.growth)
+            now = self.values[-1]
+        rows = {"a": (now // 10, now, 7, self.inuse), "b": (1, 333, 0, 0)}
+        return 200, gzip.compress(pprof(HEAP, rows))
+
+    def freeze(self):
+        with self.lock:
+            self.growth = 0
+
+    def restart(self, at):
+        with self.lock:
+            self.values.append(at)
+
+
+def test_growth_of_allocations():
+    """What is stored is the growth since the first look, also over failures and a restart."""
+    heap = Heap()
+    with Site(heap.answer) as site:
+        config = Config(job("heap", ONLY_MEMORY, static_configs=[
+            {"targets": [site.address], "labels": {"service_name": "grows", "env": "prod"}}]))
+        with config.server() as server:
+            until(lambda: len(heap.values) >= 4, True)
+            heap.down = True  # a few fetches fail: their growth comes with the next
+            until(lambda: targets(server, state="down")["targets"] != [], True)
+            heap.down = False
+            heap.growth = 777
+            fetched = len(heap.values)
+            until(lambda: len(heap.values) > fetched + 1, True)
+            heap.freeze()
+            until(lambda: total(server, "grows"), heap.values[-1] - heap.values[0])
+            assert total(server, "grows", INUSE) == 500
+            before = total(server, "grows")
+            heap.restart(2000)  # counts less than before: all of it is new, b's 333 as well
+            until(lambda: total(server, "grows"), before + 2000 + 333)
+            at = targets(server)["targets"][0]
+            assert at["state"] == "up" and at["failures"] >= 1 and at["labels"]["env"] == "prod", at
+            assert at["labels"]["instance"] == site.address and at["labels"]["job"] == "heap", at
+            r = server.connect("LabelNames", {**server.range_ms()})
+            assert "env" in r.json()["names"] and "instance" in r.json()["names"], r
+
+
+def test_growth_survives_a_store_that_failed():
+    """An ingester that is down for a while: nothing of the growth is lost or counted twice."""
+    heap = Heap()
+    with Site(heap.answer) as site:
+        config = Config(job("heap", ONLY_MEMORY, static_configs=[
+            {"targets": [site.address], "labels": {"service_name": "again"}}]))
+        with cluster.FourProcesses(distributor=[
+                f"--distributor.scrape-config-file={config.path}",
+                "--distributor.ack-timeout=2s", "--distributor.attempt-timeout=500ms"]) as server:
+            until(lambda: total(server, "again") > 0, True)
+            ingester = server.by_role["ingester"]
+            ingester.kill()
+            count = len(heap.values)
+            until(lambda: len(heap.values) > count, True)
+            time.sleep(4)
+            ingester.start()
+            count = len(heap.values)
+            until(lambda: len(heap.values) > count, True)
+            heap.freeze()
+            until(lambda: total(server, "again"), heap.values[-1] - heap.values[0])
+
+
+def test_cpu_and_secrets():
+    """The server measures for `seconds`; basic auth, bearer tokens from files, parameters."""
+    served, lock = [], threading.Lock()
+
+    def answer(path, query, headers):
+        with lock:
+            if path != "/debug/pprof/profile" or len(served) >= 4:
+                return 404, b""
+            served.append((query, headers.get("Authorization")))
+        time.sleep(int(query["seconds"]))
+        return 200, gzip.compress(pprof(CPU, {"work": (3, 30000000)}, ("cpu", "nanoseconds", 10000000)))
+
+    with Site(answer) as site:
+        config = Config()
+        token = config.folder / "token"
+        token.write_text("s3cret\n")
+        config.put(job("cpu", {"process_cpu": {}}, scrape_interval="3s", bearer_token_file=str(token),
+                       params={"debug": ["x&y"]}, static_configs=[{"targets": [site.address]}]))
+        with config.server() as server:
+            until(lambda: total(server, "cpu", cluster.CPU_TYPE), 4 * 30000000)
+        assert all(q == {"seconds": "2", "debug": "x&y"} for q, _ in served), served
+        assert all(a == "Bearer s3cret" for _, a in served), served
+
+
+def test_files_and_rules():
+    """Targets of files come and go; a wrong file changes nothing; rules keep, drop and rename."""
+    heap = Heap()
+    with Site(heap.answer) as site:
+        config = Config()
+        found = config.folder / "targets.yaml"
+        groups = [{"targets": [site.address], "labels": {"app": "one", "drop": "no"}},
+                  {"targets": [site.address], "labels": {"app": "two", "drop": "yes"}}]
+        config.write(found, json.dumps(groups))
+        rules = [{"source_labels": ["drop"], "regex": "yes", "action": "drop"},
+                 {"source_labels": ["app"], "target_label": "service_name", "replacement": "svc-$1"},
+                 {"regex": "drop|app", "action": "labeldrop"}]
+        config.put(job("files", ONLY_MEMORY, file_sd_configs=[{"files": [str(found)]}],
+                       relabel_configs=rules))
+        with config.server() as server:
+            until(lambda: services(server), ["svc-one"])
+            until(lambda: total(server, "svc-one") > 0, True)
+            groups[1]["labels"]["drop"] = "no"
+            config.write(found, json.dumps(groups))
+            until(lambda: services(server), ["svc-one", "svc-two"])
+            assert "app" not in targets(server)["targets"][0]["labels"]
+            config.write(found, "- targets: {")
+            until(lambda: targets(server)["discovery"][0]["last_error"] != "", True)
+            assert services(server) == ["svc-one", "svc-two"]
+            config.write(found, "- targets: ['%s']\n  labels: {app: three}\n" % site.address)
+            until(lambda: services(server), ["svc-three"])
+            config.write(config.path, "scrape_configs:\n- job_name: x\n  scrape_intervall: 3s\n")
+            until(lambda: "scrape_intervall" in targets(server)["config_error"], True)
+            error = targets(server)["config_error"]
+            assert "line 3" in error and "scrape_interval" in error, error
+            assert services(server) == ["svc-three"]
+            assert server.process.metric("embertree_distributor_scrape_config_ok") == 0
+            config.put()
+            until(lambda: services(server), [])
+            assert server.process.metric("embertree_distributor_scrape_config_ok") == 1
+
+
+def test_kubernetes():
+    """List in pages, watch, added and removed endpoints, 410 in both ways, a token that changes."""
+    heap = Heap()
+    with Site(heap.answer) as site:
+        api = Kubernetes("right")
+        for name in ("a", "b", "c"):
+            api.objects[name] = endpoint_slice(name, site.port, ["127.0.0.1"])
+        config = Config()
+        token = config.folder / "token"
+        token.write_text("wrong")
+        config.put(job("k8s", ONLY_MEMORY, kubernetes_sd_configs=[
+            {"role": "endpointslice", "api_server": f"http://{api.site.address}",
+             "bearer_token_file": str(token), "namespaces": {"names": ["shop"]}}],
+            relabel_configs=[
+                {"source_labels": ["__meta_kubernetes_service_name"], "target_label": "svc"},
+                {"source_labels": ["__meta_kubernetes_endpointslice_endpoint_conditions_ready"],
+                 "regex": "true", "action": "keep"}]))
+        with api.site, config.server() as server:
+            def found():
+                return sorted(t["labels"]["svc"] for t in targets(server)["targets"])
+
+            def state():
+                return next(d for d in targets(server)["discovery"] if "kubernetes" in d)
+
+            until(lambda: api.refused > 0 and "401" in state()["last_error"], True)
+            token.write_text("right\n")
+            until(found, ["a", "b", "c"])
+            assert sorted(services(server)) == ["shop/a-0", "shop/b-0", "shop/c-0"]
+            until(lambda: total(server, "shop/a-0") > 0, True)
+            until(lambda: state()["watches"], 1)
+            api.change("ADDED", endpoint_slice("d", site.port, ["127.0.0.1"]))
+            until(found, ["a", "b", "c", "d"])
+            api.change("MODIFIED", endpoint_slice("a", site.port, ["127.0.0.1"], ready=False))
+            until(found, ["b", "c", "d"])
+            api.change("DELETED", endpoint_slice("b", site.port, []))
+            until(found, ["c", "d"])
+            for by_event in (True, False):
+                until(lambda: len(api.watchers), 1)
+                lists = api.lists
+                del api.objects[sorted(api.objects)[0]]  # nobody is told
+                api.expire(by_event)
+                until(lambda: api.lists > lists, True)
+                until(found, sorted(api.objects))
+            assert found() == ["d"]  # a was not ready, c is gone
+            until(lambda: len(api.watchers), 1)
+            api.objects["e"] = endpoint_slice("e", site.port, ["127.0.0.1"])
+            api.expire(False)
+            until(found, ["d", "e"])
+            api.site.server.shutdown()  # the API server is gone: what is known stays
+            time.sleep(1)
+            assert found() == ["d", "e"]
+
+
+def test_bad_targets_do_not_harm_others():
+    """Dead, slow, huge, wrong, no pprof: each says what is wrong; a good one goes on."""
+    heap = Heap()
+    hang = threading.Event()
+
+    def answer(path, query, headers):
+        kind = path.split("/")[1]
+        if kind == "slow":
+            hang.wait(60)
+        if kind == "huge":
+            return 200, (b"x" * 65536 for _ in range(100))
+        if kind == "text":
+            return 200, b"hello, this is no profile"
+        return (302 if kind == "moved" else 500), b""
+
+    kinds = {"slow": "", "huge": "more than 1048576 bytes", "text": "", "moved": "302", "broken": "500"}
+    with Site(heap.answer) as good, Site(answer) as bad:
+        jobs = [job(kind, {"p": f"/{kind}/pprof"}, scrape_timeout="1s", body_size_limit="1MiB",
+                    static_configs=[{"targets": [bad.address] * 1 + [f"localhost:{bad.port}"]}])
+                for kind in kinds]
+        jobs.append(job("dead", {"p": "/x"}, static_configs=[
+            {"targets": [f"127.0.0.1:{cluster.free_port()}", "no-such-host.invalid:1"]}]))
+        jobs.append(job("good", ONLY_MEMORY, static_configs=[{"targets": [good.address]}]))
+        with Config(*jobs).server("--distributor.scrape-running=8") as server:
+            until(lambda: {t["job"] for t in targets(server, state="down")["targets"]},
+                  {*kinds, "dead"})
+            until(lambda: total(server, "good") > 5000, True)
+            for t in targets(server, state="down")["targets"]:
+                assert kinds.get(t["job"], "") in t["last_error"] != "", t
+            assert len(targets(server)["targets"]) == 13
+            fetches = server.process.metric("embertree_distributor_scrape_fetches_total",
+                                            outcome="unreachable")
+            assert fetches >= 10, fetches
+            assert server.process.metric("embertree_distributor_scrape_memory_bytes") < 64 << 20
+        hang.set()
+
+
+def test_distributors_share_targets():
+    """Each takes its part: together all of them, none twice."""
+    heap = Heap()
+    with Site(heap.answer) as site:
+        config = Config(job("shared", ONLY_MEMORY, static_configs=[
+            {"targets": [site.address], "labels": {"service_name": f"s{i:02}"}} for i in range(20)]))
+        parts = []
+        for index in (0, 1):
+            with config.server("--distributor.scrape-of=2",
+                               f"--distributor.scrape-index={index}") as server:
+                until(lambda: services(server) != [], True)
+                parts.append(services(server))
+        assert sorted(parts[0] + parts[1]) == [f"s{i:02}" for i in range(20)], parts
+        assert parts[0] and parts[1], parts
+
+
+def test_a_wrong_configuration_at_the_start():
+    config = Config()
+    config.write(config.path, "scrape_configs:\n- job_name: a\n  profiles: {x: {path: y}}\n")
+    server = cluster.AllInOne(f"--distributor.scrape-config-file={config.path}")
+    try:
+        server.process.start(wait=False)
+        assert server.process.child.wait(30) != 0
+        assert "want a path" in server.process.tail(), server.process.tail()
+    finally:
+        server.process.cleanup()
+
+
+if __name__ == "__main__":
+    cluster.main([
+        test_growth_of_allocations,
+        test_growth_survives_a_store_that_failed,
+        test_cpu_and_secrets,
+        test_files_and_rules,
+        test_kubernetes,
+        test_bad_targets_do_not_harm_others,
+        test_distributors_share_targets,
+        test_a_wrong_configuration_at_the_start,
+    ])
