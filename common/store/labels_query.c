@@ -307,17 +307,39 @@ static int walk_pairs(struct query *x, struct err *e)
     return rc;
 }
 
-/* The labels that follow from types have no pairs. */
+/* The labels that follow from types have no pairs: those of types that any service has data of, for
+ * deletes leave types behind. */
 static int add_derived_names(struct query *x, struct err *e)
 {
+    const struct labels none = { 0 };
+    VEC(bool) done = { 0 };
+    struct key from, to;
     int rc = 0;
 
-    vec_for (i, &x->m.types) {
-        struct labels none = { 0 };
+    vec_for (i, &x->m.types)
+        vec_push(&done, false);
+    key_table(&from, KEY_ACTIVE, x->m.tenant);
+    to = from;
+    key_end(&to);
+    struct kv_iter *it =
+        kv_iter_new(x->m.v->s->kv, x->m.v->snap, KV_META, key_str(&from), key_str(&to));
+    for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
+        if (kv_iter_key(it).len != KEY_ACTIVE_LEN)
+            continue;
+        const struct match_type *t =
+            match_type_by_number(&x->m, get_u16be(kv_iter_key(it).ptr + 9));
+        if (!t || done.ptr[t - x->m.types.ptr])
+            continue;
+        done.ptr[t - x->m.types.ptr] = true;
+        rc = add_names(x, &none, t, e);
         if (!rc)
-            rc = add_names(x, &none, &x->m.types.ptr[i], e);
+            rc = add(x, str_c(DERIVED_NAMES[DERIVED_SERVICE]), e);
     }
-    return rc ? rc : add(x, str_c(DERIVED_NAMES[DERIVED_SERVICE]), e);
+    if (!rc)
+        rc = kv_iter_status(it, e);
+    kv_iter_free(it);
+    vec_free(&done);
+    return rc;
 }
 
 /* ---- by series ---- */

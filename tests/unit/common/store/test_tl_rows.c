@@ -347,6 +347,111 @@ static void test_unknown_type(void **state)
     kv_batch_free(b);
 }
 
+/* ---- taking out ---- */
+
+/* The point of slot t, zeros: none. */
+static struct cell point_of(const struct member *m, uint32_t level, uint32_t t)
+{
+    uint32_t width = LEVELS[level].tl_point, chunk = t - t % LEVELS[level].tl_chunk;
+    struct cell c = { 0 };
+    struct tl tl = { 0 };
+    struct key k;
+
+    key_tl(&k, KEY_TL_GROUP, level, m, chunk);
+    if (kv_get(bed.s->kv, NULL, KV_TL, key_str(&k), &row, &e))
+        return c;
+    assert_int_equal(tl_decode(buf_str(&row), LEVELS[level].tl_chunk / width, &tl, &e), 0);
+    assert_true(tl.points.len > 0);
+    vec_for (i, &tl.points)
+        if (tl.points.ptr[i].point == (t - chunk) / width)
+            c = (struct cell){ tl.points.ptr[i].total, tl.points.ptr[i].writes };
+    vec_free(&tl.points);
+    return c;
+}
+
+/* What some members had, and a part of that taken out again, leaves what the others had. */
+static void test_taken(void **state)
+{
+    struct member m = member_of(77, 0);
+    uint32_t floor[KEY_LEVELS] = { 0 }, base = store_bed_slot(&bed) / 720 * 720;
+
+    (void)state;
+    floor[0] = base + 240;
+    for (int round = 0; round < 20; round++, base += 720, floor[0] += 720) {
+        struct cell want[2][720] = { { { 0 } } };
+        struct {
+            uint32_t at;
+            struct cell had;
+            bool goes;
+        } seen[60];
+        for (size_t i = 0; i < ARRAY_LEN(seen); i++) {
+            seen[i].at = (uint32_t)prng_below(&rnd, prng_chance(&rnd, 0.5) ? 720 : 30);
+            seen[i].had = (struct cell){ prng_below(&rnd, 1000), 1 + prng_below(&rnd, 3) };
+            seen[i].goes = prng_chance(&rnd, round == 7 ? 1 : 0.6);
+            tl_rows_sealed(rows, true, &m, floor, base + seen[i].at, seen[i].had.total,
+                           seen[i].had.writes);
+            for (uint32_t l = 0; l < 2 && !seen[i].goes; l++) {
+                struct cell *c = &want[l][seen[i].at / LEVELS[l].tl_point];
+                c->total += base + seen[i].at >= floor[l] ? seen[i].had.total : 0;
+                c->writes += base + seen[i].at >= floor[l] ? seen[i].had.writes : 0;
+            }
+        }
+        put_batch(NULL);
+        for (size_t i = 0; i < ARRAY_LEN(seen); i++) {
+            if (seen[i].goes)
+                tl_rows_taken(rows, &m, floor, base + seen[i].at, seen[i].had.total,
+                              seen[i].had.writes);
+            if (prng_chance(&rnd, 0.2))
+                put_batch(NULL);
+        }
+        put_batch(NULL);
+        for (uint32_t l = 0; l < 2; l++)
+            for (uint32_t at = 0; at < 720; at += LEVELS[l].tl_point) {
+                struct cell c = point_of(&m, l, base + at), *w = &want[l][at / LEVELS[l].tl_point];
+                assert_true(c.total == w->total && c.writes == w->writes);
+            }
+    }
+}
+
+static void take_refused(const struct member *m, uint32_t t, uint64_t total, uint64_t writes)
+{
+    uint32_t floor[KEY_LEVELS] = { 0 };
+    struct kv_batch *b = kv_batch_new();
+
+    tl_rows_taken(rows, m, floor, t, total, writes);
+    assert_int_equal(tl_rows_put(rows, UINT32_MAX, b, &e), ERR_CORRUPT);
+    tl_rows_reset(rows);
+    kv_batch_free(b);
+}
+
+/* What is not there, or more than there is, cannot be taken; nor out of what stayed at 2^64-1. */
+static void test_taken_refused(void **state)
+{
+    uint32_t floor[KEY_LEVELS] = { 0 }, t = store_bed_slot(&bed) / 720 * 720;
+    struct member m = member_of(78, 0), never = member_of(79, 0);
+
+    (void)state;
+    tl_rows_sealed(rows, true, &m, floor, t, 100, 3);
+    tl_rows_sealed(rows, true, &m, floor, t + 24, UINT64_MAX, 3);
+    put_batch(NULL);
+    take_refused(&never, t, 1, 1);     /* no row */
+    take_refused(&m, t + 12, 1, 1);    /* no point */
+    take_refused(&m, t, 101, 1);       /* more than the total */
+    take_refused(&m, t, 100, 4);       /* more writes */
+    take_refused(&m, t, 99, 3);        /* a total of no write would be left */
+    take_refused(&m, t + 24, 1, 1);    /* nobody knows what the sum is */
+    take_refused(&m, t + 720, 100, 3); /* the next row */
+    assert_int_equal(point_of(&m, 0, t).total, 100);
+    tl_rows_taken(rows, &m, floor, t, 100, 2); /* a push without samples is left */
+    put_batch(NULL);
+    assert_true(point_of(&m, 0, t).total == 0 && point_of(&m, 0, t).writes == 1);
+    tl_rows_taken(rows, &m, floor, t, 0, 1);
+    put_batch(NULL);
+    assert_int_equal(point_of(&m, 0, t).writes, 0);
+    assert_int_equal(point_of(&m, 1, t).writes, 0);
+    assert_int_equal(point_of(&m, 1, t + 24).writes, 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -356,6 +461,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_minutes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_presence, setup, teardown),
         cmocka_unit_test_setup_teardown(test_unknown_type, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_taken, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_taken_refused, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

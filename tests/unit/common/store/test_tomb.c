@@ -498,6 +498,32 @@ static void test_limits(void **state)
     assert_int_equal(tomb_bed_try(&bed, NULL, "{pod=\"a\"}", 0, 0, NULL, &r, &e), 0);
 }
 
+/* A tenant whose series are all gone has no label names either, also none of profile types. */
+static void test_names(void **state)
+{
+    struct arena *a = arena_new(MIB);
+    struct store_labels_query q = { .tenant = STR("t"), .kind = STORE_NAMES };
+    struct store_labels l;
+
+    (void)state;
+    fill();
+    for (int gone = 0; gone < 2; gone++) {
+        if (gone) {
+            tomb_bed_delete(&bed, NULL, "{service_name=~\".*\"}", 0, 0, NULL);
+            tomb_bed_purge(&bed, 1000);
+        }
+        struct store_view *v = store_view_get(bed.s);
+        assert_int_equal(store_labels(v, &q, a, &l, &e), 0);
+        store_view_put(v);
+        bool type = false;
+        vec_for (i, &l.values)
+            type = type || str_eqc(l.values.ptr[i], "__type__");
+        assert_true(gone ? !l.values.len : type);
+        store_labels_deinit(&l);
+    }
+    arena_free(a);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -506,7 +532,7 @@ int main(void)
         T(test_tenant), T(test_service),         T(test_series),  T(test_series_rows),
         T(test_range),  T(test_range_of_series), T(test_type),    T(test_repeat),
         T(test_list),   T(test_power_cuts),      T(test_clashes), T(test_limits),
-        T(test_bytes),  T(test_job_before),
+        T(test_bytes),  T(test_job_before),      T(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
