@@ -59,7 +59,7 @@ struct scrape_k8s {
     bool pods;
     VEC(struct watch *) watches;
     struct scrape_k8s_state state;
-    char error[256];
+    char error[ERR_TEXT_MAX + 64];
     bool stopped;
 };
 

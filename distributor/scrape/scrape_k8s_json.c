@@ -117,7 +117,7 @@ static int add_group(struct maker *m, struct str host, int64_t port, struct err 
     struct scrape_group *g;
     struct str *address = ARENA_NEW(m->a, struct str);
     bool v6 = str_find(host, ':') >= 0;
-    char text[320];
+    char text[320], number_text[16] = "";
 
     if (m->groups_len == m->groups_cap) {
         size_t cap = MAX(m->groups_cap * 2, 8);
@@ -131,9 +131,10 @@ static int add_group(struct maker *m, struct str host, int64_t port, struct err 
     }
     if (host.len > 255)
         return err_set(e, ERR_INPUT, "an address of %zu bytes", host.len);
-    (void)snprintf(text, sizeof(text), "%s%.*s%s", v6 ? "[" : "", STR_ARG(host), v6 ? "]" : "");
-    if (port > 0)
-        (void)snprintf(text + strlen(text), sizeof(text) - strlen(text), ":%" PRId64, port);
+    if (port > 0 && port <= UINT16_MAX)
+        (void)snprintf(number_text, sizeof(number_text), ":%u", (unsigned)port);
+    (void)snprintf(text, sizeof(text), "%s%.*s%s%s", v6 ? "[" : "", STR_ARG(host), v6 ? "]" : "",
+                   number_text);
     g = &m->groups[m->groups_len];
     g->labels = (struct labels){ ARENA_ARRAY(m->a, struct label, m->len + 1), m->len };
     if (m->full || !address || !g->labels.ptr)
