@@ -19,7 +19,7 @@ from bed import Bed
 ROOT = bed.cluster.ROOT
 WORK = ROOT / "build" / "clients"
 SRC = ROOT / "tests" / "clients"
-LIMIT_S = int(os.environ.get("CLIENT_BUILD_SECONDS", "900"))
+LIMIT_S = int(os.environ.get("CLIENT_BUILD_SECONDS", "1800"))
 CPU = bed.cluster.CPU_TYPE
 
 

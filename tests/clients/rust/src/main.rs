@@ -7,20 +7,23 @@ use std::env::var;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+// Operators only: what is inlined has frames of its own. Release builds let them wrap.
 #[inline(never)]
 fn burn_hot(rounds: u64) -> u64 {
-    let mut x: u64 = black_box(1);
-    for i in 0..rounds {
-        x = black_box(x.wrapping_mul(6364136223846793005).wrapping_add(i));
+    let (mut x, mut i): (u64, u64) = (black_box(1), 0);
+    while i < rounds {
+        x = x * 6364136223846793005 + i;
+        i += 1;
     }
     x
 }
 
 #[inline(never)]
 fn burn_cold(rounds: u64) -> u64 {
-    let mut x: u64 = black_box(2);
-    for i in 0..rounds {
-        x = black_box(x.wrapping_mul(2862933555777941757).wrapping_add(i));
+    let (mut x, mut i): (u64, u64) = (black_box(2), 0);
+    while i < rounds {
+        x = x * 2862933555777941757 + i;
+        i += 1;
     }
     x
 }
@@ -52,8 +55,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     add_tag("job".to_string(), "burn".to_string())?;
     let until = Instant::now() + Duration::from_secs(seconds);
     while Instant::now() < until {
-        black_box(burn_hot(3_000_000));
-        black_box(burn_cold(1_000_000));
+        black_box(burn_hot(black_box(3_000_000)));
+        black_box(burn_cold(black_box(1_000_000)));
     }
     remove_tag("job".to_string(), "burn".to_string())?;
     agent.stop()?.shutdown();
