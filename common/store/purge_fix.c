@@ -155,11 +155,11 @@ static int read_series(struct fix *f, struct kv_iter *it, uint32_t index, size_t
         }
         vec_push(&f->rows, row);
         kv_iter_next(it);
-        bool more = kv_iter_valid(it) && str_starts(kv_iter_key(it), head);
-        t = more ? get_u32be(kv_iter_key(it).ptr + KEY_MEMBER_HEAD) : UINT32_MAX;
+        if (!kv_iter_valid(it) || !str_starts(kv_iter_key(it), head))
+            break;
+        t = get_u32be(kv_iter_key(it).ptr + KEY_MEMBER_HEAD);
     }
-    /* Rows of presence stay: a unit that was cut must go on behind them. */
-    f->next.ptr[index] = f->cf == KV_TL ? t : 0;
+    f->next.ptr[index] = 0;
     return kv_iter_status(it, e);
 }
 
