@@ -168,7 +168,7 @@ def rust_prepare():
     need("cargo", "cc")
     to = WORK / "rust"
     binary = to / "release" / "embertree-client-rust"
-    make("rust", ["cargo", "build", "--release", "--locked", "-j", "1", "--target-dir", to],
+    make("rust", ["cargo", "build", "--release", "-j", "1", "--target-dir", to],
          cwd=SRC / "rust", made=[binary])
     return binary
 
