@@ -20,6 +20,7 @@
 #include "distributor/rules/rules.h"
 #include "distributor/scrape/scrape.h"
 #include "distributor/state.h"
+#include "distributor/tokens.h"
 
 #define DISTRIBUTOR_MAGIC MAGIC('d', 'i', 's', 't')
 #define DECODE_SHARE      8 /* of the memory limit: what one push may take at most, 1 in so many */
@@ -69,6 +70,7 @@ static void distributor_free(void *self)
     rpc_node_free(d->node); /* answers what waits for an ingester */
     forward_free(d->forward);
     scrape_free(d->scrape);
+    tokens_free(d->tokens);
     api_debuginfo_free(d->debuginfo);
     tenants_free(d->tenants);
     rules_free(d->rules);
@@ -132,6 +134,10 @@ static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct
     if (ctx->http && api_debuginfo_new(d, &d->debuginfo, e)) {
         distributor_free(d);
         return e->code;
+    }
+    if (d->conf->tokens_file[0] && tokens_load(ctx->env->fs, d->conf->tokens_file, &d->tokens, e)) {
+        distributor_free(d);
+        return err_wrap(e, "distributor.tokens_file");
     }
     if (forward_new(d, &d->forward, e)) {
         distributor_free(d);

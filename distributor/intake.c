@@ -25,6 +25,7 @@
 #include "common/base/mem.h"
 #include "common/base/wr.h"
 #include "distributor/intake_impl.h"
+#include "distributor/tokens.h"
 #include "proto/ingest.pb-c.h"
 
 #define KEY_BYTES_MAX  255
@@ -355,7 +356,10 @@ int intake_check(struct distributor *d, const struct http_req *r, struct str *re
         return err_set(e, ERR_UNAVAILABLE, "this server is going down; try another one");
     if (role_memory_check(d->ctx, e))
         return e->code;
-    if (tenant_of(r, d->ctx->tenancy, 1, ret_tenant, &one, e))
+    *ret_tenant = STR_NULL;
+    if (d->tokens && d->ctx->tenancy->multi && !http_header(r, "X-Scope-OrgID").len)
+        *ret_tenant = tokens_tenant(d->tokens, r);
+    if (!ret_tenant->ptr && tenant_of(r, d->ctx->tenancy, 1, ret_tenant, &one, e))
         return e->code;
     if (key.len > KEY_BYTES_MAX)
         return err_set(e, ERR_INPUT, "Idempotency-Key has %zu bytes, at most %d", key.len,

@@ -108,6 +108,8 @@ static const struct conf_row rows[] = {
     CONF_U64(ST, scrape_index, "scrape_index", "0", "0", "9999",
              "Which of them this one is, from 0: it fetches targets whose hash mod scrape_of is "
              "that."),
+    CONF_STR(ST, tokens_file, "tokens_file", "",
+             "YAML file of tenants by bearer token or user, for senders without X-Scope-OrgID."),
     CONF_STR(ST, write_id_secret, "write_id_secret", "",
              "Secret of the write ids, equal on all distributors; empty: a file in data.dir."),
 };

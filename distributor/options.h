@@ -30,6 +30,7 @@ struct distributor_conf {
     const char *scrape_config_file;  /* "": nothing is scraped */
     uint64_t scrape_refresh_ms, scrape_running, scrape_targets, scrape_bytes;
     uint64_t scrape_index, scrape_of; /* which part of the targets is this distributor's */
+    const char *tokens_file;          /* "" = none */
     const char *write_id_secret;      /* "" = the file in the data folder */
 };
 extern const struct conf_table distributor_table;

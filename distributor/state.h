@@ -25,6 +25,7 @@ struct distributor {
     struct budget memory;            /* of pushes in work; any thread */
     struct scrape *scrape;           /* owned; NULL: nothing is fetched */
     struct api_debuginfo *debuginfo; /* owned; NULL in simulation */
+    struct tokens *tokens;           /* owned; NULL: none are known */
     struct forward *forward;         /* owned; NULL: nothing is forwarded */
     const struct intake_tap *tap;    /* borrowed, or NULL: told of every packed push (intake.h) */
     size_t working;                  /* requests not answered yet */

@@ -1,9 +1,11 @@
 """Requests as servers of 0.19 to 0.37 and proxies before us send them on, written byte by byte to the
 socket, on both paths: what they say is read back, and nothing is answered with a needless 5xx."""
+import base64
 import gzip
 import os
 import socket
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -150,4 +152,35 @@ def test_tenants():
         assert total(server, "app", headers={"X-Scope-OrgID": "two"}) == 0
 
 
-cluster.main([test_every_request, test_jfr_in_multipart, test_what_is_wrong_is_400, test_tenants])
+
+def test_tenants_by_token():
+    """The same where a file says whose token that is; the header, where there is one, goes first."""
+    text = """
+tokens: {"tok-1": one}
+users: {alloy: {password: "pass:word", tenant: two}}
+"""
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as f:
+        f.write(text)
+        f.flush()
+        with cluster.AllInOne("--tenancy.multi", f"--distributor.tokens-file={f.name}") as server:
+            port = server.process.port
+            user = base64.b64encode(b"alloy:pass:word").decode()
+            for n, (line, want) in enumerate((
+                    ("Authorization: Bearer tok-1", "one"), (f"authorization: basic {user}", "two"),
+                    ("Authorization: Bearer tok-2", None), (f"Authorization: Bearer {user}", None),
+                    ("Authorization: Basic tok-1", None), ("Authorization: Bearer tok-", None),
+                    ("Authorization: Bearer tok-1\r\nX-Scope-OrgID: three", "three"))):
+                status, answer = raw_post(port, f"/ingest?name=app{n}.cpu", [line], b"a 1\n")
+                assert status == (200 if want else 401), (line, status, answer)
+                for tenant in ("one", "two", "three"):
+                    got = total(server, f"app{n}", headers={"X-Scope-OrgID": tenant})
+                    assert got == (10000000 if tenant == want else 0), (line, tenant, got)
+            r = push.push_proto(server.process, push.request((
+                {"__name__": "process_cpu", "service_name": "rpc"}, [(push.pprof(5), "i")])),
+                {"Authorization": "Bearer tok-1"})
+            assert r.status == 200, r
+            assert total(server, "rpc", headers={"X-Scope-OrgID": "one"}) == 5
+
+
+cluster.main([test_every_request, test_jfr_in_multipart, test_what_is_wrong_is_400, test_tenants,
+              test_tenants_by_token])
