@@ -199,9 +199,22 @@ static int merge_children(struct rollups *x, uint32_t level, const struct member
     return rc;
 }
 
+/* Each value of the node is the self value of one function. A list has its members' sum. */
+static int check_against_node(const struct buf *node, const struct vec_reader *self, uint32_t level,
+                              const struct member *m, uint32_t t, struct err *e)
+{
+    struct ru r;
+
+    if (ru_read(buf_str(node), &r, e))
+        return e->code;
+    if (!r.meta.saturated && !self->meta.saturated && r.meta.total != self->meta.total)
+        return wrong(e, level, m, t, "the self values of its functions are not its total");
+    return 0;
+}
+
 static int on_fn(struct rollups *x, struct str key, struct str value, struct err *e)
 {
-    struct vec_reader v;
+    struct vec_reader self, all;
     struct member m;
     uint32_t level, t;
     struct fn_row r;
@@ -211,13 +224,14 @@ static int on_fn(struct rollups *x, struct str key, struct str value, struct err
         return err_set(e, ERR_CORRUPT, "key of %zu bytes", key.len);
     if (purging_has(&x->c->purging, m.tenant, m.scope))
         return 0;
-    if (know_part(x, &m, e) || fn_read(value, &r, e) || vec_open(r.self, &v, e) ||
-        vec_open(r.total, &v, e))
+    if (know_part(x, &m, e) || fn_read(value, &r, e) || vec_open(r.self, &self, e) ||
+        vec_open(r.total, &all, e))
         return err_wrap(e, "level %u, slot %u, group %016" PRIx64, level, t, m.series);
     if (t < x->floors.at[level])
         return 0;
     key_ru(&k, level, &m, t);
-    if (check_get(x->c, KV_RU, key_str(&k), "roll-up beside functions", e))
+    if (check_get(x->c, KV_RU, key_str(&k), "roll-up beside functions", e) ||
+        check_against_node(&x->c->row, &self, level, &m, t, e))
         return e->code;
     if (level > DIRTY_FIRST && is_sum(x, level, &m, t)) {
         if (merge_children(x, level, &m, t, e))

@@ -230,7 +230,7 @@ static int take_evented(struct reader *r, const struct profile *p, size_t i, str
     r->stack.len = 0;
     for (size_t k = 0; k < json_len(events); k++) {
         const struct json_val *v = json_at(events, k);
-        at = NAN;
+        at = (double)NAN;
         if (!json_is_obj(v) || json_take_double(json_get(v, "at", NULL), "at", &at, e) || isnan(at))
             return bad(e, i, "an event without a time (\"at\")");
         if (border(at - p->start, p, i, &now, e))

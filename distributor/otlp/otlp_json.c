@@ -210,7 +210,8 @@ static bool add_profile(struct otlp_json *s, uint32_t scope)
     struct otlp_dict dict = otlp_dict_begin(s->o);
     otlp_json_add add;
     bool tables = false;
-    const char *from = (jpull_peek(&s->j), s->j.p);
+    (void)jpull_peek(&s->j);
+    const char *from = s->j.p;
     struct jpull_it it;
     struct str key;
 
