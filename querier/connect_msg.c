@@ -17,7 +17,8 @@ NODISCARD int msg_begin(struct query *q, const struct json_val **ret, struct err
     const struct inflate_limits l = { .bytes_max = BODY_MAX, .ratio_max = RATIO_MAX };
     struct json_doc *doc;
 
-    if (svc_message_json(&q->call, &l, &doc, e))
+    if (q->route->connect ? svc_message_json(&q->call, &l, &doc, e)
+                          : svc_body_json(q->http, &l, &doc, e))
         return e->code;
     q->doc = doc;
     q->doc_free = free_doc;

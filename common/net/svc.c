@@ -251,27 +251,48 @@ int svc_message(const struct svc_call *c, const struct inflate_limits *l, struct
     return c->gzip_body ? inflate(c->r->body, l, tmp, ret, e) : 0;
 }
 
+static int parse_object(struct str text, struct json_doc **ret, struct err *e)
+{
+    struct json_doc *doc;
+
+    if (text.len == 0)
+        return err_set(e, ERR_INPUT, "zero-length body is no JSON message; send {}");
+    if (json_parse(text, &doc, e))
+        return e->code;
+    if (!json_is_obj(json_root(doc))) {
+        json_doc_free(doc);
+        return err_set(e, ERR_INPUT, "the body is no JSON object");
+    }
+    *ret = doc;
+    return 0;
+}
+
+int svc_body_json(const struct http_req *r, const struct inflate_limits *l, struct json_doc **ret,
+                  struct err *e)
+{
+    struct str text;
+    struct buf tmp;
+
+    buf_init(&tmp, l->bytes_max);
+    int rc = http_body_plain(r, l, &tmp, &text, e);
+    if (!rc)
+        rc = parse_object(text, ret, e);
+    buf_deinit(&tmp);
+    return rc;
+}
+
 int svc_message_json(const struct svc_call *c, const struct inflate_limits *l,
                      struct json_doc **ret, struct err *e)
 {
-    struct json_doc *doc = NULL;
     struct str text;
     struct buf tmp;
 
     CHECK(c->codec == SVC_JSON);
     buf_init(&tmp, l->bytes_max);
     int rc = svc_message(c, l, &tmp, &text, e);
-    if (!rc && text.len == 0)
-        rc = err_set(e, ERR_INPUT, "zero-length body is no JSON message; send {}");
     if (!rc)
-        rc = json_parse(text, &doc, e);
-    if (!rc && !json_is_obj(json_root(doc)))
-        rc = err_set(e, ERR_INPUT, "the body is no JSON object");
+        rc = parse_object(text, ret, e);
     buf_deinit(&tmp);
-    if (rc)
-        json_doc_free(doc);
-    else
-        *ret = doc;
     return rc;
 }
 

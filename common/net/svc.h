@@ -57,7 +57,11 @@ bool svc_accept(struct http_req *r, unsigned codecs, struct svc_call *ret);
  * holds too. ERR_INPUT; ERR_LIMIT over the limits. Pool thread. */
 NODISCARD int svc_message(const struct svc_call *c, const struct inflate_limits *l, struct buf *tmp,
                           struct str *ret, struct err *e);
-/* The same, parsed: c->codec must be SVC_JSON. The document refers to nothing outside it. */
+/* A plain HTTP body that is a JSON object, without its Content-Encoding; for what is no RPC. */
+NODISCARD int svc_body_json(const struct http_req *r, const struct inflate_limits *l,
+                            struct json_doc **ret, struct err *e);
+/* The same as svc_message, parsed: c->codec must be SVC_JSON. The document refers to nothing
+ * outside it. */
 NODISCARD int svc_message_json(const struct svc_call *c, const struct inflate_limits *l,
                                struct json_doc **ret, struct err *e);
 /* Moves *message out (NULL: the empty message, {} in JSON). Headers for the reply are set with

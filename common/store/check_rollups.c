@@ -230,8 +230,9 @@ static int on_fn(struct rollups *x, struct str key, struct str value, struct err
     if (t < x->floors.at[level])
         return 0;
     key_ru(&k, level, &m, t);
-    if (check_get(x->c, KV_RU, key_str(&k), "roll-up beside functions", e) ||
-        check_against_node(&x->c->row, &self, level, &m, t, e))
+    if (check_get(x->c, KV_RU, key_str(&k), "roll-up beside functions", e))
+        return e->code;
+    if (!dirty_has(&x->dirty, level, t) && check_against_node(&x->c->row, &self, level, &m, t, e))
         return e->code;
     if (level > DIRTY_FIRST && is_sum(x, level, &m, t)) {
         if (merge_children(x, level, &m, t, e))

@@ -19,6 +19,8 @@ import push_client as push
 CPU = {"__name__": "process_cpu"}
 
 
+QUIET = "--selfprof.enabled=false"  # its own profiles would be forwarded, too
+
 def config_file(folder, **targets):
     """JSON is YAML."""
     path = os.path.join(folder, "forward.yaml")
@@ -115,7 +117,7 @@ def test_from_one_to_another():
     """Every kind of data: text, a heap of four types, sample labels, spans, no symbols."""
     with tempfile.TemporaryDirectory() as folder, cluster.AllInOne() as b:
         f = config_file(folder, b=target(b.process.port, labels={"from": "a"}))
-        with cluster.AllInOne(f"--distributor.forward-config-file={f}") as a:
+        with cluster.AllInOne(QUIET, f"--distributor.forward-config-file={f}") as a:
             assert a.ingest(b"main;f 3\nmain;g 4\n", name="text.cpu").status == 200
             send(a, "pprof", 30000000, "one", env="prod")
             heap = push.pprof(4096, time_ns=push.now_ns(), types=(
@@ -153,7 +155,7 @@ def test_the_other_goes_away():
         port = cluster.free_port()
         b = cluster.AllInOne(folder=os.path.join(folder, "b"), http_port=port)
         f = config_file(folder, b=target(port))
-        a = cluster.AllInOne(f"--distributor.forward-config-file={f}",
+        a = cluster.AllInOne(QUIET, f"--distributor.forward-config-file={f}",
                              folder=os.path.join(folder, "a"))
         try:
             a.process.start()
@@ -200,7 +202,7 @@ def test_an_old_pyroscope():
         f = config_file(folder, old=target(
             old.port, mode="ingest", concurrency=1, headers={"X-More": "yes"}, tenant="t",
             basic_auth={"username": "u", "password": "p"}, labels={"dc": "1"}))
-        with cluster.AllInOne(f"--distributor.forward-config-file={f}") as a:
+        with cluster.AllInOne(QUIET, f"--distributor.forward-config-file={f}") as a:
             send(a, "refused", 5, "1")
             wait_for(lambda: len(old.seen(400)) == 1 or old.server.seen, "the refusal")
             send(a, "taken", 70, "2", env="a,b")
@@ -228,7 +230,7 @@ def test_an_old_pyroscope():
 def test_ingest_mode_keeps_totals():
     with tempfile.TemporaryDirectory() as folder, cluster.AllInOne() as b:
         f = config_file(folder, b=target(b.process.port, mode="ingest"))
-        with cluster.AllInOne(f"--distributor.forward-config-file={f}") as a:
+        with cluster.AllInOne(QUIET, f"--distributor.forward-config-file={f}") as a:
             send(a, "svc", 30000000, "one", env="prod")
             wait_total(b, '{service_name="svc", env="prod"}', 30000000)
 
@@ -240,7 +242,7 @@ def test_rules_and_reload():
                                       "regex": "(.*)-.*", "replacement": "$1"},
                                      {"action": "labeldrop", "regex": "pod"}]}
         f = config_file(folder, b=target(b.process.port, **rules))
-        with cluster.AllInOne(f"--distributor.forward-config-file={f}") as a:
+        with cluster.AllInOne(QUIET, f"--distributor.forward-config-file={f}") as a:
             send(a, "dev", 1, "1", env="dev")
             send(a, "secret", 2, "2", env="prod")
             send(a, "svc", 3, "3", env="prod", pod="web-1")
@@ -261,7 +263,7 @@ def test_rules_and_reload():
     with tempfile.TemporaryDirectory() as folder:
         f = config_file(folder, b={"url": "ftp://x"})
         try:
-            with cluster.AllInOne(f"--distributor.forward-config-file={f}"):
+            with cluster.AllInOne(QUIET, f"--distributor.forward-config-file={f}"):
                 raise AssertionError("started with a URL that cannot be used")
         except RuntimeError as e:
             assert "is no URL" in str(e), e
@@ -271,7 +273,7 @@ def test_full_spool():
     """Nobody is there: the spool stays below its maximum, the oldest go, and that is counted."""
     with tempfile.TemporaryDirectory() as folder:
         f = config_file(folder, b=target(cluster.free_port(), spool={"max_bytes": "1MiB"}))
-        with cluster.AllInOne(f"--distributor.forward-config-file={f}") as a:
+        with cluster.AllInOne(QUIET, f"--distributor.forward-config-file={f}") as a:
             text = b"".join(b"main;" + os.urandom(24).hex().encode() + b" 1\n" for _ in range(3000))
             for i in range(30):
                 assert a.ingest(text, name="svc.cpu").status == 200
@@ -287,9 +289,9 @@ def test_a_ring_ends():
         ports = cluster.free_port(), cluster.free_port()
         files = [config_file(folder, other=target(port))
                  for folder, port in ((one, ports[1]), (two, ports[0]))]
-        with cluster.AllInOne(f"--distributor.forward-config-file={files[0]}",
+        with cluster.AllInOne(QUIET, f"--distributor.forward-config-file={files[0]}",
                               http_port=ports[0]) as a, \
-             cluster.AllInOne(f"--distributor.forward-config-file={files[1]}",
+             cluster.AllInOne(QUIET, f"--distributor.forward-config-file={files[1]}",
                               http_port=ports[1]) as b:
             send(a, "svc", 6, "1")
             wait_for(lambda: a.process.metric("embertree_distributor_forward_loops_total")
