@@ -52,7 +52,7 @@ static void test_shares_of_a_tenant(void **state)
 static void fill(struct store_bed *b, int service, int round)
 {
     static uint64_t wid = 1000;
-    char text[16 * KIB], name[16];
+    char text[16 * KIB], name[32];
     size_t n = 0;
     struct bed_push p = { .service = name, .stacks = text, .wid = wid++ };
 
