@@ -42,7 +42,7 @@ static void fill(void)
     year_bed_live(&b, y, YEAR.start, end, 3);
     year_bed_advance(&b, end + 360);
     year_bed_work(&b);
-    year_bed_close(&b);
+    year_bed_remove(&b);
     year_free(y);
 }
 
@@ -123,7 +123,7 @@ static void serve(void)
     year_bed_open(&b, &o);
     year_bed_advance(&b, o.slot + 360);
     year_bed_work(&b);
-    year_bed_close(&b);
+    year_bed_remove(&b);
 }
 
 static void test_marks_what_can_be_built(void **state)
@@ -174,7 +174,7 @@ static void test_in_use(void **state)
     (void)state;
     year_bed_open(&b, &o);
     assert_int_equal(fsck("--mark", dir, out, sizeof(out)), 2);
-    year_bed_close(&b);
+    year_bed_remove(&b);
 }
 
 int main(void)
