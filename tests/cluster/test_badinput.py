@@ -5,6 +5,7 @@ import pathlib
 import socket
 import sys
 import threading
+import time
 import zlib
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -208,6 +209,7 @@ def test_disk_reserve_makes_writes_503_and_reads_go_on():
                     break
             except OSError:
                 pass
+            time.sleep(0.05)  # refused at once while it starts
         r = server.ingest(b"a;b 1\n", "x.cpu")
         assert r.status == 503 and r.headers["Retry-After"], r
         assert "disk" in r.json()["message"], r

@@ -336,11 +336,11 @@ static void deadline_ends_the_call_and_the_late_reply_is_stale(void **state)
     pair_init(&p, kind_of(state));
     rpc_serve(p.server, RPC_MERGE, serve_hold, &p);
     rpc_bed_call(&c, p.peer, RPC_MERGE, STR("x"), 100);
-    assert_true(rpc_bed_run(&p.bed, is_held, &p, 5000));
+    assert_true(rpc_bed_run(&p.bed, is_held, &p, 60000));
     assert_in_range(rpc_call_left_ms(p.held), 0, 101);
     assert_int_equal(rpc_bed_end(&p.bed, &c), ERR_TIMEOUT);
     assert_non_null(strstr(c.text, "no reply within 100 ms"));
-    assert_true(rpc_bed_run(&p.bed, is_canceled, &p, 5000));
+    assert_true(rpc_bed_run(&p.bed, is_canceled, &p, 60000));
     reply_held(&p, "late"); /* canceled: not even sent */
     rpc_bed_sleep(&p.bed, 50);
     assert_int_equal(c.ends, 1);
@@ -357,11 +357,11 @@ static void cancel_reaches_the_peer(void **state)
     pair_init(&p, kind_of(state));
     rpc_serve(p.server, RPC_MERGE, serve_hold, &p);
     rpc_bed_call(&c, p.peer, RPC_MERGE, STR("x"), 60000);
-    assert_true(rpc_bed_run(&p.bed, is_held, &p, 5000));
+    assert_true(rpc_bed_run(&p.bed, is_held, &p, 60000));
     assert_false(*rpc_call_canceled(p.held));
     rpc_cancel(p.client, c.id);
     rpc_cancel(p.client, c.id); /* nothing to cancel any more */
-    assert_true(rpc_bed_run(&p.bed, is_canceled, &p, 5000));
+    assert_true(rpc_bed_run(&p.bed, is_canceled, &p, 60000));
     reply_held(&p, "late");
     rpc_bed_sleep(&p.bed, 50);
     assert_int_equal(c.ends, 0);
@@ -452,13 +452,13 @@ static void a_peer_dies_and_comes_back(void **state)
 
     pair_init(&p, kind_of(state));
     rpc_serve(p.server, RPC_MERGE, serve_hold, &p);
-    assert_true(rpc_bed_run(&p.bed, peer_is_up, p.peer, 5000));
+    assert_true(rpc_bed_run(&p.bed, peer_is_up, p.peer, 60000));
     rpc_bed_call(&held, p.peer, RPC_MERGE, STR("x"), 60000);
-    assert_true(rpc_bed_run(&p.bed, is_held, &p, 5000));
+    assert_true(rpc_bed_run(&p.bed, is_held, &p, 60000));
     rpc_node_free(p.server);
     assert_int_equal(rpc_bed_end(&p.bed, &held), ERR_UNAVAILABLE);
     assert_non_null(strstr(held.text, "no answer to pings"));
-    assert_true(rpc_bed_run(&p.bed, peer_is_down, p.peer, 5000));
+    assert_true(rpc_bed_run(&p.bed, peer_is_down, p.peer, 60000));
     reply_held(&p, "into the void");
     p.server = rpc_bed_node(&p.bed, p.addr);
     rpc_bed_echo(p.server, RPC_WRITE);
@@ -480,9 +480,9 @@ static void a_restart_fails_what_the_former_process_had(void **state)
 
     pair_init(&p, kind_of(state));
     rpc_serve(p.server, RPC_MERGE, serve_hold, &p);
-    assert_true(rpc_bed_run(&p.bed, peer_is_up, p.peer, 5000));
+    assert_true(rpc_bed_run(&p.bed, peer_is_up, p.peer, 60000));
     rpc_bed_call(&held, p.peer, RPC_MERGE, STR("x"), 60000);
-    assert_true(rpc_bed_run(&p.bed, is_held, &p, 5000));
+    assert_true(rpc_bed_run(&p.bed, is_held, &p, 60000));
     rpc_node_free(p.server);
     p.server = rpc_bed_node(&p.bed, p.addr);
     reply_held(&p, "into the void");
@@ -531,14 +531,14 @@ static void drain_answers_what_runs_and_refuses_the_rest(void **state)
     pair_init(&p, kind_of(state));
     rpc_serve(p.server, RPC_MERGE, serve_hold, &p);
     rpc_bed_call(&held, p.peer, RPC_MERGE, STR("x"), 60000);
-    assert_true(rpc_bed_run(&p.bed, is_held, &p, 5000));
+    assert_true(rpc_bed_run(&p.bed, is_held, &p, 60000));
     rpc_node_drain(p.server, on_drained, &p);
     rpc_bed_call(&refused, p.peer, RPC_WRITE, STR("x"), 60000);
     assert_int_equal(rpc_bed_end(&p.bed, &refused), ERR_UNAVAILABLE);
     assert_non_null(strstr(refused.text, "shutting down"));
     assert_false(p.drained);
     reply_held(&p, "done");
-    assert_true(rpc_bed_run(&p.bed, is_drained, &p, 5000));
+    assert_true(rpc_bed_run(&p.bed, is_drained, &p, 60000));
     rpc_node_free(p.server);
     p.server = NULL;
     assert_int_equal(rpc_bed_end(&p.bed, &held), 0);
@@ -558,7 +558,7 @@ static void drain_of_a_node_without_peers(void **state)
     rpc_bed_addr(&p.bed, addr);
     n = rpc_bed_node(&p.bed, addr);
     rpc_node_drain(n, on_drained, &p);
-    assert_true(rpc_bed_run(&p.bed, is_drained, &p, 5000));
+    assert_true(rpc_bed_run(&p.bed, is_drained, &p, 60000));
     rpc_node_free(n);
     pair_deinit(&p);
 }
