@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two deletes in one service: its days say where rows stand until the last of them is purged, not
- * the first. The whole of the service, which becomes a group between the two, begins behind what the
- * second one still has to take out of roll-ups.
+ * Two deletes in one service: its days say where rows stand until the last of them is purged,
+ * not the first. The whole of the service, which becomes a group between the two, begins behind
+ * what the second one still has to take out of roll-ups.
  */
 #include <setjmp.h>
 #include <stdarg.h>
