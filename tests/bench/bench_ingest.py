@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import cluster
@@ -35,11 +36,34 @@ def at(values, share):
     return values[min(len(values) - 1, int(share * len(values)))]
 
 
+def floor_us(folder, connections):
+    """CPU per push of a server that reads, unzips, appends, syncs and answers, and nothing else."""
+    child = subprocess.Popen([TOOLS / "tool_floor", os.path.join(folder, "floor")],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    port, out = int(child.stdout.readline()), {}
+    process = types.SimpleNamespace(child=child, binary="tool_floor")
+    for file in FILES:
+        body = golden.read(file)
+        body = body if body[:2] == b"\x1f\x8b" else gzip.compress(body, 6)
+        pusher = Pusher(port, ingest_path(service_of(file), "pprof"), body, {}, connections)
+        pusher.run(0.2)
+        cpu = thread_us(process)
+        took = pusher.run(SECONDS / 3)
+        out[file] = sum((thread_us(process) - cpu).values()) / len(took)
+        pusher.close()
+    child.stdin.close()
+    child.wait()
+    return out
+
+
 def ingest(server, limits, connections):
     print(f"ingest: server CPU per profile, HTTP in to durable, {connections} connection(s)")
     # Again and again the same small body is unzipped faster than any server can: the processor
     # learns it by heart. "in turn" is gunzip of all files one after the other.
-    print(f"{'file':28} {'gzip B':>8} {'gunzip us':>10} {'in turn':>8} {'ingest us':>10} "
+    # "floor" is what reading, unzipping, appending and syncing the same pushes costs (tool_floor).
+    floor = floor_us(server.process.folder, connections)
+    print(f"{'file':28} {'gzip B':>8} {'gunzip us':>10} {'in turn':>8} {'floor':>8} "
+          f"{'ingest us':>10} "
           f"{'goal us':>8} {'of goal':>8} {'in turn':>8} " + "".join(f"{s:>8}" for s in STAGES))
     latency = {}
     for file in FILES:
@@ -57,7 +81,7 @@ def ingest(server, limits, connections):
         goal = 2.5 * gunzip + 30
         marks = [f"{spent / (2.5 * us + 30):7.2f}x" if file in GOAL else " " * 8
                  for us in (gunzip, turn)]
-        print(f"{file:28} {packed:8} {gunzip:10.1f} {turn:8.1f} {spent:10.1f} "
+        print(f"{file:28} {packed:8} {gunzip:10.1f} {turn:8.1f} {floor[file]:8.1f} {spent:10.1f} "
               f"{goal:8.0f} {marks[0]} {marks[1]} "
               + "".join(f"{cpu.get(s, 0):8.1f}" for s in STAGES), flush=True)
         latency[file] = took
