@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ingester/read_msg.h"
 
+#include "ingester/rpc_estimate.h"
 #include "ingester/rpc_exemplars.h"
 #include "ingester/rpc_space.h"
 #include "ingester/unpack.h"
@@ -85,6 +86,7 @@ static int take_merge(const Embertree__MergeRequest *in, struct arena *a, struct
     if (!code)
         code = read_take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
     m->bytes_max = in->bytes_max;
+    m->cost_max = in->cost_max;
     m->query = (struct store_query){
         .tenant = unpack_str(in->tenant),
         .selector = &m->selector,
@@ -142,6 +144,7 @@ static int take_functions(const Embertree__FunctionsRequest *in, struct arena *a
     if (!code)
         code = read_take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
     m->bytes_max = in->bytes_max;
+    m->cost_max = in->cost_max;
     m->query.tenant = unpack_str(in->tenant);
     m->query.selector = &m->selector;
     m->query.profile_type = unpack_str(in->profile_type);
@@ -199,6 +202,8 @@ int read_msg_decode(enum rpc_method method, struct str payload, struct arena *a,
             in ? take_functions(in, a, ret, e) : unpack_failed("FunctionsRequest", payload, a, e);
     } else if (method == RPC_EXEMPLARS) {
         code = exemplars_decode(payload, a, ret, e);
+    } else if (method == RPC_ESTIMATE) {
+        code = estimate_decode(payload, a, ret, e);
     } else if (method == RPC_SPACE) {
         return space_decode(payload, a, ret, e); /* no tenant: of all */
     } else {

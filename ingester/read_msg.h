@@ -17,12 +17,13 @@
 enum read_exm { READ_EXM_MERGE, READ_EXM_LIST, READ_EXM_TIMELINE }; /* travels */
 
 struct read_msg {
-    enum rpc_method method; /* RPC_MERGE, _TIMELINE, _LABELS, _FUNCTIONS or _EXEMPLARS */
+    enum rpc_method method; /* RPC_MERGE, _TIMELINE, _LABELS, .. */
     struct selector selector;
     const uint32_t *shards; /* none: all */
     size_t shards_len;
     struct store_query query; /* MERGE, TIMELINE */
     uint64_t bytes_max;       /* MERGE; 0: only the ingester's own limit */
+    uint64_t cost_max;        /* MERGE, FUNCTIONS: of bytes to be read; 0: any */
     const struct str *call_site;
     size_t call_site_len;
     int64_t origin_ms, step_ms; /* TIMELINE */
@@ -32,6 +33,7 @@ struct read_msg {
     struct store_labels_query labels; /* LABELS */
     const struct str *names;          /* FUNCTIONS, with the grid of TIMELINE; none: all */
     size_t names_len;
+    bool detail;                /* ESTIMATE: `query` and this */
     enum read_exm what;         /* EXEMPLARS: `query` and the next */
     struct store_exm_query exm; /* its q is not set */
     uint32_t limit;

@@ -12,6 +12,7 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "ingester/read_functions.h"
+#include "ingester/rpc_estimate.h"
 #include "ingester/rpc_exemplars.h"
 #include "ingester/rpc_space.h"
 
@@ -388,6 +389,8 @@ int read_run(const struct read_msg *m, const struct read_source *src, struct are
         max = MIN(max, m->bytes_max);
     *ret_rows = 0;
     buf_init(out, max);
+    if (estimate_check(m, src, e))
+        return e->code;
     if (m->method == RPC_MERGE)
         return run_merge(m, src, out, ret_rows, e);
     if (m->method == RPC_TIMELINE)
@@ -396,6 +399,8 @@ int read_run(const struct read_msg *m, const struct read_source *src, struct are
         return read_functions_run(m, src, a, out, ret_rows, e);
     if (m->method == RPC_EXEMPLARS)
         return exemplars_run(m, src, a, out, ret_rows, e);
+    if (m->method == RPC_ESTIMATE)
+        return estimate_run(m, src, out, ret_rows, e);
     if (m->method == RPC_SPACE)
         return space_run(m, src, a, out, e);
     return run_labels(m, src, a, out, e);

@@ -50,6 +50,7 @@ static const char *method_name(enum rpc_method m)
            : m == RPC_FUNCTIONS ? "functions"
            : m == RPC_EXEMPLARS ? "exemplars"
            : m == RPC_SPACE     ? "space"
+           : m == RPC_ESTIMATE  ? "estimate"
                                 : "labels";
 }
 
@@ -148,7 +149,7 @@ static void read_done(void *cookie)
 static bool read_start(struct ingester *in, struct read *r)
 {
     struct reads *rs = in->reads;
-    bool stacks = r->method != RPC_TIMELINE && r->method != RPC_LABELS;
+    bool stacks = r->method != RPC_TIMELINE && r->method != RPC_LABELS && r->method != RPC_ESTIMATE;
     uint64_t need = stacks ? 2 * rs->stacks_max : LIST_BYTES;
     uint64_t now = clock_mono_ns(in->ctx->env->clock);
     int code = 0;
@@ -243,6 +244,11 @@ static void on_functions(void *cookie, struct rpc_call *call, struct str payload
     on_read(cookie, RPC_FUNCTIONS, call, payload);
 }
 
+static void on_estimate(void *cookie, struct rpc_call *call, struct str payload)
+{
+    on_read(cookie, RPC_ESTIMATE, call, payload);
+}
+
 static void on_space(void *cookie, struct rpc_call *call, struct str payload)
 {
     on_read(cookie, RPC_SPACE, call, payload);
@@ -275,6 +281,7 @@ void rpc_read_serve(struct ingester *in)
     rpc_serve(in->node, RPC_FUNCTIONS, on_functions, in);
     rpc_serve(in->node, RPC_EXEMPLARS, on_exemplars, in);
     rpc_serve(in->node, RPC_SPACE, on_space, in);
+    rpc_serve(in->node, RPC_ESTIMATE, on_estimate, in);
 }
 
 bool rpc_read_idle(const struct ingester *in)

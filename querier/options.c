@@ -14,6 +14,9 @@ static const struct conf_row rows[] = {
                "Memory of all queries together; 0 is 9 % of memory.limit, at least 32 MiB."),
     CONF_BYTES(ST, query_bytes_max, "query_bytes_max", "256MiB", "1MiB", NULL,
                "Memory of one query: answers of ingesters, the merged tree, the text."),
+    CONF_BYTES(ST, query_read_bytes_max, "query_read_bytes_max", "0", "0", NULL,
+               "A query that would read more stored bytes than this from one ingester is refused "
+               "before it begins; 0: none is."),
     CONF_U64(ST, nodes_default, "nodes_default", "8192", "1", "1048576",
              "Nodes of a flame graph where the request does not say."),
     CONF_U64(ST, nodes_max, "nodes_max", "1048576", "1", "16777216",

@@ -11,8 +11,9 @@ struct querier_conf {
     const char *listen; /* rpc address; "": made up */
     uint64_t timeout_ms;
     uint64_t queries_max;
-    uint64_t bytes_max;       /* of all queries; 0: a share of memory.limit */
-    uint64_t query_bytes_max; /* of one */
+    uint64_t bytes_max;            /* of all queries; 0: a share of memory.limit */
+    uint64_t query_bytes_max;      /* of one */
+    uint64_t query_read_bytes_max; /* of stored vectors, by an estimate; 0: any */
     uint64_t nodes_default, nodes_max;
     uint64_t points_max;
     uint64_t labels_max;

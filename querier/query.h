@@ -104,6 +104,8 @@ int query_next_labels(struct query *q, size_t ask, size_t *pos, struct wire_labe
                       struct err *e);
 int query_next_exemplars(struct query *q, size_t ask, size_t *pos, struct wire_exm_list *ret,
                          struct err *e);
+int query_next_estimate(struct query *q, size_t ask, size_t *pos, struct wire_estimate *ret,
+                        struct err *e); /* querier/estimate.h sums them */
 /* Starts q->out as JSON that may use what is left of the memory; query_json_end checks it. */
 void query_json(struct query *q, struct json *j);
 NODISCARD int query_out_end(struct query *q, struct err *e);

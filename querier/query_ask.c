@@ -3,7 +3,7 @@
  * query_ask.c: what steps use: memory, questions to ingesters, their replies. Pool threads; a query
  * has one step at a time.
  */
-#include "querier/query.h"
+#include "querier/estimate.h"
 
 #include "common/base/size.h"
 
@@ -59,6 +59,7 @@ struct question {
     const struct wire_functions *functions;
     const struct wire_labels *labels;
     const struct wire_exemplars *exemplars;
+    bool detail; /* of RPC_ESTIMATE */
 };
 
 static int put_question(const struct question *what, const struct wire_query *wq,
@@ -73,6 +74,8 @@ static int put_question(const struct question *what, const struct wire_query *wq
         return wire_put_functions(wq, what->functions, t, a, out, e);
     if (what->exemplars)
         return wire_put_exemplars(wq, what->exemplars, t, a, out, e);
+    if (what->method == RPC_ESTIMATE)
+        return wire_put_estimate(wq, what->detail, t, a, out, e);
     return wire_put_labels(wq, what->labels, a, out, e);
 }
 
@@ -109,7 +112,10 @@ NODISCARD int query_ask_merge(struct query *q, size_t number, const struct wire_
                               const struct str *call_site, size_t call_site_len, struct err *e)
 {
     /* A reply grows by about eight on its way to a flame graph. */
-    struct wire_merge m = { call_site, call_site_len, q->qr->query_bytes_max / 10 };
+    struct wire_merge m = { .call_site = call_site,
+                            .call_site_len = call_site_len,
+                            .bytes_max = q->qr->query_bytes_max / 10,
+                            .cost_max = q->qr->conf->query_read_bytes_max };
 
     return ask(q, number, wq, &(struct question){ .method = RPC_MERGE, .merge = &m }, e);
 }
@@ -124,6 +130,7 @@ NODISCARD int query_ask_functions(struct query *q, size_t number, const struct w
                                   struct wire_functions f, struct err *e)
 {
     f.bytes_max = q->qr->query_bytes_max / 10;
+    f.cost_max = q->qr->conf->query_read_bytes_max;
     return ask(q, number, wq, &(struct question){ .method = RPC_FUNCTIONS, .functions = &f }, e);
 }
 
@@ -139,6 +146,12 @@ NODISCARD int query_ask_exemplars(struct query *q, size_t number, const struct w
 {
     x.bytes_max = q->qr->query_bytes_max / 10;
     return ask(q, number, wq, &(struct question){ .method = RPC_EXEMPLARS, .exemplars = &x }, e);
+}
+
+NODISCARD int query_ask_estimate(struct query *q, size_t number, const struct wire_query *wq,
+                                 bool detail, struct err *e)
+{
+    return ask(q, number, wq, &(struct question){ .method = RPC_ESTIMATE, .detail = detail }, e);
 }
 
 void query_calls_reset(struct query *q)
@@ -260,6 +273,17 @@ int query_next_exemplars(struct query *q, size_t ask, size_t *pos, struct wire_e
     if (n <= 0)
         return n;
     return reply_end(q, &r, wire_get_exemplars(buf_str(&r.call->reply), q->data, ret, e), e);
+}
+
+int query_next_estimate(struct query *q, size_t ask, size_t *pos, struct wire_estimate *ret,
+                        struct err *e)
+{
+    struct reply r;
+    int n = reply_begin(q, ask, pos, wire_cost_lists, &r, e);
+
+    if (n <= 0)
+        return n;
+    return reply_end(q, &r, wire_get_estimate(buf_str(&r.call->reply), q->data, ret, e), e);
 }
 
 /* ---- the reply --------------------------------------------------------------------------------*/

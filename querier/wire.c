@@ -97,6 +97,7 @@ NODISCARD int wire_put_merge(const struct wire_query *q, const struct wire_merge
     r.call_site = out_strs(m->call_site, m->call_site_len, a);
     r.n_call_site = m->call_site_len;
     r.bytes_max = m->bytes_max;
+    r.cost_max = m->cost_max;
     return r.matchers && r.call_site ? pack(&r.base, out, e) : no_room(a, e);
 }
 
@@ -136,6 +137,7 @@ NODISCARD int wire_put_functions(const struct wire_query *q, const struct wire_f
     r.names = out_strs(f->names, f->names_len, a);
     r.n_names = f->names_len;
     r.bytes_max = f->bytes_max;
+    r.cost_max = f->cost_max;
     return r.matchers && r.names ? pack(&r.base, out, e) : no_room(a, e);
 }
 
@@ -181,6 +183,23 @@ NODISCARD int wire_put_exemplars(const struct wire_query *q, const struct wire_e
     r.step_ms = x->grid.step_ms;
     r.points = x->grid.points;
     return r.matchers && r.ids && r.call_site ? pack(&r.base, out, e) : no_room(a, e);
+}
+
+NODISCARD int wire_put_estimate(const struct wire_query *q, bool detail,
+                                const struct plan_target *t, struct arena *a, struct buf *out,
+                                struct err *e)
+{
+    Embertree__EstimateRequest r = EMBERTREE__ESTIMATE_REQUEST__INIT;
+
+    r.tenant = out_str(q->tenant);
+    r.shards = out_ptr(t->shards);
+    r.n_shards = t->shards_len;
+    r.matchers = out_matchers(q, &r.n_matchers, a);
+    r.profile_type = out_str(q->profile_type);
+    r.start_ms = q->range.start_ms;
+    r.end_ms = q->range.end_ms;
+    r.detail = detail;
+    return r.matchers ? pack(&r.base, out, e) : no_room(a, e);
 }
 
 /* ---- replies in -------------------------------------------------------------------------------*/
@@ -443,5 +462,27 @@ NODISCARD int wire_get_exemplars(struct str in, struct arena *a, struct wire_exm
         if (in_exemplar(m->exemplars[i], m->n_series, &r.items[i], e))
             return e->code;
     *ret = r;
+    return 0;
+}
+
+NODISCARD int wire_get_estimate(struct str in, struct arena *a, struct wire_estimate *ret,
+                                struct err *e)
+{
+    const Embertree__EstimateReply *m = unpack(&embertree__estimate_reply__descriptor, in, a, e);
+
+    if (!m)
+        return e->code;
+    *ret = (struct wire_estimate){ .services = m->services,
+                                   .units = m->units,
+                                   .nodes = m->nodes,
+                                   .rows = m->rows,
+                                   .bytes = m->bytes,
+                                   .sampled = m->sampled,
+                                   .more = m->more,
+                                   .series = m->series,
+                                   .writes = m->writes,
+                                   .index_bytes = m->index_bytes,
+                                   .dictionary_bytes = m->dictionary_bytes,
+                                   .shards = m->shards };
     return 0;
 }

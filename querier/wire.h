@@ -27,6 +27,7 @@ struct wire_merge {
     const struct str *call_site;
     size_t call_site_len;
     uint64_t bytes_max;
+    uint64_t cost_max; /* of bytes to be read; 0: any */
 };
 struct wire_timeline {
     struct plan_grid grid;
@@ -38,6 +39,7 @@ struct wire_functions {
     const struct str *names; /* none: all */
     size_t names_len;
     uint64_t bytes_max;
+    uint64_t cost_max;
 };
 enum wire_exm { WIRE_EXM_MERGE, WIRE_EXM_LIST, WIRE_EXM_TIMELINE }; /* travels */
 struct wire_exemplars {
@@ -72,6 +74,11 @@ NODISCARD int wire_put_functions(const struct wire_query *q, const struct wire_f
                                  struct err *e);
 NODISCARD int wire_put_labels(const struct wire_query *q, const struct wire_labels *l,
                               struct arena *a, struct buf *out, struct err *e);
+
+/* What a merge of this query would read; without a profile type: of all types. */
+NODISCARD int wire_put_estimate(const struct wire_query *q, bool detail,
+                                const struct plan_target *t, struct arena *a, struct buf *out,
+                                struct err *e);
 
 /* The reply to a WIRE_EXM_MERGE is a wire_merged, to a WIRE_EXM_TIMELINE a wire_timelines. */
 NODISCARD int wire_put_exemplars(const struct wire_query *q, const struct wire_exemplars *x,
@@ -122,6 +129,12 @@ struct wire_label_lists {
     size_t sets_len;
     bool truncated;
 };
+struct wire_estimate { /* common/store/estimate.h */
+    uint64_t services, units, nodes, rows, bytes;
+    bool sampled, more;
+    uint64_t series, writes, index_bytes, dictionary_bytes;
+    uint32_t shards;
+};
 struct wire_exemplar {
     uint32_t kind;
     struct str id; /* packed, valid */
@@ -148,6 +161,8 @@ NODISCARD int wire_get_labels(struct str in, struct arena *a, struct wire_label_
                               struct err *e);
 NODISCARD int wire_get_exemplars(struct str in, struct arena *a, struct wire_exm_list *ret,
                                  struct err *e);
+NODISCARD int wire_get_estimate(struct str in, struct arena *a, struct wire_estimate *ret,
+                                struct err *e);
 /* Arena bytes that decoding a reply of n bytes takes at most. */
 size_t wire_cost_merged(size_t n);
 size_t wire_cost_lists(size_t n); /* timelines, functions, labels, exemplars */

@@ -39,8 +39,9 @@ enum rpc_method {
     RPC_SPACE = 9,
     RPC_EXEMPLARS = 10,
     RPC_FUNCTIONS = 11,
-    RPC_DOC = 12, /* documents of tenants */
-    RPC_METHODS = 13,
+    RPC_DOC = 12,      /* documents of tenants */
+    RPC_ESTIMATE = 13, /* what a merge would read */
+    RPC_METHODS = 14,
 };
 
 struct rpc_net; /* process-wide: the table of inproc names, or the simulated network */

@@ -27,6 +27,7 @@ const char *rpc_method_name(uint16_t method)
         [RPC_EXEMPLARS] = "exemplars",
         [RPC_FUNCTIONS] = "functions",
         [RPC_DOC] = "doc",
+        [RPC_ESTIMATE] = "estimate",
     };
 
     return method < RPC_METHODS && names[method] ? names[method] : "other";
