@@ -15,6 +15,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/prng.h"
+#include "common/store/estimate.h"
 #include "common/store/forecast.h"
 #include "common/store/space.h"
 #include "ingester/read_run.h"
@@ -221,6 +222,27 @@ void store_labels_deinit(struct store_labels *l)
 {
     vec_free(&l->values);
     vec_free(&l->sets);
+}
+
+/* A MiB for each stack of a store. */
+int store_estimate(struct store_view *v, const struct store_estimate_query *q,
+                   struct store_estimate *ret, struct err *e)
+{
+    struct store *s = of(v);
+
+    *ret = (struct store_estimate){ .services = 1, .series = q->detail };
+    if (s->fail)
+        return err_set(e, s->fail, "canned failure");
+    for (size_t i = 0; i < ARRAY_LEN(s->stacks) && s->stacks[i]; i++, ret->rows++)
+        ret->bytes += MIB;
+    return 0;
+}
+void store_estimate_add(struct store_estimate *to, const struct store_estimate *from)
+{
+    to->services += from->services;
+    to->series += from->series;
+    to->rows += from->rows;
+    to->bytes += from->bytes;
 }
 
 /* Exemplars: test_rpc_exemplars.c. */
@@ -443,6 +465,43 @@ static void test_too_large_and_failed(void **state)
     }
 }
 
+/* Shards add up, and a query over its limit is refused before anything is read. */
+static void test_estimates(void **state)
+{
+    Embertree__EstimateRequest m = EMBERTREE__ESTIMATE_REQUEST__INIT;
+    Embertree__MergeRequest merge = merge_request();
+    struct store stores[STORES];
+
+    (void)state;
+    memcpy(stores, three, sizeof(stores));
+    m.tenant = bytes("t");
+    m.end_ms = 1;
+    for (int detail = 0; detail < 2; detail++) {
+        m.detail = detail;
+        struct asked r = ask(RPC_ESTIMATE, &m.base, stores, STORES);
+        assert_int_equal(r.code, 0);
+        Embertree__EstimateReply *reply = embertree__estimate_reply__unpack(
+            NULL, r.reply.len, (const uint8_t *)(const void *)r.reply.ptr);
+        assert_int_equal(reply->bytes, 8 * MIB);
+        assert_int_equal(reply->rows, 8);
+        assert_int_equal(reply->shards, STORES);
+        assert_int_equal(reply->series, detail ? STORES : 0);
+        embertree__estimate_reply__free_unpacked(reply, NULL);
+        asked_deinit(&r);
+    }
+    for (uint64_t max = 8; max >= 7; max--) {
+        merge.cost_max = max * MIB;
+        struct asked r = ask(RPC_MERGE, &merge.base, stores, STORES);
+        assert_int_equal(r.code, max == 8 ? 0 : ERR_LIMIT);
+        assert_true(max == 8 || strstr(r.e.text, "about 8 MiB"));
+        asked_deinit(&r);
+    }
+    stores[1].fail = ERR_CORRUPT;
+    struct asked r = ask(RPC_ESTIMATE, &m.base, stores, STORES);
+    assert_int_equal(r.code, ERR_CORRUPT);
+    asked_deinit(&r);
+}
+
 static void test_timelines_unite_by_labels(void **state)
 {
     struct label a = { STR("pod"), STR("a") }, b = { STR("pod"), STR("b") };
@@ -611,6 +670,7 @@ int main(void)
         cmocka_unit_test(test_call_site_keeps_what_starts_so),
         cmocka_unit_test(test_sums_saturate_and_say_so),
         cmocka_unit_test(test_too_large_and_failed),
+        cmocka_unit_test(test_estimates),
         cmocka_unit_test(test_timelines_unite_by_labels),
         cmocka_unit_test(test_functions_unite_by_name),
         cmocka_unit_test(test_labels_unite),
