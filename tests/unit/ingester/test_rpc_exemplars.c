@@ -12,6 +12,7 @@
 
 #include "common/base/mem.h"
 #include "common/model/slot.h"
+#include "common/store/estimate.h"
 #include "common/store/forecast.h"
 #include "common/store/space.h"
 #include "ingester/rpc_exemplars.h"
@@ -157,6 +158,16 @@ bool store_forecast(struct store_view *v, struct forecast_in *ret)
 {
     (void)v, (void)ret;
     return false;
+}
+int store_estimate(struct store_view *v, const struct store_estimate_query *q,
+                   struct store_estimate *ret, struct err *e)
+{
+    (void)v, (void)q, (void)ret;
+    return err_set(e, ERR_INTERNAL, "not asked here");
+}
+void store_estimate_add(struct store_estimate *to, const struct store_estimate *from)
+{
+    (void)to, (void)from;
 }
 int store_space(struct store_view *v, const struct space_opts *o, struct arena *a,
                 struct space *ret, struct err *e)
