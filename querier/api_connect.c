@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * api_connect.c: the four methods that list things. Each asks one question, unites, writes proto3
- * JSON: empty lists and strings are left out.
+ * api_connect.c: the four methods that list things. Each asks one question, unites, writes.
  */
 #include "querier/api_connect.h"
 
 #include "querier/connect.h"
 #include "querier/connect_msg.h"
 #include "querier/label_lists.h"
+#include "querier/v1.h"
 
 enum { ASK_LISTS };
 
@@ -28,44 +28,36 @@ static int ask(struct query *q, const struct spec *spec, const struct msg_times 
 
 /* ---- ProfileTypes -----------------------------------------------------------------------------*/
 
-static void put_field(struct json *j, const char *key, struct str value)
+static void put_type(struct msg_out *o, struct str id)
 {
-    if (!value.len)
-        return;
-    json_key(j, key);
-    json_str(j, value);
+    struct ptype t;
+    struct err skip;
+
+    if (ptype_parse(id, &t, &skip))
+        return; /* stored by something newer */
+    msg_out_obj(o, MSG_ITEM);
+    msg_out_str(o, 1, "ID", id);
+    msg_out_str(o, 2, "name", t.name);
+    msg_out_str(o, 4, "sampleType", t.sample_type);
+    msg_out_str(o, 5, "sampleUnit", t.sample_unit);
+    msg_out_str(o, 6, "periodType", t.period_type);
+    msg_out_str(o, 7, "periodUnit", t.period_unit);
+    msg_out_obj_end(o);
 }
 
 static int reply_profile_types(struct query *q, struct err *e)
 {
     struct label_lists l;
-    struct json j;
+    struct msg_out o;
 
     if (label_lists_read(q, ASK_LISTS, false, &l, e))
         return e->code;
-    query_json(q, &j);
-    json_obj(&j);
-    if (l.values.len) {
-        json_key(&j, "profileTypes");
-        json_arr(&j);
-    }
-    vec_for (i, &l.values) {
-        struct ptype t;
-        struct err skip;
-        if (ptype_parse(l.values.ptr[i], &t, &skip))
-            continue; /* stored by something newer */
-        json_obj(&j);
-        put_field(&j, "ID", l.values.ptr[i]);
-        put_field(&j, "name", t.name);
-        put_field(&j, "sampleType", t.sample_type);
-        put_field(&j, "sampleUnit", t.sample_unit);
-        put_field(&j, "periodType", t.period_type);
-        put_field(&j, "periodUnit", t.period_unit);
-        json_obj_end(&j);
-    }
-    if (l.values.len)
-        json_arr_end(&j);
-    json_obj_end(&j);
+    query_msg(q, &o);
+    msg_out_list(&o, 1, "profileTypes");
+    vec_for (i, &l.values)
+        put_type(&o, l.values.ptr[i]);
+    msg_out_list_end(&o);
+    msg_out_end(&o);
     label_lists_deinit(&l);
     return query_out_end(q, e);
 }
@@ -73,10 +65,10 @@ static int reply_profile_types(struct query *q, struct err *e)
 int api_profile_types(struct query *q, struct err *e)
 {
     static const struct spec everything;
-    const struct json_val *m;
+    struct v1_types m;
     struct msg_times t;
 
-    if (msg_begin(q, &m, e) || msg_times(q, m, true, &t, e))
+    if (msg_read(q, &v1_types_desc, &m, e) || msg_times(q, m.start, m.end, true, &t, e))
         return e->code;
     q->step = reply_profile_types;
     return ask(q, &everything, &t, (struct wire_labels){ .kind = WIRE_TYPES }, e);
@@ -87,26 +79,17 @@ int api_profile_types(struct query *q, struct err *e)
 static int reply_names(struct query *q, bool plain_only, struct err *e)
 {
     struct label_lists l;
-    struct json j;
-    bool any = false;
+    struct msg_out o;
 
     if (label_lists_read(q, ASK_LISTS, false, &l, e))
         return e->code;
-    query_json(q, &j);
-    json_obj(&j);
-    vec_for (i, &l.values) {
-        if (plain_only && !label_name_plain(l.values.ptr[i]))
-            continue;
-        if (!any) {
-            json_key(&j, "names");
-            json_arr(&j);
-        }
-        any = true;
-        json_str(&j, l.values.ptr[i]);
-    }
-    if (any)
-        json_arr_end(&j);
-    json_obj_end(&j);
+    query_msg(q, &o);
+    msg_out_list(&o, 1, "names");
+    vec_for (i, &l.values)
+        if (!plain_only || label_name_plain(l.values.ptr[i]))
+            msg_out_str(&o, MSG_ITEM, l.values.ptr[i]);
+    msg_out_list_end(&o);
+    msg_out_end(&o);
     label_lists_deinit(&l);
     return query_out_end(q, e);
 }
@@ -121,14 +104,28 @@ static int reply_label_values(struct query *q, struct err *e)
     return reply_names(q, false, e);
 }
 
+/* The request by its table, and what all of these have. */
+static int read_labels(struct query *q, const struct msg_desc *d, struct v1_labels *m,
+                       struct msg_times *t, struct spec **ret, struct err *e)
+{
+    *ret = ARENA_NEW(q->arena, struct spec);
+    CHECK(*ret);
+    if (msg_read(q, d, m, e))
+        return e->code;
+    if (d == &v1_label_values_desc && !m->name.len)
+        return err_set(e, ERR_INPUT, "name is missing: which label's values?");
+    return msg_times(q, m->start, m->end, false, t, e) || msg_matchers(q, &m->matchers, *ret, e)
+               ? e->code
+               : 0;
+}
+
 int api_connect_label_names(struct query *q, struct err *e)
 {
-    struct spec *spec = ARENA_NEW(q->arena, struct spec);
-    const struct json_val *m;
+    struct v1_labels m;
     struct msg_times t;
+    struct spec *spec;
 
-    CHECK(spec);
-    if (msg_begin(q, &m, e) || msg_times(q, m, false, &t, e) || msg_matchers(q, m, spec, e))
+    if (read_labels(q, &v1_label_names_desc, &m, &t, &spec, e))
         return e->code;
     q->step = reply_label_names;
     return ask(q, spec, &t, (struct wire_labels){ .kind = WIRE_NAMES }, e);
@@ -136,20 +133,14 @@ int api_connect_label_names(struct query *q, struct err *e)
 
 int api_connect_label_values(struct query *q, struct err *e)
 {
-    struct spec *spec = ARENA_NEW(q->arena, struct spec);
-    struct wire_labels l = { .kind = WIRE_VALUES };
-    const struct json_val *m;
+    struct v1_labels m;
     struct msg_times t;
+    struct spec *spec;
 
-    CHECK(spec);
-    if (msg_begin(q, &m, e) || json_take_str(json_get(m, "name", NULL), "name", &l.name, e))
-        return e->code;
-    if (!l.name.len)
-        return err_set(e, ERR_INPUT, "name is missing: which label's values?");
-    if (msg_times(q, m, false, &t, e) || msg_matchers(q, m, spec, e))
+    if (read_labels(q, &v1_label_values_desc, &m, &t, &spec, e))
         return e->code;
     q->step = reply_label_values;
-    return ask(q, spec, &t, l, e);
+    return ask(q, spec, &t, (struct wire_labels){ .kind = WIRE_VALUES, .name = m.name }, e);
 }
 
 /* ---- Series -----------------------------------------------------------------------------------*/
@@ -157,42 +148,34 @@ int api_connect_label_values(struct query *q, struct err *e)
 static int reply_series(struct query *q, struct err *e)
 {
     struct label_lists l;
-    struct json j;
+    struct msg_out o;
 
     if (label_lists_read(q, ASK_LISTS, !connect_utf8_names(q->http), &l, e))
         return e->code;
-    query_json(q, &j);
-    json_obj(&j);
-    if (l.sets.len) {
-        json_key(&j, "labelsSet");
-        json_arr(&j);
-    }
+    query_msg(q, &o);
+    msg_out_list(&o, 2, "labelsSet");
     vec_for (i, &l.sets) {
-        json_obj(&j);
-        if (l.sets.ptr[i].len) {
-            json_key(&j, "labels");
-            msg_put_labels(&l.sets.ptr[i], &j);
-        }
-        json_obj_end(&j);
+        msg_out_obj(&o, MSG_ITEM);
+        msg_out_labels(&o, 1, "labels", &l.sets.ptr[i]);
+        msg_out_obj_end(&o);
     }
-    if (l.sets.len)
-        json_arr_end(&j);
-    json_obj_end(&j);
+    msg_out_list_end(&o);
+    msg_out_end(&o);
     label_lists_deinit(&l);
     return query_out_end(q, e);
 }
 
 int api_series(struct query *q, struct err *e)
 {
-    struct spec *spec = ARENA_NEW(q->arena, struct spec);
     struct wire_labels l = { .kind = WIRE_SETS };
-    const struct json_val *m;
+    struct v1_labels m;
     struct msg_times t;
+    struct spec *spec;
 
-    CHECK(spec);
-    if (msg_begin(q, &m, e) || msg_times(q, m, false, &t, e) || msg_matchers(q, m, spec, e) ||
-        msg_strings(q, m, "labelNames", "label_names", &l.names, &l.names_len, e))
+    if (read_labels(q, &v1_series_list_desc, &m, &t, &spec, e))
         return e->code;
+    l.names = msg_strs(&m.label_names);
+    l.names_len = m.label_names.len;
     q->step = reply_series;
     return ask(q, spec, &t, l, e);
 }

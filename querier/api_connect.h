@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * api_connect.h: querier.v1.QuerierService in Connect JSON (wire facts 4): first steps.
+ * api_connect.h: querier.v1.QuerierService (wire facts 4): first steps.
  */
 #ifndef QUERIER_API_CONNECT_H
 #define QUERIER_API_CONNECT_H
@@ -11,9 +11,11 @@ int api_profile_types(struct query *q, struct err *e);
 int api_connect_label_names(struct query *q, struct err *e);
 int api_connect_label_values(struct query *q, struct err *e);
 int api_series(struct query *q, struct err *e);
-/* api_select.c */
+/* api_stacks.c */
 int api_select_merge_stacktraces(struct query *q, struct err *e);
 int api_select_merge_span_profile(struct query *q, struct err *e);
+int api_diff_rpc(struct query *q, struct err *e);
+/* api_select.c */
 int api_select_series(struct query *q, struct err *e);
 /* api_heatmap.c */
 int api_select_heatmap(struct query *q, struct err *e);

@@ -18,7 +18,6 @@
 #define BUCKETS 20
 
 enum { ASK_LIST };
-enum query_type { TYPE_UNSPECIFIED, TYPE_INDIVIDUAL, TYPE_SPAN };
 
 struct item {
     const struct wire_exemplar *x;
@@ -31,13 +30,10 @@ struct group {
     size_t from, to; /* of the items */
 };
 struct heatmap {
+    struct v1_series asked;
     struct spec spec;
     struct msg_times times;
     struct plan_grid grid;
-    const struct str *group_by;
-    size_t group_by_len;
-    int64_t type, exemplars; /* enum query_type, ExemplarType */
-    int64_t limit;
 
     VEC(struct item) items;
     VEC(struct group) groups;
@@ -49,30 +45,21 @@ struct heatmap {
 
 static int read_request(struct query *q, struct heatmap *h, struct err *e)
 {
-    static const char *const types[] = { "HEATMAP_QUERY_TYPE_UNSPECIFIED",
-                                         "HEATMAP_QUERY_TYPE_INDIVIDUAL",
-                                         "HEATMAP_QUERY_TYPE_SPAN" };
-    static const char *const exemplars[] = { "EXEMPLAR_TYPE_UNSPECIFIED", "EXEMPLAR_TYPE_NONE",
-                                             "EXEMPLAR_TYPE_INDIVIDUAL", "EXEMPLAR_TYPE_SPAN" };
-    const struct json_val *m;
-    double step = 0;
+    struct v1_series *m = &h->asked;
 
-    if (msg_begin(q, &m, e) || msg_selection(q, m, &h->spec, e) ||
-        msg_times(q, m, false, &h->times, e) ||
-        json_take_double(json_get(m, "step", NULL), "step", &step, e) ||
-        plan_series_grid(h->times.start_ms, h->times.end_ms, step, q->qr->conf->points_max,
-                         &h->grid, e) ||
-        msg_strings(q, m, "groupBy", "group_by", &h->group_by, &h->group_by_len, e) ||
-        msg_enum(m, "queryType", "query_type", types, ARRAY_LEN(types), &h->type, e) ||
-        msg_enum(m, "exemplarType", "exemplar_type", exemplars, ARRAY_LEN(exemplars), &h->exemplars,
-                 e) ||
-        json_take_i64(json_get(m, "limit", NULL), "limit", &h->limit, e))
+    if (msg_read(q, &v1_heatmap_desc, m, e) ||
+        msg_selection(q, m->profile_type, m->label_selector, &h->spec, e) ||
+        msg_times(q, m->start, m->end, false, &h->times, e) ||
+        plan_series_grid(h->times.start_ms, h->times.end_ms, m->step, q->qr->conf->points_max,
+                         &h->grid, e))
         return e->code;
-    if (h->type == TYPE_UNSPECIFIED)
-        h->type = TYPE_INDIVIDUAL;
-    if (h->exemplars > 1 && (h->exemplars == 3) != (h->type == TYPE_SPAN))
+    if (m->query_type == V1_HEAT_UNSPECIFIED)
+        m->query_type = V1_HEAT_INDIVIDUAL;
+    if (m->exemplars > V1_EXM_NONE &&
+        (m->exemplars == V1_EXM_SPAN) != (m->query_type == V1_HEAT_SPAN))
         return err_set(e, ERR_INPUT, "exemplarType %s does not go with queryType %s",
-                       exemplars[h->exemplars], types[h->type]);
+                       v1_exemplar_types.names[m->exemplars],
+                       v1_heatmap_types.names[m->query_type]);
     return 0;
 }
 
@@ -84,7 +71,8 @@ static int find_group(struct query *q, struct heatmap *h, const struct labels *s
     struct labels mine;
     struct str key;
 
-    if (exm_group(series, h->group_by, h->group_by_len, q->arena, &mine, &key, e))
+    if (exm_group(series, msg_strs(&h->asked.group_by), h->asked.group_by.len, q->arena, &mine,
+                  &key, e))
         return e->code;
     uintptr_t known = (uintptr_t)map_str_get(h->by_labels, key);
     if (!known) {
@@ -166,84 +154,62 @@ static size_t bucket_of(const struct heatmap *h, const struct item *item)
     return at >= BUCKETS ? BUCKETS - 1 : (size_t)at;
 }
 
-static void put_numbers(const struct heatmap *h, const uint32_t *counts, struct json *j)
-{
-    json_key(j, "yMin");
-    json_arr(j);
-    for (size_t i = 0; i < BUCKETS; i++)
-        json_double(j, h->least + h->step * (double)i);
-    json_arr_end(j);
-    json_key(j, "counts");
-    json_arr(j);
-    for (size_t i = 0; i < BUCKETS; i++)
-        json_u64(j, counts[i]);
-    json_arr_end(j);
-}
-
 /* Items [from, to) of one group and slot, largest first. */
-static void put_slot(const struct heatmap *h, size_t from, size_t to, struct json *j)
+static void put_slot(const struct heatmap *h, size_t from, size_t to, struct msg_out *o)
 {
     const struct item *items = h->items.ptr, *first[BUCKETS] = { 0 };
     uint32_t counts[BUCKETS] = { 0 };
+    double edges[BUCKETS];
 
     for (size_t i = from; i < to; i++) {
         size_t b = bucket_of(h, &items[i]);
         first[b] = first[b] ? first[b] : &items[i];
         counts[b]++;
     }
-    json_obj(j);
-    json_key(j, "timestamp");
-    json_i64_str(j, h->grid.origin_ms + (int64_t)items[from].slot * h->grid.step_ms);
-    put_numbers(h, counts, j);
-    if (h->exemplars > 1) {
-        json_key(j, "exemplars");
-        json_arr(j);
-        for (size_t b = 0; b < BUCKETS; b++)
-            if (first[b])
-                exm_put(first[b]->x, first[b]->series, h->group_by, h->group_by_len, j);
-        json_arr_end(j);
-    }
-    json_obj_end(j);
+    for (size_t b = 0; b < BUCKETS; b++)
+        edges[b] = h->least + h->step * (double)b;
+    msg_out_obj(o, MSG_ITEM);
+    msg_out_i64(o, 1, "timestamp", h->grid.origin_ms + (int64_t)items[from].slot * h->grid.step_ms);
+    msg_out_doubles(o, 2, "yMin", edges, BUCKETS);
+    msg_out_i32s(o, 3, "counts", counts, BUCKETS);
+    msg_out_list(o, 4, "exemplars");
+    for (size_t b = 0; b < BUCKETS && h->asked.exemplars > V1_EXM_NONE; b++)
+        if (first[b])
+            exm_put(first[b]->x, first[b]->series, msg_strs(&h->asked.group_by),
+                    h->asked.group_by.len, o);
+    msg_out_list_end(o);
+    msg_out_obj_end(o);
 }
 
-static void put_group(const struct heatmap *h, const struct group *g, struct json *j)
+static void put_group(const struct heatmap *h, const struct group *g, struct msg_out *o)
 {
-    json_obj(j);
-    if (g->labels.len) {
-        json_key(j, "labels");
-        msg_put_labels(&g->labels, j);
-    }
-    json_key(j, "slots");
-    json_arr(j);
+    msg_out_obj(o, MSG_ITEM);
+    msg_out_labels(o, 1, "labels", &g->labels);
+    msg_out_list(o, 2, "slots");
     for (size_t from = g->from, to; from < g->to; from = to) {
         for (to = from; to < g->to && h->items.ptr[to].slot == h->items.ptr[from].slot;)
             to++;
-        put_slot(h, from, to, j);
+        put_slot(h, from, to, o);
     }
-    json_arr_end(j);
-    json_obj_end(j);
+    msg_out_list_end(o);
+    msg_out_obj_end(o);
 }
 
 static int put_reply(struct query *q, struct heatmap *h, struct err *e)
 {
     size_t n = h->groups.len;
-    struct json j;
+    struct msg_out o;
 
     while (n && h->groups.ptr[n - 1].to == 0) /* nothing in the range of the grid */
         n--;
-    if (h->limit > 0)
-        n = MIN(n, (size_t)h->limit);
-    query_json(q, &j);
-    json_obj(&j);
-    if (n) {
-        json_key(&j, "series");
-        json_arr(&j);
-    }
+    if (h->asked.limit > 0)
+        n = MIN(n, (size_t)h->asked.limit);
+    query_msg(q, &o);
+    msg_out_list(&o, 1, "series");
     for (size_t i = 0; i < n; i++)
-        put_group(h, &h->groups.ptr[i], &j);
-    if (n)
-        json_arr_end(&j);
-    json_obj_end(&j);
+        put_group(h, &h->groups.ptr[i], &o);
+    msg_out_list_end(&o);
+    msg_out_end(&o);
     return query_out_end(q, e);
 }
 
@@ -280,7 +246,7 @@ int api_select_heatmap(struct query *q, struct err *e)
                              .selectors_len = h->spec.len,
                              .range = plan_range(h->grid.origin_ms - h->grid.step_ms,
                                                  h->times.end_ms + 1) };
-    unsigned kinds = h->type == TYPE_SPAN ? 1u << EXID_SPAN : 1u << EXID_PROFILE;
+    unsigned kinds = h->asked.query_type == V1_HEAT_SPAN ? 1u << EXID_SPAN : 1u << EXID_PROFILE;
     q->step = reply;
     for (size_t i = 0; i < q->tenants_len && !wq.range.empty; i++) {
         wq.tenant = q->tenants[i];

@@ -7,44 +7,84 @@
 #define TIME_MAX    INT64_C(253402300799999) /* end of the year 9999 */
 #define HOUR_MS     INT64_C(3600000)
 
+static const struct inflate_limits limits = { .bytes_max = BODY_MAX, .ratio_max = RATIO_MAX };
+
 static void free_doc(void *doc)
 {
     json_doc_free(doc);
 }
 
-NODISCARD int msg_begin(struct query *q, const struct json_val **ret, struct err *e)
+static void keep_doc(struct query *q, struct json_doc *doc)
 {
-    const struct inflate_limits l = { .bytes_max = BODY_MAX, .ratio_max = RATIO_MAX };
-    struct json_doc *doc;
-
-    if (q->route->connect ? svc_message_json(&q->call, &l, &doc, e)
-                          : svc_body_json(q->http, &l, &doc, e))
-        return e->code;
     q->doc = doc;
     q->doc_free = free_doc;
-    *ret = json_root(doc);
-    return 0;
 }
 
-NODISCARD int msg_times(struct query *q, const struct json_val *m, bool hour, struct msg_times *ret,
-                        struct err *e)
+NODISCARD int msg_read(struct query *q, const struct msg_desc *d, void *ret, struct err *e)
 {
-    int64_t start = 0, end = 0;
+    struct json_doc *doc;
+    struct str message;
 
-    if (json_take_i64(json_get(m, "start", NULL), "start", &start, e) ||
-        json_take_i64(json_get(m, "end", NULL), "end", &end, e))
+    if (q->call.codec == SVC_JSON) {
+        if (svc_message_json(&q->call, &limits, &doc, e))
+            return e->code;
+        keep_doc(q, doc);
+        return msg_in_json(d, json_root(doc), q->arena, ret, e);
+    }
+    buf_init(&q->message, limits.bytes_max);
+    if (svc_message(&q->call, &limits, &q->message, &message, e))
         return e->code;
+    return msg_in_proto(d, message, q->arena, ret, e);
+}
+
+NODISCARD int msg_times(struct query *q, int64_t start, int64_t end, bool hour,
+                        struct msg_times *ret, struct err *e)
+{
     if (hour && start == 0 && end == 0) {
         end = clock_wall_ms(q->qr->ctx->env->clock);
         start = end - HOUR_MS;
     }
     if (start == 0 || end == 0)
         return err_set(e, ERR_INPUT, "missing time range in the query");
-    if (start < -TIME_MAX || end > TIME_MAX)
+    if (start < -TIME_MAX || start > TIME_MAX || end < -TIME_MAX || end > TIME_MAX)
         return err_set(e, ERR_INPUT, "times are milliseconds since 1970, up to the year 9999");
     if (start > end)
         return err_set(e, ERR_INPUT, "query start time is after end time");
     *ret = (struct msg_times){ start, end, plan_range(start, end + 1) };
+    return 0;
+}
+
+NODISCARD int msg_matchers(struct query *q, const struct msg_list *matchers, struct spec *ret,
+                           struct err *e)
+{
+    *ret = (struct spec){ 0 };
+    for (size_t i = 0; i < matchers->len; i++)
+        if (spec_add(ret, msg_strs(matchers)[i], q->arena, e))
+            return err_wrap(e, "matchers[%zu]", i);
+    return 0;
+}
+
+NODISCARD int msg_selection(struct query *q, struct str profile_type, struct str label_selector,
+                            struct spec *ret, struct err *e)
+{
+    *ret = (struct spec){ 0 };
+    if (spec_type(profile_type, q->arena, &ret->profile_type, e))
+        return err_wrap(e, "profileTypeID");
+    if (spec_add(ret, label_selector, q->arena, e))
+        return err_wrap(e, "labelSelector");
+    return 0;
+}
+
+/* ---- plain HTTP with JSON ---------------------------------------------------------------------*/
+
+NODISCARD int msg_begin(struct query *q, const struct json_val **ret, struct err *e)
+{
+    struct json_doc *doc;
+
+    if (svc_body_json(q->http, &limits, &doc, e))
+        return e->code;
+    keep_doc(q, doc);
+    *ret = json_root(doc);
     return 0;
 }
 
@@ -67,82 +107,4 @@ NODISCARD int msg_strings(struct query *q, const struct json_val *m, const char 
     *ret = strings;
     *ret_len = n;
     return 0;
-}
-
-NODISCARD int msg_matchers(struct query *q, const struct json_val *m, struct spec *ret,
-                           struct err *e)
-{
-    const struct str *texts;
-    size_t n;
-
-    *ret = (struct spec){ 0 };
-    if (msg_strings(q, m, "matchers", NULL, &texts, &n, e))
-        return e->code;
-    for (size_t i = 0; i < n; i++)
-        if (spec_add(ret, texts[i], q->arena, e))
-            return err_wrap(e, "matchers[%zu]", i);
-    return 0;
-}
-
-NODISCARD int msg_selection(struct query *q, const struct json_val *m, struct spec *ret,
-                            struct err *e)
-{
-    struct str type = STR_NULL, selector = STR_NULL;
-
-    *ret = (struct spec){ 0 };
-    if (json_take_str(json_get(m, "profileTypeID", "profile_typeID"), "profileTypeID", &type, e) ||
-        json_take_str(json_get(m, "labelSelector", "label_selector"), "labelSelector", &selector,
-                      e))
-        return e->code;
-    if (spec_type(type, q->arena, &ret->profile_type, e))
-        return err_wrap(e, "profileTypeID");
-    if (spec_add(ret, selector, q->arena, e))
-        return err_wrap(e, "labelSelector");
-    return 0;
-}
-
-NODISCARD int msg_enum(const struct json_val *m, const char *key, const char *alt,
-                       const char *const *names, size_t n, int64_t *ret, struct err *e)
-{
-    const struct json_val *v = json_get(m, key, alt);
-    struct str text = STR_NULL;
-    struct err not_number;
-    int64_t number = *ret;
-
-    if (json_take_i64(v, key, &number, &not_number)) {
-        if (json_take_str(v, key, &text, e))
-            return e->code;
-        for (number = 0; number < (int64_t)n && !str_eqc(text, names[number]);)
-            number++;
-    }
-    if (number < 0 || number >= (int64_t)n)
-        return err_set(e, ERR_INPUT, "%s: unknown value; want one from %s to %s", key, names[0],
-                       names[n - 1]);
-    *ret = number;
-    return 0;
-}
-
-NODISCARD int msg_not_yet(const struct json_val *m, const char *key, const char *alt, struct err *e)
-{
-    const struct json_val *v = json_get(m, key, alt);
-
-    if (!v || (json_is_arr(v) && json_len(v) == 0))
-        return 0;
-    return err_set(e, ERR_UNIMPLEMENTED, "%s is not supported by this version", key);
-}
-
-void msg_put_labels(const struct labels *l, struct json *j)
-{
-    json_arr(j);
-    for (size_t i = 0; i < l->len; i++) {
-        json_obj(j);
-        json_key(j, "name");
-        json_str(j, l->ptr[i].name);
-        if (l->ptr[i].value.len) {
-            json_key(j, "value");
-            json_str(j, l->ptr[i].value);
-        }
-        json_obj_end(j);
-    }
-    json_arr_end(j);
 }

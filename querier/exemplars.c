@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include "querier/connect_msg.h"
-
 #define IDS_MAX  1024 /* of one request */
 #define SPANS    (1u << EXID_SPAN)
 #define TRACES   (1u << EXID_TRACE)
@@ -133,24 +131,23 @@ static int check_hex(const struct str *texts, size_t n, size_t digits, const cha
     return 0;
 }
 
-NODISCARD int exm_of_msg(struct query *q, const struct json_val *m, bool must, struct exm_ids *io,
+NODISCARD int exm_of_msg(struct query *q, const struct v1_merge *m, bool must, struct exm_ids *io,
                          struct err *e)
 {
-    static const struct {
-        const char *key, *alt;
+    const struct {
+        const struct msg_list *list;
+        const char *key;
         size_t digits;
         unsigned kinds;
     } rows[] = {
-        { "spanSelector", "span_selector", 16, SPANS },
-        { "traceIdSelector", "trace_id_selector", 32, TRACES },
-        { "profileIdSelector", "profile_id_selector", 0, PROFILES },
+        { &m->spans, "spanSelector", 16, SPANS },
+        { &m->trace_ids, "traceIdSelector", 32, TRACES },
+        { &m->profile_ids, "profileIdSelector", 0, PROFILES },
     };
 
     for (size_t i = 0; i < (must ? 1 : ARRAY_LEN(rows)); i++) {
-        const struct str *texts;
-        size_t n;
-        if (msg_strings(q, m, rows[i].key, rows[i].alt, &texts, &n, e))
-            return e->code;
+        const struct str *texts = msg_strs(rows[i].list);
+        size_t n = rows[i].list->len;
         if (!n && !must)
             continue;
         if (io->kinds)
@@ -234,20 +231,13 @@ NODISCARD int exm_group(const struct labels *series, const struct str *by, size_
 }
 
 void exm_put(const struct wire_exemplar *x, const struct labels *series, const struct str *by,
-             size_t by_len, struct json *j)
+             size_t by_len, struct msg_out *o)
 {
     struct label kept[64];
     struct labels rest = { kept, 0 };
-    char id[EXID_BYTES_MAX];
-    size_t n = exid_text(x->id, id);
+    char text[EXID_BYTES_MAX];
+    struct str id = str_n(text, exid_text(x->id, text));
 
-    json_obj(j);
-    json_key(j, "timestamp");
-    json_i64_str(j, x->start_ms);
-    json_key(j, x->kind == EXID_SPAN ? "spanId" : x->kind == EXID_TRACE ? "traceId" : "profileId");
-    json_str(j, str_n(id, n));
-    json_key(j, "value");
-    json_i64_str(j, (int64_t)MIN(x->total, (uint64_t)INT64_MAX));
     for (size_t i = 0; i < series->len && rest.len < ARRAY_LEN(kept); i++) {
         bool grouped = false;
         for (size_t k = 0; k < by_len; k++)
@@ -255,9 +245,15 @@ void exm_put(const struct wire_exemplar *x, const struct labels *series, const s
         if (!grouped)
             kept[rest.len++] = series->ptr[i];
     }
-    if (rest.len) {
-        json_key(j, "labels");
-        msg_put_labels(&rest, j);
-    }
-    json_obj_end(j);
+    msg_out_obj(o, MSG_ITEM);
+    msg_out_i64(o, 1, "timestamp", x->start_ms);
+    if (x->kind == EXID_SPAN)
+        msg_out_str(o, 3, "spanId", id);
+    else if (x->kind == EXID_TRACE)
+        msg_out_str(o, 6, "traceId", id);
+    else
+        msg_out_str(o, 2, "profileId", id);
+    msg_out_i64(o, 4, "value", (int64_t)MIN(x->total, (uint64_t)INT64_MAX));
+    msg_out_labels(o, 5, "labels", &rest);
+    msg_out_obj_end(o);
 }

@@ -6,9 +6,9 @@
 #define QUERIER_EXEMPLARS_H
 
 #include "common/model/exid.h"
-#include "common/net/json_in.h"
 #include "querier/query.h"
 #include "querier/spec.h"
+#include "querier/v1.h"
 
 struct exm_ids {
     unsigned kinds;        /* bit 1 << enum exid_kind; 0: the question is not by id */
@@ -20,7 +20,7 @@ struct exm_ids {
 NODISCARD int exm_of_spec(struct spec *s, struct arena *a, struct exm_ids *ret, struct err *e);
 /* spanSelector, traceIdSelector, profileIdSelector of querier.v1; with `must` the first is what the
  * request is about, even if it is empty. Adds to what *io has from the spec. */
-NODISCARD int exm_of_msg(struct query *q, const struct json_val *m, bool must, struct exm_ids *io,
+NODISCARD int exm_of_msg(struct query *q, const struct v1_merge *m, bool must, struct exm_ids *io,
                          struct err *e);
 /* A list of texts as ids of these kinds. */
 NODISCARD int exm_of_texts(const struct str *texts, size_t n, unsigned kinds, struct arena *a,
@@ -42,8 +42,8 @@ bool exm_point(const struct plan_grid *g, int64_t start_ms, uint32_t *ret_k);
 /* The labels a series is grouped by, and their canonical bytes; both in the arena. */
 NODISCARD int exm_group(const struct labels *series, const struct str *by, size_t by_len,
                         struct arena *a, struct labels *ret, struct str *ret_key, struct err *e);
-/* types.v1.Exemplar in JSON; of the labels those the answer is not grouped by. */
+/* types.v1.Exemplar, an item of the open list; of the labels those the answer is not grouped by. */
 void exm_put(const struct wire_exemplar *x, const struct labels *series, const struct str *by,
-             size_t by_len, struct json *j);
+             size_t by_len, struct msg_out *o);
 
 #endif

@@ -46,6 +46,7 @@ static void query_free(struct query *q)
         q->doc_free(q->doc);
     budget_give(&q->qr->bytes, q->held);
     buf_deinit(&q->out);
+    buf_deinit(&q->message);
     arena_free(q->data);
     arena_free(q->arena);
     q->magic = 0;
@@ -266,7 +267,7 @@ void query_on_http(struct http_req *r)
     struct svc_call call = { 0 };
 
     CHECK(qr->magic == QUERIER_MAGIC);
-    if (qroute->route->connect && !svc_accept(r, SVC_JSON, &call))
+    if (qroute->route->connect && !svc_accept(r, SVC_PROTO | SVC_JSON, &call))
         return; /* answered */
     struct query *q = XNEW(struct query);
     *q = (struct query){ .magic = QUERY_MAGIC,
@@ -280,6 +281,7 @@ void query_on_http(struct http_req *r)
                          .began_ns = clock_mono_ns(qr->ctx->env->clock),
                          .content_type = "application/json" };
     buf_init(&q->out, 0);
+    buf_init(&q->message, 0);
     qr->running++;
     r->cookie = q;
     if (query_prepare(q, &q->err)) {

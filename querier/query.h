@@ -12,6 +12,7 @@
 #include "common/base/vec.h"
 #include "common/net/svc.h"
 #include "querier/fanout.h"
+#include "querier/msg_out.h"
 #include "querier/state.h"
 #include "querier/wire.h"
 
@@ -42,6 +43,7 @@ struct query {
     struct plan_targets targets;
     query_step_fn step; /* the next one */
     void *state;        /* of the steps, in the arena */
+    struct buf message; /* the request, where it came compressed or in base64 */
     void *doc;          /* the parsed body, freed by doc_free; may be NULL */
     void (*doc_free)(void *doc);
 
@@ -106,8 +108,10 @@ int query_next_exemplars(struct query *q, size_t ask, size_t *pos, struct wire_e
                          struct err *e);
 int query_next_estimate(struct query *q, size_t ask, size_t *pos, struct wire_estimate *ret,
                         struct err *e); /* querier/estimate.h sums them */
-/* Starts q->out as JSON that may use what is left of the memory; query_json_end checks it. */
+/* Starts q->out as JSON, or as a message in the caller's encoding, that may use what is left of the
+ * memory; query_out_end checks it. */
 void query_json(struct query *q, struct json *j);
+void query_msg(struct query *q, struct msg_out *o);
 NODISCARD int query_out_end(struct query *q, struct err *e);
 
 #endif

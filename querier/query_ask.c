@@ -294,12 +294,21 @@ void query_json(struct query *q, struct json *j)
     json_init(j, &q->out);
 }
 
+void query_msg(struct query *q, struct msg_out *o)
+{
+    buf_init(&q->out, query_left(q));
+    msg_out_init(o, q->call.codec != SVC_PROTO, &q->out);
+}
+
 NODISCARD int query_out_end(struct query *q, struct err *e)
 {
+    /* gRPC's frame is a copy. */
+    bool framed = q->route->connect && q->call.protocol != SVC_CONNECT;
+
     if (!buf_ok(&q->out))
         return err_set(e, ERR_LIMIT,
                        "the answer is over %zu MiB (querier.query_bytes_max): ask for fewer nodes "
                        "or points",
                        q->out.max / MIB);
-    return query_take(q, q->out.len, e);
+    return query_take(q, q->out.len * (framed ? 2 : 1), e);
 }

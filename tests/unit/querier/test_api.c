@@ -204,7 +204,17 @@ static const struct row rows[] = {
     { "c_select_exemplars", NULL, "SelectSeries",
       "{" RANGE ",\"profileTypeID\":\"" QBED_CPU
       "\",\"labelSelector\":\"{}\",\"step\":15,\"exemplarType\":\"EXEMPLAR_TYPE_SPAN\"}" },
-    { "c_not_yet", NULL, "Diff", "{}" },
+    { "c_diff_no_left", NULL, "Diff", "{}" },
+    { "c_diff_no_right", NULL, "Diff",
+      "{\"left\":{" RANGE ",\"profileTypeID\":\"" QBED_CPU "\",\"labelSelector\":\"{}\"}}" },
+    { "c_diff_same", NULL, "Diff",
+      "{\"left\":{" RANGE ",\"profileTypeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{}\"},\"right\":{" RANGE ",\"profile_typeID\":\"" QBED_CPU
+      "\",\"label_selector\":\"{}\"}}" },
+    { "c_diff", NULL, "Diff",
+      "{\"left\":{" RANGE ",\"profileTypeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{pod=\\\"a\\\"}\"},\"right\":{" RANGE ",\"profileTypeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{pod!=\\\"a\\\"}\",\"maxNodes\":3}}" },
     { "c_no_body", NULL, "Series", "" },
     { "c_no_object", NULL, "Series", "[]" },
     { "c_bad_json", NULL, "Series", "{\"a\":" },

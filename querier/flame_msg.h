@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * flame_msg.h: querier.v1.FlameGraph and FlameGraphDiff as fields of a reply. Pure.
+ */
+#ifndef QUERIER_FLAME_MSG_H
+#define QUERIER_FLAME_MSG_H
+
+#include "common/render/diff.h"
+#include "common/render/flame.h"
+#include "querier/msg_out.h"
+
+void flame_msg(struct msg_out *o, uint32_t number, const char *name, const struct flame *f);
+void flame_msg_diff(struct msg_out *o, uint32_t number, const char *name, const struct diff *d);
+
+#endif
