@@ -27,7 +27,7 @@
 
 /* ---- names ------------------------------------------------------------------------------------*/
 
-static uint32_t name_intern(struct calltree *t, struct str s)
+uint32_t calltree_name(struct calltree *t, struct str s)
 {
     uint64_t key = hash64(s.ptr, s.len, t->seed);
     uint32_t id;
@@ -40,6 +40,16 @@ static uint32_t name_intern(struct calltree *t, struct str s)
     id = (uint32_t)t->names.len;
     vec_push(&t->names, s);
     (void)map_u64_put(&t->name_ids, key, id);
+    return id;
+}
+
+uint32_t calltree_name_find(const struct calltree *t, struct str s)
+{
+    uint64_t key = hash64(s.ptr, s.len, t->seed);
+    uint32_t id;
+
+    while ((id = map_u64_get(&t->name_ids, key)) != MAP_U64_EMPTY && !str_eq(t->names.ptr[id], s))
+        key = hash_u64(key + 1);
     return id;
 }
 
@@ -118,13 +128,13 @@ static uint32_t names_get(struct names *n, uint32_t frame)
         return n->of_frame[frame];
     if (func && n->strings[func].len) {
         if (n->of_string[func] == MAP_U64_EMPTY)
-            n->of_string[func] = name_intern(t, n->strings[func]);
+            n->of_string[func] = calltree_name(t, n->strings[func]);
         return n->of_frame[frame] = n->of_string[func];
     }
     buf_reset(&n->scratch);
     frame_name(n->view, n->strings, frame, &n->scratch);
     uint32_t known = (uint32_t)t->names.len;
-    uint32_t id = name_intern(t, buf_str(&n->scratch));
+    uint32_t id = calltree_name(t, buf_str(&n->scratch));
     if (id == known) { /* new: the scratch bytes must not stay the key */
         t->names.ptr[id] = arena_strdup(t->made, buf_str(&n->scratch));
         if (!t->names.ptr[id].ptr) {
@@ -149,8 +159,8 @@ void calltree_init(struct calltree *t, uint64_t seed)
     *t = (struct calltree){ .seed = seed, .made = arena_new(NAMES_MADE_MAX) };
     map_u64_init(&t->name_ids);
     map_u64_init(&t->edges);
-    CHECK(name_intern(t, STR("total")) == CALLTREE_TOTAL);
-    CHECK(name_intern(t, STR("other")) == CALLTREE_OTHER);
+    CHECK(calltree_name(t, STR("total")) == CALLTREE_TOTAL);
+    CHECK(calltree_name(t, STR("other")) == CALLTREE_OTHER);
     vec_push(&t->parent, 0);
     vec_push(&t->name, CALLTREE_TOTAL);
     vec_push(&t->self, 0);
@@ -167,10 +177,15 @@ void calltree_deinit(struct calltree *t)
     arena_freep(&t->made);
 }
 
-static uint32_t child_of(struct calltree *t, uint32_t parent, uint32_t name)
+static uint64_t edge_key(const struct calltree *t, uint32_t parent, uint32_t name)
+{
+    return ((uint64_t)parent << 32 | name) ^ t->seed;
+}
+
+uint32_t calltree_child(struct calltree *t, uint32_t parent, uint32_t name)
 {
     uint32_t next = (uint32_t)t->parent.len;
-    uint32_t known = map_u64_put(&t->edges, ((uint64_t)parent << 32 | name) ^ t->seed, next);
+    uint32_t known = map_u64_put(&t->edges, edge_key(t, parent, name), next);
 
     if (known != MAP_U64_EMPTY)
         return known;
@@ -178,6 +193,11 @@ static uint32_t child_of(struct calltree *t, uint32_t parent, uint32_t name)
     vec_push(&t->name, name);
     vec_push(&t->self, 0);
     return next;
+}
+
+uint32_t calltree_child_find(const struct calltree *t, uint32_t parent, uint32_t name)
+{
+    return map_u64_get(&t->edges, edge_key(t, parent, name));
 }
 
 /* needed[i]: node i or one below it has a value. ERR_CORRUPT on a node out of range. */
@@ -203,6 +223,11 @@ static bool add_bounded(uint64_t *sum, uint64_t v)
     return r > INT64_MAX;
 }
 
+void calltree_put(struct calltree *t, uint32_t node, uint64_t v)
+{
+    t->saturated |= add_bounded(&t->self.ptr[node], v);
+}
+
 static int map_nodes(struct calltree *t, const struct calltree_part *p, uint32_t *map,
                      const bool *cancel, struct err *e)
 {
@@ -225,7 +250,7 @@ static int map_nodes(struct calltree *t, const struct calltree_part *p, uint32_t
         else if (cancel && i % CANCEL_EVERY == 0 && *(const volatile bool *)cancel)
             code = err_set(e, ERR_CANCELED, "the client went away");
         else
-            map[i] = child_of(t, map[v->node_parent[i - 1]], name);
+            map[i] = calltree_child(t, map[v->node_parent[i - 1]], name);
     }
     names_deinit(&names);
     return code;
@@ -239,7 +264,7 @@ NODISCARD int calltree_add(struct calltree *t, const struct calltree_part *p, co
     if (map_nodes(t, p, map, cancel, e))
         return e->code;
     for (size_t i = 0; i < p->len; i++)
-        t->saturated |= add_bounded(&t->self.ptr[map[p->nodes[i]]], p->values[i]);
+        calltree_put(t, map[p->nodes[i]], p->values[i]);
     return 0;
 }
 
@@ -270,10 +295,10 @@ void calltree_graft(struct calltree *t, const struct calltree *from, uint32_t *r
     CLEANUP(xfreep) uint32_t *names = XNEW_ARRAY(uint32_t, from->names.len);
 
     vec_for (i, &from->names)
-        names[i] = name_intern(t, from->names.ptr[i]);
+        names[i] = calltree_name(t, from->names.ptr[i]);
     ret_map[0] = 0;
     for (size_t i = 1; i < from->parent.len; i++)
-        ret_map[i] = child_of(t, ret_map[from->parent.ptr[i]], names[from->name.ptr[i]]);
+        ret_map[i] = calltree_child(t, ret_map[from->parent.ptr[i]], names[from->name.ptr[i]]);
 }
 
 /* ---- layout -----------------------------------------------------------------------------------*/
@@ -323,7 +348,7 @@ static uint64_t cut_of(const uint64_t *total, size_t nodes, size_t max_nodes, ui
     return n <= max_nodes ? 1 : kth_largest(copy, n, max_nodes, seed);
 }
 
-static uint64_t *totals_of(const struct calltree *t)
+uint64_t *calltree_totals(const struct calltree *t)
 {
     uint64_t *total = xmemdup(t->self.ptr, t->self.len * sizeof(uint64_t));
 
@@ -394,7 +419,7 @@ static void layout_children(struct layout *l, const struct calltree *t, const ui
 void layout_init(struct layout *l, const struct calltree *t, size_t max_nodes)
 {
     size_t nodes = t->parent.len, k = 0;
-    CLEANUP(xfreep) uint64_t *total = totals_of(t);
+    CLEANUP(xfreep) uint64_t *total = calltree_totals(t);
     CLEANUP(xfreep) uint32_t *place = XNEW_ARRAY(uint32_t, nodes); /* kept number of a node */
     uint64_t cut = cut_of(total, nodes, max_nodes, t->seed);
 

@@ -56,6 +56,18 @@ uint64_t calltree_total(const struct calltree *t);
  * ret_map[i] (from->parent.len entries) = node here of node i there. */
 void calltree_graft(struct calltree *t, const struct calltree *from, uint32_t *ret_map);
 
+/* ---- for views that make trees out of trees ---- */
+/* The name with this text, which is borrowed, known or new; _find: MAP_U64_EMPTY if unknown. */
+uint32_t calltree_name(struct calltree *t, struct str s);
+uint32_t calltree_name_find(const struct calltree *t, struct str s);
+/* The child with this name, known or new; _find: MAP_U64_EMPTY if there is none. */
+uint32_t calltree_child(struct calltree *t, uint32_t parent, uint32_t name);
+uint32_t calltree_child_find(const struct calltree *t, uint32_t parent, uint32_t name);
+/* Adds to the self value of a node, up to INT64_MAX. */
+void calltree_put(struct calltree *t, uint32_t node, uint64_t v);
+/* By node: its own value and that of all below. The caller frees. */
+uint64_t *calltree_totals(const struct calltree *t);
+
 /* The display name of a frame: its function, else basename(file or module)!0xADDR. Formats onto
  * *out. */
 void frame_name(const struct stacks_view *v, const struct str *strings, uint32_t frame,
