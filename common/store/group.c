@@ -12,7 +12,8 @@
  * reached and no clock. What is staged may be lost in a power cut that a later seal survives, for
  * their batches come from two threads; but committed data never lie where a rule (or the dimension
  * of the whole service) that is only staged begins. So memory tells the seal the truth about
- * committed rows, whatever is in flight.
+ * committed rows, whatever is in flight. And a rule is on disk before a node in which it begins can
+ * be due: it goes into the batch of the request that made it, whether that needs it or not.
  *
  * Too many groups: the rule in force drops the kept label with the most values, too, at once.
  * Groups that have it stay as they are, finer than they need be; a query by that label reads
@@ -45,6 +46,7 @@ struct rule {
     VEC(struct str) labels; /* owned: keys of groups */
     size_t full;            /* so many groups and it drops another label */
     bool dirty;             /* the row on disk is behind */
+    bool fresh;             /* in no batch yet: it can still begin later */
 };
 struct group_scope {
     uint32_t tenant, scope;
@@ -333,11 +335,18 @@ static bool as_configured(const struct rule *r, struct group_drop want)
     return have == wanted;
 }
 
+/* Where a rule can begin: behind all data and every node that may have been built. */
+static uint32_t rule_since(const struct group_scope *s, uint32_t now)
+{
+    uint32_t from = MIN(MAX(s->high, now), KEY_SLOT_MAX - NODE2);
+
+    return (from + NODE2 - 1) / NODE2 * NODE2;
+}
+
 /* Half of a rule's names may be configured, the rest is for what turns out to vary. */
 static void configure(struct groups *g, struct group_scope *s, struct group_drop want, uint32_t now)
 {
-    uint32_t from = MIN(MAX(s->high, now), KEY_SLOT_MAX - NODE2);
-    uint32_t since = s->rules.len ? (from + NODE2 - 1) / NODE2 * NODE2 : 0;
+    uint32_t since = s->rules.len ? rule_since(s, now) : 0;
     struct rule *r = add_rule(g, s, (uint32_t)s->rules.len + 1, since);
     size_t n = 0;
 
@@ -349,7 +358,15 @@ static void configure(struct groups *g, struct group_scope *s, struct group_drop
             add_name(s, r, want.names[i], 0);
     }
     s->g.rules = (uint32_t)s->rules.len;
-    r->dirty = s->dirty = true;
+    r->dirty = r->fresh = s->dirty = true;
+}
+
+/* A request that failed wrote no rule. Meanwhile nodes may have been built without it. */
+static void put_off(struct group_scope *s, uint32_t now)
+{
+    for (size_t i = 1; i < s->rules.len; i++)
+        if (s->rules.ptr[i].fresh)
+            s->rules.ptr[i].since = MAX(s->rules.ptr[i].since, rule_since(s, now));
 }
 
 /* The rule for data of a slot: the last one that has begun. */
@@ -470,6 +487,7 @@ int groups_scope(struct groups *g, uint32_t tenant, struct str tenant_name, uint
     if (!*ret && scope_load(g, tenant, scope, fresh, &k, ret, e))
         return e->code;
     struct group_scope *s = *ret;
+    put_off(s, now);
     if (s->compared && s->drop.names == want.names && s->drop.len == want.len)
         return 0;
     if (!s->rules.len ||
@@ -576,7 +594,7 @@ static void put_rows(struct groups *g, struct group_scope *s, struct kv_batch *b
         group_rule_put(&g->rule, &g->row);
         key_rule_number(&k, s->tenant, s->scope, r->number);
         kv_batch_put(b, KV_META, key_str(&k), buf_str(&g->row));
-        r->dirty = false;
+        r->dirty = r->fresh = false;
     }
     if (s->dirty) {
         group_service_put(&s->g, &g->row);
@@ -616,6 +634,8 @@ uint64_t groups_assign(struct groups *g, struct group_scope *s, struct series *r
     s->seq = seq;
     const struct group_of *known = of_rule(r->groups.ptr, r->groups.len, rule->number);
     if (known) {
+        if (s->dirty)
+            put_rows(g, s, b);
         s->high = MAX(s->high, slot + 1);
         return GID(GROUP_BASE, known->ordinal);
     }

@@ -14,6 +14,7 @@
 #include "common/store/store_impl.h"
 #include "tests/lib/rollup_check.h"
 #include "tests/lib/store_bed.h"
+#include "tests/lib/store_steps.h"
 
 static struct err e;
 static uint64_t wid;
@@ -239,6 +240,86 @@ static void rules_follow(void **state)
     buf_deinit(&row);
 }
 
+static void hours(struct store_bed *b, int n)
+{
+    for (int i = 0; i < n; i++) {
+        clock_fake_advance(&b->clock, 3600000);
+        store_bed_seal(b);
+    }
+    clock_fake_advance(&b->clock, 60000);
+    for (int i = 0; i < 1000 && steps_build(b, 1000); i++)
+        ;
+}
+
+/* A rule is known to the disk when the request is that found it, though nobody needs it yet: nodes
+ * in which it begins are built as such. */
+static void rule_at_once(void **state)
+{
+    struct store_opts o = {
+        .dict_bytes_max = MIB, .wid_horizon_ms = 36000000, .group_drop = drop, .build_all = true
+    };
+    struct store_bed b;
+    struct buf row;
+
+    (void)state;
+    buf_init(&row, MIB);
+    dropped = (struct group_drop){ POD, 1 };
+    store_bed_init(&b, &o);
+    clock_fake_advance(&b.clock, 3600000 - BED_START_MS % 3600000 + 300000);
+    uint32_t slot = store_bed_slot(&b);
+    push(&b, "pod=a,zone=x", slot);
+    dropped = (struct group_drop){ ZONE, 1 };
+    push(&b, "pod=a,zone=x", slot + 1);
+    assert_int_equal(service(&b).rules, 2);
+    struct group_rule r = rule(&b, 2, &row);
+    assert_true(r.since > slot + 1 && r.since <= slot + 1 + 120);
+    hours(&b, 3);
+    steps_check(&b);
+    push(&b, "pod=a,zone=x", store_bed_slot(&b));
+    hours(&b, 3);
+    steps_check(&b);
+    store_bed_deinit(&b);
+    buf_deinit(&row);
+}
+
+/* A request that fails has written no rule; the one that does may come hours later, when nodes of
+ * the time between have been built. */
+static void rule_put_off(void **state)
+{
+    struct store_opts o = {
+        .dict_bytes_max = MIB, .wid_horizon_ms = 36000000, .group_drop = drop, .build_all = true
+    };
+    struct group_scope *scope;
+    struct store_bed b;
+    struct buf row;
+
+    (void)state;
+    buf_init(&row, MIB);
+    dropped = (struct group_drop){ POD, 1 };
+    store_bed_init(&b, &o);
+    clock_fake_advance(&b.clock, 3600000 - BED_START_MS % 3600000 + 300000);
+    uint32_t slot = store_bed_slot(&b);
+    push(&b, "pod=a,zone=x", slot);
+    dropped = (struct group_drop){ ZONE, 1 };
+    assert_int_equal(groups_scope(b.s->groups, 1, STR("t"), 1, false, slot, &scope, &e), 0);
+    assert_int_equal(service(&b).rules, 1);
+    hours(&b, 3);
+    uint32_t later = store_bed_slot(&b);
+    push(&b, "pod=b,zone=x", slot + 1); /* late, by the first rule */
+    assert_int_equal(service(&b).rules, 2);
+    struct group_rule r = rule(&b, 2, &row);
+    assert_true(r.since >= later && r.since < later + 120);
+    hours(&b, 3);
+    push(&b, "pod=a,zone=x", r.since);
+    r = rule(&b, 2, &row); /* it stays where it began */
+    assert_true(r.since >= later && r.since < later + 120);
+    hours(&b, 3);
+    steps_check(&b);
+    check(&b);
+    store_bed_deinit(&b);
+    buf_deinit(&row);
+}
+
 /* The whole service is a group from a time on that no data have reached. */
 static void whole_service(void **state)
 {
@@ -277,6 +358,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_as_drawn), cmocka_unit_test(pods_cost_one),
         cmocka_unit_test(too_many),      cmocka_unit_test(rules_follow),
+        cmocka_unit_test(rule_at_once),  cmocka_unit_test(rule_put_off),
         cmocka_unit_test(whole_service),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
