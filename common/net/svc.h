@@ -15,6 +15,7 @@
 #define COMMON_NET_SVC_H
 
 #include "common/base/compress.h"
+#include "common/base/list.h"
 #include "common/net/http.h"
 #include "common/net/json_in.h"
 
@@ -95,14 +96,24 @@ void svc_percent(struct str text, struct buf *out);
 
 /* ---- grpc.health.v1.Health */
 
-/* Check: the answer for every service that has a route here, and for "", which is all of them.
- * *h is the caller's and lives as long as the server. */
+#define SVC_HEALTH_WATCHES_MAX 256
+
+/* Check and Watch: the answer for every service that has a route here, and for "", which is all of
+ * them. *h is the caller's and lives as long as the server. */
 struct svc_health {
     struct http_server *server;
     bool (*serving)(void *cookie);
     void *cookie;
+    struct list watches; /* oldest first */
+    size_t watches_len;
+    bool stopped;
 };
 void svc_health_routes(struct svc_health *h, struct http_server *s, bool (*serving)(void *cookie),
                        void *cookie);
+/* Asks again, and tells those who watch what changed. Cheap: call it whenever it may have. */
+void svc_health_look(struct svc_health *h);
+/* Before the server drains: those who watch hear that nothing is served any more, and their calls
+ * end; so do calls that come later. */
+void svc_health_stop(struct svc_health *h);
 
 #endif

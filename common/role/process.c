@@ -84,6 +84,7 @@ static void on_tick(void *cookie)
     CHECK(p->magic == PROCESS_MAGIC);
     usage_refresh(&p->usage);
     memory_gather(p->memory);
+    svc_health_look(&p->health);
     ready = process_ready(p, &role, &why);
     if (p->state != PROCESS_RUNNING || ready == p->ready)
         return;
@@ -258,6 +259,13 @@ static void on_deadline(void *cookie)
     _exit(1);
 }
 
+static void drain_http(void *cookie)
+{
+    struct process *p = cookie;
+
+    http_server_drain(p->http, drain_next, p);
+}
+
 static void on_signal(void *cookie, int number)
 {
     struct process *p = cookie;
@@ -274,7 +282,10 @@ static void on_signal(void *cookie, int number)
     selfprof_stop(p->selfprof); /* it pushes to us: before the listener closes */
     p->selfprof = NULL;
     p->draining = p->parts_len;
-    http_server_drain(p->http, drain_next, p);
+    /* Its streams never end by themselves. Their last words are posted: they go out before HTTP/2
+     * says that it leaves, which some clients take for the end of everything. */
+    svc_health_stop(&p->health);
+    loop_post(p->loop, drain_http, p);
 }
 
 static void process_free(struct process *p)

@@ -260,6 +260,42 @@ static void test_methods_and_paths(void **state)
     net_world_deinit(&w);
 }
 
+/* HTTP/2 by Upgrade is not for this server (README): it goes on as if nobody had asked, with and
+ * without a body, and what a client sends that did not wait for the 101 is no second request. */
+static void test_upgrade_is_ignored(void **state)
+{
+    static const char up[] = HOST "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+                                  "HTTP2-Settings: AAMAAABkAAQAAP__\r\n";
+    struct net_world w;
+    struct net_mem *m;
+    char text[512];
+
+    (void)state;
+    site_open(&w);
+    m = net_connect(&w);
+    (void)snprintf(text, sizeof(text), "GET /p/x HTTP/1.1\r\n%s\r\n", up);
+    net_send_c(m, text);
+    EXPECT(net_got(m), "HTTP/1.1 200 OK\r\n", "X-Path: /p/x\r\n", "!101 ", "!Upgrade");
+    (void)snprintf(text, sizeof(text), "POST /echo HTTP/1.1\r\n%sContent-Length: 5\r\n\r\nhello",
+                   up);
+    net_send_c(m, text);
+    EXPECT(net_got(m), "HTTP/1.1 200 OK\r\n", "\r\n\r\nhello", "!101 ");
+    (void)snprintf(text, sizeof(text),
+                   "POST /echo HTTP/1.1\r\n%sTransfer-Encoding: chunked\r\n\r\n"
+                   "2\r\nhi\r\n0\r\nX-Trailer: 1\r\n\r\n",
+                   up);
+    net_send_slowly(m, text);
+    EXPECT(net_got(m), "HTTP/1.1 200 OK\r\n", "\r\n\r\nhi", "!101 ");
+    net_send_c(m, "GET /p/y HTTP/1.1\r\n" HOST "\r\n"); /* the connection is as good as before */
+    EXPECT(net_got(m), "HTTP/1.1 200 OK\r\n", "!Connection: close");
+    int before = seen.handled;
+    net_send_c(m, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    EXPECT(net_got(m), "HTTP/1.1 505 ", "Connection: close");
+    assert_int_equal(seen.handled, before);
+    site_finish(&w, m);
+    net_world_deinit(&w);
+}
+
 static void test_keeps_alive_after_an_error_without_body(void **state)
 {
     struct net_world w;
@@ -434,6 +470,7 @@ int main(void)
         cmocka_unit_test(test_http_1_0),
         cmocka_unit_test(test_expect_continue),
         cmocka_unit_test(test_methods_and_paths),
+        cmocka_unit_test(test_upgrade_is_ignored),
         cmocka_unit_test(test_keeps_alive_after_an_error_without_body),
         cmocka_unit_test(test_error_replies),
         cmocka_unit_test(test_static),

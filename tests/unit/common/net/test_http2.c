@@ -170,6 +170,49 @@ static void test_trailers(void **state)
     net_world_deinit(&w);
 }
 
+/* A client may put headers behind its body: they end it, and nobody reads them. */
+static void test_request_trailers(void **state)
+{
+    struct net_world w;
+    struct net_h2 *c;
+    struct buf b, fields;
+    char got[4 * KIB];
+
+    (void)state;
+    site_open(&w);
+    for (int pieces = 0; pieces < 2; pieces++) {
+        c = net_h2_connect(&w, false, 0);
+        buf_init(&b, 8 * KIB);
+        buf_init(&fields, 8 * KIB);
+        net_h2_fields(&fields, "POST", pieces ? "/stream" : "/echo");
+        net_h2_frame(&b, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 1, buf_str(&fields));
+        net_h2_frame(&b, NGHTTP2_DATA, 0, 1, STR("hello"));
+        net_send(c->m, buf_str(&b));
+        buf_reset(&b);
+        buf_reset(&fields);
+        net_h2_field(&fields, "grpc-status", "0");
+        net_h2_field(&fields, "x-checksum", "abc");
+        net_h2_frame(&b, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS | NGHTTP2_FLAG_END_STREAM, 1,
+                     buf_str(&fields));
+        net_settle(&w);
+        assert_int_equal(c->m->out.len, 0); /* without them it has not ended */
+        net_send(c->m, buf_str(&b));
+        net_settle(&w);
+        size_t n = MIN(c->m->out.len, sizeof(got) - 1);
+        for (size_t i = 0; i < n; i++)
+            got[i] = c->m->out.ptr[i] ? c->m->out.ptr[i] : '~';
+        got[n] = '\0';
+        EXPECT(got, pieces ? "5 bytes" : "hello");
+        if (pieces)
+            assert_int_equal(seen.end_code, 0);
+        buf_reset(&c->m->out);
+        buf_deinit(&b);
+        buf_deinit(&fields);
+        net_h2_finish(c);
+    }
+    net_world_deinit(&w);
+}
+
 /* ---- pieces */
 
 static void test_body_in_pieces(void **state)
@@ -526,6 +569,7 @@ int main(void)
         cmocka_unit_test(test_many_streams_and_big_bodies),
         cmocka_unit_test(test_reply_later_and_out_of_order),
         cmocka_unit_test(test_trailers),
+        cmocka_unit_test(test_request_trailers),
         cmocka_unit_test(test_body_in_pieces),
         cmocka_unit_test(test_body_in_pieces_ends_badly),
         cmocka_unit_test(test_reply_in_pieces),

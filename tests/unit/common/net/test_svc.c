@@ -262,24 +262,14 @@ static void on_sum(struct svc_call *c)
     c->on_gone = on_sum_gone;
 }
 
-static bool up(void *cookie)
-{
-    return *(bool *)cookie;
-}
-
-static bool serving;
-static struct svc_health health;
-
 static void open_world(struct net_world *w)
 {
     memset(&sum, 0, sizeof(sum));
     site_open(w);
     w->budget.max = 4 * MIB;
-    serving = true;
     svc_service(w->server, "/t.Echo/*");
     svc_route(w->server, ECHO, SVC_PROTO | SVC_JSON, 64 * KIB, on_say, NULL);
     svc_route_stream(w->server, SUM, SVC_PROTO, 100000, on_sum, NULL);
-    svc_health_routes(&health, w->server, up, &serving);
 }
 
 static const char *const grpc[] = { "content-type", "application/grpc", "te", "trailers", NULL };
@@ -368,42 +358,6 @@ static void test_connect_over_h2(void **state)
     s = net_h2_request(c, "POST", SUM, json, STR("{}"));
     assert_int_equal(s->status, 415);
     EXPECT(s->headers, "accept-post: application/grpc, application/grpc+proto");
-    net_h2_finish(c);
-    net_world_deinit(&w);
-}
-
-static void test_health(void **state)
-{
-    (void)state;
-    static const char *const json[] = { "content-type", "application/json", NULL };
-    struct net_world w;
-    struct net_h2_stream *s;
-    struct buf b;
-
-    open_world(&w);
-    struct net_h2 *c = net_h2_connect(&w, false, 0);
-    buf_init(&b, KIB);
-    push_gen_frame(0, STR(""), &b);
-    s = net_h2_request(c, "POST", "/grpc.health.v1.Health/Check", grpc, buf_str(&b));
-    assert_memory_equal(s->body, "\0\0\0\0\2\x08\x01", 7);
-    serving = false;
-    buf_reset(&b);
-    push_gen_frame(0, STR("\x0a\x06t.Echo"), &b);
-    s = net_h2_request(c, "POST", "/grpc.health.v1.Health/Check", grpc, buf_str(&b));
-    assert_memory_equal(s->body, "\0\0\0\0\2\x08\x02", 7);
-    buf_reset(&b);
-    push_gen_frame(0, STR("\x0a\x06t.Ecco"), &b);
-    s = net_h2_request(c, "POST", "/grpc.health.v1.Health/Check", grpc, buf_str(&b));
-    EXPECT(s->headers, "grpc-status: 5\n");
-    serving = true;
-    s = net_h2_request(c, "POST", "/grpc.health.v1.Health/Check", json, STR("{}"));
-    assert_string_equal(s->body, "{\"status\":\"SERVING\"}");
-    s = net_h2_request(c, "POST", "/grpc.health.v1.Health/Check", json,
-                       STR("{\"service\":\"t.Echo\"}"));
-    assert_string_equal(s->body, "{\"status\":\"SERVING\"}");
-    s = net_h2_request(c, "POST", "/grpc.health.v1.Health/Watch", grpc, buf_str(&b));
-    EXPECT(s->headers, "grpc-status: 12\n");
-    buf_deinit(&b);
     net_h2_finish(c);
     net_world_deinit(&w);
 }
@@ -630,17 +584,11 @@ static void test_stream_web(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_types),
-        cmocka_unit_test(test_timeouts),
-        cmocka_unit_test(test_codes),
-        cmocka_unit_test(test_frames),
-        cmocka_unit_test(test_grpc),
-        cmocka_unit_test(test_connect_over_h2),
-        cmocka_unit_test(test_health),
-        cmocka_unit_test(test_stream),
-        cmocka_unit_test(test_stream_zipped_and_large),
-        cmocka_unit_test(test_stream_refuses),
-        cmocka_unit_test(test_stream_ends),
+        cmocka_unit_test(test_types),          cmocka_unit_test(test_timeouts),
+        cmocka_unit_test(test_codes),          cmocka_unit_test(test_frames),
+        cmocka_unit_test(test_grpc),           cmocka_unit_test(test_connect_over_h2),
+        cmocka_unit_test(test_stream),         cmocka_unit_test(test_stream_zipped_and_large),
+        cmocka_unit_test(test_stream_refuses), cmocka_unit_test(test_stream_ends),
         cmocka_unit_test(test_stream_web),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
