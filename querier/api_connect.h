@@ -17,6 +17,9 @@ int api_select_merge_span_profile(struct query *q, struct err *e);
 int api_diff_rpc(struct query *q, struct err *e);
 /* api_select.c */
 int api_select_series(struct query *q, struct err *e);
+/* api_stats.c */
+int api_profile_stats(struct query *q, struct err *e);
+int api_analyze_query(struct query *q, struct err *e);
 /* api_heatmap.c */
 int api_select_heatmap(struct query *q, struct err *e);
 /* Methods of the service that this version does not answer: ERR_UNIMPLEMENTED. */

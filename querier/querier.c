@@ -51,8 +51,8 @@ static const struct query_route routes[] = {
     { HTTP_POST, SERVICE "SelectMergeProfile", CONNECT_BODY, api_not_yet, true },
     { HTTP_POST, SERVICE "SelectHeatmap", CONNECT_BODY, api_select_heatmap, true },
     { HTTP_POST, SERVICE "Diff", CONNECT_BODY, api_diff_rpc, true },
-    { HTTP_POST, SERVICE "GetProfileStats", CONNECT_BODY, api_not_yet, true },
-    { HTTP_POST, SERVICE "AnalyzeQuery", CONNECT_BODY, api_not_yet, true },
+    { HTTP_POST, SERVICE "GetProfileStats", CONNECT_BODY, api_profile_stats, true },
+    { HTTP_POST, SERVICE "AnalyzeQuery", CONNECT_BODY, api_analyze_query, true },
     { HTTP_POST, SERVICE "*", CONNECT_BODY, api_no_such, true },
 };
 

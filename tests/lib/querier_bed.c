@@ -82,6 +82,11 @@ static void on_functions(void *cookie, struct rpc_call *call, struct str payload
     on_call(cookie, RPC_FUNCTIONS, call, payload);
 }
 
+static void on_estimate(void *cookie, struct rpc_call *call, struct str payload)
+{
+    on_call(cookie, RPC_ESTIMATE, call, payload);
+}
+
 static void start_ingester(struct qbed *b, size_t i, const char *addr)
 {
     struct qbed_ingester *in = &b->ingesters[i];
@@ -102,6 +107,7 @@ static void start_ingester(struct qbed *b, size_t i, const char *addr)
     rpc_serve(in->node, RPC_TIMELINE, on_timeline, in);
     rpc_serve(in->node, RPC_LABELS, on_labels, in);
     rpc_serve(in->node, RPC_FUNCTIONS, on_functions, in);
+    rpc_serve(in->node, RPC_ESTIMATE, on_estimate, in);
 }
 
 /* ---- the bed ----------------------------------------------------------------------------------*/

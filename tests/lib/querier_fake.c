@@ -353,6 +353,38 @@ static int answer_labels(const struct fake *f, struct str payload, struct arena 
     return e->code;
 }
 
+/* ---- estimate ---------------------------------------------------------------------------------*/
+
+/* A push is a series, a row and 100 bytes. */
+static int answer_estimate(const struct fake *f, struct str payload, struct arena *a,
+                           struct buf *out, struct err *e)
+{
+    Embertree__EstimateRequest *q =
+        embertree__estimate_request__unpack(NULL, payload.len, (const uint8_t *)payload.ptr);
+    Embertree__EstimateReply r = EMBERTREE__ESTIMATE_REPLY__INIT;
+
+    CHECK(q);
+    for (size_t i = 0; i < f->n && e->code == 0; i++) {
+        const struct qbed_push *p = &f->pushes[i];
+        if (!fake_lives_here(f, p, q->shards, q->n_shards) || p->ms < q->start_ms ||
+            p->ms >= q->end_ms ||
+            (q->profile_type.len && !str_eqc(in_str(q->profile_type), p->type)) ||
+            fake_matches(p, in_str(q->tenant), q->matchers, q->n_matchers, a, e) <= 0)
+            continue;
+        r.rows++;
+        r.bytes += 100;
+        r.series += q->detail;
+        r.writes += q->detail;
+        r.index_bytes += q->detail ? 7 : 0;
+        r.dictionary_bytes += q->detail ? 9 : 0;
+    }
+    r.shards = (uint32_t)q->n_shards;
+    if (!e->code)
+        fake_pack(&r.base, out);
+    embertree__estimate_request__free_unpacked(q, NULL);
+    return e->code;
+}
+
 int fake_answer(const struct fake *f, enum rpc_method method, struct str payload, struct buf *out,
                 struct err *e)
 {
@@ -366,6 +398,8 @@ int fake_answer(const struct fake *f, enum rpc_method method, struct str payload
         code = answer_timeline(f, payload, a, out, e);
     else if (method == RPC_LABELS)
         code = answer_labels(f, payload, a, out, e);
+    else if (method == RPC_ESTIMATE)
+        code = answer_estimate(f, payload, a, out, e);
     else if (method == RPC_FUNCTIONS)
         code = fake_functions(f, payload, a, out, e);
     arena_free(a);

@@ -215,6 +215,11 @@ static const struct row rows[] = {
       "{\"left\":{" RANGE ",\"profileTypeID\":\"" QBED_CPU
       "\",\"labelSelector\":\"{pod=\\\"a\\\"}\"},\"right\":{" RANGE ",\"profileTypeID\":\"" QBED_CPU
       "\",\"labelSelector\":\"{pod!=\\\"a\\\"}\",\"maxNodes\":3}}" },
+    { "c_stats", NULL, "GetProfileStats", "{}" },
+    { "c_analyze", NULL, "AnalyzeQuery", "{" RANGE ",\"query\":\"{service_name=\\\"shop\\\"}\"}" },
+    { "c_analyze_type", NULL, "AnalyzeQuery",
+      "{" RANGE ",\"query\":\"" QBED_CPU "{pod=\\\"a\\\"}\"}" },
+    { "c_analyze_bad", NULL, "AnalyzeQuery", "{" RANGE ",\"query\":\"{a\"}" },
     { "c_no_body", NULL, "Series", "" },
     { "c_no_object", NULL, "Series", "[]" },
     { "c_bad_json", NULL, "Series", "{\"a\":" },
