@@ -14,7 +14,7 @@ void merged_init(struct merged *m, struct query *q)
 void merged_deinit(struct merged *m)
 {
     calltree_deinit(&m->tree);
-    vec_free(&m->leaves);
+    vec_free(&m->facts.leaves);
 }
 
 static int ascending(const void *a, const void *b)
@@ -24,17 +24,33 @@ static int ascending(const void *a, const void *b)
 }
 
 /* Services, tenants and types may share leaves: each counts once. */
-static void unite_leaves(struct merged *m)
+uint64_t merged_facts_end(struct merged_facts *f)
 {
     size_t n = 0;
 
-    if (!m->leaves.len)
-        return;
-    qsort(m->leaves.ptr, m->leaves.len, sizeof(uint32_t), ascending);
-    vec_for (i, &m->leaves)
-        if (n == 0 || m->leaves.ptr[n - 1] != m->leaves.ptr[i])
-            m->leaves.ptr[n++] = m->leaves.ptr[i];
-    m->leaves.len = n;
+    if (!f->leaves.len)
+        return 1;
+    qsort(f->leaves.ptr, f->leaves.len, sizeof(uint32_t), ascending);
+    vec_for (i, &f->leaves)
+        if (n == 0 || f->leaves.ptr[n - 1] != f->leaves.ptr[i])
+            f->leaves.ptr[n++] = f->leaves.ptr[i];
+    f->leaves.len = n;
+    return f->gauge ? n : 1;
+}
+
+void merged_facts_add(struct merged_facts *f, struct query *q, const struct wire_merged *w)
+{
+    for (size_t i = 0; i < w->leaves_len; i++)
+        vec_push(&f->leaves, w->leaves[i]);
+    f->series += w->series;
+    f->rows += w->rows;
+    f->gauge |= w->gauge;
+    q->saturated += w->saturated;
+    if (w->end_ms > w->start_ms) {
+        bool first = q->bounds_end_ms == 0;
+        q->bounds_start_ms = first ? w->start_ms : MIN(q->bounds_start_ms, w->start_ms);
+        q->bounds_end_ms = MAX(q->bounds_end_ms, w->end_ms);
+    }
 }
 
 static int add_reply(struct merged *m, struct query *q, const struct wire_merged *w, struct err *e)
@@ -43,17 +59,7 @@ static int add_reply(struct merged *m, struct query *q, const struct wire_merged
 
     if (query_take(q, cost, e) || calltree_add(&m->tree, &w->part, &q->cancel, e))
         return e->code;
-    for (size_t i = 0; i < w->leaves_len; i++)
-        vec_push(&m->leaves, w->leaves[i]);
-    m->series += w->series;
-    m->rows += w->rows;
-    m->gauge |= w->gauge;
-    q->saturated += w->saturated;
-    if (w->end_ms > w->start_ms) {
-        bool first = q->bounds_end_ms == 0;
-        q->bounds_start_ms = first ? w->start_ms : MIN(q->bounds_start_ms, w->start_ms);
-        q->bounds_end_ms = MAX(q->bounds_end_ms, w->end_ms);
-    }
+    merged_facts_add(&m->facts, q, w);
     return 0;
 }
 
@@ -81,9 +87,7 @@ NODISCARD int merged_read(struct merged *m, struct query *q, size_t ask, struct 
             return e->code;
     if (n < 0)
         return e->code;
-    unite_leaves(m);
-    if (m->gauge && m->leaves.len)
-        calltree_divide(&m->tree, m->leaves.len);
+    calltree_divide(&m->tree, merged_facts_end(&m->facts));
     q->saturated += m->tree.saturated;
     q->overflow = u64_add_sat(q->overflow, overflow_of(&m->tree));
     return 0;

@@ -9,11 +9,20 @@
 #include "querier/query.h"
 #include "querier/timeline.h"
 
-struct merged {
-    struct calltree tree;
+/* What all replies say beside their stacks. */
+struct merged_facts {
     VEC(uint32_t) leaves; /* gauges: of all replies, sorted, each once */
     uint64_t series, rows;
     bool gauge;
+};
+/* One more reply; keeps q->saturated and q->bounds_* up to date. */
+void merged_facts_add(struct merged_facts *f, struct query *q, const struct wire_merged *w);
+/* After the last one. What sums are to be divided by: leaves with data for gauges, else 1. */
+uint64_t merged_facts_end(struct merged_facts *f);
+
+struct merged {
+    struct calltree tree;
+    struct merged_facts facts;
 };
 void merged_init(struct merged *m, struct query *q);
 void merged_deinit(struct merged *m);

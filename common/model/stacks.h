@@ -10,7 +10,8 @@
  * "", module = build id or mapping file name, file = base name of the mapping's file where module
  * is
  * a build id (for people), address = offset in the file (a raw address only where there is no
- * mapping); with symbols the address is 0 and module is the mapping's file name.
+ * mapping); with symbols module is the mapping's file name, and the address is the line at which
+ * the function begins, 0 where that is not known (Go needs it to optimise by a profile).
  */
 #ifndef COMMON_MODEL_STACKS_H
 #define COMMON_MODEL_STACKS_H

@@ -333,8 +333,7 @@ static uint64_t kth_largest(uint64_t *v, size_t n, size_t k, uint64_t seed)
     return v[want];
 }
 
-/* Least total a node must have to be kept. */
-static uint64_t cut_of(const uint64_t *total, size_t nodes, size_t max_nodes, uint64_t seed)
+uint64_t calltree_cut(const uint64_t *total, size_t nodes, size_t max_nodes, uint64_t seed)
 {
     CLEANUP(xfreep) uint64_t *copy = NULL;
     size_t n = 0;
@@ -421,7 +420,7 @@ void layout_init(struct layout *l, const struct calltree *t, size_t max_nodes)
     size_t nodes = t->parent.len, k = 0;
     CLEANUP(xfreep) uint64_t *total = calltree_totals(t);
     CLEANUP(xfreep) uint32_t *place = XNEW_ARRAY(uint32_t, nodes); /* kept number of a node */
-    uint64_t cut = cut_of(total, nodes, max_nodes, t->seed);
+    uint64_t cut = calltree_cut(total, nodes, max_nodes, t->seed);
 
     for (size_t i = 0; i < nodes; i++)
         k += i == 0 || total[i] >= cut;

@@ -73,6 +73,10 @@ uint64_t *calltree_totals(const struct calltree *t);
 void frame_name(const struct stacks_view *v, const struct str *strings, uint32_t frame,
                 struct buf *out);
 
+/* Least total of a node that is kept when the max_nodes largest stay (ties are kept; the root, node
+ * 0, does not count); with 0 all stay that have any. */
+uint64_t calltree_cut(const uint64_t *total, size_t nodes, size_t max_nodes, uint64_t seed);
+
 /* The tree cut to the largest nodes, children in order of name. Kept nodes are numbered anew, the
  * root is 0; children of i are child[child_at[i]] .. child[child_at[i + 1] - 1]. */
 struct layout {
