@@ -130,7 +130,8 @@ static bool parse_function(struct parse *s, struct rd r)
     if (ok)
         s->p->functions.ptr[s->p->functions.len++] =
             (struct pprof_function){ v[1], pprof_string_index(v[2]), pprof_string_index(v[3]),
-                                     pprof_string_index(v[4]) };
+                                     pprof_string_index(v[4]),
+                                     v[5] <= INT32_MAX ? (uint32_t)v[5] : 0 };
     return ok;
 }
 

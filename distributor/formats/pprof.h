@@ -45,6 +45,7 @@ struct pprof_line {
 struct pprof_function {
     uint64_t id;
     uint32_t name, system_name, file;
+    uint32_t start_line; /* 0: not said */
 };
 
 /* id -> position. Ids are arbitrary 64-bit numbers, in honest profiles nearly always 1..n. */

@@ -229,7 +229,8 @@ static struct loc_frames location_frames(struct walk *w, uint32_t i)
         struct frame f = { .func = names.name,
                            .file = names.file,
                            .module = module_id(w, mapping),
-                           .line = line->line };
+                           .line = line->line,
+                           .addr = p->functions.ptr[fn].start_line };
         frame_push(w, &f);
     }
     if (w->frames.len == out.from && at->address) {
