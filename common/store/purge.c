@@ -195,14 +195,33 @@ static int run_phases(struct purge_step *x, struct err *e)
     return rc;
 }
 
+/* A step that fails writes nothing, so it has been nowhere: not in its phase, and what it remembers
+ * of rows it may not have read to the end. Else the next one would go on behind rows that stand,
+ * and they would be seen again when the masks go. */
+static void take_back(struct tombs *all, struct tomb *t, uint8_t phase, struct str cursor)
+{
+    t->phase = phase;
+    buf_reset(&t->cursor);
+    buf_add_str(&t->cursor, cursor);
+    purge_free(all->purge);
+    all->purge = NULL;
+}
+
 static int step_tomb(struct store *s, struct tomb *t, size_t rows_max, struct err *e)
 {
     struct purge_step x = { .s = s, .t = t, .rows_left = rows_max, .b = kv_batch_new() };
     struct tombs *all = s->tombs;
+    uint8_t phase = t->phase;
+    struct buf cursor;
 
+    buf_init(&cursor, t->cursor.max);
+    buf_add_str(&cursor, buf_str(&t->cursor));
     if (!all->purge)
         all->purge = purge_new();
     int rc = run_phases(&x, e);
+    if (rc)
+        take_back(all, t, phase, buf_str(&cursor));
+    buf_deinit(&cursor);
     bool last = !rc && t->phase == phase_count(t);
     if (last)
         put_end(&x);

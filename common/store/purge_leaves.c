@@ -4,8 +4,10 @@
  *
  * Bits cannot be taken away like sums: a leaf stays if anyone who is left had data in it. So the
  * leaves of those are read, for one day at a time, and are kept while the day is worked on. What is
- * cleared are leaves that a deleted series has and nobody else: doing it twice changes nothing, and
- * the rows of the deleted may wait for the phase that deletes rows.
+ * cleared are leaves that a deleted series has and nobody else: doing it twice changes nothing.
+ *
+ * The rows of the deleted stay until the phase that deletes rows: a delete of a range may cover a
+ * part of a day only, and of its row just those leaves go (cut_presence in purge_rows.c).
  *
  * And the last stage: which groups the deleted series belonged to.
  */
