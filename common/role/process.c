@@ -156,7 +156,9 @@ static int start_shared(struct process *p, struct err *e)
     const struct common_conf *http = conf_get(p->conf, &http_options);
     const struct data_conf *data = conf_get(p->conf, &data_options);
     const struct memory_conf *memory = conf_get(p->conf, &memory_options);
+    const struct tenancy_conf *tenancy = conf_get(p->conf, &tenancy_options);
     struct env *env = env_real();
+    uint32_t threads = MAX(cores(), 2u);
     int code;
 
     p->start_mono_ns = clock_mono_ns(env->clock);
@@ -164,7 +166,9 @@ static int start_shared(struct process *p, struct err *e)
     if (code)
         return code;
     p->loop = loop_new(env->clock);
-    p->pool = pool_new("pool", cores(), POOL_QUEUE_MAX);
+    p->pool = pool_new("pool", threads, POOL_QUEUE_MAX);
+    if (tenancy->multi)
+        pool_limit_tenant(p->pool, threads - 1); /* one is free for everybody else */
     p->metrics = metrics_new();
     p->rpc = rpc_net_new(env, p->metrics);
     p->ctx = (struct role_ctx){
@@ -177,7 +181,7 @@ static int start_shared(struct process *p, struct err *e)
         .conf = p->conf,
         .common = http,
         .cluster = conf_get(p->conf, &cluster_options),
-        .tenancy = conf_get(p->conf, &tenancy_options),
+        .tenancy = tenancy,
         .data = data,
         .data_dir = data->dir,
         .memory_limit = options_memory_limit(memory->limit),

@@ -260,6 +260,74 @@ static void test_pool_refuses_when_full_and_finishes_on_free(void **state)
     pool_free(NULL);
 }
 
+/* ---- jobs of tenants ---- */
+
+struct note {
+    char *text; /* one thread writes it */
+    char c;
+};
+
+static void write_note(void *cookie)
+{
+    struct note *n = cookie;
+    size_t len = strlen(n->text);
+
+    n->text[len] = n->c;
+    n->text[len + 1] = 0;
+}
+
+/* One thread, held at a gate while jobs come: then their order is that of the turns. Jobs take no
+ * time to speak of, yet a guess each is charged before. */
+static void test_pool_serves_tenants_in_turns(void **state)
+{
+    struct gate g = { PTHREAD_MUTEX_INITIALIZER, 0 };
+    struct pool *p = pool_new("pool", 1, 100);
+    char text[64] = "";
+    struct note h = { text, 'h' }, q = { text, 'q' }, o = { text, 'o' };
+
+    (void)state;
+    assert_int_equal(pthread_mutex_lock(&g.lock), 0);
+    assert_true(pool_submit(p, NULL, wait_at_gate, NULL, &g));
+    while (atomic_load(&g.in) == 0)
+        (void)usleep(100);
+    for (int i = 0; i < 20; i++)
+        assert_true(pool_submit_for(p, 'h', NULL, write_note, NULL, &h));
+    assert_true(pool_submit_for(p, 'q', NULL, write_note, NULL, &q));
+    assert_true(pool_submit(p, NULL, write_note, NULL, &o));
+    assert_true(pool_submit(p, NULL, write_note, NULL, &o));
+    assert_int_equal(pool_queued(p), 23);
+    assert_int_equal(pthread_mutex_unlock(&g.lock), 0);
+    pool_free(p);
+    assert_int_equal(strlen(text), 23);
+    assert_true(strchr(text, 'q') < text + 4); /* behind one h, with jobs of nobody between */
+    assert_true(strrchr(text, 'o') < text + 4);
+}
+
+static void test_pool_keeps_a_thread_for_others(void **state)
+{
+    struct gate g = { PTHREAD_MUTEX_INITIALIZER, 0 };
+    struct pool *p = pool_new("pool", 2, 100);
+    char text[64] = "";
+    struct note q = { text, 'q' };
+
+    (void)state;
+    pool_limit_tenant(p, 1);
+    assert_int_equal(pthread_mutex_lock(&g.lock), 0);
+    for (int i = 0; i < 5; i++)
+        assert_true(pool_submit_for(p, 'h', NULL, wait_at_gate, NULL, &g));
+    while (atomic_load(&g.in) == 0)
+        (void)usleep(100);
+    for (int i = 0; i < 3; i++)
+        assert_true(pool_submit_for(p, 'q', NULL, write_note, NULL, &q));
+    while (pool_queued(p) > 4) /* those of q go through while h's are held */
+        (void)usleep(100);
+    assert_int_equal(atomic_load(&g.in), 1);
+    assert_int_equal(pthread_mutex_unlock(&g.lock), 0);
+    pool_free(p);
+    assert_int_equal(atomic_load(&g.in), 5);
+    assert_string_equal(text, "qqq");
+}
+
 static void test_pool_without_threads_runs_in_posted_calls(void **state)
 {
     struct clock_fake f;
@@ -332,6 +400,8 @@ int main(void)
         cmocka_unit_test(test_chan_moves_everything_between_threads),
         cmocka_unit_test(test_pool_runs_each_job_once_and_reports_on_the_loop),
         cmocka_unit_test(test_pool_refuses_when_full_and_finishes_on_free),
+        cmocka_unit_test(test_pool_serves_tenants_in_turns),
+        cmocka_unit_test(test_pool_keeps_a_thread_for_others),
         cmocka_unit_test(test_pool_without_threads_runs_in_posted_calls),
         cmocka_unit_test(test_signals_arrive_on_the_loop),
     };
