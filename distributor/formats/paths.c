@@ -114,3 +114,13 @@ int paths_node(struct paths *p, const uint32_t *frames, size_t n, uint32_t *ret,
     p->push->drops[CHANGE_STACKS] += p->over;
     return p->full ? push_full(p->push, e) : 0;
 }
+
+int paths_append(struct paths *p, uint32_t parent, const uint32_t *frames, size_t n, uint32_t *ret,
+                 struct err *e)
+{
+    CHECK(paths_open(p));
+    *ret = trie_append(&p->trie, parent, frames, n);
+    p->full |= *ret == STACKS_FULL;
+    p->stacks += !p->full;
+    return p->full ? push_full(p->push, e) : 0;
+}

@@ -29,6 +29,14 @@ void paths_deinit(struct paths *p);
 /* The node of n frames of push->stacks. ERR_LIMIT: too deep, or no room left (p->full too). */
 NODISCARD int paths_node(struct paths *p, const uint32_t *frames, size_t n, uint32_t *ret,
                          struct err *e);
+/* For callers that walk the trie themselves: may it grow by one stack more? Then, what is new of a
+ * stack: n > 0 frames, leaf first, below parent, which has no child for the root-most of them. */
+static inline bool paths_open(const struct paths *p)
+{
+    return !p->full && p->stacks < p->l->stacks;
+}
+NODISCARD int paths_append(struct paths *p, uint32_t parent, const uint32_t *frames, size_t n,
+                           uint32_t *ret, struct err *e);
 /* ERR_LIMIT for a stack of more frames than may be, before they are collected. */
 int paths_too_deep(const struct paths *p, struct err *e);
 

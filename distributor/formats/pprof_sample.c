@@ -6,11 +6,16 @@
  * are not decoded here if they stand in one piece, be it a packed field or a run of single fields:
  * the walk knows a stack it has seen by these bytes.
  */
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include "common/base/mem.h"
 #include "distributor/formats/pprof.h"
 
 #define TAG_LOCATION  0x08 /* field 1, a number */
 #define TAG_LOCATIONS 0x0a /* field 1, packed */
+#define TAG_VALUE     0x10 /* field 2, a number */
 #define TAG_VALUES    0x12
 
 static struct wire wire_of(const struct pprof *p, struct err *e)
@@ -149,7 +154,7 @@ static int take_field(struct wire *w, struct rd *r, const struct limits *l, stru
     return ok ? 1 : -1;
 }
 
-/* add_values for a list that does not end close to the end of the body. */
+/* Takes a packed list of values that does not end close to the end of the body. */
 static inline bool add_values_fast(struct rd r, struct pprof_sample *s)
 {
     size_t n = s->values_len;
@@ -164,19 +169,84 @@ static inline bool add_values_fast(struct rd r, struct pprof_sample *s)
     return true;
 }
 
-/* A field with one-byte tag and length that is not close to the end of the body. False for anything
- * else, which take_field has to look at. */
-static inline bool take_usual(const struct wire *w, struct rd *r, struct pprof_sample *s)
+/* How many of the sixteen bytes at p are tags of ids and ids of one byte, in turn. */
+static inline size_t plain_run(const uint8_t *p)
 {
-    if (r->end - r->p < 2 || r->p[1] >= 0x80)
+#ifdef __SSE2__
+    __m128i v = _mm_loadu_si128((const void *)p);
+    __m128i tags = _mm_and_si128(_mm_xor_si128(v, _mm_set1_epi8(TAG_LOCATION)),
+                                 _mm_set1_epi16(0xff)); /* 0 where there is one; and between */
+    unsigned tag = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(tags, _mm_setzero_si128()));
+    unsigned bad = (~tag & 0x5555) | ((unsigned)_mm_movemask_epi8(v) & 0xaaaa) | 0x10000;
+
+    return (size_t)__builtin_ctz(bad);
+#else
+    size_t n = 0;
+
+    while (n < 16 && (n % 2 ? p[n] < 0x80 : p[n] == TAG_LOCATION))
+        n++;
+    return n;
+#endif
+}
+
+/* As find_run, by sixteen bytes, which are readable: where a run ends cannot be guessed, and an id
+ * is too short a thing to guess wrong for. */
+static inline const uint8_t *find_run_fast(struct rd r, const uint8_t *body_end)
+{
+    const uint8_t *p = r.p;
+
+    while (body_end - p >= 16 + 2) {
+        size_t n = plain_run(p), left = (size_t)(r.end - p);
+        if (n >= left)
+            return left % 2 ? find_run((struct rd){ r.p, r.end }) : r.end;
+        p += n & ~(size_t)1;
+        if (n % 2 == 0 && n < 16)
+            return p;
+        if (n % 2 == 0)
+            continue;
+        if (p[2] >= 0x80 || r.end - p < 3) /* more than two bytes, or cut */
+            break;
+        p += 3;
+    }
+    return p == r.end || *p != TAG_LOCATION ? p : find_run((struct rd){ p, r.end });
+}
+
+static inline bool no_ids(const struct pprof_sample *s)
+{
+    return !s->ids.len && !s->locations.len;
+}
+
+/* A field as nearly all are, with a one-byte tag and length, of a message that does not end close
+ * to the end of the body. False for anything else, which take_field has to look at. */
+static inline bool take_usual(struct rd *r, const uint8_t *body_end, struct pprof_sample *s)
+{
+    const uint8_t *p = r->p;
+    uint64_t v;
+
+    if (r->end - p < 2)
         return false;
-    struct rd sub = { r->p + 2, r->p + 2 + r->p[1] };
-    if (sub.end > r->end || w->end - sub.end < WIRE_VARINT_MAX)
+    if (*p == TAG_LOCATION && no_ids(s)) {
+        const uint8_t *end = find_run_fast(*r, body_end);
+        s->ids = (struct str){ (const char *)p, (size_t)(end - p) };
+        s->tagged = true;
+        r->p = end;
+        return end > p;
+    }
+    if (*p == TAG_VALUE && s->values_len < PPROF_TYPES_MAX) {
+        p++;
+        if (!wire_varint_fast(&p, r->end, &v))
+            return false;
+        s->values[s->values_len++] = (int64_t)v;
+        r->p = p;
+        return true;
+    }
+    if (p[1] >= 0x80 || p + 2 + p[1] > r->end)
         return false;
-    if (*r->p == TAG_LOCATIONS && !s->ids.len && !s->locations.len && sub.end[-1] < 0x80) {
-        s->ids = str_n(sub.p, (size_t)(sub.end - sub.p));
+    struct rd sub = { p + 2, p + 2 + p[1] };
+    if (*p == TAG_LOCATIONS && no_ids(s) && sub.end[-1] < 0x80) {
+        s->ids = (struct str){ (const char *)sub.p, (size_t)(sub.end - sub.p) };
         s->tagged = false;
-    } else if (*r->p != TAG_VALUES || !add_values_fast(sub, s)) {
+    } else if (*p != TAG_VALUES || !add_values_fast(sub, s)) {
         return false;
     }
     r->p = sub.end;
@@ -190,10 +260,12 @@ int pprof_sample_read(const struct pprof *p, size_t i, const struct limits *l,
     struct wire w = wire_of(p, e);
     struct rd r = { w.body + slice.from, w.body + slice.from + slice.len };
 
+    bool roomy = w.end - r.end >= WIRE_VARINT_MAX;
+
     s->ids = STR_NULL;
     s->locations.len = s->values_len = s->labels.len = 0;
     for (;;) {
-        if (LIKELY(take_usual(&w, &r, s)))
+        if (LIKELY(roomy && take_usual(&r, w.end, s)))
             continue;
         if (r.p < r.end && *r.p == TAG_LOCATION) {
             struct rd run = { r.p, find_run(r) };

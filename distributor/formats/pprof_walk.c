@@ -21,10 +21,12 @@
 #include "common/base/size.h"
 #include "distributor/formats/native.h"
 #include "distributor/formats/paths.h"
+#include "distributor/formats/pprof_seen.h"
 #include "distributor/formats/pprof_stacks.h"
 
-#define FRAMES_MAX  UINT32_MAX
-#define RESERVE_MAX 65536 /* entries a table is made for before they are seen */
+#define FRAMES_MAX   UINT32_MAX
+#define STACKS_FIRST 512   /* a JVM has thousands of samples of a hundred stacks */
+#define RESERVE_MAX  65536 /* entries a table is made for before they are seen */
 
 struct loc_frames {
     uint32_t from; /* in walk.frames, outermost first; or the frame itself if len is 1 */
@@ -32,13 +34,6 @@ struct loc_frames {
 };
 struct fn_names {
     uint32_t name, file; /* strings of push->stacks; name = PPROF_NONE until first use */
-};
-
-/* A stack that was walked, by the bytes of its ids. */
-struct seen {
-    struct str packed;
-    bool tagged;
-    uint32_t node; /* PPROF_NONE: has an unknown location */
 };
 
 struct walk {
@@ -55,10 +50,10 @@ struct walk {
     VEC(uint32_t) frames; /* of all locations of several frames used so far */
     uint32_t *path;       /* frames of one stack, leaf first: limits.frames of them */
     size_t path_len;
+    size_t frames_most; /* of a location: never more than it has lines, or one */
     struct paths paths;
     struct pprof_sample sample;
-    struct map_u64 seen_ids; /* hash of packed ids -> seen */
-    VEC(struct seen) seen;
+    struct pprof_seen seen; /* node PPROF_NONE: has an unknown location */
     struct buf tmp, joined;
     uint32_t number_key; /* of the numeric label seen last */
     bool number_is_span;
@@ -68,18 +63,19 @@ struct walk {
 static void reserve(struct walk *w)
 {
     const struct pprof *p = w->p;
-    size_t names = 0, samples = MIN(p->samples.len, RESERVE_MAX);
+    size_t names = 0;
     struct stacks_room room = { .strings = MIN(p->functions.len * 3 / 2, RESERVE_MAX),
                                 .frames = MIN(p->lines.len + p->locations.len / 4, RESERVE_MAX) };
 
     vec_for (i, &p->strings)
         names += p->strings.ptr[i].len;
+    w->frames_most = 1;
+    for (size_t i = 0, lines = 0; i < p->locations.len; lines = p->locations.ptr[i++].lines_end)
+        w->frames_most = MAX(w->frames_most, p->locations.ptr[i].lines_end - lines);
     room.string_bytes = MIN(names, 64 * RESERVE_MAX);
-    room.nodes = MIN(p->locations.len * 2 + 2 * samples, RESERVE_MAX);
+    room.nodes = MIN(p->locations.len * 2, RESERVE_MAX);
     stacks_reserve(&w->push->stacks, &room);
     paths_reserve(&w->paths, room.nodes);
-    map_u64_reserve(&w->seen_ids, samples);
-    vec_reserve(&w->seen, samples);
     vec_reserve(&w->frames, 16 + room.frames / 4);
 }
 
@@ -103,6 +99,7 @@ static bool walk_init(struct walk *w)
     memset(w->locations, 0xff, p->locations.len * sizeof(*w->locations));
     buf_init(&w->tmp, 2 * (size_t)w->l->symbol_bytes + 64);
     buf_init(&w->joined, 2 * (size_t)w->l->symbol_bytes + 64);
+    pprof_seen_init(&w->seen, p->body, MIN(p->samples.len, STACKS_FIRST), w->push->stacks.seed);
     reserve(w);
     return true;
 }
@@ -111,8 +108,7 @@ static void walk_deinit(struct walk *w)
 {
     vec_free(&w->frames);
     paths_deinit(&w->paths);
-    map_u64_deinit(&w->seen_ids);
-    vec_free(&w->seen);
+    pprof_seen_deinit(&w->seen);
     pprof_sample_deinit(&w->sample);
     buf_deinit(&w->tmp);
     buf_deinit(&w->joined);
@@ -299,12 +295,12 @@ static void take_plain(struct walk *w, struct rd *r, const uint8_t *body_end)
     w->path_len = n;
 }
 
-/* All locations of the sample read last to w->path. ERR_INPUT if its ids are malformed. */
-static int find_path(struct walk *w, enum found *ret, struct err *e)
+/* The locations in r, a part of the ids of the sample read last, to w->path. ERR_INPUT if they are
+ * malformed. */
+static int find_ids(struct walk *w, struct rd r, enum found *ret, struct err *e)
 {
     const uint8_t *body = (const uint8_t *)w->p->body.ptr;
     const struct wire wire = { body, body + w->p->body.len, "sample", 0, e };
-    struct rd r = rd_of(w->sample.ids);
     enum found found = FOUND;
     uint64_t id;
 
@@ -320,10 +316,19 @@ static int find_path(struct walk *w, enum found *ret, struct err *e)
         }
         found = add_location(w, id);
     }
-    for (size_t i = 0; !w->sample.ids.len && i < w->sample.locations.len && found == FOUND; i++)
-        found = add_location(w, w->sample.locations.ptr[i]);
     *ret = found;
     return 0;
+}
+
+/* All locations of that sample. */
+static int find_path(struct walk *w, enum found *ret, struct err *e)
+{
+    int rc = find_ids(w, rd_of(w->sample.ids), ret, e);
+
+    for (size_t i = 0; !w->sample.ids.len && i < w->sample.locations.len && !rc && *ret == FOUND;
+         i++)
+        *ret = add_location(w, w->sample.locations.ptr[i]);
+    return rc;
 }
 
 /* A sample counts if it has one value per type, none below zero, and one above. */
@@ -392,28 +397,111 @@ static int find_node(struct walk *w, uint32_t *ret, struct err *e)
     return paths_node(&w->paths, w->path, w->path_len, ret, e) ? err_wrap(e, "pprof") : 0;
 }
 
+/* ---- the usual stack: from its root, right off the bytes ------------------------------------- */
+
+/* Where a stack leaves what is known: below `node` follow the frames of `here` but for the first
+ * `done` of them, then the locations whose ids end at `ids`. */
+struct leave {
+    uint32_t node, done;
+    struct loc_frames here;
+    const uint8_t *ids; /* NULL: all of the stack is known */
+};
+
+/* Reads the id that ends at *p, of one or two bytes: a byte below 0x80 stands before each, the end
+ * of the one before, its own tag, or the length of all. False for anything longer. */
+static inline bool id_before(const uint8_t **p, size_t tag, uint32_t *ret)
+{
+    uint32_t low = (*p)[-1], before = (*p)[-2], two = before >> 7;
+
+    if (UNLIKELY(two && (*p)[-3] >> 7))
+        return false;
+    *ret = two ? low << 7 | (before & 0x7f) : low;
+    *p -= 1 + two + tag;
+    return true;
+}
+
+/* True: *ret is as far as the stack of the sample is known.
+ * False: something is unusual about it, and nothing has happened. */
+static bool walk_known(struct walk *w, struct leave *ret)
+{
+    const uint8_t *begin = (const uint8_t *)w->sample.ids.ptr, *p = begin + w->sample.ids.len;
+    struct trie *trie = &w->paths.trie;
+    const struct trie_last *last = trie->last.ptr;
+    uint32_t node = 0, child, id, known = (uint32_t)w->p->location_ids.len;
+
+    if (!w->p->location_ids.sequential || !paths_open(&w->paths))
+        return false;
+    while (p > begin) {
+        if (!id_before(&p, w->sample.tagged, &id) || id - 1 >= known)
+            return false;
+        struct loc_frames lf = w->locations[id - 1];
+        if (UNLIKELY(lf.len == PPROF_NONE)) {
+            lf = location_frames(w, id - 1);
+            if (w->paths.full)
+                return false;
+        }
+        const uint32_t *frames = lf.len == 1 ? &lf.from : w->frames.ptr + lf.from;
+        for (uint32_t i = 0; i < lf.len; i++, node = child) {
+            struct trie_last step = last[node];
+            child = step.child;
+            if (LIKELY(step.frame == frames[i] && child))
+                continue;
+            child = trie_find(trie, node, frames[i]);
+            if (child)
+                continue;
+            *ret = (struct leave){ node, i, lf, p };
+            return true;
+        }
+    }
+    *ret = (struct leave){ .node = node };
+    return node != 0;
+}
+
+/* What is new of the stack. */
+static int walk_new(struct walk *w, const struct leave *from, uint32_t *ret, struct err *e)
+{
+    const uint8_t *begin = (const uint8_t *)w->sample.ids.ptr;
+    enum found found = FOUND;
+
+    if (find_ids(w, (struct rd){ begin, from->ids }, &found, e))
+        return e->code;
+    if (w->paths.full)
+        return push_full(w->push, e);
+    if (found == FOUND_UNKNOWN)
+        return 0;
+    const uint32_t *frames =
+        from->here.len == 1 ? &from->here.from : w->frames.ptr + from->here.from;
+    for (uint32_t i = from->here.len; i > from->done; i--)
+        w->path[w->path_len++] = frames[i - 1];
+    return paths_append(&w->paths, from->node, w->path, w->path_len, ret, e);
+}
+
+/* As find_node. A stack that could have to be cut goes the long way. */
+static int find_stack(struct walk *w, uint32_t *ret, struct err *e)
+{
+    struct leave leave;
+
+    if (w->sample.ids.len * w->frames_most > w->l->frames_keep || !walk_known(w, &leave))
+        return find_node(w, ret, e);
+    *ret = leave.ids ? PPROF_NONE : leave.node;
+    return leave.ids ? walk_new(w, &leave, ret, e) : 0;
+}
+
 /* As find_node, by the bytes of the ids where they are in one piece. */
 static int find_seen(struct walk *w, uint32_t *ret, struct err *e)
 {
-    struct str packed = w->sample.ids;
-    uint32_t next = (uint32_t)w->seen.len;
+    struct str ids = w->sample.ids;
+    uint64_t hash;
 
-    if (!packed.len)
+    if (!ids.len || ids.len >= PPROF_SEEN_TAGGED)
         return find_node(w, ret, e);
-    uint64_t seed = w->push->stacks.seed ^ w->sample.tagged;
-    for (uint64_t h = hash64(packed.ptr, packed.len, seed);; h = hash_u64(h + 1)) {
-        uint32_t at = map_u64_put(&w->seen_ids, h, next);
-        if (at == MAP_U64_EMPTY)
-            break;
-        if (w->seen.ptr[at].tagged == w->sample.tagged && str_eq(w->seen.ptr[at].packed, packed)) {
-            *ret = w->seen.ptr[at].node;
-            return 0;
-        }
+    struct pprof_stack *seen = pprof_seen_find(&w->seen, ids, w->sample.tagged, &hash);
+    if (LIKELY(seen)) {
+        *ret = seen->node;
+        return 0;
     }
-    struct seen seen = { packed, w->sample.tagged, PPROF_NONE };
-    int rc = find_node(w, &seen.node, e);
-    vec_push(&w->seen, seen);
-    *ret = seen.node;
+    int rc = find_stack(w, ret, e);
+    pprof_seen_add(&w->seen, ids, w->sample.tagged, hash)->node = *ret;
     return rc;
 }
 

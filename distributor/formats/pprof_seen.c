@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "distributor/formats/pprof_seen.h"
+
+#include "distributor/formats/pprof.h"
+
+#define SLOTS_LEAST 64
+
+static void make_slots(struct pprof_seen *s, size_t n)
+{
+    size_t slots = SLOTS_LEAST;
+
+    while (slots < 2 * n)
+        slots *= 2;
+    s->slots = XNEW_ARRAY(struct pprof_slot, slots);
+    s->mask = slots - 1;
+}
+
+void pprof_seen_init(struct pprof_seen *s, struct str body, size_t n, uint64_t seed)
+{
+    *s = (struct pprof_seen){ .end = body.ptr + body.len, .seed = seed };
+    make_slots(s, n);
+    vec_reserve(&s->stacks, n);
+}
+
+void pprof_seen_deinit(struct pprof_seen *s)
+{
+    vec_free(&s->stacks);
+    xfree(s->slots);
+    s->slots = NULL;
+}
+
+static void put(struct pprof_seen *s, uint64_t hash, size_t at)
+{
+    size_t i = hash & s->mask;
+
+    while (s->slots[i].at)
+        i = (i + 1) & s->mask;
+    s->slots[i] = (struct pprof_slot){ (uint32_t)(hash >> 32), (uint32_t)at + 1 };
+}
+
+static void grow(struct pprof_seen *s)
+{
+    xfree(s->slots);
+    make_slots(s, 4 * s->stacks.len);
+    vec_for (i, &s->stacks) {
+        const struct pprof_stack *at = &s->stacks.ptr[i];
+        bool tagged = at->len & PPROF_SEEN_TAGGED;
+        put(s, pprof_seen_hash(s, str_n(at->ids, at->len & ~PPROF_SEEN_TAGGED), tagged), i);
+    }
+}
+
+struct pprof_stack *pprof_seen_add(struct pprof_seen *s, struct str ids, bool tagged, uint64_t hash)
+{
+    CHECK(ids.len && ids.len < PPROF_SEEN_TAGGED);
+    struct pprof_stack new = { ids.ptr, (uint32_t)ids.len | (tagged ? PPROF_SEEN_TAGGED : 0),
+                               PPROF_NONE };
+
+    if (s->stacks.len >= (s->mask + 1) / 4 * 3)
+        grow(s);
+    put(s, hash, s->stacks.len);
+    vec_push(&s->stacks, new);
+    return &s->stacks.ptr[s->stacks.len - 1];
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pprof_seen.h: stacks that were walked, by the bytes of their location ids; internal to the walk.
+ *
+ * Half of the samples of a Go heap, and nearly all of a JVM, have the stack of a sample before. The
+ * ids of one are a dozen bytes, so that finding it must cost less than calling a general hash: they
+ * are read in words, mixed by one multiplication for sixteen bytes, and compared in words. A hash
+ * decides nothing, contents are compared; it is seeded, so that nobody can aim at one slot.
+ */
+#ifndef DISTRIBUTOR_FORMATS_PPROF_SEEN_H
+#define DISTRIBUTOR_FORMATS_PPROF_SEEN_H
+
+#include "common/base/str.h"
+#include "common/base/vec.h"
+#include "common/base/wr.h"
+
+#define PPROF_SEEN_TAGGED (1u << 31) /* of len: one field per id, else they are packed */
+
+struct pprof_stack {
+    const char *ids; /* in the body */
+    uint32_t len;    /* bytes, and PPROF_SEEN_TAGGED */
+    uint32_t node;
+};
+struct pprof_slot {
+    uint32_t tag, at; /* upper half of the hash; position in stacks + 1, 0: empty */
+};
+struct pprof_seen {
+    VEC(struct pprof_stack) stacks; /* owned; in order of first sight */
+    struct pprof_slot *slots;       /* owned */
+    size_t mask;
+    uint64_t seed;
+    const char *end; /* of the body */
+};
+
+/* For about n stacks; there may be more. */
+void pprof_seen_init(struct pprof_seen *s, struct str body, size_t n, uint64_t seed);
+void pprof_seen_deinit(struct pprof_seen *s);
+/* Appends a stack to the list and puts it into the table. Node: PPROF_NONE. */
+struct pprof_stack *pprof_seen_add(struct pprof_seen *s, struct str ids, bool tagged,
+                                   uint64_t hash);
+
+static inline uint64_t pprof_seen_mix(uint64_t a, uint64_t b)
+{
+    __extension__ typedef unsigned __int128 u128;
+    u128 m = (u128)a * b;
+
+    return (uint64_t)m ^ (uint64_t)(m >> 64);
+}
+
+/* 0 < n < 8 bytes as a word; `end` says how far may be read. */
+static inline uint64_t pprof_seen_few(const char *p, size_t n, const char *end)
+{
+    uint64_t v = 0;
+
+    if (UNLIKELY(end - p < 8)) {
+        memcpy(&v, p, n);
+        return v;
+    }
+    memcpy(&v, p, 8);
+    return v & (~UINT64_C(0) >> (64 - 8 * n));
+}
+
+static inline uint64_t pprof_seen_hash(const struct pprof_seen *s, struct str ids, bool tagged)
+{
+    const char *p = ids.ptr, *last = p + ids.len;
+    uint64_t h = s->seed + (tagged ? UINT64_C(0x9e3779b97f4a7c15) : 0) + ids.len;
+
+    if (ids.len < 8)
+        return pprof_seen_mix(pprof_seen_few(p, ids.len, s->end) ^ h,
+                              h ^ UINT64_C(0xd6e8feb86659fd93));
+    for (; last - p > 16; p += 16)
+        h = pprof_seen_mix(get_u64le(p) ^ h,
+                           get_u64le(p + 8) ^ UINT64_C(0xa0761d6478bd642f) ^ (h << 32 | h >> 32));
+    uint64_t a = get_u64le(last - p > 8 ? p : last - 8), b = get_u64le(last - 8);
+    return pprof_seen_mix(a ^ h, b ^ h ^ UINT64_C(0xe7037ed1a0b428db));
+}
+
+static inline bool pprof_seen_equal(const struct pprof_seen *s, const char *a, const char *b,
+                                    size_t n)
+{
+    uint64_t d = 0;
+
+    if (n < 8)
+        return pprof_seen_few(a, n, s->end) == pprof_seen_few(b, n, s->end);
+    for (size_t i = 0; i + 8 < n; i += 8)
+        d |= get_u64le(a + i) ^ get_u64le(b + i);
+    return (d | (get_u64le(a + n - 8) ^ get_u64le(b + n - 8))) == 0;
+}
+
+/* ids.len > 0. NULL: not seen before. The hash is for pprof_seen_add. */
+static inline struct pprof_stack *pprof_seen_find(const struct pprof_seen *s, struct str ids,
+                                                  bool tagged, uint64_t *ret_hash)
+{
+    uint32_t len = (uint32_t)ids.len | (tagged ? PPROF_SEEN_TAGGED : 0);
+    uint64_t h = *ret_hash = pprof_seen_hash(s, ids, tagged);
+
+    for (size_t i = h & s->mask; s->slots[i].at; i = (i + 1) & s->mask) {
+        struct pprof_stack *at = &s->stacks.ptr[s->slots[i].at - 1];
+        if (s->slots[i].tag == (uint32_t)(h >> 32) && at->len == len &&
+            pprof_seen_equal(s, at->ids, ids.ptr, ids.len))
+            return at;
+    }
+    return NULL;
+}
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Stacks by the bytes of their ids, against a list that is looked through from the front. Bodies
+ * are as long as what is in them, so that a sanitizer sees what is read past their end.
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "common/base/prng.h"
+#include "distributor/formats/pprof.h"
+#include "distributor/formats/pprof_seen.h"
+
+enum { STACKS = 4000, LEN_MOST = 40 };
+
+static struct str random_ids(struct prng *r, struct str body, bool *tagged)
+{
+    size_t len = 1 + prng_below(r, LEN_MOST), from = prng_below(r, body.len - len + 1);
+
+    if (prng_below(r, 4) == 0) /* right at the end */
+        from = body.len - len;
+    *tagged = prng_below(r, 2);
+    return str_sub(body, from, from + len);
+}
+
+static size_t look(const struct pprof_seen *s, struct str ids, bool tagged)
+{
+    uint32_t len = (uint32_t)ids.len | (tagged ? PPROF_SEEN_TAGGED : 0);
+
+    vec_for (i, &s->stacks)
+        if (s->stacks.ptr[i].len == len && memcmp(s->stacks.ptr[i].ids, ids.ptr, ids.len) == 0)
+            return i;
+    return s->stacks.len;
+}
+
+static void test_against_list(void **state)
+{
+    const char *given = getenv("SEED");
+    uint64_t seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
+    struct pprof_seen s;
+    struct prng r;
+    size_t found = 0;
+
+    (void)state;
+    printf("SEED=%" PRIu64 "\n", seed);
+    prng_init(&r, seed);
+    char *bytes = xmalloc(300);
+    struct str body = { bytes, 300 };
+    for (size_t i = 0; i < body.len; i++)
+        bytes[i] = (char)prng_below(&r, 3);
+    pprof_seen_init(&s, body, 10, seed);
+    for (uint32_t i = 0; i < STACKS; i++) {
+        bool tagged;
+        uint64_t hash;
+        struct str ids = random_ids(&r, body, &tagged);
+        size_t at = look(&s, ids, tagged);
+        struct pprof_stack *got = pprof_seen_find(&s, ids, tagged, &hash);
+        if (at < s.stacks.len) {
+            assert_ptr_equal(got, &s.stacks.ptr[at]);
+            assert_int_equal(got->node, at);
+            found++;
+            continue;
+        }
+        assert_null(got);
+        got = pprof_seen_add(&s, ids, tagged, hash);
+        assert_int_equal(got->node, PPROF_NONE);
+        got->node = (uint32_t)at;
+    }
+    assert_true(found > 100 && s.stacks.len > 1000);
+    pprof_seen_deinit(&s);
+    xfree(bytes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_against_list) };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
