@@ -21,6 +21,7 @@
 #include "querier/api_labels.h"
 #include "querier/api_render.h"
 #include "querier/api_space.h"
+#include "querier/api_views.h"
 #include "querier/query.h"
 
 #define CONNECT_BODY (1 * MIB)
@@ -36,6 +37,11 @@ static const struct query_route routes[] = {
     { HTTP_GET, "/labels", 0, api_label_names, false },
     { HTTP_GET, "/api/apps", 0, api_apps, false },
     { HTTP_GET, "/api/v1/functions", 0, api_functions, false },
+    { HTTP_GET, "/api/v1/top", 0, api_top, false },
+    { HTTP_GET, "/api/v1/focus", 0, api_focus, false },
+    { HTTP_GET, "/api/v1/sandwich", 0, api_sandwich, false },
+    { HTTP_GET, "/api/v1/subtree", 0, api_subtree, false },
+    { HTTP_GET, "/api/v1/diff", 0, api_compare, false },
     { HTTP_GET, "/api/v1/space", 0, api_space, false },
     { HTTP_POST, "/api/v1/delete", 0, api_delete, false },
     { HTTP_GET, "/api/v1/deletes", 0, api_deletes, false },
