@@ -14,6 +14,7 @@ int api_series(struct query *q, struct err *e);
 /* api_stacks.c */
 int api_select_merge_stacktraces(struct query *q, struct err *e);
 int api_select_merge_span_profile(struct query *q, struct err *e);
+int api_select_merge_profile(struct query *q, struct err *e);
 int api_diff_rpc(struct query *q, struct err *e);
 /* api_select.c */
 int api_select_series(struct query *q, struct err *e);

@@ -42,6 +42,7 @@ NODISCARD int pick_read(struct query *q, const struct v1_merge *m, enum pick_kin
     if (!p)
         return err_set(e, ERR_LIMIT, "too much text in one request");
     p->format = (enum v1_format)m->format;
+    p->asked_nodes = m->max_nodes > 0 ? (size_t)m->max_nodes : 0;
     if (msg_selection(q, m->profile_type, m->label_selector, &p->spec, e) ||
         msg_times(q, m->start, m->end, false, &p->times, e) ||
         read_nodes(q, m->max_nodes, kind, &p->max_nodes, e) ||

@@ -16,6 +16,7 @@ struct pick {
     size_t call_site_len;
     const struct v1_go_pgo *go_pgo; /* or NULL */
     size_t max_nodes;               /* 0: all */
+    size_t asked_nodes;             /* what the request says; 0: nothing */
     enum v1_format format;
     struct exm_ids ids;
 };

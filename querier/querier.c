@@ -54,7 +54,7 @@ static const struct query_route routes[] = {
     { HTTP_POST, SERVICE "SelectSeries", CONNECT_BODY, api_select_series, true },
     { HTTP_POST, SERVICE "SelectMergeSpanProfile", CONNECT_BODY, api_select_merge_span_profile,
       true },
-    { HTTP_POST, SERVICE "SelectMergeProfile", CONNECT_BODY, api_not_yet, true },
+    { HTTP_POST, SERVICE "SelectMergeProfile", CONNECT_BODY, api_select_merge_profile, true },
     { HTTP_POST, SERVICE "SelectHeatmap", CONNECT_BODY, api_select_heatmap, true },
     { HTTP_POST, SERVICE "Diff", CONNECT_BODY, api_diff_rpc, true },
     { HTTP_POST, SERVICE "GetProfileStats", CONNECT_BODY, api_profile_stats, true },

@@ -210,8 +210,6 @@ static const struct row rows[] = {
       "\",\"labelSelector\":\"{}\",\"maxNodes\":2000000}" },
     { "c_merge_negative_nodes", NULL, "SelectMergeStacktraces",
       "{" RANGE ",\"profileTypeID\":\"" QBED_CPU "\",\"labelSelector\":\"{}\",\"maxNodes\":-1}" },
-    { "c_merge_dot", NULL, "SelectMergeStacktraces",
-      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU "\",\"labelSelector\":\"{}\",\"format\":3}" },
     { "c_merge_bad_format", NULL, "SelectMergeStacktraces",
       "{" RANGE ",\"profileTypeID\":\"" QBED_CPU
       "\",\"labelSelector\":\"{}\",\"format\":\"PNG\"}" },
@@ -262,6 +260,43 @@ static const struct row rows[] = {
       "{\"left\":{" RANGE ",\"profileTypeID\":\"" QBED_CPU
       "\",\"labelSelector\":\"{pod=\\\"a\\\"}\"},\"right\":{" RANGE ",\"profileTypeID\":\"" QBED_CPU
       "\",\"labelSelector\":\"{pod!=\\\"a\\\"}\",\"maxNodes\":3}}" },
+    { "c_format_tree", NULL, "SelectMergeStacktraces",
+      "{" RANGE ",\"profile_typeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{service_name=\\\"shop\\\"}\",\"format\":\"PROFILE_FORMAT_TREE\"}" },
+    { "c_format_tree_nothing", NULL, "SelectMergeStacktraces",
+      "{" RANGE ",\"profile_typeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{a=\\\"b\\\"}\",\"format\":\"PROFILE_FORMAT_TREE\"}" },
+    { "c_format_dot", NULL, "SelectMergeStacktraces",
+      "{" RANGE ",\"profile_typeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{service_name=\\\"shop\\\"}\",\"format\":\"PROFILE_FORMAT_DOT\"}" },
+    { "c_format_dot_nothing", NULL, "SelectMergeStacktraces",
+      "{" RANGE ",\"profile_typeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{a=\\\"b\\\"}\",\"format\":\"PROFILE_FORMAT_DOT\"}" },
+    { "c_format_pprof", NULL, "SelectMergeStacktraces",
+      "{" RANGE ",\"profile_typeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{service_name=\\\"shop\\\"}\",\"format\":\"PROFILE_FORMAT_PPROF\"}" },
+    { "c_format_pprof_nothing", NULL, "SelectMergeStacktraces",
+      "{" RANGE ",\"profile_typeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{a=\\\"b\\\"}\",\"format\":\"PROFILE_FORMAT_PPROF\"}" },
+    { "c_format_tree_cut", NULL, "SelectMergeStacktraces",
+      "{" RANGE ",\"profile_typeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{service_name=\\\"shop\\\"}\",\"format\":2,\"maxNodes\":2}" },
+    { "c_format_pgo", NULL, "SelectMergeStacktraces",
+      "{" RANGE ",\"profile_typeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{service_name=\\\"shop\\\"}\""
+      ",\"format\":4"
+      ",\"stackTraceSelector\":{\"goPgo\":{\"keepLocations\":1,\"aggregateCallees\":true}}}" },
+    { "c_profile", NULL, "SelectMergeProfile",
+      "{" RANGE ",\"profile_typeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{service_name=\\\"shop\\\"}\"}" },
+    { "c_profile_site", NULL, "SelectMergeProfile",
+      "{" RANGE ",\"profile_typeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{service_name=\\\"shop\\\"}\""
+      ",\"stackTraceSelector\":{\"callSite\":[{\"name\":\"main\"}]},\"maxNodes\":2}" },
+    { "c_span_profile_dot", NULL, "SelectMergeSpanProfile",
+      "{" RANGE ",\"profile_typeID\":\"" QBED_CPU
+      "\",\"labelSelector\":\"{service_name=\\\"shop\\\"}\""
+      ",\"format\":3,\"spanSelector\":[\"00000000000000aa\"]}" },
     { "c_stats", NULL, "GetProfileStats", "{}" },
     { "c_analyze", NULL, "AnalyzeQuery", "{" RANGE ",\"query\":\"{service_name=\\\"shop\\\"}\"}" },
     { "c_analyze_type", NULL, "AnalyzeQuery",
