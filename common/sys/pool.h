@@ -22,8 +22,8 @@ void pool_free(struct pool *p);
 /* False if the queue is full: nothing will be called, answer ERR_BUSY. `done` may be NULL. */
 bool pool_submit(struct pool *p, struct loop *loop, pool_fn work, pool_fn done,
                  void *cookie) NODISCARD;
-/* The same for a job of a tenant: tenants take turns (fair.h), by the time their jobs take; and turns
- * with jobs that are nobody's, one by one. */
+/* The same for a job of a tenant: tenants take turns (fair.h), by the time their jobs take; and
+ * turns with jobs that are nobody's, one by one. */
 bool pool_submit_for(struct pool *p, uint64_t tenant, struct loop *loop, pool_fn work, pool_fn done,
                      void *cookie) NODISCARD;
 /* At most so many jobs of one tenant run at once, so that another one finds a thread free however
