@@ -189,7 +189,7 @@ static int read_sizes(struct query *q, struct comparison *c, const struct merged
         struct compare_side *size = &c->size[s];
         size->total = calltree_total(&m[s].tree);
         size->range_ms = (uint64_t)(c->side[s].end_ms - c->side[s].start_ms);
-        size->gauge = m[s].gauge;
+        size->gauge = m[s].facts.gauge;
         if (c->instances && count_instances(q, ASK_INSTANCES + s, &size->instances, e))
             return e->code;
         c->factor[s] = compare_factor(size, c->mode);

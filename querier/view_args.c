@@ -194,7 +194,7 @@ void view_side_json(const struct view_side *s, const struct merged *m, struct js
     json_key(j, "unit");
     json_str(j, t.sample_unit);
     json_key(j, "gauge");
-    json_bool(j, m->gauge);
+    json_bool(j, m->facts.gauge);
     json_key(j, "startMs");
     json_i64(j, s->start_ms);
     json_key(j, "endMs");
