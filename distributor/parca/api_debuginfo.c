@@ -40,7 +40,7 @@ static void parca_should(struct svc_call *c)
     struct err e;
     struct debuginfo_msg m;
 
-    if (!debuginfo_rpc_call(c, &tenant, &tmp, &m))
+    if (!debuginfo_rpc_call(c, &parca_should_in, &tenant, &tmp, &m))
         return;
     if (type_of(m.num[4], &type, &e)) {
         svc_reply_err(c, &e);
@@ -74,7 +74,7 @@ static void parca_initiate(struct svc_call *c)
     struct err e;
     struct debuginfo_msg m;
 
-    if (!debuginfo_rpc_call(c, &tenant, &tmp, &m))
+    if (!debuginfo_rpc_call(c, &parca_initiate_in, &tenant, &tmp, &m))
         return;
     if (parca_begin(c->cookie, tenant, &m, &x, &e)) {
         svc_reply_err(c, &e);
@@ -87,7 +87,7 @@ static void parca_initiate(struct svc_call *c)
         debuginfo_rpc_num(&in, 5, x->m.type);
         debuginfo_rpc_text(&out, 1, buf_str(&in));
         buf_deinit(&in);
-        svc_reply(c, &out);
+        debuginfo_rpc_reply(c, &parca_initiate_out, &out);
     }
     buf_deinit(&tmp);
 }
@@ -101,7 +101,7 @@ static void parca_finished(struct svc_call *c)
     struct err e;
     struct debuginfo_msg m;
 
-    if (!debuginfo_rpc_call(c, &tenant, &tmp, &m))
+    if (!debuginfo_rpc_call(c, &parca_finished_in, &tenant, &tmp, &m))
         return;
     if (type_of(m.num[3], &type, &e))
         svc_reply_err(c, &e);
@@ -258,7 +258,7 @@ static void add_routes(struct api_debuginfo *a)
 
     svc_service(s, PARCA "*");
     for (size_t i = 0; i < ARRAY_LEN(unary); i++)
-        svc_route(s, unary[i].path, SVC_PROTO, DEBUGINFO_SMALL, unary[i].fn, a);
+        svc_route(s, unary[i].path, SVC_PROTO | SVC_JSON, DEBUGINFO_SMALL, unary[i].fn, a);
     svc_route_stream(s, PARCA "Upload", SVC_PROTO, MESSAGE_MAX, parca_upload, a);
     api_debuginfo_alloy_routes(a);
 }

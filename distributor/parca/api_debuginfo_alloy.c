@@ -156,7 +156,7 @@ static void alloy_should(struct svc_call *c)
     struct err e;
     struct debuginfo_msg m, file;
 
-    if (!debuginfo_rpc_call(c, &tenant, &tmp, &m))
+    if (!debuginfo_rpc_call(c, &alloy_should_in, &tenant, &tmp, &m))
         return;
     if (debuginfo_rpc_read(m.text[1], &file, &e)) {
         svc_reply_err(c, &e);
@@ -180,7 +180,7 @@ static void alloy_finished(struct svc_call *c)
     struct buf tmp;
     struct debuginfo_msg m;
 
-    if (!debuginfo_rpc_call(c, &tenant, &tmp, &m))
+    if (!debuginfo_rpc_call(c, &alloy_id_in, &tenant, &tmp, &m))
         return;
     debuginfo_rpc_finish(c, find_alloy(c->cookie, tenant, m.text[1]), STR(""));
     buf_deinit(&tmp);
@@ -225,11 +225,11 @@ static void alloy_list(struct svc_call *c)
     struct buf tmp, out;
     struct debuginfo_msg m;
 
-    if (!debuginfo_rpc_call(c, &tenant, &tmp, &m))
+    if (!debuginfo_rpc_call(c, &alloy_id_in, &tenant, &tmp, &m))
         return;
     buf_init(&out, REPLY_MAX);
     debuginfo_each(a->index, tenant, list_one, &out);
-    svc_reply(c, &out);
+    debuginfo_rpc_reply(c, &alloy_list_out, &out);
     buf_deinit(&tmp);
 }
 
@@ -265,7 +265,7 @@ static void alloy_delete(struct svc_call *c)
     struct err e;
     struct debuginfo_msg m;
 
-    if (!debuginfo_rpc_call(c, &tenant, &tmp, &m))
+    if (!debuginfo_rpc_call(c, &alloy_id_in, &tenant, &tmp, &m))
         return;
     x = find_alloy(a, tenant, m.text[1]);
     buf_deinit(&tmp);
@@ -289,10 +289,11 @@ void api_debuginfo_alloy_routes(struct api_debuginfo *a)
     struct http_server *s = a->d->ctx->http;
 
     svc_service(s, ALLOY "*");
-    svc_route(s, ALLOY "ShouldInitiateUpload", SVC_PROTO, DEBUGINFO_SMALL, alloy_should, a);
-    svc_route(s, ALLOY "UploadFinished", SVC_PROTO, DEBUGINFO_SMALL, alloy_finished, a);
-    svc_route(s, ALLOY "ListDebuginfo", SVC_PROTO, DEBUGINFO_SMALL, alloy_list, a);
-    svc_route(s, ALLOY "DeleteDebuginfo", SVC_PROTO, DEBUGINFO_SMALL, alloy_delete, a);
+    svc_route(s, ALLOY "ShouldInitiateUpload", SVC_PROTO | SVC_JSON, DEBUGINFO_SMALL, alloy_should,
+              a);
+    svc_route(s, ALLOY "UploadFinished", SVC_PROTO | SVC_JSON, DEBUGINFO_SMALL, alloy_finished, a);
+    svc_route(s, ALLOY "ListDebuginfo", SVC_PROTO | SVC_JSON, DEBUGINFO_SMALL, alloy_list, a);
+    svc_route(s, ALLOY "DeleteDebuginfo", SVC_PROTO | SVC_JSON, DEBUGINFO_SMALL, alloy_delete, a);
     http_route_stream(s, HTTP_POST, UPLOAD "*", debuginfo_opts(a->index)->file_bytes, alloy_upload,
                       a);
 }

@@ -2,7 +2,7 @@
  *
  * api_parca: Parca's write service over Connect, gRPC and gRPC-Web.
  *
- *   WriteRaw, WriteArrow    message ─> intake ─> {}
+ *   WriteRaw, WriteArrow    message ─> intake ─> {}      in JSON, too
  *   Write                   samples ─> keep, ask (pool) ─> ids to the client
  *                           stacks  ─> intake of both ─> end
  *                           end instead of stacks: fine if nothing was asked for
@@ -17,6 +17,7 @@
 #include "common/base/wr.h"
 #include "common/net/svc.h"
 #include "distributor/intake.h"
+#include "distributor/parca/parca_json.h"
 #include "distributor/parca/parca_labels.h"
 #include "distributor/parca/parca_raw.h"
 #include "distributor/state.h"
@@ -57,6 +58,20 @@ struct unary { /* in the request's arena */
     bool arrow;
 };
 
+static int json_message(const struct unary *u, const struct inflate_limits *l, struct buf *out,
+                        struct str *ret, struct err *e)
+{
+    struct json_doc *doc;
+
+    if (svc_message_json(u->call, l, &doc, e))
+        return e->code;
+    int rc =
+        parca_json_read(json_root(doc), u->arrow ? &parca_write_arrow : &parca_write_raw, out, e);
+    json_doc_free(doc);
+    *ret = buf_str(out);
+    return rc;
+}
+
 static int unary_decode(void *cookie, const struct batch_sink *sink, struct err *e)
 {
     const struct unary *u = cookie;
@@ -66,7 +81,8 @@ static int unary_decode(void *cookie, const struct batch_sink *sink, struct err 
     struct buf tmp;
 
     buf_init(&tmp, (size_t)sink->limits->inflated_bytes);
-    int rc = svc_message(u->call, &l, &tmp, &message, e);
+    int rc = u->call->codec == SVC_JSON ? json_message(u, &l, &tmp, &message, e)
+                                        : svc_message(u->call, &l, &tmp, &message, e);
     if (!rc && u->arrow)
         rc = only_field(message, &body, e) || parca_arrow_push(body, &o, sink, e) ? e->code : 0;
     else if (!rc)
@@ -282,7 +298,7 @@ void api_parca_routes(struct distributor *d)
     struct http_server *s = d->ctx->http;
 
     svc_service(s, SERVICE "*");
-    svc_route(s, SERVICE "WriteRaw", SVC_PROTO, body_max, on_write_raw, d);
-    svc_route(s, SERVICE "WriteArrow", SVC_PROTO, body_max, on_write_arrow, d);
+    svc_route(s, SERVICE "WriteRaw", SVC_PROTO | SVC_JSON, body_max, on_write_raw, d);
+    svc_route(s, SERVICE "WriteArrow", SVC_PROTO | SVC_JSON, body_max, on_write_arrow, d);
     svc_route_stream(s, SERVICE "Write", SVC_PROTO, body_max, on_write, d);
 }

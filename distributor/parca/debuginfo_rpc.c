@@ -50,21 +50,51 @@ int debuginfo_rpc_enter(const struct api_debuginfo *a, const struct http_req *r,
     return tenant_of(r, a->d->ctx->tenancy, 1, ret_tenant, &one, e);
 }
 
-bool debuginfo_rpc_call(struct svc_call *c, struct str *tenant, struct buf *tmp,
-                        struct debuginfo_msg *m)
+static int take_message(struct svc_call *c, const struct parca_shape *shape, struct buf *tmp,
+                        struct str *ret, struct err *e)
 {
     const struct inflate_limits l = { .bytes_max = DEBUGINFO_SMALL };
+    struct json_doc *doc;
+
+    if (c->codec == SVC_PROTO)
+        return svc_message(c, &l, tmp, ret, e);
+    if (svc_message_json(c, &l, &doc, e))
+        return e->code;
+    int rc = parca_json_read(json_root(doc), shape, tmp, e);
+    json_doc_free(doc);
+    *ret = buf_str(tmp);
+    return rc;
+}
+
+bool debuginfo_rpc_call(struct svc_call *c, const struct parca_shape *shape, struct str *tenant,
+                        struct buf *tmp, struct debuginfo_msg *m)
+{
     const struct api_debuginfo *a = c->cookie;
     struct str message;
     struct err e;
 
     buf_init(tmp, DEBUGINFO_SMALL);
     if (debuginfo_rpc_enter(a, c->r, tenant, &e) == 0 &&
-        svc_message(c, &l, tmp, &message, &e) == 0 && debuginfo_rpc_read(message, m, &e) == 0)
+        take_message(c, shape, tmp, &message, &e) == 0 && debuginfo_rpc_read(message, m, &e) == 0)
         return true;
     buf_deinit(tmp);
     svc_reply_err(c, &e);
     return false;
+}
+
+void debuginfo_rpc_reply(struct svc_call *c, const struct parca_shape *shape, struct buf *b)
+{
+    struct buf text;
+
+    if (c->codec == SVC_PROTO) {
+        svc_reply(c, b);
+        return;
+    }
+    buf_init(&text, 4 * b->max);
+    parca_json_write(buf_str(b), shape, &text);
+    text.failed = text.failed || b->failed;
+    buf_deinit(b);
+    svc_reply(c, &text);
 }
 
 void debuginfo_rpc_should(struct svc_call *c, bool yes, const char *why)
@@ -74,7 +104,7 @@ void debuginfo_rpc_should(struct svc_call *c, bool yes, const char *why)
     buf_init(&b, DEBUGINFO_SMALL);
     debuginfo_rpc_num(&b, 1, yes);
     debuginfo_rpc_text(&b, 2, str_c(why));
-    svc_reply(c, &b);
+    debuginfo_rpc_reply(c, &parca_should_out, &b);
 }
 
 /* ---- making an upload count -------------------------------------------------------------------

@@ -7,6 +7,7 @@
 
 #include "common/net/svc.h"
 #include "distributor/parca/debuginfo_upload.h"
+#include "distributor/parca/parca_json.h"
 
 #define DEBUGINFO_SMALL  (64 * KIB) /* a message that holds no file */
 #define DEBUGINFO_FIELDS 8
@@ -30,10 +31,12 @@ void debuginfo_rpc_num(struct buf *b, unsigned field, uint64_t v);
 /* The tenant, unless this server is going down. */
 NODISCARD int debuginfo_rpc_enter(const struct api_debuginfo *a, const struct http_req *r,
                                   struct str *ret_tenant, struct err *e);
-/* A unary call's tenant and message; answers it itself if something is wrong. Messages are small,
- * so they are unpacked here and now. True: free tmp. */
-bool debuginfo_rpc_call(struct svc_call *c, struct str *tenant, struct buf *tmp,
-                        struct debuginfo_msg *m);
+/* A unary call's tenant and message, of proto or JSON; answers it itself if something is wrong.
+ * Messages are small, so they are unpacked here and now. True: free tmp. */
+bool debuginfo_rpc_call(struct svc_call *c, const struct parca_shape *shape, struct str *tenant,
+                        struct buf *tmp, struct debuginfo_msg *m);
+/* Answers with a message, in what the caller speaks; moves *b out. */
+void debuginfo_rpc_reply(struct svc_call *c, const struct parca_shape *shape, struct buf *b);
 void debuginfo_rpc_should(struct svc_call *c, bool yes, const char *why); /* {1 bool, 2 reason} */
 /* Makes a received upload count, then answers the call. x may be NULL; upload_id empty: any. */
 void debuginfo_rpc_finish(struct svc_call *c, struct debuginfo_entry *x, struct str upload_id);

@@ -1,6 +1,9 @@
 """Parca's services against a real server: WriteRaw, Write in two phases, WriteArrow, and debug info
 as parca-agent and Alloy upload it. Messages and streams are written by hand here; nothing is shared
 with the server."""
+import base64
+import gzip
+import json
 import os
 import pathlib
 import socket
@@ -12,6 +15,8 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import cluster
 import golden
+import push_client as push
+import test_testdata
 from push_client import Status, field, frame, now_ns, pprof, push_grpc
 
 STORE = "/parca.profilestore.v1alpha1.ProfileStoreService/"
@@ -19,6 +24,7 @@ PARCA = "/parca.debuginfo.v1alpha1.DebuginfoService/"
 ALLOY = "/debuginfo.v1alpha1.DebuginfoService/"
 CPU = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
 PROTO = {"Content-Type": "application/proto"}
+JSON = {"Content-Type": "application/json"}
 IN_PROGRESS = ("A previous upload is still in-progress and not stale yet (only stale uploads can "
                "be retried).")
 
@@ -82,6 +88,60 @@ def test_write_raw():
         assert r.status in (404, 501), r
 
 
+def write_raw_json(profiles, labels):
+    return json.dumps({"series": [{
+        "labels": {"labels": [{"name": k, "value": v} for k, v in labels.items()]},
+        "samples": [{"rawProfile": base64.b64encode(p).decode()} for p in profiles]}]}).encode()
+
+
+def raw_by_proto(s, profiles, labels):
+    return s.writer.post(STORE + "WriteRaw", write_raw(profiles, labels), PROTO)
+
+
+def raw_by_json(s, profiles, labels):
+    r = s.writer.post(STORE + "WriteRaw", write_raw_json(profiles, labels), JSON)
+    assert r.status != 200 or r.body == b"{}", r
+    return r
+
+
+def raw_by_web(s, profiles, labels):
+    r = s.writer.post(STORE + "WriteRaw", frame(write_raw(profiles, labels)),
+                      {"Content-Type": "application/grpc-web+proto"})
+    assert r.status == 200, r
+    return Status("".join(t.decode() for flags, t in push.frames(r.body) if flags == 0x80))
+
+
+def raw_by_grpc(s, profiles, labels):
+    return push_grpc(s.writer, write_raw(profiles, labels), path=STORE + "WriteRaw")
+
+
+def test_every_pprof_by_write_raw():
+    """As test_testdata does by /ingest; the files' own times are long ago, so they get new ones."""
+    if not golden.available():
+        print(golden.skip_line("every pprof by WriteRaw"))
+        return
+    rows = [r for r in test_testdata.good_rows() if r["format"].startswith("pprof")]
+    ways = [raw_by_proto, raw_by_json, raw_by_web, raw_by_grpc]
+    problems = []
+    with cluster.AllInOne() as s:
+        for i, row in enumerate(rows):
+            way = ways[i % len(ways)]
+            raw = push.at_time(golden.read(row["path"]), now_ns())
+            r = way(s, [gzip.compress(raw) if i % 3 else raw],
+                    {"__name__": "some_name", "service_name": f"raw{i}"})
+            if getattr(r, "code", 0) or getattr(r, "status", 200) != 200:
+                problems.append(f"{row['path']} by {way.__name__}: {r}")
+        for i, row in enumerate(rows):
+            try:
+                ids = test_testdata.type_ids(s, f"raw{i}")
+                assert all(t.startswith("some_name:") for t in ids), (row["path"], ids)
+                test_testdata.check_pprof(s, row, f"raw{i}")
+            except AssertionError as e:
+                problems.append(str(e))
+    assert rows and not problems, f"{len(problems)} of {len(rows)}:\n" + "\n".join(problems)
+    print(f"     {len(rows)} files")
+
+
 SAMPLES = "parca_agent:samples:count:cpu:nanoseconds"
 WALL = "parca_agent:wallclock:nanoseconds:samples:count"
 TIME = {"begin": "1767225590", "until": "1767225620"}
@@ -107,6 +167,12 @@ def test_write_arrow():
         st = push_grpc(s.writer, lz4, path=STORE + "WriteArrow")
         assert st.code == 0, st
         assert total(s, SAMPLES, **TIME) == 10
+        text = base64.b64encode(arrow("parca-arrow/v2_samples_lz4.arrows")).decode()
+        r = s.writer.post(STORE + "WriteArrow", json.dumps({"ipcBuffer": text}).encode(), JSON)
+        assert (r.status, r.body) == (200, b"{}"), r
+        assert total(s, SAMPLES, **TIME) == 10, "the same stream in JSON is a retry"
+        r = s.writer.post(STORE + "WriteArrow", b'{"ipcBuffer":"!"}', JSON)
+        assert r.status == 400 and r.json()["code"] == "invalid_argument", r
         names = set()
         for stack in cluster.leaves(s.render(SAMPLES + "{}", **{
                 "from": TIME["begin"], "until": TIME["until"]}).json()["flamebearer"]):
@@ -306,6 +372,41 @@ def test_debuginfo_parca():
         assert len(names) == 4 and "x" + go.encode().hex() + ".debuginfo" in names, names
 
 
+def test_debuginfo_json():
+    """The calls around both agents' uploads, in JSON."""
+    parca, alloy = "ab" * 20, "cd" * 20
+
+    def ask(path, **fields):
+        r = s.writer.post(path, json.dumps(fields).encode(), JSON)
+        assert r.status == 200, (path, r)
+        return r.json()
+
+    with cluster.AllInOne() as s:
+        assert ask(PARCA + "ShouldInitiateUpload", buildId=parca)["shouldInitiateUpload"] is True
+        data = elf(parca)
+        told = ask(PARCA + "InitiateUpload", buildId=parca, size=str(len(data)), hash="h",
+                   type="DEBUGINFO_TYPE_DEBUGINFO_UNSPECIFIED")["uploadInstructions"]
+        assert told["buildId"] == parca and told["uploadStrategy"] == "UPLOAD_STRATEGY_GRPC", told
+        again = ask(PARCA + "ShouldInitiateUpload", build_id=parca)
+        assert again == {"reason": IN_PROGRESS}, again
+        assert parca_upload(s, parca, told["uploadId"], data).code == 0
+        assert ask(PARCA + "MarkUploadFinished", buildId=parca, uploadId=told["uploadId"]) == {}
+        file = {"gnuBuildId": alloy, "name": "x", "type": "TYPE_EXECUTABLE_FULL"}
+        assert ask(ALLOY + "ShouldInitiateUpload", file=file)["shouldInitiateUpload"] is True
+        data = elf(alloy)
+        assert s.writer.post(ALLOY + "Upload/" + alloy, data).status == 200
+        assert ask(ALLOY + "UploadFinished", gnuBuildId=alloy) == {}
+        listed = {o["file"]["gnuBuildId"]: o for o in ask(ALLOY + "ListDebuginfo")["object"]}
+        assert set(listed) == {parca, alloy}, listed
+        one = listed[alloy]
+        assert one["file"] == file and one["state"] == "STATE_UPLOADED", one
+        assert one["sizeBytes"] == str(len(data)) and one["startedAt"].endswith("Z"), one
+        assert ask(ALLOY + "DeleteDebuginfo", gnuBuildId=alloy) == {}
+        for body in (b"[]", b'{"buildId":5}', b'{"type":"EXE"}', b"{"):
+            r = s.writer.post(PARCA + "ShouldInitiateUpload", body, JSON)
+            assert r.status == 400 and r.json()["code"] == "invalid_argument", (body, r)
+
+
 def test_debuginfo_refused():
     right, wrong = "aa" * 20, "bb" * 20
     with cluster.AllInOne("--distributor.debuginfo-file-bytes=1MiB",
@@ -390,6 +491,6 @@ def test_debuginfo_kill():
 
 
 if __name__ == "__main__":
-    cluster.main([test_write_raw, test_write_arrow, test_hostile_arrow, test_write_two_phase,
-                  test_debuginfo_parca, test_debuginfo_refused, test_debuginfo_alloy,
+    cluster.main([test_write_raw, test_every_pprof_by_write_raw, test_write_arrow, test_hostile_arrow, test_write_two_phase,
+                  test_debuginfo_parca, test_debuginfo_json, test_debuginfo_refused, test_debuginfo_alloy,
                   test_debuginfo_kill])

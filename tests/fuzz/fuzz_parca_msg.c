@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The other bytes Parca's clients send: the first byte says which. WriteRawRequest; the two streams
- * of Write, one behind the other; the .meta of debug info; an ELF file.
+ * The other bytes Parca's clients send: the first byte says which. WriteRawRequest, as JSON where it
+ * opens a brace; the two streams of Write, one behind the other; the .meta of debug info; an ELF
+ * file.
  */
 #include <stdio.h>
 #include <unistd.h>
 
 #include "distributor/parca/debuginfo_elf.h"
 #include "distributor/parca/debuginfo_file.h"
+#include "distributor/parca/parca_json.h"
 #include "distributor/parca/parca_labels.h"
 #include "distributor/parca/parca_raw.h"
 #include "tests/lib/parca_bed.h"
@@ -69,6 +71,28 @@ static void elf(struct str bytes)
     (void)fclose(f);
 }
 
+static void raw(struct str body, const struct parca_opts *o, struct parca_bed *b)
+{
+    struct json_doc *doc;
+    struct buf message;
+    struct err e;
+
+    if (!str_starts(body, STR("{"))) {
+        (void)parca_raw_push(body, o, &b->sink, &e);
+        return;
+    }
+    buf_init(&message, MIB);
+    if (json_parse(body, &doc, &e) == 0) {
+        int rc = parca_json_read(json_root(doc), &parca_write_raw, &message, &e);
+        if (rc == 0)
+            (void)parca_raw_push(buf_str(&message), o, &b->sink, &e);
+        else
+            CHECK(rc == ERR_INPUT || rc == ERR_LIMIT);
+        json_doc_free(doc);
+    }
+    buf_deinit(&message);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const struct parca_opts o = { .drop_labels = PARCA_DROP_LABELS, .seed = 1 };
@@ -85,7 +109,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     b.pushes_max = 20;
     switch (data[0] & 3) {
     case 0:
-        (void)parca_raw_push(body, &o, &b.sink, &e);
+        raw(body, &o, &b);
         break;
     case 1:
         two_streams(body, &o, &b);
