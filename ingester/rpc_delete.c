@@ -103,6 +103,7 @@ static void put_tomb(uint32_t shard, const struct tomb_info *i, Embertree__Delet
     t->bytes = i->bytes;
     t->done = i->done;
     t->of = i->of;
+    t->phase = pack_str(str_c(i->phase));
 }
 
 static void pack_reply(struct delete *d, struct buf *out)

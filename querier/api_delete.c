@@ -326,8 +326,17 @@ static int newest_first(const void *a, const void *b)
     return x->created_ms > y->created_ms ? -1 : x->created_ms < y->created_ms;
 }
 
+/* The shard that is furthest behind. */
+static bool is_behind(const Embertree__DeleteTomb *x, const Embertree__DeleteTomb *than)
+{
+    if (x->state != than->state)
+        return x->state < than->state;
+    return (uint64_t)x->done * MAX(than->of, 1u) < (uint64_t)than->done * MAX(x->of, 1u);
+}
+
 static void put_one(struct json *j, const struct one *o)
 {
+    const Embertree__DeleteTomb *behind = NULL;
     struct sum s = { 0 };
     uint64_t rows = 0, bytes = 0, done = 0, of = 0;
     uint32_t state = ARRAY_LEN(states) - 1;
@@ -339,6 +348,7 @@ static void put_one(struct json *j, const struct one *o)
         ended = MAX(ended, t->ended_ms);
         if (!t->services && !t->series)
             continue;
+        behind = !behind || is_behind(t, behind) ? t : behind;
         s.kind = MAX(s.kind, t->kind);
         s.services += t->services;
         s.series += t->series;
@@ -354,6 +364,7 @@ static void put_one(struct json *j, const struct one *o)
     put_str(j, "what", in_str(o->at[0]->what));
     put_str(j, "kind", str_c(kind_name(s.kind)));
     put_str(j, "state", str_c(states[state]));
+    put_str(j, "phase", behind ? in_str(behind->phase) : STR_NULL);
     put_i64(j, "created", o->created_ms);
     put_i64(j, "ended", state ? ended : 0);
     put_i64(j, "from", s.from_ms);

@@ -32,35 +32,43 @@
 struct phase {
     purge_phase fn;
     const char *name;
+    const char *words; /* of the list of deletes */
 };
 #define PHASES_MAX 7
-static const struct phase phases[][PHASES_MAX] = {
-    [TOMB_TENANT] = { { purge_ranges, "ranges" }, { purge_tables, "tables" } },
-    [TOMB_SERVICES] = { { purge_ranges, "ranges" },
-                        { purge_labels, "labels" },
-                        { purge_postings, "postings" },
-                        { purge_pairs, "pairs" },
-                        { purge_tables, "tables" } },
-    [TOMB_SERIES] = { { purge_groups, "groups" },
-                      { purge_rows, "rows" },
-                      { purge_postings, "postings" },
-                      { purge_pairs, "pairs" },
-                      { purge_days, "days" } },
-    [TOMB_RANGE] = { { purge_marks, "marks" },
-                     { purge_groups, "groups" },
-                     { purge_rows, "rows" },
-                     { purge_postings, "postings" },
-                     { purge_pairs, "pairs" },
-                     { purge_days, "days" } },
+static const struct phase RANGES = { purge_ranges, "ranges", "rows of whole services" };
+static const struct phase LABELS = { purge_labels, "labels", "label sets" };
+static const struct phase POSTINGS = { purge_postings, "postings", "label index" };
+static const struct phase PAIRS = { purge_pairs, "pairs", "label values" };
+static const struct phase TABLES = { purge_tables, "tables", "dictionaries and names" };
+static const struct phase MARKS = { purge_marks, "marks", "edges of the range" };
+static const struct phase GROUPS = { purge_groups, "groups", "roll-ups of those who stay" };
+static const struct phase ROWS = { purge_rows, "rows", "rows of series" };
+static const struct phase DAYS = { purge_days, "days", "days with data" };
+static const struct phase *const phases[][PHASES_MAX] = {
+    [TOMB_TENANT] = { &RANGES, &TABLES },
+    [TOMB_SERVICES] = { &RANGES, &LABELS, &POSTINGS, &PAIRS, &TABLES },
+    [TOMB_SERIES] = { &GROUPS, &ROWS, &POSTINGS, &PAIRS, &DAYS },
+    [TOMB_RANGE] = { &MARKS, &GROUPS, &ROWS, &POSTINGS, &PAIRS, &DAYS },
 };
 
 static uint32_t phase_count(const struct tomb *t)
 {
     uint32_t n = 0;
 
-    while (n < PHASES_MAX && phases[t->kind][n].fn)
+    while (n < PHASES_MAX && phases[t->kind][n])
         n++;
     return n;
+}
+
+const char *tomb_phase(const struct tomb *t)
+{
+    if (t->state == TOMB_DONE)
+        return "";
+    if (t->state == TOMB_PURGED)
+        return "files";
+    if (!t->of)
+        return "waiting";
+    return t->phase < phase_count(t) ? phases[t->kind][t->phase]->words : "";
 }
 
 /* ---- working memory ---- */
@@ -183,9 +191,9 @@ static int run_phases(struct purge_step *x, struct err *e)
     while (!rc && !x->full && !x->wants_quiet && t->phase < n) {
         bool done = false;
         x->permille = 0;
-        rc = phases[t->kind][t->phase].fn(x, &done, e);
+        rc = phases[t->kind][t->phase]->fn(x, &done, e);
         if (rc)
-            return err_wrap(e, "%s", phases[t->kind][t->phase].name);
+            return err_wrap(e, "%s", phases[t->kind][t->phase]->name);
         if (!done)
             return 0;
         t->phase++;

@@ -456,6 +456,7 @@ static int list_one(void *cookie, struct tomb *t, struct err *e)
         .bytes = t->bytes,
         .done = t->done,
         .of = t->of,
+        .phase = tomb_phase(t),
     };
     bool wanted = !x->tenant.len || str_eq(x->tenant, t->name);
 

@@ -141,6 +141,7 @@ struct tomb_info {
     uint64_t services, series, raw_rows;
     uint64_t rows, bytes; /* deleted so far: estimates where whole ranges went */
     uint32_t done, of;    /* steps of the whole, for a bar; of 0: not known yet */
+    const char *phase;    /* what is being done, in words; "": nothing any more */
 };
 struct tomb_list {
     VEC(struct tomb_info) at; /* newest first; texts in the arena */

@@ -57,6 +57,9 @@ struct tomb *tomb_new(void);
 void tomb_free(struct tomb *t);
 NODISCARD int tomb_load_masks(struct store *s, struct tomb *t, struct err *e);
 
+/* What is being done for it, in words; "": nothing any more. */
+const char *tomb_phase(const struct tomb *t);
+
 bool tombs_block(const struct store *s, uint32_t tenant, uint32_t scope);
 bool tombs_hold(const struct store *s, const struct member *m, uint32_t t);
 bool tombs_newer_than(const struct store *s, uint64_t applied);

@@ -87,6 +87,12 @@ static void on_estimate(void *cookie, struct rpc_call *call, struct str payload)
     on_call(cookie, RPC_ESTIMATE, call, payload);
 }
 
+/* Canned answers only. */
+static void on_delete(void *cookie, struct rpc_call *call, struct str payload)
+{
+    on_call(cookie, RPC_DELETE, call, payload);
+}
+
 static void start_ingester(struct qbed *b, size_t i, const char *addr)
 {
     struct qbed_ingester *in = &b->ingesters[i];
@@ -108,6 +114,7 @@ static void start_ingester(struct qbed *b, size_t i, const char *addr)
     rpc_serve(in->node, RPC_LABELS, on_labels, in);
     rpc_serve(in->node, RPC_FUNCTIONS, on_functions, in);
     rpc_serve(in->node, RPC_ESTIMATE, on_estimate, in);
+    rpc_serve(in->node, RPC_DELETE, on_delete, in);
 }
 
 /* ---- the bed ----------------------------------------------------------------------------------*/

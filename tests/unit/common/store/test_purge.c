@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Steps of purging: one that fails, and what each says it is doing. What is left after them is in
+ * test_tomb.c.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "common/base/size.h"
+#include "common/model/slot.h"
+#include "common/store/store_impl.h"
+#include "common/store/tomb_impl.h"
+#include "tests/lib/store_steps.h"
+#include "tests/lib/tomb_bed.h"
+
+static struct store_bed bed;
+static uint32_t now; /* slot, start of a minute */
+static struct err e;
+
+static int setup(void **state)
+{
+    struct store_opts o = {
+        .dict_bytes_max = 64 * MIB,
+        .seal_delay_ms = 30000,
+        .wid_horizon_ms = 4 * 3600 * 1000,
+        .seed = 42,
+    };
+    (void)state;
+    store_bed_init(&bed, &o);
+    now = store_bed_slot(&bed) / 12 * 12;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    store_bed_deinit(&bed);
+    return 0;
+}
+
+static void minutes(int n)
+{
+    clock_fake_advance(&bed.clock, n * INT64_C(60000));
+}
+
+static int push(const char *service, const char *labels, uint32_t slot, uint64_t wid,
+                const char *stacks)
+{
+    return store_bed_push(
+        &bed,
+        &(struct bed_push){
+            .service = service, .labels = labels, .slot = slot, .wid = wid, .stacks = stacks });
+}
+
+static const char *merge(const char *selector)
+{
+    return store_bed_merge(&bed, NULL, selector, NULL, now - 1000, now + 1000);
+}
+
+/* Two services of two pods, one minute sealed, one not. */
+static void fill(void)
+{
+    push("api", "pod=a", now, 1, "m;x=1");
+    push("api", "pod=b", now, 2, "m;x=10");
+    push("db", "pod=a", now, 3, "m;x=100");
+    push("db", "zone=z", now, 4, "m;x=1000");
+    minutes(2);
+    store_bed_seal(&bed);
+    push("api", "pod=a", now + 14, 5, "m;y=1");
+    push("api", "pod=b", now + 14, 6, "m;y=10");
+    push("db", "pod=a", now + 14, 7, "m;y=100");
+    push("db", "zone=z", now + 14, 8, "m;y=1000");
+    assert_string_equal(merge("{}"), "m;x=1111 m;y=1111");
+}
+
+static void seal_later(void)
+{
+    minutes(5);
+    store_bed_seal(&bed);
+}
+
+/* Overwrites points of members, or puts back what they were. */
+static void damage(struct buf rows[8], bool damaged)
+{
+    struct kv_batch *b = kv_batch_new();
+    size_t n = 0;
+
+    struct kv_iter *it = kv_iter_new(bed.s->kv, NULL, KV_TL, STR_NULL, STR_NULL);
+    for (; kv_iter_valid(it); kv_iter_next(it)) {
+        if (kv_iter_key(it).ptr[0]) /* not level 0 of members */
+            continue;
+        assert_true(n < 8);
+        if (damaged) {
+            buf_init(&rows[n], KIB);
+            buf_add_str(&rows[n], kv_iter_value(it));
+        }
+        kv_batch_put(b, KV_TL, kv_iter_key(it), damaged ? STR("damaged") : buf_str(&rows[n]));
+        if (!damaged)
+            buf_deinit(&rows[n]);
+        n++;
+    }
+    assert_int_equal(kv_iter_status(it, &e), 0);
+    kv_iter_free(it);
+    assert_true(n > 0);
+    assert_int_equal(store_write_batch(bed.s, b, false, &e), 0);
+    kv_batch_free(b);
+}
+
+/* A step that fails half way has deleted nothing, and its first half is done again. */
+static void test_failed_step(void **state)
+{
+    struct buf rows[8];
+    bool more;
+
+    (void)state;
+    fill();
+    seal_later();
+    tomb_bed_delete(&bed, NULL, "{service_name=\"api\"}", now, now + 12, NULL);
+    assert_string_equal(merge("{}"), "m;x=1100 m;y=1111");
+    for (int i = 0; i < 100 && bed.s->tombs->at.ptr[0]->phase < 2; i++)
+        assert_int_equal(store_purge(bed.s, 1000, &more, &e), 0);
+    damage(rows, true);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(store_purge(bed.s, 1000, &more, &e), ERR_CORRUPT);
+        assert_non_null(strstr(e.text, "purge of delete"));
+    }
+    damage(rows, false);
+    tomb_bed_purge(&bed, 1000);
+    assert_string_equal(merge("{}"), "m;x=1100 m;y=1111");
+    steps_check(&bed);
+}
+
+/* Every phase says what it does, in its order, and only while it does. */
+static void phases_of(const char *selector, uint32_t from, uint32_t to, const char *want)
+{
+    struct arena *a = arena_new(MIB);
+    const char *last = "";
+    struct tomb_list l;
+    struct buf got;
+    bool more = true;
+
+    buf_init(&got, KIB);
+    fill();
+    seal_later();
+    (void)tomb_bed_delete(&bed, NULL, selector, from, to, NULL);
+    for (int i = 0; i < 1000; i++) {
+        struct store_view *v = store_view_get(bed.s);
+        assert_int_equal(store_deletes(v, STR("t"), a, &l, &e), 0);
+        store_view_put(v);
+        assert_int_equal(l.at.len, 1);
+        if (strcmp(l.at.ptr[0].phase, last) != 0) {
+            buf_add_str(&got, str_c(*last ? ", " : ""));
+            buf_add_str(&got, str_c(last = l.at.ptr[0].phase));
+        }
+        bool done = l.at.ptr[0].state == TOMB_DONE;
+        tomb_list_deinit(&l);
+        if (done)
+            break;
+        if (!bed.s->tombs->pending) {
+            assert_int_equal(store_reclaim(bed.s, &more, &e), 0);
+            clock_fake_advance(&bed.clock, 2000);
+        }
+        assert_int_equal(store_purge(bed.s, 1, &more, &e), 0);
+    }
+    assert_true(buf_add(&got, "", 1));
+    assert_string_equal(got.ptr, want);
+    buf_deinit(&got);
+    arena_free(a);
+}
+
+static void test_phases_of_services(void **state)
+{
+    (void)state;
+    phases_of("{service_name=\"api\"}", 0, 0,
+              "waiting, rows of whole services, label sets, label index, label values, "
+              "dictionaries and names, files, ");
+}
+
+static void test_phases_of_series(void **state)
+{
+    (void)state;
+    phases_of("{pod=\"a\"}", 0, 0,
+              "waiting, roll-ups of those who stay, rows of series, label index, label values, "
+              "days with data, files, ");
+}
+
+static void test_phases_of_range(void **state)
+{
+    (void)state;
+    phases_of("{pod=\"a\"}", now, now + 12,
+              "waiting, roll-ups of those who stay, rows of series, label index, label values, "
+              "days with data, files, ");
+}
+
+static void test_phases_of_tenant(void **state)
+{
+    (void)state;
+    phases_of(NULL, 0, 0, "waiting, rows of whole services, dictionaries and names, files, ");
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        T(test_failed_step),     T(test_phases_of_services), T(test_phases_of_series),
+        T(test_phases_of_range), T(test_phases_of_tenant),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
