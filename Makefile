@@ -210,6 +210,7 @@ $(O)/%.S.o: %.S $(O)/flags
 # The bundle keeps its time when its bytes stay the same: then nothing is linked again.
 $(B)/ui/assets.bin $(B)/ui/assets.idx: $(B)/ui/done ;
 $(O)/querier/ui/assets.S.o: $(B)/ui/assets.bin $(B)/ui/assets.idx
+$(O)/common/render/viewer.S.o: $(wildcard common/render/viewer_*)
 $(O)/common/role/role.c.o: $(O)/gen/version.h
 
 # Changed flags rebuild everything; the same flags rebuild nothing.
