@@ -20,12 +20,16 @@
 #include "querier/api_functions.h"
 #include "querier/api_labels.h"
 #include "querier/api_render.h"
+#include "querier/api_settings.h"
 #include "querier/api_space.h"
 #include "querier/api_views.h"
 #include "querier/query.h"
 
 #define CONNECT_BODY (1 * MIB)
 #define SERVICE      "/querier.v1.QuerierService/"
+#define SETTINGS     "/settings.v1.SettingsService/"
+#define RULES        "/settings.v1.RecordingRulesService/"
+#define FLAGS        "/capabilities.v1.FeatureFlagsService/"
 
 static const struct query_route routes[] = {
     { HTTP_GET, "/pyroscope/render", 0, api_render, false },
@@ -60,6 +64,15 @@ static const struct query_route routes[] = {
     { HTTP_POST, SERVICE "GetProfileStats", CONNECT_BODY, api_profile_stats, true },
     { HTTP_POST, SERVICE "AnalyzeQuery", CONNECT_BODY, api_analyze_query, true },
     { HTTP_POST, SERVICE "*", CONNECT_BODY, api_no_such, true },
+    { HTTP_POST, SETTINGS "Get", CONNECT_BODY, api_settings_get, true },
+    { HTTP_POST, SETTINGS "Set", CONNECT_BODY, api_settings_set, true },
+    { HTTP_POST, SETTINGS "Delete", CONNECT_BODY, api_settings_delete, true },
+    { HTTP_POST, RULES "GetRecordingRule", CONNECT_BODY, api_rules_get, true },
+    { HTTP_POST, RULES "ListRecordingRules", CONNECT_BODY, api_rules_list, true },
+    { HTTP_POST, RULES "UpsertRecordingRule", CONNECT_BODY, api_rules_upsert, true },
+    { HTTP_POST, RULES "DeleteRecordingRule", CONNECT_BODY, api_rules_delete, true },
+    { HTTP_POST, FLAGS "GetFeatureFlags", CONNECT_BODY, api_feature_flags, true },
+    { HTTP_POST, "/version.v1.Version/Version", CONNECT_BODY, api_version, true },
 };
 
 /* ---- start ------------------------------------------------------------------------------------*/
@@ -104,6 +117,11 @@ static void start_routes(struct querier *qr)
         http_route(qr->ctx->http, routes[i].methods, routes[i].path, routes[i].body_max,
                    query_on_http, &qr->routes[i]);
     }
+    /* What has no method above, and who reads sources from version control: unimplemented. */
+    svc_service(qr->ctx->http, SETTINGS "*");
+    svc_service(qr->ctx->http, RULES "*");
+    svc_service(qr->ctx->http, FLAGS "*");
+    svc_service(qr->ctx->http, "/vcs.v1.VCSService/*");
     ui_route(&qr->ui, qr->ctx->http);
 }
 

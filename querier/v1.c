@@ -228,13 +228,13 @@ static const struct msg_field setting_fields[] = {
 };
 static const struct msg_field setting_name_fields[] = { ROW("name", NULL, 1, MSG_STR, name) };
 #undef ST
-static const struct msg_desc setting_desc = MSG_DESC("Setting", struct v1_setting, setting_fields);
+const struct msg_desc v1_setting_desc = MSG_DESC("Setting", struct v1_setting, setting_fields);
 const struct msg_desc v1_setting_name_desc =
     MSG_DESC("DeleteSettingsRequest", struct v1_setting, setting_name_fields);
 
 #define ST struct v1_setting_set
 static const struct msg_field setting_set_fields[] = {
-    SUB("setting", NULL, 1, setting, &setting_desc),
+    SUB("setting", NULL, 1, setting, &v1_setting_desc),
 };
 #undef ST
 const struct msg_desc v1_setting_set_desc =
@@ -275,9 +275,21 @@ static const struct msg_field rule_fields[] = {
     ROW("generation", NULL, 6, MSG_I64, generation),
     SUB("stacktraceFilter", "stacktrace_filter", 7, filter, &rule_filter_desc),
 };
+static const struct msg_field stored_rule_fields[] = {
+    ROW("id", NULL, 1, MSG_STR, id),
+    ROW("metricName", "metric_name", 2, MSG_STR, metric_name),
+    ROW("profileType", "profile_type", 3, MSG_STR, profile_type),
+    LIST("matchers", NULL, 4, matchers),
+    LIST("groupBy", "group_by", 5, group_by),
+    SUBS("externalLabels", "external_labels", 6, external_labels, STRINGS_MAX, &label_desc),
+    ROW("generation", NULL, 7, MSG_I64, generation),
+    SUB("stacktraceFilter", "stacktrace_filter", 8, filter, &rule_filter_desc),
+};
 static const struct msg_field rule_id_fields[] = { ROW("id", NULL, 1, MSG_STR, id) };
 #undef ST
 const struct msg_desc v1_rule_desc =
     MSG_DESC("UpsertRecordingRuleRequest", struct v1_rule, rule_fields);
+const struct msg_desc v1_stored_rule_desc =
+    MSG_DESC("RecordingRule", struct v1_rule, stored_rule_fields);
 const struct msg_desc v1_rule_id_desc =
     MSG_DESC("RecordingRuleRequest", struct v1_rule, rule_id_fields);

@@ -92,15 +92,15 @@ struct v1_rule_filter {
 struct v1_label {
     struct str name, value;
 };
-struct v1_rule { /* UpsertRecordingRuleRequest; id alone: Get, Delete */
-    struct str id, metric_name;
+struct v1_rule { /* UpsertRecordingRuleRequest, RecordingRule; id alone: Get, Delete */
+    struct str id, metric_name, profile_type;
     struct msg_list matchers, group_by, external_labels; /* the last: struct v1_label */
     int64_t generation;
     struct v1_rule_filter *filter;
 };
 
-extern const struct msg_desc v1_setting_set_desc, v1_setting_name_desc, v1_rule_desc,
-    v1_rule_id_desc;
+extern const struct msg_desc v1_setting_desc, v1_setting_set_desc, v1_setting_name_desc,
+    v1_rule_desc, v1_stored_rule_desc, v1_rule_id_desc;
 extern const struct msg_enum v1_metric_types;
 
 #endif

@@ -25,7 +25,13 @@ static void answer(struct qbed_ingester *in, struct rpc_call *call, enum rpc_met
         return;
     }
     buf_init(&out, 64 * MIB);
-    if (in->canned)
+    if (method == RPC_DOC) {
+        if (fake_docs_answer(&in->bed->docs, payload, &out, &e)) {
+            buf_deinit(&out);
+            rpc_fail(call, &e);
+            return;
+        }
+    } else if (in->canned)
         (void)buf_add_str(&out, *in->canned);
     else if (fake_answer(&(struct fake){ in->bed->pushes, in->bed->pushes_len, in->index,
                                          in->bed->ingesters_len },
@@ -93,6 +99,11 @@ static void on_delete(void *cookie, struct rpc_call *call, struct str payload)
     on_call(cookie, RPC_DELETE, call, payload);
 }
 
+static void on_doc(void *cookie, struct rpc_call *call, struct str payload)
+{
+    on_call(cookie, RPC_DOC, call, payload);
+}
+
 static void start_ingester(struct qbed *b, size_t i, const char *addr)
 {
     struct qbed_ingester *in = &b->ingesters[i];
@@ -115,6 +126,7 @@ static void start_ingester(struct qbed *b, size_t i, const char *addr)
     rpc_serve(in->node, RPC_FUNCTIONS, on_functions, in);
     rpc_serve(in->node, RPC_ESTIMATE, on_estimate, in);
     rpc_serve(in->node, RPC_DELETE, on_delete, in);
+    rpc_serve(in->node, RPC_DOC, on_doc, in);
 }
 
 /* ---- the bed ----------------------------------------------------------------------------------*/
@@ -247,6 +259,7 @@ void qbed_deinit(struct qbed *b)
     querier_role.free(b->self);
     net_pass(&b->world, 100);
     rpc_net_free(b->rpc);
+    fake_docs_free(&b->docs);
     net_world_deinit(&b->world);
     conf_free(b->conf);
 }
@@ -271,6 +284,26 @@ void qbed_send(struct qbed *b, const char *method, const char *target, const cha
     CHECK(buf_ok(&out));
     net_send(b->client, buf_str(&out));
     buf_deinit(&out);
+}
+
+const char *qbed_post(struct qbed *b, const char *target, const char *headers, struct str body)
+{
+    struct buf out;
+
+    if (b->client->closed) {
+        net_mem_free(b->client);
+        b->client = net_connect(&b->world);
+    }
+    buf_reset(&b->client->out);
+    buf_init(&out, MIB);
+    buf_addf(&out, "POST %s HTTP/1.1\r\nHost: h\r\n%sContent-Length: %zu\r\n\r\n", target, headers,
+             body.len);
+    buf_add_str(&out, body);
+    CHECK(buf_ok(&out));
+    net_send(b->client, buf_str(&out));
+    buf_deinit(&out);
+    net_pass(&b->world, 0);
+    return qbed_reply(b);
 }
 
 const char *qbed_reply(struct qbed *b)

@@ -9,6 +9,7 @@
 #include "common/rpc/rpc_mem.h"
 #include "querier/querier.h"
 #include "tests/lib/net_mem.h"
+#include "tests/lib/querier_docs.h"
 
 #define QBED_INGESTERS_MAX 4
 #define QBED_NOW           INT64_C(1750000000000) /* a multiple of 10 s */
@@ -56,6 +57,7 @@ struct qbed {
     size_t ingesters_len;
     const struct qbed_push *pushes;
     size_t pushes_len;
+    struct fake_docs docs; /* of all ingesters */
     struct net_mem *client;
     bool drained;
 };
@@ -74,6 +76,8 @@ const char *qbed_reply(struct qbed *b);
 /* Both, for what answers without time passing. */
 const char *qbed_get(struct qbed *b, const char *target);
 const char *qbed_connect(struct qbed *b, const char *method, const char *json);
+/* POST with a body of any bytes. */
+const char *qbed_post(struct qbed *b, const char *target, const char *headers, struct str body);
 /* The body of a reply. */
 const char *qbed_body(const char *reply);
 int qbed_status(const char *reply);
