@@ -38,20 +38,29 @@ uint64_t steps_seeds(void (*run)(uint64_t seed), uint64_t seeds)
 
 /* ---- steps ---- */
 
-void steps_stage(struct store_bed *b, struct store_batch *to, struct model_world *w,
-                 const struct model_request *q, uint64_t stacks_seed, struct store_result *ret)
+int steps_try_stage(struct store_bed *b, struct store_batch *to, struct model_world *w,
+                    const struct model_request *q, struct stacks *st, struct store_result *ret,
+                    struct err *e)
 {
     struct arena *a = arena_new(16 * MIB);
     struct store_write write;
+
+    model_request_write(w, q, st, a, &write);
+    int rc = store_stage(b->s, to, &write, ret, e);
+    arena_free(a);
+    return rc;
+}
+
+void steps_stage(struct store_bed *b, struct store_batch *to, struct model_world *w,
+                 const struct model_request *q, uint64_t stacks_seed, struct store_result *ret)
+{
     struct stacks st;
     struct err e;
 
     stacks_init(&st, 64 * MIB, stacks_seed);
-    model_request_write(w, q, &st, a, &write);
-    if (store_stage(b->s, to, &write, ret, &e))
+    if (steps_try_stage(b, to, w, q, &st, ret, &e))
         fail_msg("stage: %s", e.text);
     stacks_deinit(&st);
-    arena_free(a);
 }
 
 bool steps_seal(struct store_bed *b, size_t rows_max)
@@ -98,32 +107,46 @@ void steps_due(struct store_view *v, struct store_bed *b, size_t max, struct bui
         fail_msg("due: %s", e.text);
 }
 
+bool steps_held_next(struct store_view *v, struct steps_held *h, size_t bytes_max)
+{
+    struct build_node n = h->job.node;
+    struct err e;
+
+    arena_reset(h->arena);
+    int rc = store_build_read(v, &n, &h->cursor, bytes_max, h->arena, &h->job, &e);
+    if (rc && rc != ERR_NOT_FOUND)
+        fail_msg("read: %s", e.text);
+    if (!rc && build_merge(&h->job, h->arena, &h->result, &e))
+        fail_msg("merge: %s", e.text);
+    return !rc;
+}
+
 struct steps_held *steps_held_read(struct store_view *v, const struct build_node *n,
                                    size_t bytes_max)
 {
     struct steps_held *h = XNEW(struct steps_held);
-    struct err e;
 
     h->arena = arena_new(64 * MIB);
-    int rc = store_build_read(v, n, &h->cursor, bytes_max, h->arena, &h->job, &e);
-    if (rc && rc != ERR_NOT_FOUND)
-        fail_msg("read: %s", e.text);
-    if (rc) {
-        steps_held_free(h);
-        return NULL;
-    }
-    if (build_merge(&h->job, h->arena, &h->result, &e))
-        fail_msg("merge: %s", e.text);
-    return h;
+    h->job.node = *n;
+    if (steps_held_next(v, h, bytes_max))
+        return h;
+    steps_held_free(h);
+    return NULL;
 }
 
-void steps_held_apply(struct store_bed *b, struct steps_held *h)
+bool steps_held_try(struct store_bed *b, struct steps_held *h)
 {
     struct err e;
     int rc = store_build_apply(b->s, &h->job, &h->result, &e);
 
     if (rc && rc != ERR_NOT_FOUND)
         fail_msg("apply: %s", e.text);
+    return !rc;
+}
+
+void steps_held_apply(struct store_bed *b, struct steps_held *h)
+{
+    (void)steps_held_try(b, h);
     steps_held_free(h);
 }
 

@@ -18,6 +18,10 @@ uint64_t steps_seeds(void (*run)(uint64_t seed), uint64_t seeds);
 /* Adds the request to the batch. */
 void steps_stage(struct store_bed *b, struct store_batch *to, struct model_world *w,
                  const struct model_request *q, uint64_t stacks_seed, struct store_result *ret);
+/* The same with stacks that may hold something already; the code of store_stage. */
+int steps_try_stage(struct store_bed *b, struct store_batch *to, struct model_world *w,
+                    const struct model_request *q, struct stacks *st, struct store_result *ret,
+                    struct err *e);
 /* One step each; true: there is more to do. */
 bool steps_seal(struct store_bed *b, size_t rows_max);
 bool steps_build(struct store_bed *b, size_t rows_max);
@@ -36,7 +40,11 @@ void steps_due(struct store_view *v, struct store_bed *b, size_t max, struct bui
 /* Reads and merges a node; NULL: it cannot be built. */
 struct steps_held *steps_held_read(struct store_view *v, const struct build_node *n,
                                    size_t bytes_max);
-void steps_held_apply(struct store_bed *b, struct steps_held *h); /* and frees; refused is fine */
+/* The next job of the same node into *h; false: there is none, h is to be freed. */
+bool steps_held_next(struct store_view *v, struct steps_held *h, size_t bytes_max);
+/* Was it applied? Refused is fine. */
+bool steps_held_try(struct store_bed *b, struct steps_held *h);
+void steps_held_apply(struct store_bed *b, struct steps_held *h); /* tries, and frees */
 void steps_held_free(struct steps_held *h);                       /* NULL is fine */
 
 #endif

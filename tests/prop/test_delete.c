@@ -12,16 +12,13 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #include "common/model/slot.h"
-#include "common/store/build.h"
-#include "common/store/check.h"
 #include "common/store/store_impl.h"
 #include "common/store/tomb_impl.h"
-#include "tests/lib/store_model.h"
+#include "tests/lib/store_steps.h"
 #include "tests/lib/tomb_bed.h"
 
 #define STEPS 300
@@ -41,12 +38,6 @@ struct gone { /* a number that no key may name when it is purged */
     uint32_t tenant, scope;
     uint64_t series;
 };
-struct held { /* a job that was read, not applied */
-    struct arena *arena;
-    struct build_cursor cursor;
-    struct build_job job;
-    struct build_result result;
-};
 struct run {
     struct model_world w;
     struct model m; /* of what is committed and not deleted */
@@ -60,7 +51,7 @@ struct run {
     struct model view_model;
     bool ranges; /* of this run: then days are not what the model thinks */
     uint32_t ids;
-    struct held *held; /* NULL: none */
+    struct steps_held *held; /* NULL: none */
 };
 
 static uint32_t below(struct run *r, uint32_t n)
@@ -118,11 +109,7 @@ static bool in_flight(struct run *r, const struct model_push *p)
 /* Stages the request; those of its pushes that must be stored are, the others are duplicates. */
 static void stage(struct run *r, struct flight *f, struct model_request *q)
 {
-    struct arena *a = arena_new(16 * MIB);
     struct store_result got = { 0 };
-    struct store_write w;
-    struct stacks st;
-    struct err e;
     uint32_t fresh = 0;
 
     vec_for (i, &q->pushes) {
@@ -131,10 +118,7 @@ static void stage(struct run *r, struct flight *f, struct model_request *q)
             continue;
         fresh++;
     }
-    stacks_init(&st, 64 * MIB, prng_u64(&r->w.prng));
-    model_request_write(&r->w, q, &st, a, &w);
-    if (store_stage(r->bed.s, f->b, &w, &got, &e))
-        fail_msg("stage: %s", e.text);
+    steps_stage(&r->bed, f->b, &r->w, q, prng_u64(&r->w.prng), &got);
     assert_int_equal(got.stored, fresh);
     assert_int_equal(got.stored + got.duplicates, q->pushes.len);
     vec_for (i, &q->pushes) {
@@ -142,8 +126,6 @@ static void stage(struct run *r, struct flight *f, struct model_request *q)
         if (!(was && was->known) && !in_flight(r, &q->pushes.ptr[i]))
             vec_push(&f->pushes, &q->pushes.ptr[i]);
     }
-    stacks_deinit(&st);
-    arena_free(a);
 }
 
 static void step_push(struct run *r)
@@ -345,11 +327,7 @@ static void step_reclaim(struct run *r)
 
 static void step_seal(struct run *r)
 {
-    bool more;
-    struct err e;
-
-    if (store_seal(r->bed.s, 1 + below(r, 40), &more, &e))
-        fail_msg("seal: %s", e.text);
+    (void)steps_seal(&r->bed, 1 + below(r, 40));
 }
 
 static void step_clock(struct run *r)
@@ -359,22 +337,15 @@ static void step_clock(struct run *r)
 
 static void step_build(struct run *r)
 {
-    struct err e;
     bool more = true;
 
     for (uint32_t i = below(r, chance(r, 0.3) ? 200 : 5); more && i > 0; i--)
-        if (store_build(r->bed.s, 1 + below(r, 60), &more, &e))
-            fail_msg("build: %s", e.text);
+        more = steps_build(&r->bed, 1 + below(r, 60));
 }
 
 static void drop_held(struct run *r)
 {
-    if (!r->held)
-        return;
-    build_job_deinit(&r->held->job);
-    build_result_deinit(&r->held->result);
-    arena_free(r->held->arena);
-    xfree(r->held);
+    steps_held_free(r->held);
     r->held = NULL;
 }
 
@@ -382,39 +353,25 @@ static void take_job(struct run *r)
 {
     struct store_view *v = store_view_get(r->bed.s);
     struct build_nodes due = { 0 };
-    struct store_clock now;
-    struct held *h;
-    struct err e;
-    int rc = ERR_NOT_FOUND;
 
-    store_clock(r->bed.s, &now);
-    assert_int_equal(store_build_due(v, now.engine_ms, 2, 7, 1 + below(r, 20), &due, &e), 0);
-    h = r->held = XNEW(struct held);
-    h->arena = arena_new(64 * MIB);
-    if (due.at.len)
-        rc = store_build_read(v, &due.at.ptr[below(r, (uint32_t)due.at.len)], &h->cursor,
-                              below(r, 3000), h->arena, &h->job, &e);
+    steps_due(v, &r->bed, 1 + below(r, 20), &due);
+    if (due.at.len) {
+        const struct build_node *n = &due.at.ptr[below(r, (uint32_t)due.at.len)];
+        r->held = steps_held_read(v, n, below(r, 3000));
+    }
     store_view_put(v);
     vec_free(&due.at);
-    assert_true(!rc || rc == ERR_NOT_FOUND);
-    if (rc)
-        drop_held(r);
-    else
-        assert_int_equal(build_merge(&h->job, h->arena, &h->result, &e), 0);
 }
 
 /* A job that was read before a delete may come back after it. */
 static void step_job(struct run *r)
 {
-    struct err e;
-
     if (!r->held) {
         take_job(r);
         return;
     }
-    int rc = store_build_apply(r->bed.s, &r->held->job, &r->held->result, &e);
-    assert_true(!rc || rc == ERR_NOT_FOUND);
-    drop_held(r);
+    steps_held_apply(&r->bed, r->held);
+    r->held = NULL;
 }
 
 /* ---- questions ---- */
@@ -485,18 +442,6 @@ static void step_view(struct run *r)
     ask(r, r->view, &r->view_model);
 }
 
-static void check_all(struct run *r)
-{
-    struct store_view *v = store_view_get(r->bed.s);
-    struct check_report report;
-    struct err e;
-    int rc = store_check(v, &report, &e);
-
-    store_view_put(v);
-    if (rc)
-        fail_msg("check: %s", e.text);
-}
-
 /* ---- disasters ---- */
 
 static void reopen(struct run *r, enum kv_mem_crash how, uint64_t keep)
@@ -510,7 +455,7 @@ static void step_crash(struct run *r)
 {
     commit_all(r);
     reopen(r, chance(r, 0.5) ? KV_MEM_KILL : KV_MEM_POWER, below(r, 20));
-    check_all(r);
+    steps_check(&r->bed);
 }
 
 /* ---- runs ---- */
@@ -562,7 +507,7 @@ static void finish(struct run *r)
     }
     for (int i = 0; i < 10; i++)
         step_ask(r);
-    check_all(r);
+    steps_check(&r->bed);
     clock_fake_advance(&r->bed.clock, 730000);
     store_bed_seal(&r->bed);
     clock_fake_advance(&r->bed.clock, UINT64_C(65) * 86400000);
@@ -571,15 +516,13 @@ static void finish(struct run *r)
         step_build(r);
     for (int i = 0; i < 20; i++)
         step_ask(r);
-    check_all(r);
+    steps_check(&r->bed);
 }
 
 static void run_seed(uint64_t seed)
 {
     struct run *r = XNEW(struct run);
 
-    printf("SEED=%" PRIu64 "\n", seed);
-    fflush(stdout);
     model_world_init(&r->w, seed);
     r->m.w = &r->w;
     struct store_opts o = {
@@ -624,18 +567,8 @@ static void run_seed(uint64_t seed)
 
 static void test_model(void **state)
 {
-    const char *one = getenv("SEED"), *more = getenv("SEEDS");
-    uint64_t base = (uint64_t)time(NULL) * 1000, seeds = SEEDS;
-
     (void)state;
-    if (one && *one) {
-        run_seed(strtoull(one, NULL, 10));
-        return;
-    }
-    if (more && *more)
-        seeds = strtoull(more, NULL, 10);
-    for (uint64_t i = 0; i < seeds; i++)
-        run_seed(i < seeds / 2 ? i : base + i); /* some the same each time, some new */
+    (void)steps_seeds(run_seed, SEEDS);
 }
 
 int main(void)

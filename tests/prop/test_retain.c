@@ -8,6 +8,8 @@
  *   nodes at its edges; the answer is the exact sum of all pushes within these bounds, nothing
  *   older, nothing missing; views from before answer as before; what is too old is refused, all
  *   else is taken.
+ *
+ * SEED=n repeats one; SEEDS=n runs more of them.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +19,6 @@
 #include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "common/base/prng.h"
 #include "common/model/slot.h"
@@ -25,13 +26,14 @@
 #include "common/store/check.h"
 #include "common/store/retain.h"
 #include "common/store/store_impl.h"
-#include "tests/lib/store_bed.h"
+#include "tests/lib/store_steps.h"
 
 #define HOUR_MS   INT64_C(3600000)
 #define DAY_MS    (24 * HOUR_MS)
 #define SERVICES  3
 #define PODS      3
 #define TIMES_MAX 40
+#define SEEDS     4
 
 struct pushed {
     uint32_t slot, service;
@@ -134,22 +136,16 @@ static void load_floors(struct bed *b, uint32_t service, struct floors *ret)
 
 static void seal(struct bed *b)
 {
-    bool more = true;
-    struct err e;
-
-    while (more)
-        if (store_seal(b->s.s, 1 + prng_below(&b->p, 20), &more, &e))
-            fail_msg("seal: %s", e.text);
+    while (steps_seal(&b->s, 1 + prng_below(&b->p, 20)))
+        ;
 }
 
 static void build(struct bed *b, bool all)
 {
     bool more = true;
-    struct err e;
 
     while (more && (all || prng_chance(&b->p, 0.9)))
-        if (store_build(b->s.s, 1 + prng_below(&b->p, 200), &more, &e))
-            fail_msg("build: %s", e.text);
+        more = steps_build(&b->s, 1 + prng_below(&b->p, 200));
 }
 
 static void retain(struct bed *b, bool all)
@@ -319,9 +315,7 @@ static void run(struct bed *b, size_t steps)
     struct store_view *old = NULL;
     uint64_t old_total = 0;
     uint32_t old_from = 0, old_to = 0;
-    struct check_report report;
     int64_t x, y;
-    struct err e;
 
     for (size_t i = 0; i < steps; i++) {
         clock_fake_advance(&b->s.clock, (int64_t)prng_below(&b->p, 12 * HOUR_MS));
@@ -347,13 +341,8 @@ static void run(struct bed *b, size_t steps)
             check_range(b);
         if (!old && prng_chance(&b->p, 0.05))
             reopen(b);
-        if (prng_chance(&b->p, 0.02)) {
-            struct store_view *v = store_view_get(b->s.s);
-
-            if (store_check(v, &report, &e))
-                fail_msg("check: %s", e.text);
-            store_view_put(v);
-        }
+        if (prng_chance(&b->p, 0.02))
+            steps_check(&b->s);
     }
     if (old)
         store_view_put(old);
@@ -389,15 +378,12 @@ static uint64_t rows_below(struct bed *b)
     return below;
 }
 
-static void test_months(void **state)
+static void run_seed(uint64_t seed)
 {
-    uint64_t seed = getenv("SEED") ? strtoull(getenv("SEED"), NULL, 0) : (uint64_t)time(NULL);
     struct check_report report;
     struct bed b;
     struct err e;
 
-    (void)state;
-    print_message("SEED=%" PRIu64 "\n", seed);
     bed_open(&b, seed);
     run(&b, 900); /* about 220 days */
     /* Left alone, everything that may go has gone: no row stands below its floor. */
@@ -422,6 +408,12 @@ static void test_months(void **state)
     assert_true(b.folded > 0 && b.again > 0 && b.refused > 0 && b.moved > 0 && b.purged > 0 &&
                 b.files > 0 && b.epochs_dropped > 0);
     bed_close(&b);
+}
+
+static void test_months(void **state)
+{
+    (void)state;
+    (void)steps_seeds(run_seed, SEEDS);
 }
 
 int main(void)

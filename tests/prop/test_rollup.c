@@ -11,16 +11,12 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #include "common/model/slot.h"
-#include "common/store/build.h"
-#include "common/store/check.h"
 #include "tests/lib/rollup_check.h"
-#include "tests/lib/store_bed.h"
-#include "tests/lib/store_model.h"
+#include "tests/lib/store_steps.h"
 
 #define STEPS 250
 #define SEEDS 24
@@ -103,21 +99,15 @@ static void step_push(struct run *r)
 {
     struct model_request *q = model_request_new(&r->w, any_slot(r));
     struct store_batch *b = store_batch_new(r->bed.s);
-    struct arena *a = arena_new(16 * MIB);
     struct store_result got;
-    struct store_write w;
-    struct stacks st;
     struct err e;
 
-    stacks_init(&st, 64 * MIB, 5);
-    model_request_write(&r->w, q, &st, a, &w);
-    if (store_stage(r->bed.s, b, &w, &got, &e) || store_commit(r->bed.s, b, &e))
+    steps_stage(&r->bed, b, &r->w, q, 5, &got);
+    if (store_commit(r->bed.s, b, &e))
         fail_msg("push: %s", e.text);
     assert_int_equal(got.stored, q->pushes.len);
     model_add(&r->m, q);
     vec_push(&r->done, q);
-    stacks_deinit(&st);
-    arena_free(a);
 }
 
 /* A request that fails leaves no group, no rule, nothing. */
@@ -125,16 +115,13 @@ static void step_failed_push(struct run *r)
 {
     struct model_request *q = model_request_new(&r->w, any_slot(r));
     struct store_batch *b = store_batch_new(r->bed.s);
-    struct arena *a = arena_new(16 * MIB);
     struct store_result got;
-    struct store_write w;
     struct stacks st;
     struct err e;
 
     stacks_init(&st, 64 * MIB, 5);
-    model_request_write(&r->w, q, &st, a, &w);
     r->bed.faults.fail_gets_in = 1 + below(r, 40);
-    int rc = store_stage(r->bed.s, b, &w, &got, &e);
+    int rc = steps_try_stage(&r->bed, b, &r->w, q, &st, &got, &e);
     r->bed.faults.fail_gets_in = 0;
     assert_int_equal(rc ? store_batch_bytes(b) > 64 : 0, 0);
     if (store_commit(r->bed.s, b, &e))
@@ -146,26 +133,17 @@ static void step_failed_push(struct run *r)
         vec_push(&r->done, q);
     }
     stacks_deinit(&st);
-    arena_free(a);
 }
 
 static void step_seal(struct run *r)
 {
-    bool more;
-    struct err e;
-
-    if (store_seal(r->bed.s, 1 + below(r, 60), &more, &e))
-        fail_msg("seal: %s", e.text);
+    (void)steps_seal(&r->bed, 1 + below(r, 60));
 }
 
 static void step_build(struct run *r)
 {
-    bool more = true;
-    struct err e;
-
-    for (int i = 0; more && i < 20; i++)
-        if (store_build(r->bed.s, 1 + below(r, 60), &more, &e))
-            fail_msg("build: %s", e.text);
+    for (int i = 0; i < 20 && steps_build(&r->bed, 1 + below(r, 60)); i++)
+        ;
 }
 
 static void step_clock(struct run *r)
@@ -216,13 +194,10 @@ static void ask(struct run *r, bool members)
 static void check_all(struct run *r)
 {
     struct store_view *v = store_view_get(r->bed.s);
-    struct check_report report;
-    struct err e;
 
     rollup_check(v, &r->seen);
-    if (store_check(v, &report, &e))
-        fail_msg("check: %s", e.text);
     store_view_put(v);
+    steps_check(&r->bed);
 }
 
 /* Everything that was committed is there; what was sealed or built may have gone back. */
@@ -276,8 +251,6 @@ static void run_seed(uint64_t seed)
 {
     struct run *r = XNEW(struct run);
 
-    printf("SEED=%" PRIu64 "\n", seed);
-    fflush(stdout);
     model_world_init(&r->w, seed);
     r->m.w = &r->w;
     struct store_opts o = {
@@ -321,18 +294,8 @@ static void run_seed(uint64_t seed)
 
 static void test_rollups(void **state)
 {
-    const char *one = getenv("SEED"), *more = getenv("SEEDS");
-    uint64_t base = (uint64_t)time(NULL) * 1000, seeds = SEEDS;
-
     (void)state;
-    if (one && *one) {
-        run_seed(strtoull(one, NULL, 10));
-        return;
-    }
-    if (more && *more)
-        seeds = strtoull(more, NULL, 10);
-    for (uint64_t i = 0; i < seeds; i++)
-        run_seed(i < seeds / 2 ? i : base + i);
+    uint64_t seeds = steps_seeds(run_seed, SEEDS);
     printf("minutes rolled %" PRIu64 " listed %" PRIu64 ", late rows %" PRIu64
            ", nodes lists %" PRIu64 " vectors %" PRIu64 " whole %" PRIu64 ", rules %" PRIu64
            " groups %" PRIu64 "\n",

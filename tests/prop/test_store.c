@@ -12,16 +12,12 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #include "common/model/slot.h"
-#include "common/store/build.h"
-#include "common/store/check.h"
 #include "common/store/store_impl.h"
-#include "tests/lib/store_bed.h"
-#include "tests/lib/store_model.h"
+#include "tests/lib/store_steps.h"
 
 #define STEPS 500
 #define DAY   17280u
@@ -30,12 +26,6 @@
 struct flight { /* a batch that is staged, not committed */
     struct store_batch *b;
     VEC(struct model_request *) requests;
-};
-struct held { /* a job that was read, not applied */
-    struct arena *arena;
-    struct build_cursor cursor;
-    struct build_job job;
-    struct build_result result;
 };
 struct run {
     struct model_world w;
@@ -47,7 +37,7 @@ struct run {
     size_t view_pushes;               /* of the model when it was taken */
     uint32_t days_left;               /* the clock may still move: retries know their write ids */
     uint32_t floor;                   /* the highest floor of any level */
-    struct held *held;                /* NULL: none */
+    struct steps_held *held;          /* NULL: none */
 };
 
 static uint32_t below(struct run *r, uint32_t n)
@@ -81,21 +71,17 @@ static uint32_t any_slot(struct run *r)
 static struct store_result stage(struct run *r, struct store_batch *b,
                                  const struct model_request *q)
 {
-    struct arena *a = arena_new(16 * MIB);
     struct store_result ret = { 0 };
-    struct store_write w;
     struct stacks st;
     struct err e;
 
     stacks_init(&st, 64 * MIB, prng_u64(&r->w.prng));
     for (uint32_t i = below(r, 4); i > 0; i--) /* ids of requests differ from ours */
         (void)stacks_string(&st, r->w.strings.ptr[below(r, (uint32_t)r->w.strings.len)]);
-    model_request_write(&r->w, q, &st, a, &w);
-    if (store_stage(r->bed.s, b, &w, &ret, &e))
+    if (steps_try_stage(&r->bed, b, &r->w, q, &st, &ret, &e))
         fail_msg("stage: %s", e.text);
     assert_int_equal(ret.stored + ret.duplicates, q->pushes.len);
     stacks_deinit(&st);
-    arena_free(a);
     return ret;
 }
 
@@ -158,11 +144,7 @@ static void step_commit(struct run *r)
 
 static void step_seal(struct run *r)
 {
-    bool more;
-    struct err e;
-
-    if (store_seal(r->bed.s, 1 + below(r, 40), &more, &e))
-        fail_msg("seal: %s", e.text);
+    (void)steps_seal(&r->bed, 1 + below(r, 40));
 }
 
 static void step_clock(struct run *r)
@@ -179,39 +161,16 @@ static void step_clock(struct run *r)
 
 static void step_build(struct run *r)
 {
-    struct err e;
     bool more = true;
 
     for (uint32_t i = below(r, chance(r, 0.3) ? 200 : 5); more && i > 0; i--)
-        if (store_build(r->bed.s, 1 + below(r, 60), &more, &e))
-            fail_msg("build: %s", e.text);
+        more = steps_build(&r->bed, 1 + below(r, 60));
 }
 
 static void drop_held(struct run *r)
 {
-    if (!r->held)
-        return;
-    build_job_deinit(&r->held->job);
-    build_result_deinit(&r->held->result);
-    arena_free(r->held->arena);
-    xfree(r->held);
+    steps_held_free(r->held);
     r->held = NULL;
-}
-
-/* Reads a job of a node, or the next one of the same. False: there is none. */
-static bool read_job(struct run *r, struct held *h, const struct build_node *n)
-{
-    struct store_view *v = store_view_get(r->bed.s);
-    struct err e;
-
-    arena_reset(h->arena);
-    int rc = store_build_read(v, n, &h->cursor, below(r, 3000), h->arena, &h->job, &e);
-    store_view_put(v);
-    if (rc && rc != ERR_NOT_FOUND)
-        fail_msg("reading a job: %s", e.text);
-    if (!rc && build_merge(&h->job, h->arena, &h->result, &e))
-        fail_msg("merging a job: %s", e.text);
-    return !rc;
 }
 
 static void take_job(struct run *r)
@@ -224,20 +183,18 @@ static void take_job(struct run *r)
     store_clock(r->bed.s, &now);
     if (store_build_due(v, now.engine_ms + 1000, 2 + below(r, 2), 7, 1 + below(r, 20), &due, &e))
         fail_msg("due: %s", e.text);
-    store_view_put(v);
     if (due.at.len) {
-        r->held = XNEW(struct held);
-        r->held->arena = arena_new(64 * MIB);
-        if (!read_job(r, r->held, &due.at.ptr[below(r, (uint32_t)due.at.len)]))
-            drop_held(r);
+        const struct build_node *n = &due.at.ptr[below(r, (uint32_t)due.at.len)];
+        r->held = steps_held_read(v, n, below(r, 3000));
     }
+    store_view_put(v);
     vec_free(&due.at);
 }
 
 /* A wrong sum is refused, whatever is wrong. */
 static void apply_wrong(struct run *r)
 {
-    struct held *h = r->held;
+    struct steps_held *h = r->held;
     struct err e;
 
     if (!h->result.rows.len)
@@ -254,11 +211,19 @@ static void apply_wrong(struct run *r)
     xfree(bytes);
 }
 
+/* The next job of the node that is held. */
+static bool next_job(struct run *r)
+{
+    struct store_view *v = store_view_get(r->bed.s);
+    bool more = steps_held_next(v, r->held, below(r, 3000));
+
+    store_view_put(v);
+    return more;
+}
+
 static void step_job(struct run *r)
 {
-    struct held *h = r->held;
-    struct build_node n;
-    struct err e;
+    struct steps_held *h = r->held;
 
     if (!h) {
         take_job(r);
@@ -266,25 +231,17 @@ static void step_job(struct run *r)
     }
     if (chance(r, 0.2))
         apply_wrong(r);
-    int rc = store_build_apply(r->bed.s, &h->job, &h->result, &e);
-    if (rc && rc != ERR_NOT_FOUND)
-        fail_msg("applying a job: %s", e.text);
-    if (!rc && chance(r, 0.2)) /* twice */
-        rc = store_build_apply(r->bed.s, &h->job, &h->result, &e);
-    assert_true(!rc || rc == ERR_NOT_FOUND);
-    n = h->job.node;
-    if (rc || h->job.last || !read_job(r, h, &n))
+    bool done = steps_held_try(&r->bed, h);
+    if (done && chance(r, 0.2)) /* twice */
+        done = steps_held_try(&r->bed, h);
+    if (!done || h->job.last || !next_job(r))
         drop_held(r);
 }
 
 static void build_all(struct run *r)
 {
-    bool more = true;
-    struct err e;
-
-    while (more)
-        if (store_build(r->bed.s, 1 + below(r, 1000), &more, &e))
-            fail_msg("build: %s", e.text);
+    while (steps_build(&r->bed, 1 + below(r, 1000)))
+        ;
     for (int i = 0; i < 100000; i++) {
         step_job(r);
         if (!r->held && i % 2) {
@@ -396,17 +353,6 @@ static void step_view(struct run *r)
     ask(r, r->view, r->view_pushes);
 }
 
-static void check_all(struct run *r)
-{
-    struct store_view *v = store_view_get(r->bed.s);
-    struct check_report report;
-    struct err e;
-
-    if (store_check(v, &report, &e))
-        fail_msg("check: %s", e.text);
-    store_view_put(v);
-}
-
 /* ---- disasters ---- */
 
 /* What was in flight is lost; its senders try again. */
@@ -467,7 +413,7 @@ static void step_crash(struct run *r)
         store_bed_reopen(&r->bed, KV_MEM_KILL, 0);
     else
         store_bed_reopen(&r->bed, KV_MEM_POWER, below(r, 20));
-    check_all(r);
+    steps_check(&r->bed);
     retry_flights(r, lost, n);
     xfree(lost);
 }
@@ -486,17 +432,14 @@ static void step_failed_get(struct run *r)
 {
     struct model_request *q = model_request_new(&r->w, any_slot(r));
     struct flight *f = open_flight(r);
-    struct arena *a = arena_new(16 * MIB);
     size_t bytes = store_batch_bytes(f->b);
     struct store_result ret;
-    struct store_write w;
     struct stacks st;
     struct err e;
 
     stacks_init(&st, 64 * MIB, 9);
-    model_request_write(&r->w, q, &st, a, &w);
     r->bed.faults.fail_gets_in = 1 + below(r, 30);
-    if (store_stage(r->bed.s, f->b, &w, &ret, &e)) {
+    if (steps_try_stage(&r->bed, f->b, &r->w, q, &st, &ret, &e)) {
         assert_int_equal(e.code, ERR_IO);
         assert_int_equal(store_batch_bytes(f->b), bytes);
         model_request_free(q);
@@ -505,7 +448,6 @@ static void step_failed_get(struct run *r)
     }
     r->bed.faults.fail_gets_in = 0;
     stacks_deinit(&st);
-    arena_free(a);
 }
 
 /* ---- runs ---- */
@@ -588,8 +530,6 @@ static void run_seed(uint64_t seed)
 {
     struct run *r = XNEW(struct run);
 
-    printf("SEED=%" PRIu64 "\n", seed);
-    fflush(stdout);
     model_world_init(&r->w, seed);
     r->m.w = &r->w;
     struct store_opts o = {
@@ -627,11 +567,11 @@ static void run_seed(uint64_t seed)
     store_bed_seal(&r->bed);
     for (int i = 0; i < 20; i++)
         step_ask(r);
-    check_all(r);
+    steps_check(&r->bed);
     check_built(r);
     for (int i = 0; i < 20; i++)
         step_ask(r);
-    check_all(r);
+    steps_check(&r->bed);
     drop_held(r);
     store_bed_deinit(&r->bed);
     vec_for (i, &r->done)
@@ -646,21 +586,11 @@ static void run_seed(uint64_t seed)
 static void test_model(void **state)
 {
     static const uint64_t found[] = { 1795269186039 }; /* seeds that failed once */
-    const char *one = getenv("SEED");
 
     (void)state;
-    if (one && *one) {
-        run_seed(strtoull(one, NULL, 10));
-        return;
-    }
-    const char *more = getenv("SEEDS");
-    uint64_t base = (uint64_t)time(NULL) * 1000, seeds = SEEDS;
-    if (more && *more)
-        seeds = strtoull(more, NULL, 10);
-    for (size_t i = 0; i < ARRAY_LEN(found); i++)
+    for (size_t i = 0; i < ARRAY_LEN(found) && !getenv("SEED"); i++)
         run_seed(found[i]);
-    for (uint64_t i = 0; i < seeds; i++)
-        run_seed(i < seeds / 2 ? i : base + i); /* some the same each time, some new */
+    (void)steps_seeds(run_seed, SEEDS);
 }
 
 int main(void)

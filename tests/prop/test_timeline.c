@@ -14,7 +14,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <cmocka.h>
 #include <roaring/roaring.h>
@@ -22,11 +21,10 @@
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "common/model/slot.h"
-#include "common/store/build.h"
 #include "common/store/store_impl.h"
 #include "common/store/tl_cover.h"
 #include "common/store/tomb.h"
-#include "tests/lib/store_bed.h"
+#include "tests/lib/store_steps.h"
 
 #define SEEDS    12
 #define STEPS    120
@@ -122,13 +120,9 @@ static void begin(struct run *r)
 
 static void seal_and_build(struct run *r)
 {
-    bool more = true;
-    struct err e;
-
     store_bed_seal(&r->bed);
-    while (more)
-        if (store_build(r->bed.s, 1000, &more, &e))
-            fail_msg("build: %s", e.text);
+    while (steps_build(&r->bed, 1000))
+        ;
 }
 
 /* ---- deleting ---- */
@@ -269,17 +263,18 @@ static struct tl_grid grid_of(const struct run *r, const struct question *x, boo
     return g;
 }
 
-struct model {
+struct wanted {
     uint64_t *value, *writes;
     uint32_t *leaves;
     uint64_t sum;
     uint64_t (*self)[ARRAY_LEN(names)];
 };
 
-static struct model model_of(const struct run *r, const struct question *x, const struct tl_grid *g)
+static struct wanted model_of(const struct run *r, const struct question *x,
+                              const struct tl_grid *g)
 {
-    struct model m = { xcalloc(x->points, 8), xcalloc(x->points, 8), xcalloc(x->points, 4), 0,
-                       xcalloc(x->points, sizeof(*m.self)) };
+    struct wanted m = { xcalloc(x->points, 8), xcalloc(x->points, 8), xcalloc(x->points, 4), 0,
+                        xcalloc(x->points, sizeof(*m.self)) };
     roaring_bitmap_t *seen = roaring_bitmap_create();
     uint32_t high = 0;
 
@@ -303,7 +298,7 @@ static struct model model_of(const struct run *r, const struct question *x, cons
     return m;
 }
 
-static void model_free(struct model *m)
+static void model_free(struct wanted *m)
 {
     xfree(m->value);
     xfree(m->writes);
@@ -336,7 +331,7 @@ static void check_flame(struct store_view *v, const struct question *x, int64_t 
 static void ask_timeline(struct run *r, struct store_view *v, struct question *x)
 {
     struct tl_grid g = grid_of(r, x, false);
-    struct model want = model_of(r, x, &g);
+    struct wanted want = model_of(r, x, &g);
     struct store_timeline t;
     uint64_t sum = 0;
     size_t at = 0;
@@ -392,7 +387,7 @@ static void ask_functions(struct run *r, struct store_view *v, struct question *
     if (store_functions(v, &q, r->arena, &f, &e))
         fail_msg("functions: %s", e.text);
     struct tl_grid g = grid_of(r, x, true);
-    struct model want = model_of(r, x, &g);
+    struct wanted want = model_of(r, x, &g);
     if (g.from < g.to && f.at.len) {
         assert_int_equal(f.start_ms, slot_to_ms(g.from));
         assert_int_equal(f.end_ms, slot_to_ms(g.to));
@@ -435,8 +430,6 @@ static void run_seed(uint64_t seed)
                             .seal_delay_ms = 5000,
                             .build_all = true };
 
-    printf("SEED=%" PRIu64 "\n", seed);
-    fflush(stdout);
     prng_init(&r->prng, seed);
     if (chance(r, 0.3))
         o.epoch_nodes_max = 3;
@@ -478,13 +471,8 @@ static void run_seed(uint64_t seed)
 
 static void test_all_levels(void **state)
 {
-    const char *seed = getenv("SEED"), *count = getenv("SEEDS");
-    uint64_t first = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL) * 1000;
-    uint64_t n = count ? strtoull(count, NULL, 10) : seed ? 1 : SEEDS;
-
     (void)state;
-    for (uint64_t i = 0; i < n; i++)
-        run_seed(first + i);
+    (void)steps_seeds(run_seed, SEEDS);
 }
 
 int main(void)
