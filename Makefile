@@ -58,9 +58,19 @@ ROCKSDB_LDFLAGS := $(if $(ROCKSDB_DIR),-L$(ROCKSDB_DIR)/lib -Wl$(comma)-rpath$(c
 all_LDLIBS  := $(ROCKSDB_LDFLAGS) -lrocksdb -lnanomsg -luv -lprotobuf-c -lyaml -lzstd -llz4 -ldeflate -lz -ljansson -lpcre2-8 \
                -lxxhash -lroaring -lnghttp2 -lbrotlidec -lcurl -lssl -lcrypto -lunwind $($(BUILD)_LDLIBS) -lm
 
+# embertreectl is for machines that have no server: what Debian has as archives goes into it, in the
+# builds that people take along (deploy/ctl/README.md says why not the rest).
+ifeq ($(BUILD)$(ROCKSDB_DIR),release)
+ctl_LDLIBS := -Wl$(comma)-Bstatic -lrocksdb -lsnappy -lbz2 -lprotobuf-c -lyaml -lzstd -llz4 -ldeflate -lz \
+              -lpcre2-8 -lxxhash -lstdc++ -Wl$(comma)-Bdynamic -ljansson -lnanomsg -luv -lroaring -lnghttp2 \
+              -lbrotlidec -lcurl -lssl -lcrypto -lunwind -lm
+else
+ctl_LDLIBS = $(all_LDLIBS)
+endif
+
 # Every .c below a folder belongs to that folder's archive; nothing is listed by hand.
 src       = $(sort $(shell find $(1) \( -name '*.c' -o -name '*.S' \) -not -path '*/node_modules/*' 2>/dev/null))
-obj       = $(patsubst %,$(O)/%.o,$(filter-out %/roles.c common/role/main.c,$(call src,$(1))))
+obj       = $(patsubst %,$(O)/%.o,$(filter-out %/roles.c common/role/main.c deploy/ctl/main.c,$(call src,$(1))))
 PROTO    := $(sort $(wildcard proto/*.proto))
 GEN_H    := $(PROTO:%.proto=$(O)/gen/%.pb-c.h)
 LLHTTP   := $(patsubst %,$(O)/llhttp/%.o,api http llhttp)
@@ -68,6 +78,7 @@ ARCHIVES := $(O)/libctl.a $(ROLES:%=$(O)/lib%.a) $(O)/libcommon.a $(O)/libproto.
 BASE_A   := $(O)/libcommon.a $(O)/libproto.a $(O)/libllhttp.a
 BINS     := $(O)/bin/embertree $(ROLES:%=$(O)/bin/embertree-%)
 DEMO_BIN := $(O)/bin/embertree-demo
+CTL_BIN  := $(O)/bin/embertreectl
 TESTLIB  := $(O)/libtest.a
 UNIT     := $(sort $(patsubst %.c,$(O)/%,$(shell find tests/unit tests/prop -name "test_$(TEST).c" 2>/dev/null)))
 CLUSTER  := $(sort $(wildcard tests/cluster/test_$(TEST).py))
@@ -82,7 +93,7 @@ TOOLS    := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/lib/tool_*.c)))
 .PHONY: all deps deps-test run test test-clients test-bins check check-asan check-tsan fuzz fuzz-run fuzz-seeds \
         bench bench-year lint tidy fmt fmt-check compdb ui install clean coverage ci help FORCE
 
-all: $(BINS) $(DEMO_BIN)  ## the all-in-one and the four role binaries (default)
+all: $(BINS) $(CTL_BIN) $(DEMO_BIN)  ## the all-in-one, the four role binaries, embertreectl (default)
 
 deps:                  ## install what building and running needs (Debian packages)
 	$(Q)deploy/debian/install-packages deploy/debian/build-packages.txt
@@ -105,7 +116,7 @@ test:                  ## every test that needs only Debian packages and npm
 test-clients: all      ## real SDKs, exporters and tools from their registries against a live server
 	$(Q)O='$(O)' tests/clients/run $(CLIENTS)
 
-test-bins: $(UNIT) $(TOOLS) $(BINS) $(DEMO_BIN)
+test-bins: $(UNIT) $(TOOLS) $(BINS) $(CTL_BIN) $(DEMO_BIN)
 
 check: lint test check-asan  ## what must pass before a push
 check-asan:            ## unit and property tests under ASan and UBSan
@@ -146,9 +157,15 @@ coverage:              ## line coverage per folder (gcovr)
 ci:                    ## what CI runs
 	$(Q).ci/run
 
-install: all           ## binaries, sample configuration and units to $(DESTDIR)$(PREFIX)
+install: all           ## binaries, manual, completion, sample configuration to $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/embertree
-	install -m 0755 $(BINS) $(DESTDIR)$(PREFIX)/bin
+	install -m 0755 $(BINS) $(CTL_BIN) $(DESTDIR)$(PREFIX)/bin
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
+	  $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	$(CTL_BIN) man > $(DESTDIR)$(PREFIX)/share/man/man1/embertreectl.1
+	$(CTL_BIN) completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/embertreectl
+	$(CTL_BIN) completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_embertreectl
+	$(CTL_BIN) completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/embertreectl.fish
 	install -m 0644 deploy/config/*.yaml $(DESTDIR)$(PREFIX)/share/embertree
 clean:                 ## remove build/
 	$(Q)rm -rf $(B) compile_commands.json
@@ -186,12 +203,16 @@ $(ARCHIVES) $(TESTLIB):
 	@mkdir -p $(@D)
 	$(Q)rm -f $@ && $(AR) rcsD $@ $^
 
-link = @mkdir -p $(@D); echo "LD $@"; $(CC) $(all_LDFLAGS) -o $@ $(1) $(all_LDLIBS)
+link_LDLIBS = $(all_LDLIBS)
+link = @mkdir -p $(@D); echo "LD $@"; $(CC) $(all_LDFLAGS) -o $@ $(1) $(link_LDLIBS)
 # main.o pulls everything; a role binary links only its own archive, so that a call into another
 # role does not link.
 $(O)/bin/embertree: $(O)/deploy/allinone/roles.c.o $(O)/common/role/main.c.o $(ARCHIVES)
 	$(call link,$^)
 $(ROLES:%=$(O)/bin/embertree-%): $(O)/bin/embertree-%: $(O)/%/roles.c.o $(O)/common/role/main.c.o $(O)/lib%.a $(BASE_A)
+	$(call link,$^)
+$(CTL_BIN): link_LDLIBS = $(ctl_LDLIBS)
+$(CTL_BIN): $(O)/deploy/ctl/main.c.o $(ARCHIVES)
 	$(call link,$^)
 $(DEMO_BIN): $(patsubst %,$(O)/%.o,$(call src,deploy/demo)) $(BASE_A)
 	$(call link,$^)

@@ -90,4 +90,7 @@ void conf_help(const struct conf_table *const *tables, size_t n, const char *pro
 void conf_print(const struct conf *c, struct buf *out);
 void conf_reference(const struct conf_table *const *tables, size_t n, struct buf *out);
 
+/* The entry of `names` that is nearest to `wrong`, or NULL when none is near. */
+const char *conf_nearest(struct str wrong, const char *const *names, size_t n);
+
 #endif

@@ -30,8 +30,6 @@ NODISCARD int conf_put(struct conf *c, size_t table, const struct conf_row *row,
 NODISCARD int conf_put_items(struct conf *c, size_t table, const struct conf_row *row,
                              const struct str *items, size_t n, struct err *e);
 
-/* The entry of `names` that is nearest to `wrong`, or NULL when none is near. */
-const char *conf_nearest(struct str wrong, const char *const *names, size_t n);
 /* `; did you mean "x"?` for a section or for a name in it; empty when nothing is near. */
 struct conf_hint {
     char text[CONF_NAME_MAX * 3];

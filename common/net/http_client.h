@@ -31,12 +31,14 @@ struct http_client_req {
     struct str body; /* of POST, PUT, PATCH */
     uint32_t timeout_ms, connect_ms;
     const atomic_bool *stop; /* NULL, or: gives up within a second once it is true */
+    const char *keep_header; /* NULL, or: a header of the reply to keep */
 };
 struct http_client_reply {
     int status;
     uint64_t retry_after_ms;      /* 0: the server did not say */
     char content_type[128];       /* "" : none; cut */
     char etag[128], encoding[32]; /* the same */
+    char kept[128];               /* of keep_header, the same */
     struct buf body;              /* the caller's: init before, deinit after */
     bool body_cut;                /* body.max was reached: the rest was not read */
 };

@@ -21,29 +21,27 @@
 #include "common/model/attime.h"
 #include "common/sys/clock.h"
 #include "common/sys/fs.h"
+#include "deploy/ctl/ask.h"
+#include "deploy/ctl/commands.h"
 #include "deploy/ctl/ctl.h"
-#include "deploy/ctl/ctl_http.h"
 #include "deploy/ctl/import_files.h"
 #include "distributor/formats/formats.h"
 #include "distributor/pack.h"
 
 #define BODY_BYTES  (8 * MIB) /* before compression; a larger file goes alone */
 #define FILE_BYTES  (256 * MIB)
+#define WAIT_MS     120000
 #define BODY_FILES  4096
-#define TIMEOUT_S   120
 #define WAIT_MOST_S 60
 #define YEARS_100   (UINT64_C(100) * 365 * 86400000)
 
-struct opts {
-    const char *url, *name, *format, *from, *until, *step, *level, *tenant, *state, *retries;
-};
 struct import {
-    struct opts o;
-    struct ctl_server server;
+    struct cli *cli;
+    struct cli_opts o;
     int64_t now_ms;
     bool has_from, has_until;
     int64_t from_ms, until_ms;
-    uint64_t step_ms, retries;
+    uint64_t step_ms;
     struct limits limits;
     struct import_files files;
     struct import_state state;
@@ -52,38 +50,6 @@ struct import {
     size_t in_body;
     uint64_t sent, skipped, refused, bytes, began_ms;
 };
-
-static const struct {
-    const char *name, *what;
-    size_t at;
-} options[] = {
-    { "--url", "http://127.0.0.1:4040   the server", offsetof(struct opts, url) },
-    { "--name", "APP{label=value}        service and labels, as in /ingest (needed)",
-      offsetof(struct opts, name) },
-    { "--format", "pprof|groups|lines|...  default: text for .txt .folded .collapsed, else pprof",
-      offsetof(struct opts, format) },
-    { "--from", "TIME                    of the first file; default: name, body or mtime of each",
-      offsetof(struct opts, from) },
-    { "--until", "TIME                    files are spread evenly from --from to here",
-      offsetof(struct opts, until) },
-    { "--step", "10s                     or one file every step from --from on; length of a file",
-      offsetof(struct opts, step) },
-    { "--level", "1m                      no finer than this: 10s 1m 10m 1h 6h 1d 8d 64d",
-      offsetof(struct opts, level) },
-    { "--tenant", "NAME                    X-Scope-OrgID", offsetof(struct opts, tenant) },
-    { "--state", "FILE                    remembers what was imported; give it again to go on",
-      offsetof(struct opts, state) },
-    { "--retries", "20                      of a body the server has no room for",
-      offsetof(struct opts, retries) },
-};
-
-static int usage(FILE *to)
-{
-    (void)fprintf(to, "usage: embertree import --name APP [options] FILE|FOLDER...\n\n");
-    for (size_t i = 0; i < ARRAY_LEN(options); i++)
-        (void)fprintf(to, "  %-10s %s\n", options[i].name, options[i].what);
-    return 2;
-}
 
 static uint64_t mono_ms(void)
 {
@@ -114,31 +80,33 @@ static void wait_s(uint32_t s)
 /* One body until it is taken. What says "later" is obeyed, anything else is final. */
 static int post(struct import *x, struct err *e)
 {
-    struct ctl_reply reply = { 0 };
-    char path[64], headers[512];
+    struct buf target, answer;
     int rc;
 
-    (void)snprintf(path, sizeof(path), "/api/v1/import?level=%s", x->o.level);
-    (void)snprintf(headers, sizeof(headers), "Content-Encoding: zstd\r\n%s%.200s%s",
-                   x->o.tenant ? "X-Scope-OrgID: " : "", x->o.tenant ? x->o.tenant : "",
-                   x->o.tenant ? "\r\n" : "");
-    buf_init(&reply.body, 64 * KIB);
+    buf_init(&target, KIB);
+    buf_init(&answer, 64 * KIB);
+    (void)buf_add_str(&target, STR("/api/v1/import"));
+    ask_param(&target, "level", str_c(x->o.level));
     for (uint64_t i = 0;; i++) {
-        rc = ctl_post(&x->server, path, headers, buf_str(&x->coded), TIMEOUT_S, &reply, e);
-        if (!rc && reply.status == 200)
+        struct ask a = { .method = "POST",
+                         .wait_ms = WAIT_MS,
+                         .target = buf_str(&target),
+                         .type = "application/x-protobuf",
+                         .encoding = "zstd",
+                         .body = buf_str(&x->coded) };
+        buf_reset(&answer);
+        rc = ask_do(x->cli, &a, &answer, e);
+        bool later = rc == ERR_UNAVAILABLE || rc == ERR_TIMEOUT || rc == ERR_BUSY || rc == ERR_RATE;
+        if (!later || i >= x->o.retries)
             break;
-        bool later = rc == ERR_UNAVAILABLE || (!rc && (reply.status == 503 || reply.status == 429));
-        if (!rc)
-            rc = err_set(e, later ? ERR_BUSY : ERR_INPUT, "the server says %d: %.*s", reply.status,
-                         STR_ARG(str_trim(str_sub(buf_str(&reply.body), 0, 400))));
-        if (!later || i >= x->retries)
-            break;
-        uint32_t wait = reply.retry_after_s ? reply.retry_after_s : 1u << MIN(i, 5u);
+        uint32_t wait = a.retry_after_ms ? (uint32_t)(a.retry_after_ms / 1000) : 1u << MIN(i, 5u);
+        wait = MAX(MIN(wait, WAIT_MOST_S), 1u);
         (void)fprintf(stderr, "%s%s; again in %" PRIu32 " s\n", isatty(2) ? "\n" : "", e->text,
-                      MIN(wait, WAIT_MOST_S));
-        wait_s(MIN(wait, WAIT_MOST_S));
+                      wait);
+        wait_s(wait);
     }
-    buf_deinit(&reply.body);
+    buf_deinit(&answer);
+    buf_deinit(&target);
     return rc;
 }
 
@@ -303,25 +271,6 @@ static int import_all(struct import *x, struct err *e)
 
 /* ---- options ---- */
 
-static int parse_argument(struct import *x, int argc, char **argv, int *i, struct err *e)
-{
-    struct str arg = str_c(argv[*i]);
-
-    if (!str_starts(arg, STR("--")))
-        return import_files_add(&x->files, argv[*i], e);
-    for (size_t k = 0; k < ARRAY_LEN(options); k++) {
-        struct str name = str_c(options[k].name);
-        const char **to = (const char **)(void *)((char *)&x->o + options[k].at);
-        if (!str_starts(arg, name) || (arg.len > name.len && arg.ptr[name.len] != '='))
-            continue;
-        if (arg.len == name.len && *i + 1 == argc)
-            return err_set(e, ERR_CONFIG, "%s wants a value", argv[*i]);
-        *to = arg.len > name.len ? argv[*i] + name.len + 1 : argv[++*i];
-        return 0;
-    }
-    return err_set(e, ERR_CONFIG, "%s is no option", argv[*i]);
-}
-
 static int parse_time(const char *text, const char *what, int64_t now_ms, bool *has, int64_t *ret,
                       struct err *e)
 {
@@ -331,54 +280,48 @@ static int parse_time(const char *text, const char *what, int64_t now_ms, bool *
     return attime_parse(str_c(text), now_ms, ret, e) ? err_wrap(e, "%s", what) : 0;
 }
 
-static int parse(struct import *x, int argc, char **argv, struct err *e)
+static int parse(struct import *x, struct err *e)
 {
-    x->o = (struct opts){
-        .url = "http://127.0.0.1:4040", .step = "10s", .level = "", .retries = "20"
-    };
-    for (int i = 1; i < argc; i++)
-        if (parse_argument(x, argc, argv, &i, e))
-            return e->code;
+    const struct cli *c = x->cli;
+
+    x->o = c->o;
+    x->o.step = x->o.step ? x->o.step : "10s";
+    x->o.level = x->o.level ? x->o.level : "";
     if (!x->o.name)
         return err_set(e, ERR_CONFIG, "--name is needed: which service is this?");
+    for (size_t i = 0; i < c->args_len; i++)
+        if (import_files_add(&x->files, c->args[i], e))
+            return e->code;
     if (!x->files.at.len)
         return err_set(e, ERR_CONFIG, "no files");
-    if (ctl_server_parse(x->o.url, &x->server, e) ||
-        parse_time(x->o.from, "--from", x->now_ms, &x->has_from, &x->from_ms, e) ||
+    if (parse_time(x->o.from, "--from", x->now_ms, &x->has_from, &x->from_ms, e) ||
         parse_time(x->o.until, "--until", x->now_ms, &x->has_until, &x->until_ms, e))
         return e->code;
     if (x->has_until && (!x->has_from || x->until_ms < x->from_ms))
         return err_set(e, ERR_CONFIG, "--until wants a --from before it");
     if (!str_duration_ms(str_c(x->o.step), &x->step_ms) || !x->step_ms)
         return err_set(e, ERR_CONFIG, "--step %s: want 10s, 1m, ...", x->o.step);
-    if (!str_u64(str_c(x->o.retries), &x->retries))
-        return err_set(e, ERR_CONFIG, "--retries %s: want a number", x->o.retries);
-    if (strlen(x->o.level) > 8 || strpbrk(x->o.level, "& \r\n"))
+    if (strlen(x->o.level) > 8)
         return err_set(e, ERR_CONFIG, "--level %s: want 1m, 10m, ...", x->o.level);
-    return x->o.tenant && strpbrk(x->o.tenant, "\r\n") ? err_set(e, ERR_CONFIG, "--tenant") : 0;
+    return 0;
 }
 
-static int run(int argc, char **argv)
+int ctl_import(struct cli *c)
 {
-    struct import x = { .now_ms = clock_wall_ms(clock_real()), .limits = limits_default() };
+    struct import x = { .cli = c, .now_ms = c->now_ms, .limits = limits_default() };
     struct err e = { 0 };
-    int code = 0;
+    int code = CLI_DONE;
 
-    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        (void)usage(stdout);
-        return 0;
-    }
     buf_init(&x.body, FILE_BYTES + BODY_BYTES);
     buf_init(&x.coded, FILE_BYTES);
     x.began_ms = mono_ms();
-    if (parse(&x, argc, argv, &e)) {
-        (void)fprintf(stderr, "embertree import: %s\n", e.text);
-        code = usage(stderr);
+    if (parse(&x, &e)) {
+        code = cli_fail(c, &e);
     } else {
         import_files_sort(&x.files);
         if (import_state_open(&x.state, x.o.state, &e) || import_all(&x, &e)) {
-            (void)fprintf(stderr, "%sembertree import: %s\n", isatty(2) ? "\n" : "", e.text);
-            code = 2;
+            (void)fprintf(stderr, "%s", isatty(2) ? "\n" : "");
+            code = cli_fail(c, &e);
         }
         progress(&x, true);
         import_state_close(&x.state);
@@ -390,9 +333,14 @@ static int run(int argc, char **argv)
     return code;
 }
 
+static int run(int argc, char **argv)
+{
+    return cli_run_plain(&import_cli, "embertree import", argc, argv);
+}
+
 const struct command import_command = {
     .name = "import",
-    .args = "--name APP [--url URL] [--from TIME] [--level 1m] [--state FILE] FILE|FOLDER...",
+    .args = "--name APP [--server URL] [--from TIME] [--level 1m] [--state FILE] FILE|FOLDER...",
     .help = "Send profiles from files, with the times they are of; old ones as well.",
     .run = run,
 };

@@ -7,173 +7,112 @@
  */
 #include <stdio.h>
 
-#include "common/net/json_in.h"
 #include "common/sys/fs.h"
+#include "deploy/ctl/ask.h"
+#include "deploy/ctl/commands.h"
 #include "deploy/ctl/ctl.h"
-#include "deploy/ctl/ctl_http.h"
+#include "deploy/ctl/progress.h"
 
 #define FILE_BYTES (256 * MIB)
-#define TIMEOUT_S  120
+#define WAIT_MS    120000
 #define NAME_SENT  200 /* bytes of a name that are sent */
 
-struct opts {
-    const char *url, *name, *tenant;
-};
-
-static const struct {
-    const char *name, *what;
-    size_t at;
-} options[] = {
-    { "--url", "http://127.0.0.1:4040   the server", offsetof(struct opts, url) },
-    { "--name", "NAME                    shown in the list; default: the name of the file",
-      offsetof(struct opts, name) },
-    { "--tenant", "NAME                    X-Scope-OrgID", offsetof(struct opts, tenant) },
-};
-
-static int usage(FILE *to)
-{
-    (void)fprintf(to, "usage: embertree upload [options] FILE...\n\n");
-    for (size_t i = 0; i < ARRAY_LEN(options); i++)
-        (void)fprintf(to, "  %-10s %s\n", options[i].name, options[i].what);
-    return 2;
-}
-
-/* As it may stand in a query: everything but letters and digits in percent signs. */
-static void put_percent(struct buf *b, struct str s)
-{
-    for (size_t i = 0; i < s.len; i++) {
-        const uint8_t c = (uint8_t)s.ptr[i];
-        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-            c == '.' || c == '_' || c == '-')
-            buf_add_c(b, (char)c);
-        else
-            buf_addf(b, "%%%02X", c);
-    }
-}
-
-static int print_link(const struct ctl_reply *r, const char *path, const char *url, struct err *e)
+static int put_link(struct cli *c, struct str body, const char *path, struct json *j, struct err *e)
 {
     struct json_doc *doc = NULL;
-    struct str id = STR_NULL, base = str_c(url);
+    struct str id = STR_NULL, base = str_c(c->o.server);
+    struct buf link;
 
-    if (json_parse(buf_str(&r->body), &doc, e) ||
+    if (json_parse(body, &doc, e) ||
         json_take_str(json_get(json_root(doc), "id", NULL), "id", &id, e) || !id.len) {
         json_doc_free(doc);
-        return err_set(e, ERR_IO, "the server's answer has no id: is it another program?");
+        return ask_strange(c, "no id", e);
     }
     while (str_ends(base, STR("/")))
         base.len--;
-    (void)printf("%s: %.*s/#adhoc=%.*s\n", path, STR_ARG(base), STR_ARG(id));
+    buf_init(&link, 64 * KIB);
+    (void)buf_addf(&link, "%.*s/#adhoc=%.*s", STR_ARG(base), STR_ARG(id));
+    if (c->o.json) {
+        json_obj(j);
+        json_key(j, "file");
+        json_cstr(j, path);
+        json_key(j, "id");
+        json_str(j, id);
+        json_key(j, "link");
+        json_str(j, buf_str(&link));
+        json_obj_end(j);
+    } else {
+        (void)term_name(&c->term, str_c(path), 4096, &c->out);
+        (void)buf_add_str(&c->out, STR(": "));
+        (void)term_name(&c->term, buf_str(&link), 4096, &c->out);
+        (void)buf_add_c(&c->out, '\n');
+        cli_flush(c);
+    }
+    buf_deinit(&link);
     json_doc_free(doc);
     return 0;
 }
 
-static int post(const struct ctl_server *server, const struct opts *o, const char *path,
-                struct str content, struct err *e)
+static int upload(struct cli *c, const char *path, struct json *j, struct err *e)
 {
     const char *slash = strrchr(path, '/');
-    struct str name = str_c(o->name ? o->name : slash ? slash + 1 : path);
-    struct ctl_reply reply = { 0 };
-    struct buf target, headers;
-    int rc;
-
-    buf_init(&target, 4 * KIB);
-    buf_init(&headers, 4 * KIB);
-    buf_add_str(&target, STR("/api/v1/adhoc?name="));
-    put_percent(&target, str_sub(name, 0, NAME_SENT));
-    buf_add_c(&target, '\0');
-    buf_add_str(&headers, STR("Content-Type: application/octet-stream\r\n"));
-    if (o->tenant)
-        buf_addf(&headers, "X-Scope-OrgID: %.200s\r\n", o->tenant);
-    buf_add_c(&headers, '\0');
-    buf_init(&reply.body, MIB);
-    rc = ctl_post(server, target.ptr, headers.ptr, content, TIMEOUT_S, &reply, e);
-    if (!rc && reply.status != 200)
-        rc = err_set(e, ERR_INPUT, "the server says %d: %.*s", reply.status,
-                     STR_ARG(str_trim(str_sub(buf_str(&reply.body), 0, 400))));
-    if (!rc)
-        rc = print_link(&reply, path, o->url, e);
-    buf_deinit(&reply.body);
-    buf_deinit(&target);
-    buf_deinit(&headers);
-    return rc;
-}
-
-static int upload(const struct ctl_server *server, const struct opts *o, const char *path,
-                  struct err *e)
-{
-    struct buf content;
+    struct str name = str_c(c->o.name ? c->o.name : slash ? slash + 1 : path);
+    struct buf content, target, reply;
     int rc;
 
     buf_init(&content, FILE_BYTES);
+    buf_init(&target, ASK_TARGET_MAX);
+    buf_init(&reply, MIB);
+    (void)buf_add_str(&target, STR("/api/v1/adhoc"));
+    ask_param(&target, "name", str_sub(name, 0, NAME_SENT));
     rc = fs_real()->read_file(fs_real(), path, &content, e);
+    struct ask a = { .method = "POST",
+                     .wait_ms = WAIT_MS,
+                     .target = buf_str(&target),
+                     .type = "application/octet-stream",
+                     .body = buf_str(&content) };
     if (!rc)
-        rc = post(server, o, path, buf_str(&content), e);
+        rc = ask_do(c, &a, &reply, e);
+    if (!rc)
+        rc = put_link(c, buf_str(&reply), path, j, e);
     buf_deinit(&content);
-    return rc;
+    buf_deinit(&target);
+    buf_deinit(&reply);
+    return rc ? err_wrap(e, "%.200s", path) : 0;
 }
 
-/* An option and its value, at argv[*i]. */
-static int parse_option(struct opts *o, int argc, char **argv, int *i, struct err *e)
+int ctl_upload(struct cli *c)
 {
-    struct str arg = str_c(argv[*i]);
-
-    for (size_t k = 0; k < ARRAY_LEN(options); k++) {
-        struct str name = str_c(options[k].name);
-        const char **to = (const char **)(void *)((char *)o + options[k].at);
-        if (!str_starts(arg, name) || (arg.len > name.len && arg.ptr[name.len] != '='))
-            continue;
-        if (arg.len == name.len && *i + 1 == argc)
-            return err_set(e, ERR_CONFIG, "%s wants a value", argv[*i]);
-        *to = arg.len > name.len ? argv[*i] + name.len + 1 : argv[++*i];
-        return 0;
-    }
-    return err_set(e, ERR_CONFIG, "%s is no option", argv[*i]);
-}
-
-static int parse(struct opts *o, int argc, char **argv, int *ret_files, struct ctl_server *server,
-                 struct err *e)
-{
-    for (int i = 1; i < argc; i++) {
-        if (strncmp(argv[i], "--", 2) != 0)
-            argv[1 + (*ret_files)++] = argv[i]; /* files move to the front */
-        else if (parse_option(o, argc, argv, &i, e))
-            return e->code;
-    }
-    if (*ret_files == 0)
-        return err_set(e, ERR_CONFIG, "no files");
-    if (o->tenant && strpbrk(o->tenant, "\r\n"))
-        return err_set(e, ERR_CONFIG, "--tenant has a line break in it");
-    return ctl_server_parse(o->url, server, e);
-}
-
-static int run(int argc, char **argv)
-{
-    struct opts o = { .url = "http://127.0.0.1:4040" };
-    struct ctl_server server;
-    int files = 0, code = 0;
+    struct json j;
     struct err e;
+    int code = CLI_DONE;
 
-    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        (void)usage(stdout);
-        return 0;
+    json_init(&j, &c->out);
+    if (c->o.json)
+        json_arr(&j);
+    for (size_t i = 0; i < c->args_len; i++) {
+        if (upload(c, c->args[i], &j, &e)) {
+            (void)cli_fail(c, &e);
+            code =
+                MAX(code, e.code == ERR_UNAVAILABLE || e.code == ERR_CONFIG ? CLI_FAILED : CLI_NO);
+        }
+        progress_bar(c, "uploaded", i + 1, c->args_len);
     }
-    if (parse(&o, argc, argv, &files, &server, &e)) {
-        (void)fprintf(stderr, "embertree upload: %s\n", e.text);
-        return usage(stderr);
-    }
-    for (int i = 1; i <= files; i++) {
-        if (upload(&server, &o, argv[i], &e) == 0)
-            continue;
-        (void)fprintf(stderr, "%s: %s\n", argv[i], e.text);
-        code = MAX(code, e.code == ERR_UNAVAILABLE ? 2 : 1);
+    if (c->o.json) {
+        json_arr_end(&j);
+        cli_json_end(c);
     }
     return code;
 }
 
+static int run(int argc, char **argv)
+{
+    return cli_run_plain(&upload_cli, "embertree upload", argc, argv);
+}
+
 const struct command upload_command = {
     .name = "upload",
-    .args = "[--url URL] [--name NAME] FILE...",
+    .args = "[--server URL] [--name NAME] FILE...",
     .help = "Upload profiles of any format to look at them; prints links.",
     .run = run,
 };

@@ -124,7 +124,7 @@ def test_command_says_what_is_wrong():
         r = run_import(server, folder)
         assert r.returncode == 2 and "--name is needed" in r.stderr, r
         r = run_import(server, "--name=x", "--bogus=1", folder)
-        assert r.returncode == 2 and "--bogus=1 is no option" in r.stderr, r
+        assert r.returncode == 2 and "--bogus is no option" in r.stderr, r
         (folder / "bad.pb.gz").write_bytes(b"\x1f\x8b nothing")
         (folder / "good.txt").write_text("a;b 3\n")
         r = run_import(server, "--name=x.cpu", folder)
@@ -136,7 +136,7 @@ def test_command_says_what_is_wrong():
         r = subprocess.run([str(cluster.BIN / "embertree"), "import", "--name=x", "--retries=0",
                             f"--url=http://127.0.0.1:{port}", str(folder / "good.txt")],
                            capture_output=True, text=True, timeout=60, check=False)
-        assert r.returncode == 2 and "cannot connect" in r.stderr, r
+        assert r.returncode == 2 and "is the server up?" in r.stderr, r
 
 
 def test_command_spreads_files_over_a_range():

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Times in names of files, the state file of an import, and where a server is.
+ * Times in names of files, and the state file of an import.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +11,6 @@
 
 #include <cmocka.h>
 
-#include "deploy/ctl/ctl_http.h"
 #include "deploy/ctl/import_files.h"
 
 static void test_times_in_names(void **state)
@@ -84,32 +83,11 @@ static void test_state(void **state)
     vec_free(&f.at);
 }
 
-static void test_servers(void **state)
-{
-    struct ctl_server s;
-    struct err e;
-
-    (void)state;
-    assert_int_equal(ctl_server_parse("http://host:4040/base/", &s, &e), 0);
-    assert_string_equal(s.host, "host");
-    assert_string_equal(s.port, "4040");
-    assert_string_equal(s.prefix, "/base");
-    assert_int_equal(ctl_server_parse("http://[::1]:1", &s, &e), 0);
-    assert_string_equal(s.host, "::1");
-    assert_int_equal(ctl_server_parse("http://[::1]", &s, &e), 0);
-    assert_string_equal(s.port, "80");
-    assert_int_not_equal(ctl_server_parse("https://host", &s, &e), 0);
-    assert_int_not_equal(ctl_server_parse("http://", &s, &e), 0);
-    assert_int_not_equal(ctl_server_parse("http://h:", &s, &e), 0);
-    assert_int_not_equal(ctl_server_parse("http://h/a b", &s, &e), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_times_in_names),
         cmocka_unit_test(test_state),
-        cmocka_unit_test(test_servers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli_table: all options and all commands; parsing, help, the man page and completion read them.
+ */
+#include "deploy/ctl/cli.h"
+#include "deploy/ctl/commands.h"
+#include "deploy/ctl/ctl.h"
+#include "deploy/ctl/what.h"
+
+#define AT(field) offsetof(struct cli_opts, field)
+#define DAY_MS    UINT64_C(86400000)
+
+const struct cli_option cli_options[] = {
+    /* everywhere */
+    { "server", 's', CLI_TEXT, AT(server), "URL", NULL,
+      "Where the server is; default: EMBERTREE_URL, else http://127.0.0.1:4040", 0, true },
+    { "tenant", 0, CLI_TEXT, AT(tenant), "NAME", NULL,
+      "Whose profiles (X-Scope-OrgID); a|b reads both; default: EMBERTREE_TENANT", 0, true },
+    { "token", 0, CLI_TEXT, AT(token), "TEXT", NULL,
+      "Bearer token; default: EMBERTREE_TOKEN, which other users of the machine do not see", 0,
+      true },
+    { "token-file", 0, CLI_TEXT, AT(token_file), "FILE", "@files", "A file with the token", 0,
+      true },
+    { "tls-ca", 0, CLI_TEXT, AT(tls_ca), "FILE", "@files",
+      "Certificates to trust (PEM) instead of the system's", 0, true },
+    { "tls-cert", 0, CLI_TEXT, AT(tls_cert), "FILE", "@files", "Our certificate (PEM)", 0, true },
+    { "tls-key", 0, CLI_TEXT, AT(tls_key), "FILE", "@files", "Its key (PEM)", 0, true },
+    { "insecure", 0, CLI_FLAG, AT(insecure), NULL, NULL,
+      "Take any certificate of the server: anybody between can read and change everything", 0,
+      true },
+    { "timeout", 0, CLI_DURATION, AT(timeout_ms), "TIME", NULL,
+      "How long an answer may take; default: 60s", DAY_MS, true },
+    { "json", 0, CLI_FLAG, AT(json), NULL, NULL, "JSON for programs", 0, true },
+    { "color", 0, CLI_TEXT, AT(color), "WHEN", "auto always never",
+      "Colours: on a terminal (auto, unless NO_COLOR is set), always or never", 0, true },
+    { "width", 0, CLI_NUMBER, AT(width), "COLUMNS", NULL,
+      "Columns of a line; default: those of the terminal", TERM_WIDTH_MAX, true },
+    { "quiet", 0, CLI_FLAG, AT(quiet), NULL, NULL, "No progress, no remarks", 0, true },
+    /* what a question is about */
+    { "type", 't', CLI_TEXT, AT(type), "TYPE", "@types",
+      "Profile type: a short name such as cpu, alloc_space, inuse_space, goroutine, or "
+      "name:sample, or a whole id; default: cpu",
+      0, false },
+    { "query", 'q', CLI_TEXT, AT(query), "SELECTOR", NULL,
+      "Labels to match: 'pod=~\"web-.*\",region=\"eu\"', with or without braces; a whole "
+      "type{...} too",
+      0, false },
+    { "service", 0, CLI_TEXT, AT(service), "NAME", "@services", "The service", 0, false },
+    { "from", 0, CLI_TEXT, AT(from), "TIME", NULL,
+      "Begin: now-1h, now-7d, 20260131, seconds or milliseconds since 1970; default: an hour "
+      "before the end",
+      0, false },
+    { "until", 0, CLI_TEXT, AT(until), "TIME", NULL, "End; default: now", 0, false },
+    { "allow-partial", 0, CLI_FLAG, AT(partial), NULL, NULL,
+      "Take an answer that lacks ingesters, say so, and exit with 1", 0, false },
+    /* how much, in which order and form */
+    { "limit", 'n', CLI_NUMBER, AT(limit), "N", NULL, "So many lines or functions at most", 1000000,
+      false },
+    { "sort", 0, CLI_TEXT, AT(sort), "BY", "self total",
+      "Cost of a function itself (self, the default), or with all it calls (total)", 0, false },
+    { "depth", 0, CLI_NUMBER, AT(depth), "N", NULL, "So many levels of the tree", 100000, false },
+    { "min-percent", 0, CLI_PERCENT, AT(min_percent), "PERCENT", NULL,
+      "Leave out what costs less of the whole; default: 0.5", 0, false },
+    { "max-nodes", 0, CLI_NUMBER, AT(max_nodes), "N", NULL,
+      "Nodes the server sends; smaller ones are `other`; default: the server's", 1048576, false },
+    { "format", 'f', CLI_TEXT, AT(format), "FORMAT", "@formats", "See below", 0, false },
+    { "output", 'o', CLI_TEXT, AT(output), "FILE", "@files",
+      "Write here instead of to standard output", 0, false },
+    { "by", 0, CLI_TEXT, AT(by), "LABELS", NULL, "Only these labels, commas between", 0, false },
+    { "names", 0, CLI_FLAG, AT(names), NULL, NULL, "Names only, one a line", 0, false },
+    /* diff */
+    { "base", 0, CLI_TEXT, AT(base), "SERVICE", "@services", "The service of the base", 0, false },
+    { "base-query", 0, CLI_TEXT, AT(base_query), "SELECTOR", NULL, "Labels of the base", 0, false },
+    { "base-from", 0, CLI_TEXT, AT(base_from), "TIME", NULL, "Begin of the base", 0, false },
+    { "base-until", 0, CLI_TEXT, AT(base_until), "TIME", NULL,
+      "End of the base; default: as long as the new range", 0, false },
+    { "mode", 0, CLI_TEXT, AT(mode), "MODE", "per-second absolute share",
+      "What is compared: cost per second of each range (default), cost as it is, or percent of the "
+      "whole of each side",
+      0, false },
+    { "fail-over", 0, CLI_PERCENT, AT(fail_over), "PERCENT", NULL,
+      "Exit with 1 if a function, or everything, grew by more than this, in percent of all the "
+      "base cost",
+      0, false },
+    /* tail */
+    { "interval", 0, CLI_DURATION, AT(interval_ms), "TIME", NULL, "Between lines; default: 10s",
+      DAY_MS, false },
+    { "window", 0, CLI_DURATION, AT(window_ms), "TIME", NULL,
+      "What a line is of; default: the interval", 31 * DAY_MS, false },
+    { "count", 'c', CLI_NUMBER, AT(count), "N", NULL, "End after so many lines", 0, false },
+    /* delete */
+    { "all", 0, CLI_FLAG, AT(all), NULL, NULL, "Everything of the tenant", 0, false },
+    { "dry-run", 0, CLI_FLAG, AT(dry_run), NULL, NULL, "Say what would go, delete nothing", 0,
+      false },
+    { "yes", 'y', CLI_FLAG, AT(yes), NULL, NULL, "Do not ask", 0, false },
+    { "id", 0, CLI_TEXT, AT(id), "ID", NULL,
+      "The same delete under the same id has no second effect", 0, false },
+    /* files */
+    { "name", 0, CLI_TEXT, AT(name), "NAME", NULL,
+      "upload: what the list shows, else the file's name. import: service and labels, "
+      "APP{label=value}; needed",
+      0, false },
+    { "step", 0, CLI_TEXT, AT(step), "TIME", NULL,
+      "One file every step from --from on; the length of a file; default: 10s", 0, false },
+    { "level", 0, CLI_TEXT, AT(level), "LEVEL", "@levels",
+      "No finer than this: 10s 1m 10m 1h 6h 1d 8d 64d", 0, false },
+    { "state", 0, CLI_TEXT, AT(state), "FILE", "@files",
+      "Remembers what was imported; give it again to go on", 0, false },
+    { "retries", 0, CLI_NUMBER, AT(retries), "N", NULL,
+      "Of a body the server has no room for; default: 20", 1000000, false },
+};
+const size_t cli_options_len = ARRAY_LEN(cli_options);
+
+#define WHAT "type query service from until allow-partial"
+
+static const struct cli_command top_cli = {
+    .name = "top",
+    .args = "[SERVICE]",
+    .help = "The most costly functions.",
+    .more =
+        "SELF is what a function costs itself, TOTAL what it costs with all it calls; a function "
+        "that calls itself counts once. Both are exact, whatever the range.\n"
+        "--json: {\"query\",\"profileType\",\"unit\",\"fromMs\",\"untilMs\",\"total\","
+        "\"partial\",\"functions\":[{\"name\",\"self\",\"total\"}]}",
+    .options = WHAT " limit sort",
+    .words = "@services",
+    .args_max = 1,
+    .run = ctl_top,
+};
+static const struct cli_command tree_cli = {
+    .name = "tree",
+    .args = "[SERVICE]",
+    .help = "The call tree, largest first.",
+    .more = "A function that is the only one its caller calls stands below it, not beside it. "
+            "\"(3 more)\" are callees below --min-percent, or deeper than --depth.\n"
+            "--json: as top has it, with \"nodes\":[{\"name\",\"depth\",\"self\",\"total\"}] "
+            "instead of functions, each behind its caller.",
+    .options = WHAT " limit depth min-percent max-nodes",
+    .words = "@services",
+    .args_max = 1,
+    .run = ctl_tree,
+};
+static const struct cli_command query_cli = {
+    .name = "query",
+    .args = "[SERVICE]",
+    .help = "Profiles of a range as a file.",
+    .more =
+        "Formats: folded (default), json (flame graph as /pyroscope/render has it), pprof, html, "
+        "svg, dot, tree (binary). pprof for Go PGO: query my-service -f pprof -o "
+        "default.pgo",
+    .options = WHAT " format output max-nodes",
+    .words = "@services",
+    .args_max = 1,
+    .run = ctl_query,
+};
+static const struct cli_command diff_cli = {
+    .name = "diff",
+    .args = "[SERVICE]",
+    .help = "What changed, by function; a gate for CI.",
+    .more =
+        "The new side is what the usual options say. The base is the same question with what the "
+        "--base options say otherwise; without any, of the time just before. CHANGE is in percent "
+        "of the function's own base, OF BASE in percent of all the base cost.\n"
+        "--json: {\"mode\", \"by\", \"base\":{.., \"total\", \"value\"}, \"new\":{..}, "
+        "\"growthPercent\", \"worst\", \"worstPercent\", \"failed\", \"partial\", \"functions\":["
+        "{\"name\", \"baseSelf\", \"newSelf\", \"baseTotal\", \"newTotal\", \"base\", \"new\", "
+        "\"delta\", \"changePercent\", \"growthPercent\"}]}; a percentage of nothing is null.",
+    .options = WHAT " base base-query base-from base-until mode sort limit fail-over",
+    .words = "@services",
+    .args_max = 1,
+    .run = ctl_diff,
+};
+static const struct cli_command tail_cli = {
+    .name = "tail",
+    .args = "[SERVICE]",
+    .help = "A line every interval: what it costs now, and the costly functions.",
+    .more = "--json: one object a line, as top has it.",
+    .options = "type query service interval window count limit allow-partial",
+    .words = "@services",
+    .args_max = 1,
+    .run = ctl_tail,
+};
+static const struct cli_command services_cli = {
+    .name = "services",
+    .args = "",
+    .help = "Services that have profiles.",
+    .more = "--json: {\"services\":[{\"name\",\"types\":[..]}]}",
+    .options = "query service from until names",
+    .run = ctl_services,
+};
+static const struct cli_command types_cli = {
+    .name = "types",
+    .args = "[SERVICE]",
+    .help = "Profile types there are.",
+    .more = "--json: {\"types\":[..]}",
+    .options = "query service from until",
+    .words = "@services",
+    .args_max = 1,
+    .run = ctl_types,
+};
+static const struct cli_command labels_cli = {
+    .name = "labels",
+    .args = "[LABEL [SERVICE]]",
+    .help = "Names of labels, or the values of one.",
+    .more = "--json: {\"names\":[..]}, or {\"name\",\"values\":[..]}",
+    .options = "query service from until",
+    .args_max = 2,
+    .run = ctl_labels,
+};
+static const struct cli_command series_cli = {
+    .name = "series",
+    .args = "[SERVICE]",
+    .help = "Sets of labels there are.",
+    .more = "--json: {\"series\":[{LABEL:VALUE,..}]}",
+    .options = "query service from until by limit",
+    .words = "@services",
+    .args_max = 1,
+    .run = ctl_series,
+};
+static const struct cli_command space_cli = {
+    .name = "space",
+    .args = "",
+    .help = "Whose bytes the files are.",
+    .more = "--json: what GET /api/v1/space answers.",
+    .options = "",
+    .run = ctl_space,
+};
+static const struct cli_command delete_cli = {
+    .name = "delete",
+    .args = "[SERVICE]",
+    .help = "Delete profiles for good, after asking.",
+    .more =
+        "Says what would go and asks for a yes; scripts give --yes. Without --from and --until it "
+        "is any time. --json: what POST /api/v1/delete answers.",
+    .options = "query service from until all dry-run yes id",
+    .words = "@services",
+    .args_max = 1,
+    .run = ctl_delete,
+};
+static const struct cli_command deletes_cli = {
+    .name = "deletes",
+    .args = "",
+    .help = "How far deletes are.",
+    .more = "--json: what GET /api/v1/deletes answers.",
+    .options = "",
+    .run = ctl_deletes,
+};
+static const struct cli_command admin_cli = {
+    .name = "admin",
+    .args = "[status|ready|ring|config|metrics]",
+    .help = "What a server says about itself.",
+    .more = "status (default) and ready exit with 1 if it is not ready. ring is JSON; --json wraps "
+            "the texts of config and metrics.",
+    .options = "",
+    .words = "status ready ring config metrics",
+    .args_max = 1,
+    .run = ctl_admin,
+};
+const struct cli_command upload_cli = {
+    .name = "upload",
+    .args = "FILE...",
+    .help = "Upload profiles of any format to look at them; prints links.",
+    .more = "--json: [{\"file\",\"id\",\"link\"}]",
+    .options = "name",
+    .words = "@files",
+    .args_min = 1,
+    .args_max = SIZE_MAX,
+    .run = ctl_upload,
+};
+const struct cli_command import_cli = {
+    .name = "import",
+    .args = "--name APP FILE|FOLDER...",
+    .help = "Send profiles from files, with the times they are of; old ones as well.",
+    .more =
+        "The time of a file is from --from, else from its name, its body, or its date. Formats: "
+        "pprof, groups, lines, ...; default: groups for .txt .folded .collapsed, else pprof. "
+        "What was imported before is known by --state, and for a while by the server.",
+    .options = "name format from until step level state retries",
+    .words = "@files",
+    .args_min = 0,
+    .args_max = SIZE_MAX,
+    .run = ctl_import,
+};
+static const struct cli_command fsck_cli = {
+    .name = "fsck",
+    .args = "[--mark] [--findings=N] [--quiet] DIR",
+    .help = "Check a stopped database: everything it holds against everything it says about it.",
+    .options = "",
+    .words = "@files",
+    .plain = &fsck_command,
+};
+static const struct cli_command check_overrides_cli = {
+    .name = "check-overrides",
+    .args = "FILE [TENANT]",
+    .help = "Checks an overrides file, and prints what would hold for a tenant.",
+    .options = "",
+    .words = "@files",
+    .plain = &check_overrides_command,
+};
+static const struct cli_command completion_cli = {
+    .name = "completion",
+    .args = "bash|zsh|fish",
+    .help = "Prints completion for a shell.",
+    .more = "bash: source <(embertreectl completion bash). zsh: embertreectl completion zsh > "
+            "\"${fpath[1]}/_embertreectl\". fish: embertreectl completion fish > "
+            "~/.config/fish/completions/embertreectl.fish",
+    .options = "",
+    .words = "bash zsh fish",
+    .args_min = 1,
+    .args_max = 1,
+    .run = ctl_completion,
+};
+static const struct cli_command man_cli = {
+    .name = "man",
+    .args = "",
+    .help = "Prints the manual page.",
+    .more = "embertreectl man | man -l -",
+    .options = "",
+    .run = ctl_man,
+};
+
+const struct cli_command *const cli_commands[] = {
+    &top_cli,
+    &tree_cli,
+    &query_cli,
+    &diff_cli,
+    &tail_cli,
+    &services_cli,
+    &types_cli,
+    &labels_cli,
+    &series_cli,
+    &space_cli,
+    &delete_cli,
+    &deletes_cli,
+    &admin_cli,
+    &upload_cli,
+    &import_cli,
+    &fsck_cli,
+    &check_overrides_cli,
+    &completion_cli,
+    &man_cli,
+    NULL,
+};
