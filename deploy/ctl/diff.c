@@ -317,7 +317,7 @@ int ctl_diff(struct cli *c)
     d->sort = c->o.sort && strcmp(c->o.sort, "total") == 0 ? BY_TOTAL : BY_SELF;
     if (read_sides(c, d, &e) || ask_both(c, d, &e)) {
         code = commands_fail(c, &e);
-    } else if (!d->f[BASE].all && !d->f[NEW].all) {
+    } else if (d->f[BASE].all == 0 && d->f[NEW].all == 0) {
         code = commands_nothing(c);
     } else {
         code = put(c, d);
