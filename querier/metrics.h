@@ -11,9 +11,10 @@
     X(partial, "partial_answers_total", "Answers that lack an ingester, and say so") \
     X(reply_bytes, "ingester_reply_bytes_total", "Bytes of the ingesters' replies")  \
     X(gone, "gone_total", "Queries whose client went away")
-#define QUERIER_GAUGES(X)                                          \
-    X(running, "queries", "Queries being worked on")               \
-    X(bytes, "bytes", "Memory that running queries have reserved") \
+#define QUERIER_GAUGES(X)                                           \
+    X(running, "queries", "Queries being worked on")                \
+    X(waiting, "queries_waiting", "Queries waiting for their turn") \
+    X(bytes, "bytes", "Memory that running queries have reserved")  \
     X(bytes_limit, "bytes_max", "Memory that queries may reserve")
 
 struct querier_metrics {

@@ -9,7 +9,21 @@ static const struct conf_row rows[] = {
     CONF_DURATION(ST, timeout_ms, "timeout", "60s", "100ms", "1h",
                   "A query ends with 504 after this time; a client may ask for less."),
     CONF_U64(ST, queries_max, "queries_max", "256", "1", "100000",
-             "Queries at once; one more is refused with 503."),
+             "Queries worked on at once; more wait for their turn."),
+    CONF_U64(ST, queue_max, "queue_max", "4096", "0", "1000000",
+             "Queries waiting, of all tenants; one more is refused with 503."),
+    CONF_U64(ST, tenant_queries, "tenant_queries", "64", "1", "100000",
+             "Queries of one tenant worked on at once; more wait, while others have their turns."),
+    CONF_U64(ST, tenant_queue, "tenant_queue", "256", "0", "1000000",
+             "Queries of one tenant waiting; one more is refused with 429."),
+    CONF_BYTES(
+        ST, tenant_bytes_max, "tenant_bytes_max", "0", "0", NULL,
+        "Memory of all queries of one tenant, over it 429; 0 is half of bytes_max where there "
+        "are several tenants, else all of it."),
+    CONF_LIST(ST, tenants, "tenants", "",
+              "Other limits for some tenants: tenant=queries:8 queue:64 bytes:1GiB "
+              "read_bytes:10GiB, for tenant_queries, tenant_queue, tenant_bytes_max and "
+              "query_read_bytes_max."),
     CONF_BYTES(ST, bytes_max, "bytes_max", "0", "0", NULL,
                "Memory of all queries together; 0 is 9 % of memory.limit, at least 32 MiB."),
     CONF_BYTES(ST, query_bytes_max, "query_bytes_max", "256MiB", "1MiB", NULL,

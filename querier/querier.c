@@ -24,6 +24,7 @@
 #include "querier/api_space.h"
 #include "querier/api_views.h"
 #include "querier/query.h"
+#include "querier/turns.h"
 
 #define CONNECT_BODY (1 * MIB)
 #define SERVICE      "/querier.v1.QuerierService/"
@@ -125,11 +126,37 @@ static void start_routes(struct querier *qr)
     ui_route(&qr->ui, qr->ctx->http);
 }
 
+static int start_turns(struct querier *qr, struct err *e)
+{
+    const struct querier_conf *c = qr->conf;
+    size_t bytes = qr->ctx->tenancy->multi ? qr->bytes.max / 2 : qr->bytes.max;
+    struct turns_opts o = {
+        .running_max = c->queries_max,
+        .waiting_max = c->queue_max,
+        .seed = qr->seed,
+        .limits = { .running = c->tenant_queries,
+                    .waiting = c->tenant_queue,
+                    .bytes = c->tenant_bytes_max ? c->tenant_bytes_max : bytes,
+                    .read_bytes = c->query_read_bytes_max },
+    };
+
+    qr->turns = turns_new(&o);
+    for (size_t i = 0; i < c->tenants.len; i++) {
+        struct turn_limits l = o.limits;
+        struct str tenant;
+        if (turn_limits_parse(str_c(c->tenants.items[i]), &tenant, &l, e))
+            return err_wrap(e, "querier.tenants");
+        turns_override(qr->turns, tenant, &l);
+    }
+    return 0;
+}
+
 static void on_metrics(void *cookie)
 {
     const struct querier *qr = cookie;
 
-    metric_set(qr->metrics.running, (int64_t)qr->running);
+    metric_set(qr->metrics.running, (int64_t)turns_running(qr->turns));
+    metric_set(qr->metrics.waiting, (int64_t)turns_waiting(qr->turns));
     metric_set(qr->metrics.bytes, (int64_t)qr->bytes.used);
     metric_set(qr->metrics.bytes_limit, (int64_t)qr->bytes.max);
 }
@@ -143,6 +170,7 @@ static void querier_free(void *self)
     CHECK(qr->magic == QUERIER_MAGIC && qr->running == 0);
     memory_forget(qr->ctx->memory, &qr->bytes);
     rpc_node_free(qr->node);
+    turns_free(qr->turns);
     ui_deinit(&qr->ui);
     xfree(qr->peers);
     xfree(qr->routes);
@@ -164,7 +192,7 @@ static int querier_start(const struct role_ctx *ctx, void **ret_self, struct err
     qr->query_bytes_max = MIN(share, qr->conf->query_bytes_max);
     ctx->env->random(ctx->env, &qr->seed, sizeof(qr->seed));
     querier_metrics_init(&qr->metrics, ctx->metrics);
-    if (ui_init_linked(&qr->ui, e) || start_peers(qr, e)) {
+    if (ui_init_linked(&qr->ui, e) || start_turns(qr, e) || start_peers(qr, e)) {
         querier_free(qr);
         return e->code;
     }

@@ -2,9 +2,9 @@
  *
  * query.c: one request from its arrival to its reply.
  *
- *           ┌──────────────(all calls ended)─────────────┐
- *           v                                            │
- *   begin ─> STEP (pool) ──(asked ingesters)──> CALLS (loop waits)
+ *                            ┌─────────────(all calls ended)────────────┐
+ *                            v                                          │
+ *   begin ─> TURN (waits) ─> STEP (pool) ──(asked ingesters)──> CALLS (loop waits)
  *             │                                   │
  *             ├──(wrote its reply)──> reply ──> freed
  *             └──(error, deadline)──> error reply ──> freed   <──(error, client gone)
@@ -44,7 +44,7 @@ static void query_free(struct query *q)
     vec_free(&q->calls);
     if (q->doc)
         q->doc_free(q->doc);
-    budget_give(&q->qr->bytes, q->held);
+    loop_timer_free(q->wait);
     buf_deinit(&q->out);
     buf_deinit(&q->message);
     arena_free(q->data);
@@ -116,6 +116,9 @@ static void query_end(struct query *q)
     }
     querier_metrics_ended(&qr->metrics, q->route->path, q->err.code,
                           (double)(now_ns(q) - q->began_ns) / 1e9);
+    if (q->held)
+        query_give(q, q->held);
+    turn_leave(qr->turns, &q->turn, q->went_ns ? (now_ns(q) - q->went_ns) / 1000 : 0);
     query_free(q);
     querier_query_ended(qr);
 }
@@ -132,7 +135,8 @@ static bool canceled(const struct query *q)
 
 static void query_run_step(struct query *q)
 {
-    if (!pool_submit(q->qr->ctx->pool, q->qr->ctx->loop, query_on_work, query_on_worked, q)) {
+    if (!pool_submit_for(q->qr->ctx->pool, turn_key(&q->turn), q->qr->ctx->loop, query_on_work,
+                         query_on_worked, q)) {
         err_set(&q->err, ERR_BUSY, "too many jobs wait for a processor");
         query_end(q);
     }
@@ -218,6 +222,44 @@ static void query_on_worked(void *cookie)
         query_run_step(q); /* asked nothing */
 }
 
+/* ---- its turn ---------------------------------------------------------------------------------*/
+
+static void query_go(void *cookie)
+{
+    struct query *q = cookie;
+
+    CHECK(q->magic == QUERY_MAGIC);
+    loop_timer_free(q->wait);
+    q->wait = NULL;
+    q->went_ns = now_ns(q);
+    query_run_step(q);
+}
+
+static void on_waited(void *cookie)
+{
+    struct query *q = cookie;
+
+    err_set(&q->err, ERR_TIMEOUT, "the query waited for its turn until its deadline was over");
+    query_end(q);
+}
+
+/* May have ended the query when it returns. */
+static void query_enter(struct query *q)
+{
+    struct querier *qr = q->qr;
+    bool waits;
+
+    q->turn.go = query_go;
+    q->turn.cookie = q;
+    if (turn_enter(qr->turns, q->tenants[0], &q->turn, &waits, &q->err)) {
+        query_end(q);
+    } else if (waits) {
+        uint64_t left_ms = (q->deadline_ns - q->began_ns) / 1000000;
+        q->wait = loop_timer_new(qr->ctx->loop, on_waited, q);
+        loop_timer_start(q->wait, MAX(left_ms, 1), 0);
+    }
+}
+
 /* ---- the begin --------------------------------------------------------------------------------*/
 
 static void on_gone(struct http_req *r)
@@ -227,7 +269,7 @@ static void on_gone(struct http_req *r)
     CHECK(q->magic == QUERY_MAGIC);
     __atomic_store_n(&q->cancel, true, __ATOMIC_RELAXED);
     metric_add(q->qr->metrics.gone, 1);
-    if (!q->fanout)
+    if (!q->fanout && !turn_waits(&q->turn))
         return; /* on the pool: query_on_worked sees it */
     fanout_cancel(q->fanout);
     q->fanout = NULL;
@@ -245,9 +287,6 @@ static int query_prepare(struct query *q, struct err *e)
         return err_set(e, ERR_UNAVAILABLE, "shutting down");
     if (role_memory_check(qr->ctx, e))
         return e->code;
-    if (qr->running > qr->conf->queries_max)
-        return err_set(e, ERR_BUSY, "%" PRIu64 " queries run already (querier.queries_max)",
-                       qr->conf->queries_max);
     if (q->route->connect)
         timeout_ms = svc_left_ms(&q->call, timeout_ms);
     q->deadline_ns = q->began_ns + timeout_ms * 1000000;
@@ -289,5 +328,5 @@ void query_on_http(struct http_req *r)
         return;
     }
     r->on_gone = on_gone;
-    query_run_step(q);
+    query_enter(q);
 }

@@ -14,6 +14,7 @@
 #include "querier/fanout.h"
 #include "querier/msg_out.h"
 #include "querier/state.h"
+#include "querier/turns.h"
 #include "querier/wire.h"
 
 #define QUERY_TENANTS_MAX 16
@@ -54,7 +55,10 @@ struct query {
     struct fanout_missing missing; /* missing > 0: the answer is partial */
     bool cancel;                   /* set on the loop, polled by steps (atomic builtins) */
     uint64_t began_ns, deadline_ns;
-    size_t held; /* taken from the budget */
+    uint64_t went_ns; /* its turn came; 0: not yet */
+    struct turn turn;
+    struct timer *wait; /* for its turn; NULL: does not */
+    size_t held;        /* taken from the budgets */
     struct err err;
 
     /* The reply. */
@@ -72,8 +76,8 @@ void query_on_http(struct http_req *r);
 
 /* ---- for steps ---- */
 
-/* Reserves memory until the query ends. ERR_LIMIT over the query's own limit, ERR_BUSY over that of
- * all. */
+/* Reserves memory until the query ends. ERR_LIMIT over the query's own limit, ERR_RATE over that of
+ * its tenant, ERR_BUSY over that of all. */
 NODISCARD int query_take(struct query *q, size_t n, struct err *e);
 void query_give(struct query *q, size_t n);
 /* Bytes that may still be taken. */

@@ -23,9 +23,13 @@ NODISCARD int query_take(struct query *q, size_t n, struct err *e)
                        "this query needs over %zu MiB of memory (querier.query_bytes_max): narrow "
                        "its labels or its time range",
                        q->qr->query_bytes_max / MIB);
-    if (!budget_take(&q->qr->bytes, n))
+    if (turn_bytes_take(&q->turn, n, e))
+        return e->code;
+    if (!budget_take(&q->qr->bytes, n)) {
+        turn_bytes_give(&q->turn, n);
         return err_set(e, ERR_BUSY, "running queries use all of their %zu MiB of memory",
                        q->qr->bytes.max / MIB);
+    }
     q->held += n;
     return 0;
 }
@@ -33,6 +37,7 @@ NODISCARD int query_take(struct query *q, size_t n, struct err *e)
 void query_give(struct query *q, size_t n)
 {
     CHECK(n <= q->held);
+    turn_bytes_give(&q->turn, n);
     budget_give(&q->qr->bytes, n);
     q->held -= n;
 }
@@ -115,7 +120,7 @@ NODISCARD int query_ask_merge(struct query *q, size_t number, const struct wire_
     struct wire_merge m = { .call_site = call_site,
                             .call_site_len = call_site_len,
                             .bytes_max = q->qr->query_bytes_max / 10,
-                            .cost_max = q->qr->conf->query_read_bytes_max };
+                            .cost_max = turn_limits_of(&q->turn)->read_bytes };
 
     return ask(q, number, wq, &(struct question){ .method = RPC_MERGE, .merge = &m }, e);
 }
@@ -130,7 +135,7 @@ NODISCARD int query_ask_functions(struct query *q, size_t number, const struct w
                                   struct wire_functions f, struct err *e)
 {
     f.bytes_max = q->qr->query_bytes_max / 10;
-    f.cost_max = q->qr->conf->query_read_bytes_max;
+    f.cost_max = turn_limits_of(&q->turn)->read_bytes;
     return ask(q, number, wq, &(struct question){ .method = RPC_FUNCTIONS, .functions = &f }, e);
 }
 

@@ -18,7 +18,7 @@ struct fair_key {
     uint64_t key;      /* first: its bytes are the map's key */
     struct list link;  /* in active, or in debtors */
     struct list items; /* waiting, first come first */
-    size_t waiting, running;
+    size_t waiting, running, running_max;
     uint64_t clock; /* what it has had */
     uint64_t turn;  /* when it was served last: ties go round */
 };
@@ -87,6 +87,7 @@ bool fair_push(struct fair *f, uint64_t key, uint64_t cost, struct fair_item *i)
     if (!k) {
         k = XNEW(struct fair_key);
         k->key = key;
+        k->running_max = f->o.running_max;
         list_init(&k->items);
         list_init(&k->link);
         CHECK(!map_str_put(f->keys, key_of(k), k));
@@ -106,13 +107,21 @@ bool fair_push(struct fair *f, uint64_t key, uint64_t cost, struct fair_item *i)
     return true;
 }
 
+void fair_limit(struct fair *f, uint64_t key, size_t running_max)
+{
+    struct fair_key *k = map_str_get(f->keys, str_n(&key, sizeof(key)));
+
+    if (k)
+        k->running_max = running_max;
+}
+
 struct fair_item *fair_next(struct fair *f)
 {
     struct fair_key *best = NULL;
 
     list_for (it, &f->active) {
         struct fair_key *k = container_of(it, struct fair_key, link);
-        if (k->waiting == 0 || (f->o.running_max && k->running >= f->o.running_max))
+        if (k->waiting == 0 || (k->running_max && k->running >= k->running_max))
             continue;
         if (!best || k->clock < best->clock || (k->clock == best->clock && k->turn < best->turn))
             best = k;

@@ -39,6 +39,8 @@ void fair_free(struct fair *f); /* empty; NULL is fine */
 /* False, and nothing is done, where the key has waiting_max waiting. `cost` is the best guess, 1 or
  * more. */
 bool fair_push(struct fair *f, uint64_t key, uint64_t cost, struct fair_item *i) NODISCARD;
+/* Another running_max for this key, as long as it has items. */
+void fair_limit(struct fair *f, uint64_t key, size_t running_max);
 /* Whose turn it is, or NULL: nobody waits who may run. It stays in the queue. */
 struct fair_item *fair_next(struct fair *f);
 /* It runs now. */

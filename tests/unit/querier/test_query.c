@@ -278,7 +278,7 @@ static void test_lists_are_cut_and_say_so(void **state)
 static void test_too_many_queries(void **state)
 {
     (void)state;
-    static const char *const flags[] = { "--querier.queries_max=1", NULL };
+    static const char *const flags[] = { "--querier.queries_max=1", "--querier.queue_max=0", NULL };
     struct qbed b;
     struct net_mem *second;
 
@@ -288,7 +288,7 @@ static void test_too_many_queries(void **state)
     second = net_connect(&b.world);
     net_send_c(second, "GET /labels HTTP/1.1\r\nHost: h\r\n\r\n");
     net_pass(&b.world, 0);
-    expect(net_got(second), 503, "querier.queries_max");
+    expect(net_got(second), 503, "querier.queue_max");
     net_pass(&b.world, 200);
     expect(qbed_reply(&b), 200, "[]");
     net_end(second, false);
