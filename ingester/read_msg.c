@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ingester/read_msg.h"
 
+#include "common/model/regex.h"
 #include "ingester/rpc_estimate.h"
 #include "ingester/rpc_exemplars.h"
 #include "ingester/rpc_space.h"
@@ -37,7 +38,14 @@ int read_take_matchers(Embertree__Matcher *const *in, size_t n, struct arena *a,
         };
     }
     ret->len = n;
-    return selector_compile(ret, e);
+    uint64_t *steps_left = ARENA_NEW(a, uint64_t);
+    if (!steps_left)
+        return arena_full(a, e);
+    *steps_left = REGEX_QUERY_STEPS;
+    if (selector_compile(ret, e))
+        return e->code;
+    selector_limit(ret, steps_left);
+    return 0;
 }
 
 int read_take_strs(const ProtobufCBinaryData *in, size_t n, struct arena *a, const struct str **ret,

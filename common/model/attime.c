@@ -80,7 +80,8 @@ static bool digit(char c)
     return c >= '0' && c <= '9';
 }
 
-static int offset_ms(struct str s, uint64_t *ret_ms, struct err *e)
+/* `column` is that of each character of s in the text people wrote. */
+static int offset_ms(struct str s, const size_t *column, uint64_t *ret_ms, struct err *e)
 {
     uint64_t sum = 0, n, part;
     size_t at = 0;
@@ -96,13 +97,16 @@ static int offset_ms(struct str s, uint64_t *ret_ms, struct err *e)
         uint64_t factor = unit_ms(unit);
         if (!str_u64(str_sub(s, from, unit_at), &n) || !factor)
             return err_set(e, ERR_INPUT,
-                           "\"%.*s\" is no time offset: write e.g. 30s, 5m, 1h30m, 7d, 2w, 3M, 1y",
-                           STR_ARG(s));
+                           "column %zu: \"%.*s\" is no time offset: write e.g. 30s, 5m, 1h30m, 7d, "
+                           "2w, 3M, 1y",
+                           column[from], STR_ARG(str_sub(s, from, s.len)));
         if (!u64_mul(n, factor, &part) || !u64_add(sum, part, &sum) || sum > INT64_MAX / 2)
-            return err_set(e, ERR_INPUT, "time offset \"%.*s\" is too large", STR_ARG(s));
+            return err_set(e, ERR_INPUT, "column %zu: time offset \"%.*s\" is too large",
+                           column[from], STR_ARG(s));
     }
     if (s.len == 0)
-        return err_set(e, ERR_INPUT, "the time offset is empty: write e.g. now-1h");
+        return err_set(e, ERR_INPUT, "column %zu: the time offset is empty: write e.g. now-1h",
+                       column[0]);
     *ret_ms = sum;
     return 0;
 }
@@ -110,6 +114,7 @@ static int offset_ms(struct str s, uint64_t *ret_ms, struct err *e)
 int attime_parse(struct str s, int64_t now_ms, int64_t *ret_ms, struct err *e)
 {
     char text[TEXT_MAX] = { 0 };
+    size_t column[TEXT_MAX + 1]; /* of text[i] in s */
     size_t n = 0, digits = 0;
     uint64_t offset = 0;
 
@@ -120,8 +125,10 @@ int attime_parse(struct str s, int64_t now_ms, int64_t *ret_ms, struct err *e)
         if (n == sizeof(text))
             return err_set(e, ERR_INPUT, "a time of over %d characters is no time", TEXT_MAX);
         digits += digit(c);
+        column[n] = i + 1;
         text[n++] = c;
     }
+    column[n] = s.len + 1;
     struct str t = str_n(text, n);
     if (n == 0)
         return err_set(e, ERR_INPUT, "the time is empty: write e.g. now-1h or seconds since 1970");
@@ -133,9 +140,10 @@ int attime_parse(struct str s, int64_t now_ms, int64_t *ret_ms, struct err *e)
     struct str reference = str_sub(t, 0, sign < 0 ? n : (size_t)sign);
     if (reference.len && !str_eq_nocase(reference, STR("now")))
         return err_set(e, ERR_INPUT,
-                       "\"%.*s\" is no time: write e.g. now-1h, 20261121 or seconds since 1970",
-                       STR_ARG(t));
-    if (sign >= 0 && offset_ms(str_sub(t, (size_t)sign + 1, n), &offset, e))
+                       "column %zu: \"%.*s\" is no time: write e.g. now-1h, 20261121 or seconds "
+                       "since 1970",
+                       column[0], STR_ARG(t));
+    if (sign >= 0 && offset_ms(str_sub(t, (size_t)sign + 1, n), column + sign + 1, &offset, e))
         return e->code;
     bool back = sign >= 0 && t.ptr[sign] == '-';
     *ret_ms = back ? now_ms - (int64_t)offset : now_ms + (int64_t)offset;

@@ -14,6 +14,10 @@
  *              nested repeats from growing.
  *   match      100,000 steps, 1 MiB of heap and of JIT stack. A limit hit is an error answer; an
  *              answer that silently misses series would be a wrong sum.
+ *   query      what is dear by value may meet 100,000 values. PCRE2 does not say how many steps a
+ *              match took, so matches begin with a limit of 1,000, and those few that need more
+ *              start again with more; what those may use is taken from one purse of the query. So
+ *              a query costs at most 1,000 steps a value and the purse.
  *
  * One difference in meaning is rewritten by an escape check: \v is vertical tab for RE2 and a class
  * for PCRE2, so the gate refuses it and says to write \x0b.
@@ -26,6 +30,8 @@
 #include "common/base/mem.h"
 
 #define REGEX_NEST_MAX        100
+#define REGEX_STEPS_FIRST     1000
+#define REGEX_STEPS_GROW      10
 #define REGEX_MATCH_LIMIT     100000
 #define REGEX_HEAP_LIMIT_KIB  1024
 #define REGEX_JIT_STACK_BYTES (1024 * 1024)
@@ -35,6 +41,7 @@ struct regex {
     pcre2_match_data *data;       /* owned */
     pcre2_match_context *context; /* owned */
     pcre2_jit_stack *jit_stack;   /* owned; NULL without JIT */
+    uint64_t *steps_left;         /* borrowed; NULL: no limit over all matches */
 };
 
 /* ---- the gate ---------------------------------------------------------------------------------*/
@@ -405,7 +412,6 @@ static int regex_make(struct str pattern, bool anchored, bool groups, struct reg
                      : pcre2_match_data_create(1, NULL);
     r->context = pcre2_match_context_create(NULL);
     CHECK(r->data && r->context);
-    pcre2_set_match_limit(r->context, REGEX_MATCH_LIMIT);
     pcre2_set_heap_limit(r->context, REGEX_HEAP_LIMIT_KIB);
     /* Without JIT (a kernel that forbids writable code) the interpreter answers the same. */
     if (pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0) {
@@ -448,11 +454,41 @@ int regex_group_named(const struct regex *r, struct str name)
     return n > 0 ? n : -1;
 }
 
+void regex_limit(struct regex *r, uint64_t *steps_left)
+{
+    r->steps_left = steps_left;
+}
+
+/* Takes the steps of one more try out of the purse. */
+static bool pay(const struct regex *r, uint64_t steps)
+{
+    if (!r->steps_left)
+        return true;
+    if (*r->steps_left < steps)
+        return false;
+    *r->steps_left -= steps;
+    return true;
+}
+
 int regex_match(const struct regex *r, struct str value, struct err *e)
 {
-    int n = pcre2_match(r->code, (PCRE2_SPTR)(value.ptr ? value.ptr : ""), value.len, 0, 0, r->data,
-                        r->context);
+    uint32_t limit = REGEX_STEPS_FIRST;
+    int n;
 
+    for (;; limit = MIN(limit * REGEX_STEPS_GROW, REGEX_MATCH_LIMIT)) {
+        if (limit > REGEX_STEPS_FIRST && !pay(r, limit)) {
+            (void)err_set(e, ERR_LIMIT,
+                          "regexes of this query took over %" PRIu64
+                          " steps on values that are hard to match; use simpler patterns",
+                          REGEX_QUERY_STEPS);
+            return -1;
+        }
+        pcre2_set_match_limit(r->context, limit);
+        n = pcre2_match(r->code, (PCRE2_SPTR)(value.ptr ? value.ptr : ""), value.len, 0, 0, r->data,
+                        r->context);
+        if (n != PCRE2_ERROR_MATCHLIMIT || limit >= REGEX_MATCH_LIMIT)
+            break;
+    }
     if (n >= 0)
         return 1;
     if (n == PCRE2_ERROR_NOMATCH)

@@ -13,6 +13,8 @@
 
 #define REGEX_PATTERN_MAX (16 * KIB)
 #define REGEX_REPEAT_MAX  1000
+/* What the hard matches of one query may cost together: about a second. */
+#define REGEX_QUERY_STEPS (UINT64_C(20) * 1000 * 1000)
 
 struct regex;
 
@@ -22,6 +24,10 @@ NODISCARD int regex_new(struct str pattern, bool anchored, struct regex **ret, s
 /* Anchored, and its groups are kept: read them with regex_group after a match. */
 NODISCARD int regex_new_groups(struct str pattern, struct regex **ret, struct err *e);
 void regex_free(struct regex *r); /* NULL is fine */
+/* Steps of matches that are not done at once (over 1,000 steps) are taken from *steps_left; once
+ * there are not enough, matching is ERR_LIMIT. Several regexes may share it; it must outlive their
+ * matches. NULL, as at first: a limit by match alone. */
+void regex_limit(struct regex *r, uint64_t *steps_left);
 /* 1, 0, or -1 with the error set: a limit was hit, which is not the same as "no match". */
 int regex_match(const struct regex *r, struct str value, struct err *e);
 /* Of the last regex_match that returned 1, over the same value: what group n matched (0: all),

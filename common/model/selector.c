@@ -263,6 +263,7 @@ static int scan_value(struct scan *s, struct matcher *m)
 {
     size_t begin = s->at;
 
+    m->column = begin + 1;
     if (!is_quote(s, scan_peek(s)))
         return scan_fail(s, s->at, "wanted a quoted value");
     if (s->dialect == SELECTOR_PROMETHEUS)
@@ -380,10 +381,20 @@ NODISCARD int selector_compile(struct selector *s, struct err *e)
         struct matcher *m = &s->matchers[i];
         if ((m->op != MATCH_RE && m->op != MATCH_NRE) || m->regex)
             continue;
-        if (regex_new(m->value, !m->unanchored, &m->regex, e))
-            return err_wrap(e, "matcher %.*s", STR_ARG(m->name));
+        if (!regex_new(m->value, !m->unanchored, &m->regex, e))
+            continue;
+        return m->column
+                   ? err_wrap(e, "matcher %.*s, value at column %zu", STR_ARG(m->name), m->column)
+                   : err_wrap(e, "matcher %.*s", STR_ARG(m->name));
     }
     return 0;
+}
+
+void selector_limit(struct selector *s, uint64_t *steps_left)
+{
+    for (size_t i = 0; i < s->len; i++)
+        if (s->matchers[i].regex)
+            regex_limit(s->matchers[i].regex, steps_left);
 }
 
 void selector_deinit(struct selector *s)

@@ -21,6 +21,7 @@ struct matcher {
     struct str name;
     struct str value;
     bool unanchored;     /* regex searches instead of matching whole (FlameQL) */
+    size_t column;       /* of the value in the text that was parsed, from 1; 0: of no text */
     struct regex *regex; /* owned through selector_deinit; NULL for EQ and NE */
 };
 struct selector {
@@ -33,8 +34,10 @@ enum selector_dialect { SELECTOR_PROMETHEUS, SELECTOR_FLAMEQL };
 /* Copies into the arena; compile later with selector_compile. ERR_INPUT with column. */
 NODISCARD int selector_parse(struct str text, enum selector_dialect d, struct arena *a,
                              struct selector *ret, struct err *e);
-/* Compiles the regexes. ERR_INPUT names the pattern. */
+/* Compiles the regexes. ERR_INPUT names the pattern, and its column. */
 NODISCARD int selector_compile(struct selector *s, struct err *e);
+/* What hard matches of all its regexes may cost together (regex.h); after selector_compile. */
+void selector_limit(struct selector *s, uint64_t *steps_left);
 void selector_deinit(struct selector *s); /* frees regexes only */
 /* 1, 0, or -1 with the error set (regex limit). Value {NULL,0} = label missing = "". */
 int matcher_match(const struct matcher *m, struct str value, struct err *e);

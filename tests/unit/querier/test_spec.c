@@ -171,6 +171,35 @@ static void test_old_names(void **state)
     }
 }
 
+/* In either dialect an error says where in the query it is. */
+static void test_errors_name_the_column(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *want;
+    } rows[] = {
+        { CPU "{a=\"b\" c=\"d\"}", "column 51" },
+        { CPU "{a=~\"(\"}", "value at column 48" },
+        { CPU "{a=\"b\",cc!~\"x**\"}", "value at column 55" },
+        { "app.cpu{a=~\"[\"}", "value at column 12" },
+        { "app.cpu{a=b}", "column 11" },
+        { "app.cpu{a=\"\"}", "column 11" },
+        { "app.cpu{__name__=\"x\"}", "column 18" },
+        { "app.cpu{a=\"b\"", "column 14" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct arena *a = arena_new(64 * KIB);
+        struct spec s;
+        struct err e = { 0 };
+        assert_int_equal(spec_render(str_c(rows[i].text), true, a, &s, &e), ERR_INPUT);
+        if (!strstr(e.text, rows[i].want))
+            fail_msg("%s: \"%s\", want \"%s\"", rows[i].text, e.text, rows[i].want);
+        arena_free(a);
+    }
+}
+
 static void test_ranks(void **state)
 {
     (void)state;
@@ -207,9 +236,13 @@ static void test_ranks(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_render_texts), cmocka_unit_test(test_flameql_regexes_search),
-        cmocka_unit_test(test_label_texts),  cmocka_unit_test(test_many_selectors),
-        cmocka_unit_test(test_old_names),    cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_render_texts),
+        cmocka_unit_test(test_flameql_regexes_search),
+        cmocka_unit_test(test_label_texts),
+        cmocka_unit_test(test_many_selectors),
+        cmocka_unit_test(test_old_names),
+        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_errors_name_the_column),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

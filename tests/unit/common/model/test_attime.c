@@ -111,11 +111,37 @@ static void test_not_a_time(void **state)
     assert_int_equal(attime_parse(STR("now\0-1h"), NOW, &ms, &e), ERR_INPUT);
 }
 
+/* Errors say where, in the text as it was written. */
+static void test_errors_have_columns(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *want;
+    } rows[] = {
+        { "yesterday", "column 1: " },
+        { "  tomorrow", "column 3: " },
+        { "now-1h2x", "column 7: \"2x\"" },
+        { "now - 1_0 h, 5", "column 14: \"5\"" },
+        { "now-", "column 5: " },
+        { "now--1h", "column 5: " },
+        { "now-9999999999999y", "column 5: " },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct err e = { 0 };
+        int64_t ms;
+        assert_int_equal(attime_parse(str_c(rows[i].text), NOW, &ms, &e), ERR_INPUT);
+        if (!strstr(e.text, rows[i].want))
+            fail_msg("%s: \"%s\", want \"%s\"", rows[i].text, e.text, rows[i].want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_not_a_time),
+        cmocka_unit_test(test_errors_have_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

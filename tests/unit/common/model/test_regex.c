@@ -187,6 +187,119 @@ static void test_limits_are_errors(void **state)
     xfree(value);
 }
 
+/* Classic bombs over 100,000 values: each pattern either answers every value rightly, or the whole
+ * ends in an error after a bounded number of matches: the purse of 20 million steps pays for at
+ * most 200 tries of 100,000 steps. */
+static void test_bombs_over_many_values_are_bounded(void **state)
+{
+    (void)state;
+    static const char *const bombs[] = {
+        "(a+)+$",
+        "(a+)+",
+        "(a*)*[bc]",
+        "(a|a)*[bc]",
+        "(a|aa)+[bc]",
+        "((a+)+)+[bc]",
+        "(.*)*[bc]",
+        "(.*.*.*.*.*)*[xy]",
+        "(a?){30}a{30}b",
+        "([a-z]+)*[0-9]",
+        "(x+x+)+y",
+        "(.*){1,1000}[xy]",
+        "(.*)+(.*)+[xy]",
+        "(a{1,50})+[xy]",
+        "^(([a-z])+.)+[A-Z]([a-z])+$",
+    };
+    enum { VALUES = 100000 };
+    int too_large = 0, gave_up = 0, answered = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(bombs); i++)
+        for (int anchored = 0; anchored < 2; anchored++) {
+            struct regex *r = NULL;
+            struct err e = { 0 };
+            uint64_t steps = REGEX_QUERY_STEPS;
+            char value[64];
+            int v = 0, hit = 0;
+
+            if (regex_new(str_c(bombs[i]), anchored, &r, &e)) {
+                assert_int_equal(e.code, ERR_INPUT); /* too large when compiled */
+                too_large++;
+                continue;
+            }
+            regex_limit(r, &steps);
+            for (; v < VALUES && hit >= 0; v++) {
+                int n = snprintf(value, sizeof(value), "aaaaaaaaaaaaaaaaaaaaaaaaaaaa-%d-", v);
+                hit = regex_match(r, str_n(value, (size_t)n), &e);
+            }
+            if (hit < 0) {
+                assert_int_equal(e.code, ERR_LIMIT);
+                gave_up++;
+            } else {
+                assert_int_equal(v, VALUES);
+                answered++;
+            }
+            regex_free(r);
+        }
+    print_message("%d refused, %d answered all values, %d gave up\n", too_large, answered, gave_up);
+    assert_true(gave_up > 0 && answered > 0);
+}
+
+/* Values that need some thousand steps each: no single match is refused, all together are. */
+static void test_one_purse_for_all_matches(void **state)
+{
+    (void)state;
+    struct regex *r[2] = { NULL, NULL };
+    struct err e = { 0 };
+    uint64_t steps = REGEX_QUERY_STEPS;
+    char value[28];
+    int done = 0, hit = 0;
+
+    memset(value, 'a', sizeof(value));
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(regex_new(STR(".*.*.*[bc]"), true, &r[i], &e), 0);
+        assert_int_equal(regex_match(r[i], str_n(value, sizeof(value)), &e), 0);
+        regex_limit(r[i], &steps);
+    }
+    while (done < 100000 && (hit = regex_match(r[done % 2], str_n(value, sizeof(value)), &e)) >= 0)
+        done++;
+    assert_int_equal(hit, -1);
+    assert_int_equal(e.code, ERR_LIMIT);
+    assert_non_null(strstr(e.text, "simpler patterns"));
+    /* Each took one try of 10,000 steps from what both share. */
+    assert_int_equal(done, REGEX_QUERY_STEPS / 10000);
+    assert_int_equal(steps, 0);
+    /* What is easy goes on. */
+    assert_int_equal(regex_match(r[0], STR("aab"), &e), 1);
+    regex_free(r[0]);
+    regex_free(r[1]);
+}
+
+/* Patterns that would grow when they are compiled: refused or compiled, in bounded memory. */
+static void test_patterns_that_grow(void **state)
+{
+    (void)state;
+    static const char *const patterns[] = {
+        "((a{1,1000}){1,1000}){1,1000}",
+        "(((a{100}){100}){100}){100}",
+        "(.*){1,1000}",
+        "((((((((((x?){2}){2}){2}){2}){2}){2}){2}){2}){2}){2}",
+        "(\\pL{1000}){1000}",
+        "([a-z]{1,1000}){1,1000}",
+        "(|a){1000}(|b){1000}",
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(patterns); i++) {
+        struct regex *r = NULL;
+        struct err e = { 0 };
+        int code = regex_new(str_c(patterns[i]), true, &r, &e);
+        assert_true(code == 0 || code == ERR_INPUT);
+        if (!code)
+            assert_true(regex_match(r, STR("aaaaaaaaaaaaaaaaaaaaaaaab"), &e) <= 1);
+        print_message("%s: %s\n", patterns[i], code ? e.text : "compiled");
+        regex_free(r);
+    }
+}
+
 static void test_sizes(void **state)
 {
     (void)state;
@@ -340,6 +453,9 @@ int main(void)
         cmocka_unit_test(test_gate_refuses),
         cmocka_unit_test(test_gate_refuses_inside),
         cmocka_unit_test(test_limits_are_errors),
+        cmocka_unit_test(test_bombs_over_many_values_are_bounded),
+        cmocka_unit_test(test_one_purse_for_all_matches),
+        cmocka_unit_test(test_patterns_that_grow),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_invalid_utf8_value_never_matches_text),
         cmocka_unit_test(test_equals_naive_matcher),
