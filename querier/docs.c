@@ -58,6 +58,7 @@ NODISCARD int docs_ask_put(struct query *q, enum doc_kind kind, const struct doc
     r.meta = out_str(item->meta);
     r.seen = seen;
     r.docs_max = docs_max;
+    r.bytes_max = DOC_BODY_MAX;
     return ask(q, &r, e);
 }
 

@@ -54,6 +54,8 @@ static int put(struct fake_docs *d, const Embertree__DocRequest *q, struct err *
     size_t i = find(d, q);
     uint64_t revision = i < d->at.len ? d->at.ptr[i].revision : 0;
 
+    if (q->bytes_max == 0 || q->docs_max == 0)
+        return err_set(e, ERR_RATE, "nothing fits");
     if (q->seen != UINT64_MAX && q->seen != revision)
         return err_set(e, ERR_CONFLICT, "revision %" PRIu64 " is there", revision);
     struct fake_doc doc = {
