@@ -28,6 +28,8 @@ static const struct conf_row rows[] = {
                   "A retry is recognised for this long."),
     CONF_U64(ST, reads_max, "reads_max", "1024", "1", "100000",
              "Queries running or waiting; one more is refused with 503."),
+    CONF_U64(ST, reads_tenant_max, "reads_tenant_max", "512", "1", "100000",
+             "Queries of one tenant waiting; one more is refused with 429."),
     CONF_U64(
         ST, dict_service_nodes, "dictionary_nodes_per_day", "500000", "0", "1000000000",
         "New stack nodes a service may bring in a day, long names counting as several; further "

@@ -2,18 +2,24 @@
  *
  * rpc_read: a queue of queries in front of the pool.
  *
- *   loop: waiting (FIFO) ──(memory for it is free)──> pool: read_run ──> loop: reply, next
+ *   loop: waiting, by tenant ──(its turn, memory for it is free)──> pool: read_run ──> loop: reply
  *
  * What a query may use at most (its builder of stacks, its arena, its reply) is taken from the
  * share of queries before it starts; so a flood of heavy queries waits instead of eating the memory
  * of writes. The queue is bounded, and a query whose caller gave up is dropped when its turn comes.
  * A single query always runs, however small the share.
+ *
+ * Tenants take turns by the time their queries took (common/sys/fair.h), and one tenant's queries
+ * leave room for a heavy one of another's: whatever it piles up, others find it done in the time it
+ * would have taken anyway, give or take one query. Requests begin with their tenant, so that it is
+ * read without decoding.
  */
 #include "ingester/rpc_read.h"
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/role/memory.h"
+#include "common/sys/fair.h"
 #include "ingester/read_run.h"
 
 #define READ_MAGIC    MAGIC('i', 'r', 'd', ' ')
@@ -21,9 +27,11 @@
 #define LIST_BYTES    (16 * MIB) /* arena of a timeline or a list of labels */
 #define ANSWER_MIN    (16 * MIB)
 
+#define GUESS_US 10000    /* a query takes */
+#define DEBT_US  60000000 /* what one long query costs its tenant, at most */
+
 struct reads {
-    struct list waiting; /* of struct read */
-    size_t waiting_len, running;
+    struct fair *fair; /* of struct read */
     struct budget bytes;
     uint64_t stacks_max; /* of one query */
 };
@@ -34,8 +42,9 @@ struct read {
     struct rpc_call *call;
     struct str payload; /* the call's */
     enum rpc_method method;
-    struct list link;
-    uint64_t began_ns, deadline_ns;
+    uint64_t tenant;       /* its number */
+    struct fair_item item; /* its weight: the memory it needs */
+    uint64_t began_ns, ran_ns, deadline_ns;
     uint64_t held;
     uint64_t disk_free, disk_reserve; /* when it came */
     struct buf reply;
@@ -113,6 +122,11 @@ static void read_work(void *cookie)
 
 static void reads_start(struct ingester *in);
 
+static size_t reads_pending(const struct reads *rs)
+{
+    return fair_waiting(rs->fair) + fair_running(rs->fair);
+}
+
 static void read_end(struct read *r)
 {
     struct ingester *in = r->in;
@@ -131,15 +145,16 @@ static void read_end(struct read *r)
     buf_deinit(&r->reply);
     r->magic = 0;
     xfree(r);
-    metric_set(in->metrics.reads_pending, (int64_t)(in->reads->waiting_len + in->reads->running));
+    metric_set(in->metrics.reads_pending, (int64_t)reads_pending(in->reads));
 }
 
 static void read_done(void *cookie)
 {
     struct read *r = cookie;
     struct ingester *in = r->in;
+    uint64_t took_ns = clock_mono_ns(in->ctx->env->clock) - r->ran_ns;
 
-    in->reads->running--;
+    fair_done(in->reads->fair, &r->item, took_ns / 1000 + 1);
     budget_give(&in->reads->bytes, r->held);
     read_end(r);
     reads_start(in);
@@ -149,8 +164,7 @@ static void read_done(void *cookie)
 static bool read_start(struct ingester *in, struct read *r)
 {
     struct reads *rs = in->reads;
-    bool stacks = r->method != RPC_TIMELINE && r->method != RPC_LABELS && r->method != RPC_ESTIMATE;
-    uint64_t need = stacks ? 2 * rs->stacks_max : LIST_BYTES;
+    struct pool *pool = in->ctx->pool;
     uint64_t now = clock_mono_ns(in->ctx->env->clock);
     int code = 0;
 
@@ -159,18 +173,21 @@ static bool read_start(struct ingester *in, struct read *r)
     else if (now > r->deadline_ns)
         code = err_set(&r->err, ERR_TIMEOUT, "the query waited %" PRIu64 " ms for its turn",
                        (now - r->began_ns) / 1000000);
-    else if (budget_take(&rs->bytes, need))
-        r->held = need;
-    else if (rs->running > 0)
+    else if (budget_take(&rs->bytes, r->item.weight))
+        r->held = r->item.weight;
+    else if (fair_running(rs->fair) > 0)
         return false;
-    list_del(&r->link);
-    rs->waiting_len--;
-    if (!code && pool_submit(in->ctx->pool, in->ctx->loop, read_work, read_done, r)) {
-        rs->running++;
+    if (code) {
+        fair_drop(rs->fair, &r->item);
+        read_end(r);
         return true;
     }
-    if (!code)
-        (void)err_set(&r->err, ERR_BUSY, "too many jobs wait for a processor");
+    fair_take(rs->fair, &r->item);
+    r->ran_ns = now;
+    if (pool_submit_for(pool, r->tenant, in->ctx->loop, read_work, read_done, r))
+        return true;
+    (void)err_set(&r->err, ERR_BUSY, "too many jobs wait for a processor");
+    fair_done(rs->fair, &r->item, 0);
     budget_give(&rs->bytes, r->held);
     read_end(r);
     return true;
@@ -178,44 +195,84 @@ static bool read_start(struct ingester *in, struct read *r)
 
 static void reads_start(struct ingester *in)
 {
-    while (!list_empty(&in->reads->waiting)) {
-        struct read *r = container_of(in->reads->waiting.next, struct read, link);
+    struct fair_item *i;
 
-        if (!read_start(in, r))
+    while ((i = fair_next(in->reads->fair)))
+        if (!read_start(in, container_of(i, struct read, item)))
             return;
+}
+
+/* What it may use at most. */
+static uint64_t need_of(const struct reads *rs, enum rpc_method method)
+{
+    bool lists = method == RPC_TIMELINE || method == RPC_LABELS || method == RPC_ESTIMATE;
+
+    return lists ? LIST_BYTES : 2 * rs->stacks_max;
+}
+
+struct str read_tenant(struct str payload)
+{
+    size_t at = 1, len = 0;
+
+    if (payload.len < 2 || payload.ptr[0] != '\x0a') /* field 1, bytes */
+        return STR_NULL;
+    for (unsigned shift = 0; at < payload.len && shift < 28; shift += 7) {
+        unsigned char c = (unsigned char)payload.ptr[at++];
+        len |= (size_t)(c & 0x7f) << shift;
+        if (c < 0x80)
+            return len <= payload.len - at ? str_sub(payload, at, at + len) : STR_NULL;
     }
+    return STR_NULL;
+}
+
+/* NULL with *e: it is refused. */
+static struct read *read_new(struct ingester *in, enum rpc_method method, struct rpc_call *call,
+                             struct str payload, struct err *e)
+{
+    struct reads *rs = in->reads;
+    uint64_t tenant = pool_tenant(in->ctx->pool, read_tenant(payload));
+    struct read *r;
+
+    if (reads_pending(rs) >= in->conf->reads_max) {
+        (void)err_set(e, ERR_BUSY, "%zu queries run or wait already", reads_pending(rs));
+        return NULL;
+    }
+    if (role_memory_check(in->ctx, e))
+        return NULL;
+    r = XNEW(struct read);
+    *r = (struct read){ .magic = READ_MAGIC,
+                        .in = in,
+                        .call = call,
+                        .payload = payload,
+                        .method = method,
+                        .tenant = tenant,
+                        .item = { .weight = need_of(rs, method) } };
+    if (fair_push(rs->fair, tenant, GUESS_US, &r->item))
+        return r;
+    (void)err_set(e, ERR_RATE,
+                  "%" PRIu64 " queries of this tenant wait already (ingester.reads_tenant_max)",
+                  in->conf->reads_tenant_max);
+    xfree(r);
+    return NULL;
 }
 
 static void on_read(struct ingester *in, enum rpc_method method, struct rpc_call *call,
                     struct str payload)
 {
-    struct reads *rs = in->reads;
+    struct err e;
     struct read *r;
 
     CHECK(in->magic == INGESTER_MAGIC);
-    struct err e;
-
-    if (rs->waiting_len + rs->running >= in->conf->reads_max)
-        (void)err_set(&e, ERR_BUSY, "%zu queries run or wait already", in->conf->reads_max);
-    else if (!role_memory_check(in->ctx, &e))
-        err_clear(&e);
-    if (e.code) {
+    r = read_new(in, method, call, payload, &e);
+    if (!r) {
         ingester_refused(&in->metrics, e.code);
         rpc_fail(call, &e);
         return;
     }
-    r = XNEW(struct read);
-    r->magic = READ_MAGIC;
-    r->in = in;
-    r->call = call;
-    r->payload = payload;
-    r->method = method;
     disk_room(in->disk, &r->disk_free, &r->disk_reserve);
     r->began_ns = clock_mono_ns(in->ctx->env->clock);
     r->deadline_ns = r->began_ns + rpc_call_left_ms(call) * UINT64_C(1000000);
-    list_add_tail(&rs->waiting, &r->link);
-    rs->waiting_len++;
-    metric_set(in->metrics.reads_pending, (int64_t)(rs->waiting_len + rs->running));
+    metric_set(in->metrics.reads_pending, (int64_t)reads_pending(in->reads));
     reads_start(in);
 }
 
@@ -266,15 +323,26 @@ static uint64_t stacks_max(const struct ingester *in, uint64_t share)
     return MAX(max, ANSWER_MIN);
 }
 
+/* One tenant's queries leave room for one of another's. */
+static struct fair *new_queue(const struct ingester *in, uint64_t share)
+{
+    uint64_t heavy = 2 * in->reads->stacks_max;
+    struct fair_opts o = { .waiting_max = in->conf->reads_tenant_max, .debt_max = DEBT_US };
+
+    if (in->ctx->tenancy->multi)
+        o.weight_max = MAX(share - MIN(share, heavy), 1);
+    return fair_new(&o);
+}
+
 void rpc_read_serve(struct ingester *in)
 {
     uint64_t share = memory_share(in->ctx->memory_limit, MEMORY_READS);
 
     in->reads = XNEW(struct reads);
-    list_init(&in->reads->waiting);
     budget_init(&in->reads->bytes, share);
     memory_watch_budget(in->ctx->memory, MEMORY_READS, &in->reads->bytes);
     in->reads->stacks_max = stacks_max(in, share);
+    in->reads->fair = new_queue(in, share);
     rpc_serve(in->node, RPC_MERGE, on_merge, in);
     rpc_serve(in->node, RPC_TIMELINE, on_timeline, in);
     rpc_serve(in->node, RPC_LABELS, on_labels, in);
@@ -286,12 +354,12 @@ void rpc_read_serve(struct ingester *in)
 
 bool rpc_read_idle(const struct ingester *in)
 {
-    return !in->reads || in->reads->waiting_len + in->reads->running == 0;
+    return !in->reads || reads_pending(in->reads) == 0;
 }
 
 bool rpc_read_waiting(const struct ingester *in)
 {
-    return in->reads && in->reads->waiting_len > 0;
+    return in->reads && fair_waiting(in->reads->fair) > 0;
 }
 
 void rpc_read_free(struct ingester *in)
@@ -300,6 +368,7 @@ void rpc_read_free(struct ingester *in)
         return;
     CHECK(rpc_read_idle(in));
     memory_forget(in->ctx->memory, &in->reads->bytes);
+    fair_free(in->reads->fair);
     xfree(in->reads);
     in->reads = NULL;
 }

@@ -13,6 +13,8 @@ void rpc_read_serve(struct ingester *in);
 bool rpc_read_idle(const struct ingester *in);
 /* True while a query waits for its turn. */
 bool rpc_read_waiting(const struct ingester *in);
+/* The tenant that the request begins with; empty: none. */
+struct str read_tenant(struct str payload);
 void rpc_read_free(struct ingester *in);
 
 #endif

@@ -135,7 +135,9 @@ static bool canceled(const struct query *q)
 
 static void query_run_step(struct query *q)
 {
-    if (!pool_submit_for(q->qr->ctx->pool, turn_key(&q->turn), q->qr->ctx->loop, query_on_work,
+    struct pool *pool = q->qr->ctx->pool;
+
+    if (!pool_submit_for(pool, pool_tenant(pool, q->tenants[0]), q->qr->ctx->loop, query_on_work,
                          query_on_worked, q)) {
         err_set(&q->err, ERR_BUSY, "too many jobs wait for a processor");
         query_end(q);

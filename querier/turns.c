@@ -240,11 +240,6 @@ const struct turn_limits *turn_limits_of(const struct turn *n)
     return &n->tenant->limits;
 }
 
-uint64_t turn_key(const struct turn *n)
-{
-    return n->tenant->key;
-}
-
 size_t turns_running(const struct turns *t)
 {
     return fair_running(t->fair);

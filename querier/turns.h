@@ -60,7 +60,6 @@ void turn_leave(struct turns *t, struct turn *n, uint64_t took_us);
 NODISCARD int turn_bytes_take(struct turn *n, size_t bytes, struct err *e);
 void turn_bytes_give(struct turn *n, size_t bytes);
 const struct turn_limits *turn_limits_of(const struct turn *n);
-uint64_t turn_key(const struct turn *n); /* of its tenant: for pool_submit_for */
 
 size_t turns_running(const struct turns *t);
 size_t turns_waiting(const struct turns *t);

@@ -19,8 +19,9 @@ struct fair_key {
     struct list link;  /* in active, or in debtors */
     struct list items; /* waiting, first come first */
     size_t waiting, running, running_max;
-    uint64_t clock; /* what it has had */
-    uint64_t turn;  /* when it was served last: ties go round */
+    uint64_t weight; /* of the running ones */
+    uint64_t clock;  /* what it has had */
+    uint64_t turn;   /* when it was served last: ties go round */
 };
 struct fair {
     struct fair_opts o;
@@ -115,18 +116,30 @@ void fair_limit(struct fair *f, uint64_t key, size_t running_max)
         k->running_max = running_max;
 }
 
+static struct fair_item *first(const struct fair_key *k)
+{
+    return container_of(k->items.next, struct fair_item, link);
+}
+
+static bool may_run(const struct fair *f, const struct fair_key *k)
+{
+    if (k->waiting == 0 || (k->running_max && k->running >= k->running_max))
+        return false;
+    return !f->o.weight_max || k->running == 0 || k->weight + first(k)->weight <= f->o.weight_max;
+}
+
 struct fair_item *fair_next(struct fair *f)
 {
     struct fair_key *best = NULL;
 
     list_for (it, &f->active) {
         struct fair_key *k = container_of(it, struct fair_key, link);
-        if (k->waiting == 0 || (k->running_max && k->running >= k->running_max))
+        if (!may_run(f, k))
             continue;
         if (!best || k->clock < best->clock || (k->clock == best->clock && k->turn < best->turn))
             best = k;
     }
-    return best ? container_of(best->items.next, struct fair_item, link) : NULL;
+    return best ? first(best) : NULL;
 }
 
 /* Moves a key's clock, within its debt; by how much. */
@@ -148,6 +161,7 @@ void fair_take(struct fair *f, struct fair_item *i)
     list_del(&i->link);
     k->waiting--;
     k->running++;
+    k->weight += i->weight;
     f->waiting--;
     f->running++;
     k->turn = ++f->turns;
@@ -179,6 +193,7 @@ void fair_done(struct fair *f, struct fair_item *i, uint64_t cost)
     i->key = NULL;
     i->running = false;
     k->running--;
+    k->weight -= i->weight;
     f->running--;
     settle(f, k);
 }

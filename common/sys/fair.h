@@ -25,12 +25,14 @@ struct fair_item { /* in the caller's job; zeroed before the first fair_push */
     struct list link;
     struct fair_key *key; /* NULL: not in a queue */
     uint64_t cost;        /* the guess; while it runs what the key was charged */
+    uint64_t weight; /* set by the caller, may be 0: what it holds of something while it runs */
     bool running;
 };
 struct fair_opts {
-    size_t running_max; /* of one key at once; 0: any */
-    size_t waiting_max; /* of one key; 0: any */
-    uint64_t debt_max;  /* a key is never further ahead than this, in units of cost; 0: any */
+    size_t running_max;  /* of one key at once; 0: any */
+    size_t waiting_max;  /* of one key; 0: any */
+    uint64_t weight_max; /* of one key's running items, unless it is one; 0: any */
+    uint64_t debt_max;   /* a key is never further ahead than this, in units of cost; 0: any */
 };
 
 struct fair *fair_new(const struct fair_opts *o);

@@ -15,7 +15,9 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "common/base/hash.h"
 #include "common/base/list.h"
 #include "common/base/mem.h"
 #include "common/sys/fair.h"
@@ -48,6 +50,7 @@ struct pool {
     size_t max, head, len; /* len: of the ring */
     struct fair *fair;     /* owned: of struct fair_job */
     bool fair_turn;        /* the ring had the last one */
+    uint64_t seed;         /* of the numbers of tenants: nobody can choose a name to share one */
     bool stopping;
     struct list inlined; /* of struct inline_job, when threads = 0 */
     struct thread *threads;
@@ -121,6 +124,7 @@ struct pool *pool_new(const char *name, uint32_t threads, size_t queue_max)
     CHECK(pthread_cond_init(&p->filled, NULL) == 0);
     list_init(&p->inlined);
     p->fair = fair_new(&(struct fair_opts){ .debt_max = DEBT_US });
+    CHECK(getentropy(&p->seed, sizeof(p->seed)) == 0);
     p->ring = XNEW_ARRAY(struct job, queue_max);
     p->max = queue_max;
     p->threads = XNEW_ARRAY(struct thread, MAX(threads, 1u));
@@ -220,6 +224,11 @@ bool pool_submit(struct pool *p, struct loop *loop, pool_fn work, pool_fn done, 
     else
         xfree(i);
     return taken;
+}
+
+uint64_t pool_tenant(const struct pool *p, struct str name)
+{
+    return hash64(name.ptr, name.len, p->seed);
 }
 
 bool pool_submit_for(struct pool *p, uint64_t tenant, struct loop *loop, pool_fn work, pool_fn done,

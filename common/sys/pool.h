@@ -9,7 +9,7 @@
 #ifndef COMMON_SYS_POOL_H
 #define COMMON_SYS_POOL_H
 
-#include "common/base/base.h"
+#include "common/base/str.h"
 #include "common/sys/loop.h"
 
 struct pool;
@@ -24,6 +24,7 @@ bool pool_submit(struct pool *p, struct loop *loop, pool_fn work, pool_fn done,
                  void *cookie) NODISCARD;
 /* The same for a job of a tenant: tenants take turns (fair.h), by the time their jobs take; and
  * turns with jobs that are nobody's, one by one. */
+uint64_t pool_tenant(const struct pool *p, struct str name); /* its number */
 bool pool_submit_for(struct pool *p, uint64_t tenant, struct loop *loop, pool_fn work, pool_fn done,
                      void *cookie) NODISCARD;
 /* At most so many jobs of one tenant run at once, so that another one finds a thread free however

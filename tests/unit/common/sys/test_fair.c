@@ -180,6 +180,35 @@ static void test_limits_of_a_key(void **state)
     fair_free(f);
 }
 
+/* What running items of a key hold is bounded, but for one alone. */
+static void test_weight(void **state)
+{
+    struct fair *f = fair_new(&(struct fair_opts){ .weight_max = 10 });
+    struct item *run[4];
+
+    (void)state;
+    push(f, 'h', 1)->f.weight = 50;
+    push(f, 'h', 1)->f.weight = 6;
+    push(f, 'h', 1)->f.weight = 4;
+    push(f, 'h', 1)->f.weight = 1;
+    run[0] = serve(f); /* over the bound, but alone */
+    assert_null(fair_next(f));
+    push(f, 'q', 1)->f.weight = 10;
+    run[1] = serve(f);
+    assert_int_equal(run[1]->key, 'q');
+    fair_done(f, &run[0]->f, 0);
+    run[0] = serve(f);
+    run[2] = serve(f);
+    assert_null(fair_next(f)); /* 10 of 10 */
+    fair_done(f, &run[2]->f, 0);
+    run[2] = serve(f);
+    assert_int_equal(run[2]->f.weight, 1);
+    for (int i = 0; i < 3; i++)
+        fair_done(f, &run[i]->f, 0);
+    assert_int_equal(fair_waiting(f) + fair_running(f), 0);
+    fair_free(f);
+}
+
 /* Keys that always have something waiting get the same within one job of each. */
 static void test_random_shares(void **state)
 {
@@ -235,6 +264,7 @@ int main(void)
         cmocka_unit_test(test_real_cost_is_paid_later),
         cmocka_unit_test(test_who_was_away_has_no_credit_and_keeps_his_debt),
         cmocka_unit_test(test_limits_of_a_key),
+        cmocka_unit_test(test_weight),
         cmocka_unit_test(test_random_shares),
         cmocka_unit_test(test_keys_are_forgotten),
     };
