@@ -3,12 +3,15 @@ has the same answer; conformance checks 29 to 37 of the wire facts; what Grafana
 Profiles Drilldown send.
 """
 import base64
+import gzip
+import json
 import os
 import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import cluster
+import grafana
 import pprof_ref
 import push_client as push
 import querier_v1 as v1
@@ -365,6 +368,32 @@ def test_settings_and_rules():
     assert rule["generation"] == "1" and rule["profileType"] == CPU
     assert ok(v1.RULES + "ListRecordingRules", {}, "grpc", headers) == {"rules": [rule]}
     assert ok(v1.RULES + "DeleteRecordingRule", {"id": rule["id"]}, "proto", headers) == {}
+
+
+def test_recorded_requests():
+    """What Grafana sends, byte by byte, is answered as the same question in plain JSON."""
+    tenant = {"X-Scope-OrgID": "anonymous"}
+    for env, text in (("prod", b"main;serve;pay 30\nmain;serve;list 20\nmain 1\n"),
+                      ("dev", b"main;idle 7\n")):
+        r = server.ingest(text, f"shop.cpu{{env={env},pod=p-{env}}}", tenant,
+                          sampleRate=1000000000)
+        assert r.status == 200, r
+    for r in grafana.requests(int(time.time() * 1000) + 1000):
+        got = server.reader.request(r.verb, r.path, r.body, r.headers)
+        assert r.raw().endswith(r.body)
+        want = v1.call(server.reader, r.method, r.message, "json", tenant)
+        body = got.body
+        if got.headers.get("Content-Encoding") == "gzip":
+            body = gzip.decompress(body)
+        if want.code:
+            assert got.status != 200 and json.loads(body)["code"] == want.code, (r.name, got)
+            assert want.code in ("invalid_argument", "unimplemented")
+            continue
+        assert got.status == 200, (r.name, got)
+        assert got.headers["Content-Type"] == r.headers["Content-Type"]
+        json_body = r.headers["Content-Type"] == "application/json"
+        told = json.loads(body) if json_body else v1.decode(v1.messages_of(r.method)[1], body)
+        assert told == want.message and (told or r.method == "GetProfileStats"), (r.name, told)
 
 
 def test_big_answers():
