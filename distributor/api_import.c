@@ -14,6 +14,10 @@
  * the data (import_msg.c) the whole body may simply be sent again: what was stored is a duplicate
  * then, for as long as write ids are remembered (ingester.write_id_horizon).
  *
+ * Where the tenant has rules or a limit of series, or something is forwarded, a message does not go
+ * as it is, but slot by slot through the intake, PART of them at a time, as if profilers had sent
+ * them (import_push.c). That costs more, and finds the same rules as every other way in.
+ *
  * Bounds: the body, its inflated size, messages per body, and per message what a push may have
  * (series, samples, labels, frames, symbols). Memory is set aside like that of pushes: the body,
  * and a few times the largest message for each lane.
@@ -25,7 +29,9 @@
 #include "common/base/json.h"
 #include "common/base/mem.h"
 #include "common/base/wr.h"
-#include "distributor/import_msg.h"
+#include "distributor/import_push.h"
+#include "distributor/intake.h"
+#include "distributor/rules/rules.h"
 #include "distributor/state.h"
 #include "proto/ingest.pb-c.h"
 
@@ -33,6 +39,7 @@
 #define LANES          4
 #define LANE_FACTOR    6 /* memory of a lane : its largest message */
 #define INFLATE_GUESS  8
+#define PART           64 /* slots of a message through the intake at once */
 #define RETRY_MS_FIRST 50
 #define RETRY_MS_MOST  1000
 
@@ -43,9 +50,12 @@ struct lane {
     struct timer *timer;
     uint64_t deadline_ms, retry_ms, sent_ns;
     struct import_count count;
+    size_t part; /* slots that are stored, where the message goes slot by slot */
     /* Written on the pool. */
     struct arena *arena;
     struct buf packed;
+    struct import_opened opened;
+    struct import_pushes *pushes;
     struct err err;
 };
 struct job {
@@ -53,6 +63,8 @@ struct job {
     struct distributor *d;
     struct http_req *req;
     struct tenant *tenant;
+    struct rules_hold rules;
+    bool judged; /* slot by slot, through the intake */
     uint32_t node_slots;
     size_t reserved; /* of d->memory */
     struct lane lanes[LANES];
@@ -85,6 +97,7 @@ static void job_free(struct job *j)
     budget_give(&d->memory, j->reserved);
     metric_move(d->metrics.working_bytes, -(int64_t)j->reserved);
     tenant_leave(j->tenant);
+    rules_drop(&j->rules);
     j->magic = 0;
     xfree(j);
     distributor_left(d);
@@ -173,10 +186,10 @@ static void lane_work(void *cookie)
     struct import_opts o = {
         .tenant = j->tenant->name,
         .secret = &j->tenant->secret,
-        .limits = &d->limits,
+        .limits = &j->rules.policy->limits,
         .accept = { .now_ms = clock_wall_ms(d->ctx->env->clock),
-                    .past_ms = d->conf->past_ms,
-                    .future_ms = d->conf->future_ms },
+                    .past_ms = j->rules.policy->past_ms,
+                    .future_ms = j->rules.policy->future_ms },
         .node_slots = j->node_slots,
         .shards = (uint32_t)d->ctx->cluster->shards,
     };
@@ -184,8 +197,11 @@ static void lane_work(void *cookie)
     CHECK(j->magic == JOB_MAGIC);
     arena_reset(l->arena);
     buf_reset(&l->packed);
-    if (!import_msg(j->frames.at[l->message], &o, l->arena, &l->packed, &l->count, &l->err))
+    if (import_open(j->frames.at[l->message], &o, l->arena, &l->opened, &l->err) == 0 &&
+        (j->judged ? import_pushes_new(&l->opened, l->arena, &l->pushes, &l->err)
+                   : import_pack(&l->opened, &l->packed, &l->err)) == 0)
         err_clear(&l->err);
+    l->count = l->opened.count;
 }
 
 static void lane_submit(void *cookie)
@@ -262,6 +278,67 @@ static void lane_on_reply(void *cookie, struct str reply, const struct err *err)
         lane_fail(l, err);
 }
 
+/* ---- or slot by slot ------------------------------------------------------------------------ */
+
+static size_t part_len(const struct lane *l)
+{
+    size_t most = MIN((size_t)PART, (size_t)l->job->d->conf->request_profiles);
+
+    return MIN(most, import_pushes_len(l->pushes) - l->part);
+}
+
+static int part_decode(void *cookie, const struct batch_sink *sink, struct err *e)
+{
+    struct lane *l = cookie;
+
+    return import_pushes_run(l->pushes, l->part, part_len(l), sink, e);
+}
+
+static void lane_part(struct lane *l);
+
+static void part_done(void *cookie, const struct intake_result *r)
+{
+    struct lane *l = cookie;
+    struct job *j = l->job;
+    struct err e;
+
+    CHECK(j->magic == JOB_MAGIC);
+    j->stored += r->series;
+    j->duplicates += r->duplicates;
+    j->profiles += r->stored + r->empty;
+    j->samples += r->samples;
+    if (intake_error(r, NULL, NULL, &e)) {
+        lane_fail(l, &e);
+        return;
+    }
+    l->part += part_len(l);
+    lane_part(l);
+}
+
+static void lane_part(struct lane *l)
+{
+    struct job *j = l->job;
+    const struct intake_opts o = { .tenant = j->tenant->name,
+                                   .entered = j->tenant,
+                                   .format = "import_part",
+                                   .decode = part_decode,
+                                   .done = part_done,
+                                   .cookie = l };
+    struct err e;
+
+    if (l->part == import_pushes_len(l->pushes)) {
+        j->acked++;
+        lane_next(l);
+    } else if (j->req->gone || j->d->closing) {
+        (void)err_set(&e, ERR_CANCELED, "stopped");
+        lane_fail(l, &e);
+    } else if (intake_start(j->d, &o, &e)) {
+        lane_fail(l, &e);
+    }
+}
+
+/* --------------------------------------------------------------------------------------------- */
+
 static void lane_send(void *cookie)
 {
     struct lane *l = cookie;
@@ -270,7 +347,12 @@ static void lane_send(void *cookie)
 
     CHECK(j->magic == JOB_MAGIC);
     if (l->err.code) {
+        rules_refused(j->d->rules, j->rules.label, &l->err, 1, j->frames.at[l->message].len);
         lane_fail(l, &l->err);
+        return;
+    }
+    if (j->judged) {
+        lane_part(l);
         return;
     }
     l->sent_ns = clock_mono_ns(j->d->ctx->env->clock);
@@ -290,6 +372,7 @@ static void lane_next(struct lane *l)
         return;
     }
     l->message = j->next++;
+    l->part = 0;
     l->deadline_ms = now_ms(j) + j->d->conf->ack_ms;
     l->retry_ms = RETRY_MS_FIRST;
     lane_submit(l);
@@ -317,7 +400,7 @@ static int reserve(struct job *j, size_t want, struct err *e)
 static void job_inflate_work(void *cookie)
 {
     struct job *j = cookie;
-    struct inflate_limits l = limits_inflate(&j->d->limits);
+    struct inflate_limits l = limits_inflate(&j->rules.policy->limits);
 
     CHECK(j->magic == JOB_MAGIC);
     if (!http_body_plain(j->req, &l, &j->plain, &j->body, &j->inflate_err) &&
@@ -335,6 +418,7 @@ static void job_inflated(void *cookie)
     CHECK(j->magic == JOB_MAGIC);
     if (e.code || (reserve(j, j->plain.cap + lanes * one, &e) &&
                    (lanes <= 1 || reserve(j, j->plain.cap + (lanes = 1) * one, &e)))) {
+        rules_refused(j->d->rules, j->rules.label, &e, 1, j->req->body.len);
         job_fail(j, &e);
         return;
     }
@@ -346,8 +430,8 @@ static void job_inflated(void *cookie)
     for (size_t i = 0; i < lanes; i++) {
         struct lane *l = &j->lanes[i];
         l->job = j;
-        l->arena = arena_new(
-            (size_t)MIN(import_arena_bytes(j->frames.largest), j->d->limits.decode_bytes));
+        l->arena = arena_new((size_t)MIN(import_arena_bytes(j->frames.largest),
+                                         j->rules.policy->limits.decode_bytes));
         buf_init(&l->packed, j->d->ctx->cluster->rpc_message_bytes_max);
     }
     /* The last lane may end the job at once: nothing of it is touched afterwards. */
@@ -359,43 +443,64 @@ static int check_request(struct distributor *d, const struct http_req *r, struct
                          uint32_t *ret_slots, struct err *e)
 {
     struct str level = STR("");
-    size_t one;
 
-    if (d->draining)
-        return err_set(e, ERR_UNAVAILABLE, "this server is going down; try another one");
-    if (role_memory_check(d->ctx, e))
-        return e->code;
-    if (tenant_of(r, d->ctx->tenancy, 1, ret_tenant, &one, e))
+    if (intake_check(d, r, ret_tenant, e))
         return e->code;
     (void)http_param(r, "level", &level);
     return import_level(level, ret_slots, e);
 }
 
+/* As intake_enter: rates, then the size of the body. */
+static int enter(struct distributor *d, const struct http_req *r, struct str name,
+                 struct rules_hold *h, struct tenant **ret, struct err *e)
+{
+    uint64_t now = clock_mono_ms(d->ctx->env->clock);
+    int rc = tenant_enter(d->tenants, name, r->body.len, now, ret, e);
+
+    rules_hold(d->rules, name, h);
+    if (!rc && h->policy->body_bytes && r->body.len > h->policy->body_bytes) {
+        tenant_leave(*ret);
+        rc = err_set(e, ERR_TOO_LARGE,
+                     "body_size_limit_exceeded: a body of %zu bytes, at most %" PRIu64, r->body.len,
+                     h->policy->body_bytes);
+    }
+    if (rc) {
+        rules_refused(d->rules, h->label, e, 1, r->body.len);
+        rules_drop(h);
+    }
+    return rc;
+}
+
 static void on_import(struct http_req *r)
 {
     struct distributor *d = r->route_cookie;
-    uint64_t now = clock_mono_ms(d->ctx->env->clock);
     struct str name, format = STR("import");
     struct tenant *tenant = NULL;
+    struct rules_hold rules;
     uint32_t slots;
     struct err e;
 
-    if (check_request(d, r, &name, &slots, &e) ||
-        tenant_enter(d->tenants, name, r->body.len, now, &tenant, &e)) {
+    if (check_request(d, r, &name, &slots, &e) || enter(d, r, name, &rules, &tenant, &e)) {
         distributor_refused(&d->metrics, e.code);
         http_reply_err(r, &e);
         return;
     }
     struct job *j = XNEW(struct job);
-    *j =
-        (struct job){ .magic = JOB_MAGIC, .d = d, .req = r, .tenant = tenant, .node_slots = slots };
+    *j = (struct job){ .magic = JOB_MAGIC,
+                       .d = d,
+                       .req = r,
+                       .tenant = tenant,
+                       .rules = rules,
+                       .judged = d->tap || rules_any(&rules),
+                       .node_slots = slots };
     metric_add(metric_at(d->metrics.requests, &format, 1), 1);
     d->working++;
     metric_set(d->metrics.working, (int64_t)d->working);
     j->arena = arena_new(4 * MIB);
-    buf_init(&j->plain, (size_t)d->limits.inflated_bytes);
+    buf_init(&j->plain, (size_t)rules.policy->limits.inflated_bytes);
     bool coded = http_header(r, "Content-Encoding").len > 0;
-    size_t guess = coded ? (size_t)MIN(r->body.len * INFLATE_GUESS, d->limits.inflated_bytes) : 0;
+    size_t guess =
+        coded ? (size_t)MIN(r->body.len * INFLATE_GUESS, rules.policy->limits.inflated_bytes) : 0;
     if (reserve(j, guess, &e)) {
         job_fail(j, &e);
     } else if (!pool_submit(d->ctx->pool, d->ctx->loop, job_inflate_work, job_inflated, j)) {

@@ -86,7 +86,7 @@ int import_level(struct str text, uint32_t *ret_slots, struct err *e)
 
 size_t import_arena_bytes(size_t len)
 {
-    return 64 * KIB + 32 * len;
+    return 64 * KIB + 48 * len;
 }
 
 static void *alloc_cb(void *a, size_t size)
@@ -399,8 +399,8 @@ static int take_all(struct import *x, struct str msg, struct err *e)
     return 0;
 }
 
-int import_msg(struct str msg, const struct import_opts *o, struct arena *a, struct buf *out,
-               struct import_count *ret, struct err *e)
+int import_open(struct str msg, const struct import_opts *o, struct arena *a,
+                struct import_opened *ret, struct err *e)
 {
     ProtobufCAllocator allocator = { alloc_cb, free_cb, a };
     struct import x = { .o = o, .a = a };
@@ -416,15 +416,34 @@ int import_msg(struct str msg, const struct import_opts *o, struct arena *a, str
     x.m->tenant = str_bytes_of(o->tenant);
     x.m->shard = shard_of(o->tenant, bytes_str(x.m->service), o->shards);
     x.m->received_ms = o->accept.now_ms;
-    size_t n = embertree__write_request__get_packed_size(x.m);
+    *ret = (struct import_opened){
+        x.m, msg, x.stacks, { x.m->n_series, x.vectors, x.samples, x.m->shard }
+    };
+    return 0;
+}
+
+int import_pack(const struct import_opened *m, struct buf *out, struct err *e)
+{
+    size_t n = embertree__write_request__get_packed_size(m->m);
     char *to = buf_room(out, n);
+
     if (!to)
         return err_set(e, ERR_LIMIT,
                        "the message takes %zu bytes inside the cluster, at most %zu "
                        "(cluster.rpc_message_bytes_max)",
                        n, out->max);
-    CHECK(embertree__write_request__pack(x.m, (uint8_t *)(void *)to) == n);
+    CHECK(embertree__write_request__pack(m->m, (uint8_t *)(void *)to) == n);
     out->len += n;
-    *ret = (struct import_count){ x.m->n_series, x.vectors, x.samples, x.m->shard };
+    return 0;
+}
+
+int import_msg(struct str msg, const struct import_opts *o, struct arena *a, struct buf *out,
+               struct import_count *ret, struct err *e)
+{
+    struct import_opened opened;
+
+    if (import_open(msg, o, a, &opened, e) || import_pack(&opened, out, e))
+        return e->code;
+    *ret = opened.count;
     return 0;
 }

@@ -6,9 +6,11 @@
 #ifndef DISTRIBUTOR_IMPORT_MSG_H
 #define DISTRIBUTOR_IMPORT_MSG_H
 
+#include "common/model/stacks.h"
 #include "distributor/limits.h"
 #include "distributor/window.h"
 #include "distributor/write_id.h"
+#include "proto/ingest.pb-c.h"
 
 struct import_opts {
     struct str tenant;
@@ -32,7 +34,19 @@ struct import_frames {
 };
 NODISCARD int import_frames(struct str body, struct arena *a, struct import_frames *ret,
                             struct err *e);
-/* Appends the message as it goes to the ingester. ERR_INPUT says what is wrong with it, ERR_LIMIT
+/* A message that was let through: checked, with its level applied and its write ids set. */
+struct import_opened {
+    Embertree__WriteRequest *m; /* as all here, in the arena or in the message's bytes */
+    struct str bytes;           /* the message as it came */
+    struct stacks_view stacks;
+    struct import_count count;
+};
+/* ERR_INPUT says what is wrong with it, ERR_LIMIT which limit it passes. Pure: any thread. */
+NODISCARD int import_open(struct str msg, const struct import_opts *o, struct arena *a,
+                          struct import_opened *ret, struct err *e);
+/* Appends it as it goes to the ingester. ERR_LIMIT. */
+NODISCARD int import_pack(const struct import_opened *m, struct buf *out, struct err *e);
+/* Both. Appends the message as it goes to the ingester. ERR_INPUT says what is wrong with it, ERR_LIMIT
  * which limit it passes. Everything but *out comes from the arena. Pure: any thread. */
 NODISCARD int import_msg(struct str msg, const struct import_opts *o, struct arena *a,
                          struct buf *out, struct import_count *ret, struct err *e);

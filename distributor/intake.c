@@ -74,7 +74,11 @@ static void count_drops(const struct intake *k, const uint64_t *drops)
 static void intake_end(struct intake *k, const struct err *err)
 {
     const struct distributor_metrics *m = &k->d->metrics;
-    struct intake_result r = { .err = err, .rejected = k->rejected_more };
+    struct intake_result r = { .err = err,
+                               .rejected = k->rejected_more,
+                               .series = k->series,
+                               .duplicates = k->duplicates,
+                               .samples = k->samples };
 
     if (err) {
         distributor_refused(m, err->code);
@@ -221,6 +225,9 @@ static void push_acked(struct intake_push *p, struct str reply)
     metric_add(m->series, r->stored);
     metric_add(m->duplicates, r->duplicates);
     metric_add(m->samples, p->push.samples);
+    k->series += r->stored;
+    k->duplicates += r->duplicates;
+    k->samples += p->push.samples;
     embertree__write_reply__free_unpacked(r, NULL);
     count_drops(k, p->push.drops);
     /* What was refused is a part of the same push: it is sent again, and this one known then. */
@@ -398,6 +405,11 @@ static int intake_enter(struct distributor *d, const struct intake_opts *o, stru
     int rc;
 
     rules_hold(d->rules, name, h);
+    if (o->entered) {
+        tenant_enter_again(o->entered);
+        *ret = o->entered;
+        return 0;
+    }
     most = h->policy->body_bytes;
     rc = tenant_enter(d->tenants, name, o->body.len, clock_mono_ms(d->ctx->env->clock), ret, e);
     if (!rc && most && o->body.len > most) {

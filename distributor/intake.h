@@ -19,6 +19,7 @@
 
 struct distributor;
 struct intake;
+struct tenant;
 
 enum intake_outcome {
     INTAKE_STORED,
@@ -36,18 +37,20 @@ struct intake_result {
     const struct err *err; /* the request as a whole failed, nothing of it is stored; or NULL */
     const struct intake_row *rows;
     size_t rows_len;
-    uint64_t stored, empty, rejected; /* profiles */
+    uint64_t stored, empty, rejected;     /* profiles */
+    uint64_t series, duplicates, samples; /* of what was stored */
 };
 
 struct intake_opts {
     struct http_req *http; /* tenant, Idempotency-Key, gone; lives until done. NULL: what we fetched
                               ourselves; then the tenant is given */
     struct str tenant;     /* from intake_check; {NULL, 0}: checked by intake_start */
-    struct str key;        /* without http: in place of an Idempotency-Key, or {NULL, 0} */
-    const char *format;    /* label of embertree_distributor_requests_total */
-    struct str body;       /* what came over the wire: its size is charged and counted */
-    uint32_t grows;        /* by how much the body grows when it is unzipped, usually; 0: by gzip */
-    uint64_t left_ms;      /* until the client's own deadline; 0: it has none */
+    struct tenant *entered; /* of that name, held by the caller, who paid its rates; or NULL */
+    struct str key;         /* without http: in place of an Idempotency-Key, or {NULL, 0} */
+    const char *format;     /* label of embertree_distributor_requests_total */
+    struct str body;        /* what came over the wire: its size is charged and counted */
+    uint32_t grows;   /* by how much the body grows when it is unzipped, usually; 0: by gzip */
+    uint64_t left_ms; /* until the client's own deadline; 0: it has none */
     /* Pool. Pushes what is in the body; an error fails all of it. */
     int (*decode)(void *cookie, const struct batch_sink *sink, struct err *e);
     /* Loop, exactly once after intake_start returned 0. *r is gone when it returns. */

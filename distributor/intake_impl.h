@@ -53,8 +53,9 @@ struct intake {
     unsigned hops;   /* X-Embertree-Hops */
     size_t reserved; /* of d->memory */
     uint64_t deadline_ms;
-    bool client_deadline; /* it is the client's, not ours */
-    size_t next, running; /* pushes */
+    bool client_deadline;                 /* it is the client's, not ours */
+    size_t next, running;                 /* pushes */
+    uint64_t series, duplicates, samples; /* stored */
     bool pumping;
 
     /* Written on the pool. */

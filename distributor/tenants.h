@@ -41,6 +41,8 @@ NODISCARD int tenant_enter(struct tenants *t, struct str name, size_t bytes, uin
                            struct tenant **ret, struct err *e);
 /* Seconds until it makes sense to come again, after ERR_RATE. */
 uint64_t tenants_again_s(const struct tenants *t);
+/* Once more, by who has entered already: nothing is counted but the request. */
+void tenant_enter_again(struct tenant *tenant);
 void tenant_leave(struct tenant *tenant);
 
 #endif

@@ -312,6 +312,13 @@ static void count_groups(struct rules *r, const struct rules_hold *h, uint32_t g
     }
 }
 
+bool rules_any(const struct rules_hold *h)
+{
+    const struct rule_set *s = h->policy->rules;
+
+    return h->actives || s->groups_len || s->samples_len || s->drops_len || relabel_len(s->relabel);
+}
+
 int rules_run(struct rules *r, const struct rules_hold *h, struct push *p, const struct window *w,
               uint64_t bytes, struct err *e)
 {

@@ -32,6 +32,8 @@ struct rules_hold {
 };
 void rules_hold(struct rules *r, struct str tenant, struct rules_hold *ret);
 void rules_drop(struct rules_hold *h); /* twice is fine */
+/* Is there a rule, or a limit of series, that a decoded push would be held against? */
+bool rules_any(const struct rules_hold *h);
 /* Valid until the loop turns. */
 const struct limits *rules_limits(const struct rules *r, struct str tenant);
 /* For tenants_rates. */

@@ -242,6 +242,109 @@ def test_tenants():
         assert r.status == 200 and r.json()["stored_series"] == 1, r
 
 
+def leaves_of(server, service, begin, tenant):
+    r = server.connect("SelectMergeStacktraces", {
+        "profileTypeID": cluster.CPU_TYPE, "labelSelector": '{service_name="%s"}' % service,
+        "maxNodes": "100000", "start": str(begin * 1000), "end": str((begin + 1200) * 1000)},
+        {"X-Scope-OrgID": tenant})
+    assert r.status == 200, r
+    return cluster.leaves(cluster.flamegraph(r.json()))
+
+
+def test_rules():
+    """What holds of every other way in holds of imports: tenants' limits, drop, relabel, sampling."""
+    text = """
+tenants:
+  drop: {drop: ['{env="dev"}']}
+  move: {relabel: [{source_labels: [pod], target_label: service_name, regex: 'p(.*)', replacement: 'svc-$1'},
+                   {action: labeldrop, regex: 'pod|env'}]}
+  none: {sampling: [{match: '{}', probability: 0}]}
+  half: {sampling: [{match: '{}', probability: 0.5}]}
+  young: {reject_older_than: 1h}
+  few: {max_series_per_tenant: 2}
+  names: {max_label_names_per_series: 2}
+  slow: {ingestion_rate_mb: 0.001, ingestion_burst_size_mb: 0.001}
+  small: {ingestion_body_limit_mb: 0.0001}
+"""
+    with tempfile.TemporaryDirectory() as tmp:
+        path = pathlib.Path(tmp) / "overrides.yaml"
+        path.write_text(text)
+        with cluster.AllInOne("--tenancy.multi", f"--distributor.overrides-file={path}") as server:
+            begin = int(time.time() - DAY) // DAY * DAY
+            s = slot_of(begin)
+            # One series over three slots, two more that meet in a slot once the pod is gone.
+            data = body(
+                write_request("a", [(s, [(1, 5), (2, 7)]), (s + 1, [(2, 11)]), (s + 60, [(2, 1)])],
+                              {"env": "dev", "pod": "p1", "service_name": "a"}),
+                write_request("a", [(s, [(2, 100)])],
+                              {"env": "dev", "pod": "p2", "service_name": "a"}),
+                write_request("a", [(s, [(2, 1000)]), (s + 60, [(1, 3)])],
+                              {"env": "prod", "pod": "p2", "service_name": "a"}))
+            all_of_it = {("main",): 8, ("main", "work"): 1119}
+
+            def post(tenant, data=data):
+                return server.writer.post("/api/v1/import", data, {"X-Scope-OrgID": tenant})
+
+            def count(name, **labels):
+                return server.process.metric(name, **labels) or 0
+
+            r = post("plain")
+            assert r.status == 200 and r.json()["stored_series"] == 3, r
+            assert leaves_of(server, "a", begin, "plain") == all_of_it
+            r = post("drop")
+            assert r.status == 200 and r.json()["messages"] == 3 and r.json()["samples"] == 2, r
+            assert leaves_of(server, "a", begin, "drop") == {("main",): 3, ("main", "work"): 1000}
+            assert count("embertree_discarded_profiles_total", reason="dropped_by_relabel_rules",
+                         tenant="drop") == 4
+            for again in range(2):
+                r = post("move")
+                assert r.status == 200 and r.json()["duplicate_series"] == 6 * again, r
+                assert leaves_of(server, "svc-1", begin, "move") == {
+                    ("main",): 5, ("main", "work"): 19}
+                assert leaves_of(server, "svc-2", begin, "move") == {
+                    ("main",): 3, ("main", "work"): 1100}
+                assert leaves_of(server, "a", begin, "move") == {}
+            assert post("none").json()["stored_series"] == 0
+            assert leaves_of(server, "a", begin, "none") == {}
+            # A series of 400 slots: about half of its 10 s are there, each of them whole.
+            many = write_request("h", [(s + i, [(2, 1)]) for i in range(240)])
+            assert post("half", body(many)).status == 200
+            kept = sum(leaves_of(server, "h", begin, "half").values())
+            assert 60 < kept < 180 and kept % 2 == 0, kept
+            for tenant, code, words in (("young", 400, "not_in_ingestion_window"),
+                                        ("few", 400, "series"),
+                                        ("names", 400, "3 labels, at most 2"),
+                                        ("small", 413, "body_size_limit_exceeded")):
+                r = post(tenant)
+                assert r.status == code and words in r.json()["message"], (tenant, r)
+            codes = [post("slow").status for _ in range(4)]
+            assert codes[0] == 200 and 429 in codes, codes
+            assert count("embertree_discarded_profiles_total", reason="rate_limited",
+                         tenant="slow") >= 1
+
+
+def test_forwarded():
+    """What is imported goes on to other servers, slot by slot, and once."""
+    with cluster.AllInOne() as far, tempfile.TemporaryDirectory() as tmp:
+        path = pathlib.Path(tmp) / "forward.yaml"
+        path.write_text(f"targets:\n  far:\n    url: http://127.0.0.1:{far.writer.port}\n")
+        with cluster.AllInOne(f"--distributor.forward-config-file={path}") as near:
+            begin = int(time.time() - 3600) // 600 * 600
+            s = slot_of(begin)
+            data = body(write_request("f", [(s + i, [(1, 1 + i), (2, 10)]) for i in range(100)]))
+            for _ in range(2):
+                r = near.writer.post("/api/v1/import", data)
+                assert r.status == 200 and r.json()["profiles"] == 100, r
+            want = {("main",): 5050, ("main", "work"): 1000}
+            assert total(near, "f", begin, begin + 600)[1] == want
+            until = time.monotonic() + 60
+            while total(far, "f", begin, begin + 600)[1] != want:
+                assert time.monotonic() < until, total(far, "f", begin, begin + 600)
+                time.sleep(0.2)
+            # In their own slots.
+            assert total(far, "f", begin, begin + 9)[1] == total(near, "f", begin, begin + 9)[1]
+
+
 def test_same_as_in_process():
     """An hour of the simulated year: over HTTP and through the engine in process, the same sums."""
     tool = cluster.ROOT / os.environ.get("O", "build/release") / "tests/lib/tool_year"
@@ -263,7 +366,7 @@ def test_same_as_in_process():
 
 
 if __name__ == "__main__":
-    cluster.main([test_messages, test_refused_messages, test_tenants,
+    cluster.main([test_messages, test_refused_messages, test_tenants, test_rules, test_forwarded,
                   test_command_imports_old_files_once, test_command_says_what_is_wrong,
                   test_command_spreads_files_over_a_range, test_resumes_after_a_kill,
                   test_same_as_in_process])

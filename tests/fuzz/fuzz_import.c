@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A body of POST /api/v1/import: any bytes are refused with a text, or every message of it becomes
- * one that the ingester takes. The first byte picks the level.
+ * one that the ingester takes, and pushes of the same sums. The first byte picks the level.
  */
 #include "common/model/slot.h"
-#include "distributor/import_msg.h"
+#include "distributor/import_push.h"
 #include "ingester/write_msg.h"
+#include "tests/lib/batch_keep.h"
+#include "tests/lib/dist_push.h"
 
 #define NOW_MS INT64_C(1790000000000)
 
@@ -25,6 +27,54 @@ static void check(struct str packed, uint32_t node_slots)
         for (size_t k = 0; !s->gauge && node_slots > LEAF_SLOTS && k < s->len; k++)
             CHECK(s->vectors[k].slot % node_slots == 0);
     }
+    arena_free(a);
+}
+
+static uint64_t sum_of(const Embertree__WriteRequest *m, uint64_t *ret_vectors)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < m->n_series; i++) {
+        for (size_t k = 0; k < m->series[i]->n_vectors; k++) {
+            const Embertree__WriteVector *v = m->series[i]->vectors[k];
+            *ret_vectors += v->n_node > 0;
+            for (size_t n = 0; n < v->n_node; n++)
+                sum += v->value[n];
+        }
+    }
+    return sum;
+}
+
+static void check_pushes(struct str msg, const struct import_opts *o)
+{
+    struct arena *a = arena_new(import_arena_bytes(msg.len));
+    struct import_opened opened;
+    struct import_pushes *all;
+    struct batch_keep keep;
+    uint64_t sum = 0, series = 0, saturated = 0, vectors = 0;
+    struct err e;
+
+    batch_keep_init(&keep, o->limits, NOW_MS);
+    if (import_open(msg, o, a, &opened, &e) == 0 && import_pushes_new(&opened, a, &all, &e) == 0) {
+        uint64_t want = sum_of(opened.m, &vectors);
+        CHECK(import_pushes_run(all, 0, import_pushes_len(all), &keep.sink, &e) == 0);
+        CHECK(keep.pushes.len == import_pushes_len(all));
+        vec_for (i, &keep.pushes) {
+            const struct push *p = &keep.pushes.ptr[i]->push;
+            saturated += p->drops[CHANGE_SATURATED];
+            series += p->series_len;
+            for (size_t k = 0; k < p->series_len; k++) {
+                const struct push_series *s = &p->series[k];
+                for (size_t n = 0; n < s->len; n++) {
+                    CHECK(!n || s->nodes[n] > s->nodes[n - 1]);
+                    sum += s->values[n];
+                }
+                dist_check_exemplars(s);
+            }
+        }
+        CHECK(keep.rejected || (series == vectors && (saturated || sum == want)));
+    }
+    batch_keep_free(&keep);
     arena_free(a);
 }
 
@@ -53,6 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 CHECK((e.code == ERR_INPUT || e.code == ERR_LIMIT) && e.text[0]);
             else
                 check(buf_str(&out), o.node_slots);
+            check_pushes(all.at[i], &o);
             buf_deinit(&out);
             arena_free(a);
         }

@@ -92,6 +92,7 @@ void dist_rows(const struct push *p, struct buf *out)
         const struct push_series *s = &p->series[i];
         for (size_t k = 0; k < s->len; k++) {
             bool comma = false;
+            size_t from = rows.len;
             buf_add_str(&rows, sample_type(s));
             buf_add_str(&rows, STR("\t{"));
             for (size_t n = 0; n < s->labels.len; n++) {
@@ -103,6 +104,8 @@ void dist_rows(const struct push *p, struct buf *out)
             }
             buf_add_str(&rows, STR("}\t"));
             stack_text(&p->stacks, s->nodes[k], &rows);
+            for (size_t n = from; n < rows.len; n++) /* names may hold anything; a row is a line */
+                rows.ptr[n] = rows.ptr[n] == '\n' ? '~' : rows.ptr[n];
             buf_addf(&rows, "\t%" PRIu64 "\n", s->values[k]);
         }
     }
