@@ -76,6 +76,12 @@ static const struct query_route routes[] = {
     { HTTP_POST, "/version.v1.Version/Version", CONNECT_BODY, api_version, true },
 };
 
+const struct query_route *query_routes(size_t *ret_len)
+{
+    *ret_len = ARRAY_LEN(routes);
+    return routes;
+}
+
 /* ---- start ------------------------------------------------------------------------------------*/
 
 static int start_peers(struct querier *qr, struct err *e)

@@ -71,6 +71,9 @@ struct query {
     int64_t bounds_start_ms, bounds_end_ms; /* real bounds of a flame graph; 0, 0: none */
 };
 
+/* All of them: querier.c. */
+const struct query_route *query_routes(size_t *ret_len);
+
 /* HTTP handler: route_cookie is a struct querier_route. */
 void query_on_http(struct http_req *r);
 

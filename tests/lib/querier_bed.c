@@ -33,6 +33,8 @@ static void answer(struct qbed_ingester *in, struct rpc_call *call, enum rpc_met
         }
     } else if (in->canned)
         (void)buf_add_str(&out, *in->canned);
+    else if (method == RPC_DELETE || method == RPC_SPACE || method == RPC_EXEMPLARS)
+        ; /* the empty message: has nothing */
     else if (fake_answer(&(struct fake){ in->bed->pushes, in->bed->pushes_len, in->index,
                                          in->bed->ingesters_len },
                          method, payload, &out, &e)) {
@@ -57,6 +59,7 @@ static void on_call(struct qbed_ingester *in, enum rpc_method method, struct rpc
                     struct str payload)
 {
     in->calls++;
+    in->left_ms = rpc_call_left_ms(call);
     if (!in->delay_ms && !in->mute) {
         answer(in, call, method, payload);
         return;
@@ -93,10 +96,20 @@ static void on_estimate(void *cookie, struct rpc_call *call, struct str payload)
     on_call(cookie, RPC_ESTIMATE, call, payload);
 }
 
-/* Canned answers only. */
+/* Canned answers, or empty ones. */
 static void on_delete(void *cookie, struct rpc_call *call, struct str payload)
 {
     on_call(cookie, RPC_DELETE, call, payload);
+}
+
+static void on_space(void *cookie, struct rpc_call *call, struct str payload)
+{
+    on_call(cookie, RPC_SPACE, call, payload);
+}
+
+static void on_exemplars(void *cookie, struct rpc_call *call, struct str payload)
+{
+    on_call(cookie, RPC_EXEMPLARS, call, payload);
 }
 
 static void on_doc(void *cookie, struct rpc_call *call, struct str payload)
@@ -127,6 +140,8 @@ static void start_ingester(struct qbed *b, size_t i, const char *addr)
     rpc_serve(in->node, RPC_ESTIMATE, on_estimate, in);
     rpc_serve(in->node, RPC_DELETE, on_delete, in);
     rpc_serve(in->node, RPC_DOC, on_doc, in);
+    rpc_serve(in->node, RPC_SPACE, on_space, in);
+    rpc_serve(in->node, RPC_EXEMPLARS, on_exemplars, in);
 }
 
 /* ---- the bed ----------------------------------------------------------------------------------*/

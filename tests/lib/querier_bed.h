@@ -39,6 +39,7 @@ struct qbed_ingester {
     bool mute;                /* never answers */
     const struct str *canned; /* answered as it is, if not NULL */
     size_t calls, canceled;
+    uint64_t left_ms; /* of the last call's deadline, when it came */
     struct timer *timer;
     struct rpc_call *held;
     struct str held_payload;
