@@ -34,7 +34,10 @@
 
 static const struct query_route routes[] = {
     { HTTP_GET, "/pyroscope/render", 0, api_render, false },
+    { HTTP_GET, "/pyroscope/render-diff", 0, api_render_diff, false },
     { HTTP_GET, "/render", 0, api_render_old, false },
+    { HTTP_GET, "/render-diff", 0, api_render_diff_old, false },
+    { HTTP_GET, "/api/exemplars:query", 0, api_exemplars_query, false },
     { HTTP_POST, "/merge", CONNECT_BODY, api_merge_old, false },
     { HTTP_POST, "/api/exemplars:merge", CONNECT_BODY, api_merge_old, false },
     { HTTP_GET, "/pyroscope/label-values", 0, api_label_values, false },

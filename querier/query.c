@@ -91,6 +91,8 @@ static void reply_headers(struct query *q)
         n = snprintf(text, sizeof(text), "attachment; filename=\"%s\"", q->attachment);
         http_reply_header(q->http, "Content-Disposition", str_n(text, (size_t)n));
     }
+    if (q->policy)
+        http_reply_header(q->http, "Content-Security-Policy", str_c(q->policy));
     if (!q->route->connect)
         http_reply_header(q->http, "X-Content-Type-Options", STR("nosniff"));
 }

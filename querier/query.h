@@ -65,6 +65,7 @@ struct query {
     struct buf out;
     const char *content_type;
     const char *attachment;                 /* file name for Content-Disposition, or NULL */
+    const char *policy;                     /* Content-Security-Policy, or NULL */
     uint64_t saturated;                     /* sums that hit the largest number */
     uint64_t overflow;                      /* values of stacks that lost their names */
     bool truncated;                         /* a list was cut at querier.labels_max */

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * api_render_diff.c: two flame graphs side by side: GET /pyroscope/render-diff, the old
+ * /render-diff (wire facts 5.3, 5.6).
+ */
+#include "common/render/metadata.h"
+#include "querier/api_render.h"
+#include "querier/render_out.h"
+#include "querier/render_side.h"
+
+/* Types of side s are question s, its tree is question 2 + s. */
+#define ASK_TYPES(side) ((size_t)(side))
+#define ASK_TREE(side)  ((size_t)DIFF_SIDES + (size_t)(side))
+
+struct render_diff {
+    struct render_side sides[DIFF_SIDES];
+    struct render_out out;
+};
+
+static int check_types(const struct render_diff *r, struct err *e)
+{
+    struct str left = side_type_id(&r->sides[DIFF_LEFT]);
+    struct str right = side_type_id(&r->sides[DIFF_RIGHT]);
+
+    /* An old name's type was found in the data: what has none goes with anything. */
+    for (int s = 0; s < DIFF_SIDES; s++)
+        if (r->sides[s].types_len == 0)
+            return 0;
+    if (!str_eq(left, right))
+        return err_set(e, ERR_INPUT, "profile types must match: %.*s and %.*s", STR_ARG(left),
+                       STR_ARG(right));
+    return 0;
+}
+
+static void put_ticks(const struct diff *d, struct json *j)
+{
+    static const char *const keys[DIFF_SIDES] = { "leftTicks", "rightTicks" };
+
+    for (int s = 0; s < DIFF_SIDES; s++)
+        if (d->ticks[s]) {
+            json_key(j, keys[s]);
+            json_u64(j, d->ticks[s]);
+        }
+}
+
+static int put_json(struct query *q, const struct render_diff *r, const struct diff *d,
+                    struct err *e)
+{
+    struct ptype t = side_type(&r->sides[r->sides[DIFF_LEFT].types_len ? DIFF_LEFT : DIFF_RIGHT]);
+    struct json j;
+
+    query_json(q, &j);
+    json_obj(&j);
+    json_key(&j, "version");
+    json_u64(&j, 1);
+    json_key(&j, "flamebearer");
+    diff_json(d, &j);
+    json_key(&j, "metadata");
+    json_obj(&j);
+    metadata_json(&t, "double", &j);
+    json_obj_end(&j);
+    json_key(&j, "timeline");
+    json_null(&j);
+    json_key(&j, "groups");
+    json_null(&j);
+    json_key(&j, "heatmap");
+    json_null(&j);
+    put_ticks(d, &j);
+    if (q->missing.missing) {
+        json_key(&j, "partial");
+        json_bool(&j, true);
+    }
+    json_obj_end(&j);
+    return query_out_end(q, e);
+}
+
+static int put_diff(struct query *q, const struct render_diff *r, const struct merged m[DIFF_SIDES],
+                    struct err *e)
+{
+    const struct calltree *left = &m[DIFF_LEFT].tree, *right = &m[DIFF_RIGHT].tree;
+    struct render_about about = { .title = r->sides[DIFF_LEFT].query,
+                                  .type = side_type_id(&r->sides[DIFF_LEFT]) };
+    struct diff d;
+    int code;
+
+    if (query_take(q, diff_cost(left, right), e))
+        return e->code;
+    diff_init(&d, left, right, r->out.max_nodes);
+    if (r->out.format == RENDER_SVG || r->out.format == RENDER_HTML)
+        code = render_out_diff(q, &d, &r->out, &about, e);
+    else
+        code = put_json(q, r, &d, e);
+    diff_deinit(&d);
+    return code;
+}
+
+static int reply(struct query *q, struct err *e)
+{
+    const struct render_diff *r = q->state;
+    struct merged m[DIFF_SIDES];
+    int code = 0;
+
+    for (int s = 0; s < DIFF_SIDES; s++)
+        merged_init(&m[s], q);
+    for (int s = 0; s < DIFF_SIDES && !code; s++)
+        code = merged_read(&m[s], q, ASK_TREE(s), e);
+    q->bounds_start_ms = q->bounds_end_ms = 0; /* each side has its own */
+    if (!code)
+        code = put_diff(q, r, m, e);
+    for (int s = 0; s < DIFF_SIDES; s++)
+        merged_deinit(&m[s]);
+    return code;
+}
+
+static int ask(struct query *q, struct err *e)
+{
+    const struct render_diff *r = q->state;
+
+    q->step = reply;
+    if (check_types(r, e))
+        return e->code;
+    for (int s = 0; s < DIFF_SIDES; s++)
+        if (side_ask(q, ASK_TREE(s), &r->sides[s], e))
+            return e->code;
+    return 0;
+}
+
+static int chosen(struct query *q, struct err *e)
+{
+    struct render_diff *r = q->state;
+
+    for (int s = 0; s < DIFF_SIDES; s++)
+        if (side_types(q, ASK_TYPES(s), &r->sides[s], e))
+            return e->code;
+    query_calls_reset(q);
+    return ask(q, e);
+}
+
+static int read_out(struct query *q, bool old, struct render_out *ret, struct err *e)
+{
+    if (render_out_read(q, old, ret, e))
+        return e->code;
+    if (ret->format == RENDER_JSON || ret->format == RENDER_SVG || ret->format == RENDER_HTML)
+        return 0;
+    return err_set(e, ERR_INPUT, "a comparison comes as json, svg or html");
+}
+
+static int begin(struct query *q, bool old, struct err *e)
+{
+    static const char *const names[DIFF_SIDES] = { "left", "right" };
+    struct render_diff *r = ARENA_NEW(q->arena, struct render_diff);
+    bool asked = false;
+
+    if (!r)
+        return err_set(e, ERR_LIMIT, "the request needs over %zu bytes", arena_limit(q->arena));
+    q->state = r;
+    if (read_out(q, old, &r->out, e))
+        return e->code;
+    for (int s = 0; s < DIFF_SIDES; s++)
+        if (side_read(q, names[s], old, &r->sides[s], e) ||
+            side_begin(q, ASK_TYPES(s), &r->sides[s], &asked, e))
+            return e->code;
+    if (!asked)
+        return ask(q, e);
+    q->step = chosen;
+    return 0;
+}
+
+int api_render_diff(struct query *q, struct err *e)
+{
+    return begin(q, false, e);
+}
+
+int api_render_diff_old(struct query *q, struct err *e)
+{
+    return begin(q, true, e);
+}
