@@ -3,14 +3,17 @@
  * api_functions.c: values of functions over time.
  *
  *   (names given) ────────────────────────────> ask series of them ──> reply
- *   (top n) ask sums of all ──> choose the n ───────^
+ *   (top n) ask sums of all ──> choose the n ───────^   (groupBy: and groups) ──> batches ──> reply
  *
  * The n most costly of a range are known only when the sums of all shards are there, so they are
  * asked for first, at one point; that is exact, where the n best of each shard would not be.
+ *
+ * Groups are found by a timeline of one point, which knows the values of every group without
+ * reading a stack; the largest are asked for by their labels, some at a time. A label that series
+ * lack is asked for as "".
  */
 #include "querier/api_functions.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "common/base/map.h"
@@ -18,14 +21,26 @@
 #include "common/base/size.h"
 #include "common/model/ptype.h"
 #include "querier/api_render.h"
+#include "querier/fn_table.h"
+#include "querier/merged.h"
 #include "querier/spec.h"
 
 #define TOP_DEFAULT 10
 #define TOP_MAX     1000
 #define NAMES_MAX   1000
-#define CELLS_MAX   1000000 /* functions x points of an answer */
+#define CELLS_MAX   1000000 /* functions x points x groups of an answer */
 
-enum ask { ASK_SUMS, ASK_SERIES };
+#define GROUP_BY_MAX   8
+#define GROUPS_DEFAULT 20
+#define GROUPS_MAX     200
+#define GROUPS_AT_ONCE 16
+
+enum ask { ASK_SUMS, ASK_SERIES, ASK_GROUPS, ASK_GROUP };
+
+struct group {
+    struct labels labels; /* in q->data and q->arena */
+    struct fn_table table;
+};
 
 struct functions {
     struct spec spec;
@@ -35,6 +50,12 @@ struct functions {
     size_t names_len;
     uint64_t top;
     bool by_total;
+    struct fn_table table;
+    struct str group_by[GROUP_BY_MAX];
+    size_t group_by_len;
+    uint64_t groups_max;
+    struct group *groups; /* in the arena */
+    size_t groups_len, groups_omitted, groups_asked, groups_read;
 };
 
 /* ---- parameters -------------------------------------------------------------------------------*/
@@ -77,12 +98,33 @@ static int read_top(struct query *q, struct functions *f, struct err *e)
     return 0;
 }
 
+static int read_groups(struct query *q, struct functions *f, struct err *e)
+{
+    struct str text;
+
+    for (size_t i = 0; http_param_at(q->http, "groupBy", i, &text); i++) {
+        if (f->group_by_len == GROUP_BY_MAX)
+            return err_set(e, ERR_LIMIT, "groupBy: over %d labels", GROUP_BY_MAX);
+        if (text.len)
+            f->group_by[f->group_by_len++] = text;
+    }
+    f->groups_max = GROUPS_DEFAULT;
+    if (http_param(q->http, "groups", &text) &&
+        (!str_u64(str_trim(text), &f->groups_max) || !f->groups_max || f->groups_max > GROUPS_MAX))
+        return err_set(e, ERR_INPUT, "groups is \"%.*s\": want a number from 1 to %d",
+                       (int)MIN(text.len, 40), text.ptr, GROUPS_MAX);
+    f->groups = ARENA_ARRAY(q->arena, struct group, f->groups_max);
+    return f->groups ? 0 : err_set(e, ERR_LIMIT, "%" PRIu64 " groups do not fit", f->groups_max);
+}
+
 /* Without a step the range is one point. */
 static int read_grid(struct query *q, struct functions *f, struct err *e)
 {
     int64_t now = clock_wall_ms(q->qr->ctx->env->clock), until_ms;
     struct str text = STR_NULL;
     uint64_t step_s = 0, width = f->names_len ? f->names_len : f->top;
+
+    width *= f->group_by_len ? f->groups_max + 1 : 1;
 
     if (api_time(q, "from", MAX(now - 3600000, 1), &f->from_ms, e) ||
         api_time(q, "until", now, &until_ms, e))
@@ -109,15 +151,16 @@ static int read_grid(struct query *q, struct functions *f, struct err *e)
 
 /* ---- questions --------------------------------------------------------------------------------*/
 
-static int ask(struct query *q, enum ask number, struct plan_grid grid, struct err *e)
+static int ask(struct query *q, size_t number, struct plan_grid grid,
+               const struct selector *selectors, size_t selectors_len, struct err *e)
 {
     const struct functions *f = q->state;
     struct wire_query wq = { .profile_type = f->spec.profile_type,
-                             .selectors = f->spec.selectors,
-                             .selectors_len = f->spec.len };
+                             .selectors = selectors,
+                             .selectors_len = selectors_len };
     struct wire_functions wf = { .grid = grid };
 
-    if (number == ASK_SERIES) {
+    if (number != ASK_SUMS) {
         wf.names = f->names;
         wf.names_len = f->names_len;
     }
@@ -129,7 +172,43 @@ static int ask(struct query *q, enum ask number, struct plan_grid grid, struct e
     return 0;
 }
 
+static struct plan_grid one_point(const struct functions *f)
+{
+    return (struct plan_grid){ f->from_ms + f->grid.step_ms * f->grid.points - 1,
+                               f->grid.step_ms * f->grid.points, 1 };
+}
+
+static int ask_groups(struct query *q, const struct functions *f, struct err *e)
+{
+    struct wire_query wq = { .profile_type = f->spec.profile_type,
+                             .selectors = f->spec.selectors,
+                             .selectors_len = f->spec.len };
+    struct wire_timeline tl = { .grid = one_point(f),
+                                .group_by = f->group_by,
+                                .group_by_len = f->group_by_len };
+
+    for (size_t i = 0; i < q->tenants_len; i++) {
+        wq.tenant = q->tenants[i];
+        if (query_ask_timeline(q, ASK_GROUPS, &wq, &tl, e))
+            return e->code;
+    }
+    return 0;
+}
+
 static int reply(struct query *q, struct err *e);
+
+/* The names are known. */
+static int ask_series(struct query *q, struct err *e)
+{
+    struct functions *f = q->state;
+
+    q->step = reply;
+    if (!f->names_len)
+        return 0;
+    if (ask(q, ASK_SERIES, f->grid, f->spec.selectors, f->spec.len, e))
+        return e->code;
+    return f->group_by_len ? ask_groups(q, f, e) : 0;
+}
 
 /* ---- the most costly --------------------------------------------------------------------------*/
 
@@ -213,8 +292,7 @@ static int choose_top(struct query *q, struct err *e)
     if (code)
         return code;
     query_calls_reset(q);
-    q->step = reply;
-    return f->names_len ? ask(q, ASK_SERIES, f->grid, e) : 0;
+    return ask_series(q, e);
 }
 
 int api_functions(struct query *q, struct err *e)
@@ -226,119 +304,68 @@ int api_functions(struct query *q, struct err *e)
     q->state = f;
     (void)http_param(q->http, "query", &text);
     if (spec_render(text, false, q->arena, &f->spec, e) || read_names(q, f, e) ||
-        read_top(q, f, e) || read_grid(q, f, e))
+        read_top(q, f, e) || read_groups(q, f, e) || read_grid(q, f, e))
         return e->code;
-    if (f->names_len) {
-        q->step = reply;
-        return ask(q, ASK_SERIES, f->grid, e);
-    }
-    struct plan_grid one = { f->from_ms + f->grid.step_ms * f->grid.points - 1,
-                             f->grid.step_ms * f->grid.points, 1 };
+    if (f->names_len)
+        return ask_series(q, e);
     q->step = choose_top;
-    return ask(q, ASK_SUMS, one, e);
+    return ask(q, ASK_SUMS, one_point(f), f->spec.selectors, f->spec.len, e);
+}
+
+/* ---- groups -----------------------------------------------------------------------------------*/
+
+/* The groups with the largest values. */
+static int find_groups(struct query *q, struct functions *f, struct err *e)
+{
+    struct timeline t;
+
+    timeline_init(&t, q->arena);
+    int code = merged_timeline(q, ASK_GROUPS, 1, false, &t, e);
+    f->groups_len = (size_t)MIN(t.groups.len, f->groups_max);
+    f->groups_omitted = t.groups.len - f->groups_len;
+    for (size_t i = 0; i < f->groups_len; i++)
+        f->groups[i].labels = t.groups.ptr[i].labels; /* in q->data */
+    timeline_deinit(&t);
+    return code;
+}
+
+/* Asks for what the query matches and is of the group: the labels it is grouped by as it has them,
+ * and those it lacks as "". */
+static int ask_group(struct query *q, const struct functions *f, size_t i, struct err *e)
+{
+    struct selector selectors[SPEC_SELECTORS_MAX + 1];
+    struct matcher matchers[GROUP_BY_MAX];
+
+    for (size_t k = 0; k < f->group_by_len; k++)
+        matchers[k] = (struct matcher){ .op = MATCH_EQ,
+                                        .name = f->group_by[k],
+                                        .value = labels_get(&f->groups[i].labels, f->group_by[k]) };
+    memcpy(selectors, f->spec.selectors, f->spec.len * sizeof(*selectors));
+    selectors[f->spec.len] = (struct selector){ .matchers = matchers, .len = f->group_by_len };
+    return ask(q, ASK_GROUP + i, f->grid, selectors, f->spec.len + 1, e);
+}
+
+/* Reads the groups that were asked for, and asks for the next ones. */
+static int next_groups(struct query *q, struct err *e)
+{
+    struct functions *f = q->state;
+
+    for (; f->groups_read < f->groups_asked; f->groups_read++) {
+        struct fn_table *t = &f->groups[f->groups_read].table;
+        if (fn_table_init(t, q, f->names, f->names_len, f->grid.points, e) ||
+            fn_table_read(t, q, ASK_GROUP + f->groups_read, e))
+            return e->code;
+    }
+    query_calls_reset(q);
+    for (size_t n = 0; n < GROUPS_AT_ONCE && f->groups_asked < f->groups_len; n++)
+        if (ask_group(q, f, f->groups_asked++, e))
+            return e->code;
+    return 0;
 }
 
 /* ---- the answer -------------------------------------------------------------------------------*/
 
-struct cell {
-    uint64_t self, total;
-};
-struct answer {
-    struct cell *cells;  /* owned: by name, point */
-    uint64_t *all;       /* owned: by point */
-    uint32_t *leaves;    /* owned: by point */
-    struct map_str *ids; /* -> index of the name + 1 */
-    bool gauge;
-};
-
-static void answer_deinit(struct answer *a)
-{
-    xfree(a->cells);
-    xfree(a->all);
-    xfree(a->leaves);
-    map_str_free(a->ids);
-}
-
-static int answer_init(struct query *q, const struct functions *f, struct answer *a, struct err *e)
-{
-    size_t points = f->grid.points;
-
-    *a = (struct answer){ .ids = map_str_new() };
-    if (query_take(q, (f->names_len * sizeof(*a->cells) + 16) * points, e))
-        return e->code;
-    a->cells = xcalloc(f->names_len * points + 1, sizeof(*a->cells));
-    a->all = xcalloc(points, sizeof(*a->all));
-    a->leaves = xcalloc(points, sizeof(*a->leaves));
-    for (size_t i = 0; i < f->names_len; i++)
-        map_str_put(a->ids, f->names[i], (void *)(uintptr_t)(i + 1));
-    return 0;
-}
-
-static void answer_add(struct query *q, const struct functions *f, struct answer *a,
-                       const struct wire_function_list *w)
-{
-    a->gauge |= w->gauge;
-    q->saturated += w->saturated;
-    if (w->end_ms > w->start_ms) {
-        q->bounds_start_ms = q->bounds_end_ms ? MIN(q->bounds_start_ms, w->start_ms) : w->start_ms;
-        q->bounds_end_ms = MAX(q->bounds_end_ms, w->end_ms);
-    }
-    for (uint32_t k = 0; k < f->grid.points; k++) {
-        a->all[k] = u64_add_sat(a->all[k], w->all[k]);
-        if (w->leaves)
-            a->leaves[k] = MAX(a->leaves[k], w->leaves[k]);
-    }
-    for (size_t i = 0; i < w->len; i++) {
-        uintptr_t id = (uintptr_t)map_str_get(a->ids, w->at[i].name);
-        struct cell *row = id ? a->cells + (id - 1) * f->grid.points : NULL;
-        for (size_t n = 0; row && n < w->at[i].len; n++) {
-            struct cell *c = &row[w->at[i].point[n]];
-            c->self = u64_add_sat(c->self, w->at[i].self[n]);
-            c->total = u64_add_sat(c->total, w->at[i].total[n]);
-        }
-    }
-}
-
-/* Gauges show the mean over leaves with data. */
-static void put_value(const struct answer *a, uint64_t sum, uint64_t leaves, struct json *j)
-{
-    if (a->gauge && leaves)
-        sum = (uint64_t)llround((double)sum / (double)leaves);
-    json_u64(j, MIN(sum, (uint64_t)INT64_MAX));
-}
-
-enum column { COLUMN_SELF, COLUMN_TOTAL, COLUMN_ALL };
-
-static uint64_t value_at(const struct answer *a, const struct cell *row, enum column column,
-                         uint32_t k)
-{
-    return column == COLUMN_ALL ? a->all[k] : column == COLUMN_SELF ? row[k].self : row[k].total;
-}
-
-/* "key": the sum over all points, "key_at": each point. */
-static void put_column(const struct functions *f, const struct answer *a, const struct cell *row,
-                       enum column column, struct json *j)
-{
-    static const char *const keys[][2] = { [COLUMN_SELF] = { "self", "selfAt" },
-                                           [COLUMN_TOTAL] = { "total", "totalAt" },
-                                           [COLUMN_ALL] = { "all", "allAt" } };
-    uint64_t sum = 0, leaves = 0;
-
-    for (uint32_t k = 0; k < f->grid.points; k++) {
-        sum = u64_add_sat(sum, value_at(a, row, column, k));
-        leaves += a->leaves[k];
-    }
-    json_key(j, keys[column][0]);
-    put_value(a, sum, leaves, j);
-    json_key(j, keys[column][1]);
-    json_arr(j);
-    for (uint32_t k = 0; k < f->grid.points; k++)
-        put_value(a, value_at(a, row, column, k), a->leaves[k], j);
-    json_arr_end(j);
-}
-
-static void put_head(const struct query *q, const struct functions *f, const struct answer *a,
-                     struct json *j)
+static void put_head(const struct query *q, const struct functions *f, struct json *j)
 {
     struct ptype t = { 0 };
     struct err e;
@@ -349,7 +376,7 @@ static void put_head(const struct query *q, const struct functions *f, const str
     json_key(j, "unit");
     json_str(j, t.sample_unit);
     json_key(j, "gauge");
-    json_bool(j, a->gauge);
+    json_bool(j, f->table.gauge);
     json_key(j, "startMs");
     json_i64(j, f->from_ms);
     json_key(j, "stepMs");
@@ -360,44 +387,55 @@ static void put_head(const struct query *q, const struct functions *f, const str
         json_key(j, "partial");
         json_bool(j, true);
     }
-    put_column(f, a, NULL, COLUMN_ALL, j);
 }
 
-static int put_json(struct query *q, const struct functions *f, const struct answer *a,
-                    struct err *e)
+static void put_groups(const struct functions *f, struct json *j)
+{
+    json_key(j, "groupsOmitted");
+    json_u64(j, f->groups_omitted);
+    json_key(j, "groups");
+    json_arr(j);
+    for (size_t i = 0; i < f->groups_len; i++) {
+        json_obj(j);
+        json_key(j, "labels");
+        json_obj(j);
+        for (size_t k = 0; k < f->group_by_len; k++) {
+            json_key_str(j, f->group_by[k]);
+            json_str(j, labels_get(&f->groups[i].labels, f->group_by[k]));
+        }
+        json_obj_end(j);
+        fn_table_json(&f->groups[i].table, j);
+        json_obj_end(j);
+    }
+    json_arr_end(j);
+}
+
+static int put_json(struct query *q, const struct functions *f, struct err *e)
 {
     struct json j;
 
     query_json(q, &j);
     json_obj(&j);
-    put_head(q, f, a, &j);
-    json_key(&j, "functions");
-    json_arr(&j);
-    for (size_t i = 0; i < f->names_len; i++) {
-        json_obj(&j);
-        json_key(&j, "name");
-        json_str(&j, f->names[i]);
-        put_column(f, a, a->cells + i * f->grid.points, COLUMN_SELF, &j);
-        put_column(f, a, a->cells + i * f->grid.points, COLUMN_TOTAL, &j);
-        json_obj_end(&j);
-    }
-    json_arr_end(&j);
+    put_head(q, f, &j);
+    fn_table_json(&f->table, &j);
+    if (f->group_by_len)
+        put_groups(f, &j);
     json_obj_end(&j);
     return query_out_end(q, e);
 }
 
 static int reply(struct query *q, struct err *e)
 {
-    const struct functions *f = q->state;
-    struct wire_function_list w;
-    struct answer a;
-    size_t pos = 0;
-    int n = 0, code = answer_init(q, f, &a, e);
+    struct functions *f = q->state;
 
-    while (!code && (n = query_next_functions(q, ASK_SERIES, &pos, f->grid.points, &w, e)) > 0)
-        answer_add(q, f, &a, &w);
-    if (!code)
-        code = n < 0 ? e->code : put_json(q, f, &a, e);
-    answer_deinit(&a);
-    return code;
+    if (!f->table.points && /* the first time */
+        (fn_table_init(&f->table, q, f->names, f->names_len, f->grid.points, e) ||
+         fn_table_read(&f->table, q, ASK_SERIES, e) || (f->group_by_len && find_groups(q, f, e))))
+        return e->code;
+    if (next_groups(q, e))
+        return e->code;
+    if (!q->calls.len)
+        return put_json(q, f, e);
+    q->step = reply;
+    return 0;
 }

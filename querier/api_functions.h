@@ -8,7 +8,8 @@
 
 #include "querier/query.h"
 
-/* First step. */
+/* First steps. */
 int api_functions(struct query *q, struct err *e);
+int api_grew(struct query *q, struct err *e); /* api_grew.c */
 
 #endif

@@ -45,6 +45,7 @@ static const struct query_route routes[] = {
     { HTTP_GET, "/labels", 0, api_label_names, false },
     { HTTP_GET, "/api/apps", 0, api_apps, false },
     { HTTP_GET, "/api/v1/functions", 0, api_functions, false },
+    { HTTP_GET, "/api/v1/functions/grew", 0, api_grew, false },
     { HTTP_GET, "/api/v1/top", 0, api_top, false },
     { HTTP_GET, "/api/v1/focus", 0, api_focus, false },
     { HTTP_GET, "/api/v1/sandwich", 0, api_sandwich, false },

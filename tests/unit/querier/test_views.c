@@ -142,6 +142,63 @@ static void test_memory_of_a_view_is_bounded(void **state)
     xfree(text);
 }
 
+/* More services than are asked for at a time; each has a function that grew by its number + 1, one
+ * that shrank, and one that all share. */
+static void test_growth_over_many_services(void **state)
+{
+    (void)state;
+    enum { SERVICES = 40, PUSHES = 4 * SERVICES };
+    static struct qbed_push pushes[PUSHES];
+    static char service[SERVICES][16], grew[SERVICES][32], shrank[SERVICES][32];
+    struct qbed b;
+    const char *r;
+
+    for (int i = 0; i < SERVICES; i++) {
+        struct qbed_push p = { QBED_BY_SERVICE, service[i], "",    QBED_CPU, T(-50),
+                               grew[i],         1,          false, NULL };
+        (void)snprintf(service[i], sizeof(service[i]), "service-%02d", i);
+        (void)snprintf(grew[i], sizeof(grew[i]), "main;up%02d", i);
+        (void)snprintf(shrank[i], sizeof(shrank[i]), "main;down%02d", i);
+        pushes[4 * i] = p;
+        p.ms = T(-30);
+        p.value = (uint64_t)i + 2;
+        pushes[4 * i + 1] = p;
+        p.folded = shrank[i];
+        pushes[4 * i + 2] = p;
+        p.ms = T(-50);
+        p.value = 1000;
+        pushes[4 * i + 3] = p;
+    }
+    qbed_init(&b, 3, NULL);
+    qbed_data(&b, pushes, PUSHES);
+#define GREW                                                                                 \
+    "/api/v1/functions/grew?query=" QBED_CPU "%7B%7D&beforeFrom=now-60s&from=now-40s&until=" \
+    "now-20s&mode=absolute&by="
+    r = qbed_get(&b, GREW "service&limit=3");
+    expect(r, 200,
+           "\"services\":40,\"functions\":120,\"matching\":40,\"offset\":0,\"rows\":["
+           "{\"name\":\"up39\",\"service\":\"service-39\",\"self\":{\"before\":1,"
+           "\"after\":41,\"shown\":[1,41],\"delta\":40,\"change\":40}");
+    expect(r, 200, "{\"name\":\"up38\",\"service\":\"service-38\"");
+    r = qbed_get(&b, GREW "service&offset=39&limit=5");
+    expect(r, 200, "\"rows\":[{\"name\":\"up00\",\"service\":\"service-00\",");
+    r = qbed_get(&b, GREW "function&dir=shrank&sort=total&limit=1");
+    expect(r, 200, "\"functions\":81,\"matching\":41,\"offset\":0,\"rows\":[{\"name\":\"main\"");
+    expect(r, 200, "\"total\":{\"before\":40040,\"after\":1720,");
+    r = qbed_get(&b, GREW "service&dir=all&limit=0");
+    expect(r, 200, "\"matching\":120,\"offset\":0,\"rows\":[]}");
+    b.ingesters[2].fail = ERR_UNAVAILABLE;
+    expect(qbed_get(&b, GREW "service"), 503, "ingester 2");
+    expect(qbed_get(&b, GREW "service&allow_partial=1"), 200, "\"partial\":true");
+    qbed_deinit(&b);
+
+    static const char *const few[] = { "--querier.labels-max=39", NULL };
+    qbed_init(&b, 3, few);
+    qbed_data(&b, pushes, PUSHES);
+    expect(qbed_get(&b, GREW "service"), 400, "labels_max");
+    qbed_deinit(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -149,6 +206,7 @@ int main(void)
         cmocka_unit_test(test_tenants_and_ingesters_add_up),
         cmocka_unit_test(test_a_missing_ingester_is_said),
         cmocka_unit_test(test_memory_of_a_view_is_bounded),
+        cmocka_unit_test(test_growth_over_many_services),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
