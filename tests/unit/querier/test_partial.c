@@ -42,6 +42,7 @@ static const struct {
     { "/labels", "" },
     { "/api/apps", "" },
     { "/api/v1/functions", QUERY },
+    { "/api/v1/functions/grew", QUERY },
     { "/api/v1/top", QUERY },
     { "/api/v1/focus", QUERY "&function=y" },
     { "/api/v1/sandwich", QUERY "&function=y" },
