@@ -160,7 +160,8 @@ struct fix {
     struct buf all, taken, left, row, fn;
     struct fn_calc *calc;
     struct rollup_rebuild *rebuild;
-    struct fix_left *survivors; /* of a day: purge_leaves.c */
+    struct fix_left *survivors; /* of a day, NULL: of none; purge_leaves.c */
+    struct tl_rows *tl_rows;    /* the store's, for these */
 };
 void fix_free(struct fix *f); /* NULL is fine */
 /* Groups of series `index` of the mask by rules that hold in [from, to), base ones only. */
@@ -179,8 +180,10 @@ int fix_units(struct fix *f, struct fix_place *p, bool *ret_done, struct err *e)
 int fix_forget(struct fix *f, struct fix_place *p, bool *ret_done, struct err *e);
 /* What f->rows of the unit are to groups leaves them. */
 NODISCARD int fix_rollups(struct fix *f, struct err *e);
+/* Leaves of those who are left, in the day; *ret_cut: read on in the next step. */
+NODISCARD int fix_survivors(struct fix *f, bool *ret_cut, struct err *e);
 NODISCARD int fix_presence(struct fix *f, struct err *e);
-void fix_left_free(struct fix_left *l); /* NULL is fine */
+void fix_left_drop(struct fix *f);
 
 /* ---- for the checker ---- */
 

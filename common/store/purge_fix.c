@@ -113,7 +113,7 @@ static int decide(struct fix *f, struct err *e)
     struct dirty_mark mark;
 
     f->what = FIX_SKIP;
-    if (f->cf == KV_TL || !f->g.rules || f->t < since || level < member)
+    if (!f->g.rules || f->t < since || level < member)
         return 0;
     if (!level) {
         f->what = FIX_MINUTE;
@@ -164,8 +164,8 @@ static int read_series(struct fix *f, struct kv_iter *it, uint32_t index, size_t
 }
 
 /* *ret_cut: series are left. Presence is never cut: its rows stay until later, so the next step
- * would read the same ones. They are small; where all of a day do not fit the arena, the roll-ups
- * begin anew. */
+ * would read the same ones. They are small; where those of the deleted of a day do not fit the
+ * arena, the roll-ups begin anew. */
 static int read_unit(struct fix *f, struct kv_iter *it, bool *ret_cut, struct err *e)
 {
     size_t bytes = 0;
@@ -199,16 +199,28 @@ static void delete_rows(struct fix *f)
     purge_touch(f->x, f->cf, f->run.lead, f->run.bucket);
 }
 
+static int do_day(struct fix *f, struct kv_iter *it, bool *ret_cut, struct err *e)
+{
+    int rc = fix_survivors(f, ret_cut, e);
+
+    if (rc || *ret_cut)
+        return rc;
+    rc = read_unit(f, it, ret_cut, e);
+    purge_count(f->x, f->rows.len, 0);
+    if (!rc)
+        rc = fix_presence(f, e);
+    fix_left_drop(f);
+    return rc;
+}
+
 static int do_unit(struct fix *f, struct kv_iter *it, bool *ret_cut, struct err *e)
 {
+    if (f->cf == KV_TL)
+        return do_day(f, it, ret_cut, e);
     int rc = decide(f, e);
 
     if (!rc)
         rc = read_unit(f, it, ret_cut, e);
-    if (!rc && f->cf == KV_TL) {
-        purge_count(f->x, f->rows.len, 0);
-        return fix_presence(f, e);
-    }
     if (!rc && f->what != FIX_SKIP)
         rc = fix_rollups(f, e);
     if (!rc)

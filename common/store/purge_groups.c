@@ -46,6 +46,7 @@ static struct fix *fix_new(struct store *s)
     struct fix *f = XNEW(struct fix);
 
     f->mask = UINT32_MAX;
+    f->tl_rows = s->tl_rows;
     f->arena = arena_new(ARENA_MAX);
     ru_sum_init(&f->sum);
     vecsum_init(&f->less);
@@ -84,7 +85,7 @@ void fix_free(struct fix *f)
     buf_deinit(&f->fn);
     fn_calc_free(f->calc);
     rollup_rebuild_free(f->rebuild);
-    fix_left_free(f->survivors);
+    fix_left_drop(f);
     xfree(f);
 }
 

@@ -3,7 +3,9 @@
  * purge_leaves: the leaves in which gauges of a group had data, when members of it go.
  *
  * Bits cannot be taken away like sums: a leaf stays if anyone who is left had data in it. So the
- * leaves of those are read, for one day at a time, and are kept while the day is worked on. What is
+ * leaves of those are read, for one day at a time, and are kept while the day is worked on. A large
+ * service has many, so this takes several steps. What is sealed in between is no loss: the seal
+ * says which leaves it marks (tl_rows_watch), and they are added when all is read. What is
  * cleared are leaves that a deleted series has and nobody else: doing it twice changes nothing.
  *
  * The rows of the deleted stay until the phase that deletes rows: a delete of a range may cover a
@@ -18,20 +20,46 @@
 #include "common/store/series.h"
 #include "common/store/store_impl.h"
 
+#define NEWS_MAX 1000000
+
+struct news { /* became marked since it may have been read */
+    uint64_t series;
+    uint32_t t;
+};
 struct fix_left { /* of a day, by group: leaves somebody has */
+    struct member part;
     uint32_t mask, t;
-    uint16_t ptype;
+    uint64_t next; /* series to read on from */
+    bool read;     /* all of them */
+    bool spoiled;  /* too many news: once more from the start */
+    VEC(struct news) news;
     struct map_u64 at; /* gid -> index */
     VEC(struct presence) leaves;
 };
 
-void fix_left_free(struct fix_left *l)
+static struct fix_left *left_new(void)
 {
-    if (!l)
-        return;
+    struct fix_left *l = XNEW(struct fix_left);
+
+    map_u64_init(&l->at);
+    return l;
+}
+
+static void left_free(struct fix_left *l)
+{
     map_u64_deinit(&l->at);
     vec_free(&l->leaves);
+    vec_free(&l->news);
     xfree(l);
+}
+
+void fix_left_drop(struct fix *f)
+{
+    if (!f->survivors)
+        return;
+    tl_rows_watch(f->tl_rows, NULL, NULL);
+    left_free(f->survivors);
+    f->survivors = NULL;
 }
 
 static struct presence *leaves_of(struct fix_left *l, uint64_t gid)
@@ -83,73 +111,111 @@ static bool is_deleted(const struct fix *f, uint64_t series)
     return masks_hide(&f->x->t->masks, f->part.scope, f->part.ptype, series, t);
 }
 
-static int add_survivor(struct fix *f, struct fix_left *l, uint64_t series, struct str value,
-                        struct err *e)
+static int add_survivor(struct fix *f, struct fix_left *l, uint64_t series,
+                        const struct presence *p, struct err *e)
 {
     struct group_of of[GROUP_RULES_MAX];
-    struct presence p;
     size_t n = 0;
     struct key k;
 
-    if (presence_decode(value, &p, e))
-        return e->code;
     key_group_of(&k, f->part.tenant, f->part.scope, series);
     int rc = kv_get(f->x->s->kv, NULL, KV_META, key_str(&k), &f->row, e);
     if (!rc)
         rc = group_of_read(buf_str(&f->row), of, &n, e);
     if (rc && rc != ERR_NOT_FOUND)
         return rc;
-    add_row(f, l, &p, of, n);
+    add_row(f, l, p, of, n);
     return 0;
 }
 
+/* Series from l->next on, as far as the step goes. */
 static int read_survivors(struct fix *f, struct fix_left *l, struct err *e)
 {
     struct member m = f->part, last = f->part;
+    struct presence p;
     struct key k, end;
     int rc = 0;
 
-    m.series = 0;
+    m.series = l->next;
     last.series = UINT64_MAX;
     key_tl(&k, KEY_TL_PRESENCE, 0, &m, f->t);
     key_tl(&end, KEY_TL_PRESENCE, 0, &last, f->t);
     key_end(&end);
     struct kv_iter *it = kv_iter_new(f->x->s->kv, NULL, KV_TL, key_str(&k), key_str(&end));
-    while (!rc && kv_iter_valid(it)) {
+    while (!rc && !f->x->full && kv_iter_valid(it)) {
         m.series = get_u64be(kv_iter_key(it).ptr + 15);
         uint32_t t = get_u32be(kv_iter_key(it).ptr + KEY_MEMBER_HEAD);
-        if (t == f->t && !is_deleted(f, m.series))
-            rc = add_survivor(f, l, m.series, kv_iter_value(it), e);
-        if (t >= f->t && ++m.series == 0)
+        if (t == f->t && !is_deleted(f, m.series)) {
+            rc = presence_decode(kv_iter_value(it), &p, e);
+            if (!rc)
+                rc = add_survivor(f, l, m.series, &p, e);
+        }
+        purge_count(f->x, 0, 0);
+        l->read = t >= f->t && m.series == UINT64_MAX;
+        if (l->read)
             break;
+        m.series += t >= f->t;
+        l->next = m.series;
         key_tl(&k, KEY_TL_PRESENCE, 0, &m, f->t);
         kv_iter_seek(it, key_str(&k));
     }
     if (!rc)
         rc = kv_iter_status(it, e);
+    l->read = l->read || !kv_iter_valid(it);
     kv_iter_free(it);
     return rc;
 }
 
-static int survivors(struct fix *f, struct err *e)
+/* Between the steps: a seal. */
+static void on_news(void *cookie, const struct member *m, uint32_t t)
+{
+    struct fix_left *l = cookie;
+
+    if (m->tenant != l->part.tenant || m->scope != l->part.scope || m->ptype != l->part.ptype ||
+        t < l->t || t >= l->t + DAY_SLOTS)
+        return;
+    l->spoiled = l->spoiled || l->news.len == NEWS_MAX;
+    if (!l->spoiled)
+        vec_push(&l->news, ((struct news){ m->series, t }));
+}
+
+static int add_news(struct fix *f, struct fix_left *l, struct err *e)
+{
+    int rc = 0;
+
+    for (size_t i = 0; !rc && i < l->news.len; i++) {
+        const struct news *n = &l->news.ptr[i];
+        struct presence p = { { 0 } };
+        presence_set(&p, (n->t - f->t) / LEAF_SLOTS);
+        if (!is_deleted(f, n->series))
+            rc = add_survivor(f, l, n->series, &p, e);
+    }
+    l->news.len = 0;
+    return rc;
+}
+
+int fix_survivors(struct fix *f, bool *ret_cut, struct err *e)
 {
     struct fix_left *l = f->survivors;
 
-    if (l && l->t == f->t && l->mask == f->mask && l->ptype == f->part.ptype)
-        return 0;
-    fix_left_free(l);
-    l = f->survivors = XNEW(struct fix_left);
-    map_u64_init(&l->at);
-    int rc = read_survivors(f, l, e);
-    if (rc) {
-        fix_left_free(l);
-        f->survivors = NULL;
-        return rc;
+    if (l && (l->spoiled || l->t != f->t || l->mask != f->mask || l->part.ptype != f->part.ptype)) {
+        fix_left_drop(f);
+        l = NULL;
     }
-    l->mask = f->mask;
-    l->ptype = f->part.ptype;
-    l->t = f->t;
-    return 0;
+    if (!l) {
+        l = f->survivors = left_new();
+        l->part = f->part;
+        l->mask = f->mask;
+        l->t = f->t;
+        tl_rows_watch(f->tl_rows, on_news, l);
+    }
+    int rc = l->read ? 0 : read_survivors(f, l, e);
+    if (!rc && l->read)
+        rc = add_news(f, l, e);
+    if (rc)
+        fix_left_drop(f);
+    *ret_cut = !rc && !l->read;
+    return rc;
 }
 
 /* ---- groups ---- */
@@ -221,14 +287,12 @@ static int clear_groups(struct fix *f, struct fix_left *gone, struct err *e)
 
 int fix_presence(struct fix *f, struct err *e)
 {
-    int rc = f->rows.len ? survivors(f, e) : 0;
+    if (!f->rows.len)
+        return 0;
+    struct fix_left *gone = left_new();
+    int rc = clear_groups(f, gone, e);
 
-    if (rc || !f->rows.len)
-        return rc;
-    struct fix_left *gone = XNEW(struct fix_left);
-    map_u64_init(&gone->at);
-    rc = clear_groups(f, gone, e);
-    fix_left_free(gone);
+    left_free(gone);
     return rc;
 }
 

@@ -38,6 +38,8 @@ struct tl_rows {
     struct tl tl;
     struct presence presence;
     struct buf row;
+    tl_rows_watch_fn watch; /* NULL: nobody */
+    void *watch_cookie;
 };
 
 struct tl_rows *tl_rows_new(struct kv *kv)
@@ -261,8 +263,15 @@ static int put_points(struct tl_rows *x, const struct change *c, size_t n, uint3
     return 0;
 }
 
+void tl_rows_watch(struct tl_rows *x, tl_rows_watch_fn fn, void *cookie)
+{
+    x->watch = fn;
+    x->watch_cookie = cookie;
+}
+
+/* m: of a series, NULL: of a group. */
 static int put_leaves(struct tl_rows *x, const struct change *c, size_t n, bool found,
-                      struct kv_batch *b, struct err *e)
+                      const struct member *m, uint32_t day, struct kv_batch *b, struct err *e)
 {
     bool news = !found;
 
@@ -271,8 +280,12 @@ static int put_leaves(struct tl_rows *x, const struct change *c, size_t n, bool 
     else if (presence_decode(buf_str(&x->row), &x->presence, e))
         return e->code;
     for (size_t i = 0; i < n; i++) {
-        news = news || !presence_has(&x->presence, c[i].point);
+        if (presence_has(&x->presence, c[i].point))
+            continue;
+        news = true;
         presence_set(&x->presence, c[i].point);
+        if (m && x->watch)
+            x->watch(x->watch_cookie, m, day + c[i].point * LEAF_SLOTS);
     }
     if (!news)
         return 0;
@@ -297,7 +310,7 @@ static int put_row(struct tl_rows *x, const struct change *c, size_t n, uint32_t
     if (!rc || rc == ERR_NOT_FOUND)
         rc =
             flags & KEY_TL_PRESENCE
-                ? put_leaves(x, c, n, found, b, e)
+                ? put_leaves(x, c, n, found, flags & KEY_TL_GROUP ? NULL : &m, t, b, e)
                 : put_points(x, c, n, LEVELS[level].tl_chunk / LEVELS[level].tl_point, found, b, e);
     return rc ? err_wrap(e, "timeline of level %u at slot %u of %016" PRIx64, level, t, m.series)
               : 0;

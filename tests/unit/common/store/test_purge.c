@@ -12,6 +12,7 @@
 
 #include "common/base/size.h"
 #include "common/model/slot.h"
+#include "common/store/purge.h"
 #include "common/store/store_impl.h"
 #include "common/store/tomb_impl.h"
 #include "tests/lib/store_steps.h"
@@ -134,6 +135,89 @@ static void test_failed_step(void **state)
     steps_check(&bed);
 }
 
+/* ---- leaves of a gauge, in steps ---- */
+
+#define PODS  20
+#define GAUGE "memory:inuse_space:bytes::"
+
+static void push_gauge(uint32_t pod, uint32_t leaf)
+{
+    static uint64_t wid = 1000;
+    char labels[32];
+
+    (void)snprintf(labels, sizeof(labels), "pod=p%u", pod);
+    assert_int_equal(store_bed_push(&bed, &(struct bed_push){ .service = "api",
+                                                              .labels = labels,
+                                                              .type = GAUGE,
+                                                              .gauge = true,
+                                                              .slot = now + leaf * LEAF_SLOTS,
+                                                              .wid = ++wid,
+                                                              .stacks = "m;heap=5" }),
+                     1);
+}
+
+/* Leaves with data of the service's gauge. */
+static size_t leaves(bool members)
+{
+    struct arena *a = arena_new(MIB);
+    struct selector s;
+    struct stacks st;
+    struct store_merge m = { .stacks = &st };
+
+    assert_int_equal(selector_parse(STR("{service_name=\"api\"}"), SELECTOR_PROMETHEUS, a, &s, &e),
+                     0);
+    assert_int_equal(selector_compile(&s, &e), 0);
+    struct store_query q = { .tenant = STR("t"),
+                             .selector = &s,
+                             .profile_type = STR(GAUGE),
+                             .start_ms = slot_to_ms(now),
+                             .end_ms = slot_to_ms(now + 1000),
+                             .members = members };
+    struct store_view *v = store_view_get(bed.s);
+    stacks_init(&st, MIB, 1);
+    assert_int_equal(store_merge(v, &q, &m, &e), 0);
+    size_t n = m.leaves.len;
+    store_merge_deinit(&m);
+    store_view_put(v);
+    stacks_deinit(&st);
+    selector_deinit(&s);
+    arena_free(a);
+    return n;
+}
+
+/* While the leaves of those who stay are read, pod by pod, each of them comes to have data in a
+ * leaf that only the deleted one had: those leaves stay the group's. */
+static void test_seal_between(void **state)
+{
+    bool more;
+
+    (void)state;
+    for (uint32_t pod = 1; pod <= PODS; pod++) {
+        push_gauge(0, pod);
+        push_gauge(pod, PODS + 1);
+    }
+    push_gauge(0, PODS + 2);
+    minutes(10);
+    store_bed_seal(&bed);
+    tomb_bed_delete(&bed, NULL, "{pod=\"p0\"}", 0, 0, NULL);
+    struct tombs *all = bed.s->tombs;
+    for (int i = 0; i < 1000 && !(all->purge && all->purge->fix && all->purge->fix->survivors); i++)
+        assert_int_equal(store_purge(bed.s, 1, &more, &e), 0);
+    for (int i = 0; i < PODS / 2; i++)
+        assert_int_equal(store_purge(bed.s, 1, &more, &e), 0);
+    assert_non_null(all->purge->fix->survivors); /* it is not over */
+    for (uint32_t pod = 1; pod <= PODS; pod++)
+        push_gauge(pod, pod);
+    seal_later();
+    tomb_bed_purge(&bed, 1);
+    struct tomb_stats st;
+    store_delete_stats(bed.s, &st);
+    assert_int_equal(st.anew, 0);
+    assert_int_equal(leaves(true), PODS + 1);
+    assert_int_equal(leaves(false), PODS + 1);
+    steps_check(&bed);
+}
+
 /* Every phase says what it does, in its order, and only while it does. */
 static void phases_of(const char *selector, uint32_t from, uint32_t to, const char *want)
 {
@@ -207,8 +291,8 @@ static void test_phases_of_tenant(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_failed_step),     T(test_phases_of_services), T(test_phases_of_series),
-        T(test_phases_of_range), T(test_phases_of_tenant),
+        T(test_failed_step),      T(test_seal_between),    T(test_phases_of_services),
+        T(test_phases_of_series), T(test_phases_of_range), T(test_phases_of_tenant),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
