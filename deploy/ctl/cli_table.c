@@ -74,9 +74,9 @@ const struct cli_option cli_options[] = {
     { "base-from", 0, CLI_TEXT, AT(base_from), "TIME", NULL, "Begin of the base", 0, false },
     { "base-until", 0, CLI_TEXT, AT(base_until), "TIME", NULL,
       "End of the base; default: as long as the new range", 0, false },
-    { "mode", 0, CLI_TEXT, AT(mode), "MODE", "per-second absolute share",
-      "What is compared: cost per second of each range (default), cost as it is, or percent of the "
-      "whole of each side",
+    { "mode", 0, CLI_TEXT, AT(mode), "MODE", "second absolute relative instance second-instance",
+      "What is compared: cost per second of each range (default), as it is, in percent of its "
+      "side, per instance, or per second and instance",
       0, false },
     { "fail-over", 0, CLI_PERCENT, AT(fail_over), "PERCENT", NULL,
       "Exit with 1 if a function, or everything, grew by more than this, in percent of all the "

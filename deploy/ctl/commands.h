@@ -10,7 +10,6 @@
 
 struct costs;
 struct what;
-struct cost_diff;
 
 int ctl_top(struct cli *c);
 int ctl_tree(struct cli *c);
@@ -43,8 +42,6 @@ void top_table(const struct term *t, const struct costs *f, struct str unit, str
 void top_whole(const struct costs *f, const struct what *w, struct buf *out);
 /* "query", "profileType", "unit", "fromMs", "untilMs" of an object that is open. */
 void put_json_what(const struct what *w, struct json *j);
-void diff_text(const struct term *t, const struct cost_diff *d, struct str unit, bool share,
-               uint64_t rows, struct buf *out);
 void space_text(const struct term *t, const struct json_val *root, struct buf *out);
 
 #endif

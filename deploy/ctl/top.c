@@ -8,7 +8,8 @@
 #include "deploy/ctl/costs.h"
 #include "deploy/ctl/what.h"
 
-#define ROWS 20
+#define ROWS        20
+#define SHARES_FROM 70 /* columns of a terminal that has room for them */
 
 static void put_share(double v, double all, struct buf *out)
 {
@@ -17,20 +18,26 @@ static void put_share(double v, double all, struct buf *out)
 
 void top_table(const struct term *t, const struct costs *f, struct str unit, struct buf *out)
 {
-    size_t room = t->width > 42 + 10 ? t->width - 42 : 10;
+    bool shares = t->width >= SHARES_FROM;
+    size_t used = shares ? 42 : 24;
 
     term_style(t, TERM_BOLD, out);
-    (void)buf_addf(out, "%10s %8s %10s %8s  %s\n", "SELF", "%", "TOTAL", "%", "FUNCTION");
+    if (shares)
+        (void)buf_addf(out, "%10s %8s %10s %8s  %s\n", "SELF", "%", "TOTAL", "%", "FUNCTION");
+    else
+        (void)buf_addf(out, "%10s %10s  %s\n", "SELF", "TOTAL", "FUNCTION");
     term_style(t, TERM_PLAIN, out);
     vec_for (i, &f->at) {
         const struct cost *one = &f->at.ptr[i];
 
         term_value_right(one->self, unit, false, 10, out);
-        put_share(one->self, f->all, out);
+        if (shares)
+            put_share(one->self, f->all, out);
         term_value_right(one->total, unit, false, 11, out);
-        put_share(one->total, f->all, out);
+        if (shares)
+            put_share(one->total, f->all, out);
         (void)buf_add_str(out, STR("  "));
-        (void)term_name(t, one->name, room, out);
+        (void)term_name(t, one->name, t->width - used, out);
         (void)buf_add_c(out, '\n');
     }
 }
