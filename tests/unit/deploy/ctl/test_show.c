@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is printed for fixed answers of a server stands in tests/golden/ctl; UPDATE=1 writes it anew.
- * And answers that no server should give.
+ * What is printed for fixed answers of a server stands in tests/golden/ctl; UPDATE=1 writes it
+ * anew. And answers that no server should give.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -55,7 +55,8 @@ static void golden(const char *name, struct buf *got)
 
 /* total 100 = a(60: self 10, b 30 (c 30 (d 20, e 9, "other" 1)), f 20) + evil 40 */
 static const char tree[] =
-    "{\"flamebearer\":{\"names\":[\"total\",\"a\",\"evil\\u001b[2J\\nname\",\"b\",\"f\",\"c\",\"d\","
+    "{\"flamebearer\":{\"names\":[\"total\",\"a\",\"evil\\u001b[2J\\nname\",\"b\",\"f\","
+    "\"c\",\"d\","
     "\"e\",\"other\"],\"levels\":[[0,100,0,0],[0,60,10,1,0,40,40,2],[10,30,0,3,0,20,20,4],"
     "[10,30,0,5],[10,20,20,6,0,9,9,7,0,1,1,8]]},\"metadata\":{}}";
 
@@ -174,7 +175,8 @@ static void test_no_trees(void **state)
 static const char functions[] =
     "{\"profileType\":\"p:cpu:nanoseconds::\",\"unit\":\"nanoseconds\",\"gauge\":false,\"all\":100,"
     "\"functions\":[{\"name\":\"main\",\"self\":60,\"total\":100},{\"name\":\"\\u202eevil\\u0007\","
-    "\"self\":40,\"total\":\"40\"},{\"name\":\"a long name that a narrow terminal has no room for\","
+    "\"self\":40,\"total\":\"40\"},"
+    "{\"name\":\"a long name that a narrow terminal has no room for\","
     "\"self\":0,\"total\":1}]}";
 
 static void test_top(void **state)
@@ -209,7 +211,8 @@ static void test_top(void **state)
     "," sr "]}}"
 
 static const char second[] =
-    "{\"mode\":\"second\",\"left\":" SIDE("6000000", "0.5") ",\"right\":" SIDE("7000000", "0.5") ",\"functions\":9,\"matching\":9,\"offset\":0,\"rows\":[" ROW(
+    "{\"mode\":\"second\",\"left\":" SIDE("6000000", "0.5") ",\"right\":" SIDE("7000000","
+    " "0.5") ",\"functions\":9,\"matching\":9,\"offset\":0,\"rows\":[" ROW(
         "slower", "1000000", "3000000", "500000",
         "1500000") "," ROW("faster", "5000000", "3400000", "2500000",
                            "1700000") "," ROW("new\\u001b[31m", "0", "600000", "0",
@@ -251,11 +254,13 @@ static void test_diff(void **state)
 
 static const char space[] =
     "{\"bytes\":3000000,\"files\":{\"tables\":3000000,\"obsolete\":0,\"log\":1000000,\"other\":5,"
-    "\"total\":4000005},\"ingesters\":[{\"shards\":1,\"freeBytes\":1073741824,\"reserveBytes\":1048576,"
+    "\"total\":4000005},\"ingesters\":[{\"shards\":1,\"freeBytes\":1073741824,"
+    "\"reserveBytes\":1048576,"
     "\"forecast\":{\"growthPerDay\":5,\"freedPerDay\":0,\"daysLeft\":41}},{\"freeBytes\":1}],"
     "\"rows\":[{\"tenant\":\"a\",\"service\":\"\",\"kind\":\"names\",\"bytes\":500000},"
     "{\"tenant\":\"a\",\"service\":\"shop\",\"kind\":\"fine\",\"level\":\"10s\",\"bytes\":1500000},"
-    "{\"tenant\":\"a\",\"service\":\"shop\",\"kind\":\"coarse\",\"level\":\"1h\",\"bytes\":1000000}]}";
+    "{\"tenant\":\"a\",\"service\":\"shop\",\"kind\":\"coarse\",\"level\":\"1h\","
+    "\"bytes\":1000000}]}";
 
 static void test_space(void **state)
 {
