@@ -7,7 +7,8 @@
  *
  * A sync builds all targets anew and compares ids (hash of job, URL, labels, profile): what stays
  * keeps its turn, its state and what its next profile is subtracted from. Old generations live
- * until the last run that points into them ended. A file that cannot be used leaves its last good
+ * until the last run that points into them ended. What watches Kubernetes for a part of the
+ * configuration that stayed as it was goes on, too. A file that cannot be used leaves its last good
  * text in force. Syncs are at most one per tick, however fast objects change.
  */
 #include "distributor/scrape/scrape.h"
@@ -214,6 +215,8 @@ static void take_profile(struct sync *y, const struct scrape_job *j, const struc
         x->id = x->sched.hash = id;
         (void)map_u64_put(&s->by_id, id, (uint32_t)s->entries.len);
         vec_push(&s->entries, x);
+        if (p->subtract)
+            scrape_was_give(s, x);
     }
     scrape_gen_drop(x->gen);
     x->gen = y->gen;
@@ -335,34 +338,61 @@ static void k8s_end(struct scrape *s)
 {
     vec_for (i, &s->k8s)
         scrape_k8s_free(s->k8s.ptr[i]);
-    s->k8s.len = 0;
-    scrape_gen_drop(s->k8s_gen);
-    s->k8s_gen = NULL;
+    vec_for (i, &s->k8s_gens)
+        scrape_gen_drop(s->k8s_gens.ptr[i]);
+    s->k8s.len = s->k8s_gens.len = 0;
 }
 
+/* The one that runs already for the same, or a new one; goes with the new lists. */
+static int k8s_take(struct scrape *s, struct scrape *was, struct scrape_gen *g,
+                    const struct scrape_job *j, const struct scrape_k8s_conf *c, struct err *e)
+{
+    struct scrape_k8s_opts o = { .conf = c,
+                                 .job = j->name.ptr,
+                                 .client = s->client,
+                                 .loop = s->d->ctx->loop,
+                                 .env = s->d->ctx->env,
+                                 .changed = k8s_changed,
+                                 .cookie = s };
+    struct scrape_k8s *one;
+
+    vec_for (i, &was->k8s) {
+        if (!was->k8s.ptr[i] || !scrape_k8s_same(was->k8s.ptr[i], c, o.job))
+            continue;
+        vec_push(&s->k8s, was->k8s.ptr[i]);
+        vec_push(&s->k8s_gens, was->k8s_gens.ptr[i]);
+        was->k8s.ptr[i] = NULL;
+        was->k8s_gens.ptr[i] = NULL;
+        return 0;
+    }
+    if (scrape_k8s_new(&o, &one, e))
+        return e->code;
+    g->refs++;
+    vec_push(&s->k8s, one);
+    vec_push(&s->k8s_gens, g);
+    return 0;
+}
+
+/* Watches that the configuration still has go on with what they know: a new list of a large
+ * cluster costs its API server more than all that follows. */
 static int k8s_begin(struct scrape *s, struct err *e)
 {
-    const struct scrape_conf *c;
+    struct scrape was = { .k8s.ptr = NULL };
+    struct scrape_gen *g = gen_new(s);
+    int rc = 0;
 
-    k8s_end(s);
-    s->k8s_gen = gen_new(s);
-    c = s->k8s_gen->conf;
-    for (size_t i = 0; i < c->len; i++) {
-        for (size_t k = 0; k < c->jobs[i].k8s_len; k++) {
-            struct scrape_k8s_opts o = { .conf = &c->jobs[i].k8s[k],
-                                         .job = c->jobs[i].name.ptr,
-                                         .client = s->client,
-                                         .loop = s->d->ctx->loop,
-                                         .env = s->d->ctx->env,
-                                         .changed = k8s_changed,
-                                         .cookie = s };
-            struct scrape_k8s *one;
-            if (scrape_k8s_new(&o, &one, e))
-                return e->code;
-            vec_push(&s->k8s, one);
-        }
-    }
-    return 0;
+    memcpy(&was.k8s, &s->k8s, sizeof(was.k8s));
+    memcpy(&was.k8s_gens, &s->k8s_gens, sizeof(was.k8s_gens));
+    memset(&s->k8s, 0, sizeof(s->k8s));
+    memset(&s->k8s_gens, 0, sizeof(s->k8s_gens));
+    for (size_t i = 0; i < g->conf->len; i++)
+        for (size_t k = 0; !rc && k < g->conf->jobs[i].k8s_len; k++)
+            rc = k8s_take(s, &was, g, &g->conf->jobs[i], &g->conf->jobs[i].k8s[k], e);
+    k8s_end(&was);
+    vec_free(&was.k8s);
+    vec_free(&was.k8s_gens);
+    scrape_gen_drop(g);
+    return rc;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */
@@ -384,6 +414,7 @@ static void on_tick(void *cookie)
             s->dirty = true;
     if (s->dirty)
         sync_all(s);
+    scrape_was_tick(s);
 }
 
 static void start_entry(void *cookie, struct sched_entry *x)
@@ -459,6 +490,7 @@ int scrape_new(struct distributor *d, struct scrape **ret, struct err *e)
         return err_wrap(e, "distributor.scrape_config_file");
     }
     scrape_routes(s);
+    scrape_was_load(s);
     s->dirty = true;
     loop_timer_start(s->tick, 0, d->conf->scrape_refresh_ms);
     *ret = s;
@@ -484,8 +516,11 @@ void scrape_free(struct scrape *s)
         return;
     CHECK(s->magic == SCRAPE_MAGIC);
     scrape_stop(s);
+    scrape_was_save(s);
     k8s_end(s);
     vec_free(&s->k8s);
+    vec_free(&s->k8s_gens);
+    scrape_was_drop(s);
     vec_for (i, &s->entries)
         entry_free(s->entries.ptr[i]);
     vec_free(&s->entries);

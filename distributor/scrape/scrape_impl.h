@@ -64,6 +64,11 @@ struct scrape_file {
     char error[SCRAPE_ERROR_MAX];
 };
 
+struct scrape_was {
+    uint64_t id;
+    struct scrape_body body;
+};
+
 struct scrape_metrics {
     struct metric_cell *targets, *running, *bytes, *skipped, *seconds, *memory, *config_ok,
         *left_out;
@@ -79,8 +84,10 @@ struct scrape {
     struct budget memory;
     struct scrape_file config;
     VEC(struct scrape_file *) files;
-    VEC(struct scrape_k8s *) k8s; /* in the order of the configuration */
-    struct scrape_gen *k8s_gen;   /* a reference: the configuration they were made from */
+    VEC(struct scrape_k8s *) k8s;      /* in the order of the configuration */
+    VEC(struct scrape_gen *) k8s_gens; /* references: what each of them was made from */
+    VEC(struct scrape_was) was;        /* of before a restart, not asked for yet */
+    uint64_t was_until_ms;             /* monotonic: then they go */
     VEC(struct scrape_entry *) entries;
     struct map_u64 by_id; /* their indexes */
     uint64_t syncs;
@@ -97,6 +104,12 @@ void scrape_run_cancel(struct scrape_entry *x); /* if it is being fetched: it en
 void scrape_body_drop(struct scrape *s, struct scrape_body *b);
 void scrape_ended(struct scrape_entry *x, bool ok);
 void scrape_count(struct scrape *s, const char *outcome);
+/* scrape_was.c: the file of last profiles, taken at the start and written at the end. */
+void scrape_was_load(struct scrape *s);
+void scrape_was_give(struct scrape *s, struct scrape_entry *x); /* to a new entry, if it has one */
+void scrape_was_tick(struct scrape *s);
+void scrape_was_drop(struct scrape *s);
+void scrape_was_save(struct scrape *s);
 /* scrape_api.c */
 void scrape_routes(struct scrape *s);
 

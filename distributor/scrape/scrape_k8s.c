@@ -487,6 +487,33 @@ int scrape_k8s_new(const struct scrape_k8s_opts *o, struct scrape_k8s **ret, str
     return 0;
 }
 
+static bool same_text(const char *a, const char *b)
+{
+    return strcmp(a ? a : "", b ? b : "") == 0;
+}
+
+static bool same_client(const struct scrape_client *a, const struct scrape_client *b)
+{
+    return same_text(a->user, b->user) && same_text(a->password, b->password) &&
+           same_text(a->password_file, b->password_file) && same_text(a->bearer, b->bearer) &&
+           same_text(a->bearer_file, b->bearer_file) && same_text(a->tls.ca_file, b->tls.ca_file) &&
+           same_text(a->tls.cert_file, b->tls.cert_file) &&
+           same_text(a->tls.key_file, b->tls.key_file) && a->tls.insecure == b->tls.insecure;
+}
+
+bool scrape_k8s_same(const struct scrape_k8s *k, const struct scrape_k8s_conf *c, const char *job)
+{
+    const struct scrape_k8s_conf *had = k->o.conf;
+    bool same = strcmp(k->job, job) == 0 && had->pods == c->pods &&
+                same_text(had->api_server, c->api_server) &&
+                same_client(&had->client, &c->client) && str_eq(had->label, c->label) &&
+                str_eq(had->field, c->field) && had->namespaces_len == c->namespaces_len;
+
+    for (size_t i = 0; same && i < c->namespaces_len; i++)
+        same = str_eq(had->namespaces[i], c->namespaces[i]);
+    return same;
+}
+
 void scrape_k8s_stop(struct scrape_k8s *k)
 {
     if (k->stopped)

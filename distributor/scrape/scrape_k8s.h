@@ -28,6 +28,8 @@ struct scrape_k8s_state {    /* of its namespaces together */
 
 NODISCARD int scrape_k8s_new(const struct scrape_k8s_opts *o, struct scrape_k8s **ret,
                              struct err *e);
+/* Was it made from the same? */
+bool scrape_k8s_same(const struct scrape_k8s *k, const struct scrape_k8s_conf *c, const char *job);
 void scrape_k8s_stop(struct scrape_k8s *k);
 void scrape_k8s_free(struct scrape_k8s *k); /* NULL is fine */
 /* Adds the groups of all objects to *out: text is borrowed until the next change. */

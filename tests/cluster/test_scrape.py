@@ -150,6 +150,46 @@ def test_growth_survives_a_store_that_failed():
             until(lambda: total(server, "again"), heap.values[-1] - heap.values[0])
 
 
+def test_growth_over_a_restart():
+    """A distributor that is stopped takes up where it was; one that is killed begins anew. In neither
+    case is anything counted twice."""
+    heap = Heap()
+    with Site(heap.answer) as site:
+        config = Config(job("heap", ONLY_MEMORY, static_configs=[
+            {"targets": [site.address], "labels": {"service_name": "restarts"}}]))
+        with config.server() as server:
+            kept = pathlib.Path(server.writer.folder) / "data" / "scrape-last"
+            for _ in range(2):
+                until(lambda: total(server, "restarts") > 0, True)
+                server.writer.stop()
+                assert kept.stat().st_size > 100
+                server.writer.start()
+                count = len(heap.values)
+                until(lambda: len(heap.values) > count + 1, True)
+                assert not kept.exists(), "used once"
+            heap.freeze()
+            until(lambda: total(server, "restarts"), heap.values[-1] - heap.values[0])
+            before, was = total(server, "restarts"), heap.values[-1]
+            heap.growth = 1000
+            until(lambda: heap.values[-1] > was + 2000, True)
+            server.writer.kill()
+            assert not kept.exists()
+            server.writer.start()
+            count = len(heap.values)
+            until(lambda: len(heap.values) > count + 1, True)
+            heap.freeze()
+            time.sleep(3)
+            grown = total(server, "restarts") - before
+            assert 0 < grown < heap.values[-1] - was, (grown, heap.values[-1] - was)
+            # A file that is broken is no reason not to start, and nothing of it is used.
+            server.writer.stop()
+            data = bytearray(kept.read_bytes())
+            data[len(data) // 2] ^= 1
+            kept.write_bytes(data)
+            server.writer.start()
+            assert not kept.exists()
+
+
 def test_cpu_and_secrets():
     """The server measures for `seconds`; basic auth, bearer tokens from files, parameters."""
     served, lock = [], threading.Lock()
@@ -232,6 +272,9 @@ def test_kubernetes():
             def found():
                 return sorted(t["labels"]["svc"] for t in targets(server)["targets"])
 
+            def found_all():
+                return targets(server)["targets"]
+
             def state():
                 return next(d for d in targets(server)["discovery"] if "kubernetes" in d)
 
@@ -241,6 +284,13 @@ def test_kubernetes():
             assert sorted(services(server)) == ["shop/a-0", "shop/b-0", "shop/c-0"]
             until(lambda: total(server, "shop/a-0") > 0, True)
             until(lambda: state()["watches"], 1)
+            # Another job comes and goes: this one's watch is none of its business.
+            lists, mine = api.lists, json.loads(config.path.read_text())["scrape_configs"]
+            config.put(*mine, job("more", ONLY_MEMORY, static_configs=[{"targets": ["127.0.0.1:1"]}]))
+            until(lambda: len(found_all()), 4)
+            config.put(*mine)
+            until(lambda: len(found_all()), 3)
+            assert api.lists == lists and len(api.watchers) == 1, (api.lists, lists)
             api.change("ADDED", endpoint_slice("d", site.port, ["127.0.0.1"]))
             until(found, ["a", "b", "c", "d"])
             api.change("MODIFIED", endpoint_slice("a", site.port, ["127.0.0.1"], ready=False))
@@ -332,7 +382,7 @@ def test_a_wrong_configuration_at_the_start():
 if __name__ == "__main__":
     cluster.main([
         test_growth_of_allocations,
-        test_growth_survives_a_store_that_failed,
+        test_growth_survives_a_store_that_failed, test_growth_over_a_restart,
         test_cpu_and_secrets,
         test_files_and_rules,
         test_kubernetes,
