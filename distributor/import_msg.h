@@ -46,8 +46,7 @@ NODISCARD int import_open(struct str msg, const struct import_opts *o, struct ar
                           struct import_opened *ret, struct err *e);
 /* Appends it as it goes to the ingester. ERR_LIMIT. */
 NODISCARD int import_pack(const struct import_opened *m, struct buf *out, struct err *e);
-/* Both. Appends the message as it goes to the ingester. ERR_INPUT says what is wrong with it, ERR_LIMIT
- * which limit it passes. Everything but *out comes from the arena. Pure: any thread. */
+/* Both. Everything but *out comes from the arena. Pure: any thread. */
 NODISCARD int import_msg(struct str msg, const struct import_opts *o, struct arena *a,
                          struct buf *out, struct import_count *ret, struct err *e);
 /* Arena bytes that do for any message of this size. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The other bytes Parca's clients send: the first byte says which. WriteRawRequest, as JSON where
- * it opens a brace; the two streams of Write, one behind the other; the .meta of debug info; an
- * ELF file.
+ * The other bytes Parca's clients send: the first byte says which. WriteRawRequest, in JSON where
+ * it opens a brace; the two streams of Write, one behind the other; the .meta of debug info; an ELF
+ * file.
  */
 #include <stdio.h>
 #include <unistd.h>
