@@ -210,17 +210,20 @@ static void test_top(void **state)
     "],\"delta\":0,\"change\":null},\"total\":{\"left\":" l ",\"right\":" r ",\"shown\":[" sl \
     "," sr "]}}"
 
+/* clang-format off */
 static const char second[] =
-    "{\"mode\":\"second\",\"left\":" SIDE("6000000", "0.5") ",\"right\":" SIDE("7000000","
-    " "0.5") ",\"functions\":9,\"matching\":9,\"offset\":0,\"rows\":[" ROW(
-        "slower", "1000000", "3000000", "500000",
-        "1500000") "," ROW("faster", "5000000", "3400000", "2500000",
-                           "1700000") "," ROW("new\\u001b[31m", "0", "600000", "0",
-                                              "300000") "," ROW("same", "5", "5", "2.5",
-                                                                "2.5") "]}";
-static const char relative[] = "{\"mode\":\"relative\",\"left\":" SIDE(
-    "50", "2") ",\"right\":" SIDE("100", "1") ",\"functions\":1,\"matching\":1,\"offset\":0,"
-                                              "\"rows\":[" ROW("gone", "25", "0", "50", "0") "]}";
+    "{\"mode\":\"second\",\"left\":" SIDE("6000000", "0.5")
+    ",\"right\":" SIDE("7000000", "0.5")
+    ",\"functions\":9,\"matching\":9,\"offset\":0,\"rows\":["
+    ROW("slower", "1000000", "3000000", "500000", "1500000") ","
+    ROW("faster", "5000000", "3400000", "2500000", "1700000") ","
+    ROW("new\\u001b[31m", "0", "600000", "0", "300000") ","
+    ROW("same", "5", "5", "2.5", "2.5") "]}";
+static const char relative[] =
+    "{\"mode\":\"relative\",\"left\":" SIDE("50", "2") ",\"right\":" SIDE("100", "1")
+    ",\"functions\":1,\"matching\":1,\"offset\":0,\"rows\":["
+    ROW("gone", "25", "0", "50", "0") "]}";
+/* clang-format on */
 
 static void test_diff(void **state)
 {
