@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -23,6 +24,7 @@ SPAN = "00f067aa0ba902b7"
 INTERNAL = {"__name__", "__period_type__", "__period_unit__", "__profile_type__",
             "__service_name__", "__type__", "__unit__"}
 server = None
+WAYS = v1.WAYS
 began_ms = 0
 
 
@@ -37,7 +39,7 @@ def ok(method, message=None, way="json", headers=None):
 
 
 def fails(code, method, message=None, part="", **more):
-    for way in v1.WAYS:
+    for way in WAYS:
         a = rpc(method, message, way, **more)
         assert a.code == code and part in a.text, (way, method, message, a)
 
@@ -114,7 +116,7 @@ def questions():
 def test_every_way_has_the_same_answer():
     for method, message in questions():
         want = ok(method, message)
-        for way in v1.WAYS:
+        for way in WAYS:
             got = ok(method, message, way)
             assert got == want, (method, message, way, got, want)
 
@@ -166,7 +168,7 @@ def test_29_profile_types():
 
 
 def test_30_missing_times():
-    for way in v1.WAYS:
+    for way in WAYS:
         assert CPU in {t["ID"] for t in ok("ProfileTypes", {}, way)["profileTypes"]}
         assert CPU in {t["ID"] for t in ok("ProfileTypes", {"start": "0", "end": "0"}, way)
                        ["profileTypes"]}
@@ -303,7 +305,7 @@ def test_36_diff():
 
 
 def test_37_span_profile():
-    for way in v1.WAYS:
+    for way in WAYS:
         graph = ok("SelectMergeSpanProfile", asked("{}", spanSelector=[SPAN]), way)["flamegraph"]
         assert set(graph["names"]) == {"total", "main", "tagged"} and graph["total"] == "70"
 
@@ -353,7 +355,7 @@ def test_settings_and_rules():
     headers = {"X-Scope-OrgID": "settings"}
     get, put, drop = (v1.SETTINGS + m for m in ("Get", "Set", "Delete"))
     assert ok(get, {}, "proto", headers) == {}
-    for i, way in enumerate(v1.WAYS):
+    for i, way in enumerate(WAYS):
         s = {"name": "pluginSettings", "value": f'{{"way":"{way}"}}', "modifiedAt": str(i + 1)}
         assert ok(put, {"setting": s}, way, headers) == {"setting": s}
         for reader in ("json", "proto"):
@@ -405,7 +407,7 @@ def test_big_answers():
     message = asked('{service_name="big"}', maxNodes="1000000")
     want = ok("SelectMergeStacktraces", message)
     check_flame(want["flamegraph"])
-    for way in v1.WAYS:
+    for way in WAYS:
         a = rpc("SelectMergeStacktraces", message, way)
         assert a.message == want, way
     assert want["flamegraph"]["total"] == str(1000 * 1001 // 2)
@@ -415,9 +417,21 @@ def test_big_answers():
 
 
 def run_all():
-    global server
     tests = [f for name, f in sorted(globals().items()) if name.startswith("test_")]
-    with cluster.AllInOne("--tenancy.multi=true") as server:
+    with tempfile.TemporaryDirectory() as folder:
+        return run_in(folder, tests)
+
+
+def run_in(folder, tests):
+    global server, WAYS
+    options, pair = ["--tenancy.multi=true"], v1.certificate(folder)
+    if pair:
+        options += [f"--http.tls_cert={pair[0]}", f"--http.tls_key={pair[1]}"]
+        WAYS += ("grpc-tls",)
+    else:
+        print("SKIPPED: grpc-tls: no openssl")
+    with cluster.AllInOne(*options) as server:
+        server.reader.ca = pair and pair[0]
         fill()
         try:
             cluster.main(tests)

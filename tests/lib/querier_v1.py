@@ -6,6 +6,8 @@ way: encode() and decode() turn them into protobuf and back. Nothing is shared w
 import base64
 import gzip
 import json
+import os
+import shutil
 import struct
 import subprocess
 import tempfile
@@ -311,7 +313,20 @@ def framed(status, body, packed):
     return Answer("", gzip.decompress(message) if flags & 1 else message)
 
 
-def grpc(server, path, body, kind, headers, zipped=False):
+def certificate(folder):
+    """For localhost: (certificate, key), or None where there is no openssl."""
+    if not shutil.which("openssl"):
+        return None
+    cert, key = os.path.join(folder, "cert.pem"), os.path.join(folder, "key.pem")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                    "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                    "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", cert],
+                   check=True, capture_output=True)
+    return cert, key
+
+
+def grpc(server, path, body, kind, headers, zipped=False, ca=None):
+    """HTTP/2 without TLS; with a certificate to trust, by TLS to localhost."""
     more = {"Content-Type": f"application/grpc+{kind}", "TE": "trailers"} | headers
     if zipped:
         more |= {"grpc-encoding": "gzip", "grpc-accept-encoding": "gzip"}
@@ -319,12 +334,14 @@ def grpc(server, path, body, kind, headers, zipped=False):
     else:
         body = push.frame(body)
     with tempfile.NamedTemporaryFile() as out:
-        command = ["curl", "-sS", "--http2-prior-knowledge", "--max-time", "60", "-D", "-", "-o",
-                   out.name, "--data-binary", "@-"]
+        how = ["--http2", "--cacert", ca, "--resolve", f"localhost:{server.port}:127.0.0.1"] if ca \
+            else ["--http2-prior-knowledge"]
+        command = ["curl", "-sS", *how, "--max-time", "60", "-D", "-", "-o", out.name,
+                   "--data-binary", "@-"]
         for name, value in more.items():
             command += ["-H", f"{name}: {value}"]
-        r = subprocess.run(command + [f"http://127.0.0.1:{server.port}{path}"], input=body,
-                           capture_output=True, check=False)
+        where = f"https://localhost:{server.port}" if ca else f"http://127.0.0.1:{server.port}"
+        r = subprocess.run(command + [where + path], input=body, capture_output=True, check=False)
         assert r.returncode == 0, r.stderr
         assert r.stdout.startswith(b"HTTP/2 200"), r.stdout
         return framed(push.Status(r.stdout.decode()), out.read(), zipped)
@@ -342,15 +359,17 @@ def web(server, path, body, kind, headers, text=False):
 
 
 def call(server, method, message, way="json", headers=None):
-    """The answer's message is a dict, whatever the way. server: a process of cluster.py; method: of
-    querier.v1, or a path without its first slash."""
+    """The answer's message is a dict, whatever the way. server: a process of cluster.py, for
+    "grpc-tls" with the path of its certificate as `ca`; method: of querier.v1, or a path without its
+    first slash."""
     request, response = messages_of(method)
     path = "/" + (method if "/" in method else f"{SERVICE}/{method}")
     kind = "json" if way.endswith("json") else "proto"
     body = json.dumps(message).encode() if kind == "json" else encode(request, message)
     headers = headers or {}
     if way.startswith("grpc"):
-        a = grpc(server, path, body, kind, headers, way == "grpc-gzip")
+        a = grpc(server, path, body, kind, headers, way == "grpc-gzip",
+                 server.ca if way == "grpc-tls" else None)
     elif way.startswith("web"):
         a = web(server, path, body, kind, headers, way == "web-text")
     else:
