@@ -8,6 +8,7 @@
 #include "common/render/dot.h"
 #include "common/render/tree_bytes.h"
 #include "querier/api_connect.h"
+#include "querier/async.h"
 #include "querier/exported.h"
 #include "querier/flame_msg.h"
 #include "querier/merged.h"
@@ -195,16 +196,21 @@ static int stacks(struct query *q, enum pick_kind kind, struct err *e)
     struct v1_merge m;
     struct pick *p;
 
-    if (msg_read(q, kind == PICK_SPANS ? &v1_span_profile_desc : &v1_stacktraces_desc, &m, e) ||
-        pick_read(q, &m, kind, &p, e))
+    if (msg_read(q, kind == PICK_SPANS ? &v1_span_profile_desc : &v1_stacktraces_desc, &m, e))
         return e->code;
-    if (m.async)
-        return err_set(e, ERR_UNIMPLEMENTED, "async is not supported by this version");
+    if (m.async && m.async->request_id.len) {
+        async_fetch(q, m.async->request_id);
+        return 0;
+    }
+    if (pick_read(q, &m, kind, &p, e))
+        return e->code;
     if (kind == PICK_SPANS && p->format > V1_TREE)
         return err_set(e, ERR_INPUT, "format %s: a span profile is a flame graph or a tree",
                        v1_formats.names[p->format]);
     q->state = p;
     q->step = p->format == V1_PPROF ? reply_pprof : reply_tree;
+    if (m.async && m.async->type)
+        async_detach(q);
     return pick_ask(q, ASK_LEFT, p, e);
 }
 

@@ -34,6 +34,11 @@ NODISCARD int msg_read(struct query *q, const struct msg_desc *d, void *ret, str
     buf_init(&q->message, limits.bytes_max);
     if (svc_message(&q->call, &limits, &q->message, &message, e))
         return e->code;
+    if (message.ptr != q->message.ptr) { /* a query may outlive its request (async.h) */
+        if (!buf_add_str(&q->message, message))
+            return err_set(e, ERR_LIMIT, "the message has over %zu bytes", limits.bytes_max);
+        message = buf_str(&q->message);
+    }
     return msg_in_proto(d, message, q->arena, ret, e);
 }
 

@@ -8,8 +8,9 @@
 
 #include "common/base/base64.h"
 #include "common/base/rd.h"
+#include "querier/async.h"
 
-enum kind { END, I64, U64, BOOL, TEXT, BYTES, MESSAGE };
+enum kind { END, I64, U64, BOOL, STATUS, TEXT, BYTES, MESSAGE };
 
 struct field {
     uint32_t number;
@@ -94,9 +95,15 @@ static const struct field flame[] = { { 1, "names", TEXT, true, NULL },
 static const struct msg_json_table flame_table = { flame };
 static const struct field pprof[] = { { 1, "profile", MESSAGE, false, &msg_json_profile }, { 0 } };
 static const struct msg_json_table pprof_table = { pprof };
+static const struct field async[] = { { 1, "requestId", TEXT, false, NULL },
+                                      { 2, "status", STATUS, false, NULL },
+                                      { 3, "errorMessage", TEXT, false, NULL },
+                                      { 0 } };
+static const struct msg_json_table async_table = { async };
 static const struct field stacktraces[] = { { 1, "flamegraph", MESSAGE, false, &flame_table },
                                             { 2, "tree", BYTES, false, NULL },
                                             { 3, "dot", TEXT, false, NULL },
+                                            { 4, "async", MESSAGE, false, &async_table },
                                             { 5, "pprof", MESSAGE, false, &pprof_table },
                                             { 0 } };
 const struct msg_json_table msg_json_stacktraces = { stacktraces };
@@ -110,6 +117,10 @@ static void put_number(enum kind kind, uint64_t v, struct json *j)
 
     if (kind == BOOL) {
         json_bool(j, v != 0);
+        return;
+    }
+    if (kind == STATUS) {
+        json_cstr(j, async_status_name((enum async_status)v));
         return;
     }
     if (kind == I64 || v <= INT64_MAX) {

@@ -23,6 +23,7 @@
 #include "querier/api_settings.h"
 #include "querier/api_space.h"
 #include "querier/api_views.h"
+#include "querier/async.h"
 #include "querier/query.h"
 #include "querier/turns.h"
 
@@ -151,6 +152,7 @@ static int start_turns(struct querier *qr, struct err *e)
     };
 
     qr->turns = turns_new(&o);
+    qr->asyncs = asyncs_new(qr);
     for (size_t i = 0; i < c->tenants.len; i++) {
         struct turn_limits l = o.limits;
         struct str tenant;
@@ -180,6 +182,7 @@ static void querier_free(void *self)
     CHECK(qr->magic == QUERIER_MAGIC && qr->running == 0);
     memory_forget(qr->ctx->memory, &qr->bytes);
     rpc_node_free(qr->node);
+    asyncs_free(qr->asyncs);
     turns_free(qr->turns);
     ui_deinit(&qr->ui);
     xfree(qr->peers);

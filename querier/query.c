@@ -18,7 +18,7 @@
  *
  * Thread: the loop's, except query_on_work.
  */
-#include "querier/query.h"
+#include "querier/async.h"
 
 #include <stdio.h>
 
@@ -55,11 +55,13 @@ static void query_free(struct query *q)
 
 static void log_failure(const struct query *q)
 {
+    uint64_t request = q->http ? q->http->id : 0;
+
     if (q->err.code == ERR_INTERNAL || q->err.code == ERR_CORRUPT || q->err.code == ERR_IO)
-        log_error("query failed", KV_CSTR("route", q->route->path), KV_U64("request", q->http->id),
+        log_error("query failed", KV_CSTR("route", q->route->path), KV_U64("request", request),
                   KV_ERR(&q->err));
     else if (q->err.code == ERR_UNAVAILABLE || q->err.code == ERR_TIMEOUT)
-        log_warn("query failed", KV_CSTR("route", q->route->path), KV_U64("request", q->http->id),
+        log_warn("query failed", KV_CSTR("route", q->route->path), KV_U64("request", request),
                  KV_ERR(&q->err));
 }
 
@@ -97,25 +99,35 @@ static void reply_headers(struct query *q)
         http_reply_header(q->http, "X-Content-Type-Options", STR("nosniff"));
 }
 
-/* Replies with what is in q->err or q->out, and frees the query. */
-static void query_end(struct query *q)
+static void reply(struct query *q)
 {
-    struct querier *qr = q->qr;
-
-    CHECK(!q->fanout);
     if (q->err.code == 0) {
         reply_headers(q);
         if (q->route->connect)
             svc_reply(&q->call, &q->out);
         else
             http_reply(q->http, 200, q->content_type, &q->out);
+    } else if (q->route->connect) {
+        svc_reply_err(&q->call, &q->err);
     } else {
-        log_failure(q);
-        if (q->route->connect)
-            svc_reply_err(&q->call, &q->err);
-        else
-            http_reply_err(q->http, &q->err);
+        http_reply_err(q->http, &q->err);
     }
+}
+
+/* Replies with what is in q->err or q->out, and frees the query. */
+static void query_end(struct query *q)
+{
+    struct querier *qr = q->qr;
+
+    CHECK(!q->fanout);
+    if (q->err.code)
+        log_failure(q);
+    if (q->http)
+        reply(q);
+    else
+        async_end(q);
+    if (q->async)
+        async_release(q);
     querier_metrics_ended(&qr->metrics, q->route->path, q->err.code,
                           (double)(now_ns(q) - q->began_ns) / 1e9);
     if (q->held)
@@ -218,6 +230,8 @@ static void query_on_worked(void *cookie)
     CHECK(q->magic == QUERY_MAGIC);
     if (!q->err.code && canceled(q))
         err_set(&q->err, ERR_CANCELED, "the client went away");
+    if (!q->err.code && q->async_ask && async_on_loop(q, &q->err) == 0)
+        err_clear(&q->err);
     if (q->err.code || !q->step)
         query_end(q);
     else if (q->calls.len)

@@ -35,7 +35,7 @@ struct query {
     uint32_t magic;
     struct querier *qr;
     const struct query_route *route;
-    struct http_req *http; /* until the reply; its arena may be used by steps */
+    struct http_req *http; /* until the reply; its arena may be used by steps. NULL: see async.h */
     struct svc_call call;  /* of it, where route->connect */
     struct arena *arena;   /* owned: what a query says and is asked */
     struct arena *data;    /* owned: decoded replies; NULL before there are any */
@@ -60,6 +60,8 @@ struct query {
     struct timer *wait; /* for its turn; NULL: does not */
     size_t held;        /* taken from the budgets */
     struct err err;
+    struct async_entry *async; /* what this works for, then http is NULL; or what it reads */
+    int async_ask;             /* of async.c */
 
     /* The reply. */
     struct buf out;

@@ -26,8 +26,9 @@ struct querier {
     struct rpc_node *node;   /* owned */
     struct rpc_peer **peers; /* owned array, borrowed entries; one per cluster.ingesters */
     size_t peers_len;
-    struct budget bytes; /* of all queries */
-    struct turns *turns; /* owned: whose query is next */
+    struct budget bytes;   /* of all queries */
+    struct turns *turns;   /* owned: whose query is next */
+    struct asyncs *asyncs; /* owned: queries whose answer is fetched later */
     size_t query_bytes_max;
     size_t running;               /* waiting for their turn, too */
     uint64_t seed;                /* of hash tables over names from outside */

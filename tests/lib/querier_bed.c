@@ -60,6 +60,11 @@ static void on_call(struct qbed_ingester *in, enum rpc_method method, struct rpc
 {
     in->calls++;
     in->left_ms = rpc_call_left_ms(call);
+    if (in->forever) {
+        CHECK(in->lost_len < ARRAY_LEN(in->lost));
+        in->lost[in->lost_len++] = call;
+        return;
+    }
     if (!in->delay_ms && !in->mute) {
         answer(in, call, method, payload);
         return;
@@ -257,6 +262,9 @@ void qbed_deinit(struct qbed *b)
     const struct querier *qr = b->self;
 
     drop_client(b);
+    for (size_t i = 0; i < b->ingesters_len; i++)
+        for (size_t k = 0; k < b->ingesters[i].lost_len; k++)
+            rpc_fail(b->ingesters[i].lost[k], &(struct err){ .code = ERR_TIMEOUT });
     for (size_t i = 0; i < b->ingesters_len; i++)
         if (b->ingesters[i].held) {
             loop_timer_stop(b->ingesters[i].timer);

@@ -33,10 +33,13 @@ struct qbed;
 struct qbed_ingester {
     struct qbed *bed;
     size_t index;
-    struct rpc_node *node;    /* NULL: never there */
-    int fail;                 /* ERR_ to answer with; 0: answers */
-    uint32_t delay_ms;        /* before the answer */
-    bool mute;                /* never answers */
+    struct rpc_node *node;     /* NULL: never there */
+    int fail;                  /* ERR_ to answer with; 0: answers */
+    uint32_t delay_ms;         /* before the answer */
+    bool mute;                 /* never answers */
+    bool forever;              /* the same, for several calls */
+    struct rpc_call *lost[16]; /* of forever; failed at the end */
+    size_t lost_len;
     const struct str *canned; /* answered as it is, if not NULL */
     size_t calls, canceled;
     uint64_t left_ms; /* of the last call's deadline, when it came */

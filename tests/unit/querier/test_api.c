@@ -276,9 +276,6 @@ static const struct row rows[] = {
     { "c_merge_bad_format", NULL, "SelectMergeStacktraces",
       "{" RANGE ",\"profileTypeID\":\"" QBED_CPU
       "\",\"labelSelector\":\"{}\",\"format\":\"PNG\"}" },
-    { "c_merge_async", NULL, "SelectMergeStacktraces",
-      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU
-      "\",\"labelSelector\":\"{}\",\"async\":{\"type\":1}}" },
     { "c_select", NULL, "SelectSeries",
       "{" RANGE ",\"profileTypeID\":\"" QBED_CPU "\",\"labelSelector\":\"{}\",\"step\":15}" },
     { "c_select_groups", NULL, "SelectSeries",
