@@ -180,11 +180,6 @@ int api_series(struct query *q, struct err *e)
     return ask(q, spec, &t, l, e);
 }
 
-int api_not_yet(struct query *q, struct err *e)
-{
-    return err_set(e, ERR_UNIMPLEMENTED, "%s is not supported by this version", q->route->path);
-}
-
 int api_no_such(struct query *q, struct err *e)
 {
     return err_set(e, ERR_NOT_FOUND, "there is no method %.*s", (int)MIN(q->http->path.len, 200),

@@ -153,9 +153,6 @@ static int read_select_series(struct query *q, struct select_series *s, struct e
         return err_set(e, ERR_UNIMPLEMENTED,
                        "groupBy together with an id of a span or trace is not supported by this "
                        "version");
-    if (m->exemplars == V1_EXM_SPAN)
-        return err_set(e, ERR_UNIMPLEMENTED, "%s is not supported here: SelectHeatmap has spans",
-                       v1_exemplar_types.names[m->exemplars]);
     if (m->stack_trace_selector && m->stack_trace_selector->call_site.len)
         return err_set(e, ERR_UNIMPLEMENTED,
                        "stackTraceSelector on SelectSeries is not supported by this version");
@@ -176,16 +173,17 @@ int api_select_series(struct query *q, struct err *e)
     struct wire_timeline tl = { plan_grid_asked(s->grid), s->group_by, s->group_by_len };
     /* The first point reaches one step back. */
     bool empty = plan_range(s->grid.origin_ms - s->grid.step_ms, s->times.end_ms + 1).empty;
+    enum exid_kind kind = s->asked.exemplars == V1_EXM_SPAN ? EXID_SPAN : EXID_PROFILE;
     q->step = reply_select_series;
     int code = 0;
     for (size_t i = 0; i < q->tenants_len && !empty && !code; i++) {
         wq.tenant = q->tenants[i];
         code = s->ids.kinds ? exm_ask_timeline(q, ASK_SERIES, &wq, &s->ids, s->grid, e)
                             : query_ask_timeline(q, ASK_SERIES, &wq, &tl, e);
-        /* The pushes that came with an id of their own. */
+        /* Spans, or the pushes that came with an id of their own. */
         wq.range = plan_range(s->grid.origin_ms - s->grid.step_ms, s->times.end_ms + 1);
-        if (!code && s->asked.exemplars == V1_EXM_INDIVIDUAL)
-            code = exm_ask_list(q, ASK_EXEMPLARS, &wq, 1u << EXID_PROFILE, e);
+        if (!code && s->asked.exemplars > V1_EXM_NONE)
+            code = exm_ask_list(q, ASK_EXEMPLARS, &wq, 1u << kind, e);
     }
     return code;
 }

@@ -214,38 +214,3 @@ void diff_json(const struct diff *d, struct json *j)
     json_u64(j, d->max_self);
     json_obj_end(j);
 }
-
-static void put_total(struct json *j, const char *key, uint64_t v)
-{
-    if (!v)
-        return; /* proto3 JSON leaves out what is 0 */
-    json_key(j, key);
-    json_i64_str(j, (int64_t)v);
-}
-
-void diff_connect(const struct diff *d, struct json *j)
-{
-    json_obj(j);
-    json_key(j, "names");
-    json_arr(j);
-    vec_for (i, &d->names)
-        json_str(j, d->names.ptr[i]);
-    json_arr_end(j);
-    json_key(j, "levels");
-    json_arr(j);
-    for (size_t level = 0, i = 0; level < d->level_end.len; level++) {
-        json_obj(j);
-        json_key(j, "values");
-        json_arr(j);
-        for (; i < d->level_end.ptr[level] * BAR; i++)
-            json_i64_str(j, (int64_t)d->bars.ptr[i]);
-        json_arr_end(j);
-        json_obj_end(j);
-    }
-    json_arr_end(j);
-    put_total(j, "total", all_ticks(d));
-    put_total(j, "maxSelf", d->max_self);
-    put_total(j, "leftTicks", d->ticks[DIFF_LEFT]);
-    put_total(j, "rightTicks", d->ticks[DIFF_RIGHT]);
-    json_obj_end(j);
-}

@@ -32,7 +32,5 @@ void diff_deinit(struct diff *d);
 /* {"names":[..],"levels":[[..]],"numTicks":n,"maxSelf":n,..}: the flamebearer's part; ticks apart.
  */
 void diff_json(const struct diff *d, struct json *j);
-/* querier.v1.FlameGraphDiff in proto3 JSON. */
-void diff_connect(const struct diff *d, struct json *j);
 
 #endif

@@ -129,34 +129,3 @@ void flame_json(const struct flame *f, struct json *j)
     json_u64(j, f->max_self);
     json_obj_end(j);
 }
-
-void flame_connect(const struct flame *f, struct json *j)
-{
-    json_obj(j);
-    json_key(j, "names");
-    json_arr(j);
-    vec_for (i, &f->names)
-        json_str(j, f->names.ptr[i]);
-    json_arr_end(j);
-    json_key(j, "levels");
-    json_arr(j);
-    for (size_t d = 0, i = 0; d < f->level_end.len; d++) {
-        json_obj(j);
-        json_key(j, "values");
-        json_arr(j);
-        for (; i < f->level_end.ptr[d] * BAR; i++)
-            json_i64_str(j, (int64_t)f->bars.ptr[i]);
-        json_arr_end(j);
-        json_obj_end(j);
-    }
-    json_arr_end(j);
-    if (f->total) {
-        json_key(j, "total");
-        json_i64_str(j, (int64_t)f->total);
-    }
-    if (f->max_self) {
-        json_key(j, "maxSelf");
-        json_i64_str(j, (int64_t)f->max_self);
-    }
-    json_obj_end(j);
-}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * flame.h: a laid-out tree as flame graph bars, and as JSON of the two kinds clients read.
+ * flame.h: a laid-out tree as flame graph bars, and as JSON. As a message: querier/flame_msg.h.
  *
  * A bar is 4 numbers: xDelta, total, self, name. Level d holds the bars at depth d from left to
  * right; xDelta counts from the right edge of the bar before. A bar's own self stands at its left
@@ -27,8 +27,5 @@ void flame_deinit(struct flame *f);
 
 /* {"names":[..],"levels":[[..]],"numTicks":n,"maxSelf":n}; names and levels [] when empty. */
 void flame_json(const struct flame *f, struct json *j);
-/* querier.v1.FlameGraph in proto3 JSON: {"names":[..],"levels":[{"values":["0",..]}],"total":"n",
- * "maxSelf":"n"}; empty: names ["total"] and one level of zeros. */
-void flame_connect(const struct flame *f, struct json *j);
 
 #endif

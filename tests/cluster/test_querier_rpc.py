@@ -293,6 +293,40 @@ def test_35_series():
     fails("invalid_argument", "SelectSeries", asked(step=0))
 
 
+def test_35_exemplars():
+    message = asked('{service_name="spans"}', step=15, exemplarType="EXEMPLAR_TYPE_SPAN")
+    for way in WAYS:
+        points = [p for s in ok("SelectSeries", message, way)["series"] for p in s["points"]]
+        found = [x for p in points for x in p.get("exemplars", [])]
+        assert [(x["spanId"], x["value"]) for x in found] == [(SPAN, "70")], found
+        assert {"name": "service_name", "value": "spans"} in found[0]["labels"]
+    none = ok("SelectSeries", message | {"exemplarType": "EXEMPLAR_TYPE_NONE"})
+    assert "exemplars" not in str(none)
+    fails("invalid_argument", "SelectSeries", message | {"exemplarType": 7})
+
+
+def test_async():
+    """The answer is fetched later, in another encoding, too; ids are of a tenant."""
+    want = ok("SelectMergeStacktraces", asked())
+    for way in WAYS:
+        first = ok("SelectMergeStacktraces", asked(**{"async": {"type": "ASYNC_QUERY_TYPE_FORCE"}}),
+                   way)["async"]
+        assert first["status"] == "ASYNC_QUERY_STATUS_IN_PROGRESS", first
+        again = asked(**{"async": {"requestId": first["requestId"]}})
+        for _ in range(200):
+            a = ok("SelectMergeStacktraces", again, way)
+            if a["async"]["status"] != "ASYNC_QUERY_STATUS_IN_PROGRESS":
+                break
+            time.sleep(0.05)
+        assert a.pop("async") == {"requestId": first["requestId"],
+                                  "status": "ASYNC_QUERY_STATUS_SUCCESS"}
+        assert a == want
+        other = ok("SelectMergeStacktraces", again, "json")
+        assert other["flamegraph"] == want["flamegraph"]
+        assert rpc("SelectMergeStacktraces", again, way, {"X-Scope-OrgID": "t2"}).code == "not_found"
+    fails("not_found", "SelectMergeStacktraces", asked(**{"async": {"requestId": "none"}}))
+
+
 def test_36_diff():
     side = asked()
     graph = ok("Diff", {"left": side, "right": side}, "grpc")["flamegraph"]

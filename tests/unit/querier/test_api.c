@@ -308,7 +308,7 @@ static const struct row rows[] = {
       "\",\"labelSelector\":\"{}\",\"step\":1}" },
     { "c_select_exemplars", NULL, "SelectSeries",
       "{" RANGE ",\"profileTypeID\":\"" QBED_CPU
-      "\",\"labelSelector\":\"{}\",\"step\":15,\"exemplarType\":\"EXEMPLAR_TYPE_SPAN\"}" },
+      "\",\"labelSelector\":\"{}\",\"step\":15,\"exemplarType\":4}" },
     { "c_diff_no_left", NULL, "Diff", "{}" },
     { "c_diff_no_right", NULL, "Diff",
       "{\"left\":{" RANGE ",\"profileTypeID\":\"" QBED_CPU "\",\"labelSelector\":\"{}\"}}" },

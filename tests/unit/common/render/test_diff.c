@@ -12,6 +12,7 @@
 #include "common/base/mem.h"
 #include "common/render/diff.h"
 #include "common/render/flame.h"
+#include "querier/flame_msg.h"
 #include "tests/lib/querier_gen.h"
 
 static const uint64_t seed = 20261121;
@@ -167,6 +168,7 @@ static void test_example(void **state)
     struct calltree trees[2];
     struct diff d;
     struct json j;
+    struct msg_out o;
     struct buf out;
 
     part_of(&parts[0], 3, 0);
@@ -184,8 +186,9 @@ static void test_example(void **state)
                                  "[0,5,0,0,7,0,0],[0,5,2,0,2,2,1,0,0,0,0,5,5,2],[2,3,3,2,0,0,3]],"
                                  "\"numTicks\":12,\"maxSelf\":5}");
     buf_reset(&out);
-    json_init(&j, &out);
-    diff_connect(&d, &j);
+    msg_out_init(&o, true, &out);
+    flame_msg_diff(&o, 1, "f", &d);
+    msg_out_end(&o);
     buf_add_c(&out, '\0');
     assert_non_null(strstr(out.ptr, "{\"values\":[\"2\",\"3\",\"3\",\"2\",\"0\",\"0\",\"3\"]}],"
                                     "\"total\":\"12\",\"maxSelf\":\"5\",\"leftTicks\":\"5\","

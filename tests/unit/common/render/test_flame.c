@@ -12,6 +12,7 @@
 #include "common/base/mem.h"
 #include "common/render/flame.h"
 #include "common/render/folded.h"
+#include "querier/flame_msg.h"
 #include "tests/lib/querier_gen.h"
 
 static const uint64_t seed = 20261121;
@@ -325,13 +326,18 @@ static void render(const char *folded, size_t max_nodes, bool connect, char *out
     flame_init(&f, &l, &t);
     buf_init(&b, MIB);
     json_init(&j, &b);
-    if (connect)
-        flame_connect(&f, &j);
-    else
+    if (connect) {
+        struct msg_out o;
+        msg_out_init(&o, true, &b);
+        flame_msg(&o, 1, "f", &f);
+        msg_out_end(&o);
+    } else {
         flame_json(&f, &j);
+    }
     assert_true(buf_ok(&b) && b.len < size);
-    memcpy(out, b.ptr, b.len);
-    out[b.len] = '\0';
+    struct str text = connect ? str_sub(buf_str(&b), strlen("{\"f\":"), b.len - 1) : buf_str(&b);
+    memcpy(out, text.ptr, text.len);
+    out[text.len] = '\0';
     buf_deinit(&b);
     flame_deinit(&f);
     layout_deinit(&l);
