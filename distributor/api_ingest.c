@@ -39,11 +39,20 @@ static void done(void *cookie, const struct intake_result *r)
 {
     const struct ingest_call *c = cookie;
     struct err e;
+    struct buf text;
 
-    if (intake_error(r, NULL, NULL, &e))
+    if (intake_error(r, NULL, NULL, &e)) {
         http_reply_err(c->req, &e);
-    else
-        http_reply(c->req, 200, NULL, NULL);
+        return;
+    }
+    if (r->unfinished) {
+        buf_init(&text, 256);
+        buf_addf(&text, "%" PRIu64 " bytes of the recording were never finished by its writer",
+                 r->unfinished);
+        http_reply_header(c->req, "X-Embertree-Left-Out", buf_str(&text));
+        buf_deinit(&text);
+    }
+    http_reply(c->req, 200, NULL, NULL);
 }
 
 static void raw_of(const struct http_req *r, struct ingest_raw *raw)

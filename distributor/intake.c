@@ -78,7 +78,8 @@ static void intake_end(struct intake *k, const struct err *err)
                                .rejected = k->rejected_more,
                                .series = k->series,
                                .duplicates = k->duplicates,
-                               .samples = k->samples };
+                               .samples = k->samples,
+                               .unfinished = k->unfinished };
 
     if (err) {
         distributor_refused(m, err->code);

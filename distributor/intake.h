@@ -39,6 +39,7 @@ struct intake_result {
     size_t rows_len;
     uint64_t stored, empty, rejected;     /* profiles */
     uint64_t series, duplicates, samples; /* of what was stored */
+    uint64_t unfinished;                  /* bytes left out: DROP_UNFINISHED */
 };
 
 struct intake_opts {

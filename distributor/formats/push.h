@@ -43,6 +43,7 @@ enum push_drop {
     DROP_NEGATIVE,
     DROP_DELTA_NEGATIVE, /* prev_profile had more than the profile */
     DROP_NO_STACK,       /* an event without a stack */
+    DROP_UNFINISHED,     /* bytes of a recording whose writer died */
     DROP_LABEL,          /* a sample label that cannot be a series label */
     CHANGE_OVERFLOW,     /* a label set went to [overflow] */
     CHANGE_TRUNCATED,    /* the middle of a stack was collapsed */

@@ -93,6 +93,23 @@ def test_labels_of_contexts():
             assert label_values(server, service, "jfr_event"), file
 
 
+def test_never_finished():
+    """A recording whose last chunk its writer never finished: the rest is stored, and told."""
+    good = golden.plain(golden.read("corrupt/jfr_good.jfr"))
+    dead = bytearray(good)
+    dead[8:32] = (1 << 30).to_bytes(8, "big") + bytes(16)  # as async-profiler begins a chunk
+    with cluster.AllInOne() as server:
+        r = server.ingest(good + bytes(dead), "crashed", format="jfr", sampleRate=0)
+        assert r.status == 200 and not r.body, r
+        assert r.headers["X-Embertree-Left-Out"].startswith(f"{len(dead)} bytes"), r.headers
+        ids = files.type_ids(server, "crashed")
+        assert sum(sum(files.read_both_ways(server, "crashed", i).values()) for i in ids) == 3
+        r = server.ingest(bytes(dead), "nothing", format="jfr")
+        assert r.status == 400 and "nothing of these" in r.json()["message"], r
+        r = server.ingest(good, "whole", format="jfr")
+        assert r.status == 200 and "X-Embertree-Left-Out" not in r.headers, r.headers
+
+
 def test_every_verdict():
     problems = []
     with cluster.AllInOne() as server:
@@ -111,7 +128,7 @@ def test_every_verdict():
 if __name__ == "__main__":
     if not golden.available():
         print(golden.skip_line("test_jfr.py"))
-        print("0 passed, 0 failed, 3 skipped")
+        print("0 passed, 0 failed, 4 skipped")
         sys.exit(0)
     cluster.main([test_every_file_through_one_process, test_labels_of_contexts,
-                  test_every_verdict])
+                  test_never_finished, test_every_verdict])

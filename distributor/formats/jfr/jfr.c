@@ -15,7 +15,16 @@
  *                                           trace ─> node, at its first use
  *
  * A chunk that is cut or malformed refuses the whole body: half a recording with a 200 would be
- * loss that nobody sees. Chunks that were never finished (their writer died) are among them.
+ * loss that nobody sees, and its sender has the rest. What its writer never finished is another
+ * matter, since nobody has more: its chunks before are taken, and what is left out is counted, and
+ * told (X-Embertree-Left-Out). How writers leave it, when they or their JVM die:
+ *
+ *   async-profiler   size 1 GiB, both offsets 0, until the end of the chunk
+ *   JDK              size 0, or state 255: its header is just being written
+ *   JDK, flushed     state 1..254: size and offsets are those of the last flush, what follows was
+ *                    not flushed
+ *
+ * Its constants stand at its end, so an unfinished chunk itself cannot be read.
  *
  * Time and memory are bounded by the bytes of the body: everything that a number of the body makes
  * us keep is charged before (jfr_charge), and nothing is read more than twice but constants, which
@@ -30,6 +39,7 @@
 #define EVENT_BYTES_MAX   4096 /* of the setting "event" */
 #define FLAG_COMPRESSED   1
 #define MAJOR             2
+#define STATE_WRITING     255 /* of the header */
 #define UNIX_1970_REACHES (INT64_MAX / 2)
 
 bool jfr_charge(struct jfr *j, size_t n, struct err *e)
@@ -149,14 +159,42 @@ static int read_chunk(struct jfr *j, struct str left, int64_t now_ms, struct err
     return 0;
 }
 
+/* Does a chunk begin here that its writer did not finish? */
+static bool unfinished(struct str left)
+{
+    const uint8_t *p = (const uint8_t *)left.ptr;
+
+    return left.len >= JFR_HEADER_BYTES && memcmp(p, "FLR\0", 4) == 0 && be(p + 4, 2) == MAJOR &&
+           (be(p + 8, 8) == 0 || be(p + 16, 8) == 0 || be(p + 24, 8) == 0 ||
+            p[64] == STATE_WRITING);
+}
+
+/* Is what follows the chunk just read what its writer had not flushed yet? */
+static bool unflushed(const struct jfr_chunk *c, struct str left)
+{
+    uint8_t state = c->base[64];
+
+    return state > 0 && state < STATE_WRITING && left.len && !str_starts(left, STR("FLR"));
+}
+
 static int read_all(struct jfr *j, struct str recording, int64_t now_ms, struct err *e)
 {
     size_t at = 0, n = 0;
 
     do {
+        struct str left = str_sub(recording, at, recording.len);
         if (++n > JFR_CHUNKS_MAX)
             return err_set(e, ERR_LIMIT, "jfr: more than %d chunks", JFR_CHUNKS_MAX);
-        if (read_chunk(j, str_sub(recording, at, recording.len), now_ms, e))
+        if (n == 1 && unfinished(left))
+            return err_set(e, ERR_INPUT,
+                           "jfr: nothing of these %zu bytes is finished: its writer died, or still "
+                           "writes; push recordings that were stopped or dumped",
+                           left.len);
+        if (n > 1 && (unfinished(left) || unflushed(&j->chunk, left))) {
+            j->push->drops[DROP_UNFINISHED] += left.len;
+            return 0;
+        }
+        if (read_chunk(j, left, now_ms, e))
             return err_wrap(e, "jfr: chunk %zu, at byte %zu", n, at);
         at += j->chunk.size;
     } while (at < recording.len);
