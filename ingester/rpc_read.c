@@ -202,12 +202,15 @@ static void reads_start(struct ingester *in)
             return;
 }
 
-/* What it may use at most. */
-static uint64_t need_of(const struct reads *rs, enum rpc_method method)
+/* What it may use at most. With several tenants at most half of the share counts, so that also
+ * where memory is small (a heavy query needs 32 MiB) two of them can run, one of each. */
+static uint64_t need_of(const struct ingester *in, enum rpc_method method)
 {
+    const struct reads *rs = in->reads;
     bool lists = method == RPC_TIMELINE || method == RPC_LABELS || method == RPC_ESTIMATE;
+    uint64_t need = lists ? LIST_BYTES : 2 * rs->stacks_max;
 
-    return lists ? LIST_BYTES : 2 * rs->stacks_max;
+    return in->ctx->tenancy->multi ? MIN(need, rs->bytes.max / 2) : need;
 }
 
 struct str read_tenant(struct str payload)
@@ -246,7 +249,7 @@ static struct read *read_new(struct ingester *in, enum rpc_method method, struct
                         .payload = payload,
                         .method = method,
                         .tenant = tenant,
-                        .item = { .weight = need_of(rs, method) } };
+                        .item = { .weight = need_of(in, method) } };
     if (fair_push(rs->fair, tenant, GUESS_US, &r->item))
         return r;
     (void)err_set(e, ERR_RATE,
@@ -326,11 +329,11 @@ static uint64_t stacks_max(const struct ingester *in, uint64_t share)
 /* One tenant's queries leave room for one of another's. */
 static struct fair *new_queue(const struct ingester *in, uint64_t share)
 {
-    uint64_t heavy = 2 * in->reads->stacks_max;
+    uint64_t heavy = need_of(in, RPC_MERGE);
     struct fair_opts o = { .waiting_max = in->conf->reads_tenant_max, .debt_max = DEBT_US };
 
     if (in->ctx->tenancy->multi)
-        o.weight_max = MAX(share - MIN(share, heavy), 1);
+        o.weight_max = share - heavy;
     return fair_new(&o);
 }
 
