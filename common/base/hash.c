@@ -5,6 +5,7 @@
  */
 #include "common/base/hash.h"
 
+#define XXH_INLINE_ALL /* most of what is hashed is short: the call would cost as much */
 #include <xxhash.h>
 #ifdef __x86_64__
 #include <nmmintrin.h>

@@ -28,6 +28,15 @@ static inline uint64_t hash_u64(uint64_t x)
     x ^= x >> 33;
     return x;
 }
+/* Mixes two words, at least one of them with a seed in it: half the cost of two hash_u64. Low and
+ * high half of a product of 128 bits, as wyhash does. */
+static inline uint64_t hash_mix(uint64_t a, uint64_t b)
+{
+    __extension__ typedef unsigned __int128 u128;
+    u128 m = (u128)a * b;
+
+    return (uint64_t)m ^ (uint64_t)(m >> 64);
+}
 /* Continue with the previous return value; start with 0. */
 uint32_t crc32c(uint32_t crc, const void *p, size_t n);
 

@@ -156,9 +156,9 @@ uint32_t stacks_frame(struct stacks *s, const struct frame *f)
     if (f->func == STACKS_FULL || f->file == STACKS_FULL || f->module == STACKS_FULL)
         return STACKS_FULL;
     CHECK(f->func < strings && f->file < strings && f->module < strings);
-    uint64_t key = hash_u64(((uint64_t)f->func << 32 | f->line) ^ s->seed);
-    key = hash_u64(key ^ ((uint64_t)f->file << 32 | f->module));
-    for (key = hash_u64(key ^ f->addr);; key = hash_u64(key + 1)) {
+    uint64_t key = hash_mix(((uint64_t)f->func << 32 | f->line) ^ s->seed,
+                            ((uint64_t)f->file << 32 | f->module) ^ ~s->seed);
+    for (key = hash_mix(key ^ f->addr, s->seed | 1);; key = hash_u64(key + 1)) {
         uint32_t id =
             room ? map_u64_put(&s->frame_ids, key, next) : map_u64_get(&s->frame_ids, key);
         if (id == MAP_U64_EMPTY)

@@ -8,7 +8,8 @@
  * there are none.
  *
  * A rule is (needle, what to cut behind it, what to put there). Nearly all names match no needle,
- * so one look at sixteen bytes at a time asks for what some needle starts with.
+ * so one look at sixteen bytes at a time asks for what some needle starts with; over all names of a
+ * profile at once where they stand side by side (normalize_look).
  * A cut never makes a name longer, hence editing is in place. Applying the table twice changes
  * nothing more.
  */
@@ -298,4 +299,28 @@ struct str normalize_name(struct str name, struct buf *tmp)
             changed |= rule_apply(&rules[i], p, &len);
     tmp->len = len;
     return changed ? str_n(p, len) : name;
+}
+
+bool normalize_look(struct normalize_look *l, struct str text, struct arena *a)
+{
+    size_t n = text.len, whole = n < AHEAD ? 0 : (n - AHEAD) / NORMALIZE_BLOCK;
+
+    *l = (struct normalize_look){ text, arena_alloc(a, n / NORMALIZE_BLOCK + 1) };
+    if (!l->blocks)
+        return false;
+    for (size_t b = 0; b <= n / NORMALIZE_BLOCK; b++) {
+        char padded[NORMALIZE_BLOCK + AHEAD] = { 0 };
+        const char *p = text.ptr + b * NORMALIZE_BLOCK;
+        look16 found = { 0 };
+        uint64_t words[2];
+        if (b >= whole) {
+            memcpy(padded, p, MIN(n - b * NORMALIZE_BLOCK, sizeof(padded)));
+            p = padded;
+        }
+        for (size_t i = 0; i < NORMALIZE_BLOCK; i += 16)
+            look(p + i, &found);
+        memcpy(words, &found, sizeof(words));
+        l->blocks[b] = (words[0] | words[1]) != 0;
+    }
+    return true;
 }

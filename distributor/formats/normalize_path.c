@@ -127,6 +127,11 @@ static bool wanted(struct str path)
     return temporary(path) || str_starts(path, STR("/proc/")) || has_id(path);
 }
 
+bool normalize_leaves_path(const struct normalize_look *l, struct str path)
+{
+    return normalize_leaves(l, path) && !wanted(path);
+}
+
 struct str normalize_path(struct str path, struct buf *tmp)
 {
     struct buf own;

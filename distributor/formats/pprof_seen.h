@@ -10,6 +10,7 @@
 #ifndef DISTRIBUTOR_FORMATS_PPROF_SEEN_H
 #define DISTRIBUTOR_FORMATS_PPROF_SEEN_H
 
+#include "common/base/hash.h"
 #include "common/base/str.h"
 #include "common/base/vec.h"
 #include "common/base/wr.h"
@@ -39,14 +40,6 @@ void pprof_seen_deinit(struct pprof_seen *s);
 struct pprof_stack *pprof_seen_add(struct pprof_seen *s, struct str ids, bool tagged,
                                    uint64_t hash);
 
-static inline uint64_t pprof_seen_mix(uint64_t a, uint64_t b)
-{
-    __extension__ typedef unsigned __int128 u128;
-    u128 m = (u128)a * b;
-
-    return (uint64_t)m ^ (uint64_t)(m >> 64);
-}
-
 /* 0 < n < 8 bytes as a word; `end` says how far may be read. */
 static inline uint64_t pprof_seen_few(const char *p, size_t n, const char *end)
 {
@@ -66,13 +59,12 @@ static inline uint64_t pprof_seen_hash(const struct pprof_seen *s, struct str id
     uint64_t h = s->seed + (tagged ? UINT64_C(0x9e3779b97f4a7c15) : 0) + ids.len;
 
     if (ids.len < 8)
-        return pprof_seen_mix(pprof_seen_few(p, ids.len, s->end) ^ h,
-                              h ^ UINT64_C(0xd6e8feb86659fd93));
+        return hash_mix(pprof_seen_few(p, ids.len, s->end) ^ h, h ^ UINT64_C(0xd6e8feb86659fd93));
     for (; last - p > 16; p += 16)
-        h = pprof_seen_mix(get_u64le(p) ^ h,
-                           get_u64le(p + 8) ^ UINT64_C(0xa0761d6478bd642f) ^ (h << 32 | h >> 32));
+        h = hash_mix(get_u64le(p) ^ h,
+                     get_u64le(p + 8) ^ UINT64_C(0xa0761d6478bd642f) ^ (h << 32 | h >> 32));
     uint64_t a = get_u64le(last - p > 8 ? p : last - 8), b = get_u64le(last - 8);
-    return pprof_seen_mix(a ^ h, b ^ h ^ UINT64_C(0xe7037ed1a0b428db));
+    return hash_mix(a ^ h, b ^ h ^ UINT64_C(0xe7037ed1a0b428db));
 }
 
 static inline bool pprof_seen_equal(const struct pprof_seen *s, const char *a, const char *b,

@@ -20,6 +20,7 @@
 #include "common/base/hash.h"
 #include "common/base/size.h"
 #include "distributor/formats/native.h"
+#include "distributor/formats/normalize.h"
 #include "distributor/formats/paths.h"
 #include "distributor/formats/pprof_seen.h"
 #include "distributor/formats/pprof_stacks.h"
@@ -53,7 +54,8 @@ struct walk {
     size_t frames_most; /* of a location: never more than it has lines, or one */
     struct paths paths;
     struct pprof_sample sample;
-    struct pprof_seen seen; /* node PPROF_NONE: has an unknown location */
+    struct pprof_seen seen;     /* node PPROF_NONE: has an unknown location */
+    struct normalize_look look; /* at all strings */
     struct buf tmp, joined;
     uint32_t number_key; /* of the numeric label seen last */
     bool number_is_span;
@@ -79,6 +81,15 @@ static void reserve(struct walk *w)
     vec_reserve(&w->frames, 16 + room.frames / 4);
 }
 
+/* All strings, with what stands between them. */
+static struct str strings_text(const struct pprof *p)
+{
+    if (p->strings.len == 0)
+        return STR("");
+    const struct str *last = &p->strings.ptr[p->strings.len - 1];
+    return str_n(p->strings.ptr[0].ptr, (size_t)(last->ptr + last->len - p->strings.ptr[0].ptr));
+}
+
 static bool walk_init(struct walk *w)
 {
     struct arena *a = w->push->arena;
@@ -90,6 +101,8 @@ static bool walk_init(struct walk *w)
     w->functions = arena_alloc(a, p->functions.len * sizeof(*w->functions));
     w->locations = arena_alloc(a, p->locations.len * sizeof(*w->locations));
     w->path = arena_alloc(a, (size_t)w->l->frames * sizeof(*w->path));
+    if (!normalize_look(&w->look, strings_text(p), a))
+        return false;
     if (!w->strings || !w->files || !w->modules || !w->functions || !w->locations || !w->path)
         return false;
     memset(w->strings, 0xff, p->strings.len * sizeof(*w->strings));
@@ -122,14 +135,28 @@ static uint32_t intern(struct walk *w, struct str s)
     return id;
 }
 
+/* push_symbol and push_path, which most names need not go through. */
+static struct str symbol(struct walk *w, struct str name)
+{
+    if (LIKELY(name.len <= w->l->symbol_keep_bytes && normalize_leaves(&w->look, name)))
+        return name;
+    return push_symbol(w->push, name, (size_t)w->l->symbol_keep_bytes, &w->tmp);
+}
+
+static struct str path(struct walk *w, struct str name)
+{
+    if (LIKELY(name.len <= w->l->symbol_keep_bytes && normalize_leaves_path(&w->look, name)))
+        return name;
+    return push_path(w->push, name, (size_t)w->l->symbol_keep_bytes, &w->tmp);
+}
+
 /* The name of a source file. */
 static uint32_t file_id(struct walk *w, uint32_t index)
 {
     if (index == 0 || index >= w->p->strings.len)
         return 0;
     if (w->files[index] == PPROF_NONE)
-        w->files[index] = intern(w, push_path(w->push, w->p->strings.ptr[index],
-                                              (size_t)w->l->symbol_keep_bytes, &w->tmp));
+        w->files[index] = intern(w, path(w, w->p->strings.ptr[index]));
     return w->files[index];
 }
 
@@ -163,8 +190,7 @@ static struct fn_names function_names(struct walk *w, uint32_t i)
         if (buf_add_str(&w->joined, name))
             name = buf_str(&w->joined);
     }
-    name = push_symbol(w->push, name, (size_t)w->l->symbol_keep_bytes, &w->tmp);
-    w->functions[i].name = intern(w, name);
+    w->functions[i].name = intern(w, symbol(w, name));
     w->functions[i].file = file_id(w, fn->file);
     return w->functions[i];
 }
@@ -174,9 +200,7 @@ static uint32_t module_id(struct walk *w, uint32_t mapping)
     if (mapping == PPROF_NONE)
         return 0;
     if (w->modules[mapping] == PPROF_NONE)
-        w->modules[mapping] =
-            intern(w, push_path(w->push, pprof_str(w->p, w->p->mappings.ptr[mapping].file),
-                                (size_t)w->l->symbol_keep_bytes, &w->tmp));
+        w->modules[mapping] = intern(w, path(w, pprof_str(w->p, w->p->mappings.ptr[mapping].file)));
     return w->modules[mapping];
 }
 
