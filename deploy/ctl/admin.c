@@ -163,10 +163,16 @@ static int status(struct cli *c, struct buf *body, struct err *e)
 
 static int ring(struct cli *c, struct buf *body, struct err *e)
 {
+    struct json_doc *doc = NULL;
     int http;
 
     if (get(c, "/ring", false, body, &http, e))
         return commands_fail(c, e);
+    if (json_parse(buf_str(body), &doc, e)) {
+        (void)ask_strange(c, "no JSON", e);
+        return commands_fail(c, e);
+    }
+    json_doc_free(doc);
     put_json(c, buf_str(body));
     return CLI_DONE;
 }

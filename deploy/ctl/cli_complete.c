@@ -15,7 +15,7 @@ static const char *words_of(const char *choices)
     static const struct {
         const char *name, *words;
     } sets[] = { { "@types", WHAT_TYPES },
-                 { "@formats", "folded json pprof html svg dot tree" },
+                 { "@formats", "folded json pprof pgo html svg dot tree" },
                  { "@levels", "10s 1m 10m 1h 6h 1d 8d 64d" } };
 
     if (!choices)
@@ -58,7 +58,7 @@ static void bash_values(struct buf *out)
             (void)buf_addf(out, ") COMPREPLY=($(compgen -W '%s' -- \"$cur\")) ;;\n",
                            words_of(o->choices));
     }
-    (void)buf_add_str(out, STR("    *) return 1 ;;\n    esac\n}\n"));
+    (void)buf_add_str(out, STR("    *) return 1 ;;\n    esac\n    return 0\n}\n"));
 }
 
 static void bash_commands(struct buf *out)
@@ -85,15 +85,21 @@ static void bash(struct buf *out)
                                "    cur=${COMP_WORDS[COMP_CWORD]}\n"
                                "    prev=${COMP_WORDS[COMP_CWORD-1]}\n"
                                "    COMPREPLY=()\n"
+                               /* bash cuts words at '=' and ':', too */
+                               "    case $cur in =) cur= ;; esac\n"
+                               "    case $prev in =) prev=${COMP_WORDS[COMP_CWORD-2]} ;; esac\n"
                                "    _embertreectl_value && return\n"
                                "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
+                               "        prev=${COMP_WORDS[i-1]}\n"
                                "        case ${COMP_WORDS[i]} in\n"
-                               "        -*) ;;\n"
-                               "        *) prev=${COMP_WORDS[i-1]}\n"
-                               "            if ! _embertreectl_value; then\n"
-                               "                command=${COMP_WORDS[i]}; break\n"
-                               "            fi ;;\n"
+                               "        -*|=|:) continue ;;\n"
                                "        esac\n"
+                               "        case $prev in\n"
+                               "        =|:) continue ;;\n"
+                               "        esac\n"
+                               "        if ! _embertreectl_value; then\n"
+                               "            command=${COMP_WORDS[i]}; break\n"
+                               "        fi\n"
                                "    done\n"
                                "    COMPREPLY=()\n"
                                "    case $command in\n"));

@@ -217,7 +217,7 @@ void cli_man(struct buf *out)
                  "where the option is not given.\n.TP\nNO_COLOR\nNo colours unless asked for.\n"
                  ".SH EXAMPLES\n.nf\nembertreectl top my\\-service\n"
                  "embertreectl tree my\\-service \\-t alloc_space \\-\\-from now\\-1d\n"
-                 "embertreectl query my\\-service \\-f pprof \\-o default.pgo\n"
+                 "embertreectl query my\\-service \\-f pgo \\-o default.pgo\n"
                  "embertreectl diff my\\-service \\-q \\(aqversion=\"2\"\\(aq \\-\\-base\\-query "
                  "\\(aqversion=\"1\"\\(aq \\-\\-fail\\-over 5\n.fi\n"));
 }

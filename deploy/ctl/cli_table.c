@@ -63,7 +63,8 @@ const struct cli_option cli_options[] = {
       "Leave out what costs less of the whole; default: 0.5", 0, false },
     { "max-nodes", 0, CLI_NUMBER, AT(max_nodes), "N", NULL,
       "Nodes the server sends; smaller ones are `other`; default: the server's", 1048576, false },
-    { "format", 'f', CLI_TEXT, AT(format), "FORMAT", "@formats", "See below", 0, false },
+    { "format", 'f', CLI_TEXT, AT(format), "FORMAT", "@formats", "Of the file: see there", 0,
+      false },
     { "output", 'o', CLI_TEXT, AT(output), "FILE", "@files",
       "Write here instead of to standard output", 0, false },
     { "by", 0, CLI_TEXT, AT(by), "LABELS", NULL, "Only these labels, commas between", 0, false },
@@ -145,9 +146,9 @@ static const struct cli_command query_cli = {
     .args = "[SERVICE]",
     .help = "Profiles of a range as a file.",
     .more =
-        "Formats: folded (default), json (flame graph as /pyroscope/render has it), pprof, html, "
-        "svg, dot, tree (binary). pprof for Go PGO: query my-service -f pprof -o "
-        "default.pgo",
+        "Formats: folded (default), json (flame graph as /pyroscope/render has it), pprof, pgo "
+        "(pprof with what a Go compiler wants: query my-service -f pgo -o default.pgo), html, svg, "
+        "dot, tree (binary).",
     .options = WHAT " format output max-nodes",
     .words = "@services",
     .args_max = 1,

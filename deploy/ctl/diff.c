@@ -205,8 +205,8 @@ static void put_text(struct cli *c, const struct versus *d, const struct what si
         term_value(d->all[s], unit, &c->out);
         (void)buf_add_c(&c->out, '\n');
     }
-    (void)buf_addf(&c->out, "%s of functions, mode %.*s\n", c->o.sort ? c->o.sort : "self",
-                   STR_ARG(d->mode));
+    (void)buf_addf(&c->out, "%s of functions, mode %s\n", c->o.sort ? c->o.sort : "self",
+                   c->o.mode ? c->o.mode : "second");
     versus_text(&c->term, d, unit, rows, &c->out);
 }
 

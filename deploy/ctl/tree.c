@@ -135,29 +135,32 @@ static const struct format {
     bool binary;
 } formats[] = {
     { "json", "json", false }, { "folded", "collapsed", false }, { "pprof", "pprof", true },
-    { "html", "html", false }, { "svg", "svg", false },          { "dot", "dot", false },
-    { "tree", "tree", true },
+    { "pgo", "pgo", true },    { "html", "html", false },        { "svg", "svg", false },
+    { "dot", "dot", false },   { "tree", "tree", true },
 };
 
-static const struct format *format_of(const struct cli *c)
+static const struct format *format_of(const struct cli *c, struct err *e)
 {
     const char *name = c->o.json ? "json" : c->o.format ? c->o.format : "folded";
 
     for (size_t i = 0; i < ARRAY_LEN(formats); i++)
         if (strcmp(formats[i].name, name) == 0)
             return &formats[i];
+    (void)err_set(e, ERR_CONFIG,
+                  "--format %.40s: want one of folded json pprof pgo html svg dot tree", name);
     return NULL;
 }
 
 int ctl_query(struct cli *c)
 {
-    const struct format *f = format_of(c);
     struct what w;
     struct buf body;
     struct err e;
     int rc;
+    const struct format *f = format_of(c, &e);
 
-    CHECK(f); /* the table of options lets no other through */
+    if (!f)
+        return cli_fail(c, &e);
     if (f->binary && c->term.tty && !c->o.output) {
         (void)err_set(&e, ERR_CONFIG, "%s is for a file, not for a terminal: --output FILE",
                       f->name);
