@@ -20,13 +20,20 @@ def plain_ask(world):
             return a
 
 
+def pprof_of(a):
+    """The answer as pprof, by one of the two ways."""
+    if a.rng.random() < 0.5:
+        return a.get("/pyroscope/render", format="pprof", **{"max-nodes": "1000000"})
+    message = (field(1, a.type_id.encode()) + field(2, a.selector.encode()) + field(3, a.start)
+               + field(4, a.end - 1))
+    return a.w.server.reader.post("/querier.v1.QuerierService/SelectMergeProfile", message,
+                                  {"Content-Type": "application/proto"})
+
+
 def ask_pprof(world):
     a = Ask(world)
     rows = a.rows()
-    message = (field(1, a.type_id.encode()) + field(2, a.selector.encode()) + field(3, a.start)
-               + field(4, a.end - 1))
-    r = world.server.reader.post("/querier.v1.QuerierService/SelectMergeProfile", message,
-                                 {"Content-Type": "application/proto"})
+    r = pprof_of(a)
     assert r.status == 200, (a, r)
     p = pprof_ref.Profile(r.body)
     kind = a.type_id.split(":")
@@ -35,6 +42,20 @@ def ask_pprof(world):
     got = p.sums(0) if p.samples else collections.Counter()
     same(got, oracle.Oracle.stacks(rows), a.leaves(rows), a)
     return bool(rows)
+
+
+def ask_folded(world):
+    a = plain_ask(world)
+    got = collections.Counter()
+    for line in a.get("/pyroscope/render", format="folded",
+                      **{"max-nodes": "1000000"}).body.decode().splitlines():
+        stack, _, value = line.rpartition(" ")
+        got[stack] += int(value)
+    stacks = collections.Counter()
+    for stack, value in oracle.Oracle.stacks(a.rows()).items():
+        stacks[";".join(name.replace(";", ":") for name in stack)] += value
+    assert got == stacks, (a, list(set(got.items()) ^ set(stacks.items()))[:4])
+    return bool(stacks)
 
 
 def some_function(a, stacks):
@@ -153,7 +174,7 @@ def ask_diff(world):
     return bool(sides[0]) and bool(sides[1])
 
 
-KINDS = [ask_pprof, ask_top, ask_focus, ask_sandwich, ask_compare, ask_diff]
+KINDS = [ask_pprof, ask_folded, ask_top, ask_focus, ask_sandwich, ask_compare, ask_diff]
 
 
 def test_one_process():
