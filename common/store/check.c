@@ -127,6 +127,8 @@ static int run(struct check *c, struct err *e)
     if (!rc)
         rc = check_levels(c, e);
     if (!rc)
+        rc = check_presence(c, e);
+    if (!rc)
         rc = check_rollups(c, e);
     if (!rc)
         rc = check_exemplars(c, e);

@@ -73,6 +73,7 @@ NODISCARD int check_meta(struct check *c, struct err *e);      /* check_meta.c *
 NODISCARD int check_rows(struct check *c, struct err *e);      /* check_rows.c */
 NODISCARD int check_levels(struct check *c, struct err *e);    /* check_levels.c */
 NODISCARD int check_rollups(struct check *c, struct err *e);   /* check_rollups.c */
+NODISCARD int check_presence(struct check *c, struct err *e);  /* check_presence.c */
 NODISCARD int check_exemplars(struct check *c, struct err *e); /* check_exm.c */
 NODISCARD int check_docs(struct check *c, struct err *e);      /* check_doc.c */
 
