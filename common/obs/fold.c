@@ -66,6 +66,12 @@ uint32_t fold_name(struct fold *f, struct str name)
     return (uint32_t)(f->names.len - 1);
 }
 
+struct str fold_name_text(const struct fold *f, uint32_t name)
+{
+    CHECK(name < f->names.len);
+    return f->names.ptr[name];
+}
+
 /* "nn worker #3" -> "nn_worker_3": fits into name{...} of /ingest, which has no quoting. */
 static void clean_part(char to[FOLD_PART_MAX], struct str s)
 {

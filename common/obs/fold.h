@@ -23,6 +23,7 @@ struct fold *fold_new(size_t stacks_max, size_t names_max);
 void fold_free(struct fold *f); /* NULL is fine */
 /* Number of a name; the same name has the same number until fold_free. */
 uint32_t fold_name(struct fold *f, struct str name);
+struct str fold_name_text(const struct fold *f, uint32_t name);
 /* Number of a series; the last one is {"other", "other"}. */
 uint32_t fold_series_of(struct fold *f, struct str role, struct str thread);
 /* Names innermost first. */

@@ -37,6 +37,7 @@
 #include "common/obs/fold.h"
 #include "common/obs/prof_threads.h"
 #include "common/obs/sample_ring.h"
+#include "common/obs/selfprof_capture.h"
 #include "common/obs/selfprof_send.h"
 #include "common/obs/symbolize.h"
 #include "common/sys/thread.h"
@@ -59,6 +60,7 @@ struct selfprof {
     struct thread thread;
     _Atomic(struct unwind_map *) map; /* owned; handlers read it */
     struct sample_ring *ring;         /* owned; handlers write it */
+    struct captures *captures;        /* owned */
     /* From here on: only the profiler's thread. */
     struct prof_threads *threads;
     struct symbolizer *symbolizer;
@@ -192,7 +194,9 @@ static void add_sample(struct selfprof *p, const uint64_t *words, size_t n)
         names[len++] = name_of(p, words[i]);
     if (end != UNWIND_WHOLE)
         names[len++] = end == UNWIND_DEEP ? p->deep_name : p->broken_name;
-    fold_add(p->fold, series_of(p, (pid_t)(uint32_t)words[0]), names, len, words[1]);
+    uint32_t series = series_of(p, (pid_t)(uint32_t)words[0]);
+    fold_add(p->fold, series, names, len, words[1]);
+    captures_add(p->captures, p->fold, series, names, len, words[1]);
     metric_count(p->samples, words[1]);
     metric_count(p->broken, end == UNWIND_BROKEN ? words[1] : 0);
 }
@@ -315,6 +319,7 @@ static void run(void *cookie)
                 metric_set(p->armed, (int64_t)prof_threads_armed(p->threads));
         }
         drain_ring(p);
+        captures_tick(p->captures);
         push_if_due(p);
         selfprof_sender_run(p->sender, p->stop_fd);
     }
@@ -322,6 +327,8 @@ static void run(void *cookie)
     atomic_store(&active, NULL);
     wait_for_handlers();
     drain_ring(p);
+    captures_free(p->captures);
+    p->captures = NULL;
     if (p->o.push_at_stop || p->o.on_push) {
         push_window(p, clock_wall_ms(p->o.env->clock));
         selfprof_sender_run(p->sender, -1);
@@ -379,6 +386,7 @@ static void selfprof_free(struct selfprof *p)
     prof_threads_free(p->threads);
     unwind_map_free(atomic_load(&p->map), NULL);
     sample_ring_free(p->ring);
+    captures_free(p->captures);
     symbolizer_free(p->symbolizer);
     map_u64_deinit(&p->by_address);
     fold_free(p->fold);
@@ -412,6 +420,7 @@ int selfprof_start(const struct selfprof_opts *o, struct selfprof **ret, struct 
     p->o.url = NULL; /* the sender has parsed it */
     p->threads = prof_threads_new(o->hz);
     p->ring = sample_ring_new(RING_WORDS);
+    p->captures = captures_new(o->env, STACKS_MAX, NAMES_MAX);
     p->symbolizer = symbolizer_new();
     p->fold = fold_new(STACKS_MAX, NAMES_MAX);
     p->broken_name = fold_name(p->fold, STR("[broken stack]"));
@@ -421,6 +430,17 @@ int selfprof_start(const struct selfprof_opts *o, struct selfprof **ret, struct 
     thread_start(&p->thread, "selfprof", run, p);
     *ret = p;
     return 0;
+}
+
+int selfprof_capture(struct selfprof *p, uint64_t ms, selfprof_capture_fn done, void *cookie,
+                     struct err *e)
+{
+    return captures_ask(p->captures, ms, done, cookie, e);
+}
+
+uint64_t selfprof_hz(const struct selfprof *p)
+{
+    return p->o.hz;
 }
 
 void selfprof_stop(struct selfprof *p)

@@ -19,6 +19,7 @@
 #include "common/obs/metrics.h"
 #include "common/sys/env.h"
 
+#define SELFPROF_CAPTURES_MAX 4
 enum { SELFPROF_HZ_MAX = 1000, SELFPROF_FIRST_MS = 2000, SELFPROF_EVERY_MS = 10000 };
 
 /* A finished window of one series. */
@@ -51,6 +52,13 @@ struct selfprof;
 
 /* ERR_CONFIG: url, hz or service cannot be used. ERR_BUSY: one runs already. */
 NODISCARD int selfprof_start(const struct selfprof_opts *o, struct selfprof **ret, struct err *e);
+/* A part per role and thread: folded text that is borrowed for the call. */
+typedef void (*selfprof_capture_fn)(void *cookie, const struct selfprof_push *parts, size_t n);
+/* Samples for so long, beside the pushes, and calls done once, on the profiler's thread: with what
+ * there is if it is stopped before. Any thread. ERR_BUSY: SELFPROF_CAPTURES_MAX are under way. */
+NODISCARD int selfprof_capture(struct selfprof *p, uint64_t ms, selfprof_capture_fn done,
+                               void *cookie, struct err *e);
+uint64_t selfprof_hz(const struct selfprof *p);
 /* Stops sampling and waits for the thread, which gives up a push under way. NULL is fine. */
 void selfprof_stop(struct selfprof *p);
 

@@ -221,6 +221,7 @@ int process_start(struct process *p, const char *program, const struct conf *con
             return err_wrap(e, "%s", p->parts[i].role->name);
     }
     admin_routes(p);
+    debug_routes(p);
     p->tick = loop_timer_new(p->loop, on_tick, p);
     return 0;
 }
@@ -285,6 +286,7 @@ static void on_signal(void *cookie, int number)
     loop_timer_start(p->deadline, p->deadline_ms, 0);
     selfprof_stop(p->selfprof); /* it pushes to us: before the listener closes */
     p->selfprof = NULL;
+    debug_stop(p);
     p->draining = p->parts_len;
     /* Its streams never end by themselves. Their last words are posted: they go out before HTTP/2
      * says that it leaves, which some clients take for the end of everything. */

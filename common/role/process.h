@@ -7,6 +7,7 @@
 
 #include "common/net/svc.h"
 #include "common/obs/selfprof.h"
+#include "common/role/debug.h"
 #include "common/role/options.h"
 #include "common/role/role.h"
 #include "common/role/usage.h"
@@ -43,8 +44,9 @@ struct process {
     struct role_ctx ctx;
     struct signals *signals;
     struct selfprof *selfprof; /* NULL: off */
-    struct timer *tick;        /* usage, and the "ready" line */
-    struct timer *deadline;    /* of the drain */
+    struct debug debug;
+    struct timer *tick;     /* usage, and the "ready" line */
+    struct timer *deadline; /* of the drain */
     uint64_t deadline_ms;
     uint64_t start_mono_ns;
     bool ready; /* when last looked */

@@ -214,6 +214,42 @@ def test_cpu_and_secrets():
         assert all(a == "Bearer s3cret" for _, a in served), served
 
 
+def test_embertree_scrapes_an_embertree():
+    """/debug/pprof/profile of one server, fetched and stored by another; its own sampler is off."""
+    with cluster.AllInOne("--no-selfprof.enabled") as far:
+        stop = threading.Event()
+
+        def busy():
+            while not stop.is_set():
+                far.process.get("/metrics")
+
+        worker = threading.Thread(target=busy)
+        worker.start()
+        config = Config(job("own", {"process_cpu": {"enabled": True}}, scrape_interval="2s",
+                            static_configs=[
+            {"targets": [f"127.0.0.1:{far.writer.port}"],
+             "labels": {"service_name": "far"}}]))
+        cpu = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
+        try:
+            with config.server() as server:
+                until(lambda: total(server, "far", cpu) >= 100_000_000, True)
+                r = server.render(cpu + '{service_name="far"}')
+                names = set().union(*cluster.leaves(r.json()["flamebearer"]))
+                assert any("metrics_render" in n for n in names), sorted(names)[:50]
+                r = server.connect("LabelNames", {**server.range_ms()})
+                assert {"role", "thread"} <= set(r.json()["names"]), r
+                assert targets(server)["targets"][0]["state"] == "up"
+        finally:
+            stop.set()
+            worker.join()
+        r = far.process.get("/debug/pprof/")
+        assert r.status == 200 and b"profile?seconds=30" in r.body, r
+        for path, status in (("/debug/pprof/profile?seconds=301", 400), ("/debug/pprof/block", 404),
+                             ("/debug/pprof/profile?seconds=x", 400), ("/debug/pprof/heap", 501)):
+            r = far.process.get(path)
+            assert r.status == status and r.json()["message"], (path, r)
+
+
 def test_files_and_rules():
     """Targets of files come and go; a wrong file changes nothing; rules keep, drop and rename."""
     heap = Heap()
@@ -383,7 +419,7 @@ if __name__ == "__main__":
     cluster.main([
         test_growth_of_allocations,
         test_growth_survives_a_store_that_failed, test_growth_over_a_restart,
-        test_cpu_and_secrets,
+        test_cpu_and_secrets, test_embertree_scrapes_an_embertree,
         test_files_and_rules,
         test_kubernetes,
         test_bad_targets_do_not_harm_others,
