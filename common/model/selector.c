@@ -12,6 +12,7 @@
 #include "common/model/selector.h"
 
 #include "common/base/buf.h"
+#include "common/base/utf8.h"
 #include "common/model/regex.h"
 
 #define SELECTOR_TEXT_MAX  (64 * KIB)
@@ -67,30 +68,6 @@ static bool is_metric_char(const struct scan *s, int c, bool first)
 }
 
 /* ---- strings ----------------------------------------------------------------------------------*/
-
-static size_t utf8_put(char *p, uint32_t c)
-{
-    if (c < 0x80) {
-        p[0] = (char)c;
-        return 1;
-    }
-    if (c < 0x800) {
-        p[0] = (char)(0xc0 | c >> 6);
-        p[1] = (char)(0x80 | (c & 0x3f));
-        return 2;
-    }
-    if (c < 0x10000) {
-        p[0] = (char)(0xe0 | c >> 12);
-        p[1] = (char)(0x80 | (c >> 6 & 0x3f));
-        p[2] = (char)(0x80 | (c & 0x3f));
-        return 3;
-    }
-    p[0] = (char)(0xf0 | c >> 18);
-    p[1] = (char)(0x80 | (c >> 12 & 0x3f));
-    p[2] = (char)(0x80 | (c >> 6 & 0x3f));
-    p[3] = (char)(0x80 | (c & 0x3f));
-    return 4;
-}
 
 static int hex_value(int c)
 {

@@ -13,6 +13,7 @@
  */
 #include "distributor/formats/folded.h"
 
+#include "common/base/utf8.h"
 #include "distributor/formats/gather.h"
 #include "distributor/formats/kinds.h"
 
@@ -26,30 +27,6 @@ struct folder {
 
 /* ---- bytes to UTF-8 ---------------------------------------------------------------------------
  */
-
-static size_t utf8_put(char *to, uint32_t c)
-{
-    if (c < 0x80) {
-        to[0] = (char)c;
-        return 1;
-    }
-    if (c < 0x800) {
-        to[0] = (char)(0xc0 | c >> 6);
-        to[1] = (char)(0x80 | (c & 0x3f));
-        return 2;
-    }
-    if (c < 0x10000) {
-        to[0] = (char)(0xe0 | c >> 12);
-        to[1] = (char)(0x80 | (c >> 6 & 0x3f));
-        to[2] = (char)(0x80 | (c & 0x3f));
-        return 3;
-    }
-    to[0] = (char)(0xf0 | c >> 18);
-    to[1] = (char)(0x80 | (c >> 12 & 0x3f));
-    to[2] = (char)(0x80 | (c >> 6 & 0x3f));
-    to[3] = (char)(0x80 | (c & 0x3f));
-    return 4;
-}
 
 /* RFC 2781; a lone surrogate and a lone last byte become U+FFFD. */
 static bool utf16_to_utf8(struct arena *a, struct str in, bool big, struct str *ret)

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "common/base/utf8.h"
+
 #define NUMBER_MAX 64 /* characters */
 
 void jpull_init(struct jpull *j, struct str text, struct arena *a, struct err *e)
@@ -113,30 +115,6 @@ static int hex4(const char *p)
     return v;
 }
 
-static size_t utf8(uint32_t c, char *to)
-{
-    if (c < 0x80) {
-        to[0] = (char)c;
-        return 1;
-    }
-    if (c < 0x800) {
-        to[0] = (char)(0xc0 | c >> 6);
-        to[1] = (char)(0x80 | (c & 63));
-        return 2;
-    }
-    if (c < 0x10000) {
-        to[0] = (char)(0xe0 | c >> 12);
-        to[1] = (char)(0x80 | (c >> 6 & 63));
-        to[2] = (char)(0x80 | (c & 63));
-        return 3;
-    }
-    to[0] = (char)(0xf0 | c >> 18);
-    to[1] = (char)(0x80 | (c >> 12 & 63));
-    to[2] = (char)(0x80 | (c >> 6 & 63));
-    to[3] = (char)(0x80 | (c & 63));
-    return 4;
-}
-
 /* The code point of \uXXXX at *at, a pair if it is one; half a pair is U+FFFD. */
 static bool code_point(const char **at, const char *end, uint32_t *ret)
 {
@@ -180,7 +158,7 @@ static bool unescape(struct jpull *j, const char *p, const char *end, struct str
         } else if (p[1] == 'u') {
             if (!code_point(&p, end, &c))
                 return jpull_fault(j, "no escape in the string");
-            n += utf8(c, out + n);
+            n += utf8_put(out + n, c);
         } else {
             known = p[1] ? strchr(from, p[1]) : NULL;
             if (!known)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "distributor/formats/jfr/jfr_rd.h"
 
+#include "common/base/utf8.h"
+
 bool jfr_varint_end(struct rd *r, uint64_t *ret)
 {
     const uint8_t *p = r->p;
@@ -61,28 +63,9 @@ bool jfr_string_read(struct rd *r, struct jfr_string *ret)
 
 static void add_utf8(struct buf *out, uint32_t c)
 {
-    char b[4];
-    size_t n;
+    char b[UTF8_MAX];
 
-    if (c < 0x80) {
-        b[0] = (char)c;
-        n = 1;
-    } else if (c < 0x800) {
-        b[0] = (char)(0xc0 | c >> 6);
-        n = 2;
-    } else if (c < 0x10000) {
-        b[0] = (char)(0xe0 | c >> 12);
-        b[1] = (char)(0x80 | (c >> 6 & 0x3f));
-        n = 3;
-    } else {
-        b[0] = (char)(0xf0 | c >> 18);
-        b[1] = (char)(0x80 | (c >> 12 & 0x3f));
-        b[2] = (char)(0x80 | (c >> 6 & 0x3f));
-        n = 4;
-    }
-    if (n > 1)
-        b[n - 1] = (char)(0x80 | (c & 0x3f));
-    buf_add(out, b, n);
+    buf_add(out, b, utf8_put(b, c));
 }
 
 static bool high_surrogate(uint64_t u)
