@@ -4,22 +4,9 @@
  */
 #include "querier/api_connect.h"
 
-#include "querier/connect_msg.h"
-#include "querier/exemplars.h"
-#include "querier/merged.h"
-#include "querier/v1.h"
+#include "querier/select.h"
 
 enum { ASK_SERIES, ASK_EXEMPLARS };
-
-struct select_series {
-    struct v1_series asked;
-    struct spec spec;
-    struct msg_times times;
-    struct plan_grid grid;
-    const struct str *group_by;
-    size_t group_by_len;
-    struct exm_ids ids;
-};
 
 /* The largest exemplar of each point. */
 struct top {
@@ -105,12 +92,41 @@ static void put_series(const struct select_series *s, const struct timeline *t, 
     msg_out_obj_end(o);
 }
 
+static int put_all(struct query *q, const struct select_series *s, const struct timeline *t,
+                   const struct tops *tops, struct err *e)
+{
+    size_t n = t->groups.len;
+    struct msg_out o;
+
+    q->bounds_start_ms = t->start_ms;
+    q->bounds_end_ms = t->end_ms;
+    if (s->asked.limit > 0)
+        n = MIN(n, (size_t)s->asked.limit);
+    query_msg(q, &o);
+    msg_out_list(&o, 1, "series");
+    for (size_t i = 0; i < n; i++)
+        put_series(s, t, (uint32_t)i, tops, &o);
+    msg_out_list_end(&o);
+    msg_out_end(&o);
+    return query_out_end(q, e);
+}
+
+NODISCARD int select_reply(struct query *q, const struct select_series *s, const struct timeline *t,
+                           struct err *e)
+{
+    struct tops none = { 0 };
+
+    map_u64_init(&none.points);
+    int code = put_all(q, s, t, &none, e);
+    map_u64_deinit(&none.points);
+    return code;
+}
+
 static int reply_select_series(struct query *q, struct err *e)
 {
     const struct select_series *s = q->state;
     struct tops tops = { 0 };
     struct timeline t;
-    struct msg_out o;
 
     timeline_init(&t, q->arena);
     map_u64_init(&tops.points);
@@ -118,22 +134,13 @@ static int reply_select_series(struct query *q, struct err *e)
     int code = merged_timeline(q, ASK_SERIES, s->grid.points, s->asked.average != 0, &t, e);
     if (!code)
         code = read_tops(q, s, &t, &tops, e);
-    q->bounds_start_ms = t.start_ms;
-    q->bounds_end_ms = t.end_ms;
-    size_t n = t.groups.len;
-    if (s->asked.limit > 0)
-        n = MIN(n, (size_t)s->asked.limit);
-    query_msg(q, &o);
-    msg_out_list(&o, 1, "series");
-    for (size_t i = 0; !code && i < n; i++)
-        put_series(s, &t, (uint32_t)i, &tops, &o);
-    msg_out_list_end(&o);
-    msg_out_end(&o);
+    if (!code)
+        code = put_all(q, s, &t, &tops, e);
     timeline_deinit(&t);
     map_u64_deinit(&tops.points);
     map_str_free(tops.groups);
     vec_free(&tops.at);
-    return code ? code : query_out_end(q, e);
+    return code;
 }
 
 static int read_select_series(struct query *q, struct select_series *s, struct err *e)
@@ -153,9 +160,6 @@ static int read_select_series(struct query *q, struct select_series *s, struct e
         return err_set(e, ERR_UNIMPLEMENTED,
                        "groupBy together with an id of a span or trace is not supported by this "
                        "version");
-    if (m->stack_trace_selector && m->stack_trace_selector->call_site.len)
-        return err_set(e, ERR_UNIMPLEMENTED,
-                       "stackTraceSelector on SelectSeries is not supported by this version");
     return 0;
 }
 
@@ -167,6 +171,8 @@ int api_select_series(struct query *q, struct err *e)
     q->state = s;
     if (read_select_series(q, s, e))
         return e->code;
+    if (s->asked.stack_trace_selector && s->asked.stack_trace_selector->call_site.len)
+        return select_site_ask(q, e);
     struct wire_query wq = { .profile_type = s->spec.profile_type,
                              .selectors = s->spec.selectors,
                              .selectors_len = s->spec.len };

@@ -104,6 +104,8 @@ NODISCARD int query_ask_exemplars(struct query *q, size_t ask, const struct wire
                                   struct wire_exemplars x, struct err *e);
 /* Drops the answered calls, their memory too, before new questions. */
 void query_calls_reset(struct query *q);
+/* Drops decoded replies, with what else is in q->data; between rounds of many questions. */
+void query_data_reset(struct query *q);
 /* Reads the next reply to `ask` after call *pos (start with 0): 1, 0 at the end, -1 error. The
  * decoded reply lives in q->data until the query ends. */
 int query_next_merged(struct query *q, size_t ask, size_t *pos, struct wire_merged *ret,

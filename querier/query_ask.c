@@ -167,6 +167,14 @@ void query_calls_reset(struct query *q)
     q->calls.len = 0;
 }
 
+void query_data_reset(struct query *q)
+{
+    if (!q->data)
+        return;
+    query_give(q, MIN(arena_used(q->data), q->held));
+    arena_reset(q->data);
+}
+
 /* ---- replies ----------------------------------------------------------------------------------*/
 
 /* The next answered call of `ask`, or NULL. */

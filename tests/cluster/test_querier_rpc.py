@@ -102,6 +102,7 @@ def questions():
     yield "SelectSeries", asked("{}", step=15.5, groupBy=["env"], limit="1",
                                 aggregation="TIME_SERIES_AGGREGATION_TYPE_AVERAGE")
     yield "SelectSeries", asked("{}", step=15, exemplarType="EXEMPLAR_TYPE_INDIVIDUAL")
+    yield "SelectSeries", asked("{}", step=30, groupBy=["env"], **sel)
     yield "SelectHeatmap", asked("{}", step=60, queryType="HEATMAP_QUERY_TYPE_SPAN",
                                  exemplarType="EXEMPLAR_TYPE_SPAN", groupBy=["service_name"])
     yield "Diff", {"left": asked('{env="prod"}'), "right": asked('{env="dev"}')}
@@ -291,6 +292,19 @@ def test_35_series():
         assert all((int(p["timestamp"]) - start) % 15000 == 0 and p["value"] for p in s["points"])
     assert ok("SelectSeries", message | {"limit": "1"}, "grpc")["series"] == all_of[:1]
     fails("invalid_argument", "SelectSeries", asked(step=0))
+
+
+def test_35_below_a_call_site():
+    message = asked("{}", step=10, groupBy=["env", "service_name"],
+                    stackTraceSelector={"callSite": [{"name": "main"}]})
+    found = {tuple(p["value"] for p in s["labels"]): sum(p["value"] for p in s["points"])
+             for s in ok("SelectSeries", message)["series"]}
+    assert found.pop(("prod", "shop")) == 51 and found.pop(("dev", "shop")) == 7
+    assert found.pop(("spans",)) == 79 and set(found) == {("dotted",)}, found
+    deeper = message | {"stackTraceSelector": {"callSite": [{"name": "main"}, {"name": "serve"}]}}
+    one, = ok("SelectSeries", deeper)["series"]
+    assert sum(p["value"] for p in one["points"]) == 50
+    fails("invalid_argument", "SelectSeries", deeper | {"step": 0.5}, "larger step")
 
 
 def test_35_exemplars():

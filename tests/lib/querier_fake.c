@@ -140,6 +140,7 @@ static int answer_merge(const struct fake *f, struct str payload, struct arena *
             continue;
         vec_push(&nodes, add_folded(&s, p->folded));
         vec_push(&values, p->value);
+        r.total += p->value;
         r.gauge |= p->gauge;
         vec_push(&leaves, leaf);
     }

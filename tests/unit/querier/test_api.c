@@ -296,6 +296,29 @@ static const struct row rows[] = {
     { "c_select_minutes", NULL, "SelectSeries",
       "{\"start\":1749999900000,\"end\":1750000020000,\"profileTypeID\":\"" QBED_CPU
       "\",\"labelSelector\":\"{}\",\"step\":60}" },
+    { "c_select_site", NULL, "SelectSeries",
+      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU "\",\"labelSelector\":\"{}\",\"step\":10,"
+      "\"stackTraceSelector\":{\"callSite\":[{\"name\":\"main\"},{\"name\":\"serve\"}]}"
+      "}" },
+    { "c_select_site_groups", NULL, "SelectSeries",
+      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU "\",\"labelSelector\":\"{}\",\"step\":10,"
+      "\"stackTraceSelector\":{\"callSite\":[{\"name\":\"main\"},{\"name\":\"serve\"}]}"
+      ",\"groupBy\":[\"pod\",\"none\"]}" },
+    { "c_select_site_limit", NULL, "SelectSeries",
+      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU "\",\"labelSelector\":\"{}\",\"step\":10,"
+      "\"stackTraceSelector\":{\"callSite\":[{\"name\":\"main\"},{\"name\":\"serve\"}]}"
+      ",\"groupBy\":[\"pod\"],\"limit\":1}" },
+    { "c_select_site_gauge", NULL, "SelectSeries",
+      "{" RANGE ",\"profileTypeID\":\"" HEAP "\",\"labelSelector\":\"{}\",\"step\":10,"
+      "\"stackTraceSelector\":{\"callSite\":[{\"name\":\"main\"},{\"name\":\"alloc\"}]}"
+      "}" },
+    { "c_select_site_average", NULL, "SelectSeries",
+      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU "\",\"labelSelector\":\"{}\",\"step\":10,"
+      "\"stackTraceSelector\":{\"callSite\":[{\"name\":\"main\"},{\"name\":\"serve\"}]}"
+      ",\"aggregation\":1}" },
+    { "c_select_site_many", NULL, "SelectSeries",
+      "{" RANGE ",\"profileTypeID\":\"" QBED_CPU "\",\"labelSelector\":\"{}\",\"step\":0.02,"
+      "\"stackTraceSelector\":{\"callSite\":[{\"name\":\"main\"},{\"name\":\"serve\"}]}}" },
     { "c_select_nothing", NULL, "SelectSeries",
       "{" RANGE ",\"profileTypeID\":\"" QBED_CPU
       "\",\"labelSelector\":\"{a=\\\"b\\\"}\",\"step\":15}" },
