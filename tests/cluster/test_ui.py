@@ -35,6 +35,9 @@ def test_page():
                               ("v2", b"serve;pay 10\nserve;cart 2\n")):
             r = server.ingest(body, "shop.cpu{version=%s}" % version)
             assert r.status == 200, r
+        # More nodes than the page draws: those of b are the ones that are cut.
+        wide = "".join(f"main;a;f{i} {i + 20001}\nmain;b;f{i} {i + 1}\n" for i in range(12000))
+        assert server.ingest(wide.encode(), "wide.cpu").status == 200
         for _ in range(300):  # something to see in the self-profile
             assert server.render(cluster.CPU_TYPE + '{service_name="shop"}').status == 200
         command = ["node", str(cluster.ROOT / "tests" / "ui" / "page.mjs"),

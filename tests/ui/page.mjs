@@ -87,6 +87,59 @@ const cases = {
     await page.click('#tab-flame');
     await page.screenshot({ path: shots + '/shop.png' });
   },
+  async 'the table knows the whole profile; a function opens as a sandwich'() {
+    await page.click('#tab-table');
+    await page.locator('#table tbody tr', { hasText: 'pay' }).getByRole('button').click();
+    await page.waitForFunction(() => document.querySelector('#looked').textContent === 'Sandwich of pay');
+    assert.equal(await page.isVisible('#callers-view'), true);
+    assert.match(await page.textContent('#total'), /total 300 ms/);
+    const label = (id) => page.getAttribute(`#${id} canvas`, 'aria-label');
+    assert.match(await label('callers'), /of 3 functions/); // total, pay, serve
+    assert.match(await label('flame'), /of 2 functions/);
+    await page.screenshot({ path: shots + '/sandwich.png' });
+    await page.reload(); // a link shows the same
+    await page.waitForFunction(() => document.querySelector('#looked').textContent === 'Sandwich of pay');
+    await page.click('#whole');
+    await page.waitForFunction(() => document.querySelector('#total').textContent.includes('total 420 ms'));
+    assert.equal(await page.isVisible('#callers-view'), false);
+  },
+  async 'a bar that is zoomed can be looked at alone'() {
+    const box = await page.locator('#flame canvas').boundingBox();
+    await page.mouse.click(box.x + 10, box.y + 50); // cart, the first child of serve
+    assert.match(await page.textContent('#crumbs'), /serve › cart$/);
+    await page.click('#focus');
+    await page.waitForFunction(() => document.querySelector('#looked').textContent === 'Stacks with cart');
+    await page.waitForFunction(() => document.querySelector('#total').textContent.includes('total 20 ms'));
+    await page.click('#whole');
+    await page.waitForFunction(() => document.querySelector('#total').textContent.includes('total 420 ms'));
+  },
+  async 'the time before stands beside'() {
+    await page.check('#before');
+    await page.waitForFunction(() => document.querySelector('#total').textContent === 'left 0, right 420 ms');
+    assert.equal(await page.isVisible('#tab-table'), false);
+    assert.match(page.url(), /before=1/);
+    await page.screenshot({ path: shots + '/before.png' });
+    await page.uncheck('#before');
+    await page.waitForFunction(() => document.querySelector('#total').textContent.includes('total 420 ms'));
+    assert.equal(await page.isVisible('#tab-table'), true);
+  },
+  async 'what was cut off opens at a click'() {
+    await page.selectOption('#service', 'wide');
+    await page.waitForFunction(() => document.title.startsWith('wide') && !document.body.classList.contains('loading'));
+    const bars = async () =>
+      Number((await page.getAttribute('#flame canvas', 'aria-label')).match(/of (\d+) functions/)[1]);
+    const before = await bars();
+    assert.ok(before > 16000 && before < 17000, `${before} bars`);
+    const box = await page.locator('#flame canvas').boundingBox();
+    await page.mouse.click(box.x + box.width - 20, box.y + 70);
+    await page.waitForFunction(() => document.querySelector('#looked').textContent === 'Below b');
+    await page.waitForFunction(() => !document.body.classList.contains('loading'));
+    assert.equal(await bars(), 3 + 12000);
+    await page.click('#whole');
+    await page.waitForFunction(() => document.querySelector('#looked').hidden);
+    await page.selectOption('#service', 'shop');
+    await page.waitForFunction(() => document.querySelector('#total').textContent.includes('total 420 ms'));
+  },
   async 'labels narrow, a wrong one is explained'() {
     await page.fill('#labels', 'version="v2"');
     await page.press('#labels', 'Enter');

@@ -63,9 +63,9 @@ export function selector(type: string, service: string, labels: string): string 
   return `${type}{${quoted}${more ? ', ' + more : ''}}`;
 }
 
-export function renderUrl(query: string, from: number, until: number, format: string): string {
+export function renderUrl(query: string, from: number, until: number, format: string, nodes = 16384): string {
   const p = new URLSearchParams({ query, from: String(from), until: String(until), format });
-  if (format === 'json') p.set('max-nodes', '16384');
+  if (format === 'json') p.set('max-nodes', String(nodes));
   return `${format === 'json' ? './pyroscope/render' : './render'}?${p}`;
 }
 
@@ -74,9 +74,72 @@ export async function render(
   from: number,
   until: number,
   signal: AbortSignal,
+  nodes: number,
 ): Promise<Render> {
-  return answer<Render>(await fetch(renderUrl(query, from, until, 'json'), { signal }));
+  return answer<Render>(await fetch(renderUrl(query, from, until, 'json', nodes), { signal }));
 }
+
+/** What is asked of the exact views (querier/README.md). */
+export interface Asked {
+  query: string;
+  from: number;
+  until: number;
+  signal: AbortSignal;
+}
+
+async function view<T>(
+  route: string,
+  of: Asked,
+  more: Record<string, string>,
+  many: [string, string[]] = ['', []],
+): Promise<T> {
+  const p = new URLSearchParams({ query: of.query, from: String(of.from), until: String(of.until), ...more });
+  for (const value of many[1]) p.append(many[0], value);
+  return answer<T>(await fetch(`./api/v1/${route}?${p}`, { signal: of.signal }));
+}
+
+export interface Top {
+  total: number;
+  matching: number;
+  rows: { name: string; self: number; total: number }[];
+}
+/** Of stacks that contain a function, or begin with a path, if they are not empty. */
+export const top = (of: Asked, sort: string, search: string, limit: number, fn: string, at: string[]) =>
+  view<Top>('top', of, { sort, search, limit: String(limit), function: fn }, ['callSite', at]);
+
+export interface Focus {
+  flamebearer: Flamebearer;
+  partial?: boolean;
+}
+export const focus = (of: Asked, name: string) =>
+  view<Focus>('focus', of, { function: name, maxNodes: '16384' });
+export const subtree = (of: Asked, path: string[]) =>
+  view<Focus>('subtree', of, { limit: '0', tree: '1', maxNodes: '16384' }, ['path', path]);
+
+export interface Sandwich {
+  function: { self: number; total: number; totalPercent: number };
+  callers: Flamebearer;
+  callees: Flamebearer;
+  partial?: boolean;
+}
+export const sandwich = (of: Asked, name: string) =>
+  view<Sandwich>('sandwich', of, { function: name, maxNodes: '8192' });
+
+export interface Compared {
+  flamebearer: Flamebearer;
+  leftTicks: number;
+  rightTicks: number;
+  partial?: boolean;
+}
+/** With the time directly before, which is as long. */
+export const compared = (of: Asked) =>
+  view<Compared>('diff', { ...of }, {
+    rightFrom: String(of.from),
+    rightUntil: String(of.until),
+    limit: '0',
+    tree: '1',
+    maxNodes: '16384',
+  });
 
 export interface AdhocType {
   type: string;

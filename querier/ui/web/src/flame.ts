@@ -11,6 +11,8 @@ export interface FlameEvents {
   hover(bar: number, clientX: number, clientY: number): void;
   zoom(bar: number): void;
   label(bar: number): string;
+  /** True: a click on it did something else than to zoom. */
+  opened?(bar: number): boolean;
 }
 
 /** One warm hue per package, so that neighbours of one library look alike. */
@@ -78,6 +80,11 @@ export class Flame {
     const hits = this.hits;
     this.draw();
     return matched(this.tree, (n) => hits[n] === 1);
+  }
+
+  /** The bar that is zoomed. */
+  get at(): number {
+    return this.zoomed;
   }
 
   zoom(bar: number): void {
@@ -201,7 +208,7 @@ export class Flame {
 
   private onClick(e: MouseEvent): void {
     const bar = this.locate(e);
-    if (bar >= 0) this.zoom(bar);
+    if (bar >= 0 && !this.events.opened?.(bar)) this.zoom(bar);
   }
 
   private onKey(e: KeyboardEvent): void {

@@ -5,9 +5,9 @@ import * as api from './api';
 import { Flame } from './flame';
 import { percent, typeTitle, typeUnit, value } from './format';
 import { bounds, RANGES, read, readAdhoc, write, type State } from './state';
-import { Table } from './table';
+import { Table, type By } from './table';
 import { TimelineView } from './timeline';
-import { change as changeOf, decode, functions, path, type Tree } from './tree';
+import { change as changeOf, decode, decodeDiff, functions, path, type Tree } from './tree';
 
 const LIVE_MS = 10_000;
 const CPU_TYPE = 'process_cpu:cpu:nanoseconds:cpu:nanoseconds';
@@ -24,7 +24,11 @@ const tip = el('tip');
 let state: State = read(location.hash);
 let known: api.ServiceTypes[] = [];
 let tree: Tree | null = null;
+/** Of a sandwich: the upper half. */
+let callers: Tree | null = null;
 let asking: AbortController | null = null;
+/** The question that is shown. */
+let asked: api.Asked | null = null;
 let timer = 0;
 
 /** Of the uploaded profile that is shown; null: services are. */
@@ -37,14 +41,25 @@ const flame = new Flame(el('flame'), {
     if (bar > 0) return tree!.names[tree!.name[bar]];
     return tree!.diff ? 'total' : `total · ${value(tree!.total, unit())}`;
   },
-  hover: showTip,
+  hover: (bar, x, y) => showTip(tree, bar, x, y),
   zoom: showCrumbs,
+  opened: openOther,
 });
-const table = new Table(el('table'), (name) => {
-  search.value = name;
-  showTab('flame');
-  onSearch();
+const callersFlame = new Flame(el('callers'), {
+  label: (bar) => callers?.names[callers.name[bar]] ?? '',
+  hover: (bar, x, y) => showTip(callers, bar, x, y),
+  zoom: () => {},
 });
+const table = new Table(
+  el('table'),
+  (name) => {
+    if (adhocUnit === null) return look({ fn: name, how: 'sandwich' });
+    search.value = name;
+    showTab('flame');
+    onSearch();
+  },
+  (by, text, most) => void fillTable(by, text, most),
+);
 const timeline = new TimelineView(el('timeline'), (from, until) =>
   change({ last: 0, from, until, live: false }),
 );
@@ -54,6 +69,8 @@ const adhoc = new Adhoc({
   show(uploaded, itsUnit, folded) {
     adhocUnit = itsUnit;
     el('graph').hidden = !uploaded;
+    callers = null;
+    for (const id of ['callers-view', 'looked', 'whole', 'focus', 'sandwich']) el(id).hidden = true;
     if (!uploaded) return;
     el('tab-table').hidden = !!uploaded.diff;
     if (uploaded.diff) showTab('flame');
@@ -69,7 +86,7 @@ function say(text: string, bad = false): void {
   notice.className = bad ? 'bad' : '';
 }
 
-function showTip(bar: number, x: number, y: number): void {
+function showTip(tree: Tree | null, bar: number, x: number, y: number): void {
   tip.hidden = bar < 0 || !tree;
   if (bar < 0 || !tree) return;
   const name = document.createElement('b');
@@ -99,6 +116,8 @@ function showCrumbs(bar: number): void {
   el<HTMLButtonElement>('reset').disabled = bar === 0;
   const crumbs = el('crumbs');
   crumbs.replaceChildren();
+  const real = !!tree && bar > 0 && adhocUnit === null && !isCut(bar);
+  for (const id of ['focus', 'sandwich']) el(id).hidden = !real;
   if (!tree || bar === 0) return;
   const at = path(tree, bar);
   const shown = at.length > 8 ? [at[0], ...at.slice(-7)] : at;
@@ -114,11 +133,54 @@ function showCrumbs(bar: number): void {
   });
 }
 
+/** A bar `other`: what was cut off below its parent. */
+function isCut(bar: number): boolean {
+  return !!tree && tree.names[tree.name[bar]] === 'other' && tree.self[bar] === tree.width[bar];
+}
+
+const namesTo = (bar: number) => path(tree!, bar).slice(1).map((b) => tree!.names[tree!.name[b]]);
+
+/** A click on what was cut opens it: the sub-tree below its parent, which is cut less. */
+function openOther(bar: number): boolean {
+  if (adhocUnit !== null || state.fn || state.before || !isCut(bar)) return false;
+  const at = namesTo(tree!.parent[bar]);
+  if (!at.length || at.join('\n') === state.at.join('\n')) return false;
+  look({ at });
+  return true;
+}
+
+/** Another look at the same data; nothing given: the whole graph. */
+function look(to: Partial<State>): void {
+  showTab('flame');
+  change({ fn: '', at: [], before: false, ...to });
+}
+
+function showLook(): void {
+  const { fn, how, at } = state;
+  const text = fn ? `${how === 'focus' ? 'Stacks with' : 'Sandwich of'} ${fn}` : `Below ${at[at.length - 1] ?? ''}`;
+  el('looked').textContent = text;
+  for (const id of ['looked', 'whole']) el(id).hidden = !fn && !at.length;
+  el<HTMLInputElement>('before').checked = state.before;
+  el('callers-view').hidden = !callers || el('flame').hidden;
+}
+
+async function fillTable(by: By, text: string, most: number): Promise<void> {
+  if (el('table').hidden || adhocUnit !== null || !asked) return;
+  try {
+    const { rows, total, matching } = await api.top(asked, by, text, most, state.fn, state.at);
+    table.fill({ rows, total, matching }, by, text);
+  } catch (e) {
+    if (!asked.signal.aborted) say(e instanceof Error ? e.message : String(e), true);
+  }
+}
+
 function showTab(which: 'flame' | 'table'): void {
   for (const name of ['flame', 'table']) {
     el(name).hidden = name !== which;
     el('tab-' + name).setAttribute('aria-selected', String(name === which));
   }
+  el('callers-view').hidden = !callers || which !== 'flame';
+  if (which === 'table') table.again();
 }
 
 function options(select: HTMLSelectElement, rows: [string, string][], chosen: string): void {
@@ -178,10 +240,32 @@ function showTree(of: Tree): void {
   if (search.value) onSearch();
 }
 
-function show(answer: api.Render): void {
-  showTree((tree = decode(answer.flamebearer)));
+/** The tree of the look that is chosen. */
+async function lookAt(of: api.Asked, answer: api.Render): Promise<[Tree, Tree | null, boolean]> {
+  if (state.fn && state.how === 'sandwich') {
+    const s = await api.sandwich(of, state.fn);
+    return [decode(s.callees), decode(s.callers), !!s.partial];
+  }
+  if (state.fn || state.at.length) {
+    const f = await (state.fn ? api.focus(of, state.fn) : api.subtree(of, state.at));
+    return [decode(f.flamebearer), null, !!f.partial];
+  }
+  if (state.before) {
+    const d = await api.compared(of);
+    return [decodeDiff(d.flamebearer, d.leftTicks, d.rightTicks), null, !!d.partial];
+  }
+  return [decode(answer.flamebearer), null, false];
+}
+
+function show(answer: api.Render, looked: Tree, above: Tree | null, partial: boolean): void {
+  callers = above;
+  if (above) callersFlame.set(above);
+  el('tab-table').hidden = !!looked.diff;
+  if (looked.diff) showTab('flame');
+  showTree((tree = looked));
+  showLook();
   timeline.set(answer.timeline, unit());
-  if (answer.partial) say('Some servers did not answer: this is only a part of the data.', true);
+  if (answer.partial || partial) say('Some servers did not answer: this is only a part of the data.', true);
   else if (!tree.total) say('No data in this range. Choose a longer one, or other labels.');
   else say('');
 }
@@ -203,7 +287,13 @@ async function load(): Promise<void> {
     } else {
       const query = api.selector(state.type, state.service, state.labels);
       el<HTMLAnchorElement>('download').href = api.renderUrl(query, from, until, 'collapsed');
-      show(await api.render(query, from, until, mine.signal));
+      const of = { query, from, until, signal: mine.signal };
+      const plain = !state.fn && !state.at.length && !state.before;
+      const answer = await api.render(query, from, until, mine.signal, plain ? 16384 : 1);
+      const [looked, above, partial] = await lookAt(of, answer);
+      if (mine.signal.aborted) return;
+      asked = of;
+      show(answer, looked, above, partial);
     }
   } catch (e) {
     if (!mine.signal.aborted) say(e instanceof Error ? e.message : String(e), true);
@@ -239,13 +329,14 @@ function follow(): void {
   if (adhocUnit !== null) {
     adhocUnit = null;
     for (const id of ['graph', 'tab-table', 'download']) el(id).hidden = false;
+    showLook();
     el('adhoc-head').hidden = true;
     adhoc.leave();
   }
   change(read(location.hash));
 }
 
-service.addEventListener('change', () => change({ service: service.value }));
+service.addEventListener('change', () => change({ service: service.value, fn: '', at: [] }));
 type.addEventListener('change', () => change({ type: type.value }));
 labels.addEventListener('change', () => change({ labels: labels.value }));
 range.addEventListener('change', () => {
@@ -253,6 +344,10 @@ range.addEventListener('change', () => {
 });
 live.addEventListener('change', () => change({ live: live.checked }));
 el('refresh').addEventListener('click', () => void load());
+el('focus').addEventListener('click', () => look({ fn: namesTo(flame.at).pop() ?? '', how: 'focus' }));
+el('sandwich').addEventListener('click', () => look({ fn: namesTo(flame.at).pop() ?? '', how: 'sandwich' }));
+el('whole').addEventListener('click', () => look({}));
+el('before').addEventListener('change', () => look({ before: el<HTMLInputElement>('before').checked }));
 el('reset').addEventListener('click', () => flame.zoom(0));
 el('tab-flame').addEventListener('click', () => showTab('flame'));
 el('tab-table').addEventListener('click', () => showTab('table'));

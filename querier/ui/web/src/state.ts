@@ -8,6 +8,13 @@ export interface State {
   from: number;
   until: number;
   live: boolean;
+  /** A function whose stacks are looked at, and how; empty: all stacks. */
+  fn: string;
+  how: 'focus' | 'sandwich';
+  /** Path of the node that is opened; empty: the whole graph. */
+  at: string[];
+  /** Beside the same length of time directly before. */
+  before: boolean;
 }
 
 export const RANGES: [number, string][] = [
@@ -39,6 +46,10 @@ export function read(hash: string): State {
     from: fixed ? from : 0,
     until: fixed ? until : 0,
     live: !fixed && p.get('live') !== '0',
+    fn: p.get('fn') ?? '',
+    how: p.get('how') === 'focus' ? 'focus' : 'sandwich',
+    at: p.getAll('at'),
+    before: p.get('before') === '1',
   };
 }
 
@@ -54,6 +65,11 @@ export function write(s: State): string {
     p.set('from', String(s.from));
     p.set('until', String(s.until));
   }
+  if (s.fn) {
+    p.set('fn', s.fn);
+    p.set('how', s.how);
+  } else if (s.at.length) s.at.forEach((name) => p.append('at', name));
+  else if (s.before) p.set('before', '1');
   return '#' + p;
 }
 

@@ -1,12 +1,23 @@
-/** Functions by self and total, in a table that sorts by a click on its heads. */
+/**
+ * Functions by self and total, in a table that sorts by a click on its heads. Rows of the graph that is
+ * shown stand there at once; where a server can tell those of the whole profile, they follow.
+ */
 import { percent, value } from './format';
 import type { Row } from './tree';
 
 const MOST = 500;
 
+export type By = 'self' | 'total' | 'name';
+export interface Exact {
+  rows: Row[];
+  total: number;
+  matching: number;
+}
+
 export class Table {
   private rows: Row[] = [];
-  private by: 'self' | 'total' | 'name' = 'self';
+  private by: By = 'self';
+  private exact: Exact | null = null;
   private total = 0;
   private unit = '';
   private want = '';
@@ -14,25 +25,43 @@ export class Table {
   constructor(
     private host: HTMLElement,
     private picked: (name: string) => void,
+    private asked: (by: By, search: string, most: number) => void,
   ) {}
 
   set(rows: Row[], total: number, unit: string): void {
     this.rows = rows;
     this.total = total;
     this.unit = unit;
+    this.again();
+  }
+
+  /** The largest rows as the server knows them, for the order and search that were asked for. */
+  fill(exact: Exact, by: By, search: string): void {
+    if (by !== this.by || search !== this.want) return;
+    this.exact = exact;
     this.draw();
   }
 
   search(text: string): void {
     this.want = text.toLowerCase();
+    this.again();
+  }
+
+  /** Draws what is known and asks for what is exact. */
+  again(): void {
+    this.exact = null;
     this.draw();
+    this.asked(this.by, this.want, MOST);
   }
 
   private draw(): void {
     const by = this.by;
-    const rows = this.rows
-      .filter((r) => !this.want || r.name.toLowerCase().includes(this.want))
-      .sort((a, b) => (by === 'name' ? (a.name < b.name ? -1 : 1) : b[by] - a[by]));
+    const rows =
+      this.exact?.rows ??
+      this.rows
+        .filter((r) => !this.want || r.name.toLowerCase().includes(this.want))
+        .sort((a, b) => (by === 'name' ? (a.name < b.name ? -1 : 1) : b[by] - a[by]));
+    const all = this.exact?.matching ?? rows.length;
     const table = document.createElement('table');
     const head = table.createTHead().insertRow();
     for (const [key, title] of [['name', 'Function'], ['self', 'Self'], ['total', 'Total']] as const) {
@@ -42,7 +71,7 @@ export class Table {
       button.textContent = title + (by === key ? ' ▾' : '');
       button.addEventListener('click', () => {
         this.by = key;
-        this.draw();
+        this.again();
       });
       th.append(button);
       head.append(th);
@@ -50,10 +79,10 @@ export class Table {
     const body = table.createTBody();
     for (const r of rows.slice(0, MOST)) this.drawRow(body.insertRow(), r);
     this.host.replaceChildren(table);
-    if (rows.length > MOST) {
+    if (all > MOST) {
       const more = document.createElement('p');
       more.className = 'dim';
-      more.textContent = `${rows.length - MOST} smaller functions are not shown: search for them.`;
+      more.textContent = `${all - MOST} more functions are not shown: search for them.`;
       this.host.append(more);
     }
   }
@@ -67,8 +96,9 @@ export class Table {
     tr.insertCell().append(name);
     for (const v of [r.self, r.total]) {
       const cell = tr.insertCell();
-      cell.textContent = `${value(v, this.unit)}  ${percent(v, this.total)}`;
-      cell.style.setProperty('--share', `${this.total ? (100 * v) / this.total : 0}%`);
+      const total = this.exact?.total ?? this.total;
+      cell.textContent = `${value(v, this.unit)}  ${percent(v, total)}`;
+      cell.style.setProperty('--share', `${total ? (100 * v) / total : 0}%`);
     }
   }
 }
