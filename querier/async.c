@@ -117,12 +117,18 @@ struct asyncs *asyncs_new(struct querier *qr)
     return s;
 }
 
+void asyncs_drop(struct asyncs *s)
+{
+    while (s->first)
+        drop(s, &s->first);
+    loop_timer_stop(s->timer);
+}
+
 void asyncs_free(struct asyncs *s)
 {
     if (!s)
         return;
-    while (s->first)
-        drop(s, &s->first);
+    asyncs_drop(s);
     loop_timer_free(s->timer);
     xfree(s);
 }

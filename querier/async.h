@@ -18,6 +18,7 @@ const char *async_status_name(enum async_status s);
 
 struct asyncs;
 struct asyncs *asyncs_new(struct querier *qr);
+void asyncs_drop(struct asyncs *s); /* all results; no query runs */
 void asyncs_free(struct asyncs *s); /* no query runs; NULL is fine */
 
 /* ---- for steps ---- */

@@ -254,6 +254,7 @@ static bool querier_ready(void *self, const char **ret_why)
 
 static void querier_drain_node(struct querier *qr)
 {
+    asyncs_drop(qr->asyncs);
     rpc_node_drain(qr->node, qr->drained, qr->drained_cookie);
     qr->drained = NULL;
 }

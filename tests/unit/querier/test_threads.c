@@ -115,6 +115,48 @@ static bool read_reply(int fd)
     return n > 12 && memcmp(text, "HTTP/1.1 200", 12) == 0;
 }
 
+/* The whole reply of a POST of JSON; NUL-terminated. */
+static void post(uint16_t port, const char *json, char *reply, size_t size)
+{
+    char request[1024];
+    int fd = dial(port);
+    int n =
+        snprintf(request, sizeof(request),
+                 "POST /querier.v1.QuerierService/SelectMergeStacktraces HTTP/1.1\r\nHost: h\r\n"
+                 "Connection: close\r\nContent-Type: application/json\r\n"
+                 "Content-Length: %zu\r\n\r\n%s",
+                 strlen(json), json);
+    size_t at = 0;
+    ssize_t got;
+
+    CHECK(n > 0 && (size_t)n < sizeof(request) && write(fd, request, (size_t)n) == n);
+    while (at < size - 1 && (got = read(fd, reply + at, size - 1 - at)) > 0)
+        at += (size_t)got;
+    reply[at] = '\0';
+    close(fd);
+}
+
+/* Starts a query in the background and asks for it until it is there. */
+static bool ask_async(uint16_t port)
+{
+#define ASK                                                                        \
+    "{\"start\":1749999900000,\"end\":1750000000000,\"profileTypeID\":\"" QBED_CPU \
+    "\",\"labelSelector\":\"{}\",\"async\":{"
+    char reply[8192], json[512], id[64] = "";
+
+    post(port, ASK "\"type\":1}}", reply, sizeof(reply));
+    const char *at = strstr(reply, "\"requestId\":\"");
+    if (!at)
+        return false;
+    at += strlen("\"requestId\":\"");
+    memcpy(id, at, MIN(strcspn(at, "\""), sizeof(id) - 1));
+    (void)snprintf(json, sizeof(json), ASK "\"requestId\":\"%s\"}}", id);
+    do
+        post(port, json, reply, sizeof(reply));
+    while (strstr(reply, "ASYNC_QUERY_STATUS_IN_PROGRESS"));
+    return strstr(reply, "ASYNC_QUERY_STATUS_SUCCESS") && strstr(reply, "\"total\":\"11\"");
+}
+
 static void client_main(void *cookie)
 {
     struct bed *b = cookie;
@@ -129,6 +171,8 @@ static void client_main(void *cookie)
         if (i % 5 != 4) /* else hang up */
             atomic_fetch_add(&b->answered, read_reply(fd));
         close(fd);
+        if (i % 8 == 3)
+            CHECK(ask_async(b->port));
     }
     if (atomic_fetch_sub(&b->clients_left, 1) == 1)
         loop_stop(b->loop);
