@@ -32,7 +32,7 @@ struct cli_opts {
     bool partial;
     uint64_t limit, depth, max_nodes, interval_ms, window_ms, count, retries;
     double min_percent, fail_over; /* fail_over < 0: not given */
-    const char *sort, *mode, *format, *output, *by;
+    const char *sort, *mode, *format, *output, *by, *function;
     const char *base, *base_from, *base_until, *base_query;
     bool names, yes, dry_run, all;
     const char *id, *name, *step, *level, *state;

@@ -67,7 +67,9 @@ const struct cli_option cli_options[] = {
       false },
     { "output", 'o', CLI_TEXT, AT(output), "FILE", "@files",
       "Write here instead of to standard output", 0, false },
-    { "by", 0, CLI_TEXT, AT(by), "LABELS", NULL, "Only these labels, commas between", 0, false },
+    { "by", 0, CLI_TEXT, AT(by), "LABELS", NULL, "By these labels, commas between", 0, false },
+    { "function", 0, CLI_TEXT, AT(function), "NAME", NULL, "One function instead of everything", 0,
+      false },
     { "names", 0, CLI_FLAG, AT(names), NULL, NULL, "Names only, one a line", 0, false },
     /* diff */
     { "base", 0, CLI_TEXT, AT(base), "SERVICE", "@services", "The service of the base", 0, false },
@@ -102,7 +104,9 @@ const struct cli_option cli_options[] = {
       "APP{label=value}; needed",
       0, false },
     { "step", 0, CLI_TEXT, AT(step), "TIME", NULL,
-      "One file every step from --from on; the length of a file; default: 10s", 0, false },
+      "timeline: between points; default: a sixtieth. import: one file every step from --from on, "
+      "and what a file covers; default: 10s",
+      0, false },
     { "level", 0, CLI_TEXT, AT(level), "LEVEL", "@levels",
       "No finer than this: 10s 1m 10m 1h 6h 1d 8d 64d", 0, false },
     { "state", 0, CLI_TEXT, AT(state), "FILE", "@files",
@@ -170,6 +174,33 @@ static const struct cli_command diff_cli = {
     .words = "@services",
     .args_max = 1,
     .run = ctl_diff,
+};
+static const struct cli_command sandwich_cli = {
+    .name = "sandwich",
+    .args = "FUNCTION [SERVICE]",
+    .help = "One function: who calls it, and what it calls.",
+    .more =
+        "Callers are turned round: what stands below a function called it. A stack counts once, at "
+        "the outermost call.\n"
+        "--json: as tree has it, with \"function\", \"self\", \"total\", \"all\", and "
+        "nodes in \"callers\" and \"callees\".",
+    .options = WHAT " limit depth min-percent max-nodes",
+    .args_min = 1,
+    .args_max = 2,
+    .run = ctl_sandwich,
+};
+static const struct cli_command timeline_cli = {
+    .name = "timeline",
+    .args = "[SERVICE]",
+    .help = "Cost over time, of everything or of a function, by labels.",
+    .more = "--json: {\"query\", \"profileType\", \"unit\", \"fromMs\", \"untilMs\", "
+            "\"stepMs\", \"function\", \"partial\", \"series\": [{\"labels\":{..}, "
+            "\"sum\", \"values\":[..]}]}; value k covers [fromMs + k stepMs, fromMs + (k + 1) "
+            "stepMs).",
+    .options = WHAT " step by function sort limit",
+    .words = "@services",
+    .args_max = 1,
+    .run = ctl_timeline,
 };
 static const struct cli_command tail_cli = {
     .name = "tail",
@@ -321,24 +352,9 @@ static const struct cli_command man_cli = {
 };
 
 const struct cli_command *const cli_commands[] = {
-    &top_cli,
-    &tree_cli,
-    &query_cli,
-    &diff_cli,
-    &tail_cli,
-    &services_cli,
-    &types_cli,
-    &labels_cli,
-    &series_cli,
-    &space_cli,
-    &delete_cli,
-    &deletes_cli,
-    &admin_cli,
-    &upload_cli,
-    &import_cli,
-    &fsck_cli,
-    &check_overrides_cli,
-    &completion_cli,
-    &man_cli,
-    NULL,
+    &top_cli,      &tree_cli,   &sandwich_cli, &query_cli,           &diff_cli,
+    &timeline_cli, &tail_cli,   &services_cli, &types_cli,           &labels_cli,
+    &series_cli,   &space_cli,  &delete_cli,   &deletes_cli,         &admin_cli,
+    &upload_cli,   &import_cli, &fsck_cli,     &check_overrides_cli, &completion_cli,
+    &man_cli,      NULL,
 };

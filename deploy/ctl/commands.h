@@ -14,6 +14,8 @@ struct what;
 int ctl_top(struct cli *c);
 int ctl_tree(struct cli *c);
 int ctl_query(struct cli *c);
+int ctl_sandwich(struct cli *c);
+int ctl_timeline(struct cli *c);
 int ctl_series(struct cli *c);
 int ctl_labels(struct cli *c);
 int ctl_types(struct cli *c);

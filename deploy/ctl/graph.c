@@ -124,7 +124,8 @@ static int read_tree(const struct json_val *flame, struct graph *g, struct err *
     return 0;
 }
 
-int graph_read(const struct cli *c, struct str json, struct graph *ret, struct err *e)
+int graph_read(const struct cli *c, struct str json, const char *key, struct graph *ret,
+               struct err *e)
 {
     const struct json_val *root;
     int rc;
@@ -133,7 +134,7 @@ int graph_read(const struct cli *c, struct str json, struct graph *ret, struct e
     if (json_parse(json, &ret->doc, e))
         return ask_strange(c, "no JSON", e);
     root = json_root(ret->doc);
-    rc = read_tree(json_get(root, "flamebearer", NULL), ret, e);
+    rc = read_tree(json_get(root, key, NULL), ret, e);
     if (rc) {
         graph_deinit(ret);
         return ask_strange(c, e->text, e);

@@ -21,8 +21,9 @@ struct graph {
     VEC(struct str) names;     /* into the doc */
     VEC(struct graph_node) at; /* level by level; 0 is the root. Empty: no data */
 };
-/* {"flamebearer":{"names":..,"levels":..},"metadata":..}. Anything that is no tree is ERR_IO. */
-NODISCARD int graph_read(const struct cli *c, struct str json, struct graph *ret, struct err *e);
+/* {KEY:{"names":..,"levels":..},..}, KEY mostly "flamebearer". What is no tree is ERR_IO. */
+NODISCARD int graph_read(const struct cli *c, struct str json, const char *key, struct graph *ret,
+                         struct err *e);
 void graph_deinit(struct graph *g);
 
 struct graph_show {
@@ -31,6 +32,8 @@ struct graph_show {
     uint64_t depth;     /* root's children are at 1; deeper ones are left out */
     uint64_t lines;     /* at most, roughly */
 };
+struct what;
+struct graph_show graph_show_of(const struct cli *c, const struct what *w); /* as the options say */
 /* The call tree as text: largest first, a chain of only children without ever deeper indents. */
 void graph_text(const struct graph *g, const struct term *t, const struct graph_show *s,
                 struct buf *out);

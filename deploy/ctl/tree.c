@@ -78,12 +78,19 @@ static int render(struct cli *c, const struct what *w, const char *format, uint6
 
 /* ---- tree ---- */
 
+struct graph_show graph_show_of(const struct cli *c, const struct what *w)
+{
+    return (struct graph_show){
+        .unit = what_unit(w->type),
+        .min_percent = c->o.min_percent < 0 ? MIN_PERCENT : c->o.min_percent,
+        .depth = c->o.depth,
+        .lines = c->o.limit == UINT64_MAX ? LINES : c->o.limit,
+    };
+}
+
 static void put_tree(struct cli *c, const struct what *w, const struct graph *g)
 {
-    struct graph_show s = { .unit = what_unit(w->type),
-                            .min_percent = c->o.min_percent < 0 ? MIN_PERCENT : c->o.min_percent,
-                            .depth = c->o.depth,
-                            .lines = c->o.limit == UINT64_MAX ? LINES : c->o.limit };
+    struct graph_show s = graph_show_of(c, w);
     struct json j;
 
     if (!c->o.json) {
@@ -118,7 +125,7 @@ int ctl_tree(struct cli *c)
     buf_init(&body, ASK_JSON_MAX);
     rc = render(c, &w, "json", c->o.max_nodes, &body, &e);
     if (!rc)
-        rc = graph_read(c, buf_str(&body), &g, &e);
+        rc = graph_read(c, buf_str(&body), "flamebearer", &g, &e);
     buf_deinit(&body);
     if (rc)
         return commands_fail(c, &e);

@@ -251,6 +251,41 @@ def test_tail():
         assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +1\.50 s +60 % pay", text), text
 
 
+def test_sandwich():
+    with shop() as server:
+        got = json.loads(ok(server, "sandwich", "serve", "shop", "--json", "--min-percent=0"))
+        self, total = want_functions()["serve"]
+        assert (got["function"], got["self"], got["total"], got["all"]) == (
+            "serve", self, total, 150 * TICK), got
+        assert [(n["name"], n["total"]) for n in got["callers"]] == [
+            ("total", total), ("serve", total), ("main", total)], got
+        assert [(n["name"], n["total"]) for n in got["callees"]] == [
+            ("total", total), ("serve", total), ("pay", 90 * TICK), ("list", 35 * TICK)], got
+        text = ok(server, "sandwich", "serve", "shop")
+        assert "serve\nself 0 ns, total 1.25 s, 83.3 % of everything" in text, text
+        ok(server, "sandwich", "nosuch", "shop", code=1)
+        refused(server, "sandwich", says="want FUNCTION")
+
+
+def test_timeline():
+    with shop() as server:
+        got = json.loads(ok(server, "timeline", "shop", "--from=now-2h", "--step=30m", "--json"))
+        assert got["stepMs"] == 1800_000 and len(got["series"]) == 1, got
+        values = got["series"][0]["values"]
+        assert values == [7 * TICK, 0, 0, 150 * TICK] and got["series"][0]["sum"] == 157 * TICK, got
+        got = json.loads(ok(server, "timeline", "shop", "--function=pay", "--by=pod", "--json"))
+        assert {s["labels"]["pod"]: s["sum"] for s in got["series"]} == {"a": 30 * TICK,
+                                                                         "b": 60 * TICK}, got
+        got = json.loads(ok(server, "timeline", "shop", "--function=main", "--sort=total", "--json"))
+        assert got["series"][0]["sum"] == 150 * TICK and got["function"] == "main", got
+        text = ok(server, "timeline", "shop", "--by=pod")
+        assert re.search(r"900 ms +900 ms  .*█.* pod=\"b\"\n", text), text
+        assert "@" in ok(server, "timeline", "shop", LC_ALL="C")
+        ok(server, "timeline", "shop", "--function=nosuch", code=1)
+        refused(server, "timeline", "shop", "--step=0", says="--step")
+        refused(server, "timeline", "shop", "--from=now-1y", "--step=1s", says="use a step")
+
+
 def test_server_side():
     with shop() as server:
         assert "ready     yes" in ok(server, "admin")
@@ -286,7 +321,8 @@ def test_terminal():
         for width in (48, 60, 100):
             for args in (("top", "shop"), ("tree", "shop", "--min-percent=0"), ("space",),
                          ("diff", "shop", "-q", 'pod="b"', "--base-query", 'pod="a"'),
-                         ("tail", "shop", "-c1", "--window=10m")):
+                         ("tail", "shop", "-c1", "--window=10m"),
+                         ("timeline", "shop", "--by=pod"), ("sandwich", EVIL, "shop")):
                 code, out = on_terminal(server, *args, columns=width, NO_COLOR="1")
                 assert code == 0 and "\x1b" not in out and EVIL not in out, (args, out)
                 if args[0] == "space":
@@ -450,9 +486,10 @@ def test_partial_answers_are_said():
         assert json.loads(ok(url, "top", "--json", code=1))["partial"] is True
 
 
-COMMANDS = (("top",), ("tree",), ("query", "-f", "folded"), ("diff",), ("tail", "-c1"), ("services",),
+COMMANDS = (("top",), ("tree",), ("sandwich", "f"), ("timeline",), ("query", "-f", "folded"), ("diff",), ("tail", "-c1"), ("services",),
             ("types",), ("labels",), ("labels", "pod"), ("series",), ("space",), ("deletes",),
             ("delete", "x", "--yes"), ("admin",), ("admin", "ready"), ("admin", "ring"))
+TYPED = {"top", "tree", "sandwich", "timeline", "query", "diff", "tail"}
 
 
 def test_servers_that_send_anything():
@@ -467,7 +504,7 @@ def test_servers_that_send_anything():
             with fake(lambda *_: (status, {"Content-Type": "application/json"}, body)) as (_, url):
                 for args in COMMANDS:
                     r = ctl(url, *args, "--type", cluster.CPU_TYPE) \
-                        if args[0] in ("top", "tree", "query", "diff", "tail") else ctl(url, *args)
+                        if args[0] in TYPED else ctl(url, *args)
                     assert r.returncode in ((0, 1, 2) if status == 200 else (2,)), (args, body[:40], r)
                     assert b"\x1b" not in r.stderr and r.returncode >= 0, (args, r)
                     if args[0] not in ("query",):
@@ -485,14 +522,16 @@ def test_hostile_names_in_every_list():
                             "total": {"left": 1, "right": 2, "shown": [1, 2]}}],
                   "deletes": [{"id": evil, "what": evil, "state": evil, "created": 1, "percent": 1}],
                   "id": evil, "what": evil, "tenant": evil, "series": 1, "services": 1,
-                  "flamebearer": {"names": [evil], "levels": [[0, 1, 1, 0]]}, "version": evil,
+                  **{k: {"names": [evil], "levels": [[0, 1, 1, 0]]}
+                     for k in ("flamebearer", "callers", "callees")}, "allAt": [1], "version": evil,
+                  "function": {"name": evil, "self": 1, "total": 1}, "total": 1,
+                  "groups": [{"labels": {evil: evil}, "allAt": [1]}],
                   "message": evil, "roles": {evil: {"ready": True}}}
     body = json.dumps(everything, ensure_ascii=False).encode()
     for status in (200, 503):
         with fake(lambda *_: (status, {"Content-Type": "application/json"}, body)) as (_, url):
             for args in COMMANDS:
-                more = ("--type", cluster.CPU_TYPE) if args[0] in ("top", "tree", "diff", "tail") \
-                    else ()
+                more = ("--type", cluster.CPU_TYPE) if args[0] in TYPED else ()
                 if args[0] == "query" or args == ("admin", "ring"):
                     continue  # bytes as the server has them
                 r = ctl(url, *args, *more)
@@ -586,7 +625,8 @@ def completed(line, **env):
 
 
 if __name__ == "__main__":
-    cluster.main([test_top_and_tree, test_files, test_lists, test_diff_is_a_gate, test_tail,
+    cluster.main([test_top_and_tree, test_files, test_lists, test_diff_is_a_gate, test_sandwich,
+                  test_timeline, test_tail,
                   test_server_side, test_terminal, test_uploads_and_progress, test_wrong_calls,
                   test_closed_pipe_and_full_disk, test_who_asks, test_partial_answers_are_said,
                   test_servers_that_send_anything, test_hostile_names_in_every_list,

@@ -64,7 +64,7 @@ static void read_graph(const char *json, struct graph *g)
 {
     struct err e;
 
-    if (graph_read(&cli, str_c(json), g, &e))
+    if (graph_read(&cli, str_c(json), "flamebearer", g, &e))
         fail_msg("%s", e.text);
 }
 
@@ -157,10 +157,10 @@ static void test_no_trees(void **state)
         struct graph g;
         struct err e;
         if (strcmp(rows[i], L("[3]")) == 0) { /* an empty last level is no harm */
-            assert_int_equal(graph_read(&cli, str_c(rows[i]), &g, &e), 0);
+            assert_int_equal(graph_read(&cli, str_c(rows[i]), "flamebearer", &g, &e), 0);
             assert_int_equal(g.at.len, 0);
             graph_deinit(&g);
-        } else if (!graph_read(&cli, str_c(rows[i]), &g, &e)) {
+        } else if (!graph_read(&cli, str_c(rows[i]), "flamebearer", &g, &e)) {
             fail_msg("%s was taken", rows[i]);
         }
     }
