@@ -2,6 +2,7 @@
 #include "querier/exported.h"
 
 #include "common/base/compress.h"
+#include "common/base/mem.h"
 
 #define GZIP_LEVEL 6
 
@@ -87,4 +88,55 @@ NODISCARD int exported_pprof(const struct exported *x, struct query *q, const st
         code = gzip(buf_str(&plain), GZIP_LEVEL, &q->out, e);
     buf_deinit(&plain);
     return code ? code : query_out_end(q, e);
+}
+
+/* ---- in pieces ---- */
+
+struct pieces {
+    struct exported x;
+    struct export_pprof *w;
+    bool gzipped;
+};
+
+static void pieces_free(void *cookie)
+{
+    struct pieces *p = cookie;
+
+    export_pprof_free(p->w);
+    exported_deinit(&p->x);
+    xfree(p);
+}
+
+/* A gzip'd piece is a member of its own: members behind each other are one gzip file (RFC 1952). */
+static int next_piece(struct query *q, void *cookie, size_t want, struct buf *out, bool *ret_more,
+                      struct err *e)
+{
+    struct pieces *p = cookie;
+    struct buf plain, zipped;
+
+    (void)q;
+    if (!p->gzipped)
+        return export_pprof_next(p->w, want, out, ret_more, e);
+    buf_init(&plain, 4 * want);
+    buf_init(&zipped, 4 * want);
+    int code = export_pprof_next(p->w, 4 * want - want / 2, &plain, ret_more, e);
+    if (!code)
+        code = gzip(buf_str(&plain), GZIP_LEVEL, &zipped, e);
+    if (!code)
+        buf_add_str(out, buf_str(&zipped));
+    buf_deinit(&plain);
+    buf_deinit(&zipped);
+    return code;
+}
+
+NODISCARD int exported_pprof_stream(struct exported *x, struct query *q,
+                                    const struct export_head *h, bool gzipped, struct err *e)
+{
+    struct pieces *p = XNEW(struct pieces);
+
+    p->x = *x;
+    *x = (struct exported){ 0 };
+    p->gzipped = gzipped;
+    p->w = export_pprof_new(&p->x.set, h, SIZE_MAX / 2);
+    return query_stream(q, next_piece, pieces_free, p, e);
 }

@@ -27,4 +27,8 @@ NODISCARD int exported_head(struct str type, int64_t start_ms, int64_t end_ms,
 NODISCARD int exported_pprof(const struct exported *x, struct query *q, const struct export_head *h,
                              bool gzipped, struct err *e);
 
+/* The same, in pieces where it is long: *x is moved into the query and freed with it. */
+NODISCARD int exported_pprof_stream(struct exported *x, struct query *q,
+                                    const struct export_head *h, bool gzipped, struct err *e);
+
 #endif

@@ -45,6 +45,7 @@ static void query_free(struct query *q)
     if (q->doc)
         q->doc_free(q->doc);
     loop_timer_free(q->wait);
+    query_stream_free(q);
     buf_deinit(&q->out);
     buf_deinit(&q->message);
     arena_free(q->data);
@@ -65,7 +66,7 @@ static void log_failure(const struct query *q)
                  KV_ERR(&q->err));
 }
 
-static void reply_headers(struct query *q)
+void query_reply_headers(struct query *q)
 {
     char text[ERR_TEXT_MAX + 64];
     int n;
@@ -101,8 +102,12 @@ static void reply_headers(struct query *q)
 
 static void reply(struct query *q)
 {
+    if (q->stream.began) {
+        query_stream_end(q);
+        return;
+    }
     if (q->err.code == 0) {
-        reply_headers(q);
+        query_reply_headers(q);
         if (q->route->connect)
             svc_reply(&q->call, &q->out);
         else
@@ -114,8 +119,7 @@ static void reply(struct query *q)
     }
 }
 
-/* Replies with what is in q->err or q->out, and frees the query. */
-static void query_end(struct query *q)
+void query_end(struct query *q)
 {
     struct querier *qr = q->qr;
 
@@ -147,7 +151,7 @@ static bool canceled(const struct query *q)
     return __atomic_load_n(&q->cancel, __ATOMIC_RELAXED);
 }
 
-static void query_run_step(struct query *q)
+void query_run_step(struct query *q)
 {
     struct pool *pool = q->qr->ctx->pool;
 
@@ -232,6 +236,8 @@ static void query_on_worked(void *cookie)
         err_set(&q->err, ERR_CANCELED, "the client went away");
     if (!q->err.code && q->async_ask && async_on_loop(q, &q->err) == 0)
         err_clear(&q->err);
+    if (!q->err.code && query_stream_send(q))
+        return;
     if (q->err.code || !q->step)
         query_end(q);
     else if (q->calls.len)
@@ -287,7 +293,7 @@ static void on_gone(struct http_req *r)
     CHECK(q->magic == QUERY_MAGIC);
     __atomic_store_n(&q->cancel, true, __ATOMIC_RELAXED);
     metric_add(q->qr->metrics.gone, 1);
-    if (!q->fanout && !turn_waits(&q->turn))
+    if (!q->fanout && !turn_waits(&q->turn) && !q->stream.waits)
         return; /* on the pool: query_on_worked sees it */
     fanout_cancel(q->fanout);
     q->fanout = NULL;

@@ -31,6 +31,18 @@ struct query_route {
     bool connect; /* Connect's rules for requests, errors and replies */
 };
 
+/* Appends about `want` bytes of the answer to *out; *ret_more: there is more. Pool thread. */
+typedef int (*query_piece_fn)(struct query *q, void *cookie, size_t want, struct buf *out,
+                              bool *ret_more, struct err *e);
+struct query_stream { /* query_stream.c */
+    query_piece_fn next;
+    void (*free)(void *cookie);
+    void *cookie;
+    size_t at;        /* of the piece at hand: handed over */
+    bool more, began; /* began: pieces were sent */
+    bool waits;       /* for the client to take them */
+};
+
 struct query {
     uint32_t magic;
     struct querier *qr;
@@ -64,6 +76,7 @@ struct query {
     int async_ask;             /* of async.c */
 
     /* The reply. */
+    struct query_stream stream;
     struct buf out;
     const char *content_type;
     const char *attachment;                 /* file name for Content-Disposition, or NULL */
@@ -125,5 +138,19 @@ int query_next_estimate(struct query *q, size_t ask, size_t *pos, struct wire_es
 void query_json(struct query *q, struct json *j);
 void query_msg(struct query *q, struct msg_out *o);
 NODISCARD int query_out_end(struct query *q, struct err *e);
+/* Instead of all that: the answer in pieces, for what may be many times larger than what it is made
+ * from. Nothing is said of its length before, small answers go out as any other. Last thing of the
+ * last step, which has set content_type and attachment; free(cookie) is called in any case, when
+ * the query ends. Plain HTTP alone saves memory by it: the message of an RPC is collected. */
+NODISCARD int query_stream(struct query *q, query_piece_fn next, void (*free)(void *cookie),
+                           void *cookie, struct err *e);
+
+/* ---- between query.c and query_stream.c; loop thread ---- */
+void query_run_step(struct query *q);
+void query_end(struct query *q); /* replies with what is in q->err or q->out, and frees it */
+void query_reply_headers(struct query *q);
+bool query_stream_send(struct query *q); /* false: there are no pieces to send */
+void query_stream_end(struct query *q);
+void query_stream_free(struct query *q);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "querier/render_out.h"
 
+#include "common/base/mem.h"
 #include "common/render/dot.h"
 #include "common/render/folded.h"
 #include "common/render/html.h"
@@ -99,7 +100,7 @@ static int put_pprof(struct query *q, size_t ask, const struct render_out *o,
     if (!code)
         code = exported_head(about->type, about->from_ms, about->until_ms, &h, e);
     if (!code)
-        code = exported_pprof(&x, q, &h, true, e);
+        code = exported_pprof_stream(&x, q, &h, true, e);
     exported_deinit(&x);
     return code;
 }
@@ -143,17 +144,59 @@ static void put_layout(struct query *q, const struct render_out *o,
                        const struct render_about *about, const struct layout *l,
                        const struct calltree *t)
 {
-    if (o->format == RENDER_FOLDED) {
-        q->content_type = o->old ? "application/octet-stream" : "text/plain; charset=utf-8";
-        q->attachment = "profile.folded.txt";
-        folded_write(l, t, &q->out);
-    } else if (o->format == RENDER_TREE) {
+    if (o->format == RENDER_TREE) {
         q->content_type = "application/octet-stream";
         q->attachment = "profile.tree";
         tree_bytes_write(l, t, &q->out);
     } else {
         put_flame(q, o, about, l, t);
     }
+}
+
+/* Folded text repeats every path: it may be many times the tree's size. */
+struct folded_answer {
+    struct merged m;
+    struct layout l;
+    struct folded *f;
+};
+
+static void folded_answer_free(void *cookie)
+{
+    struct folded_answer *a = cookie;
+
+    folded_free(a->f);
+    layout_deinit(&a->l);
+    merged_deinit(&a->m);
+    xfree(a);
+}
+
+static int next_lines(struct query *q, void *cookie, size_t want, struct buf *out, bool *ret_more,
+                      struct err *e)
+{
+    struct folded_answer *a = cookie;
+
+    (void)q;
+    (void)e;
+    *ret_more = folded_next(a->f, want, out);
+    return 0;
+}
+
+/* Moves *m. */
+static int put_folded(struct query *q, const struct render_out *o, struct merged *m, struct err *e)
+{
+    struct folded_answer *a = XNEW(struct folded_answer);
+
+    a->m = *m;
+    merged_init(m, q);
+    if (merged_layout(&a->m, q, o->max_nodes, &a->l, e)) {
+        merged_deinit(&a->m);
+        xfree(a);
+        return e->code;
+    }
+    q->content_type = o->old ? "application/octet-stream" : "text/plain; charset=utf-8";
+    q->attachment = "profile.folded.txt";
+    a->f = folded_new(&a->l, &a->m.tree);
+    return query_stream(q, next_lines, folded_answer_free, a, e);
 }
 
 static int put_dot(struct query *q, const struct render_out *o, const struct render_about *about,
@@ -173,12 +216,14 @@ static int put_dot(struct query *q, const struct render_out *o, const struct ren
 }
 
 static int put_tree(struct query *q, const struct render_out *o, const struct render_about *about,
-                    const struct merged *m, struct err *e)
+                    struct merged *m, struct err *e)
 {
     struct layout l;
 
     if (o->format == RENDER_DOT)
         return put_dot(q, o, about, m, e);
+    if (o->format == RENDER_FOLDED)
+        return put_folded(q, o, m, e);
     if (merged_layout(m, q, o->max_nodes, &l, e))
         return e->code;
     buf_init(&q->out, query_left(q));

@@ -113,16 +113,25 @@ static void on_closed(void *cookie)
         xfree(c);
 }
 
+/* Tells the handler of a reply in pieces that there is room. It may reply, so this comes last. */
+static void give_room(struct http1 *c)
+{
+    if (c->x && c->state != HTTP1_CLOSING)
+        http_xchg_room(c->x, http1_queued(c));
+}
+
 static void on_kick(void *cookie)
 {
     struct http1 *c = cookie;
 
     CHECK(!c->running);
     c->kicked = false;
-    if (c->magic == 0)
+    if (c->magic == 0) {
         xfree(c);
-    else if (c->state != HTTP1_CLOSING)
+    } else if (c->state != HTTP1_CLOSING) {
         http1_run(c, http1_kept(c));
+        give_room(c); /* a client that takes all at once never lets a write wait */
+    }
 }
 
 void http1_kick(struct http1 *c)
@@ -261,8 +270,7 @@ static void on_written(void *cookie, bool ok)
         http1_close(c);
     else if (c->state != HTTP1_CLOSING)
         http1_run(c, http1_kept(c));
-    if (c->x && c->state != HTTP1_CLOSING)
-        http_xchg_room(c->x, http1_queued(c));
+    give_room(c);
 }
 
 /* True if the write under way moved enough to wait on. */

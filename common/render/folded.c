@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/render/folded.h"
 
+#include "common/base/mem.h"
+
 static void put_name(struct buf *out, struct str name)
 {
     for (size_t i = 0; i < name.len; i++) {
@@ -37,30 +39,72 @@ static void put_node(const struct layout *l, uint32_t node, struct str path, str
         put_line(out, path, STR("other"), l->other[node]);
 }
 
+struct folded {
+    const struct layout *l;
+    const struct calltree *t;
+    VEC(struct step) stack;
+    struct buf path; /* of the node at hand, root first */
+    bool began;
+};
+
+struct folded *folded_new(const struct layout *l, const struct calltree *t)
+{
+    struct folded *f = XNEW(struct folded);
+
+    f->l = l;
+    f->t = t;
+    buf_init(&f->path, 64 * MIB);
+    return f;
+}
+
+void folded_free(struct folded *f)
+{
+    if (!f)
+        return;
+    vec_free(&f->stack);
+    buf_deinit(&f->path);
+    xfree(f);
+}
+
+/* One child down, or one up. */
+static void walk(struct folded *f, struct buf *out)
+{
+    const struct layout *l = f->l;
+    struct step *top = &f->stack.ptr[f->stack.len - 1];
+
+    if (top->next == l->child_at[top->node + 1]) {
+        f->path.len = top->prefix_len;
+        f->stack.len--;
+        return;
+    }
+    uint32_t child = l->child[top->next++];
+    struct step down = { .node = child, .next = l->child_at[child], .prefix_len = f->path.len };
+    if (f->path.len)
+        buf_add_c(&f->path, ';');
+    put_name(&f->path, f->t->names.ptr[l->name[child]]);
+    put_node(l, child, buf_str(&f->path), out);
+    vec_push(&f->stack, down);
+}
+
+bool folded_next(struct folded *f, size_t want, struct buf *out)
+{
+    size_t until = out->len + MIN(want, SIZE_MAX - out->len);
+
+    if (!f->began) {
+        f->began = true;
+        put_node(f->l, 0, STR_NULL, out);
+        vec_push(&f->stack, ((struct step){ .node = 0, .next = f->l->child_at[0] }));
+    }
+    while (f->stack.len && out->len < until && buf_ok(out) && buf_ok(&f->path))
+        walk(f, out);
+    out->failed |= !buf_ok(&f->path);
+    return f->stack.len > 0 && buf_ok(out);
+}
+
 void folded_write(const struct layout *l, const struct calltree *t, struct buf *out)
 {
-    VEC(struct step) stack = { 0 };
-    struct buf path;
+    struct folded *f = folded_new(l, t);
 
-    buf_init(&path, 64 * MIB);
-    put_node(l, 0, STR_NULL, out);
-    vec_push(&stack, ((struct step){ .node = 0, .next = l->child_at[0] }));
-    while (stack.len && buf_ok(out) && buf_ok(&path)) {
-        struct step *top = &stack.ptr[stack.len - 1];
-        if (top->next == l->child_at[top->node + 1]) {
-            path.len = top->prefix_len;
-            stack.len--;
-            continue;
-        }
-        uint32_t child = l->child[top->next++];
-        struct step down = { .node = child, .next = l->child_at[child], .prefix_len = path.len };
-        if (path.len)
-            buf_add_c(&path, ';');
-        put_name(&path, t->names.ptr[l->name[child]]);
-        put_node(l, child, buf_str(&path), out);
-        vec_push(&stack, down);
-    }
-    out->failed |= !buf_ok(&path);
-    vec_free(&stack);
-    buf_deinit(&path);
+    (void)folded_next(f, SIZE_MAX, out);
+    folded_free(f);
 }

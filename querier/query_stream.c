@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * query_stream.c: answers in pieces, for texts that may be many times what they are made from.
+ *
+ *   STEP (pool): collects the first STREAM_FROM bytes ──(that was all)──> an answer as any other
+ *                                     │ there is more
+ *                                     v
+ *   SENDS (loop) ──(the client takes them)──> PIECE (pool) ──> SENDS .. ──(the last one)──> ended
+ *     └──(64 KiB and more wait for the client)──> waits for room ──┘
+ *
+ * So a long answer costs what it is made from and one piece. Once the
+ * first piece is sent an error cannot be told in words any more: the reply is broken off, so that
+ * nobody takes it for the whole. RPCs are one message whose length comes first: they are collected.
+ *
+ * Thread: query_stream on the pool, else the loop's.
+ */
+#include "common/base/size.h"
+#include "querier/query.h"
+
+#define STREAM_FROM (1 * MIB)
+#define PIECE       (512 * KIB)
+#define PIECE_MAX   (64 * MIB) /* one line of text may be as long as a path */
+#define SLICE       (64 * KIB) /* handed to the server at once, while less than that waits there */
+
+static int collect(struct query *q, size_t until, struct err *e)
+{
+    struct query_stream *s = &q->stream;
+
+    while (s->more && q->out.len < until) {
+        if (s->next(q, s->cookie, PIECE, &q->out, &s->more, e))
+            return e->code;
+        if (!buf_ok(&q->out) || __atomic_load_n(&q->cancel, __ATOMIC_RELAXED))
+            break;
+    }
+    return 0;
+}
+
+NODISCARD int query_stream(struct query *q, query_piece_fn next, void (*free)(void *cookie),
+                           void *cookie, struct err *e)
+{
+    bool whole = q->route->connect || !q->http;
+
+    CHECK(!q->stream.next);
+    q->stream = (struct query_stream){ .next = next, .free = free, .cookie = cookie, .more = true };
+    buf_init(&q->out, query_left(q));
+    if (collect(q, whole ? SIZE_MAX : STREAM_FROM, e))
+        return e->code;
+    return query_out_end(q, e);
+}
+
+static int step_piece(struct query *q, struct err *e)
+{
+    buf_init(&q->out, PIECE_MAX);
+    if (collect(q, PIECE, e))
+        return e->code;
+    return buf_ok(&q->out) ? 0 : err_set(e, ERR_LIMIT, "a line of the answer is over 64 MiB");
+}
+
+/* Hands over what the client takes. True once all of the piece is. */
+static bool hand_over(struct query *q)
+{
+    struct query_stream *s = &q->stream;
+
+    while (s->at < q->out.len && http_stream_queued(q->http) < HTTP_STREAM_ROOM) {
+        struct str rest = str_sub(buf_str(&q->out), s->at, q->out.len);
+        struct buf slice;
+
+        buf_init(&slice, SLICE);
+        rest.len = MIN(rest.len, SLICE);
+        buf_add_str(&slice, rest);
+        http_stream_send(q->http, 200, q->content_type, &slice);
+        s->at += rest.len;
+    }
+    return s->at == q->out.len;
+}
+
+static void go_on(struct query *q)
+{
+    struct query_stream *s = &q->stream;
+
+    s->waits = !hand_over(q);
+    if (s->waits)
+        return;
+    buf_deinit(&q->out);
+    buf_init(&q->out, 0);
+    s->at = 0;
+    if (!s->more) {
+        query_end(q);
+        return;
+    }
+    q->step = step_piece;
+    query_run_step(q);
+}
+
+static void on_room(struct http_req *r)
+{
+    struct query *q = r->cookie;
+
+    if (q->stream.waits)
+        go_on(q);
+}
+
+bool query_stream_send(struct query *q)
+{
+    struct query_stream *s = &q->stream;
+
+    if (!s->next || (!s->more && !s->began))
+        return false;
+    if (!s->began) {
+        s->began = true;
+        query_reply_headers(q);
+        q->http->on_room = on_room;
+    }
+    go_on(q);
+    return true;
+}
+
+void query_stream_end(struct query *q)
+{
+    CHECK(q->stream.began);
+    if (q->err.code)
+        http_stream_abort(q->http);
+    else
+        http_stream_end(q->http);
+}
+
+void query_stream_free(struct query *q)
+{
+    if (q->stream.free)
+        q->stream.free(q->stream.cookie);
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Long answers in pieces: the same bytes as at once, however slowly they are taken; little of them
+ * waits; who leaves in the middle leaves nothing behind.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+/* cmocka wants the three above first */
+#include <cmocka.h>
+#include <string.h>
+
+#include "common/base/compress.h"
+#include "common/base/mem.h"
+#include "common/base/size.h"
+#include "querier/state.h"
+#include "tests/lib/querier_bed.h"
+
+#define STACKS   1500
+#define NAME_MAX 4000
+#define FOLDED   "/pyroscope/render?query=" QBED_CPU "%7B%7D&from=now-100s&format=collapsed"
+#define PPROF    "/pyroscope/render?query=" QBED_CPU "%7B%7D&from=now-100s&format=pprof"
+
+static char names[STACKS][NAME_MAX];
+static struct qbed_push pushes[STACKS];
+
+/* Stacks with long names: some 6 MiB of folded text. */
+static void open_bed(struct qbed *b)
+{
+    qbed_init(b, 1, NULL);
+    for (int i = 0; i < STACKS; i++) {
+        int n = snprintf(names[i], NAME_MAX, "main;f%d", i);
+        memset(names[i] + n, 'a' + i % 26, (size_t)(NAME_MAX - 1 - n));
+        names[i][NAME_MAX - 1] = 0;
+        pushes[i] = (struct qbed_push){
+            0, "a", "", QBED_CPU, QBED_NOW - 50000, names[i], (uint64_t)i + 1, false, NULL
+        };
+    }
+    qbed_data(b, pushes, STACKS);
+}
+
+/* The body of a chunked reply. */
+static void unchunk(const char *reply, size_t len, struct buf *out)
+{
+    const char *p = strstr(reply, "\r\n\r\n"), *end = reply + len;
+
+    assert_non_null(p);
+    assert_non_null(strcasestr(reply, "transfer-encoding: chunked"));
+    for (p += 4; p < end;) {
+        char *digits;
+        size_t n = strtoul(p, &digits, 16);
+        assert_true(digits[0] == '\r' && digits + 2 + n + 2 <= end);
+        buf_add_str(out, str_n(digits + 2, n));
+        p = digits + 2 + n + 2;
+        if (n == 0)
+            break;
+    }
+    assert_true(p == end);
+}
+
+struct taken {
+    struct buf all;
+    size_t most; /* bytes reserved by queries */
+};
+
+static void send_get(struct qbed *b, const char *target)
+{
+    char text[500];
+
+    snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\nHost: h\r\n\r\n", target);
+    net_send_c(b->client, text);
+}
+
+/* Takes `step` bytes at a time, SIZE_MAX: all. */
+static void take_all(struct qbed *b, size_t step, struct taken *t)
+{
+    const struct querier *qr = b->self;
+
+    buf_init(&t->all, 64 * MIB);
+    t->most = 0;
+    for (int idle = 0, n = 0; idle < 3 && n < 10000; n++) {
+        size_t had = t->all.len;
+        net_pass(&b->world, 1);
+        buf_add_str(&t->all, buf_str(&b->client->out));
+        b->client->out.len = 0;
+        assert_true(b->world.budget.used < 300 * KIB); /* what waits for the client */
+        t->most = MAX(t->most, qr->bytes.used);
+        if (step != SIZE_MAX)
+            net_take(b->client, step);
+        idle = t->all.len == had && qr->running == 0 ? idle + 1 : 0;
+    }
+    if (qr->running || qr->bytes.used)
+        fail_msg("step %zu: %zu running, %zu bytes, %zu taken, %zu queued %zu", step, qr->running,
+                 (size_t)qr->bytes.used, t->all.len, b->world.budget.used, b->client->room);
+}
+
+static void test_folded_in_pieces(void **state)
+{
+    static const size_t steps[] = { SIZE_MAX, 100000, 3000000 };
+    struct taken first = { 0 };
+    struct qbed b;
+
+    (void)state;
+    open_bed(&b);
+    for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+        struct taken t;
+        struct buf text;
+        size_t lines = 0;
+
+        b.client->room = steps[i] == SIZE_MAX ? SIZE_MAX : 0;
+        send_get(&b, FOLDED);
+        take_all(&b, steps[i], &t);
+        buf_init(&text, 64 * MIB);
+        unchunk(t.all.ptr, t.all.len, &text);
+        assert_true(text.len > 5 * MIB);
+        for (size_t k = 0; k < text.len; k++)
+            lines += text.ptr[k] == '\n';
+        assert_int_equal(lines, STACKS);
+        if (i)
+            assert_true(str_eq(buf_str(&text), buf_str(&first.all)));
+        else
+            first.all = text;
+        if (i)
+            buf_deinit(&text);
+        buf_deinit(&t.all);
+    }
+    buf_deinit(&first.all);
+    qbed_deinit(&b);
+}
+
+/* Members of gzip behind each other are one file. */
+static void test_pprof_in_pieces(void **state)
+{
+    struct taken t;
+    struct buf zipped, plain;
+    struct qbed b;
+    struct err e;
+
+    (void)state;
+    open_bed(&b);
+    send_get(&b, PPROF);
+    take_all(&b, SIZE_MAX, &t);
+    const char *head = strstr(t.all.ptr, "\r\n\r\n");
+    assert_non_null(head);
+    buf_init(&zipped, 64 * MIB);
+    buf_init(&plain, 64 * MIB);
+    if (strcasestr(t.all.ptr, "transfer-encoding: chunked"))
+        unchunk(t.all.ptr, t.all.len, &zipped);
+    else
+        buf_add_str(&zipped, str_n(head + 4, t.all.len - (size_t)(head + 4 - t.all.ptr)));
+    struct inflate_limits l = { .bytes_max = 64 * MIB, .ratio_max = 100000 };
+    assert_int_equal(gunzip(buf_str(&zipped), &l, &plain, &e), 0);
+    assert_true(plain.len > 5 * MIB);
+    buf_deinit(&zipped);
+    buf_deinit(&plain);
+    buf_deinit(&t.all);
+    qbed_deinit(&b);
+}
+
+static void test_who_leaves_in_the_middle(void **state)
+{
+    const struct querier *qr;
+    struct qbed b;
+
+    (void)state;
+    open_bed(&b);
+    qr = b.self;
+    b.client->room = 0;
+    send_get(&b, FOLDED);
+    net_pass(&b.world, 5);
+    net_take(b.client, 200000);
+    net_pass(&b.world, 5);
+    assert_int_equal(qr->running, 1); /* waits for room */
+    assert_true(qr->bytes.used > 0);
+    qbed_hang_up(&b);
+    net_pass(&b.world, 5);
+    assert_int_equal(qr->running, 0);
+    assert_int_equal(qr->bytes.used, 0);
+    assert_int_equal(qbed_metric(&b, "embertree_querier_gone_total"), 1);
+    qbed_deinit(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_folded_in_pieces),
+        cmocka_unit_test(test_pprof_in_pieces),
+        cmocka_unit_test(test_who_leaves_in_the_middle),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
