@@ -37,6 +37,7 @@ static const struct {
     { "/render", OLD },
     { "/merge", "{\"appName\":\"app.cpu\",\"profiles\":[\"0123456789abcdef\"]}" },
     { "/api/exemplars:merge", "{\"appName\":\"app.cpu\",\"profiles\":[\"0123456789abcdef\"]}" },
+    { "/api/exemplars:query", OLD },
     { "/pyroscope/label-values", "?label=service_name" },
     { "/label-values", "?label=service_name" },
     { "/labels", "" },
