@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Profiles on demand: captures beside each other, and what becomes pprof is read back by the decoder
- * for everybody else's. Sampling is statistics: sums are compared with what was sampled, not with
- * the clock.
+ * Profiles on demand: captures beside each other, and what becomes pprof, read back by the decoder
+ * that everybody else's goes through. Sampling is statistics: sums are compared with what was
+ * sampled, not with the clock.
  */
 #include <setjmp.h>
 #include <stdarg.h>
