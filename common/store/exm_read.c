@@ -5,10 +5,6 @@
  *   by id      per bucket, service, kind, id: one seek, the rows behind it ──> sum of few stacks
  *   by series  per bucket, series: one seek, its index rows ──> items
  *
- * A span has a handful of stacks of a dictionary that may have a million nodes. So unlike read.c
- * nothing here is as large as a dictionary: each stack is walked up to the first node that is in
- * the answer already.
- *
  * A sample has at most one span and one trace id (the distributor sees to it), so rows of one kind
  * never hold a sample twice; rows of a profile hold all of a push. Therefore spans may be asked for
  * together with profiles, then a push that is in the answer as a profile is left out as a span;
@@ -19,6 +15,7 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/store/exm.h"
+#include "common/store/exm_sum.h"
 #include "common/store/match.h"
 #include "common/store/store_impl.h"
 #include "common/store/vec.h"
@@ -31,12 +28,6 @@ struct at { /* a series of the answer */
     uint32_t scope;
     uint32_t shown; /* index + 1 in a list, 0 = not in it */
     uint64_t id;
-};
-struct epoch { /* a dictionary of the service being read */
-    uint32_t number;
-    struct dict *d; /* referenced */
-    struct dict_counts n;
-    struct map_u64 nodes; /* there -> of the caller's stacks */
 };
 struct walk {
     struct store_view *v;
@@ -54,14 +45,11 @@ struct walk {
     uint64_t rows;
 
     /* What is done with a row: one of the two. */
-    struct store_merge *merge;
+    struct exm_sum *sum;
     struct store_exm_list *list;
     size_t limit;
     VEC(size_t) list_at; /* by item: index into at */
-    VEC(struct epoch) epochs;
-    VEC(uint64_t) out; /* by node of merge->stacks */
-    VEC(uint32_t) path;
-    VEC(bool) seen; /* by at */
+    VEC(bool) seen;      /* by at */
 };
 
 /* ---- which series ---- */
@@ -175,138 +163,15 @@ static int walk_open(struct walk *w, struct store_view *v, const struct store_ex
     return rc;
 }
 
-static void free_epochs(struct walk *w)
-{
-    vec_for (i, &w->epochs) {
-        dict_unref(w->epochs.ptr[i].d);
-        map_u64_deinit(&w->epochs.ptr[i].nodes);
-    }
-    w->epochs.len = 0;
-}
-
 static void walk_close(struct walk *w)
 {
-    free_epochs(w);
     match_close(&w->match);
     map_str_free(w->profiles);
     kv_iter_free(w->it);
     vec_free(&w->at);
     vec_free(&w->buckets);
     vec_free(&w->list_at);
-    vec_free(&w->epochs);
-    vec_free(&w->out);
-    vec_free(&w->path);
     vec_free(&w->seen);
-}
-
-/* ---- stacks ---- */
-
-static int find_epoch(struct walk *w, uint32_t scope, uint32_t number, struct epoch **ret,
-                      struct err *e)
-{
-    struct dict_id id = { w->match.tenant, scope, number };
-    struct epoch x = { .number = number };
-
-    vec_for (i, &w->epochs) {
-        if (w->epochs.ptr[i].number == number) {
-            *ret = &w->epochs.ptr[i];
-            return 0;
-        }
-    }
-    int rc = dict_cache_read(w->v->s->dicts, w->v->snap, id, &x.d, &x.n, e);
-    if (rc)
-        return rc;
-    map_u64_init(&x.nodes);
-    map_u64_put(&x.nodes, 0, 0);
-    vec_push(&w->epochs, x);
-    *ret = &w->epochs.ptr[w->epochs.len - 1];
-    return 0;
-}
-
-static uint32_t out_frame(const struct dict *d, uint32_t id, struct stacks *to)
-{
-    const struct frame *f = dict_frame(d, id);
-    struct frame there = { .func = stacks_string(to, dict_string(d, f->func)),
-                           .file = stacks_string(to, dict_string(d, f->file)),
-                           .module = stacks_string(to, dict_string(d, f->module)),
-                           .line = f->line,
-                           .addr = f->addr };
-
-    if (there.func == STACKS_FULL || there.file == STACKS_FULL || there.module == STACKS_FULL)
-        return STACKS_FULL;
-    return stacks_frame(to, &there);
-}
-
-/* The node of the caller's stacks; STACKS_FULL. Up to what is there, and down again. */
-static uint32_t out_node(struct walk *w, struct epoch *x, uint32_t node)
-{
-    struct stacks *to = w->merge->stacks;
-    uint32_t at;
-
-    w->path.len = 0;
-    for (; (at = map_u64_get(&x->nodes, node)) == MAP_U64_EMPTY;
-         node = dict_node(x->d, node)->parent)
-        vec_push(&w->path, node);
-    while (w->path.len && at != STACKS_FULL) {
-        uint32_t below = w->path.ptr[--w->path.len];
-        uint32_t frame = out_frame(x->d, dict_node(x->d, below)->frame, to);
-        at = frame == STACKS_FULL ? frame : stacks_node(to, at, frame);
-        if (at != STACKS_FULL)
-            map_u64_put(&x->nodes, below, at);
-    }
-    return at;
-}
-
-static void add_out(struct walk *w, uint32_t node, uint64_t value)
-{
-    while (w->out.len <= node)
-        vec_push(&w->out, 0);
-    if (!u64_add(w->out.ptr[node], value, &w->out.ptr[node])) {
-        w->out.ptr[node] = UINT64_MAX;
-        w->merge->saturated++;
-    }
-}
-
-static int add_section(struct walk *w, struct epoch *x, const struct vec_section *s, struct err *e)
-{
-    uint32_t ids[VEC_CHUNK];
-    uint64_t values[VEC_CHUNK];
-    struct vec_iter it;
-    size_t n;
-
-    if (s->last >= x->n.nodes)
-        return err_set(e, ERR_CORRUPT, "an exemplar names node %u of a dictionary of %u", s->last,
-                       x->n.nodes);
-    vec_iter_init(&it, s);
-    while ((n = vec_iter_next(&it, ids, values)) > 0) {
-        for (size_t i = 0; i < n; i++) {
-            uint32_t node = out_node(w, x, ids[i]);
-            if (node == STACKS_FULL)
-                return err_set(e, ERR_LIMIT,
-                               "the stacks of the answer need more than %zu bytes: ask for fewer "
-                               "ids or series",
-                               w->merge->stacks->bytes_max);
-            add_out(w, node, values[i]);
-        }
-    }
-    return 0;
-}
-
-static int add_merge(struct walk *w, const struct exm_ref *x, struct str vector, struct err *e)
-{
-    struct vec_section s;
-    struct vec_reader r;
-    struct epoch *epoch;
-
-    if (vec_open(vector, &r, e))
-        return err_wrap(e, "exemplar at slot %u", x->t);
-    w->merge->saturated += r.meta.saturated;
-    if (w->merge->gauge)
-        vec_push(&w->merge->leaves, x->t / LEAF_SLOTS);
-    while (vec_next(&r, &s))
-        if (find_epoch(w, x->m.scope, s.epoch, &epoch, e) || add_section(w, epoch, &s, e))
-            return e->code;
-    return 0;
 }
 
 /* ---- lists ---- */
@@ -425,8 +290,8 @@ static int take_row(struct walk *w, struct str key, struct str value, struct err
     if (again)
         return 0;
     w->seen.ptr[at - w->at.ptr] = true;
-    if (w->merge)
-        return add_merge(w, &x, row.vector, e);
+    if (w->sum)
+        return exm_sum_add(w->sum, &x, row.vector, e);
     if (vec_peek(row.vector, &r, e))
         return e->code;
     mark = (struct exm_mark){ row.duration_ms, r.meta.total };
@@ -476,7 +341,7 @@ static int walk_ids(struct walk *w, struct err *e)
         if (walk_kind(w, scope, EXID_PROFILE, e) || walk_kind(w, scope, EXID_SPAN, e) ||
             walk_kind(w, scope, EXID_TRACE, e))
             return e->code;
-        free_epochs(w);
+        exm_sum_forget(w->sum);
     }
     return 0;
 }
@@ -507,44 +372,16 @@ static int walk_index(struct walk *w, struct at *at, uint32_t bucket, struct err
 
 /* ---- the queries ---- */
 
-static int u32_cmp(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-static void finish_merge(struct walk *w)
-{
-    struct store_merge *m = w->merge;
-    size_t n = 0;
-
-    m->rows = w->rows;
-    vec_for (i, &w->at)
-        m->series += w->seen.ptr[i];
-    vec_for (i, &w->out) {
-        if (!w->out.ptr[i])
-            continue;
-        vec_push(&m->nodes, (uint32_t)i);
-        vec_push(&m->values, w->out.ptr[i]);
-        m->total = u64_add_sat(m->total, w->out.ptr[i]);
-    }
-    if (m->leaves.len > 1)
-        qsort(m->leaves.ptr, m->leaves.len, sizeof(uint32_t), u32_cmp);
-    vec_for (i, &m->leaves)
-        if (!n || m->leaves.ptr[n - 1] != m->leaves.ptr[i])
-            m->leaves.ptr[n++] = m->leaves.ptr[i];
-    m->leaves.len = n;
-}
-
 int store_exemplar_merge(struct store_view *v, const struct store_exm_query *q,
                          struct store_merge *ret, struct err *e)
 {
     struct arena *arena = arena_new(ARENA_MAX);
-    struct walk w = { .merge = ret };
+    struct exm_sum sum = { .v = v, .to = ret };
+    struct walk w = { .sum = &sum };
 
     *ret = (struct store_merge){ .stacks = ret->stacks };
     int rc = walk_open(&w, v, q, arena, e);
+    sum.tenant = w.match.tenant;
     ret->gauge = w.type.gauge;
     if (q->q.start_ms || q->q.end_ms) {
         ret->start_ms = slot_to_ms(w.from);
@@ -552,10 +389,14 @@ int store_exemplar_merge(struct store_view *v, const struct store_exm_query *q,
     }
     if (!rc)
         rc = walk_ids(&w, e);
+    ret->rows = w.rows;
+    for (size_t i = 0; !rc && i < w.at.len; i++)
+        ret->series += w.seen.ptr[i];
     if (!rc)
-        finish_merge(&w);
+        exm_sum_end(&sum);
     else
         store_merge_deinit(ret);
+    exm_sum_deinit(&sum);
     walk_close(&w);
     arena_free(arena);
     return rc;
