@@ -4,6 +4,9 @@
  * as a heat map, and the flame graph of those between minValue and maxValue.
  *
  *   [types] ─> list of exemplars ─> heat map of all; ids of the chosen ─> merge of those
+ *
+ * Spans, or where there are none whole pushes: a push may come with an id of its own and be made of
+ * spans, and its samples must not count twice.
  */
 #include <stdlib.h>
 
@@ -21,6 +24,7 @@ struct picked {
     uint64_t time_buckets, value_buckets; /* of the heat map */
     struct wire_exm_list *lists;          /* one per reply, in the arena */
     size_t lists_len, items;
+    uint32_t kind;        /* of the items that count */
     uint64_t least, most; /* of their values */
 };
 
@@ -111,6 +115,8 @@ static void put_heatmap(struct query *q, const struct render *r, struct json *j)
     for (size_t i = 0; i < p->lists_len; i++)
         for (size_t k = 0; k < p->lists[i].len; k++) {
             const struct wire_exemplar *x = &p->lists[i].items[k];
+            if (x->kind != p->kind)
+                continue;
             size_t column = bucket((double)x->start_ms, (double)r->side.from_ms,
                                    (double)r->side.until_ms, columns);
             size_t row = bucket((double)x->total, (double)p->least, (double)p->most, rows);
@@ -157,7 +163,7 @@ static int choose(struct query *q, struct picked *p, struct err *e)
     for (size_t i = 0; i < p->lists_len; i++)
         for (size_t k = 0; k < p->lists[i].len; k++) {
             const struct wire_exemplar *x = &p->lists[i].items[k];
-            if (x->total >= p->min_value && x->total <= p->max_value)
+            if (x->kind == p->kind && x->total >= p->min_value && x->total <= p->max_value)
                 ids[n++] = x->id;
         }
     if (n)
@@ -165,8 +171,17 @@ static int choose(struct query *q, struct picked *p, struct err *e)
     for (size_t i = 0; i < n; i++)
         if (kept == 0 || !str_eq(ids[kept - 1], ids[i]))
             ids[kept++] = ids[i];
-    p->render.side.ids = (struct exm_ids){ 1u << EXID_SPAN, ids, kept };
+    p->render.side.ids = (struct exm_ids){ 1u << p->kind, ids, kept };
     return 0;
+}
+
+static void count_item(struct picked *p, const struct wire_exemplar *x)
+{
+    if (x->kind != p->kind)
+        return;
+    p->least = p->items ? MIN(p->least, x->total) : x->total;
+    p->most = MAX(p->most, x->total);
+    p->items++;
 }
 
 static int read_list(struct query *q, struct picked *p, struct err *e)
@@ -178,16 +193,17 @@ static int read_list(struct query *q, struct picked *p, struct err *e)
     p->lists = ARENA_ARRAY(q->arena, struct wire_exm_list, q->calls.len + 1);
     if (!p->lists)
         return err_set(e, ERR_LIMIT, "the request needs over %zu bytes", arena_limit(q->arena));
+    p->kind = EXID_PROFILE;
     while ((n = query_next_exemplars(q, RENDER_ASK_LIST, &pos, &l, e)) > 0) {
-        for (size_t i = 0; i < l.len; i++) {
-            uint64_t v = l.items[i].total;
-            p->least = p->items ? MIN(p->least, v) : v;
-            p->most = MAX(p->most, v);
-            p->items++;
-        }
+        for (size_t i = 0; i < l.len; i++)
+            if (l.items[i].kind == EXID_SPAN)
+                p->kind = EXID_SPAN;
         p->lists[p->lists_len++] = l;
         q->truncated |= l.truncated;
     }
+    for (size_t i = 0; i < p->lists_len; i++)
+        for (size_t k = 0; k < p->lists[i].len; k++)
+            count_item(p, &p->lists[i].items[k]);
     return n < 0 ? e->code : 0;
 }
 
@@ -211,7 +227,7 @@ static int ask_list(struct query *q, struct err *e)
     for (size_t i = 0; i < q->tenants_len && !s->range.empty; i++)
         for (size_t k = 0; k < s->types_len; k++) {
             struct wire_query wq = side_wire(s, q->tenants[i], s->types[k]);
-            if (exm_ask_list(q, RENDER_ASK_LIST, &wq, 1u << EXID_SPAN, e))
+            if (exm_ask_list(q, RENDER_ASK_LIST, &wq, 1u << EXID_SPAN | 1u << EXID_PROFILE, e))
                 return e->code;
         }
     return 0;

@@ -1,0 +1,22 @@
+"""Node packages that browser tests need, installed once below build/ui-test."""
+import shutil
+import subprocess
+
+import cluster
+
+WORK = cluster.ROOT / "build" / "ui-test"
+
+
+def npm_ci(folder, name):
+    """Installs the packages of a lock file in a folder below build/, once per lock file."""
+    to = WORK / name
+    to.mkdir(parents=True, exist_ok=True)
+    done = to / "installed"
+    lock = (folder / "package-lock.json").read_bytes()
+    if not done.exists() or done.read_bytes() != lock:
+        for file in ("package.json", "package-lock.json", ".npmrc"):
+            shutil.copy(folder / file, to)
+        subprocess.run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=to,
+                       check=True)
+        done.write_bytes(lock)
+    return to
