@@ -143,6 +143,64 @@ static int reply_select_series(struct query *q, struct err *e)
     return code;
 }
 
+/* Each exemplar is a point of its group. */
+static int add_list(struct query *q, const struct select_series *s, const struct wire_exm_list *l,
+                    struct timeline *t, struct err *e)
+{
+    const uint64_t once = 1;
+    const uint32_t leaf = 1;
+    struct str key;
+
+    for (size_t i = 0; i < l->len; i++) {
+        const struct wire_exemplar *x = &l->items[i];
+        struct wire_points p = { .value = &x->total, .writes = &once, .leaves = &leaf, .len = 1 };
+        struct wire_timelines one = { .series = &p, .len = 1, .gauge = l->gauge };
+        uint32_t k;
+        if (!exm_point(&s->grid, x->start_ms, &k))
+            continue;
+        p.point = &k;
+        if (exm_group(&l->series[x->series], s->group_by, s->group_by_len, q->arena, &p.labels,
+                      &key, e) ||
+            query_take(q, sizeof(struct timeline_point) * 2, e) || timeline_add(t, &one, e))
+            return e->code;
+    }
+    q->truncated |= l->truncated;
+    return 0;
+}
+
+/* By id and in groups: the list has the labels of each exemplar, which their timeline has not. */
+static int reply_ids(struct query *q, struct err *e)
+{
+    const struct select_series *s = q->state;
+    struct wire_exm_list l;
+    struct timeline t;
+    size_t pos = 0;
+    int n, code = 0;
+
+    timeline_init(&t, q->arena);
+    while (!code && (n = query_next_exemplars(q, ASK_SERIES, &pos, &l, e)) != 0)
+        code = n < 0 ? e->code : add_list(q, s, &l, &t, e);
+    if (!code) {
+        timeline_finish(&t, s->asked.average != 0);
+        code = select_reply(q, s, &t, e);
+    }
+    timeline_deinit(&t);
+    return code;
+}
+
+static int ask_ids(struct query *q, const struct select_series *s, struct wire_query wq,
+                   struct err *e)
+{
+    q->step = reply_ids;
+    wq.range = plan_range(s->grid.origin_ms - s->grid.step_ms, s->times.end_ms + 1);
+    for (size_t i = 0; i < q->tenants_len && !wq.range.empty; i++) {
+        wq.tenant = q->tenants[i];
+        if (exm_ask_ids(q, ASK_SERIES, &wq, &s->ids, e))
+            return e->code;
+    }
+    return 0;
+}
+
 static int read_select_series(struct query *q, struct select_series *s, struct err *e)
 {
     struct v1_series *m = &s->asked;
@@ -156,10 +214,6 @@ static int read_select_series(struct query *q, struct select_series *s, struct e
         return e->code;
     s->group_by = msg_strs(&m->group_by);
     s->group_by_len = m->group_by.len;
-    if (s->ids.kinds && s->group_by_len)
-        return err_set(e, ERR_UNIMPLEMENTED,
-                       "groupBy together with an id of a span or trace is not supported by this "
-                       "version");
     return 0;
 }
 
@@ -176,6 +230,8 @@ int api_select_series(struct query *q, struct err *e)
     struct wire_query wq = { .profile_type = s->spec.profile_type,
                              .selectors = s->spec.selectors,
                              .selectors_len = s->spec.len };
+    if (s->ids.kinds && s->group_by_len)
+        return ask_ids(q, s, wq, e);
     struct wire_timeline tl = { plan_grid_asked(s->grid), s->group_by, s->group_by_len };
     /* The first point reaches one step back. */
     bool empty = plan_range(s->grid.origin_ms - s->grid.step_ms, s->times.end_ms + 1).empty;
@@ -189,7 +245,8 @@ int api_select_series(struct query *q, struct err *e)
         /* Spans, or the pushes that came with an id of their own. */
         wq.range = plan_range(s->grid.origin_ms - s->grid.step_ms, s->times.end_ms + 1);
         if (!code && s->asked.exemplars > V1_EXM_NONE)
-            code = exm_ask_list(q, ASK_EXEMPLARS, &wq, 1u << kind, e);
+            code = s->ids.kinds ? exm_ask_ids(q, ASK_EXEMPLARS, &wq, &s->ids, e)
+                                : exm_ask_list(q, ASK_EXEMPLARS, &wq, 1u << kind, e);
     }
     return code;
 }

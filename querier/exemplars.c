@@ -198,6 +198,16 @@ NODISCARD int exm_ask_list(struct query *q, size_t ask, const struct wire_query 
     return query_ask_exemplars(q, ask, wq, x, e);
 }
 
+NODISCARD int exm_ask_ids(struct query *q, size_t ask, const struct wire_query *wq,
+                          const struct exm_ids *ids, struct err *e)
+{
+    struct wire_exemplars x = {
+        .what = WIRE_EXM_LIST, .kinds = ids->kinds, .ids = ids->ids, .ids_len = ids->len
+    };
+
+    return ids->len ? query_ask_exemplars(q, ask, wq, x, e) : 0;
+}
+
 /* ---- answers ---- */
 
 bool exm_point(const struct plan_grid *g, int64_t start_ms, uint32_t *ret_k)

@@ -33,9 +33,11 @@ NODISCARD int exm_ask_merge(struct query *q, size_t ask, const struct wire_query
 /* As query_ask_timeline, without groups. */
 NODISCARD int exm_ask_timeline(struct query *q, size_t ask, const struct wire_query *wq,
                                const struct exm_ids *ids, struct plan_grid grid, struct err *e);
-/* All exemplars of kinds. */
+/* All exemplars of kinds; those with ids. */
 NODISCARD int exm_ask_list(struct query *q, size_t ask, const struct wire_query *wq, unsigned kinds,
                            struct err *e);
+NODISCARD int exm_ask_ids(struct query *q, size_t ask, const struct wire_query *wq,
+                          const struct exm_ids *ids, struct err *e);
 
 /* The point of a grid that an exemplar stands in; false: none. */
 bool exm_point(const struct plan_grid *g, int64_t start_ms, uint32_t *ret_k);

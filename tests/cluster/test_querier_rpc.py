@@ -307,6 +307,16 @@ def test_35_below_a_call_site():
     fails("invalid_argument", "SelectSeries", deeper | {"step": 0.5}, "larger step")
 
 
+def test_35_ids():
+    selector = f'{{span_id="{SPAN}"}}'
+    for by in ([], ["service_name"], ["none"]):
+        for way in WAYS:
+            one, = ok("SelectSeries", asked(selector, step=15, groupBy=by), way)["series"]
+            assert [p["value"] for p in one["points"]] == [70], one
+            assert one.get("labels", []) == ([{"name": "service_name", "value": "spans"}]
+                                             if by == ["service_name"] else [])
+
+
 def test_35_exemplars():
     message = asked('{service_name="spans"}', step=15, exemplarType="EXEMPLAR_TYPE_SPAN")
     for way in WAYS:
