@@ -83,8 +83,9 @@ static int read_mode(struct query *q, struct comparison *c, struct err *e)
     return 0;
 }
 
-/* Without times of its own, the left side of one query is as long as the right one, directly before
- * it; of a query of its own, it is of the same time. */
+/* Without times of its own, the left side of one query is as long as the right one and ends where
+ * that one begins, leaf for leaf, so that no leaf is on both sides; of a query of its own, it is of
+ * the same time. */
 static int read_sides(struct query *q, struct comparison *c, struct err *e)
 {
     int64_t now = clock_wall_ms(q->qr->ctx->env->clock), from_ms, until_ms;
@@ -96,9 +97,9 @@ static int read_sides(struct query *q, struct comparison *c, struct err *e)
         return e->code;
     if (!http_param(q->http, "leftQuery", &text) && !http_param(q->http, "leftFrom", &text) &&
         !http_param(q->http, "leftUntil", &text)) {
-        int64_t length = until_ms - from_ms;
-        until_ms = MAX(from_ms, 2);
-        from_ms = MAX(until_ms - length, 1);
+        const struct plan_range *right = &c->side[DIFF_RIGHT].range;
+        until_ms = MAX(right->start_ms, 2);
+        from_ms = MAX(until_ms - (right->end_ms - right->start_ms), 1);
     }
     return view_side_read(q, side_names[DIFF_LEFT], from_ms, until_ms, &c->side[DIFF_LEFT], e)
                ? e->code

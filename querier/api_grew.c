@@ -72,26 +72,31 @@ static void grew_free(void *cookie)
 
 /* ---- parameters -------------------------------------------------------------------------------*/
 
-/* from, until: the later range; beforeFrom, beforeUntil: as long, directly before it. */
+static int read_range(struct query *q, struct grew *g, size_t side, const char *from,
+                      int64_t from_ms, const char *until, int64_t until_ms, struct err *e)
+{
+    if (api_time(q, until, until_ms, &until_ms, e) || api_time(q, from, from_ms, &from_ms, e))
+        return e->code;
+    if (from_ms >= until_ms)
+        return err_set(e, ERR_INPUT,
+                       "%s is not before %s: %" PRId64 " >= %" PRId64 " (milliseconds)", from,
+                       until, from_ms, until_ms);
+    g->ranges[side].range = plan_range(from_ms, until_ms);
+    return 0;
+}
+
+/* The earlier range is by default as long as the later one and ends where that begins, leaf for
+ * leaf, so that no leaf is in both. */
 static int read_ranges(struct query *q, struct grew *g, struct err *e)
 {
-    int64_t now = clock_wall_ms(q->qr->ctx->env->clock), from[DIFF_SIDES], until[DIFF_SIDES];
+    int64_t now = clock_wall_ms(q->qr->ctx->env->clock), until_ms;
+    const struct plan_range *after = &g->ranges[DIFF_RIGHT].range;
 
-    if (api_time(q, "from", MAX(now - HOUR_MS, 1), &from[DIFF_RIGHT], e) ||
-        api_time(q, "until", now, &until[DIFF_RIGHT], e) ||
-        api_time(q, "beforeUntil", from[DIFF_RIGHT], &until[DIFF_LEFT], e) ||
-        api_time(q, "beforeFrom", MAX(until[DIFF_LEFT] - (until[DIFF_RIGHT] - from[DIFF_RIGHT]), 1),
-                 &from[DIFF_LEFT], e))
+    if (read_range(q, g, DIFF_RIGHT, "from", MAX(now - HOUR_MS, 1), "until", now, e) ||
+        api_time(q, "beforeUntil", MAX(after->start_ms, 2), &until_ms, e))
         return e->code;
-    for (size_t s = 0; s < DIFF_SIDES; s++) {
-        if (from[s] >= until[s])
-            return err_set(e, ERR_INPUT,
-                           "%s: from is not before until: %" PRId64 " >= %" PRId64
-                           " (milliseconds)",
-                           side_keys[s], from[s], until[s]);
-        g->ranges[s].range = plan_range(from[s], until[s]);
-    }
-    return 0;
+    int64_t from_ms = MAX(until_ms - (after->end_ms - after->start_ms), 1);
+    return read_range(q, g, DIFF_LEFT, "beforeFrom", from_ms, "beforeUntil", until_ms, e);
 }
 
 static int read_params(struct query *q, struct grew *g, struct err *e)

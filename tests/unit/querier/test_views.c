@@ -199,6 +199,29 @@ static void test_growth_over_many_services(void **state)
     qbed_deinit(&b);
 }
 
+/* Where the range before is not said, no leaf is in both, though edges lie within leaves. */
+static void test_default_ranges_do_not_meet(void **state)
+{
+    (void)state;
+    static const struct qbed_push pushes[] = {
+        { 0, "a", "", QBED_CPU, T(-60), "f", 1, false, NULL },
+        { 0, "a", "", QBED_CPU, T(-50), "f", 10, false, NULL },
+        { 0, "a", "", QBED_CPU, T(-40), "f", 100, false, NULL },
+        { 0, "a", "", QBED_CPU, T(-30), "f", 1000, false, NULL },
+    };
+    struct qbed b;
+
+    qbed_init(&b, 1, NULL);
+    qbed_data(&b, pushes, ARRAY_LEN(pushes));
+    expect(qbed_get(&b, "/api/v1/functions/grew?query=" QBED_CPU "%7B%7D"
+                        "&from=now-36s&until=now-25s&mode=absolute"),
+           200, "\"self\":{\"before\":11,\"after\":1100,");
+    expect(qbed_get(&b, "/api/v1/diff?query=" QBED_CPU "%7B%7D"
+                        "&rightFrom=now-36s&rightUntil=now-25s"),
+           200, "\"self\":{\"left\":11,\"right\":1100,");
+    qbed_deinit(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +230,7 @@ int main(void)
         cmocka_unit_test(test_a_missing_ingester_is_said),
         cmocka_unit_test(test_memory_of_a_view_is_bounded),
         cmocka_unit_test(test_growth_over_many_services),
+        cmocka_unit_test(test_default_ranges_do_not_meet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
