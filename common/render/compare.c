@@ -178,7 +178,7 @@ void compare_scale(struct calltree *t, double factor)
 
     /* Each value gets what the rounded sum up to it has grown by. */
     vec_for (i, &t->self) {
-        sum += (long double)t->self.ptr[i] * factor;
+        sum += (long double)t->self.ptr[i] * (long double)factor;
         uint64_t upto = sum >= 0x1p63L ? (uint64_t)INT64_MAX : (uint64_t)llroundl(sum);
         t->saturated |= sum >= 0x1p63L;
         t->self.ptr[i] = upto - given;
