@@ -27,7 +27,20 @@
 #define DAY_MS       INT64_C(86400000)
 #define WEIGHT_MAX   (UINT64_C(1) << 31) /* remainder * weight must fit 64 bits */
 
-static int check_window(const struct window *w, const struct window_accept *a, struct err *e)
+/* What the sender of a profile that is too old can do. */
+static const char *advice(const struct ingest *in)
+{
+    if (!in->raw.name.ptr) /* not by /ingest: the body's time is all there is */
+        return "the time is that of the profile itself; by POST /ingest, from= and until= in the "
+               "URL can say another";
+    return in->has_from || in->has_until
+               ? "from= and until= in the URL say when it was"
+               : "the time is that of the profile itself; from= and until= in the URL store it "
+                 "under another time";
+}
+
+static int check_window(const struct window *w, const struct ingest *in,
+                        const struct window_accept *a, struct err *e)
 {
     int64_t oldest = MAX(a->now_ms - (int64_t)a->past_ms, SLOT_EPOCH_MS);
 
@@ -42,9 +55,8 @@ static int check_window(const struct window *w, const struct window_accept *a, s
     if (w->start_ms < oldest)
         return err_set(e, ERR_INPUT,
                        "not_in_ingestion_window: the profile is %" PRId64
-                       " s old, more than is kept (distributor.past: %" PRIu64
-                       " s); from= and until= in the URL store it under another time",
-                       (a->now_ms - w->start_ms) / 1000, a->past_ms / 1000);
+                       " s old, more than is kept (distributor.past: %" PRIu64 " s); %s",
+                       (a->now_ms - w->start_ms) / 1000, a->past_ms / 1000, advice(in));
     if (w->end_ms > a->now_ms + (int64_t)a->future_ms)
         return err_set(e, ERR_INPUT,
                        "not_in_ingestion_window: the profile ends %" PRId64
@@ -68,7 +80,7 @@ int window_of(const struct ingest *in, const struct push *p, const struct window
         /* No agent has measured beyond now; some write nonsense into the duration. */
         w.end_ms = MAX(MIN(w.start_ms + p->duration_ns / 1000000, accept->now_ms), w.start_ms);
     }
-    if (check_window(&w, accept, e))
+    if (check_window(&w, in, accept, e))
         return e->code;
     *ret = w;
     return 0;

@@ -73,6 +73,41 @@ static void test_window_table(void **state)
     }
 }
 
+/* What can be done about it depends on the way in. */
+static void test_advice(void **state)
+{
+    (void)state;
+    static const struct {
+        struct ingest in;
+        bool has_time;
+        const char *says, *not ;
+    } rows[] = {
+        { { .raw.name = { "app", 3 }, .has_from = true, .from_ms = NOW - 500 * DAY },
+          false,
+          "(distributor.past: 34560000 s); from= and until= in the URL say when it was",
+          "itself" },
+        { { .raw.name = { "app", 3 } },
+          true,
+          "of the profile itself; from= and until= in the URL store it under another",
+          "POST" },
+        { { .has_from = false },
+          true,
+          "of the profile itself; by POST /ingest, from= and until=",
+          "store it under" },
+    };
+    const struct window_accept accept = { NOW, 400 * DAY, 600 * S };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const struct push p = { .has_time = rows[i].has_time,
+                                .time_ns = (NOW - 500 * DAY) * 1000000 };
+        struct window w;
+        struct err e;
+        assert_int_equal(window_of(&rows[i].in, &p, &accept, &w, &e), ERR_INPUT);
+        if (!strstr(e.text, rows[i].says) || strstr(e.text, rows[i].not ))
+            fail_msg("row %zu: %s", i, e.text);
+    }
+}
+
 static void test_leaves(void **state)
 {
     (void)state;
@@ -234,9 +269,8 @@ static void test_split_special(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_window_table),
-        cmocka_unit_test(test_leaves),
-        cmocka_unit_test(test_split),
+        cmocka_unit_test(test_window_table),  cmocka_unit_test(test_advice),
+        cmocka_unit_test(test_leaves),        cmocka_unit_test(test_split),
         cmocka_unit_test(test_split_special),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
