@@ -15,8 +15,8 @@ void folded_free(struct folded *f); /* NULL is fine */
 /* Appends about `want` bytes more, or what a line takes; true: there is more. */
 bool folded_next(struct folded *f, size_t want, struct buf *out);
 
-/* All of it. A ';' inside a name becomes ':', a line break a blank: the format has no escapes. Stops early
- * once *out is full (buf_ok tells). */
+/* All of it. A ';' inside a name becomes ':', a line break a blank: the format has no escapes.
+ * Stops early once *out is full (buf_ok tells). */
 void folded_write(const struct layout *l, const struct calltree *t, struct buf *out);
 
 #endif

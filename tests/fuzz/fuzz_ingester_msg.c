@@ -4,6 +4,7 @@
  * with all that the engine relies on. The first byte picks the message.
  */
 #include "ingester/read_msg.h"
+#include "ingester/rpc_read.h"
 #include "ingester/write_msg.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -62,7 +63,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size == 0)
         return 0;
     payload = str_n(data + 1, size - 1);
-    switch (data[0] % 8) { /* of 4 to 7 two are taken: seeds keep their meaning */
+    switch (data[0] % 8) { /* of 4 to 7 three are taken: seeds keep their meaning */
     case 0:
         fuzz_write(payload);
         break;
@@ -77,6 +78,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 5:
         fuzz_read(RPC_EXEMPLARS, payload);
+        break;
+    case 6:
+        (void)read_tenant(payload);
+        fuzz_read(RPC_ESTIMATE, payload);
         break;
     default:
         fuzz_read(RPC_LABELS, payload);
