@@ -251,7 +251,6 @@ static struct push *sink_begin(void *cookie, const struct ingest *in, struct err
         (size_t)k->limits.decode_bytes > k->holds ? (size_t)k->limits.decode_bytes - k->holds : 0;
     const struct push none = { 0 };
     struct window w;
-    uint64_t seed;
 
     if (k->begun >= k->d->conf->request_profiles) {
         err_set(e, ERR_LIMIT,
@@ -280,8 +279,7 @@ static struct push *sink_begin(void *cookie, const struct ingest *in, struct err
     p->arena = arena_new(left);
     /* Like the stacks, the message refers to what is in the body: it cannot be much larger. */
     buf_init(&p->packed, k->d->ctx->cluster->rpc_message_bytes_max);
-    k->d->ctx->env->random(k->d->ctx->env, &seed, sizeof(seed));
-    push_init(&p->push, p->arena, &l, seed);
+    push_init(&p->push, p->arena, &l, distributor_seed(k->d));
     vec_push(&k->rows, ((struct intake_row){ .profiles = 1 }));
     vec_push(&k->open, p);
     k->begun++;

@@ -6,6 +6,9 @@
 #ifndef DISTRIBUTOR_STATE_H
 #define DISTRIBUTOR_STATE_H
 
+#include <stdatomic.h>
+
+#include "common/base/hash.h"
 #include "common/role/role.h"
 #include "distributor/metrics.h"
 #include "distributor/options.h"
@@ -23,6 +26,8 @@ struct distributor {
     struct tenants *tenants;         /* owned */
     struct rules *rules;             /* owned */
     struct budget memory;            /* of pushes in work; any thread */
+    uint64_t seed;                   /* of all tables of pushes: nobody outside knows it */
+    _Atomic uint64_t seeds;          /* that were given; any thread */
     struct scrape *scrape;           /* owned; NULL: nothing is fetched */
     struct api_debuginfo *debuginfo; /* owned; NULL in simulation */
     struct tokens *tokens;           /* owned; NULL: none are known */
@@ -39,6 +44,14 @@ struct distributor {
 static inline struct rpc_peer *distributor_peer(const struct distributor *d, uint32_t shard)
 {
     return d->peers[shard % d->peers_len];
+}
+/* A seed for the tables of one push: asking the system for each would cost as much as its hashes.
+ * Any thread. */
+static inline uint64_t distributor_seed(struct distributor *d)
+{
+    uint64_t n = atomic_fetch_add_explicit(&d->seeds, 1, memory_order_relaxed);
+
+    return hash_u64(d->seed + n * UINT64_C(0x9e3779b97f4a7c15));
 }
 /* A push was answered: the last one ends a drain. */
 void distributor_left(struct distributor *d);

@@ -19,8 +19,8 @@ struct str normalize_name(struct str name, struct buf *tmp);
  * too: process numbers, temporary folders, layers of containers (normalize_path.c). Same terms. */
 struct str normalize_path(struct str path, struct buf *tmp);
 
-/* Where in a text anything begins that a rule looks for, by blocks: made in one go over all names of
- * a profile, which takes a fraction of looking at them one by one. */
+/* Where in a text anything begins that a rule looks for, by blocks: made in one go over all names
+ * of a profile, which takes a fraction of looking at them one by one. */
 #define NORMALIZE_BLOCK 64
 struct normalize_look {
     struct str text; /* borrowed */

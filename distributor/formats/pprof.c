@@ -66,6 +66,11 @@ static bool grow(struct parse *s, void **ptr, size_t *cap, size_t need, size_t s
         }                                                                           \
     } while (0)
 
+static inline struct pprof_line line_of(const uint64_t *v)
+{
+    return (struct pprof_line){ v[1], v[2] < UINT32_MAX ? (uint32_t)v[2] : 0 };
+}
+
 static bool parse_line(struct parse *s, struct rd r)
 {
     uint64_t v[4] = { 0 };
@@ -75,9 +80,31 @@ static bool parse_line(struct parse *s, struct rd r)
         return false;
     ROOM(s, &s->p->lines, 1, ok);
     if (ok)
-        s->p->lines.ptr[s->p->lines.len++] =
-            (struct pprof_line){ v[1], v[2] < UINT32_MAX ? (uint32_t)v[2] : 0 };
+        s->p->lines.ptr[s->p->lines.len++] = line_of(v);
     return ok;
+}
+
+/* A location of known fields only, of one line, as nearly all are. False: look again. */
+static inline bool location_fast(struct parse *s, struct rd r, uint64_t *v, uint64_t *line)
+{
+    const uint8_t *p = r.p, *end = r.end;
+    bool found = false;
+
+    if (s->w.end - end < WIRE_VARINT_MAX)
+        return false;
+    while (p && p < end) {
+        uint32_t tag = *p;
+        if (tag == 0x08 || tag == 0x10 || tag == 0x18) {
+            p = wire_number(p + 1, &v[tag >> 3]);
+        } else if (tag == 0x22 && !found && p[1] < 0x80 && p[1] <= end - p - 2 &&
+                   wire_numbers_fast(p + 2, p + 2 + p[1], line, 3)) {
+            found = true;
+            p += 2 + p[1];
+        } else {
+            return false;
+        }
+    }
+    return p == end && found;
 }
 
 static bool parse_location(struct parse *s, struct rd r)
@@ -85,10 +112,19 @@ static bool parse_location(struct parse *s, struct rd r)
     struct pprof *p = s->p;
     struct pprof_location at = { 0 };
     size_t lines = p->lines.len;
+    uint64_t v[4] = { 0 }, line[4] = { 0 };
     struct wire_field f;
     bool ok = true;
-    int got;
+    int got = 0;
 
+    if (LIKELY(location_fast(s, r, v, line) && s->l->lines_per_location > 0)) {
+        ROOM(s, &p->lines, 1, ok);
+        if (!ok)
+            return false;
+        p->lines.ptr[p->lines.len++] = line_of(line);
+        at = (struct pprof_location){ .id = v[1], .mapping_id = v[2], .address = v[3] };
+        r.p = r.end;
+    }
     while (ok && (got = wire_field(&s->w, &r, &f)) > 0) {
         if (f.number > 5) {
             s->w.unknown_fields++;

@@ -2,8 +2,9 @@
  *
  * pprof_sample: one sample message.
  *
- * The usual ones are taken by the first loop: fields with one-byte tags and lengths. Location ids
- * are not decoded here if they stand in one piece, be it a packed field or a run of single fields:
+ * The usual ones are taken by read_fast: fields with one-byte tags and lengths. What it does not
+ * like is read again from its start, by functions that know all forms and say what is wrong; so the
+ * fast ones need no errors. Location ids are not decoded here if they stand in one piece, be it a packed field or a run of single fields:
  * the walk knows a stack it has seen by these bytes.
  */
 #ifdef __SSE2__
@@ -17,6 +18,7 @@
 #define TAG_LOCATIONS 0x0a /* field 1, packed */
 #define TAG_VALUE     0x10 /* field 2, a number */
 #define TAG_VALUES    0x12
+#define TAG_LABEL     0x1a
 
 static struct wire wire_of(const struct pprof *p, struct err *e)
 {
@@ -110,6 +112,12 @@ static bool add_values(struct wire *w, struct rd r, struct pprof_sample *s)
     return true;
 }
 
+static inline struct pprof_label label_of(const uint64_t *v)
+{
+    return (struct pprof_label){ pprof_string_index(v[1]), pprof_string_index(v[2]),
+                                 pprof_string_index(v[4]), (int64_t)v[3] };
+}
+
 static bool add_label(struct wire *w, struct rd r, const struct limits *l, struct pprof_sample *s)
 {
     uint64_t v[5] = { 0 };
@@ -121,9 +129,7 @@ static bool add_label(struct wire *w, struct rd r, const struct limits *l, struc
     }
     if (!wire_numbers(w, r, v, 4))
         return false;
-    struct pprof_label label = { pprof_string_index(v[1]), pprof_string_index(v[2]),
-                                 pprof_string_index(v[4]), (int64_t)v[3] };
-    vec_push(&s->labels, label);
+    vec_push(&s->labels, label_of(v));
     return true;
 }
 
@@ -152,21 +158,6 @@ static int take_field(struct wire *w, struct rd *r, const struct limits *l, stru
     if (f.number == 1 && f.wire == 0)
         s->ids = STR_NULL;
     return ok ? 1 : -1;
-}
-
-/* Takes a packed list of values that does not end close to the end of the body. */
-static inline bool add_values_fast(struct rd r, struct pprof_sample *s)
-{
-    size_t n = s->values_len;
-    uint64_t v;
-
-    while (r.p < r.end && n < PPROF_TYPES_MAX) {
-        if (!wire_varint_fast(&r.p, r.end, &v))
-            return false;
-        s->values[n++] = (int64_t)v;
-    }
-    s->values_len = n + (r.p < r.end); /* one more than fit: too many */
-    return true;
 }
 
 /* How many of the sixteen bytes at p are tags of ids and ids of one byte, in turn. */
@@ -211,72 +202,109 @@ static inline const uint8_t *find_run_fast(struct rd r, const uint8_t *body_end)
     return p == r.end || *p != TAG_LOCATION ? p : find_run((struct rd){ p, r.end });
 }
 
-static inline bool no_ids(const struct pprof_sample *s)
+/* A packed list of values. False: too many, or malformed. */
+static inline bool values_fast(const uint8_t *p, const uint8_t *end, struct pprof_sample *s)
 {
-    return !s->ids.len && !s->locations.len;
-}
-
-/* A field as nearly all are, with a one-byte tag and length, of a message that does not end close
- * to the end of the body. False for anything else, which take_field has to look at. */
-static inline bool take_usual(struct rd *r, const uint8_t *body_end, struct pprof_sample *s)
-{
-    const uint8_t *p = r->p;
+    size_t n = s->values_len;
     uint64_t v;
 
-    if (r->end - p < 2)
-        return false;
-    if (*p == TAG_LOCATION && no_ids(s)) {
-        const uint8_t *end = find_run_fast(*r, body_end);
-        s->ids = (struct str){ (const char *)p, (size_t)(end - p) };
-        s->tagged = true;
-        r->p = end;
-        return end > p;
-    }
-    if (*p == TAG_VALUE && s->values_len < PPROF_TYPES_MAX) {
-        p++;
-        if (!wire_varint_fast(&p, r->end, &v))
+    while (p < end && n < PPROF_TYPES_MAX) {
+        p = wire_number(p, &v);
+        if (UNLIKELY(!p))
             return false;
-        s->values[s->values_len++] = (int64_t)v;
-        r->p = p;
-        return true;
+        s->values[n++] = (int64_t)v;
     }
-    if (p[1] >= 0x80 || p + 2 + p[1] > r->end)
+    s->values_len = n;
+    return p == end;
+}
+
+static inline bool label_fast(const uint8_t *p, const uint8_t *end, const struct limits *l,
+                              struct pprof_sample *s)
+{
+    uint64_t v[5] = { 0 };
+
+    if (s->labels.len >= l->labels_per_sample || !wire_numbers_fast(p, end, v, 4))
         return false;
-    struct rd sub = { p + 2, p + 2 + p[1] };
-    if (*p == TAG_LOCATIONS && no_ids(s) && sub.end[-1] < 0x80) {
-        s->ids = (struct str){ (const char *)sub.p, (size_t)(sub.end - sub.p) };
-        s->tagged = false;
-    } else if (*p != TAG_VALUES || !add_values_fast(sub, s)) {
-        return false;
-    }
-    r->p = sub.end;
+    vec_push(&s->labels, label_of(v));
     return true;
+}
+
+/* A sample as nearly all are: its ids in one piece, known fields with lengths of one byte, and not
+ * close to the end of the body. False: it has to be looked at again. */
+static inline bool read_fast(const uint8_t *p, const uint8_t *end, const uint8_t *body_end,
+                             const struct limits *l, struct pprof_sample *s)
+{
+    uint64_t v;
+
+    if (body_end - end < WIRE_VARINT_MAX)
+        return false;
+    while (p < end) {
+        uint8_t tag = *p, len = p[1];
+        if (tag == TAG_LOCATION) {
+            const uint8_t *run = find_run_fast((struct rd){ p, end }, body_end);
+            if (s->ids.len || run == p)
+                return false;
+            s->ids = (struct str){ (const char *)p, (size_t)(run - p) };
+            s->tagged = true;
+            p = run;
+            continue;
+        }
+        if (tag == TAG_VALUE) {
+            p = wire_number(p + 1, &v);
+            if (!p || s->values_len == PPROF_TYPES_MAX)
+                return false;
+            s->values[s->values_len++] = (int64_t)v;
+            continue;
+        }
+        p += 2;
+        if (len >= 0x80 || len > end - p)
+            return false;
+        if (tag == TAG_LOCATIONS && len && p[len - 1] < 0x80 && !s->ids.len) {
+            s->ids = (struct str){ (const char *)p, len };
+            s->tagged = false;
+        } else if (tag == TAG_VALUES ? !values_fast(p, p + len, s)
+                                     : tag != TAG_LABEL || !label_fast(p, p + len, l, s)) {
+            return false;
+        }
+        p += len;
+    }
+    return p == end;
+}
+
+static void sample_empty(struct pprof_sample *s)
+{
+    s->ids = STR_NULL;
+    s->locations.len = s->values_len = s->labels.len = 0;
+}
+
+static int read_any(struct wire *w, struct rd r, const struct limits *l, struct pprof_sample *s)
+{
+    for (;;) {
+        if (r.p < r.end && *r.p == TAG_LOCATION) {
+            struct rd run = { r.p, find_run(r) };
+            r.p = run.end;
+            if (!take_ids(w, run, true, l, s))
+                return w->e->code;
+        }
+        int got = take_field(w, &r, l, s);
+        if (got <= 0)
+            return got ? w->e->code : 0;
+    }
 }
 
 int pprof_sample_read(const struct pprof *p, size_t i, const struct limits *l,
                       struct pprof_sample *s, struct err *e)
 {
+    const uint8_t *body = (const uint8_t *)p->body.ptr, *end = body + p->body.len;
     struct pprof_slice slice = p->samples.ptr[i];
+    struct rd r = { body + slice.from, body + slice.from + slice.len };
+
+    sample_empty(s);
+    if (LIKELY(read_fast(r.p, r.end, end, l, s)))
+        return 0;
     struct wire w = wire_of(p, e);
-    struct rd r = { w.body + slice.from, w.body + slice.from + slice.len };
-
-    bool roomy = w.end - r.end >= WIRE_VARINT_MAX;
-
-    s->ids = STR_NULL;
-    s->locations.len = s->values_len = s->labels.len = 0;
-    for (;;) {
-        if (LIKELY(roomy && take_usual(&r, w.end, s)))
-            continue;
-        if (r.p < r.end && *r.p == TAG_LOCATION) {
-            struct rd run = { r.p, find_run(r) };
-            r.p = run.end;
-            if (!take_ids(&w, run, true, l, s))
-                return e->code;
-        }
-        int got = take_field(&w, &r, l, s);
-        if (got <= 0)
-            return got ? e->code : 0;
-    }
+    sample_empty(s);
+    return read_any(&w, r, l, s);
 }
 
 int pprof_sample_unpack(const struct pprof *p, const struct limits *l, struct pprof_sample *s,

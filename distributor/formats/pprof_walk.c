@@ -450,7 +450,6 @@ static bool walk_known(struct walk *w, struct leave *ret)
 {
     const uint8_t *begin = (const uint8_t *)w->sample.ids.ptr, *p = begin + w->sample.ids.len;
     struct trie *trie = &w->paths.trie;
-    const struct trie_last *last = trie->last.ptr;
     uint32_t node = 0, child, id, known = (uint32_t)w->p->location_ids.len;
 
     if (!w->p->location_ids.sequential || !paths_open(&w->paths))
@@ -464,17 +463,21 @@ static bool walk_known(struct walk *w, struct leave *ret)
             if (w->paths.full)
                 return false;
         }
-        const uint32_t *frames = lf.len == 1 ? &lf.from : w->frames.ptr + lf.from;
+        if (LIKELY(lf.len == 1)) {
+            child = trie_step(trie, node, lf.from);
+            if (UNLIKELY(!child)) {
+                *ret = (struct leave){ node, 0, lf, p };
+                return true;
+            }
+            node = child;
+            continue;
+        }
         for (uint32_t i = 0; i < lf.len; i++, node = child) {
-            struct trie_last step = last[node];
-            child = step.child;
-            if (LIKELY(step.frame == frames[i] && child))
-                continue;
-            child = trie_find(trie, node, frames[i]);
-            if (child)
-                continue;
-            *ret = (struct leave){ node, i, lf, p };
-            return true;
+            child = trie_step(trie, node, w->frames.ptr[lf.from + i]);
+            if (!child) {
+                *ret = (struct leave){ node, i, lf, p };
+                return true;
+            }
         }
     }
     *ret = (struct leave){ .node = node };

@@ -36,6 +36,8 @@ bool wire_numbers(struct wire *w, struct rd r, uint64_t *v, uint32_t known)
 {
     struct wire_field f;
 
+    if (w->end - r.end >= WIRE_VARINT_MAX && wire_numbers_fast(r.p, r.end, v, known))
+        return true;
     while (r.p != r.end) {
         uint32_t tag = *r.p;
         if (LIKELY((tag & 0x87) == 0 && tag >> 3 <= known && tag &&

@@ -62,6 +62,40 @@ static inline bool wire_varint_fast(const uint8_t **p, const uint8_t *end, uint6
     return true;
 }
 
+/* A varint at p, WIRE_VARINT_MAX bytes of which are readable; behind it, NULL if it is malformed.
+ * The usual lengths have a branch each, which the processor learns. */
+static inline const uint8_t *wire_number(const uint8_t *p, uint64_t *ret)
+{
+    uint64_t v = p[0];
+
+    if (LIKELY(v < 0x80)) {
+        *ret = v;
+        return p + 1;
+    }
+    v = (v & 0x7f) | (uint64_t)p[1] << 7;
+    if (LIKELY(p[1] < 0x80)) {
+        *ret = v;
+        return p + 2;
+    }
+    return wire_varint_fast(&p, p + WIRE_VARINT_MAX, ret) ? p : NULL;
+}
+
+/* wire_numbers for a message that ends WIRE_VARINT_MAX bytes before the end of the body and has
+ * nothing but known fields. False: it has not, or is malformed; v may have changed. */
+static inline bool wire_numbers_fast(const uint8_t *p, const uint8_t *end, uint64_t *v,
+                                     uint32_t known)
+{
+    while (p < end) {
+        uint32_t tag = *p;
+        if ((tag & 0x87) || tag < 8 || tag >> 3 > known)
+            return false;
+        p = wire_number(p + 1, &v[tag >> 3]);
+        if (!p)
+            return false;
+    }
+    return p == end;
+}
+
 static inline bool wire_varint(const struct wire *w, struct rd *r, uint64_t *ret)
 {
     if (UNLIKELY(w->end - r->p < WIRE_VARINT_MAX))

@@ -38,6 +38,14 @@ uint32_t trie_find(struct trie *t, uint32_t parent, uint32_t frame);
  * root-most of them. */
 uint32_t trie_append(struct trie *t, uint32_t parent, const uint32_t *frames, size_t n);
 
+/* The child of parent for this frame; 0 if there is none. */
+static inline uint32_t trie_step(struct trie *t, uint32_t parent, uint32_t frame)
+{
+    struct trie_last last = t->last.ptr[parent];
+
+    return LIKELY(last.frame == frame && last.child) ? last.child : trie_find(t, parent, frame);
+}
+
 /* The node of a path of n frames, leaf first, below parent; STACKS_FULL over the budget of the
  * builder. Once a step leads nowhere, the rest of the path is new. */
 static inline uint32_t trie_walk(struct trie *t, uint32_t parent, const uint32_t *frames, size_t n)
