@@ -186,7 +186,7 @@ static size_t class_at(struct str name)
     for (size_t i = 0; i < ARRAY_LEN(classes); i++)
         if (str_eqc(name, classes[i].name))
             return i;
-    CHECK(!"a class of the table");
+    CHECK(false); /* callers name classes of the table */
     return 0;
 }
 
