@@ -28,6 +28,7 @@
 #include "querier/turns.h"
 
 #define CONNECT_BODY (1 * MIB)
+#define TAKEN_BODY   (32 * MIB) /* of an RPC: what is over its limit is told in its protocol */
 #define SERVICE      "/querier.v1.QuerierService/"
 #define SETTINGS     "/settings.v1.SettingsService/"
 #define RULES        "/settings.v1.RecordingRulesService/"
@@ -126,8 +127,9 @@ static void start_routes(struct querier *qr)
     qr->routes = XNEW_ARRAY(struct querier_route, ARRAY_LEN(routes));
     for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
         qr->routes[i] = (struct querier_route){ qr, &routes[i] };
-        http_route(qr->ctx->http, routes[i].methods, routes[i].path, routes[i].body_max,
-                   query_on_http, &qr->routes[i]);
+        http_route(qr->ctx->http, routes[i].methods, routes[i].path,
+                   routes[i].connect ? TAKEN_BODY : routes[i].body_max, query_on_http,
+                   &qr->routes[i]);
     }
     /* What has no method above, and who reads sources from version control: unimplemented. */
     svc_service(qr->ctx->http, SETTINGS "*");

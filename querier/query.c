@@ -311,6 +311,9 @@ static int query_prepare(struct query *q, struct err *e)
         return err_set(e, ERR_UNAVAILABLE, "shutting down");
     if (role_memory_check(qr->ctx, e))
         return e->code;
+    if (q->http->body.len > q->route->body_max)
+        return err_set(e, ERR_TOO_LARGE, "the body has %zu bytes, at most %zu are taken here",
+                       q->http->body.len, q->route->body_max);
     if (q->route->connect)
         timeout_ms = svc_left_ms(&q->call, timeout_ms);
     q->deadline_ns = q->began_ns + timeout_ms * 1000000;

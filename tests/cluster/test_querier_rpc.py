@@ -158,6 +158,21 @@ def test_hostile_messages():
         assert r.status == 200, r
 
 
+def test_too_large_messages():
+    path, proto = f"/{v1.SERVICE}/SelectMergeStacktraces", {"Content-Type": "application/proto"}
+    padded = v1.encode("SelectMergeStacktracesRequest", asked()) + push.field(99, b"x" * (2 << 20))
+    r = server.reader.post(path, padded, T1 | proto)
+    assert r.status == 429 and r.json()["code"] == "resource_exhausted", r
+    a = v1.grpc(server.reader, path, padded, "proto", T1)
+    assert a.code == "resource_exhausted", a
+    # Small on the wire, but not what it unfolds to.
+    for size in (8 << 20, 200 << 20):
+        bomb = gzip.compress(push.field(99, bytes(size)), 6)
+        r = server.reader.post(path, bomb, T1 | proto | {"Content-Encoding": "gzip"})
+        assert r.status in (400, 429), (size, r)
+        assert r.json()["code"] in ("invalid_argument", "resource_exhausted"), r
+
+
 # ---- conformance ----
 
 def test_29_profile_types():
