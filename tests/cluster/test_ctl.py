@@ -63,7 +63,8 @@ def refused(server, *args, says="", code=2, **more):
 
 def on_terminal(server, *args, columns=80, answers=(), limit_s=60, **env):
     """Runs on a pseudo terminal, both outputs; `answers`: (text to wait for, what to type)."""
-    env = {"EMBERTREE_URL": f"http://127.0.0.1:{server.reader.port}"} | env
+    if server:
+        env = {"EMBERTREE_URL": f"http://127.0.0.1:{server.reader.port}"} | env
     main, other = pty.openpty()
     fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     child = subprocess.Popen([CTL, *map(str, args)], stdin=other, stdout=other, stderr=other,
@@ -486,9 +487,10 @@ def test_partial_answers_are_said():
         assert json.loads(ok(url, "top", "--json", code=1))["partial"] is True
 
 
-COMMANDS = (("top",), ("tree",), ("sandwich", "f"), ("timeline",), ("query", "-f", "folded"), ("diff",), ("tail", "-c1"), ("services",),
-            ("types",), ("labels",), ("labels", "pod"), ("series",), ("space",), ("deletes",),
-            ("delete", "x", "--yes"), ("admin",), ("admin", "ready"), ("admin", "ring"))
+COMMANDS = (("top",), ("tree",), ("sandwich", "f"), ("timeline",), ("query", "-f", "folded"),
+            ("diff",), ("tail", "-c1"), ("services",), ("types",), ("labels",), ("labels", "pod"),
+            ("series",), ("space",), ("deletes",), ("delete", "x", "--yes"), ("admin",),
+            ("admin", "ready"), ("admin", "ring"))
 TYPED = {"top", "tree", "sandwich", "timeline", "query", "diff", "tail"}
 
 
@@ -556,6 +558,20 @@ def test_server_down_or_silent():
         refused(url, "space", says="older version, or another program?")
 
 
+def test_waiting_is_shown_to_people_only():
+    def answer(*_):
+        time.sleep(1.8)
+        return 200, {"Content-Type": "application/json"}, b'{"names":["x"]}'
+
+    with fake(answer) as (_, url):
+        code, out = on_terminal(None, "labels", EMBERTREE_URL=url)
+        assert code == 0 and "waiting for " + url in out and out.endswith("\x1b[Kx\n"), repr(out)
+        code, out = on_terminal(None, "labels", "--quiet", EMBERTREE_URL=url)
+        assert (code, out) == (0, "x\n"), repr(out)
+        r = ctl(url, "labels")
+        assert r.returncode == 0 and r.stderr == b"", r
+
+
 def test_tls():
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
@@ -598,6 +614,18 @@ def test_manual_and_completion():
             continue
         r = subprocess.run([shell, "-n", "/dev/stdin"], input=text, capture_output=True, text=True)
         assert r.returncode == 0 and not r.stderr, (shell, r)
+    if shutil.which("fish"):
+        script = "embertreectl completion fish | source; complete -C 'embertreectl sandw'; " \
+                 "complete -C 'embertreectl top --sort '"
+        r = subprocess.run(["fish", "-N", "-c", script], capture_output=True, text=True, check=True,
+                           env=environment(PATH=f"{cluster.BIN}:{os.environ['PATH']}"))
+        assert [x.split("\t")[0] for x in r.stdout.splitlines()] == ["sandwich", "self", "total"], r
+    if shutil.which("zsh"):
+        script = "autoload -U compinit; compinit -D -u; source <(embertreectl completion zsh); " \
+                 "print ${_comps[embertreectl]}"
+        r = subprocess.run(["zsh", "-f", "-c", script], capture_output=True, text=True, check=True,
+                           env=environment(PATH=f"{cluster.BIN}:{os.environ['PATH']}"))
+        assert r.stdout.strip() == "_embertreectl" and not r.stderr, r
     assert completed("to") == ["top"]
     assert completed("top --lim") == ["--limit"]
     assert completed("top --sort ") == ["self", "total"]
@@ -630,4 +658,5 @@ if __name__ == "__main__":
                   test_server_side, test_terminal, test_uploads_and_progress, test_wrong_calls,
                   test_closed_pipe_and_full_disk, test_who_asks, test_partial_answers_are_said,
                   test_servers_that_send_anything, test_hostile_names_in_every_list,
-                  test_server_down_or_silent, test_tls, test_manual_and_completion])
+                  test_server_down_or_silent, test_waiting_is_shown_to_people_only,
+                  test_tls, test_manual_and_completion])
