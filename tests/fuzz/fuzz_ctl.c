@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a server answers, as embertreectl reads and prints it: the first byte says which answer it is
- * and how wide the terminal. Nothing that a terminal would obey may come out.
+ * What a server answers, as embertreectl reads and prints it: the first byte says which answer it
+ * is and how wide the terminal. Nothing that a terminal would obey may come out.
  */
 #include <stdlib.h>
 
