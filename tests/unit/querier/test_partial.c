@@ -209,11 +209,42 @@ static void test_deadlines_shrink(void **state)
     qbed_deinit(&b);
 }
 
+/* The same of gRPC's header, in its units. */
+static void test_grpc_timeouts(void **state)
+{
+    static const struct {
+        const char *timeout;
+        uint64_t most, least;
+    } cases[] = { { "1S", 1000, 900 }, { "500m", 500, 450 }, { "100000u", 100, 80 } };
+    struct qbed b;
+
+    (void)state;
+    qbed_init(&b, 1, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char head[400];
+        int n = snprintf(head, sizeof(head),
+                         "POST /querier.v1.QuerierService/ProfileTypes HTTP/1.1\r\nHost: h\r\n"
+                         "Content-Type: application/grpc-web+proto\r\ngrpc-timeout: %s\r\n"
+                         "Content-Length: 5\r\n\r\n",
+                         cases[i].timeout);
+        size_t before = b.ingesters[0].calls;
+        net_send(b.client, str_n(head, (size_t)n));
+        net_send(b.client, str_n("\0\0\0\0\0", 5));
+        net_pass(&b.world, 10);
+        assert_int_equal(b.ingesters[0].calls, before + 1);
+        assert_true(b.ingesters[0].left_ms < cases[i].most);
+        assert_true(b.ingesters[0].left_ms >= cases[i].least);
+        assert_int_equal(qbed_status(qbed_reply(&b)), 200);
+    }
+    qbed_deinit(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_route),
         cmocka_unit_test(test_deadlines_shrink),
+        cmocka_unit_test(test_grpc_timeouts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
