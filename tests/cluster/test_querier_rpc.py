@@ -448,6 +448,7 @@ def test_settings_and_rules():
 def test_recorded_requests():
     """What Grafana sends, byte by byte, is answered as the same question in plain JSON."""
     tenant = {"X-Scope-OrgID": "anonymous"}
+    assert grafana.main() == 0, "UPDATE=1 python3 tests/lib/grafana.py"
     for env, text in (("prod", b"main;serve;pay 30\nmain;serve;list 20\nmain 1\n"),
                       ("dev", b"main;idle 7\n")):
         r = server.ingest(text, f"shop.cpu{{env={env},pod=p-{env}}}", tenant,
