@@ -166,9 +166,11 @@ static int start_shared(struct process *p, struct err *e)
     if (code)
         return code;
     p->loop = loop_new(env->clock);
-    p->pool = pool_new("pool", threads, POOL_QUEUE_MAX);
+    /* One tenant's long queries never have the last two threads: one is for pushes, one for the
+     * queries of others. */
+    p->pool = pool_new("pool", tenancy->multi ? threads + 1 : threads, POOL_QUEUE_MAX);
     if (tenancy->multi)
-        pool_limit_tenant(p->pool, threads - 1); /* one is free for everybody else */
+        pool_limit_tenant(p->pool, threads - 1);
     p->metrics = metrics_new();
     p->rpc = rpc_net_new(env, p->metrics);
     p->ctx = (struct role_ctx){

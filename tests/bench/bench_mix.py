@@ -3,7 +3,7 @@ labels and series, under concurrent pushes: p50 and p99 of each kind, and beside
 bytes of the vectors they touch over the memory's bandwidth. Then what another tenant's flood of heavy
 questions does to the p99 of a quiet tenant (aim: 20 % at most), in alternating rounds.
 
-BENCH_SECONDS: of a round (4), ROUNDS (4), MINUTES of data (15), SERVICES (4), PODS (6), HEAVY series (20000),
+BENCH_SECONDS: of a round (4), ROUNDS (4), MINUTES of data (15), SERVICES (4), PODS (6), HEAVY series (10000),
 CLIENTS of the mix (2), of the flood (16).
 """
 import gzip
@@ -30,7 +30,7 @@ def number(name, default):
 
 SECONDS = float(os.environ.get("BENCH_SECONDS", "4"))
 ROUNDS, MINUTES = number("ROUNDS", 4), number("MINUTES", 15)
-SERVICES, PODS, HEAVY = number("SERVICES", 4), number("PODS", 6), number("HEAVY", 20000)
+SERVICES, PODS, HEAVY = number("SERVICES", 4), number("PODS", 6), number("HEAVY", 10000)
 CLIENTS, FLOOD, PUSHES_S = number("CLIENTS", 2), number("FLOOD", 16), number("PUSHES_S", 40)
 TYPE, RPC = cluster.CPU_TYPE, "/querier.v1.QuerierService/"
 PROTO, JSON = {"Content-Type": "application/proto"}, {"Content-Type": "application/json"}
@@ -154,7 +154,7 @@ def flood(port, stop, tell):
         c = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
         while not stop.is_set():
             now = int(time.time() * 1000)
-            body = json.dumps({"profileTypeID": TYPE, "labelSelector": '{id=~"id-.*[0-9]$"}', "step": 15,
+            body = json.dumps({"profileTypeID": TYPE, "labelSelector": '{id=~"id-.*[0-9]$"}', "step": 60,
                                "groupBy": ["id"], "limit": "1", "start": str(now - 3600_000),
                                "end": str(now)})
             status, _ = ask(c, "POST", path, body, HOSTILE)
