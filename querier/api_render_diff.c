@@ -74,11 +74,24 @@ static int put_json(struct query *q, const struct render_diff *r, const struct d
     return query_out_end(q, e);
 }
 
+static struct str title_of(struct query *q, const struct render_diff *r)
+{
+    struct buf text;
+
+    buf_init(&text, MIB);
+    buf_add_str(&text, r->sides[DIFF_LEFT].query);
+    buf_add_str(&text, STR(" / "));
+    buf_add_str(&text, r->sides[DIFF_RIGHT].query);
+    struct str title = arena_strdup(q->arena, buf_str(&text));
+    buf_deinit(&text);
+    return title;
+}
+
 static int put_diff(struct query *q, const struct render_diff *r, const struct merged m[DIFF_SIDES],
                     struct err *e)
 {
     const struct calltree *left = &m[DIFF_LEFT].tree, *right = &m[DIFF_RIGHT].tree;
-    struct render_about about = { .title = r->sides[DIFF_LEFT].query,
+    struct render_about about = { .title = title_of(q, r),
                                   .type = side_type_id(&r->sides[DIFF_LEFT]) };
     struct diff d;
     int code;

@@ -21,7 +21,7 @@
 #define CHAR   6.7
 #define CHARS3 (3 * CHAR + 6)
 
-/* A bar of either kind with its place: of a diff, both sides together. */
+/* A bar of either kind with its place, as a part of the whole width. */
 struct place {
     double x, total;
     uint64_t side[DIFF_SIDES], self[DIFF_SIDES];
@@ -115,8 +115,7 @@ static void put_label(struct str name, double width, struct buf *out)
 
 static void put_bar(const struct drawing *d, const struct place *p, size_t level)
 {
-    double all = (double)d->all[0] + (double)d->all[1];
-    double x = all > 0 ? p->x / all * WIDTH : 0, width = all > 0 ? p->total / all * WIDTH : 0;
+    double x = p->x * WIDTH, width = p->total * WIDTH;
     size_t y = TOP + level * ROW;
 
     put_title(d, p);
@@ -188,8 +187,8 @@ void svg_flame(const struct flame *f, const struct viewer_head *h, struct buf *o
         uint64_t edge = 0;
         for (; i < f->level_end.ptr[level] && buf_ok(out); i++) {
             const uint64_t *b = &f->bars.ptr[i * 4];
-            struct place p = { .x = (double)(edge + b[0]),
-                               .total = (double)b[1],
+            struct place p = { .x = share(edge + b[0], f->total),
+                               .total = share(b[1], f->total),
                                .side = { b[1], 0 },
                                .self = { b[2], 0 },
                                .name = f->names.ptr[b[3]] };
@@ -198,6 +197,14 @@ void svg_flame(const struct flame *f, const struct viewer_head *h, struct buf *o
         }
     }
     put_foot(&d);
+}
+
+/* Each side has half of the width, whatever its total; all of it where the other has nothing. */
+static double both(const struct drawing *d, uint64_t left, uint64_t right)
+{
+    double half = d->all[DIFF_LEFT] && d->all[DIFF_RIGHT] ? 0.5 : 1;
+
+    return half * (share(left, d->all[DIFF_LEFT]) + share(right, d->all[DIFF_RIGHT]));
 }
 
 void svg_diff(const struct diff *f, const struct viewer_head *h, struct buf *out)
@@ -211,8 +218,8 @@ void svg_diff(const struct diff *f, const struct viewer_head *h, struct buf *out
         uint64_t edge[DIFF_SIDES] = { 0 };
         for (; i < f->level_end.ptr[level] && buf_ok(out); i++) {
             const uint64_t *b = &f->bars.ptr[i * 7];
-            struct place p = { .x = (double)(edge[0] + b[0]) + (double)(edge[1] + b[3]),
-                               .total = (double)b[1] + (double)b[4],
+            struct place p = { .x = both(&d, edge[0] + b[0], edge[1] + b[3]),
+                               .total = both(&d, b[1], b[4]),
                                .side = { b[1], b[4] },
                                .self = { b[2], b[5] },
                                .name = f->names.ptr[b[6]] };

@@ -14,7 +14,7 @@
 
 /* Both stop early once *out is full (buf_ok tells). */
 void svg_flame(const struct flame *f, const struct viewer_head *h, struct buf *out);
-/* A bar is as wide as both sides together; red where the right side has the larger share. */
+/* A bar is as wide as its share of both sides together; red where the right one's is larger. */
 void svg_diff(const struct diff *d, const struct viewer_head *h, struct buf *out);
 
 #endif

@@ -10,7 +10,8 @@
   const two = data.sides === 2;
   let zoomed = null, word = '', scale = null;
 
-  /* ---- bars: {x, w, self, name, level, left, right}; both sides add up to w ---- */
+  /* ---- bars: x and w are the sums of both sides, exact, and say what is inside of what; at and
+     wide are what is drawn, where each side has half of the room whatever its total ---- */
   const step = two ? 7 : 4, levels = [];
   for (const flat of data.levels) {
     const bars = [];
@@ -19,7 +20,7 @@
       a += flat[i];
       if (two) b += flat[i + 3];
       const left = flat[i + 1], right = two ? flat[i + 4] : 0;
-      bars.push({ x: a + b, w: left + right, left, right, level: levels.length,
+      bars.push({ x: a + b, w: left + right, left, right, level: levels.length, l: a, r: b,
         selfL: flat[i + 2], selfR: two ? flat[i + 5] : 0, name: data.names[flat[i + step - 1]] });
       a += left;
       b += right;
@@ -27,6 +28,15 @@
     levels.push(bars);
   }
   const all = levels.length && levels[0].length ? levels[0][0] : null;
+  if (all) {
+    const half = all.left && all.right ? 0.5 : 1;
+    const perL = all.left ? half / all.left : 0, perR = all.right ? half / all.right : 0;
+    for (const bars of levels)
+      for (const b of bars) {
+        b.at = b.l * perL + b.r * perR;
+        b.wide = b.left * perL + b.right * perR;
+      }
+  }
 
   /* ---- numbers ---- */
   const times = [['ns', 1000], ['us', 1000], ['ms', 1000], ['s', 60], ['min', 60], ['h', 24], ['d', 0]];
@@ -70,7 +80,7 @@
     const z = zoomed || all, above = b.level < z.level;
     if (above && !(b.x <= z.x && b.x + b.w >= z.x + z.w)) return null;
     if (!above && (b.x < z.x || b.x + b.w > z.x + z.w)) return null;
-    return above ? [0, scale * z.w] : [(b.x - z.x) * scale, b.w * scale];
+    return above ? [0, scale * z.wide] : [(b.at - z.at) * scale, b.wide * scale];
   }
   function draw() {
     const ratio = window.devicePixelRatio || 1, wide = scroll.clientWidth, high = scroll.clientHeight;
@@ -83,7 +93,7 @@
     pen.clearRect(0, 0, wide, high);
     pen.font = '11px ui-monospace, monospace';
     if (!all || !all.w) return;
-    scale = wide / (zoomed || all).w;
+    scale = wide / (zoomed || all).wide;
     const first = Math.floor(scroll.scrollTop / ROW), last = first + Math.ceil(high / ROW) + 1;
     for (let d = first; d < last && d < levels.length; d++) {
       const y = d * ROW - scroll.scrollTop;
