@@ -4,6 +4,7 @@
 with the reason where that is impossible here. Nothing of it is committed but lock files.
 """
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -309,11 +310,13 @@ def profilecli_prepare():
 
 def pprof_prepare():
     need("go")
-    return None
+    app = WORK / "pgo" / "app"
+    make("pgo", ["go", "build", "-o", app, "."], cwd=SRC / "pgo", made=[app])
+    return app
 
 
 def pprof(_, certs, tls):
-    """`go tool pprof` reads what SelectMergeProfile exports."""
+    """`go tool pprof` reads what SelectMergeProfile and render export."""
     with Bed("client.pprof", tls, certs) as b:
         reply = b.server.ingest(b"main;burn_hot 30\nmain;burn_cold 10\n", "client.pprof.cpu",
                                 b.headers, sampleRate="100")
@@ -321,11 +324,45 @@ def pprof(_, certs, tls):
         message = b.server.range_ms() | {"profile_typeID": CPU, "label_selector":
                                          '{service_name="client.pprof"}'}
         reply = b.server.connect("SelectMergeProfile", message, b.headers)
-        if reply.status != 501:
+        assert reply.status == 200, reply
+        pprof_top(b)
+
+
+def decisions(profile, to):
+    """What Go's compiler thinks of each call, by the profile: {place: (caller, hottest callee)} and
+    the weights by place."""
+    command = ["go", "build", f"-pgo={profile}", "-gcflags=-d=pgodebug=3", "-o", to, "."]
+    ran = subprocess.run(list(map(str, command)), cwd=SRC / "pgo", capture_output=True, text=True,
+                         timeout=LIMIT_S)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    calls = [json.loads(line) for line in ran.stderr.splitlines() if line.startswith("{")]
+    assert calls, ran.stderr[:2000]
+    return ({c["Pos"]: (c["Caller"], c["Hottest"]) for c in calls},
+            {c["Pos"]: c["Weight"] for c in calls})
+
+
+def pgo(app, certs, tls):
+    """`go build -pgo` makes the same of our default.pgo as of the profile that was pushed."""
+    with Bed("client.pgo", tls, certs) as b:
+        pushed = b.server.process.folder / "cpu.pprof"
+        subprocess.run([app, pushed], check=True, capture_output=True, timeout=60)
+        reply = b.server.ingest(pushed.read_bytes(), "client.pgo", b.headers, format="pprof")
+        assert reply.status == 200, reply
+        want, weights = decisions(pushed, app.with_name("by-pushed"))
+        assert any(weights.values()), "the profile says nothing of the program"
+        for name, query in (("default.pgo", {"format": "pgo"}),
+                            ("all.pgo", {"format": "pprof"})):
+            url = "/pyroscope/render?" + urllib.parse.urlencode({
+                "query": CPU + '{service_name="client.pgo"}', "from": "now-1h", "until": "now"}
+                | query)
+            reply = b.server.reader.request("GET", url, None, b.headers)
             assert reply.status == 200, reply
-            pprof_top(b)
-    if reply.status == 501:
-        raise Missing("the server has no pprof export: SelectMergeProfile answers 501")
+            path = b.server.process.folder / name
+            path.write_bytes(reply.body)
+            got, heavy = decisions(path, app.with_name("by-ours"))
+            assert got == want, (name, got, want)
+            # Weights are samples in the one, nanoseconds in the other: 10 ms each.
+            assert heavy == {k: v * 10**7 for k, v in weights.items()}, (name, heavy, weights)
 
 
 def pprof_top(b):

@@ -1,0 +1,3 @@
+module example.test/pgo
+
+go 1.21
