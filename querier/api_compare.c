@@ -172,14 +172,12 @@ int api_compare(struct query *q, struct err *e)
 
 static int count_instances(struct query *q, size_t ask, uint64_t *ret, struct err *e)
 {
-    struct arena_mark mark = arena_mark(q->arena);
     struct timeline t;
 
-    timeline_init(&t, q->arena);
+    timeline_init(&t, view_data(q));
     int code = merged_timeline(q, ask, 1, false, &t, e);
     *ret = t.groups.len;
     timeline_deinit(&t);
-    arena_rewind(q->arena, mark);
     return code;
 }
 

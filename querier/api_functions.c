@@ -24,6 +24,7 @@
 #include "querier/fn_table.h"
 #include "querier/merged.h"
 #include "querier/spec.h"
+#include "querier/view_args.h"
 
 #define TOP_DEFAULT 10
 #define TOP_MAX     1000
@@ -38,7 +39,7 @@
 enum ask { ASK_SUMS, ASK_SERIES, ASK_GROUPS, ASK_GROUP };
 
 struct group {
-    struct labels labels; /* in q->data and q->arena */
+    struct labels labels; /* in q->data */
     struct fn_table table;
 };
 
@@ -319,7 +320,7 @@ static int find_groups(struct query *q, struct functions *f, struct err *e)
 {
     struct timeline t;
 
-    timeline_init(&t, q->arena);
+    timeline_init(&t, view_data(q));
     int code = merged_timeline(q, ASK_GROUPS, 1, false, &t, e);
     f->groups_len = (size_t)MIN(t.groups.len, f->groups_max);
     f->groups_omitted = t.groups.len - f->groups_len;

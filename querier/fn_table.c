@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/size.h"
+#include "querier/view_args.h"
 
 static int by_text(const void *a, const void *b, void *names)
 {
@@ -22,8 +23,7 @@ NODISCARD int fn_table_init(struct fn_table *t, struct query *q, const struct st
     *t = (struct fn_table){ .names = names, .names_len = names_len, .points = points };
     if (query_take(q, bytes, e))
         return e->code;
-    if (!q->data)
-        q->data = arena_new(q->qr->query_bytes_max);
+    (void)view_data(q);
     t->by_text = ARENA_ARRAY(q->data, uint32_t, names_len + 1);
     t->cells = ARENA_ARRAY(q->data, struct fn_cell, names_len * points + 1);
     t->all = ARENA_ARRAY(q->data, uint64_t, points);

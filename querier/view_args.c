@@ -6,7 +6,7 @@
 #include "common/model/ptype.h"
 #include "querier/api_render.h"
 
-#define STRS_MAX      4096
+#define STRS_MAX      1024 /* stacks are not deeper */
 #define LIMIT_DEFAULT 100
 #define LIMIT_MAX     10000
 
@@ -24,18 +24,16 @@ static const char *prefixed(const char *prefix, const char *name, char *buf, siz
 NODISCARD int view_strs(struct query *q, const char *name, const struct str **ret, size_t *ret_len,
                         struct err *e)
 {
-    struct str text, *list;
+    struct str text, *list = NULL;
     size_t n = 0;
 
-    while (n <= STRS_MAX && http_param_at(q->http, name, n, &text))
-        n++;
-    if (n > STRS_MAX)
-        return err_set(e, ERR_LIMIT, "%s: over %d in one request", name, STRS_MAX);
-    list = ARENA_ARRAY(q->arena, struct str, n + 1);
-    if (!list)
-        return err_set(e, ERR_LIMIT, "the request needs over %zu bytes", arena_limit(q->arena));
-    for (size_t i = 0; i < n; i++)
-        (void)http_param_at(q->http, name, i, &list[i]);
+    while (http_param_at(q->http, name, n, &text)) {
+        if (n == STRS_MAX)
+            return err_set(e, ERR_LIMIT, "%s: over %d in one request", name, STRS_MAX);
+        if (!list && !(list = ARENA_ARRAY(q->arena, struct str, STRS_MAX)))
+            return err_set(e, ERR_LIMIT, "the request needs over %zu bytes", arena_limit(q->arena));
+        list[n++] = text;
+    }
     *ret = list;
     *ret_len = n;
     return 0;
@@ -143,6 +141,13 @@ NODISCARD int view_flag(struct query *q, const char *name, bool *ret, struct err
         return e->code;
     *ret = n % 2;
     return 0;
+}
+
+struct arena *view_data(struct query *q)
+{
+    if (!q->data)
+        q->data = arena_new(q->qr->query_bytes_max);
+    return q->data;
 }
 
 /* ---- the tree ---------------------------------------------------------------------------------*/

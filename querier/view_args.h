@@ -28,7 +28,7 @@ struct view_page {
  * without a prefix is the default; `from` and `until` default to the given times. */
 NODISCARD int view_side_read(struct query *q, const char *prefix, int64_t from_ms, int64_t until_ms,
                              struct view_side *ret, struct err *e);
-/* All parameters of a name, in the arena. ERR_LIMIT: over 4,096. */
+/* All parameters of a name, in the arena. ERR_LIMIT: over 1,024. */
 NODISCARD int view_strs(struct query *q, const char *name, const struct str **ret, size_t *ret_len,
                         struct err *e);
 /* maxNodes or max-nodes; absent: querier.nodes_default. ERR_INPUT over the limit. */
@@ -42,6 +42,9 @@ NODISCARD int view_word(struct query *q, const char *name, const char *const *wo
 NODISCARD int view_function(struct query *q, struct str *ret, struct err *e);
 /* 1, true: true. Absent, 0, false: false. */
 NODISCARD int view_flag(struct query *q, const char *name, bool *ret, struct err *e);
+
+/* The arena of what may be as large as replies. */
+struct arena *view_data(struct query *q);
 
 /* Asks for the tree in every tenant of the request. */
 NODISCARD int view_ask(struct query *q, size_t ask, const struct view_side *s, struct err *e);

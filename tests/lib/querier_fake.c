@@ -256,10 +256,11 @@ static int answer_timeline(const struct fake *f, struct str payload, struct aren
     Embertree__TimelineRequest *q =
         embertree__timeline_request__unpack(NULL, payload.len, (const uint8_t *)payload.ptr);
     Embertree__TimelineReply r = EMBERTREE__TIMELINE_REPLY__INIT;
-    struct group groups[32];
+    const size_t groups_max = 4096;
+    struct group *groups = ARENA_ARRAY(a, struct group, groups_max);
     size_t len = 0;
 
-    CHECK(q);
+    CHECK(q && groups);
     for (size_t i = 0; i < f->n && e->code == 0; i++) {
         const struct qbed_push *p = &f->pushes[i];
         int64_t slot = slot_to_ms(slot_of_ms(p->ms));
@@ -271,7 +272,7 @@ static int answer_timeline(const struct fake *f, struct str payload, struct aren
             fake_matches(p, in_str(q->tenant), q->matchers, q->n_matchers, a, e) <= 0)
             continue;
         struct labels all = fake_labels(p, a);
-        CHECK(len < ARRAY_LEN(groups));
+        CHECK(len < groups_max);
         struct group *g =
             group_of(groups, &len, project(&all, q->group_by, q->n_group_by, a), q->points);
         struct point *to = &g->points[k];

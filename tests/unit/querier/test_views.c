@@ -199,6 +199,34 @@ static void test_growth_over_many_services(void **state)
     qbed_deinit(&b);
 }
 
+static void test_many_groups_and_instances(void **state)
+{
+    (void)state;
+    enum { PODS = 3000 };
+    struct qbed_push *pushes = XNEW_ARRAY(struct qbed_push, PODS);
+    char(*labels)[200] = xcalloc(PODS, sizeof(*labels));
+    struct qbed b;
+    const char *r;
+
+    for (int i = 0; i < PODS; i++) {
+        (void)snprintf(labels[i], sizeof(labels[i]), "pod=%0150d", i);
+        pushes[i] = (struct qbed_push){ QBED_BY_SERVICE,   "a",   labels[i], QBED_CPU, T(-50), "f",
+                                        (uint64_t)(i + 1), false, NULL };
+    }
+    qbed_init(&b, 2, NULL);
+    qbed_data(&b, pushes, PODS);
+    r = qbed_get(&b, "/api/v1/functions?" ASKED "&name=f&groupBy=pod&groups=3");
+    expect(r, 200, "\"groupsOmitted\":2997,\"groups\":[");
+    expect(r, 200,
+           "2999\"},\"all\":3000,\"allAt\":[3000],\"functions\":[{\"name\":\"f\","
+           "\"self\":3000,");
+    r = qbed_get(&b, "/api/v1/diff?" ASKED "&mode=instance&limit=1");
+    expect(r, 200, "\"instances\":3000,");
+    qbed_deinit(&b);
+    xfree(pushes);
+    xfree(labels);
+}
+
 /* Where the range before is not said, no leaf is in both, though edges lie within leaves. */
 static void test_default_ranges_do_not_meet(void **state)
 {
@@ -231,6 +259,7 @@ int main(void)
         cmocka_unit_test(test_memory_of_a_view_is_bounded),
         cmocka_unit_test(test_growth_over_many_services),
         cmocka_unit_test(test_default_ranges_do_not_meet),
+        cmocka_unit_test(test_many_groups_and_instances),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
