@@ -308,6 +308,41 @@ def profilecli_prepare():
     return to / "profilecli"
 
 
+def querier_prepare():
+    return go_build("querier")
+
+
+def querier(binary, certs, tls):
+    """The generated client of Grafana's data source asks everything by every protocol it speaks."""
+    with Bed("client.querier", tls, certs) as b:
+        for env in ("prod", "dev"):
+            reply = b.server.ingest(f"main;burn_{env} 30\nmain 4\n".encode(),
+                                    f"client.querier.cpu{{env={env}}}", b.headers, sampleRate="100")
+            assert reply.status == 200, reply
+        times = b.server.range_ms()
+        _, _, said = b.run([binary], START=times["start"], END=times["end"], TYPE=CPU,
+                           SELECTOR='{service_name="client.querier"}')
+        ways = json.loads(said)
+        want = ways["connect"]
+        for way, answers in ways.items():
+            for method, answer in answers.items():
+                if method == "Wrong":
+                    assert answer["error"] == "invalid_argument" and "matchers[0]" in answer["text"]
+                else:
+                    assert "error" not in answer, (way, method, answer)
+                    assert answer == want[method], (way, method, answer, want[method])
+        assert {t["ID"] for t in want["ProfileTypes"]["profileTypes"]} == {CPU}
+        assert want["Flame"]["flamegraph"]["total"] == str(68 * 10**7)
+        assert want["Diff"]["flamegraph"]["leftTicks"] == want["Diff"]["flamegraph"]["rightTicks"]
+        for profile in (want["Profile"], want["Pprof"]["pprof"]["profile"]):
+            assert sum(int(s["value"][0]) for s in profile["sample"]) == 68 * 10**7
+        assert want["Tree"]["tree"] and want["Dot"]["dot"].startswith("digraph")
+        assert len(want["SelectSeries"]["series"]) == 2
+        assert want["GetProfileStats"]["dataIngested"] is True
+        assert want["AnalyzeQuery"]["queryImpact"]["totalQueriedSeries"] == "2"
+        assert "main" in want["Flame"]["flamegraph"]["names"]
+
+
 def pprof_prepare():
     need("go")
     app = WORK / "pgo" / "app"
