@@ -70,6 +70,8 @@ const struct cli_option cli_options[] = {
     { "by", 0, CLI_TEXT, AT(by), "LABELS", NULL, "By these labels, commas between", 0, false },
     { "function", 0, CLI_TEXT, AT(function), "NAME", NULL, "One function instead of everything", 0,
       false },
+    { "per-service", 0, CLI_FLAG, AT(per_service), NULL, NULL,
+      "Functions of each service by themselves", 0, false },
     { "names", 0, CLI_FLAG, AT(names), NULL, NULL, "Names only, one a line", 0, false },
     /* diff */
     { "base", 0, CLI_TEXT, AT(base), "SERVICE", "@services", "The service of the base", 0, false },
@@ -174,6 +176,19 @@ static const struct cli_command diff_cli = {
     .words = "@services",
     .args_max = 1,
     .run = ctl_diff,
+};
+static const struct cli_command grew_cli = {
+    .name = "grew",
+    .args = "[SERVICE]",
+    .help = "Which functions grew, in the whole fleet.",
+    .more =
+        "Against --base-from and --base-until, else the time just before. --mode second, absolute "
+        "or relative. Columns as of diff.\n"
+        "--json: what GET /api/v1/functions/grew answers.",
+    .options = WHAT " base-from base-until mode sort limit per-service",
+    .words = "@services",
+    .args_max = 1,
+    .run = ctl_grew,
 };
 static const struct cli_command sandwich_cli = {
     .name = "sandwich",
@@ -352,9 +367,9 @@ static const struct cli_command man_cli = {
 };
 
 const struct cli_command *const cli_commands[] = {
-    &top_cli,      &tree_cli,   &sandwich_cli, &query_cli,           &diff_cli,
-    &timeline_cli, &tail_cli,   &services_cli, &types_cli,           &labels_cli,
-    &series_cli,   &space_cli,  &delete_cli,   &deletes_cli,         &admin_cli,
-    &upload_cli,   &import_cli, &fsck_cli,     &check_overrides_cli, &completion_cli,
-    &man_cli,      NULL,
+    &top_cli,        &tree_cli,     &sandwich_cli, &query_cli,    &diff_cli,
+    &grew_cli,       &timeline_cli, &tail_cli,     &services_cli, &types_cli,
+    &labels_cli,     &series_cli,   &space_cli,    &delete_cli,   &deletes_cli,
+    &admin_cli,      &upload_cli,   &import_cli,   &fsck_cli,     &check_overrides_cli,
+    &completion_cli, &man_cli,      NULL,
 };

@@ -21,6 +21,7 @@ int ctl_labels(struct cli *c);
 int ctl_types(struct cli *c);
 int ctl_services(struct cli *c);
 int ctl_diff(struct cli *c);
+int ctl_grew(struct cli *c);
 int ctl_tail(struct cli *c);
 int ctl_space(struct cli *c);
 int ctl_delete(struct cli *c);

@@ -268,6 +268,22 @@ def test_sandwich():
         refused(server, "sandwich", says="want FUNCTION")
 
 
+def test_grew():
+    with shop() as server:
+        reply = server.ingest(b"main;old 5\nmain;pay 2\n", "cart.cpu")
+        assert reply.status == 200, reply
+        got = json.loads(ok(server, "grew", "--mode=absolute", "--json"))
+        assert got["rows"][0]["name"] == "pay", got
+        assert (got["rows"][0]["self"]["before"], got["rows"][0]["self"]["after"]) == (0, 92 * TICK)
+        got = json.loads(ok(server, "grew", "--per-service", "--json", "-n1000"))
+        assert {(r["service"], r["name"]) for r in got["rows"]} >= {("shop", "pay"), ("cart", "old")}
+        text = ok(server, "grew", "--per-service", "--mode=absolute")
+        assert re.search(r"0 ns +900 ms +\+900 ms +new .* shop: pay\n", text), text
+        assert re.search(r"70 ms +1\.57 s .* \(everything\)\n", text), text
+        ok(server, "grew", "cart", "--from=now-1h", "--until=now-30m", code=1)
+        refused(server, "grew", "--base-until=now", says="--base-from")
+
+
 def test_timeline():
     with shop() as server:
         got = json.loads(ok(server, "timeline", "shop", "--from=now-2h", "--step=30m", "--json"))
@@ -323,7 +339,8 @@ def test_terminal():
             for args in (("top", "shop"), ("tree", "shop", "--min-percent=0"), ("space",),
                          ("diff", "shop", "-q", 'pod="b"', "--base-query", 'pod="a"'),
                          ("tail", "shop", "-c1", "--window=10m"),
-                         ("timeline", "shop", "--by=pod"), ("sandwich", EVIL, "shop")):
+                         ("timeline", "shop", "--by=pod"), ("sandwich", EVIL, "shop"),
+                         ("grew", "--per-service")):
                 code, out = on_terminal(server, *args, columns=width, NO_COLOR="1")
                 assert code == 0 and "\x1b" not in out and EVIL not in out, (args, out)
                 if args[0] == "space":
@@ -487,11 +504,11 @@ def test_partial_answers_are_said():
         assert json.loads(ok(url, "top", "--json", code=1))["partial"] is True
 
 
-COMMANDS = (("top",), ("tree",), ("sandwich", "f"), ("timeline",), ("query", "-f", "folded"),
+COMMANDS = (("top",), ("tree",), ("sandwich", "f"), ("grew",), ("timeline",), ("query", "-f", "folded"),
             ("diff",), ("tail", "-c1"), ("services",), ("types",), ("labels",), ("labels", "pod"),
             ("series",), ("space",), ("deletes",), ("delete", "x", "--yes"), ("admin",),
             ("admin", "ready"), ("admin", "ring"))
-TYPED = {"top", "tree", "sandwich", "timeline", "query", "diff", "tail"}
+TYPED = {"top", "grew", "tree", "sandwich", "timeline", "query", "diff", "tail"}
 
 
 def test_servers_that_send_anything():
@@ -654,7 +671,7 @@ def completed(line, **env):
 
 if __name__ == "__main__":
     cluster.main([test_top_and_tree, test_files, test_lists, test_diff_is_a_gate, test_sandwich,
-                  test_timeline, test_tail,
+                  test_grew, test_timeline, test_tail,
                   test_server_side, test_terminal, test_uploads_and_progress, test_wrong_calls,
                   test_closed_pipe_and_full_disk, test_who_asks, test_partial_answers_are_said,
                   test_servers_that_send_anything, test_hostile_names_in_every_list,
