@@ -316,5 +316,20 @@ def test_thousands_at_once():
         assert server.process.metric("embertree_querier_bytes") == 0
 
 
+def test_refused_by_an_estimate():
+    """Before anything is read; by tenant."""
+    with cluster.AllInOne("--tenancy.multi=true", "--querier.query_read_bytes_max=1000",
+                          "--querier.tenants=quiet=read_bytes:1GiB") as server:
+        fill(server, 1000)
+        for tenant, status in ((HOSTILE, 400), (QUIET, 200)):
+            for path in ("/pyroscope/render", "/api/v1/functions", "/api/v1/top"):
+                query = TYPE + "{}" if tenant is HOSTILE else "process_cpu:samples:count::{}"
+                r = server.process.request(*get(path, query=query, from_="now-1h"), tenant)
+                assert r.status == status, r
+                assert status == 200 or b"querier.query_read_bytes_max" in r.body, r
+            r = server.process.request("GET", "/pyroscope/label-values?label=service_name", headers=tenant)
+            assert r.status == 200, r
+
+
 if __name__ == "__main__":
-    cluster.main([test_one_by_one, test_thousands_at_once])
+    cluster.main([test_one_by_one, test_thousands_at_once, test_refused_by_an_estimate])

@@ -150,6 +150,34 @@ static void test_sampled(void **state)
     store_bed_deinit(&b);
 }
 
+static void test_canceled(void **state)
+{
+    struct store_opts o = { 0 };
+    struct store_bed b;
+    struct selector s = { 0 };
+    struct store_estimate r;
+    struct err e;
+    bool cancel = true;
+
+    (void)state;
+    store_bed_init(&b, &o);
+    uint32_t slot = slot_leaf(store_bed_slot(&b)) - 240;
+    fill(&b, 3, slot, 10);
+    struct store_view *v = store_view_get(b.s);
+    struct store_estimate_query q = { .q = { .tenant = STR("t"),
+                                             .selector = &s,
+                                             .start_ms = slot_to_ms(slot),
+                                             .end_ms = slot_to_ms(slot + 100),
+                                             .cancel = &cancel } };
+    assert_int_equal(store_estimate(v, &q, &r, &e), ERR_CANCELED);
+    cancel = false;
+    assert_int_equal(store_estimate(v, &q, &r, &e), 0);
+    q.q.profile_type = STR("nonsense");
+    assert_int_equal(store_estimate(v, &q, &r, &e), ERR_INPUT);
+    store_view_put(v);
+    store_bed_deinit(&b);
+}
+
 static void test_add(void **state)
 {
     struct store_estimate a = { .rows = 1, .bytes = UINT64_MAX, .series = 2 };
@@ -167,6 +195,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_exact_when_small),
         cmocka_unit_test(test_sampled),
+        cmocka_unit_test(test_canceled),
         cmocka_unit_test(test_add),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
