@@ -305,6 +305,8 @@ static int sink_end(void *cookie, struct push *push, struct str identity, struct
         return 0;
     }
     if (p->push.series_len) {
+        /* It waits for its ack; meanwhile the next push decodes in the same memory, which is warm. */
+        stacks_close(&p->push.stacks);
         k->holds +=
             arena_used(p->arena) + stacks_bytes(&p->push.stacks) + p->packed.cap + p->kept_bytes;
         vec_push(&k->pushes, p);

@@ -51,6 +51,13 @@ void stacks_deinit(struct stacks *s)
     map_u64_deinit(&s->edges);
 }
 
+void stacks_close(struct stacks *s)
+{
+    map_u64_deinit(&s->string_ids);
+    map_u64_deinit(&s->frame_ids);
+    map_u64_deinit(&s->edges);
+}
+
 void stacks_reset(struct stacks *s)
 {
     buf_reset(&s->string_data);

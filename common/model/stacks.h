@@ -69,6 +69,8 @@ struct stacks {
 void stacks_init(struct stacks *s, size_t bytes_max, uint64_t seed);
 void stacks_deinit(struct stacks *s);
 void stacks_reset(struct stacks *s); /* keeps memory and seed */
+/* Nothing more is added: frees what only finding needs. Views are made as before. */
+void stacks_close(struct stacks *s);
 /* Makes room for about so much; it may still become more or less. */
 struct stacks_room {
     size_t strings, string_bytes, frames, nodes;

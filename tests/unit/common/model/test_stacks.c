@@ -93,6 +93,26 @@ static void test_nodes(void **state)
 }
 
 /* Two contents under one 64-bit hash: forge the table so that "b" meets "a" in its place. */
+static void test_closed_still_has_all(void **state)
+{
+    struct stacks s;
+
+    (void)state;
+    stacks_init(&s, MIB, 1);
+    struct frame f = { .func = stacks_string(&s, STR("main")), .line = 7 };
+    uint32_t node = stacks_node(&s, 0, stacks_frame(&s, &f));
+    size_t bytes = stacks_bytes(&s);
+    stacks_close(&s);
+    struct stacks_view v = stacks_view(&s);
+    struct err e;
+    assert_int_equal(stacks_view_check(&v, &e), 0);
+    assert_int_equal(v.nodes, node);
+    assert_int_equal(v.frame_line[v.node_frame[0]], 7);
+    assert_true(str_eqc(stacks_string_at(&s, v.frame_func[0]), "main"));
+    assert_int_equal(stacks_bytes(&s), bytes);
+    stacks_deinit(&s);
+}
+
 static void test_hash_clash_is_resolved(void **state)
 {
     struct stacks s;
@@ -290,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_nodes),   cmocka_unit_test(test_hash_clash_is_resolved),
         cmocka_unit_test(test_budget),  cmocka_unit_test(test_view_check_refuses),
         cmocka_unit_test(test_merge),   cmocka_unit_test(test_merge_over_budget),
+        cmocka_unit_test(test_closed_still_has_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
