@@ -306,10 +306,14 @@ static void test_merge_over_budget(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strings), cmocka_unit_test(test_frames_differ_in_each_field),
-        cmocka_unit_test(test_nodes),   cmocka_unit_test(test_hash_clash_is_resolved),
-        cmocka_unit_test(test_budget),  cmocka_unit_test(test_view_check_refuses),
-        cmocka_unit_test(test_merge),   cmocka_unit_test(test_merge_over_budget),
+        cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_frames_differ_in_each_field),
+        cmocka_unit_test(test_nodes),
+        cmocka_unit_test(test_hash_clash_is_resolved),
+        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_view_check_refuses),
+        cmocka_unit_test(test_merge),
+        cmocka_unit_test(test_merge_over_budget),
         cmocka_unit_test(test_closed_still_has_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
