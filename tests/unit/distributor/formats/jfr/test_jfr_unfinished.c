@@ -93,8 +93,8 @@ static void test_rest_is_taken(void **state)
                 const struct push_series *s = dist_series(&d.push, "cpu");
                 assert_non_null(s);
                 assert_true(s->total > 0);
-                dist_push_free(&d);
             }
+            dist_push_free(&d);
             gen_jfr_deinit(&g);
         }
     }
@@ -118,10 +118,10 @@ static void test_unflushed(void **state)
             assert_int_equal(rc, 0);
             assert_int_equal(d.push.samples, 2);
             assert_int_equal(d.push.drops[DROP_UNFINISHED], 30);
-            dist_push_free(&d);
         } else {
             assert_int_equal(rc, ERR_INPUT); /* a finished chunk has nothing behind it */
         }
+        dist_push_free(&d);
         gen_jfr_deinit(&g);
     }
 }
@@ -139,6 +139,7 @@ static void test_cut_is_refused(void **state)
         struct dist_push d;
         struct err e = { 0 };
         assert_int_equal(decode(&d, str_n(g.file.ptr, len), &e), ERR_INPUT);
+        dist_push_free(&d);
     }
     gen_jfr_deinit(&g);
 }
