@@ -305,7 +305,7 @@ static int sink_end(void *cookie, struct push *push, struct str identity, struct
         return 0;
     }
     if (p->push.series_len) {
-        /* It waits for its ack; meanwhile the next push decodes in the same memory, which is warm. */
+        /* It waits for its ack; the next push may decode in that memory, which is warm. */
         stacks_close(&p->push.stacks);
         k->holds +=
             arena_used(p->arena) + stacks_bytes(&p->push.stacks) + p->packed.cap + p->kept_bytes;
