@@ -14,7 +14,11 @@
 #include "common/model/slot.h"
 #include "tests/lib/store_bed.h"
 
-#define VALUES     100000
+#ifdef DEBUG
+#define VALUES 20000 /* sanitizers make each dear */
+#else
+#define VALUES 100000
+#endif
 #define BATCH_PUTS 1000
 
 /* pod = "<number>-aa..a": 40 bytes each, value 1. */
@@ -79,7 +83,7 @@ static void test_patterns_over_many_values(void **state)
         { "{pod=~\".*\"}", VALUES },
         { "{pod=~\"0000.*\"}", 100 },
         { "{pod=~\"[0-9]+-a+\"}", VALUES },
-        { "{pod!~\"0(0|1|2).*\"}", 70000 },
+        { "{pod!~\"0(0|1|2).*\"}", VALUES > 30000 ? VALUES - 30000 : 0 },
         { "{pod=~\".*9-(a|aa|aaa)a*\"}", VALUES / 10 },
         { "{pod=~\"(a+)+$\"}", 0 },        /* does not begin with a: at once */
         { "{pod=~\"[0-9-]*(a+)+b\"}", 0 }, /* without a b: at once */
