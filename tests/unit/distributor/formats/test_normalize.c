@@ -2,6 +2,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
 /* cmocka wants the three above first */
 #include <cmocka.h>
 
@@ -237,12 +239,66 @@ static void test_places(void **state)
     buf_deinit(&tmp);
 }
 
+/* What is said to be left alone is left alone, wherever in the text it stands. */
+static void test_look(void **state)
+{
+    static const char *const bits[] = { "$$Lambda$1/0x1234567890",
+                                        "[go.shape.int]",
+                                        "a",
+                                        "lib",
+                                        "b.c",
+                                        "GeneratedMethodAccessor12",
+                                        "/liblz4-java123.so",
+                                        "Ge",
+                                        "/",
+                                        "::h0123456789abcdef",
+                                        "perf-12.map",
+                                        "main.(*T).Run",
+                                        "0123456789abcdef0123456789abcdef",
+                                        "$Proxy12",
+                                        "/tmp/jna-812" };
+    uint64_t seed = (uint64_t)time(NULL), left = 0;
+    const char *given = getenv("SEED");
+    struct normalize_look look;
+    struct prng r;
+    struct buf text, tmp;
+
+    (void)state;
+    seed = given ? strtoull(given, NULL, 10) : seed;
+    printf("SEED=%" PRIu64 "\n", seed);
+    prng_init(&r, seed);
+    buf_init(&text, MIB);
+    buf_init(&tmp, MIB);
+    for (int round = 0; round < 300; round++) {
+        struct arena *a = arena_new(MIB);
+        buf_reset(&text);
+        for (uint64_t n = prng_below(&r, 60); n; n--)
+            buf_add_str(&text, prng_below(&r, 3) ? STR("runtime.goexit")
+                                                 : str_c(bits[prng_below(&r, ARRAY_LEN(bits))]));
+        assert_true(normalize_look(&look, buf_str(&text), a));
+        for (int i = 0; i < 200 && text.len; i++) {
+            size_t from = prng_below(&r, text.len), most = MIN(text.len - from, 90u);
+            struct str name = str_sub(buf_str(&text), from, from + 1 + prng_below(&r, most));
+            if (normalize_leaves(&look, name))
+                assert_ptr_equal(normalize_name(name, &tmp).ptr, name.ptr);
+            if (normalize_leaves_path(&look, name))
+                assert_ptr_equal(normalize_path(name, &tmp).ptr, name.ptr);
+            left += normalize_leaves(&look, name);
+        }
+        arena_free(a);
+    }
+    assert_true(left > 1000);
+    assert_false(normalize_leaves(&look, STR("of another text")));
+    buf_deinit(&text);
+    buf_deinit(&tmp);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),      cmocka_unit_test(test_paths),
         cmocka_unit_test(test_idempotent), cmocka_unit_test(test_ids),
-        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_places),     cmocka_unit_test(test_look),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
