@@ -186,10 +186,11 @@ void http_reply(struct http_req *r, int status, const char *content_type, struct
 
 /* ---- errors */
 
-/* Seconds until another try makes sense. */
+/* Seconds until another try makes sense. What is too large will be too large again, though Connect
+ * calls that resource_exhausted, too. */
 static const char *retry_after(int status, int code)
 {
-    if (status != 429 && status != 503)
+    if ((status != 429 && status != 503) || code == ERR_TOO_LARGE)
         return NULL;
     return code == ERR_NO_SPACE ? "30" : "1";
 }

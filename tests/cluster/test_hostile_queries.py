@@ -221,8 +221,12 @@ def check(server, question, problems):
     with Watched(server) as w:
         r = server.process.request(method, path, body, headers, timeout=120)
     allowed = (400, 413, 414, 431) if refused else (200, 400, 404, 413, 429, 501, 503)
-    if r.status not in allowed:
+    # In Connect's words a message that is too large is resource_exhausted, 429: never to be sent again.
+    too_large = r.status == 429 and path.startswith(RPC) and b"are taken here" in r.body
+    if r.status not in allowed and not too_large:
         problems.append(f"{what}: {r}")
+    if too_large and (r.json()["code"] != "resource_exhausted" or r.headers.get("Retry-After")):
+        problems.append(f"{what}: {r} {r.headers}")
     if w.grown > CEILING:
         problems.append(f"{what}: {w.grown / MIB:.0f} MiB, at most {CEILING / MIB:.0f}")
     if w.spent > CPU_S:
