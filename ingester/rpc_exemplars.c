@@ -46,6 +46,8 @@ static int take(const Embertree__ExemplarRequest *in, struct arena *a, struct re
         read_take_matchers(in->matchers, in->n_matchers, a, &m->selector, e))
         return e->code;
     m->exm.kinds = in->kinds;
+    m->exm.call_site = m->call_site;
+    m->exm.call_site_len = m->call_site_len;
     return 0;
 }
 

@@ -179,9 +179,3 @@ int api_series(struct query *q, struct err *e)
     q->step = reply_series;
     return ask(q, spec, &t, l, e);
 }
-
-int api_no_such(struct query *q, struct err *e)
-{
-    return err_set(e, ERR_NOT_FOUND, "there is no method %.*s", (int)MIN(q->http->path.len, 200),
-                   q->http->path.ptr);
-}

@@ -23,7 +23,5 @@ int api_profile_stats(struct query *q, struct err *e);
 int api_analyze_query(struct query *q, struct err *e);
 /* api_heatmap.c */
 int api_select_heatmap(struct query *q, struct err *e);
-/* Any other method: ERR_NOT_FOUND. */
-int api_no_such(struct query *q, struct err *e);
 
 #endif

@@ -227,7 +227,8 @@ static int ask_list(struct query *q, struct err *e)
     for (size_t i = 0; i < q->tenants_len && !s->range.empty; i++)
         for (size_t k = 0; k < s->types_len; k++) {
             struct wire_query wq = side_wire(s, q->tenants[i], s->types[k]);
-            if (exm_ask_list(q, RENDER_ASK_LIST, &wq, 1u << EXID_SPAN | 1u << EXID_PROFILE, e))
+            if (exm_ask_list(q, RENDER_ASK_LIST, &wq, 1u << EXID_SPAN | 1u << EXID_PROFILE,
+                             (struct exm_site){ 0 }, e))
                 return e->code;
         }
     return 0;

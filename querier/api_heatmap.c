@@ -250,7 +250,7 @@ int api_select_heatmap(struct query *q, struct err *e)
     q->step = reply;
     for (size_t i = 0; i < q->tenants_len && !wq.range.empty; i++) {
         wq.tenant = q->tenants[i];
-        if (exm_ask_list(q, ASK_LIST, &wq, kinds, e))
+        if (exm_ask_list(q, ASK_LIST, &wq, kinds, (struct exm_site){ 0 }, e))
             return e->code;
     }
     return 0;

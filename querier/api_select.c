@@ -4,6 +4,7 @@
  */
 #include "querier/api_connect.h"
 
+#include "common/model/slot.h"
 #include "querier/select.h"
 
 enum { ASK_SERIES, ASK_EXEMPLARS };
@@ -29,36 +30,48 @@ static void add_top(struct tops *tops, uint32_t group, uint32_t k, struct top to
         tops->at.ptr[at] = top;
 }
 
-static int read_tops(struct query *q, const struct select_series *s, const struct timeline *t,
-                     struct tops *tops, struct err *e)
+/* What has nothing below the call site is in lists by id alone. */
+static bool list_point(const struct select_series *s, const struct select_list *list,
+                       const struct wire_exemplar *x, uint32_t *ret_k)
 {
-    struct wire_exm_list l;
+    int64_t ms = list->leaves ? slot_to_ms(slot_leaf(slot_of_ms(x->start_ms))) : x->start_ms;
+
+    return (!s->site.len || x->total) && exm_point(&list->grid, ms, ret_k);
+}
+
+static int add_tops(struct query *q, const struct select_series *s, const struct select_list *list,
+                    const struct wire_exm_list *l, struct tops *tops, struct err *e)
+{
+    uintptr_t *groups = ARENA_ARRAY(q->data, uintptr_t, l->series_len + 1);
     struct labels mine;
     struct str key;
-    size_t pos = 0;
     uint32_t k;
-    int n;
 
+    if (!groups || query_take(q, l->len * 64, e))
+        return groups ? e->code : err_set(e, ERR_LIMIT, "too many series in one answer");
+    for (size_t i = 0; i < l->series_len; i++) {
+        if (exm_group(&l->series[i], s->group_by, s->group_by_len, q->arena, &mine, &key, e))
+            return e->code;
+        groups[i] = (uintptr_t)map_str_get(tops->groups, key);
+    }
+    for (size_t i = 0; i < l->len; i++) {
+        const struct wire_exemplar *x = &l->items[i];
+        if (groups[x->series] && list_point(s, list, x, &k))
+            add_top(tops, (uint32_t)groups[x->series] - 1, k,
+                    (struct top){ x, &l->series[x->series] });
+    }
+    return 0;
+}
+
+static int make_tops(struct query *q, const struct select_series *s, const struct timeline *t,
+                     const struct select_list *list, struct tops *tops, struct err *e)
+{
     vec_for (i, &t->groups)
         map_str_put(tops->groups, t->groups.ptr[i].key, (void *)(uintptr_t)(i + 1));
-    while ((n = query_next_exemplars(q, ASK_EXEMPLARS, &pos, &l, e)) > 0) {
-        uintptr_t *groups = ARENA_ARRAY(q->data, uintptr_t, l.series_len + 1);
-        if (!groups || query_take(q, l.len * 64, e))
-            return groups ? e->code : err_set(e, ERR_LIMIT, "too many series in one answer");
-        for (size_t i = 0; i < l.series_len; i++) {
-            if (exm_group(&l.series[i], s->group_by, s->group_by_len, q->arena, &mine, &key, e))
-                return e->code;
-            groups[i] = (uintptr_t)map_str_get(tops->groups, key);
-        }
-        for (size_t i = 0; i < l.len; i++) {
-            const struct wire_exemplar *x = &l.items[i];
-            if (groups[x->series] && exm_point(&s->grid, x->start_ms, &k))
-                add_top(tops, (uint32_t)groups[x->series] - 1, k,
-                        (struct top){ x, &l.series[x->series] });
-        }
-        q->truncated |= l.truncated;
-    }
-    return n < 0 ? e->code : 0;
+    for (size_t i = 0; i < list->len && s->asked.exemplars > V1_EXM_NONE; i++)
+        if (add_tops(q, s, list, &list->at[i], tops, e))
+            return e->code;
+    return 0;
 }
 
 static void put_top(const struct select_series *s, const struct tops *tops, uint32_t group,
@@ -82,6 +95,8 @@ static void put_series(const struct select_series *s, const struct timeline *t, 
     msg_out_list(o, 2, "points");
     vec_for (i, &g->points) {
         const struct timeline_point *p = &g->points.ptr[i];
+        if (s->site.len && !p->value)
+            continue; /* there are pushes, but none of this call site */
         msg_out_obj(o, MSG_ITEM);
         msg_out_double(o, 1, "value", timeline_value(t, p, s->asked.average != 0));
         msg_out_i64(o, 2, "timestamp", s->grid.origin_ms + (int64_t)p->k * s->grid.step_ms);
@@ -100,6 +115,8 @@ static int put_all(struct query *q, const struct select_series *s, const struct 
 
     q->bounds_start_ms = t->start_ms;
     q->bounds_end_ms = t->end_ms;
+    while (n && s->site.len && t->groups.ptr[n - 1].sum <= 0)
+        n--;
     if (s->asked.limit > 0)
         n = MIN(n, (size_t)s->asked.limit);
     query_msg(q, &o);
@@ -112,34 +129,55 @@ static int put_all(struct query *q, const struct select_series *s, const struct 
 }
 
 NODISCARD int select_reply(struct query *q, const struct select_series *s, const struct timeline *t,
-                           struct err *e)
+                           const struct select_list *list, struct err *e)
 {
-    struct tops none = { 0 };
+    struct tops tops = { .groups = map_str_new() };
 
-    map_u64_init(&none.points);
-    int code = put_all(q, s, t, &none, e);
-    map_u64_deinit(&none.points);
+    map_u64_init(&tops.points);
+    int code = make_tops(q, s, t, list, &tops, e);
+    if (!code)
+        code = put_all(q, s, t, &tops, e);
+    map_u64_deinit(&tops.points);
+    map_str_free(tops.groups);
+    vec_free(&tops.at);
     return code;
+}
+
+NODISCARD int select_read_list(struct query *q, size_t ask, struct select_list *ret, struct err *e)
+{
+    struct wire_exm_list *at = ARENA_ARRAY(q->arena, struct wire_exm_list, q->calls.len + 1);
+    size_t pos = 0;
+    int n;
+
+    *ret = (struct select_list){ .at = at };
+    if (!at)
+        return err_set(e, ERR_LIMIT, "too many ingesters and tenants in one request");
+    while ((n = query_next_exemplars(q, ask, &pos, &at[ret->len], e)) > 0)
+        q->truncated |= at[ret->len++].truncated;
+    return n < 0 ? e->code : 0;
+}
+
+/* By id, points are those of the exemplars themselves. */
+static struct plan_grid list_grid(const struct select_series *s)
+{
+    return s->ids.kinds ? s->grid : plan_grid_asked(s->grid);
 }
 
 static int reply_select_series(struct query *q, struct err *e)
 {
     const struct select_series *s = q->state;
-    struct tops tops = { 0 };
+    struct select_list list;
     struct timeline t;
 
     timeline_init(&t, q->arena);
-    map_u64_init(&tops.points);
-    tops.groups = map_str_new();
     int code = merged_timeline(q, ASK_SERIES, s->grid.points, s->asked.average != 0, &t, e);
     if (!code)
-        code = read_tops(q, s, &t, &tops, e);
-    if (!code)
-        code = put_all(q, s, &t, &tops, e);
+        code = select_read_list(q, ASK_EXEMPLARS, &list, e);
+    if (!code) {
+        list.grid = list_grid(s);
+        code = select_reply(q, s, &t, &list, e);
+    }
     timeline_deinit(&t);
-    map_u64_deinit(&tops.points);
-    map_str_free(tops.groups);
-    vec_free(&tops.at);
     return code;
 }
 
@@ -164,7 +202,6 @@ static int add_list(struct query *q, const struct select_series *s, const struct
             query_take(q, sizeof(struct timeline_point) * 2, e) || timeline_add(t, &one, e))
             return e->code;
     }
-    q->truncated |= l->truncated;
     return 0;
 }
 
@@ -172,32 +209,68 @@ static int add_list(struct query *q, const struct select_series *s, const struct
 static int reply_ids(struct query *q, struct err *e)
 {
     const struct select_series *s = q->state;
-    struct wire_exm_list l;
+    struct select_list list;
     struct timeline t;
-    size_t pos = 0;
-    int n, code = 0;
 
     timeline_init(&t, q->arena);
-    while (!code && (n = query_next_exemplars(q, ASK_SERIES, &pos, &l, e)) != 0)
-        code = n < 0 ? e->code : add_list(q, s, &l, &t, e);
+    int code = select_read_list(q, ASK_SERIES, &list, e);
+    for (size_t i = 0; i < list.len && !code; i++)
+        code = add_list(q, s, &list.at[i], &t, e);
     if (!code) {
         timeline_finish(&t, s->asked.average != 0);
-        code = select_reply(q, s, &t, e);
+        list.grid = list_grid(s);
+        code = select_reply(q, s, &t, &list, e);
     }
     timeline_deinit(&t);
     return code;
 }
 
-static int ask_ids(struct query *q, const struct select_series *s, struct wire_query wq,
+static struct plan_range range_of(const struct select_series *s)
+{
+    /* The first point reaches one step back. */
+    return plan_range(s->grid.origin_ms - s->grid.step_ms, s->times.end_ms + 1);
+}
+
+static int ask_ids(struct query *q, const struct select_series *s, struct wire_query *wq,
                    struct err *e)
 {
-    q->step = reply_ids;
-    wq.range = plan_range(s->grid.origin_ms - s->grid.step_ms, s->times.end_ms + 1);
-    for (size_t i = 0; i < q->tenants_len && !wq.range.empty; i++) {
-        wq.tenant = q->tenants[i];
-        if (exm_ask_ids(q, ASK_SERIES, &wq, &s->ids, e))
-            return e->code;
-    }
+    if (s->group_by_len)
+        return exm_ask_ids(q, ASK_SERIES, wq, &s->ids, s->site, e);
+    if (exm_ask_timeline(q, ASK_SERIES, wq, &s->ids, s->grid, s->site, e))
+        return e->code;
+    return s->asked.exemplars > V1_EXM_NONE ? exm_ask_ids(q, ASK_EXEMPLARS, wq, &s->ids, s->site, e)
+                                            : 0;
+}
+
+NODISCARD int select_ask_list(struct query *q, const struct select_series *s, size_t ask,
+                              struct wire_query *wq, struct err *e)
+{
+    enum exid_kind kind = s->asked.exemplars == V1_EXM_SPAN ? EXID_SPAN : EXID_PROFILE;
+
+    return s->asked.exemplars > V1_EXM_NONE ? exm_ask_list(q, ask, wq, 1u << kind, s->site, e) : 0;
+}
+
+static int ask_series(struct query *q, const struct select_series *s, struct wire_query *wq,
+                      struct err *e)
+{
+    struct wire_timeline tl = { plan_grid_asked(s->grid), s->group_by, s->group_by_len };
+
+    return query_ask_timeline(q, ASK_SERIES, wq, &tl, e)
+               ? e->code
+               : select_ask_list(q, s, ASK_EXEMPLARS, wq, e);
+}
+
+static int read_site(struct query *q, struct select_series *s, struct err *e)
+{
+    const struct v1_stack_selector *selector = s->asked.stack_trace_selector;
+    size_t n = selector ? selector->call_site.len : 0;
+    struct str *names = ARENA_ARRAY(q->arena, struct str, n + 1);
+
+    if (!names)
+        return err_set(e, ERR_LIMIT, "stackTraceSelector: too much text in one request");
+    for (size_t i = 0; i < n; i++)
+        names[i] = ((const struct v1_location *)selector->call_site.ptr)[i].name;
+    s->site = (struct exm_site){ names, n };
     return 0;
 }
 
@@ -210,7 +283,7 @@ static int read_select_series(struct query *q, struct select_series *s, struct e
         msg_times(q, m->start, m->end, false, &s->times, e) ||
         plan_series_grid(s->times.start_ms, s->times.end_ms, m->step, q->qr->conf->points_max,
                          &s->grid, e) ||
-        exm_of_spec(&s->spec, q->arena, &s->ids, e))
+        exm_of_spec(&s->spec, q->arena, &s->ids, e) || read_site(q, s, e))
         return e->code;
     s->group_by = msg_strs(&m->group_by);
     s->group_by_len = m->group_by.len;
@@ -225,28 +298,17 @@ int api_select_series(struct query *q, struct err *e)
     q->state = s;
     if (read_select_series(q, s, e))
         return e->code;
-    if (s->asked.stack_trace_selector && s->asked.stack_trace_selector->call_site.len)
+    if (s->site.len && !s->ids.kinds)
         return select_site_ask(q, e);
     struct wire_query wq = { .profile_type = s->spec.profile_type,
                              .selectors = s->spec.selectors,
-                             .selectors_len = s->spec.len };
-    if (s->ids.kinds && s->group_by_len)
-        return ask_ids(q, s, wq, e);
-    struct wire_timeline tl = { plan_grid_asked(s->grid), s->group_by, s->group_by_len };
-    /* The first point reaches one step back. */
-    bool empty = plan_range(s->grid.origin_ms - s->grid.step_ms, s->times.end_ms + 1).empty;
-    enum exid_kind kind = s->asked.exemplars == V1_EXM_SPAN ? EXID_SPAN : EXID_PROFILE;
-    q->step = reply_select_series;
+                             .selectors_len = s->spec.len,
+                             .range = range_of(s) };
     int code = 0;
-    for (size_t i = 0; i < q->tenants_len && !empty && !code; i++) {
+    q->step = s->ids.kinds && s->group_by_len ? reply_ids : reply_select_series;
+    for (size_t i = 0; i < q->tenants_len && !wq.range.empty && !code; i++) {
         wq.tenant = q->tenants[i];
-        code = s->ids.kinds ? exm_ask_timeline(q, ASK_SERIES, &wq, &s->ids, s->grid, e)
-                            : query_ask_timeline(q, ASK_SERIES, &wq, &tl, e);
-        /* Spans, or the pushes that came with an id of their own. */
-        wq.range = plan_range(s->grid.origin_ms - s->grid.step_ms, s->times.end_ms + 1);
-        if (!code && s->asked.exemplars > V1_EXM_NONE)
-            code = s->ids.kinds ? exm_ask_ids(q, ASK_EXEMPLARS, &wq, &s->ids, e)
-                                : exm_ask_list(q, ASK_EXEMPLARS, &wq, 1u << kind, e);
+        code = s->ids.kinds ? ask_ids(q, s, &wq, e) : ask_series(q, s, &wq, e);
     }
     return code;
 }

@@ -179,31 +179,39 @@ NODISCARD int exm_ask_merge(struct query *q, size_t ask, const struct wire_query
 }
 
 NODISCARD int exm_ask_timeline(struct query *q, size_t ask, const struct wire_query *wq,
-                               const struct exm_ids *ids, struct plan_grid grid, struct err *e)
+                               const struct exm_ids *ids, struct plan_grid grid,
+                               struct exm_site site, struct err *e)
 {
     struct wire_exemplars x = { .what = WIRE_EXM_TIMELINE,
                                 .kinds = ids->kinds,
                                 .ids = ids->ids,
                                 .ids_len = ids->len,
+                                .call_site = site.names,
+                                .call_site_len = site.len,
                                 .grid = grid };
 
     return ids->len ? query_ask_exemplars(q, ask, wq, x, e) : 0;
 }
 
 NODISCARD int exm_ask_list(struct query *q, size_t ask, const struct wire_query *wq, unsigned kinds,
-                           struct err *e)
+                           struct exm_site site, struct err *e)
 {
-    struct wire_exemplars x = { .what = WIRE_EXM_LIST, .kinds = kinds };
+    struct wire_exemplars x = {
+        .what = WIRE_EXM_LIST, .kinds = kinds, .call_site = site.names, .call_site_len = site.len
+    };
 
     return query_ask_exemplars(q, ask, wq, x, e);
 }
 
 NODISCARD int exm_ask_ids(struct query *q, size_t ask, const struct wire_query *wq,
-                          const struct exm_ids *ids, struct err *e)
+                          const struct exm_ids *ids, struct exm_site site, struct err *e)
 {
-    struct wire_exemplars x = {
-        .what = WIRE_EXM_LIST, .kinds = ids->kinds, .ids = ids->ids, .ids_len = ids->len
-    };
+    struct wire_exemplars x = { .what = WIRE_EXM_LIST,
+                                .kinds = ids->kinds,
+                                .ids = ids->ids,
+                                .ids_len = ids->len,
+                                .call_site = site.names,
+                                .call_site_len = site.len };
 
     return ids->len ? query_ask_exemplars(q, ask, wq, x, e) : 0;
 }

@@ -30,14 +30,21 @@ NODISCARD int exm_of_texts(const struct str *texts, size_t n, unsigned kinds, st
 NODISCARD int exm_ask_merge(struct query *q, size_t ask, const struct wire_query *wq,
                             const struct exm_ids *ids, const struct str *call_site,
                             size_t call_site_len, struct err *e);
+/* Functions, root first: only what stacks that begin with them cost. */
+struct exm_site {
+    const struct str *names;
+    size_t len; /* 0: all stacks */
+};
 /* As query_ask_timeline, without groups. */
 NODISCARD int exm_ask_timeline(struct query *q, size_t ask, const struct wire_query *wq,
-                               const struct exm_ids *ids, struct plan_grid grid, struct err *e);
-/* All exemplars of kinds; those with ids. */
+                               const struct exm_ids *ids, struct plan_grid grid,
+                               struct exm_site site, struct err *e);
+/* All exemplars of kinds; those with ids. Below a site the former are those with such stacks, the
+ * latter all, some with nothing. */
 NODISCARD int exm_ask_list(struct query *q, size_t ask, const struct wire_query *wq, unsigned kinds,
-                           struct err *e);
+                           struct exm_site site, struct err *e);
 NODISCARD int exm_ask_ids(struct query *q, size_t ask, const struct wire_query *wq,
-                          const struct exm_ids *ids, struct err *e);
+                          const struct exm_ids *ids, struct exm_site site, struct err *e);
 
 /* The point of a grid that an exemplar stands in; false: none. */
 bool exm_point(const struct plan_grid *g, int64_t start_ms, uint32_t *ret_k);

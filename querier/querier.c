@@ -70,7 +70,6 @@ static const struct query_route routes[] = {
     { HTTP_POST, SERVICE "Diff", CONNECT_BODY, api_diff_rpc, true },
     { HTTP_POST, SERVICE "GetProfileStats", CONNECT_BODY, api_profile_stats, true },
     { HTTP_POST, SERVICE "AnalyzeQuery", CONNECT_BODY, api_analyze_query, true },
-    { HTTP_POST, SERVICE "*", CONNECT_BODY, api_no_such, true },
     { HTTP_POST, SETTINGS "Get", CONNECT_BODY, api_settings_get, true },
     { HTTP_POST, SETTINGS "Set", CONNECT_BODY, api_settings_set, true },
     { HTTP_POST, SETTINGS "Delete", CONNECT_BODY, api_settings_delete, true },
@@ -132,6 +131,7 @@ static void start_routes(struct querier *qr)
                    &qr->routes[i]);
     }
     /* What has no method above, and who reads sources from version control: unimplemented. */
+    svc_service(qr->ctx->http, SERVICE "*");
     svc_service(qr->ctx->http, SETTINGS "*");
     svc_service(qr->ctx->http, RULES "*");
     svc_service(qr->ctx->http, FLAGS "*");

@@ -11,7 +11,8 @@ static int ask_timelines(struct query *q, const struct render *r, const struct w
     struct wire_timeline tl = { .grid = r->timeline.grid };
 
     if (r->side.ids.kinds)
-        return exm_ask_timeline(q, RENDER_ASK_TIMELINE, wq, &r->side.ids, tl.grid, e);
+        return exm_ask_timeline(q, RENDER_ASK_TIMELINE, wq, &r->side.ids, tl.grid,
+                                (struct exm_site){ 0 }, e);
     if (query_ask_timeline(q, RENDER_ASK_TIMELINE, wq, &tl, e))
         return e->code;
     tl.group_by = &r->group_by;

@@ -5,13 +5,20 @@
  * Timelines are kept of whole profiles only, so each point of each group is a merge of its own with
  * the call site, of which nothing but the sum is used:
  *
- *   (groupBy: ask which label sets there are) ──> ask BATCH cells ──> add sums ──┐
- *                                                      ^───(cells are left)──────┘──> reply
+ *   (groupBy: ask which label sets there are) ──> ask some cells ──> add sums ──┐
+ *                                                      ^───(cells are left)─────┘──> (ask for
+ *                                                                      exemplars) ──> reply
  *
  * A cell is a group and a point. Merges begin and end at leaves, so the edges of points move behind
  * the leaf they lie in; points still partition the range. Replies of a batch are dropped before the
  * next is asked: memory does not grow with the number of points.
+ *
+ * An average is over pushes, and sums do not say which of them had a stack below the site. So the
+ * divisor is what it is without a site: all pushes of the group in the point, by a timeline of that
+ * one point. A push without such a stack counts as zero, so that averages of sites that do not
+ * overlap add up to that of their sum.
  */
+#include "common/base/size.h"
 #include "common/model/slot.h"
 #include "querier/label_lists.h"
 #include "querier/select.h"
@@ -19,17 +26,16 @@
 #define CELLS_MAX 4096
 #define BATCH     32
 
-enum { ASK_SETS = BATCH };
+enum { ASK_WRITES = BATCH, ASK_SETS = 2 * BATCH, ASK_EXEMPLARS };
 
 struct site {
     struct select_series *s;
-    struct str *call_site;
-    size_t call_site_len;
     struct labels *groups; /* one without labels where nothing is grouped by */
     struct spec *specs;    /* of the groups */
     size_t groups_len;
-    size_t next; /* cell: group * points + point */
-    uint64_t *sum;
+    size_t next;  /* cell: group * points + point */
+    size_t batch; /* so many at once, up to BATCH */
+    uint64_t *sum, *writes;
     uint32_t *leaves;
     bool gauge;
 };
@@ -54,6 +60,16 @@ static int64_t edge(const struct plan_grid *g, int64_t k)
 
 static int read_batch(struct query *q, struct err *e);
 
+static int ask_writes(struct query *q, const struct wire_query *wq, size_t ask, struct err *e)
+{
+    /* Its one point is (origin - step, origin]. */
+    struct wire_timeline tl = { .grid = { .origin_ms = wq->range.end_ms - 1,
+                                          .step_ms = wq->range.end_ms - wq->range.start_ms,
+                                          .points = 1 } };
+
+    return query_ask_timeline(q, ask, wq, &tl, e);
+}
+
 static int ask_cell(struct query *q, struct site *x, size_t cell, size_t ask, struct err *e)
 {
     const struct plan_grid *g = &x->s->grid;
@@ -68,7 +84,8 @@ static int ask_cell(struct query *q, struct site *x, size_t cell, size_t ask, st
     wq.range = plan_range(from, to);
     for (size_t i = 0; i < q->tenants_len && !wq.range.empty; i++) {
         wq.tenant = q->tenants[i];
-        if (query_ask_merge(q, ask, &wq, x->call_site, x->call_site_len, e))
+        if (query_ask_merge(q, ask, &wq, x->s->site.names, x->s->site.len, e) ||
+            (x->s->asked.average && ask_writes(q, &wq, ASK_WRITES + ask, e)))
             return e->code;
     }
     return 0;
@@ -78,52 +95,79 @@ static int ask_batch(struct query *q, struct site *x, struct err *e)
 {
     size_t cells = x->groups_len * x->s->grid.points;
 
-    for (size_t i = 0; i < BATCH && x->next + i < cells; i++)
+    for (size_t i = 0; i < x->batch && x->next + i < cells; i++)
         if (ask_cell(q, x, x->next + i, i, e))
             return e->code;
     q->step = read_batch;
     return 0;
 }
 
-static int reply_cells(struct query *q, const struct site *x, struct err *e)
+/* One group's points into t. `at` has room for all of them. */
+static int add_cells(struct query *q, const struct site *x, size_t g, uint32_t *at,
+                     struct timeline *t, struct err *e)
 {
     uint32_t points = x->s->grid.points;
-    struct wire_timelines all = { .gauge = x->gauge };
-    uint64_t *ones = ARENA_ARRAY(q->arena, uint64_t, points);
-    uint32_t *at = ARENA_ARRAY(q->arena, uint32_t, points);
-    struct timeline t;
-    int code = 0;
+    uint64_t *value = &x->sum[g * points], *writes = &x->writes[g * points];
+    uint32_t *leaves = &x->leaves[g * points];
+    struct wire_points p = {
+        .labels = x->groups[g], .point = at, .value = value, .writes = writes, .leaves = leaves
+    };
+    struct wire_timelines all = { .series = &p, .len = 1, .gauge = x->gauge };
 
-    if (!ones || !at)
-        return no_room(e);
-    for (uint32_t k = 0; k < points; k++)
-        ones[k] = 1;
-    timeline_init(&t, q->arena);
-    for (size_t g = 0; g < x->groups_len && !code; g++) {
-        struct wire_points p = { .labels = x->groups[g], .point = at, .writes = ones };
-        uint64_t *value = &x->sum[g * points];
-        uint32_t *leaves = &x->leaves[g * points];
-        for (uint32_t k = 0; k < points; k++) {
-            if (!value[k])
-                continue;
-            at[p.len] = k;
-            value[p.len] = value[k];
-            leaves[p.len++] = leaves[k];
-        }
-        p.value = value;
-        p.leaves = leaves;
-        all.series = &p;
-        all.len = p.len > 0;
-        if (query_take(q, timeline_cost(&all), e) || timeline_add(&t, &all, e))
-            code = e->code;
+    for (uint32_t k = 0; k < points; k++) {
+        if (!value[k])
+            continue;
+        at[p.len] = k;
+        value[p.len] = value[k];
+        writes[p.len] = writes[k];
+        leaves[p.len++] = leaves[k];
     }
-    timeline_finish(&t, false);
-    t.start_ms = MAX(edge(&x->s->grid, 0), 0);
-    t.end_ms = edge(&x->s->grid, points);
+    if (!p.len)
+        return 0;
+    return query_take(q, timeline_cost(&all), e) || timeline_add(t, &all, e) ? e->code : 0;
+}
+
+static int reply_cells(struct query *q, struct err *e)
+{
+    const struct site *x = q->state;
+    const struct plan_grid *grid = &x->s->grid;
+    struct select_list list;
+    uint32_t *at = ARENA_ARRAY(q->arena, uint32_t, grid->points);
+    struct timeline t;
+
+    if (!at)
+        return no_room(e);
+    int code = select_read_list(q, ASK_EXEMPLARS, &list, e);
+    list.grid = plan_grid_asked(*grid);
+    list.leaves = true;
+    timeline_init(&t, q->arena);
+    for (size_t g = 0; g < x->groups_len && !code; g++)
+        code = add_cells(q, x, g, at, &t, e);
+    timeline_finish(&t, x->s->asked.average != 0);
+    t.start_ms = MAX(edge(grid, 0), 0);
+    t.end_ms = edge(grid, grid->points);
     if (!code)
-        code = select_reply(q, x->s, &t, e);
+        code = select_reply(q, x->s, &t, &list, e);
     timeline_deinit(&t);
     return code;
+}
+
+static int ask_exemplars(struct query *q, const struct site *x, struct err *e)
+{
+    const struct select_series *s = x->s;
+    int64_t from = edge(&s->grid, 0), to = edge(&s->grid, s->grid.points);
+    struct wire_query wq = { .profile_type = s->spec.profile_type,
+                             .selectors = s->spec.selectors,
+                             .selectors_len = s->spec.len,
+                             .range = plan_range(from, to) };
+
+    q->step = reply_cells;
+    for (size_t i = 0; i < q->tenants_len && !wq.range.empty; i++) {
+        wq.tenant = q->tenants[i];
+        if (select_ask_list(q, s, ASK_EXEMPLARS, &wq, e))
+            return e->code;
+    }
+    return 0;
 }
 
 /* One cell of all ingesters and tenants. Parts of a gauge's leaves may be the same ones; a service
@@ -144,17 +188,30 @@ static int read_cell(struct query *q, struct site *x, size_t cell, size_t ask, s
     return n < 0 ? e->code : 0;
 }
 
+static int read_writes(struct query *q, struct site *x, size_t cell, size_t ask, struct err *e)
+{
+    struct wire_timelines w;
+    size_t pos = 0;
+    int n;
+
+    while ((n = query_next_timelines(q, ask, &pos, 1, &w, e)) > 0)
+        for (size_t i = 0; i < w.len; i++)
+            for (size_t k = 0; k < w.series[i].len; k++)
+                x->writes[cell] = u64_add_sat(x->writes[cell], w.series[i].writes[k]);
+    return n < 0 ? e->code : 0;
+}
+
 static int read_batch(struct query *q, struct err *e)
 {
     struct site *x = q->state;
     size_t cells = x->groups_len * x->s->grid.points;
 
-    for (size_t i = 0; i < BATCH && x->next < cells; i++, x->next++)
-        if (read_cell(q, x, x->next, i, e))
+    for (size_t i = 0; i < x->batch && x->next < cells; i++, x->next++)
+        if (read_cell(q, x, x->next, i, e) || read_writes(q, x, x->next, ASK_WRITES + i, e))
             return e->code;
     query_calls_reset(q);
     query_data_reset(q);
-    return x->next < cells ? ask_batch(q, x, e) : reply_cells(q, x, e);
+    return x->next < cells ? ask_batch(q, x, e) : ask_exemplars(q, x, e);
 }
 
 /* ---- groups -----------------------------------------------------------------------------------*/
@@ -170,8 +227,9 @@ static int make_cells(struct query *q, struct site *x, struct err *e)
                        "for a larger step",
                        x->groups_len, x->s->grid.points, CELLS_MAX);
     x->sum = ARENA_ARRAY(q->arena, uint64_t, cells + 1);
+    x->writes = ARENA_ARRAY(q->arena, uint64_t, cells + 1);
     x->leaves = ARENA_ARRAY(q->arena, uint32_t, cells + 1);
-    return x->sum && x->leaves ? ask_batch(q, x, e) : no_room(e);
+    return x->sum && x->writes && x->leaves ? ask_batch(q, x, e) : no_room(e);
 }
 
 /* One more selector: the labels that this group has, and the ones it lacks as empty. */
@@ -254,22 +312,12 @@ NODISCARD int select_site_ask(struct query *q, struct err *e)
 {
     struct site *x = ARENA_NEW(q->arena, struct site);
     struct select_series *s = q->state;
-    const struct msg_list *sites = &s->asked.stack_trace_selector->call_site;
-    const struct v1_location *locations = sites->ptr;
+    size_t calls = q->tenants_len * q->targets.len * (s->asked.average ? 2 : 1);
 
     if (!x)
         return no_room(e);
-    if (s->ids.kinds || s->asked.average || s->asked.exemplars > V1_EXM_NONE)
-        return err_set(e, ERR_UNIMPLEMENTED,
-                       "stackTraceSelector together with ids, averages or exemplars is not "
-                       "supported by this version");
     x->s = s;
-    x->call_site = ARENA_ARRAY(q->arena, struct str, sites->len + 1);
-    if (!x->call_site)
-        return no_room(e);
-    for (size_t i = 0; i < sites->len; i++)
-        x->call_site[i] = locations[i].name;
-    x->call_site_len = sites->len;
+    x->batch = MIN(MAX(q->calls_max / MAX(calls, 1), 1), BATCH);
     q->state = x;
     if (s->group_by_len)
         return ask_sets(q, x, e);

@@ -106,6 +106,10 @@ struct store_exm_query {
     unsigned kinds;        /* bit 1 << kind */
     const struct str *ids; /* packed; none: of any id */
     size_t ids_len;
+    /* Lists: totals are of the stacks that begin with these functions, root first. Without ids,
+     * what has no such stack is left out. */
+    const struct str *call_site;
+    size_t call_site_len;
 };
 /* The sum of the samples under the ids, each sample of a push once, however many ids it has. With
  * no ids: of all exemplars of the kinds. Same answer as store_merge over these samples alone;

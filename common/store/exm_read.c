@@ -48,8 +48,10 @@ struct walk {
     struct exm_sum *sum;
     struct store_exm_list *list;
     size_t limit;
-    VEC(size_t) list_at; /* by item: index into at */
-    VEC(bool) seen;      /* by at */
+    struct exm_sum below; /* of a list below a call site */
+    struct buf row;       /* of that: the vector that an index row stands for */
+    VEC(size_t) list_at;  /* by item: index into at */
+    VEC(bool) seen;       /* by at */
 };
 
 /* ---- which series ---- */
@@ -245,6 +247,18 @@ static int read_key(struct str key, bool want_index, struct exm_ref *x, struct e
     return 0;
 }
 
+/* An item of the list, or what it has below the call site. */
+static int take_item(struct walk *w, const struct exm_ref *x, const struct at *at,
+                     struct exm_mark *mark, struct str vector, struct err *e)
+{
+    const struct store_exm_query *q = w->q;
+
+    if (q->call_site_len &&
+        exm_sum_below(&w->below, x, vector, q->call_site, q->call_site_len, &mark->total, e))
+        return e->code;
+    return q->call_site_len && !q->ids_len && !mark->total ? 0 : add_item(w, x, at, mark, e);
+}
+
 /* Deleted, and not purged yet. */
 static bool hidden(const struct walk *w, const struct exm_ref *x)
 {
@@ -295,7 +309,7 @@ static int take_row(struct walk *w, struct str key, struct str value, struct err
     if (vec_peek(row.vector, &r, e))
         return e->code;
     mark = (struct exm_mark){ row.duration_ms, r.meta.total };
-    return add_item(w, &x, at, &mark, e);
+    return take_item(w, &x, at, &mark, row.vector, e);
 }
 
 /* All rows that begin with the prefix. */
@@ -341,8 +355,24 @@ static int walk_ids(struct walk *w, struct err *e)
         if (walk_kind(w, scope, EXID_PROFILE, e) || walk_kind(w, scope, EXID_SPAN, e) ||
             walk_kind(w, scope, EXID_TRACE, e))
             return e->code;
-        exm_sum_forget(w->sum);
+        exm_sum_forget(w->sum ? w->sum : &w->below);
     }
+    return 0;
+}
+
+/* Both rows of an exemplar come and go together. */
+static int vector_of(struct walk *w, const struct exm_ref *x, struct str *ret, struct err *e)
+{
+    struct exm_key key;
+    struct exm_row row;
+
+    exm_row_key(&key, x);
+    int rc = kv_get(w->v->s->kv, w->v->snap, KV_EXM, exm_key_str(&key), &w->row, e);
+    if (rc == ERR_NOT_FOUND)
+        return err_set(e, ERR_CORRUPT, "an exemplar at slot %u is in the index alone", x->t);
+    if (rc || exm_row_read(buf_str(&w->row), &row, e))
+        return e->code;
+    *ret = row.vector;
     return 0;
 }
 
@@ -350,6 +380,7 @@ static int walk_index(struct walk *w, struct at *at, uint32_t bucket, struct err
 {
     struct member m = { w->match.tenant, at->scope, w->type.number, at->id };
     struct exm_key prefix;
+    struct str vector = STR_NULL;
     struct exm_mark mark;
     struct exm_ref x;
 
@@ -364,7 +395,9 @@ static int walk_index(struct walk *w, struct at *at, uint32_t bucket, struct err
         w->rows++;
         if (x.t < w->from || x.t >= w->to || !(w->q->kinds & 1u << x.kind) || hidden(w, &x))
             continue;
-        if (exm_mark_read(kv_iter_value(w->it), &mark, e) || add_item(w, &x, at, &mark, e))
+        if (exm_mark_read(kv_iter_value(w->it), &mark, e) ||
+            (w->q->call_site_len && vector_of(w, &x, &vector, e)) ||
+            take_item(w, &x, at, &mark, vector, e))
             return e->code;
     }
     return kv_iter_status(w->it, e);
@@ -440,20 +473,27 @@ static int finish_list(struct walk *w, struct err *e)
 int store_exemplars(struct store_view *v, const struct store_exm_query *q, size_t limit,
                     struct arena *a, struct store_exm_list *ret, struct err *e)
 {
-    struct walk w = { .list = ret, .limit = MAX(limit, 1) };
+    struct walk w = { .list = ret, .limit = MAX(limit, 1), .below = { .v = v } };
 
     *ret = (struct store_exm_list){ 0 };
+    buf_init(&w.row, ARENA_MAX);
     int rc = walk_open(&w, v, q, a, e);
+    w.below.tenant = w.match.tenant;
     ret->gauge = w.type.gauge;
     if (!rc && q->ids_len)
         rc = walk_ids(&w, e);
-    for (size_t i = 0; !rc && !q->ids_len && i < w.at.len; i++)
+    for (size_t i = 0; !rc && !q->ids_len && i < w.at.len; i++) {
+        if (i && w.at.ptr[i - 1].scope != w.at.ptr[i].scope)
+            exm_sum_forget(&w.below);
         for (size_t b = 0; !rc && b < w.buckets.len; b++)
             rc = walk_index(&w, &w.at.ptr[i], w.buckets.ptr[b], e);
+    }
     if (!rc)
         rc = finish_list(&w, e);
     if (rc)
         store_exm_list_deinit(ret);
+    exm_sum_deinit(&w.below);
+    buf_deinit(&w.row);
     walk_close(&w);
     return rc;
 }

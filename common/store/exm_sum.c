@@ -21,7 +21,7 @@ struct exm_epoch { /* a dictionary of the service being read */
     uint32_t number;
     struct dict *d; /* referenced */
     struct dict_counts n;
-    struct map_u64 nodes; /* there -> of the caller's stacks */
+    struct map_u64 nodes; /* there -> of the caller's stacks; or how much of the site is above */
 };
 
 static int find_epoch(struct exm_sum *s, uint32_t scope, uint32_t number, struct exm_epoch **ret,
@@ -90,6 +90,14 @@ static void add_out(struct exm_sum *s, uint32_t node, uint64_t value)
     }
 }
 
+static int check_nodes(const struct exm_epoch *x, const struct vec_section *sec, struct err *e)
+{
+    return sec->last < x->n.nodes
+               ? 0
+               : err_set(e, ERR_CORRUPT, "an exemplar names node %u of a dictionary of %u",
+                         sec->last, x->n.nodes);
+}
+
 static int add_section(struct exm_sum *s, struct exm_epoch *x, const struct vec_section *sec,
                        struct err *e)
 {
@@ -98,9 +106,8 @@ static int add_section(struct exm_sum *s, struct exm_epoch *x, const struct vec_
     struct vec_iter it;
     size_t n;
 
-    if (sec->last >= x->n.nodes)
-        return err_set(e, ERR_CORRUPT, "an exemplar names node %u of a dictionary of %u", sec->last,
-                       x->n.nodes);
+    if (check_nodes(x, sec, e))
+        return e->code;
     vec_iter_init(&it, sec);
     while ((n = vec_iter_next(&it, ids, values)) > 0) {
         for (size_t i = 0; i < n; i++) {
@@ -132,6 +139,59 @@ int exm_sum_add(struct exm_sum *s, const struct exm_ref *x, struct str vector, s
             return e->code;
     return 0;
 }
+
+/* ---- below a call site ---- */
+
+#define MISS (UINT32_MAX - 1) /* a function was another one */
+
+/* How many functions of the site the path to the node has, up to site_len; MISS. */
+static uint32_t depth_of(struct exm_sum *s, struct exm_epoch *x, uint32_t node,
+                         const struct str *site, size_t site_len)
+{
+    uint32_t at;
+
+    s->path.len = 0;
+    for (; (at = map_u64_get(&x->nodes, node)) == MAP_U64_EMPTY;
+         node = dict_node(x->d, node)->parent)
+        vec_push(&s->path, node);
+    while (s->path.len) {
+        uint32_t below = s->path.ptr[--s->path.len];
+        if (at != MISS && at < site_len) {
+            const struct frame *f = dict_frame(x->d, dict_node(x->d, below)->frame);
+            at = str_eq(dict_string(x->d, f->func), site[at]) ? at + 1 : MISS;
+        }
+        map_u64_put(&x->nodes, below, at);
+    }
+    return at;
+}
+
+int exm_sum_below(struct exm_sum *s, const struct exm_ref *x, struct str vector,
+                  const struct str *site, size_t site_len, uint64_t *ret, struct err *e)
+{
+    uint32_t ids[VEC_CHUNK];
+    uint64_t values[VEC_CHUNK];
+    struct vec_section sec;
+    struct vec_reader r;
+    struct vec_iter it;
+    struct exm_epoch *epoch;
+    size_t n;
+
+    *ret = 0;
+    if (vec_open(vector, &r, e))
+        return err_wrap(e, "exemplar at slot %u", x->t);
+    while (vec_next(&r, &sec)) {
+        if (find_epoch(s, x->m.scope, sec.epoch, &epoch, e) || check_nodes(epoch, &sec, e))
+            return e->code;
+        vec_iter_init(&it, &sec);
+        while ((n = vec_iter_next(&it, ids, values)) > 0)
+            for (size_t i = 0; i < n; i++)
+                if (depth_of(s, epoch, ids[i], site, site_len) == site_len)
+                    *ret = u64_add_sat(*ret, values[i]);
+    }
+    return 0;
+}
+
+/* ---- the end ---- */
 
 static int u32_cmp(const void *a, const void *b)
 {

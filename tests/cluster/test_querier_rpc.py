@@ -103,6 +103,8 @@ def questions():
                                 aggregation="TIME_SERIES_AGGREGATION_TYPE_AVERAGE")
     yield "SelectSeries", asked("{}", step=15, exemplarType="EXEMPLAR_TYPE_INDIVIDUAL")
     yield "SelectSeries", asked("{}", step=30, groupBy=["env"], **sel)
+    yield "SelectSeries", asked("{}", step=30, groupBy=["env"], exemplarType="EXEMPLAR_TYPE_SPAN",
+                                aggregation="TIME_SERIES_AGGREGATION_TYPE_AVERAGE", **sel)
     yield "SelectHeatmap", asked("{}", step=60, queryType="HEATMAP_QUERY_TYPE_SPAN",
                                  exemplarType="EXEMPLAR_TYPE_SPAN", groupBy=["service_name"])
     yield "Diff", {"left": asked('{env="prod"}'), "right": asked('{env="dev"}')}
@@ -138,6 +140,7 @@ def test_errors_by_every_way():
     fails("invalid_argument", "GetProfileStats", {}, "one tenant",
           headers={"X-Scope-OrgID": "t1|t2"})
     fails("unimplemented", "vcs.v1.VCSService/GithubApp")
+    fails("unimplemented", "querier.v1.QuerierService/SelectNothing", {}, "SelectNothing")
     fails("not_found", v1.RULES + "GetRecordingRule", {"id": "none"})
     fails("unauthenticated", "LabelNames", times(), headers={"X-Scope-OrgID": ""})
 
@@ -320,6 +323,36 @@ def test_35_below_a_call_site():
     one, = ok("SelectSeries", deeper)["series"]
     assert sum(p["value"] for p in one["points"]) == 50
     fails("invalid_argument", "SelectSeries", deeper | {"step": 0.5}, "larger step")
+
+
+def test_35_below_a_call_site_with_more():
+    site = {"stackTraceSelector": {"callSite": [{"name": "main"}, {"name": "tagged"}]}}
+    mean = {"aggregation": "TIME_SERIES_AGGREGATION_TYPE_AVERAGE"}
+
+    def series(selector='{service_name="spans"}', way="json", **more):
+        found = ok("SelectSeries", asked(selector, step=3600, **more), way).get("series", [])
+        return [([p["value"] for p in s["points"]],
+                 [(x["spanId"], x["value"]) for p in s["points"] for x in p.get("exemplars", [])])
+                for s in found]
+
+    by_id = f'{{span_id="{SPAN}"}}'
+    spans = {"exemplarType": "EXEMPLAR_TYPE_SPAN"}
+    other = {"stackTraceSelector": {"callSite": [{"name": "main"}, {"name": "other"}]}}
+    for way in WAYS:
+        for more in ({}, mean):  # one push
+            assert series(way=way, **site, **more) == [([70], [])]
+            assert series(way=way, **site, **spans, **more) == [([70], [(SPAN, "70")])]
+            assert series(way=way, **other, **spans, **more) == [([9], [])]
+            for by in ([], ["service_name"]):
+                assert series(by_id, way, groupBy=by, **site, **more) == [([70], [])]
+                assert series(by_id, way, groupBy=by, **site, **spans,
+                              **more) == [([70], [(SPAN, "70")])]
+                assert series(by_id, way, groupBy=by, **other, **spans, **more) == []
+    # Two pushes of the group, one of them below the site.
+    both = {**asked('{service_name="shop"}', step=3600), **mean,
+            "stackTraceSelector": {"callSite": [{"name": "main"}, {"name": "idle"}]}}
+    one, = ok("SelectSeries", both)["series"]
+    assert [p["value"] for p in one["points"]] == [3.5], one
 
 
 def test_35_ids():

@@ -33,9 +33,10 @@ static void answer(struct qbed_ingester *in, struct rpc_call *call, enum rpc_met
         }
     } else if (in->canned)
         (void)buf_add_str(&out, *in->canned);
-    else if (method == RPC_DELETE || method == RPC_SPACE || method == RPC_EXEMPLARS)
+    else if (method == RPC_DELETE || method == RPC_SPACE)
         ; /* the empty message: has nothing */
-    else if (fake_answer(&(struct fake){ in->bed->pushes, in->bed->pushes_len, in->index,
+    else if (fake_answer(&(struct fake){ in->bed->pushes, in->bed->pushes_len, in->bed->exemplars,
+                                         in->bed->exemplars_len, in->index,
                                          in->bed->ingesters_len },
                          method, payload, &out, &e)) {
         buf_deinit(&out);

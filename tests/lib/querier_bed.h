@@ -29,6 +29,12 @@ struct qbed_push {
     const char *tenant; /* NULL: anonymous */
 };
 
+struct qbed_exemplar {
+    size_t push;             /* whose samples these are */
+    const char *kind_and_id; /* "span_id=00000000000000aa" */
+    const char *stacks;      /* "a;b=3 a;c=4" */
+};
+
 struct qbed;
 struct qbed_ingester {
     struct qbed *bed;
@@ -61,6 +67,8 @@ struct qbed {
     size_t ingesters_len;
     const struct qbed_push *pushes;
     size_t pushes_len;
+    const struct qbed_exemplar *exemplars; /* by the time of their pushes */
+    size_t exemplars_len;
     struct fake_docs docs; /* of all ingesters */
     struct net_mem *client;
     bool drained;
@@ -70,6 +78,7 @@ struct qbed {
 void qbed_init(struct qbed *b, size_t ingesters, const char *const *flags);
 /* Drains the role; every byte of its budget must be back. */
 void qbed_deinit(struct qbed *b);
+/* Set b->exemplars for questions by id. */
 void qbed_data(struct qbed *b, const struct qbed_push *pushes, size_t n);
 
 /* Sends a request on a connection that stays, without waiting. */

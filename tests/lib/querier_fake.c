@@ -88,10 +88,9 @@ static uint32_t add_folded(struct stacks *s, const char *folded)
     return node;
 }
 
-/* The stack begins with these functions. */
-static bool has_prefix(const char *folded, ProtobufCBinaryData *site, size_t n)
+bool fake_has_prefix(struct str folded, const ProtobufCBinaryData *site, size_t n)
 {
-    struct str rest = str_c(folded), part;
+    struct str rest = folded, part;
     bool more = rest.len > 0;
 
     for (size_t i = 0; i < n; i++)
@@ -136,7 +135,7 @@ static int answer_merge(const struct fake *f, struct str payload, struct arena *
             !str_eqc(in_str(q->profile_type), p->type) ||
             fake_matches(p, in_str(q->tenant), q->matchers, q->n_matchers, a, e) <= 0 ||
             p->ms < q->start_ms || p->ms >= q->end_ms ||
-            !has_prefix(p->folded, q->call_site, q->n_call_site))
+            !fake_has_prefix(str_c(p->folded), q->call_site, q->n_call_site))
             continue;
         vec_push(&nodes, add_folded(&s, p->folded));
         vec_push(&values, p->value);
@@ -202,7 +201,7 @@ static struct group *group_of(struct group *groups, size_t *len, struct labels l
     return &groups[(*len)++];
 }
 
-static Embertree__LabelPair **pairs(const struct labels *l, struct arena *a)
+Embertree__LabelPair **fake_pairs(const struct labels *l, struct arena *a)
 {
     Embertree__LabelPair **out = ARENA_ARRAY(a, Embertree__LabelPair *, l->len + 1);
 
@@ -220,7 +219,7 @@ static Embertree__TimelineSeries *series_of(const struct group *g, uint32_t poin
     Embertree__TimelineSeries *s = ARENA_NEW(a, Embertree__TimelineSeries);
 
     embertree__timeline_series__init(s);
-    s->labels = pairs(&g->labels, a);
+    s->labels = fake_pairs(&g->labels, a);
     s->n_labels = g->labels.len;
     s->point = ARENA_ARRAY(a, uint32_t, points);
     s->value = ARENA_ARRAY(a, uint64_t, points);
@@ -311,7 +310,7 @@ static void add_set(Embertree__LabelsReply *r, const struct labels *l, struct ar
     Embertree__LabelSet *set = ARENA_NEW(a, Embertree__LabelSet);
 
     embertree__label_set__init(set);
-    set->labels = pairs(l, a);
+    set->labels = fake_pairs(l, a);
     set->n_labels = l->len;
     r->sets[r->n_sets++] = set;
 }
@@ -404,6 +403,8 @@ int fake_answer(const struct fake *f, enum rpc_method method, struct str payload
         code = answer_estimate(f, payload, a, out, e);
     else if (method == RPC_FUNCTIONS)
         code = fake_functions(f, payload, a, out, e);
+    else if (method == RPC_EXEMPLARS)
+        code = fake_exemplars(f, payload, a, out, e);
     arena_free(a);
     return code;
 }

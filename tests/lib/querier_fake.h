@@ -10,6 +10,8 @@
 struct fake {
     const struct qbed_push *pushes;
     size_t n;
+    const struct qbed_exemplar *exemplars; /* by time */
+    size_t exemplars_len;
     size_t ingester;  /* this one */
     size_t ingesters; /* of all; there are twice as many shards */
 };

@@ -15,6 +15,11 @@ int fake_matches(const struct qbed_push *p, struct str tenant, Embertree__Matche
 bool fake_lives_here(const struct fake *f, const struct qbed_push *p, const uint32_t *shards,
                      size_t n);
 void fake_pack(const ProtobufCMessage *m, struct buf *out);
+/* The stack begins with these functions. */
+bool fake_has_prefix(struct str folded, const ProtobufCBinaryData *site, size_t n);
+Embertree__LabelPair **fake_pairs(const struct labels *l, struct arena *a);
+int fake_exemplars(const struct fake *f, struct str payload, struct arena *a, struct buf *out,
+                   struct err *e);
 int fake_functions(const struct fake *f, struct str payload, struct arena *a, struct buf *out,
                    struct err *e);
 

@@ -149,6 +149,7 @@ OTHERS = {
     "capabilities.v1.FeatureFlagsService/GetFeatureFlags": ("Nothing", "GetFeatureFlagsResponse"),
     "version.v1.Version/Version": ("Nothing", "VersionResponse"),
     "vcs.v1.VCSService/GithubApp": ("Nothing", "Nothing"),
+    "querier.v1.QuerierService/SelectNothing": ("Nothing", "Nothing"),
 }
 
 

@@ -59,6 +59,9 @@ static void check_query(const struct store *s, const struct store_exm_query *q)
     assert_int_equal(q->ids_len, s->want->ids_len);
     for (size_t i = 0; i < q->ids_len; i++)
         assert_true(str_eq(q->ids[i], s->want->ids[i]));
+    assert_int_equal(q->call_site_len, s->want->call_site_len);
+    for (size_t i = 0; i < q->call_site_len; i++)
+        assert_true(str_eq(q->call_site[i], s->want->call_site[i]));
     assert_true(q->q.start_ms == s->want->q.start_ms && q->q.end_ms == s->want->q.end_ms);
     assert_true(str_eqc(q->q.tenant, "t"));
 }
@@ -350,6 +353,33 @@ static void test_timeline(void **state)
     asked_deinit(&r);
 }
 
+/* Below a call site: that is the engine's work, for lists and timelines. */
+static void test_site(void **state)
+{
+    ProtobufCBinaryData site[] = { bytes(STR("main")), bytes(STR("f")) };
+    struct str want_site[] = { STR("main"), STR("f") };
+    struct store_exm_query want = { .kinds = 1u << EXID_SPAN,
+                                    .call_site = want_site,
+                                    .call_site_len = 2,
+                                    .q = { .start_ms = BASE - 10000, .end_ms = BASE + 10000 } };
+    struct store s = { .items = { { 0, 5, "a0" } }, .len = 1, .want = &want };
+
+    (void)state;
+    for (int what = READ_EXM_LIST; what <= READ_EXM_TIMELINE; what++) {
+        Embertree__ExemplarRequest m = request((enum read_exm)what);
+        m.call_site = site;
+        m.n_call_site = 2;
+        m.start_ms = BASE - 10000;
+        m.end_ms = BASE + 10000;
+        m.origin_ms = BASE;
+        m.step_ms = 10000;
+        m.points = 1;
+        struct asked r = ask(&m, &s, 1);
+        assert_int_equal(r.code, 0);
+        asked_deinit(&r);
+    }
+}
+
 static void refused(const Embertree__ExemplarRequest *m, const char *want)
 {
     struct store s = { 0 };
@@ -382,9 +412,8 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sum),
-        cmocka_unit_test(test_list),
-        cmocka_unit_test(test_timeline),
+        cmocka_unit_test(test_sum),      cmocka_unit_test(test_list),
+        cmocka_unit_test(test_timeline), cmocka_unit_test(test_site),
         cmocka_unit_test(test_refused),
     };
 

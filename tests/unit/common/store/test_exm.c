@@ -180,7 +180,8 @@ static const char *merged(struct store_bed *b, struct ask k)
 }
 
 /* "<kind>:<id>=<total>@<slots after `zero`>{pod}" by blanks. */
-static const char *listed(struct store_bed *b, struct ask k, size_t limit, uint32_t zero)
+static const char *listed_below(struct store_bed *b, struct ask k, const char *site, size_t limit,
+                                uint32_t zero)
 {
     static char answer[4096];
     struct arena *a = arena_new(MIB);
@@ -191,6 +192,10 @@ static const char *listed(struct store_bed *b, struct ask k, size_t limit, uint3
     size_t n = 0;
 
     fill(&k, a, &s, &q);
+    struct str names[8], rest = str_c(site);
+    bool more = rest.len > 0;
+    for (q.call_site = names; more && str_next(&rest, ' ', &more, &names[q.call_site_len]);)
+        q.call_site_len++;
     struct store_view *v = store_view_get(b->s);
     if (store_exemplars(v, &q, limit, a, &l, &e))
         fail_msg("%s", e.text);
@@ -212,6 +217,11 @@ static const char *listed(struct store_bed *b, struct ask k, size_t limit, uint3
     selector_deinit(&s);
     arena_free(a);
     return answer;
+}
+
+static const char *listed(struct store_bed *b, struct ask k, size_t limit, uint32_t zero)
+{
+    return listed_below(b, k, "", limit, zero);
 }
 
 #define S1 "0000000000000001"
@@ -287,6 +297,35 @@ static void test_list(void **state)
     assert_string_equal(listed(&b, any, 100, t), "1:" S1 "=3@4{b}");
     any.to = t + 4;
     assert_string_equal(listed(&b, any, 100, t), "");
+    store_bed_deinit(&b);
+}
+
+/* What has nothing of the site is not there, unless it was asked for by id. */
+static void test_list_below(void **state)
+{
+    struct ask any = { .kinds = SPAN }, one = { .kinds = SPAN, .ids = S1 };
+    struct store_bed b;
+
+    (void)state;
+    store_bed_init(&b, &OPTS);
+    uint32_t t = store_bed_slot(&b) - 20;
+    push_some(&b, t);
+    struct bed_push other = { .service = "other", .stacks = "m;y;z=5 y=2", .slot = t + 6 };
+    other.exemplars = "1:" S1 ":m;y;z=4|1:" S2 ":y=2";
+    store_bed_push(&b, &other);
+    const char *rows[][2] = { { "m",
+                                "1:" S1 "=7@0{a} 1:" S2 "=3@0{a} 1:" S1 "=3@4{b} 1:" S1 "=4@6{}" },
+                              { "m y", "1:" S2 "=2@0{a} 1:" S1 "=4@6{}" },
+                              { "y", "1:" S2 "=2@6{}" } };
+    for (int sealed = 0; sealed < 2; sealed++) {
+        for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+            assert_string_equal(listed_below(&b, any, rows[i][0], 100, t), rows[i][1]);
+        assert_string_equal(listed_below(&b, any, "m y", 1, t), "1:" S1 "=4@6{} ...");
+        assert_string_equal(listed_below(&b, one, "m x", 100, t),
+                            "1:" S1 "=7@0{a} 1:" S1 "=3@4{b} 1:" S1 "=0@6{}");
+        clock_fake_advance(&b.clock, 600000);
+        store_bed_seal(&b);
+    }
     store_bed_deinit(&b);
 }
 
@@ -648,13 +687,13 @@ static void test_gauge_epochs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_example),      cmocka_unit_test(test_keys_random),
-        cmocka_unit_test(test_by_id),        cmocka_unit_test(test_list),
-        cmocka_unit_test(test_profiles),     cmocka_unit_test(test_dedupe),
-        cmocka_unit_test(test_retention),    cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_refused),      cmocka_unit_test(test_erase),
-        cmocka_unit_test(test_gauge_epochs), cmocka_unit_test(test_check),
-        cmocka_unit_test(test_deletes),
+        cmocka_unit_test(test_example),    cmocka_unit_test(test_keys_random),
+        cmocka_unit_test(test_by_id),      cmocka_unit_test(test_list),
+        cmocka_unit_test(test_list_below), cmocka_unit_test(test_profiles),
+        cmocka_unit_test(test_dedupe),     cmocka_unit_test(test_retention),
+        cmocka_unit_test(test_bounds),     cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_erase),      cmocka_unit_test(test_gauge_epochs),
+        cmocka_unit_test(test_check),      cmocka_unit_test(test_deletes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
