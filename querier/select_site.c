@@ -10,7 +10,9 @@
  *                                                                      exemplars) ──> reply
  *
  * A cell is a group and a point. Merges begin and end at leaves, so the edges of points move behind
- * the leaf they lie in; points still partition the range. Replies of a batch are dropped before the
+ * the leaf they lie in; points still partition the range. Where retention has left only coarser
+ * nodes, a merge takes whole ones: an edge inside one would count it in two points, and is refused.
+ * Replies of a batch are dropped before the
  * next is asked: memory does not grow with the number of points.
  *
  * An average is over pushes, and sums do not say which of them had a stack below the site. So the
@@ -174,11 +176,18 @@ static int ask_exemplars(struct query *q, const struct site *x, struct err *e)
  * lives on one shard, so the largest count is taken, as timeline.c does. */
 static int read_cell(struct query *q, struct site *x, size_t cell, size_t ask, struct err *e)
 {
+    int64_t k = (int64_t)(cell % x->s->grid.points), from = edge(&x->s->grid, k);
     struct wire_merged w;
     size_t pos = 0;
     int n;
 
     while ((n = query_next_merged(q, ask, &pos, &w, e)) > 0) {
+        if (k > 0 && w.total && w.start_ms < from)
+            return err_set(e, ERR_INPUT,
+                           "a point begins at %" PRId64 " ms, inside of what is kept there as one, "
+                           "from %" PRId64 " on: with a stackTraceSelector and times that old, ask "
+                           "for points that begin with hours or days",
+                           from, w.start_ms);
         uint64_t sum = x->sum[cell] + w.total;
         x->sum[cell] = sum < w.total || sum > INT64_MAX ? INT64_MAX : sum;
         x->leaves[cell] = MAX(x->leaves[cell], (uint32_t)w.leaves_len);

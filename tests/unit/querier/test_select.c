@@ -12,6 +12,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/size.h"
+#include "proto/query.pb-c.h"
 #include "tests/lib/querier_bed.h"
 
 #define T(s) (QBED_NOW + (s)*1000)
@@ -253,12 +254,46 @@ static void test_missing(void **state)
     qbed_deinit(&b);
 }
 
+/* What is kept as one is never in two points. */
+static void test_coarse(void **state)
+{
+    Embertree__MergeReply m = EMBERTREE__MERGE_REPLY__INIT;
+    Embertree__Stacks stacks = EMBERTREE__STACKS__INIT;
+    char json[1024];
+    uint8_t bytes[256];
+    struct str reply;
+    struct qbed b;
+
+    (void)state;
+    m.stacks = &stacks;
+    m.total = 5;
+    m.start_ms = T(-150);
+    m.end_ms = T(10);
+    assert_true(embertree__merge_reply__get_packed_size(&m) <= sizeof(bytes));
+    reply = str_n(bytes, embertree__merge_reply__pack(&m, bytes));
+    qbed_init(&b, 1, NULL);
+    b.ingesters[0].canned = &reply;
+    write_json(json, sizeof(json), ALL STEP(30) SITE);
+    const char *got = qbed_connect(&b, "SelectSeries", json);
+    assert_int_equal(qbed_status(got), 400);
+    assert_non_null(strstr(got, "a point begins at 1749999910000 ms"));
+    m.total = 0; /* there is nothing in it: then it is no sum twice */
+    reply = str_n(bytes, embertree__merge_reply__pack(&m, bytes));
+    assert_int_equal(qbed_status(qbed_connect(&b, "SelectSeries", json)), 200);
+    m.total = 5; /* one point, whose bounds are what they are */
+    reply = str_n(bytes, embertree__merge_reply__pack(&m, bytes));
+    write_json(json, sizeof(json), ALL STEP(1000) SITE);
+    assert_int_equal(qbed_status(qbed_connect(&b, "SelectSeries", json)), 200);
+    qbed_deinit(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_many_tenants),
         cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_coarse),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
