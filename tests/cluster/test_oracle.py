@@ -92,6 +92,41 @@ def ask_series(world):
     return bool(want)
 
 
+def ask_series_below(world):
+    """Below a call site: the sum, or the mean over all pushes of the group in the point."""
+    a = Ask(world)
+    if a.gauge:
+        return False
+    step = a.rng.choice([10_000, 20_000, 60_000, 600_000, 3_600_000, DAY_MS])
+    a.start, a.end = a.start // 10_000 * 10_000, a.end // 10_000 * 10_000 + 10_000
+    points = (a.end - a.start) // step
+    by = a.rng.choice([None, "pod", "env", "nobody"])
+    rows = [r for r in world.oracle.rows if r.kind == a.kind
+            and all(m.matches(r.labels) for m in a.matchers)
+            and 0 <= point_of(r.at_ms, a.start, step) <= points]
+    if not rows or points > 200:
+        return False
+    some = a.rng.choice(sorted(a.rng.choice(rows).stacks))
+    site = some[:a.rng.randrange(1, len(some) + 1)]
+    want, pushes = collections.Counter(), collections.Counter()
+    for r in rows:
+        at = (r.labels.get(by, ""), a.start + point_of(r.at_ms, a.start, step) * step)
+        pushes[at] += 1
+        want[at] += sum(v for s, v in r.stacks.items() if s[:len(site)] == site)
+    mean = a.rng.random() < 0.5
+    a.end += 1
+    reply = a.connect("SelectSeries", step=step / 1000, groupBy=[by] if by else [],
+                      aggregation=int(mean),
+                      stackTraceSelector={"callSite": [{"name": n} for n in site]})
+    got = {(s.get("labels", [{"value": ""}])[0]["value"], int(p["timestamp"])): p["value"]
+           for s in reply.get("series", []) for p in s["points"]}
+    want = {at: v / pushes[at] if mean else v for at, v in want.items() if v}
+    assert set(got) == set(want), (a, step, by, site, mean, set(got) ^ set(want))
+    for at, value in want.items():
+        assert abs(got[at] - value) <= value * 1e-12, (a, step, by, site, mean, at, value, got[at])
+    return True
+
+
 def ask_functions(world):
     a = Ask(world)
     if a.gauge:
@@ -131,7 +166,8 @@ def ask_labels(world):
     return bool(rows)
 
 
-KINDS = [ask_render, ask_stacktraces, ask_cut, ask_series, ask_functions, ask_labels]
+KINDS = [ask_render, ask_stacktraces, ask_cut, ask_series, ask_series_below, ask_functions,
+         ask_labels]
 
 
 def test_one_process():
