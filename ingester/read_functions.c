@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * read_functions: shards answer one after the other; functions of one name add up. Leaves of a
- * gauge are counted, not named, so the larger count stands, as for timelines.
+ * read_functions: shards answer one after the other; functions of one name add up. Leaves in which
+ * several shards have data of a gauge count once, as for timelines.
  */
 #include "ingester/read_functions.h"
 
@@ -66,6 +66,32 @@ static void unite_names(struct store_functions *f)
     f->at.len = kept;
 }
 
+/* Leaves of a gauge; either may have none. */
+static void unite_leaves(struct store_functions *to, const struct store_functions *from)
+{
+    size_t points = from->leaves.len;
+    struct leaf_items items = { 0 };
+
+    if (!points)
+        return;
+    if (!to->leaves.len) {
+        vec_reserve(&to->leaves, points);
+        memset(to->leaves.ptr, 0, points * sizeof(*to->leaves.ptr));
+        to->leaves.len = points;
+    }
+    struct leaf_part parts[] = {
+        { NULL, to->leaves.ptr, points, to->items.ptr, to->items.len },
+        { NULL, from->leaves.ptr, points, from->items.ptr, from->items.len },
+    };
+    uint32_t *count = XNEW_ARRAY(uint32_t, points);
+
+    leaf_unite(parts, 2, NULL, points, count, &items);
+    memcpy(to->leaves.ptr, count, points * sizeof(*count));
+    xfree(count);
+    vec_free(&to->items);
+    to->items = items;
+}
+
 /* Moves the functions of *from to *to. */
 static void append(struct store_functions *to, struct store_functions *from)
 {
@@ -75,13 +101,7 @@ static void append(struct store_functions *to, struct store_functions *from)
     }
     vec_for (k, &from->all)
         to->all.ptr[k] = u64_add_sat(to->all.ptr[k], from->all.ptr[k]);
-    if (!to->leaves.len && from->leaves.len) {
-        vec_reserve(&to->leaves, from->leaves.len);
-        memset(to->leaves.ptr, 0, from->leaves.len * sizeof(*to->leaves.ptr));
-        to->leaves.len = from->leaves.len;
-    }
-    vec_for (k, &from->leaves)
-        to->leaves.ptr[k] = MAX(to->leaves.ptr[k], from->leaves.ptr[k]);
+    unite_leaves(to, from);
     to->gauge |= from->gauge;
     to->rows += from->rows;
     to->vectors += from->vectors;
@@ -105,6 +125,7 @@ int read_functions_run(const struct read_msg *m, const struct read_source *src, 
     int code = 0;
 
     q.q.cancel = src->cancel;
+    q.q.leaf_items = m->leaf_items || src->len > 1;
     for (size_t i = 0; i < src->len && !code; i++) {
         struct store_functions part = { 0 };
         struct store_view *view = store_view_get(src->stores[i]);
@@ -119,7 +140,7 @@ int read_functions_run(const struct read_msg *m, const struct read_source *src, 
         unite_names(&sum);
     *ret_rows = sum.rows;
     if (!code)
-        code = functions_reply_pack(&sum, a, out, e);
+        code = functions_reply_pack(&sum, m->leaf_items, a, out, e);
     store_functions_deinit(&sum);
     return code;
 }

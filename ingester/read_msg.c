@@ -134,6 +134,7 @@ static int take_timeline(const Embertree__TimelineRequest *in, struct arena *a, 
         code = read_take_strs(in->group_by, in->n_group_by, a, &m->group_by, &m->group_by_len, e);
     if (!code)
         code = read_take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
+    m->leaf_items = in->leaf_items;
     m->query.tenant = unpack_str(in->tenant);
     m->query.selector = &m->selector;
     m->query.profile_type = unpack_str(in->profile_type);
@@ -153,6 +154,7 @@ static int take_functions(const Embertree__FunctionsRequest *in, struct arena *a
         code = read_take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
     m->bytes_max = in->bytes_max;
     m->cost_max = in->cost_max;
+    m->leaf_items = in->leaf_items;
     m->query.tenant = unpack_str(in->tenant);
     m->query.selector = &m->selector;
     m->query.profile_type = unpack_str(in->profile_type);
@@ -291,8 +293,8 @@ Embertree__LabelPair **pack_labels(const struct labels *l, struct arena *a)
     return list;
 }
 
-int timeline_reply_pack(const struct store_timeline *t, struct arena *a, struct buf *out,
-                        struct err *e)
+int timeline_reply_pack(const struct store_timeline *t, bool leaf_items, struct arena *a,
+                        struct buf *out, struct err *e)
 {
     Embertree__TimelineReply reply = EMBERTREE__TIMELINE_REPLY__INIT;
     Embertree__TimelineSeries *series = ARENA_ARRAY(a, Embertree__TimelineSeries, t->series.len);
@@ -322,6 +324,8 @@ int timeline_reply_pack(const struct store_timeline *t, struct arena *a, struct 
         to->n_writes = from->writes.len;
         to->leaves = from->leaves.ptr;
         to->n_leaves = from->leaves.len;
+        to->leaf_items = from->items.ptr;
+        to->n_leaf_items = leaf_items ? from->items.len : 0;
         reply.series[reply.n_series++] = to;
     }
     p = reply_room(out, embertree__timeline_reply__get_packed_size(&reply), e);
@@ -331,8 +335,8 @@ int timeline_reply_pack(const struct store_timeline *t, struct arena *a, struct 
     return 0;
 }
 
-int functions_reply_pack(const struct store_functions *f, struct arena *a, struct buf *out,
-                         struct err *e)
+int functions_reply_pack(const struct store_functions *f, bool leaf_items, struct arena *a,
+                         struct buf *out, struct err *e)
 {
     Embertree__FunctionsReply reply = EMBERTREE__FUNCTIONS_REPLY__INIT;
     Embertree__FunctionSeries *series = ARENA_ARRAY(a, Embertree__FunctionSeries, f->at.len);
@@ -359,6 +363,8 @@ int functions_reply_pack(const struct store_functions *f, struct arena *a, struc
     reply.n_all = f->all.len;
     reply.leaves = f->leaves.ptr;
     reply.n_leaves = f->leaves.len;
+    reply.leaf_items = f->items.ptr;
+    reply.n_leaf_items = leaf_items ? f->items.len : 0;
     reply.gauge = f->gauge;
     reply.start_ms = f->start_ms;
     reply.end_ms = f->end_ms;

@@ -33,6 +33,7 @@ struct read_msg {
     struct store_labels_query labels; /* LABELS */
     const struct str *names;          /* FUNCTIONS, with the grid of TIMELINE; none: all */
     size_t names_len;
+    bool leaf_items;            /* TIMELINE, FUNCTIONS: the reply says which leaves of a gauge */
     bool detail;                /* ESTIMATE: `query` and this */
     enum read_exm what;         /* EXEMPLARS: `query` and the next */
     struct store_exm_query exm; /* its q is not set */
@@ -61,10 +62,11 @@ Embertree__LabelPair **pack_labels(const struct labels *l, struct arena *a);
 
 /* Append the packed reply to *out, whose max is the limit: ERR_LIMIT. */
 NODISCARD int merge_reply_pack(const struct store_merge *m, struct buf *out, struct err *e);
-NODISCARD int timeline_reply_pack(const struct store_timeline *t, struct arena *a, struct buf *out,
-                                  struct err *e);
-NODISCARD int functions_reply_pack(const struct store_functions *f, struct arena *a,
-                                   struct buf *out, struct err *e);
+/* leaf_items: with those of the series. */
+NODISCARD int timeline_reply_pack(const struct store_timeline *t, bool leaf_items, struct arena *a,
+                                  struct buf *out, struct err *e);
+NODISCARD int functions_reply_pack(const struct store_functions *f, bool leaf_items,
+                                   struct arena *a, struct buf *out, struct err *e);
 NODISCARD int labels_reply_pack(const struct store_labels *l, struct arena *a, struct buf *out,
                                 struct err *e);
 

@@ -206,36 +206,49 @@ static int run_merge(const struct read_msg *m, const struct read_source *src, st
 
 /* ---- timeline ------------------------------------------------------------------------------- */
 
-/* Adds one series into another of the same group; points are ascending in both. Leaves of a point
- * are counted, not named, so of two shards with data of one group the larger count stands: exact
- * unless both have leaves that the other has not, which takes a group that spans services. */
+static void points_free(struct store_points *p)
+{
+    vec_free(&p->point);
+    vec_free(&p->value);
+    vec_free(&p->writes);
+    vec_free(&p->leaves);
+    vec_free(&p->items);
+}
+
+static struct leaf_part leaves_of(const struct store_points *p)
+{
+    return (struct leaf_part){ p->point.ptr, p->leaves.ptr, p->leaves.len, p->items.ptr,
+                               p->items.len };
+}
+
+/* Adds one series into another of the same group; points are ascending in both. A leaf in which
+ * both have data of a gauge counts once. */
 static void unite_points(struct store_points *to, const struct store_points *from)
 {
-    struct store_points sum = { 0 };
+    struct store_points sum = { .labels = to->labels };
     size_t i = 0, k = 0;
 
     while (i < to->point.len || k < from->point.len) {
         uint32_t a = i < to->point.len ? to->point.ptr[i] : UINT32_MAX;
         uint32_t b = k < from->point.len ? from->point.ptr[k] : UINT32_MAX;
         bool left = a <= b, right = b <= a;
-        uint32_t la = left && i < to->leaves.len ? to->leaves.ptr[i] : 0;
-        uint32_t lb = right && k < from->leaves.len ? from->leaves.ptr[k] : 0;
 
         vec_push(&sum.point, MIN(a, b));
         vec_push(&sum.value,
                  u64_add_sat(left ? to->value.ptr[i] : 0, right ? from->value.ptr[k] : 0));
         vec_push(&sum.writes,
                  u64_add_sat(left ? to->writes.ptr[i] : 0, right ? from->writes.ptr[k] : 0));
-        if (to->leaves.len + from->leaves.len > 0)
-            vec_push(&sum.leaves, MAX(la, lb));
         i += left;
         k += right;
     }
-    sum.labels = to->labels;
-    vec_free(&to->point);
-    vec_free(&to->value);
-    vec_free(&to->writes);
-    vec_free(&to->leaves);
+    if (to->leaves.len + from->leaves.len > 0) {
+        struct leaf_part parts[] = { leaves_of(to), leaves_of(from) };
+
+        vec_reserve(&sum.leaves, sum.point.len);
+        sum.leaves.len = sum.point.len;
+        leaf_unite(parts, 2, sum.point.ptr, sum.point.len, sum.leaves.ptr, &sum.items);
+    }
+    points_free(to);
     *to = sum;
 }
 
@@ -287,10 +300,7 @@ static void unite_series(struct store_timeline *t)
         t->series.ptr[i] = (struct store_points){ 0 };
         if (kept > 0 && by_points_labels(&t->series.ptr[kept - 1], &p) == 0) {
             unite_points(&t->series.ptr[kept - 1], &p);
-            vec_free(&p.point);
-            vec_free(&p.value);
-            vec_free(&p.writes);
-            vec_free(&p.leaves);
+            points_free(&p);
         } else {
             t->series.ptr[kept++] = p;
         }
@@ -306,6 +316,7 @@ static int run_timeline(const struct read_msg *m, const struct read_source *src,
     int code = 0;
 
     q.cancel = src->cancel;
+    q.leaf_items = m->leaf_items || src->len > 1;
     for (size_t i = 0; i < src->len && !code; i++) {
         struct store_timeline part = { 0 };
         struct store_view *view = store_view_get(src->stores[i]);
@@ -320,7 +331,7 @@ static int run_timeline(const struct read_msg *m, const struct read_source *src,
     if (src->len > 1)
         unite_series(&sum);
     if (!code)
-        code = timeline_reply_pack(&sum, a, out, e);
+        code = timeline_reply_pack(&sum, m->leaf_items, a, out, e);
     store_timeline_deinit(&sum);
     return code;
 }

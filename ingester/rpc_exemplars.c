@@ -48,6 +48,7 @@ static int take(const Embertree__ExemplarRequest *in, struct arena *a, struct re
     m->exm.kinds = in->kinds;
     m->exm.call_site = m->call_site;
     m->exm.call_site_len = m->call_site_len;
+    m->leaf_items = in->leaf_items;
     return 0;
 }
 
@@ -207,6 +208,7 @@ static int pack_list(const struct store_exm_list *l, struct arena *a, struct buf
 static void add_points(const struct store_exm_list *l, const struct read_msg *m,
                        struct store_points *to)
 {
+    struct leaf_writer w = { .to = &to->items };
     int64_t leaf = -1;
 
     vec_for (i, &l->items) {
@@ -227,9 +229,13 @@ static void add_points(const struct store_exm_list *l, const struct read_msg *m,
         size_t at = to->point.len - 1;
         to->value.ptr[at] = u64_add_sat(to->value.ptr[at], x->total);
         to->writes.ptr[at]++;
-        to->leaves.ptr[at] += slot_of_ms(x->start_ms) / LEAF_SLOTS != leaf;
+        if (slot_of_ms(x->start_ms) / LEAF_SLOTS == leaf)
+            continue;
         leaf = slot_of_ms(x->start_ms) / LEAF_SLOTS;
+        to->leaves.ptr[at]++;
+        leaf_put(&w, (uint32_t)leaf, 1);
     }
+    leaf_put_end(&w);
 }
 
 static int run_timeline(const struct store_exm_list *l, const struct read_msg *m, struct arena *a,
@@ -245,9 +251,9 @@ static int run_timeline(const struct store_exm_list *l, const struct read_msg *m
                        l->items.len);
     add_points(l, m, &points);
     if (!l->gauge)
-        points.leaves.len = 0;
+        points.leaves.len = points.items.len = 0;
     vec_push(&t.series, points);
-    int code = timeline_reply_pack(&t, a, out, e);
+    int code = timeline_reply_pack(&t, m->leaf_items, a, out, e);
     store_timeline_deinit(&t);
     return code;
 }

@@ -43,7 +43,9 @@ struct range {
 struct side_sums {
     struct map_str *by_name;   /* owned; name -> index + 1 */
     VEC(struct grew_row) rows; /* names borrowed from replies */
-    uint64_t all[DIFF_SIDES], leaves[DIFF_SIDES];
+    uint64_t all[DIFF_SIDES];
+    uint32_t leaves[DIFF_SIDES];
+    VEC(struct leaf_part) parts[DIFF_SIDES]; /* replies that say which; borrowed */
     int64_t start_ms[DIFF_SIDES], end_ms[DIFF_SIDES];
     size_t taken; /* of the query's memory */
 };
@@ -200,6 +202,8 @@ static int sums_add(struct query *q, struct side_sums *s, size_t side,
     s->all[side] = u64_add_sat(s->all[side], w->all[0]);
     if (w->leaves)
         s->leaves[side] = MAX(s->leaves[side], w->leaves[0]);
+    if (w->items.items_len)
+        vec_push(&s->parts[side], w->items);
     if (w->end_ms > w->start_ms) {
         bool first = s->end_ms[side] == 0;
         s->start_ms[side] = first ? w->start_ms : MIN(s->start_ms[side], w->start_ms);
@@ -286,6 +290,7 @@ static int read_sides(struct query *q, struct grew *g, size_t ask, struct side_s
         }
         if (n < 0)
             return e->code;
+        fn_leaves(s->parts[k].ptr, s->parts[k].len, &s->leaves[k], 1);
     }
     return 0;
 }
@@ -303,6 +308,8 @@ static int read_service(struct query *q, struct grew *g, size_t ask, struct str 
         code = offer_all(q, g, &s, service, e);
     map_str_free(s.by_name);
     vec_free(&s.rows);
+    for (size_t k = 0; k < DIFF_SIDES; k++)
+        vec_free(&s.parts[k]);
     if (code)
         return code;
     query_give(q, arena_used(q->data) - used + s.taken);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "common/base/mem.h"
 #include "common/base/size.h"
 #include "querier/view_args.h"
 
@@ -17,8 +18,9 @@ static int by_text(const void *a, const void *b, void *names)
 NODISCARD int fn_table_init(struct fn_table *t, struct query *q, const struct str *names,
                             size_t names_len, uint32_t points, struct err *e)
 {
-    size_t bytes = (names_len * sizeof(*t->cells) + sizeof(*t->all) + sizeof(*t->leaves)) * points +
-                   names_len * sizeof(*t->by_text) + KIB;
+    size_t bytes =
+        (names_len * sizeof(*t->cells) + sizeof(*t->all) + 2 * sizeof(*t->leaves)) * points +
+        names_len * sizeof(*t->by_text) + KIB;
 
     *t = (struct fn_table){ .names = names, .names_len = names_len, .points = points };
     if (query_take(q, bytes, e))
@@ -82,9 +84,22 @@ static void add(struct fn_table *t, const struct wire_function_list *w)
     }
 }
 
+void fn_leaves(const struct leaf_part *parts, size_t parts_len, uint32_t *leaves, uint32_t points)
+{
+    if (parts_len < 2)
+        return;
+    uint32_t *count = XNEW_ARRAY(uint32_t, points);
+
+    leaf_unite(parts, parts_len, NULL, points, count, NULL);
+    for (uint32_t k = 0; k < points; k++)
+        leaves[k] = MAX(leaves[k], count[k]);
+    xfree(count);
+}
+
 NODISCARD int fn_table_read(struct fn_table *t, struct query *q, size_t ask, struct err *e)
 {
     struct wire_function_list w;
+    VEC(struct leaf_part) parts = { 0 };
     size_t pos = 0;
     int n;
 
@@ -92,7 +107,12 @@ NODISCARD int fn_table_read(struct fn_table *t, struct query *q, size_t ask, str
         add(t, &w);
         fn_bounds(q, &w);
         q->saturated += w.saturated;
+        if (w.items.items_len)
+            vec_push(&parts, w.items);
     }
+    if (n == 0)
+        fn_leaves(parts.ptr, parts.len, t->leaves, t->points);
+    vec_free(&parts);
     return n < 0 ? e->code : 0;
 }
 

@@ -28,6 +28,8 @@ NODISCARD int fn_table_read(struct fn_table *t, struct query *q, size_t ask, str
 /* Keys all, allAt and functions of the open object. */
 void fn_table_json(const struct fn_table *t, struct json *j);
 
+/* leaves: the largest counts of all replies. Raised to how many the parts have together. */
+void fn_leaves(const struct leaf_part *parts, size_t parts_len, uint32_t *leaves, uint32_t points);
 /* What is shown of a sum: for a gauge the mean over leaves with data. At most INT64_MAX. */
 uint64_t fn_shown(bool gauge, uint64_t sum, uint64_t leaves);
 /* Widens q->bounds_* by those of a reply that says any. */

@@ -90,7 +90,9 @@ static int ask(struct query *q, size_t number, const struct wire_query *wq,
     struct plan_target one;
     uint32_t shard;
     struct plan_targets targets = targets_of(q, wq, &one, &shard);
+    struct wire_query asked = *wq;
 
+    asked.leaf_items = targets.len > 1 || q->tenants_len > 1;
     if (q->calls.len + targets.len > q->calls_max)
         return err_set(e, ERR_LIMIT,
                        "the request asks for too much at once: over %zu calls to ingesters",
@@ -104,7 +106,7 @@ static int ask(struct query *q, size_t number, const struct wire_query *wq,
         c.peer = q->qr->peers[c.ingester];
         buf_init(&c.payload, REQUEST_BYTES_MAX);
         buf_init(&c.reply, 0);
-        int code = put_question(what, wq, &targets.ptr[i], q->arena, &c.payload, e);
+        int code = put_question(what, &asked, &targets.ptr[i], q->arena, &c.payload, e);
         vec_push(&q->calls, c);
         if (code)
             return code;

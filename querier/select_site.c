@@ -20,7 +20,10 @@
  * one point. A push without such a stack counts as zero, so that averages of sites that do not
  * overlap add up to that of their sum.
  */
+#include <stdlib.h>
+
 #include "common/base/size.h"
+#include "common/base/vec.h"
 #include "common/model/slot.h"
 #include "querier/label_lists.h"
 #include "querier/select.h"
@@ -40,6 +43,12 @@ struct site {
     uint64_t *sum, *writes;
     uint32_t *leaves;
     bool gauge;
+};
+
+struct cell_leaves { /* gauges: of the replies to one ask */
+    uint32_t *ptr;
+    size_t len, cap;
+    size_t taken; /* of the query's memory */
 };
 
 static int no_room(struct err *e)
@@ -172,28 +181,73 @@ static int ask_exemplars(struct query *q, const struct site *x, struct err *e)
     return 0;
 }
 
-/* One cell of all ingesters and tenants. Parts of a gauge's leaves may be the same ones; a service
- * lives on one shard, so the largest count is taken, as timeline.c does. */
+static int by_number(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* Appends a reply's leaves. */
+static int add_leaves(struct query *q, struct cell_leaves *l, const struct wire_merged *w,
+                      struct err *e)
+{
+    size_t bytes = 2 * w->leaves_len * sizeof(*l->ptr); /* while it grows */
+
+    if (!w->leaves_len)
+        return 0;
+    if (query_take(q, bytes, e))
+        return e->code;
+    l->taken += bytes;
+    vec_reserve(l, l->len + w->leaves_len);
+    memcpy(l->ptr + l->len, w->leaves, w->leaves_len * sizeof(*l->ptr));
+    l->len += w->leaves_len;
+    return 0;
+}
+
+/* How many there are, those of several replies once; frees them. */
+static uint32_t count_leaves(struct query *q, struct cell_leaves *l)
+{
+    uint32_t n = 0;
+
+    if (l->len)
+        qsort(l->ptr, l->len, sizeof(*l->ptr), by_number);
+    for (size_t i = 0; i < l->len; i++)
+        n += i == 0 || l->ptr[i] != l->ptr[i - 1];
+    query_give(q, l->taken);
+    vec_free(l);
+    return n;
+}
+
+/* One cell of all ingesters and tenants. */
 static int read_cell(struct query *q, struct site *x, size_t cell, size_t ask, struct err *e)
 {
     int64_t k = (int64_t)(cell % x->s->grid.points), from = edge(&x->s->grid, k);
     struct wire_merged w;
+    struct cell_leaves leaves = { 0 };
     size_t pos = 0;
     int n;
 
     while ((n = query_next_merged(q, ask, &pos, &w, e)) > 0) {
-        if (k > 0 && w.total && w.start_ms < from)
-            return err_set(e, ERR_INPUT,
-                           "a point begins at %" PRId64 " ms, inside of what is kept there as one, "
-                           "from %" PRId64 " on: with a stackTraceSelector and times that old, ask "
-                           "for points that begin with hours or days",
-                           from, w.start_ms);
+        if (k > 0 && w.total && w.start_ms < from) {
+            (void)err_set(e, ERR_INPUT,
+                          "a point begins at %" PRId64 " ms, inside of what is kept there as one, "
+                          "from %" PRId64 " on: with a stackTraceSelector and times that old, ask "
+                          "for points that begin with hours or days",
+                          from, w.start_ms);
+            n = -1;
+            break;
+        }
         uint64_t sum = x->sum[cell] + w.total;
         x->sum[cell] = sum < w.total || sum > INT64_MAX ? INT64_MAX : sum;
-        x->leaves[cell] = MAX(x->leaves[cell], (uint32_t)w.leaves_len);
         x->gauge |= w.gauge;
         q->saturated += w.saturated + (sum != x->sum[cell]);
+        if (add_leaves(q, &leaves, &w, e)) {
+            n = -1;
+            break;
+        }
     }
+    x->leaves[cell] = count_leaves(q, &leaves);
     return n < 0 ? e->code : 0;
 }
 

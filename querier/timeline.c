@@ -3,16 +3,16 @@
  * timeline.c: append, sort once, fold.
  *
  * A service lives on one shard, so mostly one reply brings a group and nothing folds. Where several
- * do, sums add up. The mean of a gauge needs the number of leaves in which any series had data;
- * each shard sends its own count, and the largest of them is taken. That is exact when one shard
- * has all series of the group or when services push all the time, else it is at most too few
- * leaves.
+ * do, sums add up. The mean of a gauge needs the number of leaves in which any series had data:
+ * where several are asked, each says which ones (common/model/leaves.h), and those of all count
+ * once. An ingester of a version that sends counts alone has its count taken if it is the largest.
  */
 #include "querier/timeline.h"
 
 #include <math.h>
 #include <stdlib.h>
 
+#include "common/base/mem.h"
 #include "common/base/size.h"
 
 void timeline_init(struct timeline *t, struct arena *a)
@@ -22,8 +22,10 @@ void timeline_init(struct timeline *t, struct arena *a)
 
 void timeline_deinit(struct timeline *t)
 {
-    vec_for (i, &t->groups)
+    vec_for (i, &t->groups) {
         vec_free(&t->groups.ptr[i].points);
+        vec_free(&t->groups.ptr[i].parts);
+    }
     vec_free(&t->groups);
     map_str_free(t->by_key);
     *t = (struct timeline){ 0 };
@@ -34,7 +36,7 @@ size_t timeline_cost(const struct wire_timelines *w)
     size_t cost = w->len * 512 + 4 * KIB;
 
     for (size_t i = 0; i < w->len; i++)
-        cost += w->series[i].len * 2 * sizeof(struct timeline_point);
+        cost += w->series[i].len * 2 * (sizeof(struct timeline_point) + sizeof(uint32_t));
     return cost;
 }
 
@@ -76,6 +78,8 @@ NODISCARD int timeline_add(struct timeline *t, const struct wire_timelines *w, s
             vec_push(&g->points,
                      ((struct timeline_point){ p->point[k], p->leaves ? p->leaves[k] : 0,
                                                p->value[k], p->writes[k] }));
+        if (p->items.items_len)
+            vec_push(&g->parts, p->items);
     }
     return 0;
 }
@@ -105,6 +109,21 @@ static void fold_points(struct timeline_group *g)
     g->points.len = n;
 }
 
+/* Of parts that say which leaves they have, each leaf counts once. */
+static void unite_leaves(struct timeline_group *g)
+{
+    uint32_t *k = XNEW_ARRAY(uint32_t, g->points.len + 1);
+    uint32_t *count = XNEW_ARRAY(uint32_t, g->points.len + 1);
+
+    vec_for (i, &g->points)
+        k[i] = g->points.ptr[i].k;
+    leaf_unite(g->parts.ptr, g->parts.len, k, g->points.len, count, NULL);
+    vec_for (i, &g->points)
+        g->points.ptr[i].leaves = MAX(g->points.ptr[i].leaves, count[i]);
+    xfree(k);
+    xfree(count);
+}
+
 static int by_sum(const void *a, const void *b)
 {
     const struct timeline_group *x = a, *y = b;
@@ -120,6 +139,8 @@ void timeline_finish(struct timeline *t, bool average)
         struct timeline_group *g = &t->groups.ptr[i];
         if (g->points.len)
             fold_points(g);
+        if (g->parts.len > 1)
+            unite_leaves(g);
         for (size_t k = 0; k < g->points.len; k++)
             g->sum += timeline_value(t, &g->points.ptr[k], average);
     }

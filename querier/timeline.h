@@ -2,7 +2,8 @@
  *
  * timeline.h: the ingesters' points united, as series by group.
  *
- * Thread: one at a time. Labels point into the replies, which must outlive the timeline.
+ * Thread: one at a time. Labels point into the replies, which must outlive the timeline; so must
+ * points and leaves until timeline_finish.
  */
 #ifndef QUERIER_TIMELINE_H
 #define QUERIER_TIMELINE_H
@@ -19,6 +20,7 @@ struct timeline_group {
     struct labels labels;
     struct str key;                    /* canonical bytes of the labels; in the arena */
     VEC(struct timeline_point) points; /* after timeline_finish: ascending, each k once */
+    VEC(struct leaf_part) parts;       /* gauges: of replies that say which leaves; borrowed */
     double sum;                        /* of the shown values */
 };
 struct timeline {

@@ -117,6 +117,7 @@ NODISCARD int wire_put_timeline(const struct wire_query *q, const struct wire_ti
     r.points = tl->grid.points;
     r.group_by = out_strs(tl->group_by, tl->group_by_len, a);
     r.n_group_by = tl->group_by_len;
+    r.leaf_items = q->leaf_items;
     return r.matchers && r.group_by ? pack(&r.base, out, e) : no_room(a, e);
 }
 
@@ -138,6 +139,7 @@ NODISCARD int wire_put_functions(const struct wire_query *q, const struct wire_f
     r.n_names = f->names_len;
     r.bytes_max = f->bytes_max;
     r.cost_max = f->cost_max;
+    r.leaf_items = q->leaf_items;
     return r.matchers && r.names ? pack(&r.base, out, e) : no_room(a, e);
 }
 
@@ -182,6 +184,7 @@ NODISCARD int wire_put_exemplars(const struct wire_query *q, const struct wire_e
     r.origin_ms = x->grid.origin_ms;
     r.step_ms = x->grid.step_ms;
     r.points = x->grid.points;
+    r.leaf_items = q->leaf_items;
     return r.matchers && r.ids && r.call_site ? pack(&r.base, out, e) : no_room(a, e);
 }
 
@@ -326,6 +329,15 @@ static int in_labels(Embertree__LabelPair *const *in, size_t n, struct arena *a,
     return 0;
 }
 
+/* Which leaves the counts are of. */
+static int in_leaves(struct leaf_part p, struct leaf_part *ret, struct err *e)
+{
+    *ret = p;
+    if (p.items_len && leaf_part_check(&p, e))
+        return err_wrap(e, "reply");
+    return 0;
+}
+
 static int in_points(const Embertree__TimelineSeries *s, bool gauge, uint32_t points,
                      struct wire_points *ret, struct err *e)
 {
@@ -341,7 +353,8 @@ static int in_points(const Embertree__TimelineSeries *s, bool gauge, uint32_t po
     ret->writes = s->writes;
     ret->leaves = gauge ? s->leaves : NULL;
     ret->len = s->n_point;
-    return 0;
+    struct leaf_part items = { s->point, s->leaves, s->n_point, s->leaf_items, s->n_leaf_items };
+    return gauge ? in_leaves(items, &ret->items, e) : 0;
 }
 
 NODISCARD int wire_get_timelines(struct str in, uint32_t points, struct arena *a,
@@ -396,6 +409,9 @@ NODISCARD int wire_get_functions(struct str in, uint32_t points, struct arena *a
     if (m->n_all != points || (m->gauge && m->n_leaves != points))
         return err_set(e, ERR_CORRUPT, "reply: sums of %zu points, asked for %" PRIu32, m->n_all,
                        points);
+    struct leaf_part items = { NULL, m->leaves, points, m->leaf_items, m->n_leaf_items };
+    if (m->gauge && in_leaves(items, &r.items, e))
+        return e->code;
     for (size_t i = 0; i < m->n_functions; i++)
         if (in_function(m->functions[i], points, &r.at[i], e))
             return e->code;

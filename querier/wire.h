@@ -11,6 +11,7 @@
 #include "common/base/arena.h"
 #include "common/base/err.h"
 #include "common/model/label.h"
+#include "common/model/leaves.h"
 #include "common/model/selector.h"
 #include "common/render/calltree.h"
 #include "querier/plan.h"
@@ -22,6 +23,7 @@ struct wire_query {
     const struct selector *selectors; /* joined by AND; their metrics are not sent */
     size_t selectors_len;
     struct plan_range range; /* not for timelines */
+    bool leaf_items;         /* of timelines and functions: several replies will be united */
 };
 struct wire_merge {
     const struct str *call_site;
@@ -99,6 +101,7 @@ struct wire_points {
     const uint32_t *point; /* ascending, below the grid's points */
     const uint64_t *value, *writes;
     const uint32_t *leaves; /* NULL unless gauge */
+    struct leaf_part items; /* which ones; checked; without items: not said */
     size_t len;
 };
 struct wire_timelines {
@@ -118,6 +121,7 @@ struct wire_function_list {
     size_t len;
     const uint64_t *all;    /* by point */
     const uint32_t *leaves; /* by point; NULL unless gauge */
+    struct leaf_part items; /* as of wire_points */
     bool gauge;
     int64_t start_ms, end_ms;
     uint64_t saturated;

@@ -367,14 +367,19 @@ static int by_name(const void *a, const void *b)
 
 static void give_leaves(const struct functions *x, struct store_functions *ret)
 {
+    struct leaf_writer w = { .to = &ret->items };
     roaring_uint32_iterator_t it;
 
     vec_reserve(&ret->leaves, x->t.grid.points);
     memset(ret->leaves.ptr, 0, x->t.grid.points * sizeof(*ret->leaves.ptr));
     ret->leaves.len = x->t.grid.points;
     roaring_init_iterator(x->leaves, &it);
-    for (; it.has_value; roaring_advance_uint32_iterator(&it))
+    for (; it.has_value; roaring_advance_uint32_iterator(&it)) {
         ret->leaves.ptr[tl_grid_point(&x->t.grid, it.current_value * LEAF_SLOTS)]++;
+        if (x->q->q.leaf_items)
+            leaf_put(&w, it.current_value, 1);
+    }
+    leaf_put_end(&w);
 }
 
 static void finish(struct functions *x, struct store_functions *ret)
@@ -406,6 +411,7 @@ void store_functions_deinit(struct store_functions *f)
     vec_free(&f->at);
     vec_free(&f->all);
     vec_free(&f->leaves);
+    vec_free(&f->items);
 }
 
 static void close_functions(struct functions *x)
@@ -462,6 +468,11 @@ int store_functions(struct store_view *v, const struct store_functions_query *q,
         rc = read_all(&x, e);
     if (!rc)
         finish(&x, ret);
+    if (!rc && ret->items.len * sizeof(*ret->items.ptr) > x.cells_left)
+        rc = err_set(e, ERR_LIMIT,
+                     "when there was data does not fit %zu MiB: ask for one service or a shorter "
+                     "time",
+                     (size_t)(CELLS_BYTES / MIB));
     close_functions(&x);
     return rc;
 }

@@ -16,6 +16,7 @@
 #include "common/base/err.h"
 #include "common/model/exid.h"
 #include "common/model/label.h"
+#include "common/model/leaves.h"
 #include "common/model/selector.h"
 #include "common/model/stacks.h"
 #include "common/store/dict_cap.h"
@@ -170,6 +171,7 @@ struct store_query {
     const bool *cancel;       /* may be NULL; polled */
     uint64_t rows_max;        /* 0 = unlimited */
     bool members;             /* tests: without roll-ups */
+    bool leaf_items;          /* timelines and functions of gauges: which leaves, too */
 };
 struct store_merge {
     struct stacks *stacks; /* caller's builder: stacks are added to it */
@@ -192,6 +194,7 @@ struct store_points {
     VEC(uint64_t) value;
     VEC(uint64_t) writes;
     VEC(uint32_t) leaves;
+    struct leaf_items items; /* of leaves, if asked for */
 };
 struct store_timeline {
     VEC(struct store_points) series;
@@ -228,6 +231,7 @@ struct store_functions {
     VEC(struct store_function) at; /* by name */
     VEC(uint64_t) all;             /* by point: what all stacks cost */
     VEC(uint32_t) leaves;          /* by point, gauges: leaves with data */
+    struct leaf_items items;       /* of leaves, if asked for */
     bool gauge;
     int64_t start_ms, end_ms; /* real bounds */
     uint64_t rows, vectors;   /* read; vectors: those that no row of fn stands for */

@@ -337,6 +337,7 @@ static int read_all(struct timeline *x, struct err *e)
 /* Distinct leaves in each point; a leaf whose slots fall into two points counts in both. */
 static void count_leaves(const struct timeline *x, const struct line *l, struct store_points *p)
 {
+    struct leaf_writer w = { .to = &p->items };
     roaring_uint32_iterator_t it;
     uint32_t leaf = UINT32_MAX, at = UINT32_MAX;
     size_t i = 0;
@@ -350,12 +351,29 @@ static void count_leaves(const struct timeline *x, const struct line *l, struct 
         leaf = it.current_value / LEAF_SLOTS;
         while (i < p->point.len && p->point.ptr[i] < k)
             i++;
-        if (i < p->point.len && p->point.ptr[i] == k)
-            p->leaves.ptr[i]++;
+        if (i == p->point.len || p->point.ptr[i] != k)
+            continue;
+        p->leaves.ptr[i]++;
+        if (x->q->leaf_items)
+            leaf_put(&w, leaf, 1);
     }
+    leaf_put_end(&w);
 }
 
-static void give(struct timeline *x, size_t group, struct store_timeline *ret)
+static int take_items(struct timeline *x, const struct leaf_items *items, struct err *e)
+{
+    size_t bytes = items->len * sizeof(*items->ptr);
+
+    if (bytes > x->cells_left)
+        return err_set(e, ERR_LIMIT,
+                       "when %zu groups had data does not fit %zu MiB: ask for one service, fewer "
+                       "groups or a shorter time",
+                       x->lines.len, (size_t)(CELLS_BYTES / MIB));
+    x->cells_left -= bytes;
+    return 0;
+}
+
+static int give(struct timeline *x, size_t group, struct store_timeline *ret, struct err *e)
 {
     const struct line *l = &x->lines.ptr[group];
     struct store_points p = { .labels = x->t.t.groups.ptr[group] };
@@ -370,10 +388,11 @@ static void give(struct timeline *x, size_t group, struct store_timeline *ret)
             vec_push(&p.leaves, 0);
     }
     if (!p.point.len)
-        return;
+        return 0;
     if (l->slots)
         count_leaves(x, l, &p);
     vec_push(&ret->series, p);
+    return take_items(x, &p.items, e);
 }
 
 void store_timeline_deinit(struct store_timeline *t)
@@ -384,6 +403,7 @@ void store_timeline_deinit(struct store_timeline *t)
         vec_free(&p->value);
         vec_free(&p->writes);
         vec_free(&p->leaves);
+        vec_free(&p->items);
     }
     vec_free(&t->series);
 }
@@ -421,7 +441,7 @@ int store_timeline(struct store_view *v, const struct store_query *q, int64_t or
     if (!rc)
         rc = read_all(&x, e);
     for (size_t i = 0; !rc && i < x.lines.len; i++)
-        give(&x, i, ret);
+        rc = give(&x, i, ret, e);
     ret->start_ms = slot_to_ms(x.t.grid.from);
     ret->end_ms = slot_to_ms(x.t.grid.to);
     ret->rows = x.rows;

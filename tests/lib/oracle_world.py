@@ -203,7 +203,8 @@ def run(make, kinds):
 
 
 def one_process(kinds):
-    run(lambda: cluster.AllInOne("--ingester.seal-delay=0ms", "--selfprof.enabled=false"), kinds)
+    run(lambda: cluster.AllInOne("--ingester.seal-delay=0ms", "--selfprof.enabled=false",
+                                 "--cluster.shards=3"), kinds)
 
 
 def four_processes(kinds):

@@ -5,6 +5,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/vec.h"
+#include "common/model/leaves.h"
 #include "common/model/selector.h"
 #include "common/model/shard.h"
 #include "common/model/slot.h"
@@ -190,6 +191,8 @@ struct point {
 struct group {
     struct labels labels;
     struct point *points;
+    struct leaf_items items;
+    struct leaf_writer writer;
 };
 
 static struct group *group_of(struct group *groups, size_t *len, struct labels l, uint32_t points)
@@ -197,7 +200,7 @@ static struct group *group_of(struct group *groups, size_t *len, struct labels l
     for (size_t i = 0; i < *len; i++)
         if (labels_eq(&groups[i].labels, &l))
             return &groups[i];
-    groups[*len] = (struct group){ l, XNEW_ARRAY(struct point, points) };
+    groups[*len] = (struct group){ .labels = l, .points = XNEW_ARRAY(struct point, points) };
     return &groups[(*len)++];
 }
 
@@ -278,19 +281,28 @@ static int answer_timeline(const struct fake *f, struct str payload, struct aren
         uint32_t leaf = slot_of_ms(p->ms) / LEAF_SLOTS + 1;
         to->value += p->value;
         to->writes++;
-        to->leaves += to->last_leaf != leaf;
+        if (to->last_leaf != leaf) {
+            to->leaves++;
+            g->writer.to = &g->items;
+            leaf_put(&g->writer, leaf - 1, 1);
+        }
         to->last_leaf = leaf;
         r.gauge |= p->gauge;
     }
     r.series = ARENA_ARRAY(a, Embertree__TimelineSeries *, len + 1);
     for (size_t i = 0; i < len; i++) {
         r.series[r.n_series++] = series_of(&groups[i], q->points, a);
+        leaf_put_end(&groups[i].writer);
+        r.series[i]->leaf_items = groups[i].items.ptr;
+        r.series[i]->n_leaf_items = q->leaf_items && r.gauge ? groups[i].items.len : 0;
         if (!r.gauge)
             r.series[i]->n_leaves = 0;
         xfree(groups[i].points);
     }
     if (!e->code)
         fake_pack(&r.base, out);
+    for (size_t i = 0; i < len; i++)
+        vec_free(&groups[i].items);
     embertree__timeline_request__free_unpacked(q, NULL);
     return e->code;
 }

@@ -4,6 +4,7 @@
  */
 #include "common/base/mem.h"
 #include "common/base/vec.h"
+#include "common/model/leaves.h"
 #include "common/model/slot.h"
 #include "proto/query.pb-c.h"
 #include "tests/lib/querier_fake_impl.h"
@@ -75,6 +76,8 @@ int fake_functions(const struct fake *f, struct str payload, struct arena *a, st
         embertree__functions_request__unpack(NULL, payload.len, (const uint8_t *)payload.ptr);
     Embertree__FunctionsReply r = EMBERTREE__FUNCTIONS_REPLY__INIT;
     struct functions all = { .points = q->points };
+    struct leaf_items items = { 0 };
+    struct leaf_writer w = { .to = &items }; /* pushes come in order of time */
 
     CHECK(q);
     r.all = ARENA_ARRAY(a, uint64_t, q->points);
@@ -96,14 +99,19 @@ int fake_functions(const struct fake *f, struct str payload, struct arena *a, st
         add_push(&all, p, (uint32_t)k);
         r.all[k] += p->value;
         r.leaves[k]++; /* the pushes of the tests have a leaf each, by type */
+        leaf_put(&w, slot_of_ms(p->ms) / LEAF_SLOTS, 1);
         r.gauge |= p->gauge;
     }
     r.n_leaves = r.gauge ? q->points : 0;
+    leaf_put_end(&w);
+    r.leaf_items = items.ptr;
+    r.n_leaf_items = q->leaf_items && r.gauge ? items.len : 0;
     for (size_t i = 0; i < all.len; i++)
         if (wanted(q, all.names[i]))
             put_series(&all, i, a, &r);
     if (!e->code)
         fake_pack(&r.base, out);
+    vec_free(&items);
     for (size_t i = 0; i < all.len; i++) {
         xfree(all.self[i]);
         xfree(all.total[i]);

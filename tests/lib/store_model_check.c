@@ -217,9 +217,16 @@ static struct str group_key(const struct labels *l, const struct str *by, size_t
     return s;
 }
 
+struct span {
+    int64_t origin_ms, step_ms;
+    uint32_t points, leaf0, leaves;
+};
+
 static void check_line(const struct store_points *p, const struct line *l, uint32_t points,
-                       uint32_t leaves, bool gauge)
+                       const struct span *s, bool gauge)
 {
+    struct leaf_items items = { 0 };
+    struct leaf_writer w = { .to = &items };
     size_t at = 0;
 
     for (uint32_t k = 0; k < points; k++) {
@@ -230,19 +237,23 @@ static void check_line(const struct store_points *p, const struct line *l, uint3
         assert_int_equal(p->value.ptr[at], l->cells[k].value);
         assert_int_equal(p->writes.ptr[at], l->cells[k].writes);
         uint32_t have = 0;
-        for (uint32_t i = 0; i < leaves; i++)
-            have += l->cells[k].leaves[i];
+        for (uint32_t i = 0; i < s->leaves; i++) {
+            if (!l->cells[k].leaves[i])
+                continue;
+            leaf_put(&w, s->leaf0 + i, 1);
+            have++;
+        }
         if (gauge)
             assert_int_equal(p->leaves.ptr[at], have);
         at++;
     }
     assert_int_equal(at, p->point.len);
+    leaf_put_end(&w);
+    assert_int_equal(p->items.len, gauge ? items.len : 0);
+    if (gauge)
+        assert_memory_equal(p->items.ptr, items.ptr, items.len * sizeof(*items.ptr));
+    vec_free(&items);
 }
-
-struct span {
-    int64_t origin_ms, step_ms;
-    uint32_t points, leaf0, leaves;
-};
 
 static void model_point(struct map_str *lines, struct str key, const struct span *s, uint32_t slot,
                         uint64_t total)
@@ -298,7 +309,10 @@ void model_check_timeline(const struct model *m, size_t n, struct store_view *v,
             model_point(lines, g, &s, p->vectors.ptr[j].slot, total);
         }
     }
-    if (store_timeline(v, q, origin_ms, step_ms, points, group_by, group_by_len, answer, &got, &e))
+    struct store_query asked = *q;
+    asked.leaf_items = true;
+    if (store_timeline(v, &asked, origin_ms, step_ms, points, group_by, group_by_len, answer, &got,
+                       &e))
         fail_msg("timeline: %s", e.text);
     assert_int_equal(got.series.len, map_str_len(lines));
     buf_init(&key, MIB);
@@ -307,7 +321,7 @@ void model_check_timeline(const struct model *m, size_t n, struct store_view *v,
         labels_encode(&got.series.ptr[i].labels, &key);
         struct line *l = map_str_get(lines, buf_str(&key));
         assert_non_null(l);
-        check_line(&got.series.ptr[i], l, points, s.leaves, got.gauge);
+        check_line(&got.series.ptr[i], l, points, &s, got.gauge);
     }
     buf_deinit(&key);
     while (map_str_next(lines, &pos, &text, &val)) {

@@ -328,6 +328,15 @@ static void check_flame(struct store_view *v, const struct question *x, int64_t 
     stacks_deinit(&st);
 }
 
+/* As many leaves as the counts say. */
+static void check_items(struct leaf_part p)
+{
+    struct err e = { 0 };
+
+    if (leaf_part_check(&p, &e))
+        fail_msg("%s", e.text);
+}
+
 static void ask_timeline(struct run *r, struct store_view *v, struct question *x)
 {
     struct tl_grid g = grid_of(r, x, false);
@@ -338,6 +347,7 @@ static void ask_timeline(struct run *r, struct store_view *v, struct question *x
     struct err e;
 
     x->q.selector = &x->selector;
+    x->q.leaf_items = true;
     if (store_timeline(v, &x->q, x->origin_ms, x->step_ms, x->points, NULL, 0, r->arena, &t, &e))
         fail_msg("timeline: %s", e.text);
     if (g.from < g.to && t.series.len) {
@@ -356,6 +366,10 @@ static void ask_timeline(struct run *r, struct store_view *v, struct question *x
         at += there;
     }
     assert_int_equal(sum, want.sum);
+    if (p)
+        check_items(x->gauge ? (struct leaf_part){ p->point.ptr, p->leaves.ptr, p->leaves.len,
+                                                   p->items.ptr, p->items.len }
+                             : (struct leaf_part){ .items_len = p->items.len });
     if (g.from < g.to && t.series.len)
         check_flame(v, x, t.start_ms, t.end_ms, sum);
     store_timeline_deinit(&t);
@@ -401,6 +415,7 @@ static void ask_functions(struct run *r, struct store_view *v, struct question *
             assert_int_equal(self_of(&f, names[i], k, true), i ? want.self[k][i] : want.value[k]);
         }
     }
+    check_items((struct leaf_part){ NULL, f.leaves.ptr, f.leaves.len, f.items.ptr, f.items.len });
     if (g.from < g.to && f.at.len)
         check_flame(v, x, f.start_ms, f.end_ms, want.sum);
     store_functions_deinit(&f);

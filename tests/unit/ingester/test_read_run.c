@@ -24,13 +24,16 @@
 #include "tests/lib/write_gen.h"
 
 #define STORES 3
+#define UNPACK(name, r)                                    \
+    embertree__##name##_reply__unpack(NULL, (r).reply.len, \
+                                      (const uint8_t *)(const void *)(r).reply.ptr)
 
 /* ---- stores with canned answers ------------------------------------------------------------- */
 
 struct store {
     const char *stacks[8]; /* folded; NULL-ended */
     uint64_t values[8];
-    uint32_t leaves[4], leaves_len;
+    uint32_t leaves[4], leaves_len; /* in each point */
     struct labels group;
     uint32_t points[4];
     size_t points_len;
@@ -108,6 +111,19 @@ void store_merge_deinit(struct store_merge *m)
     vec_free(&m->leaves);
 }
 
+/* The leaves of one more point: those of the store, each a hundred later than in the last one. */
+static void put_leaves_of(const struct store *s, size_t i, const struct store_query *q,
+                          struct leaf_items *items)
+{
+    struct leaf_writer w = { .to = items };
+
+    for (size_t k = 0; k + 2 < items->len; k += 3)
+        w.last += (items->ptr[k] + items->ptr[k + 1] - 1) * items->ptr[k + 2];
+    for (size_t k = 0; k < s->leaves_len && q->leaf_items; k++)
+        leaf_put(&w, s->leaves[k] + 100 * (uint32_t)i, 1);
+    leaf_put_end(&w);
+}
+
 int store_timeline(struct store_view *v, const struct store_query *q, int64_t origin_ms,
                    int64_t step_ms, uint32_t points, const struct str *group_by,
                    size_t group_by_len, struct arena *a, struct store_timeline *ret, struct err *e)
@@ -123,7 +139,11 @@ int store_timeline(struct store_view *v, const struct store_query *q, int64_t or
         vec_push(&p.point, s->points[i]);
         vec_push(&p.value, 10 * (s->points[i] + 1));
         vec_push(&p.writes, 1);
+        if (s->leaves_len)
+            vec_push(&p.leaves, s->leaves_len);
+        put_leaves_of(s, i, q, &p.items);
     }
+    ret->gauge = s->leaves_len > 0;
     if (s->points_len)
         vec_push(&ret->series, p);
     return 0;
@@ -136,6 +156,7 @@ void store_timeline_deinit(struct store_timeline *t)
         vec_free(&t->series.ptr[i].value);
         vec_free(&t->series.ptr[i].writes);
         vec_free(&t->series.ptr[i].leaves);
+        vec_free(&t->series.ptr[i].items);
     }
     vec_free(&t->series);
 }
@@ -154,6 +175,7 @@ int store_functions(struct store_view *v, const struct store_functions_query *q,
         vec_push(&ret->all, 100);
         if (ret->gauge)
             vec_push(&ret->leaves, s->leaves_len);
+        put_leaves_of(s, k, &q->q, &ret->items);
     }
     for (size_t i = 0; i < ARRAY_LEN(s->names) && s->names[i]; i++) {
         struct store_function f = { .name = str_c(s->names[i]) };
@@ -180,6 +202,7 @@ void store_functions_deinit(struct store_functions *f)
     vec_free(&f->at);
     vec_free(&f->all);
     vec_free(&f->leaves);
+    vec_free(&f->items);
 }
 
 int store_labels(struct store_view *v, const struct store_labels_query *q, struct arena *a,
@@ -340,8 +363,7 @@ static void check_merge(const Embertree__MergeRequest *m, const struct write_mod
     r = ask(RPC_MERGE, &m->base, stores, STORES);
     if (r.code)
         fail_msg("%s", r.e.text);
-    reply = embertree__merge_reply__unpack(NULL, r.reply.len,
-                                           (const uint8_t *)(const void *)r.reply.ptr);
+    reply = UNPACK(merge, r);
     assert_non_null(reply);
     assert_int_equal(unpack_stacks(reply->stacks, &view, &r.e), 0);
     for (size_t i = 1; i < reply->n_node; i++)
@@ -427,8 +449,7 @@ static void test_sums_saturate_and_say_so(void **state)
 
     (void)state;
     assert_int_equal(r.code, 0);
-    reply = embertree__merge_reply__unpack(NULL, r.reply.len,
-                                           (const uint8_t *)(const void *)r.reply.ptr);
+    reply = UNPACK(merge, r);
     assert_non_null(reply);
     assert_int_equal(reply->n_value, 1);
     assert_true(reply->value[0] == UINT64_MAX);
@@ -480,8 +501,7 @@ static void test_estimates(void **state)
         m.detail = detail;
         struct asked r = ask(RPC_ESTIMATE, &m.base, stores, STORES);
         assert_int_equal(r.code, 0);
-        Embertree__EstimateReply *reply = embertree__estimate_reply__unpack(
-            NULL, r.reply.len, (const uint8_t *)(const void *)r.reply.ptr);
+        Embertree__EstimateReply *reply = UNPACK(estimate, r);
         assert_int_equal(reply->bytes, 8 * MIB);
         assert_int_equal(reply->rows, 8);
         assert_int_equal(reply->shards, STORES);
@@ -521,8 +541,7 @@ static void test_timelines_unite_by_labels(void **state)
     m.points = 3;
     r = ask(RPC_TIMELINE, &m.base, stores, STORES);
     assert_int_equal(r.code, 0);
-    reply = embertree__timeline_reply__unpack(NULL, r.reply.len,
-                                              (const uint8_t *)(const void *)r.reply.ptr);
+    reply = UNPACK(timeline, r);
     assert_non_null(reply);
     assert_int_equal(reply->n_series, 2);
     assert_memory_equal(reply->series[0]->labels[0]->value.data, "a", 1);
@@ -536,27 +555,34 @@ static void test_timelines_unite_by_labels(void **state)
     asked_deinit(&r);
 }
 
-static void test_functions_unite_by_name(void **state)
+static void check_functions(bool leaf_items)
 {
     struct store stores[STORES] = {
         { .names = { "f", "g" }, .points = { 0, 2 }, .points_len = 2 },
-        { .names = { "a" }, .points = { 1 }, .points_len = 1, .leaves_len = 4 },
-        { .names = { "b", "g" }, .points = { 1, 2 }, .points_len = 2, .leaves_len = 2 },
+        { .names = { "a" },
+          .points = { 1 },
+          .points_len = 1,
+          .leaves = { 1, 2, 3, 9 },
+          .leaves_len = 4 },
+        { .names = { "b", "g" },
+          .points = { 1, 2 },
+          .points_len = 2,
+          .leaves = { 2, 5 },
+          .leaves_len = 2 },
     };
     Embertree__FunctionsRequest m = EMBERTREE__FUNCTIONS_REQUEST__INIT;
     Embertree__FunctionsReply *reply;
     struct asked r;
 
-    (void)state;
     m.tenant = bytes("t");
     m.profile_type = bytes(WRITE_GEN_CPU);
     m.step_ms = 5000;
     m.points = 3;
+    m.leaf_items = leaf_items;
     r = ask(RPC_FUNCTIONS, &m.base, stores, STORES);
     assert_int_equal(r.code, 0);
     assert_int_equal(r.rows, 9);
-    reply = embertree__functions_reply__unpack(NULL, r.reply.len,
-                                               (const uint8_t *)(const void *)r.reply.ptr);
+    reply = UNPACK(functions, r);
     assert_non_null(reply);
     assert_int_equal(reply->n_functions, 4); /* a, b, f, g */
     assert_memory_equal(reply->functions[0]->name.data, "a", 1);
@@ -569,10 +595,57 @@ static void test_functions_unite_by_name(void **state)
     assert_int_equal(reply->n_all, 3);
     assert_int_equal(reply->all[2], 300);
     assert_int_equal(reply->n_leaves, 3);
-    assert_int_equal(reply->leaves[0], 4);
+    for (size_t k = 0; k < 3; k++)
+        assert_int_equal(reply->leaves[k], 5); /* of both, each once */
     assert_true(reply->gauge);
+    assert_int_equal(reply->n_leaf_items, leaf_items ? 27 : 0);
     embertree__functions_reply__free_unpacked(reply, NULL);
     asked_deinit(&r);
+}
+
+static void test_functions_unite_by_name(void **state)
+{
+    (void)state;
+    check_functions(false);
+    check_functions(true);
+}
+
+/* A leaf in which two shards have data counts once, and is named once if that is asked for. */
+static void test_leaves_of_timelines_unite(void **state)
+{
+    struct store stores[STORES] = {
+        { .points = { 0, 2 }, .points_len = 2, .leaves = { 1, 2, 3 }, .leaves_len = 3 },
+        { .points = { 1 }, .points_len = 1, .leaves = { 4 }, .leaves_len = 1 },
+        { .points = { 0, 1, 2 }, .points_len = 3, .leaves = { 2, 4, 6 }, .leaves_len = 3 },
+    };
+    Embertree__TimelineRequest m = EMBERTREE__TIMELINE_REQUEST__INIT;
+    const uint32_t want[] = { 5, 4, 6 };
+    struct err e = { 0 };
+
+    m.tenant = bytes("t");
+    m.profile_type = bytes(WRITE_GEN_CPU);
+    m.step_ms = 5000;
+    m.points = 3;
+    for (size_t asked = 1; asked <= STORES; asked += 2) {
+        for (int items = 0; items < 2; items++) {
+            m.leaf_items = items;
+            struct asked r = ask(RPC_TIMELINE, &m.base, stores, asked);
+            assert_int_equal(r.code, 0);
+            Embertree__TimelineReply *reply = UNPACK(timeline, r);
+            assert_true(reply->gauge);
+            assert_int_equal(reply->n_series, 1);
+            const Embertree__TimelineSeries *s = reply->series[0];
+            for (size_t k = 0; k < s->n_point; k++)
+                assert_int_equal(s->leaves[k], asked == 1 ? 3 : want[k]);
+            struct leaf_part p = { s->point, s->leaves, s->n_point, s->leaf_items,
+                                   s->n_leaf_items };
+            assert_int_equal(p.items_len > 0, items);
+            assert_int_equal(items ? leaf_part_check(&p, &e) : 0, 0);
+            embertree__timeline_reply__free_unpacked(reply, NULL);
+            asked_deinit(&r);
+        }
+    }
+    (void)state;
 }
 
 static void test_labels_unite(void **state)
@@ -595,8 +668,7 @@ static void test_labels_unite(void **state)
         m.limit = limit;
         r = ask(RPC_LABELS, &m.base, stores, STORES);
         assert_int_equal(r.code, 0);
-        reply = embertree__labels_reply__unpack(NULL, r.reply.len,
-                                                (const uint8_t *)(const void *)r.reply.ptr);
+        reply = UNPACK(labels, r);
         assert_non_null(reply);
         assert_int_equal(reply->n_values, limit ? 3 : 4);
         assert_int_equal(reply->truncated, limit != 0);
@@ -609,60 +681,6 @@ static void test_labels_unite(void **state)
     }
 }
 
-/* ---- requests that are refused -------------------------------------------------------------- */
-
-static void refused(enum rpc_method method, const ProtobufCMessage *m, const char *want)
-{
-    struct store s = { 0 };
-    struct asked r = ask(method, m, &s, 1);
-
-    if ((r.code != ERR_INPUT && r.code != ERR_LIMIT) || !strstr(r.e.text, want))
-        fail_msg("wanted %s: %d %s", want, r.code, r.e.text);
-    asked_deinit(&r);
-}
-
-static void test_refused_requests(void **state)
-{
-    Embertree__Matcher matcher = EMBERTREE__MATCHER__INIT, *matchers = &matcher;
-    Embertree__MergeRequest m = merge_request();
-    Embertree__TimelineRequest t = EMBERTREE__TIMELINE_REQUEST__INIT;
-    Embertree__FunctionsRequest f = EMBERTREE__FUNCTIONS_REQUEST__INIT;
-    Embertree__LabelsRequest l = EMBERTREE__LABELS_REQUEST__INIT;
-
-    (void)state;
-    m.end_ms = 1;
-    refused(RPC_MERGE, &m.base, "after end");
-    m.end_ms = INT64_MAX;
-    refused(RPC_MERGE, &m.base, "absurd");
-    m = merge_request();
-    m.tenant = bytes("");
-    refused(RPC_MERGE, &m.base, "no tenant");
-    m = merge_request();
-    m.matchers = &matchers;
-    m.n_matchers = 1;
-    refused(RPC_MERGE, &m.base, "has no name");
-    matcher.name = bytes("a");
-    matcher.op = MATCH_NRE + 1;
-    refused(RPC_MERGE, &m.base, "operator");
-    matcher.op = MATCH_RE;
-    matcher.value = bytes("(");
-    refused(RPC_MERGE, &m.base, "(");
-    t.tenant = bytes("t");
-    refused(RPC_TIMELINE, &t.base, "0 points");
-    t.points = 10;
-    refused(RPC_TIMELINE, &t.base, "absurd");
-    t.step_ms = INT64_MAX / 2;
-    refused(RPC_TIMELINE, &t.base, "absurd");
-    f.tenant = bytes("t");
-    f.step_ms = 1;
-    refused(RPC_FUNCTIONS, &f.base, "0 points");
-    l.tenant = bytes("t");
-    l.kind = STORE_TYPES + 1;
-    refused(RPC_LABELS, &l.base, "unknown kind");
-    l.kind = STORE_VALUES;
-    refused(RPC_LABELS, &l.base, "which label");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -672,9 +690,9 @@ int main(void)
         cmocka_unit_test(test_too_large_and_failed),
         cmocka_unit_test(test_estimates),
         cmocka_unit_test(test_timelines_unite_by_labels),
+        cmocka_unit_test(test_leaves_of_timelines_unite),
         cmocka_unit_test(test_functions_unite_by_name),
         cmocka_unit_test(test_labels_unite),
-        cmocka_unit_test(test_refused_requests),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,7 +34,7 @@ struct store {
     size_t len;
     struct labels labels;
     uint64_t value;
-    bool truncated;
+    bool truncated, gauge;
     const struct store_exm_query *want; /* compared with what arrives */
 };
 
@@ -95,7 +95,7 @@ int store_exemplars(struct store_view *v, const struct store_exm_query *q, size_
 
     (void)limit, (void)e;
     check_query(s, q);
-    *ret = (struct store_exm_list){ .truncated = s->truncated };
+    *ret = (struct store_exm_list){ .truncated = s->truncated, .gauge = s->gauge };
     vec_push(&ret->series, s->labels);
     for (size_t i = 0; i < s->len; i++) {
         struct exid id;
@@ -123,6 +123,7 @@ void store_timeline_deinit(struct store_timeline *t)
         vec_free(&t->series.ptr[i].value);
         vec_free(&t->series.ptr[i].writes);
         vec_free(&t->series.ptr[i].leaves);
+        vec_free(&t->series.ptr[i].items);
     }
     vec_free(&t->series);
 }
@@ -343,6 +344,23 @@ static void test_timeline(void **state)
     assert_int_equal(reply->series[0]->value[0], 3);
     assert_int_equal(reply->series[0]->value[1], 12);
     assert_int_equal(reply->series[0]->writes[1], 2);
+    assert_int_equal(reply->series[0]->n_leaves, 0);
+    embertree__timeline_reply__free_unpacked(reply, NULL);
+    asked_deinit(&r);
+
+    stores[0].gauge = true;
+    m.leaf_items = true;
+    r = ask(&m, stores, STORES);
+    assert_int_equal(r.code, 0);
+    reply = embertree__timeline_reply__unpack(NULL, r.reply.len,
+                                              (const uint8_t *)(const void *)r.reply.ptr);
+    assert_non_null(reply);
+    const Embertree__TimelineSeries *s = reply->series[0];
+    struct leaf_part p = { s->point, s->leaves, s->n_leaves, s->leaf_items, s->n_leaf_items };
+    struct err e = { 0 };
+    assert_int_equal(p.len, 2);
+    assert_int_equal(s->leaves[0] + s->leaves[1], 4); /* each push in one of its own */
+    assert_int_equal(leaf_part_check(&p, &e), 0);
     embertree__timeline_reply__free_unpacked(reply, NULL);
     asked_deinit(&r);
 
