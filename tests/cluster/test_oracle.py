@@ -93,10 +93,9 @@ def ask_series(world):
 
 
 def ask_series_below(world):
-    """Below a call site: the sum, or the mean over all pushes of the group in the point."""
+    """Below a call site: the sum, or the mean over all pushes of the group in the point; of a gauge
+    that over all leaves of the group."""
     a = Ask(world)
-    if a.gauge:
-        return False
     step = a.rng.choice([10_000, 20_000, 60_000, 600_000, 3_600_000, DAY_MS])
     a.start, a.end = a.start // 10_000 * 10_000, a.end // 10_000 * 10_000 + 10_000
     points = (a.end - a.start) // step
@@ -109,9 +108,11 @@ def ask_series_below(world):
     some = a.rng.choice(sorted(a.rng.choice(rows).stacks))
     site = some[:a.rng.randrange(1, len(some) + 1)]
     want, pushes = collections.Counter(), collections.Counter()
+    leaves = collections.defaultdict(set)
     for r in rows:
         at = (r.labels.get(by, ""), a.start + point_of(r.at_ms, a.start, step) * step)
         pushes[at] += 1
+        leaves[at].add(r.at_ms)
         want[at] += sum(v for s, v in r.stacks.items() if s[:len(site)] == site)
     mean = a.rng.random() < 0.5
     a.end += 1
@@ -120,7 +121,9 @@ def ask_series_below(world):
                       stackTraceSelector={"callSite": [{"name": n} for n in site]})
     got = {(s.get("labels", [{"value": ""}])[0]["value"], int(p["timestamp"])): p["value"]
            for s in reply.get("series", []) for p in s["points"]}
-    want = {at: v / pushes[at] if mean else v for at, v in want.items() if v}
+    by_leaf = a.gauge and not mean
+    want = {at: v / pushes[at] if mean else v / len(leaves[at]) if by_leaf else v
+            for at, v in want.items() if v}
     assert set(got) == set(want), (a, step, by, site, mean, set(got) ^ set(want))
     for at, value in want.items():
         assert abs(got[at] - value) <= value * 1e-12, (a, step, by, site, mean, at, value, got[at])
