@@ -368,16 +368,7 @@ static int next_groups(struct query *q, struct err *e)
 
 static void put_head(const struct query *q, const struct functions *f, struct json *j)
 {
-    struct ptype t = { 0 };
-    struct err e;
-
-    CHECK(ptype_parse(f->spec.profile_type, &t, &e) == 0); /* it was parsed before */
-    json_key(j, "profileType");
-    json_str(j, f->spec.profile_type);
-    json_key(j, "unit");
-    json_str(j, t.sample_unit);
-    json_key(j, "gauge");
-    json_bool(j, f->table.gauge);
+    view_type_json(f->spec.profile_type, f->table.gauge, j);
     json_key(j, "startMs");
     json_i64(j, f->from_ms);
     json_key(j, "stepMs");

@@ -321,16 +321,7 @@ static int read_service(struct query *q, struct grew *g, size_t ask, struct str 
 
 static void put_head(const struct query *q, const struct grew *g, struct json *j)
 {
-    struct ptype t = { 0 };
-    struct err e;
-
-    CHECK(ptype_parse(g->spec.profile_type, &t, &e) == 0); /* it was parsed before */
-    json_key(j, "profileType");
-    json_str(j, g->spec.profile_type);
-    json_key(j, "unit");
-    json_str(j, t.sample_unit);
-    json_key(j, "gauge");
-    json_bool(j, g->gauge);
+    view_type_json(g->spec.profile_type, g->gauge, j);
     json_key(j, "mode");
     json_cstr(j, compare_mode_name(g->mode));
     view_partial_json(q, j);

@@ -188,18 +188,23 @@ NODISCARD int view_read(struct query *q, size_t ask, struct view_side *s, struct
 
 /* ---- answers ----------------------------------------------------------------------------------*/
 
-void view_side_json(const struct view_side *s, const struct merged *m, struct json *j)
+void view_type_json(struct str profile_type, bool gauge, struct json *j)
 {
     struct ptype t = { 0 };
     struct err e;
 
-    CHECK(ptype_parse(s->spec.profile_type, &t, &e) == 0); /* it was parsed before */
+    CHECK(ptype_parse(profile_type, &t, &e) == 0); /* it was parsed before */
     json_key(j, "profileType");
-    json_str(j, s->spec.profile_type);
+    json_str(j, profile_type);
     json_key(j, "unit");
     json_str(j, t.sample_unit);
     json_key(j, "gauge");
-    json_bool(j, m->facts.gauge);
+    json_bool(j, gauge);
+}
+
+void view_side_json(const struct view_side *s, const struct merged *m, struct json *j)
+{
+    view_type_json(s->spec.profile_type, m->facts.gauge, j);
     json_key(j, "startMs");
     json_i64(j, s->start_ms);
     json_key(j, "endMs");

@@ -52,6 +52,8 @@ NODISCARD int view_ask(struct query *q, size_t ask, const struct view_side *s, s
 NODISCARD int view_read(struct query *q, size_t ask, struct view_side *s, struct merged *m,
                         struct err *e);
 
+/* profileType, unit, gauge: how answers begin. The type was parsed before. */
+void view_type_json(struct str profile_type, bool gauge, struct json *j);
 /* Keys of the open object: profileType, unit, gauge, startMs, endMs, total. */
 void view_side_json(const struct view_side *s, const struct merged *m, struct json *j);
 /* Key `partial` if the answer is. */
