@@ -4,7 +4,7 @@
 #   CC=gcc|clang   WERROR=1 warnings are errors (CI)   V=1 show commands   B=dir instead of build/
 #   TEST=glob      only tests whose name matches       FUZZ_SECONDS=30     SEED=n
 #   ROCKSDB_DIR=dir        another build of RocksDB: dir/include, dir/lib (common/store/TUNING.md)
-#   PORT=4040 DATA=build/data DEMO=1 SELF=1            for `make run`
+#   PORT=4040 DATA=build/data DEMO=1 SELF=1            for `make run`; deploy/run-cluster says its own
 
 BUILD   ?= release
 CC      := $(if $(filter default,$(origin CC)),gcc,$(CC))
@@ -90,7 +90,7 @@ TOOLS    := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/lib/tool_*.c)))
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all deps deps-test run test test-clients test-bins check check-asan check-tsan fuzz fuzz-run fuzz-seeds \
+.PHONY: all deps deps-test run run-cluster test test-clients test-bins check check-asan check-tsan fuzz fuzz-run fuzz-seeds \
         bench bench-year lint tidy fmt fmt-check compdb ui install clean coverage ci help FORCE
 
 all: $(BINS) $(CTL_BIN) $(DEMO_BIN)  ## the all-in-one, the four role binaries, embertreectl (default)
@@ -105,6 +105,12 @@ run:                   ## the whole product in one process, with a live demo, on
 	$(Q)deploy/debian/install-node --if-missing
 	$(Q)$(MAKE) --no-print-directory -j$(JOBS) ui all
 	$(Q)B='$(B)' O='$(O)' PORT='$(PORT)' DATA='$(DATA)' DEMO='$(DEMO)' SELF='$(SELF)' deploy/run
+run-cluster:           ## a whole cluster on this machine, from PORT on, with a live demo
+	$(Q)deploy/debian/install-packages --if-missing deploy/debian/build-packages.txt
+	$(Q)deploy/debian/install-node --if-missing
+	$(Q)$(MAKE) --no-print-directory -j$(JOBS) ui all
+	$(Q)O='$(O)' PORT='$(PORT)' DATA='$(if $(filter file,$(origin DATA)),$(B)/cluster-data,$(DATA))' \
+	  DEMO='$(DEMO)' SELF='$(SELF)' deploy/run-cluster
 
 test:                  ## every test that needs only Debian packages and npm
 	$(Q)deploy/debian/install-packages --if-missing deploy/debian/build-packages.txt
