@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * repl_node.h: a replica at work in a process: state machine and messages on the loop, the log on a
+ * thread of its own that fsyncs for many entries at once, the database on another one that applies.
+ * In simulation (simulated) all three run on the loop.
+ *
+ *   kv_repl (any thread) ──propose──> loop: replica.c ──> log thread: append, fsync ──> loop
+ *          ^                           │  ^                                               │
+ *          │                           v  │ RPC_REPL_*                                    v
+ *          └────── applied ──────── apply thread <──────────────── commit ────────────────┘
+ *
+ * A hub serves the RPC_REPL methods of one rpc_node for all replicas of the process.
+ *
+ * Thread: the loop's, unless said otherwise. Callbacks are on the loop.
+ */
+#ifndef COMMON_REPL_REPL_NODE_H
+#define COMMON_REPL_REPL_NODE_H
+
+#include "common/obs/metrics.h"
+#include "common/repl/replica.h"
+#include "common/repl/rlog.h"
+#include "common/rpc/rpc.h"
+#include "common/store/kv.h"
+
+struct repl_hub;
+struct repl_hub_opts {
+    struct rpc_node *rpc; /* serves RPC_REPL_* from now on; must outlive the hub */
+    struct loop *loop;
+    struct metrics *metrics;
+    /* rpc address of a node by name, NULL: not known (now). */
+    const char *(*addr)(void *cookie, const char *name);
+    void *cookie;
+};
+struct repl_hub *repl_hub_new(const struct repl_hub_opts *o);
+void repl_hub_free(struct repl_hub *h); /* after its nodes; NULL is fine */
+
+struct repl_node;
+struct repl_node_opts {
+    struct repl_hub *hub;
+    uint32_t shard;
+    const char *self;         /* this node's name */
+    const char *dir;          /* of the log; created */
+    const struct rlog_fs *fs; /* NULL: the system's */
+    struct kv *db;            /* owned from repl_node_new on, also on failure */
+    bool simulated;           /* no threads: log and apply run on the loop */
+    uint64_t log_bytes_max;   /* beyond it the log's prefix goes though a peer has not got it; 0: 1
+                                 GiB */
+    uint64_t segment_bytes;   /* 0: 64 MiB */
+    /* Role, term or epoch changed: look at repl_node_state. */
+    void (*role)(void *cookie);
+    /* The record of this term may be marked as established in the coordination; repeated. */
+    void (*establish)(void *cookie, uint64_t record_term);
+    /* It is named leader and cannot be: `name` should lead instead (a record of the next term). */
+    void (*prefer)(void *cookie, const char *name);
+    /* The log or database failed (disk): nothing goes on here; free it, open it again. */
+    void (*failed)(void *cookie, const struct err *why);
+    void *cookie;
+};
+/* Opens the log, applies nothing yet. ERR_CORRUPT, ERR_IO, ... of the log; ERR_CONFIG: log and
+ * database do not belong together. */
+NODISCARD int repl_node_new(const struct repl_node_opts *o, struct repl_node **ret, struct err *e);
+/* Stops (what waits fails with ERR_UNAVAILABLE), joins the threads, closes log and database. done
+ * runs on the loop, behind all else; the node is gone then. Handles of kv_repl must be closed
+ * before. */
+void repl_node_stop(struct repl_node *n, void (*done)(void *cookie), void *cookie);
+
+/* The newest record known; call it at each change. */
+void repl_node_record(struct repl_node *n, const struct repl_record *rec);
+struct replica_state repl_node_state(const struct repl_node *n);
+bool repl_node_peer(const struct repl_node *n, size_t i, struct replica_peer *ret);
+/* done(0) when it is sure that this replica still leads and has applied whatever was acked before
+ * this call; ERR_UNAVAILABLE otherwise. Exactly once, later. */
+void repl_node_confirm(struct repl_node *n, void (*done)(void *cookie, int code), void *cookie);
+/* The database below, for readers that know what they do (status, space); kv_repl.h for others. */
+struct kv *repl_node_db(struct repl_node *n);
+
+#endif
