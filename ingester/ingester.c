@@ -36,15 +36,6 @@
 
 #define DRAIN_POLL_MS 5
 
-struct shard *ingester_shard(const struct ingester *in, uint32_t number)
-{
-    for (size_t i = 0; i < in->shards_len; i++) {
-        if (shard_number(in->shards[i]) == number)
-            return in->shards[i];
-    }
-    return NULL;
-}
-
 /* ---- configuration -------------------------------------------------------------------------- */
 
 static int find_index(struct ingester *in, struct err *e)
@@ -74,11 +65,11 @@ static int check_conf(struct ingester *in, struct err *e)
                        "not prove who they are to each other; keep that network private and say "
                        "so with --http.insecure-open",
                        in->conf->listen);
-    if ((shards + n - 1) / n > SHARDS_MAX)
+    if ((shards + n - 1) / n > SHARDS_OWN_MAX)
         return err_set(e, ERR_CONFIG,
                        "cluster.shards is %" PRIu64 " for %" PRIu64 " ingesters; one holds at most "
                        "%d shards",
-                       shards, n, SHARDS_MAX);
+                       shards, n, SHARDS_OWN_MAX);
     return find_index(in, e);
 }
 
@@ -161,14 +152,14 @@ static int open_store(struct ingester *in, uint32_t number, struct store **ret, 
     return code ? err_wrap(e, "shard %" PRIu32, number) : 0;
 }
 
-static int open_stores(struct ingester *in, struct store *ret[SHARDS_MAX], size_t *ret_len,
+static int open_stores(struct ingester *in, struct store *ret[SHARDS_OWN_MAX], size_t *ret_len,
                        struct err *e)
 {
     const struct cluster_conf *c = in->ctx->cluster;
     size_t n = c->ingesters.len;
     size_t shards = ((size_t)c->shards - in->index + n - 1) / n;
 
-    CHECK(shards > 0 && shards <= SHARDS_MAX);
+    CHECK(shards > 0 && shards <= SHARDS_OWN_MAX);
     in->shards_own = shards;
     for (size_t i = 0; i < shards; i++) {
         int code = open_store(in, u32_from(in->index + i * n), &ret[i], e);
@@ -212,36 +203,52 @@ static int start_disk(struct ingester *in, struct err *e)
     return disk_new(&o, &in->disk, e);
 }
 
-static void start_shards(struct ingester *in, struct store *const *stores, size_t n)
+/* Serves a shard from now on. */
+static void start_shard(struct ingester *in, uint32_t number, struct store *store)
 {
-    for (size_t i = 0; i < n; i++) {
-        struct shard_opts o = {
-            .number = u32_from(in->index + i * in->ctx->cluster->ingesters.len),
-            .store = stores[i],
-            .loop = in->ctx->loop,
-            .clock = in->ctx->env->clock,
-            .writes_max = in->conf->writes_max,
-            .group_bytes_max = in->conf->group_bytes_max,
-            .group_wait_ms = in->conf->group_wait_ms,
-            .seal_rows = in->conf->seal_rows,
-            .metrics = in->ctx->metrics,
-            .simulated = in->ctx->simulated,
-        };
+    struct shard_opts o = {
+        .number = number,
+        .store = store,
+        .loop = in->ctx->loop,
+        .clock = in->ctx->env->clock,
+        .writes_max = in->conf->writes_max,
+        .group_bytes_max = in->conf->group_bytes_max,
+        .group_wait_ms = in->conf->group_wait_ms,
+        .seal_rows = in->conf->seal_rows,
+        .metrics = in->ctx->metrics,
+        .simulated = in->ctx->simulated,
+    };
 
-        in->shards[i] = shard_new(&o);
-        in->shards_len = i + 1;
-    }
+    retention_open_shard(in, number, store);
+    shards_open(in->shards, shard_new(&o));
+}
+
+static void start_shards(struct ingester *in)
+{
+    struct shards_opts o = { .loop = in->ctx->loop,
+                             .pool = in->ctx->simulated ? NULL : in->ctx->pool };
+
+    in->shards = shards_new(&o);
 }
 
 /* ---- memory ---- */
+
+/* All zero where no shard is served. */
+static const struct shard_state *state_of(const struct ingester *in, size_t place)
+{
+    static const struct shard_state none;
+    const struct shard *s = shards_at(in->shards, place);
+
+    return s ? shard_state(s) : &none;
+}
 
 static uint64_t used_memtables(void *cookie)
 {
     const struct ingester *in = cookie;
     uint64_t n = 0;
 
-    for (size_t i = 0; i < in->shards_len; i++)
-        n += shard_state(in->shards[i])->stats.kv.memtable_bytes;
+    for (size_t i = 0; i < shards_len(in->shards); i++)
+        n += state_of(in, i)->stats.kv.memtable_bytes;
     return n;
 }
 
@@ -250,8 +257,8 @@ static uint64_t used_cache(void *cookie)
     const struct ingester *in = cookie;
     uint64_t n = 0;
 
-    for (size_t i = 0; i < in->shards_len; i++)
-        n += shard_state(in->shards[i])->stats.kv.cache_bytes;
+    for (size_t i = 0; i < shards_len(in->shards); i++)
+        n += state_of(in, i)->stats.kv.cache_bytes;
     return n;
 }
 
@@ -260,8 +267,8 @@ static uint64_t used_dicts(void *cookie)
     const struct ingester *in = cookie;
     uint64_t n = 0;
 
-    for (size_t i = 0; i < in->shards_len; i++)
-        n += shard_state(in->shards[i])->stats.dict_bytes;
+    for (size_t i = 0; i < shards_len(in->shards); i++)
+        n += state_of(in, i)->stats.dict_bytes;
     return n;
 }
 
@@ -270,8 +277,8 @@ static uint64_t used_names(void *cookie)
     const struct ingester *in = cookie;
     uint64_t n = 0;
 
-    for (size_t i = 0; i < in->shards_len; i++)
-        n += shard_state(in->shards[i])->stats.names_bytes;
+    for (size_t i = 0; i < shards_len(in->shards); i++)
+        n += state_of(in, i)->stats.names_bytes;
     return n;
 }
 
@@ -280,8 +287,8 @@ static uint64_t used_hot(void *cookie)
     const struct ingester *in = cookie;
     uint64_t n = 0;
 
-    for (size_t i = 0; i < in->shards_len; i++)
-        n += shard_state(in->shards[i])->stats.hot_bytes;
+    for (size_t i = 0; i < shards_len(in->shards); i++)
+        n += state_of(in, i)->stats.hot_bytes;
     return n;
 }
 
@@ -289,8 +296,9 @@ static void shrink_caches(void *cookie, unsigned percent)
 {
     const struct ingester *in = cookie;
 
-    for (size_t i = 0; i < in->shards_len; i++)
-        store_shrink(shard_store(in->shards[i]), percent);
+    for (size_t i = 0; i < shards_len(in->shards); i++)
+        if (shards_at(in->shards, i))
+            store_shrink(shard_store(shards_at(in->shards, i)), percent);
 }
 
 static void watch_memory(struct ingester *in)
@@ -319,9 +327,9 @@ static void on_status(void *cookie, struct rpc_call *call, struct str payload)
     reply.ready = rpc_write_accepting(in, &e) == 0;
     reply.read_only = !reply.ready && !in->draining;
     reply.reason = pack_str(str_c(e.text));
-    reply.shards = u32_from(in->shards_len);
-    for (size_t i = 0; i < in->shards_len; i++) {
-        const struct shard_state *st = shard_state(in->shards[i]);
+    reply.shards = u32_from(shards_serving(in->shards));
+    for (size_t i = 0; i < shards_len(in->shards); i++) {
+        const struct shard_state *st = state_of(in, i);
 
         reply.applied += st->stats.applied;
         reply.raw_rows += st->stats.raw_rows;
@@ -347,8 +355,7 @@ static void ingester_free(void *self)
     rpc_read_free(in);
     rpc_build_free(in);
     rpc_delete_free(in);
-    for (size_t i = 0; i < in->shards_len; i++)
-        shard_free(in->shards[i]);
+    shards_free(in->shards);
     recover_free(in->recover);
     scrubber_free(in->scrubber);
     retention_free(in);
@@ -362,7 +369,7 @@ static void ingester_free(void *self)
 static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct err *e)
 {
     struct ingester *in = XNEW(struct ingester);
-    struct store *stores[SHARDS_MAX];
+    struct store *stores[SHARDS_OWN_MAX];
     size_t n = 0;
     int code;
 
@@ -391,8 +398,10 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
         ingester_free(in);
         return code;
     }
-    retention_begin(in, stores, n);
-    start_shards(in, stores, n);
+    retention_begin(in);
+    start_shards(in);
+    for (size_t i = 0; i < n; i++)
+        start_shard(in, u32_from(in->index + i * ctx->cluster->ingesters.len), stores[i]);
     in->recover = recover_new(in);
     in->scrubber = scrubber_new(in);
     watch_memory(in);
@@ -433,12 +442,14 @@ static void ingester_ring(void *self, struct json *j)
     json_cstr(j, in->conf->listen);
     json_key(j, "shards");
     json_arr(j);
-    for (size_t i = 0; i < in->shards_len; i++) {
-        const struct shard_state *st = shard_state(in->shards[i]);
+    for (size_t i = 0; i < shards_len(in->shards); i++) {
+        const struct shard_state *st = state_of(in, i);
 
+        if (!shards_at(in->shards, i))
+            continue;
         json_obj(j);
         json_key(j, "shard");
-        json_u64(j, shard_number(in->shards[i]));
+        json_u64(j, shards_number(in->shards, i));
         json_key(j, "sealLogEntries");
         json_u64(j, st->stats.applied);
         json_key(j, "rawRows");
@@ -479,10 +490,11 @@ static void drain_parts(void *cookie)
     }
     loop_timer_free(in->drain_poll);
     in->drain_poll = NULL;
-    in->drains_pending = in->shards_len + 1;
+    in->drains_pending = shards_serving(in->shards) + 1;
     disk_drain(in->disk, part_drained, in);
-    for (size_t i = 0; i < in->shards_len; i++)
-        shard_drain(in->shards[i], part_drained, in);
+    for (size_t i = 0; i < shards_len(in->shards); i++)
+        if (shards_at(in->shards, i))
+            shards_close(in->shards, shards_number(in->shards, i), part_drained, in);
 }
 
 static void ingester_drain(void *self, void (*done)(void *cookie), void *cookie)

@@ -53,6 +53,13 @@ void shard_metrics_init(struct shard_metrics *sm, struct metrics *m, uint32_t sh
 #undef HISTOGRAM
 }
 
+void shard_metrics_gone(const struct shard_metrics *sm)
+{
+#define GAUGE(field, ...) metric_set(sm->field, 0);
+    SHARD_GAUGES(GAUGE)
+#undef GAUGE
+}
+
 void ingester_refused(const struct ingester_metrics *im, int code)
 {
     struct str reason = str_c(err_name(code));

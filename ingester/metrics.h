@@ -94,6 +94,8 @@ struct shard_metrics {
 
 void ingester_metrics_init(struct ingester_metrics *im, struct metrics *m);
 void shard_metrics_init(struct shard_metrics *sm, struct metrics *m, uint32_t shard);
+/* The shard is served here no more: its gauges read 0. */
+void shard_metrics_gone(const struct shard_metrics *sm);
 /* Counts one refused request under the name of the error. */
 void ingester_refused(const struct ingester_metrics *im, int code);
 

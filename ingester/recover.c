@@ -24,7 +24,8 @@
 struct attempt {
     struct recover *owner;
     struct shard_reopen reopen;
-    size_t shard; /* place in in->shards */
+    uint32_t number;     /* of the shard, while running */
+    struct shard *shard; /* held while running */
     bool running;
     bool closed; /* the last try left it without a database */
     uint64_t next_ms, pause_ms;
@@ -47,7 +48,7 @@ static int open_again(void *cookie, struct kv **ret, struct err *e)
     const struct attempt *a = cookie;
     const struct ingester *in = a->owner->in;
 
-    return ingester_open_kv(in, shard_number(in->shards[a->shard]), ret, e);
+    return ingester_open_kv(in, a->number, ret, e);
 }
 
 static void on_done(struct shard_reopen *reopen)
@@ -55,8 +56,10 @@ static void on_done(struct shard_reopen *reopen)
     struct attempt *a = reopen->cookie;
     struct recover *r = a->owner;
     uint64_t now = clock_mono_ms(r->in->ctx->env->clock);
-    uint32_t number = shard_number(r->in->shards[a->shard]);
+    uint32_t number = a->number;
 
+    shards_put(r->in->shards, a->shard);
+    a->shard = NULL;
     a->running = false;
     r->running--;
     if (!reopen->err.code) {
@@ -86,13 +89,19 @@ static bool looked_since(struct attempt *a)
     return false;
 }
 
-static void try_again(struct attempt *a)
+static void try_again(struct attempt *a, uint32_t number)
 {
+    struct err e;
+
+    a->number = number;
+    a->shard = shards_get(a->owner->in->shards, number, &e);
+    if (!a->shard)
+        return;
     a->running = true;
     a->looks = 0;
     a->owner->running++;
-    log_info("there is space again: opening the shard", KV_U64("shard", a->shard));
-    shard_reopen(a->owner->in->shards[a->shard], &a->reopen);
+    log_info("there is space again: opening the shard", KV_U64("shard", number));
+    shard_reopen(a->shard, &a->reopen);
 }
 
 static void on_timer(void *cookie)
@@ -104,12 +113,13 @@ static void on_timer(void *cookie)
 
     if (in->draining || disk_check(in->disk, &e))
         return;
-    for (size_t i = 0; i < in->shards_len; i++) {
+    for (size_t i = 0; i < shards_len(in->shards); i++) {
         struct attempt *a = &r->at[i];
-        if (!may_heal(a, shard_state(in->shards[i])))
+        const struct shard *s = shards_at(in->shards, i);
+        if (!s || !may_heal(a, shard_state(s)))
             a->looks = 0;
         else if (!a->running && now >= a->next_ms && looked_since(a))
-            try_again(a);
+            try_again(a, shards_number(in->shards, i));
     }
 }
 
@@ -122,7 +132,6 @@ struct recover *recover_new(struct ingester *in)
         struct attempt *a = &r->at[i];
 
         a->owner = r;
-        a->shard = i;
         a->reopen = (struct shard_reopen){ .open = open_again, .done = on_done, .cookie = a };
     }
     r->timer = loop_timer_new(in->ctx->loop, on_timer, r);
@@ -144,15 +153,14 @@ void recover_free(struct recover *r)
     xfree(r);
 }
 
-int recover_why(const struct ingester *in, size_t shard, struct err *e)
+int recover_why(const struct ingester *in, size_t place, struct err *e)
 {
-    uint32_t number = shard_number(in->shards[shard]);
-
-    const struct shard_state *st = shard_state(in->shards[shard]);
+    uint32_t number = shards_number(in->shards, place);
+    const struct shard_state *st = shard_state(shards_at(in->shards, place));
 
     /* A write failed so lately that its cause is not told yet: a full disk is by far the likeliest,
      * and to come back soon the right advice for the moment until it is. */
-    if (!st->read_only || may_heal(&in->recover->at[shard], st))
+    if (!st->read_only || may_heal(&in->recover->at[place], st))
         return err_set(e, ERR_NO_SPACE,
                        "shard %" PRIu32 " is read-only since the disk was full; it is opened again "
                        "when there is space",

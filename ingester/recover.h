@@ -15,8 +15,8 @@ struct recover *recover_new(struct ingester *in);
 /* True while no try is under way; while the ingester drains none begins. */
 bool recover_idle(const struct recover *r);
 void recover_free(struct recover *r); /* when idle; NULL is fine */
-/* ERR_NO_SPACE or ERR_UNAVAILABLE: why the shard at this place takes no writes, and what will
- * help. */
-int recover_why(const struct ingester *in, size_t shard, struct err *e);
+/* ERR_NO_SPACE or ERR_UNAVAILABLE: why the shard served at this place takes no writes, and what
+ * will help. */
+int recover_why(const struct ingester *in, size_t place, struct err *e);
 
 #endif

@@ -16,9 +16,10 @@
 
 #define LOOK_MS 10000
 
-struct look { /* at what a shard has to say */
+struct look { /* at what a shard has to say; by place */
     struct shard_task task;
     struct retention *r;
+    struct shard *shard; /* held while it is asked */
     bool known;
     struct forecast_in in;
     struct retain_stats stats, shown; /* now; what the metrics have */
@@ -26,6 +27,7 @@ struct look { /* at what a shard has to say */
 struct give { /* a policy on its way to a shard */
     struct shard_task task;
     struct retention *r;
+    struct shard *shard;          /* held */
     struct retain_policy *policy; /* referenced */
 };
 struct retention {
@@ -87,6 +89,7 @@ static void on_given(struct shard_task *t)
     struct give *g = container_of(t, struct give, task);
 
     g->r->giving--;
+    shards_put(g->r->in->shards, g->shard);
     retain_policy_unref(g->policy);
     xfree(g);
 }
@@ -105,14 +108,17 @@ static void take(struct retention *r)
     r->fresh = NULL;
     log_info("retention has new rules", KV_CSTR("file", r->conf->overrides),
              KV_U64("rules", retain_policy_rules(r->policy)));
-    for (size_t i = 0; i < in->shards_len; i++) {
+    struct shard *all[SHARDS_MAX];
+    int n = shards_get_all(in->shards, NULL, 0, all, NULL);
+    for (int i = 0; i < n; i++) {
         struct give *g = XNEW(struct give);
 
         *g = (struct give){ .task = { .run = give_run, .done = on_given },
                             .r = r,
+                            .shard = all[i],
                             .policy = retain_policy_ref(r->policy) };
         r->giving++;
-        shard_run(in->shards[i], &g->task);
+        shard_run(all[i], &g->task);
     }
 }
 
@@ -159,10 +165,12 @@ static void show_forecast(const struct retention *r)
     struct forecast f;
     bool known = false;
 
-    for (size_t i = 0; i < r->in->shards_len; i++) {
-        if (r->looks[i].known)
-            forecast_unite(&all, &r->looks[i].in);
-        known = known || r->looks[i].known;
+    for (size_t i = 0; i < shards_len(r->in->shards); i++) {
+        const struct look *l = &r->looks[i];
+        bool counts = l->known && shards_at(r->in->shards, i);
+        if (counts)
+            forecast_unite(&all, &l->in);
+        known = known || counts;
     }
     if (!known)
         return;
@@ -194,6 +202,8 @@ static void on_looked(struct shard_task *t)
     struct retention *r = l->r;
 
     show_stats(l, &r->metrics[l - r->looks]);
+    shards_put(r->in->shards, l->shard);
+    l->shard = NULL;
     if (--r->looking == 0)
         show_forecast(r);
 }
@@ -212,11 +222,16 @@ static void on_look(void *cookie)
 
     if (r->looking)
         return;
-    for (size_t i = 0; i < r->in->shards_len; i++) {
-        r->looks[i].r = r;
-        r->looks[i].task = (struct shard_task){ .run = look_run, .done = on_looked };
+    for (size_t i = 0; i < shards_len(r->in->shards); i++) {
+        struct look *l = &r->looks[i];
+        struct err e;
+        l->shard = shards_get(r->in->shards, shards_number(r->in->shards, i), &e);
+        if (!l->shard)
+            continue;
+        l->r = r;
+        l->task = (struct shard_task){ .run = look_run, .done = on_looked };
         r->looking++;
-        shard_run(r->in->shards[i], &r->looks[i].task);
+        shard_run(l->shard, &l->task);
     }
 }
 
@@ -233,16 +248,23 @@ int retention_open(struct ingester *in, struct err *e)
                                  : make(r, STR_NULL, &r->policy, e);
 }
 
-void retention_begin(struct ingester *in, struct store *const *stores, size_t n)
+void retention_open_shard(struct ingester *in, uint32_t number, struct store *store)
+{
+    struct retention *r = in->retention;
+    size_t place = shards_place(in->shards, number);
+
+    CHECK(place < SHARDS_MAX);
+    store_set_retention(store, r->policy);
+    shard_metrics_init(&r->metrics[place], in->ctx->metrics, number);
+    r->looks[place].shown = (struct retain_stats){ 0 };
+    r->looks[place].known = false;
+}
+
+void retention_begin(struct ingester *in)
 {
     struct retention *r = in->retention;
 
-    for (size_t i = 0; i < n; i++)
-        store_set_retention(stores[i], r->policy);
     metric_set(in->metrics.disk_days_left, FORECAST_DAYS_MAX); /* as long as nobody knows */
-    for (size_t i = 0; i < n; i++)
-        shard_metrics_init(&r->metrics[i], in->ctx->metrics,
-                           u32_from(in->index + i * in->ctx->cluster->ingesters.len));
     r->look_timer = loop_timer_new(in->ctx->loop, on_look, r);
     loop_timer_start(r->look_timer, LOOK_MS, LOOK_MS);
     if (!r->conf->overrides[0])

@@ -9,8 +9,10 @@
 
 /* Reads the rules: a file that cannot be read or understood is ERR_CONFIG at the start. */
 NODISCARD int retention_open(struct ingester *in, struct err *e);
-/* Before the shards' threads run: what the first push finds must hold for it. */
-void retention_begin(struct ingester *in, struct store *const *stores, size_t n);
+/* Begins to read the file again and again. */
+void retention_begin(struct ingester *in);
+/* Before the shard's thread runs: what the first push finds must hold for it. */
+void retention_open_shard(struct ingester *in, uint32_t number, struct store *store);
 /* Reads the file no more. */
 void retention_stop(struct ingester *in);
 /* True while nothing of it is with the pool or a shard. */

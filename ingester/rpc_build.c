@@ -49,6 +49,7 @@ struct apply {
     struct rpc_call *call;
     struct str payload; /* the call's */
     struct site *site;
+    struct shard *shard; /* held; NULL: not yet */
     struct arena *arena;
     const Embertree__BuildApplyRequest *msg;
     struct build_result result;
@@ -56,13 +57,16 @@ struct apply {
     struct err err;
 };
 
-static struct site *site_of(struct ingester *in, uint32_t shard)
+/* The site of a shard that is served here, with the shard held; NULL: it is not. */
+static struct site *site_get(struct ingester *in, uint32_t number, struct err *e)
 {
-    for (size_t i = 0; i < in->shards_len; i++) {
-        if (shard_number(in->shards[i]) == shard)
-            return &in->builds->sites[i];
-    }
-    return NULL;
+    struct shard *s = shards_get(in->shards, number, e);
+
+    if (!s)
+        return NULL;
+    struct site *st = &in->builds->sites[shards_place(in->shards, number)];
+    st->shard = s;
+    return st;
 }
 
 /* ---- NEXT: loop ----------------------------------------------------------------------------- */
@@ -78,6 +82,7 @@ static void next_end(struct next *n)
         rpc_reply(n->call, &n->reply);
     }
     buf_deinit(&n->reply);
+    shards_put(n->in->shards, n->shard);
     n->in->builds->running--;
     xfree(n);
 }
@@ -180,16 +185,18 @@ static void on_next(void *cookie, struct rpc_call *call, struct str payload)
         (void)err_set(&e, ERR_UNIMPLEMENTED,
                       "builds of version %" PRIu32 " are asked for, this is %d", r->version,
                       VERSION);
-    else if (!(st = site_of(in, r->shard)))
-        (void)err_set(&e, ERR_INPUT, "shard %" PRIu32 " is not here", r->shard);
-    if (e.code) {
+    else
+        st = site_get(in, r->shard, &e);
+    if (!st) {
         ingester_refused(&in->metrics, e.code);
         rpc_fail(call, &e);
         arena_free(a);
         return;
     }
     n = XNEW(struct next);
-    *n = (struct next){ .in = in, .call = call, .site = st, .compactor = r->compactor };
+    *n = (struct next){
+        .in = in, .call = call, .site = st, .shard = st->shard, .compactor = r->compactor
+    };
     n->bytes_max = r->bytes_max ? (size_t)MIN(r->bytes_max, (uint64_t)SIZE_MAX) : BYTES_DEFAULT;
     n->bytes_max = MIN(MAX(n->bytes_max, BYTES_MIN), in->ctx->cluster->rpc_message_bytes_max / 2);
     arena_free(a);
@@ -223,6 +230,7 @@ static void apply_end(struct apply *p)
     }
     build_result_deinit(&p->result);
     arena_free(p->arena);
+    shards_put(in->shards, p->shard);
     in->builds->running--;
     xfree(p);
 }
@@ -290,8 +298,9 @@ static void apply_unpacked(void *cookie)
     if (!p->err.code && p->msg->version != VERSION)
         (void)err_set(&p->err, ERR_UNIMPLEMENTED, "builds of version %" PRIu32 ", this is %d",
                       p->msg->version, VERSION);
-    if (!p->err.code && !(st = site_of(p->in, p->msg->shard)))
-        (void)err_set(&p->err, ERR_INPUT, "shard %" PRIu32 " is not here", p->msg->shard);
+    if (!p->err.code)
+        st = site_get(p->in, p->msg->shard, &p->err);
+    p->shard = st ? st->shard : NULL;
     if (!p->err.code && (st->state != SITE_GIVEN || st->job != p->msg->job))
         (void)err_set(&p->err, ERR_NOT_FOUND,
                       "job %" PRIu64
@@ -334,11 +343,25 @@ void rpc_build_serve(struct ingester *in)
     in->ctx->env->random(in->ctx->env, &first, sizeof(first));
     b->last_job = first >> 1;
     list_init(&b->waiting);
-    for (size_t i = 0; i < in->shards_len; i++)
-        b->sites[i].shard = in->shards[i];
     in->builds = b;
     rpc_serve(in->node, RPC_BUILD_NEXT, on_next, in);
     rpc_serve(in->node, RPC_BUILD_APPLY, on_apply, in);
+}
+
+static void site_deinit(struct site *st)
+{
+    build_job_deinit(&st->expect);
+    vec_free(&st->due.at);
+    vec_free(&st->skipped);
+    *st = (struct site){ 0 };
+}
+
+void rpc_build_forget(struct ingester *in, uint32_t number)
+{
+    struct site *st = &in->builds->sites[shards_place(in->shards, number)];
+
+    CHECK(st->state == SITE_FREE || st->state == SITE_GIVEN);
+    site_deinit(st);
 }
 
 bool rpc_build_idle(const struct ingester *in)
@@ -351,18 +374,15 @@ void rpc_build_free(struct ingester *in)
     if (!in->builds)
         return;
     CHECK(rpc_build_idle(in));
-    for (size_t i = 0; i < in->shards_len; i++) {
-        build_job_deinit(&in->builds->sites[i].expect);
-        vec_free(&in->builds->sites[i].due.at);
-        vec_free(&in->builds->sites[i].skipped);
-    }
+    for (size_t i = 0; i < SHARDS_MAX; i++)
+        site_deinit(&in->builds->sites[i]);
     xfree(in->builds);
     in->builds = NULL;
 }
 
-void rpc_build_ring(const struct ingester *in, size_t shard, struct json *j)
+void rpc_build_ring(const struct ingester *in, size_t place, struct json *j)
 {
-    const struct site *st = &in->builds->sites[shard];
+    const struct site *st = &in->builds->sites[place];
 
     json_key(j, "buildNodesDue");
     json_u64(j, st->due_shown);

@@ -11,10 +11,12 @@
 
 /* After the shards are open. */
 void rpc_build_serve(struct ingester *in);
+/* The shard was closed: what is out of it is not waited for. */
+void rpc_build_forget(struct ingester *in, uint32_t number);
 /* True while no request is at work. */
 bool rpc_build_idle(const struct ingester *in);
 void rpc_build_free(struct ingester *in);
 /* Adds what one shard has to say to an object: jobs, lag. */
-void rpc_build_ring(const struct ingester *in, size_t shard, struct json *j);
+void rpc_build_ring(const struct ingester *in, size_t place, struct json *j);
 
 #endif

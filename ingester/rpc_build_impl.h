@@ -14,9 +14,9 @@ struct skipped {
     struct build_node node;
     uint64_t until_ns;
 };
-/* What one shard has out. */
+/* What one shard has out; by place. */
 struct site {
-    struct shard *shard;
+    struct shard *shard; /* of the last request, which holds it */
     enum site_state state;
     uint64_t job, compactor, given_ns; /* GIVEN, APPLYING */
     struct build_job expect;           /* its sums; rows are gone */
@@ -43,6 +43,7 @@ struct next {
     struct ingester *in;
     struct rpc_call *call;
     struct site *site;
+    struct shard *shard; /* held */
     struct list link;
     uint64_t compactor;
     size_t bytes_max;

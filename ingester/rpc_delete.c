@@ -37,6 +37,7 @@ struct delete;
 struct part { /* one shard of a delete */
     struct shard_task task;
     struct delete *d;
+    struct shard *held; /* until the answer */
     uint32_t shard;
     struct tomb_result result;
     struct tomb_list list;
@@ -53,13 +54,16 @@ struct delete
     struct tomb_request request;
     struct selector selector;
     struct part parts[SHARDS_MAX];
-    size_t pending;
+    size_t parts_len, pending;
     struct err err;
 };
 struct deletes {
     struct timer *timer;
-    size_t running;  /* calls that are not answered */
-    bool reclaiming; /* a pool job is at it */
+    size_t running;                 /* calls that are not answered */
+    bool reclaiming;                /* a pool job is at it */
+    struct shard *held[SHARDS_MAX]; /* by it */
+    size_t held_len;
+    /* By place. */
     struct metric_cell *pending[SHARDS_MAX], *rows[SHARDS_MAX], *bytes[SHARDS_MAX],
         *total[SHARDS_MAX];
     struct tomb_stats shown[SHARDS_MAX];
@@ -112,7 +116,7 @@ static void pack_reply(struct delete *d, struct buf *out)
     VEC(Embertree__DeleteTomb) tombs = { 0 };
     VEC(void *) list = { 0 };
     Embertree__DeleteShard shards[SHARDS_MAX], *at[SHARDS_MAX];
-    size_t n = d->in->shards_len;
+    size_t n = d->parts_len;
 
     for (size_t i = 0; i < n; i++) {
         put_result(&d->parts[i], &shards[i]);
@@ -144,7 +148,7 @@ static void end(struct delete *d)
     struct ingester *in = d->in;
     struct buf reply;
 
-    for (size_t i = 0; i < in->shards_len && !d->err.code; i++)
+    for (size_t i = 0; i < d->parts_len && !d->err.code; i++)
         if (d->parts[i].err.code) {
             d->err = d->parts[i].err;
             (void)err_wrap(&d->err, "shard %" PRIu32, d->parts[i].shard);
@@ -161,8 +165,10 @@ static void end(struct delete *d)
         ingester_refused(&in->metrics, d->err.code);
         rpc_fail(d->call, &d->err);
     }
-    for (size_t i = 0; i < in->shards_len; i++)
+    for (size_t i = 0; i < d->parts_len; i++) {
         tomb_list_deinit(&d->parts[i].list);
+        shards_put(in->shards, d->parts[i].held);
+    }
     selector_deinit(&d->selector);
     arena_free(d->arena);
     in->deletes->running--;
@@ -200,13 +206,11 @@ static void on_shard_done(struct shard_task *t)
 
 static void run_on_shards(struct delete *d)
 {
-    struct ingester *in = d->in;
-
-    d->pending = in->shards_len;
-    for (size_t i = 0; i < in->shards_len; i++) {
+    d->pending = d->parts_len;
+    for (size_t i = 0; i < d->parts_len; i++) {
         struct part *p = &d->parts[i];
         p->task = (struct shard_task){ .quiet = true, .run = on_shard, .done = on_shard_done };
-        shard_run(in->shards[i], &p->task);
+        shard_run(p->held, &p->task);
     }
 }
 
@@ -217,9 +221,9 @@ static void look(void *cookie)
     struct delete *d = cookie;
 
     CHECK(d->magic == DELETE_MAGIC);
-    for (size_t i = 0; i < d->in->shards_len; i++) {
+    for (size_t i = 0; i < d->parts_len; i++) {
         struct part *p = &d->parts[i];
-        struct store_view *v = store_view_get(shard_store(d->in->shards[i]));
+        struct store_view *v = store_view_get(shard_store(p->held));
         int code = d->op == OP_LIST
                        ? store_deletes(v, d->request.tenant, d->arena, &p->list, &p->err)
                        : store_delete_plan(v, &d->request, &p->result, &p->err);
@@ -263,6 +267,20 @@ static int take(struct delete *d, struct err *e)
     return read_take_matchers(m->matchers, m->n_matchers, d->arena, &d->selector, e);
 }
 
+/* Holds the shards it is about. */
+static int hold(struct delete *d, struct err *e)
+{
+    struct shard *all[SHARDS_MAX];
+    int n = shards_get_all(d->in->shards, NULL, 0, all, e);
+
+    if (n < 0)
+        return e->code;
+    d->parts_len = (size_t)n;
+    for (size_t i = 0; i < d->parts_len; i++)
+        d->parts[i] = (struct part){ .d = d, .held = all[i], .shard = shard_number(all[i]) };
+    return 0;
+}
+
 static int start(struct delete *d, struct err *e)
 {
     struct ingester *in = d->in;
@@ -272,7 +290,7 @@ static int start(struct delete *d, struct err *e)
     if (in->deletes->running > DELETES_MAX)
         return err_set(e, ERR_BUSY, "%d deletes are at work already", DELETES_MAX);
     d->arena = arena_new(REQUEST_BYTES + LIST_BYTES + 24 * d->payload.len);
-    if (take(d, e))
+    if (take(d, e) || hold(d, e))
         return e->code;
     if (d->op == OP_DELETE) {
         run_on_shards(d);
@@ -291,10 +309,6 @@ static void on_delete(void *cookie, struct rpc_call *call, struct str payload)
 
     CHECK(in->magic == INGESTER_MAGIC);
     *d = (struct delete){ .magic = DELETE_MAGIC, .in = in, .call = call, .payload = payload };
-    for (size_t i = 0; i < in->shards_len; i++) {
-        d->parts[i].d = d;
-        d->parts[i].shard = shard_number(in->shards[i]);
-    }
     in->deletes->running++;
     if (start(d, &e)) {
         d->err = e;
@@ -308,13 +322,15 @@ static void reclaim(void *cookie)
 {
     struct ingester *in = cookie;
 
-    for (size_t i = 0; i < in->shards_len; i++) {
+    const struct deletes *ds = in->deletes;
+
+    for (size_t i = 0; i < ds->held_len; i++) {
         struct err e;
         bool more;
 
-        if (store_reclaim(shard_store(in->shards[i]), &more, &e))
+        if (store_reclaim(shard_store(ds->held[i]), &more, &e))
             log_warn("ranges of deleted data could not be compacted; tried again",
-                     KV_U64("shard", shard_number(in->shards[i])), KV_ERR(&e));
+                     KV_U64("shard", shard_number(ds->held[i])), KV_ERR(&e));
     }
 }
 
@@ -322,6 +338,7 @@ static void on_reclaimed(void *cookie)
 {
     struct ingester *in = cookie;
 
+    shards_put_all(in->shards, in->deletes->held, in->deletes->held_len);
     in->deletes->reclaiming = false;
 }
 
@@ -337,22 +354,6 @@ static void show(struct ingester *in, size_t i, const struct tomb_stats *now)
     *was = *now;
 }
 
-static void on_tick(void *cookie)
-{
-    struct ingester *in = cookie;
-    bool wanted = false;
-
-    for (size_t i = 0; i < in->shards_len; i++) {
-        const struct tomb_stats *now = &shard_state(in->shards[i])->deletes;
-
-        show(in, i, now);
-        wanted |= now->purged > 0;
-    }
-    if (!wanted || in->deletes->reclaiming || in->draining)
-        return;
-    in->deletes->reclaiming = pool_submit(in->ctx->pool, in->ctx->loop, reclaim, on_reclaimed, in);
-}
-
 static struct metric_cell *cell(struct ingester *in, enum metric_kind kind, const char *name,
                                 const char *help, size_t i)
 {
@@ -360,8 +361,48 @@ static struct metric_cell *cell(struct ingester *in, enum metric_kind kind, cons
     struct str label;
 
     label = str_n(
-        number, (size_t)snprintf(number, sizeof(number), "%" PRIu32, shard_number(in->shards[i])));
+        number, (size_t)snprintf(number, sizeof(number), "%" PRIu32, shards_number(in->shards, i)));
     return metric_at(metric_new(in->ctx->metrics, kind, name, help, "shard", NULL, 0), &label, 1);
+}
+
+static void make_cells(struct ingester *in, size_t i)
+{
+    struct deletes *ds = in->deletes;
+
+    ds->pending[i] = cell(in, METRIC_GAUGE, "embertree_ingester_deletes_pending",
+                          "Deletes whose bytes are not all freed", i);
+    ds->total[i] = cell(in, METRIC_COUNTER, "embertree_ingester_deletes_total",
+                        "Deletes that were entered into the log", i);
+    ds->rows[i] = cell(in, METRIC_COUNTER, "embertree_ingester_deleted_rows_total",
+                       "Rows and ranges that purging deleted", i);
+    ds->bytes[i] = cell(in, METRIC_COUNTER, "embertree_ingester_deleted_bytes_total",
+                        "Bytes that purging deleted, estimated where whole ranges went", i);
+}
+
+static void on_tick(void *cookie)
+{
+    struct ingester *in = cookie;
+    struct deletes *ds = in->deletes;
+    bool wanted = false;
+    int n;
+
+    for (size_t i = 0; i < shards_len(in->shards); i++) {
+        const struct shard *s = shards_at(in->shards, i);
+
+        if (!s)
+            continue;
+        if (!ds->pending[i])
+            make_cells(in, i);
+        show(in, i, &shard_state(s)->deletes);
+        wanted |= shard_state(s)->deletes.purged > 0;
+    }
+    if (!wanted || ds->reclaiming || in->draining)
+        return;
+    n = shards_get_all(in->shards, NULL, 0, ds->held, NULL);
+    ds->held_len = n > 0 ? (size_t)n : 0;
+    ds->reclaiming = pool_submit(in->ctx->pool, in->ctx->loop, reclaim, on_reclaimed, in);
+    if (!ds->reclaiming)
+        shards_put_all(in->shards, ds->held, ds->held_len);
 }
 
 void rpc_delete_serve(struct ingester *in)
@@ -369,16 +410,6 @@ void rpc_delete_serve(struct ingester *in)
     struct deletes *ds = XNEW(struct deletes);
 
     in->deletes = ds;
-    for (size_t i = 0; i < in->shards_len; i++) {
-        ds->pending[i] = cell(in, METRIC_GAUGE, "embertree_ingester_deletes_pending",
-                              "Deletes whose bytes are not all freed", i);
-        ds->total[i] = cell(in, METRIC_COUNTER, "embertree_ingester_deletes_total",
-                            "Deletes that were entered into the log", i);
-        ds->rows[i] = cell(in, METRIC_COUNTER, "embertree_ingester_deleted_rows_total",
-                           "Rows and ranges that purging deleted", i);
-        ds->bytes[i] = cell(in, METRIC_COUNTER, "embertree_ingester_deleted_bytes_total",
-                            "Bytes that purging deleted, estimated where whole ranges went", i);
-    }
     ds->timer = loop_timer_new(in->ctx->loop, on_tick, in);
     loop_timer_start(ds->timer, TICK_MS, TICK_MS);
     rpc_serve(in->node, RPC_DELETE, on_delete, in);

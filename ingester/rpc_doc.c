@@ -28,7 +28,7 @@ struct doc_call {
     struct ingester *in;
     struct rpc_call *call;
     struct arena *arena;
-    struct shard *shard;
+    struct shard *shard; /* held */
     struct shard_task task;
     enum op op;
     struct doc_name name;
@@ -91,6 +91,7 @@ static void end(void *cookie)
         ingester_refused(&in->metrics, d->err.code);
         rpc_fail(d->call, &d->err);
     }
+    shards_put(in->shards, d->shard);
     doc_list_deinit(&d->list);
     arena_free(d->arena);
     in->docs_running--;
@@ -151,10 +152,8 @@ static int take(struct doc_call *d, struct str payload, struct err *e)
     d->name = (struct doc_name){ .tenant = unpack_str(d->request->tenant),
                                  .kind = (enum doc_kind)d->request->kind,
                                  .id = unpack_str(d->request->id) };
-    d->shard = ingester_shard(d->in, d->request->shard);
-    return d->shard
-               ? 0
-               : err_set(e, ERR_UNAVAILABLE, "shard %" PRIu32 " is not here", d->request->shard);
+    d->shard = shards_get(d->in->shards, d->request->shard, e);
+    return d->shard ? 0 : e->code;
 }
 
 static int start(struct doc_call *d, struct str payload, struct err *e)

@@ -47,6 +47,8 @@ struct read {
     uint64_t began_ns, ran_ns, deadline_ns;
     uint64_t held;
     uint64_t disk_free, disk_reserve; /* when it came */
+    struct shard *shards[SHARDS_MAX]; /* held from the beginning of the work to the answer */
+    size_t shards_len;
     struct buf reply;
     uint64_t rows;
     struct err err;
@@ -65,21 +67,18 @@ static const char *method_name(enum rpc_method m)
 
 /* ---- work: pool thread ---------------------------------------------------------------------- */
 
-/* The stores a query asks for: those named that live here, or all. */
-static size_t pick_stores(const struct ingester *in, const struct read_msg *m,
-                          struct store *ret[SHARDS_MAX])
+/* The shards a query asks for: those named, which must be here, or all. */
+static int pick_stores(struct read *r, const struct read_msg *m, struct store *ret[SHARDS_MAX],
+                       struct err *e)
 {
-    size_t n = 0;
+    int n = shards_get_all(r->in->shards, m->shards, m->shards_len, r->shards, e);
 
-    for (size_t i = 0; i < in->shards_len; i++) {
-        bool wanted = m->shards_len == 0;
-
-        for (size_t k = 0; k < m->shards_len && !wanted; k++)
-            wanted = m->shards[k] == shard_number(in->shards[i]);
-        if (wanted)
-            ret[n++] = shard_store(in->shards[i]);
-    }
-    return n;
+    if (n < 0)
+        return e->code;
+    r->shards_len = (size_t)n;
+    for (size_t i = 0; i < r->shards_len; i++)
+        ret[i] = shard_store(r->shards[i]);
+    return 0;
 }
 
 static int run(struct read *r, struct arena *a, struct read_msg *m, struct err *e)
@@ -98,7 +97,9 @@ static int run(struct read *r, struct arena *a, struct read_msg *m, struct err *
 
     if (code)
         return err_wrap(e, "%s request", method_name(r->method));
-    src.len = pick_stores(r->in, m, stores);
+    if (pick_stores(r, m, stores, e))
+        return e->code;
+    src.len = r->shards_len;
     return read_run(m, &src, a, &r->reply, &r->rows, e);
 }
 
@@ -143,6 +144,7 @@ static void read_end(struct read *r)
         rpc_reply(r->call, &r->reply);
     }
     buf_deinit(&r->reply);
+    shards_put_all(in->shards, r->shards, r->shards_len);
     r->magic = 0;
     xfree(r);
     metric_set(in->metrics.reads_pending, (int64_t)reads_pending(in->reads));

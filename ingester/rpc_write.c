@@ -31,6 +31,7 @@ struct write {
     uint32_t holders;   /* the pool's job and the answer; freed when both are over */
     struct arena *arena;
     struct write_msg msg;
+    struct shard *shard; /* held from decoding to the end */
     struct shard_write sw;
 };
 
@@ -38,8 +39,9 @@ int rpc_write_accepting(const struct ingester *in, struct err *e)
 {
     if (in->draining)
         return err_set(e, ERR_UNAVAILABLE, "the ingester is stopping");
-    for (size_t i = 0; i < in->shards_len; i++) {
-        if (shard_read_only(in->shards[i]))
+    for (size_t i = 0; i < shards_len(in->shards); i++) {
+        const struct shard *s = shards_at(in->shards, i);
+        if (s && shard_read_only(s))
             return recover_why(in, i, e);
     }
     return disk_check(in->disk, e);
@@ -55,6 +57,7 @@ static void write_drop(struct write *w)
         return;
     in->writes_pending--;
     metric_set(in->metrics.writes_pending, (int64_t)in->writes_pending);
+    shards_put(in->shards, w->shard);
     arena_free(w->arena);
     w->magic = 0;
     xfree(w);
@@ -120,11 +123,9 @@ static int write_decode(struct write *w, struct err *e)
     code = write_msg_decode(w->payload, w->arena, &w->msg, e);
     if (code)
         return code;
-    if (!ingester_shard(w->in, w->msg.shard))
-        return err_set(e, ERR_INPUT,
-                       "shard %" PRIu32 " is not on this ingester; cluster.ingesters and "
-                       "cluster.shards must be the same everywhere",
-                       w->msg.shard);
+    w->shard = shards_get(w->in->shards, w->msg.shard, e);
+    if (!w->shard)
+        return e->code;
     if (__atomic_load_n(rpc_call_canceled(w->call), __ATOMIC_RELAXED))
         return err_set(e, ERR_CANCELED, "the caller gave up");
     if (w->alone)
@@ -145,7 +146,7 @@ static void write_work(void *cookie)
     err_clear(&w->sw.err);
     w->sw.write = w->msg.write;
     w->sent = true;
-    shard_send(ingester_shard(w->in, w->msg.shard), &w->sw);
+    shard_send(w->shard, &w->sw);
 }
 
 static int admit(struct write *w, struct err *e)

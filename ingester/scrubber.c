@@ -30,7 +30,9 @@ struct scrubber {
     const struct scrub_conf *conf;
     struct timer *timer;
     struct arena *arena;
-    size_t shard; /* place in in->shards */
+    size_t place;        /* of the shard whose turn it is */
+    uint32_t number;     /* its number, while at is in the middle of it */
+    struct shard *shard; /* held while busy */
     uint64_t round_began_ms;
     bool busy;
     struct metric_cell *rows, *nodes, *rounds, *rebuilt, *lost, *errors, *round_seconds;
@@ -54,6 +56,8 @@ static uint64_t now_ms(const struct scrubber *s)
 static void wait(struct scrubber *s, uint64_t ms)
 {
     s->busy = false;
+    shards_put(s->in->shards, s->shard);
+    s->shard = NULL;
     if (!s->in->draining)
         loop_timer_start(s->timer, ms, 0);
 }
@@ -62,7 +66,7 @@ static void wait(struct scrubber *s, uint64_t ms)
 
 static void report(struct scrubber *s, const struct scrub_finding *f)
 {
-    uint32_t number = shard_number(s->in->shards[s->shard]);
+    uint32_t number = s->number;
 
     if (f->kind == SCRUB_NODE) {
         metric_add(s->rebuilt, 1);
@@ -97,20 +101,26 @@ static void mark_done(struct shard_task *t)
     mark_next(s);
 }
 
+/* On to the shard of the next place; false: that was the last one. */
+static bool next_place(struct scrubber *s)
+{
+    s->at = (struct scrub){ 0 };
+    s->rows_before = s->nodes_before = 0;
+    s->place = s->place + 1 < shards_len(s->in->shards) ? s->place + 1 : 0;
+    s->round_began_ms = now_ms(s);
+    return s->place > 0;
+}
+
 static void round_ended(struct scrubber *s)
 {
     uint64_t seconds = (now_ms(s) - s->round_began_ms) / 1000;
 
     metric_add(s->rounds, 1);
     metric_set(s->round_seconds, (int64_t)seconds);
-    log_info("scrubbed", KV_U64("shard", shard_number(s->in->shards[s->shard])),
-             KV_U64("rows", s->at.rows), KV_U64("nodes", s->at.nodes),
-             KV_U64("by_entry", s->at.sampled), KV_U64("seconds", seconds));
-    s->at = (struct scrub){ 0 };
-    s->rows_before = s->nodes_before = 0;
-    s->shard = s->shard + 1 < s->in->shards_len ? s->shard + 1 : 0;
-    s->round_began_ms = now_ms(s);
-    wait(s, s->shard == 0 ? s->conf->interval_ms : 0);
+    log_info("scrubbed", KV_U64("shard", s->number), KV_U64("rows", s->at.rows),
+             KV_U64("nodes", s->at.nodes), KV_U64("by_entry", s->at.sampled),
+             KV_U64("seconds", seconds));
+    wait(s, next_place(s) ? 0 : s->conf->interval_ms);
 }
 
 static void mark_next(struct scrubber *s)
@@ -120,7 +130,7 @@ static void mark_next(struct scrubber *s)
     while (s->marking < s->found.at.len && s->found.at.ptr[s->marking].kind != SCRUB_NODE)
         s->marking++;
     if (s->marking < s->found.at.len && !s->in->draining) {
-        shard_run(s->in->shards[s->shard], &s->mark);
+        shard_run(s->shard, &s->mark);
         return;
     }
     metric_add(s->rows, rows);
@@ -139,7 +149,7 @@ static void mark_next(struct scrubber *s)
 static void step_work(void *cookie)
 {
     struct scrubber *s = cookie;
-    struct store_view *v = store_view_get(shard_store(s->in->shards[s->shard]));
+    struct store_view *v = store_view_get(shard_store(s->shard));
 
     err_clear(&s->err);
     s->found.at.len = 0;
@@ -174,8 +184,16 @@ static void on_timer(void *cookie)
 
     if (in->draining)
         return;
+    s->shard = s->place < shards_len(in->shards)
+                   ? shards_get(in->shards, shards_number(in->shards, s->place), &skip)
+                   : NULL;
+    if (!s->shard) { /* served elsewhere: where it comes back it begins anew */
+        wait(s, next_place(s) ? 0 : BUSY_MS);
+        return;
+    }
+    s->number = shard_number(s->shard);
     s->busy = !role_memory_check(in->ctx, &skip) && !rpc_read_waiting(in) &&
-              !shard_state(in->shards[s->shard])->read_only &&
+              !shard_state(s->shard)->read_only &&
               pool_submit(in->ctx->pool, in->ctx->loop, step_work, step_done, s);
     if (!s->busy)
         wait(s, BUSY_MS);

@@ -72,6 +72,7 @@ struct shard {
     struct shard_state state;
     struct timer *timer; /* simulated: the next step */
     bool step_posted;    /* simulated */
+    bool stop_sent;
 };
 
 struct state_message {
@@ -513,18 +514,26 @@ const struct shard_state *shard_state(const struct shard *s)
     return &s->state;
 }
 
-void shard_drain(struct shard *s, void (*done)(void *cookie), void *cookie)
+void shard_stop(struct shard *s)
 {
+    if (s->stop_sent)
+        return;
+    s->stop_sent = true;
     CHECK(chan_send(s->inbox, &s->stop_message));
-    if (s->o.simulated) {
+    if (s->o.simulated)
         loop_timer_stop(s->timer);
-    } else {
+}
+
+void shard_end(struct shard *s)
+{
+    CHECK(s->stop_sent);
+    if (!s->o.simulated) {
         thread_join(&s->thread);
         chan_close(s->commits);
         thread_join(&s->committer);
     }
-    /* Behind whatever the threads have posted, which still points here. */
-    loop_post(s->o.loop, done, cookie);
+    store_close(s->o.store);
+    s->o.store = NULL;
 }
 
 void shard_free(struct shard *s)
@@ -532,10 +541,11 @@ void shard_free(struct shard *s)
     if (!s)
         return;
     CHECK(s->magic == SHARD_MAGIC && list_empty(&s->waiting) && !s->open && !s->committing);
+    CHECK(!s->o.store);
+    shard_metrics_gone(&s->m);
     loop_timer_free(s->timer);
     chan_free(s->commits);
     chan_free(s->inbox);
-    store_close(s->o.store);
     s->magic = 0;
     xfree(s);
 }

@@ -85,9 +85,12 @@ struct store *shard_store(struct shard *s);
 const struct shard_state *shard_state(const struct shard *s);
 /* As of now, while the state above may be a second old. */
 bool shard_read_only(const struct shard *s);
-/* No write or task may be on its way any more. Ends the threads, then calls done on the loop. */
-void shard_drain(struct shard *s, void (*done)(void *cookie), void *cookie);
-/* After shard_drain; closes the store. NULL is fine. */
+/* The end, in three steps; no write or task may be on its way any more. Loop: it takes no more
+ * steps but the one it is at. */
+void shard_stop(struct shard *s);
+/* Waits for its threads and closes the store. Any thread, nobody else has the shard. */
+void shard_end(struct shard *s);
+/* Loop, behind whatever its threads have posted, which still points there. NULL is fine. */
 void shard_free(struct shard *s);
 
 #endif

@@ -8,9 +8,9 @@
 #include "common/role/role.h"
 #include "ingester/disk.h"
 #include "ingester/options.h"
-#include "ingester/shard.h"
+#include "ingester/shards.h"
 
-#define SHARDS_MAX 8 /* of one process */
+#define SHARDS_OWN_MAX 8 /* of one process, where shards do not move */
 
 struct reads;     /* rpc_read.c */
 struct builds;    /* rpc_build.c */
@@ -30,8 +30,7 @@ struct ingester {
     struct disk *disk;
     struct recover *recover;
     struct scrubber *scrubber;
-    struct shard *shards[SHARDS_MAX];
-    size_t shards_len;
+    struct shards *shards;
     size_t shards_own; /* as configured: shards share memory equally */
     size_t index;      /* in cluster.ingesters */
 
@@ -54,8 +53,6 @@ struct ingester {
 
 #define INGESTER_MAGIC MAGIC('i', 'n', 'g', 'e')
 
-/* NULL if this ingester does not have it. Any thread. */
-struct shard *ingester_shard(const struct ingester *in, uint32_t number);
 /* The database of a shard, with its share of memory. Any thread. */
 NODISCARD int ingester_open_kv(const struct ingester *in, uint32_t number, struct kv **ret,
                                struct err *e);

@@ -334,13 +334,18 @@ static void on_drained(void *cookie)
 
 static void bed_close(struct bed *b, bool simulated)
 {
-    shard_drain(b->shard, on_drained, b);
+    shard_stop(b->shard);
+    if (!simulated)
+        shard_end(b->shard);
+    loop_post(b->loop, on_drained, b);
     if (simulated)
         while (!b->drained)
             assert_true(loop_sim_step(b->loop));
     else
         loop_run(b->loop);
     assert_true(b->drained);
+    if (simulated)
+        shard_end(b->shard);
     shard_free(b->shard);
     loop_free(b->loop);
     metrics_free(b->metrics);
