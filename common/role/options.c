@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "common/cluster/view.h"
 #include "common/role/cgroup.h"
 
 static const struct conf_row http_rows[] = {
@@ -173,6 +174,9 @@ bool addr_is_loopback(struct str addr)
 
 static int ingesters_check(const struct cluster_conf *c, bool all_in_one, struct err *e)
 {
+    if (c->ingesters.len > MAP_NODES_MAX)
+        return err_set(e, ERR_CONFIG, "cluster.ingesters names %zu ingesters, at most %d",
+                       c->ingesters.len, MAP_NODES_MAX);
     for (size_t i = 0; i < c->ingesters.len; i++) {
         const char *addr = c->ingesters.items[i];
 
@@ -211,6 +215,12 @@ int options_check(const struct common_conf *http, const struct cluster_conf *clu
                        " ms",
                        cluster->dead_ms, cluster->heartbeat_ms);
     return ingesters_check(cluster, all_in_one, e);
+}
+
+struct view *options_view(const struct cluster_conf *cluster)
+{
+    return view_new_list(cluster->ingesters.items, cluster->ingesters.len,
+                         (uint32_t)cluster->shards);
 }
 
 uint64_t options_memory_from(uint64_t configured, uint64_t cgroup, uint64_t machine)

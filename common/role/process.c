@@ -18,6 +18,7 @@
 
 #include <unistd.h>
 
+#include "common/cluster/view.h"
 #include "common/obs/log.h"
 #include "common/role/admin.h"
 #include "common/role/fdlimit.h"
@@ -157,6 +158,7 @@ static int start_shared(struct process *p, struct err *e)
     const struct data_conf *data = conf_get(p->conf, &data_options);
     const struct memory_conf *memory = conf_get(p->conf, &memory_options);
     const struct tenancy_conf *tenancy = conf_get(p->conf, &tenancy_options);
+    const struct cluster_conf *cluster = conf_get(p->conf, &cluster_options);
     struct env *env = env_real();
     uint32_t threads = MAX(cores(), 2u);
     int code;
@@ -173,16 +175,18 @@ static int start_shared(struct process *p, struct err *e)
         pool_limit_tenant(p->pool, threads - 1);
     p->metrics = metrics_new();
     p->rpc = rpc_net_new(env, p->metrics);
+    p->view = options_view(cluster);
     p->ctx = (struct role_ctx){
         .env = env,
         .loop = p->loop,
         .pool = p->pool,
         .rpc = p->rpc,
+        .view = p->view,
         .metrics = p->metrics,
         .in_flight = &p->in_flight,
         .conf = p->conf,
         .common = http,
-        .cluster = conf_get(p->conf, &cluster_options),
+        .cluster = cluster,
         .tenancy = tenancy,
         .data = data,
         .data_dir = data->dir,
@@ -304,6 +308,7 @@ static void process_free(struct process *p)
     for (size_t i = p->parts_len; i-- > 0;)
         p->parts[i].role->free(p->parts[i].self);
     http_server_free(p->http);
+    view_free(p->view);
     rpc_net_free(p->rpc);
     pool_free(p->pool);
     metrics_free(p->metrics);

@@ -37,6 +37,7 @@ struct process {
     struct http_server *http;
     struct svc_health health;
     struct rpc_net *rpc;
+    struct view *view;
     struct budget in_flight;
     struct usage usage;
     struct memory *memory;

@@ -43,6 +43,7 @@ struct tenancy_conf {
 };
 
 struct memory; /* common/role/memory.h */
+struct view;   /* common/cluster/view.h */
 
 /* Where an ingester gets the database of a shard from: simulation hands in memory with faults. */
 struct kv_source {
@@ -56,6 +57,7 @@ struct role_ctx {
     struct pool *pool;
     struct http_server *http; /* NULL in simulation */
     struct rpc_net *rpc;
+    struct view *view; /* who leads which shard; outlives the roles */
     struct metrics *metrics;
     struct budget *in_flight;
     const struct conf *conf;

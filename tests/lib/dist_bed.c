@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/mem.h"
+#include "common/cluster/view.h"
 #include "common/role/options.h"
 
 #define FLAGS_MAX 24
@@ -145,6 +146,7 @@ void dist_bed_init(struct dist_bed *b, size_t ingesters, const char *const *flag
                                 .conf = b->conf,
                                 .common = conf_get(b->conf, &http_options),
                                 .cluster = conf_get(b->conf, &cluster_options),
+                                .view = options_view(conf_get(b->conf, &cluster_options)),
                                 .tenancy = conf_get(b->conf, &tenancy_options),
                                 .data = conf_get(b->conf, &data_options),
                                 .data_dir = "/nonexistent",
@@ -185,6 +187,7 @@ void dist_bed_deinit(struct dist_bed *b)
         net_end(b->client, false);
     net_pass(&b->world, 1000);
     net_mem_free(b->client);
+    view_free(b->ctx.view);
     rpc_net_free(b->net);
     vec_for (i, &b->writes)
         xfree((void *)(uintptr_t)b->writes.ptr[i].ptr);

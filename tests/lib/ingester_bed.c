@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/mem.h"
+#include "common/cluster/view.h"
 #include "common/model/slot.h"
 #include "common/role/options.h"
 #include "common/store/kv_mem.h"
@@ -87,6 +88,7 @@ void ingester_bed_init(struct ingester_bed *b, bool simulated, uint64_t seed,
         .conf = b->conf,
         .common = conf_get(b->conf, &http_options),
         .cluster = conf_get(b->conf, &cluster_options),
+        .view = options_view(conf_get(b->conf, &cluster_options)),
         .tenancy = conf_get(b->conf, &tenancy_options),
         .data = conf_get(b->conf, &data_options),
         .data_dir = simulated ? "memory" : b->dir,
@@ -137,6 +139,7 @@ void ingester_bed_deinit(struct ingester_bed *b)
     if (b->self)
         ingester_bed_stop(b);
     rpc_node_free(b->client);
+    view_free(b->ctx.view);
     rpc_bed_deinit(&b->rpc);
     memory_free(b->memory);
     conf_free(b->conf);

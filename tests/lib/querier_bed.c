@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/mem.h"
+#include "common/cluster/view.h"
 #include "common/role/options.h"
 #include "querier/state.h"
 #include "tests/lib/querier_fake.h"
@@ -218,6 +219,7 @@ void qbed_init(struct qbed *b, size_t ingesters, const char *const *flags)
                                 .conf = b->conf,
                                 .common = conf_get(b->conf, &http_options),
                                 .cluster = conf_get(b->conf, &cluster_options),
+                                .view = options_view(conf_get(b->conf, &cluster_options)),
                                 .tenancy = conf_get(b->conf, &tenancy_options),
                                 .data = conf_get(b->conf, &data_options),
                                 .data_dir = "memory",
@@ -282,6 +284,7 @@ void qbed_deinit(struct qbed *b)
     }
     querier_role.free(b->self);
     net_pass(&b->world, 100);
+    view_free(b->ctx.view);
     rpc_net_free(b->rpc);
     fake_docs_free(&b->docs);
     net_world_deinit(&b->world);

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "common/base/mem.h"
+#include "common/cluster/view.h"
 #include "common/model/shard.h"
 #include "common/model/slot.h"
 #include "common/net/json_in.h"
@@ -107,6 +108,7 @@ static void start(struct world *w, const struct role *role, struct conf *conf, s
                               .conf = conf,
                               .common = conf_get(conf, &http_options),
                               .cluster = conf_get(conf, &cluster_options),
+                              .view = options_view(conf_get(conf, &cluster_options)),
                               .tenancy = conf_get(conf, &tenancy_options),
                               .data = conf_get(conf, &data_options),
                               .data_dir = "memory",
@@ -180,6 +182,8 @@ static void world_close(struct world *w)
     for (int i = 0; i < INGESTERS; i++)
         ingester_role.free(w->ingester[i]);
     net_pass(&w->net, 100);
+    for (int i = 0; i <= INGESTERS; i++)
+        view_free(w->ctx[i].view);
     rpc_net_free(w->rpc);
     net_world_deinit(&w->net);
     conf_free(w->querier_conf);

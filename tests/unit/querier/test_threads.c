@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
+#include "common/cluster/view.h"
 #include "common/role/options.h"
 #include "common/sys/thread.h"
 #include "querier/state.h"
@@ -232,6 +233,7 @@ static void open_bed(struct bed *b)
                                 .conf = b->conf,
                                 .common = conf_get(b->conf, &http_options),
                                 .cluster = conf_get(b->conf, &cluster_options),
+                                .view = options_view(conf_get(b->conf, &cluster_options)),
                                 .tenancy = conf_get(b->conf, &tenancy_options),
                                 .data = conf_get(b->conf, &data_options),
                                 .data_dir = "none",
@@ -260,6 +262,7 @@ static void close_bed(struct bed *b)
     querier_role.free(b->self);
     pool_free(b->pool);
     http_server_free(b->http);
+    view_free(b->ctx.view);
     rpc_net_free(b->rpc);
     loop_free(b->loop);
     metrics_free(b->metrics);

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * map: which shard a profile goes to.
+ *
+ * Three questions, each answered so that growing a number moves as little as may be:
+ *
+ *   which shards has the tenant?   all; or the first `shards` of an order of all shards that is the
+ *                                  tenant's own (a shuffle seeded by its name): two tenants share
+ *                                  few shards, so one that misbehaves hurts few others
+ *   which of them has the service? of all: shard_of. Of a subset: a jump hash (Lamping and Veach
+ *                                  2014) of the same number over the size
+ *   which of them has the series?  a spread service has the first `spread` of an order of its own
+ *                                  that begins with the answer above; a jump hash of the series
+ *
+ * An order does not depend on how much of it is used, so a larger number adds shards and takes none
+ * away. Readers ask all that were ever in use: the sizes before, and the largest spread.
+ *
+ * Two tables of names are made with the map; a map without tenants and services does no lookup.
+ */
+#include "common/cluster/map.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "common/base/arena.h"
+#include "common/base/map.h"
+#include "common/base/mem.h"
+#include "common/model/shard.h"
+
+#define ARENA_MAX     (256 * MIB)
+#define SUBSETS_MAX   ((size_t)4 * 1024 * 1024) /* shards of all tenants' subsets together */
+#define SPREAD_SALT   UINT64_C(0x9e3779b97f4a7c15)
+#define SHUFFLE_SALT  UINT64_C(0xd1b54a32d192ed03)
+#define KEY_BYTES_MAX 512 /* of a tenant's or a service's name; longer ones are not looked up */
+
+struct subset {
+    const struct map_tenant *tenant;
+    const uint32_t *shards; /* the tenant's order, as far as it is ever asked */
+};
+struct map_impl {
+    struct map map;
+    atomic_uint refs;
+    struct arena *arena;
+    struct map_str *nodes;    /* name -> struct map_node */
+    struct map_str *tenants;  /* name -> struct subset */
+    struct map_str *services; /* tenant NUL name -> struct map_service */
+};
+
+/* ---- hashing --------------------------------------------------------------------------------- */
+
+static uint64_t seed_of(struct str tenant)
+{
+    return hash64(tenant.ptr, tenant.len, SHARD_SEED);
+}
+
+/* Lamping and Veach 2014: n + 1 buckets differ from n only by what moves into the new one. */
+static uint32_t jump(uint64_t key, uint32_t n)
+{
+    int64_t b = -1, j = 0;
+
+    while (j < (int64_t)n) {
+        b = j;
+        key = key * UINT64_C(2862933555777941757) + 1;
+        j = (int64_t)((double)(b + 1) * ((double)(INT64_C(1) << 31) / (double)((key >> 33) + 1)));
+    }
+    return (uint32_t)b;
+}
+
+/* The first `n` of the tenant's order of all shards. */
+static void shuffle(struct str tenant, uint32_t shards, uint32_t n, uint32_t *ret)
+{
+    uint64_t seed = seed_of(tenant) ^ SHUFFLE_SALT;
+    uint32_t *all = xmalloc(shards * sizeof(*all));
+
+    for (uint32_t i = 0; i < shards; i++)
+        all[i] = i;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t k = i + (uint32_t)(hash_u64(seed + i) % (shards - i));
+
+        ret[i] = all[k];
+        all[k] = all[i];
+    }
+    xfree(all);
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static const struct subset *subset_of(const struct map *m, struct str tenant)
+{
+    return m->impl->tenants ? map_str_get(m->impl->tenants, tenant) : NULL;
+}
+
+static struct str service_key(struct str tenant, struct str service,
+                              char buf[2 * KEY_BYTES_MAX + 1])
+{
+    if (tenant.len > KEY_BYTES_MAX || service.len > KEY_BYTES_MAX)
+        return STR_NULL;
+    if (tenant.len)
+        memcpy(buf, tenant.ptr, tenant.len);
+    buf[tenant.len] = '\0';
+    if (service.len)
+        memcpy(buf + tenant.len + 1, service.ptr, service.len);
+    return str_n(buf, tenant.len + 1 + service.len);
+}
+
+static const struct map_service *service_of(const struct map *m, struct str tenant,
+                                            struct str service)
+{
+    char buf[2 * KEY_BYTES_MAX + 1];
+    struct str key;
+
+    if (!m->impl->services)
+        return NULL;
+    key = service_key(tenant, service, buf);
+    return key.ptr ? map_str_get(m->impl->services, key) : NULL;
+}
+
+static uint32_t nth_shard(const struct subset *s, uint32_t i)
+{
+    return s ? s->shards[i] : i;
+}
+
+/* The first `n` places of the service among `size` shards (0: all), each once. */
+static uint32_t order(const struct map *m, const struct subset *s, uint32_t size, struct str tenant,
+                      struct str service, uint32_t n, uint32_t ret[MAP_SPREAD_MAX])
+{
+    uint64_t h = hash64(service.ptr, service.len, seed_of(tenant));
+    uint32_t of = size ? size : m->shards, len = 0;
+
+    n = MIN(n, MIN(of, (uint32_t)MAP_SPREAD_MAX));
+    for (uint64_t k = 0; len < n; k++) {
+        uint64_t hk = k ? hash_u64(h + k * SPREAD_SALT) : h;
+        uint32_t shard = size ? nth_shard(s, jump(hk, size)) : (uint32_t)(hk % of);
+        bool seen = false;
+
+        for (uint32_t i = 0; i < len; i++)
+            seen = seen || ret[i] == shard;
+        if (!seen)
+            ret[len++] = shard;
+    }
+    return len;
+}
+
+uint32_t map_shard(const struct map *m, struct str tenant, struct str service, uint64_t series_hash)
+{
+    const struct subset *s = subset_of(m, tenant);
+    const struct map_service *v = service_of(m, tenant, service);
+    uint32_t places[MAP_SPREAD_MAX], n, size = s ? s->tenant->shards : 0;
+
+    if (!size && !v)
+        return shard_of(tenant, service, m->shards);
+    n = order(m, s, size, tenant, service, v ? v->spread : 1, places);
+    return places[n > 1 ? jump(hash_u64(series_hash), n) : 0];
+}
+
+size_t map_places(const struct map *m, struct str tenant, struct str service, uint32_t *ret,
+                  size_t max)
+{
+    const struct subset *s = subset_of(m, tenant);
+    const struct map_service *v = service_of(m, tenant, service);
+    uint32_t found[MAP_SPREAD_MAX * (MAP_BEFORE_MAX + 1)];
+    uint32_t sizes = s ? s->tenant->before_len + 1 : 1, n = 0;
+
+    for (uint32_t i = 0; i < sizes; i++) {
+        uint32_t size = !s ? 0 : i + 1 < sizes ? s->tenant->before[i] : s->tenant->shards;
+        uint32_t some[MAP_SPREAD_MAX];
+        uint32_t len = order(m, s, size, tenant, service, v ? v->most : 1, some);
+
+        for (uint32_t k = 0; k < len; k++) {
+            bool seen = false;
+            for (uint32_t j = 0; j < n; j++)
+                seen = seen || found[j] == some[k];
+            if (!seen)
+                found[n++] = some[k];
+        }
+    }
+    for (size_t i = 0; i < MIN(n, max); i++)
+        ret[i] = found[i];
+    return n;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static void impl_free(struct map_impl *p)
+{
+    map_str_free(p->nodes);
+    map_str_free(p->tenants);
+    map_str_free(p->services);
+    arena_free(p->arena);
+    xfree(p);
+}
+
+static int no_room(struct err *e)
+{
+    return err_set(e, ERR_LIMIT, "the map takes more than %zu MiB", (size_t)ARENA_MAX / MIB);
+}
+
+static int bounds(const struct map *m, struct err *e)
+{
+    if (m->shards < 1 || m->shards > CLUSTER_SHARDS_MAX)
+        return err_set(e, ERR_INPUT, "shards is %u; want 1 to %d", m->shards, CLUSTER_SHARDS_MAX);
+    /* One more than the replicas stands in the record while one is replaced. */
+    if (m->replicas < 1 || m->replicas >= RECORD_SET_MAX)
+        return err_set(e, ERR_INPUT, "replicas is %u; want 1 to %d", m->replicas,
+                       RECORD_SET_MAX - 1);
+    if (m->nodes_len > MAP_NODES_MAX || m->tenants_len > MAP_TENANTS_MAX ||
+        m->services_len > MAP_SERVICES_MAX)
+        return err_set(e, ERR_LIMIT, "%zu nodes, %zu tenants, %zu services; at most %d, %d and %d",
+                       m->nodes_len, m->tenants_len, m->services_len, MAP_NODES_MAX,
+                       MAP_TENANTS_MAX, MAP_SERVICES_MAX);
+    return 0;
+}
+
+static int copy_nodes(struct map_impl *p, const struct map *from, struct err *e)
+{
+    struct map_node *nodes = ARENA_ARRAY(p->arena, struct map_node, MAX(from->nodes_len, 1));
+
+    if (!nodes)
+        return no_room(e);
+    p->nodes = map_str_new();
+    for (size_t i = 0; i < from->nodes_len; i++) {
+        nodes[i] = from->nodes[i];
+        if (!node_name_ok(str_c(nodes[i].name)))
+            return err_set(e, ERR_INPUT, "\"%s\" is no name of a node", nodes[i].name);
+        if (map_str_put(p->nodes, str_c(nodes[i].name), &nodes[i]))
+            return err_set(e, ERR_INPUT, "two nodes are called %s", nodes[i].name);
+    }
+    p->map.nodes = nodes;
+    return 0;
+}
+
+/* Sizes of 0 stand for all shards and need no order. */
+static int tenant_sizes(const struct map *m, const struct map_tenant *t, uint32_t *ret_most,
+                        struct err *e)
+{
+    if (t->before_len > MAP_BEFORE_MAX)
+        return err_set(e, ERR_LIMIT, "tenant %.*s: %u sizes before, at most %d", STR_ARG(t->name),
+                       t->before_len, MAP_BEFORE_MAX);
+    *ret_most = t->shards;
+    for (uint32_t i = 0; i < t->before_len; i++)
+        *ret_most = MAX(*ret_most, t->before[i]);
+    if (*ret_most > m->shards)
+        return err_set(e, ERR_INPUT, "tenant %.*s has %u shards, the cluster %u", STR_ARG(t->name),
+                       *ret_most, m->shards);
+    return 0;
+}
+
+static int copy_tenants(struct map_impl *p, const struct map *from, struct err *e)
+{
+    struct map_tenant *all = ARENA_ARRAY(p->arena, struct map_tenant, MAX(from->tenants_len, 1));
+    struct subset *subsets = ARENA_ARRAY(p->arena, struct subset, MAX(from->tenants_len, 1));
+    size_t sum = 0;
+
+    if (!all || !subsets)
+        return no_room(e);
+    p->tenants = from->tenants_len ? map_str_new() : NULL;
+    for (size_t i = 0; i < from->tenants_len; i++) {
+        struct map_tenant *t = &all[i];
+        uint32_t most = 0, *order;
+
+        *t = from->tenants[i];
+        int code = tenant_sizes(from, t, &most, e);
+        if (code)
+            return code;
+        sum += most;
+        if (sum > SUBSETS_MAX)
+            return err_set(e, ERR_LIMIT, "tenants have more than %zu shards together", SUBSETS_MAX);
+        order = ARENA_ARRAY(p->arena, uint32_t, MAX(most, 1u));
+        t->name = arena_strdup(p->arena, t->name);
+        if (!order || !t->name.ptr)
+            return no_room(e);
+        if (!t->name.len || t->name.len > KEY_BYTES_MAX)
+            return err_set(e, ERR_INPUT, "a tenant's name has %zu bytes; want 1 to %d", t->name.len,
+                           KEY_BYTES_MAX);
+        shuffle(t->name, from->shards, most, order);
+        subsets[i] = (struct subset){ .tenant = t, .shards = order };
+        if (map_str_put(p->tenants, t->name, &subsets[i]))
+            return err_set(e, ERR_INPUT, "tenant %.*s stands there twice", STR_ARG(t->name));
+    }
+    p->map.tenants = all;
+    return 0;
+}
+
+static int copy_services(struct map_impl *p, const struct map *from, struct err *e)
+{
+    struct map_service *all = ARENA_ARRAY(p->arena, struct map_service, MAX(from->services_len, 1));
+
+    if (!all)
+        return no_room(e);
+    p->services = from->services_len ? map_str_new() : NULL;
+    for (size_t i = 0; i < from->services_len; i++) {
+        struct map_service *s = &all[i];
+        char buf[2 * KEY_BYTES_MAX + 1];
+        struct str key;
+
+        *s = from->services[i];
+        if (s->spread < 1 || s->most < s->spread || s->most > MAP_SPREAD_MAX)
+            return err_set(e, ERR_INPUT, "service %.*s: spread %u, most %u; want 1 to %d",
+                           STR_ARG(s->name), s->spread, s->most, MAP_SPREAD_MAX);
+        key = service_key(s->tenant, s->name, buf);
+        if (!key.ptr)
+            return err_set(e, ERR_INPUT, "a service's or tenant's name is over %d bytes",
+                           KEY_BYTES_MAX);
+        key = arena_strdup(p->arena, key);
+        if (!key.ptr)
+            return no_room(e);
+        s->name = str_sub(key, s->tenant.len + 1, key.len);
+        s->tenant = str_sub(key, 0, s->tenant.len);
+        if (map_str_put(p->services, key, s))
+            return err_set(e, ERR_INPUT, "service %.*s of %.*s stands there twice",
+                           STR_ARG(s->name), STR_ARG(s->tenant));
+    }
+    p->map.services = all;
+    return 0;
+}
+
+static int copy_replicas(struct map_impl *p, const struct map *from, struct err *e)
+{
+    struct name_set *all;
+
+    if (!from->replicas_of)
+        return 0;
+    all = ARENA_ARRAY(p->arena, struct name_set, from->shards);
+    if (!all)
+        return no_room(e);
+    for (uint32_t i = 0; i < from->shards; i++) {
+        all[i] = from->replicas_of[i];
+        for (uint32_t k = 0; k < all[i].len; k++)
+            if (!map_str_get(p->nodes, str_c(all[i].names[k])))
+                return err_set(e, ERR_INPUT, "shard %u is on %s, which is no node of the map", i,
+                               all[i].names[k]);
+    }
+    p->map.replicas_of = all;
+    return 0;
+}
+
+int map_new(const struct map *from, const struct map **ret, struct err *e)
+{
+    struct map_impl *p;
+    int code = bounds(from, e);
+
+    if (code)
+        return code;
+    p = XNEW(struct map_impl);
+    atomic_init(&p->refs, 1);
+    p->arena = arena_new(ARENA_MAX);
+    p->map = *from;
+    p->map.impl = p;
+    p->map.replicas_of = NULL;
+    code = copy_nodes(p, from, e);
+    if (!code)
+        code = copy_tenants(p, from, e);
+    if (!code)
+        code = copy_services(p, from, e);
+    if (!code)
+        code = copy_replicas(p, from, e);
+    if (code)
+        impl_free(p);
+    else
+        *ret = &p->map;
+    return code;
+}
+
+const struct map *map_ref(const struct map *m)
+{
+    CHECK(atomic_fetch_add_explicit(&m->impl->refs, 1, memory_order_relaxed) > 0);
+    return m;
+}
+
+void map_unref(const struct map *m)
+{
+    if (m && atomic_fetch_sub_explicit(&m->impl->refs, 1, memory_order_acq_rel) == 1)
+        impl_free(m->impl);
+}
+
+const struct map_node *map_node(const struct map *m, const char *name)
+{
+    return map_str_get(m->impl->nodes, str_c(name));
+}

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * map_text: the map as JSON, and from JSON or YAML.
+ *
+ * One parser for both, the one of YAML files: JSON is YAML, and the document in the coordination
+ * service and the one in a static cluster's file are the same.
+ */
+#include "common/base/json.h"
+#include "common/base/mem.h"
+#include "common/cluster/map.h"
+#include "common/conf/conf_tree.h"
+
+#define ARENA_MAX (128 * MIB)
+
+struct parse {
+    const char *file;
+    bool strict;
+    struct arena *arena;
+};
+
+static const char *const state_names[] = {
+    [MAP_ACTIVE] = "active",
+    [MAP_DRAINING] = "draining",
+    [MAP_LEFT] = "left",
+};
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+/* A list of maps: its length, an array of `size` bytes for each, all zero. */
+static int begin_list(const struct parse *p, const struct conf_node *list, size_t size, size_t most,
+                      void **ret, size_t *ret_len, struct err *e)
+{
+    int code;
+
+    *ret_len = 0;
+    *ret = NULL;
+    if (!list || list->kind == CONF_NODE_NULL)
+        return 0;
+    code = conf_node_is(list, p->file, CONF_NODE_LIST, e);
+    if (code)
+        return code;
+    if (list->len > most)
+        return conf_node_fail(list, p->file, e, "%zu entries, at most %zu", list->len, most);
+    *ret = arena_calloc(p->arena, MAX(list->len, 1), size);
+    if (!*ret)
+        return err_set(e, ERR_LIMIT, "%s takes too much memory", p->file);
+    *ret_len = list->len;
+    return 0;
+}
+
+static int keys(const struct parse *p, const struct conf_node *n, const char *const *names,
+                struct err *e)
+{
+    if (p->strict)
+        return conf_node_keys(n, p->file, names, e);
+    return conf_node_is(n, p->file, CONF_NODE_MAP, e);
+}
+
+static int text(const struct parse *p, const struct conf_node *map, const char *key, char *to,
+                size_t size, struct err *e)
+{
+    const struct conf_node *n = conf_node_get(map, key);
+    struct str s = STR_NULL;
+    int code = conf_node_str(n, p->file, &s, e);
+
+    if (code)
+        return code;
+    if (s.len >= size)
+        return conf_node_fail(n, p->file, e, "%s has %zu bytes, at most %zu", key, s.len, size - 1);
+    if (s.len)
+        memcpy(to, s.ptr, s.len);
+    to[s.len] = '\0';
+    return 0;
+}
+
+static int u32(const struct parse *p, const struct conf_node *n, uint64_t most, uint32_t *ret,
+               struct err *e)
+{
+    uint64_t v = *ret;
+    int code = conf_node_u64(n, p->file, 0, most, &v, e);
+
+    *ret = (uint32_t)v;
+    return code;
+}
+
+static int parse_node(const struct parse *p, const struct conf_node *n, struct map_node *to,
+                      struct err *e)
+{
+    static const char *const names[] = { "name", "addr", "zone", "state", NULL };
+    struct str state = STR_NULL;
+    int code = keys(p, n, names, e);
+
+    if (!code)
+        code = text(p, n, "name", to->name, sizeof(to->name), e);
+    if (!code)
+        code = text(p, n, "addr", to->addr, sizeof(to->addr), e);
+    if (!code)
+        code = text(p, n, "zone", to->zone, sizeof(to->zone), e);
+    if (!code)
+        code =
+            conf_node_choice(conf_node_get(n, "state"), p->file, "active|draining|left", &state, e);
+    for (size_t i = 0; i < ARRAY_LEN(state_names); i++)
+        if (str_eqc(state, state_names[i]))
+            to->state = (enum map_state)i;
+    return code;
+}
+
+static int parse_tenant(const struct parse *p, const struct conf_node *n, struct map_tenant *to,
+                        struct err *e)
+{
+    static const char *const names[] = { "name", "shards", "before", NULL };
+    const struct conf_node *before = conf_node_get(n, "before");
+    int code = keys(p, n, names, e);
+
+    if (!code)
+        code = conf_node_str(conf_node_get(n, "name"), p->file, &to->name, e);
+    if (!code)
+        code = u32(p, conf_node_get(n, "shards"), CLUSTER_SHARDS_MAX, &to->shards, e);
+    if (code || !before)
+        return code;
+    code = conf_node_is(before, p->file, CONF_NODE_LIST, e);
+    if (!code && before->len > MAP_BEFORE_MAX)
+        code = conf_node_fail(before, p->file, e, "%zu sizes, at most %d", before->len,
+                              MAP_BEFORE_MAX);
+    if (code)
+        return code;
+    for (const struct conf_node *b = before->first; b && !code; b = b->next)
+        code = u32(p, b, CLUSTER_SHARDS_MAX, &to->before[to->before_len++], e);
+    return code;
+}
+
+static int parse_service(const struct parse *p, const struct conf_node *n, struct map_service *to,
+                         struct err *e)
+{
+    static const char *const names[] = { "tenant", "name", "spread", "most", NULL };
+    int code = keys(p, n, names, e);
+
+    to->spread = 1;
+    if (!code)
+        code = conf_node_str(conf_node_get(n, "tenant"), p->file, &to->tenant, e);
+    if (!code)
+        code = conf_node_str(conf_node_get(n, "name"), p->file, &to->name, e);
+    if (!code)
+        code = u32(p, conf_node_get(n, "spread"), MAP_SPREAD_MAX, &to->spread, e);
+    to->most = to->spread;
+    if (!code)
+        code = u32(p, conf_node_get(n, "most"), MAP_SPREAD_MAX, &to->most, e);
+    return code;
+}
+
+static int parse_replicas(const struct parse *p, const struct conf_node *n, struct name_set *to,
+                          struct err *e)
+{
+    struct str *all = NULL;
+    size_t len = 0;
+    int code = conf_node_strs(n, p->file, p->arena, &all, &len, e);
+
+    if (code)
+        return code;
+    if (len == 0 || len >= RECORD_SET_MAX)
+        return conf_node_fail(n, p->file, e, "%zu replicas; want 1 to %d", len, RECORD_SET_MAX - 1);
+    for (size_t i = 0; i < len; i++) {
+        char name[NODE_NAME_MAX + 1] = { 0 };
+
+        if (!node_name_ok(all[i]))
+            return conf_node_fail(n, p->file, e, "\"%.*s\" is no name of a node",
+                                  STR_ARG(str_sub(all[i], 0, NODE_NAME_MAX)));
+        memcpy(name, all[i].ptr, all[i].len);
+        if (!name_set_add(to, name))
+            return conf_node_fail(n, p->file, e, "%s twice", name);
+    }
+    return 0;
+}
+
+static int parse_lists(const struct parse *p, const struct conf_node *root, struct map *m,
+                       struct err *e)
+{
+    const struct conf_node *nodes = conf_node_get(root, "nodes");
+    const struct conf_node *tenants = conf_node_get(root, "tenants");
+    const struct conf_node *services = conf_node_get(root, "services");
+    struct map_node *to_node;
+    struct map_tenant *to_tenant;
+    struct map_service *to_service;
+    const struct conf_node *n;
+    void *at;
+    int code = begin_list(p, nodes, sizeof(*to_node), MAP_NODES_MAX, &at, &m->nodes_len, e);
+
+    m->nodes = to_node = at;
+    for (n = code || !nodes ? NULL : nodes->first; n && !code; n = n->next)
+        code = parse_node(p, n, to_node++, e);
+    if (!code)
+        code = begin_list(p, tenants, sizeof(*to_tenant), MAP_TENANTS_MAX, &at, &m->tenants_len, e);
+    if (code)
+        return code;
+    m->tenants = to_tenant = at;
+    for (n = tenants ? tenants->first : NULL; n && !code; n = n->next)
+        code = parse_tenant(p, n, to_tenant++, e);
+    if (!code)
+        code = begin_list(p, services, sizeof(*to_service), MAP_SERVICES_MAX, &at, &m->services_len,
+                          e);
+    if (code)
+        return code;
+    m->services = to_service = at;
+    for (n = services ? services->first : NULL; n && !code; n = n->next)
+        code = parse_service(p, n, to_service++, e);
+    return code;
+}
+
+static int parse_root(const struct parse *p, const struct conf_node *root, const struct map **ret,
+                      struct err *e)
+{
+    static const char *const names[] = { "version", "shards",   "replicas",    "nodes",
+                                         "tenants", "services", "replicas_of", NULL };
+    const struct conf_node *replicas = conf_node_get(root, "replicas_of");
+    struct map m = { .shards = 1, .replicas = 1 };
+    struct name_set *sets;
+    size_t len;
+    void *at;
+    int code = keys(p, root, names, e);
+
+    if (!code)
+        code = conf_node_u64(conf_node_get(root, "version"), p->file, 0, INT64_MAX, &m.version, e);
+    if (!code)
+        code = u32(p, conf_node_get(root, "shards"), CLUSTER_SHARDS_MAX, &m.shards, e);
+    if (!code)
+        code = u32(p, conf_node_get(root, "replicas"), RECORD_SET_MAX, &m.replicas, e);
+    if (!code)
+        code = parse_lists(p, root, &m, e);
+    if (!code)
+        code = begin_list(p, replicas, sizeof(*sets), CLUSTER_SHARDS_MAX, &at, &len, e);
+    if (code)
+        return code;
+    m.replicas_of = sets = at;
+    if (sets && len != m.shards)
+        return conf_node_fail(replicas, p->file, e, "replicas_of names %zu shards of %u", len,
+                              m.shards);
+    for (const struct conf_node *n = sets ? replicas->first : NULL; n && !code; n = n->next)
+        code = parse_replicas(p, n, sets++, e);
+    if (code)
+        return code;
+    code = map_new(&m, ret, e);
+    return code ? err_wrap(e, "%s", p->file) : 0;
+}
+
+int map_parse(const char *file, struct str bytes, bool strict, const struct map **ret,
+              struct err *e)
+{
+    struct parse p = { .file = file, .strict = strict };
+    struct conf_node *root;
+    int code;
+
+    if (bytes.len > MAP_BYTES_MAX)
+        return err_set(e, ERR_LIMIT, "%s: %zu bytes, at most %zu", file, bytes.len,
+                       (size_t)MAP_BYTES_MAX);
+    p.arena = arena_new(ARENA_MAX);
+    code = conf_tree_parse(file, bytes, p.arena, &root, e);
+    if (!code)
+        code = parse_root(&p, root, ret, e);
+    arena_free(p.arena);
+    return code;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static void put(struct json *j, const char *key, const char *value)
+{
+    json_key(j, key);
+    json_cstr(j, value);
+}
+
+static void put_u64(struct json *j, const char *key, uint64_t value)
+{
+    json_key(j, key);
+    json_u64(j, value);
+}
+
+static void write_nodes(const struct map *m, struct json *j)
+{
+    json_key(j, "nodes");
+    json_arr(j);
+    for (size_t i = 0; i < m->nodes_len; i++) {
+        json_obj(j);
+        put(j, "name", m->nodes[i].name);
+        put(j, "addr", m->nodes[i].addr);
+        put(j, "zone", m->nodes[i].zone);
+        put(j, "state", state_names[m->nodes[i].state]);
+        json_obj_end(j);
+    }
+    json_arr_end(j);
+}
+
+static void write_tenants(const struct map *m, struct json *j)
+{
+    json_key(j, "tenants");
+    json_arr(j);
+    for (size_t i = 0; i < m->tenants_len; i++) {
+        const struct map_tenant *t = &m->tenants[i];
+
+        json_obj(j);
+        json_key(j, "name");
+        json_str(j, t->name);
+        put_u64(j, "shards", t->shards);
+        json_key(j, "before");
+        json_arr(j);
+        for (uint32_t k = 0; k < t->before_len; k++)
+            json_u64(j, t->before[k]);
+        json_arr_end(j);
+        json_obj_end(j);
+    }
+    json_arr_end(j);
+}
+
+static void write_services(const struct map *m, struct json *j)
+{
+    json_key(j, "services");
+    json_arr(j);
+    for (size_t i = 0; i < m->services_len; i++) {
+        json_obj(j);
+        json_key(j, "tenant");
+        json_str(j, m->services[i].tenant);
+        json_key(j, "name");
+        json_str(j, m->services[i].name);
+        put_u64(j, "spread", m->services[i].spread);
+        put_u64(j, "most", m->services[i].most);
+        json_obj_end(j);
+    }
+    json_arr_end(j);
+}
+
+static void write_replicas(const struct map *m, struct json *j)
+{
+    json_key(j, "replicas_of");
+    json_arr(j);
+    for (uint32_t i = 0; i < m->shards; i++) {
+        json_arr(j);
+        for (uint32_t k = 0; k < m->replicas_of[i].len; k++)
+            json_cstr(j, m->replicas_of[i].names[k]);
+        json_arr_end(j);
+    }
+    json_arr_end(j);
+}
+
+void map_write(const struct map *m, struct buf *out)
+{
+    struct json j;
+
+    json_init(&j, out);
+    json_obj(&j);
+    put_u64(&j, "version", m->version);
+    put_u64(&j, "shards", m->shards);
+    put_u64(&j, "replicas", m->replicas);
+    write_nodes(m, &j);
+    write_tenants(m, &j);
+    write_services(m, &j);
+    if (m->replicas_of)
+        write_replicas(m, &j);
+    json_obj_end(&j);
+}

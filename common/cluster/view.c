@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * view: the cluster as this process knows it, and the two kinds that never change.
+ *
+ * Records, nodes and the map are kept apart, as they arrive apart and in any order: a leader may be
+ * named whose address is not known yet (its address is then ""), and a node may live before the map
+ * has it. Whoever asks gets what there is.
+ */
+#include "common/cluster/view.h"
+
+#include <stdio.h>
+
+#include "common/base/mem.h"
+#include "common/cluster/view_impl.h"
+
+static struct view *view_new(const char *kind)
+{
+    struct view *v = XNEW(struct view);
+
+    v->kind = kind;
+    return v;
+}
+
+/* ---- filling it ------------------------------------------------------------------------------ */
+
+void view_set_map(struct view *v, const struct map *m)
+{
+    map_unref(v->map);
+    v->map = m;
+    if (v->slots_len == m->shards)
+        return;
+    xfree(v->slots);
+    v->slots = XNEW_ARRAY(struct view_slot, m->shards);
+    v->slots_len = m->shards;
+}
+
+void view_set_record(struct view *v, uint32_t shard, const struct repl_record *r, int64_t rev)
+{
+    struct view_slot *s = &v->slots[shard];
+
+    CHECK(shard < v->slots_len);
+    s->record = *r;
+    s->rev = rev;
+    s->known = true;
+    for (uint32_t i = 0; i < r->members.len; i++)
+        s->members[i] = s->record.members.names[i];
+}
+
+struct view_peer *view_peer(struct view *v, const char *name)
+{
+    vec_for (i, &v->peers)
+        if (strcmp(v->peers.ptr[i].name, name) == 0)
+            return &v->peers.ptr[i];
+    return NULL;
+}
+
+/* Watchers may unwatch themselves in their call. */
+void view_changed(struct view *v)
+{
+    v->version++;
+    for (size_t i = v->watchers_len; i-- > 0;)
+        if (i < v->watchers_len)
+            v->watchers[i].fn(v->watchers[i].cookie);
+}
+
+static void add_peer(struct view *v, const struct map_node *n, bool live)
+{
+    struct view_peer p = { .state = n->state, .live = live, .mapped = true };
+
+    memcpy(p.name, n->name, sizeof(p.name));
+    memcpy(p.addr, n->addr, sizeof(p.addr));
+    memcpy(p.zone, n->zone, sizeof(p.zone));
+    vec_push(&v->peers, p);
+}
+
+/* ---- kinds that do not change ---------------------------------------------------------------- */
+
+struct view *view_new_list(const char *const *addrs, size_t n, uint32_t shards)
+{
+    struct map_node *nodes = XNEW_ARRAY(struct map_node, MAX(n, 1));
+    struct map from = { .shards = shards, .replicas = 1, .nodes = nodes, .nodes_len = n };
+    struct view *v = view_new("none");
+    const struct map *m;
+    struct err e;
+
+    CHECK(n > 0 && n <= MAP_NODES_MAX);
+    for (size_t i = 0; i < n; i++) {
+        (void)snprintf(nodes[i].name, sizeof(nodes[i].name), "ingester-%zu", i);
+        (void)snprintf(nodes[i].addr, sizeof(nodes[i].addr), "%s", addrs[i]);
+    }
+    CHECK(map_new(&from, &m, &e) == 0);
+    view_set_map(v, m);
+    for (size_t i = 0; i < n; i++)
+        add_peer(v, &m->nodes[i], true);
+    for (uint32_t i = 0; i < shards; i++) {
+        struct repl_record r = { .established = true };
+
+        memcpy(r.leader, nodes[i % n].name, sizeof(r.leader));
+        (void)name_set_add(&r.members, r.leader);
+        view_set_record(v, i, &r, 0);
+    }
+    xfree(nodes);
+    v->version = 1;
+    return v;
+}
+
+int view_new_static(const struct map *m, struct view **ret, struct err *e)
+{
+    struct view *v;
+
+    if (!m->replicas_of)
+        return err_set(e, ERR_CONFIG,
+                       "the map of a static cluster must name the replicas of each shard "
+                       "(replicas_of, a list of %u lists of names, the leader first)",
+                       m->shards);
+    for (size_t i = 0; i < m->nodes_len; i++)
+        if (!m->nodes[i].addr[0])
+            return err_set(e, ERR_CONFIG, "node %s has no addr", m->nodes[i].name);
+    v = view_new("static");
+    view_set_map(v, map_ref(m));
+    for (size_t i = 0; i < m->nodes_len; i++)
+        add_peer(v, &m->nodes[i], true);
+    for (uint32_t i = 0; i < m->shards; i++) {
+        struct repl_record r = { .term = 1, .members = m->replicas_of[i], .established = true };
+
+        CHECK(r.members.len > 0);
+        memcpy(r.leader, r.members.names[0], sizeof(r.leader));
+        view_set_record(v, i, &r, 0);
+    }
+    v->version = 1;
+    *ret = v;
+    return 0;
+}
+
+void view_free(struct view *v)
+{
+    if (!v)
+        return;
+    view_feed_free(v->feed);
+    map_unref(v->map);
+    vec_free(&v->peers);
+    xfree(v->slots);
+    xfree(v);
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+bool view_ready(const struct view *v)
+{
+    return v->map != NULL;
+}
+
+uint32_t view_shards(const struct view *v)
+{
+    return v->map ? v->map->shards : 0;
+}
+
+static const struct view_peer *find(const struct view *v, const char *name)
+{
+    vec_for (i, &v->peers)
+        if (strcmp(v->peers.ptr[i].name, name) == 0)
+            return &v->peers.ptr[i];
+    return NULL;
+}
+
+bool view_shard(const struct view *v, uint32_t shard, struct view_shard *ret)
+{
+    const struct view_slot *s = shard < v->slots_len ? &v->slots[shard] : NULL;
+    const struct view_peer *p;
+
+    if (!s || !s->known)
+        return false;
+    p = find(v, s->record.leader);
+    *ret = (struct view_shard){ .term = s->record.term,
+                                .leader = s->record.leader,
+                                .leader_addr = p ? p->addr : "",
+                                .members = s->members,
+                                .members_len = s->record.members.len,
+                                .established = s->record.established,
+                                .leader_live = p && p->live };
+    return true;
+}
+
+const struct repl_record *view_record(const struct view *v, uint32_t shard, int64_t *ret_rev)
+{
+    if (shard >= v->slots_len || !v->slots[shard].known)
+        return NULL;
+    if (ret_rev)
+        *ret_rev = v->slots[shard].rev;
+    return &v->slots[shard].record;
+}
+
+uint32_t view_place(const struct view *v, struct str tenant, struct str service,
+                    uint64_t series_hash)
+{
+    CHECK(v->map);
+    return map_shard(v->map, tenant, service, series_hash);
+}
+
+size_t view_places(const struct view *v, struct str tenant, struct str service, uint32_t *ret,
+                   size_t max)
+{
+    CHECK(v->map);
+    return map_places(v->map, tenant, service, ret, max);
+}
+
+const struct map *view_map_ref(const struct view *v)
+{
+    CHECK(v->map);
+    return map_ref(v->map);
+}
+
+size_t view_nodes_len(const struct view *v)
+{
+    return v->peers.len;
+}
+
+static void tell(const struct view_peer *p, struct view_node *ret)
+{
+    *ret = (struct view_node){ .name = p->name,
+                               .addr = p->addr,
+                               .zone = p->zone,
+                               .state = p->state,
+                               .live = p->live,
+                               .mapped = p->mapped };
+}
+
+void view_node(const struct view *v, size_t i, struct view_node *ret)
+{
+    CHECK(i < v->peers.len);
+    tell(&v->peers.ptr[i], ret);
+}
+
+bool view_node_find(const struct view *v, const char *name, struct view_node *ret)
+{
+    const struct view_peer *p = find(v, name);
+
+    if (p)
+        tell(p, ret);
+    return p != NULL;
+}
+
+/* ---- changes --------------------------------------------------------------------------------- */
+
+void view_watch(struct view *v, void (*fn)(void *cookie), void *cookie)
+{
+    CHECK(v->watchers_len < VIEW_WATCHERS_MAX);
+    v->watchers[v->watchers_len++] = (struct view_watcher){ fn, cookie };
+}
+
+void view_unwatch(struct view *v, void (*fn)(void *cookie), void *cookie)
+{
+    for (size_t i = 0; i < v->watchers_len; i++) {
+        if (v->watchers[i].fn != fn || v->watchers[i].cookie != cookie)
+            continue;
+        v->watchers_len--;
+        for (; i < v->watchers_len; i++)
+            v->watchers[i] = v->watchers[i + 1];
+        return;
+    }
+}
+
+void view_doubt(struct view *v, uint32_t shard, uint64_t term)
+{
+    if (v->feed)
+        view_feed_doubt(v->feed, shard, term);
+}
+
+uint64_t view_version(const struct view *v)
+{
+    return v->version;
+}
+
+uint64_t view_age_ms(const struct view *v)
+{
+    return v->feed ? view_feed_age_ms(v->feed) : 0;
+}
+
+/* ---- for people ------------------------------------------------------------------------------ */
+
+static void put(struct json *j, const char *key, const char *value)
+{
+    json_key(j, key);
+    json_cstr(j, value);
+}
+
+static void put_bool(struct json *j, const char *key, bool value)
+{
+    json_key(j, key);
+    json_bool(j, value);
+}
+
+static void put_set(struct json *j, const char *key, const struct name_set *s)
+{
+    json_key(j, key);
+    json_arr(j);
+    for (uint32_t i = 0; i < s->len; i++)
+        json_cstr(j, s->names[i]);
+    json_arr_end(j);
+}
+
+static void nodes_json(const struct view *v, struct json *j)
+{
+    static const char *const states[] = { "active", "draining", "left" };
+
+    json_arr(j);
+    vec_for (i, &v->peers) {
+        const struct view_peer *p = &v->peers.ptr[i];
+
+        json_obj(j);
+        put(j, "name", p->name);
+        put(j, "addr", p->addr);
+        put(j, "zone", p->zone);
+        put(j, "state", p->mapped ? states[p->state] : "joining");
+        put_bool(j, "live", p->live);
+        json_obj_end(j);
+    }
+    json_arr_end(j);
+}
+
+static void shards_json(const struct view *v, struct json *j)
+{
+    json_arr(j);
+    for (uint32_t i = 0; i < v->slots_len; i++) {
+        const struct repl_record *r = &v->slots[i].record;
+        struct view_shard s;
+
+        if (!view_shard(v, i, &s))
+            continue;
+        json_obj(j);
+        json_key(j, "shard");
+        json_u64(j, i);
+        json_key(j, "term");
+        json_u64(j, r->term);
+        put(j, "leader", r->leader);
+        put_bool(j, "leader_live", s.leader_live);
+        put_bool(j, "established", r->established);
+        put_set(j, "members", &r->members);
+        put_set(j, "learners", &r->learners);
+        json_obj_end(j);
+    }
+    json_arr_end(j);
+}
+
+void view_json(const struct view *v, struct json *j)
+{
+    put(j, "coordination", v->kind);
+    json_key(j, "map_version");
+    json_u64(j, v->map ? v->map->version : 0);
+    json_key(j, "replicas");
+    json_u64(j, v->map ? v->map->replicas : 0);
+    json_key(j, "age_ms");
+    json_u64(j, view_age_ms(v));
+    json_key(j, "nodes");
+    nodes_json(v, j);
+    json_key(j, "shards");
+    shards_json(v, j);
+}

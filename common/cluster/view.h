@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * view.h: what a role knows of the cluster: who leads each shard, where profiles go, who lives.
+ *
+ *   view_new_list     the addresses of cluster.ingesters: shard i is led by the i mod n-th, term 0
+ *   view_new_static   a map from a file: the first replica of a shard leads, term 1, for ever
+ *   view_new_coord    followed by a watch on the coordination service
+ *
+ * It answers from memory, at once, and goes on with what it knew last while the service is away:
+ * view_age_ms says how old that is. An answer may be wrong by the time it is used; whoever is asked
+ * in error says so, then view_doubt and try again at the next change.
+ *
+ * Thread: the loop's, but for maps (map.h): take a reference on the loop, use it anywhere.
+ */
+#ifndef COMMON_CLUSTER_VIEW_H
+#define COMMON_CLUSTER_VIEW_H
+
+#include "common/base/json.h"
+#include "common/cluster/map.h"
+#include "common/cluster/record.h"
+
+struct view;
+struct view_shard {
+    uint64_t term;              /* 0: not replicated */
+    const char *leader;         /* its name */
+    const char *leader_addr;    /* rpc address; "" while nobody knows one */
+    const char *const *members; /* names */
+    size_t members_len;
+    bool established;
+    bool leader_live; /* as far as known; always true without a coordination service */
+};
+struct view_node {
+    const char *name, *addr, *zone;
+    enum map_state state;
+    bool live;
+    bool mapped; /* false: it lives, but is not in the map yet */
+};
+
+/* Node names are "ingester-0", ... in the order of the list. */
+struct view *view_new_list(const char *const *addrs, size_t n, uint32_t shards);
+/* ERR_CONFIG: nobody is named for some shard. */
+NODISCARD int view_new_static(const struct map *m, struct view **ret, struct err *e);
+void view_free(struct view *v); /* NULL is fine */
+
+/* False before the first map came: there is nothing to route by. The others need it. */
+bool view_ready(const struct view *v);
+/* The configured number, or that of the map; 0 before there is one. */
+uint32_t view_shards(const struct view *v);
+/* False: nobody was named yet. Borrowed until the next change. */
+bool view_shard(const struct view *v, uint32_t shard, struct view_shard *ret);
+/* The whole record and its revision; NULL: none. Borrowed until the next change. */
+const struct repl_record *view_record(const struct view *v, uint32_t shard, int64_t *ret_rev);
+/* The shard to write to, and all to read from (returns how many, also above `max`). */
+uint32_t view_place(const struct view *v, struct str tenant, struct str service,
+                    uint64_t series_hash);
+size_t view_places(const struct view *v, struct str tenant, struct str service, uint32_t *ret,
+                   size_t max);
+/* For threads: map_shard and map_places on it are the two above. map_unref when done. */
+const struct map *view_map_ref(const struct view *v);
+/* By position, 0 to view_nodes_len() - 1, in order of names (list: of the list). */
+size_t view_nodes_len(const struct view *v);
+void view_node(const struct view *v, size_t i, struct view_node *ret);
+bool view_node_find(const struct view *v, const char *name, struct view_node *ret);
+
+/* `fn` after each change, with the change visible. */
+void view_watch(struct view *v, void (*fn)(void *cookie), void *cookie);
+void view_unwatch(struct view *v, void (*fn)(void *cookie), void *cookie);
+/* Somebody said that the leader of this term does not lead: look again soon. */
+void view_doubt(struct view *v, uint32_t shard, uint64_t term);
+
+/* Grows with every change. */
+uint64_t view_version(const struct view *v);
+/* Since the coordination service was last heard of; 0 without one. */
+uint64_t view_age_ms(const struct view *v);
+/* Members of an object: coordination, version, age_ms, nodes, shards with leaders. */
+void view_json(const struct view *v, struct json *j);
+
+#endif
