@@ -186,8 +186,11 @@ static bool set_all(struct http_client *c, const struct http_client_req *r,
     SET(CURLOPT_FOLLOWLOCATION, 0L);
     SET(CURLOPT_NOSIGNAL, 1L);
     SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    SET(CURLOPT_CUSTOMREQUEST, r->method);
-    if (strcmp(r->method, "GET") != 0) {
+    if (strcmp(r->method, "HEAD") == 0) /* no body comes, whatever the length says */
+        SET(CURLOPT_NOBODY, 1L);
+    else
+        SET(CURLOPT_CUSTOMREQUEST, r->method);
+    if (strcmp(r->method, "GET") != 0 && strcmp(r->method, "HEAD") != 0) {
         SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->body.len);
         SET(CURLOPT_POSTFIELDS, r->body.len ? r->body.ptr : "");
     }
