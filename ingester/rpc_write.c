@@ -27,6 +27,7 @@ struct write {
     struct str payload; /* the call's */
     size_t held;        /* bytes taken from the budget */
     bool alone;         /* over the budget, admitted because there was no other */
+    bool told;          /* by RPC_WRITE_TOLD */
     bool sent;          /* to the shard: set before, by the pool thread */
     uint32_t holders;   /* the pool's job and the answer; freed when both are over */
     struct arena *arena;
@@ -69,7 +70,8 @@ static void write_end(struct write *w)
     struct ingester *in = w->in;
 
     if (w->sw.err.code) {
-        ingester_refused(&in->metrics, w->sw.err.code);
+        if (w->sw.err.code != ERR_NOT_FOUND) /* it comes again at once, with its stacks */
+            ingester_refused(&in->metrics, w->sw.err.code);
         rpc_fail(w->call, &w->sw.err);
     } else {
         struct buf reply;
@@ -120,7 +122,7 @@ static int write_decode(struct write *w, struct err *e)
     int code;
 
     w->arena = arena_new(write_msg_arena_bytes(w->payload.len));
-    code = write_msg_decode(w->payload, w->arena, &w->msg, e);
+    code = write_msg_decode(w->payload, w->told, w->arena, &w->msg, e);
     if (code)
         return code;
     w->shard = shards_get(w->in->shards, w->msg.shard, e);
@@ -169,9 +171,8 @@ static int admit(struct write *w, struct err *e)
     return 0;
 }
 
-static void on_write(void *cookie, struct rpc_call *call, struct str payload)
+static void serve(struct ingester *in, bool told, struct rpc_call *call, struct str payload)
 {
-    struct ingester *in = cookie;
     struct write *w = XNEW(struct write);
     struct err e;
 
@@ -180,6 +181,7 @@ static void on_write(void *cookie, struct rpc_call *call, struct str payload)
     w->in = in;
     w->call = call;
     w->payload = payload;
+    w->told = told;
     w->sw.done = on_shard_done;
     w->sw.deadline_mono_ns =
         clock_mono_ns(in->ctx->env->clock) + rpc_call_left_ms(call) * UINT64_C(1000000);
@@ -202,7 +204,18 @@ static void on_write(void *cookie, struct rpc_call *call, struct str payload)
     }
 }
 
+static void on_write(void *cookie, struct rpc_call *call, struct str payload)
+{
+    serve(cookie, false, call, payload);
+}
+
+static void on_write_told(void *cookie, struct rpc_call *call, struct str payload)
+{
+    serve(cookie, true, call, payload);
+}
+
 void rpc_write_serve(struct ingester *in)
 {
+    rpc_serve(in->node, RPC_WRITE_TOLD, on_write_told, in);
     rpc_serve(in->node, RPC_WRITE, on_write, in);
 }

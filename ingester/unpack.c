@@ -30,14 +30,8 @@ struct str unpack_str(ProtobufCBinaryData b)
     return str_n(b.data, b.len);
 }
 
-int unpack_stacks(const Embertree__Stacks *in, struct stacks_view *ret, struct err *e)
+int unpack_columns(const Embertree__Stacks *in, struct stacks_view *ret, struct err *e)
 {
-    static const uint32_t no_string = 0;
-
-    if (!in) {
-        *ret = (struct stacks_view){ .string_len = &no_string, .strings = 1 };
-        return 0;
-    }
     if (in->n_frame_file != in->n_frame_func || in->n_frame_line != in->n_frame_func ||
         in->n_frame_module != in->n_frame_func || in->n_frame_addr != in->n_frame_func)
         return err_set(e, ERR_INPUT, "columns of frames differ: %zu %zu %zu %zu %zu",
@@ -60,7 +54,18 @@ int unpack_stacks(const Embertree__Stacks *in, struct stacks_view *ret, struct e
         .node_frame = in->node_frame,
         .nodes = in->n_node_parent,
     };
-    return stacks_view_check(ret, e);
+    return 0;
+}
+
+int unpack_stacks(const Embertree__Stacks *in, struct stacks_view *ret, struct err *e)
+{
+    static const uint32_t no_string = 0;
+
+    if (!in) {
+        *ret = (struct stacks_view){ .string_len = &no_string, .strings = 1 };
+        return 0;
+    }
+    return unpack_columns(in, ret, e) ? e->code : stacks_view_check(ret, e);
 }
 
 void *pack_ptr(const void *p)

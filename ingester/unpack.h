@@ -18,6 +18,9 @@ struct str unpack_str(ProtobufCBinaryData b);
 /* The columns in place, checked by stacks_view_check; a missing message has no nodes. */
 NODISCARD int unpack_stacks(const Embertree__Stacks *in, struct stacks_view *ret, struct err *e);
 
+/* The columns in place, of equal lengths, and nothing else checked. */
+NODISCARD int unpack_columns(const Embertree__Stacks *in, struct stacks_view *ret, struct err *e);
+
 /* protobuf-c's structs hold pointers to what it only reads when it packs. */
 void *pack_ptr(const void *p);
 ProtobufCBinaryData pack_str(struct str s);

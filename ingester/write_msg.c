@@ -136,8 +136,24 @@ static int take_series(const Embertree__WriteSeries *in, uint32_t nodes, struct 
     return code;
 }
 
-static int take_all(const Embertree__WriteRequest *in, struct arena *a, struct write_msg *ret,
-                    struct err *e)
+/* Only the columns; what they refer to is checked where it is staged (dict_told_check). */
+static int take_told(const Embertree__Told *in, struct write_msg *ret, struct err *e)
+{
+    if (!in || in->session.len != DICT_SESSION_BYTES)
+        return err_set(e, ERR_INPUT, "no session of %d bytes", DICT_SESSION_BYTES);
+    memcpy(ret->told.session, in->session.data, DICT_SESSION_BYTES);
+    ret->told.from = (struct dict_counts){ in->strings, in->frames, in->nodes };
+    ret->told.node = in->node;
+    ret->told.nodes = in->n_node;
+    ret->stacks = (struct stacks_view){ .nodes = in->n_node };
+    ret->write.told = &ret->told;
+    if (in->n_node >= UINT32_MAX)
+        return err_set(e, ERR_INPUT, "%zu nodes", in->n_node);
+    return in->more ? unpack_columns(in->more, &ret->told.more, e) : 0;
+}
+
+static int take_all(const Embertree__WriteRequest *in, bool told, struct arena *a,
+                    struct write_msg *ret, struct err *e)
 {
     struct store_series *series;
     int code;
@@ -146,7 +162,8 @@ static int take_all(const Embertree__WriteRequest *in, struct arena *a, struct w
         return err_set(e, ERR_INPUT, "no %s", in->tenant.len ? "service" : "tenant");
     if (in->n_series == 0 || in->n_series > SERIES_MAX)
         return err_set(e, ERR_INPUT, "%zu series, 1 to %d are allowed", in->n_series, SERIES_MAX);
-    code = unpack_stacks(in->stacks, &ret->stacks, e);
+    *ret = (struct write_msg){ .shard = in->shard };
+    code = told ? take_told(in->told, ret, e) : unpack_stacks(in->stacks, &ret->stacks, e);
     if (code)
         return code;
     series = ARENA_ARRAY(a, struct store_series, in->n_series);
@@ -157,7 +174,6 @@ static int take_all(const Embertree__WriteRequest *in, struct arena *a, struct w
         if (code)
             return err_wrap(e, "series %zu", i);
     }
-    ret->shard = in->shard;
     ret->write.tenant = unpack_str(in->tenant);
     ret->write.service = unpack_str(in->service);
     ret->write.stacks = &ret->stacks;
@@ -166,7 +182,8 @@ static int take_all(const Embertree__WriteRequest *in, struct arena *a, struct w
     return 0;
 }
 
-int write_msg_decode(struct str payload, struct arena *a, struct write_msg *ret, struct err *e)
+int write_msg_decode(struct str payload, bool told, struct arena *a, struct write_msg *ret,
+                     struct err *e)
 {
     ProtobufCAllocator allocator = unpack_allocator(a);
     const Embertree__WriteRequest *in = embertree__write_request__unpack(
@@ -175,7 +192,7 @@ int write_msg_decode(struct str payload, struct arena *a, struct write_msg *ret,
 
     if (!in)
         return unpack_failed("WriteRequest", payload, a, e);
-    code = take_all(in, a, ret, e);
+    code = take_all(in, told, a, ret, e);
     return code ? err_wrap(e, "WriteRequest") : 0;
 }
 
@@ -188,6 +205,7 @@ void write_reply_pack(const struct store_result *r, struct buf *out)
     reply.duplicates = r->duplicates;
     reply.exemplars = r->exemplars;
     reply.exemplars_left_out = r->exemplars_left_out;
+    reply.learnt = r->learnt;
     p = buf_room(out, embertree__write_reply__get_packed_size(&reply));
     if (p)
         out->len += embertree__write_reply__pack(&reply, (uint8_t *)(void *)p);

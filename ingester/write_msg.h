@@ -6,18 +6,20 @@
 #define INGESTER_WRITE_MSG_H
 
 #include "common/base/arena.h"
+#include "common/store/dict_known.h"
 #include "common/store/store.h"
 
 struct write_msg {
     uint32_t shard;
     struct stacks_view stacks;
+    struct dict_told told;
     struct store_write write; /* points into this struct and into the arena */
 };
 
-/* Everything in *ret lives in the arena; `payload` is not needed afterwards. ERR_INPUT names what
+/* `told`: by RPC_WRITE_TOLD. Everything in *ret lives in the arena; `payload` is not needed afterwards. ERR_INPUT names what
  * is wrong; ERR_LIMIT if the arena is too small. Any thread. */
-NODISCARD int write_msg_decode(struct str payload, struct arena *a, struct write_msg *ret,
-                               struct err *e);
+NODISCARD int write_msg_decode(struct str payload, bool told, struct arena *a,
+                               struct write_msg *ret, struct err *e);
 /* Arena bytes that decode any payload of this size, short of absurdly many absurdly small parts.
  * A cap: one with ordinary parts takes about twice its size. */
 size_t write_msg_arena_bytes(size_t payload_len);

@@ -41,7 +41,8 @@ enum rpc_method {
     RPC_FUNCTIONS = 11,
     RPC_DOC = 12,      /* documents of tenants */
     RPC_ESTIMATE = 13, /* what a merge would read */
-    RPC_METHODS = 14,
+    RPC_WRITE_TOLD = 14, /* RPC_WRITE by numbers told before */
+    RPC_METHODS = 15,
 };
 
 struct rpc_net; /* process-wide: the table of inproc names, or the simulated network */

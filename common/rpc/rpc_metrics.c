@@ -28,6 +28,7 @@ const char *rpc_method_name(uint16_t method)
         [RPC_FUNCTIONS] = "functions",
         [RPC_DOC] = "doc",
         [RPC_ESTIMATE] = "estimate",
+        [RPC_WRITE_TOLD] = "write_told",
     };
 
     return method < RPC_METHODS && names[method] ? names[method] : "other";

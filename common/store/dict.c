@@ -32,6 +32,12 @@ void dict_charge(struct dict *d, size_t n)
     atomic_fetch_add_explicit(d->bytes_all, n, memory_order_relaxed);
 }
 
+void dict_discharge(struct dict *d, size_t n)
+{
+    atomic_fetch_sub_explicit(&d->bytes, n, memory_order_relaxed);
+    atomic_fetch_sub_explicit(d->bytes_all, n, memory_order_relaxed);
+}
+
 static void pages_init(struct dict_pages *p)
 {
     atomic_init(&p->dir, NULL);
@@ -132,6 +138,7 @@ struct dict *dict_new(struct dict_id id, uint64_t seed, _Atomic size_t *bytes_al
     pages_init(&d->node_at);
     atomic_init(&d->refs, 1);
     list_init(&d->lru);
+    list_init(&d->sessions);
     mutex_init(&d->load);
     dict_charge(d, sizeof(*d));
     dict_put_string(d, 0, STR(""));

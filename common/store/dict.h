@@ -49,6 +49,8 @@ struct dict {
     _Atomic size_t *bytes_all;  /* of the cache; counts this one too */
     VEC(uint32_t) tails[3];     /* by kind - 1: first ids of the rows in the last, open chunk */
     struct dict_writer *writer; /* shard thread; NULL unless open for writing */
+    struct list sessions;       /* shard thread: dict_known.h; none unless open for writing */
+    size_t sessions_len;
 
     /* The cache's. */
     _Atomic uint32_t refs;
@@ -92,8 +94,9 @@ static inline struct dict_counts dict_counts(const struct dict *d)
 NODISCARD int dict_load(struct dict *d, struct kv *kv, const struct kv_snap *snap,
                         struct dict_counts want, struct err *e);
 
-/* For the two files of this module: append behind everything, then make it visible. */
+/* For the files of this module: append behind everything, then make it visible. */
 void dict_charge(struct dict *d, size_t bytes);
+void dict_discharge(struct dict *d, size_t bytes);
 void dict_put_string(struct dict *d, uint32_t id, struct str s);
 void dict_put_frame(struct dict *d, uint32_t id, const struct frame *f);
 void dict_put_node(struct dict *d, uint32_t id, struct dict_node n);
@@ -136,6 +139,12 @@ void dict_intern(struct dict *d, const struct stacks_view *v, struct dict_scratc
 #define DICT_NAME_BYTES 64 /* more than nearly all have */
 size_t dict_intern_capped(struct dict *d, const struct stacks_view *v, struct dict_scratch *x,
                           uint32_t new_max);
+/* One entry, found or appended, of a dictionary that is open for writing; dict_publish_added makes
+ * what was appended visible. */
+uint32_t dict_add_string(struct dict *d, struct str s);
+uint32_t dict_add_frame(struct dict *d, const struct frame *f);
+uint32_t dict_add_node(struct dict *d, struct dict_node n);
+void dict_publish_added(struct dict *d);
 /* Puts rows of the entries the batches before have not, and the epoch row. */
 void dict_emit(struct dict *d, struct dict_scratch *x, struct kv_batch *b);
 /* The epoch row alone: closed, or that of a new empty epoch. */

@@ -21,7 +21,7 @@
 #include "common/base/hash.h"
 #include "common/base/mem.h"
 #include "common/base/wr.h"
-#include "common/store/dict.h"
+#include "common/store/dict_known.h"
 #include "common/store/fp.h"
 
 #define NONE      UINT32_MAX
@@ -179,10 +179,10 @@ void dict_close_writer(struct dict *d)
 
     if (!w)
         return;
+    dict_sessions_free(d);
     size_t bytes = idtab_free(&w->strings) + idtab_free(&w->frames) + idtab_free(&w->nodes);
     bytes += (w->string_hash.len + w->frame_hash.len + w->node_hash.len - 1) * sizeof(uint64_t);
-    atomic_fetch_sub_explicit(&d->bytes, bytes, memory_order_relaxed);
-    atomic_fetch_sub_explicit(d->bytes_all, bytes, memory_order_relaxed);
+    dict_discharge(d, bytes);
     vec_free(&w->string_hash);
     vec_free(&w->frame_hash);
     vec_free(&w->node_hash);
@@ -247,7 +247,7 @@ static uint32_t find_frame(const struct dict *d, const struct frame *f, uint32_t
     return NONE;
 }
 
-static uint32_t add_frame(struct dict *d, const struct frame *f)
+uint32_t dict_add_frame(struct dict *d, const struct frame *f)
 {
     struct dict_writer *w = d->writer;
     struct idtab *t = &w->frames;
@@ -283,7 +283,7 @@ static uint32_t find_node(const struct dict *d, struct dict_node n, uint32_t tag
     return NONE;
 }
 
-static uint32_t add_node(struct dict *d, struct dict_node n)
+uint32_t dict_add_node(struct dict *d, struct dict_node n)
 {
     struct dict_writer *w = d->writer;
     struct idtab *t = &w->nodes;
@@ -299,6 +299,16 @@ static uint32_t add_node(struct dict *d, struct dict_node n)
     note_node(d, n);
     idtab_set(t, at, tag, id);
     return id;
+}
+
+uint32_t dict_add_string(struct dict *d, struct str s)
+{
+    return add_string(d, s, hash64(s.ptr, s.len, d->seed));
+}
+
+void dict_publish_added(struct dict *d)
+{
+    dict_publish(d, d->writer->n);
 }
 
 /* ---- a request ---- */
@@ -352,7 +362,7 @@ static uint32_t intern_frame(struct dict *d, const struct stacks_view *v, struct
         .line = v->frame_line[f],
         .addr = v->frame_addr[f],
     };
-    return add_frame(d, &here);
+    return dict_add_frame(d, &here);
 }
 
 /* Is the request's string s the one we call id? Remembers a yes. */
@@ -425,7 +435,7 @@ void dict_intern(struct dict *d, const struct stacks_view *v, struct dict_scratc
             if (x->frame_map.ptr[f] == NONE)
                 x->frame_map.ptr[f] = intern_frame(d, v, x, f);
             n.frame = x->frame_map.ptr[f];
-            guess = add_node(d, n);
+            guess = dict_add_node(d, n);
         }
         x->node_map.ptr[i] = guess++;
     }
@@ -499,7 +509,7 @@ size_t dict_intern_capped(struct dict *d, const struct stacks_view *v, struct di
     idtab_room(d, &w->nodes);
     const struct str name = STR(DICT_OVERFLOW);
     struct frame frame = { .func = add_string(d, name, hash64(name.ptr, name.len, d->seed)) };
-    uint32_t overflow = add_frame(d, &frame);
+    uint32_t overflow = dict_add_frame(d, &frame);
     x->node_map.ptr[0] = 0;
     for (size_t i = 1; i <= v->nodes; i++) {
         uint32_t above = v->node_parent[i - 1], f = v->node_frame[i - 1];
@@ -515,9 +525,9 @@ size_t dict_intern_capped(struct dict *d, const struct stacks_view *v, struct di
         uint64_t cost = node == NONE ? cost_node(d, v, x, f) : 0;
         if (node == NONE && new_max >= cost) {
             new_max -= (uint32_t)cost;
-            node = add_node(d, (struct dict_node){ parent, intern_frame(d, v, x, f) });
+            node = dict_add_node(d, (struct dict_node){ parent, intern_frame(d, v, x, f) });
         } else if (node == NONE) {
-            node = add_node(d, (struct dict_node){ parent, overflow });
+            node = dict_add_node(d, (struct dict_node){ parent, overflow });
             x->used.ptr[i] = DICT_OVER;
             over++;
         }

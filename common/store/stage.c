@@ -19,6 +19,7 @@
 #include "common/base/mem.h"
 #include "common/model/ptype.h"
 #include "common/store/derived.h"
+#include "common/store/dict_known.h"
 #include "common/store/exm.h"
 #include "common/store/fp.h"
 #include "common/store/group.h"
@@ -48,6 +49,7 @@ struct plan {
     struct tenant *tenant;
     struct known *scope;
     struct dict *dict;          /* referenced; NULL: the service is new, or all are duplicates */
+    bool closes;                /* the epoch ends before this request */
     struct group_scope *groups; /* NULL: all are duplicates */
     struct plan_series *series;
     size_t fresh;
@@ -105,6 +107,11 @@ static int check_write(const struct store_write *w, struct err *e)
     if (w->stacks->nodes > NODES_MAX)
         return err_set(e, ERR_LIMIT, "%zu call stack nodes in one request, at most %u",
                        w->stacks->nodes, NODES_MAX);
+    if (w->told && w->told->nodes != w->stacks->nodes)
+        return err_set(e, ERR_INPUT, "%zu stacks of a session for %zu of the request",
+                       w->told->nodes, w->stacks->nodes);
+    if (w->told && dict_told_check(w->told, e))
+        return e->code;
     for (size_t i = 0; i < w->len; i++)
         if (check_series(&w->series[i], w->stacks->nodes, e))
             return err_wrap(e, "series %zu", i);
@@ -265,7 +272,32 @@ static int plan_dict(struct plan *p, struct err *e)
 
     if (!p->fresh || p->scope->seq == NAMES_RESERVED)
         return 0;
-    return dict_cache_write(p->s->dicts, id, p->tenant->seed, &p->dict, e);
+    if (dict_cache_write(p->s->dicts, id, p->tenant->seed, &p->dict, e))
+        return e->code;
+    p->closes = p->dict && (dict_counts(p->dict).nodes > p->s->o.epoch_nodes_max ||
+                            p->dict->string_bytes / DICT_NAME_BYTES > p->s->o.epoch_nodes_max);
+    return 0;
+}
+
+/* The dictionary a session would be of. */
+static struct dict *session_dict(const struct plan *p)
+{
+    return p->closes ? NULL : p->dict;
+}
+
+static int plan_told(struct plan *p, struct err *e)
+{
+    const struct dict_told *t = p->w->told;
+
+    if (!t || !p->fresh)
+        return 0;
+    const struct dict_session *known = dict_session_find(session_dict(p), t);
+    if (!dict_session_has(known, t))
+        return err_set(e, ERR_NOT_FOUND, "the stacks it refers to are not known here");
+    if (dict_session_cost(known, t) >
+        dict_cap_left(&p->s->dict_cap, p->tenant->number, p->scope->number, p->engine_ms))
+        return err_set(e, ERR_NOT_FOUND, "not all stacks of the session may be new today");
+    return 0;
 }
 
 static int plan_groups(struct plan *p, struct err *e)
@@ -293,6 +325,8 @@ static int plan_make(struct plan *p, struct err *e)
         rc = plan_groups(p, e);
     if (!rc)
         rc = plan_dict(p, e);
+    if (!rc)
+        rc = plan_told(p, e);
     return rc;
 }
 
@@ -341,7 +375,10 @@ static void intern(struct plan *p, struct store_result *ret)
     uint32_t before = dict_counts(p->dict).nodes;
     uint64_t bytes = p->dict->string_bytes;
 
-    if (p->w->stacks->nodes + p->w->stacks->string_data.len / DICT_NAME_BYTES <= left)
+    ret->learnt = p->w->told;
+    if (p->w->told)
+        dict_session_use(p->dict, dict_session_find(p->dict, p->w->told), p->w->told, &s->scratch);
+    else if (p->w->stacks->nodes + p->w->stacks->string_data.len / DICT_NAME_BYTES <= left)
         dict_intern(p->dict, p->w->stacks, &s->scratch);
     else if (dict_intern_capped(p->dict, p->w->stacks, &s->scratch, left))
         ret->overflow = count_overflow(p);
@@ -358,8 +395,7 @@ static void apply_dict(struct plan *p, struct store_batch *b, struct store_resul
 
     if (!p->dict) {
         begin_epoch(p, b, p->scope->extra);
-    } else if (dict_counts(p->dict).nodes > s->o.epoch_nodes_max ||
-               p->dict->string_bytes / DICT_NAME_BYTES > s->o.epoch_nodes_max) {
+    } else if (p->closes) {
         dict_emit_epoch(p->dict, true, b->kb);
         dict_cache_close_epoch(s->dicts, p->dict);
         dict_unref(p->dict);

@@ -102,11 +102,15 @@ struct store_series {
     const struct store_exemplar *exemplars; /* ascending by kind, then id */
     size_t exemplars_len;
 };
+struct dict_told;
 struct store_write {
     struct str tenant, service;
     const struct stacks_view *stacks; /* checked by the caller: stacks_view_check */
     const struct store_series *series;
     size_t len;
+    /* NULL, or in place of stacks: numbers of a session (dict_known.h), not checked yet. Then
+     * stacks has only `nodes`, as many as told->nodes. */
+    const struct dict_told *told;
 };
 struct store_result {
     uint32_t stored, duplicates;
@@ -114,12 +118,14 @@ struct store_result {
      * batch this request was staged into is committed; it is never older than that one. */
     uint32_t exemplars, exemplars_left_out; /* of the series stored */
     uint64_t overflow; /* stacks of the series stored that went to [overflow] */
+    bool learnt;       /* the session of `told` is here, up to what was told */
 };
 struct store_batch; /* many staged requests, committed together */
 struct store_batch *store_batch_new(struct store *s);
 size_t store_batch_bytes(const struct store_batch *b);
 /* Adds one request: all or nothing. On error nothing of it is in the batch. ERR_INPUT, ERR_LIMIT,
- * ERR_UNAVAILABLE (read-only), ERR_IO, ERR_CORRUPT. */
+ * ERR_UNAVAILABLE (read-only), ERR_IO, ERR_CORRUPT; ERR_NOT_FOUND: not all that `told` refers to is
+ * known here, the same write with its stacks would be taken. */
 NODISCARD int store_stage(struct store *s, struct store_batch *b, const struct store_write *w,
                           struct store_result *ret, struct err *e);
 /* Writes and fsyncs; frees the batch in any case. After an error the shard is read-only until it

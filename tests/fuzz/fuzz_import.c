@@ -19,7 +19,7 @@ static void check(struct str packed, uint32_t node_slots)
     struct write_msg m;
     struct err e;
 
-    CHECK(write_msg_decode(packed, a, &m, &e) == 0);
+    CHECK(write_msg_decode(packed, false, a, &m, &e) == 0);
     CHECK(str_eq(m.write.tenant, STR("tenant")) && m.shard < 7);
     for (size_t i = 0; i < m.write.len; i++) {
         const struct store_series *s = &m.write.series[i];

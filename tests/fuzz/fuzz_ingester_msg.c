@@ -29,7 +29,7 @@ static void fuzz_write(struct str payload)
     struct write_msg m;
     struct err e = { 0 };
 
-    if (write_msg_decode(payload, a, &m, &e)) {
+    if (write_msg_decode(payload, false, a, &m, &e)) {
         CHECK((e.code == ERR_INPUT || e.code == ERR_LIMIT) && e.text[0]);
     } else {
         CHECK(m.write.tenant.len > 0 && m.write.service.len > 0 && m.write.len > 0);

@@ -278,7 +278,7 @@ static void take_message(struct year_bed *b, struct buf *in)
     struct write_msg m;
     struct err e;
 
-    if (write_msg_decode(buf_str(in), a, &m, &e))
+    if (write_msg_decode(buf_str(in), false, a, &m, &e))
         die("decode", &e);
     stage(b, batch, &m.write);
     commit(b, batch);

@@ -239,7 +239,7 @@ const struct store_write *year_end(struct year *y)
                                               y->all_values.ptr + p->first, p->len };
     }
     y->write = (struct store_write){ STR(YEAR_TENANT), str_c(y->o.service), &y->view, y->series.ptr,
-                                     y->series.len };
+                                     y->series.len, NULL };
     return &y->write;
 }
 

@@ -104,7 +104,7 @@ static void test_round_trip(void **state)
         assert_int_equal(pack_write(&pk.in, &again, &e), 0);
         assert_true(str_eq(buf_str(&out), buf_str(&again))); /* a retry is the same bytes */
         CLEANUP(arena_freep) struct arena *a = arena_new(write_msg_arena_bytes(out.len));
-        if (write_msg_decode(buf_str(&out), a, &m, &e))
+        if (write_msg_decode(buf_str(&out), false, a, &m, &e))
             fail_msg("the ingester says: %s", e.text);
         assert_int_equal(m.shard, 3);
         assert_true(str_eqc(m.write.tenant, "tenant") && str_eqc(m.write.service, "app"));

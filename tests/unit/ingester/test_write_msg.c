@@ -41,7 +41,7 @@ static void test_what_was_packed_comes_out(void **state)
         write_model_init(&got);
         write_gen_pack(&g, &p, &b, &want);
         a = arena_new(write_msg_arena_bytes(b.len));
-        if (write_msg_decode(buf_str(&b), a, &m, &e))
+        if (write_msg_decode(buf_str(&b), false, a, &m, &e))
             fail_msg("%s", e.text);
         assert_int_equal(m.shard, 3);
         assert_true(str_eqc(m.write.tenant, "t"));
@@ -216,7 +216,7 @@ static void test_each_fault_is_named(void **state)
         buf_init(&b, MIB);
         pack_spoilt(rows[i].spoil, &b);
         a = arena_new(write_msg_arena_bytes(b.len));
-        if (write_msg_decode(buf_str(&b), a, &m, &e) != ERR_INPUT || !strstr(e.text, rows[i].want))
+        if (write_msg_decode(buf_str(&b), false, a, &m, &e) != ERR_INPUT || !strstr(e.text, rows[i].want))
             fail_msg("row %zu (%s): %d %s", i, rows[i].want, e.code, e.text);
         arena_free(a);
         buf_deinit(&b);
@@ -253,7 +253,7 @@ static void test_a_message_without_stacks_is_the_empty_stack(void **state)
     m.series = &list;
     m.n_series = 1;
     len = embertree__write_request__pack(&m, out);
-    assert_int_equal(write_msg_decode(str_n(out, len), a, &got, &e), 0);
+    assert_int_equal(write_msg_decode(str_n(out, len), false, a, &got, &e), 0);
     assert_int_equal(got.stacks.nodes, 0);
     assert_int_equal(got.write.series[0].vectors[0].values[0], 7);
     arena_free(a);
@@ -276,7 +276,7 @@ static void test_cut_and_foreign_bytes(void **state)
         struct write_msg m;
         struct err e = { 0 };
 
-        assert_int_equal(write_msg_decode(cut, a, &m, &e), ERR_INPUT);
+        assert_int_equal(write_msg_decode(cut, false, a, &m, &e), ERR_INPUT);
         arena_free(a);
         xfree((char *)(uintptr_t)cut.ptr);
     }
@@ -298,7 +298,7 @@ static void test_arena_too_small_is_a_limit(void **state)
         struct arena *a = arena_new(limit);
         struct write_msg m;
         struct err e = { 0 };
-        int code = write_msg_decode(buf_str(&b), a, &m, &e);
+        int code = write_msg_decode(buf_str(&b), false, a, &m, &e);
 
         assert_true(code == 0 || code == ERR_LIMIT);
         limits += code == ERR_LIMIT;
