@@ -1,0 +1,483 @@
+"""deploy/helm/embertree: options as the binaries have them, manifests that fit together, and processes
+that really start and work with the arguments and files of their pods.
+
+Needs helm (HELM=path, build/tools/helm or on the PATH; deploy/helm/README.md says how to have it) and
+PyYAML; what cannot be had is said: `SKIPPED: ...`.
+"""
+import base64
+import copy
+import functools
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "clients"))
+import bed
+import cluster
+
+try:
+    import yaml
+except ImportError:
+    print("SKIPPED: test_helm: python3-yaml is not installed\n0 passed, 0 failed")
+    sys.exit(0)
+
+DEPLOY = cluster.ROOT / "deploy" / "helm"
+CHART = DEPLOY / "embertree"
+ROLES = ("ingester", "distributor", "querier", "compactor")
+VARIANTS = {  # of the values: what a user may set, by name
+    "monolithic": {},
+    "monolithic-tls": {"tls": {"secretName": "t", "clientCA": True}, "fullnameOverride": "prof"},
+    "distributed": {"mode": "distributed"},
+    "distributed-all": {
+        "mode": "distributed", "networkPolicy": {"enabled": True}, "tls": {"secretName": "t", "only": True},
+        "ingress": {"enabled": True, "className": "nginx", "hosts": [{"host": "p.example.com"}]},
+        "serviceMonitor": {"enabled": True, "labels": {"team": "obs"}}, "commonLabels": {"team": "obs"},
+        "serviceAccount": {"discovery": True}, "config": {"cluster": {"shards": 24}},
+        "files": {"overrides": {"defaults": {"max_series_per_tenant": 1000000}},
+                  "retention": "tenant=a 10s=2d\n", "scrape": {"scrape_configs": []}},
+        "secrets": {"tokens": {"users": {}}, "writeId": "0123456789abcdef0123456789abcdef"},
+        "ingester": {"replicas": 2, "zones": [
+            {"name": z, "nodeSelector": {"topology.kubernetes.io/zone": "eu-1" + z}} for z in "abc"]},
+        "distributor": {"persistence": {"enabled": True}, "replicas": 3, "preStopSeconds": 20,
+                        "extraArgs": ["--log.level=debug"]},
+        "compactor": {"tolerations": [{"operator": "Exists"}]}},
+    "distributed-no-disk": {"mode": "distributed", "ingester": {"persistence": {"enabled": False}},
+                            "config": {"shutdown": {"deadline": "2m"}}},
+}
+
+
+def helm_path():
+    for path in (os.environ.get("HELM"), cluster.ROOT / "build" / "tools" / "helm"):
+        if path and os.access(path, os.X_OK):
+            return str(path)
+    return shutil.which("helm")
+
+
+HELM = helm_path()
+
+
+def helm(*arguments, values=None, check=True):
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+        json.dump(values or {}, f)
+        f.flush()
+        r = subprocess.run([HELM, *arguments, "--values", f.name], capture_output=True, text=True)
+    assert not check or r.returncode == 0, (arguments, r.stderr)
+    return r
+
+
+def template(values, check=True, release="r"):
+    return helm("template", release, str(CHART), "--namespace", "profiling", "--kube-version", "1.31.0",
+                values=values, check=check)
+
+
+@functools.cache
+def _manifests(name):
+    return [m for m in yaml.safe_load_all(template(VARIANTS[name]).stdout) if m]
+
+
+def manifests(name):
+    return copy.deepcopy(_manifests(name))
+
+
+def of_kind(objects, *kinds):
+    return [m for m in objects if m["kind"] in kinds]
+
+
+def workloads(objects):
+    return of_kind(objects, "StatefulSet", "Deployment")
+
+
+def container(workload):
+    return workload["spec"]["template"]["spec"]["containers"][0]
+
+
+def by_name(objects, kind, name):
+    found = [m for m in of_kind(objects, kind) if m["metadata"]["name"] == name]
+    assert len(found) == 1, (kind, name, len(found))
+    return found[0]
+
+
+def config_file(objects, workload):
+    volumes = {v["name"]: v for v in workload["spec"]["template"]["spec"]["volumes"]}
+    return by_name(objects, "ConfigMap", volumes["config"]["configMap"]["name"])["data"]["embertree.yaml"]
+
+
+def binary_of(workload):
+    path = pathlib.PurePath(container(workload)["command"][0])
+    assert path.parent == pathlib.PurePath("/usr/bin"), path
+    return path.name
+
+
+def print_config(binary, *arguments):
+    r = subprocess.run([cluster.BIN / binary, *arguments, "--print-config"], capture_output=True, text=True)
+    assert r.returncode == 0, (binary, arguments, r.stderr)
+    return r.stdout
+
+
+# ---- without helm -----------------------------------------------------------------------------------
+
+def test_generated_files_are_fresh():
+    """Every option of every binary stands in the schema and in the chart's README."""
+    r = subprocess.run([sys.executable, DEPLOY / "generate", "--check", cluster.BIN], capture_output=True,
+                       text=True)
+    assert r.returncode == 0, r.stdout + r.stderr
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    reference = (cluster.ROOT / "deploy" / "config" / "REFERENCE.md").read_text()
+    options = re.findall(r"^\| `(\w+)\.(\w+)` \|", reference, re.M)
+    assert len(options) > 100, len(options)
+    readme = (CHART / "README.md").read_text()
+    for section, name in options:
+        assert name in schema["definitions"][section]["properties"], (section, name)
+        assert f"| `config.{section}.{name}` |" in readme, (section, name)
+
+
+def test_templates_are_balanced():
+    """What can be said without helm: every block is closed, every name that is included is defined."""
+    defined, included = set(), set()
+    for path in sorted((CHART / "templates").rglob("*")):
+        if not path.is_file():
+            continue
+        text = path.read_text()
+        assert "{{" not in re.sub(r"\{\{.*?\}\}", "", text, flags=re.S), path
+        actions = re.findall(r"\{\{-?\s*(.*?)\s*-?\}\}", text, re.S)
+        opens = sum(re.match(r"(if|range|with|define)\b", a) is not None for a in actions)
+        assert opens == sum(a == "end" for a in actions), path
+        defined |= set(re.findall(r'define "([^"]+)"', text))
+        included |= set(re.findall(r'include "([^"]+)"', text))
+    assert included == defined, included ^ defined
+
+
+# ---- with helm --------------------------------------------------------------------------------------
+
+def test_lint():
+    for name, values in VARIANTS.items():
+        r = helm("lint", "--strict", str(CHART), values=values)
+        assert "0 chart(s) failed" in r.stdout, (name, r.stdout)
+
+
+def test_kubernetes_knows_every_field():
+    """Decoded strictly into the types of Kubernetes' own client."""
+    source = cluster.ROOT / "tests" / "lib" / "k8s"
+    if not shutil.which("go"):
+        print("SKIPPED: strict decoding: go is not installed", flush=True)
+        return
+    with tempfile.TemporaryDirectory(prefix="embertree-test-") as folder:
+        built = subprocess.run(["go", "build", "-o", folder + "/k8s", "."], cwd=source, capture_output=True,
+                               text=True, env=dict(os.environ, GOPROXY="off"))
+        if built.returncode:
+            print("SKIPPED: strict decoding: `go mod download` in tests/lib/k8s first:",
+                  built.stderr.strip()[:200], flush=True)
+            return
+        for name, values in VARIANTS.items():
+            text = template(values).stdout
+            r = subprocess.run([folder + "/k8s"], input=text, capture_output=True, text=True)
+            assert r.returncode == 0, (name, r.stderr)
+            assert int(r.stdout) == len(manifests(name)), (name, r.stdout)
+        bad = template({}).stdout.replace("readinessProbe:", "readynessProbe:")
+        r = subprocess.run([folder + "/k8s"], input=bad, capture_output=True, text=True)
+        assert r.returncode == 1 and "readynessProbe" in r.stderr, r
+
+
+def check_pod(name, objects, workload):
+    what = (name, workload["metadata"]["name"])
+    template_ = workload["spec"]["template"]
+    pod, one = template_["spec"], container(workload)
+    selector = workload["spec"]["selector"]["matchLabels"]
+    assert selector.items() <= template_["metadata"]["labels"].items(), what
+    assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["fsGroup"] == 10001, what
+    assert one["securityContext"]["readOnlyRootFilesystem"], what
+    assert one["securityContext"]["capabilities"] == {"drop": ["ALL"]}, what
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert {"httpGet", "exec", "tcpSocket"} & one[probe].keys(), (what, probe)
+    claims = [c["metadata"]["name"] for c in workload["spec"].get("volumeClaimTemplates", [])]
+    volumes = [v["name"] for v in pod["volumes"]] + claims
+    assert len(set(volumes)) == len(volumes), (what, volumes)
+    assert {m["name"] for m in one["volumeMounts"]} == set(volumes), (what, volumes)
+    for volume in pod["volumes"]:
+        if "configMap" in volume:
+            by_name(objects, "ConfigMap", volume["configMap"]["name"])
+        if volume.get("secret", {}).get("secretName", "t") != "t":
+            by_name(objects, "Secret", volume["secret"]["secretName"])
+    # Time to go: the pause before, the drain's deadline, some to spare.
+    pause = 0
+    if "lifecycle" in one:
+        command = one["lifecycle"]["preStop"]["exec"]["command"]
+        assert command[0] == "sleep", (what, command)
+        pause = int(command[1])
+    deadline = yaml.safe_load(config_file(objects, workload)).get("shutdown", {}).get("deadline", "30s")
+    seconds = {"30s": 30, "2m": 120}[deadline]
+    assert pod["terminationGracePeriodSeconds"] >= pause + seconds + 10, what
+
+
+def test_manifests_fit_together():
+    for name in VARIANTS:
+        objects = manifests(name)
+        names = [(m["kind"], m["metadata"]["name"]) for m in objects]
+        assert len(set(names)) == len(names), (name, sorted(names))
+        pods = [w["spec"]["template"]["metadata"]["labels"] for w in workloads(objects)]
+        for w in workloads(objects):
+            check_pod(name, objects, w)
+            if w["kind"] == "StatefulSet":
+                headless = by_name(objects, "Service", w["spec"]["serviceName"])
+                assert headless["spec"]["clusterIP"] == "None", headless
+        for m in of_kind(objects, "Service", "PodDisruptionBudget"):
+            selector = m["spec"]["selector"].get("matchLabels", m["spec"]["selector"])
+            chosen = [p for p in pods if selector.items() <= p.items()]
+            assert chosen, (name, m["metadata"]["name"], selector)
+            assert len({p["app.kubernetes.io/component"] for p in chosen}) == 1, (name, m)
+        for m in of_kind(objects, "Ingress"):
+            for path in m["spec"]["rules"][0]["http"]["paths"]:
+                by_name(objects, "Service", path["backend"]["service"]["name"])
+
+
+def test_every_option_goes_through():
+    """`config` with every option, each at its default: what the binaries read is what they have
+    without a file, number by number."""
+    reference = (cluster.ROOT / "deploy" / "config" / "REFERENCE.md").read_text()
+    config = {}
+    for line in reference.splitlines():
+        row = re.match(r"\| `(\w+)\.(\w+)` \| (.*?) \| (?:`(.*?)`)? ?\|", line)
+        if not row:
+            continue
+        section, name, kind, default = row[1], row[2], row[3], row[4] or ""
+        value = (default == "true" if kind == "bool" else int(default) if kind == "number" else
+                 [v for v in default.split(",") if v] if kind == "a,b,..." else default)
+        config.setdefault(section, {})[name] = value
+    for mode in ("monolithic", "distributed"):
+        objects = [m for m in yaml.safe_load_all(template({"mode": mode, "config": config}).stdout) if m]
+        for w in workloads(objects):
+            with tempfile.NamedTemporaryFile("w", suffix=".yaml") as f:
+                f.write(config_file(objects, w))
+                f.flush()
+                got = print_config(binary_of(w), f"--config={f.name}")
+            assert got == print_config(binary_of(w)), (w["metadata"]["name"], got)
+
+
+def test_wrong_values_are_refused():
+    for values, word in [
+            ({"config": {"ingester": {"seal_dely": "1m"}}}, "seal_dely"),
+            ({"config": {"cluster": {"shards": 0}}}, "shards"),
+            ({"config": {"cluster": {"shards": "many"}}}, "shards"),
+            ({"config": {"log": {"level": "loud"}}}, "level"),
+            ({"config": {"retention": {"10s": "soon"}}}, "10s"),
+            ({"querier": {"config": {"ingester": {}}}}, "ingester"),
+            ({"mode": "other"}, "mode"),
+            ({"replicas": 3}, "replicas"),
+            ({"ports": {"rpc": 40000}}, "rpc"),
+            ({"mode": "distributed", "config": {"cluster": {"shards": 2}}}, "want 3 to 24"),
+            ({"mode": "distributed", "config": {"cluster": {"shards": 25}}}, "want 3 to 24"),
+            ({"mode": "distributed", "clusterDomain": "x" * 90}, "at most 127")]:
+        r = template(values, check=False)
+        assert r.returncode != 0 and word in r.stderr, (values, r.stdout[:200], r.stderr)
+
+
+def test_rules_for_zones_and_updates():
+    objects = manifests("distributed-all")
+    sets = [w for w in of_kind(objects, "StatefulSet") if "ingester" in w["metadata"]["name"]]
+    assert [s["metadata"]["name"] for s in sets] == [f"r-embertree-ingester-{z}" for z in "abc"]
+    for s, zone in zip(sets, "abc"):
+        # Kubernetes would update all three at once.
+        assert s["spec"]["updateStrategy"] == {"type": "OnDelete"} and s["spec"]["replicas"] == 2
+        selector = s["spec"]["template"]["spec"]["nodeSelector"]
+        assert selector == {"topology.kubernetes.io/zone": "eu-1" + zone}, selector
+    # One budget over all zones.
+    assert len([m for m in of_kind(objects, "PodDisruptionBudget") if "ingester" in m["metadata"]["name"]]) == 1
+    everywhere = {json.dumps(yaml.safe_load(config_file(objects, w))["cluster"]) for w in workloads(objects)}
+    assert len(everywhere) == 1, everywhere
+    listed = json.loads(everywhere.pop())["ingesters"]
+    assert len(listed) == 6 and len(set(listed)) == 6, listed
+    single = [w for w in of_kind(manifests("distributed"), "StatefulSet")]
+    assert [w["spec"]["updateStrategy"]["type"] for w in single] == ["RollingUpdate"]
+
+
+class Pods:
+    """The pods of some manifests as processes on loopback: their commands, their arguments, their
+    files; only addresses and folders are of this machine."""
+
+    def __init__(self, objects, more=()):
+        self.objects, self.more = objects, more
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="embertree-test-"))
+        self.http, self.addresses, self.processes = {}, {}, []
+        for w in workloads(objects):
+            for i in range(w["spec"]["replicas"]):
+                self.http[w["metadata"]["name"], i] = cluster.free_port()
+                if w["kind"] == "StatefulSet":
+                    pod = f"{w['metadata']['name']}-{i}"
+                    where = f"tcp://{pod}.{w['spec']['serviceName']}.profiling.svc.cluster.local:9095"
+                    self.addresses[where] = f"tcp://127.0.0.1:{cluster.free_port()}"
+
+    def here(self, text, env):
+        for name, value in env.items():
+            text = text.replace(f"$({name})", value)
+        for there, here in self.addresses.items():
+            text = text.replace(there, here)
+        return text.replace("/etc/embertree/", f"{self.folder}/etc/")
+
+    def environment(self, workload, i):
+        env = {"POD_NAME": f"{workload['metadata']['name']}-{i}", "POD_IP": "127.0.0.1", "POD_INDEX": str(i)}
+        for row in container(workload)["env"]:
+            ref = row["valueFrom"].get("secretKeyRef")
+            if ref:
+                secret = by_name(self.objects, "Secret", ref["name"])["data"][ref["key"]]
+                env[row["name"]] = base64.b64decode(secret).decode()
+            else:
+                assert row["name"] in env, row
+        return env
+
+    def process(self, workload, i):
+        env = self.environment(workload, i)
+        binary, home = binary_of(workload), self.folder / env["POD_NAME"]
+        home.mkdir()
+        config = home / "embertree.yaml"
+        config.write_text(self.here(config_file(self.objects, workload), env))
+        arguments = [self.here(a, env) for a in container(workload)["args"]]
+        assert arguments[0].startswith("--config="), arguments
+        arguments[0] = f"--config={config}"
+        role = binary.rpartition("-")[2]
+        # Pods have an address each, processes here share one.
+        rpc = [a for a in arguments if a.startswith("--ingester.advertise=")]
+        listen = rpc[0].partition("=")[2] if rpc else f"tcp://127.0.0.1:{cluster.free_port()}"
+        last = [f"--{role}.listen={listen}"] if role in ROLES else []
+        return cluster.Process(binary, *arguments, f"--http.listen=127.0.0.1:{self.http[env['POD_NAME'][:-2], i]}",
+                               f"--data.dir={home / 'data'}", *last, *self.more, folder=home,
+                               http_port=self.http[env["POD_NAME"][:-2], i])
+
+    def __enter__(self):
+        for m in of_kind(self.objects, "ConfigMap"):
+            if m["metadata"]["name"].endswith("-files"):
+                (self.folder / "etc" / "files").mkdir(parents=True)
+                for name, text in m["data"].items():
+                    (self.folder / "etc" / "files" / name).write_text(text)
+        for m in of_kind(self.objects, "Secret"):
+            if "tokens.yaml" in m["data"]:
+                (self.folder / "etc" / "tokens").mkdir(parents=True)
+                (self.folder / "etc" / "tokens" / "tokens.yaml").write_bytes(
+                    base64.b64decode(m["data"]["tokens.yaml"]))
+        with cluster.ended_unless_started(self):
+            for w in workloads(self.objects):
+                for i in range(w["spec"]["replicas"]):
+                    self.processes.append(self.process(w, i))
+                    self.processes[-1].start(wait=False)
+            for p in self.processes:
+                p.wait_ready()
+        return self
+
+    def of(self, role):
+        return [p for p in self.processes if p.binary.endswith(role)]
+
+    def __exit__(self, kind, *_):
+        for p in self.processes:
+            if kind:
+                print(f"log of {p.binary} ({p.folder.name}):\n{p.tail(10)}", flush=True)
+            p.cleanup()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def check_works(writers, readers):
+    for i, writer in enumerate(writers):
+        r = writer.post("/ingest", b"main;work %d\n" % (i + 1), name="shop.cpu{pod=p%d}" % i)
+        assert r.status == 200, r
+    want = sum(range(1, len(writers) + 1)) * 10_000_000
+    for reader in readers:
+        r = reader.get("/pyroscope/render", query=cluster.CPU_TYPE + '{service_name="shop"}',
+                       from_="now-1h", until="now", format="json")
+        assert r.status == 200 and r.json()["flamebearer"]["numTicks"] == want, r
+
+
+def test_pods_work_distributed():
+    with Pods(manifests("distributed"), more=["--memory.limit=256MiB"]) as pods:
+        assert [len(pods.of(r)) for r in ROLES] == [3, 2, 2, 1]
+        check_works(pods.of("distributor"), pods.of("querier"))
+        for p in reversed(pods.processes):
+            assert p.stop() == 0, p.binary
+
+
+def test_pods_work_with_everything():
+    """Zones, files, tokens, scraping shared by index; TLS is the next test's."""
+    objects = [m for m in yaml.safe_load_all(template(
+        VARIANTS["distributed-all"] | {"tls": {}}).stdout) if m]
+    with Pods(objects, more=["--memory.limit=256MiB"]) as pods:
+        assert [len(pods.of(r)) for r in ROLES] == [6, 3, 2, 1]
+        check_works(pods.of("distributor"), pods.of("querier"))
+        for i, d in enumerate(pods.of("distributor")):
+            config = yaml.safe_load(d.get("/config").body)
+            assert config["distributor"]["scrape_index"] == i, config["distributor"]
+            assert config["distributor"]["scrape_of"] == 3 and config["log"]["level"] == "debug", config
+            limits = yaml.safe_load(d.get("/api/v1/tenant_limits").body)
+            assert limits["max_series_per_tenant"] == 1000000, limits
+
+
+def test_pod_and_probes_work_behind_tls():
+    """Clients need a certificate: the probes show the server's own."""
+    objects = manifests("monolithic-tls")
+    pods = Pods(objects)
+    certs = bed.certificates(pods.folder / "etc" / "tls")
+    # Signed for both ends, as certificate managers do it.
+    (certs / "ext").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n"
+                               "basicConstraints=critical,CA:FALSE\nextendedKeyUsage=serverAuth,clientAuth\n")
+    bed.openssl("x509", "-req", "-in", "req.pem", "-CA", "ca.pem", "-CAkey", "ca.key", "-days", "2",
+                "-set_serial", "7", "-extfile", "ext", "-out", "tls.crt", cwd=certs)
+    (certs / "key.pem").rename(certs / "tls.key")
+    (certs / "ca.pem").rename(certs / "ca.crt")
+    try:
+        (workload,) = workloads(objects)
+        p = pods.process(workload, 0)
+        pods.processes.append(p)
+        p.start(wait=False)
+        probe = container(workload)["readinessProbe"]["exec"]["command"]
+        command = [str(cluster.BIN / probe[0])] + [
+            pods.here(a, {}).replace(":4040", f":{p.port}") for a in probe[1:]]
+        r = None
+        for _ in range(100):
+            r = subprocess.run(command, capture_output=True, text=True, timeout=20)
+            if r.returncode == 0:
+                break
+        assert r.returncode == 0, (command, r, p.tail())
+        bare = [a for a in command if not a.startswith("--tls-")]
+        assert subprocess.run(bare, capture_output=True, timeout=20).returncode != 0
+    finally:
+        pods.__exit__(None)
+
+
+def test_ingress_sends_pushes_to_distributors():
+    """Every path that only distributors serve is in their list."""
+    paths = (CHART / "files" / "distributor-paths.txt").read_text().split()
+    (ingress,) = of_kind(manifests("distributed-all"), "Ingress")
+    rules = {p["path"]: p["backend"]["service"]["name"] for p in ingress["spec"]["rules"][0]["http"]["paths"]}
+    assert rules == {p: "r-embertree-distributor" for p in paths} | {"/": "r-embertree-querier"}, rules
+    folder = tempfile.TemporaryDirectory(prefix="embertree-test-")
+    files = pathlib.Path(folder.name)
+    (files / "scrape.yaml").write_text("scrape_configs: []\n")
+    (files / "forward.yaml").write_text("targets: {a: {url: 'http://127.0.0.1:9'}}\n")
+    with folder, cluster.FourProcesses(distributor=[
+            f"--distributor.scrape-config-file={files / 'scrape.yaml'}",
+            f"--distributor.forward-config-file={files / 'forward.yaml'}"]) as server:
+        reader, writer = server.reader, server.writer
+        for path in paths:
+            tried = [writer.request(m, path + tail, b"" if m == "POST" else None).status
+                     for m in ("POST", "GET") for tail in ("", "/x")]
+            assert set(tried) != {404}, (path, tried)
+            assert {reader.request(m, path).status for m in ("POST", "GET")} <= {404, 405}, path
+
+
+def main():
+    tests = [test_generated_files_are_fresh, test_templates_are_balanced]
+    if HELM:
+        tests += [test_lint, test_kubernetes_knows_every_field, test_manifests_fit_together,
+                  test_every_option_goes_through, test_wrong_values_are_refused,
+                  test_rules_for_zones_and_updates, test_pods_work_distributed,
+                  test_pods_work_with_everything, test_pod_and_probes_work_behind_tls,
+                  test_ingress_sends_pushes_to_distributors]
+    else:
+        print("SKIPPED: nothing is rendered: helm is not installed (deploy/helm/README.md)", flush=True)
+    cluster.main(tests)
+
+
+if __name__ == "__main__":
+    main()
