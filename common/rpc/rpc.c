@@ -222,7 +222,9 @@ static void on_asked(struct rpc_node *n, struct rpc_msg *m)
     struct rpc_peer *p;
     struct err e;
 
-    if (rpc_peer_find(n, m->from, false, &p, &e)) {
+    /* A ping of our own that somebody threw back would make us a peer of ourselves. */
+    if ((m->epoch == n->epoch && !map_str_get(n->by_addr, str_c(m->from))) ||
+        rpc_peer_find(n, m->from, false, &p, &e)) {
         rpc_metrics_drop(n->metrics, RPC_DROP_ROUTE);
         rpc_msg_free(m);
         return;

@@ -22,6 +22,8 @@
 #include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/obs/metrics.h"
+#include "common/rpc/rpc_frame.h"
+#include "common/rpc/rpc_keys.h"
 #include "common/sys/env.h"
 #include "common/sys/loop.h"
 #include "common/sys/pool.h"
@@ -52,6 +54,12 @@ struct rpc_call; /* one request being served */
 
 struct rpc_net *rpc_net_new(struct env *env, struct metrics *metrics /* may be NULL */);
 void rpc_net_free(struct rpc_net *n); /* its nodes are freed; NULL is fine */
+/* From now on frames over tcp and ipc are sealed, and others refused. Borrows the keys, which may
+ * change while frames flow. Before the first node. Optional: while a running cluster is switched
+ * on, unsealed frames are taken as well, and sent to peers that answer only those. */
+void rpc_net_seal(struct rpc_net *n, const struct rpc_keys *keys, bool optional);
+/* Frames refused so far for this reason. */
+uint64_t rpc_net_refused(const struct rpc_net *n, enum rpc_drop why);
 
 struct rpc_node_opts {
     struct rpc_net *net;

@@ -24,8 +24,8 @@
  *   60      4   raw          bytes of it before compression; = total without flag bit 0
  *   64      4   length       bytes of payload in this frame: min(RPC_FRAME_CHUNK, total - offset)
  *   68      2   address      bytes of the sender's address
- *   70      6   zero         kept for the number of the key and its counter, once frames are sealed
- *   76      4   crc32c       of the whole frame with these four bytes 0
+ *   70      6   zero
+ *   76      4   crc32c       of the whole frame with these four bytes 0; 0 in a sealed frame
  *   80      n   address      where the sender takes answers: printable ASCII, "tcp://10.0.0.7:9095"
  *   head    length           payload
  *
@@ -87,6 +87,11 @@ enum rpc_drop {
     RPC_DROP_ROUTE,      /* no way to answer its sender */
     RPC_DROP_EXPIRED,    /* outgoing: its deadline passed in the queue */
     RPC_DROP_QUEUE,      /* outgoing: the queue to the peer is full */
+    RPC_DROP_UNSEALED,   /* not sealed, and there is a cluster key */
+    RPC_DROP_KEY,        /* sealed with a key that is not one of ours */
+    RPC_DROP_FORGED,     /* sealed wrongly: damaged, or by somebody without the key */
+    RPC_DROP_REPLAYED,   /* sealed, and came before, or too old to tell */
+    RPC_DROP_TICKET,     /* sealed for this address before it restarted, or by a dead process */
     RPC_DROPS,
 };
 const char *rpc_drop_name(enum rpc_drop d);
@@ -102,10 +107,15 @@ struct rpc_frame {
 
 /* Writes the head of f into `out`, checksum over head and body included; returns its length. */
 size_t rpc_frame_head(const struct rpc_frame *f, uint8_t out[RPC_FRAME_HEAD_MAX]);
+/* The same without a checksum, for a frame that is going to be sealed (rpc_seal.h). */
+size_t rpc_frame_head_bare(const struct rpc_frame *f, uint8_t out[RPC_FRAME_HEAD_MAX]);
 /* Takes one frame apart; *ret borrows from `in`. Versions speaks_min..speaks_max are read. On error
  * returns ERR_CORRUPT (RPC_DROP_VERSION: ERR_UNAVAILABLE) and says why. Any bytes are safe. */
 NODISCARD int rpc_frame_parse(struct str in, uint8_t speaks_min, uint8_t speaks_max,
                               struct rpc_frame *ret, enum rpc_drop *ret_why, struct err *e);
+/* The same for what was sealed: its checksum must be 0. */
+NODISCARD int rpc_frame_parse_bare(struct str in, uint8_t speaks_min, uint8_t speaks_max,
+                                   struct rpc_frame *ret, enum rpc_drop *ret_why, struct err *e);
 /* "request" and so on; "?" for others. */
 const char *rpc_kind_name(uint8_t kind);
 

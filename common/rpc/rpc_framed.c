@@ -16,16 +16,22 @@
  * what keeps the link alive (pings, errors, cancels, fins). At most one ping waits: a peer that is
  * not there would otherwise find hundreds when it comes. What waits past its deadline is dropped
  * unsent. A message of a frame that began goes on: the receiver counts on the rest.
+ *
+ * With cluster keys (rpc_guard.c) a lane holds everything but pings and pongs back until the peer's
+ * pong says how it takes frames; so pings and pongs go before what waits. While keys are optional,
+ * a ping goes sealed and then plain, until a pong says which of both the peer reads.
  */
 #include "common/rpc/rpc_framed.h"
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
+#include "common/rpc/rpc_guard.h"
 #include "common/rpc/rpc_net.h"
 #include "common/rpc/rpc_pack.h"
 #include "common/rpc/rpc_source.h"
 
 enum { LANE_SMALL_MAX = 32 * 1024, QUEUE_RESERVE = 1 << 20, MSG_OVERHEAD = 256 };
+enum { SEAL_BLINDLY = 4096 }; /* bytes; sealing more costs more than asking for room */
 #define MS_NS UINT64_C(1000000)
 
 struct lane {
@@ -34,6 +40,7 @@ struct lane {
     struct rpc_pipe *pipe;
     uint64_t seq;    /* of the first message, once a part of it went; else 0 */
     uint32_t offset; /* of what is to be sent next of it */
+    bool plain_too;  /* it is a ping that went sealed and now goes plain */
 };
 
 struct framed_port {
@@ -45,7 +52,9 @@ struct framed_port {
     struct rpc_ear *ear;
     struct rpc_sources *sources;
     struct rpc_pack *pack_out, *pack_in;
-    size_t unpacking; /* bytes of bodies being decompressed */
+    struct rpc_guard *guard; /* owned; NULL: frames are not sealed */
+    bool plain_taken;        /* no guard, or keys are optional */
+    size_t unpacking;        /* bytes of bodies being decompressed */
     bool zstd;
 };
 
@@ -55,6 +64,8 @@ struct framed_link {
     uint64_t seq; /* of the last message sent */
     uint8_t speaks;
     bool ping_waits;
+    bool plain; /* the peer reads what is not sealed; never where that is not taken */
+    struct rpc_guard_link *guard; /* owned; NULL without a guard */
     struct lane lanes[RPC_LANES];
     struct lane_ref {
         struct framed_link *link;
@@ -77,6 +88,7 @@ static void lane_remove(struct framed_link *l, struct lane *q, struct rpc_msg *m
     if (q->msgs.next == &m->link) {
         q->seq = 0;
         q->offset = 0;
+        q->plain_too = false;
     }
     if (m->kind == RPC_PING)
         l->ping_waits = false;
@@ -96,14 +108,57 @@ static uint32_t left_ms(const struct rpc_msg *m, uint64_t now_ns)
     return (uint32_t)MIN(left, (uint64_t)UINT32_MAX);
 }
 
+static bool is_greeting(const struct rpc_msg *m)
+{
+    return m->kind == RPC_PING || m->kind == RPC_PONG;
+}
+
+/* Does the next frame of m go sealed? */
+static bool goes_sealed(const struct framed_link *l, const struct lane *q, const struct rpc_msg *m)
+{
+    if (!l->guard)
+        return false;
+    if (m->kind == RPC_PING)
+        return !q->plain_too;
+    return m->kind == RPC_PONG ? m->sealed : !l->plain;
+}
+
+/* Waits for the peer's pong, which says how. */
+static bool is_held(const struct framed_link *l, const struct rpc_msg *m)
+{
+    return l->guard && !is_greeting(m) && !l->plain && !rpc_guard_bound(l->guard);
+}
+
+static bool pipe_send(struct framed_link *l, struct lane *q, const struct rpc_msg *m,
+                      const struct rpc_frame *f)
+{
+    const struct framed_port *p = l->port;
+    struct str head, body = f->body;
+    uint8_t bytes[RPC_FRAME_HEAD_MAX];
+
+    if (!goes_sealed(l, q, m)) {
+        head = str_n(bytes, rpc_frame_head(f, bytes));
+    } else if (body.len > SEAL_BLINDLY &&
+               !q->pipe->ops->room(q->pipe, sizeof(bytes) + body.len + RPC_SEAL_MORE)) {
+        return false;
+    } else {
+        head = str_n(bytes, rpc_frame_head_bare(f, bytes));
+        head = is_greeting(m) ? rpc_guard_seal_greeting(l->guard, f->to_epoch, head, body)
+                              : rpc_guard_seal(l->guard, (enum rpc_lane)f->lane, head, body);
+        body = STR_NULL;
+    }
+    if (!q->pipe->ops->send(q->pipe, head, body))
+        return false;
+    rpc_metrics_frame_out(p->metrics, head.len + body.len);
+    return true;
+}
+
 /* One frame of m, from the lane's offset. False: the pipe has no room. */
 static bool send_frame(struct framed_link *l, struct lane *q, struct rpc_msg *m, uint64_t now_ns)
 {
     const struct framed_port *p = l->port;
-    uint8_t head[RPC_FRAME_HEAD_MAX];
-    bool pingish = m->kind == RPC_PING || m->kind == RPC_PONG;
     struct rpc_frame f = {
-        .version = pingish ? RPC_FRAME_VERSION_PING : l->speaks,
+        .version = is_greeting(m) ? RPC_FRAME_VERSION_PING : l->speaks,
         .speaks_min = p->o.speaks_min,
         .speaks_max = p->o.speaks_max,
         .kind = m->kind,
@@ -122,14 +177,15 @@ static bool send_frame(struct framed_link *l, struct lane *q, struct rpc_msg *m,
         .addr = str_c(p->advertise),
         .body = str_sub(buf_str(&m->body), q->offset, q->offset + RPC_FRAME_CHUNK),
     };
-    size_t n = rpc_frame_head(&f, head);
 
-    if (!q->pipe->ops->send(q->pipe, str_n(head, n), f.body))
+    if (!pipe_send(l, q, m, &f))
         return false;
     if (!q->seq)
         q->seq = ++l->seq;
-    q->offset += (uint32_t)f.body.len;
-    rpc_metrics_frame_out(p->metrics, n + f.body.len);
+    q->plain_too = m->kind == RPC_PING && l->guard && p->plain_taken && !q->plain_too &&
+                   !rpc_guard_bound(l->guard);
+    if (!q->plain_too)
+        q->offset += (uint32_t)f.body.len;
     return true;
 }
 
@@ -142,9 +198,9 @@ static void lane_flush(struct framed_link *l, struct lane *q)
         if (!q->seq && m->deadline_ns && now_ns >= m->deadline_ns) {
             rpc_metrics_drop(l->port->metrics, RPC_DROP_EXPIRED);
         } else {
-            if (!send_frame(l, q, m, now_ns))
+            if (is_held(l, m) || !send_frame(l, q, m, now_ns))
                 return;
-            if (q->offset < m->body.len)
+            if (q->plain_too || q->offset < m->body.len)
                 continue;
         }
         lane_remove(l, q, m);
@@ -165,7 +221,10 @@ static void on_packed(void *cookie, void *tag, struct rpc_msg *m, bool ok)
     struct lane *q = &l->lanes[m->lane];
 
     (void)cookie;
-    list_add_tail(&q->msgs, &m->link);
+    if (l->guard && is_greeting(m)) /* to the front, behind what is half sent */
+        list_add_tail(q->seq ? q->msgs.next->next : q->msgs.next, &m->link);
+    else
+        list_add_tail(&q->msgs, &m->link);
     if (!ok) {
         lane_remove(l, q, m);
         rpc_msg_free(m);
@@ -216,6 +275,7 @@ static int framed_link_open(struct rpc_port *port, const char *addr, struct rpc_
     l->link.ops = &framed_ops;
     l->port = p;
     l->speaks = p->o.speaks_min;
+    l->guard = p->guard ? rpc_guard_link_new(p->guard, addr) : NULL;
     for (size_t i = 0; i < RPC_LANES; i++) {
         list_init(&l->lanes[i].msgs);
         l->refs[i] = (struct lane_ref){ l, (enum rpc_lane)i };
@@ -224,6 +284,7 @@ static int framed_link_open(struct rpc_port *port, const char *addr, struct rpc_
         if (p->pipes->open(p->ear, addr, link_on_room, &l->refs[i], &l->lanes[i].pipe, e)) {
             for (size_t k = 0; k < i; k++)
                 p->pipes->close(l->lanes[k].pipe);
+            rpc_guard_link_free(l->guard);
             xfree(l);
             return e->code;
         }
@@ -254,6 +315,7 @@ static void framed_link_close(struct rpc_link *link)
         rpc_metrics_queued(l->port->metrics, -(int64_t)q->bytes); /* what the pool still holds */
         l->port->pipes->close(q->pipe);
     }
+    rpc_guard_link_free(l->guard);
     xfree(l);
 }
 
@@ -261,6 +323,10 @@ static void framed_link_reset(struct rpc_link *link)
 {
     struct framed_link *l = container_of(link, struct framed_link, link);
 
+    if (l->guard && l->port->plain_taken) { /* it may come back without keys */
+        l->plain = false;
+        rpc_guard_unbind(l->guard);
+    }
     for (size_t i = 0; i < RPC_LANES; i++) {
         struct lane *q = &l->lanes[i];
 
@@ -280,6 +346,24 @@ static void framed_link_speaks(struct rpc_link *link, uint8_t max)
     struct framed_link *l = container_of(link, struct framed_link, link);
 
     l->speaks = MAX(MIN(max, l->port->o.speaks_max), l->port->o.speaks_min);
+}
+
+static void framed_link_bind(struct rpc_link *link, const struct rpc_msg *pong)
+{
+    struct framed_link *l = container_of(link, struct framed_link, link);
+
+    if (!l->guard)
+        return;
+    if (pong->sealed) {
+        l->plain = false;
+        rpc_guard_bind(l->guard, pong->epoch, pong->ticket);
+    } else if (rpc_guard_bound(l->guard) != pong->epoch) {
+        CHECK(l->port->plain_taken);
+        l->plain = true;
+        rpc_guard_unbind(l->guard);
+    }
+    for (size_t i = 0; i < RPC_LANES; i++)
+        lane_flush(l, &l->lanes[i]);
 }
 
 static void framed_link_forget(struct rpc_link *link, uint64_t id)
@@ -358,17 +442,42 @@ static void port_take(struct framed_port *p, struct rpc_msg *m)
     rpc_pack_in(p->pack_in, m);
 }
 
+/* What came, as a frame. Nothing but an envelope is looked at before it proved itself. */
+static enum rpc_drop port_parse(struct framed_port *p, struct str bytes, struct rpc_frame *ret,
+                                struct rpc_seal *ret_seal)
+{
+    uint8_t min = p->o.speaks_min, max = p->o.speaks_max;
+    enum rpc_drop why;
+    struct err e;
+
+    ret_seal->cls = 0;
+    if (!rpc_seal_is(bytes)) {
+        if (!p->plain_taken)
+            return RPC_DROP_UNSEALED;
+        (void)!rpc_frame_parse(bytes, min, max, ret, &why, &e);
+        return why;
+    }
+    if (!p->guard)
+        return RPC_DROP_KEY;
+    why = rpc_guard_open(p->guard, bytes, &bytes, ret_seal);
+    if (why == RPC_DROP_NONE && rpc_frame_parse_bare(bytes, min, max, ret, &why, &e) == 0 &&
+        !rpc_guard_agrees(p->guard, ret_seal, ret))
+        why = RPC_DROP_FORGED;
+    return why;
+}
+
 static void port_on_frame(void *cookie, struct str bytes)
 {
     struct framed_port *p = cookie;
     uint64_t now_ns = port_now(p);
     struct rpc_msg *m = NULL;
+    struct rpc_seal seal;
     struct rpc_frame f;
     enum rpc_drop why;
-    struct err e;
 
     rpc_metrics_frame_in(p->metrics, bytes.len);
-    if (rpc_frame_parse(bytes, p->o.speaks_min, p->o.speaks_max, &f, &why, &e)) {
+    why = port_parse(p, bytes, &f, &seal);
+    if (why != RPC_DROP_NONE) {
         rpc_metrics_drop(p->metrics, why);
         return;
     }
@@ -379,6 +488,8 @@ static void port_on_frame(void *cookie, struct str bytes)
         port_refuse(p, m, why);
         rpc_msg_free(m);
     } else if (m) {
+        m->sealed = seal.cls != 0;
+        m->ticket = seal.cls ? seal.ticket : 0;
         port_take(p, m);
     }
 }
@@ -394,6 +505,7 @@ static void framed_close(struct rpc_port *port)
     rpc_pack_free(p->pack_in);
     rpc_pack_free(p->pack_out);
     rpc_sources_free(p->sources);
+    rpc_guard_free(p->guard);
     xfree(p);
 }
 
@@ -421,6 +533,7 @@ static const struct rpc_wire_ops framed_ops = {
     .link_close = framed_link_close,
     .link_reset = framed_link_reset,
     .link_speaks = framed_link_speaks,
+    .link_bind = framed_link_bind,
     .link_send = framed_link_send,
     .link_forget = framed_link_forget,
     .link_queued = framed_link_queued,
@@ -441,6 +554,15 @@ int rpc_framed_open(const struct rpc_pipe_ops *pipes, bool zstd, const struct rp
     p->o.listen = p->listen;
     p->o.advertise = p->advertise;
     p->metrics = rpc_net_metrics(o->net);
+    p->plain_taken = !o->net->keys || o->net->keys_optional;
+    if (o->net->keys)
+        p->guard = rpc_guard_new(&(struct rpc_guard_opts){
+            .env = o->net->env,
+            .keys = o->net->keys,
+            .addr = p->advertise,
+            .epoch = o->epoch,
+            .frames_max = o->net->keys_frames_max,
+        });
     p->sources = rpc_sources_new(o->message_max, o->assembly_max);
     p->pack_out = rpc_pack_new(o->loop, o->pool, on_packed, p);
     p->pack_in = rpc_pack_new(o->loop, o->pool, on_unpacked, p);

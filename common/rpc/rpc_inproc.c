@@ -289,6 +289,12 @@ static int inproc_link_send(struct rpc_link *link, struct rpc_msg *m, struct err
     return 0;
 }
 
+/* Within a process nobody has to prove anything. */
+static void inproc_link_bind(struct rpc_link *link, const struct rpc_msg *pong)
+{
+    (void)link, (void)pong;
+}
+
 static void inproc_link_forget(struct rpc_link *link, uint64_t id)
 {
     link_clear(container_of(link, struct inproc_link, link), false, id);
@@ -307,6 +313,7 @@ static const struct rpc_wire_ops inproc_link_ops = {
     .link_close = inproc_link_close,
     .link_reset = inproc_link_reset,
     .link_speaks = inproc_link_speaks,
+    .link_bind = inproc_link_bind,
     .link_send = inproc_link_send,
     .link_forget = inproc_link_forget,
     .link_queued = inproc_link_queued,

@@ -247,17 +247,26 @@ static void fly(struct mem_pipe *p, struct str head, struct str body, bool lost,
     loop_timer_start(f->timer, delay, 0);
 }
 
+static bool mem_pipe_room(struct rpc_pipe *pipe, size_t bytes)
+{
+    struct mem_pipe *p = container_of(pipe, struct mem_pipe, pipe);
+    const struct rpc_mem *m = p->from->mem;
+    size_t max = m->faults.pipe_bytes_max ? m->faults.pipe_bytes_max : PIPE_BYTES;
+
+    if (p->under_way == 0 || p->under_way + bytes <= max)
+        return true;
+    p->waiting = true;
+    return false;
+}
+
 static bool mem_pipe_send(struct rpc_pipe *pipe, struct str head, struct str body)
 {
     struct mem_pipe *p = container_of(pipe, struct mem_pipe, pipe);
     struct rpc_mem *m = p->from->mem;
-    size_t max = m->faults.pipe_bytes_max ? m->faults.pipe_bytes_max : PIPE_BYTES;
     bool lost, repeated;
 
-    if (p->under_way && p->under_way + head.len + body.len > max) {
-        p->waiting = true;
+    if (!mem_pipe_room(pipe, head.len + body.len))
         return false;
-    }
     lost = prng_chance(&m->prng, m->faults.lost);
     repeated = prng_chance(&m->prng, m->faults.repeated);
     m->stats.sent++;
@@ -348,6 +357,7 @@ static const struct rpc_pipe_ops mem_pipe_ops = {
     .open = mem_pipe_open,
     .close = mem_pipe_close,
     .reset = mem_pipe_reset,
+    .room = mem_pipe_room,
     .send = mem_pipe_send,
 };
 

@@ -28,6 +28,18 @@ void rpc_net_free(struct rpc_net *n)
     xfree(n);
 }
 
+void rpc_net_seal(struct rpc_net *n, const struct rpc_keys *keys, bool optional)
+{
+    CHECK(n->nodes == 0);
+    n->keys = keys;
+    n->keys_optional = keys && optional;
+}
+
+uint64_t rpc_net_refused(const struct rpc_net *n, enum rpc_drop why)
+{
+    return rpc_metrics_dropped(n->metrics, why);
+}
+
 struct rpc_metrics *rpc_net_metrics(struct rpc_net *n)
 {
     return n->metrics;

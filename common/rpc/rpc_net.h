@@ -14,6 +14,9 @@ struct rpc_mem;    /* the simulated network; see rpc_mem.h */
 struct rpc_net {
     struct env *env; /* borrowed */
     struct rpc_metrics *metrics;
+    const struct rpc_keys *keys; /* borrowed; NULL: frames are not sealed */
+    bool keys_optional;
+    uint64_t keys_frames_max;     /* for tests: frames until a run is over; 0: 2^32 - 1 */
     struct metrics *own_registry; /* NULL if the caller gave one */
     size_t nodes;
     struct rpc_inproc *inproc; /* NULL until used */

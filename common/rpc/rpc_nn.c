@@ -28,6 +28,7 @@
 #include <nanomsg/nn.h>
 #include <nanomsg/pipeline.h>
 #include <nanomsg/tcp.h>
+#include <poll.h>
 #include <uv.h>
 
 #include "common/base/mem.h"
@@ -270,6 +271,18 @@ static void pipe_reset(struct rpc_pipe *pipe)
     /* A refused connect (no descriptors left) is tried again by the next reset. */
 }
 
+static bool pipe_room(struct rpc_pipe *pipe, size_t bytes)
+{
+    struct nn_pipe *p = container_of(pipe, struct nn_pipe, pipe);
+    struct pollfd fd = { .events = POLLIN };
+
+    (void)bytes; /* it takes one frame of any size, or none */
+    if (uv_fileno((const uv_handle_t *)(const void *)p->poll, &fd.fd) == 0 && poll(&fd, 1, 0) == 1)
+        return true;
+    pipe_wait(p);
+    return false;
+}
+
 static bool pipe_send(struct rpc_pipe *pipe, struct str head, struct str body)
 {
     struct nn_pipe *p = container_of(pipe, struct nn_pipe, pipe);
@@ -297,6 +310,7 @@ static const struct rpc_pipe_ops nn_pipe_ops = {
     .open = pipe_open,
     .close = pipe_close,
     .reset = pipe_reset,
+    .room = pipe_room,
     .send = pipe_send,
 };
 

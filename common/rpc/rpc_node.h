@@ -36,6 +36,8 @@ struct rpc_peer {
     uint64_t ping_sent_ns;          /* when the newest ping that was answered was sent */
     uint64_t heard_ns;              /* any message from this address */
     uint64_t reset_ns;              /* when the way to it was made anew last */
+    uint64_t pinged_ns;             /* when it was pinged last */
+    char named[RPC_ADDR_MAX + 1];   /* sealed: who answered instead; "": nobody */
     struct list calls;              /* of struct rpc_out */
     size_t serving;                 /* requests of it that run here */
     uint8_t fins_left;              /* draining: bit per lane without an echo */

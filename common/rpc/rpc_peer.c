@@ -24,7 +24,7 @@
 #include "common/base/wr.h"
 #include "common/rpc/rpc_node.h"
 
-enum { RESET_MS_MIN = 1000, SILENT_MS_MIN = 30000 };
+enum { RESET_MS_MIN = 1000, SILENT_MS_MIN = 30000, PING_AGAIN_MS = 10 };
 #define TOKEN_BITS 16
 
 static uint64_t dead_ns(const struct rpc_node *n)
@@ -48,6 +48,7 @@ static void peer_ping(struct rpc_peer *p, uint64_t now_ns)
 
     wr_u64le(&m->body, now_ns);
     m->deadline_ns = now_ns + dead_ns(p->node); /* older ones are no use */
+    p->pinged_ns = now_ns;
     rpc_peer_tell(p, m);
 }
 
@@ -90,10 +91,22 @@ static void fail_calls(struct rpc_peer *p, const struct err *e)
     }
 }
 
+/* With keys, the most likely reason is another key. */
+static void say_no_answer(const struct rpc_peer *p, const struct rpc_keys *keys, struct err *e)
+{
+    struct buf said;
+
+    buf_init(&said, ERR_TEXT_MAX);
+    rpc_keys_say(keys, &said);
+    err_set(e, ERR_UNAVAILABLE,
+            "%s is down: it never answered; does it run, and has it the cluster key %.*s?", p->addr,
+            STR_ARG(buf_str(&said)));
+    buf_deinit(&said);
+}
+
 void rpc_peer_say_down(const struct rpc_peer *p, uint64_t now_ns, struct err *e)
 {
     const struct rpc_node_opts *o = &p->node->o;
-
     if (p->skewed)
         err_set(
             e, ERR_UNAVAILABLE,
@@ -102,6 +115,12 @@ void rpc_peer_say_down(const struct rpc_peer *p, uint64_t now_ns, struct err *e)
     else if (p->epoch)
         err_set(e, ERR_UNAVAILABLE, "%s is down: no answer to pings for %" PRIu64 " ms", p->addr,
                 (now_ns - p->pong_ns) / RPC_MS_NS);
+    else if (p->named[0])
+        err_set(e, ERR_UNAVAILABLE,
+                "%s is down: %s answers there; call it by the address it advertises", p->addr,
+                p->named);
+    else if (o->net->keys && p->node->scheme != RPC_SCHEME_INPROC)
+        say_no_answer(p, o->net->keys, e);
     else
         err_set(e, ERR_UNAVAILABLE, "%s is down: it never answered", p->addr);
 }
@@ -261,8 +280,13 @@ void rpc_peer_on_ping(struct rpc_node *n, struct rpc_peer *p, const struct rpc_m
 
     buf_add_str(&pong->body, buf_str(&m->body));
     pong->to_epoch = m->epoch;
+    pong->sealed = m->sealed;
     pong->deadline_ns = rpc_node_now(n) + dead_ns(n);
     rpc_peer_tell(p, pong);
+    /* Answers to a process that we do not know yet wait for its pong. */
+    if (m->sealed && m->epoch != p->epoch &&
+        rpc_node_now(n) >= p->pinged_ns + PING_AGAIN_MS * RPC_MS_NS)
+        peer_ping(p, rpc_node_now(n));
 }
 
 static void peer_restarted(struct rpc_peer *p, uint64_t epoch)
@@ -288,6 +312,12 @@ void rpc_peer_on_pong(struct rpc_node *n, const struct rpc_msg *m)
         rpc_metrics_stale(n->metrics);
         return;
     }
+    /* Tickets are for one address: frames for this one shall not reach another node. */
+    if (m->sealed && strcmp(m->from, p->addr) != 0) {
+        memcpy(p->named, m->from, sizeof(p->named));
+        return;
+    }
+    p->named[0] = '\0';
     p->ping_sent_ns = sent_ns;
     p->pong_ns = p->heard_ns = now_ns;
     p->speaks_min = m->speaks_min;
@@ -298,6 +328,7 @@ void rpc_peer_on_pong(struct rpc_node *n, const struct rpc_msg *m)
         peer_down(p, now_ns);
     if (!p->skewed) {
         p->out->ops->link_speaks(p->out, m->speaks_max);
+        p->out->ops->link_bind(p->out, m);
         if (p->state != RPC_PEER_UP)
             peer_goto(p, RPC_PEER_UP);
     }

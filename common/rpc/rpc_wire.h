@@ -39,6 +39,8 @@ struct rpc_msg {
     uint8_t speaks_min, speaks_max;
     uint64_t epoch;              /* sender's */
     char from[RPC_ADDR_MAX + 1]; /* sender's address */
+    bool sealed;                 /* received, or (pongs) to be sent, under a cluster key */
+    uint64_t ticket;             /* received sealed pongs: what to bind with */
 };
 struct rpc_msg *rpc_msg_new(enum rpc_kind kind, uint64_t id);
 void rpc_msg_free(struct rpc_msg *m); /* NULL is fine */
@@ -77,6 +79,8 @@ struct rpc_wire_ops {
     void (*link_close)(struct rpc_link *l);
     void (*link_reset)(struct rpc_link *l);               /* connect anew; what waits may be lost */
     void (*link_speaks)(struct rpc_link *l, uint8_t max); /* newest version the peer reads */
+    /* A pong to our own young ping: who is there, and how it takes frames. */
+    void (*link_bind)(struct rpc_link *l, const struct rpc_msg *pong);
     /* Moves m unless it returns ERR_BUSY: the queue is full. */
     int (*link_send)(struct rpc_link *l, struct rpc_msg *m, struct err *e) NODISCARD;
     void (*link_forget)(struct rpc_link *l, uint64_t id); /* unsent requests of this id */
@@ -100,6 +104,8 @@ struct rpc_pipe_ops {
                 struct rpc_pipe **ret, struct err *e) NODISCARD;
     void (*close)(struct rpc_pipe *p);
     void (*reset)(struct rpc_pipe *p);
+    /* False: send would say so too for that many bytes, as far as one can know. */
+    bool (*room)(struct rpc_pipe *p, size_t bytes) NODISCARD;
     /* False: no room now, on_room will be called. */
     bool (*send)(struct rpc_pipe *p, struct str head, struct str body) NODISCARD;
 };

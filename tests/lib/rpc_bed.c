@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
+#include "common/rpc/rpc_net.h"
 
 static void seeded_random(struct env *env, void *p, size_t n)
 {
@@ -16,11 +17,13 @@ static void seeded_random(struct env *env, void *p, size_t n)
         to[i] = (uint8_t)prng_u64(&b->prng);
 }
 
-void rpc_bed_init(struct rpc_bed *b, enum rpc_bed_kind kind, uint64_t seed)
+void rpc_bed_init(struct rpc_bed *b, unsigned kind, uint64_t seed)
 {
     static uint32_t beds;
+    bool sealed = kind & RPC_BED_SEALED;
 
-    *b = (struct rpc_bed){ .kind = kind };
+    kind &= ~RPC_BED_SEALED;
+    *b = (struct rpc_bed){ .kind = (enum rpc_bed_kind)kind };
     b->env = *env_real();
     prng_init(&b->prng, seed);
     b->metrics = metrics_new();
@@ -44,12 +47,41 @@ void rpc_bed_init(struct rpc_bed *b, enum rpc_bed_kind kind, uint64_t seed)
     b->net = rpc_net_new(&b->env, b->metrics);
     if (kind == RPC_BED_MEM)
         rpc_mem_seed(b->net, seed);
+    if (sealed) {
+        b->keys = rpc_bed_keys("k");
+        rpc_net_seal(b->net, b->keys, false);
+    }
+}
+
+void rpc_bed_give_keys(struct rpc_bed *b, const struct rpc_keys *keys, bool optional)
+{
+    b->net->keys = keys;
+    b->net->keys_optional = keys && optional;
+}
+
+struct rpc_keys *rpc_bed_keys(const char *letters)
+{
+    struct rpc_keys *keys;
+    struct buf text;
+    struct err e;
+
+    buf_init(&text, 16 * KIB);
+    for (const char *c = letters; *c; c++) {
+        (void)buf_addf(&text, "id-%c: ", *c);
+        for (int i = 0; i < RPC_KEY_BYTES; i++)
+            (void)buf_addf(&text, "%02x", (unsigned)*c);
+        (void)buf_add_c(&text, '\n');
+    }
+    CHECK(rpc_keys_parse(buf_str(&text), "test", &keys, &e) == 0);
+    buf_deinit(&text);
+    return keys;
 }
 
 void rpc_bed_deinit(struct rpc_bed *b)
 {
     pool_free(b->pool);
     rpc_net_free(b->net);
+    rpc_keys_free(b->keys);
     loop_free(b->loop);
     metrics_free(b->metrics);
     if (b->dir[0]) {

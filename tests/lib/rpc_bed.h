@@ -12,6 +12,7 @@
 #include "common/sys/pool.h"
 
 enum rpc_bed_kind { RPC_BED_TCP, RPC_BED_IPC, RPC_BED_INPROC, RPC_BED_MEM };
+#define RPC_BED_SEALED 8u /* beside one of them: with a cluster key */
 
 struct rpc_bed {
     enum rpc_bed_kind kind;
@@ -21,14 +22,20 @@ struct rpc_bed {
     struct metrics *metrics;
     struct loop *loop;
     struct rpc_net *net;
+    struct rpc_keys *keys; /* NULL: frames are not sealed */
     struct pool *pool;
     char dir[64];  /* of ipc sockets; empty otherwise */
     uint32_t next; /* number of the next address */
     uint16_t port; /* first of tcp addresses */
 };
 
-void rpc_bed_init(struct rpc_bed *b, enum rpc_bed_kind kind, uint64_t seed);
+void rpc_bed_init(struct rpc_bed *b, unsigned kind, uint64_t seed);
 void rpc_bed_deinit(struct rpc_bed *b);
+/* Keys for the nodes made from now on; those of before keep theirs only if they are the same
+ * object. NULL: none. Borrowed. */
+void rpc_bed_give_keys(struct rpc_bed *b, const struct rpc_keys *keys, bool optional);
+/* Keys with these secrets, such as "ab": each letter's key is 32 times that letter. */
+struct rpc_keys *rpc_bed_keys(const char *letters);
 /* An address nobody listens on. */
 void rpc_bed_addr(struct rpc_bed *b, char ret[128]);
 /* Options with short times: heartbeat 20 ms, dead after 300 ms; message_max 4 MiB. */

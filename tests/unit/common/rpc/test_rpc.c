@@ -23,7 +23,7 @@ struct pair {
     bool drained;
 };
 
-static void pair_init(struct pair *p, enum rpc_bed_kind kind)
+static void pair_init(struct pair *p, unsigned kind)
 {
     struct err e;
 
@@ -44,9 +44,9 @@ static void pair_deinit(struct pair *p)
     rpc_bed_deinit(&p->bed);
 }
 
-static enum rpc_bed_kind kind_of(void **state)
+static unsigned kind_of(void **state)
 {
-    return (enum rpc_bed_kind)(uintptr_t)*state;
+    return (unsigned)(uintptr_t)*state;
 }
 
 static bool peer_is_up(void *cookie)
@@ -603,9 +603,12 @@ static void an_address_is_taken_once(void **state)
     {                                                            \
         name ": " #fn, fn, NULL, NULL, (void *)(uintptr_t)(kind) \
     }
-#define OVER_ALL(fn)                                            \
-    OVER(RPC_BED_TCP, "tcp", fn), OVER(RPC_BED_IPC, "ipc", fn), \
-        OVER(RPC_BED_INPROC, "inproc", fn), OVER(RPC_BED_MEM, "mem", fn)
+#define OVER_ALL(fn)                                                      \
+    OVER(RPC_BED_TCP, "tcp", fn), OVER(RPC_BED_IPC, "ipc", fn),           \
+        OVER(RPC_BED_INPROC, "inproc", fn), OVER(RPC_BED_MEM, "mem", fn), \
+        OVER(RPC_BED_TCP | RPC_BED_SEALED, "sealed tcp", fn),             \
+        OVER(RPC_BED_IPC | RPC_BED_SEALED, "sealed ipc", fn),             \
+        OVER(RPC_BED_MEM | RPC_BED_SEALED, "sealed mem", fn)
 
 int main(void)
 {

@@ -169,7 +169,7 @@ static bool never(void *cookie)
 }
 
 /* Returns the trace. */
-static uint64_t sim_run(uint64_t seed, bool verbose)
+static uint64_t sim_run(uint64_t seed, bool sealed, bool verbose)
 {
     struct sim s = { 0 };
     struct rpc_mem_faults f = { 0 };
@@ -177,7 +177,7 @@ static uint64_t sim_run(uint64_t seed, bool verbose)
     uint32_t canceled = 0;
 
     prng_init(&s.prng, seed);
-    rpc_bed_init(&s.bed, RPC_BED_MEM, seed);
+    rpc_bed_init(&s.bed, RPC_BED_MEM | (sealed ? RPC_BED_SEALED : 0), seed);
     s.calls = XNEW_ARRAY(struct sim_call, CALLS);
     f.delay_max_ms = 1 + (uint32_t)prng_below(&s.prng, 60);
     f.lost = prng_unit(&s.prng) * 0.1;
@@ -248,14 +248,25 @@ static void every_call_ends_once(void **state)
 
     (void)state;
     for (uint64_t i = 0; i < seeds; i++)
-        (void)sim_run(first + i, true);
+        (void)sim_run(first + i, false, true);
+}
+
+static void every_sealed_call_ends_once(void **state)
+{
+    uint64_t first = number_of("SEED", 1), seeds = getenv("SEED") ? 1 : number_of("SEEDS", 15);
+
+    (void)state;
+    for (uint64_t i = 0; i < seeds; i++)
+        (void)sim_run(first + i, true, true);
 }
 
 static void the_same_seed_is_the_same_run(void **state)
 {
     (void)state;
-    assert_true(sim_run(99, false) == sim_run(99, false));
-    assert_true(sim_run(99, false) != sim_run(100, false));
+    for (int sealed = 0; sealed < 2; sealed++) {
+        assert_true(sim_run(99, sealed, false) == sim_run(99, sealed, false));
+        assert_true(sim_run(99, sealed, false) != sim_run(100, sealed, false));
+    }
 }
 
 /* ---- one thing at a time --------------------------------------------------------------------- */
@@ -479,6 +490,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_call_ends_once),
+        cmocka_unit_test(every_sealed_call_ends_once),
         cmocka_unit_test(the_same_seed_is_the_same_run),
         cmocka_unit_test(a_one_way_partition_is_down_for_both),
         cmocka_unit_test(old_pongs_bring_nobody_back),

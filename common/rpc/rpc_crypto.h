@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rpc_crypto.h: AES-256-GCM and HKDF-SHA256, by OpenSSL. Who uses a key sees to it that no nonce
+ * is used twice under it. Thread: one per object.
+ */
+#ifndef COMMON_RPC_RPC_CRYPTO_H
+#define COMMON_RPC_RPC_CRYPTO_H
+
+#include "common/base/base.h"
+#include "common/base/str.h"
+
+#define RPC_KEY_BYTES   32
+#define RPC_NONCE_BYTES 12
+#define RPC_TAG_BYTES   16
+
+struct rpc_aead;
+
+/* A key for sealing, or one for opening. */
+struct rpc_aead *rpc_aead_new(const uint8_t key[RPC_KEY_BYTES], bool sealing);
+void rpc_aead_free(struct rpc_aead *a); /* wipes; NULL is fine */
+/* Encrypts `head` and behind it `body` to `out`, and the tag behind that: RPC_TAG_BYTES more than
+ * both. `ad` is authenticated and stays readable. `out` may not overlap them. */
+void rpc_aead_seal(struct rpc_aead *a, const uint8_t nonce[RPC_NONCE_BYTES], struct str ad,
+                   struct str head, struct str body, uint8_t *out);
+/* Decrypts all of `sealed` but its tag to `out`, RPC_TAG_BYTES less. False: not sealed by this key
+ * with this nonce and `ad`; then what stands in `out` means nothing and may not be looked at. */
+bool rpc_aead_open(struct rpc_aead *a, const uint8_t nonce[RPC_NONCE_BYTES], struct str ad,
+                   struct str sealed, uint8_t *out) NODISCARD;
+
+/* RFC 5869, both steps. */
+void rpc_hkdf(struct str key, struct str salt, struct str info, uint8_t *out, size_t n);
+/* Overwrites a secret; no compiler leaves it out. */
+void rpc_wipe(void *p, size_t n);
+
+#endif
