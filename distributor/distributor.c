@@ -40,14 +40,8 @@ static int start_node(const struct role_ctx *ctx, struct distributor *d, struct 
     };
     const struct conf_list *all = &ctx->cluster->ingesters;
 
-    if (!ctx->common->insecure_open && d->conf->listen[0] &&
-        !addr_is_loopback(str_c(d->conf->listen)))
-        return err_set(
-            e, ERR_CONFIG,
-            "distributor.listen: %s can be reached from other machines, and the roles do "
-            "not prove who they are to each other; keep that network private and say "
-            "so with --http.insecure-open",
-            d->conf->listen);
+    if (role_rpc_listen_check(ctx, "distributor.listen", d->conf->listen, e))
+        return e->code;
     if (rpc_node_new(&o, &d->node, e))
         return err_wrap(e, "distributor.listen");
     d->peers = XNEW_ARRAY(struct rpc_peer *, all->len);

@@ -59,12 +59,8 @@ static int check_conf(struct ingester *in, struct err *e)
 {
     uint64_t shards = in->ctx->cluster->shards, n = in->ctx->cluster->ingesters.len;
 
-    if (!in->ctx->common->insecure_open && !addr_is_loopback(str_c(in->conf->listen)))
-        return err_set(e, ERR_CONFIG,
-                       "ingester.listen: %s can be reached from other machines, and the roles do "
-                       "not prove who they are to each other; keep that network private and say "
-                       "so with --http.insecure-open",
-                       in->conf->listen);
+    if (role_rpc_listen_check(in->ctx, "ingester.listen", in->conf->listen, e))
+        return e->code;
     if ((shards + n - 1) / n > SHARDS_OWN_MAX)
         return err_set(e, ERR_CONFIG,
                        "cluster.shards is %" PRIu64 " for %" PRIu64 " ingesters; one holds at most "

@@ -101,13 +101,8 @@ static int start_peers(struct querier *qr, struct err *e)
                                .dead_ms = (uint32_t)c->dead_ms,
                                .pool = qr->ctx->pool };
 
-    if (!qr->ctx->common->insecure_open && qr->conf->listen[0] &&
-        !addr_is_loopback(str_c(qr->conf->listen)))
-        return err_set(e, ERR_CONFIG,
-                       "querier.listen: %s can be reached from other machines, and the roles do "
-                       "not prove who they are to each other; keep that network private and say "
-                       "so with --http.insecure-open",
-                       qr->conf->listen);
+    if (role_rpc_listen_check(qr->ctx, "querier.listen", qr->conf->listen, e))
+        return e->code;
     if (rpc_node_new(&o, &qr->node, e))
         return err_wrap(e, "querier.listen");
     qr->peers = XNEW_ARRAY(struct rpc_peer *, c->ingesters.len);

@@ -65,6 +65,12 @@ static const struct conf_row cluster_rows[] = {
                   "Peers greet each other this often."),
     CONF_DURATION(struct cluster_conf, dead_ms, "dead_after", "3s", "50ms", "10m",
                   "A peer is taken for down after this much silence."),
+    CONF_STR(struct cluster_conf, key_file, "key_file", "",
+             "File with the cluster's keys, a line \"id: 32 bytes in hex or base64\" each, mode "
+             "0600: roles on other machines prove that they have one, and nobody else reads what "
+             "they say. The first key seals, all of them open. Read again when it changes."),
+    CONF_BOOL(struct cluster_conf, key_optional, "key_optional", "false",
+              "Talk to roles without a key as well: only while a running cluster gets its first."),
 };
 const struct conf_table cluster_options = { "cluster", "Who is where", cluster_rows,
                                             ARRAY_LEN(cluster_rows), sizeof(struct cluster_conf) };

@@ -85,6 +85,7 @@ static void on_tick(void *cookie)
     CHECK(p->magic == PROCESS_MAGIC);
     usage_refresh(&p->usage);
     memory_gather(p->memory);
+    cluster_keys_tick(&p->keys, clock_mono_ns(p->ctx.env->clock) / 1000000);
     svc_health_look(&p->health);
     ready = process_ready(p, &role, &why);
     if (p->state != PROCESS_RUNNING || ready == p->ready)
@@ -199,7 +200,7 @@ static int start_shared(struct process *p, struct err *e)
     metrics_on_render(p->metrics, usage_render, &p->usage);
     code = start_http(p, http, e);
     p->ctx.http = p->http;
-    return code;
+    return code ? code : cluster_keys_start(&p->keys, p->ctx.cluster, p->rpc, e);
 }
 
 int process_start(struct process *p, const char *program, const struct conf *conf,
@@ -310,6 +311,7 @@ static void process_free(struct process *p)
     http_server_free(p->http);
     view_free(p->view);
     rpc_net_free(p->rpc);
+    cluster_keys_stop(&p->keys);
     pool_free(p->pool);
     metrics_free(p->metrics);
     memory_free(p->memory);

@@ -7,6 +7,7 @@
 
 #include "common/net/svc.h"
 #include "common/obs/selfprof.h"
+#include "common/role/cluster_keys.h"
 #include "common/role/debug.h"
 #include "common/role/options.h"
 #include "common/role/role.h"
@@ -37,6 +38,7 @@ struct process {
     struct http_server *http;
     struct svc_health health;
     struct rpc_net *rpc;
+    struct cluster_keys keys;
     struct view *view;
     struct budget in_flight;
     struct usage usage;

@@ -33,6 +33,8 @@ struct cluster_conf {
     struct conf_list ingesters; /* rpc addresses; all-in-one: inproc://ingester */
     uint64_t shards;            /* all of the cluster; shard i lives on ingester i mod n */
     uint64_t rpc_message_bytes_max, rpc_pending_max, heartbeat_ms, dead_ms;
+    const char *key_file; /* "": roles do not prove who they are */
+    bool key_optional;
 };
 struct data_conf {
     const char *dir;
@@ -75,6 +77,10 @@ struct role_ctx {
 /* ERR_BUSY while the process is close to its memory limit: take no new push or query, begin no
  * build. Any thread. */
 NODISCARD int role_memory_check(const struct role_ctx *ctx, struct err *e);
+/* ERR_CONFIG if this address for other roles (of option `name`) can be reached from other machines
+ * without a cluster key and without --http.insecure-open. */
+NODISCARD int role_rpc_listen_check(const struct role_ctx *ctx, const char *name, const char *addr,
+                                    struct err *e);
 /* True if "host:port", "[v6]:port" or "scheme://host:port" is for this machine only. */
 bool addr_is_loopback(struct str addr);
 

@@ -41,8 +41,8 @@ enum rpc_method {
     RPC_SPACE = 9,
     RPC_EXEMPLARS = 10,
     RPC_FUNCTIONS = 11,
-    RPC_DOC = 12,      /* documents of tenants */
-    RPC_ESTIMATE = 13, /* what a merge would read */
+    RPC_DOC = 12,        /* documents of tenants */
+    RPC_ESTIMATE = 13,   /* what a merge would read */
     RPC_WRITE_TOLD = 14, /* RPC_WRITE by numbers told before */
     RPC_METHODS = 15,
 };
