@@ -106,7 +106,8 @@ void replica_poke(struct replica *r);
  * ERR_UNAVAILABLE: not leading, and why. */
 NODISCARD int replica_propose(struct replica *r, struct repl_entry *entry, struct err *e);
 /* Does this replica still lead? io.confirmed(read, true) once a majority said so to a question
- * asked after this call, and everything committed before it is applied; false when it leads no more. */
+ * asked after this call, and everything committed before it is applied; false when it leads no
+ * more. */
 void replica_confirm(struct replica *r, uint64_t read);
 /* The entry before the first one is this now: older ones were dropped from the log. */
 void replica_dropped(struct replica *r, uint64_t base_index);
@@ -124,8 +125,7 @@ struct replica_state {
     uint64_t term;        /* highest promised */
     uint64_t record_term; /* of the newest record */
     const char *leader;   /* of the newest record; "" unknown */
-    uint64_t epoch; /* of leading: goes up when this replica stops leading; not when it goes on in a
-                       record of its own that follows */
+    uint64_t epoch; /* goes up when it stops leading, not when it goes on in its next record */
     uint64_t base_index, last_index, durable, commit, applied;
     bool member, learner; /* of the newest record */
 };
