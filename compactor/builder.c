@@ -34,6 +34,7 @@
 #define SHARDS_MAX    65536
 #define REST_MAX_MS   60000
 #define PAUSE_MS      500
+#define LOOK_MS       200
 #define OLD_REST_MS   60000 /* an ingester that knows no builds is asked again after this */
 /* Of a job's memory one part is rows: the rest is its message, a copy, sums, decoded entries. */
 #define JOB_PARTS     8
@@ -45,13 +46,12 @@ enum site_state { SITE_REST, SITE_READY, SITE_ASKING, SITE_MERGING, SITE_SENDING
 /* A shard, as we see it. */
 struct site {
     struct builder *b;
-    struct rpc_peer *peer;
     uint32_t shard;
     enum site_state state;
-    struct timer *timer; /* REST */
-    struct list link;    /* READY */
-    uint64_t call;       /* ASKING, SENDING */
-    uint64_t began_ns;   /* of the turn */
+    struct timer *timer;     /* REST */
+    struct list link;        /* READY */
+    struct route_call *call; /* ASKING, SENDING */
+    uint64_t began_ns;       /* of the turn */
 
     /* The job. */
     struct buf payload; /* what was given; then what is sent */
@@ -74,6 +74,7 @@ struct builder {
     size_t sites_len;
     struct list ready;
     struct timer *pause; /* until memory may be back */
+    struct timer *look;  /* until the number of shards is known */
     size_t turns;        /* sites that are neither at rest nor ready */
     size_t merging;
     bool draining;
@@ -157,7 +158,7 @@ static void turn_failed(struct site *st, const struct err *e)
     (void)snprintf(st->why, sizeof(st->why), "%s", e->text);
     if (!st->failing)
         log_warn("a coarse node was not built; it is tried again", KV_U64("shard", st->shard),
-                 KV_CSTR("ingester", rpc_peer_addr(st->peer)), KV_ERR(e));
+                 KV_ERR(e));
     st->failing = true;
     turn_end(st, e->code == ERR_UNIMPLEMENTED ? OLD_REST_MS : b->o.interval_ms);
 }
@@ -171,6 +172,15 @@ static uint64_t rest_ms(const struct site *st)
     return took_ms * (100 - b->o.share) / b->o.share;
 }
 
+static struct route_call *site_ask(struct site *st, enum rpc_method method, struct buf *payload,
+                                   rpc_done_fn done)
+{
+    const struct builder_opts *o = &st->b->o;
+
+    return route_ask(o->route, route_target(o->route, st->shard), method, payload, o->timeout_ms,
+                     done, st);
+}
+
 /* ---- SENDING -------------------------------------------------------------------------------- */
 
 static void on_applied(void *cookie, struct str reply, const struct err *err)
@@ -180,7 +190,7 @@ static void on_applied(void *cookie, struct str reply, const struct err *err)
     struct build_applied done;
     struct err e;
 
-    st->call = 0;
+    st->call = NULL;
     if (err)
         e = *err;
     if (err || build_applied_unpack(reply, &done, &e)) {
@@ -211,8 +221,7 @@ static void on_applied(void *cookie, struct str reply, const struct err *err)
 static void send_sums(struct site *st)
 {
     st->state = SITE_SENDING;
-    st->call =
-        rpc_send(st->peer, RPC_BUILD_APPLY, &st->payload, st->b->o.timeout_ms, on_applied, st);
+    st->call = site_ask(st, RPC_BUILD_APPLY, &st->payload, on_applied);
 }
 
 /* ---- MERGING: pool thread ------------------------------------------------------------------- */
@@ -285,7 +294,7 @@ static void on_given(void *cookie, struct str reply, const struct err *err)
     struct site *st = cookie;
     struct err e;
 
-    st->call = 0;
+    st->call = NULL;
     if (err) {
         turn_failed(st, err);
         return;
@@ -315,7 +324,7 @@ static void turn_start(struct site *st)
     st->began_ns = clock_mono_ns(b->o.clock);
     buf_init(&request, REQUEST_BYTES);
     build_next_pack(&n, &request);
-    st->call = rpc_send(st->peer, RPC_BUILD_NEXT, &request, b->o.timeout_ms, on_given, st);
+    st->call = site_ask(st, RPC_BUILD_NEXT, &request, on_given);
 }
 
 static void turns_start(struct builder *b)
@@ -392,46 +401,46 @@ static uint64_t memory_used(void *cookie)
     return b->turns * (b->o.memory_bytes / b->o.jobs_max);
 }
 
-static int site_init(struct site *st, struct builder *b, uint32_t shard, struct err *e)
+static void site_init(struct site *st, struct builder *b, uint32_t shard, uint32_t shards)
 {
-    const struct conf_list *ingesters = b->o.ingesters;
-    const char *addr = ingesters->items[shard % ingesters->len];
-    int rc = rpc_peer_get(b->o.node, addr, &st->peer, e);
-
-    if (rc)
-        return err_wrap(e, "cluster.ingesters: %s", addr);
-    st->b = b;
-    st->shard = shard;
+    *st = (struct site){ .b = b, .shard = shard };
     buf_init(&st->payload, b->o.message_max);
     st->timer = loop_timer_new(b->o.loop, on_rested, st);
     /* Not all at the same moment. */
-    loop_timer_start(st->timer, b->o.interval_ms * shard / b->o.shards, 0);
-    return 0;
+    loop_timer_start(st->timer, b->o.interval_ms * shard / shards, 0);
 }
 
-int builder_new(const struct builder_opts *o, struct builder **ret, struct err *e)
+/* The shards of the cluster, as soon as their number is known; it never changes then. */
+static void look_for_shards(void *cookie)
+{
+    struct builder *b = cookie;
+    uint32_t n = route_shards(b->o.route);
+
+    if (!n) {
+        loop_timer_start(b->look, LOOK_MS, 0);
+        return;
+    }
+    n = MIN(n, (uint32_t)SHARDS_MAX);
+    b->sites = XNEW_ARRAY(struct site, n);
+    for (; b->sites_len < n; b->sites_len++)
+        site_init(&b->sites[b->sites_len], b, (uint32_t)b->sites_len, n);
+}
+
+struct builder *builder_new(const struct builder_opts *o)
 {
     struct builder *b = XNEW(struct builder);
 
-    CHECK(o->share >= 1 && o->share <= 100 && o->jobs_max > 0 && o->shards <= SHARDS_MAX);
+    CHECK(o->share >= 1 && o->share <= 100 && o->jobs_max > 0);
     b->magic = BUILDER_MAGIC;
     b->o = *o;
     list_init(&b->ready);
     b->pause = loop_timer_new(o->loop, on_pause_end, b);
+    b->look = loop_timer_new(o->loop, look_for_shards, b);
     metrics_init(b);
-    b->sites = XNEW_ARRAY(struct site, o->shards + 1);
-    for (; b->sites_len < o->shards; b->sites_len++) {
-        int rc = site_init(&b->sites[b->sites_len], b, (uint32_t)b->sites_len, e);
-
-        if (rc) {
-            builder_free(b);
-            return rc;
-        }
-    }
+    look_for_shards(b);
     if (o->memory)
         memory_watch(o->memory, MEMORY_BUILDS, memory_used, b);
-    *ret = b;
-    return 0;
+    return b;
 }
 
 void builder_drain(struct builder *b, void (*done)(void *cookie), void *cookie)
@@ -439,14 +448,15 @@ void builder_drain(struct builder *b, void (*done)(void *cookie), void *cookie)
     CHECK(b->magic == BUILDER_MAGIC && !b->draining);
     b->draining = true;
     loop_timer_stop(b->pause);
+    loop_timer_stop(b->look);
     for (size_t i = 0; i < b->sites_len; i++) {
         struct site *st = &b->sites[i];
 
         loop_timer_stop(st->timer);
         if (!st->call)
             continue;
-        rpc_cancel(b->o.node, st->call);
-        st->call = 0;
+        route_cancel(st->call);
+        st->call = NULL;
         turn_end(st, 0);
     }
     b->drained = done;
@@ -463,11 +473,11 @@ void builder_free(struct builder *b)
     if (b->o.memory)
         memory_forget(b->o.memory, b);
     loop_timer_free(b->pause);
+    loop_timer_free(b->look);
     for (size_t i = 0; i < b->sites_len; i++) {
         struct site *st = &b->sites[i];
 
-        if (st->call)
-            rpc_cancel(b->o.node, st->call);
+        route_cancel(st->call);
         loop_timer_free(st->timer);
         job_clear(st);
         buf_deinit(&st->payload);
@@ -480,6 +490,8 @@ void builder_free(struct builder *b)
 void builder_ring(const struct builder *b, struct json *j)
 {
     static const char *const states[] = { "rest", "ready", "asking", "merging", "sending" };
+    const struct rpc_peer *peer;
+    struct err e;
 
     json_key(j, "shards");
     json_arr(j);
@@ -490,7 +502,8 @@ void builder_ring(const struct builder *b, struct json *j)
         json_key(j, "shard");
         json_u64(j, st->shard);
         json_key(j, "ingester");
-        json_cstr(j, rpc_peer_addr(st->peer));
+        peer = route_peer(b->o.route, route_target(b->o.route, st->shard), &e);
+        json_cstr(j, peer ? rpc_peer_addr(peer) : "");
         json_key(j, "state");
         json_cstr(j, states[st->state]);
         json_key(j, "nodesDue");

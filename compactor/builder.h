@@ -8,7 +8,7 @@
 #include "common/base/json.h"
 #include "common/conf/conf.h"
 #include "common/obs/metrics.h"
-#include "common/rpc/rpc.h"
+#include "common/role/route.h"
 #include "common/sys/loop.h"
 #include "common/sys/pool.h"
 
@@ -16,13 +16,11 @@ struct builder;
 struct memory; /* common/role/memory.h */
 
 struct builder_opts {
-    struct rpc_node *node; /* borrowed; outlives the builder */
+    struct route *route; /* borrowed; outlives the builder */
     struct loop *loop;
     struct pool *pool;
     const struct clock *clock;
     struct metrics *metrics;
-    const struct conf_list *ingesters;
-    uint64_t shards;      /* of the cluster; shard i lives on ingester i mod n */
     uint64_t id;          /* random: this start of this compactor */
     uint64_t interval_ms; /* a shard with nothing due is asked again after this */
     uint64_t timeout_ms;  /* of one question */
@@ -33,7 +31,7 @@ struct builder_opts {
     struct memory *memory; /* no job begins while it refuses; may be NULL */
     size_t message_max;
 };
-NODISCARD int builder_new(const struct builder_opts *o, struct builder **ret, struct err *e);
+struct builder *builder_new(const struct builder_opts *o);
 /* Takes no new jobs; calls done on the loop when no merge runs any more. What is on its way to or
  * from an ingester is dropped, and given again. */
 void builder_drain(struct builder *b, void (*done)(void *cookie), void *cookie);

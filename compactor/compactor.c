@@ -18,6 +18,7 @@
 struct compactor {
     uint32_t magic;
     struct rpc_node *node;
+    struct route *route;
     struct watch *watch;
     struct builder *builder;
     bool draining;
@@ -42,17 +43,22 @@ static int start_node(const struct role_ctx *ctx, const struct compactor_conf *c
     return rpc_node_new(&o, &c->node, e) ? err_wrap(e, "compactor.listen") : 0;
 }
 
-static int start_builder(const struct role_ctx *ctx, const struct compactor_conf *conf,
-                         struct compactor *c, struct err *e)
+static int start_route(const struct role_ctx *ctx, struct compactor *c, struct err *e)
+{
+    struct route_opts o = { .node = c->node, .loop = ctx->loop, .view = ctx->view };
+
+    return route_new(&o, &c->route, e);
+}
+
+static void start_builder(const struct role_ctx *ctx, const struct compactor_conf *conf,
+                          struct compactor *c)
 {
     struct builder_opts o = {
-        .node = c->node,
+        .route = c->route,
         .loop = ctx->loop,
         .pool = ctx->pool,
         .clock = ctx->env->clock,
         .metrics = ctx->metrics,
-        .ingesters = &ctx->cluster->ingesters,
-        .shards = ctx->cluster->shards,
         .interval_ms = conf->build_interval_ms,
         .timeout_ms = conf->build_timeout_ms,
         .lag_warn_ms = conf->build_lag_warn_ms,
@@ -65,7 +71,7 @@ static int start_builder(const struct role_ctx *ctx, const struct compactor_conf
     };
 
     ctx->env->random(ctx->env, &o.id, sizeof(o.id));
-    return builder_new(&o, &c->builder, e);
+    c->builder = builder_new(&o);
 }
 
 static void compactor_free(void *self)
@@ -77,6 +83,7 @@ static void compactor_free(void *self)
     CHECK(c->magic == COMPACTOR_MAGIC);
     watch_free(c->watch);
     builder_free(c->builder);
+    route_free(c->route);
     rpc_node_free(c->node);
     c->magic = 0;
     xfree(c);
@@ -89,7 +96,7 @@ static int compactor_start(const struct role_ctx *ctx, void **ret_self, struct e
     struct watch_opts o = {
         .loop = ctx->loop,
         .metrics = ctx->metrics,
-        .ingesters = &ctx->cluster->ingesters,
+        .view = ctx->view,
         .interval_ms = conf->check_interval_ms,
         .lag_warn_ms = conf->lag_warn_ms,
     };
@@ -101,11 +108,12 @@ static int compactor_start(const struct role_ctx *ctx, void **ret_self, struct e
     if (!code)
         code = watch_new(&o, &c->watch, e);
     if (!code)
-        code = start_builder(ctx, conf, c, e);
+        code = start_route(ctx, c, e);
     if (code) {
         compactor_free(c);
         return code;
     }
+    start_builder(ctx, conf, c);
     *ret_self = c;
     return 0;
 }

@@ -9,6 +9,7 @@
 
 #include "common/base/arena.h"
 #include "common/base/mem.h"
+#include "common/base/vec.h"
 #include "common/obs/log.h"
 #include "proto/query.pb-c.h"
 
@@ -30,8 +31,7 @@ struct watch {
     struct watch_opts o;
     struct timer *timer;
     struct metric_cell *m_errors, *m_checks;
-    struct peer *peers; /* owned */
-    size_t peers_len;
+    VEC(struct peer *) peers; /* owned; new ones come, none goes */
 };
 
 static void peer_failed(struct peer *p, const struct err *e)
@@ -110,22 +110,6 @@ static void on_answer(void *cookie, struct str reply, const struct err *err)
     arena_free(a);
 }
 
-static void on_timer(void *cookie)
-{
-    struct watch *w = cookie;
-
-    for (size_t i = 0; i < w->peers_len; i++) {
-        struct peer *p = &w->peers[i];
-        struct buf empty; /* StatusRequest has no fields */
-
-        if (p->call)
-            continue;
-        buf_init(&empty, 16);
-        metric_add(w->m_checks, 1);
-        p->call = rpc_send(p->rpc, RPC_STATUS, &empty, w->o.interval_ms, on_answer, p);
-    }
-}
-
 static struct metric_cell *peer_gauge(struct metrics *m, const char *addr, const char *name,
                                       const char *help)
 {
@@ -156,6 +140,57 @@ static int peer_init(struct peer *p, struct watch *w, const char *addr, struct e
     return 0;
 }
 
+static bool is_known(const struct watch *w, const char *addr)
+{
+    vec_for (i, &w->peers)
+        if (str_eq(str_c(rpc_peer_addr(w->peers.ptr[i]->rpc)), str_c(addr)))
+            return true;
+    return false;
+}
+
+static int add_nodes(struct watch *w, struct err *e)
+{
+    for (size_t i = 0; i < view_nodes_len(w->o.view); i++) {
+        struct view_node n;
+
+        view_node(w->o.view, i, &n);
+        if (n.state == MAP_LEFT || !n.addr[0] || is_known(w, n.addr))
+            continue;
+        struct peer *p = XNEW(struct peer);
+        if (peer_init(p, w, n.addr, e)) {
+            xfree(p);
+            return e->code;
+        }
+        vec_push(&w->peers, p);
+    }
+    return 0;
+}
+
+static void look_for_nodes(struct watch *w)
+{
+    struct err e;
+
+    if (add_nodes(w, &e))
+        log_warn("an ingester cannot be asked how it is", KV_ERR(&e));
+}
+
+static void on_timer(void *cookie)
+{
+    struct watch *w = cookie;
+
+    look_for_nodes(w);
+    for (size_t i = 0; i < w->peers.len; i++) {
+        struct peer *p = w->peers.ptr[i];
+        struct buf empty; /* StatusRequest has no fields */
+
+        if (p->call)
+            continue;
+        buf_init(&empty, 16);
+        metric_add(w->m_checks, 1);
+        p->call = rpc_send(p->rpc, RPC_STATUS, &empty, w->o.interval_ms, on_answer, p);
+    }
+}
+
 int watch_new(const struct watch_opts *o, struct watch **ret, struct err *e)
 {
     struct watch *w = XNEW(struct watch);
@@ -169,14 +204,9 @@ int watch_new(const struct watch_opts *o, struct watch **ret, struct err *e)
         metric_at(metric_new(o->metrics, METRIC_COUNTER, "embertree_compactor_check_errors_total",
                              "Questions to ingesters that failed", NULL, NULL, 0),
                   NULL, 0);
-    w->peers = XNEW_ARRAY(struct peer, o->ingesters->len);
-    for (; w->peers_len < o->ingesters->len; w->peers_len++) {
-        int code = peer_init(&w->peers[w->peers_len], w, o->ingesters->items[w->peers_len], e);
-
-        if (code) {
-            watch_free(w);
-            return code;
-        }
+    if (add_nodes(w, e)) {
+        watch_free(w);
+        return e->code;
     }
     w->timer = loop_timer_new(o->loop, on_timer, w);
     loop_timer_start(w->timer, 0, o->interval_ms);
@@ -189,31 +219,37 @@ void watch_free(struct watch *w)
     if (!w)
         return;
     loop_timer_free(w->timer);
-    for (size_t i = 0; i < w->peers_len; i++) {
-        if (w->peers[i].call)
-            rpc_cancel(w->o.node, w->peers[i].call);
+    vec_for (i, &w->peers) {
+        if (w->peers.ptr[i]->call)
+            rpc_cancel(w->o.node, w->peers.ptr[i]->call);
+        xfree(w->peers.ptr[i]);
     }
-    xfree(w->peers);
+    vec_free(&w->peers);
     xfree(w);
 }
 
 bool watch_ready(const struct watch *w, const char **ret_why)
 {
-    for (size_t i = 0; i < w->peers_len; i++) {
-        if (w->peers[i].answered)
-            continue;
-        *ret_why = w->peers[i].why;
-        return false;
+    struct view_shard first;
+    bool moves = !view_shard(w->o.view, 0, &first) || first.term > 0;
+    size_t answered = 0;
+
+    *ret_why = "no ingester is known yet";
+    vec_for (i, &w->peers) {
+        if (w->peers.ptr[i]->answered)
+            answered++;
+        else
+            *ret_why = w->peers.ptr[i]->why;
     }
-    return true;
+    return answered > 0 && (moves || answered == w->peers.len);
 }
 
 void watch_ring(const struct watch *w, struct json *j)
 {
     json_key(j, "peers");
     json_arr(j);
-    for (size_t i = 0; i < w->peers_len; i++) {
-        const struct peer *p = &w->peers[i];
+    for (size_t i = 0; i < w->peers.len; i++) {
+        const struct peer *p = w->peers.ptr[i];
 
         json_obj(j);
         json_key(j, "address");

@@ -6,7 +6,7 @@
 #define COMPACTOR_WATCH_H
 
 #include "common/base/json.h"
-#include "common/conf/conf.h"
+#include "common/cluster/view.h"
 #include "common/obs/metrics.h"
 #include "common/rpc/rpc.h"
 #include "common/sys/loop.h"
@@ -17,7 +17,7 @@ struct watch_opts {
     struct rpc_node *node; /* borrowed; outlives the watch */
     struct loop *loop;
     struct metrics *metrics;
-    const struct conf_list *ingesters;
+    const struct view *view; /* its nodes are asked */
     uint64_t interval_ms;
     uint64_t lag_warn_ms;
 };
@@ -25,7 +25,8 @@ struct watch_opts {
 NODISCARD int watch_new(const struct watch_opts *o, struct watch **ret, struct err *e);
 /* Asks no more; answers on their way are dropped. NULL is fine. */
 void watch_free(struct watch *w);
-/* True if every ingester answered when last asked; else *ret_why names the first that did not. */
+/* True if every ingester answered when last asked; else *ret_why names one that did not. Where
+ * another one takes over what a lost one did, one that answers is enough. */
 bool watch_ready(const struct watch *w, const char **ret_why);
 /* Adds "peers" to a JSON object. */
 void watch_ring(const struct watch *w, struct json *j);

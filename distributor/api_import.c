@@ -191,7 +191,7 @@ static void lane_work(void *cookie)
                     .past_ms = j->rules.policy->past_ms,
                     .future_ms = j->rules.policy->future_ms },
         .node_slots = j->node_slots,
-        .shards = (uint32_t)d->ctx->cluster->shards,
+        .shards = route_shards(d->route),
     };
 
     CHECK(j->magic == JOB_MAGIC);
@@ -272,10 +272,12 @@ static void lane_on_reply(void *cookie, struct str reply, const struct err *err)
     CHECK(l->job->magic == JOB_MAGIC);
     if (!err)
         lane_acked(l, reply);
-    else if (err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT || err->code == ERR_BUSY)
+    else if (err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT || err->code == ERR_BUSY) {
+        route_failed(l->job->d->route, route_target(l->job->d->route, l->count.shard));
         lane_unanswered(l, err);
-    else
+    } else {
         lane_fail(l, err);
+    }
 }
 
 /* ---- or slot by slot ------------------------------------------------------------------------ */
@@ -344,6 +346,8 @@ static void lane_send(void *cookie)
     struct lane *l = cookie;
     struct job *j = l->job;
     uint64_t now = now_ms(j);
+    struct rpc_peer *peer;
+    struct err e;
 
     CHECK(j->magic == JOB_MAGIC);
     if (l->err.code) {
@@ -355,9 +359,14 @@ static void lane_send(void *cookie)
         lane_part(l);
         return;
     }
+    peer = route_peer(j->d->route, route_target(j->d->route, l->count.shard), &e);
+    if (!peer) {
+        lane_unanswered(l, &e);
+        return;
+    }
     l->sent_ns = clock_mono_ns(j->d->ctx->env->clock);
     metric_add(j->d->metrics.sent_bytes, l->packed.len);
-    rpc_send(distributor_peer(j->d, l->count.shard), RPC_WRITE, &l->packed,
+    rpc_send(peer, RPC_WRITE, &l->packed,
              MIN(l->deadline_ms > now ? l->deadline_ms - now : 1, j->d->conf->attempt_ms),
              lane_on_reply, l);
 }

@@ -38,17 +38,15 @@ static int start_node(const struct role_ctx *ctx, struct distributor *d, struct 
         .dead_ms = (uint32_t)ctx->cluster->dead_ms,
         .pool = ctx->pool,
     };
-    const struct conf_list *all = &ctx->cluster->ingesters;
+    struct route_opts ro = { .loop = ctx->loop, .view = ctx->view };
 
     if (role_rpc_listen_check(ctx, "distributor.listen", d->conf->listen, e))
         return e->code;
     if (rpc_node_new(&o, &d->node, e))
         return err_wrap(e, "distributor.listen");
-    d->peers = XNEW_ARRAY(struct rpc_peer *, all->len);
-    for (d->peers_len = 0; d->peers_len < all->len; d->peers_len++)
-        if (rpc_peer_get(d->node, all->items[d->peers_len], &d->peers[d->peers_len], e))
-            return err_wrap(e, "cluster.ingesters");
-    return 0;
+    ro.node = d->node;
+    ro.patience_ms = d->conf->ack_ms; /* so long pushes wait for a leader */
+    return route_new(&ro, &d->route, e);
 }
 
 static void distributor_free(void *self)
@@ -68,7 +66,7 @@ static void distributor_free(void *self)
     api_debuginfo_free(d->debuginfo);
     tenants_free(d->tenants);
     rules_free(d->rules);
-    xfree(d->peers);
+    route_free(d->route);
     d->magic = 0;
     xfree(d);
 }
@@ -158,14 +156,7 @@ static bool distributor_ready(void *self, const char **ret_why)
         *ret_why = "draining";
         return false;
     }
-    for (size_t i = 0; i < d->peers_len; i++) {
-        if (!rpc_peer_up(d->peers[i])) {
-            (void)snprintf(d->why, sizeof(d->why), "ingester %s does not answer",
-                           rpc_peer_addr(d->peers[i]));
-            return false;
-        }
-    }
-    return true;
+    return route_ready(d->route, d->why, sizeof(d->why));
 }
 
 static void distributor_end(struct distributor *d)
@@ -201,17 +192,7 @@ static void distributor_ring(void *self, struct json *j)
 {
     const struct distributor *d = self;
 
-    json_key(j, "ingesters");
-    json_arr(j);
-    for (size_t i = 0; i < d->peers_len; i++) {
-        json_obj(j);
-        json_key(j, "address");
-        json_cstr(j, rpc_peer_addr(d->peers[i]));
-        json_key(j, "up");
-        json_bool(j, rpc_peer_up(d->peers[i]));
-        json_obj_end(j);
-    }
-    json_arr_end(j);
+    route_json(d->route, j);
 }
 
 const struct role distributor_role = {

@@ -251,9 +251,10 @@ static void push_on_reply(void *cookie, struct str reply, const struct err *err)
     CHECK(p->magic == INTAKE_PUSH_MAGIC && p->k->magic == INTAKE_MAGIC);
     if (!err)
         push_acked(p, reply);
-    else if (err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT)
+    else if (err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT) {
+        route_failed(p->k->d->route, route_target(p->k->d->route, p->shard));
         push_unanswered(p, err);
-    else
+    } else
         push_fail(p, err);
 }
 
@@ -275,9 +276,15 @@ static void push_send(void *cookie)
     }
     uint64_t left = k->deadline_ms > now ? k->deadline_ms - now : 1;
     p->sent_ns = clock_mono_ns(d->ctx->env->clock);
+    struct rpc_peer *peer = route_peer(d->route, route_target(d->route, p->shard), &p->err);
+    if (!peer) {
+        struct err why = p->err;
+        err_clear(&p->err);
+        push_unanswered(p, &why);
+        return;
+    }
     metric_add(d->metrics.sent_bytes, p->packed.len);
-    rpc_send(distributor_peer(d, p->shard), RPC_WRITE, &p->packed, MIN(left, d->conf->attempt_ms),
-             push_on_reply, p);
+    rpc_send(peer, RPC_WRITE, &p->packed, MIN(left, d->conf->attempt_ms), push_on_reply, p);
 }
 
 /* ---- decoded -------------------------------------------------------------------------------- */
@@ -354,6 +361,13 @@ static size_t guess_memory(const struct intake *k)
                        MAX(k->d->memory.max / 2, WORK_LEAST));
 }
 
+static int knows_shards(const struct distributor *d, struct err *e)
+{
+    return route_shards(d->route)
+               ? 0
+               : err_set(e, ERR_UNAVAILABLE, "the map of the cluster is not known yet; try again");
+}
+
 int intake_check(struct distributor *d, const struct http_req *r, struct str *ret_tenant,
                  struct err *e)
 {
@@ -362,7 +376,7 @@ int intake_check(struct distributor *d, const struct http_req *r, struct str *re
 
     if (d->draining)
         return err_set(e, ERR_UNAVAILABLE, "this server is going down; try another one");
-    if (role_memory_check(d->ctx, e))
+    if (role_memory_check(d->ctx, e) || knows_shards(d, e))
         return e->code;
     *ret_tenant = STR_NULL;
     if (d->tokens && d->ctx->tenancy->multi && !http_header(r, "X-Scope-OrgID").len)
@@ -438,7 +452,7 @@ int intake_start(struct distributor *d, const struct intake_opts *o, struct err 
     struct rules_hold rules;
 
     CHECK(o->http || o->tenant.ptr);
-    if ((!name.ptr && intake_check(d, o->http, &name, e)) ||
+    if ((name.ptr ? knows_shards(d, e) : intake_check(d, o->http, &name, e)) ||
         intake_enter(d, o, name, &rules, &tenant, e)) {
         distributor_refused(&d->metrics, e->code);
         return e->code;

@@ -146,7 +146,7 @@ static int pack_push(struct intake_push *p, const struct window *w, struct err *
     const struct intake *k = p->k;
     const struct distributor *d = k->d;
 
-    p->shard = shard_of(k->tenant->name, p->push.service, (uint32_t)d->ctx->cluster->shards);
+    p->shard = shard_of(k->tenant->name, p->push.service, route_shards(d->route));
     if (intake_pack(p, e))
         return e->code;
     if (d->tap) {

@@ -10,6 +10,7 @@
 
 #include "common/base/hash.h"
 #include "common/role/role.h"
+#include "common/role/route.h"
 #include "distributor/metrics.h"
 #include "distributor/options.h"
 #include "distributor/tenants.h"
@@ -20,9 +21,8 @@ struct distributor {
     const struct distributor_conf *conf;
     struct limits limits; /* as configured, decode_bytes fit to the memory limit */
     struct distributor_metrics metrics;
-    struct rpc_node *node;   /* owned */
-    struct rpc_peer **peers; /* owned array; one per address of cluster.ingesters */
-    size_t peers_len;
+    struct rpc_node *node;           /* owned */
+    struct route *route;             /* owned: where the shards are */
     struct tenants *tenants;         /* owned */
     struct rules *rules;             /* owned */
     struct budget memory;            /* of pushes in work; any thread */
@@ -41,10 +41,6 @@ struct distributor {
     char why[160]; /* not ready: what is missing */
 };
 
-static inline struct rpc_peer *distributor_peer(const struct distributor *d, uint32_t shard)
-{
-    return d->peers[shard % d->peers_len];
-}
 /* A seed for the tables of one push: asking the system for each would cost as much as its hashes.
  * Any thread. */
 static inline uint64_t distributor_seed(struct distributor *d)

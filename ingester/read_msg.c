@@ -166,6 +166,8 @@ static int take_labels(const Embertree__LabelsRequest *in, struct arena *a, stru
 {
     int code = read_check_times(in->start_ms, in->end_ms, e);
 
+    if (!code)
+        code = read_take_shards(in->shards, in->n_shards, m, e);
     if (code)
         return code;
     if (in->kind > STORE_TYPES)

@@ -52,6 +52,8 @@ struct delete
     struct arena *arena;
     enum op op;
     struct tomb_request request;
+    const uint32_t *shards; /* named; none: all */
+    size_t shards_len;
     struct selector selector;
     struct part parts[SHARDS_MAX];
     size_t parts_len, pending;
@@ -256,6 +258,8 @@ static int take(struct delete *d, struct err *e)
     if (m->from_ms < 0 || m->to_ms < 0)
         return err_set(e, ERR_INPUT, "times before 1970");
     d->op = (enum op)m->op;
+    d->shards = m->shards;
+    d->shards_len = m->n_shards;
     d->request = (struct tomb_request){
         .tenant = unpack_str(m->tenant),
         .id = unpack_str(m->id),
@@ -271,7 +275,7 @@ static int take(struct delete *d, struct err *e)
 static int hold(struct delete *d, struct err *e)
 {
     struct shard *all[SHARDS_MAX];
-    int n = shards_get_all(d->in->shards, NULL, 0, all, e);
+    int n = shards_get_all(d->in->shards, d->shards, d->shards_len, all, e);
 
     if (n < 0)
         return e->code;

@@ -27,7 +27,7 @@ int space_decode(struct str payload, struct arena *a, struct read_msg *ret, stru
     if (!in)
         return unpack_failed("SpaceRequest", payload, a, e);
     ret->query.tenant = unpack_str(in->tenant);
-    return 0;
+    return read_take_shards(in->shards, in->n_shards, ret, e);
 }
 
 static int by_owner(const void *a, const void *b)

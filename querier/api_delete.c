@@ -175,8 +175,11 @@ static int ask(struct query *q, const struct deletion *d, struct err *e)
     r.to_ms = d->to_ms;
     if (put_matchers(d, q->arena, &r, e))
         return e->code;
-    for (size_t i = 0; i < q->qr->peers_len; i++) {
-        struct fanout_call c = { .ingester = i, .method = RPC_DELETE, .peer = q->qr->peers[i] };
+    for (size_t i = 0; i < q->targets.len; i++) {
+        const struct plan_target *t = &q->targets.ptr[i];
+        struct fanout_call c = { .ingester = t->ingester, .method = RPC_DELETE };
+        r.shards = (uint32_t *)(uintptr_t)t->shards;
+        r.n_shards = t->shards_len;
         buf_init(&c.payload, REQUEST_BYTES_MAX);
         buf_init(&c.reply, 0);
         char *p = buf_room(&c.payload, embertree__delete_request__get_packed_size(&r));

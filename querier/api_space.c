@@ -323,7 +323,8 @@ int api_space(struct query *q, struct err *e)
     for (size_t i = 0; i < q->targets.len; i++) {
         struct fanout_call c = { .ingester = q->targets.ptr[i].ingester, .method = RPC_SPACE };
 
-        c.peer = q->qr->peers[c.ingester];
+        m.shards = (uint32_t *)(uintptr_t)q->targets.ptr[i].shards;
+        m.n_shards = q->targets.ptr[i].shards_len;
         buf_init(&c.payload, REQUEST_MAX);
         buf_init(&c.reply, 0);
         char *p = buf_room(&c.payload, embertree__space_request__get_packed_size(&m) + 1);

@@ -23,9 +23,10 @@ static int ask(struct query *q, Embertree__DocRequest *r, struct err *e)
         return err_set(e, ERR_INPUT, "this is of one tenant, X-Scope-OrgID names %zu",
                        q->tenants_len);
     r->tenant = out_str(q->tenants[0]);
-    r->shard = shard_of(q->tenants[0], STR(""), (uint32_t)qr->ctx->cluster->shards);
-    size_t home = r->shard % qr->peers_len, size = embertree__doc_request__get_packed_size(r);
-    struct fanout_call c = { .ingester = home, .method = RPC_DOC, .peer = qr->peers[home] };
+    r->shard = shard_of(q->tenants[0], STR(""), MAX(route_shards(qr->route), 1u));
+    size_t home = route_target(qr->route, r->shard),
+           size = embertree__doc_request__get_packed_size(r);
+    struct fanout_call c = { .ingester = home, .method = RPC_DOC };
     query_calls_reset(q);
     buf_init(&c.payload, size);
     buf_init(&c.reply, 0);

@@ -31,10 +31,8 @@ static void cancel_rest(struct fanout *f)
 {
     for (size_t i = 0; i < f->o.len; i++) {
         struct fanout_call *c = &f->o.calls[i];
-        if (!c->id)
-            continue;
-        rpc_cancel(f->o.node, c->id);
-        c->id = 0;
+        route_cancel(c->call);
+        c->call = NULL;
     }
 }
 
@@ -65,8 +63,8 @@ static void on_call_done(void *cookie, struct str reply, const struct err *err)
     struct fanout *f = c->fanout;
     struct err taken = { 0 };
 
-    CHECK(c->id && !f->ended);
-    c->id = 0;
+    CHECK(c->call && !f->ended);
+    c->call = NULL;
     f->pending--;
     if (!err && f->o.take(f->o.cookie, reply.len, &taken)) {
         fanout_end(f, &taken);
@@ -77,7 +75,8 @@ static void on_call_done(void *cookie, struct str reply, const struct err *err)
         (void)buf_add_str(&c->reply, reply);
     } else {
         c->err = *err;
-        (void)err_wrap(&c->err, "ingester %zu", c->ingester);
+        (void)err_wrap(&c->err, "%s %zu", route_moves(f->o.route) ? "shard" : "ingester",
+                       c->ingester);
         if (!f->o.allow_partial || !fanout_tolerates(err->code)) {
             fanout_end(f, &c->err);
             return;
@@ -99,8 +98,8 @@ struct fanout *fanout_start(const struct fanout_opts *o)
         CHECK(c->ingester < o->ingesters);
         c->fanout = f;
         buf_init(&c->reply, 0);
-        c->id = rpc_send(c->peer, c->method, &c->payload, o->deadline_ms, on_call_done, c);
-        CHECK(c->id);
+        c->call = route_ask(o->route, c->ingester, c->method, &c->payload, o->deadline_ms,
+                            on_call_done, c);
     }
     return f;
 }

@@ -8,24 +8,23 @@
 #ifndef QUERIER_FANOUT_H
 #define QUERIER_FANOUT_H
 
-#include "common/rpc/rpc.h"
+#include "common/role/route.h"
 
 /* What was asked, of whom; the answer. */
 struct fanout_call {
-    size_t ask;            /* number of the question, the caller's */
-    size_t ingester;       /* index in cluster.ingesters */
-    struct rpc_peer *peer; /* borrowed */
+    size_t ask;      /* number of the question, the caller's */
+    size_t ingester; /* a target of common/role/route.h */
     enum rpc_method method;
     struct buf payload; /* moved out when it starts */
     struct buf reply;   /* filled; the caller frees it (fanout_calls_deinit) */
     struct err err;     /* code 0: replied */
     /* private */
     struct fanout *fanout;
-    uint64_t id; /* of the running call; 0 = ended */
+    struct route_call *call; /* NULL: ended */
 };
 
 struct fanout_opts {
-    struct rpc_node *node;
+    struct route *route;
     struct fanout_call *calls; /* live until done or fanout_cancel; len > 0 */
     size_t len;
     uint64_t deadline_ms; /* from now */

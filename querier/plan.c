@@ -58,6 +58,14 @@ NODISCARD int plan_targets(uint64_t shards, size_t ingesters, struct arena *a,
     return 0;
 }
 
+NODISCARD int plan_targets_each(uint64_t shards, struct arena *a, struct plan_targets *ret,
+                                struct err *e)
+{
+    if (shards == 0)
+        return err_set(e, ERR_UNAVAILABLE, "the map of the cluster is not known yet");
+    return plan_targets(shards, (size_t)shards, a, ret, e);
+}
+
 bool plan_service_shard(struct str tenant, const struct selector *selectors, size_t n,
                         uint64_t shards, uint32_t *ret_shard)
 {

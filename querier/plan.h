@@ -19,7 +19,7 @@ struct plan_range plan_range(int64_t start_ms, int64_t end_ms);
 
 /* The ingesters that hold shards of the cluster, each with its shards. */
 struct plan_target {
-    size_t ingester; /* index in cluster.ingesters */
+    size_t ingester; /* a target of common/role/route.h */
     const uint32_t *shards;
     size_t shards_len;
 };
@@ -30,6 +30,9 @@ struct plan_targets {
 /* Shard i lives on ingester i mod n; an ingester without a shard is no target. ERR_LIMIT: arena. */
 NODISCARD int plan_targets(uint64_t shards, size_t ingesters, struct arena *a,
                            struct plan_targets *ret, struct err *e);
+/* Shards that move: each is a target of its own. */
+NODISCARD int plan_targets_each(uint64_t shards, struct arena *a, struct plan_targets *ret,
+                                struct err *e);
 /* A service lives on one shard: if the selectors name one by service_name="x", true and that
  * shard's number. */
 bool plan_service_shard(struct str tenant, const struct selector *selectors, size_t n,

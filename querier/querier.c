@@ -27,6 +27,8 @@
 #include "querier/query.h"
 #include "querier/turns.h"
 
+#define LEADER_PATIENCE_MS 15000 /* a fail-over takes some seconds; queries wait for it */
+
 #define CONNECT_BODY (1 * MIB)
 #define TAKEN_BODY   (32 * MIB) /* of an RPC: what is over its limit is told in its protocol */
 #define SERVICE      "/querier.v1.QuerierService/"
@@ -105,13 +107,11 @@ static int start_peers(struct querier *qr, struct err *e)
         return e->code;
     if (rpc_node_new(&o, &qr->node, e))
         return err_wrap(e, "querier.listen");
-    qr->peers = XNEW_ARRAY(struct rpc_peer *, c->ingesters.len);
-    for (size_t i = 0; i < c->ingesters.len; i++) {
-        if (rpc_peer_get(qr->node, c->ingesters.items[i], &qr->peers[i], e))
-            return err_wrap(e, "cluster.ingesters");
-        qr->peers_len = i + 1;
-    }
-    return 0;
+    struct route_opts ro = { .node = qr->node,
+                             .loop = qr->ctx->loop,
+                             .view = qr->ctx->view,
+                             .patience_ms = LEADER_PATIENCE_MS };
+    return route_new(&ro, &qr->route, e);
 }
 
 static void start_routes(struct querier *qr)
@@ -179,10 +179,10 @@ static void querier_free(void *self)
     CHECK(qr->magic == QUERIER_MAGIC && qr->running == 0);
     memory_forget(qr->ctx->memory, &qr->bytes);
     rpc_node_free(qr->node);
+    route_free(qr->route);
     asyncs_free(qr->asyncs);
     turns_free(qr->turns);
     ui_deinit(&qr->ui);
-    xfree(qr->peers);
     xfree(qr->routes);
     qr->magic = 0;
     xfree(qr);
@@ -208,7 +208,7 @@ static int querier_start(const struct role_ctx *ctx, void **ret_self, struct err
     }
     metrics_on_render(ctx->metrics, on_metrics, qr);
     start_routes(qr);
-    log_info("querier started", KV_U64("ingesters", qr->peers_len),
+    log_info("querier started", KV_U64("targets", route_targets(qr->route)),
              KV_U64("bytes_max", qr->bytes.max), KV_U64("query_bytes_max", qr->query_bytes_max));
     *ret_self = qr;
     return 0;
@@ -216,35 +216,20 @@ static int querier_start(const struct role_ctx *ctx, void **ret_self, struct err
 
 /* ---- running and end --------------------------------------------------------------------------*/
 
-static size_t peers_up(const struct querier *qr)
-{
-    size_t up = 0;
-
-    for (size_t i = 0; i < qr->peers_len; i++)
-        up += rpc_peer_up(qr->peers[i]);
-    return up;
-}
-
 static bool querier_ready(void *self, const char **ret_why)
 {
     struct querier *qr = self;
-    size_t up = peers_up(qr);
+    size_t all, up = route_up(qr->route, &all);
 
     CHECK(qr->magic == QUERIER_MAGIC);
     if (qr->draining) {
         *ret_why = "shutting down";
         return false;
     }
-    qr->was_ready |= up == qr->peers_len;
+    if (route_ready(qr->route, qr->why, sizeof(qr->why)))
+        qr->was_ready = true;
     if (qr->was_ready && up > 0)
         return true;
-    for (size_t i = 0; i < qr->peers_len; i++) {
-        if (rpc_peer_up(qr->peers[i]))
-            continue;
-        (void)snprintf(qr->why, sizeof(qr->why), "ingester %.200s does not answer%s",
-                       rpc_peer_addr(qr->peers[i]), qr->was_ready ? "" : " yet");
-        break;
-    }
     *ret_why = qr->why;
     return false;
 }
@@ -280,17 +265,7 @@ static void querier_ring(void *self, struct json *j)
 {
     const struct querier *qr = self;
 
-    json_key(j, "ingesters");
-    json_arr(j);
-    for (size_t i = 0; i < qr->peers_len; i++) {
-        json_obj(j);
-        json_key(j, "address");
-        json_cstr(j, rpc_peer_addr(qr->peers[i]));
-        json_key(j, "up");
-        json_bool(j, rpc_peer_up(qr->peers[i]));
-        json_obj_end(j);
-    }
-    json_arr_end(j);
+    route_json(qr->route, j);
 }
 
 static const struct conf_table *const tables[] = { &querier_options };

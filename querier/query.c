@@ -195,7 +195,8 @@ static void on_fanout_done(void *cookie, const struct err *err)
         if (q->calls.ptr[i].err.code)
             querier_metrics_ingester_error(&q->qr->metrics, q->calls.ptr[i].err.code);
     if (!err) {
-        struct fanout_missing m = fanout_missing_of(q->calls.ptr, q->calls.len, q->qr->peers_len);
+        struct fanout_missing m =
+            fanout_missing_of(q->calls.ptr, q->calls.len, route_targets(q->qr->route));
         if (m.missing > q->missing.missing)
             q->missing = m;
         query_run_step(q);
@@ -215,11 +216,11 @@ static void query_start_calls(struct query *q)
     }
     uint64_t left_ms = (q->deadline_ns - now) / 1000000;
     uint64_t margin = MAX(MARGIN_MIN_MS, MIN(left_ms / 20, MARGIN_MAX_MS));
-    struct fanout_opts o = { .node = q->qr->node,
+    struct fanout_opts o = { .route = q->qr->route,
                              .calls = q->calls.ptr,
                              .len = q->calls.len,
                              .deadline_ms = left_ms > 2 * margin ? left_ms - margin : left_ms + 1,
-                             .ingesters = q->qr->peers_len,
+                             .ingesters = route_targets(q->qr->route),
                              .allow_partial = q->allow_partial,
                              .take = on_fanout_take,
                              .done = on_fanout_done,
@@ -323,7 +324,10 @@ static int query_prepare(struct query *q, struct err *e)
     if (!partial.len)
         (void)http_param(q->http, "allow_partial", &partial);
     q->allow_partial = str_eqc(partial, "1") || str_eqc(partial, "true");
-    return plan_targets(qr->ctx->cluster->shards, qr->peers_len, q->arena, &q->targets, e);
+    if (route_moves(qr->route))
+        return plan_targets_each(route_shards(qr->route), q->arena, &q->targets, e);
+    return plan_targets(route_shards(qr->route), route_targets(qr->route), q->arena, &q->targets,
+                        e);
 }
 
 void query_on_http(struct http_req *r)

@@ -48,11 +48,11 @@ void query_give(struct query *q, size_t n)
 static struct plan_targets targets_of(const struct query *q, const struct wire_query *wq,
                                       struct plan_target *one, uint32_t *shard)
 {
-    uint64_t shards = q->qr->ctx->cluster->shards;
+    uint64_t shards = route_shards(q->qr->route);
 
     if (!plan_service_shard(wq->tenant, wq->selectors, wq->selectors_len, shards, shard))
         return q->targets;
-    *one = (struct plan_target){ *shard % q->qr->peers_len, shard, 1 };
+    *one = (struct plan_target){ route_target(q->qr->route, *shard), shard, 1 };
     return (struct plan_targets){ one, 1 };
 }
 
@@ -81,7 +81,7 @@ static int put_question(const struct question *what, const struct wire_query *wq
         return wire_put_exemplars(wq, what->exemplars, t, a, out, e);
     if (what->method == RPC_ESTIMATE)
         return wire_put_estimate(wq, what->detail, t, a, out, e);
-    return wire_put_labels(wq, what->labels, a, out, e);
+    return wire_put_labels(wq, what->labels, t, a, out, e);
 }
 
 static int ask(struct query *q, size_t number, const struct wire_query *wq,
@@ -102,8 +102,6 @@ static int ask(struct query *q, size_t number, const struct wire_query *wq,
                                  .ingester = targets.ptr[i].ingester,
                                  .method = what->method };
         struct arena_mark mark = arena_mark(q->arena);
-        CHECK(c.ingester < q->qr->peers_len);
-        c.peer = q->qr->peers[c.ingester];
         buf_init(&c.payload, REQUEST_BYTES_MAX);
         buf_init(&c.reply, 0);
         int code = put_question(what, &asked, &targets.ptr[i], q->arena, &c.payload, e);

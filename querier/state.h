@@ -6,6 +6,7 @@
 #define QUERIER_STATE_H
 
 #include "common/role/role.h"
+#include "common/role/route.h"
 #include "querier/metrics.h"
 #include "querier/options.h"
 #include "querier/ui/ui.h"
@@ -23,9 +24,8 @@ struct querier {
     uint32_t magic;
     const struct role_ctx *ctx; /* borrowed; outlives the role */
     const struct querier_conf *conf;
-    struct rpc_node *node;   /* owned */
-    struct rpc_peer **peers; /* owned array, borrowed entries; one per cluster.ingesters */
-    size_t peers_len;
+    struct rpc_node *node; /* owned */
+    struct route *route;   /* owned: where the shards are */
     struct budget bytes;   /* of all queries */
     struct turns *turns;   /* owned: whose query is next */
     struct asyncs *asyncs; /* owned: queries whose answer is fetched later */

@@ -144,7 +144,8 @@ NODISCARD int wire_put_functions(const struct wire_query *q, const struct wire_f
 }
 
 NODISCARD int wire_put_labels(const struct wire_query *q, const struct wire_labels *l,
-                              struct arena *a, struct buf *out, struct err *e)
+                              const struct plan_target *t, struct arena *a, struct buf *out,
+                              struct err *e)
 {
     Embertree__LabelsRequest r = EMBERTREE__LABELS_REQUEST__INIT;
 
@@ -157,6 +158,8 @@ NODISCARD int wire_put_labels(const struct wire_query *q, const struct wire_labe
     r.start_ms = q->range.start_ms;
     r.end_ms = q->range.end_ms;
     r.limit = l->limit;
+    r.shards = out_ptr(t->shards);
+    r.n_shards = t->shards_len;
     return r.matchers && r.names ? pack(&r.base, out, e) : no_room(a, e);
 }
 

@@ -75,7 +75,8 @@ NODISCARD int wire_put_functions(const struct wire_query *q, const struct wire_f
                                  const struct plan_target *t, struct arena *a, struct buf *out,
                                  struct err *e);
 NODISCARD int wire_put_labels(const struct wire_query *q, const struct wire_labels *l,
-                              struct arena *a, struct buf *out, struct err *e);
+                              const struct plan_target *t, struct arena *a, struct buf *out,
+                              struct err *e);
 
 /* What a merge of this query would read; without a profile type: of all types. */
 NODISCARD int wire_put_estimate(const struct wire_query *q, bool detail,

@@ -108,7 +108,7 @@ static struct str str_of(ProtobufCBinaryData b)
 static void send_doc(struct adhoc_job *job, Embertree__DocRequest *m, rpc_done_fn done)
 {
     struct distributor *d = job->d;
-    uint32_t shard = shard_of(job->tenant_name, STR(""), (uint32_t)d->ctx->cluster->shards);
+    uint32_t shard = shard_of(job->tenant_name, STR(""), MAX(route_shards(d->route), 1u));
     size_t size;
     struct buf b;
     char *p;
@@ -121,7 +121,8 @@ static void send_doc(struct adhoc_job *job, Embertree__DocRequest *m, rpc_done_f
     p = buf_room(&b, size);
     CHECK(p || !size);
     b.len += embertree__doc_request__pack(m, (uint8_t *)(void *)p);
-    (void)rpc_send(distributor_peer(d, shard), RPC_DOC, &b, d->conf->ack_ms, done, job);
+    (void)route_ask(d->route, route_target(d->route, shard), RPC_DOC, &b, d->conf->ack_ms, done,
+                    job);
 }
 
 static Embertree__DocReply *read_reply(struct adhoc_job *job, struct str reply,

@@ -32,9 +32,7 @@ struct bed {
     uint64_t wid;
     struct rpc_node *node;
     struct builder *builder;
-    const char *items[1];
-    struct conf_list list;
-    uint64_t shards;
+    struct route *route;
     bool drained;
 };
 
@@ -57,8 +55,6 @@ static void builder_open(struct bed *b, uint64_t id, uint64_t memory)
         .pool = b->in.rpc.pool,
         .clock = b->in.rpc.env.clock,
         .metrics = b->in.rpc.metrics,
-        .ingesters = &b->list,
-        .shards = b->shards,
         .id = id,
         .interval_ms = 500,
         .timeout_ms = 3000,
@@ -68,11 +64,14 @@ static void builder_open(struct bed *b, uint64_t id, uint64_t memory)
         .memory_bytes = memory,
         .message_max = 4 * MIB,
     };
+    struct route_opts ro = { .loop = b->in.rpc.loop, .view = b->in.ctx.view };
     struct err e;
 
     b->node = rpc_bed_node(&b->in.rpc, "");
-    o.node = b->node;
-    assert_int_equal(builder_new(&o, &b->builder, &e), 0);
+    ro.node = b->node;
+    assert_int_equal(route_new(&ro, &b->route, &e), 0);
+    o.route = b->route;
+    b->builder = builder_new(&o);
 }
 
 static void on_drained(void *cookie)
@@ -91,6 +90,7 @@ static void builder_close(struct bed *b)
     builder_drain(b->builder, on_drained, b);
     assert_true(rpc_bed_run(&b->in.rpc, drained, b, 20000));
     builder_free(b->builder);
+    route_free(b->route);
     rpc_node_free(b->node);
     b->builder = NULL;
 }
@@ -105,10 +105,8 @@ static void ingester_open(struct bed *b)
 
 static void bed_open(struct bed *b, bool simulated, uint64_t seed)
 {
-    *b = (struct bed){ .shards = 2 };
+    *b = (struct bed){ 0 };
     ingester_bed_init(&b->in, simulated, seed, flags);
-    b->items[0] = b->in.addr;
-    b->list = (struct conf_list){ b->items, 1 };
     prng_init(&b->p, seed);
     write_model_init(&b->model);
     ingester_open(b);

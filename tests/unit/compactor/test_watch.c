@@ -57,7 +57,7 @@ struct bed {
     struct rpc_bed rpc;
     char addr[2][128];
     const char *items[2];
-    struct conf_list list;
+    struct view *view;
     struct fake fakes[2];
     struct rpc_node *node;
     struct watch *watch;
@@ -76,12 +76,12 @@ static void bed_open(struct bed *b, size_t running)
         if (i < running)
             fake_start(&b->fakes[i], &b->rpc, b->addr[i]);
     }
-    b->list = (struct conf_list){ b->items, 2 };
+    b->view = view_new_list(b->items, 2, 2);
     b->node = rpc_bed_node(&b->rpc, "");
     o.node = b->node;
     o.loop = b->rpc.loop;
     o.metrics = b->rpc.metrics;
-    o.ingesters = &b->list;
+    o.view = b->view;
     assert_int_equal(watch_new(&o, &b->watch, &e), 0);
 }
 
@@ -91,6 +91,7 @@ static void bed_close(struct bed *b)
     rpc_node_free(b->node);
     for (size_t i = 0; i < 2; i++)
         rpc_node_free(b->fakes[i].node);
+    view_free(b->view);
     rpc_bed_deinit(&b->rpc);
 }
 

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * route: the view (common/cluster/view.h) says who leads; rpc finds the peer by its address. Of a
+ * list nothing ever changes, so its peers are kept in an array that needs no look-up.
+ *
+ * The number of shards is fixed for the cluster's life, so threads may read a copy of it.
+ */
+#include "common/role/route.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "common/base/mem.h"
+
+#define AGAIN_MS_FIRST 25
+#define AGAIN_MS_MOST  400
+#define MISSING_NEVER  UINT64_MAX
+
+struct route {
+    struct route_opts o;
+    bool moves;
+    struct rpc_peer **peers; /* of a list, one per ingester */
+    size_t peers_len;
+    _Atomic uint32_t shards;
+    uint64_t *missing_ms; /* by shard: since when nobody leads it; MISSING_NEVER: somebody does */
+    uint32_t missing_len;
+};
+
+static uint64_t now_ms(const struct route *r)
+{
+    return clock_mono_ms(loop_clock(r->o.loop));
+}
+
+static void look_for_leaders(struct route *r)
+{
+    uint32_t n = view_shards(r->o.view);
+
+    if (n != r->missing_len) {
+        xfree(r->missing_ms);
+        r->missing_ms = XNEW_ARRAY(uint64_t, MAX(n, 1u));
+        r->missing_len = n;
+        for (uint32_t i = 0; i < n; i++)
+            r->missing_ms[i] = MISSING_NEVER;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        struct view_shard s;
+        bool led = view_shard(r->o.view, i, &s) && s.leader_addr[0] && s.leader_live;
+
+        if (led)
+            r->missing_ms[i] = MISSING_NEVER;
+        else if (r->missing_ms[i] == MISSING_NEVER)
+            r->missing_ms[i] = now_ms(r);
+    }
+}
+
+static void on_view(void *cookie)
+{
+    struct route *r = cookie;
+
+    atomic_store(&r->shards, view_shards(r->o.view));
+    if (r->moves)
+        look_for_leaders(r);
+}
+
+static int greet_list(struct route *r, struct err *e)
+{
+    size_t n = view_nodes_len(r->o.view);
+
+    r->peers = XNEW_ARRAY(struct rpc_peer *, n);
+    for (; r->peers_len < n; r->peers_len++) {
+        struct view_node node;
+
+        view_node(r->o.view, r->peers_len, &node);
+        if (rpc_peer_get(r->o.node, node.addr, &r->peers[r->peers_len], e))
+            return err_wrap(e, "cluster.ingesters");
+    }
+    return 0;
+}
+
+int route_new(const struct route_opts *o, struct route **ret, struct err *e)
+{
+    struct route *r = XNEW(struct route);
+    struct view_shard first;
+
+    r->o = *o;
+    r->moves = !view_ready(o->view) || !view_shard(o->view, 0, &first) || first.term > 0;
+    if (!r->moves && greet_list(r, e)) {
+        xfree(r->peers);
+        xfree(r);
+        return e->code;
+    }
+    view_watch(o->view, on_view, r);
+    on_view(r);
+    *ret = r;
+    return 0;
+}
+
+void route_free(struct route *r)
+{
+    if (!r)
+        return;
+    view_unwatch(r->o.view, on_view, r);
+    xfree(r->peers);
+    xfree(r->missing_ms);
+    xfree(r);
+}
+
+bool route_moves(const struct route *r)
+{
+    return r->moves;
+}
+
+uint32_t route_shards(const struct route *r)
+{
+    return atomic_load(&r->shards);
+}
+
+size_t route_targets(const struct route *r)
+{
+    return r->moves ? route_shards(r) : r->peers_len;
+}
+
+size_t route_target(const struct route *r, uint32_t shard)
+{
+    return r->moves ? shard : shard % r->peers_len;
+}
+
+struct rpc_peer *route_peer(struct route *r, size_t target, struct err *e)
+{
+    struct view_shard s;
+    struct rpc_peer *p;
+
+    if (!r->moves)
+        return r->peers[target];
+    if (!view_shard(r->o.view, (uint32_t)target, &s) || !s.leader_addr[0]) {
+        (void)err_set(e, ERR_UNAVAILABLE, "nobody is known to lead shard %zu", target);
+        return NULL;
+    }
+    if (rpc_peer_get(r->o.node, s.leader_addr, &p, e)) {
+        e->code = ERR_UNAVAILABLE;
+        (void)err_wrap(e, "leader %s of shard %zu", s.leader, target);
+        return NULL;
+    }
+    return p;
+}
+
+void route_failed(struct route *r, size_t target)
+{
+    struct view_shard s;
+
+    if (r->moves && view_shard(r->o.view, (uint32_t)target, &s))
+        view_doubt(r->o.view, (uint32_t)target, s.term);
+}
+
+/* ---- questions ------------------------------------------------------------------------------ */
+
+struct route_call {
+    struct route *r;
+    size_t target;
+    enum rpc_method method;
+    struct buf payload;
+    uint64_t deadline_ms, wait_ms;
+    rpc_done_fn done;
+    void *cookie;
+    uint64_t id;         /* on its way; 0: waits for the timer */
+    struct timer *timer; /* NULL where shards do not move */
+};
+
+static void call_free(struct route_call *c)
+{
+    loop_timer_free(c->timer);
+    buf_deinit(&c->payload);
+    xfree(c);
+}
+
+static void call_end(struct route_call *c, struct str reply, const struct err *err)
+{
+    rpc_done_fn done = c->done;
+    void *cookie = c->cookie;
+
+    call_free(c);
+    done(cookie, reply, err);
+}
+
+/* False: there is no time for another attempt. */
+static bool call_waits(struct route_call *c)
+{
+    c->wait_ms = c->wait_ms ? MIN(c->wait_ms * 2, AGAIN_MS_MOST) : AGAIN_MS_FIRST;
+    if (now_ms(c->r) + c->wait_ms >= c->deadline_ms)
+        return false;
+    loop_timer_start(c->timer, c->wait_ms, 0);
+    return true;
+}
+
+static void on_reply(void *cookie, struct str reply, const struct err *err)
+{
+    struct route_call *c = cookie;
+
+    c->id = 0;
+    if (err && c->timer && err->code == ERR_UNAVAILABLE) {
+        route_failed(c->r, c->target);
+        if (call_waits(c))
+            return;
+    }
+    call_end(c, reply, err);
+}
+
+static void on_timer(void *cookie)
+{
+    struct route_call *c = cookie;
+    uint64_t now = now_ms(c->r);
+    struct buf copy; /* the transport takes what it is given */
+    struct err e;
+    struct rpc_peer *p = route_peer(c->r, c->target, &e);
+
+    if (!p) {
+        if (!call_waits(c))
+            call_end(c, STR_NULL, &e);
+        return;
+    }
+    buf_init(&copy, c->payload.len + 1);
+    (void)buf_add_str(&copy, buf_str(&c->payload));
+    c->id =
+        rpc_send(p, c->method, &copy, c->deadline_ms > now ? c->deadline_ms - now : 1, on_reply, c);
+}
+
+struct route_call *route_ask(struct route *r, size_t target, enum rpc_method method,
+                             struct buf *payload, uint64_t deadline_ms, rpc_done_fn done,
+                             void *cookie)
+{
+    struct route_call *c = XNEW(struct route_call);
+    struct err e;
+
+    *c = (struct route_call){ .r = r,
+                              .target = target,
+                              .method = method,
+                              .deadline_ms = now_ms(r) + deadline_ms,
+                              .done = done,
+                              .cookie = cookie };
+    buf_init(&c->payload, 0);
+    if (!r->moves) {
+        c->id = rpc_send(r->peers[target], method, payload, deadline_ms, on_reply, c);
+        return c;
+    }
+    c->payload = *payload;
+    buf_init(payload, 0);
+    c->timer = loop_timer_new(r->o.loop, on_timer, c);
+    if (route_peer(r, target, &e))
+        on_timer(c);
+    else
+        loop_timer_start(c->timer, 1, 0); /* done is not called from here */
+    return c;
+}
+
+void route_cancel(struct route_call *c)
+{
+    if (!c)
+        return;
+    if (c->id)
+        rpc_cancel(c->r->o.node, c->id);
+    call_free(c);
+}
+
+/* ---- readiness ------------------------------------------------------------------------------ */
+
+bool route_ready(struct route *r, char *why, size_t why_size)
+{
+    if (!r->moves) {
+        for (size_t i = 0; i < r->peers_len; i++) {
+            if (rpc_peer_up(r->peers[i]))
+                continue;
+            (void)snprintf(why, why_size, "ingester %s does not answer",
+                           rpc_peer_addr(r->peers[i]));
+            return false;
+        }
+        return true;
+    }
+    if (!view_ready(r->o.view)) {
+        (void)snprintf(why, why_size, "the map of the cluster is not known yet");
+        return false;
+    }
+    for (uint32_t i = 0; i < r->missing_len; i++) {
+        if (r->missing_ms[i] == MISSING_NEVER || now_ms(r) - r->missing_ms[i] < r->o.patience_ms)
+            continue;
+        (void)snprintf(why, why_size, "nobody leads shard %" PRIu32, i);
+        return false;
+    }
+    return true;
+}
+
+size_t route_up(const struct route *r, size_t *ret_all)
+{
+    size_t n = view_nodes_len(r->o.view), up = 0;
+
+    if (!r->moves) {
+        for (size_t i = 0; i < r->peers_len; i++)
+            up += rpc_peer_up(r->peers[i]);
+        *ret_all = r->peers_len;
+        return up;
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct view_node node;
+
+        view_node(r->o.view, i, &node);
+        up += node.live;
+    }
+    *ret_all = n;
+    return up;
+}
+
+static void node_json(const char *addr, bool up, struct json *j)
+{
+    json_obj(j);
+    json_key(j, "address");
+    json_cstr(j, addr);
+    json_key(j, "up");
+    json_bool(j, up);
+    json_obj_end(j);
+}
+
+void route_json(const struct route *r, struct json *j)
+{
+    json_key(j, "ingesters");
+    json_arr(j);
+    for (size_t i = 0; !r->moves && i < r->peers_len; i++)
+        node_json(rpc_peer_addr(r->peers[i]), rpc_peer_up(r->peers[i]), j);
+    for (size_t i = 0; r->moves && i < view_nodes_len(r->o.view); i++) {
+        struct view_node node;
+
+        view_node(r->o.view, i, &node);
+        node_json(node.addr, node.live, j);
+    }
+    json_arr_end(j);
+}
