@@ -37,9 +37,9 @@ size_t route_target(const struct route *r, uint32_t shard);
 struct rpc_peer *route_peer(struct route *r, size_t target, struct err *e);
 /* What was asked there could not be done there: looks again soon. */
 void route_failed(struct route *r, size_t target);
-/* One question, sent again where shards move and nobody led this one, until the deadline: so it must
- * be harmless to ask twice. Moves *payload. done is never called from inside; a call that ended must
- * not be canceled. */
+/* One question, sent again where shards move and nobody led this one, until the deadline: so it
+ * must be harmless to ask twice. Moves *payload. done is never called from inside; a call that
+ * ended must not be canceled. */
 struct route_call;
 struct route_call *route_ask(struct route *r, size_t target, enum rpc_method method,
                              struct buf *payload, uint64_t deadline_ms, rpc_done_fn done,
