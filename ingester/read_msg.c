@@ -2,6 +2,7 @@
 #include "ingester/read_msg.h"
 
 #include "common/model/regex.h"
+#include "common/sys/pool.h"
 #include "ingester/rpc_estimate.h"
 #include "ingester/rpc_exemplars.h"
 #include "ingester/rpc_space.h"
@@ -313,6 +314,7 @@ int timeline_reply_pack(const struct store_timeline *t, bool leaf_items, struct 
         const struct store_points *from = &t->series.ptr[i];
         Embertree__TimelineSeries *to = &series[i];
 
+        pool_slice_step(i);
         embertree__timeline_series__init(to);
         to->n_labels = from->labels.len;
         to->labels = pack_labels(&from->labels, a);
@@ -393,6 +395,7 @@ int labels_reply_pack(const struct store_labels *l, struct arena *a, struct buf 
     vec_for (i, &l->values)
         reply.values[reply.n_values++] = pack_str(l->values.ptr[i]);
     vec_for (i, &l->sets) {
+        pool_slice_step(i);
         embertree__label_set__init(&sets[i]);
         sets[i].n_labels = l->sets.ptr[i].len;
         sets[i].labels = pack_labels(&l->sets.ptr[i], a);

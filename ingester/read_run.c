@@ -11,6 +11,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
+#include "common/sys/pool.h"
 #include "ingester/read_functions.h"
 #include "ingester/rpc_estimate.h"
 #include "ingester/rpc_exemplars.h"
@@ -125,6 +126,7 @@ static int compact(struct store_merge *m, struct stacks *out, struct err *e)
     for (size_t i = 1; i <= nodes; i++) {
         uint32_t f = from->node_frame.ptr[i - 1];
 
+        pool_slice_step(i);
         if (!used[i])
             continue;
         if (frames[f] == UINT32_MAX)
@@ -152,6 +154,7 @@ int merge_cut(struct store_merge *from, const struct str *site, size_t site_len,
         uint32_t above = match[s->node_parent.ptr[i - 1]];
         uint32_t f = s->node_frame.ptr[i - 1];
 
+        pool_slice_step(i);
         if (above == MISS || above == site_len)
             match[i] = above;
         else if (str_eq(stacks_string_at(s, s->frame_func.ptr[f]), site[above]))

@@ -6,6 +6,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
+#include "common/sys/pool.h"
 #include "querier/view_args.h"
 
 static int by_text(const void *a, const void *b, void *names)
@@ -75,6 +76,7 @@ static void add(struct fn_table *t, const struct wire_function_list *w)
             t->leaves[k] = MAX(t->leaves[k], w->leaves[k]);
     }
     for (size_t i = 0; i < w->len; i++) {
+        pool_slice();
         struct fn_cell *row = row_of(t, w->at[i].name);
         for (size_t n = 0; row && n < w->at[i].len; n++) {
             struct fn_cell *c = &row[w->at[i].point[n]];

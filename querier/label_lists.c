@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "querier/label_lists.h"
+#include "common/sys/pool.h"
 
 #include <stdlib.h>
 
@@ -46,6 +47,7 @@ static void drop_odd_names(struct labels *l)
 {
     size_t n = 0;
 
+    pool_slice();
     for (size_t i = 0; i < l->len; i++)
         if (label_name_plain(l->ptr[i].name))
             l->ptr[n++] = l->ptr[i];

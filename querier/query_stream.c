@@ -15,6 +15,7 @@
  * Thread: query_stream on the pool, else the loop's.
  */
 #include "common/base/size.h"
+#include "common/sys/pool.h"
 #include "querier/query.h"
 
 #define STREAM_FROM (1 * MIB)
@@ -27,6 +28,7 @@ static int collect(struct query *q, size_t until, struct err *e)
     struct query_stream *s = &q->stream;
 
     while (s->more && q->out.len < until) {
+        pool_slice();
         if (s->next(q, s->cookie, PIECE, &q->out, &s->more, e))
             return e->code;
         if (!buf_ok(&q->out) || __atomic_load_n(&q->cancel, __ATOMIC_RELAXED))

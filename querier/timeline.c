@@ -14,6 +14,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
+#include "common/sys/pool.h"
 
 void timeline_init(struct timeline *t, struct arena *a)
 {
@@ -70,6 +71,7 @@ NODISCARD int timeline_add(struct timeline *t, const struct wire_timelines *w, s
     }
     for (size_t i = 0; i < w->len; i++) {
         const struct wire_points *p = &w->series[i];
+        pool_slice();
         struct timeline_group *g = group_of(t, &p->labels, e);
         if (!g)
             return e->code;
@@ -137,6 +139,7 @@ void timeline_finish(struct timeline *t, bool average)
 {
     vec_for (i, &t->groups) {
         struct timeline_group *g = &t->groups.ptr[i];
+        pool_slice();
         if (g->points.len)
             fold_points(g);
         if (g->parts.len > 1)
@@ -171,6 +174,7 @@ void timeline_json(const struct timeline *t, const struct timeline_group *g,
     json_arr(j);
     for (uint32_t k = 0; k < plan->samples; k++) {
         uint64_t v = 0;
+        pool_slice_step(k);
         if (next < len && g->points.ptr[next].k == k) {
             const struct timeline_point *p = &g->points.ptr[next++];
             bool mean = average || (t->gauge && p->leaves);

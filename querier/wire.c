@@ -11,6 +11,7 @@
 
 #include "common/base/size.h"
 #include "common/model/exid.h"
+#include "common/sys/pool.h"
 #include "proto/exemplar.pb-c.h"
 #include "proto/query.pb-c.h"
 
@@ -212,6 +213,7 @@ NODISCARD int wire_put_estimate(const struct wire_query *q, bool detail,
 
 static void *arena_alloc_cb(void *a, size_t size)
 {
+    pool_slice(); /* for each message and column */
     return arena_alloc(a, size);
 }
 
@@ -322,6 +324,7 @@ static int in_labels(Embertree__LabelPair *const *in, size_t n, struct arena *a,
 
     if (!l.ptr)
         return err_set(e, ERR_LIMIT, "a reply's labels do not fit %zu bytes", arena_limit(a));
+    pool_slice();
     for (size_t i = 0; i < n; i++)
         l.ptr[i] = (struct label){ in_str(in[i]->name), in_str(in[i]->value) };
     if (labels_sort(&l, e)) {

@@ -27,6 +27,10 @@ static inline void list_add_tail(struct list *head, struct list *n)
     head->prev->next = n;
     head->prev = n;
 }
+static inline void list_add(struct list *head, struct list *n)
+{
+    list_add_tail(head->next, n);
+}
 static inline void list_del(struct list *n)
 {
     n->prev->next = n->next;

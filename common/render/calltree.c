@@ -21,6 +21,7 @@
 #include "common/base/hash.h"
 #include "common/base/mem.h"
 #include "common/base/size.h"
+#include "common/sys/pool.h"
 
 #define NAMES_MADE_MAX (64 * MIB)
 #define CANCEL_EVERY   8192
@@ -243,6 +244,7 @@ static int map_nodes(struct calltree *t, const struct calltree_part *p, uint32_t
     for (size_t i = 1; i <= v->nodes && !code; i++) {
         if (!needed[i])
             continue;
+        pool_slice_step(i);
         uint32_t name = names_get(&names, v->node_frame[i - 1]);
         if (name == MAP_U64_EMPTY)
             code = err_set(e, ERR_LIMIT, "names of frames without symbols take over %zu MiB",
@@ -359,6 +361,7 @@ uint64_t *calltree_totals(const struct calltree *t)
 static int by_text(const void *a, const void *b, void *names)
 {
     const struct str *n = names;
+    pool_slice();
     return str_cmp(n[*(const uint32_t *)a], n[*(const uint32_t *)b]);
 }
 
@@ -433,6 +436,7 @@ void layout_init(struct layout *l, const struct calltree *t, size_t max_nodes)
     CLEANUP(xfreep) uint32_t *parent = XNEW_ARRAY(uint32_t, k);
     k = 0;
     for (size_t i = 0; i < nodes; i++) {
+        pool_slice_step(i);
         uint32_t up = place[t->parent.ptr[i]]; /* a cut parent has only cut children */
         if (i > 0 && total[i] < cut) {
             if (total[t->parent.ptr[i]] >= cut)

@@ -14,6 +14,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
+#include "common/sys/pool.h"
 
 #define CANCEL_EVERY 8192
 #define NONE         UINT32_MAX
@@ -45,6 +46,7 @@ size_t export_cost(const struct stacks_view *v)
 
 static bool canceled(const bool *cancel, size_t i)
 {
+    pool_slice_step(i);
     return cancel && i % CANCEL_EVERY == 0 && *(const volatile bool *)cancel;
 }
 

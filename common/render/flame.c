@@ -9,6 +9,7 @@
 #include "common/render/flame.h"
 
 #include "common/base/size.h"
+#include "common/sys/pool.h"
 
 #define BAR      4
 #define CUT_MARK UINT32_MAX /* queue entry: a bar "other" */
@@ -87,6 +88,7 @@ void flame_init(struct flame *f, const struct layout *l, const struct calltree *
     for (size_t begin = 0, end = 1; begin < end; begin = end, end = w.queue.len) {
         w.edge = 0;
         for (size_t i = begin; i < end; i++) {
+            pool_slice_step(i);
             struct entry en = w.queue.ptr[i]; /* by value: the queue moves as it grows */
             put_bar(&w, &en);
             put_children(&w, &en);

@@ -18,6 +18,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
+#include "common/sys/pool.h"
 
 #define WORK_MAX     (UINT64_C(1) << 29) /* cursors moved: some seconds */
 #define CANCEL_EVERY 65536
@@ -199,6 +200,8 @@ static bool stop(struct turn *x, size_t work)
     uint64_t was = x->work / CANCEL_EVERY;
 
     x->work += work;
+    if (x->work / CANCEL_EVERY != was)
+        pool_slice();
     if (x->work > WORK_MAX)
         (void)err_set(x->e, ERR_LIMIT,
                       "the callers of this function make a tree of over %" PRIu64

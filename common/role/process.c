@@ -28,6 +28,7 @@
 
 #define PROCESS_MAGIC  MAGIC('p', 'r', 'o', 'c')
 #define TICK_MS        500
+#define SLICE_US       1000 /* a long job of a tenant runs, while another's waits */
 #define POOL_QUEUE_MAX 65536
 #define HEAD_BYTES_MAX (64 * KIB)
 
@@ -174,6 +175,7 @@ static int start_shared(struct process *p, struct err *e)
     p->pool = pool_new("pool", tenancy->multi ? threads + 1 : threads, POOL_QUEUE_MAX);
     if (tenancy->multi)
         pool_limit_tenant(p->pool, threads - 1);
+    pool_slices(p->pool, threads, SLICE_US);
     p->metrics = metrics_new();
     p->rpc = rpc_net_new(env, p->metrics);
     p->view = options_view(cluster);
@@ -196,7 +198,7 @@ static int start_shared(struct process *p, struct err *e)
     };
     p->memory = p->ctx.memory =
         memory_new(&(struct memory_opts){ .limit = p->ctx.memory_limit, .metrics = p->metrics });
-    usage_init(&p->usage, p->metrics, EMBERTREE_VERSION, p->ctx.memory_limit);
+    usage_init(&p->usage, p->metrics, p->pool, EMBERTREE_VERSION, p->ctx.memory_limit);
     metrics_on_render(p->metrics, usage_render, &p->usage);
     code = start_http(p, http, e);
     p->ctx.http = p->http;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * usage: memory, CPU time, threads and files of this process, from /proc and getrusage.
+ * usage: memory, CPU time, threads and files of this process, from /proc and getrusage; what its
+ * pool says of turns.
  */
 #include "common/role/usage.h"
 
@@ -9,7 +10,39 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-void usage_init(struct usage *u, struct metrics *m, const char *version, uint64_t memory_limit)
+static void pool_init(struct usage *u, struct metrics *m)
+{
+#define POOL(kind, name, help) \
+    metric_at(metric_new(m, kind, "embertree_pool_" name, help, NULL, NULL, 0), NULL, 0)
+    u->pool_jobs = POOL(METRIC_COUNTER, "jobs_total", "Jobs that began");
+    u->pool_pauses = POOL(METRIC_COUNTER, "pauses_total",
+                          "How often a long job stopped so that another tenant's could run");
+    u->pool_single = POOL(METRIC_COUNTER, "single_jobs_total",
+                          "Jobs of tenants that had nothing else in the pool when they came");
+    u->pool_passed = POOL(METRIC_COUNTER, "passed_total",
+                          "Turns of others that began while such a job waited for its first");
+    u->pool_passed_max = POOL(METRIC_GAUGE, "passed_max",
+                              "Most turns of others that such a job waited for since the start");
+#undef POOL
+}
+
+static void pool_render(struct usage *u)
+{
+    struct pool_stats s;
+
+    if (!u->pool)
+        return;
+    s = pool_stats_of(u->pool);
+    metric_add(u->pool_jobs, s.jobs - u->pooled.jobs);
+    metric_add(u->pool_pauses, s.pauses - u->pooled.pauses);
+    metric_add(u->pool_single, s.single - u->pooled.single);
+    metric_add(u->pool_passed, s.passed - u->pooled.passed);
+    metric_set(u->pool_passed_max, (int64_t)s.passed_max);
+    u->pooled = s;
+}
+
+void usage_init(struct usage *u, struct metrics *m, const struct pool *pool, const char *version,
+                uint64_t memory_limit)
 {
     struct str label = str_c(version);
     struct metric *info =
@@ -18,7 +51,8 @@ void usage_init(struct usage *u, struct metrics *m, const char *version, uint64_
 
 #define GAUGE(name, help) \
     metric_at(metric_new(m, METRIC_GAUGE, "embertree_process_" name, help, NULL, NULL, 0), NULL, 0)
-    *u = (struct usage){ 0 };
+    *u = (struct usage){ .pool = pool };
+    pool_init(u, m);
     metric_set(metric_at(info, &label, 1), 1);
     u->rss = GAUGE("resident_bytes", "Resident memory");
     u->limit = GAUGE("memory_limit_bytes", "Memory the process may live in");
@@ -89,6 +123,7 @@ void usage_render(void *cookie)
     struct rlimit rl;
 
     usage_refresh(u);
+    pool_render(u);
     u->threads = count_entries("/proc/self/task", u->threads);
     u->fds = count_entries("/proc/self/fd", u->fds + 1) - 1; /* not the one of the walk itself */
     if (getrlimit(RLIMIT_NOFILE, &rl) == 0)

@@ -14,12 +14,14 @@
 #include "common/store/derived.h"
 #include "common/store/postings.h"
 #include "common/store/store_impl.h"
+#include "common/sys/pool.h"
 
 #define NAME_MAX_BYTES MIB
 #define SEEK_AFTER     8 /* rows to skip before a seek is cheaper */
 
 int match_canceled(const bool *cancel, struct err *e)
 {
+    pool_slice();
     if (cancel && __atomic_load_n(cancel, __ATOMIC_RELAXED))
         return err_set(e, ERR_CANCELED, "the query was given up");
     return 0;

@@ -24,6 +24,7 @@
 #include "common/store/store_impl.h"
 #include "common/store/targets.h"
 #include "common/store/vec.h"
+#include "common/sys/pool.h"
 
 #define ARENA_MAX (256 * MIB)
 
@@ -201,6 +202,7 @@ static void want_paths(struct emit *x)
     const struct acc *a = x->a;
 
     for (uint32_t i = a->n.nodes - 1; i > 0; i--) {
+        pool_slice_step(i);
         if (a->values[i])
             x->wanted[i] = 1;
         if (x->wanted[i])
@@ -212,6 +214,7 @@ static bool emit_nodes(struct emit *x)
 {
     x->nodes[0] = 0;
     for (uint32_t i = 1; i < x->a->n.nodes; i++) {
+        pool_slice_step(i);
         if (!x->wanted[i])
             continue;
         const struct dict_node *n = dict_node(x->a->d, i);

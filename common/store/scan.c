@@ -15,6 +15,7 @@
 #include "common/store/match.h"
 #include "common/store/raw.h"
 #include "common/store/store_impl.h"
+#include "common/sys/pool.h"
 
 /* Index of the first series >= id. */
 static size_t find(const struct scan *c, uint64_t id)
@@ -92,6 +93,7 @@ int scan_level(const struct scan *c, enum kv_cf cf, uint32_t level, struct err *
     key_end(&end);
     struct kv_iter *it = kv_iter_new(c->v->s->kv, c->v->snap, cf, key_str(&k), key_str(&end));
     while (!rc && kv_iter_valid(it)) {
+        pool_slice(); /* rows of others are passed over, too */
         if (!key_member_read(kv_iter_key(it), &row_level, &m, &t)) {
             rc = err_set(e, ERR_CORRUPT, "key of a vector has %zu bytes", kv_iter_key(it).len);
             break;
@@ -180,6 +182,7 @@ int scan_raw(const struct scan *c, uint32_t low, struct err *e)
     key_end(&end);
     struct kv_iter *it = kv_iter_new(c->v->s->kv, c->v->snap, KV_RAW, key_str(&k), key_str(&end));
     while (!rc && kv_iter_valid(it)) {
+        pool_slice(); /* rows of others are passed over, too */
         if (!key_raw_read(kv_iter_key(it), &m, &t, &wid)) {
             rc = err_set(e, ERR_CORRUPT, "raw key of %zu bytes", kv_iter_key(it).len);
             break;

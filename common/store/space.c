@@ -20,6 +20,7 @@
 #include "common/store/exm.h"
 #include "common/store/keys.h"
 #include "common/store/store_impl.h"
+#include "common/sys/pool.h"
 
 #define BATCH      128
 #define PREFIX_MAX 16
@@ -139,6 +140,7 @@ static int ask(struct walk *w, struct err *e)
         w->sum += bytes[i];
     }
     w->batch_len = 0;
+    pool_slice();
     if (w->o->cancel && __atomic_load_n(w->o->cancel, __ATOMIC_RELAXED))
         return err_set(e, ERR_CANCELED, "the caller gave up");
     return 0;

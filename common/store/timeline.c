@@ -20,6 +20,7 @@
 #include "common/store/tl.h"
 #include "common/store/tl_targets.h"
 #include "common/store/vec.h"
+#include "common/sys/pool.h"
 
 #define POINTS_MAX  (1u << 20)
 #define MS_MAX      (INT64_C(1) << 50) /* the year 37,000; sums of these never overflow */
@@ -376,6 +377,7 @@ static int take_items(struct timeline *x, const struct leaf_items *items, struct
 static int give(struct timeline *x, size_t group, struct store_timeline *ret, struct err *e)
 {
     const struct line *l = &x->lines.ptr[group];
+    pool_slice_step(group);
     struct store_points p = { .labels = x->t.t.groups.ptr[group] };
 
     for (uint32_t k = 0; l->cells && k < x->t.grid.points; k++) {

@@ -11,6 +11,7 @@
 
 #include "common/store/match.h"
 #include "common/store/store_impl.h"
+#include "common/sys/pool.h"
 
 struct walk {
     const struct tl_scan *c;
@@ -90,6 +91,7 @@ static int walk(struct walk *w, struct kv_iter *it, struct err *e)
     int rc = 0;
 
     while (!rc && kv_iter_valid(it)) {
+        pool_slice(); /* rows of others are passed over, too */
         if (!key_tl_read(kv_iter_key(it), &flags, &level, &m, &t))
             return err_set(e, ERR_CORRUPT, "key of a timeline has %zu bytes", kv_iter_key(it).len);
         int order = cmp_scope(&m, c);

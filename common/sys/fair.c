@@ -101,7 +101,7 @@ bool fair_push(struct fair *f, uint64_t key, uint64_t cost, struct fair_item *i)
     }
     i->key = k;
     i->cost = cost;
-    i->running = false;
+    i->running = i->paused = false;
     list_add_tail(&k->items, &i->link);
     k->waiting++;
     f->waiting++;
@@ -158,6 +158,7 @@ void fair_take(struct fair *f, struct fair_item *i)
 
     CHECK(k && !i->running);
     i->running = true;
+    i->paused = false;
     list_del(&i->link);
     k->waiting--;
     k->running++;
@@ -181,7 +182,8 @@ static void settle(struct fair *f, struct fair_key *k)
     forgive(f);
 }
 
-void fair_done(struct fair *f, struct fair_item *i, uint64_t cost)
+/* Its turn is over. */
+static void stop(struct fair *f, struct fair_item *i, uint64_t cost)
 {
     struct fair_key *k = i->key;
 
@@ -190,12 +192,50 @@ void fair_done(struct fair *f, struct fair_item *i, uint64_t cost)
         (void)charge(f, k, cost - i->cost);
     else if (cost)
         k->clock -= i->cost - cost;
-    i->key = NULL;
     i->running = false;
     k->running--;
     k->weight -= i->weight;
     f->running--;
+}
+
+void fair_done(struct fair *f, struct fair_item *i, uint64_t cost)
+{
+    struct fair_key *k = i->key;
+
+    stop(f, i, cost);
+    i->key = NULL;
     settle(f, k);
+}
+
+void fair_pause(struct fair *f, struct fair_item *i, uint64_t cost, uint64_t guess)
+{
+    struct fair_key *k = i->key;
+
+    CHECK(guess > 0);
+    stop(f, i, cost);
+    i->cost = guess;
+    i->paused = true;
+    list_add(&k->items, &i->link);
+    k->waiting++;
+    f->waiting++;
+}
+
+bool fair_ahead(const struct fair *f, const struct fair_item *i, uint64_t cost, bool running)
+{
+    uint64_t clock = i->key->clock + (cost > i->cost ? cost - i->cost : 0);
+
+    CHECK(i->running);
+    list_for (it, &f->active) {
+        const struct fair_key *k = container_of(it, struct fair_key, link);
+        if (k != i->key && k->clock < clock && (may_run(f, k) || (running && k->running > 0)))
+            return true;
+    }
+    return false;
+}
+
+bool fair_alone(const struct fair_item *i)
+{
+    return i->key->waiting + i->key->running == 1;
 }
 
 void fair_drop(struct fair *f, struct fair_item *i)

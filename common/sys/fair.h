@@ -9,7 +9,8 @@
  * come, first served.
  *
  *      fair_push ─> waiting ──fair_next, fair_take──> running ──fair_done──> forgotten
- *                      └──────────fair_drop─────────────────────────────────────┘
+ *                    │ └─────────────fair_pause────────┘                         │
+ *                    └──────────fair_drop────────────────────────────────────────┘
  *
  * Pure: no clock, no lock; the order follows from the calls alone. Thread: the caller's, one at a
  * time.
@@ -27,6 +28,7 @@ struct fair_item { /* in the caller's job; zeroed before the first fair_push */
     uint64_t cost;        /* the guess; while it runs what the key was charged */
     uint64_t weight; /* set by the caller, may be 0: what it holds of something while it runs */
     bool running;
+    bool paused; /* ran, and waits to go on */
 };
 struct fair_opts {
     size_t running_max;  /* of one key at once; 0: any */
@@ -49,6 +51,14 @@ struct fair_item *fair_next(struct fair *f);
 void fair_take(struct fair *f, struct fair_item *i);
 /* It ended, and this is what it did cost (0: the guess stands). */
 void fair_done(struct fair *f, struct fair_item *i, uint64_t cost);
+/* It stops for others, and is the first of its key to go on. `cost`: of this turn; `guess`: of its
+ * next one. */
+void fair_pause(struct fair *f, struct fair_item *i, uint64_t cost, uint64_t guess);
+/* Whether another key has had less than that of `i`, which runs and did cost `cost` up to now: one
+ * that waits and may run, or with `running` one that runs. */
+bool fair_ahead(const struct fair *f, const struct fair_item *i, uint64_t cost, bool running);
+/* Its key has nothing else here. */
+bool fair_alone(const struct fair_item *i);
 /* It does not wait any more. */
 void fair_drop(struct fair *f, struct fair_item *i);
 

@@ -9,6 +9,17 @@
  *
  * Jobs of tenants wait in a fair queue beside the ring; threads take from one and the other in
  * turn. Their cost is the time they run.
+ *
+ * With slices a job keeps its thread, stack and all, while it waits for its next turn, so nothing
+ * in it needs to know how to be resumed:
+ *
+ *      idle ──take──> RUNNING ──pool_slice: another's turn──> PAUSED (in the fair queue, first)
+ *       ^                │  ^                                   │
+ *       └──ended─────────┘  └──who ends or pauses takes it <────┘
+ *
+ * Invariants: running <= slots, of which those over `cores` are never given to a paused job; a
+ * thread that ends or pauses a job gives its place away before it sleeps; paused <= slots, so that
+ * `slots` threads of the 2 x slots are left for others.
  */
 #include "common/sys/pool.h"
 
@@ -30,12 +41,25 @@ struct job {
     struct loop *loop; /* borrowed */
     pool_fn work, done;
     void *cookie;
+    uint64_t came; /* pool.turns then */
+    bool single;   /* its tenant had nothing else here */
 };
 
 struct fair_job {
     struct fair_item item;
     struct job job;
+    struct worker *worker; /* on whose stack it is paused; NULL: has not begun */
 };
+
+struct worker { /* a thread of the pool while it runs a tenant's job */
+    struct pool *pool;
+    struct fair_job *job;
+    uint64_t began_us;  /* this turn */
+    uint64_t looked_us; /* for others */
+    bool resumed;
+    pthread_cond_t resume;
+};
+static _Thread_local struct worker *self;
 
 struct inline_job {
     struct list link;  /* in pool.inlined until it ran */
@@ -53,8 +77,17 @@ struct pool {
     uint64_t seed;         /* of the numbers of tenants: nobody can choose a name to share one */
     bool stopping;
     struct list inlined; /* of struct inline_job, when threads = 0 */
+    char name[11];
     struct thread *threads;
     uint32_t threads_len;
+    uint32_t slots, cores;
+    uint32_t running, paused; /* jobs */
+    uint32_t nobodys;         /* of the running ones */
+    bool sliced;
+    uint64_t slice_us;
+    bool wanted; /* somebody may want a place; read without the lock */
+    uint64_t turns;
+    struct pool_stats stats;
 };
 
 static uint64_t now_us(void)
@@ -65,26 +98,156 @@ static uint64_t now_us(void)
     return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
-/* Holding the lock. False: there is nothing to do. *ret_fair: the job's place in the fair queue. */
-static bool take(struct pool *p, struct job *ret, struct fair_job **ret_fair)
-{
-    struct fair_item *next = p->fair_turn || p->len == 0 ? fair_next(p->fair) : NULL;
+/* ---- whose turn ------------------------------------------------------------------------------ */
 
-    *ret_fair = NULL;
-    if (next) {
-        *ret_fair = container_of(next, struct fair_job, item);
-        *ret = (*ret_fair)->job;
+static void note_wanted(struct pool *p)
+{
+    bool wanted = p->sliced && (p->running > p->cores || p->len > 0 || fair_waiting(p->fair) > 0);
+
+    __atomic_store_n(&p->wanted, wanted, __ATOMIC_RELAXED);
+}
+
+static void count_turn(struct pool *p, const struct job *first)
+{
+    if (first) {
+        uint64_t passed = first->single ? p->turns - first->came : 0;
+        p->stats.jobs++;
+        p->stats.single += first->single;
+        p->stats.passed += passed;
+        p->stats.passed_max = MAX(p->stats.passed_max, passed);
+    }
+    p->turns++;
+    p->running++;
+}
+
+static void resume(struct pool *p, struct fair_job *f)
+{
+    struct worker *w = f->worker;
+
+    f->worker = NULL;
+    p->paused--;
+    count_turn(p, NULL);
+    w->resumed = true;
+    CHECK(pthread_cond_signal(&w->resume) == 0);
+}
+
+/* The next of a tenant: *ret_fair, or one that was paused and goes on now on its own thread. False:
+ * none may. */
+static bool take_fair(struct pool *p, struct job *ret, struct fair_job **ret_fair)
+{
+    struct fair_item *next;
+
+    while ((next = fair_next(p->fair))) {
+        struct fair_job *f = container_of(next, struct fair_job, item);
+        if (f->worker && p->running >= p->cores)
+            return false;
         fair_take(p->fair, next);
         p->fair_turn = false;
-        return true;
+        if (!f->worker) {
+            *ret_fair = f;
+            *ret = f->job;
+            count_turn(p, ret);
+            return true;
+        }
+        resume(p, f);
+        if (p->running >= p->slots)
+            return false;
     }
+    return false;
+}
+
+static bool take_nobodys(struct pool *p, struct job *ret)
+{
     if (p->len == 0)
         return false;
     *ret = p->ring[p->head];
     p->head = (p->head + 1) % p->max;
     p->len--;
     p->fair_turn = true;
+    p->nobodys++;
+    count_turn(p, ret);
     return true;
+}
+
+/* Holding the lock. False: there is nothing to do. *ret_fair: the job's place in the fair queue. */
+static bool take(struct pool *p, struct job *ret, struct fair_job **ret_fair)
+{
+    bool found = false;
+
+    *ret_fair = NULL;
+    if (p->running < p->slots)
+        found = ((p->fair_turn || p->len == 0) && take_fair(p, ret, ret_fair)) ||
+                (p->running < p->slots && take_nobodys(p, ret));
+    note_wanted(p);
+    return found;
+}
+
+/* Holding the lock: somebody else should have this job's place now. */
+static bool must_pause(const struct pool *p, const struct worker *w, uint64_t ran_us)
+{
+    const struct fair_item *i = &w->job->item;
+
+    if (p->stopping || p->paused >= p->slots)
+        return false;
+    if (p->running > p->cores)
+        return p->nobodys > 0 || fair_ahead(p->fair, i, ran_us, true);
+    return p->len > 0 || fair_ahead(p->fair, i, ran_us, false);
+}
+
+static void pause_here(struct pool *p, struct worker *w, uint64_t ran_us)
+{
+    fair_pause(p->fair, &w->job->item, ran_us + 1, GUESS_US);
+    w->job->worker = w;
+    w->resumed = false;
+    p->running--;
+    p->paused++;
+    p->stats.pauses++;
+    note_wanted(p);
+    CHECK(pthread_cond_signal(&p->filled) == 0);
+    while (!w->resumed)
+        CHECK(pthread_cond_wait(&w->resume, &p->lock) == 0);
+    w->began_us = now_us();
+}
+
+void pool_slice(void)
+{
+    struct worker *w = self;
+    uint64_t now;
+
+    if (!w || !__atomic_load_n(&w->pool->wanted, __ATOMIC_RELAXED) || thread_locks > 0)
+        return;
+    struct pool *p = w->pool;
+    now = now_us();
+    if (now - w->began_us < p->slice_us || now - w->looked_us < p->slice_us / 4)
+        return;
+    w->looked_us = now;
+    CHECK(pthread_mutex_lock(&p->lock) == 0);
+    if (must_pause(p, w, now - w->began_us))
+        pause_here(p, w, now - w->began_us);
+    CHECK(pthread_mutex_unlock(&p->lock) == 0);
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+static void run_job(struct pool *p, const struct job *j, struct fair_job *f)
+{
+    struct worker w = { .pool = p, .job = f, .began_us = f ? now_us() : 0 };
+
+    CHECK(pthread_cond_init(&w.resume, NULL) == 0);
+    self = f && p->sliced ? &w : NULL;
+    j->work(j->cookie);
+    self = NULL;
+    uint64_t took = f ? now_us() - w.began_us : 0;
+    if (j->done)
+        loop_post(j->loop, j->done, j->cookie);
+    CHECK(pthread_mutex_lock(&p->lock) == 0);
+    if (f)
+        fair_done(p->fair, &f->item, took + 1);
+    else
+        p->nobodys--;
+    p->running--;
+    CHECK(pthread_cond_destroy(&w.resume) == 0);
+    xfree(f);
 }
 
 static void pool_worker(void *cookie)
@@ -102,17 +265,25 @@ static void pool_worker(void *cookie)
         if (!found)
             break; /* what waits for a turn is taken by who has it now */
         CHECK(pthread_mutex_unlock(&p->lock) == 0);
-        uint64_t began = f ? now_us() : 0;
-        j.work(j.cookie);
-        uint64_t took = f ? now_us() - began : 0;
-        if (j.done)
-            loop_post(j.loop, j.done, j.cookie);
-        CHECK(pthread_mutex_lock(&p->lock) == 0);
-        if (f)
-            fair_done(p->fair, &f->item, took + 1);
-        xfree(f);
+        run_job(p, &j, f);
     }
     CHECK(pthread_mutex_unlock(&p->lock) == 0);
+}
+
+static void start_threads(struct pool *p, uint32_t n)
+{
+    struct thread *all = XNEW_ARRAY(struct thread, p->threads_len + n + 1);
+
+    if (p->threads_len)
+        memcpy(all, p->threads, p->threads_len * sizeof(*all));
+    xfree(p->threads);
+    p->threads = all;
+    for (uint32_t i = 0; i < n; i++) {
+        char full[16];
+
+        (void)snprintf(full, sizeof(full), "%s-%" PRIu32, p->name, p->threads_len % 1000);
+        thread_start(&p->threads[p->threads_len++], full, pool_worker, p);
+    }
 }
 
 struct pool *pool_new(const char *name, uint32_t threads, size_t queue_max)
@@ -127,14 +298,9 @@ struct pool *pool_new(const char *name, uint32_t threads, size_t queue_max)
     CHECK(getentropy(&p->seed, sizeof(p->seed)) == 0);
     p->ring = XNEW_ARRAY(struct job, queue_max);
     p->max = queue_max;
-    p->threads = XNEW_ARRAY(struct thread, MAX(threads, 1u));
-    p->threads_len = threads;
-    for (uint32_t i = 0; i < threads; i++) {
-        char full[16];
-
-        (void)snprintf(full, sizeof(full), "%.10s-%" PRIu32, name, i % 1000);
-        thread_start(&p->threads[i], full, pool_worker, p);
-    }
+    (void)snprintf(p->name, sizeof(p->name), "%.10s", name);
+    p->slots = p->cores = threads;
+    start_threads(p, threads);
     return p;
 }
 
@@ -146,6 +312,20 @@ void pool_limit_tenant(struct pool *p, size_t running_max)
     fair_free(p->fair);
     p->fair = fair_new(&o);
     CHECK(pthread_mutex_unlock(&p->lock) == 0);
+}
+
+void pool_slices(struct pool *p, uint32_t cores, uint64_t slice_us)
+{
+    if (p->slots == 0)
+        return;
+    CHECK(cores > 0 && cores <= p->slots);
+    CHECK(pthread_mutex_lock(&p->lock) == 0);
+    CHECK(!p->sliced);
+    p->sliced = true;
+    p->cores = cores;
+    p->slice_us = slice_us;
+    CHECK(pthread_mutex_unlock(&p->lock) == 0);
+    start_threads(p, p->slots);
 }
 
 /* Runs the job once, whoever comes first: the loop or pool_free. */
@@ -204,7 +384,7 @@ bool pool_submit(struct pool *p, struct loop *loop, pool_fn work, pool_fn done, 
     CHECK(pthread_mutex_lock(&p->lock) == 0);
     taken = p->len + fair_waiting(p->fair) < p->max && !p->stopping;
     if (taken) {
-        struct job j = { loop, work, done, cookie };
+        struct job j = { loop, work, done, cookie, p->turns, false };
 
         if (i) {
             i->pool = p;
@@ -214,6 +394,7 @@ bool pool_submit(struct pool *p, struct loop *loop, pool_fn work, pool_fn done, 
             p->ring[(p->head + p->len) % p->max] = j;
         }
         p->len++;
+        note_wanted(p);
     }
     CHECK(pthread_mutex_unlock(&p->lock) == 0);
     /* Not under the lock, on which the woken thread would run at once. */
@@ -241,10 +422,13 @@ bool pool_submit_for(struct pool *p, uint64_t tenant, struct loop *loop, pool_fn
         return pool_submit(p, loop, work, done, cookie);
     CHECK(loop || !done);
     f = XNEW(struct fair_job);
-    f->job = (struct job){ loop, work, done, cookie };
     CHECK(pthread_mutex_lock(&p->lock) == 0);
+    f->job = (struct job){ loop, work, done, cookie, p->turns, false };
     taken = p->len + fair_waiting(p->fair) < p->max && !p->stopping &&
             fair_push(p->fair, tenant, GUESS_US, &f->item);
+    if (taken)
+        f->job.single = fair_alone(&f->item);
+    note_wanted(p);
     CHECK(pthread_mutex_unlock(&p->lock) == 0);
     if (taken)
         CHECK(pthread_cond_signal(&p->filled) == 0);
@@ -263,4 +447,15 @@ size_t pool_queued(const struct pool *p)
     n = m->len + fair_waiting(m->fair);
     CHECK(pthread_mutex_unlock(&m->lock) == 0);
     return n;
+}
+
+struct pool_stats pool_stats_of(const struct pool *p)
+{
+    struct pool *m = (struct pool *)(uintptr_t)p;
+    struct pool_stats s;
+
+    CHECK(pthread_mutex_lock(&m->lock) == 0);
+    s = m->stats;
+    CHECK(pthread_mutex_unlock(&m->lock) == 0);
+    return s;
 }

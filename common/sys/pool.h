@@ -30,6 +30,30 @@ bool pool_submit_for(struct pool *p, uint64_t tenant, struct loop *loop, pool_fn
 /* At most so many jobs of one tenant run at once, so that another one finds a thread free however
  * long they are; 0: any. Before the first job. */
 void pool_limit_tenant(struct pool *p, size_t running_max);
+/* Long jobs of tenants run in slices: no more than `cores` run at once (a job that comes may have
+ * one of the other threads until one of them stops), and one that calls pool_slice after `slice_us`
+ * waits there while a tenant that had less, or a job that is nobody's, wants its place. It keeps
+ * its thread and what it has, and is the next of its tenant to go on. As many may wait so as there
+ * are threads, so twice as many are started. Before the first job. */
+void pool_slices(struct pool *p, uint32_t cores, uint64_t slice_us);
+/* From within a job, often, with no lock held that another job might want; cheap, and elsewhere
+ * nothing. */
+void pool_slice(void);
+/* The same in a loop of short steps, of which this is step i. */
+static inline void pool_slice_step(size_t i)
+{
+    if ((i & 1023) == 0)
+        pool_slice();
+}
+
+struct pool_stats {
+    uint64_t jobs;   /* that began */
+    uint64_t pauses; /* how often a job stopped for others */
+    /* Of jobs of tenants that had nothing else here: how many; turns of others that began while
+     * they waited for their first, added up; the most of one. */
+    uint64_t single, passed, passed_max;
+};
+struct pool_stats pool_stats_of(const struct pool *p);
 size_t pool_queued(const struct pool *p);
 
 #endif

@@ -6,6 +6,8 @@
 
 #include "common/base/mem.h"
 
+_Thread_local unsigned thread_locks;
+
 enum { NAME_BYTES = 16 }; /* with the NUL; the kernel's limit */
 
 struct start {

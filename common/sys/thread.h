@@ -19,6 +19,9 @@ void thread_start(struct thread *t, const char *name, void (*fn)(void *), void *
 void thread_join(struct thread *t); /* twice is fine */
 void thread_name_self(const char *name);
 
+/* Locks of struct mutex that this thread holds: who does must not wait for a turn (pool_slice). */
+extern _Thread_local unsigned thread_locks;
+
 /* For short, bounded sections in the layers that may lock (sys, obs, store). */
 struct mutex {
     pthread_mutex_t m;
@@ -34,9 +37,11 @@ static inline void mutex_deinit(struct mutex *m)
 static inline void mutex_lock(struct mutex *m)
 {
     CHECK(pthread_mutex_lock(&m->m) == 0);
+    thread_locks++;
 }
 static inline void mutex_unlock(struct mutex *m)
 {
+    thread_locks--;
     CHECK(pthread_mutex_unlock(&m->m) == 0);
 }
 

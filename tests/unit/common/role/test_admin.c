@@ -156,7 +156,7 @@ static void test_usage(void **state)
     uint64_t before;
 
     (void)state;
-    usage_init(&u, m, "v1", 64 * MIB);
+    usage_init(&u, m, NULL, "v1", 64 * MIB);
     before = u.cpu_us;
     for (volatile uint32_t i = 0; i < 30000000; i++) /* some CPU time */
         ;

@@ -256,10 +256,39 @@ static void test_keys_are_forgotten(void **state)
     fair_free(f);
 }
 
+static void test_a_paused_item_is_the_next_of_its_key(void **state)
+{
+    struct fair *f = fair_new(&(struct fair_opts){ .running_max = 1 });
+    struct item *h = push(f, 'h', 10);
+
+    (void)state;
+    push(f, 'h', 10);
+    assert_ptr_equal(serve(f), h);
+    assert_false(fair_ahead(f, &h->f, 5, false));
+    struct item *q = push(f, 'q', 10);
+    assert_true(fair_ahead(f, &h->f, 5, false));
+    fair_pause(f, &h->f, 5, 10);
+    assert_true(h->f.paused);
+    assert_int_equal(fair_waiting(f), 3);
+    assert_int_equal(fair_running(f), 0);
+    assert_ptr_equal(serve(f), q);
+    assert_ptr_equal(serve(f), h); /* before the other of its key */
+    assert_false(h->f.paused);
+    assert_false(fair_ahead(f, &h->f, 1, false)); /* q runs, and does not wait */
+    assert_true(fair_ahead(f, &h->f, 6, true));
+    assert_false(fair_ahead(f, &q->f, 14, true)); /* it had 14, h 5 and a guess of 10 */
+    assert_true(fair_ahead(f, &q->f, 16, true));
+    fair_done(f, &q->f, 0);
+    fair_done(f, &h->f, 0);
+    assert_string_equal(order(f, 5, 0), "h");
+    fair_free(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_who_piles_up_waits_behind_himself),
+        cmocka_unit_test(test_a_paused_item_is_the_next_of_its_key),
         cmocka_unit_test(test_cost_counts_not_number),
         cmocka_unit_test(test_real_cost_is_paid_later),
         cmocka_unit_test(test_who_was_away_has_no_credit_and_keeps_his_debt),

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/prctl.h>
@@ -267,6 +268,8 @@ struct note {
     char c;
 };
 
+static _Atomic size_t written;
+
 static void write_note(void *cookie)
 {
     struct note *n = cookie;
@@ -274,6 +277,7 @@ static void write_note(void *cookie)
 
     n->text[len] = n->c;
     n->text[len + 1] = 0;
+    atomic_fetch_add(&written, 1);
 }
 
 /* One thread, held at a gate while jobs come: then their order is that of the turns. Jobs take no
@@ -326,6 +330,182 @@ static void test_pool_keeps_a_thread_for_others(void **state)
     pool_free(p);
     assert_int_equal(atomic_load(&g.in), 5);
     assert_string_equal(text, "qqq");
+}
+
+/* ---- slices ---- */
+
+struct long_job {
+    struct note note;
+    _Atomic int began;
+    _Atomic int *others; /* that came in the meantime */
+    int wait_for, slices;
+    struct mutex *held; /* over its slices; may be NULL */
+};
+
+static void in_slices(void *cookie)
+{
+    struct long_job *j = cookie;
+
+    atomic_store(&j->began, 1);
+    while (j->others && atomic_load(j->others) < j->wait_for)
+        (void)usleep(100);
+    if (j->held)
+        mutex_lock(j->held);
+    for (int i = 0; i < j->slices; i++) {
+        write_note(&j->note);
+        pool_slice();
+    }
+    if (j->held)
+        mutex_unlock(j->held);
+}
+
+/* A long job of h on the only thread; when `jobs` have come it goes on. What was written. */
+static struct pool_stats run_slices(char *text, struct long_job *h, const char *jobs)
+{
+    struct pool *p = pool_new("pool", 1, 100);
+    struct note notes[8];
+    _Atomic int came = 0;
+    struct pool_stats s;
+    size_t n = strlen(jobs);
+
+    pool_slices(p, 1, 0);
+    atomic_store(&written, 0);
+    h->note = (struct note){ text, 'h' };
+    h->others = &came;
+    h->wait_for = 1;
+    assert_true(pool_submit_for(p, 'h', NULL, in_slices, NULL, h));
+    while (!atomic_load(&h->began))
+        (void)usleep(100);
+    for (size_t i = 0; i < n; i++) {
+        notes[i] = (struct note){ text, jobs[i] };
+        if (jobs[i] == 'o')
+            assert_true(pool_submit(p, NULL, write_note, NULL, &notes[i]));
+        else
+            assert_true(pool_submit_for(p, (uint64_t)jobs[i], NULL, write_note, NULL, &notes[i]));
+    }
+    atomic_store(&came, 1);
+    while (atomic_load(&written) < (size_t)h->slices + n)
+        (void)usleep(100);
+    s = pool_stats_of(p);
+    pool_free(p);
+    return s;
+}
+
+static void test_pool_slices_let_others_go_first(void **state)
+{
+    struct long_job h = { .slices = 6 };
+    char text[64] = "";
+    struct pool_stats s = run_slices(text, &h, "q");
+
+    (void)state;
+    assert_string_equal(text, "hqhhhhh"); /* it waited for one slice, not for six */
+    assert_int_equal(s.pauses, 1);
+    assert_int_equal(s.jobs, 2);
+    assert_int_equal(s.passed, 0);
+}
+
+static void test_pool_slices_are_for_pushes_too(void **state)
+{
+    struct long_job h = { .slices = 4 };
+    char text[64] = "";
+    struct pool_stats s = run_slices(text, &h, "oo");
+
+    (void)state;
+    assert_int_equal(text[0], 'h');
+    assert_int_equal(text[1], 'o');
+    assert_true(strrchr(text, 'o') < text + 4); /* the second at its next slice */
+    assert_in_range(s.pauses, 1, 2);
+}
+
+static void test_pool_slices_are_not_for_ones_own(void **state)
+{
+    struct long_job h = { .slices = 4 };
+    char text[64] = "";
+    struct pool_stats s = run_slices(text, &h, "h");
+
+    (void)state;
+    assert_string_equal(text, "hhhhh");
+    assert_int_equal(s.pauses, 0);
+}
+
+/* Three tenants of one want little, h much: each is served before h goes on, and h ends. */
+static void test_pool_slices_all_who_had_less(void **state)
+{
+    struct long_job h = { .slices = 5 };
+    char text[64] = "";
+    struct pool_stats s = run_slices(text, &h, "abc");
+
+    (void)state;
+    assert_string_equal(text, "habchhhh");
+    assert_int_equal(s.pauses, 1);
+    assert_int_equal(s.passed_max, 2); /* c: a and b */
+    assert_int_equal(s.single, 4);
+}
+
+static void test_pool_slices_never_with_a_lock(void **state)
+{
+    struct mutex lock;
+    struct long_job h = { .slices = 4, .held = &lock };
+    char text[64] = "";
+
+    (void)state;
+    mutex_init(&lock);
+    struct pool_stats s = run_slices(text, &h, "q");
+    mutex_deinit(&lock);
+    assert_string_equal(text, "hhhhq");
+    assert_int_equal(s.pauses, 0);
+}
+
+#define CROWD_JOBS  60
+#define CROWD_STEPS 40
+
+struct crowd_job {
+    _Atomic int *ended, *most, *in;
+    int steps;
+};
+
+static void crowd_work(void *cookie)
+{
+    struct crowd_job *j = cookie;
+
+    for (int i = 0; i < j->steps; i++) {
+        int now = atomic_fetch_add(j->in, 1) + 1, most = atomic_load(j->most);
+        while (now > most && !atomic_compare_exchange_weak(j->most, &most, now))
+            ;
+        if (i % 8 == 0)
+            (void)sched_yield();
+        atomic_fetch_sub(j->in, 1);
+        pool_slice();
+    }
+    atomic_fetch_add(j->ended, 1);
+}
+
+/* Many tenants, jobs of nobody, more threads than cores: all end, also those that are paused when
+ * the pool is freed, and never do more than the slots run at once. */
+static void test_pool_slices_of_a_crowd_all_end(void **state)
+{
+    struct crowd_job jobs[CROWD_JOBS];
+    _Atomic int ended = 0, most = 0, in = 0;
+
+    (void)state;
+    for (int turn = 0; turn < 20; turn++) {
+        struct pool *p = pool_new("pool", 3, 200);
+
+        pool_limit_tenant(p, 2);
+        pool_slices(p, 2, 0);
+        atomic_store(&ended, 0);
+        for (int i = 0; i < CROWD_JOBS; i++) {
+            jobs[i] = (struct crowd_job){ &ended, &most, &in, i % 3 ? CROWD_STEPS : 1 };
+            if (i % 5 == 4)
+                assert_true(pool_submit(p, NULL, crowd_work, NULL, &jobs[i]));
+            else
+                assert_true(
+                    pool_submit_for(p, (uint64_t)(i % 4), NULL, crowd_work, NULL, &jobs[i]));
+        }
+        pool_free(p);
+        assert_int_equal(atomic_load(&ended), CROWD_JOBS);
+    }
+    assert_in_range(atomic_load(&most), 1, 3);
 }
 
 static void test_pool_without_threads_runs_in_posted_calls(void **state)
@@ -402,6 +582,12 @@ int main(void)
         cmocka_unit_test(test_pool_refuses_when_full_and_finishes_on_free),
         cmocka_unit_test(test_pool_serves_tenants_in_turns),
         cmocka_unit_test(test_pool_keeps_a_thread_for_others),
+        cmocka_unit_test(test_pool_slices_let_others_go_first),
+        cmocka_unit_test(test_pool_slices_are_for_pushes_too),
+        cmocka_unit_test(test_pool_slices_are_not_for_ones_own),
+        cmocka_unit_test(test_pool_slices_all_who_had_less),
+        cmocka_unit_test(test_pool_slices_never_with_a_lock),
+        cmocka_unit_test(test_pool_slices_of_a_crowd_all_end),
         cmocka_unit_test(test_pool_without_threads_runs_in_posted_calls),
         cmocka_unit_test(test_signals_arrive_on_the_loop),
     };
