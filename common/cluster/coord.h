@@ -7,7 +7,7 @@
  * and then does all of its changes or none. A key under a lease goes when the lease runs out.
  *
  * Everything is asynchronous. Each call ends exactly once with its callback, also on a deadline or
- * when the service is away, but for those canceled by coord_free. A transaction that ended with
+ * when the service is away, but for those of coord_cancel and coord_free. A transaction that ended with
  * ERR_TIMEOUT or ERR_UNAVAILABLE may have happened: read again before repeating it.
  *
  * Thread: the loop's.
@@ -72,6 +72,7 @@ struct coord_ops {
     void (*revoke)(struct coord *c, int64_t lease, coord_fn fn, void *cookie);
     struct coord_watch *(*watch)(struct coord *c, const struct coord_watch_opts *o);
     void (*unwatch)(struct coord *c, struct coord_watch *w);
+    void (*cancel)(struct coord *c, const void *cookie);
     void (*free)(struct coord *c);
 };
 struct coord { /* first member of each kind */
@@ -114,6 +115,11 @@ static inline void coord_unwatch(struct coord *c, struct coord_watch *w)
 {
     if (w)
         c->ops->unwatch(c, w);
+}
+/* Open calls with this cookie end without their callbacks; what they asked for may happen. */
+static inline void coord_cancel(struct coord *c, const void *cookie)
+{
+    c->ops->cancel(c, cookie);
 }
 /* Calls still open end without their callbacks. NULL is fine. */
 static inline void coord_free(struct coord *c)

@@ -10,35 +10,44 @@
 
 #include <stdio.h>
 
+#include "common/base/map.h"
 #include "common/base/mem.h"
 #include "common/cluster/view_impl.h"
 
-static struct view *view_new(const char *kind)
+struct view *view_new_kind(const char *kind)
 {
     struct view *v = XNEW(struct view);
 
     v->kind = kind;
+    v->index = map_str_new();
     return v;
 }
 
 /* ---- filling it ------------------------------------------------------------------------------ */
 
+void view_slots_room(struct view *v, uint32_t n)
+{
+    CHECK(n <= CLUSTER_SHARDS_MAX);
+    if (n <= v->slots_len)
+        return;
+    v->slots = xreallocarray(v->slots, n, sizeof(struct view_slot *));
+    for (; v->slots_len < n; v->slots_len++)
+        v->slots[v->slots_len] = XNEW(struct view_slot);
+}
+
 void view_set_map(struct view *v, const struct map *m)
 {
     map_unref(v->map);
     v->map = m;
-    if (v->slots_len == m->shards)
-        return;
-    xfree(v->slots);
-    v->slots = XNEW_ARRAY(struct view_slot, m->shards);
-    v->slots_len = m->shards;
+    view_slots_room(v, m->shards);
 }
 
 void view_set_record(struct view *v, uint32_t shard, const struct repl_record *r, int64_t rev)
 {
-    struct view_slot *s = &v->slots[shard];
+    struct view_slot *s;
 
     CHECK(shard < v->slots_len);
+    s = v->slots[shard];
     s->record = *r;
     s->rev = rev;
     s->known = true;
@@ -46,12 +55,19 @@ void view_set_record(struct view *v, uint32_t shard, const struct repl_record *r
         s->members[i] = s->record.members.names[i];
 }
 
-struct view_peer *view_peer(struct view *v, const char *name)
+void view_index(struct view *v)
 {
+    map_str_free(v->index);
+    v->index = map_str_new();
     vec_for (i, &v->peers)
-        if (strcmp(v->peers.ptr[i].name, name) == 0)
-            return &v->peers.ptr[i];
-    return NULL;
+        (void)map_str_put(v->index, str_c(v->peers.ptr[i].name), (void *)(uintptr_t)(i + 1));
+}
+
+struct view_peer *view_peer(const struct view *v, const char *name)
+{
+    uintptr_t i = (uintptr_t)map_str_get(v->index, str_c(name));
+
+    return i ? &v->peers.ptr[i - 1] : NULL;
 }
 
 /* Watchers may unwatch themselves in their call. */
@@ -79,7 +95,7 @@ struct view *view_new_list(const char *const *addrs, size_t n, uint32_t shards)
 {
     struct map_node *nodes = XNEW_ARRAY(struct map_node, MAX(n, 1));
     struct map from = { .shards = shards, .replicas = 1, .nodes = nodes, .nodes_len = n };
-    struct view *v = view_new("none");
+    struct view *v = view_new_kind("none");
     const struct map *m;
     struct err e;
 
@@ -92,6 +108,7 @@ struct view *view_new_list(const char *const *addrs, size_t n, uint32_t shards)
     view_set_map(v, m);
     for (size_t i = 0; i < n; i++)
         add_peer(v, &m->nodes[i], true);
+    view_index(v);
     for (uint32_t i = 0; i < shards; i++) {
         struct repl_record r = { .established = true };
 
@@ -116,10 +133,11 @@ int view_new_static(const struct map *m, struct view **ret, struct err *e)
     for (size_t i = 0; i < m->nodes_len; i++)
         if (!m->nodes[i].addr[0])
             return err_set(e, ERR_CONFIG, "node %s has no addr", m->nodes[i].name);
-    v = view_new("static");
+    v = view_new_kind("static");
     view_set_map(v, map_ref(m));
     for (size_t i = 0; i < m->nodes_len; i++)
         add_peer(v, &m->nodes[i], true);
+    view_index(v);
     for (uint32_t i = 0; i < m->shards; i++) {
         struct repl_record r = { .term = 1, .members = m->replicas_of[i], .established = true };
 
@@ -139,6 +157,9 @@ void view_free(struct view *v)
     view_feed_free(v->feed);
     map_unref(v->map);
     vec_free(&v->peers);
+    map_str_free(v->index);
+    for (uint32_t i = 0; i < v->slots_len; i++)
+        xfree(v->slots[i]);
     xfree(v->slots);
     xfree(v);
 }
@@ -155,22 +176,14 @@ uint32_t view_shards(const struct view *v)
     return v->map ? v->map->shards : 0;
 }
 
-static const struct view_peer *find(const struct view *v, const char *name)
-{
-    vec_for (i, &v->peers)
-        if (strcmp(v->peers.ptr[i].name, name) == 0)
-            return &v->peers.ptr[i];
-    return NULL;
-}
-
 bool view_shard(const struct view *v, uint32_t shard, struct view_shard *ret)
 {
-    const struct view_slot *s = shard < v->slots_len ? &v->slots[shard] : NULL;
+    const struct view_slot *s = shard < v->slots_len ? v->slots[shard] : NULL;
     const struct view_peer *p;
 
     if (!s || !s->known)
         return false;
-    p = find(v, s->record.leader);
+    p = view_peer(v, s->record.leader);
     *ret = (struct view_shard){ .term = s->record.term,
                                 .leader = s->record.leader,
                                 .leader_addr = p ? p->addr : "",
@@ -183,11 +196,11 @@ bool view_shard(const struct view *v, uint32_t shard, struct view_shard *ret)
 
 const struct repl_record *view_record(const struct view *v, uint32_t shard, int64_t *ret_rev)
 {
-    if (shard >= v->slots_len || !v->slots[shard].known)
+    if (shard >= v->slots_len || !v->slots[shard]->known)
         return NULL;
     if (ret_rev)
-        *ret_rev = v->slots[shard].rev;
-    return &v->slots[shard].record;
+        *ret_rev = v->slots[shard]->rev;
+    return &v->slots[shard]->record;
 }
 
 uint32_t view_place(const struct view *v, struct str tenant, struct str service,
@@ -208,6 +221,12 @@ const struct map *view_map_ref(const struct view *v)
 {
     CHECK(v->map);
     return map_ref(v->map);
+}
+
+const struct map *view_map(const struct view *v, int64_t *ret_rev)
+{
+    *ret_rev = v->feed ? view_feed_map_rev(v->feed) : 0;
+    return v->map;
 }
 
 size_t view_nodes_len(const struct view *v)
@@ -233,7 +252,7 @@ void view_node(const struct view *v, size_t i, struct view_node *ret)
 
 bool view_node_find(const struct view *v, const char *name, struct view_node *ret)
 {
-    const struct view_peer *p = find(v, name);
+    const struct view_peer *p = view_peer(v, name);
 
     if (p)
         tell(p, ret);
@@ -269,6 +288,11 @@ void view_doubt(struct view *v, uint32_t shard, uint64_t term)
 uint64_t view_version(const struct view *v)
 {
     return v->version;
+}
+
+bool view_heard(const struct view *v)
+{
+    return !v->feed || view_feed_heard(v->feed);
 }
 
 uint64_t view_age_ms(const struct view *v)
@@ -322,7 +346,7 @@ static void shards_json(const struct view *v, struct json *j)
 {
     json_arr(j);
     for (uint32_t i = 0; i < v->slots_len; i++) {
-        const struct repl_record *r = &v->slots[i].record;
+        const struct repl_record *r = &v->slots[i]->record;
         struct view_shard s;
 
         if (!view_shard(v, i, &s))
@@ -344,6 +368,8 @@ static void shards_json(const struct view *v, struct json *j)
 
 void view_json(const struct view *v, struct json *j)
 {
+    const char *why;
+
     put(j, "coordination", v->kind);
     json_key(j, "map_version");
     json_u64(j, v->map ? v->map->version : 0);
@@ -351,6 +377,10 @@ void view_json(const struct view *v, struct json *j)
     json_u64(j, v->map ? v->map->replicas : 0);
     json_key(j, "age_ms");
     json_u64(j, view_age_ms(v));
+    if (v->feed && view_feed_bad(v->feed, &why)) {
+        json_key(j, "unreadable");
+        json_cstr(j, why);
+    }
     json_key(j, "nodes");
     nodes_json(v, j);
     json_key(j, "shards");

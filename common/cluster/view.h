@@ -16,8 +16,11 @@
 #define COMMON_CLUSTER_VIEW_H
 
 #include "common/base/json.h"
+#include "common/cluster/coord.h"
 #include "common/cluster/map.h"
 #include "common/cluster/record.h"
+#include "common/sys/fs.h"
+#include "common/sys/loop.h"
 
 struct view;
 struct view_shard {
@@ -40,6 +43,14 @@ struct view_node {
 struct view *view_new_list(const char *const *addrs, size_t n, uint32_t shards);
 /* ERR_CONFIG: nobody is named for some shard. */
 NODISCARD int view_new_static(const struct map *m, struct view **ret, struct err *e);
+struct view_opts {
+    struct loop *loop;
+    struct coord *coord; /* borrowed; outlives the view */
+    const char *prefix;  /* of the keys */
+    const struct fs *fs;
+    const char *file; /* where the last state is kept for a start without the service; NULL: not */
+};
+struct view *view_new_coord(const struct view_opts *o);
 void view_free(struct view *v); /* NULL is fine */
 
 /* False before the first map came: there is nothing to route by. The others need it. */
@@ -57,6 +68,8 @@ size_t view_places(const struct view *v, struct str tenant, struct str service, 
                    size_t max);
 /* For threads: map_shard and map_places on it are the two above. map_unref when done. */
 const struct map *view_map_ref(const struct view *v);
+/* Borrowed until the next change, with the revision of its key; NULL: none yet. */
+const struct map *view_map(const struct view *v, int64_t *ret_rev);
 /* By position, 0 to view_nodes_len() - 1, in order of names (list: of the list). */
 size_t view_nodes_len(const struct view *v);
 void view_node(const struct view *v, size_t i, struct view_node *ret);
@@ -70,6 +83,8 @@ void view_doubt(struct view *v, uint32_t shard, uint64_t term);
 
 /* Grows with every change. */
 uint64_t view_version(const struct view *v);
+/* The coordination service has said who lives since this process began; true without one. */
+bool view_heard(const struct view *v);
 /* Since the coordination service was last heard of; 0 without one. */
 uint64_t view_age_ms(const struct view *v);
 /* Members of an object: coordination, version, age_ms, nodes, shards with leaders. */

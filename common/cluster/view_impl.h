@@ -29,25 +29,34 @@ struct view_watcher {
 };
 struct view {
     const char *kind;
-    const struct map *map; /* a reference; NULL before the first */
-    struct view_slot *slots;
+    const struct map *map;    /* a reference; NULL before the first */
+    struct view_slot **slots; /* owned, each */
     uint32_t slots_len;
     VEC(struct view_peer) peers; /* list: in its order; else by name */
+    struct map_str *index;       /* name -> position in peers, plus 1 */
     struct view_watcher watchers[VIEW_WATCHERS_MAX];
     size_t watchers_len;
     uint64_t version;
     struct view_feed *feed; /* NULL without a coordination service */
 };
 
-/* Takes the reference. Slots are made anew where the number of shards differs. */
+struct view *view_new_kind(const char *kind);
+/* Takes the reference. */
 void view_set_map(struct view *v, const struct map *m);
 void view_set_record(struct view *v, uint32_t shard, const struct repl_record *r, int64_t rev);
-struct view_peer *view_peer(struct view *v, const char *name); /* NULL: unknown */
+void view_slots_room(struct view *v, uint32_t n); /* at least n */
+/* After the peers changed. */
+void view_index(struct view *v);
+struct view_peer *view_peer(const struct view *v, const char *name); /* NULL: unknown */
 void view_changed(struct view *v);
 
 /* view_coord.c */
 void view_feed_free(struct view_feed *f); /* NULL is fine */
+int64_t view_feed_map_rev(const struct view_feed *f);
+bool view_feed_heard(const struct view_feed *f);
 uint64_t view_feed_age_ms(const struct view_feed *f);
+/* How many values did not parse; *ret_why is the last one's fault, or "". */
+uint64_t view_feed_bad(const struct view_feed *f, const char **ret_why);
 void view_feed_doubt(struct view_feed *f, uint32_t shard, uint64_t term);
 
 #endif

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * keyspace: names of keys, and the value of a node that lives.
+ */
+#include "common/cluster/keyspace.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "common/base/json.h"
+#include "common/net/json_in.h"
+
+int key_prefix_check(struct str prefix, struct err *e)
+{
+    bool ok = prefix.len > 1 && prefix.len <= KEY_PREFIX_MAX && prefix.ptr[0] == '/' &&
+              prefix.ptr[prefix.len - 1] != '/';
+
+    for (size_t i = 0; ok && i < prefix.len; i++)
+        ok = prefix.ptr[i] > ' ' && prefix.ptr[i] < 0x7f;
+    if (!ok)
+        return err_set(e, ERR_CONFIG,
+                       "cluster.etcd_prefix is \"%.*s\"; want \"/name\", without a slash at its "
+                       "end, of at most %d bytes",
+                       STR_ARG(str_sub(prefix, 0, 64)), KEY_PREFIX_MAX);
+    return 0;
+}
+
+static struct coord_key PRINTF(1, 2) make(const char *fmt, ...)
+{
+    struct coord_key k;
+    va_list args;
+
+    va_start(args, fmt);
+    int n = vsnprintf(k.text, sizeof(k.text), fmt, args);
+    va_end(args);
+    CHECK(n > 0 && (size_t)n < sizeof(k.text));
+    k.len = (size_t)n;
+    return k;
+}
+
+struct coord_key key_ring(struct str prefix)
+{
+    return make("%.*s/ring/", STR_ARG(prefix));
+}
+
+struct coord_key key_map(struct str prefix)
+{
+    return make("%.*s/ring/map", STR_ARG(prefix));
+}
+
+struct coord_key key_shards(struct str prefix)
+{
+    return make("%.*s/ring/shard/", STR_ARG(prefix));
+}
+
+struct coord_key key_shard(struct str prefix, uint32_t shard)
+{
+    return make("%.*s/ring/shard/%04u", STR_ARG(prefix), shard);
+}
+
+struct coord_key key_live(struct str prefix, const char *node)
+{
+    return make("%.*s/ring/live/%s", STR_ARG(prefix), node);
+}
+
+struct coord_key key_states(struct str prefix)
+{
+    return make("%.*s/state/", STR_ARG(prefix));
+}
+
+struct coord_key key_state(struct str prefix, const char *node)
+{
+    return make("%.*s/state/%s", STR_ARG(prefix), node);
+}
+
+struct coord_key key_controller(struct str prefix)
+{
+    return make("%.*s/controller", STR_ARG(prefix));
+}
+
+static bool cut(struct str *s, struct str prefix)
+{
+    bool ok = str_starts(*s, prefix);
+
+    if (ok)
+        *s = str_sub(*s, prefix.len, s->len);
+    return ok;
+}
+
+enum key_kind key_parse(struct str prefix, struct str key, uint32_t *ret_shard,
+                        struct str *ret_node)
+{
+    uint64_t n;
+
+    if (!cut(&key, prefix))
+        return KEY_OTHER;
+    if (str_eq(key, STR("/ring/map")))
+        return KEY_MAP;
+    if (cut(&key, STR("/ring/shard/"))) {
+        if (key.len != 4 || !str_u64(key, &n) || n >= CLUSTER_SHARDS_MAX)
+            return KEY_OTHER;
+        *ret_shard = (uint32_t)n;
+        return KEY_SHARD;
+    }
+    bool live = cut(&key, STR("/ring/live/"));
+    if ((!live && !cut(&key, STR("/state/"))) || !node_name_ok(key))
+        return KEY_OTHER;
+    *ret_node = key;
+    return live ? KEY_LIVE : KEY_STATE;
+}
+
+/* ---- a node that lives ----------------------------------------------------------------------- */
+
+void live_write(const struct live *l, struct buf *out)
+{
+    char id[20];
+    struct json j;
+
+    (void)snprintf(id, sizeof(id), "%016" PRIx64, l->id);
+    json_init(&j, out);
+    json_obj(&j);
+    json_key(&j, "id");
+    json_cstr(&j, id);
+    json_key(&j, "addr");
+    json_cstr(&j, l->addr);
+    json_key(&j, "zone");
+    json_cstr(&j, l->zone);
+    json_obj_end(&j);
+}
+
+static int take(const struct json_val *root, const char *key, char *to, size_t size, struct err *e)
+{
+    struct str s = STR_NULL;
+    int code = json_take_str(json_get(root, key, NULL), key, &s, e);
+
+    if (code)
+        return code;
+    if (s.len >= size)
+        return err_set(e, ERR_LIMIT, "%s has %zu bytes, at most %zu", key, s.len, size - 1);
+    if (s.len)
+        memcpy(to, s.ptr, s.len);
+    return 0;
+}
+
+static bool hex(const char *s, uint64_t *ret)
+{
+    *ret = 0;
+    for (size_t i = 0; i < 16; i++) {
+        char c = s[i];
+        uint64_t v = c >= '0' && c <= '9'   ? (uint64_t)(c - '0')
+                     : c >= 'a' && c <= 'f' ? (uint64_t)(c - 'a' + 10)
+                                            : 16;
+
+        if (v == 16)
+            return false;
+        *ret = *ret << 4 | v;
+    }
+    return s[16] == '\0';
+}
+
+int live_parse(struct str text, struct live *ret, struct err *e)
+{
+    struct live l = { 0 };
+    struct json_doc *doc;
+    char id[32] = { 0 };
+    int code;
+
+    if (text.len > 4 * KIB)
+        return err_set(e, ERR_LIMIT, "%zu bytes for a node that lives, at most 4096", text.len);
+    code = json_parse(text, &doc, e);
+    if (code)
+        return code;
+    code = take(json_root(doc), "id", id, sizeof(id), e);
+    if (!code && !hex(id, &l.id))
+        code = err_set(e, ERR_INPUT, "id \"%s\": want 16 hex digits", id);
+    if (!code)
+        code = take(json_root(doc), "addr", l.addr, sizeof(l.addr), e);
+    if (!code)
+        code = take(json_root(doc), "zone", l.zone, sizeof(l.zone), e);
+    json_doc_free(doc);
+    if (!code)
+        *ret = l;
+    return code;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * keyspace.h: the keys of a cluster in the coordination service, and what the small values say.
+ *
+ *   <prefix>/ring/map            the map (map.h)
+ *   <prefix>/ring/shard/0007     the record of shard 7 (record.h)
+ *   <prefix>/ring/live/<node>    under a lease of the node: it lives; struct live
+ *   <prefix>/state/<node>        under the same lease: how far its replicas are; progress.h
+ *   <prefix>/controller          under a lease: who controls; its creation is the fence
+ *
+ * What every process watches stands below ring/ and seldom changes; what changes every few seconds
+ * stands apart, for the controller alone.
+ */
+#ifndef COMMON_CLUSTER_KEYSPACE_H
+#define COMMON_CLUSTER_KEYSPACE_H
+
+#include "common/cluster/coord.h"
+#include "common/cluster/map.h"
+
+#define KEY_PREFIX_MAX 200
+
+struct coord_key {
+    char text[COORD_KEY_MAX + 1];
+    size_t len;
+};
+/* "/embertree" and the like: begins with '/', does not end with one, no blanks. ERR_CONFIG. */
+NODISCARD int key_prefix_check(struct str prefix, struct err *e);
+
+struct coord_key key_ring(struct str prefix); /* ".../ring/" */
+struct coord_key key_map(struct str prefix);
+struct coord_key key_shard(struct str prefix, uint32_t shard);
+struct coord_key key_shards(struct str prefix); /* ".../ring/shard/" */
+struct coord_key key_live(struct str prefix, const char *node);
+struct coord_key key_states(struct str prefix); /* ".../state/" */
+struct coord_key key_state(struct str prefix, const char *node);
+struct coord_key key_controller(struct str prefix);
+static inline struct str key_str(const struct coord_key *k)
+{
+    return str_n(k->text, k->len);
+}
+
+enum key_kind { KEY_OTHER, KEY_MAP, KEY_SHARD, KEY_LIVE, KEY_STATE };
+/* What a key below the prefix stands for; the number or the name through the pointers. */
+enum key_kind key_parse(struct str prefix, struct str key, uint32_t *ret_shard,
+                        struct str *ret_node);
+
+struct live {
+    uint64_t id; /* of the node's data folder: tells a restart from another node of this name */
+    char addr[RPC_ADDR_MAX + 1];
+    char zone[ZONE_MAX + 1];
+};
+void live_write(const struct live *l, struct buf *out);
+NODISCARD int live_parse(struct str text, struct live *ret, struct err *e);
+
+#endif
