@@ -7,8 +7,8 @@
  * and then does all of its changes or none. A key under a lease goes when the lease runs out.
  *
  * Everything is asynchronous. Each call ends exactly once with its callback, also on a deadline or
- * when the service is away, but for those of coord_cancel and coord_free. A transaction that ended with
- * ERR_TIMEOUT or ERR_UNAVAILABLE may have happened: read again before repeating it.
+ * when the service is away, but for those of coord_cancel and coord_free. A transaction that ended
+ * with ERR_TIMEOUT or ERR_UNAVAILABLE may have happened: read again before repeating it.
  *
  * Thread: the loop's.
  */

@@ -9,7 +9,7 @@
  * second, so that those with high numbers of shards do not find only what is left over.
  *
  * Zones are often of unequal size: a small zone's nodes carry more when every shard must have a
- * replica in it. So the share is a wish: a shard that finds no node below it takes the emptiest that
+ * replica in it. So the share is a wish: a shard that finds no node below it takes the emptiest
  * its zones allow, and afterwards nodes above their share hand replicas over where that is allowed.
  *
  * Leaders: the members are a given by then; the first choice of a shard leads it, and then leaders

@@ -204,7 +204,7 @@ static void test_few_moves(void **state)
     assert_true(moved_sum < 2 * ideal_sum);
 }
 
-/* ---- walks ------------------------------------------------------------------------------------ */
+/* ---- walks ----------------------------------------------------------------------------------- */
 
 /* One shard on its way: records only, the replication itself is instant or late at random. */
 struct walk {
