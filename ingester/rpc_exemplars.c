@@ -20,6 +20,26 @@
 
 /* ---- request -------------------------------------------------------------------------------- */
 
+static int take_list(const Embertree__ExemplarRequest *in, struct arena *a, struct read_msg *m,
+                     struct err *e)
+{
+    struct store_exm_query *x = &m->exm;
+
+    x->leaves = in->leaves;
+    x->summary = in->summary;
+    x->buckets = in->buckets;
+    x->least = in->least;
+    x->most = in->most;
+    if (in->points) {
+        if (read_take_grid(in->origin_ms, in->step_ms, in->points, m, e))
+            return e->code;
+        x->grid = (struct store_exm_grid){ m->origin_ms, m->step_ms, m->points, in->whole_leaves };
+        m->query.start_ms = in->start_ms;
+        m->query.end_ms = in->end_ms;
+    }
+    return read_take_strs(in->group_by, in->n_group_by, a, &x->group_by, &x->group_by_len, e);
+}
+
 static int take(const Embertree__ExemplarRequest *in, struct arena *a, struct read_msg *m,
                 struct err *e)
 {
@@ -49,7 +69,7 @@ static int take(const Embertree__ExemplarRequest *in, struct arena *a, struct re
     m->exm.call_site = m->call_site;
     m->exm.call_site_len = m->call_site_len;
     m->leaf_items = in->leaf_items;
-    return 0;
+    return m->what == READ_EXM_LIST ? take_list(in, a, m, e) : 0;
 }
 
 int exemplars_decode(struct str payload, struct arena *a, struct read_msg *ret, struct err *e)
@@ -123,6 +143,12 @@ static void unite_lists(struct store_exm_list *to, const struct store_exm_list *
         item.series += first;
         vec_push(&to->items, item);
     }
+    if (from->count) {
+        to->least = to->count ? MIN(to->least, from->least) : from->least;
+        to->most = MAX(to->most, from->most);
+        to->count += from->count;
+    }
+    to->leaves_from_ms = MAX(to->leaves_from_ms, from->leaves_from_ms);
     to->truncated |= from->truncated;
     to->gauge |= from->gauge;
 }
@@ -143,6 +169,11 @@ static int read_lists(const struct store_exm_query *q, size_t limit, const struc
             unite_lists(ret, &part);
         store_exm_list_deinit(&part);
     }
+    if (!code && q->buckets && ret->items.len > limit)
+        code = err_set(e, ERR_LIMIT,
+                       "a heat map of over %zu cells (exemplars.list_max): ask for a larger step "
+                       "or fewer groups",
+                       limit);
     if (src->len > 1 && ret->items.len > limit) {
         qsort(ret->items.ptr, ret->items.len, sizeof(*ret->items.ptr), by_total);
         ret->items.len = limit;
@@ -172,6 +203,8 @@ static bool fill(const struct store_exm_list *l, struct arena *a, Embertree__Exe
         items[i].duration_ms = x->duration_ms;
         items[i].total = x->total;
         items[i].series = x->series;
+        items[i].count = x->count;
+        items[i].sum = x->sum;
         r->exemplars[r->n_exemplars++] = &items[i];
     }
     vec_for (i, &l->series) {
@@ -184,6 +217,10 @@ static bool fill(const struct store_exm_list *l, struct arena *a, Embertree__Exe
     }
     r->truncated = l->truncated;
     r->gauge = l->gauge;
+    r->count = l->count;
+    r->least = l->least;
+    r->most = l->most;
+    r->leaves_from_ms = l->leaves_from_ms;
     return true;
 }
 
@@ -208,19 +245,18 @@ static int pack_list(const struct store_exm_list *l, struct arena *a, struct buf
 static void add_points(const struct store_exm_list *l, const struct read_msg *m,
                        struct store_points *to)
 {
+    struct store_exm_grid grid = { m->origin_ms, m->step_ms, m->points, false };
     struct leaf_writer w = { .to = &to->items };
     int64_t leaf = -1;
 
     vec_for (i, &l->items) {
         const struct store_exm_item *x = &l->items.ptr[i];
-        int64_t behind = x->start_ms - m->origin_ms;
-        int64_t k =
-            behind <= 0 ? (behind > -m->step_ms ? 0 : -1) : (behind + m->step_ms - 1) / m->step_ms;
+        uint32_t k;
 
-        if (k < 0 || k >= m->points)
+        if (!store_exm_point(&grid, x->start_ms, &k))
             continue;
-        if (!to->point.len || to->point.ptr[to->point.len - 1] != (uint32_t)k) {
-            vec_push(&to->point, (uint32_t)k);
+        if (!to->point.len || to->point.ptr[to->point.len - 1] != k) {
+            vec_push(&to->point, k);
             vec_push(&to->value, 0);
             vec_push(&to->writes, 0);
             vec_push(&to->leaves, 0);

@@ -6,7 +6,7 @@
  *   [types] ─> list of exemplars ─> heat map of all; ids of the chosen ─> merge of those
  *
  * Spans, or where there are none whole pushes: a push may come with an id of its own and be made of
- * spans, and its samples must not count twice.
+ * spans, and its samples must not count twice. Of pushes without an id their leaves.
  */
 #include <stdlib.h>
 
@@ -24,6 +24,7 @@ struct picked {
     uint64_t time_buckets, value_buckets; /* of the heat map */
     struct wire_exm_list *lists;          /* one per reply, in the arena */
     size_t lists_len, items;
+    bool leaves;          /* asked for, since there are no spans */
     uint32_t kind;        /* of the items that count */
     uint64_t least, most; /* of their values */
 };
@@ -207,11 +208,23 @@ static int read_list(struct query *q, struct picked *p, struct err *e)
     return n < 0 ? e->code : 0;
 }
 
+static int ask_list(struct query *q, struct err *e);
+
 static int listed(struct query *q, struct err *e)
 {
     struct picked *p = q->state;
 
-    if (read_list(q, p, e) || choose(q, p, e))
+    if (read_list(q, p, e))
+        return e->code;
+    if (p->kind == EXID_PROFILE && !p->leaves) {
+        query_calls_reset(q);
+        query_data_reset(q);
+        p->leaves = true;
+        p->lists_len = p->items = 0;
+        p->most = 0;
+        return ask_list(q, e);
+    }
+    if (choose(q, p, e))
         return e->code;
     query_calls_reset(q);
     q->step = reply;
@@ -222,13 +235,14 @@ static int ask_list(struct query *q, struct err *e)
 {
     const struct picked *p = q->state;
     const struct render_side *s = &p->render.side;
+    struct wire_exemplars x = { .kinds = 1u << EXID_PROFILE | (p->leaves ? 0 : 1u << EXID_SPAN),
+                                .leaves = p->leaves };
 
     q->step = listed;
     for (size_t i = 0; i < q->tenants_len && !s->range.empty; i++)
         for (size_t k = 0; k < s->types_len; k++) {
             struct wire_query wq = side_wire(s, q->tenants[i], s->types[k]);
-            if (exm_ask_list(q, RENDER_ASK_LIST, &wq, 1u << EXID_SPAN | 1u << EXID_PROFILE,
-                             (struct exm_site){ 0 }, e))
+            if (exm_ask_list(q, RENDER_ASK_LIST, &wq, x, (struct exm_site){ 0 }, e))
                 return e->code;
         }
     return 0;

@@ -3,10 +3,13 @@
  * api_heatmap.c: SelectHeatmap (wire facts 4.4): how many spans, or single profiles, cost how much,
  * over time.
  *
- *   list of exemplars ──> groups by labels ──> slots by time, 20 buckets by value ──> counts
+ *   summary: least and largest value ──> cells by group, point and bucket ──> counts
  *
  * The edges of the buckets are the same in all slots of an answer: from the least to the largest
- * value in equal steps. Where exemplars are asked for, the largest of a bucket stands for it.
+ * value in equal steps. So these are asked first; then ingesters count, and send for each cell its
+ * largest exemplar, which stands for it where exemplars are asked for. What comes in between counts
+ * in the first or the last bucket. A single profile is a push with an id of its own, or a leaf of a
+ * series (common/model/leafid.h).
  */
 #include <stdlib.h>
 
@@ -17,7 +20,7 @@
 
 #define BUCKETS 20
 
-enum { ASK_LIST };
+enum { ASK_SUMMARY, ASK_CELLS };
 
 struct item {
     const struct wire_exemplar *x;
@@ -38,7 +41,8 @@ struct heatmap {
     VEC(struct item) items;
     VEC(struct group) groups;
     struct map_str *by_labels;
-    double least, step;
+    uint64_t least, most;
+    double step;
 };
 
 /* ---- request ---- */
@@ -102,7 +106,7 @@ static int add_list(struct query *q, struct heatmap *h, const struct wire_exm_li
             continue;
         struct item item = { x, &l->series[x->series], group_of[x->series], k };
         vec_push(&h->items, item);
-        h->groups.ptr[item.group].sum += (double)x->total;
+        h->groups.ptr[item.group].sum += (double)x->sum;
     }
     q->truncated |= l->truncated;
     return 0;
@@ -130,26 +134,22 @@ static int by_sum(const void *a, const void *b)
 
 static void arrange(struct heatmap *h)
 {
-    double most = 0;
-
     if (h->items.len)
         qsort(h->items.ptr, h->items.len, sizeof(*h->items.ptr), by_place);
     vec_for (i, &h->items) {
         struct group *g = &h->groups.ptr[h->items.ptr[i].group];
-        double value = (double)h->items.ptr[i].x->total;
         g->from = g->to ? g->from : i;
         g->to = i + 1;
-        h->least = i ? MIN(h->least, value) : value;
-        most = MAX(most, value);
     }
-    h->step = (most - h->least) / BUCKETS;
     if (h->groups.len)
         qsort(h->groups.ptr, h->groups.len, sizeof(*h->groups.ptr), by_sum);
 }
 
+/* As ingesters do it: store_exm_bucket. */
 static size_t bucket_of(const struct heatmap *h, const struct item *item)
 {
-    double at = h->step > 0 ? ((double)item->x->total - h->least) / h->step : 0;
+    uint64_t total = item->x->total;
+    double at = h->step > 0 && total > h->least ? (double)(total - h->least) / h->step : 0;
 
     return at >= BUCKETS ? BUCKETS - 1 : (size_t)at;
 }
@@ -164,10 +164,10 @@ static void put_slot(const struct heatmap *h, size_t from, size_t to, struct msg
     for (size_t i = from; i < to; i++) {
         size_t b = bucket_of(h, &items[i]);
         first[b] = first[b] ? first[b] : &items[i];
-        counts[b]++;
+        counts[b] = (uint32_t)MIN(counts[b] + items[i].x->count, INT32_MAX);
     }
     for (size_t b = 0; b < BUCKETS; b++)
-        edges[b] = h->least + h->step * (double)b;
+        edges[b] = (double)h->least + h->step * (double)b;
     msg_out_obj(o, MSG_ITEM);
     msg_out_i64(o, 1, "timestamp", h->grid.origin_ms + (int64_t)items[from].slot * h->grid.step_ms);
     msg_out_doubles(o, 2, "yMin", edges, BUCKETS);
@@ -221,7 +221,7 @@ static int reply(struct query *q, struct err *e)
     int n, code = 0;
 
     h->by_labels = map_str_new();
-    while (!code && (n = query_next_exemplars(q, ASK_LIST, &pos, &l, e)) != 0)
+    while (!code && (n = query_next_exemplars(q, ASK_CELLS, &pos, &l, e)) != 0)
         code = n < 0 ? e->code : add_list(q, h, &l, e);
     if (!code) {
         arrange(h);
@@ -233,6 +233,71 @@ static int reply(struct query *q, struct err *e)
     return code;
 }
 
+/* ---- questions ---- */
+
+static int ask(struct query *q, const struct heatmap *h, size_t number, struct wire_exemplars x,
+               struct err *e)
+{
+    struct wire_query wq = { .profile_type = h->spec.profile_type,
+                             .selectors = h->spec.selectors,
+                             .selectors_len = h->spec.len,
+                             .range = plan_range(h->grid.origin_ms - h->grid.step_ms,
+                                                 h->times.end_ms + 1) };
+
+    x.kinds = h->asked.query_type == V1_HEAT_SPAN ? 1u << EXID_SPAN : 1u << EXID_PROFILE;
+    x.leaves = h->asked.query_type != V1_HEAT_SPAN;
+    x.grid = h->grid;
+    for (size_t i = 0; i < q->tenants_len && !wq.range.empty; i++) {
+        wq.tenant = q->tenants[i];
+        if (exm_ask_list(q, number, &wq, x, (struct exm_site){ 0 }, e))
+            return e->code;
+    }
+    return 0;
+}
+
+static void add_value(struct heatmap *h, bool *any, uint64_t least, uint64_t most)
+{
+    h->least = *any ? MIN(h->least, least) : least;
+    h->most = MAX(h->most, most);
+    *any = true;
+}
+
+static int ask_cells(struct query *q, struct err *e)
+{
+    struct heatmap *h = q->state;
+    struct wire_exm_list l;
+    int64_t from = 0;
+    bool any = false;
+    size_t pos = 0;
+    uint32_t k;
+    int n;
+
+    while ((n = query_next_exemplars(q, ASK_SUMMARY, &pos, &l, e)) > 0) {
+        if (l.count)
+            add_value(h, &any, l.least, l.most);
+        for (size_t i = 0; i < l.len; i++) /* of an ingester that knows no summaries */
+            if (exm_point(&h->grid, l.items[i].start_ms, &k))
+                add_value(h, &any, l.items[i].total, l.items[i].total);
+        from = MAX(from, l.leaves_from_ms);
+    }
+    if (n < 0)
+        return e->code;
+    query_calls_reset(q);
+    query_data_reset(q);
+    if (from) {
+        q->bounds_start_ms = from;
+        q->bounds_end_ms = MAX(h->times.end_ms + 1, from);
+    }
+    h->step = (double)(h->most - h->least) / BUCKETS;
+    q->step = reply;
+    struct wire_exemplars x = { .group_by = msg_strs(&h->asked.group_by),
+                                .group_by_len = h->asked.group_by.len,
+                                .buckets = BUCKETS,
+                                .least = h->least,
+                                .most = h->most };
+    return any ? ask(q, h, ASK_CELLS, x, e) : 0;
+}
+
 int api_select_heatmap(struct query *q, struct err *e)
 {
     struct heatmap *h = ARENA_NEW(q->arena, struct heatmap);
@@ -241,17 +306,6 @@ int api_select_heatmap(struct query *q, struct err *e)
     q->state = h;
     if (read_request(q, h, e))
         return e->code;
-    struct wire_query wq = { .profile_type = h->spec.profile_type,
-                             .selectors = h->spec.selectors,
-                             .selectors_len = h->spec.len,
-                             .range = plan_range(h->grid.origin_ms - h->grid.step_ms,
-                                                 h->times.end_ms + 1) };
-    unsigned kinds = h->asked.query_type == V1_HEAT_SPAN ? 1u << EXID_SPAN : 1u << EXID_PROFILE;
-    q->step = reply;
-    for (size_t i = 0; i < q->tenants_len && !wq.range.empty; i++) {
-        wq.tenant = q->tenants[i];
-        if (exm_ask_list(q, ASK_LIST, &wq, kinds, (struct exm_site){ 0 }, e))
-            return e->code;
-    }
-    return 0;
+    q->step = ask_cells;
+    return ask(q, h, ASK_SUMMARY, (struct wire_exemplars){ .summary = true }, e);
 }

@@ -245,9 +245,16 @@ static int ask_ids(struct query *q, const struct select_series *s, struct wire_q
 NODISCARD int select_ask_list(struct query *q, const struct select_series *s, size_t ask,
                               struct wire_query *wq, struct err *e)
 {
-    enum exid_kind kind = s->asked.exemplars == V1_EXM_SPAN ? EXID_SPAN : EXID_PROFILE;
+    bool spans = s->asked.exemplars == V1_EXM_SPAN;
+    /* One for each point that can be shown. */
+    struct wire_exemplars x = { .kinds = spans ? 1u << EXID_SPAN : 1u << EXID_PROFILE,
+                                .leaves = !spans,
+                                .grid = plan_grid_asked(s->grid),
+                                .whole_leaves = s->site.len > 0,
+                                .group_by = s->group_by,
+                                .group_by_len = s->group_by_len };
 
-    return s->asked.exemplars > V1_EXM_NONE ? exm_ask_list(q, ask, wq, 1u << kind, s->site, e) : 0;
+    return s->asked.exemplars > V1_EXM_NONE ? exm_ask_list(q, ask, wq, x, s->site, e) : 0;
 }
 
 static int ask_series(struct query *q, const struct select_series *s, struct wire_query *wq,

@@ -193,14 +193,13 @@ NODISCARD int exm_ask_timeline(struct query *q, size_t ask, const struct wire_qu
     return ids->len ? query_ask_exemplars(q, ask, wq, x, e) : 0;
 }
 
-NODISCARD int exm_ask_list(struct query *q, size_t ask, const struct wire_query *wq, unsigned kinds,
-                           struct exm_site site, struct err *e)
+NODISCARD int exm_ask_list(struct query *q, size_t ask, const struct wire_query *wq,
+                           struct wire_exemplars more, struct exm_site site, struct err *e)
 {
-    struct wire_exemplars x = {
-        .what = WIRE_EXM_LIST, .kinds = kinds, .call_site = site.names, .call_site_len = site.len
-    };
-
-    return query_ask_exemplars(q, ask, wq, x, e);
+    more.what = WIRE_EXM_LIST;
+    more.call_site = site.names;
+    more.call_site_len = site.len;
+    return query_ask_exemplars(q, ask, wq, more, e);
 }
 
 NODISCARD int exm_ask_ids(struct query *q, size_t ask, const struct wire_query *wq,

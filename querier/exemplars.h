@@ -40,9 +40,9 @@ NODISCARD int exm_ask_timeline(struct query *q, size_t ask, const struct wire_qu
                                const struct exm_ids *ids, struct plan_grid grid,
                                struct exm_site site, struct err *e);
 /* All exemplars of kinds; those with ids. Below a site the former are those with such stacks, the
- * latter all, some with nothing. */
-NODISCARD int exm_ask_list(struct query *q, size_t ask, const struct wire_query *wq, unsigned kinds,
-                           struct exm_site site, struct err *e);
+ * latter all, some with nothing. `more` has kinds and what is said there of lists. */
+NODISCARD int exm_ask_list(struct query *q, size_t ask, const struct wire_query *wq,
+                           struct wire_exemplars more, struct exm_site site, struct err *e);
 NODISCARD int exm_ask_ids(struct query *q, size_t ask, const struct wire_query *wq,
                           const struct exm_ids *ids, struct exm_site site, struct err *e);
 

@@ -189,7 +189,15 @@ NODISCARD int wire_put_exemplars(const struct wire_query *q, const struct wire_e
     r.step_ms = x->grid.step_ms;
     r.points = x->grid.points;
     r.leaf_items = q->leaf_items;
-    return r.matchers && r.ids && r.call_site ? pack(&r.base, out, e) : no_room(a, e);
+    r.leaves = x->leaves;
+    r.whole_leaves = x->whole_leaves;
+    r.summary = x->summary;
+    r.group_by = out_strs(x->group_by, x->group_by_len, a);
+    r.n_group_by = x->group_by_len;
+    r.buckets = x->buckets;
+    r.least = x->least;
+    r.most = x->most;
+    return r.matchers && r.ids && r.call_site && r.group_by ? pack(&r.base, out, e) : no_room(a, e);
 }
 
 NODISCARD int wire_put_estimate(const struct wire_query *q, bool detail,
@@ -458,7 +466,9 @@ static int in_exemplar(const Embertree__Exemplar *in, size_t series, struct wire
                                    .start_ms = in->start_ms,
                                    .duration_ms = in->duration_ms,
                                    .total = in->total,
-                                   .series = in->series };
+                                   .series = in->series,
+                                   .count = in->count ? in->count : 1,
+                                   .sum = in->count ? in->sum : in->total };
     return 0;
 }
 
@@ -474,7 +484,11 @@ NODISCARD int wire_get_exemplars(struct str in, struct arena *a, struct wire_exm
                                .series = ARENA_ARRAY(a, struct labels, m->n_series + 1),
                                .series_len = m->n_series,
                                .truncated = m->truncated,
-                               .gauge = m->gauge };
+                               .gauge = m->gauge,
+                               .count = m->count,
+                               .least = m->least,
+                               .most = m->most,
+                               .leaves_from_ms = m->leaves_from_ms };
     if (!r.items || !r.series)
         return err_set(e, ERR_LIMIT, "a reply's exemplars do not fit %zu bytes", arena_limit(a));
     for (size_t i = 0; i < m->n_series; i++)

@@ -54,6 +54,12 @@ struct wire_exemplars {
     uint64_t bytes_max;
     uint32_t limit;
     struct plan_grid grid; /* timelines; then the range of the query is not used */
+    /* Lists without ids; with a grid of points: one for each cell. proto/exemplar.proto */
+    bool leaves, whole_leaves, summary;
+    const struct str *group_by;
+    size_t group_by_len;
+    uint32_t buckets;
+    uint64_t least, most;
 };
 enum wire_labels_kind { WIRE_NAMES, WIRE_VALUES, WIRE_SETS, WIRE_TYPES }; /* travels */
 struct wire_labels {
@@ -147,6 +153,7 @@ struct wire_exemplar {
     uint32_t duration_ms;
     uint64_t total;
     uint32_t series;
+    uint64_t count, sum; /* of its cell, or 1 and total */
 };
 struct wire_exm_list {
     struct wire_exemplar *items; /* by start */
@@ -154,6 +161,8 @@ struct wire_exm_list {
     struct labels *series; /* each sorted */
     size_t series_len;
     bool truncated, gauge;
+    uint64_t count, least, most; /* of all; 0: none, or not said */
+    int64_t leaves_from_ms;      /* leaves before are not known; 0: all of the range */
 };
 /* ERR_CORRUPT what does not decode or check, ERR_LIMIT what does not fit the arena. */
 NODISCARD int wire_get_merged(struct str in, struct arena *a, struct wire_merged *ret,

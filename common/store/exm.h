@@ -29,6 +29,8 @@
  *   000021e8 00000001 00000002 00 0003 abcdef0123456789 023c3462 01 88 00000bac2a5ab0c7 0001..0e0f
  *       01 904e f636
  *
+ * A push without an id of its own has no row here: its leaf stands for it (exm_leaf.c).
+ *
  * The samples are in the vectors of their series whether an exemplar is stored or not: an exemplar
  * that is over a bound, or older than the retention, is left out and counted, and nothing is lost
  * but that they were one request.
@@ -101,15 +103,34 @@ bool exm_seek_bucket(struct kv_iter *it, uint32_t *bucket);
 
 /* ---- reading: any thread ---- */
 
+/* Points over time: k covers (origin + (k-1) step, origin + k step]. */
+struct store_exm_grid {
+    int64_t origin_ms, step_ms;
+    uint32_t points; /* 0: no grid */
+    bool leaves;     /* an exemplar counts where its leaf begins, not where it does */
+};
+bool store_exm_point(const struct store_exm_grid *g, int64_t start_ms, uint32_t *ret_k);
+/* Which of so many equal buckets over [least, most]; what is outside in the first or last. */
+uint32_t store_exm_bucket(uint64_t least, uint64_t most, uint32_t buckets, uint64_t value);
+#define STORE_EXM_BUCKETS_MAX 256
+
 struct store_exm_query {
     struct store_query q;  /* times as store_merge; 0, 0: all that is kept */
     unsigned kinds;        /* bit 1 << kind */
-    const struct str *ids; /* packed; none: of any id */
+    const struct str *ids; /* packed; none: of any id. Those of leaves are among profiles */
     size_t ids_len;
     /* Lists: totals are of the stacks that begin with these functions, root first. Without ids,
      * what has no such stack is left out. */
     const struct str *call_site;
     size_t call_site_len;
+    /* Lists, without ids. */
+    bool leaves;                /* with profiles: leaves without a push that has an id, too */
+    struct store_exm_grid grid; /* with points: the largest of each point, by the next */
+    const struct str *group_by;
+    size_t group_by_len;
+    uint32_t buckets; /* of values; 0: one */
+    uint64_t least, most;
+    bool summary; /* count, least and most alone */
 };
 /* The sum of the samples under the ids, each sample of a push once, however many ids it has. With
  * no ids: of all exemplars of the kinds. Same answer as store_merge over these samples alone;
@@ -123,13 +144,16 @@ struct store_exm_item {
     int64_t start_ms;
     uint32_t duration_ms;
     uint64_t total;
-    uint32_t series; /* of store_exm_list.series */
+    uint64_t count, sum; /* of its cell of a grid: how many, and what they add up to */
+    uint32_t series;     /* of store_exm_list.series */
 };
 struct store_exm_list {
     VEC(struct store_exm_item) items; /* by start, then total, largest first */
     VEC(struct labels) series;        /* as stored; in the arena */
     bool truncated;                   /* there are more than `limit`: those of the largest total */
     bool gauge;
+    uint64_t count, least, most; /* of all, before `limit` */
+    int64_t leaves_from_ms;      /* leaves before are not known one by one; 0: all of the range */
 };
 NODISCARD int store_exemplars(struct store_view *v, const struct store_exm_query *q, size_t limit,
                               struct arena *a, struct store_exm_list *ret, struct err *e);

@@ -3,7 +3,7 @@
  * exm_read: exemplars by id and by series.
  *
  *   by id      per bucket, service, kind, id: one seek, the rows behind it ──> sum of few stacks
- *   by series  per bucket, series: one seek, its index rows ──> items
+ *   by series  per bucket, series: one seek, its index rows ──> items; and its leaves: exm_leaf.c
  *
  * A sample has at most one span and one trace id (the distributor sees to it), so rows of one kind
  * never hold a sample twice; rows of a profile hold all of a push. Therefore spans may be asked for
@@ -14,78 +14,52 @@
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
-#include "common/store/exm.h"
-#include "common/store/exm_sum.h"
-#include "common/store/match.h"
+#include "common/store/exm_impl.h"
 #include "common/store/store_impl.h"
 #include "common/store/vec.h"
 
-#define ARENA_MAX (64 * MIB)
-#define TAIL_LEN  30 /* of a row's key: slot, type, series, write id */
-#define IDS_MAX   65536
-
-struct at { /* a series of the answer */
-    uint32_t scope;
-    uint32_t shown; /* index + 1 in a list, 0 = not in it */
-    uint64_t id;
-};
-struct walk {
-    struct store_view *v;
-    const struct store_exm_query *q;
-    struct arena *arena;
-    struct match match;
-    struct match_type type;
-    bool found;
-    uint32_t first_day, last_day;
-    VEC(struct at) at; /* by scope, id */
-    uint32_t from, to;
-    VEC(uint32_t) buckets;
-    struct kv_iter *it;
-    struct map_str *profiles; /* tails of the rows of profiles; NULL: nothing can be there twice */
-    uint64_t rows;
-
-    /* What is done with a row: one of the two. */
-    struct exm_sum *sum;
-    struct store_exm_list *list;
-    size_t limit;
-    struct exm_sum below; /* of a list below a call site */
-    struct buf row;       /* of that: the vector that an index row stands for */
-    VEC(size_t) list_at;  /* by item: index into at */
-    VEC(bool) seen;       /* by at */
-};
+#define ARENA_MAX  (64 * MIB)
+#define TAIL_LEN   30 /* of a row's key: slot, type, series, write id */
+#define IDS_MAX    65536
+#define BACK_SLOTS 720 /* an hour: how far a push with an id is looked for before a leaf */
 
 /* ---- which series ---- */
 
 static int on_series(void *cookie, const struct match_series *s, struct err *e)
 {
-    struct walk *w = cookie;
-    struct at at = { .scope = s->scope, .id = s->id };
+    struct exm_walk *w = cookie;
+    struct exm_at at = { .scope = s->scope, .id = s->id };
+    bool active = false;
 
-    (void)e;
     for (size_t i = 0; i < s->len; i++)
-        if (s->types[i].ptype == w->type.number &&
-            match_active(s->types[i].days, w->first_day, w->last_day))
-            vec_push(&w->at, at);
+        active |= s->types[i].ptype == w->type.number &&
+                  match_active(s->types[i].days, w->first_day, w->last_day);
+    if (!active)
+        return 0;
+    if (((w->q->leaves || w->wants.len) && exm_leaf_hash(w, s->scope, s->labels, &at.hash, e)) ||
+        exm_group_of(w, s->labels, &at.group, e))
+        return e->code;
+    vec_push(&w->at, at);
     return 0;
 }
 
 static int by_series(const void *a, const void *b)
 {
-    const struct at *x = a, *y = b;
+    const struct exm_at *x = a, *y = b;
 
     if (x->scope != y->scope)
         return x->scope < y->scope ? -1 : 1;
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-static struct at *find_series(struct walk *w, uint32_t scope, uint64_t id)
+static struct exm_at *find_series(struct exm_walk *w, uint32_t scope, uint64_t id)
 {
-    struct at key = { .scope = scope, .id = id };
+    struct exm_at key = { .scope = scope, .id = id };
 
     return w->at.len ? bsearch(&key, w->at.ptr, w->at.len, sizeof(key), by_series) : NULL;
 }
 
-static int find_type(struct walk *w, struct str id, struct err *e)
+static int find_type(struct exm_walk *w, struct str id, struct err *e)
 {
     char text[1024];
     struct buf five = { .ptr = text, .cap = sizeof(text), .max = sizeof(text) };
@@ -103,11 +77,13 @@ static int find_type(struct walk *w, struct str id, struct err *e)
 }
 
 /* Those of the range, or all, that are kept. */
-static int find_buckets(struct walk *w, struct err *e)
+static int find_buckets(struct exm_walk *w, struct err *e)
 {
     const struct store *s = w->v->s;
     uint32_t low = exm_low(s, atomic_load_explicit(&s->engine_ms, memory_order_relaxed));
-    uint32_t bucket = MAX(exm_bucket(w->from), low);
+    /* A push that began before may reach into the range. */
+    uint32_t back = w->q->leaves ? MIN(w->from, BACK_SLOTS) : 0;
+    uint32_t bucket = MAX(exm_bucket(w->from - back), low);
 
     while (w->from < w->to && exm_seek_bucket(w->it, &bucket) && bucket <= exm_bucket(w->to - 1)) {
         vec_push(&w->buckets, bucket);
@@ -126,13 +102,19 @@ static int check_query(const struct store_exm_query *q, struct err *e)
         return err_set(e, ERR_LIMIT, "%zu ids, at most %d", q->ids_len, IDS_MAX);
     if ((q->kinds & ~once) && (q->kinds & once))
         return err_set(e, ERR_INPUT, "traces cannot be asked for together with spans");
+    if (q->leaves && (!(q->kinds & 1u << EXID_PROFILE) || q->ids_len))
+        return err_set(e, ERR_INPUT, "leaves are asked for with profiles, and without ids");
+    if (q->buckets > STORE_EXM_BUCKETS_MAX || (q->buckets && !q->grid.points) ||
+        (q->grid.points && q->grid.step_ms < 1))
+        return err_set(e, ERR_INPUT, "%u buckets in %u points of %" PRId64 " ms", q->buckets,
+                       q->grid.points, q->grid.step_ms);
     for (size_t i = 0; i < q->ids_len; i++)
         if (!exid_valid(q->ids[i]) || (i && str_cmp(q->ids[i - 1], q->ids[i]) >= 0))
             return err_set(e, ERR_INPUT, "ids are not sorted, or one stands there twice");
     return 0;
 }
 
-static int walk_open(struct walk *w, struct store_view *v, const struct store_exm_query *q,
+static int walk_open(struct exm_walk *w, struct store_view *v, const struct store_exm_query *q,
                      struct arena *a, struct err *e)
 {
     bool all = q->q.start_ms == 0 && q->q.end_ms == 0;
@@ -142,6 +124,8 @@ static int walk_open(struct walk *w, struct store_view *v, const struct store_ex
     w->arena = a;
     w->it = kv_iter_new(v->s->kv, v->snap, KV_EXM, STR_NULL, STR_NULL);
     w->profiles = map_str_new();
+    map_u64_init(&w->services);
+    map_u64_init(&w->cells);
     w->to = KEY_SLOT_MAX;
     if (!all) {
         w->from = MIN(slot_leaf(slot_of_ms(q->q.start_ms)), KEY_SLOT_MAX);
@@ -151,9 +135,9 @@ static int walk_open(struct walk *w, struct store_view *v, const struct store_ex
                 MIN(slot_leaf(slot_of_ms(q->q.end_ms - 1)), KEY_SLOT_MAX - LEAF_SLOTS) + LEAF_SLOTS;
     }
     if (match_open(&w->match, v, q->q.tenant, q->q.selector, a, e) || check_query(q, e) ||
-        find_type(w, q->q.profile_type, e) || find_buckets(w, e))
+        find_type(w, q->q.profile_type, e) || find_buckets(w, e) || exm_leaf_wants(w, e))
         return e->code;
-    if (!w->found || !w->buckets.len ||
+    if (!w->found || (!w->buckets.len && !q->leaves && !w->wants.len) ||
         !match_days(all ? 0 : slot_to_ms(w->from), all ? 0 : slot_to_ms(w->to), &w->first_day,
                     &w->last_day))
         return 0;
@@ -165,76 +149,33 @@ static int walk_open(struct walk *w, struct store_view *v, const struct store_ex
     return rc;
 }
 
-static void walk_close(struct walk *w)
+static void walk_close(struct exm_walk *w)
 {
     match_close(&w->match);
     map_str_free(w->profiles);
     kv_iter_free(w->it);
+    vec_for (i, &w->at)
+        if (w->at.ptr[i].own)
+            roaring_bitmap_free(w->at.ptr[i].own);
     vec_free(&w->at);
     vec_free(&w->buckets);
-    vec_free(&w->list_at);
     vec_free(&w->seen);
-}
-
-/* ---- lists ---- */
-
-static int by_total(const void *a, const void *b)
-{
-    const struct store_exm_item *x = a, *y = b;
-
-    if (x->total != y->total)
-        return x->total > y->total ? -1 : 1;
-    if (x->start_ms != y->start_ms)
-        return x->start_ms < y->start_ms ? -1 : 1;
-    if (x->kind != y->kind)
-        return x->kind < y->kind ? -1 : 1;
-    int c = str_cmp(x->id, y->id);
-    return c ? c : x->series < y->series ? -1 : x->series > y->series;
-}
-
-static int by_start(const void *a, const void *b)
-{
-    const struct store_exm_item *x = a, *y = b;
-
-    if (x->start_ms != y->start_ms)
-        return x->start_ms < y->start_ms ? -1 : 1;
-    return by_total(a, b);
-}
-
-/* Meanwhile item.series is an index into w->at. */
-static int add_item(struct walk *w, const struct exm_ref *x, const struct at *at,
-                    const struct exm_mark *m, struct err *e)
-{
-    struct store_exm_list *l = w->list;
-    struct store_exm_item item = { .kind = x->kind,
-                                   .id = arena_strdup(w->arena, x->id),
-                                   .start_ms = slot_to_ms(x->t),
-                                   .duration_ms = m->duration_ms,
-                                   .total = m->total,
-                                   .series = (uint32_t)(at - w->at.ptr) };
-
-    if (!item.id.ptr)
-        return err_set(e, ERR_LIMIT,
-                       "the exemplars do not fit the request's memory: ask for a "
-                       "shorter range or fewer series");
-    vec_push(&l->items, item);
-    if (l->items.len < 2 * w->limit)
-        return 0;
-    qsort(l->items.ptr, l->items.len, sizeof(*l->items.ptr), by_total);
-    l->items.len = w->limit;
-    l->truncated = true;
-    return 0;
+    vec_free(&w->wants);
+    vec_free(&w->service_hash);
+    map_u64_deinit(&w->services);
+    exm_list_close(w);
 }
 
 /* ---- rows ---- */
 
-static int canceled(const struct walk *w, struct err *e)
+int exm_count_row(struct exm_walk *w, struct err *e)
 {
     if (w->q->q.rows_max && w->rows == w->q->q.rows_max)
         return err_set(e, ERR_LIMIT,
                        "the query reads more than %" PRIu64
                        " rows: ask for a shorter range or fewer series",
                        w->q->q.rows_max);
+    w->rows++;
     return match_canceled(w->q->q.cancel, e);
 }
 
@@ -247,26 +188,30 @@ static int read_key(struct str key, bool want_index, struct exm_ref *x, struct e
     return 0;
 }
 
-/* An item of the list, or what it has below the call site. */
-static int take_item(struct walk *w, const struct exm_ref *x, const struct at *at,
-                     struct exm_mark *mark, struct str vector, struct err *e)
+/* An item of the list; by id its total is what it has below the call site. */
+static int take_item(struct exm_walk *w, const struct exm_ref *x, const struct exm_at *at,
+                     const struct exm_mark *mark, struct err *e)
 {
-    const struct store_exm_query *q = w->q;
+    struct exm_cand c = { .item = { .kind = x->kind,
+                                    .id = x->id,
+                                    .start_ms = slot_to_ms(x->t),
+                                    .duration_ms = mark->duration_ms,
+                                    .total = mark->total,
+                                    .series = (uint32_t)(at - w->at.ptr) },
+                          .slot = x->t };
 
-    if (q->call_site_len &&
-        exm_sum_below(&w->below, x, vector, q->call_site, q->call_site_len, &mark->total, e))
-        return e->code;
-    return q->call_site_len && !q->ids_len && !mark->total ? 0 : add_item(w, x, at, mark, e);
+    memcpy(c.wid, x->wid, sizeof(c.wid));
+    return exm_list_take(w, &c, e);
 }
 
 /* Deleted, and not purged yet. */
-static bool hidden(const struct walk *w, const struct exm_ref *x)
+static bool hidden(const struct exm_walk *w, const struct exm_ref *x)
 {
     return masks_hide(&w->match.masks, x->m.scope, x->m.ptype, x->m.series, x->t);
 }
 
 /* Is the push of this row in the answer already? */
-static int known_push(struct walk *w, const struct exm_ref *x, struct str key, bool *ret,
+static int known_push(struct exm_walk *w, const struct exm_ref *x, struct str key, bool *ret,
                       struct err *e)
 {
     struct str tail = str_sub(key, key.len - TAIL_LEN, key.len);
@@ -284,18 +229,17 @@ static int known_push(struct walk *w, const struct exm_ref *x, struct str key, b
     return 0;
 }
 
-static int take_row(struct walk *w, struct str key, struct str value, struct err *e)
+static int take_row(struct exm_walk *w, struct str key, struct str value, struct err *e)
 {
     struct exm_mark mark;
     struct vec_reader r;
     struct exm_row row;
     struct exm_ref x;
-    struct at *at;
+    struct exm_at *at;
     bool again;
 
-    if (read_key(key, false, &x, e) || canceled(w, e))
+    if (read_key(key, false, &x, e) || exm_count_row(w, e))
         return e->code;
-    w->rows++;
     if (x.m.ptype != w->type.number || x.t < w->from || x.t >= w->to ||
         !(at = find_series(w, x.m.scope, x.m.series)) || hidden(w, &x))
         return 0;
@@ -309,11 +253,14 @@ static int take_row(struct walk *w, struct str key, struct str value, struct err
     if (vec_peek(row.vector, &r, e))
         return e->code;
     mark = (struct exm_mark){ row.duration_ms, r.meta.total };
-    return take_item(w, &x, at, &mark, row.vector, e);
+    if (w->q->call_site_len && exm_sum_below(&w->below, &x, row.vector, w->q->call_site,
+                                             w->q->call_site_len, &mark.total, e))
+        return e->code;
+    return take_item(w, &x, at, &mark, e);
 }
 
 /* All rows that begin with the prefix. */
-static int take_rows(struct walk *w, const struct exm_key *prefix, struct err *e)
+static int take_rows(struct exm_walk *w, const struct exm_key *prefix, struct err *e)
 {
     kv_iter_seek(w->it, exm_key_str(prefix));
     for (; kv_iter_valid(w->it); kv_iter_next(w->it)) {
@@ -326,7 +273,7 @@ static int take_rows(struct walk *w, const struct exm_key *prefix, struct err *e
     return kv_iter_status(w->it, e);
 }
 
-static int walk_kind(struct walk *w, uint32_t scope, enum exid_kind kind, struct err *e)
+static int walk_kind(struct exm_walk *w, uint32_t scope, enum exid_kind kind, struct err *e)
 {
     struct member m = { .tenant = w->match.tenant, .scope = scope };
     size_t ids = MAX(w->q->ids_len, 1);
@@ -345,15 +292,24 @@ static int walk_kind(struct walk *w, uint32_t scope, enum exid_kind kind, struct
     return 0;
 }
 
-/* By id: each service with a series of the answer once; profiles first, for known_push. */
-static int walk_ids(struct walk *w, struct err *e)
+/* Behind the series of the service that number i is of. */
+static size_t service_end(const struct exm_walk *w, size_t i)
 {
-    for (size_t i = 0; i < w->at.len; i++) {
+    uint32_t scope = w->at.ptr[i].scope;
+
+    while (i < w->at.len && w->at.ptr[i].scope == scope)
+        i++;
+    return i;
+}
+
+/* By id: each service with a series of the answer once; profiles first, for known_push. */
+static int walk_ids(struct exm_walk *w, struct err *e)
+{
+    for (size_t i = 0, end; i < w->at.len; i = end) {
         uint32_t scope = w->at.ptr[i].scope;
-        if (i && w->at.ptr[i - 1].scope == scope)
-            continue;
+        end = service_end(w, i);
         if (walk_kind(w, scope, EXID_PROFILE, e) || walk_kind(w, scope, EXID_SPAN, e) ||
-            walk_kind(w, scope, EXID_TRACE, e))
+            walk_kind(w, scope, EXID_TRACE, e) || exm_leaf_ids(w, i, end, e))
             return e->code;
         exm_sum_forget(w->sum ? w->sum : &w->below);
     }
@@ -361,7 +317,7 @@ static int walk_ids(struct walk *w, struct err *e)
 }
 
 /* Both rows of an exemplar come and go together. */
-static int vector_of(struct walk *w, const struct exm_ref *x, struct str *ret, struct err *e)
+int exm_vector_of(struct exm_walk *w, const struct exm_ref *x, struct str *ret, struct err *e)
 {
     struct exm_key key;
     struct exm_row row;
@@ -376,11 +332,11 @@ static int vector_of(struct walk *w, const struct exm_ref *x, struct str *ret, s
     return 0;
 }
 
-static int walk_index(struct walk *w, struct at *at, uint32_t bucket, struct err *e)
+static int walk_index(struct exm_walk *w, struct exm_at *at, uint32_t bucket, struct err *e)
 {
     struct member m = { w->match.tenant, at->scope, w->type.number, at->id };
+    unsigned kinds = w->q->kinds;
     struct exm_key prefix;
-    struct str vector = STR_NULL;
     struct exm_mark mark;
     struct exm_ref x;
 
@@ -390,17 +346,32 @@ static int walk_index(struct walk *w, struct at *at, uint32_t bucket, struct err
         struct str key = kv_iter_key(w->it);
         if (!str_starts(key, exm_key_str(&prefix)))
             break;
-        if (read_key(key, true, &x, e) || canceled(w, e))
+        if (read_key(key, true, &x, e) || exm_count_row(w, e))
             return e->code;
-        w->rows++;
-        if (x.t < w->from || x.t >= w->to || !(w->q->kinds & 1u << x.kind) || hidden(w, &x))
+        if (!(kinds & 1u << x.kind) || x.t >= w->to || hidden(w, &x))
             continue;
-        if (exm_mark_read(kv_iter_value(w->it), &mark, e) ||
-            (w->q->call_site_len && vector_of(w, &x, &vector, e)) ||
-            take_item(w, &x, at, &mark, vector, e))
+        if (exm_mark_read(kv_iter_value(w->it), &mark, e))
+            return e->code;
+        if (w->q->leaves && x.kind == EXID_PROFILE)
+            exm_leaf_own(w, at, x.t, mark.duration_ms);
+        if (x.t >= w->from && take_item(w, &x, at, &mark, e))
             return e->code;
     }
     return kv_iter_status(w->it, e);
+}
+
+static int walk_all(struct exm_walk *w, struct err *e)
+{
+    for (size_t i = 0, end; i < w->at.len; i = end) {
+        end = service_end(w, i);
+        for (size_t k = i; k < end; k++)
+            for (size_t b = 0; b < w->buckets.len; b++)
+                if (walk_index(w, &w->at.ptr[k], w->buckets.ptr[b], e))
+                    return e->code;
+        if (w->q->leaves && exm_leaf_list(w, i, end, e))
+            return e->code;
+    }
+    return 0;
 }
 
 /* ---- the queries ---- */
@@ -410,7 +381,7 @@ int store_exemplar_merge(struct store_view *v, const struct store_exm_query *q,
 {
     struct arena *arena = arena_new(ARENA_MAX);
     struct exm_sum sum = { .v = v, .to = ret };
-    struct walk w = { .sum = &sum };
+    struct exm_walk w = { .sum = &sum };
 
     *ret = (struct store_merge){ .stacks = ret->stacks };
     int rc = walk_open(&w, v, q, arena, e);
@@ -435,61 +406,21 @@ int store_exemplar_merge(struct store_view *v, const struct store_exm_query *q,
     return rc;
 }
 
-static int on_labels(void *cookie, const struct match_series *s, struct err *e)
-{
-    struct walk *w = cookie;
-    struct at *at = find_series(w, s->scope, s->id);
-
-    if (!at || !at->shown)
-        return 0;
-    struct str kept = arena_strdup(w->arena, s->labels);
-    if (!kept.ptr)
-        return err_set(e, ERR_LIMIT, "labels of exemplars do not fit the request's memory");
-    return labels_decode(kept, w->arena, &w->list->series.ptr[at->shown - 1], e);
-}
-
-/* Items in their order, with the labels of the series that have one. */
-static int finish_list(struct walk *w, struct err *e)
-{
-    struct store_exm_list *l = w->list;
-
-    if (l->items.len > 1)
-        qsort(l->items.ptr, l->items.len, sizeof(*l->items.ptr), by_total);
-    l->truncated |= l->items.len > w->limit;
-    l->items.len = MIN(l->items.len, w->limit);
-    if (l->items.len > 1)
-        qsort(l->items.ptr, l->items.len, sizeof(*l->items.ptr), by_start);
-    vec_for (i, &l->items) {
-        struct at *at = &w->at.ptr[l->items.ptr[i].series];
-        if (!at->shown) {
-            vec_push(&l->series, ((struct labels){ 0 }));
-            at->shown = (uint32_t)l->series.len;
-        }
-        l->items.ptr[i].series = at->shown - 1;
-    }
-    return l->series.len ? match_each(&w->match, w->q->q.cancel, on_labels, w, e) : 0;
-}
-
 int store_exemplars(struct store_view *v, const struct store_exm_query *q, size_t limit,
                     struct arena *a, struct store_exm_list *ret, struct err *e)
 {
-    struct walk w = { .list = ret, .limit = MAX(limit, 1), .below = { .v = v } };
+    struct exm_walk w = { .list = ret, .limit = MAX(limit, 1), .below = { .v = v } };
 
     *ret = (struct store_exm_list){ 0 };
     buf_init(&w.row, ARENA_MAX);
     int rc = walk_open(&w, v, q, a, e);
     w.below.tenant = w.match.tenant;
     ret->gauge = w.type.gauge;
-    if (!rc && q->ids_len)
-        rc = walk_ids(&w, e);
-    for (size_t i = 0; !rc && !q->ids_len && i < w.at.len; i++) {
-        if (i && w.at.ptr[i - 1].scope != w.at.ptr[i].scope)
-            exm_sum_forget(&w.below);
-        for (size_t b = 0; !rc && b < w.buckets.len; b++)
-            rc = walk_index(&w, &w.at.ptr[i], w.buckets.ptr[b], e);
-    }
     if (!rc)
-        rc = finish_list(&w, e);
+        rc = q->ids_len ? walk_ids(&w, e) : walk_all(&w, e);
+    if (!rc)
+        rc = exm_list_finish(&w, e);
+    ret->leaves_from_ms = w.leaves_from > w.from ? slot_to_ms(w.leaves_from) : 0;
     if (rc)
         store_exm_list_deinit(ret);
     exm_sum_deinit(&w.below);
