@@ -218,7 +218,6 @@ static int listed(struct query *q, struct err *e)
         return e->code;
     if (p->kind == EXID_PROFILE && !p->leaves) {
         query_calls_reset(q);
-        query_data_reset(q);
         p->leaves = true;
         p->lists_len = p->items = 0;
         p->most = 0;

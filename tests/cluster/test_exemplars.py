@@ -297,19 +297,89 @@ def test_heatmap():
         assert exemplars[-1]["spanId"] == f"{21:016x}"
         assert {"name": "service_name", "value": "shop"} in exemplars[0]["labels"]
         assert "pod" not in {l["name"] for l in exemplars[0]["labels"]}
+        # A push with an id of its own, and the leaves of two series that have none.
         one, = heatmap(server, queryType=1, exemplarType=2).json()["series"]
-        assert [e["profileId"] for e in one["slots"][0]["exemplars"]] == ["req-1"]
-        assert sum(one["slots"][0]["counts"]) == 1
+        assert sum(sum(s["counts"]) for s in one["slots"]) == 3
+        found = {e["profileId"]: int(e["value"]) for s in one["slots"] for e in s["exemplars"]}
+        assert found.pop("req-1") == 3 * 10**7
+        # The two leaves are in one bucket: the larger stands for both.
+        (leaf, value), = found.items()
+        assert value == 100 * (1 + 21) * 11 // 2 and len(leaf) == 32
+        assert merge(server, profileIdSelector=[leaf]) == {("m", "f"): value}
+        assert merge(server, selector='{pod="p0"}', profileIdSelector=[leaf]) == {}
+        assert merge(server, profileIdSelector=[leaf, "req-1"]) == {("m", "f"): value,
+                                                                     ("a", "b"): 3 * 10**7}
         points = server.connect("SelectSeries", {
             "profileTypeID": CPU, "labelSelector": "{}", "step": 10, **server.range_ms(300),
             "groupBy": ["service_name"], "exemplarType": "EXEMPLAR_TYPE_INDIVIDUAL"}).json()
-        best, = [p["exemplars"] for s in points["series"] for p in s["points"] if "exemplars" in p]
-        assert len(points["series"]) == 1 and len(best) == 1
-        assert best[0]["profileId"] == "req-1" and best[0]["value"] == str(3 * 10**7)
+        best = [p["exemplars"] for s in points["series"] for p in s["points"]]
+        assert len(points["series"]) == 1 and all(len(x) == 1 for x in best)
+        assert {x[0]["profileId"]: x[0]["value"] for x in best}["req-1"] == str(3 * 10**7)
         assert heatmap(server, labelSelector='{service_name="none"}').json() == {}
         assert heatmap(server, exemplarType=2).status == 400
         assert heatmap(server, queryType=7).status == 400
         assert heatmap(server, step=0).status == 400
+
+
+def test_plain_pushes():
+    """A push of text without an id: a cell of the heat map, an exemplar, and it opens by every
+    route that takes ids; two pushes in one leaf are one."""
+    at = int(time.time()) // 10 * 10 - 300
+    with cluster.AllInOne("--ingester.seal_delay=0ms", "--selfprof.enabled=false") as server:
+        def push(name, body, t):
+            r = server.ingest(body, name, format="", from_=str(t), until=str(t + 10))
+            assert r.status == 200, r
+        unit, ab, ac = 10**7, ("a", "b"), ("a", "c")
+        push("app.cpu{pod=x}", b"a;b 3\n", at)
+        push("app.cpu{pod=x}", b"a;c 4\n", at + 5)
+        push("app.cpu{pod=x}", b"a;b 50\n", at + 10)
+        push("app.cpu{pod=y}", b"a;b 1\n", at)
+        asked = {"profileTypeID": CPU, "labelSelector": "{}", "start": str(at * 1000),
+                 "end": str((at + 60) * 1000)}
+        for _ in range(2):
+            r = server.connect("SelectHeatmap", {**asked, "step": 10, "exemplarType": 2,
+                                                 "groupBy": ["pod"]})
+            x, y = r.json()["series"]
+            assert [(int(s["timestamp"]), sum(s["counts"])) for s in x["slots"]] == [
+                (at * 1000, 1), (at * 1000 + 10000, 1)], x
+            one, two = [s["exemplars"][0] for s in x["slots"]]
+            assert (one["value"], two["value"]) == (str(7 * unit), str(50 * unit))
+            opened = {ab: 3 * unit, ac: 4 * unit}
+            assert merge(server, profileIdSelector=[one["profileId"]]) == opened
+            assert merge(server, profileIdSelector=[one["profileId"], two["profileId"]]) == {
+                ab: 53 * unit, ac: 4 * unit}
+            query = f'app.cpu{{profile_id="{one["profileId"]}"}}'
+            assert render(server, query) == opened
+            assert render(server, query, from_=str(at), until=str(at + 10)) == opened
+            assert render(server, query, from_=str(at + 10), until=str(at + 20)) == {}
+            dashes = "-".join(one["profileId"][a:b]
+                              for a, b in ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32)))
+            assert merge(server, profileIdSelector=[dashes.upper()]) == opened
+            # An id that nobody made.
+            fake = one["profileId"][:-1] + ("0" if one["profileId"][-1] != "0" else "1")
+            assert merge(server, profileIdSelector=[fake]) == {}
+            # As a series, in groups, and below a call site.
+            for by in ([], ["pod"]):
+                r = server.connect("SelectSeries", {
+                    **asked, "step": 15, "groupBy": by, "exemplarType": 2, "labelSelector":
+                    f'{{profile_id=~"{one["profileId"]}|{two["profileId"]}"}}'})
+                points = r.json()["series"][0]["points"]
+                assert sum(p["value"] for p in points) == 57 * unit, r.json()
+            r = server.connect("SelectSeries", {
+                **asked, "step": 20, "exemplarType": 2,
+                "stackTraceSelector": {"callSite": [{"name": "a"}, {"name": "c"}]}}).json()
+            point, = r["series"][0]["points"]
+            assert point["value"] == 4 * unit
+            assert [(e["profileId"], e["value"]) for e in point["exemplars"]] == [
+                (one["profileId"], str(4 * unit))]
+            # The old route: no spans, so these.
+            reply = server.reader.get("/api/exemplars:query", query="app.cpu{}", from_=str(at),
+                                      until=str(at + 60), minValue=str(5 * unit),
+                                      maxValue=str(10 * unit)).json()
+            assert sum(map(sum, reply.get("heatmap", {}).get("values", []))) == 3, reply
+            assert cluster.leaves(reply["flamebearer"]) == opened
+            server.process.kill()
+            server.process.start()
 
 
 def test_third_party_files():
@@ -346,4 +416,4 @@ if __name__ == "__main__":
     cluster.main([test_spans_of_a_pprof, test_spans_through_four_processes,
                   test_profile_id_in_a_name, test_what_is_refused,
                   test_bounds_and_switch, test_names_over_the_cap, test_heatmap,
-                  test_third_party_files])
+                  test_plain_pushes, test_third_party_files])

@@ -130,6 +130,70 @@ def ask_series_below(world):
     return True
 
 
+def heat_want(a, rows, step, group_by):
+    """{group: {T: [value of each series' leaf]}}, and the leaves themselves."""
+    leaves = collections.defaultdict(list)
+    for r in rows:
+        leaves[tuple(sorted(r.labels.items())), r.at_ms].append(r)
+    slots = collections.defaultdict(lambda: collections.defaultdict(list))
+    for (labels, at_ms), those in leaves.items():
+        labels = dict(labels)
+        group = tuple((k, labels[k]) for k in sorted(group_by) if k in labels)
+        k = -((a.start - at_ms) // step)
+        slots[group][a.start + k * step].append(sum(r.total for r in those))
+    return slots, leaves
+
+
+def ask_heatmap(world):
+    """Each leaf of each series is one profile: counted by its value, the largest of a bucket
+    named, and what is named opens."""
+    a = Ask(world)
+    step = a.rng.choice([10_000, 15_000, 60_000, 600_000, 3_600_000, DAY_MS])
+    a.start, a.end = a.start // 10_000 * 10_000, a.end // 10_000 * 10_000 + 10_000
+    group_by = a.rng.choice([[], ["pod"], ["env"], ["service_name", "region"], ["nobody"]])
+    points = (a.end - a.start) // step
+    if points > 5000:
+        return False
+    rows = [r for r in world.oracle.rows if r.kind == a.kind
+            and all(m.matches(r.labels) for m in a.matchers)
+            and 0 <= -((a.start - r.at_ms) // step) <= points]
+    slots, leaves = heat_want(a, rows, step, group_by)
+    values = [v for at in slots.values() for vs in at.values() for v in vs]
+    least, most = (min(values), max(values)) if values else (0, 0)
+    width = (most - least) / 20
+    limit = a.rng.choice([0, 0, 1, 2])
+    a.end += 1
+    series = a.connect("SelectHeatmap", step=step / 1000, groupBy=group_by, exemplarType=2,
+                       queryType=1, **({"limit": str(limit)} if limit else {})).get("series", [])
+    sums = sorted((sum(map(sum, at.values())) for at in slots.values()), reverse=True)
+    assert len(series) == min(limit or len(slots), len(slots)), (a, step, group_by)
+    named = []
+    for i, s in enumerate(series):
+        group = tuple(sorted((p["name"], p["value"]) for p in s.get("labels", [])))
+        want = slots[group]
+        assert sum(map(sum, want.values())) == sums[i], (a, group)
+        assert [int(p["timestamp"]) for p in s["slots"]] == sorted(want), (a, step, group)
+        for p in s["slots"]:
+            inside = collections.defaultdict(list)
+            for v in want[int(p["timestamp"])]:
+                inside[min(int((v - least) / width), 19) if width else 0].append(v)
+            assert p["counts"] == [len(inside[b]) for b in range(20)], (a, step, group, p, inside)
+            assert all(abs(y - least - width * b) <= 1e-9 * most for b, y in enumerate(p["yMin"]))
+            assert [int(x["value"]) for x in p["exemplars"]] == [
+                max(inside[b]) for b in range(20) if inside[b]], (a, step, group, p)
+            named += [(group, x) for x in p["exemplars"]]
+    for group, x in a.rng.sample(named, min(3, len(named))):
+        labels = tuple(sorted(dict(group, **{
+            l["name"]: l["value"] for l in x["labels"] if l["name"] != "pyroscope_spy"}).items()))
+        those = leaves[labels, int(x["timestamp"]) // 10_000 * 10_000]
+        assert those and sum(r.total for r in those) == int(x["value"]), (a, group, x)
+        a.start = min(a.start, int(x["timestamp"]))  # the first point reaches back
+        got = cluster.leaves(cluster.flamegraph(a.connect(
+            "SelectMergeStacktraces", maxNodes="1000000", profileIdSelector=[x["profileId"]])))
+        same(got, oracle.Oracle.stacks(those), 0, (a, x))
+    return bool(values)
+
+
 def ask_functions(world):
     a = Ask(world)
     a.start, a.end = a.start // 10_000 * 10_000, a.end // 10_000 * 10_000 + 10_000
@@ -172,8 +236,8 @@ def ask_labels(world):
     return bool(rows)
 
 
-KINDS = [ask_render, ask_stacktraces, ask_cut, ask_series, ask_series_below, ask_functions,
-         ask_labels]
+KINDS = [ask_render, ask_stacktraces, ask_cut, ask_series, ask_series_below, ask_heatmap,
+         ask_functions, ask_labels]
 
 
 def test_one_process():

@@ -437,6 +437,31 @@ def test_tenants_are_merged():
         assert ok(method, message, "json", both)
 
 
+def test_leaves_of_tenants():
+    """The id of a leaf is of one tenant; both have the service and the labels here."""
+    at = int(time.time()) // 10 * 10 - 40
+    message = {"profileTypeID": CPU, "labelSelector": '{service_name="same"}', "step": 10,
+               "start": str(at * 1000), "end": str((at + 20) * 1000), "exemplarType": 2}
+    for i, t in enumerate(("l1", "l2")):
+        r = server.ingest(b"a %d\n" % (3 + i), "same.cpu", {"X-Scope-OrgID": t},
+                          sampleRate=1000000000, from_=str(at), until=str(at + 10))
+        assert r.status == 200, r
+    for way in ("json", "proto"):
+        found = {}
+        for t in ("l1", "l2", "l1|l2"):
+            series = ok("SelectHeatmap", message, way, {"X-Scope-OrgID": t})["series"]
+            found[t] = {x["profileId"]: x["value"] for s in series for p in s["slots"]
+                        for x in p["exemplars"]}
+        assert sorted(found["l1"].values()) == ["3"] and sorted(found["l2"].values()) == ["4"]
+        assert found["l1|l2"] == found["l1"] | found["l2"], found
+        for t in found:
+            for i in found["l1|l2"]:
+                graph = ok("SelectMergeStacktraces", {
+                    **asked('{service_name="same"}'), "profileIdSelector": [i]}, way,
+                    {"X-Scope-OrgID": t}).get("flamegraph", {})
+                assert int(graph.get("total", 0)) == int(found[t].get(i, 0)), (t, i, graph)
+
+
 def test_stats():
     for way in ("json", "proto", "grpc"):
         s = ok("GetProfileStats", {}, way)

@@ -121,8 +121,8 @@ static struct store_vector parse_vector(struct str rest, uint32_t slot, struct s
     return v;
 }
 
-static void parse_exemplars(const char *text, struct stacks *st, struct arena *a,
-                            struct store_series *r)
+static void parse_exemplars(const char *text, uint32_t duration_ms, struct stacks *st,
+                            struct arena *a, struct store_series *r)
 {
     struct store_exemplar *list = ARENA_ARRAY(a, struct store_exemplar, 1000);
     struct str rest = str_c(text), part;
@@ -136,7 +136,7 @@ static void parse_exemplars(const char *text, struct stacks *st, struct arena *a
         assert_true(exid_parse(id, &packed) && r->exemplars_len < 1000);
         *x = (struct store_exemplar){ .kind = (enum exid_kind)(part.ptr[0] - '0'),
                                       .id = arena_strdup(a, exid_str(&packed)),
-                                      .duration_ms = 10000,
+                                      .duration_ms = duration_ms ? duration_ms : 10000,
                                       .nodes = v.nodes,
                                       .values = v.values,
                                       .len = v.len };
@@ -165,7 +165,7 @@ int store_bed_stage(struct store_bed *b, struct store_batch *to, const struct be
         .len = times,
     };
     put_u64be(r.wid, p->wid);
-    parse_exemplars(p->exemplars, &st, a, &r);
+    parse_exemplars(p->exemplars, p->duration_ms, &st, a, &r);
     struct stacks_view view = stacks_view(&st);
     struct store_write w = { str_c(p->tenant ? p->tenant : "t"), str_c(service), &view, &r, 1, NULL };
     int rc = store_stage(b->s, to, &w, ret, e);
