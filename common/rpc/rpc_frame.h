@@ -29,9 +29,9 @@
  *   80      n   address      where the sender takes answers: printable ASCII, "tcp://10.0.0.7:9095"
  *   head    length           payload
  *
- * Example, a ping of 8 bytes from ipc:///a (epoch 2, seq 3, id 4): 97 bytes,
- *   45 4d 42 52 01 01 01 01 59 00 00 00 00 00 00 00 02 00.. 00.. 03 00.. 04 00.. <left> 00 00 00 00
- *   08 00 00 00 08 00 00 00 08 00 00 00 09 00 00.. <crc> 69 70 63 3a 2f 2f 2f 61 ...
+ * Example, a ping of 8 bytes from ipc:///a (epoch 2, seq 3, id 4): 96 bytes,
+ *   45 4d 42 52 01 01 01 01 58 00 00 00 00 00 00 00 02 00.. 00.. 03 00.. 04 00.. <left> 00 00 00 00
+ *   08 00 00 00 08 00 00 00 08 00 00 00 08 00 00.. <crc> 69 70 63 3a 2f 2f 2f 61 ...
  *
  * Versions: a build reads its own version and the one before. Pings and pongs are written in
  * version 1 for ever, so that any two builds learn what the other reads; everything else is written

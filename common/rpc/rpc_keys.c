@@ -63,7 +63,7 @@ static bool base64_key(struct str s, uint8_t ret[RPC_KEY_BYTES])
     struct buf b;
     bool ok;
 
-    buf_init(&b, RPC_KEY_BYTES);
+    buf_init(&b, 2 * RPC_KEY_BYTES);
     ok = base64_decode(s, &b) && b.len == RPC_KEY_BYTES;
     if (ok)
         memcpy(ret, b.ptr, RPC_KEY_BYTES);

@@ -34,6 +34,8 @@ struct rpc_mem {
     struct rpc_mem_stats stats;
     struct map_str *ears; /* by address, of struct mem_ear, borrowed */
     struct list flights;
+    void (*tap)(void *cookie, struct str bytes); /* NULL: none */
+    void *tap_cookie;
     VEC(struct cut) cuts;
     VEC(struct slow) slows;
 };
@@ -186,6 +188,12 @@ bool rpc_mem_inject(struct rpc_net *n, const char *addr, struct str bytes)
     return ear != NULL;
 }
 
+void rpc_mem_tap(struct rpc_net *n, void (*on_frame)(void *, struct str), void *cookie)
+{
+    mem_of(n)->tap = on_frame;
+    mem_of(n)->tap_cookie = cookie;
+}
+
 /* ---- frames on their way --------------------------------------------------------------------- */
 
 static void flight_arrive(void *cookie)
@@ -232,6 +240,8 @@ static void fly(struct mem_pipe *p, struct str head, struct str body, bool lost,
     memcpy(f->bytes, head.ptr, head.len);
     if (body.len)
         memcpy(f->bytes + head.len, body.ptr, body.len);
+    if (m->tap)
+        m->tap(m->tap_cookie, str_n(f->bytes, len));
     if (prng_chance(&m->prng, m->faults.damaged)) {
         uint64_t bit = prng_below(&m->prng, len * 8);
 

@@ -27,6 +27,8 @@ void rpc_mem_heal(struct rpc_net *n); /* undoes every cut */
 void rpc_mem_slow(struct rpc_net *n, const char *addr, uint32_t more_ms);
 /* Hands bytes to who listens on addr, as if they came from a socket. False: nobody does. */
 bool rpc_mem_inject(struct rpc_net *n, const char *addr, struct str bytes);
+/* Shows every frame that is sent to `on_frame`; NULL ends it. */
+void rpc_mem_tap(struct rpc_net *n, void (*on_frame)(void *cookie, struct str bytes), void *cookie);
 
 struct rpc_mem_stats {
     uint64_t sent, delivered, lost, cut, repeated, damaged, nobody;
