@@ -60,7 +60,7 @@ void http1_go(struct http1 *c, enum http1_state to)
     c->state = to;
     switch (to) {
     case HTTP1_IDLE:
-        c->phase_due = due_in(c, o->idle_ms);
+        c->phase_due = due_in(c, c->conn.server->draining ? HTTP_DRAIN_IDLE_MS : o->idle_ms);
         break;
     case HTTP1_HEAD:
         c->phase_due = due_in(c, o->head_ms);
@@ -324,8 +324,11 @@ static void on_drain(struct http_conn *conn)
     struct http1 *c = container_of(conn, struct http1, conn);
 
     CHECK(c->magic == HTTP1_MAGIC);
-    if (!c->running && c->state == HTTP1_IDLE)
-        http1_run(c, http1_kept(c));
+    if (c->state != HTTP1_IDLE)
+        return; /* its answer says that it is the last one */
+    c->phase_due = MIN(c->phase_due, due_in(c, HTTP_DRAIN_IDLE_MS));
+    if (!c->running)
+        set_deadline(c);
 }
 
 static struct http1 *open_conn(struct http_server *s, struct stream *stream, bool full)
@@ -348,7 +351,7 @@ static struct http1 *open_conn(struct http_server *s, struct stream *stream, boo
     stream->up = &events;
     stream->cookie = c;
     http_server_add(s, &c->conn);
-    c->phase_due = due_in(c, s->o.head_ms);
+    c->phase_due = due_in(c, s->draining ? HTTP_DRAIN_IDLE_MS : s->o.head_ms);
     return c;
 }
 

@@ -20,7 +20,7 @@ static bool step_idle(struct http1 *c)
         http1_go(c, HTTP1_HEAD);
         return true;
     }
-    if (c->eof || c->conn.server->draining)
+    if (c->eof)
         end_of_input(c);
     return false;
 }

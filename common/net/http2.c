@@ -206,9 +206,16 @@ static void linger(struct http2 *c)
     c->stream->ops->shut(c->stream);
 }
 
+/* First a word that no requests should come, while those on their way are served; then the last. */
 static void drain(struct http2 *c)
 {
     if (!c->conn.server->draining || c->closing || c->lingering)
+        return;
+    if (!c->goaway && !c->goaway_due) {
+        c->goaway_due = http2_due_in(c, HTTP_DRAIN_IDLE_MS);
+        (void)nghttp2_submit_shutdown_notice(c->session);
+    }
+    if (!c->goaway && http_server_now_ms(c->conn.server) < c->goaway_due)
         return;
     if (!c->goaway) {
         c->goaway = true;

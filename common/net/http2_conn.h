@@ -88,7 +88,8 @@ struct http2 {
     bool goaway;    /* no new streams */
     bool lingering; /* all was said, the client's bytes are thrown away */
     bool closing;
-    uint64_t phase_due; /* greeting, header block, idle, linger */
+    uint64_t goaway_due; /* of a server that drains; 0: it does not */
+    uint64_t phase_due;  /* greeting, header block, idle, linger */
     uint64_t write_due;
     size_t unsent_mark;
 };

@@ -50,6 +50,8 @@ void http2_set_deadline(struct http2 *c)
 
     if (c->closing)
         return;
+    if (c->goaway_due && !c->goaway)
+        due = MIN(due, c->goaway_due);
     list_for (it, &c->streams)
         due = MIN(due, stream_due(container_of(it, struct http2_stream, link)));
     if (due == HTTP2_NEVER)

@@ -2,7 +2,8 @@
  *
  * http_server: what all connections of one listener share, and its life.
  *
- *   new ──> serving ──drain──> draining (no accept, no idle connection) ──last one gone──> done ──>
+ *   new ──> serving ──drain──> draining (what comes in the first moments is served, and told to
+ *   go; then no accept, no idle connection) ──last one gone──> done ──>
  * free
  *
  * Invariant: draining ends when there is no connection, no exchange (a handler may still work for a
@@ -177,7 +178,7 @@ void http_server_attach(struct http_server *s, struct stream *stream)
 {
     bool full = s->conns_len - s->refusing >= s->o.connections_max;
 
-    if (s->draining || (full && s->refusing >= HTTP_REFUSING_MAX)) {
+    if (s->drained || (full && s->refusing >= HTTP_REFUSING_MAX)) {
         close_unheard(s, stream);
         return;
     }
@@ -278,7 +279,7 @@ void http_server_drain(struct http_server *s, void (*done)(void *cookie), void *
     s->done = done;
     s->done_cookie = cookie;
     if (s->listener)
-        tcp_listener_close(s->listener);
+        tcp_listener_leave(s->listener);
     list_for (it, &s->conns) {
         struct http_conn *c = container_of(it, struct http_conn, link);
         c->drain(c);

@@ -27,6 +27,7 @@
 #define HTTP_COMPRESS_LEAST    1400
 #define HTTP_COMPRESS_INLINE   (64 * KIB) /* longer bodies go to the pool */
 #define HTTP_ARENAS_KEPT       64
+#define HTTP_DRAIN_IDLE_MS     500 /* a draining server waits so long for what may be on its way */
 #define HTTP_REFUSING_MAX      128 /* connections over the limit that are being told so */
 
 /* What a protocol has to send. Slices live for the call; *own may be moved out. */

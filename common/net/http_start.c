@@ -181,9 +181,19 @@ static void on_closed(void *cookie)
     free_start(c);
 }
 
-static void on_drain(struct http_conn *conn)
+static void on_deadline(struct http_conn *conn)
 {
     close_start(container_of(conn, struct start, conn));
+}
+
+/* Its first request may be on its way. */
+static void on_drain(struct http_conn *conn)
+{
+    struct start *c = container_of(conn, struct start, conn);
+
+    if (!c->closing)
+        wheel_set(&conn->server->wheel, &conn->deadline,
+                  http_server_now_ms(conn->server) + HTTP_DRAIN_IDLE_MS);
 }
 
 static const struct stream_events events = {
@@ -198,12 +208,15 @@ void http_start_open(struct http_server *s, struct stream *stream)
     struct start *c = XNEW(struct start);
 
     c->magic = START_MAGIC;
-    c->conn.drain = c->conn.on_deadline = on_drain;
+    c->conn.drain = on_drain;
+    c->conn.on_deadline = on_deadline;
     c->stream = stream;
     stream->up = &events;
     stream->cookie = c;
     http_server_add(s, &c->conn);
     if (s->o.head_ms)
         wheel_set(&s->wheel, &c->conn.deadline, http_server_now_ms(s) + s->o.head_ms);
+    if (s->draining)
+        on_drain(&c->conn);
     stream->ops->read(stream, true);
 }

@@ -7,6 +7,12 @@
  * the clients wait in the kernel's queue. A burst is taken in portions, so that connections already
  * open get their turn.
  *
+ * Leaving: a connection that the kernel made and nobody accepted is reset when the socket closes,
+ * with the request that may already be on its way. So a filter first drops what would begin a new
+ * connection (its sender tries again a second later, and by then nobody listens, or a successor
+ * does), those half-way through their handshake get LEAVE_MS for it, all are accepted, and only
+ * then is the socket closed.
+ *
  * All streams read into one buffer of the listener: libuv calls back with the bytes before it
  * reads again, and the protocol copies what it has to keep.
  */
@@ -14,6 +20,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/filter.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -28,16 +35,18 @@
 #define ACCEPTS_A_TURN  64
 #define ACCEPT_PAUSE_MS 200
 #define BACKLOG         1024
+#define LEAVE_MS        250
 #define KEEPALIVE_S     60
 
 struct tcp_listener {
     uv_poll_t poll;
     struct http_server *server; /* borrowed; NULL once freed */
-    struct timer *retry;        /* owned */
+    struct timer *retry;        /* owned; accept again */
+    struct timer *leave;        /* owned; close */
     char *read_buf;             /* owned; READ_BYTES */
     int fd;
     uint16_t port;
-    bool closing, closed;
+    bool leaving, closing, closed;
 };
 
 struct tcp {
@@ -208,6 +217,28 @@ static void on_retry(void *cookie)
         CHECK(uv_poll_start(&l->poll, UV_READABLE, on_acceptable) == 0);
 }
 
+/* False: there is nobody, or nobody can be taken now. */
+static bool accept_one(struct tcp_listener *l)
+{
+    struct sockaddr_storage peer = { 0 };
+    socklen_t len = sizeof(peer);
+    int fd = accept4(l->fd, (struct sockaddr *)(void *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+    if (fd >= 0) {
+        take(l, fd, &peer);
+        return true;
+    }
+    if (errno == EINTR || errno == ECONNABORTED)
+        return true;
+    if (errno != EAGAIN) {
+        /* Out of descriptors or memory: the client waits, we do not spin. */
+        metric_add(l->server->refused[HTTP_REFUSED_ACCEPT], 1);
+        (void)uv_poll_stop(&l->poll);
+        loop_timer_start(l->retry, ACCEPT_PAUSE_MS, 0);
+    }
+    return false;
+}
+
 static void on_acceptable(uv_poll_t *p, int status, int events)
 {
     struct tcp_listener *l = container_of(p, struct tcp_listener, poll);
@@ -215,21 +246,8 @@ static void on_acceptable(uv_poll_t *p, int status, int events)
     (void)status; /* accept() says it better */
     (void)events;
     for (int i = 0; i < ACCEPTS_A_TURN && !l->closing; i++) {
-        struct sockaddr_storage peer = { 0 };
-        socklen_t len = sizeof(peer);
-        int fd =
-            accept4(l->fd, (struct sockaddr *)(void *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd >= 0) {
-            take(l, fd, &peer);
-        } else if (errno == EAGAIN) {
+        if (!accept_one(l))
             return;
-        } else if (errno != EINTR && errno != ECONNABORTED) {
-            /* Out of descriptors or memory: the client waits, we do not spin. */
-            metric_add(l->server->refused[HTTP_REFUSED_ACCEPT], 1);
-            (void)uv_poll_stop(p);
-            loop_timer_start(l->retry, ACCEPT_PAUSE_MS, 0);
-            return;
-        }
     }
 }
 
@@ -312,6 +330,8 @@ static uint16_t port_of(int fd)
     return ntohs(((const struct sockaddr_in *)(const void *)&a)->sin_port);
 }
 
+static void on_leave(void *cookie);
+
 int tcp_listen(struct http_server *s, const char *addr, struct tcp_listener **ret, struct err *e)
 {
     struct tcp_listener *l;
@@ -330,6 +350,7 @@ int tcp_listen(struct http_server *s, const char *addr, struct tcp_listener **re
     l->port = port_of(fd);
     l->read_buf = xmalloc(READ_BYTES);
     l->retry = loop_timer_new(s->o.loop, on_retry, l);
+    l->leave = loop_timer_new(s->o.loop, on_leave, l);
     CHECK(uv_poll_init(loop_uv(s->o.loop), &l->poll, fd) == 0);
     CHECK(uv_poll_start(&l->poll, UV_READABLE, on_acceptable) == 0);
     *ret = l;
@@ -359,21 +380,51 @@ static void on_poll_closed(uv_handle_t *h)
     }
 }
 
-void tcp_listener_close(struct tcp_listener *l)
+static void listener_close(struct tcp_listener *l)
 {
     if (l->closing)
         return;
     l->closing = true;
     loop_timer_free(l->retry);
+    loop_timer_free(l->leave);
     uv_close((uv_handle_t *)(void *)&l->poll, on_poll_closed);
     (void)close(l->fd);
+}
+
+static void on_leave(void *cookie)
+{
+    struct tcp_listener *l = cookie;
+
+    while (accept_one(l))
+        ;
+    listener_close(l);
+}
+
+/* The filter sees the TCP header: SYN without ACK is dropped. Without it (an old or a strange
+ * kernel) whoever comes in the last moment is lost, as everywhere. */
+void tcp_listener_leave(struct tcp_listener *l)
+{
+    struct sock_filter drop_syn[] = {
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 13), /* the flags */
+        BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0x12),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0x02, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+    };
+    struct sock_fprog program = { ARRAY_LEN(drop_syn), drop_syn };
+
+    if (l->leaving || l->closing)
+        return;
+    l->leaving = true;
+    (void)setsockopt(l->fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
+    loop_timer_start(l->leave, LEAVE_MS, 0);
 }
 
 void tcp_listener_free(struct tcp_listener *l)
 {
     if (!l)
         return;
-    tcp_listener_close(l);
+    listener_close(l);
     l->server = NULL;
     if (l->closed) {
         xfree(l->read_buf);

@@ -13,8 +13,9 @@ struct tcp_listener;
 NODISCARD int tcp_listen(struct http_server *s, const char *addr, struct tcp_listener **ret,
                          struct err *e);
 uint16_t tcp_listener_port(const struct tcp_listener *l);
-void tcp_listener_close(
-    struct tcp_listener *l); /* the server hears check_drained when it is done */
+/* No further connections, none lost that exist. Closes a moment later; the server hears
+ * check_drained then. */
+void tcp_listener_leave(struct tcp_listener *l);
 bool tcp_listener_closed(const struct tcp_listener *l);
 /* Closes if that was not done; memory goes when libuv has let go of it. NULL is fine. */
 void tcp_listener_free(struct tcp_listener *l);

@@ -456,6 +456,33 @@ static void test_drain_with_open_connections(void **state)
     buf_deinit(&b);
 }
 
+/* Connections that are made, whether accepted yet or not, whether they have asked yet or not, are
+ * all served; then nobody listens. */
+static void test_drain_loses_nobody(void **state)
+{
+    struct rig g;
+    struct buf b;
+    struct str body;
+    int fds[20];
+
+    (void)state;
+    rig(&g);
+    buf_init(&b, MIB);
+    for (size_t i = 0; i < ARRAY_LEN(fds); i++)
+        fds[i] = dial(&g);
+    loop_post(g.loop, drain, &g);
+    for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
+        assert_int_equal(ask(fds[i], "GET /big?n=3 HTTP/1.1\r\n" HOST "\r\n", &b, &body), 200);
+        assert_non_null(strstr(b.ptr, "Connection: close"));
+        (void)close(fds[i]);
+    }
+    thread_join(&g.thread);
+    http_server_free(g.server);
+    g.server = NULL;
+    rig_close(&g);
+    buf_deinit(&b);
+}
+
 /* Out of file descriptors: the client waits and is served once there are some. */
 static void test_accept_out_of_descriptors(void **state)
 {
@@ -596,6 +623,7 @@ int main(void)
         cmocka_unit_test(test_large_replies),
         cmocka_unit_test(test_client_gone),
         cmocka_unit_test(test_drain_with_open_connections),
+        cmocka_unit_test(test_drain_loses_nobody),
         cmocka_unit_test(test_accept_out_of_descriptors),
         cmocka_unit_test(test_many_clients),
     };
