@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Questions about shards find whoever leads, also when that changes on the way.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/cluster/coord_sim.h"
+#include "common/cluster/keyspace.h"
+#include "common/role/route.h"
+#include "tests/lib/rpc_bed.h"
+
+#define PREFIX STR("/t")
+#define SHARDS 2
+
+struct node {
+    const char *name;
+    char addr[128];
+    struct rpc_node *rpc;
+    bool leads;
+    size_t asked;
+};
+struct bed {
+    struct rpc_bed rpc;
+    struct coord_site *site;
+    struct coord *coord;
+    struct view *view;
+    struct node nodes[2];
+    struct rpc_node *client;
+    struct route *route;
+    int ends, code;
+    char reply[32];
+};
+
+static void serve(void *cookie, struct rpc_call *call, struct str payload)
+{
+    struct node *n = cookie;
+    struct buf out;
+    struct err e;
+
+    (void)payload;
+    n->asked++;
+    if (!n->leads) {
+        (void)err_set(&e, ERR_UNAVAILABLE, "%s does not lead", n->name);
+        rpc_fail(call, &e);
+        return;
+    }
+    buf_init(&out, 64);
+    (void)buf_add_str(&out, str_c(n->name));
+    rpc_reply(call, &out);
+}
+
+static void put_live(struct bed *b, const struct node *n)
+{
+    struct coord_key key = key_live(PREFIX, n->name);
+    struct live l = { .id = 1 };
+    struct buf text;
+
+    (void)snprintf(l.addr, sizeof(l.addr), "%s", n->addr);
+    buf_init(&text, 4096);
+    live_write(&l, &text);
+    coord_site_put(b->site, key_str(&key), buf_str(&text));
+    buf_deinit(&text);
+}
+
+static void put_map(struct bed *b)
+{
+    struct map_node nodes[2] = { 0 };
+    struct map m = { .version = 1, .shards = SHARDS, .replicas = 2, .nodes = nodes };
+    struct coord_key key = key_map(PREFIX);
+    struct buf text;
+
+    for (; m.nodes_len < 2; m.nodes_len++) {
+        (void)snprintf(nodes[m.nodes_len].name, NODE_NAME_MAX, "%s", b->nodes[m.nodes_len].name);
+        (void)snprintf(nodes[m.nodes_len].addr, RPC_ADDR_MAX, "%s", b->nodes[m.nodes_len].addr);
+    }
+    buf_init(&text, MAP_BYTES_MAX);
+    map_write(&m, &text);
+    coord_site_put(b->site, key_str(&key), buf_str(&text));
+    buf_deinit(&text);
+}
+
+static void put_leader(struct bed *b, uint32_t shard, uint64_t term, const char *leader)
+{
+    struct repl_record r = { .term = term, .established = true };
+    struct coord_key key = key_shard(PREFIX, shard);
+    struct buf text;
+
+    (void)snprintf(r.leader, sizeof(r.leader), "%s", leader);
+    assert_true(name_set_add(&r.members, "a") && name_set_add(&r.members, "b"));
+    buf_init(&text, RECORD_BYTES_MAX);
+    record_write(&r, &text);
+    coord_site_put(b->site, key_str(&key), buf_str(&text));
+    buf_deinit(&text);
+}
+
+static void bed_open(struct bed *b)
+{
+    struct view_opts vo = { .prefix = "/t" };
+    struct route_opts ro = { .patience_ms = 1000 };
+    struct err e;
+
+    *b = (struct bed){ .nodes = { { .name = "a" }, { .name = "b" } } };
+    rpc_bed_init(&b->rpc, RPC_BED_MEM, 1);
+    b->site = coord_site_new(b->rpc.loop, 1);
+    b->coord = coord_sim_new(b->site);
+    vo.loop = b->rpc.loop;
+    vo.coord = b->coord;
+    b->view = view_new_coord(&vo);
+    for (size_t i = 0; i < 2; i++) {
+        struct node *n = &b->nodes[i];
+        rpc_bed_addr(&b->rpc, n->addr);
+        n->rpc = rpc_bed_node(&b->rpc, n->addr);
+        rpc_serve(n->rpc, RPC_STATUS, serve, n);
+    }
+    b->client = rpc_bed_node(&b->rpc, "");
+    ro.node = b->client;
+    ro.loop = b->rpc.loop;
+    ro.view = b->view;
+    assert_int_equal(route_new(&ro, &b->route, &e), 0);
+}
+
+static void bed_close(struct bed *b)
+{
+    route_free(b->route);
+    rpc_node_free(b->client);
+    for (size_t i = 0; i < 2; i++)
+        rpc_node_free(b->nodes[i].rpc);
+    view_free(b->view);
+    coord_free(b->coord);
+    coord_site_free(b->site);
+    rpc_bed_deinit(&b->rpc);
+}
+
+static void on_done(void *cookie, struct str reply, const struct err *err)
+{
+    struct bed *b = cookie;
+
+    b->ends++;
+    b->code = err ? err->code : 0;
+    (void)snprintf(b->reply, sizeof(b->reply), "%.*s", STR_ARG(reply));
+}
+
+static struct route_call *ask(struct bed *b, uint32_t shard, uint64_t deadline_ms)
+{
+    struct buf payload;
+
+    buf_init(&payload, 16);
+    (void)buf_add_str(&payload, STR("?"));
+    return route_ask(b->route, route_target(b->route, shard), RPC_STATUS, &payload, deadline_ms,
+                     on_done, b);
+}
+
+static void test_follows_the_leader(void **state)
+{
+    struct bed b;
+    char why[160];
+
+    (void)state;
+    bed_open(&b);
+    assert_true(route_moves(b.route));
+    assert_int_equal(route_shards(b.route), 0); /* nothing is known yet */
+    assert_false(route_ready(b.route, why, sizeof(why)));
+    put_live(&b, &b.nodes[0]);
+    put_live(&b, &b.nodes[1]);
+    put_map(&b);
+    put_leader(&b, 0, 1, "a");
+    put_leader(&b, 1, 1, "b");
+    rpc_bed_sleep(&b.rpc, 500);
+    assert_int_equal(route_targets(b.route), SHARDS);
+    assert_true(route_ready(b.route, why, sizeof(why)));
+
+    b.nodes[0].leads = true;
+    (void)ask(&b, 0, 5000);
+    rpc_bed_sleep(&b.rpc, 200);
+    assert_int_equal(b.ends, 1);
+    assert_string_equal(b.reply, "a");
+
+    /* It leads no more; nobody does for a second; then b. The question waits all the while. */
+    b.nodes[0].leads = false;
+    (void)ask(&b, 0, 5000);
+    rpc_bed_sleep(&b.rpc, 1000);
+    assert_int_equal(b.ends, 1);
+    assert_true(b.nodes[0].asked > 2);
+    b.nodes[1].leads = true;
+    put_leader(&b, 0, 2, "b");
+    rpc_bed_sleep(&b.rpc, 1000);
+    assert_int_equal(b.ends, 2);
+    assert_int_equal(b.code, 0);
+    assert_string_equal(b.reply, "b");
+    bed_close(&b);
+}
+
+static void test_ends(void **state)
+{
+    struct bed b;
+    struct route_call *c;
+
+    (void)state;
+    bed_open(&b);
+    /* Nobody is known: the answer comes at the deadline, and never from inside. */
+    (void)ask(&b, 0, 300);
+    assert_int_equal(b.ends, 0);
+    rpc_bed_sleep(&b.rpc, 1000);
+    assert_int_equal(b.ends, 1);
+    assert_int_equal(b.code, ERR_UNAVAILABLE);
+
+    c = ask(&b, 0, 5000); /* waiting to be sent again */
+    rpc_bed_sleep(&b.rpc, 100);
+    route_cancel(c);
+    put_live(&b, &b.nodes[0]);
+    put_map(&b);
+    put_leader(&b, 0, 1, "a");
+    b.nodes[0].leads = true;
+    rpc_bed_sleep(&b.rpc, 500);
+    c = ask(&b, 0, 5000); /* on its way */
+    route_cancel(c);
+    rpc_bed_sleep(&b.rpc, 6000);
+    assert_int_equal(b.ends, 1);
+    bed_close(&b);
+}
+
+/* A shard without a leader makes us unready, but not at once: a fail-over is no reason. */
+static void test_patience(void **state)
+{
+    struct bed b;
+    char why[160];
+
+    (void)state;
+    bed_open(&b);
+    put_live(&b, &b.nodes[0]);
+    put_live(&b, &b.nodes[1]);
+    put_map(&b);
+    put_leader(&b, 0, 1, "a");
+    put_leader(&b, 1, 1, "b");
+    rpc_bed_sleep(&b.rpc, 500);
+    assert_true(route_ready(b.route, why, sizeof(why)));
+    struct coord_key key = key_live(PREFIX, "b");
+    coord_site_del(b.site, key_str(&key));
+    rpc_bed_sleep(&b.rpc, 500);
+    assert_true(route_ready(b.route, why, sizeof(why)));
+    rpc_bed_sleep(&b.rpc, 1000);
+    assert_false(route_ready(b.route, why, sizeof(why)));
+    assert_string_equal(why, "nobody leads shard 1");
+    put_leader(&b, 1, 2, "a");
+    rpc_bed_sleep(&b.rpc, 500);
+    assert_true(route_ready(b.route, why, sizeof(why)));
+    bed_close(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_follows_the_leader),
+        cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_patience),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
