@@ -5,6 +5,7 @@
  */
 #include "common/render/metadata.h"
 #include "querier/api_render.h"
+#include "querier/flame_stream.h"
 #include "querier/render_out.h"
 #include "querier/render_side.h"
 
@@ -32,46 +33,70 @@ static int check_types(const struct render_diff *r, struct err *e)
     return 0;
 }
 
-static void put_ticks(const struct diff *d, struct json *j)
+static void put_ticks(const uint64_t ticks[DIFF_SIDES], struct json *j)
 {
     static const char *const keys[DIFF_SIDES] = { "leftTicks", "rightTicks" };
 
     for (int s = 0; s < DIFF_SIDES; s++)
-        if (d->ticks[s]) {
+        if (ticks[s]) {
             json_key(j, keys[s]);
-            json_u64(j, d->ticks[s]);
+            json_u64(j, ticks[s]);
         }
 }
 
-static int put_json(struct query *q, const struct render_diff *r, const struct diff *d,
+struct answer {
+    const struct render_diff *r;
+    uint64_t ticks[DIFF_SIDES];
+};
+
+static void put_head(void *cookie, struct json *j)
+{
+    (void)cookie;
+    json_key(j, "version");
+    json_u64(j, 1);
+    json_key(j, "flamebearer");
+}
+
+static bool put_tail(struct query *q, void *cookie, size_t want, struct json *j)
+{
+    const struct answer *a = cookie;
+    const struct render_side *sides = a->r->sides;
+    struct ptype t = side_type(&sides[sides[DIFF_LEFT].types_len ? DIFF_LEFT : DIFF_RIGHT]);
+
+    (void)want;
+    json_key(j, "metadata");
+    json_obj(j);
+    metadata_json(&t, "double", j);
+    json_obj_end(j);
+    json_key(j, "timeline");
+    json_null(j);
+    json_key(j, "groups");
+    json_null(j);
+    json_key(j, "heatmap");
+    json_null(j);
+    put_ticks(a->ticks, j);
+    if (q->missing.missing) {
+        json_key(j, "partial");
+        json_bool(j, true);
+    }
+    return false;
+}
+
+/* Moves m. */
+static int put_json(struct query *q, const struct render_diff *r, struct merged m[DIFF_SIDES],
                     struct err *e)
 {
-    struct ptype t = side_type(&r->sides[r->sides[DIFF_LEFT].types_len ? DIFF_LEFT : DIFF_RIGHT]);
-    struct json j;
+    struct answer *a = ARENA_NEW(q->arena, struct answer);
+    struct flame_stream s = { .head = put_head, .tail = put_tail, .cookie = a };
 
-    query_json(q, &j);
-    json_obj(&j);
-    json_key(&j, "version");
-    json_u64(&j, 1);
-    json_key(&j, "flamebearer");
-    diff_json(d, &j);
-    json_key(&j, "metadata");
-    json_obj(&j);
-    metadata_json(&t, "double", &j);
-    json_obj_end(&j);
-    json_key(&j, "timeline");
-    json_null(&j);
-    json_key(&j, "groups");
-    json_null(&j);
-    json_key(&j, "heatmap");
-    json_null(&j);
-    put_ticks(d, &j);
-    if (q->missing.missing) {
-        json_key(&j, "partial");
-        json_bool(&j, true);
-    }
-    json_obj_end(&j);
-    return query_out_end(q, e);
+    if (!a)
+        return err_set(e, ERR_LIMIT, "the request needs over %zu bytes", arena_limit(q->arena));
+    if (flame_stream_diff(q, m, r->out.max_nodes, &s, e))
+        return e->code;
+    a->r = r;
+    for (int i = 0; i < DIFF_SIDES; i++)
+        a->ticks[i] = s.diff.ticks[i];
+    return flame_stream(q, &s, e);
 }
 
 static struct str title_of(struct query *q, const struct render_diff *r)
@@ -87,22 +112,21 @@ static struct str title_of(struct query *q, const struct render_diff *r)
     return title;
 }
 
-static int put_diff(struct query *q, const struct render_diff *r, const struct merged m[DIFF_SIDES],
+/* Moves m. */
+static int put_diff(struct query *q, const struct render_diff *r, struct merged m[DIFF_SIDES],
                     struct err *e)
 {
     const struct calltree *left = &m[DIFF_LEFT].tree, *right = &m[DIFF_RIGHT].tree;
     struct render_about about = { .title = title_of(q, r),
                                   .type = side_type_id(&r->sides[DIFF_LEFT]) };
     struct diff d;
-    int code;
 
+    if (r->out.format != RENDER_SVG && r->out.format != RENDER_HTML)
+        return put_json(q, r, m, e);
     if (query_take(q, diff_cost(left, right), e))
         return e->code;
     diff_init(&d, left, right, r->out.max_nodes);
-    if (r->out.format == RENDER_SVG || r->out.format == RENDER_HTML)
-        code = render_out_diff(q, &d, &r->out, &about, e);
-    else
-        code = put_json(q, r, &d, e);
+    int code = render_out_diff(q, &d, &r->out, &about, e);
     diff_deinit(&d);
     return code;
 }

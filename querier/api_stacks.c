@@ -11,6 +11,7 @@
 #include "querier/async.h"
 #include "querier/exported.h"
 #include "querier/flame_msg.h"
+#include "querier/flame_stream.h"
 #include "querier/merged.h"
 #include "querier/msg_json.h"
 #include "querier/pick.h"
@@ -19,12 +20,16 @@ enum { ASK_LEFT, ASK_RIGHT, SIDES };
 
 /* ---- SelectMergeStacktraces, SelectMergeSpanProfile -------------------------------------------*/
 
-static int put_flame(struct query *q, const struct pick *p, const struct merged *m, struct err *e)
+/* Moves *m where it is JSON. */
+static int put_flame(struct query *q, const struct pick *p, struct merged *m, struct err *e)
 {
+    struct flame_stream s = { .message = true };
     struct msg_out o;
     struct layout l;
     struct flame f;
 
+    if (q->call.codec != SVC_PROTO)
+        return flame_stream_tree(q, m, p->max_nodes, &s, e) ? e->code : flame_stream(q, &s, e);
     if (merged_layout(m, q, p->max_nodes, &l, e))
         return e->code;
     flame_init(&f, &l, &m->tree);
@@ -230,14 +235,18 @@ struct diff_state {
     struct pick *side[SIDES];
 };
 
-static int put_diff(struct query *q, const struct diff_state *s, const struct merged *m,
+/* Moves m where it is JSON. */
+static int put_diff(struct query *q, const struct diff_state *s, struct merged m[DIFF_SIDES],
                     struct err *e)
 {
+    struct flame_stream json = { .message = true };
     size_t nodes = MAX(s->side[ASK_LEFT]->max_nodes, s->side[ASK_RIGHT]->max_nodes);
     const struct calltree *left = &m[ASK_LEFT].tree, *right = &m[ASK_RIGHT].tree;
     struct msg_out o;
     struct diff d;
 
+    if (q->call.codec != SVC_PROTO)
+        return flame_stream_diff(q, m, nodes, &json, e) ? e->code : flame_stream(q, &json, e);
     if (query_take(q, diff_cost(left, right), e))
         return e->code;
     diff_init(&d, left, right, nodes);

@@ -141,7 +141,7 @@ NODISCARD int query_out_end(struct query *q, struct err *e);
 /* Instead of all that: the answer in pieces, for what may be many times larger than what it is made
  * from. Nothing is said of its length before, small answers go out as any other. Last thing of the
  * last step, which has set content_type and attachment; free(cookie) is called in any case, when
- * the query ends. Plain HTTP alone saves memory by it: the message of an RPC is collected. */
+ * the query ends. Messages of gRPC are collected: they begin with their length. */
 NODISCARD int query_stream(struct query *q, query_piece_fn next, void (*free)(void *cookie),
                            void *cookie, struct err *e);
 

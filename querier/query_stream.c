@@ -10,7 +10,8 @@
  *
  * So a long answer costs what it is made from and one piece. Once the
  * first piece is sent an error cannot be told in words any more: the reply is broken off, so that
- * nobody takes it for the whole. RPCs are one message whose length comes first: they are collected.
+ * nobody takes it for the whole. A gRPC message has its length before it: those are collected; a
+ * Connect one is the body, and its end is the body's.
  *
  * Thread: query_stream on the pool, else the loop's.
  */
@@ -40,7 +41,7 @@ static int collect(struct query *q, size_t until, struct err *e)
 NODISCARD int query_stream(struct query *q, query_piece_fn next, void (*free)(void *cookie),
                            void *cookie, struct err *e)
 {
-    bool whole = q->route->connect || !q->http;
+    bool whole = !q->http || (q->route->connect && q->call.protocol != SVC_CONNECT);
 
     CHECK(!q->stream.next);
     q->stream = (struct query_stream){ .next = next, .free = free, .cookie = cookie, .more = true };
@@ -111,6 +112,8 @@ bool query_stream_send(struct query *q)
     if (!s->began) {
         s->began = true;
         query_reply_headers(q);
+        if (q->route->connect)
+            svc_stream_head(&q->call, &q->content_type);
         q->http->on_room = on_room;
     }
     go_on(q);

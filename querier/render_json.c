@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "querier/render_json.h"
 
+#include "common/base/mem.h"
 #include "common/render/metadata.h"
+#include "querier/flame_stream.h"
 
 /* ---- questions --------------------------------------------------------------------------------*/
 
@@ -68,72 +70,111 @@ static void put_metadata(const struct query *q, const struct render *r, struct j
     }
 }
 
-/* The value of the grouping label names a group; "*" where it is missing. */
-static int put_groups(struct query *q, const struct render *r, struct json *j, struct err *e)
-{
-    struct timeline t;
+struct answer {
+    const struct render *r;
+    struct timeline timeline, groups;
+    bool began_tail;
+    size_t group; /* the next one */
+};
 
-    json_key(j, "groups");
-    if (!r->group_by.len) {
-        json_null(j);
-        return 0;
-    }
-    timeline_init(&t, q->arena);
-    int code = merged_timeline(q, RENDER_ASK_GROUPS, r->timeline.samples, r->average, &t, e);
-    json_obj(j);
-    for (size_t i = 0; !code && i < t.groups.len; i++) {
-        struct str value = labels_get(&t.groups.ptr[i].labels, r->group_by);
-        json_key_str(j, value.len ? value : STR("*"));
-        timeline_json(&t, &t.groups.ptr[i], &r->timeline, r->average, j);
-    }
-    json_obj_end(j);
-    timeline_deinit(&t);
-    return code;
+static void answer_free(void *cookie)
+{
+    struct answer *a = cookie;
+
+    timeline_deinit(&a->timeline);
+    timeline_deinit(&a->groups);
+    xfree(a);
 }
 
-static int put_timelines(struct query *q, const struct render *r, struct json *j, struct err *e)
+static void put_head(void *cookie, struct json *j)
 {
-    struct timeline t;
+    (void)cookie;
+    json_key(j, "version");
+    json_u64(j, 1);
+    json_key(j, "flamebearer");
+}
 
-    timeline_init(&t, q->arena);
-    int code = merged_timeline(q, RENDER_ASK_TIMELINE, r->timeline.samples, r->average, &t, e);
+static void begin_tail(struct query *q, struct answer *a, struct json *j)
+{
+    const struct timeline *t = &a->timeline;
+
+    put_metadata(q, a->r, j);
     json_key(j, "timeline");
-    timeline_json(&t, t.groups.len ? &t.groups.ptr[0] : NULL, &r->timeline, r->average, j);
-    timeline_deinit(&t);
-    return code ? code : put_groups(q, r, j, e);
+    timeline_json(t, t->groups.len ? &t->groups.ptr[0] : NULL, &a->r->timeline, a->r->average, j);
+    json_key(j, "groups");
+    if (a->r->group_by.len)
+        json_obj(j);
+    else
+        json_null(j);
+    a->began_tail = true;
 }
 
-static int put_json(struct query *q, const struct render *r, const struct merged *m,
-                    const struct layout *l, struct err *e)
+/* The value of the grouping label names a group; "*" where it is missing. */
+static bool put_groups(struct answer *a, size_t want, struct json *j)
 {
-    struct flame f;
-    struct json j;
+    size_t from = j->out->len;
 
-    flame_init(&f, l, &m->tree);
-    query_json(q, &j);
-    json_obj(&j);
-    json_key(&j, "version");
-    json_u64(&j, 1);
-    json_key(&j, "flamebearer");
-    flame_json(&f, &j);
-    flame_deinit(&f);
-    put_metadata(q, r, &j);
-    int code = put_timelines(q, r, &j, e);
-    json_key(&j, "heatmap");
-    if (r->heatmap)
-        r->heatmap(q, r, &j);
+    while (a->group < a->groups.groups.len && j->out->len - from < want && buf_ok(j->out)) {
+        const struct timeline_group *g = &a->groups.groups.ptr[a->group++];
+        struct str value = labels_get(&g->labels, a->r->group_by);
+        json_key_str(j, value.len ? value : STR("*"));
+        timeline_json(&a->groups, g, &a->r->timeline, a->r->average, j);
+    }
+    return a->group < a->groups.groups.len;
+}
+
+static bool put_tail(struct query *q, void *cookie, size_t want, struct json *j)
+{
+    struct answer *a = cookie;
+
+    if (!a->began_tail)
+        begin_tail(q, a, j);
+    if (put_groups(a, want, j))
+        return true;
+    if (a->r->group_by.len)
+        json_obj_end(j);
+    json_key(j, "heatmap");
+    if (a->r->heatmap)
+        a->r->heatmap(q, a->r, j);
     else
-        json_null(&j);
-    if (r->more)
-        r->more(q, r, &j);
-    json_obj_end(&j);
-    return code ? code : query_out_end(q, e);
+        json_null(j);
+    if (a->r->more)
+        a->r->more(q, a->r, j);
+    return false;
+}
+
+static int read_timelines(struct query *q, struct answer *a, struct err *e)
+{
+    const struct render *r = a->r;
+
+    if (merged_timeline(q, RENDER_ASK_TIMELINE, r->timeline.samples, r->average, &a->timeline, e))
+        return e->code;
+    if (!r->group_by.len)
+        return 0;
+    return merged_timeline(q, RENDER_ASK_GROUPS, r->timeline.samples, r->average, &a->groups, e);
+}
+
+/* Moves *m. */
+static int put_json(struct query *q, const struct render *r, struct merged *m, struct err *e)
+{
+    struct answer *a = XNEW(struct answer);
+    struct flame_stream s = {
+        .head = put_head, .tail = put_tail, .free = answer_free, .cookie = a
+    };
+
+    a->r = r;
+    timeline_init(&a->timeline, q->arena);
+    timeline_init(&a->groups, q->arena);
+    if (read_timelines(q, a, e) || flame_stream_tree(q, m, r->out.max_nodes, &s, e)) {
+        answer_free(a);
+        return e->code;
+    }
+    return flame_stream(q, &s, e);
 }
 
 NODISCARD int render_reply(struct query *q, const struct render *r, struct err *e)
 {
     struct merged m;
-    struct layout l;
 
     if (r->out.format != RENDER_JSON) {
         struct render_about about = { .title = r->side.query,
@@ -145,11 +186,7 @@ NODISCARD int render_reply(struct query *q, const struct render *r, struct err *
     merged_init(&m, q);
     int code = merged_read(&m, q, RENDER_ASK_MERGE, e);
     if (!code)
-        code = merged_layout(&m, q, r->out.max_nodes, &l, e);
-    if (!code) {
-        code = put_json(q, r, &m, &l, e);
-        layout_deinit(&l);
-    }
+        code = put_json(q, r, &m, e);
     merged_deinit(&m);
     return code;
 }

@@ -367,6 +367,15 @@ static void reply_zipped(struct svc_call *c, struct buf *message)
     zip_done(j);
 }
 
+void svc_stream_head(struct svc_call *c, const char **ret_type)
+{
+    struct svc_type t = type_of(c);
+
+    CHECK(c->protocol == SVC_CONNECT);
+    http_reply_header(c->r, "Accept-Encoding", STR("gzip"));
+    *ret_type = svc_type_text(&t);
+}
+
 void svc_reply(struct svc_call *c, struct buf *message)
 {
     struct svc_type t = type_of(c);

@@ -69,6 +69,8 @@ NODISCARD int svc_message_json(const struct svc_call *c, const struct inflate_li
  * http_reply_header before. After this and the next one *c is gone. */
 void svc_reply(struct svc_call *c, struct buf *message);
 void svc_reply_err(struct svc_call *c, const struct err *e);
+/* For a Connect message that goes out in pieces (http_stream_send with *ret_type): its headers. */
+void svc_stream_head(struct svc_call *c, const char **ret_type);
 /* Milliseconds until the caller's deadline, at most `most`; 0: it is over. */
 uint64_t svc_left_ms(const struct svc_call *c, uint64_t most);
 

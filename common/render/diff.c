@@ -189,28 +189,32 @@ static uint64_t all_ticks(const struct diff *d)
     return bounded(d->ticks[DIFF_LEFT], d->ticks[DIFF_RIGHT]);
 }
 
-void diff_json(const struct diff *d, struct json *j)
+struct bars diff_bars(const struct diff *d)
 {
     const bool empty = all_ticks(d) == 0;
 
-    json_obj(j);
-    json_key(j, "names");
-    json_arr(j);
-    for (size_t i = 0; !empty && i < d->names.len; i++)
-        json_str(j, d->names.ptr[i]);
-    json_arr_end(j);
-    json_key(j, "levels");
-    json_arr(j);
-    for (size_t level = 0, i = 0; !empty && level < d->level_end.len; level++) {
-        json_arr(j);
-        for (; i < d->level_end.ptr[level] * BAR; i++)
-            json_u64(j, d->bars.ptr[i]);
-        json_arr_end(j);
-    }
-    json_arr_end(j);
+    return (struct bars){ .names = d->names.ptr,
+                          .names_len = empty ? 0 : d->names.len,
+                          .values = d->bars.ptr,
+                          .level_end = d->level_end.ptr,
+                          .levels = empty ? 0 : d->level_end.len,
+                          .width = BAR };
+}
+
+void diff_json_end(const struct diff *d, struct json *j)
+{
     json_key(j, "numTicks");
     json_u64(j, all_ticks(d));
     json_key(j, "maxSelf");
     json_u64(j, d->max_self);
     json_obj_end(j);
+}
+
+void diff_json(const struct diff *d, struct json *j)
+{
+    struct bars_json w = { .b = diff_bars(d) };
+
+    json_obj(j);
+    if (!bars_json_next(&w, SIZE_MAX, j))
+        diff_json_end(d, j);
 }

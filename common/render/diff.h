@@ -8,7 +8,7 @@
 #ifndef COMMON_RENDER_DIFF_H
 #define COMMON_RENDER_DIFF_H
 
-#include "common/base/json.h"
+#include "common/render/bars.h"
 #include "common/render/calltree.h"
 
 enum diff_side { DIFF_LEFT, DIFF_RIGHT, DIFF_SIDES };
@@ -32,5 +32,8 @@ void diff_deinit(struct diff *d);
 /* {"names":[..],"levels":[[..]],"numTicks":n,"maxSelf":n,..}: the flamebearer's part; ticks apart.
  */
 void diff_json(const struct diff *d, struct json *j);
+/* The same in pieces: json_obj, bars_json_next until it is false, diff_json_end. */
+struct bars diff_bars(const struct diff *d);
+void diff_json_end(const struct diff *d, struct json *j);
 
 #endif

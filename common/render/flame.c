@@ -28,10 +28,20 @@ struct walk {
     uint64_t edge; /* right edge of the last bar of the level being written */
 };
 
+static size_t bars_len(const struct layout *l)
+{
+    size_t n = l->len;
+
+    for (size_t i = 0; i < l->len; i++)
+        n += l->other[i] > 0;
+    return n;
+}
+
 size_t flame_cost(const struct layout *l)
 {
-    /* A bar: 32 bytes, queue 24, growth doubles both, JSON about 60; one "other" a node at most. */
-    return l->len * 220 + 64 * KIB;
+    /* A node of the layout: 44 bytes, as much again while it is made. A bar: 32 bytes and 24 in the
+     * queue; one for each node and one for what was cut below it. A name for each node at most. */
+    return l->len * (88 + 32) + bars_len(l) * 56 + 64 * KIB;
 }
 
 static uint64_t name_number(struct walk *w, uint32_t name)
@@ -83,6 +93,8 @@ void flame_init(struct flame *f, const struct layout *l, const struct calltree *
 
     *f = (struct flame){ .total = l->total[0] };
     w.name_at = XNEW_ARRAY(uint32_t, t->names.len);
+    vec_reserve(&f->bars, bars_len(l) * BAR);
+    vec_reserve(&w.queue, bars_len(l));
     (void)name_number(&w, CALLTREE_TOTAL);
     vec_push(&w.queue, ((struct entry){ 0, 0, l->total[0] }));
     for (size_t begin = 0, end = 1; begin < end; begin = end, end = w.queue.len) {
@@ -106,28 +118,32 @@ void flame_deinit(struct flame *f)
     vec_free(&f->level_end);
 }
 
-void flame_json(const struct flame *f, struct json *j)
+struct bars flame_bars(const struct flame *f)
 {
     bool empty = f->total == 0;
 
-    json_obj(j);
-    json_key(j, "names");
-    json_arr(j);
-    for (size_t i = 0; !empty && i < f->names.len; i++)
-        json_str(j, f->names.ptr[i]);
-    json_arr_end(j);
-    json_key(j, "levels");
-    json_arr(j);
-    for (size_t d = 0, i = 0; !empty && d < f->level_end.len; d++) {
-        json_arr(j);
-        for (; i < f->level_end.ptr[d] * BAR; i++)
-            json_u64(j, f->bars.ptr[i]);
-        json_arr_end(j);
-    }
-    json_arr_end(j);
+    return (struct bars){ .names = f->names.ptr,
+                          .names_len = empty ? 0 : f->names.len,
+                          .values = f->bars.ptr,
+                          .level_end = f->level_end.ptr,
+                          .levels = empty ? 0 : f->level_end.len,
+                          .width = BAR };
+}
+
+void flame_json_end(const struct flame *f, struct json *j)
+{
     json_key(j, "numTicks");
     json_u64(j, f->total);
     json_key(j, "maxSelf");
     json_u64(j, f->max_self);
     json_obj_end(j);
+}
+
+void flame_json(const struct flame *f, struct json *j)
+{
+    struct bars_json w = { .b = flame_bars(f) };
+
+    json_obj(j);
+    if (!bars_json_next(&w, SIZE_MAX, j))
+        flame_json_end(f, j);
 }

@@ -9,7 +9,7 @@
 #ifndef COMMON_RENDER_FLAME_H
 #define COMMON_RENDER_FLAME_H
 
-#include "common/base/json.h"
+#include "common/render/bars.h"
 #include "common/render/calltree.h"
 
 struct flame {
@@ -19,7 +19,7 @@ struct flame {
     uint64_t total, max_self;
 };
 
-/* Memory the flame and its JSON take at most, roughly. */
+/* Memory the flame takes at most, roughly, with the layout it is made from; not its JSON. */
 size_t flame_cost(const struct layout *l);
 /* Names are borrowed from the tree. */
 void flame_init(struct flame *f, const struct layout *l, const struct calltree *t);
@@ -27,5 +27,8 @@ void flame_deinit(struct flame *f);
 
 /* {"names":[..],"levels":[[..]],"numTicks":n,"maxSelf":n}; names and levels [] when empty. */
 void flame_json(const struct flame *f, struct json *j);
+/* The same in pieces: json_obj, bars_json_next until it is false, flame_json_end. */
+struct bars flame_bars(const struct flame *f);
+void flame_json_end(const struct flame *f, struct json *j);
 
 #endif

@@ -14,6 +14,7 @@
 #include "common/base/compress.h"
 #include "common/base/mem.h"
 #include "common/base/size.h"
+#include "common/net/json_in.h"
 #include "querier/state.h"
 #include "tests/lib/querier_bed.h"
 
@@ -21,6 +22,17 @@
 #define NAME_MAX 4000
 #define FOLDED   "/pyroscope/render?query=" QBED_CPU "%7B%7D&from=now-100s&format=collapsed"
 #define PPROF    "/pyroscope/render?query=" QBED_CPU "%7B%7D&from=now-100s&format=pprof"
+
+#define FLAME   "/pyroscope/render?query=" QBED_CPU "%7B%7D&from=now-100s&maxNodes=1048576"
+#define GROUPED FLAME "&groupBy=pod"
+#define DIFF                                                                                     \
+    "/pyroscope/render-diff?leftQuery=" QBED_CPU "%7B%7D&leftFrom=now-100s&rightQuery=" QBED_CPU \
+    "%7B%7D&rightFrom=now-100s&maxNodes=1048576"
+#define STACKTRACES "SelectMergeStacktraces"
+#define STACKTRACES_BODY                                                                 \
+    "{\"profileTypeID\":\"" QBED_CPU "\",\"labelSelector\":\"{}\",\"maxNodes\":1048576," \
+    "\"start\":1749999900000,\"end\":1750000000000}"
+#define DIFF_BODY "{\"left\":" STACKTRACES_BODY ",\"right\":" STACKTRACES_BODY "}"
 
 static char names[STACKS][NAME_MAX];
 static struct qbed_push pushes[STACKS];
@@ -158,6 +170,145 @@ static void test_pprof_in_pieces(void **state)
     qbed_deinit(&b);
 }
 
+static void send_rpc(struct qbed *b, const char *method, const char *json)
+{
+    char text[1500];
+
+    snprintf(text, sizeof(text),
+             "POST /querier.v1.QuerierService/%s HTTP/1.1\r\nHost: h\r\n"
+             "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+             method, strlen(json), json);
+    net_send_c(b->client, text);
+}
+
+static void ask_json(struct qbed *b, int which)
+{
+    if (which == 0)
+        send_get(b, FLAME);
+    else if (which == 1)
+        send_get(b, GROUPED);
+    else if (which == 2)
+        send_get(b, DIFF);
+    else
+        send_rpc(b, which == 3 ? STACKTRACES : "Diff", which == 3 ? STACKTRACES_BODY : DIFF_BODY);
+}
+
+static bool ends_with(struct str s, const char *end)
+{
+    size_t n = strlen(end);
+
+    return s.len >= n && str_eqc(str_sub(s, s.len - n, s.len), end);
+}
+
+/* Five answers, at once and slowly: the same, whole, parsed by another's parser. */
+static void test_json_in_pieces(void **state)
+{
+    static const size_t steps[] = { SIZE_MAX, 300000 };
+    struct qbed b;
+    struct err e;
+
+    (void)state;
+    open_bed(&b);
+    for (int which = 0; which < 5; which++) {
+        struct buf first;
+        for (size_t i = 0; i < ARRAY_LEN(steps); i++) {
+            struct json_doc *doc;
+            struct taken t;
+            struct buf text;
+
+            b.client->room = steps[i] == SIZE_MAX ? SIZE_MAX : 0;
+            ask_json(&b, which);
+            take_all(&b, steps[i], &t);
+            assert_non_null(strcasestr(t.all.ptr, "content-type: application/json\r\n"));
+            buf_init(&text, 64 * MIB);
+            unchunk(t.all.ptr, t.all.len, &text);
+            buf_deinit(&t.all);
+            assert_true(text.len > 5 * MIB);
+            assert_true(ends_with(buf_str(&text), which < 2    ? "\"heatmap\":null}"
+                                                  : which == 2 ? "\"rightTicks\":1125750}"
+                                                  : which == 3 ? "\"maxSelf\":\"1500\"}}"
+                                                               : "\"rightTicks\":\"1125750\"}}"));
+            assert_int_equal(json_parse(buf_str(&text), &doc, &e), 0);
+            json_doc_free(doc);
+            if (i)
+                assert_true(str_eq(buf_str(&text), buf_str(&first)));
+            else
+                first = text;
+            if (i)
+                buf_deinit(&text);
+        }
+        buf_deinit(&first);
+    }
+    qbed_deinit(&b);
+}
+
+#define DEEP       1000 /* frames of a stack */
+#define DEEP_BYTES (DEEP * 8 + 16)
+#define DEEP_MOST  1048
+
+/* Over a million nodes: what the answer is made from is kept, its text is not. */
+static void test_a_million_nodes(void **state)
+{
+    static char(*deep)[DEEP_BYTES];
+    static const char *const flags[] = { "--querier.query-bytes-max=1GiB",
+                                         "--querier.bytes-max=1GiB",
+                                         "--querier.tenant-bytes-max=1GiB", NULL };
+    struct taken t;
+    struct buf text;
+    struct qbed b;
+
+    (void)state;
+    deep = xcalloc(DEEP_MOST, sizeof(*deep));
+    for (size_t i = 0; i < DEEP_MOST; i++) {
+        size_t n = (size_t)snprintf(deep[i], DEEP_BYTES, "r%zu", i);
+        for (size_t k = 1; k < DEEP; k++)
+            n += (size_t)snprintf(deep[i] + n, DEEP_BYTES - n, ";f%zu", k % 300);
+        pushes[i] = (struct qbed_push){
+            0, "a", "", QBED_CPU, QBED_NOW - 50000, deep[i], 1000000000000 + i, false, NULL
+        };
+    }
+    qbed_init(&b, 1, flags);
+    qbed_data(&b, pushes, DEEP_MOST);
+    b.client->room = 0;
+    send_get(&b, FLAME);
+    take_all(&b, 4000000, &t);
+    buf_init(&text, 256 * MIB);
+    unchunk(t.all.ptr, t.all.len, &text);
+    printf("%zu MiB of text, at most %zu MiB reserved\n", text.len / MIB, t.most / MIB);
+    assert_true(text.len > DEEP_MOST * DEEP * 20);
+    assert_true(t.most > DEEP_MOST * DEEP * 50);
+    assert_true(t.most < DEEP_MOST * DEEP * 380); /* tree, layout, bars; with the reply before */
+    buf_deinit(&text);
+    buf_deinit(&t.all);
+    qbed_deinit(&b);
+    xfree(deep);
+}
+
+static void test_json_whose_reader_leaves(void **state)
+{
+    const struct querier *qr;
+    struct qbed b;
+
+    (void)state;
+    open_bed(&b);
+    qr = b.self;
+    for (int which = 0; which < 5; which++) {
+        b.client->room = 0;
+        ask_json(&b, which);
+        net_pass(&b.world, 8);
+        net_take(b.client, 200000);
+        net_pass(&b.world, 5);
+        assert_int_equal(qr->running, 1);
+        assert_true(qr->bytes.used > 0);
+        qbed_hang_up(&b);
+        net_pass(&b.world, 5);
+        assert_int_equal(qr->running, 0);
+        assert_int_equal(qr->bytes.used, 0);
+        assert_int_equal(qbed_metric(&b, "embertree_querier_gone_total"), which + 1);
+    }
+    qbed_deinit(&b);
+}
+
 static void test_who_leaves_in_the_middle(void **state)
 {
     const struct querier *qr;
@@ -184,9 +335,9 @@ static void test_who_leaves_in_the_middle(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_folded_in_pieces),
-        cmocka_unit_test(test_pprof_in_pieces),
-        cmocka_unit_test(test_who_leaves_in_the_middle),
+        cmocka_unit_test(test_folded_in_pieces),         cmocka_unit_test(test_pprof_in_pieces),
+        cmocka_unit_test(test_who_leaves_in_the_middle), cmocka_unit_test(test_json_in_pieces),
+        cmocka_unit_test(test_json_whose_reader_leaves), cmocka_unit_test(test_a_million_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,7 @@ struct bar {
     char *path; /* owned; names from the root, joined by '\n' */
     size_t parent;
 };
-struct bars {
+struct counted_bars {
     VEC(struct bar) v;
     VEC(size_t) level_end;
 };
@@ -44,9 +44,9 @@ static char *path_join(const char *up, struct str name)
 /* Decodes the bars the way a client does, and checks what every client relies on: children begin
  * at x + self, follow each other without gaps in order of name with "other" last, stay inside their
  * parent, and add up to the parent's total minus self. */
-static void bars_check(const struct flame *f, struct bars *ret)
+static void bars_check(const struct flame *f, struct counted_bars *ret)
 {
-    *ret = (struct bars){ 0 };
+    *ret = (struct counted_bars){ 0 };
     assert_true(str_eqc(f->names.ptr[0], "total"));
     for (size_t i = 0; i < f->names.len; i++)
         for (size_t k = 0; k < i; k++)
@@ -94,7 +94,7 @@ static void bars_check(const struct flame *f, struct bars *ret)
     xfree(last);
 }
 
-static void bars_free(struct bars *b)
+static void bars_free(struct counted_bars *b)
 {
     vec_for (i, &b->v)
         xfree(b->v.ptr[i].path);
@@ -132,7 +132,7 @@ static bool is_child(const struct gen_path *up, const struct gen_path *p)
 
 /* Every bar is a kept path with its values, or the sum of what was cut below its parent; every kept
  * path has its bar, except those that went into such a sum with a function named "other". */
-static void compare(const struct gen_model *m, const struct bars *b, size_t max_nodes)
+static void compare(const struct gen_model *m, const struct counted_bars *b, size_t max_nodes)
 {
     uint64_t cut = model_cut(m, max_nodes);
     size_t expected = 0;
@@ -240,7 +240,7 @@ static void one_round(struct prng *p, const struct gen_opts *o, size_t parts)
     size_t limits[] = { 0, 1, 3, 10, 1 + prng_below(p, m.paths.len), m.paths.len };
     for (size_t k = 0; k < ARRAY_LEN(limits); k++) {
         struct flame f;
-        struct bars b;
+        struct counted_bars b;
         layout_init(&l, &t, limits[k]);
         flame_init(&f, &l, &t);
         assert_int_equal(f.total, calltree_total(&t));
