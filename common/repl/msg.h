@@ -7,9 +7,8 @@
 #ifndef COMMON_REPL_MSG_H
 #define COMMON_REPL_MSG_H
 
+#include "common/cluster/record.h"
 #include "common/repl/entry.h"
-
-#define REPL_NAME_MAX 63 /* bytes of a node's name */
 
 enum repl_msg_kind {
     REPL_PREPARE =
@@ -23,7 +22,7 @@ enum repl_msg_kind {
 struct repl_msg {
     enum repl_msg_kind kind;
     uint32_t shard;
-    char from[REPL_NAME_MAX + 1];
+    char from[NODE_NAME_MAX + 1];
     uint64_t ref; /* a reply has that of its request; never on the wire */
     uint64_t term;
     bool ok;                        /* replies; refused: term is what was promised */

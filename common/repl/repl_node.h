@@ -50,7 +50,9 @@ struct repl_node_opts {
     void (*role)(void *cookie);
     /* The record of this term may be marked as established in the coordination; repeated. */
     void (*establish)(void *cookie, uint64_t record_term);
-    /* It is named leader and cannot be: `name` should lead instead (a record of the next term). */
+    /* It is named leader and cannot be: `name` has entries that are too old to be fetched. A record
+     * of the next term should name that one: record_next_leader, or, where it is a former member
+     * only, one that goes back to prev_members. */
     void (*prefer)(void *cookie, const char *name);
     /* The log or database failed (disk): nothing goes on here; free it, open it again. */
     void (*failed)(void *cookie, const struct err *why);

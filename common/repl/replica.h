@@ -14,6 +14,7 @@
 #ifndef COMMON_REPL_REPLICA_H
 #define COMMON_REPL_REPLICA_H
 
+#include "common/cluster/record.h"
 #include "common/repl/msg.h"
 
 #define REPLICA_RUN_BITS 20
@@ -25,8 +26,6 @@ static inline uint64_t replica_record_of(uint64_t term)
 {
     return term >> REPLICA_RUN_BITS;
 }
-
-struct repl_record; /* cluster/record.h */
 
 enum replica_role {
     REPLICA_FOLLOWER,
@@ -63,13 +62,13 @@ enum replica_mutant {
     MUTANT_ACK_BEFORE_SYNC = 1 << 0,
     MUTANT_COMMIT_OLD_TERMS = 1 << 1,
     MUTANT_PROMISE_NOT_STORED = 1 << 2,
-    MUTANT_TRUNCATE_COMMITTED = 1 << 3,
+    MUTANT_TRUNCATE_ALWAYS = 1 << 3, /* what stands behind a message's entries goes */
     MUTANT_IGNORE_PREV_MEMBERS = 1 << 4,
     MUTANT_READ_UNCONFIRMED = 1 << 5,
     MUTANT_SNAPSHOT_NO_TERM = 1 << 6,
     MUTANT_COMMIT_UNESTABLISHED = 1 << 7,
     MUTANT_NO_PREV_CHECK = 1 << 8,
-    MUTANT_SAME_TERM_AGAIN = 1 << 9,
+    MUTANT_SAME_TERM_AGAIN = 1 << 9, /* after a restart */
     MUTANT_MINORITY = 1 << 10,
     MUTANT_LOSE_TAIL = 1 << 11, /* leads with its own log, however short */
 };

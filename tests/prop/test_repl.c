@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Replicas of one shard in a simulated world: a network that loses, repeats, reorders, cuts; disks
+ * that lose power between fsyncs; nodes that die and come back; a coordination whose records come
+ * late; members that change; snapshots. At every moment:
+ *
+ *   - what is committed at an index is the same for everybody, for ever;
+ *   - a term has one leader; what is acked is committed; what is read knows all that was acked
+ *     before the question;
+ * and when the world is whole again, all databases become the same, with each acked write once.
+ *
+ * The same is run with one thing in the protocol switched off each time (enum replica_mutant): each
+ * must be noticed. SEED=n repeats a run, SEEDS=n makes more.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/base/wr.h"
+#include "common/repl/replica.h"
+#include "common/repl/rlog.h"
+#include "tests/lib/repl_world.h"
+
+static uint64_t ran, writes, reads, leaders, snapshots;
+
+static const char *one(uint64_t seed, uint32_t mutants)
+{
+    struct repl_world_stats s;
+    const char *broken = repl_world_run(seed, mutants, &s);
+
+    ran++;
+    writes += s.acked;
+    reads += s.reads;
+    leaders += s.leaders;
+    snapshots += s.snapshots;
+    return broken;
+}
+
+static void test_right(void **state)
+{
+    const char *env = getenv("SEED"), *many = getenv("SEEDS");
+    uint64_t n = many ? strtoull(many, NULL, 10) : 150, from = (uint64_t)time(NULL);
+
+    (void)state;
+    if (env) {
+        const char *broken = one(strtoull(env, NULL, 10), 0);
+        if (broken)
+            fail_msg("SEED=%s: %s", env, broken);
+        return;
+    }
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t seed = i % 2 ? from + i : i;
+        const char *broken = one(seed, 0);
+        if (broken)
+            fail_msg("SEED=%" PRIu64 ": %s", seed, broken);
+    }
+    printf("%" PRIu64 " runs: %" PRIu64 " writes acked, %" PRIu64 " reads, %" PRIu64
+           " leaders, %" PRIu64 " snapshots\n",
+           ran, writes, reads, leaders, snapshots);
+    /* A world in which nothing happens would prove nothing. */
+    assert_true(writes > n * 10 && reads > n / 2 && leaders > n * 2 && snapshots > 0);
+}
+
+/* In a child: a CHECK that stops the process is a way to notice, too. */
+static bool caught(uint32_t mutant, uint64_t seeds)
+{
+    int status;
+    pid_t pid;
+
+    (void)fflush(stdout);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        for (int i = 1; i < 16; i++) /* cmocka's, which would go on in the child */
+            (void)signal(i, SIG_DFL);
+        for (uint64_t i = 0; i < seeds; i++) {
+            const char *broken = one(1000 + i, mutant);
+            if (broken) {
+                printf("mutant %#x, SEED=%" PRIu64 ": %s\n", mutant, 1000 + i, broken);
+                (void)fflush(stdout);
+                _exit(1);
+            }
+        }
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFSIGNALED(status))
+        printf("mutant %#x: stopped by signal %d\n", mutant, WTERMSIG(status));
+    return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+}
+
+static void test_mutants(void **state)
+{
+    static const struct {
+        uint32_t mutant;
+        const char *name;
+    } list[] = {
+        { MUTANT_ACK_BEFORE_SYNC, "acks before the fsync" },
+        { MUTANT_COMMIT_OLD_TERMS, "commits entries of older terms by count" },
+        { MUTANT_PROMISE_NOT_STORED, "keeps promises in memory only" },
+        { MUTANT_TRUNCATE_ALWAYS, "cuts what stands behind a message's entries" },
+        { MUTANT_IGNORE_PREV_MEMBERS, "does not ask the former members" },
+        { MUTANT_READ_UNCONFIRMED, "reads without asking whether it leads" },
+        { MUTANT_SNAPSHOT_NO_TERM, "forgets the term of a snapshot" },
+        { MUTANT_COMMIT_UNESTABLISHED, "commits before its record is established" },
+        { MUTANT_NO_PREV_CHECK, "takes entries behind a gap in history" },
+        { MUTANT_SAME_TERM_AGAIN, "leads again in the same term after a restart" },
+        { MUTANT_MINORITY, "one is a majority" },
+        { MUTANT_LOSE_TAIL, "leads with its own log, however short" },
+    };
+    size_t missed = 0;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(list); i++)
+        if (!caught(list[i].mutant, 3000)) {
+            printf("NOT CAUGHT: a replica that %s\n", list[i].name);
+            missed++;
+        }
+    assert_int_equal(missed, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_right),
+        cmocka_unit_test(test_mutants),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
