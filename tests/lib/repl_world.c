@@ -311,6 +311,8 @@ static void ask(void)
 {
     struct node *n = &w.nodes[world_below(NODES)];
 
+    for (int i = 0; i < 3 && (!n->up || replica_state(n->r).role != REPLICA_LEADING); i++)
+        n = &w.nodes[world_below(NODES)];
     if (!n->up || n->asks.len > 20)
         return;
     vec_push(&n->asks, ((struct ask){ ++w.ids, w.acked_index }));
@@ -367,7 +369,10 @@ static void mean(void)
         break;
     case 3:
         for (int k = 0; k < NODES; k++)
-            w.cut[i][k] = prng_chance(&w.prng, 0.6);
+            w.cut[i][k] = w.cut[k][i] = prng_chance(&w.prng, 0.8);
+        w.blind[i] = true;
+        record_next_leader(&w.rec, w.rec.members.names[world_below(w.rec.members.len)], &next);
+        set_record(&next);
         break;
     case 4:
         for (int k = 0; k < NODES; k++)
@@ -375,6 +380,7 @@ static void mean(void)
         break;
     default:
         memset(w.cut, 0, sizeof(w.cut));
+        memset(w.blind, 0, sizeof(w.blind));
     }
 }
 
@@ -384,7 +390,7 @@ static void trouble(void)
     struct node *n = &w.nodes[world_below(NODES)];
     int i = (int)world_below(NODES), k = (int)world_below(NODES);
 
-    if (w.mean && prng_chance(&w.prng, 0.25))
+    if (w.mean && prng_chance(&w.prng, 0.1))
         mean();
     else if (what < 50)
         for (uint64_t times = 1 + world_below(4); times; times--)
@@ -425,7 +431,7 @@ static void step(void)
             replica_message(n->r, &ev.msg);
         repl_msg_free(&ev.msg);
     } else if (ev.kind == EV_RECORD) {
-        if (n->up && w.rec.term)
+        if (n->up && w.rec.term && !w.blind[ev.node])
             replica_record(n->r, &w.rec);
     } else if (ev.kind == EV_SNAPSHOT) {
         snapshot_step(n, &w.nodes[ev.from], ev.life);
@@ -485,6 +491,7 @@ static void heal(void)
 {
     w.calm = true;
     w.lost = w.doubled = 0;
+    memset(w.blind, 0, sizeof(w.blind));
     memset(w.cut, 0, sizeof(w.cut));
     for (int i = 0; i < NODES; i++) {
         if (!w.nodes[i].up)

@@ -65,6 +65,7 @@ struct world {
     struct node nodes[NODES];
     struct repl_record rec; /* the coordination's truth */
     bool cut[NODES][NODES];
+    bool blind[NODES]; /* hears of no records */
     bool calm, mean;
     double lost, doubled;
     uint64_t delay_max;
