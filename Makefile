@@ -12,6 +12,7 @@ V       ?= 0
 TEST    ?= *
 B       ?= build
 PREFIX  ?= /usr/local
+SYSCONFDIR ?= /etc
 DESTDIR ?=
 PORT    ?= 4040
 DATA    ?= $(B)/data
@@ -163,7 +164,7 @@ coverage:              ## line coverage per folder (gcovr)
 ci:                    ## what CI runs
 	$(Q).ci/run
 
-install: all           ## binaries, manual, completion, sample configuration to $(DESTDIR)$(PREFIX)
+install: all           ## binaries, manual, completion, systemd units to $(DESTDIR)$(PREFIX); configuration that is not there
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/embertree
 	install -m 0755 $(BINS) $(CTL_BIN) $(DESTDIR)$(PREFIX)/bin
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions \
@@ -172,7 +173,12 @@ install: all           ## binaries, manual, completion, sample configuration to 
 	$(CTL_BIN) completion bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/embertreectl
 	$(CTL_BIN) completion zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_embertreectl
 	$(CTL_BIN) completion fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/embertreectl.fish
-	install -m 0644 deploy/config/*.yaml $(DESTDIR)$(PREFIX)/share/embertree
+	install -m 0644 deploy/config/*.yaml deploy/config/REFERENCE.md $(DESTDIR)$(PREFIX)/share/embertree
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(SYSCONFDIR)/embertree
+	for u in deploy/systemd/*.service; do sed 's,/usr/\(bin\|share\)/,$(PREFIX)/\1/,' $$u \
+	  > $(DESTDIR)$(PREFIX)/lib/systemd/system/$${u##*/} || exit; done
+	for r in embertree $(ROLES); do to=$(DESTDIR)$(SYSCONFDIR)/embertree/$$r.yaml; \
+	  [ -e "$$to" ] || install -m 0644 deploy/config/$$(echo $$r | sed s/^embertree$$/allinone/).yaml "$$to" || exit; done
 clean:                 ## remove build/
 	$(Q)rm -rf $(B) compile_commands.json
 help:                  ## this list

@@ -88,10 +88,12 @@ static void on_tick(void *cookie)
     memory_gather(p->memory);
     cluster_keys_tick(&p->keys, clock_mono_ns(p->ctx.env->clock) / 1000000);
     svc_health_look(&p->health);
+    notify_alive(&p->notify);
     ready = process_ready(p, &role, &why);
     if (p->state != PROCESS_RUNNING || ready == p->ready)
         return;
     p->ready = ready;
+    notify_status(&p->notify, ready ? "ready" : why);
     if (ready)
         log_info("ready",
                  KV_U64("up_ms", (clock_mono_ns(p->ctx.env->clock) - p->start_mono_ns) / 1000000));
@@ -213,6 +215,7 @@ int process_start(struct process *p, const char *program, const struct conf *con
 
     *p = (struct process){ .magic = PROCESS_MAGIC, .program = program, .conf = conf };
     p->lock_fd = -1;
+    notify_init(&p->notify);
     p->deadline_ms = shutdown->deadline_ms;
     for (; list[p->parts_len]; p->parts_len++) {
         CHECK(p->parts_len < PROCESS_ROLES_MAX);
@@ -290,6 +293,7 @@ static void on_signal(void *cookie, int number)
         _exit(1);
     }
     process_goto(p, PROCESS_DRAINING);
+    notify_stopping(&p->notify);
     memory_stop(p->memory); /* what it asks and shrinks goes away now */
     log_info("draining", KV_U64("signal", (uint64_t)number), KV_U64("deadline_ms", p->deadline_ms));
     loop_timer_start(p->deadline, p->deadline_ms, 0);
@@ -319,6 +323,7 @@ static void process_free(struct process *p)
     memory_free(p->memory);
     loop_free(p->loop);
     lock_drop(p->lock_fd);
+    notify_deinit(&p->notify);
 }
 
 /* With the port the system gave, where ":0" was asked for. */
@@ -398,6 +403,7 @@ int process_run(struct process *p)
     memory_start(p->memory);
     start_selfprof(p);
     p->signals = signals_new(p->loop, on_signal, p);
+    notify_ready(&p->notify);
     loop_run(p->loop);
     CHECK(p->state == PROCESS_STOPPED);
     process_free(p);

@@ -9,6 +9,7 @@
 #include "common/obs/selfprof.h"
 #include "common/role/cluster_keys.h"
 #include "common/role/debug.h"
+#include "common/role/notify.h"
 #include "common/role/options.h"
 #include "common/role/role.h"
 #include "common/role/usage.h"
@@ -48,6 +49,7 @@ struct process {
     struct signals *signals;
     struct selfprof *selfprof; /* NULL: off */
     struct debug debug;
+    struct notify notify;
     struct timer *tick;     /* usage, and the "ready" line */
     struct timer *deadline; /* of the drain */
     uint64_t deadline_ms;
