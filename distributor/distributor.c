@@ -58,6 +58,7 @@ static void distributor_free(void *self)
     CHECK(d->magic == DISTRIBUTOR_MAGIC);
     d->closing = true;
     memory_forget(d->ctx->memory, &d->memory);
+    memory_forget(d->ctx->memory, d);
     scrape_stop(d->scrape);
     rpc_node_free(d->node); /* answers what waits for an ingester */
     forward_free(d->forward);
@@ -65,6 +66,7 @@ static void distributor_free(void *self)
     tokens_free(d->tokens);
     api_debuginfo_free(d->debuginfo);
     tenants_free(d->tenants);
+    knowns_free(d->knowns);
     rules_free(d->rules);
     route_free(d->route);
     d->magic = 0;
@@ -80,6 +82,34 @@ static int load_secret(const struct distributor *d, struct write_secret *ret, st
         return write_secret_load(ret, d->conf->write_id_secret, d->ctx->data_dir, env, e);
     env->random(env, ret, sizeof(*ret));
     return 0;
+}
+
+static uint64_t known_used(void *cookie)
+{
+    const struct distributor *d = cookie;
+
+    return knowns_bytes(d->knowns);
+}
+
+static void known_shrink(void *cookie, unsigned percent)
+{
+    const struct distributor *d = cookie;
+
+    knowns_shrink(d->knowns, percent);
+}
+
+static void start_knowns(struct distributor *d)
+{
+    const struct role_ctx *ctx = d->ctx;
+
+    if (!d->conf->known_stacks)
+        return;
+    d->knowns =
+        knowns_new(d->conf->known_bytes ? d->conf->known_bytes
+                                        : (size_t)memory_share(ctx->memory_limit, MEMORY_KNOWN),
+                   ctx->env, hash_u64(d->seed));
+    memory_watch(ctx->memory, MEMORY_KNOWN, known_used, d);
+    memory_on_shrink(ctx->memory, known_shrink, d);
 }
 
 static void add_routes(struct distributor *d)
@@ -118,6 +148,7 @@ static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct
         distributor_free(d);
         return code;
     }
+    start_knowns(d);
     d->tenants = tenants_new(d->conf, &secret, ctx->tenancy->multi);
     if (rules_new(d, &d->rules, e)) {
         distributor_free(d);

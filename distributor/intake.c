@@ -229,6 +229,8 @@ static void push_acked(struct intake_push *p, struct str reply)
     k->series += r->stored;
     k->duplicates += r->duplicates;
     k->samples += p->push.samples;
+    if (p->told && r->learnt)
+        knowns_understood(k->d->knowns, p->push.known, &p->push.known_upto);
     embertree__write_reply__free_unpacked(r, NULL);
     count_drops(k, p->push.drops);
     /* What was refused is a part of the same push: it is sent again, and this one known then. */
@@ -244,6 +246,16 @@ static void push_acked(struct intake_push *p, struct str reply)
     push_over(p);
 }
 
+/* Nothing was stored: another time, with the stacks, at once. */
+static void push_not_known(struct intake_push *p)
+{
+    struct distributor *d = p->k->d;
+
+    metric_add(d->metrics.told_refused, 1);
+    knowns_refused(d->knowns, p->push.known, now_ms(p->k));
+    push_retry(p);
+}
+
 static void push_on_reply(void *cookie, struct str reply, const struct err *err)
 {
     struct intake_push *p = cookie;
@@ -251,6 +263,8 @@ static void push_on_reply(void *cookie, struct str reply, const struct err *err)
     CHECK(p->magic == INTAKE_PUSH_MAGIC && p->k->magic == INTAKE_MAGIC);
     if (!err)
         push_acked(p, reply);
+    else if (p->told && (err->code == ERR_NOT_FOUND || err->code == ERR_UNIMPLEMENTED))
+        push_not_known(p);
     else if (err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT) {
         route_failed(p->k->d->route, route_target(p->k->d->route, p->shard));
         push_unanswered(p, err);
@@ -284,7 +298,9 @@ static void push_send(void *cookie)
         return;
     }
     metric_add(d->metrics.sent_bytes, p->packed.len);
-    rpc_send(peer, RPC_WRITE, &p->packed, MIN(left, d->conf->attempt_ms), push_on_reply, p);
+    metric_add(d->metrics.told, p->told);
+    rpc_send(peer, p->told ? RPC_WRITE_TOLD : RPC_WRITE, &p->packed, MIN(left, d->conf->attempt_ms),
+             push_on_reply, p);
 }
 
 /* ---- decoded -------------------------------------------------------------------------------- */

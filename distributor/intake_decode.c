@@ -112,6 +112,21 @@ static int intake_rules(struct intake *k, struct intake_push *p, const struct wi
     return check_labels(k, &p->push.base, e);
 }
 
+/* Numbers of a service are told with all that came with them: not where rules have left something
+ * out of it, or sent it to several services. */
+static int known_or_whole(struct intake_push *p, size_t series_before, struct err *e)
+{
+    struct push *push = &p->push;
+
+    if (!push->known || (push->series_len == series_before &&
+                         str_eq(rules_service(&push->series[0]),
+                                rules_service(&push->series[push->series_len - 1]))))
+        return 0;
+    if (push->known_grew)
+        atomic_store_explicit(&push->known->dead, true, memory_order_relaxed);
+    return push_known_expand(push, e);
+}
+
 /* Pushes of one request that have one base are told apart by how many there were before. */
 static struct write_base own_base(struct intake *k, struct write_base base)
 {
@@ -126,6 +141,11 @@ static struct write_base own_base(struct intake *k, struct write_base base)
 int intake_pack(struct intake_push *p, struct err *e)
 {
     const struct intake *k = p->k;
+
+    if (p->once && push_known_expand(&p->push, e))
+        return e->code;
+    p->once = true;
+    p->told = p->push.known != NULL;
     struct packing in = {
         .tenant = k->tenant->name,
         .shard = p->shard,
@@ -222,12 +242,15 @@ static int finish_push(struct intake *k, struct intake_push *p, struct str ident
 {
     struct write_sender sender = { .key = k->key, .id = id };
     const struct distributor *d = k->d;
+    size_t series = p->push.series_len;
     struct window w;
 
     if (window_of(p->in, &p->push, &k->accept, &w, e) || intake_rules(k, p, &w, identity.len, e))
         return e->code;
     if (p->push.series_len == 0)
         return 0;
+    if (known_or_whole(p, series, e))
+        return e->code;
     if (!leaves_of(&w, (size_t)k->limits.leaves, p->arena, &p->leaves))
         return push_full(&p->push, e);
     p->write_base = own_base(
@@ -243,6 +266,22 @@ static void drop_parts(struct intake *k, const struct intake_push *p)
 }
 
 /* ---- the sink ------------------------------------------------------------------------------- */
+
+static struct known *take_known(void *cookie, const struct push *push)
+{
+    const struct intake_push *p = cookie;
+    const struct intake *k = p->k;
+
+    return knowns_take(k->d->knowns, k->tenant->name, push->service, k->limits.symbol_keep_bytes,
+                       clock_mono_ms(k->d->ctx->env->clock));
+}
+
+static void put_known(void *cookie, struct known *known)
+{
+    const struct intake_push *p = cookie;
+
+    knowns_put(p->k->d->knowns, known);
+}
 
 static struct push *sink_begin(void *cookie, const struct ingest *in, struct err *e)
 {
@@ -280,6 +319,8 @@ static struct push *sink_begin(void *cookie, const struct ingest *in, struct err
     /* Like the stacks, the message refers to what is in the body: it cannot be much larger. */
     buf_init(&p->packed, k->d->ctx->cluster->rpc_message_bytes_max);
     push_init(&p->push, p->arena, &l, distributor_seed(k->d));
+    if (k->d->knowns && !k->d->tap) /* who forwards wants names */
+        p->push.memory = (struct push_memory){ take_known, put_known, p };
     vec_push(&k->rows, ((struct intake_row){ .profiles = 1 }));
     vec_push(&k->open, p);
     k->begun++;
@@ -306,6 +347,7 @@ static int sink_end(void *cookie, struct push *push, struct str identity, struct
     }
     if (p->push.series_len) {
         /* It waits for its ack; the next push may decode in that memory, which is warm. */
+        push_known_put(&p->push);
         stacks_close(&p->push.stacks);
         k->holds +=
             arena_used(p->arena) + stacks_bytes(&p->push.stacks) + p->packed.cap + p->kept_bytes;

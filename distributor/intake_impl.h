@@ -30,6 +30,8 @@ struct intake_push {
     struct write_base write_base;
     uint32_t shard;
     struct buf packed; /* the transport takes it at each attempt */
+    bool told;         /* packed: with stacks by number (formats/known.h) */
+    bool once;         /* it was packed before: from now on with its stacks */
     void *kept;        /* the tap's, or NULL */
     size_t kept_bytes;
     struct err err; /* of packing; code 0: fine */

@@ -16,6 +16,9 @@
     X(samples, "samples_total", "Samples of stored pushes")                                 \
     X(body_bytes, "body_bytes_total", "Bytes of the bodies of stored pushes, as they came") \
     X(sent_bytes, "sent_bytes_total", "Bytes of write requests sent to ingesters")          \
+    X(told, "told_requests_total", "Write requests that name their stacks by number")       \
+    X(told_refused, "told_refused_total",                                                   \
+      "Of those, sent again at once: the ingester did not know all numbers")                \
     X(retries, "retries_total", "Write requests sent again, with the same write ids")
 
 #define DISTRIBUTOR_GAUGES(X)                                      \

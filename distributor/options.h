@@ -15,9 +15,11 @@ struct distributor_conf {
     uint64_t past_ms, future_ms; /* accepted window around now */
     uint64_t ack_ms;             /* a push is refused if it is not stored by then */
     uint64_t attempt_ms;         /* one attempt to reach an ingester */
-    uint64_t in_flight_bytes;    /* memory of all pushes being decoded; 0: a share of the limit */
-    uint64_t tenant_requests;    /* in flight, of one tenant */
-    uint64_t tenant_rate_bytes;  /* per second, of bodies; 0 = unlimited */
+    uint64_t in_flight_bytes;
+    bool known_stacks;
+    uint64_t known_bytes;       /* memory of all pushes being decoded; 0: a share of the limit */
+    uint64_t tenant_requests;   /* in flight, of one tenant */
+    uint64_t tenant_rate_bytes; /* per second, of bodies; 0 = unlimited */
     uint64_t tenant_burst_bytes;
     const char *otlp_layout; /* "auto", or the revision all bodies are of */
     const char *parca_drop_labels;

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 
+#include "distributor/formats/known.h"
 #include "proto/ingest.pb-c.h"
 
 /* protobuf-c has no const: packing only reads. */
@@ -44,6 +45,48 @@ static void fill_stacks(const struct stacks *s, Embertree__Stacks *m)
     m->n_node_parent = m->n_node_frame = v.nodes;
     m->node_parent = u32s(v.node_parent);
     m->node_frame = u32s(v.node_frame);
+}
+
+/* What was not told yet, of what is known now. */
+static void fill_told(const struct push *p, const struct known_counts *told, Embertree__Told *m,
+                      Embertree__Stacks *more)
+{
+    const struct known *k = p->known;
+    struct stacks_view v = stacks_view(&k->stacks);
+    const struct known_counts *upto = &p->known_upto;
+    uint32_t f = told->frames, n = told->nodes - 1;
+
+    embertree__told__init(m);
+    m->session = bytes_of(str_n(k->session, sizeof(k->session)));
+    m->strings = told->strings;
+    m->frames = told->frames;
+    m->nodes = told->nodes;
+    m->node = u32s(p->known_nodes);
+    m->n_node = p->known_len;
+    if (told->strings >= upto->strings && told->frames >= upto->frames &&
+        told->nodes >= upto->nodes)
+        return;
+    embertree__stacks__init(more);
+    m->more = more;
+    m->strings = MIN(told->strings, upto->strings);
+    m->frames = f = MIN(f, upto->frames);
+    m->nodes = MIN(told->nodes, upto->nodes);
+    n = m->nodes - 1;
+    if (m->strings < upto->strings)
+        more->string_data = bytes_of(
+            str_sub(v.string_data, k->stacks.string_off.ptr[m->strings], v.string_data.len));
+    more->n_string_len = upto->strings - m->strings;
+    more->string_len = u32s(v.string_len + m->strings);
+    more->n_frame_func = more->n_frame_file = more->n_frame_line = upto->frames - f;
+    more->n_frame_module = more->n_frame_addr = upto->frames - f;
+    more->frame_func = u32s(v.frame_func + f);
+    more->frame_file = u32s(v.frame_file + f);
+    more->frame_line = u32s(v.frame_line + f);
+    more->frame_module = u32s(v.frame_module + f);
+    more->frame_addr = u64s(v.frame_addr + f);
+    more->n_node_parent = more->n_node_frame = upto->nodes - 1 - n;
+    more->node_parent = u32s(v.node_parent + n);
+    more->node_frame = u32s(v.node_frame + n);
 }
 
 static bool fill_labels(const struct labels *l, struct arena *a, Embertree__WriteSeries *m)
@@ -173,14 +216,24 @@ int pack_write(const struct packing *in, struct buf *out, struct err *e)
     struct arena_mark mark = arena_mark(a);
     Embertree__WriteRequest m = EMBERTREE__WRITE_REQUEST__INIT;
     Embertree__Stacks stacks;
+    Embertree__Told told;
     int rc;
 
     m.tenant = bytes_of(in->tenant);
     m.service = bytes_of(in->push->service);
     m.shard = in->shard;
     m.received_ms = in->received_ms;
-    m.stacks = &stacks;
-    fill_stacks(&in->push->stacks, &stacks);
+    if (in->push->known) {
+        struct known *k = in->push->known;
+        mutex_lock(&k->lock);
+        struct known_counts before = k->told;
+        mutex_unlock(&k->lock);
+        fill_told(in->push, &before, &told, &stacks);
+        m.told = &told;
+    } else {
+        m.stacks = &stacks;
+        fill_stacks(&in->push->stacks, &stacks);
+    }
     rc = fill_series(in, a, &m) ? pack_message(&m, out, e) : push_full(in->push, e);
     arena_rewind(a, mark);
     return rc;

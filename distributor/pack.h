@@ -18,7 +18,8 @@ struct packing {
     const struct write_base *write_base;
 };
 
-/* Appends the message; the same bytes each time. Scratch comes from push->arena and is given back.
+/* Appends the message, with `told` if the push has its stacks by number: only while it has them
+ * taken. Otherwise the same bytes each time. Scratch comes from push->arena and is given back.
  * ERR_LIMIT if the arena or out->max is too small. */
 NODISCARD int pack_write(const struct packing *in, struct buf *out, struct err *e);
 

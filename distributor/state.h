@@ -11,6 +11,7 @@
 #include "common/base/hash.h"
 #include "common/role/role.h"
 #include "common/role/route.h"
+#include "distributor/knowns.h"
 #include "distributor/metrics.h"
 #include "distributor/options.h"
 #include "distributor/tenants.h"
@@ -24,6 +25,7 @@ struct distributor {
     struct rpc_node *node;           /* owned */
     struct route *route;             /* owned: where the shards are */
     struct tenants *tenants;         /* owned */
+    struct knowns *knowns;           /* owned; NULL: nothing is remembered */
     struct rules *rules;             /* owned */
     struct budget memory;            /* of pushes in work; any thread */
     uint64_t seed;                   /* of all tables of pushes: nobody outside knows it */

@@ -16,8 +16,8 @@ struct write_msg {
     struct store_write write; /* points into this struct and into the arena */
 };
 
-/* `told`: by RPC_WRITE_TOLD. Everything in *ret lives in the arena; `payload` is not needed afterwards. ERR_INPUT names what
- * is wrong; ERR_LIMIT if the arena is too small. Any thread. */
+/* `told`: by RPC_WRITE_TOLD. Everything in *ret lives in the arena; `payload` is not needed
+ * afterwards. ERR_INPUT names what is wrong; ERR_LIMIT if the arena is too small. Any thread. */
 NODISCARD int write_msg_decode(struct str payload, bool told, struct arena *a,
                                struct write_msg *ret, struct err *e);
 /* Arena bytes that decode any payload of this size, short of absurdly many absurdly small parts.

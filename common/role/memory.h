@@ -15,7 +15,7 @@
 #include "common/obs/metrics.h"
 #include "common/sys/budget.h"
 
-/* Parts, percent of the limit, and what they never have less than. Together 86: the rest is for
+/* Parts, percent of the limit, and what they never have less than. Together 88: the rest is for
  * code, stacks, what allocators hold back, and RocksDB's own working memory. */
 #define MEMORY_PARTS(X)                           \
     X(MEMORY_MEMTABLES, "memtables", 10, 4 * MIB) \
@@ -26,6 +26,7 @@
     X(MEMORY_BUILDS, "builds", 4, 8 * MIB)        \
     X(MEMORY_HTTP, "http", 9, 4 * MIB)            \
     X(MEMORY_PUSHES, "pushes", 11, 8 * MIB)       \
+    X(MEMORY_KNOWN, "known_stacks", 2, 2 * MIB)   \
     X(MEMORY_WRITES, "writes", 3, 8 * MIB)        \
     X(MEMORY_READS, "reads", 6, 24 * MIB)         \
     X(MEMORY_QUERIES, "queries", 9, 32 * MIB)

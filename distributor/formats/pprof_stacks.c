@@ -35,9 +35,14 @@ struct adder {
     size_t touched_len;
 };
 
+static size_t push_nodes(const struct push *p)
+{
+    return (p->known ? p->known_len : p->stacks.node_parent.len) + 1;
+}
+
 static bool adder_init(struct adder *a, size_t samples_most)
 {
-    size_t nodes = a->push->stacks.node_parent.len + 1;
+    size_t nodes = push_nodes(a->push);
 
     a->slots = arena_alloc(a->push->arena, nodes * sizeof(*a->slots));
     size_t most = MIN(samples_most, nodes) + 1;
@@ -82,7 +87,7 @@ static int u64_cmp(const void *a, const void *b)
 /* Nodes ascending. Reading the slot table in order beats sorting once a group is not tiny. */
 static void adder_order(struct adder *a)
 {
-    size_t nodes = a->push->stacks.node_parent.len + 1, n = 0;
+    size_t nodes = push_nodes(a->push), n = 0;
 
     if (a->touched_len <= FEW) {
         for (size_t i = 1; i < a->touched_len; i++) {
@@ -372,7 +377,9 @@ int pprof_push(const struct pprof *p, const struct ingest *in, const struct samp
     push->drops[CHANGE_STRING] += p->bad_string_refs;
     push->samples += p->samples.len;
     name_series(p, config, &names);
-    int rc = pprof_walk(p, in, l, values, push, &w, e);
+    int rc = 0;
+    if (!pprof_walk_known(p, in, l, values, push, &w))
+        rc = pprof_walk(p, in, l, values, push, &w, e);
     if (!rc)
         rc = pprof_add(p, &names, l, &w, push, e);
     pprof_walked_deinit(&w);

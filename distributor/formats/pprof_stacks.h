@@ -40,6 +40,22 @@ NODISCARD int pprof_walk(const struct pprof *p, const struct ingest *in, const s
                          const int64_t *values, struct push *push, struct pprof_walked *ret,
                          struct err *e);
 void pprof_walked_deinit(struct pprof_walked *w);
+/* The same, by what is known of the service (push->memory): nodes are those of push->known. False:
+ * there is none, or something about the profile is unusual; nothing has happened then. */
+bool pprof_walk_known(const struct pprof *p, const struct ingest *in, const struct limits *l,
+                      const int64_t *values, struct push *push, struct pprof_walked *ret);
+
+/* What both walks share. A sample counts if it has one value per type, none below zero, and one
+ * above. */
+bool pprof_values_count(struct push *push, const int64_t *v, size_t n, size_t types);
+struct pprof_keep {
+    const struct pprof *p;
+    uint32_t number_key; /* of the numeric label seen last */
+    bool number_is_span;
+};
+void pprof_keep_sample(struct pprof_keep *k, const struct pprof_sample *s, uint32_t node,
+                       const int64_t *values, struct pprof_walked *out);
+bool pprof_walked_init(const struct pprof *p, const struct push *push, struct pprof_walked *out);
 
 /* What the series are called. */
 struct pprof_names {

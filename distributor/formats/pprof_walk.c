@@ -57,8 +57,7 @@ struct walk {
     struct pprof_seen seen;     /* node PPROF_NONE: has an unknown location */
     struct normalize_look look; /* at all strings */
     struct buf tmp, joined;
-    uint32_t number_key; /* of the numeric label seen last */
-    bool number_is_span;
+    struct pprof_keep keep;
 };
 
 /* Tables grow by rehashing, columns by copying: says at once about how much will be in them. */
@@ -355,8 +354,7 @@ static int find_path(struct walk *w, enum found *ret, struct err *e)
     return rc;
 }
 
-/* A sample counts if it has one value per type, none below zero, and one above. */
-static bool values_count(struct push *push, const int64_t *v, size_t n, size_t types)
+bool pprof_values_count(struct push *push, const int64_t *v, size_t n, size_t types)
 {
     int64_t any = 0;
 
@@ -371,30 +369,30 @@ static bool values_count(struct push *push, const int64_t *v, size_t n, size_t t
 }
 
 /* Numbers are sizes and thread ids, the same few keys all the time. */
-static bool is_span(struct walk *w, uint32_t key)
+static bool is_span(struct pprof_keep *k, uint32_t key)
 {
-    if (key != w->number_key) {
-        w->number_key = key;
-        w->number_is_span = exid_label(pprof_str(w->p, key)) == EXID_SPAN;
+    if (key != k->number_key) {
+        k->number_key = key;
+        k->number_is_span = exid_label(pprof_str(k->p, key)) == EXID_SPAN;
     }
-    return w->number_is_span;
+    return k->number_is_span;
 }
 
-static void keep_sample(struct walk *w, uint32_t node, const int64_t *values,
-                        struct pprof_walked *out)
+void pprof_keep_sample(struct pprof_keep *k, const struct pprof_sample *s, uint32_t node,
+                       const int64_t *values, struct pprof_walked *out)
 {
-    size_t types = w->p->types_len;
+    size_t types = k->p->types_len;
     uint64_t *to = out->values + out->len * types;
 
     out->nodes[out->len] = node;
     for (size_t t = 0; t < types; t++)
         to[t] = (uint64_t)values[t];
-    vec_for (i, &w->sample.labels) {
-        const struct pprof_label *label = &w->sample.labels.ptr[i];
+    vec_for (i, &s->labels) {
+        const struct pprof_label *label = &s->labels.ptr[i];
         struct pprof_pair pair = { label->key, label->str };
         if (label->str) {
             vec_push(&out->pairs, pair);
-        } else if (label->num && is_span(w, label->key)) {
+        } else if (label->num && is_span(k, label->key)) {
             struct pprof_number n = { (uint32_t)out->len, label->key, (uint64_t)label->num };
             vec_push(&out->numbers, n);
         }
@@ -541,29 +539,29 @@ static int walk_sample(struct walk *w, size_t i, const int64_t *values, struct p
         return e->code;
     if (!values)
         values = w->sample.values;
-    if (!values_count(w->push, values, w->sample.values_len, w->p->types_len))
+    if (!pprof_values_count(w->push, values, w->sample.values_len, w->p->types_len))
         return 0;
     if (find_seen(w, &node, e))
         return e->code;
     if (node == PPROF_NONE)
         w->push->drops[DROP_UNKNOWN_LOCATION]++;
     else
-        keep_sample(w, node, values, out);
+        pprof_keep_sample(&w->keep, &w->sample, node, values, out);
     return 0;
 }
 
-static bool walked_init(const struct walk *w, struct pprof_walked *out)
+bool pprof_walked_init(const struct pprof *p, const struct push *push, struct pprof_walked *out)
 {
-    size_t n = w->p->samples.len, values;
+    size_t n = p->samples.len, values;
 
     *out = (struct pprof_walked){ 0 };
-    if (!size_mul(n, w->p->types_len, &values))
+    if (!size_mul(n, p->types_len, &values))
         return false;
-    if (values > arena_limit(w->push->arena) / sizeof(uint64_t))
+    if (values > arena_limit(push->arena) / sizeof(uint64_t))
         return false;
-    out->nodes = arena_alloc(w->push->arena, n * sizeof(*out->nodes));
-    out->pairs_end = arena_alloc(w->push->arena, n * sizeof(*out->pairs_end));
-    out->values = arena_alloc(w->push->arena, values * sizeof(*out->values));
+    out->nodes = arena_alloc(push->arena, n * sizeof(*out->nodes));
+    out->pairs_end = arena_alloc(push->arena, n * sizeof(*out->pairs_end));
+    out->values = arena_alloc(push->arena, values * sizeof(*out->values));
     return out->nodes && out->pairs_end && out->values;
 }
 
@@ -577,13 +575,13 @@ int pprof_walk(const struct pprof *p, const struct ingest *in, const struct limi
                const int64_t *values, struct push *push, struct pprof_walked *ret, struct err *e)
 {
     bool pyspy = str_eqc(in->spy, "pyspy");
-    struct walk w = { .p = p, .l = l, .push = push };
+    struct walk w = { .p = p, .l = l, .push = push, .keep = { .p = p } };
     int rc = 0;
 
     w.file_in_name = pyspy || str_eqc(in->spy, "rbspy") || str_eqc(in->spy, "scripting");
     w.absolute_file_in_name = !pyspy;
     paths_init(&w.paths, push, l);
-    if (!walked_init(&w, ret) || !walk_init(&w))
+    if (!pprof_walked_init(p, push, ret) || !walk_init(&w))
         rc = push_full(push, e);
     for (size_t i = 0; i < p->samples.len && !rc; i++)
         rc = walk_sample(&w, i, values ? values + i * p->types_len : NULL, ret, e);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "distributor/formats/push.h"
 
+#include "distributor/formats/known.h"
 #include "distributor/formats/normalize.h"
 
 #define SERIES_FIRST 4
@@ -33,6 +34,11 @@ void push_init(struct push *p, struct arena *a, const struct limits *l, uint64_t
 
 void push_deinit(struct push *p)
 {
+    if (p->known_taken && p->known_grew) /* nothing of it was sent, or will be */
+        atomic_store_explicit(&p->known->dead, true, memory_order_relaxed);
+    push_known_put(p);
+    known_unref(p->known);
+    p->known = NULL;
     stacks_deinit(&p->stacks);
 }
 

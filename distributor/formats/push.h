@@ -10,7 +10,10 @@
 #include "common/model/label.h"
 #include "common/model/ptype.h"
 #include "common/model/stacks.h"
+#include "distributor/formats/known_counts.h"
 #include "distributor/ingest.h"
+
+struct push;
 
 /* The samples of a series that have one id, for exemplars: they are in the series, too. */
 struct push_exemplar {
@@ -57,9 +60,25 @@ enum push_drop {
 const char *push_drop_name(enum push_drop d);
 #define PUSH_OVERFLOW "[overflow]" /* frame below the known part of such a stack */
 
+/* Where stacks of the same sender may be known from before: known.h. */
+struct push_memory {
+    /* After push_base. NULL: nothing is known of this service, or it is in use. */
+    struct known *(*take)(void *cookie, const struct push *p);
+    void (*put)(void *cookie, struct known *k); /* back; the push keeps a reference */
+    void *cookie;
+};
+
 struct push {
-    struct arena *arena;  /* borrowed; everything but the stacks is in it */
-    struct stacks stacks; /* owned */
+    struct arena *arena;       /* borrowed; everything but the stacks is in it */
+    struct stacks stacks;      /* owned */
+    struct push_memory memory; /* take NULL: none */
+    /* NULL, or what the stacks are in, and `stacks` is empty: node i + 1 of the push is
+     * known_nodes[i] there. */
+    struct known *known;
+    const uint32_t *known_nodes;
+    size_t known_len;
+    struct known_counts known_upto; /* what must have been told */
+    bool known_taken, known_grew;   /* still ours alone; by this push */
     struct str service;
     struct labels base;          /* labels that all series have */
     struct exid ids[EXID_KINDS]; /* by kind: of the whole push, from its name; len 0: none */
@@ -76,6 +95,10 @@ struct push {
 /* The arena and the stacks share limits->decode_bytes: push_stacks_full says which was hit. */
 void push_init(struct push *p, struct arena *a, const struct limits *l, uint64_t seed);
 void push_deinit(struct push *p);
+/* What is known is for others again; the numbers stay valid. Twice is fine. */
+void push_known_put(struct push *p);
+/* Into the ordinary form: stacks of its own, nodes of all series renumbered. ERR_LIMIT. */
+NODISCARD int push_known_expand(struct push *p, struct err *e);
 /* Sets service and base, to copies. `app` is the service as the format understands the name: text
  * formats cut the kind off, pprof does not. No spy: no such label. */
 NODISCARD int push_base(struct push *p, const struct ingest *in, struct str app,

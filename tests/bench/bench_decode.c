@@ -19,6 +19,7 @@
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "distributor/formats/jfr/jfr.h"
+#include "distributor/formats/known.h"
 #include "distributor/formats/pprof_stacks.h"
 #include "distributor/otlp/otlp_push.h"
 #include "distributor/pack.h"
@@ -64,8 +65,27 @@ static void best(uint64_t *at, uint64_t ns)
         *at = ns;
 }
 
+/* KNOWN=1: as a service that has sent the same before, and whose ingester has understood it. */
+static struct known *take_known(void *cookie, const struct push *push)
+{
+    static const uint8_t session[KNOWN_SESSION_BYTES] = "bench";
+    struct known **k = cookie;
+
+    (void)push;
+    if (!*k)
+        *k = known_new(session, 1, limits_default().symbol_keep_bytes, 64 * MIB);
+    (*k)->told = known_now(*k);
+    return known_ref(*k);
+}
+
+static void put_known(void *cookie, struct known *k)
+{
+    (void)cookie;
+    (void)k;
+}
+
 /* One push, timed by step. */
-static void once(struct str gz, const struct limits *l, struct figures *f)
+static void once(struct str gz, const struct limits *l, struct known **known, struct figures *f)
 {
     const struct inflate_limits inflate = limits_inflate(l);
     const struct sample_config none = { 0 };
@@ -90,6 +110,8 @@ static void once(struct str gz, const struct limits *l, struct figures *f)
     CHECK(pprof_parse(&p, buf_str(&plain), l, &e) == 0);
     t[2] = cpu_ns();
     push_init(&push, a, l, 1);
+    if (getenv("KNOWN"))
+        push.memory = (struct push_memory){ take_known, put_known, known };
     CHECK(ingest_parse(&raw, l, DIST_NOW_MS, a, &in, &e) == 0);
     CHECK(push_base(&push, &in, in.name.app, l, &e) == 0);
     CHECK(pprof_push(&p, &in, &none, NULL, l, &push, &e) == 0);
@@ -218,6 +240,7 @@ static void measure(const char *name, struct str body)
 {
     bool otlp = strstr(name, ".bin") || strstr(name, ".json") || strstr(name, ".otlp");
     struct limits l = limits_default();
+    struct known *known = NULL;
     struct figures f = { 0 };
     struct buf gz;
     struct err e;
@@ -228,13 +251,17 @@ static void measure(const char *name, struct str body)
     else
         CHECK(gzip(body, 6, &gz, &e) == 0);
     for (uint64_t began = cpu_ns(), n = 0; n < 5 || cpu_ns() - began < SPEND_NS; n++)
-        (otlp ? otlp_once : once)(buf_str(&gz), &l, &f);
+        if (otlp)
+            otlp_once(buf_str(&gz), &l, &f);
+        else
+            once(buf_str(&gz), &l, &known, &f);
     double g = (double)f.gunzip, all = (double)(f.parse + f.walk + f.pack),
            size = (double)f.inflated;
     printf("%-28s %9zu %9.1f %9.1f %9.1f %9.1f %9.1f %6.2f   %5.1f %5.1f %5.1f %5.2f\n", name,
            f.inflated, g / 1e3, (double)f.parse / 1e3, (double)f.walk / 1e3, (double)f.pack / 1e3,
            all / 1e3, all / g, (double)f.columns / size, (double)f.stacks / size,
            (double)f.arena / size, (double)f.packed / size);
+    known_unref(known);
     buf_deinit(&gz);
 }
 

@@ -167,7 +167,9 @@ int store_bed_stage(struct store_bed *b, struct store_batch *to, const struct be
     put_u64be(r.wid, p->wid);
     parse_exemplars(p->exemplars, p->duration_ms, &st, a, &r);
     struct stacks_view view = stacks_view(&st);
-    struct store_write w = { str_c(p->tenant ? p->tenant : "t"), str_c(service), &view, &r, 1, NULL };
+    struct store_write w = {
+        str_c(p->tenant ? p->tenant : "t"), str_c(service), &view, &r, 1, NULL
+    };
     int rc = store_stage(b->s, to, &w, ret, e);
     stacks_deinit(&st);
     arena_free(a);

@@ -289,8 +289,9 @@ void model_request_write(struct model_world *w, const struct model_request *r, s
         memcpy(series[i].wid, p->wid, 16);
     }
     *view = stacks_view(st);
-    *ret = (struct store_write){ str_c(first->tenant), str_c(first->service), view, series,
-                                 r->pushes.len, NULL };
+    *ret = (struct store_write){
+        str_c(first->tenant), str_c(first->service), view, series, r->pushes.len, NULL
+    };
 }
 
 void model_add(struct model *m, const struct model_request *r)

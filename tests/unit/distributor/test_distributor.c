@@ -139,6 +139,46 @@ static void test_retry(void **state)
     dist_bed_deinit(&b);
 }
 
+/* A service that comes again is named by numbers. These ingesters are older and know no such thing:
+ * the push is sent again at once, in full, and after a few refusals nobody tries for a while. */
+static void test_known_stacks(void **state)
+{
+    (void)state;
+    struct dist_bed b;
+    struct gen_pprof g;
+    struct buf body;
+    const char *reply;
+
+    buf_init(&body, MIB);
+    gen_pprof_init(&g);
+    gen_type(&g, "cpu", "nanoseconds");
+    uint64_t leaf = gen_location(&g, gen_function(&g, "leaf", "a.go"), 7);
+    uint64_t top = gen_location(&g, gen_function(&g, "top", "b.go"), 8);
+    gen_sample(&g, (uint64_t[]){ leaf, top }, 2, (int64_t[]){ 10 }, 1);
+    gen_sample(&g, (uint64_t[]){ top }, 1, (int64_t[]){ 3 }, 1);
+    gen_pprof_finish(&g, &body);
+    dist_bed_init(&b, 1, NULL);
+    for (size_t i = 0; i < 6; i++) {
+        if (dist_bed_push(&b, INGEST "&format=pprof", "", buf_str(&body), &reply) != 200)
+            fail_msg("push %zu: %s", i, reply);
+        assert_int_equal(b.writes.len, i + 1);
+        Embertree__WriteRequest *m = dist_bed_write(&b, i);
+        assert_null(m->told);
+        assert_int_equal(m->stacks->n_node_parent, 2);
+        assert_int_equal(m->series[0]->vectors[0]->n_node, 2);
+        uint64_t sum = m->series[0]->vectors[0]->value[0] + m->series[0]->vectors[0]->value[1];
+        assert_int_equal(sum, 13);
+        free_write(m);
+    }
+    uint64_t told = dist_bed_metric(&b, "embertree_distributor_told_requests_total");
+    assert_in_range(told, 1, 4);
+    assert_int_equal(dist_bed_metric(&b, "embertree_distributor_told_refused_total"), told);
+    assert_int_equal(dist_bed_metric(&b, "embertree_distributor_pushes_total"), 6);
+    dist_bed_deinit(&b);
+    buf_deinit(&body);
+    gen_pprof_deinit(&g);
+}
+
 static void test_never_acked(void **state)
 {
     (void)state;
@@ -226,7 +266,7 @@ static void test_bad_requests(void **state)
         { "/ingest?name=app&from=now%2B1h", "", "a 1", 400, "not_in_ingestion_window" },
         { "/ingest?name=app", "", "", 400, "the body is empty" },
         { "/ingest?name=app", "", "hello", 400, "no line" },
-        { "/ingest?name=app&format=pprof", "", "hello", 400, "pprof" },
+        { INGEST "&format=pprof", "", "hello", 400, "pprof" },
         { "/ingest?name=app&format=jfr", "", "FLR", 400, "less than a header" },
         { "/ingest?name=app&sampleRate=99999999999", "", "a 1", 400, "sampleRate" },
         { "/ingest?name=app", "Content-Encoding: br\r\n", "a 1", 400, "" },
@@ -498,6 +538,7 @@ int main(void)
         cmocka_unit_test(test_push),
         cmocka_unit_test(test_no_ack_no_200),
         cmocka_unit_test(test_retry),
+        cmocka_unit_test(test_known_stacks),
         cmocka_unit_test(test_never_acked),
         cmocka_unit_test(test_ingester_down_and_back),
         cmocka_unit_test(test_shards),

@@ -216,7 +216,8 @@ static void test_each_fault_is_named(void **state)
         buf_init(&b, MIB);
         pack_spoilt(rows[i].spoil, &b);
         a = arena_new(write_msg_arena_bytes(b.len));
-        if (write_msg_decode(buf_str(&b), false, a, &m, &e) != ERR_INPUT || !strstr(e.text, rows[i].want))
+        if (write_msg_decode(buf_str(&b), false, a, &m, &e) != ERR_INPUT ||
+            !strstr(e.text, rows[i].want))
             fail_msg("row %zu (%s): %d %s", i, rows[i].want, e.code, e.text);
         arena_free(a);
         buf_deinit(&b);

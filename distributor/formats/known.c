@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * known: tables with open addressing; a hash only says where to look, contents are compared.
+ *
+ * A guess goes first: names and frames come in nearly the order in which they came before, so the
+ * one behind the last one is compared without any hash. The tables are seeded, so that nobody can
+ * make all of a body fall on one slot.
+ */
+#include "distributor/formats/known.h"
+
+#include "common/base/hash.h"
+#include "common/base/mem.h"
+
+#define BLOCK       (32 * KIB)
+#define SLOTS_FIRST 256
+
+struct known *known_new(const uint8_t session[KNOWN_SESSION_BYTES], uint64_t seed,
+                        uint64_t symbol_keep, size_t bytes_max)
+{
+    struct known *k = XNEW(struct known);
+
+    atomic_init(&k->refs, 1);
+    atomic_init(&k->dead, false);
+    memcpy(k->session, session, KNOWN_SESSION_BYTES);
+    k->symbol_keep = symbol_keep;
+    k->bytes_max = bytes_max;
+    mutex_init(&k->lock);
+    stacks_init(&k->stacks, bytes_max / 2, seed);
+    k->told = known_now(k);
+    return k;
+}
+
+struct known *known_ref(struct known *k)
+{
+    atomic_fetch_add_explicit(&k->refs, 1, memory_order_relaxed);
+    return k;
+}
+
+void known_unref(struct known *k)
+{
+    if (!k || atomic_fetch_sub_explicit(&k->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    stacks_deinit(&k->stacks);
+    vec_for (i, &k->blocks)
+        xfree(k->blocks.ptr[i]);
+    vec_free(&k->blocks);
+    vec_free(&k->texts);
+    vec_free(&k->seen);
+    vec_free(&k->paths);
+    vec_free(&k->dense);
+    xfree(k->text_slots.slots);
+    xfree(k->stack_slots.slots);
+    mutex_deinit(&k->lock);
+    xfree(k);
+}
+
+struct known_counts known_now(const struct known *k)
+{
+    return (struct known_counts){ (uint32_t)k->stacks.string_len.len,
+                                  (uint32_t)k->stacks.frame_func.len,
+                                  (uint32_t)k->stacks.node_parent.len + 1 };
+}
+
+static size_t slots_bytes(const struct known_slots *t)
+{
+    return t->slots ? (t->mask + 1) * sizeof(*t->slots) : 0;
+}
+
+size_t known_bytes(const struct known *k)
+{
+    return sizeof(*k) + stacks_bytes(&k->stacks) + k->block_bytes +
+           k->texts.cap * sizeof(*k->texts.ptr) + k->seen.cap * sizeof(*k->seen.ptr) +
+           (k->paths.cap + k->dense.cap) * sizeof(uint32_t) + slots_bytes(&k->text_slots) +
+           slots_bytes(&k->stack_slots);
+}
+
+static bool has_room(struct known *k, size_t more)
+{
+    k->full = k->full || known_bytes(k) + more > k->bytes_max;
+    return !k->full;
+}
+
+/* ---- tables ---- */
+
+static void slots_grow(struct known_slots *t)
+{
+    struct known_slots old = *t;
+    size_t n = old.slots ? (old.mask + 1) * 2 : SLOTS_FIRST;
+
+    t->slots = xcalloc(n, sizeof(*t->slots));
+    t->mask = n - 1;
+    for (size_t i = 0; old.slots && i <= old.mask; i++) {
+        if (!old.slots[i])
+            continue;
+        size_t at = old.slots[i] >> 32 & t->mask;
+        while (t->slots[at])
+            at = (at + 1) & t->mask;
+        t->slots[at] = old.slots[i];
+    }
+    xfree(old.slots);
+}
+
+/* Room for one more: a search that ends at an empty slot may fill it. */
+static inline void slots_room(struct known_slots *t)
+{
+    if (UNLIKELY(!t->slots || t->len + 1 > (t->mask + 1) / 4 * 3))
+        slots_grow(t);
+}
+
+static inline void slots_set(struct known_slots *t, size_t at, uint32_t tag, size_t position)
+{
+    t->slots[at] = (uint64_t)tag << 32 | (position + 1);
+    t->len++;
+}
+
+/* ---- names ---- */
+
+static const char *keep_bytes(struct known *k, struct str s)
+{
+    if (s.len > k->block_left) {
+        size_t n = MAX(s.len, BLOCK);
+        k->block_at = xmalloc(n);
+        vec_push(&k->blocks, k->block_at);
+        k->block_left = n;
+        k->block_bytes += n;
+    }
+    char *to = k->block_at;
+    memcpy(to, s.ptr, s.len);
+    k->block_at += s.len;
+    k->block_left -= s.len;
+    return to;
+}
+
+static inline bool is_text(const struct known *k, size_t i, struct str s)
+{
+    const struct known_text *t = &k->texts.ptr[i];
+
+    return t->len == s.len && memcmp(t->ptr, s.ptr, s.len) == 0;
+}
+
+uint32_t known_text(struct known *k, struct str s)
+{
+    struct known_slots *t = &k->text_slots;
+
+    if (LIKELY(k->text_next < k->texts.len && is_text(k, k->text_next, s)))
+        return k->text_next++;
+    uint32_t tag = (uint32_t)hash64(s.ptr, s.len, k->stacks.seed);
+    slots_room(t);
+    size_t at = tag & t->mask;
+    for (; t->slots[at]; at = (at + 1) & t->mask) {
+        uint32_t i = (uint32_t)t->slots[at] - 1;
+        if (t->slots[at] >> 32 != tag || !is_text(k, i, s))
+            continue;
+        k->text_next = i + 1;
+        return i;
+    }
+    if (!has_room(k, s.len + sizeof(struct known_text)))
+        return KNOWN_NONE;
+    struct known_text new = { keep_bytes(k, s), (uint32_t)s.len, KNOWN_NONE, KNOWN_NONE };
+    vec_push(&k->texts, new);
+    slots_set(t, at, tag, k->texts.len - 1);
+    k->text_next = (uint32_t)k->texts.len;
+    return (uint32_t)k->texts.len - 1;
+}
+
+uint32_t known_string(struct known *k, struct str s)
+{
+    if (!s.len)
+        return 0;
+    mutex_lock(&k->lock);
+    uint32_t id = has_room(k, s.len) ? stacks_string(&k->stacks, s) : STACKS_FULL;
+    mutex_unlock(&k->lock);
+    k->full |= id == STACKS_FULL;
+    return id;
+}
+
+/* ---- frames and stacks ---- */
+
+static inline bool is_frame(const struct stacks *s, uint32_t id, const struct frame *f)
+{
+    return s->frame_func.ptr[id] == f->func && s->frame_line.ptr[id] == f->line &&
+           s->frame_file.ptr[id] == f->file && s->frame_module.ptr[id] == f->module &&
+           s->frame_addr.ptr[id] == f->addr;
+}
+
+uint32_t known_frame(struct known *k, const struct frame *f)
+{
+    if (LIKELY(k->frame_next < k->stacks.frame_func.len && is_frame(&k->stacks, k->frame_next, f)))
+        return k->frame_next++;
+    mutex_lock(&k->lock);
+    uint32_t id = has_room(k, 0) ? stacks_frame(&k->stacks, f) : STACKS_FULL;
+    mutex_unlock(&k->lock);
+    k->full |= id == STACKS_FULL;
+    k->frame_next = id + 1;
+    return id;
+}
+
+static uint64_t path_hash(const struct known *k, const uint32_t *frames, size_t n)
+{
+    uint64_t h = k->stacks.seed + n;
+    size_t i = 0;
+
+    for (; i + 4 <= n; i += 4) {
+        uint64_t a = (uint64_t)frames[i] << 32 | frames[i + 1];
+        uint64_t b = (uint64_t)frames[i + 2] << 32 | frames[i + 3];
+        h = hash_mix(a ^ h, b ^ UINT64_C(0xa0761d6478bd642f) ^ (h << 32 | h >> 32));
+    }
+    for (; i < n; i++)
+        h = hash_mix(frames[i] ^ h, h ^ UINT64_C(0xe7037ed1a0b428db));
+    return hash_mix(h ^ UINT64_C(0xd6e8feb86659fd93), k->stacks.seed | 1);
+}
+
+static uint32_t add_stack(struct known *k, const uint32_t *frames, size_t n)
+{
+    uint32_t node = 0;
+
+    if (!has_room(k, n * sizeof(uint32_t)) || k->paths.len + n >= UINT32_MAX)
+        return STACKS_FULL;
+    mutex_lock(&k->lock);
+    for (size_t i = n; i > 0; i--)
+        node = stacks_node(&k->stacks, node, frames[i - 1]);
+    mutex_unlock(&k->lock);
+    if (node == STACKS_FULL)
+        return node;
+    struct known_stack new = { (uint32_t)k->paths.len, (uint32_t)n, node };
+    vec_push(&k->seen, new);
+    vec_reserve(&k->paths, k->paths.len + n);
+    memcpy(k->paths.ptr + k->paths.len, frames, n * sizeof(*frames));
+    k->paths.len += n;
+    return node;
+}
+
+uint32_t known_node(struct known *k, const uint32_t *frames, size_t n)
+{
+    struct known_slots *t = &k->stack_slots;
+    uint32_t tag = (uint32_t)(path_hash(k, frames, n) >> 16);
+
+    slots_room(t);
+    size_t at = tag & t->mask;
+    for (; t->slots[at]; at = (at + 1) & t->mask) {
+        const struct known_stack *s = &k->seen.ptr[(uint32_t)t->slots[at] - 1];
+        if (t->slots[at] >> 32 == tag && s->len == n &&
+            memcmp(k->paths.ptr + s->from, frames, n * sizeof(*frames)) == 0)
+            return s->node;
+    }
+    uint32_t node = add_stack(k, frames, n);
+    k->full |= node == STACKS_FULL;
+    if (node != STACKS_FULL)
+        slots_set(t, at, tag, k->seen.len - 1);
+    return node;
+}

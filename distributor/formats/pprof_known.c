@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pprof_known: samples to nodes by what is known of their service (known.h).
+ *
+ *   location ids of a sample ── seen in this body? ──> node
+ *        └─> frames, by location (once each) ──> frames of the stack ──> known_node
+ *
+ * The walk for profiles that are like those before: it stores nothing twice and says no to whatever
+ * is unusual (broken samples, names that are cut, stacks that are too deep or too many), which the
+ * ordinary walk (pprof_walk.c) then judges from the start. Frames are made by the same rules as
+ * there.
+ *
+ * Nodes get numbers 1, 2, ... within the push in order of first sight, so that what follows works
+ * on tables of the size of the push, not of all that is known.
+ */
+#include "common/base/size.h"
+#include "distributor/formats/known.h"
+#include "distributor/formats/native.h"
+#include "distributor/formats/paths.h"
+#include "distributor/formats/pprof_seen.h"
+#include "distributor/formats/pprof_stacks.h"
+
+#define STACKS_FIRST 512
+
+struct loc_frames {
+    uint32_t from, len; /* as in pprof_walk.c */
+};
+struct fn_names {
+    uint32_t name, file;
+};
+
+struct lookup {
+    const struct pprof *p;
+    const struct limits *l;
+    struct push *push;
+    struct known *k;
+    uint32_t *files;   /* by string index: string of k */
+    uint32_t *modules; /* by mapping */
+    struct fn_names *functions;
+    struct loc_frames *locations;
+    VEC(uint32_t) frames; /* of locations of several frames */
+    uint32_t *path;       /* of one stack, leaf first: l->frames_keep of them */
+    size_t path_len;
+    uint32_t *nodes; /* push->known_nodes */
+    size_t nodes_len;
+    struct pprof_seen seen; /* node: number in the push; PPROF_NONE: has an unknown location */
+    struct pprof_sample sample;
+    struct pprof_keep keep;
+    bool odd; /* not for this walk */
+};
+
+/* Agents whose frames are made of a file and a name are left to the ordinary walk. */
+static bool joined_names(const struct ingest *in)
+{
+    return str_eqc(in->spy, "pyspy") || str_eqc(in->spy, "rbspy") || str_eqc(in->spy, "scripting");
+}
+
+static bool lookup_init(struct lookup *x)
+{
+    struct arena *a = x->push->arena;
+    const struct pprof *p = x->p;
+
+    x->files = arena_alloc(a, p->strings.len * sizeof(*x->files));
+    x->modules = arena_alloc(a, p->mappings.len * sizeof(*x->modules));
+    x->functions = arena_alloc(a, p->functions.len * sizeof(*x->functions));
+    x->locations = arena_alloc(a, p->locations.len * sizeof(*x->locations));
+    x->path = arena_alloc(a, ((size_t)x->l->frames_keep + 1) * sizeof(*x->path));
+    x->nodes = arena_alloc(a, (p->samples.len + 1) * sizeof(*x->nodes));
+    pprof_seen_init(&x->seen, p->body, MIN(p->samples.len, STACKS_FIRST), x->k->stacks.seed);
+    if (!x->files || !x->modules || !x->functions || !x->locations || !x->path || !x->nodes)
+        return false;
+    memset(x->files, 0xff, p->strings.len * sizeof(*x->files));
+    memset(x->modules, 0xff, p->mappings.len * sizeof(*x->modules));
+    memset(x->functions, 0xff, p->functions.len * sizeof(*x->functions));
+    memset(x->locations, 0xff, p->locations.len * sizeof(*x->locations));
+    return true;
+}
+
+/* ---- names ---- */
+
+/* As it is stored: made once for ever. Names that would be cut are odd: that is counted. */
+static uint32_t name_id(struct lookup *x, struct str s, bool path)
+{
+    struct known *k = x->k;
+
+    if (s.len == 0)
+        return 0;
+    uint32_t at = s.len > x->l->symbol_keep_bytes ? KNOWN_NONE : known_text(k, s);
+    if (at == KNOWN_NONE) {
+        x->odd = true;
+        return 0;
+    }
+    struct known_text *t = &k->texts.ptr[at];
+    uint32_t *id = path ? &t->path : &t->symbol;
+    if (UNLIKELY(*id == KNOWN_NONE)) {
+        struct buf tmp;
+        size_t keep = (size_t)x->l->symbol_keep_bytes;
+        buf_init(&tmp, 2 * keep + 64);
+        *id = known_string(k, path ? push_path(x->push, s, keep, &tmp)
+                                   : push_symbol(x->push, s, keep, &tmp));
+        buf_deinit(&tmp);
+    }
+    return *id;
+}
+
+static uint32_t file_id(struct lookup *x, uint32_t index)
+{
+    if (index == 0 || index >= x->p->strings.len)
+        return 0;
+    if (x->files[index] == PPROF_NONE)
+        x->files[index] = name_id(x, x->p->strings.ptr[index], true);
+    return x->files[index];
+}
+
+static uint32_t module_id(struct lookup *x, uint32_t mapping)
+{
+    if (mapping == PPROF_NONE)
+        return 0;
+    if (x->modules[mapping] == PPROF_NONE)
+        x->modules[mapping] = name_id(x, pprof_str(x->p, x->p->mappings.ptr[mapping].file), true);
+    return x->modules[mapping];
+}
+
+static struct fn_names function_names(struct lookup *x, uint32_t i)
+{
+    const struct pprof_function *fn = &x->p->functions.ptr[i];
+    struct str name = pprof_str(x->p, fn->name);
+
+    if (x->functions[i].name != PPROF_NONE)
+        return x->functions[i];
+    if (name.len == 0)
+        name = pprof_str(x->p, fn->system_name);
+    if (name.len == 0)
+        name = STR(PATHS_NO_NAME);
+    x->functions[i].name = name_id(x, name, false);
+    x->functions[i].file = file_id(x, fn->file);
+    return x->functions[i];
+}
+
+static struct str kept(struct lookup *x, struct str s)
+{
+    x->odd |= s.len > x->l->symbol_keep_bytes;
+    return s;
+}
+
+static struct frame address_frame(struct lookup *x, uint64_t address, uint32_t mapping)
+{
+    struct frame f = { .addr = address };
+
+    if (mapping == PPROF_NONE)
+        return f;
+    const struct pprof_mapping *m = &x->p->mappings.ptr[mapping];
+    struct str build_id = pprof_str(x->p, m->build_id);
+    f.addr = native_offset(address, m->start, m->limit, m->offset);
+    if (native_build_id(build_id)) {
+        f.module = known_string(x->k, kept(x, build_id));
+        f.file = known_string(x->k, kept(x, native_base_name(pprof_str(x->p, m->file))));
+    } else {
+        f.module = module_id(x, mapping);
+    }
+    return f;
+}
+
+/* ---- locations ---- */
+
+static struct loc_frames location_frames(struct lookup *x, uint32_t i)
+{
+    const struct pprof *p = x->p;
+    const struct pprof_location *at = &p->locations.ptr[i];
+    uint32_t from = i ? p->locations.ptr[i - 1].lines_end : 0;
+    uint32_t mapping = pprof_find(&p->mapping_ids, at->mapping_id);
+    struct loc_frames out = { (uint32_t)x->frames.len, 0 };
+
+    for (uint32_t n = at->lines_end; n > from; n--) { /* the last line is the physical function */
+        const struct pprof_line *line = &p->lines.ptr[n - 1];
+        uint32_t fn = pprof_find(&p->function_ids, line->function_id);
+        if (fn == PPROF_NONE)
+            continue;
+        struct fn_names names = function_names(x, fn);
+        struct frame f = { .func = names.name,
+                           .file = names.file,
+                           .module = module_id(x, mapping),
+                           .line = line->line,
+                           .addr = p->functions.ptr[fn].start_line };
+        if (UNLIKELY(x->odd || x->k->full))
+            return out;
+        vec_push(&x->frames, known_frame(x->k, &f));
+    }
+    if (x->frames.len == out.from && at->address) {
+        struct frame f = address_frame(x, at->address, mapping);
+        if (UNLIKELY(x->odd || x->k->full))
+            return out;
+        vec_push(&x->frames, known_frame(x->k, &f));
+    }
+    out.len = (uint32_t)x->frames.len - out.from;
+    if (out.len == 1)
+        out.from = x->frames.ptr[--x->frames.len];
+    x->locations[i] = out;
+    return out;
+}
+
+/* Its frames to the end of x->path. False: there is no such location, or it is odd. */
+static inline bool add_location(struct lookup *x, uint64_t id)
+{
+    uint32_t at = pprof_find(&x->p->location_ids, id);
+
+    if (UNLIKELY(at == PPROF_NONE))
+        return false;
+    struct loc_frames lf = x->locations[at];
+    if (UNLIKELY(lf.len == PPROF_NONE))
+        lf = location_frames(x, at);
+    if (UNLIKELY(lf.len > x->l->frames_keep - x->path_len)) {
+        x->odd = true;
+        return false;
+    }
+    if (LIKELY(lf.len == 1)) {
+        x->path[x->path_len++] = lf.from;
+        return true;
+    }
+    for (uint32_t i = lf.len; i > 0; i--)
+        x->path[x->path_len++] = x->frames.ptr[lf.from + i - 1];
+    return true;
+}
+
+/* ---- stacks ---- */
+
+/* The number of a node within the push. */
+static uint32_t number_of(struct lookup *x, uint32_t node)
+{
+    struct known *k = x->k;
+
+    if (UNLIKELY(node >= k->dense.len)) {
+        size_t had = k->dense.len, want = k->stacks.node_parent.len + 1;
+        vec_reserve(&k->dense, want);
+        memset(k->dense.ptr + had, 0, (want - had) * sizeof(uint32_t));
+        k->dense.len = want;
+    }
+    if (!k->dense.ptr[node]) {
+        x->nodes[x->nodes_len++] = node;
+        k->dense.ptr[node] = (uint32_t)x->nodes_len;
+    }
+    return k->dense.ptr[node];
+}
+
+/* Packed or tagged ids of one or two bytes, all of them known and sequential: the usual case. */
+static const uint8_t *take_plain(struct lookup *x, const uint8_t *p, const uint8_t *end,
+                                 const uint8_t *body_end)
+{
+    const struct loc_frames *locations = x->locations;
+    size_t n = x->path_len, most = (size_t)x->l->frames_keep, tag = x->sample.tagged;
+    uint32_t known = (uint32_t)x->p->location_ids.len, *path = x->path;
+
+    if (body_end - end < 3 || !x->p->location_ids.sequential)
+        return p;
+    while (p < end) {
+        const uint8_t *q = p + tag;
+        uint32_t two = (uint32_t)q[0] | (uint32_t)q[1] << 8, more = two >> 7 & 1;
+        uint32_t at = ((two & 0x7f) | (two >> 1 & 0x3f80 & (0u - more))) - 1;
+        if ((two & 0x8080) == 0x8080 || at >= known || q + 1 + more > end)
+            break;
+        struct loc_frames lf = locations[at];
+        if (lf.len > most - n) /* PPROF_NONE is more than anything */
+            break;
+        if (LIKELY(lf.len == 1)) {
+            path[n++] = lf.from;
+        } else {
+            const uint32_t *frames = x->frames.ptr + lf.from;
+            for (uint32_t i = lf.len; i > 0; i--)
+                path[n++] = frames[i - 1];
+        }
+        p = q + 1 + more;
+    }
+    x->path_len = n;
+    return p;
+}
+
+/* The number of the sample's stack; PPROF_NONE if a location of it is not there. */
+static uint32_t find_stack(struct lookup *x, struct err *e)
+{
+    const uint8_t *body = (const uint8_t *)x->p->body.ptr;
+    const struct wire wire = { body, body + x->p->body.len, "sample", 0, e };
+    struct rd r = rd_of(x->sample.ids);
+    uint64_t id;
+
+    x->path_len = 0;
+    while (r.p < r.end) {
+        r.p = take_plain(x, r.p, r.end, wire.end);
+        if (r.p == r.end)
+            break;
+        r.p += x->sample.tagged;
+        if (!wire_varint(&wire, &r, &id)) {
+            x->odd = true;
+            return PPROF_NONE;
+        }
+        if (!add_location(x, id) || x->odd)
+            return PPROF_NONE;
+    }
+    for (size_t i = 0; !x->sample.ids.len && i < x->sample.locations.len; i++)
+        if (!add_location(x, x->sample.locations.ptr[i]) || x->odd)
+            return PPROF_NONE;
+    if (x->path_len == 0) {
+        struct frame f = { .func = known_string(x->k, STR(PATHS_NO_STACK)) };
+        x->path[x->path_len++] = x->k->full ? 0 : known_frame(x->k, &f);
+    }
+    if (x->k->full)
+        return PPROF_NONE;
+    uint32_t node = known_node(x->k, x->path, x->path_len);
+    return x->k->full ? PPROF_NONE : number_of(x, node);
+}
+
+/* As find_stack, by the bytes of the ids where they are in one piece. */
+static uint32_t find_seen(struct lookup *x, struct err *e)
+{
+    struct str ids = x->sample.ids;
+    uint64_t hash;
+
+    if (!ids.len || ids.len >= PPROF_SEEN_TAGGED)
+        return find_stack(x, e);
+    struct pprof_stack *seen = pprof_seen_find(&x->seen, ids, x->sample.tagged, &hash);
+    if (seen)
+        return seen->node;
+    uint32_t at = find_stack(x, e);
+    pprof_seen_add(&x->seen, ids, x->sample.tagged, hash)->node = at;
+    return at;
+}
+
+static bool walk_samples(struct lookup *x, const int64_t *values, struct pprof_walked *out)
+{
+    size_t types = x->p->types_len;
+    struct err ignored;
+
+    for (size_t i = 0; i < x->p->samples.len; i++) {
+        if (pprof_sample_read(x->p, i, x->l, &x->sample, &ignored))
+            return false;
+        const int64_t *v = values ? values + i * types : x->sample.values;
+        if (!pprof_values_count(x->push, v, x->sample.values_len, types))
+            continue;
+        uint32_t at = find_seen(x, &ignored);
+        if (UNLIKELY(x->odd || x->k->full || x->nodes_len > x->l->stacks))
+            return false;
+        if (at == PPROF_NONE)
+            x->push->drops[DROP_UNKNOWN_LOCATION]++;
+        else
+            pprof_keep_sample(&x->keep, &x->sample, at, v, out);
+    }
+    return true;
+}
+
+static void forget_numbers(struct lookup *x)
+{
+    for (size_t i = 0; i < x->nodes_len; i++)
+        x->k->dense.ptr[x->nodes[i]] = 0;
+}
+
+static bool walk_taken(struct lookup *x, const int64_t *values, struct pprof_walked *ret)
+{
+    struct known_counts before = known_now(x->k);
+    struct push *push = x->push;
+
+    x->k->full = false;
+    x->k->text_next = x->k->frame_next = 0;
+    if (!pprof_walked_init(x->p, push, ret) || !lookup_init(x) || !walk_samples(x, values, ret))
+        return false;
+    push->known_nodes = x->nodes;
+    push->known_len = x->nodes_len;
+    push->known_upto = known_now(x->k);
+    push->known_grew = push->known_upto.nodes > before.nodes ||
+                       push->known_upto.frames > before.frames ||
+                       push->known_upto.strings > before.strings;
+    return true;
+}
+
+bool pprof_walk_known(const struct pprof *p, const struct ingest *in, const struct limits *l,
+                      const int64_t *values, struct push *push, struct pprof_walked *ret)
+{
+    struct lookup x = { .p = p, .l = l, .push = push, .keep = { .p = p } };
+    uint64_t drops[PUSH_DROPS];
+
+    if (!push->memory.take || push->known || joined_names(in))
+        return false;
+    x.k = push->memory.take(push->memory.cookie, push);
+    if (!x.k)
+        return false;
+    push->known = x.k;
+    push->known_taken = true;
+    memcpy(drops, push->drops, sizeof(drops));
+    struct arena_mark mark = arena_mark(push->arena);
+    bool ok = x.k->symbol_keep == l->symbol_keep_bytes && walk_taken(&x, values, ret);
+    forget_numbers(&x);
+    vec_free(&x.frames);
+    pprof_seen_deinit(&x.seen);
+    pprof_sample_deinit(&x.sample);
+    if (ok)
+        return true;
+    if (x.k->full || x.k->symbol_keep != l->symbol_keep_bytes) /* a new one begins */
+        atomic_store_explicit(&x.k->dead, true, memory_order_relaxed);
+    pprof_walked_deinit(ret);
+    arena_rewind(push->arena, mark);
+    memcpy(push->drops, drops, sizeof(drops));
+    push_known_put(push);
+    known_unref(push->known);
+    push->known = NULL;
+    return false;
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Decoding by what is known of a service gives what decoding from nothing gives: random profiles
+ * beside the generator's model, all sample files twice, in any order, and under small bounds.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+/* cmocka wants the three above first */
+#include <cmocka.h>
+
+#include "distributor/formats/known.h"
+#include "tests/lib/dist_push.h"
+#include "tests/lib/gen_pprof.h"
+#include "tests/lib/testdata.h"
+
+struct shelf_of_one {
+    struct known *known;
+    size_t bytes_max, taken, put;
+};
+
+static struct known *take(void *cookie, const struct push *push)
+{
+    static const uint8_t session[KNOWN_SESSION_BYTES] = "a session";
+    struct shelf_of_one *s = cookie;
+
+    assert_true(push->service.len > 0);
+    if (s->known && atomic_load(&s->known->dead)) {
+        known_unref(s->known);
+        s->known = NULL;
+    }
+    if (!s->known)
+        s->known = known_new(session, 7, limits_default().symbol_keep_bytes, s->bytes_max);
+    s->taken++;
+    return known_ref(s->known);
+}
+
+static void put(void *cookie, struct known *k)
+{
+    struct shelf_of_one *s = cookie;
+
+    assert_ptr_equal(k, s->known);
+    s->put++;
+}
+
+/* As dist_decode, with a memory. */
+static int decode(struct shelf_of_one *s, struct dist_push *d, struct str body,
+                  const struct limits *l, struct err *e)
+{
+    struct ingest_raw raw = { .name = STR("app"), .format = STR("pprof") };
+
+    *d = (struct dist_push){ .arena = arena_new((size_t)l->decode_bytes) };
+    push_init(&d->push, d->arena, l, UINT64_C(0x5eed));
+    d->push.memory = (struct push_memory){ take, put, s };
+    if (ingest_parse(&raw, l, DIST_NOW_MS, d->arena, &d->in, e))
+        return e->code;
+    return formats_decode(&d->in, body, l, DIST_NOW_MS, &d->push, e);
+}
+
+static void check_numbers(const struct push *p)
+{
+    struct known_counts now = known_now(p->known);
+
+    assert_int_equal(p->stacks.node_parent.len, 0);
+    assert_memory_equal(&now, &p->known_upto, sizeof(now));
+    for (size_t i = 0; i < p->known_len; i++) {
+        assert_in_range(p->known_nodes[i], 1, now.nodes - 1);
+        for (size_t k = 0; k < i && p->known_len < 300; k++)
+            assert_int_not_equal(p->known_nodes[i], p->known_nodes[k]);
+    }
+}
+
+static void expand(struct dist_push *d, const struct limits *l)
+{
+    struct err e = { 0 };
+
+    if (d->push.known)
+        check_numbers(&d->push);
+    if (push_known_expand(&d->push, &e))
+        fail_msg("%s", e.text);
+    assert_null(d->push.known);
+    dist_check(&d->push, l);
+}
+
+static uint64_t seed_of(void)
+{
+    const char *given = getenv("SEED");
+    uint64_t seed = given ? strtoull(given, NULL, 10) : 1;
+
+    print_message("SEED=%" PRIu64 "\n", seed);
+    return seed;
+}
+
+static void test_random(void **state)
+{
+    (void)state;
+    struct shelf_of_one s = { .bytes_max = 8 * MIB };
+    struct limits l = limits_default();
+    struct prng p;
+    size_t known = 0;
+
+    prng_init(&p, seed_of());
+    for (int round = 0; round < 200; round++) {
+        struct gen_random r;
+        struct dist_push d;
+        struct buf rows;
+        struct err e = { 0 };
+        gen_random_pprof(&p, 1 + prng_below(&p, 120), &r);
+        if (decode(&s, &d, buf_str(&r.body), &l, &e))
+            fail_msg("round %d: %s", round, e.text);
+        known += d.push.known != NULL;
+        expand(&d, &l);
+        dist_rows(&d.push, &rows);
+        if (!str_eq(buf_str(&rows), buf_str(&r.rows)))
+            fail_msg("round %d: got\n%.*swant\n%.*s", round, STR_ARG(buf_str(&rows)),
+                     STR_ARG(buf_str(&r.rows)));
+        assert_int_equal(d.push.drops[DROP_NEGATIVE] + d.push.drops[DROP_UNKNOWN_LOCATION],
+                         r.dropped);
+        buf_deinit(&rows);
+        dist_push_free(&d);
+        gen_random_deinit(&r);
+        assert_int_equal(s.taken, s.put);
+    }
+    assert_in_range(known, 100, 200);
+    known_unref(s.known);
+}
+
+struct file_test {
+    struct shelf_of_one s;
+    struct limits l;
+    size_t files, known;
+};
+
+static void one_file(const char *name, void *cookie)
+{
+    struct file_test *t = cookie;
+    char path[512];
+    struct buf body, want, got;
+
+    snprintf(path, sizeof(path), "pprof/%s", name);
+    testdata_read(path, &body);
+    struct dist_push a, b;
+    struct err ea = { 0 }, eb = { 0 };
+    int rc = dist_decode(&a, "app", "pprof", NULL, buf_str(&body), &t->l, &ea);
+    for (int round = 0; round < 2; round++) {
+        assert_int_equal(decode(&t->s, &b, buf_str(&body), &t->l, &eb), rc);
+        if (rc) {
+            assert_string_equal(ea.text, eb.text);
+        } else {
+            t->known += b.push.known != NULL;
+            expand(&b, &t->l);
+            assert_memory_equal(a.push.drops, b.push.drops, sizeof(a.push.drops));
+            dist_rows(&a.push, &want);
+            dist_rows(&b.push, &got);
+            if (!str_eq(buf_str(&want), buf_str(&got)))
+                fail_msg("%s is another profile in round %d", name, round);
+            buf_deinit(&want);
+            buf_deinit(&got);
+        }
+        dist_push_free(&b);
+    }
+    t->files++;
+    dist_push_free(&a);
+    buf_deinit(&body);
+}
+
+static void test_files(void **state)
+{
+    (void)state;
+    struct file_test t = { .s = { .bytes_max = 256 * MIB }, .l = limits_default() };
+
+    if (!testdata_here("sample files decoded by what is known"))
+        skip();
+    testdata_each("pprof", one_file, &t);
+    assert_in_range(t.known, t.files, 2 * t.files); /* most files, both times */
+    assert_int_equal(t.s.taken, t.s.put);
+    known_unref(t.s.known);
+}
+
+/* Over its bound it is given up, and the push is decoded as if there were none. */
+static void test_small(void **state)
+{
+    (void)state;
+    struct limits l = limits_default();
+    struct prng p;
+    size_t dead = 0;
+
+    prng_init(&p, seed_of());
+    for (size_t bytes = 2000; bytes < 60000; bytes += 3000) {
+        struct shelf_of_one s = { .bytes_max = bytes };
+        for (int round = 0; round < 12; round++) {
+            struct gen_random r;
+            struct dist_push d;
+            struct buf rows;
+            struct err e = { 0 };
+            gen_random_pprof(&p, 60, &r);
+            assert_int_equal(decode(&s, &d, buf_str(&r.body), &l, &e), 0);
+            dead += atomic_load(&s.known->dead);
+            assert_true(d.push.known || s.taken == s.put);
+            expand(&d, &l);
+            dist_rows(&d.push, &rows);
+            assert_true(str_eq(buf_str(&rows), buf_str(&r.rows)));
+            buf_deinit(&rows);
+            dist_push_free(&d);
+            gen_random_deinit(&r);
+        }
+        known_unref(s.known);
+    }
+    assert_true(dead > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_small),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
