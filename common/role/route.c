@@ -269,8 +269,10 @@ bool route_ready(struct route *r, char *why, size_t why_size)
         for (size_t i = 0; i < r->peers_len; i++) {
             if (rpc_peer_up(r->peers[i]))
                 continue;
-            (void)snprintf(why, why_size, "ingester %s does not answer",
-                           rpc_peer_addr(r->peers[i]));
+            struct err e;
+
+            rpc_peer_why(r->peers[i], &e);
+            (void)snprintf(why, why_size, "ingester %s", e.text);
             return false;
         }
         return true;

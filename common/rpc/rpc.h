@@ -96,6 +96,8 @@ NODISCARD int rpc_peer_get(struct rpc_node *n, const char *addr, struct rpc_peer
 /* Answers pings. A new peer is not up until its first answer; calls to it wait. Calls to one that
  * is down fail at once. */
 bool rpc_peer_up(const struct rpc_peer *p);
+/* Why a peer is not up, beginning with its address. */
+void rpc_peer_why(const struct rpc_peer *p, struct err *e);
 const char *rpc_peer_addr(const struct rpc_peer *p);
 
 /* err NULL = success. `reply` is borrowed for the call. */

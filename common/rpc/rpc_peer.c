@@ -267,6 +267,14 @@ bool rpc_peer_up(const struct rpc_peer *p)
     return p->state == RPC_PEER_UP;
 }
 
+void rpc_peer_why(const struct rpc_peer *p, struct err *e)
+{
+    if (p->state == RPC_PEER_NEW)
+        err_set(e, ERR_UNAVAILABLE, "%s has not answered yet", p->addr);
+    else
+        rpc_peer_say_down(p, rpc_node_now(p->node), e);
+}
+
 const char *rpc_peer_addr(const struct rpc_peer *p)
 {
     return p->addr;
