@@ -4,6 +4,9 @@
  */
 #include "querier/api_connect.h"
 
+#include <stdlib.h>
+
+#include "common/base/size.h"
 #include "common/model/slot.h"
 #include "querier/select.h"
 
@@ -181,49 +184,141 @@ static int reply_select_series(struct query *q, struct err *e)
     return code;
 }
 
-/* Each exemplar is a point of its group. */
-static int add_list(struct query *q, const struct select_series *s, const struct wire_exm_list *l,
-                    struct timeline *t, struct err *e)
+/* ---- by id and in groups: the list has the labels of each exemplar, a timeline has not ---- */
+
+struct one {
+    uint32_t group, k, leaf;
+    uint64_t value;
+};
+struct ones {
+    VEC(struct one) at;
+    VEC(struct labels) groups;
+    struct map_str *by_key; /* canonical labels -> index + 1 */
+    bool gauge;
+};
+
+static int find_group(struct query *q, const struct select_series *s, const struct labels *series,
+                      struct ones *o, uint32_t *ret, struct err *e)
 {
-    const uint64_t once = 1;
-    const uint32_t leaf = 1;
+    struct labels mine;
     struct str key;
 
+    if (exm_group(series, s->group_by, s->group_by_len, q->arena, &mine, &key, e))
+        return e->code;
+    uintptr_t known = (uintptr_t)map_str_get(o->by_key, key);
+    if (!known) {
+        vec_push(&o->groups, mine);
+        known = o->groups.len;
+        map_str_put(o->by_key, key, (void *)known);
+    }
+    *ret = (uint32_t)known - 1;
+    return 0;
+}
+
+static int add_list(struct query *q, const struct select_series *s, const struct wire_exm_list *l,
+                    struct ones *o, struct err *e)
+{
+    uint32_t *groups = ARENA_ARRAY(q->data, uint32_t, l->series_len + 1);
+
+    if (!groups || query_take(q, l->len * 4 * sizeof(struct one), e))
+        return groups ? e->code : err_set(e, ERR_LIMIT, "too many series in one answer");
+    o->gauge |= l->gauge;
+    for (size_t i = 0; i < l->series_len; i++)
+        if (find_group(q, s, &l->series[i], o, &groups[i], e))
+            return e->code;
     for (size_t i = 0; i < l->len; i++) {
         const struct wire_exemplar *x = &l->items[i];
-        struct wire_points p = { .value = &x->total, .writes = &once, .leaves = &leaf, .len = 1 };
-        struct wire_timelines one = { .series = &p, .len = 1, .gauge = l->gauge };
         uint32_t k;
-        if (!exm_point(&s->grid, x->start_ms, &k))
-            continue;
-        p.point = &k;
-        if (exm_group(&l->series[x->series], s->group_by, s->group_by_len, q->arena, &p.labels,
-                      &key, e) ||
-            query_take(q, sizeof(struct timeline_point) * 2, e) || timeline_add(t, &one, e))
-            return e->code;
+        if (exm_point(&s->grid, x->start_ms, &k))
+            vec_push(&o->at, ((struct one){ groups[x->series], k,
+                                            slot_of_ms(x->start_ms) / LEAF_SLOTS, x->total }));
     }
     return 0;
 }
 
-/* By id and in groups: the list has the labels of each exemplar, which their timeline has not. */
+static int by_place(const void *a, const void *b)
+{
+    const struct one *x = a, *y = b;
+
+    if (x->group != y->group)
+        return x->group < y->group ? -1 : 1;
+    if (x->k != y->k)
+        return x->k < y->k ? -1 : 1;
+    return x->leaf < y->leaf ? -1 : x->leaf > y->leaf;
+}
+
+/* Points of the group that number i is the first of; *ret_next is behind them. A leaf in which
+ * several exemplars stand counts once, as it does where nothing is grouped by. */
+static int add_points(struct query *q, const struct ones *o, size_t i, struct timeline *t,
+                      size_t *ret_next, struct err *e)
+{
+    const struct one *all = o->at.ptr;
+    size_t end = i;
+
+    while (end < o->at.len && all[end].group == all[i].group)
+        end++;
+    uint32_t *point = ARENA_ARRAY(q->data, uint32_t, end - i);
+    uint32_t *leaves = ARENA_ARRAY(q->data, uint32_t, end - i);
+    uint64_t *value = ARENA_ARRAY(q->data, uint64_t, end - i);
+    uint64_t *writes = ARENA_ARRAY(q->data, uint64_t, end - i);
+    struct wire_points p = { .labels = o->groups.ptr[all[i].group],
+                             .point = point,
+                             .value = value,
+                             .writes = writes,
+                             .leaves = leaves };
+    struct wire_timelines w = { .series = &p, .len = 1, .gauge = o->gauge };
+
+    if (!point || !leaves || !value || !writes)
+        return err_set(e, ERR_LIMIT, "too many exemplars in one answer");
+    for (size_t n = i; n < end; n++) {
+        bool first = n == i || all[n].k != all[n - 1].k;
+        size_t at = first ? p.len++ : p.len - 1;
+        point[at] = all[n].k;
+        value[at] = first ? all[n].value : u64_add_sat(value[at], all[n].value);
+        writes[at] = first ? 1 : writes[at] + 1;
+        leaves[at] = first ? 1 : leaves[at] + (all[n].leaf != all[n - 1].leaf);
+    }
+    *ret_next = end;
+    return query_take(q, timeline_cost(&w), e) || timeline_add(t, &w, e) ? e->code : 0;
+}
+
+static int group_ids(struct query *q, const struct select_series *s, const struct select_list *list,
+                     struct ones *o, struct timeline *t, struct err *e)
+{
+    for (size_t i = 0; i < list->len; i++)
+        if (add_list(q, s, &list->at[i], o, e))
+            return e->code;
+    if (o->at.len)
+        qsort(o->at.ptr, o->at.len, sizeof(*o->at.ptr), by_place);
+    for (size_t i = 0; i < o->at.len;)
+        if (add_points(q, o, i, t, &i, e))
+            return e->code;
+    timeline_finish(t, s->asked.average != 0);
+    return 0;
+}
+
 static int reply_ids(struct query *q, struct err *e)
 {
     const struct select_series *s = q->state;
+    struct ones o = { .by_key = map_str_new() };
     struct select_list list;
     struct timeline t;
 
     timeline_init(&t, q->arena);
     int code = select_read_list(q, ASK_SERIES, &list, e);
-    for (size_t i = 0; i < list.len && !code; i++)
-        code = add_list(q, s, &list.at[i], &t, e);
-    if (!code) {
-        timeline_finish(&t, s->asked.average != 0);
-        list.grid = list_grid(s);
+    if (!code)
+        code = group_ids(q, s, &list, &o, &t, e);
+    list.grid = list_grid(s);
+    if (!code)
         code = select_reply(q, s, &t, &list, e);
-    }
     timeline_deinit(&t);
+    map_str_free(o.by_key);
+    vec_free(&o.at);
+    vec_free(&o.groups);
     return code;
 }
+
+/* ---- questions ---- */
 
 static struct plan_range range_of(const struct select_series *s)
 {

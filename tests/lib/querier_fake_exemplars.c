@@ -91,6 +91,7 @@ static void put_list(const struct fake *f, const Embertree__ExemplarRequest *q, 
         embertree__label_set__init(set);
         set->labels = fake_pairs(&l, a);
         set->n_labels = l.len;
+        r.gauge |= f->pushes[x->push].gauge;
         one->series = (uint32_t)r.n_series;
         r.series[r.n_series++] = set;
         r.exemplars[r.n_exemplars++] = one;

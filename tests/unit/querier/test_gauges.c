@@ -27,6 +27,13 @@ static const struct qbed_push pushes[] = {
     { 1, "two", "pod=p", HEAP, T(-40), "main;alloc", 400, true, NULL },
 };
 
+static const struct qbed_exemplar exemplars[] = {
+    { 0, "span_id=00000000000000aa", "main;alloc=100" },
+    { 1, "span_id=00000000000000aa", "main;alloc=200" },
+    { 2, "span_id=00000000000000aa", "main;alloc=300" },
+    { 3, "span_id=00000000000000aa", "main;alloc=400" },
+};
+
 static void test_answers(void **state)
 {
     static const struct {
@@ -50,12 +57,19 @@ static void test_answers(void **state)
           "\",\"labelSelector\":\"{}\",\"step\":100,"
           "\"stackTraceSelector\":{\"callSite\":[{\"name\":\"main\"}]}}",
           "333.33" },
+        { NULL, "SelectSeries", /* by id: four exemplars in three leaves */
+          "{\"start\":1749999900000,\"end\":1750000000000,\"profileTypeID\":\"" HEAP
+          "\",\"labelSelector\":\"{span_id=\\\"00000000000000aa\\\"}\",\"step\":100,"
+          "\"groupBy\":[\"pod\"]}",
+          "333.33" },
     };
     struct qbed b;
 
     (void)state;
     qbed_init(&b, 2, NULL);
     qbed_data(&b, pushes, ARRAY_LEN(pushes));
+    b.exemplars = exemplars;
+    b.exemplars_len = ARRAY_LEN(exemplars);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const char *reply = rows[i].target ? qbed_get(&b, rows[i].target)
                                            : qbed_connect(&b, rows[i].method, rows[i].json);
