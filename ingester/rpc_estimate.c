@@ -71,6 +71,7 @@ int estimate_run(const struct read_msg *m, const struct read_source *src, struct
     r.index_bytes = s.index_bytes;
     r.dictionary_bytes = s.dictionary_bytes;
     r.shards = (uint32_t)src->len;
+    r.samples = s.samples;
     *ret_rows = 0;
     uint8_t *p = reply_room(out, embertree__estimate_reply__get_packed_size(&r), e);
     if (!p)

@@ -11,6 +11,8 @@
  *     ^──────────────────────────────────────────────────────────────────┘
  *     └──(days)──> timelines of the types seen there ──> first and last leaf with a push
  */
+#include <stdio.h>
+
 #include "common/model/slot.h"
 #include "querier/api_connect.h"
 #include "querier/connect_msg.h"
@@ -223,23 +225,27 @@ int api_profile_stats(struct query *q, struct err *e)
 
 enum { ASK_ESTIMATE };
 
-/* Several tenants ask each of them several times. */
-static size_t ingesters_asked(const struct query *q)
+static void put_scope(struct query *q, const struct estimate_part *p, struct msg_out *o)
 {
-    size_t n = 0;
+    char name[64];
+    int n = snprintf(name, sizeof(name), "%s %zu", route_moves(q->qr->route) ? "Shard" : "Ingester",
+                     p->target);
 
-    vec_for (i, &q->calls) {
-        size_t k = 0;
-        while (k < i && q->calls.ptr[k].ingester != q->calls.ptr[i].ingester)
-            k++;
-        n += k == i;
-    }
-    return n;
+    msg_out_obj(o, MSG_ITEM);
+    msg_out_str(o, 1, "componentType", str_n(name, (size_t)n));
+    msg_out_u64(o, 2, "componentCount", 1);
+    msg_out_u64(o, 3, "blockCount", p->sum.shards);
+    msg_out_u64(o, 4, "seriesCount", p->sum.series);
+    msg_out_u64(o, 5, "profileCount", p->sum.writes);
+    msg_out_u64(o, 6, "sampleCount", p->sum.samples);
+    msg_out_u64(o, 7, "indexBytes", p->sum.index_bytes);
+    msg_out_u64(o, 8, "profileBytes", p->sum.bytes);
+    msg_out_u64(o, 9, "symbolBytes", p->sum.dictionary_bytes);
+    msg_out_obj_end(o);
 }
 
 static int reply_estimate(struct query *q, struct err *e)
 {
-    size_t ingesters = ingesters_asked(q);
     struct estimate x = { 0 };
     struct msg_out o;
 
@@ -247,16 +253,8 @@ static int reply_estimate(struct query *q, struct err *e)
         return e->code;
     query_msg(q, &o);
     msg_out_list(&o, 1, "queryScopes");
-    msg_out_obj(&o, MSG_ITEM);
-    msg_out_str(&o, 1, "componentType", STR("Ingesters"));
-    msg_out_u64(&o, 2, "componentCount", ingesters);
-    msg_out_u64(&o, 3, "blockCount", MIN(x.shards, q->qr->ctx->cluster->shards));
-    msg_out_u64(&o, 4, "seriesCount", x.sum.series);
-    msg_out_u64(&o, 5, "profileCount", x.sum.writes);
-    msg_out_u64(&o, 7, "indexBytes", x.sum.index_bytes);
-    msg_out_u64(&o, 8, "profileBytes", x.sum.bytes);
-    msg_out_u64(&o, 9, "symbolBytes", x.sum.dictionary_bytes);
-    msg_out_obj_end(&o);
+    for (size_t i = 0; i < x.len; i++)
+        put_scope(q, &x.at[i], &o);
     msg_out_list_end(&o);
     msg_out_obj(&o, 2, "queryImpact");
     msg_out_u64(&o, 2, "totalBytesInTimeRange", x.sum.bytes);

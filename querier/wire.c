@@ -517,6 +517,7 @@ NODISCARD int wire_get_estimate(struct str in, struct arena *a, struct wire_esti
                                    .more = m->more,
                                    .series = m->series,
                                    .writes = m->writes,
+                                   .samples = m->samples,
                                    .index_bytes = m->index_bytes,
                                    .dictionary_bytes = m->dictionary_bytes,
                                    .shards = m->shards };

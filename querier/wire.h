@@ -143,7 +143,7 @@ struct wire_label_lists {
 struct wire_estimate { /* common/store/estimate.h */
     uint64_t services, units, nodes, rows, bytes;
     bool sampled, more;
-    uint64_t series, writes, index_bytes, dictionary_bytes;
+    uint64_t series, writes, samples, index_bytes, dictionary_bytes;
     uint32_t shards;
 };
 struct wire_exemplar {

@@ -9,7 +9,8 @@
  * last minutes are, and are exact to a block only, while most questions are about few rows. The
  * same readers as in a merge find the rows (rollup_read follows lists to members), so what is
  * counted is what a merge would touch. A year's cover has some 15 runs: about a thousand look-ups
- * at most for a service; over many services the sample of each gets smaller.
+ * at most for a service; over many services the sample of each gets smaller. Where rows are few,
+ * however many could be there, all are walked: pushes now and then would be missed.
  *
  * Ranges masked by deletes that are not purged yet count as if they were there.
  */
@@ -21,13 +22,16 @@
 #include "common/store/rollup.h"
 #include "common/store/store_impl.h"
 #include "common/store/targets.h"
+#include "common/store/vec.h"
 
 #define ARENA_MAX    (256 * MIB)
 #define SAMPLE_NODES 8 /* of a run */
 #define SAMPLE_UNITS 8 /* of a service */
 #define LOOKUPS_MAX  16384
 #define RUNS_TYPICAL 15
+#define TRY_ROWS     16    /* rows for each look-up that are walked where they may be few */
 #define RAW_ROWS_MAX 65536 /* of a service that are looked at */
+#define SERIES_MAX   4096  /* of a type that are looked at one by one */
 
 struct estimate {
     struct store_view *v;
@@ -37,6 +41,9 @@ struct estimate {
     uint32_t from, to;
     size_t per_run;      /* look-ups a run may take */
     uint64_t rows, size; /* looked at in the run at hand */
+    uint64_t samples;
+    uint64_t rows_max; /* of them */
+    bool full;         /* there were more */
     uint64_t raw_left;
     struct cover cover;
     VEC(uint64_t) units; /* sampled */
@@ -63,6 +70,7 @@ void store_estimate_add(struct store_estimate *to, const struct store_estimate *
     to->nodes = u64_add_sat(to->nodes, from->nodes);
     to->rows = u64_add_sat(to->rows, from->rows);
     to->bytes = u64_add_sat(to->bytes, from->bytes);
+    to->samples = u64_add_sat(to->samples, from->samples);
     to->sampled |= from->sampled;
     to->more |= from->more;
     to->series = u64_add_sat(to->series, from->series);
@@ -73,15 +81,25 @@ void store_estimate_add(struct store_estimate *to, const struct store_estimate *
 
 /* ---- sealed rows ---- */
 
+#define ENOUGH ERR_LIMIT
+
 static int on_row(void *cookie, size_t unit, uint32_t t, struct str value, struct err *e)
 {
     struct estimate *x = cookie;
 
+    uint64_t n;
+
     (void)unit;
     (void)t;
-    (void)e;
+    if (x->rows == x->rows_max) {
+        x->full = true;
+        return err_set(e, ENOUGH, "enough rows");
+    }
+    if (vec_count(value, &n, e))
+        return e->code;
     x->rows++;
     x->size += value.len;
+    x->samples += n;
     return 0;
 }
 
@@ -120,6 +138,34 @@ static void pick_units(struct estimate *x, size_t max)
         vec_push(&x->units, x->part.scan.series[i * len / n]);
 }
 
+static void add_run(struct estimate *x, uint64_t all, uint64_t looked)
+{
+    x->ret->rows = u64_add_sat(x->ret->rows, scale(x->rows, all, looked));
+    x->ret->bytes = u64_add_sat(x->ret->bytes, scale(x->size, all, looked));
+    x->ret->samples = u64_add_sat(x->ret->samples, scale(x->samples, all, looked));
+}
+
+/* Where few of the rows that could be there are, evenly spaced look-ups would find none: walks
+ * them, if walking takes few seeks and they turn out to be few. */
+static bool try_all(struct estimate *x, const struct cover_run *r, int *ret_rc, struct err *e)
+{
+    uint64_t buckets = (r->to - r->from) / LEVELS[r->level].bucket + 2;
+
+    x->rows = x->size = x->samples = 0;
+    x->rows_max = x->per_run * TRY_ROWS;
+    x->full = false;
+    if (mul_sat(buckets, x->part.scan.len) > x->rows_max)
+        return false;
+    pick_units(x, x->part.scan.len);
+    *ret_rc = look_up(x, r, r->from, r->to, e);
+    if (*ret_rc == ENOUGH && x->full) {
+        *ret_rc = 0;
+        return false;
+    }
+    add_run(x, 1, 1);
+    return true;
+}
+
 static int sample_run(struct estimate *x, const struct cover_run *r, struct err *e)
 {
     uint32_t width = LEVELS[r->level].node;
@@ -129,7 +175,10 @@ static int sample_run(struct estimate *x, const struct cover_run *r, struct err 
     int rc = 0;
 
     x->ret->nodes = u64_add_sat(x->ret->nodes, all);
-    x->rows = x->size = 0;
+    if (all > x->per_run && try_all(x, r, &rc, e))
+        return rc;
+    x->rows = x->size = x->samples = 0;
+    x->rows_max = UINT64_MAX;
     pick_units(x, MAX(x->per_run / looks, 1));
     bool whole = all <= x->per_run;
     if (whole) { /* few: all of them */
@@ -142,14 +191,11 @@ static int sample_run(struct estimate *x, const struct cover_run *r, struct err 
     }
     uint64_t looked = whole ? all : looks * x->units.len;
     x->ret->sampled |= looked < all;
-    x->ret->rows = u64_add_sat(x->ret->rows, scale(x->rows, all, looked));
-    x->ret->bytes = u64_add_sat(x->ret->bytes, scale(x->size, all, looked));
+    add_run(x, all, looked);
     return rc;
 }
 
 /* ---- unsealed rows ---- */
-
-#define ENOUGH ERR_LIMIT
 
 static int on_raw(void *cookie, size_t unit, uint32_t t, struct str value, struct err *e)
 {
@@ -170,6 +216,8 @@ static int on_hot(void *cookie, size_t unit, const struct hot_leaf *l, struct er
     (void)unit;
     (void)e;
     x->rows++;
+    for (size_t i = 0; i < l->len; i++)
+        x->samples += l->sections[i].len;
     for (size_t i = 0; i < l->len; i++)
         x->size += l->sections[i].len * (sizeof(uint32_t) + sizeof(uint64_t));
     return 0;
@@ -193,7 +241,8 @@ static int count_raw(struct estimate *x, uint32_t raw_low, struct err *e)
 
     if (from >= to)
         return 0;
-    x->rows = x->size = 0;
+    x->rows = x->size = x->samples = 0;
+    x->rows_max = UINT64_MAX;
     x->raw_left = RAW_ROWS_MAX;
     c.from = from;
     c.to = to;
@@ -203,6 +252,7 @@ static int count_raw(struct estimate *x, uint32_t raw_low, struct err *e)
                        : scan_raw(&c, raw_low, e);
     x->ret->rows = u64_add_sat(x->ret->rows, x->rows);
     x->ret->bytes = u64_add_sat(x->ret->bytes, x->size);
+    x->ret->samples = u64_add_sat(x->ret->samples, x->samples);
     return rc == ENOUGH && x->ret->more ? 0 : rc;
 }
 
@@ -282,20 +332,24 @@ static int estimate_part(struct estimate *x, uint32_t raw_low, uint32_t *last, s
 static int count_series(struct estimate *x, const struct store_query *q, struct arena *a,
                         struct err *e)
 {
+    struct store_query members = *q;
     struct targets t;
     struct store_timeline tl = { 0 };
     int rc = targets_open(&t, x->v, q, slot_to_ms(x->from), slot_to_ms(x->to), NULL, 0, a, e);
 
-    x->ret->series += t.at.len;
+    size_t most = rc ? 0 : t.at.len;
     targets_close(&t);
     arena_reset(a);
-    /* A timeline of one point: its writes are exact, and it touches no stack. */
+    /* A timeline of one point: its writes are exact, and it touches no stack. Of members it also
+     * says which have data. */
+    members.members = most <= SERIES_MAX;
     int64_t start = slot_to_ms(x->from), end = slot_to_ms(x->to);
     if (!rc && end > start)
-        rc = store_timeline(x->v, q, end - 1, end - start, 1, NULL, 0, a, &tl, e);
+        rc = store_timeline(x->v, &members, end - 1, end - start, 1, NULL, 0, a, &tl, e);
     vec_for (i, &tl.series)
         vec_for (k, &tl.series.ptr[i].writes)
             x->ret->writes = u64_add_sat(x->ret->writes, tl.series.ptr[i].writes.ptr[k]);
+    x->ret->series += members.members ? tl.targets : most;
     store_timeline_deinit(&tl);
     arena_reset(a);
     return rc;

@@ -22,10 +22,12 @@ struct store_estimate {
     uint64_t nodes;    /* rows that could be there: nodes of the cover x units */
     uint64_t rows;     /* rows that a merge reads, unsealed ones too */
     uint64_t bytes;    /* of their vectors */
+    uint64_t samples;  /* entries of those: stacks, each as often as it stands in a row */
     bool sampled;
     bool more; /* the range has more unsealed rows than were looked at: at least so much */
     /* detail */
-    uint64_t series;           /* that match and have data in the range's days */
+    uint64_t series;           /* that match and have data in the range; of more than 4,096 of a
+                                  type those with data in its days */
     uint64_t writes;           /* pushes in the range, once for each leaf they have data in */
     uint64_t index_bytes;      /* of the services: series and postings; in files */
     uint64_t dictionary_bytes; /* of the services; in files */

@@ -207,6 +207,7 @@ struct store_timeline {
     bool gauge;
     int64_t start_ms, end_ms; /* real bounds: edges inside a coarser kept node snap outward */
     uint64_t rows;            /* read */
+    uint64_t targets;         /* with data: series (q.members), else also groups of them */
 };
 /* Point k sums the slots that start in (origin + (k-1) step, origin + k step]; start_ms and end_ms
  * of the query are not used. Where floors have left only nodes that cross an edge between points, a

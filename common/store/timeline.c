@@ -39,7 +39,8 @@ struct timeline {
     struct tl_targets t;
     VEC(struct line) lines; /* by group of the answer */
     size_t cells_left;      /* bytes */
-    uint64_t rows;
+    uint64_t rows, targets;
+    bool *seen; /* by target: it has data */
     struct tl row;
     /* Of the part at hand: series or groups of a service. */
     struct tl_part part;
@@ -51,9 +52,22 @@ struct timeline {
 
 /* ---- adding ---- */
 
+static size_t target_of(const struct timeline *x, size_t series)
+{
+    return x->part.p.base + (x->index ? x->index[series] : series);
+}
+
+static void see(struct timeline *x, size_t series)
+{
+    bool *seen = &x->seen[target_of(x, series)];
+
+    x->targets += !*seen;
+    *seen = true;
+}
+
 static int get_line(struct timeline *x, size_t series, struct line **ret, struct err *e)
 {
-    size_t target = x->part.p.base + (x->index ? x->index[series] : series);
+    size_t target = target_of(x, series);
     struct line *l = &x->lines.ptr[x->t.t.at.ptr[target].group];
     size_t bytes = x->t.grid.points * sizeof(*l->cells);
 
@@ -123,6 +137,7 @@ static int on_sealed(void *cookie, size_t series, uint32_t chunk, struct str val
             break;
         if (t < run->from)
             continue;
+        see(x, series);
         add_point(l, tl_grid_point(&x->t.grid, t), p->total, p->writes);
         if (l->slots && !x->level)
             roaring_bitmap_add(l->slots, t);
@@ -137,6 +152,7 @@ static int add_unsealed(struct timeline *x, size_t series, uint32_t t, uint64_t 
 
     if (get_line(x, series, &l, e))
         return e->code;
+    see(x, series);
     add_point(l, tl_grid_point(&x->t.grid, t), total, writes);
     if (l->slots)
         roaring_bitmap_add(l->slots, t);
@@ -321,6 +337,7 @@ static int read_all(struct timeline *x, struct err *e)
     uint32_t raw_low;
     int rc = scan_raw_low(x->v, &raw_low, e);
 
+    x->seen = xcalloc(x->t.t.at.len + 1, sizeof(*x->seen));
     vec_reserve(&x->lines, x->t.t.groups.len);
     x->lines.len = x->t.t.groups.len;
     if (x->lines.len)
@@ -418,6 +435,7 @@ static void close_timeline(struct timeline *x)
             roaring_bitmap_free(x->lines.ptr[i].slots);
     }
     vec_free(&x->lines);
+    xfree(x->seen);
     vec_free(&x->row.points);
     dirty_deinit(&x->dirty);
     tl_cover_deinit(&x->cover);
@@ -447,6 +465,7 @@ int store_timeline(struct store_view *v, const struct store_query *q, int64_t or
     ret->start_ms = slot_to_ms(x.t.grid.from);
     ret->end_ms = slot_to_ms(x.t.grid.to);
     ret->rows = x.rows;
+    ret->targets = x.targets;
     close_timeline(&x);
     return rc;
 }

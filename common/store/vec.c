@@ -225,6 +225,21 @@ int vec_open(struct str row, struct vec_reader *ret, struct err *e)
     return 0;
 }
 
+int vec_count(struct str row, uint64_t *ret, struct err *e)
+{
+    struct vec_reader v;
+    struct vec_section s;
+    uint64_t n = 0;
+
+    if (vec_peek(row, &v, e))
+        return e->code;
+    for (uint32_t i = 0; i < v.sections; i++, n += s.len)
+        if (!read_section(&v.rest, &s))
+            return corrupt(e, "a section's head is malformed or its bytes are cut off");
+    *ret = n;
+    return 0;
+}
+
 bool vec_next(struct vec_reader *r, struct vec_section *ret)
 {
     struct err e;

@@ -93,6 +93,8 @@ NODISCARD int vec_open(struct str row, struct vec_reader *ret, struct err *e);
  * not checked, the reader may not be given to vec_next. */
 NODISCARD int vec_peek(struct str row, struct vec_reader *ret, struct err *e);
 bool vec_next(struct vec_reader *r, struct vec_section *ret); /* false at the end */
+/* How many entries all sections have, from their heads; checks as little as vec_peek. */
+NODISCARD int vec_count(struct str row, uint64_t *ret, struct err *e);
 
 /* acc[id] += value for the whole section, or false and nothing added if an id is >= n. The caller
  * keeps the sum of all row totals below 2^64; where it cannot, vec_add_dense_sat. */

@@ -194,6 +194,21 @@ def ask_heatmap(world):
     return bool(values)
 
 
+def ask_analyze(world):
+    """What a query is said to read before it does: series with data, pushes; by ingester."""
+    a = Ask(world)
+    rows = a.rows()
+    reply = a.connect("AnalyzeQuery", query=a.type_id + a.selector)
+    scopes = reply.get("queryScopes", [])
+    series = {tuple(sorted(r.labels.items())) for r in rows}
+    assert sum(int(s.get("seriesCount", 0)) for s in scopes) == len(series), (a, reply)
+    assert sum(int(s.get("profileCount", 0)) for s in scopes) == len(rows), (a, reply)
+    assert int(reply["queryImpact"].get("totalQueriedSeries", 0)) == len(series), (a, reply)
+    assert bool(rows) == any(int(s.get("sampleCount", 0)) for s in scopes), (a, reply)
+    assert bool(rows) == bool(int(reply["queryImpact"].get("totalBytesInTimeRange", 0))), (a, reply)
+    return bool(rows)
+
+
 def ask_functions(world):
     a = Ask(world)
     a.start, a.end = a.start // 10_000 * 10_000, a.end // 10_000 * 10_000 + 10_000
@@ -237,7 +252,7 @@ def ask_labels(world):
 
 
 KINDS = [ask_render, ask_stacktraces, ask_cut, ask_series, ask_series_below, ask_heatmap,
-         ask_functions, ask_labels]
+         ask_analyze, ask_functions, ask_labels]
 
 
 def test_one_process():

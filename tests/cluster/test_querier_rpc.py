@@ -479,6 +479,12 @@ def test_analyze():
     assert int(a["queryImpact"]["totalBytesInTimeRange"]) > 0
     every = ok("AnalyzeQuery", {"query": "{}", **times()})["queryScopes"][0]
     assert int(every["seriesCount"]) >= 4
+    # What is foretold is what is read: two pushes of three stacks and one.
+    assert scope["componentType"] == "Ingester 0" and scope["sampleCount"] == "4", scope
+    nothing = {"start": times()["start"], "end": str(int(times()["start"]) + 1000)}
+    none = ok("AnalyzeQuery", {"query": CPU + '{service_name="shop"}', **nothing})
+    assert "seriesCount" not in none["queryScopes"][0] or \
+        none["queryScopes"][0]["seriesCount"] == "0", none
     fails("invalid_argument", "AnalyzeQuery", {"query": "{a", **times()})
 
 

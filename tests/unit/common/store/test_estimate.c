@@ -109,12 +109,27 @@ static void test_exact_when_small(void **state)
         assert_int_equal(r.units, 1);
         assert_int_equal(r.services, 1);
         assert_int_equal(r.writes, 50); /* once in each leaf */
+        assert_int_equal(r.samples, 3 * r.rows);
         clock_fake_advance(&b.clock, 600000);
         store_bed_seal(&b);
     }
     struct store_estimate r = estimate(&b, "{}", "", from, to, true);
     assert_int_equal(r.series, 2); /* whatever is read for them */
     assert_int_equal(r.writes, 100);
+    assert_int_equal(r.samples, 3 * r.rows);
+    /* A series of the same day that has nothing in the range. */
+    struct bed_push late = { .labels = "pod=late", .stacks = "a=1", .slot = slot + 130, .wid = 99 };
+    store_bed_push(&b, &late);
+    for (int sealed = 0; sealed < 2; sealed++) {
+        r = estimate(&b, "{}", BED_CPU, from, to, true);
+        assert_int_equal(r.series, 2);
+        assert_int_equal(r.writes, 100);
+        r = estimate(&b, "{}", BED_CPU, from, slot_to_ms(slot + 132), true);
+        assert_int_equal(r.series, 3);
+        assert_int_equal(r.writes, 101);
+        clock_fake_advance(&b.clock, 600000);
+        store_bed_seal(&b);
+    }
     r = estimate(&b, "{service_name=\"other\"}", "", from, to, true);
     assert_int_equal(r.rows + r.bytes + r.series + r.writes + r.units, 0);
     r = estimate(&b, "{}", "memory:inuse_space:bytes::", from, to, true);
