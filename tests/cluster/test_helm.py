@@ -41,7 +41,7 @@ VARIANTS = {  # of the values: what a user may set, by name
         "serviceAccount": {"discovery": True}, "config": {"cluster": {"shards": 24}},
         "files": {"overrides": {"defaults": {"max_series_per_tenant": 1000000}},
                   "retention": "tenant=a 10s=2d\n", "scrape": {"scrape_configs": []}},
-        "secrets": {"tokens": {"users": {}}, "writeId": "0123456789abcdef0123456789abcdef"},
+        "secrets": {"tokens": {"users": {}}, "clusterKeys": "k1: " + base64.b64encode(bytes(range(32))).decode() + "\n", "writeId": "0123456789abcdef0123456789abcdef"},
         "ingester": {"replicas": 2, "zones": [
             {"name": z, "nodeSelector": {"topology.kubernetes.io/zone": "eu-1" + z}} for z in "abc"]},
         "distributor": {"persistence": {"enabled": True}, "replicas": 3, "preStopSeconds": 20,
@@ -355,10 +355,12 @@ class Pods:
                 for name, text in m["data"].items():
                     (self.folder / "etc" / "files" / name).write_text(text)
         for m in of_kind(self.objects, "Secret"):
-            if "tokens.yaml" in m["data"]:
-                (self.folder / "etc" / "tokens").mkdir(parents=True)
-                (self.folder / "etc" / "tokens" / "tokens.yaml").write_bytes(
-                    base64.b64decode(m["data"]["tokens.yaml"]))
+            for folder, name in (("tokens", "tokens.yaml"), ("keys", "cluster-keys")):
+                if name in m["data"]:
+                    path = self.folder / "etc" / folder / name
+                    path.parent.mkdir(parents=True)
+                    path.write_bytes(base64.b64decode(m["data"][name]))
+                    path.chmod(0o440)
         with cluster.ended_unless_started(self):
             for w in workloads(self.objects):
                 for i in range(w["spec"]["replicas"]):
@@ -408,6 +410,7 @@ def test_pods_work_with_everything():
         for i, d in enumerate(pods.of("distributor")):
             config = yaml.safe_load(d.get("/config").body)
             assert config["distributor"]["scrape_index"] == i, config["distributor"]
+            assert config["cluster"]["key_file"] == f"{pods.folder}/etc/keys/cluster-keys", config["cluster"]
             assert config["distributor"]["scrape_of"] == 3 and config["log"]["level"] == "debug", config
             limits = yaml.safe_load(d.get("/api/v1/tenant_limits").body)
             assert limits["max_series_per_tenant"] == 1000000, limits

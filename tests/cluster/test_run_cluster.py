@@ -170,6 +170,7 @@ def test_what_it_prints_works():
         push = text.partition("push a profile:")[2].partition("ask for it:")[0]
         r = subprocess.run(["bash", "-c", push], capture_output=True, timeout=20)
         assert r.returncode == 0, r
+        assert "key_file: " in run.get(0, "/config") and "cluster.keys" in run.get(0, "/config")
         for querier in (0, 1):
             ask_until(run, querier, '"idle"')
             until = time.monotonic() + 40
@@ -182,7 +183,8 @@ def test_what_it_prints_works():
 
 def test_started_again():
     """kill -9 of one of each role: said, started again, and everything still answers."""
-    with Run(SHARDS="6") as run:
+    with Run(SHARDS="6", KEY="0") as run:
+        assert "cluster.keys" not in run.get(0, "/config")
         push = run.out.read_text().partition("push a profile:")[2].partition("ask for it:")[0]
         assert subprocess.run(["bash", "-c", push], capture_output=True,
                               timeout=20).returncode == 0

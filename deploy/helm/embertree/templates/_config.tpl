@@ -13,7 +13,9 @@
 {{- $out := dict "http" $http "data" (dict "dir" "/data") -}}
 {{- if ne $role "monolithic" -}}
 {{- $ingesters := include "embertree.ingesters" .ctx | fromJsonArray -}}
-{{- $_ := set $out "cluster" (dict "ingesters" $ingesters "shards" (len $ingesters)) -}}
+{{- $cluster := dict "ingesters" $ingesters "shards" (len $ingesters) -}}
+{{- if include "embertree.hasKeys" . -}}{{- $_ := set $cluster "key_file" "/etc/embertree/keys/cluster-keys" -}}{{- end -}}
+{{- $_ := set $out "cluster" $cluster -}}
 {{- end -}}
 {{- if eq $role "ingester" -}}
 {{- $_ := set $out "ingester" (dict "listen" (printf "tcp://0.0.0.0:%d" (int $v.ports.rpc))) -}}

@@ -68,6 +68,9 @@ httpGet: {path: {{ .path }}, port: http, scheme: {{ if and $v.tls.secretName $v.
 {{- if include "embertree.hasTokens" . }}
 - {name: tokens, mountPath: /etc/embertree/tokens, readOnly: true}
 {{- end }}
+{{- if include "embertree.hasKeys" . }}
+- {name: keys, mountPath: /etc/embertree/keys, readOnly: true}
+{{- end }}
 {{- if .ctx.Values.tls.secretName }}
 - {name: tls, mountPath: /etc/embertree/tls, readOnly: true}
 {{- end }}
@@ -79,6 +82,11 @@ httpGet: {path: {{ .path }}, port: http, scheme: {{ if and $v.tls.secretName $v.
 {{- define "embertree.hasTokens" -}}
 {{- $s := .ctx.Values.secrets -}}
 {{- if and (has .role (list "monolithic" "distributor")) (or $s.tokensExisting (not (kindIs "invalid" $s.tokens))) -}}yes{{- end -}}
+{{- end -}}
+
+{{- define "embertree.hasKeys" -}}
+{{- $s := .ctx.Values.secrets -}}
+{{- if and (ne .role "monolithic") (or $s.clusterKeysExisting (not (kindIs "invalid" $s.clusterKeys))) -}}yes{{- end -}}
 {{- end -}}
 
 {{/* "claimed": a volume named data comes from a claim. */}}
@@ -102,6 +110,13 @@ httpGet: {path: {{ .path }}, port: http, scheme: {{ if and $v.tls.secretName $v.
     secretName: {{ default (printf "%s-tokens" $full) .ctx.Values.secrets.tokensExisting }}
     defaultMode: 0440
     items: [{key: tokens.yaml, path: tokens.yaml}]
+{{- end }}
+{{- if include "embertree.hasKeys" . }}
+- name: keys
+  secret:
+    secretName: {{ default (printf "%s-cluster-keys" $full) .ctx.Values.secrets.clusterKeysExisting }}
+    defaultMode: 0440
+    items: [{key: cluster-keys, path: cluster-keys}]
 {{- end }}
 {{- if .ctx.Values.tls.secretName }}
 - name: tls
