@@ -199,10 +199,8 @@ static int bounds(const struct map *m, struct err *e)
 {
     if (m->shards < 1 || m->shards > CLUSTER_SHARDS_MAX)
         return err_set(e, ERR_INPUT, "shards is %u; want 1 to %d", m->shards, CLUSTER_SHARDS_MAX);
-    /* One more than the replicas stands in the record while one is replaced. */
-    if (m->replicas < 1 || m->replicas >= RECORD_SET_MAX)
-        return err_set(e, ERR_INPUT, "replicas is %u; want 1 to %d", m->replicas,
-                       RECORD_SET_MAX - 1);
+    if (m->replicas < 1 || m->replicas > REPLICAS_MAX)
+        return err_set(e, ERR_INPUT, "replicas is %u; want 1 to %d", m->replicas, REPLICAS_MAX);
     if (m->nodes_len > MAP_NODES_MAX || m->tenants_len > MAP_TENANTS_MAX ||
         m->services_len > MAP_SERVICES_MAX)
         return err_set(e, ERR_LIMIT, "%zu nodes, %zu tenants, %zu services; at most %d, %d and %d",

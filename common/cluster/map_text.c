@@ -157,8 +157,8 @@ static int parse_replicas(const struct parse *p, const struct conf_node *n, stru
 
     if (code)
         return code;
-    if (len == 0 || len >= RECORD_SET_MAX)
-        return conf_node_fail(n, p->file, e, "%zu replicas; want 1 to %d", len, RECORD_SET_MAX - 1);
+    if (len == 0 || len > REPLICAS_MAX)
+        return conf_node_fail(n, p->file, e, "%zu replicas; want 1 to %d", len, REPLICAS_MAX);
     for (size_t i = 0; i < len; i++) {
         char name[NODE_NAME_MAX + 1] = { 0 };
 

@@ -21,7 +21,8 @@
 #include "common/base/err.h"
 
 #define NODE_NAME_MAX      63 /* bytes: letters, digits, '-', '_', '.'; first a letter or digit */
-#define RECORD_SET_MAX     8  /* replicas of one shard, and one on its way */
+#define REPLICAS_MAX       7
+#define RECORD_SET_MAX     16 /* twice the replicas, and two: all change, one on its way */
 #define RECORD_BYTES_MAX   (16 * KIB)
 #define CLUSTER_SHARDS_MAX 4096
 

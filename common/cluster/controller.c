@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * controller: from what is seen to the next write.
+ *
+ *   each tick:  am I it? ──no──> try to be, when among the first nodes that live
+ *                  │yes
+ *               the map: none -> make it; a node missing, moved, drained empty -> the next version
+ *                  │as it should be
+ *               records: a shard has none -> its first; one step for some of the others
+ *
+ * One write of the map at a time, some records at once, each a transaction that compares the fence
+ * and what it was made from. What fails is looked at again in the next tick: there is no list of
+ * things to do that could go stale.
+ *
+ * A dead node keeps its place for replace_ms: a restart must not move its data. When it was last
+ * alive is known only since this controller began, so a new controller waits anew.
+ *
+ * How far replicas are comes from their nodes' own keys. Of a shard whose leader says nothing,
+ * nothing is known, and nothing is done.
+ */
+#include "common/cluster/controller.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "common/base/hash.h"
+#include "common/cluster/controller_impl.h"
+#include "common/cluster/place.h"
+
+#define TICK_MS    500
+#define FRESH_MS   3000
+#define CALLS_MOST 32
+#define FIRST_MOST 32  /* first records in one transaction */
+#define SLACK      256 /* entries a replica may be behind and count as up to date */
+#define CANDIDATES 3
+
+void PRINTF(2, 3) controller_say(struct controller *c, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(c->says, sizeof(c->says), fmt, args);
+    va_end(args);
+}
+
+struct coord_compare controller_fence(const struct controller *c, const struct coord_key *key)
+{
+    return (struct coord_compare){ .key = key_str(key), .create = true, .rev = c->fence };
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+void controller_on_called(void *cookie, const struct coord_reply *r)
+{
+    struct control_call *k = cookie;
+    struct controller *c = k->c;
+
+    if (k->shard == CLUSTER_SHARDS_MAX) {
+        c->map_busy = false;
+    } else {
+        c->busy[k->shard] = false;
+        if (!r->err && r->done)
+            c->tried[k->shard] = k->rev;
+    }
+    if (r->err)
+        controller_say(c, "%s", r->err->text);
+    else if (!r->done)
+        view_doubt(c->o.view, 0, UINT64_MAX - 1);
+    list_del(&k->list);
+    c->calls_len--;
+    xfree(k);
+}
+
+struct control_call *controller_call(struct controller *c, uint32_t shard, int64_t rev)
+{
+    struct control_call *k = XNEW(struct control_call);
+
+    k->c = c;
+    k->shard = shard;
+    k->rev = rev;
+    list_add_tail(&c->calls, &k->list);
+    c->calls_len++;
+    if (shard == CLUSTER_SHARDS_MAX)
+        c->map_busy = true;
+    else
+        c->busy[shard] = true;
+    return k;
+}
+
+/* ---- who is it ------------------------------------------------------------------------------- */
+
+static void depose(struct controller *c)
+{
+    c->fence = 0;
+    c->moving = 0;
+    coord_unwatch(c->o.coord, c->watch);
+    c->watch = NULL;
+    controller_forget_all(c);
+}
+
+static void act(struct controller *c, int64_t fence)
+{
+    struct coord_key states = key_states(str_c(c->prefix));
+    struct coord_watch_opts w = { .prefix = key_str(&states),
+                                  .all = controller_on_states,
+                                  .event = controller_on_state,
+                                  .cookie = c };
+
+    c->fence = fence;
+    c->fence_lease = member_lease(c->o.member);
+    c->watch = coord_watch(c->o.coord, &w);
+    controller_say(c, "acts since revision %" PRId64, fence);
+}
+
+/* The answer may have been lost: a key that has our lease is ours. */
+static void on_who(void *cookie, const struct coord_reply *r)
+{
+    struct controller *c = cookie;
+    struct coord_key key = key_controller(str_c(c->prefix));
+
+    c->campaigning = false;
+    for (size_t i = 0; !r->err && i < r->kvs_len; i++)
+        if (str_eq(r->kvs[i].key, key_str(&key)) && r->kvs[i].lease != 0 &&
+            r->kvs[i].lease == member_lease(c->o.member) && !c->fence)
+            act(c, r->kvs[i].create_rev);
+}
+
+static void on_campaigned(void *cookie, const struct coord_reply *r)
+{
+    struct controller *c = cookie;
+    struct coord_key key = key_controller(str_c(c->prefix));
+
+    if (!r->err && r->done && !c->fence) {
+        c->campaigning = false;
+        act(c, r->rev);
+        return;
+    }
+    coord_list(c->o.coord, key_str(&key), on_who, c);
+}
+
+/* Only the first few try: a thousand nodes would ask all the time. */
+static bool candidate(const struct controller *c)
+{
+    uint32_t before = 0;
+
+    for (size_t i = 0; i < view_nodes_len(c->o.view); i++) {
+        struct view_node n;
+
+        view_node(c->o.view, i, &n);
+        if (strcmp(n.name, member_name(c->o.member)) == 0)
+            return n.live && before < CANDIDATES;
+        before += n.live;
+    }
+    return false;
+}
+
+static void campaign(struct controller *c)
+{
+    struct coord_key key = key_controller(str_c(c->prefix));
+    struct coord_compare cmp[2] = { { .key = key_str(&key), .rev = 0 } };
+    struct coord_change chg = { .key = key_str(&key),
+                                .value = str_c(member_name(c->o.member)),
+                                .lease = member_lease(c->o.member) };
+
+    if (c->campaigning || !candidate(c) || !member_guard(c->o.member, &cmp[1]))
+        return;
+    c->campaigning = true;
+    coord_txn(c->o.coord, cmp, 2, &chg, 1, on_campaigned, c);
+}
+
+/* ---- where shards should be ------------------------------------------------------------------ */
+
+static void note_gone(struct controller *c)
+{
+    for (size_t i = 0; i < view_nodes_len(c->o.view); i++) {
+        struct known *k;
+        struct view_node n;
+
+        view_node(c->o.view, i, &n);
+        k = controller_known(c, n.name);
+        if (!k)
+            continue;
+        if (n.live)
+            k->gone_since_ms = 0;
+        else if (k->gone_since_ms == 0)
+            k->gone_since_ms = controller_now_ms(c);
+    }
+}
+
+static bool eligible(struct controller *c, const struct map_node *n, bool strict)
+{
+    const struct known *k = controller_known(c, n->name);
+
+    if (n->state != MAP_ACTIVE)
+        return false;
+    return !strict || !k || k->gone_since_ms == 0 ||
+           controller_now_ms(c) - k->gone_since_ms < c->o.replace_ms;
+}
+
+/* Worked out anew only when something that it depends on has changed. */
+static void work_out(struct controller *c, const struct map *m)
+{
+    struct place_node *nodes = XNEW_ARRAY(struct place_node, MAX(m->nodes_len, 1));
+    uint64_t hash = m->shards * 64 + m->replicas;
+    size_t n = 0;
+
+    /* Where too few are left, the dead are counted in: better late than fewer copies. */
+    for (int strict = 1; strict >= 0 && n < m->replicas; strict--) {
+        n = 0;
+        for (size_t i = 0; i < m->nodes_len; i++)
+            if (eligible(c, &m->nodes[i], strict))
+                nodes[n++] = (struct place_node){ m->nodes[i].name, m->nodes[i].zone };
+    }
+    for (size_t i = 0; i < n; i++) {
+        hash = hash64(nodes[i].name, strlen(nodes[i].name), hash);
+        hash = hash64(nodes[i].zone, strlen(nodes[i].zone), hash);
+    }
+    if (n && (!c->wanted || hash != c->wanted_for)) {
+        xfree(c->wanted);
+        c->wanted = XNEW_ARRAY(struct name_set, m->shards);
+        c->wanted_len = m->shards;
+        c->wanted_for = hash;
+        place_wanted(nodes, n, m->shards, m->replicas, c->wanted);
+    }
+    xfree(nodes);
+}
+
+/* ---- records --------------------------------------------------------------------------------- */
+
+static void first_records(struct controller *c, const struct map *m)
+{
+    struct coord_key fence = key_controller(str_c(c->prefix)), keys[FIRST_MOST];
+    struct coord_compare cmp[FIRST_MOST + 1] = { controller_fence(c, &fence) };
+    struct coord_change chg[FIRST_MOST];
+    struct buf text[FIRST_MOST];
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < m->shards && n < FIRST_MOST; i++) {
+        struct repl_record r = { .term = 1, .members = c->wanted[i] };
+
+        if (view_record(c->o.view, i, NULL) || c->wanted[i].len < m->replicas)
+            continue;
+        memcpy(r.leader, r.members.names[0], sizeof(r.leader));
+        keys[n] = key_shard(str_c(c->prefix), i);
+        buf_init(&text[n], RECORD_BYTES_MAX);
+        record_write(&r, &text[n]);
+        cmp[n + 1] = (struct coord_compare){ .key = key_str(&keys[n]), .rev = 0 };
+        chg[n] = (struct coord_change){ .key = key_str(&keys[n]), .value = buf_str(&text[n]) };
+        n++;
+    }
+    if (n) {
+        controller_say(c, "names the first replicas of %zu shards", n);
+        coord_txn(c->o.coord, cmp, n + 1, chg, n, controller_on_called,
+                  controller_call(c, CLUSTER_SHARDS_MAX, 0));
+    }
+    for (size_t i = 0; i < n; i++)
+        buf_deinit(&text[i]);
+}
+
+static void add_fact(const struct controller *c, const char *name, uint32_t shard, uint64_t commit,
+                     struct place_facts *ret)
+{
+    const struct progress_shard *p = controller_progress(c, name, shard);
+    struct view_node n;
+
+    if (view_node_find(c->o.view, name, &n) && n.live)
+        (void)name_set_add(&ret->live, name);
+    if (p && p->last + SLACK >= commit)
+        (void)name_set_add(&ret->synced, name);
+}
+
+/* False: the leader has not said how far it is. */
+static bool facts_of(const struct controller *c, const struct repl_record *r, uint32_t shard,
+                     struct place_facts *ret)
+{
+    const struct progress_shard *leader = controller_progress(c, r->leader, shard);
+    const struct name_set *wanted = &c->wanted[shard];
+
+    *ret = (struct place_facts){ .replicas = c->wanted_of };
+    if (!leader || !leader->leads)
+        return false;
+    for (uint32_t i = 0; i < r->members.len; i++)
+        add_fact(c, r->members.names[i], shard, leader->commit, ret);
+    for (uint32_t i = 0; i < r->learners.len; i++)
+        add_fact(c, r->learners.names[i], shard, leader->commit, ret);
+    for (uint32_t i = 0; i < wanted->len; i++)
+        if (!name_set_has(&r->members, wanted->names[i]) &&
+            !name_set_has(&r->learners, wanted->names[i]))
+            add_fact(c, wanted->names[i], shard, leader->commit, ret);
+    return true;
+}
+
+static bool on_its_way(const struct repl_record *r, uint32_t replicas)
+{
+    return !r->established || r->learners.len || r->members.len > replicas;
+}
+
+static void write_step(struct controller *c, uint32_t shard, int64_t rev,
+                       const struct place_step *step)
+{
+    struct coord_key fence = key_controller(str_c(c->prefix));
+    struct coord_key key = key_shard(str_c(c->prefix), shard);
+    struct coord_compare cmp[2] = { controller_fence(c, &fence),
+                                    { .key = key_str(&key), .rev = rev } };
+    struct buf text;
+
+    buf_init(&text, RECORD_BYTES_MAX);
+    record_write(&step->to, &text);
+    struct coord_change chg = { .key = key_str(&key), .value = buf_str(&text) };
+    coord_txn(c->o.coord, cmp, 2, &chg, 1, controller_on_called, controller_call(c, shard, rev));
+    buf_deinit(&text);
+}
+
+static void move_shards(struct controller *c, const struct map *m)
+{
+    uint32_t on_way = 0, moving = 0;
+
+    c->wanted_of = m->replicas;
+    for (uint32_t i = 0; i < m->shards; i++) {
+        const struct repl_record *r = view_record(c->o.view, i, NULL);
+        bool off = r && (!name_set_eq(&r->members, &c->wanted[i]) || r->learners.len ||
+                         strcmp(r->leader, c->wanted[i].names[0]) != 0);
+        moving += !r || off;
+        on_way += r && on_its_way(r, m->replicas);
+    }
+    c->moving = moving;
+    for (uint32_t i = 0; i < m->shards && moving && c->calls_len < CALLS_MOST; i++) {
+        struct place_facts facts;
+        struct place_step step;
+        int64_t rev;
+        const struct repl_record *r = view_record(c->o.view, i, &rev);
+
+        if (!r || c->busy[i] || c->tried[i] == rev || !facts_of(c, r, i, &facts))
+            continue;
+        if (!on_its_way(r, m->replicas) && on_way >= c->o.moves_max)
+            continue;
+        place_next(r, &c->wanted[i], &facts, &step);
+        if (step.kind == PLACE_NOTHING)
+            continue;
+        on_way += !on_its_way(r, m->replicas);
+        write_step(c, i, rev, &step);
+    }
+}
+
+/* ---- the tick -------------------------------------------------------------------------------- */
+
+static void count_live(struct controller *c)
+{
+    size_t live = 0;
+
+    for (size_t i = 0; i < view_nodes_len(c->o.view); i++) {
+        struct view_node n;
+
+        view_node(c->o.view, i, &n);
+        live += n.live;
+    }
+    if (live != c->live)
+        c->changed_ms = controller_now_ms(c);
+    c->live = live;
+}
+
+static void on_tick(void *cookie)
+{
+    struct controller *c = cookie;
+    const struct map *m;
+    int64_t rev;
+
+    if (!view_heard(c->o.view) || view_age_ms(c->o.view) > FRESH_MS)
+        return;
+    count_live(c);
+    if (c->fence && member_lease(c->o.member) != c->fence_lease)
+        depose(c);
+    if (!c->fence) {
+        if (member_in(c->o.member))
+            campaign(c);
+        return;
+    }
+    note_gone(c);
+    m = view_map(c->o.view, &rev);
+    if (c->map_busy)
+        return;
+    if (!m) {
+        controller_make_map(c);
+        return;
+    }
+    if (!controller_mend_map(c, m, rev))
+        return;
+    work_out(c, m);
+    if (!c->wanted)
+        return;
+    first_records(c, m);
+    if (c->map_busy)
+        return;
+    controller_spread(c, m, rev);
+    move_shards(c, m);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+struct controller *controller_new(const struct controller_opts *o)
+{
+    struct controller *c = XNEW(struct controller);
+
+    c->o = *o;
+    c->prefix = xstrdup(o->prefix);
+    c->busy = XNEW_ARRAY(bool, CLUSTER_SHARDS_MAX);
+    c->tried = XNEW_ARRAY(int64_t, CLUSTER_SHARDS_MAX);
+    c->changed_ms = controller_now_ms(c);
+    list_init(&c->calls);
+    c->known = map_str_new();
+    c->tick = loop_timer_new(o->loop, on_tick, c);
+    loop_timer_start(c->tick, TICK_MS, TICK_MS);
+    return c;
+}
+
+void controller_free(struct controller *c)
+{
+    if (!c)
+        return;
+    depose(c);
+    coord_cancel(c->o.coord, c);
+    list_for (it, &c->calls) {
+        struct control_call *k = container_of(it, struct control_call, list);
+
+        coord_cancel(c->o.coord, k);
+        xfree(k);
+    }
+    loop_timer_free(c->tick);
+    map_str_free(c->known);
+    xfree(c->wanted);
+    xfree(c->busy);
+    xfree(c->tried);
+    xfree(c->prefix);
+    xfree(c);
+}
+
+bool controller_acts(const struct controller *c)
+{
+    return c->fence != 0;
+}
+
+const char *controller_says(const struct controller *c)
+{
+    return c->says;
+}
+
+uint32_t controller_moving(const struct controller *c)
+{
+    return c->moving;
+}

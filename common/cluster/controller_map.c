@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * controller_map: the map is made, and mended where it is not as things are.
+ */
+#include <stdio.h>
+
+#include "common/cluster/controller_impl.h"
+#include "common/cluster/map_edit.h"
+
+#define SPREAD_EVERY_MS 10000
+
+/* ---- the map --------------------------------------------------------------------------------- */
+
+static void put_map(struct controller *c, const struct map *m, int64_t rev)
+{
+    struct coord_key fence = key_controller(str_c(c->prefix)), key = key_map(str_c(c->prefix));
+    struct coord_compare cmp[2] = { controller_fence(c, &fence),
+                                    { .key = key_str(&key), .rev = rev } };
+    struct buf text;
+
+    buf_init(&text, COORD_VALUE_MAX);
+    map_write(m, &text);
+    struct coord_change chg = { .key = key_str(&key), .value = buf_str(&text) };
+    if (buf_ok(&text))
+        coord_txn(c->o.coord, cmp, 2, &chg, 1, controller_on_called,
+                  controller_call(c, CLUSTER_SHARDS_MAX, rev));
+    else
+        controller_say(c, "the map would take more than %zu bytes", (size_t)COORD_VALUE_MAX);
+    buf_deinit(&text);
+}
+
+static void node_of(const struct view_node *n, struct map_node *ret)
+{
+    *ret = (struct map_node){ .state = MAP_ACTIVE };
+    (void)snprintf(ret->name, sizeof(ret->name), "%s", n->name);
+    (void)snprintf(ret->addr, sizeof(ret->addr), "%s", n->addr);
+    (void)snprintf(ret->zone, sizeof(ret->zone), "%s", n->zone);
+}
+
+void controller_make_map(struct controller *c)
+{
+    size_t n = view_nodes_len(c->o.view), len = 0;
+    struct map from = { .version = 1, .shards = c->o.shards, .replicas = c->o.replicas };
+    struct map_node *nodes;
+    const struct map *m;
+    struct err e;
+
+    if (c->live < c->o.replicas || controller_now_ms(c) - c->changed_ms < c->o.settle_ms) {
+        controller_say(
+            c, "%zu nodes live; the map is made once %u do and none has come for %" PRIu64 " ms",
+            c->live, c->o.replicas, c->o.settle_ms);
+        return;
+    }
+    nodes = XNEW_ARRAY(struct map_node, MAX(n, 1));
+    for (size_t i = 0; i < n; i++) {
+        struct view_node node;
+
+        view_node(c->o.view, i, &node);
+        if (node.live)
+            node_of(&node, &nodes[len++]);
+    }
+    from.nodes = nodes;
+    from.nodes_len = len;
+    if (map_new(&from, &m, &e)) {
+        controller_say(c, "no map can be made: %s", e.text);
+    } else {
+        controller_say(c, "makes the map of %u shards on %zu nodes", from.shards, len);
+        put_map(c, m, 0);
+        map_unref(m);
+    }
+    xfree(nodes);
+}
+
+static bool has_shards(const struct controller *c, const char *name)
+{
+    const struct repl_record *r;
+
+    for (uint32_t i = 0; i < view_shards(c->o.view); i++) {
+        r = view_record(c->o.view, i, NULL);
+        if (r && (name_set_has(&r->members, name) || name_set_has(&r->learners, name) ||
+                  name_set_has(&r->prev_members, name)))
+            return true;
+    }
+    return false;
+}
+
+/* The next version for one node, or NULL: it is as it should be. */
+static const struct map *node_edit(struct controller *c, const struct map *m,
+                                   const struct view_node *n)
+{
+    const struct map *next = NULL;
+    struct map_node as;
+    struct err e;
+
+    node_of(n, &as);
+    if (n->live && map_edit_node(m, &as, &next, &e) == 0)
+        return next;
+    if (!n->mapped || n->state == MAP_ACTIVE || has_shards(c, n->name))
+        return NULL;
+    if (n->state == MAP_DRAINING)
+        (void)!map_edit_state(m, n->name, MAP_LEFT, &next, &e);
+    else if (!n->live)
+        (void)!map_edit_remove(m, n->name, &next, &e);
+    return next;
+}
+
+bool controller_mend_map(struct controller *c, const struct map *m, int64_t rev)
+{
+    for (size_t i = 0; i < view_nodes_len(c->o.view); i++) {
+        const struct map *next;
+        struct view_node n;
+
+        view_node(c->o.view, i, &n);
+        next = node_edit(c, m, &n);
+        if (!next)
+            continue;
+        controller_say(c, "writes what changed about node %s", n.name);
+        put_map(c, next, rev);
+        map_unref(next);
+        return false;
+    }
+    return true;
+}
+
+/* ---- busy services --------------------------------------------------------------------------- */
+
+static uint64_t rate_of(const struct controller *c, const struct progress_service *s)
+{
+    const struct known *k;
+    uint64_t sum = 0;
+
+    for (size_t pos = 0; (k = controller_known_next(c, &pos));) {
+        const struct progress *p = &k->progress;
+
+        for (size_t i = 0; i < p->services_len; i++)
+            if (str_eq(p->services[i].tenant, s->tenant) && str_eq(p->services[i].name, s->name))
+                sum += p->services[i].rate;
+    }
+    return sum;
+}
+
+/* Grows only: what a service needed once it may need again, and each change is read for ever. */
+static bool spread_one(struct controller *c, const struct map *m, int64_t rev,
+                       const struct progress_service *s)
+{
+    uint64_t want = rate_of(c, s) / c->o.spread_bytes + 1, most = MIN(m->shards, MAP_SPREAD_MAX);
+    const struct map *next;
+    uint32_t has = 1;
+    struct err e;
+
+    for (size_t i = 0; i < m->services_len; i++)
+        if (str_eq(m->services[i].tenant, s->tenant) && str_eq(m->services[i].name, s->name))
+            has = m->services[i].spread;
+    want = MIN(want, most);
+    if (want <= has || map_edit_spread(m, s->tenant, s->name, (uint32_t)want, &next, &e))
+        return false;
+    controller_say(c, "spreads service %.*s over %u shards", STR_ARG(str_sub(s->name, 0, 64)),
+                   (unsigned)want);
+    put_map(c, next, rev);
+    map_unref(next);
+    return true;
+}
+
+void controller_spread(struct controller *c, const struct map *m, int64_t rev)
+{
+    const struct known *k;
+
+    if (!c->o.spread_bytes || controller_now_ms(c) - c->spread_ms < SPREAD_EVERY_MS)
+        return;
+    c->spread_ms = controller_now_ms(c);
+    for (size_t pos = 0; (k = controller_known_next(c, &pos));)
+        for (size_t i = 0; i < k->progress.services_len; i++)
+            if (spread_one(c, m, rev, &k->progress.services[i]))
+                return;
+}

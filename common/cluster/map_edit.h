@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * map_edit.h: the next version of a map: each function makes a new one with one thing changed and
+ * the version one higher. Pure. ERR_CONFLICT or ERR_NOT_FOUND where the change makes no sense.
+ */
+#ifndef COMMON_CLUSTER_MAP_EDIT_H
+#define COMMON_CLUSTER_MAP_EDIT_H
+
+#include "common/cluster/map.h"
+
+/* Adds it, or takes its address and zone. ERR_CONFLICT: it stands there just so. */
+NODISCARD int map_edit_node(const struct map *m, const struct map_node *n, const struct map **ret,
+                            struct err *e);
+NODISCARD int map_edit_state(const struct map *m, const char *name, enum map_state state,
+                             const struct map **ret, struct err *e);
+NODISCARD int map_edit_remove(const struct map *m, const char *name, const struct map **ret,
+                              struct err *e);
+/* The tenant gets so many shards (0: all); what it had before is remembered. */
+NODISCARD int map_edit_tenant(const struct map *m, struct str tenant, uint32_t shards,
+                              const struct map **ret, struct err *e);
+NODISCARD int map_edit_spread(const struct map *m, struct str tenant, struct str service,
+                              uint32_t spread, const struct map **ret, struct err *e);
+
+#endif

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * member: register, stay, report.
+ *
+ *   OUT ──grant──> GRANTED ──look──> put ──> IN ──(lease gone, key gone)──> OUT
+ *                     ^                │
+ *                     └──── retry ─────┘   another node has the name: wait, it may be going
+ *
+ * One request at a time, `step` begins the next. The answer to a put may be lost: so before every
+ * put the key is looked at, and a key with our own lease in it means that we are in. A key of our
+ * own id with another lease is what our process before left behind: it is overwritten, no wait for
+ * its lease to run out. One of another id is another node of the same name: that is an error of the
+ * operator's, said in `why`, and tried again until the other is gone.
+ *
+ * The deadline of the lease is counted from before the request that renewed it was sent: by our
+ * clock it ends no later than by the service's.
+ */
+#include "common/cluster/member.h"
+
+#include <stdio.h>
+
+#include "common/base/mem.h"
+#include "common/cluster/keyspace.h"
+
+#define RETRY_MS     300
+#define REPORT_MS    1000
+#define KEEP_PART    3 /* renewed after this part of its time */
+#define MISSING_MOST 2 /* looks at a view without us before we believe it */
+
+enum member_state { MEMBER_OUT, MEMBER_GRANTED, MEMBER_IN, MEMBER_LEAVING };
+
+struct member {
+    struct member_opts o;
+    char name[NODE_NAME_MAX + 1];
+    char *prefix;  /* owned */
+    struct buf me; /* the value of the key */
+    struct coord_key key, state_key;
+    enum member_state state;
+    struct timer *timer, *report_timer;
+    int64_t lease, key_rev;
+    uint64_t sent_ms, deadline_ms;
+    uint32_t missing;
+    bool told_in;
+    struct err why;
+    struct buf report;
+    bool reporting, report_due;
+    void (*left)(void *cookie);
+    void *left_cookie;
+};
+
+static uint64_t now_ms(const struct member *m)
+{
+    return clock_mono_ms(loop_clock(m->o.loop));
+}
+
+static void tell(struct member *m)
+{
+    bool in = m->state == MEMBER_IN;
+
+    if (in)
+        err_clear(&m->why);
+    if (in == m->told_in && in)
+        return;
+    m->told_in = in;
+    if (m->o.on_change)
+        m->o.on_change(m->o.cookie, in, in ? NULL : &m->why);
+}
+
+static void again(struct member *m, uint64_t after_ms)
+{
+    loop_timer_start(m->timer, after_ms, 0);
+}
+
+static void lost(struct member *m, const char *why)
+{
+    m->state = MEMBER_OUT;
+    m->lease = 0;
+    m->key_rev = 0;
+    (void)err_set(&m->why, ERR_UNAVAILABLE, "%s", why);
+    tell(m);
+    again(m, RETRY_MS);
+}
+
+static void failed(struct member *m, const struct err *e)
+{
+    m->why = *e;
+    if (e->code == ERR_NOT_FOUND) {
+        lost(m, "the lease ran out");
+        return;
+    }
+    if (m->state == MEMBER_IN && now_ms(m) >= m->deadline_ms) {
+        lost(m, "the coordination service was not reached for as long as the lease lasts");
+        return;
+    }
+    again(m, RETRY_MS);
+}
+
+/* ---- in -------------------------------------------------------------------------------------- */
+
+static void on_put(void *cookie, const struct coord_reply *r)
+{
+    struct member *m = cookie;
+
+    if (r->err) {
+        failed(m, r->err);
+        return;
+    }
+    if (!r->done) { /* somebody was faster: look again */
+        again(m, RETRY_MS);
+        return;
+    }
+    m->state = MEMBER_IN;
+    m->key_rev = r->rev;
+    m->missing = 0;
+    m->report_due = m->report.len > 0;
+    tell(m);
+    again(m, m->o.ttl_ms / KEEP_PART);
+    if (m->report_due)
+        loop_timer_start(m->report_timer, 0, 0);
+}
+
+static void put(struct member *m, int64_t rev)
+{
+    struct coord_compare cmp = { .key = key_str(&m->key), .rev = rev };
+    struct coord_change chg = { .key = cmp.key, .value = buf_str(&m->me), .lease = m->lease };
+
+    coord_txn(m->o.coord, &cmp, 1, &chg, 1, on_put, m);
+}
+
+static void on_look(void *cookie, const struct coord_reply *r)
+{
+    struct member *m = cookie;
+    const struct coord_kv *kv = NULL;
+    struct live other;
+    struct err e;
+
+    if (r->err) {
+        failed(m, r->err);
+        return;
+    }
+    for (size_t i = 0; i < r->kvs_len; i++)
+        if (str_eq(r->kvs[i].key, key_str(&m->key)))
+            kv = &r->kvs[i];
+    if (!kv) {
+        put(m, 0);
+    } else if (kv->lease == m->lease) { /* the answer to the put was lost */
+        on_put(m, &(struct coord_reply){ .done = true, .rev = kv->mod_rev });
+    } else if (live_parse(kv->value, &other, &e) == 0 && other.id != m->o.id) {
+        (void)err_set(&m->why, ERR_CONFLICT,
+                      "another node called %s lives at %s; give each its own cluster.node", m->name,
+                      other.addr);
+        tell(m);
+        again(m, m->o.ttl_ms / 2);
+    } else {
+        put(m, kv->mod_rev);
+    }
+}
+
+static void on_grant(void *cookie, const struct coord_reply *r)
+{
+    struct member *m = cookie;
+
+    if (r->err) {
+        failed(m, r->err);
+        return;
+    }
+    m->lease = r->lease;
+    m->deadline_ms = m->sent_ms + r->ttl_ms;
+    m->state = MEMBER_GRANTED;
+    coord_list(m->o.coord, key_str(&m->key), on_look, m);
+}
+
+/* ---- staying --------------------------------------------------------------------------------- */
+
+static void on_keep(void *cookie, const struct coord_reply *r)
+{
+    struct member *m = cookie;
+    struct view_node me;
+
+    if (r->err) {
+        failed(m, r->err);
+        return;
+    }
+    if (r->ttl_ms == 0) {
+        lost(m, "the lease ran out");
+        return;
+    }
+    m->deadline_ms = m->sent_ms + r->ttl_ms;
+    if (m->state == MEMBER_GRANTED) {
+        coord_list(m->o.coord, key_str(&m->key), on_look, m);
+        return;
+    }
+    /* Somebody took the key away, but not the lease: an operator, say. */
+    bool seen = !view_heard(m->o.view) || (view_node_find(m->o.view, m->name, &me) && me.live);
+    m->missing = seen ? 0 : m->missing + 1;
+    if (m->missing > MISSING_MOST) {
+        m->missing = 0;
+        m->state = MEMBER_GRANTED;
+        (void)err_set(&m->why, ERR_UNAVAILABLE, "somebody took this node's key away");
+        tell(m);
+        coord_list(m->o.coord, key_str(&m->key), on_look, m);
+        return;
+    }
+    again(m, m->o.ttl_ms / KEEP_PART);
+}
+
+static void step(void *cookie)
+{
+    struct member *m = cookie;
+
+    m->sent_ms = now_ms(m);
+    switch (m->state) {
+    case MEMBER_OUT:
+        coord_grant(m->o.coord, m->o.ttl_ms, on_grant, m);
+        break;
+    case MEMBER_GRANTED:
+    case MEMBER_IN:
+        coord_keep(m->o.coord, m->lease, on_keep, m);
+        break;
+    case MEMBER_LEAVING:
+        break;
+    }
+}
+
+/* ---- reports --------------------------------------------------------------------------------- */
+
+static void on_reported(void *cookie, const struct coord_reply *r)
+{
+    struct timer **at = cookie;
+    struct member *m = container_of(at, struct member, report_timer);
+
+    m->reporting = false;
+    if (r->err)
+        m->report_due = true;
+    loop_timer_start(m->report_timer, REPORT_MS, 0);
+}
+
+static void on_report_due(void *cookie)
+{
+    struct member *m = cookie;
+    struct coord_change chg = { .key = key_str(&m->state_key),
+                                .value = buf_str(&m->report),
+                                .lease = m->lease };
+
+    if (m->reporting || !m->report_due || m->state != MEMBER_IN)
+        return;
+    m->reporting = true;
+    m->report_due = false;
+    /* A cookie of its own: leaving cancels the calls of the registration alone. */
+    coord_txn(m->o.coord, NULL, 0, &chg, 1, on_reported, &m->report_timer);
+}
+
+void member_report(struct member *m, const struct progress *p)
+{
+    struct buf text;
+
+    buf_init(&text, PROGRESS_BYTES_MAX);
+    progress_write(p, &text);
+    if (buf_ok(&text) && !str_eq(buf_str(&text), buf_str(&m->report))) {
+        buf_move(&m->report, &text);
+        m->report_due = true;
+        if (!m->reporting)
+            loop_timer_start(m->report_timer, 0, 0);
+    }
+    buf_deinit(&text);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+struct member *member_new(const struct member_opts *o)
+{
+    struct member *m = XNEW(struct member);
+    struct live me = { .id = o->id };
+
+    CHECK(node_name_ok(str_c(o->name)) && o->ttl_ms > 0);
+    m->o = *o;
+    m->prefix = xstrdup(o->prefix);
+    (void)snprintf(m->name, sizeof(m->name), "%s", o->name);
+    (void)snprintf(me.addr, sizeof(me.addr), "%s", o->addr);
+    (void)snprintf(me.zone, sizeof(me.zone), "%s", o->zone);
+    buf_init(&m->me, KIB);
+    live_write(&me, &m->me);
+    CHECK(buf_ok(&m->me));
+    buf_init(&m->report, PROGRESS_BYTES_MAX);
+    m->key = key_live(str_c(m->prefix), m->name);
+    m->state_key = key_state(str_c(m->prefix), m->name);
+    m->timer = loop_timer_new(o->loop, step, m);
+    m->report_timer = loop_timer_new(o->loop, on_report_due, m);
+    (void)err_set(&m->why, ERR_UNAVAILABLE, "not registered yet");
+    again(m, 0);
+    return m;
+}
+
+void member_free(struct member *m)
+{
+    if (!m)
+        return;
+    coord_cancel(m->o.coord, m);
+    coord_cancel(m->o.coord, &m->report_timer);
+    loop_timer_free(m->timer);
+    loop_timer_free(m->report_timer);
+    buf_deinit(&m->me);
+    buf_deinit(&m->report);
+    xfree(m->prefix);
+    xfree(m);
+}
+
+bool member_in(const struct member *m)
+{
+    return m->state == MEMBER_IN && now_ms(m) < m->deadline_ms;
+}
+
+const char *member_why(const struct member *m)
+{
+    if (member_in(m))
+        return "";
+    return m->state == MEMBER_IN ? "the lease ran out by this node's clock" : m->why.text;
+}
+
+const char *member_name(const struct member *m)
+{
+    return m->name;
+}
+
+bool member_guard(const struct member *m, struct coord_compare *ret)
+{
+    *ret = (struct coord_compare){ .key = key_str(&m->key), .rev = m->key_rev };
+    return member_in(m);
+}
+
+int64_t member_lease(const struct member *m)
+{
+    return m->state == MEMBER_IN ? m->lease : 0;
+}
+
+static void on_revoked(void *cookie, const struct coord_reply *r)
+{
+    struct member *m = cookie;
+
+    (void)r;
+    m->left(m->left_cookie);
+}
+
+static void on_nothing_to_leave(void *cookie)
+{
+    struct member *m = cookie;
+
+    m->left(m->left_cookie);
+}
+
+void member_leave(struct member *m, void (*done)(void *cookie), void *cookie)
+{
+    CHECK(m->state != MEMBER_LEAVING);
+    coord_cancel(m->o.coord, m);
+    loop_timer_free(m->timer);
+    m->timer = loop_timer_new(m->o.loop, on_nothing_to_leave, m);
+    m->left = done;
+    m->left_cookie = cookie;
+    m->state = MEMBER_LEAVING;
+    (void)err_set(&m->why, ERR_UNAVAILABLE, "this node is leaving");
+    if (m->lease)
+        coord_revoke(m->o.coord, m->lease, on_revoked, m);
+    else
+        loop_timer_start(m->timer, 0, 0);
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * progress: the text of what a node tells about its replicas. A shard is a list of five numbers,
+ * since a node may have many: [shard, term, last, commit, leads].
+ */
+#include "common/cluster/progress.h"
+
+#include "common/base/json.h"
+#include "common/net/json_in.h"
+
+void progress_write(const struct progress *p, struct buf *out)
+{
+    struct json j;
+
+    json_init(&j, out);
+    json_obj(&j);
+    json_key(&j, "shards");
+    json_arr(&j);
+    for (size_t i = 0; i < p->shards_len; i++) {
+        const struct progress_shard *s = &p->shards[i];
+
+        json_arr(&j);
+        json_u64(&j, s->shard);
+        json_u64(&j, s->term);
+        json_u64(&j, s->last);
+        json_u64(&j, s->commit);
+        json_u64(&j, s->leads);
+        json_arr_end(&j);
+    }
+    json_arr_end(&j);
+    json_key(&j, "services");
+    json_arr(&j);
+    for (size_t i = 0; i < p->services_len; i++) {
+        json_obj(&j);
+        json_key(&j, "tenant");
+        json_str(&j, p->services[i].tenant);
+        json_key(&j, "name");
+        json_str(&j, p->services[i].name);
+        json_key(&j, "rate");
+        json_u64(&j, p->services[i].rate);
+        json_obj_end(&j);
+    }
+    json_arr_end(&j);
+    json_obj_end(&j);
+}
+
+static int parse_shard(const struct json_val *v, struct progress_shard *ret, struct err *e)
+{
+    static const char *const what[] = { "shard", "term", "last", "commit", "leads" };
+    int64_t n[ARRAY_LEN(what)] = { -1, -1, -1, -1, -1 };
+
+    for (size_t i = 0; i < ARRAY_LEN(what); i++) {
+        int code = json_take_i64(json_at(v, i), what[i], &n[i], e);
+
+        if (code)
+            return code;
+        if (n[i] < 0 || (i == 0 && n[i] >= CLUSTER_SHARDS_MAX))
+            return err_set(e, ERR_INPUT, "%s is %" PRId64 " or missing", what[i], n[i]);
+    }
+    *ret = (struct progress_shard){ (uint32_t)n[0], (uint64_t)n[1], (uint64_t)n[2], (uint64_t)n[3],
+                                    n[4] != 0 };
+    return 0;
+}
+
+static int take(const struct json_val *v, const char *key, struct arena *a, struct str *ret,
+                struct err *e)
+{
+    struct str s = STR_NULL;
+    int code = json_take_str(json_get(v, key, NULL), key, &s, e);
+
+    if (code)
+        return code;
+    *ret = arena_strdup(a, s);
+    return ret->ptr ? 0 : err_set(e, ERR_LIMIT, "progress takes too much memory");
+}
+
+static int parse_service(const struct json_val *v, struct arena *a, struct progress_service *ret,
+                         struct err *e)
+{
+    int64_t rate = 0;
+    int code = take(v, "tenant", a, &ret->tenant, e);
+
+    if (!code)
+        code = take(v, "name", a, &ret->name, e);
+    if (!code)
+        code = json_take_i64(json_get(v, "rate", NULL), "rate", &rate, e);
+    ret->rate = rate > 0 ? (uint64_t)rate : 0;
+    return code;
+}
+
+static int parse_root(const struct json_val *root, struct arena *a, struct progress *p,
+                      struct err *e)
+{
+    const struct json_val *shards = json_get(root, "shards", NULL);
+    const struct json_val *services = json_get(root, "services", NULL);
+    struct progress_shard *to;
+    struct progress_service *sto;
+    int code = 0;
+
+    p->shards_len = json_len(shards);
+    p->services_len = MIN(json_len(services), (size_t)PROGRESS_SERVICES_MAX);
+    if (p->shards_len > CLUSTER_SHARDS_MAX)
+        return err_set(e, ERR_LIMIT, "%zu shards, at most %d", p->shards_len, CLUSTER_SHARDS_MAX);
+    p->shards = to = ARENA_ARRAY(a, struct progress_shard, MAX(p->shards_len, 1));
+    p->services = sto = ARENA_ARRAY(a, struct progress_service, MAX(p->services_len, 1));
+    if (!to || !sto)
+        return err_set(e, ERR_LIMIT, "progress takes too much memory");
+    for (size_t i = 0; i < p->shards_len && !code; i++)
+        code = parse_shard(json_at(shards, i), &to[i], e);
+    for (size_t i = 0; i < p->services_len && !code; i++)
+        code = parse_service(json_at(services, i), a, &sto[i], e);
+    return code;
+}
+
+int progress_parse(struct str text, struct arena *a, struct progress *ret, struct err *e)
+{
+    struct progress p = { 0 };
+    struct json_doc *doc;
+    int code;
+
+    if (text.len > PROGRESS_BYTES_MAX)
+        return err_set(e, ERR_LIMIT, "progress of %zu bytes, at most %zu", text.len,
+                       (size_t)PROGRESS_BYTES_MAX);
+    code = json_parse(text, &doc, e);
+    if (code)
+        return code;
+    code = parse_root(json_root(doc), a, &p, e);
+    json_doc_free(doc);
+    if (!code)
+        *ret = p;
+    return code;
+}

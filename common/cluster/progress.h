@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * progress.h: what a node tells the controller every few seconds: how far its replicas are, and
+ * which services are the busiest. JSON in one key.
+ */
+#ifndef COMMON_CLUSTER_PROGRESS_H
+#define COMMON_CLUSTER_PROGRESS_H
+
+#include "common/base/arena.h"
+#include "common/base/buf.h"
+#include "common/cluster/record.h"
+
+#define PROGRESS_BYTES_MAX    MIB
+#define PROGRESS_SERVICES_MAX 64
+
+struct progress_shard {
+    uint32_t shard;
+    uint64_t term;         /* of the last entry of its log */
+    uint64_t last, commit; /* indexes in the log; a leader's `commit` is what others must reach */
+    bool leads;            /* it leads now, as far as it knows */
+};
+struct progress_service { /* of what this node's leaders take in */
+    struct str tenant, name;
+    uint64_t rate; /* bytes per second */
+};
+struct progress {
+    const struct progress_shard *shards;
+    size_t shards_len;
+    const struct progress_service *services;
+    size_t services_len;
+};
+void progress_write(const struct progress *p, struct buf *out);
+/* In the arena, strings too. */
+NODISCARD int progress_parse(struct str text, struct arena *a, struct progress *ret, struct err *e);
+
+#endif
