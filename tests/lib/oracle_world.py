@@ -184,7 +184,8 @@ def ask_all(world, kinds, n):
     print("     " + ", ".join(f"{k[4:]} {filled[k]} of {asked[k]} not empty" for k in sorted(asked)))
     assert not problems, f"{len(problems)} of {n} wrong:\n" + "\n".join(p[:600] for p in problems[:8])
     # A world in which most questions find nothing would show nothing.
-    assert all(filled[k.__name__] * 5 >= asked[k.__name__] for k in kinds), filled
+    assert all(filled[k.__name__] * 5 >= asked[k.__name__] for k in kinds
+               if asked[k.__name__] >= 15), filled
 
 
 def run(make, kinds):
