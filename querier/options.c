@@ -24,6 +24,11 @@ static const struct conf_row rows[] = {
               "Other limits for some tenants: tenant=queries:8 queue:64 bytes:1GiB "
               "read_bytes:10GiB, for tenant_queries, tenant_queue, tenant_bytes_max and "
               "query_read_bytes_max."),
+    CONF_STR(ST, overrides_file, "overrides_file", "",
+             "YAML file of limits of tenants' queries, in force besides the options and read again "
+             "when it changes; empty: none."),
+    CONF_DURATION(ST, overrides_interval_ms, "overrides_interval", "10s", "100ms", "1d",
+                  "How often overrides_file is looked at."),
     CONF_BYTES(ST, bytes_max, "bytes_max", "0", "0", NULL,
                "Memory of all queries together; 0 is 9 % of memory.limit, at least 32 MiB."),
     CONF_BYTES(ST, query_bytes_max, "query_bytes_max", "256MiB", "1MiB", NULL,

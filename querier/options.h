@@ -12,8 +12,10 @@ struct querier_conf {
     uint64_t timeout_ms;
     uint64_t queries_max, queue_max;
     uint64_t tenant_queries, tenant_queue;
-    uint64_t tenant_bytes_max;     /* 0: half of bytes_max if there are several tenants, else all */
-    struct conf_list tenants;      /* limits of some */
+    uint64_t tenant_bytes_max;  /* 0: half of bytes_max if there are several tenants, else all */
+    struct conf_list tenants;   /* limits of some */
+    const char *overrides_file; /* the same, read again; "": none */
+    uint64_t overrides_interval_ms;
     uint64_t bytes_max;            /* of all queries; 0: a share of memory.limit */
     uint64_t query_bytes_max;      /* of one */
     uint64_t query_read_bytes_max; /* of stored vectors, by an estimate; 0: any */

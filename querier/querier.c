@@ -24,6 +24,7 @@
 #include "querier/api_space.h"
 #include "querier/api_views.h"
 #include "querier/async.h"
+#include "querier/limits_file.h"
 #include "querier/query.h"
 #include "querier/turns.h"
 
@@ -157,7 +158,7 @@ static int start_turns(struct querier *qr, struct err *e)
             return err_wrap(e, "querier.tenants");
         turns_override(qr->turns, tenant, &l);
     }
-    return 0;
+    return limits_watch_new(qr, &qr->limits, e);
 }
 
 static void on_metrics(void *cookie)
@@ -181,6 +182,7 @@ static void querier_free(void *self)
     rpc_node_free(qr->node);
     route_free(qr->route);
     asyncs_free(qr->asyncs);
+    limits_watch_free(qr->limits);
     turns_free(qr->turns);
     ui_deinit(&qr->ui);
     xfree(qr->routes);

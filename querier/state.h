@@ -24,11 +24,12 @@ struct querier {
     uint32_t magic;
     const struct role_ctx *ctx; /* borrowed; outlives the role */
     const struct querier_conf *conf;
-    struct rpc_node *node; /* owned */
-    struct route *route;   /* owned: where the shards are */
-    struct budget bytes;   /* of all queries */
-    struct turns *turns;   /* owned: whose query is next */
-    struct asyncs *asyncs; /* owned: queries whose answer is fetched later */
+    struct rpc_node *node;       /* owned */
+    struct route *route;         /* owned: where the shards are */
+    struct budget bytes;         /* of all queries */
+    struct turns *turns;         /* owned: whose query is next */
+    struct limits_watch *limits; /* owned; NULL: no overrides_file */
+    struct asyncs *asyncs;       /* owned: queries whose answer is fetched later */
     size_t query_bytes_max;
     size_t running;               /* waiting for their turn, too */
     uint64_t seed;                /* of hash tables over names from outside */

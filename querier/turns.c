@@ -20,6 +20,7 @@ struct turn_tenant {
     struct str name; /* owned */
     uint64_t key;
     struct turn_limits limits;
+    struct turn_limits own; /* where it is kept */
     struct budget bytes;
     size_t queries, waiting;
     bool kept; /* has limits of its own */
@@ -28,6 +29,8 @@ struct turns {
     struct turns_opts o;
     struct fair *fair; /* limits of running queries are looked at here: they differ */
     struct map_str *tenants;
+    void (*limits)(void *cookie, struct str tenant, struct turn_limits *l);
+    void *limits_cookie;
     bool pumping, again;
 };
 
@@ -66,6 +69,23 @@ void turns_free(struct turns *t)
     xfree(t);
 }
 
+struct turn_limits turns_limits_of(const struct turns *t, struct str tenant)
+{
+    const struct turn_tenant *n = map_str_get(t->tenants, tenant);
+    struct turn_limits l = n && n->kept ? n->own : t->o.limits;
+
+    if (t->limits)
+        t->limits(t->limits_cookie, tenant, &l);
+    return l;
+}
+
+static void set_limits_of(struct turns *t, struct turn_tenant *n)
+{
+    n->limits = turns_limits_of(t, n->name);
+    n->bytes.max = n->limits.bytes;
+    fair_limit(t->fair, n->key, n->limits.running);
+}
+
 static struct turn_tenant *tenant_of_name(struct turns *t, struct str name)
 {
     struct turn_tenant *n = map_str_get(t->tenants, name);
@@ -78,9 +98,9 @@ static struct turn_tenant *tenant_of_name(struct turns *t, struct str name)
     memcpy(copy, name.ptr, name.len);
     n->name = str_n(copy, name.len);
     n->key = hash64(name.ptr, name.len, t->o.seed);
-    n->limits = t->o.limits;
-    budget_init(&n->bytes, n->limits.bytes);
+    budget_init(&n->bytes, 0);
     (void)map_str_put(t->tenants, n->name, n);
+    set_limits_of(t, n);
     return n;
 }
 
@@ -89,9 +109,9 @@ void turns_override(struct turns *t, struct str tenant, const struct turn_limits
     struct turn_tenant *n = tenant_of_name(t, tenant);
 
     CHECK(n->queries == 0);
-    n->limits = *limits;
+    n->own = *limits;
     n->kept = true;
-    budget_init(&n->bytes, limits->bytes);
+    set_limits_of(t, n);
 }
 
 /* ---- limits of a tenant -----------------------------------------------------------------------*/
@@ -160,6 +180,20 @@ static void pump(struct turns *t, const struct turn *watch, bool *waits)
     t->pumping = false;
 }
 
+void turns_limits(struct turns *t,
+                  void (*fn)(void *cookie, struct str tenant, struct turn_limits *l), void *cookie)
+{
+    size_t pos = 0;
+    struct str name;
+    void *n;
+
+    t->limits = fn;
+    t->limits_cookie = cookie;
+    while (map_str_next(t->tenants, &pos, &name, &n))
+        set_limits_of(t, n);
+    pump(t, NULL, NULL);
+}
+
 NODISCARD int turn_enter(struct turns *t, struct str tenant, struct turn *n, bool *ret_waits,
                          struct err *e)
 {
@@ -185,6 +219,7 @@ NODISCARD int turn_enter(struct turns *t, struct str tenant, struct turn *n, boo
         return code;
     }
     n->tenant = who;
+    n->limits = *l;
     who->queries++;
     who->waiting++;
     CHECK(fair_push(t->fair, who->key, GUESS_US, &n->item));
@@ -227,7 +262,7 @@ NODISCARD int turn_bytes_take(struct turn *n, size_t bytes, struct err *e)
                    "running queries of tenant %.*s use all of its %zu MiB of memory "
                    "(querier.tenant_bytes_max)",
                    (int)MIN(n->tenant->name.len, 150u), n->tenant->name.ptr,
-                   n->tenant->bytes.max / MIB);
+                   (size_t)n->tenant->bytes.max / MIB);
 }
 
 void turn_bytes_give(struct turn *n, size_t bytes)
@@ -237,7 +272,7 @@ void turn_bytes_give(struct turn *n, size_t bytes)
 
 const struct turn_limits *turn_limits_of(const struct turn *n)
 {
-    return &n->tenant->limits;
+    return &n->limits;
 }
 
 size_t turns_running(const struct turns *t)

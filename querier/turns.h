@@ -29,6 +29,7 @@ struct turn_tenant;
 struct turn { /* in the query */
     struct fair_item item;
     struct turn_tenant *tenant; /* NULL: has not entered, or left */
+    struct turn_limits limits;  /* as they were when it entered */
     /* The query's turn has come; it leaves by turn_leave. Not inside turn_enter of another. */
     void (*go)(void *cookie);
     void *cookie;
@@ -47,6 +48,12 @@ struct turns *turns_new(const struct turns_opts *o);
 void turns_free(struct turns *t); /* nobody is in; NULL is fine */
 /* Limits of one tenant in place of those of all. Before the first query. */
 void turns_override(struct turns *t, struct str tenant, const struct turn_limits *limits);
+
+/* `fn` changes what limits a tenant has besides, now and whenever one comes; NULL: nothing does. */
+void turns_limits(struct turns *t,
+                  void (*fn)(void *cookie, struct str tenant, struct turn_limits *l), void *cookie);
+
+struct turn_limits turns_limits_of(const struct turns *t, struct str tenant);
 
 /* n->go is called at once, and may have freed *n, or later: then *ret_waits. ERR_RATE or ERR_BUSY:
  * not at all. */

@@ -114,6 +114,8 @@ static void on_config(struct http_req *r)
     struct process *p = r->route_cookie;
     struct buf plain, b;
 
+    if (!access_allows(&p->access, r))
+        return;
     buf_init(&plain, PAGE_BYTES_MAX);
     buf_init(&b, PAGE_BYTES_MAX);
     conf_print(p->conf, &plain);
@@ -179,10 +181,13 @@ void admin_ring(const struct process *p, struct buf *out)
 
 static void on_ring(struct http_req *r)
 {
+    const struct process *p = r->route_cookie;
     struct buf b;
 
+    if (!access_allows(&p->access, r))
+        return;
     buf_init(&b, PAGE_BYTES_MAX);
-    admin_ring(r->route_cookie, &b);
+    admin_ring(p, &b);
     http_reply(r, 200, "application/json", &b);
 }
 

@@ -133,6 +133,8 @@ static void on_profile(struct http_req *r)
     uint64_t seconds;
     struct err e;
 
+    if (!access_allows(&p->access, r))
+        return;
     if (seconds_of(r, &seconds, &e) || sampler_of(p, &sampler, &e)) {
         http_reply_err(r, &e);
         return;
@@ -206,6 +208,8 @@ static void on_heap(struct http_req *r)
     struct process *p = r->route_cookie;
     struct err e;
 
+    if (!access_allows(&p->access, r))
+        return;
     if (heap_can(&e)) {
         http_reply_err(r, &e);
         return;
@@ -228,9 +232,12 @@ static void on_heap(struct http_req *r)
 
 static void on_index(struct http_req *r)
 {
+    const struct process *p = r->route_cookie;
     struct err e;
     struct buf b;
 
+    if (!access_allows(&p->access, r))
+        return;
     if (!str_eqc(r->path, "/debug/pprof/") && !str_eqc(r->path, "/debug/pprof")) {
         (void)err_set(&e, ERR_NOT_FOUND, "no such profile; there are profile and heap");
         http_reply_err(r, &e);

@@ -168,6 +168,9 @@ static int start_shared(struct process *p, struct err *e)
     int code;
 
     p->start_mono_ns = clock_mono_ns(env->clock);
+    code = access_init(&p->access, env->fs, http->admin_token_file, e);
+    if (code)
+        return code;
     code = lock_take(data->dir, p->program, &p->lock_fd, e);
     if (code)
         return code;

@@ -7,6 +7,7 @@
 
 #include "common/net/svc.h"
 #include "common/obs/selfprof.h"
+#include "common/role/access.h"
 #include "common/role/cluster_keys.h"
 #include "common/role/debug.h"
 #include "common/role/notify.h"
@@ -49,6 +50,7 @@ struct process {
     struct signals *signals;
     struct selfprof *selfprof; /* NULL: off */
     struct debug debug;
+    struct access access;   /* to pages about the process */
     struct notify notify;
     struct timer *tick;     /* usage, and the "ready" line */
     struct timer *deadline; /* of the drain */

@@ -28,6 +28,7 @@ struct common_conf { /* http */
     uint64_t body_bytes_max;
     const char *tls_cert, *tls_key, *tls_client_ca; /* "": none */
     bool tls_only;
+    const char *admin_token_file; /* "": pages about the process are for everybody */
 };
 struct cluster_conf {
     struct conf_list ingesters; /* rpc addresses; all-in-one: inproc://ingester */

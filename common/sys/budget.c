@@ -11,10 +11,11 @@ void budget_init(struct budget *b, size_t max)
 bool budget_take(struct budget *b, size_t n)
 {
     size_t used = atomic_load_explicit(&b->used, memory_order_relaxed);
+    size_t max = atomic_load_explicit(&b->max, memory_order_relaxed);
     size_t peak;
 
     do {
-        if (n > b->max || used > b->max - n)
+        if (n > max || used > max - n)
             return false;
     } while (!atomic_compare_exchange_weak_explicit(&b->used, &used, used + n, memory_order_relaxed,
                                                     memory_order_relaxed));

@@ -13,7 +13,7 @@
 struct budget {
     _Atomic size_t used;
     _Atomic size_t peak;
-    size_t max; /* set before use */
+    _Atomic size_t max; /* may change: what is held over it is only given back */
 };
 void budget_init(struct budget *b, size_t max);
 bool budget_take(struct budget *b, size_t n) NODISCARD; /* false: nothing taken */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * check_overrides: `embertree check-overrides FILE [TENANT]`: what a server would say about the
- * overrides file before it is given to one; with a tenant, what would hold for it. The options are
+ * check_overrides: `embertree check-overrides [--querier] FILE [TENANT]`: what a server would say
+ * about the overrides file of distributors, or of queriers, before it is given to one; with a
+ * tenant, what would hold for it. The options are
  * the defaults: a limit that the server's own options set is shown as if they did not.
  */
 #include <stdio.h>
@@ -9,6 +10,8 @@
 #include "common/sys/fs.h"
 #include "deploy/ctl/ctl.h"
 #include "distributor/rules/policy.h"
+#include "querier/limits_file.h"
+#include "querier/options.h"
 
 static int check(const char *file, const char *tenant, struct buf *text, struct buf *out,
                  struct err *e)
@@ -34,19 +37,53 @@ static int check(const char *file, const char *tenant, struct buf *text, struct 
     return rc;
 }
 
+/* Memory is a share of the machine's, which nobody can foretell: 0 stands for it. */
+static int check_querier(const char *file, const char *tenant, struct buf *text, struct buf *out,
+                         struct err *e)
+{
+    static const struct conf_table *const tables[] = { &querier_options };
+    char name[] = "embertree";
+    char *argv[] = { name, NULL };
+    struct limits_file *f;
+    struct conf *conf;
+
+    if (conf_load(tables, 1, 1, argv, &conf, e))
+        return e->code;
+    const struct querier_conf *c = conf_get(conf, &querier_options);
+    struct turn_limits l = { .running = c->tenant_queries,
+                             .waiting = c->tenant_queue,
+                             .bytes = c->tenant_bytes_max,
+                             .read_bytes = c->query_read_bytes_max };
+    int rc = fs_real()->read_file(fs_real(), file, text, e);
+    if (!rc)
+        rc = limits_file_parse(file, buf_str(text), &f, e);
+    if (!rc && tenant) {
+        limits_file_apply(f, str_c(tenant), &l);
+        turn_limits_format(&l, out);
+    }
+    if (!rc)
+        limits_file_free(f);
+    conf_free(conf);
+    return rc;
+}
+
 static int run(int argc, char **argv)
 {
     struct buf text, out;
     struct err e;
     int rc;
 
+    bool querier = argc > 1 && str_eqc(str_c(argv[1]), "--querier");
+
+    argc -= querier;
+    argv += querier;
     if (argc < 2 || argc > 3 || argv[1][0] == '-') {
-        (void)fprintf(stderr, "usage: embertree check-overrides FILE [TENANT]\n");
+        (void)fprintf(stderr, "usage: embertree check-overrides [--querier] FILE [TENANT]\n");
         return 2;
     }
     buf_init(&text, POLICY_FILE_MAX);
     buf_init(&out, 4 * POLICY_FILE_MAX);
-    rc = check(argv[1], argc > 2 ? argv[2] : NULL, &text, &out, &e);
+    rc = (querier ? check_querier : check)(argv[1], argc > 2 ? argv[2] : NULL, &text, &out, &e);
     if (rc)
         (void)fprintf(stderr, "%s\n", e.text);
     else if (argc > 2)
@@ -60,7 +97,7 @@ static int run(int argc, char **argv)
 
 const struct command check_overrides_command = {
     .name = "check-overrides",
-    .args = "FILE [TENANT]",
+    .args = "[--querier] FILE [TENANT]",
     .help = "Checks an overrides file, and prints what would hold for a tenant.",
     .run = run,
 };

@@ -257,6 +257,15 @@ def test_what_is_in_force():
         done = subprocess.run([str(cluster.BIN / "embertree"), "check-overrides", server.path], capture_output=True,
                               text=True, timeout=60)
         assert done.returncode == 1 and "line 1" in done.stderr, done
+        # and of the querier's file
+        command = [str(cluster.BIN / "embertree"), "check-overrides", "--querier", server.path]
+        server.write("tenants: {t: {queries: 3, bytes: 1MiB}}")
+        done = subprocess.run(command + ["t"], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (
+            0, "queries: 3\nqueue: 256\nbytes: 1048576\nread_bytes: 0\n"), done
+        server.write("tenants: {t: {drop: 1}}")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and "line 1" in done.stderr, done
 
 
 TESTS = [test_limits_differ_by_tenant, test_relabel_drop_and_merge,

@@ -84,6 +84,49 @@ static void test_order_of_service(void **state)
     turns_free(t);
 }
 
+static void other_limits(void *cookie, struct str tenant, struct turn_limits *l)
+{
+    (void)tenant;
+    *l = *(const struct turn_limits *)cookie;
+}
+
+/* Limits that change while queries run and wait. */
+static void test_limits_change(void **state)
+{
+    struct turn_limits now = { .running = 1, .waiting = 2, .bytes = 500, .read_bytes = 5 };
+    struct turns_opts o = opts;
+    struct client h[6];
+    struct err e;
+    bool waits;
+
+    (void)state;
+    o.running_max = 5;
+    struct turns *t = turns_new(&o);
+    served_len = 0;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(enter(t, &h[i], 'h', &waits, &e), 0);
+    assert_int_equal(turns_running(t), 2);
+    assert_int_equal(turn_bytes_take(&h[0].turn, 800, &e), 0);
+    turns_limits(t, other_limits, &now);
+    assert_int_equal(turn_bytes_take(&h[1].turn, 1, &e), ERR_RATE); /* over 500 is held already */
+    assert_int_equal(enter(t, &h[3], 'h', &waits, &e), 0);
+    assert_int_equal(turn_limits_of(&h[0].turn)->read_bytes, 0); /* as it came */
+    assert_int_equal(turn_limits_of(&h[3].turn)->read_bytes, 5);
+    assert_int_equal(enter(t, &h[4], 'h', &waits, &e), ERR_RATE); /* two wait */
+    turn_bytes_give(&h[0].turn, 800);
+    assert_int_equal(turn_bytes_take(&h[1].turn, 500, &e), 0);
+    turn_bytes_give(&h[1].turn, 500);
+    turn_leave(t, &h[0].turn, 1);
+    assert_int_equal(turns_running(t), 1); /* one runs, that is all now */
+    now.running = 3;
+    turns_limits(t, other_limits, &now);
+    assert_int_equal(turns_running(t), 3); /* those that waited begin at once */
+    turns_limits(t, NULL, NULL);
+    for (int i = 1; i < 4; i++)
+        turn_leave(t, &h[i].turn, 1);
+    turns_free(t);
+}
+
 /* A tenant with one query that took long pays with its next turns. */
 static void test_long_queries_are_paid_for(void **state)
 {
@@ -375,6 +418,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order_of_service),
         cmocka_unit_test(test_long_queries_are_paid_for),
+        cmocka_unit_test(test_limits_change),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_memory_of_a_tenant),
         cmocka_unit_test(test_limits_of_some),

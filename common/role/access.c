@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "common/role/access.h"
+
+#include "common/base/size.h"
+
+#define FILE_MAX (16 * KIB)
+
+/* How long it takes tells the length of a token, nothing else. */
+static bool same(struct str known, struct str given)
+{
+    unsigned char odd = known.len != given.len;
+
+    for (size_t i = 0; i < known.len; i++)
+        odd |= (unsigned char)(known.ptr[i] ^ (i < given.len ? given.ptr[i] : 0x55));
+    return !odd;
+}
+
+bool access_knows(struct str tokens, struct str header)
+{
+    const struct str bearer = STR("Bearer ");
+    struct str given = str_trim(header), line;
+    bool more = true, found = false;
+
+    if (!str_eq_nocase(str_sub(given, 0, MIN(bearer.len, given.len)), bearer))
+        return false;
+    given = str_trim(str_sub(given, bearer.len, given.len));
+    while (str_next(&tokens, '\n', &more, &line)) {
+        line = str_trim(line);
+        if (line.len && line.ptr[0] != '#')
+            found |= same(line, given);
+    }
+    return found;
+}
+
+static int check(struct str tokens, const char *file, struct err *e)
+{
+    struct str line;
+    bool more = true;
+    size_t n = 0;
+
+    while (str_next(&tokens, '\n', &more, &line)) {
+        line = str_trim(line);
+        if (!line.len || line.ptr[0] == '#')
+            continue;
+        if (line.len < ACCESS_TOKEN_BYTES_MIN)
+            return err_set(e, ERR_CONFIG, "%s: a token of %zu bytes, want %d or more", file,
+                           line.len, ACCESS_TOKEN_BYTES_MIN);
+        n++;
+    }
+    if (n == 0 || n > ACCESS_TOKENS_MAX)
+        return err_set(e, ERR_CONFIG, "%s has %zu tokens, want 1 to %d, a line each", file, n,
+                       ACCESS_TOKENS_MAX);
+    return 0;
+}
+
+/* The tokens, or nothing. */
+static int read_tokens(const struct access *a, struct buf *ret, struct err *e)
+{
+    buf_init(ret, FILE_MAX);
+    if (a->fs->read_file(a->fs, a->file, ret, e) || check(buf_str(ret), a->file, e)) {
+        e->code = ERR_CONFIG;
+        return err_wrap(e, "http.admin_token_file");
+    }
+    return 0;
+}
+
+NODISCARD int access_init(struct access *a, const struct fs *fs, const char *file, struct err *e)
+{
+    struct buf tokens;
+
+    *a = (struct access){ fs, file };
+    if (!file || !file[0])
+        return 0;
+    int rc = read_tokens(a, &tokens, e);
+    buf_deinit(&tokens);
+    return rc;
+}
+
+bool access_allows(const struct access *a, struct http_req *r)
+{
+    struct buf tokens;
+    struct err e;
+
+    if (!a->file || !a->file[0])
+        return true;
+    bool known = read_tokens(a, &tokens, &e) == 0 &&
+                 access_knows(buf_str(&tokens), http_header(r, "Authorization"));
+    buf_deinit(&tokens);
+    if (known)
+        return true;
+    http_reply_header(r, "WWW-Authenticate", STR("Bearer"));
+    (void)err_set(&e, ERR_UNAUTHENTICATED,
+                  "this page wants a token of http.admin_token_file (Authorization: Bearer ...)");
+    http_reply_err(r, &e);
+    return false;
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Pages about the process: with a file of tokens for those who show one, /debug/pprof/ as /config
+ * and /ring; /metrics and /healthz for everybody.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/role/admin.h"
+#include "common/role/process.h"
+#include "tests/lib/net_mem.h"
+
+static void test_knows(void **state)
+{
+    const struct str tokens = STR("# ours\n0123456789abcdef\n\n  another-long-token \n");
+    static const struct {
+        const char *header;
+        bool known;
+    } rows[] = {
+        { "Bearer 0123456789abcdef", true },
+        { "bearer  another-long-token ", true },
+        { "Bearer 0123456789abcdeF", false },
+        { "Bearer 0123456789abcde", false },
+        { "Bearer 0123456789abcdef0", false },
+        { "Bearer # ours", false },
+        { "Bearer ", false },
+        { "Bearer", false },
+        { "Basic 0123456789abcdef", false },
+        { "0123456789abcdef", false },
+        { "", false },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (access_knows(tokens, str_c(rows[i].header)) != rows[i].known)
+            fail_msg("%s", rows[i].header);
+}
+
+static void put(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "we");
+
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static int status(struct net_world *w, const char *path, const char *header)
+{
+    struct net_mem *c = net_connect(w);
+    char text[300];
+    int code = 0;
+
+    snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\nHost: h\r\n%sConnection: close\r\n\r\n", path,
+             header);
+    net_send_c(c, text);
+    net_pass(w, 20);
+    buf_add_c(&c->out, '\0');
+    assert_int_equal(sscanf(c->out.ptr, "HTTP/1.1 %d", &code), 1);
+    if (code == 401)
+        assert_non_null(strcasestr(c->out.ptr, "www-authenticate: bearer"));
+    return code;
+}
+
+static void test_pages(void **state)
+{
+    static const char *const closed[] = { "/config",
+                                          "/ring",
+                                          "/debug/pprof/",
+                                          "/debug/pprof",
+                                          "/debug/pprof/profile",
+                                          "/debug/pprof/heap",
+                                          "/debug/pprof/other" };
+    static const char *const open[] = { "/healthz", "/metrics" };
+    const char *right = "Authorization: Bearer 0123456789abcdef\r\n";
+    const char *wrong = "Authorization: Bearer 0123456789abcdee\r\n";
+    char path[] = "/tmp/embertree-access-XXXXXX";
+    struct process p = { .state = PROCESS_STARTING };
+    struct net_world w;
+    struct err e;
+    int fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0);
+    close(fd);
+    put(path, "short\n");
+    assert_int_equal(access_init(&p.access, fs_real(), path, &e), ERR_CONFIG);
+    put(path, "# none\n");
+    assert_int_equal(access_init(&p.access, fs_real(), path, &e), ERR_CONFIG);
+    put(path, "0123456789abcdef\n");
+    assert_int_equal(access_init(&p.access, fs_real(), path, &e), 0);
+    net_world_init(&w);
+    p.http = w.server;
+    p.metrics = w.metrics;
+    p.loop = w.loop;
+    admin_routes(&p);
+    debug_routes(&p);
+    for (size_t i = 0; i < ARRAY_LEN(closed); i++) {
+        assert_int_equal(status(&w, closed[i], ""), 401);
+        assert_int_equal(status(&w, closed[i], wrong), 401);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(open); i++)
+        assert_int_equal(status(&w, open[i], ""), 200);
+    assert_int_equal(status(&w, "/debug/pprof/", right), 200);
+    assert_int_equal(status(&w, "/debug/pprof/other", right), 404);
+    put(path, "another-long-token\n"); /* another one holds at once */
+    assert_int_equal(status(&w, "/debug/pprof/", right), 401);
+    unlink(path);
+    assert_int_equal(status(&w, "/debug/pprof/", right), 401);
+    p.access = (struct access){ 0 };
+    assert_int_equal(status(&w, "/debug/pprof/", ""), 200);
+    net_world_deinit(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_knows),
+        cmocka_unit_test(test_pages),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
