@@ -41,10 +41,15 @@ enum rpc_method {
     RPC_SPACE = 9,
     RPC_EXEMPLARS = 10,
     RPC_FUNCTIONS = 11,
-    RPC_DOC = 12,        /* documents of tenants */
-    RPC_ESTIMATE = 13,   /* what a merge would read */
-    RPC_WRITE_TOLD = 14, /* RPC_WRITE by numbers told before */
-    RPC_METHODS = 15,
+    RPC_DOC = 12,          /* documents of tenants */
+    RPC_ESTIMATE = 13,     /* what a merge would read */
+    RPC_WRITE_TOLD = 14,   /* RPC_WRITE by numbers told before */
+    RPC_REPL_PREPARE = 15, /* between the replicas of a shard: common/repl */
+    RPC_REPL_APPEND = 16,
+    RPC_REPL_FETCH = 17,
+    RPC_REPL_SNAPSHOT = 18,
+    RPC_REPL_DIGEST = 19,
+    RPC_METHODS = 20,
 };
 
 struct rpc_net; /* process-wide: the table of inproc names, or the simulated network */

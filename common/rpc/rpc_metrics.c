@@ -29,6 +29,11 @@ const char *rpc_method_name(uint16_t method)
         [RPC_DOC] = "doc",
         [RPC_ESTIMATE] = "estimate",
         [RPC_WRITE_TOLD] = "write_told",
+        [RPC_REPL_PREPARE] = "repl_prepare",
+        [RPC_REPL_APPEND] = "repl_append",
+        [RPC_REPL_FETCH] = "repl_fetch",
+        [RPC_REPL_SNAPSHOT] = "repl_snapshot",
+        [RPC_REPL_DIGEST] = "repl_digest",
     };
 
     return method < RPC_METHODS && names[method] ? names[method] : "other";

@@ -170,6 +170,7 @@ enum key_control {
     CONTROL_TENANTS = 5,  /* next tenant number, u32 */
     CONTROL_WID_HIGH = 6, /* no write id stands in a bucket above this, u32; none: any */
     CONTROL_FORECAST = 7, /* bytes of files by day: forecast.h */
+    CONTROL_REPL = 8,     /* last entry of the replication log: common/repl/apply.h */
 };
 enum key_dict { DICT_STRINGS = 1, DICT_FRAMES = 2, DICT_NODES = 3 };
 

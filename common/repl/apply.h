@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * apply.h: entries of the log into the database, each with a note of how far it is.
+ *
+ * The note is a row of meta, written in the very batch: a database that lost its newest batches in
+ * a power cut says so itself, and the log has what it lacks.
+ */
+#ifndef COMMON_REPL_APPLY_H
+#define COMMON_REPL_APPLY_H
+
+#include "common/repl/entry.h"
+#include "common/store/kv.h"
+
+/* Does what the entry says, without a sync. The bytes behind its data are used: one thread, once at
+ * a time. Doing it again changes nothing. */
+NODISCARD int apply_entry(struct kv *db, struct repl_entry *x, struct err *e);
+/* The last entry in the database; 0 and 0: none. */
+NODISCARD int apply_read(struct kv *db, uint64_t *ret_index, uint64_t *ret_term, struct err *e);
+
+#endif

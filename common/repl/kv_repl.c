@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kv_repl: writes become entries and wait for them; all else goes to the database below.
+ *
+ * The loop decides whether a write is taken: only there the role is known. A writer sleeps on a
+ * channel of its own until its entry is applied; in simulation its fiber yields.
+ */
+#include "common/repl/kv_repl.h"
+
+#include "common/base/mem.h"
+#include "common/base/wr.h"
+#include "common/repl/repl_node_impl.h"
+#include "common/store/kv_impl.h"
+
+struct kv_repl {
+    struct kv kv;
+    struct repl_node *n;
+    struct kv *db; /* the node's */
+    uint64_t epoch;
+    bool over; /* a write failed: nothing more is written. Writer's thread */
+};
+
+static struct kv_repl *repl_of(struct kv *k)
+{
+    return (struct kv_repl *)(void *)k;
+}
+
+static int propose(struct kv_repl *k, enum repl_kind kind, struct str data, struct err *e)
+{
+    struct proposal p = { .n = k->n, .epoch = k->epoch };
+    void *msg;
+
+    if (k->over)
+        return err_set(e, ERR_UNAVAILABLE, "this node does not lead the shard any more");
+    if (data.len > REPL_BYTES_MAX)
+        return err_set(e, ERR_LIMIT, "a batch of %zu bytes is over the %zu that replicas exchange",
+                       data.len, (size_t)REPL_BYTES_MAX);
+    list_init(&p.link);
+    p.entry = entry_new(kind, data);
+    if (k->n->o.simulated) {
+        p.fiber = fiber_self();
+        CHECK(p.fiber);
+        loop_post(k->n->loop, node_propose, &p);
+        fiber_yield();
+    } else {
+        CHECK(!loop_is_mine(k->n->loop));
+        p.wake = chan_new(1, NULL, NULL);
+        loop_post(k->n->loop, node_propose, &p);
+        CHECK(chan_wait(p.wake, &msg, 1, UINT64_MAX) == 1);
+        chan_free(p.wake);
+    }
+    if (!p.err.code)
+        return 0;
+    k->over = true;
+    *e = p.err;
+    return e->code;
+}
+
+static int repl_write(struct kv *kv, const struct kv_batch *b, bool sync, struct err *e)
+{
+    struct kv_repl *k = repl_of(kv);
+
+    (void)sync; /* what returned is on a majority's medium */
+    if (!b->ops.len)
+        return k->over ? err_set(e, ERR_UNAVAILABLE, "this node does not lead the shard any more")
+                       : 0;
+    return propose(k, REPL_BATCH, buf_str(&b->ops), e);
+}
+
+static int repl_get(struct kv *k, const struct kv_snap *snap, enum kv_cf cf, struct str key,
+                    struct buf *out, struct err *e)
+{
+    return kv_get(repl_of(k)->db, snap, cf, key, out, e);
+}
+
+static struct kv_snap *repl_snap_new(struct kv *k)
+{
+    return kv_snap_new(repl_of(k)->db);
+}
+
+static void repl_snap_free(struct kv *k, struct kv_snap *s)
+{
+    kv_snap_free(repl_of(k)->db, s);
+}
+
+static struct kv_iter *repl_iter_new(struct kv *k, const struct kv_snap *snap, enum kv_cf cf,
+                                     struct str from, struct str to)
+{
+    struct kv *db = repl_of(k)->db;
+
+    return db->ops->iter_new(db, snap, cf, from, to);
+}
+
+static void repl_stats(struct kv *k, struct kv_stats *ret)
+{
+    kv_stats(repl_of(k)->db, ret);
+}
+
+static void repl_cache_resize(struct kv *k, uint64_t bytes)
+{
+    kv_cache_resize(repl_of(k)->db, bytes);
+}
+
+static int repl_sizes(struct kv *k, enum kv_cf cf, const struct kv_range *ranges, size_t n,
+                      uint64_t *ret, struct err *e)
+{
+    return kv_sizes(repl_of(k)->db, cf, ranges, n, ret, e);
+}
+
+static int repl_disk(struct kv *k, struct kv_disk *ret, struct err *e)
+{
+    return kv_disk(repl_of(k)->db, ret, e);
+}
+
+static int repl_flush(struct kv *k, struct err *e)
+{
+    return kv_flush(repl_of(k)->db, e);
+}
+
+static void repl_compact(struct kv *k, enum kv_cf cf, struct str from, struct str to)
+{
+    kv_compact(repl_of(k)->db, cf, from, to);
+}
+
+static int repl_drop_files(struct kv *k, enum kv_cf cf, struct str from, struct str last,
+                           struct err *e)
+{
+    struct buf data;
+    int code;
+
+    buf_init(&data, 4 * KV_KEY_BYTES_MAX);
+    (void)buf_add_c(&data, (char)cf);
+    (void)wr_varint(&data, from.len);
+    (void)buf_add_str(&data, from);
+    (void)wr_varint(&data, last.len);
+    (void)buf_add_str(&data, last);
+    CHECK(buf_ok(&data));
+    code = propose(repl_of(k), REPL_DROP_FILES, buf_str(&data), e);
+    buf_deinit(&data);
+    return code;
+}
+
+static int repl_flush_soon(struct kv *k, enum kv_cf cf, struct err *e)
+{
+    char c = (char)cf;
+
+    return propose(repl_of(k), REPL_FLUSH, str_n(&c, 1), e);
+}
+
+static void repl_close(struct kv *k)
+{
+    xfree(repl_of(k));
+}
+
+static const struct kv_ops ops = {
+    .write = repl_write,
+    .get = repl_get,
+    .snap_new = repl_snap_new,
+    .snap_free = repl_snap_free,
+    .iter_new = repl_iter_new,
+    .stats = repl_stats,
+    .cache_resize = repl_cache_resize,
+    .sizes = repl_sizes,
+    .disk = repl_disk,
+    .flush = repl_flush,
+    .compact = repl_compact,
+    .drop_files = repl_drop_files,
+    .flush_soon = repl_flush_soon,
+    .close = repl_close,
+};
+
+struct kv *kv_repl_new(struct repl_node *n)
+{
+    struct kv_repl *k = XNEW(struct kv_repl);
+
+    k->kv.ops = &ops;
+    k->n = n;
+    k->db = n->o.db;
+    k->epoch = repl_node_state(n).epoch;
+    return &k->kv;
+}

@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * repl_disk: the log thread, the apply thread, and the newest entries in memory between them.
+ *
+ * Operations on the log go to its thread in order; it takes what waits, does it, fsyncs once, and
+ * tells the loop the number of the last one. Entries are applied by another thread in order of
+ * their index, from memory while they are new, else read back from the log.
+ *
+ * What is read from the log is asked for in the same order as everything else, so it is what the
+ * log held at that moment; a generation tells whether entries were replaced meanwhile.
+ *
+ * The log's prefix goes when the database was synced past it and all peers have it, while leading;
+ * in any case when it passes log_bytes_max.
+ */
+#include "common/base/mem.h"
+#include "common/repl/apply.h"
+#include "common/repl/repl_node_impl.h"
+
+#define LOG_QUEUE     65536
+#define APPLY_QUEUE   65536
+#define APPLY_BYTES   (16 * MIB) /* handed over and not applied */
+#define SYNC_TICKS    80         /* two seconds */
+#define LOG_KEPT      (64 * MIB) /* of the log, even if everybody has it */
+#define LOG_BYTES_MAX GIB
+
+/* ---- operations on the log: log thread, or the loop when simulated ---- */
+
+static int log_do(struct repl_node *n, struct log_op *op, struct err *e)
+{
+    switch (op->kind) {
+    case LOG_APPEND:
+        return rlog_append(n->log, op->entries, op->len, e);
+    case LOG_HARD:
+        return rlog_hard(n->log, op->a, op->b, e);
+    case LOG_RESET:
+        return rlog_reset(n->log, op->a, op->b, e);
+    case LOG_DROP:
+        return rlog_drop(n->log, op->a, e);
+    case LOG_READ:
+        break;
+    }
+    op->entries = XNEW_ARRAY(struct repl_entry *, READ_MAX);
+    int code = rlog_read(n->log, op->a, op->bytes_max, op->entries, READ_MAX, &op->len, e);
+    if (code)
+        op->len = 0;
+    return code == ERR_NOT_FOUND ? 0 : code; /* dropped or replaced meanwhile */
+}
+
+static void on_log_end(void *cookie);
+
+static void log_run(struct repl_node *n, void *const *ops, size_t len)
+{
+    struct log_end *end = XNEW(struct log_end);
+    bool wrote = false;
+    int code = 0;
+
+    end->n = n;
+    for (size_t i = 0; i < len; i++) {
+        struct log_op *op = ops[i];
+        end->ops[end->len++] = op;
+        wrote |= op->kind != LOG_READ && op->kind != LOG_DROP;
+        if (!code)
+            code = log_do(n, op, &end->err);
+    }
+    if (!code && wrote)
+        code = rlog_sync(n->log, &end->err);
+    if (!code)
+        err_clear(&end->err);
+    end->state = rlog_state(n->log);
+    loop_post(n->loop, on_log_end, end);
+}
+
+static void log_thread(void *cookie)
+{
+    struct repl_node *n = cookie;
+    void *ops[BATCH_MAX];
+    size_t len;
+
+    while ((len = chan_wait(n->log_in, ops, BATCH_MAX, UINT64_MAX)) > 0)
+        log_run(n, ops, len);
+}
+
+static void log_simulated(void *cookie)
+{
+    struct repl_node *n = cookie;
+    void *ops[BATCH_MAX];
+    size_t len = 0;
+
+    n->log_posted = false;
+    list_for (it, &n->log_waiting) {
+        if (len == BATCH_MAX)
+            break;
+        list_del(it);
+        ops[len++] = container_of(it, struct log_op, link);
+    }
+    if (!len)
+        return;
+    log_run(n, ops, len);
+    if (!list_empty(&n->log_waiting)) {
+        n->log_posted = true;
+        loop_post(n->loop, log_simulated, n);
+    }
+}
+
+static void log_submit(struct repl_node *n, struct log_op *op)
+{
+    if (!n->o.simulated) {
+        CHECK(chan_send(n->log_in, op));
+        return;
+    }
+    list_add_tail(&n->log_waiting, &op->link);
+    if (n->log_posted)
+        return;
+    n->log_posted = true;
+    loop_post(n->loop, log_simulated, n);
+}
+
+static void op_free(struct log_op *op)
+{
+    for (size_t i = 0; i < op->len; i++)
+        entry_unref(op->entries[i]);
+    xfree(op->entries);
+    xfree(op);
+}
+
+static struct log_op *op_new(struct repl_node *n, enum log_kind kind, uint64_t seq, uint64_t a,
+                             uint64_t b)
+{
+    struct log_op *op = XNEW(struct log_op);
+
+    *op = (struct log_op){ .kind = kind, .seq = seq, .a = a, .b = b, .gen = n->gen };
+    return op;
+}
+
+/* ---- the newest entries: loop ---- */
+
+static size_t cache_len(const struct repl_node *n)
+{
+    return n->cache.len - n->cache_head;
+}
+
+static void cache_drop_first(struct repl_node *n)
+{
+    struct repl_entry *x = n->cache.ptr[n->cache_head];
+
+    n->cache_bytes -= entry_bytes(x->len);
+    entry_unref(x);
+    n->cache_head++;
+    n->cache_first++;
+    if (n->cache_head < CACHE_MAX && n->cache_head < n->cache.len)
+        return;
+    n->cache.len -= n->cache_head;
+    memmove(n->cache.ptr, n->cache.ptr + n->cache_head, n->cache.len * sizeof(*n->cache.ptr));
+    n->cache_head = 0;
+}
+
+/* Drops those from `index` on. */
+static void cache_cut(struct repl_node *n, uint64_t index)
+{
+    while (cache_len(n) && n->cache_first + cache_len(n) > index) {
+        struct repl_entry *x = n->cache.ptr[--n->cache.len];
+        n->cache_bytes -= entry_bytes(x->len);
+        entry_unref(x);
+    }
+}
+
+static void old_clear(struct repl_node *n)
+{
+    for (size_t i = 0; i < n->old_len; i++)
+        entry_unref(n->old[i]);
+    xfree(n->old);
+    n->old = NULL;
+    n->old_len = 0;
+}
+
+static void cache_add(struct repl_node *n, struct repl_entry *x)
+{
+    if (x->index <= n->log_last) { /* replaced */
+        cache_cut(n, x->index);
+        old_clear(n);
+        n->gen++;
+    }
+    n->log_last = x->index;
+    if (!cache_len(n)) {
+        n->cache.len = n->cache_head = 0;
+        n->cache_first = x->index;
+    }
+    CHECK(n->cache_first + cache_len(n) == x->index);
+    vec_push(&n->cache, entry_ref(x));
+    n->cache_bytes += entry_bytes(x->len);
+    while (cache_len(n) > 1 && (n->cache_bytes > CACHE_BYTES || cache_len(n) > CACHE_MAX))
+        cache_drop_first(n);
+}
+
+static struct repl_entry *cache_at(const struct repl_node *n, uint64_t index)
+{
+    if (!cache_len(n) || index < n->cache_first || index >= n->cache_first + cache_len(n))
+        return NULL;
+    return n->cache.ptr[n->cache_head + (index - n->cache_first)];
+}
+
+/* ---- what the protocol wants of the log ---- */
+
+void disk_append(struct repl_node *n, struct repl_entry *const *entries, size_t len, uint64_t seq)
+{
+    struct log_op *op = op_new(n, LOG_APPEND, seq, 0, 0);
+
+    op->entries = XNEW_ARRAY(struct repl_entry *, len);
+    op->len = len;
+    for (size_t i = 0; i < len; i++) {
+        op->entries[i] = entry_ref(entries[i]);
+        cache_add(n, entries[i]);
+    }
+    log_submit(n, op);
+}
+
+void disk_hard(struct repl_node *n, uint64_t promised, uint64_t commit, uint64_t seq)
+{
+    log_submit(n, op_new(n, LOG_HARD, seq, promised, commit));
+}
+
+void disk_reset(struct repl_node *n, uint64_t index, uint64_t term, uint64_t seq)
+{
+    cache_cut(n, 0);
+    old_clear(n);
+    n->gen++;
+    n->log_last = index;
+    log_submit(n, op_new(n, LOG_RESET, seq, index, term));
+}
+
+static void read_log(struct repl_node *n, uint64_t from, size_t bytes_max, enum log_purpose purpose)
+{
+    struct log_op *op = op_new(n, LOG_READ, 0, from, 0);
+
+    op->bytes_max = MIN(bytes_max, READ_BYTES);
+    op->purpose = purpose;
+    log_submit(n, op);
+}
+
+size_t disk_entries(struct repl_node *n, uint64_t from, size_t bytes_max, struct repl_entry **ret,
+                    size_t max)
+{
+    size_t len = 0, bytes = 0;
+
+    for (; len < max; len++) {
+        uint64_t at = from + len;
+        struct repl_entry *x = cache_at(n, at);
+        if (!x && at >= n->old_first && at < n->old_first + n->old_len)
+            x = n->old[at - n->old_first];
+        if (!x || (len && bytes + entry_bytes(x->len) > bytes_max))
+            break;
+        bytes += entry_bytes(x->len);
+        ret[len] = entry_ref(x);
+    }
+    if (!len && !n->old_reading) {
+        n->old_reading = true;
+        read_log(n, from, READ_BYTES, FOR_PEERS);
+    }
+    return len;
+}
+
+/* ---- applying ---- */
+
+static void on_apply_end(void *cookie);
+
+static int apply_sync(struct repl_node *n, struct err *e)
+{
+    struct kv_batch *nothing = kv_batch_new();
+    int code = kv_write(n->o.db, nothing, true, e);
+
+    kv_batch_free(nothing);
+    return code;
+}
+
+static void apply_run(struct repl_node *n, struct apply_msg *const *msgs, size_t len)
+{
+    struct apply_end *end = XNEW(struct apply_end);
+    int code = 0;
+
+    end->n = n;
+    for (size_t i = 0; i < len; i++) {
+        struct apply_msg *m = msgs[i];
+        if (m->kind == APPLY_CALL) {
+            m->run(m->cookie);
+            end->calls[end->calls_len++] = m;
+            continue;
+        }
+        if (!code && m->kind == APPLY_SYNC) {
+            code = apply_sync(n, &end->err);
+            end->synced = n->applied_by_thread;
+        } else if (!code) {
+            code = apply_entry(n->o.db, m->entry, &end->err);
+            if (!code)
+                n->applied_by_thread = m->entry->index;
+        }
+        entry_unref(m->entry);
+        xfree(m);
+    }
+    end->upto = n->applied_by_thread;
+    if (!code)
+        err_clear(&end->err);
+    loop_post(n->loop, on_apply_end, end);
+}
+
+static void apply_thread(void *cookie)
+{
+    struct repl_node *n = cookie;
+    struct apply_msg *msgs[BATCH_MAX];
+    size_t len;
+
+    while ((len = chan_wait(n->apply_in, (void **)msgs, BATCH_MAX, UINT64_MAX)) > 0)
+        apply_run(n, msgs, len);
+}
+
+static void apply_simulated(void *cookie)
+{
+    struct repl_node *n = cookie;
+    struct apply_msg *msgs[BATCH_MAX];
+    size_t len = MIN(n->apply_waiting.len, (size_t)BATCH_MAX);
+
+    n->apply_posted = false;
+    if (!len || n->stopping)
+        return;
+    memcpy(msgs, n->apply_waiting.ptr, len * sizeof(*msgs));
+    n->apply_waiting.len -= len;
+    memmove(n->apply_waiting.ptr, n->apply_waiting.ptr + len,
+            n->apply_waiting.len * sizeof(*n->apply_waiting.ptr));
+    apply_run(n, msgs, len);
+    if (n->apply_waiting.len) {
+        n->apply_posted = true;
+        loop_post(n->loop, apply_simulated, n);
+    }
+}
+
+static void apply_submit(struct repl_node *n, const struct apply_msg *what)
+{
+    struct apply_msg *msg = XNEW(struct apply_msg);
+
+    *msg = *what;
+    if (!n->o.simulated) {
+        CHECK(chan_send(n->apply_in, msg));
+        return;
+    }
+    vec_push(&n->apply_waiting, msg);
+    if (n->apply_posted)
+        return;
+    n->apply_posted = true;
+    loop_post(n->loop, apply_simulated, n);
+}
+
+static void apply_one(struct repl_node *n, struct repl_entry *x)
+{
+    n->apply_flight += entry_bytes(x->len);
+    n->apply_next++;
+    apply_submit(n, &(struct apply_msg){ .kind = APPLY_ENTRY, .entry = entry_ref(x) });
+}
+
+void repl_node_on_apply(struct repl_node *n, void (*run)(void *cookie), void (*done)(void *cookie),
+                        void *cookie)
+{
+    apply_submit(
+        n, &(struct apply_msg){ .kind = APPLY_CALL, .run = run, .done = done, .cookie = cookie });
+}
+
+void disk_apply(struct repl_node *n)
+{
+    uint64_t flight = n->apply_next - n->applied;
+
+    while (!n->apply_reading && n->apply_next <= n->commit_to && flight < APPLY_QUEUE / 2 &&
+           (n->apply_flight < APPLY_BYTES || !flight)) {
+        struct repl_entry *x = cache_at(n, n->apply_next);
+        if (!x) {
+            n->apply_reading = true;
+            read_log(n, n->apply_next, READ_BYTES, FOR_APPLY);
+            return;
+        }
+        apply_one(n, x);
+        flight = n->apply_next - n->applied;
+    }
+}
+
+static void on_apply_end(void *cookie)
+{
+    struct apply_end *end = cookie;
+    struct repl_node *n = end->n;
+
+    for (size_t i = 0; i < end->calls_len; i++) {
+        end->calls[i]->done(end->calls[i]->cookie);
+        xfree(end->calls[i]);
+    }
+    if (!n->stopping && !n->failed) {
+        if (end->err.code) {
+            node_fail(n, &end->err);
+        } else {
+            n->applied = end->upto;
+            if (n->apply_next == n->applied + 1)
+                n->apply_flight = 0;
+            if (end->synced) {
+                n->synced = end->synced;
+                n->syncing = false;
+            }
+            replica_applied(n->r, end->upto);
+            node_settle(n);
+        }
+    }
+    xfree(end);
+}
+
+/* ---- ends of operations: loop ---- */
+
+static void take_read(struct repl_node *n, struct log_op *op)
+{
+    bool fresh = op->gen == n->gen;
+
+    if (op->purpose == FOR_PEERS) {
+        n->old_reading = false;
+        old_clear(n);
+        if (fresh) {
+            n->old = op->entries;
+            n->old_len = op->len;
+            n->old_first = op->a;
+            op->entries = NULL;
+            op->len = 0;
+        }
+        replica_poke(n->r);
+        return;
+    }
+    n->apply_reading = false;
+    for (size_t i = 0; i < op->len; i++)
+        if (op->entries[i]->index == n->apply_next && n->apply_next <= n->commit_to)
+            apply_one(n, op->entries[i]);
+}
+
+static void on_log_end(void *cookie)
+{
+    struct log_end *end = cookie;
+    struct repl_node *n = end->n;
+    uint64_t seq = 0;
+
+    if (!n->stopping && !n->failed && end->err.code)
+        node_fail(n, &end->err);
+    for (size_t i = 0; i < end->len && !n->stopping && !n->failed; i++) {
+        struct log_op *op = end->ops[i];
+        seq = MAX(seq, op->seq);
+        if (op->kind == LOG_READ)
+            take_read(n, op);
+        if (op->kind == LOG_DROP) {
+            n->dropping = false;
+            replica_dropped(n->r, end->state.base_index);
+        }
+    }
+    if (!n->stopping && !n->failed) {
+        n->log_bytes = end->state.bytes;
+        if (seq)
+            replica_log_done(n->r, seq);
+        node_settle(n);
+    }
+    for (size_t i = 0; i < end->len; i++)
+        op_free(end->ops[i]);
+    xfree(end);
+}
+
+/* ---- what may go ---- */
+
+void disk_tick(struct repl_node *n)
+{
+    struct replica_state st = replica_state(n->r);
+    uint64_t most = n->o.log_bytes_max ? n->o.log_bytes_max : LOG_BYTES_MAX;
+    uint64_t upto = n->synced;
+
+    if (n->ticks % SYNC_TICKS)
+        return;
+    if (!n->syncing && n->applied > n->synced && n->log_bytes > MIN(LOG_KEPT, most) / 2) {
+        n->syncing = true;
+        apply_submit(n, &(struct apply_msg){ .kind = APPLY_SYNC });
+    }
+    if (n->dropping || n->log_bytes <= MIN(LOG_KEPT, most))
+        return;
+    if (n->log_bytes <= most)
+        upto = st.role == REPLICA_LEADING ? MIN(upto, replica_all_have(n->r)) : 0;
+    if (upto <= st.base_index)
+        return;
+    n->dropping = true;
+    log_submit(n, op_new(n, LOG_DROP, 0, upto, 0));
+}
+
+/* ---- life ---- */
+
+static void on_run(void *cookie, uint64_t from, uint64_t term)
+{
+    replica_log_term(cookie, from, term);
+}
+
+/* A database that is ahead of the log, or of another history, has it from a snapshot that was put
+ * in place before the log knew: the log goes on behind it. */
+static int join(struct repl_node *n, struct rlog_state *s, uint64_t index, uint64_t term,
+                struct err *e)
+{
+    int code = 0;
+
+    if (index < s->base_index)
+        return err_set(e, ERR_CORRUPT,
+                       "the database is at entry %" PRIu64 ", the log begins behind %" PRIu64
+                       ": the database was lost; remove the log too, and this replica is made anew",
+                       index, s->base_index);
+    if (index > 0 && rlog_term(n->log, index) != term) {
+        code = rlog_reset(n->log, index, term, e);
+        if (!code)
+            code = rlog_sync(n->log, e);
+    }
+    *s = rlog_state(n->log);
+    return code;
+}
+
+int disk_open(struct repl_node *n, struct err *e)
+{
+    struct rlog_opts o = { .fs = n->o.fs ? n->o.fs : rlog_fs_real(),
+                           .dir = n->o.dir,
+                           .segment_bytes = n->o.segment_bytes };
+    uint64_t index, term;
+    struct rlog_state s;
+    int code = rlog_open(&o, &n->log, e);
+
+    if (!code)
+        code = apply_read(n->o.db, &index, &term, e);
+    if (code)
+        return code;
+    s = rlog_state(n->log);
+    code = join(n, &s, index, term, e);
+    if (code)
+        return code;
+    struct replica_opts ro = {
+        .self = n->self,
+        .shard = n->o.shard,
+        .promised = s.promised,
+        .commit = s.commit,
+        .base_index = s.base_index,
+        .base_term = s.base_term,
+        .last_index = s.last_index,
+        .last_term = s.last_term,
+        .applied = index,
+    };
+    n->applied = n->applied_by_thread = n->commit_to = index;
+    n->synced = s.base_index;
+    n->apply_next = index + 1;
+    n->log_bytes = s.bytes;
+    n->log_last = s.last_index;
+    ro.io = (struct replica_io){ .cookie = n };
+    node_io(&ro.io);
+    n->r = replica_new(&ro);
+    rlog_terms(n->log, on_run, n->r);
+    return 0;
+}
+
+void disk_start(struct repl_node *n)
+{
+    if (n->o.simulated)
+        return;
+    n->log_in = chan_new(LOG_QUEUE, NULL, NULL);
+    n->apply_in = chan_new(APPLY_QUEUE + 16, NULL, NULL);
+    thread_start(&n->log_thread, "repl-log", log_thread, n);
+    thread_start(&n->apply_thread, "repl-apply", apply_thread, n);
+}
+
+void disk_stop(struct repl_node *n)
+{
+    if (n->log_in) {
+        chan_close(n->log_in);
+        chan_close(n->apply_in);
+        thread_join(&n->log_thread);
+        thread_join(&n->apply_thread);
+        chan_free(n->log_in);
+        chan_free(n->apply_in);
+    }
+    list_for (it, &n->log_waiting) {
+        list_del(it);
+        op_free(container_of(it, struct log_op, link));
+    }
+    vec_for (i, &n->apply_waiting) {
+        struct apply_msg *m = n->apply_waiting.ptr[i];
+        if (m->kind == APPLY_CALL)
+            loop_post(n->loop, m->done, m->cookie);
+        entry_unref(m->entry);
+        xfree(m);
+    }
+    vec_free(&n->apply_waiting);
+    cache_cut(n, 0);
+    vec_free(&n->cache);
+    old_clear(n);
+    rlog_close(n->log);
+    kv_close(n->o.db);
+}

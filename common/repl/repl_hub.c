@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * repl_hub: the messages of all replicas of a process over one rpc_node. A request of the protocol
+ * is an rpc, its answer the reply: late, lost and doubled ones are the protocol's to cope with, so
+ * nothing is sent again here.
+ *
+ * A request that came in is remembered under a number until it is answered; one that never is (its
+ * replica was closed, or dropped it) ends with its deadline.
+ */
+#include "common/base/mem.h"
+#include "common/repl/repl_node_impl.h"
+
+#define CALL_MS       5000
+#define SERVED_MAX    4096
+#define MESSAGE_BYTES (64 * MIB)
+
+struct call { /* ours */
+    struct list link;
+    struct repl_hub *h;
+    uint32_t shard;
+    uint64_t id;
+};
+struct served {
+    struct list link;
+    uint64_t ref;
+    struct rpc_call *call;
+};
+
+struct repl_node *repl_hub_node(struct repl_hub *h, uint32_t shard)
+{
+    list_for (it, &h->nodes) {
+        struct repl_node *n = container_of(it, struct repl_node, link);
+        if (n->o.shard == shard && !n->stopping)
+            return n;
+    }
+    return NULL;
+}
+
+static void deliver(struct repl_hub *h, struct str bytes, uint32_t shard, uint64_t ref)
+{
+    struct repl_msg m;
+    struct repl_node *n;
+    struct err e;
+
+    if (repl_msg_read(bytes, &m, &e)) {
+        metric_add(h->m_bad, 1);
+        return;
+    }
+    m.ref = ref;
+    n = repl_hub_node(h, m.shard);
+    if (n && (shard == UINT32_MAX || shard == m.shard))
+        node_message(n, &m);
+    repl_msg_free(&m);
+}
+
+/* ---- requests of others ---- */
+
+static void served_end(struct served *s)
+{
+    list_del(&s->link);
+    xfree(s);
+}
+
+static void on_request(void *cookie, struct rpc_call *call, struct str payload)
+{
+    struct repl_hub *h = cookie;
+    struct served *s = XNEW(struct served);
+
+    s->call = call;
+    s->ref = ++h->last_ref;
+    list_add_tail(&h->served, &s->link);
+    deliver(h, payload, UINT32_MAX, s->ref);
+}
+
+static void answer(struct repl_hub *h, const struct repl_msg *m, struct buf *payload)
+{
+    list_for (it, &h->served) {
+        struct served *s = container_of(it, struct served, link);
+        if (s->ref != m->ref)
+            continue;
+        rpc_reply(s->call, payload);
+        served_end(s);
+        return;
+    }
+    buf_deinit(payload);
+}
+
+static void forget_late(struct repl_hub *h)
+{
+    list_for (it, &h->served) {
+        struct served *s = container_of(it, struct served, link);
+        struct err e;
+        if (rpc_call_left_ms(s->call) > 0 &&
+            !__atomic_load_n(rpc_call_canceled(s->call), __ATOMIC_RELAXED))
+            continue;
+        (void)err_set(&e, ERR_TIMEOUT, "the replica did not answer in time");
+        rpc_fail(s->call, &e);
+        served_end(s);
+    }
+}
+
+/* ---- ours ---- */
+
+static void on_reply(void *cookie, struct str reply, const struct err *err)
+{
+    struct call *c = cookie;
+    struct repl_hub *h = c->h;
+    uint32_t shard = c->shard;
+
+    list_del(&c->link);
+    xfree(c);
+    if (!err)
+        deliver(h, reply, shard, 0);
+}
+
+struct rpc_peer *repl_hub_peer(struct repl_hub *h, const char *name)
+{
+    const char *addr = h->o.addr(h->o.cookie, name);
+    struct rpc_peer *peer;
+    struct err e;
+
+    return addr && rpc_peer_get(h->o.rpc, addr, &peer, &e) == 0 ? peer : NULL;
+}
+
+static void request(struct repl_hub *h, const char *to, const struct repl_msg *m,
+                    struct buf *payload)
+{
+    enum rpc_method method = m->kind == REPL_PREPARE  ? RPC_REPL_PREPARE
+                             : m->kind == REPL_APPEND ? RPC_REPL_APPEND
+                                                      : RPC_REPL_FETCH;
+    struct rpc_peer *peer = repl_hub_peer(h, to);
+    struct call *c;
+
+    if (!peer) {
+        buf_deinit(payload);
+        return;
+    }
+    c = XNEW(struct call);
+    *c = (struct call){ .h = h, .shard = m->shard };
+    list_add_tail(&h->calls, &c->link);
+    metric_add(h->m_sent, 1);
+    metric_add(h->m_sent_bytes, payload->len);
+    c->id = rpc_send(peer, method, payload, CALL_MS, on_reply, c);
+}
+
+void hub_send(struct repl_hub *h, const char *to, const struct repl_msg *m)
+{
+    struct buf payload;
+
+    buf_init(&payload, MESSAGE_BYTES);
+    repl_msg_write(m, &payload);
+    CHECK(buf_ok(&payload));
+    if (m->kind == REPL_PREPARE || m->kind == REPL_APPEND || m->kind == REPL_FETCH)
+        request(h, to, m, &payload);
+    else
+        answer(h, m, &payload);
+}
+
+/* ---- life ---- */
+
+static void on_timer(void *cookie)
+{
+    struct repl_hub *h = cookie;
+
+    list_for (it, &h->nodes)
+        node_tick(container_of(it, struct repl_node, link));
+    forget_late(h);
+}
+
+static struct metric_cell *counter(struct repl_hub *h, const char *name, const char *help)
+{
+    return metric_at(metric_new(h->o.metrics, METRIC_COUNTER, name, help, NULL, NULL, 0), NULL, 0);
+}
+
+struct repl_hub *repl_hub_new(const struct repl_hub_opts *o)
+{
+    struct repl_hub *h = XNEW(struct repl_hub);
+
+    h->o = *o;
+    list_init(&h->nodes);
+    list_init(&h->calls);
+    list_init(&h->served);
+    h->m_sent = counter(h, "embertree_repl_messages_total", "Messages to other replicas");
+    h->m_sent_bytes = counter(h, "embertree_repl_message_bytes_total", "Bytes of these messages");
+    h->m_bad = counter(h, "embertree_repl_bad_messages_total",
+                       "Messages of other replicas that could not be read");
+    rpc_serve(o->rpc, RPC_REPL_PREPARE, on_request, h);
+    rpc_serve(o->rpc, RPC_REPL_APPEND, on_request, h);
+    rpc_serve(o->rpc, RPC_REPL_FETCH, on_request, h);
+    h->timer = loop_timer_new(o->loop, on_timer, h);
+    loop_timer_start(h->timer, TICK_MS, TICK_MS);
+    return h;
+}
+
+static void refuse(void *cookie, struct rpc_call *call, struct str payload)
+{
+    struct err e;
+
+    (void)cookie, (void)payload;
+    (void)err_set(&e, ERR_UNAVAILABLE, "this node keeps no replicas any more");
+    rpc_fail(call, &e);
+}
+
+void repl_hub_free(struct repl_hub *h)
+{
+    if (!h)
+        return;
+    CHECK(list_empty(&h->nodes));
+    rpc_serve(h->o.rpc, RPC_REPL_PREPARE, refuse, NULL);
+    rpc_serve(h->o.rpc, RPC_REPL_APPEND, refuse, NULL);
+    rpc_serve(h->o.rpc, RPC_REPL_FETCH, refuse, NULL);
+    list_for (it, &h->calls) {
+        struct call *c = container_of(it, struct call, link);
+        rpc_cancel(h->o.rpc, c->id);
+        list_del(it);
+        xfree(c);
+    }
+    list_for (it, &h->served) {
+        struct served *s = container_of(it, struct served, link);
+        struct err e;
+        (void)err_set(&e, ERR_UNAVAILABLE, "this node keeps no replicas any more");
+        rpc_fail(s->call, &e);
+        served_end(s);
+    }
+    loop_timer_free(h->timer);
+    xfree(h);
+}

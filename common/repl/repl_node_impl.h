@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * repl_node_impl.h: what the files of a node at work share: repl_hub.c (messages), repl_node.c (the
+ * loop), repl_disk.c (log and database), kv_repl.c. Nobody else includes it.
+ */
+#ifndef COMMON_REPL_REPL_NODE_IMPL_H
+#define COMMON_REPL_REPL_NODE_IMPL_H
+
+#include "common/base/list.h"
+#include "common/base/vec.h"
+#include "common/repl/repl_node.h"
+#include "common/sys/chan.h"
+#include "common/sys/fiber.h"
+#include "common/sys/thread.h"
+
+#define NODE_MAGIC  MAGIC('r', 'n', 'o', 'd')
+#define TICK_MS     25
+#define BATCH_MAX   256  /* operations on log or database taken at once */
+#define READ_MAX    1024 /* entries read from the log at once */
+#define READ_BYTES  (8 * MIB)
+#define CACHE_BYTES (32 * MIB) /* of the newest entries */
+#define CACHE_MAX   16384
+
+/* What the log is to do; the log thread's between log_submit and its end. */
+enum log_kind { LOG_APPEND, LOG_HARD, LOG_RESET, LOG_READ, LOG_DROP };
+enum log_purpose { FOR_PEERS, FOR_APPLY };
+struct log_op {
+    struct list link; /* simulated: waiting */
+    enum log_kind kind;
+    struct repl_entry **entries; /* owned, with references; of a read: the result */
+    size_t len;
+    uint64_t seq;
+    uint64_t a, b; /* HARD: promised, commit; RESET: index, term; READ: from; DROP: index */
+    size_t bytes_max;
+    enum log_purpose purpose;
+    uint64_t gen; /* of the log's contents when it was asked for */
+};
+struct log_end { /* from the log thread to the loop */
+    struct repl_node *n;
+    struct log_op *ops[BATCH_MAX];
+    size_t len;
+    struct rlog_state state;
+    struct err err;
+};
+enum apply_kind { APPLY_ENTRY, APPLY_SYNC, APPLY_CALL };
+struct apply_msg {
+    enum apply_kind kind;
+    struct repl_entry *entry;
+    void (*run)(void *cookie);
+    void (*done)(void *cookie);
+    void *cookie;
+};
+struct apply_end {
+    struct repl_node *n;
+    struct apply_msg *calls[BATCH_MAX]; /* that ran */
+    size_t calls_len;
+    uint64_t upto;   /* applied */
+    uint64_t synced; /* 0: no sync was asked for */
+    struct err err;
+};
+
+/* A write that waits. On the writer's stack. */
+struct proposal {
+    struct list link;
+    struct repl_node *n;
+    struct repl_entry *entry;
+    uint64_t epoch;
+    uint64_t index;      /* 0: not in the log yet */
+    struct chan *wake;   /* threads */
+    struct fiber *fiber; /* simulated */
+    struct err err;
+};
+
+struct repl_node {
+    uint32_t magic;
+    struct list link; /* the hub's */
+    struct repl_node_opts o;
+    char self[NODE_NAME_MAX + 1];
+    struct loop *loop;
+    struct replica *r;
+    struct rlog *log;
+    bool role_changed, failed, stopping;
+    void (*stopped)(void *cookie);
+    void *stopped_cookie;
+    struct err why; /* failed */
+
+    /* The newest entries, in order, from index cache_first on. */
+    VEC(struct repl_entry *) cache;
+    size_t cache_head; /* before it: gone */
+    uint64_t cache_first;
+    size_t cache_bytes;
+    /* Entries read for peers, older than those. */
+    struct repl_entry **old;
+    size_t old_len;
+    uint64_t old_first;
+    bool old_reading;
+    uint64_t gen;
+
+    /* Log. */
+    struct chan *log_in;
+    struct thread log_thread;
+    struct list log_waiting; /* simulated */
+    bool log_posted;
+    uint64_t log_bytes, log_last;
+    bool dropping;
+
+    /* Database. */
+    struct chan *apply_in; /* of struct apply_msg */
+    struct thread apply_thread;
+    VEC(struct apply_msg *) apply_waiting; /* simulated */
+    bool apply_posted;
+    uint64_t commit_to, apply_next, applied, synced, applied_by_thread;
+    size_t apply_flight; /* bytes handed to it and not applied */
+    bool apply_reading, syncing;
+    uint32_t ticks;
+
+    /* Writes and reads that wait. */
+    struct list waiting, proposed; /* of struct proposal */
+    struct list reads;             /* of struct read_wait */
+    uint64_t last_read;
+};
+
+struct repl_hub {
+    struct repl_hub_opts o;
+    struct list nodes;
+    struct timer *timer;
+    struct list calls;  /* ours, on their way */
+    struct list served; /* requests of others that are not answered */
+    uint64_t last_ref;
+    struct metric_cell *m_sent, *m_sent_bytes, *m_bad;
+};
+
+/* ---- for snapshots and digests ---- */
+/* Runs on the apply thread between two entries, done on the loop behind it; done alone when the
+ * node is being closed. */
+void repl_node_on_apply(struct repl_node *n, void (*run)(void *cookie), void (*done)(void *cookie),
+                        void *cookie);
+struct rpc_peer *repl_hub_peer(struct repl_hub *h, const char *name); /* NULL: unknown */
+struct repl_node *repl_hub_node(struct repl_hub *h, uint32_t shard);  /* NULL: none */
+
+/* repl_hub.c */
+void hub_send(struct repl_hub *h, const char *to, const struct repl_msg *m);
+/* repl_node.c */
+void node_fail(struct repl_node *n, const struct err *why);
+void node_settle(struct repl_node *n); /* after each input of the replica */
+void node_tick(struct repl_node *n);
+void node_message(struct repl_node *n, const struct repl_msg *m);
+void node_propose(void *proposal); /* loop */
+void node_io(struct replica_io *io);
+/* repl_disk.c */
+int disk_open(struct repl_node *n, struct err *e);
+void disk_start(struct repl_node *n);
+void disk_stop(struct repl_node *n); /* waits for the threads, closes; not on the loop if real */
+void disk_append(struct repl_node *n, struct repl_entry *const *entries, size_t len, uint64_t seq);
+void disk_hard(struct repl_node *n, uint64_t promised, uint64_t commit, uint64_t seq);
+void disk_reset(struct repl_node *n, uint64_t index, uint64_t term, uint64_t seq);
+size_t disk_entries(struct repl_node *n, uint64_t from, size_t bytes_max, struct repl_entry **ret,
+                    size_t max);
+void disk_apply(struct repl_node *n); /* what is committed and not handed over yet */
+void disk_tick(struct repl_node *n);
+
+#endif

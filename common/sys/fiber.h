@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fiber.h: code that waits, on a simulated loop: it runs on a stack of its own, gives the loop back
+ * where it would wait, and goes on when it is resumed. For simulation and tests only.
+ *
+ * Thread: a fiber is run, resumed and ended on one thread.
+ */
+#ifndef COMMON_SYS_FIBER_H
+#define COMMON_SYS_FIBER_H
+
+#include "common/base/base.h"
+
+struct fiber;
+/* Runs fn until it ends or yields; then returns. Its memory goes when fn ends. */
+void fiber_run(void (*fn)(void *cookie), void *cookie);
+struct fiber *fiber_self(void); /* NULL: not in a fiber */
+/* Back to whoever ran or resumed it. In a fiber. */
+void fiber_yield(void);
+/* Goes on behind its fiber_yield, until it ends or yields again. Not in a fiber. */
+void fiber_resume(struct fiber *f);
+
+#endif
