@@ -98,7 +98,9 @@
  *   5e 5f                                   kept for the tree of time
  *   60 .. 6f                                deletes: tomb.h
  *   70 71                                   documents of tenants: doc.h
- *   72 .. 7f                                kept for what else tenants have
+ *   72 .. 77                                kept for what else tenants have
+ *   78 79                                   parts in the cold tier: common/cold/manifest.h
+ *   7a .. 7f                                kept for the cold tier
  *
  *   posting of ordinal 65,537 + pair 5 + tenant 1, before and after it joined its chunk:
  *   33 00000001 00000005 0001 0001          33 00000001 00000005 0001
@@ -161,6 +163,8 @@ enum key_table {
     KEY_TOMB_SPAN = 0x63,
     KEY_DOC = 0x70,
     KEY_DOC_CHUNK = 0x71,
+    KEY_COLD = 0x78,
+    KEY_COLD_HIDE = 0x79,
 };
 enum key_control {
     CONTROL_CLOCK = 1,    /* engine time, ms since 1970, u64 */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * tool_object WHERE COMMAND ...: the object store from the command line, for tests.
- *   WHERE    a folder, or an endpoint: http://host:port (bucket, keys: S3_BUCKET, S3_KEY, S3_SECRET,
- *            S3_PREFIX, S3_REGION; path style)
+ *   WHERE    a folder, or an endpoint, http://host:port (bucket and keys: S3_BUCKET, S3_KEY,
+ *            S3_SECRET, S3_PREFIX, S3_REGION; path style)
  *   put NAME < bytes | get NAME FROM LEN | size NAME | list PREFIX AFTER | delete NAME
  * Exit: 0, or 1 with "ERR_X: text" on standard error.
  */

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * backup.h: a whole shard in the object store, as of one moment, and back again from there.
+ *
+ * A head is an object that names all others: the parts that hold what was here (of every family),
+ * and those the shard had moved out. Parts are named by their bytes, so what has not changed since
+ * the last head is not uploaded again.
+ *
+ *   shard-00000007/head-<number, 16 hex>
+ *     embertree head 1
+ *     shard 7 of 32
+ *     time <ms since 1970>
+ *     here <family> <hash> <size> <rows>       rows that were in the database
+ *     away <family> <hash> <size> <rows>       parts of the cold tier
+ *     end <XXH3-64 of all lines above, 16 hex>
+ *
+ * Everything blocks on the object store.
+ */
+#ifndef COMMON_COLD_BACKUP_H
+#define COMMON_COLD_BACKUP_H
+
+#include "common/base/vec.h"
+#include "common/cold/kv_cold.h"
+
+#define BACKUP_HEAD_MAX (64 * MIB)
+
+struct backup_part {
+    bool away;
+    enum kv_cf cf;
+    struct hash128 hash;
+    uint64_t size, rows;
+};
+struct backup_head {
+    uint32_t shard, shards;
+    int64_t wall_ms;
+    VEC(struct backup_part) parts;
+};
+void backup_head_deinit(struct backup_head *h);
+/* ERR_CORRUPT. */
+NODISCARD int backup_head_read(struct str text, struct backup_head *ret, struct err *e);
+
+void backup_head_name(uint32_t shard, uint64_t number, char *ret); /* OBJECT_NAME_MAX + 1 */
+NODISCARD int backup_head_get(struct object_store *o, uint32_t shard, uint64_t number,
+                              struct backup_head *ret, struct err *e);
+
+struct backup_opts {
+    struct kv *kv; /* of kv_cold_open; a snapshot of it is taken */
+    struct object_store *o;
+    uint32_t shards;
+    int64_t wall_ms;
+    uint64_t number;         /* larger than that of every head before */
+    const atomic_bool *stop; /* NULL, or: gives up with ERR_CANCELED */
+};
+struct backup_done {
+    uint64_t parts, bytes;       /* of the head */
+    uint64_t uploaded, up_bytes; /* what was not there already */
+};
+/* Writes a head, when all it names is there and was read back. */
+NODISCARD int backup_write(const struct backup_opts *o, struct backup_done *ret, struct err *e);
+/* The number of the newest head that can be read; ERR_NOT_FOUND: there is none. */
+NODISCARD int backup_newest(struct object_store *o, uint32_t shard, uint64_t *ret_number,
+                            struct backup_head *ret, struct err *e);
+/* Shards that have heads, ascending. */
+struct backup_shards {
+    VEC(uint32_t) at;
+};
+NODISCARD int backup_shards(struct object_store *o, struct backup_shards *ret, struct err *e);
+
+/* Rows of the head into `to`, which is empty and not a kv_cold. Parts that were away stay away: the
+ * rows say so. On error `to` holds a part of them: throw it away. */
+NODISCARD int backup_restore(struct object_store *o, const struct backup_head *h, struct kv *to,
+                             void (*progress)(void *cookie, uint64_t bytes), void *cookie,
+                             struct err *e);
+
+/* Deletes heads but the newest `keep`, and objects of the shard that neither those nor `now` names
+ * and that were not named at the last sweep either. Only where no other writes this shard's parts
+ * meanwhile. */
+struct backup_sweep;
+struct backup_sweep *backup_sweep_new(void);
+void backup_sweep_free(struct backup_sweep *s); /* NULL is fine */
+NODISCARD int backup_sweep(struct backup_sweep *s, struct object_store *o, struct manifest *now,
+                           size_t keep, uint64_t *ret_deleted, struct err *e);
+
+#endif

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * offload: a bucket at a time.
+ *
+ *   watch the range ─> rows, merged with parts it has already ─> new parts ─> upload ─> read back
+ *   ─> nothing changed? ─> one batch {delete the range, parts} ─> (else: later again)
+ *
+ * Nothing local is dropped before the object store has given every byte back. An upload whose batch
+ * is never written leaves objects that nothing names: backup.c sweeps them.
+ */
+#include "common/cold/offload.h"
+
+#include "common/base/mem.h"
+
+static const enum kv_cf families[] = { KV_FN, KV_TL, KV_RU, KV_COARSE, KV_FINE };
+
+static size_t family_at(enum kv_cf cf)
+{
+    for (size_t i = 0; i < ARRAY_LEN(families); i++)
+        if (families[i] == cf)
+            return i;
+    return 0;
+}
+
+static uint32_t bucket_slots(enum kv_cf cf, uint8_t head)
+{
+    if (cf == KV_TL && head & KEY_TL_PRESENCE)
+        return KEY_PRESENCE_BUCKET;
+    return LEVELS[head & (KEY_LEVELS - 1)].bucket;
+}
+
+static void prefix(struct key *k, struct str s)
+{
+    memcpy(k->b, s.ptr, s.len);
+    k->len = s.len;
+}
+
+/* In one family, at or behind `from`. */
+static int next_in(struct kv *inner, enum kv_cf cf, struct str from, uint32_t before,
+                   struct cold_unit *ret, bool *ret_found, struct err *e)
+{
+    struct kv_iter *it = kv_iter_new(inner, NULL, cf, from, STR_NULL);
+    int rc = 0;
+
+    while (!*ret_found && kv_iter_valid(it)) {
+        struct str key = kv_iter_key(it);
+        uint8_t head = (uint8_t)key.ptr[0];
+
+        if (key.len < 5) {
+            rc = err_set(e, ERR_CORRUPT, "a key of %zu bytes among sealed rows", key.len);
+            break;
+        }
+        uint64_t end = ((uint64_t)get_u32be(key.ptr + 1) + 1) * bucket_slots(cf, head);
+        if (end <= before) {
+            ret->cf = cf;
+            prefix(&ret->from, str_sub(key, 0, 5));
+            ret->to = ret->from;
+            key_end(&ret->to);
+            *ret_found = true;
+        } else if (head < 0xff) { /* all that follow at this level are younger */
+            char next = (char)(head + 1);
+            kv_iter_seek(it, str_n(&next, 1));
+        } else {
+            break;
+        }
+    }
+    if (!rc)
+        rc = kv_iter_status(it, e);
+    kv_iter_free(it);
+    return rc;
+}
+
+int cold_unit_next(struct kv *k, uint32_t before, struct cold_unit *unit, bool *ret_found,
+                   struct err *e)
+{
+    size_t i = unit->cf == KV_RAW ? 0 : family_at(unit->cf);
+    struct key from = { 0 };
+    int rc = 0;
+
+    if (unit->cf != KV_RAW)
+        from = unit->to;
+    *ret_found = false;
+    for (; !rc && !*ret_found && i < ARRAY_LEN(families); i++) {
+        rc = next_in(kv_cold_inner(k), families[i], key_str(&from), before, unit, ret_found, e);
+        from.len = 0;
+    }
+    return rc;
+}
+
+int cold_upload(struct object_store *o, uint32_t shard, enum kv_cf cf, const struct part_info *info,
+                struct str object, struct err *e)
+{
+    char name[OBJECT_NAME_MAX + 1];
+    struct buf back;
+    int rc;
+
+    manifest_part_name(shard, cf, info->hash, name);
+    rc = object_put(o, str_c(name), object, e);
+    if (rc)
+        return rc;
+    buf_init(&back, object.len);
+    rc = object_read(o, str_c(name), 0, object.len, &back, e);
+    if (!rc && !hash128_eq(hash128(back.ptr, back.len, 0), info->hash))
+        rc = err_set(e, ERR_CORRUPT, "%s gives other bytes back for %s than were put",
+                     object_where(o), name);
+    buf_deinit(&back);
+    return rc;
+}
+
+struct packing {
+    uint32_t shard;
+    enum kv_cf cf;
+    struct object_store *o;
+    struct part_writer *w;
+    struct kv_batch *b;
+    struct cold_moved *moved;
+    struct buf key, value;
+};
+
+static int end_part(struct packing *p, struct err *e)
+{
+    struct part_info info;
+    struct str object;
+
+    if (!part_bytes(p->w))
+        return 0;
+    part_finish(p->w, &info, &object);
+    if (cold_upload(p->o, p->shard, p->cf, &info, object, e))
+        return e->code;
+    manifest_part_row(p->cf, &info, &p->key, &p->value);
+    kv_batch_put(p->b, KV_META, buf_str(&p->key), buf_str(&p->value));
+    p->moved->rows += info.rows;
+    p->moved->parts++;
+    p->moved->bytes += info.size;
+    return 0;
+}
+
+static int pack(struct packing *p, struct kv_iter *it, struct err *e)
+{
+    int rc = 0;
+
+    for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
+        rc = part_add(p->w, kv_iter_key(it), kv_iter_value(it), e);
+        if (!rc && part_bytes(p->w) >= PART_BYTES)
+            rc = end_part(p, e);
+    }
+    if (!rc)
+        rc = kv_iter_status(it, e);
+    return rc ? rc : end_part(p, e);
+}
+
+int cold_offload(struct kv *k, const struct cold_unit *unit, struct object_store *o,
+                 struct kv_batch **ret, struct cold_moved *ret_moved, struct err *e)
+{
+    struct manifest *m = kv_cold_manifest(k, NULL);
+    struct packing p = { .shard = m->shard, .cf = unit->cf, .o = o, .moved = ret_moved };
+    struct kv_snap *snap = kv_snap_new(k);
+    struct kv_iter *it;
+    int rc;
+
+    manifest_unref(m);
+    *ret_moved = (struct cold_moved){ 0 };
+    p.w = part_writer_new();
+    p.b = kv_batch_new();
+    buf_init(&p.key, 2 * PART_KEY_MAX);
+    buf_init(&p.value, 4 * PART_KEY_MAX);
+    kv_batch_del_range(p.b, unit->cf, key_str(&unit->from), key_str(&unit->to));
+    it = kv_iter_new(k, snap, unit->cf, key_str(&unit->from), key_str(&unit->to));
+    rc = pack(&p, it, e);
+    kv_iter_free(it);
+    kv_snap_free(k, snap);
+    buf_deinit(&p.value);
+    buf_deinit(&p.key);
+    part_writer_free(p.w);
+    if (rc) {
+        kv_batch_free(p.b);
+        return rc;
+    }
+    *ret = p.b;
+    return 0;
+}

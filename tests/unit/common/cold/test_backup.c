@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A shard into a folder and back: the same rows, those that were away too; what has not changed is
+ * not uploaded again; what nothing names goes, and nothing else; damaged heads are passed over.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "common/base/mem.h"
+#include "common/base/prng.h"
+#include "common/cold/backup.h"
+#include "common/cold/offload.h"
+#include "common/store/kv_mem.h"
+
+struct bed {
+    char dir[64];
+    struct cold_cache *cache;
+    struct object_store *o;
+    struct kv *kv;
+    struct prng rng;
+};
+
+static int open_dir(void *cookie, struct object_store **ret, struct err *e)
+{
+    struct bed *b = cookie;
+    char dir[96];
+
+    (void)snprintf(dir, sizeof(dir), "%s/objects", b->dir);
+    return object_dir_open(dir, ret, e);
+}
+
+static struct kv *open_kv(struct bed *b, struct kv *inner)
+{
+    struct kv_cold_opts o = { .inner = inner, .cache = b->cache, .shard = 3 };
+    struct err e = { 0 };
+    struct kv *kv;
+
+    assert_int_equal(kv_cold_open(&o, &kv, &e), 0);
+    return kv;
+}
+
+static int setup(void **state)
+{
+    struct bed *b = XNEW(struct bed);
+    struct cold_cache_opts o = { .bytes_max = MIB, .open = open_dir, .cookie = b };
+    struct err e = { 0 };
+    char dir[96];
+
+    (void)snprintf(b->dir, sizeof(b->dir), "/tmp/embertree-backup-XXXXXX");
+    assert_non_null(mkdtemp(b->dir));
+    (void)snprintf(dir, sizeof(dir), "%s/cache", b->dir);
+    o.dir = dir;
+    assert_int_equal(open_dir(b, &b->o, &e), 0);
+    assert_int_equal(cold_cache_new(&o, &b->cache, &e), 0);
+    b->kv = open_kv(b, kv_mem_new(NULL));
+    prng_init(&b->rng, 5);
+    *state = b;
+    return 0;
+}
+
+static void shell(const struct bed *b, const char *command)
+{
+    char text[256];
+
+    (void)snprintf(text, sizeof(text), "cd %s && %s", b->dir, command);
+    assert_int_equal(system(text), 0);
+}
+
+static int teardown(void **state)
+{
+    struct bed *b = *state;
+
+    kv_close(b->kv);
+    cold_cache_free(b->cache);
+    object_close(b->o);
+    shell(b, "rm -rf objects cache");
+    shell(b, "rmdir $PWD");
+    xfree(b);
+    return 0;
+}
+
+/* Rows of all families; those of coarse in buckets, large enough to be cut at their ends. */
+static void fill(struct bed *b, uint32_t first_bucket, uint32_t buckets)
+{
+    struct kv_batch *batch = kv_batch_new();
+    char *value = xmalloc(200 * KIB);
+    struct err e = { 0 };
+
+    for (uint32_t bucket = first_bucket; bucket < first_bucket + buckets; bucket++) {
+        for (uint32_t i = 0; i < 12; i++) {
+            char key[9] = { 2 };
+            put_u32be(key + 1, bucket);
+            put_u32be(key + 5, i);
+            for (size_t k = 0; k + 8 <= 200 * KIB; k += 8)
+                put_u64be(value + k, prng_u64(&b->rng));
+            kv_batch_put(batch, KV_COARSE, str_n(key, 9), str_n(value, 200 * KIB));
+            kv_batch_put(batch, KV_META, str_n(key, 9), str_n(value, 20));
+            kv_batch_put(batch, KV_RAW, str_n(key, 9), STR(""));
+        }
+    }
+    assert_int_equal(kv_write(b->kv, batch, true, &e), 0);
+    kv_batch_free(batch);
+    xfree(value);
+}
+
+static void same_rows(struct kv *x, struct kv *y)
+{
+    struct err e = { 0 };
+
+    for (int cf = 0; cf < KV_CFS; cf++) {
+        struct kv_iter *a = kv_iter_new(x, NULL, (enum kv_cf)cf, STR_NULL, STR_NULL);
+        struct kv_iter *c = kv_iter_new(y, NULL, (enum kv_cf)cf, STR_NULL, STR_NULL);
+        for (; kv_iter_valid(a) && kv_iter_valid(c); kv_iter_next(a), kv_iter_next(c)) {
+            assert_true(str_eq(kv_iter_key(a), kv_iter_key(c)));
+            assert_true(str_eq(kv_iter_value(a), kv_iter_value(c)));
+        }
+        assert_false(kv_iter_valid(a) || kv_iter_valid(c));
+        assert_int_equal(kv_iter_status(a, &e) | kv_iter_status(c, &e), 0);
+        kv_iter_free(a);
+        kv_iter_free(c);
+    }
+}
+
+static struct backup_done backup(struct bed *b, uint64_t number)
+{
+    struct backup_opts o = {
+        .kv = b->kv, .o = b->o, .shards = 4, .wall_ms = 1700000000000, .number = number
+    };
+    struct backup_done done;
+    struct err e = { 0 };
+
+    assert_int_equal(backup_write(&o, &done, &e), 0);
+    return done;
+}
+
+static void restored_is_the_same(struct bed *b, uint64_t number)
+{
+    struct kv *inner = kv_mem_new(NULL), *kv;
+    struct backup_head head;
+    struct err e = { 0 };
+    uint64_t found = 0;
+
+    assert_int_equal(backup_newest(b->o, 3, &found, &head, &e), 0);
+    assert_int_equal(found, number);
+    assert_int_equal(head.shards, 4);
+    assert_int_equal(backup_restore(b->o, &head, inner, NULL, NULL, &e), 0);
+    backup_head_deinit(&head);
+    kv = open_kv(b, inner);
+    same_rows(b->kv, kv);
+    kv_close(kv);
+}
+
+static void offload_first(struct bed *b)
+{
+    struct cold_unit unit = { .cf = KV_RAW };
+    struct kv_batch *batch;
+    struct cold_moved moved;
+    struct err e = { 0 };
+    bool found;
+
+    assert_int_equal(cold_unit_next(b->kv, UINT32_MAX, &unit, &found, &e), 0);
+    assert_true(found);
+    kv_cold_watch(b->kv, unit.cf, key_str(&unit.from), key_str(&unit.to));
+    assert_int_equal(cold_offload(b->kv, &unit, b->o, &batch, &moved, &e), 0);
+    assert_true(kv_cold_unchanged(b->kv));
+    assert_int_equal(kv_write(b->kv, batch, true, &e), 0);
+    kv_batch_free(batch);
+}
+
+static void test_there_and_back(void **state)
+{
+    struct bed *b = *state;
+    struct backup_shards shards;
+    struct backup_done done;
+    struct err e = { 0 };
+
+    fill(b, 1, 4);
+    done = backup(b, 1);
+    assert_int_equal(done.uploaded, done.parts);
+    restored_is_the_same(b, 1);
+    offload_first(b);
+    fill(b, 9, 1);
+    done = backup(b, 2);
+    assert_true(done.uploaded < done.parts); /* buckets that did not change are there already */
+    restored_is_the_same(b, 2);
+    assert_int_equal(backup_shards(b->o, &shards, &e), 0);
+    assert_int_equal(shards.at.len, 1);
+    assert_int_equal(shards.at.ptr[0], 3);
+    vec_free(&shards.at);
+}
+
+static uint64_t sweep(struct bed *b, struct backup_sweep *s, size_t keep)
+{
+    struct manifest *m = kv_cold_manifest(b->kv, NULL);
+    struct err e = { 0 };
+    uint64_t n = 0;
+
+    assert_int_equal(backup_sweep(s, b->o, m, keep, &n, &e), 0);
+    manifest_unref(m);
+    return n;
+}
+
+static void test_sweep(void **state)
+{
+    struct bed *b = *state;
+    struct backup_sweep *s = backup_sweep_new();
+    struct kv_batch *batch = kv_batch_new();
+    struct err e = { 0 };
+    char from = 2, to = 3;
+
+    fill(b, 1, 3);
+    (void)backup(b, 1);
+    offload_first(b);
+    (void)backup(b, 2);
+    assert_int_equal(sweep(b, s, 2), 0);
+    assert_int_equal(sweep(b, s, 2), 0); /* both heads and all they name stay */
+    kv_batch_del_range(batch, KV_COARSE, str_n(&from, 1), str_n(&to, 1));
+    assert_int_equal(kv_write(b->kv, batch, true, &e), 0);
+    kv_batch_free(batch);
+    (void)backup(b, 3);
+    assert_int_equal(sweep(b, s, 2), 1); /* head 1; its parts are named by head 2 */
+    (void)backup(b, 4);
+    assert_int_equal(sweep(b, s, 2), 1); /* head 2; parts are unnamed for the first time */
+    restored_is_the_same(b, 4);
+    assert_true(sweep(b, s, 2) >= 3);
+    assert_int_equal(sweep(b, s, 2), 0);
+    restored_is_the_same(b, 4);
+    backup_sweep_free(s);
+}
+
+static void test_damage(void **state)
+{
+    struct bed *b = *state;
+    struct backup_head head;
+    struct kv *inner = kv_mem_new(NULL);
+    struct err e = { 0 };
+    uint64_t number;
+
+    assert_int_equal(backup_newest(b->o, 3, &number, &head, &e), ERR_NOT_FOUND);
+    fill(b, 1, 2);
+    (void)backup(b, 1);
+    (void)backup(b, 2);
+    shell(b, "f=objects/shard-00000003/head-0000000000000002; sed -i 's/time 17/time 18/' $f");
+    restored_is_the_same(b, 1); /* the one before is whole */
+    shell(b, "truncate -s -1 $(find objects -path '*coarse*' -type f | head -1)");
+    assert_int_equal(backup_newest(b->o, 3, &number, &head, &e), 0);
+    assert_int_equal(backup_restore(b->o, &head, inner, NULL, NULL, &e), ERR_CORRUPT);
+    assert_non_null(strstr(e.text, "shard-00000003/coarse/"));
+    backup_head_deinit(&head);
+    kv_close(inner);
+}
+
+static void test_heads(void **state)
+{
+    static const char *const bad[] = { "",
+                                       "embertree head 2\n",
+                                       "embertree head 1\nshard 4 of 4\ntime 1\n",
+                                       "embertree head 1\nshard 1 of 4\ntime x\n",
+                                       "embertree head 1\nshard 1 of 4\ntime 1\nhere x y 1 1\n",
+                                       "embertree head 1\nshard 1 of 4\ntime 1\n",
+                                       "embertree head 1\nshard 1 of 4\ntime 1\n"
+                                       "end 0000000000000000\n" };
+    struct backup_head h;
+    struct err e = { 0 };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_int_equal(backup_head_read(str_c(bad[i]), &h, &e), ERR_CORRUPT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_there_and_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_sweep, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_damage, setup, teardown),
+        cmocka_unit_test(test_heads),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
