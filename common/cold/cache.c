@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cold_cache: which pieces are on disk is known in memory; the files are written beside and renamed,
- * and never synced: a piece that a crash tore is found by the hashes of what is inside it (part.h),
- * forgotten, and read again.
+ * cold_cache: which pieces are on disk is known in memory; the files are written beside and
+ * renamed, and never synced: a piece that a crash tore is found by the hashes of what is inside
+ * it (part.h), forgotten, and read again.
  *
  *   cold_cache_read: piece there? ─yes─> pread of its file (gone meanwhile: as "no")
- *                         └─no─> a handle of the object store ─> the piece ─> a file, and the caller
+ *                         └─no─> a handle of the object store ─> the piece ─> a file, and the
+ * caller
  *
  * The lock is never held over a read or a write. Two who miss the same piece at once both fetch it:
- * simpler than waiting for each other, and no wrong bytes can come of it. Over the maximum the piece
- * that was not used for longest goes.
+ * simpler than waiting for each other, and no wrong bytes can come of it. Over the maximum the
+ * piece that was not used for longest goes.
  */
 #include "common/cold/cache.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cache.h: pieces of remote objects, kept in files of a folder up to so many bytes. One per
- * process; any thread. What is in it may be thrown away at any time, also by hand while nobody runs.
+ * process; any thread. What is in it may be thrown away at any time, also by hand while nobody
+ * runs.
  */
 #ifndef COMMON_COLD_CACHE_H
 #define COMMON_COLD_CACHE_H

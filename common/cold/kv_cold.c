@@ -5,14 +5,14 @@
  *   engine ─ kv_write ─> kv_cold ─ the batch, and what it changes in tables 78, 79 ─> inner kv
  *          ─ get, iterators ─> inner kv, and, where parts lie in the range, their rows below it
  *
- * The rules are those of a log-structured tree with two levels: what is here hides what is in a part;
- * a deletion of rows of a part is kept as a range until the part goes. Offloading is an ordinary
- * batch, {delete the range, put the rows of tables 78}: operations count in their order, so the rows
- * here go and those of the parts appear in one step, in every snapshot, and on every replica that
- * applies the same batch.
+ * The rules are those of a log-structured tree with two levels: what is here hides what is in a
+ * part; a deletion of rows of a part is kept as a range until the part goes. Offloading is an
+ * ordinary batch, {delete the range, put the rows of tables 78}: operations count in their order,
+ * so the rows here go and those of the parts appear in one step, in every snapshot, and on every
+ * replica that applies the same batch.
  *
- * A snapshot is the inner one and the manifest of the same moment: the lock makes the two one. Batches
- * that change nothing about parts, nearly all, do not take it.
+ * A snapshot is the inner one and the manifest of the same moment: the lock makes the two one.
+ * Batches that change nothing about parts, nearly all, do not take it.
  *
  * Indexes of parts stay in memory up to a bound; the one not used for longest, and by nobody now,
  * goes first.

@@ -14,18 +14,19 @@ struct cold_unit {
     enum kv_cf cf;
     struct key from, to;
 };
-/* The first unit behind *unit (cf KV_RAW: the first of all) that has rows here and ends at or before
- * slot `before`. False: there is none. */
+/* The first unit behind *unit (cf KV_RAW: the first of all) that has rows here and ends at or
+ * before slot `before`. False: there is none. */
 NODISCARD int cold_unit_next(struct kv *k, uint32_t before, struct cold_unit *unit, bool *ret_found,
                              struct err *e);
 
 struct cold_moved {
     uint64_t rows, parts, bytes; /* stored in parts */
 };
-/* Rows [from, to) of the unit, those here and those in parts, as new parts: uploaded, and read back.
- * *ret becomes the batch that puts them in the place of the rows; nothing has changed until it is
- * written (kv_cold_watch before, kv_cold_unchanged right before the write). A unit without rows
- * gives a batch that deletes what is there: nothing. ERR_LIMIT: a row is too large for a part. */
+/* Rows [from, to) of the unit, those here and those in parts, as new parts: uploaded, and read
+ * back. *ret becomes the batch that puts them in the place of the rows; nothing has changed until
+ * it is written (kv_cold_watch before, kv_cold_unchanged right before the write). A unit without
+ * rows gives a batch that deletes what is there: nothing. ERR_LIMIT: a row is too large for a
+ * part. */
 NODISCARD int cold_offload(struct kv *k, const struct cold_unit *unit, struct object_store *o,
                            struct kv_batch **ret, struct cold_moved *ret_moved, struct err *e);
 

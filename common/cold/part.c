@@ -3,9 +3,9 @@
  * part: writes parts in memory, reads them by blocks.
  *
  * The writer holds one object: parts end at 32 MiB, so that is what offloading costs. The reader
- * believes nothing: the tail's magic, lengths that must meet exactly, a hash over every byte that is
- * used, order of keys inside a block. So a part that was cut, mixed up or damaged is an error that
- * says so, never a wrong sum.
+ * believes nothing: the tail's magic, lengths that must meet exactly, a hash over every byte that
+ * is used, order of keys inside a block. So a part that was cut, mixed up or damaged is an error
+ * that says so, never a wrong sum.
  */
 #include "common/cold/part.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * part.h: rows of one column family as an immutable object: sorted, in compressed blocks, with an
- * index behind them. What a block is, is known by its hash, so that a part is checked as it is read.
+ * index behind them. What a block is, is known by its hash, so that a part is checked as it is
+ * read.
  *
  *   blocks  each: zstd of rows, in order:
  *             shared varint | rest varint | rest bytes of the key | value bytes varint | value
@@ -44,7 +45,8 @@ void part_writer_free(struct part_writer *w); /* NULL is fine */
 /* Keys strictly ascending, CHECKed. ERR_LIMIT: a key or value that is too long for a part. */
 NODISCARD int part_add(struct part_writer *w, struct str key, struct str value, struct err *e);
 uint64_t part_bytes(const struct part_writer *w); /* stored so far; 0: nothing was added */
-/* Ends it: *ret_object is the object, valid with *ret until the next call, which begins a new one. */
+/* Ends it: *ret_object is the object, valid with *ret until the next call, which begins a new
+ * one. */
 void part_finish(struct part_writer *w, struct part_info *ret, struct str *ret_object);
 
 /* Bytes of the object to *out (replaced), exactly. */

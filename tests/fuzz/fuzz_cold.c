@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What comes back from an object store: parts, rows of the tables of parts, heads of backups. By the
- * first byte: a part of any bytes; a good part with a byte changed (never other rows than it had,
- * without an error); a row; a head.
+ * What comes back from an object store: parts, rows of the tables of parts, heads of backups. By
+ * the first byte: a part of any bytes; a good part with a byte changed (never other rows than it
+ * had, without an error); a row; a head.
  */
 #include "common/base/mem.h"
 #include "common/cold/backup.h"
