@@ -119,6 +119,24 @@ const cases = {
     assert.equal(await page.isVisible('#tab-table'), false);
     assert.match(page.url(), /before=1/);
     await page.screenshot({ path: shots + '/before.png' });
+    for (const width of [1000, 1300, 1600]) {
+      await page.setViewportSize({ width, height: 860 });
+      for (const scheme of ['light', 'dark']) {
+        await page.emulateMedia({ colorScheme: scheme });
+        await page.waitForTimeout(200);
+        await page.screenshot({ path: `${shots}/before-${width}-${scheme}.png` });
+      }
+      const middle = async (selector) => {
+        const box = await page.locator(selector).boundingBox();
+        return box.y + box.height / 2;
+      };
+      for (const beside of ['#reset', '#total', 'label:has(#before) span', '#search'])
+        assert.ok(Math.abs((await middle('#before')) - (await middle(beside))) < 3, `${beside} at ${width}`);
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+      assert.ok(wide <= width, `${wide} wide at ${width}`);
+    }
+    await page.emulateMedia({ colorScheme: null });
+    await page.setViewportSize({ width: 1360, height: 860 });
     await page.uncheck('#before');
     await page.waitForFunction(() => document.querySelector('#total').textContent.includes('total 420 ms'));
     assert.equal(await page.isVisible('#tab-table'), true);

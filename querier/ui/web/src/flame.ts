@@ -30,7 +30,7 @@ function colour(name: string, dark: boolean): string {
 /** Red where more of the time goes than before, green where less, grey where nothing changed. */
 function changeColour(by: number, dark: boolean): string {
   const strength = Math.min(1, Math.abs(by) * 1.5);
-  return `hsl(${by > 0 ? 8 : 145} ${Math.round(strength * 70)}% ${(dark ? 52 : 78) - Math.round(strength * 12)}%)`;
+  return `hsl(${by > 0 ? 8 : 145} ${Math.round(strength * 70)}% ${(dark ? 62 : 78) - Math.round(strength * 12)}%)`;
 }
 
 export class Flame {
@@ -169,7 +169,7 @@ export class Flame {
       c.beginPath();
       c.rect(x, y, w - 4, ROW);
       c.clip();
-      c.fillStyle = miss ? 'rgba(128,128,128,0.9)' : i === 0 ? getComputedStyle(this.host).color : '#1b1206';
+      c.fillStyle = miss ? 'rgba(128,128,128,0.9)' : i === 0 || (faded && this.dark) ? getComputedStyle(this.host).color : '#1b1206';
       c.fillText(this.events.label(i), x + 4, y + ROW / 2);
       c.restore();
     }

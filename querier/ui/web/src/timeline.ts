@@ -13,6 +13,7 @@ export class TimelineView {
     private host: HTMLElement,
     private chosen: (from: number, until: number) => void,
   ) {
+    matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.plot?.redraw(false, true));
     new ResizeObserver(() => this.plot?.setSize({ width: host.clientWidth, height: 132 })).observe(host);
   }
 
@@ -32,7 +33,7 @@ export class TimelineView {
   }
 
   private options(): uPlot.Options {
-    const ink = getComputedStyle(this.host).color;
+    const ink = () => getComputedStyle(this.host).color; // of the scheme at the time it draws
     const grid = { stroke: 'rgba(128,128,128,0.18)', width: 1 };
     return {
       width: this.host.clientWidth,
