@@ -59,8 +59,8 @@ struct kept {
     char *bytes;
 };
 
-static struct kept seal(struct side *s, enum rpc_kind kind, enum rpc_lane lane, uint64_t to_epoch,
-                        size_t size)
+static struct kept seal_as(struct side *s, enum rpc_kind kind, enum rpc_lane lane,
+                           uint64_t to_epoch, size_t size, bool greeting)
 {
     char *body = xcalloc(1, size + 1);
     struct rpc_frame f = {
@@ -84,11 +84,16 @@ static struct kept seal(struct side *s, enum rpc_kind kind, enum rpc_lane lane, 
     struct str out;
 
     memset(body, 'x', size);
-    out = kind == RPC_PING || kind == RPC_PONG
-              ? rpc_guard_seal_greeting(s->link, to_epoch, str_n(head, n), f.body)
-              : rpc_guard_seal(s->link, lane, str_n(head, n), f.body);
+    out = greeting ? rpc_guard_seal_greeting(s->link, to_epoch, str_n(head, n), f.body)
+                   : rpc_guard_seal(s->link, lane, str_n(head, n), f.body);
     xfree(body);
     return (struct kept){ out.len, xmemdup(out.ptr, out.len) };
+}
+
+static struct kept seal(struct side *s, enum rpc_kind kind, enum rpc_lane lane, uint64_t to_epoch,
+                        size_t size)
+{
+    return seal_as(s, kind, lane, to_epoch, size, kind == RPC_PING || kind == RPC_PONG);
 }
 
 static enum rpc_drop open_at(struct side *s, struct str bytes, struct rpc_frame *f,
@@ -302,13 +307,14 @@ static void nothing_survives_a_forgotten_window(void **state)
  * of a run that nobody saw begin as well; and our own run towards the dead one ends. */
 static void an_older_incarnation_is_refused(void **state)
 {
-    struct kept old, unseen, k;
+    struct kept same, old, unseen, k;
     struct side dead;
     struct two t;
 
     (void)state;
     two_init(&t, 10);
     k = request(&t.a, RPC_LANE_CONTROL);
+    same = request(&t.a, RPC_LANE_BULK); /* of the run that b is going to know */
     old = request(&t.a, RPC_LANE_CONTROL);
     for (int i = 0; i < 10; i++) { /* the next run */
         kept_free(&old);
@@ -324,12 +330,14 @@ static void an_older_incarnation_is_refused(void **state)
     k = request(&t.a, RPC_LANE_CONTROL);
     assert_int_equal(opens(&t.b, &k), RPC_DROP_NONE);
     assert_true(rpc_guard_bound(t.b.link) == 0);
+    assert_int_equal(opens(&t.b, &same), RPC_DROP_TICKET);
     assert_int_equal(opens(&t.b, &old), RPC_DROP_TICKET);
     assert_int_equal(opens(&t.b, &unseen), RPC_DROP_TICKET);
     kept_free(&k);
     k = request(&dead, RPC_LANE_CONTROL);
     assert_int_equal(opens(&t.b, &k), RPC_DROP_TICKET);
     kept_free(&k);
+    kept_free(&same);
     kept_free(&old);
     kept_free(&unseen);
     side_down(&dead);
@@ -416,6 +424,38 @@ static void frames_are_for_one_node_from_one_node(void **state)
     assert_int_equal(opens(&t.b, &k), RPC_DROP_TICKET);
     kept_free(&k);
     side_down(&c);
+    two_deinit(&t);
+}
+
+/* Greetings are for nobody in particular, so nothing that acts may come as one, and the other way
+ * round; a frame is what its envelope says. */
+static void frames_keep_to_their_class(void **state)
+{
+    struct two t;
+
+    (void)state;
+    two_init(&t, 0);
+    for (int kind = RPC_PING; kind <= RPC_FINACK; kind++) {
+        for (int greeting = 0; greeting < 2; greeting++) {
+            struct kept k = seal_as(&t.a, (enum rpc_kind)kind, RPC_LANE_CONTROL,
+                                    kind == RPC_PONG ? 0xb1 : 0, 8, greeting);
+            struct rpc_frame f = { .kind = (uint8_t)kind, .epoch = 0xa1, .addr = STR("mem://a") };
+            struct rpc_seal s;
+            struct str in;
+
+            f.to_epoch = kind == RPC_PONG ? 0xb1 : 0;
+            assert_int_equal(rpc_guard_open(t.b.guard, str_n(k.bytes, k.len), &in, &s),
+                             RPC_DROP_NONE);
+            assert_true(rpc_guard_agrees(t.b.guard, &s, &f) ==
+                        (greeting == (kind == RPC_PING || kind == RPC_PONG)));
+            f.lane = 1;
+            assert_false(rpc_guard_agrees(t.b.guard, &s, &f));
+            f.lane = 0;
+            f.epoch++;
+            assert_false(rpc_guard_agrees(t.b.guard, &s, &f));
+            kept_free(&k);
+        }
+    }
     two_deinit(&t);
 }
 
@@ -549,6 +589,7 @@ int main(void)
         cmocka_unit_test(replayed_pings_do_nothing),
         cmocka_unit_test(keys_must_be_shared),
         cmocka_unit_test(frames_are_for_one_node_from_one_node),
+        cmocka_unit_test(frames_keep_to_their_class),
         cmocka_unit_test(runs_end_and_begin_anew),
         cmocka_unit_test(keys_change_while_frames_flow),
         cmocka_unit_test(no_nonce_comes_twice),
