@@ -20,6 +20,7 @@ enum field {
     F_SEQ = 12,
     F_BASE = 13,
     F_ENTRIES = 14,
+    F_WANTS_SNAPSHOT = 15,
 };
 
 static void put_num(struct buf *out, enum field f, uint64_t v)
@@ -49,6 +50,7 @@ void repl_msg_write(const struct repl_msg *m, struct buf *out)
     put_num(out, F_ROUND, m->round);
     put_num(out, F_SEQ, m->seq);
     put_num(out, F_BASE, m->base);
+    put_num(out, F_WANTS_SNAPSHOT, m->wants_snapshot);
     for (size_t i = 0; i < m->entries_len; i++)
         bytes += entry_bytes(m->entries[i]->len);
     if (!bytes)
@@ -129,6 +131,9 @@ static int read_field(const struct pb_field *f, struct repl_msg *m, struct err *
         break;
     case F_BASE:
         m->base = f->u64;
+        break;
+    case F_WANTS_SNAPSHOT:
+        m->wants_snapshot = f->u64 != 0;
         break;
     case F_ENTRIES:
         if (f->wire != 2 || m->entries)

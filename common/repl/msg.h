@@ -29,9 +29,10 @@ struct repl_msg {
     uint64_t prev_index, prev_term; /* append, fetch, fetched; a refusal: try behind this */
     uint64_t last_index, last_term; /* prepared: the log's end; appended: fsynced up to, matching */
     uint64_t commit;
-    uint64_t round; /* append: echoed */
-    uint64_t seq;   /* append: echoed; the sender's count for this peer */
-    uint64_t base;  /* prepared, fetched: the entry before the first one here */
+    uint64_t round;      /* append: echoed */
+    uint64_t seq;        /* append: echoed; the sender's count for this peer */
+    uint64_t base;       /* prepared, fetched: the entry before the first one here */
+    bool wants_snapshot; /* appended: there is no database here */
     struct repl_entry *const *entries;
     size_t entries_len;
 };

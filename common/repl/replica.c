@@ -109,7 +109,7 @@ void replica_tell_commit(struct replica *r)
 {
     uint64_t upto = MIN(r->commit, r->durable);
 
-    if (upto <= r->told)
+    if (upto <= r->told || r->no_database)
         return;
     r->told = upto;
     r->o.io.commit(r->o.io.cookie, upto);
@@ -169,6 +169,7 @@ static void refuse(struct replica *r, const struct repl_msg *m, enum repl_msg_ki
     reply.round = m->round;
     reply.prev_index = hint;
     reply.last_index = MIN(r->durable, hint);
+    reply.wants_snapshot = r->no_database;
     r->o.io.send(r->o.io.cookie, m->from, &reply);
 }
 
@@ -277,6 +278,7 @@ static void on_append(struct replica *r, const struct repl_msg *m)
     reply.seq = m->seq;
     reply.round = m->round;
     reply.last_index = MIN(end, r->last);
+    reply.wants_snapshot = r->no_database;
     if (replica_mutant(r, MUTANT_ACK_BEFORE_SYNC)) {
         r->o.io.send(r->o.io.cookie, m->from, &reply);
         if (news)
@@ -419,7 +421,12 @@ bool replica_wants_snapshot(struct replica *r, uint64_t term, uint64_t index)
         replica_promise(r, term);
         replica_note_append(r, NULL, 0, false, NULL, NULL);
     }
-    return index > r->commit;
+    return r->no_database ? index >= r->base : index > r->commit;
+}
+
+void replica_installing(struct replica *r)
+{
+    r->no_database = true;
 }
 
 void replica_installed(struct replica *r, uint64_t index, uint64_t term)
@@ -428,10 +435,12 @@ void replica_installed(struct replica *r, uint64_t index, uint64_t term)
 
     if (replica_mutant(r, MUTANT_SNAPSHOT_NO_TERM))
         term = 1;
-    if (index <= r->commit)
+    if (index <= r->commit && !r->no_database)
         return;
-    r->commit = r->applied = index;
-    r->told = MAX(r->told, index);
+    CHECK(index >= r->base);
+    r->no_database = false;
+    r->commit = MAX(r->commit, index);
+    r->applied = r->told = index;
     if (index <= r->last && replica_log_term_at(r, index) == term)
         return; /* the log goes on behind it */
     cut_log(r, r->base + 1);
@@ -459,6 +468,7 @@ struct replica *replica_new(const struct replica_opts *o)
     r->base = o->base_index;
     r->last = r->durable = o->last_index;
     r->promised = o->promised;
+    r->no_database = o->no_database;
     r->applied = r->told = o->applied;
     r->commit = MAX(MIN(o->commit, o->last_index), MAX(o->applied, o->base_index));
     vec_push(&r->runs, ((struct term_run){ o->base_index, o->base_term }));

@@ -80,6 +80,7 @@ struct replica_opts {
     /* What the log and the database hold; terms by replica_log_term before the first input. */
     uint64_t promised, commit, base_index, base_term, last_index, last_term;
     uint64_t applied;         /* of the database */
+    bool no_database;         /* it was lost, or a snapshot came half: log only, until one comes */
     size_t flight_bytes_max;  /* sent to a peer and not acked; 0: 16 MiB */
     size_t message_bytes_max; /* entries in one message; 0: 4 MiB. One entry may be larger */
     uint32_t heartbeat_ticks; /* 0: 4 */
@@ -113,6 +114,8 @@ void replica_dropped(struct replica *r, uint64_t base_index);
 /* A snapshot of the leader of `term`, up to (index, its term), may be put in place of the database.
  * False: nothing of it is needed, or the sender leads no more. */
 bool replica_wants_snapshot(struct replica *r, uint64_t term, uint64_t index);
+/* The database is being replaced from now on: nothing is to be applied to it. */
+void replica_installing(struct replica *r);
 /* It was: the database is as of index now. */
 void replica_installed(struct replica *r, uint64_t index, uint64_t index_term);
 /* A peer has installed one, or it came to nothing (index 0): entries follow. */

@@ -27,6 +27,7 @@ struct peer {
     uint64_t last_index, last_term, base;
     /* while leading */
     enum peer_state state;
+    bool snapshot; /* one is on its way */
     uint64_t next, match;
     uint64_t seq, seq_floor; /* refusals of what was sent before seq_floor are old news */
     uint64_t round;
@@ -63,6 +64,7 @@ struct replica {
     uint64_t seq;                            /* of the newest operation */
     VEC(struct pending) pending;
     uint64_t promised;
+    bool no_database;
 
     enum replica_role role;
     uint64_t epoch;

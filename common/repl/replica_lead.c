@@ -103,13 +103,21 @@ static void go_back(struct peer *p)
     p->stalled = 0;
 }
 
+static void need_snapshot(struct replica *r, struct peer *p)
+{
+    if (p->snapshot || r->no_database)
+        return;
+    p->snapshot = true;
+    r->o.io.snapshot(r->o.io.cookie, p->name);
+}
+
 /* Asks whether p has what stands before next; a snapshot if that is gone here. */
 static void probe(struct replica *r, struct peer *p)
 {
     if (p->next - 1 < r->base) {
         p->state = PEER_SNAPSHOT;
         p->stalled = 0;
-        r->o.io.snapshot(r->o.io.cookie, p->name);
+        need_snapshot(r, p);
         return;
     }
     send_append(r, p, p->next - 1, NULL, 0);
@@ -285,7 +293,7 @@ void replica_named(struct replica *r, bool again)
     r->fetch = NULL;
     for (size_t i = 0; i < r->peers_len; i++) {
         struct peer *p = &r->peers[i];
-        p->promised = false;
+        p->promised = p->snapshot = false;
         p->match = p->next = p->round = 0;
         go_back(p);
     }
@@ -352,6 +360,11 @@ void replica_quorum(struct replica *r)
     if (r->rec.prev_members.len && former < majority(&r->rec.prev_members) &&
         !replica_mutant(r, MUTANT_IGNORE_PREV_MEMBERS))
         return;
+    if (r->no_database) { /* whose it is cannot be served from here */
+        if (best)
+            prefer(r, best->name);
+        return;
+    }
     if (!best || best->last_term < replica_last_term(r) ||
         (best->last_term == replica_last_term(r) && best->last_index <= r->last) ||
         replica_mutant(r, MUTANT_LOSE_TAIL)) {
@@ -512,6 +525,8 @@ void replica_on_appended(struct replica *r, const struct repl_msg *m)
         return;
     p->silent = 0;
     p->round = MAX(p->round, MIN(m->round, r->round));
+    if (m->wants_snapshot)
+        need_snapshot(r, p);
     if (m->ok && m->last_index <= r->last) {
         if (m->last_index > p->match) {
             p->match = m->last_index;
@@ -535,6 +550,8 @@ void replica_snapshot_sent(struct replica *r, const char *to, uint64_t index)
 {
     struct peer *p = find_peer(r, to);
 
+    if (p)
+        p->snapshot = false;
     if (!p || !r->opened || p->state != PEER_SNAPSHOT)
         return;
     p->next = MAX(index, r->base) + 1;

@@ -15,7 +15,7 @@
 
 enum { NODES = 5, LOG_MAX = 3000, STEPS = 4000, HEAL_STEPS = 60000 };
 
-enum event_kind { EV_MESSAGE, EV_LOG, EV_TICK, EV_APPLY, EV_RECORD, EV_SNAPSHOT };
+enum event_kind { EV_MESSAGE, EV_LOG, EV_TICK, EV_APPLY, EV_RECORD, EV_SNAPSHOT, EV_BLINK };
 struct event {
     uint64_t due, number;
     enum event_kind kind;
@@ -43,7 +43,8 @@ struct node {
     struct rlog *log;
     struct replica *r;
     VEC(struct op) ops;
-    bool log_event, apply_event, establish;
+    bool log_event, apply_event;
+    uint64_t establish; /* the record's term */
     char prefer[8];
     struct { /* the log as the replica thinks it is */
         uint64_t term, tag;
@@ -52,6 +53,7 @@ struct node {
     /* the database: all applied so far, and what of it survives a power cut */
     uint64_t db[LOG_MAX], db_term[LOG_MAX];
     uint64_t applied, synced;
+    bool no_db;
     VEC(struct ask) asks;
     VEC(struct put) puts;
     uint64_t seen_role_term;
@@ -66,7 +68,8 @@ struct world {
     struct repl_record rec; /* the coordination's truth */
     bool cut[NODES][NODES];
     bool blind[NODES]; /* hears of no records */
-    bool calm, mean;
+    bool calm, mean, blinks;
+    double marking; /* chance of each step that a record is marked as established */
     double lost, doubled;
     uint64_t delay_max;
     struct {

@@ -195,8 +195,7 @@ static void io_establish(void *cookie, uint64_t term)
 {
     struct node *n = cookie;
 
-    (void)term;
-    n->establish = true;
+    n->establish = term;
 }
 
 static void io_confirmed(void *cookie, uint64_t read, bool ok)

@@ -10,7 +10,7 @@
  * and when the world is whole again, all databases become the same, with each acked write once.
  *
  * The same is run with one thing in the protocol switched off each time (enum replica_mutant): each
- * must be noticed. SEED=n repeats a run, SEEDS=n makes more.
+ * must be noticed (one takes too much chance: tests/unit/common/repl/test_replica.c). SEED=n repeats a run, SEEDS=n makes more.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -105,7 +105,6 @@ static void test_mutants(void **state)
         const char *name;
     } list[] = {
         { MUTANT_ACK_BEFORE_SYNC, "acks before the fsync" },
-        { MUTANT_COMMIT_OLD_TERMS, "commits entries of older terms by count" },
         { MUTANT_PROMISE_NOT_STORED, "keeps promises in memory only" },
         { MUTANT_TRUNCATE_ALWAYS, "cuts what stands behind a message's entries" },
         { MUTANT_IGNORE_PREV_MEMBERS, "does not ask the former members" },
@@ -117,11 +116,12 @@ static void test_mutants(void **state)
         { MUTANT_MINORITY, "one is a majority" },
         { MUTANT_LOSE_TAIL, "leads with its own log, however short" },
     };
+    const char *only = getenv("MUTANT");
     size_t missed = 0;
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(list); i++)
-        if (!caught(list[i].mutant, 3000)) {
+        if ((!only || strtoull(only, NULL, 0) == list[i].mutant) && !caught(list[i].mutant, 3000)) {
             printf("NOT CAUGHT: a replica that %s\n", list[i].name);
             missed++;
         }

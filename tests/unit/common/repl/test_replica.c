@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One replica by hand: what it says and does to single messages, where the simulated world of
+ * tests/prop/test_repl.c would need too much chance.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "common/repl/replica.h"
+
+enum { SENT_MAX = 64 };
+
+static struct {
+    struct replica *r;
+    struct repl_msg sent[SENT_MAX];
+    char to[SENT_MAX][8];
+    size_t sent_len;
+    uint64_t seq, committed, established, snapshots;
+    char preferred[8];
+} t;
+
+static void on_send(void *cookie, const char *to, const struct repl_msg *m)
+{
+    (void)cookie;
+    assert_true(t.sent_len < SENT_MAX);
+    t.sent[t.sent_len] = *m;
+    (void)snprintf(t.to[t.sent_len++], sizeof(t.to[0]), "%.7s", to);
+}
+
+static void on_log_append(void *cookie, struct repl_entry *const *list, size_t n, uint64_t seq)
+{
+    (void)cookie;
+    (void)list;
+    (void)n;
+    t.seq = seq;
+}
+
+static void on_log_pair(void *cookie, uint64_t a, uint64_t b, uint64_t seq)
+{
+    (void)cookie;
+    (void)a;
+    (void)b;
+    t.seq = seq;
+}
+
+static size_t on_entries(void *cookie, uint64_t from, size_t bytes_max, struct repl_entry **ret,
+                         size_t max)
+{
+    (void)cookie;
+    (void)from;
+    (void)bytes_max;
+    (void)ret;
+    (void)max;
+    return 0;
+}
+
+static void on_commit(void *cookie, uint64_t index)
+{
+    (void)cookie;
+    t.committed = index;
+}
+
+static void on_role(void *cookie)
+{
+    (void)cookie;
+}
+
+static void on_establish(void *cookie, uint64_t term)
+{
+    (void)cookie;
+    t.established = term;
+}
+
+static void on_confirmed(void *cookie, uint64_t read, bool ok)
+{
+    (void)cookie;
+    (void)read;
+    (void)ok;
+}
+
+static void on_snapshot(void *cookie, const char *to)
+{
+    (void)cookie;
+    (void)to;
+    t.snapshots++;
+}
+
+static void on_prefer(void *cookie, const char *name)
+{
+    (void)cookie;
+    (void)snprintf(t.preferred, sizeof(t.preferred), "%.7s", name);
+}
+
+static void begin(uint64_t last, uint64_t last_term, uint64_t promised, uint32_t mutants)
+{
+    struct replica_opts o = {
+        .self = "a",
+        .io = { NULL, on_send, on_log_append, on_log_pair, on_log_pair, on_entries, on_commit,
+                on_role, on_establish, on_confirmed, on_snapshot, on_prefer },
+        .promised = promised,
+        .last_index = last,
+        .last_term = last_term,
+        .mutants = mutants,
+    };
+
+    memset(&t, 0, sizeof(t));
+    t.r = replica_new(&o);
+    if (last)
+        replica_log_term(t.r, 1, last_term);
+}
+
+static struct repl_record record(uint64_t term, const char *leader, bool established)
+{
+    struct repl_record rec = { .term = term, .established = established };
+
+    (void)snprintf(rec.leader, sizeof(rec.leader), "%s", leader);
+    (void)(name_set_add(&rec.members, "a") && name_set_add(&rec.members, "b") &&
+           name_set_add(&rec.members, "c"));
+    return rec;
+}
+
+static struct repl_msg msg(enum repl_msg_kind kind, const char *from, uint64_t term)
+{
+    struct repl_msg m = { .kind = kind, .term = term };
+
+    (void)snprintf(m.from, sizeof(m.from), "%s", from);
+    return m;
+}
+
+/* A leader that was restarted holds an entry of its former run. A majority having it does not
+ * commit it: a log with an entry of a run between may win yet. Its first entry of this run does. */
+static void old_terms(uint32_t mutants, uint64_t want)
+{
+    uint64_t first = replica_term_of(7, 0), again = replica_term_of(7, 1);
+    struct repl_record rec = record(7, "a", true);
+    struct repl_msg m;
+
+    begin(1, first, first, mutants);
+    replica_record(t.r, &rec);
+    assert_int_equal(replica_state(t.r).term, again);
+    replica_log_done(t.r, t.seq); /* its own promise */
+    m = msg(REPL_PREPARED, "b", again);
+    m.ok = true;
+    m.last_index = 1;
+    m.last_term = first;
+    replica_message(t.r, &m);
+    assert_int_equal(replica_state(t.r).last_index, 2); /* the term is open */
+    replica_log_done(t.r, t.seq);
+    m = msg(REPL_APPENDED, "b", again);
+    m.ok = true;
+    m.last_index = 1;
+    m.seq = 1;
+    replica_message(t.r, &m);
+    assert_int_equal(t.committed, want);
+    m.last_index = 2;
+    m.seq = 2;
+    replica_message(t.r, &m);
+    assert_int_equal(t.committed, 2);
+    replica_free(t.r);
+}
+
+static void test_old_terms(void **state)
+{
+    (void)state;
+    old_terms(0, 0);
+    old_terms(MUTANT_COMMIT_OLD_TERMS, 1); /* that is what it looks like */
+}
+
+/* Nothing is committed, and so nothing served, before the record is marked as established. */
+static void test_established(void **state)
+{
+    struct repl_record rec = record(1, "a", false);
+    uint64_t term = replica_term_of(1, 0);
+    struct repl_msg m = msg(REPL_PREPARED, "b", term);
+
+    (void)state;
+    begin(0, 0, 0, 0);
+    replica_record(t.r, &rec);
+    m.ok = true;
+    replica_message(t.r, &m); /* one promise, and its own is not on the disk yet */
+    assert_int_equal(replica_state(t.r).last_index, 0);
+    replica_log_done(t.r, t.seq);
+    assert_int_equal(replica_state(t.r).last_index, 1);
+    replica_log_done(t.r, t.seq);
+    m = msg(REPL_APPENDED, "c", term);
+    m.ok = true;
+    m.last_index = 1;
+    m.seq = 1;
+    replica_message(t.r, &m);
+    assert_int_equal(t.established, 1);
+    assert_int_equal(t.committed, 0);
+    rec.established = true;
+    replica_record(t.r, &rec);
+    assert_int_equal(t.committed, 1);
+    assert_int_equal(replica_state(t.r).role, REPLICA_PREPARING);
+    replica_applied(t.r, 1);
+    assert_int_equal(replica_state(t.r).role, REPLICA_LEADING);
+    /* A newer record ends it at once. */
+    rec = record(2, "c", false);
+    replica_record(t.r, &rec);
+    assert_int_equal(replica_state(t.r).role, REPLICA_FOLLOWER);
+    assert_int_equal(replica_state(t.r).epoch, 1);
+    replica_free(t.r);
+}
+
+/* Who promised refuses lower terms, says what it promised, and promises nothing twice to two. */
+static void test_promise(void **state)
+{
+    struct repl_msg m = msg(REPL_PREPARE, "b", replica_term_of(3, 0));
+
+    (void)state;
+    begin(5, replica_term_of(2, 0), replica_term_of(2, 0), 0);
+    m.ref = 99;
+    replica_message(t.r, &m);
+    assert_int_equal(t.sent_len, 0); /* not before it is on the disk */
+    replica_log_done(t.r, t.seq);
+    assert_int_equal(t.sent_len, 1);
+    assert_true(t.sent[0].ok && t.sent[0].ref == 99 && t.sent[0].last_index == 5);
+    m = msg(REPL_APPEND, "c", replica_term_of(2, 5));
+    m.prev_index = 5;
+    m.prev_term = replica_term_of(2, 0);
+    replica_message(t.r, &m);
+    assert_int_equal(t.sent_len, 2);
+    assert_false(t.sent[1].ok);
+    assert_int_equal(t.sent[1].term, replica_term_of(3, 0));
+    /* Nonsense does nothing: of another shard, entries that do not follow, its own name. */
+    m = msg(REPL_APPEND, "b", replica_term_of(3, 0));
+    m.shard = 1;
+    replica_message(t.r, &m);
+    m.shard = 0;
+    memcpy(m.from, "a", 2);
+    replica_message(t.r, &m);
+    assert_int_equal(t.sent_len, 2);
+    replica_free(t.r);
+}
+
+/* The longer log is somebody else's, and begins behind ours: that one should lead. And a replica
+ * without a database asks for one and leaves leading to others. */
+static void test_prefer(void **state)
+{
+    struct repl_record rec = record(4, "a", false);
+    struct repl_msg m = msg(REPL_PREPARED, "c", replica_term_of(4, 0));
+
+    (void)state;
+    begin(0, 0, 0, 0);
+    replica_record(t.r, &rec);
+    m.ok = true;
+    m.base = 100;
+    m.last_index = 120;
+    m.last_term = replica_term_of(3, 0);
+    replica_message(t.r, &m);
+    replica_log_done(t.r, t.seq);
+    assert_string_equal(t.preferred, "c");
+    assert_int_equal(replica_state(t.r).role, REPLICA_FOLLOWER);
+    replica_installing(t.r);
+    m = msg(REPL_APPEND, "c", replica_term_of(5, 0));
+    replica_message(t.r, &m);
+    replica_log_done(t.r, t.seq);
+    assert_true(t.sent[t.sent_len - 1].wants_snapshot);
+    assert_true(replica_wants_snapshot(t.r, replica_term_of(5, 0), 110));
+    replica_installed(t.r, 110, replica_term_of(3, 0));
+    assert_int_equal(replica_state(t.r).base_index, 110);
+    assert_int_equal(replica_state(t.r).applied, 110);
+    assert_false(replica_wants_snapshot(t.r, replica_term_of(5, 0), 110));
+    assert_false(replica_wants_snapshot(t.r, replica_term_of(4, 9), 500));
+    replica_free(t.r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_old_terms),
+        cmocka_unit_test(test_established),
+        cmocka_unit_test(test_promise),
+        cmocka_unit_test(test_prefer),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
