@@ -10,7 +10,8 @@
  * and when the world is whole again, all databases become the same, with each acked write once.
  *
  * The same is run with one thing in the protocol switched off each time (enum replica_mutant): each
- * must be noticed (one takes too much chance: tests/unit/common/repl/test_replica.c). SEED=n repeats a run, SEEDS=n makes more.
+ * must be noticed (one takes too much chance: tests/unit/common/repl/test_replica.c). SEED=n
+ * repeats a run, SEEDS=n makes more, MUTANT=n looks for one.
  */
 #include <setjmp.h>
 #include <signal.h>
