@@ -19,9 +19,11 @@
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
+#include "common/cluster/view.h"
 #include "common/obs/log.h"
 #include "common/role/memory.h"
 #include "ingester/recover.h"
+#include "ingester/replicas.h"
 #include "ingester/retention.h"
 #include "ingester/rollups.h"
 #include "ingester/rpc_build.h"
@@ -61,6 +63,8 @@ static int check_conf(struct ingester *in, struct err *e)
 
     if (role_rpc_listen_check(in->ctx, "ingester.listen", in->conf->listen, e))
         return e->code;
+    if (in->moves)
+        return 0;
     if ((shards + n - 1) / n > SHARDS_OWN_MAX)
         return err_set(e, ERR_CONFIG,
                        "cluster.shards is %" PRIu64 " for %" PRIu64 " ingesters; one holds at most "
@@ -118,12 +122,14 @@ int ingester_open_kv(const struct ingester *in, uint32_t number, struct kv **ret
     return code ? err_wrap(e, "%s", dir) : 0;
 }
 
-static int open_store(struct ingester *in, uint32_t number, struct store **ret, struct err *e)
+int ingester_open_store(const struct ingester *in, uint32_t number, struct kv *kv,
+                        struct store **ret, struct err *e)
 {
     const struct role_ctx *ctx = in->ctx;
     size_t shards = in->shards_own;
     const struct exemplar_conf *xc = in->exemplars;
     struct store_opts so = {
+        .kv = kv,
         .clock = ctx->env->clock,
         .shard = number,
         .dict_bytes_max = memory_share(ctx->memory_limit, MEMORY_DICTS) / shards,
@@ -142,10 +148,18 @@ static int open_store(struct ingester *in, uint32_t number, struct store **ret, 
     int code;
 
     ctx->env->random(ctx->env, &so.seed, sizeof(so.seed));
-    code = ingester_open_kv(in, number, &so.kv, e);
-    if (!code)
-        code = store_open(&so, ret, e);
+    code = store_open(&so, ret, e);
     return code ? err_wrap(e, "shard %" PRIu32, number) : 0;
+}
+
+static int open_own(struct ingester *in, uint32_t number, struct store **ret, struct err *e)
+{
+    struct kv *kv;
+    int code = ingester_open_kv(in, number, &kv, e);
+
+    if (code)
+        return err_wrap(e, "shard %" PRIu32, number);
+    return ingester_open_store(in, number, kv, ret, e);
 }
 
 static int open_stores(struct ingester *in, struct store *ret[SHARDS_OWN_MAX], size_t *ret_len,
@@ -158,7 +172,7 @@ static int open_stores(struct ingester *in, struct store *ret[SHARDS_OWN_MAX], s
     CHECK(shards > 0 && shards <= SHARDS_OWN_MAX);
     in->shards_own = shards;
     for (size_t i = 0; i < shards; i++) {
-        int code = open_store(in, u32_from(in->index + i * n), &ret[i], e);
+        int code = open_own(in, u32_from(in->index + i * n), &ret[i], e);
 
         if (code)
             return code;
@@ -199,8 +213,7 @@ static int start_disk(struct ingester *in, struct err *e)
     return disk_new(&o, &in->disk, e);
 }
 
-/* Serves a shard from now on. */
-static void start_shard(struct ingester *in, uint32_t number, struct store *store)
+void ingester_start_shard(struct ingester *in, uint32_t number, struct store *store)
 {
     struct shard_opts o = {
         .number = number,
@@ -222,7 +235,8 @@ static void start_shard(struct ingester *in, uint32_t number, struct store *stor
 static void start_shards(struct ingester *in)
 {
     struct shards_opts o = { .loop = in->ctx->loop,
-                             .pool = in->ctx->simulated ? NULL : in->ctx->pool };
+                             .simulated = in->ctx->simulated,
+                             .moves = in->moves };
 
     in->shards = shards_new(&o);
 }
@@ -320,7 +334,8 @@ static void on_status(void *cookie, struct rpc_call *call, struct str payload)
 
     (void)payload; /* StatusRequest has no fields */
     CHECK(in->magic == INGESTER_MAGIC);
-    reply.ready = rpc_write_accepting(in, &e) == 0;
+    reply.ready = rpc_write_accepting(in, &e) == 0 &&
+                  (!in->replicas || replicas_ready(in->replicas, &e) == 0);
     reply.read_only = !reply.ready && !in->draining;
     reply.reason = pack_str(str_c(e.text));
     reply.shards = u32_from(shards_serving(in->shards));
@@ -347,6 +362,7 @@ static void ingester_free(void *self)
     CHECK(in->magic == INGESTER_MAGIC);
     memory_forget(in->ctx->memory, in);
     memory_forget(in->ctx->memory, &in->write_bytes);
+    replicas_free(in->replicas);
     rpc_node_free(in->node);
     rpc_read_free(in);
     rpc_build_free(in);
@@ -361,11 +377,29 @@ static void ingester_free(void *self)
     xfree(in);
 }
 
+static void start_replicas(struct ingester *in)
+{
+    const struct role_ctx *ctx = in->ctx;
+    struct replicas_opts o = {
+        .in = in,
+        .coord = ctx->coord,
+        .prefix = ctx->cluster->etcd_prefix,
+        .self = ctx->node,
+        .addr = rpc_node_addr(in->node),
+        .zone = ctx->cluster->zone,
+        .id = ctx->node_id,
+        .lease_ms = ctx->cluster->lease_ttl_ms,
+    };
+
+    in->replicas = replicas_new(&o);
+}
+
 /* What can fail comes first; shard threads start when nothing can fail any more. */
 static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct err *e)
 {
     struct ingester *in = XNEW(struct ingester);
     struct store *stores[SHARDS_OWN_MAX];
+    struct view_shard first;
     size_t n = 0;
     int code;
 
@@ -375,8 +409,9 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     in->exemplars = conf_get(ctx->conf, &exemplar_options);
     ingester_metrics_init(&in->metrics, ctx->metrics);
     budget_init(&in->write_bytes, memory_share(ctx->memory_limit, MEMORY_WRITES));
+    in->moves = !view_ready(ctx->view) || !view_shard(ctx->view, 0, &first) || first.term > 0;
     code = check_conf(in, e);
-    if (!code && !ctx->kv)
+    if (!code && !ctx->kv && !in->moves)
         code = check_folder(in, e);
     if (!code)
         code = start_disk(in, e);
@@ -384,7 +419,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
         code = retention_open(in, e);
     if (!code)
         code = rollups_new(conf_get(ctx->conf, &rollup_options), &in->rollups, e);
-    if (!code)
+    if (!code && !in->moves)
         code = open_stores(in, stores, &n, e);
     if (!code)
         code = start_node(in, e);
@@ -397,7 +432,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     retention_begin(in);
     start_shards(in);
     for (size_t i = 0; i < n; i++)
-        start_shard(in, u32_from(in->index + i * ctx->cluster->ingesters.len), stores[i]);
+        ingester_start_shard(in, u32_from(in->index + i * ctx->cluster->ingesters.len), stores[i]);
     in->recover = recover_new(in);
     in->scrubber = scrubber_new(in);
     watch_memory(in);
@@ -407,6 +442,8 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     rpc_delete_serve(in);
     rpc_doc_serve(in);
     rpc_serve(in->node, RPC_STATUS, on_status, in);
+    if (in->moves)
+        start_replicas(in);
     log_info("shards open", KV_U64("shards", n), KV_CSTR("listen", in->conf->listen));
     *ret_self = in;
     return 0;
@@ -420,7 +457,8 @@ static bool ingester_ready(void *self, const char **ret_why)
     struct err e;
 
     CHECK(in->magic == INGESTER_MAGIC);
-    if (rpc_write_accepting(in, &e) == 0) {
+    if (rpc_write_accepting(in, &e) == 0 &&
+        (!in->replicas || replicas_ready(in->replicas, &e) == 0)) {
         metric_set(in->metrics.read_only, 0);
         return true;
     }
@@ -462,6 +500,8 @@ static void ingester_ring(void *self, struct json *j)
         json_obj_end(j);
     }
     json_arr_end(j);
+    if (in->replicas)
+        replicas_ring(in->replicas, j);
 }
 
 static void part_drained(void *cookie)
@@ -486,6 +526,12 @@ static void drain_parts(void *cookie)
     }
     loop_timer_free(in->drain_poll);
     in->drain_poll = NULL;
+    if (in->replicas) {
+        in->drains_pending = 2;
+        disk_drain(in->disk, part_drained, in);
+        replicas_stop(in->replicas, part_drained, in);
+        return;
+    }
     in->drains_pending = shards_serving(in->shards) + 1;
     disk_drain(in->disk, part_drained, in);
     for (size_t i = 0; i < shards_len(in->shards); i++)
@@ -493,17 +539,28 @@ static void drain_parts(void *cookie)
             shards_close(in->shards, shards_number(in->shards, i), part_drained, in);
 }
 
+/* Others lead now, as far as there are any: what comes is refused from here on. */
+static void drain_begin(void *cookie)
+{
+    struct ingester *in = cookie;
+
+    in->draining = true;
+    in->drain_poll = loop_timer_new(in->ctx->loop, drain_parts, in);
+    rpc_node_drain(in->node, drain_parts, in);
+}
+
 static void ingester_drain(void *self, void (*done)(void *cookie), void *cookie)
 {
     struct ingester *in = self;
 
-    CHECK(in->magic == INGESTER_MAGIC && !in->draining);
-    in->draining = true;
+    CHECK(in->magic == INGESTER_MAGIC && !in->draining && !in->drained);
     retention_stop(in);
     in->drained = done;
     in->drained_cookie = cookie;
-    in->drain_poll = loop_timer_new(in->ctx->loop, drain_parts, in);
-    rpc_node_drain(in->node, drain_parts, in);
+    if (in->replicas)
+        replicas_hand_over(in->replicas, drain_begin, in);
+    else
+        drain_begin(in);
 }
 
 static const struct conf_table *const tables[] = { &ingester_options, &retention_options,

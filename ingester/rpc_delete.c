@@ -21,6 +21,7 @@
 #include "common/store/doc.h"
 #include "common/store/tomb.h"
 #include "ingester/read_msg.h"
+#include "ingester/replicas.h"
 #include "ingester/unpack.h"
 #include "proto/delete.pb-c.h"
 
@@ -235,12 +236,29 @@ static void look(void *cookie)
     }
 }
 
-static void on_looked(void *cookie)
+static void on_confirmed(void *cookie, const struct err *e)
 {
     struct delete *d = cookie;
 
     CHECK(d->magic == DELETE_MAGIC);
+    if (e)
+        d->err = *e;
     end(d);
+}
+
+static void on_looked(void *cookie)
+{
+    struct delete *d = cookie;
+    struct shard *held[SHARDS_MAX];
+
+    CHECK(d->magic == DELETE_MAGIC);
+    if (!d->in->replicas) {
+        end(d);
+        return;
+    }
+    for (size_t i = 0; i < d->parts_len; i++)
+        held[i] = d->parts[i].held;
+    replicas_confirm(d->in->replicas, held, d->parts_len, on_confirmed, d);
 }
 
 /* ---- requests: loop -------------------------------------------------------------------------- */

@@ -13,6 +13,7 @@
 #include "common/base/mem.h"
 #include "common/store/doc.h"
 #include "ingester/disk.h"
+#include "ingester/replicas.h"
 #include "ingester/unpack.h"
 #include "proto/doc.pb-c.h"
 
@@ -114,6 +115,26 @@ static void look(void *cookie)
         err_clear(&d->err);
 }
 
+static void confirmed(void *cookie, const struct err *e)
+{
+    struct doc_call *d = cookie;
+
+    if (e)
+        d->err = *e;
+    end(d);
+}
+
+/* Loop. */
+static void looked(void *cookie)
+{
+    struct doc_call *d = cookie;
+
+    if (d->in->replicas)
+        replicas_confirm(d->in->replicas, &d->shard, 1, confirmed, d);
+    else
+        end(d);
+}
+
 /* ---- writing: the shard's thread ------------------------------------------------------------- */
 
 static void write_doc(struct shard_task *t, struct store *s)
@@ -176,7 +197,7 @@ static int start(struct doc_call *d, struct str payload, struct err *e)
         shard_run(d->shard, &d->task);
         return 0;
     }
-    if (!pool_submit(in->ctx->pool, in->ctx->loop, look, end, d))
+    if (!pool_submit(in->ctx->pool, in->ctx->loop, look, looked, d))
         return err_set(e, ERR_BUSY, "too many jobs wait for a processor");
     return 0;
 }

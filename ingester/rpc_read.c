@@ -21,6 +21,7 @@
 #include "common/role/memory.h"
 #include "common/sys/fair.h"
 #include "ingester/read_run.h"
+#include "ingester/replicas.h"
 
 #define READ_MAGIC    MAGIC('i', 'r', 'd', ' ')
 #define REQUEST_BYTES (64 * KIB) /* to decode a request, beside 24 times its size */
@@ -34,6 +35,7 @@ struct reads {
     struct fair *fair; /* of struct read */
     struct budget bytes;
     uint64_t stacks_max; /* of one query */
+    size_t confirming;   /* that are answered as soon as we know that we lead */
 };
 
 struct read {
@@ -150,6 +152,17 @@ static void read_end(struct read *r)
     metric_set(in->metrics.reads_pending, (int64_t)reads_pending(in->reads));
 }
 
+/* What was read may be old if another one leads by now. */
+static void read_confirmed(void *cookie, const struct err *e)
+{
+    struct read *r = cookie;
+
+    r->in->reads->confirming--;
+    if (e)
+        r->err = *e;
+    read_end(r);
+}
+
 static void read_done(void *cookie)
 {
     struct read *r = cookie;
@@ -158,7 +171,12 @@ static void read_done(void *cookie)
 
     fair_done(in->reads->fair, &r->item, took_ns / 1000 + 1);
     budget_give(&in->reads->bytes, r->held);
-    read_end(r);
+    if (in->replicas && r->shards_len) {
+        in->reads->confirming++;
+        replicas_confirm(in->replicas, r->shards, r->shards_len, read_confirmed, r);
+    } else {
+        read_end(r);
+    }
     reads_start(in);
 }
 
@@ -359,7 +377,7 @@ void rpc_read_serve(struct ingester *in)
 
 bool rpc_read_idle(const struct ingester *in)
 {
-    return !in->reads || reads_pending(in->reads) == 0;
+    return !in->reads || (reads_pending(in->reads) == 0 && in->reads->confirming == 0);
 }
 
 bool rpc_read_waiting(const struct ingester *in)

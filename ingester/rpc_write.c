@@ -40,7 +40,7 @@ int rpc_write_accepting(const struct ingester *in, struct err *e)
 {
     if (in->draining)
         return err_set(e, ERR_UNAVAILABLE, "the ingester is stopping");
-    for (size_t i = 0; i < shards_len(in->shards); i++) {
+    for (size_t i = 0; !in->moves && i < shards_len(in->shards); i++) {
         const struct shard *s = shards_at(in->shards, i);
         if (s && shard_read_only(s))
             return recover_why(in, i, e);

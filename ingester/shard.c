@@ -31,6 +31,7 @@
 #include "common/obs/log.h"
 #include "common/store/tomb.h"
 #include "common/sys/chan.h"
+#include "common/sys/fiber.h"
 #include "common/sys/thread.h"
 #include "ingester/chores.h"
 
@@ -72,6 +73,7 @@ struct shard {
     struct shard_state state;
     struct timer *timer; /* simulated: the next step */
     bool step_posted;    /* simulated */
+    bool in_step;        /* simulated */
     bool stop_sent;
 };
 
@@ -419,20 +421,29 @@ static void shard_main(void *cookie)
 
 /* ---- the same steps on a simulated loop ----------------------------------------------------- */
 
-static void simulated_step(void *cookie)
+/* In a fiber: a write that waits for other nodes gives the loop back. */
+static void simulated_turn(void *cookie)
 {
     struct shard *s = cookie;
     void *msgs[TAKE_MAX];
-    size_t n;
-    uint64_t wait;
+    size_t n = chan_take(s->inbox, msgs, TAKE_MAX);
+    uint64_t wait = shard_step(s, msgs, n);
+
+    s->in_step = false;
+    if (!s->stopping)
+        loop_timer_start(s->timer, chan_len(s->inbox) ? 0 : wait, 0);
+}
+
+static void simulated_step(void *cookie)
+{
+    struct shard *s = cookie;
 
     CHECK(s->magic == SHARD_MAGIC);
     s->step_posted = false;
-    n = chan_take(s->inbox, msgs, TAKE_MAX);
-    wait = shard_step(s, msgs, n);
-    if (s->stopping)
-        return;
-    loop_timer_start(s->timer, chan_len(s->inbox) ? 0 : wait, 0);
+    if (s->in_step || s->stopping)
+        return; /* it looks at the inbox when it ends */
+    s->in_step = true;
+    fiber_run(simulated_turn, s);
 }
 
 static void simulated_wake(void *cookie)
@@ -524,9 +535,14 @@ void shard_stop(struct shard *s)
         loop_timer_stop(s->timer);
 }
 
+bool shard_stopped(const struct shard *s)
+{
+    return !s->o.simulated || (s->stopping && !s->in_step && !s->step_posted);
+}
+
 void shard_end(struct shard *s)
 {
-    CHECK(s->stop_sent);
+    CHECK(s->stop_sent && shard_stopped(s));
     if (!s->o.simulated) {
         thread_join(&s->thread);
         chan_close(s->commits);

@@ -88,6 +88,8 @@ bool shard_read_only(const struct shard *s);
 /* The end, in three steps; no write or task may be on its way any more. Loop: it takes no more
  * steps but the one it is at. */
 void shard_stop(struct shard *s);
+/* Simulated: it has taken its last step. With threads shard_end waits for that. */
+bool shard_stopped(const struct shard *s);
 /* Waits for its threads and closes the store. Any thread, nobody else has the shard. */
 void shard_end(struct shard *s);
 /* Loop, behind whatever its threads have posted, which still points there. NULL is fine. */

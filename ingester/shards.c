@@ -11,14 +11,14 @@
  * rare, and nobody who puts a shard back should have to know of it.
  *
  * Ending the threads of a shard and closing its database takes as long as its last step and a
- * flush, so a pool thread does both.
+ * flush, so another thread does both (aside.h).
  */
 #include "ingester/shards.h"
 
 #include <stdatomic.h>
 
 #include "common/base/mem.h"
-#include "common/sys/pool.h"
+#include "ingester/aside.h"
 
 #define POLL_MS 5
 
@@ -213,30 +213,21 @@ static void close_done(void *cookie)
     done(p->cookie);
 }
 
-/* Simulated: behind the last step. */
-static void close_here(void *cookie)
-{
-    struct place *p = cookie;
-
-    close_work(p);
-    loop_post(p->owner->o.loop, close_done, p);
-}
-
 static void on_timer(void *cookie)
 {
     struct place *p = cookie;
     const struct shards_opts *o = &p->owner->o;
 
-    if (p->holds == 0) {
-        shard_stop(p->closing);
-        if (!o->pool) {
-            loop_post(o->loop, close_here, p);
-            return;
-        }
-        if (pool_submit(o->pool, o->loop, close_work, close_done, p))
-            return;
+    if (p->holds > 0) {
+        loop_timer_start(p->timer, POLL_MS, 0);
+        return;
     }
-    loop_timer_start(p->timer, POLL_MS, 0);
+    shard_stop(p->closing);
+    if (!shard_stopped(p->closing)) {
+        loop_timer_start(p->timer, POLL_MS, 0);
+        return;
+    }
+    aside_run(o->loop, o->simulated, close_work, close_done, p);
 }
 
 void shards_close(struct shards *t, uint32_t number, void (*done)(void *cookie), void *cookie)

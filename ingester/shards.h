@@ -14,8 +14,8 @@ struct shards;
 
 struct shards_opts {
     struct loop *loop;
-    struct pool *pool; /* threads end and databases close there; NULL: on the loop */
-    bool moves;        /* a shard that is not here is somewhere else, not a wrong configuration */
+    bool simulated; /* no threads */
+    bool moves;     /* a shard that is not here is somewhere else, not a wrong configuration */
 };
 struct shards *shards_new(const struct shards_opts *o);
 /* Every shard was closed or freed. NULL is fine. */

@@ -18,6 +18,7 @@ struct deletes;   /* rpc_delete.c */
 struct recover;   /* recover.c */
 struct retention; /* retention.c */
 struct rollups;   /* rollups.c */
+struct replicas;  /* replicas.c */
 
 struct ingester {
     uint32_t magic;
@@ -31,8 +32,10 @@ struct ingester {
     struct recover *recover;
     struct scrubber *scrubber;
     struct shards *shards;
-    size_t shards_own; /* as configured: shards share memory equally */
-    size_t index;      /* in cluster.ingesters */
+    struct replicas *replicas; /* NULL: shards do not move, each is served here for ever */
+    size_t shards_own;         /* as configured: shards share memory equally */
+    bool moves;                /* shards move between nodes: replicas.c has them */
+    size_t index;              /* in cluster.ingesters */
 
     /* Writes: loop thread. */
     size_t writes_pending;
@@ -56,5 +59,10 @@ struct ingester {
 /* The database of a shard, with its share of memory. Any thread. */
 NODISCARD int ingester_open_kv(const struct ingester *in, uint32_t number, struct kv **ret,
                                struct err *e);
+/* The store on top of it, which owns it from now on, also on failure. Any thread. */
+NODISCARD int ingester_open_store(const struct ingester *in, uint32_t number, struct kv *kv,
+                                  struct store **ret, struct err *e);
+/* Serves a shard from now on. Loop. */
+void ingester_start_shard(struct ingester *in, uint32_t number, struct store *store);
 
 #endif

@@ -36,6 +36,11 @@ struct cluster_conf {
     uint64_t rpc_message_bytes_max, rpc_pending_max, heartbeat_ms, dead_ms;
     const char *key_file; /* "": roles do not prove who they are */
     bool key_optional;
+    const char *coordination; /* none, static, etcd */
+    struct conf_list etcd;    /* URLs */
+    const char *etcd_ca, *etcd_cert, *etcd_key, *etcd_user, *etcd_password_file, *etcd_prefix;
+    const char *node, *zone, *map_file;
+    uint64_t replicas, lease_ttl_ms, replace_after_ms;
 };
 struct data_conf {
     const char *dir;
@@ -45,8 +50,10 @@ struct tenancy_conf {
     bool multi; /* off: the tenant is "anonymous" and X-Scope-OrgID is ignored */
 };
 
-struct memory; /* common/role/memory.h */
-struct view;   /* common/cluster/view.h */
+struct memory;  /* common/role/memory.h */
+struct view;    /* common/cluster/view.h */
+struct coord;   /* common/cluster/coord.h */
+struct rlog_fs; /* common/repl/rlog_fs.h */
 
 /* Where an ingester gets the database of a shard from: simulation hands in memory with faults. */
 struct kv_source {
@@ -60,7 +67,11 @@ struct role_ctx {
     struct pool *pool;
     struct http_server *http; /* NULL in simulation */
     struct rpc_net *rpc;
-    struct view *view; /* who leads which shard; outlives the roles */
+    struct view *view;            /* who leads which shard; outlives the roles */
+    struct coord *coord;          /* the same; NULL: there is no coordination service */
+    const char *node;             /* this node's name; "" without one */
+    uint64_t node_id;             /* of its data folder */
+    const struct rlog_fs *log_fs; /* of replication logs; NULL: the system's */
     struct metrics *metrics;
     struct budget *in_flight;
     const struct conf *conf;

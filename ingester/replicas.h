@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * replicas.h: the copies of shards this node keeps where shards are replicated: which, by the
+ * records of the cluster (common/cluster); kept alike by common/repl; served while they lead.
+ *
+ * Thread: the loop's.
+ */
+#ifndef INGESTER_REPLICAS_H
+#define INGESTER_REPLICAS_H
+
+#include "common/base/json.h"
+#include "common/cluster/coord.h"
+#include "ingester/state.h"
+
+struct replicas_opts {
+    struct ingester *in;
+    struct coord *coord; /* NULL: leaders never change (static). What follows outlives it */
+    const char *prefix;  /* of its keys */
+    const char *self;    /* this node's name */
+    const char *addr, *zone;
+    uint64_t id;       /* of the data folder */
+    uint64_t lease_ms; /* nodes are missed for dead after about that */
+};
+/* Opens what the records name, now and whenever they change. in->node must be there. */
+struct replicas *replicas_new(const struct replicas_opts *o);
+/* Gives up what it leads to others, as far as there are any, and says when, at most some seconds
+ * later. New leaderships are not sought. */
+void replicas_hand_over(struct replicas *rs, void (*done)(void *cookie), void *cookie);
+/* Closes everything; done when it is closed. After that only free. */
+void replicas_stop(struct replicas *rs, void (*done)(void *cookie), void *cookie);
+void replicas_free(struct replicas *rs); /* NULL is fine */
+
+/* Would writes to what it leads succeed, and can it take over what it follows? */
+int replicas_ready(const struct replicas *rs, struct err *e);
+/* Does it lead these shards, which the caller holds (shards.h) since before? ok: no one else had
+ * taken a write for them by the moment of this call. done is called once, later. */
+void replicas_confirm(struct replicas *rs, struct shard *const *shards, size_t n,
+                      void (*done)(void *cookie, const struct err *e), void *cookie);
+void replicas_ring(const struct replicas *rs, struct json *j); /* "replicas": [...] */
+
+#endif

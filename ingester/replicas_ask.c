@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * replicas_ask: what others want to know of the replicas: are they well, do they lead, how far are
+ * they.
+ */
+#include "common/base/mem.h"
+#include "ingester/replicas_impl.h"
+
+int replicas_ready(const struct replicas *rs, struct err *e)
+{
+    if (!view_ready(rs->view))
+        return err_set(e, ERR_UNAVAILABLE, "the map of the cluster is not known yet");
+    if (rs->handing_over)
+        return err_set(e, ERR_UNAVAILABLE, "the ingester hands over what it leads");
+    for (size_t i = 0; i < rs->len; i++) {
+        const struct replica_of *r = rs->at[i];
+
+        if (r->wanted && !r->node)
+            return err_set(e, ERR_UNAVAILABLE, "shard %" PRIu32 " is not open: %s", r->shard,
+                           r->err.code ? r->err.text : "it is being opened");
+        if (r->wanted && replica_is_named(r) && r->at != AT_SERVING)
+            return err_set(e, ERR_UNAVAILABLE,
+                           "shard %" PRIu32 " is led from here, and not served yet", r->shard);
+    }
+    return 0;
+}
+
+struct confirm {
+    struct replicas *rs;
+    size_t pending;
+    struct err err;
+    void (*done)(void *cookie, const struct err *e);
+    void *cookie;
+};
+struct confirm_part {
+    struct confirm *c;
+    struct replica_of *r;
+    uint64_t epoch;
+};
+
+static void confirm_end(struct confirm *c)
+{
+    if (--c->pending > 0)
+        return;
+    c->done(c->cookie, c->err.code ? &c->err : NULL);
+    xfree(c);
+}
+
+static void on_confirmed(void *cookie, int code)
+{
+    struct confirm_part *p = cookie;
+    const struct replica_of *r = p->r;
+
+    if (code || r->at != AT_SERVING || r->epoch != p->epoch)
+        (void)err_set(&p->c->err, ERR_UNAVAILABLE,
+                      "this ingester does not lead shard %" PRIu32
+                      " any more; ask the one that does",
+                      r->shard);
+    confirm_end(p->c);
+    xfree(p);
+}
+
+static void on_begun(void *cookie)
+{
+    confirm_end(cookie);
+}
+
+void replicas_confirm(struct replicas *rs, struct shard *const *shards, size_t n,
+                      void (*done)(void *cookie, const struct err *e), void *cookie)
+{
+    struct confirm *c = XNEW(struct confirm);
+
+    *c = (struct confirm){ .rs = rs, .pending = 1, .done = done, .cookie = cookie };
+    for (size_t i = 0; i < n; i++) {
+        struct replica_of *r = replica_find(rs, shard_number(shards[i]));
+
+        /* The caller holds the shard, so if one is served it is this one. */
+        if (!r || r->at != AT_SERVING) {
+            (void)err_set(&c->err, ERR_UNAVAILABLE, "shard %" PRIu32 " is being closed here",
+                          shard_number(shards[i]));
+            continue;
+        }
+        struct confirm_part *p = XNEW(struct confirm_part);
+        *p = (struct confirm_part){ c, r, r->epoch };
+        c->pending++;
+        repl_node_confirm(r->node, on_confirmed, p);
+    }
+    loop_post(rs->in->ctx->loop, on_begun, c);
+}
+
+static void peers_json(const struct replica_of *r, const struct replica_state *st, struct json *j)
+{
+    struct replica_peer p;
+
+    json_key(j, "peers");
+    json_arr(j);
+    for (size_t i = 0; r->node && st->role == REPLICA_LEADING && repl_node_peer(r->node, i, &p);
+         i++) {
+        json_obj(j);
+        json_key(j, "name");
+        json_cstr(j, p.name);
+        json_key(j, "member");
+        json_bool(j, p.member);
+        json_key(j, "behind");
+        json_u64(j, st->last_index - MIN(p.match, st->last_index));
+        json_key(j, "snapshot");
+        json_bool(j, p.snapshot);
+        json_obj_end(j);
+    }
+    json_arr_end(j);
+}
+
+void replicas_ring(const struct replicas *rs, struct json *j)
+{
+    static const char *const words[] = { "closed",  "opening", "following", "starting",
+                                         "serving", "closing", "stopping",  "removing" };
+
+    json_key(j, "node");
+    json_cstr(j, rs->self);
+    json_key(j, "replicas");
+    json_arr(j);
+    for (size_t i = 0; i < rs->len; i++) {
+        const struct replica_of *r = rs->at[i];
+        struct replica_state st = replica_now(r);
+
+        json_obj(j);
+        json_key(j, "shard");
+        json_u64(j, r->shard);
+        json_key(j, "state");
+        json_cstr(j, words[r->at]);
+        json_key(j, "term");
+        json_u64(j, st.record_term);
+        json_key(j, "leader");
+        json_cstr(j, r->node && st.leader ? st.leader : "");
+        json_key(j, "lastIndex");
+        json_u64(j, st.last_index);
+        json_key(j, "commit");
+        json_u64(j, st.commit);
+        json_key(j, "applied");
+        json_u64(j, st.applied);
+        peers_json(r, &st, j);
+        json_obj_end(j);
+    }
+    json_arr_end(j);
+}

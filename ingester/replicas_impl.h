@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * replicas_impl.h: one replica and all of them, for the replicas*.c.
+ */
+#ifndef INGESTER_REPLICAS_IMPL_H
+#define INGESTER_REPLICAS_IMPL_H
+
+#include "common/cluster/view.h"
+#include "common/repl/repl_node.h"
+#include "ingester/replicas.h"
+
+enum replica_at {
+    AT_NOTHING,   /* no database is open */
+    AT_OPENING,   /* the database */
+    AT_FOLLOWING, /* the node runs; it may lead, but nothing is served */
+    AT_STARTING,  /* the store is opened on top of it */
+    AT_SERVING,
+    AT_CLOSING,  /* the store */
+    AT_STOPPING, /* the node */
+    AT_REMOVING, /* the files: it belongs to others now */
+};
+
+struct replica_of { /* one shard */
+    struct replicas *rs;
+    uint32_t shard;
+    enum replica_at at;
+    bool wanted;            /* the record names us */
+    bool failed;            /* disk: everything is closed and opened again */
+    uint64_t retry_ms;      /* monotonic: not opened or started before */
+    uint64_t pause_ms;      /* after a failure; doubles */
+    struct repl_node *node; /* FOLLOWING to STOPPING */
+    uint64_t epoch;         /* of STARTING, SERVING */
+    /* Of the job that runs (aside.h). */
+    struct kv *kv;
+    struct store *store;
+    struct err err;
+};
+
+struct replicas {
+    struct replicas_opts o;
+    struct ingester *in;
+    char self[NODE_NAME_MAX + 1];
+    struct repl_hub *hub;
+    struct view *view;
+    struct timer *timer;
+    struct replica_of *at[SHARDS_MAX];
+    size_t len;
+    struct member *member; /* replicas_cluster.c, NULL without a coordination service */
+    struct lead *lead;
+    struct controller *controller;
+    uint64_t report_ms; /* when progress is told next */
+    bool handing_over, stopping, step_posted, freed;
+    bool too_many; /* said once */
+    void (*handed_over)(void *cookie);
+    void *handed_cookie;
+    uint64_t hand_over_until_ms;
+    void (*stopped)(void *cookie);
+    void *stopped_cookie;
+    struct metric_cell *m_replicas, *m_leading, *m_started;
+};
+
+static inline uint64_t replicas_now_ms(const struct replicas *rs)
+{
+    return clock_mono_ms(rs->in->ctx->env->clock);
+}
+/* The steps that are due, soon. */
+void replicas_step_soon(struct replicas *rs);
+
+struct replica_of *replica_find(const struct replicas *rs, uint32_t shard);
+struct replica_state replica_now(const struct replica_of *r);
+/* The record says we lead. */
+bool replica_is_named(const struct replica_of *r);
+
+/* ---- replicas_cluster.c: our part in the cluster ---- */
+void cluster_join(struct replicas *rs);
+void cluster_free(struct replicas *rs);
+void cluster_tick(struct replicas *rs);
+/* Without a coordination service these do nothing. */
+void cluster_established(struct replicas *rs, uint32_t shard, uint64_t record_term);
+void cluster_give(struct replicas *rs, uint32_t shard, const char *to);
+/* To the member that lives and has most of the log. False: there is none. */
+bool cluster_give_away(struct replica_of *r);
+
+#endif

@@ -1,0 +1,211 @@
+"""Three copies of every shard, in real processes with a real etcd: whatever is killed, stopped or
+started again under load, each push is answered 200 once it is safe, and is then there exactly once.
+
+Each push has a stack of its own, so that every single one can be looked for. Pushers go on all the
+time; what is not answered 200 within the distributor's own patience is a failure of the test, with
+one exception: the distributor is never touched.
+
+SEED=n and KILLS=n change a run; CASE=part of a name runs some.
+"""
+import http.client
+import os
+import random
+import signal
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import cluster
+import replicated
+
+SEED = int(os.environ.get("SEED", str(time.time_ns() % 10**9)))
+KILLS = int(os.environ.get("KILLS", "4"))
+PUSHERS = 4
+SERVICES = 12
+TICK = 10_000_000  # nanoseconds of one sample at the default 100 Hz
+
+
+class Load:
+    """Pushers in the background."""
+
+    def __init__(self, c, rate=40):
+        self.c, self.rate = c, rate
+        self.lock = threading.Lock()
+        self.pushes = {}   # (service, stack) -> value
+        self.failed, self.slowest = [], 0.0
+        self.stopping = False
+        self.began = int(time.time())
+        self.threads = [threading.Thread(target=self.run, args=(i,)) for i in range(PUSHERS)]
+
+    def __enter__(self):
+        for t in self.threads:
+            t.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def stop(self):
+        self.stopping = True
+        for t in self.threads:
+            t.join()
+
+    def run(self, number):
+        rng = random.Random(SEED * 100 + number)
+        connection = http.client.HTTPConnection("127.0.0.1", self.c.distributor.port, timeout=60)
+        n = 0
+        while not self.stopping:
+            service, stack = f"svc{rng.randrange(SERVICES)}", f"p{number}-{n}"
+            value, age = rng.randrange(1, 1000), rng.choice((5, 5, 70, 200))
+            n += 1
+            at = int(time.time()) - age
+            path = f"/ingest?name={service}.cpu%7Bx%3Dy%7D&from={at}&until={at + 1}"
+            before = time.monotonic()
+            connection.request("POST", path, f"root;{stack} {value}\n",
+                               {"Idempotency-Key": f"{SEED}-{stack}"})
+            reply = connection.getresponse()
+            body = reply.read()
+            with self.lock:
+                self.slowest = max(self.slowest, time.monotonic() - before)
+                if reply.status == 200:
+                    self.pushes[(service, stack)] = value
+                else:
+                    self.failed.append((reply.status, body[:200]))
+            time.sleep(PUSHERS / self.rate * rng.random() * 2)
+        connection.close()
+
+    def check(self):
+        """Asks for everything now: what was acked before is there, once."""
+        with self.lock:
+            acked = dict(self.pushes)
+            assert not self.failed, self.failed[:3]
+        found = {}
+        for s in range(SERVICES):
+            query = cluster.CPU_TYPE + '{service_name="svc%d"}' % s
+            r = self.c.render(query, **{"from": str(self.began - 900), "until": "now"})
+            assert r.status == 200, r
+            for stack, value in cluster.leaves(r.json()["flamebearer"]).items():
+                assert value % TICK == 0, (stack, value)
+                found[(f"svc{s}", stack[-1])] = value // TICK
+        lost = [k for k, v in acked.items() if found.get(k, 0) == 0]
+        wrong = [(k, v, found[k]) for k, v in acked.items() if found.get(k, v) not in (0, v)]
+        assert not lost, f"{len(lost)} of {len(acked)} lost: {lost[:5]}"
+        assert not wrong, f"{len(wrong)} of {len(acked)} wrong: {wrong[:5]}"
+        return len(acked)
+
+
+def test_kill_leader():
+    with replicated.Cluster() as c, Load(c) as load:
+        rng = random.Random(SEED)
+        c.wait_whole()
+        time.sleep(1)
+        for _ in range(KILLS):
+            victim = c.leader_of(rng.randrange(c.shards))
+            victim.process.kill()
+            time.sleep(rng.uniform(0.5, 6))
+            load.check()
+            victim.process.start(wait=False)
+            victim.process.wait_ready(60)
+            c.wait_whole()
+            load.check()
+        load.stop()
+        n = load.check()
+        print(f"     SEED={SEED}: {n} pushes, {KILLS} kills, slowest answer {load.slowest:.1f} s")
+
+
+def test_etcd_away():
+    """Without etcd ingest and queries go on; when it is back, so does fail-over."""
+    with replicated.Cluster() as c, Load(c) as load:
+        c.wait_whole()
+        c.etcd.kill()
+        time.sleep(8)
+        load.check()
+        before = len(load.pushes)
+        time.sleep(2)
+        assert len(load.pushes) > before
+        c.etcd.start()
+        time.sleep(4)
+        victim = c.leader_of(0)
+        victim.process.kill()
+        time.sleep(6)
+        load.check()
+        victim.process.start(wait=False)
+        c.wait_whole()
+        load.stop()
+        load.check()
+
+
+def test_stopped_leader():
+    """A leader that sleeps while others take over must not answer of the past when it wakes."""
+    with replicated.Cluster() as c, Load(c) as load:
+        c.wait_whole()
+        for _ in range(2):
+            sleeper = c.leader_of(0)
+            sleeper.process.child.send_signal(signal.SIGSTOP)
+            time.sleep(7)
+            load.check()
+            sleeper.process.child.send_signal(signal.SIGCONT)
+            for _ in range(5):
+                load.check()
+            c.wait_whole()
+        load.stop()
+        load.check()
+
+
+def test_drain():
+    """A node that is stopped in order hands over first: nobody waits for a lease to run out."""
+    with replicated.Cluster() as c, Load(c) as load:
+        c.wait_whole()
+        load.slowest = 0.0
+        for name in list(c.nodes):
+            node = c.nodes[name]
+            assert node.process.stop(30) == 0
+            load.check()
+            node.process.start(wait=False)
+            node.process.wait_ready(60)
+            c.wait_whole()
+        load.stop()
+        load.check()
+        print(f"     slowest answer {load.slowest:.1f} s")
+
+
+def test_join():
+    with replicated.Cluster() as c, Load(c) as load:
+        c.wait_whole()
+        node = c.add("node3", "zone3")
+        node.process.start(wait=False)
+        node.process.wait_ready(60)
+        until = time.monotonic() + 60
+        while time.monotonic() < until and not node.ring().get("replicas"):
+            time.sleep(0.2)
+        assert node.ring()["replicas"], "the new node was given nothing"
+        c.wait_whole(90)
+        load.stop()
+        load.check()
+
+
+def test_restart_all():
+    with replicated.Cluster() as c:
+        with Load(c) as load:
+            c.wait_whole()
+            time.sleep(3)
+            load.stop()
+            load.check()
+        for n in c.nodes.values():
+            n.process.kill()
+        for n in c.nodes.values():
+            n.process.start(wait=False)
+        for n in c.nodes.values():
+            n.process.wait_ready(60)
+        for shard in range(c.shards):
+            c.leader_of(shard)
+        load.check()
+
+
+if __name__ == "__main__":
+    if not replicated.available():
+        print("SKIPPED: there is no etcd (package etcd-server)")
+        sys.exit(0)
+    cluster.main([test_kill_leader, test_etcd_away, test_stopped_leader, test_drain, test_join,
+                  test_restart_all])
