@@ -30,11 +30,12 @@
 #include "common/store/tomb_impl.h"
 #include "common/store/upgrade.h"
 
-#define ARENA_MAX      (64 * MIB)
-#define ROW_MAX        GIB
-#define EPOCH_NODES    (1u << 20)
-#define NAMES_BYTES    (192 * MIB)
-#define CLOCK_EVERY_MS 60000
+#define ARENA_MAX       (64 * MIB)
+#define ROW_MAX         GIB
+#define EPOCH_NODES     (1u << 20)
+#define NAMES_BYTES     (192 * MIB)
+#define WID_FILTER_PART 8 /* of the share of names: at most, besides it */
+#define CLOCK_EVERY_MS  60000
 
 static const char MAGIC_TEXT[] = "EMBR";
 
@@ -356,7 +357,7 @@ void store_init(struct store *s, const struct store_opts *o, struct store_gate *
     s->tl_rows = tl_rows_new(s->kv);
     s->build = build_state_new();
     s->tombs = tombs_new();
-    s->wids = wids_new(s->kv, o->wid_horizon_ms);
+    s->wids = wids_new(s->kv, o->wid_horizon_ms, (size_t)names_share(o) / WID_FILTER_PART);
     s->dicts = dict_cache_new(s->kv, o->dict_bytes_max, mask);
     s->rollup = rollup_new(s->dicts);
     dict_scratch_init(&s->scratch);

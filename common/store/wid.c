@@ -6,7 +6,7 @@
  * hour
  *
  * A retry may come hours later, so a look-up asks every hour of the horizon, newest first; filters
- * make the misses cheap. Arrival, not the time of the samples, chooses the bucket: then a bucket is
+ * make the misses cheap: one in memory (wid_filter.h), and those of the files. Arrival, not the time of the samples, chooses the bucket: then a bucket is
  * dropped whole once the horizon has passed it, and a retry without a time of its own is found.
  */
 #include "common/store/wid.h"
@@ -16,6 +16,7 @@
 #include "common/base/rd.h"
 #include "common/base/vec.h"
 #include "common/base/wr.h"
+#include "common/store/wid_filter.h"
 
 #define VERSION     2
 #define VERSION_OLD 1 /* no `entry` before one folded it */
@@ -30,6 +31,7 @@ struct wids {
     struct map_str *map;        /* key -> struct flying */
     VEC(struct flying *) queue; /* in order of seq; owned, from `done` on */
     size_t done;
+    struct wid_filter *filter;
     struct buf row;
 };
 
@@ -62,13 +64,14 @@ int wid_row_read(struct str row, struct wid_row *ret, struct err *e)
     return 0;
 }
 
-struct wids *wids_new(struct kv *kv, uint32_t horizon_ms)
+struct wids *wids_new(struct kv *kv, uint32_t horizon_ms, size_t filter_bytes)
 {
     struct wids *w = XNEW(struct wids);
 
     w->kv = kv;
     w->horizon_ms = horizon_ms;
     w->map = map_str_new();
+    w->filter = wid_filter_new(kv, filter_bytes);
     buf_init(&w->row, KIB);
     return w;
 }
@@ -81,6 +84,7 @@ void wids_free(struct wids *w)
     for (size_t i = w->done; i < w->queue.len; i++)
         xfree(w->queue.ptr[i]);
     vec_free(&w->queue);
+    wid_filter_free(w->filter);
     buf_deinit(&w->row);
     xfree(w);
 }
@@ -108,7 +112,15 @@ int wids_known(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t e
     *ret = map_str_get(w->map, flying_key(key, tenant, wid)) != NULL;
     if (*ret)
         return 0;
+    wid_filter_forget(w->filter, low);
     for (;; at--) {
+        bool may;
+        if (wid_filter_may(w->filter, at, tenant, wid, &may, e))
+            return e->code;
+        if (!may && at == low)
+            return 0;
+        if (!may)
+            continue;
         key_wid(&k, at, tenant, wid);
         int rc = kv_get(w->kv, NULL, KV_WID, key_str(&k), &w->row, e);
         if (rc != ERR_NOT_FOUND) {
@@ -134,6 +146,7 @@ bool wids_add(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t en
     }
     map_str_put(w->map, str_n(f->key, sizeof(f->key)), f);
     vec_push(&w->queue, f);
+    wid_filter_add(w->filter, wid_bucket(engine_ms), tenant, wid);
     key_wid(&k, wid_bucket(engine_ms), tenant, wid);
     kv_batch_put(b, KV_WID, key_str(&k), str_n(value, wid_row_put(row, value)));
     return true;

@@ -22,7 +22,8 @@ size_t wid_row_put(const struct wid_row *r, char out[WID_ROW_MAX]);
 NODISCARD int wid_row_read(struct str row, struct wid_row *ret, struct err *e);
 
 struct wids;
-struct wids *wids_new(struct kv *kv, uint32_t horizon_ms);
+/* filter_bytes: at most, for ids that need not be looked for (wid_filter.h). */
+struct wids *wids_new(struct kv *kv, uint32_t horizon_ms, size_t filter_bytes);
 void wids_free(struct wids *w);
 
 /* Is it stored within the horizon, or in a batch that is not committed yet? Then *ret_row is its

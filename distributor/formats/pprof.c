@@ -155,6 +155,13 @@ static bool parse_location(struct parse *s, struct rd r)
     return ok;
 }
 
+static inline struct pprof_function function_of(const uint64_t *v)
+{
+    return (struct pprof_function){ v[1], pprof_string_index(v[2]), pprof_string_index(v[3]),
+                                    pprof_string_index(v[4]),
+                                    v[5] <= INT32_MAX ? (uint32_t)v[5] : 0 };
+}
+
 static bool parse_function(struct parse *s, struct rd r)
 {
     uint64_t v[6] = { 0 };
@@ -164,10 +171,7 @@ static bool parse_function(struct parse *s, struct rd r)
         return false;
     ROOM(s, &s->p->functions, 1, ok);
     if (ok)
-        s->p->functions.ptr[s->p->functions.len++] =
-            (struct pprof_function){ v[1], pprof_string_index(v[2]), pprof_string_index(v[3]),
-                                     pprof_string_index(v[4]),
-                                     v[5] <= INT32_MAX ? (uint32_t)v[5] : 0 };
+        s->p->functions.ptr[s->p->functions.len++] = function_of(v);
     return ok;
 }
 
@@ -264,13 +268,82 @@ static bool parse_number(struct parse *s, const struct rd *r, const struct wire_
     return true;
 }
 
+static inline bool plain_function(struct parse *s, struct rd r)
+{
+    uint64_t v[6] = { 0 };
+
+    if (s->p->functions.len == s->p->functions.cap || s->w.end - r.end < WIRE_VARINT_MAX ||
+        !wire_numbers_fast(r.p, r.end, v, 5))
+        return false;
+    s->p->functions.ptr[s->p->functions.len++] = function_of(v);
+    return true;
+}
+
+static inline bool plain_location(struct parse *s, struct rd r)
+{
+    struct pprof *p = s->p;
+    uint64_t v[4] = { 0 }, line[4] = { 0 };
+
+    if (p->locations.len == p->locations.cap || p->lines.len == p->lines.cap ||
+        !location_fast(s, r, v, line) || !s->l->lines_per_location)
+        return false;
+    p->lines.ptr[p->lines.len++] = line_of(line);
+    p->locations.ptr[p->locations.len++] = (struct pprof_location){
+        .id = v[1], .mapping_id = v[2], .address = v[3], .lines_end = (uint32_t)p->lines.len
+    };
+    return true;
+}
+
+/* The fields that nearly all of a body is made of, as long as they are usual and their columns have
+ * room; stops at the first that is not. */
+static const uint8_t *take_plain(struct parse *s, const uint8_t *p, const uint8_t *end)
+{
+    struct pprof *to = s->p;
+
+    while (end - p >= 3) {
+        uint32_t tag = p[0], len = p[1];
+        struct rd r = { p + 2, NULL };
+        bool ok = false;
+        if (len >= 0x80) {
+            if (p[2] >= 0x80)
+                break;
+            len = (len & 0x7f) | (uint32_t)p[2] << 7;
+            r.p++;
+        }
+        if (len > end - r.p)
+            break;
+        r.end = r.p + len;
+        if (tag == 0x12) {
+            ok = to->samples.len < to->samples.cap && to->samples.len < s->l->samples;
+            if (ok)
+                to->samples.ptr[to->samples.len++] =
+                    (struct pprof_slice){ (uint32_t)(r.p - s->w.body), len };
+        } else if (tag == 0x32) {
+            ok = to->strings.len < to->strings.cap && len <= s->l->symbol_bytes;
+            if (ok)
+                to->strings.ptr[to->strings.len++] = str_n(r.p, len);
+        } else if (tag == 0x22) {
+            ok = plain_location(s, r);
+        } else if (tag == 0x2a) {
+            ok = plain_function(s, r);
+        }
+        if (!ok)
+            break;
+        p = r.end;
+    }
+    return p;
+}
+
 static bool parse_profile(struct parse *s, struct rd r)
 {
     struct wire_field f;
     int got;
     bool ok = true;
 
-    while (ok && (got = wire_field(&s->w, &r, &f)) > 0) {
+    while (ok) {
+        r.p = take_plain(s, r.p, r.end);
+        if ((got = wire_field(&s->w, &r, &f)) <= 0)
+            break;
         bool message = (f.number >= 1 && f.number <= 6) || f.number == 11;
         if (message && f.wire != 2)
             return wire_malformed(&s->w, &r);

@@ -13,7 +13,7 @@
  * Nodes get numbers 1, 2, ... within the push in order of first sight, so that what follows works
  * on tables of the size of the push, not of all that is known.
  */
-#include "common/base/size.h"
+#include "common/base/wr.h"
 #include "distributor/formats/known.h"
 #include "distributor/formats/native.h"
 #include "distributor/formats/paths.h"
@@ -242,35 +242,78 @@ static uint32_t number_of(struct lookup *x, uint32_t node)
     return k->dense.ptr[node];
 }
 
-/* Packed or tagged ids of one or two bytes, all of them known and sequential: the usual case. */
+/* What a loop over ids looks at, all of it in registers. */
+struct taking {
+    const struct loc_frames *restrict locations;
+    const uint32_t *restrict frames;
+    uint32_t *restrict path;
+    size_t n, most, known;
+};
+
+/* The frames of the location of that id, where ids are 1 .. n, to the end of the path. False: not
+ * seen before in this body, not there, or too many. */
+static inline bool take_one(struct taking *t, uint32_t id)
+{
+    if (UNLIKELY((size_t)id - 1 >= t->known))
+        return false;
+    struct loc_frames lf = t->locations[id - 1];
+    if (UNLIKELY(lf.len > t->most - t->n)) /* PPROF_NONE is more than anything */
+        return false;
+    if (LIKELY(lf.len == 1)) {
+        t->path[t->n++] = lf.from;
+        return true;
+    }
+    for (uint32_t i = lf.len; i > 0; i--)
+        t->path[t->n++] = t->frames[lf.from + i - 1];
+    return true;
+}
+
+/* Packed ids of one or two bytes, of which eight bytes are read at once: where each ends is known
+ * from their upper bits, and not only when the one before has been read. Stops at what is unusual
+ * and near the end. */
+static inline const uint8_t *take_words(struct taking *t, const uint8_t *p, const uint8_t *end)
+{
+    while (end - p >= 8) {
+        uint64_t word = get_u64le(p), stops = ~word & UINT64_C(0x8080808080808080);
+        unsigned from = 0;
+        for (; stops; stops &= stops - 1) {
+            unsigned to = (unsigned)__builtin_ctzll(stops) + 1;
+            uint32_t two = (uint32_t)(word >> from) & (to - from == 8 ? 0x7f : 0xffff);
+            if (UNLIKELY(to - from > 16) ||
+                UNLIKELY(!take_one(t, (two & 0x7f) | (two >> 1 & 0x3f80))))
+                return p + from / 8;
+            from = to;
+        }
+        if (!from) /* a number of more than eight bytes */
+            break;
+        p += from / 8;
+    }
+    return p;
+}
+
+/* Ids of one or two bytes, packed or tagged. */
 static const uint8_t *take_plain(struct lookup *x, const uint8_t *p, const uint8_t *end,
                                  const uint8_t *body_end)
 {
-    const struct loc_frames *locations = x->locations;
-    size_t n = x->path_len, most = (size_t)x->l->frames_keep, tag = x->sample.tagged;
-    uint32_t known = (uint32_t)x->p->location_ids.len, *path = x->path;
+    struct taking t = {
+        x->locations,          x->frames.ptr, x->path, x->path_len, (size_t)x->l->frames_keep,
+        x->p->location_ids.len
+    };
+    size_t tag = x->sample.tagged;
 
     if (body_end - end < 3 || !x->p->location_ids.sequential)
         return p;
+    if (!tag)
+        p = take_words(&t, p, end);
     while (p < end) {
         const uint8_t *q = p + tag;
         uint32_t two = (uint32_t)q[0] | (uint32_t)q[1] << 8, more = two >> 7 & 1;
-        uint32_t at = ((two & 0x7f) | (two >> 1 & 0x3f80 & (0u - more))) - 1;
-        if ((two & 0x8080) == 0x8080 || at >= known || q + 1 + more > end)
+        if ((two & 0x8080) == 0x8080 || q + 1 + more > end ||
+            !take_one(&t, (two & 0x7f) | (two >> 1 & 0x3f80 & (0u - more))))
             break;
-        struct loc_frames lf = locations[at];
-        if (lf.len > most - n) /* PPROF_NONE is more than anything */
-            break;
-        if (LIKELY(lf.len == 1)) {
-            path[n++] = lf.from;
-        } else {
-            const uint32_t *frames = x->frames.ptr + lf.from;
-            for (uint32_t i = lf.len; i > 0; i--)
-                path[n++] = frames[i - 1];
-        }
         p = q + 1 + more;
     }
-    x->path_len = n;
+    x->path_len = t.n;
     return p;
 }
 
