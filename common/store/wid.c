@@ -6,8 +6,9 @@
  * hour
  *
  * A retry may come hours later, so a look-up asks every hour of the horizon, newest first; filters
- * make the misses cheap: one in memory (wid_filter.h), and those of the files. Arrival, not the time of the samples, chooses the bucket: then a bucket is
- * dropped whole once the horizon has passed it, and a retry without a time of its own is found.
+ * make the misses cheap: one in memory (wid_filter.h), and those of the files. Arrival, not the
+ * time of the samples, chooses the bucket: then a bucket is dropped whole once the horizon has
+ * passed it, and a retry without a time of its own is found.
  */
 #include "common/store/wid.h"
 

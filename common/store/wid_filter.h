@@ -3,8 +3,8 @@
  * wid_filter.h: write ids that are certainly not stored, without asking the database.
  *
  * A new push asks every hour of the horizon whether its id is there, and the answer is no. An hour
- * in which this process wrote all there is (it was empty when it was first looked at) has its ids in
- * a Bloom filter here; of others, and once the filters hold bytes_max, the answer is "perhaps".
+ * in which this process wrote all there is (it was empty when first looked at) has its ids in a
+ * Bloom filter here; of others, and once the filters hold bytes_max, the answer is "perhaps".
  *
  * Thread: the shard's.
  */
