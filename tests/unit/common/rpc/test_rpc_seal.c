@@ -241,11 +241,14 @@ static void every_ingredient_makes_another_key(void **state)
     rpc_seal_bound_key(secret, &s, 5, STR("tcp://a:1t"), STR("cp://b:1"), keys[3]);
     s.epoch++;
     rpc_seal_bound_key(secret, &s, 5, a, b, keys[4]);
-    s.epoch--, s.ticket++;
+    s.epoch--;
+    s.ticket++;
     rpc_seal_bound_key(secret, &s, 5, a, b, keys[5]);
-    s.ticket--, s.salt[15] ^= 1;
+    s.ticket--;
+    s.salt[15] ^= 1;
     rpc_seal_bound_key(secret, &s, 5, a, b, keys[6]);
-    s.salt[15] ^= 1, secret[31] ^= 1;
+    s.salt[15] ^= 1;
+    secret[31] ^= 1;
     rpc_seal_bound_key(secret, &s, 5, a, b, keys[7]);
     secret[31] ^= 1;
     rpc_seal_greeting_key(secret, &s, keys[8]);
