@@ -11,20 +11,25 @@
  *
  * Bounds: ASYNC_RUNNING_MAX queries of a tenant run; ENTRIES_MAX are kept of all, and results hold
  * a quarter of the memory of all queries at most, taken from it: the oldest finished ones make
- * room, a result that finds none becomes a failure. They live in this process only, so a client
- * must ask the querier it started with.
+ * room, a result that finds none becomes a failure.
+ *
+ * Of one tenant they are shared besides (async_share.h), so that any querier can tell: the caller
+ * hears its id once it is written that the query runs, and who has no such id asks there. What a
+ * querier left behind that died is told as a failure, and swept by the next one.
  */
 #include "querier/async.h"
 
 #include <stdio.h>
 
 #include "common/base/mem.h"
+#include "querier/async_share.h"
 #include "querier/msg_json.h"
 
 #define ENTRIES_MAX 256
 #define KEEP_S      600
 #define TOLD_S      60
 #define LOOK_MS     5000
+#define LOST_MS     30000 /* beyond a query's time: its querier is gone */
 #define ID_LEN      24
 
 enum ask { ASK_NOTHING, ASK_DETACH, ASK_FETCH };
@@ -39,13 +44,20 @@ struct async_entry {
     uint64_t until_ns; /* finished: kept until then */
     unsigned readers;
     struct async_entry *next;
+    char *tenant; /* owned; the only one, and it is shared; else NULL */
+    struct asyncs *asyncs;
+    struct svc_call call; /* that waits for the id while r is not NULL */
 };
 struct asyncs {
     struct querier *qr;
+    struct share *share; /* owned */
     struct async_entry *first, **last;
     size_t len, held;
     struct timer *timer;
+    bool stopping;
 };
+
+static void tell_id(struct async_entry *x);
 
 /* ---- the list ---------------------------------------------------------------------------------*/
 
@@ -58,7 +70,9 @@ static void drop(struct asyncs *s, struct async_entry **at)
 {
     struct async_entry *x = *at;
 
-    CHECK(x->readers == 0);
+    CHECK(x->readers == 0 && !x->call.r);
+    if (x->tenant && !s->stopping)
+        share_delete(s->share, str_c(x->tenant), str_c(x->id));
     *at = x->next;
     if (s->last == &x->next)
         s->last = at;
@@ -66,13 +80,14 @@ static void drop(struct asyncs *s, struct async_entry **at)
     s->held -= x->held;
     budget_give(&s->qr->bytes, x->held);
     buf_deinit(&x->result);
+    xfree(x->tenant);
     xfree(x->owner);
     xfree(x);
 }
 
 static bool finished(const struct async_entry *x)
 {
-    return x->status != ASYNC_IN_PROGRESS && x->readers == 0;
+    return x->status != ASYNC_IN_PROGRESS && x->readers == 0 && !x->call.r;
 }
 
 static void drop_old(struct asyncs *s)
@@ -113,14 +128,21 @@ struct asyncs *asyncs_new(struct querier *qr)
 
     *s = (struct asyncs){ .qr = qr };
     s->last = &s->first;
+    s->share = share_new(qr);
     s->timer = loop_timer_new(qr->ctx->loop, on_timer, s);
     return s;
 }
 
 void asyncs_drop(struct asyncs *s)
 {
-    while (s->first)
+    share_free(s->share); /* others go on telling what was shared */
+    s->share = NULL;
+    s->stopping = true;
+    while (s->first) {
+        if (s->first->call.r)
+            tell_id(s->first);
         drop(s, &s->first);
+    }
     loop_timer_stop(s->timer);
 }
 
@@ -247,14 +269,53 @@ static int keep_tenants(struct query *q, struct err *e)
     return 0;
 }
 
+static void tell_id(struct async_entry *x)
+{
+    struct svc_call call = x->call;
+    struct msg_out o;
+    struct buf reply;
+
+    x->call.r = NULL;
+    buf_init(&reply, KIB);
+    msg_out_init(&o, call.codec != SVC_PROTO, &reply);
+    put_status(&o, x->id, ASYNC_IN_PROGRESS, "");
+    msg_out_end(&o);
+    svc_reply(&call, &reply);
+    buf_deinit(&reply);
+}
+
+static void publish(struct async_entry *x);
+
+/* Other queriers know it, or never will. */
+static void on_announced(void *cookie)
+{
+    struct async_entry *x = cookie;
+
+    if (x->call.r)
+        tell_id(x);
+    if (x->status != ASYNC_IN_PROGRESS)
+        publish(x);
+}
+
+static void announce(struct asyncs *s, const struct query *q, struct async_entry *x)
+{
+    if (q->tenants_len != 1) {
+        tell_id(x);
+        return;
+    }
+    x->tenant = xmalloc(q->tenants[0].len + 1);
+    memcpy(x->tenant, q->tenants[0].ptr, q->tenants[0].len);
+    x->tenant[q->tenants[0].len] = '\0';
+    share_sweep(s->share, str_c(x->tenant), KEEP_S * 1000 + s->qr->conf->timeout_ms);
+    share_put(s->share, str_c(x->tenant), str_c(x->id), ASYNC_IN_PROGRESS, STR(""), STR(""),
+              on_announced, x);
+}
+
 static int detach(struct asyncs *s, struct query *q, struct err *e)
 {
     struct env *env = s->qr->ctx->env;
-    struct svc_call call = q->call;
     uint8_t random[ID_LEN / 2];
     char *owner = owner_of(q);
-    struct msg_out o;
-    struct buf reply;
 
     drop_old(s);
     if (s->len >= ENTRIES_MAX && !drop_one(s))
@@ -266,7 +327,8 @@ static int detach(struct asyncs *s, struct query *q, struct err *e)
         return e->code;
     }
     struct async_entry *x = XNEW(struct async_entry);
-    *x = (struct async_entry){ .owner = owner, .status = ASYNC_IN_PROGRESS };
+    *x = (struct async_entry){ .owner = owner, .status = ASYNC_IN_PROGRESS, .call = q->call };
+    x->asyncs = s;
     buf_init(&x->result, 0);
     env->random(env, random, sizeof(random));
     for (size_t i = 0; i < sizeof(random); i++)
@@ -276,17 +338,39 @@ static int detach(struct asyncs *s, struct query *q, struct err *e)
     s->len++;
     loop_timer_start(s->timer, LOOK_MS, LOOK_MS);
 
-    buf_init(&reply, KIB);
-    msg_out_init(&o, q->call.codec != SVC_PROTO, &reply);
-    put_status(&o, x->id, x->status, "");
-    msg_out_end(&o);
+    q->http->on_gone = NULL; /* it is answered whether or not */
     q->async = x;
     q->http = NULL;
     q->call = (struct svc_call){ .codec = SVC_PROTO };
     q->deadline_ns = now_ns(s) + s->qr->conf->timeout_ms * 1000000;
-    svc_reply(&call, &reply);
-    buf_deinit(&reply);
+    announce(s, q, x);
     return 0;
+}
+
+/* What another querier wrote. */
+static int reply_shared(struct query *q, struct err *e)
+{
+    struct fetched *f = q->state;
+    struct shared sh;
+    int64_t now = clock_wall_ms(q->qr->ctx->env->clock), age;
+
+    if (share_read(q, &sh, e))
+        return e->code;
+    age = now - sh.updated_ms;
+    if (sh.status == ASYNC_IN_PROGRESS && age > (int64_t)q->qr->conf->timeout_ms + LOST_MS) {
+        sh.status = ASYNC_FAILURE;
+        sh.error = STR("the querier that worked on it went away");
+    }
+    if (age > KEEP_S * 1000)
+        return err_set(e, ERR_NOT_FOUND, "results are kept for %d s", KEEP_S);
+    memcpy(f->text, f->id.ptr, f->id.len);
+    f->text[f->id.len] = '\0';
+    f->status = sh.status;
+    f->result = sh.status == ASYNC_SUCCESS ? sh.result : STR_NULL;
+    sh.error.len = MIN(sh.error.len, sizeof(f->error) - 1);
+    if (sh.error.len)
+        memcpy(f->error, sh.error.ptr, sh.error.len);
+    return reply_fetched(q, e);
 }
 
 static int fetch(struct asyncs *s, struct query *q, struct err *e)
@@ -300,10 +384,12 @@ static int fetch(struct asyncs *s, struct query *q, struct err *e)
     while (x && !(str_eqc(f->id, x->id) && strcmp(x->owner, owner) == 0))
         x = x->next;
     xfree(owner);
+    if (!x && q->tenants_len == 1 && f->id.len == ID_LEN) {
+        q->step = reply_shared;
+        return share_ask(q, f->id, e);
+    }
     if (!x)
-        return err_set(e, ERR_NOT_FOUND,
-                       "there is no query \"%.*s\": results are kept for %d s, by the querier that "
-                       "was asked first",
+        return err_set(e, ERR_NOT_FOUND, "there is no query \"%.*s\": results are kept for %d s",
                        (int)MIN(f->id.len, 80), f->id.ptr, KEEP_S);
     x->readers++;
     q->async = x;
@@ -340,6 +426,16 @@ static bool make_room(struct asyncs *s, size_t bytes)
     return true;
 }
 
+static void publish(struct async_entry *x)
+{
+    bool ok = x->status == ASYNC_SUCCESS;
+
+    if (x->tenant && x->asyncs->share)
+        share_put(x->asyncs->share, str_c(x->tenant), str_c(x->id), x->status,
+                  ok ? STR("") : str_c(x->err.text), ok ? buf_str(&x->result) : STR(""), NULL,
+                  NULL);
+}
+
 void async_end(struct query *q)
 {
     struct asyncs *s = q->qr->asyncs;
@@ -355,11 +451,13 @@ void async_end(struct query *q)
     if (q->err.code) {
         x->err = q->err;
         x->status = ASYNC_FAILURE;
-        return;
+    } else {
+        x->held = bytes;
+        buf_move(&x->result, &q->out);
+        x->status = ASYNC_SUCCESS;
     }
-    x->held = bytes;
-    buf_move(&x->result, &q->out);
-    x->status = ASYNC_SUCCESS;
+    if (!x->call.r)
+        publish(x); /* else once it is announced */
 }
 
 void async_release(struct query *q)

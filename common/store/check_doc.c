@@ -26,7 +26,7 @@ static bool read_name(struct str key, struct str *ret_id)
         return false;
     const uint8_t kind = (uint8_t)key.ptr[end + 1];
     *ret_id = str_sub(key, (size_t)end + 2, key.len);
-    return kind >= DOC_PROFILE && kind <= DOC_RULE && ret_id->len <= DOC_ID_MAX &&
+    return kind >= DOC_PROFILE && kind <= DOC_KIND_LAST && ret_id->len <= DOC_ID_MAX &&
            str_find(*ret_id, '\0') < 0;
 }
 

@@ -68,7 +68,7 @@ static int check_name(const struct doc_name *n, bool id, struct err *e)
 {
     if (!n->tenant.len || n->tenant.len > 255 || str_find(n->tenant, '\0') >= 0)
         return err_set(e, ERR_INPUT, "a document needs a tenant");
-    if (n->kind < DOC_PROFILE || n->kind > DOC_RULE)
+    if (n->kind < DOC_PROFILE || n->kind > DOC_KIND_LAST)
         return err_set(e, ERR_INPUT, "documents have no kind %d", (int)n->kind);
     if (n->id.len > DOC_ID_MAX || (id && !n->id.len) || str_find(n->id, '\0') >= 0)
         return err_set(e, ERR_INPUT, "the id of a document has 1 to %d bytes, not %zu", DOC_ID_MAX,

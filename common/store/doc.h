@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doc.h: small things that tenants keep: uploaded profiles, settings, rules. They stand in the
+ * doc.h: small things that tenants keep: uploaded profiles, settings, rules, results of queries in
+ * the background. They stand in the
  * tenant's home shard (shard_of with no service), by name of the tenant, since a tenant may have
  * some before its first profile and a number.
  *
@@ -27,7 +28,8 @@
 #define DOC_LIST_MAX 1000 /* of one call */
 
 /* What a document is; the number stands in keys. */
-enum doc_kind { DOC_PROFILE = 1, DOC_SETTING = 2, DOC_RULE = 3 };
+enum doc_kind { DOC_PROFILE = 1, DOC_SETTING = 2, DOC_RULE = 3, DOC_RESULT = 4 };
+#define DOC_KIND_LAST DOC_RESULT
 
 struct doc {
     struct str id;

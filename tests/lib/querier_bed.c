@@ -27,6 +27,7 @@ static void answer(struct qbed_ingester *in, struct rpc_call *call, enum rpc_met
     }
     buf_init(&out, 64 * MIB);
     if (method == RPC_DOC) {
+        in->bed->docs.now_ms = clock_wall_ms(&in->bed->world.clock.clock);
         if (fake_docs_answer(&in->bed->docs, payload, &out, &e)) {
             buf_deinit(&out);
             rpc_fail(call, &e);
@@ -121,7 +122,12 @@ static void on_exemplars(void *cookie, struct rpc_call *call, struct str payload
 
 static void on_doc(void *cookie, struct rpc_call *call, struct str payload)
 {
-    on_call(cookie, RPC_DOC, call, payload);
+    struct qbed_ingester *in = cookie;
+
+    if (in->docs_at_once)
+        answer(in, call, RPC_DOC, payload);
+    else
+        on_call(in, RPC_DOC, call, payload);
 }
 
 static void start_ingester(struct qbed *b, size_t i, const char *addr)

@@ -43,6 +43,7 @@ struct qbed_ingester {
     int fail;                  /* ERR_ to answer with; 0: answers */
     uint32_t delay_ms;         /* before the answer */
     bool mute;                 /* never answers */
+    bool docs_at_once;         /* for documents neither holds */
     bool forever;              /* the same, for several calls */
     struct rpc_call *lost[16]; /* of forever; failed at the end */
     size_t lost_len;

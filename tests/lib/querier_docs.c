@@ -11,6 +11,7 @@ static void free_doc(struct fake_doc *d)
     xfree(d->tenant);
     xfree(d->id);
     xfree((char *)(uintptr_t)d->meta.ptr);
+    xfree((char *)(uintptr_t)d->body.ptr);
 }
 
 void fake_docs_free(struct fake_docs *d)
@@ -59,8 +60,15 @@ static int put(struct fake_docs *d, const Embertree__DocRequest *q, struct err *
     if (q->seen != UINT64_MAX && q->seen != revision)
         return err_set(e, ERR_CONFLICT, "revision %" PRIu64 " is there", revision);
     struct fake_doc doc = {
-        copy(q->tenant), copy(q->id), q->kind, revision + 1, { copy(q->meta), q->meta.len }
+        copy(q->tenant),
+        copy(q->id),
+        q->kind,
+        revision + 1,
+        { copy(q->meta), q->meta.len },
+        { copy(q->body), q->body.len },
+        d->now_ms,
     };
+    d->puts++;
     if (i < d->at.len) {
         free_doc(&d->at.ptr[i]);
         d->at.ptr[i] = doc;
@@ -101,12 +109,36 @@ static void list(const struct fake_docs *d, const Embertree__DocRequest *q, stru
         to->id = (ProtobufCBinaryData){ strlen(doc->id), (uint8_t *)doc->id };
         to->meta = (ProtobufCBinaryData){ doc->meta.len, (uint8_t *)(uintptr_t)doc->meta.ptr };
         to->revision = doc->revision;
+        to->updated_ms = doc->updated_ms;
     }
     char *p = buf_room(out, embertree__doc_reply__get_packed_size(&r) + 1);
     CHECK(p);
     out->len += embertree__doc_reply__pack(&r, (uint8_t *)p);
     xfree(r.docs);
     xfree(docs);
+}
+
+static int get(struct fake_docs *d, const Embertree__DocRequest *q, struct buf *out, struct err *e)
+{
+    Embertree__DocReply r = EMBERTREE__DOC_REPLY__INIT;
+    Embertree__Doc to = EMBERTREE__DOC__INIT, *docs = &to;
+    size_t i = find(d, q);
+
+    d->gets++;
+    if (i == d->at.len)
+        return err_set(e, ERR_NOT_FOUND, "no such document");
+    const struct fake_doc *doc = &d->at.ptr[i];
+    to.id = (ProtobufCBinaryData){ strlen(doc->id), (uint8_t *)doc->id };
+    to.meta = (ProtobufCBinaryData){ doc->meta.len, (uint8_t *)(uintptr_t)doc->meta.ptr };
+    to.body = (ProtobufCBinaryData){ doc->body.len, (uint8_t *)(uintptr_t)doc->body.ptr };
+    to.revision = doc->revision;
+    to.updated_ms = doc->updated_ms;
+    r.docs = &docs;
+    r.n_docs = 1;
+    char *p = buf_room(out, embertree__doc_reply__get_packed_size(&r));
+    CHECK(p);
+    out->len += embertree__doc_reply__pack(&r, (uint8_t *)p);
+    return 0;
 }
 
 int fake_docs_answer(struct fake_docs *d, struct str payload, struct buf *out, struct err *e)
@@ -116,7 +148,9 @@ int fake_docs_answer(struct fake_docs *d, struct str payload, struct buf *out, s
     int code = ERR_UNIMPLEMENTED;
 
     CHECK(q);
-    if (q->op == OP_PUT)
+    if (q->op == OP_GET)
+        code = get(d, q, out, e);
+    else if (q->op == OP_PUT)
         code = put(d, q, e);
     else if (q->op == OP_DELETE)
         code = drop(d, q, e);

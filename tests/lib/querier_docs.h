@@ -13,10 +13,13 @@ struct fake_doc {
     char *tenant, *id; /* owned */
     uint32_t kind;
     uint64_t revision;
-    struct str meta; /* owned */
+    struct str meta, body; /* owned */
+    int64_t updated_ms;
 };
 struct fake_docs {
     VEC(struct fake_doc) at; /* by id */
+    int64_t now_ms;          /* of the next answer */
+    size_t puts, gets;
 };
 void fake_docs_free(struct fake_docs *d);
 /* Returns 0 or the error's code. */

@@ -28,6 +28,7 @@ static void bed(struct qbed *b, const char *const *flags)
 {
     qbed_init(b, 1, flags);
     qbed_data(b, pushes, ARRAY_LEN(pushes));
+    b->ingesters[0].docs_at_once = true;
 }
 
 /* The id in a reply that must say IN_PROGRESS. */
@@ -173,6 +174,7 @@ static void test_one_more_is_refused(void **state)
 
     qbed_init(&b, 1, NULL);
     qbed_data(&b, spread, 1);
+    b.ingesters[0].docs_at_once = true;
     b.ingesters[0].forever = true;
     for (int i = 0; i < 5; i++)
         id_of(qbed_connect(&b, METHOD, ASK(FORCE)), id);
@@ -207,6 +209,114 @@ static void test_ids_are_of_a_tenant(void **state)
     qbed_deinit(&b);
 }
 
+/* What ingesters keep, seen by another querier. */
+static void hand_docs(struct qbed *from, struct qbed *to)
+{
+    struct fake_docs had = to->docs;
+
+    to->docs = from->docs;
+    from->docs = had;
+}
+
+static const char *poll_elsewhere(struct qbed *b, struct qbed *other, const char *id)
+{
+    hand_docs(b, other);
+    const char *reply = poll_id(other, id);
+    hand_docs(other, b);
+    return reply;
+}
+
+static void test_another_querier_tells(void **state)
+{
+    (void)state;
+    struct qbed b, other;
+    char id[64], same[64], want[2048];
+
+    bed(&b, NULL);
+    bed(&other, NULL);
+    (void)snprintf(want, sizeof(want), "%s", qbed_body(qbed_connect(&b, METHOD, ASK(""))));
+    want[strlen(want) - 1] = '\0';
+    b.ingesters[0].delay_ms = 50;
+    id_of(qbed_connect(&b, METHOD, ASK(FORCE)), id);
+    id_of(poll_elsewhere(&b, &other, id), same); /* from the first moment */
+    assert_string_equal(same, id);
+    net_pass(&b.world, 100);
+    for (int i = 0; i < 2; i++) {
+        const char *reply = poll_elsewhere(&b, &other, id);
+        assert_int_equal(qbed_status(reply), 200);
+        assert_non_null(strstr(reply, "\"status\":\"ASYNC_QUERY_STATUS_SUCCESS\""));
+        assert_non_null(strstr(reply, id));
+        assert_int_equal(strncmp(qbed_body(reply), want, strlen(want)), 0);
+    }
+    assert_int_equal(qbed_status(poll_elsewhere(&b, &other, "0123456789abcdef01234567")), 404);
+    b.ingesters[0].delay_ms = 0;
+    net_pass(&b.world, 610000); /* its time is over: the documents go, too */
+    assert_int_equal(b.docs.at.len, 0);
+    assert_int_equal(qbed_status(poll_elsewhere(&b, &other, id)), 404);
+    assert_int_equal(held(&b) + held(&other), 0);
+    qbed_deinit(&b);
+    qbed_deinit(&other);
+}
+
+static void test_another_querier_tells_failures(void **state)
+{
+    (void)state;
+    struct qbed b, other;
+    char id[64], lost[64];
+
+    bed(&b, NULL);
+    bed(&other, NULL);
+    b.ingesters[0].mute = true;
+    id_of(qbed_connect(&b, METHOD, ASK(FORCE)), id);
+    net_pass(&b.world, 70000);
+    assert_non_null(strstr(poll_elsewhere(&b, &other, id), "ASYNC_QUERY_STATUS_FAILURE"));
+    /* Its querier dies: what runs is lost, and others say so after a while; then it is swept. */
+    b.ingesters[0].mute = false;
+    b.ingesters[0].forever = true;
+    id_of(qbed_connect(&b, METHOD, ASK(FORCE)), lost);
+    hand_docs(&b, &other);
+    assert_non_null(strstr(poll_id(&other, lost), "ASYNC_QUERY_STATUS_IN_PROGRESS"));
+    net_pass(&other.world, 200000); /* its clock was 70 s behind */
+    const char *reply = poll_id(&other, lost);
+    assert_non_null(strstr(reply, "ASYNC_QUERY_STATUS_FAILURE"));
+    assert_non_null(strstr(reply, "went away"));
+    net_pass(&other.world, 800000);
+    assert_int_equal(qbed_status(poll_id(&other, lost)), 404);
+    assert_int_equal(other.docs.at.len, 2);
+    id_of(qbed_connect(&other, METHOD, ASK(FORCE)), id);
+    net_pass(&other.world, 1000);
+    assert_int_equal(other.docs.at.len, 1); /* its own */
+    net_pass(&b.world, 700000);
+    net_pass(&other.world, 700000);
+    qbed_deinit(&b);
+    qbed_deinit(&other);
+}
+
+/* Nobody takes documents: then it is as with one querier. */
+static void test_what_cannot_be_shared(void **state)
+{
+    (void)state;
+    static const char *const flags[] = { "--tenancy.multi=true", NULL };
+    struct qbed b, other;
+    char id[64], json[1024];
+
+    bed(&b, flags);
+    bed(&other, flags);
+    const char *target = "/querier.v1.QuerierService/" METHOD;
+    id_of(qbed_post(&b, target, HEAD("a|b"), str_c(ASK(FORCE))), id); /* of two tenants */
+    net_pass(&b.world, 10);
+    assert_int_equal(b.docs.at.len, 0);
+    (void)snprintf(json, sizeof(json), ASK(",\"async\":{\"requestId\":\"%s\"}"), id);
+    assert_int_equal(qbed_status(qbed_post(&b, target, HEAD("a|b"), str_c(json))), 200);
+    assert_int_equal(qbed_status(qbed_post(&other, target, HEAD("a|b"), str_c(json))), 404);
+    b.ingesters[0].docs_at_once = false;
+    b.ingesters[0].fail = ERR_BUSY;
+    id_of(qbed_post(&b, target, HEAD("a"), str_c(ASK(FORCE))), id);
+    net_pass(&b.world, 70000);
+    qbed_deinit(&b);
+    qbed_deinit(&other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -216,6 +326,9 @@ int main(void)
         cmocka_unit_test(test_five_at_once),
         cmocka_unit_test(test_one_more_is_refused),
         cmocka_unit_test(test_ids_are_of_a_tenant),
+        cmocka_unit_test(test_another_querier_tells),
+        cmocka_unit_test(test_another_querier_tells_failures),
+        cmocka_unit_test(test_what_cannot_be_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
