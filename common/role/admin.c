@@ -160,6 +160,10 @@ void admin_ring(const struct process *p, struct buf *out)
     }
     json_key(&j, "ingesters");
     ring_ingesters(p->ctx.cluster, &j);
+    json_key(&j, "cluster");
+    json_obj(&j);
+    view_json(p->ctx.view, &j);
+    json_obj_end(&j);
     json_key(&j, "roles");
     json_obj(&j);
     for (size_t i = 0; i < p->parts_len; i++) {

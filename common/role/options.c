@@ -231,6 +231,16 @@ static int ingesters_check(const struct cluster_conf *c, bool all_in_one, struct
     return 0;
 }
 
+static int heartbeat_check(const struct cluster_conf *cluster, struct err *e)
+{
+    if (cluster->dead_ms < 2 * cluster->heartbeat_ms)
+        return err_set(e, ERR_CONFIG,
+                       "cluster.dead_after is %" PRIu64 " ms, less than two heartbeats of %" PRIu64
+                       " ms",
+                       cluster->dead_ms, cluster->heartbeat_ms);
+    return 0;
+}
+
 int options_check(const struct common_conf *http, const struct cluster_conf *cluster,
                   bool all_in_one, struct err *e)
 {
@@ -240,6 +250,8 @@ int options_check(const struct common_conf *http, const struct cluster_conf *clu
                        "callers for a key; listen on 127.0.0.1 behind a proxy, or accept it with "
                        "--http.insecure-open",
                        http->listen);
+    if (strcmp(cluster->coordination, "none") != 0)
+        return heartbeat_check(cluster, e);
     if (cluster->ingesters.len == 0)
         return err_set(e, ERR_CONFIG, "cluster.ingesters is empty; name at least one ingester");
     if (cluster->shards < cluster->ingesters.len)
@@ -247,11 +259,8 @@ int options_check(const struct common_conf *http, const struct cluster_conf *clu
                        "cluster.shards is %" PRIu64 " for %zu ingesters; every ingester needs at "
                        "least one shard",
                        cluster->shards, cluster->ingesters.len);
-    if (cluster->dead_ms < 2 * cluster->heartbeat_ms)
-        return err_set(e, ERR_CONFIG,
-                       "cluster.dead_after is %" PRIu64 " ms, less than two heartbeats of %" PRIu64
-                       " ms",
-                       cluster->dead_ms, cluster->heartbeat_ms);
+    if (heartbeat_check(cluster, e))
+        return e->code;
     return ingesters_check(cluster, all_in_one, e);
 }
 

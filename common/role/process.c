@@ -18,7 +18,6 @@
 
 #include <unistd.h>
 
-#include "common/cluster/view.h"
 #include "common/obs/log.h"
 #include "common/role/admin.h"
 #include "common/role/fdlimit.h"
@@ -183,13 +182,18 @@ static int start_shared(struct process *p, struct err *e)
     pool_slices(p->pool, threads, SLICE_US);
     p->metrics = metrics_new();
     p->rpc = rpc_net_new(env, p->metrics);
-    p->view = options_view(cluster);
+    code = coordinate_init(&p->coordinate, cluster, env, p->loop, p->metrics, data->dir, e);
+    if (code)
+        return code;
     p->ctx = (struct role_ctx){
         .env = env,
         .loop = p->loop,
         .pool = p->pool,
         .rpc = p->rpc,
-        .view = p->view,
+        .view = p->coordinate.view,
+        .coord = p->coordinate.coord,
+        .node = p->coordinate.node,
+        .node_id = p->coordinate.node_id,
         .metrics = p->metrics,
         .in_flight = &p->in_flight,
         .conf = p->conf,
@@ -318,7 +322,7 @@ static void process_free(struct process *p)
     for (size_t i = p->parts_len; i-- > 0;)
         p->parts[i].role->free(p->parts[i].self);
     http_server_free(p->http);
-    view_free(p->view);
+    coordinate_deinit(&p->coordinate);
     rpc_net_free(p->rpc);
     cluster_keys_stop(&p->keys);
     pool_free(p->pool);

@@ -9,6 +9,7 @@
 #include "common/obs/selfprof.h"
 #include "common/role/access.h"
 #include "common/role/cluster_keys.h"
+#include "common/role/coordinate.h"
 #include "common/role/debug.h"
 #include "common/role/notify.h"
 #include "common/role/options.h"
@@ -41,7 +42,7 @@ struct process {
     struct svc_health health;
     struct rpc_net *rpc;
     struct cluster_keys keys;
-    struct view *view;
+    struct coordinate coordinate;
     struct budget in_flight;
     struct usage usage;
     struct memory *memory;
@@ -50,7 +51,7 @@ struct process {
     struct signals *signals;
     struct selfprof *selfprof; /* NULL: off */
     struct debug debug;
-    struct access access;   /* to pages about the process */
+    struct access access; /* to pages about the process */
     struct notify notify;
     struct timer *tick;     /* usage, and the "ready" line */
     struct timer *deadline; /* of the drain */

@@ -131,7 +131,9 @@ static void test_ring(void **state)
 
     (void)state;
     buf_init(&b, 64 * KIB);
+    p.ctx.view = options_view(p.ctx.cluster);
     admin_ring(&p, &b);
+    view_free(p.ctx.view);
     assert_int_equal(json_parse(buf_str(&b), &d, &e), 0);
     root = json_root(d);
     assert_int_equal(json_take_bool(json_get(root, "ready", NULL), "r", &ready, &e), 0);
@@ -142,6 +144,8 @@ static void test_ring(void **state)
     assert_int_equal(json_len(shards), 2); /* 1 and 3 of 0..4 */
     assert_int_equal(json_take_i64(json_at(shards, 1), "s", &shard, &e), 0);
     assert_int_equal(shard, 3);
+    list = json_get(json_get(root, "cluster", NULL), "shards", NULL);
+    assert_int_equal(json_len(list), json_len(shards) * 2);
     assert_int_equal(
         json_len(json_get(json_get(json_get(root, "roles", NULL), "querier", NULL), "peers", NULL)),
         1);

@@ -85,7 +85,8 @@ static void test_check(void **state)
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct common_conf http = { .listen = rows[i].listen, .insecure_open = rows[i].open };
-        struct cluster_conf cluster = { .ingesters = rows[i].ingesters,
+        struct cluster_conf cluster = { .coordination = "none",
+                                        .ingesters = rows[i].ingesters,
                                         .shards = rows[i].shards,
                                         .heartbeat_ms = 500,
                                         .dead_ms = rows[i].dead_ms };

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * coordinate.h: what a process knows of its cluster, by the options of section "cluster": the list
+ * of ingesters, a map in a file, or etcd; and who this process is in it.
+ */
+#ifndef COMMON_ROLE_COORDINATE_H
+#define COMMON_ROLE_COORDINATE_H
+
+#include "common/cluster/view.h"
+#include "common/role/role.h"
+
+struct coordinate {
+    struct coord *coord; /* owned; NULL: none, static */
+    struct view *view;   /* owned */
+    char node[NODE_NAME_MAX + 1];
+    uint64_t node_id; /* of the data folder, for ever; 0: none, static */
+    struct metric_cell *age, *version, *live, *leaderless;
+};
+/* The data folder is there and ours. ERR_CONFIG, ERR_IO. On failure nothing is left to be freed. */
+NODISCARD int coordinate_init(struct coordinate *c, const struct cluster_conf *conf,
+                              struct env *env, struct loop *loop, struct metrics *metrics,
+                              const char *data_dir, struct err *e);
+void coordinate_deinit(struct coordinate *c); /* all zero is fine */
+
+#endif
