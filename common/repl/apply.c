@@ -80,6 +80,58 @@ int apply_entry(struct kv *db, struct repl_entry *x, struct err *e)
     return kv_write(db, &b, false, e);
 }
 
+static void note_put(struct kv_batch *b, uint64_t index, uint64_t term)
+{
+    char row[NOTE_BYTES];
+
+    put_u64be(row, index);
+    put_u64be(row + 8, term);
+    kv_batch_put(b, KV_META, NOTE_KEY, str_n(row, sizeof(row)));
+}
+
+int apply_note(struct kv *db, uint64_t index, uint64_t term, struct err *e)
+{
+    struct kv_batch *b = kv_batch_new();
+
+    note_put(b, index, term);
+    int code = kv_write(db, b, true, e);
+    kv_batch_free(b);
+    return code;
+}
+
+bool apply_is_note(int cf, struct str key)
+{
+    return cf == KV_META && str_eq(key, NOTE_KEY);
+}
+
+int apply_empty(struct kv *db, struct err *e)
+{
+    struct kv_batch *b = kv_batch_new();
+    char last[256]; /* above every key there is */
+
+    memset(last, 0xff, sizeof(last));
+    for (int cf = 0; cf < KV_CFS; cf++)
+        kv_batch_del_range(b, (enum kv_cf)cf, STR_NULL, str_n(last, sizeof(last)));
+    note_put(b, APPLY_HALF, 0);
+    int code = kv_write(db, b, true, e);
+    kv_batch_free(b);
+    return code;
+}
+
+int apply_any_row(struct kv *db, bool *ret, struct err *e)
+{
+    int code = 0;
+
+    *ret = false;
+    for (int cf = 0; cf < KV_CFS && !code && !*ret; cf++) {
+        struct kv_iter *it = kv_iter_new(db, NULL, (enum kv_cf)cf, STR_NULL, STR_NULL);
+        *ret = kv_iter_valid(it);
+        code = kv_iter_status(it, e);
+        kv_iter_free(it);
+    }
+    return code;
+}
+
 int apply_read(struct kv *db, uint64_t *ret_index, uint64_t *ret_term, struct err *e)
 {
     struct buf row;

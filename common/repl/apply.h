@@ -14,6 +14,14 @@
 /* Does what the entry says, without a sync. The bytes behind its data are used: one thread, once at
  * a time. Doing it again changes nothing. */
 NODISCARD int apply_entry(struct kv *db, struct repl_entry *x, struct err *e);
+#define APPLY_HALF UINT64_MAX /* index of a database that a snapshot filled by half */
+/* Deletes all rows and notes APPLY_HALF, synced. */
+NODISCARD int apply_empty(struct kv *db, struct err *e);
+/* Notes that the database is as of this entry, synced. */
+NODISCARD int apply_note(struct kv *db, uint64_t index, uint64_t term, struct err *e);
+bool apply_is_note(int cf, struct str key);
+/* Has it any row at all? */
+NODISCARD int apply_any_row(struct kv *db, bool *ret, struct err *e);
 /* The last entry in the database; 0 and 0: none. */
 NODISCARD int apply_read(struct kv *db, uint64_t *ret_index, uint64_t *ret_term, struct err *e);
 

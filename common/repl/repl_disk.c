@@ -15,6 +15,7 @@
 #include "common/base/mem.h"
 #include "common/repl/apply.h"
 #include "common/repl/repl_node_impl.h"
+#include "common/repl/snapshot.h"
 
 #define LOG_QUEUE     65536
 #define APPLY_QUEUE   65536
@@ -392,6 +393,8 @@ static void on_apply_end(void *cookie)
         if (end->err.code) {
             node_fail(n, &end->err);
         } else {
+            if (n->snap_id) /* half a database is as of nothing */
+                end->upto = n->applied;
             n->applied = end->upto;
             if (n->apply_next == n->applied + 1)
                 n->apply_flight = 0;
@@ -492,19 +495,27 @@ static void on_run(void *cookie, uint64_t from, uint64_t term)
 }
 
 /* A database that is ahead of the log, or of another history, has it from a snapshot that was put
- * in place before the log knew: the log goes on behind it. */
-static int join(struct repl_node *n, struct rlog_state *s, uint64_t index, uint64_t term,
-                struct err *e)
+ * in place before the log knew: the log goes on behind it. One with rows that never had a log (it
+ * was the only copy) becomes entry 1 of a log: others get it as a snapshot. One that is half, or
+ * older than the log (it was lost), is none: *index is 0 then. */
+static int join(struct repl_node *n, struct rlog_state *s, uint64_t *index, uint64_t *term,
+                bool *no_database, struct err *e)
 {
+    bool rows = false;
     int code = 0;
 
-    if (index < s->base_index)
-        return err_set(e, ERR_CORRUPT,
-                       "the database is at entry %" PRIu64 ", the log begins behind %" PRIu64
-                       ": the database was lost; remove the log too, and this replica is made anew",
-                       index, s->base_index);
-    if (index > 0 && rlog_term(n->log, index) != term) {
-        code = rlog_reset(n->log, index, term, e);
+    if (*index == 0 && s->last_index == 0) {
+        code = apply_any_row(n->o.db, &rows, e);
+        if (!code && rows) {
+            *index = *term = 1;
+            code = apply_note(n->o.db, 1, 1, e);
+        }
+    }
+    *no_database = *index == APPLY_HALF || *index < s->base_index;
+    if (*no_database) {
+        *index = *term = 0;
+    } else if (!code && *index > 0 && rlog_term(n->log, *index) != *term) {
+        code = rlog_reset(n->log, *index, *term, e);
         if (!code)
             code = rlog_sync(n->log, e);
     }
@@ -518,6 +529,7 @@ int disk_open(struct repl_node *n, struct err *e)
                            .dir = n->o.dir,
                            .segment_bytes = n->o.segment_bytes };
     uint64_t index, term;
+    bool no_database;
     struct rlog_state s;
     int code = rlog_open(&o, &n->log, e);
 
@@ -526,7 +538,7 @@ int disk_open(struct repl_node *n, struct err *e)
     if (code)
         return code;
     s = rlog_state(n->log);
-    code = join(n, &s, index, term, e);
+    code = join(n, &s, &index, &term, &no_database, e);
     if (code)
         return code;
     struct replica_opts ro = {
@@ -539,6 +551,7 @@ int disk_open(struct repl_node *n, struct err *e)
         .last_index = s.last_index,
         .last_term = s.last_term,
         .applied = index,
+        .no_database = no_database,
     };
     n->applied = n->applied_by_thread = n->commit_to = index;
     n->synced = s.base_index;
@@ -588,5 +601,6 @@ void disk_stop(struct repl_node *n)
     vec_free(&n->cache);
     old_clear(n);
     rlog_close(n->log);
+    repl_snapshot_release(n);
     kv_close(n->o.db);
 }

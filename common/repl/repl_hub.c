@@ -9,6 +9,7 @@
  */
 #include "common/base/mem.h"
 #include "common/repl/repl_node_impl.h"
+#include "common/repl/snapshot.h"
 
 #define CALL_MS       5000
 #define SERVED_MAX    4096
@@ -187,6 +188,7 @@ struct repl_hub *repl_hub_new(const struct repl_hub_opts *o)
     rpc_serve(o->rpc, RPC_REPL_PREPARE, on_request, h);
     rpc_serve(o->rpc, RPC_REPL_APPEND, on_request, h);
     rpc_serve(o->rpc, RPC_REPL_FETCH, on_request, h);
+    rpc_serve(o->rpc, RPC_REPL_SNAPSHOT, repl_snapshot_serve, h);
     h->timer = loop_timer_new(o->loop, on_timer, h);
     loop_timer_start(h->timer, TICK_MS, TICK_MS);
     return h;
@@ -209,6 +211,7 @@ void repl_hub_free(struct repl_hub *h)
     rpc_serve(h->o.rpc, RPC_REPL_PREPARE, refuse, NULL);
     rpc_serve(h->o.rpc, RPC_REPL_APPEND, refuse, NULL);
     rpc_serve(h->o.rpc, RPC_REPL_FETCH, refuse, NULL);
+    rpc_serve(h->o.rpc, RPC_REPL_SNAPSHOT, refuse, NULL);
     list_for (it, &h->calls) {
         struct call *c = container_of(it, struct call, link);
         rpc_cancel(h->o.rpc, c->id);

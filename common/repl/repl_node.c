@@ -15,6 +15,7 @@
 
 #include "common/base/mem.h"
 #include "common/repl/repl_node_impl.h"
+#include "common/repl/snapshot.h"
 
 /* ---- outputs of the protocol ---- */
 
@@ -107,11 +108,9 @@ static void io_confirmed(void *cookie, uint64_t read, bool ok)
     }
 }
 
-/* Nothing is sent as a whole yet where entries are gone: it is looked at again and again, and the
- * log keeps what members lack while it can (repl_disk.c). */
 static void io_snapshot(void *cookie, const char *to)
 {
-    (void)cookie, (void)to;
+    repl_snapshot_start(cookie, to);
 }
 
 void node_io(struct replica_io *io)
@@ -355,6 +354,7 @@ int repl_node_new(const struct repl_node_opts *o, struct repl_node **ret, struct
     list_init(&n->waiting);
     list_init(&n->proposed);
     list_init(&n->reads);
+    list_init(&n->snaps);
     if (disk_open(n, e)) {
         rlog_close(n->log);
         kv_close(n->o.db);
@@ -374,6 +374,7 @@ static void node_free(void *cookie)
     void (*stopped)(void *c) = n->stopped;
     void *c = n->stopped_cookie;
 
+    repl_snapshot_free(n);
     replica_free(n->r);
     n->magic = 0;
     xfree(n);

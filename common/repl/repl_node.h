@@ -58,8 +58,9 @@ struct repl_node_opts {
     void (*failed)(void *cookie, const struct err *why);
     void *cookie;
 };
-/* Opens the log, applies nothing yet. ERR_CORRUPT, ERR_IO, ... of the log; ERR_CONFIG: log and
- * database do not belong together. */
+/* Opens the log, applies nothing yet. A database with rows that never had a log (the only copy so
+ * far) becomes the log's first entry: its node must be alone in the first record, and others be
+ * added to it. A database that was lost is asked for (a snapshot). ERR_CORRUPT, ERR_IO, ... */
 NODISCARD int repl_node_new(const struct repl_node_opts *o, struct repl_node **ret, struct err *e);
 /* Stops (what waits fails with ERR_UNAVAILABLE), joins the threads, closes log and database. done
  * runs on the loop, behind all else; the node is gone then. Handles of kv_repl must be closed

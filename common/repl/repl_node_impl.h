@@ -6,6 +6,7 @@
 #ifndef COMMON_REPL_REPL_NODE_IMPL_H
 #define COMMON_REPL_REPL_NODE_IMPL_H
 
+#include "common/base/hash.h"
 #include "common/base/list.h"
 #include "common/base/vec.h"
 #include "common/repl/repl_node.h"
@@ -113,6 +114,10 @@ struct repl_node {
     size_t apply_flight; /* bytes handed to it and not applied */
     bool apply_reading, syncing;
     uint32_t ticks;
+
+    /* Snapshots: of ours on their way; the one that comes in. */
+    struct list snaps;
+    uint64_t snap_ids, snap_id, snap_next, snap_done;
 
     /* Writes and reads that wait. */
     struct list waiting, proposed; /* of struct proposal */
