@@ -40,10 +40,16 @@ static int ask(struct query *q, Embertree__DocRequest *r, struct err *e)
 
 NODISCARD int docs_ask_list(struct query *q, enum doc_kind kind, struct err *e)
 {
+    return docs_ask_page(q, kind, STR(""), e);
+}
+
+NODISCARD int docs_ask_page(struct query *q, enum doc_kind kind, struct str after, struct err *e)
+{
     Embertree__DocRequest r = EMBERTREE__DOC_REQUEST__INIT;
 
     r.op = DOC_LIST;
     r.kind = kind;
+    r.id = out_str(after);
     r.max = DOC_LIST_MAX;
     return ask(q, &r, e);
 }
@@ -109,7 +115,7 @@ NODISCARD int docs_list(struct query *q, struct docs *ret, struct err *e)
     for (size_t i = 0; i < m->n_docs; i++)
         items[i] = (struct docs_item){ in_str(m->docs[i]->id), in_str(m->docs[i]->meta),
                                        m->docs[i]->revision };
-    *ret = (struct docs){ items, m->n_docs };
+    *ret = (struct docs){ items, m->n_docs, m->more };
     return 0;
 }
 

@@ -16,10 +16,13 @@ struct docs_item {
 struct docs {
     const struct docs_item *at; /* by id */
     size_t len;
+    bool more; /* behind them */
 };
 
 /* All of a kind, at most DOC_LIST_MAX. ERR_INPUT where the request names several tenants. */
 NODISCARD int docs_ask_list(struct query *q, enum doc_kind kind, struct err *e);
+/* The same behind an id: a page of them. */
+NODISCARD int docs_ask_page(struct query *q, enum doc_kind kind, struct str after, struct err *e);
 /* In the next step. The texts live as long as the query. */
 NODISCARD int docs_list(struct query *q, struct docs *ret, struct err *e);
 const struct docs_item *docs_find(const struct docs *d, struct str id); /* NULL: none */

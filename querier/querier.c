@@ -15,6 +15,7 @@
 #include "common/base/mem.h"
 #include "common/obs/log.h"
 #include "common/role/memory.h"
+#include "querier/api_annotations.h"
 #include "querier/api_connect.h"
 #include "querier/api_delete.h"
 #include "querier/api_functions.h"
@@ -59,6 +60,9 @@ static const struct query_route routes[] = {
     { HTTP_GET, "/api/v1/space", 0, api_space, false },
     { HTTP_POST, "/api/v1/delete", 0, api_delete, false },
     { HTTP_GET, "/api/v1/deletes", 0, api_deletes, false },
+    { HTTP_GET, "/api/annotations", 0, api_annotations_list, false },
+    { HTTP_POST, "/api/annotations", CONNECT_BODY, api_annotations_create, false },
+    { HTTP_DELETE, "/api/annotations", 0, api_annotations_delete, false },
     { HTTP_POST, SERVICE "ProfileTypes", CONNECT_BODY, api_profile_types, true },
     { HTTP_POST, SERVICE "LabelNames", CONNECT_BODY, api_connect_label_names, true },
     { HTTP_POST, SERVICE "LabelValues", CONNECT_BODY, api_connect_label_values, true },

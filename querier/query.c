@@ -111,7 +111,7 @@ static void reply(struct query *q)
         if (q->route->connect)
             svc_reply(&q->call, &q->out);
         else
-            http_reply(q->http, 200, q->content_type, &q->out);
+            http_reply(q->http, q->status ? q->status : 200, q->content_type, &q->out);
     } else if (q->route->connect) {
         svc_reply_err(&q->call, &q->err);
     } else {

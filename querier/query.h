@@ -78,6 +78,7 @@ struct query {
     /* The reply. */
     struct query_stream stream;
     struct buf out;
+    int status; /* 0: 200 */
     const char *content_type;
     const char *attachment;                 /* file name for Content-Disposition, or NULL */
     const char *policy;                     /* Content-Security-Policy, or NULL */

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doc.h: small things that tenants keep: uploaded profiles, settings, rules, results of queries in
- * the background. They stand in the
+enum doc_kind {
+    DOC_PROFILE = 1,
+    DOC_SETTING = 2,
+    DOC_RULE = 3,
+    DOC_RESULT = 4,
+    DOC_ANNOTATION = 5
+};
+#define DOC_KIND_LAST DOC_ANNOTATION
  * tenant's home shard (shard_of with no service), by name of the tenant, since a tenant may have
  * some before its first profile and a number.
  *
@@ -28,8 +34,12 @@
 #define DOC_LIST_MAX 1000 /* of one call */
 
 /* What a document is; the number stands in keys. */
+<<<<<<< HEAD
 enum doc_kind { DOC_PROFILE = 1, DOC_SETTING = 2, DOC_RULE = 3, DOC_RESULT = 4 };
 #define DOC_KIND_LAST DOC_RESULT
+=======
+enum doc_kind { DOC_PROFILE = 1, DOC_SETTING = 2, DOC_RULE = 3, DOC_ANNOTATION = 4 };
+>>>>>>> 10ab037 (querier, ui: annotations: notes at points of time, on the page's timeline)
 
 struct doc {
     struct str id;

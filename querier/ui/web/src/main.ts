@@ -7,6 +7,7 @@ import { percent, typeTitle, typeUnit, value } from './format';
 import { bounds, RANGES, read, readAdhoc, write, type State } from './state';
 import { Table, type By } from './table';
 import { TimelineView } from './timeline';
+import { NotesView } from './notes';
 import { change as changeOf, decode, decodeDiff, functions, path, type Tree } from './tree';
 
 const LIVE_MS = 10_000;
@@ -60,8 +61,16 @@ const table = new Table(
   },
   (by, text, most) => void fillTable(by, text, most),
 );
-const timeline = new TimelineView(el('timeline'), (from, until) =>
-  change({ last: 0, from, until, live: false }),
+const timeline = new TimelineView(
+  el('timeline'),
+  (from, until) => change({ last: 0, from, until, live: false }),
+  (at) => notes.open(at),
+);
+const notes = new NotesView(
+  el('notes'),
+  (all) => timeline.mark(all),
+  (message) => say(message, true),
+  () => void load(),
 );
 
 const adhoc = new Adhoc({
@@ -291,9 +300,11 @@ async function load(): Promise<void> {
       const plain = !state.fn && !state.at.length && !state.before;
       const answer = await api.render(query, from, until, mine.signal, plain ? 16384 : 1);
       const [looked, above, partial] = await lookAt(of, answer);
+      const noted = await api.notes(state.service, from, until, mine.signal);
       if (mine.signal.aborted) return;
       asked = of;
       show(answer, looked, above, partial);
+      notes.set(state.service, noted);
     }
   } catch (e) {
     if (!mine.signal.aborted) say(e instanceof Error ? e.message : String(e), true);

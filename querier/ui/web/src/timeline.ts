@@ -1,17 +1,19 @@
-/** The timeline above the flame graph; dragging over it chooses a range. */
+/** The timeline above the flame graph; dragging over it chooses a range, a click a time. */
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
-import type { Timeline } from './api';
+import type { Note, Timeline } from './api';
 import { value } from './format';
 
 export class TimelineView {
   private plot: uPlot | null = null;
   private unit = '';
   private span: [number, number] = [0, 1];
+  private notes: Note[] = [];
 
   constructor(
     private host: HTMLElement,
     private chosen: (from: number, until: number) => void,
+    private clicked: (at: number) => void,
   ) {
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.plot?.redraw(false, true));
     new ResizeObserver(() => this.plot?.setSize({ width: host.clientWidth, height: 132 })).observe(host);
@@ -30,6 +32,28 @@ export class TimelineView {
       return;
     }
     this.plot = new uPlot(this.options(), data, this.host);
+  }
+
+  /** Notes stand as lines over the bars. */
+  mark(notes: Note[]): void {
+    this.notes = notes;
+    this.host.dataset.notes = String(notes.length);
+    this.plot?.redraw(false);
+  }
+
+  private drawNotes(u: uPlot): void {
+    u.ctx.save();
+    u.ctx.strokeStyle = '#1971c2';
+    u.ctx.lineWidth = 2 * devicePixelRatio;
+    for (const n of this.notes) {
+      const x = Math.round(u.valToPos(n.timestampMs / 1000, 'x', true));
+      if (x < u.bbox.left || x > u.bbox.left + u.bbox.width) continue;
+      u.ctx.beginPath();
+      u.ctx.moveTo(x, u.bbox.top);
+      u.ctx.lineTo(x, u.bbox.top + u.bbox.height);
+      u.ctx.stroke();
+    }
+    u.ctx.restore();
   }
 
   private options(): uPlot.Options {
@@ -56,6 +80,16 @@ export class TimelineView {
         },
       ],
       hooks: {
+        draw: [(u) => this.drawNotes(u)],
+        ready: [
+          (u) => {
+            let down = -1;
+            u.over.addEventListener('mousedown', (e) => (down = e.clientX));
+            u.over.addEventListener('mouseup', (e) => {
+              if (Math.abs(e.clientX - down) < 4) this.clicked(u.posToVal(u.cursor.left ?? 0, 'x') * 1000);
+            });
+          },
+        ],
         setSelect: [
           (u) => {
             if (u.select.width < 4) return;
