@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
-enum doc_kind {
-    DOC_PROFILE = 1,
-    DOC_SETTING = 2,
-    DOC_RULE = 3,
-    DOC_RESULT = 4,
-    DOC_ANNOTATION = 5
-};
-#define DOC_KIND_LAST DOC_ANNOTATION
+ * doc.h: small things that tenants keep: uploaded profiles, settings, rules, results of queries in
+ * the background. They stand in the
  * tenant's home shard (shard_of with no service), by name of the tenant, since a tenant may have
  * some before its first profile and a number.
  *
@@ -34,12 +28,14 @@ enum doc_kind {
 #define DOC_LIST_MAX 1000 /* of one call */
 
 /* What a document is; the number stands in keys. */
-<<<<<<< HEAD
-enum doc_kind { DOC_PROFILE = 1, DOC_SETTING = 2, DOC_RULE = 3, DOC_RESULT = 4 };
-#define DOC_KIND_LAST DOC_RESULT
-=======
-enum doc_kind { DOC_PROFILE = 1, DOC_SETTING = 2, DOC_RULE = 3, DOC_ANNOTATION = 4 };
->>>>>>> 10ab037 (querier, ui: annotations: notes at points of time, on the page's timeline)
+enum doc_kind {
+    DOC_PROFILE = 1,
+    DOC_SETTING = 2,
+    DOC_RULE = 3,
+    DOC_RESULT = 4,
+    DOC_ANNOTATION = 5
+};
+#define DOC_KIND_LAST DOC_ANNOTATION
 
 struct doc {
     struct str id;
