@@ -81,7 +81,7 @@ BINS     := $(O)/bin/embertree $(ROLES:%=$(O)/bin/embertree-%)
 DEMO_BIN := $(O)/bin/embertree-demo
 CTL_BIN  := $(O)/bin/embertreectl
 TESTLIB  := $(O)/libtest.a
-UNIT     := $(sort $(patsubst %.c,$(O)/%,$(shell find tests/unit tests/prop -name "test_$(TEST).c" 2>/dev/null)))
+UNIT     := $(sort $(patsubst %.c,$(O)/%,$(shell find tests/unit tests/prop tests/sim -name "test_$(TEST).c" 2>/dev/null)))
 CLUSTER  := $(sort $(wildcard tests/cluster/test_$(TEST).py))
 FUZZ     := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/fuzz/fuzz_$(TEST).c)))
 BENCH    := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/bench/bench_*.c)))

@@ -545,6 +545,8 @@ static void drain_begin(void *cookie)
     struct ingester *in = cookie;
 
     in->draining = true;
+    if (in->replicas)
+        replicas_halt(in->replicas);
     in->drain_poll = loop_timer_new(in->ctx->loop, drain_parts, in);
     rpc_node_drain(in->node, drain_parts, in);
 }

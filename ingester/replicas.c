@@ -486,6 +486,15 @@ struct replicas *replicas_new(const struct replicas_opts *o)
     return rs;
 }
 
+void replicas_halt(struct replicas *rs)
+{
+    for (size_t i = 0; i < rs->len; i++)
+        if (rs->at[i]->node && rs->at[i]->at != AT_STOPPING)
+            repl_node_halt(rs->at[i]->node);
+    cluster_leave(rs);
+    replicas_step_soon(rs);
+}
+
 void replicas_stop(struct replicas *rs, void (*done)(void *cookie), void *cookie)
 {
     rs->stopping = true;

@@ -26,6 +26,8 @@ struct replicas *replicas_new(const struct replicas_opts *o);
 /* Gives up what it leads to others, as far as there are any, and says when, at most some seconds
  * later. New leaderships are not sought. */
 void replicas_hand_over(struct replicas *rs, void (*done)(void *cookie), void *cookie);
+/* What still leads leads no more: its writes fail, it is closed when nobody holds it. */
+void replicas_halt(struct replicas *rs);
 /* Closes everything; done when it is closed. After that only free. */
 void replicas_stop(struct replicas *rs, void (*done)(void *cookie), void *cookie);
 void replicas_free(struct replicas *rs); /* NULL is fine */

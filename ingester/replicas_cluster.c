@@ -88,6 +88,17 @@ void cluster_free(struct replicas *rs)
     member_free(rs->member);
 }
 
+static void on_left(void *cookie)
+{
+    (void)cookie;
+}
+
+void cluster_leave(struct replicas *rs)
+{
+    if (rs->member)
+        member_leave(rs->member, on_left, NULL);
+}
+
 void cluster_established(struct replicas *rs, uint32_t shard, uint64_t record_term)
 {
     if (rs->lead)
@@ -171,7 +182,7 @@ void cluster_tick(struct replicas *rs)
 
     if (rs->handed_over)
         hand_over_step(rs);
-    if (rs->member && now >= rs->report_ms) {
+    if (rs->member && !rs->handing_over && now >= rs->report_ms) {
         rs->report_ms = now + REPORT_MS;
         report(rs);
     }

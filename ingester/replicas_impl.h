@@ -75,6 +75,7 @@ bool replica_is_named(const struct replica_of *r);
 void cluster_join(struct replicas *rs);
 void cluster_free(struct replicas *rs);
 void cluster_tick(struct replicas *rs);
+void cluster_leave(struct replicas *rs); /* everybody knows at once */
 /* Without a coordination service these do nothing. */
 void cluster_established(struct replicas *rs, uint32_t shard, uint64_t record_term);
 void cluster_give(struct replicas *rs, uint32_t shard, const char *to);

@@ -276,6 +276,18 @@ void node_fail(struct repl_node *n, const struct err *why)
     loop_post(n->loop, on_failed, n);
 }
 
+void repl_node_halt(struct repl_node *n)
+{
+    struct err e;
+
+    if (dead(n))
+        return;
+    n->failed = true;
+    (void)err_set(&e, ERR_UNAVAILABLE, "shard %" PRIu32 ": its replica here is being closed",
+                  n->o.shard);
+    fail_all(n, &e);
+}
+
 void node_tick(struct repl_node *n)
 {
     if (dead(n))

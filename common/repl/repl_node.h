@@ -67,6 +67,10 @@ NODISCARD int repl_node_new(const struct repl_node_opts *o, struct repl_node **r
  * before. */
 void repl_node_stop(struct repl_node *n, void (*done)(void *cookie), void *cookie);
 
+/* Nothing is written here any more: what waits fails with ERR_UNAVAILABLE. The database stays open
+ * for readers until repl_node_stop. For a leader that is to end without a majority. */
+void repl_node_halt(struct repl_node *n);
+
 /* The newest record known; call it at each change. */
 void repl_node_record(struct repl_node *n, const struct repl_record *rec);
 struct replica_state repl_node_state(const struct repl_node *n);

@@ -181,7 +181,7 @@ static ProtobufCBinaryData bytes(const char *s)
     return (ProtobufCBinaryData){ strlen(s), (uint8_t *)(uintptr_t)s };
 }
 
-static void take_reply(struct str payload, struct write_model *ret)
+void ingester_bed_take_merge(struct str payload, struct write_model *ret)
 {
     Embertree__MergeReply *r = embertree__merge_reply__unpack(
         NULL, payload.len, (const uint8_t *)(const void *)payload.ptr);
@@ -233,7 +233,7 @@ int ingester_bed_merge(struct ingester_bed *b, const char *service, int64_t star
     if (code)
         (void)fprintf(stderr, "merge: %s\n", c.text);
     else
-        take_reply(buf_str(&c.reply), ret);
+        ingester_bed_take_merge(buf_str(&c.reply), ret);
     rpc_bed_call_deinit(&c);
     return code;
 }

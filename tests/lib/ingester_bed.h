@@ -46,6 +46,8 @@ int ingester_bed_write(struct ingester_bed *b, const struct write_gen *g, struct
 /* Merges everything of service "svc" (NULL: every service) from start to end. */
 int ingester_bed_merge(struct ingester_bed *b, const char *service, int64_t start_ms,
                        int64_t end_ms, struct write_model *ret);
+/* Adds the stacks of a MergeReply. */
+void ingester_bed_take_merge(struct str payload, struct write_model *ret);
 /* Now, as a slot. */
 uint32_t ingester_bed_slot(const struct ingester_bed *b);
 

@@ -133,6 +133,13 @@ static uint32_t random_node(struct stacks *s, struct prng *p)
     return node;
 }
 
+static uint32_t one_node(struct stacks *s, const char *name)
+{
+    struct frame f = { .func = stacks_string(s, str_c(name)) };
+
+    return stacks_node(s, 0, stacks_frame(s, &f));
+}
+
 static int by_number(const void *a, const void *b)
 {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -210,7 +217,7 @@ static void pack(const struct write_gen *g, const struct stacks_view *view, uint
 void write_gen_pack(const struct write_gen *g, struct prng *p, struct buf *out,
                     struct write_model *m)
 {
-    uint32_t want = g->stacks ? g->stacks : 5;
+    uint32_t want = g->leaf ? 1 : g->stacks ? g->stacks : 5;
     uint32_t *nodes = XNEW_ARRAY(uint32_t, want);
     uint64_t *values = XNEW_ARRAY(uint64_t, want);
     struct stacks stacks;
@@ -219,12 +226,12 @@ void write_gen_pack(const struct write_gen *g, struct prng *p, struct buf *out,
 
     stacks_init(&stacks, 16 * MIB, 1);
     for (uint32_t i = 0; i < want; i++)
-        nodes[i] = random_node(&stacks, p);
+        nodes[i] = g->leaf ? one_node(&stacks, g->leaf) : random_node(&stacks, p);
     qsort(nodes, want, sizeof(*nodes), by_number);
     for (uint32_t i = 0; i < want; i++) {
         if (len == 0 || nodes[len - 1] != nodes[i])
             nodes[len++] = nodes[i];
-        values[len - 1] = 1 + prng_below(p, 1000);
+        values[len - 1] = g->leaf ? g->value : 1 + prng_below(p, 1000);
     }
     view = stacks_view(&stacks);
     pack(g, &view, nodes, values, len, out);

@@ -33,6 +33,8 @@ struct write_gen {
     uint64_t wid;    /* low half of the write id */
     uint32_t stacks; /* how many random stacks, 0: 5 */
     bool gauge;
+    const char *leaf; /* not NULL: one stack of this one function, worth `value` */
+    uint64_t value;
 };
 /* Appends a packed request with one series and one vector to *out, and its values to *m (may be
  * NULL). */

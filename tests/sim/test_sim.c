@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whole clusters under crashes, partitions and power cuts: tests/lib/sim_cluster.h. `make sim
+ * SEED=n` runs one seed; SEEDS=n so many from SEED on.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "tests/lib/sim_cluster.h"
+
+#define SEEDS_DEFAULT 6
+
+static uint64_t number(const char *name, uint64_t otherwise)
+{
+    return getenv(name) ? strtoull(getenv(name), NULL, 0) : otherwise;
+}
+
+static void test_worlds(void **state)
+{
+    uint64_t seed = number("SEED", (uint64_t)time(NULL)), seeds = number("SEEDS", SEEDS_DEFAULT);
+    struct sim_stats all = { 0 };
+
+    (void)state;
+    print_message("SEED=%" PRIu64 " SEEDS=%" PRIu64 "\n", seed, seeds);
+    for (uint64_t i = 0; i < seeds; i++) {
+        struct sim_stats s;
+        char text[256];
+        const char *broken = sim_run(seed + i, SIM_NONE, &s, text, sizeof(text));
+
+        if (broken)
+            fail_msg("SEED=%" PRIu64 ": %s: %s", seed + i, broken, text);
+        all.pushes += s.pushes;
+        all.acked += s.acked;
+        all.reads += s.reads;
+        all.crashes += s.crashes;
+        all.cuts += s.cuts;
+        all.simulated_ms += s.simulated_ms;
+    }
+    print_message("%" PRIu64 " pushes, %" PRIu64 " acked, %" PRIu64 " reads, %" PRIu64
+                  " crashes, %" PRIu64 " cuts in %" PRIu64 " s\n",
+                  all.pushes, all.acked, all.reads, all.crashes, all.cuts, all.simulated_ms / 1000);
+    assert_true(all.acked > all.pushes / 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_worlds) };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
