@@ -11,7 +11,11 @@
  *
  * A cell is a group and a point. Merges begin and end at leaves, so the edges of points move behind
  * the leaf they lie in; points still partition the range. Where retention has left only coarser
- * nodes, a merge takes whole ones: an edge inside one would count it in two points, and is refused.
+ * nodes, a merge takes whole ones: an edge inside one would count it in two points. Its reply says
+ * so, and when all cells are read, the edges up to the last such one move on to where the next
+ * coarser nodes end (the first edge back), and all is asked again: a node counts in the point its
+ * beginning lies in, as in timelines. Nodes of all levels lie on multiples of their length, so that
+ * this ends, with the same edges for all ingesters.
  * Replies of a batch are dropped before the
  * next is asked: memory does not grow with the number of points.
  *
@@ -33,13 +37,20 @@
 
 enum { ASK_WRITES = BATCH, ASK_SETS = 2 * BATCH, ASK_EXEMPLARS };
 
+/* Lengths of nodes, in seconds: LEVELS of common/store/keys.h. */
+static const int64_t node_s[] = { 10, 60, 600, 3600, 21600, 86400, 8 * 86400, 64 * 86400 };
+#define NODES ((int)ARRAY_LEN(node_s))
+
 struct site {
     struct select_series *s;
     struct labels *groups; /* one without labels where nothing is grouped by */
     struct spec *specs;    /* of the groups */
     size_t groups_len;
-    size_t next;  /* cell: group * points + point */
-    size_t batch; /* so many at once, up to BATCH */
+    size_t next;          /* cell: group * points + point */
+    size_t batch;         /* so many at once, up to BATCH */
+    int64_t *edges;       /* points + 1 of them: where each begins, and the last ends */
+    int64_t until[NODES]; /* edges up to it stand at multiples of this length, or of a longer one */
+    int64_t crossed;      /* the last edge that was inside a node; 0: none */
     uint64_t *sum, *writes;
     uint32_t *leaves;
     bool gauge;
@@ -67,6 +78,44 @@ static int64_t edge(const struct plan_grid *g, int64_t k)
     return from + (LEAF_MS - behind % LEAF_MS) % LEAF_MS;
 }
 
+/* The longest node that edges at this time keep clear of. */
+static int64_t node_at(const struct site *x, int64_t edge_ms)
+{
+    int i = NODES - 1;
+
+    while (i > 0 && edge_ms > x->until[i])
+        i--;
+    return node_s[i] * 1000;
+}
+
+static void make_edges(struct site *x)
+{
+    const struct plan_grid *g = &x->s->grid;
+
+    for (int64_t k = 0; k <= g->points; k++) {
+        int64_t at = edge(g, k), node = node_at(x, at), behind = at - SLOT_EPOCH_MS;
+
+        if (behind > 0 && behind % node)
+            at += k ? node - behind % node : -(behind % node);
+        x->edges[k] = k ? MAX(at, x->edges[k - 1]) : at;
+    }
+}
+
+/* Edges move on. False: they were at the longest nodes already. */
+static bool move_edges(struct site *x)
+{
+    int i = 1;
+
+    while (i < NODES && x->until[i] >= x->crossed)
+        i++;
+    if (i == NODES)
+        return false;
+    x->until[i] = x->crossed;
+    x->crossed = 0;
+    make_edges(x);
+    return true;
+}
+
 /* ---- cells ------------------------------------------------------------------------------------*/
 
 static int read_batch(struct query *q, struct err *e);
@@ -85,7 +134,7 @@ static int ask_cell(struct query *q, struct site *x, size_t cell, size_t ask, st
 {
     const struct plan_grid *g = &x->s->grid;
     const struct spec *spec = &x->specs[cell / g->points];
-    int64_t k = (int64_t)(cell % g->points), from = edge(g, k), to = edge(g, k + 1);
+    int64_t from = x->edges[cell % g->points], to = x->edges[cell % g->points + 1];
     struct wire_query wq = { .profile_type = spec->profile_type,
                              .selectors = spec->selectors,
                              .selectors_len = spec->len };
@@ -155,8 +204,8 @@ static int reply_cells(struct query *q, struct err *e)
     for (size_t g = 0; g < x->groups_len && !code; g++)
         code = add_cells(q, x, g, at, &t, e);
     timeline_finish(&t, x->s->asked.average != 0);
-    t.start_ms = MAX(edge(grid, 0), 0);
-    t.end_ms = edge(grid, grid->points);
+    t.start_ms = MAX(x->edges[0], 0);
+    t.end_ms = x->edges[grid->points];
     if (!code)
         code = select_reply(q, x->s, &t, &list, e);
     timeline_deinit(&t);
@@ -166,7 +215,7 @@ static int reply_cells(struct query *q, struct err *e)
 static int ask_exemplars(struct query *q, const struct site *x, struct err *e)
 {
     const struct select_series *s = x->s;
-    int64_t from = edge(&s->grid, 0), to = edge(&s->grid, s->grid.points);
+    int64_t from = x->edges[0], to = x->edges[s->grid.points];
     struct wire_query wq = { .profile_type = s->spec.profile_type,
                              .selectors = s->spec.selectors,
                              .selectors_len = s->spec.len,
@@ -222,22 +271,16 @@ static uint32_t count_leaves(struct query *q, struct cell_leaves *l)
 /* One cell of all ingesters and tenants. */
 static int read_cell(struct query *q, struct site *x, size_t cell, size_t ask, struct err *e)
 {
-    int64_t k = (int64_t)(cell % x->s->grid.points), from = edge(&x->s->grid, k);
+    size_t k = cell % x->s->grid.points;
+    int64_t from = x->edges[k];
     struct wire_merged w;
     struct cell_leaves leaves = { 0 };
     size_t pos = 0;
     int n;
 
     while ((n = query_next_merged(q, ask, &pos, &w, e)) > 0) {
-        if (k > 0 && w.total && w.start_ms < from) {
-            (void)err_set(e, ERR_INPUT,
-                          "a point begins at %" PRId64 " ms, inside of what is kept there as one, "
-                          "from %" PRId64 " on: with a stackTraceSelector and times that old, ask "
-                          "for points that begin with hours or days",
-                          from, w.start_ms);
-            n = -1;
-            break;
-        }
+        if (k > 0 && w.total && w.start_ms < from)
+            x->crossed = MAX(x->crossed, edge(&x->s->grid, (int64_t)k));
         uint64_t sum = x->sum[cell] + w.total;
         x->sum[cell] = sum < w.total || sum > INT64_MAX ? INT64_MAX : sum;
         x->gauge |= w.gauge;
@@ -264,6 +307,25 @@ static int read_writes(struct query *q, struct site *x, size_t cell, size_t ask,
     return n < 0 ? e->code : 0;
 }
 
+/* From the first cell again, behind edges that were moved. */
+static int again(struct query *q, struct site *x, struct err *e)
+{
+    size_t cells = x->groups_len * x->s->grid.points;
+    int64_t crossed = x->crossed;
+
+    if (!move_edges(x))
+        return err_set(e, ERR_INPUT,
+                       "a point begins at %" PRId64 " ms, inside of what is kept there as one: "
+                       "ask for longer points",
+                       crossed);
+    memset(x->sum, 0, cells * sizeof(*x->sum));
+    memset(x->writes, 0, cells * sizeof(*x->writes));
+    memset(x->leaves, 0, cells * sizeof(*x->leaves));
+    x->next = 0;
+    q->saturated = 0;
+    return ask_batch(q, x, e);
+}
+
 static int read_batch(struct query *q, struct err *e)
 {
     struct site *x = q->state;
@@ -274,7 +336,9 @@ static int read_batch(struct query *q, struct err *e)
             return e->code;
     query_calls_reset(q);
     query_data_reset(q);
-    return x->next < cells ? ask_batch(q, x, e) : ask_exemplars(q, x, e);
+    if (x->next < cells)
+        return ask_batch(q, x, e);
+    return x->crossed ? again(q, x, e) : ask_exemplars(q, x, e);
 }
 
 /* ---- groups -----------------------------------------------------------------------------------*/
@@ -289,6 +353,10 @@ static int make_cells(struct query *q, struct site *x, struct err *e)
                        " points each: with a stackTraceSelector their product is at most %d; ask "
                        "for a larger step",
                        x->groups_len, x->s->grid.points, CELLS_MAX);
+    x->edges = ARENA_ARRAY(q->arena, int64_t, x->s->grid.points + 1);
+    if (!x->edges)
+        return no_room(e);
+    make_edges(x);
     x->sum = ARENA_ARRAY(q->arena, uint64_t, cells + 1);
     x->writes = ARENA_ARRAY(q->arena, uint64_t, cells + 1);
     x->leaves = ARENA_ARRAY(q->arena, uint32_t, cells + 1);

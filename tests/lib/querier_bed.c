@@ -38,7 +38,8 @@ static void answer(struct qbed_ingester *in, struct rpc_call *call, enum rpc_met
     else if (method == RPC_DELETE || method == RPC_SPACE)
         ; /* the empty message: has nothing */
     else if (fake_answer(&(struct fake){ in->bed->pushes, in->bed->pushes_len, in->bed->exemplars,
-                                         in->bed->exemplars_len, in->index,
+                                         in->bed->exemplars_len, in->bed->coarse_ms,
+                                         in->bed->coarse_until_ms, in->index,
                                          in->bed->ingesters_len },
                          method, payload, &out, &e)) {
         buf_deinit(&out);

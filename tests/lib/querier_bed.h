@@ -70,7 +70,8 @@ struct qbed {
     size_t pushes_len;
     const struct qbed_exemplar *exemplars; /* by the time of their pushes */
     size_t exemplars_len;
-    struct fake_docs docs; /* of all ingesters */
+    int64_t coarse_ms, coarse_until_ms; /* merges: nodes that begin before the latter; 0: leaves */
+    struct fake_docs docs;              /* of all ingesters */
     struct net_mem *client;
     bool drained;
 };

@@ -115,6 +115,14 @@ static int ascending(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* Edges of merges inside a node that is kept as one snap outward to it. */
+static int64_t snapped(const struct fake *f, int64_t ms, int64_t on)
+{
+    int64_t behind = f->coarse_ms ? (ms - SLOT_EPOCH_MS) % f->coarse_ms : 0;
+
+    return behind && ms - behind < f->coarse_until_ms ? ms - behind + on : ms;
+}
+
 static int answer_merge(const struct fake *f, struct str payload, struct arena *a, struct buf *out,
                         struct err *e)
 {
@@ -129,6 +137,8 @@ static int answer_merge(const struct fake *f, struct str payload, struct arena *
 
     CHECK(q);
     stacks_init(&s, GIB, 5);
+    q->start_ms = snapped(f, q->start_ms, 0);
+    q->end_ms = snapped(f, q->end_ms, f->coarse_ms);
     for (size_t i = 0; i < f->n && e->code == 0; i++) {
         const struct qbed_push *p = &f->pushes[i];
         uint32_t leaf = slot_of_ms(p->ms) / LEAF_SLOTS;

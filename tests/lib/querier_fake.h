@@ -12,6 +12,7 @@ struct fake {
     size_t n;
     const struct qbed_exemplar *exemplars; /* by time */
     size_t exemplars_len;
+    int64_t coarse_ms, coarse_until_ms;
     size_t ingester;  /* this one */
     size_t ingesters; /* of all; there are twice as many shards */
 };

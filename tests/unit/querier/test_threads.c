@@ -61,8 +61,8 @@ static void answer(enum rpc_method method, struct rpc_call *call, struct str pay
     struct buf out;
 
     buf_init(&out, MIB);
-    if (fake_answer(&(struct fake){ pushes, ARRAY_LEN(pushes), NULL, 0, 0, 1 }, method, payload,
-                    &out, &e)) {
+    if (fake_answer(&(struct fake){ pushes, ARRAY_LEN(pushes), NULL, 0, 0, 0, 0, 1 }, method,
+                    payload, &out, &e)) {
         buf_deinit(&out);
         rpc_fail(call, &e);
         return;
