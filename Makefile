@@ -146,6 +146,9 @@ bench-year: $(BENCH) $(TOOLS) all  ## the long form of what the simulated year m
 	  $(O)/tests/bench/bench_year $(O)/tests/bench/bench_bytes $(O)/tests/bench/bench_series \
 	  $(O)/tests/bench/bench_million tests/bench/bench_restart.py
 
+sim: $(O)/tests/sim/test_sim ## whole clusters, simulated: SEED=n, SEEDS=n from there on
+	$(Q)SEED=$(or $(SEED),1) SEEDS=$(or $(SEEDS),1) $(O)/tests/sim/test_sim
+
 lint:                  ## house rules no compiler checks
 	$(Q)python3 tests/lint/tidy.py
 tidy: compdb $(GEN_H)  ## clang-tidy over everything (minutes)
