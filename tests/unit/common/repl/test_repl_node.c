@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Replicas at work, over rpc: writes through kv_repl, fail-over, nodes that come back after a power
- * cut, snapshots, a database that was the only copy. In the end the databases are the same, row by
+ * cut, snapshots, a database that was the only copy, the real store above. In the end the databases are the same, row by
  * row, and hold what was acked. Simulated, and once with real threads.
  */
 #include <setjmp.h>
@@ -24,6 +24,7 @@
 #include "common/sys/thread.h"
 #include "tests/lib/rlog_fake.h"
 #include "tests/lib/rpc_bed.h"
+#include "tests/lib/store_bed.h"
 
 enum { NODES = 3, LIMIT_MS = 60000 };
 
@@ -458,6 +459,127 @@ static void test_adopt(void **state)
     end();
 }
 
+/* ---- the real store ---- */
+
+enum { PUSHES = 90 };
+static struct {
+    struct store_bed bed;
+    struct member *at;
+    bool acked[PUSHES], tried[PUSHES];
+    uint64_t sum; /* of the answer, in the end */
+    bool done, last;
+    int cut; /* rounds that ended in the middle */
+} st;
+
+static int push(int i, struct err *e)
+{
+    char stacks[32], labels[16];
+    struct bed_push p = { .slot = store_bed_slot(&st.bed) - 2,
+                          .wid = (uint64_t)i + 1,
+                          .labels = labels,
+                          .stacks = stacks };
+    struct store_batch *batch = store_batch_new(st.bed.s);
+    struct store_result r;
+
+    (void)snprintf(labels, sizeof(labels), "pod=p%d", i % 3);
+    (void)snprintf(stacks, sizeof(stacks), "a;f%d=%d", i % 7, i + 1);
+    int rc = store_bed_stage(&st.bed, batch, &p, &r, e);
+    int code = store_commit(st.bed.s, batch, e);
+    if (rc || code)
+        return rc ? rc : code;
+    st.tried[i] = true;
+    assert_int_equal(r.stored + r.duplicates, 1);
+    if (st.acked[i])
+        assert_int_equal(r.stored, 0);
+    st.acked[i] = true;
+    return 0;
+}
+
+/* Leads for a while: what was tried before once more, under the same ids, and some more. */
+static void store_leads(void *cookie)
+{
+    int upto = *(int *)cookie;
+    struct err e;
+    int rc = 0;
+
+    st.bed.o.kv = kv_repl_new(st.at->node);
+    if (store_open(&st.bed.o, &st.bed.s, &e)) {
+        st.cut++;
+        st.done = true;
+        return;
+    }
+    for (int i = 0; i < upto && !rc; i++) {
+        st.tried[i] = true;
+        rc = push(i, &e);
+        if (!rc && i % 13 == 12) {
+            bool more = true;
+            clock_fake_advance(&st.bed.clock, 30000);
+            while (more && !rc)
+                rc = store_seal(st.bed.s, 1000, &more, &e);
+        }
+    }
+    st.cut += rc != 0;
+    if (st.last) {
+        uint32_t now = store_bed_slot(&st.bed);
+        const char *text = store_bed_merge(&st.bed, NULL, "{}", NULL, now - 1000, now + 10);
+        for (const char *p = text; (p = strchr(p, '=')); p++)
+            st.sum += strtoull(p + 1, NULL, 10);
+    }
+    store_close(st.bed.s);
+    st.done = true;
+}
+
+static bool store_done(void *cookie)
+{
+    (void)cookie;
+    return st.done;
+}
+
+static void test_store(void **state)
+{
+    uint64_t want = 0, acked = 0;
+
+    (void)state;
+    begin(false);
+    memset(&st, 0, sizeof(st));
+    clock_fake_init(&st.bed.clock, BED_START_MS);
+    st.bed.o = (struct store_opts){ .clock = &st.bed.clock.clock,
+                                    .dict_bytes_max = 64 * MIB,
+                                    .seal_delay_ms = 30000,
+                                    .wid_horizon_ms = 4 * 3600 * 1000,
+                                    .seed = 42 };
+    for (int i = 0; i < NODES; i++)
+        node_up(&t.m[i]);
+    for (int round = 0; round < 9; round++) {
+        int upto = (round + 1) * PUSHES / 9;
+        st.at = &t.m[round % NODES];
+        st.last = round == 8;
+        st.done = false;
+        if (round > 0)
+            next_leader(st.at->name);
+        assert_true(rpc_bed_run(&t.bed, leads, st.at, LIMIT_MS));
+        fiber_run(store_leads, &upto);
+        if (st.last) {
+            assert_true(rpc_bed_run(&t.bed, store_done, NULL, LIMIT_MS));
+            break;
+        }
+        rpc_bed_sleep(&t.bed, 30 + (uint64_t)round * 40);
+        node_down(st.at); /* in the middle */
+        assert_true(rpc_bed_run(&t.bed, store_done, NULL, LIMIT_MS));
+        cut_power(st.at, (uint64_t)round % 4);
+        node_up(st.at);
+    }
+    for (int i = 0; i < PUSHES; i++) {
+        want += (uint64_t)i + 1;
+        acked += st.acked[i];
+    }
+    assert_int_equal(acked, PUSHES);
+    assert_int_equal(st.sum, want); /* each once */
+    assert_true(st.cut > 3);
+    assert_true(same_rows() > 100);
+    end();
+}
+
 static void test_threads(void **state)
 {
     struct thread thread = { 0 };
@@ -481,9 +603,8 @@ static void test_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_failover),
-        cmocka_unit_test(test_snapshot),
-        cmocka_unit_test(test_adopt),
+        cmocka_unit_test(test_failover), cmocka_unit_test(test_snapshot),
+        cmocka_unit_test(test_adopt),    cmocka_unit_test(test_store),
         cmocka_unit_test(test_threads),
     };
 
