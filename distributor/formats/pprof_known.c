@@ -41,6 +41,7 @@ struct lookup {
     VEC(uint32_t) frames; /* of locations of several frames */
     uint32_t *path;       /* of one stack, leaf first: l->frames_keep of them */
     size_t path_len;
+    uint32_t *rows;  /* by number: position + 1 of its samples without labels, added up; 0: none */
     uint32_t *nodes; /* push->known_nodes */
     size_t nodes_len;
     struct pprof_seen seen; /* node: number in the push; PPROF_NONE: has an unknown location */
@@ -66,8 +67,10 @@ static bool lookup_init(struct lookup *x)
     x->locations = arena_alloc(a, p->locations.len * sizeof(*x->locations));
     x->path = arena_alloc(a, ((size_t)x->l->frames_keep + 1) * sizeof(*x->path));
     x->nodes = arena_alloc(a, (p->samples.len + 1) * sizeof(*x->nodes));
+    x->rows = arena_alloc(a, (p->samples.len + 2) * sizeof(*x->rows));
     pprof_seen_init(&x->seen, p->body, MIN(p->samples.len, STACKS_FIRST), x->k->stacks.seed);
-    if (!x->files || !x->modules || !x->functions || !x->locations || !x->path || !x->nodes)
+    if (!x->files || !x->modules || !x->functions || !x->locations || !x->path || !x->nodes ||
+        !x->rows)
         return false;
     memset(x->files, 0xff, p->strings.len * sizeof(*x->files));
     memset(x->modules, 0xff, p->mappings.len * sizeof(*x->modules));
@@ -237,6 +240,7 @@ static uint32_t number_of(struct lookup *x, uint32_t node)
     }
     if (!k->dense.ptr[node]) {
         x->nodes[x->nodes_len++] = node;
+        x->rows[x->nodes_len] = 0;
         k->dense.ptr[node] = (uint32_t)x->nodes_len;
     }
     return k->dense.ptr[node];
@@ -367,6 +371,25 @@ static uint32_t find_seen(struct lookup *x, struct err *e)
     return at;
 }
 
+/* Samples of one stack and no labels that count are one from here on. */
+static inline void take_sample(struct lookup *x, uint32_t at, const int64_t *values,
+                               struct pprof_walked *out)
+{
+    size_t types = x->p->types_len;
+
+    bool labelled = x->sample.labels.len && pprof_labelled(&x->keep, &x->sample);
+
+    if (labelled || !x->rows[at]) {
+        if (!labelled)
+            x->rows[at] = (uint32_t)out->len + 1;
+        pprof_keep_sample(&x->keep, &x->sample, at, values, out);
+        return;
+    }
+    uint64_t *to = out->values + (x->rows[at] - 1) * types;
+    for (size_t t = 0; t < types; t++)
+        to[t] = push_sum(x->push, to[t], (uint64_t)values[t]);
+}
+
 static bool walk_samples(struct lookup *x, const int64_t *values, struct pprof_walked *out)
 {
     size_t types = x->p->types_len;
@@ -384,7 +407,7 @@ static bool walk_samples(struct lookup *x, const int64_t *values, struct pprof_w
         if (at == PPROF_NONE)
             x->push->drops[DROP_UNKNOWN_LOCATION]++;
         else
-            pprof_keep_sample(&x->keep, &x->sample, at, v, out);
+            take_sample(x, at, v, out);
     }
     return true;
 }

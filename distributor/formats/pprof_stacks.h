@@ -55,6 +55,8 @@ struct pprof_keep {
 };
 void pprof_keep_sample(struct pprof_keep *k, const struct pprof_sample *s, uint32_t node,
                        const int64_t *values, struct pprof_walked *out);
+/* Does it have labels that pprof_keep_sample keeps? */
+bool pprof_labelled(struct pprof_keep *k, const struct pprof_sample *s);
 bool pprof_walked_init(const struct pprof *p, const struct push *push, struct pprof_walked *out);
 
 /* What the series are called. */

@@ -378,6 +378,16 @@ static bool is_span(struct pprof_keep *k, uint32_t key)
     return k->number_is_span;
 }
 
+bool pprof_labelled(struct pprof_keep *k, const struct pprof_sample *s)
+{
+    vec_for (i, &s->labels) {
+        const struct pprof_label *label = &s->labels.ptr[i];
+        if (label->str || (label->num && is_span(k, label->key)))
+            return true;
+    }
+    return false;
+}
+
 void pprof_keep_sample(struct pprof_keep *k, const struct pprof_sample *s, uint32_t node,
                        const int64_t *values, struct pprof_walked *out)
 {
