@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The cluster's documents: map, record of a shard, progress, a node that lives. Any bytes; what is
+ * taken comes back from its own text, keeps its rules, and a map's answers are within bounds.
+ */
+#include <stdlib.h>
+
+#include "common/cluster/keyspace.h"
+#include "common/cluster/map.h"
+#include "common/cluster/progress.h"
+#include "common/cluster/record.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_places(const struct map *m, struct str tenant, struct str service)
+{
+    uint32_t places[MAP_SPREAD_MAX * (MAP_BEFORE_MAX + 1)];
+    size_t n = map_places(m, tenant, service, places, ARRAY_LEN(places));
+    bool found = false;
+    uint32_t shard = map_shard(m, tenant, service, n * 77);
+
+    CHECK(n > 0 && n <= ARRAY_LEN(places));
+    for (size_t i = 0; i < n; i++) {
+        CHECK(places[i] < m->shards);
+        found = found || places[i] == shard;
+    }
+    CHECK(found);
+}
+
+static void fuzz_map(struct str bytes)
+{
+    const struct map *m, *back;
+    struct buf one, two;
+    struct err e;
+
+    if (map_parse("m", bytes, bytes.len % 2 == 1, &m, &e))
+        return;
+    check_places(m, STR("t"), STR("s"));
+    for (size_t i = 0; i < m->tenants_len && i < 8; i++)
+        check_places(m, m->tenants[i].name, STR("s"));
+    for (size_t i = 0; i < m->services_len && i < 8; i++)
+        check_places(m, m->services[i].tenant, m->services[i].name);
+    buf_init(&one, 64 * MIB);
+    buf_init(&two, 64 * MIB);
+    map_write(m, &one);
+    /* Text that is no UTF-8 is written as U+FFFD: two names may become one then. */
+    if (str_utf8_valid(bytes) && one.len <= MAP_BYTES_MAX &&
+        map_parse("m", buf_str(&one), true, &back, &e) == 0) {
+        map_write(back, &two);
+        CHECK(str_eq(buf_str(&one), buf_str(&two)));
+        map_unref(back);
+    }
+    buf_deinit(&one);
+    buf_deinit(&two);
+    map_unref(m);
+}
+
+static void fuzz_record(struct str bytes)
+{
+    struct repl_record r, back;
+    struct buf out;
+    struct err e;
+
+    if (record_parse(bytes, &r, &e))
+        return;
+    CHECK(record_check(&r, &e) == 0);
+    buf_init(&out, RECORD_BYTES_MAX);
+    record_write(&r, &out);
+    CHECK(buf_ok(&out) && record_parse(buf_str(&out), &back, &e) == 0 && record_eq(&r, &back));
+    buf_deinit(&out);
+    record_next_leader(&r, r.members.names[r.members.len - 1], &back);
+    if (r.established || r.prev_members.len)
+        CHECK(record_may_follow(&r, &back, &e) == 0 || r.term == UINT64_MAX);
+}
+
+static void fuzz_progress(struct str bytes)
+{
+    struct arena *a = arena_new(16 * MIB);
+    struct progress p, back;
+    struct buf out;
+    struct err e;
+
+    if (progress_parse(bytes, a, &p, &e) == 0) {
+        buf_init(&out, 8 * MIB);
+        progress_write(&p, &out);
+        if (out.len <= PROGRESS_BYTES_MAX) {
+            CHECK(progress_parse(buf_str(&out), a, &back, &e) == 0);
+            CHECK(back.shards_len == p.shards_len && back.services_len == p.services_len);
+        }
+        buf_deinit(&out);
+    }
+    arena_free(a);
+}
+
+static void fuzz_live(struct str bytes)
+{
+    struct live l, back;
+    struct buf out;
+    struct err e;
+
+    if (live_parse(bytes, &l, &e))
+        return;
+    buf_init(&out, 4 * KIB);
+    live_write(&l, &out);
+    CHECK(live_parse(buf_str(&out), &back, &e) == 0 && l.id == back.id);
+    buf_deinit(&out);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct str bytes = str_n(data + 1, size ? size - 1 : 0), node;
+    uint32_t shard;
+
+    if (size == 0)
+        return 0;
+    switch (data[0]) {
+    case 'm':
+        fuzz_map(bytes);
+        break;
+    case 'r':
+        fuzz_record(bytes);
+        break;
+    case 'p':
+        fuzz_progress(bytes);
+        break;
+    case 'l':
+        fuzz_live(bytes);
+        break;
+    default:
+        (void)key_parse(STR("/e"), bytes, &shard, &node);
+        break;
+    }
+    return 0;
+}
