@@ -1,9 +1,11 @@
 """`make run-cluster`: a whole cluster that works, heals and ends with everything it started."""
 import contextlib
+import json
 import os
 import pathlib
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,7 +18,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import cluster
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL)
-OFFSETS = [0, 1, 10, 11, 20, 21, 22, 30]  # of the ports, as its head says
+OFFSETS = [0, 1, 10, 11, 20, 21, 22, 30, 40]  # of the ports, as its head says
 
 
 def processes_with(text):
@@ -89,7 +91,7 @@ class Run:
 
     def pids(self):
         """{name: process id} as it was printed."""
-        return {m[1]: int(m[2]) for m in re.finditer(r"^ +(\w+-\d) +(\d+) +http://",
+        return {m[1]: int(m[2]) for m in re.finditer(r"^ +(\w+-\d|etcd) +(\d+) +http://",
                                                      self.out.read_text(), re.M)}
 
     def get(self, offset, path):
@@ -159,7 +161,7 @@ def ask_until(run, offset, text):
 
 def test_what_it_prints_works():
     """Who is where, the two commands, the demo's profiles behind both queriers."""
-    with Run(DEMO="1", SELF="1") as run:
+    with Run(DEMO="1", SELF="1", CLUSTER_REPLICAS="1") as run:
         pids = run.pids()
         assert sorted(pids) == ["compactor-1", "distributor-1", "distributor-2", "ingester-1",
                                 "ingester-2", "ingester-3", "querier-1", "querier-2"], pids
@@ -183,7 +185,7 @@ def test_what_it_prints_works():
 
 def test_started_again():
     """kill -9 of one of each role: said, started again, and everything still answers."""
-    with Run(SHARDS="6", KEY="0") as run:
+    with Run(SHARDS="6", KEY="0", CLUSTER_REPLICAS="1") as run:
         assert "cluster.keys" not in run.get(0, "/config")
         push = run.out.read_text().partition("push a profile:")[2].partition("ask for it:")[0]
         assert subprocess.run(["bash", "-c", push], capture_output=True,
@@ -201,18 +203,70 @@ def test_started_again():
         assert not run.left()
 
 
+def test_three_copies():
+    """With etcd, which is the default: zones, an ingester killed at a time without an error, all of it
+    ended and begun again on the same data, which no other number of copies is tried on."""
+    if not shutil.which("etcd"):
+        print("SKIPPED: three copies: etcd-server is not installed", flush=True)
+        return
+    with Run(RESTART="1") as run:
+        pids = run.pids()
+        assert sorted(pids) == ["compactor-1", "distributor-1", "distributor-2", "etcd", "ingester-1",
+                                "ingester-2", "ingester-3", "querier-1", "querier-2"], pids
+        for i in (1, 2, 3):
+            config = run.get(19 + i, "/config")
+            assert f'zone: "zone-{i}"' in config and f'node: "ingester-{i}"' in config, config
+        push = run.out.read_text().partition("push a profile:")[2].partition("ask for it:")[0]
+        assert subprocess.run(["bash", "-c", push], capture_output=True, timeout=40).returncode == 0
+        ask_until(run, 0, '"idle"')
+        for i in (1, 2, 3):
+            os.kill(pids[f"ingester-{i}"], signal.SIGKILL)
+            ask_until(run, 1, '"idle"')
+            run.wait_for(f"ingester-{i} is started again")
+            until = time.monotonic() + 60
+            while not whole(run):
+                assert time.monotonic() < until, [ring(run, n) for n in (20, 21, 22)]
+                time.sleep(0.2)
+        os.kill(pids["etcd"], signal.SIGKILL)
+        run.wait_for("etcd is started again")
+        run.child.send_signal(signal.SIGTERM)
+        assert run.child.wait(60) == 0 and not run.left()
+        one = subprocess.run(["deploy/run-cluster"], cwd=cluster.ROOT, capture_output=True, timeout=20,
+                             env=run.env | {"CLUSTER_REPLICAS": "1"})
+        assert one.returncode == 1 and b"made with CLUSTER_REPLICAS=3" in one.stderr, one
+        with contextlib.suppress(FileNotFoundError):
+            run.out.unlink()
+        with run:
+            ask_until(run, 0, '"idle"')
+
+
+def ring(run, offset):
+    """The replicas of an ingester; nothing while it does not answer."""
+    with contextlib.suppress(OSError):
+        return json.loads(run.get(offset, "/ring"))["roles"]["ingester"].get("replicas", [])
+    return []
+
+
+def whole(run):
+    """Each shard is served by somebody, and the two others have what it has."""
+    serving = {r["shard"]: r for n in (20, 21, 22) for r in ring(run, n) if r["state"] == "serving"}
+    return len(serving) == 3 and all(sum(p["member"] and p["behind"] < 100 for p in r["peers"]) >= 2
+                                     for r in serving.values())
+
+
 def test_cannot_start():
     with Run(DISTRIBUTORS="1", QUERIERS="1", INGESTERS="1") as first:
         r = subprocess.run(["deploy/run-cluster"], cwd=cluster.ROOT, env=first.env,
                            capture_output=True, timeout=20)
         assert r.returncode == 1 and b"in use" in r.stderr and b"running" not in r.stdout, r
         assert first.get(0, "/readyz") == "ready\n"
-    for wrong in ({"INGESTERS": "9"}, {"QUERIERS": "0"}, {"PORT": "32001"}, {"PORT": "x"}):
+    for wrong in ({"INGESTERS": "9"}, {"QUERIERS": "0"}, {"PORT": "32001"}, {"PORT": "x"},
+                  {"CLUSTER_REPLICAS": "2"}, {"CLUSTER_REPLICAS": "x"}, {"ZONES": "0"}):
         r = subprocess.run(["deploy/run-cluster"], cwd=cluster.ROOT, env=first.env | wrong,
                            capture_output=True, timeout=20)
         assert r.returncode == 1 and b"want" in r.stderr, r
     # A server refuses: its words are shown, nothing is left.
-    run = Run(SHARDS="2")
+    run = Run(SHARDS="2", CLUSTER_REPLICAS="1")
     r = subprocess.run(["deploy/run-cluster"], cwd=cluster.ROOT, env=run.env, capture_output=True,
                        timeout=40)
     assert r.returncode == 1 and b"every ingester needs at least one shard" in r.stderr, r
@@ -222,4 +276,5 @@ def test_cannot_start():
 
 if __name__ == "__main__":
     cluster.main([test_script_ends_everything, test_make_ends_everything,
-                  test_what_it_prints_works, test_started_again, test_cannot_start])
+                  test_what_it_prints_works, test_started_again, test_three_copies,
+                  test_cannot_start])
