@@ -31,7 +31,7 @@ struct cell {
 };
 struct line {                /* one group of the answer */
     struct cell *cells;      /* by point; NULL until there is data */
-    roaring_bitmap_t *slots; /* gauges: with data; of coarser levels the first of each leaf */
+    roaring_bitmap_t *slots; /* gauges: with data; of coarser levels all of each leaf */
 };
 struct timeline {
     const struct store_query *q;
@@ -185,7 +185,7 @@ static int on_hot(void *cookie, size_t series, const struct hot_leaf *leaf, stru
     return rc;
 }
 
-/* Leaves with data of levels above 0, as their first slots. */
+/* Leaves with data of levels above 0, as all their slots. */
 static int on_presence(void *cookie, size_t series, uint32_t first, uint32_t end, struct err *e)
 {
     struct timeline *x = cookie;
@@ -193,8 +193,8 @@ static int on_presence(void *cookie, size_t series, uint32_t first, uint32_t end
 
     if (get_line(x, series, &l, e))
         return e->code;
-    for (uint32_t t = first; t < end; t += LEAF_SLOTS)
-        roaring_bitmap_add(l->slots, t);
+    /* Whole runs take no memory; no point of these levels ends inside a leaf. */
+    roaring_bitmap_add_range(l->slots, first, end);
     return 0;
 }
 
