@@ -67,6 +67,7 @@ static int status(struct net_world *w, const char *path, const char *header)
     assert_int_equal(sscanf(c->out.ptr, "HTTP/1.1 %d", &code), 1);
     if (code == 401)
         assert_non_null(strcasestr(c->out.ptr, "www-authenticate: bearer"));
+    net_mem_free(c);
     return code;
 }
 
