@@ -153,7 +153,7 @@ void admin_ring(const struct process *p, struct buf *out)
     json_key(&j, "ready");
     json_bool(&j, process_ready(p, &role, &why));
     json_key(&j, "shards");
-    json_u64(&j, p->ctx.cluster->shards);
+    json_u64(&j, view_shards(p->ctx.view)); /* 0: not known yet */
     if (p->memory) {
         json_key(&j, "memory");
         memory_json(p->memory, &j);
