@@ -20,6 +20,7 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/cluster/view.h"
+#include "common/cold/place.h"
 #include "common/obs/log.h"
 #include "common/role/memory.h"
 #include "ingester/recover.h"
@@ -33,6 +34,7 @@
 #include "ingester/rpc_write.h"
 #include "ingester/scrubber.h"
 #include "ingester/state.h"
+#include "ingester/tier.h"
 #include "ingester/unpack.h"
 #include "proto/query.pb-c.h"
 
@@ -129,7 +131,6 @@ int ingester_open_store(const struct ingester *in, uint32_t number, struct kv *k
     size_t shards = in->shards_own;
     const struct exemplar_conf *xc = in->exemplars;
     struct store_opts so = {
-        .kv = kv,
         .clock = ctx->env->clock,
         .shard = number,
         .dict_bytes_max = memory_share(ctx->memory_limit, MEMORY_DICTS) / shards,
@@ -148,7 +149,9 @@ int ingester_open_store(const struct ingester *in, uint32_t number, struct kv *k
     int code;
 
     ctx->env->random(ctx->env, &so.seed, sizeof(so.seed));
-    code = store_open(&so, ret, e);
+    code = tier_wrap(in->tier, number, kv, &so.kv, e);
+    if (!code)
+        code = store_open(&so, ret, e);
     return code ? err_wrap(e, "shard %" PRIu32, number) : 0;
 }
 
@@ -367,6 +370,7 @@ static void ingester_free(void *self)
     rpc_read_free(in);
     rpc_build_free(in);
     rpc_delete_free(in);
+    tier_free(in->tier);
     shards_free(in->shards);
     recover_free(in->recover);
     scrubber_free(in->scrubber);
@@ -419,6 +423,8 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
         code = retention_open(in, e);
     if (!code)
         code = rollups_new(conf_get(ctx->conf, &rollup_options), &in->rollups, e);
+    if (!code)
+        code = tier_open(in, &in->tier, e);
     if (!code && !in->moves)
         code = open_stores(in, stores, &n, e);
     if (!code)
@@ -435,6 +441,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
         ingester_start_shard(in, u32_from(in->index + i * ctx->cluster->ingesters.len), stores[i]);
     in->recover = recover_new(in);
     in->scrubber = scrubber_new(in);
+    tier_begin(in->tier);
     watch_memory(in);
     rpc_write_serve(in);
     rpc_read_serve(in);
@@ -557,6 +564,7 @@ static void ingester_drain(void *self, void (*done)(void *cookie), void *cookie)
 
     CHECK(in->magic == INGESTER_MAGIC && !in->draining && !in->drained);
     retention_stop(in);
+    tier_stop(in->tier);
     in->drained = done;
     in->drained_cookie = cookie;
     if (in->replicas)
@@ -567,7 +575,7 @@ static void ingester_drain(void *self, void (*done)(void *cookie), void *cookie)
 
 static const struct conf_table *const tables[] = { &ingester_options, &retention_options,
                                                    &exemplar_options, &rollup_options,
-                                                   &scrub_options };
+                                                   &scrub_options,    &cold_options };
 
 const struct role ingester_role = {
     .name = "ingester",

@@ -14,6 +14,8 @@
  */
 #include "ingester/recover.h"
 
+#include "ingester/tier.h"
+
 #include "common/base/mem.h"
 #include "common/obs/log.h"
 
@@ -48,7 +50,11 @@ static int open_again(void *cookie, struct kv **ret, struct err *e)
     const struct attempt *a = cookie;
     const struct ingester *in = a->owner->in;
 
-    return ingester_open_kv(in, a->number, ret, e);
+    struct kv *kv;
+
+    if (ingester_open_kv(in, a->number, &kv, e))
+        return e->code;
+    return tier_wrap(in->tier, a->number, kv, ret, e);
 }
 
 static void on_done(struct shard_reopen *reopen)

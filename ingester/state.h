@@ -19,6 +19,7 @@ struct recover;   /* recover.c */
 struct retention; /* retention.c */
 struct rollups;   /* rollups.c */
 struct replicas;  /* replicas.c */
+struct tier;      /* tier.c */
 
 struct ingester {
     uint32_t magic;
@@ -31,6 +32,7 @@ struct ingester {
     struct disk *disk;
     struct recover *recover;
     struct scrubber *scrubber;
+    struct tier *tier; /* NULL: no cold tier */
     struct shards *shards;
     struct replicas *replicas; /* NULL: shards do not move, each is served here for ever */
     size_t shards_own;         /* as configured: shards share memory equally */

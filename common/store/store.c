@@ -107,6 +107,11 @@ int store_write_batch(struct store *s, struct kv_batch *b, bool sync, struct err
     return store_write_then(s, b, sync, NULL, NULL, e);
 }
 
+int store_put_rows(struct store *s, const struct kv_batch *b, struct err *e)
+{
+    return store_write_batch(s, (struct kv_batch *)(uintptr_t)b, true, e);
+}
+
 int store_write_then(struct store *s, struct kv_batch *b, bool sync, void (*then)(void *cookie),
                      void *cookie, struct err *e)
 {

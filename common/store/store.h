@@ -145,6 +145,9 @@ NODISCARD int store_reopen(struct store *s,
                            int (*open)(void *cookie, struct kv **ret, struct err *e), void *cookie,
                            struct err *e);
 
+/* Rows the engine does not know of, with an fsync: what the cold tier changes. Shard thread. */
+NODISCARD int store_put_rows(struct store *s, const struct kv_batch *b, struct err *e);
+
 /* ---- seal: shard thread ---- */
 /* Seals what is due (engine time), oldest first, at most `rows_max` raw rows; *ret_more says that
  * something due is left. The log entry is written in the very batch that applies it. */
@@ -168,6 +171,8 @@ struct store_view *store_view_get(struct store *s);
 /* The same, but pushes committed later may be in its answers, too: cheaper while many come in. */
 struct store_view *store_view_get_live(struct store *s);
 void store_view_put(struct store_view *v);
+/* The database under it, which is not closed before the view is put back: for the cold tier. */
+struct kv *store_view_kv(const struct store_view *v);
 
 struct store_query {
     struct str tenant;

@@ -117,6 +117,11 @@ struct store_view *store_view_get_live(struct store *s)
     return v;
 }
 
+struct kv *store_view_kv(const struct store_view *v)
+{
+    return v->s->kv;
+}
+
 void store_view_put(struct store_view *v)
 {
     unref(v->s, v->shown);

@@ -10,6 +10,7 @@
 extern const struct command check_overrides_command;
 extern const struct command fsck_command;
 extern const struct command import_command;
+extern const struct command restore_command;
 extern const struct command upload_command;
 
 #endif

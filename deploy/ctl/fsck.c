@@ -28,6 +28,7 @@
 #include "common/base/size.h"
 #include "common/base/str.h"
 #include "common/base/vec.h"
+#include "common/cold/kv_cold.h"
 #include "common/store/check.h"
 #include "common/store/scrub.h"
 #include "deploy/ctl/ctl.h"
@@ -207,8 +208,11 @@ static int open_store(const char *dir, bool write, struct store **ret, struct er
                           .memtable_bytes = MEMTABLE_BYTES,
                           .read_only = !write };
     struct store_opts so = { .clock = clock_real(), .dict_bytes_max = DICT_BYTES };
-    int rc = kv_rocks_open(&ko, &so.kv, e);
+    struct kv_cold_opts co = { 0 }; /* says so where rows are far away: they would be "missing" */
+    int rc = kv_rocks_open(&ko, &co.inner, e);
 
+    if (!rc)
+        rc = kv_cold_open(&co, &so.kv, e);
     return rc ? rc : store_open(&so, ret, e);
 }
 

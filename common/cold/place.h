@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * place.h: the section "cold": where the cold tier is, and what goes there when.
+ */
+#ifndef COMMON_COLD_PLACE_H
+#define COMMON_COLD_PLACE_H
+
+#include "common/conf/conf.h"
+#include "common/object/object.h"
+
+struct cold_conf {
+    const char *url; /* "": off */
+    const char *s3_endpoint, *s3_region, *s3_credentials_file, *s3_ca_file;
+    bool s3_path_style;
+    uint64_t after_ms;
+    uint64_t interval_ms;
+    uint64_t cache_bytes;
+    uint64_t backup_interval_ms;
+    uint64_t backups;
+};
+extern const struct conf_table cold_options;
+
+/* A handle of the object store that cold.url names. `stop` as in object_s3_opts. ERR_CONFIG. Any
+ * thread. */
+NODISCARD int cold_place_open(const struct cold_conf *c, struct env *env, const atomic_bool *stop,
+                              struct object_store **ret, struct err *e);
+
+#endif

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * restore: `embertree restore [options of the server] [SHARD ...]`: shards as of their newest
+ * backup, from the cold tier into an empty data folder. The server's own configuration names
+ * both.
+ *
+ * A shard is restored beside its place and renamed into it when it is whole, so what is there after
+ * a restore that was cut off is nothing, or complete; the next one goes on with what is missing.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "common/base/mem.h"
+#include "common/cold/backup.h"
+#include "common/cold/place.h"
+#include "common/role/lock.h"
+#include "common/role/options.h"
+#include "deploy/ctl/ctl.h"
+
+#define CACHE_BYTES    (64 * MIB)
+#define MEMTABLE_BYTES (64 * MIB)
+
+struct restore {
+    const struct cold_conf *cold;
+    const char *dir;
+    struct object_store *o;
+    struct backup_shards wanted;
+    uint64_t done_bytes, all_bytes;
+};
+
+static void on_part(void *cookie, uint64_t bytes)
+{
+    struct restore *r = cookie;
+
+    r->done_bytes += bytes;
+    (void)fprintf(stderr, "\r%" PRIu64 " of %" PRIu64 " MiB ", r->done_bytes >> 20,
+                  r->all_bytes >> 20);
+}
+
+static bool exists(const char *path)
+{
+    struct stat st;
+
+    return lstat(path, &st) == 0;
+}
+
+static int fill(struct restore *r, const struct backup_head *h, const char *dir, struct err *e)
+{
+    struct kv_opts o = { .dir = dir,
+                         .block_cache_bytes = CACHE_BYTES,
+                         .memtable_bytes = MEMTABLE_BYTES };
+    struct kv *kv;
+    int rc = kv_rocks_open(&o, &kv, e);
+
+    if (rc)
+        return rc;
+    r->done_bytes = r->all_bytes = 0;
+    vec_for (i, &h->parts)
+        if (!h->parts.ptr[i].away)
+            r->all_bytes += h->parts.ptr[i].size;
+    rc = backup_restore(r->o, h, kv, on_part, r, e);
+    (void)fprintf(stderr, "\r");
+    kv_close(kv);
+    return rc;
+}
+
+static int remove_tree(const char *path, struct err *e)
+{
+    char command[PATH_MAX + 16];
+
+    /* Only what an earlier restore left: our own name, no quote in it. */
+    if (!exists(path))
+        return 0;
+    if (strchr(path, '\'') ||
+        (size_t)snprintf(command, sizeof(command), "rm -rf '%s'", path) >= sizeof(command) ||
+        system(command) != 0)
+        return err_set(e, ERR_IO, "cannot remove %s, which an earlier restore left", path);
+    return 0;
+}
+
+static int restore_shard(struct restore *r, uint32_t shard, struct err *e)
+{
+    char dir[PATH_MAX], side[PATH_MAX];
+    struct backup_head h;
+    uint64_t number;
+    int rc;
+
+    if ((size_t)snprintf(dir, sizeof(dir), "%s/shard-%" PRIu32, r->dir, shard) >= sizeof(dir) ||
+        (size_t)snprintf(side, sizeof(side), "%s/restoring-%" PRIu32, r->dir, shard) >=
+            sizeof(side))
+        return err_set(e, ERR_CONFIG, "data.dir is longer than a path may be");
+    if (exists(dir)) {
+        (void)printf("shard %" PRIu32 ": %s is there and stays as it is\n", shard, dir);
+        return 0;
+    }
+    rc = backup_newest(r->o, shard, &number, &h, e);
+    if (rc)
+        return rc;
+    rc = remove_tree(side, e);
+    if (!rc)
+        rc = fill(r, &h, side, e);
+    if (!rc && rename(side, dir))
+        rc = err_errno(e, errno, "cannot rename %s", side);
+    if (!rc) {
+        time_t at = (time_t)(h.wall_ms / 1000);
+        char when[40];
+        struct tm tm;
+        (void)strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S UTC", gmtime_r(&at, &tm));
+        (void)printf("shard %" PRIu32 " of %" PRIu32 ": as of %s, %" PRIu64 " MiB\n", shard,
+                     h.shards, when, r->all_bytes >> 20);
+    }
+    backup_head_deinit(&h);
+    return rc;
+}
+
+static int restore_all(struct restore *r, struct err *e)
+{
+    int fd = -1, rc;
+
+    if (!r->cold->url[0])
+        return err_set(e, ERR_CONFIG,
+                       "say where the backups are: --cold.url=dir:/path or s3://...");
+    rc = cold_place_open(r->cold, env_real(), NULL, &r->o, e);
+    if (!rc)
+        rc = lock_take(r->dir, "embertree restore", &fd, e);
+    if (!rc && !r->wanted.at.len)
+        rc = backup_shards(r->o, &r->wanted, e);
+    if (!rc && !r->wanted.at.len)
+        rc = err_set(e, ERR_NOT_FOUND, "there is no backup in %s", object_where(r->o));
+    vec_for (i, &r->wanted.at)
+        if (!rc)
+            rc = restore_shard(r, r->wanted.at.ptr[i], e);
+    lock_drop(fd);
+    object_close(r->o);
+    return rc;
+}
+
+static int usage(void)
+{
+    (void)fprintf(stderr,
+                  "usage: embertree restore --config=FILE | --data.dir=DIR --cold.url=URL ... "
+                  "[SHARD ...]\n"
+                  "  Puts shards as of their newest backup into the data folder, all of them if "
+                  "none is\n"
+                  "  named. Shards that are there already are left alone. Options are those of the "
+                  "server.\n"
+                  "exit code: 0 restored, 1 not, 2 called in a wrong way\n");
+    return 2;
+}
+
+static int restore(int argc, char **argv)
+{
+    const struct conf_table *tables[OPTIONS_TABLES_MAX];
+    struct restore r = { 0 };
+    struct err e = { 0 };
+    struct conf *conf;
+    int kept = 1, rc;
+
+    for (int i = 1; i < argc; i++) {
+        uint64_t n;
+
+        if (argv[i][0] == '-')
+            argv[kept++] = argv[i];
+        else if (str_u64(str_c(argv[i]), &n) && n <= UINT32_MAX)
+            vec_push(&r.wanted.at, (uint32_t)n);
+        else
+            return usage();
+    }
+    if (conf_load(tables, options_collect(roles, tables), kept, argv, &conf, &e)) {
+        (void)fprintf(stderr, "embertree restore: %s\n", e.text);
+        return 2;
+    }
+    if (conf_action(conf) != CONF_RUN) {
+        conf_free(conf);
+        return usage();
+    }
+    r.cold = conf_get(conf, &cold_options);
+    r.dir = ((const struct data_conf *)conf_get(conf, &data_options))->dir;
+    rc = restore_all(&r, &e);
+    if (rc)
+        (void)fprintf(stderr, "embertree restore: %s\n", e.text);
+    vec_free(&r.wanted.at);
+    conf_free(conf);
+    return rc ? 1 : 0;
+}
+
+const struct command restore_command = {
+    .name = "restore",
+    .args = "[SHARD ...]",
+    .help = "Shards as of their newest backup in the cold tier, into an empty data folder.",
+    .run = restore,
+};

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tier: rounds over the shards that are served here.
+ *
+ *   cold thread: for each shard ─ units that are old enough ─> cold_offload ─> task on the shard's
+ *   thread: still unchanged? ─> the batch                     (a shard is held for one unit only)
+ *                               ─ backup due ─> backup_write ─> sweep
+ *
+ * The thread talks to the object store and waits for it; nobody waits for the thread, but a shard
+ * that leaves this ingester: it is held while a unit is moved, and let go between two of them. A
+ * replica that stopped leading in the meantime cannot write the batch, so it moves nothing.
+ *
+ * What fails is logged and tried again in the next round; data stay here until then.
+ */
+#include "ingester/tier.h"
+
+#include <limits.h>
+#include <stdio.h>
+
+#include "common/base/mem.h"
+#include "common/cold/backup.h"
+#include "common/cold/offload.h"
+#include "common/cold/place.h"
+#include "common/obs/log.h"
+#include "common/sys/thread.h"
+
+#define HANDLES_MAX 8
+#define UNITS_ROUND 256 /* of one shard */
+
+struct tier_shard { /* what is known of a shard from round to round; by place */
+    uint32_t number;
+    bool known;
+    int64_t backup_ms; /* wall: of the newest head */
+    uint64_t head;
+    struct backup_sweep *sweep;
+};
+struct tier {
+    struct ingester *in;
+    const struct cold_conf *conf;
+    struct cold_cache *cache;
+    struct object_store *o; /* the thread's */
+    struct thread thread;
+    atomic_bool stop;
+    struct mutex lock;   /* guards `landed` */
+    pthread_cond_t wake; /* stop, landed */
+    struct tier_shard at[SHARDS_MAX];
+    struct metric_cell *rows, *bytes, *units, *errors, *backups, *deleted, *age, *hits, *misses,
+        *cache_bytes;
+};
+
+/* ---- waiting -------------------------------------------------------------------------------- */
+
+static bool stopped(const struct tier *t)
+{
+    return atomic_load(&t->stop);
+}
+
+static void wait_ms(struct tier *t, uint64_t ms)
+{
+    struct timespec until;
+
+    CHECK(clock_gettime(CLOCK_REALTIME, &until) == 0);
+    until.tv_sec += (time_t)(ms / 1000);
+    mutex_lock(&t->lock);
+    while (!stopped(t))
+        if (pthread_cond_timedwait(&t->wake, &t->lock.m, &until))
+            break;
+    mutex_unlock(&t->lock);
+}
+
+/* A batch for a shard's thread. */
+struct landing {
+    struct shard_task task;
+    struct tier *t;
+    struct kv *kv;
+    struct kv_batch *batch; /* owned */
+    bool moved, landed;
+    struct err err;
+};
+
+static void land_run(struct shard_task *task, struct store *s)
+{
+    struct landing *l = container_of(task, struct landing, task);
+
+    l->moved = kv_cold_unchanged(l->kv) && store_put_rows(s, l->batch, &l->err) == 0;
+}
+
+static void land_done(struct shard_task *task)
+{
+    struct landing *l = container_of(task, struct landing, task);
+    struct tier *t = l->t;
+
+    mutex_lock(&t->lock);
+    l->landed = true;
+    CHECK(pthread_cond_broadcast(&t->wake) == 0);
+    mutex_unlock(&t->lock);
+}
+
+/* Cold thread. The loop must turn meanwhile. */
+static void land(struct tier *t, struct shard *s, struct landing *l)
+{
+    l->task = (struct shard_task){ .run = land_run, .done = land_done };
+    l->t = t;
+    shard_run(s, &l->task);
+    mutex_lock(&t->lock);
+    while (!l->landed)
+        CHECK(pthread_cond_wait(&t->wake, &t->lock.m) == 0);
+    mutex_unlock(&t->lock);
+    kv_batch_free(l->batch);
+}
+
+/* ---- one shard ------------------------------------------------------------------------------ */
+
+static void failed(struct tier *t, uint32_t number, const char *what, const struct err *e)
+{
+    metric_add(t->errors, 1);
+    log_warn(what, KV_U64("shard", number), KV_ERR(e));
+}
+
+static int move_unit(struct tier *t, struct shard *s, struct kv *kv, const struct cold_unit *unit,
+                     struct err *e)
+{
+    struct landing l = { .kv = kv };
+    struct cold_moved moved;
+    int rc;
+
+    kv_cold_watch(kv, unit->cf, key_str(&unit->from), key_str(&unit->to));
+    rc = cold_offload(kv, unit, t->o, &l.batch, &moved, e);
+    if (rc) {
+        (void)kv_cold_unchanged(kv);
+        return rc;
+    }
+    land(t, s, &l);
+    if (l.err.code) {
+        *e = l.err;
+        return e->code;
+    }
+    if (l.moved) {
+        metric_add(t->units, 1);
+        metric_add(t->rows, moved.rows);
+        metric_add(t->bytes, moved.bytes);
+        kv_compact(kv_cold_inner(kv), unit->cf, key_str(&unit->from), key_str(&unit->to));
+    }
+    return 0;
+}
+
+/* The next unit of a shard; false: there is none, it failed, or the shard is not here. */
+static bool move_next(struct tier *t, uint32_t number, uint32_t before, struct cold_unit *unit)
+{
+    struct err e = { 0 };
+    struct shard *s = shards_get(t->in->shards, number, &e);
+    bool found = false;
+
+    if (!s)
+        return false;
+    struct store_view *v = store_view_get(shard_store(s)); /* it is not opened anew meanwhile */
+    struct kv *kv = store_view_kv(v);
+    int rc =
+        store_read_only(shard_store(s)) ? ERR_BUSY : cold_unit_next(kv, before, unit, &found, &e);
+    if (!rc && found)
+        rc = move_unit(t, s, kv, unit, &e);
+    store_view_put(v);
+    shards_put(t->in->shards, s);
+    if (rc && rc != ERR_BUSY && !stopped(t))
+        failed(t, number, "old data could not be moved to the cold tier; they stay here", &e);
+    return !rc && found;
+}
+
+static void move_shard(struct tier *t, uint32_t number)
+{
+    int64_t before_ms = clock_wall_ms(t->in->ctx->env->clock) - (int64_t)t->conf->after_ms;
+    struct cold_unit unit = { .cf = KV_RAW };
+
+    if (before_ms <= SLOT_EPOCH_MS)
+        return;
+    uint32_t before = (uint32_t)((before_ms - SLOT_EPOCH_MS) / SLOT_MS);
+    for (int i = 0; i < UNITS_ROUND && !stopped(t); i++)
+        if (!move_next(t, number, before, &unit))
+            break;
+}
+
+/* ---- backups -------------------------------------------------------------------------------- */
+
+static int learn_newest(struct tier *t, struct tier_shard *at, struct err *e)
+{
+    struct backup_head head;
+    struct err why = { 0 };
+    int rc = backup_newest(t->o, at->number, &at->head, &head, &why);
+
+    if (rc == ERR_NOT_FOUND) {
+        at->head = 0;
+        at->backup_ms = 0;
+        rc = 0;
+    } else if (!rc) {
+        at->backup_ms = head.wall_ms;
+        backup_head_deinit(&head);
+    } else {
+        *e = why;
+    }
+    at->known = !rc;
+    return rc;
+}
+
+static int back_up(struct tier *t, struct tier_shard *at, struct store *s, struct err *e)
+{
+    int64_t now = clock_wall_ms(t->in->ctx->env->clock);
+    struct store_view *v = store_view_get(s);
+    struct kv *kv = store_view_kv(v);
+    struct backup_opts o = {
+        .kv = kv,
+        .o = t->o,
+        .shards = (uint32_t)t->in->ctx->cluster->shards,
+        .wall_ms = now,
+        .number = MAX(at->head + 1, (uint64_t)now),
+        .stop = &t->stop,
+    };
+    struct backup_done done;
+    uint64_t deleted = 0;
+    int rc = backup_write(&o, &done, e);
+
+    if (!rc) {
+        at->head = o.number;
+        at->backup_ms = now;
+        metric_add(t->backups, 1);
+        log_info("backup written", KV_U64("shard", at->number), KV_U64("bytes", done.bytes),
+                 KV_U64("uploaded_bytes", done.up_bytes));
+        struct manifest *m = kv_cold_manifest(kv, NULL);
+        rc = backup_sweep(at->sweep, t->o, m, (size_t)t->conf->backups, &deleted, e);
+        manifest_unref(m);
+        metric_add(t->deleted, deleted);
+    }
+    store_view_put(v);
+    return rc;
+}
+
+static void back_up_shard(struct tier *t, struct tier_shard *at)
+{
+    int64_t now = clock_wall_ms(t->in->ctx->env->clock);
+    struct err e = { 0 };
+    struct shard *s;
+    int rc = 0;
+
+    if (!t->conf->backup_interval_ms || stopped(t))
+        return;
+    if (!at->known)
+        rc = learn_newest(t, at, &e);
+    if (!rc && now - at->backup_ms >= (int64_t)t->conf->backup_interval_ms) {
+        s = shards_get(t->in->shards, at->number, &e);
+        if (!s)
+            return;
+        rc = back_up(t, at, shard_store(s), &e);
+        shards_put(t->in->shards, s);
+    }
+    metric_set(t->age, at->backup_ms ? (now - at->backup_ms) / 1000 : 0);
+    if (rc && !stopped(t))
+        failed(t, at->number, "a backup could not be written; the one before stays", &e);
+}
+
+/* ---- the thread ----------------------------------------------------------------------------- */
+
+/* Place of a shard among those known; they are few and never leave. */
+static struct tier_shard *known(struct tier *t, uint32_t number)
+{
+    for (size_t i = 0; i < SHARDS_MAX; i++) {
+        struct tier_shard *at = &t->at[i];
+
+        if (at->sweep && at->number == number)
+            return at;
+        if (!at->sweep) {
+            at->number = number;
+            at->sweep = backup_sweep_new();
+            return at;
+        }
+    }
+    return NULL;
+}
+
+static void count_cache(struct tier *t)
+{
+    struct cold_cache_stats st;
+
+    cold_cache_stats(t->cache, &st);
+    metric_set(t->hits, (int64_t)st.hits);
+    metric_set(t->misses, (int64_t)st.misses);
+    metric_set(t->cache_bytes, (int64_t)st.bytes);
+}
+
+static void round_once(struct tier *t)
+{
+    struct shard *all[SHARDS_MAX];
+    uint32_t numbers[SHARDS_MAX];
+    struct err e = { 0 };
+    int n = shards_get_all(t->in->shards, NULL, 0, all, &e);
+
+    for (int i = 0; i < n; i++)
+        numbers[i] = shard_number(all[i]);
+    if (n > 0)
+        shards_put_all(t->in->shards, all, (size_t)n);
+    for (int i = 0; i < n && !stopped(t); i++) {
+        struct tier_shard *at = known(t, numbers[i]);
+
+        move_shard(t, numbers[i]);
+        if (at)
+            back_up_shard(t, at);
+    }
+    count_cache(t);
+}
+
+static void run(void *cookie)
+{
+    struct tier *t = cookie;
+    struct err e = { 0 };
+
+    while (!stopped(t)) {
+        if (!t->o && cold_place_open(t->conf, t->in->ctx->env, &t->stop, &t->o, &e)) {
+            t->o = NULL;
+            metric_add(t->errors, 1);
+            log_warn("the cold tier cannot be opened", KV_ERR(&e));
+        }
+        if (t->o)
+            round_once(t);
+        wait_ms(t, t->conf->interval_ms);
+    }
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+static int open_handle(void *cookie, struct object_store **ret, struct err *e)
+{
+    struct tier *t = cookie;
+
+    return cold_place_open(t->conf, t->in->ctx->env, &t->stop, ret, e);
+}
+
+int tier_wrap(struct tier *t, uint32_t shard, struct kv *kv, struct kv **ret, struct err *e)
+{
+    struct kv_cold_opts o = { .inner = kv, .cache = t ? t->cache : NULL, .shard = shard };
+
+    return kv_cold_open(&o, ret, e);
+}
+
+static struct metric_cell *cell(struct tier *t, enum metric_kind kind, const char *name,
+                                const char *help)
+{
+    return metric_at(metric_new(t->in->ctx->metrics, kind, name, help, NULL, NULL, 0), NULL, 0);
+}
+
+static void make_metrics(struct tier *t)
+{
+    t->units = cell(t, METRIC_COUNTER, "embertree_cold_buckets_total", "Buckets moved");
+    t->rows = cell(t, METRIC_COUNTER, "embertree_cold_rows_total", "Rows moved");
+    t->bytes = cell(t, METRIC_COUNTER, "embertree_cold_bytes_total", "Bytes of the parts they are");
+    t->errors = cell(t, METRIC_COUNTER, "embertree_cold_errors_total",
+                     "Moves and backups that failed and are tried again");
+    t->backups = cell(t, METRIC_COUNTER, "embertree_cold_backups_total", "Backups written");
+    t->deleted = cell(t, METRIC_COUNTER, "embertree_cold_deleted_total",
+                      "Objects deleted that nothing named");
+    t->age = cell(t, METRIC_GAUGE, "embertree_cold_backup_age_seconds",
+                  "Age of the newest backup of the shard looked at last");
+    t->hits = cell(t, METRIC_GAUGE, "embertree_cold_cache_hits", "Pieces read from the cache");
+    t->misses =
+        cell(t, METRIC_GAUGE, "embertree_cold_cache_misses", "Pieces read from the object store");
+    t->cache_bytes = cell(t, METRIC_GAUGE, "embertree_cold_cache_bytes", "Bytes of the cache");
+}
+
+int tier_open(struct ingester *in, struct tier **ret, struct err *e)
+{
+    const struct cold_conf *conf = conf_get(in->ctx->conf, &cold_options);
+    struct object_store *probe;
+    struct cold_cache_opts o = { .handles_max = HANDLES_MAX, .open = open_handle };
+    char dir[PATH_MAX];
+    struct tier *t;
+
+    *ret = NULL;
+    if (!conf->url[0])
+        return 0;
+    if (cold_place_open(conf, in->ctx->env, NULL, &probe, e)) /* mistakes show at the start */
+        return e->code;
+    object_close(probe);
+    if ((size_t)snprintf(dir, sizeof(dir), "%s/cold-cache", in->ctx->data_dir) >= sizeof(dir))
+        return err_set(e, ERR_CONFIG, "data.dir is longer than a path may be");
+    t = XNEW(struct tier);
+    t->in = in;
+    t->conf = conf;
+    o.dir = dir;
+    o.bytes_max = conf->cache_bytes;
+    o.cookie = t;
+    mutex_init(&t->lock);
+    CHECK(pthread_cond_init(&t->wake, NULL) == 0);
+    if (cold_cache_new(&o, &t->cache, e)) {
+        tier_free(t);
+        return e->code;
+    }
+    make_metrics(t);
+    *ret = t;
+    return 0;
+}
+
+void tier_begin(struct tier *t)
+{
+    if (t && !t->in->ctx->simulated)
+        thread_start(&t->thread, "cold", run, t);
+}
+
+void tier_stop(struct tier *t)
+{
+    if (!t)
+        return;
+    mutex_lock(&t->lock);
+    atomic_store(&t->stop, true);
+    CHECK(pthread_cond_broadcast(&t->wake) == 0);
+    mutex_unlock(&t->lock);
+}
+
+void tier_free(struct tier *t)
+{
+    if (!t)
+        return;
+    tier_stop(t);
+    thread_join(&t->thread);
+    object_close(t->o);
+    cold_cache_free(t->cache);
+    for (size_t i = 0; i < SHARDS_MAX; i++)
+        backup_sweep_free(t->at[i].sweep);
+    CHECK(pthread_cond_destroy(&t->wake) == 0);
+    mutex_deinit(&t->lock);
+    xfree(t);
+}

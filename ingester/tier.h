@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tier.h: the cold tier of the shards that are served here: old buckets leave, backups are written,
+ * what nothing names is deleted; reads find what is far away. One thread, `cold`, does the moving.
+ */
+#ifndef INGESTER_TIER_H
+#define INGESTER_TIER_H
+
+#include "ingester/state.h"
+
+struct tier;
+
+/* NULL in *ret where cold.url is empty. Asks the object store nothing. ERR_CONFIG, ERR_IO. */
+NODISCARD int tier_open(struct ingester *in, struct tier **ret, struct err *e);
+/* Puts the cold tier between a database and its store; takes `kv`, also on failure. Without one
+ * (NULL) a database whose rows are partly far away is refused. Any thread. */
+NODISCARD int tier_wrap(struct tier *t, uint32_t shard, struct kv *kv, struct kv **ret,
+                        struct err *e);
+void tier_begin(struct tier *t); /* NULL is fine; so below */
+/* Gives up what it is at; it touches no shard any more when this returns. Loop. */
+void tier_stop(struct tier *t);
+void tier_free(struct tier *t); /* every store is closed */
+
+#endif
