@@ -11,5 +11,6 @@
 
 const struct role *const roles[] = { &ingester_role, &compactor_role, &querier_role,
                                      &distributor_role, NULL };
-const struct command *const commands[] = { &check_overrides_command, &fsck_command, &import_command,
-                                           &restore_command, &upload_command, NULL };
+const struct command *const commands[] = { &check_overrides_command, &fsck_command,
+                                           &import_command,          &restore_command,
+                                           &upload_command,          NULL };
