@@ -14,6 +14,7 @@
  */
 #include "common/base/mem.h"
 #include "common/repl/apply.h"
+#include "common/repl/digest.h"
 #include "common/repl/repl_node_impl.h"
 #include "common/repl/snapshot.h"
 
@@ -354,6 +355,8 @@ static void apply_one(struct repl_node *n, struct repl_entry *x)
     n->apply_flight += entry_bytes(x->len);
     n->apply_next++;
     apply_submit(n, &(struct apply_msg){ .kind = APPLY_ENTRY, .entry = entry_ref(x) });
+    if (x->kind == REPL_DIGEST)
+        repl_digest_entry(n, x->index);
 }
 
 void repl_node_on_apply(struct repl_node *n, void (*run)(void *cookie), void (*done)(void *cookie),
@@ -602,5 +605,6 @@ void disk_stop(struct repl_node *n)
     old_clear(n);
     rlog_close(n->log);
     repl_snapshot_release(n);
+    repl_digest_release(n);
     kv_close(n->o.db);
 }

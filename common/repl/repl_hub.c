@@ -8,6 +8,7 @@
  * replica was closed, or dropped it) ends with its deadline.
  */
 #include "common/base/mem.h"
+#include "common/repl/digest.h"
 #include "common/repl/repl_node_impl.h"
 #include "common/repl/snapshot.h"
 
@@ -185,10 +186,14 @@ struct repl_hub *repl_hub_new(const struct repl_hub_opts *o)
     h->m_sent_bytes = counter(h, "embertree_repl_message_bytes_total", "Bytes of these messages");
     h->m_bad = counter(h, "embertree_repl_bad_messages_total",
                        "Messages of other replicas that could not be read");
+    h->m_digests = counter(h, "embertree_repl_digests_total", "Databases summed up to be compared");
+    h->m_differences = counter(h, "embertree_repl_differences_total",
+                               "Replicas found to hold other rows than their leader");
     rpc_serve(o->rpc, RPC_REPL_PREPARE, on_request, h);
     rpc_serve(o->rpc, RPC_REPL_APPEND, on_request, h);
     rpc_serve(o->rpc, RPC_REPL_FETCH, on_request, h);
     rpc_serve(o->rpc, RPC_REPL_SNAPSHOT, repl_snapshot_serve, h);
+    rpc_serve(o->rpc, RPC_REPL_DIGEST, repl_digest_serve, h);
     h->timer = loop_timer_new(o->loop, on_timer, h);
     loop_timer_start(h->timer, TICK_MS, TICK_MS);
     return h;
@@ -212,6 +217,7 @@ void repl_hub_free(struct repl_hub *h)
     rpc_serve(h->o.rpc, RPC_REPL_APPEND, refuse, NULL);
     rpc_serve(h->o.rpc, RPC_REPL_FETCH, refuse, NULL);
     rpc_serve(h->o.rpc, RPC_REPL_SNAPSHOT, refuse, NULL);
+    rpc_serve(h->o.rpc, RPC_REPL_DIGEST, refuse, NULL);
     list_for (it, &h->calls) {
         struct call *c = container_of(it, struct call, link);
         rpc_cancel(h->o.rpc, c->id);

@@ -14,6 +14,7 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
+#include "common/repl/digest.h"
 #include "common/repl/repl_node_impl.h"
 #include "common/repl/snapshot.h"
 
@@ -295,6 +296,7 @@ void node_tick(struct repl_node *n)
     n->ticks++;
     replica_tick(n->r);
     disk_tick(n);
+    repl_digest_tick(n);
     node_settle(n);
 }
 
@@ -387,6 +389,7 @@ static void node_free(void *cookie)
     void *c = n->stopped_cookie;
 
     repl_snapshot_free(n);
+    repl_digest_free(n);
     replica_free(n->r);
     n->magic = 0;
     xfree(n);

@@ -56,7 +56,11 @@ struct repl_node_opts {
     void (*prefer)(void *cookie, const char *name);
     /* The log or database failed (disk): nothing goes on here; free it, open it again. */
     void (*failed)(void *cookie, const struct err *why);
+    /* May be NULL. A replica's rows differ; repaired: from those of a majority, it gets a snapshot;
+     * else nobody knows who is right. */
+    void (*differs)(void *cookie, const char *name, bool repaired);
     void *cookie;
+    uint64_t digest_every_ms; /* rows of all replicas are compared so often (digest.h); 0: never */
 };
 /* Opens the log, applies nothing yet. A database with rows that never had a log (the only copy so
  * far) becomes the log's first entry: its node must be alone in the first record, and others be

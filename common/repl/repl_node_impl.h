@@ -118,6 +118,7 @@ struct repl_node {
     /* Snapshots: of ours on their way; the one that comes in. */
     struct list snaps;
     uint64_t snap_ids, snap_id, snap_next, snap_done;
+    struct digest_job *digest; /* digest.c; NULL: none yet */
 
     /* Writes and reads that wait. */
     struct list waiting, proposed; /* of struct proposal */
@@ -132,7 +133,7 @@ struct repl_hub {
     struct list calls;  /* ours, on their way */
     struct list served; /* requests of others that are not answered */
     uint64_t last_ref;
-    struct metric_cell *m_sent, *m_sent_bytes, *m_bad;
+    struct metric_cell *m_sent, *m_sent_bytes, *m_bad, *m_digests, *m_differences;
 };
 
 /* ---- for snapshots and digests ---- */

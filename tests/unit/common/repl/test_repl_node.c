@@ -44,7 +44,8 @@ static struct {
     struct member m[NODES];
     struct repl_record rec;
     bool posted, threads;
-    uint64_t log_bytes_max;
+    uint64_t log_bytes_max, digest_every_ms;
+    int differed;
     /* the writer */
     struct member *to;
     uint64_t from, upto, acked;
@@ -131,6 +132,8 @@ static void on_failed(void *cookie, const struct err *why)
     fail_msg("%s", why->text);
 }
 
+static void on_differs(void *cookie, const char *name, bool repaired);
+
 static void node_up(struct member *m)
 {
     struct repl_node_opts o = { .hub = m->hub,
@@ -145,7 +148,9 @@ static void node_up(struct member *m)
                                 .role = on_role,
                                 .establish = on_establish,
                                 .prefer = on_prefer,
-                                .failed = on_failed };
+                                .failed = on_failed,
+                                .differs = on_differs,
+                                .digest_every_ms = t.digest_every_ms };
     struct err e;
 
     if (repl_node_new(&o, &m->node, &e))
@@ -459,6 +464,39 @@ static void test_adopt(void **state)
     end();
 }
 
+/* Somebody's disk lies: one row of a follower changes. It is found, and gets all rows again. */
+static void on_differs(void *cookie, const char *name, bool repaired)
+{
+    (void)cookie;
+    assert_string_equal(name, "n2");
+    assert_true(repaired);
+    t.differed++;
+}
+
+static void test_digest(void **state)
+{
+    struct kv_batch *b = kv_batch_new();
+    struct err e;
+
+    (void)state;
+    begin(false);
+    t.digest_every_ms = 5000;
+    for (int i = 0; i < NODES; i++)
+        node_up(&t.m[i]);
+    writes(&t.m[0], 1, 300);
+    rpc_bed_sleep(&t.bed, 20000);
+    assert_int_equal(t.differed, 0);
+    assert_true(rpc_bed_metric(&t.bed, "embertree_repl_digests_total") >= 6);
+    kv_batch_put(b, KV_FINE, STR("rot"), STR("x"));
+    assert_int_equal(kv_write(t.m[2].db, b, false, &e), 0);
+    kv_batch_free(b);
+    writes(&t.m[0], 400, 500);
+    rpc_bed_sleep(&t.bed, 30000);
+    assert_int_equal(t.differed, 1);
+    assert_true(same_rows() > 200);
+    end();
+}
+
 /* ---- the real store ---- */
 
 enum { PUSHES = 90 };
@@ -604,9 +642,9 @@ static void test_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_failover), cmocka_unit_test(test_snapshot),
-        cmocka_unit_test(test_adopt),    cmocka_unit_test(test_store),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_failover), cmocka_unit_test(test_digest),
+        cmocka_unit_test(test_snapshot), cmocka_unit_test(test_adopt),
+        cmocka_unit_test(test_store),    cmocka_unit_test(test_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
