@@ -366,6 +366,33 @@ static void test_never_below_replicas(void **state)
     assert_int_equal(step.kind, PLACE_NOTHING);
 }
 
+/* Nobody goes whose going would leave those behind without a majority that lives and knows. */
+static void test_removal_waits_for_a_majority(void **state)
+{
+    (void)state;
+    struct fleet f = { .n = 0 };
+    struct name_set at = { .len = 0 }, wanted;
+    struct place_step step;
+    struct walk w;
+
+    for (unsigned i = 0; i < 4; i++) {
+        fleet_add(&f, i, -1);
+        assert_true(name_set_add(&at, f.names[i]));
+    }
+    walk_begin(&w, &f, &at);
+    w.facts.replicas = 3;
+    wanted = at;
+    (void)name_set_del(&wanted, "node-2");
+    (void)name_set_del(&w.facts.live, "node-1");
+    (void)name_set_del(&w.facts.synced, "node-3");
+    place_next(&w.now, &wanted, &w.facts, &step);
+    assert_int_equal(step.kind, PLACE_NOTHING);
+    (void)name_set_add(&w.facts.synced, "node-3");
+    place_next(&w.now, &wanted, &w.facts, &step);
+    assert_int_equal(step.kind, PLACE_REMOVE);
+    assert_string_equal(step.name, "node-2");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -376,6 +403,7 @@ int main(void)
         cmocka_unit_test(test_three_six_three),
         cmocka_unit_test(test_the_dead_are_replaced),
         cmocka_unit_test(test_never_below_replicas),
+        cmocka_unit_test(test_removal_waits_for_a_majority),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
