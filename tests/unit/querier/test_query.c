@@ -133,7 +133,7 @@ static void test_a_dead_ingester(void **state)
     rpc_mem_cut(b.rpc, "mem://i2", "*");
     net_pass(&b.world, 5000);
     assert_false(querier_role.ready(b.self, &why));
-    assert_non_null(strstr(why, "ingester mem://i0 does not answer"));
+    assert_non_null(strstr(why, "ingester mem://i0 is down"));
     rpc_mem_heal(b.rpc);
     net_pass(&b.world, 5000);
     assert_true(querier_role.ready(b.self, &why));
