@@ -19,6 +19,7 @@
 #include "common/cluster/coord_sim.h"
 #include "common/cluster/view.h"
 #include "common/model/slot.h"
+#include "common/repl/apply.h"
 #include "common/role/options.h"
 #include "common/role/route.h"
 #include "common/store/kv_impl.h"
@@ -602,6 +603,21 @@ static bool equal(const struct world *w)
     return true;
 }
 
+static void say_where(const struct world *w, struct buf *ret)
+{
+    for (size_t s = 0; s < SHARDS; s++)
+        for (size_t i = 0; i < NODES; i++) {
+            struct kv *k = w->nodes[i].disks[s].inner;
+            uint64_t index = 0, term = 0;
+            struct err e;
+            if (k && apply_read(k, &index, &term, &e))
+                index = 0;
+            (void)buf_addf(ret, "shard %zu %s: %" PRIu64 "/%" PRIx64 " %08" PRIx64 "; ", s,
+                           w->nodes[i].name, index, term, (k ? hash_db(k) : 0) & 0xffffffff);
+        }
+    (void)buf_add_c(ret, 0);
+}
+
 static void settle(struct world *w)
 {
     w->away = false;
@@ -632,7 +648,11 @@ static void settle(struct world *w)
             return;
         run_ms(w, 100);
     }
-    broke(w, "the databases of the replicas differ", "");
+    struct buf where;
+    buf_init(&where, KIB);
+    say_where(w, &where);
+    broke(w, "the databases of the replicas differ", where.ptr);
+    buf_deinit(&where);
 }
 
 const char *sim_run(uint64_t seed, enum sim_mutant mutant, struct sim_stats *ret, char *text,
