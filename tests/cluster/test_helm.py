@@ -49,6 +49,15 @@ VARIANTS = {  # of the values: what a user may set, by name
         "compactor": {"tolerations": [{"operator": "Exists"}]}},
     "distributed-no-disk": {"mode": "distributed", "ingester": {"persistence": {"enabled": False}},
                             "config": {"shutdown": {"deadline": "2m"}}},
+    "distributed-etcd": {
+        "mode": "distributed", "cluster": {"coordination": "etcd", "shards": 6},
+        "networkPolicy": {"enabled": True},
+        "secrets": {"clusterKeys": "k1: " + base64.b64encode(bytes(range(32))).decode() + "\n"},
+        "ingester": {"replicas": 1, "zones": [{"name": z} for z in "abc"]}},
+    "distributed-etcd-there": {
+        "mode": "distributed", "ingester": {"replicas": 4}, "cluster": {"coordination": "etcd", "etcd": {
+            "endpoints": ["https://e1:2379", "https://e2:2379"], "prefix": "/p", "tlsSecret": "t",
+            "clientCert": True, "user": "u", "passwordSecret": "t"}}},
 }
 
 
@@ -60,6 +69,7 @@ def helm_path():
 
 
 HELM = helm_path()
+ETCD = {"mode": "distributed", "cluster": {"coordination": "etcd"}}
 
 
 def helm(*arguments, values=None, check=True):
@@ -89,8 +99,18 @@ def of_kind(objects, *kinds):
     return [m for m in objects if m["kind"] in kinds]
 
 
+def component(workload):
+    return workload["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"]
+
+
 def workloads(objects):
-    return of_kind(objects, "StatefulSet", "Deployment")
+    """Of the roles."""
+    return [w for w in of_kind(objects, "StatefulSet", "Deployment") if component(w) != "etcd"]
+
+
+def etcd_of(objects):
+    (one,) = [w for w in of_kind(objects, "StatefulSet") if component(w) == "etcd"]
+    return one
 
 
 def container(workload):
@@ -220,7 +240,8 @@ def test_manifests_fit_together():
         objects = manifests(name)
         names = [(m["kind"], m["metadata"]["name"]) for m in objects]
         assert len(set(names)) == len(names), (name, sorted(names))
-        pods = [w["spec"]["template"]["metadata"]["labels"] for w in workloads(objects)]
+        pods = [w["spec"]["template"]["metadata"]["labels"]
+                for w in of_kind(objects, "StatefulSet", "Deployment")]
         for w in workloads(objects):
             check_pod(name, objects, w)
             if w["kind"] == "StatefulSet":
@@ -272,6 +293,12 @@ def test_wrong_values_are_refused():
             ({"ports": {"rpc": 40000}}, "rpc"),
             ({"mode": "distributed", "config": {"cluster": {"shards": 2}}}, "want 3 to 24"),
             ({"mode": "distributed", "config": {"cluster": {"shards": 25}}}, "want 3 to 24"),
+            ({"cluster": {"coordination": "raft"}}, "coordination"),
+            ({"etcd": {"replicas": 2}}, "replicas"),
+            (ETCD | {"config": {"cluster": {"replicas": 4}}}, "4 for 3 ingesters"),
+            (ETCD | {"config": {"cluster": {"shards": 33}}}, "more than 32"),
+            (ETCD | {"ingester": {"persistence": {"enabled": False}}}, "persistence"),
+            ({"mode": "distributed", "config": {"cluster": {"coordination": "etcd"}}}, "set cluster.coordination"),
             ({"mode": "distributed", "clusterDomain": "x" * 90}, "at most 127")]:
         r = template(values, check=False)
         assert r.returncode != 0 and word in r.stderr, (values, r.stdout[:200], r.stderr)
@@ -296,6 +323,45 @@ def test_rules_for_zones_and_updates():
     assert [w["spec"]["updateStrategy"]["type"] for w in single] == ["RollingUpdate"]
 
 
+def test_rules_for_copies():
+    """Who leads is asked of etcd at its pods' names; an ingester says who and where it is."""
+    objects = manifests("distributed-etcd")
+    etcd = etcd_of(objects)
+    pods = [f"r-embertree-etcd-{i}" for i in range(etcd["spec"]["replicas"])]
+    where = [f"{p}.{etcd['spec']['serviceName']}.profiling.svc.cluster.local" for p in pods]
+    assert len(pods) == 3 and by_name(objects, "Service", etcd["spec"]["serviceName"])["spec"][
+        "publishNotReadyAddresses"]
+    assert f"--initial-cluster={','.join(f'{p}=http://{w}:2380' for p, w in zip(pods, where))}" in container(
+        etcd)["args"]
+    for w in workloads(objects):
+        told = yaml.safe_load(config_file(objects, w))["cluster"]
+        assert told["coordination"] == "etcd" and told["etcd"] == [f"http://{w}:2379" for w in where], told
+        assert told["etcd_prefix"] == "/embertree/profiling/r-embertree" and told["replicas"] == 3, told
+        assert told["shards"] == 6 and "ingesters" not in told, told
+        own = [a for a in container(w)["args"] if a.startswith("--cluster.")]
+        zone = w["metadata"]["name"][-1]
+        want = ["--cluster.node=$(POD_NAME)", f"--cluster.zone={zone}"] if component(w) == "ingester" else []
+        assert own == want, own
+    (policy,) = of_kind(objects, "NetworkPolicy")
+    to_etcd = [r for r in policy["spec"]["ingress"] if {"port": "etcd", "protocol": "TCP"} in r["ports"]]
+    assert len(to_etcd) == 1 and to_etcd[0]["from"], policy
+    # More ingesters change nothing that the other pods are started with.
+    more = VARIANTS["distributed-etcd"] | {"ingester": {"replicas": 2, "zones": [{"name": z} for z in "abc"]}}
+    grown = [m for m in yaml.safe_load_all(template(more).stdout) if m]
+    for before, after in zip(workloads(objects), workloads(grown)):
+        assert before["spec"]["template"] == after["spec"]["template"], before["metadata"]["name"]
+    there = manifests("distributed-etcd-there")
+    assert not [w for w in of_kind(there, "StatefulSet") if component(w) == "etcd"]
+    for w in workloads(there):
+        told = yaml.safe_load(config_file(there, w))["cluster"]
+        folders = {m["mountPath"] for m in container(w)["volumeMounts"]}
+        for key, name in (("etcd_ca", "ca.crt"), ("etcd_cert", "tls.crt"), ("etcd_key", "tls.key")):
+            assert told[key] == f"/etc/embertree/etcd-tls/{name}", told
+        assert told["etcd_password_file"] == "/etc/embertree/etcd-password/password", told
+        assert told["etcd_user"] == "u" and told["etcd_prefix"] == "/p", told
+        assert {"/etc/embertree/etcd-tls", "/etc/embertree/etcd-password"} <= folders, folders
+
+
 class Pods:
     """The pods of some manifests as processes on loopback: their commands, their arguments, their
     files; only addresses and folders are of this machine."""
@@ -303,7 +369,13 @@ class Pods:
     def __init__(self, objects, more=()):
         self.objects, self.more = objects, more
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="embertree-test-"))
-        self.http, self.addresses, self.processes = {}, {}, []
+        self.http, self.addresses, self.processes, self.etcds = {}, {}, [], []
+        for w in [w for w in of_kind(objects, "StatefulSet") if component(w) == "etcd"]:
+            self.etcds = [f"{w['metadata']['name']}-{i}" for i in range(w["spec"]["replicas"])]
+            for pod in self.etcds:
+                for port in (2379, 2380):
+                    there = f"http://{pod}.{w['spec']['serviceName']}.profiling.svc.cluster.local:{port}"
+                    self.addresses[there] = f"http://127.0.0.1:{cluster.free_port()}"
         for w in workloads(objects):
             for i in range(w["spec"]["replicas"]):
                 self.http[w["metadata"]["name"], i] = cluster.free_port()
@@ -348,7 +420,24 @@ class Pods:
                                f"--data.dir={home / 'data'}", *last, *self.more, folder=home,
                                http_port=self.http[env["POD_NAME"][:-2], i])
 
+    def start_etcd(self):
+        """Debian's, with the arguments of its pods."""
+        self.children = []
+        for pod in self.etcds:
+            env = {"POD_NAME": pod}
+            arguments = [self.here(a, env).replace("=/data/", f"={self.folder}/{pod}/")
+                         for a in container(etcd_of(self.objects))["args"]]
+            for what in ("client", "peer"):  # pods have an address each, processes here share one
+                (url,) = [a.partition("=")[2] for a in arguments
+                          if a.startswith(("--advertise-" if what == "client" else "--initial-advertise-") + what)]
+                arguments = [f"--listen-{what}-urls={url}" if a.startswith(f"--listen-{what}") else a
+                             for a in arguments]
+            with open(self.folder / f"{pod}.log", "wb") as out:
+                self.children.append(subprocess.Popen(["etcd", *arguments], stdout=out, stderr=out))
+
     def __enter__(self):
+        if self.etcds:
+            self.start_etcd()
         for m in of_kind(self.objects, "ConfigMap"):
             if m["metadata"]["name"].endswith("-files"):
                 (self.folder / "etc" / "files").mkdir(parents=True)
@@ -378,6 +467,9 @@ class Pods:
             if kind:
                 print(f"log of {p.binary} ({p.folder.name}):\n{p.tail(10)}", flush=True)
             p.cleanup()
+        for child in getattr(self, "children", []):
+            child.kill()
+            child.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -414,6 +506,28 @@ def test_pods_work_with_everything():
             assert config["distributor"]["scrape_of"] == 3 and config["log"]["level"] == "debug", config
             limits = yaml.safe_load(d.get("/api/v1/tenant_limits").body)
             assert limits["max_series_per_tenant"] == 1000000, limits
+
+
+def test_pods_work_with_copies():
+    """The bundled etcd and ingesters of three zones; one of each is lost, nothing with it."""
+    if not shutil.which("etcd"):
+        print("SKIPPED: pods with copies: etcd-server is not installed", flush=True)
+        return
+    with Pods(manifests("distributed-etcd"), more=["--memory.limit=256MiB"]) as pods:
+        assert [len(pods.of(r)) for r in ROLES] == [3, 2, 2, 1] and len(pods.children) == 3
+        check_works(pods.of("distributor"), pods.of("querier"))
+        ring = pods.of("ingester")[0].get("/ring").json()["roles"]["ingester"]
+        assert len(ring["replicas"]) == 6, ring
+        lost = pods.of("ingester")[0]
+        pods.children[0].kill()
+        lost.kill()
+        r = pods.of("distributor")[0].post("/ingest", b"main;more 5\n", name="shop.cpu{pod=p9}")
+        assert r.status == 200, r
+        r = pods.of("querier")[0].get("/pyroscope/render", query=cluster.CPU_TYPE + '{service_name="shop"}',
+                                      from_="now-1h", until="now", format="json")
+        assert r.status == 200 and r.json()["flamebearer"]["numTicks"] == 80_000_000, r
+        for p in reversed([p for p in pods.processes if p is not lost]):
+            assert p.stop() == 0, (p.binary, p.tail())
 
 
 def test_pod_and_probes_work_behind_tls():
@@ -474,8 +588,8 @@ def main():
     if HELM:
         tests += [test_lint, test_kubernetes_knows_every_field, test_manifests_fit_together,
                   test_every_option_goes_through, test_wrong_values_are_refused,
-                  test_rules_for_zones_and_updates, test_pods_work_distributed,
-                  test_pods_work_with_everything, test_pod_and_probes_work_behind_tls,
+                  test_rules_for_zones_and_updates, test_rules_for_copies,
+                  test_pods_work_distributed, test_pods_work_with_everything, test_pods_work_with_copies, test_pod_and_probes_work_behind_tls,
                   test_ingress_sends_pushes_to_distributors]
     else:
         print("SKIPPED: nothing is rendered: helm is not installed (deploy/helm/README.md)", flush=True)

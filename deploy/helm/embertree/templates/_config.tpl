@@ -14,6 +14,7 @@
 {{- if ne $role "monolithic" -}}
 {{- $ingesters := include "embertree.ingesters" .ctx | fromJsonArray -}}
 {{- $cluster := dict "ingesters" $ingesters "shards" (len $ingesters) -}}
+{{- if include "embertree.moves" .ctx -}}{{- $cluster = include "embertree.etcdOptions" .ctx | fromJson -}}{{- end -}}
 {{- if include "embertree.hasKeys" . -}}{{- $_ := set $cluster "key_file" "/etc/embertree/keys/cluster-keys" -}}{{- end -}}
 {{- $_ := set $out "cluster" $cluster -}}
 {{- end -}}
@@ -55,9 +56,25 @@
 {{- end -}}
 {{- if ne .role "monolithic" -}}
 {{- $shards := int (index $out "cluster" "shards") -}}
+{{- if include "embertree.moves" .ctx -}}
+{{- $n := len (include "embertree.ingesters" .ctx | fromJsonArray) -}}
+{{- $copies := int (index $out "cluster" "replicas") -}}
+{{- if gt $copies $n -}}
+{{- fail (printf "cluster.replicas is %d for %d ingesters: want at most one copy on each" $copies $n) -}}
+{{- end -}}
+{{- if gt (mul $shards $copies) (mul 32 $n) -}}
+{{- fail (printf "cluster.shards is %d: %d copies of each are more than 32 for each of %d ingesters" $shards $copies $n) -}}
+{{- end -}}
+{{- if not .ctx.Values.ingester.persistence.enabled -}}
+{{- fail "ingester.persistence.enabled: an ingester that forgets what it has acked breaks what copies promise" -}}
+{{- end -}}
+{{- else if ne (default "none" (index $out "cluster" "coordination")) "none" -}}
+{{- fail "config.cluster.coordination: set cluster.coordination instead" -}}
+{{- else -}}
 {{- $n := len (index $out "cluster" "ingesters") -}}
 {{- if or (lt $shards $n) (gt $shards (mul 8 $n)) -}}
 {{- fail (printf "config.cluster.shards is %d for %d ingesters: want %d to %d" $shards $n $n (mul 8 $n)) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- $out | toJson -}}

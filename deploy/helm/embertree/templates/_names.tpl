@@ -68,6 +68,16 @@ app.kubernetes.io/component: {{ .role }}
 {{- end -}}
 {{- end -}}
 
+{{/* Do shards have copies that move? */}}
+{{- define "embertree.moves" -}}
+{{- if and (eq .Values.mode "distributed") (eq .Values.cluster.coordination "etcd") -}}yes{{- end -}}
+{{- end -}}
+
+{{/* Does the chart bring etcd? */}}
+{{- define "embertree.bundlesEtcd" -}}
+{{- if and (include "embertree.moves" .) (not .Values.cluster.etcd.endpoints) -}}yes{{- end -}}
+{{- end -}}
+
 {{/* StatefulSets of the ingesters: [{name, zone, nodeSelector}]. */}}
 {{- define "embertree.ingesterSets" -}}
 {{- $base := include "embertree.name" (dict "ctx" . "role" "ingester") -}}

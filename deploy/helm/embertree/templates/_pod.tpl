@@ -5,6 +5,10 @@
 {{- $rpc := int $v.ports.rpc -}}
 {{- if eq .role "ingester" -}}
 {{- $args = append $args (printf "--ingester.advertise=%s" (include "embertree.ingesterAddress" (dict "ctx" .ctx "pod" "$(POD_NAME)"))) -}}
+{{- if include "embertree.moves" .ctx -}}
+{{- $args = append $args "--cluster.node=$(POD_NAME)" -}}
+{{- with dig "zone" "" (default dict .set) -}}{{- $args = append $args (printf "--cluster.zone=%s" .) -}}{{- end -}}
+{{- end -}}
 {{- else if ne .role "monolithic" -}}
 {{- $args = append $args (printf "--%s.listen=tcp://$(POD_IP):%d" .role $rpc) -}}
 {{- end -}}
@@ -74,6 +78,14 @@ httpGet: {path: {{ .path }}, port: http, scheme: {{ if and $v.tls.secretName $v.
 {{- if .ctx.Values.tls.secretName }}
 - {name: tls, mountPath: /etc/embertree/tls, readOnly: true}
 {{- end }}
+{{- if include "embertree.moves" .ctx }}
+{{- with .ctx.Values.cluster.etcd.tlsSecret }}
+- {name: etcd-tls, mountPath: /etc/embertree/etcd-tls, readOnly: true}
+{{- end }}
+{{- with .ctx.Values.cluster.etcd.passwordSecret }}
+- {name: etcd-password, mountPath: /etc/embertree/etcd-password, readOnly: true}
+{{- end }}
+{{- end }}
 {{- with (index .ctx.Values .role).extraVolumeMounts }}
 {{ toYaml . }}
 {{- end }}
@@ -121,6 +133,16 @@ httpGet: {path: {{ .path }}, port: http, scheme: {{ if and $v.tls.secretName $v.
 {{- if .ctx.Values.tls.secretName }}
 - name: tls
   secret: {secretName: {{ .ctx.Values.tls.secretName }}, defaultMode: 0440}
+{{- end }}
+{{- if include "embertree.moves" .ctx }}
+{{- with .ctx.Values.cluster.etcd.tlsSecret }}
+- name: etcd-tls
+  secret: {secretName: {{ . }}, defaultMode: 0440}
+{{- end }}
+{{- with .ctx.Values.cluster.etcd.passwordSecret }}
+- name: etcd-password
+  secret: {secretName: {{ . }}, defaultMode: 0440, items: [{key: password, path: password}]}
+{{- end }}
 {{- end }}
 {{- with (index .ctx.Values .role).extraVolumes }}
 {{ toYaml . }}
