@@ -297,7 +297,7 @@ static void propose(void)
     struct buf b;
 
     for (int i = 0; i < NODES && (!n->up || replica_state(n->r).role != REPLICA_LEADING); i++)
-        n = &w.nodes[i];
+        n = &w.nodes[((n - w.nodes) + 1) % NODES];
     if (!n->up || replica_state(n->r).role != REPLICA_LEADING)
         return;
     buf_init(&b, KIB);
@@ -316,16 +316,21 @@ static void propose(void)
     entry_unref(x);
 }
 
+static void ask_at(struct node *n)
+{
+    if (!n->up || n->asks.len > 20)
+        return;
+    vec_push(&n->asks, ((struct ask){ ++w.ids, w.acked_index }));
+    replica_confirm(n->r, w.ids);
+}
+
 static void ask(void)
 {
     struct node *n = &w.nodes[world_below(NODES)];
 
     for (int i = 0; i < 3 && (!n->up || replica_state(n->r).role != REPLICA_LEADING); i++)
         n = &w.nodes[world_below(NODES)];
-    if (!n->up || n->asks.len > 20)
-        return;
-    vec_push(&n->asks, ((struct ask){ ++w.ids, w.acked_index }));
-    replica_confirm(n->r, w.ids);
+    ask_at(n);
 }
 
 /* Any other members at once: more than the coordination's rules allow, but what the protocol
@@ -383,6 +388,12 @@ static void change_record(void)
     set_record(&next);
 }
 
+static void heal_net(void)
+{
+    if (w.now >= w.hold)
+        memset(w.cut, 0, sizeof(w.cut));
+}
+
 /* Leaders come and go faster than their entries spread. */
 static void mean(void)
 {
@@ -393,10 +404,11 @@ static void mean(void)
     switch (world_below(10)) {
     case 8: /* two leaders, one of which does not know, and followers that forget */
         w.blind[i] = true;
-        memset(w.cut, 0, sizeof(w.cut));
-        for (int k = 0; k < NODES; k++)
-            world_push((struct event){ .kind = EV_BLINK, .node = k },
-                       world_below(10 + 2 * w.delay_max));
+        w.hold = 0;
+        heal_net();
+        for (int k = 0; k < 3 * NODES; k++)
+            world_push((struct event){ .kind = EV_BLINK, .node = k % NODES },
+                       world_below(10 + 3 * w.delay_max));
         record_next_leader(&w.rec, w.rec.members.names[world_below(w.rec.members.len)], &next);
         set_record(&next);
         break;
@@ -429,8 +441,11 @@ static void mean(void)
         break;
     case 3:
         for (int k = 0; k < NODES; k++)
-            w.cut[i][k] = w.cut[k][i] = prng_chance(&w.prng, 0.8);
+            w.cut[i][k] = w.cut[k][i] = prng_chance(&w.prng, 0.9);
         w.blind[i] = true;
+        w.hold = w.now + 3000;
+        for (int k = 0; k < 20; k++) /* of one who believes to lead */
+            world_push((struct event){ .kind = EV_ASK, .node = i }, world_below(3000));
         record_next_leader(&w.rec, w.rec.members.names[world_below(w.rec.members.len)], &next);
         set_record(&next);
         break;
@@ -439,7 +454,7 @@ static void mean(void)
             node_down(&w.nodes[k], prng_chance(&w.prng, 0.7));
         break;
     default:
-        memset(w.cut, 0, sizeof(w.cut));
+        heal_net();
         memset(w.blind, 0, sizeof(w.blind));
     }
 }
@@ -468,7 +483,7 @@ static void trouble(void)
         for (k = 0; k < NODES; k++)
             w.cut[i][k] = w.cut[k][i] = true;
     } else if (what < 79)
-        memset(w.cut, 0, sizeof(w.cut));
+        heal_net();
     else if (what < 82)
         node_down(n, prng_chance(&w.prng, 0.7));
     else if (what < 92) {
@@ -498,6 +513,8 @@ static void step(void)
     } else if (ev.kind == EV_RECORD) {
         if (n->up && w.rec.term && !w.blind[ev.node])
             replica_record(n->r, &w.rec);
+    } else if (ev.kind == EV_ASK) {
+        ask_at(n);
     } else if (ev.kind == EV_BLINK) {
         if (n->up && !w.calm && replica_state(n->r).role == REPLICA_FOLLOWER) {
             node_down(n, true);

@@ -15,7 +15,7 @@
 
 enum { NODES = 5, LOG_MAX = 3000, STEPS = 4000, HEAL_STEPS = 60000 };
 
-enum event_kind { EV_MESSAGE, EV_LOG, EV_TICK, EV_APPLY, EV_RECORD, EV_SNAPSHOT, EV_BLINK };
+enum event_kind { EV_MESSAGE, EV_LOG, EV_TICK, EV_APPLY, EV_RECORD, EV_SNAPSHOT, EV_BLINK, EV_ASK };
 struct event {
     uint64_t due, number;
     enum event_kind kind;
@@ -68,6 +68,7 @@ struct world {
     struct repl_record rec; /* the coordination's truth */
     bool cut[NODES][NODES];
     bool blind[NODES]; /* hears of no records */
+    uint64_t hold;     /* cuts stay until then */
     bool calm, mean, blinks;
     double marking; /* chance of each step that a record is marked as established */
     double lost, doubled;

@@ -239,6 +239,25 @@ static void test_promise(void **state)
     replica_free(t.r);
 }
 
+/* A promise that is kept in memory only would be given at once; power lost then, an older leader is
+ * believed again. */
+static void test_promise_mutant(void **state)
+{
+    struct repl_msg m = msg(REPL_PREPARE, "b", replica_term_of(3, 0));
+
+    (void)state;
+    begin(0, 0, 0, MUTANT_PROMISE_NOT_STORED);
+    replica_message(t.r, &m);
+    assert_int_equal(t.sent_len, 1);
+    assert_int_equal(t.seq, 0); /* nothing went to the log */
+    replica_free(t.r);
+    begin(0, 0, 0, 0);
+    replica_message(t.r, &m);
+    assert_int_equal(t.sent_len, 0);
+    assert_int_equal(t.seq, 1);
+    replica_free(t.r);
+}
+
 /* The longer log is somebody else's, and begins behind ours: that one should lead. And a replica
  * without a database asks for one and leaves leading to others. */
 static void test_prefer(void **state)
@@ -274,9 +293,8 @@ static void test_prefer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_old_terms),
-        cmocka_unit_test(test_established),
-        cmocka_unit_test(test_promise),
+        cmocka_unit_test(test_old_terms), cmocka_unit_test(test_established),
+        cmocka_unit_test(test_promise),   cmocka_unit_test(test_promise_mutant),
         cmocka_unit_test(test_prefer),
     };
 
