@@ -11,6 +11,7 @@ import types
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import cluster
 import golden
+import vary_pprof
 from rate import STAGES, TOOLS, Pusher, gunzip_us, ingest_path, thread_us
 
 FILES = ["pprof/go_cpu.pb.gz", "pprof/go_heap.pb.gz", "pprof/java_cpu.pb.gz",
@@ -19,6 +20,7 @@ FILES = ["pprof/go_cpu.pb.gz", "pprof/go_heap.pb.gz", "pprof/java_cpu.pb.gz",
 GOAL = {"pprof/go_cpu.pb.gz", "pprof/go_heap.pb.gz", "pprof/java_cpu.pb.gz"}
 SECONDS = float(os.environ.get("BENCH_SECONDS", "3"))
 BUSY = 16
+VARIED = 40
 
 
 def service_of(file):
@@ -89,6 +91,26 @@ def ingest(server, limits, connections):
     return latency
 
 
+def varied(server, limits, connections):
+    """What real agents send: each body with other ids, another order, other values, a tenth of the
+    stacks gone and some that are new (tests/lib/vary_pprof.py)."""
+    print(f"the same with a new body each time ({VARIED} of them in turn), {connections} connections")
+    for file in sorted(GOAL):
+        many = [gzip.compress(b, 6)
+                for b in vary_pprof.bodies(gzip.decompress(golden.read(file)), VARIED)]
+        pusher = Pusher(server.process.port, ingest_path(service_of(file) + "-varied", "pprof"),
+                        many, {}, connections)
+        pusher.run(0.5)
+        cpu = thread_us(server.process)
+        took = pusher.run(SECONDS)
+        cpu = {s: us / len(took) for s, us in (thread_us(server.process) - cpu).items()}
+        pusher.close()
+        print(f"{file:28} {'':58}{sum(cpu.values()):10.1f} "
+              f"{2.5 * limits[file][1] + 30:8.0f} {'':18}"
+              + "".join(f"{cpu.get(s, 0):8.1f}" for s in STAGES), flush=True)
+    print()
+
+
 def ack_latency(server, latency):
     file = "pprof/go_cpu.pb.gz"
     size = len(golden.read(file))
@@ -128,6 +150,7 @@ def main():
         limits = gunzip_us(FILES)
         # P1 is what a busy server pays; a single sender pays a whole fsync and each wake-up alone.
         ingest(server, limits, BUSY)
+        varied(server, limits, BUSY)
         latency = ingest(server, limits, 1)
         ack_latency(server, latency)
         render_latency(server)

@@ -23,17 +23,22 @@ static void check_series(const struct write_msg *m, const struct store_series *s
     }
 }
 
-static void fuzz_write(struct str payload)
+static void fuzz_write(struct str payload, bool told)
 {
     struct arena *a = arena_new(write_msg_arena_bytes(payload.len));
     struct write_msg m;
     struct err e = { 0 };
 
-    if (write_msg_decode(payload, false, a, &m, &e)) {
+    if (write_msg_decode(payload, told, a, &m, &e)) {
         CHECK((e.code == ERR_INPUT || e.code == ERR_LIMIT) && e.text[0]);
     } else {
         CHECK(m.write.tenant.len > 0 && m.write.service.len > 0 && m.write.len > 0);
-        CHECK(stacks_view_check(m.write.stacks, &e) == 0);
+        /* What is told is checked where it is staged; it may say anything, but not harm. */
+        if (told)
+            CHECK(dict_told_check(m.write.told, &e) == 0 || e.code == ERR_INPUT);
+        else
+            CHECK(stacks_view_check(m.write.stacks, &e) == 0);
+        CHECK(!told || m.write.told->nodes == m.write.stacks->nodes);
         for (size_t i = 0; i < m.write.len; i++)
             check_series(&m, &m.write.series[i]);
     }
@@ -65,7 +70,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     payload = str_n(data + 1, size - 1);
     switch (data[0] % 8) { /* of 4 to 7 three are taken: seeds keep their meaning */
     case 0:
-        fuzz_write(payload);
+        fuzz_write(payload, false);
+        fuzz_write(payload, true);
         break;
     case 1:
         fuzz_read(RPC_MERGE, payload);

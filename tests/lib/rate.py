@@ -1,5 +1,6 @@
 """What benchmarks of the whole server share: pushing at full rate, CPU by thread, gunzip beside it."""
 import collections
+import itertools
 import os
 import pathlib
 import selectors
@@ -21,14 +22,16 @@ def ingest_path(name, form):
 
 
 class Pusher:
-    """Keep-alive connections with one push on its way on each."""
+    """Keep-alive connections with one push on its way on each. `body`: bytes, or a list of them that
+    are sent in turn."""
 
     def __init__(self, port, path, body, headers, connections):
         # Every push counts: without a key of its own a body that carries its time is a duplicate.
         more = "".join(f"{k}: {v}\r\n" for k, v in headers.items())
-        self.head = (f"POST {path} HTTP/1.1\r\nHost: bench\r\n{more}"
-                     f"Content-Length: {len(body)}\r\nIdempotency-Key: ").encode()
-        self.body = body
+        bodies = body if isinstance(body, list) else [body]
+        self.turn = itertools.cycle([
+            ((f"POST {path} HTTP/1.1\r\nHost: bench\r\n{more}"
+              f"Content-Length: {len(b)}\r\nIdempotency-Key: ").encode(), b) for b in bodies])
         self.ready = selectors.EpollSelector()
         self.sent = {}
         for _ in range(connections):
@@ -39,7 +42,8 @@ class Pusher:
 
     def send(self, c):
         self.sent[c] = time.perf_counter()
-        c.sendall(self.head + os.urandom(16).hex().encode() + b"\r\n\r\n" + self.body)
+        head, body = next(self.turn)
+        c.sendall(head + os.urandom(16).hex().encode() + b"\r\n\r\n" + body)
 
     def run(self, seconds):
         """Seconds that each push took to its ack."""
