@@ -151,7 +151,7 @@ int repl_msg_read(struct str bytes, struct repl_msg *ret, struct err *e)
     struct pb_field f;
     int got, rc = 0;
 
-    *ret = (struct repl_msg){ 0 };
+    memset(ret, 0, sizeof(*ret));
     while (!rc && (got = rd_pb(&r, &f)) != 0)
         rc = got < 0 ? err_set(e, ERR_INPUT, "a replica's message is no protobuf")
                      : read_field(&f, ret, e);
