@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "clients"))
@@ -32,6 +33,8 @@ CHART = DEPLOY / "embertree"
 ROLES = ("ingester", "distributor", "querier", "compactor")
 VARIANTS = {  # of the values: what a user may set, by name
     "monolithic": {},
+    "monolithic-cold": {"config": {"cold": {"url": "s3://b/p", "s3_endpoint": "http://127.0.0.1:9"}},
+                        "monolithic": {"restore": True}, "secrets": {"coldCredentials": "key\nsecret\n"}},
     "monolithic-tls": {"tls": {"secretName": "t", "clientCA": True}, "fullnameOverride": "prof"},
     "distributed": {"mode": "distributed"},
     "distributed-all": {
@@ -362,6 +365,53 @@ def test_rules_for_copies():
         assert {"/etc/embertree/etcd-tls", "/etc/embertree/etcd-password"} <= folders, folders
 
 
+def test_cold_tier():
+    """Only who stores has the credentials, as a file; a restore has all that its process has."""
+    objects = manifests("monolithic-cold")
+    (w,) = workloads(objects)
+    told = yaml.safe_load(config_file(objects, w))["cold"]
+    assert told == {"url": "s3://b/p", "s3_endpoint": "http://127.0.0.1:9",
+                    "s3_credentials_file": "/etc/embertree/cold/credentials"}, told
+    secret = by_name(objects, "Secret", "r-embertree-cold")["data"]["credentials"]
+    assert base64.b64decode(secret) == b"key\nsecret\n"
+    (first,) = w["spec"]["template"]["spec"]["initContainers"]
+    assert first["command"] == ["/usr/bin/embertree", "restore"], first
+    assert first["volumeMounts"] == container(w)["volumeMounts"], first
+    assert "initContainers" not in workloads(manifests("monolithic"))[0]["spec"]["template"]["spec"]
+    more = VARIANTS["monolithic-cold"] | {"mode": "distributed"}
+    for w in workloads([m for m in yaml.safe_load_all(template(more).stdout) if m]):
+        has = "cold" in [v["name"] for v in w["spec"]["template"]["spec"]["volumes"]]
+        assert has == (component(w) == "ingester"), w["metadata"]["name"]
+
+
+def test_restore_works():
+    """A process of the chart backs up into a folder; without its volume, the init container's words
+    and then the pod's bring all of it back."""
+    folder = tempfile.TemporaryDirectory(prefix="embertree-test-")
+    values = {"config": {"cold": {"url": f"dir:{folder.name}/cold", "backup_interval": "1s", "interval": "1s"}},
+              "monolithic": {"restore": True}}
+    objects = [m for m in yaml.safe_load_all(template(values).stdout) if m]
+    (w,) = workloads(objects)
+    (first,) = w["spec"]["template"]["spec"]["initContainers"]
+    with folder, Pods(objects) as pods:
+        (p,) = pods.processes
+        check_works([p], [p])
+        done = p.metric("embertree_cold_backups_total")
+        until = time.monotonic() + 60
+        while p.metric("embertree_cold_backups_total") < done + 2:  # the next but one began after the push
+            assert time.monotonic() < until, p.tail()
+            time.sleep(0.1)
+        assert p.stop() == 0
+        shutil.rmtree(p.folder / "data")
+        said = subprocess.run([str(cluster.BIN / "embertree"), "restore", f"--config={p.folder / 'embertree.yaml'}",
+                               f"--data.dir={p.folder / 'data'}"], capture_output=True, text=True)
+        assert first["args"] == ["--config=/etc/embertree/config/embertree.yaml"] and said.returncode == 0, said
+        p.start()
+        r = p.get("/pyroscope/render", query=cluster.CPU_TYPE + '{service_name="shop"}', from_="now-1h",
+                  until="now", format="json")
+        assert r.status == 200 and r.json()["flamebearer"]["numTicks"] == 10_000_000, r
+
+
 class Pods:
     """The pods of some manifests as processes on loopback: their commands, their arguments, their
     files; only addresses and folders are of this machine."""
@@ -588,7 +638,7 @@ def main():
     if HELM:
         tests += [test_lint, test_kubernetes_knows_every_field, test_manifests_fit_together,
                   test_every_option_goes_through, test_wrong_values_are_refused,
-                  test_rules_for_zones_and_updates, test_rules_for_copies,
+                  test_rules_for_zones_and_updates, test_rules_for_copies, test_cold_tier, test_restore_works,
                   test_pods_work_distributed, test_pods_work_with_everything, test_pods_work_with_copies, test_pod_and_probes_work_behind_tls,
                   test_ingress_sends_pushes_to_distributors]
     else:

@@ -72,6 +72,9 @@ httpGet: {path: {{ .path }}, port: http, scheme: {{ if and $v.tls.secretName $v.
 {{- if include "embertree.hasTokens" . }}
 - {name: tokens, mountPath: /etc/embertree/tokens, readOnly: true}
 {{- end }}
+{{- if include "embertree.hasCold" . }}
+- {name: cold, mountPath: /etc/embertree/cold, readOnly: true}
+{{- end }}
 {{- if include "embertree.hasKeys" . }}
 - {name: keys, mountPath: /etc/embertree/keys, readOnly: true}
 {{- end }}
@@ -94,6 +97,11 @@ httpGet: {path: {{ .path }}, port: http, scheme: {{ if and $v.tls.secretName $v.
 {{- define "embertree.hasTokens" -}}
 {{- $s := .ctx.Values.secrets -}}
 {{- if and (has .role (list "monolithic" "distributor")) (or $s.tokensExisting (not (kindIs "invalid" $s.tokens))) -}}yes{{- end -}}
+{{- end -}}
+
+{{- define "embertree.hasCold" -}}
+{{- $s := .ctx.Values.secrets -}}
+{{- if and (has .role (list "monolithic" "ingester")) (or $s.coldCredentialsExisting (not (kindIs "invalid" $s.coldCredentials))) -}}yes{{- end -}}
 {{- end -}}
 
 {{- define "embertree.hasKeys" -}}
@@ -122,6 +130,13 @@ httpGet: {path: {{ .path }}, port: http, scheme: {{ if and $v.tls.secretName $v.
     secretName: {{ default (printf "%s-tokens" $full) .ctx.Values.secrets.tokensExisting }}
     defaultMode: 0440
     items: [{key: tokens.yaml, path: tokens.yaml}]
+{{- end }}
+{{- if include "embertree.hasCold" . }}
+- name: cold
+  secret:
+    secretName: {{ default (printf "%s-cold" $full) .ctx.Values.secrets.coldCredentialsExisting }}
+    defaultMode: 0440
+    items: [{key: credentials, path: credentials}]
 {{- end }}
 {{- if include "embertree.hasKeys" . }}
 - name: keys
@@ -209,6 +224,9 @@ metadata:
     {{- if include "embertree.hasTokens" . }}
     checksum/tokens: {{ toJson $v.secrets.tokens | sha256sum }}
     {{- end }}
+    {{- if include "embertree.hasCold" . }}
+    checksum/cold: {{ toJson $v.secrets.coldCredentials | sha256sum }}
+    {{- end }}
     {{- with $own.podAnnotations }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -231,6 +249,17 @@ spec:
   {{- end }}
   {{- with include "embertree.affinity" . }}
   {{- . | nindent 2 }}
+  {{- end }}
+  {{- if and (eq .role "monolithic") $own.restore }}
+  initContainers:
+    - name: restore
+      image: {{ include "embertree.image" .ctx }}
+      imagePullPolicy: {{ $v.image.pullPolicy }}
+      command: [/usr/bin/embertree, restore]
+      args: [--config=/etc/embertree/config/embertree.yaml]
+      resources: {{- toYaml $own.resources | nindent 8 }}
+      securityContext: {{- toYaml $v.securityContext | nindent 8 }}
+      volumeMounts: {{- include "embertree.mounts" . | nindent 8 }}
   {{- end }}
   containers:
     - name: {{ .role }}
