@@ -16,7 +16,7 @@
  * rpc_method; others 0 14      2   code         errors: enum err_code; others 0 16      8   epoch
  * of the sending node: random at its start, never 0 24      8   to_epoch     what answers
  * something: the epoch it answers; a restarted node so never takes an answer to its predecessor.
- * Else 0 32      8   seq          number of the message on its link, from 1; duplicates repeat it
+ * Else 0 32      8   seq          rising number of the message; duplicates repeat it
  *   40      8   id           of the call, chosen by the caller; a pong repeats the ping's
  *   48      4   left_ms      time left to the call's deadline when this frame was sent; 0: none
  *   52      4   offset       of this frame's payload in the message: a multiple of RPC_FRAME_CHUNK

@@ -56,6 +56,7 @@ struct framed_port {
     bool plain_taken;        /* no guard, or keys are optional */
     size_t unpacking;        /* bytes of bodies being decompressed */
     bool zstd;
+    uint64_t seq_floor; /* links that are gone went up to here */
 };
 
 struct framed_link {
@@ -275,6 +276,9 @@ static int framed_link_open(struct rpc_port *port, const char *addr, struct rpc_
     l->link.ops = &framed_ops;
     l->port = p;
     l->speaks = p->o.speaks_min;
+    /* Whoever is called again after its link was given up still knows our epoch and the numbers of
+     * before: ones that begin anew would all be duplicates to it. */
+    l->seq = p->seq_floor;
     l->guard = p->guard ? rpc_guard_link_new(p->guard, addr) : NULL;
     for (size_t i = 0; i < RPC_LANES; i++) {
         list_init(&l->lanes[i].msgs);
@@ -307,6 +311,7 @@ static void framed_link_close(struct rpc_link *link)
 {
     struct framed_link *l = container_of(link, struct framed_link, link);
 
+    l->port->seq_floor = MAX(l->port->seq_floor, l->seq);
     rpc_pack_forget(l->port->pack_out, l);
     for (size_t i = 0; i < RPC_LANES; i++) {
         struct lane *q = &l->lanes[i];

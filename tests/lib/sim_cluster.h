@@ -17,8 +17,7 @@ struct sim_stats {
 /* Mutants: what must be found. */
 enum sim_mutant {
     SIM_NONE,
-    SIM_NO_CONFIRM, /* readers ask any node that was leader, without proof */
-    SIM_NEW_IDS,    /* pushes are repeated under other write ids */
+    SIM_NEW_IDS, /* pushes are repeated under other write ids */
 };
 /* NULL: all went right; else what broke, and `text` says more. */
 const char *sim_run(uint64_t seed, enum sim_mutant mutant, struct sim_stats *ret, char *text,
