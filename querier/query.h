@@ -38,9 +38,11 @@ struct query_stream { /* query_stream.c */
     query_piece_fn next;
     void (*free)(void *cookie);
     void *cookie;
-    size_t at;        /* of the piece at hand: handed over */
-    bool more, began; /* began: pieces were sent */
-    bool waits;       /* for the client to take them */
+    struct gzip_stream *zip; /* NULL: as it is */
+    size_t at;               /* of the piece at hand: handed over */
+    bool more, began;        /* began: pieces were sent */
+    bool varies;             /* would be compressed for a client that wants it */
+    bool waits;              /* for the client to take them */
 };
 
 struct query {

@@ -32,6 +32,21 @@ NODISCARD int zstd_inflate(struct str in, const struct inflate_limits *l, struct
 NODISCARD int brotli_decompress(struct str in, const struct inflate_limits *l, struct buf *out,
                                 struct err *e);
 NODISCARD int gzip(struct str in, int level, struct buf *out, struct err *e);
+
+/* gzip of what comes in pieces (compress_gzip.c). */
+#define GZIP_STREAM_BYTES (272 * KIB) /* that one holds, whatever goes through it */
+struct gzip_stream;
+enum gzip_stream_flush {
+    GZIP_STREAM_MORE,  /* some of it may stay inside */
+    GZIP_STREAM_PIECE, /* who has all of the output so far can read all of the input so far */
+    GZIP_STREAM_END    /* that was all */
+};
+struct gzip_stream *gzip_stream_new(int level);
+void gzip_stream_free(struct gzip_stream *s); /* at any time; NULL is fine */
+/* Appends to *out; nothing may follow an error or the end. ERR_LIMIT: *out is full. */
+NODISCARD int gzip_stream_add(struct gzip_stream *s, struct str in, enum gzip_stream_flush flush,
+                              struct buf *out, struct err *e);
+
 NODISCARD int zstd_compress(struct str in, int level, struct buf *out, struct err *e);
 NODISCARD int zstd_decompress(struct str in, size_t bytes_max, struct buf *out, struct err *e);
 /* One frame into exactly `size` bytes at `to`, for formats that say the size elsewhere (Arrow).

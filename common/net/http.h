@@ -121,7 +121,8 @@ bool http_param_at(const struct http_req *r, const char *name, size_t i, struct 
 bool form_param(struct str form, const char *name, size_t i, struct arena *a, struct str *ret);
 /* Does If-None-Match name this tag (without quotes), by weak comparison? */
 bool http_none_match(const struct http_req *r, struct str etag);
-/* Does Accept-Encoding allow gzip? */
+#define HTTP_GZIP_LEVEL 4 /* of replies */
+/* Does Accept-Encoding allow gzip? From any thread. */
 bool http_accepts_gzip(const struct http_req *r);
 
 /* Adds a header to the reply to come; copies. */
@@ -134,7 +135,9 @@ void http_reply(struct http_req *r, int status, const char *content_type, struct
  * reply, HTTP/1.1 drops it. */
 void http_reply_trailer(struct http_req *r, const char *name, struct str value);
 
-/* ---- replies in pieces. Nothing is compressed; no Content-Length is sent (HTTP/1.1: chunked). */
+/* ---- replies in pieces. Nothing is compressed: who makes the pieces does that with them, where
+ * processors are (gzip_stream, HTTP_GZIP_LEVEL), and adds Vary and Content-Encoding. No
+ * Content-Length is sent (HTTP/1.1: chunked). */
 /* The first call sends the head with what http_reply_header added; the others ignore status and
  * type. Moves *part out (NULL or empty: the head only). Never calls back into the handler. Look at
  * http_stream_queued before you produce more: over HTTP_STREAM_QUEUE_MAX, or with a full budget,

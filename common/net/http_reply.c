@@ -15,7 +15,7 @@
 #include "common/base/size.h"
 #include "common/net/http_server.h"
 
-enum { GZIP_LEVEL = 4, JSON_REPLY_MAX = 8192 };
+enum { JSON_REPLY_MAX = 8192 };
 
 static struct http_xchg *xchg_of(struct http_req *r)
 {
@@ -127,7 +127,7 @@ static void compress_work(void *cookie)
     struct http_xchg *x = cookie;
     struct err e;
 
-    if (gzip(buf_str(&x->out), GZIP_LEVEL, &x->zip, &e) || x->zip.len >= x->out.len)
+    if (gzip(buf_str(&x->out), HTTP_GZIP_LEVEL, &x->zip, &e) || x->zip.len >= x->out.len)
         buf_reset(&x->zip);
 }
 

@@ -24,6 +24,7 @@ CONFINED = {  # a library's header -> the only places that may include it
     "curl/": r"common/net/http_(client|multi)\.c",
     "jansson.h": r"common/net/json_in\.c",
     "zstd.h": r"common/base/compress\.c",
+    "zlib.h": r"common/base/compress_gzip\.c",
     "lz4": r"common/base/compress_lz4\.c",
     "libdeflate.h": r"common/base/compress\.c",
     "xxhash.h": r"common/base/hash\.c",

@@ -4,6 +4,7 @@
 #include <stdio.h>
 /* cmocka wants the three above first */
 #include <cmocka.h>
+#include <zlib.h>
 
 #include "common/base/compress.h"
 #include "common/base/json.h"
@@ -104,6 +105,88 @@ static void test_zstd(void **state)
     assert_memory_equal(back.ptr, text.ptr, text.len);
     assert_int_equal(zstd_decompress(STR("garbage"), MIB, &back, &e), ERR_INPUT);
     buf_deinit(&text), buf_deinit(&z), buf_deinit(&back);
+}
+
+/* Reads on with what is new in *gz; what can be read now is in *back. */
+static void read_on(z_stream *z, const struct buf *gz, struct buf *back)
+{
+    z->next_in = (Bytef *)(void *)(gz->ptr + z->total_in);
+    z->avail_in = (uInt)(gz->len - z->total_in);
+    for (int rc = Z_OK; z->avail_in && rc != Z_STREAM_END;) {
+        z->next_out = (Bytef *)(void *)buf_room(back, 64 * KIB);
+        z->avail_out = 64 * KIB;
+        rc = inflate(z, Z_SYNC_FLUSH);
+        assert_true(rc == Z_OK || rc == Z_STREAM_END || rc == Z_BUF_ERROR);
+        back->len += 64 * KIB - z->avail_out;
+    }
+}
+
+/* Whatever the pieces: after each of them its bytes can be read, and the whole is one file. */
+static void test_gzip_in_pieces(void **state)
+{
+    static const size_t sizes[] = { 1, 7, 1000, 16 * KIB, 65537, MIB };
+    struct buf text, gz, back, whole;
+    struct err e;
+
+    (void)state;
+    buf_init(&text, 8 * MIB), buf_init(&gz, 8 * MIB);
+    buf_init(&back, 8 * MIB), buf_init(&whole, 8 * MIB);
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        struct gzip_stream *s = gzip_stream_new(4);
+        z_stream z = { 0 };
+        buf_reset(&text), buf_reset(&gz), buf_reset(&back), buf_reset(&whole);
+        make_text(&text, MIN(sizes[i] * 3000, 3 * MIB));
+        assert_int_equal(inflateInit2(&z, MAX_WBITS + 16), Z_OK);
+        for (size_t at = 0, n; at < text.len; at += n) {
+            struct str part = str_sub(buf_str(&text), at, MIN(at + sizes[i], text.len));
+            n = part.len;
+            assert_int_equal(gzip_stream_add(s, part, GZIP_STREAM_PIECE, &gz, &e), 0);
+            assert_int_equal(gzip_stream_add(s, STR_NULL, GZIP_STREAM_PIECE, &gz, &e), 0);
+            read_on(&z, &gz, &back);
+            assert_int_equal(back.len, at + n);
+        }
+        assert_int_not_equal(gunzip(buf_str(&gz), &roomy, &whole, &e), 0); /* no end yet */
+        assert_int_equal(gzip_stream_add(s, STR_NULL, GZIP_STREAM_END, &gz, &e), 0);
+        assert_int_equal(inflateEnd(&z), Z_OK);
+        buf_reset(&whole);
+        assert_int_equal(gunzip(buf_str(&gz), &roomy, &whole, &e), 0);
+        assert_true(str_eq(buf_str(&whole), buf_str(&text)));
+        assert_true(sizes[i] < 1000 || gz.len < text.len / 2);
+        gzip_stream_free(s);
+    }
+    buf_deinit(&text), buf_deinit(&gz), buf_deinit(&back), buf_deinit(&whole);
+}
+
+static void test_gzip_in_pieces_and_limits(void **state)
+{
+    struct buf noise, gz, back;
+    struct prng p;
+    struct err e;
+
+    (void)state;
+    buf_init(&noise, MIB), buf_init(&gz, 100000), buf_init(&back, MIB);
+    prng_init(&p, 5);
+    while (noise.len < 200000)
+        buf_add_c(&noise, (char)prng_below(&p, 256));
+    gzip_stream_free(NULL);
+    struct gzip_stream *s = gzip_stream_new(4);
+    struct str half = str_sub(buf_str(&noise), 0, 90000);
+    assert_int_equal(gzip_stream_add(s, half, GZIP_STREAM_MORE, &gz, &e), 0);
+    assert_int_equal(gzip_stream_add(s, buf_str(&noise), GZIP_STREAM_END, &gz, &e), ERR_LIMIT);
+    assert_true(gz.len <= 100000);
+    gzip_stream_free(s); /* in the middle: nothing is left behind */
+
+    buf_deinit(&gz), buf_init(&gz, MIB);
+    s = gzip_stream_new(4);
+    assert_int_equal(gzip_stream_add(s, half, GZIP_STREAM_MORE, &gz, &e), 0);
+    assert_int_equal(gzip_stream_add(s, buf_str(&noise), GZIP_STREAM_END, &gz, &e), 0);
+    assert_true(gz.len < noise.len + half.len + KIB);
+    assert_int_equal(gunzip(buf_str(&gz), &roomy, &back, &e), 0);
+    assert_int_equal(back.len, half.len + noise.len);
+    assert_memory_equal(back.ptr, half.ptr, half.len);
+    assert_memory_equal(back.ptr + half.len, noise.ptr, noise.len);
+    gzip_stream_free(s);
+    buf_deinit(&noise), buf_deinit(&gz), buf_deinit(&back);
 }
 
 static void test_json_writer(void **state)
@@ -217,6 +300,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gzip_round_trip_and_members),
         cmocka_unit_test(test_gunzip_refuses),
+        cmocka_unit_test(test_gzip_in_pieces),
+        cmocka_unit_test(test_gzip_in_pieces_and_limits),
         cmocka_unit_test(test_gunzip_limits),
         cmocka_unit_test(test_zstd),
         cmocka_unit_test(test_lz4_into),
