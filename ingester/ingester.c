@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
@@ -80,9 +81,43 @@ static bool owns(const struct ingester *in, uint64_t shard)
     return shard < in->ctx->cluster->shards && shard % in->ctx->cluster->ingesters.len == in->index;
 }
 
-static int check_folder(const struct ingester *in, struct err *e)
+/* Is there a log beside the database, as of a shard with copies? */
+static bool has_log(const struct ingester *in, uint64_t shard)
+{
+    char path[PATH_MAX];
+
+    return snprintf(path, sizeof(path), "%s/log-%" PRIu64, in->ctx->data_dir, shard) < PATH_MAX &&
+           access(path, F_OK) == 0;
+}
+
+/* A database that would be left out of answers, or overwritten by another one's copy. */
+static int check_shard(const struct ingester *in, const char *name, uint64_t shard, struct err *e)
 {
     const struct cluster_conf *c = in->ctx->cluster;
+
+    if (in->moves && !has_log(in, shard))
+        return err_set(e, ERR_CONFIG,
+                       "%s holds %s, which was written without copies (cluster.ingesters); "
+                       "databases of several ingesters are no copies of each other, so its data "
+                       "would be lost. Start it with the settings it was written with, or with an "
+                       "empty data.dir",
+                       in->ctx->data_dir, name);
+    if (!in->moves && has_log(in, shard))
+        return err_set(e, ERR_CONFIG,
+                       "%s holds %s, one of several copies: it may lack what the others have. Give "
+                       "the cluster.coordination it was written with",
+                       in->ctx->data_dir, name);
+    if (!in->moves && !owns(in, shard))
+        return err_set(e, ERR_CONFIG,
+                       "%s holds %s, which is not a shard of ingester %zu of %zu with "
+                       "cluster.shards %" PRIu64 "; its data would be missing from answers. "
+                       "Restore the settings it was written with",
+                       in->ctx->data_dir, name, in->index, c->ingesters.len, c->shards);
+    return 0;
+}
+
+static int check_folder(const struct ingester *in, struct err *e)
+{
     DIR *d = opendir(in->ctx->data_dir);
     struct dirent *entry;
     int code = 0;
@@ -93,14 +128,8 @@ static int check_folder(const struct ingester *in, struct err *e)
         struct str name = str_c(entry->d_name);
         uint64_t shard;
 
-        if (str_starts(name, STR("shard-")) && str_u64(str_sub(name, 6, name.len), &shard) &&
-            !owns(in, shard))
-            code =
-                err_set(e, ERR_CONFIG,
-                        "%s holds %s, which is not a shard of ingester %zu of %zu with "
-                        "cluster.shards %" PRIu64 "; its data would be missing from answers. "
-                        "Restore the settings it was written with",
-                        in->ctx->data_dir, entry->d_name, in->index, c->ingesters.len, c->shards);
+        if (str_starts(name, STR("shard-")) && str_u64(str_sub(name, 6, name.len), &shard))
+            code = check_shard(in, entry->d_name, shard, e);
     }
     (void)closedir(d);
     return code;
@@ -415,7 +444,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     budget_init(&in->write_bytes, memory_share(ctx->memory_limit, MEMORY_WRITES));
     in->moves = !view_ready(ctx->view) || !view_shard(ctx->view, 0, &first) || first.term > 0;
     code = check_conf(in, e);
-    if (!code && !ctx->kv && !in->moves)
+    if (!code && !ctx->kv)
         code = check_folder(in, e);
     if (!code)
         code = start_disk(in, e);

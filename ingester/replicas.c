@@ -109,7 +109,14 @@ static void on_failed(void *cookie, const struct err *why)
 static void open_work(void *cookie)
 {
     struct replica_of *r = cookie;
+    const struct role_ctx *ctx = r->rs->in->ctx;
+    char dir[PATH_MAX];
 
+    /* The folder of the log first: by it a database is known to be a copy (ingester.c). */
+    if (!ctx->kv && paths(r, "log", dir) && fs_real()->mkdir_all(fs_real(), dir, &r->err)) {
+        r->err.code = ERR_IO;
+        return;
+    }
     r->err.code = ingester_open_kv(r->rs->in, r->shard, &r->kv, &r->err);
 }
 

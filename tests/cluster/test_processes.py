@@ -266,8 +266,25 @@ def test_full_disk_is_refused_and_said():
         server.process.cleanup()
 
 
+def test_one_database_is_no_copy():
+    """Data of a list of ingesters under etcd, or the other way round, would be lost: it says so."""
+    with tempfile.TemporaryDirectory(prefix="embertree-test-") as folder:
+        folder = pathlib.Path(folder)
+        etcd = ("--cluster.coordination=etcd", "--cluster.etcd=http://127.0.0.1:1")
+        with cluster.AllInOne(folder=folder) as server:
+            assert server.ingest(FOLDED, "app.cpu").status == 200
+            server.process.stop()
+        for name, options, text in (("shard-0", etcd, "without copies"), ("log-0", (), "copies")):
+            (folder / "data" / name).mkdir(exist_ok=True)
+            done = subprocess.run(
+                [cluster.BIN / "embertree", f"--http.listen=127.0.0.1:{cluster.free_port()}",
+                 f"--data.dir={folder / 'data'}", *options], capture_output=True, text=True,
+                timeout=30)
+            assert done.returncode == 1 and text in done.stderr, done
+
+
 if __name__ == "__main__":
-    cluster.main([test_all_in_one, test_four_processes, test_several_shards,
+    cluster.main([test_all_in_one, test_one_database_is_no_copy, test_four_processes, test_several_shards,
                   test_restart_keeps_data, test_drain_answers_what_it_took,
                   test_second_signal_ends_at_once, test_missing_ingester,
                   test_wrong_configurations_say_what_to_do, test_one_process_per_folder_and_port,
