@@ -303,6 +303,24 @@ static const struct cli_command admin_cli = {
     .args_max = 1,
     .run = ctl_admin,
 };
+static const struct cli_command cluster_cli = {
+    .name = "cluster",
+    .args = "[status]",
+    .help = "Nodes and shards: who leads, who follows, what is missing.",
+    .more =
+        "status exits with 1 unless every shard has a leader and all of its copies. Nodes and "
+        "leaders are the same whichever server is asked; whether followers keep up is shown for "
+        "shards that the ingester asked leads.\n"
+        "--json: {\"healthy\", \"summary\", \"coordination\", \"mapVersion\", "
+        "\"replicas\", \"ageMs\", \"moving\", \"nodes\":[{\"name\", \"zone\", \"addr\", "
+        "\"state\", \"live\", \"shards\", \"leads\"}], \"shards\":[{\"shard\", \"is\", "
+        "\"term\", \"leader\", \"leaderLive\", \"established\", \"members\", "
+        "\"learners\", \"peers\":[{\"name\", \"member\", \"behind\", \"snapshot\"}]}]}",
+    .options = "",
+    .words = "status",
+    .args_max = 1,
+    .run = ctl_cluster,
+};
 const struct cli_command upload_cli = {
     .name = "upload",
     .args = "FILE...",
@@ -367,9 +385,8 @@ static const struct cli_command man_cli = {
 };
 
 const struct cli_command *const cli_commands[] = {
-    &top_cli,        &tree_cli,     &sandwich_cli, &query_cli,    &diff_cli,
-    &grew_cli,       &timeline_cli, &tail_cli,     &services_cli, &types_cli,
-    &labels_cli,     &series_cli,   &space_cli,    &delete_cli,   &deletes_cli,
-    &admin_cli,      &upload_cli,   &import_cli,   &fsck_cli,     &check_overrides_cli,
-    &completion_cli, &man_cli,      NULL,
+    &top_cli,      &tree_cli,   &sandwich_cli,        &query_cli,      &diff_cli,    &grew_cli,
+    &timeline_cli, &tail_cli,   &services_cli,        &types_cli,      &labels_cli,  &series_cli,
+    &space_cli,    &delete_cli, &deletes_cli,         &admin_cli,      &cluster_cli, &upload_cli,
+    &import_cli,   &fsck_cli,   &check_overrides_cli, &completion_cli, &man_cli,     NULL,
 };

@@ -27,6 +27,7 @@ int ctl_space(struct cli *c);
 int ctl_delete(struct cli *c);
 int ctl_deletes(struct cli *c);
 int ctl_admin(struct cli *c);
+int ctl_cluster(struct cli *c);
 int ctl_upload(struct cli *c);
 int ctl_import(struct cli *c);
 int ctl_completion(struct cli *c);

@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ring: what one server knows of its cluster. Records come from the coordination service and are
+ * the same wherever one asks; how far followers are only their leader knows, so that is shown for
+ * shards which the server asked leads.
+ */
+#include "deploy/ctl/ring.h"
+
+#include "common/base/map.h"
+#include "deploy/ctl/ask.h"
+
+#define SHARDS_MOST 4096
+#define NODES_MOST  4096
+#define BEHIND_MOST 1000  /* entries of the log; under load some are always on their way */
+#define AGE_MOST_MS 30000 /* older than this what we know may be wrong */
+#define NAME_WIDTH  20
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static struct str text(const struct json_val *v, const char *key)
+{
+    struct err e;
+    struct str s = STR("");
+
+    return json_take_str(json_get(v, key, NULL), key, &s, &e) ? STR("") : s;
+}
+
+static bool truth(const struct json_val *v, const char *key)
+{
+    struct err e;
+    bool b = false;
+
+    return !json_take_bool(json_get(v, key, NULL), key, &b, &e) && b;
+}
+
+static uint64_t number(const struct json_val *v, const char *key)
+{
+    struct err e;
+    int64_t n = 0;
+
+    return json_take_i64(json_get(v, key, NULL), key, &n, &e) || n < 0 ? 0 : (uint64_t)n;
+}
+
+static struct str name_at(const struct json_val *names, size_t i)
+{
+    struct err e;
+    struct str s = STR("");
+
+    return json_take_str(json_at(names, i), "name", &s, &e) ? STR("") : s;
+}
+
+static void read_nodes(const struct json_val *nodes, struct ring *r)
+{
+    for (size_t i = 0; i < json_len(nodes) && i < NODES_MOST; i++) {
+        const struct json_val *v = json_at(nodes, i);
+        struct ring_node n = { .name = text(v, "name"),
+                               .addr = text(v, "addr"),
+                               .zone = text(v, "zone"),
+                               .state = text(v, "state"),
+                               .live = truth(v, "live") };
+
+        vec_push(&r->nodes, n);
+    }
+}
+
+/* What the node asked says of the shards it leads. */
+static void read_peers(const struct json_val *replicas, struct ring *r)
+{
+    for (size_t i = 0; i < json_len(replicas); i++) {
+        const struct json_val *v = json_at(replicas, i);
+        uint64_t shard = number(v, "shard");
+
+        if (str_eq(text(v, "state"), STR("serving")) && shard < r->shards.len)
+            r->shards.ptr[shard].peers = json_get(v, "peers", NULL);
+    }
+}
+
+static int read_shards(const struct cli *c, const struct json_val *root,
+                       const struct json_val *shards, struct ring *r, struct err *e)
+{
+    uint64_t n = MAX(number(root, "shards"), json_len(shards));
+
+    if (n > SHARDS_MOST)
+        return ask_strange(c, "more shards than there can be", e);
+    for (uint64_t i = 0; i < n; i++)
+        vec_push(&r->shards, ((struct ring_shard){ .shard = i }));
+    for (size_t i = 0; i < json_len(shards); i++) {
+        const struct json_val *v = json_at(shards, i);
+        uint64_t shard = number(v, "shard");
+
+        if (shard >= n)
+            return ask_strange(c, "a shard that is none", e);
+        r->shards.ptr[shard] = (struct ring_shard){ .shard = shard,
+                                                    .term = number(v, "term"),
+                                                    .leader = text(v, "leader"),
+                                                    .named = true,
+                                                    .established = truth(v, "established"),
+                                                    .leader_live = truth(v, "leader_live"),
+                                                    .members = json_get(v, "members", NULL),
+                                                    .learners = json_get(v, "learners", NULL) };
+    }
+    return 0;
+}
+
+/* ---- judging --------------------------------------------------------------------------------- */
+
+static bool is_behind(const struct json_val *peer)
+{
+    return truth(peer, "member") &&
+           (number(peer, "behind") > BEHIND_MOST || truth(peer, "snapshot"));
+}
+
+static size_t live_of(const struct map_str *index, const struct json_val *names)
+{
+    size_t live = 0;
+
+    for (size_t i = 0; i < json_len(names); i++) {
+        const struct ring_node *n = map_str_get(index, name_at(names, i));
+        live += n && n->live;
+    }
+    return live;
+}
+
+static enum ring_trouble trouble_of(const struct ring *r, const struct ring_shard *s,
+                                    const struct map_str *index)
+{
+    if (!s->named)
+        return RING_UNNAMED;
+    if (!s->leader_live)
+        return RING_LEADERLESS;
+    if (r->replicas == 0) /* a list of ingesters: no records, no copies */
+        return RING_FINE;
+    if (!s->established)
+        return RING_STARTING;
+    if (live_of(index, s->members) < r->replicas)
+        return RING_COPIES;
+    for (size_t i = 0; i < json_len(s->peers); i++)
+        if (is_behind(json_at(s->peers, i)))
+            return RING_BEHIND;
+    return RING_FINE;
+}
+
+static void count(const struct map_str *index, const struct json_val *names)
+{
+    for (size_t i = 0; i < json_len(names); i++) {
+        struct ring_node *n = map_str_get(index, name_at(names, i));
+        if (n)
+            n->shards++;
+    }
+}
+
+static void judge(struct ring *r)
+{
+    struct map_str *index = map_str_new();
+
+    vec_for (i, &r->nodes)
+        (void)map_str_put(index, r->nodes.ptr[i].name, &r->nodes.ptr[i]);
+    vec_for (i, &r->shards) {
+        struct ring_shard *s = &r->shards.ptr[i];
+        struct ring_node *leader = map_str_get(index, s->leader);
+
+        if (leader)
+            leader->leads++;
+        if (leader && !json_len(s->members))
+            leader->shards++;
+        count(index, s->members);
+        count(index, s->learners);
+        r->moving += r->replicas && (json_len(s->learners) || json_len(s->members) > r->replicas);
+        s->trouble = trouble_of(r, s, index);
+        r->troubles[s->trouble]++;
+    }
+    map_str_free(index);
+}
+
+int ring_read(const struct cli *c, const struct json_val *root, struct ring *ret, struct err *e)
+{
+    const struct json_val *cluster = json_get(root, "cluster", NULL);
+    const struct json_val *ingester = json_get(json_get(root, "roles", NULL), "ingester", NULL);
+
+    *ret = (struct ring){ .coordination = text(cluster, "coordination"),
+                          .map_version = number(cluster, "map_version"),
+                          .replicas = number(cluster, "replicas"),
+                          .age_ms = number(cluster, "age_ms"),
+                          .unreadable = json_get(cluster, "unreadable", NULL) != NULL,
+                          .ready = truth(root, "ready") };
+    if (!cluster || !ret->coordination.len)
+        return ask_strange(c, "no cluster on /ring", e);
+    ret->watched =
+        !str_eq(ret->coordination, STR("none")) && !str_eq(ret->coordination, STR("static"));
+    read_nodes(json_get(cluster, "nodes", NULL), ret);
+    if (read_shards(c, root, json_get(cluster, "shards", NULL), ret, e)) {
+        ring_deinit(ret);
+        return e->code;
+    }
+    read_peers(json_get(ingester, "replicas", NULL), ret);
+    judge(ret);
+    return 0;
+}
+
+void ring_deinit(struct ring *r)
+{
+    vec_free(&r->nodes);
+    vec_free(&r->shards);
+}
+
+bool ring_healthy(const struct ring *r)
+{
+    return r->shards.len > 0 && r->troubles[RING_FINE] == r->shards.len && !r->unreadable &&
+           r->age_ms <= AGE_MOST_MS && (r->watched || r->ready);
+}
+
+const struct ring_node *ring_node(const struct ring *r, struct str name)
+{
+    vec_for (i, &r->nodes)
+        if (str_eq(r->nodes.ptr[i].name, name))
+            return &r->nodes.ptr[i];
+    return NULL;
+}
+
+/* ---- showing --------------------------------------------------------------------------------- */
+
+static void put_count(size_t n, const char *noun, struct buf *out)
+{
+    (void)buf_addf(out, "%zu %s%s", n, noun, n == 1 ? "" : "s");
+}
+
+void ring_words(const struct ring *r, struct buf *out)
+{
+    static const char *const troubles[] = {
+        [RING_UNNAMED] = "not placed yet",        [RING_LEADERLESS] = "without a live leader",
+        [RING_STARTING] = "whose leader starts",  [RING_COPIES] = "with fewer live copies",
+        [RING_BEHIND] = "with copies far behind",
+    };
+
+    put_count(r->nodes.len, "node", out);
+    (void)buf_add_str(out, STR(", "));
+    put_count(r->shards.len, "shard", out);
+    if (r->replicas > 1)
+        (void)buf_addf(out, " with %" PRIu64 " copies", r->replicas);
+    const char *gap = "; ";
+    for (size_t i = RING_UNNAMED; i <= RING_BEHIND; i++) {
+        if (!r->troubles[i])
+            continue;
+        (void)buf_addf(out, "%s%zu %s", gap, r->troubles[i], troubles[i]);
+        gap = ", ";
+    }
+    if (r->shards.len == 0)
+        (void)buf_add_str(out, STR("; there is no map yet"));
+    else if (r->troubles[RING_FINE] == r->shards.len)
+        (void)buf_add_str(out, STR("; all have a leader"));
+    if (!r->watched)
+        (void)buf_addf(out, "; nobody watches who lives, and the server asked is %s",
+                       r->ready ? "ready" : "not ready");
+    if (r->moving)
+        (void)buf_addf(out, "; %zu on the move", r->moving);
+    if (r->age_ms > AGE_MOST_MS)
+        (void)buf_addf(out, "; the coordination service was last heard of %" PRIu64 " s ago",
+                       r->age_ms / 1000);
+    if (r->unreadable)
+        (void)buf_add_str(out, STR("; a value in the coordination service cannot be read"));
+}
+
+/* One column, wider than `width` only where it is the last. */
+static void put_cell(const struct term *t, struct str s, size_t width, struct buf *out)
+{
+    size_t used = term_name(t, s.len ? s : STR("-"), width, out);
+
+    term_pad(width - used + 2, out);
+}
+
+static void put_styled(const struct term *t, enum term_style style, struct str s, size_t width,
+                       struct buf *out)
+{
+    term_style(t, style, out);
+    put_cell(t, s, width, out);
+    term_style(t, TERM_PLAIN, out);
+}
+
+static size_t widest(size_t have, struct str s, size_t most)
+{
+    return MIN(MAX(have, s.len), most);
+}
+
+static void nodes_text(const struct term *t, const struct ring *r, struct buf *out)
+{
+    size_t name = 4, zone = 4, addr = 7;
+
+    vec_for (i, &r->nodes) {
+        name = widest(name, r->nodes.ptr[i].name, NAME_WIDTH);
+        zone = widest(zone, r->nodes.ptr[i].zone, NAME_WIDTH);
+        addr = widest(addr, r->nodes.ptr[i].addr, 40);
+    }
+    term_style(t, TERM_BOLD, out);
+    (void)buf_addf(out, "%-*s  %-*s  %-*s  %-8s  %-4s  %6s  %5s\n", (int)name, "NODE", (int)zone,
+                   "ZONE", (int)addr, "ADDRESS", "STATE", "LIVE", "SHARDS", "LEADS");
+    term_style(t, TERM_PLAIN, out);
+    vec_for (i, &r->nodes) {
+        const struct ring_node *n = &r->nodes.ptr[i];
+
+        put_cell(t, n->name, name, out);
+        put_cell(t, n->zone, zone, out);
+        put_cell(t, n->addr, addr, out);
+        put_cell(t, n->state, 8, out);
+        put_styled(t, n->live ? TERM_GREEN : TERM_RED, n->live ? STR("yes") : STR("no"), 4, out);
+        (void)buf_addf(out, "%6" PRIu32 "  %5" PRIu32 "\n", n->shards, n->leads);
+    }
+}
+
+static void put_names(const struct json_val *names, struct str but, struct buf *ret)
+{
+    buf_reset(ret);
+    for (size_t i = 0; i < json_len(names); i++) {
+        struct str s = name_at(names, i);
+
+        if (str_eq(s, but))
+            continue;
+        if (ret->len)
+            (void)buf_add_c(ret, ' ');
+        (void)buf_add_str(ret, s);
+    }
+}
+
+/* How the followers are, as far as the leader was asked. */
+static void put_behind(const struct ring_shard *s, struct buf *ret)
+{
+    size_t named = 0;
+
+    buf_reset(ret);
+    for (size_t i = 0; i < json_len(s->peers); i++) {
+        const struct json_val *p = json_at(s->peers, i);
+
+        if (!truth(p, "snapshot") && number(p, "behind") <= BEHIND_MOST)
+            continue;
+        (void)buf_add_str(ret, named++ ? STR(", ") : STR(""));
+        (void)buf_add_str(ret, text(p, "name"));
+        if (truth(p, "snapshot"))
+            (void)buf_add_str(ret, STR(" gets a whole copy"));
+        else
+            (void)buf_addf(ret, " %" PRIu64 " behind", number(p, "behind"));
+    }
+    if (!named)
+        (void)buf_add_str(ret, json_len(s->peers) ? STR("keep up") : STR(""));
+}
+
+static struct str word_of(enum ring_trouble trouble)
+{
+    static const char *const words[] = {
+        [RING_FINE] = "fine",
+        [RING_UNNAMED] = "not placed",
+        [RING_LEADERLESS] = "no leader",
+        [RING_STARTING] = "starting",
+        [RING_COPIES] = "few copies",
+        [RING_BEHIND] = "behind",
+    };
+
+    return str_c(words[trouble]);
+}
+
+static void shards_text(const struct term *t, const struct ring *r, struct buf *out)
+{
+    size_t leader = 6, others = 9, learners = 8;
+    struct buf b;
+
+    buf_init(&b, MIB);
+    vec_for (i, &r->shards) {
+        const struct ring_shard *s = &r->shards.ptr[i];
+
+        leader = widest(leader, s->leader, NAME_WIDTH);
+        put_names(s->members, s->leader, &b);
+        others = widest(others, buf_str(&b), 60);
+        put_names(s->learners, STR(""), &b);
+        learners = widest(learners, buf_str(&b), 40);
+    }
+    term_style(t, TERM_BOLD, out);
+    (void)buf_addf(out, "%5s  %-10s  %6s  %-*s  %-*s  %-*s  %s\n", "SHARD", "IS", "TERM",
+                   (int)leader, "LEADER", (int)others, "FOLLOWERS", (int)learners, "LEARNERS",
+                   "PROGRESS");
+    term_style(t, TERM_PLAIN, out);
+    vec_for (i, &r->shards) {
+        const struct ring_shard *s = &r->shards.ptr[i];
+
+        (void)buf_addf(out, "%5" PRIu64 "  ", s->shard);
+        put_styled(t, s->trouble == RING_FINE ? TERM_GREEN : TERM_RED, word_of(s->trouble), 10,
+                   out);
+        (void)buf_addf(out, "%6" PRIu64 "  ", s->term);
+        put_cell(t, s->leader, leader, out);
+        put_names(s->members, s->leader, &b);
+        put_cell(t, buf_str(&b), others, out);
+        put_names(s->learners, STR(""), &b);
+        put_cell(t, buf_str(&b), learners, out);
+        put_behind(s, &b);
+        (void)term_name(t, b.len ? buf_str(&b) : STR("-"), 80, out);
+        (void)buf_add_c(out, '\n');
+    }
+    buf_deinit(&b);
+}
+
+void ring_text(const struct term *t, const struct ring *r, struct buf *out)
+{
+    nodes_text(t, r, out);
+    (void)buf_add_c(out, '\n');
+    shards_text(t, r, out);
+    (void)buf_add_c(out, '\n');
+    ring_words(r, out);
+    (void)buf_add_c(out, '\n');
+}
+
+static void put(struct json *j, const char *key, struct str s)
+{
+    json_key(j, key);
+    json_str(j, s);
+}
+
+static void put_u64(struct json *j, const char *key, uint64_t n)
+{
+    json_key(j, key);
+    json_u64(j, n);
+}
+
+static void put_bool(struct json *j, const char *key, bool b)
+{
+    json_key(j, key);
+    json_bool(j, b);
+}
+
+static void put_array(struct json *j, const char *key, const struct json_val *names)
+{
+    json_key(j, key);
+    json_arr(j);
+    for (size_t i = 0; i < json_len(names); i++)
+        json_str(j, name_at(names, i));
+    json_arr_end(j);
+}
+
+static void shard_json(const struct ring_shard *s, struct json *j)
+{
+    json_obj(j);
+    put_u64(j, "shard", s->shard);
+    put(j, "is", word_of(s->trouble));
+    put_u64(j, "term", s->term);
+    put(j, "leader", s->leader);
+    put_bool(j, "leaderLive", s->leader_live);
+    put_bool(j, "established", s->established);
+    put_array(j, "members", s->members);
+    put_array(j, "learners", s->learners);
+    json_key(j, "peers");
+    json_arr(j);
+    for (size_t i = 0; i < json_len(s->peers); i++) {
+        const struct json_val *p = json_at(s->peers, i);
+
+        json_obj(j);
+        put(j, "name", text(p, "name"));
+        put_bool(j, "member", truth(p, "member"));
+        put_u64(j, "behind", number(p, "behind"));
+        put_bool(j, "snapshot", truth(p, "snapshot"));
+        json_obj_end(j);
+    }
+    json_arr_end(j);
+    json_obj_end(j);
+}
+
+void ring_json(const struct ring *r, struct json *j)
+{
+    struct buf words;
+
+    buf_init(&words, 4 * KIB);
+    ring_words(r, &words);
+    json_obj(j);
+    put_bool(j, "healthy", ring_healthy(r));
+    put(j, "summary", buf_str(&words));
+    put(j, "coordination", r->coordination);
+    put_u64(j, "mapVersion", r->map_version);
+    put_u64(j, "replicas", r->replicas);
+    put_u64(j, "ageMs", r->age_ms);
+    put_u64(j, "moving", r->moving);
+    json_key(j, "nodes");
+    json_arr(j);
+    vec_for (i, &r->nodes) {
+        const struct ring_node *n = &r->nodes.ptr[i];
+
+        json_obj(j);
+        put(j, "name", n->name);
+        put(j, "zone", n->zone);
+        put(j, "addr", n->addr);
+        put(j, "state", n->state);
+        put_bool(j, "live", n->live);
+        put_u64(j, "shards", n->shards);
+        put_u64(j, "leads", n->leads);
+        json_obj_end(j);
+    }
+    json_arr_end(j);
+    json_key(j, "shards");
+    json_arr(j);
+    vec_for (i, &r->shards)
+        shard_json(&r->shards.ptr[i], j);
+    json_arr_end(j);
+    json_obj_end(j);
+    buf_deinit(&words);
+}

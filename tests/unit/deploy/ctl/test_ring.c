@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * `cluster status`: a recorded /ring of a whole cluster, one with everything that can be wrong, and
+ * answers that no server should give. UPDATE=1 writes tests/golden/ctl anew.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "common/sys/fs.h"
+#include "deploy/ctl/commands.h"
+#include "deploy/ctl/ring.h"
+
+static const struct cli cli = { .program = "embertreectl", .o = { .server = "http://x" } };
+static struct term term;
+
+static int setup(void **state)
+{
+    (void)state;
+    term_detect(&term, "never", 120);
+    term.tty = term.utf8 = true;
+    return 0;
+}
+
+static void read_golden(const char *name, struct buf *ret)
+{
+    char path[128];
+    struct err e;
+
+    (void)snprintf(path, sizeof(path), "tests/golden/ctl/%s", name);
+    buf_init(ret, MIB);
+    if (fs_real()->read_file(fs_real(), path, ret, &e))
+        fail_msg("%s", e.text);
+}
+
+static void golden(const char *name, struct buf *got)
+{
+    char path[128];
+    struct buf want;
+    struct err e;
+
+    (void)snprintf(path, sizeof(path), "tests/golden/ctl/%s", name);
+    if (getenv("UPDATE"))
+        assert_int_equal(fs_real()->write_file(fs_real(), path, buf_str(got), &e), 0);
+    read_golden(name, &want);
+    if (!str_eq(buf_str(got), buf_str(&want)))
+        fail_msg("%s: got\n%.*s\nwant\n%.*s", path, STR_ARG(buf_str(got)), STR_ARG(buf_str(&want)));
+    buf_deinit(&want);
+    buf_reset(got);
+}
+
+static struct json_doc *parse(struct str text, struct ring *r)
+{
+    struct json_doc *doc;
+    struct err e;
+
+    if (json_parse(text, &doc, &e) || ring_read(&cli, json_root(doc), r, &e))
+        fail_msg("%s", e.text);
+    return doc;
+}
+
+static void test_whole(void **state)
+{
+    struct json_doc *doc;
+    struct buf text, b;
+    struct ring r;
+    struct json j;
+
+    (void)state;
+    read_golden("ring.json", &text);
+    buf_init(&b, MIB);
+    doc = parse(buf_str(&text), &r);
+    assert_true(ring_healthy(&r));
+    assert_int_equal(r.moving, 0);
+    ring_text(&term, &r, &b);
+    golden("cluster.txt", &b);
+    json_init(&j, &b);
+    ring_json(&r, &j);
+    golden("cluster.json", &b);
+    ring_deinit(&r);
+    json_doc_free(doc);
+    buf_deinit(&text);
+    buf_deinit(&b);
+}
+
+#define NODE(name, state, live)                                                                \
+    "{\"name\":\"" name "\",\"addr\":\"tcp://" name ":4041\",\"zone\":\"\",\"state\":\"" state \
+    "\",\"live\":" live "}"
+#define SHARD(n, leader, live, established, members, learners)                     \
+    "{\"shard\":" #n ",\"term\":7,\"leader\":\"" leader "\",\"leader_live\":" live \
+    ",\"established\":" established ",\"members\":[" members "],\"learners\":[" learners "]}"
+#define NODE_A NODE("a", "active", "true") ","
+#define NODE_B NODE("b", "draining", "true") ","
+#define NODE_C NODE("c", "active", "false") ","
+#define NODE_D NODE("d\\u001b[2J", "joining", "true")
+#define NODES  "\"nodes\":[" NODE_A NODE_B NODE_C NODE_D "]"
+#define RING(shards, cluster, records, replicas)                             \
+    "{\"ready\":true,\"shards\":" #shards ",\"cluster\":{" NODES "," cluster \
+    ",\"shards\":[" records "]},\"roles\":{\"ingester\":{\"replicas\":[" replicas "]}}}"
+#define ETCD  "\"coordination\":\"etcd\",\"replicas\":2,\"age_ms\":5"
+#define WHOLE SHARD(0, "a", "true", "true", "\"a\",\"b\"", "")
+
+static void test_troubles(void **state)
+{
+    static const char text[] =
+        RING(7, "\"coordination\":\"etcd\",\"replicas\":2,\"age_ms\":65000,\"unreadable\":\"x\"",
+             WHOLE "," SHARD(1, "c", "false", "true", "\"c\",\"a\"", "") "," SHARD(
+                 2, "a", "true", "false", "\"a\",\"b\"",
+                 "") "," SHARD(3, "a", "true", "true", "\"a\",\"c\"",
+                               "\"b\"") "," SHARD(4, "a", "true", "true", "\"a\",\"b\"",
+                                                  "") "," SHARD(5, "a", "true", "true",
+                                                                "\"a\",\"b\"", "\"d\\u001b[2J\""),
+             "{\"shard\":4,\"state\":\"serving\",\"peers\":[{\"name\":\"b\",\"member\":true,"
+             "\"behind\":5000,\"snapshot\":false}]},"
+             "{\"shard\":5,\"state\":\"serving\",\"peers\":[{\"name\":\"b\",\"member\":true,"
+             "\"behind\":1000,\"snapshot\":false},{\"name\":\"d\",\"member\":false,"
+             "\"behind\":9000,\"snapshot\":true}]},"
+             "{\"shard\":0,\"state\":\"following\",\"peers\":[{\"name\":\"b\",\"member\":true,"
+             "\"behind\":5000,\"snapshot\":false}]},{\"shard\":99,\"state\":\"serving\"}");
+    static const enum ring_trouble want[] = { RING_FINE,   RING_LEADERLESS, RING_STARTING,
+                                              RING_COPIES, RING_BEHIND,     RING_FINE,
+                                              RING_UNNAMED };
+    struct json_doc *doc;
+    struct ring r;
+    struct buf b;
+
+    (void)state;
+    buf_init(&b, MIB);
+    doc = parse(str_c(text), &r);
+    assert_int_equal(r.shards.len, ARRAY_LEN(want));
+    for (size_t i = 0; i < ARRAY_LEN(want); i++)
+        assert_int_equal(r.shards.ptr[i].trouble, want[i]);
+    assert_int_equal(r.moving, 2);
+    assert_false(ring_healthy(&r));
+    assert_int_equal(ring_node(&r, STR("b"))->shards, 5);
+    assert_null(ring_node(&r, STR("e")));
+    ring_text(&term, &r, &b);
+    golden("cluster_bad.txt", &b);
+    ring_deinit(&r);
+    json_doc_free(doc);
+    buf_deinit(&b);
+}
+
+/* Each thing by itself makes it unwell. */
+static void test_healthy(void **state)
+{
+    static const struct {
+        const char *text;
+        bool healthy;
+    } rows[] = {
+        { RING(1, ETCD, WHOLE, ""), true },
+        { RING(2, ETCD, WHOLE, ""), false },
+        { RING(0, ETCD, "", ""), false },
+        { RING(1, ETCD ",\"unreadable\":\"x\"", WHOLE, ""), false },
+        { RING(1, "\"coordination\":\"etcd\",\"replicas\":2,\"age_ms\":30001", WHOLE, ""), false },
+        { RING(1, "\"coordination\":\"etcd\",\"replicas\":3,\"age_ms\":1", WHOLE, ""), false },
+        { RING(1, ETCD, SHARD(0, "a", "true", "true", "\"a\",\"c\"", ""), ""), false },
+        { RING(1, ETCD, SHARD(0, "a", "false", "true", "\"a\",\"b\"", ""), ""), false },
+        { RING(1, ETCD, SHARD(0, "a", "true", "false", "\"a\",\"b\"", ""), ""), false },
+        { RING(1, ETCD, SHARD(0, "a", "true", "true", "\"a\",\"b\",\"c\"", "\"c\""), ""), true },
+        { RING(1, "\"coordination\":\"none\",\"replicas\":1,\"age_ms\":0",
+               SHARD(0, "a", "true", "true", "\"a\"", ""), ""),
+          true },
+        { "{\"ready\":false,\"shards\":1,\"cluster\":{\"coordination\":\"none\",\"replicas\":1,"
+          "\"shards\":[" SHARD(0, "a", "true", "true", "", "") "]}}",
+          false },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct ring r;
+        struct json_doc *doc = parse(str_c(rows[i].text), &r);
+
+        if (ring_healthy(&r) != rows[i].healthy)
+            fail_msg("row %zu", i);
+        ring_deinit(&r);
+        json_doc_free(doc);
+    }
+}
+
+static void test_strange(void **state)
+{
+    static const char *const rows[] = {
+        "{}",
+        "[]",
+        "{\"cluster\":3}",
+        "{\"cluster\":{}}",
+        "{\"cluster\":{\"coordination\":7}}",
+        RING(4097, ETCD, "", ""),
+        RING(9223372036854775807, ETCD, "", ""),
+        RING(1, ETCD, SHARD(1, "a", "true", "true", "", ""), ""),
+        RING(1, ETCD, SHARD(4294967296, "a", "true", "true", "", ""), ""),
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct json_doc *doc;
+        struct ring r;
+        struct err e = { 0 };
+
+        assert_int_equal(json_parse(str_c(rows[i]), &doc, &e), 0);
+        if (ring_read(&cli, json_root(doc), &r, &e) != ERR_IO)
+            fail_msg("row %zu: %s", i, e.text);
+        json_doc_free(doc);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_whole),
+        cmocka_unit_test(test_troubles),
+        cmocka_unit_test(test_healthy),
+        cmocka_unit_test(test_strange),
+    };
+
+    return cmocka_run_group_tests(tests, setup, NULL);
+}
