@@ -20,7 +20,7 @@ import cluster
 import replicated
 
 SEED = int(os.environ.get("SEED", str(time.time_ns() % 10**9)))
-KILLS = int(os.environ.get("KILLS", "4"))
+KILLS = int(os.environ.get("KILLS", "2"))
 PUSHERS = 4
 SERVICES = 12
 TICK = 10_000_000  # nanoseconds of one sample at the default 100 Hz

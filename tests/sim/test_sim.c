@@ -49,6 +49,7 @@ static void test_worlds(void **state)
     assert_true(all.acked > all.pushes / 2);
 }
 
+#ifndef __SANITIZE_ADDRESS__ /* a world that broke is left as it stands */
 /* A test of the test: pushes repeated under other ids must be found to count twice. */
 static void test_mutant(void **state)
 {
@@ -61,12 +62,13 @@ static void test_mutant(void **state)
             return;
     fail_msg("20 worlds without write ids, and nobody noticed");
 }
+#endif
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_worlds),
-#ifndef __SANITIZE_ADDRESS__ /* a world that broke is left as it stands */
+#ifndef __SANITIZE_ADDRESS__
         cmocka_unit_test(test_mutant),
 #endif
     };
