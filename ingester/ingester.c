@@ -137,14 +137,15 @@ static int check_folder(const struct ingester *in, struct err *e)
 
 /* ---- start ---------------------------------------------------------------------------------- */
 
-int ingester_open_kv(const struct ingester *in, uint32_t number, struct kv **ret, struct err *e)
+int ingester_open_kv(const struct ingester *in, uint32_t number, size_t shares, struct kv **ret,
+                     struct err *e)
 {
     const struct role_ctx *ctx = in->ctx;
     char dir[PATH_MAX];
     struct kv_opts o = {
         .dir = dir,
-        .block_cache_bytes = memory_share(ctx->memory_limit, MEMORY_CACHE) / in->shards_own,
-        .memtable_bytes = memory_share(ctx->memory_limit, MEMORY_MEMTABLES) / in->shards_own,
+        .block_cache_bytes = memory_share(ctx->memory_limit, MEMORY_CACHE) / shares,
+        .memtable_bytes = memory_share(ctx->memory_limit, MEMORY_MEMTABLES) / shares,
     };
 
     if (snprintf(dir, sizeof(dir), "%s/shard-%" PRIu32, ctx->data_dir, number) >= PATH_MAX)
@@ -153,19 +154,18 @@ int ingester_open_kv(const struct ingester *in, uint32_t number, struct kv **ret
     return code ? err_wrap(e, "%s", dir) : 0;
 }
 
-int ingester_open_store(const struct ingester *in, uint32_t number, struct kv *kv,
+int ingester_open_store(const struct ingester *in, uint32_t number, size_t shares, struct kv *kv,
                         struct store **ret, struct err *e)
 {
     const struct role_ctx *ctx = in->ctx;
-    size_t shards = in->shards_own;
     const struct exemplar_conf *xc = in->exemplars;
     struct store_opts so = {
         .clock = ctx->env->clock,
         .shard = number,
-        .dict_bytes_max = memory_share(ctx->memory_limit, MEMORY_DICTS) / shards,
-        .cache_bytes = memory_share(ctx->memory_limit, MEMORY_CACHE) / shards,
-        .hot_bytes_max = memory_share(ctx->memory_limit, MEMORY_HOT) / shards,
-        .names_bytes_max = memory_share(ctx->memory_limit, MEMORY_NAMES) / shards,
+        .dict_bytes_max = memory_share(ctx->memory_limit, MEMORY_DICTS) / shares,
+        .cache_bytes = memory_share(ctx->memory_limit, MEMORY_CACHE) / shares,
+        .hot_bytes_max = memory_share(ctx->memory_limit, MEMORY_HOT) / shares,
+        .names_bytes_max = memory_share(ctx->memory_limit, MEMORY_NAMES) / shares,
         .seal_delay_ms = (uint32_t)in->conf->seal_delay_ms,
         .build_delay_ms = (uint32_t)in->conf->build_delay_ms,
         .build_pace_ms = (uint32_t)in->conf->build_pace_ms,
@@ -187,11 +187,11 @@ int ingester_open_store(const struct ingester *in, uint32_t number, struct kv *k
 static int open_own(struct ingester *in, uint32_t number, struct store **ret, struct err *e)
 {
     struct kv *kv;
-    int code = ingester_open_kv(in, number, &kv, e);
+    int code = ingester_open_kv(in, number, in->shards_own, &kv, e);
 
     if (code)
         return err_wrap(e, "shard %" PRIu32, number);
-    return ingester_open_store(in, number, kv, ret, e);
+    return ingester_open_store(in, number, in->shards_own, kv, ret, e);
 }
 
 static int open_stores(struct ingester *in, struct store *ret[SHARDS_OWN_MAX], size_t *ret_len,

@@ -27,6 +27,7 @@ struct attempt {
     struct recover *owner;
     struct shard_reopen reopen;
     uint32_t number;     /* of the shard, while running */
+    size_t shares;       /* of memory, then */
     struct shard *shard; /* held while running */
     bool running;
     bool closed; /* the last try left it without a database */
@@ -52,7 +53,7 @@ static int open_again(void *cookie, struct kv **ret, struct err *e)
 
     struct kv *kv;
 
-    if (ingester_open_kv(in, a->number, &kv, e))
+    if (ingester_open_kv(in, a->number, a->shares, &kv, e))
         return e->code;
     return tier_wrap(in->tier, a->number, kv, ret, e);
 }
@@ -104,6 +105,7 @@ static void try_again(struct attempt *a, uint32_t number)
     if (!a->shard)
         return;
     a->running = true;
+    a->shares = a->owner->in->shards_own;
     a->looks = 0;
     a->owner->running++;
     log_info("there is space again: opening the shard", KV_U64("shard", number));

@@ -117,7 +117,7 @@ static void open_work(void *cookie)
         r->err.code = ERR_IO;
         return;
     }
-    r->err.code = ingester_open_kv(r->rs->in, r->shard, &r->kv, &r->err);
+    r->err.code = ingester_open_kv(r->rs->in, r->shard, r->shares, &r->kv, &r->err);
 }
 
 static int open_node(struct replica_of *r, struct err *e)
@@ -174,6 +174,7 @@ static void replica_open(struct replica_of *r)
 {
     r->at = AT_OPENING;
     r->failed = false;
+    r->shares = r->rs->in->shards_own;
     err_clear(&r->err);
     aside_run(r->rs->in->ctx->loop, r->rs->in->ctx->simulated, open_work, open_done, r);
 }
@@ -184,7 +185,7 @@ static void start_work(void *cookie)
 {
     struct replica_of *r = cookie;
 
-    r->err.code = ingester_open_store(r->rs->in, r->shard, r->kv, &r->store, &r->err);
+    r->err.code = ingester_open_store(r->rs->in, r->shard, r->shares, r->kv, &r->store, &r->err);
 }
 
 static void start_done(void *cookie)
@@ -214,6 +215,7 @@ static void replica_start(struct replica_of *r)
 {
     r->at = AT_STARTING;
     r->epoch = replica_now(r).epoch;
+    r->shares = r->rs->in->shards_own;
     err_clear(&r->err);
     r->kv = kv_repl_new(r->node);
     aside_run(r->rs->in->ctx->loop, r->rs->in->ctx->simulated, start_work, start_done, r);

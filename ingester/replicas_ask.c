@@ -17,7 +17,7 @@ int replicas_ready(const struct replicas *rs, struct err *e)
 
         if (r->wanted && !r->node)
             return err_set(e, ERR_UNAVAILABLE, "shard %" PRIu32 " is not open: %s", r->shard,
-                           r->err.code ? r->err.text : "it is being opened");
+                           r->at != AT_OPENING && r->err.code ? r->err.text : "it is being opened");
         if (r->wanted && replica_is_named(r) && r->at != AT_SERVING)
             return err_set(e, ERR_UNAVAILABLE,
                            "shard %" PRIu32 " is led from here, and not served yet", r->shard);

@@ -30,7 +30,8 @@ struct replica_of { /* one shard */
     uint64_t pause_ms;      /* after a failure; doubles */
     struct repl_node *node; /* FOLLOWING to STOPPING */
     uint64_t epoch;         /* of STARTING, SERVING */
-    /* Of the job that runs (aside.h). */
+    /* Of the job (aside.h) in OPENING and STARTING: while it runs, the loop leaves them alone. */
+    size_t shares; /* of memory, as they were when it began */
     struct kv *kv;
     struct store *store;
     struct err err;

@@ -35,7 +35,7 @@ struct ingester {
     struct tier *tier; /* NULL: no cold tier */
     struct shards *shards;
     struct replicas *replicas; /* NULL: shards do not move, each is served here for ever */
-    size_t shards_own;         /* as configured: shards share memory equally */
+    size_t shards_own;         /* loop: they share memory equally */
     bool moves;                /* shards move between nodes: replicas.c has them */
     size_t index;              /* in cluster.ingesters */
 
@@ -58,12 +58,13 @@ struct ingester {
 
 #define INGESTER_MAGIC MAGIC('i', 'n', 'g', 'e')
 
-/* The database of a shard, with its share of memory. Any thread. */
-NODISCARD int ingester_open_kv(const struct ingester *in, uint32_t number, struct kv **ret,
-                               struct err *e);
+/* The database of a shard, with its share of memory, one of so many: shards_own, taken on the loop,
+ * since records change it while this runs elsewhere. Any thread. */
+NODISCARD int ingester_open_kv(const struct ingester *in, uint32_t number, size_t shares,
+                               struct kv **ret, struct err *e);
 /* The store on top of it, which owns it from now on, also on failure. Any thread. */
-NODISCARD int ingester_open_store(const struct ingester *in, uint32_t number, struct kv *kv,
-                                  struct store **ret, struct err *e);
+NODISCARD int ingester_open_store(const struct ingester *in, uint32_t number, size_t shares,
+                                  struct kv *kv, struct store **ret, struct err *e);
 /* Serves a shard from now on. Loop. */
 void ingester_start_shard(struct ingester *in, uint32_t number, struct store *store);
 
