@@ -100,12 +100,12 @@ def body(work, url, options, hide, show):
         assert answers(server, now) == before
         # Late data for a bucket that left: they count at once, and when the bucket leaves again.
         rng = random.Random(8)
+        rows = server.process.metric("embertree_cold_rows_total")
         push(server, "shop", now - 4 * DAY + 60, 1, rng)
         late = answers(server, now)
         assert late != before and {k: v for k, v in late.items() if k[0] == "cart"} == \
             {k: v for k, v in before.items() if k[0] == "cart"}
         wait(lambda: server.process.metric("embertree_ingester_raw_rows") == 0)
-        rows = server.process.metric("embertree_cold_rows_total")
         wait(lambda: server.process.metric("embertree_cold_rows_total") > rows)
         assert answers(server, now) == late
         # Without the object store: an error, and the recent data are still there.
