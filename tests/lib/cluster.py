@@ -12,6 +12,7 @@ import http.client
 import json
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -25,13 +26,19 @@ import urllib.parse
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = ROOT / os.environ.get("O", "build/release") / "bin"
 READY_S = 30
+GIVEN = set()  # ports handed out in this process
 CPU_TYPE = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """Below the range of outgoing connections, one of which could take it before the server does."""
+    while True:
+        port = random.randrange(10240, 32768)
+        with socket.socket() as s, contextlib.suppress(OSError):
+            s.bind(("127.0.0.1", port))
+            if port not in GIVEN:
+                GIVEN.add(port)
+                return port
 
 
 class Reply:
