@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * access.h: who may look into the process. With http.admin_token_file the pages that tell of the
- * process itself (/config, /ring, /debug/pprof/) want "Authorization: Bearer <token>", one of the
- * file's lines; /healthz, /readyz and /metrics never do. Thread: the loop's.
+ * process itself (/config, /ring, /debug/pprof/) or change the cluster (cluster_page.h) want
+ * "Authorization: Bearer <token>", one of the file's lines; /healthz, /readyz and /metrics never
+ * do. Thread: the loop's.
  */
 #ifndef COMMON_ROLE_ACCESS_H
 #define COMMON_ROLE_ACCESS_H

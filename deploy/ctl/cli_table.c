@@ -100,6 +100,8 @@ const struct cli_option cli_options[] = {
     { "yes", 'y', CLI_FLAG, AT(yes), NULL, NULL, "Do not ask", 0, false },
     { "id", 0, CLI_TEXT, AT(id), "ID", NULL,
       "The same delete under the same id has no second effect", 0, false },
+    /* cluster */
+    { "wait", 0, CLI_FLAG, AT(wait), NULL, NULL, "Until it is done", 0, false },
     /* files */
     { "name", 0, CLI_TEXT, AT(name), "NAME", NULL,
       "upload: what the list shows, else the file's name. import: service and labels, "
@@ -305,20 +307,23 @@ static const struct cli_command admin_cli = {
 };
 static const struct cli_command cluster_cli = {
     .name = "cluster",
-    .args = "[status]",
-    .help = "Nodes and shards: who leads, who follows, what is missing.",
+    .args = "[status|drain NODE|undrain NODE]",
+    .help = "Nodes and shards: who leads, what is missing; nodes to be emptied.",
     .more =
         "status exits with 1 unless every shard has a leader and all of its copies. Nodes and "
         "leaders are the same whichever server is asked; whether followers keep up is shown for "
         "shards that the ingester asked leads.\n"
-        "--json: {\"healthy\", \"summary\", \"coordination\", \"mapVersion\", "
+        "drain has the shards of a node moved to others, a step at a time; --wait until none is "
+        "left, and the node can be stopped for good. undrain takes it back. Both want etcd, and a "
+        "token of http.admin_token_file where there is one. --json: {\"node\", \"empty\"}.\n"
+        "status --json: {\"healthy\", \"summary\", \"coordination\", \"mapVersion\", "
         "\"replicas\", \"ageMs\", \"moving\", \"nodes\":[{\"name\", \"zone\", \"addr\", "
         "\"state\", \"live\", \"shards\", \"leads\"}], \"shards\":[{\"shard\", \"is\", "
         "\"term\", \"leader\", \"leaderLive\", \"established\", \"members\", "
         "\"learners\", \"peers\":[{\"name\", \"member\", \"behind\", \"snapshot\"}]}]}",
-    .options = "",
-    .words = "status",
-    .args_max = 1,
+    .options = "wait",
+    .words = "status drain undrain",
+    .args_max = 2,
     .run = ctl_cluster,
 };
 const struct cli_command upload_cli = {

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cluster: is the cluster well?
+ * cluster: is the cluster well; and which nodes are to be emptied.
  */
+#include <stdio.h>
+#include <time.h>
+
+#include "common/cluster/record.h"
 #include "deploy/ctl/ask.h"
 #include "deploy/ctl/commands.h"
 #include "deploy/ctl/ring.h"
+
+#define WAIT_MS 500
 
 /* `r` is borrowed from *ret_doc. */
 static int ask_ring(struct cli *c, struct json_doc **ret_doc, struct ring *r, struct err *e)
@@ -39,13 +45,93 @@ static int status(struct cli *c, struct err *e)
     return ok ? CLI_DONE : CLI_NO;
 }
 
+/* ---- drain ---- */
+
+static int change(struct cli *c, const char *node, const char *what, struct err *e)
+{
+    char target[256];
+    struct buf body;
+
+    (void)snprintf(target, sizeof(target), "/api/v1/cluster/nodes/%s/%s", node, what);
+    struct ask a = { .method = "POST", .target = str_c(target) };
+    buf_init(&body, ASK_JSON_MAX);
+    int rc = ask_do(c, &a, &body, e);
+    buf_deinit(&body);
+    return rc;
+}
+
+static void wait_a_little(void)
+{
+    struct timespec t = { .tv_nsec = WAIT_MS * 1000000L };
+
+    while (nanosleep(&t, &t)) {
+    }
+}
+
+/* Until the node has no shard: then it may be stopped for good. The server asked may be behind the
+ * map for a moment, so a node that is active yet is waited for, too. */
+static int wait_empty(struct cli *c, const char *node, struct err *e)
+{
+    uint32_t said = UINT32_MAX;
+
+    for (;;) {
+        struct json_doc *doc;
+        struct ring r;
+
+        if (ask_ring(c, &doc, &r, e))
+            return e->code;
+        const struct ring_node *n = ring_node(&r, str_c(node));
+        uint32_t left = n ? n->shards : 0;
+        bool over = !n || (left == 0 && !str_eq(n->state, STR("active")));
+        ring_deinit(&r);
+        json_doc_free(doc);
+        if (over)
+            return 0;
+        if (left != said)
+            cli_note(c, "%s has %" PRIu32 " shards", node, left);
+        said = left;
+        wait_a_little();
+    }
+}
+
+static int drain(struct cli *c, const char *what, struct err *e)
+{
+    const char *node = c->args_len > 1 ? c->args[1] : "";
+    bool empties = strcmp(what, "drain") == 0;
+    struct json j;
+
+    if (!node_name_ok(str_c(node)))
+        return err_set(e, ERR_CONFIG,
+                       "cluster %s wants the name of a node; cluster status has them", what);
+    if (c->o.wait && !empties)
+        return err_set(e, ERR_CONFIG, "--wait goes with cluster drain");
+    if (change(c, node, what, e) || (c->o.wait && wait_empty(c, node, e)))
+        return e->code;
+    const char *is = !empties ? "is used again" : c->o.wait ? "has no shard" : "is being emptied";
+    if (c->o.json) {
+        json_init(&j, &c->out);
+        json_obj(&j);
+        json_key(&j, "node");
+        json_cstr(&j, node);
+        json_key(&j, "empty");
+        json_bool(&j, empties && c->o.wait);
+        json_obj_end(&j);
+        cli_json_end(c);
+    } else {
+        (void)buf_addf(&c->out, "%s %s\n", node, is);
+    }
+    return 0;
+}
+
 int ctl_cluster(struct cli *c)
 {
     const char *what = c->args_len ? c->args[0] : "status";
     struct err e;
 
-    if (strcmp(what, "status") == 0)
+    if (strcmp(what, "drain") == 0 || strcmp(what, "undrain") == 0)
+        return drain(c, what, &e) ? commands_fail(c, &e) : CLI_DONE;
+    if (strcmp(what, "status") == 0 && c->args_len < 2)
         return status(c, &e);
-    (void)err_set(&e, ERR_CONFIG, "cluster %.60s: want status", what);
+    (void)err_set(&e, ERR_CONFIG, "cluster %.60s: want status, drain NODE or undrain NODE", what);
     return cli_fail(c, &e);
 }

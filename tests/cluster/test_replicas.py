@@ -8,9 +8,11 @@ one exception: the distributor is never touched.
 SEED=n and KILLS=n change a run; CASE=part of a name runs some.
 """
 import http.client
+import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -185,6 +187,55 @@ def test_join():
         load.check()
 
 
+def ctl(process, *args, code=0):
+    r = subprocess.run([str(cluster.BIN / "embertreectl"), "--server",
+                        f"http://127.0.0.1:{process.port}", "cluster", *args],
+                       stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False)
+    assert r.returncode == code, (args, r)
+    return r.stdout.decode() if code < 2 else r.stderr.decode()
+
+
+def test_drain_by_command():
+    """A node is emptied under load by embertreectl, stopped for good, and nothing is missing."""
+    with replicated.Cluster(ingesters=4) as c, Load(c) as load:
+        c.wait_whole()
+        assert "4 nodes, 4 shards with 3 copies; all have a leader" in ctl(c.querier, "status")
+        leaves = c.leader_of(0)
+        said = ctl(c.querier, "drain", leaves.name, "--wait")
+        assert said == f"{leaves.name} has no shard\n", said
+        status = json.loads(ctl(c.distributor, "status", "--json"))
+        node = next(n for n in status["nodes"] if n["name"] == leaves.name)
+        assert node["shards"] == node["leads"] == 0 and node["state"] in ("draining", "left"), node
+        assert all(len(s["members"]) >= 3 and leaves.name not in s["members"]
+                   for s in status["shards"]), status
+        c.wait_whole()
+        load.check()
+        other = next(n for n in c.nodes if n != leaves.name)
+        assert "another node" in ctl(c.querier, "drain", other, code=2)
+        assert "no node" in ctl(c.querier, "drain", "nobody", code=2)
+        assert leaves.process.stop(30) == 0
+        load.check()
+        assert ctl(c.querier, "status")
+        load.stop()
+        n = load.check()
+        print(f"     {n} pushes, slowest answer {load.slowest:.1f} s")
+
+
+def test_undrain_by_command():
+    with replicated.Cluster(ingesters=4) as c:
+        c.wait_whole()
+        ctl(c.querier, "drain", "node1", "--wait")
+        assert ctl(c.querier, "undrain", "node1") == "node1 is used again\n"
+        until = time.monotonic() + 60
+        while time.monotonic() < until and not c.nodes["node1"].ring().get("replicas"):
+            time.sleep(0.2)
+        c.wait_whole()
+        victim = c.nodes["node2"]
+        victim.process.kill()
+        time.sleep(6)
+        assert "fewer live copies" in ctl(c.querier, "status", code=1)
+
+
 def test_restart_all():
     with replicated.Cluster() as c:
         with Load(c) as load:
@@ -208,4 +259,4 @@ if __name__ == "__main__":
         print("SKIPPED: there is no etcd (package etcd-server)")
         sys.exit(0)
     cluster.main([test_kill_leader, test_etcd_away, test_stopped_leader, test_drain, test_join,
-                  test_restart_all])
+                  test_drain_by_command, test_undrain_by_command, test_restart_all])

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "common/role/admin.h"
+#include "common/role/cluster_page.h"
 #include "common/role/process.h"
 #include "tests/lib/net_mem.h"
 
@@ -53,14 +54,15 @@ static void put(const char *path, const char *text)
     assert_int_equal(fclose(f), 0);
 }
 
+/* GET, or POST with "POST " before the path. */
 static int status(struct net_world *w, const char *path, const char *header)
 {
     struct net_mem *c = net_connect(w);
     char text[300];
     int code = 0;
 
-    snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\nHost: h\r\n%sConnection: close\r\n\r\n", path,
-             header);
+    snprintf(text, sizeof(text), "%s%s HTTP/1.1\r\nHost: h\r\n%sConnection: close\r\n\r\n",
+             path[0] == '/' ? "GET " : "", path, header);
     net_send_c(c, text);
     net_pass(w, 20);
     buf_add_c(&c->out, '\0');
@@ -79,12 +81,15 @@ static void test_pages(void **state)
                                           "/debug/pprof",
                                           "/debug/pprof/profile",
                                           "/debug/pprof/heap",
-                                          "/debug/pprof/other" };
+                                          "/debug/pprof/other",
+                                          "POST /api/v1/cluster/nodes/a/drain",
+                                          "POST /api/v1/cluster/nodes/a/other" };
     static const char *const open[] = { "/healthz", "/metrics" };
     const char *right = "Authorization: Bearer 0123456789abcdef\r\n";
     const char *wrong = "Authorization: Bearer 0123456789abcdee\r\n";
     char path[] = "/tmp/embertree-access-XXXXXX";
     struct process p = { .state = PROCESS_STARTING };
+    const struct cluster_conf cluster = { .coordination = "none" };
     struct net_world w;
     struct err e;
     int fd = mkstemp(path);
@@ -104,6 +109,8 @@ static void test_pages(void **state)
     p.loop = w.loop;
     admin_routes(&p);
     debug_routes(&p);
+    cluster_page_routes(&p);
+    p.ctx.cluster = &cluster;
     for (size_t i = 0; i < ARRAY_LEN(closed); i++) {
         assert_int_equal(status(&w, closed[i], ""), 401);
         assert_int_equal(status(&w, closed[i], wrong), 401);
@@ -112,6 +119,12 @@ static void test_pages(void **state)
         assert_int_equal(status(&w, open[i], ""), 200);
     assert_int_equal(status(&w, "/debug/pprof/", right), 200);
     assert_int_equal(status(&w, "/debug/pprof/other", right), 404);
+    assert_int_equal(status(&w, "POST /api/v1/cluster/nodes/a/drain", right), 501);
+    assert_int_equal(status(&w, "POST /api/v1/cluster/nodes/a/undrain", right), 501);
+    assert_int_equal(status(&w, "POST /api/v1/cluster/nodes/a/other", right), 404);
+    assert_int_equal(status(&w, "POST /api/v1/cluster/nodes/a/b/drain", right), 404);
+    assert_int_equal(status(&w, "POST /api/v1/cluster/nodes//drain", right), 404);
+    assert_int_equal(status(&w, "/api/v1/cluster/nodes/a/drain", right), 405);
     put(path, "another-long-token\n"); /* another one holds at once */
     assert_int_equal(status(&w, "/debug/pprof/", right), 401);
     unlink(path);
