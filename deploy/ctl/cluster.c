@@ -68,8 +68,8 @@ static void wait_a_little(void)
     }
 }
 
-/* Until the node has no shard: then it may be stopped for good. The server asked may be behind the
- * map for a moment, so a node that is active yet is waited for, too. */
+/* Until the node can be stopped for good. That it stands in no record is not enough: until a shard's
+ * new members have begun the old ones still count. The controller knows, and writes "left". */
 static int wait_empty(struct cli *c, const char *node, struct err *e)
 {
     uint32_t said = UINT32_MAX;
@@ -82,7 +82,7 @@ static int wait_empty(struct cli *c, const char *node, struct err *e)
             return e->code;
         const struct ring_node *n = ring_node(&r, str_c(node));
         uint32_t left = n ? n->shards : 0;
-        bool over = !n || (left == 0 && !str_eq(n->state, STR("active")));
+        bool over = !n || str_eq(n->state, STR("left"));
         ring_deinit(&r);
         json_doc_free(doc);
         if (over)
@@ -107,7 +107,9 @@ static int drain(struct cli *c, const char *what, struct err *e)
         return err_set(e, ERR_CONFIG, "--wait goes with cluster drain");
     if (change(c, node, what, e) || (c->o.wait && wait_empty(c, node, e)))
         return e->code;
-    const char *is = !empties ? "is used again" : c->o.wait ? "has no shard" : "is being emptied";
+    const char *is = !empties    ? "is used again"
+                     : c->o.wait ? "has no shard and can be stopped"
+                                 : "is being emptied";
     if (c->o.json) {
         json_init(&j, &c->out);
         json_obj(&j);
