@@ -68,8 +68,9 @@ static void wait_a_little(void)
     }
 }
 
-/* Until the node can be stopped for good. That it stands in no record is not enough: until a shard's
- * new members have begun the old ones still count. The controller knows, and writes "left". */
+/* Until the node can be stopped for good. That it stands in no record is not enough: until a
+ * shard's new members have begun the old ones still count. The controller knows, and then writes
+ * "left". */
 static int wait_empty(struct cli *c, const char *node, struct err *e)
 {
     uint32_t said = UINT32_MAX;
