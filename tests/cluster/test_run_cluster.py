@@ -42,8 +42,9 @@ def free(port):
 
 def free_base():
     """A first port whose followers are free as well."""
-    start = 20000 + os.getpid() % 100 * 100
-    for base in range(start, 31000, 200):
+    bases = list(range(11000, 31000, 200))
+    start = os.getpid() % len(bases)
+    for base in bases[start:] + bases[:start]:
         if all(free(base + o) and free(base + o + 100) for o in OFFSETS):
             return base
     raise RuntimeError("no range of free ports")
