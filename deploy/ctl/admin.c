@@ -7,22 +7,6 @@
 
 #define TEXT_MAX (64 * MIB)
 
-static struct str text(const struct json_val *v, const char *key)
-{
-    struct err e;
-    struct str s = STR("");
-
-    return json_take_str(json_get(v, key, NULL), key, &s, &e) ? STR("") : s;
-}
-
-static bool truth(const struct json_val *v, const char *key)
-{
-    struct err e;
-    bool b = false;
-
-    return !json_take_bool(json_get(v, key, NULL), key, &b, &e) && b;
-}
-
 /* The body of a route; *ret_status may be what it likes. */
 static int get(struct cli *c, const char *path, bool any_status, struct buf *body, int *ret_status,
                struct err *e)
@@ -78,7 +62,7 @@ static int ready(struct cli *c, struct buf *body, struct err *e)
     }
     struct str why = STR("");
     if (status != 200 && !json_parse(buf_str(body), &doc, e))
-        why = text(json_root(doc), "message");
+        why = ask_text(json_root(doc), "message");
     if (c->o.json) {
         json_init(&j, &c->out);
         json_obj(&j);
@@ -106,7 +90,7 @@ static void put_roles(const struct cli *c, const struct json_val *roles, struct 
     void *pos = NULL;
 
     while (json_each(roles, &pos, &name, &v)) {
-        bool ok = truth(v, "ready");
+        bool ok = ask_truth(v, "ready");
         (void)buf_add_str(out, STR("role      "));
         term_pad(16 - term_name(&c->term, name, 15, out), out);
         term_style(&c->term, ok ? TERM_GREEN : TERM_RED, out);
@@ -121,9 +105,9 @@ static void put_peers(const struct cli *c, const struct json_val *peers, struct 
 {
     for (size_t i = 0; i < json_len(peers); i++) {
         const struct json_val *v = json_at(peers, i);
-        bool up = truth(v, "up");
+        bool up = ask_truth(v, "up");
         (void)buf_add_str(out, STR("ingester  "));
-        (void)term_name(&c->term, text(v, "address"), 60, out);
+        (void)term_name(&c->term, ask_text(v, "address"), 60, out);
         term_style(&c->term, up ? TERM_GREEN : TERM_RED, out);
         (void)buf_add_str(out, up ? STR("  up\n") : STR("  does not answer\n"));
         term_style(&c->term, TERM_PLAIN, out);
@@ -145,14 +129,14 @@ static int status(struct cli *c, struct buf *body, struct err *e)
     }
     root = json_root(doc);
     roles = json_get(root, "roles", NULL);
-    ok = truth(root, "ready");
+    ok = ask_truth(root, "ready");
     if (c->o.json) {
         put_json(c, buf_str(body));
     } else {
         (void)buf_add_str(&c->out, STR("server    "));
         (void)term_name(&c->term, str_c(c->o.server), 200, &c->out);
         (void)buf_add_str(&c->out, STR("\nversion   "));
-        (void)term_name(&c->term, text(root, "version"), 100, &c->out);
+        (void)term_name(&c->term, ask_text(root, "version"), 100, &c->out);
         (void)buf_addf(&c->out, "\nready     %s\n", ok ? "yes" : "no");
         put_roles(c, roles, &c->out);
         put_peers(c, json_get(json_get(roles, "querier", NULL), "ingesters", NULL), &c->out);

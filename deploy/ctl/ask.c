@@ -310,3 +310,19 @@ int ask_call(struct cli *c, const char *method, struct str message, struct json_
     };
     return ask_doc(c, &a, ret, e);
 }
+
+struct str ask_text(const struct json_val *v, const char *key)
+{
+    struct err e;
+    struct str s = STR("");
+
+    return json_take_str(json_get(v, key, NULL), key, &s, &e) ? STR("") : s;
+}
+
+bool ask_truth(const struct json_val *v, const char *key)
+{
+    struct err e;
+    bool b = false;
+
+    return !json_take_bool(json_get(v, key, NULL), key, &b, &e) && b;
+}

@@ -35,6 +35,9 @@ NODISCARD int ask_json(struct cli *c, struct str target, struct json_doc **ret, 
 /* A unary call of the service querier.v1, in proto3 JSON. */
 NODISCARD int ask_call(struct cli *c, const char *method, struct str message, struct json_doc **ret,
                        struct err *e);
+/* A member of an object of an answer; "" or false where it is missing or something else. */
+struct str ask_text(const struct json_val *v, const char *key);
+bool ask_truth(const struct json_val *v, const char *key);
 /* Something in an answer is not as it should be: "is it another program, or another version?" */
 int ask_strange(const struct cli *c, const char *what, struct err *e);
 

@@ -74,19 +74,11 @@ static int64_t number(const struct json_doc *d, const char *key)
     return json_take_i64(json_get(json_root(d), key, NULL), key, &v, &e) ? 0 : v;
 }
 
-static struct str text(const struct json_val *v, const char *key)
-{
-    struct err e;
-    struct str s = STR("");
-
-    return json_take_str(json_get(v, key, NULL), key, &s, &e) ? STR("") : s;
-}
-
 static void put_summary(const struct cli *c, const struct json_doc *d, struct buf *out)
 {
-    (void)term_name(&c->term, text(json_root(d), "what"), 400, out);
+    (void)term_name(&c->term, ask_text(json_root(d), "what"), 400, out);
     (void)buf_addf(out, " of tenant ");
-    (void)term_name(&c->term, text(json_root(d), "tenant"), 100, out);
+    (void)term_name(&c->term, ask_text(json_root(d), "tenant"), 100, out);
     (void)buf_addf(out, ": %" PRId64 " services, %" PRId64 " series, about ", number(d, "services"),
                    number(d, "series"));
     term_value((double)number(d, "bytesEstimate"), STR("bytes"), out);
@@ -143,7 +135,7 @@ static void put_result(struct cli *c, const struct json_doc *d, struct str body,
     put_summary(c, d, &c->out);
     if (!dry) {
         (void)buf_add_str(&c->out, STR("id "));
-        (void)term_name(&c->term, text(json_root(d), "id"), 100, &c->out);
+        (void)term_name(&c->term, ask_text(json_root(d), "id"), 100, &c->out);
         (void)buf_add_str(&c->out, STR("; `deletes` shows how far the files are\n"));
     }
 }
@@ -172,7 +164,7 @@ static int real_run(struct cli *c, const struct json_doc *dry, const struct what
     make_id(id);
     buf_init(&b, ASK_TARGET_MAX);
     (void)buf_add_str(&b, target);
-    ask_param(&b, "confirm", c->o.all ? text(json_root(dry), "tenant") : str_c(w->selector));
+    ask_param(&b, "confirm", c->o.all ? ask_text(json_root(dry), "tenant") : str_c(w->selector));
     ask_param(&b, "id", str_c(c->o.id ? c->o.id : id));
     int rc = post(c, buf_str(&b), body, ret, e);
     if (rc && (e->code == ERR_BUSY || e->code == ERR_UNAVAILABLE || e->code == ERR_TIMEOUT))
@@ -236,12 +228,12 @@ static void put_one(struct cli *c, const struct json_val *v)
         return;
     term_time(created, &c->out);
     (void)buf_addf(&c->out, "  %3" PRId64 " %%  ", percent);
-    used = term_name(&c->term, text(v, "state"), 8, &c->out);
+    used = term_name(&c->term, ask_text(v, "state"), 8, &c->out);
     term_pad(9 - used, &c->out);
-    used = term_name(&c->term, text(v, "id"), 40, &c->out);
+    used = term_name(&c->term, ask_text(v, "id"), 40, &c->out);
     term_pad(used < 30 ? 30 - used : 2, &c->out);
-    (void)term_name(&c->term, text(v, "what"), c->term.width > 110 ? c->term.width - 80 : COLUMNS,
-                    &c->out);
+    (void)term_name(&c->term, ask_text(v, "what"),
+                    c->term.width > 110 ? c->term.width - 80 : COLUMNS, &c->out);
     (void)buf_add_c(&c->out, '\n');
 }
 

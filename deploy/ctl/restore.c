@@ -76,7 +76,7 @@ static int remove_tree(const char *path, struct err *e)
     if (!exists(path))
         return 0;
     if (strchr(path, '\'') ||
-        (size_t)snprintf(command, sizeof(command), "rm -rf '%s'", path) >= sizeof(command) ||
+        (size_t)snprintf(command, sizeof(command), "rm -rf -- '%s'", path) >= sizeof(command) ||
         system(command) != 0)
         return err_set(e, ERR_IO, "cannot remove %s, which an earlier restore left", path);
     return 0;

@@ -17,22 +17,6 @@
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static struct str text(const struct json_val *v, const char *key)
-{
-    struct err e;
-    struct str s = STR("");
-
-    return json_take_str(json_get(v, key, NULL), key, &s, &e) ? STR("") : s;
-}
-
-static bool truth(const struct json_val *v, const char *key)
-{
-    struct err e;
-    bool b = false;
-
-    return !json_take_bool(json_get(v, key, NULL), key, &b, &e) && b;
-}
-
 static uint64_t number(const struct json_val *v, const char *key)
 {
     struct err e;
@@ -53,11 +37,11 @@ static void read_nodes(const struct json_val *nodes, struct ring *r)
 {
     for (size_t i = 0; i < json_len(nodes) && i < NODES_MOST; i++) {
         const struct json_val *v = json_at(nodes, i);
-        struct ring_node n = { .name = text(v, "name"),
-                               .addr = text(v, "addr"),
-                               .zone = text(v, "zone"),
-                               .state = text(v, "state"),
-                               .live = truth(v, "live") };
+        struct ring_node n = { .name = ask_text(v, "name"),
+                               .addr = ask_text(v, "addr"),
+                               .zone = ask_text(v, "zone"),
+                               .state = ask_text(v, "state"),
+                               .live = ask_truth(v, "live") };
 
         vec_push(&r->nodes, n);
     }
@@ -70,7 +54,7 @@ static void read_peers(const struct json_val *replicas, struct ring *r)
         const struct json_val *v = json_at(replicas, i);
         uint64_t shard = number(v, "shard");
 
-        if (str_eq(text(v, "state"), STR("serving")) && shard < r->shards.len)
+        if (str_eq(ask_text(v, "state"), STR("serving")) && shard < r->shards.len)
             r->shards.ptr[shard].peers = json_get(v, "peers", NULL);
     }
 }
@@ -92,10 +76,10 @@ static int read_shards(const struct cli *c, const struct json_val *root,
             return ask_strange(c, "a shard that is none", e);
         r->shards.ptr[shard] = (struct ring_shard){ .shard = shard,
                                                     .term = number(v, "term"),
-                                                    .leader = text(v, "leader"),
+                                                    .leader = ask_text(v, "leader"),
                                                     .named = true,
-                                                    .established = truth(v, "established"),
-                                                    .leader_live = truth(v, "leader_live"),
+                                                    .established = ask_truth(v, "established"),
+                                                    .leader_live = ask_truth(v, "leader_live"),
                                                     .members = json_get(v, "members", NULL),
                                                     .learners = json_get(v, "learners", NULL) };
     }
@@ -106,8 +90,8 @@ static int read_shards(const struct cli *c, const struct json_val *root,
 
 static bool is_behind(const struct json_val *peer)
 {
-    return truth(peer, "member") &&
-           (number(peer, "behind") > BEHIND_MOST || truth(peer, "snapshot"));
+    return ask_truth(peer, "member") &&
+           (number(peer, "behind") > BEHIND_MOST || ask_truth(peer, "snapshot"));
 }
 
 static size_t live_of(const struct map_str *index, const struct json_val *names)
@@ -177,12 +161,12 @@ int ring_read(const struct cli *c, const struct json_val *root, struct ring *ret
     const struct json_val *cluster = json_get(root, "cluster", NULL);
     const struct json_val *ingester = json_get(json_get(root, "roles", NULL), "ingester", NULL);
 
-    *ret = (struct ring){ .coordination = text(cluster, "coordination"),
+    *ret = (struct ring){ .coordination = ask_text(cluster, "coordination"),
                           .map_version = number(cluster, "map_version"),
                           .replicas = number(cluster, "replicas"),
                           .age_ms = number(cluster, "age_ms"),
                           .unreadable = json_get(cluster, "unreadable", NULL) != NULL,
-                          .ready = truth(root, "ready") };
+                          .ready = ask_truth(root, "ready") };
     if (!cluster || !ret->coordination.len)
         return ask_strange(c, "no cluster on /ring", e);
     ret->watched =
@@ -329,11 +313,11 @@ static void put_behind(const struct ring_shard *s, struct buf *ret)
     for (size_t i = 0; i < json_len(s->peers); i++) {
         const struct json_val *p = json_at(s->peers, i);
 
-        if (!truth(p, "snapshot") && number(p, "behind") <= BEHIND_MOST)
+        if (!ask_truth(p, "snapshot") && number(p, "behind") <= BEHIND_MOST)
             continue;
         (void)buf_add_str(ret, named++ ? STR(", ") : STR(""));
-        (void)buf_add_str(ret, text(p, "name"));
-        if (truth(p, "snapshot"))
+        (void)buf_add_str(ret, ask_text(p, "name"));
+        if (ask_truth(p, "snapshot"))
             (void)buf_add_str(ret, STR(" gets a whole copy"));
         else
             (void)buf_addf(ret, " %" PRIu64 " behind", number(p, "behind"));
@@ -449,10 +433,10 @@ static void shard_json(const struct ring_shard *s, struct json *j)
         const struct json_val *p = json_at(s->peers, i);
 
         json_obj(j);
-        put(j, "name", text(p, "name"));
-        put_bool(j, "member", truth(p, "member"));
+        put(j, "name", ask_text(p, "name"));
+        put_bool(j, "member", ask_truth(p, "member"));
         put_u64(j, "behind", number(p, "behind"));
-        put_bool(j, "snapshot", truth(p, "snapshot"));
+        put_bool(j, "snapshot", ask_truth(p, "snapshot"));
         json_obj_end(j);
     }
     json_arr_end(j);
