@@ -139,6 +139,12 @@ static uint64_t rate_of(const struct controller *c, const struct progress_servic
     return sum;
 }
 
+/* By the wall clock of this node: profiles say when they are by those of their senders. */
+static int64_t spread_from(const struct controller *c)
+{
+    return clock_wall_ms(loop_clock(c->o.loop)) + (int64_t)c->o.spread_after_ms;
+}
+
 /* Grows only: what a service needed once it may need again, and each change is read for ever. */
 static bool spread_one(struct controller *c, const struct map *m, int64_t rev,
                        const struct progress_service *s)
@@ -148,11 +154,12 @@ static bool spread_one(struct controller *c, const struct map *m, int64_t rev,
     uint32_t has = 1;
     struct err e;
 
-    for (size_t i = 0; i < m->services_len; i++)
-        if (str_eq(m->services[i].tenant, s->tenant) && str_eq(m->services[i].name, s->name))
-            has = m->services[i].spread;
+    const struct map_service *v = map_service(m, s->tenant, s->name);
+    if (v)
+        has = map_step_at(&v->steps, INT64_MAX, 1);
     want = MIN(want, most);
-    if (want <= has || map_edit_spread(m, s->tenant, s->name, (uint32_t)want, &next, &e))
+    if (want <= has ||
+        map_edit_spread(m, s->tenant, s->name, (uint32_t)want, spread_from(c), &next, &e))
         return false;
     controller_say(c, "spreads service %.*s over %u shards", STR_ARG(str_sub(s->name, 0, 64)),
                    (unsigned)want);

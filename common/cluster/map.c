@@ -13,7 +13,8 @@
  *                                  that begins with the answer above; a jump hash of the series
  *
  * An order does not depend on how much of it is used, so a larger number adds shards and takes none
- * away. Readers ask all that were ever in use: the sizes before, and the largest spread.
+ * away. Readers ask all that were ever in use: each size there was, with the largest spread, since
+ * somebody with an old map may have put the two together in any way.
  *
  * Two tables of names are made with the map; a map without tenants and services does no lookup.
  */
@@ -33,16 +34,21 @@
 #define SHUFFLE_SALT  UINT64_C(0xd1b54a32d192ed03)
 #define KEY_BYTES_MAX 512 /* of a tenant's or a service's name; longer ones are not looked up */
 
-struct subset {
+struct named { /* tenant */
     const struct map_tenant *tenant;
-    const uint32_t *shards; /* the tenant's order, as far as it is ever asked */
+    const uint32_t *shards; /* its order, as far as it is ever asked */
+};
+struct subset {
+    const struct map_steps *steps; /* NULL: all shards, always */
+    const uint32_t *shards;
+    uint32_t room[CLUSTER_SHARDS_MAX]; /* of a tenant that is not named */
 };
 struct map_impl {
     struct map map;
     atomic_uint refs;
     struct arena *arena;
     struct map_str *nodes;    /* name -> struct map_node */
-    struct map_str *tenants;  /* name -> struct subset */
+    struct map_str *tenants;  /* name -> struct named */
     struct map_str *services; /* tenant NUL name -> struct map_service */
 };
 
@@ -66,28 +72,60 @@ static uint32_t jump(uint64_t key, uint32_t n)
     return (uint32_t)b;
 }
 
-/* The first `n` of the tenant's order of all shards. */
+/* The first `n` of the tenant's order of all shards: a shuffle (Fisher and Yates) that stops there.
+ * What stands at a place that was not swapped is its number, so no array of all is needed; few are
+ * taken, and looking through what was swapped costs less than a table. */
 static void shuffle(struct str tenant, uint32_t shards, uint32_t n, uint32_t *ret)
 {
     uint64_t seed = seed_of(tenant) ^ SHUFFLE_SALT;
-    uint32_t *all = xmalloc(shards * sizeof(*all));
+    struct {
+        uint32_t at, is;
+    } *swapped = xmalloc(MAX(n, 1u) * sizeof(*swapped));
+    uint32_t len = 0;
 
-    for (uint32_t i = 0; i < shards; i++)
-        all[i] = i;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t k = i + (uint32_t)(hash_u64(seed + i) % (shards - i));
+        uint32_t k = i + (uint32_t)(hash_u64(seed + i) % (shards - i)), mine = i, its = k;
+        uint32_t to = len;
 
-        ret[i] = all[k];
-        all[k] = all[i];
+        for (uint32_t j = 0; j < len; j++) {
+            mine = swapped[j].at == i ? swapped[j].is : mine;
+            its = swapped[j].at == k ? swapped[j].is : its;
+            to = swapped[j].at == k ? j : to;
+        }
+        ret[i] = its;
+        swapped[to].at = k;
+        swapped[to].is = mine;
+        len = MAX(len, to + 1);
     }
-    xfree(all);
+    xfree(swapped);
 }
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-static const struct subset *subset_of(const struct map *m, struct str tenant)
+static uint32_t most_of(const struct map_steps *s)
+{
+    uint32_t most = 0;
+
+    for (uint32_t i = 0; i < s->len; i++)
+        most = MAX(most, s->at[i].n);
+    return most;
+}
+
+static const struct named *named_of(const struct map *m, struct str tenant)
 {
     return m->impl->tenants ? map_str_get(m->impl->tenants, tenant) : NULL;
+}
+
+/* NULL: all shards, always. */
+static const struct subset *subset_of(const struct map *m, struct str tenant, struct subset *room)
+{
+    const struct named *named = named_of(m, tenant);
+
+    room->steps = named ? &named->tenant->steps : &m->tenant_steps;
+    room->shards = named ? named->shards : room->room;
+    if (!named && room->steps->len)
+        shuffle(tenant, m->shards, most_of(room->steps), room->room);
+    return room->steps->len ? room : NULL;
 }
 
 static struct str service_key(struct str tenant, struct str service,
@@ -141,42 +179,121 @@ static uint32_t order(const struct map *m, const struct subset *s, uint32_t size
     return len;
 }
 
-uint32_t map_shard(const struct map *m, struct str tenant, struct str service, uint64_t series_hash)
+uint32_t map_step_at(const struct map_steps *s, int64_t when_ms, uint32_t none)
 {
-    const struct subset *s = subset_of(m, tenant);
-    const struct map_service *v = service_of(m, tenant, service);
-    uint32_t places[MAP_SPREAD_MAX], n, size = s ? s->tenant->shards : 0;
+    uint32_t n = s->len ? s->at[0].n : none;
 
-    if (!size && !v)
+    for (uint32_t i = 1; i < s->len && s->at[i].from_ms <= when_ms; i++)
+        n = s->at[i].n;
+    return n;
+}
+
+uint32_t map_shard(const struct map *m, struct str tenant, struct str service, uint64_t series_hash,
+                   int64_t when_ms)
+{
+    struct subset room;
+    const struct subset *s = subset_of(m, tenant, &room);
+    const struct map_service *v = service_of(m, tenant, service);
+    uint32_t places[MAP_SPREAD_MAX], n;
+    uint32_t size = s ? map_step_at(s->steps, when_ms, 0) : 0;
+    uint32_t spread = v ? map_step_at(&v->steps, when_ms, 1) : 1;
+
+    if (!size && spread == 1)
         return shard_of(tenant, service, m->shards);
-    n = order(m, s, size, tenant, service, v ? v->spread : 1, places);
+    n = order(m, s, size, tenant, service, spread, places);
     return places[n > 1 ? jump(hash_u64(series_hash), n) : 0];
+}
+
+bool map_is_placed(const struct map *m, struct str tenant, struct str service)
+{
+    return map_tenant_steps(m, tenant)->len || service_of(m, tenant, service);
+}
+
+/* Those of `some` that are not there yet. */
+static uint32_t unite(uint32_t *to, uint32_t n, const uint32_t *some, uint32_t len)
+{
+    for (uint32_t k = 0; k < len; k++) {
+        bool seen = false;
+        for (uint32_t j = 0; j < n; j++)
+            seen = seen || to[j] == some[k];
+        if (!seen)
+            to[n++] = some[k];
+    }
+    return n;
 }
 
 size_t map_places(const struct map *m, struct str tenant, struct str service, uint32_t *ret,
                   size_t max)
 {
-    const struct subset *s = subset_of(m, tenant);
+    struct subset room;
+    const struct subset *s = subset_of(m, tenant, &room);
     const struct map_service *v = service_of(m, tenant, service);
-    uint32_t found[MAP_SPREAD_MAX * (MAP_BEFORE_MAX + 1)];
-    uint32_t sizes = s ? s->tenant->before_len + 1 : 1, n = 0;
+    uint32_t found[MAP_PLACES_MAX], sizes = s ? s->steps->len : 1, n = 0;
 
     for (uint32_t i = 0; i < sizes; i++) {
-        uint32_t size = !s ? 0 : i + 1 < sizes ? s->tenant->before[i] : s->tenant->shards;
-        uint32_t some[MAP_SPREAD_MAX];
-        uint32_t len = order(m, s, size, tenant, service, v ? v->most : 1, some);
+        uint32_t size = s ? s->steps->at[i].n : 0, some[MAP_SPREAD_MAX];
+        uint32_t len =
+            order(m, s, size, tenant, service, v ? MAX(most_of(&v->steps), 1u) : 1, some);
 
-        for (uint32_t k = 0; k < len; k++) {
-            bool seen = false;
-            for (uint32_t j = 0; j < n; j++)
-                seen = seen || found[j] == some[k];
-            if (!seen)
-                found[n++] = some[k];
-        }
+        n = unite(found, n, some, len);
     }
     for (size_t i = 0; i < MIN(n, max); i++)
         ret[i] = found[i];
     return n;
+}
+
+size_t map_tenant_places(const struct map *m, struct str tenant, uint32_t *ret, size_t max)
+{
+    struct subset room;
+    const struct subset *s = subset_of(m, tenant, &room);
+    uint32_t most = 0;
+
+    for (uint32_t i = 0; s && i < s->steps->len; i++)
+        if (s->steps->at[i].n == 0)
+            return 0;
+    most = s ? most_of(s->steps) : 0;
+    for (size_t i = 0; i < MIN(most, max); i++)
+        ret[i] = s->shards[i];
+    return most;
+}
+
+static bool outdates(const struct map_steps *s, uint64_t version, int64_t when_ms)
+{
+    for (uint32_t i = 1; i < s->len; i++)
+        if (s->at[i].version > version && s->at[i].from_ms <= when_ms)
+            return true;
+    return false;
+}
+
+bool map_outdates(const struct map *m, struct str tenant, struct str service, uint64_t version,
+                  int64_t when_ms)
+{
+    const struct map_service *v;
+
+    if (version >= m->version || (!m->impl->tenants && !m->impl->services && !m->tenant_steps.len))
+        return false;
+    v = service_of(m, tenant, service);
+    return outdates(map_tenant_steps(m, tenant), version, when_ms) ||
+           (v && outdates(&v->steps, version, when_ms));
+}
+
+const struct map_tenant *map_tenant(const struct map *m, struct str tenant)
+{
+    const struct named *n = named_of(m, tenant);
+
+    return n ? n->tenant : NULL;
+}
+
+const struct map_steps *map_tenant_steps(const struct map *m, struct str tenant)
+{
+    const struct named *n = named_of(m, tenant);
+
+    return n ? &n->tenant->steps : &m->tenant_steps;
+}
+
+const struct map_service *map_service(const struct map *m, struct str tenant, struct str service)
+{
+    return service_of(m, tenant, service);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -227,37 +344,64 @@ static int copy_nodes(struct map_impl *p, const struct map *from, struct err *e)
     return 0;
 }
 
-/* Sizes of 0 stand for all shards and need no order. */
-static int tenant_sizes(const struct map *m, const struct map_tenant *t, uint32_t *ret_most,
-                        struct err *e)
+static int check_steps(const struct map_steps *s, struct str name, struct err *e)
 {
-    if (t->before_len > MAP_BEFORE_MAX)
-        return err_set(e, ERR_LIMIT, "tenant %.*s: %u sizes before, at most %d", STR_ARG(t->name),
-                       t->before_len, MAP_BEFORE_MAX);
-    *ret_most = t->shards;
-    for (uint32_t i = 0; i < t->before_len; i++)
-        *ret_most = MAX(*ret_most, t->before[i]);
+    if (s->len > MAP_STEPS_MAX)
+        return err_set(e, ERR_LIMIT, "%.*s: %u steps, at most %d", STR_ARG(name), s->len,
+                       MAP_STEPS_MAX);
+    for (uint32_t i = 1; i < s->len; i++)
+        if (s->at[i].from_ms <= s->at[i - 1].from_ms)
+            return err_set(e, ERR_INPUT, "%.*s: a step from %" PRId64 " behind one from %" PRId64,
+                           STR_ARG(name), s->at[i].from_ms, s->at[i - 1].from_ms);
+    return 0;
+}
+
+/* Sizes of 0 stand for all shards and need no order. */
+static int tenant_sizes(const struct map *m, const struct map_steps *s, struct str name,
+                        uint32_t *ret_most, struct err *e)
+{
+    int code = check_steps(s, name, e);
+
+    if (code)
+        return err_wrap(e, "tenant");
+    *ret_most = most_of(s);
     if (*ret_most > m->shards)
-        return err_set(e, ERR_INPUT, "tenant %.*s has %u shards, the cluster %u", STR_ARG(t->name),
+        return err_set(e, ERR_INPUT, "tenant %.*s has %u shards, the cluster %u", STR_ARG(name),
                        *ret_most, m->shards);
+    return 0;
+}
+
+static int check_service(const struct map_service *s, struct err *e)
+{
+    int code = check_steps(&s->steps, s->name, e);
+
+    if (code)
+        return err_wrap(e, "service");
+    for (uint32_t i = 0; i < s->steps.len; i++)
+        if (s->steps.at[i].n < 1 || s->steps.at[i].n > MAP_SPREAD_MAX)
+            return err_set(e, ERR_INPUT, "service %.*s is spread over %u shards; want 1 to %d",
+                           STR_ARG(s->name), s->steps.at[i].n, MAP_SPREAD_MAX);
     return 0;
 }
 
 static int copy_tenants(struct map_impl *p, const struct map *from, struct err *e)
 {
     struct map_tenant *all = ARENA_ARRAY(p->arena, struct map_tenant, MAX(from->tenants_len, 1));
-    struct subset *subsets = ARENA_ARRAY(p->arena, struct subset, MAX(from->tenants_len, 1));
+    struct named *subsets = ARENA_ARRAY(p->arena, struct named, MAX(from->tenants_len, 1));
+    uint32_t most;
     size_t sum = 0;
 
     if (!all || !subsets)
         return no_room(e);
+    if (tenant_sizes(from, &from->tenant_steps, STR("*"), &most, e))
+        return e->code;
     p->tenants = from->tenants_len ? map_str_new() : NULL;
     for (size_t i = 0; i < from->tenants_len; i++) {
         struct map_tenant *t = &all[i];
-        uint32_t most = 0, *order;
+        uint32_t *order;
 
         *t = from->tenants[i];
-        int code = tenant_sizes(from, t, &most, e);
+        int code = tenant_sizes(from, &t->steps, t->name, &most, e);
         if (code)
             return code;
         sum += most;
@@ -271,7 +415,7 @@ static int copy_tenants(struct map_impl *p, const struct map *from, struct err *
             return err_set(e, ERR_INPUT, "a tenant's name has %zu bytes; want 1 to %d", t->name.len,
                            KEY_BYTES_MAX);
         shuffle(t->name, from->shards, most, order);
-        subsets[i] = (struct subset){ .tenant = t, .shards = order };
+        subsets[i] = (struct named){ .tenant = t, .shards = order };
         if (map_str_put(p->tenants, t->name, &subsets[i]))
             return err_set(e, ERR_INPUT, "tenant %.*s stands there twice", STR_ARG(t->name));
     }
@@ -292,9 +436,8 @@ static int copy_services(struct map_impl *p, const struct map *from, struct err 
         struct str key;
 
         *s = from->services[i];
-        if (s->spread < 1 || s->most < s->spread || s->most > MAP_SPREAD_MAX)
-            return err_set(e, ERR_INPUT, "service %.*s: spread %u, most %u; want 1 to %d",
-                           STR_ARG(s->name), s->spread, s->most, MAP_SPREAD_MAX);
+        if (check_service(s, e))
+            return e->code;
         key = service_key(s->tenant, s->name, buf);
         if (!key.ptr)
             return err_set(e, ERR_INPUT, "a service's or tenant's name is over %d bytes",

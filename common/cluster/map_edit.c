@@ -5,6 +5,7 @@
 #include "common/cluster/map_edit.h"
 
 #include "common/base/mem.h"
+#include "common/model/slot.h"
 
 static int finish(const struct map *m, struct map *to, const struct map **ret, struct err *e)
 {
@@ -91,32 +92,29 @@ int map_edit_remove(const struct map *m, const char *name, const struct map **re
     return code;
 }
 
-/* Each earlier size once; the size it has now is none of them. */
-static int remember(struct map_tenant *t, uint32_t shards, struct err *e)
+/* A step that was asked for and has not come yet stays: somebody may act by it who does not hear
+ * of its end in time. The next one begins behind it. */
+static int add_step(struct map_steps *s, uint32_t first, uint32_t n, int64_t from_ms,
+                    uint64_t version, struct err *e)
 {
-    uint32_t n = 0, was = t->shards;
-    bool seen = false;
+    int64_t into = (from_ms - SLOT_EPOCH_MS) % LEAF_MS;
 
-    for (uint32_t i = 0; i < t->before_len; i++) {
-        seen = seen || t->before[i] == was;
-        if (t->before[i] != shards)
-            t->before[n++] = t->before[i];
-    }
-    t->before_len = n;
-    if (!seen) {
-        if (n == MAP_BEFORE_MAX)
-            return err_set(e, ERR_LIMIT,
-                           "tenant %.*s had %d sizes before, all of which are still read; take one "
-                           "of them again",
-                           STR_ARG(t->name), MAP_BEFORE_MAX);
-        t->before[t->before_len++] = was;
-    }
-    t->shards = shards;
+    if (!s->len)
+        s->at[s->len++] = (struct map_step){ .n = first };
+    if (s->at[s->len - 1].n == n)
+        return err_set(e, ERR_CONFLICT, "it is %u shards already", n);
+    if (s->len == MAP_STEPS_MAX)
+        return err_set(e, ERR_LIMIT, "it has changed %u times, all of which are still read",
+                       s->len - 1);
+    from_ms += into ? LEAF_MS - into : 0;
+    s->at[s->len] =
+        (struct map_step){ MAX(from_ms, s->at[s->len - 1].from_ms + LEAF_MS), version, n };
+    s->len++;
     return 0;
 }
 
-int map_edit_tenant(const struct map *m, struct str tenant, uint32_t shards, const struct map **ret,
-                    struct err *e)
+int map_edit_tenant(const struct map *m, struct str tenant, uint32_t shards, int64_t from_ms,
+                    const struct map **ret, struct err *e)
 {
     struct map_tenant *all = XNEW_ARRAY(struct map_tenant, m->tenants_len + 1);
     struct map to = *m;
@@ -128,22 +126,18 @@ int map_edit_tenant(const struct map *m, struct str tenant, uint32_t shards, con
     while (i < m->tenants_len && !str_eq(all[i].name, tenant))
         i++;
     if (i == m->tenants_len)
-        all[i].name = tenant; /* all shards until now */
-    if (all[i].shards == shards) {
-        code = err_set(e, ERR_CONFLICT, "tenant %.*s has %u shards", STR_ARG(tenant), shards);
-    } else {
-        code = remember(&all[i], shards, e);
-        to.tenants = all;
-        to.tenants_len = MAX(m->tenants_len, i + 1);
-        if (!code)
-            code = finish(m, &to, ret, e);
-    }
+        all[i] = (struct map_tenant){ tenant, m->tenant_steps };
+    code = add_step(&all[i].steps, 0, shards, from_ms, m->version + 1, e);
+    to.tenants = all;
+    to.tenants_len = MAX(m->tenants_len, i + 1);
+    code =
+        code ? err_wrap(e, "tenant %.*s", STR_ARG(str_sub(tenant, 0, 64))) : finish(m, &to, ret, e);
     xfree(all);
     return code;
 }
 
 int map_edit_spread(const struct map *m, struct str tenant, struct str service, uint32_t spread,
-                    const struct map **ret, struct err *e)
+                    int64_t from_ms, const struct map **ret, struct err *e)
 {
     struct map_service *all = XNEW_ARRAY(struct map_service, m->services_len + 1);
     struct map to = *m;
@@ -154,18 +148,22 @@ int map_edit_spread(const struct map *m, struct str tenant, struct str service, 
         memcpy(all, m->services, m->services_len * sizeof(*all));
     while (i < m->services_len && !(str_eq(all[i].tenant, tenant) && str_eq(all[i].name, service)))
         i++;
-    if (i == m->services_len)
-        all[i] = (struct map_service){ tenant, service, 1, 1 };
-    if (all[i].spread == spread) {
-        code = err_set(e, ERR_CONFLICT, "service %.*s is spread over %u shards", STR_ARG(service),
-                       spread);
-    } else {
-        all[i].spread = spread;
-        all[i].most = MAX(all[i].most, spread);
-        to.services = all;
-        to.services_len = MAX(m->services_len, i + 1);
-        code = finish(m, &to, ret, e);
-    }
+    all[i].tenant = tenant;
+    all[i].name = service;
+    code = add_step(&all[i].steps, 1, spread, from_ms, m->version + 1, e);
+    to.services = all;
+    to.services_len = MAX(m->services_len, i + 1);
+    code = code ? err_wrap(e, "service %.*s", STR_ARG(str_sub(service, 0, 64)))
+                : finish(m, &to, ret, e);
     xfree(all);
     return code;
+}
+
+int map_edit_tenants(const struct map *m, uint32_t shards, int64_t from_ms, const struct map **ret,
+                     struct err *e)
+{
+    struct map to = *m;
+    int code = add_step(&to.tenant_steps, 0, shards, from_ms, m->version + 1, e);
+
+    return code ? err_wrap(e, "tenants") : finish(m, &to, ret, e);
 }

@@ -15,10 +15,17 @@ NODISCARD int map_edit_state(const struct map *m, const char *name, enum map_sta
                              const struct map **ret, struct err *e);
 NODISCARD int map_edit_remove(const struct map *m, const char *name, const struct map **ret,
                               struct err *e);
-/* The tenant gets so many shards (0: all); what it had before is remembered. */
+/* The tenant gets so many shards (0: all), the service is spread over so many, for profiles that
+ * begin at from_ms and later, or a leaf after the step before it if that is later. from_ms must lie
+ * so far ahead that everybody has the map by then (README.md). ERR_CONFLICT: that is the last step
+ * already; ERR_LIMIT: it has changed as often as it can. */
 NODISCARD int map_edit_tenant(const struct map *m, struct str tenant, uint32_t shards,
-                              const struct map **ret, struct err *e);
+                              int64_t from_ms, const struct map **ret, struct err *e);
+/* Of every tenant that is not named; one that is named keeps what it has. */
+NODISCARD int map_edit_tenants(const struct map *m, uint32_t shards, int64_t from_ms,
+                               const struct map **ret, struct err *e);
 NODISCARD int map_edit_spread(const struct map *m, struct str tenant, struct str service,
-                              uint32_t spread, const struct map **ret, struct err *e);
+                              uint32_t spread, int64_t from_ms, const struct map **ret,
+                              struct err *e);
 
 #endif

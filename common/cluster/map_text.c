@@ -105,47 +105,65 @@ static int parse_node(const struct parse *p, const struct conf_node *n, struct m
     return code;
 }
 
+static int parse_step(const struct parse *p, const struct conf_node *n, uint64_t most,
+                      struct map_step *to, struct err *e)
+{
+    static const char *const names[] = { "from", "n", "version", NULL };
+    uint64_t from = 0;
+    int code = keys(p, n, names, e);
+
+    if (!code)
+        code = conf_node_u64(conf_node_get(n, "from"), p->file, 0, INT64_MAX, &from, e);
+    if (!code)
+        code = conf_node_u64(conf_node_get(n, "version"), p->file, 0, INT64_MAX, &to->version, e);
+    to->from_ms = (int64_t)from;
+    return code ? code : u32(p, conf_node_get(n, "n"), most, &to->n, e);
+}
+
+/* A list of steps, or the short form: one number under `key`, or neither. */
+static int parse_steps(const struct parse *p, const struct conf_node *n, const char *key,
+                       const char *list, uint64_t most, struct map_steps *to, struct err *e)
+{
+    const struct conf_node *steps = conf_node_get(n, list), *one = conf_node_get(n, key);
+    int code;
+
+    if (!steps || steps->kind == CONF_NODE_NULL) {
+        to->len = one != NULL;
+        return u32(p, one, most, &to->at[0].n, e);
+    }
+    if (one)
+        return conf_node_fail(one, p->file, e, "%s and %s exclude each other", key, list);
+    code = conf_node_is(steps, p->file, CONF_NODE_LIST, e);
+    if (!code && steps->len > MAP_STEPS_MAX)
+        code =
+            conf_node_fail(steps, p->file, e, "%zu steps, at most %d", steps->len, MAP_STEPS_MAX);
+    for (const struct conf_node *s = code ? NULL : steps->first; s && !code; s = s->next)
+        code = parse_step(p, s, most, &to->at[to->len++], e);
+    return code;
+}
+
 static int parse_tenant(const struct parse *p, const struct conf_node *n, struct map_tenant *to,
                         struct err *e)
 {
-    static const char *const names[] = { "name", "shards", "before", NULL };
-    const struct conf_node *before = conf_node_get(n, "before");
+    static const char *const names[] = { "name", "shards", "steps", NULL };
     int code = keys(p, n, names, e);
 
     if (!code)
         code = conf_node_str(conf_node_get(n, "name"), p->file, &to->name, e);
-    if (!code)
-        code = u32(p, conf_node_get(n, "shards"), CLUSTER_SHARDS_MAX, &to->shards, e);
-    if (code || !before)
-        return code;
-    code = conf_node_is(before, p->file, CONF_NODE_LIST, e);
-    if (!code && before->len > MAP_BEFORE_MAX)
-        code = conf_node_fail(before, p->file, e, "%zu sizes, at most %d", before->len,
-                              MAP_BEFORE_MAX);
-    if (code)
-        return code;
-    for (const struct conf_node *b = before->first; b && !code; b = b->next)
-        code = u32(p, b, CLUSTER_SHARDS_MAX, &to->before[to->before_len++], e);
-    return code;
+    return code ? code : parse_steps(p, n, "shards", "steps", CLUSTER_SHARDS_MAX, &to->steps, e);
 }
 
 static int parse_service(const struct parse *p, const struct conf_node *n, struct map_service *to,
                          struct err *e)
 {
-    static const char *const names[] = { "tenant", "name", "spread", "most", NULL };
+    static const char *const names[] = { "tenant", "name", "spread", "steps", NULL };
     int code = keys(p, n, names, e);
 
-    to->spread = 1;
     if (!code)
         code = conf_node_str(conf_node_get(n, "tenant"), p->file, &to->tenant, e);
     if (!code)
         code = conf_node_str(conf_node_get(n, "name"), p->file, &to->name, e);
-    if (!code)
-        code = u32(p, conf_node_get(n, "spread"), MAP_SPREAD_MAX, &to->spread, e);
-    to->most = to->spread;
-    if (!code)
-        code = u32(p, conf_node_get(n, "most"), MAP_SPREAD_MAX, &to->most, e);
-    return code;
+    return code ? code : parse_steps(p, n, "spread", "steps", MAP_SPREAD_MAX, &to->steps, e);
 }
 
 static int parse_replicas(const struct parse *p, const struct conf_node *n, struct name_set *to,
@@ -209,8 +227,9 @@ static int parse_lists(const struct parse *p, const struct conf_node *root, stru
 static int parse_root(const struct parse *p, const struct conf_node *root, const struct map **ret,
                       struct err *e)
 {
-    static const char *const names[] = { "version", "shards",   "replicas",    "nodes",
-                                         "tenants", "services", "replicas_of", NULL };
+    static const char *const names[] = { "version",      "shards",  "replicas", "nodes",
+                                         "tenant_steps", "tenants", "services", "tenant_shards",
+                                         "replicas_of",  NULL };
     const struct conf_node *replicas = conf_node_get(root, "replicas_of");
     struct map m = { .shards = 1, .replicas = 1 };
     struct name_set *sets;
@@ -224,6 +243,9 @@ static int parse_root(const struct parse *p, const struct conf_node *root, const
         code = u32(p, conf_node_get(root, "shards"), CLUSTER_SHARDS_MAX, &m.shards, e);
     if (!code)
         code = u32(p, conf_node_get(root, "replicas"), RECORD_SET_MAX, &m.replicas, e);
+    if (!code)
+        code = parse_steps(p, root, "tenant_shards", "tenant_steps", CLUSTER_SHARDS_MAX,
+                           &m.tenant_steps, e);
     if (!code)
         code = parse_lists(p, root, &m, e);
     if (!code)
@@ -289,22 +311,30 @@ static void write_nodes(const struct map *m, struct json *j)
     json_arr_end(j);
 }
 
+static void write_steps(const char *key, const struct map_steps *s, struct json *j)
+{
+    json_key(j, key);
+    json_arr(j);
+    for (uint32_t i = 0; i < s->len; i++) {
+        json_obj(j);
+        put_u64(j, "from", (uint64_t)s->at[i].from_ms);
+        put_u64(j, "n", s->at[i].n);
+        if (s->at[i].version)
+            put_u64(j, "version", s->at[i].version);
+        json_obj_end(j);
+    }
+    json_arr_end(j);
+}
+
 static void write_tenants(const struct map *m, struct json *j)
 {
     json_key(j, "tenants");
     json_arr(j);
     for (size_t i = 0; i < m->tenants_len; i++) {
-        const struct map_tenant *t = &m->tenants[i];
-
         json_obj(j);
         json_key(j, "name");
-        json_str(j, t->name);
-        put_u64(j, "shards", t->shards);
-        json_key(j, "before");
-        json_arr(j);
-        for (uint32_t k = 0; k < t->before_len; k++)
-            json_u64(j, t->before[k]);
-        json_arr_end(j);
+        json_str(j, m->tenants[i].name);
+        write_steps("steps", &m->tenants[i].steps, j);
         json_obj_end(j);
     }
     json_arr_end(j);
@@ -320,8 +350,7 @@ static void write_services(const struct map *m, struct json *j)
         json_str(j, m->services[i].tenant);
         json_key(j, "name");
         json_str(j, m->services[i].name);
-        put_u64(j, "spread", m->services[i].spread);
-        put_u64(j, "most", m->services[i].most);
+        write_steps("steps", &m->services[i].steps, j);
         json_obj_end(j);
     }
     json_arr_end(j);
@@ -350,6 +379,8 @@ void map_write(const struct map *m, struct buf *out)
     put_u64(&j, "shards", m->shards);
     put_u64(&j, "replicas", m->replicas);
     write_nodes(m, &j);
+    if (m->tenant_steps.len)
+        write_steps("tenant_steps", &m->tenant_steps, &j);
     write_tenants(m, &j);
     write_services(m, &j);
     if (m->replicas_of)

@@ -204,10 +204,10 @@ const struct repl_record *view_record(const struct view *v, uint32_t shard, int6
 }
 
 uint32_t view_place(const struct view *v, struct str tenant, struct str service,
-                    uint64_t series_hash)
+                    uint64_t series_hash, int64_t when_ms)
 {
     CHECK(v->map);
-    return map_shard(v->map, tenant, service, series_hash);
+    return map_shard(v->map, tenant, service, series_hash, when_ms);
 }
 
 size_t view_places(const struct view *v, struct str tenant, struct str service, uint32_t *ret,

@@ -63,7 +63,7 @@ bool view_shard(const struct view *v, uint32_t shard, struct view_shard *ret);
 const struct repl_record *view_record(const struct view *v, uint32_t shard, int64_t *ret_rev);
 /* The shard to write to, and all to read from (returns how many, also above `max`). */
 uint32_t view_place(const struct view *v, struct str tenant, struct str service,
-                    uint64_t series_hash);
+                    uint64_t series_hash, int64_t when_ms);
 size_t view_places(const struct view *v, struct str tenant, struct str service, uint32_t *ret,
                    size_t max);
 /* For threads: map_shard and map_places on it are the two above. map_unref when done. */

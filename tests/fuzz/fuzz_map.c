@@ -14,17 +14,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_places(const struct map *m, struct str tenant, struct str service)
 {
-    uint32_t places[MAP_SPREAD_MAX * (MAP_BEFORE_MAX + 1)];
+    static const int64_t when[] = { MAP_WHEN_FIRST, 0, 1, 1700000000000, INT64_MAX };
+    uint32_t places[MAP_PLACES_MAX], all[CLUSTER_SHARDS_MAX];
     size_t n = map_places(m, tenant, service, places, ARRAY_LEN(places));
-    bool found = false;
-    uint32_t shard = map_shard(m, tenant, service, n * 77);
+    size_t of = map_tenant_places(m, tenant, all, ARRAY_LEN(all));
 
-    CHECK(n > 0 && n <= ARRAY_LEN(places));
-    for (size_t i = 0; i < n; i++) {
-        CHECK(places[i] < m->shards);
-        found = found || places[i] == shard;
+    CHECK(n > 0 && n <= ARRAY_LEN(places) && of <= m->shards);
+    for (size_t k = 0; k < ARRAY_LEN(when); k++) {
+        uint32_t shard = map_shard(m, tenant, service, n * 77, when[k]);
+        bool found = false, within = of == 0;
+
+        for (size_t i = 0; i < n; i++) {
+            CHECK(places[i] < m->shards);
+            found = found || places[i] == shard;
+        }
+        for (size_t i = 0; i < of; i++)
+            within = within || all[i] == shard;
+        CHECK(found && within);
+        CHECK(!map_outdates(m, tenant, service, m->version, when[k]));
     }
-    CHECK(found);
 }
 
 static void fuzz_map(struct str bytes)

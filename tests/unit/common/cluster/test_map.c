@@ -13,7 +13,9 @@
 
 #include "common/base/prng.h"
 #include "common/cluster/map.h"
+#include "common/cluster/map_edit.h"
 #include "common/model/shard.h"
+#include "common/model/slot.h"
 
 static const struct map *make(const struct map *from)
 {
@@ -44,7 +46,8 @@ static void test_plain_map_is_shard_of(void **state)
             struct str s = name_of(buf, sizeof(buf), i);
             uint32_t want = shard_of(STR("t"), s, shards), got[4];
 
-            assert_int_equal(map_shard(m, STR("t"), s, i * 77), want);
+            assert_int_equal(map_shard(m, STR("t"), s, i * 77, (int64_t)i), want);
+            assert_false(map_is_placed(m, STR("t"), s));
             assert_int_equal(map_places(m, STR("t"), s, got, 4), 1);
             assert_int_equal(got[0], want);
         }
@@ -70,7 +73,9 @@ static void test_spread_grows(void **state)
     uint32_t at[2000], shards = 40;
 
     for (uint32_t n = 1; n <= 16; n++) {
-        struct map_service s = { .tenant = STR("t"), .name = STR("big"), .spread = n, .most = n };
+        struct map_service s = { .tenant = STR("t"),
+                                 .name = STR("big"),
+                                 .steps = { { { .n = n } }, 1 } };
         const struct map *m = make(
             &(struct map){ .shards = shards, .replicas = 1, .services = &s, .services_len = 1 });
         size_t len = map_places(m, STR("t"), STR("big"), places, MAP_SPREAD_MAX), moved = 0;
@@ -81,7 +86,7 @@ static void test_spread_grows(void **state)
             assert_int_equal(places[i], before[i]);
         uint32_t used[MAP_SPREAD_MAX] = { 0 };
         for (uint32_t i = 0; i < 2000; i++) {
-            uint32_t now = map_shard(m, STR("t"), STR("big"), i);
+            uint32_t now = map_shard(m, STR("t"), STR("big"), i, 0);
 
             assert_true(among(places, len, now));
             for (size_t k = 0; k < len; k++)
@@ -94,7 +99,7 @@ static void test_spread_grows(void **state)
         if (n > 1)
             assert_true(moved < 2000 / n * 3 / 2);
         /* Another service is not touched. */
-        assert_int_equal(map_shard(m, STR("t"), STR("small"), 5),
+        assert_int_equal(map_shard(m, STR("t"), STR("small"), 5, 0),
                          shard_of(STR("t"), STR("small"), shards));
         memcpy(before, places, sizeof(places));
         before_len = len;
@@ -107,8 +112,8 @@ static void test_spread_grows(void **state)
 static void test_tenants_have_subsets(void **state)
 {
     (void)state;
-    struct map_tenant t[2] = { { .name = STR("a"), .shards = 6 },
-                               { .name = STR("b"), .shards = 6 } };
+    struct map_tenant t[2] = { { .name = STR("a"), .steps = { { { .n = 6 } }, 1 } },
+                               { .name = STR("b"), .steps = { { { .n = 6 } }, 1 } } };
     struct map from = { .shards = 200, .replicas = 1, .tenants = t, .tenants_len = 2 };
     const struct map *m = make(&from);
     bool in[2][200] = { { 0 } };
@@ -118,8 +123,8 @@ static void test_tenants_have_subsets(void **state)
     for (uint64_t i = 0; i < 2000; i++) {
         struct str s = name_of(buf, sizeof(buf), i);
 
-        in[0][map_shard(m, STR("a"), s, i)] = true;
-        in[1][map_shard(m, STR("b"), s, i)] = true;
+        in[0][map_shard(m, STR("a"), s, i, 0)] = true;
+        in[1][map_shard(m, STR("b"), s, i, 0)] = true;
     }
     for (int i = 0; i < 200; i++) {
         sum[0] += in[0][i];
@@ -132,41 +137,119 @@ static void test_tenants_have_subsets(void **state)
     map_unref(m);
 }
 
-static void test_resized_tenants_are_read_everywhere(void **state)
+/* Sizes and spreads that came and went: what was written at any of those times is among the places
+ * of the newest map, and where something was written does not change with later maps. */
+static void test_what_was_written_stays_readable(void **state)
 {
     (void)state;
-    static const uint32_t sizes[] = { 0, 3, 10, 200, 0, 7 };
-    struct map_tenant t = { .name = STR("a") };
-    struct map_service s = { .tenant = STR("a"), .name = STR("big"), .spread = 3, .most = 5 };
-    struct map from = { .shards = 200,
-                        .replicas = 1,
-                        .tenants = &t,
-                        .tenants_len = 1,
-                        .services = &s,
-                        .services_len = 1 };
-    bool written[101][200] = { { 0 } };
+    static const uint32_t sizes[] = { 0, 3, 10, 200, 0, 7 }, spreads[] = { 1, 3, 2, 5, 1, 4 };
+    const struct map *m = make(&(struct map){ .shards = 200, .replicas = 1 }), *next;
+    uint32_t at[ARRAY_LEN(sizes)][101][20], places[MAP_PLACES_MAX];
+    int64_t t0 = 1700000000000;
     char buf[64];
+    struct err e;
 
-    for (size_t step = 0; step < ARRAY_LEN(sizes); step++) {
-        if (step)
-            t.before[t.before_len++] = t.shards;
-        t.shards = sizes[step];
-        const struct map *m = make(&from);
-        for (uint64_t i = 0; i <= 100; i++) {
+    for (uint32_t step = 0; step < ARRAY_LEN(sizes); step++) {
+        if (step) {
+            int64_t from = t0 + step * 1000000;
+
+            assert_int_equal(map_edit_tenant(m, STR("a"), sizes[step], from, &next, &e), 0);
+            map_unref(m);
+            assert_int_equal(
+                map_edit_spread(next, STR("a"), STR("big"), spreads[step], from, &m, &e), 0);
+            map_unref(next);
+        }
+        for (uint32_t i = 0; i <= 100; i++) {
             struct str name = i < 100 ? name_of(buf, sizeof(buf), i) : STR("big");
-            uint32_t places[64];
-
-            for (uint64_t k = 0; k < 20; k++)
-                written[i][map_shard(m, STR("a"), name, k)] = true;
             size_t n = map_places(m, STR("a"), name, places, ARRAY_LEN(places));
+
             assert_in_range(n, 1, ARRAY_LEN(places));
-            for (uint32_t k = 0; k < 200; k++)
-                assert_true(!written[i][k] || among(places, n, k));
             for (size_t k = 0; k < n; k++)
                 assert_false(among(places, k, places[k]));
+            for (uint32_t k = 0; k < 20; k++)
+                at[step][i][k] = map_shard(m, STR("a"), name, k, t0 + (step + 1) * 1000000 - 1);
+            for (uint32_t was = 0; was <= step; was++)
+                for (uint32_t k = 0; k < 20; k++) {
+                    int64_t when = was ? t0 + (was + 1) * 1000000 - 1 : MAP_WHEN_FIRST;
+
+                    assert_true(among(places, n, at[was][i][k]));
+                    assert_int_equal(map_shard(m, STR("a"), name, k, when), at[was][i][k]);
+                }
         }
-        map_unref(m);
     }
+    assert_int_equal(map_tenant_places(m, STR("a"), places, ARRAY_LEN(places)), 0);
+    map_unref(m);
+}
+
+/* A size for all tenants: each has its own few, one that is named has what the others had before. */
+static void test_all_tenants_have_subsets(void **state)
+{
+    (void)state;
+    struct map from = { .shards = 64, .replicas = 1, .tenant_steps = { { { .n = 5 } }, 1 } };
+    const struct map *m = make(&from), *next;
+    uint32_t a[64], b[64], places[MAP_PLACES_MAX];
+    char buf[64];
+    struct err e;
+
+    assert_int_equal(map_tenant_places(m, STR("a"), a, 64), 5);
+    assert_int_equal(map_tenant_places(m, STR("b"), b, 64), 5);
+    assert_memory_not_equal(a, b, 5 * sizeof(*a));
+    for (uint64_t i = 0; i < 200; i++) {
+        struct str s = name_of(buf, sizeof(buf), i);
+
+        assert_true(among(a, 5, map_shard(m, STR("a"), s, i, 0)));
+        assert_int_equal(map_places(m, STR("a"), s, places, ARRAY_LEN(places)), 1);
+    }
+    assert_int_equal(map_edit_tenant(m, STR("a"), 9, 1700000000000, &next, &e), 0);
+    assert_int_equal(map_tenant_places(next, STR("a"), b, 64), 9);
+    assert_memory_equal(a, b, 5 * sizeof(*a)); /* the order does not depend on the size */
+    for (uint64_t i = 0; i < 200; i++) {
+        struct str s = name_of(buf, sizeof(buf), i);
+
+        assert_int_equal(map_shard(m, STR("a"), s, i, 0), map_shard(next, STR("a"), s, i, 0));
+    }
+    map_unref(m);
+    assert_int_equal(map_edit_tenants(next, 2, 1700000000000, &m, &e), 0);
+    assert_int_equal(map_tenant_places(m, STR("a"), b, 64), 9);
+    assert_int_equal(map_tenant_places(m, STR("b"), b, 64), 5);
+    assert_int_equal(map_step_at(map_tenant_steps(m, STR("b")), INT64_MAX, 0), 2);
+    map_unref(m);
+    map_unref(next);
+}
+
+static void test_steps(void **state)
+{
+    (void)state;
+    const struct map *m = make(&(struct map){ .version = 6, .shards = 8, .replicas = 1 }), *next;
+    int64_t t = 1700000000000; /* the beginning of a leaf */
+    struct err e;
+
+    assert_int_equal(map_edit_spread(m, STR("t"), STR("s"), 4, t - 1, &next, &e), 0);
+    map_unref(m);
+    const struct map_steps *s = &map_service(next, STR("t"), STR("s"))->steps;
+    assert_int_equal(s->len, 2);
+    assert_int_equal(s->at[1].from_ms, t);
+    assert_int_equal(s->at[1].version, 7);
+    assert_int_equal(map_step_at(s, MAP_WHEN_FIRST, 9), 1);
+    assert_int_equal(map_step_at(s, t - 1, 9), 1);
+    assert_int_equal(map_step_at(s, t, 9), 4);
+    assert_true(map_outdates(next, STR("t"), STR("s"), 6, t));
+    assert_false(map_outdates(next, STR("t"), STR("s"), 6, t - 1));
+    assert_false(map_outdates(next, STR("t"), STR("s"), 7, t));
+    assert_false(map_outdates(next, STR("t"), STR("other"), 6, t));
+    assert_int_equal(map_edit_spread(next, STR("t"), STR("s"), 4, t, &m, &e), ERR_CONFLICT);
+    /* The step before has not come yet: the next one comes behind it. */
+    assert_int_equal(map_edit_spread(next, STR("t"), STR("s"), 2, t - 50000, &m, &e), 0);
+    s = &map_service(m, STR("t"), STR("s"))->steps;
+    assert_int_equal(s->at[2].from_ms, t + LEAF_MS);
+    for (uint32_t i = s->len; i < MAP_STEPS_MAX; i++) {
+        map_unref(next);
+        next = m;
+        assert_int_equal(map_edit_spread(next, STR("t"), STR("s"), 3 + i % 2, t, &m, &e), 0);
+    }
+    map_unref(next);
+    assert_int_equal(map_edit_spread(m, STR("t"), STR("s"), 7, t, &next, &e), ERR_LIMIT);
+    map_unref(m);
 }
 
 static void test_text_comes_back(void **state)
@@ -177,16 +260,16 @@ static void test_text_comes_back(void **state)
         { .name = "b-0.x", .addr = "tcp://[::1]:4041", .state = MAP_DRAINING },
         { .name = "C", .addr = "", .zone = "z\"3", .state = MAP_LEFT },
     };
-    struct map_tenant tenants[] = {
-        { .name = STR("t<\xc3\xa4>"), .shards = 2, .before = { 0, 4 }, .before_len = 2 }
-    };
-    struct map_service services[] = { { STR("t"), STR("s: \"#'\n\\"), 3, 5 } };
+    struct map_tenant tenants[] = { { .name = STR("t<\xc3\xa4>"),
+                                      .steps = { { { .n = 0 }, { 17, 3, 2 } }, 2 } } };
+    struct map_service services[] = { { STR("t"), STR("s: \"#'\n\\"), { { { .n = 3 } }, 1 } } };
     struct name_set sets[4];
     struct map from = { .version = 9007199254740993,
                         .shards = 4,
                         .replicas = 2,
                         .nodes = nodes,
                         .nodes_len = 3,
+                        .tenant_steps = { { { .n = 4 }, { 99, 0, 3 } }, 2 },
                         .tenants = tenants,
                         .tenants_len = 1,
                         .services = services,
@@ -241,7 +324,12 @@ static void test_bad_text(void **state)
         { "nodes: [{name: a}]\nreplicas_of: [[a, a]]", "twice" },
         { "nodes: [{name: a}]\nreplicas_of: [[]]", "0 replicas" },
         { "tenants: [{name: t, shards: 3}]", "has 3 shards, the cluster 1" },
-        { "services: [{tenant: t, name: s, spread: 3, most: 2}]", "spread 3" },
+        { "tenant_shards: 3", "has 3 shards, the cluster 1" },
+        { "tenant_shards: 1\ntenant_steps: []", "exclude" },
+        { "services: [{tenant: t, name: s, spread: 0}]", "over 0 shards" },
+        { "services: [{tenant: t, name: s, spread: 2, steps: [{n: 2}]}]", "exclude" },
+        { "services: [{tenant: t, name: s, steps: [{n: 2}, {n: 3}]}]", "a step from 0 behind" },
+        { "services: [{tenant: t, name: s, steps: [{n: 2, at: 3}]}]", "at" },
         { "services: [{tenant: t, name: s, spread: 65}]", "64" },
         { "nodes: 7", "line 1" },
     };
@@ -277,7 +365,9 @@ int main(void)
         cmocka_unit_test(test_plain_map_is_shard_of),
         cmocka_unit_test(test_spread_grows),
         cmocka_unit_test(test_tenants_have_subsets),
-        cmocka_unit_test(test_resized_tenants_are_read_everywhere),
+        cmocka_unit_test(test_what_was_written_stays_readable),
+        cmocka_unit_test(test_all_tenants_have_subsets),
+        cmocka_unit_test(test_steps),
         cmocka_unit_test(test_text_comes_back),
         cmocka_unit_test(test_bad_text),
         cmocka_unit_test(test_unknown_keys_are_skipped),

@@ -40,7 +40,7 @@ static void test_list(void **state)
     assert_true(view_node_find(v, "ingester-2", &n));
     assert_string_equal(n.addr, "tcp://c:1");
     assert_false(view_node_find(v, "ingester-3", &n));
-    assert_int_equal(view_place(v, STR("t"), STR("s"), 9), shard_of(STR("t"), STR("s"), 7));
+    assert_int_equal(view_place(v, STR("t"), STR("s"), 9, 0), shard_of(STR("t"), STR("s"), 7));
     assert_int_equal(view_places(v, STR("t"), STR("s"), &place, 1), 1);
     assert_int_equal(view_age_ms(v), 0);
     view_doubt(v, 1, 0);
