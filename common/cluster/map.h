@@ -14,9 +14,10 @@
  * With no tenant and no service in it, map_shard is shard_of: data on disk depend on that. Where a
  * tenant has a size of its own or a service is spread, that holds for profiles of some time on: a
  * list of steps says which number for which time; "shards":8, "spread":4 and "tenant_shards":16 are
- * short for one step from the beginning. A profile's place depends on nothing but the profile and the steps, which are
- * only ever added to, in the future: so a profile that is sent again goes where it went (README.md
- * has the argument), and map_places names every shard that may have something.
+ * short for one step from the beginning. A profile's place depends on nothing but the profile and
+ * the steps, which are only ever added to, in the future: so a profile that is sent again goes
+ * where it went (README.md has the argument), and map_places names every shard that may have
+ * something of a service.
  *
  * Immutable once made, shared by counted references: loops replace it, threads that hold one go on
  * with it. Thread: any.
