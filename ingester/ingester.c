@@ -97,9 +97,9 @@ static int check_shard(const struct ingester *in, const char *name, uint64_t sha
 
     if (in->moves && !has_log(in, shard))
         return err_set(e, ERR_CONFIG,
-                       "%s holds %s, which was written without copies (cluster.ingesters); "
-                       "databases of several ingesters are no copies of each other, so its data "
-                       "would be lost. Start it with the settings it was written with, or with an "
+                       "%s holds %s, which was written without copies: a cluster takes it only "
+                       "as the first copy of a new one (embertree adopt), else its data would be "
+                       "lost. Do that, start it with the settings it was written with, or give an "
                        "empty data.dir",
                        in->ctx->data_dir, name);
     if (!in->moves && has_log(in, shard))

@@ -107,6 +107,11 @@ struct rlog_state rlog_state(const struct rlog *l)
     return s;
 }
 
+bool rlog_begun(const struct rlog *l)
+{
+    return l->st.promised > 0 || l->st.last_index > 0;
+}
+
 static size_t live(const struct rlog *l)
 {
     return l->pos.len - l->pos_head;

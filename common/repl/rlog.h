@@ -38,6 +38,8 @@ struct rlog_state {
     uint64_t bytes;                 /* of all files */
 };
 struct rlog_state rlog_state(const struct rlog *l);
+/* False: nothing was ever promised, appended or reset in it. */
+bool rlog_begun(const struct rlog *l);
 /* 0: not known, or no such entry. base_index has one. */
 uint64_t rlog_term(const struct rlog *l, uint64_t index);
 /* Calls run(from, term) for each run of entries with the same term, the base first. */

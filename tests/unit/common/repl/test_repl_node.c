@@ -17,6 +17,7 @@
 #include "common/base/mem.h"
 #include "common/base/wr.h"
 #include "common/repl/kv_repl.h"
+#include "common/repl/repl_adopt.h"
 #include "common/repl/repl_node.h"
 #include "common/store/kv_impl.h"
 #include "common/store/kv_mem.h"
@@ -448,15 +449,20 @@ static void test_adopt(void **state)
 {
     struct err e;
 
-    (void)state;
     begin(false);
     t.rec = (struct repl_record){ .term = 1, .leader = "n1" };
     (void)name_set_add(&t.rec.members, "n1");
     for (uint64_t i = 1; i < 400; i++)
         assert_int_equal(write_row(t.m[1].db, i, &e), 0);
+    if (*state) { /* by the way people take it; twice, since they do */
+        assert_int_equal(repl_adopt(rlog_fake_fs(t.m[1].disk), "log", t.m[1].db, &e), 0);
+        cut_power(&t.m[1], 0);
+        assert_int_equal(repl_adopt(rlog_fake_fs(t.m[1].disk), "log", t.m[1].db, &e), 0);
+    }
     for (int i = 0; i < NODES; i++)
         node_up(&t.m[i]);
     writes(&t.m[1], 1000, 1100);
+    assert_int_equal(repl_adopt(rlog_fake_fs(t.m[0].disk), "other", t.m[1].db, &e), ERR_CONFLICT);
     add_member("n0");
     add_member("n2");
     writes(&t.m[1], 2000, 2100);
@@ -642,9 +648,13 @@ static void test_threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_failover), cmocka_unit_test(test_digest),
-        cmocka_unit_test(test_snapshot), cmocka_unit_test(test_adopt),
-        cmocka_unit_test(test_store),    cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_failover),
+        cmocka_unit_test(test_digest),
+        cmocka_unit_test(test_snapshot),
+        cmocka_unit_test(test_adopt),
+        cmocka_unit_test_prestate(test_adopt, &t),
+        cmocka_unit_test(test_store),
+        cmocka_unit_test(test_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

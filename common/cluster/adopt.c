@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * adopt: look at everything below the prefix, make the next thing that is missing, look again.
+ *
+ *   plan ──> our number ──> records, some at a time ──> map ──> done
+ *
+ * Each of these writes says "must not be there yet", so two that do it at once do it once, and one
+ * that died half way is taken up by the next run. The map is last: before there is one no
+ * controller names replicas, so no shard of the plan can be begun empty by anybody. The first write
+ * compares that there is no map: a cluster that lives is never touched.
+ *
+ * A record that stands there and is not the one of the plan is only met where somebody has begun to
+ * serve the shard since (by this very way: then all was done before), or has made keys by hand.
+ */
+#include "common/cluster/adopt.h"
+
+#include <stdio.h>
+
+#include "common/base/json.h"
+#include "common/base/mem.h"
+#include "common/cluster/keyspace.h"
+
+#define STEPS_MAX    (CLUSTER_SHARDS_MAX / RECORDS_ONCE + 64)
+#define PLAN_BYTES   (128 * KIB)
+#define RECORDS_ONCE 32
+
+struct adopt {
+    struct adopt_opts o;
+    char *prefix; /* owned */
+    char self[NODE_NAME_MAX + 1];
+    char (*names)[NODE_NAME_MAX + 1]; /* owned */
+    const char **nodes;               /* owned; into names */
+    struct coord_key plan_key, id_key;
+    char all[KEY_PREFIX_MAX + 2];
+    uint32_t steps;
+    void (*done)(void *cookie, const struct err *e);
+    void *cookie;
+};
+
+void adopt_plan_write(const struct adopt_plan *p, struct buf *out)
+{
+    struct json j;
+
+    json_init(&j, out);
+    json_obj(&j);
+    json_key(&j, "shards");
+    json_u64(&j, p->shards);
+    json_key(&j, "replicas");
+    json_u64(&j, p->replicas);
+    json_key(&j, "nodes");
+    json_arr(&j);
+    for (size_t i = 0; i < p->nodes_len; i++)
+        json_cstr(&j, p->nodes[i]);
+    json_arr_end(&j);
+    json_obj_end(&j);
+}
+
+bool adopt_plan_is(const struct adopt_plan *p, struct str text)
+{
+    struct buf mine;
+
+    buf_init(&mine, PLAN_BYTES);
+    adopt_plan_write(p, &mine);
+    bool same = buf_ok(&mine) && str_eq(buf_str(&mine), text);
+    buf_deinit(&mine);
+    return same;
+}
+
+static void finish(struct adopt *a, const struct err *e)
+{
+    a->done(a->cookie, e);
+    xfree(a->names);
+    xfree(a->nodes);
+    xfree(a->prefix);
+    xfree(a);
+}
+
+static const char *owner(const struct adopt *a, uint32_t shard)
+{
+    return a->nodes[shard % a->o.plan.nodes_len];
+}
+
+/* ---- what is there --------------------------------------------------------------------------- */
+
+struct seen {
+    const struct coord_kv *plan, *id, *map;
+    bool any_record;
+    uint32_t records;
+    bool *record; /* owned; by shard */
+};
+
+static int see_record(const struct adopt *a, uint32_t shard, struct str value, struct seen *s,
+                      struct err *e)
+{
+    struct repl_record r;
+
+    if (shard >= a->o.plan.shards)
+        return err_set(e, ERR_CONFLICT, "there is a shard %" PRIu32 " already, of %" PRIu32, shard,
+                       a->o.plan.shards);
+    if (record_parse(value, &r, e))
+        return e->code;
+    s->record[shard] = true;
+    s->records++;
+    if (strcmp(owner(a, shard), a->self) != 0 ||
+        (r.term == 1 && r.members.len == 1 && strcmp(r.leader, a->self) == 0))
+        return 0;
+    return err_set(e, ERR_CONFLICT,
+                   "shard %" PRIu32 " belongs to the cluster already (term %" PRIu64 ", led by %s)",
+                   shard, r.term, r.leader);
+}
+
+static void see_keys(const struct adopt *a, const struct coord_reply *r, struct seen *s)
+{
+    struct coord_key map = key_map(str_c(a->prefix)), shards = key_shards(str_c(a->prefix));
+
+    for (size_t i = 0; i < r->kvs_len; i++) {
+        const struct coord_kv *kv = &r->kvs[i];
+
+        if (str_eq(kv->key, key_str(&a->plan_key)))
+            s->plan = kv;
+        else if (str_eq(kv->key, key_str(&a->id_key)))
+            s->id = kv;
+        else if (str_eq(kv->key, key_str(&map)))
+            s->map = kv;
+        s->any_record |= str_starts(kv->key, key_str(&shards));
+    }
+}
+
+static int see_records(const struct adopt *a, const struct coord_reply *r, struct seen *s,
+                       struct err *e)
+{
+    int code = 0;
+
+    for (size_t i = 0; i < r->kvs_len && !code; i++) {
+        struct str node;
+        uint32_t shard;
+
+        if (key_parse(str_c(a->prefix), r->kvs[i].key, &shard, &node) == KEY_SHARD)
+            code = see_record(a, shard, r->kvs[i].value, s, e);
+    }
+    return code;
+}
+
+static int judge(const struct adopt *a, const struct seen *s, struct err *e)
+{
+    char id[20];
+
+    (void)snprintf(id, sizeof(id), "%016" PRIx64, a->o.id);
+    if (!s->plan && (s->map || s->any_record))
+        return err_set(e, ERR_CONFLICT,
+                       "there is a cluster below %s already, and a database that is no copy cannot "
+                       "join it; begin a new one under another cluster.etcd_prefix",
+                       a->prefix);
+    if (s->plan && !adopt_plan_is(&a->o.plan, s->plan->value))
+        return err_set(e, ERR_CONFLICT,
+                       "this cluster was begun with other settings: %.*s; give the same "
+                       "cluster.shards, cluster.replicas and nodes, in the same order",
+                       STR_ARG(str_sub(s->plan->value, 0, 200)));
+    if (s->id && !str_eq(s->id->value, str_c(id)))
+        return err_set(e, ERR_CONFLICT,
+                       "another data folder was adopted as node %s before (its node-id is %.*s, "
+                       "this one's is %s); give each its own cluster.node",
+                       a->self, STR_ARG(str_sub(s->id->value, 0, 16)), id);
+    return 0;
+}
+
+/* ---- what is missing ------------------------------------------------------------------------- */
+
+static void look(struct adopt *a);
+
+static void on_made(void *cookie, const struct coord_reply *r)
+{
+    struct adopt *a = cookie;
+    struct err e;
+
+    if (r->err) {
+        finish(a, r->err);
+    } else if (++a->steps > STEPS_MAX) {
+        (void)err_set(&e, ERR_BUSY, "keys below %s change all the time; try again", a->prefix);
+        finish(a, &e);
+    } else {
+        look(a); /* done or not: what is there now says what is next */
+    }
+}
+
+static void make(struct adopt *a, const struct coord_key *key, struct str value, bool first)
+{
+    struct coord_key map = key_map(str_c(a->prefix));
+    struct coord_compare cmp[2] = { { .key = key_str(key) }, { .key = key_str(&map) } };
+    struct coord_change chg = { .key = key_str(key), .value = value };
+
+    coord_txn(a->o.coord, cmp, first ? 2 : 1, &chg, 1, on_made, a);
+}
+
+static void make_plan(struct adopt *a)
+{
+    struct buf text;
+
+    buf_init(&text, PLAN_BYTES);
+    adopt_plan_write(&a->o.plan, &text);
+    make(a, &a->plan_key, buf_str(&text), true);
+    buf_deinit(&text);
+}
+
+static void make_id(struct adopt *a)
+{
+    char id[20];
+
+    (void)snprintf(id, sizeof(id), "%016" PRIx64, a->o.id);
+    make(a, &a->id_key, str_c(id), false);
+}
+
+static void make_records(struct adopt *a, const struct seen *s)
+{
+    struct coord_compare cmp[RECORDS_ONCE];
+    struct coord_change chg[RECORDS_ONCE];
+    struct coord_key keys[RECORDS_ONCE];
+    struct buf text[RECORDS_ONCE];
+    size_t n = 0;
+
+    for (uint32_t i = 0; i < a->o.plan.shards && n < RECORDS_ONCE; i++) {
+        struct repl_record r = { .term = 1 };
+
+        if (s->record[i])
+            continue;
+        CHECK(name_set_add(&r.members, owner(a, i)));
+        memcpy(r.leader, r.members.names[0], sizeof(r.leader));
+        keys[n] = key_shard(str_c(a->prefix), i);
+        buf_init(&text[n], RECORD_BYTES_MAX);
+        record_write(&r, &text[n]);
+        cmp[n] = (struct coord_compare){ .key = key_str(&keys[n]) };
+        chg[n] = (struct coord_change){ .key = key_str(&keys[n]), .value = buf_str(&text[n]) };
+        n++;
+    }
+    coord_txn(a->o.coord, cmp, n, chg, n, on_made, a);
+    for (size_t i = 0; i < n; i++)
+        buf_deinit(&text[i]);
+}
+
+static void make_map(struct adopt *a)
+{
+    struct map m = { .version = 1, .shards = a->o.plan.shards, .replicas = a->o.plan.replicas };
+    struct coord_key key = key_map(str_c(a->prefix));
+    struct buf text;
+
+    buf_init(&text, PLAN_BYTES);
+    map_write(&m, &text); /* nodes come into it when they live */
+    make(a, &key, buf_str(&text), true);
+    buf_deinit(&text);
+}
+
+static void on_look(void *cookie, const struct coord_reply *r)
+{
+    struct adopt *a = cookie;
+    struct seen s = { 0 };
+    struct err e;
+    int code;
+
+    if (r->err) {
+        finish(a, r->err);
+        return;
+    }
+    s.record = XNEW_ARRAY(bool, a->o.plan.shards);
+    see_keys(a, r, &s);
+    code = judge(a, &s, &e);
+    if (!code)
+        code = see_records(a, r, &s, &e);
+    if (code)
+        finish(a, &e);
+    else if (!s.plan)
+        make_plan(a);
+    else if (!s.id)
+        make_id(a);
+    else if (s.records < a->o.plan.shards)
+        make_records(a, &s);
+    else if (!s.map)
+        make_map(a);
+    else
+        finish(a, NULL);
+    xfree(s.record);
+}
+
+static void look(struct adopt *a)
+{
+    coord_list(a->o.coord, str_c(a->all), on_look, a);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+void cluster_adopt(const struct adopt_opts *o, void (*done)(void *cookie, const struct err *e),
+                   void *cookie)
+{
+    struct adopt *a = XNEW(struct adopt);
+    char key[COORD_KEY_MAX + 1];
+    size_t n = o->plan.nodes_len;
+
+    CHECK(n > 0 && n <= ADOPT_NODES_MAX && o->plan.shards > 0);
+    a->o = *o;
+    a->prefix = xstrdup(o->prefix);
+    a->done = done;
+    a->cookie = cookie;
+    a->names = xcalloc(n, sizeof(*a->names));
+    a->nodes = xcalloc(n, sizeof(*a->nodes));
+    for (size_t i = 0; i < n; i++) {
+        CHECK(node_name_ok(str_c(o->plan.nodes[i])));
+        (void)snprintf(a->names[i], sizeof(a->names[i]), "%s", o->plan.nodes[i]);
+        a->nodes[i] = a->names[i];
+    }
+    a->o.plan.nodes = a->nodes;
+    (void)snprintf(a->self, sizeof(a->self), "%s", o->self);
+    (void)snprintf(a->all, sizeof(a->all), "%s/", a->prefix);
+    (void)snprintf(key, sizeof(key), "%s/adopt", a->prefix);
+    memcpy(a->plan_key.text, key, strlen(key) + 1);
+    a->plan_key.len = strlen(key);
+    (void)snprintf(key, sizeof(key), "%s/adopted/%s", a->prefix, a->self);
+    memcpy(a->id_key.text, key, strlen(key) + 1);
+    a->id_key.len = strlen(key);
+    look(a);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * adopt.h: databases that had no copies so far (one process, a list of ingesters, a restored
+ * backup) become the first copies of a new cluster's shards.
+ *
+ * The records name, for each shard, the one node whose folder has it as the only member; the
+ * controller then adds the others one by one, as it does for any shard with too few copies. What
+ * decides is in the coordination service and is made there once: a plan (which node has which
+ * shard), and for each node of it the number of the folder that stands for its name.
+ *
+ *   <prefix>/adopt               the plan; struct adopt_plan
+ *   <prefix>/adopted/<node>      16 hex digits: common/role/coordinate.c, node-id
+ */
+#ifndef COMMON_CLUSTER_ADOPT_H
+#define COMMON_CLUSTER_ADOPT_H
+
+#include "common/cluster/coord.h"
+#include "common/cluster/record.h"
+
+#define ADOPT_NODES_MAX 1000
+
+/* Shard i is in the folder of nodes[i mod nodes_len], as a list of ingesters has it. */
+struct adopt_plan {
+    uint32_t shards, replicas;
+    const char *const *nodes;
+    size_t nodes_len;
+};
+void adopt_plan_write(const struct adopt_plan *p, struct buf *out);
+/* Does this text say the same? */
+bool adopt_plan_is(const struct adopt_plan *p, struct str text);
+
+struct adopt_opts { /* everything is copied */
+    struct coord *coord;
+    const char *prefix;
+    const char *self; /* one of the plan's nodes */
+    uint64_t id;      /* of our data folder */
+    struct adopt_plan plan;
+};
+/* Makes what of it is not there yet: plan, records of all shards, our number, and last the map; so
+ * it is repeated after any failure. done(NULL): the records of our shards name this node alone, and
+ * no other folder can have them by this way.
+ * ERR_CONFLICT: there is a cluster already, or another plan, or another folder of our name has
+ * come; nothing was changed then. */
+void cluster_adopt(const struct adopt_opts *o, void (*done)(void *cookie, const struct err *e),
+                   void *cookie);
+
+#endif

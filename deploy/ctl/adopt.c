@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * adopt: `embertree adopt [options of the ingester] [NODE ...]`: a data folder whose shards had no
+ * copies becomes the first member of a new cluster. deploy/README.md, "From one server to three".
+ *
+ *   lock the folder; does it hold just the shards it should?     nothing was changed up to here
+ *   cluster_adopt: etcd says that these shards are this node's   refused: nothing changed here
+ *   a log beside each database, which begins behind what it has
+ *
+ * Only then an ingester of that name starts on it: without the logs it refuses the folder, as it
+ * does with any database that is no copy. All of it may be repeated.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "common/base/mem.h"
+#include "common/base/size.h"
+#include "common/base/vec.h"
+#include "common/cluster/adopt.h"
+#include "common/repl/repl_adopt.h"
+#include "common/role/coordinate.h"
+#include "common/role/lock.h"
+#include "common/role/options.h"
+#include "deploy/ctl/ctl.h"
+
+#define CACHE_BYTES    (16 * MIB)
+#define MEMTABLE_BYTES (16 * MIB)
+#define LIMIT_MS       60000
+
+struct job {
+    const struct cluster_conf *cluster;
+    const char *dir;
+    VEC(const char *) nodes; /* none named: this one alone */
+    size_t index;            /* ours among them */
+    struct loop *loop;
+    struct coordinate at;
+    struct err err;
+    bool done;
+};
+
+/* ---- the folder ------------------------------------------------------------------------------ */
+
+static bool ours(const struct job *j, uint64_t shard)
+{
+    return shard < j->cluster->shards && shard % j->nodes.len == j->index;
+}
+
+static int check_strangers(const struct job *j, struct err *e)
+{
+    DIR *d = opendir(j->dir);
+    struct dirent *entry;
+    int code = 0;
+
+    if (!d)
+        return err_errno(e, errno, "cannot list %s", j->dir);
+    while (!code && (entry = readdir(d)) != NULL) {
+        struct str name = str_c(entry->d_name);
+        uint64_t shard;
+
+        if (str_starts(name, STR("shard-")) && str_u64(str_sub(name, 6, name.len), &shard) &&
+            !ours(j, shard))
+            code = err_set(e, ERR_CONFIG,
+                           "%s holds %s, which is none of the shards of node %zu of %zu with "
+                           "cluster.shards %" PRIu64
+                           "; give the number of shards it was written with, and the nodes in the "
+                           "order of cluster.ingesters",
+                           j->dir, entry->d_name, j->index, j->nodes.len, j->cluster->shards);
+    }
+    (void)closedir(d);
+    return code;
+}
+
+static int check_folder(const struct job *j, struct err *e)
+{
+    int code = check_strangers(j, e);
+
+    for (uint64_t i = j->index; !code && i < j->cluster->shards; i += j->nodes.len) {
+        char dir[PATH_MAX];
+        struct stat st;
+
+        if ((size_t)snprintf(dir, sizeof(dir), "%s/shard-%" PRIu64, j->dir, i) >= sizeof(dir))
+            code = err_set(e, ERR_CONFIG, "data.dir is longer than a path may be");
+        else if (lstat(dir, &st) != 0)
+            code = err_set(e, ERR_CONFIG,
+                           "%s is not there; with cluster.shards %" PRIu64
+                           " this folder should have it. Give the number of shards it was written "
+                           "with",
+                           dir, j->cluster->shards);
+    }
+    return code;
+}
+
+static int begin_log(const struct job *j, uint64_t shard, struct err *e)
+{
+    char dir[PATH_MAX], log[PATH_MAX];
+    struct kv_opts o = { .dir = dir,
+                         .block_cache_bytes = CACHE_BYTES,
+                         .memtable_bytes = MEMTABLE_BYTES };
+    struct kv *kv;
+
+    if ((size_t)snprintf(dir, sizeof(dir), "%s/shard-%" PRIu64, j->dir, shard) >= sizeof(dir) ||
+        (size_t)snprintf(log, sizeof(log), "%s/log-%" PRIu64, j->dir, shard) >= sizeof(log))
+        return err_set(e, ERR_CONFIG, "data.dir is longer than a path may be");
+    int code = kv_rocks_open(&o, &kv, e);
+    if (code)
+        return code;
+    code = repl_adopt(rlog_fs_real(), log, kv, e);
+    kv_close(kv);
+    return code ? err_wrap(e, "shard %" PRIu64, shard) : 0;
+}
+
+/* ---- the cluster ----------------------------------------------------------------------------- */
+
+static void on_end(void *cookie)
+{
+    struct job *j = cookie;
+
+    if (!j->done)
+        (void)err_set(&j->err, ERR_TIMEOUT, "etcd was not reached in %d s; try again",
+                      LIMIT_MS / 1000);
+    loop_stop(j->loop);
+}
+
+static void on_adopted(void *cookie, const struct err *e)
+{
+    struct job *j = cookie;
+
+    j->done = true;
+    if (e)
+        j->err = *e;
+    loop_stop(j->loop);
+}
+
+static int ask(struct job *j, struct err *e)
+{
+    struct timer *limit = loop_timer_new(j->loop, on_end, j);
+    struct adopt_opts o = {
+        .coord = j->at.coord,
+        .prefix = j->cluster->etcd_prefix,
+        .self = j->at.node,
+        .id = j->at.node_id,
+        .plan = { (uint32_t)j->cluster->shards, (uint32_t)j->cluster->replicas, j->nodes.ptr,
+                  j->nodes.len },
+    };
+
+    loop_timer_start(limit, LIMIT_MS, 0);
+    cluster_adopt(&o, on_adopted, j);
+    loop_run(j->loop);
+    loop_timer_free(limit);
+    *e = j->err;
+    return e->code;
+}
+
+/* Which of the nodes are we? */
+static int find_self(struct job *j, struct err *e)
+{
+    if (!j->nodes.len)
+        vec_push(&j->nodes, j->at.node);
+    if (j->nodes.len > ADOPT_NODES_MAX)
+        return err_set(e, ERR_CONFIG, "%zu nodes named, at most %d", j->nodes.len, ADOPT_NODES_MAX);
+    j->index = j->nodes.len;
+    vec_for (i, &j->nodes) {
+        if (!node_name_ok(str_c(j->nodes.ptr[i])))
+            return err_set(e, ERR_CONFIG, "\"%s\" is no name of a node", j->nodes.ptr[i]);
+        for (size_t k = 0; k < i; k++)
+            if (!strcmp(j->nodes.ptr[i], j->nodes.ptr[k]))
+                return err_set(e, ERR_CONFIG, "%s is named twice", j->nodes.ptr[i]);
+        if (!strcmp(j->nodes.ptr[i], j->at.node))
+            j->index = i;
+    }
+    if (j->index == j->nodes.len)
+        return err_set(e, ERR_CONFIG,
+                       "this node is called %s (cluster.node), which is none of those named",
+                       j->at.node);
+    return 0;
+}
+
+static int adopt_folder(struct job *j, struct err *e)
+{
+    struct metrics *metrics = metrics_new();
+    int code;
+
+    j->loop = loop_new(clock_real());
+    code = coordinate_init(&j->at, j->cluster, env_real(), j->loop, metrics, j->dir, e);
+    if (!code)
+        code = find_self(j, e);
+    if (!code)
+        code = check_folder(j, e);
+    if (!code)
+        code = ask(j, e);
+    for (uint64_t i = j->index; !code && i < j->cluster->shards; i += j->nodes.len)
+        code = begin_log(j, i, e);
+    if (!code)
+        (void)printf("%s is node %s of the cluster below %s now: start its ingester, then the "
+                     "others\n",
+                     j->dir, j->at.node, j->cluster->etcd_prefix);
+    coordinate_deinit(&j->at);
+    metrics_free(metrics);
+    loop_free(j->loop);
+    return code;
+}
+
+static int adopt_all(struct job *j, struct err *e)
+{
+    struct stat st;
+    int fd = -1, code;
+
+    if (strcmp(j->cluster->coordination, "etcd") != 0)
+        return err_set(e, ERR_CONFIG,
+                       "say which cluster: --cluster.coordination=etcd --cluster.etcd=URL, and the "
+                       "rest as the ingester gets it");
+    if (stat(j->dir, &st) != 0)
+        return err_errno(e, errno, "no data folder %s", j->dir);
+    code = lock_take(j->dir, "embertree adopt", &fd, e);
+    if (!code)
+        code = adopt_folder(j, e);
+    lock_drop(fd);
+    return code;
+}
+
+static int usage(void)
+{
+    (void)fprintf(
+        stderr, "usage: embertree adopt --config=FILE | --data.dir=DIR --cluster.etcd=URL ... "
+                "[NODE ...]\n"
+                "  A data folder that was written without copies becomes the first node of a new "
+                "cluster\n"
+                "  with coordination etcd. Options are those of the ingester that is to start on "
+                "it. Where\n"
+                "  a list of ingesters wrote several folders, name their nodes in the list's "
+                "order, and\n"
+                "  run it for each of the folders with the same names, before any of them "
+                "starts.\n"
+                "exit code: 0 done, also if it was done before; 1 not; 2 called in a wrong way\n");
+    return 2;
+}
+
+static int adopt(int argc, char **argv)
+{
+    const struct conf_table *tables[OPTIONS_TABLES_MAX];
+    struct job j = { .done = false };
+    struct err e = { 0 };
+    struct conf *conf;
+    int kept = 1, code;
+
+    for (int i = 1; i < argc; i++) {
+        if (argv[i][0] == '-')
+            argv[kept++] = argv[i];
+        else
+            vec_push(&j.nodes, argv[i]);
+    }
+    if (conf_load(tables, options_collect(roles, tables), kept, argv, &conf, &e)) {
+        (void)fprintf(stderr, "embertree adopt: %s\n", e.text);
+        vec_free(&j.nodes);
+        return 2;
+    }
+    if (conf_action(conf) != CONF_RUN) {
+        conf_free(conf);
+        vec_free(&j.nodes);
+        return usage();
+    }
+    j.cluster = conf_get(conf, &cluster_options);
+    j.dir = ((const struct data_conf *)conf_get(conf, &data_options))->dir;
+    code = adopt_all(&j, &e);
+    if (code)
+        (void)fprintf(stderr, "embertree adopt: %s\n", e.text);
+    conf_free(conf);
+    vec_free(&j.nodes);
+    return code ? 1 : 0;
+}
+
+const struct command adopt_command = {
+    .name = "adopt",
+    .args = "[NODE ...]",
+    .help = "A data folder without copies becomes the first node of a cluster with copies.",
+    .run = adopt,
+};

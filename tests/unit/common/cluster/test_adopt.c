@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Databases that become first copies, through a simulated coordination service that loses requests
+ * and answers: several nodes at once, two folders of one name, two of the same shards, a cluster
+ * that is there.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+
+#include "common/cluster/adopt.h"
+#include "common/cluster/coord_sim.h"
+#include "common/cluster/keyspace.h"
+
+#define PREFIX "/e"
+
+enum { SHARDS = 100, GUARD_MS = 60000 };
+
+static const char *const names[] = { "a", "b", "c" };
+
+struct one {
+    struct coord *coord;
+    bool ended;
+    int code;
+    char text[ERR_TEXT_MAX];
+};
+static struct clock_fake clock_;
+static struct loop *loop;
+static struct coord_site *site;
+static struct one ones[3];
+
+static void begin(uint64_t seed, double lose)
+{
+    clock_fake_init(&clock_, 1600000000000);
+    loop = loop_sim_new(&clock_);
+    site = coord_site_new(loop, seed);
+    coord_site_faults(site, &(struct coord_faults){ 1, 5, lose, lose });
+    for (int i = 0; i < 3; i++)
+        ones[i] = (struct one){ .coord = coord_sim_new(site) };
+}
+
+static void end(void)
+{
+    for (int i = 0; i < 3; i++)
+        coord_free(ones[i].coord);
+    coord_site_free(site);
+    loop_free(loop);
+}
+
+static void on_done(void *cookie, const struct err *e)
+{
+    struct one *o = cookie;
+
+    assert_false(o->ended);
+    o->ended = true;
+    o->code = e ? e->code : 0;
+    (void)snprintf(o->text, sizeof(o->text), "%s", e ? e->text : "");
+}
+
+static void ask(struct one *o, const char *self, uint64_t id, uint32_t shards, size_t n)
+{
+    struct adopt_opts ao = { o->coord, PREFIX, self, id, { shards, 3, names, n } };
+
+    o->ended = false;
+    cluster_adopt(&ao, on_done, o);
+}
+
+static void wait_for(const struct one *o)
+{
+    while (!o->ended)
+        assert_true(loop_sim_step(loop));
+}
+
+static int adopt(const char *self, uint64_t id, uint32_t shards, size_t n)
+{
+    do {
+        ask(&ones[0], self, id, shards, n);
+        wait_for(&ones[0]);
+    } while (ones[0].code == ERR_TIMEOUT);
+    return ones[0].code;
+}
+
+static void check(uint32_t shards, size_t n)
+{
+    struct coord_key key = key_map(STR(PREFIX));
+    const struct coord_kv *kv = coord_site_get(site, key_str(&key));
+    const struct map *m;
+    struct err e;
+
+    assert_non_null(kv);
+    assert_int_equal(map_parse("map", kv->value, true, &m, &e), 0);
+    assert_int_equal(m->shards, shards);
+    assert_int_equal(m->replicas, 3);
+    assert_int_equal(m->nodes_len, 0);
+    map_unref(m);
+    for (uint32_t i = 0; i < shards; i++) {
+        struct repl_record r;
+
+        key = key_shard(STR(PREFIX), i);
+        kv = coord_site_get(site, key_str(&key));
+        assert_non_null(kv);
+        assert_int_equal(record_parse(kv->value, &r, &e), 0);
+        assert_int_equal(r.term, 1);
+        assert_false(r.established);
+        assert_int_equal(r.members.len, 1);
+        assert_string_equal(r.leader, names[i % n]);
+    }
+}
+
+static void test_one(void **state)
+{
+    (void)state;
+    begin(1, 0);
+    assert_int_equal(adopt("a", 7, SHARDS, 1), 0);
+    check(SHARDS, 1);
+    assert_int_equal(adopt("a", 7, SHARDS, 1), 0); /* once more */
+    check(SHARDS, 1);
+    assert_int_equal(adopt("a", 8, SHARDS, 1), ERR_CONFLICT);
+    assert_non_null(strstr(ones[0].text, "another data folder"));
+    assert_int_equal(adopt("a", 7, SHARDS + 1, 1), ERR_CONFLICT);
+    assert_int_equal(adopt("b", 9, SHARDS, 2), ERR_CONFLICT);
+    assert_non_null(strstr(ones[0].text, "other settings"));
+    check(SHARDS, 1);
+    end();
+}
+
+/* All at once, each until it is told that it is done; in 200 worlds. */
+static void test_many(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        bool again = true;
+
+        begin(seed, 0.1);
+        for (int i = 0; i < 3; i++)
+            ask(&ones[i], names[i], 10 + (uint64_t)i, SHARDS, 3);
+        while (again) {
+            again = false;
+            for (int i = 0; i < 3; i++) {
+                wait_for(&ones[i]);
+                if (ones[i].code == 0)
+                    continue;
+                if (ones[i].code != ERR_TIMEOUT)
+                    fail_msg("seed %" PRIu64 ": %s: %s", seed, names[i], ones[i].text);
+                ask(&ones[i], names[i], 10 + (uint64_t)i, SHARDS, 3);
+                again = true;
+            }
+        }
+        check(SHARDS, 3);
+        end();
+    }
+}
+
+/* Two folders with the same shards, on nodes of their own or of the same name: one gets them. */
+static void test_rivals(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        bool same_name = seed % 2;
+
+        begin(seed, 0);
+        for (int i = 0; i < 2; i++) {
+            struct adopt_opts ao = { ones[i].coord,
+                                     PREFIX,
+                                     names[same_name ? 0 : i],
+                                     10 + (uint64_t)i,
+                                     { 4, 3, &names[same_name ? 0 : i], 1 } };
+
+            cluster_adopt(&ao, on_done, &ones[i]);
+        }
+        wait_for(&ones[0]);
+        wait_for(&ones[1]);
+        assert_int_equal((ones[0].code == 0) + (ones[1].code == 0), 1);
+        assert_int_equal(ones[0].code + ones[1].code, ERR_CONFLICT);
+        end();
+    }
+}
+
+static void test_there_is_one(void **state)
+{
+    struct coord_key key = key_map(STR(PREFIX)), shard = key_shard(STR(PREFIX), 3);
+    struct repl_record r = { .term = 5, .leader = "a" };
+    struct buf text;
+    int64_t rev;
+
+    (void)state;
+    begin(1, 0);
+    coord_site_put(site, key_str(&key), STR("{\"version\":1,\"shards\":4,\"replicas\":3}"));
+    rev = coord_site_rev(site);
+    assert_int_equal(adopt("a", 7, 4, 1), ERR_CONFLICT);
+    assert_non_null(strstr(ones[0].text, "there is a cluster"));
+    coord_site_del(site, key_str(&key));
+    assert_int_equal(coord_site_rev(site), rev + 1);
+    assert_int_equal(adopt("a", 7, 4, 1), 0);
+    /* In service since: the folder that comes again may be an old copy. */
+    assert_true(name_set_add(&r.members, "a") && name_set_add(&r.members, "b"));
+    buf_init(&text, RECORD_BYTES_MAX);
+    record_write(&r, &text);
+    coord_site_put(site, key_str(&shard), buf_str(&text));
+    buf_deinit(&text);
+    assert_int_equal(adopt("a", 7, 4, 1), ERR_CONFLICT);
+    assert_non_null(strstr(ones[0].text, "shard 3"));
+    end();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_rivals),
+        cmocka_unit_test(test_there_is_one),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
