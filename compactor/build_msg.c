@@ -30,6 +30,7 @@ void build_next_pack(const struct build_next *n, struct buf *out)
     r.version = BUILD_MSG_VERSION;
     r.bytes_max = n->bytes_max;
     r.compactor = n->compactor;
+    r.fence = n->fence;
     p = buf_room(out, embertree__build_next_request__get_packed_size(&r));
     CHECK(p);
     out->len += embertree__build_next_request__pack(&r, (uint8_t *)(void *)p);
@@ -105,7 +106,7 @@ void build_given_deinit(struct build_given *g)
     build_job_deinit(&g->job);
 }
 
-int build_apply_pack(uint32_t shard, uint64_t job, const struct build_result *res, struct arena *a,
+int build_apply_pack(const struct build_sent *s, const struct build_result *res, struct arena *a,
                      struct buf *out, uint64_t *ret_bytes, struct err *e)
 {
     Embertree__BuildApplyRequest r = EMBERTREE__BUILD_APPLY_REQUEST__INIT;
@@ -113,9 +114,10 @@ int build_apply_pack(uint32_t shard, uint64_t job, const struct build_result *re
     size_t size;
     char *p;
 
-    r.shard = shard;
+    r.shard = s->shard;
     r.version = BUILD_MSG_VERSION;
-    r.job = job;
+    r.job = s->job;
+    r.fence = s->fence;
     r.rows = ARENA_ARRAY(a, Embertree__BuildRow *, res->rows.len + 1);
     if (!rows || !r.rows)
         return err_set(e, ERR_LIMIT, "%zu rows need over %zu bytes", res->rows.len, arena_limit(a));

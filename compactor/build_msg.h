@@ -11,7 +11,7 @@
 
 struct build_next {
     uint32_t shard;
-    uint64_t bytes_max, compactor;
+    uint64_t bytes_max, compactor, fence;
 };
 void build_next_pack(const struct build_next *n, struct buf *out);
 
@@ -28,8 +28,12 @@ NODISCARD int build_given_unpack(struct str reply, struct arena *a, struct build
                                  struct err *e);
 void build_given_deinit(struct build_given *g);
 
+struct build_sent {
+    uint32_t shard;
+    uint64_t job, fence;
+};
 /* ERR_LIMIT: over out->max, or the arena. *ret_bytes: of the rows. */
-NODISCARD int build_apply_pack(uint32_t shard, uint64_t job, const struct build_result *r,
+NODISCARD int build_apply_pack(const struct build_sent *s, const struct build_result *res,
                                struct arena *a, struct buf *out, uint64_t *ret_bytes,
                                struct err *e);
 

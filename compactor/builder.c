@@ -15,6 +15,9 @@
  * so every error has the same answer, a rest, and a start from scratch is no different from going
  * on. A lost reply of APPLY may mean that the sums were written: the next NEXT tells.
  *
+ * Where compactors share the shards (claims.h), a shard that is not ours is IDLE; what we do for
+ * one that is, bears its fence.
+ *
  * Memory: at most jobs_max jobs. A job is asked for with as many bytes of rows as let its message,
  * its rows, its sums and the decoded rows of one series fit into its part of memory_bytes.
  *
@@ -41,7 +44,7 @@
 #define JOB_BYTES_MIN (16 * KIB)
 #define REQUEST_BYTES (16 * KIB)
 
-enum site_state { SITE_REST, SITE_READY, SITE_ASKING, SITE_MERGING, SITE_SENDING };
+enum site_state { SITE_REST, SITE_READY, SITE_ASKING, SITE_MERGING, SITE_SENDING, SITE_IDLE };
 
 /* A shard, as we see it. */
 struct site {
@@ -52,6 +55,9 @@ struct site {
     struct list link;        /* READY */
     struct route_call *call; /* ASKING, SENDING */
     uint64_t began_ns;       /* of the turn */
+    bool ours;               /* else it is IDLE after this turn */
+    bool void_turn;          /* MERGING: what it is at is another's by now */
+    uint64_t fence;          /* of the turn; 0: nobody else works for it */
 
     /* The job. */
     struct buf payload; /* what was given; then what is sent */
@@ -122,6 +128,11 @@ static void job_clear(struct site *st)
     buf_init(&st->payload, st->b->o.message_max);
 }
 
+static bool in_turn(const struct site *st)
+{
+    return st->state == SITE_ASKING || st->state == SITE_MERGING || st->state == SITE_SENDING;
+}
+
 /* ---- a turn ends ---------------------------------------------------------------------------- */
 
 static void on_rested(void *cookie)
@@ -138,12 +149,16 @@ static void turn_end(struct site *st, uint64_t rest_ms)
 {
     struct builder *b = st->b;
 
-    CHECK(st->state != SITE_REST && st->state != SITE_READY && b->turns > 0);
+    CHECK(in_turn(st) && b->turns > 0);
     job_clear(st);
-    st->state = SITE_REST;
+    st->state = st->ours ? SITE_REST : SITE_IDLE;
     b->turns--;
     if (b->draining)
         return;
+    if (!st->ours) {
+        turns_start(b);
+        return;
+    }
     loop_timer_start(st->timer, MIN(rest_ms, REST_MAX_MS), 0);
     turns_start(b);
 }
@@ -237,7 +252,8 @@ static int merge(struct site *st, struct err *e)
     if (rc)
         return rc;
     buf_init(&out, st->b->o.message_max);
-    rc = build_apply_pack(st->shard, st->given.id, &st->result, st->arena, &out, &st->written, e);
+    struct build_sent sent = { st->shard, st->given.id, st->fence };
+    rc = build_apply_pack(&sent, &st->result, st->arena, &out, &st->written, e);
     buf_deinit(&st->payload);
     buf_init(&st->payload, st->b->o.message_max);
     buf_move(&st->payload, &out);
@@ -269,9 +285,10 @@ static void merge_done(void *cookie)
         st->oldest_ms = st->given.oldest_ms;
         show(st);
     }
-    if (b->draining) {
+    if (b->draining || st->void_turn) {
+        st->void_turn = false;
         turn_end(st, 0);
-        if (b->merging == 0 && b->drained)
+        if (b->draining && b->merging == 0 && b->drained)
             loop_post(b->o.loop, b->drained, b->drained_cookie);
         return;
     }
@@ -315,7 +332,7 @@ static void on_given(void *cookie, struct str reply, const struct err *err)
 static void turn_start(struct site *st)
 {
     struct builder *b = st->b;
-    struct build_next n = { .shard = st->shard, .compactor = b->o.id };
+    struct build_next n = { .shard = st->shard, .compactor = b->o.id, .fence = st->fence };
     struct buf request;
 
     n.bytes_max = MAX(b->o.memory_bytes / b->o.jobs_max / JOB_PARTS, JOB_BYTES_MIN);
@@ -406,8 +423,61 @@ static void site_init(struct site *st, struct builder *b, uint32_t shard, uint32
     *st = (struct site){ .b = b, .shard = shard };
     buf_init(&st->payload, b->o.message_max);
     st->timer = loop_timer_new(b->o.loop, on_rested, st);
+    st->ours = !b->o.claimed;
+    st->state = st->ours ? SITE_REST : SITE_IDLE;
     /* Not all at the same moment. */
-    loop_timer_start(st->timer, b->o.interval_ms * shard / shards, 0);
+    if (st->ours)
+        loop_timer_start(st->timer, b->o.interval_ms * shard / shards, 0);
+}
+
+bool builder_own(struct builder *b, uint32_t shard, uint64_t fence)
+{
+    struct site *st = shard < b->sites_len ? &b->sites[shard] : NULL;
+
+    CHECK(b->o.claimed && fence);
+    if (b->draining || !st || st->state != SITE_IDLE)
+        return false; /* its last turn is not over yet */
+    st->ours = true;
+    st->fence = fence;
+    st->state = SITE_READY;
+    list_add_tail(&b->ready, &st->link);
+    turns_start(b);
+    return true;
+}
+
+bool builder_leave(struct builder *b, uint32_t shard)
+{
+    struct site *st = shard < b->sites_len ? &b->sites[shard] : NULL;
+
+    if (!st)
+        return true;
+    st->ours = false;
+    if (st->state == SITE_READY)
+        list_del(&st->link);
+    if (st->state == SITE_REST)
+        loop_timer_stop(st->timer);
+    if (st->state == SITE_READY || st->state == SITE_REST)
+        st->state = SITE_IDLE;
+    if (st->state == SITE_IDLE) {
+        st->due = st->oldest_ms = 0;
+        show(st);
+    }
+    return st->state == SITE_IDLE;
+}
+
+void builder_lose(struct builder *b, uint32_t shard)
+{
+    if (builder_leave(b, shard))
+        return;
+    struct site *st = &b->sites[shard];
+    if (st->call) {
+        route_cancel(st->call);
+        st->call = NULL;
+        turn_end(st, 0);
+        (void)builder_leave(b, shard);
+    } else {
+        st->void_turn = true;
+    }
 }
 
 /* The shards of the cluster, as soon as their number is known; it never changes then. */
@@ -489,7 +559,8 @@ void builder_free(struct builder *b)
 
 void builder_ring(const struct builder *b, struct json *j)
 {
-    static const char *const states[] = { "rest", "ready", "asking", "merging", "sending" };
+    static const char *const states[] = { "rest",    "ready",   "asking",
+                                          "merging", "sending", "elsewhere" };
     const struct rpc_peer *peer;
     struct err e;
 
@@ -506,6 +577,8 @@ void builder_ring(const struct builder *b, struct json *j)
         json_cstr(j, peer ? rpc_peer_addr(peer) : "");
         json_key(j, "state");
         json_cstr(j, states[st->state]);
+        json_key(j, "fence");
+        json_u64(j, st->ours ? st->fence : 0);
         json_key(j, "nodesDue");
         json_u64(j, st->due);
         json_key(j, "oldestMs");

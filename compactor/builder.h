@@ -30,12 +30,20 @@ struct builder_opts {
     uint64_t memory_bytes; /* for all of them */
     struct memory *memory; /* no job begins while it refuses; may be NULL */
     size_t message_max;
+    bool claimed; /* it works only for shards that builder_own names */
 };
 struct builder *builder_new(const struct builder_opts *o);
 /* Takes no new jobs; calls done on the loop when no merge runs any more. What is on its way to or
  * from an ingester is dropped, and given again. */
 void builder_drain(struct builder *b, void (*done)(void *cookie), void *cookie);
 void builder_free(struct builder *b); /* drained, or never run; NULL is fine */
+/* The shard is ours; what is done for it bears this fence. False: its last turn is not over yet,
+ * ask again. */
+bool builder_own(struct builder *b, uint32_t shard, uint64_t fence);
+/* It begins nothing more for the shard. True: nothing is under way for it either. */
+bool builder_leave(struct builder *b, uint32_t shard);
+/* The shard is another's: what is under way for it is dropped. */
+void builder_lose(struct builder *b, uint32_t shard);
 /* Adds "shards" to a JSON object. */
 void builder_ring(const struct builder *b, struct json *j);
 

@@ -2,7 +2,8 @@
  *
  * compactor: start, readiness and end of the role.
  *
- * It builds the levels from 1 h up (builder.c) and watches how far sealing is (watch.c). Readiness
+ * It builds the levels from 1 h up (builder.c), of the shards it has claimed where compactors share
+ * them (claims.c), and watches how far sealing is (watch.c). Readiness
  * is the watch's alone: without builds every answer is the same, only dearer.
  */
 #include "compactor/compactor.h"
@@ -10,6 +11,7 @@
 #include "common/base/mem.h"
 #include "common/role/memory.h"
 #include "compactor/builder.h"
+#include "compactor/claims.h"
 #include "compactor/options.h"
 #include "compactor/watch.h"
 
@@ -21,6 +23,7 @@ struct compactor {
     struct route *route;
     struct watch *watch;
     struct builder *builder;
+    struct claims *claims; /* NULL: it works for all shards */
     bool draining;
     void (*drained)(void *cookie);
     void *drained_cookie;
@@ -50,6 +53,40 @@ static int start_route(const struct role_ctx *ctx, struct compactor *c, struct e
     return route_new(&o, &c->route, e);
 }
 
+static bool claims_own(void *cookie, uint32_t shard, uint64_t fence)
+{
+    return builder_own(cookie, shard, fence);
+}
+
+static bool claims_let_go(void *cookie, uint32_t shard)
+{
+    return builder_leave(cookie, shard);
+}
+
+static void claims_lose(void *cookie, uint32_t shard)
+{
+    builder_lose(cookie, shard);
+}
+
+static void start_claims(const struct role_ctx *ctx, uint64_t id, struct compactor *c)
+{
+    struct claims_opts o = {
+        .loop = ctx->loop,
+        .coord = ctx->coord,
+        .view = ctx->view,
+        .metrics = ctx->metrics,
+        .prefix = ctx->cluster->etcd_prefix,
+        .id = id,
+        .ttl_ms = ctx->cluster->lease_ttl_ms,
+        .own = claims_own,
+        .leave = claims_let_go,
+        .lose = claims_lose,
+        .cookie = c->builder,
+    };
+
+    c->claims = claims_new(&o);
+}
+
 static void start_builder(const struct role_ctx *ctx, const struct compactor_conf *conf,
                           struct compactor *c)
 {
@@ -71,7 +108,10 @@ static void start_builder(const struct role_ctx *ctx, const struct compactor_con
     };
 
     ctx->env->random(ctx->env, &o.id, sizeof(o.id));
+    o.claimed = ctx->coord != NULL;
     c->builder = builder_new(&o);
+    if (ctx->coord)
+        start_claims(ctx, o.id, c);
 }
 
 static void compactor_free(void *self)
@@ -82,6 +122,7 @@ static void compactor_free(void *self)
         return;
     CHECK(c->magic == COMPACTOR_MAGIC);
     watch_free(c->watch);
+    claims_free(c->claims);
     builder_free(c->builder);
     route_free(c->route);
     rpc_node_free(c->node);
@@ -128,11 +169,22 @@ static bool compactor_ready(void *self, const char **ret_why)
     return !c->draining && watch_ready(c->watch, ret_why);
 }
 
-static void on_builder_drained(void *cookie)
+static void on_left(void *cookie)
 {
     struct compactor *c = cookie;
 
     rpc_node_drain(c->node, c->drained, c->drained_cookie);
+}
+
+/* Others take over once the lease is given back. */
+static void on_builder_drained(void *cookie)
+{
+    struct compactor *c = cookie;
+
+    if (c->claims)
+        claims_leave(c->claims, on_left, c);
+    else
+        on_left(c);
 }
 
 static void compactor_drain(void *self, void (*done)(void *cookie), void *cookie)
@@ -154,6 +206,8 @@ static void compactor_ring(void *self, struct json *j)
 
     if (c->watch)
         watch_ring(c->watch, j);
+    if (c->claims)
+        claims_ring(c->claims, j);
     builder_ring(c->builder, j);
 }
 

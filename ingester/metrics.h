@@ -22,7 +22,9 @@
     X(read_rows, "read_rows_total", "Stored rows looked at by queries")                    \
     X(build_jobs, "build_jobs_total", "Parts of coarse nodes given to compactors")         \
     X(build_rows, "build_rows_total", "Sums of compactors that were proven and written")   \
-    X(build_bytes, "build_bytes_total", "Bytes of those sums")
+    X(build_bytes, "build_bytes_total", "Bytes of those sums")                             \
+    X(build_fenced, "build_fenced_total",                                                  \
+      "Requests of compactors refused: another one has claimed the shard since")
 
 #define INGESTER_GAUGES(X)                                                             \
     X(writes_pending, "writes_pending", "Write requests that wait for their fsync")    \

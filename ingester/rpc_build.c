@@ -17,6 +17,12 @@
  * were given out, so a compactor that is broken, old or not ours cannot falsify anything but by a
  * collision of F, which it would have to look for (common/store/README.md).
  *
+ * Where compactors share the shards (compactor/claims.h) every question bears the fence of a claim,
+ * larger for each new claim. A newer one takes over at once, and what an older one still asks or
+ * sends is refused. The newest fence is remembered here only, not in the database: after a restart,
+ * or on another leader, no job is out that an older claim could bring back, and if such a one asks
+ * first, what it does is proven like everything, and void as soon as the newer one asks.
+ *
  * Memory: the rows of one job while they are read and sent, since one pool thread reads for all
  * shards at a time, and per shard the sums of its job: 48 bytes for each series of it.
  *
@@ -103,6 +109,7 @@ static void next_done(void *cookie)
         st->state = SITE_GIVEN;
         st->given_ns = build_now_ns(in);
         st->compactor = n->compactor;
+        st->job_fence = n->fence;
         st->jobs++;
         metric_add(in->metrics.build_jobs, 1);
     }
@@ -111,15 +118,49 @@ static void next_done(void *cookie)
     next_start(in);
 }
 
+/* Is this an older claim than the newest one that asked? One without a claim (a compactor of an
+ * older version, or without coordination) waits until whoever has one has been silent for long. */
+static bool is_fenced(const struct ingester *in, struct site *st, uint64_t fence, struct err *e)
+{
+    uint64_t at_ns = build_now_ns(in);
+
+    if (fence >= st->fence) {
+        st->fence = fence;
+        st->fence_ns = at_ns;
+        return false;
+    }
+    if (!fence && (at_ns - st->fence_ns) / 1000000 >= in->conf->build_timeout_ms)
+        return false;
+    (void)err_set(e, ERR_CONFLICT,
+                  "another compactor has claimed shard %" PRIu32 ": fence %" PRIu64
+                  " is older than %" PRIu64,
+                  shard_number(st->shard), fence, st->fence);
+    return true;
+}
+
+static void refused_fenced(struct ingester *in, struct site *st)
+{
+    st->fenced++;
+    metric_add(in->metrics.build_fenced, 1);
+}
+
+static void next_refuse(struct next *n)
+{
+    refused_fenced(n->in, n->site);
+    next_end(n);
+}
+
 /* True if the reply is a wait: the job of somebody else is out, or there is better to do. */
 static bool must_wait(struct next *n)
 {
     const struct site *st = n->site;
     uint64_t out_ms = (build_now_ns(n->in) - st->given_ns) / 1000000;
 
+    bool newer = n->fence > st->job_fence; /* whoever has the job has lost the shard */
+
     if (st->state == SITE_READING || st->state == SITE_APPLYING)
         n->wait_ms = BUSY_WAIT_MS;
-    else if (st->state == SITE_GIVEN && st->compactor != n->compactor &&
+    else if (st->state == SITE_GIVEN && st->compactor != n->compactor && !newer &&
              out_ms < n->in->conf->build_timeout_ms)
         n->wait_ms = n->in->conf->build_timeout_ms - out_ms;
     else if (shard_state(st->shard)->seal_lag_ms > SEAL_BEHIND_MS || rpc_read_waiting(n->in))
@@ -148,6 +189,10 @@ static void next_start(struct ingester *in)
         struct next *n = container_of(b->waiting.next, struct next, link);
 
         list_del(&n->link);
+        if (is_fenced(in, n->site, n->fence, &n->err)) {
+            next_refuse(n);
+            continue;
+        }
         if (must_wait(n)) {
             next_wait(n);
             continue;
@@ -194,9 +239,12 @@ static void on_next(void *cookie, struct rpc_call *call, struct str payload)
         return;
     }
     n = XNEW(struct next);
-    *n = (struct next){
-        .in = in, .call = call, .site = st, .shard = st->shard, .compactor = r->compactor
-    };
+    *n = (struct next){ .in = in,
+                        .call = call,
+                        .site = st,
+                        .shard = st->shard,
+                        .compactor = r->compactor,
+                        .fence = r->fence };
     n->bytes_max = r->bytes_max ? (size_t)MIN(r->bytes_max, (uint64_t)SIZE_MAX) : BYTES_DEFAULT;
     n->bytes_max = MIN(MAX(n->bytes_max, BYTES_MIN), in->ctx->cluster->rpc_message_bytes_max / 2);
     arena_free(a);
@@ -301,7 +349,10 @@ static void apply_unpacked(void *cookie)
     if (!p->err.code)
         st = site_get(p->in, p->msg->shard, &p->err);
     p->shard = st ? st->shard : NULL;
-    if (!p->err.code && (st->state != SITE_GIVEN || st->job != p->msg->job))
+    if (!p->err.code && is_fenced(p->in, st, p->msg->fence, &p->err))
+        refused_fenced(p->in, st);
+    if (!p->err.code &&
+        (st->state != SITE_GIVEN || st->job != p->msg->job || st->job_fence != p->msg->fence))
         (void)err_set(&p->err, ERR_NOT_FOUND,
                       "job %" PRIu64
                       " is not out: it took too long, or the ingester was restarted; "
@@ -394,4 +445,8 @@ void rpc_build_ring(const struct ingester *in, size_t place, struct json *j)
     json_u64(j, st->applied);
     json_key(j, "buildJobsFailed");
     json_u64(j, st->failed);
+    json_key(j, "buildFence");
+    json_u64(j, st->fence);
+    json_key(j, "buildJobsFenced");
+    json_u64(j, st->fenced);
 }

@@ -19,6 +19,8 @@ struct site {
     struct shard *shard; /* of the last request, which holds it */
     enum site_state state;
     uint64_t job, compactor, given_ns; /* GIVEN, APPLYING */
+    uint64_t job_fence;                /* it was given with */
+    uint64_t fence, fence_ns;          /* the newest that asked, and when it did last */
     struct build_job expect;           /* its sums; rows are gone */
     struct build_nodes due;            /* of the last look, in order of building */
     size_t due_at;
@@ -28,7 +30,7 @@ struct site {
     struct build_cursor cursor, next; /* before and behind the job that is out */
     uint32_t part;
     VEC(struct skipped) skipped; /* failed lately */
-    uint64_t jobs, applied, failed;
+    uint64_t jobs, applied, failed, fenced;
     uint64_t due_shown, oldest_shown; /* the loop's copies, of the last look */
 };
 struct builds {
@@ -45,7 +47,7 @@ struct next {
     struct site *site;
     struct shard *shard; /* held */
     struct list link;
-    uint64_t compactor;
+    uint64_t compactor, fence;
     size_t bytes_max;
     uint64_t wait_ms, due, oldest_ms; /* of the reply */
     bool found;

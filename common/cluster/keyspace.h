@@ -7,6 +7,7 @@
  *   <prefix>/ring/live/<node>    under a lease of the node: it lives; struct live
  *   <prefix>/state/<node>        under the same lease: how far its replicas are; progress.h
  *   <prefix>/controller          under a lease: who controls; its creation is the fence
+ *   <prefix>/compactor/          who builds coarse levels of which shard: compactor/claims.h
  *
  * What every process watches stands below ring/ and seldom changes; what changes every few seconds
  * stands apart, for the controller alone.

@@ -145,7 +145,7 @@ static void merge(const struct build_job *job, struct arena *a, struct build_res
 
     must(build_merge(job, a, ret, &e), &e);
     buf_init(&out, 64 * MIB);
-    must(build_apply_pack(0, 1, ret, a, &out, &bytes, &e), &e);
+    must(build_apply_pack(&(struct build_sent){ 0, 1, 0 }, ret, a, &out, &bytes, &e), &e);
     c->merge_ns += cpu_ns() - began;
     c->out_bytes += bytes;
     c->out_rows += ret->rows.len;

@@ -73,13 +73,14 @@ class Node:
 
 
 class Cluster(cluster.Api):
-    def __init__(self, ingesters=3, shards=4, replicas=3, options=()):
+    def __init__(self, ingesters=3, shards=4, replicas=3, options=(), ingester=()):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="embertree-test-"))
         self.etcd = Etcd(self.folder / "etcd")
         self.shared = ["--cluster.coordination=etcd", f"--cluster.etcd={self.etcd.url}",
                        f"--cluster.shards={shards}", f"--cluster.replicas={replicas}",
                        "--no-selfprof.enabled", *options]
         self.shards, self.replicas = shards, replicas
+        self.of_ingesters = list(ingester)
         self.nodes = {}
         for i in range(ingesters):
             self.add(f"node{i}", f"zone{i}")
@@ -94,7 +95,7 @@ class Cluster(cluster.Api):
 
     def add(self, name, zone):
         own = [f"--cluster.node={name}", f"--cluster.zone={zone}", "--ingester.seal-delay=0ms",
-               "--memory.limit=256MiB"]
+               "--memory.limit=256MiB", *self.of_ingesters]
         self.nodes[name] = Node(name, self.process("ingester", *own, folder=name), zone)
         return self.nodes[name]
 

@@ -296,10 +296,10 @@ static void test_threads_and_rocksdb(void **state)
 /* ---- what is not as it should be ------------------------------------------------------------ */
 
 /* A job of shard 0 or 1, asked for as compactor `who`; *ret points into the arena. */
-static int ask(struct bed *b, uint32_t shard, uint64_t who, struct arena *a,
-               struct build_given *ret)
+static int ask_fenced(struct bed *b, uint32_t shard, uint64_t who, uint64_t fence, struct arena *a,
+                      struct build_given *ret)
 {
-    struct build_next n = { .shard = shard, .bytes_max = MIB, .compactor = who };
+    struct build_next n = { .shard = shard, .bytes_max = MIB, .compactor = who, .fence = fence };
     struct rpc_bed_call c;
     struct buf request;
     struct err e;
@@ -316,8 +316,14 @@ static int ask(struct bed *b, uint32_t shard, uint64_t who, struct arena *a,
     return code;
 }
 
-static int answer(struct bed *b, uint32_t shard, uint64_t job, const struct build_result *r,
-                  char text[ERR_TEXT_MAX])
+static int ask(struct bed *b, uint32_t shard, uint64_t who, struct arena *a,
+               struct build_given *ret)
+{
+    return ask_fenced(b, shard, who, 0, a, ret);
+}
+
+static int answer_fenced(struct bed *b, const struct build_sent *sent, const struct build_result *r,
+                         char text[ERR_TEXT_MAX])
 {
     struct arena *a = arena_new(16 * MIB);
     struct rpc_bed_call c;
@@ -327,13 +333,73 @@ static int answer(struct bed *b, uint32_t shard, uint64_t job, const struct buil
     int code;
 
     buf_init(&request, 4 * MIB);
-    assert_int_equal(build_apply_pack(shard, job, r, a, &request, &bytes, &e), 0);
+    assert_int_equal(build_apply_pack(sent, r, a, &request, &bytes, &e), 0);
     code = ingester_bed_call(&b->in, RPC_BUILD_APPLY, buf_str(&request), &c);
     (void)snprintf(text, ERR_TEXT_MAX, "%s", c.text);
     rpc_bed_call_deinit(&c);
     buf_deinit(&request);
     arena_free(a);
     return code;
+}
+
+static int answer(struct bed *b, uint32_t shard, uint64_t job, const struct build_result *r,
+                  char text[ERR_TEXT_MAX])
+{
+    return answer_fenced(b, &(struct build_sent){ shard, job, 0 }, r, text);
+}
+
+/* A compactor slept through the end of its lease: whoever claimed the shard since has the job, and
+ * nothing the sleeper still sends or asks counts; with or without a fence. */
+static void test_a_newer_claim_takes_over(void **state)
+{
+    struct arena *a = arena_new(64 * MIB);
+    struct build_given old, given;
+    struct build_result r = { 0 };
+    char text[ERR_TEXT_MAX];
+    struct bed b;
+    struct err e;
+
+    (void)state;
+    bed_open(&b, true, 5);
+    for (uint32_t i = 0; i < 40; i++)
+        push(&b, ingester_bed_slot(&b.in) / HOUR * HOUR - 3 * HOUR + i * 10, i % 3, "batch");
+    rpc_bed_sleep(&b.in.rpc, 120000); /* level 2 is built */
+    assert_int_equal(ask_fenced(&b, 0, 1, 100, a, &old), 0);
+    assert_true(old.id != 0);
+    assert_int_equal(build_merge(&old.job, a, &r, &e), 0);
+
+    /* At once, not when the time is up. */
+    assert_int_equal(ask_fenced(&b, 0, 2, 101, a, &given), 0);
+    assert_true(given.id != 0 && given.id != old.id);
+    assert_int_equal(given.job.rows.len, old.job.rows.len);
+    assert_int_equal(answer_fenced(&b, &(struct build_sent){ 0, old.id, 100 }, &r, text),
+                     ERR_CONFLICT);
+    assert_non_null(strstr(text, "another compactor has claimed"));
+    /* Not with the newer one's number either, nor with the newer fence and the old number. */
+    assert_int_equal(answer_fenced(&b, &(struct build_sent){ 0, given.id, 100 }, &r, text),
+                     ERR_CONFLICT);
+    assert_int_equal(answer_fenced(&b, &(struct build_sent){ 0, given.id, 0 }, &r, text),
+                     ERR_CONFLICT);
+    assert_int_equal(answer_fenced(&b, &(struct build_sent){ 0, old.id, 101 }, &r, text),
+                     ERR_NOT_FOUND);
+    build_given_deinit(&old);
+    assert_int_equal(ask_fenced(&b, 0, 1, 100, a, &old), ERR_CONFLICT);
+    assert_int_equal(ask_fenced(&b, 0, 3, 0, a, &old), ERR_CONFLICT);
+    assert_int_equal(rpc_bed_metric(&b.in.rpc, "embertree_ingester_build_fenced_total"), 5);
+    assert_int_equal(answer_fenced(&b, &(struct build_sent){ 0, given.id, 101 }, &r, text), 0);
+    assert_int_equal(rpc_bed_metric(&b.in.rpc, "embertree_ingester_build_rows_total"), r.rows.len);
+    check(&b);
+    build_given_deinit(&given);
+
+    /* A version that knows no fences goes on when nobody with one has asked for long; a claim that
+     * is older does not. */
+    rpc_bed_sleep(&b.in.rpc, 3000);
+    assert_int_equal(ask_fenced(&b, 0, 1, 100, a, &old), ERR_CONFLICT);
+    assert_int_equal(ask_fenced(&b, 0, 3, 0, a, &given), 0);
+    build_given_deinit(&given);
+    build_result_deinit(&r);
+    arena_free(a);
+    bed_close(&b);
 }
 
 static void test_wrong_sums_are_refused(void **state)
@@ -470,6 +536,7 @@ int main(void)
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_faults_and_restarts),
         cmocka_unit_test(test_threads_and_rocksdb),
+        cmocka_unit_test(test_a_newer_claim_takes_over),
         cmocka_unit_test(test_wrong_sums_are_refused),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_an_older_compactor_and_nonsense),
