@@ -11,6 +11,10 @@
  * of latency, a busy one shares it among many. group_wait may hold a group of an idle shard back
  * for up to 5 ms, where fsyncs are dear.
  *
+ * While the committer is at the disk, a few writes do not wake the shard's thread: nothing can
+ * leave before the committer is back, and its message wakes it anyway. LAZY_WRITES of them do, so
+ * that a flood is staged beside the fsync and not behind it.
+ *
  * Sealing takes turns with staging on the same thread, at most seal_rows rows a turn, while the
  * committer is at the disk: the engine keeps batches and seal entries apart (common/store/seal.c).
  *
@@ -40,6 +44,7 @@
 #define STATE_EVERY_MS 1000
 #define SEAL_RETRY_MS  1000
 #define INBOX_OWN      5 /* messages that are not writes: committed, stop, reopen */
+#define LAZY_WRITES    16
 
 struct group {
     struct store_batch *batch; /* moved to store_commit */
@@ -412,7 +417,8 @@ static void shard_main(void *cookie)
     uint64_t wait = 0;
 
     while (!s->stopping || s->committing || s->open) {
-        size_t n = chan_wait(s->inbox, msgs, TAKE_MAX, wait);
+        size_t least = s->committing ? LAZY_WRITES : 1;
+        size_t n = chan_wait_for(s->inbox, least, msgs, TAKE_MAX, wait);
 
         wait = shard_step(s, msgs, n);
     }
@@ -493,7 +499,7 @@ void shard_send(struct shard *s, struct shard_write *w)
 {
     CHECK(s->magic == SHARD_MAGIC);
     w->kind = SHARD_WRITE;
-    CHECK(chan_send(s->inbox, w));
+    CHECK(chan_send_lazily(s->inbox, w));
 }
 
 void shard_run(struct shard *s, struct shard_task *t)

@@ -9,11 +9,19 @@
 
 #include "common/base/mem.h"
 
+struct slot {
+    void *msg;
+    bool lazy;
+};
+
 struct chan {
     pthread_mutex_t lock;
     pthread_cond_t filled;
-    void **ring; /* owned; max slots. Untouched slots cost no memory */
+    struct slot *ring; /* owned; max slots. Untouched slots cost no memory */
     size_t max, head, len;
+    size_t urgent;   /* of the messages, those that are not lazy */
+    size_t least;    /* lazy ones that wake the receiver */
+    size_t sleeping; /* receivers */
     bool closed;
     _Atomic uint32_t sending; /* threads between a message and its wake-up; chan_free waits */
     void (*wake)(void *cookie);
@@ -31,7 +39,7 @@ struct chan *chan_new(size_t max, void (*wake)(void *cookie), void *cookie)
     CHECK(pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) == 0);
     CHECK(pthread_cond_init(&c->filled, &attr) == 0);
     CHECK(pthread_condattr_destroy(&attr) == 0);
-    c->ring = XNEW_ARRAY(void *, max);
+    c->ring = XNEW_ARRAY(struct slot, max);
     c->max = max;
     c->wake = wake;
     c->cookie = cookie;
@@ -51,27 +59,46 @@ void chan_free(struct chan *c)
     xfree(c);
 }
 
-bool chan_send(struct chan *c, void *msg)
+/* Somebody asleep has what he waits for. */
+static bool due(const struct chan *c)
 {
-    bool sent, first;
+    return c->sleeping && (c->urgent || c->len >= c->least);
+}
+
+static bool send_as(struct chan *c, void *msg, bool lazy)
+{
+    bool sent, first, wakes;
 
     CHECK(pthread_mutex_lock(&c->lock) == 0);
     sent = !c->closed && c->len < c->max;
     first = sent && c->len == 0;
     if (sent) {
-        c->ring[(c->head + c->len) % c->max] = msg;
+        c->ring[(c->head + c->len) % c->max] = (struct slot){ msg, lazy };
         c->len++;
+        c->urgent += !lazy;
         atomic_fetch_add(&c->sending, 1);
     }
+    wakes = due(c);
     CHECK(pthread_mutex_unlock(&c->lock) == 0);
     if (!sent)
         return false;
     /* Not under the lock, on which the woken thread would run at once. */
-    CHECK(pthread_cond_signal(&c->filled) == 0);
+    if (wakes)
+        CHECK(pthread_cond_signal(&c->filled) == 0);
     if (first && c->wake)
         c->wake(c->cookie);
     atomic_fetch_sub(&c->sending, 1);
     return true;
+}
+
+bool chan_send(struct chan *c, void *msg)
+{
+    return send_as(c, msg, false);
+}
+
+bool chan_send_lazily(struct chan *c, void *msg)
+{
+    return send_as(c, msg, true);
 }
 
 static size_t take_locked(struct chan *c, void **ret_msgs, size_t max)
@@ -79,12 +106,13 @@ static size_t take_locked(struct chan *c, void **ret_msgs, size_t max)
     size_t n = MIN(max, c->len);
 
     for (size_t i = 0; i < n; i++) {
-        ret_msgs[i] = c->ring[c->head];
+        ret_msgs[i] = c->ring[c->head].msg;
+        c->urgent -= !c->ring[c->head].lazy;
         c->head = (c->head + 1) % c->max;
     }
     c->len -= n;
     /* A signal may have woken only one of several waiters for several messages. */
-    if (c->len)
+    if (due(c))
         CHECK(pthread_cond_signal(&c->filled) == 0);
     return n;
 }
@@ -113,24 +141,33 @@ static struct timespec deadline_in(uint64_t wait_ms)
     return t;
 }
 
-size_t chan_wait(struct chan *c, void **ret_msgs, size_t max, uint64_t wait_ms)
+size_t chan_wait_for(struct chan *c, size_t least, void **ret_msgs, size_t max, uint64_t wait_ms)
 {
-    /* A year is for ever, and cannot overflow time_t. */
-    struct timespec until = deadline_in(MIN(wait_ms, (uint64_t)366 * 86400 * 1000));
+    struct timespec until;
     size_t n;
-    int r = 0;
+    int r = wait_ms ? 0 : ETIMEDOUT;
 
+    if (wait_ms && wait_ms != UINT64_MAX) /* a year is for ever, and cannot overflow time_t */
+        until = deadline_in(MIN(wait_ms, (uint64_t)366 * 86400 * 1000));
     CHECK(pthread_mutex_lock(&c->lock) == 0);
-    while (c->len == 0 && !c->closed && r != ETIMEDOUT) {
+    while (!c->urgent && c->len < least && !c->closed && r != ETIMEDOUT) {
+        c->least = least;
+        c->sleeping++;
         if (wait_ms == UINT64_MAX)
             r = pthread_cond_wait(&c->filled, &c->lock);
         else
             r = pthread_cond_timedwait(&c->filled, &c->lock, &until);
+        c->sleeping--;
         CHECK(r == 0 || r == ETIMEDOUT);
     }
     n = take_locked(c, ret_msgs, max);
     CHECK(pthread_mutex_unlock(&c->lock) == 0);
     return n;
+}
+
+size_t chan_wait(struct chan *c, void **ret_msgs, size_t max, uint64_t wait_ms)
+{
+    return chan_wait_for(c, 1, ret_msgs, max, wait_ms);
 }
 
 void chan_close(struct chan *c)

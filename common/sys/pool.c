@@ -17,6 +17,10 @@
  *       ^                │  ^                                   │
  *       └──ended─────────┘  └──who ends or pauses takes it <────┘
  *
+ * Threads that have nothing to do are called by name, the one that came last first: what it needs
+ * is still in the caches, and the others sleep on. Nobody is called while all places are taken: who
+ * ends looks for more himself.
+ *
  * Invariants: running <= slots, of which those over `cores` are never given to a paused job; a
  * thread that ends or pauses a job gives its place away before it sleeps; paused <= slots, so that
  * `slots` threads of the 2 x slots are left for others.
@@ -51,6 +55,12 @@ struct fair_job {
     struct worker *worker; /* on whose stack it is paused; NULL: has not begun */
 };
 
+struct seat {         /* of a thread */
+    struct list link; /* in pool.idle while it waits to be called; in pool.left after its end */
+    pthread_cond_t called;
+    bool waits;
+};
+
 struct worker { /* a thread of the pool while it runs a tenant's job */
     struct pool *pool;
     struct fair_job *job;
@@ -69,7 +79,9 @@ struct inline_job {
 
 struct pool {
     pthread_mutex_t lock;
-    pthread_cond_t filled;
+    struct list idle;      /* of struct seat: who came last in front */
+    struct list left;      /* of struct seat */
+    uint32_t called;       /* taken out of `idle` and not there yet */
     struct job *ring;      /* owned; max slots */
     size_t max, head, len; /* len: of the ring */
     struct fair *fair;     /* owned: of struct fair_job */
@@ -99,6 +111,36 @@ static uint64_t now_us(void)
 }
 
 /* ---- whose turn ------------------------------------------------------------------------------ */
+
+/* Holding the lock: somebody idle for a place that is free, or NULL; signal_seat() wakes him. */
+static struct seat *call(struct pool *p)
+{
+    struct seat *s;
+
+    if (list_empty(&p->idle) || p->running + p->called >= p->slots)
+        return NULL;
+    s = container_of(p->idle.next, struct seat, link);
+    list_del(&s->link);
+    s->waits = false;
+    p->called++;
+    return s;
+}
+
+static void signal_seat(struct seat *s)
+{
+    if (s)
+        CHECK(pthread_cond_signal(&s->called) == 0);
+}
+
+/* Holding the lock. */
+static void wait_idle(struct pool *p, struct seat *s)
+{
+    s->waits = true;
+    list_add(&p->idle, &s->link);
+    while (s->waits)
+        CHECK(pthread_cond_wait(&s->called, &p->lock) == 0);
+    p->called--;
+}
 
 static void note_wanted(struct pool *p)
 {
@@ -203,7 +245,7 @@ static void pause_here(struct pool *p, struct worker *w, uint64_t ran_us)
     p->paused++;
     p->stats.pauses++;
     note_wanted(p);
-    CHECK(pthread_cond_signal(&p->filled) == 0);
+    signal_seat(call(p));
     while (!w->resumed)
         CHECK(pthread_cond_wait(&w->resume, &p->lock) == 0);
     w->began_us = now_us();
@@ -253,20 +295,23 @@ static void run_job(struct pool *p, const struct job *j, struct fair_job *f)
 static void pool_worker(void *cookie)
 {
     struct pool *p = cookie;
+    struct seat *s = XNEW(struct seat);
     struct fair_job *f;
     struct job j;
 
+    CHECK(pthread_cond_init(&s->called, NULL) == 0);
     CHECK(pthread_mutex_lock(&p->lock) == 0);
     for (;;) {
         bool found;
 
         while (!(found = take(p, &j, &f)) && !p->stopping)
-            CHECK(pthread_cond_wait(&p->filled, &p->lock) == 0);
+            wait_idle(p, s);
         if (!found)
             break; /* what waits for a turn is taken by who has it now */
         CHECK(pthread_mutex_unlock(&p->lock) == 0);
         run_job(p, &j, f);
     }
+    list_add(&p->left, &s->link);
     CHECK(pthread_mutex_unlock(&p->lock) == 0);
 }
 
@@ -292,7 +337,8 @@ struct pool *pool_new(const char *name, uint32_t threads, size_t queue_max)
 
     CHECK(queue_max > 0);
     CHECK(pthread_mutex_init(&p->lock, NULL) == 0);
-    CHECK(pthread_cond_init(&p->filled, NULL) == 0);
+    list_init(&p->idle);
+    list_init(&p->left);
     list_init(&p->inlined);
     p->fair = fair_new(&(struct fair_opts){ .debt_max = DEBT_US });
     CHECK(getentropy(&p->seed, sizeof(p->seed)) == 0);
@@ -358,15 +404,25 @@ void pool_free(struct pool *p)
         return;
     CHECK(pthread_mutex_lock(&p->lock) == 0);
     p->stopping = true;
-    CHECK(pthread_cond_broadcast(&p->filled) == 0);
+    while (!list_empty(&p->idle)) {
+        struct seat *idle = container_of(p->idle.next, struct seat, link);
+        list_del(&idle->link);
+        idle->waits = false;
+        p->called++;
+        signal_seat(idle);
+    }
     CHECK(pthread_mutex_unlock(&p->lock) == 0);
     for (uint32_t i = 0; i < p->threads_len; i++)
         thread_join(&p->threads[i]);
+    list_for (it, &p->left) {
+        struct seat *gone = container_of(it, struct seat, link);
+        CHECK(pthread_cond_destroy(&gone->called) == 0);
+        xfree(gone);
+    }
     while (!list_empty(&p->inlined))
         inline_run(container_of(p->inlined.next, struct inline_job, link));
     CHECK(p->len == 0);
     fair_free(p->fair);
-    CHECK(pthread_cond_destroy(&p->filled) == 0);
     CHECK(pthread_mutex_destroy(&p->lock) == 0);
     xfree(p->threads);
     xfree(p->ring);
@@ -376,6 +432,7 @@ void pool_free(struct pool *p)
 bool pool_submit(struct pool *p, struct loop *loop, pool_fn work, pool_fn done, void *cookie)
 {
     struct inline_job *i = NULL;
+    struct seat *idle = NULL;
     bool taken;
 
     CHECK(loop || (!done && p->threads_len));
@@ -395,11 +452,11 @@ bool pool_submit(struct pool *p, struct loop *loop, pool_fn work, pool_fn done, 
         }
         p->len++;
         note_wanted(p);
+        idle = call(p);
     }
     CHECK(pthread_mutex_unlock(&p->lock) == 0);
     /* Not under the lock, on which the woken thread would run at once. */
-    if (taken && !i)
-        CHECK(pthread_cond_signal(&p->filled) == 0);
+    signal_seat(idle);
     if (i && taken)
         loop_post(loop, inline_posted, i);
     else
@@ -415,6 +472,7 @@ uint64_t pool_tenant(const struct pool *p, struct str name)
 bool pool_submit_for(struct pool *p, uint64_t tenant, struct loop *loop, pool_fn work, pool_fn done,
                      void *cookie)
 {
+    struct seat *idle = NULL;
     struct fair_job *f;
     bool taken;
 
@@ -429,10 +487,11 @@ bool pool_submit_for(struct pool *p, uint64_t tenant, struct loop *loop, pool_fn
     if (taken)
         f->job.single = fair_alone(&f->item);
     note_wanted(p);
-    CHECK(pthread_mutex_unlock(&p->lock) == 0);
     if (taken)
-        CHECK(pthread_cond_signal(&p->filled) == 0);
-    else
+        idle = call(p);
+    CHECK(pthread_mutex_unlock(&p->lock) == 0);
+    signal_seat(idle);
+    if (!taken)
         xfree(f);
     return taken;
 }

@@ -136,6 +136,58 @@ static void test_chan_is_bounded_and_wakes_once(void **state)
     chan_free(NULL);
 }
 
+struct lazy {
+    struct chan *chan;
+    char order[4];
+    size_t n;
+};
+
+static void lazy_receive(void *cookie)
+{
+    struct lazy *l = cookie;
+    void *got[4];
+
+    l->n = chan_wait_for(l->chan, 3, got, 4, UINT64_MAX);
+    for (size_t i = 0; i < l->n; i++)
+        l->order[i] = *(char *)got[i];
+}
+
+/* What ends the wait: 3 lazy messages, one that is not, the end of the chan, the time. */
+static void test_chan_lets_lazy_messages_wait(void **state)
+{
+    char a = 'a', b = 'b', c = 'c';
+    void *got[4];
+
+    (void)state;
+    for (int way = 0; way < 3; way++) {
+        struct lazy l = { .chan = chan_new(4, NULL, NULL) };
+        struct thread t = { 0 };
+
+        thread_start(&t, "receiver", lazy_receive, &l);
+        assert_true(chan_send_lazily(l.chan, &a));
+        assert_true(chan_send_lazily(l.chan, &b));
+        if (way == 0)
+            assert_true(chan_send_lazily(l.chan, &c));
+        else if (way == 1)
+            assert_true(chan_send(l.chan, &c));
+        else
+            chan_close(l.chan);
+        thread_join(&t);
+        assert_int_equal(l.n, way == 2 ? 2 : 3);
+        assert_memory_equal(l.order, "abc", l.n);
+        chan_free(l.chan);
+    }
+    struct chan *ch = chan_new(4, NULL, NULL);
+    assert_true(chan_send_lazily(ch, &a));
+    assert_int_equal(chan_wait_for(ch, 2, got, 4, 1), 1);
+    assert_true(chan_send(ch, &a));
+    assert_true(chan_send_lazily(ch, &b));
+    assert_int_equal(chan_wait(ch, got, 1, UINT64_MAX), 1); /* the urgent one is gone with it */
+    assert_int_equal(chan_wait_for(ch, 2, got, 4, 1), 1);
+    assert_ptr_equal(got[0], &b);
+    chan_free(ch);
+}
+
 enum { SENDERS = 3, RECEIVERS = 2, MESSAGES = 10000 };
 struct relay {
     struct chan *chan;
@@ -578,6 +630,7 @@ int main(void)
         cmocka_unit_test(test_thread_has_its_name_and_only_sigprof),
         cmocka_unit_test(test_chan_is_bounded_and_wakes_once),
         cmocka_unit_test(test_chan_moves_everything_between_threads),
+        cmocka_unit_test(test_chan_lets_lazy_messages_wait),
         cmocka_unit_test(test_pool_runs_each_job_once_and_reports_on_the_loop),
         cmocka_unit_test(test_pool_refuses_when_full_and_finishes_on_free),
         cmocka_unit_test(test_pool_serves_tenants_in_turns),
