@@ -50,7 +50,8 @@ struct lane {
     struct timer *timer;
     uint64_t deadline_ms, retry_ms, sent_ns;
     struct import_count count;
-    size_t part; /* slots that are stored, where the message goes slot by slot */
+    size_t part;  /* slots that are stored, where the message goes slot by slot */
+    size_t place; /* parts of it that are stored, where its series have several shards */
     /* Written on the pool. */
     struct arena *arena;
     struct buf packed;
@@ -64,7 +65,8 @@ struct job {
     struct http_req *req;
     struct tenant *tenant;
     struct rules_hold rules;
-    bool judged; /* slot by slot, through the intake */
+    bool judged;           /* slot by slot, through the intake */
+    const struct map *map; /* a reference */
     uint32_t node_slots;
     size_t reserved; /* of d->memory */
     struct lane lanes[LANES];
@@ -98,6 +100,7 @@ static void job_free(struct job *j)
     metric_move(d->metrics.working_bytes, -(int64_t)j->reserved);
     tenant_leave(j->tenant);
     rules_drop(&j->rules);
+    map_unref(j->map);
     j->magic = 0;
     xfree(j);
     distributor_left(d);
@@ -191,7 +194,8 @@ static void lane_work(void *cookie)
                     .past_ms = j->rules.policy->past_ms,
                     .future_ms = j->rules.policy->future_ms },
         .node_slots = j->node_slots,
-        .shards = route_shards(d->route),
+        .shards = j->map->shards,
+        .map = j->map,
     };
 
     CHECK(j->magic == JOB_MAGIC);
@@ -199,9 +203,11 @@ static void lane_work(void *cookie)
     buf_reset(&l->packed);
     if (import_open(j->frames.at[l->message], &o, l->arena, &l->opened, &l->err) == 0 &&
         (j->judged ? import_pushes_new(&l->opened, l->arena, &l->pushes, &l->err)
-                   : import_pack(&l->opened, &l->packed, &l->err)) == 0)
+                   : import_pack(&l->opened, l->place, &l->packed, &l->err)) == 0)
         err_clear(&l->err);
     l->count = l->opened.count;
+    if (!l->err.code)
+        l->count.shard = l->opened.parts[j->judged ? 0 : l->place].shard;
 }
 
 static void lane_submit(void *cookie)
@@ -252,16 +258,21 @@ static void lane_acked(struct lane *l, struct str reply)
     }
     metric_observe(m->ack_seconds,
                    (double)(clock_mono_ns(j->d->ctx->env->clock) - l->sent_ns) / 1e9);
-    metric_add(m->pushes, 1);
     metric_add(m->series, r->stored);
     metric_add(m->duplicates, r->duplicates);
-    metric_add(m->samples, l->count.samples);
     j->stored += r->stored;
     j->duplicates += r->duplicates;
+    embertree__write_reply__free_unpacked(r, NULL);
+    if (++l->place < l->opened.parts_len) {
+        l->retry_ms = RETRY_MS_FIRST;
+        lane_submit(l);
+        return;
+    }
+    metric_add(m->pushes, 1);
+    metric_add(m->samples, l->count.samples);
     j->profiles += l->count.profiles;
     j->samples += l->count.samples;
     j->acked++;
-    embertree__write_reply__free_unpacked(r, NULL);
     lane_next(l);
 }
 
@@ -381,7 +392,7 @@ static void lane_next(struct lane *l)
         return;
     }
     l->message = j->next++;
-    l->part = 0;
+    l->part = l->place = 0;
     l->deadline_ms = now_ms(j) + j->d->conf->ack_ms;
     l->retry_ms = RETRY_MS_FIRST;
     lane_submit(l);
@@ -501,6 +512,7 @@ static void on_import(struct http_req *r)
                        .tenant = tenant,
                        .rules = rules,
                        .judged = d->tap || rules_any(&rules),
+                       .map = route_map(d->route),
                        .node_slots = slots };
     metric_add(metric_at(d->metrics.requests, &format, 1), 1);
     d->working++;

@@ -16,9 +16,12 @@
  */
 #include "distributor/import_msg.h"
 
+#include <stdlib.h>
+
 #include "common/base/rd.h"
 #include "common/model/shard.h"
 #include "common/model/slot.h"
+#include "distributor/placing.h"
 #include "proto/ingest.pb-c.h"
 
 #define MESSAGES_MAX 65536
@@ -399,6 +402,62 @@ static int take_all(struct import *x, struct str msg, struct err *e)
     return 0;
 }
 
+static int by_shard(const void *a, const void *b)
+{
+    const struct import_part *x = a, *y = b;
+
+    return x->shard != y->shard ? (x->shard < y->shard ? -1 : 1)
+                                : (x->from > y->from) - (x->from < y->from);
+}
+
+static uint32_t place_of(const struct import *x, const Embertree__WriteSeries *s,
+                         struct label *room)
+{
+    struct labels labels = { room, s->n_labels };
+    int64_t when = s->n_vectors ? slot_to_ms(slot_leaf(s->vectors[0]->slot)) : MAP_WHEN_FIRST;
+
+    for (size_t i = 0; i < s->n_labels; i++)
+        room[i] = (struct label){ bytes_str(s->labels[i]->name), bytes_str(s->labels[i]->value) };
+    return map_shard(x->o->map, x->o->tenant, bytes_str(x->m->service), placing_hash(&labels, NULL),
+                     when);
+}
+
+/* Which series go where; in x->m they stay in their order. */
+static int take_places(struct import *x, struct import_opened *to, struct err *e)
+{
+    const Embertree__WriteRequest *m = x->m;
+    struct str service = bytes_str(m->service);
+    struct import_part *all = ARENA_ARRAY(x->a, struct import_part, m->n_series);
+    size_t labels = 0;
+
+    to->parts = all;
+    to->parts_len = 1;
+    to->by_place = m->series;
+    if (!all)
+        return full(x, e);
+    all[0] = (struct import_part){ shard_of(x->o->tenant, service, x->o->shards), 0, m->n_series };
+    if (!x->o->map || !map_is_placed(x->o->map, x->o->tenant, service))
+        return 0;
+    for (size_t i = 0; i < m->n_series; i++)
+        labels = MAX(labels, m->series[i]->n_labels);
+    struct label *room = ARENA_ARRAY(x->a, struct label, labels + 1);
+    to->by_place = ARENA_ARRAY(x->a, Embertree__WriteSeries *, m->n_series);
+    if (!room || !to->by_place)
+        return full(x, e);
+    for (size_t i = 0; i < m->n_series; i++)
+        all[i] = (struct import_part){ place_of(x, m->series[i], room), i, 1 };
+    qsort(all, m->n_series, sizeof(*all), by_shard);
+    to->parts_len = 0;
+    for (size_t i = 0; i < m->n_series; i++) {
+        to->by_place[i] = m->series[all[i].from];
+        if (i && all[to->parts_len - 1].shard == all[i].shard)
+            all[to->parts_len - 1].len++;
+        else
+            all[to->parts_len++] = (struct import_part){ all[i].shard, i, 1 };
+    }
+    return 0;
+}
+
 int import_open(struct str msg, const struct import_opts *o, struct arena *a,
                 struct import_opened *ret, struct err *e)
 {
@@ -414,17 +473,27 @@ int import_open(struct str msg, const struct import_opts *o, struct arena *a,
     if (take_all(&x, msg, e))
         return e->code;
     x.m->tenant = str_bytes_of(o->tenant);
-    x.m->shard = shard_of(o->tenant, bytes_str(x.m->service), o->shards);
+    x.m->map_version = o->map ? o->map->version : 0;
     x.m->received_ms = o->accept.now_ms;
-    *ret = (struct import_opened){
-        x.m, msg, x.stacks, { x.m->n_series, x.vectors, x.samples, x.m->shard }
-    };
+    *ret = (struct import_opened){ .m = x.m,
+                                   .bytes = msg,
+                                   .stacks = x.stacks,
+                                   .count = { x.m->n_series, x.vectors, x.samples, 0 } };
+    if (take_places(&x, ret, e))
+        return e->code;
+    ret->count.shard = ret->parts[0].shard;
     return 0;
 }
 
-int import_pack(const struct import_opened *m, struct buf *out, struct err *e)
+int import_pack(const struct import_opened *m, size_t part, struct buf *out, struct err *e)
 {
-    size_t n = embertree__write_request__get_packed_size(m->m);
+    Embertree__WriteRequest one = *m->m;
+
+    CHECK(part < m->parts_len);
+    one.shard = m->parts[part].shard;
+    one.series = m->by_place + m->parts[part].from;
+    one.n_series = m->parts[part].len;
+    size_t n = embertree__write_request__get_packed_size(&one);
     char *to = buf_room(out, n);
 
     if (!to)
@@ -432,7 +501,7 @@ int import_pack(const struct import_opened *m, struct buf *out, struct err *e)
                        "the message takes %zu bytes inside the cluster, at most %zu "
                        "(cluster.rpc_message_bytes_max)",
                        n, out->max);
-    CHECK(embertree__write_request__pack(m->m, (uint8_t *)(void *)to) == n);
+    CHECK(embertree__write_request__pack(&one, (uint8_t *)(void *)to) == n);
     out->len += n;
     return 0;
 }
@@ -442,7 +511,7 @@ int import_msg(struct str msg, const struct import_opts *o, struct arena *a, str
 {
     struct import_opened opened;
 
-    if (import_open(msg, o, a, &opened, e) || import_pack(&opened, out, e))
+    if (import_open(msg, o, a, &opened, e) || import_pack(&opened, 0, out, e))
         return e->code;
     *ret = opened.count;
     return 0;

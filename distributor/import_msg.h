@@ -6,6 +6,7 @@
 #ifndef DISTRIBUTOR_IMPORT_MSG_H
 #define DISTRIBUTOR_IMPORT_MSG_H
 
+#include "common/cluster/map.h"
 #include "common/model/stacks.h"
 #include "distributor/limits.h"
 #include "distributor/window.h"
@@ -20,10 +21,15 @@ struct import_opts {
     uint32_t
         node_slots; /* sums are put at the start of a node this wide; LEAF_SLOTS: as they are */
     uint32_t shards;
+    const struct map *map; /* NULL: by shard_of of `shards` */
 };
 struct import_count {
     uint64_t series, profiles, samples;
+    uint32_t shard; /* of the first part */
+};
+struct import_part { /* series with one place */
     uint32_t shard;
+    size_t from, len; /* of import_opened.by_place */
 };
 
 /* The messages of a body: each a varint of its length and its bytes. ERR_INPUT with the offset. */
@@ -40,13 +46,18 @@ struct import_opened {
     struct str bytes;           /* the message as it came */
     struct stacks_view stacks;
     struct import_count count;
+    Embertree__WriteSeries **by_place;
+    struct import_part *parts;
+    size_t parts_len; /* at least 1 */
 };
 /* ERR_INPUT says what is wrong with it, ERR_LIMIT which limit it passes. Pure: any thread. */
 NODISCARD int import_open(struct str msg, const struct import_opts *o, struct arena *a,
                           struct import_opened *ret, struct err *e);
-/* Appends it as it goes to the ingester. ERR_LIMIT. */
-NODISCARD int import_pack(const struct import_opened *m, struct buf *out, struct err *e);
-/* Both. Everything but *out comes from the arena. Pure: any thread. */
+/* Appends one part of it as that goes to the ingester. ERR_LIMIT. */
+NODISCARD int import_pack(const struct import_opened *m, size_t part, struct buf *out,
+                          struct err *e);
+/* Both, without a map: there is one part. Everything but *out comes from the arena. Pure: any
+ * thread. */
 NODISCARD int import_msg(struct str msg, const struct import_opts *o, struct arena *a,
                          struct buf *out, struct import_count *ret, struct err *e);
 /* Arena bytes that do for any message of this size. */

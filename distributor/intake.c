@@ -54,6 +54,7 @@ static void intake_free(struct intake *k)
     vec_free(&k->bases);
     vec_free(&k->rows);
     arena_free(k->arena);
+    map_unref(k->map);
     budget_give(&d->memory, k->reserved);
     metric_move(d->metrics.working_bytes, -(int64_t)k->reserved);
     tenant_leave(k->tenant);
@@ -480,6 +481,7 @@ int intake_start(struct distributor *d, const struct intake_opts *o, struct err 
                           .tenant = tenant,
                           .limits = rules.policy->limits,
                           .rules = rules,
+                          .map = route_map(d->route),
                           .key = o->http ? http_header(o->http, "Idempotency-Key") : o->key,
                           .hops = o->http ? hops_of(o->http) : 0,
                           .client_deadline = o->left_ms && o->left_ms < d->conf->ack_ms,

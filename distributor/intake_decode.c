@@ -11,7 +11,6 @@
  *
  * An error of the decoder itself fails the request as a whole, before anything of it is sent.
  */
-#include "common/model/shard.h"
 #include "distributor/intake_impl.h"
 #include "distributor/pack.h"
 
@@ -112,15 +111,31 @@ static int intake_rules(struct intake *k, struct intake_push *p, const struct wi
     return check_labels(k, &p->push.base, e);
 }
 
-/* Numbers of a service are told with all that came with them: not where rules have left something
- * out of it, or sent it to several services. */
+static uint32_t place_of(const struct intake_push *p, struct str service,
+                         const struct push_series *s)
+{
+    const struct intake *k = p->k;
+    bool placed = map_is_placed(k->map, k->tenant->name, service);
+
+    return map_shard(k->map, k->tenant->name, service,
+                     placed ? placing_hash(&s->labels, &p->push.base) : 0, p->when_ms);
+}
+
+/* Numbers of a service are told with all that came with them, to one shard: not where rules have
+ * left something out of it, or sent it to several services, or it goes to several shards. */
 static int known_or_whole(struct intake_push *p, size_t series_before, struct err *e)
 {
     struct push *push = &p->push;
 
-    if (!push->known || (push->series_len == series_before &&
-                         str_eq(rules_service(&push->series[0]),
-                                rules_service(&push->series[push->series_len - 1]))))
+    if (!push->known)
+        return 0;
+    uint32_t shard = place_of(p, rules_service(&push->series[0]), &push->series[0]);
+    bool placed = map_is_placed(p->k->map, p->k->tenant->name, rules_service(&push->series[0]));
+    bool one = shard == p->told_shard || !placed;
+    for (size_t i = 1; placed && one && i < push->series_len; i++)
+        one = place_of(p, rules_service(&push->series[i]), &push->series[i]) == shard;
+    if (one && push->series_len == series_before &&
+        str_eq(rules_service(&push->series[0]), rules_service(&push->series[push->series_len - 1])))
         return 0;
     if (push->known_grew)
         atomic_store_explicit(&push->known->dead, true, memory_order_relaxed);
@@ -149,6 +164,7 @@ int intake_pack(struct intake_push *p, struct err *e)
     struct packing in = {
         .tenant = k->tenant->name,
         .shard = p->shard,
+        .map_version = k->map->version,
         .received_ms = clock_wall_ms(k->d->ctx->env->clock),
         .push = &p->push,
         .leaves = &p->leaves,
@@ -160,24 +176,35 @@ int intake_pack(struct intake_push *p, struct err *e)
     return pack_write(&in, &p->packed, e);
 }
 
-/* All series have one service: to their shard. */
+/* The parts of a push have one base, so those of one service need something else to be told apart;
+ * but where a retry may find another map, the id must not depend on it. */
+static struct hash128 tap_id(const struct intake_push *p)
+{
+    const struct intake *k = p->k;
+    struct hash128 id = p->write_base.digest;
+    struct str service = p->push.service;
+
+    id.lo ^= hash64(service.ptr, service.len, id.hi);
+    if (p->shard != map_shard(k->map, k->tenant->name, service, 0, MAP_WHEN_FIRST))
+        id.lo ^= hash_u64(p->shard + 1);
+    return id;
+}
+
+/* All series have one service, and one shard. */
 static int pack_push(struct intake_push *p, const struct window *w, struct err *e)
 {
     const struct intake *k = p->k;
     const struct distributor *d = k->d;
 
-    p->shard = shard_of(k->tenant->name, p->push.service, route_shards(d->route));
     if (intake_pack(p, e))
         return e->code;
     if (d->tap) {
-        struct hash128 id = p->write_base.digest; /* the parts of a push have one base */
-        id.lo ^= hash64(p->push.service.ptr, p->push.service.len, id.hi);
         p->kept = d->tap->packed(d->tap->cookie,
                                  &(struct intake_packed){ .tenant = k->tenant->name,
                                                           .push = &p->push,
                                                           .window = w,
                                                           .message = buf_str(&p->packed),
-                                                          .id = id,
+                                                          .id = tap_id(p),
                                                           .hops = k->hops },
                                  &p->kept_bytes);
     }
@@ -185,7 +212,8 @@ static int pack_push(struct intake_push *p, const struct window *w, struct err *
 }
 
 /* The first n series leave *p for a push of their own, which is packed and goes with k->pushes. */
-static int split_part(struct intake_push *p, size_t n, const struct window *w, struct err *e)
+static int split_part(struct intake_push *p, size_t n, uint32_t shard, const struct window *w,
+                      struct err *e)
 {
     struct intake *k = p->k;
     struct intake_push *part = XNEW(struct intake_push);
@@ -197,6 +225,8 @@ static int split_part(struct intake_push *p, size_t n, const struct window *w, s
     part->arena = arena_new((size_t)k->limits.decode_bytes);
     part->leaves = p->leaves;
     part->write_base = p->write_base;
+    part->shard = shard;
+    part->when_ms = p->when_ms;
     part->whole = p;
     buf_init(&part->packed, p->packed.max);
     part->push = (struct push){ .arena = part->arena,
@@ -219,20 +249,47 @@ static int split_part(struct intake_push *p, size_t n, const struct window *w, s
     return 0;
 }
 
-/* Series are in order of their services: all but the last service go into pushes of their own. */
-static int split_services(struct intake_push *p, const struct window *w, struct err *e)
+/* How many series from the first on have its service. */
+static size_t same_service(const struct intake_push *p)
 {
     size_t n = 1;
 
-    while (n < p->push.series_len) {
-        if (str_eq(rules_service(&p->push.series[0]), rules_service(&p->push.series[n]))) {
-            n++;
+    while (n < p->push.series_len &&
+           str_eq(rules_service(&p->push.series[0]), rules_service(&p->push.series[n])))
+        n++;
+    return n;
+}
+
+/* Of the first n series, which have one service, those that have the place of the first come to the
+ * front. Returns how many there are. */
+static size_t same_place(struct intake_push *p, size_t n, uint32_t *ret_shard)
+{
+    struct str service = rules_service(&p->push.series[0]);
+    struct push_series *s = p->push.series;
+    size_t to = 1;
+
+    *ret_shard = place_of(p, service, &s[0]);
+    if (!map_is_placed(p->k->map, p->k->tenant->name, service))
+        return n;
+    for (size_t i = 1; i < n; i++) {
+        if (place_of(p, service, &s[i]) != *ret_shard)
             continue;
-        }
-        if (split_part(p, n, w, e))
-            return e->code;
-        n = 1;
+        struct push_series here = s[to];
+        s[to++] = s[i];
+        s[i] = here;
     }
+    return to;
+}
+
+/* Series are in order of their services: all but the last service, and there all but the last
+ * place, go into pushes of their own. */
+static int split_places(struct intake_push *p, const struct window *w, struct err *e)
+{
+    size_t n;
+
+    while ((n = same_place(p, same_service(p), &p->shard)) < p->push.series_len)
+        if (split_part(p, n, p->shard, w, e))
+            return e->code;
     p->push.service = rules_service(&p->push.series[0]);
     return pack_push(p, w, e);
 }
@@ -249,13 +306,14 @@ static int finish_push(struct intake *k, struct intake_push *p, struct str ident
         return e->code;
     if (p->push.series_len == 0)
         return 0;
-    if (known_or_whole(p, series, e))
-        return e->code;
     if (!leaves_of(&w, (size_t)k->limits.leaves, p->arena, &p->leaves))
         return push_full(&p->push, e);
     p->write_base = own_base(
         k, write_base_of(&k->tenant->secret, &sender, p->in, &p->push, identity, d->ctx->env));
-    return split_services(p, &w, e);
+    p->when_ms = placing_when(p->in, &p->push, p->write_base.kind, p->leaves.slots[0]);
+    if (known_or_whole(p, series, e))
+        return e->code;
+    return split_places(p, &w, e);
 }
 
 /* The parts of a push that failed go with it: nothing of a refused push is sent. */
@@ -267,12 +325,27 @@ static void drop_parts(struct intake *k, const struct intake_push *p)
 
 /* ---- the sink ------------------------------------------------------------------------------- */
 
+/* What a shard was told no other knows, so each place of a service has its own. Which one it will
+ * be is a guess, since neither rules nor windows were looked at (known_or_whole). */
 static struct known *take_known(void *cookie, const struct push *push)
 {
-    const struct intake_push *p = cookie;
+    struct intake_push *p = cookie;
     const struct intake *k = p->k;
+    struct str name = push->service;
 
-    return knowns_take(k->d->knowns, k->tenant->name, push->service, k->limits.symbol_keep_bytes,
+    if (map_is_placed(k->map, k->tenant->name, name)) {
+        p->told_shard = map_shard(k->map, k->tenant->name, name,
+                                  placing_hash(&push->base, &push->base), k->accept.now_ms);
+        struct buf key;
+        buf_init(&key, name.len + 16);
+        (void)buf_add_str(&key, name);
+        (void)buf_addf(&key, "%c%" PRIu32, 0, p->told_shard);
+        name = arena_strdup(push->arena, buf_str(&key));
+        buf_deinit(&key);
+        if (!name.ptr)
+            return NULL;
+    }
+    return knowns_take(k->d->knowns, k->tenant->name, name, k->limits.symbol_keep_bytes,
                        clock_mono_ms(k->d->ctx->env->clock));
 }
 

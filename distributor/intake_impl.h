@@ -9,6 +9,7 @@
 
 #include "common/base/vec.h"
 #include "distributor/intake.h"
+#include "distributor/placing.h"
 #include "distributor/rules/rules.h"
 #include "distributor/state.h"
 #include "distributor/window.h"
@@ -29,10 +30,12 @@ struct intake_push {
     struct leaves leaves;
     struct write_base write_base;
     uint32_t shard;
-    struct buf packed; /* the transport takes it at each attempt */
-    bool told;         /* packed: with stacks by number (formats/known.h) */
-    bool once;         /* it was packed before: from now on with its stacks */
-    void *kept;        /* the tap's, or NULL */
+    int64_t when_ms;     /* it is placed by */
+    uint32_t told_shard; /* `known` was told to that one */
+    struct buf packed;   /* the transport takes it at each attempt */
+    bool told;           /* packed: with stacks by number (formats/known.h) */
+    bool once;           /* it was packed before: from now on with its stacks */
+    void *kept;          /* the tap's, or NULL */
     size_t kept_bytes;
     struct err err; /* of packing; code 0: fine */
     uint64_t sent_ns, retry_ms;
@@ -51,9 +54,10 @@ struct intake {
     struct tenant *tenant;
     struct limits limits; /* the tenant's */
     struct rules_hold rules;
-    struct str key;  /* Idempotency-Key, or {NULL, 0} */
-    unsigned hops;   /* X-Embertree-Hops */
-    size_t reserved; /* of d->memory */
+    const struct map *map; /* a reference; one and the same for all attempts */
+    struct str key;        /* Idempotency-Key, or {NULL, 0} */
+    unsigned hops;         /* X-Embertree-Hops */
+    size_t reserved;       /* of d->memory */
     uint64_t deadline_ms;
     bool client_deadline;                 /* it is the client's, not ours */
     size_t next, running;                 /* pushes */

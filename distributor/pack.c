@@ -223,6 +223,7 @@ int pack_write(const struct packing *in, struct buf *out, struct err *e)
     m.service = bytes_of(in->push->service);
     m.shard = in->shard;
     m.received_ms = in->received_ms;
+    m.map_version = in->map_version;
     if (in->push->known) {
         struct known *k = in->push->known;
         mutex_lock(&k->lock);

@@ -11,6 +11,7 @@
 struct packing {
     struct str tenant;
     uint32_t shard;
+    uint64_t map_version;
     int64_t received_ms;
     const struct push *push;
     const struct leaves *leaves;

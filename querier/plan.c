@@ -14,7 +14,6 @@
 
 #include <math.h>
 
-#include "common/model/shard.h"
 #include "common/model/slot.h"
 
 #define TIME_MIN_MS SLOT_EPOCH_MS
@@ -66,15 +65,46 @@ NODISCARD int plan_targets_each(uint64_t shards, struct arena *a, struct plan_ta
     return plan_targets(shards, (size_t)shards, a, ret, e);
 }
 
-bool plan_service_shard(struct str tenant, const struct selector *selectors, size_t n,
-                        uint64_t shards, uint32_t *ret_shard)
+NODISCARD int plan_targets_some(const uint32_t *shards, size_t n, size_t ingesters, bool moves,
+                                struct arena *a, struct plan_targets *ret, struct err *e)
+{
+    struct plan_target *targets = ARENA_ARRAY(a, struct plan_target, n);
+    uint32_t *numbers = moves ? NULL : ARENA_ARRAY(a, uint32_t, n);
+    size_t len = 0, put = 0;
+
+    CHECK(n > 0 && ingesters > 0);
+    if (!targets || (!moves && !numbers))
+        return err_set(e, ERR_LIMIT, "no memory in the query's arena for %zu targets", n);
+    for (size_t i = 0; moves && i < n; i++)
+        targets[i] = (struct plan_target){ shards[i], &shards[i], 1 };
+    for (size_t i = 0; !moves && i < n; i++) {
+        size_t ingester = shards[i] % ingesters;
+        bool first = true;
+
+        for (size_t k = 0; k < i && first; k++)
+            first = shards[k] % ingesters != ingester;
+        if (!first)
+            continue;
+        targets[len] = (struct plan_target){ .ingester = ingester, .shards = numbers + put };
+        for (size_t k = i; k < n; k++)
+            if (shards[k] % ingesters == ingester) {
+                numbers[put++] = shards[k];
+                targets[len].shards_len++;
+            }
+        len++;
+    }
+    *ret = (struct plan_targets){ targets, moves ? n : len };
+    return 0;
+}
+
+bool plan_service(const struct selector *selectors, size_t n, struct str *ret)
 {
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < selectors[i].len; k++) {
             const struct matcher *m = &selectors[i].matchers[k];
             if (m->op != MATCH_EQ || !m->value.len || !str_eqc(m->name, "service_name"))
                 continue;
-            *ret_shard = shard_of(tenant, m->value, (uint32_t)shards);
+            *ret = m->value;
             return true;
         }
     return false;

@@ -33,10 +33,11 @@ NODISCARD int plan_targets(uint64_t shards, size_t ingesters, struct arena *a,
 /* Shards that move: each is a target of its own. */
 NODISCARD int plan_targets_each(uint64_t shards, struct arena *a, struct plan_targets *ret,
                                 struct err *e);
-/* A service lives on one shard: if the selectors name one by service_name="x", true and that
- * shard's number. */
-bool plan_service_shard(struct str tenant, const struct selector *selectors, size_t n,
-                        uint64_t shards, uint32_t *ret_shard);
+/* Some shards, each once. Where they move, the array must live as long as the targets. */
+NODISCARD int plan_targets_some(const uint32_t *shards, size_t n, size_t ingesters, bool moves,
+                                struct arena *a, struct plan_targets *ret, struct err *e);
+/* If the selectors name one service by service_name="x", true and that. */
+bool plan_service(const struct selector *selectors, size_t n, struct str *ret);
 
 /* Points in time at origin + k * step, k = 0 .. points - 1; point k sums (T(k-1), T(k)]. */
 struct plan_grid {

@@ -50,6 +50,7 @@ static void query_free(struct query *q)
     buf_deinit(&q->message);
     arena_free(q->data);
     arena_free(q->arena);
+    map_unref(q->map);
     q->magic = 0;
     xfree(q);
 }
@@ -324,6 +325,7 @@ static int query_prepare(struct query *q, struct err *e)
     if (!partial.len)
         (void)http_param(q->http, "allow_partial", &partial);
     q->allow_partial = str_eqc(partial, "1") || str_eqc(partial, "true");
+    q->map = route_map(qr->route);
     if (route_moves(qr->route))
         return plan_targets_each(route_shards(qr->route), q->arena, &q->targets, e);
     return plan_targets(route_shards(qr->route), route_targets(qr->route), q->arena, &q->targets,

@@ -55,6 +55,7 @@ struct query {
     struct arena *data;    /* owned: decoded replies; NULL before there are any */
     struct str tenants[QUERY_TENANTS_MAX];
     size_t tenants_len;
+    const struct map *map; /* a reference: one and the same for all steps */
     struct plan_targets targets;
     query_step_fn step; /* the next one */
     void *state;        /* of the steps, in the arena */
@@ -105,9 +106,9 @@ void query_give(struct query *q, size_t n);
 /* Bytes that may still be taken. */
 size_t query_left(const struct query *q);
 
-/* Each queues a question to every ingester that may know: all, or the one whose shard has the
- * service that the selectors name. `ask` is the caller's number for it. ERR_LIMIT when a request
- * has become too many questions. */
+/* Each queues a question to every ingester that may know: those of the places of the service that
+ * the selectors name, else of all shards of the tenant. `ask` is the caller's number for it.
+ * ERR_LIMIT when a request has become too many questions. */
 NODISCARD int query_ask_merge(struct query *q, size_t ask, const struct wire_query *wq,
                               const struct str *call_site, size_t call_site_len, struct err *e);
 NODISCARD int query_ask_timeline(struct query *q, size_t ask, const struct wire_query *wq,

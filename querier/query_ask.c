@@ -44,16 +44,34 @@ void query_give(struct query *q, size_t n)
 
 /* ---- questions --------------------------------------------------------------------------------*/
 
-/* Whom to ask: everybody, or the one that has the service. `one` and `shard` hold the latter. */
-static struct plan_targets targets_of(const struct query *q, const struct wire_query *wq,
-                                      struct plan_target *one, uint32_t *shard)
+/* Whom to ask: the places of the service, or of the tenant, or everybody. */
+static int targets_of(const struct query *q, const struct wire_query *wq, struct plan_targets *ret,
+                      struct err *e)
 {
-    uint64_t shards = route_shards(q->qr->route);
+    const struct route *route = q->qr->route;
+    struct str service;
+    uint32_t *places;
+    size_t n;
 
-    if (!plan_service_shard(wq->tenant, wq->selectors, wq->selectors_len, shards, shard))
-        return q->targets;
-    *one = (struct plan_target){ route_target(q->qr->route, *shard), shard, 1 };
-    return (struct plan_targets){ one, 1 };
+    if (plan_service(wq->selectors, wq->selectors_len, &service)) {
+        uint32_t found[MAP_PLACES_MAX];
+
+        n = map_places(q->map, wq->tenant, service, found, ARRAY_LEN(found));
+        places = ARENA_ARRAY(q->arena, uint32_t, n);
+        if (places)
+            memcpy(places, found, n * sizeof(*places));
+    } else {
+        n = map_tenant_places(q->map, wq->tenant, NULL, 0);
+        *ret = q->targets;
+        if (!n)
+            return 0;
+        places = ARENA_ARRAY(q->arena, uint32_t, n);
+        if (places)
+            n = map_tenant_places(q->map, wq->tenant, places, n);
+    }
+    if (!places)
+        return err_set(e, ERR_LIMIT, "no memory in the query's arena for %zu places", n);
+    return plan_targets_some(places, n, route_targets(route), route_moves(route), q->arena, ret, e);
 }
 
 /* What differs between the kinds of questions. */
@@ -87,11 +105,11 @@ static int put_question(const struct question *what, const struct wire_query *wq
 static int ask(struct query *q, size_t number, const struct wire_query *wq,
                const struct question *what, struct err *e)
 {
-    struct plan_target one;
-    uint32_t shard;
-    struct plan_targets targets = targets_of(q, wq, &one, &shard);
+    struct plan_targets targets;
     struct wire_query asked = *wq;
 
+    if (targets_of(q, wq, &targets, e))
+        return e->code;
     asked.leaf_items = targets.len > 1 || q->tenants_len > 1;
     if (q->calls.len + targets.len > q->calls_max)
         return err_set(e, ERR_LIMIT,

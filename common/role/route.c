@@ -115,6 +115,11 @@ uint32_t route_shards(const struct route *r)
     return atomic_load(&r->shards);
 }
 
+const struct map *route_map(const struct route *r)
+{
+    return view_ready(r->o.view) ? view_map_ref(r->o.view) : NULL;
+}
+
 size_t route_targets(const struct route *r)
 {
     return r->moves ? route_shards(r) : r->peers_len;

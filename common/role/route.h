@@ -30,6 +30,8 @@ void route_free(struct route *r); /* NULL is fine */
 
 bool route_moves(const struct route *r);
 uint32_t route_shards(const struct route *r); /* of the cluster; 0: not known yet */
+/* Where profiles go and are, for threads; map_unref when done. NULL: not known yet. Loop. */
+const struct map *route_map(const struct route *r);
 size_t route_targets(const struct route *r);
 size_t route_target(const struct route *r, uint32_t shard);
 

@@ -10,6 +10,7 @@
 
 #include "common/base/compress.h"
 #include "common/base/mem.h"
+#include "common/cluster/view_impl.h"
 #include "common/model/shard.h"
 #include "common/model/slot.h"
 #include "tests/lib/dist_bed.h"
@@ -243,6 +244,80 @@ static void test_shards(void **state)
     assert_true(used[0] && used[1] && used[2]);
     /* Final: data on disk is found by it. */
     assert_int_equal(shard_of(STR("anonymous"), STR("app"), 1000000), 976623);
+    dist_bed_deinit(&b);
+}
+
+/* The map as it would come from the coordination service. */
+static void set_map(struct dist_bed *b, struct map_steps spread)
+{
+    int64_t rev;
+    struct map from = *view_map(b->ctx.view, &rev);
+    struct map_service s = { STR("anonymous"), STR("big"), spread };
+    const struct map *m;
+    struct view *v = (struct view *)(uintptr_t)b->ctx.view;
+    struct err e;
+
+    from.version++;
+    from.services = &s;
+    from.services_len = 1;
+    assert_int_equal(map_new(&from, &m, &e), 0);
+    view_set_map(v, m);
+    view_changed(v);
+}
+
+/* One push of pod `pod`; the shard it went to. */
+static uint32_t shard_of_pod(struct dist_bed *b, int pod, const char *times, const char *headers,
+                             uint8_t *ret_id)
+{
+    char target[256];
+    size_t before = b->writes.len;
+
+    (void)snprintf(target, sizeof(target), "/ingest?name=big.cpu{pod=p%d}%s", pod, times);
+    assert_int_equal(dist_bed_push(b, target, headers, STR("a 1\n"), NULL), 200);
+    assert_int_equal(b->writes.len, before + 1); /* one push is one message */
+    Embertree__WriteRequest *m = dist_bed_write(b, before);
+    uint32_t shard = m->shard;
+    int64_t rev;
+    assert_int_equal(m->map_version, view_map(b->ctx.view, &rev)->version);
+    if (ret_id)
+        memcpy(ret_id, m->series[0]->write_id.data, 16);
+    free_write(m);
+    return shard;
+}
+
+/* A service is spread for profiles of a time on: what is older goes where it went, and so does what
+ * comes again and has no time of its own. */
+static void test_spread_service(void **state)
+{
+    (void)state;
+    static const char *const flags[] = { "--cluster.shards=12", NULL };
+    int64_t step;
+    uint32_t home = shard_of(STR("anonymous"), STR("big"), 12), used = 0;
+    struct dist_bed b;
+    char late[64], early[64];
+    uint8_t id[2][16];
+
+    dist_bed_init(&b, 3, flags);
+    step = clock_wall_ms(b.env.clock) - 60000;
+    step -= step % 10000;
+    (void)snprintf(early, sizeof(early), "&from=%" PRId64, step - 10000);
+    (void)snprintf(late, sizeof(late), "&from=%" PRId64 "&until=now", step);
+    assert_int_equal(shard_of_pod(&b, 1, "", "Idempotency-Key: k\r\n", id[0]), home);
+    assert_int_equal(shard_of_pod(&b, 1, late, "", NULL), home); /* the map does not know yet */
+    set_map(&b, (struct map_steps){ { { .n = 1 }, { step, 2, 4 } }, 2 });
+    for (int i = 0; i < 40; i++) {
+        uint32_t at = shard_of_pod(&b, i, late, "", NULL);
+
+        used |= 1u << at;
+        assert_int_equal(shard_of_pod(&b, i, late, "Idempotency-Key: x\r\n", NULL), at);
+        assert_int_equal(shard_of_pod(&b, i, early, "", NULL), home);
+        assert_int_equal(shard_of_pod(&b, i, "&from=now-1s", "Idempotency-Key: x\r\n", NULL), home);
+        assert_int_equal(shard_of_pod(&b, i, "", "", NULL), at); /* by its arrival, once */
+    }
+    assert_int_equal(__builtin_popcount(used), 4);
+    assert_true(used & 1u << home);
+    assert_int_equal(shard_of_pod(&b, 1, "", "Idempotency-Key: k\r\n", id[1]), home);
+    assert_memory_equal(id[0], id[1], 16);
     dist_bed_deinit(&b);
 }
 
@@ -535,23 +610,15 @@ static void test_client_gone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_push),
-        cmocka_unit_test(test_no_ack_no_200),
-        cmocka_unit_test(test_retry),
-        cmocka_unit_test(test_known_stacks),
-        cmocka_unit_test(test_never_acked),
-        cmocka_unit_test(test_ingester_down_and_back),
-        cmocka_unit_test(test_shards),
-        cmocka_unit_test(test_bad_requests),
-        cmocka_unit_test(test_nothing_to_store),
-        cmocka_unit_test(test_gzip),
-        cmocka_unit_test(test_idempotency_key),
-        cmocka_unit_test(test_tenants),
-        cmocka_unit_test(test_tenant_requests),
-        cmocka_unit_test(test_memory_budget),
-        cmocka_unit_test(test_drain),
-        cmocka_unit_test(test_drain_refuses),
-        cmocka_unit_test(test_client_gone),
+        cmocka_unit_test(test_push),          cmocka_unit_test(test_no_ack_no_200),
+        cmocka_unit_test(test_retry),         cmocka_unit_test(test_known_stacks),
+        cmocka_unit_test(test_never_acked),   cmocka_unit_test(test_ingester_down_and_back),
+        cmocka_unit_test(test_shards),        cmocka_unit_test(test_spread_service),
+        cmocka_unit_test(test_bad_requests),  cmocka_unit_test(test_nothing_to_store),
+        cmocka_unit_test(test_gzip),          cmocka_unit_test(test_idempotency_key),
+        cmocka_unit_test(test_tenants),       cmocka_unit_test(test_tenant_requests),
+        cmocka_unit_test(test_memory_budget), cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_drain_refuses), cmocka_unit_test(test_client_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,8 +37,14 @@ static void open_push(struct packed *p, struct str body, int64_t window_ms)
     p->secret = (struct write_secret){ 5, 6 };
     p->base = write_base_of(&p->secret, &(struct write_sender){ .key = STR("key") }, &p->d.in,
                             &p->d.push, body, env_real());
-    p->in = (struct packing){ STR("tenant"), 3,          DIST_NOW_MS, &p->d.push,
-                              &p->leaves,    &p->secret, &p->base };
+    p->in = (struct packing){ .tenant = STR("tenant"),
+                              .shard = 3,
+                              .map_version = 9,
+                              .received_ms = DIST_NOW_MS,
+                              .push = &p->d.push,
+                              .leaves = &p->leaves,
+                              .secret = &p->secret,
+                              .write_base = &p->base };
 }
 
 /* The sum over all vectors of a series, by node. */

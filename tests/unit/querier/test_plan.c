@@ -6,7 +6,6 @@
 #include <cmocka.h>
 
 #include "common/base/prng.h"
-#include "common/model/shard.h"
 #include "common/model/slot.h"
 #include "querier/plan.h"
 
@@ -66,7 +65,34 @@ static void test_targets_cover_all_shards(void **state)
     assert_int_equal(plan_targets(1000, 3, tiny, &t, &e), ERR_LIMIT);
 }
 
-static void test_service_names_its_shard(void **state)
+static void test_targets_of_some_shards(void **state)
+{
+    (void)state;
+    static const uint32_t shards[] = { 7, 2, 4, 1, 5 };
+    CLEANUP(arena_freep) struct arena *a = arena_new(64 * KIB);
+    struct plan_targets t;
+    struct err e;
+
+    assert_int_equal(plan_targets_some(shards, 5, 3, false, a, &t, &e), 0);
+    assert_int_equal(t.len, 2); /* nobody asks ingester 0 */
+    assert_int_equal(t.ptr[0].ingester, 1);
+    assert_int_equal(t.ptr[0].shards_len, 3);
+    assert_int_equal(t.ptr[0].shards[2], 1);
+    assert_int_equal(t.ptr[1].ingester, 2);
+    assert_int_equal(t.ptr[1].shards_len, 2);
+    assert_int_equal(t.ptr[1].shards[1], 5);
+    assert_int_equal(plan_targets_some(shards, 5, 8, true, a, &t, &e), 0);
+    assert_int_equal(t.len, 5);
+    for (size_t i = 0; i < 5; i++) {
+        assert_int_equal(t.ptr[i].ingester, shards[i]);
+        assert_int_equal(t.ptr[i].shards_len, 1);
+        assert_int_equal(t.ptr[i].shards[0], shards[i]);
+    }
+    CLEANUP(arena_freep) struct arena *tiny = arena_new(64);
+    assert_int_equal(plan_targets_some(shards, 5, 3, false, tiny, &t, &e), ERR_LIMIT);
+}
+
+static void test_service_is_named(void **state)
 {
     (void)state;
     struct {
@@ -87,9 +113,9 @@ static void test_service_names_its_shard(void **state)
             { .op = rows[i].op, .name = rows[i].name, .value = rows[i].value }
         };
         struct selector s[2] = { { .matchers = NULL }, { .matchers = m, .len = 2 } };
-        uint32_t shard = 77;
-        assert_int_equal(plan_service_shard(STR("t"), s, 2, 16, &shard), rows[i].found);
-        assert_int_equal(shard, rows[i].found ? shard_of(STR("t"), STR("a"), 16) : 77);
+        struct str service = STR("77");
+        assert_int_equal(plan_service(s, 2, &service), rows[i].found);
+        assert_true(str_eqc(service, rows[i].found ? "a" : "77"));
     }
 }
 
@@ -215,7 +241,8 @@ int main(void)
         cmocka_unit_test(test_grid_asked),
         cmocka_unit_test(test_ranges_snap_outward),
         cmocka_unit_test(test_targets_cover_all_shards),
-        cmocka_unit_test(test_service_names_its_shard),
+        cmocka_unit_test(test_targets_of_some_shards),
+        cmocka_unit_test(test_service_is_named),
         cmocka_unit_test(test_series_grid),
         cmocka_unit_test(test_proposed_step_works),
         cmocka_unit_test(test_timeline_steps),
