@@ -24,6 +24,8 @@
 #include "common/cold/place.h"
 #include "common/obs/log.h"
 #include "common/role/memory.h"
+#include "ingester/busy.h"
+#include "ingester/placed.h"
 #include "ingester/recover.h"
 #include "ingester/replicas.h"
 #include "ingester/retention.h"
@@ -406,6 +408,8 @@ static void ingester_free(void *self)
     retention_free(in);
     rollups_free(in->rollups);
     disk_free(in->disk);
+    placed_free(in->placed);
+    busy_free(in->busy);
     in->magic = 0;
     xfree(in);
 }
@@ -438,6 +442,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
 
     in->magic = INGESTER_MAGIC;
     in->ctx = ctx;
+    in->placed = placed_new(ctx->view);
     in->conf = conf_get(ctx->conf, &ingester_options);
     in->exemplars = conf_get(ctx->conf, &exemplar_options);
     ingester_metrics_init(&in->metrics, ctx->metrics);

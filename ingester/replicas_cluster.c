@@ -9,9 +9,11 @@
 #include "common/cluster/lead.h"
 #include "common/cluster/member.h"
 #include "common/obs/log.h"
+#include "ingester/busy.h"
 #include "ingester/replicas_impl.h"
 
 #define HAND_OVER_MS 8000
+#define SPREAD_PART  8 /* services of so small a part of what spreads one are told */
 #define REPORT_MS    1000
 #define SETTLE_MS    3000 /* no node came or went for so long: then a map is made */
 #define MOVES_MAX    2
@@ -71,8 +73,12 @@ void cluster_join(struct replicas *rs)
         .settle_ms = SETTLE_MS,
         .replace_ms = ctx->cluster->replace_after_ms,
         .moves_max = MOVES_MAX,
+        .spread_bytes = ctx->cluster->spread_rate,
+        .spread_after_ms = ctx->cluster->place_after_ms,
+        .tenant_shards = (uint32_t)ctx->cluster->tenant_shards,
     };
 
+    rs->in->busy = busy_new();
     rs->member = member_new(&mo);
     lo.member = rs->member;
     ctx->env->random(ctx->env, &lo.seed, sizeof(lo.seed));
@@ -157,7 +163,13 @@ void replicas_hand_over(struct replicas *rs, void (*done)(void *cookie), void *c
 static void report(struct replicas *rs)
 {
     struct progress_shard shards[SHARDS_MAX];
-    struct progress p = { .shards = shards };
+    struct progress_service services[PROGRESS_SERVICES_MAX];
+    struct progress p = { .shards = shards, .services = services };
+    uint64_t spread = rs->in->ctx->cluster->spread_rate;
+
+    if (spread)
+        p.services_len = busy_report(rs->in->busy, REPORT_MS, spread / SPREAD_PART, services,
+                                     PROGRESS_SERVICES_MAX);
 
     for (size_t i = 0; i < rs->len; i++) {
         const struct replica_of *r = rs->at[i];

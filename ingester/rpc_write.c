@@ -13,6 +13,8 @@
 #include "ingester/rpc_write.h"
 
 #include "common/base/mem.h"
+#include "ingester/busy.h"
+#include "ingester/placed.h"
 #include "ingester/recover.h"
 #include "ingester/write_msg.h"
 
@@ -79,6 +81,8 @@ static void write_end(struct write *w)
         buf_init(&reply, REPLY_BYTES_MAX);
         write_reply_pack(&w->sw.result, &reply);
         CHECK(buf_ok(&reply));
+        if (in->busy)
+            busy_add(in->busy, w->msg.write.tenant, w->msg.write.service, w->payload.len);
         metric_add(in->metrics.writes, 1);
         metric_add(in->metrics.series, w->sw.result.stored);
         metric_add(in->metrics.duplicates, w->sw.result.duplicates);
@@ -125,6 +129,8 @@ static int write_decode(struct write *w, struct err *e)
     code = write_msg_decode(w->payload, w->told, w->arena, &w->msg, e);
     if (code)
         return code;
+    if (placed_check(w->in->placed, &w->msg.write, w->msg.map_version, e))
+        return e->code;
     w->shard = shards_get(w->in->shards, w->msg.shard, e);
     if (!w->shard)
         return e->code;

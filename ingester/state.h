@@ -20,6 +20,8 @@ struct retention; /* retention.c */
 struct rollups;   /* rollups.c */
 struct replicas;  /* replicas.c */
 struct tier;      /* tier.c */
+struct placed;    /* placed.c */
+struct busy;      /* busy.c */
 
 struct ingester {
     uint32_t magic;
@@ -42,6 +44,8 @@ struct ingester {
     /* Writes: loop thread. */
     size_t writes_pending;
     struct budget write_bytes; /* payloads and their decoding */
+    struct placed *placed;
+    struct busy *busy; /* NULL: shards do not move, nobody wants to know */
     struct reads *reads;
     struct builds *builds;
     struct retention *retention;

@@ -162,7 +162,7 @@ static int take_all(const Embertree__WriteRequest *in, bool told, struct arena *
         return err_set(e, ERR_INPUT, "no %s", in->tenant.len ? "service" : "tenant");
     if (in->n_series == 0 || in->n_series > SERIES_MAX)
         return err_set(e, ERR_INPUT, "%zu series, 1 to %d are allowed", in->n_series, SERIES_MAX);
-    *ret = (struct write_msg){ .shard = in->shard };
+    *ret = (struct write_msg){ .shard = in->shard, .map_version = in->map_version };
     code = told ? take_told(in->told, ret, e) : unpack_stacks(in->stacks, &ret->stacks, e);
     if (code)
         return code;

@@ -11,6 +11,7 @@
 
 struct write_msg {
     uint32_t shard;
+    uint64_t map_version; /* of the map it was placed by; 0: not said */
     struct stacks_view stacks;
     struct dict_told told;
     struct store_write write; /* points into this struct and into the arena */

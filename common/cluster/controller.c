@@ -93,6 +93,7 @@ static void depose(struct controller *c)
 {
     c->fence = 0;
     c->moving = 0;
+    c->resize_ms = 0;
     coord_unwatch(c->o.coord, c->watch);
     c->watch = NULL;
     controller_forget_all(c);

@@ -43,6 +43,7 @@ struct controller {
     int64_t *tried;      /* owned; by shard: the revision that was swapped */
     uint32_t moving;
     uint64_t spread_ms;
+    uint64_t resize_ms; /* since when tenants have not the size they should; 0: they have */
     char says[256];
 };
 

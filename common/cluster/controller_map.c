@@ -8,6 +8,7 @@
 #include "common/cluster/map_edit.h"
 
 #define SPREAD_EVERY_MS 10000
+#define RESIZE_AFTER_MS 300000
 
 /* ---- the map --------------------------------------------------------------------------------- */
 
@@ -41,6 +42,7 @@ void controller_make_map(struct controller *c)
 {
     size_t n = view_nodes_len(c->o.view), len = 0;
     struct map from = { .version = 1, .shards = c->o.shards, .replicas = c->o.replicas };
+    uint32_t few = MIN(c->o.tenant_shards, c->o.shards);
     struct map_node *nodes;
     const struct map *m;
     struct err e;
@@ -61,6 +63,8 @@ void controller_make_map(struct controller *c)
     }
     from.nodes = nodes;
     from.nodes_len = len;
+    if (few)
+        from.tenant_steps = (struct map_steps){ { { .n = few } }, 1 };
     if (map_new(&from, &m, &e)) {
         controller_say(c, "no map can be made: %s", e.text);
     } else {
@@ -157,6 +161,8 @@ static bool spread_one(struct controller *c, const struct map *m, int64_t rev,
     const struct map_service *v = map_service(m, s->tenant, s->name);
     if (v)
         has = map_step_at(&v->steps, INT64_MAX, 1);
+    if (want > has)
+        want = MAX(want, (uint64_t)has * 2); /* steps are few */
     want = MIN(want, most);
     if (want <= has ||
         map_edit_spread(m, s->tenant, s->name, (uint32_t)want, spread_from(c), &next, &e))
@@ -168,10 +174,33 @@ static bool spread_one(struct controller *c, const struct map *m, int64_t rev,
     return true;
 }
 
+/* Nodes are given a new setting one after the other, and each may be the controller for a while: so
+ * it must stand for some time before it counts. */
+static bool resize_tenants(struct controller *c, const struct map *m, int64_t rev)
+{
+    uint32_t few = MIN(c->o.tenant_shards, m->shards);
+    const struct map *next;
+    struct err e;
+
+    if (map_step_at(&m->tenant_steps, INT64_MAX, 0) == few)
+        c->resize_ms = 0;
+    else if (!c->resize_ms)
+        c->resize_ms = controller_now_ms(c);
+    if (!c->resize_ms || controller_now_ms(c) - c->resize_ms < RESIZE_AFTER_MS ||
+        map_edit_tenants(m, few, spread_from(c), &next, &e))
+        return false;
+    controller_say(c, "gives each tenant %" PRIu32 " shards", few);
+    put_map(c, next, rev);
+    map_unref(next);
+    return true;
+}
+
 void controller_spread(struct controller *c, const struct map *m, int64_t rev)
 {
     const struct known *k;
 
+    if (resize_tenants(c, m, rev))
+        return;
     if (!c->o.spread_bytes || controller_now_ms(c) - c->spread_ms < SPREAD_EVERY_MS)
         return;
     c->spread_ms = controller_now_ms(c);

@@ -87,6 +87,15 @@ static const struct conf_row cluster_rows[] = {
                   "An ingester that etcd has not heard of for so long is taken for dead."),
     CONF_DURATION(struct cluster_conf, replace_after_ms, "replace_after", "30m", "1s", "30d",
                   "One that has been gone for so long is replaced: others get its copies."),
+    CONF_U64(struct cluster_conf, tenant_shards, "tenant_shards", "0", "0", "4096",
+             "Shards of each tenant that was not given a number of its own (embertreectl cluster "
+             "tenant), with coordination etcd; 0: all. Fewer, so that one hurts few others."),
+    CONF_BYTES(struct cluster_conf, spread_rate, "spread_rate", "8MiB", "0", NULL,
+               "A service that sends more a second than this is spread over more shards, with "
+               "coordination etcd; never over fewer again. 0: none is."),
+    CONF_DURATION(struct cluster_conf, place_after_ms, "place_after", "15m", "0", "7d",
+                  "A change of a service's or a tenant's shards is for profiles that begin so long "
+                  "after it was made. More than distributor.future, and a minute for the news."),
     CONF_STR(struct cluster_conf, map_file, "map_file", "",
              "The map of the cluster, for coordination static."),
     CONF_BYTES(struct cluster_conf, rpc_message_bytes_max, "rpc_message_bytes_max", "64MiB", "1MiB",

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Writes of distributors that know an old map; and which services send most.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+
+#include "common/cluster/map_edit.h"
+#include "common/cluster/view_impl.h"
+#include "common/model/slot.h"
+#include "ingester/busy.h"
+#include "ingester/placed.h"
+
+#define STEP_MS (SLOT_EPOCH_MS + INT64_C(1000000) * LEAF_MS)
+
+static int check(struct placed *p, const char *service, uint64_t version, int64_t last_ms)
+{
+    struct store_vector v[2] = { { .slot = 7 }, { .slot = slot_of_ms(last_ms) } };
+    struct store_series s = { .vectors = v, .len = 2 };
+    struct store_write w = {
+        .tenant = STR("t"), .service = str_c(service), .series = &s, .len = 1
+    };
+    struct err e;
+
+    return placed_check(p, &w, version, &e);
+}
+
+static void test_old_maps_are_refused(void **state)
+{
+    (void)state;
+    static const char *const addrs[] = { "inproc://a" };
+    struct view *v = view_new_list(addrs, 1, 8);
+    struct placed *p = placed_new(v);
+    const struct map *spread, *both;
+    int64_t rev;
+    struct err e;
+
+    assert_int_equal(check(p, "s", 0, STEP_MS), 0); /* no steps */
+    assert_int_equal(
+        map_edit_spread(view_map(v, &rev), STR("t"), STR("s"), 4, STEP_MS, &spread, &e), 0);
+    uint64_t version = spread->version;
+    assert_int_equal(map_edit_tenant(spread, STR("t"), 3, STEP_MS + LEAF_MS, &both, &e), 0);
+    view_set_map(v, spread);
+    assert_int_equal(check(p, "s", version - 1, STEP_MS), 0); /* nobody was told yet */
+    view_changed(v);
+    assert_int_equal(check(p, "s", version - 1, STEP_MS), ERR_UNAVAILABLE);
+    assert_int_equal(check(p, "s", version - 1, STEP_MS - 1), 0);
+    assert_int_equal(check(p, "s", version, STEP_MS), 0);
+    assert_int_equal(check(p, "other", version - 1, STEP_MS), 0);
+    view_set_map(v, both);
+    view_changed(v);
+    assert_int_equal(check(p, "other", version, STEP_MS), 0);
+    assert_int_equal(check(p, "other", version, STEP_MS + LEAF_MS), ERR_UNAVAILABLE);
+    assert_int_equal(check(p, "s", version + 1, STEP_MS + LEAF_MS), 0);
+    assert_int_equal(check(p, "s", version + 9, STEP_MS + LEAF_MS), 0); /* newer than ours */
+    placed_free(p);
+    view_free(v);
+}
+
+static void test_busiest(void **state)
+{
+    (void)state;
+    struct progress_service out[8];
+    struct busy *b = busy_new();
+    char name[32];
+    size_t n;
+
+    for (int second = 0; second < 120; second++) {
+        for (int i = 0; i < 3000; i++) { /* more than there is room for */
+            int len = snprintf(name, sizeof(name), "small-%d", i);
+            busy_add(b, STR("t"), str_n(name, (size_t)len), 10);
+        }
+        busy_add(b, STR("t"), STR("big"), 1000000);
+        busy_add(b, STR("u"), STR("big"), 2000000);
+        busy_add(b, STR("t"), STR("burst"), second == 60 ? 9000000 : 0);
+        n = busy_report(b, 1000, 500000, out, 8);
+        for (size_t i = 0; i < n; i++)
+            assert_true(str_eqc(out[i].name, "big"));
+    }
+    assert_int_equal(n, 2);
+    assert_true(str_eqc(out[0].tenant, "u"));
+    assert_in_range(out[0].rate, 1900000, 2000000);
+    assert_in_range(out[1].rate, 940000, 1000000);
+    for (int second = 0; second < 600; second++)
+        n = busy_report(b, 1000, 1, out, 8);
+    assert_int_equal(n, 0);
+    busy_free(b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_old_maps_are_refused),
+        cmocka_unit_test(test_busiest),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
