@@ -139,6 +139,7 @@ static int open_node(struct replica_of *r, struct err *e)
         .prefer = on_prefer,
         .failed = on_failed,
         .cookie = r,
+        .admits = r->rs->o.coord != NULL,
     };
 
     if (!paths(r, "log", dir)) {
@@ -290,6 +291,7 @@ static void on_stopped(void *cookie)
 
 static void replica_stop(struct replica_of *r)
 {
+    cluster_forget(r);
     r->at = AT_STOPPING;
     repl_node_stop(r->node, on_stopped, r);
 }
@@ -324,6 +326,8 @@ static void replica_step(struct replica_of *r)
             replica_stop(r);
         else if (leads(r) && now)
             replica_start(r);
+        else if (replica_now(r).silent)
+            cluster_admit(r);
         break;
     case AT_SERVING:
         if (!keep || !leads(r) || replica_now(r).epoch != r->epoch)
@@ -484,6 +488,7 @@ struct replicas *replicas_new(const struct replicas_opts *o)
     rs->in = o->in;
     rs->view = ctx->view;
     CHECK(snprintf(rs->self, sizeof(rs->self), "%s", o->self) < (int)sizeof(rs->self));
+    ctx->env->random(ctx->env, &rs->life, sizeof(rs->life));
     make_metrics(rs);
     rs->hub = repl_hub_new(&ho);
     if (o->coord)

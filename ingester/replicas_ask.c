@@ -128,6 +128,8 @@ void replicas_ring(const struct replicas *rs, struct json *j)
         json_u64(j, r->shard);
         json_key(j, "state");
         json_cstr(j, words[r->at]);
+        json_key(j, "lost");
+        json_bool(j, st.silent && r->lost_rev);
         json_key(j, "term");
         json_u64(j, st.record_term);
         json_key(j, "leader");

@@ -4,8 +4,11 @@
  * leader is gone (common/cluster/lead.h), telling how far our replicas are, and handing over what
  * we lead before we go.
  */
+#include <stdio.h>
+
 #include "common/base/mem.h"
 #include "common/cluster/controller.h"
+#include "common/cluster/keyspace.h"
 #include "common/cluster/lead.h"
 #include "common/cluster/member.h"
 #include "common/obs/log.h"
@@ -15,6 +18,7 @@
 #define HAND_OVER_MS 8000
 #define SPREAD_PART  8 /* services of so small a part of what spreads one are told */
 #define REPORT_MS    1000
+#define ASK_MS       1000
 #define SETTLE_MS    3000 /* no node came or went for so long: then a map is made */
 #define MOVES_MAX    2
 
@@ -34,7 +38,8 @@ static bool able(void *cookie, uint32_t shard)
     const struct replicas *rs = cookie;
     const struct replica_of *r = replica_find(rs, shard);
 
-    return r && r->node && !r->failed && !rs->handing_over && !rs->stopping;
+    return r && r->node && !r->failed && !replica_now(r).silent && !rs->handing_over &&
+           !rs->stopping;
 }
 
 void cluster_join(struct replicas *rs)
@@ -158,6 +163,138 @@ void replicas_hand_over(struct replicas *rs, void (*done)(void *cookie), void *c
     rs->hand_over_until_ms = replicas_now_ms(rs) + HAND_OVER_MS;
 }
 
+/* ---- a log that is gone ---------------------------------------------------------------------- */
+
+/* What this node answered once counts for ever, so a log that has not begun must not speak for one
+ * that was lost. Before a log begins, its shard and node are written down in the coordination
+ * service, once. Where they stand there already, an earlier log has answered, or may have: as long
+ * as a record, or the established one before it, has us as a member, the replica stays silent; the
+ * controller sees that, takes it out of the members where the others are a majority that has
+ * everything, and has it learn anew. */
+static bool counted_on(const struct replicas *rs, const struct repl_record *rec)
+{
+    if (!rec->established && !rec->prev_members.len)
+        return false; /* nothing was committed by anybody */
+    return name_set_has(&rec->members, rs->self) || name_set_has(&rec->prev_members, rs->self);
+}
+
+static void admit(struct replica_of *r)
+{
+    r->lost_rev = 0;
+    repl_node_admit(r->node);
+    replicas_step_soon(r->rs);
+}
+
+/* The data folder, and which life of its process. */
+struct begun_text {
+    char text[40];
+};
+static struct begun_text begun_text(const struct replicas *rs)
+{
+    struct begun_text t;
+
+    (void)snprintf(t.text, sizeof(t.text), "%016" PRIx64 ".%016" PRIx64, rs->o.id, rs->life);
+    return t;
+}
+
+static void again(struct replica_of *r)
+{
+    r->ask_ms = replicas_now_ms(r->rs) + ASK_MS;
+}
+
+static void on_record(void *cookie, const struct coord_reply *reply)
+{
+    struct replica_of *r = cookie;
+    struct coord_key key = key_shard(str_c(r->rs->o.prefix), r->shard);
+    struct repl_record rec;
+    struct err e;
+
+    r->asking = false;
+    again(r);
+    for (size_t i = 0; !reply->err && i < reply->kvs_len; i++) {
+        const struct coord_kv *kv = &reply->kvs[i];
+
+        if (!str_eq(kv->key, key_str(&key)) || record_parse(kv->value, &rec, &e))
+            continue;
+        if (!counted_on(r->rs, &rec)) {
+            admit(r);
+            return;
+        }
+        r->lost_rev = kv->mod_rev;
+        log_error(
+            "the log of a shard is gone, and this node is one of its members: it says nothing "
+            "until the others have taken it out, and then gets the shard anew. With too few "
+            "others left the shard has no leader",
+            KV_U64("shard", r->shard), KV_CSTR("node", r->rs->self));
+    }
+}
+
+/* This process may have written it, and the answer was lost. */
+static void on_whose(void *cookie, const struct coord_reply *reply)
+{
+    struct replica_of *r = cookie;
+    struct coord_key key = key_shard(str_c(r->rs->o.prefix), r->shard);
+    struct coord_key own = key_begun(str_c(r->rs->o.prefix), r->shard, r->rs->self);
+    struct begun_text mine = begun_text(r->rs);
+
+    for (size_t i = 0; !reply->err && i < reply->kvs_len; i++)
+        if (str_eq(reply->kvs[i].key, key_str(&own)) &&
+            str_eq(reply->kvs[i].value, str_c(mine.text))) {
+            r->asking = false;
+            admit(r);
+            return;
+        }
+    coord_list(r->rs->o.coord, key_str(&key), on_record, r);
+}
+
+static void on_begun(void *cookie, const struct coord_reply *reply)
+{
+    struct replica_of *r = cookie;
+    struct coord_key key = key_begun(str_c(r->rs->o.prefix), r->shard, r->rs->self);
+
+    if (!reply->err && !reply->done) { /* it had one once */
+        coord_list(r->rs->o.coord, key_str(&key), on_whose, r);
+        return;
+    }
+    r->asking = false;
+    again(r);
+    if (!reply->err)
+        admit(r);
+}
+
+void cluster_admit(struct replica_of *r)
+{
+    struct coord_key key = key_begun(str_c(r->rs->o.prefix), r->shard, r->rs->self);
+    struct coord_compare cmp = { .key = key_str(&key) };
+    struct coord_change chg = { .key = key_str(&key) };
+    int64_t rev;
+    const struct repl_record *rec = view_record(r->rs->view, r->shard, &rev);
+    struct begun_text mine = begun_text(r->rs);
+
+    if (r->asking || !r->node)
+        return;
+    if (r->lost_rev) {
+        if (rec && rev > r->lost_rev && !counted_on(r->rs, rec))
+            admit(r);
+        else if (replica_is_named(r))
+            (void)cluster_give_away(r);
+        return;
+    }
+    if (replicas_now_ms(r->rs) < r->ask_ms)
+        return;
+    r->asking = true;
+    chg.value = str_c(mine.text);
+    coord_txn(r->rs->o.coord, &cmp, 1, &chg, 1, on_begun, r);
+}
+
+void cluster_forget(struct replica_of *r)
+{
+    if (r->asking)
+        coord_cancel(r->rs->o.coord, r);
+    r->asking = false;
+    r->lost_rev = 0;
+}
+
 /* ---- progress ------------------------------------------------------------------------------- */
 
 static void report(struct replicas *rs)
@@ -183,6 +320,7 @@ static void report(struct replicas *rs)
             .last = st.last_index,
             .commit = st.commit,
             .leads = st.role == REPLICA_LEADING,
+            .lost = st.silent && r->lost_rev,
         };
     }
     member_report(rs->member, &p);

@@ -30,6 +30,10 @@ struct replica_of { /* one shard */
     uint64_t pause_ms;      /* after a failure; doubles */
     struct repl_node *node; /* FOLLOWING to STOPPING */
     uint64_t epoch;         /* of STARTING, SERVING */
+    /* The log here has not begun: does anybody count on an earlier one? replicas_cluster.c */
+    bool asking;
+    uint64_t ask_ms;  /* asked again then */
+    int64_t lost_rev; /* of the record that counts on it; 0: none does */
     /* Of the job (aside.h) in OPENING and STARTING: while it runs, the loop leaves them alone. */
     size_t shares; /* of memory, as they were when it began */
     struct kv *kv;
@@ -41,6 +45,7 @@ struct replicas {
     struct replicas_opts o;
     struct ingester *in;
     char self[NODE_NAME_MAX + 1];
+    uint64_t life; /* of this process; random */
     struct repl_hub *hub;
     struct view *view;
     struct timer *timer;
@@ -82,5 +87,8 @@ void cluster_established(struct replicas *rs, uint32_t shard, uint64_t record_te
 void cluster_give(struct replicas *rs, uint32_t shard, const char *to);
 /* To the member that lives and has most of the log. False: there is none. */
 bool cluster_give_away(struct replica_of *r);
+/* For one that is silent, in every step: asks, and has it speak when that is safe. */
+void cluster_admit(struct replica_of *r);
+void cluster_forget(struct replica_of *r); /* its node is being closed */
 
 #endif

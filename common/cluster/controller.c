@@ -266,7 +266,9 @@ static void add_fact(const struct controller *c, const char *name, uint32_t shar
 
     if (view_node_find(c->o.view, name, &n) && n.live)
         (void)name_set_add(&ret->live, name);
-    if (p && p->last + SLACK >= commit)
+    if (p && p->lost)
+        (void)name_set_add(&ret->lost, name);
+    else if (p && p->last + SLACK >= commit)
         (void)name_set_add(&ret->synced, name);
 }
 
@@ -296,6 +298,17 @@ static bool on_its_way(const struct repl_record *r, uint32_t replicas)
     return !r->established || r->learners.len || r->members.len > replicas;
 }
 
+static bool has_lost(const struct controller *c, const struct repl_record *r, uint32_t shard)
+{
+    for (uint32_t i = 0; i < r->members.len; i++) {
+        const struct progress_shard *p = controller_progress(c, r->members.names[i], shard);
+
+        if (p && p->lost)
+            return true;
+    }
+    return false;
+}
+
 static void write_step(struct controller *c, uint32_t shard, int64_t rev,
                        const struct place_step *step)
 {
@@ -320,7 +333,7 @@ static void move_shards(struct controller *c, const struct map *m)
     for (uint32_t i = 0; i < m->shards; i++) {
         const struct repl_record *r = view_record(c->o.view, i, NULL);
         bool off = r && (!name_set_eq(&r->members, &c->wanted[i]) || r->learners.len ||
-                         strcmp(r->leader, c->wanted[i].names[0]) != 0);
+                         strcmp(r->leader, c->wanted[i].names[0]) != 0 || has_lost(c, r, i));
         moving += !r || off;
         on_way += r && on_its_way(r, m->replicas);
     }

@@ -78,6 +78,11 @@ struct coord_key key_controller(struct str prefix)
     return make("%.*s/controller", STR_ARG(prefix));
 }
 
+struct coord_key key_begun(struct str prefix, uint32_t shard, const char *node)
+{
+    return make("%.*s/begun/%04u/%s", STR_ARG(prefix), shard, node);
+}
+
 static bool cut(struct str *s, struct str prefix)
 {
     bool ok = str_starts(*s, prefix);

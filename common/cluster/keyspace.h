@@ -8,6 +8,7 @@
  *   <prefix>/state/<node>        under the same lease: how far its replicas are; progress.h
  *   <prefix>/controller          under a lease: who controls; its creation is the fence
  *   <prefix>/compactor/          who builds coarse levels of which shard: compactor/claims.h
+ *   <prefix>/begun/0007/<node>   the node has opened a log of shard 7 once, and may have answered
  *
  * What every process watches stands below ring/ and seldom changes; what changes every few seconds
  * stands apart, for the controller alone.
@@ -35,6 +36,7 @@ struct coord_key key_live(struct str prefix, const char *node);
 struct coord_key key_states(struct str prefix); /* ".../state/" */
 struct coord_key key_state(struct str prefix, const char *node);
 struct coord_key key_controller(struct str prefix);
+struct coord_key key_begun(struct str prefix, uint32_t shard, const char *node);
 static inline struct str key_str(const struct coord_key *k)
 {
     return str_n(k->text, k->len);

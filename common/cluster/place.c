@@ -302,12 +302,15 @@ static bool step_member(const struct repl_record *now, const struct name_set *wa
     return false;
 }
 
-/* Who goes first: one that is dead, else one that does not lead. */
+/* Who goes first: one that lost its log, then one that is dead, then one that does not lead. */
 static const char *to_remove(const struct repl_record *now, const struct name_set *wanted,
                              const struct place_facts *f)
 {
     const char *found = NULL;
 
+    for (uint32_t i = 0; i < now->members.len; i++)
+        if (name_set_has(&f->lost, now->members.names[i]))
+            return now->members.names[i];
     for (uint32_t i = 0; i < now->members.len; i++) {
         const char *name = now->members.names[i];
 
@@ -328,7 +331,9 @@ static bool step_remove(const struct repl_record *now, const struct name_set *wa
     uint32_t able = 0;
     struct err e;
 
-    if (!name || now->members.len <= MAX(wanted->len, f->replicas))
+    /* One without its log is no copy: without it there are no fewer. */
+    if (!name ||
+        (now->members.len <= MAX(wanted->len, f->replicas) && !name_set_has(&f->lost, name)))
         return false;
     /* Those who stay must be a majority among themselves that lives and knows everything. */
     for (uint32_t i = 0; i < now->members.len; i++)

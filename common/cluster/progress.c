@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * progress: the text of what a node tells about its replicas. A shard is a list of five numbers,
- * since a node may have many: [shard, term, last, commit, leads].
+ * progress: the text of what a node tells about its replicas. A shard is a list of six numbers,
+ * since a node may have many: [shard, term, last, commit, leads, lost]; older ones say five.
  */
 #include "common/cluster/progress.h"
 
@@ -25,6 +25,7 @@ void progress_write(const struct progress *p, struct buf *out)
         json_u64(&j, s->last);
         json_u64(&j, s->commit);
         json_u64(&j, s->leads);
+        json_u64(&j, s->lost);
         json_arr_end(&j);
     }
     json_arr_end(&j);
@@ -47,18 +48,23 @@ void progress_write(const struct progress *p, struct buf *out)
 static int parse_shard(const struct json_val *v, struct progress_shard *ret, struct err *e)
 {
     static const char *const what[] = { "shard", "term", "last", "commit", "leads" };
-    int64_t n[ARRAY_LEN(what)] = { -1, -1, -1, -1, -1 };
+    int64_t n[ARRAY_LEN(what)] = { -1, -1, -1, -1, -1 }, lost = 0;
+    int code;
 
     for (size_t i = 0; i < ARRAY_LEN(what); i++) {
-        int code = json_take_i64(json_at(v, i), what[i], &n[i], e);
-
+        code = json_take_i64(json_at(v, i), what[i], &n[i], e);
         if (code)
             return code;
         if (n[i] < 0 || (i == 0 && n[i] >= CLUSTER_SHARDS_MAX))
             return err_set(e, ERR_INPUT, "%s is %" PRId64 " or missing", what[i], n[i]);
     }
-    *ret = (struct progress_shard){ (uint32_t)n[0], (uint64_t)n[1], (uint64_t)n[2], (uint64_t)n[3],
-                                    n[4] != 0 };
+    if (json_len(v) > ARRAY_LEN(what)) {
+        code = json_take_i64(json_at(v, ARRAY_LEN(what)), "lost", &lost, e);
+        if (code)
+            return code;
+    }
+    *ret = (struct progress_shard){ (uint32_t)n[0], (uint64_t)n[1], (uint64_t)n[2],
+                                    (uint64_t)n[3], n[4] != 0,      lost != 0 };
     return 0;
 }
 

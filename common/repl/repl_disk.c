@@ -500,13 +500,16 @@ static void on_run(void *cookie, uint64_t from, uint64_t term)
 /* A database that is ahead of the log, or of another history, has it from a snapshot that was put
  * in place before the log knew: the log goes on behind it. One with rows that never had a log (it
  * was the only copy) becomes entry 1 of a log: others get it as a snapshot. One that is half, or
- * older than the log (it was lost), is none: *index is 0 then. */
+ * older than the log (it was lost), is none: *index is 0 then. Nor is one whose log was lost: what it
+ * lacks of that nobody here knows. */
 static int join(struct repl_node *n, struct rlog_state *s, uint64_t *index, uint64_t *term,
                 bool *no_database, struct err *e)
 {
-    bool rows = false;
+    bool rows = false, begun = rlog_begun(n->log);
     int code = 0;
 
+    if (!begun && *index > 1)
+        *index = APPLY_HALF;
     if (*index == 0 && s->last_index == 0) {
         code = apply_any_row(n->o.db, &rows, e);
         if (!code && rows) {
@@ -532,7 +535,7 @@ int disk_open(struct repl_node *n, struct err *e)
                            .dir = n->o.dir,
                            .segment_bytes = n->o.segment_bytes };
     uint64_t index, term;
-    bool no_database;
+    bool no_database, begun;
     struct rlog_state s;
     int code = rlog_open(&o, &n->log, e);
 
@@ -541,6 +544,7 @@ int disk_open(struct repl_node *n, struct err *e)
     if (code)
         return code;
     s = rlog_state(n->log);
+    begun = rlog_begun(n->log);
     code = join(n, &s, &index, &term, &no_database, e);
     if (code)
         return code;
@@ -555,6 +559,7 @@ int disk_open(struct repl_node *n, struct err *e)
         .last_term = s.last_term,
         .applied = index,
         .no_database = no_database,
+        .silent = n->o.admits && !begun,
     };
     n->applied = n->applied_by_thread = n->commit_to = index;
     n->synced = s.base_index;

@@ -319,6 +319,14 @@ void repl_node_record(struct repl_node *n, const struct repl_record *rec)
     node_settle(n);
 }
 
+void repl_node_admit(struct repl_node *n)
+{
+    if (dead(n))
+        return;
+    replica_admit(n->r);
+    node_settle(n);
+}
+
 struct replica_state repl_node_state(const struct repl_node *n)
 {
     struct replica_state st = replica_state(n->r);

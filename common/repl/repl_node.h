@@ -61,6 +61,8 @@ struct repl_node_opts {
     void (*differs)(void *cookie, const char *name, bool repaired);
     void *cookie;
     uint64_t digest_every_ms; /* rows of all replicas are compared so often (digest.h); 0: never */
+    bool admits; /* a log that has not begun may be one that was lost: the node says nothing until
+                    repl_node_admit */
 };
 /* Opens the log, applies nothing yet. A database with rows that never had a log (the only copy so
  * far) becomes the log's first entry: its node must be alone in the first record, and others be
@@ -77,6 +79,8 @@ void repl_node_halt(struct repl_node *n);
 
 /* The newest record known; call it at each change. */
 void repl_node_record(struct repl_node *n, const struct repl_record *rec);
+/* It is known now that nobody counts on what an earlier log here said (replica_admit). */
+void repl_node_admit(struct repl_node *n);
 struct replica_state repl_node_state(const struct repl_node *n);
 bool repl_node_peer(const struct repl_node *n, size_t i, struct replica_peer *ret);
 /* done(0) when it is sure that this replica still leads and has applied whatever was acked before

@@ -265,6 +265,7 @@ static void on_append(struct replica *r, const struct repl_msg *m)
     }
     if (news)
         replica_promise(r, m->term);
+    r->leader_commit = MAX(m->commit, UINT64_C(1));
     if (!replica_take(r, m, &hint)) {
         if (news)
             replica_note_append(r, NULL, 0, false, NULL, NULL);
@@ -340,7 +341,7 @@ static bool message_ok(const struct repl_msg *m)
 
 void replica_message(struct replica *r, const struct repl_msg *m)
 {
-    if (!message_ok(m) || m->shard != r->o.shard || !strcmp(m->from, r->self))
+    if (r->silent || !message_ok(m) || m->shard != r->o.shard || !strcmp(m->from, r->self))
         return;
     switch (m->kind) {
     case REPL_PREPARE:
@@ -375,7 +376,7 @@ void replica_record(struct replica *r, const struct repl_record *rec)
     r->rec = *rec;
     replica_peers(r);
     if (!same || first) {
-        bool mine = !strcmp(rec->leader, r->self);
+        bool mine = !strcmp(rec->leader, r->self) && !r->silent;
         if (mine)
             replica_named(r, false);
         else if (r->role != REPLICA_FOLLOWER)
@@ -386,6 +387,16 @@ void replica_record(struct replica *r, const struct repl_record *rec)
     }
     r->o.io.role(r->o.io.cookie);
     replica_advance(r);
+}
+
+void replica_admit(struct replica *r)
+{
+    if (!r->silent)
+        return;
+    r->silent = false;
+    r->o.io.role(r->o.io.cookie);
+    if (r->rec.term && !strcmp(r->rec.leader, r->self))
+        replica_named(r, false);
 }
 
 void replica_applied(struct replica *r, uint64_t index)
@@ -415,7 +426,7 @@ void replica_dropped(struct replica *r, uint64_t base)
 
 bool replica_wants_snapshot(struct replica *r, uint64_t term, uint64_t index)
 {
-    if (term < r->promised || r->role != REPLICA_FOLLOWER)
+    if (r->silent || term < r->promised || r->role != REPLICA_FOLLOWER)
         return false;
     if (term > r->promised) {
         replica_promise(r, term);
@@ -469,6 +480,7 @@ struct replica *replica_new(const struct replica_opts *o)
     r->last = r->durable = o->last_index;
     r->promised = o->promised;
     r->no_database = o->no_database;
+    r->silent = o->silent && !replica_mutant(r, MUTANT_FORGETS);
     r->applied = r->told = o->applied;
     r->commit = MAX(MIN(o->commit, o->last_index), MAX(o->applied, o->base_index));
     vec_push(&r->runs, ((struct term_run){ o->base_index, o->base_term }));
@@ -507,6 +519,9 @@ struct replica_state replica_state(const struct replica *r)
         .applied = r->applied,
         .member = r->self_member,
         .learner = name_set_has(&r->rec.learners, r->self),
+        .silent = r->silent,
+        .no_database = r->no_database,
+        .leader_commit = r->leader_commit,
     };
 }
 

@@ -71,6 +71,7 @@ enum replica_mutant {
     MUTANT_SAME_TERM_AGAIN = 1 << 9, /* after a restart */
     MUTANT_MINORITY = 1 << 10,
     MUTANT_LOSE_TAIL = 1 << 11, /* leads with its own log, however short */
+    MUTANT_FORGETS = 1 << 12,   /* answers though its log is gone */
 };
 
 struct replica_opts {
@@ -79,8 +80,9 @@ struct replica_opts {
     struct replica_io io;
     /* What the log and the database hold; terms by replica_log_term before the first input. */
     uint64_t promised, commit, base_index, base_term, last_index, last_term;
-    uint64_t applied;         /* of the database */
-    bool no_database;         /* it was lost, or a snapshot came half: log only, until one comes */
+    uint64_t applied; /* of the database */
+    bool no_database; /* it was lost, or a snapshot came half: log only, until one comes */
+    bool silent;      /* the log may have been lost: says and takes nothing until replica_admit */
     size_t flight_bytes_max;  /* sent to a peer and not acked; 0: 16 MiB */
     size_t message_bytes_max; /* entries in one message; 0: 4 MiB. One entry may be larger */
     uint32_t heartbeat_ticks; /* 0: 4 */
@@ -92,6 +94,9 @@ struct replica *replica_new(const struct replica_opts *o);
 void replica_free(struct replica *r); /* NULL is fine */
 /* Before the first input: the log has entries of this term from here on. Ascending. */
 void replica_log_term(struct replica *r, uint64_t from, uint64_t term);
+/* One that was silent has no other life that anybody counts on: it never answered before, or it is
+ * no member of the newest record, nor of the established one before. */
+void replica_admit(struct replica *r);
 
 /* ---- inputs ---- */
 /* The newest record known. Older than what is known already: nothing happens. */
@@ -130,6 +135,8 @@ struct replica_state {
     uint64_t epoch; /* goes up when it stops leading, not when it goes on in its next record */
     uint64_t base_index, last_index, durable, commit, applied;
     bool member, learner; /* of the newest record */
+    bool silent, no_database;
+    uint64_t leader_commit; /* as its leader said last; 0: none has spoken yet */
 };
 struct replica_state replica_state(const struct replica *r);
 uint64_t replica_log_term_at(const struct replica *r, uint64_t index); /* 0: not known */

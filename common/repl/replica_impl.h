@@ -64,7 +64,8 @@ struct replica {
     uint64_t seq;                            /* of the newest operation */
     VEC(struct pending) pending;
     uint64_t promised;
-    bool no_database;
+    bool no_database, silent;
+    uint64_t leader_commit;
 
     enum replica_role role;
     uint64_t epoch;

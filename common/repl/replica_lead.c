@@ -539,6 +539,7 @@ void replica_on_appended(struct replica *r, const struct repl_msg *m)
         }
         stream(r, p);
     } else if (!m->ok && m->seq >= p->seq_floor && p->state != PEER_SNAPSHOT) {
+        p->match = MIN(p->match, m->prev_index); /* a learner whose disk was lost */
         p->next = MAX(MIN(m->prev_index + 1, MAX(p->next, 2) - 1), p->match + 1);
         go_back(p);
         probe(r, p);

@@ -11,6 +11,7 @@ import http.client
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -187,6 +188,42 @@ def test_join():
         load.check()
 
 
+def wait_learned(c, node, limit_s=60):
+    """Until the node is a member of every shard again, and has all of it."""
+    until = time.monotonic() + limit_s
+    while time.monotonic() < until:
+        own = node.ring().get("replicas", [])
+        if len(own) == c.shards and not any(r["lost"] or r["applied"] == 0 for r in own):
+            c.wait_whole()
+            return
+        time.sleep(0.2)
+    raise AssertionError(json.dumps(c.rings()))
+
+
+def test_lost_disk():
+    """An ingester comes back under its name with an empty disk: it does not vote with the log it no
+    longer has, is taken out, learns everything anew while the others serve, and is a copy again."""
+    with replicated.Cluster() as c, Load(c) as load:
+        c.wait_whole()
+        for shard in (0, 1):
+            victim = c.leader_of(shard) if shard else c.nodes["node1"]
+            victim.process.kill()
+            shutil.rmtree(victim.process.folder / "data")
+            victim.process.start(wait=False)
+            victim.process.wait_ready(60)
+            wait_learned(c, victim)
+            assert "the log of a shard is gone" in victim.process.tail(500)
+            load.check()
+        # What it learned is all there is now, but for one other copy.
+        other = next(n for n in c.nodes.values() if n is not victim and n.name != "node1")
+        other.process.kill()
+        time.sleep(5)
+        load.check()
+        load.stop()
+        n = load.check()
+        print(f"     {n} pushes, slowest answer {load.slowest:.1f} s")
+
+
 def ctl(process, *args, code=0):
     r = subprocess.run([str(cluster.BIN / "embertreectl"), "--server",
                         f"http://127.0.0.1:{process.port}", "cluster", *args],
@@ -259,4 +296,5 @@ if __name__ == "__main__":
         print("SKIPPED: there is no etcd (package etcd-server)")
         sys.exit(0)
     cluster.main([test_kill_leader, test_etcd_away, test_stopped_leader, test_drain, test_join,
-                  test_drain_by_command, test_undrain_by_command, test_restart_all])
+                  test_lost_disk, test_drain_by_command, test_undrain_by_command,
+                  test_restart_all])

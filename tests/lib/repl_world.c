@@ -32,6 +32,20 @@ static void load_mirror(struct node *n)
     }
 }
 
+/* Does anybody count on what it said in an earlier life? */
+static bool counted_on(const struct node *n, const struct repl_record *rec)
+{
+    return (name_set_has(&rec->members, n->name) || name_set_has(&rec->prev_members, n->name)) &&
+           (rec->established || rec->prev_members.len);
+}
+
+static void admit(struct node *n)
+{
+    n->lost = n->lost && counted_on(n, &w.rec);
+    if (!n->lost)
+        replica_admit(n->r);
+}
+
 static void node_up(struct node *n)
 {
     struct rlog_opts lo = { rlog_fake_fs(n->disk), "log", 2048 };
@@ -42,6 +56,7 @@ static void node_up(struct node *n)
         return;
     }
     struct rlog_state s = rlog_state(n->log);
+    bool begun = rlog_begun(n->log);
     if (!n->no_db && n->applied && rlog_term(n->log, n->applied) != n->db_term[n->applied]) {
         int rc = rlog_reset(n->log, n->applied, n->db_term[n->applied], &e);
         if (rc || rlog_sync(n->log, &e))
@@ -59,6 +74,7 @@ static void node_up(struct node *n)
         .last_term = s.last_term,
         .applied = n->applied,
         .no_database = n->no_db,
+        .silent = !begun,
         .flight_bytes_max = 2000,
         .message_bytes_max = 1000 + world_below(7),
         .resend_ticks = 8,
@@ -73,6 +89,11 @@ static void node_up(struct node *n)
     n->establish = 0;
     n->prefer[0] = '\0';
     world_node_event(n, EV_TICK, world_below(25));
+    if (!begun) {
+        n->lost = n->begun;
+        n->begun = true;
+        admit(n);
+    }
     if (w.rec.term && prng_chance(&w.prng, 0.7))
         replica_record(n->r, &w.rec);
 }
@@ -107,6 +128,32 @@ static void node_down(struct node *n, bool power)
     n->synced = n->applied;
 }
 
+/* The disk is lost, unless too many of those somebody counts on would be. */
+static bool may_lose(const struct node *n, const struct name_set *s)
+{
+    uint32_t lost = 0;
+
+    for (uint32_t i = 0; i < s->len; i++) {
+        const struct node *m = world_node(s->names[i]);
+        lost += m == n || m->lost || !m->kept;
+    }
+    return !name_set_has(s, n->name) || lost <= (s->len - 1) / 2;
+}
+
+static void lose_disk(struct node *n)
+{
+    if (!may_lose(n, &w.rec.members) || !may_lose(n, &w.rec.prev_members))
+        return;
+    node_down(n, true);
+    rlog_fake_free(n->disk);
+    n->disk = rlog_fake_new(w.number);
+    n->lost = n->begun;
+    n->kept = false;
+    n->applied = n->synced = 0;
+    n->no_db = false;
+    w.stats.wiped++;
+}
+
 /* ---- steps ---- */
 
 static void log_step(struct node *n)
@@ -139,6 +186,7 @@ static void log_step(struct node *n)
             entry_unref(n->ops.ptr[i].list[j]);
         xfree(n->ops.ptr[i].list);
     }
+    n->kept = true;
     n->ops.len -= k;
     memmove(n->ops.ptr, n->ops.ptr + k, n->ops.len * sizeof(*n->ops.ptr));
     if (n->ops.len) {
@@ -245,17 +293,22 @@ static void set_record(const struct repl_record *rec)
                    world_below(prng_chance(&w.prng, 0.7) ? 10 : 300));
 }
 
-static void prefer(const char *name, struct repl_record *next)
+/* To the members of before. */
+static void go_back(const char *name, struct repl_record *next)
 {
-    if (name_set_has(&w.rec.members, name)) {
-        record_next_leader(&w.rec, name, next);
-        return;
-    }
-    *next = w.rec; /* back to the members of before */
+    *next = w.rec;
     next->term++;
     next->members = w.rec.prev_members;
     (void)snprintf(next->leader, sizeof(next->leader), "%s", name);
     next->learners.len = 0;
+}
+
+static void prefer(const char *name, struct repl_record *next)
+{
+    if (name_set_has(&w.rec.members, name))
+        record_next_leader(&w.rec, name, next);
+    else
+        go_back(name, next);
 }
 
 static void look(struct node *n)
@@ -350,9 +403,48 @@ static void jump(void)
     next.established = false;
     next.prev_members = w.rec.members;
     next.members.len = 0;
-    for (uint64_t n = 1 + world_below(4); n; n--)
-        (void)name_set_add(&next.members, w.nodes[world_below(NODES)].name);
+    for (uint64_t n = 1 + world_below(4); n; n--) {
+        const struct node *m = &w.nodes[world_below(NODES)];
+        if (!m->lost)
+            (void)name_set_add(&next.members, m->name);
+    }
+    if (!next.members.len)
+        return;
     memcpy(next.leader, next.members.names[0], sizeof(next.leader));
+    set_record(&next);
+}
+
+static const char *unlost(const struct name_set *s)
+{
+    for (uint32_t i = 0; i < s->len; i++)
+        if (!world_node(s->names[i])->lost)
+            return s->names[i];
+    return NULL;
+}
+
+/* What a controller does about members that lost their disks. */
+static void mend(void)
+{
+    struct repl_record next;
+    uint32_t lost = 0;
+    const char *one = NULL, *leader = unlost(&w.rec.members);
+    struct err e;
+
+    for (uint32_t i = 0; i < w.rec.members.len; i++)
+        if (world_node(w.rec.members.names[i])->lost) {
+            one = w.rec.members.names[i];
+            lost++;
+        }
+    if (!lost)
+        return;
+    if (!w.rec.established && lost > (w.rec.members.len - 1) / 2 && w.rec.prev_members.len) {
+        go_back(unlost(&w.rec.prev_members), &next);
+    } else if (world_node(w.rec.leader)->lost && leader) {
+        record_next_leader(&w.rec, leader, &next);
+    } else if (!w.rec.established || !leader ||
+               record_next_remove(&w.rec, one, w.rec.leader, &next, &e)) {
+        return;
+    }
     set_record(&next);
 }
 
@@ -372,7 +464,7 @@ static void change_record(void)
         record_next_leader(&w.rec, who, &next);
     } else if (what < 8) {
         if (w.rec.members.len >= 4 || name_set_has(&w.rec.members, other) ||
-            record_next_add(&w.rec, other, &next, &e))
+            world_node(other)->lost || record_next_add(&w.rec, other, &next, &e))
             return;
     } else if (w.rec.members.len < 3 ||
                record_next_remove(
@@ -491,6 +583,8 @@ static void trouble(void)
             node_up(n);
     } else if (what < 94 && !w.blinks)
         change_record();
+    else if (what < 95 && w.wipes)
+        prng_chance(&w.prng, 0.5) ? lose_disk(n) : mend();
     else if (what < 98)
         world_push((struct event){ .kind = EV_RECORD, .node = i }, world_below(100));
     else if (what < 99 && n->up)
@@ -511,8 +605,10 @@ static void step(void)
             replica_message(n->r, &ev.msg);
         repl_msg_free(&ev.msg);
     } else if (ev.kind == EV_RECORD) {
-        if (n->up && w.rec.term && !w.blind[ev.node])
+        if (n->up && w.rec.term && !w.blind[ev.node]) {
             replica_record(n->r, &w.rec);
+            admit(n);
+        }
     } else if (ev.kind == EV_ASK) {
         ask_at(n);
     } else if (ev.kind == EV_BLINK) {
@@ -546,7 +642,7 @@ static bool whole(void)
         if (!name_set_has(&w.rec.members, n->name))
             continue;
         struct replica_state s = replica_state(n->r);
-        if (n->no_db)
+        if (n->no_db || n->lost)
             return false;
         lead |= s.role == REPLICA_LEADING;
         if (s.record_term != w.rec.term || s.applied != s.last_index || (at && s.applied != at))
@@ -592,8 +688,12 @@ static void heal(void)
     }
     for (uint64_t s = 0; s < HEAL_STEPS && !w.broken[0]; s++) {
         if (s % 50 == 0)
-            for (int i = 0; i < NODES; i++)
+            for (int i = 0; i < NODES; i++) {
                 replica_record(w.nodes[i].r, &w.rec);
+                admit(&w.nodes[i]);
+            }
+        if (s % 500 == 499)
+            mend();
         if (s % 100 == 99 && whole()) {
             check_end();
             return;
@@ -634,6 +734,7 @@ const char *repl_world_run(uint64_t seed, uint32_t mutants, struct repl_world_st
     w.delay_max = prng_chance(&w.prng, 0.5) ? 10 : 200;
     w.blinks = prng_chance(&w.prng, 0.2);
     w.mean = !w.blinks && prng_chance(&w.prng, 0.7);
+    w.wipes = prng_chance(&w.prng, 0.3);
     w.marking = prng_chance(&w.prng, 0.6) ? 0.5 : 0.01;
     w.rec.term = 1;
     for (uint64_t i = 0; i < 1 + 2 * world_below(2) + world_below(2); i++)

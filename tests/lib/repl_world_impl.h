@@ -46,7 +46,10 @@ struct node {
     bool log_event, apply_event;
     uint64_t establish; /* the record's term */
     char prefer[8];
-    struct { /* the log as the replica thinks it is */
+    bool begun; /* what the coordination keeps: it opened a log once */
+    bool kept;  /* its log would survive a power cut */
+    bool lost;  /* it would not, or is gone, and a record may count on it */
+    struct {    /* the log as the replica thinks it is */
         uint64_t term, tag;
     } mirror[LOG_MAX];
     uint64_t commit;
@@ -69,7 +72,7 @@ struct world {
     bool cut[NODES][NODES];
     bool blind[NODES]; /* hears of no records */
     uint64_t hold;     /* cuts stay until then */
-    bool calm, mean, blinks;
+    bool calm, mean, blinks, wipes;
     double marking; /* chance of each step that a record is marked as established */
     double lost, doubled;
     uint64_t delay_max;

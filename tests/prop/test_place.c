@@ -393,6 +393,37 @@ static void test_removal_waits_for_a_majority(void **state)
     assert_string_equal(step.name, "node-2");
 }
 
+/* One whose log is gone is no copy: it goes though it is wanted and lives, when the others are
+ * enough; and learns. */
+static void test_lost_logs(void **state)
+{
+    (void)state;
+    struct fleet f = { .n = 0 };
+    struct name_set at = { .len = 0 };
+    struct place_step step;
+    struct walk w;
+
+    for (unsigned i = 0; i < 3; i++) {
+        fleet_add(&f, i, -1);
+        assert_true(name_set_add(&at, f.names[i]));
+    }
+    walk_begin(&w, &f, &at);
+    w.facts.replicas = 3;
+    (void)name_set_del(&w.facts.synced, "node-2");
+    assert_true(name_set_add(&w.facts.lost, "node-2"));
+    (void)name_set_del(&w.facts.synced, "node-1");
+    place_next(&w.now, &at, &w.facts, &step);
+    assert_int_equal(step.kind, PLACE_NOTHING); /* node-1 does not know everything yet */
+    (void)name_set_add(&w.facts.synced, "node-1");
+    place_next(&w.now, &at, &w.facts, &step);
+    assert_int_equal(step.kind, PLACE_REMOVE);
+    assert_string_equal(step.name, "node-2");
+    record_established(&step.to, &w.now);
+    place_next(&w.now, &at, &w.facts, &step);
+    assert_int_equal(step.kind, PLACE_LEARN);
+    assert_string_equal(step.name, "node-2");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -404,6 +435,7 @@ int main(void)
         cmocka_unit_test(test_the_dead_are_replaced),
         cmocka_unit_test(test_never_below_replicas),
         cmocka_unit_test(test_removal_waits_for_a_majority),
+        cmocka_unit_test(test_lost_logs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
  *
  * Replicas of one shard in a simulated world: a network that loses, repeats, reorders, cuts; disks
  * that lose power between fsyncs; nodes that die and come back; a coordination whose records come
- * late; members that change; snapshots. At every moment:
+ * late; members that change; snapshots; disks that are lost for good. At every moment:
  *
  *   - what is committed at an index is the same for everybody, for ever;
  *   - a term has one leader; what is acked is committed; what is read knows all that was acked
@@ -31,7 +31,7 @@
 #include "common/repl/rlog.h"
 #include "tests/lib/repl_world.h"
 
-static uint64_t ran, writes, reads, leaders, snapshots;
+static uint64_t ran, writes, reads, leaders, snapshots, wiped;
 
 static const char *one(uint64_t seed, uint32_t mutants)
 {
@@ -43,6 +43,7 @@ static const char *one(uint64_t seed, uint32_t mutants)
     reads += s.reads;
     leaders += s.leaders;
     snapshots += s.snapshots;
+    wiped += s.wiped;
     return broken;
 }
 
@@ -65,8 +66,8 @@ static void test_right(void **state)
             fail_msg("SEED=%" PRIu64 ": %s", seed, broken);
     }
     printf("%" PRIu64 " runs: %" PRIu64 " writes acked, %" PRIu64 " reads, %" PRIu64
-           " leaders, %" PRIu64 " snapshots\n",
-           ran, writes, reads, leaders, snapshots);
+           " leaders, %" PRIu64 " snapshots, %" PRIu64 " lost disks\n",
+           ran, writes, reads, leaders, snapshots, wiped);
     /* A world in which nothing happens would prove nothing. */
     assert_true(writes > n * 10 && reads > n / 2 && leaders > n * 2 && snapshots > 0);
 }
@@ -109,13 +110,14 @@ static void test_mutants(void **state)
         { MUTANT_ACK_BEFORE_SYNC, "acks before the fsync", 1050 },
         { MUTANT_TRUNCATE_ALWAYS, "cuts what stands behind a message's entries", 1000 },
         { MUTANT_IGNORE_PREV_MEMBERS, "does not ask the former members", 1000 },
-        { MUTANT_READ_UNCONFIRMED, "reads without asking whether it leads", 1200 },
+        { MUTANT_READ_UNCONFIRMED, "reads without asking whether it leads", 2700 },
         { MUTANT_SNAPSHOT_NO_TERM, "forgets the term of a snapshot", 1000 },
         { MUTANT_COMMIT_UNESTABLISHED, "commits before its record is established", 1535 },
         { MUTANT_NO_PREV_CHECK, "takes entries behind a gap in history", 1000 },
         { MUTANT_SAME_TERM_AGAIN, "leads again in the same term after a restart", 1045 },
         { MUTANT_MINORITY, "one is a majority", 1000 },
         { MUTANT_LOSE_TAIL, "leads with its own log, however short", 1000 },
+        { MUTANT_FORGETS, "answers though its log is gone", 1000 },
     };
     const char *only = getenv("MUTANT"), *from = getenv("FROM");
     size_t missed = 0;
