@@ -500,8 +500,8 @@ static void on_run(void *cookie, uint64_t from, uint64_t term)
 /* A database that is ahead of the log, or of another history, has it from a snapshot that was put
  * in place before the log knew: the log goes on behind it. One with rows that never had a log (it
  * was the only copy) becomes entry 1 of a log: others get it as a snapshot. One that is half, or
- * older than the log (it was lost), is none: *index is 0 then. Nor is one whose log was lost: what it
- * lacks of that nobody here knows. */
+ * older than the log (it was lost), is none: *index is 0 then. Nor is one whose log was lost: what
+ * it lacks of that nobody here knows. */
 static int join(struct repl_node *n, struct rlog_state *s, uint64_t *index, uint64_t *term,
                 bool *no_database, struct err *e)
 {

@@ -284,33 +284,6 @@ static void snapshot_step(struct node *n, struct node *from, uint64_t life)
     replica_snapshot_sent(from->r, n->name, ok ? index : 0);
 }
 
-/* Watches tell everybody, some late. */
-static void set_record(const struct repl_record *rec)
-{
-    w.rec = *rec;
-    for (int i = 0; i < NODES; i++)
-        world_push((struct event){ .kind = EV_RECORD, .node = i },
-                   world_below(prng_chance(&w.prng, 0.7) ? 10 : 300));
-}
-
-/* To the members of before. */
-static void go_back(const char *name, struct repl_record *next)
-{
-    *next = w.rec;
-    next->term++;
-    next->members = w.rec.prev_members;
-    (void)snprintf(next->leader, sizeof(next->leader), "%s", name);
-    next->learners.len = 0;
-}
-
-static void prefer(const char *name, struct repl_record *next)
-{
-    if (name_set_has(&w.rec.members, name))
-        record_next_leader(&w.rec, name, next);
-    else
-        go_back(name, next);
-}
-
 static void look(struct node *n)
 {
     struct replica_state s;
@@ -331,13 +304,13 @@ static void look(struct node *n)
     }
     if (n->establish == w.rec.term && !w.rec.established && prng_chance(&w.prng, 0.5)) {
         record_established(&w.rec, &next);
-        set_record(&next);
+        world_record(&next);
         n->establish = 0;
     }
     if (n->prefer[0]) {
         if (w.rec.term == s.record_term) {
-            prefer(n->prefer, &next);
-            set_record(&next);
+            world_prefer(n->prefer, &next);
+            world_record(&next);
         }
         n->prefer[0] = '\0';
     }
@@ -386,100 +359,6 @@ static void ask(void)
     ask_at(n);
 }
 
-/* Any other members at once: more than the coordination's rules allow, but what the protocol
- * bears. */
-static void jump(void)
-{
-    struct repl_record next = w.rec;
-
-    if (!w.rec.established) { /* back */
-        if (w.rec.prev_members.len) {
-            prefer(w.rec.prev_members.names[world_below(w.rec.prev_members.len)], &next);
-            set_record(&next);
-        }
-        return;
-    }
-    next.term++;
-    next.established = false;
-    next.prev_members = w.rec.members;
-    next.members.len = 0;
-    for (uint64_t n = 1 + world_below(4); n; n--) {
-        const struct node *m = &w.nodes[world_below(NODES)];
-        if (!m->lost)
-            (void)name_set_add(&next.members, m->name);
-    }
-    if (!next.members.len)
-        return;
-    memcpy(next.leader, next.members.names[0], sizeof(next.leader));
-    set_record(&next);
-}
-
-static const char *unlost(const struct name_set *s)
-{
-    for (uint32_t i = 0; i < s->len; i++)
-        if (!world_node(s->names[i])->lost)
-            return s->names[i];
-    return NULL;
-}
-
-/* What a controller does about members that lost their disks. */
-static void mend(void)
-{
-    struct repl_record next;
-    uint32_t lost = 0;
-    const char *one = NULL, *leader = unlost(&w.rec.members);
-    struct err e;
-
-    for (uint32_t i = 0; i < w.rec.members.len; i++)
-        if (world_node(w.rec.members.names[i])->lost) {
-            one = w.rec.members.names[i];
-            lost++;
-        }
-    if (!lost)
-        return;
-    if (!w.rec.established && lost > (w.rec.members.len - 1) / 2 && w.rec.prev_members.len) {
-        go_back(unlost(&w.rec.prev_members), &next);
-    } else if (world_node(w.rec.leader)->lost && leader) {
-        record_next_leader(&w.rec, leader, &next);
-    } else if (!w.rec.established || !leader ||
-               record_next_remove(&w.rec, one, w.rec.leader, &next, &e)) {
-        return;
-    }
-    set_record(&next);
-}
-
-static void change_record(void)
-{
-    struct repl_record next;
-    struct err e;
-    uint64_t what = world_below(10);
-    const char *who = w.rec.members.names[world_below(w.rec.members.len)];
-    const char *other = w.nodes[world_below(NODES)].name;
-
-    if (what < 2) {
-        jump();
-        return;
-    }
-    if (what < 5) {
-        record_next_leader(&w.rec, who, &next);
-    } else if (what < 8) {
-        if (w.rec.members.len >= 4 || name_set_has(&w.rec.members, other) ||
-            world_node(other)->lost || record_next_add(&w.rec, other, &next, &e))
-            return;
-    } else if (w.rec.members.len < 3 ||
-               record_next_remove(
-                   &w.rec, who,
-                   !strcmp(who, w.rec.leader)
-                       ? w.rec.members.names[!strcmp(who, w.rec.members.names[0]) ? 1 : 0]
-                       : w.rec.leader,
-                   &next, &e)) {
-        return;
-    }
-    if (record_may_follow(&w.rec, &next, &e))
-        world_broken("the test makes a record that may not be: %s", e.text);
-    set_record(&next);
-}
-
 static void heal_net(void)
 {
     if (w.now >= w.hold)
@@ -502,7 +381,7 @@ static void mean(void)
             world_push((struct event){ .kind = EV_BLINK, .node = k % NODES },
                        world_below(10 + 3 * w.delay_max));
         record_next_leader(&w.rec, w.rec.members.names[world_below(w.rec.members.len)], &next);
-        set_record(&next);
+        world_record(&next);
         break;
     case 9:
         for (int k = 0; k < NODES; k++)
@@ -529,7 +408,7 @@ static void mean(void)
         break;
     case 2:
         record_next_leader(&w.rec, w.rec.members.names[world_below(w.rec.members.len)], &next);
-        set_record(&next);
+        world_record(&next);
         break;
     case 3:
         for (int k = 0; k < NODES; k++)
@@ -539,7 +418,7 @@ static void mean(void)
         for (int k = 0; k < 20; k++) /* of one who believes to lead */
             world_push((struct event){ .kind = EV_ASK, .node = i }, world_below(3000));
         record_next_leader(&w.rec, w.rec.members.names[world_below(w.rec.members.len)], &next);
-        set_record(&next);
+        world_record(&next);
         break;
     case 4:
         for (int k = 0; k < NODES; k++)
@@ -582,9 +461,9 @@ static void trouble(void)
         if (!n->up)
             node_up(n);
     } else if (what < 94 && !w.blinks)
-        change_record();
+        world_change_record();
     else if (what < 95 && w.wipes)
-        prng_chance(&w.prng, 0.5) ? lose_disk(n) : mend();
+        prng_chance(&w.prng, 0.5) ? lose_disk(n) : world_mend();
     else if (what < 98)
         world_push((struct event){ .kind = EV_RECORD, .node = i }, world_below(100));
     else if (what < 99 && n->up)
@@ -693,7 +572,7 @@ static void heal(void)
                 admit(&w.nodes[i]);
             }
         if (s % 500 == 499)
-            mend();
+            world_mend();
         if (s % 100 == 99 && whole()) {
             check_end();
             return;

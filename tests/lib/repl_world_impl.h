@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * repl_world_impl.h: the world of repl_world.h, shared by repl_world.c (what happens) and
- * repl_world_io.c (events, what replicas put out, the oracle of commits).
+ * repl_world_io.c (events, what replicas put out, the oracle of commits), repl_world_rec.c (records).
  */
 #ifndef TESTS_LIB_REPL_WORLD_IMPL_H
 #define TESTS_LIB_REPL_WORLD_IMPL_H
@@ -96,5 +96,10 @@ void world_node_event(struct node *n, enum event_kind kind, uint64_t delay);
 struct node *world_node(const char *name);
 uint64_t world_tag(const struct repl_entry *x);
 struct replica_io world_io(struct node *n);
+/* repl_world_rec.c */
+void world_record(const struct repl_record *rec);
+void world_prefer(const char *name, struct repl_record *next);
+void world_mend(void); /* what a controller does about members that lost their disks */
+void world_change_record(void);
 
 #endif
