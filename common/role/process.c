@@ -21,6 +21,7 @@
 #include "common/obs/log.h"
 #include "common/role/admin.h"
 #include "common/role/cluster_page.h"
+#include "common/role/cluster_places.h"
 #include "common/role/fdlimit.h"
 #include "common/role/lock.h"
 #include "common/role/memory.h"
@@ -242,6 +243,7 @@ int process_start(struct process *p, const char *program, const struct conf *con
     }
     admin_routes(p);
     cluster_page_routes(p);
+    cluster_places_routes(p);
     debug_routes(p);
     p->tick = loop_timer_new(p->loop, on_tick, p);
     return 0;

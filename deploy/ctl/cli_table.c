@@ -307,8 +307,8 @@ static const struct cli_command admin_cli = {
 };
 static const struct cli_command cluster_cli = {
     .name = "cluster",
-    .args = "[status|drain NODE|undrain NODE]",
-    .help = "Nodes and shards: who leads, what is missing; nodes to be emptied.",
+    .args = "[status|drain NODE|undrain NODE|spread TENANT SERVICE N|tenant TENANT N]",
+    .help = "Nodes and shards: who leads, what is missing; what is to be emptied or spread.",
     .more =
         "status exits with 1 unless every shard has a leader and all of its copies. Nodes and "
         "leaders are the same whichever server is asked; whether followers keep up is shown for "
@@ -316,14 +316,19 @@ static const struct cli_command cluster_cli = {
         "drain has the shards of a node moved to others, a step at a time; --wait until none is "
         "left, and the node can be stopped for good. undrain takes it back. Both want etcd, and a "
         "token of http.admin_token_file where there is one. --json: {\"node\", \"empty\"}.\n"
+        "spread has the series of a service go to N shards instead of one, tenant all of a "
+        "tenant's to N of all shards (0: all; tenant \"*\": whoever was given no number): for "
+        "profiles from some minutes ahead on (cluster.place_after), as the answer says. What was "
+        "stored stays where it is and is found. --json: {\"tenant\", \"service\", \"shards\", "
+        "\"from\", \"changed\"}.\n"
         "status --json: {\"healthy\", \"summary\", \"coordination\", \"mapVersion\", "
         "\"replicas\", \"ageMs\", \"moving\", \"nodes\":[{\"name\", \"zone\", \"addr\", "
         "\"state\", \"live\", \"shards\", \"leads\"}], \"shards\":[{\"shard\", \"is\", "
         "\"term\", \"leader\", \"leaderLive\", \"established\", \"members\", "
         "\"learners\", \"peers\":[{\"name\", \"member\", \"behind\", \"snapshot\"}]}]}",
     .options = "wait",
-    .words = "status drain undrain",
-    .args_max = 2,
+    .words = "status drain undrain spread tenant",
+    .args_max = 4,
     .run = ctl_cluster,
 };
 const struct cli_command upload_cli = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cluster: is the cluster well; and which nodes are to be emptied.
+ * cluster: is the cluster well; which nodes are to be emptied, and what is to be spread.
  */
 #include <stdio.h>
 #include <time.h>
@@ -8,6 +8,7 @@
 #include "common/cluster/record.h"
 #include "deploy/ctl/ask.h"
 #include "deploy/ctl/commands.h"
+#include "deploy/ctl/places.h"
 #include "deploy/ctl/ring.h"
 
 #define WAIT_MS 500
@@ -26,12 +27,17 @@ static int ask_ring(struct cli *c, struct json_doc **ret_doc, struct ring *r, st
 
 static int status(struct cli *c, struct err *e)
 {
-    struct json_doc *doc;
+    struct json_doc *doc, *places;
     struct ring r;
     struct json j;
 
     if (ask_ring(c, &doc, &r, e))
         return commands_fail(c, e);
+    if (places_ask(c, &places, e)) {
+        ring_deinit(&r);
+        json_doc_free(doc);
+        return commands_fail(c, e);
+    }
     bool ok = ring_healthy(&r);
     if (c->o.json) {
         json_init(&j, &c->out);
@@ -39,8 +45,10 @@ static int status(struct cli *c, struct err *e)
         cli_json_end(c);
     } else {
         ring_text(&c->term, &r, &c->out);
+        places_text(places, &c->out);
     }
     ring_deinit(&r);
+    json_doc_free(places);
     json_doc_free(doc);
     return ok ? CLI_DONE : CLI_NO;
 }
@@ -133,8 +141,13 @@ int ctl_cluster(struct cli *c)
 
     if (strcmp(what, "drain") == 0 || strcmp(what, "undrain") == 0)
         return drain(c, what, &e) ? commands_fail(c, &e) : CLI_DONE;
+    if (strcmp(what, "spread") == 0 || strcmp(what, "tenant") == 0)
+        return places_change(c, &e) ? commands_fail(c, &e) : CLI_DONE;
     if (strcmp(what, "status") == 0 && c->args_len < 2)
         return status(c, &e);
-    (void)err_set(&e, ERR_CONFIG, "cluster %.60s: want status, drain NODE or undrain NODE", what);
+    (void)err_set(&e, ERR_CONFIG,
+                  "cluster %.60s: want status, drain NODE, undrain NODE, spread TENANT SERVICE "
+                  "SHARDS or tenant TENANT SHARDS",
+                  what);
     return cli_fail(c, &e);
 }

@@ -1,0 +1,201 @@
+"""A service is spread over more shards, and a tenant gets fewer, while pushes go on: in real processes
+with a real etcd. Every push has an Idempotency-Key and is sent again before and after the change,
+through either of two distributors: each counts once, and every answer is exact at any moment.
+
+Time stands for a change: it is for profiles from two seconds later on (cluster.place_after), and each
+push says when it was. CASE=part of a name runs some.
+"""
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import cluster
+import replicated
+
+CTL = str(cluster.BIN / "embertreectl")
+SHARDS = 6
+PODS = 12
+TICK = 10_000_000  # nanoseconds of one sample at the default 100 Hz
+STEP_WAIT = 2      # seconds, cluster.place_after
+
+
+class Pushes:
+    """Everything that was ever acked, to be sent again and asked for."""
+
+    def __init__(self, c, tenant="anonymous"):
+        self.c, self.tenant = c, tenant
+        self.sent = []   # (service, pod, at, stack, value)
+        self.lock = threading.Lock()
+        self.began = int(time.time()) - 60
+
+    def send(self, push, distributor):
+        service, pod, at, stack, value = push
+        r = distributor.post("/ingest", f"root;{stack} {value}\n",
+                             {"Idempotency-Key": stack, "X-Scope-OrgID": self.tenant},
+                             name=service + ".cpu{pod=%s}" % pod, from_=str(at), until=str(at + 1))
+        assert r.status == 200, r
+
+    def new(self, service, distributor, at=None):
+        with self.lock:
+            n = len(self.sent)
+            push = (service, f"p{n % PODS}", int(time.time()) if at is None else at,
+                    f"s{n}-{self.tenant}", n % 97 + 1)
+            self.sent.append(push)
+        self.send(push, distributor)
+
+    def again(self, distributors):
+        for i, push in enumerate(list(self.sent)):
+            self.send(push, distributors[i % len(distributors)])
+
+    def want(self, service):
+        with self.lock:
+            return {("root", stack): value * TICK for s, _pod, _at, stack, value in self.sent
+                    if s == service}
+
+    def ask(self, service):
+        path = "/pyroscope/render?" + urllib.parse.urlencode({
+            "query": cluster.CPU_TYPE + '{service_name="%s"}' % service, "format": "json",
+            "max-nodes": "1000000", "from": str(self.began), "until": str(int(time.time()) + 60)})
+        r = self.c.querier.request("GET", path, headers={"X-Scope-OrgID": self.tenant})
+        assert r.status == 200, r
+        return r.json()
+
+    def exact(self, service):
+        """The flame graph and the timeline hold each push once."""
+        want, answer = self.want(service), self.ask(service)
+        got = cluster.leaves(answer["flamebearer"])
+        assert got == want, (len(got), len(want), [k for k in want if got.get(k) != want[k]][:5])
+        assert sum(answer["timeline"]["samples"]) == sum(want.values()), answer["timeline"]
+        return len(want)
+
+
+def ctl(c, *args):
+    out = subprocess.run([CTL, "cluster", *args, "--server", f"http://127.0.0.1:{c.querier.port}"],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=30)
+    assert out.returncode == 0, (args, out.stdout, out.stderr)
+    return out.stdout
+
+
+def used_shards(c):
+    """Writes taken, by shard: of the copies' logs."""
+    return {r["shard"]: r["commit"] for ring in c.rings().values() for r in ring.get("replicas", [])
+            if r["state"] == "serving"}
+
+
+def two_distributors(c):
+    return [c.distributor, c.second]
+
+
+class Cluster(replicated.Cluster):
+    def __init__(self, *options):
+        super().__init__(shards=SHARDS, options=[f"--cluster.place-after={STEP_WAIT}s", *options])
+        secret = "--distributor.write-id-secret=the-secret-of-this-test"
+        self.distributor = self.process("distributor", secret)
+        self.second = self.process("distributor", secret, folder="distributor2")
+        self.writer = self.distributor
+
+    def processes(self):
+        return super().processes() + [self.second]
+
+
+def wait_for(what, limit_s=20):
+    until = time.monotonic() + limit_s
+    while time.monotonic() < until:
+        got = what()
+        if got:
+            return got
+        time.sleep(0.1)
+    raise AssertionError("did not come: " + what.__name__)
+
+
+def knows_step(c, find):
+    def known():
+        for p in (*two_distributors(c), c.querier):
+            places = p.get("/api/v1/cluster/places").json()
+            if not find(places):
+                return False
+        return True
+    return known
+
+
+def test_spread_under_load():
+    with Cluster() as c:
+        load, stop = Pushes(c), threading.Event()
+        c.wait_whole()
+        for i in range(30):
+            load.new("big", two_distributors(c)[i % 2], at=int(time.time()) - 50 + i)
+        before = used_shards(c)
+
+        def go_on(number):
+            while not stop.is_set():
+                load.new("big", two_distributors(c)[number])
+                time.sleep(0.05)
+
+        threads = [threading.Thread(target=go_on, args=(i,)) for i in range(2)]
+        for t in threads:
+            t.start()
+        try:
+            said = json.loads(ctl(c, "spread", "anonymous", "big", "4", "--json"))
+            assert said["changed"] and said["shards"] == 4 and said["from"] > time.time() * 1000, said
+            again = json.loads(ctl(c, "spread", "anonymous", "big", "4", "--json"))
+            assert not again["changed"] and again["from"] == said["from"], again
+            wait_for(knows_step(c, lambda p: any(len(s["steps"]) == 2 for s in p["services"])))
+            load.again(two_distributors(c))  # the map has changed, its time has not come
+            while time.time() * 1000 < said["from"] + 3000:
+                time.sleep(0.2)
+        finally:
+            stop.set()
+            for t in threads:
+                t.join()
+        n = load.exact("big")
+        load.again(two_distributors(c)[::-1])
+        assert load.exact("big") == n
+        grown = [s for s, commit in used_shards(c).items() if commit > before.get(s, 0)]
+        assert len(grown) >= 4, (before, used_shards(c))
+        text = ctl(c, "status")
+        assert "service big of anonymous: 1, then 4 from " in text, text
+        # Everything else that is asked of a service finds all of its places.
+        series = c.connect("LabelValues", {
+            "name": "pod", "matchers": ['{service_name="big"}'],
+            "start": str(load.began * 1000), "end": str(int(time.time() + 60) * 1000)})
+        assert sorted(series.json()["names"]) == sorted(f"p{i}" for i in range(PODS)), series
+        gone = c.querier.post("/api/v1/delete", b"", query='{service_name="big"}',
+                              confirm='{service_name="big"}')
+        assert gone.status == 200 and gone.json()["shards"] == SHARDS, gone
+        assert not cluster.leaves(load.ask("big")["flamebearer"])
+        print(f"     {n} pushes, each sent three times; shards used: {len(grown)}")
+
+
+def test_tenant_gets_fewer_shards():
+    with Cluster("--tenancy.multi") as c:
+        load = Pushes(c, "acme")
+        c.wait_whole()
+        for i in range(40):
+            load.new(f"svc{i % 10}", two_distributors(c)[i % 2])
+        said = json.loads(ctl(c, "tenant", "acme", "2", "--json"))
+        wait_for(knows_step(c, lambda p: len(p["tenants"]) == 2))
+        load.again(two_distributors(c))
+        while time.time() * 1000 < said["from"] + 1000:
+            time.sleep(0.2)
+        before = used_shards(c)
+        for i in range(40):
+            load.new(f"svc{i % 10}", two_distributors(c)[i % 2])
+        grown = [s for s, commit in used_shards(c).items() if commit > before.get(s, 0)]
+        assert len(grown) <= 2, (before, used_shards(c))
+        load.again(two_distributors(c)[::-1])
+        for i in range(10):
+            load.exact(f"svc{i}")
+        text = ctl(c, "status")
+        assert "tenant acme: all, then 2 from " in text, text
+
+
+if __name__ == "__main__":
+    if not replicated.available():
+        print("SKIPPED: there is no etcd (package etcd-server)")
+        sys.exit(0)
+    cluster.main([test_spread_under_load, test_tenant_gets_fewer_shards])
