@@ -10,6 +10,9 @@
  * that leaves this ingester: it is held while a unit is moved, and let go between two of them. A
  * replica that stopped leading in the meantime cannot write the batch, so it moves nothing.
  *
+ * Before it writes or deletes objects of a shard, it takes a generation (common/cold/generation.h):
+ * once as long as no other does, again after a deletion that may still happen.
+ *
  * What fails is logged and tried again in the next round; data stay here until then.
  */
 #include "ingester/tier.h"
@@ -23,6 +26,7 @@
 #include "common/cold/place.h"
 #include "common/obs/log.h"
 #include "common/sys/thread.h"
+#include "ingester/tier_land.h"
 
 #define HANDLES_MAX 8
 #define UNITS_ROUND 256 /* of one shard */
@@ -32,6 +36,7 @@ struct tier_shard { /* what is known of a shard from round to round; by place */
     bool known;
     int64_t backup_ms; /* wall: of the newest head */
     uint64_t head;
+    struct cold_generation generation; /* ours; now 0: none is taken */
     struct backup_sweep *sweep;
 };
 struct tier {
@@ -41,8 +46,9 @@ struct tier {
     struct object_store *o; /* the thread's */
     struct thread thread;
     atomic_bool stop;
-    struct mutex lock;   /* guards `landed` */
-    pthread_cond_t wake; /* stop, landed */
+    struct mutex lock;
+    pthread_cond_t wake; /* stop */
+    struct tier_land land;
     struct tier_shard at[SHARDS_MAX];
     struct metric_cell *rows, *bytes, *units, *errors, *backups, *deleted, *age, *hits, *misses,
         *cache_bytes;
@@ -68,47 +74,6 @@ static void wait_ms(struct tier *t, uint64_t ms)
     mutex_unlock(&t->lock);
 }
 
-/* A batch for a shard's thread. */
-struct landing {
-    struct shard_task task;
-    struct tier *t;
-    struct kv *kv;
-    struct kv_batch *batch; /* owned */
-    bool moved, landed;
-    struct err err;
-};
-
-static void land_run(struct shard_task *task, struct store *s)
-{
-    struct landing *l = container_of(task, struct landing, task);
-
-    l->moved = kv_cold_unchanged(l->kv) && store_put_rows(s, l->batch, &l->err) == 0;
-}
-
-static void land_done(struct shard_task *task)
-{
-    struct landing *l = container_of(task, struct landing, task);
-    struct tier *t = l->t;
-
-    mutex_lock(&t->lock);
-    l->landed = true;
-    CHECK(pthread_cond_broadcast(&t->wake) == 0);
-    mutex_unlock(&t->lock);
-}
-
-/* Cold thread. The loop must turn meanwhile. */
-static void land(struct tier *t, struct shard *s, struct landing *l)
-{
-    l->task = (struct shard_task){ .run = land_run, .done = land_done };
-    l->t = t;
-    shard_run(s, &l->task);
-    mutex_lock(&t->lock);
-    while (!l->landed)
-        CHECK(pthread_cond_wait(&t->wake, &t->lock.m) == 0);
-    mutex_unlock(&t->lock);
-    kv_batch_free(l->batch);
-}
-
 /* ---- one shard ------------------------------------------------------------------------------ */
 
 static void failed(struct tier *t, uint32_t number, const char *what, const struct err *e)
@@ -117,38 +82,52 @@ static void failed(struct tier *t, uint32_t number, const char *what, const stru
     log_warn(what, KV_U64("shard", number), KV_ERR(e));
 }
 
-static int move_unit(struct tier *t, struct shard *s, struct kv *kv, const struct cold_unit *unit,
-                     struct err *e)
+/* Ours is the newest one, or becomes so. */
+static int own(struct tier *t, struct tier_shard *at, struct shard *s, struct kv *kv, struct err *e)
 {
-    struct landing l = { .kv = kv };
-    struct cold_moved moved;
-    int rc;
+    struct cold_generation seen;
 
+    if (cold_generation_read(kv, &seen, e))
+        return e->code;
+    if (at->generation.now && at->generation.now == seen.now)
+        return 0;
+    at->generation.now = 0;
+    at->known = false; /* another one may have written heads */
+    return tier_land_take(&t->land, s, kv, cold_generation_of_head(at->head), &at->generation, e);
+}
+
+static int move_unit(struct tier *t, struct tier_shard *at, struct shard *s, struct kv *kv,
+                     const struct cold_unit *unit, struct err *e)
+{
+    struct kv_batch *batch;
+    struct cold_moved moved;
+    bool landed;
+    int rc = own(t, at, s, kv, e);
+
+    if (rc)
+        return rc;
     kv_cold_watch(kv, unit->cf, key_str(&unit->from), key_str(&unit->to));
-    rc = cold_offload(kv, unit, t->o, &l.batch, &moved, e);
+    rc = cold_offload(kv, unit, t->o, at->generation.now, &batch, &moved, e);
     if (rc) {
         (void)kv_cold_unchanged(kv);
         return rc;
     }
-    land(t, s, &l);
-    if (l.err.code) {
-        *e = l.err;
-        return e->code;
-    }
-    if (l.moved) {
+    rc = tier_land_move(&t->land, s, kv, at->generation.now, batch, &landed, e);
+    if (!rc && landed) {
         metric_add(t->units, 1);
         metric_add(t->rows, moved.rows);
         metric_add(t->bytes, moved.bytes);
         kv_compact(kv_cold_inner(kv), unit->cf, key_str(&unit->from), key_str(&unit->to));
     }
-    return 0;
+    return rc;
 }
 
 /* The next unit of a shard; false: there is none, it failed, or the shard is not here. */
-static bool move_next(struct tier *t, uint32_t number, uint32_t before, struct cold_unit *unit)
+static bool move_next(struct tier *t, struct tier_shard *at, uint32_t before,
+                      struct cold_unit *unit)
 {
     struct err e = { 0 };
-    struct shard *s = shards_get(t->in->shards, number, &e);
+    struct shard *s = shards_get(t->in->shards, at->number, &e);
     bool found = false;
 
     if (!s)
@@ -158,15 +137,15 @@ static bool move_next(struct tier *t, uint32_t number, uint32_t before, struct c
     int rc =
         store_read_only(shard_store(s)) ? ERR_BUSY : cold_unit_next(kv, before, unit, &found, &e);
     if (!rc && found)
-        rc = move_unit(t, s, kv, unit, &e);
+        rc = move_unit(t, at, s, kv, unit, &e);
     store_view_put(v);
     shards_put(t->in->shards, s);
     if (rc && rc != ERR_BUSY && !stopped(t))
-        failed(t, number, "old data could not be moved to the cold tier; they stay here", &e);
+        failed(t, at->number, "old data could not be moved to the cold tier; they stay here", &e);
     return !rc && found;
 }
 
-static void move_shard(struct tier *t, uint32_t number)
+static void move_shard(struct tier *t, struct tier_shard *at)
 {
     int64_t before_ms = clock_wall_ms(t->in->ctx->env->clock) - (int64_t)t->conf->after_ms;
     struct cold_unit unit = { .cf = KV_RAW };
@@ -175,25 +154,26 @@ static void move_shard(struct tier *t, uint32_t number)
         return;
     uint32_t before = (uint32_t)((before_ms - SLOT_EPOCH_MS) / SLOT_MS);
     for (int i = 0; i < UNITS_ROUND && !stopped(t); i++)
-        if (!move_next(t, number, before, &unit))
+        if (!move_next(t, at, before, &unit))
             break;
 }
 
 /* ---- backups -------------------------------------------------------------------------------- */
 
-static int learn_newest(struct tier *t, struct tier_shard *at, struct err *e)
+/* The newest head, if there is one: to be freed. */
+static int learn_newest(struct tier *t, struct tier_shard *at, struct backup_head *ret,
+                        struct err *e)
 {
-    struct backup_head head;
     struct err why = { 0 };
-    int rc = backup_newest(t->o, at->number, &at->head, &head, &why);
+    int rc = backup_newest(t->o, at->number, &at->head, ret, &why);
 
     if (rc == ERR_NOT_FOUND) {
+        *ret = (struct backup_head){ 0 };
         at->head = 0;
         at->backup_ms = 0;
         rc = 0;
     } else if (!rc) {
-        at->backup_ms = head.wall_ms;
-        backup_head_deinit(&head);
+        at->backup_ms = ret->wall_ms;
     } else {
         *e = why;
     }
@@ -201,35 +181,95 @@ static int learn_newest(struct tier *t, struct tier_shard *at, struct err *e)
     return rc;
 }
 
-static int back_up(struct tier *t, struct tier_shard *at, struct store *s, struct err *e)
+struct proving {
+    struct tier *t;
+    struct tier_shard *at;
+    struct shard *s;
+    struct kv *kv;
+};
+
+static int prove(void *cookie, struct manifest **ret, struct err *e)
+{
+    struct proving *p = cookie;
+
+    return tier_land_prove(&p->t->land, p->s, p->kv, p->at->generation.now, ret, e);
+}
+
+static int sweep(struct tier *t, struct tier_shard *at, struct shard *s, struct kv *kv,
+                 struct err *e)
+{
+    struct proving p = { t, at, s, kv };
+    struct backup_sweep_opts o = { .o = t->o,
+                                   .shard = at->number,
+                                   .keep = (size_t)t->conf->backups,
+                                   .prove = prove,
+                                   .cookie = &p };
+    uint64_t deleted = 0;
+    int rc = backup_sweep(at->sweep, &o, &deleted, e);
+
+    metric_add(t->deleted, deleted);
+    if (rc) /* what was asked for may still happen: names of this generation are not made again */
+        at->generation.now = 0;
+    return rc;
+}
+
+/* In a generation of ours; `newest` was read in it. */
+static int write_head(struct tier *t, struct tier_shard *at, const struct backup_head *newest,
+                      struct kv *kv, struct err *e)
 {
     int64_t now = clock_wall_ms(t->in->ctx->env->clock);
-    struct store_view *v = store_view_get(s);
-    struct kv *kv = store_view_kv(v);
     struct backup_opts o = {
         .kv = kv,
         .o = t->o,
         .shards = (uint32_t)t->in->ctx->cluster->shards,
         .wall_ms = now,
-        .number = MAX(at->head + 1, (uint64_t)now),
+        .generation = &at->generation,
+        .before = newest,
         .stop = &t->stop,
     };
     struct backup_done done;
-    uint64_t deleted = 0;
-    int rc = backup_write(&o, &done, e);
+    int rc = cold_generation_head(&at->generation, at->head, &o.number, e);
 
-    if (!rc) {
-        at->head = o.number;
-        at->backup_ms = now;
-        metric_add(t->backups, 1);
-        log_info("backup written", KV_U64("shard", at->number), KV_U64("bytes", done.bytes),
-                 KV_U64("uploaded_bytes", done.up_bytes));
-        struct manifest *m = kv_cold_manifest(kv, NULL);
-        rc = backup_sweep(at->sweep, t->o, m, (size_t)t->conf->backups, &deleted, e);
-        manifest_unref(m);
-        metric_add(t->deleted, deleted);
+    if (rc) {
+        at->generation.now = 0; /* a database older than the bucket: over that head next time */
+        return rc;
     }
+    rc = backup_write(&o, &done, e);
+    if (rc)
+        return rc;
+    at->head = o.number;
+    at->backup_ms = now;
+    metric_add(t->backups, 1);
+    log_info("backup written", KV_U64("shard", at->number), KV_U64("bytes", done.bytes),
+             KV_U64("uploaded_bytes", done.up_bytes));
+    return 0;
+}
+
+static int back_up(struct tier *t, struct tier_shard *at, struct shard *s, struct err *e)
+{
+    struct store_view *v = store_view_get(shard_store(s));
+    struct kv *kv = store_view_kv(v);
+    struct backup_head newest = { 0 };
+    int rc = own(t, at, s, kv, e);
+
+    if (!rc)
+        rc = learn_newest(t, at, &newest, e);
+    if (!rc)
+        rc = write_head(t, at, &newest, kv, e);
+    if (!rc)
+        rc = sweep(t, at, s, kv, e);
+    backup_head_deinit(&newest);
     store_view_put(v);
+    return rc;
+}
+
+/* When the newest head is of; a generation is not taken for that alone. */
+static int learn_age(struct tier *t, struct tier_shard *at, struct err *e)
+{
+    struct backup_head newest = { 0 };
+    int rc = at->known ? 0 : learn_newest(t, at, &newest, e);
+
+    backup_head_deinit(&newest);
     return rc;
 }
 
@@ -238,17 +278,16 @@ static void back_up_shard(struct tier *t, struct tier_shard *at)
     int64_t now = clock_wall_ms(t->in->ctx->env->clock);
     struct err e = { 0 };
     struct shard *s;
-    int rc = 0;
+    int rc;
 
     if (!t->conf->backup_interval_ms || stopped(t))
         return;
-    if (!at->known)
-        rc = learn_newest(t, at, &e);
+    rc = learn_age(t, at, &e);
     if (!rc && now - at->backup_ms >= (int64_t)t->conf->backup_interval_ms) {
         s = shards_get(t->in->shards, at->number, &e);
         if (!s)
             return;
-        rc = back_up(t, at, shard_store(s), &e);
+        rc = back_up(t, at, s, &e);
         shards_put(t->in->shards, s);
     }
     metric_set(t->age, at->backup_ms ? (now - at->backup_ms) / 1000 : 0);
@@ -299,9 +338,10 @@ static void round_once(struct tier *t)
     for (int i = 0; i < n && !stopped(t); i++) {
         struct tier_shard *at = known(t, numbers[i]);
 
-        move_shard(t, numbers[i]);
-        if (at)
-            back_up_shard(t, at);
+        if (!at)
+            continue;
+        move_shard(t, at);
+        back_up_shard(t, at);
     }
     count_cache(t);
 }
@@ -387,6 +427,7 @@ int tier_open(struct ingester *in, struct tier **ret, struct err *e)
     o.cookie = t;
     mutex_init(&t->lock);
     CHECK(pthread_cond_init(&t->wake, NULL) == 0);
+    tier_land_init(&t->land);
     if (cold_cache_new(&o, &t->cache, e)) {
         tier_free(t);
         return e->code;
@@ -422,6 +463,7 @@ void tier_free(struct tier *t)
     cold_cache_free(t->cache);
     for (size_t i = 0; i < SHARDS_MAX; i++)
         backup_sweep_free(t->at[i].sweep);
+    tier_land_deinit(&t->land);
     CHECK(pthread_cond_destroy(&t->wake) == 0);
     mutex_deinit(&t->lock);
     xfree(t);

@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 
+#include "common/base/map.h"
 #include "common/base/mem.h"
 #include "common/cold/offload.h"
 #include "common/store/kv.h"
@@ -35,6 +36,7 @@ struct writing {
     struct manifest *m;
     struct part_writer *w;
     struct buf text;
+    struct map_str *before; /* names of `before`, owned; the value is its part */
     struct backup_done *done;
 };
 
@@ -47,28 +49,89 @@ static void name_part(struct writing *w, const char *where, enum kv_cf cf, struc
     w->done->bytes += size;
 }
 
-static int end_part(struct writing *w, enum kv_cf cf, struct err *e)
+static void names_of(const struct backup_head *h, struct map_str *ret)
+{
+    char name[OBJECT_NAME_MAX + 1];
+
+    for (size_t i = 0; h && i < h->parts.len; i++) {
+        const struct backup_part *p = &h->parts.ptr[i];
+
+        manifest_part_name(h->shard, p->cf, p->hash, name);
+        if (!p->away && !map_str_get(ret, str_c(name)))
+            (void)map_str_put(ret, str_c(xstrdup(name)), (void *)(uintptr_t)p);
+    }
+}
+
+static void free_names(struct map_str *m)
+{
+    struct str key;
+    size_t pos = 0;
+    void *value;
+
+    while (map_str_next(m, &pos, &key, &value))
+        xfree((void *)(uintptr_t)key.ptr);
+    map_str_free(m);
+}
+
+/* Does the head before name the same rows, with a stamp of now or of earlier? *info is that part
+ * then. */
+static bool named_before(struct writing *w, enum kv_cf cf, struct part_info *info)
+{
+    const struct cold_generation *g = w->o->generation;
+    char name[OBJECT_NAME_MAX + 1];
+    struct str object;
+
+    for (size_t i = 0; i < g->earlier_len + 2; i++) {
+        uint64_t stamp = i == 0 ? g->now : i <= g->earlier_len ? g->earlier[i - 1] : 0;
+
+        part_stamp(w->w, stamp, info, &object);
+        manifest_part_name(w->m->shard, cf, info->hash, name);
+        if (map_str_get(w->before, str_c(name)))
+            return true;
+    }
+    return false;
+}
+
+/* Is it there of this generation already: of a backup that was cut off? Nobody deletes those but
+ * we. */
+static int is_there(struct writing *w, enum kv_cf cf, const struct part_info *info, bool *ret,
+                    struct err *e)
 {
     char name[OBJECT_NAME_MAX + 1];
     struct err why = { 0 };
+    uint64_t size = 0;
+    int rc;
+
+    manifest_part_name(w->m->shard, cf, info->hash, name);
+    rc = object_size(w->o->o, str_c(name), &size, &why);
+    *ret = !rc && size == info->size;
+    if (rc && rc != ERR_NOT_FOUND) {
+        *e = why;
+        return rc;
+    }
+    return 0;
+}
+
+static int end_part(struct writing *w, enum kv_cf cf, struct err *e)
+{
     struct part_info info;
     struct str object;
-    uint64_t size;
-    int rc;
+    bool there = true;
+    int rc = 0;
 
     if (!part_bytes(w->w))
         return 0;
     part_finish(w->w, &info, &object);
-    manifest_part_name(w->m->shard, cf, info.hash, name);
-    rc = object_size(w->o->o, str_c(name), &size, &why);
-    if (rc == ERR_NOT_FOUND || (!rc && size != info.size)) {
-        rc = cold_upload(w->o->o, w->m->shard, cf, &info, object, &why);
+    if (!named_before(w, cf, &info)) {
+        part_stamp(w->w, w->o->generation->now, &info, &object);
+        rc = is_there(w, cf, &info, &there, e);
+    }
+    if (!rc && !there) {
+        rc = cold_upload(w->o->o, w->m->shard, cf, &info, object, e);
         w->done->uploaded++;
         w->done->up_bytes += info.size;
     }
     name_part(w, "here", cf, info.hash, info.size, info.rows);
-    if (rc)
-        *e = why;
     return rc;
 }
 
@@ -120,7 +183,10 @@ int backup_write(const struct backup_opts *o, struct backup_done *ret, struct er
     int rc = 0;
 
     *ret = (struct backup_done){ 0 };
+    CHECK(o->generation->now);
     w.w = part_writer_new();
+    w.before = map_str_new();
+    names_of(o->before, w.before);
     buf_init(&w.text, BACKUP_HEAD_MAX);
     (void)buf_addf(&w.text,
                    "embertree head 1\nshard %" PRIu32 " of %" PRIu32 "\ntime %" PRId64 "\n",
@@ -136,6 +202,7 @@ int backup_write(const struct backup_opts *o, struct backup_done *ret, struct er
         rc = object_put(o->o, str_c(name), buf_str(&w.text), e);
     }
     buf_deinit(&w.text);
+    free_names(w.before);
     part_writer_free(w.w);
     manifest_unref(w.m);
     kv_snap_free(o->kv, snap);

@@ -4,7 +4,7 @@
  *
  * A head is an object that names all others: the parts that hold what was here (of every family),
  * and those the shard had moved out. Parts are named by their bytes, so what has not changed since
- * the last head is not uploaded again.
+ * the head before is named again, and not uploaded.
  *
  *   shard-00000007/head-<number, 16 hex>
  *     embertree head 1
@@ -20,6 +20,7 @@
 #define COMMON_COLD_BACKUP_H
 
 #include "common/base/vec.h"
+#include "common/cold/generation.h"
 #include "common/cold/kv_cold.h"
 
 #define BACKUP_HEAD_MAX (64 * MIB)
@@ -48,7 +49,11 @@ struct backup_opts {
     struct object_store *o;
     uint32_t shards;
     int64_t wall_ms;
-    uint64_t number;         /* larger than that of every head before */
+    uint64_t number; /* larger than that of every head before: cold_generation_head */
+    /* Of the shard, taken by this leader; and the newest head, whose parts may be named again. All
+     * else is uploaded anew: another leader may be deleting what nothing names. NULL: none. */
+    const struct cold_generation *generation;
+    const struct backup_head *before;
     const atomic_bool *stop; /* NULL, or: gives up with ERR_CANCELED */
 };
 struct backup_done {
@@ -72,13 +77,21 @@ NODISCARD int backup_restore(struct object_store *o, const struct backup_head *h
                              void (*progress)(void *cookie, uint64_t bytes), void *cookie,
                              struct err *e);
 
-/* Deletes heads but the newest `keep`, and objects of the shard that neither those nor `now` names
- * and that were not named at the last sweep either. Only where no other writes this shard's parts
- * meanwhile. */
+/* Deletes heads but the newest `keep`, and objects of the shard that neither those nor the manifest
+ * names and that were not named at the last sweep either. `prove` is called when the objects have
+ * been listed: it writes to the shard, which proves that no other had taken a generation by then,
+ * and gives the manifest as it is after that write. */
+struct backup_sweep_opts {
+    struct object_store *o;
+    uint32_t shard;
+    size_t keep;
+    int (*prove)(void *cookie, struct manifest **ret, struct err *e);
+    void *cookie;
+};
 struct backup_sweep;
 struct backup_sweep *backup_sweep_new(void);
 void backup_sweep_free(struct backup_sweep *s); /* NULL is fine */
-NODISCARD int backup_sweep(struct backup_sweep *s, struct object_store *o, struct manifest *now,
-                           size_t keep, uint64_t *ret_deleted, struct err *e);
+NODISCARD int backup_sweep(struct backup_sweep *s, const struct backup_sweep_opts *o,
+                           uint64_t *ret_deleted, struct err *e);
 
 #endif

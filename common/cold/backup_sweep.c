@@ -2,10 +2,13 @@
  *
  * backup_sweep: deletes what nothing names any more.
  *
- * An object is written before the batch or the head that names it. So one that nothing names may be
- * on its way, and only what was found unnamed twice, a sweep apart, goes: whoever offloads or backs
- * up does so on the thread that sweeps, one after the other, hence the second look finds it named.
- * Names, not times, decide: clocks of machines and object stores are nobody's.
+ *   list the objects ─> a write of the shard (we lead) ─> the manifest, the heads that stay
+ *   ─> objects listed that neither names, and did not at the last sweep ─> deleted
+ *
+ * The order is what makes it safe to be late, that is, to be stopped before any of these deletions
+ * and to lead no more when it happens: README.md, "Deletions". Names, not times, decide: clocks of
+ * machines and object stores are nobody's. The second look is for readers that began before: their
+ * snapshot names parts that the manifest has dropped.
  */
 #include <stdio.h>
 
@@ -132,33 +135,43 @@ static int sweep(struct backup_sweep *s, struct object_store *o, struct listing 
     return rc;
 }
 
-int backup_sweep(struct backup_sweep *s, struct object_store *o, struct manifest *now, size_t keep,
-                 uint64_t *ret_deleted, struct err *e)
+static void listing_deinit(struct listing *l)
 {
-    struct listing l = { .shard = now->shard, .named = map_str_new() };
+    vec_for (i, &l->all)
+        xfree(l->all.ptr[i]);
+    vec_free(&l->all);
+    vec_free(&l->heads);
+    free_names(l->named);
+}
+
+int backup_sweep(struct backup_sweep *s, const struct backup_sweep_opts *o, uint64_t *ret_deleted,
+                 struct err *e)
+{
+    struct listing l = { .shard = o->shard, .named = map_str_new() };
+    struct manifest *now = NULL;
     char prefix[32];
     int rc;
 
-    CHECK(keep > 0);
+    CHECK(o->keep > 0);
     *ret_deleted = 0;
-    (void)snprintf(prefix, sizeof(prefix), "shard-%08" PRIx32 "/", now->shard);
-    rc = object_list(o, str_c(prefix), STR_NULL, on_name, &l, e);
-    name_manifest(&l, now);
+    (void)snprintf(prefix, sizeof(prefix), "shard-%08" PRIx32 "/", o->shard);
+    rc = object_list(o->o, str_c(prefix), STR_NULL, on_name, &l, e);
+    if (!rc)
+        rc = o->prove(o->cookie, &now, e);
+    if (!rc)
+        name_manifest(&l, now);
     /* Without every head that stays being read nothing may go. */
     for (size_t i = 0; !rc && i < l.heads.len; i++) {
-        if (i + keep >= l.heads.len)
-            rc = name_head(o, &l, l.heads.ptr[i], e);
+        if (i + o->keep >= l.heads.len)
+            rc = name_head(o->o, &l, l.heads.ptr[i], e);
     }
-    for (size_t i = 0; !rc && i + keep < l.heads.len; i++) {
-        rc = delete_head(o, &l, l.heads.ptr[i], e);
+    for (size_t i = 0; !rc && i + o->keep < l.heads.len; i++) {
+        rc = delete_head(o->o, &l, l.heads.ptr[i], e);
         *ret_deleted += !rc;
     }
     if (!rc)
-        rc = sweep(s, o, &l, ret_deleted, e);
-    vec_for (i, &l.all)
-        xfree(l.all.ptr[i]);
-    vec_free(&l.all);
-    vec_free(&l.heads);
-    free_names(l.named);
+        rc = sweep(s, o->o, &l, ret_deleted, e);
+    manifest_unref(now);
+    listing_deinit(&l);
     return rc;
 }

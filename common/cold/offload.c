@@ -111,6 +111,7 @@ struct packing {
     uint32_t shard;
     enum kv_cf cf;
     struct object_store *o;
+    uint64_t generation;
     struct part_writer *w;
     struct kv_batch *b;
     struct cold_moved *moved;
@@ -125,6 +126,7 @@ static int end_part(struct packing *p, struct err *e)
     if (!part_bytes(p->w))
         return 0;
     part_finish(p->w, &info, &object);
+    part_stamp(p->w, p->generation, &info, &object);
     if (cold_upload(p->o, p->shard, p->cf, &info, object, e))
         return e->code;
     manifest_part_row(p->cf, &info, &p->key, &p->value);
@@ -150,10 +152,13 @@ static int pack(struct packing *p, struct kv_iter *it, struct err *e)
 }
 
 int cold_offload(struct kv *k, const struct cold_unit *unit, struct object_store *o,
-                 struct kv_batch **ret, struct cold_moved *ret_moved, struct err *e)
+                 uint64_t generation, struct kv_batch **ret, struct cold_moved *ret_moved,
+                 struct err *e)
 {
     struct manifest *m = kv_cold_manifest(k, NULL);
-    struct packing p = { .shard = m->shard, .cf = unit->cf, .o = o, .moved = ret_moved };
+    struct packing p = {
+        .shard = m->shard, .cf = unit->cf, .o = o, .generation = generation, .moved = ret_moved
+    };
     struct kv_snap *snap = kv_snap_new(k);
     struct kv_iter *it;
     int rc;

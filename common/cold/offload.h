@@ -22,13 +22,15 @@ NODISCARD int cold_unit_next(struct kv *k, uint32_t before, struct cold_unit *un
 struct cold_moved {
     uint64_t rows, parts, bytes; /* stored in parts */
 };
-/* Rows [from, to) of the unit, those here and those in parts, as new parts: uploaded, and read
+/* Who offloads, backs up and sweeps is one thread, in a generation (generation.h) it has taken. Rows
+ * [from, to) of the unit, those here and those in parts, as new parts: uploaded, and read
  * back. *ret becomes the batch that puts them in the place of the rows; nothing has changed until
  * it is written (kv_cold_watch before, kv_cold_unchanged right before the write). A unit without
  * rows gives a batch that deletes what is there: nothing. ERR_LIMIT: a row is too large for a
  * part. */
 NODISCARD int cold_offload(struct kv *k, const struct cold_unit *unit, struct object_store *o,
-                           struct kv_batch **ret, struct cold_moved *ret_moved, struct err *e);
+                           uint64_t generation, struct kv_batch **ret, struct cold_moved *ret_moved,
+                           struct err *e);
 
 /* One part to its name, read back and compared. The same part twice is fine. */
 NODISCARD int cold_upload(struct object_store *o, uint32_t shard, enum kv_cf cf,

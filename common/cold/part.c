@@ -17,6 +17,7 @@
 #define MAGIC_TEXT "EMBRCOLD"
 #define VERSION    1
 #define SEED       0
+#define SKIP_MAGIC 0x184d2a5eu
 
 struct part_writer {
     struct buf object, block, index;
@@ -25,6 +26,7 @@ struct part_writer {
     uint64_t rows, block_rows;
     uint32_t blocks;
     bool finished;
+    size_t index_at, index_end; /* finished */
 };
 
 struct part_writer *part_writer_new(void)
@@ -116,17 +118,25 @@ uint64_t part_bytes(const struct part_writer *w)
     return w->finished ? 0 : w->object.len + w->block.len;
 }
 
-void part_finish(struct part_writer *w, struct part_info *ret, struct str *ret_object)
+/* A skippable frame (RFC 8878, section 3.1.2): decoders pass over it, so that parts with a stamp are
+ * read by programs that know of none. */
+static void put_stamp(struct part_writer *w, uint64_t stamp)
 {
-    struct err e = { 0 };
-    uint64_t at;
-    size_t stored;
+    (void)wr_u32le(&w->object, SKIP_MAGIC);
+    (void)wr_u32le(&w->object, sizeof(stamp));
+    (void)wr_u64le(&w->object, stamp);
+}
 
-    CHECK(w->rows && !w->finished);
-    end_block(w);
-    at = w->object.len;
-    CHECK(zstd_compress(buf_str(&w->index), PART_LEVEL_ZSTD, &w->object, &e) == 0);
-    stored = w->object.len - at;
+void part_stamp(struct part_writer *w, uint64_t stamp, struct part_info *ret,
+                struct str *ret_object)
+{
+    uint64_t at = w->index_at;
+
+    CHECK(w->finished);
+    w->object.len = w->index_end;
+    if (stamp)
+        put_stamp(w, stamp);
+    size_t stored = w->object.len - at;
     uint64_t hash = hash64(w->object.ptr + at, stored, SEED);
     (void)wr_u64le(&w->object, at);
     (void)wr_u32le(&w->object, (uint32_t)stored);
@@ -145,7 +155,19 @@ void part_finish(struct part_writer *w, struct part_info *ret, struct str *ret_o
         .last = str_n(w->last, w->last_len),
     };
     *ret_object = buf_str(&w->object);
+}
+
+void part_finish(struct part_writer *w, struct part_info *ret, struct str *ret_object)
+{
+    struct err e = { 0 };
+
+    CHECK(w->rows && !w->finished);
+    end_block(w);
+    w->index_at = w->object.len;
+    CHECK(zstd_compress(buf_str(&w->index), PART_LEVEL_ZSTD, &w->object, &e) == 0);
+    w->index_end = w->object.len;
     w->finished = true;
+    part_stamp(w, 0, ret, ret_object);
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */

@@ -10,6 +10,8 @@
  *   index   zstd of one entry per block:
  *             stored bytes varint | plain bytes varint | rows varint | XXH3-64 of the stored bytes
  *             u64 LE | key bytes varint | last key
+ *           Behind it, where the part has a stamp: a skippable frame of zstd with that, u64 LE
+ *           (generation.h: the same rows under another stamp are another object)
  *   tail    index at u64 | index stored bytes u32 | plain bytes u32 | blocks u32 | rows u64 |
  *           XXH3-64 of the stored index u64 | version u32 = 1 | "EMBRCOLD"       48 bytes, LE
  *
@@ -48,6 +50,10 @@ uint64_t part_bytes(const struct part_writer *w); /* stored so far; 0: nothing w
 /* Ends it: *ret_object is the object, valid with *ret until the next call, which begins a new
  * one. */
 void part_finish(struct part_writer *w, struct part_info *ret, struct str *ret_object);
+
+/* After part_finish, any number of times: the same rows with another stamp (0: none). */
+void part_stamp(struct part_writer *w, uint64_t stamp, struct part_info *ret,
+                struct str *ret_object);
 
 /* Bytes of the object to *out (replaced), exactly. */
 typedef int (*part_fetch_fn)(void *cookie, uint64_t at, size_t len, struct buf *out, struct err *e);

@@ -165,6 +165,7 @@ enum key_table {
     KEY_DOC_CHUNK = 0x71,
     KEY_COLD = 0x78,
     KEY_COLD_HIDE = 0x79,
+    KEY_COLD_GENERATION = 0x7a,
 };
 enum key_control {
     CONTROL_CLOCK = 1,    /* engine time, ms since 1970, u64 */

@@ -128,13 +128,23 @@ static void same_rows(struct kv *x, struct kv *y)
 
 static struct backup_done backup(struct bed *b, uint64_t number)
 {
-    struct backup_opts o = {
-        .kv = b->kv, .o = b->o, .shards = 4, .wall_ms = 1700000000000, .number = number
-    };
+    struct cold_generation generation = { .now = 1024 };
+    struct backup_head before = { 0 };
+    struct backup_opts o = { .kv = b->kv,
+                             .o = b->o,
+                             .shards = 4,
+                             .wall_ms = 1700000000000,
+                             .number = number,
+                             .generation = &generation,
+                             .before = &before };
     struct backup_done done;
     struct err e = { 0 };
+    uint64_t last;
 
+    int rc = backup_newest(b->o, 3, &last, &before, &e);
+    assert_true(rc == 0 || rc == ERR_NOT_FOUND);
     assert_int_equal(backup_write(&o, &done, &e), 0);
+    backup_head_deinit(&before);
     return done;
 }
 
@@ -166,7 +176,7 @@ static void offload_first(struct bed *b)
     assert_int_equal(cold_unit_next(b->kv, UINT32_MAX, &unit, &found, &e), 0);
     assert_true(found);
     kv_cold_watch(b->kv, unit.cf, key_str(&unit.from), key_str(&unit.to));
-    assert_int_equal(cold_offload(b->kv, &unit, b->o, &batch, &moved, &e), 0);
+    assert_int_equal(cold_offload(b->kv, &unit, b->o, 1024, &batch, &moved, &e), 0);
     assert_true(kv_cold_unchanged(b->kv));
     assert_int_equal(kv_write(b->kv, batch, true, &e), 0);
     kv_batch_free(batch);
@@ -194,14 +204,34 @@ static void test_there_and_back(void **state)
     vec_free(&shards.at);
 }
 
+static int prove(void *cookie, struct manifest **ret, struct err *e)
+{
+    struct bed *b = cookie;
+
+    (void)e;
+    *ret = kv_cold_manifest(b->kv, NULL);
+    return 0;
+}
+
+static int no_proof(void *cookie, struct manifest **ret, struct err *e)
+{
+    (void)cookie;
+    (void)ret;
+    return err_set(e, ERR_UNAVAILABLE, "another one leads");
+}
+
 static uint64_t sweep(struct bed *b, struct backup_sweep *s, size_t keep)
 {
-    struct manifest *m = kv_cold_manifest(b->kv, NULL);
+    struct backup_sweep_opts o = {
+        .o = b->o, .shard = 3, .keep = keep, .prove = no_proof, .cookie = b
+    };
     struct err e = { 0 };
     uint64_t n = 0;
 
-    assert_int_equal(backup_sweep(s, b->o, m, keep, &n, &e), 0);
-    manifest_unref(m);
+    assert_int_equal(backup_sweep(s, &o, &n, &e), ERR_UNAVAILABLE); /* and nothing goes */
+    assert_int_equal(n, 0);
+    o.prove = prove;
+    assert_int_equal(backup_sweep(s, &o, &n, &e), 0);
     return n;
 }
 

@@ -226,7 +226,7 @@ static void offload(struct bed *b)
     unit.to = unit.from;
     key_end(&unit.to);
     kv_cold_watch(b->kv, CF, key_str(&unit.from), key_str(&unit.to));
-    assert_int_equal(cold_offload(b->kv, &unit, b->o, &batch, &moved, &e), 0);
+    assert_int_equal(cold_offload(b->kv, &unit, b->o, 0, &batch, &moved, &e), 0);
     bool touched = prng_chance(&b->rng, 0.2);
     if (touched) {
         struct kv_batch *other = kv_batch_new();
@@ -325,7 +325,7 @@ static void move_all(struct bed *b)
         assert_int_equal(cold_unit_next(b->kv, UINT32_MAX, &unit, &found, &e), 0);
         if (!found)
             return;
-        assert_int_equal(cold_offload(b->kv, &unit, b->o, &batch, &moved, &e), 0);
+        assert_int_equal(cold_offload(b->kv, &unit, b->o, 0, &batch, &moved, &e), 0);
         kv_cold_watch(b->kv, CF, STR("x"), STR("y"));
         assert_true(kv_cold_unchanged(b->kv));
         assert_int_equal(kv_write(b->kv, batch, true, &e), 0);

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tier_land: one task of a shard's thread, three kinds. The generation's row is read on that thread
+ * right before the write: on a leader it is what was committed last, and on one that leads no more
+ * the write fails.
+ */
+#include "ingester/tier_land.h"
+
+#include "common/base/mem.h"
+
+enum land_kind { LAND_TAKE, LAND_PROVE, LAND_MOVE };
+
+struct landing {
+    struct shard_task task;
+    struct tier_land *land;
+    enum land_kind kind;
+    struct kv *kv;
+    uint64_t over;       /* TAKE */
+    uint64_t generation; /* PROVE, MOVE: ours */
+    struct kv_batch *batch;
+    struct cold_generation now;
+    struct manifest *manifest; /* PROVE */
+    bool moved, landed;
+    struct err err;
+};
+
+void tier_land_init(struct tier_land *l)
+{
+    mutex_init(&l->lock);
+    CHECK(pthread_cond_init(&l->landed, NULL) == 0);
+}
+
+void tier_land_deinit(struct tier_land *l)
+{
+    CHECK(pthread_cond_destroy(&l->landed) == 0);
+    mutex_deinit(&l->lock);
+}
+
+static bool is_ours(struct landing *l)
+{
+    if (l->now.now == l->generation)
+        return true;
+    (void)err_set(&l->err, ERR_CONFLICT,
+                  "generation %" PRIu64 " acts on the objects of this shard, ours is %" PRIu64,
+                  l->now.now, l->generation);
+    return false;
+}
+
+/* Shard thread. */
+static void run(struct shard_task *task, struct store *s)
+{
+    struct landing *l = container_of(task, struct landing, task);
+    bool unchanged = l->kind != LAND_MOVE || kv_cold_unchanged(l->kv);
+
+    if (cold_generation_read(l->kv, &l->now, &l->err))
+        return;
+    if (l->kind == LAND_TAKE)
+        cold_generation_next(&l->now, l->over);
+    else if (!is_ours(l))
+        return;
+    if (!unchanged)
+        return;
+    if (l->kind != LAND_MOVE)
+        cold_generation_put(&l->now, l->batch);
+    l->moved = store_put_rows(s, l->batch, &l->err) == 0;
+    if (l->moved)
+        err_clear(&l->err);
+    if (l->moved && l->kind == LAND_PROVE)
+        l->manifest = kv_cold_manifest(l->kv, NULL);
+}
+
+static void done(struct shard_task *task)
+{
+    struct landing *l = container_of(task, struct landing, task);
+    struct tier_land *land = l->land;
+
+    mutex_lock(&land->lock);
+    l->landed = true;
+    CHECK(pthread_cond_broadcast(&land->landed) == 0);
+    mutex_unlock(&land->lock);
+}
+
+static int land(struct tier_land *t, struct shard *s, struct landing *l, struct err *e)
+{
+    l->task = (struct shard_task){ .run = run, .done = done };
+    l->land = t;
+    shard_run(s, &l->task);
+    mutex_lock(&t->lock);
+    while (!l->landed)
+        CHECK(pthread_cond_wait(&t->landed, &t->lock.m) == 0);
+    mutex_unlock(&t->lock);
+    kv_batch_free(l->batch);
+    if (l->err.code)
+        *e = l->err;
+    return l->err.code;
+}
+
+int tier_land_take(struct tier_land *t, struct shard *s, struct kv *kv, uint64_t over,
+                   struct cold_generation *ret, struct err *e)
+{
+    struct landing l = { .kind = LAND_TAKE, .kv = kv, .over = over, .batch = kv_batch_new() };
+
+    if (land(t, s, &l, e))
+        return e->code;
+    *ret = l.now;
+    return 0;
+}
+
+int tier_land_prove(struct tier_land *t, struct shard *s, struct kv *kv, uint64_t generation,
+                    struct manifest **ret, struct err *e)
+{
+    struct landing l = {
+        .kind = LAND_PROVE, .kv = kv, .generation = generation, .batch = kv_batch_new()
+    };
+
+    if (land(t, s, &l, e))
+        return e->code;
+    *ret = l.manifest;
+    return 0;
+}
+
+int tier_land_move(struct tier_land *t, struct shard *s, struct kv *kv, uint64_t generation,
+                   struct kv_batch *b, bool *ret_moved, struct err *e)
+{
+    struct landing l = { .kind = LAND_MOVE, .kv = kv, .generation = generation, .batch = b };
+    int rc = land(t, s, &l, e);
+
+    *ret_moved = !rc && l.moved;
+    return rc;
+}
