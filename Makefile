@@ -91,7 +91,7 @@ TOOLS    := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/lib/tool_*.c)))
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all deps deps-test run run-cluster test test-clients test-bins check check-asan check-tsan fuzz fuzz-run fuzz-seeds \
+.PHONY: all deps deps-test run run-cluster test test-clients test-bins cluster check check-asan check-tsan fuzz fuzz-run fuzz-seeds \
         bench bench-year lint tidy fmt fmt-check compdb ui install clean coverage ci help FORCE
 
 all: $(BINS) $(CTL_BIN) $(DEMO_BIN)  ## the all-in-one, the four role binaries, embertreectl (default)
@@ -145,6 +145,9 @@ bench-year: $(BENCH) $(TOOLS) all  ## the long form of what the simulated year m
 	$(Q)O='$(O)' LONG=1 OUT=tests/bench/LONG.md BENCH_SECONDS=7200 tests/bench/run \
 	  $(O)/tests/bench/bench_year $(O)/tests/bench/bench_bytes $(O)/tests/bench/bench_series \
 	  $(O)/tests/bench/bench_million tests/bench/bench_restart.py
+
+cluster: all $(TOOLS)  ## chaos over real processes in network namespaces: CHAOS_SECONDS=1800 SEED=n
+	$(Q)O='$(O)' python3 tests/chaos/run.py
 
 sim: $(O)/tests/sim/test_sim ## whole clusters, simulated: SEED=n, SEEDS=n from there on
 	$(Q)SEED=$(or $(SEED),1) SEEDS=$(or $(SEEDS),1) $(O)/tests/sim/test_sim

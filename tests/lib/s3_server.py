@@ -14,17 +14,22 @@ class Missing(Exception):
     pass
 
 
+def modules():
+    """The folder to run server.mjs in, with what it imports."""
+    for tool in ("node", "npm"):
+        if not shutil.which(tool):
+            raise Missing(f"{tool} is not installed")
+    try:
+        folder = ui_modules.npm_ci(cluster.ROOT / "tests" / "s3", "s3")
+    except subprocess.CalledProcessError as e:
+        raise Missing(f"no packages: {e}") from e
+    shutil.copy(cluster.ROOT / "tests" / "s3" / "server.mjs", folder)
+    return folder
+
+
 class S3Server:
     def __init__(self, folder):
-        for tool in ("node", "npm"):
-            if not shutil.which(tool):
-                raise Missing(f"{tool} is not installed")
-        try:
-            modules = ui_modules.npm_ci(cluster.ROOT / "tests" / "s3", "s3")
-        except subprocess.CalledProcessError as e:
-            raise Missing(f"no packages: {e}") from e
-        shutil.copy(cluster.ROOT / "tests" / "s3" / "server.mjs", modules)
-        self.child = subprocess.Popen(["node", "server.mjs", str(folder)], cwd=modules,
+        self.child = subprocess.Popen(["node", "server.mjs", str(folder)], cwd=modules(),
                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.port = int(self.child.stdout.readline())
         self.url = f"http://127.0.0.1:{self.port}"

@@ -3,6 +3,7 @@
 // hash of the body, knows `If-None-Match: *`, and fails when told to.
 //
 //   node server.mjs FOLDER    prints "PORT\n" when it listens; ends with its standard input
+//   S3_HOST=10.0.0.1 S3_PORT=9000   listens there, and does not look at its standard input
 //   POST /_fail?n=2&status=503   the next 2 requests get this status; status=0: cut off half-way
 import aws4 from "aws4";
 import crypto, { createHash } from "node:crypto";
@@ -90,5 +91,5 @@ http.createServer((req, res) => {
   req.on("end", () => answer(req, res, Buffer.concat(parts)).catch((e) => {
     res.writeHead(500).end(xml("InternalError", String(e)));
   }));
-}).listen(0, "127.0.0.1", function () { console.log(this.address().port); });
-process.stdin.resume().on("end", () => process.exit(0));
+}).listen(+(process.env.S3_PORT ?? 0), process.env.S3_HOST ?? "127.0.0.1", function () { console.log(this.address().port); });
+if (!process.env.S3_HOST) process.stdin.resume().on("end", () => process.exit(0));

@@ -1,0 +1,326 @@
+"""The cluster under test: 3 zones with an ingester each, 2 distributors, 2 queriers, a compactor, etcd
+and an S3 server, each on a host of its own (wire.py).
+
+The binaries are copied first, so that a build beside a long run changes nothing in it.
+"""
+import contextlib
+import fcntl
+import http.client
+import json
+import os
+import pathlib
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import urllib.request
+
+import cluster
+import s3_server
+import wire
+
+HTTP, RPC, ETCD, S3 = 4040, 4140, 2379, 9000
+RUNS = cluster.ROOT / "build" / "chaos"
+HOSTS = {"ingester-a": "a", "ingester-b": "b", "ingester-c": "c", "ingester-d": "a",
+         "distributor-1": "a", "distributor-2": "b", "querier-1": "b", "querier-2": "c",
+         "compactor": "c", "etcd": "etcd", "s3": "s3"}
+REPLICAS, SHARDS = 3, 6
+TENANTS = ("red", "blue")
+VOLUME_MIB = 1024  # of the one ingester whose disk fills up
+
+
+def new_folder():
+    """For this run; folders of runs that were killed go first."""
+    RUNS.mkdir(parents=True, exist_ok=True)
+    for old in RUNS.glob("run-*"):
+        with contextlib.suppress(OSError), open(old / "lock", "ab") as f:
+            fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(old, ignore_errors=True)
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="run-", dir=RUNS))
+    lock = open(folder / "lock", "ab")  # for as long as we live
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return folder, lock
+
+
+class Server(cluster.Process):
+    """Any process of the cluster, on its host. `command` instead of one of our binaries."""
+
+    def __init__(self, world, host, binary, *options, folder=None, command=None, clock=""):
+        super().__init__(binary, *options, folder=folder or world.folder / host, http_port=HTTP)
+        self.world, self.host, self.command, self.clock = world, host, command, clock
+        self.stopped = self.full = self.gone = False
+        self.wanted = False  # it shall run
+        self.log = world.folder / f"{self.folder.name}.log"
+        self.starts = 0
+        self.died = []  # ends that nobody asked for
+
+    def start(self, wait=False):
+        self.folder.mkdir(parents=True, exist_ok=True)
+        command = self.command or [
+            str(self.world.bin / self.binary), f"--http.listen={self.world.ip(self.host)}:{HTTP}",
+            f"--data.dir={self.folder / 'data'}", *self.options]
+        env = dict(os.environ)
+        if self.clock:
+            env |= {"LD_PRELOAD": self.world.faketime, "FAKETIME": self.clock,
+                    "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_DONT_RESET": "1"}
+        with open(self.log, "ab") as out:
+            self.child = subprocess.Popen(self.world.wire.inside(self.host, command), stdout=out,
+                                          stderr=out, stdin=subprocess.DEVNULL, env=env)
+        self.stopped, self.wanted = False, True
+        self.starts += 1
+        if wait:
+            self.wait_ready(60)
+        return self
+
+    def request(self, method, path, body=None, headers=None, timeout=60):
+        c = http.client.HTTPConnection(self.world.ip(self.host), self.port, timeout=timeout)
+        try:
+            c.request(method, path, body, headers or {})
+            r = c.getresponse()
+            return cluster.Reply(r.status, r.headers, r.read())
+        finally:
+            c.close()
+
+    def alive(self):
+        return (self.child is not None and self.child.poll() is None and not self.stopped
+                and not self.full)
+
+    def pause(self):
+        self.child.send_signal(signal.SIGSTOP)
+        self.stopped = True
+
+    def go_on(self):
+        self.child.send_signal(signal.SIGCONT)
+        self.stopped = False
+
+    def kill(self):
+        self.wanted = False
+        if self.child and self.child.poll() is None:
+            super().kill()
+        self.stopped = False
+
+    def terminate(self):
+        self.wanted = False
+        self.child.terminate()
+
+    def watch(self):
+        """Started again if it ended although nobody ended it; then its exit code."""
+        code = self.child.poll() if self.child and self.wanted else None
+        if code is not None:
+            self.died.append((code, self.tail(15)))
+            self.start()
+        return code
+
+
+class World:
+    def __init__(self):
+        self.folder, self.lock = new_folder()
+        self.bin = self.folder / "bin"
+        shutil.copytree(cluster.BIN, self.bin)
+        self.wire = wire.Wire(HOSTS)
+        found = sorted(pathlib.Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+        self.faketime = str(found[0]) if found else ""
+        self.rotate()
+        (self.folder / "s3-keys").write_text(f"{s3_server.KEY}\n{s3_server.SECRET}\n")
+        known = subprocess.run([self.bin / "embertree-ingester", "--print-reference"],
+                               capture_output=True, text=True, check=True).stdout
+        self.shared = [
+            "--http.insecure-open", "--tenancy.multi", "--no-selfprof.enabled",
+            "--memory.limit=384MiB", "--cluster.coordination=etcd",
+            f"--cluster.etcd=http://{self.ip('etcd')}:{ETCD}", f"--cluster.shards={SHARDS}",
+            f"--cluster.replicas={REPLICAS}", "--cluster.replace-after=40s",
+            f"--cluster.key-file={self.folder / 'keys'}", "--log.level=info"]
+        self.cold = [
+            f"--cold.url=s3://{s3_server.BUCKET}/chaos", "--cold.s3-path-style",
+            f"--cold.s3-endpoint=http://{self.ip('s3')}:{S3}",
+            f"--cold.s3-credentials-file={self.folder / 's3-keys'}", "--cold.after=1h",
+            "--cold.interval=3s", "--cold.backup-interval=20s", "--cold.cache-bytes=16MiB"]
+        self.fast = ["--ingester.seal-delay=2s", "--ingester.build-delay=1s",
+                     "--ingester.build-pace=5s", "--scrub.delay=20s", "--scrub.interval=20s"]
+        if "`cluster.digest_interval`" in known:
+            self.shared.append("--cluster.digest-interval=20s")
+        self.servers = {}
+        self.ingester_names = {}
+        secret = secrets.token_hex(32)  # or a push that comes again elsewhere would count twice
+        for host in HOSTS:
+            role = host.partition("-")[0]
+            if role not in ("etcd", "s3", "ingester"):
+                build = {"compactor": ["--compactor.build-interval=500ms"], "querier": [],
+                         "distributor": [f"--distributor.write-id-secret={secret}"]}[role]
+                self.servers[host] = Server(self, host, f"embertree-{role}", *self.listen(host),
+                                            *self.shared, *build)
+        for host in ("ingester-a", "ingester-b", "ingester-c"):
+            self.add_ingester(host, host)
+        self.servers["etcd"] = Server(self, "etcd", "etcd", command=self.etcd_command())
+        self.servers["s3"] = Server(self, "s3", "s3", command=self.s3_command())
+        self.small = self.servers["ingester-c"]
+
+    def ip(self, host):
+        return self.wire.ip[host]
+
+    def listen(self, host):
+        return [f"--{host.partition('-')[0]}.listen=tcp://{self.ip(host)}:{RPC}"]
+
+    def add_ingester(self, host, name, clock=""):
+        """Another name is another node, with an empty disk."""
+        self.servers[host] = Server(
+            self, host, "embertree-ingester", f"--cluster.node={name}",
+            f"--cluster.zone={HOSTS[host]}", *self.listen(host), *self.shared, *self.cold,
+            *self.fast, folder=self.folder / name, clock=clock)
+        self.ingester_names[host] = name
+        return self.servers[host]
+
+    def etcd_command(self):
+        client, peer = f"http://{self.ip('etcd')}:{ETCD}", f"http://{self.ip('etcd')}:2380"
+        return ["etcd", "--name=e", f"--data-dir={self.folder / 'etcd' / 'data'}",
+                f"--listen-client-urls={client}", f"--advertise-client-urls={client}",
+                f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}",
+                f"--initial-cluster=e={peer}", "--logger=zap", "--log-level=warn"]
+
+    def s3_command(self):
+        modules = s3_server.modules()
+        run = f"cd {modules} && exec node server.mjs {self.folder / 's3' / 'objects'}"
+        return ["env", f"S3_HOST={self.ip('s3')}", f"S3_PORT={S3}", "sh", "-c", run]
+
+    # ---- the cluster's key ----
+
+    def rotate(self):
+        """A new key that seals; the one before still opens."""
+        path = self.folder / "keys"
+        old = path.read_text().splitlines()[:1] if path.exists() else []
+        fresh = path.with_suffix(".new")
+        fresh.touch(0o600)
+        fresh.write_text("\n".join([f"k{secrets.token_hex(3)}: {secrets.token_hex(32)}", *old])
+                         + "\n")
+        fresh.rename(path)
+
+    # ---- groups ----
+
+    def all(self, role):
+        return [s for h, s in self.servers.items() if h.startswith(role + "-")]
+
+    @property
+    def ingesters(self):
+        return self.all("ingester")
+
+    @property
+    def distributors(self):
+        return self.all("distributor")
+
+    @property
+    def queriers(self):
+        return self.all("querier")
+
+    def in_zone(self, zone):
+        return [h for h in HOSTS if HOSTS[h] == zone and h in self.servers]
+
+    # ---- begin and end ----
+
+    def __enter__(self):
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={VOLUME_MIB}m", "tmpfs",
+                           str(self.mkdir(self.small.folder))], check=False).returncode:
+            print("SKIPPED: a full disk: cannot mount a tmpfs", flush=True)
+            self.small = None
+        self.servers["etcd"].start()
+        self.servers["s3"].start()
+        self.wait_etcd()
+        for s in self.servers.values():
+            if s.starts == 0:
+                s.start()
+        for s in self.servers.values():
+            if s.host not in ("etcd", "s3"):
+                s.wait_ready(60)
+        self.wait_whole(60)
+        return self
+
+    @staticmethod
+    def mkdir(path):
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def __exit__(self, *_):
+        for s in self.servers.values():
+            with contextlib.suppress(OSError):
+                s.kill()
+        self.wire.close()
+
+    def remove(self):
+        subprocess.run(["umount", "-l", str(self.folder / "ingester-c")], check=False,
+                       capture_output=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def keep(self):
+        """The folder is there to be looked at until the next run that fails."""
+        last = RUNS / "last"
+        shutil.rmtree(last, ignore_errors=True)
+        self.folder.rename(last)
+        return last
+
+    def wait_etcd(self, limit_s=30):
+        until = time.monotonic() + limit_s
+        while time.monotonic() < until:
+            with contextlib.suppress(OSError):
+                url = f"http://{self.ip('etcd')}:{ETCD}/health"
+                if b"true" in urllib.request.urlopen(url, timeout=1).read():
+                    return
+            time.sleep(0.1)
+        raise RuntimeError("etcd does not start:\n" + self.servers["etcd"].tail())
+
+    def fail_s3(self, n, status=503):
+        ask = urllib.request.Request(f"http://{self.ip('s3')}:{S3}/_fail?n={n}&status={status}",
+                                     method="POST")
+        with urllib.request.urlopen(ask, timeout=10) as reply:
+            return json.load(reply)
+
+    # ---- what it says of itself ----
+
+    def rings(self):
+        out = {}
+        for s in self.ingesters:
+            with contextlib.suppress(OSError, KeyError, http.client.HTTPException,
+                                     json.JSONDecodeError):
+                out[s.host] = s.get("/ring", timeout=3).json()["roles"]["ingester"]
+        return out
+
+    def leaders(self):
+        """{shard: host that serves it}"""
+        return {r["shard"]: host for host, ring in self.rings().items()
+                for r in ring.get("replicas", []) if r["state"] == "serving"}
+
+    def not_whole(self):
+        """Empty when every shard is served and its followers have the whole log."""
+        served = {r["shard"]: r for ring in self.rings().values()
+                  for r in ring.get("replicas", []) if r["state"] == "serving"}
+        if len(served) < SHARDS:
+            return f"served are only {sorted(served)}"
+        behind = [n for n, r in served.items()
+                  if len([p for p in r["peers"] if p["member"] and p["behind"] < 200])
+                  < REPLICAS - 1]
+        return f"followers are behind: {behind}" if behind else ""
+
+    def wait_whole(self, limit_s):
+        """Seconds until it was whole."""
+        began, why = time.monotonic(), "?"
+        while time.monotonic() < began + limit_s:
+            why = self.not_whole()
+            if not why:
+                return time.monotonic() - began
+            time.sleep(0.3)
+        raise AssertionError(f"the cluster is not whole {limit_s} s after everything was healed: "
+                             f"{why}: {json.dumps(self.rings())[:3000]}")
+
+    def ctl(self, *args, limit_s=120):
+        r = subprocess.run([str(self.bin / "embertreectl"), "--server",
+                            f"http://{self.ip('querier-1')}:{HTTP}", "cluster", *args],
+                           stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                           timeout=limit_s, check=False)
+        return r.returncode, r.stdout + r.stderr
+
+    def metric(self, servers, name, **labels):
+        total = 0.0
+        for s in servers:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                total += s.metric(name, **labels)
+        return total
