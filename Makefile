@@ -91,7 +91,7 @@ TOOLS    := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/lib/tool_*.c)))
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all deps deps-test run run-cluster test test-clients test-bins cluster check check-asan check-tsan fuzz fuzz-run fuzz-seeds \
+.PHONY: all deps deps-test run run-cluster test test-clients test-bins cluster test-upgrade check check-asan check-tsan fuzz fuzz-run fuzz-seeds \
         bench bench-year lint tidy fmt fmt-check compdb ui install clean coverage ci help FORCE
 
 all: $(BINS) $(CTL_BIN) $(DEMO_BIN)  ## the all-in-one, the four role binaries, embertreectl (default)
@@ -148,6 +148,8 @@ bench-year: $(BENCH) $(TOOLS) all  ## the long form of what the simulated year m
 
 cluster: all $(TOOLS)  ## chaos over real processes in network namespaces: CHAOS_SECONDS=1800 SEED=n
 	$(Q)O='$(O)' python3 tests/chaos/run.py
+test-upgrade: all      ## from the version before (OLD=commit) to this one and back, under load
+	$(Q)O='$(O)' OLD='$(OLD)' python3 tests/chaos/upgrade.py
 
 sim: $(O)/tests/sim/test_sim ## whole clusters, simulated: SEED=n, SEEDS=n from there on
 	$(Q)SEED=$(or $(SEED),1) SEEDS=$(or $(SEEDS),1) $(O)/tests/sim/test_sim

@@ -332,6 +332,8 @@ void cluster_tick(struct replicas *rs)
 
     if (rs->handed_over)
         hand_over_step(rs);
+    for (size_t i = 0; rs->lead && !rs->handing_over && i < rs->len; i++)
+        cluster_alone(rs->at[i]);
     if (rs->member && !rs->handing_over && now >= rs->report_ms) {
         rs->report_ms = now + REPORT_MS;
         report(rs);

@@ -34,6 +34,8 @@ struct replica_of { /* one shard */
     bool asking;
     uint64_t ask_ms;  /* asked again then */
     int64_t lost_rev; /* of the record that counts on it; 0: none does */
+    /* replicas_alone.c: named, and without a majority, since; in which term; how far it was. */
+    uint64_t alone_ms, alone_term, alone_last;
     /* Of the job (aside.h) in OPENING and STARTING: while it runs, the loop leaves them alone. */
     size_t shares; /* of memory, as they were when it began */
     struct kv *kv;
@@ -85,6 +87,8 @@ void cluster_leave(struct replicas *rs); /* everybody knows at once */
 /* Without a coordination service these do nothing. */
 void cluster_established(struct replicas *rs, uint32_t shard, uint64_t record_term);
 void cluster_give(struct replicas *rs, uint32_t shard, const char *to);
+/* Gives the lead away after a while without a majority (replicas_alone.c). */
+void cluster_alone(struct replica_of *r);
 /* To the member that lives and has most of the log. False: there is none. */
 bool cluster_give_away(struct replica_of *r);
 /* For one that is silent, in every step: asks, and has it speak when that is safe. */

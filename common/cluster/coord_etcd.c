@@ -18,6 +18,10 @@
  * counts its keys every second: an answer is what "heard" means, and one that tells of an older
  * revision or another cluster than the watch saw begins it anew. A watch without a line for
  * STALL_MS is opened again, from where it was: that costs one request and loses nothing.
+ *
+ * One without a line for QUIET_MS, while the count says that the store went on, may have missed
+ * something: after a cut that lost our acknowledgements alone, etcd's kernel sends again when its
+ * patience says so, half a minute later perhaps. So it is opened again, too.
  */
 #include "common/cluster/coord_etcd.h"
 
@@ -33,6 +37,7 @@
 #define BEAT_MS              1000
 #define REOPEN_MS            200
 #define STALL_MS             20000
+#define QUIET_MS             3000
 #define LINE_MAX             (8 * MIB)
 #define ARENA_MAX            (256 * MIB)
 #define GRPC_NOT_FOUND       5
@@ -64,7 +69,8 @@ struct coord_watch {
     struct http_call *stream;
     struct timer *open, *beat;
     struct buf line;
-    int64_t seen; /* delivered up to here; -1: everything must come first */
+    int64_t seen;     /* delivered up to here; -1: everything must come first */
+    uint64_t line_ms; /* monotonic: the stream was opened, or said something */
     uint64_t cluster;
     uint32_t endpoint;
     bool listing, counting;
@@ -84,6 +90,11 @@ struct etcd {
 };
 
 static void start(struct etcd_call *k);
+
+static uint64_t now_ms(const struct etcd *c)
+{
+    return clock_mono_ms(loop_clock(c->loop));
+}
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
@@ -426,6 +437,7 @@ static void on_data(void *cookie, struct str bytes)
         }
         if (!more)
             break;
+        w->line_ms = now_ms(w->c);
         if (w->line.len)
             on_line(w, buf_str(&w->line));
         buf_reset(&w->line);
@@ -460,6 +472,7 @@ static void open_stream(struct coord_watch *w)
     buf_init(&body, 8 * KIB);
     etcd_put_watch(&body, w->prefix, w->seen + 1);
     w->endpoint = c->at;
+    w->line_ms = now_ms(c);
     buf_reset(&w->line);
     request(c, &r, "/v3/watch", url, headers);
     r.body = buf_str(&body);
@@ -508,9 +521,13 @@ static void on_counted(void *cookie, const struct coord_reply *r)
     w->counting = false;
     if (r->err)
         return;
-    if (r->rev < w->seen && w->stream)
+    if (r->rev < w->seen && w->stream) {
         watch_anew(w); /* restored from a backup, or another cluster */
-    else if (w->o.heard && w->seen >= 0)
+        return;
+    }
+    if (r->rev > w->seen && w->stream && now_ms(w->c) - w->line_ms >= QUIET_MS)
+        open_soon(w, 0);
+    if (w->o.heard && w->seen >= 0)
         w->o.heard(w->o.cookie);
 }
 

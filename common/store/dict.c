@@ -17,6 +17,8 @@
  * Who appends: the loader (dict_load) under d->load, until the shard thread opens the writer; from
  * then on only the shard thread, and no reader ever asks for more than is there, because entries
  * are published before the batch that holds them is committed (dict_cache.c argues the whole).
+ * One exception: where shards have copies, another node may lead while the store here is being
+ * closed; then the rows have more than the writer, and a reader gets ERR_UNAVAILABLE.
  */
 #include "common/store/dict.h"
 
@@ -295,9 +297,13 @@ int dict_load(struct dict *d, struct kv *kv, const struct kv_snap *snap, struct 
               struct err *e)
 {
     struct dict_counts have = dict_counts(d);
-    struct load *l = XNEW(struct load);
+    struct load *l;
 
-    CHECK(!d->writer);
+    /* A reader of a store whose node leads the shard no more, and that is being closed: the rows
+     * below are another leader's by now. */
+    if (d->writer)
+        return err_set(e, ERR_UNAVAILABLE, "another node continues the dictionaries of this shard");
+    l = XNEW(struct load);
     l->d = d;
     l->want = want;
     int rc = load_from(l, kv, snap, DICT_STRINGS, have.strings, want.strings, e);

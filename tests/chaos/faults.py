@@ -160,7 +160,7 @@ def cut(world, rng, truth):
 
     def run():
         each(world.wire.cut)
-        yield rng.uniform(1, 25)
+        yield rng.choice((rng.uniform(1, 25), 50))
         each(world.wire.heal)
         yield 2
 

@@ -199,7 +199,7 @@ class World:
     # ---- groups ----
 
     def all(self, role):
-        return [s for h, s in self.servers.items() if h.startswith(role + "-")]
+        return [s for h, s in self.servers.items() if h.partition("-")[0] == role]
 
     @property
     def ingesters(self):

@@ -230,6 +230,35 @@ static void test_readers_extend(void **state)
     kv_batch_free(b);
 }
 
+/* A shard is led elsewhere before its store here is closed: readers that come late get an error. */
+static void test_continued_elsewhere(void **state)
+{
+    uint32_t ids[20];
+    struct kv_batch *b = kv_batch_new();
+    struct dict *here = dict_cache_create(cache, ID, 7), *there, *r;
+    struct dict_cache *other;
+    struct dict_counts n;
+
+    (void)state;
+    dict_emit_epoch(here, false, b);
+    add(here, 0, 10, ids, b);
+    write_batch(b);
+    other = dict_cache_new(kv, 1 * GIB, UINT64_MAX);
+    assert_int_equal(dict_cache_write(other, ID, 7, &there, &shard_err), 0);
+    add(there, 10, 20, ids, b);
+    write_batch(b);
+    struct kv_snap *s = kv_snap_new(kv);
+    assert_int_equal(dict_cache_read(cache, s, ID, &r, &n, &shard_err), ERR_UNAVAILABLE);
+    assert_int_equal(dict_cache_read(other, s, ID, &r, &n, &shard_err), 0);
+    want_chain(r, ids[15], 15);
+    dict_unref(r);
+    kv_snap_free(kv, s);
+    dict_unref(here);
+    dict_unref(there);
+    dict_cache_free(other);
+    kv_batch_free(b);
+}
+
 static void test_in_flight_is_kept(void **state)
 {
     uint32_t ids[20];
@@ -376,6 +405,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(test_growth),
         T(test_readers_extend),
+        T(test_continued_elsewhere),
         T(test_in_flight_is_kept),
         T(test_damage_is_an_error),
         T(test_threads),
