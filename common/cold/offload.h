@@ -22,8 +22,9 @@ NODISCARD int cold_unit_next(struct kv *k, uint32_t before, struct cold_unit *un
 struct cold_moved {
     uint64_t rows, parts, bytes; /* stored in parts */
 };
-/* Who offloads, backs up and sweeps is one thread, in a generation (generation.h) it has taken. Rows
- * [from, to) of the unit, those here and those in parts, as new parts: uploaded, and read
+/* Who offloads, backs up and sweeps is one thread, in a generation (generation.h) it has taken.
+ *
+ * Rows [from, to) of the unit, those here and those in parts, as new parts: uploaded, and read
  * back. *ret becomes the batch that puts them in the place of the rows; nothing has changed until
  * it is written (kv_cold_watch before, kv_cold_unchanged right before the write). A unit without
  * rows gives a batch that deletes what is there: nothing. ERR_LIMIT: a row is too large for a

@@ -118,8 +118,8 @@ uint64_t part_bytes(const struct part_writer *w)
     return w->finished ? 0 : w->object.len + w->block.len;
 }
 
-/* A skippable frame (RFC 8878, section 3.1.2): decoders pass over it, so that parts with a stamp are
- * read by programs that know of none. */
+/* A skippable frame (RFC 8878, section 3.1.2): decoders pass over it, so that parts with a stamp
+ * are read by programs that know of none. */
 static void put_stamp(struct part_writer *w, uint64_t stamp)
 {
     (void)wr_u32le(&w->object, SKIP_MAGIC);

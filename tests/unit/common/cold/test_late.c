@@ -370,7 +370,7 @@ static bool run(uint64_t seed, bool no_generation)
     b.no_generation = no_generation;
     lead(&b);
     for (size_t i = 0; well && i < 60; i++) {
-        /* Stopped in the middle of a backup or a sweep: another one leads, a while later it wakes. */
+        /* Stopped in a backup or a sweep: another one leads, a while later it wakes. */
         bool stops = prng_chance(&b.p, 0.15) && !b.slow.late.len;
 
         b.slow.holds = stops;
