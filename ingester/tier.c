@@ -201,6 +201,7 @@ static int sweep(struct tier *t, struct tier_shard *at, struct shard *s, struct 
     struct proving p = { t, at, s, kv };
     struct backup_sweep_opts o = { .o = t->o,
                                    .shard = at->number,
+                                   .generation = at->generation.now,
                                    .keep = (size_t)t->conf->backups,
                                    .prove = prove,
                                    .cookie = &p };

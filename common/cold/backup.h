@@ -77,13 +77,15 @@ NODISCARD int backup_restore(struct object_store *o, const struct backup_head *h
                              void (*progress)(void *cookie, uint64_t bytes), void *cookie,
                              struct err *e);
 
-/* Deletes heads but the newest `keep`, and objects of the shard that neither those nor the manifest
+/* Only after a head of the same generation, the newest one (ERR_CONFLICT). Deletes heads but the
+ * newest `keep`, and objects of the shard that neither those nor the manifest
  * names and that were not named at the last sweep either. `prove` is called when the objects have
  * been listed: it writes to the shard, which proves that no other had taken a generation by then,
  * and gives the manifest as it is after that write. */
 struct backup_sweep_opts {
     struct object_store *o;
     uint32_t shard;
+    uint64_t generation;
     size_t keep;
     int (*prove)(void *cookie, struct manifest **ret, struct err *e);
     void *cookie;

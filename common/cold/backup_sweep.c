@@ -135,6 +135,20 @@ static int sweep(struct backup_sweep *s, struct object_store *o, struct listing 
     return rc;
 }
 
+/* A head of an earlier generation may still come, and be the newest: then all it names has to be
+ * there. With one of ours it cannot be. */
+static int check_newest(const struct listing *l, uint64_t generation, struct err *e)
+{
+    uint64_t newest = l->heads.len ? l->heads.ptr[l->heads.len - 1] : 0;
+
+    if (l->heads.len && cold_generation_of_head(newest) == generation)
+        return 0;
+    return err_set(e, ERR_CONFLICT,
+                   "the newest backup is of generation %" PRIu64 ", this is %" PRIu64
+                   ": nothing is deleted",
+                   cold_generation_of_head(newest), generation);
+}
+
 static void listing_deinit(struct listing *l)
 {
     vec_for (i, &l->all)
@@ -156,6 +170,8 @@ int backup_sweep(struct backup_sweep *s, const struct backup_sweep_opts *o, uint
     *ret_deleted = 0;
     (void)snprintf(prefix, sizeof(prefix), "shard-%08" PRIx32 "/", o->shard);
     rc = object_list(o->o, str_c(prefix), STR_NULL, on_name, &l, e);
+    if (!rc)
+        rc = check_newest(&l, o->generation, e);
     if (!rc)
         rc = o->prove(o->cookie, &now, e);
     if (!rc)
