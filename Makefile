@@ -151,8 +151,8 @@ cluster: all $(TOOLS)  ## chaos over real processes in network namespaces: CHAOS
 test-upgrade: all      ## from the version before (OLD=commit) to this one and back, under load
 	$(Q)O='$(O)' OLD='$(OLD)' python3 tests/chaos/upgrade.py
 
-sim: $(O)/tests/sim/test_sim ## whole clusters, simulated: SEED=n, SEEDS=n from there on
-	$(Q)SEED=$(or $(SEED),1) SEEDS=$(or $(SEEDS),1) $(O)/tests/sim/test_sim
+sim: $(O)/tests/lib/tool_sim ## whole clusters, simulated: SEED=n, SEEDS=n from there on, JOBS=n, MUTANT=all
+	$(Q)O='$(O)' SEED='$(SEED)' SEEDS='$(SEEDS)' JOBS='$(JOBS)' MUTANT='$(MUTANT)' tests/sim/run
 
 lint:                  ## house rules no compiler checks
 	$(Q)python3 tests/lint/tidy.py

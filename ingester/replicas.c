@@ -134,6 +134,7 @@ static int open_node(struct replica_of *r, struct err *e)
         .fs = ctx->log_fs,
         .db = r->kv,
         .simulated = ctx->simulated,
+        .mutants = ctx->mutants,
         .role = on_role,
         .establish = on_establish,
         .prefer = on_prefer,
@@ -257,12 +258,18 @@ static void remove_folder(const char *dir)
 static void remove_work(void *cookie)
 {
     const struct replica_of *r = cookie;
+    const struct kv_source *kv = r->rs->in->ctx->kv;
+    static const char *const what[] = { "log", "shard" };
     char dir[PATH_MAX];
 
-    if (paths(r, "log", dir))
-        remove_folder(dir);
-    if (paths(r, "shard", dir))
-        remove_folder(dir);
+    for (size_t i = 0; i < ARRAY_LEN(what); i++) {
+        if (!paths(r, what[i], dir))
+            continue;
+        if (!kv)
+            remove_folder(dir);
+        else if (kv->remove)
+            kv->remove(kv, dir);
+    }
 }
 
 static void on_removed(void *cookie)
@@ -281,9 +288,9 @@ static void on_stopped(void *cookie)
 
     r->node = NULL;
     r->at = AT_NOTHING;
-    if (!r->wanted && !rs->stopping && !rs->in->ctx->simulated) {
+    if (!r->wanted && !rs->stopping) {
         r->at = AT_REMOVING;
-        aside_run(rs->in->ctx->loop, false, remove_work, on_removed, r);
+        aside_run(rs->in->ctx->loop, rs->in->ctx->simulated, remove_work, on_removed, r);
         return;
     }
     replica_step(r);

@@ -420,6 +420,8 @@ static void on_tick(void *cookie)
     }
     if (!wanted || ds->reclaiming || in->draining)
         return;
+    if (in->ctx->simulated && in->replicas)
+        return; /* what is written to copies there is written by fibers, and this is none */
     n = shards_get_all(in->shards, NULL, 0, ds->held, NULL);
     ds->held_len = n > 0 ? (size_t)n : 0;
     ds->reclaiming = pool_submit(in->ctx->pool, in->ctx->loop, reclaim, on_reclaimed, in);

@@ -560,6 +560,7 @@ int disk_open(struct repl_node *n, struct err *e)
         .applied = index,
         .no_database = no_database,
         .silent = n->o.admits && !begun,
+        .mutants = n->o.mutants,
     };
     n->applied = n->applied_by_thread = n->commit_to = index;
     n->synced = s.base_index;

@@ -43,6 +43,7 @@ struct repl_node_opts {
     const struct rlog_fs *fs; /* NULL: the system's */
     struct kv *db;            /* owned from repl_node_new on, also on failure */
     bool simulated;           /* no threads: log and apply run on the loop */
+    uint32_t mutants;         /* tests only: enum replica_mutant */
     uint64_t log_bytes_max;   /* beyond it the log's prefix goes though a peer has not got it; 0: 1
                                  GiB */
     uint64_t segment_bytes;   /* 0: 64 MiB */

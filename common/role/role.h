@@ -60,6 +60,8 @@ struct rlog_fs; /* common/repl/rlog_fs.h */
 struct kv_source {
     int (*open)(const struct kv_source *src, const struct kv_opts *o, struct kv **ret,
                 struct err *e);
+    /* The folder of a database, or of its log, goes. NULL: nothing does. */
+    void (*remove)(const struct kv_source *src, const char *dir);
 };
 
 struct role_ctx {
@@ -86,6 +88,7 @@ struct role_ctx {
     struct memory *memory;      /* the account all roles share; NULL in simulation */
     bool simulated;             /* no threads: shards step on the loop */
     const struct kv_source *kv; /* NULL: RocksDB */
+    uint32_t mutants;           /* tests only: enum replica_mutant */
 };
 /* ERR_BUSY while the process is close to its memory limit: take no new push or query, begin no
  * build. Any thread. */

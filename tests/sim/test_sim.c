@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whole clusters under crashes, partitions and power cuts: tests/lib/sim_cluster.h. `make sim
- * SEED=n` runs one seed; SEEDS=n so many from SEED on.
+ * Whole clusters under crashes, partitions, bad disks and clocks, and ring changes:
+ * tests/lib/sim.h. A few in every run of the tests; `make sim SEED=n SEEDS=m` runs many.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/lib/sim_cluster.h"
+#include "tests/lib/sim.h"
 
 #define SEED_DEFAULT  100
 #define SEEDS_DEFAULT 6
@@ -26,41 +26,36 @@ static void test_worlds(void **state)
 {
     uint64_t seed = number("SEED", SEED_DEFAULT), seeds = number("SEEDS", SEEDS_DEFAULT);
     struct sim_stats all = { 0 };
+    char text[2000];
 
     (void)state;
     print_message("SEED=%" PRIu64 " SEEDS=%" PRIu64 "\n", seed, seeds);
     for (uint64_t i = 0; i < seeds; i++) {
-        struct sim_stats s;
-        char text[700];
-        const char *broken = sim_run(seed + i, SIM_NONE, &s, text, sizeof(text));
+        struct sim_result r;
 
-        if (broken)
-            fail_msg("SEED=%" PRIu64 ": %s: %s", seed + i, broken, text);
-        all.pushes += s.pushes;
-        all.acked += s.acked;
-        all.reads += s.reads;
-        all.crashes += s.crashes;
-        all.cuts += s.cuts;
-        all.simulated_ms += s.simulated_ms;
+        sim_run(&(struct sim_opts){ .seed = seed + i }, &r);
+        if (r.broken)
+            fail_msg("SEED=%" PRIu64 ": %s: %s", seed + i, r.broken, r.text);
+        sim_stats_add(&all, &r.stats);
     }
-    print_message("%" PRIu64 " pushes, %" PRIu64 " acked, %" PRIu64 " reads, %" PRIu64
-                  " crashes, %" PRIu64 " cuts in %" PRIu64 " s\n",
-                  all.pushes, all.acked, all.reads, all.crashes, all.cuts, all.simulated_ms / 1000);
+    sim_stats_text(&all, text, sizeof(text));
+    print_message("%s\n", text);
     assert_true(all.acked > all.pushes / 2);
 }
 
 #ifndef __SANITIZE_ADDRESS__ /* a world that broke is left as it stands */
-/* A test of the test: pushes repeated under other ids must be found to count twice. */
+/* A test of the test: pushes repeated under other keys must be found to count twice. */
 static void test_mutant(void **state)
 {
-    struct sim_stats s;
-    char text[700];
+    struct sim_result r;
 
     (void)state;
-    for (uint64_t seed = 1; seed <= 20; seed++)
-        if (sim_run(seed, SIM_NEW_IDS, &s, text, sizeof(text)))
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        sim_run(&(struct sim_opts){ .seed = seed, .mutant = SIM_NEW_KEYS }, &r);
+        if (r.broken)
             return;
-    fail_msg("20 worlds without write ids, and nobody noticed");
+    }
+    fail_msg("20 worlds in which repeated pushes have other keys, and nobody noticed");
 }
 #endif
 

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sim.h: a whole replicated cluster in one process and one thread: ingesters, distributors,
+ * queriers and compactors (the roles, as in production), with a coordination service, a network,
+ * clocks and disks that are simulated; clients that push, read and delete over HTTP; an oracle that
+ * knows what was pushed, acked, deleted and read. A run is a function of its seed: tests/sim.
+ */
+#ifndef TESTS_LIB_SIM_H
+#define TESTS_LIB_SIM_H
+
+#include "common/base/base.h"
+
+/* What happened: name, and whether 100 seeds in which it never happens are wrong. */
+#define SIM_COUNTS(X)        \
+    X(pushes, true)          \
+    X(acked, true)           \
+    X(late, true)            \
+    X(pprof, true)           \
+    X(retries, true)         \
+    X(not_acked, true)       \
+    X(reads, true)           \
+    X(reads_failed, true)    \
+    X(deletes, true)         \
+    X(kills, true)           \
+    X(power_cuts, true)      \
+    X(blackouts, true)       \
+    X(other_crashes, true)   \
+    X(partitions, true)      \
+    X(slow_peers, true)      \
+    X(storms, true)          \
+    X(coord_away, true)      \
+    X(coord_faults, true)    \
+    X(skews, true)           \
+    X(log_errors, true)      \
+    X(kv_errors, true)       \
+    X(disks_full, true)      \
+    X(joins, true)           \
+    X(drains, true)          \
+    X(left, true)            \
+    X(lost_for_good, true)   \
+    X(removed, true)         \
+    X(frames, true)          \
+    X(frames_lost, true)     \
+    X(frames_repeated, true) \
+    X(seals, true)           \
+    X(builds, true)          \
+    X(served, true)          \
+    X(duplicates, true)      \
+    X(retention, true)       \
+    X(rows_equal, true)      \
+    X(simulated_s, true)
+
+#define SIM_FIELD(name, must) uint64_t name;
+struct sim_stats {
+    SIM_COUNTS(SIM_FIELD)
+};
+#undef SIM_FIELD
+
+/* What is broken on purpose, to see that the oracle notices. The low numbers are switches of the
+ * simulated world; from SIM_REPLICA on, those of common/repl (enum replica_mutant). */
+enum sim_mutant {
+    SIM_NONE,
+    SIM_NEW_KEYS,      /* clients repeat pushes under other keys */
+    SIM_NO_WRITE_IDS,  /* write ids are not kept */
+    SIM_SYNC_LIES,     /* fsync says that it is done */
+    SIM_NO_FENCE,      /* the coordination service changes whatever it is asked to */
+    SIM_SWAPPED,       /* one replica applies two entries in the wrong order, now and then */
+    SIM_SKIPPED,       /* one replica leaves out an entry, now and then */
+    SIM_HALF_SNAPSHOT, /* a snapshot comes without one column family */
+    SIM_NO_TOMBS,      /* deletes are acked and forgotten */
+    SIM_WORLD_MUTANTS,
+    SIM_REPLICA = 100, /* + the number of the bit */
+    SIM_MUTANTS = 132,
+};
+
+struct sim_opts {
+    uint64_t seed;
+    int mutant;
+};
+struct sim_result {
+    const char *broken; /* NULL: all went right */
+    char text[1000];    /* more on it */
+    struct sim_stats stats;
+};
+void sim_run(const struct sim_opts *o, struct sim_result *ret);
+
+void sim_stats_add(struct sim_stats *to, const struct sim_stats *s);
+/* "pushes=12 acked=11 ...", without a newline. */
+void sim_stats_text(const struct sim_stats *s, char *ret, size_t size);
+/* The first one that must happen and did not; NULL: none. */
+const char *sim_stats_missing(const struct sim_stats *s);
+/* 0 for SIM_NONE's name and unknown ones. */
+int sim_mutant_by_name(const char *name);
+const char *sim_mutant_name(int mutant);
+
+#endif

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sim_disk: layers over kv_mem and rlog_fake. A crash is: from this moment on everything fails and
+ * nothing changes (`dead`); the role is ended, which takes its time, and nobody sees what it still
+ * does; then the power cut takes what was not synced at that moment.
+ *
+ * A database that failed once fails until it is opened again, as RocksDB does.
+ */
+#include "tests/lib/sim_disk.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/hash.h"
+#include "common/store/kv_mem.h"
+
+/* ---- databases ------------------------------------------------------------------------------- */
+
+static struct sim_kv *of(struct kv *k)
+{
+    return container_of(k, struct sim_kv, kv);
+}
+
+static bool now(uint64_t *in)
+{
+    return *in && --*in == 0;
+}
+
+/* The batch as a broken replica would have it. */
+static struct kv_batch *without(const struct kv_batch *b, int mutant, uint64_t *tick)
+{
+    struct kv_batch *ret = kv_batch_new();
+    struct rd r = rd_of(buf_str(&b->ops));
+    struct kv_entry op;
+
+    (void)tick;
+    while (kv_batch_next(&r, &op)) {
+        if (mutant == SIM_NO_WRITE_IDS && op.cf == KV_WID)
+            continue;
+        if (op.op == KV_PUT)
+            kv_batch_put(ret, op.cf, op.key, op.value);
+        else if (op.op == KV_DEL)
+            kv_batch_del(ret, op.cf, op.key);
+        else
+            kv_batch_del_range(ret, op.cf, op.key, op.value);
+    }
+    return ret;
+}
+
+static int write_mutant(struct sim_kv *k, const struct kv_batch *b, bool sync, struct err *e)
+{
+    struct sim_disk *d = k->disk;
+    int rc = 0;
+
+    if (d->mutant == SIM_NO_WRITE_IDS) {
+        struct kv_batch *less = without(b, d->mutant, &k->tick);
+        rc = kv_write(k->inner, less, sync, e);
+        kv_batch_free(less);
+        return rc;
+    }
+    if (!d->odd)
+        return kv_write(k->inner, b, sync, e);
+    if (d->mutant == SIM_SKIPPED && kv_batch_count(b) > 2 && ++k->tick % 64 == 0)
+        return 0;
+    if (d->mutant == SIM_SWAPPED && kv_batch_count(b) > 2 && ++k->tick % 16 == 0 && !k->held) {
+        k->held = kv_batch_new();
+        kv_batch_append(k->held, b);
+        return 0;
+    }
+    rc = kv_write(k->inner, b, sync, e);
+    if (!rc && k->held) {
+        rc = kv_write(k->inner, k->held, sync, e);
+        kv_batch_free(k->held);
+        k->held = NULL;
+    }
+    return rc;
+}
+
+static int sim_write(struct kv *kv, const struct kv_batch *b, bool sync, struct err *e)
+{
+    struct sim_kv *k = of(kv);
+    struct sim_disk *d = k->disk;
+
+    if (!k->failed && d->dead)
+        k->failed = ERR_IO;
+    else if (!k->failed && d->full)
+        k->failed = ERR_NO_SPACE;
+    else if (!k->failed && now(&k->fail_writes_in)) {
+        k->failed = k->fail_code;
+        d->stats->kv_errors++;
+    }
+    if (k->failed)
+        return err_set(e, k->failed, "injected: the database cannot write");
+    if (d->mutant)
+        return write_mutant(k, b, sync, e);
+    return kv_write(k->inner, b, sync, e);
+}
+
+static int sim_get(struct kv *kv, const struct kv_snap *snap, enum kv_cf cf, struct str key,
+                   struct buf *out, struct err *e)
+{
+    struct sim_kv *k = of(kv);
+
+    if (now(&k->fail_gets_in)) {
+        k->disk->stats->kv_errors++;
+        return err_set(e, ERR_IO, "injected: a read failed");
+    }
+    return kv_get(k->inner, snap, cf, key, out, e);
+}
+
+static struct kv_snap *sim_snap_new(struct kv *k)
+{
+    return kv_snap_new(of(k)->inner);
+}
+
+static void sim_snap_free(struct kv *k, struct kv_snap *s)
+{
+    kv_snap_free(of(k)->inner, s);
+}
+
+static struct kv_iter *sim_iter_new(struct kv *kv, const struct kv_snap *snap, enum kv_cf cf,
+                                    struct str from, struct str to)
+{
+    struct kv *inner = of(kv)->inner;
+
+    return inner->ops->iter_new(inner, snap, cf, from, to);
+}
+
+static void sim_stats(struct kv *k, struct kv_stats *ret)
+{
+    kv_stats(of(k)->inner, ret);
+}
+
+static int sim_flush(struct kv *kv, struct err *e)
+{
+    struct sim_kv *k = of(kv);
+
+    if (k->failed || k->disk->dead)
+        return err_set(e, k->failed ? k->failed : ERR_IO, "injected: a write failed before");
+    if (k->disk->full)
+        return err_set(e, ERR_NO_SPACE, "injected: no space");
+    return k->disk->mutant == SIM_SYNC_LIES ? 0 : kv_flush(k->inner, e);
+}
+
+static void sim_close(struct kv *k)
+{
+    (void)k;
+}
+
+static const struct kv_ops sim_kv_ops = {
+    .write = sim_write,
+    .get = sim_get,
+    .snap_new = sim_snap_new,
+    .snap_free = sim_snap_free,
+    .iter_new = sim_iter_new,
+    .stats = sim_stats,
+    .flush = sim_flush,
+    .close = sim_close,
+};
+
+static struct sim_disk *disk_of(const struct kv_source *src)
+{
+    return container_of((uintptr_t)src, struct sim_disk, source);
+}
+
+/* "memory/shard-1", "memory/log-1" */
+static uint32_t number_of(const char *dir)
+{
+    const char *dash = strrchr(dir, '-');
+    unsigned long n = strtoul(dash + 1, NULL, 10);
+
+    CHECK(dash && n < SIM_SHARDS_MAX);
+    return (uint32_t)n;
+}
+
+static int open_kv(const struct kv_source *src, const struct kv_opts *o, struct kv **ret,
+                   struct err *e)
+{
+    struct sim_disk *d = disk_of(src);
+    struct sim_kv *k = &d->kvs[number_of(o->dir)];
+
+    if (d->dead)
+        return err_set(e, ERR_IO, "injected: the disk is gone");
+    if (d->full && k->failed)
+        return err_set(e, ERR_NO_SPACE, "injected: no space");
+    k->failed = 0;
+    if (!k->inner)
+        k->inner = kv_mem_new(NULL);
+    *ret = &k->kv;
+    return 0;
+}
+
+struct unlink {
+    struct sim_disk *d;
+    const char *dir;
+};
+
+static void unlink_one(void *cookie, const char *name)
+{
+    const struct unlink *u = cookie;
+    const struct rlog_fs *fs = rlog_fake_fs(u->d->log);
+    char path[300];
+    struct err e;
+
+    (void)snprintf(path, sizeof(path), "%s/%s", u->dir, name);
+    CHECK(fs->unlink(fs, path, &e) == 0);
+}
+
+static void remove_dir(const struct kv_source *src, const char *dir)
+{
+    struct sim_disk *d = disk_of(src);
+    struct unlink u = { d, dir };
+    const struct rlog_fs *fs = rlog_fake_fs(d->log);
+    struct sim_kv *k = &d->kvs[number_of(dir)];
+    struct err e;
+
+    if (d->dead)
+        return;
+    if (strstr(dir, "/log-")) {
+        CHECK(fs->list(fs, dir, unlink_one, &u, &e) == 0 && fs->sync_dir(fs, dir, &e) == 0);
+        return;
+    }
+    kv_batch_free(k->held);
+    k->held = NULL;
+    kv_close(k->inner);
+    k->inner = NULL;
+    d->stats->removed++;
+}
+
+/* ---- files of the log ------------------------------------------------------------------------ */
+
+static struct sim_disk *log_of(const struct rlog_fs *fs)
+{
+    return container_of((uintptr_t)fs, struct sim_disk, fs);
+}
+
+static int refused(const struct sim_disk *d, bool grows, struct err *e)
+{
+    if (d->dead)
+        return err_set(e, ERR_IO, "injected: the disk is gone");
+    if (d->full && grows)
+        return err_set(e, ERR_NO_SPACE, "injected: no space");
+    return 0;
+}
+
+static int log_list(const struct rlog_fs *fs, const char *dir,
+                    void (*each)(void *cookie, const char *name), void *cookie, struct err *e)
+{
+    const struct rlog_fs *in = rlog_fake_fs(log_of(fs)->log);
+
+    return in->list(in, dir, each, cookie, e);
+}
+
+static int log_open(const struct rlog_fs *fs, const char *path, bool create, struct rlog_file **ret,
+                    uint64_t *ret_size, struct err *e)
+{
+    const struct rlog_fs *in = rlog_fake_fs(log_of(fs)->log);
+
+    if (create && refused(log_of(fs), true, e))
+        return e->code;
+    return in->open(in, path, create, ret, ret_size, e);
+}
+
+static void log_close(const struct rlog_fs *fs, struct rlog_file *f)
+{
+    const struct rlog_fs *in = rlog_fake_fs(log_of(fs)->log);
+
+    in->close(in, f);
+}
+
+static int log_write(const struct rlog_fs *fs, struct rlog_file *f, uint64_t at,
+                     const struct str *parts, size_t n, struct err *e)
+{
+    const struct rlog_fs *in = rlog_fake_fs(log_of(fs)->log);
+
+    if (refused(log_of(fs), true, e))
+        return e->code;
+    return in->write(in, f, at, parts, n, e);
+}
+
+static int log_read(const struct rlog_fs *fs, struct rlog_file *f, uint64_t at, char *to, size_t n,
+                    struct err *e)
+{
+    const struct rlog_fs *in = rlog_fake_fs(log_of(fs)->log);
+
+    return in->read(in, f, at, to, n, e);
+}
+
+static int log_sync(const struct rlog_fs *fs, struct rlog_file *f, struct err *e)
+{
+    const struct rlog_fs *in = rlog_fake_fs(log_of(fs)->log);
+
+    if (refused(log_of(fs), false, e))
+        return e->code;
+    if (log_of(fs)->mutant == SIM_SYNC_LIES)
+        return 0;
+    return in->sync(in, f, e);
+}
+
+static int log_truncate(const struct rlog_fs *fs, struct rlog_file *f, uint64_t size, struct err *e)
+{
+    const struct rlog_fs *in = rlog_fake_fs(log_of(fs)->log);
+
+    if (refused(log_of(fs), false, e))
+        return e->code;
+    return in->truncate(in, f, size, e);
+}
+
+static int log_sync_dir(const struct rlog_fs *fs, const char *dir, struct err *e)
+{
+    const struct rlog_fs *in = rlog_fake_fs(log_of(fs)->log);
+
+    if (refused(log_of(fs), false, e))
+        return e->code;
+    return in->sync_dir(in, dir, e);
+}
+
+static int log_unlink(const struct rlog_fs *fs, const char *path, struct err *e)
+{
+    const struct rlog_fs *in = rlog_fake_fs(log_of(fs)->log);
+
+    if (refused(log_of(fs), false, e))
+        return e->code;
+    return in->unlink(in, path, e);
+}
+
+/* ---- life and faults ------------------------------------------------------------------------- */
+
+static int space(const struct fs *fs, const char *path, uint64_t *ret_free, uint64_t *ret_total,
+                 struct err *e)
+{
+    const struct sim_disk *d = container_of((uintptr_t)fs, struct sim_disk, files);
+
+    (void)path, (void)e;
+    *ret_free = d->full ? 0 : 50 * GIB;
+    *ret_total = 100 * GIB;
+    return 0;
+}
+
+void sim_disk_init(struct sim_disk *d, uint64_t seed, int mutant, struct sim_stats *stats)
+{
+    *d = (struct sim_disk){ .mutant = mutant, .stats = stats, .files = *fs_real() };
+    prng_init(&d->p, seed);
+    d->files.space = space;
+    d->source = (struct kv_source){ .open = open_kv, .remove = remove_dir };
+    d->fs = (struct rlog_fs){ log_list, log_open,     log_close,    log_write,  log_read,
+                              log_sync, log_truncate, log_sync_dir, log_unlink, d };
+    d->log = rlog_fake_new(seed);
+    for (size_t i = 0; i < SIM_SHARDS_MAX; i++) {
+        d->kvs[i].kv.ops = &sim_kv_ops;
+        d->kvs[i].disk = d;
+    }
+}
+
+void sim_disk_deinit(struct sim_disk *d)
+{
+    for (size_t i = 0; i < SIM_SHARDS_MAX; i++) {
+        kv_batch_free(d->kvs[i].held);
+        kv_close(d->kvs[i].inner);
+    }
+    rlog_fake_free(d->log);
+}
+
+static void revive(struct sim_disk *d, bool power)
+{
+    for (size_t i = 0; i < SIM_SHARDS_MAX; i++) {
+        struct sim_kv *k = &d->kvs[i];
+
+        k->failed = 0;
+        k->fail_writes_in = k->fail_gets_in = 0;
+        kv_batch_free(k->held);
+        k->held = NULL;
+        if (k->inner && power)
+            k->inner = kv_mem_reopen(k->inner, KV_MEM_POWER,
+                                     prng_below(&d->p, kv_mem_unsynced(k->inner) + 1));
+    }
+    d->dead = d->full = false;
+}
+
+void sim_disk_kill(struct sim_disk *d)
+{
+    struct rlog_fake_faults *f = rlog_fake_faults(d->log);
+
+    f->fail_write_in = f->fail_sync_in = 0;
+    revive(d, false);
+}
+
+void sim_disk_power_cut(struct sim_disk *d)
+{
+    rlog_fake_power_cut(d->log);
+    revive(d, true);
+}
+
+void sim_disk_fail_log(struct sim_disk *d)
+{
+    struct rlog_fake_faults *f = rlog_fake_faults(d->log);
+
+    f->code = prng_chance(&d->p, 0.3) ? ERR_NO_SPACE : ERR_IO;
+    if (prng_chance(&d->p, 0.5))
+        f->fail_write_in = 1 + prng_below(&d->p, 6);
+    else
+        f->fail_sync_in = 1 + prng_below(&d->p, 6);
+    d->stats->log_errors++;
+}
+
+void sim_disk_fail_kv(struct sim_disk *d)
+{
+    struct sim_kv *k = &d->kvs[prng_below(&d->p, SIM_SHARDS_MAX)];
+
+    k->fail_code = prng_chance(&d->p, 0.3) ? ERR_NO_SPACE : ERR_IO;
+    if (prng_chance(&d->p, 0.7))
+        k->fail_writes_in = 1 + prng_below(&d->p, 20);
+    else
+        k->fail_gets_in = 1 + prng_below(&d->p, 40);
+}
+
+uint64_t sim_disk_hash(const struct sim_disk *d, uint32_t shard)
+{
+    struct kv *k = d->kvs[shard].inner;
+    uint64_t h = 0;
+
+    for (size_t cf = 0; k && cf < KV_CFS; cf++) {
+        struct kv_iter *it = kv_iter_new(k, NULL, (enum kv_cf)cf, STR(""), STR_NULL);
+        for (; kv_iter_valid(it); kv_iter_next(it)) {
+            struct str key = kv_iter_key(it), value = kv_iter_value(it);
+            h = hash64(key.ptr, key.len, h + cf);
+            h = hash64(value.ptr, value.len, h);
+        }
+        kv_iter_free(it);
+    }
+    return h;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sim_disk.h: the disk of a simulated ingester: databases that outlive the role, and the files of
+ * replication logs. It can fail, be full, lose power, or be taken away.
+ */
+#ifndef TESTS_LIB_SIM_DISK_H
+#define TESTS_LIB_SIM_DISK_H
+
+#include "common/repl/rlog_fs.h"
+#include "common/role/role.h"
+#include "common/store/kv_impl.h"
+#include "tests/lib/rlog_fake.h"
+#include "tests/lib/sim.h"
+
+#define SIM_SHARDS_MAX 4
+
+struct sim_disk;
+struct sim_kv { /* a kv whose close does nothing */
+    struct kv kv;
+    struct sim_disk *disk;
+    struct kv *inner;        /* NULL: there is none */
+    int failed;              /* a write failed with this: so do all until it is opened again */
+    uint64_t fail_writes_in; /* 1: the next; 0: none */
+    uint64_t fail_gets_in;
+    int fail_code;
+    uint64_t tick;         /* of mutants */
+    struct kv_batch *held; /* SIM_SWAPPED */
+};
+struct sim_disk {
+    struct kv_source source; /* hand out this */
+    struct rlog_fs fs;       /* and this */
+    struct fs files;         /* and this */
+    struct rlog_fake *log;
+    struct sim_kv kvs[SIM_SHARDS_MAX];
+    struct prng p;
+    struct sim_stats *stats;
+    int mutant;
+    bool odd;  /* mutants that change one replica change this one */
+    bool dead; /* nothing changes any more, everything fails */
+    bool full;
+};
+void sim_disk_init(struct sim_disk *d, uint64_t seed, int mutant, struct sim_stats *stats);
+void sim_disk_deinit(struct sim_disk *d);
+/* After the role has ended: what is there when it starts again. */
+void sim_disk_kill(struct sim_disk *d);      /* the process died */
+void sim_disk_power_cut(struct sim_disk *d); /* the machine did */
+/* One error soon: of the log's files, or of a database. */
+void sim_disk_fail_log(struct sim_disk *d);
+void sim_disk_fail_kv(struct sim_disk *d);
+/* Of all rows; 0: there is no such database. */
+uint64_t sim_disk_hash(const struct sim_disk *d, uint32_t shard);
+
+#endif

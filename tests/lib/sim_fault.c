@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sim_fault: what befalls nodes, disks, clocks, the network and the coordination service. Mostly
+ * one ingester at a time is away, now and then two, seldom all: then writes must wait, and nothing
+ * else.
+ */
+#include "tests/lib/sim_impl.h"
+
+#define SKEW_MAX_MS 3900000 /* a little over an hour */
+
+static struct node *any_ingester(struct world *w)
+{
+    return &w->nodes[prng_below(&w->p, w->ingesters)];
+}
+
+/* Another one may go. */
+static bool spare(struct world *w)
+{
+    size_t down = nodes_down(w);
+
+    return down == 0 || (down == 1 && prng_below(&w->p, 5) == 0);
+}
+
+static void crash(struct world *w)
+{
+    struct node *n = any_ingester(w);
+    bool power = prng_chance(&w->p, 0.6);
+
+    if (n->state != NODE_UP || !spare(w))
+        return;
+    if (power)
+        count(w)->power_cuts++;
+    else
+        count(w)->kills++;
+    node_crash(n, power);
+    n->wake_ms = world_ms(w) + prng_below(&w->p, 20000);
+}
+
+static void blackout(struct world *w)
+{
+    count(w)->blackouts++;
+    for (size_t i = 0; i < w->ingesters; i++)
+        if (w->nodes[i].state == NODE_UP) {
+            node_crash(&w->nodes[i], true);
+            w->nodes[i].wake_ms = world_ms(w) + prng_below(&w->p, 3000);
+        }
+}
+
+static void crash_other(struct world *w)
+{
+    struct node *n = &w->nodes[FIRST_DIST + prng_below(&w->p, SIM_NODES - FIRST_DIST)];
+
+    if (n->state != NODE_UP)
+        return;
+    count(w)->other_crashes++;
+    if (prng_chance(&w->p, 0.3))
+        node_end(n);
+    else
+        node_crash(n, false);
+    n->wake_ms = world_ms(w) + prng_below(&w->p, 3000);
+}
+
+static void partition(struct world *w)
+{
+    static const unsigned shapes[] = { CUT_OUT | CUT_IN | CUT_COORD, CUT_OUT | CUT_IN, CUT_OUT,
+                                       CUT_IN, CUT_COORD };
+    bool other = prng_chance(&w->p, 0.2);
+    struct node *n =
+        other ? &w->nodes[FIRST_DIST + prng_below(&w->p, SIM_NODES - FIRST_DIST)] : any_ingester(w);
+
+    if (n->state != NODE_UP || (!other && !spare(w)))
+        return;
+    count(w)->partitions++;
+    node_cut(n, shapes[prng_below(&w->p, ARRAY_LEN(shapes))]);
+}
+
+static void skew(struct world *w)
+{
+    struct node *n = &w->nodes[prng_below(&w->p, SIM_NODES)];
+    int64_t by = (int64_t)prng_below(&w->p, 2 * SKEW_MAX_MS) - SKEW_MAX_MS;
+
+    count(w)->skews++;
+    w->skewed = true;
+    n->clock.skew_ms = prng_chance(&w->p, 0.3) ? 0 : prng_chance(&w->p, 0.5) ? by : by / 1000;
+}
+
+static void disk(struct world *w)
+{
+    struct node *n = any_ingester(w);
+
+    if (n->state != NODE_UP || !spare(w))
+        return;
+    switch (prng_below(&w->p, 3)) {
+    case 0:
+        sim_disk_fail_log(&n->disk);
+        break;
+    case 1:
+        sim_disk_fail_kv(&n->disk);
+        break;
+    default:
+        count(w)->disks_full++;
+        n->disk.full = true;
+        break;
+    }
+}
+
+static void calm(struct world *w)
+{
+    struct rpc_mem_faults f = {
+        .delay_min_ms = 0, .delay_max_ms = 5, .lost = 0.002, .repeated = 0.002
+    };
+
+    rpc_mem_faults(w->rpc.net, &f);
+}
+
+static void storm(struct world *w)
+{
+    struct rpc_mem_faults f = { .delay_min_ms = 0,
+                                .delay_max_ms = (uint32_t)(20 + prng_below(&w->p, 400)),
+                                .lost = 0.05 * prng_unit(&w->p),
+                                .repeated = 0.1 * prng_unit(&w->p),
+                                .damaged = 0.002 * prng_unit(&w->p) };
+
+    count(w)->storms++;
+    rpc_mem_faults(w->rpc.net, &f);
+}
+
+static void coordination(struct world *w)
+{
+    struct coord_faults f = { .delay_min_ms = 1,
+                              .delay_max_ms = 10,
+                              .no_fence = w->o.mutant == SIM_NO_FENCE };
+
+    switch (prng_below(&w->p, 4)) {
+    case 0:
+        w->away = !w->away;
+        count(w)->coord_away += w->away;
+        coord_site_away(w->site, w->away);
+        return;
+    case 1:
+        coord_site_compact(w->site);
+        return;
+    case 2:
+        f.delay_max_ms = 10 + prng_below(&w->p, 1500);
+        f.lose_request = 0.2 * prng_unit(&w->p);
+        f.lose_reply = 0.2 * prng_unit(&w->p);
+        count(w)->coord_faults++;
+        break;
+    default:
+        break;
+    }
+    coord_site_faults(w->site, &f);
+}
+
+static void relief(struct world *w)
+{
+    nodes_heal(w);
+    calm(w);
+    for (size_t i = 0; i < w->ingesters; i++)
+        w->nodes[i].disk.full = false;
+}
+
+static void wake(struct world *w)
+{
+    for (size_t i = 0; i < SIM_NODES; i++) {
+        struct node *n = &w->nodes[i];
+
+        if (n->state == NODE_OFF && n->wake_ms && world_ms(w) >= n->wake_ms)
+            node_start(n);
+    }
+}
+
+void fault(struct world *w)
+{
+    uint64_t what = prng_below(&w->p, 100);
+
+    wake(w);
+    if (what < 2)
+        blackout(w);
+    else if (what < 14)
+        crash(w);
+    else if (what < 20)
+        crash_other(w);
+    else if (what < 32)
+        partition(w);
+    else if (what < 38)
+        skew(w);
+    else if (what < 46)
+        disk(w);
+    else if (what < 52)
+        storm(w);
+    else if (what < 60)
+        coordination(w);
+    else if (what < 68) {
+        struct node *n = &w->nodes[prng_below(&w->p, SIM_NODES)];
+        uint32_t more = (uint32_t)prng_below(&w->p, 4) * 100;
+        count(w)->slow_peers += more > 0;
+        rpc_mem_slow(w->rpc.net, n->addr, more);
+    } else if (what < 78)
+        ring_change(w);
+    else
+        relief(w);
+}
+
+void faults_end(struct world *w)
+{
+    struct coord_faults f = { .delay_min_ms = 1,
+                              .delay_max_ms = 10,
+                              .no_fence = w->o.mutant == SIM_NO_FENCE };
+
+    w->away = false;
+    coord_site_away(w->site, false);
+    coord_site_faults(w->site, &f);
+    relief(w);
+    for (size_t i = 0; i < SIM_NODES; i++) {
+        struct node *n = &w->nodes[i];
+
+        rpc_mem_slow(w->rpc.net, n->addr, 0);
+        n->clock.skew_ms = 0;
+        if (n->state == NODE_OFF && (!n->has_disk || i < w->ingesters))
+            n->wake_ms = 1;
+    }
+    wake(w);
+}

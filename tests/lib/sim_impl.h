@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sim_impl.h: the world, as the sim_*.c know it. sim_world.c opens, runs, settles and closes it;
+ * sim_node.c starts and ends nodes; sim_fault.c and sim_ring.c decide what befalls them; sim_work.c
+ * is the clients; sim_oracle.c knows what may be read.
+ */
+#ifndef TESTS_LIB_SIM_IMPL_H
+#define TESTS_LIB_SIM_IMPL_H
+
+#include "common/base/vec.h"
+#include "common/cluster/coord_sim.h"
+#include "common/cluster/view.h"
+#include "tests/lib/rpc_bed.h"
+#include "tests/lib/sim.h"
+#include "tests/lib/sim_disk.h"
+#include "tests/lib/sim_http.h"
+
+#define SIM_SHARDS    2
+#define SIM_INGESTERS 8 /* most there may ever be */
+#define SIM_FIRST     3 /* of them there are at the start */
+#define SIM_DISTS     2
+#define SIM_QUERIERS  2
+#define SIM_COMPACTS  2
+#define SERVICES      6
+#define SIM_NODES     (SIM_INGESTERS + SIM_DISTS + SIM_QUERIERS + SIM_COMPACTS)
+#define SIM_PREFIX    "/sim"
+
+struct world;
+
+struct sim_clock { /* the world's, with a wall that may be wrong */
+    struct clock clock;
+    const struct clock *base;
+    int64_t skew_ms;
+};
+
+enum { CUT_OUT = 1, CUT_IN = 2, CUT_COORD = 4 };
+enum node_state { NODE_OFF, NODE_UP, NODE_ENDING, NODE_GONE /* for good */ };
+struct node {
+    struct world *w;
+    const struct role *role;
+    enum node_state state;
+    char name[16], addr[128];
+    struct sim_clock clock;
+    struct prng random;
+    struct env env;
+    struct conf *conf;
+    struct metrics *metrics;
+    struct coord *coord;
+    struct view *view;
+    struct role_ctx ctx;
+    void *self;
+    struct budget budget;
+    struct sim_site site; /* server NULL: speaks no HTTP */
+    struct sim_disk disk; /* ingesters */
+    bool has_disk;
+    unsigned cut;      /* CUT_ */
+    bool power;        /* while ENDING: it is a power cut */
+    bool crashed;      /* while ENDING: nobody hears of it any more */
+    int draining;      /* 1 asked for, 2 in the map, 3 it has left */
+    bool left;         /* and ends */
+    uint64_t wake_ms;  /* OFF: starts again by itself then; 0: not */
+    size_t parts_left; /* ENDING: HTTP server and role */
+};
+
+enum push_state {
+    PUSH_OPEN,  /* on its way: may be there */
+    PUSH_ACKED, /* must be there */
+    PUSH_ENDED, /* without an ack: may be there, for ever */
+    PUSH_MAYBE, /* was acked; a delete may have taken it */
+    PUSH_DEAD,  /* acked and deleted: must not be there */
+};
+struct push {
+    uint32_t number, service;
+    uint64_t value;
+    int64_t time_ms;
+    enum push_state state;
+    uint64_t began_ms, acked_ms; /* monotonic */
+    uint32_t attempts;
+    bool pprof;
+    bool doubtful; /* a delete may take it also if it is acked later */
+};
+
+struct world {
+    struct sim_opts o;
+    struct sim_result *ret;
+    struct rpc_bed rpc;
+    struct prng p;
+    struct coord_site *site;
+    struct node nodes[SIM_NODES];
+    size_t ingesters;    /* of nodes[], in use so far */
+    struct coord *coord; /* of people who drain nodes */
+    struct view *view;   /* what they see */
+    VEC(struct push *) pushes;
+    size_t flying; /* requests */
+    bool away;     /* the coordination service */
+    bool skewed;   /* somebody's clock is or was wrong */
+    bool settling, traced;
+    uint32_t deletes;
+    uint32_t deleting[SERVICES]; /* deletes on their way, by service */
+    int lost; /* node whose disk is lost and that is in records still; -1: none */
+};
+
+static inline struct sim_stats *count(struct world *w)
+{
+    return &w->ret->stats;
+}
+static inline uint64_t world_ms(const struct world *w)
+{
+    return clock_mono_ms(&w->rpc.clock.clock);
+}
+static inline int64_t world_wall_ms(const struct world *w)
+{
+    return clock_wall_ms(&w->rpc.clock.clock);
+}
+PRINTF(3, 4) void broke(struct world *w, const char *what, const char *more, ...);
+/* To standard error, where SIM_TRACE is set. */
+PRINTF(2, 3) void trace(struct world *w, const char *what, ...);
+void run_ms(struct world *w, uint64_t ms);
+
+/* ---- sim_node.c ---- */
+#define FIRST_DIST    SIM_INGESTERS
+#define FIRST_QUERIER (FIRST_DIST + SIM_DISTS)
+#define FIRST_COMPACT (FIRST_QUERIER + SIM_QUERIERS)
+void nodes_init(struct world *w);
+void nodes_deinit(struct world *w);
+void node_start(struct node *n); /* OFF -> UP */
+/* UP -> ENDING; nodes_reap() takes it on to OFF. */
+void node_end(struct node *n); /* as it should be */
+void node_crash(struct node *n, bool power);
+void nodes_reap(struct world *w);
+void node_cut(struct node *n, unsigned how);
+void nodes_heal(struct world *w);
+bool nodes_quiet(const struct world *w);  /* all that may run does */
+size_t nodes_down(const struct world *w); /* ingesters that do not run, or are cut off */
+
+/* ---- sim_fault.c, sim_ring.c ---- */
+void fault(struct world *w);
+void faults_end(struct world *w);
+void ring_change(struct world *w);
+void ring_step(struct world *w); /* goes on with what was begun */
+bool ring_quiet(struct world *w);
+
+/* ---- sim_work.c ---- */
+struct service {
+    const char *tenant, *name;
+};
+extern const struct service services[SERVICES];
+void push_new(struct world *w);
+void read_new(struct world *w, uint32_t service);
+void delete_new(struct world *w);
+
+/* ---- sim_oracle.c ---- */
+/* What a read that begins now must find: by push. Free with xfree. */
+uint8_t *oracle_before(struct world *w, size_t *ret_len);
+/* The folded answer to a read of that service and [from, to). */
+void oracle_read(struct world *w, uint32_t service, const uint8_t *before, size_t before_len,
+                 int64_t from_ms, int64_t to_ms, struct str folded);
+/* A delete of everything of `tenant` (and service, unless NULL) begins, ends. */
+void oracle_delete_begin(struct world *w, const char *tenant, const char *service);
+void oracle_delete_done(struct world *w, const char *tenant, const char *service,
+                        uint64_t began_ms);
+bool oracle_equal(struct world *w); /* all replicas of all shards */
+void oracle_where(struct world *w, struct buf *ret);
+
+#endif

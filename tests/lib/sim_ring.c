@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sim_ring: nodes come, are emptied and go, and are lost with their disks. One is lost for good
+ * only while all shards have all their copies, and not another one before the records have
+ * forgotten it.
+ */
+#include "common/cluster/node_state.h"
+#include "tests/lib/sim_impl.h"
+
+static size_t running(const struct world *w)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < w->ingesters; i++)
+        n += w->nodes[i].state == NODE_UP && !w->nodes[i].draining;
+    return n;
+}
+
+static bool named(const struct repl_record *r, const char *name)
+{
+    return name_set_has(&r->members, name) || name_set_has(&r->learners, name) ||
+           name_set_has(&r->prev_members, name);
+}
+
+/* All shards have three members, and nothing is on its way. */
+static bool whole(struct world *w)
+{
+    for (uint32_t s = 0; s < SIM_SHARDS; s++) {
+        int64_t rev;
+        const struct repl_record *r = view_record(w->view, s, &rev);
+
+        if (!r || !r->established || r->learners.len || r->members.len < 3)
+            return false;
+    }
+    return true;
+}
+
+static bool forgotten(struct world *w, const char *name)
+{
+    for (uint32_t s = 0; s < SIM_SHARDS; s++) {
+        int64_t rev;
+        const struct repl_record *r = view_record(w->view, s, &rev);
+
+        if (!r || named(r, name))
+            return false;
+    }
+    return true;
+}
+
+static void join(struct world *w)
+{
+    if (w->ingesters == SIM_INGESTERS)
+        return;
+    count(w)->joins++;
+    node_start(&w->nodes[w->ingesters++]);
+}
+
+static void on_drain_asked(void *cookie, const struct err *e)
+{
+    struct node *n = cookie;
+
+    n->w->flying--;
+    n->draining = e ? 0 : 2;
+}
+
+static void drain(struct world *w)
+{
+    struct node *n = &w->nodes[prng_below(&w->p, w->ingesters)];
+
+    if (n->state != NODE_UP || n->draining || running(w) < 4)
+        return;
+    count(w)->drains++;
+    n->draining = 1;
+    w->flying++;
+    node_state_set(w->coord, SIM_PREFIX, n->name, MAP_DRAINING, on_drain_asked, n);
+}
+
+static void lose(struct world *w)
+{
+    struct node *n = &w->nodes[prng_below(&w->p, w->ingesters)];
+
+    if (n->state != NODE_UP || n->draining || w->lost >= 0 || nodes_down(w) > 0 || !whole(w) ||
+        running(w) < 4)
+        return;
+    count(w)->lost_for_good++;
+    w->lost = (int)(n - w->nodes);
+    node_crash(n, true);
+}
+
+void ring_change(struct world *w)
+{
+    switch (prng_below(&w->p, 4)) {
+    case 0:
+        join(w);
+        break;
+    case 1:
+        drain(w);
+        break;
+    case 2:
+        lose(w);
+        break;
+    default:
+        if (running(w) < 4)
+            join(w);
+        break;
+    }
+}
+
+/* Who was emptied ends; who was lost is gone. */
+void ring_step(struct world *w)
+{
+    for (size_t i = 0; i < w->ingesters; i++) {
+        struct node *n = &w->nodes[i];
+        struct view_node vn;
+
+        if (n->state == NODE_OFF && (int)i == w->lost)
+            n->state = NODE_GONE;
+        if (n->draining != 2)
+            continue;
+        if (n->state == NODE_OFF && n->left) {
+            n->state = NODE_GONE;
+            n->draining = 3;
+        } else if (n->state == NODE_UP && view_node_find(w->view, n->name, &vn) && vn.live &&
+                   vn.state == MAP_ACTIVE) {
+            n->draining = 0; /* it crashed as it was empty, was forgotten, and came anew */
+        } else if (n->state == NODE_UP && view_node_find(w->view, n->name, &vn) &&
+                   vn.state == MAP_LEFT && forgotten(w, n->name)) {
+            count(w)->left++;
+            n->left = true;
+            node_end(n);
+        }
+    }
+    if (w->lost >= 0 && w->nodes[w->lost].state == NODE_GONE &&
+        forgotten(w, w->nodes[w->lost].name))
+        w->lost = -1;
+}
+
+bool ring_quiet(struct world *w)
+{
+    for (size_t i = 0; i < w->ingesters; i++)
+        if (w->nodes[i].draining == 1 ||
+            (w->nodes[i].draining == 2 && w->nodes[i].state != NODE_GONE))
+            return false;
+    return w->lost < 0 && whole(w);
+}

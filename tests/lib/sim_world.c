@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sim_world: a run. The cluster makes its map; then pushes, reads, deletes and faults in an order
+ * of chance; then all faults end, and everything must come right: no request hangs, all services
+ * can be written and read, and all replicas are equal to the byte.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/mem.h"
+#include "tests/lib/sim_impl.h"
+
+#define STEPS 260
+
+void broke(struct world *w, const char *what, const char *more, ...)
+{
+    va_list args;
+
+    if (w->ret->broken)
+        return;
+    w->ret->broken = what;
+    va_start(args, more);
+    (void)vsnprintf(w->ret->text, sizeof(w->ret->text), more, args);
+    va_end(args);
+}
+
+void trace(struct world *w, const char *what, ...)
+{
+    va_list args;
+
+    if (!w->traced)
+        return;
+    (void)fprintf(stderr, "%" PRIu64 " ", world_ms(w));
+    va_start(args, what);
+    (void)vfprintf(stderr, what, args);
+    va_end(args);
+    (void)fputc('\n', stderr);
+}
+
+void run_ms(struct world *w, uint64_t ms)
+{
+    rpc_bed_sleep(&w->rpc, ms);
+    nodes_reap(w);
+    ring_step(w);
+}
+
+static void world_open(struct world *w)
+{
+    struct view_opts vo = { .prefix = SIM_PREFIX };
+    struct rpc_mem_faults faults = {
+        .delay_min_ms = 0, .delay_max_ms = 5, .lost = 0.002, .repeated = 0.002
+    };
+    struct coord_faults cf = { .delay_min_ms = 1, .delay_max_ms = 10 };
+
+    w->lost = -1;
+    prng_init(&w->p, w->o.seed);
+    rpc_bed_init(&w->rpc, RPC_BED_MEM, w->o.seed);
+    rpc_mem_faults(w->rpc.net, &faults);
+    w->site = coord_site_new(w->rpc.loop, w->o.seed);
+    cf.no_fence = w->o.mutant == SIM_NO_FENCE;
+    coord_site_faults(w->site, &cf);
+    w->coord = coord_sim_new(w->site);
+    vo.loop = w->rpc.loop;
+    vo.coord = w->coord;
+    w->view = view_new_coord(&vo);
+    nodes_init(w);
+}
+
+static bool nothing_flies(struct world *w)
+{
+    for (size_t i = 0; i < 900 && w->flying && !w->ret->broken; i++)
+        run_ms(w, 100);
+    if (w->flying)
+        broke(w, "a request never ends", "%zu do not", w->flying);
+    return !w->ret->broken;
+}
+
+static void end_nodes(struct world *w)
+{
+    for (size_t i = 0; i < SIM_NODES; i++)
+        if (w->nodes[i].state == NODE_UP)
+            node_end(&w->nodes[i]);
+    for (size_t i = 0; i < 1200 && !nodes_quiet(w); i++)
+        run_ms(w, 50);
+    for (size_t i = 0; i < SIM_NODES; i++)
+        if (w->nodes[i].state == NODE_ENDING)
+            broke(w, "a node does not end", "%s", w->nodes[i].name);
+}
+
+/* What hangs keeps what it needs. */
+static void world_close(struct world *w)
+{
+    if (w->ret->broken)
+        return;
+    end_nodes(w);
+    if (w->ret->broken)
+        return;
+    nodes_deinit(w);
+    view_free(w->view);
+    coord_free(w->coord);
+    coord_site_free(w->site);
+    rpc_bed_deinit(&w->rpc);
+    vec_for (i, &w->pushes)
+        xfree(w->pushes.ptr[i]);
+    vec_free(&w->pushes);
+}
+
+/* ---- the end --------------------------------------------------------------------------------- */
+
+static bool readable(struct world *w)
+{
+    for (uint32_t s = 0; s < SERVICES && !w->ret->broken; s++) {
+        uint64_t before = count(w)->reads;
+
+        for (size_t i = 0; i < 8 && count(w)->reads == before && !w->ret->broken; i++) {
+            read_new(w, s);
+            (void)nothing_flies(w);
+        }
+        if (count(w)->reads == before)
+            broke(w, "nothing can be read though all is well", "%s of %s", services[s].name,
+                  services[s].tenant);
+    }
+    return !w->ret->broken;
+}
+
+static bool writable(struct world *w)
+{
+    uint64_t acked = count(w)->acked;
+
+    for (size_t i = 0; i < 12; i++)
+        push_new(w);
+    if (nothing_flies(w) && count(w)->acked < acked + 12)
+        broke(w, "a push is not taken though all is well", "%" PRIu64 " of 12 are",
+              count(w)->acked - acked);
+    return !w->ret->broken;
+}
+
+static bool equal(struct world *w)
+{
+    struct buf where;
+
+    for (size_t i = 0; i < 600; i++) {
+        if (oracle_equal(w)) {
+            count(w)->rows_equal++;
+            return true;
+        }
+        run_ms(w, 100);
+    }
+    buf_init(&where, KIB);
+    oracle_where(w, &where);
+    broke(w, "the databases of the replicas differ", "%s", where.len ? where.ptr : "");
+    buf_deinit(&where);
+    return false;
+}
+
+static void settle(struct world *w)
+{
+    w->settling = true;
+    for (size_t i = 0; i < 200 && !nodes_quiet(w); i++)
+        run_ms(w, 100);
+    faults_end(w);
+    if (!nothing_flies(w))
+        return;
+    for (size_t i = 0; i < 900 && !ring_quiet(w); i++)
+        run_ms(w, 100);
+    if (!ring_quiet(w)) {
+        struct buf where;
+        buf_init(&where, KIB);
+        oracle_where(w, &where);
+        broke(w, "nodes never come and go as they should", "%s", where.len ? where.ptr : "");
+        buf_deinit(&where);
+        return;
+    }
+    w->skewed = false;
+    run_ms(w, 3000);
+    if (readable(w) && writable(w) && equal(w))
+        (void)readable(w);
+}
+
+static void count_end(struct world *w)
+{
+    struct rpc_mem_stats s = rpc_mem_stats(w->rpc.net);
+
+    count(w)->frames = s.delivered;
+    count(w)->frames_lost = s.lost;
+    count(w)->frames_repeated = s.repeated;
+    count(w)->simulated_s = world_ms(w) / 1000;
+}
+
+void sim_run(const struct sim_opts *o, struct sim_result *ret)
+{
+    struct world *w = XNEW(struct world);
+
+    *ret = (struct sim_result){ 0 };
+    w->o = *o;
+    w->ret = ret;
+    w->traced = getenv("SIM_TRACE") != NULL;
+    world_open(w);
+    run_ms(w, 8000); /* the controller makes the map */
+    for (size_t i = 0; i < STEPS && !ret->broken; i++) {
+        uint64_t what = prng_below(&w->p, 100);
+
+        if (what < 50)
+            push_new(w);
+        else if (what < 68)
+            read_new(w, (uint32_t)prng_below(&w->p, SERVICES));
+        else if (what < 70)
+            delete_new(w);
+        else
+            fault(w);
+        run_ms(w, prng_below(&w->p, 10) == 0 ? prng_below(&w->p, 3000) : prng_below(&w->p, 60));
+    }
+    if (!ret->broken)
+        settle(w);
+    count_end(w);
+    world_close(w);
+    if (!ret->broken)
+        xfree(w);
+}
