@@ -154,6 +154,23 @@ static uint32_t frame_add(struct stacks *s, const struct frame *f, uint32_t id)
     return id;
 }
 
+static uint64_t frame_key(const struct stacks *s, const struct frame *f)
+{
+    uint64_t key = hash_mix(((uint64_t)f->func << 32 | f->line) ^ s->seed,
+                            ((uint64_t)f->file << 32 | f->module) ^ ~s->seed);
+
+    return hash_mix(key ^ f->addr, s->seed | 1);
+}
+
+uint32_t stacks_frame_known(const struct stacks *s, const struct frame *f)
+{
+    for (uint64_t key = frame_key(s, f);; key = hash_u64(key + 1)) {
+        uint32_t id = map_u64_get(&s->frame_ids, key);
+        if (id == MAP_U64_EMPTY || frame_eq(s, id, f))
+            return id;
+    }
+}
+
 uint32_t stacks_frame(struct stacks *s, const struct frame *f)
 {
     size_t strings = s->string_len.len;
@@ -163,9 +180,7 @@ uint32_t stacks_frame(struct stacks *s, const struct frame *f)
     if (f->func == STACKS_FULL || f->file == STACKS_FULL || f->module == STACKS_FULL)
         return STACKS_FULL;
     CHECK(f->func < strings && f->file < strings && f->module < strings);
-    uint64_t key = hash_mix(((uint64_t)f->func << 32 | f->line) ^ s->seed,
-                            ((uint64_t)f->file << 32 | f->module) ^ ~s->seed);
-    for (key = hash_mix(key ^ f->addr, s->seed | 1);; key = hash_u64(key + 1)) {
+    for (uint64_t key = frame_key(s, f);; key = hash_u64(key + 1)) {
         uint32_t id =
             room ? map_u64_put(&s->frame_ids, key, next) : map_u64_get(&s->frame_ids, key);
         if (id == MAP_U64_EMPTY)

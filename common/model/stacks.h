@@ -78,6 +78,8 @@ struct stacks_room {
 void stacks_reserve(struct stacks *s, const struct stacks_room *room);
 uint32_t stacks_string(struct stacks *s, struct str v);
 uint32_t stacks_frame(struct stacks *s, const struct frame *f);
+/* STACKS_FULL: it is not there; nothing is added. */
+uint32_t stacks_frame_known(const struct stacks *s, const struct frame *f);
 uint32_t stacks_node(struct stacks *s, uint32_t parent, uint32_t frame);
 /* The same, but STACKS_FULL for an edge that is not there. */
 uint32_t stacks_node_known(const struct stacks *s, uint32_t parent, uint32_t frame);

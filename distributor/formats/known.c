@@ -187,9 +187,13 @@ uint32_t known_frame(struct known *k, const struct frame *f)
 {
     if (LIKELY(k->frame_next < k->stacks.frame_func.len && is_frame(&k->stacks, k->frame_next, f)))
         return k->frame_next++;
-    mutex_lock(&k->lock);
-    uint32_t id = has_room(k, 0) ? stacks_frame(&k->stacks, f) : STACKS_FULL;
-    mutex_unlock(&k->lock);
+    /* Nobody else changes it; the lock is for what others read meanwhile. */
+    uint32_t id = stacks_frame_known(&k->stacks, f);
+    if (id == STACKS_FULL) {
+        mutex_lock(&k->lock);
+        id = has_room(k, 0) ? stacks_frame(&k->stacks, f) : STACKS_FULL;
+        mutex_unlock(&k->lock);
+    }
     k->full |= id == STACKS_FULL;
     k->frame_next = id + 1;
     return id;

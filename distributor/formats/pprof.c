@@ -84,47 +84,15 @@ static bool parse_line(struct parse *s, struct rd r)
     return ok;
 }
 
-/* A location of known fields only, of one line, as nearly all are. False: look again. */
-static inline bool location_fast(struct parse *s, struct rd r, uint64_t *v, uint64_t *line)
-{
-    const uint8_t *p = r.p, *end = r.end;
-    bool found = false;
-
-    if (s->w.end - end < WIRE_VARINT_MAX)
-        return false;
-    while (p && p < end) {
-        uint32_t tag = *p;
-        if (tag == 0x08 || tag == 0x10 || tag == 0x18) {
-            p = wire_number(p + 1, &v[tag >> 3]);
-        } else if (tag == 0x22 && !found && p[1] < 0x80 && p[1] <= end - p - 2 &&
-                   wire_numbers_fast(p + 2, p + 2 + p[1], line, 3)) {
-            found = true;
-            p += 2 + p[1];
-        } else {
-            return false;
-        }
-    }
-    return p == end && found;
-}
-
 static bool parse_location(struct parse *s, struct rd r)
 {
     struct pprof *p = s->p;
     struct pprof_location at = { 0 };
     size_t lines = p->lines.len;
-    uint64_t v[4] = { 0 }, line[4] = { 0 };
     struct wire_field f;
     bool ok = true;
     int got = 0;
 
-    if (LIKELY(location_fast(s, r, v, line) && s->l->lines_per_location > 0)) {
-        ROOM(s, &p->lines, 1, ok);
-        if (!ok)
-            return false;
-        p->lines.ptr[p->lines.len++] = line_of(line);
-        at = (struct pprof_location){ .id = v[1], .mapping_id = v[2], .address = v[3] };
-        r.p = r.end;
-    }
     while (ok && (got = wire_field(&s->w, &r, &f)) > 0) {
         if (f.number > 5) {
             s->w.unknown_fields++;
@@ -268,28 +236,78 @@ static bool parse_number(struct parse *s, const struct rd *r, const struct wire_
     return true;
 }
 
+/* Takes field `tag`, a number, off p if it stands there. */
+static inline const uint8_t *plain_field(const uint8_t *p, const uint8_t *end, uint8_t tag,
+                                         uint64_t *v)
+{
+    return p && p < end && *p == tag ? wire_number(p + 1, v) : p;
+}
+
+/* A message whose fields stand in the order of their numbers, as agents write them. */
 static inline bool plain_function(struct parse *s, struct rd r)
 {
+    struct pprof *p = s->p;
     uint64_t v[6] = { 0 };
+    const uint8_t *at = r.p;
 
-    if (s->p->functions.len == s->p->functions.cap || s->w.end - r.end < WIRE_VARINT_MAX ||
-        !wire_numbers_fast(r.p, r.end, v, 5))
+    if (p->functions.len == p->functions.cap || s->w.end - r.end < WIRE_VARINT_MAX)
         return false;
-    s->p->functions.ptr[s->p->functions.len++] = function_of(v);
+    for (uint8_t i = 1; i <= 5; i++)
+        at = plain_field(at, r.end, (uint8_t)(i << 3), &v[i]);
+    if (at != r.end)
+        return false;
+    p->functions.ptr[p->functions.len++] = function_of(v);
     return true;
+}
+
+static inline bool plain_line(const uint8_t *p, const uint8_t *end, struct pprof_line *ret)
+{
+    uint64_t v[4] = { 0 };
+
+    p = plain_field(p, end, 0x08, &v[1]);
+    p = plain_field(p, end, 0x10, &v[2]);
+    p = plain_field(p, end, 0x18, &v[3]);
+    *ret = line_of(v);
+    return p == end;
 }
 
 static inline bool plain_location(struct parse *s, struct rd r)
 {
     struct pprof *p = s->p;
-    uint64_t v[4] = { 0 }, line[4] = { 0 };
+    size_t room = MIN(p->lines.cap - p->lines.len, s->l->lines_per_location), n = 0;
+    struct pprof_line *lines = p->lines.ptr + p->lines.len;
+    uint64_t id = 0, mapping = 0, address = 0;
+    const uint8_t *at = r.p;
 
-    if (p->locations.len == p->locations.cap || p->lines.len == p->lines.cap ||
-        !location_fast(s, r, v, line) || !s->l->lines_per_location)
+    if (p->locations.len == p->locations.cap || s->w.end - r.end < WIRE_VARINT_MAX)
         return false;
-    p->lines.ptr[p->lines.len++] = line_of(line);
+    while (at && at < r.end) {
+        switch (*at) {
+        case 0x08:
+            at = wire_number(at + 1, &id);
+            break;
+        case 0x10:
+            at = wire_number(at + 1, &mapping);
+            break;
+        case 0x18:
+            at = wire_number(at + 1, &address);
+            break;
+        case 0x22:
+            if (n == room || at[1] >= 0x80 || at[1] > r.end - at - 2 ||
+                !plain_line(at + 2, at + 2 + at[1], &lines[n]))
+                return false;
+            n++;
+            at += 2 + at[1];
+            break;
+        default:
+            return false;
+        }
+    }
+    if (at != r.end)
+        return false;
+    p->lines.len += n;
     p->locations.ptr[p->locations.len++] = (struct pprof_location){
-        .id = v[1], .mapping_id = v[2], .address = v[3], .lines_end = (uint32_t)p->lines.len
+        .id = id, .mapping_id = mapping, .address = address, .lines_end = (uint32_t)p->lines.len
     };
     return true;
 }

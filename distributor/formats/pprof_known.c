@@ -13,6 +13,10 @@
  * Nodes get numbers 1, 2, ... within the push in order of first sight, so that what follows works
  * on tables of the size of the push, not of all that is known.
  */
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include "common/base/wr.h"
 #include "distributor/formats/known.h"
 #include "distributor/formats/native.h"
@@ -20,10 +24,13 @@
 #include "distributor/formats/pprof_seen.h"
 #include "distributor/formats/pprof_stacks.h"
 
-#define STACKS_FIRST 512
+#define STACKS_FIRST  512
+#define IDS_BYTES_MAX 4096
+#define COPIED        4 /* frames of a location that are copied at once */
 
 struct loc_frames {
-    uint32_t from, len; /* as in pprof_walk.c */
+    uint32_t from; /* in lookup.frames, leaf first */
+    uint32_t len;  /* PPROF_NONE until first use */
 };
 struct fn_names {
     uint32_t name, file;
@@ -38,9 +45,10 @@ struct lookup {
     uint32_t *modules; /* by mapping */
     struct fn_names *functions;
     struct loc_frames *locations;
-    VEC(uint32_t) frames; /* of locations of several frames */
-    uint32_t *path;       /* of one stack, leaf first: l->frames_keep of them */
+    VEC(uint32_t) frames; /* of all locations; COPIED may be read behind the last */
+    uint32_t *path;       /* of one stack, leaf first: l->frames_keep of them, and COPIED */
     size_t path_len;
+    uint16_t *ids;   /* location ids of one sample: of IDS_BYTES_MAX bytes */
     uint32_t *rows;  /* by number: position + 1 of its samples without labels, added up; 0: none */
     uint32_t *nodes; /* push->known_nodes */
     size_t nodes_len;
@@ -65,12 +73,13 @@ static bool lookup_init(struct lookup *x)
     x->modules = arena_alloc(a, p->mappings.len * sizeof(*x->modules));
     x->functions = arena_alloc(a, p->functions.len * sizeof(*x->functions));
     x->locations = arena_alloc(a, p->locations.len * sizeof(*x->locations));
-    x->path = arena_alloc(a, ((size_t)x->l->frames_keep + 1) * sizeof(*x->path));
+    x->path = arena_alloc(a, ((size_t)x->l->frames_keep + COPIED) * sizeof(*x->path));
+    x->ids = arena_alloc(a, (IDS_BYTES_MAX + 8) * sizeof(*x->ids));
     x->nodes = arena_alloc(a, (p->samples.len + 1) * sizeof(*x->nodes));
     x->rows = arena_alloc(a, (p->samples.len + 2) * sizeof(*x->rows));
     pprof_seen_init(&x->seen, p->body, MIN(p->samples.len, STACKS_FIRST), x->k->stacks.seed);
-    if (!x->files || !x->modules || !x->functions || !x->locations || !x->path || !x->nodes ||
-        !x->rows)
+    if (!x->files || !x->modules || !x->functions || !x->locations || !x->path || !x->ids ||
+        !x->nodes || !x->rows)
         return false;
     memset(x->files, 0xff, p->strings.len * sizeof(*x->files));
     memset(x->modules, 0xff, p->mappings.len * sizeof(*x->modules));
@@ -174,8 +183,8 @@ static struct loc_frames location_frames(struct lookup *x, uint32_t i)
     uint32_t mapping = pprof_find(&p->mapping_ids, at->mapping_id);
     struct loc_frames out = { (uint32_t)x->frames.len, 0 };
 
-    for (uint32_t n = at->lines_end; n > from; n--) { /* the last line is the physical function */
-        const struct pprof_line *line = &p->lines.ptr[n - 1];
+    for (uint32_t n = from; n < at->lines_end; n++) { /* the last line is the physical function */
+        const struct pprof_line *line = &p->lines.ptr[n];
         uint32_t fn = pprof_find(&p->function_ids, line->function_id);
         if (fn == PPROF_NONE)
             continue;
@@ -196,8 +205,7 @@ static struct loc_frames location_frames(struct lookup *x, uint32_t i)
         vec_push(&x->frames, known_frame(x->k, &f));
     }
     out.len = (uint32_t)x->frames.len - out.from;
-    if (out.len == 1)
-        out.from = x->frames.ptr[--x->frames.len];
+    vec_reserve(&x->frames, x->frames.len + COPIED);
     x->locations[i] = out;
     return out;
 }
@@ -216,12 +224,8 @@ static inline bool add_location(struct lookup *x, uint64_t id)
         x->odd = true;
         return false;
     }
-    if (LIKELY(lf.len == 1)) {
-        x->path[x->path_len++] = lf.from;
-        return true;
-    }
-    for (uint32_t i = lf.len; i > 0; i--)
-        x->path[x->path_len++] = x->frames.ptr[lf.from + i - 1];
+    for (uint32_t i = 0; i < lf.len; i++)
+        x->path[x->path_len++] = x->frames.ptr[lf.from + i];
     return true;
 }
 
@@ -246,79 +250,97 @@ static uint32_t number_of(struct lookup *x, uint32_t node)
     return k->dense.ptr[node];
 }
 
-/* What a loop over ids looks at, all of it in registers. */
-struct taking {
-    const struct loc_frames *restrict locations;
-    const uint32_t *restrict frames;
-    uint32_t *restrict path;
-    size_t n, most, known;
-};
-
-/* The frames of the location of that id, where ids are 1 .. n, to the end of the path. False: not
- * seen before in this body, not there, or too many. */
-static inline bool take_one(struct taking *t, uint32_t id)
+/* Appends the numbers of one or two bytes that end in the eight bytes at p; p[-1] is readable, too.
+ * Every byte is looked at in the same way, since where a number ends cannot be guessed. Bit i of
+ * `ends`: one ends at p[i]. */
+static inline size_t numbers_of(const uint8_t *p, uint32_t ends, uint16_t *ids)
 {
-    if (UNLIKELY((size_t)id - 1 >= t->known))
-        return false;
-    struct loc_frames lf = t->locations[id - 1];
-    if (UNLIKELY(lf.len > t->most - t->n)) /* PPROF_NONE is more than anything */
-        return false;
-    if (LIKELY(lf.len == 1)) {
-        t->path[t->n++] = lf.from;
-        return true;
+    uint16_t all[8];
+    size_t n = 0;
+
+#ifdef __SSE2__
+    __m128i zero = _mm_setzero_si128();
+    __m128i now = _mm_unpacklo_epi8(_mm_loadl_epi64((const void *)p), zero);
+    __m128i last = _mm_unpacklo_epi8(_mm_loadl_epi64((const void *)(p - 1)), zero);
+    __m128i two = _mm_cmpgt_epi16(last, _mm_set1_epi16(0x7f));
+    __m128i joined =
+        _mm_or_si128(_mm_slli_epi16(now, 7), _mm_and_si128(last, _mm_set1_epi16(0x7f)));
+    _mm_storeu_si128((void *)all,
+                     _mm_or_si128(_mm_and_si128(two, joined), _mm_andnot_si128(two, now)));
+#else
+    for (size_t i = 0; i < 8; i++) {
+        uint32_t now = p[i], last = *(p + i - 1);
+        all[i] = (uint16_t)(last >> 7 ? now << 7 | (last & 0x7f) : now);
     }
-    for (uint32_t i = lf.len; i > 0; i--)
-        t->path[t->n++] = t->frames[lf.from + i - 1];
-    return true;
+#endif
+#define TAKE(i) (ids[n] = all[i], n += ends >> (i)&1)
+    TAKE(0), TAKE(1), TAKE(2), TAKE(3), TAKE(4), TAKE(5), TAKE(6), TAKE(7);
+#undef TAKE
+    return n;
 }
 
-/* Packed ids of one or two bytes, of which eight bytes are read at once: where each ends is known
- * from their upper bits, and not only when the one before has been read. Stops at what is unusual
- * and near the end. */
-static inline const uint8_t *take_words(struct taking *t, const uint8_t *p, const uint8_t *end)
+/* All location ids of the sample, each of one or two bytes, to x->ids; returns how many, 0 if they
+ * are not like that. */
+static size_t take_ids(struct lookup *x, const uint8_t *body_end)
 {
-    while (end - p >= 8) {
-        uint64_t word = get_u64le(p), stops = ~word & UINT64_C(0x8080808080808080);
-        unsigned from = 0;
-        for (; stops; stops &= stops - 1) {
-            unsigned to = (unsigned)__builtin_ctzll(stops) + 1;
-            uint32_t two = (uint32_t)(word >> from) & (to - from == 8 ? 0x7f : 0xffff);
-            if (UNLIKELY(to - from > 16) ||
-                UNLIKELY(!take_one(t, (two & 0x7f) | (two >> 1 & 0x3f80))))
-                return p + from / 8;
-            from = to;
+    const uint8_t *p = (const uint8_t *)x->sample.ids.ptr, *end = p + x->sample.ids.len;
+    uint32_t odd = 0; /* tagged: the byte before ended a tag */
+    size_t n = 0;
+
+    if (x->sample.ids.len > IDS_BYTES_MAX || body_end - end < 8)
+        return 0;
+    for (; p < end; p += 8) {
+        uint64_t more = get_u64le(p) & UINT64_C(0x8080808080808080);
+        size_t left = (size_t)(end - p);
+        if (left < 8)
+            more &= (UINT64_C(1) << 8 * left) - 1;
+        /* Two that go on in a row make a number of three bytes. */
+        if (UNLIKELY((more & more << 8) | (more & (p[-1] & 0x80))))
+            return 0;
+        uint32_t ends = ~(uint32_t)(((more >> 7) * UINT64_C(0x0102040810204080)) >> 56) & 0xff;
+        if (left < 8)
+            ends &= (1u << left) - 1;
+        if (x->sample.tagged) {
+            uint32_t count = ends ^ ends << 1;
+            count ^= count << 2;
+            count ^= count << 4;
+            count = (count ^ (0u - odd)) & 0xff; /* numbers that ended at a byte or before, odd */
+            odd = count >> 7;
+            ends &= ~count; /* every other is a tag */
         }
-        if (!from) /* a number of more than eight bytes */
-            break;
-        p += from / 8;
+        n += numbers_of(p, ends, x->ids + n);
     }
-    return p;
+    return n;
 }
 
-/* Ids of one or two bytes, packed or tagged. */
-static const uint8_t *take_plain(struct lookup *x, const uint8_t *p, const uint8_t *end,
-                                 const uint8_t *body_end)
+/* The frames of all locations of the sample to x->path, if they stand there as in nearly all
+ * bodies: ids are 1 .. n, of one or two bytes. False: look again, one by one. */
+static bool take_path(struct lookup *x, const uint8_t *body_end)
 {
-    struct taking t = {
-        x->locations,          x->frames.ptr, x->path, x->path_len, (size_t)x->l->frames_keep,
-        x->p->location_ids.len
-    };
-    size_t tag = x->sample.tagged;
+    size_t known = x->p->location_ids.len, most = (size_t)x->l->frames_keep, n = 0, len;
+    const struct loc_frames *locations = x->locations;
 
-    if (body_end - end < 3 || !x->p->location_ids.sequential)
-        return p;
-    if (!tag)
-        p = take_words(&t, p, end);
-    while (p < end) {
-        const uint8_t *q = p + tag;
-        uint32_t two = (uint32_t)q[0] | (uint32_t)q[1] << 8, more = two >> 7 & 1;
-        if ((two & 0x8080) == 0x8080 || q + 1 + more > end ||
-            !take_one(&t, (two & 0x7f) | (two >> 1 & 0x3f80 & (0u - more))))
-            break;
-        p = q + 1 + more;
+    if (!x->p->location_ids.sequential || !(len = take_ids(x, body_end)))
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        size_t at = (size_t)x->ids[i] - 1;
+        if (UNLIKELY(at >= known))
+            return false;
+        struct loc_frames lf = locations[at];
+        if (UNLIKELY(lf.len == PPROF_NONE)) {
+            lf = location_frames(x, (uint32_t)at);
+            if (x->odd || x->k->full)
+                return false;
+        }
+        if (UNLIKELY(lf.len > most - n))
+            return false;
+        memcpy(x->path + n, x->frames.ptr + lf.from, COPIED * sizeof(*x->path));
+        for (uint32_t k = COPIED; UNLIKELY(k < lf.len); k++)
+            x->path[n + k] = x->frames.ptr[lf.from + k];
+        n += lf.len;
     }
-    x->path_len = t.n;
-    return p;
+    x->path_len = n;
+    return true;
 }
 
 /* The number of the sample's stack; PPROF_NONE if a location of it is not there. */
@@ -330,10 +352,9 @@ static uint32_t find_stack(struct lookup *x, struct err *e)
     uint64_t id;
 
     x->path_len = 0;
+    if (take_path(x, wire.end))
+        r.p = r.end;
     while (r.p < r.end) {
-        r.p = take_plain(x, r.p, r.end, wire.end);
-        if (r.p == r.end)
-            break;
         r.p += x->sample.tagged;
         if (!wire_varint(&wire, &r, &id)) {
             x->odd = true;
@@ -427,6 +448,7 @@ static bool walk_taken(struct lookup *x, const int64_t *values, struct pprof_wal
     x->k->text_next = x->k->frame_next = 0;
     if (!pprof_walked_init(x->p, push, ret) || !lookup_init(x) || !walk_samples(x, values, ret))
         return false;
+    ret->added = !ret->pairs.len && !ret->numbers.len; /* see take_sample, number_of */
     push->known_nodes = x->nodes;
     push->known_len = x->nodes_len;
     push->known_upto = known_now(x->k);

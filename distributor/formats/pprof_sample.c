@@ -160,46 +160,53 @@ static int take_field(struct wire *w, struct rd *r, const struct limits *l, stru
     return ok ? 1 : -1;
 }
 
-/* How many of the sixteen bytes at p are tags of ids and ids of one byte, in turn. */
-static inline size_t plain_run(const uint8_t *p)
+/* Of the 32 bytes at p: which are followed by more of the same number, and which could be the tag
+ * of an id. */
+static inline void look_at(const uint8_t *p, uint32_t *ret_more, uint32_t *ret_tags)
 {
 #ifdef __SSE2__
-    __m128i v = _mm_loadu_si128((const void *)p);
-    __m128i tags = _mm_and_si128(_mm_xor_si128(v, _mm_set1_epi8(TAG_LOCATION)),
-                                 _mm_set1_epi16(0xff)); /* 0 where there is one; and between */
-    unsigned tag = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(tags, _mm_setzero_si128()));
-    unsigned bad = (~tag & 0x5555) | ((unsigned)_mm_movemask_epi8(v) & 0xaaaa) | 0x10000;
+    __m128i a = _mm_loadu_si128((const void *)p), b = _mm_loadu_si128((const void *)(p + 16));
+    __m128i tag = _mm_set1_epi8(TAG_LOCATION);
 
-    return (size_t)__builtin_ctz(bad);
+    *ret_more = (uint32_t)_mm_movemask_epi8(a) | (uint32_t)_mm_movemask_epi8(b) << 16;
+    *ret_tags = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(a, tag)) |
+                (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(b, tag)) << 16;
 #else
-    size_t n = 0;
-
-    while (n < 16 && (n % 2 ? p[n] < 0x80 : p[n] == TAG_LOCATION))
-        n++;
-    return n;
+    *ret_more = *ret_tags = 0;
+    for (unsigned i = 0; i < 32; i++) {
+        *ret_more |= (uint32_t)(p[i] >> 7) << i;
+        *ret_tags |= (uint32_t)(p[i] == TAG_LOCATION) << i;
+    }
 #endif
 }
 
-/* As find_run, by sixteen bytes, which are readable: where a run ends cannot be guessed, and an id
- * is too short a thing to guess wrong for. */
+/* As find_run, by 32 bytes, which are readable: where an id ends cannot be guessed, but a number
+ * begins behind the end of each, and every other one is a tag. */
 static inline const uint8_t *find_run_fast(struct rd r, const uint8_t *body_end)
 {
-    const uint8_t *p = r.p;
-
-    while (body_end - p >= 16 + 2) {
-        size_t n = plain_run(p), left = (size_t)(r.end - p);
-        if (n >= left)
-            return left % 2 ? find_run((struct rd){ r.p, r.end }) : r.end;
-        p += n & ~(size_t)1;
-        if (n % 2 == 0 && n < 16)
-            return p;
-        if (n % 2 == 0)
-            continue;
-        if (p[2] >= 0x80 || r.end - p < 3) /* more than two bytes, or cut */
+    while (body_end - r.p >= 32) {
+        size_t left = (size_t)(r.end - r.p);
+        uint32_t more, tags;
+        look_at(r.p, &more, &tags);
+        uint32_t odd = ~more; /* of the numbers that end here or before, an odd count */
+        odd ^= odd << 1;
+        odd ^= odd << 2;
+        odd ^= odd << 4;
+        odd ^= odd << 8;
+        odd ^= odd << 16;
+        uint32_t begins = (~more << 1 | 1) & ~(odd << 1); /* tags, or what should be one */
+        uint32_t stop = (begins & ~tags) | (left < 32 ? UINT32_C(1) << left : 0);
+        if (stop) {
+            unsigned at = (unsigned)__builtin_ctz(stop);
+            if (UNLIKELY(at == left && !(begins >> at & 1)))
+                break; /* cut */
+            return r.p + at;
+        }
+        if (UNLIKELY(begins == 1))
             break;
-        p += 3;
+        r.p += 31 - __builtin_clz(begins);
     }
-    return p == r.end || *p != TAG_LOCATION ? p : find_run((struct rd){ p, r.end });
+    return find_run(r);
 }
 
 /* A packed list of values. False: too many, or malformed. */
@@ -209,7 +216,7 @@ static inline bool values_fast(const uint8_t *p, const uint8_t *end, struct ppro
     uint64_t v;
 
     while (p < end && n < PPROF_TYPES_MAX) {
-        p = wire_number(p, &v);
+        p = wire_number_any(p, &v);
         if (UNLIKELY(!p))
             return false;
         s->values[n++] = (int64_t)v;
@@ -222,15 +229,47 @@ static inline bool label_fast(const uint8_t *p, const uint8_t *end, const struct
                               struct pprof_sample *s)
 {
     uint64_t v[5] = { 0 };
+    const uint8_t *at = p;
 
-    if (s->labels.len >= l->labels_per_sample || !wire_numbers_fast(p, end, v, 4))
+    for (uint8_t i = 1; i <= 4; i++) /* as agents write them: by number */
+        if (at && at < end && *at == i << 3)
+            at = wire_number(at + 1, &v[i]);
+    if (s->labels.len >= l->labels_per_sample || (at != end && !wire_numbers_fast(p, end, v, 4)))
         return false;
     vec_push(&s->labels, label_of(v));
     return true;
 }
 
-/* A sample as nearly all are: its ids in one piece, known fields with lengths of one byte, and not
- * close to the end of the body. False: it has to be looked at again. */
+/* The ids at p, if there are some: behind them, or NULL if they are not in one piece of an ordinary
+ * form. */
+static inline const uint8_t *ids_fast(const uint8_t *p, const uint8_t *end, const uint8_t *body_end,
+                                      struct pprof_sample *s)
+{
+    size_t len = p[1];
+
+    if (*p == TAG_LOCATION) {
+        const uint8_t *run = find_run_fast((struct rd){ p, end }, body_end);
+        s->ids = (struct str){ (const char *)p, (size_t)(run - p) };
+        s->tagged = true;
+        return run == p ? NULL : run;
+    }
+    if (*p != TAG_LOCATIONS)
+        return p;
+    p += 2;
+    if (len >= 0x80) {
+        if (*p >= 0x80)
+            return NULL;
+        len = (len & 0x7f) | (size_t)*p++ << 7;
+    }
+    if (p > end || len > (size_t)(end - p) || !len || p[len - 1] >= 0x80)
+        return NULL;
+    s->ids = (struct str){ (const char *)p, len };
+    s->tagged = false;
+    return p + len;
+}
+
+/* A sample as nearly all are: its ids first and in one piece, known fields with lengths of one byte
+ * behind them, and not close to the end of the body. False: it has to be looked at again. */
 static inline bool read_fast(const uint8_t *p, const uint8_t *end, const uint8_t *body_end,
                              const struct limits *l, struct pprof_sample *s)
 {
@@ -238,19 +277,12 @@ static inline bool read_fast(const uint8_t *p, const uint8_t *end, const uint8_t
 
     if (body_end - end < WIRE_VARINT_MAX)
         return false;
+    if (p < end && !(p = ids_fast(p, end, body_end, s)))
+        return false;
     while (p < end) {
         uint8_t tag = *p, len = p[1];
-        if (tag == TAG_LOCATION) {
-            const uint8_t *run = find_run_fast((struct rd){ p, end }, body_end);
-            if (s->ids.len || run == p)
-                return false;
-            s->ids = (struct str){ (const char *)p, (size_t)(run - p) };
-            s->tagged = true;
-            p = run;
-            continue;
-        }
         if (tag == TAG_VALUE) {
-            p = wire_number(p + 1, &v);
+            p = wire_number_any(p + 1, &v);
             if (!p || s->values_len == PPROF_TYPES_MAX)
                 return false;
             s->values[s->values_len++] = (int64_t)v;
@@ -259,13 +291,9 @@ static inline bool read_fast(const uint8_t *p, const uint8_t *end, const uint8_t
         p += 2;
         if (len >= 0x80 || len > end - p)
             return false;
-        if (tag == TAG_LOCATIONS && len && p[len - 1] < 0x80 && !s->ids.len) {
-            s->ids = (struct str){ (const char *)p, len };
-            s->tagged = false;
-        } else if (tag == TAG_VALUES ? !values_fast(p, p + len, s)
-                                     : tag != TAG_LABEL || !label_fast(p, p + len, l, s)) {
+        if (tag == TAG_VALUES ? !values_fast(p, p + len, s)
+                              : tag != TAG_LABEL || !label_fast(p, p + len, l, s))
             return false;
-        }
         p += len;
     }
     return p == end;

@@ -45,16 +45,19 @@ static void grow(struct pprof_seen *s)
     vec_for (i, &s->stacks) {
         const struct pprof_stack *at = &s->stacks.ptr[i];
         bool tagged = at->len & PPROF_SEEN_TAGGED;
-        put(s, pprof_seen_hash(s, str_n(at->ids, at->len & ~PPROF_SEEN_TAGGED), tagged), i);
+        struct str ids = str_n(at->ids, at->len & ~PPROF_SEEN_TAGGED);
+        put(s, pprof_seen_hash(s, ids, tagged, at->first, at->last), i);
     }
 }
 
 struct pprof_stack *pprof_seen_add(struct pprof_seen *s, struct str ids, bool tagged, uint64_t hash)
 {
     CHECK(ids.len && ids.len < PPROF_SEEN_TAGGED);
-    struct pprof_stack new = { ids.ptr, (uint32_t)ids.len | (tagged ? PPROF_SEEN_TAGGED : 0),
-                               PPROF_NONE };
+    struct pprof_stack new = { .ids = ids.ptr,
+                               .len = (uint32_t)ids.len | (tagged ? PPROF_SEEN_TAGGED : 0),
+                               .node = PPROF_NONE };
 
+    pprof_seen_ends(ids, s->end, &new.first, &new.last);
     if (s->stacks.len >= (s->mask + 1) / 4 * 3)
         grow(s);
     put(s, hash, s->stacks.len);

@@ -18,8 +18,9 @@
 #define PPROF_SEEN_TAGGED (1u << 31) /* of len: one field per id, else they are packed */
 
 struct pprof_stack {
-    const char *ids; /* in the body */
-    uint32_t len;    /* bytes, and PPROF_SEEN_TAGGED */
+    uint64_t first, last; /* bytes of ids, up to eight: see pprof_seen_ends */
+    const char *ids;      /* in the body */
+    uint32_t len;         /* bytes, and PPROF_SEEN_TAGGED */
     uint32_t node;
 };
 struct pprof_slot {
@@ -40,43 +41,43 @@ void pprof_seen_deinit(struct pprof_seen *s);
 struct pprof_stack *pprof_seen_add(struct pprof_seen *s, struct str ids, bool tagged,
                                    uint64_t hash);
 
-/* 0 < n < 8 bytes as a word; `end` says how far may be read. */
-static inline uint64_t pprof_seen_few(const char *p, size_t n, const char *end)
+/* The first and the last eight bytes of ids, or all of them twice: of up to 16 bytes that is
+ * everything. `end` says how far may be read. */
+static inline void pprof_seen_ends(struct str ids, const char *end, uint64_t *first, uint64_t *last)
 {
-    uint64_t v = 0;
+    size_t n = MIN(ids.len, (size_t)8);
 
-    if (UNLIKELY(end - p < 8)) {
-        memcpy(&v, p, n);
-        return v;
+    if (UNLIKELY(end - ids.ptr < 8)) {
+        *first = 0;
+        memcpy(first, ids.ptr, n);
+        *last = *first;
+        return;
     }
-    memcpy(&v, p, 8);
-    return v & (~UINT64_C(0) >> (64 - 8 * n));
+    uint64_t mask = ~UINT64_C(0) >> (64 - 8 * n);
+    *first = get_u64le(ids.ptr) & mask;
+    *last = get_u64le(ids.ptr + (ids.len > 8 ? ids.len - 8 : 0)) & mask;
 }
 
-static inline uint64_t pprof_seen_hash(const struct pprof_seen *s, struct str ids, bool tagged)
+static inline uint64_t pprof_seen_hash(const struct pprof_seen *s, struct str ids, bool tagged,
+                                       uint64_t first, uint64_t last)
 {
-    const char *p = ids.ptr, *last = p + ids.len;
     uint64_t h = s->seed + (tagged ? UINT64_C(0x9e3779b97f4a7c15) : 0) + ids.len;
 
-    if (ids.len < 8)
-        return hash_mix(pprof_seen_few(p, ids.len, s->end) ^ h, h ^ UINT64_C(0xd6e8feb86659fd93));
-    for (; last - p > 16; p += 16)
-        h = hash_mix(get_u64le(p) ^ h,
-                     get_u64le(p + 8) ^ UINT64_C(0xa0761d6478bd642f) ^ (h << 32 | h >> 32));
-    uint64_t a = get_u64le(last - p > 8 ? p : last - 8), b = get_u64le(last - 8);
-    return hash_mix(a ^ h, b ^ h ^ UINT64_C(0xe7037ed1a0b428db));
+    for (size_t i = 8; i + 8 < ids.len; i += 16)
+        h = hash_mix(get_u64le(ids.ptr + i) ^ h, get_u64le(ids.ptr + MIN(i + 8, ids.len - 8)) ^
+                                                     UINT64_C(0xa0761d6478bd642f) ^
+                                                     (h << 32 | h >> 32));
+    return hash_mix(first ^ h, last ^ h ^ UINT64_C(0xe7037ed1a0b428db));
 }
 
-static inline bool pprof_seen_equal(const struct pprof_seen *s, const char *a, const char *b,
-                                    size_t n)
+/* What lies between the first and the last eight bytes. */
+static inline bool pprof_seen_equal(const char *a, const char *b, size_t n)
 {
     uint64_t d = 0;
 
-    if (n < 8)
-        return pprof_seen_few(a, n, s->end) == pprof_seen_few(b, n, s->end);
-    for (size_t i = 0; i + 8 < n; i += 8)
+    for (size_t i = 8; i + 8 < n; i += 8)
         d |= get_u64le(a + i) ^ get_u64le(b + i);
-    return (d | (get_u64le(a + n - 8) ^ get_u64le(b + n - 8))) == 0;
+    return d == 0;
 }
 
 /* ids.len > 0. NULL: not seen before. The hash is for pprof_seen_add. */
@@ -84,12 +85,14 @@ static inline struct pprof_stack *pprof_seen_find(const struct pprof_seen *s, st
                                                   bool tagged, uint64_t *ret_hash)
 {
     uint32_t len = (uint32_t)ids.len | (tagged ? PPROF_SEEN_TAGGED : 0);
-    uint64_t h = *ret_hash = pprof_seen_hash(s, ids, tagged);
+    uint64_t first, last;
 
+    pprof_seen_ends(ids, s->end, &first, &last);
+    uint64_t h = *ret_hash = pprof_seen_hash(s, ids, tagged, first, last);
     for (size_t i = h & s->mask; s->slots[i].at; i = (i + 1) & s->mask) {
         struct pprof_stack *at = &s->stacks.ptr[s->slots[i].at - 1];
-        if (s->slots[i].tag == (uint32_t)(h >> 32) && at->len == len &&
-            pprof_seen_equal(s, at->ids, ids.ptr, ids.len))
+        if (s->slots[i].tag == (uint32_t)(h >> 32) && at->len == len && at->first == first &&
+            at->last == last && pprof_seen_equal(at->ids, ids.ptr, ids.len))
             return at;
     }
     return NULL;

@@ -29,6 +29,7 @@ struct adder {
     uint32_t *counts; /* by id; 0 between uses */
     const struct pprof_walked *w;
     size_t types;
+    bool added;        /* the samples are as they are wanted: what follows is not used */
     uint32_t *slots;   /* by node, PPROF_NONE = not touched */
     uint32_t *touched; /* nodes in order of slots */
     uint64_t *sums;    /* [slot][type] */
@@ -108,24 +109,24 @@ static void adder_order(struct adder *a)
             a->touched[n++] = (uint32_t)node;
 }
 
+/* Sample types are mostly zero or mostly not, and which cannot be guessed: all are written, and
+ * stay where they count. */
 static bool adder_vector(struct adder *a, size_t type, struct push_series *ret)
 {
-    uint32_t *nodes;
-    uint64_t *values;
-    size_t n = 0, at = 0;
+    const uint64_t *sums = (a->added ? a->w->values : a->sums) + type;
+    size_t len = a->added ? a->w->len : a->touched_len, n = 0, at = 0;
 
-    for (size_t slot = 0; slot < a->touched_len; slot++)
-        n += a->sums[slot * a->types + type] > 0;
-    nodes = arena_alloc(a->push->arena, n * sizeof(*nodes));
-    values = arena_alloc(a->push->arena, n * sizeof(*values));
+    for (size_t slot = 0; slot < len; slot++)
+        n += sums[slot * a->types] > 0;
+    uint32_t *nodes = arena_alloc(a->push->arena, (n + 1) * sizeof(*nodes));
+    uint64_t *values = arena_alloc(a->push->arena, (n + 1) * sizeof(*values));
     if (!nodes || !values)
         return false;
-    for (size_t i = 0; i < a->touched_len; i++) {
-        uint64_t v = a->sums[a->slots[a->touched[i]] * a->types + type];
-        if (v > 0) {
-            nodes[at] = a->touched[i];
-            values[at++] = v;
-        }
+    for (size_t i = 0; i < len; i++) {
+        uint32_t node = a->added ? a->w->nodes[i] : a->touched[i];
+        values[at] = sums[(a->added ? i : a->slots[node]) * a->types];
+        nodes[at] = node;
+        at += values[at] > 0;
     }
     ret->nodes = nodes;
     ret->values = values;
@@ -282,7 +283,8 @@ static int add_group(struct adder *a, const struct pprof_names *names, const str
 {
     size_t series[PPROF_TYPES_MAX];
 
-    adder_order(a);
+    if (!a->added)
+        adder_order(a);
     for (size_t t = 0; t < a->types; t++) {
         struct push_series s = { .unit = 1 };
         struct ptype type = { names->name, names->types[t], names->units[t], names->period_type,
@@ -330,7 +332,7 @@ static int add_groups(struct adder *a, const struct pprof_names *names,
     size_t *starts;
 
     if (!g->of_sample) {
-        for (size_t i = 0; i < a->w->len; i++)
+        for (size_t i = 0; !a->added && i < a->w->len; i++)
             adder_sample(a, i);
         return add_group(a, names, &g->sets[0], NULL, a->w->len, e);
     }
@@ -356,7 +358,8 @@ int pprof_add(const struct pprof *p, struct pprof_names *names, const struct lim
     if (pprof_spans(p, w, push, &a.spans, e) ||
         pprof_groups(p, w, l, (size_t)l->series / p->types_len, push, &groups, e))
         return e->code;
-    if (!adder_init(&a, w->len))
+    a.added = w->added && !groups.of_sample && !a.spans.ids;
+    if (!a.added && !adder_init(&a, w->len))
         return push_full(push, e);
     if (a.spans.ids) {
         a.tagged = arena_alloc(push->arena, (w->len + 1) * sizeof(*a.tagged));

@@ -30,6 +30,7 @@ struct pprof_walked {
     uint32_t *nodes;     /* of push->stacks */
     uint64_t *values;    /* [sample][type] */
     uint32_t *pairs_end; /* string labels; they start where those of the sample before end */
+    bool added;          /* nodes ascend, none is there twice */
     VEC(struct pprof_pair) pairs;     /* owned; the arrays above are in the arena */
     VEC(struct pprof_number) numbers; /* owned; by sample */
 };
