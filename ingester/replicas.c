@@ -106,6 +106,20 @@ static void on_failed(void *cookie, const struct err *why)
     replicas_step_soon(r->rs);
 }
 
+static void on_differs(void *cookie, const char *name, bool repaired)
+{
+    const struct replica_of *r = cookie;
+
+    if (repaired)
+        log_error("a copy of a shard held other rows than most others, and gets them anew: look at "
+                  "that node's disk and memory",
+                  KV_U64("shard", r->shard), KV_CSTR("node", name));
+    else
+        log_error("copies of a shard hold different rows, and no majority says which are right: "
+                  "embertree fsck on each of them, stopped, tells more",
+                  KV_U64("shard", r->shard), KV_CSTR("leader", r->rs->self), KV_CSTR("node", name));
+}
+
 static void open_work(void *cookie)
 {
     struct replica_of *r = cookie;
@@ -141,6 +155,8 @@ static int open_node(struct replica_of *r, struct err *e)
         .failed = on_failed,
         .cookie = r,
         .admits = r->rs->o.coord != NULL,
+        .differs = on_differs,
+        .digest_every_ms = ctx->cluster->digest_every_ms,
     };
 
     if (!paths(r, "log", dir)) {
@@ -459,6 +475,7 @@ static void on_tick(void *cookie)
 
     step_all(rs);
     cluster_tick(rs);
+    replicas_look_behind(rs);
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
@@ -489,6 +506,8 @@ struct replicas *replicas_new(const struct replicas_opts *o)
         .metrics = ctx->metrics,
         .addr = addr_of,
         .cookie = rs,
+        .digest_rate = ctx->cluster->digest_rate,
+        .snapshot_rate = ctx->cluster->snapshot_rate,
     };
 
     rs->o = *o;
@@ -502,6 +521,7 @@ struct replicas *replicas_new(const struct replicas_opts *o)
         cluster_join(rs);
     rs->timer = loop_timer_new(ctx->loop, on_tick, rs);
     loop_timer_start(rs->timer, TICK_MS, TICK_MS);
+    rs->catch_up_until_ms = replicas_now_ms(rs) + ctx->cluster->catch_up_ms;
     view_watch(rs->view, on_view, rs);
     on_view(rs);
     return rs;

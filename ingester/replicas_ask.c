@@ -4,7 +4,60 @@
  * they.
  */
 #include "common/base/mem.h"
+#include "common/obs/log.h"
 #include "ingester/replicas_impl.h"
+
+/* Entries that a copy may be behind and still take over soon. */
+#define REACH 1024
+
+/* How far is it behind, as far as known; 0: within reach. */
+static uint64_t behind(const struct replica_of *r, struct err *e)
+{
+    struct replica_state st = replica_now(r);
+    struct view_shard v;
+    uint64_t n = 1;
+
+    if (r->at == AT_SERVING || (!r->wanted && !r->must_return))
+        return 0;
+    if (r->must_return && (st.silent || !st.member)) {
+        (void)err_set(e, ERR_UNAVAILABLE, "shard %" PRIu32 ", lost here, is not learned anew yet",
+                      r->shard);
+    } else if (!r->node) {
+        (void)err_set(e, ERR_UNAVAILABLE, "shard %" PRIu32 " is not open yet", r->shard);
+    } else if (st.silent || st.no_database) {
+        (void)err_set(e, ERR_UNAVAILABLE, "shard %" PRIu32 " is on its way here as a whole",
+                      r->shard);
+    } else if (replica_is_named(r) || !view_shard(r->rs->view, r->shard, &v) || !v.leader_live) {
+        n = 0; /* it leads soon, or nobody says what there is to catch up with */
+    } else if (!st.leader_commit) {
+        (void)err_set(e, ERR_UNAVAILABLE, "the leader of shard %" PRIu32 " (%s) was not heard yet",
+                      r->shard, v.leader);
+    } else if (st.applied + REACH < st.leader_commit) {
+        n = st.leader_commit - st.applied;
+        (void)err_set(e, ERR_UNAVAILABLE,
+                      "shard %" PRIu32 " is %" PRIu64 " entries behind its leader", r->shard, n);
+    } else {
+        n = 0;
+    }
+    return n;
+}
+
+void replicas_look_behind(struct replicas *rs)
+{
+    struct err e = { 0 };
+    uint64_t n = 0;
+
+    if (rs->caught_up || !view_ready(rs->view))
+        return;
+    for (size_t i = 0; i < rs->len && !n; i++)
+        n = behind(rs->at[i], &e);
+    rs->caught_up = n == 0 || replicas_now_ms(rs) >= rs->catch_up_until_ms;
+    if (n && rs->caught_up)
+        log_warn("not all copies are within reach of their leaders, and it took "
+                 "cluster.catch_up_wait: ready all the same",
+                 KV_ERR(&e));
+    rs->behind = e;
+}
 
 int replicas_ready(const struct replicas *rs, struct err *e)
 {
@@ -12,6 +65,9 @@ int replicas_ready(const struct replicas *rs, struct err *e)
         return err_set(e, ERR_UNAVAILABLE, "the map of the cluster is not known yet");
     if (rs->handing_over)
         return err_set(e, ERR_UNAVAILABLE, "the ingester hands over what it leads");
+    if (!rs->caught_up)
+        return err_set(e, ERR_UNAVAILABLE, "%s",
+                       rs->behind.code ? rs->behind.text : "copies are looked at");
     for (size_t i = 0; i < rs->len; i++) {
         const struct replica_of *r = rs->at[i];
 

@@ -221,6 +221,7 @@ static void on_record(void *cookie, const struct coord_reply *reply)
             return;
         }
         r->lost_rev = kv->mod_rev;
+        r->must_return = !r->rs->caught_up;
         log_error(
             "the log of a shard is gone, and this node is one of its members: it says nothing "
             "until the others have taken it out, and then gets the shard anew. With too few "

@@ -36,6 +36,7 @@ struct replica_of { /* one shard */
     int64_t lost_rev; /* of the record that counts on it; 0: none does */
     /* replicas_alone.c: named, and without a majority, since; in which term; how far it was. */
     uint64_t alone_ms, alone_term, alone_last;
+    bool must_return; /* its log was gone: until it is a member again */
     /* Of the job (aside.h) in OPENING and STARTING: while it runs, the loop leaves them alone. */
     size_t shares; /* of memory, as they were when it began */
     struct kv *kv;
@@ -58,7 +59,10 @@ struct replicas {
     struct controller *controller;
     uint64_t report_ms; /* when progress is told next */
     bool handing_over, stopping, step_posted, freed;
-    bool too_many; /* said once */
+    bool too_many;  /* said once */
+    bool caught_up; /* since the start, once; or it took too long */
+    uint64_t catch_up_until_ms;
+    struct err behind; /* why not, while it is not */
     void (*handed_over)(void *cookie);
     void *handed_cookie;
     uint64_t hand_over_until_ms;
@@ -73,6 +77,9 @@ static inline uint64_t replicas_now_ms(const struct replicas *rs)
 }
 /* The steps that are due, soon. */
 void replicas_step_soon(struct replicas *rs);
+
+/* Are the copies within reach of their leaders, since the start? replicas_ask.c */
+void replicas_look_behind(struct replicas *rs);
 
 struct replica_of *replica_find(const struct replicas *rs, uint32_t shard);
 struct replica_state replica_now(const struct replica_of *r);

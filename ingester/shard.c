@@ -114,9 +114,14 @@ static void group_commit(struct shard *s, struct group *g)
     struct err e = { 0 };
 
     if (store_commit(s->o.store, g->batch, &e)) {
-        metric_add(s->m.commit_errors, 1);
-        log_error("the disk refused a group of writes; none of them was acked",
-                  KV_U64("shard", s->o.number), KV_U64("writes", g->writes_len), KV_ERR(&e));
+        if (e.code == ERR_UNAVAILABLE) { /* another replica leads: the callers ask that one */
+            log_info("writes came while the shard was handed over; none of them was acked",
+                     KV_U64("shard", s->o.number), KV_U64("writes", g->writes_len));
+        } else {
+            metric_add(s->m.commit_errors, 1);
+            log_error("the disk refused a group of writes; none of them was acked",
+                      KV_U64("shard", s->o.number), KV_U64("writes", g->writes_len), KV_ERR(&e));
+        }
         list_for (it, &g->writes)
             container_of(it, struct shard_write, link)->err = e;
     }

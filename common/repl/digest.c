@@ -3,8 +3,9 @@
  * digest: sums of databases, compared by the leader.
  *
  * The entry makes "as of when" the same for all: the kv snapshot is taken on the apply thread right
- * behind it. Then a slice of rows is read at every tick, so that a large database takes hours
- * rather than the disk. One at a time; an entry that comes meanwhile is passed over.
+ * behind it. Then a slice of rows is read at every tick, as large as digest_rate leaves for it, so
+ * that a large database takes hours rather than the disk. One at a time in a shard, and mostly in a
+ * process; an entry that comes meanwhile is passed over.
  *
  * Verdicts are kept by peer until all have answered, or it was tried long enough. The leader throws
  * nothing away on its own word: a majority of members, itself one of them, must agree against the
@@ -20,7 +21,14 @@
 #include "common/repl/apply.h"
 #include "common/repl/repl_node_impl.h"
 
-enum { SLICE_BYTES = 1 << 20, ASK_TICKS = 80, ASKS_MAX = 2000, ASK_MS = 5000, VERDICTS = 24 };
+enum {
+    SLICE_BYTES = 1 << 20,
+    FIRST_BYTES = 64 * 1024,
+    ASK_TICKS = 80,
+    ASKS_MAX = 40000,
+    ASK_MS = 5000,
+    VERDICTS = 24
+};
 
 enum verdict { NO_ANSWER, SAME, DIFFERS };
 struct digest_ask_call {
@@ -34,6 +42,7 @@ struct digest_job {
     struct kv_snap *snap;
     struct kv_iter *it;
     int cf;
+    size_t slice;
     struct digest_sums now;
     struct err err;
     /* The loop's. */
@@ -76,10 +85,10 @@ static void slice_run(void *cookie)
 
     if (!j->snap)
         j->snap = kv_snap_new(n->o.db);
-    while (j->cf < KV_CFS && bytes < SLICE_BYTES) {
+    while (j->cf < KV_CFS && bytes < j->slice) {
         if (!j->it)
             j->it = kv_iter_new(n->o.db, j->snap, (enum kv_cf)j->cf, STR_NULL, STR_NULL);
-        for (; kv_iter_valid(j->it) && bytes < SLICE_BYTES; kv_iter_next(j->it)) {
+        for (; kv_iter_valid(j->it) && bytes < j->slice; kv_iter_next(j->it)) {
             struct str key = kv_iter_key(j->it), value = kv_iter_value(j->it);
             if (apply_is_note(j->cf, key))
                 continue;
@@ -122,9 +131,10 @@ static void slice_done(void *cookie)
     }
 }
 
-static void slice(struct repl_node *n, struct digest_job *j)
+static void slice(struct repl_node *n, struct digest_job *j, size_t bytes)
 {
     j->busy = true;
+    j->slice = bytes;
     repl_node_on_apply(n, slice_run, slice_done, n);
 }
 
@@ -138,7 +148,7 @@ void repl_digest_entry(struct repl_node *n, uint64_t index)
     j->cf = 0;
     err_clear(&j->err);
     j->now = (struct digest_sums){ .index = index };
-    slice(n, j);
+    slice(n, j, FIRST_BYTES);
 }
 
 /* ---- comparing: loop of the leader ---- */
@@ -236,10 +246,13 @@ void repl_digest_tick(struct repl_node *n)
 {
     struct digest_job *j = job_of(n);
     bool leads = replica_state(n->r).role == REPLICA_LEADING;
-    uint64_t every = n->o.digest_every_ms / TICK_MS;
+    uint64_t every = n->o.digest_every_ms / TICK_MS, phase;
+    size_t room = MIN(n->o.hub->digest_room, (size_t)SLICE_BYTES);
 
-    if (j->running && !j->busy)
-        slice(n, j);
+    if (j->running && !j->busy && room) {
+        n->o.hub->digest_room -= room;
+        slice(n, j, room);
+    }
     if (!leads)
         j->asking = 0;
     if (j->asking && j->ticks++ % ASK_TICKS == 0) {
@@ -248,7 +261,8 @@ void repl_digest_tick(struct repl_node *n)
         else
             ask_all(n, j);
     }
-    if (leads && every && n->ticks % every == every - 1 && !j->running && !j->asking) {
+    phase = every ? (n->ticks + hash_u64(n->o.shard + 1)) % every : 0; /* not all shards at once */
+    if (leads && every && phase == every - 1 && !j->running && !j->asking) {
         struct repl_entry *x = entry_new(REPL_DIGEST, STR_NULL);
         struct err e;
         (void)(replica_propose(n->r, x, &e) == 0);

@@ -164,6 +164,7 @@ static void on_timer(void *cookie)
 {
     struct repl_hub *h = cookie;
 
+    h->digest_room = h->o.digest_rate / 1000 * TICK_MS;
     list_for (it, &h->nodes)
         node_tick(container_of(it, struct repl_node, link));
     forget_late(h);
@@ -179,6 +180,7 @@ struct repl_hub *repl_hub_new(const struct repl_hub_opts *o)
     struct repl_hub *h = XNEW(struct repl_hub);
 
     h->o = *o;
+    h->o.digest_rate = o->digest_rate ? o->digest_rate : 40 * MIB;
     list_init(&h->nodes);
     list_init(&h->calls);
     list_init(&h->served);

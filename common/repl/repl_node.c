@@ -297,6 +297,7 @@ void node_tick(struct repl_node *n)
     replica_tick(n->r);
     disk_tick(n);
     repl_digest_tick(n);
+    repl_snapshot_tick(n);
     node_settle(n);
 }
 

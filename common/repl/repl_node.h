@@ -30,6 +30,8 @@ struct repl_hub_opts {
     /* rpc address of a node by name, NULL: not known (now). */
     const char *(*addr)(void *cookie, const char *name);
     void *cookie;
+    uint64_t digest_rate;   /* bytes per second read to sum up databases, of all nodes; 0: 40 MiB */
+    uint64_t snapshot_rate; /* bytes per second of rows sent, to all peers; 0: any */
 };
 struct repl_hub *repl_hub_new(const struct repl_hub_opts *o);
 void repl_hub_free(struct repl_hub *h); /* after its nodes; NULL is fine */

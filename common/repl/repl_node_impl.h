@@ -133,6 +133,8 @@ struct repl_hub {
     struct list calls;  /* ours, on their way */
     struct list served; /* requests of others that are not answered */
     uint64_t last_ref;
+    size_t digest_room;    /* bytes that may be read for digests in this tick */
+    uint64_t snap_next_ms; /* the next part of a snapshot may be sent then */
     struct metric_cell *m_sent, *m_sent_bytes, *m_bad, *m_digests, *m_differences;
 };
 

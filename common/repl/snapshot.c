@@ -41,6 +41,7 @@ struct snap_out {
     uint64_t id, call; /* call: of rpc, 0: none */
     int tries;
     bool reading;
+    uint64_t due_ms; /* the next part waits until then for its share of the rate; 0: it does not */
 
     struct kv_snap *snap;
     struct kv_iter *it;
@@ -165,6 +166,18 @@ static void read_next(struct snap_out *s)
     repl_node_on_apply(s->n, read_run, read_done, s);
 }
 
+/* When the next part may follow the one just sent; 0: now. */
+static uint64_t next_ms(const struct snap_out *s)
+{
+    struct repl_hub *h = s->n->o.hub;
+    uint64_t now = clock_mono_ms(loop_clock(s->n->loop));
+
+    if (!h->o.snapshot_rate)
+        return 0;
+    h->snap_next_ms = MAX(h->snap_next_ms, now) + s->rows.len * 1000 / h->o.snapshot_rate;
+    return h->snap_next_ms > now ? h->snap_next_ms : 0;
+}
+
 static void on_answer(void *cookie, struct str reply, const struct err *err)
 {
     struct snap_out *s = cookie;
@@ -184,6 +197,21 @@ static void on_answer(void *cookie, struct str reply, const struct err *err)
         out_end(s, s->part.index);
     } else {
         s->part.part++;
+        s->due_ms = next_ms(s);
+        if (!s->due_ms)
+            read_next(s);
+    }
+}
+
+void repl_snapshot_tick(struct repl_node *n)
+{
+    uint64_t now = clock_mono_ms(loop_clock(n->loop));
+
+    list_for (it, &n->snaps) {
+        struct snap_out *s = container_of(it, struct snap_out, link);
+        if (!s->due_ms || s->due_ms > now)
+            continue;
+        s->due_ms = 0;
         read_next(s);
     }
 }

@@ -96,6 +96,17 @@ static const struct conf_row cluster_rows[] = {
     CONF_DURATION(struct cluster_conf, place_after_ms, "place_after", "15m", "0", "7d",
                   "A change of a service's or a tenant's shards is for profiles that begin so long "
                   "after it was made. More than distributor.future, and a minute for the news."),
+    CONF_DURATION(struct cluster_conf, digest_every_ms, "digest_interval", "6h", "0ms", "365d",
+                  "Rows of a shard's copies are summed up and compared this often, in the "
+                  "background; one that differs gets them anew. 0: never."),
+    CONF_BYTES(struct cluster_conf, digest_rate, "digest_rate", "16MiB", "256KiB", "16GiB",
+               "A node reads so much per second for that."),
+    CONF_BYTES(struct cluster_conf, snapshot_rate, "snapshot_rate", "0", "0", "64GiB",
+               "A node sends whole copies of shards to others at most this fast, per second; 0: as "
+               "fast as they take them."),
+    CONF_DURATION(struct cluster_conf, catch_up_ms, "catch_up_wait", "10m", "0ms", "1d",
+                  "An ingester that started is not ready before its copies are within reach of "
+                  "their leaders, but no longer than this."),
     CONF_STR(struct cluster_conf, map_file, "map_file", "",
              "The map of the cluster, for coordination static."),
     CONF_BYTES(struct cluster_conf, rpc_message_bytes_max, "rpc_message_bytes_max", "64MiB", "1MiB",

@@ -41,6 +41,7 @@ struct cluster_conf {
     const char *etcd_ca, *etcd_cert, *etcd_key, *etcd_user, *etcd_password_file, *etcd_prefix;
     const char *node, *zone, *map_file;
     uint64_t replicas, lease_ttl_ms, replace_after_ms;
+    uint64_t digest_every_ms, digest_rate, snapshot_rate, catch_up_ms;
     uint64_t tenant_shards, spread_rate, place_after_ms;
 };
 struct data_conf {

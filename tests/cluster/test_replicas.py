@@ -157,8 +157,9 @@ def test_stopped_leader():
 
 
 def test_drain():
-    """A node that is stopped in order hands over first: nobody waits for a lease to run out."""
-    with replicated.Cluster() as c, Load(c) as load:
+    """A node that is stopped in order hands over first: nobody waits for a lease to run out. Copies
+    are compared all the time."""
+    with replicated.Cluster(options=["--cluster.digest-interval=1s"]) as c, Load(c) as load:
         c.wait_whole()
         load.slowest = 0.0
         for name in list(c.nodes):
@@ -168,8 +169,12 @@ def test_drain():
             node.process.start(wait=False)
             node.process.wait_ready(60)
             c.wait_whole()
+            assert "level=error" not in node.process.tail(500), node.process.tail(500)
         load.stop()
         load.check()
+        for name in ("digests", "differences"):
+            n = sum(n.process.metric(f"embertree_repl_{name}_total") for n in c.nodes.values())
+            assert (n > 0) == (name == "digests"), (name, n)
         print(f"     slowest answer {load.slowest:.1f} s")
 
 
@@ -211,6 +216,7 @@ def test_lost_disk():
             shutil.rmtree(victim.process.folder / "data")
             victim.process.start(wait=False)
             victim.process.wait_ready(60)
+            assert not any(r["lost"] for r in victim.ring()["replicas"]), "ready before it is a copy"
             wait_learned(c, victim)
             assert "the log of a shard is gone" in victim.process.tail(500)
             load.check()

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * repl_world_impl.h: the world of repl_world.h, shared by repl_world.c (what happens) and
- * repl_world_io.c (events, what replicas put out, the oracle of commits), repl_world_rec.c (records).
+ * repl_world_io.c (events, what replicas put out, the oracle of commits), repl_world_rec.c
+ * (records).
  */
 #ifndef TESTS_LIB_REPL_WORLD_IMPL_H
 #define TESTS_LIB_REPL_WORLD_IMPL_H
