@@ -134,6 +134,8 @@ static int run(struct check *c, struct err *e)
         rc = check_exemplars(c, e);
     if (!rc)
         rc = check_docs(c, e);
+    if (!rc)
+        rc = check_ledger(c, e);
     while (map_str_next(c->maps[CHECK_MAP_DICTS], &pos, &key, &p))
         dict_free(*(struct dict **)p);
     for (size_t i = 0; i < ARRAY_LEN(c->maps); i++)

@@ -12,26 +12,27 @@
 #include "common/store/store.h"
 
 /* What is looked at, in this order: name, and the table or column family. */
-#define CHECK_KINDS(X)                                             \
-    X(CHECK_FORMAT, "format", "format and control rows")           \
-    X(CHECK_NAMES, "names", "tenants, services, profile types")    \
-    X(CHECK_DICTS, "dictionaries", "strings, frames, stack nodes") \
-    X(CHECK_SERIES, "series", "ids, labels, days with data")       \
-    X(CHECK_POSTINGS, "postings", "which series have a label")     \
-    X(CHECK_LOG, "seal log", "entries")                            \
-    X(CHECK_GROUPS, "groups", "groups of series")                  \
-    X(CHECK_MARKS, "marks", "floors and dirty nodes")              \
-    X(CHECK_DELETES, "deletes", "what is deleted")                 \
-    X(CHECK_FINE, "leaves", "vectors of 10 s")                     \
-    X(CHECK_COARSE, "levels", "vectors of 10 m and up")            \
-    X(CHECK_ROLLUPS, "roll-ups", "vectors of groups")              \
-    X(CHECK_TL, "timelines", "points beside vectors")              \
-    X(CHECK_PRESENCE, "presence", "when gauges had data")          \
-    X(CHECK_FN, "functions", "values of functions")                \
-    X(CHECK_RAW, "raw rows", "unsealed vectors")                   \
-    X(CHECK_WIDS, "write ids", "which pushes are stored")          \
-    X(CHECK_EXM, "exemplars", "single profiles")                   \
-    X(CHECK_DOCS, "documents", "what tenants keep beside profiles")
+#define CHECK_KINDS(X)                                              \
+    X(CHECK_FORMAT, "format", "format and control rows")            \
+    X(CHECK_NAMES, "names", "tenants, services, profile types")     \
+    X(CHECK_DICTS, "dictionaries", "strings, frames, stack nodes")  \
+    X(CHECK_SERIES, "series", "ids, labels, days with data")        \
+    X(CHECK_POSTINGS, "postings", "which series have a label")      \
+    X(CHECK_LOG, "seal log", "entries")                             \
+    X(CHECK_GROUPS, "groups", "groups of series")                   \
+    X(CHECK_MARKS, "marks", "floors and dirty nodes")               \
+    X(CHECK_DELETES, "deletes", "what is deleted")                  \
+    X(CHECK_FINE, "leaves", "vectors of 10 s")                      \
+    X(CHECK_COARSE, "levels", "vectors of 10 m and up")             \
+    X(CHECK_ROLLUPS, "roll-ups", "vectors of groups")               \
+    X(CHECK_TL, "timelines", "points beside vectors")               \
+    X(CHECK_PRESENCE, "presence", "when gauges had data")           \
+    X(CHECK_FN, "functions", "values of functions")                 \
+    X(CHECK_RAW, "raw rows", "unsealed vectors")                    \
+    X(CHECK_WIDS, "write ids", "which pushes are stored")           \
+    X(CHECK_EXM, "exemplars", "single profiles")                    \
+    X(CHECK_DOCS, "documents", "what tenants keep beside profiles") \
+    X(CHECK_LEDGER, "ledger", "what came in against what is there")
 
 #define CHECK_KIND_ID(id, name, help) id,
 enum check_kind { CHECK_KINDS(CHECK_KIND_ID) CHECK_KINDS_LEN };

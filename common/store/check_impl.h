@@ -76,5 +76,6 @@ NODISCARD int check_rollups(struct check *c, struct err *e);   /* check_rollups.
 NODISCARD int check_presence(struct check *c, struct err *e);  /* check_presence.c */
 NODISCARD int check_exemplars(struct check *c, struct err *e); /* check_exm.c */
 NODISCARD int check_docs(struct check *c, struct err *e);      /* check_doc.c */
+NODISCARD int check_ledger(struct check *c, struct err *e);    /* check_ledger.c */
 
 #endif

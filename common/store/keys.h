@@ -92,13 +92,14 @@
  *   53 tenant scope series u64              groups of a series: group.h
  *   54 tenant scope ptype u16               floors: 8 x slot u32, by level: floors.h
  *   55 tenant scope ptype u16 level u8 t u32   dirty node: entry u64: dirty.h
- *   56 .. 5b                                kept for the tree of time
+ *   56 57 58 59                             what came and went, 72 73 of tenants: ledger.h
+ *   5a 5b                                   kept for the tree of time
  *   5c tenant scope ptype u16               floors up to which rows were purged: as 54
  *   5d tenant scope epoch u32               closed epoch: rows that name it lie before slot u32
  *   5e 5f                                   kept for the tree of time
  *   60 .. 6f                                deletes: tomb.h
  *   70 71                                   documents of tenants: doc.h
- *   72 .. 77                                kept for what else tenants have
+ *   74 .. 77                                kept for what else tenants have
  *   78 79                                   parts in the cold tier: common/cold/manifest.h
  *   7a .. 7f                                kept for the cold tier
  *
@@ -155,6 +156,10 @@ enum key_table {
     KEY_GROUP_OF = 0x53,
     KEY_FLOORS = 0x54,
     KEY_DIRTY = 0x55,
+    KEY_LEDGER_IN = 0x56,
+    KEY_LEDGER_OUT = 0x57,
+    KEY_LEDGER_FOUND = 0x58,
+    KEY_LEDGER_WHOLE = 0x59,
     KEY_PURGED = 0x5c,
     KEY_EPOCH_LAST = 0x5d,
     KEY_TOMB = 0x60,
@@ -163,6 +168,8 @@ enum key_table {
     KEY_TOMB_SPAN = 0x63,
     KEY_DOC = 0x70,
     KEY_DOC_CHUNK = 0x71,
+    KEY_LEDGER_PAST = 0x72,
+    KEY_LEDGER_DUPLICATES = 0x73,
     KEY_COLD = 0x78,
     KEY_COLD_HIDE = 0x79,
     KEY_COLD_GENERATION = 0x7a,
@@ -176,6 +183,7 @@ enum key_control {
     CONTROL_WID_HIGH = 6, /* no write id stands in a bucket above this, u32; none: any */
     CONTROL_FORECAST = 7, /* bytes of files by day: forecast.h */
     CONTROL_REPL = 8,     /* last entry of the replication log: common/repl/apply.h */
+    CONTROL_LEDGER = 9,   /* by whom the ledger is kept: ledger.c */
 };
 enum key_dict { DICT_STRINGS = 1, DICT_FRAMES = 2, DICT_NODES = 3 };
 

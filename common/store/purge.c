@@ -172,6 +172,7 @@ static int write_step(struct purge_step *x, struct err *e)
     x->t->of = phase_count(x->t) * 1000;
     x->t->done = x->t->phase * 1000u + (x->t->state == TOMB_PURGING ? MIN(x->permille, 999u) : 0);
     put_progress(x);
+    rc = ledger_outs_put(x->s, &x->outs, x->b, e);
     if (!rc)
         rc = store_write_batch(x->s, x->b, false, e);
     if (rc)
@@ -239,6 +240,7 @@ static int step_tomb(struct store *s, struct tomb *t, size_t rows_max, struct er
     if (!rc && last)
         ended(s, t);
     kv_batch_free(x.b);
+    ledger_outs_deinit(&x.outs);
     return rc ? err_wrap(e, "purge of delete %" PRIu64, t->entry) : 0;
 }
 

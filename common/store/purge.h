@@ -22,6 +22,7 @@
 #include "common/store/floors.h"
 #include "common/store/fn.h"
 #include "common/store/group.h"
+#include "common/store/ledger_impl.h"
 #include "common/store/rollup.h"
 #include "common/store/tl.h"
 #include "common/store/tomb_impl.h"
@@ -59,6 +60,7 @@ struct purge_step { /* what a step does */
     struct kv_batch *b;
     size_t rows_left; /* looked at or deleted */
     uint64_t rows, bytes;
+    struct ledger_outs outs;
     bool full;         /* the budget is used up: go on in the next step */
     bool wants_quiet;  /* this phase changes what is staged, too */
     uint32_t permille; /* of the phase that is done */

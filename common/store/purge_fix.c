@@ -131,11 +131,17 @@ static int decide(struct fix *f, struct err *e)
     return 0;
 }
 
+/* Rows of the base level, which the ledger counts. */
+static bool is_truth(const struct fix *f)
+{
+    return f->cf != KV_TL && floors_base(&f->floors, false, f->t) == f->run.lead;
+}
+
 /* Rows of one series in the unit, from where `it` is moved. */
 static int read_series(struct fix *f, struct kv_iter *it, uint32_t index, size_t *bytes,
                        struct err *e)
 {
-    bool wanted = f->what == FIX_MINUTE || f->what == FIX_BASE || f->cf == KV_TL;
+    bool wanted = f->what == FIX_MINUTE || f->what == FIX_BASE || f->cf == KV_TL || is_truth(f);
     uint32_t t = seek_row(f, it, index, f->t);
     struct str head = { 0 };
     char key[KEY_MEMBER_HEAD];
@@ -185,18 +191,22 @@ static int read_unit(struct fix *f, struct kv_iter *it, bool *ret_cut, struct er
     return rc;
 }
 
-static void delete_rows(struct fix *f)
+static int delete_rows(struct fix *f, struct err *e)
 {
+    bool counts = is_truth(f);
     struct key k;
 
     vec_for (i, &f->rows) {
         const struct fix_row *r = &f->rows.ptr[i];
         f->part.series = f->m->series[r->index];
         row_key(&f->run, &f->part, r->t, &k);
+        if (counts && ledger_outs_add(&f->x->outs, &f->part, r->t, false, r->bytes, e))
+            return e->code;
         kv_batch_del(f->x->b, f->cf, key_str(&k));
         purge_count(f->x, 1, k.len + r->bytes.len);
     }
     purge_touch(f->x, f->cf, f->run.lead, f->run.bucket);
+    return 0;
 }
 
 static int do_day(struct fix *f, struct kv_iter *it, bool *ret_cut, struct err *e)
@@ -224,7 +234,7 @@ static int do_unit(struct fix *f, struct kv_iter *it, bool *ret_cut, struct err 
     if (!rc && f->what != FIX_SKIP)
         rc = fix_rollups(f, e);
     if (!rc)
-        delete_rows(f);
+        rc = delete_rows(f, e);
     return rc;
 }
 

@@ -125,7 +125,7 @@ static int raise_to(struct fix *f, const struct member *m, const struct floors *
         to = from - from % width + BUCKETS_MAX * width;
     new.at[1] = to;
     purge_count(f->x, (to - from) / width + 1, 0);
-    return retain_raise(f->x->s, m, first, now, &new, e);
+    return retain_raise(f->x->s, m, first, now, &new, 0, e);
 }
 
 /* ---- rows below floors ---- */

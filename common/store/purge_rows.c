@@ -19,6 +19,7 @@
 #include "common/base/wr.h"
 #include "common/store/dirty.h"
 #include "common/store/exm.h"
+#include "common/store/ledger_impl.h"
 #include "common/store/presence.h"
 #include "common/store/purge.h"
 #include "common/store/store_impl.h"
@@ -260,6 +261,9 @@ static int on_row(struct walk *w, const struct at *a, struct str key, struct str
     int rc = 0;
 
     purge_count(w->x, 1, key.len + value.len);
+    if ((w->cf == KV_FINE || w->cf == KV_COARSE) &&
+        ledger_purged(w->x->s, &w->x->outs, key, value, e))
+        return e->code;
     if (w->cf != KV_TL || inside)
         kv_batch_del(w->x->b, w->cf, key);
     else if (a->lead & KEY_TL_PRESENCE)
@@ -285,6 +289,36 @@ static int drop_bucket(struct walk *w, const struct at *a, struct err *e)
     return purge_drop_span(w->x, w->m->scope, &span, e);
 }
 
+/* The same where the ledger wants to know what is in it: as many rows as the step may look at, from
+ * where `it` stands. */
+static int drop_run(struct walk *w, const struct at *a, struct kv_iter *it, struct err *e)
+{
+    uint64_t rows = 0, bytes = 0, max = MAX(w->x->rows_left, 1u);
+    struct key from, to, prefix;
+    int rc = 0;
+
+    put_at(a, &from);
+    prefix = from;
+    prefix.len = 13; /* up to the service */
+    to = prefix;
+    key_end(&to);
+    for (; !rc && kv_iter_valid(it) && rows < max; kv_iter_next(it)) {
+        struct str key = kv_iter_key(it);
+        if (!str_starts(key, key_str(&prefix)))
+            break;
+        rc = ledger_purged(w->x->s, &w->x->outs, key, kv_iter_value(it), e);
+        rows++;
+        bytes += key.len + kv_iter_value(it).len;
+    }
+    if (rc)
+        return rc;
+    bool left = kv_iter_valid(it) && str_starts(kv_iter_key(it), key_str(&prefix));
+    kv_batch_del_range(w->x->b, w->cf, key_str(&from), left ? kv_iter_key(it) : key_str(&to));
+    purge_touch(w->x, w->cf, a->lead, a->bucket);
+    purge_count(w->x, rows, bytes);
+    return 0;
+}
+
 /* ---- one column family ---- */
 
 static int walk_rows(struct walk *w, bool *ret_end, struct err *e)
@@ -307,7 +341,10 @@ static int walk_rows(struct walk *w, bool *ret_end, struct err *e)
             *ret_end = true;
             break;
         }
-        if (what == ROW && whole_bucket(w, &a)) {
+        bool counted = w->cf == KV_FINE || w->cf == KV_COARSE;
+        if (what == ROW && counted && whole_bucket(w, &a)) {
+            rc = drop_run(w, &a, it, e);
+        } else if (what == ROW && whole_bucket(w, &a)) {
             rc = drop_bucket(w, &a, e);
             if (!next_bucket(w, &a)) {
                 *ret_end = true;

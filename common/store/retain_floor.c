@@ -3,6 +3,7 @@
  * retain_floor: how far the floors of one service and type may rise, and the batch that does it.
  */
 #include "common/model/slot.h"
+#include "common/store/ledger_impl.h"
 #include "common/store/retain_impl.h"
 #include "common/store/tomb_impl.h"
 
@@ -245,7 +246,7 @@ static int delete_buckets(struct store *s, const struct member *m, uint32_t leve
 }
 
 int retain_raise(struct store *s, const struct member *m, uint32_t first, const struct floors *cur,
-                 const struct floors *to, struct err *e)
+                 const struct floors *to, uint32_t wanted, struct err *e)
 {
     struct kv_batch *b = kv_batch_new();
     struct key from, end;
@@ -262,6 +263,8 @@ int retain_raise(struct store *s, const struct member *m, uint32_t first, const 
         if (to->at[KEY_LEVELS - 1] > cur->at[KEY_LEVELS - 1])
             kv_batch_del_range(b, KV_META, key_str(&from), key_str(&end));
     }
+    if (!rc)
+        rc = ledger_expire(s, m, to, wanted, b, e);
     if (!rc)
         rc = store_write_batch(s, b, false, e);
     floors_forget(s, m);
@@ -300,7 +303,7 @@ int retain_floor_step(struct store *s, size_t rows_max, bool *ret_done, struct e
             return e->code;
         r->walk_first = MIN(r->walk_first, first);
         bool moved = memcmp(&to, &cur, sizeof(to)) != 0;
-        if (moved && retain_raise(s, &m, first, &cur, &to, e))
+        if (moved && retain_raise(s, &m, first, &cur, &to, want.at[KEY_LEVELS - 1], e))
             return e->code;
         if (moved) { /* it may go on from here: the next step looks at it again */
             r->cursor = before;

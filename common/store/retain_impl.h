@@ -73,9 +73,11 @@ void retain_purged_key(struct key *k, const struct member *m);
 NODISCARD int retain_floor_step(struct store *s, size_t rows_max, bool *ret_done, struct err *e);
 NODISCARD int retain_purge_step(struct store *s, size_t rows_max, bool *ret_done, struct err *e);
 /* The batch that moves floors of m from *cur up to *to, at most 64 buckets of a level, and deletes
- * what lies wholly below; `first`: no data are older. What is left is for the next round. */
+ * what lies wholly below; `first`: no data are older; `wanted`: what the coarsest floor is on its
+ * way to. What is left is for the next round. */
 NODISCARD int retain_raise(struct store *s, const struct member *m, uint32_t first,
-                           const struct floors *cur, const struct floors *to, struct err *e);
+                           const struct floors *cur, const struct floors *to, uint32_t wanted,
+                           struct err *e);
 /* At the end of a round: what is there now, and into the history. */
 NODISCARD int retain_forecast(struct store *s, struct err *e);
 NODISCARD int retain_epoch_step(struct store *s, size_t rows_max, bool *ret_done, struct err *e);

@@ -17,6 +17,7 @@
  */
 #include <stdlib.h>
 
+#include "common/store/ledger_impl.h"
 #include "common/store/rollup.h"
 #include "common/store/seal_impl.h"
 #include "common/store/tl_rows.h"
@@ -195,7 +196,8 @@ int seal_part(struct apply *a, const struct seal_row *rows, size_t n, struct err
     struct floors f;
 
     if (floors_get(a->s, &rows->m, &f, e) || fold_nodes(a, &f, rows, n, e) ||
-        fold_timelines(a, &f, rows, n, e) || rollup_seal(a->s, a->n->n, rows, n, &f, a->b, e))
+        fold_timelines(a, &f, rows, n, e) || ledger_sealed(a->s, rows, n, &f, a->b, e) ||
+        rollup_seal(a->s, a->n->n, rows, n, &f, a->b, e))
         return e->code;
     return mark(a, &f, rows, n, e);
 }

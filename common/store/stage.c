@@ -23,6 +23,7 @@
 #include "common/store/exm.h"
 #include "common/store/fp.h"
 #include "common/store/group.h"
+#include "common/store/ledger_impl.h"
 #include "common/store/retain.h"
 #include "common/store/store_impl.h"
 #include "common/store/tomb_impl.h"
@@ -42,6 +43,7 @@ struct plan_series {
     struct known *ptype, *activity;
     struct floors floors; /* of its service and type; all 0: not known to be committed */
     size_t rows;          /* its vectors become; stage_fold.h */
+    bool born;            /* its service and type has no rows in the ledger yet */
 };
 struct plan {
     struct store *s;
@@ -233,6 +235,21 @@ static int admit(struct plan *p, struct plan_series *r, struct err *e)
     return rc;
 }
 
+/* What is counted there is in memory from here on. */
+static int plan_ledger(struct plan *p, struct plan_series *r, struct err *e)
+{
+    struct member m = { p->tenant->number, p->scope->number, (uint16_t)r->ptype->number, 0 };
+    int rc = 0;
+
+    if (r->activity->days.first > r->activity->days.last)
+        rc = ledger_birth_plan(p->s, &m, &r->born, e);
+    for (size_t i = 0; !rc && i < r->in->len; i++)
+        if (!i ||
+            ledger_bucket(r->in->vectors[i].slot) != ledger_bucket(r->in->vectors[i - 1].slot))
+            rc = ledger_in_plan(p->s, &m, r->in->vectors[i].slot, e);
+    return rc;
+}
+
 static int plan_one(struct plan *p, struct plan_series *r, struct err *e)
 {
     struct store *s = p->s;
@@ -252,7 +269,7 @@ static int plan_one(struct plan *p, struct plan_series *r, struct err *e)
         return 0;
     if (names_ptype(s->names, p->tenant, buf_str(&id), r->in->gauge, &r->ptype, e) ||
         names_activity(s->names, p->tenant, p->scope->number, r->ptype->number, &r->activity, e) ||
-        admit(p, r, e) || stored_labels(p, &r->in->labels, e) ||
+        admit(p, r, e) || plan_ledger(p, r, e) || stored_labels(p, &r->in->labels, e) ||
         series_get(s->series, s->names, p->tenant, p->scope->number, buf_str(&s->text), &r->series,
                    e) ||
         find_raw(p, r, &known, e))
@@ -490,6 +507,7 @@ static void put_run(struct plan *p, const struct plan_series *r, const struct st
     key_raw(&k, &m, v->slot, r->in->wid);
     kv_batch_put(b->kb, KV_RAW, key_str(&k), buf_str(&s->row));
     note_hot(p, &m, touch(p, r, v->slot, b), v->slot, head, b);
+    ledger_in_add(s, b, &m, v->slot, str_sub(buf_str(&s->row), head, s->row.len));
     for (size_t i = 1; i < n; i++)
         (void)touch(p, r, v[i].slot, b);
     raw_counts_add(&s->raw, raw_bucket(v->slot), 1);
@@ -513,6 +531,8 @@ static bool apply_series(struct plan *p, struct plan_series *r, struct store_bat
     struct retain_of of = retain_of(p, r);
     if (of.fresh)
         retain_begin(s, &of, p->engine_ms, b->kb);
+    if (of.fresh && r->born)
+        ledger_birth(s, &of.m, b->kb);
     names_emit(s->names, r->ptype, b->seq, b->kb);
     if (r->series->reserved)
         atomic_fetch_add(&s->series_count, 1);
@@ -554,8 +574,10 @@ static void apply(struct plan *p, struct store_batch *b, struct store_result *re
     struct store *s = p->s;
 
     *ret = (struct store_result){ .duplicates = (uint32_t)(p->w->len - p->fresh) };
-    if (!p->fresh)
+    if (!p->fresh) {
+        ledger_in_duplicates(s, p->tenant->number, ret->duplicates, NULL);
         return;
+    }
     names_emit(s->names, p->scope, b->seq, b->kb);
     apply_dict(p, b, ret);
     for (size_t i = 0; i < p->w->len; i++) {
@@ -567,6 +589,7 @@ static void apply(struct plan *p, struct store_batch *b, struct store_result *re
             ret->duplicates++;
     }
     names_emit_tenant(s->names, p->tenant, b->seq, b->kb);
+    ledger_in_duplicates(s, p->tenant->number, ret->duplicates, b);
     put_marks(s, p->engine_ms, b);
 }
 
@@ -579,6 +602,7 @@ void store_trim(struct store *s)
     uint64_t committed = atomic_load_explicit(&s->committed, memory_order_acquire);
 
     wids_committed(s->wids, committed);
+    ledger_trim(s, committed);
     series_cache_trim(s->series, committed);
     groups_trim(s->groups, committed);
     names_trim(s->names, committed);

@@ -24,6 +24,7 @@
 #include "common/base/wr.h"
 #include "common/store/build_impl.h"
 #include "common/store/group.h"
+#include "common/store/ledger_impl.h"
 #include "common/store/retain_impl.h"
 #include "common/store/rollup.h"
 #include "common/store/store_impl.h"
@@ -74,6 +75,7 @@ void store_put_clock(struct store *s, int64_t engine_ms, struct kv_batch *b)
 
     key_u64(&v, (uint64_t)engine_ms);
     store_put_control(b, CONTROL_CLOCK, &v);
+    ledger_put_clock(s, engine_ms, b);
     s->clock_written_ms = engine_ms;
 }
 
@@ -245,6 +247,8 @@ static int read_controls(struct store *s, struct err *e)
         return e->code;
     if (s->row.len)
         clock_ms = (int64_t)get_u64be(s->row.ptr);
+    if (ledger_open(s, clock_ms, e))
+        return e->code;
     if (get_control(s, CONTROL_APPLIED, 12, e))
         return e->code;
     if (s->row.len) {
@@ -362,6 +366,7 @@ void store_init(struct store *s, const struct store_opts *o, struct store_gate *
     s->tl_rows = tl_rows_new(s->kv);
     s->build = build_state_new();
     s->tombs = tombs_new();
+    s->ledger = ledger_new();
     s->wids = wids_new(s->kv, o->wid_horizon_ms, (size_t)names_share(o) / WID_FILTER_PART);
     s->dicts = dict_cache_new(s->kv, o->dict_bytes_max, mask);
     s->rollup = rollup_new(s->dicts);
@@ -431,6 +436,7 @@ void store_deinit(struct store *s)
     rollup_free(s->rollup);
     tombs_close(s->tombs);
     wids_free(s->wids);
+    ledger_free(s->ledger);
     parts_free(s->parts);
     tl_rows_free(s->tl_rows);
     build_state_free(s->build);
@@ -483,12 +489,14 @@ int store_commit(struct store *s, struct store_batch *b, struct err *e)
     int rc = store_refuse(s, e);
 
     CHECK(b->s == s && (rc || b->seq == atomic_load(&s->committed) + 1));
+    ledger_in_commit(b);
     if (!rc && kv_batch_count(b->kb))
         rc = store_write_then(s, b->kb, true, on_committed, b, e);
     if (!rc)
         atomic_store_explicit(&s->committed, b->seq, memory_order_release);
     kv_batch_free(b->kb);
     vec_free(&b->hot);
+    vec_free(&b->ledger);
     buf_deinit(&b->vectors);
     xfree(b);
     return rc;

@@ -26,6 +26,7 @@
 #define STORE_NAME_MAX 4096 /* bytes of a tenant's or service's name */
 
 struct groups;
+struct ledger;
 struct store_gate;
 struct rollup;
 struct tombs;
@@ -45,6 +46,7 @@ struct store {
     struct rollup *rollup;
     struct tombs *tombs;
     struct wids *wids;
+    struct ledger *ledger; /* owned */
     struct eclock clock;
     struct parts *parts;        /* owned */
     struct tl_rows *tl_rows;    /* owned; empty between batches */
@@ -96,11 +98,17 @@ struct hot_row {     /* of a batch, for the sums of its group */
     uint32_t slot, len;
     size_t at; /* of store_batch.vectors */
 };
+struct ledger_row { /* of a batch: as of its end */
+    struct key k;
+    size_t len;
+    char row[36];
+};
 struct store_batch {
     struct store *s;
     struct kv_batch *kb; /* owned */
     uint64_t seq;
     VEC(struct hot_row) hot;
+    VEC(struct ledger_row) ledger;
     struct buf vectors;
 };
 struct store_view {

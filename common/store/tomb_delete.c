@@ -17,6 +17,7 @@
 #include "common/base/size.h"
 #include "common/base/wr.h"
 #include "common/store/group.h"
+#include "common/store/ledger_impl.h"
 #include "common/store/purge.h"
 #include "common/store/seal_impl.h"
 #include "common/store/store_impl.h"
@@ -40,6 +41,7 @@ struct deleting {
     VEC(struct gone_wid) wids;
     VEC(struct raw_count) raw;
     uint64_t gone_series;
+    struct ledger_outs outs; /* unsealed rows of services that stay */
     struct buf row;
 };
 
@@ -123,6 +125,9 @@ static int take_row(struct deleting *x, struct kv_iter *it, uint32_t *taken, str
                        TOMB_RAW_MAX);
     r.vector = head.vector;
     if (seal_entry_add(&x->n, kv_iter_key(it), &r, e))
+        return e->code;
+    bool stays = x->p->kind == TOMB_SERIES || x->p->kind == TOMB_RANGE;
+    if (stays && ledger_outs_add(&x->outs, &r.m, r.t, true, r.vector, e))
         return e->code;
     kv_batch_del(x->b, KV_RAW, kv_iter_key(it));
     w.bucket = head.wid_bucket;
@@ -344,6 +349,25 @@ static int take_names(struct deleting *x, struct err *e)
     return rc;
 }
 
+/* Whole services go from the ledger, of others what was not sealed yet. */
+static int take_ledger(struct deleting *x, struct err *e)
+{
+    uint32_t tenant = x->p->tenant;
+    struct ledger_past past;
+    int rc = 0;
+
+    if (x->p->kind == TOMB_TENANT)
+        return ledger_drop(x->s, tenant, 0, &past, x->b, e);
+    if (x->p->kind != TOMB_SERVICES)
+        return ledger_outs_put(x->s, &x->outs, x->b, e);
+    rc = ledger_get_past(x->s->kv, NULL, tenant, &past, e);
+    for (size_t i = 0; !rc && i < x->p->scopes.len; i++)
+        rc = ledger_drop(x->s, tenant, x->p->scopes.ptr[i].scope, &past, x->b, e);
+    if (!rc)
+        ledger_put_past(x->b, tenant, &past);
+    return rc;
+}
+
 /* ---- the tomb ---- */
 
 static int keep_text(struct tomb *t, struct str s, struct str *ret, struct err *e)
@@ -471,6 +495,7 @@ static void forget_caches(struct deleting *x)
 {
     struct store *s = x->s;
 
+    ledger_forget(s);
     names_drop(s->names);
     series_cache_drop(s->series);
     groups_drop(s->groups);
@@ -519,6 +544,8 @@ static int enter(struct deleting *x, struct err *e)
         rc = take_wids(x, e);
     if (!rc && x->p->found)
         rc = take_names(x, e);
+    if (!rc && x->p->found)
+        rc = take_ledger(x, e);
     if (!rc)
         rc = write_all(x, e);
     if (rc)
@@ -563,6 +590,7 @@ static int make_entry(struct store *s, const struct tomb_request *r, struct tomb
     vec_free(&x.masks);
     vec_free(&x.wids);
     vec_free(&x.raw);
+    ledger_outs_deinit(&x.outs);
     buf_deinit(&x.row);
     kv_batch_free(x.b);
     return rc;

@@ -88,8 +88,8 @@ static bool names_it(enum kv_cf cf, struct str key, uint32_t tenant, uint32_t sc
 /* The log, and the list of deletes itself, stay. */
 static bool names_it_meta(struct str key, uint32_t tenant, uint32_t scope)
 {
-    static const uint8_t by_scope[] = { 0x13, 0x20, 0x21, 0x22, 0x30, 0x50,
-                                        0x51, 0x52, 0x53, 0x54, 0x55 };
+    static const uint8_t by_scope[] = { 0x13, 0x20, 0x21, 0x22, 0x30, 0x50, 0x56, 0x57,
+                                        0x58, 0x59, 0x51, 0x52, 0x53, 0x54, 0x55 };
     uint8_t table = (uint8_t)key.ptr[0];
 
     if (table < 0x11 || (table >= 0x40 && table < 0x50) || table == KEY_TOMB ||

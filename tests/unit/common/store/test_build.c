@@ -336,7 +336,13 @@ static void test_gone(void **state)
     pass(2 * PACE_MS);
     assert_int_equal(stats().marks[2], 0);
     assert_string_equal(ask(hour, hour + 720), "a=1");
-    check();
+    struct store_view *v = store_view_get(bed.s);
+    struct check_opts o = { 0 };
+    struct check_report report;
+    assert_int_equal(store_check_all(v, &o, &report, &e), 0);
+    store_view_put(v);
+    assert_true(report.findings[CHECK_LEDGER] > 0); /* it is not forgotten what was there */
+    assert_int_equal(check_findings(&report), report.findings[CHECK_LEDGER]);
 }
 
 /* ---- what is built depends on the data alone ---- */
