@@ -62,7 +62,8 @@ void replicas_look_behind(struct replicas *rs)
 int replicas_ready(const struct replicas *rs, struct err *e)
 {
     if (!view_ready(rs->view))
-        return err_set(e, ERR_UNAVAILABLE, "the map of the cluster is not known yet");
+        return err_set(e, ERR_UNAVAILABLE, "the map of the cluster is not known yet%s%s",
+                       view_why(rs->view)[0] ? ": " : "", view_why(rs->view));
     if (rs->handing_over)
         return err_set(e, ERR_UNAVAILABLE, "the ingester hands over what it leads");
     if (!rs->caught_up)

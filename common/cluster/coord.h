@@ -74,6 +74,7 @@ struct coord_ops {
     void (*unwatch)(struct coord *c, struct coord_watch *w);
     void (*cancel)(struct coord *c, const void *cookie);
     void (*free)(struct coord *c);
+    const char *(*why)(const struct coord *c); /* may be NULL */
 };
 struct coord { /* first member of each kind */
     const struct coord_ops *ops;
@@ -120,6 +121,11 @@ static inline void coord_unwatch(struct coord *c, struct coord_watch *w)
 static inline void coord_cancel(struct coord *c, const void *cookie)
 {
     c->ops->cancel(c, cookie);
+}
+/* What the last call failed with, for people; "" when it did not. */
+static inline const char *coord_why(const struct coord *c)
+{
+    return c && c->ops->why ? c->ops->why(c) : "";
 }
 /* Calls still open end without their callbacks. NULL is fine. */
 static inline void coord_free(struct coord *c)

@@ -87,6 +87,7 @@ struct etcd {
     char *token; /* the header line; owned; NULL: none yet */
     struct http_call *login;
     struct list calls, waiting, watches;
+    struct err why; /* code 0: the last call did not fail */
 };
 
 static void start(struct etcd_call *k);
@@ -135,6 +136,7 @@ static void call_end(struct etcd_call *k, const struct coord_reply *r)
 
 static void call_fail(struct etcd_call *k, const struct err *e)
 {
+    k->c->why = *e;
     call_end(k, &(struct coord_reply){ .err = e });
 }
 
@@ -174,15 +176,17 @@ static void on_answer(struct etcd_call *k, struct str body)
         }
         code = e.code;
     }
-    if (code)
+    if (code) {
         call_fail(k, &e);
-    else
+    } else {
+        err_clear(&k->c->why);
         call_end(k, &(struct coord_reply){ .done = a.succeeded,
                                            .rev = a.rev,
                                            .kvs = a.kvs,
                                            .kvs_len = a.kvs_len,
                                            .lease = a.lease,
                                            .ttl_ms = a.ttl_ms });
+    }
     arena_free(arena);
 }
 
@@ -241,6 +245,9 @@ static void on_login(void *cookie, struct http_multi_reply *r)
     if (!code && !a.token.len)
         code = err_set(&e, ERR_CONFIG, "etcd does not let user %s in: %.*s", c->user,
                        STR_ARG(str_sub(a.error, 0, 200)));
+    else if (code && !r->err && r->body.len) /* words of its gateway, not of its own */
+        code = err_set(&e, ERR_CONFIG, "etcd does not let user %s in: status %d, %.*s", c->user,
+                       r->status, STR_ARG(str_sub(str_trim(buf_str(&r->body)), 0, 200)));
     if (code) {
         login_failed(c, &e);
     } else {
@@ -599,9 +606,16 @@ static void etcd_free(struct coord *coord)
     xfree(c);
 }
 
+static const char *etcd_why(const struct coord *coord)
+{
+    const struct etcd *c = (const struct etcd *)(const void *)coord; /* its first member */
+
+    return c->why.code ? c->why.text : "";
+}
+
 static const struct coord_ops etcd_ops = {
     etcd_list,  etcd_txn,     etcd_grant,  etcd_keep, etcd_revoke,
-    etcd_watch, etcd_unwatch, etcd_cancel, etcd_free,
+    etcd_watch, etcd_unwatch, etcd_cancel, etcd_free, etcd_why,
 };
 
 static char *given(const char *s)

@@ -572,7 +572,7 @@ static void sim_free(struct coord *coord)
 }
 
 static const struct coord_ops sim_ops = { sim_list,  sim_txn,     sim_grant,  sim_keep, sim_revoke,
-                                          sim_watch, sim_unwatch, sim_cancel, sim_free };
+                                          sim_watch, sim_unwatch, sim_cancel, sim_free, NULL };
 
 /* ---- life ------------------------------------------------------------------------------------ */
 

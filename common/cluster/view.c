@@ -295,6 +295,11 @@ bool view_heard(const struct view *v)
     return !v->feed || view_feed_heard(v->feed);
 }
 
+const char *view_why(const struct view *v)
+{
+    return v->feed ? view_feed_why(v->feed) : "";
+}
+
 uint64_t view_age_ms(const struct view *v)
 {
     return v->feed ? view_feed_age_ms(v->feed) : 0;
@@ -377,6 +382,8 @@ void view_json(const struct view *v, struct json *j)
     json_u64(j, v->map ? v->map->replicas : 0);
     json_key(j, "age_ms");
     json_u64(j, view_age_ms(v));
+    if (view_why(v)[0])
+        put(j, "trouble", view_why(v));
     if (v->feed && view_feed_bad(v->feed, &why)) {
         json_key(j, "unreadable");
         json_cstr(j, why);

@@ -85,6 +85,8 @@ void view_doubt(struct view *v, uint32_t shard, uint64_t term);
 uint64_t view_version(const struct view *v);
 /* The coordination service has said who lives since this process began; true without one. */
 bool view_heard(const struct view *v);
+/* What the coordination service, or the way to it, has against us, for people; "": nothing. */
+const char *view_why(const struct view *v);
 /* Since the coordination service was last heard of; 0 without one. */
 uint64_t view_age_ms(const struct view *v);
 /* Members of an object: coordination, version, age_ms, nodes, shards with leaders. */

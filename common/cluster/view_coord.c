@@ -432,6 +432,11 @@ void view_feed_free(struct view_feed *f)
     xfree(f);
 }
 
+const char *view_feed_why(const struct view_feed *f)
+{
+    return coord_why(f->o.coord);
+}
+
 uint64_t view_feed_age_ms(const struct view_feed *f)
 {
     return now_ms(f) - f->heard_ms;

@@ -283,7 +283,9 @@ bool route_ready(struct route *r, char *why, size_t why_size)
         return true;
     }
     if (!view_ready(r->o.view)) {
-        (void)snprintf(why, why_size, "the map of the cluster is not known yet");
+        const char *trouble = view_why(r->o.view);
+        (void)snprintf(why, why_size, "the map of the cluster is not known yet%s%s",
+                       trouble[0] ? ": " : "", trouble);
         return false;
     }
     for (uint32_t i = 0; i < r->missing_len; i++) {
