@@ -19,6 +19,7 @@
 #include "distributor/parca/api_parca.h"
 #include "distributor/rules/rules.h"
 #include "distributor/scrape/scrape.h"
+#include "distributor/secret.h"
 #include "distributor/state.h"
 #include "distributor/tokens.h"
 
@@ -65,6 +66,7 @@ static void distributor_free(void *self)
     scrape_free(d->scrape);
     tokens_free(d->tokens);
     api_debuginfo_free(d->debuginfo);
+    secret_free(d->secret);
     tenants_free(d->tenants);
     knowns_free(d->knowns);
     rules_free(d->rules);
@@ -74,14 +76,20 @@ static void distributor_free(void *self)
 }
 
 /* A simulated process has no files: its secret comes from the seeded randomness. */
-static int load_secret(const struct distributor *d, struct write_secret *ret, struct err *e)
+static int start_tenants(struct distributor *d, struct err *e)
 {
-    struct env *env = d->ctx->env;
+    const struct role_ctx *ctx = d->ctx;
+    struct secret_opts o = {
+        .loop = ctx->loop,
+        .env = ctx->env,
+        .option = d->conf->write_id_secret,
+        .data_dir = ctx->simulated && !d->conf->write_id_secret[0] ? NULL : ctx->data_dir,
+        .coord = ctx->coord,
+        .prefix = ctx->cluster->etcd_prefix,
+    };
 
-    if (!d->ctx->simulated || d->conf->write_id_secret[0])
-        return write_secret_load(ret, d->conf->write_id_secret, d->ctx->data_dir, env, e);
-    env->random(env, ret, sizeof(*ret));
-    return 0;
+    o.tenants = d->tenants = tenants_new(d->conf, NULL, ctx->tenancy->multi);
+    return secret_new(&o, &d->secret, e);
 }
 
 static uint64_t known_used(void *cookie)
@@ -126,7 +134,6 @@ static void add_routes(struct distributor *d)
 static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct err *e)
 {
     struct distributor *d = XNEW(struct distributor);
-    struct write_secret secret;
     int code;
 
     d->magic = DISTRIBUTOR_MAGIC;
@@ -141,7 +148,7 @@ static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct
                                 ? d->conf->in_flight_bytes
                                 : memory_share(ctx->memory_limit, MEMORY_PUSHES));
     memory_watch_budget(ctx->memory, MEMORY_PUSHES, &d->memory);
-    code = load_secret(d, &secret, e);
+    code = start_tenants(d, e);
     if (!code)
         code = start_node(ctx, d, e);
     if (code) {
@@ -149,7 +156,6 @@ static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct
         return code;
     }
     start_knowns(d);
-    d->tenants = tenants_new(d->conf, &secret, ctx->tenancy->multi);
     if (rules_new(d, &d->rules, e)) {
         distributor_free(d);
         return e->code;
@@ -187,6 +193,10 @@ static bool distributor_ready(void *self, const char **ret_why)
         *ret_why = "draining";
         return false;
     }
+    *ret_why = secret_missing(d->secret);
+    if (*ret_why)
+        return false;
+    *ret_why = d->why;
     return route_ready(d->route, d->why, sizeof(d->why));
 }
 

@@ -25,6 +25,7 @@ struct distributor {
     struct rpc_node *node;           /* owned */
     struct route *route;             /* owned: where the shards are */
     struct tenants *tenants;         /* owned */
+    struct secret *secret;           /* owned: agrees on the secret of write ids */
     struct knowns *knowns;           /* owned; NULL: nothing is remembered */
     struct rules *rules;             /* owned */
     struct budget memory;            /* of pushes in work; any thread */

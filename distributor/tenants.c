@@ -14,7 +14,8 @@ struct tenants {
     struct map_str *by_name; /* of struct tenant, owned */
     const struct distributor_conf *conf;
     struct write_secret secret; /* of the cluster */
-    bool many;                  /* with one tenant there is nobody to be fair to */
+    bool knows_secret;
+    bool many; /* with one tenant there is nobody to be fair to */
     void (*rates)(void *cookie, struct str tenant, struct tenant_rates *ret);
     void *rates_cookie;
     uint64_t again_s; /* of the last refusal */
@@ -27,9 +28,17 @@ struct tenants *tenants_new(const struct distributor_conf *conf, const struct wr
 
     t->by_name = map_str_new();
     t->conf = conf;
-    t->secret = *secret;
     t->many = many;
+    if (secret)
+        tenants_secret(t, secret);
     return t;
+}
+
+void tenants_secret(struct tenants *t, const struct write_secret *secret)
+{
+    CHECK(!t->knows_secret);
+    t->secret = *secret;
+    t->knows_secret = true;
 }
 
 void tenants_rates(struct tenants *t,
@@ -136,9 +145,14 @@ static struct tenant *tenant_find(struct tenants *t, struct str name, uint64_t n
 int tenant_enter(struct tenants *t, struct str name, size_t bytes, uint64_t now_ms,
                  struct tenant **ret, struct err *e)
 {
-    struct tenant *tenant = tenant_find(t, name, now_ms);
+    struct tenant *tenant;
 
     t->again_s = 1;
+    if (!t->knows_secret)
+        return err_set(
+            e, ERR_UNAVAILABLE,
+            "the distributors have not agreed on the secret of write ids yet; try again");
+    tenant = tenant_find(t, name, now_ms);
     if (!tenant)
         return err_set(e, ERR_RATE, "%d tenants are busy at once; try again", TENANTS_MAX);
     if (t->many && tenant->requests >= t->conf->tenant_requests)

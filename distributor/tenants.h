@@ -29,8 +29,10 @@ struct tenant {
     uint64_t period_bytes;      /* what came in it */
 };
 
+/* `secret` NULL: it comes later (tenants_secret); until then tenant_enter is ERR_UNAVAILABLE. */
 struct tenants *tenants_new(const struct distributor_conf *conf, const struct write_secret *secret,
                             bool many);
+void tenants_secret(struct tenants *t, const struct write_secret *secret); /* once */
 void tenants_free(struct tenants *t); /* NULL is fine; nothing in work */
 /* Rates by tenant, asked at each push; without it those of the options hold for all. */
 void tenants_rates(struct tenants *t,

@@ -37,6 +37,8 @@
 #define SECRET_BYTES 32
 #define SECRET_MOST  (64 * KIB)
 
+enum { SECRET_PATH_MAX = 4096 };
+
 /* ---- SipHash ----------------------------------------------------------------------------------
  * */
 
@@ -97,7 +99,7 @@ struct hash128 siphash128(const struct write_secret *key, const void *p, size_t 
 /* ---- the secret -------------------------------------------------------------------------------
  * */
 
-static struct write_secret secret_from(struct str text)
+struct write_secret write_secret_of(struct str text)
 {
     const struct write_secret zero = { 0 };
     struct hash128 h = siphash128(&zero, text.ptr, text.len);
@@ -105,7 +107,31 @@ static struct write_secret secret_from(struct str text)
     return (struct write_secret){ h.lo, h.hi };
 }
 
-static int secret_create(const char *path, struct env *env, struct buf *out, struct err *e)
+static int path_of(const char *data_dir, char path[SECRET_PATH_MAX], struct err *e)
+{
+    int n = snprintf(path, SECRET_PATH_MAX, "%s/%s", data_dir, SECRET_FILE);
+
+    return n < 0 || n >= SECRET_PATH_MAX ? err_set(e, ERR_CONFIG, "data.dir is too long a path")
+                                         : 0;
+}
+
+int write_secret_keep(const char *data_dir, struct env *env, struct str text, struct err *e)
+{
+    char path[SECRET_PATH_MAX];
+    struct buf line;
+    int rc;
+
+    if (path_of(data_dir, path, e) || env->fs->mkdir_all(env->fs, data_dir, e))
+        return e->code;
+    buf_init(&line, SECRET_MOST);
+    (void)buf_add_str(&line, text);
+    buf_add_c(&line, '\n');
+    rc = env->fs->write_file(env->fs, path, buf_str(&line), e);
+    buf_deinit(&line);
+    return rc;
+}
+
+static int secret_create(const char *data_dir, struct env *env, struct buf *out, struct err *e)
 {
     uint8_t bytes[SECRET_BYTES];
 
@@ -113,43 +139,64 @@ static int secret_create(const char *path, struct env *env, struct buf *out, str
     buf_reset(out);
     for (size_t i = 0; i < sizeof(bytes); i++)
         buf_addf(out, "%02x", bytes[i]);
-    buf_add_c(out, '\n');
-    return env->fs->write_file(env->fs, path, buf_str(out), e);
+    return write_secret_keep(data_dir, env, buf_str(out), e);
+}
+
+static int secret_of_file(const char *data_dir, struct env *env, struct buf *out, bool *ret_old,
+                          struct err *e)
+{
+    char path[SECRET_PATH_MAX];
+    struct buf text;
+    struct err why;
+    struct str given;
+    int rc;
+
+    if (path_of(data_dir, path, e))
+        return e->code;
+    buf_init(&text, SECRET_MOST);
+    rc = env->fs->read_file(env->fs, path, &text, &why);
+    given = str_trim(buf_str(&text));
+    *ret_old = !rc;
+    if (rc == ERR_NOT_FOUND)
+        rc = secret_create(data_dir, env, out, e);
+    else if (rc)
+        rc = err_set(e, why.code, "%s", why.text);
+    else if (given.len < WRITE_ID_SECRET_LEAST)
+        rc =
+            err_set(e, ERR_CONFIG, "%s has %zu characters, want %d: put the cluster's secret there",
+                    path, given.len, WRITE_ID_SECRET_LEAST);
+    else
+        (void)buf_add_str(out, given);
+    buf_deinit(&text);
+    return rc;
+}
+
+int write_secret_text(const char *option, const char *data_dir, struct env *env, struct buf *out,
+                      bool *ret_old, struct err *e)
+{
+    struct str given = str_trim(str_c(option));
+
+    *ret_old = false;
+    if (!given.len)
+        return secret_of_file(data_dir, env, out, ret_old, e);
+    if (given.len < WRITE_ID_SECRET_LEAST)
+        return err_set(e, ERR_CONFIG, "distributor.write_id_secret has %zu characters, want %d",
+                       given.len, WRITE_ID_SECRET_LEAST);
+    (void)buf_add_str(out, given);
+    return 0;
 }
 
 int write_secret_load(struct write_secret *ret, const char *option, const char *data_dir,
                       struct env *env, struct err *e)
 {
-    struct str given = str_trim(str_c(option));
-    char path[4096];
     struct buf text;
-    struct err why;
-    int rc = 0;
+    bool old;
+    int rc;
 
-    if (given.len) {
-        if (given.len < WRITE_ID_SECRET_LEAST)
-            return err_set(e, ERR_CONFIG, "distributor.write_id_secret has %zu characters, want %d",
-                           given.len, WRITE_ID_SECRET_LEAST);
-        *ret = secret_from(given);
-        return 0;
-    }
-    int n = snprintf(path, sizeof(path), "%s/%s", data_dir, SECRET_FILE);
-    if (n < 0 || (size_t)n >= sizeof(path))
-        return err_set(e, ERR_CONFIG, "data.dir is too long a path");
     buf_init(&text, SECRET_MOST);
-    if (env->fs->read_file(env->fs, path, &text, &why)) {
-        if (why.code != ERR_NOT_FOUND)
-            rc = err_set(e, why.code, "%s", why.text);
-        else if (env->fs->mkdir_all(env->fs, data_dir, e) || secret_create(path, env, &text, e))
-            rc = e->code;
-    }
-    given = str_trim(buf_str(&text));
-    if (!rc && given.len < WRITE_ID_SECRET_LEAST)
-        rc =
-            err_set(e, ERR_CONFIG, "%s has %zu characters, want %d: put the cluster's secret there",
-                    path, given.len, WRITE_ID_SECRET_LEAST);
+    rc = write_secret_text(option, data_dir, env, &text, &old, e);
     if (!rc)
-        *ret = secret_from(given);
+        *ret = write_secret_of(buf_str(&text));
     buf_deinit(&text);
     return rc;
 }

@@ -8,6 +8,7 @@ that whatever is reported is a finding.
 import contextlib
 import itertools
 import os
+import shutil
 import time
 
 from world import HOSTS, VOLUME_MIB
@@ -367,11 +368,18 @@ def join_and_leave(world, rng, number):
 
 
 def disk_lost(world, rng, number):
-    """An ingester's disk is gone: another one with its address and an empty disk takes its place."""
+    """An ingester's disk is gone: it comes back empty under its name, or another one with its address
+    takes its place."""
     host = rng.choice(("ingester-a", "ingester-b"))
-    world.servers[host].kill()
-    world.add_ingester(host, f"{host}-{number}").start()
-    world.servers[host].wait_ready(90)
+    server, name = world.servers[host], world.ingester_names[host]
+    server.kill()
+    if rng.random() < 0.5:
+        shutil.rmtree(server.folder / "data")
+        server.start()
+    else:
+        name = f"{host}-{number}"
+        server = world.add_ingester(host, name).start()
+    server.wait_ready(120)
     wait_member(world, host, 120)
     return ""
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.parse
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -160,6 +161,19 @@ def ask_until(run, offset, text):
         time.sleep(0.1)
 
 
+def counted_of_two(run):
+    """What is stored of a push that is sent to both distributors under one key, as after a failure."""
+    for offset in (10, 11):
+        ask = urllib.request.Request(
+            f"http://127.0.0.1:{run.port + offset}/ingest?name=twice.cpu&from=now-10s&until=now", b"a;b 3\n",
+            {"Idempotency-Key": "one"})
+        with urllib.request.urlopen(ask, timeout=20) as r:
+            assert r.status == 200
+    answer = run.get(0, "/pyroscope/render?from=now-1h&until=now&format=json&query=" + urllib.parse.quote(
+        cluster.CPU_TYPE + '{service_name="twice"}'))
+    return json.loads(answer)["flamebearer"]["numTicks"]
+
+
 def test_what_it_prints_works():
     """Who is where, the two commands, the demo's profiles behind both queriers."""
     with Run(DEMO="1", SELF="1", CLUSTER_REPLICAS="1") as run:
@@ -173,6 +187,7 @@ def test_what_it_prints_works():
         push = text.partition("push a profile:")[2].partition("ask for it:")[0]
         r = subprocess.run(["bash", "-c", push], capture_output=True, timeout=20)
         assert r.returncode == 0, r
+        assert counted_of_two(run) == 3 * 10_000_000, "sent to both distributors, and counted twice"
         assert "key_file: " in run.get(0, "/config") and "cluster.keys" in run.get(0, "/config")
         for querier in (0, 1):
             ask_until(run, querier, '"idle"')
