@@ -56,14 +56,17 @@ comma        := ,
 ROCKSDB_DIR ?=
 ROCKSDB_CFLAGS := $(if $(ROCKSDB_DIR),-isystem $(ROCKSDB_DIR)/include)
 ROCKSDB_LDFLAGS := $(if $(ROCKSDB_DIR),-L$(ROCKSDB_DIR)/lib -Wl$(comma)-rpath$(comma)$(ROCKSDB_DIR)/lib)
-all_LDLIBS  := $(ROCKSDB_LDFLAGS) -lrocksdb -lnanomsg -luv -lprotobuf-c -lyaml -lzstd -llz4 -ldeflate -lz -ljansson -lpcre2-8 \
+all_LDLIBS  := $(ROCKSDB_LDFLAGS) -lrocksdb -luv -lprotobuf-c -lyaml -lzstd -llz4 -ldeflate -lz -ljansson -lpcre2-8 \
                -lxxhash -lroaring -lnghttp2 -lbrotlidec -lcurl -lssl -lcrypto -lunwind $($(BUILD)_LDLIBS) -lm
+
+# Former versions spoke by it; a test has them at the other end.
+$(O)/tests/unit/common/rpc/test_rpc_nn: link_LDLIBS += -lnanomsg
 
 # embertreectl is for machines that have no server: what Debian has as archives goes into it, in the
 # builds that people take along (deploy/ctl/README.md says why not the rest).
 ifeq ($(BUILD)$(ROCKSDB_DIR),release)
 ctl_LDLIBS := -Wl$(comma)-Bstatic -lrocksdb -lsnappy -lbz2 -lprotobuf-c -lyaml -lzstd -llz4 -ldeflate -lz \
-              -lpcre2-8 -lxxhash -lstdc++ -Wl$(comma)-Bdynamic -ljansson -lnanomsg -luv -lroaring -lnghttp2 \
+              -lpcre2-8 -lxxhash -lstdc++ -Wl$(comma)-Bdynamic -ljansson -luv -lroaring -lnghttp2 \
               -lbrotlidec -lcurl -lssl -lcrypto -lunwind -lm
 else
 ctl_LDLIBS = $(all_LDLIBS)

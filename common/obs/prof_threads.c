@@ -6,7 +6,7 @@
  * pending and are lost, and which thread gets it is not the one that used the time. A timer of the
  * thread's own clock counts exactly (with the overrun count), costs nothing while the thread
  * sleeps, and needs nothing from the thread: the kernel lets any thread of a process make a timer
- * on another's clock, so threads of RocksDB and nanomsg are sampled like ours.
+ * on another's clock, so threads of RocksDB are sampled like ours.
  *
  * The price: threads are found by looking (twice a second), so one that lives shorter is missed.
  * Ours all live long.

@@ -292,8 +292,8 @@ static void node_on_refused(void *cookie, const struct rpc_msg *m, const struct 
 static const struct rpc_wire_ops *wire_of(enum rpc_scheme s)
 {
     static const struct rpc_wire_ops *const ops[] = {
-        [RPC_SCHEME_TCP] = &rpc_nn_ops,
-        [RPC_SCHEME_IPC] = &rpc_nn_ops,
+        [RPC_SCHEME_TCP] = &rpc_sp_ops,
+        [RPC_SCHEME_IPC] = &rpc_sp_ops,
         [RPC_SCHEME_INPROC] = &rpc_inproc_ops,
         [RPC_SCHEME_MEM] = &rpc_mem_ops,
     };

@@ -3,7 +3,7 @@
  * rpc.h: calls between roles. Requests and replies are one-way messages that carry their own
  * version, length, checksum, request id and deadline; three transports stand behind it:
  *
- *   tcp://host:port, ipc://path   nanomsg PIPELINE: one PULL per node, two PUSH per peer
+ *   tcp://host:port, ipc://path   sockets, one to listen on, two connections to each peer
  *   inproc://name                 the same encoded payload, moved by pointer (all-in-one)
  *   mem://name                    simulated network with delay, loss, reordering (rpc_mem.h)
  *
@@ -13,8 +13,8 @@
  * does not say whether the peer acted: retries need idempotent requests. A request is served at
  * most once.
  *
- * A process with tcp or ipc nodes must not fork after the first of them (start programs with
- * posix_spawn), and has sockets for about RPC_PEERS_MAX (240) peers.
+ * tcp and ipc: SIGPIPE is ignored from the first node on, for the whole process; a peer takes up to
+ * four descriptors.
  */
 #ifndef COMMON_RPC_RPC_H
 #define COMMON_RPC_RPC_H
@@ -81,6 +81,7 @@ struct rpc_node_opts {
     size_t queue_max;    /* bytes waiting per peer and lane, then ERR_BUSY; 0: 1.25 messages */
     size_t assembly_max; /* bytes of received messages not whole yet; 0: 2 * message_max */
     size_t serving_max;  /* bytes of requests being served, then ERR_BUSY; 0: 2 * message_max */
+    size_t callers_max;  /* peers from which on strangers that call are refused; 0: 3,072 */
     uint8_t speaks_min, speaks_max; /* frame versions; 0: all this build knows (rpc_frame.h) */
 };
 NODISCARD int rpc_node_new(const struct rpc_node_opts *o, struct rpc_node **ret, struct err *e);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rpc_addr: check addresses before a transport sees them (nanomsg says only "invalid argument"),
- * and invent one for nodes that only call.
+ * rpc_addr: check addresses before a transport sees them, and invent one for nodes that only call.
  *
- * Replies come back over a connection of their own, so a caller needs an address too. nanomsg
- * cannot tell the port it got for port 0; so for tcp a port is asked from the kernel, given back
- * and bound again by the transport, which tries another one if somebody was faster.
+ * Replies come back over a connection of their own, so a caller needs an address too. It has to be
+ * known before the port is open; so for tcp a port is asked from the kernel, given back and bound
+ * again by the transport, which tries another one if somebody was faster.
  */
 #include "common/rpc/rpc_addr.h"
 
@@ -93,22 +92,22 @@ bool rpc_addr_wildcard(struct str addr)
     return str_eqc(host, "*") || str_eqc(host, "0.0.0.0") || str_eqc(host, "[::]");
 }
 
-bool rpc_addr_is_ip6(struct str addr)
+void rpc_addr_split(struct str addr, struct str *ret_host, struct str *ret_port)
 {
-    return str_starts(addr, STR("tcp://["));
+    CHECK(split_host(str_sub(addr, 6, addr.len), ret_host, ret_port));
+    if (ret_host->ptr[0] == '[')
+        *ret_host = str_sub(*ret_host, 1, ret_host->len - 1);
 }
 
 /* Numeric hosts only: a name would have to be resolved here, on the loop. */
 static int peer_sockaddr(struct str peer, struct sockaddr_storage *ret, socklen_t *ret_len,
                          struct err *e)
 {
-    struct str rest = str_sub(peer, 6, peer.len), host, port;
+    struct str host, port;
     struct addrinfo hints = { .ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_DGRAM }, *found;
     char text[RPC_ADDR_MAX + 1];
 
-    CHECK(split_host(rest, &host, &port));
-    if (rpc_addr_is_ip6(peer))
-        host = str_sub(host, 1, host.len - 1);
+    rpc_addr_split(peer, &host, &port);
     if (str_eqc(host, "localhost"))
         host = STR("127.0.0.1");
     (void)snprintf(text, sizeof(text), "%.*s", STR_ARG(host));

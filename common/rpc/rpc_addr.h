@@ -19,8 +19,8 @@ enum rpc_scheme { RPC_SCHEME_TCP, RPC_SCHEME_IPC, RPC_SCHEME_INPROC, RPC_SCHEME_
 NODISCARD int rpc_addr_parse(struct str addr, enum rpc_scheme *ret, struct err *e);
 /* tcp with * or an all-zero address: good to listen on, nothing anybody could answer to. */
 bool rpc_addr_wildcard(struct str addr);
-/* tcp with a host in brackets: nanomsg wants to be told. */
-bool rpc_addr_is_ip6(struct str addr);
+/* Host, without brackets, and port of a tcp address that was checked. */
+void rpc_addr_split(struct str addr, struct str *ret_host, struct str *ret_port);
 /* An address for a node that only calls, reachable from `peer`; `nonce` makes it unique. For tcp
  * the local address the kernel would use towards the peer and a free port. */
 NODISCARD int rpc_addr_anonymous(struct str peer, uint64_t nonce, char ret[RPC_ADDR_MAX + 1],

@@ -85,7 +85,7 @@ const char *rpc_drop_name(enum rpc_drop d)
 
 size_t rpc_frame_head_bare(const struct rpc_frame *f, uint8_t out[RPC_FRAME_HEAD_MAX])
 {
-    size_t head = RPC_FRAME_FIXED + f->addr.len;
+    size_t head = RPC_FRAME_FIXED + f->addr.len + RPC_FRAME_LINK;
 
     CHECK(f->addr.len && f->addr.len <= RPC_ADDR_MAX);
     CHECK(f->body.len <= RPC_FRAME_CHUNK);
@@ -111,6 +111,7 @@ size_t rpc_frame_head_bare(const struct rpc_frame *f, uint8_t out[RPC_FRAME_HEAD
     put_u32le(out + AT_LENGTH, u32_from(f->body.len));
     put_u16le(out + AT_ADDR_LEN, (uint16_t)f->addr.len);
     memcpy(out + AT_ADDR, f->addr.ptr, f->addr.len);
+    put_u32le(out + AT_ADDR + f->addr.len, f->link);
     return head;
 }
 
@@ -239,6 +240,8 @@ static int parse(struct str in, uint8_t speaks_min, uint8_t speaks_max, bool bar
     read_fields(p, &f);
     f.addr = str_n(p + AT_ADDR, addr_len);
     f.body = str_n(p + head, length);
+    if (head >= RPC_FRAME_FIXED + addr_len + RPC_FRAME_LINK)
+        f.link = get_u32le(p + AT_ADDR + addr_len);
     odd = memcmp(p + AT_ZERO, zero, sizeof(zero)) ? "reserved bytes"
           : !addr_printable(f.addr)               ? "address"
                                                   : contradiction(&f, length);

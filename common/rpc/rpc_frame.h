@@ -10,7 +10,7 @@
  *    5      1   speaks_min   versions the sender can read, both inclusive
  *    6      1   speaks_max
  *    7      1   kind         1 ping, 2 pong, 3 request, 4 reply, 5 error, 6 cancel, 7 fin, 8 fin
- * ack 8      2   head         bytes before the payload: 80 + address + whatever a later build
+ * ack 8      2   head         bytes before the payload: 84 + address + whatever a later build
  * appends 10      1   flags        bit 0: the payload, once whole, is one zstd frame; others must
  * be 0 11      1   lane         0 control, 1 bulk 12      2   method       requests: enum
  * rpc_method; others 0 14      2   code         errors: enum err_code; others 0 16      8   epoch
@@ -27,11 +27,13 @@
  *   70      6   zero
  *   76      4   crc32c       of the whole frame with these four bytes 0; 0 in a sealed frame
  *   80      n   address      where the sender takes answers: printable ASCII, "tcp://10.0.0.7:9095"
+ *   80 + n  4   link         which of the sender's ways to us: seq counts along one. Builds before
+ *                            this field send none, and count as link 0
  *   head    length           payload
  *
- * Example, a ping of 8 bytes from ipc:///a (epoch 2, seq 3, id 4): 96 bytes,
- *   45 4d 42 52 01 01 01 01 58 00 00 00 00 00 00 00 02 00.. 00.. 03 00.. 04 00.. <left> 00 00 00 00
- *   08 00 00 00 08 00 00 00 08 00 00 00 08 00 00.. <crc> 69 70 63 3a 2f 2f 2f 61 ...
+ * Example, a ping of 8 bytes from ipc:///a (epoch 2, seq 3, id 4, link 1): 100 bytes,
+ *   45 4d 42 52 01 01 01 01 5c 00 00 00 00 00 00 00 02 00.. 00.. 03 00.. 04 00.. <left> 00 00 00 00
+ *   08 00 00 00 08 00 00 00 08 00 00 00 08 00 00.. <crc> 69 70 63 3a 2f 2f 2f 61 01 00 00 00 ...
  *
  * Versions: a build reads its own version and the one before. Pings and pongs are written in
  * version 1 for ever, so that any two builds learn what the other reads; everything else is written
@@ -49,8 +51,9 @@
 #define RPC_FRAME_VERSION      1
 #define RPC_FRAME_VERSION_PING 1
 #define RPC_FRAME_FIXED        80
-#define RPC_ADDR_MAX           127 /* bytes; one NUL more is what nanomsg takes */
-#define RPC_FRAME_HEAD_MAX     (RPC_FRAME_FIXED + RPC_ADDR_MAX)
+#define RPC_ADDR_MAX           127 /* bytes */
+#define RPC_FRAME_LINK         4   /* bytes behind the address */
+#define RPC_FRAME_HEAD_MAX     (RPC_FRAME_FIXED + RPC_ADDR_MAX + RPC_FRAME_LINK)
 #define RPC_FRAME_CHUNK        (256 * KIB)
 #define RPC_FRAME_MAX          (512 + RPC_FRAME_CHUNK) /* any frame; leaves room for longer heads */
 #define RPC_FRAME_SMALL_MAX    64                      /* payload of pings, cancels, fins */
@@ -102,6 +105,7 @@ struct rpc_frame {
     uint16_t method, code;
     uint64_t epoch, to_epoch, seq, id;
     uint32_t left_ms, offset, total, raw;
+    uint32_t link;
     struct str addr, body; /* borrowed */
 };
 

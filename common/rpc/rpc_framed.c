@@ -57,12 +57,14 @@ struct framed_port {
     size_t unpacking;        /* bytes of bodies being decompressed */
     bool zstd;
     uint64_t seq_floor; /* links that are gone went up to here */
+    uint32_t links;     /* made so far */
 };
 
 struct framed_link {
     struct rpc_link link;
     struct framed_port *port;
-    uint64_t seq; /* of the last message sent */
+    uint32_t number; /* of the port's links: two may lead to one node by two names */
+    uint64_t seq;    /* of the last message sent */
     uint8_t speaks;
     bool ping_waits;
     bool plain; /* the peer reads what is not sealed; never where that is not taken */
@@ -172,6 +174,7 @@ static bool send_frame(struct framed_link *l, struct lane *q, struct rpc_msg *m,
         .seq = q->seq ? q->seq : l->seq + 1,
         .id = m->id,
         .left_ms = left_ms(m, now_ns),
+        .link = l->number,
         .offset = q->offset,
         .total = u32_from(m->body.len),
         .raw = m->raw,
@@ -276,8 +279,10 @@ static int framed_link_open(struct rpc_port *port, const char *addr, struct rpc_
     l->link.ops = &framed_ops;
     l->port = p;
     l->speaks = p->o.speaks_min;
+    l->number = ++p->links;
     /* Whoever is called again after its link was given up still knows our epoch and the numbers of
-     * before: ones that begin anew would all be duplicates to it. */
+     * before. To builds that do not read the link's number, ones that begin anew would all be
+     * duplicates. */
     l->seq = p->seq_floor;
     l->guard = p->guard ? rpc_guard_link_new(p->guard, addr) : NULL;
     for (size_t i = 0; i < RPC_LANES; i++) {

@@ -15,8 +15,8 @@
 #include "common/rpc/rpc_wire.h"
 
 #define RPC_MS_NS       UINT64_C(1000000)
-#define RPC_PEERS_MAX   240 /* two sockets each of the 512 that nanomsg has */
-#define RPC_CALLERS_MAX 200 /* of them; strangers shall not take the places of whom we call */
+#define RPC_PEERS_MAX   4096
+#define RPC_CALLERS_MAX 3072 /* of them; strangers shall not take the places of whom we call */
 
 /*  NEW ──first pong──> UP ──dead_ms without one──> DOWN ──pong──> UP      NEW ──dead_ms──> DOWN  */
 enum rpc_peer_state { RPC_PEER_NEW, RPC_PEER_UP, RPC_PEER_DOWN };

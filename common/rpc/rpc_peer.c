@@ -182,7 +182,7 @@ static int peer_new(struct rpc_node *n, const char *addr, bool called, struct rp
     struct rpc_link *out;
     struct rpc_peer *p;
     uint64_t now_ns = rpc_node_now(n);
-    size_t max = called ? RPC_PEERS_MAX : RPC_CALLERS_MAX;
+    size_t max = called ? RPC_PEERS_MAX : n->o.callers_max ? n->o.callers_max : RPC_CALLERS_MAX;
 
     if (n->peers_len >= max)
         return err_set(e, ERR_LIMIT, "no room for peer %s: %zu are known, at most %zu", addr,
@@ -219,7 +219,7 @@ static int open_anonymous(struct rpc_node *n, const char *peer, struct err *e)
     }
 }
 
-/* tcp and ipc are one kind: nanomsg does both. */
+/* tcp and ipc are one kind: rpc_sp does both. */
 static bool same_kind(enum rpc_scheme a, enum rpc_scheme b)
 {
     bool nn_a = a == RPC_SCHEME_TCP || a == RPC_SCHEME_IPC;

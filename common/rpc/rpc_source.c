@@ -27,8 +27,9 @@ enum {
 #define MS_NS     UINT64_C(1000000)
 #define WORD_BITS 64
 
+#define SOURCE_KEY_MAX (RPC_ADDR_MAX + sizeof(uint64_t) + sizeof(uint32_t))
 struct source {
-    char key[RPC_ADDR_MAX + sizeof(uint64_t)]; /* address, then epoch */
+    char key[SOURCE_KEY_MAX]; /* address, epoch, link */
     size_t key_len;
     uint64_t heard_ns;
     uint64_t top; /* highest number marked */
@@ -177,13 +178,14 @@ static bool make_room(struct rpc_sources *t, uint64_t now_ns)
 
 static struct source *source_get(struct rpc_sources *t, const struct rpc_frame *f, uint64_t now_ns)
 {
-    char key[RPC_ADDR_MAX + sizeof(uint64_t)];
-    size_t len = f->addr.len + sizeof(f->epoch);
+    char key[SOURCE_KEY_MAX];
+    size_t len = f->addr.len + sizeof(f->epoch) + sizeof(f->link);
     struct source *s;
 
     CHECK(len <= sizeof(key));
     memcpy(key, f->addr.ptr, f->addr.len);
     memcpy(key + f->addr.len, &f->epoch, sizeof(f->epoch));
+    memcpy(key + f->addr.len + sizeof(f->epoch), &f->link, sizeof(f->link));
     s = map_str_get(t->by_key, str_n(key, len));
     if (!s) {
         if (map_str_len(t->by_key) >= RPC_SOURCES_MAX && !make_room(t, now_ns))

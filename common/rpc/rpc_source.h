@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * rpc_source.h: the receiving half of a framed transport: frames in, each whole message out exactly
- * once. Remembers per sender (address and epoch) which messages came, and keeps chunks until the
- * message is whole, within a budget and until a deadline.
+ * once. Remembers per sender (address, epoch and link) which messages came, and keeps chunks
+ * until the message is whole, within a budget and until a deadline.
  */
 #ifndef COMMON_RPC_RPC_SOURCE_H
 #define COMMON_RPC_RPC_SOURCE_H
@@ -10,7 +10,7 @@
 #include "common/rpc/rpc_wire.h"
 
 #define RPC_WINDOW           16384 /* messages of one sender that may overtake each other */
-#define RPC_SOURCES_MAX      1024
+#define RPC_SOURCES_MAX      4096
 #define RPC_SOURCE_PARTS_MAX 256 /* messages of one sender that are not whole yet */
 
 struct rpc_sources;

@@ -3,7 +3,7 @@
  * rpc_wire.h: what stands between the calls (rpc.c and its parts) and the transports.
  *
  *   rpc.c ── whole messages ──> rpc_inproc.c                       moves the pointer
- *                          └──> rpc_framed.c ── frames ──> rpc_nn.c    tcp, ipc
+ *                          └──> rpc_framed.c ── frames ──> rpc_sp.c    tcp, ipc
  *                                                     └──> rpc_mem.c   simulated
  *
  * A transport may lose messages and may fail to say so; it never damages, repeats or invents one
@@ -110,6 +110,6 @@ struct rpc_pipe_ops {
     bool (*send)(struct rpc_pipe *p, struct str head, struct str body) NODISCARD;
 };
 
-extern const struct rpc_wire_ops rpc_inproc_ops, rpc_nn_ops, rpc_mem_ops;
+extern const struct rpc_wire_ops rpc_inproc_ops, rpc_sp_ops, rpc_mem_ops;
 
 #endif

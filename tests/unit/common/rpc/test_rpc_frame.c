@@ -24,6 +24,7 @@ static const struct rpc_frame request = {
     .left_ms = 1500,
     .total = 5,
     .raw = 5,
+    .link = 0x0a0b0c0d,
     .addr = { "tcp://10.0.0.7:9095", 19 },
     .body = { "hello", 5 },
 };
@@ -62,13 +63,33 @@ static void what_goes_in_comes_out(void **state)
     (void)state;
     buf_init(&b, RPC_FRAME_MAX);
     encode(&f, &b);
-    assert_int_equal(b.len, 80 + 19 + 5);
+    assert_int_equal(b.len, 80 + 19 + 4 + 5);
     assert_int_equal(parse(&b, &got), RPC_DROP_NONE);
     assert_int_equal(got.kind, RPC_REQUEST);
     assert_int_equal(got.method, 2);
     assert_true(got.epoch == f.epoch && got.seq == 9 && got.id == 77 && got.left_ms == 1500);
     assert_true(str_eq(got.addr, f.addr) && str_eq(got.body, f.body));
     assert_int_equal(got.total, 5);
+    assert_int_equal(got.link, 0x0a0b0c0d);
+    buf_deinit(&b);
+}
+
+/* Builds before the field: the head ends with the address. */
+static void a_head_without_a_link_is_read(void **state)
+{
+    struct rpc_frame got;
+    struct buf b;
+
+    (void)state;
+    buf_init(&b, RPC_FRAME_MAX);
+    encode(&request, &b);
+    memmove(b.ptr + 99, b.ptr + 103, 5);
+    b.len -= 4;
+    b.ptr[8] = 99;
+    seal(&b);
+    assert_int_equal(parse(&b, &got), RPC_DROP_NONE);
+    assert_int_equal(got.link, 0);
+    assert_true(str_eqc(got.body, "hello"));
     buf_deinit(&b);
 }
 
@@ -77,7 +98,7 @@ static void bytes_are_where_the_header_draws_them(void **state)
 {
     static const uint8_t want[] = {
         'E',  'M',  'B',  'R',  1,    1,    1,    3,    /* magic, version, speaks, kind */
-        99,   0,    0,    0,    2,    0,    0,    0,    /* head, flags, lane, method, code */
+        103,  0,    0,    0,    2,    0,    0,    0,    /* head, flags, lane, method, code */
         0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, /* epoch */
         0,    0,    0,    0,    0,    0,    0,    0,    /* to_epoch */
         9,    0,    0,    0,    0,    0,    0,    0,    /* seq */
@@ -93,7 +114,7 @@ static void bytes_are_where_the_header_draws_them(void **state)
     buf_init(&b, RPC_FRAME_MAX);
     encode(&request, &b);
     assert_memory_equal(b.ptr, want, sizeof(want));
-    assert_memory_equal(b.ptr + 80, "tcp://10.0.0.7:9095hello", 24);
+    assert_memory_equal(b.ptr + 80, "tcp://10.0.0.7:9095\x0d\x0c\x0b\x0ahello", 28);
     buf_deinit(&b);
 }
 
@@ -325,6 +346,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_goes_in_comes_out),
+        cmocka_unit_test(a_head_without_a_link_is_read),
         cmocka_unit_test(bytes_are_where_the_header_draws_them),
         cmocka_unit_test(every_flipped_bit_is_seen),
         cmocka_unit_test(every_cut_is_seen),

@@ -289,6 +289,7 @@ static void two_init(struct two *t, const uint8_t speaks[4])
 
         rpc_bed_addr(&t->bed, t->addr[i]);
         o = rpc_bed_opts(&t->bed, t->addr[i]);
+        o.callers_max = 200;
         o.speaks_min = speaks ? speaks[2 * i] : 0;
         o.speaks_max = speaks ? speaks[2 * i + 1] : 0;
         assert_int_equal(rpc_node_new(&o, &t->node[i], &e), 0);
