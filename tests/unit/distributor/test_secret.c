@@ -116,7 +116,10 @@ static void test_agree(void **state)
     struct err e;
 
     open_bed(&b);
-    coord_site_faults(b.site, &(struct coord_faults){ 1, 50, 0.3, 0.3 });
+    coord_site_faults(b.site, &(struct coord_faults){ .delay_min_ms = 1,
+                                                      .delay_max_ms = 50,
+                                                      .lose_request = 0.3,
+                                                      .lose_reply = 0.3 });
     for (size_t i = 0; i < NODES; i++)
         start(&b, i, "", false);
     assert_int_equal(tenant_enter(b.at[0].tenants, STR("t"), 1, 0, &t, &e), ERR_UNAVAILABLE);
