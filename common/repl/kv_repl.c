@@ -4,8 +4,15 @@
  *
  * The loop decides whether a write is taken: only there the role is known. A writer sleeps on a
  * channel of its own until its entry is applied; in simulation its fiber yields.
+ *
+ * Reads. When the leadership ends, the loop takes a snapshot before anything of the next leader is
+ * applied, and from then on whoever reads "now" reads that. A read that began just before looks
+ * again behind itself, and is done again if the snapshot came meanwhile. It is let go of when the
+ * handle is closed.
  */
 #include "common/repl/kv_repl.h"
+
+#include <stdatomic.h>
 
 #include "common/base/mem.h"
 #include "common/base/wr.h"
@@ -67,28 +74,54 @@ static int repl_write(struct kv *kv, const struct kv_batch *b, bool sync, struct
     return propose(k, REPL_BATCH, buf_str(&b->ops), e);
 }
 
+static struct kv_snap *past_of(struct kv *k)
+{
+    return atomic_load(&repl_of(k)->n->past);
+}
+
 static int repl_get(struct kv *k, const struct kv_snap *snap, enum kv_cf cf, struct str key,
                     struct buf *out, struct err *e)
 {
-    return kv_get(repl_of(k)->db, snap, cf, key, out, e);
+    struct kv_snap *past = past_of(k);
+    size_t len = out->len;
+    int code = kv_get(repl_of(k)->db, snap ? snap : past, cf, key, out, e);
+
+    if (snap || past || !(past = past_of(k)))
+        return code;
+    out->len = len;
+    return kv_get(repl_of(k)->db, past, cf, key, out, e);
 }
 
 static struct kv_snap *repl_snap_new(struct kv *k)
 {
-    return kv_snap_new(repl_of(k)->db);
+    struct kv_snap *past = past_of(k), *s;
+
+    if (past)
+        return past;
+    s = kv_snap_new(repl_of(k)->db);
+    past = past_of(k);
+    if (past)
+        kv_snap_free(repl_of(k)->db, s);
+    return past ? past : s;
 }
 
 static void repl_snap_free(struct kv *k, struct kv_snap *s)
 {
-    kv_snap_free(repl_of(k)->db, s);
+    if (s != past_of(k)) /* that one is let go of with the handle */
+        kv_snap_free(repl_of(k)->db, s);
 }
 
 static struct kv_iter *repl_iter_new(struct kv *k, const struct kv_snap *snap, enum kv_cf cf,
                                      struct str from, struct str to)
 {
     struct kv *db = repl_of(k)->db;
+    struct kv_snap *past = past_of(k);
+    struct kv_iter *it = db->ops->iter_new(db, snap ? snap : past, cf, from, to);
 
-    return db->ops->iter_new(db, snap, cf, from, to);
+    if (snap || past || !(past = past_of(k)))
+        return it;
+    kv_iter_free(it);
+    return db->ops->iter_new(db, past, cf, from, to);
 }
 
 static void repl_stats(struct kv *k, struct kv_stats *ret)
@@ -147,9 +180,29 @@ static int repl_flush_soon(struct kv *k, enum kv_cf cf, struct err *e)
     return propose(repl_of(k), REPL_FLUSH, str_n(&c, 1), e);
 }
 
+/* ---- the end of a leadership: loop ---- */
+
+void node_past(struct repl_node *n)
+{
+    if (n->handles && !n->past && replica_state(n->r).epoch != n->handle_epoch)
+        atomic_store(&n->past, kv_snap_new(n->o.db));
+}
+
+static void on_closed(void *cookie)
+{
+    struct repl_node *n = cookie;
+
+    CHECK(n->magic == NODE_MAGIC && n->handles > 0);
+    if (--n->handles == 0)
+        kv_snap_free(n->o.db, atomic_exchange(&n->past, NULL));
+}
+
 static void repl_close(struct kv *k)
 {
+    struct repl_node *n = repl_of(k)->n;
+
     xfree(repl_of(k));
+    loop_post(n->loop, on_closed, n);
 }
 
 static const struct kv_ops ops = {
@@ -177,5 +230,8 @@ struct kv *kv_repl_new(struct repl_node *n)
     k->n = n;
     k->db = n->o.db;
     k->epoch = repl_node_state(n).epoch;
+    kv_snap_free(n->o.db, atomic_exchange(&n->past, NULL)); /* of one that is closed */
+    n->handles++;
+    n->handle_epoch = k->epoch;
     return &k->kv;
 }

@@ -2,8 +2,9 @@
  *
  * kv_repl.h: a kv (store/kv.h) whose writes go through a shard's replication log: kv_write returns
  * when the batch is committed on a majority and applied here, and everything before it, too. Reads,
- * snapshots and iterators are those of the database below. For a store that serves while its
- * replica leads.
+ * snapshots and iterators are those of the database below, as of the end of this leadership once it
+ * has ended: what the next leader writes is not seen by a store that knows nothing of it. For a
+ * store that serves while its replica leads.
  *
  * Writes fail with ERR_UNAVAILABLE when the replica leads no more: whether the batch was committed
  * is then unknown (it is asked again under the same write ids); a store above goes read-only and is
@@ -19,7 +20,7 @@
 #include "common/store/kv.h"
 
 struct repl_node;
-/* While it leads (repl_node.h); bound to this leadership. kv_close frees the handle, not the
+/* While it leads (repl_node.h); bound to this leadership; one at a time. kv_close frees the handle, not the
  * database below. The node must outlive it. */
 struct kv *kv_repl_new(struct repl_node *n);
 

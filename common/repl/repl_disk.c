@@ -12,6 +12,8 @@
  * The log's prefix goes when the database was synced past it and all peers have it, while leading;
  * in any case when it passes log_bytes_max.
  */
+#include <stdatomic.h>
+
 #include "common/base/mem.h"
 #include "common/repl/apply.h"
 #include "common/repl/digest.h"
@@ -610,6 +612,7 @@ void disk_stop(struct repl_node *n)
     vec_free(&n->cache);
     old_clear(n);
     rlog_close(n->log);
+    kv_snap_free(n->o.db, atomic_exchange(&n->past, NULL));
     repl_snapshot_release(n);
     repl_digest_release(n);
     kv_close(n->o.db);

@@ -233,6 +233,7 @@ void node_settle(struct repl_node *n)
         struct err e;
 
         n->role_changed = false;
+        node_past(n);
         not_leading(n, &e);
         fail_writes(&n->waiting, st.epoch, false, &e);
         fail_writes(&n->proposed, st.epoch, false, &e);

@@ -120,6 +120,12 @@ struct repl_node {
     uint64_t snap_ids, snap_id, snap_next, snap_done;
     struct digest_job *digest; /* digest.c; NULL: none yet */
 
+    /* kv_repl.c: the database as it was when the leadership of the open handle ended; NULL: it goes
+     * on, or there is none. Set and cleared by the loop, read by any thread that has the handle. */
+    _Atomic(struct kv_snap *) past;
+    uint64_t handle_epoch;
+    size_t handles; /* the loop's */
+
     /* Writes and reads that wait. */
     struct list waiting, proposed; /* of struct proposal */
     struct list reads;             /* of struct read_wait */
@@ -155,6 +161,8 @@ void node_tick(struct repl_node *n);
 void node_message(struct repl_node *n, const struct repl_msg *m);
 void node_propose(void *proposal); /* loop */
 void node_io(struct replica_io *io);
+/* kv_repl.c */
+void node_past(struct repl_node *n); /* the epoch may have ended; before anything more is applied */
 /* repl_disk.c */
 int disk_open(struct repl_node *n, struct err *e);
 void disk_start(struct repl_node *n);

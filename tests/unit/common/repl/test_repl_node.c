@@ -315,6 +315,19 @@ static bool quiet(void *cookie)
     return true;
 }
 
+static size_t rows_of(struct kv *k)
+{
+    size_t n = 0;
+
+    for (int cf = 0; cf < KV_CFS; cf++) {
+        struct kv_iter *it = kv_iter_new(k, NULL, (enum kv_cf)cf, STR_NULL, STR_NULL);
+        for (; kv_iter_valid(it); kv_iter_next(it))
+            n++;
+        kv_iter_free(it);
+    }
+    return n;
+}
+
 static uint64_t same_rows(void)
 {
     uint64_t rows = 0;
@@ -388,8 +401,19 @@ static void test_failover(void **state)
     has_row(304, acked < 309);
     /* Led by another: a handle of before never writes again. */
     struct kv *k = kv_repl_new(t.m[1].node);
+    size_t before = rows_of(k);
     next_leader("n2");
     assert_true(rpc_bed_run(&t.bed, leads, &t.m[2], LIMIT_MS));
+    /* What the next leader writes, readers of before do not see. */
+    writes(&t.m[2], 290000, 290050);
+    same_rows();
+    assert_true(rows_of(t.m[1].db) > before);
+    assert_int_equal(rows_of(k), before);
+    struct kv_snap *snap = kv_snap_new(k);
+    struct kv_iter *it = kv_iter_new(k, snap, KV_RAW, STR_NULL, STR_NULL);
+    assert_int_equal(kv_iter_status(it, &t.err), 0);
+    kv_iter_free(it);
+    kv_snap_free(k, snap);
     next_leader("n1");
     assert_true(rpc_bed_run(&t.bed, leads, &t.m[1], LIMIT_MS));
     kv_close(k);
