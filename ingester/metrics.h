@@ -23,6 +23,8 @@
     X(build_jobs, "build_jobs_total", "Parts of coarse nodes given to compactors")         \
     X(build_rows, "build_rows_total", "Sums of compactors that were proven and written")   \
     X(build_bytes, "build_bytes_total", "Bytes of those sums")                             \
+    X(reads_far, "reads_far_waited_total",                                                 \
+      "Queries that waited until fewer others read from the cold tier")                    \
     X(build_fenced, "build_fenced_total",                                                  \
       "Requests of compactors refused: another one has claimed the shard since")
 

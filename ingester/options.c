@@ -92,6 +92,8 @@ static const struct conf_row scrub_rows[] = {
     CONF_U64(ST, sample, "sample", "16", "0", "1000000",
              "One in so many nodes is compared entry by entry, the others by total, writes and "
              "fingerprint; 0: none is."),
+    CONF_BOOL(ST, cold, "cold", "false",
+              "Rows in the cold tier are read and verified, too; a bucket may charge for that."),
 };
 
 const struct conf_table scrub_options = { "scrub", "Verifying what is stored", scrub_rows,

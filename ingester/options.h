@@ -29,6 +29,7 @@ struct scrub_conf {
     uint64_t rate; /* rows per second; 0: off */
     uint64_t delay_ms, interval_ms;
     uint64_t sample;
+    bool cold;
 };
 extern const struct conf_table scrub_options;
 

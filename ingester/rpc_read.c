@@ -9,6 +9,11 @@
  * of writes. The queue is bounded, and a query whose caller gave up is dropped when its turn comes.
  * A single query always runs, however small the share.
  *
+ * A query that meets rows in the cold tier waits for the object store on its thread. At most half
+ * of the processors (and of the memory) do that at once (far_max): one that comes to such rows without a place gives
+ * its thread back and begins anew when it has one, so that those which need nothing from there go
+ * on while an object store hangs. Its deadline ends a request to the object store, too.
+ *
  * Tenants take turns by the time their queries took (common/sys/fair.h), and one tenant's queries
  * leave room for a heavy one of another's: whatever it piles up, others find it done in the time it
  * would have taken anyway, give or take one query. Requests begin with their tenant, so that it is
@@ -16,9 +21,11 @@
  */
 #include "ingester/rpc_read.h"
 
+#include "common/base/list.h"
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/role/memory.h"
+#include "common/store/kv_reach.h"
 #include "common/sys/fair.h"
 #include "ingester/read_run.h"
 #include "ingester/replicas.h"
@@ -36,6 +43,11 @@ struct reads {
     struct budget bytes;
     uint64_t stacks_max; /* of one query */
     size_t confirming;   /* that are answered as soon as we know that we lead */
+    /* Queries that may wait for the cold tier at once hold a place; others that need one wait. */
+    _Atomic uint32_t far_used;
+    uint32_t far_max;
+    struct list far_waiting;
+    size_t far_waiting_len;
 };
 
 struct read {
@@ -53,6 +65,9 @@ struct read {
     size_t shards_len;
     struct buf reply;
     uint64_t rows;
+    struct kv_reach reach;
+    bool far;             /* holds a place of far_max */
+    struct list far_link; /* far_waiting */
     struct err err;
 };
 
@@ -105,6 +120,21 @@ static int run(struct read *r, struct arena *a, struct read_msg *m, struct err *
     return read_run(m, &src, a, &r->reply, &r->rows, e);
 }
 
+/* A place among those that wait for the cold tier. Pool thread. */
+static bool far_enter(void *cookie)
+{
+    struct read *r = cookie;
+    struct reads *rs = r->in->reads;
+    uint32_t used = atomic_load(&rs->far_used);
+
+    while (used < rs->far_max)
+        if (atomic_compare_exchange_weak(&rs->far_used, &used, used + 1)) {
+            r->far = true;
+            return true;
+        }
+    return false;
+}
+
 static void read_work(void *cookie)
 {
     struct read *r = cookie;
@@ -113,10 +143,15 @@ static void read_work(void *cookie)
     struct read_msg m = { .method = r->method };
 
     CHECK(r->magic == READ_MAGIC);
-    if (run(r, a, &m, &r->err))
+    r->reach = (struct kv_reach){
+        .deadline_ms = r->deadline_ns / 1000000, .enter = far_enter, .cookie = r, .entered = r->far
+    };
+    (void)kv_reach_set(&r->reach);
+    if (run(r, a, &m, &r->err) || r->reach.refused)
         buf_deinit(&r->reply);
     else
         err_clear(&r->err); /* what was tried on the way may have left its mark */
+    (void)kv_reach_set(NULL);
     read_msg_deinit(&m);
     arena_free(a);
 }
@@ -127,7 +162,7 @@ static void reads_start(struct ingester *in);
 
 static size_t reads_pending(const struct reads *rs)
 {
-    return fair_waiting(rs->fair) + fair_running(rs->fair);
+    return fair_waiting(rs->fair) + fair_running(rs->fair) + rs->far_waiting_len;
 }
 
 static void read_end(struct read *r)
@@ -163,6 +198,47 @@ static void read_confirmed(void *cookie, const struct err *e)
     read_end(r);
 }
 
+/* To the queue again: with a place it goes on where it was refused. */
+static void far_again(struct read *r)
+{
+    struct reads *rs = r->in->reads;
+
+    list_del(&r->far_link);
+    rs->far_waiting_len--;
+    r->far = true;
+    if (fair_push(rs->fair, r->tenant, GUESS_US, &r->item))
+        return;
+    (void)err_set(&r->err, ERR_RATE, "too many queries of this tenant wait already");
+    r->far = false;
+    (void)atomic_fetch_sub(&rs->far_used, 1);
+    read_end(r);
+}
+
+/* A place is free: the next of those that wait has it. */
+static void far_leave(struct reads *rs)
+{
+    if (list_empty(&rs->far_waiting))
+        (void)atomic_fetch_sub(&rs->far_used, 1);
+    else
+        far_again(container_of(rs->far_waiting.next, struct read, far_link));
+}
+
+/* It met rows that are far away, and enough others wait for such: it gives its thread back. */
+static void far_wait(struct read *r)
+{
+    struct reads *rs = r->in->reads;
+
+    metric_add(r->in->metrics.reads_far, 1);
+    shards_put_all(r->in->shards, r->shards, r->shards_len);
+    r->shards_len = 0;
+    r->rows = 0;
+    err_clear(&r->err);
+    list_add_tail(&rs->far_waiting, &r->far_link);
+    rs->far_waiting_len++;
+    if (far_enter(r)) /* somebody left in between */
+        far_again(r);
+}
+
 static void read_done(void *cookie)
 {
     struct read *r = cookie;
@@ -171,13 +247,28 @@ static void read_done(void *cookie)
 
     fair_done(in->reads->fair, &r->item, took_ns / 1000 + 1);
     budget_give(&in->reads->bytes, r->held);
-    if (in->replicas && r->shards_len) {
+    if (r->far) {
+        r->far = false;
+        far_leave(in->reads);
+    }
+    if (r->reach.refused) {
+        far_wait(r);
+    } else if (in->replicas && r->shards_len) {
         in->reads->confirming++;
         replicas_confirm(in->replicas, r->shards, r->shards_len, read_confirmed, r);
     } else {
         read_end(r);
     }
     reads_start(in);
+}
+
+/* It ends before it ran with its place. */
+static void far_drop(struct reads *rs, struct read *r)
+{
+    if (!r->far)
+        return;
+    r->far = false;
+    far_leave(rs);
 }
 
 /* False while the next query has to wait for memory. Once submitted it is the pool's. */
@@ -199,6 +290,7 @@ static bool read_start(struct ingester *in, struct read *r)
         return false;
     if (code) {
         fair_drop(rs->fair, &r->item);
+        far_drop(rs, r);
         read_end(r);
         return true;
     }
@@ -209,6 +301,7 @@ static bool read_start(struct ingester *in, struct read *r)
     (void)err_set(&r->err, ERR_BUSY, "too many jobs wait for a processor");
     fair_done(rs->fair, &r->item, 0);
     budget_give(&rs->bytes, r->held);
+    far_drop(rs, r);
     read_end(r);
     return true;
 }
@@ -357,6 +450,15 @@ static struct fair *new_queue(const struct ingester *in, uint64_t share)
     return fair_new(&o);
 }
 
+/* Half of the processors, and of the memory. */
+static uint32_t far_max(const struct ingester *in, uint64_t share)
+{
+    uint64_t heavy = MAX(need_of(in, RPC_MERGE), UINT64_C(1));
+
+    return (uint32_t)MAX(MIN((uint64_t)pool_cores(in->ctx->pool) / 2, share / heavy / 2),
+                         UINT64_C(1));
+}
+
 void rpc_read_serve(struct ingester *in)
 {
     uint64_t share = memory_share(in->ctx->memory_limit, MEMORY_READS);
@@ -366,6 +468,8 @@ void rpc_read_serve(struct ingester *in)
     memory_watch_budget(in->ctx->memory, MEMORY_READS, &in->reads->bytes);
     in->reads->stacks_max = stacks_max(in, share);
     in->reads->fair = new_queue(in, share);
+    list_init(&in->reads->far_waiting);
+    in->reads->far_max = far_max(in, share);
     rpc_serve(in->node, RPC_MERGE, on_merge, in);
     rpc_serve(in->node, RPC_TIMELINE, on_timeline, in);
     rpc_serve(in->node, RPC_LABELS, on_labels, in);

@@ -17,6 +17,7 @@
 
 #include "common/base/mem.h"
 #include "common/obs/log.h"
+#include "common/store/kv_reach.h"
 #include "common/store/scrub.h"
 #include "ingester/rpc_read.h"
 
@@ -119,7 +120,7 @@ static void round_ended(struct scrubber *s)
     metric_set(s->round_seconds, (int64_t)seconds);
     log_info("scrubbed", KV_U64("shard", s->number), KV_U64("rows", s->at.rows),
              KV_U64("nodes", s->at.nodes), KV_U64("by_entry", s->at.sampled),
-             KV_U64("seconds", seconds));
+             KV_U64("nodes_far_away", s->at.away), KV_U64("seconds", seconds));
     wait(s, next_place(s) ? 0 : s->conf->interval_ms);
 }
 
@@ -151,6 +152,9 @@ static void step_work(void *cookie)
     struct scrubber *s = cookie;
     struct store_view *v = store_view_get(shard_store(s->shard));
 
+    struct kv_reach reach = { .local = !s->conf->cold };
+    struct kv_reach *before = kv_reach_set(&reach);
+
     err_clear(&s->err);
     s->found.at.len = 0;
     s->found.more = 0;
@@ -158,6 +162,7 @@ static void step_work(void *cookie)
         0)
         err_clear(&s->err); /* what was tried on the way may have left its mark */
     store_view_put(v);
+    (void)kv_reach_set(before);
 }
 
 static void step_done(void *cookie)

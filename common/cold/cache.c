@@ -27,6 +27,7 @@
 #include "common/base/map.h"
 #include "common/base/mem.h"
 #include "common/base/vec.h"
+#include "common/store/kv_reach.h"
 #include "common/sys/thread.h"
 
 #define FILE_LEN    41 /* 32 hex, '-', 8 hex */
@@ -179,15 +180,27 @@ static void give_handle(struct cold_cache *c, struct object_store *o)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
+/* May this thread wait for the object store? */
+static int enter(struct kv_reach *r, struct err *e)
+{
+    if (!r || r->entered || !r->enter)
+        return 0;
+    r->entered = r->enter(r->cookie);
+    r->refused = !r->entered;
+    return r->entered ? 0 : err_set(e, ERR_BUSY, "others wait for the cold tier already");
+}
+
 static int fetch(struct cold_cache *c, struct str name, uint64_t from, size_t len, struct buf *out,
                  struct err *e)
 {
+    struct kv_reach *r = kv_reach();
     struct object_store *o;
-    int rc = take_handle(c, &o, e);
 
-    if (rc)
-        return rc;
-    rc = object_read(o, name, from, len, out, e);
+    if (enter(r, e) || take_handle(c, &o, e))
+        return e->code;
+    object_deadline(o, r ? r->deadline_ms : 0);
+    int rc = object_read(o, name, from, len, out, e);
+    object_deadline(o, 0);
     give_handle(c, o);
     return rc;
 }

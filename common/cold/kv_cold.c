@@ -21,6 +21,7 @@
 
 #include "common/base/mem.h"
 #include "common/cold/kv_cold_impl.h"
+#include "common/store/kv_reach.h"
 
 #define INDEX_BYTES_MAX (32 * MIB)
 
@@ -303,6 +304,16 @@ static int get_part(struct kv_cold *k, struct manifest *m, enum kv_cf cf, struct
     return rc;
 }
 
+/* Does this read leave the rows of parts alone? Then it is noted that there are some. */
+static bool passes_over(const struct kv_cold *k)
+{
+    struct kv_reach *r = kv_reach();
+
+    if (r)
+        r->met = r->met || r->local || k->o.local;
+    return k->o.local || (r && r->local);
+}
+
 static int cold_get(struct kv *kv, const struct kv_snap *snap, enum kv_cf cf, struct str key,
                     struct buf *out, struct err *e)
 {
@@ -318,7 +329,9 @@ static int cold_get(struct kv *kv, const struct kv_snap *snap, enum kv_cf cf, st
     rc = kv_get(k->o.inner, snap_of(snap)->inner, cf, key, out, e);
     if (rc == ERR_NOT_FOUND && manifest_intersects(&m->of[cf], key, STR_NULL)) {
         size_t i = manifest_part_at(&m->of[cf], key);
-        if (str_cmp(m->of[cf].parts.ptr[i]->first, key) <= 0) {
+        if (str_cmp(m->of[cf].parts.ptr[i]->first, key) <= 0 && passes_over(k))
+            rc = ERR_NOT_FOUND;
+        else if (str_cmp(m->of[cf].parts.ptr[i]->first, key) <= 0) {
             err_clear(e);
             rc = get_part(k, m, cf, key, out, e);
         }
@@ -342,6 +355,9 @@ static struct kv_iter *cold_iter(struct kv *kv, const struct kv_snap *snap, enum
         mutex_lock(&k->lock);
     m = manifest_ref(snap ? snap_of(snap)->m : k->now);
     if (!manifest_intersects(&m->of[cf], from, to)) {
+        it = k->o.inner->ops->iter_new(k->o.inner, inner, cf, from, to);
+        manifest_unref(m);
+    } else if (passes_over(k)) {
         it = k->o.inner->ops->iter_new(k->o.inner, inner, cf, from, to);
         manifest_unref(m);
     } else {
@@ -493,7 +509,7 @@ int kv_cold_open(const struct kv_cold_opts *o, struct kv **ret, struct err *e)
         kv_close(o->inner);
         return err_wrap(e, "parts of shard %" PRIu32, o->shard);
     }
-    if (any_part(m) && !o->cache) {
+    if (any_part(m) && !o->cache && !o->local) {
         manifest_unref(m);
         kv_close(o->inner);
         return err_set(e, ERR_CONFIG,

@@ -22,6 +22,11 @@ const char *object_where(const struct object_store *o)
     return o->where;
 }
 
+void object_deadline(struct object_store *o, uint64_t mono_ms)
+{
+    o->deadline_ms = mono_ms;
+}
+
 static bool part_ok(struct str part)
 {
     if (part.len == 0 || str_eqc(part, ".") || str_eqc(part, ".."))

@@ -50,6 +50,10 @@ void object_close(struct object_store *o); /* NULL is fine */
 /* For messages: "s3 bucket at https://...", "directory /x". */
 const char *object_where(const struct object_store *o);
 
+/* From now on, requests end with ERR_TIMEOUT at that time (monotonic, ms); 0: with their own
+ * timeouts and tries. A directory does not wait. */
+void object_deadline(struct object_store *o, uint64_t mono_ms);
+
 bool object_name_ok(struct str name);
 
 /* Durable when it returns 0; readers see all of it or nothing. ERR_CONFLICT: an object of that name

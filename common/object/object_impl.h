@@ -22,6 +22,7 @@ struct object_ops {
 struct object_store {
     const struct object_ops *ops;
     char where[256];
+    uint64_t deadline_ms; /* object_deadline */
 };
 
 #endif

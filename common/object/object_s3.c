@@ -146,6 +146,18 @@ static int answer_error(const struct s3_store *s, const struct ask *a, int statu
                    STR_ARG(a->name), status, what[0] ? " " : "", what, text[0] ? ": " : "", text);
 }
 
+/* Of the deadline of the requests at hand. */
+static uint32_t left_ms(const struct s3_store *s)
+{
+    uint64_t now = clock_mono_ms(s->env->clock);
+
+    if (!s->base.deadline_ms)
+        return UINT32_MAX;
+    return now < s->base.deadline_ms
+               ? (uint32_t)MIN(s->base.deadline_ms - now, (uint64_t)UINT32_MAX)
+               : 0;
+}
+
 static int attempt(struct s3_store *s, struct ask *a, uint64_t *ret_wait_ms, struct err *e)
 {
     char path[URL_MAX], url[URL_MAX + 512];
@@ -163,6 +175,8 @@ static int attempt(struct s3_store *s, struct ask *a, uint64_t *ret_wait_ms, str
         rc = err_set(e, ERR_INPUT, "a request to %s would be too long", s->base.where);
     if (!rc)
         rc = sign(s, a, str_c(path), lines, e);
+    if (!rc && left_ms(s) == 0)
+        rc = err_set(e, ERR_TIMEOUT, "%s: out of time", s->base.where);
     struct http_client_req req = {
         .method = a->method,
         .url = url,
@@ -174,6 +188,7 @@ static int attempt(struct s3_store *s, struct ask *a, uint64_t *ret_wait_ms, str
         .stop = s->stop,
         .keep_header = "Content-Length",
     };
+    req.timeout_ms = MIN(req.timeout_ms, left_ms(s));
     buf_init(&reply.body,
              reads && a->answer ? MAX(ANSWER_MAX, a->answer->max - a->answer->len) : ANSWER_MAX);
     if (!rc)
@@ -215,7 +230,7 @@ static int request(struct s3_store *s, struct ask *a, struct err *e)
             return 0;
         if (a->answer)
             a->answer->len = had;
-        if ((rc != ERR_UNAVAILABLE && rc != ERR_TIMEOUT) || i >= s->tries) {
+        if ((rc != ERR_UNAVAILABLE && rc != ERR_TIMEOUT) || i >= s->tries || left_ms(s) <= wait) {
             *e = why;
             return i > 1 ? err_wrap(e, "tried %" PRIu32 " times", i) : rc;
         }

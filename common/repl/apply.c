@@ -99,6 +99,16 @@ int apply_note(struct kv *db, uint64_t index, uint64_t term, struct err *e)
     return code;
 }
 
+int apply_forget(struct kv *db, struct err *e)
+{
+    struct kv_batch *b = kv_batch_new();
+
+    kv_batch_del(b, KV_META, NOTE_KEY);
+    int rc = kv_write(db, b, true, e);
+    kv_batch_free(b);
+    return rc;
+}
+
 bool apply_is_note(int cf, struct str key)
 {
     return cf == KV_META && str_eq(key, NOTE_KEY);

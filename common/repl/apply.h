@@ -19,6 +19,8 @@ NODISCARD int apply_entry(struct kv *db, struct repl_entry *x, struct err *e);
 NODISCARD int apply_empty(struct kv *db, struct err *e);
 /* Notes that the database is as of this entry, synced. */
 NODISCARD int apply_note(struct kv *db, uint64_t index, uint64_t term, struct err *e);
+/* The database is of no log any more (a backup that was restored), synced. */
+NODISCARD int apply_forget(struct kv *db, struct err *e);
 bool apply_is_note(int cf, struct str key);
 /* Has it any row at all? */
 NODISCARD int apply_any_row(struct kv *db, bool *ret, struct err *e);

@@ -36,7 +36,8 @@ struct scrub {
     struct build_cursor cursor;
     bool in_node;
     uint64_t rows, nodes, sampled; /* looked at in this round */
-    bool done;                     /* set when a round ends; clear the struct for the next one */
+    uint64_t away; /* nodes passed over: rows of them, or of children, are far away (kv_reach.h) */
+    bool done;     /* set when a round ends; clear the struct for the next one */
 };
 struct scrub_found {
     VEC(struct scrub_finding) at; /* appended to; at most SCRUB_FOUND_MAX */

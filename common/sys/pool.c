@@ -331,6 +331,11 @@ static void start_threads(struct pool *p, uint32_t n)
     }
 }
 
+uint32_t pool_cores(const struct pool *p)
+{
+    return p->cores;
+}
+
 struct pool *pool_new(const char *name, uint32_t threads, size_t queue_max)
 {
     struct pool *p = XNEW(struct pool);

@@ -55,5 +55,6 @@ struct pool_stats {
 };
 struct pool_stats pool_stats_of(const struct pool *p);
 size_t pool_queued(const struct pool *p);
+uint32_t pool_cores(const struct pool *p); /* jobs that run at once; 0: inline */
 
 #endif

@@ -4,6 +4,9 @@
  * backup, from the cold tier into an empty data folder. The server's own configuration names
  * both.
  *
+ * What it makes is a database without copies: one process serves it, or `embertree adopt` makes it
+ * the first copy of a cluster (deploy/README.md, "When every disk is lost").
+ *
  * A shard is restored beside its place and renamed into it when it is whole, so what is there after
  * a restore that was cut off is nothing, or complete; the next one goes on with what is missing.
  */
@@ -17,6 +20,7 @@
 #include "common/base/mem.h"
 #include "common/cold/backup.h"
 #include "common/cold/place.h"
+#include "common/repl/apply.h"
 #include "common/role/lock.h"
 #include "common/role/options.h"
 #include "deploy/ctl/ctl.h"
@@ -63,6 +67,8 @@ static int fill(struct restore *r, const struct backup_head *h, const char *dir,
         if (!h->parts.ptr[i].away)
             r->all_bytes += h->parts.ptr[i].size;
     rc = backup_restore(r->o, h, kv, on_part, r, e);
+    if (!rc) /* where it was a copy: the log it was of is not here, and is not needed */
+        rc = apply_forget(kv, e);
     (void)fprintf(stderr, "\r");
     kv_close(kv);
     return rc;
