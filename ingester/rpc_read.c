@@ -9,10 +9,11 @@
  * of writes. The queue is bounded, and a query whose caller gave up is dropped when its turn comes.
  * A single query always runs, however small the share.
  *
- * A query that meets rows in the cold tier waits for the object store on its thread. At most half
- * of the processors (and of the memory) do that at once (far_max): one that comes to such rows without a place gives
- * its thread back and begins anew when it has one, so that those which need nothing from there go
- * on while an object store hangs. Its deadline ends a request to the object store, too.
+ * A query that meets rows in the cold tier waits for the object store on its thread. As many as
+ * half of the processors, or of the memory, do that at once (far_max): one that comes to such rows
+ * without a place gives its thread back and begins anew when it has one, so that those which need
+ * nothing from there go on while an object store hangs. Its deadline ends a request to the object
+ * store, too.
  *
  * Tenants take turns by the time their queries took (common/sys/fair.h), and one tenant's queries
  * leave room for a heavy one of another's: whatever it piles up, others find it done in the time it
