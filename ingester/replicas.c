@@ -149,6 +149,8 @@ static int open_node(struct replica_of *r, struct err *e)
         .db = r->kv,
         .simulated = ctx->simulated,
         .mutants = ctx->mutants,
+        .log_bytes_max = ctx->log_bytes,
+        .segment_bytes = ctx->log_bytes / 8,
         .role = on_role,
         .establish = on_establish,
         .prefer = on_prefer,

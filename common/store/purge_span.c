@@ -136,7 +136,7 @@ int purge_ranges(struct purge_step *x, bool *ret_done, struct err *e)
     put_u32be(bytes, (uint32_t)at);
     buf_reset(&x->t->cursor);
     buf_add(&x->t->cursor, bytes, sizeof(bytes));
-    x->permille = (uint32_t)(at * 1000 / all);
+    x->permille = all ? (uint32_t)(at * 1000 / all) : 1000;
     *ret_done = !rc && !x->full;
     return rc;
 }

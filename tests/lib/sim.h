@@ -33,6 +33,8 @@
     X(skews, true)           \
     X(log_errors, true)      \
     X(kv_errors, true)       \
+    X(databases_lost, true)  \
+    X(snapshot_parts, true)  \
     X(disks_full, true)      \
     X(joins, true)           \
     X(drains, true)          \
@@ -42,10 +44,12 @@
     X(frames, true)          \
     X(frames_lost, true)     \
     X(frames_repeated, true) \
+    X(spread, true)          \
     X(seals, true)           \
     X(builds, true)          \
     X(served, true)          \
     X(duplicates, true)      \
+    X(held_back, false)      \
     X(retention, true)       \
     X(rows_equal, true)      \
     X(simulated_s, true)

@@ -12,7 +12,10 @@
 #include <stdlib.h>
 
 #include "common/base/hash.h"
+#include "common/store/keys.h"
 #include "common/store/kv_mem.h"
+
+#define BATCH_LEAST 100 /* bytes: smaller ones are no writes */
 
 /* ---- databases ------------------------------------------------------------------------------- */
 
@@ -26,43 +29,62 @@ static bool now(uint64_t *in)
     return *in && --*in == 0;
 }
 
-/* The batch as a broken replica would have it. */
-static struct kv_batch *without(const struct kv_batch *b, int mutant, uint64_t *tick)
+static bool is_note(const struct kv_entry *op) /* apply.c */
 {
-    struct kv_batch *ret = kv_batch_new();
-    struct rd r = rd_of(buf_str(&b->ops));
-    struct kv_entry op;
-
-    (void)tick;
-    while (kv_batch_next(&r, &op)) {
-        if (mutant == SIM_NO_WRITE_IDS && op.cf == KV_WID)
-            continue;
-        if (op.op == KV_PUT)
-            kv_batch_put(ret, op.cf, op.key, op.value);
-        else if (op.op == KV_DEL)
-            kv_batch_del(ret, op.cf, op.key);
-        else
-            kv_batch_del_range(ret, op.cf, op.key, op.value);
-    }
-    return ret;
+    return op->cf == KV_META && str_eq(op->key, STR("\x02\x08"));
 }
 
-static int write_mutant(struct sim_kv *k, const struct kv_batch *b, bool sync, struct err *e)
+/* Part of a snapshot: entries end with the note which one they are. */
+static bool is_part(const struct kv_batch *b)
 {
-    struct sim_disk *d = k->disk;
-    int rc = 0;
+    struct rd r = rd_of(buf_str(&b->ops));
+    struct kv_entry op = { 0 };
 
-    if (d->mutant == SIM_NO_WRITE_IDS) {
-        struct kv_batch *less = without(b, d->mutant, &k->tick);
-        rc = kv_write(k->inner, less, sync, e);
-        kv_batch_free(less);
-        return rc;
+    while (kv_batch_next(&r, &op))
+        if (op.op != KV_PUT)
+            return false;
+    return !is_note(&op);
+}
+
+static bool left_out(int mutant, const struct kv_entry *op)
+{
+    uint8_t first = op->key.len ? (uint8_t)op->key.ptr[0] : 0;
+
+    if (op->op != KV_PUT)
+        return false;
+    return (mutant == SIM_NO_WRITE_IDS && op->cf == KV_WID) ||
+           (mutant == SIM_HALF_SNAPSHOT && op->cf == KV_TL) ||
+           (mutant == SIM_NO_TOMBS && op->cf == KV_META && first == KEY_TOMB_MASK) ||
+           (mutant == SIM_SKIPPED && !is_note(op));
+}
+
+static int write_without(struct sim_kv *k, const struct kv_batch *b, bool sync, struct err *e)
+{
+    struct kv_batch *less = kv_batch_new();
+    struct rd r = rd_of(buf_str(&b->ops));
+    struct kv_entry op;
+    int rc;
+
+    while (kv_batch_next(&r, &op)) {
+        if (left_out(k->disk->mutant, &op))
+            continue;
+        if (op.op == KV_PUT)
+            kv_batch_put(less, op.cf, op.key, op.value);
+        else if (op.op == KV_DEL)
+            kv_batch_del(less, op.cf, op.key);
+        else
+            kv_batch_del_range(less, op.cf, op.key, op.value);
     }
-    if (!d->odd)
-        return kv_write(k->inner, b, sync, e);
-    if (d->mutant == SIM_SKIPPED && kv_batch_count(b) > 2 && ++k->tick % 64 == 0)
-        return 0;
-    if (d->mutant == SIM_SWAPPED && kv_batch_count(b) > 2 && ++k->tick % 16 == 0 && !k->held) {
+    rc = kv_write(k->inner, less, sync, e);
+    kv_batch_free(less);
+    return rc;
+}
+
+static int write_swapped(struct sim_kv *k, const struct kv_batch *b, bool sync, struct err *e)
+{
+    int rc;
+
+    if (!k->held && kv_batch_bytes(b) > BATCH_LEAST && ++k->tick % 4 == 0) {
         k->held = kv_batch_new();
         kv_batch_append(k->held, b);
         return 0;
@@ -74,6 +96,20 @@ static int write_mutant(struct sim_kv *k, const struct kv_batch *b, bool sync, s
         k->held = NULL;
     }
     return rc;
+}
+
+static int write_mutant(struct sim_kv *k, const struct kv_batch *b, bool sync, struct err *e)
+{
+    struct sim_disk *d = k->disk;
+
+    if (d->mutant == SIM_NO_WRITE_IDS || d->mutant == SIM_NO_TOMBS ||
+        (d->mutant == SIM_HALF_SNAPSHOT && is_part(b)) ||
+        (d->mutant == SIM_SKIPPED && d->odd && kv_batch_bytes(b) > BATCH_LEAST &&
+         ++k->tick % 8 == 0))
+        return write_without(k, b, sync, e);
+    if (d->mutant == SIM_SWAPPED && d->odd)
+        return write_swapped(k, b, sync, e);
+    return kv_write(k->inner, b, sync, e);
 }
 
 static int sim_write(struct kv *kv, const struct kv_batch *b, bool sync, struct err *e)
@@ -91,6 +127,7 @@ static int sim_write(struct kv *kv, const struct kv_batch *b, bool sync, struct 
     }
     if (k->failed)
         return err_set(e, k->failed, "injected: the database cannot write");
+    d->stats->snapshot_parts += is_part(b);
     if (d->mutant)
         return write_mutant(k, b, sync, e);
     return kv_write(k->inner, b, sync, e);
@@ -370,11 +407,15 @@ static void revive(struct sim_disk *d, bool power)
         k->fail_writes_in = k->fail_gets_in = 0;
         kv_batch_free(k->held);
         k->held = NULL;
+        if (k->inner && d->forget) {
+            kv_close(k->inner);
+            k->inner = NULL;
+        }
         if (k->inner && power)
             k->inner = kv_mem_reopen(k->inner, KV_MEM_POWER,
                                      prng_below(&d->p, kv_mem_unsynced(k->inner) + 1));
     }
-    d->dead = d->full = false;
+    d->dead = d->full = d->forget = false;
 }
 
 void sim_disk_kill(struct sim_disk *d)

@@ -38,6 +38,7 @@ struct sim_disk {
     bool odd;  /* mutants that change one replica change this one */
     bool dead; /* nothing changes any more, everything fails */
     bool full;
+    bool forget; /* databases, not logs, go with the next crash */
 };
 void sim_disk_init(struct sim_disk *d, uint64_t seed, int mutant, struct sim_stats *stats);
 void sim_disk_deinit(struct sim_disk *d);

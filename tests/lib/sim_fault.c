@@ -34,6 +34,10 @@ static void crash(struct world *w)
         count(w)->kills++;
     node_crash(n, power);
     n->wake_ms = world_ms(w) + prng_below(&w->p, 20000);
+    if (nodes_down(w) == 1 && !w->forgot && ring_whole(w) && prng_chance(&w->p, 0.5)) {
+        count(w)->databases_lost++; /* the logs are there: a snapshot brings the rest */
+        w->forgot = n->disk.forget = true;
+    }
 }
 
 static void blackout(struct world *w)

@@ -93,6 +93,7 @@ struct world {
     VEC(struct push *) pushes;
     size_t flying; /* requests */
     bool away;     /* the coordination service */
+    bool forgot;   /* somebody lost his databases: once */
     bool skewed;   /* somebody's clock is or was wrong */
     bool settling, traced;
     uint32_t deletes;
@@ -139,6 +140,7 @@ void faults_end(struct world *w);
 void ring_change(struct world *w);
 void ring_step(struct world *w); /* goes on with what was begun */
 bool ring_quiet(struct world *w);
+bool ring_whole(struct world *w); /* each shard has three members, nothing is on its way */
 
 /* ---- sim_work.c ---- */
 struct service {

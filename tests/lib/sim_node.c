@@ -70,6 +70,8 @@ static void load_conf(struct node *n)
     argv[argc++] = ARG("--cluster.lease_ttl=3s");
     argv[argc++] = ARG("--cluster.replace_after=8s");
     argv[argc++] = ARG("--tenancy.multi=true");
+    argv[argc++] = ARG("--cluster.spread_rate=40B");
+    argv[argc++] = ARG("--cluster.place_after=25s");
     if (ingester) {
         argv[argc++] = ARG("--ingester.seal-delay=0ms");
         argv[argc++] = ARG("--ingester.build-delay=0ms");
@@ -143,6 +145,7 @@ static void fill_ctx(struct node *n)
         .data_dir = "memory",
         .memory_limit = 512 * MIB,
         .simulated = true,
+        .log_bytes = 128 * KIB,
     };
     if (n->has_disk) {
         n->ctx.log_fs = &n->disk.fs;
@@ -274,6 +277,7 @@ static void count_metrics(struct node *n)
         { "embertree_ingester_shards_served_total", &s->served },
         { "embertree_ingester_duplicates_total", &s->duplicates },
         { "embertree_ingester_retention_floors_moved_total", &s->retention },
+        { "embertree_ingester_retention_held_back_total", &s->held_back },
     };
     struct str rest, line;
     struct buf text;

@@ -23,7 +23,7 @@ static bool named(const struct repl_record *r, const char *name)
 }
 
 /* All shards have three members, and nothing is on its way. */
-static bool whole(struct world *w)
+bool ring_whole(struct world *w)
 {
     for (uint32_t s = 0; s < SIM_SHARDS; s++) {
         int64_t rev;
@@ -79,7 +79,7 @@ static void lose(struct world *w)
 {
     struct node *n = &w->nodes[prng_below(&w->p, w->ingesters)];
 
-    if (n->state != NODE_UP || n->draining || w->lost >= 0 || nodes_down(w) > 0 || !whole(w) ||
+    if (n->state != NODE_UP || n->draining || w->lost >= 0 || nodes_down(w) > 0 || !ring_whole(w) ||
         running(w) < 4)
         return;
     count(w)->lost_for_good++;
@@ -141,5 +141,5 @@ bool ring_quiet(struct world *w)
         if (w->nodes[i].draining == 1 ||
             (w->nodes[i].draining == 2 && w->nodes[i].state != NODE_GONE))
             return false;
-    return w->lost < 0 && whole(w);
+    return w->lost < 0 && ring_whole(w);
 }

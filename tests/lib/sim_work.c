@@ -164,6 +164,8 @@ static int64_t time_of_push(struct world *w)
         back = (int64_t)prng_below(&w->p, 60000);
     else if (dice < 85)
         back = (int64_t)prng_below(&w->p, 1800000);
+    else if (dice < 90)
+        back = (int64_t)prng_below(&w->p, 4 * 3600000);
     else if (dice < 95)
         back = (int64_t)prng_below(&w->p, (uint64_t)DAY_MS);
     else

@@ -11,7 +11,8 @@
 #include "common/base/mem.h"
 #include "tests/lib/sim_impl.h"
 
-#define STEPS 260
+#define STEPS  260
+#define DAY_MS INT64_C(86400000)
 
 void broke(struct world *w, const char *what, const char *more, ...)
 {
@@ -56,6 +57,8 @@ static void world_open(struct world *w)
     w->lost = -1;
     prng_init(&w->p, w->o.seed);
     rpc_bed_init(&w->rpc, RPC_BED_MEM, w->o.seed);
+    /* Midnight comes soon: what is kept for so and so long is looked at then. */
+    clock_fake_jump(&w->rpc.clock, DAY_MS - world_wall_ms(w) % DAY_MS - 30000);
     rpc_mem_faults(w->rpc.net, &faults);
     w->site = coord_site_new(w->rpc.loop, w->o.seed);
     cf.no_fence = w->o.mutant == SIM_NO_FENCE;
@@ -181,7 +184,11 @@ static void settle(struct world *w)
 static void count_end(struct world *w)
 {
     struct rpc_mem_stats s = rpc_mem_stats(w->rpc.net);
+    int64_t rev;
+    const struct map *m = view_map(w->view, &rev);
 
+    for (size_t i = 0; m && i < m->services_len; i++)
+        count(w)->spread += m->services[i].steps.len > 0;
     count(w)->frames = s.delivered;
     count(w)->frames_lost = s.lost;
     count(w)->frames_repeated = s.repeated;
