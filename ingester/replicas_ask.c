@@ -174,6 +174,8 @@ void replicas_ring(const struct replicas *rs, struct json *j)
 
     json_key(j, "node");
     json_cstr(j, rs->self);
+    json_key(j, "noRoom");
+    json_bool(j, rs->full);
     json_key(j, "replicas");
     json_arr(j);
     for (size_t i = 0; i < rs->len; i++) {

@@ -19,6 +19,9 @@
 #define SPREAD_PART  8 /* services of so small a part of what spreads one are told */
 #define REPORT_MS    1000
 #define ASK_MS       1000
+#define HEARD_TICKS  40   /* a second: the peer says what is so now */
+#define NEARLY       1024 /* entries behind and yet fit to lead */
+#define FULL_MS      3000 /* without room: others come first by so much */
 #define SETTLE_MS    3000 /* no node came or went for so long: then a map is made */
 #define MOVES_MAX    2
 
@@ -36,8 +39,16 @@ static void on_change(void *cookie, bool in, const struct err *why)
 static bool able(void *cookie, uint32_t shard)
 {
     const struct replicas *rs = cookie;
-    const struct replica_of *r = replica_find(rs, shard);
+    struct replica_of *r = replica_find(rs, shard);
 
+    if (r && rs->full) { /* where nobody has room, somebody leads all the same: for readers */
+        if (!r->full_ms || r->full_term != replica_now(r).record_term) {
+            r->full_ms = replicas_now_ms(rs);
+            r->full_term = replica_now(r).record_term;
+        }
+        if (replicas_now_ms(rs) < r->full_ms + FULL_MS)
+            return false;
+    }
     return r && r->node && !r->failed && !replica_now(r).silent && !rs->handing_over &&
            !rs->stopping;
 }
@@ -122,14 +133,38 @@ void cluster_give(struct replicas *rs, uint32_t shard, const char *to)
         lead_give(rs->lead, shard, to);
 }
 
+/* More room, then more of the log. */
+static bool better(const struct replica_peer *p, const struct replica_peer *than)
+{
+    if (!than->name || p->no_room != than->no_room)
+        return !than->name || than->no_room;
+    return p->match > than->match;
+}
+
+void cluster_give_room(struct replica_of *r)
+{
+    struct replica_state st = replica_now(r);
+    struct replica_peer p, best = { 0 };
+    struct view_node n;
+
+    if (st.role != REPLICA_LEADING || r->rs->handing_over)
+        return;
+    for (size_t i = 0; repl_node_peer(r->node, i, &p); i++)
+        if (p.member && !p.no_room && p.silent_ticks < HEARD_TICKS &&
+            p.match + NEARLY >= st.last_index && view_node_find(r->rs->view, p.name, &n) &&
+            n.live && better(&p, &best))
+            best = p;
+    if (best.name)
+        cluster_give(r->rs, r->shard, best.name);
+}
+
 bool cluster_give_away(struct replica_of *r)
 {
     struct replica_peer p, best = { 0 };
     struct view_node n;
 
     for (size_t i = 0; r->node && repl_node_peer(r->node, i, &p); i++)
-        if (p.member && view_node_find(r->rs->view, p.name, &n) && n.live &&
-            (!best.name || p.match > best.match))
+        if (p.member && view_node_find(r->rs->view, p.name, &n) && n.live && better(&p, &best))
             best = p;
     if (!best.name || !r->rs->lead)
         return false;
@@ -322,6 +357,7 @@ static void report(struct replicas *rs)
             .commit = st.commit,
             .leads = st.role == REPLICA_LEADING,
             .lost = st.silent && r->lost_rev,
+            .full = rs->full,
         };
     }
     member_report(rs->member, &p);

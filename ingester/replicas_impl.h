@@ -36,7 +36,8 @@ struct replica_of { /* one shard */
     int64_t lost_rev; /* of the record that counts on it; 0: none does */
     /* replicas_alone.c: named, and without a majority, since; in which term; how far it was. */
     uint64_t alone_ms, alone_term, alone_last;
-    bool must_return; /* its log was gone: until it is a member again */
+    uint64_t full_ms, full_term; /* without room asked to lead, first then, in this term */
+    bool must_return;            /* its log was gone: until it is a member again */
     /* Of the job (aside.h) in OPENING and STARTING: while it runs, the loop leaves them alone. */
     size_t shares; /* of memory, as they were when it began */
     struct kv *kv;
@@ -62,6 +63,7 @@ struct replicas {
     bool too_many;  /* said once */
     bool caught_up; /* since the start, once; or it took too long */
     uint64_t catch_up_until_ms;
+    bool full;         /* the disk reserve is nearly reached */
     struct err behind; /* why not, while it is not */
     void (*handed_over)(void *cookie);
     void *handed_cookie;
@@ -98,6 +100,8 @@ void cluster_give(struct replicas *rs, uint32_t shard, const char *to);
 void cluster_alone(struct replica_of *r);
 /* To the member that lives and has most of the log. False: there is none. */
 bool cluster_give_away(struct replica_of *r);
+/* To one that has room and nearly all of the log. */
+void cluster_give_room(struct replica_of *r);
 /* For one that is silent, in every step: asks, and has it speak when that is safe. */
 void cluster_admit(struct replica_of *r);
 void cluster_forget(struct replica_of *r); /* its node is being closed */

@@ -266,6 +266,8 @@ static void add_fact(const struct controller *c, const char *name, uint32_t shar
 
     if (view_node_find(c->o.view, name, &n) && n.live)
         (void)name_set_add(&ret->live, name);
+    if (p && p->full)
+        (void)name_set_add(&ret->full, name);
     if (p && p->lost)
         (void)name_set_add(&ret->lost, name);
     else if (p && p->last + SLACK >= commit)

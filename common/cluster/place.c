@@ -354,7 +354,8 @@ static bool step_lead(const struct repl_record *now, const struct name_set *want
 {
     const char *name = wanted->len ? wanted->names[0] : now->leader;
 
-    if (strcmp(name, now->leader) == 0 || !name_set_has(&now->members, name) || !both(f, name))
+    if (strcmp(name, now->leader) == 0 || !name_set_has(&now->members, name) || !both(f, name) ||
+        name_set_has(&f->full, name))
         return false;
     record_next_leader(now, name, &ret->to);
     ret->kind = PLACE_LEAD;

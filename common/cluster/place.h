@@ -24,6 +24,7 @@ struct place_facts {
     struct name_set live;   /* answer now */
     uint32_t replicas;      /* never fewer members than this by a step */
     struct name_set synced; /* have the leader's log, or nearly: may become members, lead */
+    struct name_set full;   /* have no room left: should not lead */
     struct name_set lost;   /* members whose log is gone: no votes until they join anew */
 };
 enum place_kind {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * progress: the text of what a node tells about its replicas. A shard is a list of six numbers,
- * since a node may have many: [shard, term, last, commit, leads, lost]; older ones say five.
+ * progress: the text of what a node tells about its replicas. A shard is a list of seven numbers,
+ * since a node may have many: [shard, term, last, commit, leads, lost, full]; older ones say less.
  */
 #include "common/cluster/progress.h"
 
@@ -26,6 +26,7 @@ void progress_write(const struct progress *p, struct buf *out)
         json_u64(&j, s->commit);
         json_u64(&j, s->leads);
         json_u64(&j, s->lost);
+        json_u64(&j, s->full);
         json_arr_end(&j);
     }
     json_arr_end(&j);
@@ -48,7 +49,7 @@ void progress_write(const struct progress *p, struct buf *out)
 static int parse_shard(const struct json_val *v, struct progress_shard *ret, struct err *e)
 {
     static const char *const what[] = { "shard", "term", "last", "commit", "leads" };
-    int64_t n[ARRAY_LEN(what)] = { -1, -1, -1, -1, -1 }, lost = 0;
+    int64_t n[ARRAY_LEN(what)] = { -1, -1, -1, -1, -1 }, lost = 0, full = 0;
     int code;
 
     for (size_t i = 0; i < ARRAY_LEN(what); i++) {
@@ -60,11 +61,20 @@ static int parse_shard(const struct json_val *v, struct progress_shard *ret, str
     }
     if (json_len(v) > ARRAY_LEN(what)) {
         code = json_take_i64(json_at(v, ARRAY_LEN(what)), "lost", &lost, e);
+        if (!code && json_len(v) > ARRAY_LEN(what) + 1)
+            code = json_take_i64(json_at(v, ARRAY_LEN(what) + 1), "full", &full, e);
         if (code)
             return code;
     }
-    *ret = (struct progress_shard){ (uint32_t)n[0], (uint64_t)n[1], (uint64_t)n[2],
-                                    (uint64_t)n[3], n[4] != 0,      lost != 0 };
+    *ret = (struct progress_shard){
+        .shard = (uint32_t)n[0],
+        .term = (uint64_t)n[1],
+        .last = (uint64_t)n[2],
+        .commit = (uint64_t)n[3],
+        .leads = n[4] != 0,
+        .lost = lost != 0,
+        .full = full != 0,
+    };
     return 0;
 }
 

@@ -18,6 +18,7 @@ struct progress_shard {
     uint64_t term;         /* of the last entry of its log */
     uint64_t last, commit; /* indexes in the log; a leader's `commit` is what others must reach */
     bool leads;            /* it leads now, as far as it knows */
+    bool full;             /* its disk is as good as full: it should not lead */
     bool lost;             /* its log is gone: it says nothing to others (repl/replica.h, silent) */
 };
 struct progress_service { /* of what this node's leaders take in */

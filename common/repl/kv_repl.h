@@ -20,8 +20,8 @@
 #include "common/store/kv.h"
 
 struct repl_node;
-/* While it leads (repl_node.h); bound to this leadership; one at a time. kv_close frees the handle, not the
- * database below. The node must outlive it. */
+/* While it leads (repl_node.h); bound to this leadership; one at a time. kv_close frees the handle,
+ * not the database below. The node must outlive it. */
 struct kv *kv_repl_new(struct repl_node *n);
 
 #endif

@@ -21,6 +21,7 @@ enum field {
     F_BASE = 13,
     F_ENTRIES = 14,
     F_WANTS_SNAPSHOT = 15,
+    F_NO_ROOM = 16,
 };
 
 static void put_num(struct buf *out, enum field f, uint64_t v)
@@ -51,6 +52,7 @@ void repl_msg_write(const struct repl_msg *m, struct buf *out)
     put_num(out, F_SEQ, m->seq);
     put_num(out, F_BASE, m->base);
     put_num(out, F_WANTS_SNAPSHOT, m->wants_snapshot);
+    put_num(out, F_NO_ROOM, m->no_room);
     for (size_t i = 0; i < m->entries_len; i++)
         bytes += entry_bytes(m->entries[i]->len);
     if (!bytes)
@@ -134,6 +136,9 @@ static int read_field(const struct pb_field *f, struct repl_msg *m, struct err *
         break;
     case F_WANTS_SNAPSHOT:
         m->wants_snapshot = f->u64 != 0;
+        break;
+    case F_NO_ROOM:
+        m->no_room = f->u64 != 0;
         break;
     case F_ENTRIES:
         if (f->wire != 2 || m->entries)

@@ -33,6 +33,7 @@ struct repl_msg {
     uint64_t seq;        /* append: echoed; the sender's count for this peer */
     uint64_t base;       /* prepared, fetched: the entry before the first one here */
     bool wants_snapshot; /* appended: there is no database here */
+    bool no_room;        /* appended: the disk here is as good as full */
     struct repl_entry *const *entries;
     size_t entries_len;
 };

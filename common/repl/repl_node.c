@@ -321,6 +321,11 @@ void repl_node_record(struct repl_node *n, const struct repl_record *rec)
     node_settle(n);
 }
 
+void repl_node_room(struct repl_node *n, bool room)
+{
+    replica_room(n->r, room);
+}
+
 void repl_node_admit(struct repl_node *n)
 {
     if (dead(n))

@@ -82,6 +82,8 @@ void repl_node_halt(struct repl_node *n);
 
 /* The newest record known; call it at each change. */
 void repl_node_record(struct repl_node *n, const struct repl_record *rec);
+/* Is there room on the disk? Leaders are told; nothing else changes here. */
+void repl_node_room(struct repl_node *n, bool room);
 /* It is known now that nobody counts on what an earlier log here said (replica_admit). */
 void repl_node_admit(struct repl_node *n);
 struct replica_state repl_node_state(const struct repl_node *n);

@@ -170,6 +170,7 @@ static void refuse(struct replica *r, const struct repl_msg *m, enum repl_msg_ki
     reply.prev_index = hint;
     reply.last_index = MIN(r->durable, hint);
     reply.wants_snapshot = r->no_database;
+    reply.no_room = r->no_room;
     r->o.io.send(r->o.io.cookie, m->from, &reply);
 }
 
@@ -280,6 +281,7 @@ static void on_append(struct replica *r, const struct repl_msg *m)
     reply.round = m->round;
     reply.last_index = MIN(end, r->last);
     reply.wants_snapshot = r->no_database;
+    reply.no_room = r->no_room;
     if (replica_mutant(r, MUTANT_ACK_BEFORE_SYNC)) {
         r->o.io.send(r->o.io.cookie, m->from, &reply);
         if (news)
@@ -504,6 +506,11 @@ void replica_tick(struct replica *r)
         replica_lead_tick(r);
 }
 
+void replica_room(struct replica *r, bool room)
+{
+    r->no_room = !room;
+}
+
 struct replica_state replica_state(const struct replica *r)
 {
     return (struct replica_state){
@@ -537,6 +544,7 @@ bool replica_peer(const struct replica *r, size_t n, struct replica_peer *ret)
         .learner = p->learner,
         .former = p->former,
         .snapshot = p->state == PEER_SNAPSHOT,
+        .no_room = p->no_room,
         .silent_ticks = p->silent,
     };
     return true;

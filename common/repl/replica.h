@@ -103,6 +103,8 @@ void replica_admit(struct replica *r);
 void replica_record(struct replica *r, const struct repl_record *rec);
 void replica_message(struct replica *r, const struct repl_msg *m);
 void replica_tick(struct replica *r); /* about every 25 ms */
+/* Is there room on the disk here? True at first. Leaders are told. */
+void replica_room(struct replica *r, bool room);
 void replica_log_done(struct replica *r, uint64_t seq);
 void replica_applied(struct replica *r, uint64_t index);
 /* Entries for a peer that io.entries did not have are at hand now. */
@@ -146,6 +148,7 @@ struct replica_peer {
     const char *name;
     uint64_t match;
     bool member, learner, former, snapshot;
+    bool no_room;          /* it said that its disk is as good as full */
     uint32_t silent_ticks; /* since it answered */
 };
 bool replica_peer(const struct replica *r, size_t n, struct replica_peer *ret);

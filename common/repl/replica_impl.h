@@ -28,6 +28,7 @@ struct peer {
     /* while leading */
     enum peer_state state;
     bool snapshot; /* one is on its way */
+    bool no_room;
     uint64_t next, match;
     uint64_t seq, seq_floor; /* refusals of what was sent before seq_floor are old news */
     uint64_t round;
@@ -64,7 +65,7 @@ struct replica {
     uint64_t seq;                            /* of the newest operation */
     VEC(struct pending) pending;
     uint64_t promised;
-    bool no_database, silent;
+    bool no_database, silent, no_room;
     uint64_t leader_commit;
 
     enum replica_role role;

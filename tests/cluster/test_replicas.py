@@ -230,6 +230,38 @@ def test_lost_disk():
         print(f"     {n} pushes, slowest answer {load.slowest:.1f} s")
 
 
+def test_full_disks():
+    """Who has no room left does not lead while another one has; where nobody has, somebody leads for
+    readers, and writes are refused in words."""
+    with replicated.Cluster(shards=3) as c:
+        c.wait_whole()
+        with Load(c) as load:
+            full = c.nodes["node0"]
+            assert full.process.stop(30) == 0
+            full.process.options += ("--data.disk-reserve=1000TiB",)
+            full.process.start(wait=False)
+            time.sleep(5)
+            c.wait_whole()
+            for _ in range(10):  # longer than it takes to move leaders back where they belong
+                time.sleep(0.5)
+                leads = [r["shard"] for r in full.ring()["replicas"] if r["state"] == "serving"]
+                assert not leads, leads
+            assert full.ring()["noRoom"]
+            load.stop()
+            load.check()
+        for name in ("node1", "node2"):
+            p = c.nodes[name].process
+            p.kill()
+            p.options += ("--data.disk-reserve=1000TiB",)
+        for name in ("node1", "node2"):
+            c.nodes[name].process.start(wait=False)
+        for shard in range(c.shards):
+            c.leader_of(shard)
+        load.check()
+        r = c.ingest("a;b 1\n", "svc0.cpu")
+        assert r.status == 503 and b"disk reserve" in r.body, r
+
+
 def ctl(process, *args, code=0):
     r = subprocess.run([str(cluster.BIN / "embertreectl"), "--server",
                         f"http://127.0.0.1:{process.port}", "cluster", *args],
@@ -302,5 +334,5 @@ if __name__ == "__main__":
         print("SKIPPED: there is no etcd (package etcd-server)")
         sys.exit(0)
     cluster.main([test_kill_leader, test_etcd_away, test_stopped_leader, test_drain, test_join,
-                  test_lost_disk, test_drain_by_command, test_undrain_by_command,
+                  test_lost_disk, test_full_disks, test_drain_by_command, test_undrain_by_command,
                   test_restart_all])

@@ -71,13 +71,14 @@ static void test_same_as_protobuf(void **state)
     assert_int_equal(p->seq, 1000000);
     assert_int_equal(p->base_index, 6);
     assert_int_equal(p->entries.len, entry_bytes(0) + entry_bytes(1));
-    p->wants_snapshot = p->ok = 1;
+    p->wants_snapshot = p->no_room = p->ok = 1;
     size_t n = embertree__repl_message__get_packed_size(p);
     assert_non_null(buf_room(&again, n));
     again.len = embertree__repl_message__pack(p, (uint8_t *)(void *)again.ptr);
     embertree__repl_message__free_unpacked(p, NULL);
     assert_int_equal(repl_msg_read(buf_str(&again), &back, &e), 0);
-    assert_true(back.ok && back.wants_snapshot && back.seq == m.seq && back.entries_len == 2);
+    assert_true(back.ok && back.wants_snapshot && back.no_room && back.seq == m.seq &&
+                back.entries_len == 2);
     assert_string_equal(back.from, "node-1");
     assert_int_equal(back.entries[1]->index, 11);
     assert_int_equal(back.entries[1]->kind, REPL_FLUSH);
