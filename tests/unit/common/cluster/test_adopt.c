@@ -39,7 +39,7 @@ static void begin(uint64_t seed, double lose)
     clock_fake_init(&clock_, 1600000000000);
     loop = loop_sim_new(&clock_);
     site = coord_site_new(loop, seed);
-    coord_site_faults(site, &(struct coord_faults){ 1, 5, lose, lose });
+    coord_site_faults(site, &(struct coord_faults){ 1, 5, lose, lose, false });
     for (int i = 0; i < 3; i++)
         ones[i] = (struct one){ .coord = coord_sim_new(site) };
 }
