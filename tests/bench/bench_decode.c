@@ -120,7 +120,12 @@ static void once(struct str gz, const struct limits *l, struct known **known, st
     struct write_base base =
         write_base_of(&secret, &(struct write_sender){ 0 }, &in, &push, gz, NULL);
     CHECK(leaves_of(&w, (size_t)l->leaves, a, &leaves));
-    struct packing packing = { STR("anonymous"), 0, DIST_NOW_MS, &push, &leaves, &secret, &base };
+    struct packing packing = { .tenant = STR("anonymous"),
+                               .received_ms = DIST_NOW_MS,
+                               .push = &push,
+                               .leaves = &leaves,
+                               .secret = &secret,
+                               .write_base = &base };
     CHECK(pack_write(&packing, &out, &e) == 0);
     t[4] = cpu_ns();
     best(&f->gunzip, t[1] - t[0]);
@@ -183,7 +188,12 @@ static int otlp_end(void *cookie, struct push *push, struct str identity, struct
         write_base_of(&secret, &(struct write_sender){ 0 }, &in, push, identity, NULL);
     buf_init(&out, 256 * MIB);
     CHECK(leaves_of(&w, (size_t)r->l->leaves, r->arena, &leaves));
-    struct packing packing = { STR("anonymous"), 0, DIST_NOW_MS, push, &leaves, &secret, &base };
+    struct packing packing = { .tenant = STR("anonymous"),
+                               .received_ms = DIST_NOW_MS,
+                               .push = push,
+                               .leaves = &leaves,
+                               .secret = &secret,
+                               .write_base = &base };
     CHECK(pack_write(&packing, &out, e) == 0);
     r->f->stacks += stacks_bytes(&push->stacks);
     r->f->arena += arena_used(r->arena);
