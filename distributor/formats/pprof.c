@@ -408,11 +408,11 @@ static void guess_sizes(struct parse *s)
     bool ok = true;
 
     n = MIN(n, MIB);
-    ROOM(s, &s->p->samples, n / 128, ok);
-    ROOM(s, &s->p->strings, n / 128, ok);
-    ROOM(s, &s->p->locations, n / 128, ok);
-    ROOM(s, &s->p->lines, n / 128, ok);
-    ROOM(s, &s->p->functions, n / 256, ok);
+    ROOM(s, &s->p->samples, n / 32, ok);
+    ROOM(s, &s->p->strings, n / 64, ok);
+    ROOM(s, &s->p->locations, n / 64, ok);
+    ROOM(s, &s->p->lines, n / 64, ok);
+    ROOM(s, &s->p->functions, n / 96, ok);
     (void)ok; /* what does not fit now will say so when it is needed */
 }
 

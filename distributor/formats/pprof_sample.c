@@ -180,28 +180,35 @@ static inline void look_at(const uint8_t *p, uint32_t *ret_more, uint32_t *ret_t
 #endif
 }
 
-/* As find_run, by 32 bytes, which are readable: where an id ends cannot be guessed, but a number
- * begins behind the end of each, and every other one is a tag. */
+/* Where tags of a run of ids begin that starts there: behind the end of every other number. */
+static inline uint32_t tags_of_run(uint32_t more)
+{
+    uint32_t odd = ~more; /* of the numbers that end here or before, an odd count */
+
+    odd ^= odd << 1;
+    odd ^= odd << 2;
+    odd ^= odd << 4;
+    odd ^= odd << 8;
+    odd ^= odd << 16;
+    return (~more << 1 | 1) & ~(odd << 1);
+}
+
+/* As find_run, by 32 bytes, which are readable: where an id ends cannot be guessed. */
 static inline const uint8_t *find_run_fast(struct rd r, const uint8_t *body_end)
 {
     while (body_end - r.p >= 32) {
         size_t left = (size_t)(r.end - r.p);
         uint32_t more, tags;
         look_at(r.p, &more, &tags);
-        uint32_t odd = ~more; /* of the numbers that end here or before, an odd count */
-        odd ^= odd << 1;
-        odd ^= odd << 2;
-        odd ^= odd << 4;
-        odd ^= odd << 8;
-        odd ^= odd << 16;
-        uint32_t begins = (~more << 1 | 1) & ~(odd << 1); /* tags, or what should be one */
-        uint32_t stop = (begins & ~tags) | (left < 32 ? UINT32_C(1) << left : 0);
-        if (stop) {
-            unsigned at = (unsigned)__builtin_ctz(stop);
-            if (UNLIKELY(at == left && !(begins >> at & 1)))
-                break; /* cut */
-            return r.p + at;
-        }
+        uint32_t begins = tags_of_run(more), stop = begins & ~tags;
+        uint32_t last = left < 32 ? UINT32_C(1) << left : 0;
+        /* The usual end is that of the message, which is known without waiting for the rest. */
+        if (last & begins && !(stop & (last - 1)))
+            return r.end;
+        if (stop & (last - 1))
+            return r.p + __builtin_ctz(stop);
+        if (last)
+            break; /* cut */
         if (UNLIKELY(begins == 1))
             break;
         r.p += 31 - __builtin_clz(begins);
@@ -240,8 +247,7 @@ static inline bool label_fast(const uint8_t *p, const uint8_t *end, const struct
     return true;
 }
 
-/* The ids at p, if there are some: behind them, or NULL if they are not in one piece of an ordinary
- * form. */
+/* The ids whose tag is at p: behind them, or NULL if they are not of an ordinary form. */
 static inline const uint8_t *ids_fast(const uint8_t *p, const uint8_t *end, const uint8_t *body_end,
                                       struct pprof_sample *s)
 {
@@ -253,8 +259,6 @@ static inline const uint8_t *ids_fast(const uint8_t *p, const uint8_t *end, cons
         s->tagged = true;
         return run == p ? NULL : run;
     }
-    if (*p != TAG_LOCATIONS)
-        return p;
     p += 2;
     if (len >= 0x80) {
         if (*p >= 0x80)
@@ -268,8 +272,8 @@ static inline const uint8_t *ids_fast(const uint8_t *p, const uint8_t *end, cons
     return p + len;
 }
 
-/* A sample as nearly all are: its ids first and in one piece, known fields with lengths of one byte
- * behind them, and not close to the end of the body. False: it has to be looked at again. */
+/* A sample as nearly all are: its ids in one piece, known fields with lengths of one byte, and not
+ * close to the end of the body. False: it has to be looked at again. */
 static inline bool read_fast(const uint8_t *p, const uint8_t *end, const uint8_t *body_end,
                              const struct limits *l, struct pprof_sample *s)
 {
@@ -277,10 +281,13 @@ static inline bool read_fast(const uint8_t *p, const uint8_t *end, const uint8_t
 
     if (body_end - end < WIRE_VARINT_MAX)
         return false;
-    if (p < end && !(p = ids_fast(p, end, body_end, s)))
-        return false;
     while (p < end) {
         uint8_t tag = *p, len = p[1];
+        if (tag == TAG_LOCATION || tag == TAG_LOCATIONS) {
+            if (s->ids.len || !(p = ids_fast(p, end, body_end, s)))
+                return false;
+            continue;
+        }
         if (tag == TAG_VALUE) {
             p = wire_number_any(p + 1, &v);
             if (!p || s->values_len == PPROF_TYPES_MAX)
