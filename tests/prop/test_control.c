@@ -300,7 +300,7 @@ static void heal(struct world *w)
 {
     const char *wrong = NULL;
 
-    coord_site_faults(w->site, &(struct coord_faults){ 1, 5, 0, 0 });
+    coord_site_faults(w->site, &(struct coord_faults){ 1, 5, 0, 0, false });
     coord_site_away(w->site, false);
     for (int i = 0; i < NODES; i++) {
         w->nodes[i].cut = false;
@@ -327,7 +327,7 @@ static void world_open(struct world *w, uint64_t seed)
     w->loop = loop_sim_new(&w->clock);
     prng_init(&w->prng, seed);
     w->site = coord_site_new(w->loop, seed);
-    coord_site_faults(w->site, &(struct coord_faults){ 1, 5, 0, 0 });
+    coord_site_faults(w->site, &(struct coord_faults){ 1, 5, 0, 0, false });
     for (int i = 0; i < NODES; i++) {
         struct node *n = &w->nodes[i];
 
@@ -561,7 +561,7 @@ static void random_event(struct world *w)
     default:
         coord_site_faults(w->site, &(struct coord_faults){ 1, 1 + prng_below(&w->prng, 500),
                                                            prng_unit(&w->prng) * 0.3,
-                                                           prng_unit(&w->prng) * 0.3 });
+                                                           prng_unit(&w->prng) * 0.3, false });
         break;
     }
 }

@@ -79,7 +79,7 @@ static void begin(struct bed *b)
 {
     *b = (struct bed){ .loop = loop_new(clock_real()) };
     b->site = coord_site_new(b->loop, 1);
-    coord_site_faults(b->site, &(struct coord_faults){ 1, 3, 0, 0 });
+    coord_site_faults(b->site, &(struct coord_faults){ 1, 3, 0, 0, false });
     b->coord = coord_sim_new(b->site);
     b->guard = loop_timer_new(b->loop, on_guard, b);
 }
@@ -236,9 +236,9 @@ static void test_away(void **state)
     (void)state;
     begin(&b);
     put(&b, four());
-    coord_site_faults(b.site, &(struct coord_faults){ 1, 3, 1.0, 0 });
+    coord_site_faults(b.site, &(struct coord_faults){ 1, 3, 1.0, 0, false });
     assert_int_equal(set(&b, "n3", MAP_DRAINING), ERR_TIMEOUT);
-    coord_site_faults(b.site, &(struct coord_faults){ 1, 3, 0, 0 });
+    coord_site_faults(b.site, &(struct coord_faults){ 1, 3, 0, 0, false });
     expect(&b, "n3", MAP_ACTIVE, 1);
     end(&b);
 }
