@@ -33,7 +33,7 @@
 #include "distributor/intake.h"
 #include "distributor/rules/rules.h"
 #include "distributor/state.h"
-#include "proto/ingest.pb-c.h"
+#include "distributor/write_reply.h"
 
 #define JOB_MAGIC      MAGIC('i', 'm', 'p', 'o')
 #define LANES          4
@@ -245,24 +245,21 @@ static void lane_unanswered(struct lane *l, const struct err *why)
 
 static void lane_acked(struct lane *l, struct str reply)
 {
-    Embertree__WriteReply *r =
-        embertree__write_reply__unpack(NULL, reply.len, (const uint8_t *)(const void *)reply.ptr);
+    struct write_reply r;
     const struct distributor_metrics *m = &l->job->d->metrics;
     struct job *j = l->job;
     struct err e;
 
-    if (!r) {
-        (void)err_set(&e, ERR_INTERNAL, "the ingester's answer cannot be decoded");
+    if (write_reply_read(reply, &r, &e)) {
         lane_fail(l, &e);
         return;
     }
     metric_observe(m->ack_seconds,
                    (double)(clock_mono_ns(j->d->ctx->env->clock) - l->sent_ns) / 1e9);
-    metric_add(m->series, r->stored);
-    metric_add(m->duplicates, r->duplicates);
-    j->stored += r->stored;
-    j->duplicates += r->duplicates;
-    embertree__write_reply__free_unpacked(r, NULL);
+    metric_add(m->series, r.stored);
+    metric_add(m->duplicates, r.duplicates);
+    j->stored += r.stored;
+    j->duplicates += r.duplicates;
     if (++l->place < l->opened.parts_len) {
         l->retry_ms = RETRY_MS_FIRST;
         lane_submit(l);

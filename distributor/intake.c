@@ -26,7 +26,7 @@
 #include "common/base/wr.h"
 #include "distributor/intake_impl.h"
 #include "distributor/tokens.h"
-#include "proto/ingest.pb-c.h"
+#include "distributor/write_reply.h"
 
 #define KEY_BYTES_MAX  255
 #define LANES          8
@@ -213,26 +213,23 @@ static void push_acked(struct intake_push *p, struct str reply)
 {
     struct intake *k = p->k;
     const struct distributor_metrics *m = &k->d->metrics;
-    Embertree__WriteReply *r =
-        embertree__write_reply__unpack(NULL, reply.len, (const uint8_t *)(const void *)reply.ptr);
+    struct write_reply r;
     struct err e;
 
-    if (!r) {
-        (void)err_set(&e, ERR_INTERNAL, "the ingester's answer cannot be decoded");
+    if (write_reply_read(reply, &r, &e)) {
         push_fail(p, &e);
         return;
     }
     metric_observe(m->ack_seconds,
                    (double)(clock_mono_ns(k->d->ctx->env->clock) - p->sent_ns) / 1e9);
-    metric_add(m->series, r->stored);
-    metric_add(m->duplicates, r->duplicates);
+    metric_add(m->series, r.stored);
+    metric_add(m->duplicates, r.duplicates);
     metric_add(m->samples, p->push.samples);
-    k->series += r->stored;
-    k->duplicates += r->duplicates;
+    k->series += r.stored;
+    k->duplicates += r.duplicates;
     k->samples += p->push.samples;
-    if (p->told && r->learnt)
+    if (p->told && r.learnt)
         knowns_understood(k->d->knowns, p->push.known, &p->push.known_upto);
-    embertree__write_reply__free_unpacked(r, NULL);
     count_drops(k, p->push.drops);
     /* What was refused is a part of the same push: it is sent again, and this one known then. */
     if (k->rows.ptr[p->row].outcome != INTAKE_REJECTED)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * write_msg.h: a WriteRequest (proto/ingest.proto) as the engine wants it, checked.
+ * write_msg.h: a WriteRequest (proto/ingest.proto) as the engine wants it.
  */
 #ifndef INGESTER_WRITE_MSG_H
 #define INGESTER_WRITE_MSG_H
@@ -14,15 +14,17 @@ struct write_msg {
     uint64_t map_version; /* of the map it was placed by; 0: not said */
     struct stacks_view stacks;
     struct dict_told told;
-    struct store_write write; /* points into this struct and into the arena */
+    struct store_write write; /* points into this struct, the arena and the payload */
 };
 
-/* `told`: by RPC_WRITE_TOLD. Everything in *ret lives in the arena; `payload` is not needed
- * afterwards. ERR_INPUT names what is wrong; ERR_LIMIT if the arena is too small. Any thread. */
+/* `told`: by RPC_WRITE_TOLD. Borrows the payload: it stays as long as *ret and the arena are used.
+ * The shape is checked and the stacks are; what series say is not yet (store_write_check, which
+ * store_stage begins with). ERR_INPUT names what is wrong; ERR_LIMIT if the arena is too small.
+ * Any thread. */
 NODISCARD int write_msg_decode(struct str payload, bool told, struct arena *a,
                                struct write_msg *ret, struct err *e);
 /* Arena bytes that decode any payload of this size, short of absurdly many absurdly small parts.
- * A cap: one with ordinary parts takes about twice its size. */
+ * A cap: one with ordinary parts takes about its size. */
 size_t write_msg_arena_bytes(size_t payload_len);
 /* Packs a WriteReply. */
 void write_reply_pack(const struct store_result *r, struct buf *out);

@@ -99,7 +99,7 @@ static int check_series(const struct store_series *r, size_t nodes, struct err *
     return exm_check(r, nodes, e);
 }
 
-static int check_write(const struct store_write *w, struct err *e)
+int store_write_check(const struct store_write *w, struct err *e)
 {
     if (w->tenant.len > STORE_NAME_MAX || w->service.len > STORE_NAME_MAX)
         return err_set(e, ERR_INPUT, "name of the tenant or service is over %d bytes",
@@ -617,7 +617,7 @@ int store_stage(struct store *s, struct store_batch *b, const struct store_write
     struct plan p = { .s = s, .w = w };
 
     CHECK(b->s == s && b->seq == s->staged);
-    if (store_refuse(s, e) || check_write(w, e))
+    if (store_refuse(s, e) || store_write_check(w, e))
         return e->code;
     store_trim(s);
     p.engine_ms = store_now(s);

@@ -39,8 +39,11 @@ static void fuzz_write(struct str payload, bool told)
         else
             CHECK(stacks_view_check(m.write.stacks, &e) == 0);
         CHECK(!told || m.write.told->nodes == m.write.stacks->nodes);
-        for (size_t i = 0; i < m.write.len; i++)
-            check_series(&m, &m.write.series[i]);
+        if (store_write_check(&m.write, &e))
+            CHECK((e.code == ERR_INPUT || e.code == ERR_LIMIT) && e.text[0]);
+        else
+            for (size_t i = 0; i < m.write.len; i++)
+                check_series(&m, &m.write.series[i]);
     }
     arena_free(a);
 }
