@@ -525,15 +525,37 @@ static void test_names(void **state)
     arena_free(a);
 }
 
+/* What was staged for a group that the disk refused is never committed: the delete behind it is
+ * refused as well, and nothing else. */
+static void test_refused_after_a_failed_commit(void **state)
+{
+    struct store_batch *group = store_batch_new(bed.s);
+    struct bed_push p = { .service = "api", .slot = now, .wid = 1, .stacks = "m;x=1" };
+    struct store_result stored;
+    struct tomb_result r;
+
+    (void)state;
+    assert_int_equal(store_bed_stage(&bed, group, &p, &stored, &e), 0);
+    bed.faults.fail_in = 1;
+    assert_int_not_equal(store_commit(bed.s, group, &e), 0);
+    assert_int_equal(tomb_bed_try(&bed, "t", "", 0, 0, "d1", &r, &e), ERR_UNAVAILABLE);
+    store_bed_reopen(&bed, KV_MEM_KILL, 0);
+    assert_int_equal(tomb_bed_try(&bed, "t", "", 0, 0, "d1", &r, &e), 0);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_tenant), T(test_service),         T(test_series),  T(test_series_rows),
-        T(test_range),  T(test_range_of_series), T(test_type),    T(test_repeat),
-        T(test_list),   T(test_power_cuts),      T(test_clashes), T(test_limits),
-        T(test_bytes),  T(test_job_before),      T(test_names),
+        T(test_tenant),  T(test_service),
+        T(test_series),  T(test_series_rows),
+        T(test_range),   T(test_range_of_series),
+        T(test_type),    T(test_repeat),
+        T(test_list),    T(test_power_cuts),
+        T(test_clashes), T(test_limits),
+        T(test_bytes),   T(test_job_before),
+        T(test_names),   T(test_refused_after_a_failed_commit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
