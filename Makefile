@@ -150,7 +150,7 @@ bench-year: $(BENCH) $(TOOLS) all  ## the long form of what the simulated year m
 	  $(O)/tests/bench/bench_million tests/bench/bench_restart.py
 
 cluster: all $(TOOLS)  ## chaos over real processes in network namespaces: CHAOS_SECONDS=1800 SEED=n
-	$(Q)O='$(O)' python3 tests/chaos/run.py
+	$(Q)O='$(O)' SEED='$(SEED)' CHAOS_SECONDS='$(or $(CHAOS_SECONDS),1800)' python3 tests/chaos/run.py
 test-upgrade: all      ## from the version before (OLD=commit) to this one and back, under load
 	$(Q)O='$(O)' OLD='$(OLD)' python3 tests/chaos/upgrade.py
 
