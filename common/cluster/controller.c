@@ -348,7 +348,7 @@ static void move_shards(struct controller *c, const struct map *m)
 
         if (!r || c->busy[i] || c->tried[i] == rev || !facts_of(c, r, i, &facts))
             continue;
-        if (!on_its_way(r, m->replicas) && on_way >= c->o.moves_max)
+        if (!on_its_way(r, m->replicas) && on_way >= MAX(c->o.moves_max, m->moves))
             continue;
         place_next(r, &c->wanted[i], &facts, &step);
         if (step.kind == PLACE_NOTHING)
@@ -409,6 +409,8 @@ static void on_tick(void *cookie)
         return;
     controller_spread(c, m, rev);
     move_shards(c, m);
+    if (!c->map_busy && !c->moving)
+        controller_calm(c, m, rev);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */

@@ -73,6 +73,8 @@ const struct progress_shard *controller_progress(const struct controller *c, con
 void controller_make_map(struct controller *c);
 /* True: the map is as it should be. */
 bool controller_mend_map(struct controller *c, const struct map *m, int64_t rev);
+/* Nothing is to be moved any more: nor in haste. */
+void controller_calm(struct controller *c, const struct map *m, int64_t rev);
 void controller_spread(struct controller *c, const struct map *m, int64_t rev);
 
 #endif

@@ -209,3 +209,15 @@ void controller_spread(struct controller *c, const struct map *m, int64_t rev)
             if (spread_one(c, m, rev, &k->progress.services[i]))
                 return;
 }
+
+void controller_calm(struct controller *c, const struct map *m, int64_t rev)
+{
+    const struct map *next;
+    struct err e;
+
+    if (!m->moves || map_edit_moves(m, 0, &next, &e))
+        return;
+    controller_say(c, "all shards are where they belong; moves as few at once as before");
+    put_map(c, next, rev);
+    map_unref(next);
+}

@@ -31,6 +31,7 @@
 #define MAP_NODES_MAX    1000
 #define MAP_TENANTS_MAX  10000
 #define MAP_SERVICES_MAX 20000
+#define MAP_MOVES_MAX    256
 #define MAP_STEPS_MAX    12
 #define MAP_SPREAD_MAX   64
 #define MAP_PLACES_MAX   (MAP_SPREAD_MAX * MAP_STEPS_MAX)
@@ -65,6 +66,7 @@ struct map_service {
 struct map {
     uint64_t version;
     uint32_t shards, replicas;
+    uint32_t moves; /* so many shards on their way at once, until none is; 0: as configured */
     const struct map_node *nodes;
     size_t nodes_len;
     struct map_steps tenant_steps; /* of each tenant that is not named */

@@ -167,3 +167,13 @@ int map_edit_tenants(const struct map *m, uint32_t shards, int64_t from_ms, cons
 
     return code ? err_wrap(e, "tenants") : finish(m, &to, ret, e);
 }
+
+int map_edit_moves(const struct map *m, uint32_t moves, const struct map **ret, struct err *e)
+{
+    struct map to = *m;
+
+    if (m->moves == moves)
+        return err_set(e, ERR_CONFLICT, "%u shards may be on their way at once already", moves);
+    to.moves = moves;
+    return finish(m, &to, ret, e);
+}

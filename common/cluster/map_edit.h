@@ -21,6 +21,9 @@ NODISCARD int map_edit_remove(const struct map *m, const char *name, const struc
  * already; ERR_LIMIT: it has changed as often as it can. */
 NODISCARD int map_edit_tenant(const struct map *m, struct str tenant, uint32_t shards,
                               int64_t from_ms, const struct map **ret, struct err *e);
+/* ERR_CONFLICT: they are so many already. */
+NODISCARD int map_edit_moves(const struct map *m, uint32_t moves, const struct map **ret,
+                             struct err *e);
 /* Of every tenant that is not named; one that is named keeps what it has. */
 NODISCARD int map_edit_tenants(const struct map *m, uint32_t shards, int64_t from_ms,
                                const struct map **ret, struct err *e);

@@ -229,7 +229,7 @@ static int parse_root(const struct parse *p, const struct conf_node *root, const
 {
     static const char *const names[] = { "version",      "shards",  "replicas", "nodes",
                                          "tenant_steps", "tenants", "services", "tenant_shards",
-                                         "replicas_of",  NULL };
+                                         "replicas_of",  "moves",   NULL };
     const struct conf_node *replicas = conf_node_get(root, "replicas_of");
     struct map m = { .shards = 1, .replicas = 1 };
     struct name_set *sets;
@@ -243,6 +243,8 @@ static int parse_root(const struct parse *p, const struct conf_node *root, const
         code = u32(p, conf_node_get(root, "shards"), CLUSTER_SHARDS_MAX, &m.shards, e);
     if (!code)
         code = u32(p, conf_node_get(root, "replicas"), RECORD_SET_MAX, &m.replicas, e);
+    if (!code)
+        code = u32(p, conf_node_get(root, "moves"), MAP_MOVES_MAX, &m.moves, e);
     if (!code)
         code = parse_steps(p, root, "tenant_shards", "tenant_steps", CLUSTER_SHARDS_MAX,
                            &m.tenant_steps, e);
@@ -379,6 +381,8 @@ void map_write(const struct map *m, struct buf *out)
     put_u64(&j, "shards", m->shards);
     put_u64(&j, "replicas", m->replicas);
     write_nodes(m, &j);
+    if (m->moves)
+        put_u64(&j, "moves", m->moves);
     if (m->tenant_steps.len)
         write_steps("tenant_steps", &m->tenant_steps, &j);
     write_tenants(m, &j);

@@ -34,7 +34,7 @@ struct cli_opts {
     double min_percent, fail_over; /* fail_over < 0: not given */
     const char *sort, *mode, *format, *output, *by, *function;
     const char *base, *base_from, *base_until, *base_query;
-    bool names, per_service, yes, dry_run, all, wait;
+    bool names, per_service, yes, dry_run, all, wait, apply;
     const char *id, *name, *step, *level, *state;
 };
 

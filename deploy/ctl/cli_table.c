@@ -102,6 +102,7 @@ const struct cli_option cli_options[] = {
       "The same delete under the same id has no second effect", 0, false },
     /* cluster */
     { "wait", 0, CLI_FLAG, AT(wait), NULL, NULL, "Until it is done", 0, false },
+    { "apply", 0, CLI_FLAG, AT(apply), NULL, NULL, "Do it; else it is only said", 0, false },
     /* files */
     { "name", 0, CLI_TEXT, AT(name), "NAME", NULL,
       "upload: what the list shows, else the file's name. import: service and labels, "
@@ -307,7 +308,7 @@ static const struct cli_command admin_cli = {
 };
 static const struct cli_command cluster_cli = {
     .name = "cluster",
-    .args = "[status|drain NODE|undrain NODE|spread TENANT SERVICE N|tenant TENANT N]",
+    .args = "[status|drain NODE|undrain NODE|rebalance|spread TENANT SERVICE N|tenant TENANT N]",
     .help = "Nodes and shards: who leads, what is missing; what is to be emptied or spread.",
     .more =
         "status exits with 1 unless every shard has a leader and all of its copies. Nodes and "
@@ -316,6 +317,11 @@ static const struct cli_command cluster_cli = {
         "drain has the shards of a node moved to others, a step at a time; --wait until none is "
         "left, and the node can be stopped for good. undrain takes it back. Both want etcd, and a "
         "token of http.admin_token_file where there is one. --json: {\"node\", \"empty\"}.\n"
+        "rebalance says which shards are yet to be moved and what each node has and will have. "
+        "They move by themselves, a few at once; --apply lets many go at once until all are "
+        "there, --wait until then. --json: {\"pending\", \"atOnce\", \"nodes\":[{\"name\", "
+        "\"copies\", \"copiesTo\", \"leads\", \"leadsTo\"}], \"shards\":[{\"shard\", "
+        "\"members\", \"membersTo\", \"leader\", \"leaderTo\"}]}.\n"
         "spread has the series of a service go to N shards instead of one, tenant all of a "
         "tenant's to N of all shards (0: all; tenant \"*\": whoever was given no number): for "
         "profiles from some minutes ahead on (cluster.place_after), as the answer says. What was "
@@ -326,8 +332,8 @@ static const struct cli_command cluster_cli = {
         "\"state\", \"live\", \"shards\", \"leads\"}], \"shards\":[{\"shard\", \"is\", "
         "\"term\", \"leader\", \"leaderLive\", \"established\", \"members\", "
         "\"learners\", \"peers\":[{\"name\", \"member\", \"behind\", \"snapshot\"}]}]}",
-    .options = "wait",
-    .words = "status drain undrain spread tenant",
+    .options = "wait apply",
+    .words = "status drain undrain rebalance spread tenant",
     .args_max = 4,
     .run = ctl_cluster,
 };

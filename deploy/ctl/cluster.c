@@ -9,6 +9,7 @@
 #include "deploy/ctl/ask.h"
 #include "deploy/ctl/commands.h"
 #include "deploy/ctl/places.h"
+#include "deploy/ctl/rebalance.h"
 #include "deploy/ctl/ring.h"
 
 #define WAIT_MS 500
@@ -141,13 +142,16 @@ int ctl_cluster(struct cli *c)
 
     if (strcmp(what, "drain") == 0 || strcmp(what, "undrain") == 0)
         return drain(c, what, &e) ? commands_fail(c, &e) : CLI_DONE;
+    if (strcmp(what, "rebalance") == 0)
+        return rebalance(c, &e) ? commands_fail(c, &e) : CLI_DONE;
     if (strcmp(what, "spread") == 0 || strcmp(what, "tenant") == 0)
         return places_change(c, &e) ? commands_fail(c, &e) : CLI_DONE;
     if (strcmp(what, "status") == 0 && c->args_len < 2)
         return status(c, &e);
-    (void)err_set(&e, ERR_CONFIG,
-                  "cluster %.60s: want status, drain NODE, undrain NODE, spread TENANT SERVICE "
-                  "SHARDS or tenant TENANT SHARDS",
-                  what);
+    (void)err_set(
+        &e, ERR_CONFIG,
+        "cluster %.60s: want status, drain NODE, undrain NODE, rebalance, spread TENANT SERVICE "
+        "SHARDS or tenant TENANT SHARDS",
+        what);
     return cli_fail(c, &e);
 }

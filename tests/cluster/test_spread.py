@@ -74,9 +74,9 @@ class Pushes:
         return len(want)
 
 
-def ctl(c, *args):
+def ctl(c, *args, timeout=30):
     out = subprocess.run([CTL, "cluster", *args, "--server", f"http://127.0.0.1:{c.querier.port}"],
-                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=30)
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=timeout)
     assert out.returncode == 0, (args, out.stdout, out.stderr)
     return out.stdout
 
@@ -194,8 +194,33 @@ def test_tenant_gets_fewer_shards():
         assert "tenant acme: all, then 2 from " in text, text
 
 
+def test_rebalance():
+    """A node joins: what is to be moved is said, and moved at once when somebody wants it."""
+    with replicated.Cluster(ingesters=2, shards=4, replicas=2) as c:
+        c.wait_whole()
+        wait_for(lambda: "every shard is where it belongs" in ctl(c, "rebalance"), 30)
+        load = Pushes(c)
+        for i in range(12):
+            load.new(f"svc{i % 4}", c.distributor)
+        joined = c.add("node2", "zone2")
+        joined.process.start(wait=False)
+        wait_for(lambda: "to be moved" in ctl(c, "rebalance"), 40)
+        plan = json.loads(ctl(c, "rebalance", "--json"))
+        assert plan["pending"] and plan["atOnce"] == 0, plan
+        assert any("node2" in s["membersTo"] for s in plan["shards"]), plan
+        said = ctl(c, "rebalance", "--apply", "--wait", timeout=60)
+        assert "node2: " in said, said
+        done = json.loads(ctl(c, "rebalance", "--json"))
+        assert done["pending"] == 0, done
+        copies = {n["name"]: n["copies"] for n in done["nodes"]}
+        assert sum(copies.values()) == 8 and max(copies.values()) <= 3, copies
+        wait_for(lambda: json.loads(ctl(c, "rebalance", "--json"))["atOnce"] == 0)
+        for i in range(4):
+            load.exact(f"svc{i}")
+
+
 if __name__ == "__main__":
     if not replicated.available():
         print("SKIPPED: there is no etcd (package etcd-server)")
         sys.exit(0)
-    cluster.main([test_spread_under_load, test_tenant_gets_fewer_shards])
+    cluster.main([test_spread_under_load, test_tenant_gets_fewer_shards, test_rebalance])

@@ -267,6 +267,7 @@ static void test_text_comes_back(void **state)
     struct map from = { .version = 9007199254740993,
                         .shards = 4,
                         .replicas = 2,
+                        .moves = 9,
                         .nodes = nodes,
                         .nodes_len = 3,
                         .tenant_steps = { { { .n = 4 }, { 99, 0, 3 } }, 2 },
@@ -293,6 +294,7 @@ static void test_text_comes_back(void **state)
     map_write(again, &two);
     assert_true(str_eq(buf_str(&one), buf_str(&two)));
     assert_true(again->version == 9007199254740993);
+    assert_int_equal(again->moves, 9);
     assert_string_equal(map_node(again, "C")->zone, "z\"3");
     assert_int_equal(map_node(again, "b-0.x")->state, MAP_DRAINING);
     assert_null(map_node(again, "c"));

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rebalance: shards find their places by themselves, a few at a time. This shows what is left, and
+ * has more of them moved at once.
+ */
+#include "deploy/ctl/rebalance.h"
+
+#include <time.h>
+
+#include "common/base/json.h"
+#include "deploy/ctl/ask.h"
+
+#define TARGET     "/api/v1/cluster/rebalance"
+#define WAIT_MS    500
+#define SHOWN_MOST 64
+
+static int64_t number(const struct json_val *v, const char *key)
+{
+    int64_t n = 0;
+    struct err ignored;
+
+    (void)!json_take_i64(json_get(v, key, NULL), key, &n, &ignored);
+    return n;
+}
+
+static void names(const struct json_val *v, const char *key, struct buf *out)
+{
+    const struct json_val *all = json_get(v, key, NULL);
+
+    for (size_t i = 0; i < json_len(all); i++) {
+        struct str name = STR_NULL;
+        struct err ignored;
+
+        (void)!json_take_str(json_at(all, i), key, &name, &ignored);
+        (void)buf_addf(out, "%s%.*s", i ? " " : "", STR_ARG(name));
+    }
+}
+
+static void plan_text(const struct json_val *root, struct buf *out)
+{
+    const struct json_val *nodes = json_get(root, "nodes", NULL);
+    const struct json_val *shards = json_get(root, "shards", NULL);
+    size_t n = json_len(shards);
+
+    for (size_t i = 0; i < json_len(nodes); i++) {
+        const struct json_val *v = json_at(nodes, i);
+
+        (void)buf_addf(out,
+                       "%.*s: %" PRId64 " copies, will have %" PRId64 "; leads %" PRId64
+                       ", will lead %" PRId64 "\n",
+                       STR_ARG(ask_text(v, "name")), number(v, "copies"), number(v, "copiesTo"),
+                       number(v, "leads"), number(v, "leadsTo"));
+    }
+    for (size_t i = 0; i < MIN(n, (size_t)SHOWN_MOST); i++) {
+        const struct json_val *v = json_at(shards, i);
+
+        (void)buf_addf(out, "shard %" PRId64 ": on ", number(v, "shard"));
+        names(v, "members", out);
+        (void)buf_addf(out, " led by %.*s, to be on ", STR_ARG(ask_text(v, "leader")));
+        names(v, "membersTo", out);
+        (void)buf_addf(out, " led by %.*s\n", STR_ARG(ask_text(v, "leaderTo")));
+    }
+    if (n > SHOWN_MOST)
+        (void)buf_addf(out, "and %zu more\n", n - SHOWN_MOST);
+    (void)buf_addf(out, n ? "%zu shards are to be moved\n" : "every shard is where it belongs\n",
+                   n);
+}
+
+static int wait_done(struct cli *c, struct err *e)
+{
+    int64_t said = -1;
+
+    for (;;) {
+        struct timespec t = { .tv_nsec = WAIT_MS * 1000000L };
+        struct json_doc *doc;
+
+        if (ask_json(c, STR(TARGET), &doc, e))
+            return e->code;
+        int64_t left = number(json_root(doc), "pending");
+        json_doc_free(doc);
+        if (!left)
+            return 0;
+        if (left != said)
+            cli_note(c, "%" PRId64 " shards are to be moved", left);
+        said = left;
+        while (nanosleep(&t, &t)) {
+        }
+    }
+}
+
+int rebalance(struct cli *c, struct err *e)
+{
+    struct ask a = { .method = c->o.apply ? "POST" : "GET", .target = STR(TARGET) };
+    struct json_doc *doc;
+    struct buf body;
+    int code;
+
+    if (c->args_len > 1)
+        return err_set(e, ERR_CONFIG, "cluster rebalance takes no names");
+    if (c->o.wait && !c->o.apply)
+        return err_set(e, ERR_CONFIG, "--wait goes with --apply");
+    buf_init(&body, ASK_JSON_MAX);
+    code = ask_do(c, &a, &body, e);
+    if (!code)
+        code = json_parse(buf_str(&body), &doc, e);
+    if (!code) {
+        if (c->o.json)
+            (void)buf_add_str(&c->out, buf_str(&body));
+        else
+            plan_text(json_root(doc), &c->out);
+        json_doc_free(doc);
+    }
+    if (!code && c->o.wait)
+        code = wait_done(c, e);
+    buf_deinit(&body);
+    return code;
+}
