@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "common/obs/log.h"
+#include "common/store/acks.h"
 #include "common/store/build.h"
 #include "common/store/exm.h"
 #include "common/store/retain.h"
@@ -53,6 +54,7 @@ const struct chore chore_table[] = {
     { "retention", retain, retain_wait },
     { "exemplars", store_exemplars_retain, store_exemplars_retain_ms },
     { "deletes", purge, store_purge_wait_ms },
+    { "acks", store_acks_drop, store_acks_drop_ms },
     { NULL, NULL, NULL }, /* C has no empty tables */
 };
 const size_t chore_count = ARRAY_LEN(chore_table) - 1;

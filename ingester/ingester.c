@@ -25,6 +25,7 @@
 #include "common/obs/log.h"
 #include "common/role/memory.h"
 #include "ingester/busy.h"
+#include "ingester/ledger.h"
 #include "ingester/placed.h"
 #include "ingester/recover.h"
 #include "ingester/replicas.h"
@@ -405,6 +406,7 @@ static void ingester_free(void *self)
     shards_free(in->shards);
     recover_free(in->recover);
     scrubber_free(in->scrubber);
+    auditor_free(in->auditor);
     retention_free(in);
     rollups_free(in->rollups);
     disk_free(in->disk);
@@ -475,6 +477,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
         ingester_start_shard(in, u32_from(in->index + i * ctx->cluster->ingesters.len), stores[i]);
     in->recover = recover_new(in);
     in->scrubber = scrubber_new(in);
+    in->auditor = auditor_new(in);
     tier_begin(in->tier);
     watch_memory(in);
     rpc_write_serve(in);
@@ -561,7 +564,7 @@ static void drain_parts(void *cookie)
 
     if (in->writes_pending > 0 || !rpc_read_idle(in) || !rpc_build_idle(in) ||
         !rpc_delete_idle(in) || !rpc_doc_idle(in) || !recover_idle(in->recover) ||
-        !scrubber_idle(in->scrubber) || !retention_idle(in)) {
+        !scrubber_idle(in->scrubber) || !auditor_idle(in->auditor) || !retention_idle(in)) {
         loop_timer_start(in->drain_poll, DRAIN_POLL_MS, 0);
         return;
     }

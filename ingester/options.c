@@ -94,6 +94,12 @@ static const struct conf_row scrub_rows[] = {
              "fingerprint; 0: none is."),
     CONF_BOOL(ST, cold, "cold", "false",
               "Rows in the cold tier are read and verified, too; a bucket may charge for that."),
+    CONF_U64(ST, audit_rate, "audit_rate", "20000", "0", "10000000",
+             "Heads of rows compared per second with the ledger of what came in; 0: none."),
+    CONF_DURATION(ST, audit_delay_ms, "audit_delay", "30s", "0ms", "1d",
+                  "The first audit begins this long after the start."),
+    CONF_DURATION(ST, audit_interval_ms, "audit_interval", "10m", "100ms", "365d",
+                  "The next audit begins this long after the end of the one before."),
 };
 
 const struct conf_table scrub_options = { "scrub", "Verifying what is stored", scrub_rows,

@@ -30,6 +30,8 @@ struct scrub_conf {
     uint64_t delay_ms, interval_ms;
     uint64_t sample;
     bool cold;
+    uint64_t audit_rate; /* heads of rows per second; 0: off */
+    uint64_t audit_delay_ms, audit_interval_ms;
 };
 extern const struct conf_table scrub_options;
 

@@ -5,6 +5,7 @@
 #include "common/sys/pool.h"
 #include "ingester/rpc_estimate.h"
 #include "ingester/rpc_exemplars.h"
+#include "ingester/rpc_ledger.h"
 #include "ingester/rpc_space.h"
 #include "ingester/unpack.h"
 #include "proto/query.pb-c.h"
@@ -219,6 +220,8 @@ int read_msg_decode(enum rpc_method method, struct str payload, struct arena *a,
         code = estimate_decode(payload, a, ret, e);
     } else if (method == RPC_SPACE) {
         return space_decode(payload, a, ret, e); /* no tenant: of all */
+    } else if (method == RPC_LEDGER) {
+        return ledger_decode(payload, a, ret, e); /* the same */
     } else {
         const Embertree__LabelsRequest *in =
             embertree__labels_request__unpack(&allocator, payload.len, p);

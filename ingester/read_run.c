@@ -15,6 +15,7 @@
 #include "ingester/read_functions.h"
 #include "ingester/rpc_estimate.h"
 #include "ingester/rpc_exemplars.h"
+#include "ingester/rpc_ledger.h"
 #include "ingester/rpc_space.h"
 
 #define STACKS_SEED 0x656d626572u
@@ -417,5 +418,7 @@ int read_run(const struct read_msg *m, const struct read_source *src, struct are
         return estimate_run(m, src, out, ret_rows, e);
     if (m->method == RPC_SPACE)
         return space_run(m, src, a, out, e);
+    if (m->method == RPC_LEDGER)
+        return ledger_run(m, src, a, out, e);
     return run_labels(m, src, a, out, e);
 }

@@ -7,6 +7,8 @@
 
 #include "ingester/read_msg.h"
 
+struct auditor; /* ledger.h */
+
 struct read_source {
     struct store *const *stores;
     size_t len;
@@ -15,6 +17,8 @@ struct read_source {
     size_t exemplars_max; /* in a list */
     uint64_t disk_free, disk_reserve;
     const bool *cancel;
+    struct auditor *auditor; /* LEDGER */
+    const uint32_t *numbers; /* of the stores */
 };
 /* Appends the packed reply to *out (initialised here). *ret_rows counts stored rows looked at. */
 NODISCARD int read_run(const struct read_msg *m, const struct read_source *src, struct arena *a,

@@ -80,6 +80,7 @@ static const char *method_name(enum rpc_method m)
            : m == RPC_EXEMPLARS ? "exemplars"
            : m == RPC_SPACE     ? "space"
            : m == RPC_ESTIMATE  ? "estimate"
+           : m == RPC_LEDGER    ? "ledger"
                                 : "labels";
 }
 
@@ -102,8 +103,11 @@ static int pick_stores(struct read *r, const struct read_msg *m, struct store *r
 static int run(struct read *r, struct arena *a, struct read_msg *m, struct err *e)
 {
     struct store *stores[SHARDS_MAX];
+    uint32_t numbers[SHARDS_MAX];
     struct read_source src = {
         .stores = stores,
+        .numbers = numbers,
+        .auditor = r->in->auditor,
         .stacks_bytes_max = r->in->reads->stacks_max,
         .reply_bytes_max = r->in->ctx->cluster->rpc_message_bytes_max,
         .exemplars_max = (size_t)r->in->exemplars->list_max,
@@ -118,6 +122,8 @@ static int run(struct read *r, struct arena *a, struct read_msg *m, struct err *
     if (pick_stores(r, m, stores, e))
         return e->code;
     src.len = r->shards_len;
+    for (size_t i = 0; i < src.len; i++)
+        numbers[i] = shard_number(r->shards[i]);
     return read_run(m, &src, a, &r->reply, &r->rows, e);
 }
 
@@ -321,7 +327,8 @@ static void reads_start(struct ingester *in)
 static uint64_t need_of(const struct ingester *in, enum rpc_method method)
 {
     const struct reads *rs = in->reads;
-    bool lists = method == RPC_TIMELINE || method == RPC_LABELS || method == RPC_ESTIMATE;
+    bool lists = method == RPC_TIMELINE || method == RPC_LABELS || method == RPC_ESTIMATE ||
+                 method == RPC_LEDGER;
     uint64_t need = lists ? LIST_BYTES : 2 * rs->stacks_max;
 
     return in->ctx->tenancy->multi ? MIN(need, rs->bytes.max / 2) : need;
@@ -428,6 +435,11 @@ static void on_space(void *cookie, struct rpc_call *call, struct str payload)
     on_read(cookie, RPC_SPACE, call, payload);
 }
 
+static void on_ledger(void *cookie, struct rpc_call *call, struct str payload)
+{
+    on_read(cookie, RPC_LEDGER, call, payload);
+}
+
 /* ---- life ----------------------------------------------------------------------------------- */
 
 /* Builders may hold twice what they are charged, so one gets a quarter of the share at most. */
@@ -477,6 +489,7 @@ void rpc_read_serve(struct ingester *in)
     rpc_serve(in->node, RPC_FUNCTIONS, on_functions, in);
     rpc_serve(in->node, RPC_EXEMPLARS, on_exemplars, in);
     rpc_serve(in->node, RPC_SPACE, on_space, in);
+    rpc_serve(in->node, RPC_LEDGER, on_ledger, in);
     rpc_serve(in->node, RPC_ESTIMATE, on_estimate, in);
 }
 

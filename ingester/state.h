@@ -34,6 +34,7 @@ struct ingester {
     struct disk *disk;
     struct recover *recover;
     struct scrubber *scrubber;
+    struct auditor *auditor;
     struct tier *tier; /* NULL: no cold tier */
     struct shards *shards;
     struct replicas *replicas; /* NULL: shards do not move, each is served here for ever */

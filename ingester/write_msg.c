@@ -32,7 +32,7 @@ enum { WIRE_VARINT = 0, WIRE_BYTES = 2 };
 
 /* Numbers of fields: proto/ingest.proto, proto/common.proto. */
 enum { REQ_TENANT = 1, REQ_SERVICE, REQ_SHARD, REQ_STACKS, REQ_SERIES, REQ_RECEIVED, REQ_TOLD };
-enum { REQ_MAP_VERSION = 8 };
+enum { REQ_MAP_VERSION = 8, REQ_DISTRIBUTOR, REQ_EPOCH };
 enum { TOLD_SESSION = 1, TOLD_STRINGS, TOLD_FRAMES, TOLD_NODES, TOLD_MORE, TOLD_NODE };
 enum { SERIES_LABELS = 1, SERIES_TYPE, SERIES_GAUGE, SERIES_ID, SERIES_VECTORS, SERIES_EXEMPLARS };
 enum { LABEL_NAME = 1, LABEL_VALUE };
@@ -390,6 +390,10 @@ static int take_request_field(const struct pb_field *f, struct arena *a, struct 
         return take_bytes(f, &p->told, e);
     case REQ_MAP_VERSION:
         return take_u64(f, UINT64_MAX, &ret->map_version, e);
+    case REQ_DISTRIBUTOR:
+        return take_u64(f, UINT64_MAX, &w->distributor, e);
+    case REQ_EPOCH:
+        return take_u32(f, &w->epoch, e);
     default:
         return 0;
     }

@@ -20,6 +20,7 @@
 #include "querier/api_delete.h"
 #include "querier/api_functions.h"
 #include "querier/api_labels.h"
+#include "querier/api_ledger.h"
 #include "querier/api_render.h"
 #include "querier/api_settings.h"
 #include "querier/api_space.h"
@@ -58,6 +59,7 @@ static const struct query_route routes[] = {
     { HTTP_GET, "/api/v1/subtree", 0, api_subtree, false },
     { HTTP_GET, "/api/v1/diff", 0, api_compare, false },
     { HTTP_GET, "/api/v1/space", 0, api_space, false },
+    { HTTP_GET, "/api/v1/ledger", 0, api_ledger, false },
     { HTTP_POST, "/api/v1/delete", 0, api_delete, false },
     { HTTP_GET, "/api/v1/deletes", 0, api_deletes, false },
     { HTTP_GET, "/api/annotations", 0, api_annotations_list, false },

@@ -49,7 +49,8 @@ enum rpc_method {
     RPC_REPL_FETCH = 17,
     RPC_REPL_SNAPSHOT = 18,
     RPC_REPL_DIGEST = 19,
-    RPC_METHODS = 20,
+    RPC_LEDGER = 20, /* what came in and is there; of a distributor's acks */
+    RPC_METHODS = 21,
 };
 
 struct rpc_net; /* process-wide: the table of inproc names, or the simulated network */

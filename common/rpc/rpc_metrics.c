@@ -34,6 +34,7 @@ const char *rpc_method_name(uint16_t method)
         [RPC_REPL_FETCH] = "repl_fetch",
         [RPC_REPL_SNAPSHOT] = "repl_snapshot",
         [RPC_REPL_DIGEST] = "repl_digest",
+        [RPC_LEDGER] = "ledger",
     };
 
     return method < RPC_METHODS && names[method] ? names[method] : "other";

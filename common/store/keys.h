@@ -102,6 +102,7 @@
  *   74 .. 77                                kept for what else tenants have
  *   78 79                                   parts in the cold tier: common/cold/manifest.h
  *   7a .. 7f                                kept for the cold tier
+ *   80                                      what was stored for whom: acks.h
  *
  *   posting of ordinal 65,537 + pair 5 + tenant 1, before and after it joined its chunk:
  *   33 00000001 00000005 0001 0001          33 00000001 00000005 0001
@@ -172,6 +173,7 @@ enum key_table {
     KEY_LEDGER_DUPLICATES = 0x73,
     KEY_COLD = 0x78,
     KEY_COLD_HIDE = 0x79,
+    KEY_ACKS = 0x80,
     KEY_COLD_GENERATION = 0x7a,
 };
 enum key_control {

@@ -55,6 +55,10 @@ struct ledger_tenant { /* in writes; sums of all services, types and times */
 /* ERR_NOT_FOUND: no such tenant. Any thread. */
 NODISCARD int store_ledger(struct store_view *v, struct str tenant, struct ledger_tenant *ret,
                            struct err *e);
+/* fn for each tenant, by name; the name is valid during the call. */
+NODISCARD int store_ledger_tenants(struct store_view *v,
+                                   int (*fn)(void *cookie, struct str tenant, struct err *e),
+                                   void *cookie, struct err *e);
 
 /* ---- the auditor ---- */
 

@@ -92,6 +92,11 @@ void ledger_in_add(struct store *s, struct store_batch *b, const struct member *
 /* Of one request: series that were known already. b: NULL if nothing of it is stored; they are
  * written with what comes next. */
 void ledger_in_duplicates(struct store *s, uint32_t tenant, uint32_t n, struct store_batch *b);
+/* The same for acks.h: before and after a series of w is staged. */
+NODISCARD int ledger_acks_plan(struct store *s, const struct store_write *w, uint32_t tenant,
+                               struct err *e);
+void ledger_acks_add(struct store *s, struct store_batch *b, const struct store_write *w,
+                     uint32_t tenant, const uint8_t wid[16], int64_t engine_ms);
 void ledger_in_commit(struct store_batch *b); /* into its rows; committer */
 void ledger_trim(struct store *s, uint64_t committed);
 void ledger_forget(struct store *s); /* all is committed: deletes */

@@ -10,6 +10,7 @@
  * Thread: the shard's; ledger_in_commit is the committer's, whose batch nobody changes any more.
  */
 #include "common/base/mem.h"
+#include "common/base/wr.h"
 #include "common/store/ledger_mem.h"
 
 #define ENTRIES_MAX 32768
@@ -21,6 +22,7 @@ struct ledger_entry {
     uint64_t seq;   /* of the last batch it changed in; 0: none since it was read */
     size_t at;      /* in that batch */
     bool unsaved;   /* duplicates that no batch holds */
+    struct acks acks;
 };
 
 void ledger_in_clear(struct ledger *l)
@@ -184,6 +186,67 @@ void ledger_in_duplicates(struct store *s, uint32_t tenant, uint32_t n, struct s
     key_u64(&v, x->count);
     r->len = v.len;
     memcpy(r->row, v.b, v.len);
+}
+
+/* ---- acks ---- */
+
+void ledger_acks_key(struct key *k, uint64_t distributor, uint32_t epoch, uint32_t tenant)
+{
+    k->b[0] = (char)KEY_ACKS;
+    put_u64be(k->b + 1, distributor);
+    put_u32be(k->b + 9, epoch);
+    put_u32be(k->b + 13, tenant);
+    k->len = 17;
+}
+
+int ledger_acks_read(struct str row, struct ledger_acks *ret, struct err *e)
+{
+    if (row.len != LEDGER_ACKS_LEN || row.ptr[0] != 1)
+        return err_set(e, ERR_CORRUPT, "a row of acks of %zu bytes", row.len);
+    ret->sum = (struct acks){ .count = get_u64be(row.ptr + 1),
+                              .high = get_u64be(row.ptr + 9),
+                              .low = get_u64be(row.ptr + 17) };
+    ret->last_ms = (int64_t)get_u64be(row.ptr + 25);
+    return 0;
+}
+
+int ledger_acks_plan(struct store *s, const struct store_write *w, uint32_t tenant, struct err *e)
+{
+    struct ledger_acks got = { 0 };
+    struct key k;
+
+    if (!w->distributor)
+        return 0;
+    ledger_acks_key(&k, w->distributor, w->epoch, tenant);
+    if (find(s->ledger, &k))
+        return 0;
+    int rc = kv_get(s->kv, NULL, KV_META, key_str(&k), &s->row, e);
+    if (!rc)
+        rc = ledger_acks_read(buf_str(&s->row), &got, e);
+    if (rc && rc != ERR_NOT_FOUND)
+        return rc;
+    add(s->ledger, &k)->acks = got.sum;
+    return 0;
+}
+
+void ledger_acks_add(struct store *s, struct store_batch *b, const struct store_write *w,
+                     uint32_t tenant, const uint8_t wid[16], int64_t engine_ms)
+{
+    struct key k;
+
+    if (!w->distributor)
+        return;
+    ledger_acks_key(&k, w->distributor, w->epoch, tenant);
+    struct ledger_entry *x = find(s->ledger, &k);
+    CHECK(x); /* ledger_acks_plan */
+    acks_add(&x->acks, wid);
+    struct ledger_row *r = row_of(x, b);
+    r->len = LEDGER_ACKS_LEN;
+    r->row[0] = 1;
+    put_u64be(r->row + 1, x->acks.count);
+    put_u64be(r->row + 9, x->acks.high);
+    put_u64be(r->row + 17, x->acks.low);
+    put_u64be(r->row + 25, (uint64_t)engine_ms);
 }
 
 /* ---- a batch ---- */

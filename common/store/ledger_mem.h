@@ -6,6 +6,7 @@
 #define COMMON_STORE_LEDGER_MEM_H
 
 #include "common/base/map.h"
+#include "common/store/acks.h"
 #include "common/store/ledger_impl.h"
 
 struct ledger_entry; /* ledger_in.c */
@@ -14,7 +15,16 @@ struct ledger {
     struct ledger_entry *last; /* looked up last; NULL: none */
     uint32_t generation;
     int64_t since_ms; /* engine time at which it began; 0: with the database */
+    struct key drop;  /* acks: where dropping goes on; empty: at the start */
+    int64_t dropped_ms;
 };
+struct ledger_acks {
+    struct acks sum;
+    int64_t last_ms;
+};
+#define LEDGER_ACKS_LEN 33
+void ledger_acks_key(struct key *k, uint64_t distributor, uint32_t epoch, uint32_t tenant);
+NODISCARD int ledger_acks_read(struct str row, struct ledger_acks *ret, struct err *e);
 void ledger_in_clear(struct ledger *l);
 
 struct ledger_control {

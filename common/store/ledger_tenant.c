@@ -120,3 +120,20 @@ int store_ledger(struct store_view *v, struct str tenant, struct ledger_tenant *
     ret->stored = ret->accepted - ret->expired - ret->deleted;
     return rc;
 }
+
+int store_ledger_tenants(struct store_view *v,
+                         int (*fn)(void *cookie, struct str tenant, struct err *e), void *cookie,
+                         struct err *e)
+{
+    struct key from = { .len = 1, .b = { KEY_TENANT_NAME } }, to = from;
+    int rc = 0;
+
+    key_end(&to);
+    struct kv_iter *it = kv_iter_new(v->s->kv, v->snap, KV_META, key_str(&from), key_str(&to));
+    for (; !rc && kv_iter_valid(it); kv_iter_next(it))
+        rc = fn(cookie, str_sub(kv_iter_key(it), 1, kv_iter_key(it).len), e);
+    if (!rc)
+        rc = kv_iter_status(it, e);
+    kv_iter_free(it);
+    return rc;
+}

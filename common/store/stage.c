@@ -338,6 +338,8 @@ static int plan_make(struct plan *p, struct err *e)
         p->series[i].in = &w->series[i];
         rc = plan_one(p, &p->series[i], e);
     }
+    if (!rc && p->fresh)
+        rc = ledger_acks_plan(s, w, p->tenant->number, e);
     if (!rc)
         rc = plan_groups(p, e);
     if (!rc)
@@ -583,10 +585,12 @@ static void apply(struct plan *p, struct store_batch *b, struct store_result *re
     for (size_t i = 0; i < p->w->len; i++) {
         if (!p->series[i].series)
             continue;
-        if (apply_series(p, &p->series[i], b, ret))
-            ret->stored++;
-        else
+        if (!apply_series(p, &p->series[i], b, ret)) {
             ret->duplicates++;
+            continue;
+        }
+        ret->stored++;
+        ledger_acks_add(s, b, p->w, p->tenant->number, p->series[i].in->wid, p->engine_ms);
     }
     names_emit_tenant(s->names, p->tenant, b->seq, b->kb);
     ledger_in_duplicates(s, p->tenant->number, ret->duplicates, b);

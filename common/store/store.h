@@ -111,6 +111,8 @@ struct store_write {
     /* NULL, or in place of stacks: numbers of a session (dict_known.h), not checked yet. Then
      * stacks has only `nodes`, as many as told->nodes. */
     const struct dict_told *told;
+    uint64_t distributor; /* acks.h; 0: nobody will ask */
+    uint32_t epoch;
 };
 struct store_result {
     uint32_t stored, duplicates;

@@ -275,6 +275,14 @@ static const struct cli_command space_cli = {
     .options = "",
     .run = ctl_space,
 };
+static const struct cli_command ledger_cli = {
+    .name = "ledger",
+    .args = "",
+    .help = "What came in, what is there, and whether they agree.",
+    .more = "Ends with 1 if they do not. --json: what GET /api/v1/ledger answers.",
+    .options = "",
+    .run = ctl_ledger,
+};
 static const struct cli_command delete_cli = {
     .name = "delete",
     .args = "[SERVICE]",
@@ -401,8 +409,9 @@ static const struct cli_command man_cli = {
 };
 
 const struct cli_command *const cli_commands[] = {
-    &top_cli,      &tree_cli,   &sandwich_cli,        &query_cli,      &diff_cli,    &grew_cli,
-    &timeline_cli, &tail_cli,   &services_cli,        &types_cli,      &labels_cli,  &series_cli,
-    &space_cli,    &delete_cli, &deletes_cli,         &admin_cli,      &cluster_cli, &upload_cli,
-    &import_cli,   &fsck_cli,   &check_overrides_cli, &completion_cli, &man_cli,     NULL,
+    &top_cli,      &tree_cli,   &sandwich_cli, &query_cli,           &diff_cli,       &grew_cli,
+    &timeline_cli, &tail_cli,   &services_cli, &types_cli,           &labels_cli,     &series_cli,
+    &ledger_cli,   &space_cli,  &delete_cli,   &deletes_cli,         &admin_cli,      &cluster_cli,
+    &upload_cli,   &import_cli, &fsck_cli,     &check_overrides_cli, &completion_cli, &man_cli,
+    NULL,
 };

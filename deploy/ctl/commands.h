@@ -24,6 +24,7 @@ int ctl_diff(struct cli *c);
 int ctl_grew(struct cli *c);
 int ctl_tail(struct cli *c);
 int ctl_space(struct cli *c);
+int ctl_ledger(struct cli *c);
 int ctl_delete(struct cli *c);
 int ctl_deletes(struct cli *c);
 int ctl_admin(struct cli *c);

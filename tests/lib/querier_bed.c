@@ -35,7 +35,7 @@ static void answer(struct qbed_ingester *in, struct rpc_call *call, enum rpc_met
         }
     } else if (in->canned)
         (void)buf_add_str(&out, *in->canned);
-    else if (method == RPC_DELETE || method == RPC_SPACE)
+    else if (method == RPC_DELETE || method == RPC_SPACE || method == RPC_LEDGER)
         ; /* the empty message: has nothing */
     else if (fake_answer(&(struct fake){ in->bed->pushes, in->bed->pushes_len, in->bed->exemplars,
                                          in->bed->exemplars_len, in->bed->coarse_ms,
@@ -116,6 +116,11 @@ static void on_space(void *cookie, struct rpc_call *call, struct str payload)
     on_call(cookie, RPC_SPACE, call, payload);
 }
 
+static void on_ledger(void *cookie, struct rpc_call *call, struct str payload)
+{
+    on_call(cookie, RPC_LEDGER, call, payload);
+}
+
 static void on_exemplars(void *cookie, struct rpc_call *call, struct str payload)
 {
     on_call(cookie, RPC_EXEMPLARS, call, payload);
@@ -155,6 +160,7 @@ static void start_ingester(struct qbed *b, size_t i, const char *addr)
     rpc_serve(in->node, RPC_DELETE, on_delete, in);
     rpc_serve(in->node, RPC_DOC, on_doc, in);
     rpc_serve(in->node, RPC_SPACE, on_space, in);
+    rpc_serve(in->node, RPC_LEDGER, on_ledger, in);
     rpc_serve(in->node, RPC_EXEMPLARS, on_exemplars, in);
 }
 

@@ -168,7 +168,7 @@ int store_bed_stage(struct store_bed *b, struct store_batch *to, const struct be
     parse_exemplars(p->exemplars, p->duration_ms, &st, a, &r);
     struct stacks_view view = stacks_view(&st);
     struct store_write w = {
-        str_c(p->tenant ? p->tenant : "t"), str_c(service), &view, &r, 1, NULL
+        str_c(p->tenant ? p->tenant : "t"), str_c(service), &view, &r, 1, NULL, 0, 0
     };
     int rc = store_stage(b->s, to, &w, ret, e);
     stacks_deinit(&st);

@@ -238,8 +238,11 @@ const struct store_write *year_end(struct year *y)
         at[s->len++] = (struct store_vector){ p->slot, y->all_nodes.ptr + p->first,
                                               y->all_values.ptr + p->first, p->len };
     }
-    y->write = (struct store_write){ STR(YEAR_TENANT), str_c(y->o.service), &y->view,
-                                     y->series.ptr,    y->series.len,       NULL };
+    y->write = (struct store_write){ .tenant = STR(YEAR_TENANT),
+                                     .service = str_c(y->o.service),
+                                     .stacks = &y->view,
+                                     .series = y->series.ptr,
+                                     .len = y->series.len };
     return &y->write;
 }
 

@@ -56,6 +56,7 @@ static const struct {
     { "/render-diff", OLD "&leftFrom=now-200s&leftUntil=now-100s&rightFrom=now-100s"
                           "&rightUntil=now" },
     { "/api/v1/space", "" },
+    { "/api/v1/ledger", "" },
     { "/api/v1/delete", "?query=%7Bservice_name=%22a%22%7D&dry_run=1" },
     { "/api/v1/deletes", "" },
     { "/api/annotations", "" },

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rpc_ledger: rows of the ledger and what the auditor found last, over all shards, packed. Rows are
+ * of now, the auditor's of the moment it was there: `must` and `queryable` belong together.
+ */
+#include "ingester/rpc_ledger.h"
+
+#include "common/base/map.h"
+#include "common/base/mem.h"
+#include "common/base/size.h"
+#include "common/store/ledger.h"
+#include "ingester/ledger.h"
+#include "ingester/unpack.h"
+#include "proto/ledger.pb-c.h"
+
+#define TENANTS_MAX  10000
+#define FINDINGS_MAX 8
+
+int ledger_decode(struct str payload, struct arena *a, struct read_msg *ret, struct err *e)
+{
+    ProtobufCAllocator allocator = unpack_allocator(a);
+    const Embertree__LedgerRequest *in = embertree__ledger_request__unpack(
+        &allocator, payload.len, (const uint8_t *)(const void *)payload.ptr);
+
+    if (!in)
+        return unpack_failed("LedgerRequest", payload, a, e);
+    ret->query.tenant = unpack_str(in->tenant);
+    return read_take_shards(in->shards, in->n_shards, ret, e);
+}
+
+/* ---- tenants ---- */
+
+struct row {
+    Embertree__LedgerTenant m;
+    ProtobufCBinaryData findings[FINDINGS_MAX];
+};
+struct gather {
+    const struct read_source *src;
+    struct store_view *v;
+    uint32_t shard;
+    struct arena *a;
+    struct map_str *rows; /* struct row, in the arena */
+    VEC(Embertree__LedgerTenant *) all;
+};
+
+static struct row *row_of(struct gather *g, struct str tenant, struct err *e)
+{
+    struct row *r = map_str_get(g->rows, tenant);
+
+    if (r)
+        return r;
+    r = ARENA_NEW(g->a, struct row);
+    struct str name = arena_strdup(g->a, tenant);
+    if (!r || !name.ptr || g->all.len >= TENANTS_MAX) {
+        (void)err_set(e, ERR_LIMIT, "the ledger has over %zu tenants: ask for one", g->all.len);
+        return NULL;
+    }
+    *r = (struct row){ 0 };
+    embertree__ledger_tenant__init(&r->m);
+    r->m.tenant = pack_str(name);
+    r->m.findings = r->findings;
+    (void)map_str_put(g->rows, name, r);
+    vec_push(&g->all, &r->m);
+    return r;
+}
+
+static int add_audited(struct gather *g, struct row *r, const struct audited *x, struct err *e)
+{
+    Embertree__LedgerTenant *m = &r->m;
+
+    m->audited += x->services;
+    m->skipped += x->skipped;
+    m->must += x->must;
+    m->queryable += x->found;
+    m->difference += x->difference;
+    m->lost += x->lost;
+    m->doubled += x->doubled;
+    if (x->at_ms)
+        m->audited_ms = m->audited_ms ? MIN(m->audited_ms, x->at_ms) : x->at_ms;
+    for (size_t i = 0; i < x->texts_len && m->n_findings < FINDINGS_MAX; i++) {
+        struct str text = arena_strdup(g->a, str_c(x->texts[i]));
+        if (!text.ptr)
+            return err_set(e, ERR_LIMIT, "the ledger takes more memory than a list may");
+        r->findings[m->n_findings++] = pack_str(text);
+    }
+    return 0;
+}
+
+static int add_tenant(void *cookie, struct str tenant, struct err *e)
+{
+    struct gather *g = cookie;
+    struct ledger_tenant t;
+    struct audited x = { 0 };
+    int rc = store_ledger(g->v, tenant, &t, e);
+
+    if (rc == ERR_NOT_FOUND)
+        return 0;
+    struct row *r = rc ? NULL : row_of(g, tenant, e);
+    if (!r)
+        return e->code;
+    Embertree__LedgerTenant *m = &r->m;
+    m->accepted += t.accepted;
+    m->duplicates += t.duplicates;
+    m->sealed += t.sealed;
+    m->raw += t.raw;
+    m->expired += t.expired;
+    m->deleted += t.deleted;
+    m->stored += t.stored;
+    m->since_ms = MAX(m->since_ms, t.since_ms);
+    m->adopting += t.adopting;
+    if (g->src->auditor)
+        auditor_tenant(g->src->auditor, g->shard, tenant, &x);
+    return add_audited(g, r, &x, e);
+}
+
+static int pack(Embertree__LedgerReply *r, struct buf *out, struct err *e)
+{
+    uint8_t *p = reply_room(out, embertree__ledger_reply__get_packed_size(r), e);
+
+    if (!p)
+        return e->code;
+    out->len += embertree__ledger_reply__pack(r, p);
+    return 0;
+}
+
+int ledger_run(const struct read_msg *m, const struct read_source *src, struct arena *a,
+               struct buf *out, struct err *e)
+{
+    Embertree__LedgerReply r = EMBERTREE__LEDGER_REPLY__INIT;
+    struct gather g = { .src = src, .a = a, .rows = map_str_new() };
+    int rc = 0;
+
+    for (size_t i = 0; i < src->len && !rc; i++) {
+        g.v = store_view_get(src->stores[i]);
+        g.shard = src->numbers[i];
+        rc = m->query.tenant.len ? add_tenant(&g, m->query.tenant, e)
+                                 : store_ledger_tenants(g.v, add_tenant, &g, e);
+        store_view_put(g.v);
+    }
+    r.tenants = g.all.ptr;
+    r.n_tenants = g.all.len;
+    r.shards = (uint32_t)src->len;
+    if (!rc)
+        rc = pack(&r, out, e);
+    vec_free(&g.all);
+    map_str_free(g.rows);
+    return rc;
+}

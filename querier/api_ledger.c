@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * api_ledger: asks every ingester for the rows of its shards, adds those of a tenant, prints.
+ *
+ * With several tenants a caller is told its own row only; without, the caller is the operator.
+ */
+#include "querier/api_ledger.h"
+
+#include <stdlib.h>
+
+#include "common/base/mem.h"
+#include "common/base/size.h"
+#include "proto/ledger.pb-c.h"
+
+#define REQUEST_MAX    KIB
+#define COST_PER_BYTE  16 /* of a decoded reply */
+#define FINDINGS_SHOWN 100
+
+typedef VEC(const Embertree__LedgerTenant *) ledger_rows;
+
+static void *alloc_cb(void *a, size_t size)
+{
+    return arena_alloc(a, size);
+}
+
+static void free_cb(void *a, void *p)
+{
+    (void)a;
+    (void)p;
+}
+
+static struct str name_of(const Embertree__LedgerTenant *t)
+{
+    return str_n(t->tenant.data, t->tenant.len);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return str_cmp(name_of(*(const Embertree__LedgerTenant *const *)a),
+                   name_of(*(const Embertree__LedgerTenant *const *)b));
+}
+
+static int read_replies(struct query *q, ledger_rows *ret, struct err *e)
+{
+    if (!q->data)
+        q->data = arena_new(q->qr->query_bytes_max);
+    vec_for (i, &q->calls) {
+        struct fanout_call *c = &q->calls.ptr[i];
+        ProtobufCAllocator allocator = { alloc_cb, free_cb, q->data };
+
+        if (c->err.code)
+            continue;
+        if (query_take(q, COST_PER_BYTE * c->reply.len, e))
+            return e->code;
+        const Embertree__LedgerReply *m = embertree__ledger_reply__unpack(
+            &allocator, c->reply.len, (const uint8_t *)(const void *)c->reply.ptr);
+        if (!m)
+            return err_set(e, ERR_CORRUPT, "ingester %zu: %zu bytes are no LedgerReply",
+                           c->ingester, c->reply.len);
+        for (size_t k = 0; k < m->n_tenants; k++)
+            vec_push(ret, m->tenants[k]);
+    }
+    if (ret->len)
+        qsort(ret->ptr, ret->len, sizeof(*ret->ptr), by_name);
+    return 0;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static void put_number(struct json *j, const char *key, uint64_t v)
+{
+    json_key(j, key);
+    json_u64(j, v);
+}
+
+static void put_time(struct json *j, const char *key, int64_t v)
+{
+    json_key(j, key);
+    json_i64(j, v);
+}
+
+static void put_findings(const Embertree__LedgerTenant *const *rows, size_t n, struct json *j)
+{
+    size_t shown = 0;
+
+    json_key(j, "findings");
+    json_arr(j);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < rows[i]->n_findings && shown < FINDINGS_SHOWN; k++, shown++)
+            json_str(j, str_n(rows[i]->findings[k].data, rows[i]->findings[k].len));
+    json_arr_end(j);
+}
+
+/* Rows of one tenant; how much differs. */
+static uint64_t put_tenant(const Embertree__LedgerTenant *const *rows, size_t n, struct json *j)
+{
+    Embertree__LedgerTenant s = EMBERTREE__LEDGER_TENANT__INIT;
+
+    for (size_t i = 0; i < n; i++) {
+        const Embertree__LedgerTenant *x = rows[i];
+        s.accepted += x->accepted;
+        s.duplicates += x->duplicates;
+        s.sealed += x->sealed;
+        s.raw += x->raw;
+        s.expired += x->expired;
+        s.deleted += x->deleted;
+        s.stored += x->stored;
+        s.since_ms = MAX(s.since_ms, x->since_ms);
+        s.adopting += x->adopting;
+        s.audited += x->audited;
+        s.must += x->must;
+        s.queryable += x->queryable;
+        s.difference += x->difference;
+        s.lost += x->lost;
+        s.doubled += x->doubled;
+        s.skipped += x->skipped;
+        /* As old as the oldest; a shard that was not audited yet makes it unknown. */
+        s.audited_ms = i ? MIN(s.audited_ms, x->audited_ms) : x->audited_ms;
+    }
+    json_obj(j);
+    json_key(j, "tenant");
+    json_str(j, name_of(rows[0]));
+    put_number(j, "accepted", s.accepted);
+    put_number(j, "duplicates", s.duplicates);
+    put_number(j, "stored", s.stored);
+    put_number(j, "sealed", s.sealed);
+    put_number(j, "unsealed", s.raw);
+    put_number(j, "expired", s.expired);
+    put_number(j, "deleted", s.deleted);
+    put_time(j, "since", s.since_ms);
+    put_number(j, "notCountedYet", s.adopting);
+    json_key(j, "audit");
+    json_obj(j);
+    put_time(j, "at", s.audited_ms);
+    put_number(j, "services", s.audited);
+    put_number(j, "waitingForDeletes", s.skipped);
+    put_number(j, "stored", s.must);
+    put_number(j, "queryable", s.queryable);
+    put_number(j, "missing", s.lost);
+    put_number(j, "surplus", s.doubled);
+    put_number(j, "difference", s.difference);
+    put_findings(rows, n, j);
+    json_obj_end(j);
+    json_obj_end(j);
+    return s.difference;
+}
+
+static int reply(struct query *q, struct err *e)
+{
+    ledger_rows rows = { 0 };
+    uint64_t difference = 0;
+    struct json j;
+    int rc = read_replies(q, &rows, e);
+
+    if (!rc) {
+        query_json(q, &j);
+        json_obj(&j);
+        json_key(&j, "tenants");
+        json_arr(&j);
+        for (size_t i = 0, end; i < rows.len; i = end) {
+            for (end = i + 1;
+                 end < rows.len && str_eq(name_of(rows.ptr[i]), name_of(rows.ptr[end]));)
+                end++;
+            difference += put_tenant(&rows.ptr[i], end - i, &j);
+        }
+        json_arr_end(&j);
+        put_number(&j, "difference", difference);
+        put_number(&j, "missingIngesters", q->missing.missing);
+        json_obj_end(&j);
+        rc = query_out_end(q, e);
+    }
+    vec_free(&rows);
+    return rc;
+}
+
+int api_ledger(struct query *q, struct err *e)
+{
+    Embertree__LedgerRequest m = EMBERTREE__LEDGER_REQUEST__INIT;
+
+    if (q->qr->ctx->tenancy->multi) {
+        if (q->tenants_len != 1)
+            return err_set(e, ERR_INPUT, "the ledger of one tenant at a time");
+        m.tenant.len = q->tenants[0].len;
+        m.tenant.data = (uint8_t *)(uintptr_t)q->tenants[0].ptr;
+    }
+    for (size_t i = 0; i < q->targets.len; i++) {
+        struct fanout_call c = { .ingester = q->targets.ptr[i].ingester, .method = RPC_LEDGER };
+
+        m.shards = (uint32_t *)(uintptr_t)q->targets.ptr[i].shards;
+        m.n_shards = q->targets.ptr[i].shards_len;
+        size_t size = embertree__ledger_request__get_packed_size(&m);
+        buf_init(&c.payload, size + REQUEST_MAX);
+        buf_init(&c.reply, 0);
+        char *p = buf_room(&c.payload, size + 1);
+        CHECK(p);
+        c.payload.len += embertree__ledger_request__pack(&m, (uint8_t *)(void *)p);
+        vec_push(&q->calls, c);
+    }
+    q->allow_partial = true;
+    q->step = reply;
+    return 0;
+}

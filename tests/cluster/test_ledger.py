@@ -1,0 +1,116 @@
+"""The loss ledger of a real server: through pushes, repeats, kill -9, deletes and restarts what
+came in is what is there; and a row that is taken out of the database behind its back is noticed,
+counted and named, by the server, by the command line and by fsck.
+"""
+import json
+import os
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import cluster
+
+OPTIONS = ("--memory.limit=256MiB", "--selfprof.enabled=false", "--ingester.seal-delay=0ms",
+           "--scrub.rate=0", "--scrub.audit-delay=0ms", "--scrub.audit-interval=200ms",
+           "--scrub.audit-rate=1000000")
+NUMBERS = ("accepted", "duplicates", "stored", "expired", "deleted")
+
+
+def push(server, i, key=None, service="shop"):
+    at = int(time.time()) - 120 * (i % 4) - 300
+    reply = server.ingest(f"main;f{i} {i + 1}\n", f"{service}.cpu{{pod=p{i % 3}}}",
+                          headers={"Idempotency-Key": key or f"k{service}{i}"},
+                          from_=at, until=at + 1)
+    assert reply.status == 200, reply
+
+
+def ledger(server):
+    reply = server.reader.get("/api/v1/ledger")
+    assert reply.status == 200, reply
+    return reply.json()
+
+
+def audited(server):
+    """The ledger after two whole rounds that began later than this."""
+    end = server.process.metric("embertree_ledger_rounds_total") + 2
+    until = time.monotonic() + 60
+    while server.process.metric("embertree_ledger_rounds_total") < end:
+        assert time.monotonic() < until, "no round ended"
+        time.sleep(0.1)
+    return ledger(server)
+
+
+def numbers(answer):
+    return {k: sum(t[k] for t in answer["tenants"]) for k in NUMBERS}
+
+
+def clean(server, **want):
+    answer = audited(server)
+    got = numbers(answer)
+    assert {k: got[k] for k in want} == want, answer
+    assert answer["difference"] == 0, answer
+    for t in answer["tenants"]:
+        assert t["audit"]["at"] > 0 and t["audit"]["stored"] == t["audit"]["queryable"], answer
+        assert t["since"] == 0 and t["notCountedYet"] == 0, answer
+    assert sum(t["audit"]["queryable"] for t in answer["tenants"]) == got["stored"], answer
+    assert server.process.metric("embertree_ledger_difference") == 0
+    return answer
+
+
+def ctl(server, *options):
+    return subprocess.run([str(cluster.BIN / "embertreectl"), "ledger", "--server",
+                           f"http://127.0.0.1:{server.process.port}", *options],
+                          capture_output=True, text=True)
+
+
+def test_zero_then_not():
+    with cluster.AllInOne(*OPTIONS) as server:
+        for i in range(24):
+            push(server, i)
+        push(server, 3)
+        for i in range(6):
+            push(server, i, service="cart")
+        clean(server, accepted=30, duplicates=1, deleted=0, stored=30)
+        server.process.kill()
+        server.process.start()
+        push(server, 5)
+        push(server, 30)
+        clean(server, accepted=31, duplicates=2, stored=31)
+        query = '{service_name="cart"}'
+        reply = server.reader.post("/api/v1/delete", b"", {}, query=query, confirm=query)
+        assert reply.status == 200, reply
+        answer = clean(server, accepted=31, deleted=6, stored=25)
+        query = '{service_name="shop",pod="p1"}'
+        reply = server.reader.post("/api/v1/delete", b"", {}, query=query, confirm=query)
+        assert reply.status == 200, reply
+        until = time.monotonic() + 30
+        while numbers(ledger(server))["deleted"] < 14:
+            assert time.monotonic() < until, ledger(server)
+            time.sleep(0.1)
+        clean(server, accepted=31, deleted=14, stored=17)
+        done = ctl(server)
+        assert done.returncode == 0 and "QUERYABLE" in done.stdout, done
+        assert json.loads(ctl(server, "--json").stdout)["difference"] == 0
+        assert server.process.stop() == 0
+
+        data = server.process.folder / "data" / "shard-0"
+        tool = cluster.BIN.parent / "tests" / "lib" / "tool_drop"
+        subprocess.run([str(tool), str(data), "fine"], check=True)
+        fsck = subprocess.run([str(cluster.BIN / "embertree"), "fsck", "--quiet",
+                               str(server.process.folder / "data")], capture_output=True, text=True)
+        assert fsck.returncode == 1 and "must be there" in fsck.stdout, fsck
+        server.process.start()
+        answer = audited(server)
+        assert answer["difference"] > 0, answer
+        assert server.process.metric("embertree_ledger_difference") > 0
+        assert server.process.metric("embertree_ledger_missing_writes") > 0
+        found = [t["audit"] for t in answer["tenants"] if t["audit"]["difference"]]
+        assert found[0]["missing"] > 0 and "service shop" in found[0]["findings"][0], answer
+        done = ctl(server)
+        assert done.returncode == 1 and "service shop" in done.stdout, done
+        print(found[0]["findings"][0])
+
+
+if __name__ == "__main__":
+    cluster.main([test_zero_then_not])
