@@ -22,6 +22,7 @@
 #include "common/base/map.h"
 #include "common/base/mem.h"
 #include "common/obs/log.h"
+#include "common/store/kv_reach.h"
 #include "common/store/ledger.h"
 #include "common/sys/thread.h"
 #include "ingester/rpc_read.h"
@@ -250,6 +251,8 @@ static void round_ended(struct auditor *a)
 static void step_work(void *cookie)
 {
     struct auditor *a = cookie;
+    struct kv_reach reach = { .local = !a->conf->cold };
+    struct kv_reach *before = kv_reach_set(&reach);
     int rc = 0;
 
     err_clear(&a->err);
@@ -266,6 +269,7 @@ static void step_work(void *cookie)
             err_set(&a->err, ERR_LIMIT, "a service has over %" PRIu64 " rows to look at", ROWS_MAX);
     if (!rc)
         err_clear(&a->err);
+    (void)kv_reach_set(before);
 }
 
 static void service_ended(struct auditor *a)

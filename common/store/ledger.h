@@ -87,6 +87,7 @@ struct ledger_result {
     bool deep;                       /* the finest rows were walked, too */
     bool adopt;                      /* store_ledger_adopt has something to do */
     uint64_t want, found;            /* writes */
+    uint64_t away;                   /* writes of buckets with rows that are far away */
     uint64_t difference;             /* writes, values or contents that differ: buckets */
     uint64_t lost, doubled;          /* writes */
     int64_t engine_ms;

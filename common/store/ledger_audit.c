@@ -19,6 +19,7 @@
 #include "common/base/mem.h"
 #include "common/base/wr.h"
 #include "common/store/cover.h"
+#include "common/store/kv_reach.h"
 #include "common/store/ledger_mem.h"
 #include "common/store/purge.h"
 #include "common/store/raw.h"
@@ -32,6 +33,7 @@ struct ledger_node {
     struct ledger_out out;
     struct ledger_found found;
     struct ledger_sum at[3]; /* by enum ledger_where: what is there */
+    bool away;               /* some of it is far away, and was passed over (kv_reach.h) */
 };
 struct ledger_part {
     struct member m;
@@ -52,6 +54,7 @@ struct ledger_audit {
     size_t run;  /* the one at work */
     bool raw;    /* unsealed rows are done */
     bool begun;  /* the runs are known */
+    bool first;  /* a baseline is wanted: of all there is, wherever it is */
     bool in_run; /* `next` is a key of it */
     struct key next;
     uint32_t generation;
@@ -186,6 +189,8 @@ static int begin(struct ledger_audit *a, bool deep, struct err *e)
     }
     for (size_t i = 0; !rc && deep && i < a->parts.len; i++)
         add_base(a, i);
+    for (size_t i = 0; i < a->parts.len; i++)
+        a->first = a->first || !a->parts.ptr[i].counted;
     a->result.deep = deep;
     return rc;
 }
@@ -356,6 +361,17 @@ static int walk_iter(struct ledger_audit *a, const struct ledger_run *r, struct 
     return kv_iter_status(it, e);
 }
 
+/* Nothing can be said of the buckets that the run is of. */
+static void note_away(struct ledger_audit *a, const struct ledger_run *r)
+{
+    struct ledger_part *p = &a->parts.ptr[r->part];
+
+    vec_for (i, &p->buckets)
+        if (p->buckets.ptr[i].number >= ledger_bucket(r->from) &&
+            p->buckets.ptr[i].number <= ledger_bucket(r->to - 1))
+            p->buckets.ptr[i].away = true;
+}
+
 static int walk_run(struct ledger_audit *a, size_t *rows, struct err *e)
 {
     const struct ledger_run *r = &a->runs.ptr[a->run];
@@ -365,8 +381,13 @@ static int walk_run(struct ledger_audit *a, size_t *rows, struct err *e)
 
     if (!a->in_run)
         seek_bucket(r, m, r->from / LEVELS[r->level].bucket, &a->next);
+    struct kv_reach *reach = kv_reach();
+    if (reach)
+        reach->met = false;
     struct kv_iter *it = kv_iter_new(a->v->s->kv, a->v->snap, cf, key_str(&a->next), STR_NULL);
     int rc = walk_iter(a, r, it, rows, &done, e);
+    if (reach && reach->met)
+        note_away(a, r);
     a->in_run = !rc && !done && kv_iter_valid(it);
     if (a->in_run) {
         a->next.len = MIN(kv_iter_key(it).len, sizeof(a->next.b));
@@ -457,6 +478,10 @@ static void compare_bucket(struct ledger_audit *a, const struct ledger_part *p,
     }
     if (b->out.closed)
         return;
+    if (b->away) {
+        r->away += sealed.writes;
+        return;
+    }
     r->want += sealed.writes;
     r->found += b->at[LEDGER_LEVELS].writes;
     bool levels = same(&sealed, &b->at[LEDGER_LEVELS], false);
@@ -493,6 +518,8 @@ int store_ledger_audit(struct ledger_audit *a, size_t rows_max, size_t deep_max,
         *ret_done = true;
         return 0;
     }
+    if (a->first && kv_reach())
+        kv_reach()->local = false;
     while (!rc && rows && (!a->raw || a->run < a->runs.len)) {
         rc = a->raw ? walk_run(a, &rows, e) : walk_raw(a, &rows, e);
         if (!rc && a->deep_rows > deep_max && a->result.deep) { /* the rest is base, too */
