@@ -196,7 +196,6 @@ int api_ledger(struct query *q, struct err *e)
         c.payload.len += embertree__ledger_request__pack(&m, (uint8_t *)(void *)p);
         vec_push(&q->calls, c);
     }
-    q->allow_partial = true;
     q->step = reply;
     return 0;
 }
