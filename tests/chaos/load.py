@@ -81,6 +81,16 @@ class Client:
         self.world, self.turn, self.kept = world, number, {}
 
     def request(self, method, path, body=None, headers=None, timeout=ANSWER_S):
+        """(host, reply or exception). A kept connection that ended meanwhile is no failure: pushes have
+        keys, so they are sent again at once."""
+        kept = self.hosts[self.turn % len(self.hosts)] in self.kept
+        host, r = self.once(method, path, body, headers, timeout)
+        if kept and isinstance(r, (http.client.RemoteDisconnected, BrokenPipeError,
+                                   ConnectionResetError)):
+            host, r = self.once(method, path, body, headers, timeout)
+        return host, r
+
+    def once(self, method, path, body, headers, timeout):
         host = self.hosts[self.turn % len(self.hosts)]
         fresh = host not in self.kept
         c = self.kept.pop(host, None) or http.client.HTTPConnection(self.world.ip(host), HTTP,
