@@ -10,7 +10,8 @@
  * nothing, so the id is told in every answer and error.
  *
  * A delete is of one tenant. Shards of a tenant know different parts of it, so numbers of services
- * and series are sums over shards; a service is on one of them.
+ * and series are sums over shards: what is spread over several counts on each, but for a service
+ * that the query names.
  */
 #include "querier/api_delete.h"
 
@@ -272,6 +273,7 @@ static int reply_delete(struct query *q, struct err *e)
 {
     const struct deletion *d = q->state;
     struct sum s = { 0 };
+    struct str named;
     struct json j;
 
     vec_for (i, &q->calls) {
@@ -281,6 +283,8 @@ static int reply_delete(struct query *q, struct err *e)
         for (size_t k = 0; k < r->n_shards; k++)
             add_shard(&s, r->shards[k]);
     }
+    if (plan_service(d->spec.selectors, d->spec.len, &named))
+        s.services = MIN(s.services, 1);
     query_json(q, &j);
     json_obj(&j);
     put_str(&j, "id", d->id);

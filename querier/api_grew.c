@@ -7,8 +7,8 @@
  *
  * Values come from the index of functions (RPC_FUNCTIONS, one point a range): no stack is read
  * where it has them. By service nothing is kept of a service but what is among the best so far, a
- * heap of offset + limit rows (grew_rows.h). A service is whole when it is compared, since it lives
- * on one shard and both its ranges are asked for together; so the rows are exactly those that
+ * heap of offset + limit rows (grew_rows.h). A service is whole when it is compared, since all
+ * of its places and both its ranges are asked for together; so the rows are exactly those that
  * sorting everything gives.
  *
  * The rows of the heap are owned by the state, which is freed with the query (q->doc_free).

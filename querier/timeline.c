@@ -2,8 +2,8 @@
  *
  * timeline.c: append, sort once, fold.
  *
- * A service lives on one shard, so mostly one reply brings a group and nothing folds. Where several
- * do, sums add up. The mean of a gauge needs the number of leaves in which any series had data:
+ * Most services live on one shard, so one reply brings a group and nothing folds. Where several do,
+ * sums add up. The mean of a gauge needs the number of leaves in which any series had data:
  * where several are asked, each says which ones (common/model/leaves.h), and those of all count
  * once. An ingester of a version that sends counts alone has its count taken if it is the largest.
  */
