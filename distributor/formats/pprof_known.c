@@ -273,8 +273,19 @@ static inline size_t numbers_of(const uint8_t *p, uint32_t ends, uint16_t *ids)
         all[i] = (uint16_t)(last >> 7 ? now << 7 | (last & 0x7f) : now);
     }
 #endif
-#define TAKE(i) (ids[n] = all[i], n += ends >> (i)&1)
-    TAKE(0), TAKE(1), TAKE(2), TAKE(3), TAKE(4), TAKE(5), TAKE(6), TAKE(7);
+#define TAKE(i)             \
+    do {                    \
+        ids[n] = all[i];    \
+        n += ends >> (i)&1; \
+    } while (0)
+    TAKE(0);
+    TAKE(1);
+    TAKE(2);
+    TAKE(3);
+    TAKE(4);
+    TAKE(5);
+    TAKE(6);
+    TAKE(7);
 #undef TAKE
     return n;
 }
