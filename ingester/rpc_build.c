@@ -100,6 +100,8 @@ static void next_done(void *cookie)
     struct site *st = n->site;
 
     CHECK(st->state == SITE_READING);
+    if (n->far)
+        rpc_read_far_leave(in);
     st->state = SITE_FREE;
     st->due_shown = n->due;
     st->oldest_shown = n->oldest_ms;

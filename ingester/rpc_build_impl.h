@@ -51,6 +51,7 @@ struct next {
     size_t bytes_max;
     uint64_t wait_ms, due, oldest_ms; /* of the reply */
     bool found;
+    bool far; /* holds a place (rpc_read_far_enter) */
     struct buf reply;
     struct err err;
 };

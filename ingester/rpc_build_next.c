@@ -9,7 +9,9 @@
 
 #include "common/base/mem.h"
 #include "common/obs/log.h"
+#include "common/store/kv_reach.h"
 #include "ingester/rpc_build_impl.h"
+#include "ingester/rpc_read.h"
 #include "ingester/unpack.h"
 #include "proto/build.pb-c.h"
 
@@ -19,7 +21,8 @@
 #define SKIP_MS        60000
 #define PAUSED_WAIT_MS 1000
 #define IDLE_WAIT_MS   2000
-#define STALE_TRIES    256 /* nodes of a look that are not due any more, before we look again */
+#define FAR_MS         10000 /* children in the cold tier may take this long */
+#define STALE_TRIES    256   /* nodes of a look that are not due any more, before we look again */
 
 static bool same_node(const struct build_node *a, const struct build_node *b)
 {
@@ -213,9 +216,20 @@ int build_pack_next(struct next *n, uint64_t job_id, const struct build_job *job
     return 0;
 }
 
+static bool far_enter(void *cookie)
+{
+    struct next *n = cookie;
+
+    n->far = rpc_read_far_enter(n->in);
+    return n->far;
+}
+
 void build_next_work(void *cookie)
 {
     struct next *n = cookie;
+    struct kv_reach reach = { .deadline_ms = build_now_ns(n->in) / 1000000 + FAR_MS,
+                              .enter = far_enter,
+                              .cookie = n };
     struct site *st = n->site;
     struct store *s = shard_store(st->shard);
     size_t message = n->in->ctx->cluster->rpc_message_bytes_max;
@@ -230,9 +244,11 @@ void build_next_work(void *cookie)
     if (clock.paused) {
         rc = build_pack_next(n, 0, NULL, a, &n->err);
     } else {
+        (void)kv_reach_set(&reach);
         v = store_view_get(s);
         rc = find_job(n, v, &clock, a, &st->expect, &n->err);
         store_view_put(v);
+        (void)kv_reach_set(NULL);
         n->due = st->due.at.len - st->due_at + st->has_node;
         n->oldest_ms = st->oldest_ms;
         if (!rc)

@@ -7,7 +7,8 @@
  * What a query may use at most (its builder of stacks, its arena, its reply) is taken from the
  * share of queries before it starts; so a flood of heavy queries waits instead of eating the memory
  * of writes. The queue is bounded, and a query whose caller gave up is dropped when its turn comes.
- * A single query always runs, however small the share.
+ * A single query always runs, however small the share; those that wait for the cold tier not
+ * counted.
  *
  * A query that meets rows in the cold tier waits for the object store on its thread. As many as
  * half of the processors, or of the memory, do that at once (far_max): one that comes to such rows
@@ -46,6 +47,7 @@ struct reads {
     size_t confirming;   /* that are answered as soon as we know that we lead */
     /* Queries that may wait for the cold tier at once hold a place; others that need one wait. */
     _Atomic uint32_t far_used;
+    _Atomic uint32_t far_reads; /* of those: queries */
     uint32_t far_max;
     struct list far_waiting;
     size_t far_waiting_len;
@@ -127,19 +129,41 @@ static int run(struct read *r, struct arena *a, struct read_msg *m, struct err *
     return read_run(m, &src, a, &r->reply, &r->rows, e);
 }
 
-/* A place among those that wait for the cold tier. Pool thread. */
-static bool far_enter(void *cookie)
+bool rpc_read_far_enter(struct ingester *in)
 {
-    struct read *r = cookie;
-    struct reads *rs = r->in->reads;
+    struct reads *rs = in->reads;
     uint32_t used = atomic_load(&rs->far_used);
 
     while (used < rs->far_max)
-        if (atomic_compare_exchange_weak(&rs->far_used, &used, used + 1)) {
-            r->far = true;
+        if (atomic_compare_exchange_weak(&rs->far_used, &used, used + 1))
             return true;
-        }
     return false;
+}
+
+static void far_set(struct read *r, bool far)
+{
+    if (r->far != far)
+        (void)atomic_fetch_add(&r->in->reads->far_reads, far ? 1u : UINT32_MAX);
+    r->far = far;
+}
+
+static void reads_start(struct ingester *in);
+
+static void on_far(void *cookie)
+{
+    reads_start(cookie);
+}
+
+/* Pool thread. Others may begin now, over the share. */
+static bool far_enter(void *cookie)
+{
+    struct read *r = cookie;
+
+    if (!rpc_read_far_enter(r->in))
+        return false;
+    far_set(r, true);
+    loop_post(r->in->ctx->loop, on_far, r->in); /* before the end of this one is posted */
+    return true;
 }
 
 static void read_work(void *cookie)
@@ -164,8 +188,6 @@ static void read_work(void *cookie)
 }
 
 /* ---- queue: loop ---------------------------------------------------------------------------- */
-
-static void reads_start(struct ingester *in);
 
 static size_t reads_pending(const struct reads *rs)
 {
@@ -212,11 +234,11 @@ static void far_again(struct read *r)
 
     list_del(&r->far_link);
     rs->far_waiting_len--;
-    r->far = true;
+    far_set(r, true);
     if (fair_push(rs->fair, r->tenant, GUESS_US, &r->item))
         return;
     (void)err_set(&r->err, ERR_RATE, "too many queries of this tenant wait already");
-    r->far = false;
+    far_set(r, false);
     (void)atomic_fetch_sub(&rs->far_used, 1);
     read_end(r);
 }
@@ -228,6 +250,12 @@ static void far_leave(struct reads *rs)
         (void)atomic_fetch_sub(&rs->far_used, 1);
     else
         far_again(container_of(rs->far_waiting.next, struct read, far_link));
+}
+
+void rpc_read_far_leave(struct ingester *in)
+{
+    far_leave(in->reads);
+    reads_start(in);
 }
 
 /* It met rows that are far away, and enough others wait for such: it gives its thread back. */
@@ -242,7 +270,7 @@ static void far_wait(struct read *r)
     err_clear(&r->err);
     list_add_tail(&rs->far_waiting, &r->far_link);
     rs->far_waiting_len++;
-    if (far_enter(r)) /* somebody left in between */
+    if (rpc_read_far_enter(r->in)) /* somebody left in between */
         far_again(r);
 }
 
@@ -255,7 +283,7 @@ static void read_done(void *cookie)
     fair_done(in->reads->fair, &r->item, took_ns / 1000 + 1);
     budget_give(&in->reads->bytes, r->held);
     if (r->far) {
-        r->far = false;
+        far_set(r, false);
         far_leave(in->reads);
     }
     if (r->reach.refused) {
@@ -274,7 +302,7 @@ static void far_drop(struct reads *rs, struct read *r)
 {
     if (!r->far)
         return;
-    r->far = false;
+    far_set(r, false);
     far_leave(rs);
 }
 
@@ -293,7 +321,7 @@ static bool read_start(struct ingester *in, struct read *r)
                        (now - r->began_ns) / 1000000);
     else if (budget_take(&rs->bytes, r->item.weight))
         r->held = r->item.weight;
-    else if (fair_running(rs->fair) > 0)
+    else if (fair_running(rs->fair) > atomic_load(&rs->far_reads))
         return false;
     if (code) {
         fair_drop(rs->fair, &r->item);

@@ -25,6 +25,7 @@
 #define ARENA_BYTES (64 * MIB)
 #define BUSY_MS     1000
 #define ERROR_MS    10000
+#define FAR_MS      10000
 
 struct scrubber {
     struct ingester *in;
@@ -42,6 +43,7 @@ struct scrubber {
     struct scrub at;
     struct scrub_found found;
     struct err err;
+    bool far; /* holds a place (rpc_read_far_enter) */
 
     struct shard_task mark; /* of found.at[marking] */
     size_t marking;
@@ -146,13 +148,23 @@ static void mark_next(struct scrubber *s)
 
 /* ---- steps ---- */
 
+static bool far_enter(void *cookie)
+{
+    struct scrubber *s = cookie;
+
+    s->far = rpc_read_far_enter(s->in);
+    return s->far;
+}
+
 /* Pool thread. */
 static void step_work(void *cookie)
 {
     struct scrubber *s = cookie;
     struct store_view *v = store_view_get(shard_store(s->shard));
 
-    struct kv_reach reach = { .local = !s->conf->cold };
+    struct kv_reach reach = {
+        .local = !s->conf->cold, .deadline_ms = now_ms(s) + FAR_MS, .enter = far_enter, .cookie = s
+    };
     struct kv_reach *before = kv_reach_set(&reach);
 
     err_clear(&s->err);
@@ -169,6 +181,9 @@ static void step_done(void *cookie)
 {
     struct scrubber *s = cookie;
 
+    if (s->far)
+        rpc_read_far_leave(s->in);
+    s->far = false;
     if (s->err.code) {
         metric_add(s->errors, 1);
         log_warn("scrubbing could not read; it goes on later", KV_ERR(&s->err));

@@ -10,6 +10,7 @@
 
 #include "common/base/mem.h"
 #include "common/store/check_impl.h"
+#include "common/store/kv_reach.h"
 
 #define ROW_MAX        GIB
 #define PROGRESS_EVERY 65536
@@ -47,8 +48,15 @@ void check_begin(struct check *c, enum check_kind kind)
 
 int check_found(struct check *c, int rc, struct err *e)
 {
+    struct kv_reach *reach = kv_reach();
+
     if (!rc || rc != ERR_CORRUPT)
         return rc;
+    if (reach && reach->met) {
+        c->report->left_out++;
+        err_clear(e);
+        return 0;
+    }
     uint64_t n = ++c->report->findings[c->kind];
     if (c->strict)
         return err_wrap(e, "%s", check_kind_names[c->kind]);
@@ -58,10 +66,26 @@ int check_found(struct check *c, int rc, struct err *e)
     return 0;
 }
 
+void check_here(void)
+{
+    struct kv_reach *reach = kv_reach();
+
+    if (reach)
+        reach->met = false;
+}
+
+bool check_is_away(void)
+{
+    const struct kv_reach *reach = kv_reach();
+
+    return reach && reach->met;
+}
+
 int check_row(struct check *c, struct err *e)
 {
     uint64_t n = ++c->report->rows[c->kind];
 
+    check_here();
     if (n % PROGRESS_EVERY == 0 && c->o.progress)
         c->o.progress(c->o.cookie, c->kind, n);
     if (c->o.cancel && __atomic_load_n(c->o.cancel, __ATOMIC_RELAXED))
@@ -90,6 +114,7 @@ int check_each(struct check *c, enum kv_cf cf, unsigned table, size_t key_min, c
                              : fn(c, key, kv_iter_value(it), e),
                          e);
     }
+    check_here();
     if (!rc && kv_iter_status(it, e)) {
         rc = e->code == ERR_CORRUPT ? err_wrap(e, "what follows could not be read") : e->code;
         rc = check_found(c, rc, e);

@@ -45,7 +45,10 @@ void *check_find(struct check *c, enum check_map map, struct str key);
 void check_begin(struct check *c, enum check_kind kind);
 /* rc of a rule: 0 and ERR_CORRUPT (noted) give 0, unless strict; what else, stops. */
 NODISCARD int check_found(struct check *c, int rc, struct err *e);
-/* One more row was looked at: counts, tells progress, polls cancel. */
+/* What a rule is about begins: rows that are far away, met from here on, have it left out. */
+void check_here(void);
+bool check_is_away(void);
+/* One more row was looked at, check_here: counts, tells progress, polls cancel. */
 NODISCARD int check_row(struct check *c, struct err *e);
 
 typedef int (*check_fn)(struct check *c, struct str key, struct str value, struct err *e);

@@ -199,6 +199,7 @@ static int check_nodes(struct levels *x, enum kv_cf cf, struct err *e)
         if (!rc)
             rc = check_found(c, check_node(x, cf, kv_iter_key(it), kv_iter_value(it), e), e);
     }
+    check_here();
     if (!rc)
         rc = check_found(c, kv_iter_status(it, e), e);
     kv_iter_free(it);

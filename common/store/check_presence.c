@@ -27,6 +27,7 @@ struct gauge { /* of one service and type, in one bucket */
     struct floors floors;
     struct group_service groups;
     struct presence members[DAYS], dims[GROUP_DIMS][DAYS];
+    bool away; /* some rows of the part are far away */
 };
 
 static int wrong(struct err *e, const struct member *m, uint32_t t, const char *what)
@@ -129,7 +130,9 @@ static int read_part(struct check *c, struct gauge *x, bool group, bool *ret_any
     int rc = 0;
 
     part_keys(x, group, &from, &to);
+    check_here();
     struct kv_iter *it = kv_iter_new(c->v->s->kv, c->v->snap, KV_TL, key_str(&from), key_str(&to));
+    x->away |= check_is_away();
     *ret_any = kv_iter_valid(it);
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
         rc = check_row(c, e);
@@ -182,6 +185,8 @@ static int check_part(struct check *c, struct gauge *x, struct err *e)
 {
     bool members, groups;
 
+    x->away = false;
+
     memset(x->members, 0, sizeof(x->members));
     memset(x->dims, 0, sizeof(x->dims));
     if (purging_has(&c->purging, x->m.tenant, x->m.scope))
@@ -192,7 +197,9 @@ static int check_part(struct check *c, struct gauge *x, struct err *e)
     int rc = read_part(c, x, false, &members, e);
     if (!rc)
         rc = read_part(c, x, true, &groups, e);
-    for (uint32_t dim = 0; !rc && dim < GROUP_DIMS; dim++)
+    check_here();
+    c->report->left_out += x->away;
+    for (uint32_t dim = 0; !rc && !x->away && dim < GROUP_DIMS; dim++)
         for (uint32_t i = 0; !rc && i < DAYS; i++)
             rc = compare_day(c, x, dim, i, e);
     return rc;
@@ -231,6 +238,7 @@ static int check_parts(struct check *c, struct gauge *x, bool group, struct err 
         part_keys(x, group, &from, &to);
         kv_iter_seek(it, key_str(&to));
     }
+    check_here();
     if (!rc)
         rc = check_found(c, kv_iter_status(it, e), e);
     kv_iter_free(it);

@@ -334,6 +334,7 @@ static int check_run(struct rollups *x, const struct member *m, uint32_t level, 
 
     if (purging_has(&x->c->purging, m->tenant, m->scope))
         return 0;
+    check_here();
     int rc = know_part(x, m, e);
 
     CHECK(LEVELS[level].bucket / LEVELS[level].node <= NODES_MAX);
@@ -375,6 +376,7 @@ static int check_runs(struct rollups *x, enum kv_cf cf, struct err *e)
         key_end(&k);
         kv_iter_seek(it, key_str(&k));
     }
+    check_here();
     if (!rc)
         rc = check_found(x->c, kv_iter_status(it, e), e);
     kv_iter_free(it);
@@ -394,6 +396,7 @@ static int each(struct rollups *x, enum kv_cf cf,
         if (!rc)
             rc = check_found(x->c, fn(x, kv_iter_key(it), kv_iter_value(it), e), e);
     }
+    check_here();
     if (!rc)
         rc = check_found(x->c, kv_iter_status(it, e), e);
     kv_iter_free(it);

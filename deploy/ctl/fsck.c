@@ -11,6 +11,9 @@
  * then. What follows is the same check: it passes over marked nodes, so what it still finds is what
  * marking does not heal.
  *
+ * Where rows are in the cold tier, rules that need them are left out, and that is said; with --cold
+ * they are read, and each part is fetched and compared with what it is named by.
+ *
  * DIR is a data folder (it holds shard-0, shard-1, ...) or one shard's folder.
  * Exit: 0 nothing found, or nothing but what was marked; 1 something found; 2 could not look.
  */
@@ -30,8 +33,10 @@
 #include "common/base/vec.h"
 #include "common/cold/kv_cold.h"
 #include "common/store/check.h"
+#include "common/store/kv_reach.h"
 #include "common/store/scrub.h"
 #include "deploy/ctl/ctl.h"
+#include "deploy/ctl/fsck_cold.h"
 
 #define SHOWN_MAX         20
 #define BLOCK_CACHE_BYTES (64 * MIB)
@@ -50,6 +55,8 @@ struct fsck {
     uint64_t told_ms; /* monotonic: when progress was shown last */
     bool quiet, mark;
     uint64_t marked, lost; /* of the shard at hand */
+    uint64_t parts_shown;
+    struct fsck_cold *cold; /* NULL: what is far away is passed over */
     VEC(uint32_t) shards;
 };
 
@@ -90,7 +97,13 @@ static void print_report(const struct fsck *f, const struct check_report *r)
             (void)printf("%s: %s: %" PRIu64 " findings more than shown (--findings=n)\n", f->dir,
                          check_kind_names[i], r->findings[i] - f->shown_max);
     }
+    if (r->left_out)
+        (void)printf("%s: %" PRIu64 " rules were left out: rows they need are in the cold tier "
+                     "(--cold reads them)\n",
+                     f->dir, r->left_out);
 }
+
+static int check_parts(struct fsck *f, struct store *s, struct err *e);
 
 static int check_store(struct fsck *f, struct store *s, struct err *e)
 {
@@ -105,6 +118,45 @@ static int check_store(struct fsck *f, struct store *s, struct err *e)
     if (!rc)
         print_report(f, &r);
     f->findings += check_findings(&r);
+    if (!rc && f->cold)
+        rc = check_parts(f, s, e);
+    return rc;
+}
+
+/* ---- what is far away ---- */
+
+static void on_part(void *cookie, const char *text)
+{
+    struct fsck *f = cookie;
+
+    f->findings++;
+    if (f->parts_shown++ < f->shown_max)
+        (void)printf("%s: cold tier: %s\n", f->dir, text);
+}
+
+static void on_part_bytes(void *cookie, uint64_t bytes, uint64_t all)
+{
+    struct fsck *f = cookie;
+    uint64_t now = clock_mono_ms(clock_real());
+
+    if (f->quiet || (bytes < all && now < f->told_ms + PROGRESS_MS))
+        return;
+    f->told_ms = now;
+    (void)fprintf(stderr, "%s: cold tier: %" PRIu64 " of %" PRIu64 " MiB\n", f->dir, bytes >> 20,
+                  all >> 20);
+}
+
+static int check_parts(struct fsck *f, struct store *s, struct err *e)
+{
+    struct fsck_parts p = { .found = on_part, .progress = on_part_bytes, .cookie = f };
+    struct store_view *v = store_view_get(s);
+    int rc = fsck_cold_parts(f->cold, store_view_kv(v), &p, e);
+
+    store_view_put(v);
+    if (!rc && p.parts)
+        (void)printf("%s: %" PRIu64 " parts of the cold tier, %" PRIu64 " bytes, %" PRIu64
+                     " wrong\n",
+                     f->dir, p.parts, p.bytes, p.wrong);
     return rc;
 }
 
@@ -201,14 +253,32 @@ static int lock_file(const char *dir, bool record, bool write, int *ret_fd, stru
     return 0;
 }
 
-static int open_store(const char *dir, bool write, struct store **ret, struct err *e)
+/* The number a folder is called by: names of parts have it. */
+static uint32_t shard_of_dir(const char *dir)
+{
+    struct str name = str_c(dir);
+    uint64_t n;
+
+    while (str_ends(name, STR("/")))
+        name.len--;
+    name = str_sub(name, (size_t)(str_rfind(name, '/') + 1), name.len);
+    return str_starts(name, STR("shard-")) && str_u64(str_sub(name, 6, name.len), &n) &&
+                   n <= UINT32_MAX
+               ? (uint32_t)n
+               : 0;
+}
+
+static int open_store(const struct fsck *f, const char *dir, bool write, struct store **ret,
+                      struct err *e)
 {
     struct kv_opts ko = { .dir = dir,
                           .block_cache_bytes = BLOCK_CACHE_BYTES,
                           .memtable_bytes = MEMTABLE_BYTES,
                           .read_only = !write };
     struct store_opts so = { .clock = clock_real(), .dict_bytes_max = DICT_BYTES };
-    struct kv_cold_opts co = { 0 }; /* says so where rows are far away: they would be "missing" */
+    struct kv_cold_opts co = { .cache = f->cold ? fsck_cold_cache(f->cold) : NULL,
+                               .local = !f->cold,
+                               .shard = shard_of_dir(dir) };
     int rc = kv_rocks_open(&ko, &co.inner, e);
 
     if (!rc)
@@ -220,7 +290,7 @@ static int open_store(const char *dir, bool write, struct store **ret, struct er
 static int mark_shard(struct fsck *f, const char *dir, struct err *e)
 {
     struct store *s = NULL;
-    int rc = open_store(dir, true, &s, e);
+    int rc = open_store(f, dir, true, &s, e);
 
     if (rc == ERR_BUSY)
         return err_set(e, ERR_BUSY, "%s is in use by a running process; stop it first", dir);
@@ -242,7 +312,7 @@ static int check_shard(struct fsck *f, const char *dir, struct err *e)
         rc = lock_file(dir, true, false, &fd, e);
     if (rc)
         return rc;
-    rc = open_store(dir, false, &s, e);
+    rc = open_store(f, dir, false, &s, e);
     if (!rc)
         rc = check_store(f, s, e);
     store_close(s);
@@ -319,12 +389,15 @@ static int check_folder(struct fsck *f, const char *dir, struct err *e)
 static int usage(void)
 {
     (void)fprintf(stderr,
-                  "usage: embertree fsck [--mark] [--findings=N] [--quiet] DIR\n"
+                  "usage: embertree fsck [--mark] [--cold] [--findings=N] [--quiet] DIR\n"
                   "  DIR           a data folder, or the folder of one shard\n"
                   "  --mark        mark nodes that are not the sum of their children, so that a "
                   "server\n"
                   "                builds them again; without it nothing is written\n"
                   "  --findings=N  show at most N findings of a kind (default %d)\n"
+                  "  --cold        with --cold.url=... and so on: rows in the cold tier, too, "
+                  "and\n"
+                  "                whether each part is there and is what it should be\n"
                   "  --quiet       no progress\n"
                   "exit code: 0 nothing found, 1 something found, 2 could not look\n",
                   SHOWN_MAX);
@@ -335,6 +408,9 @@ static int fsck(int argc, char **argv)
 {
     struct fsck f = { .shown_max = SHOWN_MAX };
     const char *dir = NULL;
+    VEC(const char *) args = { 0 };
+    struct kv_reach reach = { .local = true };
+    bool with_cold = false;
     struct err e = { 0 };
 
     for (int i = 1; i < argc; i++) {
@@ -345,6 +421,10 @@ static int fsck(int argc, char **argv)
             f.quiet = true;
         else if (str_eq(a, STR("--mark")))
             f.mark = true;
+        else if (str_eq(a, STR("--cold")))
+            with_cold = true;
+        else if (str_starts(a, STR("--cold.")))
+            vec_push(&args, argv[i]);
         else if (!dir && a.len && a.ptr[0] != '-')
             dir = argv[i];
         else
@@ -352,7 +432,13 @@ static int fsck(int argc, char **argv)
     }
     if (!dir)
         return usage();
-    int rc = check_folder(&f, dir, &e);
+    int rc = with_cold ? fsck_cold_new(args.ptr, args.len, &f.cold, &e) : 0;
+    (void)kv_reach_set(with_cold ? NULL : &reach);
+    if (!rc)
+        rc = check_folder(&f, dir, &e);
+    (void)kv_reach_set(NULL);
+    fsck_cold_free(f.cold);
+    vec_free(&args);
     vec_free(&f.shards);
     if (e.code)
         (void)fprintf(stderr, "embertree fsck: %s: %s\n", dir, e.text);
@@ -364,7 +450,7 @@ static int fsck(int argc, char **argv)
 
 const struct command fsck_command = {
     .name = "fsck",
-    .args = "[--mark] [--findings=N] DIR",
+    .args = "[--mark] [--cold] [--findings=N] DIR",
     .help = "Check a stopped database: everything it holds against everything it says about it.",
     .run = fsck,
 };

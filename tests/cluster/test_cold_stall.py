@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -79,6 +80,7 @@ def test_stall():
             assert server.process.metric("embertree_loss_ledger_total") == 0
             assert ask(server, now, 5, 0).status == 200
             server.process.stop()
+        fsck(folder)
         # Told to, it reads them; they are sound.
         shutil.rmtree(folder / "server" / "data" / "cold-cache")
         with cluster.AllInOne(*SEAL, *cold_options(f"dir:{folder / 'objects'}"), *quick[:2],
@@ -96,6 +98,35 @@ def test_stall():
     finally:
         stalled.close()
         shutil.rmtree(folder)
+
+
+def run_fsck(data, code, *args):
+    r = subprocess.run([str(cluster.BIN / "embertree"), "fsck", "--quiet", *args, str(data)],
+                       stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90, check=False)
+    assert r.returncode == code, r
+    return r.stdout + r.stderr
+
+
+def fsck(folder):
+    """What is here is checked, and said to be no more than that; with --cold everything is."""
+    data, objects = folder / "server" / "data", folder / "objects"
+    out = run_fsck(data, 0)
+    assert "rules were left out" in out and "0 findings" in out, out
+    out = run_fsck(data, 0, "--cold", f"--cold.url=dir:{objects}")
+    assert "left out" not in out and " parts of the cold tier" in out and " 0 wrong" in out, out
+    assert "where the cold tier is" in run_fsck(data, 2, "--cold")
+    part = next(p for p in sorted(objects.rglob("fine/*")) if p.is_file())
+    whole = part.read_bytes()
+    part.unlink()
+    out = run_fsck(data, 1, "--cold", f"--cold.url=dir:{objects}")
+    assert f"{part.name} is not there" in out and " 1 wrong" in out, out
+    bad = bytearray(whole)
+    bad[len(bad) // 2] ^= 1
+    part.write_bytes(bad)
+    out = run_fsck(data, 1, "--cold", f"--cold.url=dir:{objects}")
+    assert "its bytes are not those" in out and " 1 wrong" in out, out
+    part.write_bytes(whole)
+    assert " 0 wrong" in run_fsck(data, 0, "--cold", f"--cold.url=dir:{objects}")
 
 
 def while_stalled(server, now, stalled):
