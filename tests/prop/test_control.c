@@ -53,6 +53,7 @@ struct world {
     int64_t seen_rev[SHARDS], rev;
     uint64_t records;
     bool away;
+    uint64_t rate; /* of one service, on each node */
 };
 
 static struct str value_of(struct world *w, struct coord_key key, int64_t *ret_rev)
@@ -99,7 +100,9 @@ static void node_up(struct node *n)
                                                               .replicas = REPLICAS,
                                                               .settle_ms = 2000,
                                                               .replace_ms = 20000,
-                                                              .moves_max = 3 });
+                                                              .moves_max = 3,
+                                                              .spread_bytes = 1000,
+                                                              .spread_after_ms = 60000 });
 }
 
 static void node_down(struct node *n)
@@ -160,7 +163,8 @@ static void replicate(struct world *w, struct node *n, uint32_t shard, const str
 static void node_tick(struct world *w, struct node *n)
 {
     struct progress_shard all[SHARDS];
-    struct progress p = { .shards = all };
+    struct progress_service busy = { STR("t"), STR("big"), w->rate };
+    struct progress p = { .shards = all, .services = &busy, .services_len = w->rate > 0 };
 
     for (uint32_t i = 0; i < SHARDS; i++) {
         const struct repl_record *r = view_record(n->view, i, NULL);
@@ -406,6 +410,58 @@ static enum map_state state_of(struct world *w, const char *name, bool *ret_ther
     return s;
 }
 
+static struct map_steps steps_of_big(struct world *w)
+{
+    struct map_steps steps = { .len = 0 };
+    const struct map *m;
+    struct err e;
+    int64_t rev;
+    struct str text = value_of(w, key_map(STR(PREFIX)), &rev);
+
+    assert_int_equal(map_parse("map", text, false, &m, &e), 0);
+    const struct map_service *v = map_service(m, STR("t"), STR("big"));
+    if (v)
+        steps = v->steps;
+    map_unref(m);
+    return steps;
+}
+
+/* A busy service is spread, for profiles of later on, as far as its rate wants; never back. */
+static void test_busy_services_are_spread(void **state)
+{
+    (void)state;
+    struct world w;
+
+    world_open(&w, seed_of_run());
+    for (int i = 0; i < 3; i++)
+        node_up(&w.nodes[i]);
+    heal(&w);
+    w.rate = 300; /* 900 of all together: still one shard's work */
+    pass(&w, 60000);
+    assert_int_equal(steps_of_big(&w).len, 0);
+    w.rate = 1000;
+    int64_t before = clock_wall_ms(&w.clock.clock);
+    pass(&w, 60000);
+    struct map_steps s = steps_of_big(&w);
+    assert_int_equal(s.len, 2);
+    assert_int_equal(s.at[0].n, 1);
+    assert_int_equal(s.at[1].n, 4);
+    assert_true(s.at[1].from_ms >= before + 60000);
+    w.rate = 1400; /* five would do: at least twice as many, steps are few */
+    pass(&w, 60000);
+    w.rate = 1;
+    pass(&w, 120000);
+    s = steps_of_big(&w);
+    assert_int_equal(s.len, 3);
+    assert_int_equal(s.at[2].n, 8);
+    w.rate = 100000; /* no more than there are */
+    pass(&w, 60000);
+    s = steps_of_big(&w);
+    assert_int_equal(s.len, 4);
+    assert_int_equal(s.at[3].n, SHARDS);
+    world_close(&w);
+}
+
 /* 3 nodes, then 6, then 3 again by draining; in between a leader dies. */
 static void test_grow_and_shrink(void **state)
 {
@@ -603,9 +659,9 @@ static void test_chaos(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grow_and_shrink), cmocka_unit_test(test_replace),
-        cmocka_unit_test(test_service_away),    cmocka_unit_test(test_two_of_a_name),
-        cmocka_unit_test(test_chaos),
+        cmocka_unit_test(test_grow_and_shrink), cmocka_unit_test(test_busy_services_are_spread),
+        cmocka_unit_test(test_replace),         cmocka_unit_test(test_service_away),
+        cmocka_unit_test(test_two_of_a_name),   cmocka_unit_test(test_chaos),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
