@@ -29,6 +29,7 @@
 #include "common/base/mem.h"
 #include "common/obs/log.h"
 #include "common/repl/kv_repl.h"
+#include "common/role/memory.h"
 #include "ingester/aside.h"
 #include "ingester/replicas_impl.h"
 #include "ingester/rpc_build.h"
@@ -436,6 +437,20 @@ static bool names_us(const struct replicas *rs, const struct repl_record *rec)
            name_set_has(&rec->prev_members, rs->self);
 }
 
+/* Databases that are open share their caches with those that come, and get back what those leave
+ * that go. Their memtables stay as they were made; common/role/memory.h watches the whole. */
+static void share_caches(struct replicas *rs, size_t wanted)
+{
+    uint64_t all = memory_share(rs->in->ctx->memory_limit, MEMORY_CACHE);
+
+    if (wanted == rs->in->shards_own)
+        return;
+    rs->in->shards_own = wanted;
+    for (size_t i = 0; i < rs->len; i++)
+        if (rs->at[i]->node && rs->at[i]->at != AT_STOPPING)
+            kv_cache_resize(repl_node_db(rs->at[i]->node), all / wanted);
+}
+
 static void on_view(void *cookie)
 {
     struct replicas *rs = cookie;
@@ -459,7 +474,7 @@ static void on_view(void *cookie)
         if (r->node)
             repl_node_record(r->node, rec);
     }
-    rs->in->shards_own = MAX(wanted, 1u);
+    share_caches(rs, MAX(wanted, 1u));
     replicas_step_soon(rs);
 }
 
