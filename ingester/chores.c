@@ -95,9 +95,14 @@ static void step(struct chores *c, size_t i, const struct clock *clock)
     metric_observe(at->seconds, (double)(now - began) / 1e9);
     metric_add(at->steps, 1);
     if (code) {
-        metric_add(at->errors, 1);
-        log_error("background work failed; it is tried again", KV_CSTR("chore", chore->name),
-                  KV_U64("shard", c->shard), KV_ERR(&e));
+        if (code == ERR_UNAVAILABLE) { /* handed over: whoever leads now does it */
+            log_debug("background work ended with the lead", KV_CSTR("chore", chore->name),
+                      KV_U64("shard", c->shard));
+        } else {
+            metric_add(at->errors, 1);
+            log_error("background work failed; it is tried again", KV_CSTR("chore", chore->name),
+                      KV_U64("shard", c->shard), KV_ERR(&e));
+        }
         at->more = false;
         wait = RETRY_MS;
     } else {

@@ -325,10 +325,12 @@ static void seal_step(struct shard *s, uint64_t now_ms)
     if (after.raw_rows < before.raw_rows)
         metric_add(s->m.sealed_rows, before.raw_rows - after.raw_rows);
     if (code) {
-        metric_add(s->m.seal_errors, 1);
         s->seal_after_ms = now_ms + SEAL_RETRY_MS;
-        log_error("sealing failed; the rows stay raw and are read from there",
-                  KV_U64("shard", s->o.number), KV_ERR(&e));
+        if (code != ERR_UNAVAILABLE) { /* else handed over: whoever leads now seals */
+            metric_add(s->m.seal_errors, 1);
+            log_error("sealing failed; the rows stay raw and are read from there",
+                      KV_U64("shard", s->o.number), KV_ERR(&e));
+        }
     }
 }
 
