@@ -342,6 +342,9 @@ static void replica_step(struct replica_of *r)
     bool keep = r->wanted && !r->failed && !rs->stopping;
     bool now = replicas_now_ms(rs) >= r->retry_ms;
 
+    if ((r->at == AT_FOLLOWING || r->at == AT_SERVING) && keep && !replica_now(r).silent)
+        cluster_note(r);
+
     switch (r->at) {
     case AT_NOTHING:
         if (r->wanted && !rs->stopping && now)

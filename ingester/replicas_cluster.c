@@ -216,6 +216,7 @@ static bool counted_on(const struct replicas *rs, const struct repl_record *rec)
 static void admit(struct replica_of *r)
 {
     r->lost_rev = 0;
+    r->noted = true;
     repl_node_admit(r->node);
     replicas_step_soon(r->rs);
 }
@@ -273,7 +274,8 @@ static void on_whose(void *cookie, const struct coord_reply *reply)
     struct coord_key own = key_begun(str_c(r->rs->o.prefix), r->shard, r->rs->self);
     struct begun_text mine = begun_text(r->rs);
 
-    for (size_t i = 0; !reply->err && i < reply->kvs_len; i++)
+    /* noted: this process had a log before, which is gone as well. */
+    for (size_t i = 0; !r->noted && !reply->err && i < reply->kvs_len; i++)
         if (str_eq(reply->kvs[i].key, key_str(&own)) &&
             str_eq(reply->kvs[i].value, str_c(mine.text))) {
             r->asking = false;
@@ -321,6 +323,28 @@ void cluster_admit(struct replica_of *r)
     r->asking = true;
     chg.value = str_c(mine.text);
     coord_txn(r->rs->o.coord, &cmp, 1, &chg, 1, on_begun, r);
+}
+
+static void on_noted(void *cookie, const struct coord_reply *reply)
+{
+    struct replica_of *r = cookie;
+
+    r->asking = false;
+    r->noted = !reply->err; /* there now, or before */
+    again(r);
+}
+
+void cluster_note(struct replica_of *r)
+{
+    struct coord_key key = key_begun(str_c(r->rs->o.prefix), r->shard, r->rs->self);
+    struct begun_text mine = begun_text(r->rs);
+    struct coord_compare cmp = { .key = key_str(&key) };
+    struct coord_change chg = { .key = key_str(&key), .value = str_c(mine.text) };
+
+    if (r->noted || r->asking || !r->rs->o.coord || replicas_now_ms(r->rs) < r->ask_ms)
+        return;
+    r->asking = true;
+    coord_txn(r->rs->o.coord, &cmp, 1, &chg, 1, on_noted, r);
 }
 
 void cluster_forget(struct replica_of *r)

@@ -31,9 +31,9 @@ struct replica_of { /* one shard */
     struct repl_node *node; /* FOLLOWING to STOPPING */
     uint64_t epoch;         /* of STARTING, SERVING */
     /* The log here has not begun: does anybody count on an earlier one? replicas_cluster.c */
-    bool asking;
-    uint64_t ask_ms;  /* asked again then */
-    int64_t lost_rev; /* of the record that counts on it; 0: none does */
+    bool asking, noted; /* noted: that there is a log here */
+    uint64_t ask_ms;    /* asked again then */
+    int64_t lost_rev;   /* of the record that counts on it; 0: none does */
     /* replicas_alone.c: named, and without a majority, since; in which term; how far it was. */
     uint64_t alone_ms, alone_term, alone_last;
     uint64_t full_ms, full_term; /* without room asked to lead, first then, in this term */
@@ -104,6 +104,8 @@ bool cluster_give_away(struct replica_of *r);
 void cluster_give_room(struct replica_of *r);
 /* For one that is silent, in every step: asks, and has it speak when that is safe. */
 void cluster_admit(struct replica_of *r);
+/* For one whose log has begun: it may be older than these notes, or adopted. */
+void cluster_note(struct replica_of *r);
 void cluster_forget(struct replica_of *r); /* its node is being closed */
 
 #endif

@@ -105,6 +105,11 @@ def test_one_to_three():
         assert answers(c) == want(2)
         push(c, 2)
         assert answers(c) == want(3)
+        # A log that was adopted is missed like any other.
+        c.nodes["node0"].process.start(wait=False)
+        c.nodes["node0"].process.wait_ready(60)
+        assert "the log of a shard is gone" in c.nodes["node0"].process.tail(500)
+        assert answers(c) == want(3)
 
 
 def test_list_to_three():
