@@ -15,6 +15,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/prng.h"
+#include "common/store/acks.h"
 #include "common/store/build.h"
 #include "common/store/exm.h"
 #include "common/store/retain.h"
@@ -231,6 +232,19 @@ int store_build_watch(struct store *s, bool *ret_more, struct err *e)
 }
 
 uint64_t store_build_watch_ms(struct store *s)
+{
+    (void)s;
+    return 60000;
+}
+
+int store_acks_drop(struct store *s, bool *ret_more, struct err *e)
+{
+    (void)s, (void)e;
+    *ret_more = false;
+    return 0;
+}
+
+uint64_t store_acks_drop_ms(struct store *s)
 {
     (void)s;
     return 60000;
