@@ -71,7 +71,6 @@ enum sim_mutant {
     SIM_SWAPPED,       /* one replica applies two entries in the wrong order, now and then */
     SIM_SKIPPED,       /* one replica leaves out an entry, now and then */
     SIM_HALF_SNAPSHOT, /* a snapshot comes without one column family */
-    SIM_NO_TOMBS,      /* deletes are acked and forgotten */
     SIM_WORLD_MUTANTS,
     SIM_REPLICA = 100, /* + the number of the bit */
     SIM_MUTANTS = 132,

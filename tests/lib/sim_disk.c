@@ -12,7 +12,6 @@
 #include <stdlib.h>
 
 #include "common/base/hash.h"
-#include "common/store/keys.h"
 #include "common/store/kv_mem.h"
 
 #define BATCH_LEAST 100 /* bytes: smaller ones are no writes */
@@ -48,13 +47,10 @@ static bool is_part(const struct kv_batch *b)
 
 static bool left_out(int mutant, const struct kv_entry *op)
 {
-    uint8_t first = op->key.len ? (uint8_t)op->key.ptr[0] : 0;
-
     if (op->op != KV_PUT)
         return false;
     return (mutant == SIM_NO_WRITE_IDS && op->cf == KV_WID) ||
            (mutant == SIM_HALF_SNAPSHOT && op->cf == KV_TL) ||
-           (mutant == SIM_NO_TOMBS && op->cf == KV_META && first == KEY_TOMB_MASK) ||
            (mutant == SIM_SKIPPED && !is_note(op));
 }
 
@@ -102,8 +98,7 @@ static int write_mutant(struct sim_kv *k, const struct kv_batch *b, bool sync, s
 {
     struct sim_disk *d = k->disk;
 
-    if (d->mutant == SIM_NO_WRITE_IDS || d->mutant == SIM_NO_TOMBS ||
-        (d->mutant == SIM_HALF_SNAPSHOT && is_part(b)) ||
+    if (d->mutant == SIM_NO_WRITE_IDS || (d->mutant == SIM_HALF_SNAPSHOT && is_part(b)) ||
         (d->mutant == SIM_SKIPPED && d->odd && kv_batch_bytes(b) > BATCH_LEAST &&
          ++k->tick % 8 == 0))
         return write_without(k, b, sync, e);

@@ -59,7 +59,6 @@ static const char *const names[] = {
     [SIM_SWAPPED] = "swapped",
     [SIM_SKIPPED] = "skipped",
     [SIM_HALF_SNAPSHOT] = "half-snapshot",
-    [SIM_NO_TOMBS] = "no-tombs",
 };
 static const char *const replica_names[] = {
     "ack-before-sync",     "commit-old-terms", "promise-not-stored", "truncate-always",

@@ -74,8 +74,13 @@ static bool nothing_flies(struct world *w)
 {
     for (size_t i = 0; i < 900 && w->flying && !w->ret->broken; i++)
         run_ms(w, 100);
-    if (w->flying)
-        broke(w, "a request never ends", "%zu do not", w->flying);
+    if (w->flying && !w->ret->broken) {
+        struct buf where;
+        buf_init(&where, KIB);
+        oracle_where(w, &where);
+        broke(w, "a request never ends", "%zu do not; %s", w->flying, where.len ? where.ptr : "");
+        buf_deinit(&where);
+    }
     return !w->ret->broken;
 }
 
