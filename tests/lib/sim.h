@@ -49,7 +49,6 @@
     X(builds, true)          \
     X(served, true)          \
     X(duplicates, true)      \
-    X(held_back, false)      \
     X(retention, true)       \
     X(rows_equal, true)      \
     X(simulated_s, true)

@@ -277,7 +277,6 @@ static void count_metrics(struct node *n)
         { "embertree_ingester_shards_served_total", &s->served },
         { "embertree_ingester_duplicates_total", &s->duplicates },
         { "embertree_ingester_retention_floors_moved_total", &s->retention },
-        { "embertree_ingester_retention_held_back_total", &s->held_back },
     };
     struct str rest, line;
     struct buf text;
