@@ -39,7 +39,7 @@ struct node {
     struct world *w;
     const struct role *role;
     enum node_state state;
-    char name[16], addr[128];
+    char name[32], addr[128];
     struct sim_clock clock;
     struct prng random;
     struct env env;
