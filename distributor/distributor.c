@@ -70,6 +70,7 @@ static void distributor_free(void *self)
     tenants_free(d->tenants);
     knowns_free(d->knowns);
     rules_free(d->rules);
+    ledger_book_free(d->book);
     route_free(d->route);
     d->magic = 0;
     xfree(d);
@@ -156,6 +157,7 @@ static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct
         return code;
     }
     start_knowns(d);
+    d->book = ledger_book_new(d);
     if (rules_new(d, &d->rules, e)) {
         distributor_free(d);
         return e->code;

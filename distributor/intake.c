@@ -139,8 +139,34 @@ static void push_over(struct intake_push *p)
     intake_pump(k);
 }
 
+/* Each of its series may be in the shard by an attempt that nobody knows the end of. */
+static void push_doubt(const struct intake_push *p, bool acked)
+{
+    const struct intake *k = p->k;
+    struct ledger_write w = { p->shard, p->epoch, k->tenant->name };
+    uint8_t id[WRITE_ID_BYTES];
+
+    for (size_t i = 0; k->d->book && i < p->push.series_len; i++) {
+        write_id(&k->tenant->secret, &p->write_base, &p->push.series[i], id);
+        ledger_doubt(k->d->book, &w, id, acked);
+    }
+}
+
+static void push_counted(const struct intake_push *p, uint64_t stored, uint64_t duplicates)
+{
+    struct ledger_write w = { p->shard, p->epoch, p->k->tenant->name };
+
+    if (!duplicates)
+        ledger_acked(p->k->d->book, &w, &p->acks);
+    else if (p->unsure || stored)
+        push_doubt(p, true);
+    /* else it was there before we tried: by somebody else, under another name */
+}
+
 static void push_fail(struct intake_push *p, const struct err *why)
 {
+    if (p->unsure)
+        push_doubt(p, false);
     intake_reject(p->k, p->row, why);
     push_over(p);
 }
@@ -230,6 +256,7 @@ static void push_acked(struct intake_push *p, struct str reply)
     k->samples += p->push.samples;
     if (p->told && r.learnt)
         knowns_understood(k->d->knowns, p->push.known, &p->push.known_upto);
+    push_counted(p, r.stored, r.duplicates);
     count_drops(k, p->push.drops);
     /* What was refused is a part of the same push: it is sent again, and this one known then. */
     if (k->rows.ptr[p->row].outcome != INTAKE_REJECTED)
@@ -259,6 +286,8 @@ static void push_on_reply(void *cookie, struct str reply, const struct err *err)
     struct intake_push *p = cookie;
 
     CHECK(p->magic == INTAKE_PUSH_MAGIC && p->k->magic == INTAKE_MAGIC);
+    if (err && err->code != ERR_NOT_FOUND && err->code != ERR_UNIMPLEMENTED)
+        p->unsure = true;
     if (!err)
         push_acked(p, reply);
     else if (p->told && (err->code == ERR_NOT_FOUND || err->code == ERR_UNIMPLEMENTED))

@@ -159,6 +159,8 @@ int intake_pack(struct intake_push *p, struct err *e)
 
     if (p->once && push_known_expand(&p->push, e))
         return e->code;
+    if (!p->once)
+        p->epoch = ledger_epoch(k->d->book);
     p->once = true;
     p->told = p->push.known != NULL;
     struct packing in = {
@@ -170,6 +172,9 @@ int intake_pack(struct intake_push *p, struct err *e)
         .leaves = &p->leaves,
         .secret = &k->tenant->secret,
         .write_base = &p->write_base,
+        .distributor = ledger_distributor(k->d->book),
+        .epoch = p->epoch,
+        .acks = &p->acks,
     };
 
     buf_reset(&p->packed);

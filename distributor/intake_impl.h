@@ -9,6 +9,7 @@
 
 #include "common/base/vec.h"
 #include "distributor/intake.h"
+#include "distributor/ledger.h"
 #include "distributor/placing.h"
 #include "distributor/rules/rules.h"
 #include "distributor/state.h"
@@ -35,6 +36,9 @@ struct intake_push {
     struct buf packed;   /* the transport takes it at each attempt */
     bool told;           /* packed: with stacks by number (formats/known.h) */
     bool once;           /* it was packed before: from now on with its stacks */
+    uint32_t epoch;      /* ledger.h: the same for all attempts */
+    struct acks acks;    /* of all its series */
+    bool unsure;         /* an attempt was not answered: it may have been stored */
     void *kept;          /* the tap's, or NULL */
     size_t kept_bytes;
     struct err err; /* of packing; code 0: fine */

@@ -58,6 +58,8 @@ static const struct conf_row rows[] = {
                   "A push that no ingester has stored by then is refused with 503."),
     CONF_DURATION(ST, attempt_ms, "attempt_timeout", "3s", "100ms", "5m",
                   "One attempt to reach an ingester; it is repeated until ack_timeout."),
+    CONF_DURATION(ST, ledger_epoch_ms, "ledger_epoch", "1m", "0ms", "10m",
+                  "What was acked in so much time is asked for later: is it there? 0: not."),
     CONF_BYTES(ST, in_flight_bytes, "in_flight_bytes", "0", NULL, NULL,
                "Memory of all pushes in work; over it 503. 0: 11 % of the memory limit."),
     CONF_BOOL(ST, known_stacks, "known_stacks", "true",

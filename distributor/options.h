@@ -14,6 +14,7 @@ struct distributor_conf {
     uint64_t request_profiles;   /* in one request of a protocol that carries several */
     uint64_t past_ms, future_ms; /* accepted window around now */
     uint64_t ack_ms;             /* a push is refused if it is not stored by then */
+    uint64_t ledger_epoch_ms;    /* 0: none */
     uint64_t attempt_ms;         /* one attempt to reach an ingester */
     uint64_t in_flight_bytes;
     bool known_stacks;

@@ -183,6 +183,8 @@ static bool fill_series(const struct packing *in, struct arena *a, Embertree__Wr
         embertree__write_series__init(s);
         write_id(in->secret, in->write_base, &p->series[i], id);
         s->write_id = bytes_of(str_n(id, WRITE_ID_BYTES));
+        if (in->acks)
+            acks_add(in->acks, id);
         s->profile_type = bytes_of(p->series[i].profile_type);
         s->gauge = p->series[i].gauge;
         if (!fill_labels(&p->series[i].labels, a, s) ||
@@ -224,6 +226,10 @@ int pack_write(const struct packing *in, struct buf *out, struct err *e)
     m.shard = in->shard;
     m.received_ms = in->received_ms;
     m.map_version = in->map_version;
+    m.distributor = in->distributor;
+    m.epoch = in->epoch;
+    if (in->acks)
+        *in->acks = (struct acks){ 0 };
     if (in->push->known) {
         struct known *k = in->push->known;
         mutex_lock(&k->lock);

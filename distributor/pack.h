@@ -5,6 +5,7 @@
 #ifndef DISTRIBUTOR_PACK_H
 #define DISTRIBUTOR_PACK_H
 
+#include "common/store/acks.h"
 #include "distributor/window.h"
 #include "distributor/write_id.h"
 
@@ -17,6 +18,9 @@ struct packing {
     const struct leaves *leaves;
     const struct write_secret *secret; /* the tenant's */
     const struct write_base *write_base;
+    uint64_t distributor; /* ledger.h; 0: nobody will ask */
+    uint32_t epoch;
+    struct acks *acks; /* set: of all its series */
 };
 
 /* Appends the message, with `told` if the push has its stacks by number: only while it has them

@@ -12,6 +12,7 @@
 #include "common/role/role.h"
 #include "common/role/route.h"
 #include "distributor/knowns.h"
+#include "distributor/ledger.h"
 #include "distributor/metrics.h"
 #include "distributor/options.h"
 #include "distributor/tenants.h"
@@ -26,6 +27,7 @@ struct distributor {
     struct route *route;             /* owned: where the shards are */
     struct tenants *tenants;         /* owned */
     struct secret *secret;           /* owned: agrees on the secret of write ids */
+    struct ledger_book *book;        /* owned; NULL: none */
     struct knowns *knowns;           /* owned; NULL: nothing is remembered */
     struct rules *rules;             /* owned */
     struct budget memory;            /* of pushes in work; any thread */

@@ -38,6 +38,7 @@ struct read_msg {
     enum read_exm what;         /* EXEMPLARS: `query` and the next */
     struct store_exm_query exm; /* its q is not set */
     uint32_t limit;
+    const struct Embertree__LedgerRequest *ledger; /* LEDGER of a distributor, else NULL */
 };
 
 /* Everything lives in the arena but the regexes: read_msg_deinit, also after an error. ret->query

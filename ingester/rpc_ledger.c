@@ -8,6 +8,7 @@
 #include "common/base/map.h"
 #include "common/base/mem.h"
 #include "common/base/size.h"
+#include "common/store/acks.h"
 #include "common/store/ledger.h"
 #include "ingester/ledger.h"
 #include "ingester/unpack.h"
@@ -25,6 +26,9 @@ int ledger_decode(struct str payload, struct arena *a, struct read_msg *ret, str
     if (!in)
         return unpack_failed("LedgerRequest", payload, a, e);
     ret->query.tenant = unpack_str(in->tenant);
+    ret->ledger = in->distributor ? in : NULL;
+    if (ret->ledger && in->n_shards != 1)
+        return err_set(e, ERR_INPUT, "acks are those of one shard, not of %zu", in->n_shards);
     return read_take_shards(in->shards, in->n_shards, ret, e);
 }
 
@@ -123,6 +127,56 @@ static int pack(Embertree__LedgerReply *r, struct buf *out, struct err *e)
     return 0;
 }
 
+/* ---- acks ---- */
+
+static int answer(struct store_view *v, uint64_t distributor, const Embertree__LedgerAsk *ask,
+                  struct arena *a, Embertree__LedgerAcks *ret, struct err *e)
+{
+    struct str tenant = unpack_str(ask->tenant);
+    struct acks acks;
+
+    embertree__ledger_acks__init(ret);
+    if (store_acks(v, distributor, ask->epoch, tenant, &acks, e))
+        return e->code;
+    ret->count = acks.count;
+    ret->high = acks.high;
+    ret->low = acks.low;
+    ret->known = ARENA_ARRAY(a, protobuf_c_boolean, ask->n_write_ids + 1);
+    if (!ret->known)
+        return err_set(e, ERR_LIMIT, "%zu write ids are too many", ask->n_write_ids);
+    for (size_t i = 0; i < ask->n_write_ids; i++) {
+        bool known = false;
+        if (ask->write_ids[i].len != 16)
+            return err_set(e, ERR_INPUT, "a write id of %zu bytes", ask->write_ids[i].len);
+        if (store_acks_known(v, tenant, ask->write_ids[i].data, &known, e))
+            return e->code;
+        ret->known[ret->n_known++] = known;
+    }
+    return 0;
+}
+
+static int run_acks(const Embertree__LedgerRequest *in, const struct read_source *src,
+                    struct arena *a, struct buf *out, struct err *e)
+{
+    Embertree__LedgerReply r = EMBERTREE__LEDGER_REPLY__INIT;
+    Embertree__LedgerAcks *all = ARENA_ARRAY(a, Embertree__LedgerAcks, in->n_asks + 1);
+    int rc = 0;
+
+    r.acks = ARENA_ARRAY(a, Embertree__LedgerAcks *, in->n_asks + 1);
+    if (!all || !r.acks || src->len != 1)
+        return err_set(e, ERR_LIMIT, "%zu questions are too many", in->n_asks);
+    struct store_view *v = store_view_get(src->stores[0]);
+    for (size_t i = 0; !rc && i < in->n_asks; i++) {
+        rc = answer(v, in->distributor, in->asks[i], a, &all[i], e);
+        r.acks[r.n_acks++] = &all[i];
+    }
+    if (!rc)
+        rc = store_acks_deleted(v, &r.deleted_ms, e);
+    store_view_put(v);
+    r.shards = 1;
+    return rc ? rc : pack(&r, out, e);
+}
+
 int ledger_run(const struct read_msg *m, const struct read_source *src, struct arena *a,
                struct buf *out, struct err *e)
 {
@@ -130,6 +184,10 @@ int ledger_run(const struct read_msg *m, const struct read_source *src, struct a
     struct gather g = { .src = src, .a = a, .rows = map_str_new() };
     int rc = 0;
 
+    if (m->ledger) {
+        map_str_free(g.rows);
+        return run_acks(m->ledger, src, a, out, e);
+    }
     for (size_t i = 0; i < src->len && !rc; i++) {
         g.v = store_view_get(src->stores[i]);
         g.shard = src->numbers[i];
