@@ -182,6 +182,12 @@ def settle(chaos, load, world):
     differ = world.metric(world.ingesters, "embertree_repl_differences_total")
     if differ:
         chaos.find(f"replicas differed {differ:.0f} times")
+    for name, servers in (("acks_lost_total", world.all("distributor")),
+                          ("acks_doubled_total", world.all("distributor")),
+                          ("difference", world.ingesters)):
+        wrong = world.metric(servers, "embertree_ledger_" + name)
+        if wrong:
+            chaos.find(f"embertree_ledger_{name} is {wrong:.0f}")
     code, text = world.ctl("status")
     if code:
         chaos.find(f"cluster status: {text}")
@@ -189,6 +195,10 @@ def settle(chaos, load, world):
         "digests": world.metric(world.ingesters, "embertree_repl_digests_total"),
         "nodes built by the compactor": world.metric(world.all("compactor"),
                                                      "embertree_compactor_nodes_built_total"),
+        "acks audited": world.metric(world.all("distributor"),
+                                     "embertree_ledger_acks_audited_total"),
+        "acks not audited": world.metric(world.all("distributor"),
+                                         "embertree_ledger_acks_unaudited_total"),
         "rows in the cold tier": world.metric(world.ingesters, "embertree_cold_rows_total"),
         "backups": world.metric(world.ingesters, "embertree_cold_backups_total"),
         "refused by the S3 server": world.fail_s3(0)["refused"],

@@ -124,8 +124,9 @@ class World:
         self.faketime = str(found[0]) if found else ""
         self.rotate()
         (self.folder / "s3-keys").write_text(f"{s3_server.KEY}\n{s3_server.SECRET}\n")
-        known = subprocess.run([self.bin / "embertree-ingester", "--print-reference"],
-                               capture_output=True, text=True, check=True).stdout
+        known = "".join(subprocess.run([self.bin / f"embertree-{role}", "--print-reference"],
+                                       capture_output=True, text=True, check=True).stdout
+                        for role in ("ingester", "distributor"))
         self.shared = [
             "--http.insecure-open", "--tenancy.multi", "--no-selfprof.enabled",
             "--memory.limit=384MiB", "--cluster.coordination=etcd",
@@ -141,13 +142,15 @@ class World:
                      "--ingester.build-pace=5s", "--scrub.delay=20s", "--scrub.interval=20s"]
         if "`cluster.digest_interval`" in known:
             self.shared.append("--cluster.digest-interval=20s")
+        audited = (["--distributor.ledger-epoch=5s"] if "`distributor.ledger_epoch`" in known
+                   else [])
         self.servers = {}
         self.ingester_names = {}
         for host in HOSTS:
             role = host.partition("-")[0]
             if role not in ("etcd", "s3", "ingester"):
                 build = {"compactor": ["--compactor.build-interval=500ms"], "querier": [],
-                         "distributor": []}[role]
+                         "distributor": audited}[role]
                 self.servers[host] = Server(self, host, f"embertree-{role}", *self.listen(host),
                                             *self.shared, *build)
         for host in ("ingester-a", "ingester-b", "ingester-c"):
