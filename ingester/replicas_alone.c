@@ -6,10 +6,18 @@
  * replaced (common/cluster/lead.c). But the line to that service may be whole while those to the
  * other members are cut, or cut one way: then nothing commits here, and among the others, who may
  * be a majority that sees each other, nobody comes forward. So the leader itself notices that no
- * majority of members has answered for a while, and names another that lives: one after the other,
- * by the term, since it cannot know who sees whom. Where nobody has a majority, the lead goes
- * round, slowly, until somebody does. Nothing depends on it for safety: it is a record like others.
+ * majority of members has answered for a while, and has another that lives lead, by chance, since
+ * it cannot know who sees whom. Where nobody has a majority, the lead goes round, slowly, until
+ * somebody does. The same where the replica here cannot even be opened.
+ *
+ * In a term that changed the members and is not established it may be the change that has no
+ * majority, for ever: three copies, one of them dead, and a fourth that lost what it had before it
+ * counted are two of four. The two are a majority of those before, who must be asked anyway. So
+ * first of all the change is taken back (record_next_back); the controller makes it again later.
+ *
+ * Nothing depends on all this for safety: these are records like others.
  */
+#include "common/cluster/lead.h"
 #include "common/obs/log.h"
 #include "ingester/replicas_impl.h"
 
@@ -31,46 +39,45 @@ static bool has_majority(const struct replica_of *r)
     return heard * 2 > members;
 }
 
-/* The n-th of the other members that live, counted round. */
-static const char *other(const struct replica_of *r, uint64_t n)
+static void pass_on(const struct replica_of *r, uint64_t term)
 {
-    const char *live[REPLICAS_MAX];
-    struct replica_peer p;
-    struct view_node node;
-    size_t len = 0;
+    const char *to = lead_back(r->rs->lead, r->shard);
 
-    for (size_t i = 0; repl_node_peer(r->node, i, &p); i++)
-        if (p.member && len < REPLICAS_MAX && view_node_find(r->rs->view, p.name, &node) &&
-            node.live)
-            live[len++] = p.name;
-    return len ? live[n % len] : NULL;
+    if (to) {
+        log_warn("no majority of a shard's members answers, and they have just been changed: those "
+                 "of before are members again",
+                 KV_U64("shard", r->shard), KV_U64("term", term), KV_CSTR("leader", to));
+        return;
+    }
+    to = lead_pass(r->rs->lead, r->shard);
+    if (to && r->node)
+        log_warn("no majority of a shard's members answers: another one is to lead",
+                 KV_U64("shard", r->shard), KV_U64("term", term), KV_CSTR("to", to));
+    else if (to)
+        log_warn("a shard cannot be opened to lead it: another member is to lead",
+                 KV_U64("shard", r->shard), KV_U64("term", term), KV_CSTR("to", to));
 }
 
 void cluster_alone(struct replica_of *r)
 {
     struct replica_state st = replica_now(r);
+    const struct repl_record *rec = view_record(r->rs->view, r->shard, NULL);
     uint64_t now = replicas_now_ms(r->rs);
     bool leading = st.role == REPLICA_LEADING;
-    const char *to;
 
-    if (!r->node || !replica_is_named(r) || (leading && has_majority(r))) {
+    if (!rec || !replica_is_named(r) || (leading && has_majority(r))) {
         r->alone_ms = 0;
         return;
     }
-    if (!r->alone_ms || r->alone_term != st.record_term ||
+    if (!r->alone_ms || r->alone_term != rec->term ||
         (!leading && r->alone_last != st.last_index)) {
         r->alone_ms = now;
-        r->alone_term = st.record_term;
+        r->alone_term = rec->term;
         r->alone_last = st.last_index;
         return;
     }
     if (now - r->alone_ms < (leading ? LEADING_MS : PREPARING_MS))
         return;
     r->alone_ms = now;
-    to = other(r, st.record_term);
-    if (!to)
-        return;
-    log_warn("no majority of a shard's members answers: another one is to lead",
-             KV_U64("shard", r->shard), KV_U64("term", st.record_term), KV_CSTR("to", to));
-    cluster_give(r->rs, r->shard, to);
+    pass_on(r, rec->term);
 }

@@ -314,8 +314,8 @@ void cluster_admit(struct replica_of *r)
     if (r->lost_rev) {
         if (rec && rev > r->lost_rev && !counted_on(r->rs, rec))
             admit(r);
-        else if (replica_is_named(r))
-            (void)cluster_give_away(r);
+        else if (replica_is_named(r) && r->rs->lead)
+            (void)lead_pass(r->rs->lead, r->shard); /* who has most of the log is not known here */
         return;
     }
     if (replicas_now_ms(r->rs) < r->ask_ms)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * lead: take over, establish, hand over.
+ * lead: take over, establish, hand over, take back.
  *
  * A tick looks at every shard whose member this node is. Its leader counts as gone when the service
  * says that it does not live, and the service was heard of a moment ago: a view that is out of date
@@ -31,6 +31,7 @@ struct slot {               /* one shard */
     uint64_t established; /* the term to say so of; 0: none */
     uint64_t give_term;   /* the term to end by handing over; 0: none */
     char give_to[NODE_NAME_MAX + 1];
+    bool give_back; /* with the members of before */
     uint64_t quiet_until_ms;
     int64_t tried_rev; /* the record that was swapped: no second try before the view has moved */
     bool busy;
@@ -150,11 +151,13 @@ static void give(struct lead *l, uint32_t shard, const struct repl_record *r, in
     struct slot *s = &l->slots[shard];
     struct repl_record next;
 
-    if (r->term != s->give_term || !name_set_has(&r->members, s->give_to)) {
+    if (r->term != s->give_term || (s->give_back ? !record_next_back(r, s->give_to, &next)
+                                                 : !name_set_has(&r->members, s->give_to))) {
         s->give_term = 0;
         return;
     }
-    record_next_leader(r, s->give_to, &next);
+    if (!s->give_back)
+        record_next_leader(r, s->give_to, &next);
     swap(l, shard, rev, r, &next);
 }
 
@@ -251,7 +254,7 @@ void lead_established(struct lead *l, uint32_t shard, uint64_t term)
         look(l, shard);
 }
 
-void lead_give(struct lead *l, uint32_t shard, const char *to)
+static void note_give(struct lead *l, uint32_t shard, const char *to, bool back)
 {
     const struct repl_record *r = view_record(l->o.view, shard, NULL);
     struct slot *s = &l->slots[shard];
@@ -260,10 +263,62 @@ void lead_give(struct lead *l, uint32_t shard, const char *to)
     if (!r)
         return;
     s->give_term = r->term;
+    s->give_back = back;
     memset(s->give_to, 0, sizeof(s->give_to));
     memcpy(s->give_to, to, strlen(to));
     if (member_in(l->o.member))
         look(l, shard);
+}
+
+void lead_give(struct lead *l, uint32_t shard, const char *to)
+{
+    note_give(l, shard, to, false);
+}
+
+/* One of the set that lives and is not this node. */
+static const char *another(const struct lead *l, uint32_t shard, uint64_t term,
+                           const struct name_set *set)
+{
+    const char *live[RECORD_SET_MAX];
+    struct view_node n;
+    size_t len = 0;
+
+    for (uint32_t i = 0; i < set->len; i++)
+        if (strcmp(set->names[i], member_name(l->o.member)) != 0 &&
+            view_node_find(l->o.view, set->names[i], &n) && n.live)
+            live[len++] = set->names[i];
+    return len ? live[hash_u64(l->o.seed ^ hash_mix(term + 1, shard + 1)) % len] : NULL;
+}
+
+static const struct repl_record *led(const struct lead *l, uint32_t shard)
+{
+    const struct repl_record *r = view_record(l->o.view, shard, NULL);
+
+    return r && strcmp(r->leader, member_name(l->o.member)) == 0 ? r : NULL;
+}
+
+const char *lead_pass(struct lead *l, uint32_t shard)
+{
+    const struct repl_record *r = led(l, shard);
+    const char *to = r ? another(l, shard, r->term, &r->members) : NULL;
+
+    if (to)
+        note_give(l, shard, to, false);
+    return to;
+}
+
+const char *lead_back(struct lead *l, uint32_t shard)
+{
+    const struct repl_record *r = led(l, shard);
+    const char *to = member_name(l->o.member);
+    struct repl_record next;
+
+    if (r && !name_set_has(&r->prev_members, to))
+        to = another(l, shard, r->term, &r->prev_members);
+    if (!r || !to || !record_next_back(r, to, &next))
+        return NULL;
+    note_give(l, shard, to, true);
+    return to;
 }
 
 size_t lead_count(const struct lead *l)

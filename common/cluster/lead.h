@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * lead.h: this node's part in who leads: it takes shards over whose leader is gone, says when its
- * own term is established, and hands shards to others.
+ * own term is established, hands shards to others, and takes changes of members back that come to
+ * no end.
  *
  * Everything is a compare-and-swap of the shard's record, tried until it is done, or no longer to
  * be done: another term has come, the node is not registered any more. Nothing is told back: the
@@ -37,6 +38,15 @@ void lead_established(struct lead *l, uint32_t shard, uint64_t term);
 /* The shard gets a new term with that leader, a member. For the current leader, or for `to` itself.
  * Once per term; given up when another term comes first. */
 void lead_give(struct lead *l, uint32_t shard, const char *to);
+/* For a leader that cannot lead: another member that lives is to, one by chance. By chance, since
+ * of any fixed turns two that cannot lead may be each other's next. Its name, good until the view
+ * changes; NULL: this node does not lead, or no other one lives. */
+const char *lead_pass(struct lead *l, uint32_t shard);
+/* For a leader that finds no majority of the members, in a term that changed them and is not
+ * established: the members of before are members again (record_next_back). They are asked in such
+ * a term in any case, so without the others there is one majority less to find. This node leads, or
+ * where it was none of them, one that lives: its name, as above; NULL: nothing to take back. */
+const char *lead_back(struct lead *l, uint32_t shard);
 /* Shards whose leader in the view is this node. */
 size_t lead_count(const struct lead *l);
 

@@ -228,6 +228,28 @@ int record_next_remove(const struct repl_record *old, const char *name, const ch
     return code;
 }
 
+bool record_next_back(const struct repl_record *old, const char *leader, struct repl_record *ret)
+{
+    struct repl_record r;
+    struct err e;
+
+    if (old->established || !name_set_has(&old->prev_members, leader) ||
+        name_set_eq(&old->prev_members, &old->members))
+        return false;
+    next_term(old, &r);
+    r.members = old->prev_members;
+    for (uint32_t i = 0; i < r.members.len; i++)
+        (void)name_set_del(&r.learners, r.members.names[i]);
+    for (uint32_t i = 0; i < old->members.len; i++)
+        if (!name_set_has(&r.members, old->members.names[i]))
+            (void)name_set_add(&r.learners, old->members.names[i]);
+    name_set_put(r.leader, str_c(leader));
+    if (record_may_follow(old, &r, &e))
+        return false;
+    *ret = r;
+    return true;
+}
+
 void record_established(const struct repl_record *old, struct repl_record *ret)
 {
     struct repl_record r = *old;

@@ -61,6 +61,11 @@ NODISCARD int record_next_add(const struct repl_record *old, const char *name,
                               struct repl_record *ret, struct err *e);
 NODISCARD int record_next_remove(const struct repl_record *old, const char *name,
                                  const char *leader, struct repl_record *ret, struct err *e);
+/* A change of members that is not established is taken back: the members are those of before, one
+ * of which leads; who is none of them any more becomes a learner and keeps what it has. term + 1.
+ * False: there is nothing to take back, or `leader` was none of them. */
+NODISCARD bool record_next_back(const struct repl_record *old, const char *leader,
+                                struct repl_record *ret);
 void record_established(const struct repl_record *old, struct repl_record *ret);
 
 /* JSON, in one line; unknown keys are skipped, so that a newer writer's record can be read. */

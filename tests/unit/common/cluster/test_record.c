@@ -152,6 +152,39 @@ static void test_not_established(void **state)
     assert_int_equal(next.prev_members.len, 0);
 }
 
+static void test_taken_back(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *members, *learners, *prev, *leader, *ret_members, *ret_learners; /* NULL: no */
+        bool established;
+    } rows[] = {
+        { "abcd", "", "abc", "b", "abc", "d", false },
+        { "abcd", "e", "abc", "c", "abc", "ed", false },
+        { "ab", "", "abc", "c", "abc", "", false },
+        { "ab", "c", "abc", "a", "abc", "", false },
+        { "abcd", "", "abc", "d", NULL, NULL, false },
+        { "abc", "", "cba", "a", NULL, NULL, false },
+        { "abc", "", "", "a", NULL, NULL, false },
+        { "abcd", "", "", "a", NULL, NULL, true },
+        { "abcde", "", "abc", "a", NULL, NULL, false }, /* breaks a rule already */
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct repl_record next, old = record_of(6, "a", rows[i].members, rows[i].learners,
+                                                 rows[i].prev, rows[i].established);
+        struct err e;
+
+        if (record_next_back(&old, rows[i].leader, &next) != (rows[i].ret_members != NULL))
+            fail_msg("row %zu", i);
+        if (!rows[i].ret_members)
+            continue;
+        struct repl_record want = record_of(7, rows[i].leader, rows[i].ret_members,
+                                            rows[i].ret_learners, rows[i].prev, false);
+        assert_true(record_eq(&next, &want));
+        assert_int_equal(record_may_follow(&old, &next, &e), 0);
+    }
+}
+
 static uint32_t mask_of(const struct name_set *s)
 {
     uint32_t mask = 0;
@@ -223,7 +256,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_text_comes_back), cmocka_unit_test(test_bad_text),
         cmocka_unit_test(test_what_may_follow), cmocka_unit_test(test_not_established),
-        cmocka_unit_test(test_majorities_meet),
+        cmocka_unit_test(test_taken_back),      cmocka_unit_test(test_majorities_meet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
