@@ -57,7 +57,7 @@ ROCKSDB_DIR ?=
 ROCKSDB_CFLAGS := $(if $(ROCKSDB_DIR),-isystem $(ROCKSDB_DIR)/include)
 ROCKSDB_LDFLAGS := $(if $(ROCKSDB_DIR),-L$(ROCKSDB_DIR)/lib -Wl$(comma)-rpath$(comma)$(ROCKSDB_DIR)/lib)
 all_LDLIBS  := $(ROCKSDB_LDFLAGS) -lrocksdb -luv -lprotobuf-c -lyaml -lzstd -llz4 -ldeflate -lz -ljansson -lpcre2-8 \
-               -lxxhash -lroaring -lnghttp2 -lbrotlidec -lcurl -lssl -lcrypto -lunwind $($(BUILD)_LDLIBS) -lm
+               -lxxhash -lroaring -lnghttp2 -lbrotlidec -lcurl -lssl -lcrypto -lunwind $($(BUILD)_LDLIBS) -lstdc++ -lm
 
 # Former versions spoke by it; a test has them at the other end.
 $(O)/tests/unit/common/rpc/test_rpc_nn: link_LDLIBS += -lnanomsg
@@ -73,7 +73,7 @@ ctl_LDLIBS = $(all_LDLIBS)
 endif
 
 # Every .c below a folder belongs to that folder's archive; nothing is listed by hand.
-src       = $(sort $(shell find $(1) \( -name '*.c' -o -name '*.S' \) -not -path '*/node_modules/*' 2>/dev/null))
+src       = $(sort $(shell find $(1) \( -name '*.c' -o -name '*.cc' -o -name '*.S' \) -not -path '*/node_modules/*' 2>/dev/null))
 obj       = $(patsubst %,$(O)/%.o,$(filter-out %/roles.c common/role/main.c deploy/ctl/main.c,$(call src,$(1))))
 PROTO    := $(sort $(wildcard proto/*.proto))
 GEN_H    := $(PROTO:%.proto=$(O)/gen/%.pb-c.h)
@@ -245,6 +245,13 @@ $(FUZZ): all_LDFLAGS += -fsanitize=fuzzer
 $(FUZZ): %: %.c.o $(TESTLIB) $(ARCHIVES)
 	$(call link,$^)
 
+# C++ only where a library has no C interface for what must be (common/store/rocks_quiet.cc).
+CXX_OF    = $(if $(findstring clang,$(CC)),$(CC:clang%=clang++%),$(CC:gcc%=g++%))
+CXX_WARN  = -Wall -Wextra -Wpedantic -Wshadow $(if $(WERROR),-Werror)
+$(O)/%.cc.o: %.cc $(O)/flags
+	@mkdir -p $(@D); echo "CXX $<"
+	$(Q)$(CXX_OF) -std=c++17 -fno-rtti $(CXX_WARN) $(ALWAYS) $($(BUILD)_CFLAGS) \
+	  $(ROCKSDB_CFLAGS) -c $< -o $@
 $(O)/%.c.o: %.c $(O)/flags | $(GEN_H) $(O)/gen/version.h
 	@mkdir -p $(@D); echo "CC $<"
 	$(Q)$(CC) $(all_CFLAGS) -c $< -o $@

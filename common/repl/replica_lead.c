@@ -284,7 +284,11 @@ void replica_named(struct replica *r, bool again)
         run = r->promised % (UINT64_C(1) << REPLICA_RUN_BITS) + 1;
     if (record == r->rec.term && replica_mutant(r, MUTANT_SAME_TERM_AGAIN) && !again)
         run--;
-    CHECK(run < UINT64_C(1) << REPLICA_RUN_BITS);
+    if (run >> REPLICA_RUN_BITS) { /* by whoever sent that term: a newer record it has to be */
+        if (r->role != REPLICA_FOLLOWER)
+            replica_step_down(r);
+        return;
+    }
     r->led = r->led || r->role == REPLICA_LEADING;
     r->promised = replica_term_of(r->rec.term, run);
     r->role = REPLICA_PREPARING;

@@ -36,6 +36,8 @@ static inline struct kv_rocks *kv_rocks_of(struct kv *k)
 {
     return container_of(k, struct kv_rocks, kv);
 }
+/* Databases opened with o have no LOG. In rocks_quiet.cc. */
+void rocks_quiet(rocksdb_options_t *o);
 /* Takes RocksDB's message over and returns the code it means. */
 int kv_rocks_fail(struct err *e, char *message, const char *doing);
 extern const struct kv_ops kv_rocks_ops;

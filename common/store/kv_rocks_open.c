@@ -68,9 +68,8 @@ static const struct family {
 #define OPEN_FILES_MAX     512
 #define BACKGROUND_JOBS    2
 #define BITS_PER_KEY       10.0
-#define MEMTABLE_BLOOM     0.02 /* of its bytes: about as many bits per key for write ids */
-#define FORMAT_VERSION     5    /* of table files: RocksDB 6.6 and newer */
-#define INFO_LOG_FATAL     4
+#define MEMTABLE_BLOOM     0.02      /* of its bytes: about as many bits per key for write ids */
+#define FORMAT_VERSION     5         /* of table files: RocksDB 6.6 and newer */
 #define OPEN_BYTES_MIN     (2 * MIB) /* free on the volume: opening writes some */
 #define CHECKSUM_XXH3      4
 
@@ -90,12 +89,7 @@ static void set_db_options(rocksdb_options_t *o, const struct kv_opts *opts)
     rocksdb_options_set_skip_stats_update_on_db_open(o, 1);
     rocksdb_options_set_stats_dump_period_sec(o, 0);
     rocksdb_options_set_stats_persist_period_sec(o, 0);
-    /* Its log holds the options of the last opens and nothing else: on a full disk the second line
-     * it cannot write trips an assertion of a build that has them, and takes the process down
-     * (tests/cluster/test_disk.py). What matters comes to us as errors. */
-    rocksdb_options_set_info_log_level(o, INFO_LOG_FATAL);
-    rocksdb_options_set_keep_log_file_num(o, 2);
-    rocksdb_options_set_max_log_file_size(o, MIB);
+    rocks_quiet(o);
 }
 
 /* ---- another value for one run ---- */

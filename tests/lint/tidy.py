@@ -99,7 +99,7 @@ def check_map(folder):
     text = "".join(m.read_text() for m in maps if m.exists())
     named = set(re.findall(r"[\w./\[\]-]+", text))
     stems = {re.sub(r"\..*$", "", word.split("/")[-1]) for word in named}
-    for ext in ("*.[ch]", "*.py", "*.proto"):
+    for ext in ("*.[ch]", "*.cc", "*.py", "*.proto"):
         for path in sorted(folder.glob(ext)):
             if path.stem not in stems:
                 say(maps[0], 1, f"does not mention {path.name}")

@@ -21,6 +21,7 @@
 #include "ingester/read_run.h"
 #include "ingester/unpack.h"
 #include "proto/query.pb-c.h"
+#include "tests/lib/read_unasked.h"
 #include "tests/lib/write_gen.h"
 
 #define STORES 3
@@ -218,27 +219,6 @@ int store_labels(struct store_view *v, const struct store_labels_query *q, struc
     if (q->kind == STORE_SETS)
         vec_push(&ret->sets, s->group);
     return 0;
-}
-
-void forecast_make(const struct forecast_in *in, uint64_t room, struct forecast *ret)
-{
-    (void)in, (void)room;
-    *ret = (struct forecast){ 0 };
-}
-void forecast_unite(struct forecast_in *to, const struct forecast_in *from)
-{
-    (void)to, (void)from;
-}
-bool store_forecast(struct store_view *v, struct forecast_in *ret)
-{
-    (void)v, (void)ret;
-    return false;
-}
-int store_space(struct store_view *v, const struct space_opts *o, struct arena *a,
-                struct space *ret, struct err *e)
-{
-    (void)v, (void)o, (void)a, (void)ret;
-    return err_set(e, ERR_INTERNAL, "not asked here");
 }
 
 void store_labels_deinit(struct store_labels *l)
