@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * read_unasked.h: what a query over stores with canned answers (test_read_run.c) links and never
- * asks: space, forecasts, the ledger. Definitions, so that the store itself is not linked; for one
- * test program.
+ * read_unasked.h: what queries over stores with canned answers (test_read_run.c,
+ * test_rpc_exemplars.c) link and never ask: space, forecasts, the ledger. Definitions, so that the
+ * store itself is not linked: each program includes it once.
  */
 #ifndef TESTS_LIB_READ_UNASKED_H
 #define TESTS_LIB_READ_UNASKED_H

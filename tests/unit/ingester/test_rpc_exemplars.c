@@ -19,6 +19,7 @@
 #include "ingester/unpack.h"
 #include "proto/exemplar.pb-c.h"
 #include "proto/query.pb-c.h"
+#include "tests/lib/read_unasked.h"
 
 #define STORES 2
 #define BASE   INT64_C(1750000000000)
@@ -149,20 +150,6 @@ int store_labels(struct store_view *v, const struct store_labels_query *q, struc
     (void)v, (void)q, (void)a, (void)ret;
     return err_set(e, ERR_INTERNAL, "not asked here");
 }
-void forecast_make(const struct forecast_in *in, uint64_t room, struct forecast *ret)
-{
-    (void)in, (void)room;
-    *ret = (struct forecast){ 0 };
-}
-void forecast_unite(struct forecast_in *to, const struct forecast_in *from)
-{
-    (void)to, (void)from;
-}
-bool store_forecast(struct store_view *v, struct forecast_in *ret)
-{
-    (void)v, (void)ret;
-    return false;
-}
 int store_estimate(struct store_view *v, const struct store_estimate_query *q,
                    struct store_estimate *ret, struct err *e)
 {
@@ -173,13 +160,6 @@ void store_estimate_add(struct store_estimate *to, const struct store_estimate *
 {
     (void)to, (void)from;
 }
-int store_space(struct store_view *v, const struct space_opts *o, struct arena *a,
-                struct space *ret, struct err *e)
-{
-    (void)v, (void)o, (void)a, (void)ret;
-    return err_set(e, ERR_INTERNAL, "not asked here");
-}
-
 void store_labels_deinit(struct store_labels *l)
 {
     (void)l;
