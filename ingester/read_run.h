@@ -16,6 +16,8 @@ struct read_source {
     size_t reply_bytes_max;
     size_t exemplars_max; /* in a list */
     uint64_t disk_free, disk_reserve;
+    uint64_t node_id; /* of the volume's node, and its name; SPACE */
+    struct str node;
     const bool *cancel;
     struct auditor *auditor; /* LEDGER */
     const uint32_t *numbers; /* of the stores */

@@ -115,6 +115,8 @@ static int run(struct read *r, struct arena *a, struct read_msg *m, struct err *
         .exemplars_max = (size_t)r->in->exemplars->list_max,
         .disk_free = r->disk_free,
         .disk_reserve = r->disk_reserve,
+        .node_id = r->in->ctx->node_id,
+        .node = str_c(r->in->ctx->node ? r->in->ctx->node : ""),
         .cancel = rpc_call_canceled(r->call),
     };
     int code = read_msg_decode(r->method, r->payload, a, m, e);

@@ -50,16 +50,54 @@ static void unite(space_rows *rows)
     if (rows->len)
         qsort(rows->ptr, rows->len, sizeof(*rows->ptr), by_owner);
     vec_for (i, rows) {
-        if (n && by_owner(&rows->ptr[n - 1], &rows->ptr[i]) == 0)
+        if (n && by_owner(&rows->ptr[n - 1], &rows->ptr[i]) == 0) {
             rows->ptr[n - 1].bytes += rows->ptr[i].bytes;
-        else
+            rows->ptr[n - 1].far_bytes += rows->ptr[i].far_bytes;
+        } else {
             rows->ptr[n++] = rows->ptr[i];
+        }
     }
     rows->len = n;
 }
 
+static Embertree__SpaceForecast *pack_forecast(const struct forecast_in *in, struct arena *a)
+{
+    Embertree__SpaceForecast *m = ARENA_NEW(a, Embertree__SpaceForecast);
+    Embertree__SpaceForecastLevel *levels =
+        ARENA_ARRAY(a, Embertree__SpaceForecastLevel, KEY_LEVELS);
+    Embertree__SpaceForecastDay *days = ARENA_ARRAY(a, Embertree__SpaceForecastDay, FORECAST_DAYS);
+    Embertree__SpaceForecastLevel **at =
+        ARENA_ARRAY(a, Embertree__SpaceForecastLevel *, KEY_LEVELS);
+    Embertree__SpaceForecastDay **day_at =
+        ARENA_ARRAY(a, Embertree__SpaceForecastDay *, FORECAST_DAYS);
+
+    if (!m || !levels || !days || !at || !day_at)
+        return NULL;
+    embertree__space_forecast__init(m);
+    m->bytes = in->bytes;
+    m->levels = at;
+    m->days = day_at;
+    for (; m->n_levels < KEY_LEVELS; m->n_levels++) {
+        Embertree__SpaceForecastLevel *l = at[m->n_levels] = &levels[m->n_levels];
+
+        embertree__space_forecast_level__init(l);
+        l->bytes = in->levels[m->n_levels].bytes;
+        l->span_ms = in->levels[m->n_levels].span_ms;
+        l->keep_ms = in->levels[m->n_levels].keep_ms;
+    }
+    for (; m->n_days < in->history.len; m->n_days++) {
+        Embertree__SpaceForecastDay *d = day_at[m->n_days] = &days[m->n_days];
+
+        embertree__space_forecast_day__init(d);
+        d->day = in->history.at[m->n_days].day;
+        d->bytes = in->history.at[m->n_days].bytes;
+    }
+    return m;
+}
+
 /* What becomes of the volume, if all shards know. */
-static void put_forecast(const struct forecast_in *in, Embertree__SpaceReply *r)
+static int put_forecast(const struct forecast_in *in, struct arena *a, Embertree__SpaceReply *r,
+                        struct err *e)
 {
     struct forecast f;
 
@@ -69,6 +107,10 @@ static void put_forecast(const struct forecast_in *in, Embertree__SpaceReply *r)
     r->freed_per_day = f.freed_per_day;
     r->settles_bytes = f.settles_bytes;
     r->days_left = f.days_left;
+    r->forecast_in = pack_forecast(in, a);
+    return r->forecast_in
+               ? 0
+               : err_set(e, ERR_LIMIT, "the space report needs over %zu bytes", arena_limit(a));
 }
 
 /* Of all shards. */
@@ -126,6 +168,7 @@ static int pack(Embertree__SpaceReply *r, const space_rows *rows, struct arena *
         all[i].kind = row->kind;
         all[i].level = row->level == SPACE_NO_LEVEL ? 0 : row->level + 1;
         all[i].bytes = row->bytes;
+        all[i].far_bytes = row->far_bytes;
         r->rows[i] = &all[i];
     }
     char *p = buf_room(out, embertree__space_reply__get_packed_size(r));
@@ -145,10 +188,12 @@ int space_run(const struct read_msg *m, const struct read_source *src, struct ar
 
     r.free_bytes = src->disk_free;
     r.reserve_bytes = src->disk_reserve;
+    r.node_id = src->node_id;
+    r.node = pack_str(src->node);
     for (size_t i = 0; i < src->len && !rc; i++)
         rc = read_shard(src->stores[i], m, src, a, &t, &r, e);
     if (!rc && !m->query.tenant.len && t.forecasts == src->len && src->len)
-        put_forecast(&t.forecast, &r);
+        rc = put_forecast(&t.forecast, a, &r, e);
     unite(&t.rows);
     if (!rc)
         rc = pack(&r, &t.rows, a, out, e);

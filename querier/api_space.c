@@ -14,15 +14,16 @@
 #include "common/store/retain.h"
 #include "common/store/space.h"
 #include "proto/space.pb-c.h"
+#include "querier/volumes.h"
 
 #define REQUEST_MAX  KIB
 #define SERVICE_SHOW 40
 
 struct report {
     VEC(struct space_row) rows;
-    VEC(const Embertree__SpaceReply *) ingesters;
-    struct space files; /* sums; rows are above */
-    uint64_t shown;     /* bytes of the rows */
+    struct volumes volumes;
+    struct space files;  /* sums; rows are above */
+    uint64_t shown, far; /* bytes of the rows */
 };
 
 static void *alloc_cb(void *a, size_t size)
@@ -51,16 +52,17 @@ static int add_reply(struct report *r, const Embertree__SpaceReply *m, struct er
                                .kind = (enum space_kind)row->kind,
                                .level = row->level ? row->level - 1 : SPACE_NO_LEVEL,
                                .bytes = row->bytes,
+                               .far_bytes = row->far_bytes,
                            }));
         r->shown += row->bytes;
+        r->far += row->far_bytes;
     }
     r->files.tables_bytes += m->tables_bytes;
     r->files.obsolete_bytes += m->obsolete_bytes;
     r->files.log_bytes += m->log_bytes;
     r->files.other_bytes += m->other_bytes;
     r->files.memtable_bytes += m->memtable_bytes;
-    vec_push(&r->ingesters, m);
-    return 0;
+    return volumes_add(&r->volumes, m, e);
 }
 
 static int read_replies(struct query *q, struct report *r, struct err *e)
@@ -105,10 +107,12 @@ static void unite(struct report *r)
     if (r->rows.len)
         qsort(r->rows.ptr, r->rows.len, sizeof(*r->rows.ptr), by_owner);
     vec_for (i, &r->rows) {
-        if (n && by_owner(&r->rows.ptr[n - 1], &r->rows.ptr[i]) == 0)
+        if (n && by_owner(&r->rows.ptr[n - 1], &r->rows.ptr[i]) == 0) {
             r->rows.ptr[n - 1].bytes += r->rows.ptr[i].bytes;
-        else
+            r->rows.ptr[n - 1].far_bytes += r->rows.ptr[i].far_bytes;
+        } else {
             r->rows.ptr[n++] = r->rows.ptr[i];
+        }
     }
     r->rows.len = n;
 }
@@ -131,20 +135,6 @@ static void put_number(struct json *j, const char *key, uint64_t v)
     json_u64(j, v);
 }
 
-static void put_forecast(const Embertree__SpaceReply *m, struct json *j)
-{
-    json_key(j, "forecast");
-    json_obj(j);
-    json_key(j, "growthPerDay");
-    json_i64(j, m->growth_per_day);
-    put_number(j, "freedPerDay", m->freed_per_day);
-    if (m->settles_bytes)
-        put_number(j, "settlesBytes", m->settles_bytes);
-    if (m->days_left != UINT32_MAX)
-        put_number(j, "daysLeft", m->days_left);
-    json_obj_end(j);
-}
-
 static void put_files(const struct report *r, struct json *j)
 {
     const struct space *f = &r->files;
@@ -159,19 +149,7 @@ static void put_files(const struct report *r, struct json *j)
     json_obj_end(j);
     put_number(j, "memtables", f->memtable_bytes);
     json_key(j, "ingesters");
-    json_arr(j);
-    vec_for (i, &r->ingesters) {
-        const Embertree__SpaceReply *m = r->ingesters.ptr[i];
-
-        json_obj(j);
-        put_number(j, "shards", m->shards);
-        put_number(j, "freeBytes", m->free_bytes);
-        put_number(j, "reserveBytes", m->reserve_bytes);
-        if (m->forecast)
-            put_forecast(m, j);
-        json_obj_end(j);
-    }
-    json_arr_end(j);
+    volumes_json(&r->volumes, j);
 }
 
 /* The rows by kind, and those that have one by level. */
@@ -203,6 +181,7 @@ static void put_json(const struct query *q, const struct report *r, bool whole, 
 {
     json_obj(j);
     put_number(j, "bytes", r->shown);
+    put_number(j, "farBytes", r->far);
     if (whole)
         put_files(r, j);
     put_sums(r, j);
@@ -223,6 +202,8 @@ static void put_json(const struct query *q, const struct report *r, bool whole, 
             json_cstr(j, level_name(row));
         }
         put_number(j, "bytes", row->bytes);
+        if (row->far_bytes)
+            put_number(j, "farBytes", row->far_bytes);
         json_obj_end(j);
     }
     json_arr_end(j);
@@ -233,10 +214,14 @@ static void put_json(const struct query *q, const struct report *r, bool whole, 
 
 /* ---- text -------------------------------------------------------------------------------------*/
 
-static void put_line(struct buf *out, uint64_t bytes, uint64_t total, const char *what)
+/* The first columns: what lies here, and, if anything does, what lies in the cold tier. */
+static void put_bytes(const struct report *r, uint64_t bytes, uint64_t total, uint64_t far,
+                      struct buf *out)
 {
-    (void)buf_addf(out, "%16" PRIu64 "  %5.1f %%  %s\n", bytes,
-                   total ? 100.0 * (double)bytes / (double)total : 0.0, what);
+    (void)buf_addf(out, "%16" PRIu64 "  %5.1f %%  ", bytes,
+                   total ? 100.0 * (double)bytes / (double)total : 0.0);
+    if (r->far)
+        (void)buf_addf(out, "%16" PRIu64 "  ", far);
 }
 
 static void put_text(const struct query *q, const struct report *r, bool whole, struct buf *out)
@@ -244,36 +229,35 @@ static void put_text(const struct query *q, const struct report *r, bool whole, 
     const struct space *f = &r->files;
     uint64_t total =
         whole ? f->tables_bytes + f->obsolete_bytes + f->log_bytes + f->other_bytes : r->shown;
+    const struct {
+        uint64_t bytes;
+        const char *what;
+    } lines[] = {
+        { f->obsolete_bytes, "files that readers hold or that are being removed" },
+        { f->log_bytes, "write-ahead log" },
+        { f->other_bytes, "manifests and options" },
+    };
 
-    (void)buf_addf(out, "%16s  %7s  %-16s %-*s %-11s %s\n", "bytes", "share", "tenant",
-                   SERVICE_SHOW, "service", "kind", "level");
+    (void)buf_addf(out, "%16s  %7s  ", "bytes", "share");
+    if (r->far)
+        (void)buf_addf(out, "%16s  ", "in cold tier");
+    (void)buf_addf(out, "%-16s %-*s %-11s %s\n", "tenant", SERVICE_SHOW, "service", "kind",
+                   "level");
     vec_for (i, &r->rows) {
         const struct space_row *row = &r->rows.ptr[i];
 
-        (void)buf_addf(out, "%16" PRIu64 "  %5.1f %%  %-16.*s %-*.*s %-11s %s\n", row->bytes,
-                       total ? 100.0 * (double)row->bytes / (double)total : 0.0,
-                       STR_ARG(row->tenant), SERVICE_SHOW, STR_ARG(row->service), kind_name(row),
-                       level_name(row));
+        put_bytes(r, row->bytes, total, row->far_bytes, out);
+        (void)buf_addf(out, "%-16.*s %-*.*s %-11s %s\n", STR_ARG(row->tenant), SERVICE_SHOW,
+                       STR_ARG(row->service), kind_name(row), level_name(row));
     }
-    if (whole) {
-        put_line(out, f->obsolete_bytes, total,
-                 "files that readers hold or that are being removed");
-        put_line(out, f->log_bytes, total, "write-ahead log");
-        put_line(out, f->other_bytes, total, "manifests and options");
+    for (size_t i = 0; whole && i < ARRAY_LEN(lines); i++) {
+        put_bytes(r, lines[i].bytes, total, 0, out);
+        (void)buf_addf(out, "%s\n", lines[i].what);
     }
-    put_line(out, total, total, "all");
-    for (size_t i = 0; whole && i < r->ingesters.len; i++) {
-        const Embertree__SpaceReply *m = r->ingesters.ptr[i];
-
-        (void)buf_addf(out, "volume %zu: %" PRIu64 " MiB free, %" PRIu64 " MiB kept free", i,
-                       m->free_bytes / MIB, m->reserve_bytes / MIB);
-        if (m->forecast && m->days_left == UINT32_MAX)
-            (void)buf_addf(out, ", what is kept will fit");
-        else if (m->forecast)
-            (void)buf_addf(out, ", %" PRId64 " MiB more a day, %" PRIu32 " days left",
-                           m->growth_per_day / (int64_t)MIB, m->days_left);
-        (void)buf_addf(out, "\n");
-    }
+    put_bytes(r, total, total, r->far, out);
+    (void)buf_addf(out, "all\n");
+    if (whole)
+        volumes_text(&r->volumes, out);
     if (q->missing.missing)
         (void)buf_addf(out, "%zu of %zu ingesters did not answer\n", q->missing.missing,
                        q->missing.asked);
@@ -306,7 +290,7 @@ static int reply(struct query *q, struct err *e)
         rc = query_out_end(q, e);
     }
     vec_free(&r.rows);
-    vec_free(&r.ingesters);
+    volumes_deinit(&r.volumes);
     return rc;
 }
 

@@ -21,6 +21,7 @@
 
 #include "common/base/mem.h"
 #include "common/cold/kv_cold_impl.h"
+#include "common/cold/owners.h"
 #include "common/store/kv_reach.h"
 
 #define INDEX_BYTES_MAX (32 * MIB)
@@ -391,6 +392,18 @@ static int cold_disk(struct kv *kv, struct kv_disk *ret, struct err *e)
     return kv_disk(cold_of(kv)->o.inner, ret, e);
 }
 
+static int cold_far(struct kv *kv, const struct kv_snap *snap, kv_far_fn each, void *cookie,
+                    struct err *e)
+{
+    struct kv_snap *own = snap ? NULL : cold_snap_new(kv);
+    const struct cold_snap *s = snap_of(snap ? snap : own);
+    int rc = cold_owners_each(s->m, cold_of(kv)->o.inner, s->inner, each, cookie, e);
+
+    if (own)
+        cold_snap_free(kv, own);
+    return rc;
+}
+
 static int cold_flush(struct kv *kv, struct err *e)
 {
     return kv_flush(cold_of(kv)->o.inner, e);
@@ -500,6 +513,7 @@ int kv_cold_open(const struct kv_cold_opts *o, struct kv **ret, struct err *e)
         .compact = cold_compact,
         .drop_files = cold_drop_files,
         .flush_soon = cold_flush_soon,
+        .far = cold_far,
         .close = cold_close,
     };
     struct manifest *m;

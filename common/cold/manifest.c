@@ -367,6 +367,8 @@ bool manifest_delete(struct manifest *m, enum kv_cf cf, struct str from, struct 
             struct str first = copy(p->first), last = copy(p->last);
             row_key(&key, KEY_COLD, cf, first);
             kv_batch_del(rows, KV_META, buf_str(&key));
+            row_key(&key, KEY_COLD_OWNERS, cf, first);
+            kv_batch_del(rows, KV_META, buf_str(&key));
             remove_part(f, i);
             forget_hides(m, cf, first, last, rows);
             free_str(first);

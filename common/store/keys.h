@@ -101,7 +101,9 @@
  *   70 71                                   documents of tenants: doc.h
  *   74 .. 77                                kept for what else tenants have
  *   78 79                                   parts in the cold tier: common/cold/manifest.h
- *   7a .. 7f                                kept for the cold tier
+ *   7a                                      who acts on them: common/cold/generation.h
+ *   7b                                      whose their bytes are: common/cold/owners.h
+ *   7c .. 7f                                kept for the cold tier
  *   80                                      what was stored for whom: acks.h
  *
  *   posting of ordinal 65,537 + pair 5 + tenant 1, before and after it joined its chunk:
@@ -175,6 +177,7 @@ enum key_table {
     KEY_COLD_HIDE = 0x79,
     KEY_ACKS = 0x80,
     KEY_COLD_GENERATION = 0x7a,
+    KEY_COLD_OWNERS = 0x7b,
 };
 enum key_control {
     CONTROL_CLOCK = 1,    /* engine time, ms since 1970, u64 */

@@ -286,6 +286,11 @@ int kv_sizes(struct kv *k, enum kv_cf cf, const struct kv_range *ranges, size_t 
     return rc;
 }
 
+int kv_far(struct kv *k, const struct kv_snap *snap, kv_far_fn each, void *cookie, struct err *e)
+{
+    return k->ops->far ? k->ops->far(k, snap, each, cookie, e) : 0;
+}
+
 int kv_disk(struct kv *k, struct kv_disk *ret, struct err *e)
 {
     int rc = 0;

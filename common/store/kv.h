@@ -127,6 +127,22 @@ struct kv_disk {
     uint64_t live_bytes[KV_CFS]; /* of the table files in use */
 };
 NODISCARD int kv_disk(struct kv *k, struct kv_disk *ret, struct err *e);
+/* What of a snapshot (NULL: of now) lies far away (common/cold), piece by piece, without looking
+ * there; `each` ends the walk by what it returns, unless that is 0. */
+struct kv_far_owner {
+    uint32_t tenant, scope; /* numbers, as in keys */
+    uint64_t bytes;
+};
+struct kv_far {
+    enum kv_cf cf;
+    struct str first;                  /* key */
+    uint64_t bytes;                    /* as stored there; of rows that were deleted since, too */
+    const struct kv_far_owner *owners; /* what is left of the bytes is not known to be anyone's */
+    size_t owners_len;
+};
+typedef int (*kv_far_fn)(void *cookie, const struct kv_far *f, struct err *e);
+NODISCARD int kv_far(struct kv *k, const struct kv_snap *snap, kv_far_fn each, void *cookie,
+                     struct err *e);
 /* Deletes all keys of [from, to), files that hold nothing else at once and whole; `to` is not
  * empty. For what was deleted or hidden before and no snapshot of before needs: snapshots lose it,
  * too. Not atomic: after a crash any part may be there; do it again. Bytes in files that hold other

@@ -28,6 +28,9 @@ struct kv_ops {
     int (*drop_files)(struct kv *k, enum kv_cf cf, struct str from, struct str last, struct err *e);
     /* Optional: begins to write out what is in memory of cf. */
     int (*flush_soon)(struct kv *k, enum kv_cf cf, struct err *e);
+    /* Optional: nothing lies elsewhere without. */
+    int (*far)(struct kv *k, const struct kv_snap *snap, kv_far_fn each, void *cookie,
+               struct err *e);
     void (*close)(struct kv *k);
 };
 /* First member of each implementation's own struct. */

@@ -9,6 +9,9 @@
  * Adding up: the sum over a column family is taken against the size of its files. What is left over
  * becomes the row of nobody; should the estimates be more than there is, each is made smaller by
  * the same factor, and the last byte of rounding goes to the largest.
+ *
+ * The walk passes over rows that are far away: they take no bytes of the files, and a report must
+ * not wait for an object store. Their bytes come from the list of parts.
  */
 #include "common/store/space.h"
 
@@ -19,6 +22,7 @@
 #include "common/base/mem.h"
 #include "common/store/exm.h"
 #include "common/store/keys.h"
+#include "common/store/kv_reach.h"
 #include "common/store/store_impl.h"
 #include "common/sys/pool.h"
 
@@ -81,7 +85,7 @@ static struct layout meta_layout(unsigned table)
 struct owner {
     uint32_t tenant, scope; /* 0: none; numbers begin at 1 */
     uint32_t kind, level;
-    uint64_t bytes;
+    uint64_t bytes, far_bytes;
 };
 struct pending {
     char from[PREFIX_MAX];
@@ -99,6 +103,7 @@ struct walk {
     size_t batch_len;
     enum kv_cf cf;
     uint64_t sum; /* of the family at hand */
+    uint64_t far_bytes, far_parts;
 };
 
 static_assert(offsetof(struct owner, bytes) == 16, "what stands before the bytes is the key");
@@ -119,10 +124,18 @@ static struct owner *owner_of(struct walk *w, const struct owner *id, struct err
         return NULL;
     }
     *o = *id;
-    o->bytes = 0;
+    o->bytes = o->far_bytes = 0;
     map_str_put(w->owners, str_n(o, offsetof(struct owner, bytes)), o);
     vec_push(&w->list, o);
     return o;
+}
+
+static int pause_walk(const struct walk *w, struct err *e)
+{
+    pool_slice();
+    if (w->o->cancel && __atomic_load_n(w->o->cancel, __ATOMIC_RELAXED))
+        return err_set(e, ERR_CANCELED, "the caller gave up");
+    return 0;
 }
 
 static int ask(struct walk *w, struct err *e)
@@ -140,10 +153,7 @@ static int ask(struct walk *w, struct err *e)
         w->sum += bytes[i];
     }
     w->batch_len = 0;
-    pool_slice();
-    if (w->o->cancel && __atomic_load_n(w->o->cancel, __ATOMIC_RELAXED))
-        return err_set(e, ERR_CANCELED, "the caller gave up");
-    return 0;
+    return pause_walk(w, e);
 }
 
 /* One owner's stretch of keys, and where the next one begins. */
@@ -227,6 +237,43 @@ static int walk_family(struct walk *w, uint64_t live, struct err *e)
     return rc;
 }
 
+/* ---- far away ---- */
+
+static int far_bytes(struct walk *w, struct owner id, uint64_t bytes, struct err *e)
+{
+    struct owner *o = bytes ? owner_of(w, &id, e) : NULL;
+
+    if (bytes && !o)
+        return e->code;
+    if (o)
+        o->far_bytes += bytes;
+    return 0;
+}
+
+static int on_far(void *cookie, const struct kv_far *f, struct err *e)
+{
+    struct walk *w = cookie;
+    struct owner id = { .kind = families[f->cf].kind, .level = SPACE_NO_LEVEL };
+    uint64_t left = f->bytes;
+
+    if (families[f->cf].level && f->first.len)
+        id.level = (uint8_t)f->first.ptr[0] & 0x3f;
+    for (size_t i = 0; i < f->owners_len; i++) {
+        const struct kv_far_owner *one = &f->owners[i];
+
+        id.tenant = one->tenant;
+        id.scope = one->scope;
+        if (far_bytes(w, id, one->bytes, e))
+            return e->code;
+        left -= MIN(left, one->bytes);
+    }
+    id.tenant = id.scope = 0;
+    w->far_bytes += f->bytes;
+    if (far_bytes(w, id, left, e))
+        return e->code;
+    return ++w->far_parts % BATCH ? 0 : pause_walk(w, e);
+}
+
 /* ---- names ---- */
 
 static int by_owner(const void *a, const void *b)
@@ -287,11 +334,12 @@ static int name_rows(struct walk *w, struct space *ret, struct err *e)
         const struct owner *o = w->list.ptr[i];
         struct space_row *r = &ret->rows[ret->len];
 
-        if (!o->bytes)
+        if (!o->bytes && !o->far_bytes)
             continue;
         *r = (struct space_row){ .kind = (enum space_kind)o->kind,
                                  .level = o->level,
-                                 .bytes = o->bytes };
+                                 .bytes = o->bytes,
+                                 .far_bytes = o->far_bytes };
         if (o->tenant)
             rc = name_of(w, &row, o->tenant, 0, &r->tenant, e);
         if (!rc && o->scope)
@@ -312,6 +360,7 @@ int store_space(struct store_view *v, const struct space_opts *o, struct arena *
     struct walk w = { .v = v, .o = o, .arena = a, .owners = map_str_new() };
     struct kv_stats stats;
     struct kv_disk disk;
+    struct kv_reach here = { .local = true }, *before = kv_reach_set(&here);
     int rc = kv_disk(v->s->kv, &disk, e);
 
     *ret = (struct space){ 0 };
@@ -320,6 +369,9 @@ int store_space(struct store_view *v, const struct space_opts *o, struct arena *
         rc = walk_family(&w, disk.live_bytes[i], e);
         ret->tables_bytes += disk.live_bytes[i];
     }
+    (void)kv_reach_set(before);
+    if (!rc)
+        rc = kv_far(v->s->kv, v->snap, on_far, &w, e);
     if (!rc)
         rc = name_rows(&w, ret, e);
     kv_stats(v->s->kv, &stats);
@@ -327,6 +379,7 @@ int store_space(struct store_view *v, const struct space_opts *o, struct arena *
     ret->log_bytes = disk.log_bytes;
     ret->other_bytes = disk.other_bytes;
     ret->memtable_bytes = stats.memtable_bytes;
+    ret->far_bytes = w.far_bytes;
     vec_free(&w.list);
     map_str_free(w.owners);
     return rc;

@@ -8,6 +8,11 @@
  * the moment accounts for (deleted rows that compaction has not dropped, rounding) is a row of its
  * own, without an owner. Rows that are only in memtables are in the write-ahead log, which is a
  * line.
+ *
+ * What lies in the cold tier is told by what the shard knows of it, nobody is asked: each part is
+ * divided among its owners by the bytes of their rows before compression. What no owner is known
+ * of (parts that programs of the version before made) is the row without an owner. Deleted rows
+ * count as long as their part is there.
  */
 #ifndef COMMON_STORE_SPACE_H
 #define COMMON_STORE_SPACE_H
@@ -37,6 +42,7 @@ struct space_row {
     enum space_kind kind;
     uint32_t level; /* or SPACE_NO_LEVEL */
     uint64_t bytes;
+    uint64_t far_bytes; /* in the cold tier, besides */
 };
 struct space {
     struct space_row *rows; /* in the arena; by tenant, service, kind, level */
@@ -45,6 +51,7 @@ struct space {
     uint64_t obsolete_bytes; /* table files that readers still hold, or that wait to be removed */
     uint64_t log_bytes, other_bytes;
     uint64_t memtable_bytes; /* in memory, besides */
+    uint64_t far_bytes;      /* in the cold tier: sum of the rows'; backups are not in it */
 };
 struct space_opts {
     size_t owners_max;  /* distinct (tenant, service, kind, level); ERR_LIMIT over it */

@@ -13,10 +13,11 @@
 
 struct owner {
     struct str tenant, service;
-    double bytes;
+    double bytes, far;
 };
 struct owners {
     VEC(struct owner) at;
+    double far; /* of all */
 };
 
 static int by_bytes(const void *a, const void *b)
@@ -26,30 +27,10 @@ static int by_bytes(const void *a, const void *b)
 
     if (x->bytes != y->bytes)
         return x->bytes > y->bytes ? -1 : 1;
+    if (x->far != y->far)
+        return x->far > y->far ? -1 : 1;
     c = str_cmp(x->tenant, y->tenant);
     return c ? c : str_cmp(x->service, y->service);
-}
-
-/* Rows of one owner follow one another: the server sorts them so. */
-static void read_rows(const struct json_val *rows, struct owners *ret)
-{
-    struct err e;
-
-    for (size_t i = 0; i < json_len(rows); i++) {
-        const struct json_val *v = json_at(rows, i);
-        struct owner o = { STR(""), STR(""), 0 }, *last;
-        if (json_take_str(json_get(v, "tenant", NULL), "", &o.tenant, &e) ||
-            json_take_str(json_get(v, "service", NULL), "", &o.service, &e) ||
-            json_take_double(json_get(v, "bytes", NULL), "", &o.bytes, &e))
-            continue;
-        last = ret->at.len ? &ret->at.ptr[ret->at.len - 1] : NULL;
-        if (last && str_eq(last->tenant, o.tenant) && str_eq(last->service, o.service))
-            last->bytes += o.bytes;
-        else
-            vec_push(&ret->at, o);
-    }
-    if (ret->at.len)
-        qsort(ret->at.ptr, ret->at.len, sizeof(*ret->at.ptr), by_bytes);
 }
 
 static double number(const struct json_val *obj, const char *key)
@@ -60,25 +41,71 @@ static double number(const struct json_val *obj, const char *key)
     return json_take_double(json_get(obj, key, NULL), key, &v, &e) ? 0 : v;
 }
 
-static void put_line(const struct term *t, double bytes, double all, struct str tenant,
+/* Rows of one owner follow one another: the server sorts them so. */
+static void read_rows(const struct json_val *rows, struct owners *ret)
+{
+    struct err e;
+
+    for (size_t i = 0; i < json_len(rows); i++) {
+        const struct json_val *v = json_at(rows, i);
+        struct owner o = { STR(""), STR(""), 0, 0 }, *last;
+        if (json_take_str(json_get(v, "tenant", NULL), "", &o.tenant, &e) ||
+            json_take_str(json_get(v, "service", NULL), "", &o.service, &e) ||
+            json_take_double(json_get(v, "bytes", NULL), "", &o.bytes, &e))
+            continue;
+        o.far = number(v, "farBytes");
+        ret->far += o.far;
+        last = ret->at.len ? &ret->at.ptr[ret->at.len - 1] : NULL;
+        if (last && str_eq(last->tenant, o.tenant) && str_eq(last->service, o.service)) {
+            last->bytes += o.bytes;
+            last->far += o.far;
+        } else {
+            vec_push(&ret->at, o);
+        }
+    }
+    if (ret->at.len)
+        qsort(ret->at.ptr, ret->at.len, sizeof(*ret->at.ptr), by_bytes);
+}
+
+/* Of all: what shares are of, and whether there is a column for the cold tier. */
+struct whole {
+    const struct term *t;
+    double bytes, far;
+};
+
+static void put_line(const struct whole *w, double bytes, double far, struct str tenant,
                      struct str name, struct buf *out)
 {
-    size_t used;
+    size_t used, width = w->t->width;
 
     term_value_right(bytes, STR("bytes"), false, 11, out);
-    (void)buf_addf(out, " %6.1f %%  ", all > 0 ? 100 * bytes / all : 0.0);
-    used = term_name(t, tenant, 16, out);
+    (void)buf_addf(out, " %6.1f %%  ", w->bytes > 0 ? 100 * bytes / w->bytes : 0.0);
+    if (w->far > 0) {
+        term_value_right(far, STR("bytes"), false, 11, out);
+        (void)buf_add_str(out, STR("  "));
+        width -= MIN(width, (size_t)13);
+    }
+    used = term_name(w->t, tenant, 16, out);
     term_pad(18 - used, out);
-    (void)term_name(t, name, t->width > 50 ? t->width - 40 : 10, out);
+    (void)term_name(w->t, name, width > 50 ? width - 40 : 10, out);
     (void)buf_add_c(out, '\n');
 }
 
-static void put_volumes(const struct json_val *all, struct buf *out)
+static void put_volumes(const struct term *t, const struct json_val *all, struct buf *out)
 {
     for (size_t i = 0; i < json_len(all); i++) {
         const struct json_val *v = json_at(all, i), *f = json_get(v, "forecast", NULL);
 
-        (void)buf_addf(out, "volume %zu: ", i);
+        struct str node = STR("");
+        struct err e;
+
+        if (json_take_str(json_get(v, "node", NULL), "", &node, &e) == 0 && node.len) {
+            (void)buf_add_str(out, STR("volume of "));
+            (void)term_name(t, node, t->width > 50 ? t->width - 40 : 10, out);
+            (void)buf_add_str(out, STR(": "));
+        } else {
+            (void)buf_addf(out, "volume %zu: ", i);
+        }
         term_value(number(v, "freeBytes"), STR("bytes"), out);
         (void)buf_add_str(out, STR(" free, "));
         term_value(number(v, "reserveBytes"), STR("bytes"), out);
@@ -91,33 +118,48 @@ static void put_volumes(const struct json_val *all, struct buf *out)
     }
 }
 
+static void put_head(const struct whole *w, struct buf *out)
+{
+    term_style(w->t, TERM_BOLD, out);
+    (void)buf_addf(out, "%11s %8s  ", "BYTES", "SHARE");
+    if (w->far > 0)
+        (void)buf_addf(out, "%11s  ", "COLD TIER");
+    (void)buf_addf(out, "%-17s %s\n", "TENANT", "SERVICE");
+    term_style(w->t, TERM_PLAIN, out);
+}
+
 void space_text(const struct term *t, const struct json_val *root, struct buf *out)
 {
     const struct json_val *files = json_get(root, "files", NULL);
-    double all = files ? number(files, "total") : number(root, "bytes"), rest = 0;
+    struct whole w = { .t = t, .bytes = files ? number(files, "total") : number(root, "bytes") };
+    struct owner rest = { STR(""), STR(""), 0, 0 };
     struct owners o = { 0 };
 
     read_rows(json_get(root, "rows", NULL), &o);
-    term_style(t, TERM_BOLD, out);
-    (void)buf_addf(out, "%11s %8s  %-17s %s\n", "BYTES", "SHARE", "TENANT", "SERVICE");
-    term_style(t, TERM_PLAIN, out);
+    w.far = o.far;
+    put_head(&w, out);
     vec_for (i, &o.at) {
         const struct owner *one = &o.at.ptr[i];
-        if (i < SERVICES)
-            put_line(t, one->bytes, all, one->tenant,
-                     one->service.len ? one->service : STR("(shared by its services)"), out);
-        else
-            rest += one->bytes;
+        if (i < SERVICES) {
+            put_line(&w, one->bytes, one->far, one->tenant,
+                     one->service.len  ? one->service
+                     : one->tenant.len ? STR("(shared by its services)")
+                                       : STR("(of no tenant)"),
+                     out);
+            continue;
+        }
+        rest.bytes += one->bytes;
+        rest.far += one->far;
     }
-    if (rest > 0)
-        put_line(t, rest, all, STR(""), STR("(smaller ones)"), out);
+    if (rest.bytes > 0 || rest.far > 0)
+        put_line(&w, rest.bytes, rest.far, STR(""), STR("(smaller ones)"), out);
     if (files) {
-        put_line(t, number(files, "log"), all, STR(""), STR("(write-ahead log)"), out);
-        put_line(t, number(files, "obsolete") + number(files, "other"), all, STR(""),
+        put_line(&w, number(files, "log"), 0, STR(""), STR("(write-ahead log)"), out);
+        put_line(&w, number(files, "obsolete") + number(files, "other"), 0, STR(""),
                  STR("(other files)"), out);
     }
-    put_line(t, all, all, STR(""), STR("(everything)"), out);
-    put_volumes(json_get(root, "ingesters", NULL), out);
+    put_line(&w, w.bytes, w.far, STR(""), STR("(everything)"), out);
+    put_volumes(t, json_get(root, "ingesters", NULL), out);
     vec_free(&o.at);
 }
 

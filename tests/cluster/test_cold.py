@@ -1,6 +1,7 @@
 """The cold tier over real processes: old data leave the disk and every answer stays the same: through
 kill -9, with late data, after a delete, and after every disk is lost (`embertree restore`). Without the
-object store an answer is an error, never less.
+object store an answer is an error, never less. `/api/v1/space` tells what lies there, to the byte, and
+does not ask for it.
 
 Against an S3 server that checks signatures, or, where there is no Node, a folder.
 """
@@ -82,7 +83,58 @@ def moved(server):
     return m("embertree_cold_rows_total") > 0 and m("embertree_cold_backups_total") > 1
 
 
-def body(work, url, options, hide, show):
+def objects_of(root):
+    """Sizes by name of what lies in the object store, and a function that reads one."""
+    at = {}
+    for path in pathlib.Path(root).rglob("*"):
+        name = path.name.removesuffix("._S3rver_object")
+        shard = path.parent.parent.name if not name.startswith("head-") else path.parent.name
+        if path.is_file() and shard.startswith("shard-") and "._S3rver_" not in name:
+            at[name if name.startswith("head-") else f"{path.parent.name}/{name}"] = path
+    return {name: path.stat().st_size for name, path in at.items()}, lambda n: at[n].read_text()
+
+
+def space(server):
+    reply = server.reader.get("/api/v1/space")
+    assert reply.status == 200, reply
+    got = reply.json()
+    assert got["missingIngesters"] == 0 and len(got["ingesters"]) == 1, got
+    assert sum(r["bytes"] for r in got["rows"]) == got["files"]["tables"] == got["bytes"], got
+    assert sum(r.get("farBytes", 0) for r in got["rows"]) == got["farBytes"], got
+    far = {}
+    for r in got["rows"]:
+        if r.get("farBytes"):
+            far[r["tenant"], r["service"]] = far.get((r["tenant"], r["service"]), 0) + r["farBytes"]
+    return got["farBytes"], far
+
+
+def explained(server, root):
+    """What lies in the object store are the parts of the report, heads, and what those name as backups
+    of what is here: to the byte. False while something moves."""
+    total, far = space(server)
+    try:
+        sizes, read = objects_of(root)
+        heads = sorted(name for name in sizes if name.startswith("head-"))
+        named = [line.split() for name in heads for line in read(name).splitlines()]
+    except OSError:  # swept meanwhile
+        return False
+    newest = [line.split() for line in read(heads[-1]).splitlines()] if heads else []
+    size = {where: {f"{w[1]}/{w[2]}": int(w[3]) for w in lines if w[0] == where}
+            for where, lines in (("away", newest), ("here", named))}
+    rest = {n: s for n, s in sizes.items() if n not in heads and n not in size["here"]}
+    if sum(size["away"].values()) != total or rest != size["away"] or space(server)[0] != total:
+        return False
+    assert total > 0 and set(far) == {("anonymous", "shop"), ("anonymous", "cart")}, far
+    assert sum(sizes.values()) == total + sum(sizes[n] for n in heads) + \
+        sum(sizes[n] for n in set(sizes) & set(size["here"]) - set(size["away"]))
+    shop, cart = far["anonymous", "shop"], far["anonymous", "cart"]
+    assert 0.8 < shop / cart < 1.25, far  # alike
+    text = server.reader.get("/api/v1/space", format="text").body.decode()
+    assert "in cold tier" in text and str(total) in text, text
+    return True
+
+
+def body(work, url, options, hide, show, root):
     now = time.time() // 3600 * 3600
     folder = work / "server"
     with start(folder) as server:
@@ -94,6 +146,7 @@ def body(work, url, options, hide, show):
         server.process.stop()
     with start(folder, *cold_options(url, *options)) as server:
         wait(lambda: moved(server))
+        wait(lambda: explained(server, root))
         assert answers(server, now) == before
         server.process.kill()
         server.process.start()
@@ -116,6 +169,7 @@ def body(work, url, options, hide, show):
         reply = server.reader.get("/pyroscope/render", format="json",
                                   query=f'{cluster.CPU_TYPE}{{service_name="shop"}}', **{"from": int(now - 6 * DAY), "until": int(now)})
         assert reply.status >= 500, reply
+        assert space(server)[0] > 0  # of this it is not asked
         show()
         assert answers(server, now) == late
         # Deleted is deleted, far away, too.
@@ -156,9 +210,19 @@ def main():
 
         def test_folder():
             there, away = temp / "objects", temp / "objects-away"
-            refused(lambda: body(temp / "a", f"dir:{there}", (), lambda: there.rename(away),
-                                 lambda: (shutil.rmtree(there, ignore_errors=True),
-                                          away.rename(there))))
+
+            def show():
+                for _ in range(200):  # the server may be writing to the one it made meanwhile
+                    shutil.rmtree(there, ignore_errors=True)
+                    try:
+                        away.rename(there)
+                        return
+                    except OSError:
+                        time.sleep(0.02)
+                raise AssertionError("the folder does not get empty")
+
+            refused(lambda: body(temp / "a", f"dir:{there}", (), lambda: there.rename(away), show,
+                                 there))
 
         tests = [test_folder]
         try:
@@ -176,7 +240,7 @@ def main():
                     temp / "b", f"s3://{s3_server.BUCKET}/one",
                     (f"--cold.s3-endpoint={server.url}", "--cold.s3-path-style",
                      f"--cold.s3-credentials-file={keys}"),
-                    lambda: server.fail(10**9), lambda: server.fail(0)))
+                    lambda: server.fail(10**9), lambda: server.fail(0), temp / "s3"))
                 assert server.fail(0)["refused"] == 0
 
             # A bucket says all that a folder does; ALL=1 runs both.

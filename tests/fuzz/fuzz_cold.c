@@ -6,6 +6,7 @@
  */
 #include "common/base/mem.h"
 #include "common/cold/backup.h"
+#include "common/cold/owners.h"
 #include "common/store/keys.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -72,6 +73,26 @@ static void damaged(const uint8_t *data, size_t size)
     part_writer_free(w);
 }
 
+/* A row of owners of the part its hash names gives out no more than the part has. */
+static void owners(struct str row)
+{
+    struct cold_owners o = { 0 };
+    struct hash128 hash = { 0 };
+    struct err e = { 0 };
+    uint64_t sum = 0;
+
+    if (row.len > 17) {
+        hash.hi = get_u64be(row.ptr + 1);
+        hash.lo = get_u64be(row.ptr + 9);
+    }
+    if (cold_owners_read(row, hash, 1000000, &o, &e) == 0) {
+        vec_for (i, &o.of)
+            sum += o.of.ptr[i].bytes;
+        CHECK(sum <= 1000000 && o.of.len <= COLD_OWNERS_MAX);
+    }
+    cold_owners_deinit(&o);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct backup_head head;
@@ -95,6 +116,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                 CHECK(e.text[0]);
         }
         manifest_unref(m);
+        owners(rest);
     } else if (data[0] % 4 == 3 && backup_head_read(rest, &head, &e) == 0) {
         backup_head_deinit(&head);
     }

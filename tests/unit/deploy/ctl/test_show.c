@@ -265,6 +265,20 @@ static const char space[] =
     "{\"tenant\":\"a\",\"service\":\"shop\",\"kind\":\"coarse\",\"level\":\"1h\","
     "\"bytes\":1000000}]}";
 
+/* A service that is far away alone, one that is partly so. */
+static const char space_far[] =
+    "{\"bytes\":3000000,\"farBytes\":9100000,\"files\":{\"tables\":3000000,\"obsolete\":0,"
+    "\"log\":1000000,\"other\":5,\"total\":4000005},\"ingesters\":[{\"node\":\"zone-a-0\","
+    "\"shards\":4,\"freeBytes\":1073741824,\"reserveBytes\":1048576}],"
+    "\"rows\":[{\"tenant\":\"\",\"service\":\"\",\"kind\":\"vectors\",\"level\":\"10s\","
+    "\"bytes\":0,\"farBytes\":100000},"
+    "{\"tenant\":\"a\",\"service\":\"old\",\"kind\":\"vectors\",\"level\":\"10s\",\"bytes\":0,"
+    "\"farBytes\":4000000},"
+    "{\"tenant\":\"a\",\"service\":\"shop\",\"kind\":\"vectors\",\"level\":\"10s\","
+    "\"bytes\":2000000,\"farBytes\":3000000},"
+    "{\"tenant\":\"a\",\"service\":\"shop\",\"kind\":\"vectors\",\"level\":\"1h\","
+    "\"bytes\":1000000,\"farBytes\":2000000}]}";
+
 static void test_space(void **state)
 {
     struct json_doc *doc;
@@ -276,6 +290,10 @@ static void test_space(void **state)
     assert_int_equal(json_parse(str_c(space), &doc, &e), 0);
     space_text(&wide, json_root(doc), &b);
     golden("space.txt", &b);
+    json_doc_free(doc);
+    assert_int_equal(json_parse(str_c(space_far), &doc, &e), 0);
+    space_text(&wide, json_root(doc), &b);
+    golden("space_far.txt", &b);
     json_doc_free(doc);
     buf_deinit(&b);
 }
