@@ -217,6 +217,11 @@ def test_rebalance():
         wait_for(lambda: json.loads(ctl(c, "rebalance", "--json"))["atOnce"] == 0)
         for i in range(4):
             load.exact(f"svc{i}")
+        space = c.querier.get("/api/v1/space").json()  # asks shard by shard; tells node by node
+        leaders = [v["node"] for v in space["ingesters"]]
+        assert space["missingIngesters"] == 0 and len(set(leaders)) == len(leaders) <= 3, space
+        assert set(leaders) <= {"node0", "node1", "node2"}, space
+        assert sum(v["shards"] for v in space["ingesters"]) == 4, space
 
 
 if __name__ == "__main__":
