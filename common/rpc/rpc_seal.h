@@ -29,15 +29,15 @@
  * after 2^32 - 1 frames of a lane, with the process, with the peer's process, with the key.
  *
  * Example: a ping of epoch 2 from ipc:///a as in rpc_frame.h (its left_ms 0), salt 10 11 .. 1f,
- * body 01 .. 08, under the key 00 01 .. 1f: 64 + 96 + 16 bytes (checked by test_rpc_seal.c),
+ * body 01 .. 08, under the key 00 01 .. 1f: 64 + 100 + 16 bytes (checked by test_rpc_seal.c),
  *   45 4d 42 53 01 01 00 00 92 21 e3 b0 4f a9 b2 3e 10 11 12 13 14 15 16 17
  *   18 19 1a 1b 1c 1d 1e 1f 02 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00
- *   00 00 00 00 00 00 00 00 60 00 00 00 00 00 00 00 d9 43 ec 3a ce 93 e3 be
- *   d1 87 9e 31 3e be 9f 09 03 75 85 e5 a7 cd d1 8a a4 5a b4 46 87 1e db c0
+ *   00 00 00 00 00 00 00 00 64 00 00 00 00 00 00 00 d9 43 ec 3a ce 93 e3 be
+ *   d5 87 9e 31 3e be 9f 09 03 75 85 e5 a7 cd d1 8a a4 5a b4 46 87 1e db c0
  *   5c 24 a7 72 ca d3 2e 4e 6f bf e7 e6 3b 8c fe bc 64 40 9d 2d a4 c9 f5 53
  *   5e ec 3c 43 44 93 c6 50 6f a3 a5 44 31 d7 b8 03 a7 22 61 55 e2 d0 c5 ee
- *   5c 88 e4 b5 93 68 38 a3 80 ca 33 ae 47 69 01 f5 b8 c0 07 f7 4e d1 88 a6
- *   58 c3 3a b6 22 b6 7a b9
+ *   5c 88 e4 b5 93 68 38 a3 80 c8 30 aa 43 6d 05 f9 cb bb 64 05 25 39 4c b5
+ *   19 69 c1 d9 25 2f be 4d 68 c3 07 95
  *
  * Versions: a later envelope has another version byte; greetings stay in this one, like pings in
  * version 1 of rpc_frame.h, so that two builds learn what the other one reads.
