@@ -57,6 +57,7 @@ struct http_req {
     uint64_t id; /* request id: logs, X-Request-Id (16 hexadecimal digits) */
     uint64_t start_mono_ns;
     const char *peer;                    /* "127.0.0.1:40312" */
+    bool own;                            /* from this machine; proxies on it are, too */
     _Atomic bool gone;                   /* set on the loop, may be read anywhere */
     void (*on_gone)(struct http_req *r); /* set by the handler, may be NULL */
     /* Of http_route_stream, set by the handler before it returns. Both may reply. on_end comes

@@ -223,7 +223,7 @@ static const struct http_sink sink = {
 
 void http1_begin_xchg(struct http1 *c)
 {
-    c->x = http_xchg_new(c->conn.server, &sink, c, c->stream->peer);
+    c->x = http_xchg_new(c->conn.server, &sink, c, c->stream);
     c->minor_zero = c->keep_alive = c->unread = false;
 }
 

@@ -261,7 +261,7 @@ static void take_head(struct http2_stream *s, bool last)
     const char *why = NULL;
     int status;
 
-    s->x = http_xchg_new(server, &http2_sink, s, c->stream->peer);
+    s->x = http_xchg_new(server, &http2_sink, s, c->stream);
     s->x->http2 = true;
     status = read_head(c->head, h, &why);
     if (status) {

@@ -156,7 +156,7 @@ struct str http_server_date(struct http_server *s);
 
 /* ---- http_xchg.c */
 struct http_xchg *http_xchg_new(struct http_server *s, const struct http_sink *sink, void *proto,
-                                const char *peer);
+                                const struct stream *from);
 /* Fills the request from a parsed head and finds the route. False: it was answered already. */
 bool http_xchg_begin(struct http_xchg *x, const struct http_head *h);
 /* Appends to the body; `max` bounds the capacity. 0, or ERR_TOO_LARGE, ERR_BUSY. */

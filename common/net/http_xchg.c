@@ -15,7 +15,7 @@
 #include "common/net/http_server.h"
 
 struct http_xchg *http_xchg_new(struct http_server *s, const struct http_sink *sink, void *proto,
-                                const char *peer)
+                                const struct stream *from)
 {
     struct http_xchg *x = XNEW(struct http_xchg);
 
@@ -25,7 +25,8 @@ struct http_xchg *http_xchg_new(struct http_server *s, const struct http_sink *s
     x->req.id = ++s->id_last;
     x->req.start_mono_ns = clock_mono_ns(loop_clock(s->o.loop));
     x->req.peer = x->peer;
-    (void)snprintf(x->peer, sizeof(x->peer), "%s", peer);
+    x->req.own = from->own;
+    (void)snprintf(x->peer, sizeof(x->peer), "%s", from->peer);
     x->server = s;
     x->sink = sink;
     x->proto = proto;

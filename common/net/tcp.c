@@ -189,6 +189,31 @@ static void name_peer(const struct sockaddr_storage *a, char *to, size_t n)
     }
 }
 
+bool tcp_own(const struct sockaddr_storage *peer, const struct sockaddr_storage *here)
+{
+    if (peer->ss_family == AF_INET) {
+        const struct sockaddr_in *p = (const struct sockaddr_in *)(const void *)peer;
+        const struct sockaddr_in *h = (const struct sockaddr_in *)(const void *)here;
+        return ntohl(p->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET ||
+               (h->sin_family == AF_INET && h->sin_addr.s_addr == p->sin_addr.s_addr);
+    }
+    const struct sockaddr_in6 *p = (const struct sockaddr_in6 *)(const void *)peer;
+    const struct sockaddr_in6 *h = (const struct sockaddr_in6 *)(const void *)here;
+    return IN6_IS_ADDR_LOOPBACK(&p->sin6_addr) ||
+           (IN6_IS_ADDR_V4MAPPED(&p->sin6_addr) && p->sin6_addr.s6_addr[12] == IN_LOOPBACKNET) ||
+           (h->sin6_family == AF_INET6 && IN6_ARE_ADDR_EQUAL(&h->sin6_addr, &p->sin6_addr));
+}
+
+static bool is_own(int fd, const struct sockaddr_storage *peer)
+{
+    struct sockaddr_storage here = { 0 };
+    socklen_t len = sizeof(here);
+
+    if (getsockname(fd, (struct sockaddr *)(void *)&here, &len))
+        here.ss_family = AF_UNSPEC;
+    return tcp_own(peer, &here);
+}
+
 static void take(struct tcp_listener *l, int fd, const struct sockaddr_storage *peer)
 {
     struct tcp *t = XNEW(struct tcp);
@@ -198,6 +223,7 @@ static void take(struct tcp_listener *l, int fd, const struct sockaddr_storage *
     t->stream.ops = &tcp_ops;
     t->read_buf = l->read_buf;
     name_peer(peer, t->stream.peer, sizeof(t->stream.peer));
+    t->stream.own = is_own(fd, peer);
     CHECK(uv_tcp_init(uv, &t->uv) == 0);
     CHECK(uv_tcp_open(&t->uv, fd) == 0);
     (void)uv_tcp_nodelay(&t->uv, 1);

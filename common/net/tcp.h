@@ -5,6 +5,8 @@
 #ifndef COMMON_NET_TCP_H
 #define COMMON_NET_TCP_H
 
+#include <sys/socket.h>
+
 #include "common/net/http_server.h"
 
 struct tcp_listener;
@@ -19,5 +21,9 @@ void tcp_listener_leave(struct tcp_listener *l);
 bool tcp_listener_closed(const struct tcp_listener *l);
 /* Closes if that was not done; memory goes when libuv has let go of it. NULL is fine. */
 void tcp_listener_free(struct tcp_listener *l);
+
+/* Is the other end on this machine? Loopback is, and our own end's address: no connection from
+ * elsewhere ends under it. */
+bool tcp_own(const struct sockaddr_storage *peer, const struct sockaddr_storage *here);
 
 #endif

@@ -508,6 +508,7 @@ struct stream *tls_server_stream(struct tls_ctx *c, struct stream *down, struct 
     t->stream.ops = &tls_ops;
     t->stream.tls = true;
     memcpy(t->stream.peer, down->peer, sizeof(down->peer));
+    t->stream.own = down->own;
     t->down = down;
     t->loop = loop;
     t->done = done;

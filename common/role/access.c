@@ -94,3 +94,31 @@ bool access_allows(const struct access *a, struct http_req *r)
     http_reply_err(r, &e);
     return false;
 }
+
+/* A proxy on this machine says for whom it asks, a browser which page wants it. */
+static bool is_for_another(const struct http_req *r)
+{
+    static const char *const names[] = { "Origin", "Forwarded", "X-Forwarded-For", "Via" };
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (http_header(r, names[i]).len)
+            return true;
+    return false;
+}
+
+bool access_changes(const struct access *a, struct http_req *r)
+{
+    struct err e;
+
+    if (a->file && a->file[0])
+        return access_allows(a, r);
+    if (r->own && !is_for_another(r))
+        return true;
+    (void)err_set(&e, ERR_FORBIDDEN,
+                  "the cluster is changed from a server's own machine only, not through a proxy or "
+                  "a browser, and you are %s; or set http.admin_token_file, and show a token of it "
+                  "(Authorization: Bearer, embertreectl --token-file)",
+                  r->peer);
+    http_reply_err(r, &e);
+    return false;
+}

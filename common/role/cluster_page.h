@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cluster_page.h: POST /api/v1/cluster/nodes/NODE/drain and .../undrain, guarded as /ring is.
+ * cluster_page.h: POST /api/v1/cluster/nodes/NODE/drain and .../undrain, guarded by access.h.
  */
 #ifndef COMMON_ROLE_CLUSTER_PAGE_H
 #define COMMON_ROLE_CLUSTER_PAGE_H

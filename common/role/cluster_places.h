@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cluster_places.h: over how many shards services and tenants are spread, guarded as /ring is:
+ * cluster_places.h: over how many shards services and tenants are spread, guarded by access.h:
  * GET /api/v1/cluster/places, POST /api/v1/cluster/services and .../tenants.
  */
 #ifndef COMMON_ROLE_CLUSTER_PLACES_H

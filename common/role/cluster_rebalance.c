@@ -232,7 +232,7 @@ static void on_post(struct http_req *r)
     struct str text;
     struct err e;
 
-    if (!access_allows(&p->access, r) || !is_etcd(p, r))
+    if (!access_changes(&p->access, r) || !is_etcd(p, r))
         return;
     if (http_param(r, "moves", &text) &&
         (!str_u64(text, &moves) || moves < 1 || moves > MAP_MOVES_MAX)) {

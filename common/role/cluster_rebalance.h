@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cluster_rebalance.h: what is yet to be moved in a cluster, and that it be moved faster: GET and
- * POST /api/v1/cluster/rebalance, guarded as /ring is.
+ * POST /api/v1/cluster/rebalance, guarded by access.h.
  */
 #ifndef COMMON_ROLE_CLUSTER_REBALANCE_H
 #define COMMON_ROLE_CLUSTER_REBALANCE_H

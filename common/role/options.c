@@ -41,9 +41,11 @@ static const struct conf_row http_rows[] = {
              "PEM file; clients must show a certificate signed by one in it. Implies tls_only."),
     CONF_BOOL(struct common_conf, tls_only, "tls_only", "false",
               "Answer plain HTTP with 400 instead of serving it beside TLS."),
-    CONF_STR(struct common_conf, admin_token_file, "admin_token_file", "",
-             "File of tokens, one a line: /config, /ring and /debug/pprof/ then want one of them "
-             "(Authorization: Bearer). Empty: anybody may look."),
+    CONF_STR(
+        struct common_conf, admin_token_file, "admin_token_file", "",
+        "File of tokens, one a line: /config, /ring, /debug/pprof/ and what changes the cluster "
+        "(drain, rebalance, spread) then want one of them (Authorization: Bearer). Read again "
+        "for each. Empty: anybody may look, and changes are made from this machine only."),
 };
 const struct conf_table http_options = { "http", "The HTTP listener", http_rows,
                                          ARRAY_LEN(http_rows), sizeof(struct common_conf) };

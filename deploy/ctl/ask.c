@@ -6,6 +6,7 @@
 #include "deploy/ctl/ask.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "common/base/mem.h"
 #include "common/net/http_client.h"
@@ -56,21 +57,38 @@ static bool is_loopback(struct str url)
     return false;
 }
 
-/* The token, read once. */
+/* The first line that is no remark: a server's file of tokens will do (http.admin_token_file). */
+static struct str first_token(struct str text)
+{
+    struct str line;
+    bool more = true;
+
+    while (str_next(&text, '\n', &more, &line)) {
+        line = str_trim(line);
+        if (line.len && line.ptr[0] != '#')
+            return line;
+    }
+    return STR("");
+}
+
+/* The token, read once. What was said as an option goes before what the environment says. */
 static int read_token(struct cli *c, struct err *e)
 {
+    const char *file = c->o.token_file;
     struct buf b;
     int rc;
 
-    if (!c->o.token_file || c->secret)
+    if (!file && !c->o.token)
+        file = getenv("EMBERTREE_TOKEN_FILE");
+    if (!file || !file[0] || c->secret)
         return 0;
     buf_init(&b, TOKEN_MAX);
-    rc = fs_real()->read_file(fs_real(), c->o.token_file, &b, e);
-    struct str s = str_trim(buf_str(&b));
+    rc = fs_real()->read_file(fs_real(), file, &b, e);
+    struct str s = first_token(buf_str(&b));
     if (rc)
-        rc = err_set(e, ERR_CONFIG, "--token-file %.200s cannot be read", c->o.token_file);
-    else if (!s.len || memchr(s.ptr, '\n', s.len) || memchr(s.ptr, '\0', s.len))
-        rc = err_set(e, ERR_CONFIG, "--token-file %s: want one line with a token", c->o.token_file);
+        rc = err_set(e, ERR_CONFIG, "--token-file %.200s cannot be read", file);
+    else if (!s.len || memchr(s.ptr, '\0', s.len))
+        rc = err_set(e, ERR_CONFIG, "--token-file %.200s: want a line with a token", file);
     else {
         c->secret = xcalloc(1, s.len + 1);
         memcpy(c->secret, s.ptr, s.len);
@@ -141,7 +159,7 @@ static const char *hint_of(const struct cli *c, int status)
     case 401:
         return c->o.token ? "; is the token right?" : "; --token, --token-file or --tenant";
     case 403:
-        return "; this token or tenant may not do that";
+        return c->o.token || c->o.tenant ? "; this token or tenant may not do that" : "";
     case 404:
     case 405:
         return "; is it an older version, or another program?";

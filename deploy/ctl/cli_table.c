@@ -19,7 +19,8 @@ const struct cli_option cli_options[] = {
     { "token", 0, CLI_TEXT, AT(token), "TEXT", NULL,
       "Bearer token; default: EMBERTREE_TOKEN, which other users of the machine do not see", 0,
       true },
-    { "token-file", 0, CLI_TEXT, AT(token_file), "FILE", "@files", "A file with the token", 0,
+    { "token-file", 0, CLI_TEXT, AT(token_file), "FILE", "@files",
+      "A file with the token, its first line that is no remark; default: EMBERTREE_TOKEN_FILE", 0,
       true },
     { "tls-ca", 0, CLI_TEXT, AT(tls_ca), "FILE", "@files",
       "Certificates to trust (PEM) instead of the system's", 0, true },
@@ -324,7 +325,8 @@ static const struct cli_command cluster_cli = {
         "shards that the ingester asked leads.\n"
         "drain has the shards of a node moved to others, a step at a time; --wait until none is "
         "left, and the node can be stopped for good. undrain takes it back. Both want etcd, and a "
-        "token of http.admin_token_file where there is one. --json: {\"node\", \"empty\"}.\n"
+        "token of http.admin_token_file where there is one (--token-file), else to be asked from "
+        "the server's own machine. --json: {\"node\", \"empty\"}.\n"
         "rebalance says which shards are yet to be moved and what each node has and will have. "
         "They move by themselves, a few at once; --apply lets many go at once until all are "
         "there, --wait until then. --json: {\"pending\", \"atOnce\", \"nodes\":[{\"name\", "

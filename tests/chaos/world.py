@@ -314,8 +314,9 @@ class World:
                              f"{why}: {json.dumps(self.rings())[:3000]}")
 
     def ctl(self, *args, limit_s=120):
-        r = subprocess.run([str(self.bin / "embertreectl"), "--server",
-                            f"http://{self.ip('querier-1')}:{HTTP}", "cluster", *args],
+        command = [str(self.bin / "embertreectl"), "--server", f"http://{self.ip('querier-1')}:{HTTP}",
+                   "cluster", *args]
+        r = subprocess.run(self.wire.inside("querier-1", command),  # changes are made from there only
                            stdin=subprocess.DEVNULL, capture_output=True, text=True,
                            timeout=limit_s, check=False)
         return r.returncode, r.stdout + r.stderr

@@ -479,6 +479,13 @@ def test_who_asks():
         secret.flush()
         for more in (("--token=s3cret",), ("--token-file", secret.name)):
             assert " f\n" in ok(url, "top", *more), more
+        ok(url, "top", EMBERTREE_TOKEN_FILE=secret.name)
+        ok(url, "top", "--token=s3cret", EMBERTREE_TOKEN_FILE="/no/such/file")
+        refused(url, "top", says="cannot be read", EMBERTREE_TOKEN_FILE="/no/such/file")
+        secret.seek(0)
+        secret.write("# the server's own file\n\ns3cret\nan older one\n")
+        secret.flush()
+        ok(url, "top", "--token-file", secret.name)
         ok(url, "top", EMBERTREE_TOKEN="s3cret", EMBERTREE_TENANT="a|b")
         path, headers, _ = site.asked[-1]
         assert headers["X-Scope-OrgID"] == "a|b" and path.startswith("/api/v1/functions?"), path

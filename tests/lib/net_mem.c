@@ -123,6 +123,7 @@ struct net_mem *net_connect(struct net_world *w)
 
     m->stream.ops = &mem_ops;
     memcpy(m->stream.peer, "memory:1", 9);
+    m->stream.own = true;
     m->world = w;
     m->room = SIZE_MAX;
     buf_init(&m->in, 64 * MIB);

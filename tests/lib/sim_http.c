@@ -171,6 +171,7 @@ void sim_http(struct sim_site *s, struct str request, uint64_t patience_ms, sim_
     *c = (struct conn){ .site = s, .done = done, .cookie = cookie };
     c->stream.ops = &conn_ops;
     memcpy(c->stream.peer, "memory:1", 9);
+    c->stream.own = true;
     buf_init(&c->in, request.len + 1);
     buf_init(&c->out, REPLY_MAX);
     CHECK(buf_add_str(&c->in, request));

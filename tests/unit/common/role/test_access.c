@@ -16,6 +16,8 @@
 
 #include "common/role/admin.h"
 #include "common/role/cluster_page.h"
+#include "common/role/cluster_places.h"
+#include "common/role/cluster_rebalance.h"
 #include "common/role/process.h"
 #include "tests/lib/net_mem.h"
 
@@ -54,6 +56,8 @@ static void put(const char *path, const char *text)
     assert_int_equal(fclose(f), 0);
 }
 
+static bool from_afar; /* who asks is on another machine */
+
 /* GET, or POST with "POST " before the path. */
 static int status(struct net_world *w, const char *path, const char *header)
 {
@@ -63,12 +67,15 @@ static int status(struct net_world *w, const char *path, const char *header)
 
     snprintf(text, sizeof(text), "%s%s HTTP/1.1\r\nHost: h\r\n%sConnection: close\r\n\r\n",
              path[0] == '/' ? "GET " : "", path, header);
+    c->stream.own = !from_afar;
     net_send_c(c, text);
     net_pass(w, 20);
     buf_add_c(&c->out, '\0');
     assert_int_equal(sscanf(c->out.ptr, "HTTP/1.1 %d", &code), 1);
     if (code == 401)
         assert_non_null(strcasestr(c->out.ptr, "www-authenticate: bearer"));
+    if (code == 403)
+        assert_non_null(strstr(c->out.ptr, "http.admin_token_file"));
     net_mem_free(c);
     return code;
 }
@@ -134,11 +141,54 @@ static void test_pages(void **state)
     net_world_deinit(&w);
 }
 
+/* Without a file of tokens: looking is for everybody, changing for who is on this machine, and no
+ * browser's page or proxy there. */
+static void test_changes(void **state)
+{
+    static const char *const changes[] = {
+        "POST /api/v1/cluster/nodes/a/drain",
+        "POST /api/v1/cluster/nodes/a/undrain",
+        "POST /api/v1/cluster/rebalance",
+        "POST /api/v1/cluster/services?tenant=t&service=s&shards=2",
+        "POST /api/v1/cluster/tenants?tenant=t&shards=2",
+    };
+    static const char *const through[] = { "Origin: http://h\r\n", "Origin: null\r\n",
+                                           "Via: 1.1 proxy\r\n", "X-Forwarded-For: 10.1.1.1\r\n",
+                                           "Forwarded: for=10.1.1.1\r\n" };
+    struct process p = { .state = PROCESS_STARTING };
+    const struct cluster_conf cluster = { .coordination = "none" };
+    struct net_world w;
+
+    (void)state;
+    net_world_init(&w);
+    p.http = w.server;
+    p.metrics = w.metrics;
+    p.loop = w.loop;
+    debug_routes(&p);
+    cluster_page_routes(&p);
+    cluster_places_routes(&p);
+    cluster_rebalance_routes(&p);
+    p.ctx.cluster = &cluster;
+    for (size_t i = 0; i < ARRAY_LEN(changes); i++) {
+        assert_int_equal(status(&w, changes[i], ""), 501);
+        for (size_t k = 0; k < ARRAY_LEN(through); k++)
+            assert_int_equal(status(&w, changes[i], through[k]), 403);
+        from_afar = true;
+        assert_int_equal(status(&w, changes[i], ""), 403);
+        from_afar = false;
+    }
+    from_afar = true;
+    assert_int_equal(status(&w, "/debug/pprof/", ""), 200);
+    from_afar = false;
+    net_world_deinit(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_knows),
         cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
