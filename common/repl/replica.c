@@ -372,9 +372,14 @@ void replica_message(struct replica *r, const struct repl_msg *m)
 void replica_record(struct replica *r, const struct repl_record *rec)
 {
     bool first = r->rec.term == 0, same = rec->term == r->rec.term;
+    bool between = rec->term > r->rec.term + 1; /* records that never came here */
 
     if (rec->term < r->rec.term || (same && r->rec.established && !rec->established))
         return;
+    /* Another may have led in one of those, and written: this epoch's writes and handle end, also
+     * if the newest record names us again. */
+    if (between && r->role != REPLICA_FOLLOWER && !replica_mutant(r, MUTANT_KEEP_EPOCH))
+        replica_step_down(r);
     r->rec = *rec;
     replica_peers(r);
     if (!same || first) {

@@ -70,8 +70,9 @@ enum replica_mutant {
     MUTANT_NO_PREV_CHECK = 1 << 8,
     MUTANT_SAME_TERM_AGAIN = 1 << 9, /* after a restart */
     MUTANT_MINORITY = 1 << 10,
-    MUTANT_LOSE_TAIL = 1 << 11, /* leads with its own log, however short */
-    MUTANT_FORGETS = 1 << 12,   /* answers though its log is gone */
+    MUTANT_LOSE_TAIL = 1 << 11,  /* leads with its own log, however short */
+    MUTANT_FORGETS = 1 << 12,    /* answers though its log is gone */
+    MUTANT_KEEP_EPOCH = 1 << 13, /* though another may have led between two records of its own */
 };
 
 struct replica_opts {

@@ -81,6 +81,7 @@ static void node_up(struct node *n)
         .mutants = w.mutants,
     };
     n->r = replica_new(&o);
+    n->lead_epoch = 0;
     rlog_terms(n->log, on_run, n->r);
     load_mirror(n);
     n->commit = n->applied;
@@ -226,7 +227,12 @@ static void apply_step(struct node *n)
     n->apply_event = false;
     if (n->no_db)
         return;
+    bool leads = n->lead_epoch == replica_state(n->r).epoch + 1;
     for (uint64_t i = n->applied + 1; i <= n->commit; i++) {
+        uint64_t maker = w.maker[n->mirror[i].tag % (1 << 16)];
+        if (leads && maker && maker != (uint64_t)(n - w.nodes) + 1)
+            world_broken("%s leads in one epoch, and applies what n%" PRIu64 " took", n->name,
+                         maker - 1);
         n->db[i] = n->mirror[i].tag;
         n->db_term[i] = n->mirror[i].term;
         n->applied = i;
@@ -292,6 +298,8 @@ static void look(struct node *n)
     if (!n->up)
         return;
     s = replica_state(n->r);
+    if (s.role == REPLICA_LEADING)
+        n->lead_epoch = s.epoch + 1;
     if (s.role == REPLICA_LEADING && s.term != n->seen_role_term) {
         n->seen_role_term = s.term;
         for (size_t i = 0; i + 1 < w.leader_terms.len; i += 2)
@@ -335,6 +343,7 @@ static void propose(void)
     memset(b.ptr + b.len, 'x', pad);
     b.len += pad;
     wr_u64le(&b, ++w.tags);
+    w.maker[w.tags % (1 << 16)] = (uint8_t)(n - w.nodes + 1);
     struct repl_entry *x = entry_new(REPL_BATCH, buf_str(&b));
     buf_deinit(&b);
     if (!replica_propose(n->r, x, &e))
@@ -436,6 +445,8 @@ static void trouble(void)
     struct node *n = &w.nodes[world_below(NODES)];
     int i = (int)world_below(NODES), k = (int)world_below(NODES);
 
+    if (w.returns && world_returns())
+        return;
     if (w.blinks && prng_chance(&w.prng, 0.15)) {
         n = prng_chance(&w.prng, 0.6) ? world_node(w.rec.leader) : n;
         node_down(n, prng_chance(&w.prng, 0.9));
@@ -614,6 +625,7 @@ const char *repl_world_run(uint64_t seed, uint32_t mutants, struct repl_world_st
     w.blinks = prng_chance(&w.prng, 0.2);
     w.mean = !w.blinks && prng_chance(&w.prng, 0.7);
     w.wipes = prng_chance(&w.prng, 0.3);
+    w.returns = seed % 16 == 5; /* no chance taken: all other worlds stay as they were */
     w.marking = prng_chance(&w.prng, 0.6) ? 0.5 : 0.01;
     w.rec.term = 1;
     for (uint64_t i = 0; i < 1 + 2 * world_below(2) + world_below(2); i++)

@@ -61,6 +61,7 @@ struct node {
     VEC(struct ask) asks;
     VEC(struct put) puts;
     uint64_t seen_role_term;
+    uint64_t lead_epoch; /* of replica_state, + 1: it leads, or led, in this one */
 };
 
 struct world {
@@ -73,8 +74,11 @@ struct world {
     bool cut[NODES][NODES];
     bool blind[NODES]; /* hears of no records */
     uint64_t hold;     /* cuts stay until then */
-    bool calm, mean, blinks, wipes;
-    double marking; /* chance of each step that a record is marked as established */
+    bool calm, mean, blinks, wipes, returns;
+    int away; /* world_returns: who is cut off, + 1, and until when */
+    uint64_t away_until;
+    uint8_t maker[1 << 16]; /* by tag: the node that took the write, + 1 */
+    double marking;         /* chance of each step that a record is marked as established */
     double lost, doubled;
     uint64_t delay_max;
     struct {
@@ -102,5 +106,6 @@ void world_record(const struct repl_record *rec);
 void world_prefer(const char *name, struct repl_record *next);
 void world_mend(void); /* what a controller does about members that lost their disks */
 void world_change_record(void);
+bool world_returns(void); /* true: it did something */
 
 #endif

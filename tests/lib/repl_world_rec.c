@@ -125,3 +125,37 @@ void world_change_record(void)
         world_broken("the test makes a record that may not be: %s", e.text);
     world_record(&next);
 }
+
+/* The leader is cut off while writes of it are under way, another leads and takes some, and then
+ * the first is named again. Of the records between it never hears. */
+bool world_returns(void)
+{
+    struct node *n = w.away ? &w.nodes[w.away - 1] : world_node(w.rec.leader);
+    int i = (int)(n - w.nodes);
+    struct repl_record next;
+    const char *other = w.rec.members.names[world_below(w.rec.members.len)];
+
+    if (w.away && w.now < w.away_until)
+        return false;
+    if (!w.away && (!n->up || replica_state(n->r).role != REPLICA_LEADING ||
+                    !strcmp(other, n->name) || !prng_chance(&w.prng, 0.1)))
+        return false;
+    for (int k = 0; k < NODES; k++)
+        w.cut[i][k] = w.cut[k][i] = !w.away;
+    w.blind[i] = !w.away;
+    if (!w.away) {
+        w.away = i + 1;
+        w.away_until = w.hold = w.now + 300 + world_below(3000);
+        record_next_leader(&w.rec, other, &next);
+        world_record(&next);
+        return true;
+    }
+    w.away = 0;
+    if (!name_set_has(&w.rec.members, n->name))
+        return true;
+    record_next_leader(&w.rec, n->name, &next);
+    world_record(&next);
+    if (n->up)
+        replica_record(n->r, &w.rec);
+    return true;
+}

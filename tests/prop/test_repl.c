@@ -118,6 +118,7 @@ static void test_mutants(void **state)
         { MUTANT_MINORITY, "one is a majority", 1000 },
         { MUTANT_LOSE_TAIL, "leads with its own log, however short", 1000 },
         { MUTANT_FORGETS, "answers though its log is gone", 1000 },
+        { MUTANT_KEEP_EPOCH, "goes on where another led meanwhile", 1850 },
     };
     const char *only = getenv("MUTANT"), *from = getenv("FROM");
     size_t missed = 0;

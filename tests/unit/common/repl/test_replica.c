@@ -208,6 +208,40 @@ static void test_established(void **state)
     replica_free(t.r);
 }
 
+/* Leads, by two records that follow each other: one epoch. With one between that it never heard of,
+ * another may have led and written: a new epoch, whatever its own log says. */
+static void records_of_its_own(uint64_t next, uint64_t want)
+{
+    struct repl_record rec = record(1, "a", true);
+    struct repl_msg m = msg(REPL_PREPARED, "b", replica_term_of(1, 0));
+
+    begin(0, 0, 0, 0);
+    replica_record(t.r, &rec);
+    m.ok = true;
+    replica_message(t.r, &m);
+    replica_log_done(t.r, t.seq);
+    replica_log_done(t.r, t.seq);
+    m = msg(REPL_APPENDED, "c", replica_term_of(1, 0));
+    m.ok = true;
+    m.last_index = 1;
+    m.seq = 1;
+    replica_message(t.r, &m);
+    replica_applied(t.r, 1);
+    assert_int_equal(replica_state(t.r).role, REPLICA_LEADING);
+    rec = record(next, "a", true);
+    replica_record(t.r, &rec);
+    assert_int_equal(replica_state(t.r).role, REPLICA_PREPARING);
+    assert_int_equal(replica_state(t.r).epoch, want);
+    replica_free(t.r);
+}
+
+static void test_epoch(void **state)
+{
+    (void)state;
+    records_of_its_own(2, 0);
+    records_of_its_own(3, 1);
+}
+
 /* Who promised refuses lower terms, says what it promised, and promises nothing twice to two. */
 static void test_promise(void **state)
 {
@@ -295,7 +329,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_old_terms), cmocka_unit_test(test_established),
         cmocka_unit_test(test_promise),   cmocka_unit_test(test_promise_mutant),
-        cmocka_unit_test(test_prefer),
+        cmocka_unit_test(test_prefer),    cmocka_unit_test(test_epoch),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
