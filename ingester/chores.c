@@ -82,7 +82,7 @@ void chores_init(struct chores *c, struct store *s, uint32_t shard, struct metri
     }
 }
 
-static void step(struct chores *c, size_t i, const struct clock *clock)
+static void step(struct chores *c, size_t i, struct far_turn *far, const struct clock *clock)
 {
     const struct chore *chore = &chore_table[i];
     struct chore_state *at = &c->at[i];
@@ -90,11 +90,19 @@ static void step(struct chores *c, size_t i, const struct clock *clock)
     struct err e = { 0 };
 
     at->more = false;
+    far_turn_begin(far);
     int code = chore->step(c->store, &at->more, &e);
+    bool waits = far_turn_end(far, code);
     uint64_t now = clock_mono_ns(clock);
     metric_observe(at->seconds, (double)(now - began) / 1e9);
     metric_add(at->steps, 1);
-    if (code) {
+    if (waits) {
+        at->more = false;
+        wait = MAX(far_turn_wait(far, now / 1000000), (uint64_t)RETRY_MS);
+        if (far_turn_told(far))
+            log_warn("background work waits for the cold tier", KV_CSTR("chore", chore->name),
+                     KV_U64("shard", c->shard), KV_ERR(&e));
+    } else if (code) {
         if (code == ERR_UNAVAILABLE) { /* handed over: whoever leads now does it */
             log_debug("background work ended with the lead", KV_CSTR("chore", chore->name),
                       KV_U64("shard", c->shard));
@@ -111,7 +119,7 @@ static void step(struct chores *c, size_t i, const struct clock *clock)
     at->look_ms = now / 1000000 + wait;
 }
 
-void chores_step(struct chores *c, const struct clock *clock)
+void chores_step(struct chores *c, struct far_turn *far, const struct clock *clock)
 {
     uint64_t now_ms = clock_mono_ms(clock);
 
@@ -128,7 +136,7 @@ void chores_step(struct chores *c, const struct clock *clock)
             continue;
         }
         c->next = i + 1 < chore_count ? i + 1 : 0;
-        step(c, i, clock);
+        step(c, i, far, clock);
         return;
     }
 }

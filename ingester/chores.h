@@ -11,6 +11,7 @@
 
 #include "common/obs/metrics.h"
 #include "common/store/store.h"
+#include "ingester/far_turn.h"
 
 #define CHORES_MAX 8
 
@@ -35,7 +36,7 @@ struct chores {
 };
 void chores_init(struct chores *c, struct store *s, uint32_t shard, struct metrics *m);
 /* At most one step of one chore. */
-void chores_step(struct chores *c, const struct clock *clock);
+void chores_step(struct chores *c, struct far_turn *far, const struct clock *clock);
 /* Milliseconds until a chore has something to do. */
 uint64_t chores_wait(const struct chores *c, uint64_t now_ms);
 

@@ -22,6 +22,10 @@
  * Sealing takes turns with staging on the same thread, at most seal_rows rows a turn, while the
  * committer is at the disk: the engine keeps batches and seal entries apart (common/store/seal.c).
  *
+ * Late data of a bucket that left for the cold tier need far rows to be sealed and built. The
+ * thread waits for those in bounded turns (far_turn.h); meanwhile minutes that need none are
+ * sealed.
+ *
  * Invariants: (1) at most one group is at the committer, at most one is open; (2) a write is in
  * exactly one of: inbox, waiting, open group, committing group, posted done; (3) done() of a group
  * is posted only after its fsync returned; (4) neither a flood of writes nor a backlog of sealing
@@ -42,6 +46,7 @@
 #include "common/sys/fiber.h"
 #include "common/sys/thread.h"
 #include "ingester/chores.h"
+#include "ingester/far_turn.h"
 
 #define SHARD_MAGIC    MAGIC('s', 'h', 'r', 'd')
 #define TAKE_MAX       256
@@ -76,8 +81,10 @@ struct shard {
     struct group *open;  /* NULL: none */
     bool committing, stopping;
     uint64_t seal_after_ms; /* monotonic: not before, after a failed step */
+    uint64_t seal_far_ms;   /* monotonic: until then only minutes that need nothing of before */
     uint64_t due_since_ms;  /* monotonic; 0: sealing has caught up */
     uint64_t state_next_ms;
+    struct far_turn far;
     struct chores chores;
 
     /* The loop's. */
@@ -313,19 +320,30 @@ static void seal_step(struct shard *s, uint64_t now_ms)
     uint64_t began = clock_mono_ns(s->o.clock);
     struct store_stats before, after;
     struct err e = { 0 };
-    bool more = false;
+    bool more = false, far;
     int code;
 
     store_stats(s->o.store, &before);
-    code = store_seal(s->o.store, s->o.seal_rows, &more, &e);
+    far_turn_begin(&s->far);
+    code = now_ms < s->seal_far_ms ? store_seal_fresh(s->o.store, s->o.seal_rows, &more, &e)
+                                   : store_seal(s->o.store, s->o.seal_rows, &more, &e);
+    far = far_turn_end(&s->far, code);
     store_stats(s->o.store, &after);
     metric_observe(s->m.seal_seconds, (double)(clock_mono_ns(s->o.clock) - began) / 1e9);
     metric_add(s->m.seal_steps, 1);
     metric_add(s->m.sealed_entries, after.applied - before.applied);
     if (after.raw_rows < before.raw_rows)
         metric_add(s->m.sealed_rows, before.raw_rows - after.raw_rows);
-    if (code) {
-        s->seal_after_ms = now_ms + SEAL_RETRY_MS;
+    if (code || now_ms < s->seal_far_ms)
+        s->seal_after_ms = more && !code ? 0 : now_ms + SEAL_RETRY_MS;
+    if (far) {
+        now_ms = clock_mono_ms(s->o.clock);
+        s->seal_far_ms = now_ms + MAX(far_turn_wait(&s->far, now_ms), (uint64_t)SEAL_RETRY_MS);
+        s->seal_after_ms = 0; /* what is fresh, now */
+        if (far_turn_told(&s->far))
+            log_warn("late rows wait for the cold tier to be sealed; they are read as they are",
+                     KV_U64("shard", s->o.number), KV_ERR(&e));
+    } else if (code) {
         if (code != ERR_UNAVAILABLE) { /* else handed over: whoever leads now seals */
             metric_add(s->m.seal_errors, 1);
             log_error("sealing failed; the rows stay raw and are read from there",
@@ -418,7 +436,7 @@ static uint64_t shard_step(struct shard *s, void *const *msgs, size_t n)
     if (seal_wait(s, now_ms) == 0 && !s->stopping)
         seal_step(s, now_ms);
     if (!s->stopping)
-        chores_step(&s->chores, s->o.clock);
+        chores_step(&s->chores, &s->far, s->o.clock);
     if (s->reopen_wanted)
         reopen_step(s, now_ms);
     if (now_ms >= s->state_next_ms)
@@ -498,6 +516,7 @@ struct shard *shard_new(const struct shard_opts *o)
     s->commit_ns = 4 * COMMIT_HERE_NS; /* a disk has to show that it is fast */
     shard_metrics_init(&s->m, o->metrics, o->number);
     chores_init(&s->chores, o->store, o->number, o->metrics);
+    far_turn_init(&s->far, o->simulated ? NULL : o->clock);
     list_init(&s->waiting);
     list_init(&s->quiet);
     s->inbox = chan_new(o->writes_max + SHARD_TASKS_MAX + INBOX_OWN,

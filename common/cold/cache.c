@@ -146,13 +146,33 @@ static bool write_file(struct cold_cache *c, const char *file, struct str data)
 
 /* ---- handles -------------------------------------------------------------------------------- */
 
-static int take_handle(struct cold_cache *c, struct object_store **ret, struct err *e)
+/* Locked. False: none was given back in time. */
+static bool wait_handle(struct cold_cache *c, uint64_t deadline_ms)
+{
+    struct timespec until = { .tv_sec = (time_t)(deadline_ms / 1000),
+                              .tv_nsec = (long)(deadline_ms % 1000 * 1000000) };
+
+    while (!c->idle.len && c->opened >= c->o.handles_max) {
+        int rc = deadline_ms ? pthread_cond_timedwait(&c->freed, &c->lock.m, &until)
+                             : pthread_cond_wait(&c->freed, &c->lock.m);
+        if (rc == ETIMEDOUT)
+            return false;
+        CHECK(rc == 0);
+    }
+    return true;
+}
+
+static int take_handle(struct cold_cache *c, uint64_t deadline_ms, struct object_store **ret,
+                       struct err *e)
 {
     int rc = 0;
 
     mutex_lock(&c->lock);
-    while (!c->idle.len && c->opened >= c->o.handles_max)
-        CHECK(pthread_cond_wait(&c->freed, &c->lock.m) == 0);
+    if (!wait_handle(c, deadline_ms)) {
+        mutex_unlock(&c->lock);
+        return err_set(e, ERR_TIMEOUT, "all %zu connections to the cold tier are waited for",
+                       c->o.handles_max);
+    }
     if (c->idle.len) {
         *ret = c->idle.ptr[--c->idle.len];
         mutex_unlock(&c->lock);
@@ -196,7 +216,7 @@ static int fetch(struct cold_cache *c, struct str name, uint64_t from, size_t le
     struct kv_reach *r = kv_reach();
     struct object_store *o;
 
-    if (enter(r, e) || take_handle(c, &o, e))
+    if (enter(r, e) || take_handle(c, r ? r->deadline_ms : 0, &o, e))
         return e->code;
     object_deadline(o, r ? r->deadline_ms : 0);
     int rc = object_read(o, name, from, len, out, e);
@@ -324,13 +344,17 @@ static int load(struct cold_cache *c, struct err *e)
 int cold_cache_new(const struct cold_cache_opts *o, struct cold_cache **ret, struct err *e)
 {
     struct cold_cache *c = XNEW(struct cold_cache);
+    pthread_condattr_t monotonic;
     int rc = fs_real()->mkdir_all(fs_real(), o->dir, e);
 
     c->o = *o;
     c->o.handles_max = o->handles_max ? o->handles_max : HANDLES_MAX;
     c->dir = xstrdup(o->dir);
     mutex_init(&c->lock);
-    CHECK(pthread_cond_init(&c->freed, NULL) == 0);
+    CHECK(pthread_condattr_init(&monotonic) == 0);
+    CHECK(pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);
+    CHECK(pthread_cond_init(&c->freed, &monotonic) == 0);
+    CHECK(pthread_condattr_destroy(&monotonic) == 0);
     c->pieces = map_str_new();
     list_init(&c->used);
     if (!rc)

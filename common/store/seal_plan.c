@@ -58,13 +58,13 @@ static int collect_row(struct store *s, struct kv_iter *it, struct seal_entry *n
 }
 
 /* Committed rows of due minutes into the arena; *ret_more: not all of them. */
-static int collect(struct store *s, uint32_t end, size_t rows_max, struct seal_entry *n,
-                   struct seal_rows *rows, bool *ret_more, struct err *e)
+static int collect(struct store *s, uint32_t low, uint32_t end, size_t rows_max,
+                   struct seal_entry *n, struct seal_rows *rows, bool *ret_more, struct err *e)
 {
     struct key from, to;
     int rc = 0;
 
-    key_raw_bucket(&from, s->raw_low);
+    key_raw_bucket(&from, low);
     key_raw_bucket(&to, end);
     struct kv_iter *it = kv_iter_new(s->kv, NULL, KV_RAW, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it) && rows->at.len < rows_max; kv_iter_next(it))
@@ -80,22 +80,23 @@ static int collect(struct store *s, uint32_t end, size_t rows_max, struct seal_e
     return rc;
 }
 
-static int seal_due(struct store *s, int64_t engine_ms, size_t rows_max, bool *ret_more,
+static int seal_due(struct store *s, int64_t engine_ms, bool fresh, size_t rows_max, bool *ret_more,
                     struct err *e)
 {
     struct seal_entry n = { .n = atomic_load(&s->applied) + 1, .engine_ms = engine_ms };
     struct seal_rows rows = { 0 };
+    uint32_t low = fresh ? MAX(s->raw_low, s->sealed_high) : s->raw_low;
     uint32_t end = due_end(s, engine_ms);
 
-    if (raw_counts_low(&s->raw) >= end)
+    if (raw_counts_low(&s->raw) >= end || low >= end)
         return 0;
     arena_reset(s->arena);
-    int rc = collect(s, end, rows_max, &n, &rows, ret_more, e);
+    int rc = collect(s, low, end, rows_max, &n, &rows, ret_more, e);
     if (!rc && rows.at.len)
         rc = seal_apply(s, &n, &rows, e);
     else if (!rc)
         s->last_empty_ms = engine_ms;
-    if (!rc && !*ret_more)
+    if (!rc && !*ret_more && !fresh)
         s->last_seal_ms = engine_ms;
     vec_free(&rows.at);
     return rc;
@@ -123,7 +124,7 @@ static int expire_wids(struct store *s, int64_t engine_ms, struct err *e)
     return rc;
 }
 
-int store_seal(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
+static int seal(struct store *s, bool fresh, size_t rows_max, bool *ret_more, struct err *e)
 {
     int64_t engine_ms = store_now(s);
 
@@ -134,7 +135,17 @@ int store_seal(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
         return 0;
     CHECK(rows_max > 0);
     int rc = expire_wids(s, engine_ms, e);
-    return rc ? rc : seal_due(s, engine_ms, rows_max, ret_more, e);
+    return rc ? rc : seal_due(s, engine_ms, fresh, rows_max, ret_more, e);
+}
+
+int store_seal(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
+{
+    return seal(s, false, rows_max, ret_more, e);
+}
+
+int store_seal_fresh(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
+{
+    return seal(s, true, rows_max, ret_more, e);
 }
 
 uint64_t store_seal_wait_ms(const struct store *s)

@@ -156,6 +156,9 @@ NODISCARD int store_put_rows(struct store *s, const struct kv_batch *b, struct e
 /* Seals what is due (engine time), oldest first, at most `rows_max` raw rows; *ret_more says that
  * something due is left. The log entry is written in the very batch that applies it. */
 NODISCARD int store_seal(struct store *s, size_t rows_max, bool *ret_more, struct err *e);
+/* The same for minutes that no entry has touched yet: of what is stored they need nothing that may
+ * be far away (kv_reach.h). */
+NODISCARD int store_seal_fresh(struct store *s, size_t rows_max, bool *ret_more, struct err *e);
 /* Milliseconds until store_seal has something to do; at most a minute. */
 uint64_t store_seal_wait_ms(const struct store *s);
 

@@ -149,6 +149,29 @@ def while_stalled(server, now, stalled):
     assert len(ended) == FAR and all(s >= 500 for s in ended), ended
     reply = ask(server, now, 0.02, 0)
     assert reply.status == 200, reply
+    late(server, now)
+
+
+def late(server, now):
+    """Late data of a bucket that left: sealing them needs far rows. Until those come, everything else
+    goes on: pushes, and sealing of what is fresh."""
+    rng = random.Random(4)
+    m = server.process.metric
+    errors, sealed = m("embertree_ingester_seal_errors_total"), m("embertree_ingester_sealed_rows_total")
+    push(server, "shop", now - 4 * DAY + 60, 0, rng)
+
+    def said():
+        return "late rows wait for the cold tier" in server.process.log.read_text(errors="replace")
+
+    def pushed():
+        push(server, "shop", time.time() - 90, 1, rng)
+        return True
+
+    wait(lambda: pushed() and said())
+    wait(lambda: pushed() and m("embertree_ingester_sealed_rows_total") > sealed)
+    assert m("embertree_ingester_raw_rows") >= 1
+    assert m("embertree_ingester_seal_errors_total") == errors
+    assert ask(server, now, 0.02, 0).status == 200
 
 
 if __name__ == "__main__":

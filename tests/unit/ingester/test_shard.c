@@ -18,6 +18,7 @@
 #include "common/store/acks.h"
 #include "common/store/build.h"
 #include "common/store/exm.h"
+#include "common/store/kv_reach.h"
 #include "common/store/retain.h"
 #include "common/store/tomb.h"
 #include "ingester/shard.h"
@@ -32,7 +33,9 @@ struct store {
     size_t staged, committed, batches, batches_open;
     size_t seals_due; /* store_seal has this many steps to do */
     size_t seals_done, seal_fails;
-    bool hold; /* commits wait */
+    bool far;                               /* its seals need the cold tier, which hangs */
+    size_t far_entered, far_refused, fresh; /* waits for it; seals without it */
+    bool hold;                              /* commits wait */
     bool committing;
     bool fail_commit, read_only;
     size_t fail_stage_every; /* 0: never */
@@ -154,7 +157,16 @@ int store_seal(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
     (void)rows_max;
     lock(s);
     CHECK(s->seals_due > 0);
-    if (s->seal_fails > 0) {
+    if (s->far) { /* as common/cold/cache.c does */
+        struct kv_reach *r = kv_reach();
+
+        CHECK(r && r->enter && !r->entered);
+        r->entered = r->enter(r->cookie);
+        r->refused = !r->entered;
+        CHECK(!r->entered || r->deadline_ms > clock_mono_ms(clock_real()));
+        code = err_set(e, r->entered ? ERR_TIMEOUT : ERR_BUSY, "far away");
+        (*(r->entered ? &s->far_entered : &s->far_refused))++;
+    } else if (s->seal_fails > 0) {
         s->seal_fails--;
         code = err_set(e, ERR_IO, "cannot seal");
     } else {
@@ -165,6 +177,17 @@ int store_seal(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
     *ret_more = s->seals_due > 0;
     unlock(s);
     return code;
+}
+
+int store_seal_fresh(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
+{
+    (void)rows_max, (void)e;
+    CHECK(!kv_reach()->entered);
+    lock(s);
+    s->fresh++;
+    unlock(s);
+    *ret_more = false;
+    return 0;
 }
 
 uint64_t store_seal_wait_ms(const struct store *s)
@@ -592,6 +615,42 @@ static void test_threads(void **state)
     bed_close(&b, false);
 }
 
+/* The cold tier hangs: the thread waits once, then seals what is fresh, takes writes, and does not
+ * wait again soon. When it is back, all is sealed. */
+static void test_far_rows_hold_up_nothing(void **state)
+{
+    struct timespec nap = { 0, 1000000 };
+    size_t sealed = 0, entered;
+    struct bed b;
+
+    (void)state;
+    bed_open(&b, false, 2000);
+    lock(b.store);
+    b.store->far = true;
+    b.store->seals_due = 1;
+    unlock(b.store);
+    for (size_t round = 0; round < 20; round++) {
+        bed_send(&b, 5, UINT64_MAX);
+        loop_run(b.loop);
+    }
+    assert_int_equal(b.failed, 0);
+    lock(b.store);
+    assert_int_equal(b.store->committed, 100);
+    b.store->far = false;
+    unlock(b.store);
+    while (!sealed) {
+        (void)nanosleep(&nap, NULL);
+        lock(b.store);
+        sealed = b.store->seals_done;
+        unlock(b.store);
+    }
+    lock(b.store);
+    entered = b.store->far_entered;
+    assert_true(entered >= 1 && b.store->fresh >= entered);
+    unlock(b.store);
+    bed_close(&b, false);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -603,6 +662,7 @@ int main(void)
         cmocka_unit_test(test_seal_and_groups_take_turns),
         cmocka_unit_test(test_seal_goes_on_when_nothing_is_written),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_far_rows_hold_up_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

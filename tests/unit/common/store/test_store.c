@@ -390,6 +390,36 @@ static void test_newer_format_is_refused(void **state)
     kv_batch_free(b);
 }
 
+/* Late rows stay raw, and are read from there; then they are sealed as ever. */
+static void test_seal_what_is_fresh(void **state)
+{
+    struct err e;
+    bool more;
+
+    (void)state;
+    store_bed_push(&bed, &(struct bed_push){ .slot = now, .wid = 1, .stacks = "a=1" });
+    clock_fake_advance(&bed.clock, 200000);
+    store_bed_seal(&bed);
+    assert_int_equal(stats().applied, 1);
+    store_bed_push(&bed, &(struct bed_push){ .slot = now, .wid = 2, .stacks = "a=2" });
+    assert_int_equal(store_seal_fresh(bed.s, 10, &more, &e), 0);
+    assert_int_equal(stats().applied, 1);
+    store_bed_push(&bed, &(struct bed_push){ .slot = now + 36, .wid = 3, .stacks = "a=4" });
+    clock_fake_advance(&bed.clock, 200000);
+    assert_int_equal(store_seal_fresh(bed.s, 10, &more, &e), 0);
+    assert_false(more);
+    assert_int_equal(stats().applied, 2);
+    assert_int_equal(stats().raw_rows, 1);
+    assert_string_equal(store_bed_merge(&bed, NULL, "{}", NULL, now, now + 38), "a=7");
+    store_bed_reopen(&bed, KV_MEM_KILL, 0);
+    assert_int_equal(stats().raw_rows, 1);
+    assert_string_equal(store_bed_merge(&bed, NULL, "{}", NULL, now, now + 38), "a=7");
+    clock_fake_advance(&bed.clock, 20000);
+    store_bed_seal(&bed);
+    assert_int_equal(stats().raw_rows, 0);
+    assert_string_equal(store_bed_merge(&bed, NULL, "{}", NULL, now, now + 38), "a=7");
+}
+
 static void test_clock(void **state)
 {
     struct store_clock c;
@@ -445,6 +475,7 @@ int main(void)
         T(test_limits_and_cancel),
         T(test_sums_that_do_not_fit),
         T(test_newer_format_is_refused),
+        T(test_seal_what_is_fresh),
         T(test_clock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
