@@ -444,6 +444,9 @@ class Pods:
     def environment(self, workload, i):
         env = {"POD_NAME": f"{workload['metadata']['name']}-{i}", "POD_IP": "127.0.0.1", "POD_INDEX": str(i)}
         for row in container(workload)["env"]:
+            if "value" in row:
+                env[row["name"]] = row["value"]
+                continue
             ref = row["valueFrom"].get("secretKeyRef")
             if ref:
                 secret = by_name(self.objects, "Secret", ref["name"])["data"][ref["key"]]
@@ -470,6 +473,30 @@ class Pods:
                                f"--data.dir={home / 'data'}", *last, *self.more, folder=home,
                                http_port=self.http[env["POD_NAME"][:-2], i])
 
+    def secrets(self):
+        """Their files, as the pods have them."""
+        for m in of_kind(self.objects, "Secret"):
+            for folder, name in (("admin", "admin-token"), ("tokens", "tokens.yaml"), ("keys", "cluster-keys")):
+                if name in m["data"]:
+                    path = self.folder / "etc" / folder / name
+                    path.parent.mkdir(parents=True)
+                    path.write_bytes(base64.b64decode(m["data"][name]))
+                    path.chmod(0o440)
+
+    def inside(self, workload, i, *command):
+        """What somebody types inside a pod."""
+        env = self.environment(workload, i)
+        url = env["EMBERTREE_URL"].replace(":4040", f":{self.http[workload['metadata']['name'], i]}")
+        return subprocess.run(
+            [str(cluster.BIN / command[0]), *command[1:]], capture_output=True, text=True, timeout=60,
+            env=os.environ | {"EMBERTREE_URL": url, "EMBERTREE_TOKEN_FILE": self.here(env["EMBERTREE_TOKEN_FILE"], {})})
+
+    def admin(self, process, path):
+        (secret,) = [m for m in of_kind(self.objects, "Secret") if "admin-token" in m["data"]]
+        token = base64.b64decode(secret["data"]["admin-token"]).decode()
+        assert len(token) >= 16 and process.get(path).status == 401, path
+        return process.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+
     def start_etcd(self):
         """Debian's, with the arguments of its pods."""
         self.children = []
@@ -493,13 +520,7 @@ class Pods:
                 (self.folder / "etc" / "files").mkdir(parents=True)
                 for name, text in m["data"].items():
                     (self.folder / "etc" / "files" / name).write_text(text)
-        for m in of_kind(self.objects, "Secret"):
-            for folder, name in (("tokens", "tokens.yaml"), ("keys", "cluster-keys")):
-                if name in m["data"]:
-                    path = self.folder / "etc" / folder / name
-                    path.parent.mkdir(parents=True)
-                    path.write_bytes(base64.b64decode(m["data"][name]))
-                    path.chmod(0o440)
+        self.secrets()
         with cluster.ended_unless_started(self):
             for w in workloads(self.objects):
                 for i in range(w["spec"]["replicas"]):
@@ -550,12 +571,25 @@ def test_pods_work_with_everything():
         assert [len(pods.of(r)) for r in ROLES] == [6, 3, 2, 1]
         check_works(pods.of("distributor"), pods.of("querier"))
         for i, d in enumerate(pods.of("distributor")):
-            config = yaml.safe_load(d.get("/config").body)
+            config = yaml.safe_load(pods.admin(d, "/config").body)
             assert config["distributor"]["scrape_index"] == i, config["distributor"]
             assert config["cluster"]["key_file"] == f"{pods.folder}/etc/keys/cluster-keys", config["cluster"]
             assert config["distributor"]["scrape_of"] == 3 and config["log"]["level"] == "debug", config
             limits = yaml.safe_load(d.get("/api/v1/tenant_limits").body)
             assert limits["max_series_per_tenant"] == 1000000, limits
+
+
+def check_admin(pods):
+    """`kubectl exec` of embertreectl, and nobody without the token."""
+    for w in workloads(pods.objects):
+        said = pods.inside(w, 0, "embertreectl", "cluster", "status")
+        assert said.returncode < 2 and "12 shards" not in said.stderr and "leader" in said.stdout, said
+    node = pods.of("ingester")[0].folder.name
+    for what in ("drain", "undrain"):
+        assert pods.of("querier")[0].post(f"/api/v1/cluster/nodes/{node}/{what}", b"").status == 401
+        said = pods.inside(w, 0, "embertreectl", "cluster", what, node)
+        # Three are needed for three copies: the last of them cannot go.
+        assert said.returncode in (0, 2) and "401" not in said.stderr, said
 
 
 def test_pods_work_with_copies():
@@ -566,8 +600,9 @@ def test_pods_work_with_copies():
     with Pods(manifests("distributed-etcd"), more=["--memory.limit=256MiB"]) as pods:
         assert [len(pods.of(r)) for r in ROLES] == [3, 2, 2, 1] and len(pods.children) == 3
         check_works(pods.of("distributor"), pods.of("querier"))
-        ring = pods.of("ingester")[0].get("/ring").json()["roles"]["ingester"]
+        ring = pods.admin(pods.of("ingester")[0], "/ring").json()["roles"]["ingester"]
         assert len(ring["replicas"]) == 6, ring
+        check_admin(pods)
         lost = pods.of("ingester")[0]
         pods.children[0].kill()
         lost.kill()
@@ -584,6 +619,7 @@ def test_pod_and_probes_work_behind_tls():
     """Clients need a certificate: the probes show the server's own."""
     objects = manifests("monolithic-tls")
     pods = Pods(objects)
+    pods.secrets()
     certs = bed.certificates(pods.folder / "etc" / "tls")
     # Signed for both ends, as certificate managers do it.
     (certs / "ext").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n"

@@ -3,7 +3,7 @@
 {{- $v := .ctx.Values -}}
 {{- $role := .role -}}
 {{- $port := int $v.ports.http -}}
-{{- $http := dict "listen" (printf "0.0.0.0:%d" $port) "insecure_open" true -}}
+{{- $http := dict "listen" (printf "0.0.0.0:%d" $port) "insecure_open" true "admin_token_file" "/etc/embertree/admin/admin-token" -}}
 {{- if $v.tls.secretName -}}
 {{- $_ := set $http "tls_cert" "/etc/embertree/tls/tls.crt" -}}
 {{- $_ := set $http "tls_key" "/etc/embertree/tls/tls.key" -}}

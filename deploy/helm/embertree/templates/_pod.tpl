@@ -37,6 +37,9 @@
       name: {{ default (printf "%s-write-id" (include "embertree.fullname" .ctx)) .ctx.Values.secrets.writeIdExisting }}
       key: write-id
 {{- end }}
+# For `kubectl exec ... -- embertreectl cluster status`.
+- {name: EMBERTREE_TOKEN_FILE, value: /etc/embertree/admin/admin-token}
+- {name: EMBERTREE_URL, value: "http{{ if and .ctx.Values.tls.secretName (or .ctx.Values.tls.only .ctx.Values.tls.clientCA) }}s{{ end }}://127.0.0.1:{{ int .ctx.Values.ports.http }}"}
 {{- with (index .ctx.Values .role).extraEnv }}
 {{ toYaml . }}
 {{- end }}
@@ -66,6 +69,7 @@ httpGet: {path: {{ .path }}, port: http, scheme: {{ if and $v.tls.secretName $v.
 - {name: config, mountPath: /etc/embertree/config, readOnly: true}
 - {name: data, mountPath: /data}
 - {name: tmp, mountPath: /tmp}
+- {name: admin, mountPath: /etc/embertree/admin, readOnly: true}
 {{- if include "embertree.hasFiles" .ctx }}
 - {name: files, mountPath: /etc/embertree/files, readOnly: true}
 {{- end }}
@@ -116,6 +120,11 @@ httpGet: {path: {{ .path }}, port: http, scheme: {{ if and $v.tls.secretName $v.
   configMap: {name: {{ include "embertree.name" . }}-config}
 - name: tmp
   emptyDir: {sizeLimit: 64Mi}
+- name: admin
+  secret:
+    secretName: {{ default (printf "%s-admin" $full) .ctx.Values.secrets.adminTokenExisting }}
+    defaultMode: 0440
+    items: [{key: admin-token, path: admin-token}]
 {{- if not .claimed }}
 - name: data
   emptyDir: {}
