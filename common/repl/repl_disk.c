@@ -52,23 +52,30 @@ static int log_do(struct repl_node *n, struct log_op *op, struct err *e)
 
 static void on_log_end(void *cookie);
 
-static void log_run(struct repl_node *n, void *const *ops, size_t len)
+/* Into the system's cache; log_finish makes it last. */
+static struct log_end *log_begin(struct repl_node *n, void *const *ops, size_t len)
 {
     struct log_end *end = XNEW(struct log_end);
-    bool wrote = false;
     int code = 0;
 
     end->n = n;
     for (size_t i = 0; i < len; i++) {
         struct log_op *op = ops[i];
         end->ops[end->len++] = op;
-        wrote |= op->kind != LOG_READ && op->kind != LOG_DROP;
+        end->wrote |= op->kind != LOG_READ && op->kind != LOG_DROP;
         if (!code)
             code = log_do(n, op, &end->err);
     }
-    if (!code && wrote)
-        code = rlog_sync(n->log, &end->err);
     if (!code)
+        err_clear(&end->err);
+    return end;
+}
+
+static void log_finish(struct log_end *end)
+{
+    struct repl_node *n = end->n;
+
+    if (!end->err.code && end->wrote && !rlog_sync(n->log, &end->err))
         err_clear(&end->err);
     end->state = rlog_state(n->log);
     loop_post(n->loop, on_log_end, end);
@@ -81,7 +88,34 @@ static void log_thread(void *cookie)
     size_t len;
 
     while ((len = chan_wait(n->log_in, ops, BATCH_MAX, UINT64_MAX)) > 0)
-        log_run(n, ops, len);
+        log_finish(log_begin(n, ops, len));
+}
+
+/* ---- the same on a simulated loop: the fsync takes time, and a crash may come within ---- */
+
+static uint32_t lag(const struct repl_node *n)
+{
+    return n->o.fs && n->o.fs->lag_ms ? n->o.fs->lag_ms(n->o.fs) : 0;
+}
+
+static void log_simulated(void *cookie);
+
+static void log_again(struct repl_node *n)
+{
+    if (n->log_posted || n->log_flying || list_empty(&n->log_waiting))
+        return;
+    n->log_posted = true;
+    loop_post(n->loop, log_simulated, n);
+}
+
+static void log_lagged(void *cookie)
+{
+    struct repl_node *n = cookie;
+    struct log_end *end = n->log_flying;
+
+    n->log_flying = NULL;
+    log_finish(end);
+    log_again(n);
 }
 
 static void log_simulated(void *cookie)
@@ -99,11 +133,15 @@ static void log_simulated(void *cookie)
     }
     if (!len)
         return;
-    log_run(n, ops, len);
-    if (!list_empty(&n->log_waiting)) {
-        n->log_posted = true;
-        loop_post(n->loop, log_simulated, n);
+    n->log_flying = log_begin(n, ops, len);
+    uint32_t ms = n->log_flying->wrote ? lag(n) : 0;
+    if (!ms) {
+        log_lagged(n);
+        return;
     }
+    if (!n->lag_timer)
+        n->lag_timer = loop_timer_new(n->loop, log_lagged, n);
+    loop_timer_start(n->lag_timer, ms, 0);
 }
 
 static void log_submit(struct repl_node *n, struct log_op *op)
@@ -113,10 +151,7 @@ static void log_submit(struct repl_node *n, struct log_op *op)
         return;
     }
     list_add_tail(&n->log_waiting, &op->link);
-    if (n->log_posted)
-        return;
-    n->log_posted = true;
-    loop_post(n->loop, log_simulated, n);
+    log_again(n);
 }
 
 static void op_free(struct log_op *op)
@@ -316,6 +351,26 @@ static void apply_thread(void *cookie)
         apply_run(n, msgs, len);
 }
 
+static void apply_simulated(void *cookie);
+
+/* Simulated. */
+static void apply_again(struct repl_node *n)
+{
+    uint32_t ms;
+
+    if (n->apply_posted || !n->apply_waiting.len)
+        return;
+    n->apply_posted = true;
+    ms = lag(n);
+    if (!ms) {
+        loop_post(n->loop, apply_simulated, n);
+        return;
+    }
+    if (!n->apply_timer)
+        n->apply_timer = loop_timer_new(n->loop, apply_simulated, n);
+    loop_timer_start(n->apply_timer, ms, 0);
+}
+
 static void apply_simulated(void *cookie)
 {
     struct repl_node *n = cookie;
@@ -330,10 +385,7 @@ static void apply_simulated(void *cookie)
     memmove(n->apply_waiting.ptr, n->apply_waiting.ptr + len,
             n->apply_waiting.len * sizeof(*n->apply_waiting.ptr));
     apply_run(n, msgs, len);
-    if (n->apply_waiting.len) {
-        n->apply_posted = true;
-        loop_post(n->loop, apply_simulated, n);
-    }
+    apply_again(n);
 }
 
 static void apply_submit(struct repl_node *n, const struct apply_msg *what)
@@ -346,10 +398,7 @@ static void apply_submit(struct repl_node *n, const struct apply_msg *what)
         return;
     }
     vec_push(&n->apply_waiting, msg);
-    if (n->apply_posted)
-        return;
-    n->apply_posted = true;
-    loop_post(n->loop, apply_simulated, n);
+    apply_again(n);
 }
 
 static void apply_one(struct repl_node *n, struct repl_entry *x)
@@ -596,6 +645,10 @@ void disk_stop(struct repl_node *n)
         chan_free(n->log_in);
         chan_free(n->apply_in);
     }
+    loop_timer_free(n->lag_timer);
+    loop_timer_free(n->apply_timer);
+    if (n->log_flying)
+        log_finish(n->log_flying);
     list_for (it, &n->log_waiting) {
         list_del(it);
         op_free(container_of(it, struct log_op, link));

@@ -40,6 +40,7 @@ struct log_end { /* from the log thread to the loop */
     struct repl_node *n;
     struct log_op *ops[BATCH_MAX];
     size_t len;
+    bool wrote;
     struct rlog_state state;
     struct err err;
 };
@@ -102,6 +103,8 @@ struct repl_node {
     struct thread log_thread;
     struct list log_waiting; /* simulated */
     bool log_posted;
+    struct timer *lag_timer;    /* simulated: a group is being fsynced */
+    struct log_end *log_flying; /* that group */
     uint64_t log_bytes, log_last;
     bool dropping;
 
@@ -110,6 +113,7 @@ struct repl_node {
     struct thread apply_thread;
     VEC(struct apply_msg *) apply_waiting; /* simulated */
     bool apply_posted;
+    struct timer *apply_timer; /* simulated: it takes its time */
     uint64_t commit_to, apply_next, applied, synced, applied_by_thread;
     size_t apply_flight; /* bytes handed to it and not applied */
     bool apply_reading, syncing;

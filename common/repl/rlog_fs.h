@@ -32,6 +32,8 @@ struct rlog_fs {
     int (*sync_dir)(const struct rlog_fs *fs, const char *dir, struct err *e);
     int (*unlink)(const struct rlog_fs *fs, const char *path, struct err *e);
     void *cookie;
+    /* Simulations only: how long the next group of writes and its fsync take; NULL: no time. */
+    uint32_t (*lag_ms)(const struct rlog_fs *fs);
 };
 const struct rlog_fs *rlog_fs_real(void);
 

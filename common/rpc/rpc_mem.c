@@ -232,6 +232,8 @@ static void fly(struct mem_pipe *p, struct str head, struct str body, bool lost,
 
     delay += prng_below(&m->prng, (uint64_t)m->faults.delay_max_ms - delay + 1);
     delay += extra_ms(m, p->from->addr) + extra_ms(m, p->to);
+    if (m->faults.late > 0 && prng_chance(&m->prng, m->faults.late))
+        delay += prng_below(&m->prng, (uint64_t)m->faults.late_max_ms + 1);
     f->mem = m;
     f->lost = lost;
     f->len = len;

@@ -14,6 +14,8 @@ struct rpc_mem_faults {
     uint32_t delay_min_ms, delay_max_ms; /* different ones reorder */
     double lost, repeated, damaged;      /* chance of each frame; damaged = one bit flips */
     size_t pipe_bytes_max;               /* under way per pipe, then EAGAIN; 0: 1 MiB */
+    double late;                         /* chance of each frame to take up to late_max_ms more */
+    uint32_t late_max_ms;
 };
 
 /* Before the first mem:// node, and to start over; without it the seed is 1 and nothing fails. */

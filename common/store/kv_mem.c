@@ -547,3 +547,27 @@ struct kv *kv_mem_reopen(struct kv *k, enum kv_mem_crash how, uint64_t keep)
     collect(m);
     return k;
 }
+
+struct kv *kv_mem_fork(struct kv *k, enum kv_mem_crash how, uint64_t keep)
+{
+    struct kv_mem *m = mem_of(k), *to;
+    struct kv *ret = kv_mem_new(NULL);
+    uint64_t seq;
+
+    CHECK(k->ops == &mem_ops);
+    to = mem_of(ret);
+    pthread_mutex_lock(&m->lock);
+    seq = how == KV_MEM_KILL ? m->seq : m->synced + MIN(keep, m->seq - m->synced);
+    for (int i = 0; i < KV_CFS; i++)
+        for (const struct node *n = m->heads[i]->next[0]; n; n = n->next[0]) {
+            const struct version *v = version_at(n, seq);
+            struct str value = v ? str_n(v->data, v->len) : STR_NULL;
+            if (v)
+                add_version(to, find_or_add(to, (enum kv_cf)i, node_key(n)), &value);
+        }
+    if (m->doubt && keep > m->seq - m->synced)
+        apply(to, m->doubt);
+    pthread_mutex_unlock(&m->lock);
+    to->synced = to->seq;
+    return ret;
+}

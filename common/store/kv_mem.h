@@ -29,4 +29,8 @@ uint64_t kv_mem_unsynced(struct kv *k);
  * what is returned. The fault struct stays attached, fail_in is cleared. */
 struct kv *kv_mem_reopen(struct kv *k, enum kv_mem_crash how, uint64_t keep);
 
+/* What kv_mem_reopen would give, as a store of its own without faults; k stays as it is, with its
+ * iterators and snapshots. */
+struct kv *kv_mem_fork(struct kv *k, enum kv_mem_crash how, uint64_t keep);
+
 #endif

@@ -187,8 +187,9 @@ struct rlog_fake *rlog_fake_new(uint64_t seed)
     struct rlog_fake *k = XNEW(struct rlog_fake);
 
     prng_init(&k->prng, seed);
-    k->fs = (struct rlog_fs){ fake_list, fake_open,     fake_close,    fake_write,  fake_read,
-                              fake_sync, fake_truncate, fake_sync_dir, fake_unlink, k };
+    k->fs = (struct rlog_fs){ fake_list,   fake_open, fake_close,    fake_write,
+                              fake_read,   fake_sync, fake_truncate, fake_sync_dir,
+                              fake_unlink, k,         NULL };
     return k;
 }
 
@@ -250,6 +251,29 @@ void rlog_fake_power_cut(struct rlog_fake *k)
             f->durable_linked = f->linked;
         f->linked = f->durable_linked;
     }
+}
+
+struct rlog_fake *rlog_fake_fork(const struct rlog_fake *k, uint64_t seed)
+{
+    struct rlog_fake *to = rlog_fake_new(seed);
+
+    vec_for (i, &k->files) {
+        const struct rlog_file *f = k->files.ptr[i];
+        struct rlog_file *copy = XNEW(struct rlog_file);
+
+        copy->path = xstrdup(f->path);
+        copy->linked = f->linked;
+        copy->durable_linked = f->durable_linked;
+        set_len(copy, f->now.len);
+        if (f->now.len)
+            memcpy(copy->now.ptr, f->now.ptr, f->now.len);
+        vec_reserve(&copy->durable, f->durable.len + 1);
+        if (f->durable.len)
+            memcpy(copy->durable.ptr, f->durable.ptr, f->durable.len);
+        copy->durable.len = f->durable.len;
+        vec_push(&to->files, copy);
+    }
+    return to;
 }
 
 void rlog_fake_settle(struct rlog_fake *k)

@@ -36,6 +36,13 @@
     X(databases_lost, true)  \
     X(snapshot_parts, true)  \
     X(disks_full, true)      \
+    X(disks_slow, true)      \
+    X(disks_replaced, true)  \
+    X(isolated, true)        \
+    X(aimed_acks, true)      \
+    X(aimed_votes, true)     \
+    X(aimed_changes, true)   \
+    X(blinks, true)          \
     X(joins, true)           \
     X(drains, true)          \
     X(left, true)            \

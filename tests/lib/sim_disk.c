@@ -216,8 +216,11 @@ static int open_kv(const struct kv_source *src, const struct kv_opts *o, struct 
     if (d->full && k->failed)
         return err_set(e, ERR_NO_SPACE, "injected: no space");
     k->failed = 0;
-    if (!k->inner)
+    if (!k->inner) {
+        kv_close(k->ghost); /* its folder is made again, so that it went is on the disk */
+        k->ghost = NULL;
         k->inner = kv_mem_new(NULL);
+    }
     *ret = &k->kv;
     return 0;
 }
@@ -254,7 +257,8 @@ static void remove_dir(const struct kv_source *src, const char *dir)
     }
     kv_batch_free(k->held);
     k->held = NULL;
-    kv_close(k->inner);
+    kv_close(k->ghost);
+    k->ghost = k->inner;
     k->inner = NULL;
     d->stats->removed++;
 }
@@ -356,6 +360,17 @@ static int log_unlink(const struct rlog_fs *fs, const char *path, struct err *e)
     return in->unlink(in, path, e);
 }
 
+/* Most of the time a disk is fast; a slow one is so each time. */
+static uint32_t lag(const struct rlog_fs *fs)
+{
+    struct sim_disk *d = log_of(fs);
+    uint64_t dice = prng_below(&d->p, 20);
+
+    if (d->slow_ms)
+        return (uint32_t)(d->slow_ms / 2 + prng_below(&d->p, d->slow_ms));
+    return (uint32_t)prng_below(&d->p, dice == 0 ? 60 : dice < 4 ? 10 : 3);
+}
+
 /* ---- life and faults ------------------------------------------------------------------------- */
 
 static int space(const struct fs *fs, const char *path, uint64_t *ret_free, uint64_t *ret_total,
@@ -375,8 +390,8 @@ void sim_disk_init(struct sim_disk *d, uint64_t seed, int mutant, struct sim_sta
     prng_init(&d->p, seed);
     d->files.space = space;
     d->source = (struct kv_source){ .open = open_kv, .remove = remove_dir };
-    d->fs = (struct rlog_fs){ log_list, log_open,     log_close,    log_write,  log_read,
-                              log_sync, log_truncate, log_sync_dir, log_unlink, d };
+    d->fs = (struct rlog_fs){ log_list,     log_open,     log_close,  log_write, log_read, log_sync,
+                              log_truncate, log_sync_dir, log_unlink, d,         lag };
     d->log = rlog_fake_new(seed);
     for (size_t i = 0; i < SIM_SHARDS_MAX; i++) {
         d->kvs[i].kv.ops = &sim_kv_ops;
@@ -389,6 +404,7 @@ void sim_disk_deinit(struct sim_disk *d)
     for (size_t i = 0; i < SIM_SHARDS_MAX; i++) {
         kv_batch_free(d->kvs[i].held);
         kv_close(d->kvs[i].inner);
+        kv_close(d->kvs[i].ghost);
     }
     rlog_fake_free(d->log);
 }
@@ -406,11 +422,16 @@ static void revive(struct sim_disk *d, bool power)
             kv_close(k->inner);
             k->inner = NULL;
         }
+        if (!k->inner && k->ghost && power && prng_chance(&d->p, 0.5)) {
+            k->inner = k->ghost;
+            k->ghost = NULL;
+        }
         if (k->inner && power)
             k->inner = kv_mem_reopen(k->inner, KV_MEM_POWER,
                                      prng_below(&d->p, kv_mem_unsynced(k->inner) + 1));
     }
     d->dead = d->full = d->forget = false;
+    d->slow_ms = 0;
 }
 
 void sim_disk_kill(struct sim_disk *d)
@@ -425,6 +446,42 @@ void sim_disk_power_cut(struct sim_disk *d)
 {
     rlog_fake_power_cut(d->log);
     revive(d, true);
+}
+
+static struct kv *fork_kv(struct sim_disk *to, struct kv *k, bool power)
+{
+    return k ? kv_mem_fork(k, power ? KV_MEM_POWER : KV_MEM_KILL,
+                           power ? prng_below(&to->p, kv_mem_unsynced(k) + 1) : UINT64_MAX)
+             : NULL;
+}
+
+void sim_disk_fork(const struct sim_disk *d, struct sim_disk *to, uint64_t seed, bool power)
+{
+    CHECK(d->dead);
+    sim_disk_init(to, seed, d->mutant, d->stats);
+    to->odd = d->odd;
+    rlog_fake_free(to->log);
+    to->log = rlog_fake_fork(d->log, seed);
+    if (power)
+        rlog_fake_power_cut(to->log);
+    for (size_t i = 0; i < SIM_SHARDS_MAX; i++) {
+        const struct sim_kv *k = &d->kvs[i];
+        bool back = !k->inner && k->ghost && power && prng_chance(&to->p, 0.5);
+
+        if (!d->forget)
+            to->kvs[i].inner = fork_kv(to, back ? k->ghost : k->inner, power);
+    }
+}
+
+void sim_disk_wipe(struct sim_disk *d)
+{
+    for (size_t i = 0; i < SIM_SHARDS_MAX; i++) {
+        kv_close(d->kvs[i].inner);
+        kv_close(d->kvs[i].ghost);
+        d->kvs[i].inner = d->kvs[i].ghost = NULL;
+    }
+    rlog_fake_free(d->log);
+    d->log = rlog_fake_new(prng_u64(&d->p));
 }
 
 void sim_disk_fail_log(struct sim_disk *d)

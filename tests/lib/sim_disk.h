@@ -19,6 +19,7 @@ struct sim_kv { /* a kv whose close does nothing */
     struct kv kv;
     struct sim_disk *disk;
     struct kv *inner;        /* NULL: there is none */
+    struct kv *ghost;        /* removed; a power cut may bring it back */
     int failed;              /* a write failed with this: so do all until it is opened again */
     uint64_t fail_writes_in; /* 1: the next; 0: none */
     uint64_t fail_gets_in;
@@ -38,13 +39,19 @@ struct sim_disk {
     bool odd;  /* mutants that change one replica change this one */
     bool dead; /* nothing changes any more, everything fails */
     bool full;
-    bool forget; /* databases, not logs, go with the next crash */
+    uint32_t slow_ms; /* a group's fsync takes up to so long; 0: a few ms */
+    bool forget;      /* databases, not logs, go with the next crash */
 };
 void sim_disk_init(struct sim_disk *d, uint64_t seed, int mutant, struct sim_stats *stats);
 void sim_disk_deinit(struct sim_disk *d);
 /* After the role has ended: what is there when it starts again. */
 void sim_disk_kill(struct sim_disk *d);      /* the process died */
 void sim_disk_power_cut(struct sim_disk *d); /* the machine did */
+/* `to` becomes the disk of who starts again while the process that had `d`, which is dead, has not
+ * ended yet. */
+void sim_disk_fork(const struct sim_disk *d, struct sim_disk *to, uint64_t seed, bool power);
+/* Everything on it is gone. Nothing is open. */
+void sim_disk_wipe(struct sim_disk *d);
 /* One error soon: of the log's files, or of a database. */
 void sim_disk_fail_log(struct sim_disk *d);
 void sim_disk_fail_kv(struct sim_disk *d);

@@ -10,7 +10,7 @@
 
 static struct node *any_ingester(struct world *w)
 {
-    return &w->nodes[prng_below(&w->p, w->ingesters)];
+    return w->nodes[prng_below(&w->p, w->ingesters)];
 }
 
 /* Another one may go. */
@@ -28,31 +28,44 @@ static void crash(struct world *w)
 
     if (n->state != NODE_UP || !spare(w))
         return;
+    if (nodes_down(w) == 0 && !w->forgot && ring_whole(w) && prng_chance(&w->p, 0.5)) {
+        count(w)->databases_lost++; /* the logs are there: a snapshot brings the rest */
+        w->forgot = n->disk.forget = true;
+    }
     if (power)
         count(w)->power_cuts++;
     else
         count(w)->kills++;
-    node_crash(n, power);
-    n->wake_ms = world_ms(w) + prng_below(&w->p, 20000);
-    if (nodes_down(w) == 1 && !w->forgot && ring_whole(w) && prng_chance(&w->p, 0.5)) {
-        count(w)->databases_lost++; /* the logs are there: a snapshot brings the rest */
-        w->forgot = n->disk.forget = true;
-    }
+    n = node_crash(n, power, prng_chance(&w->p, 0.5));
+    n->wake_ms = world_ms(w) + prng_below(&w->p, prng_chance(&w->p, 0.3) ? 1000 : 20000);
+}
+
+/* It comes back under its name with a disk that knows nothing. */
+static void wipe(struct world *w)
+{
+    struct node *n = any_ingester(w);
+
+    if (n->state != NODE_UP || n->draining || w->lost >= 0 || nodes_down(w) > 0 || !ring_solid(w))
+        return;
+    count(w)->disks_replaced++;
+    n->wipe = true;
+    n = node_crash(n, true, false);
+    n->wake_ms = world_ms(w) + prng_below(&w->p, 5000);
 }
 
 static void blackout(struct world *w)
 {
     count(w)->blackouts++;
     for (size_t i = 0; i < w->ingesters; i++)
-        if (w->nodes[i].state == NODE_UP) {
-            node_crash(&w->nodes[i], true);
-            w->nodes[i].wake_ms = world_ms(w) + prng_below(&w->p, 3000);
+        if (w->nodes[i]->state == NODE_UP) {
+            struct node *n = node_crash(w->nodes[i], true, prng_chance(&w->p, 0.5));
+            n->wake_ms = world_ms(w) + prng_below(&w->p, 3000);
         }
 }
 
 static void crash_other(struct world *w)
 {
-    struct node *n = &w->nodes[FIRST_DIST + prng_below(&w->p, SIM_NODES - FIRST_DIST)];
+    struct node *n = w->nodes[FIRST_DIST + prng_below(&w->p, SIM_NODES - FIRST_DIST)];
 
     if (n->state != NODE_UP)
         return;
@@ -60,7 +73,7 @@ static void crash_other(struct world *w)
     if (prng_chance(&w->p, 0.3))
         node_end(n);
     else
-        node_crash(n, false);
+        n = node_crash(n, false, prng_chance(&w->p, 0.5));
     n->wake_ms = world_ms(w) + prng_below(&w->p, 3000);
 }
 
@@ -70,7 +83,7 @@ static void partition(struct world *w)
                                        CUT_IN, CUT_COORD };
     bool other = prng_chance(&w->p, 0.2);
     struct node *n =
-        other ? &w->nodes[FIRST_DIST + prng_below(&w->p, SIM_NODES - FIRST_DIST)] : any_ingester(w);
+        other ? w->nodes[FIRST_DIST + prng_below(&w->p, SIM_NODES - FIRST_DIST)] : any_ingester(w);
 
     if (n->state != NODE_UP || (!other && !spare(w)))
         return;
@@ -80,7 +93,7 @@ static void partition(struct world *w)
 
 static void skew(struct world *w)
 {
-    struct node *n = &w->nodes[prng_below(&w->p, SIM_NODES)];
+    struct node *n = w->nodes[prng_below(&w->p, SIM_NODES)];
     int64_t by = (int64_t)prng_below(&w->p, 2 * SKEW_MAX_MS) - SKEW_MAX_MS;
 
     count(w)->skews++;
@@ -94,12 +107,16 @@ static void disk(struct world *w)
 
     if (n->state != NODE_UP || !spare(w))
         return;
-    switch (prng_below(&w->p, 3)) {
+    switch (prng_below(&w->p, 4)) {
     case 0:
         sim_disk_fail_log(&n->disk);
         break;
     case 1:
         sim_disk_fail_kv(&n->disk);
+        break;
+    case 2:
+        count(w)->disks_slow++;
+        n->disk.slow_ms = (uint32_t)(20 + prng_below(&w->p, 800));
         break;
     default:
         count(w)->disks_full++;
@@ -123,7 +140,9 @@ static void storm(struct world *w)
                                 .delay_max_ms = (uint32_t)(20 + prng_below(&w->p, 400)),
                                 .lost = 0.05 * prng_unit(&w->p),
                                 .repeated = 0.1 * prng_unit(&w->p),
-                                .damaged = 0.002 * prng_unit(&w->p) };
+                                .damaged = 0.002 * prng_unit(&w->p),
+                                .late = 0.1 * prng_unit(&w->p),
+                                .late_max_ms = 4000 };
 
     count(w)->storms++;
     rpc_mem_faults(w->rpc.net, &f);
@@ -158,16 +177,20 @@ static void coordination(struct world *w)
 
 static void relief(struct world *w)
 {
-    nodes_heal(w);
     calm(w);
-    for (size_t i = 0; i < w->ingesters; i++)
-        w->nodes[i].disk.full = false;
+    if (world_ms(w) < w->aims.hold_until_ms && !w->settling)
+        return;
+    nodes_heal(w);
+    for (size_t i = 0; i < w->ingesters; i++) {
+        w->nodes[i]->disk.full = false;
+        w->nodes[i]->disk.slow_ms = 0;
+    }
 }
 
 static void wake(struct world *w)
 {
     for (size_t i = 0; i < SIM_NODES; i++) {
-        struct node *n = &w->nodes[i];
+        struct node *n = w->nodes[i];
 
         if (n->state == NODE_OFF && n->wake_ms && world_ms(w) >= n->wake_ms)
             node_start(n);
@@ -196,12 +219,16 @@ void fault(struct world *w)
     else if (what < 60)
         coordination(w);
     else if (what < 68) {
-        struct node *n = &w->nodes[prng_below(&w->p, SIM_NODES)];
+        struct node *n = w->nodes[prng_below(&w->p, SIM_NODES)];
         uint32_t more = (uint32_t)prng_below(&w->p, 4) * 100;
         count(w)->slow_peers += more > 0;
         rpc_mem_slow(w->rpc.net, n->addr, more);
-    } else if (what < 78)
+    } else if (what < 75)
         ring_change(w);
+    else if (what < 77)
+        wipe(w);
+    else if (what < 85)
+        aim(w);
     else
         relief(w);
 }
@@ -217,7 +244,7 @@ void faults_end(struct world *w)
     coord_site_faults(w->site, &f);
     relief(w);
     for (size_t i = 0; i < SIM_NODES; i++) {
-        struct node *n = &w->nodes[i];
+        struct node *n = w->nodes[i];
 
         rpc_mem_slow(w->rpc.net, n->addr, 0);
         n->clock.skew_ms = 0;

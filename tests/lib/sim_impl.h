@@ -37,6 +37,9 @@ enum { CUT_OUT = 1, CUT_IN = 2, CUT_COORD = 4 };
 enum node_state { NODE_OFF, NODE_UP, NODE_ENDING, NODE_GONE /* for good */ };
 struct node {
     struct world *w;
+    size_t at;        /* its place in nodes[] */
+    uint32_t life;    /* of a name: a quick restart makes a new struct node */
+    struct list link; /* dying[] */
     const struct role *role;
     enum node_state state;
     char name[32], addr[128];
@@ -54,14 +57,22 @@ struct node {
     struct sim_disk disk; /* ingesters */
     bool has_disk;
     unsigned cut;      /* CUT_ */
+    uint32_t away;     /* bits of nodes[]: what it sends to them is lost */
     bool power;        /* while ENDING: it is a power cut */
     bool crashed;      /* while ENDING: nobody hears of it any more */
     int draining;      /* 1 asked for, 2 in the map, 3 it has left */
     bool left;         /* and ends */
+    bool wipe;         /* its disk is another one, empty, when it comes back */
     uint64_t wake_ms;  /* OFF: starts again by itself then; 0: not */
     size_t parts_left; /* ENDING: HTTP server and role */
 };
 
+/* What is got ready: see sim_aim.c. */
+struct sim_aims {
+    uint64_t ack_until_ms, vote_until_ms, change_until_ms; /* armed; 0: not */
+    uint64_t hold_until_ms;                                /* a partition that is to last so long */
+    uint64_t terms[SIM_SHARDS];                            /* of the newest record seen */
+};
 enum push_state {
     PUSH_OPEN,  /* on its way: may be there */
     PUSH_ACKED, /* must be there */
@@ -86,8 +97,11 @@ struct world {
     struct rpc_bed rpc;
     struct prng p;
     struct coord_site *site;
-    struct node nodes[SIM_NODES];
-    size_t ingesters;    /* of nodes[], in use so far */
+    struct node *nodes[SIM_NODES]; /* owned */
+    struct list dying;             /* former lives of those that are up again already */
+    size_t ingesters;              /* of nodes[], in use so far */
+    struct list deeds;             /* sim_aim.c: what is to befall somebody at its time */
+    struct sim_aims aims;
     struct coord *coord; /* of people who drain nodes */
     struct view *view;   /* what they see */
     VEC(struct push *) pushes;
@@ -127,11 +141,13 @@ void nodes_deinit(struct world *w);
 void node_start(struct node *n); /* OFF -> UP */
 /* UP -> ENDING; nodes_reap() takes it on to OFF. */
 void node_end(struct node *n); /* as it should be */
-void node_crash(struct node *n, bool power);
+/* It may start again at once (quick), or when the process has ended. The node to go on with. */
+struct node *node_crash(struct node *n, bool power, bool quick);
 void nodes_reap(struct world *w);
 void node_cut(struct node *n, unsigned how);
+void node_cut_to(struct node *n, const struct node *to); /* one way */
 void nodes_heal(struct world *w);
-bool nodes_quiet(const struct world *w);  /* all that may run does */
+bool nodes_quiet(const struct world *w);  /* nobody is ending */
 size_t nodes_down(const struct world *w); /* ingesters that do not run, or are cut off */
 
 /* ---- sim_fault.c, sim_ring.c ---- */
@@ -141,6 +157,13 @@ void ring_change(struct world *w);
 void ring_step(struct world *w); /* goes on with what was begun */
 bool ring_quiet(struct world *w);
 bool ring_whole(struct world *w); /* each shard has three members, nothing is on its way */
+bool ring_solid(struct world *w); /* and all of them have its rows: one may be lost */
+
+/* ---- sim_aim.c ---- */
+void aims_open(struct world *w);
+void aims_close(struct world *w);
+void aim(struct world *w); /* gets something ready that strikes when its moment comes */
+void aim_acked(struct world *w, uint32_t service); /* a push was acked just now */
 
 /* ---- sim_work.c ---- */
 struct service {
@@ -162,6 +185,8 @@ void oracle_delete_begin(struct world *w, const char *tenant, const char *servic
 void oracle_delete_done(struct world *w, const char *tenant, const char *service,
                         uint64_t began_ms);
 bool oracle_equal(struct world *w); /* all replicas of all shards */
+/* As of which entry its database is; 0: it has none. */
+uint64_t oracle_applied(struct world *w, const char *name, uint32_t shard);
 void oracle_where(struct world *w, struct buf *ret);
 
 #endif

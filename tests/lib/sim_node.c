@@ -178,43 +178,66 @@ void node_start(struct node *n)
     trace(n->w, "%s starts", n->name);
 }
 
-static void node_init(struct world *w, size_t i, const struct role *role, size_t number)
+static const struct role *role_at(size_t i)
 {
-    struct node *n = &w->nodes[i];
+    return i < FIRST_DIST      ? &ingester_role
+           : i < FIRST_QUERIER ? &distributor_role
+           : i < FIRST_COMPACT ? &querier_role
+                               : &compactor_role;
+}
+
+static size_t number_at(size_t i)
+{
+    return i < FIRST_DIST      ? i
+           : i < FIRST_QUERIER ? i - FIRST_DIST
+           : i < FIRST_COMPACT ? i - FIRST_QUERIER
+                               : i - FIRST_COMPACT;
+}
+
+/* All of a life but the disk. */
+static struct node *node_new(struct world *w, size_t i, uint32_t life)
+{
+    struct node *n = XNEW(struct node);
 
     n->w = w;
-    n->role = role;
-    (void)snprintf(n->name, sizeof(n->name), "%c%zu", role->name[0], number);
+    n->at = i;
+    n->life = life;
+    n->role = role_at(i);
+    (void)snprintf(n->name, sizeof(n->name), "%c%zu", n->role->name[0], number_at(i));
     rpc_bed_addr(&w->rpc, n->addr);
     n->clock = (struct sim_clock){ { skewed_wall, same_mono }, &w->rpc.clock.clock, 0 };
-    prng_init(&n->random, w->o.seed * 131 + i);
-    n->has_disk = role == &ingester_role;
-    if (n->has_disk) {
-        sim_disk_init(&n->disk, w->o.seed * 257 + i, w->o.mutant, count(w));
-        n->disk.odd = i == 1;
-    }
+    prng_init(&n->random, w->o.seed * 131 + i + UINT64_C(1000003) * life);
+    n->has_disk = n->role == &ingester_role;
     n->env = (struct env){ .clock = &n->clock.clock,
                            .fs = n->has_disk ? &n->disk.files : fs_real(),
                            .random = node_random,
                            .random_state = &n->random };
     load_conf(n);
+    return n;
+}
+
+static uint64_t disk_seed(const struct node *n)
+{
+    return n->w->o.seed * 257 + n->at + UINT64_C(1000003) * n->life;
 }
 
 void nodes_init(struct world *w)
 {
-    for (size_t i = 0; i < SIM_INGESTERS; i++)
-        node_init(w, i, &ingester_role, i);
-    for (size_t i = 0; i < SIM_DISTS; i++)
-        node_init(w, FIRST_DIST + i, &distributor_role, i);
-    for (size_t i = 0; i < SIM_QUERIERS; i++)
-        node_init(w, FIRST_QUERIER + i, &querier_role, i);
-    for (size_t i = 0; i < SIM_COMPACTS; i++)
-        node_init(w, FIRST_COMPACT + i, &compactor_role, i);
+    list_init(&w->dying);
+    for (size_t i = 0; i < SIM_NODES; i++) {
+        struct node *n = node_new(w, i, 0);
+
+        w->nodes[i] = n;
+        if (n->has_disk) {
+            sim_disk_init(&n->disk, disk_seed(n), w->o.mutant, count(w));
+            n->disk.odd = i == 1;
+        }
+    }
     for (size_t i = 0; i < SIM_FIRST; i++)
-        node_start(&w->nodes[i]);
+        node_start(w->nodes[i]);
     w->ingesters = SIM_FIRST;
     for (size_t i = FIRST_DIST; i < SIM_NODES; i++)
-        node_start(&w->nodes[i]);
+        node_start(w->nodes[i]);
 }
 
 /* ---- end ------------------------------------------------------------------------------------- */
@@ -250,10 +273,27 @@ void node_end(struct node *n)
     end_begin(n);
 }
 
-void node_crash(struct node *n, bool power)
+/* Goes on under the same name and another address, on what the disk has by then; the former life
+ * ends in its own time, and nobody hears of it. */
+static struct node *reborn(struct node *n)
+{
+    struct world *w = n->w;
+    struct node *next = node_new(w, n->at, n->life + 1);
+
+    if (n->has_disk)
+        sim_disk_fork(&n->disk, &next->disk, disk_seed(next), n->power);
+    next->clock.skew_ms = n->clock.skew_ms;
+    next->draining = n->draining;
+    next->left = n->left;
+    list_add_tail(&w->dying, &n->link);
+    w->nodes[n->at] = next;
+    return next;
+}
+
+struct node *node_crash(struct node *n, bool power, bool quick)
 {
     CHECK(n->state == NODE_UP);
-    trace(n->w, "%s crashes%s", n->name, power ? " without power" : "");
+    trace(n->w, "%s crashes%s%s", n->name, power ? " without power" : "", quick ? ", quick" : "");
     node_cut(n, CUT_OUT | CUT_IN | CUT_COORD);
     n->crashed = true;
     n->power = power;
@@ -262,6 +302,7 @@ void node_crash(struct node *n, bool power)
     if (n->site.server)
         sim_site_cut(&n->site);
     end_begin(n);
+    return quick ? reborn(n) : n;
 }
 
 /* What its counters say, which go with it. */
@@ -313,48 +354,83 @@ static void node_ended(struct node *n)
         sim_disk_power_cut(&n->disk);
     else if (n->crashed && n->has_disk)
         sim_disk_kill(&n->disk);
+    if (n->wipe)
+        sim_disk_wipe(&n->disk);
+    n->wipe = false;
     n->state = NODE_OFF;
     trace(n->w, "%s has ended", n->name);
     n->crashed = false;
-    n->cut = 0;
+    n->cut = n->away = 0;
+}
+
+static void wire_one(struct world *w, const struct node *n)
+{
+    if (n->cut & CUT_OUT)
+        rpc_mem_cut(w->rpc.net, n->addr, "*");
+    if (n->cut & CUT_IN)
+        rpc_mem_cut(w->rpc.net, "*", n->addr);
 }
 
 /* As the nodes say it. */
 static void wire(struct world *w)
 {
     rpc_mem_heal(w->rpc.net);
+    list_for (it, &w->dying)
+        wire_one(w, container_of(it, struct node, link));
     for (size_t i = 0; i < SIM_NODES; i++) {
-        const struct node *n = &w->nodes[i];
+        const struct node *n = w->nodes[i];
 
-        if (n->cut & CUT_OUT)
-            rpc_mem_cut(w->rpc.net, n->addr, "*");
-        if (n->cut & CUT_IN)
-            rpc_mem_cut(w->rpc.net, "*", n->addr);
+        wire_one(w, n);
+        for (size_t k = 0; k < SIM_NODES && n->away; k++)
+            if (n->away >> k & 1)
+                rpc_mem_cut(w->rpc.net, n->addr, w->nodes[k]->addr);
     }
+}
+
+static bool has_ended(const struct node *n)
+{
+    return n->state == NODE_ENDING && n->parts_left == 0 &&
+           (!n->site.server || sim_site_idle(&n->site));
+}
+
+static void node_free(struct node *n)
+{
+    if (n->has_disk)
+        sim_disk_deinit(&n->disk);
+    conf_free(n->conf);
+    xfree(n);
 }
 
 void nodes_reap(struct world *w)
 {
-    for (size_t i = 0; i < SIM_NODES; i++) {
-        struct node *n = &w->nodes[i];
+    bool any = false;
 
-        if (n->state == NODE_ENDING && n->parts_left == 0 &&
-            (!n->site.server || sim_site_idle(&n->site))) {
-            node_ended(n);
-            wire(w);
-        }
+    list_for (it, &w->dying) {
+        struct node *n = container_of(it, struct node, link);
+
+        if (!has_ended(n))
+            continue;
+        node_ended(n);
+        list_del(&n->link);
+        node_free(n);
+        any = true;
     }
+    for (size_t i = 0; i < SIM_NODES; i++)
+        if (has_ended(w->nodes[i])) {
+            node_ended(w->nodes[i]);
+            any = true;
+        }
+    if (any)
+        wire(w);
 }
 
 void nodes_deinit(struct world *w)
 {
     for (size_t i = 0; i < SIM_NODES; i++) {
-        struct node *n = &w->nodes[i];
+        struct node *n = w->nodes[i];
 
         CHECK(n->state == NODE_OFF || n->state == NODE_GONE);
-        if (n->has_disk)
-            sim_disk_deinit(&n->disk);
-        conf_free(n->conf);
+        node_free(n);
     }
 }
 
@@ -369,15 +445,22 @@ void node_cut(struct node *n, unsigned how)
     wire(n->w);
 }
 
+void node_cut_to(struct node *n, const struct node *to)
+{
+    n->away |= 1u << to->at;
+    trace(n->w, "%s does not reach %s", n->name, to->name);
+    wire(n->w);
+}
+
 /* Those that crashed and have not ended yet stay cut off. */
 void nodes_heal(struct world *w)
 {
     for (size_t i = 0; i < SIM_NODES; i++) {
-        struct node *n = &w->nodes[i];
+        struct node *n = w->nodes[i];
 
         if (n->state == NODE_ENDING && n->crashed)
             continue;
-        n->cut = 0;
+        n->cut = n->away = 0;
         if (n->state == NODE_UP || n->state == NODE_ENDING)
             coord_sim_cut(n->coord, false);
     }
@@ -387,9 +470,9 @@ void nodes_heal(struct world *w)
 bool nodes_quiet(const struct world *w)
 {
     for (size_t i = 0; i < SIM_NODES; i++)
-        if (w->nodes[i].state == NODE_ENDING)
+        if (w->nodes[i]->state == NODE_ENDING)
             return false;
-    return true;
+    return list_empty(&w->dying);
 }
 
 size_t nodes_down(const struct world *w)
@@ -397,7 +480,8 @@ size_t nodes_down(const struct world *w)
     size_t down = 0;
 
     for (size_t i = 0; i < w->ingesters; i++)
-        down += w->nodes[i].state != NODE_GONE &&
-                (w->nodes[i].state != NODE_UP || w->nodes[i].cut || w->nodes[i].disk.full);
+        down +=
+            w->nodes[i]->state != NODE_GONE && (w->nodes[i]->state != NODE_UP || w->nodes[i]->cut ||
+                                                w->nodes[i]->away || w->nodes[i]->disk.full);
     return down;
 }

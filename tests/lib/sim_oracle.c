@@ -130,9 +130,19 @@ void oracle_delete_done(struct world *w, const char *tenant, const char *service
 static struct node *node_named(struct world *w, const char *name)
 {
     for (size_t i = 0; i < w->ingesters; i++)
-        if (strcmp(w->nodes[i].name, name) == 0)
-            return &w->nodes[i];
+        if (strcmp(w->nodes[i]->name, name) == 0)
+            return w->nodes[i];
     return NULL;
+}
+
+uint64_t oracle_applied(struct world *w, const char *name, uint32_t shard)
+{
+    const struct node *n = node_named(w, name);
+    struct kv *k = n ? n->disk.kvs[shard].inner : NULL;
+    uint64_t index = 0, term;
+    struct err e;
+
+    return k && apply_read(k, &index, &term, &e) == 0 ? index : 0;
 }
 
 bool oracle_equal(struct world *w)
@@ -183,7 +193,7 @@ void oracle_where(struct world *w, struct buf *ret)
         }
     }
     for (size_t i = 0; i < w->ingesters; i++) {
-        const struct node *n = &w->nodes[i];
+        const struct node *n = w->nodes[i];
         struct view_node vn = { 0 };
         bool known = view_node_find(w->view, n->name, &vn);
         (void)buf_addf(ret, "%s: state %d, drain %d, %s, %s; ", n->name, (int)n->state, n->draining,

@@ -4,6 +4,7 @@
  * only while all shards have all their copies, and not another one before the records have
  * forgotten it.
  */
+#include "common/base/mem.h"
 #include "common/cluster/node_state.h"
 #include "tests/lib/sim_impl.h"
 
@@ -12,7 +13,7 @@ static size_t running(const struct world *w)
     size_t n = 0;
 
     for (size_t i = 0; i < w->ingesters; i++)
-        n += w->nodes[i].state == NODE_UP && !w->nodes[i].draining;
+        n += w->nodes[i]->state == NODE_UP && !w->nodes[i]->draining;
     return n;
 }
 
@@ -35,6 +36,22 @@ bool ring_whole(struct world *w)
     return true;
 }
 
+/* And each of them has its database: none is a new disk that still stands for an old one. */
+bool ring_solid(struct world *w)
+{
+    if (!ring_whole(w))
+        return false;
+    for (uint32_t s = 0; s < SIM_SHARDS; s++) {
+        int64_t rev;
+        const struct repl_record *r = view_record(w->view, s, &rev);
+
+        for (uint32_t i = 0; i < r->members.len; i++)
+            if (!oracle_applied(w, r->members.names[i], s))
+                return false;
+    }
+    return true;
+}
+
 static bool forgotten(struct world *w, const char *name)
 {
     for (uint32_t s = 0; s < SIM_SHARDS; s++) {
@@ -52,39 +69,48 @@ static void join(struct world *w)
     if (w->ingesters == SIM_INGESTERS)
         return;
     count(w)->joins++;
-    node_start(&w->nodes[w->ingesters++]);
+    node_start(w->nodes[w->ingesters++]);
 }
+
+struct asked {
+    struct world *w;
+    size_t at;
+};
 
 static void on_drain_asked(void *cookie, const struct err *e)
 {
-    struct node *n = cookie;
+    struct asked *a = cookie;
 
-    n->w->flying--;
-    n->draining = e ? 0 : 2;
+    a->w->flying--;
+    a->w->nodes[a->at]->draining = e ? 0 : 2;
+    xfree(a);
 }
 
 static void drain(struct world *w)
 {
-    struct node *n = &w->nodes[prng_below(&w->p, w->ingesters)];
+    struct node *n = w->nodes[prng_below(&w->p, w->ingesters)];
+    struct asked *a;
 
     if (n->state != NODE_UP || n->draining || running(w) < 4)
         return;
     count(w)->drains++;
     n->draining = 1;
     w->flying++;
-    node_state_set(w->coord, SIM_PREFIX, n->name, MAP_DRAINING, on_drain_asked, n);
+    a = XNEW(struct asked);
+    *a = (struct asked){ w, n->at };
+    node_state_set(w->coord, SIM_PREFIX, n->name, MAP_DRAINING, on_drain_asked, a);
 }
 
 static void lose(struct world *w)
 {
-    struct node *n = &w->nodes[prng_below(&w->p, w->ingesters)];
+    struct node *n = w->nodes[prng_below(&w->p, w->ingesters)];
 
-    if (n->state != NODE_UP || n->draining || w->lost >= 0 || nodes_down(w) > 0 || !ring_whole(w) ||
+    if (n->state != NODE_UP || n->draining || w->lost >= 0 || nodes_down(w) > 0 || !ring_solid(w) ||
         running(w) < 4)
         return;
     count(w)->lost_for_good++;
-    w->lost = (int)(n - w->nodes);
-    node_crash(n, true);
+    w->lost = (int)n->at;
+    (void)node_crash(n, true, false);
 }
 
 void ring_change(struct world *w)
@@ -110,7 +136,7 @@ void ring_change(struct world *w)
 void ring_step(struct world *w)
 {
     for (size_t i = 0; i < w->ingesters; i++) {
-        struct node *n = &w->nodes[i];
+        struct node *n = w->nodes[i];
         struct view_node vn;
 
         if (n->state == NODE_OFF && (int)i == w->lost)
@@ -130,16 +156,16 @@ void ring_step(struct world *w)
             node_end(n);
         }
     }
-    if (w->lost >= 0 && w->nodes[w->lost].state == NODE_GONE &&
-        forgotten(w, w->nodes[w->lost].name))
+    if (w->lost >= 0 && w->nodes[w->lost]->state == NODE_GONE &&
+        forgotten(w, w->nodes[w->lost]->name))
         w->lost = -1;
 }
 
 bool ring_quiet(struct world *w)
 {
     for (size_t i = 0; i < w->ingesters; i++)
-        if (w->nodes[i].draining == 1 ||
-            (w->nodes[i].draining == 2 && w->nodes[i].state != NODE_GONE))
+        if (w->nodes[i]->draining == 1 ||
+            (w->nodes[i]->draining == 2 && w->nodes[i]->state != NODE_GONE))
             return false;
     return w->lost < 0 && ring_whole(w);
 }

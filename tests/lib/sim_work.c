@@ -59,7 +59,7 @@ static struct node *any_of(struct world *w, size_t first, size_t n)
     size_t at = prng_below(&w->p, n);
 
     for (size_t i = 0; i < n; i++) {
-        struct node *node = &w->nodes[first + (at + i) % n];
+        struct node *node = w->nodes[first + (at + i) % n];
         if (node->state == NODE_UP)
             return node;
     }
@@ -95,6 +95,7 @@ static void on_pushed(void *cookie, const struct sim_reply *r)
         p->state = p->doubtful ? PUSH_MAYBE : PUSH_ACKED;
         p->acked_ms = world_ms(w);
         count(w)->acked++;
+        aim_acked(w, p->service);
     } else if (transient(r) && p->attempts < PUSH_TRIES) {
         count(w)->retries++;
         again_in(f, prng_below(&w->p, 1500), push_send);

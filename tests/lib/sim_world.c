@@ -68,6 +68,7 @@ static void world_open(struct world *w)
     vo.coord = w->coord;
     w->view = view_new_coord(&vo);
     nodes_init(w);
+    aims_open(w);
 }
 
 static bool nothing_flies(struct world *w)
@@ -87,13 +88,13 @@ static bool nothing_flies(struct world *w)
 static void end_nodes(struct world *w)
 {
     for (size_t i = 0; i < SIM_NODES; i++)
-        if (w->nodes[i].state == NODE_UP)
-            node_end(&w->nodes[i]);
+        if (w->nodes[i]->state == NODE_UP)
+            node_end(w->nodes[i]);
     for (size_t i = 0; i < 1200 && !nodes_quiet(w); i++)
         run_ms(w, 50);
     for (size_t i = 0; i < SIM_NODES; i++)
-        if (w->nodes[i].state == NODE_ENDING)
-            broke(w, "a node does not end", "%s", w->nodes[i].name);
+        if (w->nodes[i]->state == NODE_ENDING)
+            broke(w, "a node does not end", "%s", w->nodes[i]->name);
 }
 
 /* What hangs keeps what it needs. */
@@ -105,6 +106,7 @@ static void world_close(struct world *w)
     if (w->ret->broken)
         return;
     nodes_deinit(w);
+    aims_close(w);
     view_free(w->view);
     coord_free(w->coord);
     coord_site_free(w->site);
