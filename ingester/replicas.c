@@ -385,6 +385,32 @@ static void show(const struct replicas *rs)
     metric_set(rs->m_leading, serving);
 }
 
+static void on_view(void *cookie);
+
+/* Those whose copy left make room for others. */
+static void forget_gone(struct replicas *rs)
+{
+    size_t left = 0;
+
+    for (size_t i = 0; i < rs->len; i++) {
+        struct replica_of *r = rs->at[i];
+
+        if (r->at == AT_NOTHING && !r->wanted && !r->must_return && !r->asking) {
+            shards_leave(rs->in->shards, r->shard);
+            xfree(r);
+        } else {
+            rs->at[left++] = r;
+        }
+    }
+    if (left == rs->len)
+        return;
+    rs->len = left;
+    if (!rs->too_many)
+        return;
+    rs->too_many = false;
+    on_view(rs);
+}
+
 static void step_all(void *cookie)
 {
     struct replicas *rs = cookie;
@@ -396,6 +422,8 @@ static void step_all(void *cookie)
     }
     for (size_t i = 0; i < rs->len; i++)
         replica_step(rs->at[i]);
+    if (!rs->stopping)
+        forget_gone(rs);
     show(rs);
 }
 

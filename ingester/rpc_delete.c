@@ -70,6 +70,7 @@ struct deletes {
     struct metric_cell *pending[SHARDS_MAX], *rows[SHARDS_MAX], *bytes[SHARDS_MAX],
         *total[SHARDS_MAX];
     struct tomb_stats shown[SHARDS_MAX];
+    uint32_t number[SHARDS_MAX]; /* whose cells these are */
 };
 
 /* ---- the answer: loop ------------------------------------------------------------------------ */
@@ -391,6 +392,8 @@ static void make_cells(struct ingester *in, size_t i)
 {
     struct deletes *ds = in->deletes;
 
+    ds->number[i] = shards_number(in->shards, i);
+    ds->shown[i] = (struct tomb_stats){ 0 };
     ds->pending[i] = cell(in, METRIC_GAUGE, "embertree_ingester_deletes_pending",
                           "Deletes whose bytes are not all freed", i);
     ds->total[i] = cell(in, METRIC_COUNTER, "embertree_ingester_deletes_total",
@@ -413,7 +416,7 @@ static void on_tick(void *cookie)
 
         if (!s)
             continue;
-        if (!ds->pending[i])
+        if (!ds->pending[i] || ds->number[i] != shards_number(in->shards, i))
             make_cells(in, i);
         show(in, i, &shard_state(s)->deletes);
         wanted |= shard_state(s)->deletes.purged > 0;

@@ -10,6 +10,9 @@
  * for a moment without having anything; close waits for it, too. The wait is a timer: closing is
  * rare, and nobody who puts a shard back should have to know of it.
  *
+ * A place whose copy left the node becomes another shard's. Who looked for the first one then and
+ * comes late finds the other: so a get looks at the number of what it got.
+ *
  * Ending the threads of a shard and closing its database takes as long as its last step and a
  * flush, so another thread does both (aside.h).
  */
@@ -24,7 +27,7 @@
 
 struct place {
     struct shards *owner;
-    uint32_t number;
+    _Atomic uint32_t number;
     _Atomic(struct shard *) shard; /* NULL: not served now */
     _Atomic uint32_t holds;
     /* The loop's. */
@@ -86,8 +89,10 @@ struct shard *shards_get(struct shards *t, uint32_t number, struct err *e)
     struct place *p = place_of(t, number);
     struct shard *s = p ? place_get(p) : NULL;
 
-    if (s)
+    if (s && shard_number(s) == number)
         return s;
+    if (s) /* the place is another's by now */
+        p->holds--;
     if (t->o.moves)
         (void)err_set(e, ERR_UNAVAILABLE,
                       "this ingester does not lead shard %" PRIu32 "; ask the one that does",
@@ -178,14 +183,28 @@ size_t shards_place(struct shards *t, uint32_t number)
     const struct place *p = place_of(t, number);
     size_t i = t->len;
 
+    CHECK(number != SHARDS_NO);
+    if (!p)
+        p = place_of(t, SHARDS_NO);
     if (p)
-        return (size_t)(p - t->at);
+        i = (size_t)(p - t->at);
     if (i == SHARDS_MAX)
         return SHARDS_MAX;
     t->at[i].owner = t;
     t->at[i].number = number;
-    t->len = i + 1; /* last: other threads read what stands before it */
+    if (!p)
+        t->len = i + 1; /* last: other threads read what stands before it */
     return i;
+}
+
+void shards_leave(struct shards *t, uint32_t number)
+{
+    struct place *p = place_of(t, number);
+
+    if (!p)
+        return;
+    CHECK(!p->shard && !p->closing);
+    p->number = SHARDS_NO;
 }
 
 void shards_open(struct shards *t, struct shard *s)

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * shards.h: the shards this ingester may serve, and which of them it serves now. Each has a place
- * that is its own as long as the process lives; its `struct shard` comes and goes.
+ * that is its own until its copy leaves this node; its `struct shard` comes and goes.
  */
 #ifndef INGESTER_SHARDS_H
 #define INGESTER_SHARDS_H
 
 #include "ingester/shard.h"
 
-#define SHARDS_MAX 32 /* places of one process */
+#define SHARDS_MAX 128        /* places of one process: a RocksDB each */
+#define SHARDS_NO  UINT32_MAX /* the number of a place that is nobody's */
 
 struct shards;
 
@@ -35,10 +36,12 @@ void shards_put_all(struct shards *t, struct shard *const *all, size_t n);
 /* ---- loop ---- */
 size_t shards_len(const struct shards *t);                 /* places */
 struct shard *shards_at(const struct shards *t, size_t i); /* NULL: not served now */
-uint32_t shards_number(const struct shards *t, size_t i);  /* of the place */
+uint32_t shards_number(const struct shards *t, size_t i);  /* of the place; or SHARDS_NO */
 size_t shards_serving(const struct shards *t);
 /* The place of a shard, a new one if it has none; SHARDS_MAX: there are too many. */
 size_t shards_place(struct shards *t, uint32_t number);
+/* Its place, if it has one, may become another shard's; it is not served, nor being closed. */
+void shards_leave(struct shards *t, uint32_t number);
 /* Serves it from now on; its place is free. */
 void shards_open(struct shards *t, struct shard *s);
 /* Not found any more; when nobody holds it, its threads end and its database is closed; then done

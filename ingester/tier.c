@@ -65,7 +65,7 @@ static void wait_ms(struct tier *t, uint64_t ms)
 {
     struct timespec until;
 
-    CHECK(clock_gettime(CLOCK_REALTIME, &until) == 0);
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &until) == 0);
     until.tv_sec += (time_t)(ms / 1000);
     mutex_lock(&t->lock);
     while (!stopped(t))
@@ -298,21 +298,27 @@ static void back_up_shard(struct tier *t, struct tier_shard *at)
 
 /* ---- the thread ----------------------------------------------------------------------------- */
 
-/* Place of a shard among those known; they are few and never leave. */
-static struct tier_shard *known(struct tier *t, uint32_t number)
+/* What is known of a shard; or room for it, of one that is not served here now: what was known of
+ * that is learned again if it comes back. */
+static struct tier_shard *known(struct tier *t, uint32_t number, const uint32_t *served, int n)
 {
+    struct tier_shard *room = NULL;
+
     for (size_t i = 0; i < SHARDS_MAX; i++) {
         struct tier_shard *at = &t->at[i];
+        bool here = false;
 
         if (at->sweep && at->number == number)
             return at;
-        if (!at->sweep) {
-            at->number = number;
-            at->sweep = backup_sweep_new();
-            return at;
-        }
+        for (int k = 0; k < n; k++)
+            here |= at->sweep && served[k] == at->number;
+        if (!here && (!room || !at->sweep))
+            room = at;
     }
-    return NULL;
+    CHECK(room); /* no more are served than there are places */
+    backup_sweep_free(room->sweep);
+    *room = (struct tier_shard){ .number = number, .sweep = backup_sweep_new() };
+    return room;
 }
 
 static void count_cache(struct tier *t)
@@ -337,10 +343,8 @@ static void round_once(struct tier *t)
     if (n > 0)
         shards_put_all(t->in->shards, all, (size_t)n);
     for (int i = 0; i < n && !stopped(t); i++) {
-        struct tier_shard *at = known(t, numbers[i]);
+        struct tier_shard *at = known(t, numbers[i], numbers, n);
 
-        if (!at)
-            continue;
         move_shard(t, at);
         back_up_shard(t, at);
     }
@@ -409,6 +413,7 @@ int tier_open(struct ingester *in, struct tier **ret, struct err *e)
     const struct cold_conf *conf = conf_get(in->ctx->conf, &cold_options);
     struct object_store *probe;
     struct cold_cache_opts o = { .handles_max = HANDLES_MAX, .open = open_handle };
+    pthread_condattr_t monotonic;
     char dir[PATH_MAX];
     struct tier *t;
 
@@ -427,7 +432,10 @@ int tier_open(struct ingester *in, struct tier **ret, struct err *e)
     o.bytes_max = conf->cache_bytes;
     o.cookie = t;
     mutex_init(&t->lock);
-    CHECK(pthread_cond_init(&t->wake, NULL) == 0);
+    CHECK(pthread_condattr_init(&monotonic) == 0);
+    CHECK(pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);
+    CHECK(pthread_cond_init(&t->wake, &monotonic) == 0);
+    CHECK(pthread_condattr_destroy(&monotonic) == 0);
     tier_land_init(&t->land);
     if (cold_cache_new(&o, &t->cache, e)) {
         tier_free(t);
