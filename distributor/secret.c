@@ -5,32 +5,36 @@
  *
  *   option given ──────────────────────────────────────────────> that one
  *   else our file, made if missing ──no coordination───────────> that one
+ *        ├── it was agreed on before ──────────────────────────> that one, and look
  *        │ look at <prefix>/write-id-secret
  *        ├── it is there ──> into our file ────────────────────> that one
  *        └── it is not ──> put ours, if still nobody has ──> look again
  *
  * Whoever is first wins, for ever: the key is never changed. Until it is known no push is taken: it
- * would be stored under ids that nobody finds again. The service may be away when we start: then a
- * file that an earlier start left does after GRACE_MS, since what is in it was agreed on, but for
- * the one that was written by a version which did not agree.
+ * would be stored under ids that nobody finds again. The service may be away when we start, for
+ * long; so that a secret in our file was agreed on is noted beside it (AGREED_FILE), and then no
+ * word of the service is needed. A file without the note may be one that was made here while the
+ * service was away, or before there was one: it waits.
  */
 #include "distributor/secret.h"
 
+#include <limits.h>
 #include <stdio.h>
 
 #include "common/base/mem.h"
 #include "common/obs/log.h"
 
-#define RETRY_MS 300
-#define GRACE_MS 10000
+#define RETRY_MS    300
+#define AGREED_FILE "write-id-secret.agreed" /* of which key, and a hash of the secret */
+#define AGREED_MAX  (COORD_KEY_MAX + 32)
 
 struct secret {
     struct secret_opts o;
     char *key; /* owned; what it is called in the service */
     struct buf mine;
-    bool old;   /* ours was there before this start */
-    bool known; /* the tenants were told */
-    struct timer *again, *grace;
+    bool known;  /* the tenants were told */
+    bool looked; /* the service has spoken */
+    struct timer *again;
 };
 
 static void look(void *cookie);
@@ -41,8 +45,60 @@ static void tell(struct secret *s, struct str text)
 
     tenants_secret(s->o.tenants, &secret);
     s->known = true;
-    loop_timer_stop(s->grace);
 }
+
+/* ---- that it was agreed on -------------------------------------------------------------------- */
+
+static int note_path(const struct secret *s, char path[PATH_MAX])
+{
+    int n = snprintf(path, PATH_MAX, "%s/" AGREED_FILE, s->o.data_dir);
+
+    return n < 0 || n >= PATH_MAX ? ERR_CONFIG : 0;
+}
+
+static void note_text(const struct secret *s, struct str secret, struct buf *out)
+{
+    struct write_secret h = write_secret_of(secret);
+
+    (void)buf_addf(out, "%s %016" PRIx64 "\n", s->key, hash_mix(h.k0, h.k1));
+}
+
+static void note(const struct secret *s, struct str secret)
+{
+    char path[PATH_MAX];
+    struct buf text;
+    struct err e;
+
+    if (!s->o.data_dir || note_path(s, path))
+        return;
+    buf_init(&text, AGREED_MAX);
+    note_text(s, secret, &text);
+    if (s->o.env->fs->write_file(s->o.env->fs, path, buf_str(&text), &e))
+        log_warn("that the secret of write ids was agreed on could not be noted: a start without "
+                 "the coordination service will wait for it",
+                 KV_ERR(&e));
+    buf_deinit(&text);
+}
+
+static bool was_agreed(const struct secret *s)
+{
+    char path[PATH_MAX];
+    struct buf text, want;
+    struct err e;
+
+    if (!s->o.data_dir || note_path(s, path))
+        return false;
+    buf_init(&text, AGREED_MAX);
+    buf_init(&want, AGREED_MAX);
+    note_text(s, buf_str(&s->mine), &want);
+    bool same = !s->o.env->fs->read_file(s->o.env->fs, path, &text, &e) &&
+                str_eq(buf_str(&text), buf_str(&want));
+    buf_deinit(&text);
+    buf_deinit(&want);
+    return same;
+}
+
+/* ---- agreeing --------------------------------------------------------------------------------- */
 
 static void retry(struct secret *s)
 {
@@ -58,12 +114,23 @@ static void agreed(struct secret *s, struct str text)
                   KV_CSTR("key", s->key), KV_U64("bytes", text.len));
         return;
     }
-    if (!str_eq(text, buf_str(&s->mine))) {
-        if (s->o.data_dir && write_secret_keep(s->o.data_dir, s->o.env, text, &e))
-            log_error("the write ids' secret of the cluster could not be kept", KV_ERR(&e));
-        log_info("write ids are made with the secret of the cluster", KV_CSTR("key", s->key));
+    bool ours = str_eq(text, buf_str(&s->mine));
+
+    if (!ours && s->o.data_dir && write_secret_keep(s->o.data_dir, s->o.env, text, &e)) {
+        log_error("the write ids' secret of the cluster could not be kept", KV_ERR(&e));
+    } else {
+        if (!ours)
+            log_info("write ids are made with the secret of the cluster", KV_CSTR("key", s->key));
+        note(s, text);
     }
-    tell(s, text);
+    if (!s->known)
+        tell(s, text);
+    else if (!ours)
+        log_error("the cluster has agreed on another secret of write ids than the one in use here, "
+                  "as after a loss of all that etcd had: restart this process, or what is pushed "
+                  "here and sent again elsewhere counts twice",
+                  KV_CSTR("key", s->key));
+    s->looked = true;
 }
 
 static void on_put(void *cookie, const struct coord_reply *r)
@@ -78,7 +145,7 @@ static void on_looked(void *cookie, const struct coord_reply *r)
     struct coord_compare cmp = { .key = str_c(s->key) };
     struct coord_change put = { .key = str_c(s->key), .value = buf_str(&s->mine) };
 
-    if (s->known)
+    if (s->looked)
         return;
     if (r->err) {
         retry(s);
@@ -96,29 +163,17 @@ static void look(void *cookie)
 {
     struct secret *s = cookie;
 
-    if (!s->known)
+    if (!s->looked)
         coord_list(s->o.coord, str_c(s->key), on_looked, s);
-}
-
-/* The service is away. */
-static void on_grace(void *cookie)
-{
-    struct secret *s = cookie;
-
-    if (s->known || !s->old)
-        return;
-    log_warn("the coordination service does not answer; write ids are made with the secret that "
-             "was agreed on before",
-             KV_CSTR("dir", s->o.data_dir));
-    tell(s, buf_str(&s->mine));
 }
 
 static int load(struct secret *s, struct err *e)
 {
     uint8_t bytes[32];
+    bool old;
 
     if (s->o.data_dir)
-        return write_secret_text(s->o.option, s->o.data_dir, s->o.env, &s->mine, &s->old, e);
+        return write_secret_text(s->o.option, s->o.data_dir, s->o.env, &s->mine, &old, e);
     s->o.env->random(s->o.env, bytes, sizeof(bytes));
     for (size_t i = 0; i < sizeof(bytes); i++)
         buf_addf(&s->mine, "%02x", bytes[i]);
@@ -135,7 +190,6 @@ int secret_new(const struct secret_opts *o, struct secret **ret, struct err *e)
     s->key = xstrdup(key);
     buf_init(&s->mine, 64 * KIB);
     s->again = loop_timer_new(o->loop, look, s);
-    s->grace = loop_timer_new(o->loop, on_grace, s);
     if (load(s, e)) {
         secret_free(s);
         return e->code;
@@ -143,7 +197,8 @@ int secret_new(const struct secret_opts *o, struct secret **ret, struct err *e)
     if (!o->coord || o->option[0]) {
         tell(s, buf_str(&s->mine));
     } else {
-        loop_timer_start(s->grace, GRACE_MS, 0);
+        if (was_agreed(s))
+            tell(s, buf_str(&s->mine));
         look(s);
     }
     *ret = s;
@@ -157,7 +212,6 @@ void secret_free(struct secret *s)
     if (s->o.coord)
         coord_cancel(s->o.coord, s);
     loop_timer_free(s->again);
-    loop_timer_free(s->grace);
     buf_deinit(&s->mine);
     xfree(s->key);
     xfree(s);

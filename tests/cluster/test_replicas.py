@@ -140,6 +140,67 @@ def test_etcd_away():
         load.check()
 
 
+def test_restarts_without_etcd():
+    """etcd is away for long, and meanwhile every process is killed and starts again, one by one and then
+    all ingesters at once: each is ready by what it saw last, and nothing is lost or refused for good."""
+    with replicated.Cluster(shards=2) as c:
+        c.wait_whole()
+        pushed = 0
+
+        def push():
+            nonlocal pushed
+            pushed += 1
+            until = time.monotonic() + 40
+            while True:  # as clients do
+                r = c.ingest(f"root;p{pushed} 1\n", f"svc{pushed % 4}.cpu",
+                             {"Idempotency-Key": str(pushed)})
+                if r.status == 200:
+                    return
+                assert r.status == 503 and time.monotonic() < until, r
+                time.sleep(0.2)
+
+        def check():
+            got = sum(c.render(cluster.CPU_TYPE + '{service_name="svc%d"}' % i).json()["flamebearer"]["numTicks"]
+                      for i in range(4))
+            assert got == pushed * TICK, (got, pushed)
+
+        for _ in range(4):
+            push()
+        time.sleep(1.5)  # what was seen is kept a second later
+        c.etcd.kill()
+        for p in c.processes():
+            p.kill()
+            p.start(wait=False)
+            p.wait_ready(30)
+            push()
+            check()
+        for n in c.nodes.values():
+            n.process.kill()
+        for n in c.nodes.values():
+            n.process.start(wait=False)
+        for n in c.nodes.values():
+            n.process.wait_ready(30)
+        for _ in range(4):
+            push()
+        check()
+        late = c.process("distributor", folder="late")  # it has never seen the cluster: it says what it waits for
+        try:
+            late.start(wait=False)
+            until = time.monotonic() + 20
+            said = b""
+            while b"coordination service does not answer" not in said:
+                assert time.monotonic() < until, said
+                time.sleep(0.1)
+                with contextlib.suppress(OSError):
+                    r = late.get("/readyz")
+                    assert r.status == 503, r
+                    said = r.body
+            c.etcd.start()
+            late.wait_ready(30)
+        finally:
+            late.cleanup()
+
+
 def test_stopped_leader():
     """A leader that sleeps while others take over must not answer of the past when it wakes."""
     with replicated.Cluster() as c, Load(c) as load:
@@ -338,6 +399,7 @@ if __name__ == "__main__":
     if not replicated.available():
         print("SKIPPED: there is no etcd (package etcd-server)")
         sys.exit(0)
-    cluster.main([test_kill_leader, test_etcd_away, test_stopped_leader, test_drain, test_join,
+    cluster.main([test_kill_leader, test_etcd_away, test_restarts_without_etcd,
+                  test_stopped_leader, test_drain, test_join,
                   test_lost_disk, test_full_disks, test_drain_by_command, test_undrain_by_command,
                   test_restart_all])
