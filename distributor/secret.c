@@ -47,7 +47,7 @@ static void tell(struct secret *s, struct str text)
     s->known = true;
 }
 
-/* ---- that it was agreed on -------------------------------------------------------------------- */
+/* ---- that it was agreed on ------------------------------------------------------------------ */
 
 static int note_path(const struct secret *s, char path[PATH_MAX])
 {
@@ -98,7 +98,7 @@ static bool was_agreed(const struct secret *s)
     return same;
 }
 
-/* ---- agreeing --------------------------------------------------------------------------------- */
+/* ---- agreeing ---------------------------------------------------------------------------------- */
 
 static void retry(struct secret *s)
 {
