@@ -11,9 +11,7 @@ import os
 import shutil
 import time
 
-from world import HOSTS, VOLUME_MIB
-
-ZONES = ("a", "b", "c")
+from world import ETCDS, HOSTS, VOLUME_MIB, ZONES
 
 
 class Truth:
@@ -33,13 +31,22 @@ class Truth:
         return any(all(self.open(a, b) for a, b in itertools.combinations(group, 2))
                    for group in itertools.combinations(hosts, want))
 
+    def etcd_members(self):
+        """Those that surely answer: whoever leads, they hear it. Where not all of the living see each
+        other, it is known of those that see all the others only."""
+        live = [h for h in ETCDS if self.world.servers[h].alive()]
+        sees = {h: [o for o in live if o != h and self.open(h, o)] for h in live}
+        joined = [h for h in live if sees[h]]
+        return [h for h in joined if len(sees[h]) == len(joined) - 1]
+
     def can_write(self, now):
         servers = self.world.servers
         members = [s.host for s in self.world.ingesters if not s.gone]
         live = [h for h in members if servers[h].alive()]
         fine = len(live) == len(members) and self.together(members, len(members))
         self.fine_since = (self.fine_since or now) if fine else None
-        etcd = servers["etcd"].alive() and any(self.open(h, "etcd") for h in live)
+        etcds = self.etcd_members()
+        etcd = any(self.open(h, m) for h in live for m in etcds)
         if not etcd and self.etcd_since:
             # Without etcd nobody takes over, so all must have been well for a while before.
             self.carried = fine and now - max(self.fine_since, self.etcd_since) > 15
@@ -51,8 +58,8 @@ class Truth:
             reach = [h for h in live if self.open(h, d.host)]
             if self.carried and len(reach) == len(members):
                 return True
-            if etcd and self.open(d.host, "etcd"):
-                reach = [h for h in reach if self.open(h, "etcd")]
+            if any(self.open(d.host, m) for m in etcds):
+                reach = [h for h in reach if any(self.open(h, m) for m in etcds)]
                 if self.together(reach, len(members) - (not self.moving)):
                     return True
         return False
@@ -89,7 +96,7 @@ class Truth:
 # ---- the faults: fault(world, rng, truth) -> (name, claims, generator) ---------------------------
 
 def kill(world, rng, truth, hosts=None):
-    host = rng.choice(hosts or [h for h in world.servers if h != "s3"])
+    host = rng.choice(hosts or list(world.servers))
     server = world.servers[host]
 
     def run():
@@ -102,7 +109,7 @@ def kill(world, rng, truth, hosts=None):
 
 
 def end(world, rng, truth):
-    host = rng.choice([h for h in world.servers if h not in ("s3", "etcd")])
+    host = rng.choice([h for h in world.servers if h != "s3"])
     server = world.servers[host]
 
     def run():
@@ -131,6 +138,10 @@ def freeze(world, rng, truth):
     return f"SIGSTOP {host}", {host}, run()
 
 
+def without(hosts, others):
+    return [h for h in hosts if h not in others]
+
+
 def cut(world, rng, truth):
     """Partitions of every shape between zones."""
     zones = list(ZONES)
@@ -144,13 +155,14 @@ def cut(world, rng, truth):
         (f"zone {zones[0]} -> zones {zones[1]}, {zones[2]}", False, [(one, two + three)]),
         (f"zones {zones[1]}, {zones[2]} -> zone {zones[0]}", False, [(two + three, one)]),
         (f"zone {zones[0]} -> zone {zones[1]}", False, [(one, two)]),
-        (f"zone {zones[0]} | etcd", True, [(one, ["etcd"])]),
-        (f"zone {zones[0]} -> etcd", False, [(one, ["etcd"])]),
-        (f"etcd -> zone {zones[0]}", False, [(["etcd"], one)]),
+        (f"zone {zones[0]} | etcd", True, [(without(one, ETCDS), ETCDS)]),
+        (f"zone {zones[0]} -> etcd", False, [(without(one, ETCDS), ETCDS)]),
+        (f"etcd -> zone {zones[0]}", False, [(ETCDS, without(one, ETCDS))]),
         (f"zone {zones[0]} | clients", True, [(one, ["client"])]),
         ("zones a | b | c", True, [(one, two), (two, three), (one, three)]),
-        ("etcd | everything", True, [(["etcd"], [h for h in everybody if h != "etcd"])]),
-        ("S3 | everything", True, [(["s3"], [h for h in everybody if h != "s3"])]),
+        ("etcd | everything", True, [(ETCDS, without(everybody, ETCDS))]),
+        ("etcd | etcd | etcd", True, list(itertools.combinations([[h] for h in ETCDS], 2))),
+        ("S3 | everything", True, [(["s3"], without(everybody, ["s3"]))]),
     ])
 
     def each(act):
@@ -170,7 +182,7 @@ def cut(world, rng, truth):
 
 def cut_one(world, rng, truth):
     """One process from some others; one way or both."""
-    host = rng.choice([h for h in world.servers if h not in ("etcd", "s3")])
+    host = rng.choice([h for h in world.servers if h != "s3"])
     others = [h for h in world.wire.names if h != host]
     others = rng.sample(others, rng.randrange(1, len(others)))
     ways = rng.choice(("both", "out", "in"))
@@ -237,18 +249,49 @@ def quorum_gone(world, rng, truth):
 
 
 def all_killed(world, rng, truth):
-    victims = [h for h in world.servers if h != "s3"]
+    victims = [h for h in world.servers if h != "s3" or rng.random() < 0.5]
 
     def run():
         for h in victims:
             world.servers[h].kill()
         yield rng.uniform(0, 3)
-        for h in ["etcd", *victims]:
-            if world.servers[h].child.poll() is not None:
-                world.servers[h].start()
+        rng.shuffle(victims)
+        for h in victims:
+            world.servers[h].start()
         yield 10
 
-    return "kill -9 of everything", set(victims) | {"s3"}, run()
+    return "kill -9 of everything", {*victims, "s3"}, run()
+
+
+def etcd_gone(world, rng, truth):
+    """Two members, so there is no majority: all goes on with the last map."""
+    victims = rng.sample(ETCDS, 2)
+
+    def run():
+        for h in victims:
+            world.servers[h].kill()
+        yield rng.uniform(5, 45)
+        for h in victims:
+            world.servers[h].start()
+        yield 3
+
+    return f"kill -9 {' '.join(sorted(victims))}", set(victims), run()
+
+
+def zone_lost(world, rng, truth):
+    """All that is in a zone ends, and stays away for minutes."""
+    zone = rng.choice(ZONES)
+    victims = world.in_zone(zone)
+
+    def run():
+        for h in victims:
+            world.servers[h].kill()
+        yield rng.uniform(30, 150)
+        for h in victims:
+            world.servers[h].start()
+        yield 5
+
+    return f"zone {zone} is lost", set(victims), run()
 
 
 def s3_errors(world, rng, truth):
@@ -268,6 +311,10 @@ def s3_errors(world, rng, truth):
                 yield 0.5
 
     return f"S3 fails with {status}", {"s3"}, run()
+
+
+def s3_killed(world, rng, truth):
+    return kill(world, rng, truth, ["s3"])
 
 
 def full_disk(world, rng, truth):
@@ -321,8 +368,9 @@ def rotate_key(world, rng, truth):
     return "another cluster key", {"key"}, run()
 
 
-KINDS = [(6, kill), (2, end), (5, freeze), (7, cut), (4, cut_one), (5, bad_line), (1, quorum_gone),
-         (0.5, all_killed), (2, s3_errors), (1, full_disk), (1, clock), (0.5, rotate_key)]
+KINDS = [(7, kill), (2, end), (6, freeze), (7, cut), (4, cut_one), (5, bad_line), (1, quorum_gone),
+         (0.5, all_killed), (1, etcd_gone), (1, zone_lost), (2, s3_errors), (1, s3_killed), (1, full_disk),
+         (1, clock), (0.5, rotate_key)]
 
 
 # ---- who comes and goes: alone, between the others -----------------------------------------------
@@ -351,26 +399,54 @@ def drained(world, host, limit_s=90):
 def join_and_leave(world, rng, number):
     """A fourth ingester comes, and one of the three goes: it is drained. Then it comes back empty,
     under another name, and the fourth goes."""
-    fourth = world.add_ingester("ingester-d", f"ingester-d-{number}").start()
-    fourth.wait_ready(60)
-    wait_member(world, "ingester-d")
-    leaver = rng.choice(("ingester-a", "ingester-b"))
+    fourth = join(world, world.free(rng.choice(ZONES)), number)
+    leaver = rng.choice(movable(world))
     wrong = drained(world, leaver)
     if wrong:
         return wrong
     world.wait_whole(90)
-    world.add_ingester(leaver, f"{leaver}-{number}").start()
-    world.servers[leaver].wait_ready(60)
-    wait_member(world, leaver)
-    wrong = drained(world, "ingester-d")
-    del world.servers["ingester-d"]
+    join(world, leaver, number)
+    wrong = drained(world, fourth)
+    del world.servers[fourth]
     return wrong
+
+
+def grow_and_shrink(world, rng, number):
+    """From 3 ingesters to 6, two in each zone, and back to 3: of each zone one or the other goes."""
+    fresh = [world.free(z) for z in ZONES]
+    for host in fresh:
+        world.add_ingester(host, f"{host}-{number}").start()
+    for host in fresh:
+        world.servers[host].wait_ready(60)
+    for host in fresh:
+        wait_member(world, host)
+    keep = {world.small.host} if world.small else set()
+    leavers = [rng.choice([h for h in world.ingesters_of(z) if h not in keep]) for z in ZONES]
+    rng.shuffle(leavers)
+    for host in leavers:
+        wrong = drained(world, host)
+        if wrong:
+            return wrong
+        del world.servers[host]
+    return ""
+
+
+def movable(world):
+    """Ingesters whose folder is no volume of its own."""
+    return [s.host for s in world.ingesters if s is not world.small]
+
+
+def join(world, host, number):
+    world.add_ingester(host, f"{host}-{number}").start()
+    world.servers[host].wait_ready(60)
+    wait_member(world, host)
+    return host
 
 
 def disk_lost(world, rng, number):
     """An ingester's disk is gone: it comes back empty under its name, or another one with its address
     takes its place."""
-    host = rng.choice(("ingester-a", "ingester-b"))
+    host = rng.choice(movable(world))
     server, name = world.servers[host], world.ingester_names[host]
     server.kill()
     if rng.random() < 0.5:

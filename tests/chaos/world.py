@@ -1,5 +1,5 @@
-"""The cluster under test: 3 zones with an ingester each, 2 distributors, 2 queriers, a compactor, etcd
-and an S3 server, each on a host of its own (wire.py).
+"""The cluster under test: 3 zones with an ingester and a member of etcd each, 2 distributors, 2 queriers,
+a compactor and an S3 server, each on a host of its own (wire.py). There is room for 3 more ingesters.
 
 The binaries are copied first, so that a build beside a long run changes nothing in it.
 """
@@ -21,11 +21,14 @@ import cluster
 import s3_server
 import wire
 
-HTTP, RPC, ETCD, S3 = 4040, 4140, 2379, 9000
+HTTP, RPC, ETCD, PEER, S3 = 4040, 4140, 2379, 2380, 9000
 RUNS = cluster.ROOT / "build" / "chaos"
-HOSTS = {"ingester-a": "a", "ingester-b": "b", "ingester-c": "c", "ingester-d": "a",
+ZONES = ("a", "b", "c")
+HOSTS = {"ingester-a": "a", "ingester-b": "b", "ingester-c": "c",
+         "ingester-d": "a", "ingester-e": "b", "ingester-f": "c",
          "distributor-1": "a", "distributor-2": "b", "querier-1": "b", "querier-2": "c",
-         "compactor": "c", "etcd": "etcd", "s3": "s3"}
+         "compactor": "c", "etcd-a": "a", "etcd-b": "b", "etcd-c": "c", "s3": "s3"}
+ETCDS = ("etcd-a", "etcd-b", "etcd-c")
 REPLICAS, SHARDS = 3, 6
 TENANTS = ("red", "blue")
 VOLUME_MIB = 1024  # of the one ingester whose disk fills up
@@ -98,8 +101,11 @@ class Server(cluster.Process):
     def kill(self):
         self.wanted = False
         if self.child and self.child.poll() is None:
-            super().kill()
+            self.end_at_once()
         self.stopped = False
+
+    def end_at_once(self):
+        super().kill()
 
     def terminate(self):
         self.wanted = False
@@ -112,6 +118,18 @@ class Server(cluster.Process):
             self.died.append((code, self.tail(15)))
             self.start()
         return code
+
+
+class S3Host(Server):
+    """kill -9 breaks whatever it is doing, but for what changes an object: S3 does that whole or not at
+    all, which the server here does not promise. tests/s3/server.mjs ends itself between two such."""
+
+    def end_at_once(self):
+        self.child.send_signal(signal.SIGCONT)
+        self.child.send_signal(signal.SIGUSR2)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.child.wait(20)
+        super().end_at_once()
 
 
 class World:
@@ -130,14 +148,15 @@ class World:
         self.shared = [
             "--http.insecure-open", "--tenancy.multi", "--no-selfprof.enabled",
             "--memory.limit=384MiB", "--cluster.coordination=etcd",
-            f"--cluster.etcd=http://{self.ip('etcd')}:{ETCD}", f"--cluster.shards={SHARDS}",
+            "--cluster.etcd=" + ",".join(self.etcd_url(h) for h in ETCDS),
+            f"--cluster.shards={SHARDS}",
             f"--cluster.replicas={REPLICAS}", "--cluster.replace-after=40s",
             f"--cluster.key-file={self.folder / 'keys'}", "--log.level=info"]
         self.cold = [
             f"--cold.url=s3://{s3_server.BUCKET}/chaos", "--cold.s3-path-style",
             f"--cold.s3-endpoint=http://{self.ip('s3')}:{S3}",
             f"--cold.s3-credentials-file={self.folder / 's3-keys'}", "--cold.after=1h",
-            "--cold.interval=3s", "--cold.backup-interval=20s", "--cold.cache-bytes=16MiB"]
+            "--cold.interval=3s", "--cold.backup-interval=8s", "--cold.cache-bytes=16MiB"]
         self.fast = ["--ingester.seal-delay=2s", "--ingester.build-delay=1s",
                      "--ingester.build-pace=5s", "--scrub.delay=20s", "--scrub.interval=20s"]
         if "`cluster.digest_interval`" in known:
@@ -155,8 +174,9 @@ class World:
                                             *self.shared, *build)
         for host in ("ingester-a", "ingester-b", "ingester-c"):
             self.add_ingester(host, host)
-        self.servers["etcd"] = Server(self, "etcd", "etcd", command=self.etcd_command())
-        self.servers["s3"] = Server(self, "s3", "s3", command=self.s3_command())
+        for host in ETCDS:
+            self.servers[host] = Server(self, host, "etcd", command=self.etcd_command(host))
+        self.servers["s3"] = S3Host(self, "s3", "s3", command=self.s3_command())
         self.small = self.servers["ingester-c"]
 
     def ip(self, host):
@@ -174,12 +194,16 @@ class World:
         self.ingester_names[host] = name
         return self.servers[host]
 
-    def etcd_command(self):
-        client, peer = f"http://{self.ip('etcd')}:{ETCD}", f"http://{self.ip('etcd')}:2380"
-        return ["etcd", "--name=e", f"--data-dir={self.folder / 'etcd' / 'data'}",
+    def etcd_url(self, host, port=ETCD):
+        return f"http://{self.ip(host)}:{port}"
+
+    def etcd_command(self, host):
+        client, peer = self.etcd_url(host), self.etcd_url(host, PEER)
+        everyone = ",".join(f"{h}={self.etcd_url(h, PEER)}" for h in ETCDS)
+        return ["etcd", f"--name={host}", f"--data-dir={self.folder / host / 'data'}",
                 f"--listen-client-urls={client}", f"--advertise-client-urls={client}",
                 f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}",
-                f"--initial-cluster=e={peer}", "--logger=zap", "--log-level=warn"]
+                f"--initial-cluster={everyone}", "--pre-vote", "--logger=zap", "--log-level=warn"]
 
     def s3_command(self):
         modules = s3_server.modules()
@@ -215,8 +239,20 @@ class World:
     def queriers(self):
         return self.all("querier")
 
+    @property
+    def etcds(self):
+        return self.all("etcd")
+
     def in_zone(self, zone):
         return [h for h in HOSTS if HOSTS[h] == zone and h in self.servers]
+
+    def ingesters_of(self, zone):
+        return [s.host for s in self.ingesters if HOSTS[s.host] == zone]
+
+    def free(self, zone):
+        """A host of the zone for one more ingester."""
+        return next(h for h in HOSTS if HOSTS[h] == zone and h.startswith("ingester")
+                    and h not in self.servers)
 
     # ---- begin and end ----
 
@@ -225,14 +261,14 @@ class World:
                            str(self.mkdir(self.small.folder))], check=False).returncode:
             print("SKIPPED: a full disk: cannot mount a tmpfs", flush=True)
             self.small = None
-        self.servers["etcd"].start()
-        self.servers["s3"].start()
+        for s in [*self.etcds, self.servers["s3"]]:
+            s.start()
         self.wait_etcd()
         for s in self.servers.values():
             if s.starts == 0:
                 s.start()
         for s in self.servers.values():
-            if s.host not in ("etcd", "s3"):
+            if s.host not in (*ETCDS, "s3"):
                 s.wait_ready(60)
         self.wait_whole(60)
         return self
@@ -264,11 +300,11 @@ class World:
         until = time.monotonic() + limit_s
         while time.monotonic() < until:
             with contextlib.suppress(OSError):
-                url = f"http://{self.ip('etcd')}:{ETCD}/health"
-                if b"true" in urllib.request.urlopen(url, timeout=1).read():
+                if all(b"true" in urllib.request.urlopen(self.etcd_url(h) + "/health", timeout=1).read()
+                       for h in ETCDS):
                     return
             time.sleep(0.1)
-        raise RuntimeError("etcd does not start:\n" + self.servers["etcd"].tail())
+        raise RuntimeError("etcd does not start:\n" + self.servers["etcd-a"].tail())
 
     def fail_s3(self, n, status=503):
         ask = urllib.request.Request(f"http://{self.ip('s3')}:{S3}/_fail?n={n}&status={status}",

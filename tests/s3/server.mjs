@@ -4,6 +4,8 @@
 //
 //   node server.mjs FOLDER    prints "PORT\n" when it listens; ends with its standard input
 //   S3_HOST=10.0.0.1 S3_PORT=9000   listens there, and does not look at its standard input
+//   SIGUSR2: kill -9, when no request is under way that changes an object; others are cut off. (s3rver
+//   writes in place, S3 does not.) Whoever waits for such a request hears no answer.
 //   POST /_fail?n=2&status=503   the next 2 requests get this status; status=0: cut off half-way
 import aws4 from "aws4";
 import crypto, { createHash } from "node:crypto";
@@ -20,6 +22,10 @@ const store = new S3rver({
 const { port: storePort } = await store.run();
 let failing = { n: 0, status: 503 };
 let seen = { requests: 0, refused: 0 };
+let ending = false, changing = 0;
+const changes = (req) => req.method !== "GET" && req.method !== "HEAD";
+const endIfQuiet = () => { if (ending && changing === 0) process.kill(process.pid, "SIGKILL"); };
+process.on("SIGUSR2", () => { ending = true; endIfQuiet(); });
 
 const sha256 = (data) => createHash("sha256").update(data).digest("hex");
 const xml = (code, text) => `<Error><Code>${code}</Code><Message>${text}</Message></Error>`;
@@ -81,8 +87,19 @@ async function answer(req, res, body) {
   if (req.method === "PUT" && req.headers["if-none-match"] === "*"
       && (await pass(req, body, "HEAD")).status === 200)
     return res.writeHead(412).end(xml("PreconditionFailed", "it is there"));
-  const reply = await pass(req, body);
-  res.writeHead(reply.status, reply.headers).end(reply.body);
+  if (ending) return req.socket.destroy();
+  if (!changes(req)) {
+    const reply = await pass(req, body);
+    return res.writeHead(reply.status, reply.headers).end(reply.body);
+  }
+  changing++;
+  try {
+    const reply = await pass(req, body);
+    if (!ending) res.writeHead(reply.status, reply.headers).end(reply.body);
+  } finally {
+    changing--;
+    endIfQuiet();
+  }
 }
 
 http.createServer((req, res) => {
