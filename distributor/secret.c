@@ -98,7 +98,7 @@ static bool was_agreed(const struct secret *s)
     return same;
 }
 
-/* ---- agreeing ---------------------------------------------------------------------------------- */
+/* ---- agreeing --------------------------------------------------------------------------------*/
 
 static void retry(struct secret *s)
 {
