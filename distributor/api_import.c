@@ -44,19 +44,25 @@
 #define RETRY_MS_MOST  1000
 
 struct job;
+struct lane_id {
+    uint8_t wid[WRITE_ID_BYTES];
+};
 struct lane {
     struct job *job;
     size_t message; /* under way */
     struct timer *timer;
     uint64_t deadline_ms, retry_ms, sent_ns;
     struct import_count count;
-    size_t part;  /* slots that are stored, where the message goes slot by slot */
-    size_t place; /* parts of it that are stored, where its series have several shards */
+    size_t part;    /* slots that are stored, where the message goes slot by slot */
+    size_t place;   /* parts of it that are stored, where its series have several shards */
+    uint32_t epoch; /* ledger.h: the same for all attempts */
+    bool unsure;    /* an attempt of the part was not answered: it may have been stored */
     /* Written on the pool. */
     struct arena *arena;
     struct buf packed;
     struct import_opened opened;
     struct import_pushes *pushes;
+    VEC(struct lane_id) ids; /* of the part that is packed */
     struct err err;
 };
 struct job {
@@ -92,6 +98,7 @@ static void job_free(struct job *j)
     for (size_t i = 0; i < LANES; i++) {
         arena_free(j->lanes[i].arena);
         buf_deinit(&j->lanes[i].packed);
+        vec_free(&j->lanes[i].ids);
         loop_timer_free(j->lanes[i].timer);
     }
     arena_free(j->arena);
@@ -170,10 +177,52 @@ static uint64_t now_ms(const struct job *j)
     return clock_mono_ms(j->d->ctx->env->clock);
 }
 
+/* ---- the ledger: does what was acked come true? ---------------------------------------------- */
+
+static void lane_keep_ids(struct lane *l)
+{
+    size_t n = l->opened.parts[l->place].len;
+
+    l->ids.len = 0;
+    for (size_t i = 0; l->job->d->book && i < n; i++) {
+        struct lane_id id;
+        memcpy(id.wid, import_write_id(&l->opened, l->place, i), WRITE_ID_BYTES);
+        vec_push(&l->ids, id);
+    }
+}
+
+static void lane_doubt(const struct lane *l, bool acked)
+{
+    struct ledger_write w = { l->count.shard, l->epoch, l->job->tenant->name };
+
+    vec_for (i, &l->ids)
+        ledger_doubt(l->job->d->book, &w, l->ids.ptr[i].wid, acked);
+}
+
+static void lane_counted(struct lane *l, uint64_t stored, uint64_t duplicates)
+{
+    struct ledger_write w = { l->count.shard, l->epoch, l->job->tenant->name };
+    struct acks all = { 0 };
+
+    vec_for (i, &l->ids)
+        acks_add(&all, l->ids.ptr[i].wid);
+    if (!duplicates)
+        ledger_acked(l->job->d->book, &w, &all);
+    else if (l->unsure || stored)
+        lane_doubt(l, true);
+    /* else it was there before we tried */
+    l->unsure = false;
+}
+
+/* --------------------------------------------------------------------------------------------- */
+
 static void lane_fail(struct lane *l, const struct err *why)
 {
     struct job *j = l->job;
 
+    if (l->unsure)
+        lane_doubt(l, false);
+    l->unsure = false;
     if (!j->err.code) {
         j->err = *why;
         (void)err_wrap(&j->err, "message %zu", l->message);
@@ -196,6 +245,8 @@ static void lane_work(void *cookie)
         .node_slots = j->node_slots,
         .shards = j->map->shards,
         .map = j->map,
+        .distributor = ledger_distributor(d->book),
+        .epoch = l->epoch,
     };
 
     CHECK(j->magic == JOB_MAGIC);
@@ -205,9 +256,12 @@ static void lane_work(void *cookie)
         (j->judged ? import_pushes_new(&l->opened, l->arena, &l->pushes, &l->err)
                    : import_pack(&l->opened, l->place, &l->packed, &l->err)) == 0)
         err_clear(&l->err);
+    if (l->err.code)
+        return;
     l->count = l->opened.count;
-    if (!l->err.code)
-        l->count.shard = l->opened.parts[j->judged ? 0 : l->place].shard;
+    l->count.shard = l->opened.parts[j->judged ? 0 : l->place].shard;
+    if (!j->judged)
+        lane_keep_ids(l);
 }
 
 static void lane_submit(void *cookie)
@@ -260,6 +314,7 @@ static void lane_acked(struct lane *l, struct str reply)
     metric_add(m->duplicates, r.duplicates);
     j->stored += r.stored;
     j->duplicates += r.duplicates;
+    lane_counted(l, r.stored, r.duplicates);
     if (++l->place < l->opened.parts_len) {
         l->retry_ms = RETRY_MS_FIRST;
         lane_submit(l);
@@ -278,6 +333,7 @@ static void lane_on_reply(void *cookie, struct str reply, const struct err *err)
     struct lane *l = cookie;
 
     CHECK(l->job->magic == JOB_MAGIC);
+    l->unsure |= err != NULL;
     if (!err)
         lane_acked(l, reply);
     else if (err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT || err->code == ERR_BUSY) {
@@ -390,6 +446,7 @@ static void lane_next(struct lane *l)
     }
     l->message = j->next++;
     l->part = l->place = 0;
+    l->epoch = ledger_epoch(j->d->book);
     l->deadline_ms = now_ms(j) + j->d->conf->ack_ms;
     l->retry_ms = RETRY_MS_FIRST;
     lane_submit(l);

@@ -4,8 +4,8 @@
  *
  * The message is the one that distributors send to ingesters, so nothing is converted; but it comes
  * from outside, so everything a decoder of formats/ guarantees is checked here: references, order,
- * labels, depth, times, sums. What the sender says about tenant, shard and receipt is not
- * believed but replaced.
+ * labels, depth, times, sums. What the sender says about tenant, shard, receipt and who will ask
+ * for it is not believed but replaced.
  *
  * Write ids: H(tenant secret; the sender's id of the series, or the bytes of the message; labels,
  * type). The same data sent again is thereby the same write, as long as ids are remembered.
@@ -475,6 +475,8 @@ int import_open(struct str msg, const struct import_opts *o, struct arena *a,
     x.m->tenant = str_bytes_of(o->tenant);
     x.m->map_version = o->map ? o->map->version : 0;
     x.m->received_ms = o->accept.now_ms;
+    x.m->distributor = o->distributor;
+    x.m->epoch = o->epoch;
     *ret = (struct import_opened){ .m = x.m,
                                    .bytes = msg,
                                    .stacks = x.stacks,
@@ -504,6 +506,12 @@ int import_pack(const struct import_opened *m, size_t part, struct buf *out, str
     CHECK(embertree__write_request__pack(&one, (uint8_t *)(void *)to) == n);
     out->len += n;
     return 0;
+}
+
+const uint8_t *import_write_id(const struct import_opened *m, size_t part, size_t i)
+{
+    CHECK(part < m->parts_len && i < m->parts[part].len);
+    return m->by_place[m->parts[part].from + i]->write_id.data;
 }
 
 int import_msg(struct str msg, const struct import_opts *o, struct arena *a, struct buf *out,

@@ -22,6 +22,8 @@ struct import_opts {
         node_slots; /* sums are put at the start of a node this wide; LEAF_SLOTS: as they are */
     uint32_t shards;
     const struct map *map; /* NULL: by shard_of of `shards` */
+    uint64_t distributor;  /* ledger.h; 0: nobody will ask */
+    uint32_t epoch;
 };
 struct import_count {
     uint64_t series, profiles, samples;
@@ -56,6 +58,8 @@ NODISCARD int import_open(struct str msg, const struct import_opts *o, struct ar
 /* Appends one part of it as that goes to the ingester. ERR_LIMIT. */
 NODISCARD int import_pack(const struct import_opened *m, size_t part, struct buf *out,
                           struct err *e);
+/* Its i-th write id. */
+const uint8_t *import_write_id(const struct import_opened *m, size_t part, size_t i);
 /* Both, without a map: there is one part. Everything but *out comes from the arena. Pure: any
  * thread. */
 NODISCARD int import_msg(struct str msg, const struct import_opts *o, struct arena *a,

@@ -2,62 +2,77 @@
  *
  * ledger: what shards acked, by (shard, epoch, tenant), until they were asked about it.
  *
- *   ack ──> entry: sure {count, sums of hashes}, doubts ──epoch is over──> RPC_LEDGER ──> verdict
+ *   ack ──> acked.h: sure {count, sums of hashes}, doubts ──due──> RPC_LEDGER ──> verdict
  *
  * Sure is what a shard said it stored now. In doubt is what it said it knew when we had tried it
  * before without an answer, and what it never answered: both may be in its sums, by the try that
  * was not answered. Known at the first try is somebody else's, and not in its sums under our name.
  * A try that comes late, after a later one was answered, is a duplicate there and changes nothing.
  *
- * An epoch is asked for when no write of it can be under way any more: an epoch and the longest
- * life of a push after its end. Who disagrees is asked twice more, for the answer may be of a
- * leader of before; then it is said: lost, or doubled. Who does not answer for most of the time
+ * A group of acks is asked for when no write of its epoch can be under way any more: two epochs and
+ * the longest life of a push after its first ack. What falls due for one ingester goes in one
+ * question, up to CALLS_MAX ingesters at once, one question each. A question about several shards
+ * fails if one of them is not there any more (or the ingester is of a version that knows only
+ * one): then each is asked about alone. Who disagrees is asked twice more, for the answer may be of
+ * a leader of before; then it is said: lost, or doubled. Who does not answer for most of the time
  * rows are kept is counted as not audited, as is what did not fit here.
  */
 #include "distributor/ledger.h"
 
-#include "common/base/map.h"
+#include <stdlib.h>
+
 #include "common/base/mem.h"
-#include "common/base/vec.h"
 #include "common/base/wr.h"
 #include "common/obs/log.h"
+#include "distributor/acked.h"
 #include "distributor/state.h"
 #include "proto/ledger.pb-c.h"
 
-#define ENTRIES_MAX 65536
-#define DOUBTS_MAX  256 /* of one entry */
-#define ASKS_MAX    64  /* entries in one question */
+#define BYTES_MAX   (24 * MIB) /* of acks that wait, or */
+#define BYTES_SHARE 64         /* one in so many of the memory limit */
+#define CALLS_MAX   16
+#define DUE_MAX     1024 /* groups looked at together */
+#define SHARDS_MAX  32   /* in one question, as many as an ingester has */
+#define ASKS_MAX    512
+#define IDS_MAX     16384
 #define ASK_MS      10000
 #define AGAIN_MS    15000
 #define LOOK_MS     1000
+#define OLD_MS      600000 /* so long an ingester of before is asked about single shards */
 #define BAD_MAX     3
 #define REQUEST_MAX (4 * MIB)
 #define CLOCKS_MS   INT64_C(300000) /* ours and a shard's may differ by */
 
-struct entry {
-    struct str key, tenant; /* tenant: within the key */
-    uint32_t shard, epoch;
-    struct acks sure;
-    VEC(struct ledger_doubt) doubts;
-    uint64_t unlisted; /* doubts that did not fit */
-    unsigned bad;      /* answers that disagreed */
-    int64_t ask_ms;    /* wall: not before */
-    char bytes[];
+struct due {
+    struct rpc_peer *peer;
+    struct acked_group *g;
+};
+struct ask { /* a question under way */
+    struct ledger_book *b;
+    struct rpc_peer *peer; /* NULL: free */
+    VEC(struct acked_group *) groups;
+    VEC(struct acked_entry *) asked;
 };
 struct ledger_book {
     struct distributor *d;
     uint64_t id, epoch_ms;
-    struct map_str *at; /* struct entry, owned */
-    struct entry *last;
+    struct acked *acked;
     struct timer *timer;
-    struct route_call *call;
-    VEC(struct entry *) asked;
-    struct metric_cell *audited, *unaudited, *lost, *doubled;
+    struct ask calls[CALLS_MAX];
+    size_t running;
+    VEC(struct due) due;
+    uint64_t old_until_ms; /* no questions about several shards */
+    struct metric_cell *audited, *unaudited, *lost, *doubled, *questions, *bytes, *behind;
 };
 
 static int64_t wall_ms(const struct ledger_book *b)
 {
     return clock_wall_ms(b->d->ctx->env->clock);
+}
+
+static uint64_t now_ms(const struct ledger_book *b)
+{
+    return clock_mono_ms(b->d->ctx->env->clock);
 }
 
 uint64_t ledger_distributor(const struct ledger_book *b)
@@ -110,97 +125,46 @@ struct ledger_verdict ledger_judge(const struct acks *sure, const struct ledger_
     return v;
 }
 
-/* ---- entries ---- */
-
-static void drop(struct ledger_book *b, struct entry *x)
-{
-    (void)map_str_del(b->at, x->key);
-    b->last = NULL;
-    vec_free(&x->doubts);
-    xfree(x);
-}
-
-static struct entry *make(struct ledger_book *b, const struct ledger_write *w, struct str key)
-{
-    struct entry *x = xcalloc(1, sizeof(*x) + key.len);
-    uint64_t over = ((uint64_t)w->epoch + 2) * b->epoch_ms + b->d->conf->ack_ms;
-
-    memcpy(x->bytes, key.ptr, key.len);
-    x->key = str_n(x->bytes, key.len);
-    x->tenant = str_sub(x->key, 8, x->key.len);
-    x->shard = w->shard;
-    x->epoch = w->epoch;
-    x->ask_ms = (int64_t)over;
-    (void)map_str_put(b->at, x->key, x);
-    return x;
-}
-
-/* NULL: there is no room. */
-static struct entry *entry_of(struct ledger_book *b, const struct ledger_write *w)
-{
-    char bytes[8 + 512] = { 0 };
-    struct str key = str_n(bytes, 8 + MIN(w->tenant.len, 512u));
-
-    if (b->last && b->last->shard == w->shard && b->last->epoch == w->epoch &&
-        str_eq(b->last->tenant, w->tenant))
-        return b->last;
-    put_u32be(bytes, w->shard);
-    put_u32be(bytes + 4, w->epoch);
-    memcpy(bytes + 8, w->tenant.ptr, key.len - 8);
-    struct entry *x = w->tenant.len <= 512 ? map_str_get(b->at, key) : NULL;
-    if (!x && w->tenant.len <= 512 && map_str_len(b->at) < ENTRIES_MAX)
-        x = make(b, w, key);
-    b->last = x;
-    return x;
-}
+/* ---- acks ---- */
 
 void ledger_acked(struct ledger_book *b, const struct ledger_write *w, const struct acks *a)
 {
-    struct entry *x = b && w->epoch ? entry_of(b, w) : NULL;
-
-    if (x) {
-        x->sure.count += a->count;
-        x->sure.high += a->high;
-        x->sure.low += a->low;
-    } else if (b) {
+    if (b && !(w->epoch && acked_add(b->acked, w, a, now_ms(b))))
         metric_add(b->unaudited, a->count);
-    }
 }
 
 void ledger_doubt(struct ledger_book *b, const struct ledger_write *w,
                   const uint8_t wid[WRITE_ID_BYTES], bool acked)
 {
-    struct entry *x = b && w->epoch ? entry_of(b, w) : NULL;
     struct ledger_doubt one = { .acked = acked };
 
     memcpy(one.wid, wid, WRITE_ID_BYTES);
-    if (x && x->doubts.len < DOUBTS_MAX)
-        vec_push(&x->doubts, one);
-    else if (x)
-        x->unlisted++;
-    if (b && (!x || x->unlisted))
+    if (b && !(w->epoch && acked_doubt(b->acked, w, &one, now_ms(b))))
         metric_add(b->unaudited, acked);
 }
 
-/* ---- questions ---- */
+/* ---- answers ---- */
 
-static void say(struct ledger_book *b, const struct entry *x, const struct ledger_verdict *v,
+static void pump(struct ledger_book *b);
+
+static void say(struct ledger_book *b, const struct acked_entry *x, const struct ledger_verdict *v,
                 const struct acks *said)
 {
     metric_add(b->lost, v->lost);
     metric_add(b->doubled, v->doubled);
     log_error("a shard does not have what it acked, or has it twice", KV_STR("tenant", x->tenant),
-              KV_U64("shard", x->shard), KV_U64("epoch", x->epoch), KV_U64("lost", v->lost),
-              KV_U64("doubled", v->doubled), KV_U64("acked", x->sure.count),
-              KV_U64("stored", said->count), KV_U64("in_doubt", x->doubts.len));
+              KV_U64("shard", x->group->shard), KV_U64("epoch", x->group->epoch),
+              KV_U64("lost", v->lost), KV_U64("doubled", v->doubled),
+              KV_U64("acked", x->sure.count), KV_U64("stored", said->count),
+              KV_U64("in_doubt", x->doubts.len));
 }
 
 /* One entry and what its shard says. */
-static void judge(struct ledger_book *b, struct entry *x, const Embertree__LedgerAcks *m,
+static void judge(struct ledger_book *b, struct acked_entry *x, const Embertree__LedgerAcks *m,
                   int64_t deleted_ms)
 {
     struct acks said = { m->count, m->high, m->low };
-    int64_t began = (int64_t)((uint64_t)x->epoch * b->epoch_ms);
+    int64_t began = (int64_t)((uint64_t)x->group->epoch * b->epoch_ms);
 
     for (size_t i = 0; i < x->doubts.len; i++)
         x->doubts.ptr[i].known = i < m->n_known && m->known[i];
@@ -208,55 +172,93 @@ static void judge(struct ledger_book *b, struct entry *x, const Embertree__Ledge
         ledger_judge(&x->sure, x->doubts.ptr, x->doubts.len, x->unlisted > 0, &said);
     if (v.lost + v.doubled == 0) {
         metric_add(b->audited, x->sure.count + x->doubts.len);
-        drop(b, x);
+        acked_drop(b->acked, x);
     } else if (deleted_ms > began - CLOCKS_MS) { /* with tenants go their rows, with data ids */
         metric_add(b->unaudited, x->sure.count + x->doubts.len);
-        drop(b, x);
-    } else if (++x->bad < BAD_MAX) {
-        x->ask_ms = wall_ms(b) + AGAIN_MS;
-    } else {
+        acked_drop(b->acked, x);
+    } else if (++x->bad == BAD_MAX) {
         say(b, x, &v, &said);
-        drop(b, x);
+        acked_drop(b->acked, x);
     }
 }
 
-static void ask_later(struct ledger_book *b, struct entry *x)
+/* What is left of a group is asked about again. */
+static void ask_later(struct ledger_book *b, struct acked_group *g, uint64_t wait_ms)
 {
-    int64_t end = (int64_t)(((uint64_t)x->epoch + 1) * b->epoch_ms);
+    uint64_t now = now_ms(b);
 
-    x->ask_ms = wall_ms(b) + AGAIN_MS;
-    if (x->ask_ms < end + ACKS_KEPT_MS - CLOCKS_MS)
+    if (now + wait_ms < g->born_ms + (uint64_t)(ACKS_KEPT_MS - CLOCKS_MS)) {
+        acked_later(b->acked, g, now + wait_ms);
         return;
-    metric_add(b->unaudited, x->sure.count + x->doubts.len);
+    }
     log_warn("acks were not audited: their shard did not answer for too long",
-             KV_STR("tenant", x->tenant), KV_U64("shard", x->shard), KV_U64("epoch", x->epoch));
-    drop(b, x);
+             KV_U64("shard", g->shard), KV_U64("epoch", g->epoch), KV_U64("tenants", g->len));
+    list_for (l, &g->entries) {
+        const struct acked_entry *x = container_of(l, struct acked_entry, link);
+        metric_add(b->unaudited, x->sure.count + x->doubts.len);
+    }
+    acked_end(b->acked, g);
+}
+
+static void take_answer(struct ask *c, const Embertree__LedgerReply *r)
+{
+    struct ledger_book *b = c->b;
+
+    vec_for (i, &c->asked)
+        judge(b, c->asked.ptr[i], r->acks[i],
+              r->acks[i]->deleted_ms ? r->acks[i]->deleted_ms : r->deleted_ms);
+    vec_for (i, &c->groups) {
+        if (c->groups.ptr[i]->len)
+            ask_later(b, c->groups.ptr[i], AGAIN_MS);
+        else
+            acked_end(b->acked, c->groups.ptr[i]);
+    }
+}
+
+static void take_failure(struct ask *c, const struct err *err)
+{
+    struct ledger_book *b = c->b;
+    struct route *route = b->d->route;
+    bool alone = c->groups.len == 1;
+
+    if (err && err->code == ERR_INPUT && !alone)
+        b->old_until_ms = now_ms(b) + OLD_MS;
+    if (alone && err && (err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT))
+        route_failed(route, route_target(route, c->groups.ptr[0]->shard));
+    vec_for (i, &c->groups) {
+        c->groups.ptr[i]->alone = true;
+        ask_later(b, c->groups.ptr[i], alone ? AGAIN_MS : LOOK_MS);
+    }
 }
 
 static void on_reply(void *cookie, struct str reply, const struct err *err)
 {
-    struct ledger_book *b = cookie;
+    struct ask *c = cookie;
+    struct ledger_book *b = c->b;
     Embertree__LedgerReply *r =
         err ? NULL
             : embertree__ledger_reply__unpack(NULL, reply.len,
                                               (const uint8_t *)(const void *)reply.ptr);
 
-    b->call = NULL;
-    vec_for (i, &b->asked) {
-        if (r && r->n_acks == b->asked.len)
-            judge(b, b->asked.ptr[i], r->acks[i], r->deleted_ms);
-        else
-            ask_later(b, b->asked.ptr[i]);
-    }
-    b->asked.len = 0;
+    if (r && r->n_acks == c->asked.len)
+        take_answer(c, r);
+    else
+        take_failure(c, err);
     if (r)
         embertree__ledger_reply__free_unpacked(r, NULL);
+    c->peer = NULL;
+    c->groups.len = c->asked.len = 0;
+    b->running--;
+    pump(b);
 }
 
-static void fill_ask(const struct entry *x, Embertree__LedgerAsk *m, ProtobufCBinaryData *ids)
+/* ---- questions ---- */
+
+static void fill_ask(const struct acked_entry *x, Embertree__LedgerAsk *m, ProtobufCBinaryData *ids)
 {
     embertree__ledger_ask__init(m);
-    m->epoch = x->epoch;
+    m->shard = x->group->shard;
+    m->epoch = x->group->epoch;
     m->tenant = (ProtobufCBinaryData){ x->tenant.len, (uint8_t *)(uintptr_t)x->tenant.ptr };
     for (size_t i = 0; i < x->doubts.len; i++)
         ids[i] =
@@ -265,103 +267,215 @@ static void fill_ask(const struct entry *x, Embertree__LedgerAsk *m, ProtobufCBi
     m->n_write_ids = x->doubts.len;
 }
 
-static void ask(struct ledger_book *b)
+static void send(struct ask *c)
 {
+    struct ledger_book *b = c->b;
     Embertree__LedgerRequest m = EMBERTREE__LEDGER_REQUEST__INIT;
-    Embertree__LedgerAsk asks[ASKS_MAX], *all[ASKS_MAX];
-    ProtobufCBinaryData *ids = XNEW_ARRAY(ProtobufCBinaryData, (size_t)ASKS_MAX * DOUBTS_MAX);
-    uint32_t shard = b->asked.ptr[0]->shard;
-    struct route *route = b->d->route;
+    CLEANUP(xfreep) Embertree__LedgerAsk *asks = XNEW_ARRAY(Embertree__LedgerAsk, c->asked.len);
+    CLEANUP(xfreep) Embertree__LedgerAsk **all = XNEW_ARRAY(Embertree__LedgerAsk *, c->asked.len);
+    uint32_t shards[SHARDS_MAX];
+    size_t doubts = 0;
     struct buf out;
 
-    vec_for (i, &b->asked) {
-        fill_ask(b->asked.ptr[i], &asks[i], ids + i * DOUBTS_MAX);
+    vec_for (i, &c->asked)
+        doubts += c->asked.ptr[i]->doubts.len;
+    CLEANUP(xfreep) ProtobufCBinaryData *ids = XNEW_ARRAY(ProtobufCBinaryData, doubts + 1);
+    doubts = 0;
+    vec_for (i, &c->asked) {
+        fill_ask(c->asked.ptr[i], &asks[i], ids + doubts);
+        doubts += asks[i].n_write_ids;
         all[i] = &asks[i];
     }
+    vec_for (i, &c->groups) /* those of one shard are neighbours */
+        if (!m.n_shards || shards[m.n_shards - 1] != c->groups.ptr[i]->shard)
+            shards[m.n_shards++] = c->groups.ptr[i]->shard;
     m.distributor = b->id;
-    m.shards = &shard;
-    m.n_shards = 1;
+    m.shards = shards;
     m.asks = all;
-    m.n_asks = b->asked.len;
+    m.n_asks = c->asked.len;
     size_t size = embertree__ledger_request__get_packed_size(&m);
     buf_init(&out, REQUEST_MAX);
     char *p = buf_room(&out, size);
-    CHECK(p); /* 64 times 256 ids of 18 bytes, and names */
+    CHECK(p); /* some 1,000 names and 25,000 ids of 18 bytes */
     out.len += embertree__ledger_request__pack(&m, (uint8_t *)(void *)p);
-    xfree(ids);
-    b->call = route_ask(route, route_target(route, shard), RPC_LEDGER, &out, ASK_MS, on_reply, b);
+    metric_add(b->questions, 1);
+    b->running++;
+    (void)rpc_send(c->peer, RPC_LEDGER, &out, ASK_MS, on_reply, c);
 }
 
-/* Those of one shard whose time has come. */
+static bool is_asked(const struct ledger_book *b, const struct rpc_peer *peer)
+{
+    for (size_t i = 0; i < CALLS_MAX; i++)
+        if (b->calls[i].peer == peer)
+            return true;
+    return false;
+}
+
+static struct ask *free_call(struct ledger_book *b)
+{
+    for (size_t i = 0; i < CALLS_MAX; i++)
+        if (!b->calls[i].peer)
+            return &b->calls[i];
+    return NULL;
+}
+
+/* Groups of one ingester, as many as one question takes; returns how many. */
+static size_t gather(struct ask *c, const struct due *due, size_t n, bool single)
+{
+    size_t ids = 0, shards = 0, i = 0;
+
+    for (; i < n; i++) {
+        struct acked_group *g = due[i].g;
+        bool more = !i || due[i - 1].g->shard != g->shard;
+
+        if (i && (single || g->alone || due[0].g->alone || shards + more > SHARDS_MAX ||
+                  c->asked.len + g->len > ASKS_MAX || ids + g->doubts > IDS_MAX))
+            break;
+        shards += more;
+        ids += g->doubts;
+        vec_push(&c->groups, g);
+        list_for (l, &g->entries)
+            vec_push(&c->asked, container_of(l, struct acked_entry, link));
+    }
+    return i;
+}
+
+/* What is due of one ingester: a question; the rest waits for its answer, behind what others are
+ * to be asked. */
+static void ask_peer(struct ledger_book *b, const struct due *due, size_t n)
+{
+    struct ask *c = is_asked(b, due[0].peer) ? NULL : free_call(b);
+    uint64_t again = b->running < CALLS_MAX ? now_ms(b) + LOOK_MS / 4 : 0;
+    size_t asked = 0;
+
+    if (c) {
+        c->peer = due[0].peer;
+        asked = gather(c, due, n, now_ms(b) < b->old_until_ms);
+        send(c);
+    }
+    for (size_t i = asked; i < n; i++)
+        acked_later(b->acked, due[i].g, MAX(due[i].g->due_ms, again));
+}
+
+static int by_peer(const void *a, const void *b)
+{
+    const struct due *x = a, *y = b;
+
+    if (x->peer != y->peer)
+        return (uintptr_t)x->peer < (uintptr_t)y->peer ? -1 : 1;
+    if (x->g->shard != y->g->shard)
+        return x->g->shard < y->g->shard ? -1 : 1;
+    return (x->g->epoch > y->g->epoch) - (x->g->epoch < y->g->epoch);
+}
+
+static void take_due(struct ledger_book *b)
+{
+    struct route *route = b->d->route;
+    uint64_t now = now_ms(b);
+    struct acked_group *g;
+
+    b->due.len = 0;
+    while (b->due.len < DUE_MAX && (g = acked_take(b->acked, now))) {
+        struct err e;
+        struct rpc_peer *peer = route_peer(route, route_target(route, g->shard), &e);
+
+        if (!g->len)
+            acked_end(b->acked, g);
+        else if (!peer)
+            ask_later(b, g, AGAIN_MS);
+        else
+            vec_push(&b->due, ((struct due){ peer, g }));
+    }
+    if (b->due.len)
+        qsort(b->due.ptr, b->due.len, sizeof(*b->due.ptr), by_peer);
+}
+
+/* Asks what is due, as far as there are calls for it. */
+static void pump(struct ledger_book *b)
+{
+    if (b->d->closing || b->running == CALLS_MAX || !route_shards(b->d->route))
+        return;
+    take_due(b);
+    for (size_t i = 0, end; i < b->due.len; i = end) {
+        for (end = i + 1; end < b->due.len && b->due.ptr[end].peer == b->due.ptr[i].peer;)
+            end++;
+        ask_peer(b, &b->due.ptr[i], end - i);
+    }
+}
+
 static void on_timer(void *cookie)
 {
     struct ledger_book *b = cookie;
-    int64_t now = wall_ms(b);
-    size_t pos = 0;
-    struct str key;
-    void *p;
+    uint64_t due = acked_due_ms(b->acked), now = now_ms(b);
 
-    if (!b->call && !b->d->closing && route_shards(b->d->route)) {
-        while (b->asked.len < ASKS_MAX && map_str_next(b->at, &pos, &key, &p)) {
-            struct entry *x = p;
-            if (x->ask_ms <= now && (!b->asked.len || b->asked.ptr[0]->shard == x->shard))
-                vec_push(&b->asked, x);
-        }
-        if (b->asked.len)
-            ask(b);
-    }
-    loop_timer_start(b->timer, b->call ? LOOK_MS / 10 : LOOK_MS, 0);
+    metric_set(b->bytes, (int64_t)acked_bytes(b->acked));
+    metric_set(b->behind, due < now ? (int64_t)((now - due) / 1000) : 0);
+    pump(b);
 }
 
 /* ---- life ---- */
 
-static struct metric_cell *counter(struct ledger_book *b, const char *name, const char *help)
+static struct metric_cell *cell(struct ledger_book *b, enum metric_kind kind, const char *name,
+                                const char *help)
 {
-    return metric_at(metric_new(b->d->ctx->metrics, METRIC_COUNTER, name, help, NULL, NULL, 0),
-                     NULL, 0);
+    return metric_at(metric_new(b->d->ctx->metrics, kind, name, help, NULL, NULL, 0), NULL, 0);
+}
+
+static void make_metrics(struct ledger_book *b)
+{
+    b->audited = cell(b, METRIC_COUNTER, "embertree_ledger_acks_audited_total",
+                      "Acked series that their shard has, asked later");
+    b->unaudited = cell(b, METRIC_COUNTER, "embertree_ledger_acks_unaudited_total",
+                        "Acked series that could not be asked about");
+    b->lost = cell(b, METRIC_COUNTER, "embertree_ledger_acks_lost_total",
+                   "Acked series that their shard does not have; must be 0");
+    b->doubled = cell(b, METRIC_COUNTER, "embertree_ledger_acks_doubled_total",
+                      "Series that a shard stored and nobody sent, or twice; must be 0");
+    b->questions = cell(b, METRIC_COUNTER, "embertree_ledger_acks_questions_total",
+                        "Questions to ingesters about acks, each about some shards");
+    b->bytes = cell(b, METRIC_GAUGE, "embertree_ledger_acks_bytes",
+                    "Memory of acks that nobody was asked about yet");
+    b->behind = cell(b, METRIC_GAUGE, "embertree_ledger_acks_behind_seconds",
+                     "How long the oldest acks wait to be asked about beyond their time");
 }
 
 struct ledger_book *ledger_book_new(struct distributor *d)
 {
     struct env *env = d->ctx->env;
+    struct acked_opts o = { .epoch_ms = d->conf->ledger_epoch_ms,
+                            .settle_ms = d->conf->ack_ms,
+                            .bytes_max = BYTES_MAX };
 
     if (!d->conf->ledger_epoch_ms)
         return NULL;
     struct ledger_book *b = XNEW(struct ledger_book);
     b->d = d;
     b->epoch_ms = d->conf->ledger_epoch_ms;
-    b->at = map_str_new();
     while (!b->id)
         env->random(env, &b->id, sizeof(b->id));
-    b->audited = counter(b, "embertree_ledger_acks_audited_total",
-                         "Acked series that their shard has, asked later");
-    b->unaudited = counter(b, "embertree_ledger_acks_unaudited_total",
-                           "Acked series that could not be asked about");
-    b->lost = counter(b, "embertree_ledger_acks_lost_total",
-                      "Acked series that their shard does not have; must be 0");
-    b->doubled = counter(b, "embertree_ledger_acks_doubled_total",
-                         "Series that a shard stored and nobody sent, or twice; must be 0");
+    env->random(env, &o.seed, sizeof(o.seed));
+    if (d->ctx->memory_limit)
+        o.bytes_max = (size_t)MIN(o.bytes_max, MAX(d->ctx->memory_limit / BYTES_SHARE, MIB));
+    b->acked = acked_new(&o);
+    for (size_t i = 0; i < CALLS_MAX; i++)
+        b->calls[i].b = b;
+    make_metrics(b);
     b->timer = loop_timer_new(d->ctx->loop, on_timer, b);
-    loop_timer_start(b->timer, LOOK_MS, 0);
+    loop_timer_start(b->timer, LOOK_MS, LOOK_MS);
     return b;
 }
 
 void ledger_book_free(struct ledger_book *b)
 {
-    size_t pos = 0;
-    struct str key;
-    void *p;
-
     if (!b)
         return;
-    route_cancel(b->call);
+    CHECK(b->running == 0); /* the node is gone, and has ended its calls */
     loop_timer_free(b->timer);
-    while (map_str_next(b->at, &pos, &key, &p)) {
-        struct entry *x = p;
-        vec_free(&x->doubts);
-        xfree(x);
+    for (size_t i = 0; i < CALLS_MAX; i++) {
+        vec_free(&b->calls[i].groups);
+        vec_free(&b->calls[i].asked);
     }
-    map_str_free(b->at);
-    vec_free(&b->asked);
+    vec_free(&b->due);
+    acked_free(b->acked);
     xfree(b);
 }

@@ -27,8 +27,8 @@ int ledger_decode(struct str payload, struct arena *a, struct read_msg *ret, str
         return unpack_failed("LedgerRequest", payload, a, e);
     ret->query.tenant = unpack_str(in->tenant);
     ret->ledger = in->distributor ? in : NULL;
-    if (ret->ledger && in->n_shards != 1)
-        return err_set(e, ERR_INPUT, "acks are those of one shard, not of %zu", in->n_shards);
+    if (ret->ledger && !in->n_shards)
+        return err_set(e, ERR_INPUT, "acks are those of some shards, and none is named");
     return read_take_shards(in->shards, in->n_shards, ret, e);
 }
 
@@ -155,25 +155,57 @@ static int answer(struct store_view *v, uint64_t distributor, const Embertree__L
     return 0;
 }
 
+/* The place of the shard that a question is about, in src. */
+static int place_of(const Embertree__LedgerRequest *in, const struct read_source *src, uint32_t ask,
+                    size_t *ret, struct err *e)
+{
+    uint32_t shard = in->n_shards == 1 ? in->shards[0] : ask; /* one that asks of one may not say */
+
+    for (size_t i = 0; i < src->len; i++)
+        if (src->numbers[i] == shard) {
+            *ret = i;
+            return 0;
+        }
+    return err_set(e, ERR_INPUT,
+                   "a question about shard %" PRIu32 ", which is not one of those named", shard);
+}
+
+/* All that are asked of the shard at one place, in one view. */
+static int answer_shard(const Embertree__LedgerRequest *in, const struct read_source *src,
+                        size_t place, const size_t *places, struct arena *a,
+                        Embertree__LedgerAcks *ret, int64_t *ret_deleted_ms, struct err *e)
+{
+    struct store_view *v = store_view_get(src->stores[place]);
+    int rc = store_acks_deleted(v, ret_deleted_ms, e);
+
+    for (size_t i = 0; !rc && i < in->n_asks; i++) {
+        if (places[i] != place)
+            continue;
+        rc = answer(v, in->distributor, in->asks[i], a, &ret[i], e);
+        ret[i].deleted_ms = *ret_deleted_ms;
+    }
+    store_view_put(v);
+    return rc;
+}
+
 static int run_acks(const Embertree__LedgerRequest *in, const struct read_source *src,
                     struct arena *a, struct buf *out, struct err *e)
 {
     Embertree__LedgerReply r = EMBERTREE__LEDGER_REPLY__INIT;
     Embertree__LedgerAcks *all = ARENA_ARRAY(a, Embertree__LedgerAcks, in->n_asks + 1);
+    size_t *places = ARENA_ARRAY(a, size_t, in->n_asks + 1);
     int rc = 0;
 
     r.acks = ARENA_ARRAY(a, Embertree__LedgerAcks *, in->n_asks + 1);
-    if (!all || !r.acks || src->len != 1)
+    if (!all || !places || !r.acks)
         return err_set(e, ERR_LIMIT, "%zu questions are too many", in->n_asks);
-    struct store_view *v = store_view_get(src->stores[0]);
     for (size_t i = 0; !rc && i < in->n_asks; i++) {
-        rc = answer(v, in->distributor, in->asks[i], a, &all[i], e);
+        rc = place_of(in, src, in->asks[i]->shard, &places[i], e);
         r.acks[r.n_acks++] = &all[i];
     }
-    if (!rc)
-        rc = store_acks_deleted(v, &r.deleted_ms, e);
-    store_view_put(v);
-    r.shards = 1;
+    for (size_t i = 0; !rc && i < src->len; i++)
+        rc = answer_shard(in, src, i, places, a, all, &r.deleted_ms, e);
+    r.shards = (uint32_t)src->len;
     return rc ? rc : pack(&r, out, e);
 }
 
