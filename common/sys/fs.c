@@ -110,6 +110,7 @@ static int real_mkdir_all(const struct fs *fs, const char *path, struct err *e)
     char part[PATH_MAX];
     size_t len = strlen(path);
     struct stat st;
+    int failed;
 
     (void)fs;
     if (len == 0 || len >= sizeof(part))
@@ -119,8 +120,14 @@ static int real_mkdir_all(const struct fs *fs, const char *path, struct err *e)
         if (part[i] != '/' && part[i] != '\0')
             continue;
         part[i] = '\0';
-        if (mkdir(part, 0755) && errno != EEXIST)
+        bool made = mkdir(part, 0755) == 0;
+        if (!made && errno != EEXIST)
             return err_errno(e, errno, "cannot create the folder %s", part);
+        /* What is fsynced in a folder is lost with the folder. The last one always: who made it may
+         * have died before this. */
+        failed = made || i == len ? sync_parent(part) : 0;
+        if (failed)
+            return err_errno(e, failed, "cannot sync the folder of %s", part);
         part[i] = i < len ? '/' : '\0';
     }
     if (stat(path, &st))

@@ -14,6 +14,7 @@ struct fs {
     int (*read_file)(const struct fs *fs, const char *path, struct buf *out, struct err *e);
     /* Writes path.tmp, fsyncs, renames, fsyncs the folder: all or nothing. */
     int (*write_file)(const struct fs *fs, const char *path, struct str data, struct err *e);
+    /* Those that are missing, durably. */
     int (*mkdir_all)(const struct fs *fs, const char *path, struct err *e);
     /* Bytes an unprivileged process may still write below path. */
     int (*space)(const struct fs *fs, const char *path, uint64_t *ret_free, uint64_t *ret_total,
