@@ -124,9 +124,9 @@ static int real_mkdir_all(const struct fs *fs, const char *path, struct err *e)
         if (!made && errno != EEXIST)
             return err_errno(e, errno, "cannot create the folder %s", part);
         /* What is fsynced in a folder is lost with the folder. The last one always: who made it may
-         * have died before this. */
+         * have died before this. One that may not be read cannot be synced by us. */
         failed = made || i == len ? sync_parent(part) : 0;
-        if (failed)
+        if (failed && failed != EACCES)
             return err_errno(e, failed, "cannot sync the folder of %s", part);
         part[i] = i < len ? '/' : '\0';
     }
