@@ -1,5 +1,6 @@
 """End to end, one process: CPU per profile beside gunzip of the same bodies (goal P1), latency of
 an ack beside a bare fsync (P7), and how long a flame graph takes. Ratios are of one run."""
+import contextlib
 import gzip
 import os
 import subprocess
@@ -12,7 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import cluster
 import golden
 import vary_pprof
-from rate import STAGES, TOOLS, Pusher, gunzip_us, ingest_path, thread_us
+from rate import STAGES, TOOLS, Pusher, gunzip_us, ingest_path, own_core, thread_us
 
 FILES = ["pprof/go_cpu.pb.gz", "pprof/go_heap.pb.gz", "pprof/java_cpu.pb.gz",
          "pprof/go_cpu_labels.pb.gz", "pprof/node_wall.pb.gz", "pprof/dotnet_labels.pb",
@@ -24,7 +25,8 @@ VARIED = 40
 
 
 def service_of(file):
-    return "bench-" + os.path.basename(file).split(".")[0]
+    name, _, more = os.path.basename(file).partition(".")
+    return "bench-" + name + ("-varied" if more.endswith("-varied") else "")
 
 
 def fsync_us(folder, size, count):
@@ -45,37 +47,56 @@ def unzip_us(child):
     return float(child.stdout.readline())
 
 
-def floor_us(folder, connections):
+def floor_us(folder, connections, where):
     """By file: CPU per push of a server that reads, unzips, appends, syncs and answers, and nothing
     else; and what of it is gunzip."""
     child = subprocess.Popen([TOOLS / "tool_floor", os.path.join(folder, "floor")],
                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     port, out = int(child.stdout.readline()), {}
     process = types.SimpleNamespace(child=child, binary="tool_floor")
-    for file in FILES:
-        body = golden.read(file)
-        body = body if body[:2] == b"\x1f\x8b" else gzip.compress(body, 6)
-        pusher = Pusher(port, ingest_path(service_of(file), "pprof"), body, {}, connections)
-        pusher.run(0.2)
-        unzip_us(child)
-        cpu = thread_us(process)
-        took = pusher.run(SECONDS / 3)
-        out[file] = sum((thread_us(process) - cpu).values()) / len(took), unzip_us(child)
-        pusher.close()
+    with where(process):
+        for file in FILES:
+            body = golden.read(file)
+            body = body if body[:2] == b"\x1f\x8b" else gzip.compress(body, 6)
+            pusher = Pusher(port, ingest_path(service_of(file), "pprof"), body, {}, connections)
+            pusher.run(0.2)
+            unzip_us(child)
+            cpu = thread_us(process)
+            took = pusher.run(SECONDS / 3)
+            spent = sum((thread_us(process) - cpu).values()) / len(took)
+            out[file] = spent, unzip_us(child)
+            pusher.close()
     child.stdin.close()
     child.wait()
     return out
 
 
-def ingest(server, limits, connections):
-    print(f"ingest: server CPU per profile, HTTP in to durable, {connections} connection(s)")
+def push_one(server, file, body, connections, seconds, settle):
+    """CPU per push by stage, and what each push took."""
+    pusher = Pusher(server.process.port, ingest_path(service_of(file), "pprof"), body, {},
+                    connections)
+    pusher.run(settle)
+    cpu = thread_us(server.process)
+    took = pusher.run(seconds)
+    cpu = {s: us / len(took) for s, us in (thread_us(server.process) - cpu).items()}
+    pusher.close()
+    return cpu, took
+
+
+def anywhere(_process):
+    return contextlib.nullcontext()
+
+
+def ingest(server, limits, connections, where=anywhere):
+    print(f"ingest: server CPU per profile, HTTP in to durable, {connections} connection(s)"
+          + (", the server on one core, its clients on the others" if where is own_core else ""))
     # Again and again the same small body is unzipped faster than any server can: the processor
     # learns it by heart. "in turn" is gunzip of all files one after the other.
     # "floor" is what reading, unzipping, appending and syncing the same pushes costs (tool_floor),
     # "there" what of it is gunzip: the same bodies in the same place, between a read and a sync and
     # beside the same clients, where a program that does nothing else but gunzip does not stand.
     # The goal is the strict one, by gunzip alone; the ratio is shown by all three.
-    floor = floor_us(server.process.folder, connections)
+    floor = floor_us(server.process.folder, connections, where)
     print(f"{'file':28} {'gzip B':>8} {'gunzip us':>10} {'in turn':>8} {'there':>8} {'floor':>8} "
           f"{'ingest us':>10} {'goal us':>8} {'of goal':>8} {'in turn':>8} {'there':>8} "
           + "".join(f"{s:>8}" for s in STAGES))
@@ -83,41 +104,34 @@ def ingest(server, limits, connections):
     for file in FILES:
         body = golden.read(file)
         body = body if body[:2] == b"\x1f\x8b" else gzip.compress(body, 6)
-        pusher = Pusher(server.process.port, ingest_path(service_of(file), "pprof"), body, {},
-                        connections)
-        pusher.run(0.2)
-        cpu = thread_us(server.process)
-        took = pusher.run(SECONDS)
-        cpu = {s: us / len(took) for s, us in (thread_us(server.process) - cpu).items()}
-        pusher.close()
-        spent = sum(cpu.values())
-        packed, gunzip, turn = limits[file]
-        goal = 2.5 * gunzip + 30
-        least, there = floor[file]
-        marks = [f"{spent / (2.5 * us + 30):7.2f}x" if file in GOAL else " " * 8
-                 for us in (gunzip, turn, there)]
-        print(f"{file:28} {packed:8} {gunzip:10.1f} {turn:8.1f} {there:8.1f} {least:8.1f} "
-              f"{spent:10.1f} {goal:8.0f} {' '.join(marks)} "
-              + "".join(f"{cpu.get(s, 0):8.1f}" for s in STAGES), flush=True)
-        latency[file] = took
+        with where(server.process):
+            cpu, latency[file] = push_one(server, file, body, connections, SECONDS, 0.2)
+        print_row(file, limits[file], floor[file], cpu)
     print()
     return latency
 
 
-def varied(server, limits, connections):
+def print_row(file, limits, floor, cpu):
+    packed, gunzip, turn = limits
+    least, there = floor
+    spent = sum(cpu.values())
+    marks = [f"{spent / (2.5 * us + 30):7.2f}x" if file in GOAL else " " * 8
+             for us in (gunzip, turn, there)]
+    print(f"{file:28} {packed:8} {gunzip:10.1f} {turn:8.1f} {there:8.1f} {least:8.1f} "
+          f"{spent:10.1f} {2.5 * gunzip + 30:8.0f} {' '.join(marks)} "
+          + "".join(f"{cpu.get(s, 0):8.1f}" for s in STAGES), flush=True)
+
+
+def varied(server, limits, connections, where=anywhere):
     """What real agents send: each body with other ids, another order, other values, a tenth of the
     stacks gone and some that are new (tests/lib/vary_pprof.py)."""
-    print(f"the same with a new body each time ({VARIED} of them in turn), {connections} connections")
+    print(f"the same with a new body each time ({VARIED} of them in turn), {connections} connections"
+          + (", on one core" if where is own_core else ""))
     for file in sorted(GOAL):
         many = [gzip.compress(b, 6)
                 for b in vary_pprof.bodies(gzip.decompress(golden.read(file)), VARIED)]
-        pusher = Pusher(server.process.port, ingest_path(service_of(file) + "-varied", "pprof"),
-                        many, {}, connections)
-        pusher.run(0.5)
-        cpu = thread_us(server.process)
-        took = pusher.run(SECONDS)
-        cpu = {s: us / len(took) for s, us in (thread_us(server.process) - cpu).items()}
-        pusher.close()
+        with where(server.process):
+            cpu, _ = push_one(server, file + "-varied", many, connections, SECONDS, 0.5)
         print(f"{file:28} {'':67}{sum(cpu.values()):10.1f} "
               f"{2.5 * limits[file][1] + 30:8.0f} {'':27}"
               + "".join(f"{cpu.get(s, 0):8.1f}" for s in STAGES), flush=True)
@@ -164,6 +178,9 @@ def main():
         # P1 is what a busy server pays; a single sender pays a whole fsync and each wake-up alone.
         ingest(server, limits, BUSY)
         varied(server, limits, BUSY)
+        # Goal P1 says "one core": a server whose threads share no caches with its clients.
+        ingest(server, limits, BUSY, own_core)
+        varied(server, limits, BUSY, own_core)
         latency = ingest(server, limits, 1)
         ack_latency(server, latency)
         render_latency(server)

@@ -1,5 +1,6 @@
 """What benchmarks of the whole server share: pushing at full rate, CPU by thread, gunzip beside it."""
 import collections
+import contextlib
 import itertools
 import os
 import pathlib
@@ -79,6 +80,30 @@ def thread_us(process):
         out[name if name in STAGES else "other"] += (
             int((task / "schedstat").read_text().split()[0]) / 1000)
     return out
+
+
+@contextlib.contextmanager
+def own_core(process):
+    """All threads of a process on one processor, and we, its clients, on the others. Does nothing
+    where there is only one: yields whether it did."""
+    all_of_us = os.sched_getaffinity(0)
+    one = {max(all_of_us)}
+    many = len(all_of_us) > 1
+    if many:
+        confine(process, one)
+        os.sched_setaffinity(0, all_of_us - one)
+    try:
+        yield many
+    finally:
+        if many:
+            os.sched_setaffinity(0, all_of_us)
+            confine(process, all_of_us)
+
+
+def confine(process, cpus):
+    for task in pathlib.Path(f"/proc/{process.child.pid}/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(int(task.name), cpus)
 
 
 def gunzip_us(files):
