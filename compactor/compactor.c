@@ -48,7 +48,9 @@ static int start_node(const struct role_ctx *ctx, const struct compactor_conf *c
 
 static int start_route(const struct role_ctx *ctx, struct compactor *c, struct err *e)
 {
-    struct route_opts o = { .node = c->node, .loop = ctx->loop, .view = ctx->view };
+    struct route_opts o = {
+        .node = c->node, .loop = ctx->loop, .view = ctx->view, .metrics = ctx->metrics
+    };
 
     return route_new(&o, &c->route, e);
 }

@@ -29,6 +29,7 @@
 #include "common/base/json.h"
 #include "common/base/mem.h"
 #include "common/base/wr.h"
+#include "common/role/race.h"
 #include "distributor/import_push.h"
 #include "distributor/intake.h"
 #include "distributor/rules/rules.h"
@@ -64,6 +65,7 @@ struct lane {
     struct import_pushes *pushes;
     VEC(struct lane_id) ids; /* of the part that is packed */
     struct err err;
+    struct race race; /* the loop's */
 };
 struct job {
     uint32_t magic;
@@ -410,7 +412,6 @@ static void lane_send(void *cookie)
     struct lane *l = cookie;
     struct job *j = l->job;
     uint64_t now = now_ms(j);
-    struct rpc_peer *peer;
     struct err e;
 
     CHECK(j->magic == JOB_MAGIC);
@@ -423,16 +424,19 @@ static void lane_send(void *cookie)
         lane_part(l);
         return;
     }
-    peer = route_peer(j->d->route, route_target(j->d->route, l->count.shard), &e);
-    if (!peer) {
-        lane_unanswered(l, &e);
-        return;
-    }
     l->sent_ns = clock_mono_ns(j->d->ctx->env->clock);
-    metric_add(j->d->metrics.sent_bytes, l->packed.len);
-    rpc_send(peer, RPC_WRITE, &l->packed,
-             MIN(l->deadline_ms > now ? l->deadline_ms - now : 1, j->d->conf->attempt_ms),
-             lane_on_reply, l);
+    struct race_opts o = {
+        .route = j->d->route,
+        .target = route_target(j->d->route, l->count.shard),
+        .deadline_ms = MIN(l->deadline_ms > now ? l->deadline_ms - now : 1, j->d->conf->attempt_ms),
+        .done = lane_on_reply,
+        .cookie = l,
+    };
+    size_t bytes = l->packed.len;
+    if (race_begin(&l->race, &o, RPC_WRITE, &l->packed, &e))
+        lane_unanswered(l, &e);
+    else
+        metric_add(j->d->metrics.sent_bytes, bytes);
 }
 
 static void lane_next(struct lane *l)

@@ -39,7 +39,10 @@ static int start_node(const struct role_ctx *ctx, struct distributor *d, struct 
         .dead_ms = (uint32_t)ctx->cluster->dead_ms,
         .pool = ctx->pool,
     };
-    struct route_opts ro = { .loop = ctx->loop, .view = ctx->view };
+    struct route_opts ro = { .loop = ctx->loop,
+                             .view = ctx->view,
+                             .hedge_ms = ctx->cluster->hedge_ms,
+                             .metrics = ctx->metrics };
 
     if (role_rpc_listen_check(ctx, "distributor.listen", d->conf->listen, e))
         return e->code;

@@ -11,6 +11,10 @@
  * write that was stored although its answer got lost is then counted once. What was decoded is kept
  * until the answer, since the transport takes the packed bytes with it.
  *
+ * An attempt is a race (common/role/race.h): where the ingester is late, the push is packed once
+ * more, with its stacks and the same write ids, and goes by another way as well. While the pool
+ * does that, the push is the pool's, and an answer that comes waits.
+ *
  * Memory: before decoding a request sets aside what bodies of its size usually need, afterwards
  * what it really holds; over the budget it is refused. While it is decoded it may pass that, up to
  * decode_bytes, which at most as many requests can do at once as the pool has threads.
@@ -188,6 +192,10 @@ static void push_retry(void *cookie)
 
     CHECK(p->magic == INTAKE_PUSH_MAGIC);
     metric_add(p->k->d->metrics.retries, 1);
+    if (p->err.code) { /* of the second copy */
+        push_fail(p, &p->err);
+        return;
+    }
     if (!pool_submit(ctx->pool, ctx->loop, push_pack_work, push_send, p)) {
         (void)err_set(&e, ERR_BUSY, "too many pushes wait for a thread; try again");
         push_fail(p, &e);
@@ -277,8 +285,24 @@ static void push_not_known(struct intake_push *p)
     struct distributor *d = p->k->d;
 
     metric_add(d->metrics.told_refused, 1);
-    knowns_refused(d->knowns, p->push.known, now_ms(p->k));
+    if (p->push.known)
+        knowns_refused(d->knowns, p->push.known, now_ms(p->k));
     push_retry(p);
+}
+
+static void push_answer(struct intake_push *p, struct str reply, const struct err *err)
+{
+    if (err && err->code != ERR_NOT_FOUND && err->code != ERR_UNIMPLEMENTED)
+        p->unsure = true;
+    if (!err)
+        push_acked(p, reply);
+    else if (p->by_number && (err->code == ERR_NOT_FOUND || err->code == ERR_UNIMPLEMENTED))
+        push_not_known(p);
+    else if (err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT) {
+        route_failed(p->k->d->route, route_target(p->k->d->route, p->shard));
+        push_unanswered(p, err);
+    } else
+        push_fail(p, err);
 }
 
 static void push_on_reply(void *cookie, struct str reply, const struct err *err)
@@ -286,17 +310,48 @@ static void push_on_reply(void *cookie, struct str reply, const struct err *err)
     struct intake_push *p = cookie;
 
     CHECK(p->magic == INTAKE_PUSH_MAGIC && p->k->magic == INTAKE_MAGIC);
-    if (err && err->code != ERR_NOT_FOUND && err->code != ERR_UNIMPLEMENTED)
-        p->unsure = true;
-    if (!err)
-        push_acked(p, reply);
-    else if (p->told && (err->code == ERR_NOT_FOUND || err->code == ERR_UNIMPLEMENTED))
-        push_not_known(p);
-    else if (err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT) {
-        route_failed(p->k->d->route, route_target(p->k->d->route, p->shard));
-        push_unanswered(p, err);
-    } else
-        push_fail(p, err);
+    if (!p->packing) {
+        push_answer(p, reply, err);
+        return;
+    }
+    p->over_early = true;
+    buf_init(&p->early, reply.len + 1);
+    (void)buf_add_str(&p->early, reply);
+    p->early_err = err ? xmemdup(err, sizeof(*err)) : NULL;
+}
+
+/* ---- a second copy -------------------------------------------------------------------------- */
+
+static void push_packed_again(void *cookie)
+{
+    struct intake_push *p = cookie;
+
+    CHECK(p->magic == INTAKE_PUSH_MAGIC);
+    p->packing = false;
+    if (p->over_early) {
+        struct buf reply = p->early;
+        struct err *why = p->early_err;
+
+        p->over_early = false;
+        push_answer(p, buf_str(&reply), why);
+        buf_deinit(&reply);
+        xfree(why);
+        return;
+    }
+    size_t bytes = p->packed.len;
+    if (p->err.code || p->k->d->closing || !race_more(&p->race, RPC_WRITE, &p->packed))
+        return;
+    p->unsure = true; /* whichever of the two is answered: the other may have stored it */
+    metric_add(p->k->d->metrics.sent_bytes, bytes);
+}
+
+static void push_late(void *cookie)
+{
+    struct intake_push *p = cookie;
+    const struct role_ctx *ctx = p->k->d->ctx;
+
+    CHECK(p->magic == INTAKE_PUSH_MAGIC && !p->packing);
+    p->packing = pool_submit(ctx->pool, ctx->loop, push_pack_work, push_packed_again, p);
 }
 
 static void push_send(void *cookie)
@@ -317,17 +372,22 @@ static void push_send(void *cookie)
     }
     uint64_t left = k->deadline_ms > now ? k->deadline_ms - now : 1;
     p->sent_ns = clock_mono_ns(d->ctx->env->clock);
-    struct rpc_peer *peer = route_peer(d->route, route_target(d->route, p->shard), &p->err);
-    if (!peer) {
+    size_t bytes = p->packed.len;
+    struct race_opts o = { .route = d->route,
+                           .target = route_target(d->route, p->shard),
+                           .deadline_ms = MIN(left, d->conf->attempt_ms),
+                           .more = push_late,
+                           .done = push_on_reply,
+                           .cookie = p };
+    if (race_begin(&p->race, &o, p->told ? RPC_WRITE_TOLD : RPC_WRITE, &p->packed, &p->err)) {
         struct err why = p->err;
         err_clear(&p->err);
         push_unanswered(p, &why);
         return;
     }
-    metric_add(d->metrics.sent_bytes, p->packed.len);
+    p->by_number = p->told;
+    metric_add(d->metrics.sent_bytes, bytes);
     metric_add(d->metrics.told, p->told);
-    rpc_send(peer, p->told ? RPC_WRITE_TOLD : RPC_WRITE, &p->packed, MIN(left, d->conf->attempt_ms),
-             push_on_reply, p);
 }
 
 /* ---- decoded -------------------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 #define DISTRIBUTOR_INTAKE_IMPL_H
 
 #include "common/base/vec.h"
+#include "common/role/race.h"
 #include "distributor/intake.h"
 #include "distributor/ledger.h"
 #include "distributor/placing.h"
@@ -43,7 +44,13 @@ struct intake_push {
     size_t kept_bytes;
     struct err err; /* of packing; code 0: fine */
     uint64_t sent_ns, retry_ms;
-    struct timer *timer; /* between attempts, else NULL */
+    struct timer *timer;   /* between attempts, else NULL */
+    struct race race;      /* of the attempt */
+    bool by_number;        /* what was sent straight: with stacks by number */
+    bool packing;          /* the pool packs a second copy: all but the next two is the pool's */
+    bool over_early;       /* the attempt ended meanwhile: */
+    struct buf early;      /* its reply */
+    struct err *early_err; /* owned; NULL: there is a reply */
     /* Relabelling may send series of one push to several services: the first has the push, each
      * further one its series and its own scratch, over the stacks of the first. */
     struct intake_push *whole; /* NULL: it has the push itself */

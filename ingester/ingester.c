@@ -24,6 +24,7 @@
 #include "common/cold/place.h"
 #include "common/obs/log.h"
 #include "common/role/memory.h"
+#include "common/role/relay.h"
 #include "ingester/busy.h"
 #include "ingester/ledger.h"
 #include "ingester/placed.h"
@@ -399,6 +400,7 @@ static void ingester_free(void *self)
     memory_forget(in->ctx->memory, &in->write_bytes);
     replicas_free(in->replicas);
     rpc_node_free(in->node);
+    relay_free(in->relay);
     rpc_read_free(in);
     rpc_build_free(in);
     rpc_delete_free(in);
@@ -431,6 +433,16 @@ static void start_replicas(struct ingester *in)
     };
 
     in->replicas = replicas_new(&o);
+}
+
+static void start_relay(struct ingester *in)
+{
+    struct relay_opts o = { .node = in->node,
+                            .view = in->ctx->view,
+                            .self = in->ctx->node ? in->ctx->node : "",
+                            .metrics = in->ctx->metrics };
+
+    in->relay = relay_new(&o);
 }
 
 /* What can fail comes first; shard threads start when nothing can fail any more. */
@@ -486,6 +498,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     rpc_delete_serve(in);
     rpc_doc_serve(in);
     rpc_serve(in->node, RPC_STATUS, on_status, in);
+    start_relay(in);
     if (in->moves)
         start_replicas(in);
     log_info("shards open", KV_U64("shards", n), KV_CSTR("listen", in->conf->listen));

@@ -31,6 +31,7 @@ struct ingester {
     struct rollups *rollups; /* which labels they drop */
     struct ingester_metrics metrics;
     struct rpc_node *node;
+    struct relay *relay; /* owned: calls of others for leaders */
     struct disk *disk;
     struct recover *recover;
     struct scrubber *scrubber;

@@ -117,7 +117,9 @@ static int start_peers(struct querier *qr, struct err *e)
     struct route_opts ro = { .node = qr->node,
                              .loop = qr->ctx->loop,
                              .view = qr->ctx->view,
-                             .patience_ms = LEADER_PATIENCE_MS };
+                             .patience_ms = LEADER_PATIENCE_MS,
+                             .hedge_ms = c->hedge_ms,
+                             .metrics = qr->ctx->metrics };
     return route_new(&ro, &qr->route, e);
 }
 

@@ -119,6 +119,10 @@ static const struct conf_row cluster_rows[] = {
                   "Peers greet each other this often."),
     CONF_DURATION(struct cluster_conf, dead_ms, "dead_after", "3s", "50ms", "10m",
                   "A peer is taken for down after this much silence."),
+    CONF_DURATION(struct cluster_conf, hedge_ms, "hedge_after", "250ms", "0ms", "1m",
+                  "A write that an ingester has not answered for so long, and for longer than it "
+                  "usually takes, is sent once more by way of another one, a read after four times "
+                  "that; at most 5 % of calls, and a few. 0: none is."),
     CONF_STR(struct cluster_conf, key_file, "key_file", "",
              "File with the cluster's keys, a line \"id: 32 bytes in hex or base64\" each, mode "
              "0600: roles on other machines prove that they have one, and nobody else reads what "

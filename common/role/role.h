@@ -33,7 +33,7 @@ struct common_conf { /* http */
 struct cluster_conf {
     struct conf_list ingesters; /* rpc addresses; all-in-one: inproc://ingester */
     uint64_t shards;            /* all of the cluster; shard i lives on ingester i mod n */
-    uint64_t rpc_message_bytes_max, rpc_pending_max, heartbeat_ms, dead_ms;
+    uint64_t rpc_message_bytes_max, rpc_pending_max, heartbeat_ms, dead_ms, hedge_ms;
     const char *key_file; /* "": roles do not prove who they are */
     bool key_optional;
     const char *coordination; /* none, static, etcd */

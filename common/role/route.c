@@ -7,24 +7,16 @@
  */
 #include "common/role/route.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 
 #include "common/base/mem.h"
+#include "common/role/race.h"
+#include "common/role/route_impl.h"
 
 #define AGAIN_MS_FIRST 25
 #define AGAIN_MS_MOST  400
 #define MISSING_NEVER  UINT64_MAX
-
-struct route {
-    struct route_opts o;
-    bool moves;
-    struct rpc_peer **peers; /* of a list, one per ingester */
-    size_t peers_len;
-    _Atomic uint32_t shards;
-    uint64_t *missing_ms; /* by shard: since when nobody leads it; MISSING_NEVER: somebody does */
-    uint32_t missing_len;
-};
+#define STRANGERS_MAX  8 /* asked for help where a shard has no followers */
 
 static uint64_t now_ms(const struct route *r)
 {
@@ -83,8 +75,10 @@ int route_new(const struct route_opts *o, struct route **ret, struct err *e)
     struct view_shard first;
 
     r->o = *o;
+    r->ways = ways_new(o->loop, o->hedge_ms, o->metrics, race_tick);
     r->moves = !view_ready(o->view) || !view_shard(o->view, 0, &first) || first.term > 0;
     if (!r->moves && greet_list(r, e)) {
+        ways_free(r->ways);
         xfree(r->peers);
         xfree(r);
         return e->code;
@@ -100,6 +94,7 @@ void route_free(struct route *r)
     if (!r)
         return;
     view_unwatch(r->o.view, on_view, r);
+    ways_free(r->ways);
     xfree(r->peers);
     xfree(r->missing_ms);
     xfree(r);
@@ -157,6 +152,47 @@ void route_failed(struct route *r, size_t target)
         view_doubt(r->o.view, (uint32_t)target, s.term);
 }
 
+/* ---- going round ---------------------------------------------------------------------------- */
+
+/* Would this one pass a call on? A stranger is greeted, and can be asked next time. */
+static struct rpc_peer *helps(struct route *r, const char *addr, const char *leader,
+                              const struct way *but, struct way **ret_way)
+{
+    uint64_t now_ns = clock_mono_ns(loop_clock(r->o.loop));
+    struct rpc_peer *p;
+    struct err e;
+
+    if (!addr[0] || strcmp(addr, leader) == 0 || rpc_peer_get(r->o.node, addr, &p, &e) ||
+        !rpc_peer_up(p))
+        return NULL;
+    *ret_way = ways_at(r->ways, addr);
+    return *ret_way == but || now_ns < (*ret_way)->no_help_ns ? NULL : p;
+}
+
+/* Followers first: they talk to the leader all the time. */
+struct rpc_peer *route_helper(struct route *r, size_t target, const struct way *but,
+                              struct way **ret_way)
+{
+    size_t nodes = view_nodes_len(r->o.view), turn = r->ways->turn++;
+    struct rpc_peer *p = NULL;
+    struct view_shard s;
+    struct view_node n;
+
+    *ret_way = NULL;
+    if (!view_shard(r->o.view, (uint32_t)target, &s) || !s.leader_addr[0])
+        return NULL;
+    for (size_t i = 0; !p && i < s.members_len; i++)
+        if (view_node_find(r->o.view, s.members[(turn + i) % s.members_len], &n))
+            p = helps(r, n.addr, s.leader_addr, but, ret_way);
+    for (size_t i = 0; !p && s.members_len < 2 && i < MIN(nodes, (size_t)STRANGERS_MAX); i++) {
+        view_node(r->o.view, (turn + i) % nodes, &n);
+        p = helps(r, n.addr, s.leader_addr, but, ret_way);
+    }
+    if (!p)
+        *ret_way = NULL;
+    return p;
+}
+
 /* ---- questions ------------------------------------------------------------------------------ */
 
 struct route_call {
@@ -167,7 +203,7 @@ struct route_call {
     uint64_t deadline_ms, wait_ms;
     rpc_done_fn done;
     void *cookie;
-    uint64_t id;         /* on its way; 0: waits for the timer */
+    struct race race;    /* runs, or the timer does */
     struct timer *timer; /* NULL where shards do not move */
 };
 
@@ -201,7 +237,6 @@ static void on_reply(void *cookie, struct str reply, const struct err *err)
 {
     struct route_call *c = cookie;
 
-    c->id = 0;
     if (err && c->timer && err->code == ERR_UNAVAILABLE) {
         route_failed(c->r, c->target);
         if (call_waits(c))
@@ -210,23 +245,56 @@ static void on_reply(void *cookie, struct str reply, const struct err *err)
     call_end(c, reply, err);
 }
 
+/* The transport takes what it is given. */
+static void copy_payload(const struct route_call *c, struct buf *copy)
+{
+    buf_init(copy, c->payload.len + 1);
+    (void)buf_add_str(copy, buf_str(&c->payload));
+}
+
+static void on_late(void *cookie)
+{
+    struct route_call *c = cookie;
+    struct buf copy;
+
+    copy_payload(c, &copy);
+    if (!race_more(&c->race, c->method, &copy))
+        buf_deinit(&copy);
+}
+
+/* What only reads may run twice at once. */
+static bool reads(enum rpc_method m)
+{
+    return m == RPC_MERGE || m == RPC_TIMELINE || m == RPC_LABELS || m == RPC_EXEMPLARS ||
+           m == RPC_FUNCTIONS || m == RPC_ESTIMATE;
+}
+
+static int call_try(struct route_call *c, struct err *e)
+{
+    uint64_t now = now_ms(c->r);
+    struct race_opts o = { .route = c->r,
+                           .target = c->target,
+                           .deadline_ms = c->deadline_ms > now ? c->deadline_ms - now : 1,
+                           .more = reads(c->method) ? on_late : NULL,
+                           .done = on_reply,
+                           .cookie = c };
+    struct buf copy;
+    int code;
+
+    copy_payload(c, &copy);
+    code = race_begin(&c->race, &o, c->method, &copy, e);
+    if (code)
+        buf_deinit(&copy);
+    return code;
+}
+
 static void on_timer(void *cookie)
 {
     struct route_call *c = cookie;
-    uint64_t now = now_ms(c->r);
-    struct buf copy; /* the transport takes what it is given */
     struct err e;
-    struct rpc_peer *p = route_peer(c->r, c->target, &e);
 
-    if (!p) {
-        if (!call_waits(c))
-            call_end(c, STR_NULL, &e);
-        return;
-    }
-    buf_init(&copy, c->payload.len + 1);
-    (void)buf_add_str(&copy, buf_str(&c->payload));
-    c->id =
-        rpc_send(p, c->method, &copy, c->deadline_ms > now ? c->deadline_ms - now : 1, on_reply, c);
+    if (call_try(c, &e) && !call_waits(c))
+        call_end(c, STR_NULL, &e);
 }
 
 struct route_call *route_ask(struct route *r, size_t target, enum rpc_method method,
@@ -239,21 +307,17 @@ struct route_call *route_ask(struct route *r, size_t target, enum rpc_method met
     *c = (struct route_call){ .r = r,
                               .target = target,
                               .method = method,
+                              .payload = *payload,
                               .deadline_ms = now_ms(r) + deadline_ms,
                               .done = done,
                               .cookie = cookie };
-    buf_init(&c->payload, 0);
-    if (!r->moves) {
-        c->id = rpc_send(r->peers[target], method, payload, deadline_ms, on_reply, c);
-        return c;
-    }
-    c->payload = *payload;
     buf_init(payload, 0);
-    c->timer = loop_timer_new(r->o.loop, on_timer, c);
-    if (route_peer(r, target, &e))
-        on_timer(c);
-    else
+    if (r->moves)
+        c->timer = loop_timer_new(r->o.loop, on_timer, c);
+    if (call_try(c, &e)) {
+        CHECK(c->timer);                  /* of a list, everybody is known */
         loop_timer_start(c->timer, 1, 0); /* done is not called from here */
+    }
     return c;
 }
 
@@ -261,8 +325,7 @@ void route_cancel(struct route_call *c)
 {
     if (!c)
         return;
-    if (c->id)
-        rpc_cancel(c->r->o.node, c->id);
+    race_cancel(&c->race);
     call_free(c);
 }
 

@@ -21,8 +21,10 @@ struct route;
 struct route_opts {
     struct rpc_node *node; /* calls; outlives the route */
     struct loop *loop;
-    struct view *view;    /* outlives it, too */
-    uint64_t patience_ms; /* a shard without a leader for so long makes us unready; 0: at once */
+    struct view *view;       /* outlives it, too */
+    uint64_t patience_ms;    /* a shard without a leader for so long makes us unready; 0: at once */
+    uint64_t hedge_ms;       /* cluster.hedge_after: race.h; 0: nothing is sent twice */
+    struct metrics *metrics; /* may be NULL */
 };
 /* With a list, each address is checked and greeted at once. ERR_CONFIG, ERR_LIMIT. */
 NODISCARD int route_new(const struct route_opts *o, struct route **ret, struct err *e);

@@ -50,7 +50,8 @@ enum rpc_method {
     RPC_REPL_SNAPSHOT = 18,
     RPC_REPL_DIGEST = 19,
     RPC_LEDGER = 20, /* what came in and is there; of a distributor's acks */
-    RPC_METHODS = 21,
+    RPC_RELAY = 21,  /* a call for the leader of a shard: common/role/relay.h */
+    RPC_METHODS = 22,
 };
 
 struct rpc_net; /* process-wide: the table of inproc names, or the simulated network */
@@ -103,6 +104,7 @@ NODISCARD int rpc_peer_get(struct rpc_node *n, const char *addr, struct rpc_peer
 /* Answers pings. A new peer is not up until its first answer; calls to it wait. Calls to one that
  * is down fail at once. */
 bool rpc_peer_up(const struct rpc_peer *p);
+bool rpc_peer_down(const struct rpc_peer *p);
 /* Why a peer is not up, beginning with its address. */
 void rpc_peer_why(const struct rpc_peer *p, struct err *e);
 const char *rpc_peer_addr(const struct rpc_peer *p);
@@ -124,6 +126,11 @@ uint64_t rpc_call_left_ms(const struct rpc_call *c); /* until its deadline */
 /* Turns true when the caller canceled, restarted or its deadline passed. Other threads poll it by
  * __atomic_load_n(p, __ATOMIC_RELAXED). Valid until rpc_reply or rpc_fail. */
 const bool *rpc_call_canceled(const struct rpc_call *c);
+/* fn when that happens, on the loop; it may answer the call, which frees it. Not for a node that is
+ * freed. */
+void rpc_call_on_cancel(struct rpc_call *c, void (*fn)(void *cookie), void *cookie);
+/* Serves it as if it had come as this method, with these bytes: a part of its payload. */
+void rpc_call_as(struct rpc_call *c, enum rpc_method method, struct str payload);
 /* Exactly one of them, once, on the loop; inside the serve function is fine. */
 void rpc_reply(struct rpc_call *c, struct buf *payload); /* moves; over message_max: ERR_LIMIT */
 void rpc_fail(struct rpc_call *c, const struct err *e);

@@ -470,9 +470,8 @@ static enum rpc_drop port_parse(struct framed_port *p, struct str bytes, struct 
     if (!p->guard)
         return RPC_DROP_KEY;
     why = rpc_guard_open(p->guard, bytes, &bytes, ret_seal);
-    if (why == RPC_DROP_NONE && rpc_frame_parse_bare(bytes, min, max, ret, &why, &e) == 0 &&
-        !rpc_guard_agrees(p->guard, ret_seal, ret))
-        why = RPC_DROP_FORGED;
+    if (why == RPC_DROP_NONE && rpc_frame_parse_bare(bytes, min, max, ret, &why, &e) == 0)
+        why = rpc_guard_judge(p->guard, ret_seal, ret);
     return why;
 }
 

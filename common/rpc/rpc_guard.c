@@ -449,18 +449,26 @@ enum rpc_drop rpc_guard_open(struct rpc_guard *g, struct str in, struct str *ret
     return s ? open_next(g, s, ret_seal, in, ret) : open_first(g, with, ret_seal, in, ret);
 }
 
-bool rpc_guard_agrees(const struct rpc_guard *g, const struct rpc_seal *s,
-                      const struct rpc_frame *f)
+static bool agrees(const struct rpc_guard *g, const struct rpc_seal *s, const struct rpc_frame *f)
 {
     bool greeting = f->kind == RPC_PING || f->kind == RPC_PONG;
 
     if (f->epoch != s->epoch || f->lane != s->lane || greeting != (s->cls == RPC_SEAL_GREETING))
         return false;
-    if (f->kind == RPC_PONG)
-        return f->to_epoch == g->o.epoch && s->ticket;
-    if (f->kind == RPC_PING)
-        return !s->ticket;
+    if (greeting)
+        return (f->kind == RPC_PONG) == (s->ticket != 0);
     const struct session *in_session = map_str_get(g->sessions, str_n(s->salt, RPC_SEAL_SALT));
 
     return in_session && str_eq(f->addr, str_c(in_session->owner->addr));
+}
+
+enum rpc_drop rpc_guard_judge(const struct rpc_guard *g, const struct rpc_seal *s,
+                              const struct rpc_frame *f)
+{
+    if (!agrees(g, s, f))
+        return RPC_DROP_FORGED;
+    /* Who sealed it has the key: it answers a ping of the process that was here before. */
+    if (f->kind == RPC_PONG && f->to_epoch != g->o.epoch)
+        return RPC_DROP_EPOCH;
+    return RPC_DROP_NONE;
 }

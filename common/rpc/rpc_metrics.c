@@ -35,6 +35,7 @@ const char *rpc_method_name(uint16_t method)
         [RPC_REPL_SNAPSHOT] = "repl_snapshot",
         [RPC_REPL_DIGEST] = "repl_digest",
         [RPC_LEDGER] = "ledger",
+        [RPC_RELAY] = "relay",
     };
 
     return method < RPC_METHODS && names[method] ? names[method] : "other";

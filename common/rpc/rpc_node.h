@@ -50,7 +50,9 @@ struct rpc_call {
     struct rpc_peer *peer; /* who asked */
     uint64_t id, epoch, deadline_ns;
     uint16_t method;
-    bool canceled; /* read by other threads: only by atomics here */
+    bool canceled;                   /* read by other threads: only by atomics here */
+    void (*on_cancel)(void *cookie); /* NULL: nobody asked */
+    void *cancel_cookie;
     struct buf payload;
 };
 

@@ -267,6 +267,11 @@ bool rpc_peer_up(const struct rpc_peer *p)
     return p->state == RPC_PEER_UP;
 }
 
+bool rpc_peer_down(const struct rpc_peer *p)
+{
+    return p->state == RPC_PEER_DOWN;
+}
+
 void rpc_peer_why(const struct rpc_peer *p, struct err *e)
 {
     if (p->state == RPC_PEER_NEW)

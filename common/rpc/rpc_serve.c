@@ -14,9 +14,15 @@
 
 #define CALL_MAGIC MAGIC('C', 'A', 'L', 'L')
 
+/* Whoever asked to be told may answer the call, and free it. */
 static void cancel(struct rpc_call *c)
 {
+    void (*told)(void *cookie) = c->on_cancel;
+
     __atomic_store_n(&c->canceled, true, __ATOMIC_RELAXED);
+    c->on_cancel = NULL;
+    if (told)
+        told(c->cancel_cookie);
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -118,14 +124,19 @@ void rpc_reply(struct rpc_call *c, struct buf *payload)
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
+static int not_served(const struct rpc_node *n, uint16_t method, struct err *e)
+{
+    return err_set(e, ERR_UNIMPLEMENTED, "%s does not serve rpc method %u (%s)", n->advertise,
+                   method, rpc_method_name(method));
+}
+
 /* Why a request cannot be taken; 0 if it can. */
 static int refuse(const struct rpc_node *n, const struct rpc_msg *m, struct err *e)
 {
     if (n->drain != RPC_SERVING)
         return err_set(e, ERR_UNAVAILABLE, "%s is shutting down", n->advertise);
     if (m->method >= RPC_METHODS || !n->methods[m->method].fn)
-        return err_set(e, ERR_UNIMPLEMENTED, "%s does not serve rpc method %u (%s)", n->advertise,
-                       m->method, rpc_method_name(m->method));
+        return not_served(n, m->method, e);
     if (n->serving_len >= n->o.pending_max)
         return err_set(e, ERR_BUSY, "%s serves %zu requests already", n->advertise, n->serving_len);
     if (n->serving_len && n->serving_bytes + m->body.len > n->o.serving_max)
@@ -182,6 +193,28 @@ const bool *rpc_call_canceled(const struct rpc_call *c)
     return &c->canceled;
 }
 
+void rpc_call_on_cancel(struct rpc_call *c, void (*fn)(void *cookie), void *cookie)
+{
+    CHECK(c->magic == CALL_MAGIC);
+    c->on_cancel = fn;
+    c->cancel_cookie = cookie;
+}
+
+void rpc_call_as(struct rpc_call *c, enum rpc_method method, struct str payload)
+{
+    struct rpc_node *n = c->node;
+    struct err e;
+
+    CHECK(c->magic == CALL_MAGIC && n);
+    if (method >= RPC_METHODS || !n->methods[method].fn) {
+        (void)not_served(n, (uint16_t)method, &e);
+        rpc_fail(c, &e);
+        return;
+    }
+    c->method = (uint16_t)method;
+    n->methods[method].fn(n->methods[method].cookie, c, payload);
+}
+
 /* ---- nobody waits any more ------------------------------------------------------------------- */
 
 void rpc_serve_cancel(struct rpc_node *n, const struct rpc_msg *m)
@@ -219,6 +252,7 @@ void rpc_serve_detach(struct rpc_node *n)
     list_for (it, &n->serving) {
         struct rpc_call *c = container_of(it, struct rpc_call, link);
 
+        c->on_cancel = NULL;
         cancel(c);
         list_del(&c->link);
         c->peer->serving--;

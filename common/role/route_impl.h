@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * route_impl.h: inside a route, for route.c and race.c only.
+ */
+#ifndef COMMON_ROLE_ROUTE_IMPL_H
+#define COMMON_ROLE_ROUTE_IMPL_H
+
+#include <stdatomic.h>
+
+#include "common/role/route.h"
+#include "common/role/ways.h"
+
+struct route {
+    struct route_opts o;
+    bool moves;
+    struct rpc_peer **peers; /* of a list, one per ingester */
+    size_t peers_len;
+    _Atomic uint32_t shards;
+    uint64_t *missing_ms; /* by shard: since when nobody leads it; MISSING_NEVER: somebody does */
+    uint32_t missing_len;
+    struct ways *ways;
+};
+
+/* Is there more than one way to anybody? */
+static inline bool route_rounds(const struct route *r)
+{
+    return view_nodes_len(r->o.view) > 1;
+}
+
+/* An ingester that can pass a call on to the leader of this target, and its way; not `but`. NULL:
+ * there is none at the moment. */
+struct rpc_peer *route_helper(struct route *r, size_t target, const struct way *but,
+                              struct way **ret_way);
+
+/* race.c: asks for more where calls are late. */
+void race_tick(void *ways);
+
+#endif
