@@ -559,6 +559,7 @@ static void ingester_ring(void *self, struct json *j)
     json_arr_end(j);
     if (in->replicas)
         replicas_ring(in->replicas, j);
+    tier_ring(in->tier, j);
 }
 
 static void part_drained(void *cookie)

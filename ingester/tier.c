@@ -26,14 +26,16 @@
 #include "common/cold/place.h"
 #include "common/obs/log.h"
 #include "common/sys/thread.h"
+#include "ingester/tier_health.h"
 #include "ingester/tier_land.h"
 
 #define HANDLES_MAX 8
 #define UNITS_ROUND 256 /* of one shard */
+#define FAILING_MS  30000
 
 struct tier_shard { /* what is known of a shard from round to round; by place */
     uint32_t number;
-    bool known;
+    bool known, served;
     int64_t backup_ms; /* wall: of the newest head */
     uint64_t head;
     struct cold_generation generation; /* ours; now 0: none is taken */
@@ -49,9 +51,10 @@ struct tier {
     struct mutex lock;
     pthread_cond_t wake; /* stop */
     struct tier_land land;
+    struct tier_health health;
     struct tier_shard at[SHARDS_MAX];
     struct metric_cell *rows, *bytes, *units, *errors, *backups, *deleted, *age, *hits, *misses,
-        *cache_bytes;
+        *cache_bytes, *failing;
 };
 
 /* ---- waiting -------------------------------------------------------------------------------- */
@@ -291,7 +294,6 @@ static void back_up_shard(struct tier *t, struct tier_shard *at)
         rc = back_up(t, at, s, &e);
         shards_put(t->in->shards, s);
     }
-    metric_set(t->age, at->backup_ms ? (now - at->backup_ms) / 1000 : 0);
     if (rc && !stopped(t))
         failed(t, at->number, "a backup could not be written; the one before stays", &e);
 }
@@ -331,6 +333,17 @@ static void count_cache(struct tier *t)
     metric_set(t->cache_bytes, (int64_t)st.bytes);
 }
 
+/* Of the shard whose newest backup is the oldest. */
+static void count_age(struct tier *t)
+{
+    int64_t now = clock_wall_ms(t->in->ctx->env->clock), oldest = now;
+
+    for (size_t i = 0; i < SHARDS_MAX; i++)
+        if (t->at[i].served && t->at[i].backup_ms)
+            oldest = MIN(oldest, t->at[i].backup_ms);
+    metric_set(t->age, (now - oldest) / 1000);
+}
+
 static void round_once(struct tier *t)
 {
     struct shard *all[SHARDS_MAX];
@@ -342,9 +355,12 @@ static void round_once(struct tier *t)
         numbers[i] = shard_number(all[i]);
     if (n > 0)
         shards_put_all(t->in->shards, all, (size_t)n);
+    for (size_t i = 0; i < SHARDS_MAX; i++)
+        t->at[i].served = false;
     for (int i = 0; i < n && !stopped(t); i++) {
         struct tier_shard *at = known(t, numbers[i], numbers, n);
 
+        at->served = true;
         move_shard(t, at);
         back_up_shard(t, at);
     }
@@ -357,14 +373,15 @@ static void run(void *cookie)
     struct err e = { 0 };
 
     while (!stopped(t)) {
-        if (!t->o && cold_place_open(t->conf, t->in->ctx->env, &t->stop, &t->o, &e)) {
+        if (!t->o && cold_place_open(t->conf, t->in->ctx->env, &t->stop, &t->o, &e))
             t->o = NULL;
-            metric_add(t->errors, 1);
-            log_warn("the cold tier cannot be opened", KV_ERR(&e));
-        }
-        if (t->o)
+        int rc = tier_health_look(&t->health, t->o, t->in->ctx->env->clock, &e);
+        if (!rc)
             round_once(t);
-        wait_ms(t, t->conf->interval_ms);
+        metric_set(t->failing, rc != 0);
+        metric_add(t->errors, rc != 0);
+        count_age(t);
+        wait_ms(t, rc ? MIN(t->conf->interval_ms, FAILING_MS) : t->conf->interval_ms);
     }
 }
 
@@ -401,7 +418,9 @@ static void make_metrics(struct tier *t)
     t->deleted = cell(t, METRIC_COUNTER, "embertree_cold_deleted_total",
                       "Objects deleted that nothing named");
     t->age = cell(t, METRIC_GAUGE, "embertree_cold_backup_age_seconds",
-                  "Age of the newest backup of the shard looked at last");
+                  "Age of the newest backup of the shard where it is the oldest");
+    t->failing = cell(t, METRIC_GAUGE, "embertree_cold_failing",
+                      "1: the object store cannot be used; /ring says why");
     t->hits = cell(t, METRIC_GAUGE, "embertree_cold_cache_hits", "Pieces read from the cache");
     t->misses =
         cell(t, METRIC_GAUGE, "embertree_cold_cache_misses", "Pieces read from the object store");
@@ -437,6 +456,7 @@ int tier_open(struct ingester *in, struct tier **ret, struct err *e)
     CHECK(pthread_cond_init(&t->wake, &monotonic) == 0);
     CHECK(pthread_condattr_destroy(&monotonic) == 0);
     tier_land_init(&t->land);
+    tier_health_init(&t->health);
     if (cold_cache_new(&o, &t->cache, e)) {
         tier_free(t);
         return e->code;
@@ -450,6 +470,14 @@ void tier_begin(struct tier *t)
 {
     if (t && !t->in->ctx->simulated)
         thread_start(&t->thread, "cold", run, t);
+}
+
+void tier_ring(struct tier *t, struct json *j)
+{
+    if (!t)
+        return;
+    json_key(j, "cold");
+    tier_health_json(&t->health, j);
 }
 
 void tier_stop(struct tier *t)
@@ -473,6 +501,7 @@ void tier_free(struct tier *t)
     for (size_t i = 0; i < SHARDS_MAX; i++)
         backup_sweep_free(t->at[i].sweep);
     tier_land_deinit(&t->land);
+    tier_health_deinit(&t->health);
     CHECK(pthread_cond_destroy(&t->wake) == 0);
     mutex_deinit(&t->lock);
     xfree(t);

@@ -6,6 +6,7 @@
 #ifndef INGESTER_TIER_H
 #define INGESTER_TIER_H
 
+#include "common/base/json.h"
 #include "ingester/state.h"
 
 struct tier;
@@ -16,6 +17,8 @@ NODISCARD int tier_open(struct ingester *in, struct tier **ret, struct err *e);
  * (NULL) a database whose rows are partly far away is refused. Any thread. */
 NODISCARD int tier_wrap(struct tier *t, uint32_t shard, struct kv *kv, struct kv **ret,
                         struct err *e);
+/* "cold": can the object store be used? Loop. */
+void tier_ring(struct tier *t, struct json *j);
 void tier_begin(struct tier *t); /* NULL is fine; so below */
 /* Gives up what it is at; it touches no shard any more when this returns. Loop. */
 void tier_stop(struct tier *t);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cold_place: dir:/path, or s3://bucket/prefix with an endpoint and a file of keys. Keys are read
- * each time a handle is opened, so that a file that was renewed is used by the next one.
+ * cold_place: dir:/path, or s3://bucket/prefix with an endpoint and a file of keys, which
+ * is read again for each request.
  */
 #include "common/cold/place.h"
 
@@ -9,8 +9,7 @@
 
 #include "common/base/mem.h"
 
-#define ST              struct cold_conf
-#define CREDENTIALS_MAX (4 * KIB)
+#define ST struct cold_conf
 
 static const struct conf_row rows[] = {
     CONF_STR(ST, url, "url", "",
@@ -20,7 +19,7 @@ static const struct conf_row rows[] = {
     CONF_STR(ST, s3_region, "s3_region", "us-east-1", "Region that requests are signed for."),
     CONF_STR(ST, s3_credentials_file, "s3_credentials_file", "",
              "File with the access key, the secret key and, if there is one, the session token: a "
-             "line each."),
+             "line each. Read again for each request."),
     CONF_STR(ST, s3_ca_file, "s3_ca_file", "",
              "Certificates (PEM) to trust instead of the system's."),
     CONF_BOOL(ST, s3_path_style, "s3_path_style", "false",
@@ -40,49 +39,6 @@ static const struct conf_row rows[] = {
 const struct conf_table cold_options = { "cold", "Cold tier: old data in an object store", rows,
                                          ARRAY_LEN(rows), sizeof(ST) };
 
-struct keys {
-    char access[300], secret[300], token[3000];
-};
-
-static bool take_line(struct str *rest, bool *more, char *ret, size_t size)
-{
-    struct str line = STR_NULL;
-
-    if (!str_next(rest, '\n', more, &line))
-        line = STR_NULL;
-    line = str_trim(line);
-    if (line.len >= size)
-        return false;
-    if (line.len)
-        memcpy(ret, line.ptr, line.len);
-    ret[line.len] = '\0';
-    return true;
-}
-
-static int read_keys(const struct cold_conf *c, struct env *env, struct keys *ret, struct err *e)
-{
-    struct buf text;
-    struct str rest;
-    bool more = true;
-    int rc;
-
-    if (!c->s3_credentials_file[0])
-        return err_set(e, ERR_CONFIG, "cold.url is a bucket; give cold.s3_credentials_file");
-    buf_init(&text, CREDENTIALS_MAX);
-    rc = env->fs->read_file(env->fs, c->s3_credentials_file, &text, e);
-    rest = buf_str(&text);
-    if (!rc && (!take_line(&rest, &more, ret->access, sizeof(ret->access)) ||
-                !take_line(&rest, &more, ret->secret, sizeof(ret->secret)) ||
-                !take_line(&rest, &more, ret->token, sizeof(ret->token)) || !ret->access[0] ||
-                !ret->secret[0]))
-        rc = err_set(e, ERR_CONFIG,
-                     "want the access key, the secret key and maybe a token in it, a line each");
-    if (text.ptr)
-        explicit_bzero(text.ptr, text.len);
-    buf_deinit(&text);
-    return rc ? err_wrap(e, "cold.s3_credentials_file %s", c->s3_credentials_file) : 0;
-}
-
 static int open_bucket(const struct cold_conf *c, struct str rest, struct env *env,
                        const atomic_bool *stop, struct object_store **ret, struct err *e)
 {
@@ -90,9 +46,10 @@ static int open_bucket(const struct cold_conf *c, struct str rest, struct env *e
     struct str bucket = slash < 0 ? rest : str_sub(rest, 0, (size_t)slash);
     struct str prefix = slash < 0 ? STR_NULL : str_sub(rest, (size_t)slash + 1, rest.len);
     char name[80], path[260];
-    struct keys keys = { "", "", "" };
-    int rc = read_keys(c, env, &keys, e);
+    int rc = 0;
 
+    if (!c->s3_credentials_file[0])
+        rc = err_set(e, ERR_CONFIG, "cold.url is a bucket; give cold.s3_credentials_file");
     if (!rc && (bucket.len >= sizeof(name) || prefix.len + 2 > sizeof(path)))
         rc = err_set(e, ERR_CONFIG, "cold.url is too long");
     if (!rc) {
@@ -105,16 +62,13 @@ static int open_bucket(const struct cold_conf *c, struct str rest, struct env *e
             .bucket = name,
             .prefix = path,
             .region = c->s3_region,
-            .access_key = keys.access,
-            .secret_key = keys.secret,
-            .session_token = keys.token,
+            .keys_file = c->s3_credentials_file,
             .path_style = c->s3_path_style,
             .ca_file = c->s3_ca_file,
             .stop = stop,
         };
         rc = object_s3_open(&o, ret, e) ? err_wrap(e, "section cold") : 0;
     }
-    explicit_bzero(&keys, sizeof(keys));
     return rc;
 }
 

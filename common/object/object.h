@@ -37,6 +37,8 @@ struct object_s3_opts {
     const char *region;   /* "" : us-east-1, which servers other than Amazon's mostly accept */
     const char *access_key, *secret_key;
     const char *session_token; /* "" : none */
+    const char *keys_file;     /* NULL, or in place of these three: s3_keys.h. It is read again for
+                                * each request; while it cannot be, the keys before hold */
     bool path_style;           /* http://host/bucket/name instead of http://bucket.host/name */
     const char *ca_file;       /* of https; "": the system's */
     uint32_t timeout_ms;       /* of one attempt; 0: 30 s */

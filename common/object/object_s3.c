@@ -19,6 +19,7 @@
 #include "common/base/mem.h"
 #include "common/net/http_client.h"
 #include "common/object/object_impl.h"
+#include "common/object/s3_keys.h"
 #include "common/object/s3_xml.h"
 #include "common/object/sigv4.h"
 
@@ -30,14 +31,14 @@
 #define ANSWER_MAX     (4 * MIB) /* of a listing of 1,000 names, or an error */
 #define LINE_MAX_BYTES 2048
 #define LIST_PAGE      "1000"
-#define KEY_MAX        256
 
 struct s3_store {
     struct object_store base;
     struct env *env;
     struct http_client *client;
     char *scheme, *host, *root; /* root: "/bucket" or "" */
-    char *prefix, *region, *access_key, *secret_key, *session_token, *ca_file;
+    char *prefix, *region, *keys_file, *ca_file;
+    struct s3_keys keys;
     uint32_t timeout_ms, tries;
     const atomic_bool *stop;
 };
@@ -81,7 +82,7 @@ static bool add_line(struct lines *l, const char *name, struct str value)
 static int sign(struct s3_store *s, const struct ask *a, struct str path, struct lines *ret,
                 struct err *e)
 {
-    const struct sigv4_keys keys = { s->access_key, s->secret_key, s->region, "s3" };
+    const struct sigv4_keys keys = { s->keys.access, s->keys.secret, s->region, "s3" };
     struct sigv4_header h[SIGV4_HEADERS_MAX];
     char date[SIGV4_DATE_LEN + 1], payload[SIGV4_HEX_LEN + 1];
     struct sigv4_request r = { a->method, path, a->query, h, 0, payload };
@@ -93,9 +94,8 @@ static int sign(struct s3_store *s, const struct ask *a, struct str path, struct
     h[r.headers_len++] = (struct sigv4_header){ "host", str_c(s->host) };
     h[r.headers_len++] = (struct sigv4_header){ "x-amz-date", str_c(date) };
     h[r.headers_len++] = (struct sigv4_header){ "x-amz-content-sha256", str_c(payload) };
-    if (s->session_token[0])
-        h[r.headers_len++] =
-            (struct sigv4_header){ "x-amz-security-token", str_c(s->session_token) };
+    if (s->keys.token[0])
+        h[r.headers_len++] = (struct sigv4_header){ "x-amz-security-token", str_c(s->keys.token) };
     if (a->range[0])
         h[r.headers_len++] = (struct sigv4_header){ "range", str_c(a->range) };
     if (a->if_absent)
@@ -110,6 +110,35 @@ static int sign(struct s3_store *s, const struct ask *a, struct str path, struct
         ok = ok && add_line(ret, "content-type", STR("application/octet-stream"));
     buf_deinit(&auth);
     return ok ? 0 : err_set(e, ERR_CONFIG, "keys, region or token of S3 are too long");
+}
+
+/* What to do about it. */
+static const char *hint_of(const char *what, int status)
+{
+    static const struct {
+        const char *what, *hint;
+    } rows[] = {
+        { "NoSuchBucket", "; make the bucket, or name the right one" },
+        { "RequestTimeTooSkewed", "; the clock of this machine or of the server is wrong" },
+        { "InvalidAccessKeyId", "; put a key that is known there into the file" },
+        { "SignatureDoesNotMatch", "; is the secret key the access key's, and nothing between us "
+                                   "changes requests?" },
+        { "ExpiredToken", "; put new keys into the file of keys, it is read again" },
+        { "InvalidToken", "; put new keys into the file of keys, it is read again" },
+        { "AccessDenied", "; the key has to be allowed to list the bucket, to get, put and delete "
+                          "objects below the prefix" },
+        { "AuthorizationHeaderMalformed", "; is the region right?" },
+        { "PermanentRedirect", "; region and endpoint have to be the bucket's" },
+        { "TemporaryRedirect", "; region and endpoint have to be the bucket's" },
+        { "InvalidBucketName", "; does the server want path style?" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (strcmp(what, rows[i].what) == 0)
+            return rows[i].hint;
+    if (status == 301 || status == 307)
+        return "; region and endpoint have to be the bucket's";
+    return status == 401 || status == 403 ? "; are keys, their rights and clocks right?" : "";
 }
 
 static int answer_error(const struct s3_store *s, const struct ask *a, int status, struct str body,
@@ -142,8 +171,9 @@ static int answer_error(const struct s3_store *s, const struct ask *a, int statu
         if (status >= 500)
             code = ERR_UNAVAILABLE;
     }
-    return err_set(e, code, "%s: %s %.*s was answered with %d%s%s%s%s", s->base.where, a->method,
-                   STR_ARG(a->name), status, what[0] ? " " : "", what, text[0] ? ": " : "", text);
+    return err_set(e, code, "%s: %s %.*s was answered with %d%s%s%s%s%s", s->base.where, a->method,
+                   STR_ARG(str_sub(a->name, 0, 100)), status, what[0] ? " " : "", what,
+                   text[0] ? ": " : "", text, hint_of(what, status));
 }
 
 /* Of the deadline of the requests at hand. */
@@ -216,6 +246,15 @@ static bool pause_ms(const struct s3_store *s, uint64_t ms)
     return !(s->stop && atomic_load(s->stop));
 }
 
+/* Keys that are being renewed may for a moment not be there, or only half. */
+static void renew_keys(struct s3_store *s)
+{
+    struct err e;
+
+    if (s->keys_file && s3_keys_read(s->env->fs, s->keys_file, &s->keys, &e))
+        return;
+}
+
 static int request(struct s3_store *s, struct ask *a, struct err *e)
 {
     size_t had = a->answer ? a->answer->len : 0;
@@ -224,7 +263,10 @@ static int request(struct s3_store *s, struct ask *a, struct err *e)
     for (uint32_t i = 1;; i++) {
         struct err why = { 0 };
         uint8_t jitter;
-        int rc = attempt(s, a, &asked, &why);
+        int rc;
+
+        renew_keys(s);
+        rc = attempt(s, a, &asked, &why);
 
         if (rc == 0)
             return 0;
@@ -355,13 +397,6 @@ static int s3_list(struct object_store *o, struct str prefix, struct str after, 
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-static void free_secret(char *s)
-{
-    if (s)
-        explicit_bzero(s, strlen(s));
-    xfree(s);
-}
-
 static void s3_close(struct object_store *o)
 {
     struct s3_store *s = s3_of(o);
@@ -372,9 +407,8 @@ static void s3_close(struct object_store *o)
     xfree(s->root);
     xfree(s->prefix);
     xfree(s->region);
-    xfree(s->access_key);
-    free_secret(s->secret_key);
-    free_secret(s->session_token);
+    xfree(s->keys_file);
+    s3_keys_clear(&s->keys);
     xfree(s->ca_file);
     xfree(s);
 }
@@ -394,11 +428,25 @@ static int check_opts(const struct object_s3_opts *o, struct err *e)
                        "prefix \"%.80s\": want \"name/\" or \"a/b/\" of [A-Za-z0-9._-], at most "
                        "200 bytes, or nothing",
                        o->prefix);
+    if (strlen(o->region) > 64)
+        return err_set(e, ERR_CONFIG, "the region of S3 is too long");
+    return 0;
+}
+
+static int first_keys(const struct object_s3_opts *o, struct s3_keys *k, struct err *e)
+{
+    const char *token = o->session_token ? o->session_token : "";
+
+    if (o->keys_file)
+        return s3_keys_read(o->env->fs, o->keys_file, k, e);
     if (!o->access_key[0] || !o->secret_key[0])
         return err_set(e, ERR_CONFIG, "S3 wants an access key and a secret key");
-    if (strlen(o->access_key) > KEY_MAX || strlen(o->secret_key) > KEY_MAX ||
-        strlen(o->region) > 64)
-        return err_set(e, ERR_CONFIG, "a key or the region of S3 is too long");
+    if (strlen(o->access_key) >= sizeof(k->access) || strlen(o->secret_key) >= sizeof(k->secret) ||
+        strlen(token) >= sizeof(k->token))
+        return err_set(e, ERR_CONFIG, "a key of S3 is too long");
+    (void)snprintf(k->access, sizeof(k->access), "%s", o->access_key);
+    (void)snprintf(k->secret, sizeof(k->secret), "%s", o->secret_key);
+    (void)snprintf(k->token, sizeof(k->token), "%s", token);
     return 0;
 }
 
@@ -425,13 +473,16 @@ int object_s3_open(const struct object_s3_opts *o, struct object_store **ret, st
 {
     static const struct object_ops ops = { s3_put, s3_read, s3_size, s3_list, s3_del, s3_close };
     struct s3_store *s;
+    struct s3_keys keys = { "", "", "" };
     char root[128] = "", *host;
 
-    if (check_opts(o, e))
+    if (check_opts(o, e) || first_keys(o, &keys, e))
         return e->code;
     host = host_of(o);
-    if (!host)
+    if (!host) {
+        s3_keys_clear(&keys);
         return err_set(e, ERR_CONFIG, "the endpoint of S3 is too long");
+    }
     if (o->path_style)
         (void)snprintf(root, sizeof(root), "/%s", o->bucket);
     s = XNEW(struct s3_store);
@@ -443,9 +494,9 @@ int object_s3_open(const struct object_s3_opts *o, struct object_store **ret, st
     s->root = xstrdup(root);
     s->prefix = xstrdup(o->prefix);
     s->region = xstrdup(o->region[0] ? o->region : "us-east-1");
-    s->access_key = xstrdup(o->access_key);
-    s->secret_key = xstrdup(o->secret_key);
-    s->session_token = xstrdup(o->session_token ? o->session_token : "");
+    s->keys_file = o->keys_file ? xstrdup(o->keys_file) : NULL;
+    s->keys = keys;
+    s3_keys_clear(&keys);
     s->ca_file = xstrdup(o->ca_file ? o->ca_file : "");
     s->timeout_ms = o->timeout_ms ? o->timeout_ms : TIMEOUT_MS;
     s->tries = o->tries ? o->tries : TRIES;

@@ -7,11 +7,15 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import cluster
 import s3_server
 from rate import TOOLS
+
+
+server_secret = s3_server.SECRET
 
 
 class Client:
@@ -117,6 +121,82 @@ def main():
                                                                      data=b"1")
                 assert "NoSuchBucket" in text, text
 
+            def test_what_to_do_is_said():
+                for hint, env in (("make the bucket", {"S3_BUCKET": "nobody"}),
+                                  ("the clock of this machine", {"S3_SKEW_MS": "3600000"}),
+                                  ("the clock of this machine", {"S3_SKEW_MS": "-3600000"}),
+                                  ("a key that is known there", {"S3_KEY": "nobody"}),
+                                  ("the secret key the access key's", {"S3_SECRET": "wrong"})):
+                    text = s3_client(server, **env).refused("ERR_CONFIG", "put", "said", data=b"1")
+                    assert hint in text, (env, text)
+                    assert server_secret not in text, text
+
+            def test_keys_change():
+                """One handle, and a file of keys that is written anew under it, that is gone for a
+                moment, half written, wrong."""
+                keys = os.path.join(folder, "keys")
+
+                def write(*lines):
+                    with open(keys, "w", encoding="ascii") as f:
+                        f.write("".join(line + "\n" for line in lines))
+
+                s3_client(server).ok("put", "turned", data=b"12345")
+                write(s3_server.KEY, "an old secret")
+                with subprocess.Popen([TOOLS / "tool_object", server.url, "turns", "turned"], text=True,
+                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                      env={**os.environ, "S3_KEYS_FILE": keys}) as child:
+                    def ask():
+                        child.stdin.write("\n")
+                        child.stdin.flush()
+                        return child.stdout.readline().strip()
+
+                    assert ask().startswith("ERR_CONFIG: "), "keys that do not hold yet"
+                    write(s3_server.KEY, s3_server.SECRET)
+                    assert ask() == "5"
+                    write(s3_server.KEY)
+                    assert ask() == "5", "half a file"
+                    os.unlink(keys)
+                    assert ask() == "5", "no file"
+                    write(s3_server.KEY, "revoked")
+                    assert ask().startswith("ERR_CONFIG: ")
+                    write(s3_server.KEY, s3_server.SECRET)
+                    assert ask() == "5"
+                    child.stdin.close()
+                    assert child.wait(20) == 0
+                os.unlink(keys)
+                s3_client(server, S3_KEYS_FILE=keys).refused("ERR_NOT_FOUND", "size", "turned")
+                write("only one line")
+                s3_client(server, S3_KEYS_FILE=keys).refused("ERR_CONFIG", "size", "turned")
+
+            def test_a_server_says_it():
+                """Wrong keys are known from the start, not when the first data are old enough; who serves
+                goes on, and nobody restarts anything when they are right."""
+                keys = os.path.join(folder, "server-keys")
+                with open(keys, "w", encoding="ascii") as f:
+                    f.write(f"{s3_server.KEY}\nwrong\n")
+                with cluster.AllInOne(f"--cold.url=s3://{s3_server.BUCKET}/said", "--cold.s3-path-style",
+                                      f"--cold.s3-endpoint={server.url}", f"--cold.s3-credentials-file={keys}",
+                                      "--cold.interval=1s", "--cold.backup-interval=0s") as one:
+                    def cold():
+                        return one.process.get("/ring").json()["roles"]["ingester"]["cold"]
+
+                    def wait_until(what):
+                        until = time.monotonic() + 40
+                        while not what():
+                            assert time.monotonic() < until, (cold(), one.process.tail())
+                            time.sleep(0.1)
+
+                    wait_until(lambda: cold()["failing"])
+                    assert "SignatureDoesNotMatch" in cold()["why"], cold()
+                    wait_until(lambda: one.process.metric("embertree_cold_failing") == 1)
+                    assert one.process.get("/readyz").status == 200
+                    assert one.process.log.read_text().count("cannot be used") == 1
+                    with open(keys, "w", encoding="ascii") as f:
+                        f.write(f"{s3_server.KEY}\n{s3_server.SECRET}\n")
+                    wait_until(lambda: not cold()["failing"])
+                    wait_until(lambda: one.process.metric("embertree_cold_failing") == 0)
+                    assert "can be used again" in one.process.log.read_text()
+
             def test_failures_are_tried_again():
                 client = s3_client(server)
                 for status in (503, 500, 429, 0):
@@ -133,7 +213,8 @@ def main():
                 assert int(client.ok("size", "again/503")) == 100000
 
             cluster.main([test_folder, test_bucket, test_prefix_and_region, test_many_pages,
-                          test_wrong_secret, test_failures_are_tried_again])
+                          test_wrong_secret, test_what_to_do_is_said, test_keys_change, test_a_server_says_it,
+                          test_failures_are_tried_again])
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
  *
  * tool_object WHERE COMMAND ...: the object store from the command line, for tests.
  *   WHERE    a folder, or an endpoint, http://host:port (bucket and keys: S3_BUCKET, S3_KEY,
- *            S3_SECRET, S3_PREFIX, S3_REGION; path style)
+ *            S3_SECRET or S3_KEYS_FILE, S3_PREFIX, S3_REGION; path style; S3_SKEW_MS: our clock)
+ *   turns NAME   by one handle: for each line of standard input NAME's size is asked, and said
  *   put NAME < bytes | get NAME FROM LEN | size NAME | list PREFIX AFTER | delete NAME
  * Exit: 0, or 1 with "ERR_X: text" on standard error.
  */
@@ -20,14 +21,22 @@ static const char *env_or(const char *name, const char *other)
 
 static int open_where(const char *where, struct object_store **ret, struct err *e)
 {
+    static struct clock_fake clock;
+    static struct env env;
+    env = *env_real();
+    if (getenv("S3_SKEW_MS")) {
+        clock_fake_init(&clock, clock_wall_ms(env.clock) + atoll(getenv("S3_SKEW_MS")));
+        env.clock = &clock.clock;
+    }
     struct object_s3_opts o = {
-        .env = env_real(),
+        .env = &env,
         .endpoint = where,
         .bucket = env_or("S3_BUCKET", "profiles"),
         .prefix = env_or("S3_PREFIX", ""),
         .region = env_or("S3_REGION", ""),
         .access_key = env_or("S3_KEY", ""),
         .secret_key = env_or("S3_SECRET", ""),
+        .keys_file = getenv("S3_KEYS_FILE"),
         .path_style = true,
         .timeout_ms = 5000,
     };
@@ -72,6 +81,22 @@ static int get(struct object_store *o, struct str name, const char *from, const 
     return rc;
 }
 
+static void turns(struct object_store *o, struct str name)
+{
+    char line[16];
+
+    while (fgets(line, sizeof(line), stdin)) {
+        struct err e = { 0 };
+        uint64_t size;
+
+        if (object_size(o, name, &size, &e))
+            (void)printf("%s: %s\n", err_name(e.code), e.text);
+        else
+            (void)printf("%" PRIu64 "\n", size);
+        (void)fflush(stdout);
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct object_store *o;
@@ -93,6 +118,8 @@ int main(int argc, char **argv)
         rc = object_size(o, name, &size, &e);
     else if (str_eqc(command, "list") && argc == 5)
         rc = object_list(o, name, str_c(argv[4]), print_name, NULL, &e);
+    else if (str_eqc(command, "turns"))
+        turns(o, name);
     else if (str_eqc(command, "delete"))
         rc = object_delete(o, name, &e);
     else

@@ -40,7 +40,8 @@ function wrong(req, body) {
   if (req.headers["x-amz-content-sha256"] !== sha256(body)) return "the body has another hash";
   const asked = Date.parse(req.headers["x-amz-date"].replace(
     /(....)(..)(..)T(..)(..)(..)Z/, "$1-$2-$3T$4:$5:$6Z"));
-  if (!(Math.abs(asked - Date.now()) < 15 * 60 * 1000)) return "the date is far away";
+  if (!(Math.abs(asked - Date.now()) < 15 * 60 * 1000)) return "RequestTimeTooSkewed";
+  if (!auth.includes(`Credential=${KEY}/`)) return "InvalidAccessKeyId";
   const headers = {};
   for (const name of names) headers[name] = req.headers[name];
   const again = aws4.sign({
@@ -82,7 +83,7 @@ async function answer(req, res, body) {
   const why = wrong(req, body);
   if (why) {
     seen.refused++;
-    return res.writeHead(403).end(xml("SignatureDoesNotMatch", why));
+    return res.writeHead(403).end(xml(/^\w+$/.test(why) ? why : "SignatureDoesNotMatch", why));
   }
   if (req.method === "PUT" && req.headers["if-none-match"] === "*"
       && (await pass(req, body, "HEAD")).status === 200)

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ingester/tier_health.h"
+
+#include "common/obs/log.h"
+
+void tier_health_init(struct tier_health *h)
+{
+    *h = (struct tier_health){ .looked = false };
+    mutex_init(&h->lock);
+}
+
+void tier_health_deinit(struct tier_health *h)
+{
+    mutex_deinit(&h->lock);
+}
+
+static bool first_only(void *cookie, struct str name, uint64_t size)
+{
+    (void)cookie;
+    (void)name;
+    (void)size;
+    return false;
+}
+
+/* True: it is news. */
+static bool note(struct tier_health *h, const struct err *why, int64_t now_ms)
+{
+    mutex_lock(&h->lock);
+    bool news = !h->looked || h->failing != (why != NULL);
+    h->looked = true;
+    h->failing = why != NULL;
+    if (why)
+        h->why = *why;
+    if (news)
+        h->since_ms = now_ms;
+    mutex_unlock(&h->lock);
+    return news;
+}
+
+int tier_health_look(struct tier_health *h, struct object_store *o, const struct clock *clock,
+                     struct err *e)
+{
+    bool before = h->looked; /* only this thread writes it */
+    int rc = e->code;
+
+    if (o) {
+        object_deadline(o, clock_mono_ms(clock) + TIER_HEALTH_MS);
+        rc = object_list(o, STR("health/"), STR_NULL, first_only, NULL, e);
+        object_deadline(o, 0);
+    }
+    if (rc == ERR_CANCELED)
+        return rc;
+    if (!note(h, rc ? e : NULL, clock_wall_ms(clock)))
+        return rc;
+    if (rc)
+        log_error("the object store of the cold tier cannot be used: old data stay here, backups "
+                  "wait, and questions that reach what is there end with an error",
+                  KV_ERR(e));
+    else if (before)
+        log_info("the object store of the cold tier can be used again",
+                 KV_CSTR("store", object_where(o)));
+    return rc;
+}
+
+void tier_health_json(struct tier_health *h, struct json *j)
+{
+    json_obj(j);
+    mutex_lock(&h->lock);
+    json_key(j, "looked");
+    json_bool(j, h->looked);
+    json_key(j, "failing");
+    json_bool(j, h->failing);
+    if (h->looked) {
+        json_key(j, "sinceMs");
+        json_i64(j, h->since_ms);
+    }
+    if (h->failing) {
+        json_key(j, "why");
+        json_cstr(j, h->why.text);
+    }
+    mutex_unlock(&h->lock);
+    json_obj_end(j);
+}
