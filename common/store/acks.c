@@ -12,8 +12,7 @@
 #define DROP_ROWS 512
 #define DROP_MS   60000
 
-/* 0 with *ret 0: there is no such tenant. */
-static int tenant_number(struct store_view *v, struct str tenant, uint32_t *ret, struct err *e)
+int ledger_tenant_number(struct store_view *v, struct str tenant, uint32_t *ret, struct err *e)
 {
     struct buf key, value;
     int rc = 0;
@@ -42,7 +41,7 @@ int store_acks(struct store_view *v, uint64_t distributor, uint32_t epoch, struc
     struct key k;
 
     *ret = (struct acks){ 0 };
-    if (tenant_number(v, tenant, &number, e))
+    if (ledger_tenant_number(v, tenant, &number, e))
         return e->code;
     ledger_acks_key(&k, distributor, epoch, number);
     int rc = number ? kv_get(v->s->kv, v->snap, KV_META, key_str(&k), &row, e) : ERR_NOT_FOUND;
@@ -61,7 +60,7 @@ int store_acks_known(struct store_view *v, struct str tenant, const uint8_t wid[
     uint32_t number, high = wid_bucket(v->engine_ms) + 1;
     uint32_t hours = v->s->o.wid_horizon_ms / (uint32_t)WID_BUCKET_MS + 2;
     struct buf row;
-    int rc = tenant_number(v, tenant, &number, e);
+    int rc = ledger_tenant_number(v, tenant, &number, e);
 
     *ret = false;
     buf_init(&row, KIB);

@@ -173,6 +173,7 @@ enum key_table {
     KEY_DOC_CHUNK = 0x71,
     KEY_LEDGER_PAST = 0x72,
     KEY_LEDGER_DUPLICATES = 0x73,
+    KEY_LEDGER_ACCEPTED = 0x74,
     KEY_COLD = 0x78,
     KEY_COLD_HIDE = 0x79,
     KEY_ACKS = 0x80,

@@ -19,7 +19,6 @@
 #include "common/store/vec.h"
 
 #define VERSION     1
-#define SUM_LEN     33
 #define CONTROL_LEN 21
 
 /* ---- sums ---- */
@@ -59,7 +58,7 @@ int ledger_of(struct str vector, struct ledger_sum *ret, struct err *e)
 
 /* ---- rows ---- */
 
-static void put_sum(const struct ledger_sum *x, char *out)
+void ledger_sum_put(const struct ledger_sum *x, char out[LEDGER_SUM_LEN])
 {
     out[0] = x->saturated;
     put_u64be(out + 1, x->rows);
@@ -68,7 +67,7 @@ static void put_sum(const struct ledger_sum *x, char *out)
     put_u64be(out + 25, x->fp);
 }
 
-static bool get_sum(const char *row, struct ledger_sum *ret)
+bool ledger_sum_read(const char row[LEDGER_SUM_LEN], struct ledger_sum *ret)
 {
     *ret = (struct ledger_sum){ .saturated = row[0] != 0,
                                 .rows = get_u64be(row + 1),
@@ -87,12 +86,12 @@ static int wrong_row(struct str row, const char *what, struct err *e)
 void ledger_in_put(const struct ledger_sum *r, char out[LEDGER_IN_LEN])
 {
     out[0] = VERSION;
-    put_sum(r, out + 1);
+    ledger_sum_put(r, out + 1);
 }
 
 int ledger_in_read(struct str row, struct ledger_sum *ret, struct err *e)
 {
-    if (row.len != LEDGER_IN_LEN || row.ptr[0] != VERSION || !get_sum(row.ptr + 1, ret))
+    if (row.len != LEDGER_IN_LEN || row.ptr[0] != VERSION || !ledger_sum_read(row.ptr + 1, ret))
         return wrong_row(row, "came in", e);
     return 0;
 }
@@ -101,18 +100,19 @@ void ledger_out_put(const struct ledger_out *r, char out[LEDGER_OUT_LEN])
 {
     out[0] = VERSION;
     out[1] = r->closed;
-    put_sum(&r->sealed, out + 2);
-    put_sum(&r->deleted_raw, out + 2 + SUM_LEN);
-    put_sum(&r->deleted, out + 2 + (size_t)2 * SUM_LEN);
-    put_sum(&r->expired, out + 2 + (size_t)3 * SUM_LEN);
+    ledger_sum_put(&r->sealed, out + 2);
+    ledger_sum_put(&r->deleted_raw, out + 2 + LEDGER_SUM_LEN);
+    ledger_sum_put(&r->deleted, out + 2 + (size_t)2 * LEDGER_SUM_LEN);
+    ledger_sum_put(&r->expired, out + 2 + (size_t)3 * LEDGER_SUM_LEN);
 }
 
 int ledger_out_read(struct str row, struct ledger_out *ret, struct err *e)
 {
     if (row.len != LEDGER_OUT_LEN || row.ptr[0] != VERSION || (row.ptr[1] & ~1) ||
-        !get_sum(row.ptr + 2, &ret->sealed) || !get_sum(row.ptr + 2 + SUM_LEN, &ret->deleted_raw) ||
-        !get_sum(row.ptr + 2 + (size_t)2 * SUM_LEN, &ret->deleted) ||
-        !get_sum(row.ptr + 2 + (size_t)3 * SUM_LEN, &ret->expired))
+        !ledger_sum_read(row.ptr + 2, &ret->sealed) ||
+        !ledger_sum_read(row.ptr + 2 + LEDGER_SUM_LEN, &ret->deleted_raw) ||
+        !ledger_sum_read(row.ptr + 2 + (size_t)2 * LEDGER_SUM_LEN, &ret->deleted) ||
+        !ledger_sum_read(row.ptr + 2 + (size_t)3 * LEDGER_SUM_LEN, &ret->expired))
         return wrong_row(row, "went on", e);
     ret->closed = row.ptr[1];
     return 0;
@@ -121,14 +121,15 @@ int ledger_out_read(struct str row, struct ledger_out *ret, struct err *e)
 void ledger_found_put(const struct ledger_found *r, char out[LEDGER_FOUND_LEN])
 {
     out[0] = VERSION;
-    put_sum(&r->raw, out + 1);
-    put_sum(&r->sealed, out + 1 + SUM_LEN);
+    ledger_sum_put(&r->raw, out + 1);
+    ledger_sum_put(&r->sealed, out + 1 + LEDGER_SUM_LEN);
 }
 
 int ledger_found_read(struct str row, struct ledger_found *ret, struct err *e)
 {
-    if (row.len != LEDGER_FOUND_LEN || row.ptr[0] != VERSION || !get_sum(row.ptr + 1, &ret->raw) ||
-        !get_sum(row.ptr + 1 + SUM_LEN, &ret->sealed))
+    if (row.len != LEDGER_FOUND_LEN || row.ptr[0] != VERSION ||
+        !ledger_sum_read(row.ptr + 1, &ret->raw) ||
+        !ledger_sum_read(row.ptr + 1 + LEDGER_SUM_LEN, &ret->sealed))
         return wrong_row(row, "found", e);
     return 0;
 }

@@ -10,6 +10,7 @@
  *   59 tenant scope ptype          complete     since when these rows are
  *   72 tenant                      past         of services and times that are gone
  *   73 tenant                      duplicates   that were refused, by stage
+ *   74 tenant scope ptype bucket time   accepted   differences that a person took as they are
  *
  * A bucket is a node of 64 d of the data's time: what retention takes at once, it takes by buckets.
  *
@@ -17,7 +18,8 @@
  *   sealed data    =  sealed + found.sealed - deleted - expired
  *
  * The left sides are found by a walk (store_ledger_audit), the right sides by reading these rows in
- * the same snapshot. They are equal, or something was lost or doubled.
+ * the same snapshot. They are equal, or something was lost or doubled; or they are equal but for
+ * what was accepted (74), which is told for ever and no difference any more.
  */
 #ifndef COMMON_STORE_LEDGER_H
 #define COMMON_STORE_LEDGER_H
@@ -48,7 +50,7 @@ struct ledger_tenant { /* in writes; sums of all services, types and times */
     uint64_t sealed; /* ever; those found, too */
     uint64_t raw;    /* waiting to be sealed */
     uint64_t expired, deleted;
-    uint64_t stored;   /* must be there now: raw and sealed */
+    uint64_t stored;   /* must be there now: raw and sealed, without what was accepted as lost */
     int64_t since_ms;  /* engine time from which all of it was counted; 0: from the beginning */
     uint64_t adopting; /* services and types whose data of before are not counted yet */
 };
@@ -105,8 +107,36 @@ NODISCARD int store_ledger_audit(struct ledger_audit *a, size_t rows_max, size_t
                                  bool *ret_done, struct err *e);
 const struct ledger_result *ledger_audit_result(const struct ledger_audit *a);
 void ledger_audit_free(struct ledger_audit *a); /* NULL is fine */
+/* The service itself, if it is there. */
+NODISCARD int store_ledger_of(struct store_view *v, uint32_t tenant, uint32_t scope,
+                              struct ledger_audit **ret, struct err *e);
 /* What the walk found becomes what must be there, for services that began before the ledger.
  * Nothing, if the service changed in between in a way the walk cannot know. Shard thread. */
 NODISCARD int store_ledger_adopt(struct store *s, const struct ledger_audit *a, struct err *e);
+
+/* ---- differences that are accepted: ledger_accept.c ---- */
+
+#define LEDGER_WHO_MAX    100
+#define LEDGER_REASON_MAX 500
+
+struct ledger_accepted {
+    struct member m; /* series unused */
+    uint32_t bucket;
+    int64_t at_ms; /* engine time */
+    uint64_t lost, doubled;
+    struct ledger_sum raw, levels, base; /* found - what must have been there */
+    struct str service;                  /* "" where it is gone */
+    struct str who, reason;
+};
+/* All by which finished walks of services differ, in one batch. *ret_rows: how many places. A row
+ * of theirs never goes, but with its tenant. ERR_INPUT: who or why. Shard thread. */
+NODISCARD int store_ledger_accept(struct store *s, struct ledger_audit *const *audits, size_t n,
+                                  struct str who, struct str reason, size_t *ret_rows,
+                                  struct err *e);
+/* fn for each place of the tenant, the strings valid during the call. Any thread. */
+NODISCARD int store_ledger_accepted(struct store_view *v, struct str tenant,
+                                    int (*fn)(void *cookie, const struct ledger_accepted *x,
+                                              struct err *e),
+                                    void *cookie, struct err *e);
 
 #endif

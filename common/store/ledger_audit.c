@@ -20,48 +20,12 @@
 #include "common/base/wr.h"
 #include "common/store/cover.h"
 #include "common/store/kv_reach.h"
-#include "common/store/ledger_mem.h"
+#include "common/store/ledger_walk.h"
 #include "common/store/purge.h"
 #include "common/store/raw.h"
 #include "common/store/tomb_impl.h"
 
 const char *const ledger_where_names[] = { "unsealed rows", "levels", "finest rows" };
-
-struct ledger_node {
-    uint32_t number;
-    struct ledger_sum in;
-    struct ledger_out out;
-    struct ledger_found found;
-    struct ledger_sum at[3]; /* by enum ledger_where: what is there */
-    bool away;               /* some of it is far away, and was passed over (kv_reach.h) */
-};
-struct ledger_part {
-    struct member m;
-    struct floors floors;
-    struct ledger_whole whole;
-    bool counted; /* by this generation */
-    VEC(struct ledger_node) buckets;
-};
-struct ledger_run {
-    size_t part;
-    enum ledger_where where;
-    uint32_t level, from, to;
-};
-struct ledger_audit {
-    struct store_view *v;
-    VEC(struct ledger_part) parts;
-    VEC(struct ledger_run) runs;
-    size_t run;  /* the one at work */
-    bool raw;    /* unsealed rows are done */
-    bool begun;  /* the runs are known */
-    bool first;  /* a baseline is wanted: of all there is, wherever it is */
-    bool in_run; /* `next` is a key of it */
-    struct key next;
-    uint32_t generation;
-    size_t deep_rows;
-    char names[2][STORE_NAME_MAX];
-    struct ledger_result result;
-};
 
 #define SLOTS_END (KEY_SLOT_MAX - KEY_SLOT_MAX % LEVELS[KEY_LEVELS - 1].node)
 
@@ -102,6 +66,17 @@ static int read_row(struct ledger_audit *a, enum key_table table, struct str key
         int rc = ledger_whole_read(value, &p->whole, e);
         p->counted = !rc && p->whole.generation == a->generation;
         return rc;
+    }
+    if (table == KEY_LEDGER_ACCEPTED) {
+        struct ledger_adjust one = { 0 };
+        if (ledger_adjust_read(key, value, &one, &m, &number, e))
+            return e->code;
+        struct ledger_adjust *to = &bucket_of(part_of(a, m.ptype), number)->adjust;
+        ledger_add(&to->raw, &one.raw);
+        ledger_add(&to->levels, &one.levels);
+        ledger_add(&to->base, &one.base);
+        to->rows++;
+        return 0;
     }
     if (!ledger_key_read(key, &m, &number))
         return err_set(e, ERR_CORRUPT, "a key of %zu bytes in table %02x", key.len, table);
@@ -171,8 +146,10 @@ static void add_base(struct ledger_audit *a, size_t i)
 
 static int begin(struct ledger_audit *a, bool deep, struct err *e)
 {
-    static const enum key_table tables[] = { KEY_ACTIVE, KEY_LEDGER_IN, KEY_LEDGER_OUT,
-                                             KEY_LEDGER_FOUND, KEY_LEDGER_WHOLE };
+    static const enum key_table tables[] = {
+        KEY_ACTIVE,       KEY_LEDGER_IN,    KEY_LEDGER_OUT,
+        KEY_LEDGER_FOUND, KEY_LEDGER_WHOLE, KEY_LEDGER_ACCEPTED
+    };
     struct purging purging = { 0 };
     int rc = purging_load(&purging, a->v->s->kv, a->v->snap, e);
 
@@ -403,14 +380,14 @@ static int walk_run(struct ledger_audit *a, size_t *rows, struct err *e)
 
 /* ---- comparing ---- */
 
-static bool same(const struct ledger_sum *x, const struct ledger_sum *y, bool rows)
+bool ledger_same(const struct ledger_sum *x, const struct ledger_sum *y, bool rows)
 {
     if ((rows && x->rows != y->rows) || x->writes != y->writes)
         return false;
     return x->saturated || y->saturated || (x->total == y->total && x->fp == y->fp);
 }
 
-static struct ledger_sum want_raw(const struct ledger_node *b)
+struct ledger_sum ledger_want_raw(const struct ledger_node *b)
 {
     struct ledger_sum x = b->in;
 
@@ -420,7 +397,7 @@ static struct ledger_sum want_raw(const struct ledger_node *b)
     return x;
 }
 
-static struct ledger_sum want_sealed(const struct ledger_node *b)
+struct ledger_sum ledger_want_sealed(const struct ledger_node *b)
 {
     struct ledger_sum x = b->out.sealed;
 
@@ -428,6 +405,18 @@ static struct ledger_sum want_sealed(const struct ledger_node *b)
     ledger_sub(&x, &b->out.deleted);
     ledger_sub(&x, &b->out.expired);
     return x;
+}
+
+struct ledger_sum ledger_want(const struct ledger_node *b, enum ledger_where where)
+{
+    bool raw = where == LEDGER_RAW;
+    struct ledger_sum want = raw ? ledger_want_raw(b) : ledger_want_sealed(b);
+
+    if (b->adjust.rows && !ledger_same(&want, &b->at[where], raw))
+        ledger_add(&want, raw                      ? &b->adjust.raw
+                          : where == LEDGER_LEVELS ? &b->adjust.levels
+                                                   : &b->adjust.base);
+    return want;
 }
 
 static void find(struct ledger_audit *a, const struct ledger_part *p, const struct ledger_node *b,
@@ -467,12 +456,13 @@ static void count_off(struct ledger_result *r, uint64_t want, uint64_t found)
 static void compare_bucket(struct ledger_audit *a, const struct ledger_part *p,
                            const struct ledger_node *b)
 {
-    struct ledger_sum raw = want_raw(b), sealed = want_sealed(b);
+    struct ledger_sum raw = ledger_want(b, LEDGER_RAW), sealed = ledger_want(b, LEDGER_LEVELS);
+    struct ledger_sum finest = ledger_want(b, LEDGER_BASE);
     struct ledger_result *r = &a->result;
 
     r->want += raw.writes;
     r->found += b->at[LEDGER_RAW].writes;
-    if (!same(&raw, &b->at[LEDGER_RAW], true)) {
+    if (!ledger_same(&raw, &b->at[LEDGER_RAW], true)) {
         find(a, p, b, LEDGER_RAW, &raw);
         count_off(r, raw.writes, b->at[LEDGER_RAW].writes);
     }
@@ -484,14 +474,16 @@ static void compare_bucket(struct ledger_audit *a, const struct ledger_part *p,
     }
     r->want += sealed.writes;
     r->found += b->at[LEDGER_LEVELS].writes;
-    bool levels = same(&sealed, &b->at[LEDGER_LEVELS], false);
-    bool base = !r->deep || same(&sealed, &b->at[LEDGER_BASE], false);
+    bool levels = ledger_same(&sealed, &b->at[LEDGER_LEVELS], false);
+    bool base = !r->deep || ledger_same(&finest, &b->at[LEDGER_BASE], false);
     if (!levels)
         find(a, p, b, LEDGER_LEVELS, &sealed);
     if (!base)
-        find(a, p, b, LEDGER_BASE, &sealed);
-    if (!levels || !base)
-        count_off(r, sealed.writes, b->at[levels ? LEDGER_BASE : LEDGER_LEVELS].writes);
+        find(a, p, b, LEDGER_BASE, &finest);
+    if (!levels)
+        count_off(r, sealed.writes, b->at[LEDGER_LEVELS].writes);
+    else if (!base)
+        count_off(r, finest.writes, b->at[LEDGER_BASE].writes);
 }
 
 static void compare(struct ledger_audit *a)
@@ -607,6 +599,20 @@ int store_ledger_next(struct store_view *v, uint32_t tenant, uint32_t scope,
     return rc;
 }
 
+int store_ledger_of(struct store_view *v, uint32_t tenant, uint32_t scope,
+                    struct ledger_audit **ret, struct err *e)
+{
+    struct ledger_audit *a = NULL;
+    int rc = scope ? store_ledger_next(v, tenant, scope - 1, &a, e) : 0;
+
+    *ret = NULL;
+    if (!rc && a && a->result.tenant == tenant && a->result.scope == scope)
+        *ret = a;
+    else
+        ledger_audit_free(a);
+    return rc;
+}
+
 void ledger_audit_free(struct ledger_audit *a)
 {
     if (!a)
@@ -617,70 +623,4 @@ void ledger_audit_free(struct ledger_audit *a)
     vec_free(&a->runs);
     vec_free(&a->result.findings);
     xfree(a);
-}
-
-/* ---- adopting ---- */
-
-static void adopt_bucket(const struct ledger_part *p, const struct ledger_node *b,
-                         struct kv_batch *kb)
-{
-    struct ledger_found found = b->found;
-    struct ledger_sum raw = b->at[LEDGER_RAW], sealed = b->at[LEDGER_LEVELS];
-    struct ledger_sum was_raw = want_raw(b), was_sealed = want_sealed(b);
-    char row[LEDGER_FOUND_LEN];
-    struct key k;
-
-    if (b->out.closed)
-        return;
-    ledger_sub(&raw, &was_raw);
-    ledger_sub(&sealed, &was_sealed);
-    sealed.rows = 0; /* of levels they say nothing */
-    ledger_add(&found.raw, &raw);
-    ledger_add(&found.sealed, &sealed);
-    ledger_found_put(&found, row);
-    ledger_key(&k, KEY_LEDGER_FOUND, &p->m, b->number);
-    kv_batch_put(kb, KV_META, key_str(&k), str_n(row, sizeof(row)));
-}
-
-/* Floors that moved since may have closed a bucket. */
-static int adopt_part(struct store *s, const struct ledger_audit *a, const struct ledger_part *p,
-                      struct kv_batch *kb, struct err *e)
-{
-    struct ledger_whole w = { a->generation, MAX(a->v->engine_ms, 1) };
-    char row[LEDGER_WHOLE_LEN];
-    struct floors now;
-    struct key k;
-
-    if (floors_load(s->kv, NULL, &p->m, &now, e))
-        return e->code;
-    if (memcmp(&now, &p->floors, sizeof(now)) != 0)
-        return 0;
-    vec_for (i, &p->buckets)
-        adopt_bucket(p, &p->buckets.ptr[i], kb);
-    ledger_whole_put(&w, row);
-    ledger_part_key(&k, KEY_LEDGER_WHOLE, &p->m);
-    kv_batch_put(kb, KV_META, key_str(&k), str_n(row, sizeof(row)));
-    return 0;
-}
-
-int store_ledger_adopt(struct store *s, const struct ledger_audit *a, struct err *e)
-{
-    uint32_t tenant = a->result.tenant, scope = a->result.scope;
-    int rc = store_refuse(s, e);
-
-    if (rc)
-        return rc;
-    if (a->generation != ledger_generation(s) || tombs_block(s, tenant, scope) ||
-        tombs_newer_than(s, a->v->hot.applied))
-        return 0;
-    struct kv_batch *kb = kv_batch_new();
-    for (size_t i = 0; !rc && i < a->parts.len; i++)
-        if (!a->parts.ptr[i].counted)
-            rc = adopt_part(s, a, &a->parts.ptr[i], kb, e);
-    if (!rc && kv_batch_count(kb)) {
-        store_put_clock(s, store_now(s), kb); /* and of whom these rows are */
-        rc = store_write_batch(s, kb, true, e);
-    }
-    kv_batch_free(kb);
-    return rc;
 }

@@ -26,6 +26,9 @@ struct ledger_acks {
 void ledger_acks_key(struct key *k, uint64_t distributor, uint32_t epoch, uint32_t tenant);
 NODISCARD int ledger_acks_read(struct str row, struct ledger_acks *ret, struct err *e);
 void ledger_in_clear(struct ledger *l);
+/* 0 with *ret 0: there is no such tenant. */
+NODISCARD int ledger_tenant_number(struct store_view *v, struct str tenant, uint32_t *ret,
+                                   struct err *e);
 
 struct ledger_control {
     uint32_t generation;

@@ -192,6 +192,24 @@ static int take_row(struct ledger_past *p, enum key_table table, struct str valu
     return 0;
 }
 
+/* What was accepted of a service that goes, and is not past by itself (bury): its rows stay, so that
+ * they are told for ever, and what they take from the numbers goes from those of the deleted. */
+static int take_accepted(struct store *s, struct str key, struct str value, struct ledger_past *p,
+                         struct err *e)
+{
+    struct ledger_adjust x = { 0 };
+    struct member m;
+    uint32_t bucket;
+    bool past;
+
+    if (ledger_adjust_read(key, value, &x, &m, &bucket, e) ||
+        ledger_is_past(s->kv, NULL, &m, bucket, &past, e))
+        return e->code;
+    if (!past)
+        p->deleted += x.raw.writes + x.levels.writes;
+    return 0;
+}
+
 static int drop_table(struct store *s, enum key_table table, uint32_t tenant, uint32_t scope,
                       struct ledger_past *p, struct kv_batch *b, struct err *e)
 {
@@ -207,12 +225,14 @@ static int drop_table(struct store *s, enum key_table table, uint32_t tenant, ui
     key_end(&to);
     struct kv_iter *it = kv_iter_new(s->kv, NULL, KV_META, key_str(&from), key_str(&to));
     bool any = kv_iter_valid(it);
+    bool kept = table == KEY_LEDGER_ACCEPTED && scope;
     for (; !rc && scope && kv_iter_valid(it); kv_iter_next(it))
-        rc = take_row(p, table, kv_iter_value(it), e);
+        rc = kept ? take_accepted(s, kv_iter_key(it), kv_iter_value(it), p, e)
+                  : take_row(p, table, kv_iter_value(it), e);
     if (!rc)
         rc = kv_iter_status(it, e);
     kv_iter_free(it);
-    if (!rc && any)
+    if (!rc && any && !kept)
         kv_batch_del_range(b, KV_META, key_str(&from), key_str(&to));
     return rc;
 }
@@ -220,8 +240,8 @@ static int drop_table(struct store *s, enum key_table table, uint32_t tenant, ui
 int ledger_drop(struct store *s, uint32_t tenant, uint32_t scope, struct ledger_past *p,
                 struct kv_batch *b, struct err *e)
 {
-    static const enum key_table tables[] = { KEY_LEDGER_IN, KEY_LEDGER_OUT, KEY_LEDGER_FOUND,
-                                             KEY_LEDGER_WHOLE };
+    static const enum key_table tables[] = { KEY_LEDGER_ACCEPTED, KEY_LEDGER_IN, KEY_LEDGER_OUT,
+                                             KEY_LEDGER_FOUND, KEY_LEDGER_WHOLE };
     int rc = 0;
 
     for (size_t i = 0; !rc && i < ARRAY_LEN(tables); i++)
@@ -236,20 +256,23 @@ void ledger_put_past(struct kv_batch *b, uint32_t tenant, const struct ledger_pa
 
 /* ---- retention ---- */
 
-static void close_bucket(struct ledger_out *out, const struct ledger_found *found)
+static void close_bucket(struct ledger_out *out, const struct ledger_found *found,
+                         const struct ledger_adjust *adjust)
 {
     if (out->closed)
         return;
     out->closed = true;
     out->expired = out->sealed;
     ledger_add(&out->expired, &found->sealed);
+    ledger_add(&out->expired, &adjust->levels);
     ledger_sub(&out->expired, &out->deleted);
 }
 
 /* Nothing unsealed is left of it either: its rows go into the past. */
 static int bury(struct store *s, const struct member *m, uint32_t bucket,
                 const struct ledger_out *out, const struct ledger_found *found,
-                struct ledger_past *p, struct kv_batch *b, bool *ret_done, struct err *e)
+                const struct ledger_adjust *adjust, struct ledger_past *p, struct kv_batch *b,
+                bool *ret_done, struct err *e)
 {
     static const enum key_table tables[] = { KEY_LEDGER_IN, KEY_LEDGER_OUT, KEY_LEDGER_FOUND };
     struct ledger_sum in;
@@ -260,7 +283,7 @@ static int bury(struct store *s, const struct member *m, uint32_t bucket,
         return 0;
     if (ledger_get_in(s->kv, NULL, m, bucket, &in, e))
         return e->code;
-    if (in.rows + found->raw.rows != out->sealed.rows + out->deleted_raw.rows)
+    if (in.rows + found->raw.rows + adjust->raw.rows != out->sealed.rows + out->deleted_raw.rows)
         return 0;
     p->accepted += in.writes + found->raw.writes + found->sealed.writes;
     p->sealed += out->sealed.writes + found->sealed.writes;
@@ -278,6 +301,7 @@ static int expire_row(struct store *s, struct str key, struct str value, uint32_
                       struct ledger_past *p, struct kv_batch *b, struct err *e)
 {
     struct ledger_found found;
+    struct ledger_adjust adjust;
     struct ledger_out out;
     struct member m;
     uint32_t bucket;
@@ -285,11 +309,12 @@ static int expire_row(struct store *s, struct str key, struct str value, uint32_
 
     if (!ledger_key_read(key, &m, &bucket))
         return err_set(e, ERR_CORRUPT, "a key of the ledger has %zu bytes", key.len);
-    if (ledger_out_read(value, &out, e) || ledger_get_found(s->kv, NULL, &m, bucket, &found, e))
+    if (ledger_out_read(value, &out, e) || ledger_get_found(s->kv, NULL, &m, bucket, &found, e) ||
+        ledger_get_adjust(s->kv, NULL, &m, bucket, &adjust, e))
         return e->code;
     bool was = out.closed;
-    close_bucket(&out, &found);
-    if (was && bucket < gone && bury(s, &m, bucket, &out, &found, p, b, &done, e))
+    close_bucket(&out, &found, &adjust);
+    if (was && bucket < gone && bury(s, &m, bucket, &out, &found, &adjust, p, b, &done, e))
         return e->code;
     if (!was && !done)
         put_out(b, &m, bucket, &out);

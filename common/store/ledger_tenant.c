@@ -4,11 +4,16 @@
  */
 #include "common/store/ledger_mem.h"
 
-static int add_row(struct ledger_tenant *t, enum key_table table, struct str value, struct err *e)
+static int add_row(struct store_view *v, struct ledger_tenant *t, enum key_table table,
+                   struct str key, struct str value, struct err *e)
 {
     struct ledger_sum in;
     struct ledger_out out;
     struct ledger_found found;
+    struct ledger_adjust adjust = { 0 };
+    struct member m;
+    uint32_t bucket;
+    bool past = false;
     int rc = 0;
 
     if (table == KEY_LEDGER_IN) {
@@ -21,6 +26,12 @@ static int add_row(struct ledger_tenant *t, enum key_table table, struct str val
         t->raw -= out.sealed.writes + out.deleted_raw.writes;
         t->deleted += out.deleted.writes + out.deleted_raw.writes;
         t->expired += out.expired.writes;
+    } else if (table == KEY_LEDGER_ACCEPTED) {
+        rc = ledger_adjust_read(key, value, &adjust, &m, &bucket, e);
+        if (!rc)
+            rc = ledger_is_past(v->s->kv, v->snap, &m, bucket, &past, e);
+        t->raw += past ? 0 : adjust.raw.writes;
+        t->stored += adjust.raw.writes + adjust.levels.writes;
     } else {
         rc = ledger_found_read(value, &found, e);
         t->accepted += found.raw.writes + found.sealed.writes;
@@ -63,7 +74,7 @@ static int add_table(struct store_view *v, uint32_t tenant, enum key_table table
     struct kv_iter *it = kv_iter_new(v->s->kv, v->snap, KV_META, key_str(&from), key_str(&to));
     for (; !rc && kv_iter_valid(it); kv_iter_next(it))
         rc = table == KEY_ACTIVE ? add_part(v, t, kv_iter_key(it), e)
-                                 : add_row(t, table, kv_iter_value(it), e);
+                                 : add_row(v, t, table, kv_iter_key(it), kv_iter_value(it), e);
     if (!rc)
         rc = kv_iter_status(it, e);
     kv_iter_free(it);
@@ -87,7 +98,7 @@ static int get_u64(struct store_view *v, const struct key *k, uint64_t *ret, str
 int store_ledger(struct store_view *v, struct str tenant, struct ledger_tenant *ret, struct err *e)
 {
     static const enum key_table tables[] = { KEY_ACTIVE, KEY_LEDGER_IN, KEY_LEDGER_OUT,
-                                             KEY_LEDGER_FOUND };
+                                             KEY_LEDGER_FOUND, KEY_LEDGER_ACCEPTED };
     struct ledger_past past = { 0 };
     uint32_t number = 0;
     struct buf row;
@@ -117,7 +128,7 @@ int store_ledger(struct store_view *v, struct str tenant, struct ledger_tenant *
     ret->sealed += past.sealed;
     ret->expired += past.expired;
     ret->deleted += past.deleted;
-    ret->stored = ret->accepted - ret->expired - ret->deleted;
+    ret->stored += ret->accepted - ret->expired - ret->deleted; /* beside what was accepted */
     return rc;
 }
 
