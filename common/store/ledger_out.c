@@ -192,8 +192,8 @@ static int take_row(struct ledger_past *p, enum key_table table, struct str valu
     return 0;
 }
 
-/* What was accepted of a service that goes, and is not past by itself (bury): its rows stay, so that
- * they are told for ever, and what they take from the numbers goes from those of the deleted. */
+/* What was accepted of a service that goes, and is not past by itself (bury). Its rows stay, to be
+ * told for ever; what they take from the numbers goes from those of the deleted. */
 static int take_accepted(struct store *s, struct str key, struct str value, struct ledger_past *p,
                          struct err *e)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ledger_walk.h: a walk of the auditor from inside: what it read of one service, for those who write
- * it down (ledger_accept.c).
+ * ledger_walk.h: a walk of the auditor from inside: what it read of one service, for those who
+ * write it down (ledger_accept.c).
  */
 #ifndef COMMON_STORE_LEDGER_WALK_H
 #define COMMON_STORE_LEDGER_WALK_H
