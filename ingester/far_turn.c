@@ -65,6 +65,13 @@ bool far_turn_end(struct far_turn *f, int code)
     return false;
 }
 
+void far_turn_over(struct far_turn *f)
+{
+    bool late = f->clock && f->reach.entered && clock_mono_ms(f->clock) >= f->reach.deadline_ms;
+
+    (void)far_turn_end(f, late ? ERR_TIMEOUT : 0);
+}
+
 bool far_turn_told(const struct far_turn *f)
 {
     return f->reach.entered;

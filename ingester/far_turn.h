@@ -27,6 +27,8 @@ void far_turn_begin(struct far_turn *f);
 /* `code`: what the work between ended with. True: it ended so since far rows did not come in time;
  * it is no fault, and not worth another try before far_turn_wait. */
 bool far_turn_end(struct far_turn *f, int code);
+/* The same for work that does not say how it ended: whoever asked for it hears. */
+void far_turn_over(struct far_turn *f);
 /* Did that end begin a pause, so that somebody should be told? */
 bool far_turn_told(const struct far_turn *f);
 /* Milliseconds until this thread may wait again. */

@@ -171,7 +171,9 @@ static void on_task_done(void *cookie)
 
 static void run_task(struct shard *s, struct shard_task *t)
 {
+    far_turn_begin(&s->far);
     t->run(t, s->o.store);
+    far_turn_over(&s->far);
     loop_post(s->o.loop, on_task_done, t);
 }
 

@@ -96,7 +96,7 @@ class Truth:
 # ---- the faults: fault(world, rng, truth) -> (name, claims, generator) ---------------------------
 
 def kill(world, rng, truth, hosts=None):
-    host = rng.choice(hosts or list(world.servers))
+    host = rng.choice(hosts or world.settled())
     server = world.servers[host]
 
     def run():
@@ -126,7 +126,7 @@ def end(world, rng, truth):
 
 
 def freeze(world, rng, truth):
-    host = rng.choice(list(world.servers))
+    host = rng.choice(world.settled())
     server = world.servers[host]
 
     def run():
@@ -373,12 +373,17 @@ KINDS = [(7, kill), (2, end), (6, freeze), (7, cut), (4, cut_one), (5, bad_line)
          (1, clock), (0.5, rotate_key)]
 
 
-# ---- who comes and goes: alone, between the others -----------------------------------------------
+# While nodes come and go, one at a time.
+WHILE_MOVING = [(4, kill), (3, freeze), (2, s3_errors), (1, s3_killed), (0.5, rotate_key)]
 
-def drained(world, host, limit_s=90):
+
+# ---- who comes and goes --------------------------------------------------------------------------
+
+def drained(world, host, limit_s=150):
     """By embertreectl, then stopped in order. Text if it failed."""
     name = world.ingester_names[host]
     code, text = 1, ""
+    world.moving.add(host)
     until = time.monotonic() + limit_s
     while code and time.monotonic() < until:
         code, text = world.ctl("drain", name, "--wait", limit_s=limit_s + 30)
@@ -390,6 +395,7 @@ def drained(world, host, limit_s=90):
     server.terminate()
     for _ in range(400):
         if server.child.poll() is not None:
+            world.moving.discard(host)
             return "" if server.child.returncode == 0 else f"{name} ended with {server.child.returncode}"
         time.sleep(0.1)
     server.kill()
@@ -404,7 +410,7 @@ def join_and_leave(world, rng, number):
     wrong = drained(world, leaver)
     if wrong:
         return wrong
-    world.wait_whole(90)
+    world.wait_whole(120)
     join(world, leaver, number)
     wrong = drained(world, fourth)
     del world.servers[fourth]
@@ -415,11 +421,13 @@ def grow_and_shrink(world, rng, number):
     """From 3 ingesters to 6, two in each zone, and back to 3: of each zone one or the other goes."""
     fresh = [world.free(z) for z in ZONES]
     for host in fresh:
+        world.moving.add(host)
         world.add_ingester(host, f"{host}-{number}").start()
     for host in fresh:
         world.servers[host].wait_ready(60)
     for host in fresh:
         wait_member(world, host)
+    world.moving.clear()
     keep = {world.small.host} if world.small else set()
     leavers = [rng.choice([h for h in world.ingesters_of(z) if h not in keep]) for z in ZONES]
     rng.shuffle(leavers)
@@ -437,9 +445,11 @@ def movable(world):
 
 
 def join(world, host, number):
+    world.moving.add(host)
     world.add_ingester(host, f"{host}-{number}").start()
     world.servers[host].wait_ready(60)
     wait_member(world, host)
+    world.moving.discard(host)
     return host
 
 
@@ -448,6 +458,7 @@ def disk_lost(world, rng, number):
     takes its place."""
     host = rng.choice(movable(world))
     server, name = world.servers[host], world.ingester_names[host]
+    world.moving.add(host)
     server.kill()
     if rng.random() < 0.5:
         shutil.rmtree(server.folder / "data")
@@ -456,11 +467,12 @@ def disk_lost(world, rng, number):
         name = f"{host}-{number}"
         server = world.add_ingester(host, name).start()
     server.wait_ready(120)
-    wait_member(world, host, 120)
+    wait_member(world, host)
+    world.moving.discard(host)
     return ""
 
 
-def wait_member(world, host, limit_s=90):
+def wait_member(world, host, limit_s=150):
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
         if world.rings().get(host, {}).get("replicas"):

@@ -3,6 +3,7 @@ once, whatever happened meanwhile. README.md says what is done and how to read w
 
 CHAOS_SECONDS=1800   SEED=n   RATE=pushes a second   KINDS=kill,cut: only these faults   KEEP=1: keeps logs
 """
+import concurrent.futures
 import contextlib
 import os
 import pathlib
@@ -41,7 +42,7 @@ class Chaos:
         self.active = []  # [due, name, claims, generator]
         self.counts, self.deaths, self.findings = {}, [], []
         self.began, self.moves, self.slowest_whole = time.monotonic(), 0, 0.0
-        self.doing = "nothing"
+        self.doing, self.moving = "nothing", []
         self.stop = threading.Event()
 
     def say(self, text):
@@ -53,8 +54,8 @@ class Chaos:
 
     # ---- faults ----
 
-    def begin_one(self):
-        weights, kinds = zip(*[k for k in faults.KINDS if not ONLY or k[1].__name__ in ONLY.split(",")])
+    def begin_one(self, some=faults.KINDS):
+        weights, kinds = zip(*[k for k in some if not ONLY or k[1].__name__ in ONLY.split(",")])
         kind = self.rng.choices(kinds, weights)[0]
         made = kind(self.world, self.rng, self.truth)
         claimed = set().union(*[a[2] for a in self.active])
@@ -75,7 +76,7 @@ class Chaos:
                 fault[0] = now + next(fault[3])
             except StopIteration:
                 self.active.remove(fault)
-        for server in self.world.servers.values():
+        for server in list(self.world.servers.values()):
             code = server.watch()
             if code is not None:
                 changed = True
@@ -84,8 +85,9 @@ class Chaos:
                 if code < 0:
                     self.find(f"{server.host} crashed with {code}:\n{server.died[-1][1]}")
         if changed:
-            self.doing = ", ".join(f[1] for f in self.active) or "nothing"
-            self.truth.note([f[1] for f in self.active])
+            now = [*self.moving, *(f[1] for f in self.active)]
+            self.doing = ", ".join(now) or "nothing"
+            self.truth.note(now)
 
     def heal(self):
         while self.active:
@@ -105,14 +107,22 @@ class Chaos:
         moves = (faults.join_and_leave, faults.disk_lost, faults.grow_and_shrink)
         what = moves[self.moves % 3] if self.moves <= 3 else self.rng.choice(moves)
         self.say("+ " + what.__name__)
-        self.truth.moving, self.doing = True, what.__name__
-        self.truth.note([what.__name__])
-        began = time.monotonic()
-        wrong = what(self.world, self.rng, self.moves)
-        if wrong:
-            self.find(f"{what.__name__}: {wrong}")
-        self.truth.moving = False
+        self.truth.moving, self.doing, self.moving = True, what.__name__, [what.__name__]
+        self.truth.note(self.moving)
+        began = next_at = time.monotonic()
+        with concurrent.futures.ThreadPoolExecutor(1) as aside:
+            move = aside.submit(what, self.world, random.Random(self.rng.random()), self.moves)
+            while not move.done():
+                self.step()
+                if time.monotonic() >= next_at and not self.active:
+                    self.begin_one(faults.WHILE_MOVING)
+                    next_at = time.monotonic() + self.rng.expovariate(1 / 7.0)
+                time.sleep(0.05)
+        self.heal()
+        if move.result():
+            self.find(f"{what.__name__}: {move.result()}")
         self.world.wait_whole(WHOLE_S)
+        self.truth.moving, self.moving = False, []
         self.truth.note([])
         self.counts[what.__name__] = self.counts.get(what.__name__, 0) + 1
         self.say(f"- {what.__name__} after {time.monotonic() - began:.1f} s")
@@ -172,6 +182,7 @@ def settle(chaos, load, world):
     never = [p for p in load.book.slow if p.state == "never acked"]
     if never:
         chaos.find(f"{len(never)} pushes were never acked: {never[0].refused[-3:]}")
+    chaos.doing = "asking for everything"
     load.stop_asking()
     until = time.monotonic() + 120
     while world.metric(world.ingesters, "embertree_ingester_raw_rows"):
@@ -271,9 +282,13 @@ def test():
             chaos.run()
             chaos.say("settling")
             figures = settle(chaos, load, world)
+            chaos.doing = "waiting for backups"
             wait_backups(chaos, world)
+            chaos.doing = "fsck"
             figures["databases looked through"] = fsck(chaos, world)
+            chaos.doing = "restoring"
             restored(chaos, load, world)
+            chaos.say("done")
         except Exception:  # whatever it is, the logs are kept and what is known is printed
             chaos.find(traceback.format_exc())
         chaos.stop.set()

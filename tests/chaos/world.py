@@ -165,6 +165,7 @@ class World:
                    else [])
         self.servers = {}
         self.ingester_names = {}
+        self.moving = set()  # hosts that come or go at this moment
         for host in HOSTS:
             role = host.partition("-")[0]
             if role not in ("etcd", "s3", "ingester"):
@@ -225,7 +226,7 @@ class World:
     # ---- groups ----
 
     def all(self, role):
-        return [s for h, s in self.servers.items() if h.partition("-")[0] == role]
+        return [s for h, s in list(self.servers.items()) if h.partition("-")[0] == role]
 
     @property
     def ingesters(self):
@@ -248,6 +249,9 @@ class World:
 
     def ingesters_of(self, zone):
         return [s.host for s in self.ingesters if HOSTS[s.host] == zone]
+
+    def settled(self):
+        return [h for h in list(self.servers) if h not in self.moving]
 
     def free(self, zone):
         """A host of the zone for one more ingester."""
@@ -350,9 +354,10 @@ class World:
                              f"{why}: {json.dumps(self.rings())[:3000]}")
 
     def ctl(self, *args, limit_s=120):
-        command = [str(self.bin / "embertreectl"), "--server", f"http://{self.ip('querier-1')}:{HTTP}",
+        host = next((s.host for s in self.queriers if s.alive()), "querier-1")
+        command = [str(self.bin / "embertreectl"), "--server", f"http://{self.ip(host)}:{HTTP}",
                    "cluster", *args]
-        r = subprocess.run(self.wire.inside("querier-1", command),  # changes are made from there only
+        r = subprocess.run(self.wire.inside(host, command),  # changes are made from there only
                            stdin=subprocess.DEVNULL, capture_output=True, text=True,
                            timeout=limit_s, check=False)
         return r.returncode, r.stdout + r.stderr
