@@ -117,13 +117,14 @@ class Client:
 
 
 class Load:
-    def __init__(self, world, seed, rate, pushers=6, askers=2):
+    def __init__(self, world, seed, rate, pushers=6, askers=3):
         self.world, self.seed, self.rate, self.pushers = world, seed, rate, pushers
         self.book = Book()
         self.began = int(time.time())
         self.stopping, self.asking, self.finish_by = threading.Event(), threading.Event(), None
         self.wrong, self.answers, self.no_answers, self.partial = [], 0, {}, 0
-        self.last_answer, self.longest_silence = time.monotonic(), 0.0
+        self.last_answer = self.last_recent = time.monotonic()
+        self.longest_silence = self.longest_recent = 0.0
         self.threads = [threading.Thread(target=self.push_all, args=(i,), daemon=True)
                         for i in range(pushers)]
         self.ask_threads = [threading.Thread(target=self.ask_all, args=(i,), daemon=True)
@@ -204,18 +205,19 @@ class Load:
     # ---- reads ----
 
     def ask_all(self, number):
+        """The first asks for what is recent only: nothing of that is ever in the cold tier."""
         rng = random.Random(self.seed * 100 + 50 + number)
         client = Client(self.world, self.world.queriers, number)
         while not self.asking.is_set():
-            self.ask(client, rng)
+            self.ask(client, rng, number == 0)
             time.sleep(0.3 * rng.random())
 
-    def ask(self, client, rng):
+    def ask(self, client, rng, recent):
         tenant, service = rng.choice(TENANTS), rng.choice(SERVICES)
         now = int(time.time()) // 10 * 10
         start, end = {0: (self.began // 10 * 10 - 100 * HOUR, now + 600),
                       1: (now - 300, now + 10),
-                      2: (now - 10 * HOUR, now - 2 * HOUR)}[rng.choice((0, 0, 1, 2))]
+                      2: (now - 10 * HOUR, now - 2 * HOUR)}[1 if recent else rng.choice((0, 0, 1, 2))]
         found = self.look(client, tenant, service, start, end)
         if isinstance(found, str):
             self.no_answers[found] = self.no_answers.get(found, 0) + 1
@@ -226,6 +228,9 @@ class Load:
         t = time.monotonic()
         self.longest_silence = max(self.longest_silence, t - self.last_answer)
         self.last_answer = t
+        if recent:
+            self.longest_recent = max(self.longest_recent, t - self.last_recent)
+            self.last_recent = t
         if found:
             self.wrong.append(f"{tenant} {service} {start}..{end}: " + "; ".join(found))
 

@@ -302,7 +302,8 @@ def test():
         print(f"pushes: {b.pushes}, acked {b.acks}, given up {b.given_up}, "
               f"attempts refused {sum(b.refusals.values())}: {b.refusals}")
         print(f"answers: {load.answers}, partial {load.partial}, none: {load.no_answers}, "
-              f"longest time without one {load.longest_silence:.1f} s")
+              f"longest time without one {load.longest_silence:.1f} s, "
+              f"without one of recent data {load.longest_recent:.1f} s")
         print(f"writes were impossible for {chaos.truth.impossible_s():.0f} s; whole after at most "
               f"{chaos.slowest_whole:.1f} s")
         print(", ".join(f"{k}: {v}" for k, v in figures.items()))
