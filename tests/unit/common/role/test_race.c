@@ -380,7 +380,7 @@ static void test_given_up(void **state)
     bed_close(&b);
 }
 
-/* A helper of an older build, one that knows no leader, one that is wrong: never worse than none. */
+/* Helpers of an older build, without a leader, or in error: never worse than none at all. */
 static void test_poor_helpers(void **state)
 {
     struct bed b;
@@ -409,7 +409,7 @@ static void test_poor_helpers(void **state)
     bed_close(&b);
 }
 
-/* Of two errors the straight one is told, and rather what the leader says than that it is silent. */
+/* Of two errors the straight one is told, and what the leader says rather than its silence. */
 static void test_errors(void **state)
 {
     struct bed b;
