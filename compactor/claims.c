@@ -199,7 +199,7 @@ static void work_out(struct claims *c, uint32_t shards)
     if (!c->wanted_old && c->wanted_len == shards)
         return;
     vec_for (i, &c->live)
-        nodes[n++] = (struct place_node){ c->live.ptr[i].text, "" };
+        nodes[n++] = (struct place_node){ c->live.ptr[i].text, "", false };
     metric_set(c->m_live, (int64_t)n);
     xfree(c->wanted);
     c->wanted = NULL;
@@ -209,7 +209,7 @@ static void work_out(struct claims *c, uint32_t shards)
     c->wanted = XNEW_ARRAY(struct name_set, shards);
     c->wanted_len = shards;
     c->wanted_old = false;
-    place_wanted(nodes, n, shards, 1, c->wanted);
+    place_fresh(nodes, n, shards, 1, c->wanted);
 }
 
 static bool is_wanted(const struct claims *c, uint32_t shard)

@@ -14,6 +14,7 @@
 #include "common/obs/log.h"
 #include "ingester/busy.h"
 #include "ingester/replicas_impl.h"
+#include "ingester/weigh.h"
 
 #define HAND_OVER_MS 8000
 #define SPREAD_PART  8 /* services of so small a part of what spreads one are told */
@@ -95,6 +96,7 @@ void cluster_join(struct replicas *rs)
     };
 
     rs->in->busy = busy_new();
+    rs->weigh = weigh_new();
     rs->member = member_new(&mo);
     lo.member = rs->member;
     ctx->env->random(ctx->env, &lo.seed, sizeof(lo.seed));
@@ -106,6 +108,7 @@ void cluster_join(struct replicas *rs)
 void cluster_free(struct replicas *rs)
 {
     controller_free(rs->controller);
+    weigh_free(rs->weigh);
     lead_free(rs->lead);
     member_free(rs->member);
 }
@@ -357,6 +360,20 @@ void cluster_forget(struct replica_of *r)
 
 /* ---- progress ------------------------------------------------------------------------------- */
 
+static void weigh(struct replicas *rs, const struct replica_of *r, struct progress_shard *ret)
+{
+    struct kv_stats st;
+    uint64_t bytes = 0;
+
+    weigh_take(rs->weigh, repl_node_appended(r->node), REPORT_MS, ret);
+    if (!weigh_turn(rs->weigh, r->shard))
+        return;
+    kv_stats(repl_node_db(r->node), &st);
+    for (size_t i = 0; i < KV_CFS; i++)
+        bytes += st.file_bytes[i];
+    weigh_stored(rs->weigh, r->shard, bytes);
+}
+
 static void report(struct replicas *rs)
 {
     struct progress_shard shards[SHARDS_MAX];
@@ -383,7 +400,9 @@ static void report(struct replicas *rs)
             .lost = st.silent && r->lost_rev,
             .full = rs->full,
         };
+        weigh(rs, r, &shards[p.shards_len - 1]);
     }
+    weigh_end(rs->weigh);
     member_report(rs->member, &p);
 }
 

@@ -58,6 +58,7 @@ struct replicas {
     struct member *member; /* replicas_cluster.c, NULL without a coordination service */
     struct lead *lead;
     struct controller *controller;
+    struct weigh *weigh;
     uint64_t report_ms; /* when progress is told next */
     bool handing_over, stopping, step_posted, freed;
     bool too_many;  /* said once */

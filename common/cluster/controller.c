@@ -30,8 +30,8 @@
 #define TICK_MS    500
 #define FRESH_MS   3000
 #define CALLS_MOST 32
-#define FIRST_MOST 32  /* first records in one transaction */
-#define SLACK      256 /* entries a replica may be behind and count as up to date */
+#define FIRST_MOST 32 /* first records in one transaction */
+#define REPLAN_MS  60000
 #define CANDIDATES 3
 
 void PRINTF(2, 3) controller_say(struct controller *c, const char *fmt, ...)
@@ -94,6 +94,7 @@ static void depose(struct controller *c)
     c->fence = 0;
     c->moving = 0;
     c->resize_ms = 0;
+    controller_lead_forget(c);
     coord_unwatch(c->o.coord, c->watch);
     c->watch = NULL;
     controller_forget_all(c);
@@ -139,11 +140,14 @@ static void on_campaigned(void *cookie, const struct coord_reply *r)
     coord_list(c->o.coord, key_str(&key), on_who, c);
 }
 
-/* Only the first few try: a thousand nodes would ask all the time. */
+/* Only the first few try: a thousand nodes would ask all the time. And one that did, since when it
+ * has the same lease: the key may be its own without its knowing, and then nobody else gets it. */
 static bool candidate(const struct controller *c)
 {
     uint32_t before = 0;
 
+    if (c->asked_lease && c->asked_lease == member_lease(c->o.member))
+        return true;
     for (size_t i = 0; i < view_nodes_len(c->o.view); i++) {
         struct view_node n;
 
@@ -166,6 +170,7 @@ static void campaign(struct controller *c)
     if (c->campaigning || !candidate(c) || !member_guard(c->o.member, &cmp[1]))
         return;
     c->campaigning = true;
+    c->asked_lease = member_lease(c->o.member);
     coord_txn(c->o.coord, cmp, 2, &chg, 1, on_campaigned, c);
 }
 
@@ -198,32 +203,68 @@ static bool eligible(struct controller *c, const struct map_node *n, bool strict
            controller_now_ms(c) - k->gone_since_ms < c->o.replace_ms;
 }
 
-/* Worked out anew only when something that it depends on has changed. */
-static void work_out(struct controller *c, const struct map *m)
+bool controller_look(struct controller *c, const struct map *m, struct control_look *ret)
 {
     struct place_node *nodes = XNEW_ARRAY(struct place_node, MAX(m->nodes_len, 1));
-    uint64_t hash = m->shards * 64 + m->replicas;
+    struct place_shard *shards;
     size_t n = 0;
 
     /* Where too few are left, the dead are counted in: better late than fewer copies. */
     for (int strict = 1; strict >= 0 && n < m->replicas; strict--) {
         n = 0;
-        for (size_t i = 0; i < m->nodes_len; i++)
-            if (eligible(c, &m->nodes[i], strict))
-                nodes[n++] = (struct place_node){ m->nodes[i].name, m->nodes[i].zone };
+        for (size_t i = 0; i < m->nodes_len; i++) {
+            struct view_node v;
+
+            if (!eligible(c, &m->nodes[i], strict))
+                continue;
+            bool live = view_node_find(c->o.view, m->nodes[i].name, &v) && v.live;
+            nodes[n++] = (struct place_node){ m->nodes[i].name, m->nodes[i].zone, !live };
+        }
     }
-    for (size_t i = 0; i < n; i++) {
-        hash = hash64(nodes[i].name, strlen(nodes[i].name), hash);
-        hash = hash64(nodes[i].zone, strlen(nodes[i].zone), hash);
+    if (!n) {
+        xfree(nodes);
+        return false;
     }
-    if (n && (!c->wanted || hash != c->wanted_for)) {
-        xfree(c->wanted);
-        c->wanted = XNEW_ARRAY(struct name_set, m->shards);
-        c->wanted_len = m->shards;
-        c->wanted_for = hash;
-        place_wanted(nodes, n, m->shards, m->replicas, c->wanted);
+    shards = XNEW_ARRAY(struct place_shard, m->shards);
+    for (uint32_t i = 0; i < m->shards; i++)
+        reports_place(c->reports, c->o.view, i, &shards[i]);
+    *ret = (struct control_look){ nodes, shards, { nodes, n, shards, m->shards, m->replicas } };
+    return true;
+}
+
+void controller_look_end(struct control_look *look)
+{
+    xfree(look->nodes);
+    xfree(look->shards);
+}
+
+/* Worked out anew when nodes came or went, and, once all is where it should be, now and then: what
+ * shards store changes. Not on the way, else half a copy might be given up for another. */
+static void work_out(struct controller *c, const struct map *m)
+{
+    bool idle = !c->moving && controller_now_ms(c) - c->wanted_ms >= REPLAN_MS;
+    uint64_t hash = m->shards * 64 + m->replicas;
+    struct control_look look;
+
+    for (size_t i = 0; i < m->nodes_len; i++) {
+        const struct map_node *n = &m->nodes[i];
+
+        hash = hash * 4 + eligible(c, n, true) * 2 + eligible(c, n, false);
+        hash = hash64(n->name, strlen(n->name), hash);
+        hash = hash64(n->zone, strlen(n->zone), hash);
     }
-    xfree(nodes);
+    if (c->wanted && hash == c->wanted_for && !idle)
+        return;
+    if (!controller_look(c, m, &look))
+        return;
+    xfree(c->wanted);
+    c->wanted = XNEW_ARRAY(struct name_set, m->shards);
+    c->wanted_len = m->shards;
+    c->wanted_for = hash;
+    c->wanted_ms = controller_now_ms(c);
+    place_wanted(&look.in, c->wanted);
+    c->lead.looked_ms = 0;
+    controller_look_end(&look);
 }
 
 /* ---- records --------------------------------------------------------------------------------- */
@@ -261,7 +302,7 @@ static void first_records(struct controller *c, const struct map *m)
 static void add_fact(const struct controller *c, const char *name, uint32_t shard, uint64_t commit,
                      struct place_facts *ret)
 {
-    const struct progress_shard *p = controller_progress(c, name, shard);
+    const struct progress_shard *p = reports_shard(c->reports, name, shard);
     struct view_node n;
 
     if (view_node_find(c->o.view, name, &n) && n.live)
@@ -270,7 +311,7 @@ static void add_fact(const struct controller *c, const char *name, uint32_t shar
         (void)name_set_add(&ret->full, name);
     if (p && p->lost)
         (void)name_set_add(&ret->lost, name);
-    else if (p && p->last + SLACK >= commit)
+    if (reports_keeps_up(p, commit))
         (void)name_set_add(&ret->synced, name);
 }
 
@@ -278,7 +319,7 @@ static void add_fact(const struct controller *c, const char *name, uint32_t shar
 static bool facts_of(const struct controller *c, const struct repl_record *r, uint32_t shard,
                      struct place_facts *ret)
 {
-    const struct progress_shard *leader = controller_progress(c, r->leader, shard);
+    const struct progress_shard *leader = reports_shard(c->reports, r->leader, shard);
     const struct name_set *wanted = &c->wanted[shard];
 
     *ret = (struct place_facts){ .replicas = c->wanted_of };
@@ -303,7 +344,7 @@ static bool on_its_way(const struct repl_record *r, uint32_t replicas)
 static bool has_lost(const struct controller *c, const struct repl_record *r, uint32_t shard)
 {
     for (uint32_t i = 0; i < r->members.len; i++) {
-        const struct progress_shard *p = controller_progress(c, r->members.names[i], shard);
+        const struct progress_shard *p = reports_shard(c->reports, r->members.names[i], shard);
 
         if (p && p->lost)
             return true;
@@ -327,20 +368,29 @@ static void write_step(struct controller *c, uint32_t shard, int64_t rev,
     buf_deinit(&text);
 }
 
-static void move_shards(struct controller *c, const struct map *m)
+/* Shards with other copies than they should have; ret_on_way: those that are in the middle of it. */
+static uint32_t count_off(const struct controller *c, const struct map *m, uint32_t *ret_on_way)
 {
-    uint32_t on_way = 0, moving = 0;
+    uint32_t off = 0;
 
-    c->wanted_of = m->replicas;
+    *ret_on_way = 0;
     for (uint32_t i = 0; i < m->shards; i++) {
         const struct repl_record *r = view_record(c->o.view, i, NULL);
-        bool off = r && (!name_set_eq(&r->members, &c->wanted[i]) || r->learners.len ||
-                         strcmp(r->leader, c->wanted[i].names[0]) != 0 || has_lost(c, r, i));
-        moving += !r || off;
-        on_way += r && on_its_way(r, m->replicas);
+
+        off +=
+            !r || r->learners.len || !name_set_eq(&r->members, &c->wanted[i]) || has_lost(c, r, i);
+        *ret_on_way += r && on_its_way(r, m->replicas);
     }
-    c->moving = moving;
-    for (uint32_t i = 0; i < m->shards && moving && c->calls_len < CALLS_MOST; i++) {
+    return off;
+}
+
+static void move_shards(struct controller *c, const struct map *m)
+{
+    uint32_t on_way;
+
+    c->wanted_of = m->replicas;
+    c->moving = count_off(c, m, &on_way) + c->lead.uneven;
+    for (uint32_t i = 0; i < m->shards && c->moving && c->calls_len < CALLS_MOST; i++) {
         struct place_facts facts;
         struct place_step step;
         int64_t rev;
@@ -351,8 +401,10 @@ static void move_shards(struct controller *c, const struct map *m)
         if (!on_its_way(r, m->replicas) && on_way >= MAX(c->o.moves_max, m->moves))
             continue;
         place_next(r, &c->wanted[i], &facts, &step);
-        if (step.kind == PLACE_NOTHING)
+        if (step.kind == PLACE_NOTHING || (step.kind == PLACE_LEAD && !controller_turns(c, i, rev)))
             continue;
+        if (step.kind == PLACE_LEAD)
+            controller_turned(c, i);
         on_way += !on_its_way(r, m->replicas);
         write_step(c, i, rev, &step);
     }
@@ -408,6 +460,7 @@ static void on_tick(void *cookie)
     if (c->map_busy)
         return;
     controller_spread(c, m, rev);
+    controller_lead(c, m);
     move_shards(c, m);
     if (!c->map_busy && !c->moving)
         controller_calm(c, m, rev);
@@ -423,6 +476,9 @@ struct controller *controller_new(const struct controller_opts *o)
     c->prefix = xstrdup(o->prefix);
     c->busy = XNEW_ARRAY(bool, CLUSTER_SHARDS_MAX);
     c->tried = XNEW_ARRAY(int64_t, CLUSTER_SHARDS_MAX);
+    c->lead.turned_ms = XNEW_ARRAY(uint64_t, CLUSTER_SHARDS_MAX);
+    c->lead.turn_rev = XNEW_ARRAY(int64_t, CLUSTER_SHARDS_MAX);
+    c->reports = reports_new();
     c->changed_ms = controller_now_ms(c);
     list_init(&c->calls);
     c->known = map_str_new();
@@ -448,6 +504,9 @@ void controller_free(struct controller *c)
     xfree(c->wanted);
     xfree(c->busy);
     xfree(c->tried);
+    xfree(c->lead.turned_ms);
+    xfree(c->lead.turn_rev);
+    reports_free(c->reports);
     xfree(c->prefix);
     xfree(c);
 }

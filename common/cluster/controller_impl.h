@@ -11,12 +11,11 @@
 #include "common/base/mem.h"
 #include "common/cluster/controller.h"
 #include "common/cluster/keyspace.h"
+#include "common/cluster/reports.h"
 
 struct known { /* one node */
     char name[NODE_NAME_MAX + 1];
     uint64_t gone_since_ms; /* 0: it lives */
-    struct arena *arena;    /* of `progress`; NULL: it said nothing */
-    struct progress progress;
 };
 struct control_call {
     struct list list;
@@ -24,23 +23,35 @@ struct control_call {
     uint32_t shard; /* CLUSTER_SHARDS_MAX: of the map, or of many */
     int64_t rev;
 };
+struct control_lead {    /* leaders are made even: controller_lead.c */
+    uint64_t looked_ms;  /* the last look */
+    uint64_t filled_ms;  /* when `left` was made up last */
+    uint32_t left;       /* hand-overs for evenness that may be made now */
+    uint64_t *turned_ms; /* owned; by shard: of the last one; 0: none */
+    int64_t *turn_rev;   /* owned; by shard: of the record that is to get another leader, or 0 */
+    uint32_t uneven;     /* shards that another member should lead, also later */
+};
 struct controller {
     struct controller_opts o;
     char *prefix; /* owned */
     struct timer *tick;
     struct coord_watch *watch; /* of states; only while it acts */
     struct map_str *known;     /* name -> struct known, owned */
+    struct reports *reports;
     struct list calls;
     uint32_t calls_len;
     bool campaigning, map_busy;
     int64_t fence, fence_lease;   /* 0: it does not act */
+    int64_t asked_lease;          /* under which it tried to, last */
     uint64_t changed_ms, version; /* of the view, when nodes came or went last */
     size_t live;
     struct name_set *wanted; /* owned; NULL: to be worked out */
     uint32_t wanted_len, wanted_of;
-    uint64_t wanted_for; /* a hash of what it was worked out from */
-    bool *busy;          /* owned; by shard: a call is under way */
-    int64_t *tried;      /* owned; by shard: the revision that was swapped */
+    uint64_t wanted_for; /* a hash of the nodes it was worked out from */
+    uint64_t wanted_ms;  /* when that was */
+    struct control_lead lead;
+    bool *busy;     /* owned; by shard: a call is under way */
+    int64_t *tried; /* owned; by shard: the revision that was swapped */
     uint32_t moving;
     uint64_t spread_ms;
     uint64_t resize_ms; /* since when tenants have not the size they should; 0: they have */
@@ -60,15 +71,25 @@ void controller_on_called(void *cookie, const struct coord_reply *r);
 
 /* NULL: there are more than there can be. */
 struct known *controller_known(struct controller *c, const char *name);
-/* In no particular order; start with *pos = 0. */
-struct known *controller_known_next(const struct controller *c, size_t *pos);
-void controller_forget(struct known *k); /* what it said */
 void controller_forget_all(struct controller *c);
 void controller_on_state(void *cookie, const struct coord_kv *kv);
 void controller_on_states(void *cookie, const struct coord_kv *kvs, size_t n, int64_t rev);
-/* NULL: the node said nothing about the shard. */
-const struct progress_shard *controller_progress(const struct controller *c, const char *name,
-                                                 uint32_t shard);
+
+/* The nodes that may have shards, and all shards as they are. */
+struct control_look {
+    struct place_node *nodes;   /* owned */
+    struct place_shard *shards; /* owned */
+    struct place_in in;         /* both */
+};
+/* False: there is no node. */
+bool controller_look(struct controller *c, const struct map *m, struct control_look *ret);
+void controller_look_end(struct control_look *look);
+/* Who should lead, into `wanted`; looks every few seconds. */
+void controller_lead(struct controller *c, const struct map *m);
+void controller_lead_forget(struct controller *c);
+/* Is the shard, whose record has this revision, to get another leader? */
+bool controller_turns(const struct controller *c, uint32_t shard, int64_t rev);
+void controller_turned(struct controller *c, uint32_t shard); /* it was tried */
 
 void controller_make_map(struct controller *c);
 /* True: the map is as it should be. */

@@ -130,16 +130,13 @@ bool controller_mend_map(struct controller *c, const struct map *m, int64_t rev)
 
 static uint64_t rate_of(const struct controller *c, const struct progress_service *s)
 {
-    const struct known *k;
+    const struct progress *p;
     uint64_t sum = 0;
 
-    for (size_t pos = 0; (k = controller_known_next(c, &pos));) {
-        const struct progress *p = &k->progress;
-
+    for (size_t pos = 0; (p = reports_next(c->reports, &pos));)
         for (size_t i = 0; i < p->services_len; i++)
             if (str_eq(p->services[i].tenant, s->tenant) && str_eq(p->services[i].name, s->name))
                 sum += p->services[i].rate;
-    }
     return sum;
 }
 
@@ -197,16 +194,16 @@ static bool resize_tenants(struct controller *c, const struct map *m, int64_t re
 
 void controller_spread(struct controller *c, const struct map *m, int64_t rev)
 {
-    const struct known *k;
+    const struct progress *p;
 
     if (resize_tenants(c, m, rev))
         return;
     if (!c->o.spread_bytes || controller_now_ms(c) - c->spread_ms < SPREAD_EVERY_MS)
         return;
     c->spread_ms = controller_now_ms(c);
-    for (size_t pos = 0; (k = controller_known_next(c, &pos));)
-        for (size_t i = 0; i < k->progress.services_len; i++)
-            if (spread_one(c, m, rev, &k->progress.services[i]))
+    for (size_t pos = 0; (p = reports_next(c->reports, &pos));)
+        for (size_t i = 0; i < p->services_len; i++)
+            if (spread_one(c, m, rev, &p->services[i]))
                 return;
 }
 

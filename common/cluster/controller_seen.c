@@ -6,7 +6,6 @@
 
 #include "common/cluster/controller_impl.h"
 
-#define ARENA_MAX (64 * MIB)
 #define KNOWN_MAX (4 * MAP_NODES_MAX)
 
 struct known *controller_known(struct controller *c, const char *name)
@@ -21,21 +20,6 @@ struct known *controller_known(struct controller *c, const char *name)
     return k;
 }
 
-struct known *controller_known_next(const struct controller *c, size_t *pos)
-{
-    struct str name;
-    void *k;
-
-    return map_str_next(c->known, pos, &name, &k) ? k : NULL;
-}
-
-void controller_forget(struct known *k)
-{
-    arena_free(k->arena);
-    k->arena = NULL;
-    k->progress = (struct progress){ 0 };
-}
-
 void controller_on_state(void *cookie, const struct coord_kv *kv)
 {
     struct controller *c = cookie;
@@ -47,51 +31,30 @@ void controller_on_state(void *cookie, const struct coord_kv *kv)
     if (key_parse(str_c(c->prefix), kv->key, &shard, &node) != KEY_STATE)
         return;
     memcpy(name, node.ptr, node.len);
-    struct known *k = controller_known(c, name);
-    if (!k)
-        return;
-    controller_forget(k);
     if (kv->deleted)
-        return;
-    k->arena = arena_new(ARENA_MAX);
-    if (progress_parse(kv->value, k->arena, &k->progress, &e)) {
+        reports_forget(c->reports, name);
+    else if (reports_take(c->reports, name, kv->value, &e))
         controller_say(c, "%s says something unreadable: %s", name, e.text);
-        controller_forget(k);
-    }
 }
 
 void controller_on_states(void *cookie, const struct coord_kv *kvs, size_t n, int64_t rev)
 {
     struct controller *c = cookie;
 
-    struct known *k;
-
     (void)rev;
-    for (size_t pos = 0; (k = controller_known_next(c, &pos));)
-        controller_forget(k);
+    reports_clear(c->reports);
     for (size_t i = 0; i < n; i++)
         controller_on_state(c, &kvs[i]);
 }
 
-const struct progress_shard *controller_progress(const struct controller *c, const char *name,
-                                                 uint32_t shard)
-{
-    const struct known *k = map_str_get(c->known, str_c(name));
-
-    for (size_t i = 0; k && i < k->progress.shards_len; i++)
-        if (k->progress.shards[i].shard == shard)
-            return &k->progress.shards[i];
-    return NULL;
-}
-
 void controller_forget_all(struct controller *c)
 {
-    struct known *k;
+    struct str name;
+    void *k;
 
-    for (size_t pos = 0; (k = controller_known_next(c, &pos));) {
-        controller_forget(k);
+    for (size_t pos = 0; map_str_next(c->known, &pos, &name, &k);)
         xfree(k);
-    }
     map_str_free(c->known);
     c->known = map_str_new();
+    reports_clear(c->reports);
 }

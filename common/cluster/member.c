@@ -25,6 +25,7 @@
 #define RETRY_MS     300
 #define REPORT_MS    1000
 #define KEEP_PART    3 /* renewed after this part of its time */
+#define CALL_PART    2 /* a call is sent again after it */
 #define MISSING_MOST 2 /* looks at a view without us before we believe it */
 
 enum member_state { MEMBER_OUT, MEMBER_GRANTED, MEMBER_IN, MEMBER_LEAVING };
@@ -208,6 +209,11 @@ static void step(void *cookie)
 {
     struct member *m = cookie;
 
+    /* What is still on its way has taken too long: perhaps it was lost, and waiting for the end of
+     * its time could take longer than the lease lasts. All of it may be done twice. */
+    coord_cancel(m->o.coord, m);
+    if (m->state != MEMBER_LEAVING)
+        again(m, m->o.ttl_ms / CALL_PART);
     m->sent_ms = now_ms(m);
     switch (m->state) {
     case MEMBER_OUT:

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * progress: the text of what a node tells about its replicas. A shard is a list of seven numbers,
- * since a node may have many: [shard, term, last, commit, leads, lost, full]; older ones say less.
+ * progress: the text of what a node tells about its replicas. A shard is a list of nine numbers,
+ * since a node may have many: [shard, term, last, commit, leads, lost, full, rate, bytes]; older
+ * ones say less.
  */
 #include "common/cluster/progress.h"
 
@@ -27,6 +28,8 @@ void progress_write(const struct progress *p, struct buf *out)
         json_u64(&j, s->leads);
         json_u64(&j, s->lost);
         json_u64(&j, s->full);
+        json_u64(&j, s->rate);
+        json_u64(&j, s->bytes);
         json_arr_end(&j);
     }
     json_arr_end(&j);
@@ -46,34 +49,35 @@ void progress_write(const struct progress *p, struct buf *out)
     json_obj_end(&j);
 }
 
+/* The first NEEDED must be there; what comes later older nodes do not say. */
+enum { SHARD, TERM, LAST, COMMIT, LEADS, NEEDED, LOST = NEEDED, FULL, RATE, BYTES, NUMBERS };
+
 static int parse_shard(const struct json_val *v, struct progress_shard *ret, struct err *e)
 {
-    static const char *const what[] = { "shard", "term", "last", "commit", "leads" };
-    int64_t n[ARRAY_LEN(what)] = { -1, -1, -1, -1, -1 }, lost = 0, full = 0;
-    int code;
+    static const char *const what[NUMBERS] = { "shard", "term", "last", "commit", "leads",
+                                               "lost",  "full", "rate", "bytes" };
+    int64_t n[NUMBERS] = { 0 };
 
-    for (size_t i = 0; i < ARRAY_LEN(what); i++) {
+    for (size_t i = 0; i < NUMBERS && (i < NEEDED || i < json_len(v)); i++) {
+        int code;
+
+        n[i] = i < NEEDED ? -1 : 0;
         code = json_take_i64(json_at(v, i), what[i], &n[i], e);
         if (code)
             return code;
-        if (n[i] < 0 || (i == 0 && n[i] >= CLUSTER_SHARDS_MAX))
+        if (n[i] < 0 || (i == SHARD && n[i] >= CLUSTER_SHARDS_MAX))
             return err_set(e, ERR_INPUT, "%s is %" PRId64 " or missing", what[i], n[i]);
     }
-    if (json_len(v) > ARRAY_LEN(what)) {
-        code = json_take_i64(json_at(v, ARRAY_LEN(what)), "lost", &lost, e);
-        if (!code && json_len(v) > ARRAY_LEN(what) + 1)
-            code = json_take_i64(json_at(v, ARRAY_LEN(what) + 1), "full", &full, e);
-        if (code)
-            return code;
-    }
     *ret = (struct progress_shard){
-        .shard = (uint32_t)n[0],
-        .term = (uint64_t)n[1],
-        .last = (uint64_t)n[2],
-        .commit = (uint64_t)n[3],
-        .leads = n[4] != 0,
-        .lost = lost != 0,
-        .full = full != 0,
+        .shard = (uint32_t)n[SHARD],
+        .term = (uint64_t)n[TERM],
+        .last = (uint64_t)n[LAST],
+        .commit = (uint64_t)n[COMMIT],
+        .leads = n[LEADS] != 0,
+        .lost = n[LOST] != 0,
+        .full = n[FULL] != 0,
+        .rate = MIN((uint64_t)n[RATE], PROGRESS_RATE_MAX),
+        .bytes = MIN((uint64_t)n[BYTES], PROGRESS_STORED_MAX),
     };
     return 0;
 }

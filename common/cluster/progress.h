@@ -12,6 +12,8 @@
 
 #define PROGRESS_BYTES_MAX    MIB
 #define PROGRESS_SERVICES_MAX 64
+#define PROGRESS_RATE_MAX     (UINT64_C(1) << 40) /* more is taken for this: sums stay small */
+#define PROGRESS_STORED_MAX   (UINT64_C(1) << 50)
 
 struct progress_shard {
     uint32_t shard;
@@ -20,6 +22,8 @@ struct progress_shard {
     bool leads;            /* it leads now, as far as it knows */
     bool full;             /* its disk is as good as full: it should not lead */
     bool lost;             /* its log is gone: it says nothing to others (repl/replica.h, silent) */
+    uint64_t rate;         /* bytes per second that its log takes, a slow mean; leading or not */
+    uint64_t bytes;        /* that its database stores */
 };
 struct progress_service { /* of what this node's leaders take in */
     struct str tenant, name;

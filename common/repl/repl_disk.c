@@ -508,6 +508,7 @@ static void on_log_end(void *cookie)
     }
     if (!n->stopping && !n->failed) {
         n->log_bytes = end->state.bytes;
+        n->log_appended = end->state.appended;
         if (seq)
             replica_log_done(n->r, seq);
         node_settle(n);

@@ -368,6 +368,11 @@ struct kv *repl_node_db(struct repl_node *n)
     return n->o.db;
 }
 
+uint64_t repl_node_appended(const struct repl_node *n)
+{
+    return n->log_appended;
+}
+
 /* ---- life ---- */
 
 int repl_node_new(const struct repl_node_opts *o, struct repl_node **ret, struct err *e)

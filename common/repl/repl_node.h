@@ -93,5 +93,7 @@ bool repl_node_peer(const struct repl_node *n, size_t i, struct replica_peer *re
 void repl_node_confirm(struct repl_node *n, void (*done)(void *cookie, int code), void *cookie);
 /* The database below, for readers that know what they do (status, space); kv_repl.h for others. */
 struct kv *repl_node_db(struct repl_node *n);
+/* Bytes of entries that the log has taken since it was opened. */
+uint64_t repl_node_appended(const struct repl_node *n);
 
 #endif

@@ -105,6 +105,7 @@ struct repl_node {
     bool log_posted;
     struct timer *lag_timer;    /* simulated: a group is being fsynced */
     struct log_end *log_flying; /* that group */
+    uint64_t log_appended;
     uint64_t log_bytes, log_last;
     bool dropping;
 

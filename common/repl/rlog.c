@@ -294,6 +294,7 @@ int rlog_append(struct rlog *l, struct repl_entry *const *entries, size_t n, str
         note_entry(l, x->index, x->term, (struct pos){ s->number, at, x->len });
         at += entry_bytes(x->len);
     }
+    l->st.appended += at - s->size;
     s->size = at;
     return 0;
 }

@@ -36,6 +36,7 @@ struct rlog_state {
     uint64_t base_index, base_term; /* the entry before the first */
     uint64_t last_index, last_term; /* = base when there are no entries */
     uint64_t bytes;                 /* of all files */
+    uint64_t appended;              /* bytes of entries since it was opened */
 };
 struct rlog_state rlog_state(const struct rlog *l);
 /* False: nothing was ever promised, appended or reset in it. */

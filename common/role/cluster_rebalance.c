@@ -80,7 +80,7 @@ static int plan_make(struct process *proc, struct plan *ret, struct err *e)
         struct view_node v;
 
         if (m->state == MAP_ACTIVE && view_node_find(p.view, m->name, &v) && v.live)
-            nodes[n++] = (struct place_node){ m->name, m->zone };
+            nodes[n++] = (struct place_node){ m->name, m->zone, false };
     }
     if (n < p.map->replicas) {
         xfree(nodes);
@@ -90,7 +90,11 @@ static int plan_make(struct process *proc, struct plan *ret, struct err *e)
     }
     p.wanted = XNEW_ARRAY(struct name_set, p.map->shards);
     p.nodes = XNEW_ARRAY(struct counts, MAX(p.map->nodes_len, 1));
-    place_wanted(nodes, n, p.map->shards, p.map->replicas, p.wanted);
+    struct place_shard *shards = XNEW_ARRAY(struct place_shard, p.map->shards);
+    for (uint32_t i = 0; i < p.map->shards; i++)
+        shards[i].now = view_record(p.view, i, NULL);
+    place_wanted(&(struct place_in){ nodes, n, shards, p.map->shards, p.map->replicas }, p.wanted);
+    xfree(shards);
     xfree(nodes);
     count(&p);
     *ret = p;

@@ -3,8 +3,17 @@
  * How far it scales (P9): clusters of 3 to 1,000 ingesters with the real map, the real placement
  * and the real choice of shards, and a population of services whose sizes have a heavy tail. What
  * a push costs the leader of its shard and each follower is taken from bench_cluster.py
- * (LEADER_US, FOLLOWER_US). A cluster takes what its busiest node can: `of linear` is the mean
- * load by the highest. The load per node is the same in all rows.
+ * (LEADER_US, FOLLOWER_US). A cluster takes what its busiest node can: `linear` is the mean load
+ * by the highest. The load per node is the same in all rows.
+ *
+ *   whole      no service is spread, leaders by number
+ *   spread     services are spread, leaders by number
+ *   by load    and leaders by what nodes report of their shards: what is so, give or take NOISE
+ *   turned     leaders that this changed, of all
+ *   join, leave   replicas that move when one comes, when it goes again, by its share
+ *   place, lead   ms of CPU: all members and leaders from nothing, leaders from reports
+ *
+ * Then 3 ingesters become 6, one by one, and 3 again.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -25,7 +34,10 @@ static struct {
     double leader_us, follower_us; /* CPU of a push */
     double rate;                   /* pushes per second and ingester */
     double shard_most;             /* of one service to a shard, per second; above it is spread */
+    double noise;                  /* of what is reported */
 } o;
+
+#define PUSH_BYTES 4096
 
 struct service {
     uint32_t pods;
@@ -37,6 +49,8 @@ struct cluster {
     struct map_node *node;
     struct place_node *place;
     struct name_set *wanted; /* by shard */
+    struct repl_record *now;
+    struct place_shard *seen;
     const struct map *map;
     VEC(struct service) services;
     double pushes; /* per second, all */
@@ -50,11 +64,11 @@ static double env_number(const char *name, double otherwise)
     return v ? strtod(v, NULL) : otherwise;
 }
 
-static double now_ms(void)
+static double cpu_ms(void)
 {
     struct timespec t;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
@@ -152,16 +166,18 @@ static uint32_t node_of(const char *name)
 static void cluster_new(struct cluster *c, uint32_t nodes, bool spread)
 {
     *c = (struct cluster){ .nodes = nodes, .shards = MIN(4096u, MAX(16u, 8 * nodes)) };
-    c->node = XNEW_ARRAY(struct map_node, nodes + 1);
-    c->place = XNEW_ARRAY(struct place_node, nodes + 1);
-    for (uint32_t i = 0; i <= nodes; i++) {
+    c->node = XNEW_ARRAY(struct map_node, nodes + 3);
+    c->place = XNEW_ARRAY(struct place_node, nodes + 3);
+    for (uint32_t i = 0; i < nodes + 3; i++) {
         (void)snprintf(c->node[i].name, sizeof(c->node[i].name), "n%04u", i);
         (void)snprintf(c->node[i].addr, sizeof(c->node[i].addr), "tcp://10.0.%u.%u:4041", i / 250,
                        i % 250);
         (void)snprintf(c->node[i].zone, sizeof(c->node[i].zone), "zone%u", i % ZONES);
-        c->place[i] = (struct place_node){ c->node[i].name, c->node[i].zone };
+        c->place[i] = (struct place_node){ c->node[i].name, c->node[i].zone, false };
     }
     c->wanted = XNEW_ARRAY(struct name_set, c->shards);
+    c->now = XNEW_ARRAY(struct repl_record, c->shards);
+    c->seen = XNEW_ARRAY(struct place_shard, c->shards);
     c->load = XNEW_ARRAY(double, c->shards);
     draw_services(c, spread);
     make_map(c);
@@ -175,7 +191,35 @@ static void cluster_free(struct cluster *c)
     xfree(c->node);
     xfree(c->place);
     xfree(c->wanted);
+    xfree(c->now);
+    xfree(c->seen);
     xfree(c->load);
+}
+
+static struct place_in place_of(const struct cluster *c, uint32_t first, uint32_t nodes)
+{
+    return (struct place_in){ c->place + first, nodes, c->seen, c->shards, REPLICAS };
+}
+
+/* Everything is where it is wanted. */
+static void arrive(struct cluster *c)
+{
+    for (uint32_t s = 0; s < c->shards; s++) {
+        c->now[s] = (struct repl_record){ .term = 1, .members = c->wanted[s] };
+        memcpy(c->now[s].leader, c->wanted[s].names[0], sizeof(c->now[s].leader));
+        c->seen[s].now = &c->now[s];
+        c->seen[s].able = (1u << c->wanted[s].len) - 1;
+    }
+}
+
+static void report(struct cluster *c)
+{
+    struct prng p;
+
+    prng_init(&p, 11);
+    for (uint32_t s = 0; s < c->shards; s++)
+        c->seen[s].rate =
+            (uint64_t)(c->load[s] * PUSH_BYTES * (1 + o.noise * (2 * prng_unit(&p) - 1)));
 }
 
 /* Cores that each node needs, into `cores`; `dead`: a node whose shards the next replica leads. */
@@ -209,19 +253,18 @@ static double highest(const double *v, uint32_t n, double *ret_mean)
     return most;
 }
 
-/* Replicas that one node more takes over, by its share of all. */
-static double moved_by_join(struct cluster *c)
+/* Goes to where the `nodes` from `first` on should have it; replicas that moved. */
+static size_t go(struct cluster *c, uint32_t first, uint32_t nodes)
 {
-    struct name_set *after = XNEW_ARRAY(struct name_set, c->shards);
+    struct place_in in = place_of(c, first, nodes);
     size_t moved = 0;
 
-    place_wanted(c->place, c->nodes + 1, c->shards, REPLICAS, after);
-    for (uint32_t s = 0; s < c->shards; s++) {
-        for (size_t r = 0; r < after[s].len; r++)
-            moved += !name_set_has(&c->wanted[s], after[s].names[r]);
-    }
-    xfree(after);
-    return (double)moved / ((double)c->shards * REPLICAS / (c->nodes + 1));
+    place_wanted(&in, c->wanted);
+    for (uint32_t s = 0; s < c->shards; s++)
+        for (size_t r = 0; r < c->wanted[s].len; r++)
+            moved += !name_set_has(&c->now[s].members, c->wanted[s].names[r]);
+    arrive(c);
+    return moved;
 }
 
 /* The worst of what some other node has to do after a node died, by what the busiest did before. */
@@ -237,32 +280,74 @@ static double after_a_death(const struct cluster *c, double before)
     return worst / before;
 }
 
+static double even(const struct cluster *c, double *ret_most, double *ret_mean)
+{
+    double *cores = XNEW_ARRAY(double, c->nodes);
+
+    node_cores(c, UINT32_MAX, cores);
+    *ret_most = highest(cores, c->nodes, ret_mean);
+    xfree(cores);
+    return *ret_mean / *ret_most;
+}
+
 static void row(uint32_t nodes)
 {
-    double share[2], most = 0, mean = 0, began, placed = 0;
+    double share[3], most = 0, mean = 0, began, placed = 0, led;
+    uint32_t turned;
     struct cluster c;
     struct buf text;
 
     for (int spread = 0; spread < 2; spread++) {
-        double *cores = XNEW_ARRAY(double, nodes);
-
         if (spread)
             cluster_free(&c);
         cluster_new(&c, nodes, spread);
-        began = now_ms();
-        place_wanted(c.place, c.nodes, c.shards, REPLICAS, c.wanted);
-        placed = now_ms() - began;
-        node_cores(&c, UINT32_MAX, cores);
-        most = highest(cores, nodes, &mean);
-        share[spread] = mean / most;
-        xfree(cores);
+        struct place_in in = place_of(&c, 0, nodes);
+        began = cpu_ms();
+        place_wanted(&in, c.wanted);
+        placed = cpu_ms() - began;
+        share[spread] = even(&c, &most, &mean);
     }
+    arrive(&c);
+    report(&c);
+    struct place_in in = place_of(&c, 0, nodes);
+    began = cpu_ms();
+    turned = place_leaders(&in, c.wanted, UINT32_MAX);
+    led = cpu_ms() - began;
+    arrive(&c);
+    share[2] = even(&c, &most, &mean);
+    double dies = after_a_death(&c, most);
+    double part = (double)c.shards * REPLICAS / (nodes + 1);
+    double joins = (double)go(&c, 0, nodes + 1) / part, leaves = (double)go(&c, 0, nodes) / part;
     buf_init(&text, MAP_BYTES_MAX);
     map_write(c.map, &text);
-    printf("%9u %7u %9zu %8.2f M %8zu %8.2f %8.2f %8.2f %8.2f x %8.2f x %8.1f %8.2f MB\n", nodes,
-           c.shards, c.services.len, c.pushes / 1e6, c.map->services_len, share[0], share[1], mean,
-           after_a_death(&c, most), moved_by_join(&c), placed, (double)text.len / 1e6);
+    printf("%9u %7u %9zu %8.2f M %8zu %7.2f %7.2f %7.2f %7.2f %6.2f %7.2f x %5.2f x %5.2f x %6.1f "
+           "%6.1f %6.2f MB\n",
+           nodes, c.shards, c.services.len, c.pushes / 1e6, c.map->services_len, share[0], share[1],
+           share[2], (double)turned / c.shards, mean, dies, joins, leaves, placed, led,
+           (double)text.len / 1e6);
     buf_deinit(&text);
+    cluster_free(&c);
+}
+
+/* From 3 to 6 one by one, and back; another three stay than began. */
+static void grow_and_shrink(void)
+{
+    struct cluster c;
+
+    cluster_new(&c, 3, true);
+    c.nodes = 6;
+    report(&c);
+    (void)go(&c, 0, 3);
+    for (uint32_t n = 4; n <= 6; n++) {
+        double share = (double)c.shards * REPLICAS / n;
+
+        printf("%u join: %.2f of a share moves\n", n, (double)go(&c, 0, n) / share);
+    }
+    for (uint32_t n = 5; n >= 3; n--) {
+        double share = (double)c.shards * REPLICAS / (n + 1);
+
+        printf("%u stay: %.2f of a share moves\n", n, (double)go(&c, 6 - n, n) / share);
+    }
     cluster_free(&c);
 }
 
@@ -274,13 +359,15 @@ int main(void)
     o.follower_us = env_number("FOLLOWER_US", 66);
     o.rate = env_number("RATE", 10000);
     o.shard_most = env_number("SPREAD", 300);
+    o.noise = env_number("NOISE", 0.1);
     printf("%.0f pushes/s an ingester, three copies; a push costs its leader %.0f us and each "
            "follower %.0f; services over %.0f pushes/s a shard are spread\n",
            o.rate, o.leader_us, o.follower_us, o.shard_most);
-    printf("%9s %7s %9s %10s %8s %8s %8s %8s %10s %10s %8s %11s\n", "ingesters", "shards",
-           "services", "pushes/s", "spread", "linear", "spread:", "cores", "one dies", "one joins",
-           "place ms", "map");
+    printf("%9s %7s %9s %10s %8s %7s %7s %7s %7s %6s %9s %7s %7s %6s %6s %9s\n", "ingesters",
+           "shards", "services", "pushes/s", "spread", "whole", "spread", "by load", "turned",
+           "cores", "one dies", "join", "leave", "place", "lead", "map");
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
         row(sizes[i]);
+    grow_and_shrink();
     return 0;
 }
