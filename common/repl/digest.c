@@ -19,6 +19,7 @@
 #include "common/base/mem.h"
 #include "common/base/wr.h"
 #include "common/repl/apply.h"
+#include "common/repl/copy.h"
 #include "common/repl/repl_node_impl.h"
 
 enum {
@@ -262,12 +263,17 @@ void repl_digest_tick(struct repl_node *n)
             ask_all(n, j);
     }
     phase = every ? (n->ticks + hash_u64(n->o.shard + 1)) % every : 0; /* not all shards at once */
-    if (leads && every && phase == every - 1 && !j->running && !j->asking) {
+    if (leads && every && (phase == every - 1 || n->digest_soon) && !j->running && !j->asking) {
         struct repl_entry *x = entry_new(REPL_DIGEST, STR_NULL);
         struct err e;
-        (void)(replica_propose(n->r, x, &e) == 0);
+        n->digest_soon = replica_propose(n->r, x, &e) != 0;
         entry_unref(x);
     }
+}
+
+void repl_digest_soon(struct repl_node *n)
+{
+    n->digest_soon = true;
 }
 
 /* ---- answering ---- */
@@ -313,6 +319,7 @@ void repl_digest_serve(void *cookie, struct rpc_call *call, struct str payload)
         replica_state(n->r).role == REPLICA_FOLLOWER) {
         n->commit_to = n->apply_next - 1; /* what was handed over comes before */
         replica_installing(n->r);
+        repl_copy_drop(n);
         j->done.index = 0;
         repl_node_on_apply(n, empty_run, empty_done, n);
     }

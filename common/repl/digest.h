@@ -21,6 +21,9 @@ struct digest_sums {
 /* An entry REPL_DIGEST was just handed to the apply thread. */
 void repl_digest_entry(struct repl_node *n, uint64_t index);
 void repl_digest_tick(struct repl_node *n);
+/* Somebody got a database: the next digest need not wait for its time. Where there are none, it
+ * changes nothing. */
+void repl_digest_soon(struct repl_node *n);
 /* Serves RPC_REPL_DIGEST; cookie: the hub. */
 void repl_digest_serve(void *cookie, struct rpc_call *call, struct str payload);
 void repl_digest_release(struct repl_node *n); /* as repl_snapshot_release */

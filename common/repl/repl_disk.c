@@ -16,6 +16,7 @@
 
 #include "common/base/mem.h"
 #include "common/repl/apply.h"
+#include "common/repl/copy.h"
 #include "common/repl/digest.h"
 #include "common/repl/repl_node_impl.h"
 #include "common/repl/snapshot.h"
@@ -26,6 +27,7 @@
 #define SYNC_TICKS    80         /* two seconds */
 #define LOG_KEPT      (64 * MIB) /* of the log, even if everybody has it */
 #define LOG_BYTES_MAX GIB
+#define GIVING        4 /* so much more while a copy is on its way to somebody */
 
 /* ---- operations on the log: log thread, or the loop when simulated ---- */
 
@@ -526,6 +528,8 @@ void disk_tick(struct repl_node *n)
     uint64_t most = n->o.log_bytes_max ? n->o.log_bytes_max : LOG_BYTES_MAX;
     uint64_t upto = n->synced;
 
+    if (repl_copy_giving(n)) /* else the log may not go back to what was copied, in the end */
+        most *= GIVING;
     if (n->ticks % SYNC_TICKS)
         return;
     if (!n->syncing && n->applied > n->synced && n->log_bytes > MIN(LOG_KEPT, most) / 2) {

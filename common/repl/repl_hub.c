@@ -8,7 +8,9 @@
  * replica was closed, or dropped it) ends with its deadline.
  */
 #include "common/base/mem.h"
+#include "common/repl/copy.h"
 #include "common/repl/digest.h"
+#include "common/repl/repl_job.h"
 #include "common/repl/repl_node_impl.h"
 #include "common/repl/snapshot.h"
 
@@ -191,11 +193,18 @@ struct repl_hub *repl_hub_new(const struct repl_hub_opts *o)
     h->m_digests = counter(h, "embertree_repl_digests_total", "Databases summed up to be compared");
     h->m_differences = counter(h, "embertree_repl_differences_total",
                                "Replicas found to hold other rows than their leader");
+    h->m_copy_sent = counter(h, "embertree_repl_copy_sent_bytes_total",
+                             "Bytes of databases sent to other replicas as files");
+    h->m_copy_taken = counter(h, "embertree_repl_copy_taken_bytes_total",
+                              "Bytes of databases that came in as files");
+    h->m_copies =
+        counter(h, "embertree_repl_copies_total", "Databases that came in as files, complete");
     rpc_serve(o->rpc, RPC_REPL_PREPARE, on_request, h);
     rpc_serve(o->rpc, RPC_REPL_APPEND, on_request, h);
     rpc_serve(o->rpc, RPC_REPL_FETCH, on_request, h);
     rpc_serve(o->rpc, RPC_REPL_SNAPSHOT, repl_snapshot_serve, h);
     rpc_serve(o->rpc, RPC_REPL_DIGEST, repl_digest_serve, h);
+    rpc_serve(o->rpc, RPC_REPL_COPY, repl_copy_serve, h);
     h->timer = loop_timer_new(o->loop, on_timer, h);
     loop_timer_start(h->timer, TICK_MS, TICK_MS);
     return h;
@@ -220,6 +229,7 @@ void repl_hub_free(struct repl_hub *h)
     rpc_serve(h->o.rpc, RPC_REPL_FETCH, refuse, NULL);
     rpc_serve(h->o.rpc, RPC_REPL_SNAPSHOT, refuse, NULL);
     rpc_serve(h->o.rpc, RPC_REPL_DIGEST, refuse, NULL);
+    rpc_serve(h->o.rpc, RPC_REPL_COPY, refuse, NULL);
     list_for (it, &h->calls) {
         struct call *c = container_of(it, struct call, link);
         rpc_cancel(h->o.rpc, c->id);
@@ -234,5 +244,6 @@ void repl_hub_free(struct repl_hub *h)
         served_end(s);
     }
     loop_timer_free(h->timer);
+    repl_job_free(h);
     xfree(h);
 }

@@ -14,6 +14,7 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
+#include "common/repl/copy.h"
 #include "common/repl/digest.h"
 #include "common/repl/repl_node_impl.h"
 #include "common/repl/snapshot.h"
@@ -299,6 +300,7 @@ void node_tick(struct repl_node *n)
     disk_tick(n);
     repl_digest_tick(n);
     repl_snapshot_tick(n);
+    repl_copy_tick(n);
     node_settle(n);
 }
 
@@ -397,6 +399,8 @@ int repl_node_new(const struct repl_node_opts *o, struct repl_node **ret, struct
     }
     n->o.dir = NULL;
     disk_start(n);
+    repl_copy_open(n);
+    n->o.copy_dir = NULL;
     list_add_tail(&o->hub->nodes, &n->link);
     *ret = n;
     return 0;
@@ -410,6 +414,7 @@ static void node_free(void *cookie)
 
     repl_snapshot_free(n);
     repl_digest_free(n);
+    repl_copy_free(n);
     replica_free(n->r);
     n->magic = 0;
     xfree(n);
@@ -448,9 +453,29 @@ static void close_simulated(void *cookie)
     loop_post(n->loop, node_free, n);
 }
 
-void repl_node_stop(struct repl_node *n, void (*done)(void *cookie), void *cookie)
+static void close_node(struct repl_node *n)
 {
     struct closing *c;
+
+    if (n->o.simulated) {
+        loop_post(n->loop, close_simulated, n);
+        return;
+    }
+    c = XNEW(struct closing);
+    c->n = n;
+    thread_start(&c->thread, "repl-close", close_thread, c);
+}
+
+void node_jobs_end(struct repl_node *n)
+{
+    if (n->jobs || !n->close_later)
+        return;
+    n->close_later = false;
+    close_node(n);
+}
+
+void repl_node_stop(struct repl_node *n, void (*done)(void *cookie), void *cookie)
+{
     struct err e;
 
     CHECK(n->magic == NODE_MAGIC && !n->stopping);
@@ -461,11 +486,7 @@ void repl_node_stop(struct repl_node *n, void (*done)(void *cookie), void *cooki
     n->stopped = done;
     n->stopped_cookie = cookie;
     list_del(&n->link);
-    if (n->o.simulated) {
-        loop_post(n->loop, close_simulated, n);
-        return;
-    }
-    c = XNEW(struct closing);
-    c->n = n;
-    thread_start(&c->thread, "repl-close", close_thread, c);
+    repl_copy_stop(n);
+    n->close_later = true; /* behind jobs that use the database */
+    node_jobs_end(n);
 }

@@ -22,6 +22,7 @@
 #include "common/rpc/rpc.h"
 #include "common/store/kv.h"
 
+struct copy_faults;
 struct repl_hub;
 struct repl_hub_opts {
     struct rpc_node *rpc; /* serves RPC_REPL_* from now on; must outlive the hub */
@@ -31,7 +32,7 @@ struct repl_hub_opts {
     const char *(*addr)(void *cookie, const char *name);
     void *cookie;
     uint64_t digest_rate;   /* bytes per second read to sum up databases, of all nodes; 0: 40 MiB */
-    uint64_t snapshot_rate; /* bytes per second of rows sent, to all peers; 0: any */
+    uint64_t snapshot_rate; /* bytes per second of databases sent, to all peers; 0: any */
 };
 struct repl_hub *repl_hub_new(const struct repl_hub_opts *o);
 void repl_hub_free(struct repl_hub *h); /* after its nodes; NULL is fine */
@@ -64,6 +65,13 @@ struct repl_node_opts {
     void (*differs)(void *cookie, const char *name, bool repaired);
     void *cookie;
     uint64_t digest_every_ms; /* rows of all replicas are compared so often (digest.h); 0: never */
+    /* Databases go to others, and come in, as files (copy.h) where these are given; else as rows. */
+    const char *copy_dir; /* for files on their way, on the volume of the database; created */
+    uint64_t (*room)(void *cookie); /* bytes they may take there; NULL: any */
+    /* What came in is complete: stop this node, have copy_install (copy_in.h) put it in place,
+     * open again. */
+    void (*copied)(void *cookie);
+    const struct copy_faults *copy_faults; /* tests only */
     bool admits; /* a log that has not begun may be one that was lost: the node says nothing until
                     repl_node_admit */
 };
@@ -88,6 +96,13 @@ void repl_node_room(struct repl_node *n, bool room);
 void repl_node_admit(struct repl_node *n);
 struct replica_state repl_node_state(const struct repl_node *n);
 bool repl_node_peer(const struct repl_node *n, size_t i, struct replica_peer *ret);
+/* A copy that comes in. */
+struct repl_copy_state {
+    const char *from;      /* NULL: none */
+    uint64_t bytes, total; /* here, of; total 0: not known yet */
+    const char *why;       /* NULL, or why it does not get on */
+};
+struct repl_copy_state repl_node_copy(const struct repl_node *n);
 /* done(0) when it is sure that this replica still leads and has applied whatever was acked before
  * this call; ERR_UNAVAILABLE otherwise. Exactly once, later. */
 void repl_node_confirm(struct repl_node *n, void (*done)(void *cookie, int code), void *cookie);

@@ -124,6 +124,10 @@ struct repl_node {
     struct list snaps;
     uint64_t snap_ids, snap_id, snap_next, snap_done;
     struct digest_job *digest; /* digest.c; NULL: none yet */
+    bool digest_soon;
+    struct repl_copy *copy; /* copy.c; NULL: databases go as rows */
+    size_t jobs;            /* repl_job.c; closing waits for them */
+    bool close_later;
 
     /* kv_repl.c: the database as it was when the leadership of the open handle ended; NULL: it goes
      * on, or there is none. Set and cleared by the loop, read by any thread that has the handle. */
@@ -146,6 +150,10 @@ struct repl_hub {
     uint64_t last_ref;
     size_t digest_room;    /* bytes that may be read for digests in this tick */
     uint64_t snap_next_ms; /* the next part of a snapshot may be sent then */
+    struct chan *jobs_in;  /* repl_job.c; NULL: none was needed yet */
+    struct thread jobs_thread;
+    size_t outs, serving, pulls; /* copy.c: copies for others, questions about them, coming in */
+    struct metric_cell *m_copy_sent, *m_copy_taken, *m_copies;
     struct metric_cell *m_sent, *m_sent_bytes, *m_bad, *m_digests, *m_differences;
 };
 
@@ -166,6 +174,7 @@ void node_tick(struct repl_node *n);
 void node_message(struct repl_node *n, const struct repl_msg *m);
 void node_propose(void *proposal); /* loop */
 void node_io(struct replica_io *io);
+void node_jobs_end(struct repl_node *n); /* one more; the node may be closed by it */
 /* kv_repl.c */
 void node_past(struct repl_node *n); /* the epoch may have ended; before anything more is applied */
 /* repl_disk.c */

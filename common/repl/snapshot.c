@@ -26,6 +26,7 @@
 #include "common/base/mem.h"
 #include "common/base/wr.h"
 #include "common/repl/apply.h"
+#include "common/repl/copy.h"
 #include "common/repl/repl_node_impl.h"
 #include "common/repl/snapshot_msg.h"
 #include "common/store/kv_impl.h"
@@ -243,6 +244,12 @@ static void on_start(void *cookie)
 
 void repl_snapshot_start(struct repl_node *n, const char *to)
 {
+    if (!repl_copy_offer(n, to))
+        repl_snapshot_rows(n, to);
+}
+
+void repl_snapshot_rows(struct repl_node *n, const char *to)
+{
     struct snap_out *s;
     size_t running = 0;
 
@@ -349,6 +356,7 @@ static bool take_part(struct repl_node *n, const struct snapshot_part *p, bool *
         n->snap_next = 0;
         n->commit_to = n->apply_next - 1; /* what was handed over comes before */
         replica_installing(n->r);
+        repl_copy_drop(n);
     }
     if (p->id != n->snap_id || p->part > n->snap_next)
         return false;

@@ -12,6 +12,8 @@
 
 /* Of replica_io.snapshot: begins later; the replica is told how it ended. */
 void repl_snapshot_start(struct repl_node *n, const char *to);
+/* Rows, whatever else could be done. */
+void repl_snapshot_rows(struct repl_node *n, const char *to);
 void repl_snapshot_tick(struct repl_node *n);
 /* Serves RPC_REPL_SNAPSHOT; cookie: the hub. */
 void repl_snapshot_serve(void *cookie, struct rpc_call *call, struct str payload);

@@ -36,6 +36,7 @@ const char *rpc_method_name(uint16_t method)
         [RPC_REPL_DIGEST] = "repl_digest",
         [RPC_LEDGER] = "ledger",
         [RPC_RELAY] = "relay",
+        [RPC_REPL_COPY] = "repl_copy",
     };
 
     return method < RPC_METHODS && names[method] ? names[method] : "other";

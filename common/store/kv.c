@@ -305,6 +305,18 @@ int kv_disk(struct kv *k, struct kv_disk *ret, struct err *e)
     return rc;
 }
 
+bool kv_has_files(const struct kv *k)
+{
+    return k->ops->checkpoint != NULL;
+}
+
+int kv_checkpoint(struct kv *k, const char *dir, struct err *e)
+{
+    if (!k->ops->checkpoint)
+        return err_set(e, ERR_UNIMPLEMENTED, "this database has no files");
+    return k->ops->checkpoint(k, dir, e);
+}
+
 void kv_compact(struct kv *k, enum kv_cf cf, struct str from, struct str to)
 {
     CHECK((unsigned)cf < KV_CFS && to.len && to.len <= KV_KEY_BYTES_MAX);

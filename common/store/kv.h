@@ -154,4 +154,11 @@ NODISCARD int kv_drop_range(struct kv *k, enum kv_cf cf, struct str from, struct
  * `to` is not empty. Takes as long as it takes; any thread, beside everything else. */
 void kv_compact(struct kv *k, enum kv_cf cf, struct str from, struct str to);
 
+/* A folder that is the database as it is now, for kv_rocks_open, whatever becomes of this one; made
+ * of links to its files, so on the same volume, and quick after a flush. It must not exist; it is
+ * there whole or not at all ("dir.tmp" may be left after a crash). Writer's thread.
+ * ERR_UNIMPLEMENTED: a kv without files. */
+bool kv_has_files(const struct kv *k);
+NODISCARD int kv_checkpoint(struct kv *k, const char *dir, struct err *e);
+
 #endif

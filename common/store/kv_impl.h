@@ -31,6 +31,7 @@ struct kv_ops {
     /* Optional: nothing lies elsewhere without. */
     int (*far)(struct kv *k, const struct kv_snap *snap, kv_far_fn each, void *cookie,
                struct err *e);
+    int (*checkpoint)(struct kv *k, const char *dir, struct err *e); /* NULL: has no files */
     void (*close)(struct kv *k);
 };
 /* First member of each implementation's own struct. */

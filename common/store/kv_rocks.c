@@ -437,5 +437,6 @@ const struct kv_ops kv_rocks_ops = {
     .drop_files = rocks_drop_files,
     .flush_soon = rocks_flush_soon,
     .compact = rocks_compact,
+    .checkpoint = kv_rocks_checkpoint,
     .close = kv_rocks_close,
 };

@@ -42,6 +42,8 @@ void rocks_quiet(rocksdb_options_t *o);
 int kv_rocks_fail(struct err *e, char *message, const char *doing);
 extern const struct kv_ops kv_rocks_ops;
 void kv_rocks_close(struct kv *k);
+/* kv_rocks_copy.c */
+int kv_rocks_checkpoint(struct kv *k, const char *dir, struct err *e);
 
 /* kv_rocks_full.c. Free bytes of the volume of dir; if it cannot tell, as many as there can be. */
 uint64_t kv_rocks_room(const char *dir);

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * copy_impl.h: what copy_give.c and copy_take.c share. Nobody else includes it.
+ */
+#ifndef COMMON_REPL_COPY_IMPL_H
+#define COMMON_REPL_COPY_IMPL_H
+
+#include "common/repl/copy.h"
+#include "common/repl/repl_job.h"
+#include "common/repl/repl_node_impl.h"
+
+enum {
+    COPY_ASK_MS = 60000,      /* a piece may wait for its share of the rate */
+    COPY_KEEP_MS = 600000,    /* what nobody asks for goes */
+    COPY_STALL_MS = 20000,    /* without a byte: another source may be taken */
+    COPY_OUT_MAX = 8,         /* copies for others, of a process */
+    COPY_IN_MAX = 2,          /* copies coming in, of a process */
+    COPY_WINDOW = 6,          /* pieces asked for and not written */
+    COPY_SERVE_MAX = 64,      /* questions of others being answered, of a process */
+    COPY_ROOM_MIN = 64 << 20, /* beside what comes in */
+};
+
+struct pull;
+struct making;
+struct repl_copy {
+    struct repl_node *n;
+    char base[COPY_PATH_BYTES];
+    /* giving */
+    struct list outs;    /* of struct copy_out, oldest first */
+    struct list offers;  /* of struct offer */
+    struct list waiting; /* of struct serve: for their share of the rate */
+    struct making *making;
+    uint64_t ids;
+    /* taking */
+    struct pull *pull; /* NULL: none */
+    bool leftover;     /* there is something in base/in that nobody uses */
+    bool clearing, emptying;
+    uint64_t bad_id;              /* that copy came in, and was not what it should be */
+    bool tried;                   /* to go on with what an earlier life of the process began */
+    uint64_t leftover_ms;         /* since */
+    char why[ERR_TEXT_MAX + 128]; /* it does not come in; "": it does, or nothing is to come */
+};
+
+static inline uint64_t copy_now(const struct repl_node *n)
+{
+    return clock_mono_ms(loop_clock(n->loop));
+}
+/* Bytes copies may take on the volume. */
+static inline uint64_t copy_room(const struct repl_node *n)
+{
+    return n->o.room ? n->o.room(n->o.cookie) : UINT64_MAX;
+}
+static inline bool copy_can(const struct repl_node *n)
+{
+    return n->copy && kv_has_files(n->o.db) && n->o.copied;
+}
+
+/* copy_give.c */
+void copy_give_open(struct repl_copy *c);
+void copy_give_tick(struct repl_copy *c);
+void copy_give_stop(struct repl_copy *c);
+void copy_give_free(struct repl_copy *c);
+void copy_give(struct repl_copy *c, struct rpc_call *call, const struct copy_ask *a);
+/* copy_take.c */
+void copy_take_open(struct repl_copy *c);
+void copy_take_tick(struct repl_copy *c);
+void copy_take_stop(struct repl_copy *c);
+void copy_take_free(struct repl_copy *c);
+/* Answers an offer. */
+enum copy_state copy_take(struct repl_copy *c, const struct copy_ask *a);
+
+#endif

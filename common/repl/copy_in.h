@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * copy_in.h: files of another replica's database on their way in, and how they take the place of
+ * the one that is here. Thread: any, one at a time; copy_install while nothing of the shard is
+ * open.
+ */
+#ifndef COMMON_REPL_COPY_IN_H
+#define COMMON_REPL_COPY_IN_H
+
+#include "common/repl/copy_files.h"
+
+struct copy_in {
+    const struct copy_faults *faults;
+    char dir[COPY_PATH_BYTES]; /* base/in */
+    char source[NODE_NAME_MAX + 1];
+    uint64_t id;
+    struct copy_list list;
+    size_t *first;        /* of a file, in pieces; one more at the end */
+    uint64_t *pieces;     /* sums of those that are here; 0: it is not */
+    size_t *left;         /* of a file, pieces to come */
+    uint64_t *sums;       /* of files that are here whole, synced and noted; 0: it is not */
+    size_t files_left;    /* to come */
+    uint64_t bytes, kept; /* that are here; of them, of an earlier try */
+};
+
+/* What an earlier try left in base/in. ERR_NOT_FOUND: nothing of use. */
+NODISCARD int copy_in_load(const char *base, const struct copy_faults *faults, struct copy_in **ret,
+                           struct err *e);
+/* Begins, or goes on: files that are here whole, and are the same, stay; all others go. The list is
+ * taken over, also on failure. */
+NODISCARD int copy_in_begin(const char *base, const struct copy_faults *faults, const char *source,
+                            uint64_t id, struct copy_list *list, struct copy_in **ret,
+                            struct err *e);
+/* ERR_CORRUPT: not what was sent; nothing happened. A piece that is here already is passed over. */
+NODISCARD int copy_in_write(struct copy_in *in, size_t file, uint64_t offset, struct str bytes,
+                            uint64_t sum, struct err *e);
+uint64_t copy_in_total(const struct copy_in *in); /* all files are here */
+/* Can it be opened, and is it as of the entry it should be? Then it is to be put in place. anyway:
+ * whatever stands in the database that is here. */
+NODISCARD int copy_in_complete(struct copy_in *in, bool anyway, struct err *e);
+void copy_in_free(struct copy_in *in); /* the files stay; NULL is fine */
+
+/* Puts what is complete in base/in in the place of the database in db, and clears up what an
+ * earlier try left, wherever it was interrupted. Before db is opened. Nothing to do: 0. */
+NODISCARD int copy_install(const char *db, const char *base, const struct copy_faults *faults,
+                           bool *ret_installed, struct err *e);
+
+#endif
