@@ -132,13 +132,15 @@ static void open_work(void *cookie)
         r->err.code = ERR_IO;
         return;
     }
+    if (paths(r, "shard", dir) && copy_put_in_place(r, dir, &r->err))
+        return;
     r->err.code = ingester_open_kv(r->rs->in, r->shard, r->shares, &r->kv, &r->err);
 }
 
 static int open_node(struct replica_of *r, struct err *e)
 {
     const struct role_ctx *ctx = r->rs->in->ctx;
-    char dir[PATH_MAX];
+    char dir[PATH_MAX], copies[PATH_MAX];
     int64_t rev;
     const struct repl_record *rec = view_record(r->rs->view, r->shard, &rev);
     struct repl_node_opts o = {
@@ -160,6 +162,9 @@ static int open_node(struct replica_of *r, struct err *e)
         .admits = r->rs->o.coord != NULL,
         .differs = on_differs,
         .digest_every_ms = ctx->cluster->digest_every_ms,
+        .copy_dir = copy_dir(r, copies) ? copies : NULL,
+        .room = copy_room_left,
+        .copied = copy_is_here,
     };
 
     if (!paths(r, "log", dir)) {
@@ -289,6 +294,7 @@ static void remove_work(void *cookie)
         else if (kv->remove)
             kv->remove(kv, dir);
     }
+    copy_remove_folder(r);
 }
 
 static void on_removed(void *cookie)
@@ -542,6 +548,7 @@ static void on_tick(void *cookie)
     struct replicas *rs = cookie;
 
     look_at_room(rs);
+    copies_look(rs);
     step_all(rs);
     cluster_tick(rs);
     replicas_look_behind(rs);

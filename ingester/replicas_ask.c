@@ -24,7 +24,7 @@ static uint64_t behind(const struct replica_of *r, struct err *e)
                       r->shard);
     } else if (!r->node) {
         (void)err_set(e, ERR_UNAVAILABLE, "shard %" PRIu32 " is not open yet", r->shard);
-    } else if (st.silent || st.no_database) {
+    } else if (st.silent || st.no_database || repl_node_copy(r->node).from) {
         (void)err_set(e, ERR_UNAVAILABLE, "shard %" PRIu32 " is on its way here as a whole",
                       r->shard);
     } else if (replica_is_named(r) || !view_shard(r->rs->view, r->shard, &v) || !v.leader_live) {
@@ -32,6 +32,8 @@ static uint64_t behind(const struct replica_of *r, struct err *e)
     } else if (!st.leader_commit) {
         (void)err_set(e, ERR_UNAVAILABLE, "the leader of shard %" PRIu32 " (%s) was not heard yet",
                       r->shard, v.leader);
+    } else if (!st.applied) {
+        (void)err_set(e, ERR_UNAVAILABLE, "nothing of shard %" PRIu32 " is here yet", r->shard);
     } else if (st.applied + REACH < st.leader_commit) {
         n = st.leader_commit - st.applied;
         (void)err_set(e, ERR_UNAVAILABLE,
@@ -199,6 +201,7 @@ void replicas_ring(const struct replicas *rs, struct json *j)
         json_u64(j, st.commit);
         json_key(j, "applied");
         json_u64(j, st.applied);
+        copy_json(r, j);
         peers_json(r, &st, j);
         json_obj_end(j);
     }

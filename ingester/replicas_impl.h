@@ -5,6 +5,8 @@
 #ifndef INGESTER_REPLICAS_IMPL_H
 #define INGESTER_REPLICAS_IMPL_H
 
+#include <limits.h>
+
 #include "common/cluster/view.h"
 #include "common/repl/repl_node.h"
 #include "ingester/replicas.h"
@@ -38,6 +40,7 @@ struct replica_of { /* one shard */
     uint64_t alone_ms, alone_term, alone_last;
     uint64_t full_ms, full_term; /* without room asked to lead, first then, in this term */
     bool must_return;            /* its log was gone: until it is a member again */
+    uint64_t copy_why;           /* of what was logged last (copies_look) */
     /* Of the job (aside.h) in OPENING and STARTING: while it runs, the loop leaves them alone. */
     size_t shares; /* of memory, as they were when it began */
     struct kv *kv;
@@ -83,6 +86,17 @@ void replicas_step_soon(struct replicas *rs);
 
 /* Are the copies within reach of their leaders, since the start? replicas_ask.c */
 void replicas_look_behind(struct replicas *rs);
+
+/* ---- replicas_copy.c: databases as files, on their way ---- */
+/* Where; false: as rows. */
+bool copy_dir(const struct replica_of *r, char dir[PATH_MAX]);
+uint64_t copy_room_left(void *replica);
+void copy_is_here(void *replica);
+/* Before the database in db is opened; where it is. */
+NODISCARD int copy_put_in_place(const struct replica_of *r, const char *db, struct err *e);
+void copy_remove_folder(const struct replica_of *r);
+void copies_look(struct replicas *rs); /* tells why one does not come in */
+void copy_json(const struct replica_of *r, struct json *j);
 
 struct replica_of *replica_find(const struct replicas *rs, uint32_t shard);
 struct replica_state replica_now(const struct replica_of *r);

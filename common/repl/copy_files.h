@@ -35,7 +35,7 @@ NODISCARD int copy_remove(const struct copy_faults *f, const char *dir, struct e
 
 /* The files of a checkpoint, in order of their names, but for what the receiver does not need. */
 NODISCARD int copy_scan(const char *dir, struct copy_list *ret, struct err *e);
-/* Bytes of a file of it, at most COPY_PIECE_BYTES. ERR_CORRUPT: it is shorter than the list says. */
+/* At most COPY_PIECE_BYTES of a file of it. ERR_CORRUPT: it is shorter than the list says. */
 NODISCARD int copy_read(const char *dir, const struct copy_file *f, uint64_t offset, size_t len,
                         struct buf *out, struct err *e);
 /* ERR_NOT_FOUND; ret->name is given. */

@@ -556,3 +556,22 @@ int copy_install(const char *db, const char *base, const struct copy_faults *fau
     *ret_installed = !rc && wanted;
     return rc;
 }
+
+int copy_forget(const char *base, struct err *e)
+{
+    DIR *d = opendir(base);
+    char path[COPY_PATH_BYTES];
+    int rc = 0;
+
+    if (!d)
+        return errno == ENOENT ? 0 : err_errno(e, errno, "cannot read the folder %s", base);
+    for (struct dirent *one; !rc && (one = readdir(d));) {
+        if (one->d_name[0] == '.')
+            continue;
+        rc = copy_path(path, base, one->d_name, e);
+        if (!rc)
+            rc = copy_remove(NULL, path, e);
+    }
+    (void)closedir(d);
+    return rc ? rc : copy_remove(NULL, base, e);
+}

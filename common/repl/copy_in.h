@@ -45,4 +45,7 @@ void copy_in_free(struct copy_in *in); /* the files stay; NULL is fine */
 NODISCARD int copy_install(const char *db, const char *base, const struct copy_faults *faults,
                            bool *ret_installed, struct err *e);
 
+/* All copies of a shard, in and out. */
+NODISCARD int copy_forget(const char *base, struct err *e);
+
 #endif

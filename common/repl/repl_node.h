@@ -65,7 +65,7 @@ struct repl_node_opts {
     void (*differs)(void *cookie, const char *name, bool repaired);
     void *cookie;
     uint64_t digest_every_ms; /* rows of all replicas are compared so often (digest.h); 0: never */
-    /* Databases go to others, and come in, as files (copy.h) where these are given; else as rows. */
+    /* Databases go out and come in as files (copy.h) where these are given; else as rows. */
     const char *copy_dir; /* for files on their way, on the volume of the database; created */
     uint64_t (*room)(void *cookie); /* bytes they may take there; NULL: any */
     /* What came in is complete: stop this node, have copy_install (copy_in.h) put it in place,
