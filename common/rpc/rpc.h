@@ -49,8 +49,8 @@ enum rpc_method {
     RPC_REPL_FETCH = 17,
     RPC_REPL_SNAPSHOT = 18,
     RPC_REPL_DIGEST = 19,
-    RPC_LEDGER = 20, /* what came in and is there; of a distributor's acks */
-    RPC_RELAY = 21, /* a call for the leader of a shard: common/role/relay.h */
+    RPC_LEDGER = 20,    /* what came in and is there; of a distributor's acks */
+    RPC_RELAY = 21,     /* a call for the leader of a shard: common/role/relay.h */
     RPC_REPL_COPY = 22, /* a database's files to another replica */
     RPC_METHODS = 23,
 };

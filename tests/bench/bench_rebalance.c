@@ -2,8 +2,10 @@
  *
  * How long it takes until a shard has one copy more: a RocksDB of MIB mebibytes (first argument,
  * 512 by default; values do not compress) is adopted, led alone, and a second node with an empty
- * folder learns it over tcp on loopback, with SEALED=1 through AEAD. Beside it, cp of the same
- * folder and sync. CPU is that of both nodes, which are one process here.
+ * folder learns it over tcp on loopback, with SEALED=1 through AEAD, with ROWS=1 as rows and not as
+ * files, with RATE=mebibytes a second at most. Beside it, cp of the same folder and sync. CPU is
+ * that of both nodes, which are one process here. The time ends when the new node has its database
+ * open and has applied all its log.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +14,7 @@
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "common/base/wr.h"
+#include "common/repl/copy_in.h"
 #include "common/repl/repl_adopt.h"
 #include "common/repl/repl_node.h"
 #include "tests/lib/kv_dir.h"
@@ -21,7 +24,8 @@ enum { NODES = 2, VALUE = 4096, ROWS_ONCE = 64, LIMIT_MS = 3600 * 1000, DEAD_MS 
 
 static struct {
     struct rpc_bed bed;
-    char names[NODES][4], addrs[NODES][128], dirs[NODES][300];
+    char names[NODES][4], addrs[NODES][128], dirs[NODES][300], logs[NODES][300], copies[NODES][300];
+    bool rows;
     struct rpc_node *rpc[NODES];
     struct repl_hub *hubs[NODES];
     struct repl_node *nodes[NODES];
@@ -88,6 +92,8 @@ static void fill(struct kv *kv, uint64_t rows)
     kv_batch_free(b);
 }
 
+static void open_node(int i, struct kv *db);
+
 static const char *addr_of(void *cookie, const char *name)
 {
     (void)cookie;
@@ -120,8 +126,52 @@ static void on_failed(void *cookie, const struct err *why)
     die(why);
 }
 
-static void node_up(int i, struct kv *db, const char *log)
+static void on_stopped(void *cookie)
 {
+    int i = (int)(intptr_t)cookie;
+    bool installed;
+    struct err e;
+
+    if (copy_install(t.dirs[i], t.copies[i], NULL, &installed, &e))
+        die(&e);
+    open_node(i, open_kv(i));
+}
+
+static void stop(void *cookie)
+{
+    int i = (int)(intptr_t)cookie;
+
+    repl_node_stop(t.nodes[i], on_stopped, cookie);
+    t.nodes[i] = NULL;
+}
+
+static void on_copied(void *cookie)
+{
+    loop_post(t.bed.loop, stop, cookie);
+}
+
+static void open_node(int i, struct kv *db)
+{
+    struct repl_node_opts o = { .hub = t.hubs[i],
+                                .self = t.names[i],
+                                .dir = t.logs[i],
+                                .db = db,
+                                .copy_dir = t.rows ? NULL : t.copies[i],
+                                .copied = on_copied,
+                                .cookie = (void *)(intptr_t)i,
+                                .role = on_role,
+                                .establish = on_establish,
+                                .failed = on_failed };
+    struct err e;
+
+    if (repl_node_new(&o, &t.nodes[i], &e))
+        die(&e);
+    repl_node_record(t.nodes[i], &t.rec);
+}
+
+static void node_up(int i, struct kv *db)
+{
+    const char *rate = getenv("RATE");
     struct rpc_node_opts ro;
     struct err e;
 
@@ -131,19 +181,13 @@ static void node_up(int i, struct kv *db, const char *log)
     ro.dead_ms = DEAD_MS;
     if (rpc_node_new(&ro, &t.rpc[i], &e))
         die(&e);
-    struct repl_hub_opts ho = {
-        .rpc = t.rpc[i], .loop = t.bed.loop, .metrics = t.bed.metrics, .addr = addr_of
-    };
+    struct repl_hub_opts ho = { .rpc = t.rpc[i],
+                                .loop = t.bed.loop,
+                                .metrics = t.bed.metrics,
+                                .addr = addr_of,
+                                .snapshot_rate = rate ? strtoull(rate, NULL, 10) * MIB : 0 };
     t.hubs[i] = repl_hub_new(&ho);
-    struct repl_node_opts o = { .hub = t.hubs[i],
-                                .self = t.names[i],
-                                .dir = log,
-                                .db = db,
-                                .role = on_role,
-                                .establish = on_establish,
-                                .failed = on_failed };
-    if (repl_node_new(&o, &t.nodes[i], &e))
-        die(&e);
+    open_node(i, db);
 }
 
 static bool leads(void *cookie)
@@ -154,10 +198,12 @@ static bool leads(void *cookie)
 
 static bool learned(void *cookie)
 {
-    struct replica_state st = repl_node_state(t.nodes[1]);
+    struct replica_state st = { 0 };
 
     (void)cookie;
-    return !st.no_database && st.applied > 0 &&
+    if (t.nodes[1])
+        st = repl_node_state(t.nodes[1]);
+    return t.nodes[1] && !st.no_database && st.applied > 0 &&
            st.applied == repl_node_state(t.nodes[0]).last_index;
 }
 
@@ -182,6 +228,8 @@ static void copy(const char *dir, uint64_t mib)
                    dir, dir);
     CHECK(system(command) == 0);
     took = now_s() - began;
+    (void)snprintf(command, sizeof(command), "rm -r '%s/cp'", dir);
+    CHECK(system(command) == 0);
     (void)printf("cp and sync    %6" PRIu64 " MiB: %6.1f s, %5.0f MiB/s\n", mib, took,
                  (double)mib / took);
 }
@@ -190,25 +238,27 @@ int main(int argc, char **argv)
 {
     uint64_t mib = argc > 1 ? strtoull(argv[1], NULL, 10) : 512;
     bool sealed = getenv("SEALED") != NULL;
-    char *dir = kv_dir_new(), logs[NODES][300];
+    char *dir = kv_dir_new();
     struct err e;
 
+    t.rows = getenv("ROWS") != NULL;
     for (int i = 0; i < NODES; i++) {
         (void)snprintf(t.dirs[i], sizeof(t.dirs[i]), "%s/db%d", dir, i);
-        (void)snprintf(logs[i], sizeof(logs[i]), "%s/log%d", dir, i);
+        (void)snprintf(t.logs[i], sizeof(t.logs[i]), "%s/log%d", dir, i);
+        (void)snprintf(t.copies[i], sizeof(t.copies[i]), "%s/copy%d", dir, i);
     }
     struct kv *db = open_kv(0);
     fill(db, mib * MIB / VALUE);
-    if (repl_adopt(rlog_fs_real(), logs[0], db, &e))
+    if (repl_adopt(rlog_fs_real(), t.logs[0], db, &e))
         die(&e);
     copy(dir, mib);
     rpc_bed_init(&t.bed, RPC_BED_TCP | (sealed ? RPC_BED_SEALED : 0), 1);
     t.rec = (struct repl_record){ .term = 1, .leader = "n0" };
     (void)name_set_add(&t.rec.members, "n0");
-    node_up(0, db, logs[0]);
+    node_up(0, db);
     tell(NULL);
     CHECK(rpc_bed_run(&t.bed, leads, NULL, LIMIT_MS));
-    node_up(1, open_kv(1), logs[1]);
+    node_up(1, open_kv(1));
     (void)name_set_add(&t.rec.learners, "n1");
     double began = now_s(), cpu = cpu_s();
     tell(NULL);

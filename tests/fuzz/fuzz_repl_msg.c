@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any bytes as a message of a replica or a part of a snapshot (the first byte chooses): refused, or
- * read, written and read again it is the same; and a replica bears it.
+ * Any bytes as a message of a replica, a part of a snapshot, a question, answer or list about a copy
+ * (the first byte chooses): refused, or read, written and read again it is the same; and a replica
+ * bears it.
  */
 #include "common/base/hash.h"
 #include "common/base/mem.h"
 #include "common/base/wr.h"
+#include "common/repl/copy_msg.h"
 #include "common/repl/replica.h"
 #include "common/repl/snapshot_msg.h"
 
@@ -77,6 +79,41 @@ static void into_replica(const struct repl_msg *m, bool lead)
     replica_free(r);
 }
 
+static void copies(struct str bytes)
+{
+    struct copy_ask a, a2;
+    struct copy_reply r, r2;
+    struct copy_list l, l2;
+    struct buf out;
+
+    buf_init(&out, GIB);
+    if (copy_ask_read(bytes, &a, &e) == 0) {
+        copy_ask_write(&a, &out);
+        CHECK(copy_ask_read(buf_str(&out), &a2, &e) == 0);
+        CHECK(a.kind == a2.kind && a.id == a2.id && a.total == a2.total && a.base == a2.base &&
+              a.offset == a2.offset && a.len == a2.len && !strcmp(a.from, a2.from));
+    }
+    buf_reset(&out);
+    if (copy_reply_read(bytes, &r, &e) == 0) {
+        copy_reply_write(&r, &out);
+        CHECK(copy_reply_read(buf_str(&out), &r2, &e) == 0);
+        CHECK(r.state == r2.state && r.sum == r2.sum && str_eq(r.bytes, r2.bytes));
+    }
+    buf_reset(&out);
+    if (copy_list_read(bytes, &l, &e) == 0) {
+        copy_list_write(&l, &out);
+        CHECK(copy_list_read(buf_str(&out), &l2, &e) == 0);
+        CHECK(l.len == l2.len && l.bytes == l2.bytes && l.index == l2.index);
+        for (size_t i = 0; i < l.len; i++) {
+            CHECK(!strchr(l.files[i].name, '/') && l.files[i].name[0] != '.');
+            CHECK(!strcmp(l.files[i].name, l2.files[i].name));
+        }
+        copy_list_free(&l);
+        copy_list_free(&l2);
+    }
+    buf_deinit(&out);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct snapshot_part p;
@@ -86,6 +123,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1)
         return 0;
     struct str bytes = str_n(data + 1, size - 1);
+    if (data[0] & 4) {
+        copies(bytes);
+        return 0;
+    }
     if (data[0] & 1) {
         (void)(snapshot_part_read(bytes, &p, &e) == 0);
         return 0;

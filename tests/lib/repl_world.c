@@ -57,6 +57,10 @@ static void node_up(struct node *n)
     }
     struct rlog_state s = rlog_state(n->log);
     bool begun = rlog_begun(n->log);
+    if (n->applied < s.base_index || (!begun && n->applied > 1)) {
+        n->no_db = true;
+        n->applied = n->synced = 0;
+    }
     if (!n->no_db && n->applied && rlog_term(n->log, n->applied) != n->db_term[n->applied]) {
         int rc = rlog_reset(n->log, n->applied, n->db_term[n->applied], &e);
         if (rc || rlog_sync(n->log, &e))
@@ -148,6 +152,7 @@ static void lose_disk(struct node *n)
     node_down(n, true);
     rlog_fake_free(n->disk);
     n->disk = rlog_fake_new(w.number);
+    n->copy_lost = n->copy_index != 0;
     n->lost = n->begun;
     n->kept = false;
     n->applied = n->synced = 0;
@@ -254,6 +259,49 @@ static void apply_step(struct node *n)
     }
 }
 
+/* Files come in while everything goes on, over restarts of both, however long it takes. */
+static void copy_begin(struct node *n, const struct node *from)
+{
+    if (!n->copy_index) {
+        n->copy_index = from->applied;
+        memcpy(n->copy, from->db, (n->copy_index + 1) * sizeof(n->copy[0]));
+        memcpy(n->copy_term, from->db_term, (n->copy_index + 1) * sizeof(n->copy_term[0]));
+        world_push((struct event){ .kind = EV_COPY, .node = (int)(n - w.nodes) },
+                   1 + world_below(w.calm ? 100 : 1500));
+    }
+    replica_snapshot_sent(from->r, n->name, 0); /* it is offered again */
+}
+
+/* All is here: the node ends, what came in takes the place of its database, it begins again. */
+static void copy_step(struct node *n)
+{
+    uint64_t index = n->copy_index;
+    bool anyway;
+
+    if (!n->up) {
+        world_push((struct event){ .kind = EV_COPY, .node = (int)(n - w.nodes) }, 50);
+        return;
+    }
+    n->copy_index = 0;
+    anyway = n->no_db;
+    if (n->copy_lost) {
+        n->copy_lost = false;
+        return;
+    }
+    if (!replica_wants_snapshot(n->r, replica_state(n->r).term, index))
+        return;
+    node_down(n, !w.calm && prng_chance(&w.prng, 0.5));
+    if (anyway || n->no_db || n->applied < index) {
+        memcpy(n->db, n->copy, (index + 1) * sizeof(n->db[0]));
+        memcpy(n->db_term, n->copy_term, (index + 1) * sizeof(n->db_term[0]));
+        n->applied = n->synced = index;
+        n->no_db = false;
+        w.stats.copies++;
+    }
+    if (w.calm || prng_chance(&w.prng, 0.8))
+        node_up(n);
+}
+
 static void snapshot_step(struct node *n, struct node *from, uint64_t life)
 {
     uint64_t index = from->applied, term = from->db_term[from->applied];
@@ -261,6 +309,10 @@ static void snapshot_step(struct node *n, struct node *from, uint64_t life)
 
     if (!from->up || from->life != life)
         return;
+    if (from->applied && !from->no_db && prng_chance(&w.prng, 0.5)) {
+        copy_begin(n, from);
+        return;
+    }
     if (n->up && !w.cut[from - w.nodes][n - w.nodes] && prng_chance(&w.prng, 0.8) &&
         replica_wants_snapshot(n->r, replica_state(from->r).term, index)) {
         replica_installing(n->r); /* a crash from here on leaves no database */
@@ -506,6 +558,8 @@ static void step(void)
             node_down(n, true);
             node_up(n);
         }
+    } else if (ev.kind == EV_COPY) {
+        copy_step(n);
     } else if (ev.kind == EV_SNAPSHOT) {
         snapshot_step(n, &w.nodes[ev.from], ev.life);
     } else if (n->up && n->life == ev.life) {

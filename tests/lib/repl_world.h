@@ -9,7 +9,7 @@
 #include "common/base/base.h"
 
 struct repl_world_stats {
-    uint64_t acked, reads, leaders, snapshots, wiped;
+    uint64_t acked, reads, leaders, snapshots, copies, wiped;
 };
 /* NULL: all went right; else what broke (static bytes). */
 const char *repl_world_run(uint64_t seed, uint32_t mutants, struct repl_world_stats *ret);

@@ -16,7 +16,17 @@
 
 enum { NODES = 5, LOG_MAX = 3000, STEPS = 4000, HEAL_STEPS = 60000 };
 
-enum event_kind { EV_MESSAGE, EV_LOG, EV_TICK, EV_APPLY, EV_RECORD, EV_SNAPSHOT, EV_BLINK, EV_ASK };
+enum event_kind {
+    EV_MESSAGE,
+    EV_LOG,
+    EV_TICK,
+    EV_APPLY,
+    EV_RECORD,
+    EV_SNAPSHOT,
+    EV_COPY,
+    EV_BLINK,
+    EV_ASK
+};
 struct event {
     uint64_t due, number;
     enum event_kind kind;
@@ -58,6 +68,9 @@ struct node {
     uint64_t db[LOG_MAX], db_term[LOG_MAX];
     uint64_t applied, synced;
     bool no_db;
+    /* one that comes in as files, as of copy_index; 0: none */
+    uint64_t copy[LOG_MAX], copy_term[LOG_MAX], copy_index;
+    bool copy_lost; /* with the disk */
     VEC(struct ask) asks;
     VEC(struct put) puts;
     uint64_t seen_role_term;

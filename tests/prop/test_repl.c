@@ -31,7 +31,7 @@
 #include "common/repl/rlog.h"
 #include "tests/lib/repl_world.h"
 
-static uint64_t ran, writes, reads, leaders, snapshots, wiped;
+static uint64_t ran, writes, reads, leaders, snapshots, copies, wiped;
 
 static const char *one(uint64_t seed, uint32_t mutants)
 {
@@ -43,6 +43,7 @@ static const char *one(uint64_t seed, uint32_t mutants)
     reads += s.reads;
     leaders += s.leaders;
     snapshots += s.snapshots;
+    copies += s.copies;
     wiped += s.wiped;
     return broken;
 }
@@ -66,10 +67,10 @@ static void test_right(void **state)
             fail_msg("SEED=%" PRIu64 ": %s", seed, broken);
     }
     printf("%" PRIu64 " runs: %" PRIu64 " writes acked, %" PRIu64 " reads, %" PRIu64
-           " leaders, %" PRIu64 " snapshots, %" PRIu64 " lost disks\n",
-           ran, writes, reads, leaders, snapshots, wiped);
+           " leaders, %" PRIu64 " snapshots, %" PRIu64 " copies, %" PRIu64 " lost disks\n",
+           ran, writes, reads, leaders, snapshots, copies, wiped);
     /* A world in which nothing happens would prove nothing. */
-    assert_true(writes > n * 10 && reads > n / 2 && leaders > n * 2 && snapshots > 0);
+    assert_true(writes > n * 10 && reads > n / 2 && leaders > n * 2 && snapshots > 0 && copies > 0);
 }
 
 /* In a child: a CHECK that stops the process is a way to notice, too. */
