@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any bytes as a message of a replica, a part of a snapshot, a question, answer or list about a copy
- * (the first byte chooses): refused, or read, written and read again it is the same; and a replica
- * bears it.
+ * Any bytes as a message of a replica, a part of a snapshot, a question, answer or list about a
+ * copy (the first byte chooses): refused, or read, written and read again it is the same; and a
+ * replica bears it.
  */
 #include "common/base/hash.h"
 #include "common/base/mem.h"

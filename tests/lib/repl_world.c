@@ -259,19 +259,6 @@ static void apply_step(struct node *n)
     }
 }
 
-/* Files come in while everything goes on, over restarts of both, however long it takes. */
-static void copy_begin(struct node *n, const struct node *from)
-{
-    if (!n->copy_index) {
-        n->copy_index = from->applied;
-        memcpy(n->copy, from->db, (n->copy_index + 1) * sizeof(n->copy[0]));
-        memcpy(n->copy_term, from->db_term, (n->copy_index + 1) * sizeof(n->copy_term[0]));
-        world_push((struct event){ .kind = EV_COPY, .node = (int)(n - w.nodes) },
-                   1 + world_below(w.calm ? 100 : 1500));
-    }
-    replica_snapshot_sent(from->r, n->name, 0); /* it is offered again */
-}
-
 /* All is here: the node ends, what came in takes the place of its database, it begins again. */
 static void copy_step(struct node *n)
 {
@@ -310,7 +297,7 @@ static void snapshot_step(struct node *n, struct node *from, uint64_t life)
     if (!from->up || from->life != life)
         return;
     if (from->applied && !from->no_db && prng_chance(&w.prng, 0.5)) {
-        copy_begin(n, from);
+        world_copy(n, from);
         return;
     }
     if (n->up && !w.cut[from - w.nodes][n - w.nodes] && prng_chance(&w.prng, 0.8) &&

@@ -114,6 +114,7 @@ void world_node_event(struct node *n, enum event_kind kind, uint64_t delay);
 struct node *world_node(const char *name);
 uint64_t world_tag(const struct repl_entry *x);
 struct replica_io world_io(struct node *n);
+void world_copy(struct node *n, const struct node *from); /* of from's database, to n */
 /* repl_world_rec.c */
 void world_record(const struct repl_record *rec);
 void world_prefer(const char *name, struct repl_record *next);

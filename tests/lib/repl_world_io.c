@@ -226,6 +226,19 @@ static void io_snapshot(void *cookie, const char *to)
                1 + world_below(100));
 }
 
+/* Files come in while everything goes on, over restarts of both, however long it takes. */
+void world_copy(struct node *n, const struct node *from)
+{
+    if (!n->copy_index) {
+        n->copy_index = from->applied;
+        memcpy(n->copy, from->db, (n->copy_index + 1) * sizeof(n->copy[0]));
+        memcpy(n->copy_term, from->db_term, (n->copy_index + 1) * sizeof(n->copy_term[0]));
+        world_push((struct event){ .kind = EV_COPY, .node = (int)(n - w.nodes) },
+                   1 + world_below(w.calm ? 100 : 1500));
+    }
+    replica_snapshot_sent(from->r, n->name, 0); /* it is offered again */
+}
+
 static void io_prefer(void *cookie, const char *name)
 {
     struct node *n = cookie;
