@@ -342,6 +342,30 @@ static void restarts_cost_a_round_trip(void **state)
     two_deinit(&t);
 }
 
+/* What was on its way to a process that ended is counted as that: nobody without the key was here. */
+static void restarts_look_like_restarts(void **state)
+{
+    struct rpc_mem_faults slow = { .delay_min_ms = 1, .delay_max_ms = 40 };
+    struct two t;
+
+    (void)state;
+    two_init(&t);
+    for (int i = 0; i < 2; i++)
+        up(&t, i, t.keys, false);
+    rpc_mem_faults(t.bed.net, &slow);
+    for (int round = 0; round < 40; round++) {
+        (void)call_of(&t, round % 2, 100, 300, NULL);
+        down(&t, round % 2);
+        up(&t, round % 2, t.keys, false);
+        rpc_bed_sleep(&t.bed, 100);
+    }
+    assert_true(dropped(&t, "epoch") > 0); /* pongs for the process before */
+    assert_int_equal(dropped(&t, "forged"), 0);
+    assert_int_equal(dropped(&t, "key"), 0);
+    assert_int_equal(dropped(&t, "unsealed"), 0);
+    two_deinit(&t);
+}
+
 /* A run ends every few frames, in a bad network: sessions come and go, calls are answered. */
 static void runs_may_be_short(void **state)
 {
@@ -394,6 +418,7 @@ int main(void)
         cmocka_unit_test(a_running_cluster_gets_its_first_key),
         cmocka_unit_test(optional_nodes_seal_for_each_other),
         cmocka_unit_test(restarts_cost_a_round_trip),
+        cmocka_unit_test(restarts_look_like_restarts),
         cmocka_unit_test(runs_may_be_short),
         cmocka_unit_test(a_node_answers_under_its_own_address),
     };
