@@ -342,7 +342,7 @@ static void restarts_cost_a_round_trip(void **state)
     two_deinit(&t);
 }
 
-/* What was on its way to a process that ended is counted as that: nobody without the key was here. */
+/* What was on its way to a process that ended is counted as that, not as forged. */
 static void restarts_look_like_restarts(void **state)
 {
     struct rpc_mem_faults slow = { .delay_min_ms = 1, .delay_max_ms = 40 };
