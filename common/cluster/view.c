@@ -241,7 +241,8 @@ static void tell(const struct view_peer *p, struct view_node *ret)
                                .zone = p->zone,
                                .state = p->state,
                                .live = p->live,
-                               .mapped = p->mapped };
+                               .mapped = p->mapped,
+                               .gone_ms = p->gone_ms };
 }
 
 void view_node(const struct view *v, size_t i, struct view_node *ret)
@@ -342,6 +343,10 @@ static void nodes_json(const struct view *v, struct json *j)
         put(j, "zone", p->zone);
         put(j, "state", p->mapped ? states[p->state] : "joining");
         put_bool(j, "live", p->live);
+        if (v->feed && p->gone_ms) {
+            json_key(j, "gone_ms");
+            json_u64(j, view_feed_now_ms(v->feed) - p->gone_ms);
+        }
         json_obj_end(j);
     }
     json_arr_end(j);

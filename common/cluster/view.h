@@ -36,7 +36,8 @@ struct view_node {
     const char *name, *addr, *zone;
     enum map_state state;
     bool live;
-    bool mapped; /* false: it lives, but is not in the map yet */
+    bool mapped;      /* false: it lives, but is not in the map yet */
+    uint64_t gone_ms; /* monotonic: when it was seen to go; 0: it lives, or went before we began */
 };
 
 /* Node names are "ingester-0", ... in the order of the list. */

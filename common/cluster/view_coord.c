@@ -41,6 +41,7 @@ struct view_feed {
     VEC(struct lives) lives;
     int64_t map_rev, last_rev; /* of the map; of the store, the highest seen */
     bool heard;                /* the service has spoken since the start */
+    bool told;                 /* ... and the nodes are as it said */
     uint64_t heard_ms, doubted_ms;
     bool asking; /* a doubt's list is under way */
     uint64_t bad;
@@ -75,11 +76,27 @@ static struct view_peer *push_peer(struct view *v, const char *name)
     return &v->peers.ptr[v->peers.len - 1];
 }
 
+/* Since when those are gone who lived a moment ago. */
+static void peers_gone(struct view_feed *f, const struct view_peer *before, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct view_peer *p = view_peer(f->v, before[i].name);
+
+        if (p && !p->live)
+            p->gone_ms = before[i].live ? now_ms(f) : before[i].gone_ms;
+    }
+}
+
 static void peers_make(struct view_feed *f)
 {
     struct view *v = f->v;
     const struct map *m = v->map;
+    size_t before_len = f->told ? v->peers.len : 0;
+    struct view_peer *before = XNEW_ARRAY(struct view_peer, MAX(before_len, 1));
 
+    if (before_len)
+        memcpy(before, v->peers.ptr, before_len * sizeof(*before));
+    f->told = f->heard; /* what a file says of who lives is a guess */
     v->peers.len = 0;
     for (size_t i = 0; m && i < m->nodes_len; i++) {
         struct view_peer *p = push_peer(v, m->nodes[i].name);
@@ -103,6 +120,8 @@ static void peers_make(struct view_feed *f)
     if (v->peers.len)
         qsort(v->peers.ptr, v->peers.len, sizeof(*v->peers.ptr), peer_order);
     view_index(v);
+    peers_gone(f, before, before_len);
+    xfree(before);
 }
 
 static void live_del(struct view_feed *f, struct str name, int64_t rev)
@@ -440,6 +459,11 @@ const char *view_feed_why(const struct view_feed *f)
 uint64_t view_feed_age_ms(const struct view_feed *f)
 {
     return now_ms(f) - f->heard_ms;
+}
+
+uint64_t view_feed_now_ms(const struct view_feed *f)
+{
+    return now_ms(f);
 }
 
 uint64_t view_feed_bad(const struct view_feed *f, const char **ret_why)

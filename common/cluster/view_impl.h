@@ -22,6 +22,7 @@ struct view_peer { /* one node */
     char zone[ZONE_MAX + 1];
     enum map_state state;
     bool live, mapped;
+    uint64_t gone_ms; /* as in view_node */
 };
 struct view_watcher {
     void (*fn)(void *cookie);
@@ -56,6 +57,7 @@ int64_t view_feed_map_rev(const struct view_feed *f);
 bool view_feed_heard(const struct view_feed *f);
 const char *view_feed_why(const struct view_feed *f);
 uint64_t view_feed_age_ms(const struct view_feed *f);
+uint64_t view_feed_now_ms(const struct view_feed *f);
 /* How many values did not parse; *ret_why is the last one's fault, or "". */
 uint64_t view_feed_bad(const struct view_feed *f, const char **ret_why);
 void view_feed_doubt(struct view_feed *f, uint32_t shard, uint64_t term);

@@ -153,7 +153,7 @@ static void message_of(struct str body, struct buf *out)
     json_doc_free(doc);
 }
 
-static const char *hint_of(const struct cli *c, int status)
+static const char *hint_of(const struct cli *c, int status, struct str target)
 {
     switch (status) {
     case 401:
@@ -166,7 +166,8 @@ static const char *hint_of(const struct cli *c, int status)
     case 413:
         return "; send or ask for less";
     case 504:
-        return "; ask for less (--from, --query)";
+        return str_starts(target, STR("/api/v1/cluster")) ? "; cluster status says what came of it"
+                                                          : "; ask for less (--from, --query)";
     default:
         return "";
     }
@@ -192,7 +193,7 @@ static int refused(const struct cli *c, struct ask *a, struct str body, uint64_t
     buf_init(&b, MIB);
     message_of(body, &b);
     (void)err_set(e, code, "the server says %d: %.*s%s%s", a->status, STR_ARG(buf_str(&b)), again,
-                  hint_of(c, a->status));
+                  hint_of(c, a->status, a->target));
     buf_deinit(&b);
     return e->code;
 }

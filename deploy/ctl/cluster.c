@@ -28,7 +28,7 @@ static int ask_ring(struct cli *c, struct json_doc **ret_doc, struct ring *r, st
 
 static int status(struct cli *c, struct err *e)
 {
-    struct json_doc *doc, *places;
+    struct json_doc *doc, *places, *copies;
     struct ring r;
     struct json j;
 
@@ -39,6 +39,14 @@ static int status(struct cli *c, struct err *e)
         json_doc_free(doc);
         return commands_fail(c, e);
     }
+    if (ring_copies_ask(c, &copies, e)) {
+        ring_deinit(&r);
+        json_doc_free(places);
+        json_doc_free(doc);
+        return commands_fail(c, e);
+    }
+    if (copies)
+        ring_copies_read(&r, json_root(copies));
     bool ok = ring_healthy(&r);
     if (c->o.json) {
         json_init(&j, &c->out);
@@ -49,6 +57,7 @@ static int status(struct cli *c, struct err *e)
         places_text(places, &c->out);
     }
     ring_deinit(&r);
+    json_doc_free(copies);
     json_doc_free(places);
     json_doc_free(doc);
     return ok ? CLI_DONE : CLI_NO;

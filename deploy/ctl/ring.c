@@ -9,11 +9,11 @@
 #include "common/base/map.h"
 #include "deploy/ctl/ask.h"
 
-#define SHARDS_MOST 4096
-#define NODES_MOST  4096
-#define BEHIND_MOST 1000  /* entries of the log; under load some are always on their way */
-#define AGE_MOST_MS 30000 /* older than this what we know may be wrong */
-#define NAME_WIDTH  20
+#define SHARDS_MOST   4096
+#define NODES_MOST    4096
+#define BEHIND_MOST   1000 /* entries of the log; under load some are always on their way */
+#define NAME_WIDTH    20
+#define SENTENCE_MOST 600
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -25,7 +25,7 @@ static uint64_t number(const struct json_val *v, const char *key)
     return json_take_i64(json_get(v, key, NULL), key, &n, &e) || n < 0 ? 0 : (uint64_t)n;
 }
 
-static struct str name_at(const struct json_val *names, size_t i)
+struct str ring_name(const struct json_val *names, size_t i)
 {
     struct err e;
     struct str s = STR("");
@@ -41,7 +41,8 @@ static void read_nodes(const struct json_val *nodes, struct ring *r)
                                .addr = ask_text(v, "addr"),
                                .zone = ask_text(v, "zone"),
                                .state = ask_text(v, "state"),
-                               .live = ask_truth(v, "live") };
+                               .live = ask_truth(v, "live"),
+                               .gone_ms = number(v, "gone_ms") };
 
         vec_push(&r->nodes, n);
     }
@@ -99,7 +100,7 @@ static size_t live_of(const struct map_str *index, const struct json_val *names)
     size_t live = 0;
 
     for (size_t i = 0; i < json_len(names); i++) {
-        const struct ring_node *n = map_str_get(index, name_at(names, i));
+        const struct ring_node *n = map_str_get(index, ring_name(names, i));
         live += n && n->live;
     }
     return live;
@@ -127,7 +128,7 @@ static enum ring_trouble trouble_of(const struct ring *r, const struct ring_shar
 static void count(const struct map_str *index, const struct json_val *names)
 {
     for (size_t i = 0; i < json_len(names); i++) {
-        struct ring_node *n = map_str_get(index, name_at(names, i));
+        struct ring_node *n = map_str_get(index, ring_name(names, i));
         if (n)
             n->shards++;
     }
@@ -165,6 +166,7 @@ int ring_read(const struct cli *c, const struct json_val *root, struct ring *ret
                           .map_version = number(cluster, "map_version"),
                           .replicas = number(cluster, "replicas"),
                           .age_ms = number(cluster, "age_ms"),
+                          .trouble = ask_text(cluster, "trouble"),
                           .unreadable = json_get(cluster, "unreadable", NULL) != NULL,
                           .ready = ask_truth(root, "ready") };
     if (!cluster || !ret->coordination.len)
@@ -185,12 +187,13 @@ void ring_deinit(struct ring *r)
 {
     vec_free(&r->nodes);
     vec_free(&r->shards);
+    vec_free(&r->copies);
 }
 
 bool ring_healthy(const struct ring *r)
 {
     return r->shards.len > 0 && r->troubles[RING_FINE] == r->shards.len && !r->unreadable &&
-           r->age_ms <= AGE_MOST_MS && (r->watched || r->ready);
+           r->age_ms <= RING_AGE_MOST_MS && (r->watched || r->ready);
 }
 
 const struct ring_node *ring_node(const struct ring *r, struct str name)
@@ -237,7 +240,7 @@ void ring_words(const struct ring *r, struct buf *out)
                        r->ready ? "ready" : "not ready");
     if (r->moving)
         (void)buf_addf(out, "; %zu on the move", r->moving);
-    if (r->age_ms > AGE_MOST_MS)
+    if (r->age_ms > RING_AGE_MOST_MS)
         (void)buf_addf(out, "; the coordination service was last heard of %" PRIu64 " s ago",
                        r->age_ms / 1000);
     if (r->unreadable)
@@ -265,6 +268,13 @@ static size_t widest(size_t have, struct str s, size_t most)
     return MIN(MAX(have, s.len), most);
 }
 
+static struct str live_word(const struct ring_node *n)
+{
+    if (!n->live)
+        return STR("no");
+    return n->full ? STR("full") : STR("yes");
+}
+
 static void nodes_text(const struct term *t, const struct ring *r, struct buf *out)
 {
     size_t name = 4, zone = 4, addr = 7;
@@ -285,7 +295,8 @@ static void nodes_text(const struct term *t, const struct ring *r, struct buf *o
         put_cell(t, n->zone, zone, out);
         put_cell(t, n->addr, addr, out);
         put_cell(t, n->state, 8, out);
-        put_styled(t, n->live ? TERM_GREEN : TERM_RED, n->live ? STR("yes") : STR("no"), 4, out);
+        bool fine = n->live && !n->full && !n->lost;
+        put_styled(t, fine ? TERM_GREEN : TERM_RED, live_word(n), 4, out);
         (void)buf_addf(out, "%6" PRIu32 "  %5" PRIu32 "\n", n->shards, n->leads);
     }
 }
@@ -294,7 +305,7 @@ static void put_names(const struct json_val *names, struct str but, struct buf *
 {
     buf_reset(ret);
     for (size_t i = 0; i < json_len(names); i++) {
-        struct str s = name_at(names, i);
+        struct str s = ring_name(names, i);
 
         if (str_eq(s, but))
             continue;
@@ -305,11 +316,46 @@ static void put_names(const struct json_val *names, struct str but, struct buf *
 }
 
 /* How the followers are, as far as the leader was asked. */
-static void put_behind(const struct ring_shard *s, struct buf *ret)
+static void put_lag(const struct ring_lag *lag, struct str name, struct buf *ret)
+{
+    (void)buf_addf(ret, "%s%.*s", ret->len ? ", " : "", STR_ARG(name));
+    if (lag->lost)
+        (void)buf_add_str(ret, STR(" learns anew"));
+    else
+        (void)buf_addf(ret, " has %" PRIu32 " %%, %" PRIu64 " behind", lag->percent, lag->behind);
+}
+
+/* The same by what the nodes say. */
+static void put_lags(const struct ring *r, const struct ring_shard *s, struct buf *ret)
+{
+    const struct json_val *const sets[] = { s->members, s->learners };
+    struct ring_lag lag;
+    size_t known = 0;
+
+    for (size_t k = 0; k < ARRAY_LEN(sets); k++)
+        for (size_t i = 0; i < json_len(sets[k]); i++) {
+            struct str name = ring_name(sets[k], i);
+            const struct ring_node *n = ring_node(r, name);
+
+            if (!n || !n->live || !ring_lag(r, s, name, &lag))
+                continue;
+            known++;
+            if (lag.far || (k == 1 && lag.behind))
+                put_lag(&lag, name, ret);
+        }
+    if (known && !ret->len)
+        (void)buf_add_str(ret, STR("keep up"));
+}
+
+static void put_behind(const struct ring *r, const struct ring_shard *s, struct buf *ret)
 {
     size_t named = 0;
 
     buf_reset(ret);
+    if (!json_len(s->peers)) {
+        put_lags(r, s, ret);
+        return;
+    }
     for (size_t i = 0; i < json_len(s->peers); i++) {
         const struct json_val *p = json_at(s->peers, i);
 
@@ -372,21 +418,38 @@ static void shards_text(const struct term *t, const struct ring *r, struct buf *
         put_cell(t, buf_str(&b), others, out);
         put_names(s->learners, STR(""), &b);
         put_cell(t, buf_str(&b), learners, out);
-        put_behind(s, &b);
+        put_behind(r, s, &b);
         (void)term_name(t, b.len ? buf_str(&b) : STR("-"), 80, out);
         (void)buf_add_c(out, '\n');
     }
     buf_deinit(&b);
 }
 
+struct page {
+    const struct term *t;
+    struct buf *out;
+};
+
+static void put_advice(void *cookie, struct str sentence)
+{
+    struct page *p = cookie;
+
+    (void)buf_add_str(p->out, STR("  - "));
+    (void)term_name(p->t, sentence, SENTENCE_MOST, p->out);
+    (void)buf_add_c(p->out, '\n');
+}
+
 void ring_text(const struct term *t, const struct ring *r, struct buf *out)
 {
+    struct page page = { t, out };
+
     nodes_text(t, r, out);
     (void)buf_add_c(out, '\n');
     shards_text(t, r, out);
     (void)buf_add_c(out, '\n');
     ring_words(r, out);
     (void)buf_add_c(out, '\n');
+    ring_advice(r, put_advice, &page);
 }
 
 static void put(struct json *j, const char *key, struct str s)
@@ -412,7 +475,7 @@ static void put_array(struct json *j, const char *key, const struct json_val *na
     json_key(j, key);
     json_arr(j);
     for (size_t i = 0; i < json_len(names); i++)
-        json_str(j, name_at(names, i));
+        json_str(j, ring_name(names, i));
     json_arr_end(j);
 }
 
@@ -443,6 +506,11 @@ static void shard_json(const struct ring_shard *s, struct json *j)
     json_obj_end(j);
 }
 
+static void add_advice(void *cookie, struct str sentence)
+{
+    json_str(cookie, sentence);
+}
+
 void ring_json(const struct ring *r, struct json *j)
 {
     struct buf words;
@@ -457,6 +525,10 @@ void ring_json(const struct ring *r, struct json *j)
     put_u64(j, "replicas", r->replicas);
     put_u64(j, "ageMs", r->age_ms);
     put_u64(j, "moving", r->moving);
+    json_key(j, "advice");
+    json_arr(j);
+    ring_advice(r, add_advice, j);
+    json_arr_end(j);
     json_key(j, "nodes");
     json_arr(j);
     vec_for (i, &r->nodes) {
@@ -468,6 +540,9 @@ void ring_json(const struct ring *r, struct json *j)
         put(j, "addr", n->addr);
         put(j, "state", n->state);
         put_bool(j, "live", n->live);
+        put_u64(j, "goneMs", n->gone_ms);
+        put_bool(j, "full", n->full);
+        put_u64(j, "lost", n->lost);
         put_u64(j, "shards", n->shards);
         put_u64(j, "leads", n->leads);
         json_obj_end(j);

@@ -13,7 +13,10 @@
 struct ring_node {
     struct str name, addr, zone, state; /* state: active, draining, left, joining */
     bool live;
+    uint64_t gone_ms;       /* how long ago the server asked saw it go; 0: it did not */
     uint32_t shards, leads; /* counted in the records, learners as well */
+    bool full;              /* its disk is, as it says itself */
+    uint32_t lost;          /* shards whose log it has lost */
 };
 enum ring_trouble {
     RING_FINE,
@@ -31,16 +34,25 @@ struct ring_shard {
     const struct json_val *peers; /* of the leader, if it is whom we asked; else NULL */
     enum ring_trouble trouble;
 };
+struct ring_copy { /* what a node says of its copy of a shard */
+    uint64_t shard;
+    struct str node;
+    uint64_t last, commit; /* indexes in the log */
+    bool leads, lost;
+};
+#define RING_AGE_MOST_MS 30000 /* older than this what is known may be wrong */
 /* Strings are borrowed from the document. */
 struct ring {
     struct str coordination; /* none, static, etcd */
+    struct str trouble;      /* what the coordination service has against us */
     uint64_t map_version, replicas, age_ms;
     bool unreadable; /* something in the coordination service does not parse */
     bool ready;      /* the server asked */
     bool watched;    /* false: whether nodes live nobody knows (none, static) */
     VEC(struct ring_node) nodes;
     VEC(struct ring_shard) shards;
-    size_t moving; /* shards with learners, or with more members than copies */
+    VEC(struct ring_copy) copies; /* of ring_copies_read */
+    size_t moving;                /* shards with learners, or with more members than copies */
     size_t troubles[RING_BEHIND + 1];
 };
 /* ERR_IO where the answer is not that of a server, or its shards are more than there can be. */
@@ -50,6 +62,25 @@ void ring_deinit(struct ring *r);
 bool ring_healthy(const struct ring *r);
 /* NULL: unknown. */
 const struct ring_node *ring_node(const struct ring *r, struct str name);
+struct str ring_name(const struct json_val *names, size_t i);
+
+/* How far copies are, from whichever server; *ret NULL: an older server, or one without copies. The
+ * document has to outlive what is read from it into the ring. */
+NODISCARD int ring_copies_ask(struct cli *c, struct json_doc **ret, struct err *e);
+void ring_copies_read(struct ring *r, const struct json_val *root);
+struct ring_lag {
+    uint64_t behind;  /* entries of the log */
+    uint32_t percent; /* of them are there */
+    bool far, lost;
+};
+/* False: nobody said. */
+bool ring_lag(const struct ring *r, const struct ring_shard *s, struct str node,
+              struct ring_lag *ret);
+
+/* Each thing that is wrong, as a sentence that says what to do. */
+typedef void (*ring_advice_fn)(void *cookie, struct str sentence);
+void ring_advice(const struct ring *r, ring_advice_fn fn, void *cookie);
+
 /* "3 nodes, 12 shards with 3 copies; all have a leader" */
 void ring_words(const struct ring *r, struct buf *out);
 void ring_text(const struct term *t, const struct ring *r, struct buf *out);

@@ -168,8 +168,19 @@ static void test_follows(void **state)
     assert_true(s.leader_live);
     assert_true(view_node_find(b.view, "a", &n));
     assert_false(n.live);
+    assert_int_equal(n.gone_ms, 0); /* since when nobody here knows */
+    assert_true(view_node_find(b.view, "b", &n));
+    assert_int_equal(n.gone_ms, 0);
     coord_site_del(b.site, STR("/e/ring/live/b"));
     pass(&b, 100);
+    assert_true(view_node_find(b.view, "b", &n));
+    assert_false(n.live);
+    assert_true(n.gone_ms > 0);
+    uint64_t gone_ms = n.gone_ms;
+    coord_site_put(b.site, STR("/e/ring/live/x"), STR("{\"node_id\":\"9\"}")); /* other news */
+    pass(&b, 1000);
+    assert_true(view_node_find(b.view, "b", &n));
+    assert_int_equal(n.gone_ms, gone_ms);
     assert_true(view_shard(b.view, 1, &s));
     assert_false(s.leader_live);
     assert_string_equal(s.leader_addr, "tcp://b:1");

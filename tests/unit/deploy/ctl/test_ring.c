@@ -145,6 +145,93 @@ static void test_troubles(void **state)
     buf_deinit(&b);
 }
 
+struct says { /* of its copy of a shard */
+    uint64_t shard, last, commit;
+    bool leads, full, lost;
+};
+
+static const char *truth(bool b)
+{
+    return b ? "true" : "false";
+}
+
+static void put_node(const char *name, const struct says *says, size_t n, struct buf *out)
+{
+    (void)buf_addf(out, "{\"name\":\"%s\",\"shards\":[", name);
+    for (size_t i = 0; i < n; i++)
+        (void)buf_addf(out,
+                       "%s{\"shard\":%" PRIu64 ",\"last\":%" PRIu64 ",\"commit\":%" PRIu64
+                       ",\"leads\":%s,\"full\":%s,\"lost\":%s}",
+                       i ? "," : "", says[i].shard, says[i].last, says[i].commit,
+                       truth(says[i].leads), truth(says[i].full), truth(says[i].lost));
+    (void)buf_addf(out, "]},");
+}
+
+static void put_copies(struct buf *out)
+{
+    static const struct says a[] = { { 0, 500, 500, true, false, false },
+                                     { 1, 40000, 40000, true, false, false },
+                                     { 2, 1000, 1000, true, false, false },
+                                     { 3, 0, 0, false, false, true } };
+    static const struct says b[] = { { 0, 480, 470, false, true, false },
+                                     { 1, 10000, 10000, false, true, false },
+                                     { 2, 0, 0, false, true, false },
+                                     { 3, 70, 70, true, true, false } };
+    static const struct says gone[] = { { 2, 3, 3, false, true, true } };
+    static const struct says nobody[] = { { 2, 3, 3, true, true, true } };
+
+    (void)buf_addf(out, "{\"nodes\":[");
+    put_node("a", a, ARRAY_LEN(a), out);
+    put_node("b", b, ARRAY_LEN(b), out);
+    put_node("c", gone, ARRAY_LEN(gone), out);
+    put_node("nobody", nobody, ARRAY_LEN(nobody), out);
+    (void)buf_addf(out, "7]}");
+}
+
+#define NODE_GONE                                                                 \
+    "{\"name\":\"c\",\"addr\":\"tcp://c:1\",\"zone\":\"z\",\"state\":\"active\"," \
+    "\"live\":false,\"gone_ms\":125000},"
+#define SHARD_1 "," SHARD(1, "a", "true", "true", "\"a\",\"b\"", "")
+#define SHARD_2 "," SHARD(2, "a", "true", "true", "\"a\",\"c\"", "\"b\"")
+#define SHARD_3 "," SHARD(3, "b", "true", "true", "\"b\",\"a\"", "")
+
+/* What nodes say of their copies, and what is to be done. */
+static void test_copies(void **state)
+{
+    static const char text[] =
+        "{\"ready\":true,\"shards\":4,\"cluster\":{\"nodes\":[" NODE_A NODE_B NODE_GONE NODE(
+            "e", "draining", "true") "]," ETCD ",\"shards\":[" WHOLE SHARD_1 SHARD_2 SHARD_3
+                                     "]},\"roles\":{}}";
+    static const enum ring_trouble want[] = { RING_FINE, RING_BEHIND, RING_COPIES, RING_BEHIND };
+    struct json_doc *doc, *said;
+    struct ring r;
+    struct err e;
+    struct json j;
+    struct buf b;
+
+    (void)state;
+    buf_init(&b, MIB);
+    doc = parse(str_c(text), &r);
+    put_copies(&b);
+    assert_int_equal(json_parse(buf_str(&b), &said, &e), 0);
+    buf_reset(&b);
+    ring_copies_read(&r, json_root(said));
+    for (size_t i = 0; i < ARRAY_LEN(want); i++)
+        assert_int_equal(r.shards.ptr[i].trouble, want[i]);
+    assert_int_equal(r.troubles[RING_BEHIND], 2);
+    assert_int_equal(r.troubles[RING_FINE], 1);
+    ring_text(&term, &r, &b);
+    golden("cluster_copies.txt", &b);
+    json_init(&j, &b);
+    ring_json(&r, &j);
+    assert_true(str_contains(buf_str(&b), STR("\"advice\":[\"shards 1, 3: a copy is far")));
+    assert_true(str_contains(buf_str(&b), STR("\"goneMs\":125000,\"full\":false")));
+    ring_deinit(&r);
+    json_doc_free(said);
+    json_doc_free(doc);
+    buf_deinit(&b);
+}
+
 /* Each thing by itself makes it unwell. */
 static void test_healthy(void **state)
 {
@@ -212,9 +299,8 @@ static void test_strange(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole),
-        cmocka_unit_test(test_troubles),
-        cmocka_unit_test(test_healthy),
+        cmocka_unit_test(test_whole),   cmocka_unit_test(test_troubles),
+        cmocka_unit_test(test_copies),  cmocka_unit_test(test_healthy),
         cmocka_unit_test(test_strange),
     };
 

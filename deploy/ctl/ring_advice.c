@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ring_advice: what is wrong in a cluster, and what is to be done about it, a sentence each; the
+ * worst first. Who reads this was woken up by it.
+ */
+#include "deploy/ctl/ring.h"
+
+#define SHARDS_NAMED 12
+
+static void put_for(uint64_t ms, struct buf *out)
+{
+    uint64_t s = ms / 1000;
+
+    if (s < 120)
+        (void)buf_addf(out, "%" PRIu64 " s", s);
+    else if (s < 7200)
+        (void)buf_addf(out, "%" PRIu64 " min", s / 60);
+    else
+        (void)buf_addf(out, "%" PRIu64 " h", s / 3600);
+}
+
+/* "3, 5, 9 and 4 more" */
+static void put_shards(const struct ring *r, enum ring_trouble trouble, struct buf *out)
+{
+    size_t n = 0;
+
+    (void)buf_addf(out, "shard%s ", r->troubles[trouble] == 1 ? "" : "s");
+    vec_for (i, &r->shards) {
+        if (r->shards.ptr[i].trouble != trouble)
+            continue;
+        if (n < SHARDS_NAMED)
+            (void)buf_addf(out, "%s%" PRIu64, n ? ", " : "", r->shards.ptr[i].shard);
+        n++;
+    }
+    if (n > SHARDS_NAMED)
+        (void)buf_addf(out, " and %zu more", n - SHARDS_NAMED);
+}
+
+static void about_service(const struct ring *r, ring_advice_fn fn, void *cookie, struct buf *b)
+{
+    if (r->age_ms > RING_AGE_MOST_MS || (r->shards.len == 0 && r->watched)) {
+        (void)buf_add_str(b, STR("etcd was last heard of "));
+        put_for(r->age_ms, b);
+        (void)buf_addf(b,
+                       " ago%s%.*s: see to etcd. Pushes and questions go on; taking over from a "
+                       "leader that dies, moves and drains wait",
+                       r->trouble.len ? ", " : "", STR_ARG(str_sub(r->trouble, 0, 200)));
+        fn(cookie, buf_str(b));
+        buf_reset(b);
+    }
+    if (r->unreadable)
+        fn(cookie, STR("a key in etcd cannot be read, /ring says which; what was known before "
+                       "holds: put its value right, or remove it if nobody knows why it is there"));
+}
+
+static void about_shards(const struct ring *r, ring_advice_fn fn, void *cookie, struct buf *b)
+{
+    if (r->troubles[RING_LEADERLESS]) {
+        put_shards(r, RING_LEADERLESS, b);
+        (void)buf_add_str(b, r->watched
+                                 ? STR(": nobody who lives leads, so pushes and questions there "
+                                       "wait. Another one takes over within seconds while most of "
+                                       "the copies live: start the nodes that are gone")
+                                 : STR(": nobody who lives leads"));
+        fn(cookie, buf_str(b));
+        buf_reset(b);
+    }
+    if (r->troubles[RING_UNNAMED] && r->shards.len) {
+        put_shards(r, RING_UNNAMED, b);
+        (void)buf_addf(b,
+                       ": nobody was named yet; as many ingesters as copies (%" PRIu64
+                       ") have to live once, in different zones if they have zones",
+                       r->replicas);
+        fn(cookie, buf_str(b));
+        buf_reset(b);
+    }
+    if (r->troubles[RING_STARTING]) {
+        put_shards(r, RING_STARTING, b);
+        (void)buf_add_str(b, STR(": the leader begins, which takes seconds and wants most of the "
+                                 "copies; if it lasts, /readyz of the leader says why"));
+        fn(cookie, buf_str(b));
+        buf_reset(b);
+    }
+    if (r->troubles[RING_BEHIND]) {
+        put_shards(r, RING_BEHIND, b);
+        (void)buf_add_str(b, STR(": a copy is far behind and catches up (PROGRESS); take no other "
+                                 "node of these shards away meanwhile"));
+        fn(cookie, buf_str(b));
+        buf_reset(b);
+    }
+}
+
+static void about_node(const struct ring_node *n, ring_advice_fn fn, void *cookie, struct buf *b)
+{
+    bool counts = n->shards && !str_eq(n->state, STR("left"));
+
+    if (!n->live && counts) {
+        (void)buf_addf(b, n->gone_ms ? "%.*s has been gone for " : "%.*s is gone",
+                       STR_ARG(n->name));
+        if (n->gone_ms)
+            put_for(n->gone_ms, b);
+        (void)buf_addf(b,
+                       ", and has copies of %" PRIu32
+                       " shard%s: start it. After cluster.replace_after (30 min unless set) others "
+                       "get its copies anew; until then take no other node away",
+                       n->shards, n->shards == 1 ? "" : "s");
+        fn(cookie, buf_str(b));
+        buf_reset(b);
+    }
+    if (n->full) {
+        (void)buf_addf(b,
+                       "%.*s: its disk is as good as full, it hands its shards over and takes no "
+                       "pushes: make room, or a larger volume; embertreectl space says whose bytes "
+                       "they are",
+                       STR_ARG(n->name));
+        fn(cookie, buf_str(b));
+        buf_reset(b);
+    }
+    if (n->lost) {
+        (void)buf_addf(b,
+                       "%.*s lost its log of %" PRIu32
+                       " shard%s and learns anew from the others: leave those running",
+                       STR_ARG(n->name), n->lost, n->lost == 1 ? "" : "s");
+        fn(cookie, buf_str(b));
+        buf_reset(b);
+    }
+    if (str_eq(n->state, STR("draining")) && !n->shards && n->live) {
+        (void)buf_addf(b, "%.*s is empty: stop it for good, or embertreectl cluster undrain %.*s",
+                       STR_ARG(n->name), STR_ARG(n->name));
+        fn(cookie, buf_str(b));
+        buf_reset(b);
+    }
+}
+
+void ring_advice(const struct ring *r, ring_advice_fn fn, void *cookie)
+{
+    struct buf b;
+
+    buf_init(&b, 16 * KIB);
+    about_service(r, fn, cookie, &b);
+    about_shards(r, fn, cookie, &b);
+    vec_for (i, &r->nodes) {
+        if (r->watched)
+            about_node(&r->nodes.ptr[i], fn, cookie, &b);
+    }
+    if (!r->watched && !r->ready)
+        fn(cookie, STR("the server asked is not ready: its /readyz says why"));
+    if (r->moving)
+        fn(cookie, STR("shards are on the move: embertreectl cluster rebalance shows which"));
+    buf_deinit(&b);
+}

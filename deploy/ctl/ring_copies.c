@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ring_copies: how far each copy is, as its node last said it. Nodes say it at different moments,
+ * so under load a copy that keeps up may seem some way behind: only what is far behind counts.
+ */
+#include "deploy/ctl/ask.h"
+#include "deploy/ctl/ring.h"
+
+#define COPIES_MOST (4096 * 8)
+#define FAR_BEHIND  10000
+
+int ring_copies_ask(struct cli *c, struct json_doc **ret, struct err *e)
+{
+    struct ask a = { .target = STR("/api/v1/cluster/progress"), .any_status = true };
+    struct buf body;
+    int code;
+
+    *ret = NULL;
+    buf_init(&body, ASK_JSON_MAX);
+    code = ask_do(c, &a, &body, e);
+    if (!code && a.status == 200 && a.is_json)
+        code = json_parse(buf_str(&body), ret, e);
+    buf_deinit(&body);
+    return code;
+}
+
+static uint64_t number(const struct json_val *v, const char *key)
+{
+    struct err e;
+    int64_t n = 0;
+
+    return json_take_i64(json_get(v, key, NULL), key, &n, &e) || n < 0 ? 0 : (uint64_t)n;
+}
+
+static void read_node(struct ring *r, const struct json_val *node)
+{
+    const struct json_val *shards = json_get(node, "shards", NULL);
+    struct ring_node *of = NULL;
+
+    vec_for (i, &r->nodes)
+        if (str_eq(r->nodes.ptr[i].name, ask_text(node, "name")))
+            of = &r->nodes.ptr[i];
+    for (size_t i = 0; of && i < json_len(shards) && r->copies.len < COPIES_MOST; i++) {
+        const struct json_val *v = json_at(shards, i);
+        struct ring_copy copy = { .shard = number(v, "shard"),
+                                  .node = of->name,
+                                  .last = number(v, "last"),
+                                  .commit = number(v, "commit"),
+                                  .leads = ask_truth(v, "leads"),
+                                  .lost = ask_truth(v, "lost") };
+
+        of->full |= of->live && ask_truth(v, "full");
+        of->lost += of->live && copy.lost;
+        vec_push(&r->copies, copy);
+    }
+}
+
+void ring_copies_read(struct ring *r, const struct json_val *root)
+{
+    const struct json_val *nodes = json_get(root, "nodes", NULL);
+
+    for (size_t i = 0; i < json_len(nodes); i++)
+        read_node(r, json_at(nodes, i));
+    vec_for (i, &r->shards) {
+        struct ring_shard *s = &r->shards.ptr[i];
+        struct ring_lag lag;
+
+        if (s->trouble != RING_FINE || json_len(s->peers) || !s->members)
+            continue;
+        for (size_t k = 0; k < json_len(s->members); k++)
+            if (ring_lag(r, s, ring_name(s->members, k), &lag) &&
+                (lag.lost || lag.behind > FAR_BEHIND)) {
+                r->troubles[RING_FINE]--;
+                r->troubles[RING_BEHIND]++;
+                s->trouble = RING_BEHIND;
+                break;
+            }
+    }
+}
+
+static const struct ring_copy *copy_of(const struct ring *r, uint64_t shard, struct str node)
+{
+    vec_for (i, &r->copies)
+        if (r->copies.ptr[i].shard == shard && str_eq(r->copies.ptr[i].node, node))
+            return &r->copies.ptr[i];
+    return NULL;
+}
+
+bool ring_lag(const struct ring *r, const struct ring_shard *s, struct str node,
+              struct ring_lag *ret)
+{
+    const struct ring_copy *leader = copy_of(r, s->shard, s->leader);
+    const struct ring_copy *copy = copy_of(r, s->shard, node);
+
+    if (!leader || !copy || str_eq(node, s->leader))
+        return false;
+    *ret = (struct ring_lag){ .lost = copy->lost };
+    if (leader->commit > copy->last)
+        ret->behind = leader->commit - copy->last;
+    if (leader->commit)
+        ret->percent = (uint32_t)((leader->commit - ret->behind) * 100 / leader->commit);
+    ret->far = ret->lost || ret->behind > FAR_BEHIND;
+    return true;
+}
