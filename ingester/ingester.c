@@ -32,6 +32,7 @@
 #include "ingester/replicas.h"
 #include "ingester/retention.h"
 #include "ingester/rollups.h"
+#include "ingester/rpc_accept.h"
 #include "ingester/rpc_build.h"
 #include "ingester/rpc_delete.h"
 #include "ingester/rpc_doc.h"
@@ -496,6 +497,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     rpc_read_serve(in);
     rpc_build_serve(in);
     rpc_delete_serve(in);
+    rpc_accept_serve(in);
     rpc_doc_serve(in);
     rpc_serve(in->node, RPC_STATUS, on_status, in);
     start_relay(in);
@@ -577,8 +579,9 @@ static void drain_parts(void *cookie)
     struct ingester *in = cookie;
 
     if (in->writes_pending > 0 || !rpc_read_idle(in) || !rpc_build_idle(in) ||
-        !rpc_delete_idle(in) || !rpc_doc_idle(in) || !recover_idle(in->recover) ||
-        !scrubber_idle(in->scrubber) || !auditor_idle(in->auditor) || !retention_idle(in)) {
+        !rpc_accept_idle(in) || !rpc_delete_idle(in) || !rpc_doc_idle(in) ||
+        !recover_idle(in->recover) || !scrubber_idle(in->scrubber) || !auditor_idle(in->auditor) ||
+        !retention_idle(in)) {
         loop_timer_start(in->drain_poll, DRAIN_POLL_MS, 0);
         return;
     }

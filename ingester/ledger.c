@@ -52,6 +52,7 @@ struct auditor {
     uint32_t tenant, scope;  /* the service done last, in that shard */
     uint64_t round_began_ms; /* of this shard */
     bool busy, in_round;
+    bool again; /* what is being walked was accepted since: the walk does not count */
 
     /* Of the service at work. */
     struct shard *shard;
@@ -162,6 +163,32 @@ void auditor_tenant(struct auditor *a, uint32_t shard, struct str tenant, struct
     mutex_unlock(&a->lock);
 }
 
+static void clear(struct audited *x)
+{
+    x->difference = x->scopes_more; /* at least */
+    x->lost = x->doubled = 0;
+    x->texts_len = x->scopes_len = 0;
+}
+
+void auditor_accepted(struct auditor *a, uint32_t shard, struct str tenant)
+{
+    mutex_lock(&a->lock);
+    for (size_t i = 0; i < SHARDS_MAX; i++) {
+        struct tenant_shown *t = a->shown[i].number == shard && a->shown[i].tenants
+                                     ? map_str_get(a->shown[i].tenants, tenant)
+                                     : NULL;
+        if (t)
+            clear(&t->a);
+    }
+    mutex_unlock(&a->lock);
+    if (a->in_round && shards_number(a->in->shards, a->place) == shard) {
+        if (a->name.ptr && str_eq(a->name, tenant))
+            clear(&a->gathered);
+        a->again = a->busy;
+    }
+    set_metrics(a);
+}
+
 /* ---- gathering ---- */
 
 static void end_tenant(struct auditor *a)
@@ -203,6 +230,11 @@ static void gather(struct auditor *a, const struct ledger_result *r)
     g->must += r->want;
     g->found += r->found;
     g->difference += r->difference;
+    g->tenant = r->tenant;
+    if (r->difference && g->scopes_len < AUDITED_SCOPES)
+        g->scopes[g->scopes_len++] = r->scope;
+    else
+        g->scopes_more += r->difference > 0;
     g->lost += r->lost;
     g->doubled += r->doubled;
     g->at_ms = r->engine_ms;
@@ -303,8 +335,9 @@ static void step_done(void *cookie)
 {
     struct auditor *a = cookie;
 
-    if (a->in->draining) {
-        wait(a, 0);
+    if (a->in->draining || a->again) {
+        a->again = false;
+        wait(a, 1);
         return;
     }
     if (a->err.code) {

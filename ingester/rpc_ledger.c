@@ -16,6 +16,7 @@
 
 #define TENANTS_MAX  10000
 #define FINDINGS_MAX 8
+#define ACCEPTED_MAX 200 /* of a tenant */
 
 int ledger_decode(struct str payload, struct arena *a, struct read_msg *ret, struct err *e)
 {
@@ -45,6 +46,7 @@ struct gather {
     struct arena *a;
     struct map_str *rows; /* struct row, in the arena */
     VEC(Embertree__LedgerTenant *) all;
+    Embertree__LedgerTenant *accepted_of; /* add_accepted's */
 };
 
 static struct row *row_of(struct gather *g, struct str tenant, struct err *e)
@@ -90,6 +92,51 @@ static int add_audited(struct gather *g, struct row *r, const struct audited *x,
     return 0;
 }
 
+/* What one person accepted of one service at one time is one. */
+static Embertree__LedgerAccepted *accepted_of(struct gather *g, Embertree__LedgerTenant *m,
+                                              const struct ledger_accepted *x)
+{
+    for (size_t i = m->n_written_off; i > 0; i--) {
+        Embertree__LedgerAccepted *at = m->written_off[i - 1];
+        if (at->shard == g->shard && at->at_ms == x->at_ms &&
+            str_eq(unpack_str(at->service), x->service) && str_eq(unpack_str(at->who), x->who) &&
+            str_eq(unpack_str(at->reason), x->reason))
+            return at;
+    }
+    if (!m->written_off)
+        m->written_off = ARENA_ARRAY(g->a, Embertree__LedgerAccepted *, ACCEPTED_MAX);
+    Embertree__LedgerAccepted *at = ARENA_NEW(g->a, Embertree__LedgerAccepted);
+    struct str who = arena_strdup(g->a, x->who), reason = arena_strdup(g->a, x->reason);
+    struct str service = arena_strdup(g->a, x->service);
+    if (!m->written_off || !at || !who.ptr || !reason.ptr || !service.ptr)
+        return NULL;
+    embertree__ledger_accepted__init(at);
+    at->at_ms = x->at_ms;
+    at->shard = g->shard;
+    at->who = pack_str(who);
+    at->reason = pack_str(reason);
+    at->service = pack_str(service);
+    m->written_off[m->n_written_off++] = at;
+    return at;
+}
+
+/* Of very many the newest are not told, but their sums are in the last one. */
+static int add_accepted(void *cookie, const struct ledger_accepted *x, struct err *e)
+{
+    struct gather *g = cookie;
+    Embertree__LedgerTenant *m = g->accepted_of;
+    Embertree__LedgerAccepted *at = m->n_written_off < ACCEPTED_MAX
+                                        ? accepted_of(g, m, x)
+                                        : m->written_off[m->n_written_off - 1];
+
+    if (!at)
+        return err_set(e, ERR_LIMIT, "the ledger takes more memory than a list may");
+    at->places++;
+    at->lost += x->lost;
+    at->doubled += x->doubled;
+    return 0;
+}
+
 static int add_tenant(void *cookie, struct str tenant, struct err *e)
 {
     struct gather *g = cookie;
@@ -112,6 +159,9 @@ static int add_tenant(void *cookie, struct str tenant, struct err *e)
     m->stored += t.stored;
     m->since_ms = MAX(m->since_ms, t.since_ms);
     m->adopting += t.adopting;
+    g->accepted_of = m;
+    if (store_ledger_accepted(g->v, tenant, add_accepted, g, e))
+        return e->code;
     if (g->src->auditor)
         auditor_tenant(g->src->auditor, g->shard, tenant, &x);
     return add_audited(g, r, &x, e);

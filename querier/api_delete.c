@@ -22,12 +22,12 @@
 #include "common/base/size.h"
 #include "proto/delete.pb-c.h"
 #include "querier/api_render.h"
+#include "querier/ask_all.h"
 #include "querier/spec.h"
 
 #define REQUEST_BYTES_MAX (256 * KIB)
 #define ID_MAX            64
 #define WHAT_MAX          8192
-#define COST_PER_BYTE     16 /* of a decoded reply */
 
 enum op { OP_DELETE, OP_DRY_RUN, OP_LIST };
 /* As common/store/tomb.h numbers them. */
@@ -176,48 +176,17 @@ static int ask(struct query *q, const struct deletion *d, struct err *e)
     r.to_ms = d->to_ms;
     if (put_matchers(d, q->arena, &r, e))
         return e->code;
-    for (size_t i = 0; i < q->targets.len; i++) {
-        const struct plan_target *t = &q->targets.ptr[i];
-        struct fanout_call c = { .ingester = t->ingester, .method = RPC_DELETE };
-        r.shards = (uint32_t *)(uintptr_t)t->shards;
-        r.n_shards = t->shards_len;
-        buf_init(&c.payload, REQUEST_BYTES_MAX);
-        buf_init(&c.reply, 0);
-        char *p = buf_room(&c.payload, embertree__delete_request__get_packed_size(&r));
-        if (p)
-            c.payload.len += embertree__delete_request__pack(&r, (uint8_t *)(void *)p);
-        vec_push(&q->calls, c);
-        if (!p)
-            return err_set(e, ERR_LIMIT, "the query has over %zu bytes", REQUEST_BYTES_MAX);
-    }
     q->allow_partial = false;
-    return 0;
+    return ask_all(q, RPC_DELETE, &r.base, &r.shards, &r.n_shards, REQUEST_BYTES_MAX, e);
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-/* protobuf-c's allocations come from the query's arena of replies. */
-static void *arena_take(void *cookie, size_t n)
+static const Embertree__DeleteReply *read_reply(struct query *q, const struct fanout_call *c,
+                                                struct err *e)
 {
-    return arena_alloc(cookie, n);
-}
-
-static void arena_leave(void *cookie, void *p)
-{
-    (void)cookie, (void)p;
-}
-
-static int read_reply(struct query *q, struct fanout_call *c, Embertree__DeleteReply **ret,
-                      struct err *e)
-{
-    if (query_take(q, COST_PER_BYTE * c->reply.len, e))
-        return e->code;
-    if (!q->data)
-        q->data = arena_new(q->qr->query_bytes_max);
-    ProtobufCAllocator alloc = { arena_take, arena_leave, q->data };
-    *ret = embertree__delete_reply__unpack(&alloc, c->reply.len,
-                                           (const uint8_t *)(const void *)c->reply.ptr);
-    return *ret ? 0 : err_set(e, ERR_CORRUPT, "reply of ingester %zu cannot be read", c->ingester);
+    return ask_all_answer(q, c, &embertree__delete_reply__descriptor, ASK_ALL_COST * c->reply.len,
+                          e);
 }
 
 static struct str in_str(ProtobufCBinaryData b)
@@ -277,8 +246,8 @@ static int reply_delete(struct query *q, struct err *e)
     struct json j;
 
     vec_for (i, &q->calls) {
-        Embertree__DeleteReply *r = NULL;
-        if (read_reply(q, &q->calls.ptr[i], &r, e))
+        const Embertree__DeleteReply *r = read_reply(q, &q->calls.ptr[i], e);
+        if (!r)
             return e->code;
         for (size_t k = 0; k < r->n_shards; k++)
             add_shard(&s, r->shards[k]);
@@ -421,9 +390,9 @@ static int reply_list(struct query *q, struct err *e)
     int rc = 0;
 
     for (size_t i = 0; !rc && i < q->calls.len; i++) {
-        Embertree__DeleteReply *r = NULL;
-        rc = read_reply(q, &q->calls.ptr[i], &r, e);
-        for (size_t k = 0; !rc && k < r->n_tombs; k++)
+        const Embertree__DeleteReply *r = read_reply(q, &q->calls.ptr[i], e);
+        rc = r ? 0 : e->code;
+        for (size_t k = 0; r && k < r->n_tombs; k++)
             vec_push(&all, r->tombs[k]);
     }
     if (!rc)

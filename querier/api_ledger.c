@@ -11,23 +11,13 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "proto/ledger.pb-c.h"
+#include "querier/ask_all.h"
 
-#define REQUEST_MAX    KIB
-#define COST_PER_BYTE  16 /* of a decoded reply */
+#define REQUEST_MAX    (64 * KIB)
 #define FINDINGS_SHOWN 100
+#define ACCEPTED_SHOWN 1000
 
 typedef VEC(const Embertree__LedgerTenant *) ledger_rows;
-
-static void *alloc_cb(void *a, size_t size)
-{
-    return arena_alloc(a, size);
-}
-
-static void free_cb(void *a, void *p)
-{
-    (void)a;
-    (void)p;
-}
 
 static struct str name_of(const Embertree__LedgerTenant *t)
 {
@@ -42,21 +32,15 @@ static int by_name(const void *a, const void *b)
 
 static int read_replies(struct query *q, ledger_rows *ret, struct err *e)
 {
-    if (!q->data)
-        q->data = arena_new(q->qr->query_bytes_max);
     vec_for (i, &q->calls) {
-        struct fanout_call *c = &q->calls.ptr[i];
-        ProtobufCAllocator allocator = { alloc_cb, free_cb, q->data };
+        const struct fanout_call *c = &q->calls.ptr[i];
 
         if (c->err.code)
             continue;
-        if (query_take(q, COST_PER_BYTE * c->reply.len, e))
-            return e->code;
-        const Embertree__LedgerReply *m = embertree__ledger_reply__unpack(
-            &allocator, c->reply.len, (const uint8_t *)(const void *)c->reply.ptr);
+        const Embertree__LedgerReply *m = ask_all_answer(q, c, &embertree__ledger_reply__descriptor,
+                                                         ASK_ALL_COST * c->reply.len, e);
         if (!m)
-            return err_set(e, ERR_CORRUPT, "ingester %zu: %zu bytes are no LedgerReply",
-                           c->ingester, c->reply.len);
+            return e->code;
         for (size_t k = 0; k < m->n_tenants; k++)
             vec_push(ret, m->tenants[k]);
     }
@@ -88,6 +72,32 @@ static void put_findings(const Embertree__LedgerTenant *const *rows, size_t n, s
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < rows[i]->n_findings && shown < FINDINGS_SHOWN; k++, shown++)
             json_str(j, str_n(rows[i]->findings[k].data, rows[i]->findings[k].len));
+    json_arr_end(j);
+}
+
+static void put_accepted(const Embertree__LedgerTenant *const *rows, size_t n, struct json *j)
+{
+    size_t shown = 0;
+
+    json_key(j, "acceptedDifferences");
+    json_arr(j);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < rows[i]->n_written_off && shown < ACCEPTED_SHOWN; k++, shown++) {
+            const Embertree__LedgerAccepted *x = rows[i]->written_off[k];
+            json_obj(j);
+            put_time(j, "at", x->at_ms);
+            json_key(j, "by");
+            json_str(j, str_n(x->who.data, x->who.len));
+            json_key(j, "reason");
+            json_str(j, str_n(x->reason.data, x->reason.len));
+            json_key(j, "service");
+            json_str(j, str_n(x->service.data, x->service.len));
+            put_number(j, "shard", x->shard);
+            put_number(j, "places", x->places);
+            put_number(j, "missing", x->lost);
+            put_number(j, "surplus", x->doubled);
+            json_obj_end(j);
+        }
     json_arr_end(j);
 }
 
@@ -141,6 +151,7 @@ static uint64_t put_tenant(const Embertree__LedgerTenant *const *rows, size_t n,
     put_number(j, "difference", s.difference);
     put_findings(rows, n, j);
     json_obj_end(j);
+    put_accepted(rows, n, j);
     json_obj_end(j);
     return s.difference;
 }
@@ -183,19 +194,6 @@ int api_ledger(struct query *q, struct err *e)
         m.tenant.len = q->tenants[0].len;
         m.tenant.data = (uint8_t *)(uintptr_t)q->tenants[0].ptr;
     }
-    for (size_t i = 0; i < q->targets.len; i++) {
-        struct fanout_call c = { .ingester = q->targets.ptr[i].ingester, .method = RPC_LEDGER };
-
-        m.shards = (uint32_t *)(uintptr_t)q->targets.ptr[i].shards;
-        m.n_shards = q->targets.ptr[i].shards_len;
-        size_t size = embertree__ledger_request__get_packed_size(&m);
-        buf_init(&c.payload, size + REQUEST_MAX);
-        buf_init(&c.reply, 0);
-        char *p = buf_room(&c.payload, size + 1);
-        CHECK(p);
-        c.payload.len += embertree__ledger_request__pack(&m, (uint8_t *)(void *)p);
-        vec_push(&q->calls, c);
-    }
     q->step = reply;
-    return 0;
+    return ask_all(q, RPC_LEDGER, &m.base, &m.shards, &m.n_shards, REQUEST_MAX, e);
 }

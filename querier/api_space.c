@@ -14,9 +14,10 @@
 #include "common/store/retain.h"
 #include "common/store/space.h"
 #include "proto/space.pb-c.h"
+#include "querier/ask_all.h"
 #include "querier/volumes.h"
 
-#define REQUEST_MAX  KIB
+#define REQUEST_MAX  (64 * KIB)
 #define SERVICE_SHOW 40
 
 struct report {
@@ -25,17 +26,6 @@ struct report {
     struct space files;  /* sums; rows are above */
     uint64_t shown, far; /* bytes of the rows */
 };
-
-static void *alloc_cb(void *a, size_t size)
-{
-    return arena_alloc(a, size);
-}
-
-static void free_cb(void *a, void *p)
-{
-    (void)a;
-    (void)p;
-}
 
 /* ---- replies ----------------------------------------------------------------------------------*/
 
@@ -67,21 +57,15 @@ static int add_reply(struct report *r, const Embertree__SpaceReply *m, struct er
 
 static int read_replies(struct query *q, struct report *r, struct err *e)
 {
-    if (!q->data)
-        q->data = arena_new(q->qr->query_bytes_max);
     vec_for (i, &q->calls) {
-        struct fanout_call *c = &q->calls.ptr[i];
-        ProtobufCAllocator allocator = { alloc_cb, free_cb, q->data };
+        const struct fanout_call *c = &q->calls.ptr[i];
 
         if (c->err.code)
             continue;
-        if (query_take(q, wire_cost_lists(c->reply.len), e))
-            return e->code;
-        const Embertree__SpaceReply *m = embertree__space_reply__unpack(
-            &allocator, c->reply.len, (const uint8_t *)(const void *)c->reply.ptr);
+        const Embertree__SpaceReply *m = ask_all_answer(q, c, &embertree__space_reply__descriptor,
+                                                        wire_cost_lists(c->reply.len), e);
         if (!m)
-            return err_set(e, ERR_CORRUPT, "ingester %zu: %zu bytes are no SpaceReply", c->ingester,
-                           c->reply.len);
+            return e->code;
         if (add_reply(r, m, e))
             return err_wrap(e, "ingester %zu", c->ingester);
     }
@@ -304,19 +288,7 @@ int api_space(struct query *q, struct err *e)
         m.tenant.len = q->tenants[0].len;
         m.tenant.data = (uint8_t *)(uintptr_t)q->tenants[0].ptr;
     }
-    for (size_t i = 0; i < q->targets.len; i++) {
-        struct fanout_call c = { .ingester = q->targets.ptr[i].ingester, .method = RPC_SPACE };
-
-        m.shards = (uint32_t *)(uintptr_t)q->targets.ptr[i].shards;
-        m.n_shards = q->targets.ptr[i].shards_len;
-        buf_init(&c.payload, REQUEST_MAX);
-        buf_init(&c.reply, 0);
-        char *p = buf_room(&c.payload, embertree__space_request__get_packed_size(&m) + 1);
-        CHECK(p);
-        c.payload.len += embertree__space_request__pack(&m, (uint8_t *)(void *)p);
-        vec_push(&q->calls, c);
-    }
     q->allow_partial = true;
     q->step = reply;
-    return 0;
+    return ask_all(q, RPC_SPACE, &m.base, &m.shards, &m.n_shards, REQUEST_MAX, e);
 }

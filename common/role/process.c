@@ -208,6 +208,7 @@ static int start_shared(struct process *p, struct err *e)
         .data_dir = data->dir,
         .memory_limit = options_memory_limit(memory->limit),
         .all_in_one = p->parts_len > 1,
+        .access = &p->access,
     };
     p->memory = p->ctx.memory =
         memory_new(&(struct memory_opts){ .limit = p->ctx.memory_limit, .metrics = p->metrics });

@@ -43,7 +43,7 @@ static bool may_pass(unsigned method)
         [RPC_TIMELINE] = true,    [RPC_LABELS] = true,     [RPC_BUILD_NEXT] = true,
         [RPC_BUILD_APPLY] = true, [RPC_DELETE] = true,     [RPC_SPACE] = true,
         [RPC_EXEMPLARS] = true,   [RPC_FUNCTIONS] = true,  [RPC_DOC] = true,
-        [RPC_ESTIMATE] = true,    [RPC_LEDGER] = true,
+        [RPC_ESTIMATE] = true,    [RPC_LEDGER] = true,     [RPC_LEDGER_ACCEPT] = true,
     };
 
     return method < RPC_METHODS && may[method];

@@ -65,6 +65,7 @@ struct kv_source {
     void (*remove)(const struct kv_source *src, const char *dir);
 };
 
+struct access;
 struct role_ctx {
     struct env *env;
     struct loop *loop;
@@ -86,11 +87,12 @@ struct role_ctx {
     const char *data_dir;
     uint64_t memory_limit; /* resolved: --memory.limit, or from the machine */
     bool all_in_one;
-    struct memory *memory;      /* the account all roles share; NULL in simulation */
-    bool simulated;             /* no threads: shards step on the loop */
-    const struct kv_source *kv; /* NULL: RocksDB */
-    uint32_t mutants;           /* tests only: enum replica_mutant */
-    uint64_t log_bytes;         /* tests: a replication log is shortened from here on; 0: 1 GiB */
+    const struct access *access; /* who may change the cluster; NULL in tests: everybody */
+    struct memory *memory;       /* the account all roles share; NULL in simulation */
+    bool simulated;              /* no threads: shards step on the loop */
+    const struct kv_source *kv;  /* NULL: RocksDB */
+    uint32_t mutants;            /* tests only: enum replica_mutant */
+    uint64_t log_bytes;          /* tests: a replication log is shortened from here on; 0: 1 GiB */
 };
 /* ERR_BUSY while the process is close to its memory limit: take no new push or query, begin no
  * build. Any thread. */

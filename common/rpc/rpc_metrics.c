@@ -37,6 +37,7 @@ const char *rpc_method_name(uint16_t method)
         [RPC_LEDGER] = "ledger",
         [RPC_RELAY] = "relay",
         [RPC_REPL_COPY] = "repl_copy",
+        [RPC_LEDGER_ACCEPT] = "ledger_accept",
     };
 
     return method < RPC_METHODS && names[method] ? names[method] : "other";

@@ -101,6 +101,11 @@ const struct cli_option cli_options[] = {
     { "yes", 'y', CLI_FLAG, AT(yes), NULL, NULL, "Do not ask", 0, false },
     { "id", 0, CLI_TEXT, AT(id), "ID", NULL,
       "The same delete under the same id has no second effect", 0, false },
+    /* ledger */
+    { "reason", 0, CLI_TEXT, AT(reason), "TEXT", NULL, "Why it is accepted", 0, false },
+    { "who", 0, CLI_TEXT, AT(who), "NAME", NULL, "Who accepts it; default: the user's name", 0,
+      false },
+    { "shard", 0, CLI_TEXT, AT(shard), "N", NULL, "Of this shard alone", 0, false },
     /* cluster */
     { "wait", 0, CLI_FLAG, AT(wait), NULL, NULL, "Until it is done", 0, false },
     { "apply", 0, CLI_FLAG, AT(apply), NULL, NULL, "Do it; else it is only said", 0, false },
@@ -278,10 +283,18 @@ static const struct cli_command space_cli = {
 };
 static const struct cli_command ledger_cli = {
     .name = "ledger",
-    .args = "",
+    .args = "[accept]",
     .help = "What came in, what is there, and whether they agree.",
-    .more = "Ends with 1 if they do not. --json: what GET /api/v1/ledger answers.",
-    .options = "",
+    .more = "Ends with 1 if they do not. --json: what GET /api/v1/ledger answers.\n"
+            "accept takes what differs now as it is, for what cannot be mended: of the tenant of "
+            "--tenant (default: anonymous), in all shards or that of --shard. It is told for ever, "
+            "with time, who and why, and is no difference any more; a new one is. It wants a token "
+            "of http.admin_token_file where there is one (--token-file), else to be asked from the "
+            "server's own machine. --json: {\"tenant\", \"places\", \"services\", \"missing\", "
+            "\"surplus\", \"servicesLeft\"}.",
+    .options = "reason who shard",
+    .words = "accept",
+    .args_max = 1,
     .run = ctl_ledger,
 };
 static const struct cli_command delete_cli = {

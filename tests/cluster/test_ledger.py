@@ -1,6 +1,7 @@
 """The loss ledger of a real server: through pushes, repeats, kill -9, deletes and restarts what
 came in is what is there; and a row that is taken out of the database behind its back is noticed,
-counted and named, by the server, by the command line and by fsck.
+counted and named, by the server, by the command line and by fsck. A person may accept it: then it
+is told for ever, and only the next one is a difference.
 """
 import json
 import os
@@ -58,10 +59,36 @@ def clean(server, **want):
     return answer
 
 
-def ctl(server, *options):
-    return subprocess.run([str(cluster.BIN / "embertreectl"), "ledger", "--server",
+def ctl(server, *options, command=("ledger",)):
+    return subprocess.run([str(cluster.BIN / "embertreectl"), *command, "--server",
                            f"http://127.0.0.1:{server.process.port}", *options],
                           capture_output=True, text=True)
+
+
+def accept(server, found):
+    """A person takes what differs as it is."""
+    done = ctl(server, command=("ledger", "accept"))
+    assert done.returncode == 2 and "--reason" in done.stderr, done
+    done = ctl(server, "--reason", "shelf 3 burnt", "--who", "ann", "--tenant", "nobody",
+               command=("ledger", "accept"))
+    assert done.returncode == 0 and "Nothing differs" in done.stdout, done
+    reply = server.reader.post("/api/v1/ledger/accept", b"", {"Origin": "http://evil.example"},
+                               by="x", reason="y")
+    assert reply.status == 403, reply
+    assert ledger(server)["difference"] > 0
+    done = ctl(server, "--reason", "shelf 3 burnt", "--who", "ann", command=("ledger", "accept"))
+    assert done.returncode == 0 and f"{found['missing']} writes missing" in done.stdout, done
+    assert server.process.metric("embertree_ledger_difference") == 0
+    for answer in (ledger(server), audited(server)):
+        assert answer["difference"] == 0, answer
+        told = answer["tenants"][0]["acceptedDifferences"]
+        assert len(told) == 1 and told[0]["by"] == "ann", answer
+        assert told[0]["reason"] == "shelf 3 burnt" and told[0]["service"] == "shop", answer
+        assert told[0]["missing"] == found["missing"] and told[0]["at"] > 0, answer
+    assert answer["tenants"][0]["stored"] == answer["tenants"][0]["audit"]["queryable"], answer
+    assert server.process.metric("embertree_ledger_difference") == 0
+    done = ctl(server)
+    assert done.returncode == 0 and "shelf 3 burnt" in done.stdout and "ann" in done.stdout, done
 
 
 def test_zero_then_not():
@@ -110,6 +137,21 @@ def test_zero_then_not():
         done = ctl(server)
         assert done.returncode == 1 and "service shop" in done.stdout, done
         print(found[0]["findings"][0])
+        accept(server, found[0])
+
+        assert server.process.stop() == 0
+        subprocess.run([str(tool), str(data), "fine"], check=True)
+        server.process.start()
+        answer = audited(server)
+        assert answer["difference"] > 0, answer  # a new one, at once
+        assert len(answer["tenants"][0]["acceptedDifferences"]) == 1, answer
+        assert server.process.stop() == 0
+        fsck = subprocess.run([str(cluster.BIN / "embertree"), "fsck", "--quiet",
+                               str(server.process.folder / "data")], capture_output=True, text=True)
+        assert fsck.returncode == 1 and "must be there" in fsck.stdout, fsck
+        server.process.start()
+        done = ctl(server, "--reason", "again", "--who", "ben", command=("ledger", "accept"))
+        assert done.returncode == 0, done  # before the auditor was there: nothing differs that is known
 
 
 if __name__ == "__main__":

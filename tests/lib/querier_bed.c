@@ -35,7 +35,8 @@ static void answer(struct qbed_ingester *in, struct rpc_call *call, enum rpc_met
         }
     } else if (in->canned)
         (void)buf_add_str(&out, *in->canned);
-    else if (method == RPC_DELETE || method == RPC_SPACE || method == RPC_LEDGER)
+    else if (method == RPC_DELETE || method == RPC_SPACE || method == RPC_LEDGER ||
+             method == RPC_LEDGER_ACCEPT)
         ; /* the empty message: has nothing */
     else if (fake_answer(&(struct fake){ in->bed->pushes, in->bed->pushes_len, in->bed->exemplars,
                                          in->bed->exemplars_len, in->bed->coarse_ms,
@@ -121,6 +122,11 @@ static void on_ledger(void *cookie, struct rpc_call *call, struct str payload)
     on_call(cookie, RPC_LEDGER, call, payload);
 }
 
+static void on_accept(void *cookie, struct rpc_call *call, struct str payload)
+{
+    on_call(cookie, RPC_LEDGER_ACCEPT, call, payload);
+}
+
 static void on_exemplars(void *cookie, struct rpc_call *call, struct str payload)
 {
     on_call(cookie, RPC_EXEMPLARS, call, payload);
@@ -161,6 +167,7 @@ static void start_ingester(struct qbed *b, size_t i, const char *addr)
     rpc_serve(in->node, RPC_DOC, on_doc, in);
     rpc_serve(in->node, RPC_SPACE, on_space, in);
     rpc_serve(in->node, RPC_LEDGER, on_ledger, in);
+    rpc_serve(in->node, RPC_LEDGER_ACCEPT, on_accept, in);
     rpc_serve(in->node, RPC_EXEMPLARS, on_exemplars, in);
 }
 

@@ -57,6 +57,7 @@ static const struct {
                           "&rightUntil=now" },
     { "/api/v1/space", "" },
     { "/api/v1/ledger", "" },
+    { "/api/v1/ledger/accept", "?by=a&reason=b" },
     { "/api/v1/delete", "?query=%7Bservice_name=%22a%22%7D&dry_run=1" },
     { "/api/v1/deletes", "" },
     { "/api/annotations", "" },

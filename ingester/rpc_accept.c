@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rpc_accept: a person's word that what is lost is lost.
+ *
+ *   loop: unpack, ask the auditor which services differ ──> pool: walk them, in steps
+ *     ──> each shard's thread: store_ledger_accept, one batch ──> loop: reply, the metric falls
+ *
+ * Only what the auditor has shown is accepted, so nobody accepts what he cannot have seen; but as
+ * it is now, since the walk and the batch must agree. Somebody may ask twice: what is accepted
+ * differs no more. One at a time.
+ */
+#include "ingester/rpc_accept.h"
+
+#include "common/base/mem.h"
+#include "common/obs/log.h"
+#include "common/store/kv_reach.h"
+#include "common/store/ledger.h"
+#include "ingester/ledger.h"
+#include "ingester/unpack.h"
+#include "proto/ledger.pb-c.h"
+
+#define ACCEPT_MAGIC  MAGIC('i', 'a', 'c', 'c')
+#define STEP_ROWS     4096
+#define DEEP_ROWS     50000 /* as the auditor's */
+#define REQUEST_BYTES (64 * KIB)
+
+struct accept;
+struct part { /* one shard of it */
+    struct shard_task task;
+    struct accept *c;
+    struct shard *held; /* until the answer */
+    struct audited seen;
+    struct store_view *view;
+    struct ledger_audit *audits[AUDITED_SCOPES];
+    size_t len;  /* of audits: the last one is at work */
+    size_t next; /* of seen.scopes */
+    bool done;   /* the last one */
+    size_t rows;
+    struct err err;
+};
+struct accept {
+    uint32_t magic;
+    struct ingester *in;
+    struct rpc_call *call;
+    struct arena *arena;
+    const Embertree__LedgerAcceptRequest *m; /* in the arena */
+    struct part parts[SHARDS_MAX];
+    size_t parts_len, at, pending;
+    struct err err;
+};
+
+/* ---- the answer ------------------------------------------------------------------------------ */
+
+static void reply(struct accept *c)
+{
+    Embertree__LedgerAcceptReply r = EMBERTREE__LEDGER_ACCEPT_REPLY__INIT;
+    struct buf out;
+
+    for (size_t i = 0; i < c->parts_len; i++) {
+        const struct part *p = &c->parts[i];
+        r.places += p->rows;
+        r.more += p->seen.scopes_more;
+        for (size_t k = 0; k < p->len; k++) {
+            const struct ledger_result *x = ledger_audit_result(p->audits[k]);
+            r.services += x->difference > 0;
+            r.lost += x->lost;
+            r.doubled += x->doubled;
+        }
+    }
+    buf_init(&out, KIB);
+    char *to = buf_room(&out, embertree__ledger_accept_reply__get_packed_size(&r) + 1);
+    CHECK(to);
+    out.len += embertree__ledger_accept_reply__pack(&r, (uint8_t *)(void *)to);
+    rpc_reply(c->call, &out);
+}
+
+static void end(struct accept *c)
+{
+    struct ingester *in = c->in;
+
+    for (size_t i = 0; i < c->parts_len && !c->err.code; i++)
+        if (c->parts[i].err.code) {
+            c->err = c->parts[i].err;
+            (void)err_wrap(&c->err, "shard %" PRIu32, shard_number(c->parts[i].held));
+        }
+    if (c->err.code) {
+        ingester_refused(&in->metrics, c->err.code);
+        rpc_fail(c->call, &c->err);
+    } else {
+        reply(c);
+    }
+    for (size_t i = 0; i < c->parts_len; i++) {
+        struct part *p = &c->parts[i];
+        for (size_t k = 0; k < p->len; k++)
+            ledger_audit_free(p->audits[k]);
+        if (p->view)
+            store_view_put(p->view);
+        shards_put(in->shards, p->held);
+    }
+    arena_free(c->arena);
+    in->accepting = false;
+    c->magic = 0;
+    xfree(c);
+}
+
+/* ---- writing it down: each shard's thread ---------------------------------------------------- */
+
+static void on_shard(struct shard_task *t, struct store *s)
+{
+    struct part *p = container_of(t, struct part, task);
+    const Embertree__LedgerAcceptRequest *m = p->c->m;
+
+    if (store_ledger_accept(s, p->audits, p->len, unpack_str(m->who), unpack_str(m->reason),
+                            &p->rows, &p->err) == 0)
+        err_clear(&p->err);
+}
+
+static void on_shard_done(struct shard_task *t)
+{
+    struct part *p = container_of(t, struct part, task);
+    struct accept *c = p->c;
+    struct str tenant = unpack_str(c->m->tenant);
+
+    CHECK(c->magic == ACCEPT_MAGIC);
+    if (!p->err.code) {
+        if (p->rows)
+            log_warn("a difference of the ledger was accepted",
+                     KV_U64("shard", shard_number(p->held)), KV_STR("tenant", tenant),
+                     KV_U64("places", p->rows), KV_STR("by", unpack_str(c->m->who)),
+                     KV_STR("reason", unpack_str(c->m->reason)));
+        auditor_accepted(c->in->auditor, shard_number(p->held), tenant);
+    }
+    if (--c->pending == 0)
+        end(c);
+}
+
+static void write_down(struct accept *c)
+{
+    c->pending = 1;
+    for (size_t i = 0; i < c->parts_len; i++) {
+        struct part *p = &c->parts[i];
+        if (!p->len)
+            continue;
+        c->pending++;
+        p->task = (struct shard_task){ .run = on_shard, .done = on_shard_done };
+        shard_run(p->held, &p->task);
+    }
+    if (--c->pending == 0)
+        end(c);
+}
+
+/* ---- looking again: pool --------------------------------------------------------------------- */
+
+/* The next service of the part, or some rows of the one at work. */
+static int walk(struct part *p, struct err *e)
+{
+    const struct audited *x = &p->seen;
+    struct ledger_audit *a = NULL;
+
+    if (!p->view)
+        p->view = store_view_get(shard_store(p->held));
+    if (p->len && !p->done)
+        return store_ledger_audit(p->audits[p->len - 1], STEP_ROWS, DEEP_ROWS, &p->done, e);
+    int rc = store_ledger_of(p->view, x->tenant, x->scopes[p->next++], &a, e);
+    if (!rc && a) {
+        p->audits[p->len++] = a;
+        p->done = false;
+    }
+    return rc;
+}
+
+static bool walked(const struct part *p)
+{
+    return p->next == p->seen.scopes_len && (!p->len || p->done);
+}
+
+static void walk_work(void *cookie)
+{
+    struct accept *c = cookie;
+    struct part *p = &c->parts[c->at];
+    struct kv_reach reach = { .local = true };
+    struct kv_reach *before = kv_reach_set(&reach);
+
+    CHECK(c->magic == ACCEPT_MAGIC);
+    if (!walk(p, &p->err))
+        err_clear(&p->err);
+    (void)kv_reach_set(before);
+}
+
+static void next(void *cookie)
+{
+    struct accept *c = cookie;
+
+    CHECK(c->magic == ACCEPT_MAGIC);
+    while (c->at < c->parts_len && !c->parts[c->at].err.code && walked(&c->parts[c->at]))
+        c->at++;
+    if (c->in->draining)
+        (void)err_set(&c->err, ERR_UNAVAILABLE, "the ingester is stopping");
+    else if (__atomic_load_n(rpc_call_canceled(c->call), __ATOMIC_RELAXED))
+        (void)err_set(&c->err, ERR_CANCELED, "the caller gave up");
+    if (c->err.code || (c->at < c->parts_len && c->parts[c->at].err.code)) {
+        end(c);
+    } else if (c->at == c->parts_len) {
+        write_down(c);
+    } else if (!pool_submit(c->in->ctx->pool, c->in->ctx->loop, walk_work, next, c)) {
+        (void)err_set(&c->err, ERR_BUSY, "too many jobs wait for a processor");
+        end(c);
+    }
+}
+
+/* ---- requests: loop -------------------------------------------------------------------------- */
+
+static int start(struct accept *c, struct str payload, struct err *e)
+{
+    ProtobufCAllocator alloc = unpack_allocator(c->arena);
+    struct shard *all[SHARDS_MAX];
+
+    c->m = embertree__ledger_accept_request__unpack(&alloc, payload.len,
+                                                    (const uint8_t *)(const void *)payload.ptr);
+    if (!c->m)
+        return unpack_failed("LedgerAcceptRequest", payload, c->arena, e);
+    if (!c->m->tenant.len)
+        return err_set(e, ERR_INPUT, "no tenant");
+    if (!c->in->auditor)
+        return err_set(e, ERR_UNIMPLEMENTED, "this ingester has no auditor");
+    int n = shards_get_all(c->in->shards, c->m->shards, c->m->n_shards, all, e);
+    if (n < 0)
+        return e->code;
+    c->parts_len = (size_t)n;
+    for (size_t i = 0; i < c->parts_len; i++) {
+        struct part *p = &c->parts[i];
+        p->c = c;
+        p->held = all[i];
+        auditor_tenant(c->in->auditor, shard_number(all[i]), unpack_str(c->m->tenant), &p->seen);
+    }
+    return 0;
+}
+
+static void on_accept(void *cookie, struct rpc_call *call, struct str payload)
+{
+    struct ingester *in = cookie;
+    struct err e;
+
+    CHECK(in->magic == INGESTER_MAGIC);
+    if (in->accepting || in->draining) {
+        (void)err_set(&e, ERR_BUSY, "somebody accepts differences here already; try again");
+        ingester_refused(&in->metrics, e.code);
+        rpc_fail(call, &e);
+        return;
+    }
+    struct accept *c = XNEW(struct accept);
+    c->magic = ACCEPT_MAGIC;
+    c->in = in;
+    c->call = call;
+    c->arena = arena_new(REQUEST_BYTES + 24 * payload.len);
+    in->accepting = true;
+    if (start(c, payload, &e)) {
+        c->err = e;
+        end(c);
+        return;
+    }
+    next(c);
+}
+
+void rpc_accept_serve(struct ingester *in)
+{
+    rpc_serve(in->node, RPC_LEDGER_ACCEPT, on_accept, in);
+}
+
+bool rpc_accept_idle(const struct ingester *in)
+{
+    return !in->accepting;
+}
