@@ -368,7 +368,7 @@ static void write_step(struct controller *c, uint32_t shard, int64_t rev,
     buf_deinit(&text);
 }
 
-/* Shards with other copies than they should have; ret_on_way: those that are in the middle of it. */
+/* Shards with other copies than they should have; ret_on_way: those in the middle of it. */
 static uint32_t count_off(const struct controller *c, const struct map *m, uint32_t *ret_on_way)
 {
     uint32_t off = 0;
