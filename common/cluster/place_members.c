@@ -179,9 +179,12 @@ static uint32_t highest(const struct members *m, uint32_t shard, bool up)
             continue;
         for (uint32_t i = zone->first; i < zone->first + zone->nodes; i++) {
             uint32_t node = m->order[i];
-            uint64_t mine = hash_mix(m->hash[node] ^ shard_hash, PLACE_SEED | 1);
+            uint64_t mine;
 
-            if (mine >= best && m->count[node] < below && may_take(p, shard, node, p->n)) {
+            if (m->count[node] >= below)
+                continue;
+            mine = hash_mix(m->hash[node] ^ shard_hash, PLACE_SEED | 1);
+            if (mine >= best && may_take(p, shard, node, p->n)) {
                 found = node;
                 best = mine;
             }

@@ -7,15 +7,20 @@
  *   GET  /api/v1/cluster/rebalance            the plan
  *   POST /api/v1/cluster/rebalance?moves=N    N at once, until nothing is left to be moved
  *
- * The plan is worked out anew from the map, by the function the controller uses. A node that died a
- * moment ago is left out of it here, while the controller still waits whether it comes back.
+ * The plan is worked out anew from the map, the records and what nodes tell of their copies (how
+ * much each stores and takes), by the functions the controller uses. So it holds leaders that are
+ * to change for evenness, which the controller makes some of at a time. A node that died a moment
+ * ago is left out of it here, while the controller still waits whether it comes back.
  */
 #include "common/role/cluster_rebalance.h"
 
+#include <stdio.h>
+
 #include "common/base/mem.h"
+#include "common/cluster/keyspace.h"
 #include "common/cluster/map_change.h"
 #include "common/cluster/map_edit.h"
-#include "common/cluster/place.h"
+#include "common/cluster/reports.h"
 #include "common/obs/log.h"
 #include "common/role/process.h"
 
@@ -25,46 +30,94 @@
 
 struct counts { /* of one node */
     const char *name;
+    enum map_state state;
+    bool live;
     uint32_t copies, leads, copies_to, leads_to;
+    uint64_t bytes, bytes_to; /* that it stores */
+    uint64_t takes, takes_to; /* bytes per second into what it leads */
 };
 struct plan {
     const struct view *view;
     const struct map *map;
-    struct name_set *wanted; /* by shard; owned */
-    struct counts *nodes;    /* owned; those of the map */
+    struct place_shard *shards; /* owned */
+    struct name_set *wanted;    /* by shard; owned */
+    struct counts *nodes;       /* owned; those of the map */
     uint32_t pending;
+    uint64_t to_copy; /* bytes */
 };
 
 /* ---- the plan ------------------------------------------------------------------------------- */
 
+static bool members_off(const struct plan *p, uint32_t shard)
+{
+    const struct repl_record *r = p->shards[shard].now;
+
+    return !r || !name_set_eq(&r->members, &p->wanted[shard]) || r->learners.len;
+}
+
 static bool is_off(const struct plan *p, uint32_t shard)
 {
-    const struct repl_record *r = view_record(p->view, shard, NULL);
-
-    return !r || !name_set_eq(&r->members, &p->wanted[shard]) || r->learners.len ||
-           strcmp(r->leader, p->wanted[shard].names[0]) != 0;
+    return members_off(p, shard) ||
+           strcmp(p->shards[shard].now->leader, p->wanted[shard].names[0]) != 0;
 }
 
 static void count(struct plan *p)
 {
-    for (size_t i = 0; i < p->map->nodes_len; i++)
-        p->nodes[i].name = p->map->nodes[i].name;
+    for (size_t i = 0; i < p->map->nodes_len; i++) {
+        const struct map_node *m = &p->map->nodes[i];
+        struct view_node v;
+
+        p->nodes[i] = (struct counts){ .name = m->name, .state = m->state };
+        p->nodes[i].live = view_node_find(p->view, m->name, &v) && v.live;
+    }
     for (uint32_t s = 0; s < p->map->shards; s++) {
-        const struct repl_record *r = view_record(p->view, s, NULL);
+        const struct repl_record *r = p->shards[s].now;
+        const struct place_shard *is = &p->shards[s];
 
         p->pending += is_off(p, s);
+        for (uint32_t i = 0; i < p->wanted[s].len; i++)
+            p->to_copy += r && !name_set_has(&r->members, p->wanted[s].names[i]) ? is->bytes : 0;
         for (size_t i = 0; i < p->map->nodes_len; i++) {
             struct counts *n = &p->nodes[i];
+            bool has = r && name_set_has(&r->members, n->name);
+            bool leads = r && strcmp(r->leader, n->name) == 0;
+            bool has_to = name_set_has(&p->wanted[s], n->name);
+            bool leads_to = strcmp(p->wanted[s].names[0], n->name) == 0;
 
-            n->copies += r && name_set_has(&r->members, n->name);
-            n->leads += r && strcmp(r->leader, n->name) == 0;
-            n->copies_to += name_set_has(&p->wanted[s], n->name);
-            n->leads_to += strcmp(p->wanted[s].names[0], n->name) == 0;
+            n->copies += has;
+            n->leads += leads;
+            n->copies_to += has_to;
+            n->leads_to += leads_to;
+            n->bytes += has ? is->bytes : 0;
+            n->bytes_to += has_to ? is->bytes : 0;
+            n->takes += leads ? is->rate : 0;
+            n->takes_to += leads_to ? is->rate : 0;
         }
     }
 }
 
-static int plan_make(struct process *proc, struct plan *ret, struct err *e)
+static void work_out(struct plan *p, const struct reports *reports, const struct place_node *nodes,
+                     size_t n)
+{
+    uint32_t shards = p->map->shards;
+    struct place_in in = { nodes, n, NULL, shards, p->map->replicas };
+
+    p->wanted = XNEW_ARRAY(struct name_set, shards);
+    p->shards = XNEW_ARRAY(struct place_shard, shards);
+    p->nodes = XNEW_ARRAY(struct counts, MAX(p->map->nodes_len, 1));
+    for (uint32_t i = 0; i < shards; i++)
+        reports_place(reports, p->view, i, &p->shards[i]);
+    in.shards = p->shards;
+    place_wanted(&in, p->wanted);
+    /* As the controller does: who is on the way leads on until it has arrived. */
+    for (uint32_t i = 0; i < shards; i++)
+        p->shards[i].stay = members_off(p, i);
+    (void)place_leaders(&in, p->wanted, UINT32_MAX);
+    count(p);
+}
+
+static int plan_make(struct process *proc, const struct reports *reports, struct plan *ret,
+                     struct err *e)
 {
     struct plan p = { .view = proc->ctx.view };
     struct place_node *nodes;
@@ -88,20 +141,63 @@ static int plan_make(struct process *proc, struct plan *ret, struct err *e)
                        "%zu active nodes live, and %u copies need as many: nothing can be moved", n,
                        p.map->replicas);
     }
-    p.wanted = XNEW_ARRAY(struct name_set, p.map->shards);
-    p.nodes = XNEW_ARRAY(struct counts, MAX(p.map->nodes_len, 1));
-    struct place_shard *shards = XNEW_ARRAY(struct place_shard, p.map->shards);
-    for (uint32_t i = 0; i < p.map->shards; i++)
-        shards[i].now = view_record(p.view, i, NULL);
-    place_wanted(&(struct place_in){ nodes, n, shards, p.map->shards, p.map->replicas }, p.wanted);
-    xfree(shards);
+    work_out(&p, reports, nodes, n);
     xfree(nodes);
-    count(&p);
     *ret = p;
     return 0;
 }
 
+static const struct counts *counts_of(const struct plan *p, const char *name)
+{
+    for (size_t i = 0; i < p->map->nodes_len; i++)
+        if (strcmp(p->nodes[i].name, name) == 0)
+            return &p->nodes[i];
+    return NULL;
+}
+
+/* Who has a copy and is to have none; NULL: nobody. */
+static const char *loser(const struct plan *p, uint32_t shard)
+{
+    const struct repl_record *r = p->shards[shard].now;
+
+    for (uint32_t i = 0; i < r->members.len; i++)
+        if (!name_set_has(&p->wanted[shard], r->members.names[i]))
+            return r->members.names[i];
+    return NULL;
+}
+
+/* For people: what is wrong with where the shard is. */
+static void why(const struct plan *p, uint32_t shard, char *ret, size_t size)
+{
+    const struct repl_record *r = p->shards[shard].now;
+    const char *from = r ? loser(p, shard) : NULL;
+    const struct counts *n = counts_of(p, from ? from : r ? r->leader : "");
+
+    if (!r)
+        (void)snprintf(ret, size, "nobody has it yet");
+    else if (!members_off(p, shard))
+        (void)snprintf(ret, size, "%s leads more than others, by what that takes", r->leader);
+    else if (!from)
+        (void)snprintf(ret, size, "it has too few copies, or one is on its way");
+    else if (!n || !n->live || n->state != MAP_ACTIVE)
+        (void)snprintf(ret, size, "%s %s", from,
+                       !n || !n->live ? "does not live" : "is being emptied");
+    else if (n->copies_to < n->copies)
+        (void)snprintf(ret, size, "%s has %" PRIu32 " copies, its share is %" PRIu32, from,
+                       n->copies, n->copies_to);
+    else if (n->bytes_to < n->bytes)
+        (void)snprintf(ret, size, "%s stores %" PRIu64 " MiB, others less", from, n->bytes / MIB);
+    else
+        (void)snprintf(ret, size, "%s makes room for a copy that must be elsewhere", from);
+}
+
 static void put_u32(struct json *j, const char *key, uint32_t n)
+{
+    json_key(j, key);
+    json_u64(j, n);
+}
+
+static void put_u64(struct json *j, const char *key, uint64_t n)
 {
     json_key(j, key);
     json_u64(j, n);
@@ -116,63 +212,127 @@ static void put_names(struct json *j, const char *key, const struct name_set *s)
     json_arr_end(j);
 }
 
+static void node_json(const struct counts *n, struct json *j)
+{
+    json_obj(j);
+    json_key(j, "name");
+    json_cstr(j, n->name);
+    put_u32(j, "copies", n->copies);
+    put_u32(j, "copiesTo", n->copies_to);
+    put_u32(j, "leads", n->leads);
+    put_u32(j, "leadsTo", n->leads_to);
+    put_u64(j, "bytes", n->bytes);
+    put_u64(j, "bytesTo", n->bytes_to);
+    put_u64(j, "bytesPerSecond", n->takes);
+    put_u64(j, "bytesPerSecondTo", n->takes_to);
+    json_obj_end(j);
+}
+
+static void shard_json(const struct plan *p, uint32_t shard, struct json *j)
+{
+    const struct repl_record *r = p->shards[shard].now;
+    char text[256];
+
+    json_obj(j);
+    put_u32(j, "shard", shard);
+    put_names(j, "members", r ? &r->members : NULL);
+    put_names(j, "membersTo", &p->wanted[shard]);
+    json_key(j, "leader");
+    json_cstr(j, r ? r->leader : "");
+    json_key(j, "leaderTo");
+    json_cstr(j, p->wanted[shard].names[0]);
+    put_u64(j, "bytes", p->shards[shard].bytes);
+    put_u64(j, "bytesPerSecond", p->shards[shard].rate);
+    why(p, shard, text, sizeof(text));
+    json_key(j, "why");
+    json_cstr(j, text);
+    json_obj_end(j);
+}
+
 static void plan_json(const struct plan *p, uint32_t moves, struct json *j)
 {
     json_obj(j);
     put_u32(j, "pending", p->pending);
     put_u32(j, "atOnce", moves);
+    put_u64(j, "bytesToCopy", p->to_copy);
     json_key(j, "nodes");
     json_arr(j);
-    for (size_t i = 0; i < p->map->nodes_len; i++) {
-        json_obj(j);
-        json_key(j, "name");
-        json_cstr(j, p->nodes[i].name);
-        put_u32(j, "copies", p->nodes[i].copies);
-        put_u32(j, "copiesTo", p->nodes[i].copies_to);
-        put_u32(j, "leads", p->nodes[i].leads);
-        put_u32(j, "leadsTo", p->nodes[i].leads_to);
-        json_obj_end(j);
-    }
+    for (size_t i = 0; i < p->map->nodes_len; i++)
+        node_json(&p->nodes[i], j);
     json_arr_end(j);
     json_key(j, "shards");
     json_arr(j);
-    for (uint32_t s = 0; s < p->map->shards; s++) {
-        const struct repl_record *r = view_record(p->view, s, NULL);
-
-        if (!is_off(p, s))
-            continue;
-        json_obj(j);
-        put_u32(j, "shard", s);
-        put_names(j, "members", r ? &r->members : NULL);
-        put_names(j, "membersTo", &p->wanted[s]);
-        json_key(j, "leader");
-        json_cstr(j, r ? r->leader : "");
-        json_key(j, "leaderTo");
-        json_cstr(j, p->wanted[s].names[0]);
-        json_obj_end(j);
-    }
+    for (uint32_t s = 0; s < p->map->shards; s++)
+        if (is_off(p, s))
+            shard_json(p, s, j);
     json_arr_end(j);
     json_obj_end(j);
 }
 
-static void reply(struct process *proc, struct http_req *r, uint32_t moves)
+/* ---- what nodes tell ------------------------------------------------------------------------ */
+
+struct ask {
+    struct http_req *r;
+    struct process *p;
+    uint32_t moves;
+};
+
+static void answer(const struct ask *a, const struct reports *reports)
 {
-    struct plan p;
+    struct plan p = { .pending = 0 };
     struct json j;
     struct buf b;
     struct err e;
 
-    if (plan_make(proc, &p, &e)) {
-        http_reply_err(r, &e);
+    if (plan_make(a->p, reports, &p, &e) || !p.map || !p.nodes) {
+        http_reply_err(a->r, &e);
         return;
     }
     buf_init(&b, REPLY_MAX);
     json_init(&j, &b);
-    plan_json(&p, moves, &j);
+    plan_json(&p, a->moves, &j);
     (void)buf_add_c(&b, '\n');
     xfree(p.wanted);
+    xfree(p.shards);
     xfree(p.nodes);
-    http_reply(r, 200, "application/json", &b);
+    http_reply(a->r, 200, "application/json", &b);
+}
+
+static void on_states(void *cookie, const struct coord_reply *r)
+{
+    struct ask *a = cookie;
+    struct reports *reports;
+
+    if (r->err) {
+        http_reply_err(a->r, r->err);
+        xfree(a);
+        return;
+    }
+    reports = reports_new();
+    for (size_t i = 0; i < r->kvs_len; i++) {
+        char name[NODE_NAME_MAX + 1] = { 0 };
+        struct str node, prefix = str_c(a->p->ctx.cluster->etcd_prefix);
+        uint32_t shard;
+        struct err e;
+
+        if (key_parse(prefix, r->kvs[i].key, &shard, &node) != KEY_STATE)
+            continue;
+        memcpy(name, node.ptr, node.len);
+        /* What cannot be read is as if it was not said. */
+        (void)!reports_take(reports, name, r->kvs[i].value, &e);
+    }
+    answer(a, reports);
+    reports_free(reports);
+    xfree(a);
+}
+
+static void reply(struct process *proc, struct http_req *r, uint32_t moves)
+{
+    struct coord_key states = key_states(str_c(proc->ctx.cluster->etcd_prefix));
+    struct ask *a = XNEW(struct ask);
+
+    *a = (struct ask){ r, proc, moves };
+    coord_list(proc->ctx.coord, key_str(&states), on_states, a);
 }
 
 /* ---- faster --------------------------------------------------------------------------------- */

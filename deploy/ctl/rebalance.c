@@ -23,6 +23,11 @@ static int64_t number(const struct json_val *v, const char *key)
     return n;
 }
 
+static int64_t in(const struct json_val *v, const char *key, int64_t unit)
+{
+    return number(v, key) / unit;
+}
+
 static void names(const struct json_val *v, const char *key, struct buf *out)
 {
     const struct json_val *all = json_get(v, key, NULL);
@@ -47,9 +52,12 @@ static void plan_text(const struct json_val *root, struct buf *out)
 
         (void)buf_addf(out,
                        "%.*s: %" PRId64 " copies, will have %" PRId64 "; leads %" PRId64
-                       ", will lead %" PRId64 "\n",
+                       ", will lead %" PRId64 "; stores %" PRId64 " MiB, will store %" PRId64
+                       "; takes %" PRId64 " KiB/s, will take %" PRId64 "\n",
                        STR_ARG(ask_text(v, "name")), number(v, "copies"), number(v, "copiesTo"),
-                       number(v, "leads"), number(v, "leadsTo"));
+                       number(v, "leads"), number(v, "leadsTo"), in(v, "bytes", MIB),
+                       in(v, "bytesTo", MIB), in(v, "bytesPerSecond", KIB),
+                       in(v, "bytesPerSecondTo", KIB));
     }
     for (size_t i = 0; i < MIN(n, (size_t)SHOWN_MOST); i++) {
         const struct json_val *v = json_at(shards, i);
@@ -58,17 +66,22 @@ static void plan_text(const struct json_val *root, struct buf *out)
         names(v, "members", out);
         (void)buf_addf(out, " led by %.*s, to be on ", STR_ARG(ask_text(v, "leader")));
         names(v, "membersTo", out);
-        (void)buf_addf(out, " led by %.*s\n", STR_ARG(ask_text(v, "leaderTo")));
+        (void)buf_addf(out, " led by %.*s; %" PRId64 " MiB: %.*s\n",
+                       STR_ARG(ask_text(v, "leaderTo")), in(v, "bytes", MIB),
+                       STR_ARG(ask_text(v, "why")));
     }
     if (n > SHOWN_MOST)
         (void)buf_addf(out, "and %zu more\n", n - SHOWN_MOST);
-    (void)buf_addf(out, n ? "%zu shards are to be moved\n" : "every shard is where it belongs\n",
-                   n);
+    if (n)
+        (void)buf_addf(out, "%zu shards are to be moved, %" PRId64 " MiB are to be copied\n", n,
+                       in(root, "bytesToCopy", MIB));
+    else
+        (void)buf_add_str(out, STR("every shard is where it belongs\n"));
 }
 
 static int wait_done(struct cli *c, struct err *e)
 {
-    int64_t said = -1;
+    int64_t said = -1, said_bytes = -1;
 
     for (;;) {
         struct timespec t = { .tv_nsec = WAIT_MS * 1000000L };
@@ -77,12 +90,15 @@ static int wait_done(struct cli *c, struct err *e)
         if (ask_json(c, STR(TARGET), &doc, e))
             return e->code;
         int64_t left = number(json_root(doc), "pending");
+        int64_t bytes = in(json_root(doc), "bytesToCopy", MIB);
         json_doc_free(doc);
         if (!left)
             return 0;
-        if (left != said)
-            cli_note(c, "%" PRId64 " shards are to be moved", left);
+        if (left != said || bytes != said_bytes)
+            cli_note(c, "%" PRId64 " shards are to be moved, %" PRId64 " MiB to be copied", left,
+                     bytes);
         said = left;
+        said_bytes = bytes;
         while (nanosleep(&t, &t)) {
         }
     }

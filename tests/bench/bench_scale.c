@@ -11,7 +11,8 @@
  *   by load    and leaders by what nodes report of their shards: what is so, give or take NOISE
  *   turned     leaders that this changed, of all
  *   join, leave   replicas that move when one comes, when it goes again, by its share
- *   place, lead   ms of CPU: all members and leaders from nothing, leaders from reports
+ *   place, again, lead   ms of CPU: all members and leaders from nothing, the same when one came,
+ *                leaders from reports
  *
  * Then 3 ingesters become 6, one by one, and 3 again.
  */
@@ -317,13 +318,16 @@ static void row(uint32_t nodes)
     share[2] = even(&c, &most, &mean);
     double dies = after_a_death(&c, most);
     double part = (double)c.shards * REPLICAS / (nodes + 1);
-    double joins = (double)go(&c, 0, nodes + 1) / part, leaves = (double)go(&c, 0, nodes) / part;
+    began = cpu_ms();
+    double joins = (double)go(&c, 0, nodes + 1) / part;
+    double again = cpu_ms() - began;
+    double leaves = (double)go(&c, 0, nodes) / part;
     buf_init(&text, MAP_BYTES_MAX);
     map_write(c.map, &text);
     printf("%9u %7u %9zu %8.2f M %8zu %7.2f %7.2f %7.2f %7.2f %6.2f %7.2f x %5.2f x %5.2f x %6.1f "
-           "%6.1f %6.2f MB\n",
+           "%6.1f %6.1f %6.2f MB\n",
            nodes, c.shards, c.services.len, c.pushes / 1e6, c.map->services_len, share[0], share[1],
-           share[2], (double)turned / c.shards, mean, dies, joins, leaves, placed, led,
+           share[2], (double)turned / c.shards, mean, dies, joins, leaves, placed, again, led,
            (double)text.len / 1e6);
     buf_deinit(&text);
     cluster_free(&c);
@@ -363,9 +367,9 @@ int main(void)
     printf("%.0f pushes/s an ingester, three copies; a push costs its leader %.0f us and each "
            "follower %.0f; services over %.0f pushes/s a shard are spread\n",
            o.rate, o.leader_us, o.follower_us, o.shard_most);
-    printf("%9s %7s %9s %10s %8s %7s %7s %7s %7s %6s %9s %7s %7s %6s %6s %9s\n", "ingesters",
+    printf("%9s %7s %9s %10s %8s %7s %7s %7s %7s %6s %9s %7s %7s %6s %6s %6s %9s\n", "ingesters",
            "shards", "services", "pushes/s", "spread", "whole", "spread", "by load", "turned",
-           "cores", "one dies", "join", "leave", "place", "lead", "map");
+           "cores", "one dies", "join", "leave", "place", "again", "lead", "map");
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
         row(sizes[i]);
     grow_and_shrink();
