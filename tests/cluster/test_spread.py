@@ -213,11 +213,6 @@ def test_rebalance():
         moved = sum(s["bytes"] for s in plan["shards"] if set(s["membersTo"]) - set(s["members"]))
         assert plan["bytesToCopy"] == moved, plan
         assert "MiB are to be copied" in ctl(c, "rebalance")
-        assert all(s["why"] and s["bytes"] >= 0 for s in plan["shards"]), plan
-        assert {"bytes", "bytesTo", "bytesPerSecond", "bytesPerSecondTo"} <= set(plan["nodes"][0]), plan
-        moved = sum(s["bytes"] for s in plan["shards"] if set(s["membersTo"]) - set(s["members"]))
-        assert plan["bytesToCopy"] == moved, plan
-        assert "MiB are to be copied" in ctl(c, "rebalance")
         said = ctl(c, "rebalance", "--apply", "--wait", timeout=60)
         assert "node2: " in said, said
         done = json.loads(ctl(c, "rebalance", "--json"))
