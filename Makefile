@@ -95,7 +95,7 @@ TOOLS    := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/lib/tool_*.c)))
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all deps deps-test run run-cluster test test-clients test-bins cluster test-upgrade check check-asan check-tsan fuzz fuzz-run fuzz-seeds \
-        bench bench-year lint tidy fmt fmt-check compdb ui install clean coverage ci help FORCE
+        bench bench-year sim sim-mutants lint tidy fmt fmt-check compdb ui install clean coverage ci help FORCE
 
 all: $(BINS) $(CTL_BIN) $(DEMO_BIN)  ## the all-in-one, the four role binaries, embertreectl (default)
 
@@ -156,6 +156,9 @@ test-upgrade: all      ## from the version before (OLD=commit) to this one and b
 
 sim: $(O)/tests/lib/tool_sim ## whole clusters, simulated: SEED=n, SEEDS=n from there on, JOBS=n, MUTANT=all
 	$(Q)O='$(O)' SEED='$(SEED)' SEEDS='$(SEEDS)' JOBS='$(JOBS)' MUTANT='$(MUTANT)' tests/sim/run
+
+sim-mutants: $(O)/tests/lib/tool_sim ## each thing broken on purpose must be noticed within SEEDS worlds: SEED=n, JOBS=n
+	$(Q)O='$(O)' SEED='$(SEED)' SEEDS='$(or $(SEEDS),120)' JOBS='$(JOBS)' MUTANT=all tests/sim/run
 
 lint:                  ## house rules no compiler checks
 	$(Q)python3 tests/lint/tidy.py

@@ -179,6 +179,17 @@ struct rpc_mem_stats rpc_mem_stats(const struct rpc_net *n)
     return n->mem ? n->mem->stats : (struct rpc_mem_stats){ 0 };
 }
 
+void rpc_mem_rename(struct rpc_net *n, const char *addr, const char *to)
+{
+    struct rpc_mem *m = mem_of(n);
+    struct mem_ear *ear = map_str_del(m->ears, str_c(addr));
+
+    if (!ear)
+        return;
+    addr_copy(ear->addr, to);
+    CHECK(map_str_put(m->ears, str_c(ear->addr), ear) == NULL);
+}
+
 bool rpc_mem_inject(struct rpc_net *n, const char *addr, struct str bytes)
 {
     struct mem_ear *ear = map_str_get(mem_of(n)->ears, str_c(addr));

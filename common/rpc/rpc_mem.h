@@ -27,6 +27,9 @@ void rpc_mem_cut(struct rpc_net *n, const char *from, const char *to);
 void rpc_mem_heal(struct rpc_net *n); /* undoes every cut */
 /* Everything to or from addr takes that much longer; 0 ends it. */
 void rpc_mem_slow(struct rpc_net *n, const char *addr, uint32_t more_ms);
+/* Who listens on addr does so on `to` from now on, and speaks from there: somebody else may take
+ * its place though it has not ended. Frames under way to addr are for that one. */
+void rpc_mem_rename(struct rpc_net *n, const char *addr, const char *to);
 /* Hands bytes to who listens on addr, as if they came from a socket. False: nobody does. */
 bool rpc_mem_inject(struct rpc_net *n, const char *addr, struct str bytes);
 /* Shows every frame that is sent to `on_frame`; NULL ends it. */

@@ -10,6 +10,9 @@
  *   in a change          of members: the leader is cut off from all but the member that leaves
  *   a leader that blinks it loses power among its fsyncs and is back within its lease, while one
  *                        follower is not to be reached
+ *   a disk is replaced   of the one member that has what the leader has, which is cut off then
+ *
+ * Every second world has a liking for one of them.
  *
  * Each is an ordinary fault, no worse than those of sim_fault.c: whatever was acked must be there.
  */
@@ -72,14 +75,12 @@ static const struct repl_record *record_of(struct world *w, uint32_t shard)
     return view_record(w->view, shard, &rev);
 }
 
-/* Another member that runs, or NULL. */
-static struct node *other_member(struct world *w, const struct repl_record *rec,
-                                 const struct node *than)
+/* Another member, the last to come forward where the leader is gone (lead.c); NULL: none runs. */
+static struct node *last_member(struct world *w, const struct repl_record *rec,
+                                const struct node *than)
 {
-    uint32_t n = rec->members.len, from = (uint32_t)prng_below(&w->p, MAX(n, 1u));
-
-    for (uint32_t i = 0; i < n; i++) {
-        struct node *m = ingester_named(w, rec->members.names[(from + i) % n]);
+    for (uint32_t i = rec->members.len; i-- > 0;) {
+        struct node *m = ingester_named(w, rec->members.names[i]);
         if (m && m != than)
             return m;
     }
@@ -112,7 +113,7 @@ static void deed_crash(struct world *w, const struct deed *d)
         count(w)->power_cuts++;
     else
         count(w)->kills++;
-    n = node_crash(n, d->a != 0, true);
+    n = node_crash(n, d->a != 0, CRASH_QUICK);
     n->wake_ms = world_ms(w) + d->b + 3000; /* where the deed below comes to nothing */
     deed_in(w, d->b, deed_start, n->at, 0, 0);
 }
@@ -160,7 +161,7 @@ static void isolate(struct world *w, struct node *leader, const struct node *fri
             cut_pair(leader, w->nodes[i]);
     deafen(w, FIRST_DIST, SIM_DISTS);
     deafen(w, FIRST_QUERIER, SIM_QUERIERS);
-    w->aims.hold_until_ms = world_ms(w) + 5000 + prng_below(&w->p, 6000);
+    w->aims.hold_until_ms = world_ms(w) + 6000 + prng_below(&w->p, 5000);
     busy(w, w->aims.hold_until_ms - world_ms(w));
 }
 
@@ -181,7 +182,7 @@ static void ready_for_ack(struct world *w)
     if (!leader)
         return;
     slow_disks(w, leader);
-    w->aims.ack_until_ms = world_ms(w) + ARMED_MS;
+    w->aims.hold_until_ms = w->aims.ack_until_ms = world_ms(w) + ARMED_MS;
     busy(w, 2000);
 }
 
@@ -191,7 +192,7 @@ static void deed_dark(struct world *w, const struct deed *d)
     count(w)->aimed_acks++;
     for (size_t i = 0; i < w->ingesters; i++)
         if (w->nodes[i]->state == NODE_UP) {
-            struct node *n = node_crash(w->nodes[i], true, true);
+            struct node *n = node_crash(w->nodes[i], true, CRASH_QUICK);
             n->wake_ms = world_ms(w) + (i == d->at ? d->a : prng_below(&w->p, 600));
         }
 }
@@ -219,17 +220,25 @@ void aim_acked(struct world *w, uint32_t service)
 
 static void ready_for_vote(struct world *w)
 {
-    const struct repl_record *rec = record_of(w, (uint32_t)prng_below(&w->p, SIM_SHARDS));
+    uint32_t shard = (uint32_t)prng_below(&w->p, SIM_SHARDS);
+    const struct repl_record *rec = record_of(w, shard);
     struct node *leader = rec ? ingester_named(w, rec->leader) : NULL;
-    struct node *friend = leader ? other_member(w, rec, leader) : NULL;
+    struct node *friend = leader ? last_member(w, rec, leader) : NULL;
 
-    if (!friend || nodes_down(w) > 0)
+    if (!friend)
         return;
-    if (prng_chance(&w->p, 0.4))
-        friend = NULL;
-    isolate(w, leader, friend);
-    if (friend)
-        w->aims.vote_until_ms = w->aims.hold_until_ms;
+    if (prng_chance(&w->p, 0.3)) {
+        isolate(w, leader, NULL);
+        return;
+    }
+    for (size_t i = 0; i < w->ingesters; i++) /* who comes to lead takes its time to begin */
+        if (w->nodes[i] != leader && w->nodes[i] != friend)
+            w->nodes[i]->disk.slow_ms = (uint32_t)(100 + prng_below(&w->p, 400));
+    isolate(w, leader, NULL); /* nor the friend: who comes to lead shall lack nothing */
+    w->aims.friend = friend->at;
+    w->aims.leader = leader->at;
+    w->aims.shard = shard;
+    w->aims.vote_until_ms = w->aims.hold_until_ms;
 }
 
 static void ready_for_change(struct world *w)
@@ -238,19 +247,23 @@ static void ready_for_change(struct world *w)
     ring_change(w);
 }
 
-/* A new leader is named: who is friends with the old one votes now. */
+/* A new leader is named: the friend of the old one votes now. */
 static void strike_vote(struct world *w, const struct repl_record *rec)
 {
-    for (uint32_t i = 0; i < rec->members.len; i++) {
-        struct node *n = ingester_named(w, rec->members.names[i]);
-        if (!n || n->cut || n->away || strcmp(n->name, rec->leader) == 0)
-            continue;
-        w->aims.vote_until_ms = 0;
-        count(w)->aimed_votes++;
-        deed_in(w, prng_below(&w->p, 40), deed_crash, n->at, prng_below(&w->p, 2),
-                prng_below(&w->p, 200));
+    struct node *n = w->nodes[w->aims.friend];
+
+    if (n->state != NODE_UP || strcmp(n->name, rec->leader) == 0 ||
+        !name_set_has(&rec->members, n->name))
         return;
-    }
+    w->aims.vote_until_ms = 0;
+    count(w)->aimed_votes++;
+    trace(w, "vote of %s for %s", n->name, rec->leader);
+    deed_in(w, 3 + prng_below(&w->p, 30), deed_crash, n->at, prng_below(&w->p, 2),
+            prng_below(&w->p, 30));
+    w->nodes[w->aims.leader]->away &=
+        ~(1u << n->at); /* from now on: the other way when n is back */
+    for (uint64_t ms = 30; ms < 300; ms += 10)
+        deed_in(w, ms, deed_push, 0, 0, 0);
 }
 
 static void strike_change(struct world *w, const struct repl_record *rec)
@@ -279,7 +292,7 @@ static void on_view(void *cookie)
         if (!rec || rec->term <= w->aims.terms[s])
             continue;
         w->aims.terms[s] = rec->term;
-        if (soon(w, w->aims.vote_until_ms))
+        if (soon(w, w->aims.vote_until_ms) && s == w->aims.shard)
             strike_vote(w, rec);
         else if (soon(w, w->aims.change_until_ms) && rec->prev_members.len && !rec->established)
             strike_change(w, rec);
@@ -288,58 +301,134 @@ static void on_view(void *cookie)
 
 /* ---- a leader that blinks -------------------------------------------------------------------- */
 
-/* Nobody of the others reaches it, nor hears it. */
-static void deed_silence(struct world *w, const struct deed *d)
+/* at: the leader; a: who had all from it and is not to be reached now; b: who had not. */
+static void deed_blink(struct world *w, const struct deed *d)
 {
-    struct node *n = w->nodes[d->at];
+    struct node *leader = w->nodes[d->at], *had = w->nodes[d->a], *lacks = w->nodes[d->b];
 
-    if (n->state != NODE_UP)
+    if (leader->state != NODE_UP || had->state != NODE_UP || lacks->state != NODE_UP)
         return;
+    if (world_ms(w) < w->aims.once_until_ms &&
+        (!leader->disk.unsynced || leader->disk.unsynced != w->aims.unsynced)) {
+        w->aims.unsynced = leader->disk.unsynced; /* what it wrote is with others and not synced */
+        deed_in(w, 12, deed_blink, d->at, d->a, d->b);
+        return;
+    }
+    count(w)->blinks++;
+    trace(w, "blink of %s, %s had, %s lacks", leader->name, had->name, lacks->name);
+    count(w)->power_cuts++;
+    for (size_t i = FIRST_DIST; i < FIRST_QUERIER; i++) /* what was under way is not tried again */
+        if (w->nodes[i]->state == NODE_UP) {
+            (void)node_crash(w->nodes[i], false, CRASH_QUICK);
+            deed_in(w, prng_below(&w->p, 200), deed_start, i, 0, 0);
+        }
+    leader = node_crash(leader, true, CRASH_QUICK);
+    leader->wake_ms = world_ms(w) + 3000;
+    deed_in(w, prng_below(&w->p, 200), deed_start, leader->at, 0, 0);
+    lacks->away = 0;
     for (size_t i = 0; i < w->ingesters; i++)
-        if (w->nodes[i] != n && w->nodes[i]->state == NODE_UP)
-            cut_pair(n, w->nodes[i]);
+        if (w->nodes[i] != had)
+            cut_pair(had, w->nodes[i]);
+    busy(w, 1500);
+}
+
+/* The two other members: one that has everything, and one that the leader does not reach. */
+static bool three(struct world *w, struct node **leader, struct node **had, struct node **lacks)
+{
+    const struct repl_record *rec = record_of(w, (uint32_t)prng_below(&w->p, SIM_SHARDS));
+
+    *leader = rec ? ingester_named(w, rec->leader) : NULL;
+    *had = *lacks = NULL;
+    for (uint32_t i = 0; *leader && rec->members.len == 3 && i < 3; i++) {
+        struct node *n = ingester_named(w, rec->members.names[i]);
+        if (!n || n == *leader)
+            continue;
+        if (!*had)
+            *had = n;
+        else
+            *lacks = n;
+    }
+    return *lacks != NULL;
 }
 
 static void blink(struct world *w)
 {
-    const struct repl_record *rec = record_of(w, (uint32_t)prng_below(&w->p, SIM_SHARDS));
-    struct node *leader = rec ? ingester_named(w, rec->leader) : NULL;
-    struct node *follower = leader ? other_member(w, rec, leader) : NULL;
+    struct node *leader, *had, *lacks;
 
-    if (!follower || nodes_down(w) > 0)
+    if (!three(w, &leader, &had, &lacks))
         return;
-    count(w)->blinks++;
-    leader->disk.slow_ms = (uint32_t)(100 + prng_below(&w->p, 400));
+    leader->disk.slow_ms = (uint32_t)(100 + prng_below(&w->p, 300));
+    cut_pair(leader, lacks);
+    busy(w, 1200);
+    w->aims.once_until_ms = world_ms(w) + 1200;
+    w->aims.hold_until_ms = world_ms(w) + 4500;
+    deed_in(w, 300 + prng_below(&w->p, 700), deed_blink, leader->at, had->at, lacks->at);
+}
+
+/* ---- a disk that is replaced ----------------------------------------------------------------- */
+
+/* at: the leader, alone from now on; a: gets an empty disk; b: lacks what only those two have. */
+static void deed_replace(struct world *w, const struct deed *d)
+{
+    struct node *leader = w->nodes[d->at], *had = w->nodes[d->a], *lacks = w->nodes[d->b];
+
+    if (leader->state != NODE_UP || had->state != NODE_UP || lacks->state != NODE_UP ||
+        had->draining || w->lost >= 0 || !ring_solid(w))
+        return;
+    count(w)->disks_replaced++;
+    had->wipe = true;
+    had = node_crash(had, true, CRASH_QUICK);
+    had->wake_ms = world_ms(w) + 3000;
+    deed_in(w, prng_below(&w->p, 500), deed_start, had->at, 0, 0);
+    lacks->away = 0;
+    node_cut(leader, CUT_IN | CUT_OUT | CUT_COORD);
+    busy(w, 4000);
+}
+
+static void replace(struct world *w)
+{
+    struct node *leader, *had, *lacks;
+
+    if (!three(w, &leader, &had, &lacks))
+        return;
+    cut_pair(leader, lacks);
     busy(w, 1500);
-    w->aims.hold_until_ms = world_ms(w) + 4000;
-    deed_in(w, 300 + prng_below(&w->p, 900), deed_crash, leader->at, 1, prng_below(&w->p, 300));
-    if (prng_chance(&w->p, 0.7))
-        deed_in(w, 300 + prng_below(&w->p, 900), deed_silence, follower->at, 1, 0);
+    w->aims.hold_until_ms = world_ms(w) + 8000;
+    deed_in(w, 600 + prng_below(&w->p, 700), deed_replace, leader->at, had->at, lacks->at);
 }
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
+static void deed_aim(struct world *w, const struct deed *d)
+{
+    static void (*const aims[SIM_AIMS])(struct world *) = { ready_for_ack, ready_for_vote,
+                                                            ready_for_change, blink, replace };
+
+    (void)d;
+    aims[w->aims.mood < SIM_AIMS ? w->aims.mood : prng_below(&w->p, SIM_AIMS)](w);
+}
+
+/* Begins with all that runs and hears each other: or the moment never comes. */
 void aim(struct world *w)
 {
-    switch (prng_below(&w->p, 4)) {
-    case 0:
-        ready_for_ack(w);
-        break;
-    case 1:
-        ready_for_vote(w);
-        break;
-    case 2:
-        ready_for_change(w);
-        break;
-    default:
-        blink(w);
-        break;
+    if (world_ms(w) < w->aims.hold_until_ms)
+        return;
+    nodes_heal(w);
+    for (size_t i = 0; i < SIM_NODES; i++) {
+        w->nodes[i]->disk.full = false;
+        w->nodes[i]->disk.slow_ms = 0;
+        if (w->nodes[i]->state == NODE_OFF && w->nodes[i]->wake_ms)
+            node_start(w->nodes[i]);
     }
+    w->aims.hold_until_ms = world_ms(w) + 3000;
+    deed_in(w, 1000 + prng_below(&w->p, 2000), deed_aim, 0, 0, 0);
 }
 
 void aims_open(struct world *w)
 {
     list_init(&w->deeds);
+    w->aims.mood = (uint32_t)prng_below(&w->p, 2 * SIM_AIMS);
+    trace(w, "mood %" PRIu32, w->aims.mood);
     view_watch(w->view, on_view, w);
 }
 

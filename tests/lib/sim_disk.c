@@ -311,6 +311,7 @@ static int log_write(const struct rlog_fs *fs, struct rlog_file *f, uint64_t at,
 
     if (refused(log_of(fs), true, e))
         return e->code;
+    log_of(fs)->unsynced++;
     return in->write(in, f, at, parts, n, e);
 }
 
@@ -328,6 +329,7 @@ static int log_sync(const struct rlog_fs *fs, struct rlog_file *f, struct err *e
 
     if (refused(log_of(fs), false, e))
         return e->code;
+    log_of(fs)->unsynced = 0;
     if (log_of(fs)->mutant == SIM_SYNC_LIES)
         return 0;
     return in->sync(in, f, e);

@@ -39,8 +39,9 @@ struct sim_disk {
     bool odd;  /* mutants that change one replica change this one */
     bool dead; /* nothing changes any more, everything fails */
     bool full;
-    uint32_t slow_ms; /* a group's fsync takes up to so long; 0: a few ms */
-    bool forget;      /* databases, not logs, go with the next crash */
+    uint64_t unsynced; /* writes to the log since its last fsync */
+    uint32_t slow_ms;  /* a group's fsync takes up to so long; 0: a few ms */
+    bool forget;       /* databases, not logs, go with the next crash */
 };
 void sim_disk_init(struct sim_disk *d, uint64_t seed, int mutant, struct sim_stats *stats);
 void sim_disk_deinit(struct sim_disk *d);

@@ -21,6 +21,13 @@ static bool spare(struct world *w)
     return down == 0 || (down == 1 && prng_below(&w->p, 5) == 0);
 }
 
+enum crash_how any_crash(struct world *w)
+{
+    uint64_t dice = prng_below(&w->p, 10);
+
+    return dice < 4 ? CRASH_SLOW : dice < 8 ? CRASH_QUICK : CRASH_MOVES;
+}
+
 static void crash(struct world *w)
 {
     struct node *n = any_ingester(w);
@@ -36,7 +43,7 @@ static void crash(struct world *w)
         count(w)->power_cuts++;
     else
         count(w)->kills++;
-    n = node_crash(n, power, prng_chance(&w->p, 0.5));
+    n = node_crash(n, power, any_crash(w));
     n->wake_ms = world_ms(w) + prng_below(&w->p, prng_chance(&w->p, 0.3) ? 1000 : 20000);
 }
 
@@ -49,7 +56,7 @@ static void wipe(struct world *w)
         return;
     count(w)->disks_replaced++;
     n->wipe = true;
-    n = node_crash(n, true, false);
+    n = node_crash(n, true, CRASH_SLOW);
     n->wake_ms = world_ms(w) + prng_below(&w->p, 5000);
 }
 
@@ -58,7 +65,7 @@ static void blackout(struct world *w)
     count(w)->blackouts++;
     for (size_t i = 0; i < w->ingesters; i++)
         if (w->nodes[i]->state == NODE_UP) {
-            struct node *n = node_crash(w->nodes[i], true, prng_chance(&w->p, 0.5));
+            struct node *n = node_crash(w->nodes[i], true, any_crash(w));
             n->wake_ms = world_ms(w) + prng_below(&w->p, 3000);
         }
 }
@@ -73,7 +80,7 @@ static void crash_other(struct world *w)
     if (prng_chance(&w->p, 0.3))
         node_end(n);
     else
-        n = node_crash(n, false, prng_chance(&w->p, 0.5));
+        n = node_crash(n, false, any_crash(w));
     n->wake_ms = world_ms(w) + prng_below(&w->p, 3000);
 }
 
@@ -202,7 +209,9 @@ void fault(struct world *w)
     uint64_t what = prng_below(&w->p, 100);
 
     wake(w);
-    if (what < 2)
+    if (w->aims.mood < SIM_AIMS && prng_below(&w->p, 4) == 0)
+        aim(w);
+    else if (what < 2)
         blackout(w);
     else if (what < 14)
         crash(w);

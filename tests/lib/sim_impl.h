@@ -68,10 +68,16 @@ struct node {
 };
 
 /* What is got ready: see sim_aim.c. */
+#define SIM_AIMS 5
 struct sim_aims {
+    uint32_t mood; /* which one this world likes; SIM_AIMS and above: none */
     uint64_t ack_until_ms, vote_until_ms, change_until_ms; /* armed; 0: not */
-    uint64_t hold_until_ms;                                /* a partition that is to last so long */
-    uint64_t terms[SIM_SHARDS];                            /* of the newest record seen */
+    uint32_t shard;                                        /* whose leader is to be another one */
+    size_t friend, leader;      /* of nodes[]: who votes then; the old leader */
+    uint64_t unsynced;          /* as it was a moment ago, where that matters */
+    uint64_t once_until_ms;     /* clients that begin before give up at the first failure */
+    uint64_t hold_until_ms;     /* a partition that is to last so long */
+    uint64_t terms[SIM_SHARDS]; /* of the newest record seen */
 };
 enum push_state {
     PUSH_OPEN,  /* on its way: may be there */
@@ -88,6 +94,7 @@ struct push {
     uint64_t began_ms, acked_ms; /* monotonic */
     uint32_t attempts;
     bool pprof;
+    bool once;     /* its client gives up at the first failure */
     bool doubtful; /* a delete may take it also if it is acked later */
 };
 
@@ -141,8 +148,10 @@ void nodes_deinit(struct world *w);
 void node_start(struct node *n); /* OFF -> UP */
 /* UP -> ENDING; nodes_reap() takes it on to OFF. */
 void node_end(struct node *n); /* as it should be */
-/* It may start again at once (quick), or when the process has ended. The node to go on with. */
-struct node *node_crash(struct node *n, bool power, bool quick);
+/* It may start again at once, or when the process has ended (slow). The node to go on with. */
+enum crash_how { CRASH_SLOW, CRASH_QUICK, CRASH_MOVES /* and comes back at another address */ };
+struct node *node_crash(struct node *n, bool power, enum crash_how how);
+enum crash_how any_crash(struct world *w);
 void nodes_reap(struct world *w);
 void node_cut(struct node *n, unsigned how);
 void node_cut_to(struct node *n, const struct node *to); /* one way */

@@ -195,7 +195,7 @@ static size_t number_at(size_t i)
 }
 
 /* All of a life but the disk. */
-static struct node *node_new(struct world *w, size_t i, uint32_t life)
+static struct node *node_new(struct world *w, size_t i, uint32_t life, const char addr[128])
 {
     struct node *n = XNEW(struct node);
 
@@ -204,7 +204,7 @@ static struct node *node_new(struct world *w, size_t i, uint32_t life)
     n->life = life;
     n->role = role_at(i);
     (void)snprintf(n->name, sizeof(n->name), "%c%zu", n->role->name[0], number_at(i));
-    rpc_bed_addr(&w->rpc, n->addr);
+    memcpy(n->addr, addr, sizeof(n->addr));
     n->clock = (struct sim_clock){ { skewed_wall, same_mono }, &w->rpc.clock.clock, 0 };
     prng_init(&n->random, w->o.seed * 131 + i + UINT64_C(1000003) * life);
     n->has_disk = n->role == &ingester_role;
@@ -225,9 +225,11 @@ void nodes_init(struct world *w)
 {
     list_init(&w->dying);
     for (size_t i = 0; i < SIM_NODES; i++) {
-        struct node *n = node_new(w, i, 0);
+        struct node *n;
+        char addr[128];
 
-        w->nodes[i] = n;
+        rpc_bed_addr(&w->rpc, addr);
+        n = w->nodes[i] = node_new(w, i, 0, addr);
         if (n->has_disk) {
             sim_disk_init(&n->disk, disk_seed(n), w->o.mutant, count(w));
             n->disk.odd = i == 1;
@@ -239,6 +241,8 @@ void nodes_init(struct world *w)
     for (size_t i = FIRST_DIST; i < SIM_NODES; i++)
         node_start(w->nodes[i]);
 }
+
+static void wire(struct world *w);
 
 /* ---- end ------------------------------------------------------------------------------------- */
 
@@ -273,15 +277,27 @@ void node_end(struct node *n)
     end_begin(n);
 }
 
-/* Goes on under the same name and another address, on what the disk has by then; the former life
- * ends in its own time, and nobody hears of it. */
-static struct node *reborn(struct node *n)
+/* Goes on under the same name on what the disk has by then; the former life ends in its own time,
+ * and nobody hears of it. */
+static struct node *reborn(struct node *n, bool moves)
 {
     struct world *w = n->w;
-    struct node *next = node_new(w, n->at, n->life + 1);
+    char other[128];
+    struct node *next;
 
-    if (n->has_disk)
+    rpc_bed_addr(&w->rpc, other);
+    next = node_new(w, n->at, n->life + 1, moves ? other : n->addr);
+    if (!moves) {
+        rpc_mem_rename(w->rpc.net, n->addr, other);
+        memcpy(n->addr, other, sizeof(n->addr));
+    }
+    if (n->wipe) {
+        sim_disk_init(&next->disk, disk_seed(next), w->o.mutant, count(w));
+        next->disk.odd = n->disk.odd;
+    } else if (n->has_disk) {
         sim_disk_fork(&n->disk, &next->disk, disk_seed(next), n->power);
+    }
+    n->wipe = false;
     next->clock.skew_ms = n->clock.skew_ms;
     next->draining = n->draining;
     next->left = n->left;
@@ -290,10 +306,10 @@ static struct node *reborn(struct node *n)
     return next;
 }
 
-struct node *node_crash(struct node *n, bool power, bool quick)
+struct node *node_crash(struct node *n, bool power, enum crash_how how)
 {
     CHECK(n->state == NODE_UP);
-    trace(n->w, "%s crashes%s%s", n->name, power ? " without power" : "", quick ? ", quick" : "");
+    trace(n->w, "%s crashes%s", n->name, power ? " without power" : "");
     node_cut(n, CUT_OUT | CUT_IN | CUT_COORD);
     n->crashed = true;
     n->power = power;
@@ -302,7 +318,11 @@ struct node *node_crash(struct node *n, bool power, bool quick)
     if (n->site.server)
         sim_site_cut(&n->site);
     end_begin(n);
-    return quick ? reborn(n) : n;
+    if (how == CRASH_SLOW)
+        return n;
+    n = reborn(n, how == CRASH_MOVES);
+    wire(n->w);
+    return n;
 }
 
 /* What its counters say, which go with it. */

@@ -110,7 +110,7 @@ static void lose(struct world *w)
         return;
     count(w)->lost_for_good++;
     w->lost = (int)n->at;
-    (void)node_crash(n, true, false);
+    (void)node_crash(n, true, CRASH_SLOW);
 }
 
 void ring_change(struct world *w)

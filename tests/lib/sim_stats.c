@@ -61,9 +61,19 @@ static const char *const names[] = {
     [SIM_HALF_SNAPSHOT] = "half-snapshot",
 };
 static const char *const replica_names[] = {
-    "ack-before-sync",     "commit-old-terms", "promise-not-stored", "truncate-always",
-    "ignore-prev-members", "read-unconfirmed", "snapshot-no-term",   "commit-unestablished",
-    "no-prev-check",       "same-term-again",  "minority",           "lose-tail",
+    "ack-before-sync",
+    "commit-old-terms",
+    "promise-not-stored",
+    "truncate-always",
+    "ignore-prev-members",
+    "read-unconfirmed",
+    "snapshot-no-term",
+    "commit-unestablished",
+    "no-prev-check",
+    "same-term-again",
+    "minority",
+    "lose-tail",
+    "forgets",
 };
 
 const char *sim_mutant_name(int mutant)
@@ -79,4 +89,15 @@ int sim_mutant_by_name(const char *name)
         if (sim_mutant_name(i) && strcmp(sim_mutant_name(i), name) == 0)
             return i;
     return 0;
+}
+
+bool sim_mutant_unseen(int mutant)
+{
+    static const char *const unseen[] = { "commit-old-terms", "ignore-prev-members",
+                                          "commit-unestablished" };
+
+    for (size_t i = 0; i < ARRAY_LEN(unseen); i++)
+        if (strcmp(sim_mutant_name(mutant), unseen[i]) == 0)
+            return true;
+    return false;
 }

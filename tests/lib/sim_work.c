@@ -96,7 +96,7 @@ static void on_pushed(void *cookie, const struct sim_reply *r)
         p->acked_ms = world_ms(w);
         count(w)->acked++;
         aim_acked(w, p->service);
-    } else if (transient(r) && p->attempts < PUSH_TRIES) {
+    } else if (transient(r) && p->attempts < PUSH_TRIES && !p->once) {
         count(w)->retries++;
         again_in(f, prng_below(&w->p, 1500), push_send);
         return;
@@ -187,6 +187,7 @@ void push_new(struct world *w)
                         .began_ms = world_ms(w),
                         .pprof = prng_chance(&w->p, 0.4) };
     p->doubtful = w->deleting[p->service] > 0;
+    p->once = world_ms(w) < w->aims.once_until_ms || prng_below(&w->p, 20) == 0;
     vec_push(&w->pushes, p);
     count(w)->pushes++;
     count(w)->pprof += p->pprof;

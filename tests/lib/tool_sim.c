@@ -18,7 +18,7 @@ int main(int argc, char **argv)
 
     if (argc > 1 && strcmp(argv[1], "mutants") == 0) {
         for (int i = 1; i < SIM_MUTANTS; i++)
-            if (sim_mutant_name(i))
+            if (sim_mutant_name(i) && !sim_mutant_unseen(i))
                 (void)puts(sim_mutant_name(i));
         return 0;
     }
