@@ -26,6 +26,7 @@
     X(blackouts, true)       \
     X(other_crashes, true)   \
     X(partitions, true)      \
+    X(one_way, true)         \
     X(slow_peers, true)      \
     X(storms, true)          \
     X(coord_away, true)      \

@@ -244,7 +244,10 @@ static void ready_for_vote(struct world *w)
 static void ready_for_change(struct world *w)
 {
     w->aims.change_until_ms = world_ms(w) + 3 * ARMED_MS;
-    ring_change(w);
+    if (prng_chance(&w->p, 0.4))
+        ring_lose(w);
+    else
+        ring_change(w);
 }
 
 /* A new leader is named: the friend of the old one votes now. */

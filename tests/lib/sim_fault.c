@@ -84,6 +84,21 @@ static void crash_other(struct world *w)
     n->wake_ms = world_ms(w) + prng_below(&w->p, 3000);
 }
 
+/* Requests, or only their answers, do not come through between one that asks and an ingester. */
+static void one_way(struct world *w)
+{
+    struct node *asks = w->nodes[FIRST_DIST + prng_below(&w->p, SIM_NODES - FIRST_DIST)];
+    struct node *answers = any_ingester(w);
+
+    if (asks->state != NODE_UP || answers->state != NODE_UP)
+        return;
+    count(w)->one_way++;
+    if (prng_chance(&w->p, 0.5))
+        node_cut_to(asks, answers);
+    else
+        node_cut_to(answers, asks);
+}
+
 static void partition(struct world *w)
 {
     static const unsigned shapes[] = { CUT_OUT | CUT_IN | CUT_COORD, CUT_OUT | CUT_IN, CUT_OUT,
@@ -92,6 +107,10 @@ static void partition(struct world *w)
     struct node *n =
         other ? w->nodes[FIRST_DIST + prng_below(&w->p, SIM_NODES - FIRST_DIST)] : any_ingester(w);
 
+    if (prng_chance(&w->p, 0.3)) {
+        one_way(w);
+        return;
+    }
     if (n->state != NODE_UP || (!other && !spare(w)))
         return;
     count(w)->partitions++;

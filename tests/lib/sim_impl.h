@@ -163,6 +163,7 @@ size_t nodes_down(const struct world *w); /* ingesters that do not run, or are c
 void fault(struct world *w);
 void faults_end(struct world *w);
 void ring_change(struct world *w);
+void ring_lose(struct world *w); /* somebody for good, where that may be */
 void ring_step(struct world *w); /* goes on with what was begun */
 bool ring_quiet(struct world *w);
 bool ring_whole(struct world *w); /* each shard has three members, nothing is on its way */

@@ -101,7 +101,7 @@ static void drain(struct world *w)
     node_state_set(w->coord, SIM_PREFIX, n->name, MAP_DRAINING, on_drain_asked, a);
 }
 
-static void lose(struct world *w)
+void ring_lose(struct world *w)
 {
     struct node *n = w->nodes[prng_below(&w->p, w->ingesters)];
 
@@ -123,7 +123,7 @@ void ring_change(struct world *w)
         drain(w);
         break;
     case 2:
-        lose(w);
+        ring_lose(w);
         break;
     default:
         if (running(w) < 4)

@@ -74,6 +74,7 @@ static const char *const replica_names[] = {
     "minority",
     "lose-tail",
     "forgets",
+    "keep-epoch",
 };
 
 const char *sim_mutant_name(int mutant)
