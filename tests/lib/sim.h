@@ -102,7 +102,7 @@ const char *sim_stats_missing(const struct sim_stats *s);
 /* 0 for SIM_NONE's name and unknown ones. */
 int sim_mutant_by_name(const char *name);
 const char *sim_mutant_name(int mutant);
-/* Nobody can notice it in a whole cluster: tests/sim/README.md says why. */
+/* A whole cluster does not show it: tests/sim/README.md says why. */
 bool sim_mutant_unseen(int mutant);
 
 #endif
