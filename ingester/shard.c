@@ -6,14 +6,15 @@
  *   loop <──post done()── committer thread: write + fsync <──────────────────────┘
  *                              └──"committed"──> inbox
  *
- * Group commit without a timer: while one group is at the disk, all writes that arrive are staged
- * into the next one, which leaves the moment the committer is free. A quiet shard pays one fsync
- * of latency, a busy one shares it among many. group_wait may hold a group of an idle shard back
- * for up to 5 ms, where fsyncs are dear.
+ * Group commit: while one group is at the disk, all writes that arrive are staged into the next
+ * one. A write that comes alone, after others that came alone, leaves at once: a quiet shard pays
+ * one fsync of latency. Where the group before had company, the next one is held back for up to
+ * group_wait, and the thread sleeps over what arrives meanwhile: on a fast disk groups would be of
+ * two or three writes, and a wake-up, an fsync and a wake-up of the loop are dearer than a write.
  *
- * While the committer is at the disk, a few writes do not wake the shard's thread: nothing can
- * leave before the committer is back, and its message wakes it anyway. LAZY_WRITES of them do, so
- * that a flood is staged beside the fsync and not behind it.
+ * While the committer is at the disk, or a group waits, a few writes do not wake the shard's
+ * thread: nothing can leave before the one is back or the time is over, and either wakes it.
+ * LAZY_WRITES of them do, so that a flood is staged beside the fsync and not behind it.
  *
  * Where a commit takes less than COMMIT_HERE_NS lately and nothing waits to be staged, the shard's
  * thread commits by itself: on a fast disk waking the committer and being woken by it costs more
@@ -79,6 +80,7 @@ struct shard {
     struct list waiting; /* of struct shard_write */
     struct list quiet;   /* of struct shard_task: until nothing is staged and not committed */
     struct group *open;  /* NULL: none */
+    size_t company;      /* writes of the group before */
     bool committing, stopping;
     uint64_t seal_after_ms; /* monotonic: not before, after a failed step */
     uint64_t seal_far_ms;   /* monotonic: until then only minutes that need nothing of before */
@@ -263,9 +265,11 @@ static void stage_waiting(struct shard *s)
 static uint64_t group_wait(const struct shard *s, uint64_t now_ms)
 {
     uint64_t due = s->open->opened_ms + s->o.group_wait_ms;
+    bool alone = s->company < 2 && s->open->writes_len < 2;
 
-    return s->stopping || s->open->bytes >= s->o.group_bytes_max || due <= now_ms ? 0
-                                                                                  : due - now_ms;
+    return alone || s->stopping || s->open->bytes >= s->o.group_bytes_max || due <= now_ms
+               ? 0
+               : due - now_ms;
 }
 
 /* Nothing that could be staged meanwhile, and a disk that is sooner back than it is worth waking
@@ -282,6 +286,7 @@ static void hand_over(struct shard *s)
 
     CHECK(!s->committing);
     s->open = NULL;
+    s->company = g->writes_len;
     if (s->o.simulated || commits_here(s)) {
         group_commit(s, g);
         return;
@@ -461,7 +466,7 @@ static void shard_main(void *cookie)
     uint64_t wait = 0;
 
     while (!s->stopping || s->committing || s->open) {
-        size_t least = s->committing ? LAZY_WRITES : 1;
+        size_t least = s->committing || s->open ? LAZY_WRITES : 1;
         size_t n = chan_wait_for(s->inbox, least, msgs, TAKE_MAX, wait);
 
         wait = shard_step(s, msgs, n);

@@ -340,11 +340,12 @@ struct test_write {
     struct shard_write w;
 };
 
-static void bed_open(struct bed *b, bool simulated, size_t group_bytes_max)
+static void bed_open(struct bed *b, bool simulated, size_t group_bytes_max, uint64_t wait_ms)
 {
     struct shard_opts o = {
         .writes_max = WRITES_MAX,
         .group_bytes_max = group_bytes_max,
+        .group_wait_ms = wait_ms,
         .seal_rows = 10,
         .simulated = simulated,
     };
@@ -430,7 +431,7 @@ static void test_simulated_writes_are_grouped(void **state)
     struct bed b;
 
     (void)state;
-    bed_open(&b, true, 1000); /* ten writes a group */
+    bed_open(&b, true, 1000, 0); /* ten writes a group */
     bed_send(&b, 95, UINT64_MAX);
     bed_step(&b);
     assert_int_equal(b.failed, 0);
@@ -440,12 +441,41 @@ static void test_simulated_writes_are_grouped(void **state)
     bed_close(&b, true);
 }
 
+/* Sends n writes, which go in one group; returns how long that took. */
+static uint64_t bed_took_ms(struct bed *b, size_t n)
+{
+    uint64_t began = clock_mono_ms(&b->fake.clock);
+    size_t batches = b->store->batches;
+
+    bed_send(b, n, UINT64_MAX);
+    bed_step(b);
+    assert_int_equal(b->store->batches, batches + 1);
+    return clock_mono_ms(&b->fake.clock) - began;
+}
+
+static void test_only_company_is_waited_for(void **state)
+{
+    struct bed b;
+
+    (void)state;
+    bed_open(&b, true, MIB, 2);
+    assert_int_equal(bed_took_ms(&b, 1) + bed_took_ms(&b, 1), 0); /* alone, one after the other */
+    assert_int_equal(bed_took_ms(&b, 3), 2);
+    bed_send(&b, 1, UINT64_MAX);
+    while (b.store->staged < 6)
+        CHECK(loop_sim_step(b.loop));
+    assert_int_equal(bed_took_ms(&b, 1), 2); /* joins the one before */
+    assert_int_equal(bed_took_ms(&b, 1), 2); /* nobody came any more */
+    assert_int_equal(bed_took_ms(&b, 1), 0);
+    bed_close(&b, true);
+}
+
 static void test_group_gathers_while_one_is_at_the_disk(void **state)
 {
     struct bed b;
 
     (void)state;
-    bed_open(&b, false, MIB);
+    bed_open(&b, false, MIB, 0);
     lock(b.store);
     b.store->hold = true;
     unlock(b.store);
@@ -474,7 +504,7 @@ static void test_refused_write_leaves_the_others(void **state)
     struct bed b;
 
     (void)state;
-    bed_open(&b, true, MIB);
+    bed_open(&b, true, MIB, 0);
     b.store->fail_stage_every = 3;
     bed_send(&b, 30, UINT64_MAX);
     bed_step(&b);
@@ -492,7 +522,7 @@ static void test_failed_commit_fails_the_whole_group(void **state)
     struct bed b;
 
     (void)state;
-    bed_open(&b, false, MIB);
+    bed_open(&b, false, MIB, 0);
     lock(b.store);
     b.store->fail_commit = true;
     unlock(b.store);
@@ -508,7 +538,7 @@ static void test_late_write_is_not_begun(void **state)
     struct bed b;
 
     (void)state;
-    bed_open(&b, true, MIB);
+    bed_open(&b, true, MIB, 0);
     clock_fake_advance(&b.fake, 5000);
     bed_send(&b, 4, clock_mono_ns(&b.fake.clock) - 1);
     bed_send(&b, 3, clock_mono_ns(&b.fake.clock) + 1000000000);
@@ -526,7 +556,7 @@ static void test_seal_and_groups_take_turns(void **state)
     size_t seals = 0, groups = 0;
 
     (void)state;
-    bed_open(&b, true, 1000);
+    bed_open(&b, true, 1000, 0);
     b.store->seals_due = 40;
     bed_send(&b, 400, UINT64_MAX);
     bed_step(&b);
@@ -548,7 +578,7 @@ static void test_seal_goes_on_when_nothing_is_written(void **state)
     struct bed b;
 
     (void)state;
-    bed_open(&b, true, MIB);
+    bed_open(&b, true, MIB, 0);
     b.store->seals_due = 25;
     b.store->seal_fails = 2; /* each costs a second, not an endless loop */
     while (b.store->seals_done < 25)
@@ -589,7 +619,7 @@ static void test_threads(void **state)
     struct bed b;
 
     (void)state;
-    bed_open(&b, false, 2000);
+    bed_open(&b, false, 2000, 1);
     lock(b.store);
     b.store->seals_due = 200;
     unlock(b.store);
@@ -624,7 +654,7 @@ static void test_far_rows_hold_up_nothing(void **state)
     struct bed b;
 
     (void)state;
-    bed_open(&b, false, 2000);
+    bed_open(&b, false, 2000, 0);
     lock(b.store);
     b.store->far = true;
     b.store->seals_due = 1;
@@ -655,6 +685,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_simulated_writes_are_grouped),
+        cmocka_unit_test(test_only_company_is_waited_for),
         cmocka_unit_test(test_group_gathers_while_one_is_at_the_disk),
         cmocka_unit_test(test_refused_write_leaves_the_others),
         cmocka_unit_test(test_failed_commit_fails_the_whole_group),
