@@ -97,13 +97,21 @@ struct map_str {
     uint64_t seed;
 };
 
+static _Atomic uint64_t fixed_seed; /* 0: none */
+
+void map_str_fix_seed(uint64_t seed)
+{
+    fixed_seed = seed;
+}
+
 struct map_str *map_str_new(void)
 {
     struct map_str *m = XNEW(struct map_str);
 
     m->mask = 15;
     m->slots = XNEW_ARRAY(struct map_str_slot, 16);
-    m->seed = hash_u64((uint64_t)(uintptr_t)m); /* differs per process: no crafted clashes */
+    /* Differs per process: no crafted clashes. */
+    m->seed = hash_u64(fixed_seed ? fixed_seed : (uint64_t)(uintptr_t)m);
     return m;
 }
 

@@ -31,6 +31,9 @@ size_t map_u64_bytes(const struct map_u64 *m);
 
 struct map_str;
 struct map_str *map_str_new(void);
+/* Simulation only: all maps made from now on go over their keys in an order that depends on nothing
+ * but the keys; it is the address of a map that decides otherwise. 0: as usual. */
+void map_str_fix_seed(uint64_t seed);
 void map_str_free(struct map_str *m); /* NULL is fine; values are the caller's */
 size_t map_str_len(const struct map_str *m);
 void *map_str_get(const struct map_str *m, struct str key); /* NULL if absent */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/map.h"
 #include "common/base/mem.h"
 #include "tests/lib/sim_impl.h"
 
@@ -56,6 +57,7 @@ static void world_open(struct world *w)
 
     w->lost = -1;
     prng_init(&w->p, w->o.seed);
+    map_str_fix_seed(w->o.seed + 1);
     rpc_bed_init(&w->rpc, RPC_BED_MEM, w->o.seed);
     /* Midnight comes soon: what is kept for so and so long is looked at then. */
     clock_fake_jump(&w->rpc.clock, DAY_MS - world_wall_ms(w) % DAY_MS - 30000);
