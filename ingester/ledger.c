@@ -107,6 +107,8 @@ static void show(struct auditor *a)
     struct shard_shown *s = &a->shown[a->place];
 
     mutex_lock(&a->lock);
+    if (s->number != shards_number(a->in->shards, a->place)) /* the place was another one's */
+        drop_shown(s, UINT64_MAX);
     s->number = shards_number(a->in->shards, a->place);
     if (!s->tenants)
         s->tenants = map_str_new();
