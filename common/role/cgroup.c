@@ -16,31 +16,70 @@
 
 #define NO_LIMIT (UINT64_C(1) << 60) /* v1 writes about 2^63 for "none" */
 
-/* The number in a small file; UINT64_MAX if there is none ("max"). */
-static uint64_t number_in(const char *path)
+/* What is asked for. */
+struct limit {
+    const char *controller;                                      /* of v1 */
+    uint64_t (*read)(const char *top, struct str path, bool v2); /* UINT64_MAX: no limit */
+};
+
+/* A small file of a group; *ret is in `text`. False: there is none. */
+static bool read_file(const char *top, struct str path, const char *file, char text[64],
+                      struct str *ret)
 {
-    char text[64];
-    FILE *f = fopen(path, "re");
-    uint64_t v = 0;
+    char name[3 * PATH_MAX];
+    int n = snprintf(name, sizeof(name), "%s%.*s/%s", top, STR_ARG(path), file);
+    FILE *f = n > 0 && (size_t)n < sizeof(name) ? fopen(name, "re") : NULL;
 
     if (!f)
-        return UINT64_MAX;
-    size_t n = fread(text, 1, sizeof(text), f);
+        return false;
+    *ret = str_trim(str_n(text, fread(text, 1, 64, f)));
     (void)fclose(f);
-    return str_u64(str_trim(str_n(text, n)), &v) && v < NO_LIMIT ? v : UINT64_MAX;
+    return true;
 }
 
-static uint64_t least_above(const char *top, struct str path, const char *file)
+/* UINT64_MAX if there is none, or no number ("max", "-1"). */
+static uint64_t number_in(const char *top, struct str path, const char *file)
+{
+    char text[64];
+    struct str s;
+    uint64_t v = 0;
+
+    return read_file(top, path, file, text, &s) && str_u64(s, &v) && v < NO_LIMIT ? v : UINT64_MAX;
+}
+
+static uint64_t read_memory(const char *top, struct str path, bool v2)
+{
+    return number_in(top, path, v2 ? "memory.max" : "memory.limit_in_bytes");
+}
+
+/* So many microseconds in each period of so many. */
+static uint64_t read_cpu(const char *top, struct str path, bool v2)
+{
+    uint64_t quota = UINT64_MAX, period = UINT64_MAX;
+    struct str s, one;
+    bool more = true;
+    char text[64];
+
+    if (!v2) {
+        quota = number_in(top, path, "cpu.cfs_quota_us");
+        period = number_in(top, path, "cpu.cfs_period_us");
+    } else if (read_file(top, path, "cpu.max", text, &s) && str_next(&s, ' ', &more, &one)) {
+        quota = str_u64(one, &quota) ? quota : UINT64_MAX;
+        period = str_u64(s, &period) ? period : UINT64_MAX;
+    }
+    if (quota >= NO_LIMIT / 1000 || period >= NO_LIMIT || !period)
+        return UINT64_MAX;
+    return MAX(quota * 1000 / period, UINT64_C(1));
+}
+
+static uint64_t least_above(const struct limit *l, const char *top, struct str path, bool v2)
 {
     uint64_t least = UINT64_MAX;
-    char name[3 * PATH_MAX];
 
     for (;;) {
         while (path.len && path.ptr[path.len - 1] == '/')
             path.len--;
-        int n = snprintf(name, sizeof(name), "%s%.*s/%s", top, STR_ARG(path), file);
-        if (n > 0 && (size_t)n < sizeof(name))
-            least = MIN(least, number_in(name));
+        least = MIN(least, l->read(top, path, v2));
         if (!path.len)
             return least;
         path.len = (size_t)MAX(str_rfind(path, '/'), 0);
@@ -48,19 +87,19 @@ static uint64_t least_above(const char *top, struct str path, const char *file)
 }
 
 /* Is "memory" one of "cpu,memory"? */
-static bool has_memory(struct str names)
+static bool has(struct str names, const char *controller)
 {
     struct str one;
     bool more = names.len > 0;
 
     while (str_next(&names, ',', &more, &one))
-        if (str_eq(one, STR("memory")))
+        if (str_eq(one, str_c(controller)))
             return true;
     return false;
 }
 
 /* "id:controllers:path" */
-static uint64_t limit_of(const char *root, struct str line)
+static uint64_t limit_of(const struct limit *l, const char *root, struct str line)
 {
     ptrdiff_t a = str_find(line, ':');
     char top[PATH_MAX];
@@ -72,25 +111,36 @@ static uint64_t limit_of(const char *root, struct str line)
     if (b < 0)
         return UINT64_MAX;
     struct str names = str_sub(rest, 0, (size_t)b), path = str_sub(rest, (size_t)b + 1, rest.len);
-    bool v2 = !names.len, v1 = has_memory(names);
-    int n = snprintf(top, sizeof(top), "%s/sys/fs/cgroup%s", root, v2 ? "" : "/memory");
+    bool v2 = !names.len, v1 = has(names, l->controller);
+    int n = snprintf(top, sizeof(top), "%s/sys/fs/cgroup%s%s", root, v2 ? "" : "/",
+                     v2 ? "" : l->controller);
 
     if ((!v2 && !v1) || n < 0 || (size_t)n >= sizeof(top))
         return UINT64_MAX;
-    return least_above(top, path, v2 ? "memory.max" : "memory.limit_in_bytes");
+    return least_above(l, top, path, v2);
 }
 
-uint64_t cgroup_memory_limit(const char *root)
+static uint64_t least(const struct limit *l, const char *root)
 {
     char line[PATH_MAX + 256], path[PATH_MAX];
-    uint64_t least = UINT64_MAX;
+    uint64_t ret = UINT64_MAX;
 
     (void)snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
     FILE *f = fopen(path, "re");
     if (!f)
         return 0;
     while (fgets(line, sizeof(line), f))
-        least = MIN(least, limit_of(root, str_trim(str_c(line))));
+        ret = MIN(ret, limit_of(l, root, str_trim(str_c(line))));
     (void)fclose(f);
-    return least == UINT64_MAX ? 0 : least;
+    return ret == UINT64_MAX ? 0 : ret;
+}
+
+uint64_t cgroup_memory_limit(const char *root)
+{
+    return least(&(struct limit){ "memory", read_memory }, root);
+}
+
+uint64_t cgroup_cpu_limit(const char *root)
+{
+    return least(&(struct limit){ "cpu", read_cpu }, root);
 }

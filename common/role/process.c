@@ -16,6 +16,7 @@
  */
 #include "common/role/process.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include "common/obs/log.h"
@@ -104,11 +105,19 @@ static void on_tick(void *cookie)
         log_warn("not ready", KV_CSTR("role", role), KV_CSTR("why", why));
 }
 
+/* Those this process may use: a container of two processors is one on a machine of 64, too. */
 static uint32_t cores(void)
 {
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
+    uint64_t quota = cgroup_cpu_limit(""), n;
+    cpu_set_t set;
 
-    return n < 1 ? 1 : n > 256 ? 256 : (uint32_t)n;
+    if (sched_getaffinity(0, sizeof(set), &set) == 0)
+        n = (uint64_t)CPU_COUNT(&set);
+    else /* more than a set of this size holds */
+        n = (uint64_t)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1L);
+    if (quota)
+        n = MIN(n, (quota + 999) / 1000);
+    return (uint32_t)MIN(MAX(n, UINT64_C(1)), UINT64_C(256));
 }
 
 static void on_tls_files(void *cookie, const struct err *e)

@@ -87,12 +87,34 @@ static void test_v1(void **state)
     assert_int_equal(cgroup_memory_limit(root), 1000000);
 }
 
+static void test_cpu(void **state)
+{
+    (void)state;
+    put("/proc/self/cgroup", "0::/a.slice/b.scope\n");
+    assert_int_equal(cgroup_cpu_limit(root), 0);
+    put("/sys/fs/cgroup/a.slice/b.scope/cpu.max", "max 100000\n");
+    assert_int_equal(cgroup_cpu_limit(root), 0);
+    put("/sys/fs/cgroup/a.slice/b.scope/cpu.max", "250000 100000\n");
+    assert_int_equal(cgroup_cpu_limit(root), 2500);
+    put("/sys/fs/cgroup/a.slice/cpu.max", "50000 100000\n"); /* above ours */
+    assert_int_equal(cgroup_cpu_limit(root), 500);
+    put("/sys/fs/cgroup/a.slice/cpu.max", "50000 0\n"); /* no period: nothing is said */
+    assert_int_equal(cgroup_cpu_limit(root), 2500);
+    put("/proc/self/cgroup", "7:cpu,cpuacct:/c\n");
+    put("/sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "-1\n");
+    put("/sys/fs/cgroup/cpu/c/cpu.cfs_period_us", "100000\n");
+    assert_int_equal(cgroup_cpu_limit(root), 0);
+    put("/sys/fs/cgroup/cpu/c/cpu.cfs_quota_us", "150000\n");
+    assert_int_equal(cgroup_cpu_limit(root), 1500);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_none, setup, teardown),
         cmocka_unit_test_setup_teardown(test_v2, setup, teardown),
         cmocka_unit_test_setup_teardown(test_v1, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_cpu, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
