@@ -205,6 +205,29 @@ static int write_changed(struct kv_cold *k, const struct kv_batch *b, const stru
     return 0;
 }
 
+/* Behind a write. It may have been under way, for seconds with a slow quorum, when a watch began:
+ * whoever watches has read the rows without it. */
+static void look_again(struct kv_cold *k, const struct kv_batch *b)
+{
+    struct rd r = rd_of(buf_str(&b->ops));
+    struct kv_entry op;
+
+    if (!atomic_load(&k->cold))
+        return;
+    mutex_lock(&k->lock);
+    while (k->watch.on && !k->watch.changed && kv_batch_next(&r, &op))
+        k->watch.changed = watched(k, &op);
+    mutex_unlock(&k->lock);
+}
+
+static int write_plain(struct kv_cold *k, const struct kv_batch *b, bool sync, struct err *e)
+{
+    int rc = kv_write(k->o.inner, b, sync, e);
+
+    look_again(k, b);
+    return rc;
+}
+
 static int cold_write(struct kv *kv, const struct kv_batch *b, bool sync, struct err *e)
 {
     struct kv_cold *k = cold_of(kv);
@@ -215,7 +238,7 @@ static int cold_write(struct kv *kv, const struct kv_batch *b, bool sync, struct
     int rc = 0;
 
     if (!atomic_load(&k->cold))
-        return kv_write(k->o.inner, b, sync, e);
+        return write_plain(k, b, sync, e);
     rows = kv_batch_new();
     mutex_lock(&k->lock);
     while (!rc && kv_batch_next(&r, &op)) {
@@ -227,7 +250,7 @@ static int cold_write(struct kv *kv, const struct kv_batch *b, bool sync, struct
         mutex_unlock(&k->lock);
         kv_batch_free(rows);
         manifest_unref(next);
-        return rc ? rc : kv_write(k->o.inner, b, sync, e);
+        return rc ? rc : write_plain(k, b, sync, e);
     }
     rc = write_changed(k, b, rows, next, sync, e);
     mutex_unlock(&k->lock);
@@ -419,6 +442,9 @@ static int cold_drop_files(struct kv *kv, enum kv_cf cf, struct str from, struct
 {
     struct kv *inner = cold_of(kv)->o.inner;
 
+    mutex_lock(&cold_of(kv)->lock); /* nobody reads there any more; whoever watches may have */
+    cold_of(kv)->watch.changed = true;
+    mutex_unlock(&cold_of(kv)->lock);
     return inner->ops->drop_files ? inner->ops->drop_files(inner, cf, from, last, e) : 0;
 }
 

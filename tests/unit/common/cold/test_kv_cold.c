@@ -16,6 +16,7 @@
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "common/cold/offload.h"
+#include "common/store/kv_impl.h"
 #include "common/store/kv_mem.h"
 
 #define KEYS  400
@@ -333,6 +334,70 @@ static void move_all(struct bed *b)
     }
 }
 
+/* A write that takes as long as a slow quorum: the offload begins while it is under way, and reads
+ * the rows without it. */
+static struct {
+    struct bed *b;
+    const struct kv_ops *ops;
+    struct cold_unit unit;
+    struct kv_batch *moved;
+    bool done;
+} slow;
+
+static int slow_write(struct kv *inner, const struct kv_batch *batch, bool sync, struct err *e)
+{
+    if (!slow.done) {
+        struct cold_moved moved;
+        struct err why = { 0 };
+
+        slow.done = true;
+        kv_cold_watch(slow.b->kv, CF, key_str(&slow.unit.from), key_str(&slow.unit.to));
+        assert_int_equal(
+            cold_offload(slow.b->kv, &slow.unit, slow.b->o, 0, &slow.moved, &moved, &why), 0);
+        assert_true(moved.rows > 0);
+    }
+    return slow.ops->write(inner, batch, sync, e);
+}
+
+static void a_write_under_way(struct bed *b, uint64_t i, bool inside)
+{
+    struct kv *inner = kv_cold_inner(b->kv);
+    struct key k = key_of(i), written = inside ? k : key_of(i + 320);
+    struct kv_batch *batch = kv_batch_new();
+    struct kv_ops with = *inner->ops;
+    struct err e = { 0 };
+
+    slow.b = b;
+    slow.ops = inner->ops;
+    slow.unit = (struct cold_unit){ .cf = CF };
+    slow.done = false;
+    memcpy(slow.unit.from.b, k.b, 5);
+    slow.unit.from.len = 5;
+    slow.unit.to = slow.unit.from;
+    key_end(&slow.unit.to);
+    kv_batch_put(batch, CF, key_str(&k), STR("before"));
+    assert_int_equal(kv_write(b->kv, batch, true, &e), 0);
+    kv_batch_free(batch);
+    with.write = slow_write;
+    inner->ops = &with;
+    batch = kv_batch_new();
+    kv_batch_put(batch, CF, key_str(&written), STR("acked"));
+    assert_int_equal(kv_write(b->kv, batch, true, &e), 0);
+    kv_batch_free(batch);
+    inner->ops = slow.ops;
+    assert_int_equal(kv_cold_unchanged(b->kv), !inside); /* else what was acked would be dropped */
+    kv_batch_free(slow.moved);
+}
+
+static void test_writes_under_way(void **state)
+{
+    struct bed *b = *state;
+
+    a_write_under_way(b, 7, true); /* nothing was ever cold */
+    a_write_under_way(b, 7, true);
+    a_write_under_way(b, 7, false);
+}
+
 static void test_units(void **state)
 {
     struct bed *b = *state;
@@ -454,6 +519,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_against_a_map, setup, teardown),
         cmocka_unit_test_setup_teardown(test_units, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_writes_under_way, setup, teardown),
         cmocka_unit_test_setup_teardown(test_damage, setup, teardown),
         cmocka_unit_test_setup_teardown(test_without_a_cache, setup, teardown),
     };
