@@ -204,7 +204,8 @@ def test_rebalance():
             load.new(f"svc{i % 4}", c.distributor)
         joined = c.add("node2", "zone2")
         joined.process.start(wait=False)
-        wait_for(lambda: "to be moved" in ctl(c, "rebalance"), 40)
+        text = wait_for(lambda: [t for t in [ctl(c, "rebalance")] if "to be moved" in t], 40)[0]
+        assert "MiB are to be copied" in text and " MiB: " in text, text
         plan = json.loads(ctl(c, "rebalance", "--json"))
         assert plan["pending"] and plan["atOnce"] == 0, plan
         assert any("node2" in s["membersTo"] for s in plan["shards"]), plan
@@ -212,7 +213,6 @@ def test_rebalance():
         assert {"bytes", "bytesTo", "bytesPerSecond", "bytesPerSecondTo"} <= set(plan["nodes"][0]), plan
         moved = sum(s["bytes"] for s in plan["shards"] if set(s["membersTo"]) - set(s["members"]))
         assert plan["bytesToCopy"] == moved, plan
-        assert "MiB are to be copied" in ctl(c, "rebalance")
         said = ctl(c, "rebalance", "--apply", "--wait", timeout=60)
         assert "node2: " in said, said
         done = json.loads(ctl(c, "rebalance", "--json"))
