@@ -21,6 +21,7 @@
 
 #include "common/obs/log.h"
 #include "common/role/admin.h"
+#include "common/role/cgroup.h"
 #include "common/role/cluster_page.h"
 #include "common/role/cluster_places.h"
 #include "common/role/cluster_progress.h"
