@@ -314,7 +314,7 @@ static void on_offer_answer(void *cookie, struct str reply, const struct err *er
     struct offer *of = cookie;
     struct repl_node *n = of->c->n;
     uint64_t now = copy_now(n);
-    struct copy_reply r = { 0 };
+    struct copy_reply r = { .sum = 0 };
     struct err e;
 
     of->call = 0;
@@ -495,7 +495,7 @@ static int add_up(struct serve *s, struct copy_reply *r, struct buf *body)
 static void serve_run(void *cookie)
 {
     struct serve *s = cookie;
-    struct copy_reply r = { 0 };
+    struct copy_reply r = { .sum = 0 };
     struct buf body;
     int rc;
 

@@ -96,7 +96,7 @@ int copy_ask_read(struct str bytes, struct copy_ask *ret, struct err *e)
     struct pb_field f;
     int got;
 
-    *ret = (struct copy_ask){ 0 };
+    *ret = (struct copy_ask){ .shard = 0 };
     while ((got = rd_pb(&r, &f)) > 0) {
         uint64_t *v = ask_num(ret, f.number);
         if (f.number <= A_FIELDS && (f.number == A_FROM) != (f.wire == 2))
@@ -133,7 +133,7 @@ int copy_reply_read(struct str bytes, struct copy_reply *ret, struct err *e)
     struct pb_field f;
     int got;
 
-    *ret = (struct copy_reply){ 0 };
+    *ret = (struct copy_reply){ .sum = 0 };
     while ((got = rd_pb(&r, &f)) > 0) {
         if (f.number == 1 && f.wire == 0)
             ret->state = f.u64 <= COPY_WORKING ? (enum copy_state)f.u64 : (enum copy_state)0;

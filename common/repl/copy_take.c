@@ -296,7 +296,7 @@ static void on_end(void *cookie, struct str reply, const struct err *err)
     struct pull *p = cookie;
     struct repl_node *n = p->c->n;
     struct replica_state st = replica_state(n->r);
-    struct copy_reply r = { 0 };
+    struct copy_reply r = { .sum = 0 };
     struct err e;
 
     p->call = 0;
