@@ -21,10 +21,11 @@ struct route {
     struct ways *ways;
 };
 
-/* Is there more than one way to anybody? */
+/* Is there more than one way to anybody? In a list everybody has shards of his own alone: there,
+ * what he says himself, or that he says nothing, is the answer. */
 static inline bool route_rounds(const struct route *r)
 {
-    return view_nodes_len(r->o.view) > 1;
+    return r->moves && view_nodes_len(r->o.view) > 1;
 }
 
 /* An ingester that can pass a call on to the leader of this target, and its way; not `but`. NULL:
