@@ -266,8 +266,9 @@ static uint64_t group_wait(const struct shard *s, uint64_t now_ms)
 {
     uint64_t due = s->open->opened_ms + s->o.group_wait_ms;
     bool alone = s->company < 2 && s->open->writes_len < 2;
+    bool wanted = !list_empty(&s->quiet) || s->reopen_wanted || store_wants_quiet(s->o.store);
 
-    return alone || s->stopping || s->open->bytes >= s->o.group_bytes_max || due <= now_ms
+    return alone || wanted || s->stopping || s->open->bytes >= s->o.group_bytes_max || due <= now_ms
                ? 0
                : due - now_ms;
 }
