@@ -107,6 +107,7 @@ static void peers_make(struct view_feed *f)
         p->mapped = true;
         p->live = !f->heard && p->state != MAP_LEFT;
     }
+    vec_reserve(&v->peers, v->peers.len + f->lives.len); /* the index points into it */
     view_index(v);
     for (size_t i = 0; i < f->lives.len; i++) {
         const struct lives *l = &f->lives.ptr[i];

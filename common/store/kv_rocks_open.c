@@ -356,8 +356,10 @@ static int check_families(const struct kv_rocks *r, const char *dir, struct err 
     char **names = rocksdb_list_column_families(r->db_options, dir, &n, &message);
     int rc = 0;
 
-    if (message)
+    if (message) {
+        rocksdb_list_column_families_destroy(names, n); /* there is a list all the same */
         return kv_rocks_fail(e, message, "cannot list the column families");
+    }
     for (size_t i = 0; i < n && !rc; i++)
         if (family_of(names[i]) < 0)
             rc = err_set(e, ERR_CONFIG,
