@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -177,10 +178,8 @@ static int on_accepted(void *cookie, const struct ledger_accepted *x, struct err
     l->last_ms = MAX(l->last_ms, x->at_ms);
     assert_true(str_eqc(x->who, "ann"));
     assert_true(x->service.len < sizeof(l->service) && x->reason.len < sizeof(l->reason));
-    memset(l->service, 0, sizeof(l->service));
-    memcpy(l->service, x->service.ptr, x->service.len);
-    memset(l->reason, 0, sizeof(l->reason));
-    memcpy(l->reason, x->reason.ptr, x->reason.len);
+    (void)snprintf(l->service, sizeof(l->service), "%.*s", STR_ARG(x->service));
+    (void)snprintf(l->reason, sizeof(l->reason), "%.*s", STR_ARG(x->reason));
     return 0;
 }
 
