@@ -32,7 +32,7 @@
 #define BYTES_SHARE 64         /* one in so many of the memory limit */
 #define CALLS_MAX   16
 #define DUE_MAX     1024 /* groups looked at together */
-#define SHARDS_MAX  32   /* in one question, as many as an ingester has */
+#define SHARDS_MAX  32   /* in one question */
 #define ASKS_MAX    512
 #define IDS_MAX     16384
 #define ASK_MS      10000
@@ -361,8 +361,8 @@ static int by_peer(const void *a, const void *b)
 {
     const struct due *x = a, *y = b;
 
-    if (x->peer != y->peer)
-        return (uintptr_t)x->peer < (uintptr_t)y->peer ? -1 : 1;
+    if (x->peer != y->peer) /* not by where they lie: a simulated run is to be the same again */
+        return strcmp(rpc_peer_addr(x->peer), rpc_peer_addr(y->peer));
     if (x->g->shard != y->g->shard)
         return x->g->shard < y->g->shard ? -1 : 1;
     return (x->g->epoch > y->g->epoch) - (x->g->epoch < y->g->epoch);

@@ -482,7 +482,7 @@ static bool make_room(struct repl_copy *c, uint64_t bytes)
     struct kv_disk d = { 0 };
     struct err e;
 
-    if (room >= need - MIN(need, here(c)))
+    if (room >= need || room >= need - MIN(need, here(c))) /* here: reads a file */
         return true;
     (void)(kv_disk(n->o.db, &d, &e) == 0);
     if (c->leftover) {

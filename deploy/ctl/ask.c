@@ -318,6 +318,21 @@ int ask_json(struct cli *c, struct str target, struct json_doc **ret, struct err
     return ask_doc(c, &a, ret, e);
 }
 
+int ask_json_if(struct cli *c, struct str target, struct json_doc **ret, struct err *e)
+{
+    struct ask a = { .target = target, .any_status = true };
+    struct buf body;
+    int rc;
+
+    *ret = NULL;
+    buf_init(&body, ASK_JSON_MAX);
+    rc = ask_do(c, &a, &body, e);
+    if (!rc && a.status == 200 && a.is_json)
+        rc = json_parse(buf_str(&body), ret, e);
+    buf_deinit(&body);
+    return rc;
+}
+
 int ask_call(struct cli *c, const char *method, struct str message, struct json_doc **ret,
              struct err *e)
 {

@@ -32,6 +32,8 @@ void ask_param_u64(struct buf *target, const char *name, uint64_t value);
 NODISCARD int ask_do(struct cli *c, struct ask *a, struct buf *ret, struct err *e);
 /* GET of a target, as JSON. */
 NODISCARD int ask_json(struct cli *c, struct str target, struct json_doc **ret, struct err *e);
+/* The same where a server may have nothing to say: *ret is NULL for any other answer. */
+NODISCARD int ask_json_if(struct cli *c, struct str target, struct json_doc **ret, struct err *e);
 /* A unary call of the service querier.v1, in proto3 JSON. */
 NODISCARD int ask_call(struct cli *c, const char *method, struct str message, struct json_doc **ret,
                        struct err *e);

@@ -92,17 +92,7 @@ int places_change(struct cli *c, struct err *e)
 
 int places_ask(struct cli *c, struct json_doc **ret, struct err *e)
 {
-    struct ask a = { .target = STR("/api/v1/cluster/places"), .any_status = true };
-    struct buf body;
-    int code;
-
-    *ret = NULL;
-    buf_init(&body, ASK_JSON_MAX);
-    code = ask_do(c, &a, &body, e);
-    if (!code && a.status == 200 && a.is_json)
-        code = json_parse(buf_str(&body), ret, e);
-    buf_deinit(&body);
-    return code;
+    return ask_json_if(c, STR("/api/v1/cluster/places"), ret, e);
 }
 
 static void one_text(const struct json_val *v, struct buf *out)

@@ -11,17 +11,7 @@
 
 int ring_copies_ask(struct cli *c, struct json_doc **ret, struct err *e)
 {
-    struct ask a = { .target = STR("/api/v1/cluster/progress"), .any_status = true };
-    struct buf body;
-    int code;
-
-    *ret = NULL;
-    buf_init(&body, ASK_JSON_MAX);
-    code = ask_do(c, &a, &body, e);
-    if (!code && a.status == 200 && a.is_json)
-        code = json_parse(buf_str(&body), ret, e);
-    buf_deinit(&body);
-    return code;
+    return ask_json_if(c, STR("/api/v1/cluster/progress"), ret, e);
 }
 
 static uint64_t number(const struct json_val *v, const char *key)
