@@ -36,11 +36,15 @@ bool ring_whole(struct world *w)
     return true;
 }
 
-/* And each of them has its database: none is a new disk that still stands for an old one. */
+/* And each of them has its database: none is a new disk that still stands for an old one, or will
+ * be one as soon as its former process has ended. */
 bool ring_solid(struct world *w)
 {
     if (!ring_whole(w))
         return false;
+    for (size_t i = 0; i < w->ingesters; i++)
+        if (w->nodes[i]->wipe)
+            return false;
     for (uint32_t s = 0; s < SIM_SHARDS; s++) {
         int64_t rev;
         const struct repl_record *r = view_record(w->view, s, &rev);
