@@ -145,6 +145,9 @@ void ring_step(struct world *w)
 
         if (n->state == NODE_OFF && (int)i == w->lost)
             n->state = NODE_GONE;
+        if (n->draining == 0 && n->state == NODE_UP && view_node_find(w->view, n->name, &vn) &&
+            vn.state != MAP_ACTIVE)
+            n->draining = 2; /* the answer said that it failed, and yet it was done */
         if (n->draining != 2)
             continue;
         if (n->state == NODE_OFF && n->left) {
