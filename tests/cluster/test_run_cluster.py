@@ -229,6 +229,8 @@ def test_three_copies():
         pids = run.pids()
         assert sorted(pids) == ["compactor-1", "distributor-1", "distributor-2", "etcd", "ingester-1",
                                 "ingester-2", "ingester-3", "querier-1", "querier-2"], pids
+        secret = (run.data / "write-id-secret").read_text().strip()
+        assert secret and not processes_with(secret), "a secret stands in a command line"
         for i in (1, 2, 3):
             config = run.get(19 + i, "/config")
             assert f'zone: "zone-{i}"' in config and f'node: "ingester-{i}"' in config, config
