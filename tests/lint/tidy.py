@@ -3,12 +3,14 @@
 Rules: include directions (common/STYLE.md, common/README.md), libraries confined to one file,
 banned functions, sizes of files, functions and lines, include guards, every source file named in
 the README map of its folder, no writable globals in role code, nothing in the tree that belongs to
-one machine or one registry.
+one machine or one registry, numbers of methods and layouts that agree (wire.py).
 """
 import pathlib
 import re
 import subprocess
 import sys
+
+import wire
 
 ROLES = ["distributor", "ingester", "querier", "compactor"]
 MAY_INCLUDE = {r: {r, "common", "proto"} for r in ROLES}
@@ -151,6 +153,7 @@ def main():
         check_map(folder)
     check_globals()
     check_words()
+    wire.check(say)
     if findings:
         print(*findings, sep="\n")
     sys.exit(bool(findings))
