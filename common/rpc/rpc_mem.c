@@ -36,6 +36,8 @@ struct rpc_mem {
     struct list flights;
     void (*tap)(void *cookie, struct str bytes); /* NULL: none */
     void *tap_cookie;
+    uint64_t (*late_ms)(void *cookie, const char *from, const char *to, struct str bytes);
+    void *late_cookie; /* of late_ms; NULL: nothing is asked */
     VEC(struct cut) cuts;
     VEC(struct slow) slows;
 };
@@ -205,6 +207,13 @@ void rpc_mem_tap(struct rpc_net *n, void (*on_frame)(void *, struct str), void *
     mem_of(n)->tap_cookie = cookie;
 }
 
+void rpc_mem_late(struct rpc_net *n,
+                  uint64_t (*late_ms)(void *, const char *, const char *, struct str), void *cookie)
+{
+    mem_of(n)->late_ms = late_ms;
+    mem_of(n)->late_cookie = cookie;
+}
+
 /* ---- frames on their way --------------------------------------------------------------------- */
 
 static void flight_arrive(void *cookie)
@@ -234,17 +243,25 @@ static void flight_arrive(void *cookie)
     flight_free(f);
 }
 
+static uint64_t delay_of(struct rpc_mem *m, const struct flight *f)
+{
+    uint64_t delay = m->faults.delay_min_ms, late;
+
+    delay += prng_below(&m->prng, (uint64_t)m->faults.delay_max_ms - delay + 1);
+    delay += extra_ms(m, f->from) + extra_ms(m, f->to);
+    if (m->faults.late > 0 && prng_chance(&m->prng, m->faults.late))
+        delay += prng_below(&m->prng, (uint64_t)m->faults.late_max_ms + 1);
+    late = m->late_ms ? m->late_ms(m->late_cookie, f->from, f->to, str_n(f->bytes, f->len)) : 0;
+    return late ? late : delay;
+}
+
 static void fly(struct mem_pipe *p, struct str head, struct str body, bool lost, bool charge)
 {
     struct rpc_mem *m = p->from->mem;
     size_t len = head.len + body.len;
     struct flight *f = xcalloc(1, sizeof(*f) + len);
-    uint64_t delay = m->faults.delay_min_ms;
+    uint64_t delay;
 
-    delay += prng_below(&m->prng, (uint64_t)m->faults.delay_max_ms - delay + 1);
-    delay += extra_ms(m, p->from->addr) + extra_ms(m, p->to);
-    if (m->faults.late > 0 && prng_chance(&m->prng, m->faults.late))
-        delay += prng_below(&m->prng, (uint64_t)m->faults.late_max_ms + 1);
     f->mem = m;
     f->lost = lost;
     f->len = len;
@@ -253,6 +270,7 @@ static void fly(struct mem_pipe *p, struct str head, struct str body, bool lost,
     memcpy(f->bytes, head.ptr, head.len);
     if (body.len)
         memcpy(f->bytes + head.len, body.ptr, body.len);
+    delay = delay_of(m, f);
     if (m->tap)
         m->tap(m->tap_cookie, str_n(f->bytes, len));
     if (prng_chance(&m->prng, m->faults.damaged)) {

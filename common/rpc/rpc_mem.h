@@ -32,6 +32,12 @@ void rpc_mem_slow(struct rpc_net *n, const char *addr, uint32_t more_ms);
 void rpc_mem_rename(struct rpc_net *n, const char *addr, const char *to);
 /* Hands bytes to who listens on addr, as if they came from a socket. False: nobody does. */
 bool rpc_mem_inject(struct rpc_net *n, const char *addr, struct str bytes);
+/* Asks `late_ms` about every frame that is sent: it arrives after exactly so long; 0: as it comes.
+ * NULL ends it. */
+void rpc_mem_late(struct rpc_net *n,
+                  uint64_t (*late_ms)(void *cookie, const char *from, const char *to,
+                                      struct str bytes),
+                  void *cookie);
 /* Shows every frame that is sent to `on_frame`; NULL ends it. */
 void rpc_mem_tap(struct rpc_net *n, void (*on_frame)(void *cookie, struct str bytes), void *cookie);
 

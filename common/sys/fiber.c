@@ -37,11 +37,13 @@
 
 #define STACK_BYTES ((size_t)2 * 1024 * 1024) /* only what is touched is there */
 #define GUARD_BYTES ((size_t)4096)
+#define STACKS_KEPT 16
 
 struct fiber {
     ucontext_t own, caller;
     void (*fn)(void *cookie);
     void *cookie;
+    void *slot;
     char *stack; /* mapped, a guard page below it */
     bool ended;
     const void *caller_bottom; /* sanitizers */
@@ -51,10 +53,18 @@ struct fiber {
 };
 
 static _Thread_local struct fiber *current;
+/* Stacks of fibers that ended: mapping one, and its pages, costs more than most fibers do. */
+static _Thread_local char *kept[STACKS_KEPT];
+static _Thread_local size_t kept_len;
 
 struct fiber *fiber_self(void)
 {
     return current;
+}
+
+void **fiber_slot(void)
+{
+    return current ? &current->slot : NULL;
 }
 
 static void leave(struct fiber *f)
@@ -78,12 +88,33 @@ static void entry(void)
     leave(f);
 }
 
+static char *stack_new(void)
+{
+    char *stack;
+
+    if (kept_len)
+        return kept[--kept_len];
+    stack = mmap(NULL, GUARD_BYTES + STACK_BYTES, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(stack != MAP_FAILED);
+    CHECK(mprotect(stack, GUARD_BYTES, PROT_NONE) == 0);
+    return stack;
+}
+
+static void stack_free(char *stack)
+{
+    if (kept_len < STACKS_KEPT)
+        kept[kept_len++] = stack;
+    else
+        CHECK(munmap(stack, GUARD_BYTES + STACK_BYTES) == 0);
+}
+
 static void fiber_free(struct fiber *f)
 {
 #ifdef WITH_TSAN
     __tsan_destroy_fiber(f->own_tsan);
 #endif
-    CHECK(munmap(f->stack, GUARD_BYTES + STACK_BYTES) == 0);
+    stack_free(f->stack);
     xfree(f);
 }
 
@@ -114,10 +145,7 @@ void fiber_run(void (*fn)(void *cookie), void *cookie)
 
     f->fn = fn;
     f->cookie = cookie;
-    f->stack = mmap(NULL, GUARD_BYTES + STACK_BYTES, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    CHECK(f->stack != MAP_FAILED);
-    CHECK(mprotect(f->stack, GUARD_BYTES, PROT_NONE) == 0);
+    f->stack = stack_new();
 #ifdef WITH_TSAN
     f->own_tsan = __tsan_create_fiber(0);
 #endif

@@ -14,6 +14,9 @@ struct fiber;
 /* Runs fn until it ends or yields; then returns. Its memory goes when fn ends. */
 void fiber_run(void (*fn)(void *cookie), void *cookie);
 struct fiber *fiber_self(void); /* NULL: not in a fiber */
+/* A pointer of the fiber's own, at first NULL, for what threads keep in thread-local memory. NULL:
+ * not in a fiber. */
+void **fiber_slot(void);
 /* Back to whoever ran or resumed it. In a fiber. */
 void fiber_yield(void);
 /* Goes on behind its fiber_yield, until it ends or yields again. Not in a fiber. */

@@ -44,6 +44,8 @@
     X(aimed_votes, true)     \
     X(aimed_changes, true)   \
     X(blinks, true)          \
+    X(late_frames, true)     \
+    X(missed_records, true)  \
     X(joins, true)           \
     X(drains, true)          \
     X(left, true)            \

@@ -11,8 +11,9 @@
  *   a leader that blinks it loses power among its fsyncs and is back within its lease, while one
  *                        follower is not to be reached
  *   a disk is replaced   of the one member that has what the leader has, which is cut off then
+ *   a late frame, a record that is missed: sim_order.c
  *
- * Every second world has a liking for one of them.
+ * Two of three worlds have a liking for one of them.
  *
  * Each is an ordinary fault, no worse than those of sim_fault.c: whatever was acked must be there.
  */
@@ -20,16 +21,6 @@
 #include "tests/lib/sim_impl.h"
 
 #define ARMED_MS 6000
-
-/* Something that befalls somebody at its time. */
-struct deed {
-    struct list link;
-    struct world *w;
-    struct timer *timer;
-    void (*fn)(struct world *w, const struct deed *d);
-    size_t at; /* of nodes[] */
-    uint64_t a, b;
-};
 
 static void deed_free(struct deed *d)
 {
@@ -47,8 +38,8 @@ static void deed_run(void *cookie)
     deed_free(d);
 }
 
-static void deed_in(struct world *w, uint64_t ms, void (*fn)(struct world *w, const struct deed *d),
-                    size_t at, uint64_t a, uint64_t b)
+void deed_in(struct world *w, uint64_t ms, void (*fn)(struct world *w, const struct deed *d),
+             size_t at, uint64_t a, uint64_t b)
 {
     struct deed *d = XNEW(struct deed);
 
@@ -60,7 +51,7 @@ static void deed_in(struct world *w, uint64_t ms, void (*fn)(struct world *w, co
 
 /* ---- who is who ------------------------------------------------------------------------------ */
 
-static struct node *ingester_named(struct world *w, const char *name)
+struct node *ingester_named(struct world *w, const char *name)
 {
     for (size_t i = 0; i < w->ingesters; i++)
         if (w->nodes[i]->state == NODE_UP && strcmp(w->nodes[i]->name, name) == 0)
@@ -68,7 +59,7 @@ static struct node *ingester_named(struct world *w, const char *name)
     return NULL;
 }
 
-static const struct repl_record *record_of(struct world *w, uint32_t shard)
+const struct repl_record *record_of(struct world *w, uint32_t shard)
 {
     int64_t rev;
 
@@ -94,7 +85,7 @@ static bool soon(const struct world *w, uint64_t until_ms)
 
 /* ---- what is done ---------------------------------------------------------------------------- */
 
-static void deed_start(struct world *w, const struct deed *d)
+void deed_start(struct world *w, const struct deed *d)
 {
     struct node *n = w->nodes[d->at];
 
@@ -130,20 +121,20 @@ static void deed_read(struct world *w, const struct deed *d)
     read_new(w, (uint32_t)prng_below(&w->p, SERVICES));
 }
 
-static void busy(struct world *w, uint64_t for_ms)
+void busy(struct world *w, uint64_t for_ms)
 {
     for (uint64_t at = 0; at < for_ms; at += 20 + prng_below(&w->p, 120))
         deed_in(w, at, prng_chance(&w->p, 0.7) ? deed_push : deed_read, 0, 0, 0);
 }
 
-static void cut_pair(struct node *a, struct node *b)
+void cut_pair(struct node *a, struct node *b)
 {
     node_cut_to(a, b);
     node_cut_to(b, a);
 }
 
 /* A distributor or querier that does not hear what changes. */
-static void deafen(struct world *w, size_t first, size_t n)
+void deafen(struct world *w, size_t first, size_t n)
 {
     struct node *node = w->nodes[first + prng_below(&w->p, n)];
 
@@ -335,10 +326,10 @@ static void deed_blink(struct world *w, const struct deed *d)
     busy(w, 1500);
 }
 
-/* The two other members: one that has everything, and one that the leader does not reach. */
-static bool three(struct world *w, struct node **leader, struct node **had, struct node **lacks)
+bool three(struct world *w, uint32_t shard, struct node **leader, struct node **had,
+           struct node **lacks)
 {
-    const struct repl_record *rec = record_of(w, (uint32_t)prng_below(&w->p, SIM_SHARDS));
+    const struct repl_record *rec = record_of(w, shard);
 
     *leader = rec ? ingester_named(w, rec->leader) : NULL;
     *had = *lacks = NULL;
@@ -358,7 +349,7 @@ static void blink(struct world *w)
 {
     struct node *leader, *had, *lacks;
 
-    if (!three(w, &leader, &had, &lacks))
+    if (!three(w, (uint32_t)prng_below(&w->p, SIM_SHARDS), &leader, &had, &lacks))
         return;
     leader->disk.slow_ms = (uint32_t)(100 + prng_below(&w->p, 300));
     cut_pair(leader, lacks);
@@ -392,7 +383,7 @@ static void replace(struct world *w)
 {
     struct node *leader, *had, *lacks;
 
-    if (!three(w, &leader, &had, &lacks))
+    if (!three(w, (uint32_t)prng_below(&w->p, SIM_SHARDS), &leader, &had, &lacks))
         return;
     cut_pair(leader, lacks);
     busy(w, 1500);
@@ -404,8 +395,9 @@ static void replace(struct world *w)
 
 static void deed_aim(struct world *w, const struct deed *d)
 {
-    static void (*const aims[SIM_AIMS])(struct world *) = { ready_for_ack, ready_for_vote,
-                                                            ready_for_change, blink, replace };
+    static void (*const aims[SIM_AIMS])(struct world *) = {
+        ready_for_ack, ready_for_vote, ready_for_change, blink, replace, late_frame, missed_record
+    };
 
     (void)d;
     aims[w->aims.mood < SIM_AIMS ? w->aims.mood : prng_below(&w->p, SIM_AIMS)](w);
@@ -430,7 +422,8 @@ void aim(struct world *w)
 void aims_open(struct world *w)
 {
     list_init(&w->deeds);
-    w->aims.mood = (uint32_t)prng_below(&w->p, 2 * SIM_AIMS);
+    order_open(w);
+    w->aims.mood = (uint32_t)prng_below(&w->p, 3 * SIM_AIMS / 2);
     trace(w, "mood %" PRIu32, w->aims.mood);
     view_watch(w->view, on_view, w);
 }
@@ -438,6 +431,7 @@ void aims_open(struct world *w)
 void aims_close(struct world *w)
 {
     view_unwatch(w->view, on_view, w);
+    order_close(w);
     list_for (it, &w->deeds)
         deed_free(container_of(it, struct deed, link));
 }

@@ -68,7 +68,7 @@ struct node {
 };
 
 /* What is got ready: see sim_aim.c. */
-#define SIM_AIMS 5
+#define SIM_AIMS 7
 struct sim_aims {
     uint32_t mood; /* which one this world likes; SIM_AIMS and above: none */
     uint64_t ack_until_ms, vote_until_ms, change_until_ms; /* armed; 0: not */
@@ -78,6 +78,21 @@ struct sim_aims {
     uint64_t once_until_ms;     /* clients that begin before give up at the first failure */
     uint64_t hold_until_ms;     /* a partition that is to last so long */
     uint64_t terms[SIM_SHARDS]; /* of the newest record seen */
+    struct {                    /* a late frame; until_ms 0: none */
+        uint32_t shard;
+        size_t from, to; /* of nodes[] */
+        uint64_t until_ms;
+        bool taken; /* one is on its way */
+    } late;
+};
+/* Something that befalls somebody at its time. */
+struct deed {
+    struct list link;
+    struct world *w;
+    struct timer *timer;
+    void (*fn)(struct world *w, const struct deed *d);
+    size_t at; /* of nodes[] */
+    uint64_t a, b;
 };
 enum push_state {
     PUSH_OPEN,  /* on its way: may be there */
@@ -174,6 +189,25 @@ void aims_open(struct world *w);
 void aims_close(struct world *w);
 void aim(struct world *w); /* gets something ready that strikes when its moment comes */
 void aim_acked(struct world *w, uint32_t service); /* a push was acked just now */
+
+void deed_in(struct world *w, uint64_t ms, void (*fn)(struct world *w, const struct deed *d),
+             size_t at, uint64_t a, uint64_t b);
+void deed_start(struct world *w, const struct deed *d);
+struct node *ingester_named(struct world *w, const char *name); /* that runs; or NULL */
+const struct repl_record *record_of(struct world *w, uint32_t shard);
+void busy(struct world *w, uint64_t for_ms); /* pushes and reads */
+void cut_pair(struct node *a, struct node *b);
+void deafen(struct world *w, size_t first, size_t n); /* one of them hears of no change */
+/* The members of a shard that has three: one that is to have everything, and one that is to lack
+ * it. */
+bool three(struct world *w, uint32_t shard, struct node **leader, struct node **had,
+           struct node **lacks);
+
+/* ---- sim_order.c ---- */
+void order_open(struct world *w);
+void order_close(struct world *w);
+void late_frame(struct world *w);
+void missed_record(struct world *w);
 
 /* ---- sim_work.c ---- */
 struct service {

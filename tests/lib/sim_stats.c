@@ -95,7 +95,7 @@ int sim_mutant_by_name(const char *name)
 bool sim_mutant_unseen(int mutant)
 {
     static const char *const unseen[] = { "commit-old-terms", "ignore-prev-members",
-                                          "commit-unestablished", "keep-epoch" };
+                                          "commit-unestablished" };
 
     for (size_t i = 0; i < ARRAY_LEN(unseen); i++)
         if (strcmp(sim_mutant_name(mutant), unseen[i]) == 0)
