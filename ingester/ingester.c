@@ -409,6 +409,7 @@ static void ingester_free(void *self)
     shards_free(in->shards);
     recover_free(in->recover);
     scrubber_free(in->scrubber);
+    rpc_accept_free(in);
     auditor_free(in->auditor);
     retention_free(in);
     rollups_free(in->rollups);

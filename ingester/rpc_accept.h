@@ -11,5 +11,6 @@
 /* After the auditor is made. */
 void rpc_accept_serve(struct ingester *in);
 bool rpc_accept_idle(const struct ingester *in);
+void rpc_accept_free(struct ingester *in); /* when idle; not served is fine */
 
 #endif

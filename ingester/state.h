@@ -35,7 +35,7 @@ struct ingester {
     struct disk *disk;
     struct recover *recover;
     struct scrubber *scrubber;
-    bool accepting; /* rpc_accept.c */
+    struct accepts *accepts; /* rpc_accept.c */
     struct auditor *auditor;
     struct tier *tier; /* NULL: no cold tier */
     struct shards *shards;

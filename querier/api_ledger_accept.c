@@ -38,6 +38,7 @@ static int reply(struct query *q, struct err *e)
         s.lost += m->lost;
         s.doubled += m->doubled;
         s.more += m->more;
+        s.unseen += m->unseen;
     }
     query_json(q, &j);
     json_obj(&j);
@@ -48,6 +49,7 @@ static int reply(struct query *q, struct err *e)
     put(&j, "missing", s.lost);
     put(&j, "surplus", s.doubled);
     put(&j, "servicesLeft", s.more);
+    put(&j, "shardsNotAudited", s.unseen);
     json_obj_end(&j);
     return query_out_end(q, e);
 }

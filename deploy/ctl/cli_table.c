@@ -291,7 +291,7 @@ static const struct cli_command ledger_cli = {
             "with time, who and why, and is no difference any more; a new one is. It wants a token "
             "of http.admin_token_file where there is one (--token-file), else to be asked from the "
             "server's own machine. --json: {\"tenant\", \"places\", \"services\", \"missing\", "
-            "\"surplus\", \"servicesLeft\"}.",
+            "\"surplus\", \"servicesLeft\", \"shardsNotAudited\"}.",
     .options = "reason who shard",
     .words = "accept",
     .args_max = 1,

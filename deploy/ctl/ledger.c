@@ -124,7 +124,12 @@ static int accept(struct cli *c, struct err *e)
         if (number(v, "servicesLeft") > 0)
             (void)buf_addf(&c->out, "%.0f services more differ: again after the next audit\n",
                            number(v, "servicesLeft"));
-        if (number(v, "places") == 0)
+        if (number(v, "shardsNotAudited") > 0)
+            (void)buf_addf(&c->out,
+                           "%.0f shards were not audited yet since they are led where they are: "
+                           "again after the next audit\n",
+                           number(v, "shardsNotAudited"));
+        else if (number(v, "places") == 0)
             (void)buf_add_str(&c->out, STR("Nothing differs there, as the last audit found it.\n"));
     }
     json_doc_free(doc);
