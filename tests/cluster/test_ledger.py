@@ -3,6 +3,7 @@ came in is what is there; and a row that is taken out of the database behind its
 counted and named, by the server, by the command line and by fsck. A person may accept it: then it
 is told for ever, and only the next one is a difference.
 """
+import concurrent.futures
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import cluster
+import replicated
 
 OPTIONS = ("--memory.limit=256MiB", "--selfprof.enabled=false", "--ingester.seal-delay=0ms",
            "--scrub.rate=0", "--scrub.audit-delay=0ms", "--scrub.audit-interval=200ms",
@@ -156,5 +158,78 @@ def test_zero_then_not():
             assert " 0 writes missing" not in done.stdout, done
 
 
+def of_cluster(c, want, limit_s=60):
+    """The ledger, once `want` of its difference holds and every shard was audited."""
+    until = time.monotonic() + limit_s
+    while True:
+        reply = c.querier.get("/api/v1/ledger")
+        if reply.status == 200 and want(reply.json()["difference"]):
+            return reply.json()
+        assert time.monotonic() < until, reply
+        time.sleep(0.2)
+
+
+def accept_in(c, who):
+    """True: the cluster says that it accepted, or that there was nothing."""
+    reply = c.querier.post("/api/v1/ledger/accept", b"", {}, by=who, reason="burnt")
+    return reply.status == 200 and reply.json()["shardsNotAudited"] == 0
+
+
+def test_leader_dies():
+    """What was accepted is accepted wherever a shard goes; what was not sure to be may be asked for
+    again, and is told once."""
+    if not replicated.available():
+        print("SKIPPED: etcd-server is not installed", flush=True)
+        return
+    audits = [o for o in OPTIONS if o.startswith("--scrub")]
+    with replicated.Cluster(ingesters=3, shards=2, ingester=audits) as c:
+        for i in range(12):
+            at = int(time.time()) - 300
+            reply = c.distributor.post("/ingest", f"main;f{i} {i + 1}\n".encode(), {},
+                                       name=f"svc{i % 4}.cpu{{pod=p{i}}}", from_=at, until=at + 1)
+            assert reply.status == 200, reply
+        until = time.monotonic() + 60
+        while sum(t["sealed"] for t in of_cluster(c, lambda d: d == 0)["tenants"]) < 12:
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        c.wait_whole()
+        tool = cluster.BIN.parent / "tests" / "lib" / "tool_drop"
+        for node in c.nodes.values():
+            assert node.process.stop() == 0
+            for data in sorted((node.process.folder / "data").glob("shard-*")):
+                subprocess.run([str(tool), str(data), "fine"], check=True)
+        for node in c.nodes.values():
+            node.process.start(wait=False)
+        for node in c.nodes.values():
+            node.process.wait_ready(60)
+        answer = of_cluster(c, lambda d: d > 0)
+        told = {}
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(accept_in, c, "ann")
+            time.sleep(float(os.environ.get("KILL_AFTER_S", "0.01")))
+            c.leader_of(0).process.kill()
+            done = asked.result()
+        print(f"the leader died while somebody accepted: {'done' if done else 'refused'}")
+        until = time.monotonic() + 60
+        while not accept_in(c, "ben"):  # the new leader's auditor has to find it first
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        answer = of_cluster(c, lambda d: d == 0)
+        told = answer["tenants"][0]["acceptedDifferences"]
+        assert told and len({x["service"] for x in told}) == len(told), answer
+        missing = sum(x["missing"] for x in told)
+        assert missing > 0, answer
+        c.leader_of(1)
+        for node in c.nodes.values():  # and by those who only heard of it
+            if node.process.child.poll() is not None:
+                node.process.start()
+        c.wait_whole()
+        c.leader_of(0).process.stop()
+        time.sleep(1)
+        answer = of_cluster(c, lambda d: d == 0)
+        again = answer["tenants"][0]["acceptedDifferences"]
+        assert sorted(x["service"] for x in again) == sorted(x["service"] for x in told), answer
+
+
 if __name__ == "__main__":
-    cluster.main([test_zero_then_not])
+    cluster.main([test_zero_then_not, test_leader_dies])

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Requests about the ledger as an ingester unpacks them: any bytes are refused with a text, or come
- * out with all that the ledger relies on; what was accepted is again the same when it is packed. The
- * first byte picks the message.
+ * Requests about the ledger as an ingester unpacks them: any bytes are refused with a text, or
+ * come out with all that the ledger relies on; what is accepted is again the same when it is
+ * packed. The first byte picks the message.
  */
 #include "common/store/ledger.h"
 #include "ingester/accept_msg.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * RPC_LEDGER_ACCEPT on a simulated ingester of several shards: what a querier asks for, one call for
- * each shard and all at once, is done, and once; an ingester whose auditor was not there yet says
- * so. What accepting does to rows is test_ledger_accept.c's, the whole path test_ledger.py's.
+ * RPC_LEDGER_ACCEPT on a simulated ingester of several shards: what a querier asks for, one call
+ * for each shard and all at once, is done, and once; an ingester whose auditor was not there yet
+ * says so. What accepting does to rows is test_ledger_accept.c's, the whole path test_ledger.py's.
  */
 #include <setjmp.h>
 #include <stdarg.h>
