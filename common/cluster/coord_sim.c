@@ -36,6 +36,7 @@ struct coord_site {
     struct loop *loop;
     struct prng prng;
     struct coord_faults faults;
+    bool mute;                    /* watches */
     VEC(struct coord_kv) keys;    /* sorted; owned bytes */
     VEC(struct coord_kv) history; /* by mod_rev; owned bytes */
     VEC(struct sim_lease) leases;
@@ -235,6 +236,13 @@ static void watch_events(struct coord_watch *w)
     w->seen = upto;
 }
 
+static bool watch_waits(const struct coord_watch *w)
+{
+    const struct coord_site *s = w->client->site;
+
+    return s->away || w->client->cut || s->mute;
+}
+
 static void watch_free(struct coord_watch *w)
 {
     loop_timer_free(w->timer);
@@ -249,7 +257,7 @@ static void watch_pump(void *cookie)
     struct coord_site *s = w->client->site;
 
     w->pending = false;
-    if (s->away || w->client->cut) {
+    if (watch_waits(w)) {
         watch_soon(w, RETRY_MS);
         return;
     }
@@ -267,7 +275,7 @@ static void watch_beat(void *cookie)
 {
     struct coord_watch *w = cookie;
 
-    if (!w->client->site->away && !w->client->cut && w->o.heard)
+    if (!watch_waits(w) && w->o.heard)
         w->o.heard(w->o.cookie);
 }
 
@@ -620,6 +628,11 @@ void coord_site_free(struct coord_site *s)
     vec_free(&s->history);
     vec_free(&s->leases);
     xfree(s);
+}
+
+void coord_site_mute(struct coord_site *s, bool mute)
+{
+    s->mute = mute;
 }
 
 void coord_site_faults(struct coord_site *s, const struct coord_faults *f)

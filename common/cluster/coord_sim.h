@@ -24,6 +24,8 @@ void coord_site_free(struct coord_site *s); /* its clients are freed; NULL is fi
 void coord_site_faults(struct coord_site *s, const struct coord_faults *f);
 /* While away nothing is answered and no lease runs out; all leases begin anew when it is back. */
 void coord_site_away(struct coord_site *s, bool away);
+/* Watches say nothing, all else is answered. */
+void coord_site_mute(struct coord_site *s, bool mute);
 /* Forgets what changed before now: watches that are behind get everything again. */
 void coord_site_compact(struct coord_site *s);
 /* What is there now: NULL, or borrowed until the next change. */

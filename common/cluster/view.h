@@ -22,6 +22,7 @@
 #include "common/sys/fs.h"
 #include "common/sys/loop.h"
 
+struct pool;
 struct view;
 struct view_shard {
     uint64_t term;              /* 0: not replicated */
@@ -49,7 +50,8 @@ struct view_opts {
     struct coord *coord; /* borrowed; outlives the view */
     const char *prefix;  /* of the keys */
     const struct fs *fs;
-    const char *file; /* where the last state is kept for a start without the service; NULL: not */
+    const char *file;  /* the last state, for a start without the service; NULL: not kept */
+    struct pool *pool; /* writes it; NULL: the loop does */
 };
 struct view *view_new_coord(const struct view_opts *o);
 void view_free(struct view *v); /* NULL is fine */

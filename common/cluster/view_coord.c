@@ -19,12 +19,9 @@
 #include "common/base/map.h"
 #include "common/base/mem.h"
 #include "common/cluster/keyspace.h"
-#include "common/cluster/view_impl.h"
-#include "common/net/json_in.h"
+#include "common/cluster/view_file.h"
 
-#define SAVE_AFTER_MS  1000
 #define DOUBT_EVERY_MS 1000
-#define FILE_MAX       (64 * MIB)
 
 struct lives {
     char name[NODE_NAME_MAX + 1];
@@ -34,16 +31,18 @@ struct lives {
 struct view_feed {
     struct view *v;
     struct view_opts o;
-    struct str prefix; /* owned */
-    char *file;        /* owned; NULL: nothing is kept */
+    struct str prefix;      /* owned */
+    char *path;             /* owned; NULL: nothing is kept */
+    struct view_file *file; /* NULL with it */
     struct coord_watch *watch;
-    struct timer *tell, *save, *doubt;
+    struct timer *tell, *doubt;
     VEC(struct lives) lives;
     int64_t map_rev, last_rev; /* of the map; of the store, the highest seen */
     bool heard;                /* the service has spoken since the start */
     bool told;                 /* ... and the nodes are as it said */
     uint64_t heard_ms, doubted_ms;
     bool asking; /* a doubt's list is under way */
+    bool dirty;  /* map or records are others than those in the file */
     uint64_t bad;
     struct err bad_why;
 };
@@ -165,6 +164,7 @@ static void map_put(struct view_feed *f, const struct coord_kv *kv)
         return;
     }
     f->map_rev = kv->mod_rev;
+    f->dirty = true;
     view_set_map(f->v, m);
 }
 
@@ -176,10 +176,12 @@ static void record_put(struct view_feed *f, uint32_t shard, const struct coord_k
     view_slots_room(f->v, shard + 1);
     if (f->v->slots[shard]->known && kv->mod_rev <= f->v->slots[shard]->rev)
         return;
-    if (record_parse(kv->value, &r, &e))
+    if (record_parse(kv->value, &r, &e)) {
         bad(f, kv->key, &e);
-    else
-        view_set_record(f->v, shard, &r, kv->mod_rev);
+        return;
+    }
+    f->dirty = true;
+    view_set_record(f->v, shard, &r, kv->mod_rev);
 }
 
 /* True: the nodes changed. */
@@ -213,8 +215,9 @@ static bool apply(struct view_feed *f, const struct coord_kv *kv)
 static void changed(struct view_feed *f)
 {
     loop_timer_start(f->tell, 0, 0);
-    if (f->file)
-        loop_timer_start(f->save, SAVE_AFTER_MS, 0);
+    if (f->file && f->dirty)
+        view_file_changed(f->file);
+    f->dirty = false;
 }
 
 static void on_tell(void *cookie)
@@ -270,7 +273,7 @@ static void on_listed(void *cookie, const struct coord_reply *r)
     f->asking = false;
     if (r->err)
         return;
-    on_heard(f);
+    /* Not heard, as an age: of who lives the list says nothing, only the watch does. */
     for (size_t i = 0; i < r->kvs_len; i++)
         (void)apply(f, &r->kvs[i]);
     changed(f);
@@ -299,111 +302,22 @@ void view_feed_doubt(struct view_feed *f, uint32_t shard, uint64_t term)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static void save_text(const struct view_feed *f, struct buf *out)
-{
-    struct buf text;
-    struct json j;
-
-    buf_init(&text, MAP_BYTES_MAX * 2);
-    json_init(&j, out);
-    json_obj(&j);
-    map_write(f->v->map, &text);
-    json_key(&j, "map");
-    json_str(&j, buf_str(&text));
-    json_key(&j, "records");
-    json_arr(&j);
-    for (uint32_t i = 0; i < f->v->slots_len; i++) {
-        const struct view_slot *s = f->v->slots[i];
-
-        if (!s->known)
-            continue;
-        buf_reset(&text);
-        record_write(&s->record, &text);
-        json_obj(&j);
-        json_key(&j, "shard");
-        json_u64(&j, i);
-        json_key(&j, "record");
-        json_str(&j, buf_str(&text));
-        json_obj_end(&j);
-    }
-    json_arr_end(&j);
-    json_obj_end(&j);
-    buf_deinit(&text);
-}
-
 /* A file that cannot be written is no reason to stop routing: said in bad_why. */
-static void on_save(void *cookie)
+static void on_not_saved(void *cookie, const struct err *e)
 {
     struct view_feed *f = cookie;
-    struct buf out;
-    struct err e;
 
-    if (!f->v->map)
-        return;
-    buf_init(&out, FILE_MAX);
-    save_text(f, &out);
-    if (buf_ok(&out) && f->o.fs->write_file(f->o.fs, f->file, buf_str(&out), &e))
-        bad(f, str_c(f->file), &e);
-    buf_deinit(&out);
-}
-
-static int load_records(struct view_feed *f, const struct json_val *list, struct err *e)
-{
-    for (size_t i = 0; i < json_len(list); i++) {
-        const struct json_val *one = json_at(list, i);
-        struct repl_record r;
-        struct str text = STR_NULL;
-        int64_t shard = -1;
-        int code = json_take_i64(json_get(one, "shard", NULL), "shard", &shard, e);
-
-        if (!code)
-            code = json_take_str(json_get(one, "record", NULL), "record", &text, e);
-        if (!code && (shard < 0 || shard >= CLUSTER_SHARDS_MAX))
-            code = err_set(e, ERR_INPUT, "shard %" PRId64, shard);
-        if (!code)
-            code = record_parse(text, &r, e);
-        if (code)
-            return code;
-        view_slots_room(f->v, (uint32_t)shard + 1);
-        view_set_record(f->v, (uint32_t)shard, &r, 0);
-    }
-    return 0;
-}
-
-static int load_text(struct view_feed *f, struct str bytes, struct err *e)
-{
-    const struct map *m;
-    struct json_doc *doc;
-    struct str text = STR_NULL;
-    int code = json_parse(bytes, &doc, e);
-
-    if (code)
-        return code;
-    code = json_take_str(json_get(json_root(doc), "map", NULL), "map", &text, e);
-    if (!code)
-        code = map_parse("map", text, false, &m, e);
-    if (!code) {
-        view_set_map(f->v, m);
-        code = load_records(f, json_get(json_root(doc), "records", NULL), e);
-    }
-    json_doc_free(doc);
-    return code;
+    bad(f, str_c(f->path), e);
 }
 
 /* A file that cannot be read is like none: the service will say. */
 static void load(struct view_feed *f)
 {
-    struct buf in;
     struct err e;
-    int code;
+    int code = view_file_load(f->file, &e);
 
-    buf_init(&in, FILE_MAX);
-    code = f->o.fs->read_file(f->o.fs, f->file, &in, &e);
-    if (!code)
-        code = load_text(f, buf_str(&in), &e);
     if (code && code != ERR_NOT_FOUND)
-        bad(f, str_c(f->file), &e);
-    buf_deinit(&in);
+        bad(f, str_c(f->path), &e);
     peers_make(f);
     if (!code)
         f->v->version++;
@@ -424,13 +338,20 @@ struct view *view_new_coord(const struct view_opts *o)
     f->v = v;
     f->o = *o;
     f->prefix = str_c(xstrdup(o->prefix));
-    f->file = o->file ? xstrdup(o->file) : NULL;
+    f->path = o->file ? xstrdup(o->file) : NULL;
     f->tell = loop_timer_new(o->loop, on_tell, f);
-    f->save = loop_timer_new(o->loop, on_save, f);
     f->doubt = loop_timer_new(o->loop, on_doubt, f);
     f->heard_ms = now_ms(f);
-    if (f->file)
+    if (f->path) {
+        f->file = view_file_new(&(struct view_file_opts){ .loop = o->loop,
+                                                          .pool = o->pool,
+                                                          .fs = o->fs,
+                                                          .path = f->path,
+                                                          .view = v,
+                                                          .failed = on_not_saved,
+                                                          .cookie = f });
         load(f);
+    }
     ring = key_ring(f->prefix);
     w.prefix = key_str(&ring);
     f->watch = coord_watch(o->coord, &w);
@@ -444,11 +365,11 @@ void view_feed_free(struct view_feed *f)
     coord_unwatch(f->o.coord, f->watch);
     coord_cancel(f->o.coord, f);
     loop_timer_free(f->tell);
-    loop_timer_free(f->save);
     loop_timer_free(f->doubt);
     vec_free(&f->lives);
     xfree((void *)(uintptr_t)f->prefix.ptr);
-    xfree(f->file);
+    view_file_free(f->file);
+    xfree(f->path);
     xfree(f);
 }
 

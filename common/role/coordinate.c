@@ -129,7 +129,7 @@ static int read_password(const struct cluster_conf *conf, struct env *env, struc
 }
 
 static int init_etcd(struct coordinate *c, const struct cluster_conf *conf, struct env *env,
-                     struct loop *loop, const char *dir, struct err *e)
+                     struct loop *loop, struct pool *pool, const char *dir, struct err *e)
 {
     struct coord_etcd_opts o = {
         .loop = loop,
@@ -164,7 +164,8 @@ static int init_etcd(struct coordinate *c, const struct cluster_conf *conf, stru
                                                   .coord = c->coord,
                                                   .prefix = conf->etcd_prefix,
                                                   .fs = env->fs,
-                                                  .file = path });
+                                                  .file = path,
+                                                  .pool = pool });
     return 0;
 }
 
@@ -214,7 +215,8 @@ static void init_metrics(struct coordinate *c, struct metrics *m)
 /* ---- life ------------------------------------------------------------------------------------ */
 
 int coordinate_init(struct coordinate *c, const struct cluster_conf *conf, struct env *env,
-                    struct loop *loop, struct metrics *metrics, const char *data_dir, struct err *e)
+                    struct loop *loop, struct pool *pool, struct metrics *metrics,
+                    const char *data_dir, struct err *e)
 {
     int code = 0;
 
@@ -224,7 +226,7 @@ int coordinate_init(struct coordinate *c, const struct cluster_conf *conf, struc
         if (!code)
             code = init_static(c, conf, env, e);
     } else if (strcmp(conf->coordination, "etcd") == 0) {
-        code = init_etcd(c, conf, env, loop, data_dir, e);
+        code = init_etcd(c, conf, env, loop, pool, data_dir, e);
     } else {
         c->view = options_view(conf);
     }

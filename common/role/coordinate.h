@@ -18,8 +18,8 @@ struct coordinate {
 };
 /* The data folder is there and ours. ERR_CONFIG, ERR_IO. On failure nothing is left to be freed. */
 NODISCARD int coordinate_init(struct coordinate *c, const struct cluster_conf *conf,
-                              struct env *env, struct loop *loop, struct metrics *metrics,
-                              const char *data_dir, struct err *e);
+                              struct env *env, struct loop *loop, struct pool *pool,
+                              struct metrics *metrics, const char *data_dir, struct err *e);
 void coordinate_deinit(struct coordinate *c); /* all zero is fine */
 
 #endif

@@ -196,7 +196,8 @@ static int start_shared(struct process *p, struct err *e)
     pool_slices(p->pool, threads, SLICE_US);
     p->metrics = metrics_new();
     p->rpc = rpc_net_new(env, p->metrics);
-    code = coordinate_init(&p->coordinate, cluster, env, p->loop, p->metrics, data->dir, e);
+    code =
+        coordinate_init(&p->coordinate, cluster, env, p->loop, p->pool, p->metrics, data->dir, e);
     if (code)
         return code;
     p->ctx = (struct role_ctx){

@@ -184,7 +184,7 @@ static int adopt_folder(struct job *j, struct err *e)
     int code;
 
     j->loop = loop_new(clock_real());
-    code = coordinate_init(&j->at, j->cluster, env_real(), j->loop, metrics, j->dir, e);
+    code = coordinate_init(&j->at, j->cluster, env_real(), j->loop, NULL, metrics, j->dir, e);
     if (!code)
         code = find_self(j, e);
     if (!code)

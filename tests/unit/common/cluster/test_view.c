@@ -15,6 +15,7 @@
 #include "common/cluster/coord_sim.h"
 #include "common/cluster/view.h"
 #include "common/model/shard.h"
+#include "common/sys/pool.h"
 #include "tests/lib/kv_dir.h"
 
 static void test_list(void **state)
@@ -121,6 +122,8 @@ static void pass(struct bed *b, uint64_t ms)
 
     while (loop_sim_next(b->loop, &due) && due / 1000000 <= end)
         (void)loop_sim_step(b->loop);
+    if (clock_mono_ms(&b->clock.clock) < end)
+        clock_fake_advance(&b->clock, (int64_t)(end - clock_mono_ms(&b->clock.clock)));
 }
 
 static void open_bed(struct bed *b)
@@ -264,6 +267,112 @@ static void test_broken_file(void **state)
     close_bed(&b);
 }
 
+/* ---- when it is saved ---- */
+
+static uint32_t writes;
+
+static int counted_write(const struct fs *fs, const char *path, struct str data, struct err *e)
+{
+    writes++;
+    return fs_real()->write_file(fs, path, data, e);
+}
+
+static bool saved_has(struct bed *b, const char *text)
+{
+    struct buf in;
+    struct err e;
+
+    buf_init(&in, MIB);
+    assert_int_equal(fs_real()->read_file(fs_real(), b->file, &in, &e), 0);
+    bool has = str_contains(buf_str(&in), str_c(text));
+    buf_deinit(&in);
+    return has;
+}
+
+/* However much happens, the file is a second or two behind, and is written once a second at most;
+ * who comes and goes is not in it and no reason to write. By the pool, where there is one. */
+static void saves(struct pool *(*pool_of)(void))
+{
+    struct pool *pool = pool_of();
+    struct fs fs = *fs_real();
+    char text[128];
+    struct bed b;
+
+    fs.write_file = counted_write;
+    open_bed(&b);
+    close_view(&b);
+    b.coord = coord_sim_new(b.site);
+    b.view = view_new_coord(&(struct view_opts){ .loop = b.loop,
+                                                 .coord = b.coord,
+                                                 .prefix = "/e",
+                                                 .fs = &fs,
+                                                 .file = b.file,
+                                                 .pool = pool });
+    view_watch(b.view, on_view, &b);
+    pass(&b, 3000);
+    writes = 0;
+    for (int i = 0; i < 20; i++) {
+        (void)snprintf(text, sizeof(text), "{\"term\":%d,\"leader\":\"b\",\"members\":[\"b\"]}",
+                       10 + i);
+        coord_site_put(b.site, STR("/e/ring/shard/0001"), str_c(text));
+        pass(&b, 300);
+    }
+    assert_in_range(writes, 3, 6);
+    assert_false(saved_has(&b, "\\\"term\\\":10,"));
+    pass(&b, 2500);
+    assert_true(saved_has(&b, "\\\"term\\\":29,"));
+    writes = 0;
+    coord_site_del(b.site, STR("/e/ring/live/b"));
+    pass(&b, 3000);
+    assert_int_equal(writes, 0);
+    coord_site_put(b.site, STR("/e/ring/shard/0001"),
+                   STR("{\"term\":40,\"leader\":\"b\",\"members\":[\"b\"]}"));
+    pass(&b, 1005); /* the view goes while it is being written, maybe: to its end */
+    close_view(&b);
+    pass(&b, 100);
+    assert_true(saved_has(&b, "\\\"term\\\":40,"));
+    coord_site_free(b.site);
+    pool_free(pool);
+    loop_free(b.loop);
+    kv_dir_remove(b.dir);
+}
+
+static struct pool *no_pool(void)
+{
+    return NULL;
+}
+
+static struct pool *inline_pool(void)
+{
+    return pool_new("test", 0, 8);
+}
+
+static void test_saved(void **state)
+{
+    (void)state;
+    saves(no_pool);
+    saves(inline_pool);
+}
+
+/* Lists say who has which shard, not who lives: of that the watch alone does, and where nothing is
+ * heard from it the view is as old as that. */
+static void test_doubts_are_no_watch(void **state)
+{
+    (void)state;
+    struct bed b;
+
+    open_bed(&b);
+    pass(&b, 1000);
+    coord_site_mute(b.site, true);
+    uint64_t before = view_age_ms(b.view);
+    for (int i = 0; i < 8; i++) {
+        view_doubt(b.view, 1, 100);
+        pass(&b, 1000);
+    }
+    assert_true(view_age_ms(b.view) >= before + 8000);
+    close_bed(&b);
+}
+
 /* A doubt asks the service itself: the answer may come before the watch's. */
 static void test_doubt(void **state)
 {
@@ -291,10 +400,15 @@ static void test_doubt(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_list),         cmocka_unit_test(test_static),
-        cmocka_unit_test(test_follows),      cmocka_unit_test(test_unreadable),
-        cmocka_unit_test(test_starts_alone), cmocka_unit_test(test_broken_file),
+        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_static),
+        cmocka_unit_test(test_follows),
+        cmocka_unit_test(test_unreadable),
+        cmocka_unit_test(test_starts_alone),
+        cmocka_unit_test(test_broken_file),
         cmocka_unit_test(test_doubt),
+        cmocka_unit_test(test_saved),
+        cmocka_unit_test(test_doubts_are_no_watch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,7 +50,7 @@ static int start(struct bed *b, size_t n, const char *const *flags)
         argv[i + 1] = (char *)(uintptr_t)flags[i];
     assert_int_equal(conf_load(tables, 1, (int)n + 1, argv, &conf, &b->e), 0);
     coordinate_deinit(&b->c);
-    int code = coordinate_init(&b->c, conf_get(conf, &cluster_options), env_real(), b->loop,
+    int code = coordinate_init(&b->c, conf_get(conf, &cluster_options), env_real(), b->loop, NULL,
                                b->metrics, b->dir, &b->e);
     conf_free(conf);
     return code;
