@@ -15,8 +15,9 @@
  * may have happened, and only the caller knows what a second time would mean.
  *
  * etcd says nothing on a watch without news, and a connection may die without a word. So each watch
- * counts its keys every second: an answer is what "heard" means, and one that tells of an older
- * revision or another cluster than the watch saw begins it anew. A watch without a line for
+ * counts its keys every second: an answer is what "heard" means, while the stream has said that it
+ * watches (an etcd, or a proxy, that answers all but watches must not keep a view young); and one
+ * that tells of an older revision or another cluster than the watch saw begins it anew. A watch without a line for
  * STALL_MS is opened again, from where it was: that costs one request and loses nothing.
  *
  * One without a line for QUIET_MS, while the count says that the store went on, may have missed
@@ -74,6 +75,7 @@ struct coord_watch {
     uint64_t cluster;
     uint32_t endpoint;
     bool listing, counting;
+    bool spoke;      /* this stream has said something: at least that it watches */
     bool busy, dead; /* in a callback; unwatched meanwhile */
 };
 struct etcd {
@@ -220,9 +222,14 @@ static void on_done(void *cookie, struct http_multi_reply *r)
 
 /* ---- login ----------------------------------------------------------------------------------- */
 
+/* Who asks again at once waits for the next login. */
 static void login_failed(struct etcd *c, const struct err *e)
 {
-    while (!list_empty(&c->waiting))
+    size_t n = 0;
+
+    for (const struct list *it = c->waiting.next; it != &c->waiting; it = it->next)
+        n++;
+    for (; n && !list_empty(&c->waiting); n--)
         call_fail(container_of(c->waiting.next, struct etcd_call, list), e);
 }
 
@@ -445,6 +452,7 @@ static void on_data(void *cookie, struct str bytes)
         if (!more)
             break;
         w->line_ms = now_ms(w->c);
+        w->spoke = true;
         if (w->line.len)
             on_line(w, buf_str(&w->line));
         buf_reset(&w->line);
@@ -480,6 +488,7 @@ static void open_stream(struct coord_watch *w)
     etcd_put_watch(&body, w->prefix, w->seen + 1);
     w->endpoint = c->at;
     w->line_ms = now_ms(c);
+    w->spoke = false;
     buf_reset(&w->line);
     request(c, &r, "/v3/watch", url, headers);
     r.body = buf_str(&body);
@@ -532,9 +541,10 @@ static void on_counted(void *cookie, const struct coord_reply *r)
         watch_anew(w); /* restored from a backup, or another cluster */
         return;
     }
+    bool watches = w->stream && w->spoke;
     if (r->rev > w->seen && w->stream && now_ms(w->c) - w->line_ms >= QUIET_MS)
         open_soon(w, 0);
-    if (w->o.heard && w->seen >= 0)
+    if (w->o.heard && watches)
         w->o.heard(w->o.cookie);
 }
 
