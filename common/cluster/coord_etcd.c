@@ -17,8 +17,9 @@
  * etcd says nothing on a watch without news, and a connection may die without a word. So each watch
  * counts its keys every second: an answer is what "heard" means, while the stream has said that it
  * watches (an etcd, or a proxy, that answers all but watches must not keep a view young); and one
- * that tells of an older revision or another cluster than the watch saw begins it anew. A watch without a line for
- * STALL_MS is opened again, from where it was: that costs one request and loses nothing.
+ * that tells of an older revision or another cluster than the watch saw begins it anew. A watch
+ * without a line for STALL_MS is opened again, from where it was: that costs one request and loses
+ * nothing.
  *
  * One without a line for QUIET_MS, while the count says that the store went on, may have missed
  * something: after a cut that lost our acknowledgements alone, etcd's kernel sends again when its
