@@ -582,7 +582,7 @@ static void drain_parts(void *cookie)
     if (in->writes_pending > 0 || !rpc_read_idle(in) || !rpc_build_idle(in) ||
         !rpc_accept_idle(in) || !rpc_delete_idle(in) || !rpc_doc_idle(in) ||
         !recover_idle(in->recover) || !scrubber_idle(in->scrubber) || !auditor_idle(in->auditor) ||
-        !retention_idle(in)) {
+        !retention_idle(in) || !tier_idle(in->tier)) {
         loop_timer_start(in->drain_poll, DRAIN_POLL_MS, 0);
         return;
     }

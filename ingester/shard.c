@@ -524,7 +524,7 @@ struct shard *shard_new(const struct shard_opts *o)
     s->commit_ns = 4 * COMMIT_HERE_NS; /* a disk has to show that it is fast */
     shard_metrics_init(&s->m, o->metrics, o->number);
     chores_init(&s->chores, o->store, o->number, o->metrics);
-    far_turn_init(&s->far, o->simulated ? NULL : o->clock);
+    far_turn_init(&s->far, o->clock);
     list_init(&s->waiting);
     list_init(&s->quiet);
     s->inbox = chan_new(o->writes_max + SHARD_TASKS_MAX + INBOX_OWN,

@@ -13,6 +13,8 @@
  * Before it writes or deletes objects of a shard, it takes a generation (common/cold/generation.h):
  * once as long as no other does, again after a deletion that may still happen.
  *
+ * In simulation the thread is a fiber of the loop.
+ *
  * What fails is logged and tried again in the next round; data stay here until then.
  */
 #include "ingester/tier.h"
@@ -25,6 +27,7 @@
 #include "common/cold/offload.h"
 #include "common/cold/place.h"
 #include "common/obs/log.h"
+#include "common/sys/fiber.h"
 #include "common/sys/thread.h"
 #include "ingester/tier_health.h"
 #include "ingester/tier_land.h"
@@ -50,6 +53,9 @@ struct tier {
     atomic_bool stop;
     struct mutex lock;
     pthread_cond_t wake; /* stop */
+    struct timer *timer; /* simulated: ends the wait of `waiting` */
+    struct fiber *waiting;
+    bool running; /* simulated */
     struct tier_land land;
     struct tier_health health;
     struct tier_shard at[SHARDS_MAX];
@@ -64,10 +70,25 @@ static bool stopped(const struct tier *t)
     return atomic_load(&t->stop);
 }
 
+static void on_waited(void *cookie)
+{
+    struct tier *t = cookie;
+    struct fiber *f = t->waiting;
+
+    t->waiting = NULL;
+    fiber_resume(f);
+}
+
 static void wait_ms(struct tier *t, uint64_t ms)
 {
     struct timespec until;
 
+    if (t->running) {
+        t->waiting = fiber_self();
+        loop_timer_start(t->timer, stopped(t) ? 0 : ms, 0);
+        fiber_yield();
+        return;
+    }
     CHECK(clock_gettime(CLOCK_MONOTONIC, &until) == 0);
     until.tv_sec += (time_t)(ms / 1000);
     mutex_lock(&t->lock);
@@ -367,13 +388,23 @@ static void round_once(struct tier *t)
     count_cache(t);
 }
 
+static int open_place(struct tier *t, const atomic_bool *stop, struct object_store **ret,
+                      struct err *e)
+{
+    const struct role_ctx *ctx = t->in->ctx;
+
+    if (ctx->objects)
+        return ctx->objects->open(ctx->objects, ret, e);
+    return cold_place_open(t->conf, ctx->env, stop, ret, e);
+}
+
 static void run(void *cookie)
 {
     struct tier *t = cookie;
     struct err e = { 0 };
 
     while (!stopped(t)) {
-        if (!t->o && cold_place_open(t->conf, t->in->ctx->env, &t->stop, &t->o, &e))
+        if (!t->o && open_place(t, &t->stop, &t->o, &e))
             t->o = NULL;
         int rc = tier_health_look(&t->health, t->o, t->in->ctx->env->clock, &e);
         if (!rc)
@@ -385,13 +416,26 @@ static void run(void *cookie)
     }
 }
 
+static void run_fiber(void *cookie)
+{
+    struct tier *t = cookie;
+
+    run(t);
+    t->running = false;
+}
+
+static void run_simulated(void *cookie)
+{
+    fiber_run(run_fiber, cookie);
+}
+
 /* ---- life ----------------------------------------------------------------------------------- */
 
 static int open_handle(void *cookie, struct object_store **ret, struct err *e)
 {
     struct tier *t = cookie;
 
-    return cold_place_open(t->conf, t->in->ctx->env, &t->stop, ret, e);
+    return open_place(t, &t->stop, ret, e);
 }
 
 int tier_wrap(struct tier *t, uint32_t shard, struct kv *kv, struct kv **ret, struct err *e)
@@ -439,15 +483,17 @@ int tier_open(struct ingester *in, struct tier **ret, struct err *e)
     *ret = NULL;
     if (!conf->url[0])
         return 0;
-    if (cold_place_open(conf, in->ctx->env, NULL, &probe, e)) /* mistakes show at the start */
-        return e->code;
-    object_close(probe);
     if ((size_t)snprintf(dir, sizeof(dir), "%s/cold-cache", in->ctx->data_dir) >= sizeof(dir))
         return err_set(e, ERR_CONFIG, "data.dir is longer than a path may be");
     t = XNEW(struct tier);
     t->in = in;
     t->conf = conf;
-    o.dir = dir;
+    if (open_place(t, NULL, &probe, e)) { /* mistakes show at the start */
+        xfree(t);
+        return e->code;
+    }
+    object_close(probe);
+    o.dir = in->ctx->simulated ? NULL : dir;
     o.bytes_max = conf->cache_bytes;
     o.cookie = t;
     mutex_init(&t->lock);
@@ -457,6 +503,7 @@ int tier_open(struct ingester *in, struct tier **ret, struct err *e)
     CHECK(pthread_condattr_destroy(&monotonic) == 0);
     tier_land_init(&t->land);
     tier_health_init(&t->health);
+    t->timer = in->ctx->simulated ? loop_timer_new(in->ctx->loop, on_waited, t) : NULL;
     if (cold_cache_new(&o, &t->cache, e)) {
         tier_free(t);
         return e->code;
@@ -468,8 +515,12 @@ int tier_open(struct ingester *in, struct tier **ret, struct err *e)
 
 void tier_begin(struct tier *t)
 {
-    if (t && !t->in->ctx->simulated)
+    if (t && t->in->ctx->simulated) {
+        t->running = true;
+        loop_post(t->in->ctx->loop, run_simulated, t);
+    } else if (t) {
         thread_start(&t->thread, "cold", run, t);
+    }
 }
 
 void tier_ring(struct tier *t, struct json *j)
@@ -488,6 +539,13 @@ void tier_stop(struct tier *t)
     atomic_store(&t->stop, true);
     CHECK(pthread_cond_broadcast(&t->wake) == 0);
     mutex_unlock(&t->lock);
+    if (t->waiting)
+        loop_timer_start(t->timer, 0, 0);
+}
+
+bool tier_idle(const struct tier *t)
+{
+    return !t || !t->running;
 }
 
 void tier_free(struct tier *t)
@@ -495,7 +553,9 @@ void tier_free(struct tier *t)
     if (!t)
         return;
     tier_stop(t);
+    CHECK(tier_idle(t));
     thread_join(&t->thread);
+    loop_timer_free(t->timer);
     object_close(t->o);
     cold_cache_free(t->cache);
     for (size_t i = 0; i < SHARDS_MAX; i++)

@@ -22,6 +22,8 @@ void tier_ring(struct tier *t, struct json *j);
 void tier_begin(struct tier *t); /* NULL is fine; so below */
 /* Gives up what it is at; it touches no shard any more when this returns. Loop. */
 void tier_stop(struct tier *t);
+/* False: simulated, and still at something. */
+bool tier_idle(const struct tier *t);
 void tier_free(struct tier *t); /* every store is closed */
 
 #endif

@@ -7,6 +7,7 @@
 #include "ingester/tier_land.h"
 
 #include "common/base/mem.h"
+#include "common/sys/fiber.h"
 
 enum land_kind { LAND_TAKE, LAND_PROVE, LAND_MOVE };
 
@@ -27,6 +28,7 @@ struct landing {
 void tier_land_init(struct tier_land *l)
 {
     mutex_init(&l->lock);
+    l->waiting = NULL;
     CHECK(pthread_cond_init(&l->landed, NULL) == 0);
 }
 
@@ -78,6 +80,22 @@ static void done(struct shard_task *task)
     l->landed = true;
     CHECK(pthread_cond_broadcast(&land->landed) == 0);
     mutex_unlock(&land->lock);
+    if (land->waiting)
+        fiber_resume(land->waiting);
+}
+
+static void wait_landed(struct tier_land *t, struct landing *l)
+{
+    t->waiting = fiber_self();
+    if (t->waiting) {
+        fiber_yield();
+        CHECK(l->landed);
+        return;
+    }
+    mutex_lock(&t->lock);
+    while (!l->landed)
+        CHECK(pthread_cond_wait(&t->landed, &t->lock.m) == 0);
+    mutex_unlock(&t->lock);
 }
 
 static int land(struct tier_land *t, struct shard *s, struct landing *l, struct err *e)
@@ -85,10 +103,7 @@ static int land(struct tier_land *t, struct shard *s, struct landing *l, struct 
     l->task = (struct shard_task){ .run = run, .done = done };
     l->land = t;
     shard_run(s, &l->task);
-    mutex_lock(&t->lock);
-    while (!l->landed)
-        CHECK(pthread_cond_wait(&t->landed, &t->lock.m) == 0);
-    mutex_unlock(&t->lock);
+    wait_landed(t, l);
     kv_batch_free(l->batch);
     if (l->err.code)
         *e = l->err;

@@ -15,6 +15,7 @@
 struct tier_land {
     struct mutex lock;
     pthread_cond_t landed;
+    struct fiber *waiting; /* in simulation */
 };
 void tier_land_init(struct tier_land *l);
 void tier_land_deinit(struct tier_land *l);

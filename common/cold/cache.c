@@ -255,12 +255,12 @@ static int read_piece(struct cold_cache *c, struct str name, uint64_t size, uint
     buf_init(&whole, COLD_PIECE);
     rc = fetch(c, name, k * COLD_PIECE, len, &whole, e);
     if (!rc) {
-        bool kept = write_file(c, file, buf_str(&whole));
+        bool kept = c->dir && write_file(c, file, buf_str(&whole));
         mutex_lock(&c->lock);
         if (kept)
             add(c, file, len);
         else
-            c->stats.failed++;
+            c->stats.failed += c->dir != NULL;
         mutex_unlock(&c->lock);
         CHECK(buf_add(out, whole.ptr + from, to - from));
     }
@@ -345,11 +345,11 @@ int cold_cache_new(const struct cold_cache_opts *o, struct cold_cache **ret, str
 {
     struct cold_cache *c = XNEW(struct cold_cache);
     pthread_condattr_t monotonic;
-    int rc = fs_real()->mkdir_all(fs_real(), o->dir, e);
+    int rc = o->dir ? fs_real()->mkdir_all(fs_real(), o->dir, e) : 0;
 
     c->o = *o;
     c->o.handles_max = o->handles_max ? o->handles_max : HANDLES_MAX;
-    c->dir = xstrdup(o->dir);
+    c->dir = o->dir ? xstrdup(o->dir) : NULL;
     mutex_init(&c->lock);
     CHECK(pthread_condattr_init(&monotonic) == 0);
     CHECK(pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);
@@ -357,7 +357,7 @@ int cold_cache_new(const struct cold_cache_opts *o, struct cold_cache **ret, str
     CHECK(pthread_condattr_destroy(&monotonic) == 0);
     c->pieces = map_str_new();
     list_init(&c->used);
-    if (!rc)
+    if (!rc && c->dir)
         rc = load(c, e);
     if (rc) {
         cold_cache_free(c);

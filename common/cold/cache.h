@@ -12,7 +12,7 @@
 #define COLD_PIECE ((size_t)MIB) /* pieces of an object: read and kept whole */
 
 struct cold_cache_opts {
-    const char *dir;    /* made; holds nothing else */
+    const char *dir;    /* made; holds nothing else. NULL: nothing is kept */
     uint64_t bytes_max; /* of all pieces */
     size_t handles_max; /* requests at once; 0: 8 */
     /* Opens one more handle of the object store, from any thread. */

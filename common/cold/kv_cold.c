@@ -11,8 +11,10 @@
  * so the rows here go and those of the parts appear in one step, in every snapshot, and on every
  * replica that applies the same batch.
  *
- * A snapshot is the inner one and the manifest of the same moment: the lock makes the two one.
- * Batches that change nothing about parts, nearly all, do not take it.
+ * A snapshot is the inner one and the manifest of the same moment. Which manifest that is while a
+ * batch that changes it is written (to a quorum: for seconds, it may be), the inner snapshot says
+ * itself: it is read from there. Readers never wait for that write; writers do, for each other.
+ * Batches that change nothing about parts, nearly all, take no lock.
  *
  * Indexes of parts stay in memory up to a bound; the one not used for longest, and by nobody now,
  * goes first.
@@ -183,26 +185,36 @@ static int apply(struct kv_cold *k, const struct kv_entry *op, struct manifest *
     return 0;
 }
 
-/* Holding the lock. */
+static void set_changing(struct kv_cold *k)
+{
+    mutex_lock(&k->lock);
+    k->changing = true;
+    mutex_unlock(&k->lock);
+}
+
+/* Holding `writing`. Takes `next`. */
 static int write_changed(struct kv_cold *k, const struct kv_batch *b, const struct kv_batch *rows,
                          struct manifest *next, bool sync, struct err *e)
 {
     struct kv_batch *all = kv_batch_new();
-    struct manifest *old = k->now;
+    struct manifest *other = next;
     int rc;
 
     /* First: the batch's own rows of the tables say what comes behind what it deletes. */
     kv_batch_append(all, rows);
     kv_batch_append(all, b);
+    set_changing(k);
     rc = kv_write(k->o.inner, all, sync, e);
     kv_batch_free(all);
-    if (rc) {
-        manifest_unref(next);
-        return rc;
+    mutex_lock(&k->lock);
+    if (!rc) {
+        other = k->now;
+        k->now = next;
     }
-    k->now = next;
-    manifest_unref(old);
-    return 0;
+    k->changing = false;
+    mutex_unlock(&k->lock);
+    manifest_unref(other);
+    return rc;
 }
 
 /* Behind a write. It may have been under way, for seconds with a slow quorum, when a watch began:
@@ -240,20 +252,23 @@ static int cold_write(struct kv *kv, const struct kv_batch *b, bool sync, struct
     if (!atomic_load(&k->cold))
         return write_plain(k, b, sync, e);
     rows = kv_batch_new();
+    mutex_lock(&k->writing);
     mutex_lock(&k->lock);
     while (!rc && kv_batch_next(&r, &op)) {
         if (watched(k, &op))
             k->watch.changed = true;
         rc = apply(k, &op, &next, rows, e);
     }
+    mutex_unlock(&k->lock);
     if (rc || !next) {
-        mutex_unlock(&k->lock);
+        mutex_unlock(&k->writing);
         kv_batch_free(rows);
         manifest_unref(next);
         return rc ? rc : write_plain(k, b, sync, e);
     }
     rc = write_changed(k, b, rows, next, sync, e);
-    mutex_unlock(&k->lock);
+    mutex_unlock(&k->writing);
+    look_again(k, b);
     kv_batch_free(rows);
     return rc;
 }
@@ -283,15 +298,34 @@ struct manifest *kv_cold_manifest(struct kv *kv, const struct kv_snap *snap)
     return m;
 }
 
+/* False: it could not be read whether the change that is under way is in it. */
+static bool snap_try(struct kv_cold *k, struct cold_snap *s)
+{
+    bool sure = true;
+    struct err e;
+
+    mutex_lock(&k->lock);
+    s->inner = kv_snap_new(k->o.inner);
+    if (!k->changing)
+        s->m = manifest_ref(k->now);
+    else
+        sure = manifest_load(k->o.inner, s->inner, k->o.shard, &s->m, &e) == 0;
+    mutex_unlock(&k->lock);
+    if (!sure)
+        kv_snap_free(k->o.inner, s->inner);
+    return sure;
+}
+
 static struct kv_snap *cold_snap_new(struct kv *kv)
 {
     struct kv_cold *k = cold_of(kv);
     struct cold_snap *s = XNEW(struct cold_snap);
 
-    mutex_lock(&k->lock);
-    s->inner = kv_snap_new(k->o.inner);
-    s->m = manifest_ref(k->now);
-    mutex_unlock(&k->lock);
+    if (!snap_try(k, s)) {
+        mutex_lock(&k->writing); /* then nothing is under way */
+        CHECK(snap_try(k, s));
+        mutex_unlock(&k->writing);
+    }
     return (struct kv_snap *)(void *)s;
 }
 
@@ -375,8 +409,10 @@ static struct kv_iter *cold_iter(struct kv *kv, const struct kv_snap *snap, enum
 
     if (!manifest_may(cf) || !atomic_load(&k->cold))
         return k->o.inner->ops->iter_new(k->o.inner, inner, cf, from, to);
-    if (!snap)
+    if (!snap) { /* the engine's writers alone read so: their own write is not under way */
+        mutex_lock(&k->writing);
         mutex_lock(&k->lock);
+    }
     m = manifest_ref(snap ? snap_of(snap)->m : k->now);
     if (!manifest_intersects(&m->of[cf], from, to)) {
         it = k->o.inner->ops->iter_new(k->o.inner, inner, cf, from, to);
@@ -387,8 +423,10 @@ static struct kv_iter *cold_iter(struct kv *kv, const struct kv_snap *snap, enum
     } else {
         it = cold_iter_new(k, kv_iter_new(k->o.inner, inner, cf, from, to), m, cf, to);
     }
-    if (!snap)
+    if (!snap) {
         mutex_unlock(&k->lock);
+        mutex_unlock(&k->writing);
+    }
     return it;
 }
 
@@ -479,6 +517,7 @@ static void cold_close(struct kv *kv)
     manifest_unref(k->now);
     kv_close(k->o.inner);
     mutex_deinit(&k->lock);
+    mutex_deinit(&k->writing);
     xfree(k);
 }
 
@@ -562,6 +601,7 @@ int kv_cold_open(const struct kv_cold_opts *o, struct kv **ret, struct err *e)
     k->o = *o;
     k->now = m;
     mutex_init(&k->lock);
+    mutex_init(&k->writing);
     atomic_store(&k->cold, any_part(m));
     *ret = &k->kv;
     return 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * object_impl.h: the table each kind of store fills. Nobody outside this folder includes it.
+ * object_impl.h: the table each kind of store fills. Nobody outside this folder includes it,
+ * but tests.
  */
 #ifndef COMMON_OBJECT_OBJECT_IMPL_H
 #define COMMON_OBJECT_OBJECT_IMPL_H

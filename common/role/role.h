@@ -65,6 +65,12 @@ struct kv_source {
     void (*remove)(const struct kv_source *src, const char *dir);
 };
 
+/* Handles of the cold tier's object store: simulation hands in one with faults. */
+struct object_store;
+struct object_source {
+    int (*open)(const struct object_source *src, struct object_store **ret, struct err *e);
+};
+
 struct access;
 struct role_ctx {
     struct env *env;
@@ -87,12 +93,13 @@ struct role_ctx {
     const char *data_dir;
     uint64_t memory_limit; /* resolved: --memory.limit, or from the machine */
     bool all_in_one;
-    const struct access *access; /* who may change the cluster; NULL in tests: everybody */
-    struct memory *memory;       /* the account all roles share; NULL in simulation */
-    bool simulated;              /* no threads: shards step on the loop */
-    const struct kv_source *kv;  /* NULL: RocksDB */
-    uint32_t mutants;            /* tests only: enum replica_mutant */
-    uint64_t log_bytes;          /* tests: a replication log is shortened from here on; 0: 1 GiB */
+    const struct access *access;         /* who may change the cluster; NULL in tests: everybody */
+    struct memory *memory;               /* the account all roles share; NULL in simulation */
+    bool simulated;                      /* no threads: shards step on the loop */
+    const struct kv_source *kv;          /* NULL: RocksDB */
+    const struct object_source *objects; /* NULL: what cold.url says */
+    uint32_t mutants;                    /* tests only: enum replica_mutant */
+    uint64_t log_bytes; /* tests: a replication log is shortened from here on; 0: 1 GiB */
 };
 /* ERR_BUSY while the process is close to its memory limit: take no new push or query, begin no
  * build. Any thread. */

@@ -60,6 +60,16 @@
     X(served, true)          \
     X(duplicates, true)      \
     X(retention, true)       \
+    X(cold_worlds, true)     \
+    X(cold_faults, true)     \
+    X(cold_buckets, true)    \
+    X(cold_backups, true)    \
+    X(cold_deleted, true)    \
+    X(objects, true)         \
+    X(objects_deleted, true) \
+    X(objects_late, true)    \
+    X(object_requests, true) \
+    X(object_errors, true)   \
     X(rows_equal, true)      \
     X(simulated_s, true)
 
@@ -73,13 +83,14 @@ struct sim_stats {
  * simulated world; from SIM_REPLICA on, those of common/repl (enum replica_mutant). */
 enum sim_mutant {
     SIM_NONE,
-    SIM_NEW_KEYS,      /* clients repeat pushes under other keys */
-    SIM_NO_WRITE_IDS,  /* write ids are not kept */
-    SIM_SYNC_LIES,     /* fsync says that it is done */
-    SIM_NO_FENCE,      /* the coordination service changes whatever it is asked to */
-    SIM_SWAPPED,       /* one replica applies two entries in the wrong order, now and then */
-    SIM_SKIPPED,       /* one replica leaves out an entry, now and then */
-    SIM_HALF_SNAPSHOT, /* a snapshot comes without one column family */
+    SIM_NEW_KEYS,       /* clients repeat pushes under other keys */
+    SIM_NO_WRITE_IDS,   /* write ids are not kept */
+    SIM_SYNC_LIES,      /* fsync says that it is done */
+    SIM_NO_FENCE,       /* the coordination service changes whatever it is asked to */
+    SIM_SWAPPED,        /* one replica applies two entries in the wrong order, now and then */
+    SIM_SKIPPED,        /* one replica leaves out an entry, now and then */
+    SIM_HALF_SNAPSHOT,  /* a snapshot comes without one column family */
+    SIM_BUCKET_FORGETS, /* an object of the cold tier is gone some time after it was written */
     SIM_WORLD_MUTANTS,
     SIM_REPLICA = 100, /* + the number of the bit */
     SIM_MUTANTS = 132,

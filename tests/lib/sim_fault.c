@@ -151,6 +151,27 @@ static void disk(struct world *w)
     }
 }
 
+/* Of the cold tier; relief ends it. */
+static void objects(struct world *w)
+{
+    struct sim_bucket_faults *f = sim_bucket_faults(w->bucket);
+
+    count(w)->cold_faults++;
+    switch (prng_below(&w->p, 3)) {
+    case 0:
+        f->away = true;
+        break;
+    case 1:
+        f->slow_ms = (uint32_t)(20 + prng_below(&w->p, 3000));
+        break;
+    default:
+        f->fails = 0.3 * prng_unit(&w->p);
+        f->lost = 0.3 * prng_unit(&w->p);
+        f->late = 0.3 * prng_unit(&w->p);
+        break;
+    }
+}
+
 static void calm(struct world *w)
 {
     struct rpc_mem_faults f = {
@@ -158,6 +179,8 @@ static void calm(struct world *w)
     };
 
     rpc_mem_faults(w->rpc.net, &f);
+    if (w->bucket)
+        *sim_bucket_faults(w->bucket) = (struct sim_bucket_faults){ 0 };
 }
 
 static void storm(struct world *w)
@@ -257,6 +280,8 @@ void fault(struct world *w)
         wipe(w);
     else if (what < 85)
         aim(w);
+    else if (what < 89 && w->bucket)
+        objects(w);
     else
         relief(w);
 }

@@ -14,6 +14,7 @@
 #include "tests/lib/sim.h"
 #include "tests/lib/sim_disk.h"
 #include "tests/lib/sim_http.h"
+#include "tests/lib/sim_object.h"
 
 #define SIM_SHARDS    2
 #define SIM_INGESTERS 8 /* most there may ever be */
@@ -55,6 +56,7 @@ struct node {
     struct budget budget;
     struct sim_site site; /* server NULL: speaks no HTTP */
     struct sim_disk disk; /* ingesters */
+    struct sim_objects objects;
     bool has_disk;
     unsigned cut;      /* CUT_ */
     uint32_t away;     /* bits of nodes[]: what it sends to them is lost */
@@ -124,8 +126,9 @@ struct world {
     size_t ingesters;              /* of nodes[], in use so far */
     struct list deeds;             /* sim_aim.c: what is to befall somebody at its time */
     struct sim_aims aims;
-    struct coord *coord; /* of people who drain nodes */
-    struct view *view;   /* what they see */
+    struct sim_bucket *bucket; /* of the cold tier; NULL: this world has none */
+    struct coord *coord;       /* of people who drain nodes */
+    struct view *view;         /* what they see */
     VEC(struct push *) pushes;
     size_t flying; /* requests */
     bool away;     /* the coordination service */

@@ -56,7 +56,7 @@ static void load_conf(struct node *n)
     size_t len = options_collect(roles_of, tables), argc = 0;
     char listen[160], shards[40];
     bool ingester = n->role == &ingester_role, dist = n->role == &distributor_role;
-    char *argv[24];
+    char *argv[32];
     struct err e;
 
     (void)snprintf(listen, sizeof(listen), "--%s.listen=%s", n->role->name, n->addr);
@@ -80,6 +80,11 @@ static void load_conf(struct node *n)
         argv[argc++] = ARG("--retention.1m=6h");
         argv[argc++] = ARG("--retention.10m=1d");
         argv[argc++] = ARG("--retention.interval=4s");
+        argv[argc++] = ARG("--cold.after=1h");
+        argv[argc++] = ARG("--cold.interval=1s");
+        argv[argc++] = ARG("--cold.backup_interval=15s");
+        if (n->w->bucket)
+            argv[argc++] = ARG("--cold.url=dir:/simulated");
     }
     if (dist) {
         argv[argc++] = ARG("--distributor.write_id_secret=one for all distributors");
@@ -150,6 +155,7 @@ static void fill_ctx(struct node *n)
     if (n->has_disk) {
         n->ctx.log_fs = &n->disk.fs;
         n->ctx.kv = &n->disk.source;
+        n->ctx.objects = &n->objects.source;
     }
     if (w->o.mutant >= SIM_REPLICA)
         n->ctx.mutants = 1u << (w->o.mutant - SIM_REPLICA);
@@ -166,6 +172,7 @@ void node_start(struct node *n)
     vo.coord = n->coord;
     n->view = view_new_coord(&vo);
     n->site = (struct sim_site){ 0 };
+    sim_objects_init(&n->objects, n->w->bucket);
     if (n->role == &distributor_role || n->role == &querier_role)
         start_http(n);
     fill_ctx(n);
@@ -313,6 +320,7 @@ struct node *node_crash(struct node *n, bool power, enum crash_how how)
     node_cut(n, CUT_OUT | CUT_IN | CUT_COORD);
     n->crashed = true;
     n->power = power;
+    n->objects.dead = true;
     if (n->has_disk)
         n->disk.dead = true;
     if (n->site.server)
@@ -338,6 +346,9 @@ static void count_metrics(struct node *n)
         { "embertree_ingester_shards_served_total", &s->served },
         { "embertree_ingester_duplicates_total", &s->duplicates },
         { "embertree_ingester_retention_floors_moved_total", &s->retention },
+        { "embertree_cold_buckets_total", &s->cold_buckets },
+        { "embertree_cold_backups_total", &s->cold_backups },
+        { "embertree_cold_deleted_total", &s->cold_deleted },
     };
     struct str rest, line;
     struct buf text;

@@ -59,6 +59,7 @@ static const char *const names[] = {
     [SIM_SWAPPED] = "swapped",
     [SIM_SKIPPED] = "skipped",
     [SIM_HALF_SNAPSHOT] = "half-snapshot",
+    [SIM_BUCKET_FORGETS] = "bucket-forgets",
 };
 static const char *const replica_names[] = {
     "ack-before-sync",

@@ -65,6 +65,10 @@ static void world_open(struct world *w)
     w->site = coord_site_new(w->rpc.loop, w->o.seed);
     cf.no_fence = w->o.mutant == SIM_NO_FENCE;
     coord_site_faults(w->site, &cf);
+    if (prng_chance(&w->p, 0.5)) {
+        count(w)->cold_worlds++;
+        w->bucket = sim_bucket_new(w->rpc.loop, w->o.seed * 59, w->o.mutant, count(w));
+    }
     w->coord = coord_sim_new(w->site);
     vo.loop = w->rpc.loop;
     vo.coord = w->coord;
@@ -112,6 +116,7 @@ static void world_close(struct world *w)
     view_free(w->view);
     coord_free(w->coord);
     coord_site_free(w->site);
+    sim_bucket_free(w->bucket);
     rpc_bed_deinit(&w->rpc);
     vec_for (i, &w->pushes)
         xfree(w->pushes.ptr[i]);

@@ -389,6 +389,66 @@ static void a_write_under_way(struct bed *b, uint64_t i, bool inside)
     kv_batch_free(slow.moved);
 }
 
+/* Readers come while a batch that changes which rows are far away is on its way, before it is in
+ * the database and after: they do not wait for it, and see one of the two states. */
+static struct {
+    struct bed *b;
+    const struct kv_ops *ops;
+    struct model before, after;
+    size_t writes;
+} during;
+
+static void look(const struct model *m)
+{
+    struct kv_snap *snap = kv_snap_new(during.b->kv);
+
+    check_all(during.b, snap, m);
+    kv_snap_free(during.b->kv, snap);
+}
+
+static int write_while_read(struct kv *inner, const struct kv_batch *batch, bool sync,
+                            struct err *e)
+{
+    int rc;
+
+    during.writes++;
+    look(&during.before);
+    rc = during.ops->write(inner, batch, sync, e);
+    look(&during.after);
+    return rc;
+}
+
+static void test_reads_while_it_changes(void **state)
+{
+    struct bed *b = *state;
+    struct kv *inner = kv_cold_inner(b->kv);
+    struct kv_ops with = *inner->ops;
+    struct kv_batch *batch = kv_batch_new();
+    struct err e = { 0 };
+
+    prng_init(&b->rng, 3);
+    fill(b);
+    during.b = b;
+    during.ops = inner->ops;
+    during.before = during.after = b->now;
+    during.writes = 0;
+    with.write = write_while_read;
+    inner->ops = &with;
+    move_all(b);
+    assert_true(during.writes > 3);
+    struct key from = key_of(0), to = key_of(KEYS / 2); /* a rest of most parts, all of some */
+    kv_batch_del_range(batch, CF, key_str(&from), key_str(&to));
+    for (size_t i = 0; i < KEYS; i++) {
+        struct key k = key_of(i);
+        if (str_cmp(key_str(&k), key_str(&from)) >= 0 && str_cmp(key_str(&k), key_str(&to)) < 0)
+            during.after.value[i] = 0;
+    }
+    assert_int_equal(kv_write(b->kv, batch, true, &e), 0);
+    kv_batch_free(batch);
+    inner->ops = during.ops;
+    check_all(b, NULL, &during.after);
+}
+
 static void test_writes_under_way(void **state)
 {
     struct bed *b = *state;
@@ -520,6 +580,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_against_a_map, setup, teardown),
         cmocka_unit_test_setup_teardown(test_units, setup, teardown),
         cmocka_unit_test_setup_teardown(test_writes_under_way, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_reads_while_it_changes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_damage, setup, teardown),
         cmocka_unit_test_setup_teardown(test_without_a_cache, setup, teardown),
     };
