@@ -10,6 +10,7 @@
 #include "common/net/http_client.h"
 
 #include <curl/curl.h>
+#include <openssl/x509_vfy.h>
 #include <pthread.h>
 
 #include "common/base/mem.h"
@@ -235,7 +236,30 @@ static int make_headers(const struct http_client_req *r, struct curl_slist **ret
     return 0;
 }
 
-static int fail(const struct http_client *c, CURLcode code, struct err *e)
+/* What to do where we do not believe the server. */
+static const char *hint_of(const struct http_client *c, const struct http_client_tls *t,
+                           CURLcode code)
+{
+    long verify = X509_V_OK;
+
+    if (code != CURLE_PEER_FAILED_VERIFICATION)
+        return "";
+    (void)curl_easy_getinfo(c->curl, CURLINFO_SSL_VERIFYRESULT, &verify);
+    switch (verify) {
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+        return "; the server needs a new certificate, or this machine the right clock";
+    case X509_V_OK:
+    case X509_V_ERR_UNSPECIFIED: /* the name is compared by curl, before it says how the rest was */
+        return "; the address has to name the server as its certificate does";
+    default:
+        return given(t->ca_file) ? "; the file of CAs has to have the one that signed it"
+                                 : "; a CA of one's own has to be named in a file of CAs";
+    }
+}
+
+static int fail(const struct http_client *c, const struct http_client_tls *t, CURLcode code,
+                struct err *e)
 {
     const char *why = c->text[0] ? c->text : curl_easy_strerror(code);
 
@@ -246,7 +270,7 @@ static int fail(const struct http_client *c, CURLcode code, struct err *e)
     if (code == CURLE_URL_MALFORMAT || code == CURLE_UNSUPPORTED_PROTOCOL ||
         code == CURLE_SSL_CERTPROBLEM || code == CURLE_SSL_CACERT_BADFILE)
         return err_set(e, ERR_CONFIG, "%s", why);
-    return err_set(e, ERR_UNAVAILABLE, "%s", why);
+    return err_set(e, ERR_UNAVAILABLE, "%s%s", why, hint_of(c, t, code));
 }
 
 int http_client_do(struct http_client *c, const struct http_client_req *r,
@@ -275,7 +299,7 @@ int http_client_do(struct http_client *c, const struct http_client_req *r,
     c->req = NULL;
     c->reply = NULL;
     if (code != CURLE_OK && !(code == CURLE_WRITE_ERROR && ret->body_cut))
-        return fail(c, code, e);
+        return fail(c, &r->tls, code, e);
     ret->status = (int)status;
     return 0;
 }

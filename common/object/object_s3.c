@@ -221,8 +221,8 @@ static int attempt(struct s3_store *s, struct ask *a, uint64_t *ret_wait_ms, str
     req.timeout_ms = MIN(req.timeout_ms, left_ms(s));
     buf_init(&reply.body,
              reads && a->answer ? MAX(ANSWER_MAX, a->answer->max - a->answer->len) : ANSWER_MAX);
-    if (!rc)
-        rc = http_client_do(s->client, &req, &reply, e);
+    if (!rc && http_client_do(s->client, &req, &reply, e))
+        rc = err_wrap(e, "%s", s->base.where);
     *ret_wait_ms = reply.retry_after_ms;
     if (!rc && reply.status / 100 != 2)
         rc = answer_error(s, a, reply.status, buf_str(&reply.body), e);

@@ -2,7 +2,8 @@
  *
  * tool_object WHERE COMMAND ...: the object store from the command line, for tests.
  *   WHERE    a folder, or an endpoint, http://host:port (bucket and keys: S3_BUCKET, S3_KEY,
- *            S3_SECRET or S3_KEYS_FILE, S3_PREFIX, S3_REGION; path style; S3_SKEW_MS: our clock)
+ *            S3_SECRET or S3_KEYS_FILE, S3_PREFIX, S3_REGION; path style; S3_SKEW_MS: our clock;
+ *            S3_CA: file of CAs)
  *   turns NAME   by one handle: for each line of standard input NAME's size is asked, and said
  *   put NAME < bytes | get NAME FROM LEN | size NAME | list PREFIX AFTER | delete NAME
  * Exit: 0, or 1 with "ERR_X: text" on standard error.
@@ -37,6 +38,7 @@ static int open_where(const char *where, struct object_store **ret, struct err *
         .access_key = env_or("S3_KEY", ""),
         .secret_key = env_or("S3_SECRET", ""),
         .keys_file = getenv("S3_KEYS_FILE"),
+        .ca_file = getenv("S3_CA"),
         .path_style = true,
         .timeout_ms = 5000,
     };
