@@ -175,6 +175,7 @@ int ingester_open_store(const struct ingester *in, uint32_t number, size_t share
         .build_delay_ms = (uint32_t)in->conf->build_delay_ms,
         .build_pace_ms = (uint32_t)in->conf->build_pace_ms,
         .wid_horizon_ms = (uint32_t)in->conf->wid_horizon_ms,
+        .delete_guard_ms = (uint32_t)in->conf->delete_guard_ms,
         .dict_cap = { in->conf->dict_service_nodes, in->conf->dict_tenant_nodes },
         .group_drop = rollups_drop,
         .group_cookie = in->rollups,

@@ -28,6 +28,10 @@ static const struct conf_row rows[] = {
              "Raw rows sealed between two groups of writes."),
     CONF_DURATION(ST, wid_horizon_ms, "write_id_horizon", "4h", "1m", "7d",
                   "A retry is recognised for this long."),
+    CONF_DURATION(ST, delete_guard_ms, "delete_guard", "1m", "0ms", "1h",
+                  "What a delete took is refused with 503 for this long when it is pushed again, "
+                  "since it may be a copy that was under way; then it is taken as new. Longer than "
+                  "distributor.ack_timeout and the time clients wait for an answer."),
     CONF_U64(ST, reads_max, "reads_max", "1024", "1", "100000",
              "Queries running or waiting; one more is refused with 503."),
     CONF_U64(ST, reads_tenant_max, "reads_tenant_max", "512", "1", "100000",

@@ -18,6 +18,7 @@ struct ingester_conf {
     uint64_t build_pace_ms;
     uint64_t seal_rows;
     uint64_t wid_horizon_ms;
+    uint64_t delete_guard_ms;
     uint64_t reads_max, reads_tenant_max; /* running or waiting */
     uint64_t answer_bytes_max;
     uint64_t dict_service_nodes, dict_tenant_nodes; /* new ones a day */

@@ -244,15 +244,44 @@ static int step_tomb(struct store *s, struct tomb *t, size_t rows_max, struct er
     return rc ? err_wrap(e, "purge of delete %" PRIu64, t->entry) : 0;
 }
 
+/* ---- write ids of a tenant ---- */
+
+/* They stand until no copy of a push can be under way any more. *ret_left: they do. */
+static int step_wids(struct store *s, struct tomb *t, size_t rows_max, bool *ret_left,
+                     struct err *e)
+{
+    struct purge_step x = { .s = s, .t = t, .rows_left = rows_max, .b = kv_batch_new() };
+    struct tombs *all = s->tombs;
+
+    all->purge = purge_new();
+    int rc = purge_wids(&x, e);
+    *ret_left = kv_batch_count(x.b) > 0;
+    if (!rc && *ret_left)
+        rc = write_step(&x, e);
+    purge_free(all->purge);
+    all->purge = NULL;
+    kv_batch_free(x.b);
+    return rc ? err_wrap(e, "write ids of delete %" PRIu64, t->entry) : 0;
+}
+
 /* ---- what is left in files ---- */
 
 /* Ranges that were purged are compacted by another thread (store_reclaim), which takes their rows
  * away: without one, the bytes are gone. */
-static int step_reclaimed(struct store *s, struct tomb *t, struct err *e)
+static int step_reclaimed(struct store *s, struct tomb *t, size_t rows_max, bool *ret_more,
+                          struct err *e)
 {
     struct key from, to, k;
+    bool wids = false;
     struct buf row;
 
+    if (t->kind == TOMB_TENANT && tomb_guarded(s, t))
+        return 0;
+    if (t->kind == TOMB_TENANT && step_wids(s, t, rows_max, &wids, e))
+        return e->code;
+    *ret_more |= wids;
+    if (wids)
+        return 0;
     key_tomb(&from, KEY_TOMB_SPAN, t->tenant, t->entry);
     to = from;
     key_end(&to);
@@ -301,7 +330,7 @@ int store_purge(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
     }
     for (size_t i = 0; !rc && i < s->tombs->at.len; i++)
         if (s->tombs->at.ptr[i]->state == TOMB_PURGED)
-            rc = step_reclaimed(s, s->tombs->at.ptr[i], e);
+            rc = step_reclaimed(s, s->tombs->at.ptr[i], rows_max, ret_more, e);
     s->tombs->idle = !find_state(s, TOMB_PURGED);
     s->tombs->looked_ms = store_now(s);
     return rc;
@@ -373,8 +402,9 @@ static int add_dead_tenants(struct purging *p, struct kv *kv, const struct kv_sn
     for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
         struct tomb *t = tomb_new();
         rc = tomb_row_read(kv_iter_key(it), kv_iter_value(it), t, e);
-        if (!rc && t->kind == TOMB_TENANT && t->state == TOMB_PURGING)
-            vec_push(&p->at, ((struct purging_scope){ t->tenant, 0 }));
+        if (!rc && t->kind == TOMB_TENANT && t->state != TOMB_DONE)
+            vec_push(&p->at, ((struct purging_scope){ t->tenant,
+                                                      t->state == TOMB_PURGING ? 0 : UINT32_MAX }));
         tomb_free(t);
     }
     if (!rc)

@@ -72,6 +72,8 @@ NODISCARD int purge_drop_span(struct purge_step *x, uint32_t scope, const struct
 typedef int (*purge_phase)(struct purge_step *x, bool *ret_done, struct err *e);
 
 int purge_ranges(struct purge_step *x, bool *ret_done, struct err *e);
+/* Write ids of a tenant. */
+NODISCARD int purge_wids(struct purge_step *x, struct err *e);
 int purge_marks(struct purge_step *x, bool *ret_done, struct err *e);
 int purge_rows(struct purge_step *x, bool *ret_done, struct err *e);
 int purge_groups(struct purge_step *x, bool *ret_done, struct err *e);
@@ -192,7 +194,8 @@ void fix_left_drop(struct fix *f);
 struct purging_scope {
     uint32_t tenant, scope;
 };
-/* Services with rows of deletes that are not purged: scope 0 is a whole tenant. */
+/* Services with rows of deletes that are not purged: scope 0 is a whole tenant, UINT32_MAX one of
+ * which only write ids are left. */
 struct purging {
     VEC(struct purging_scope) at;
 };

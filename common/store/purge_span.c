@@ -119,9 +119,15 @@ static int drop_cf(struct purge_step *x, uint32_t scope, const struct purge_cf *
     return rc ? rc : more < 0 ? e->code : 0;
 }
 
-int purge_ranges(struct purge_step *x, bool *ret_done, struct err *e)
+int purge_wids(struct purge_step *x, struct err *e)
 {
     static const struct purge_cf wid = { KV_WID, 0 };
+
+    return drop_cf(x, 0, &wid, e);
+}
+
+int purge_ranges(struct purge_step *x, bool *ret_done, struct err *e)
+{
     const struct masks *m = &x->t->masks;
     bool tenant = x->t->kind == TOMB_TENANT;
     size_t scopes = tenant ? 1 : m->at.len, all = scopes * PURGE_CFS;
@@ -131,8 +137,6 @@ int purge_ranges(struct purge_step *x, bool *ret_done, struct err *e)
 
     for (; !rc && !x->full && at < all; at += !rc && !x->full)
         rc = drop_cf(x, tenant ? 0 : m->at.ptr[at / PURGE_CFS].scope, &PURGE_CF[at % PURGE_CFS], e);
-    if (!rc && !x->full && tenant)
-        rc = drop_cf(x, 0, &wid, e);
     put_u32be(bytes, (uint32_t)at);
     buf_reset(&x->t->cursor);
     buf_add(&x->t->cursor, bytes, sizeof(bytes));

@@ -187,23 +187,26 @@ static int find_raw(struct plan *p, const struct plan_series *r, bool *ret, stru
     return 0;
 }
 
-/* Is the write id that of something stored, and not deleted since (tomb.h)? */
+/* Is the write id that of something stored, and not deleted since (tomb.h)? ERR_BUSY: it was, but
+ * so lately that this may be a copy which was under way. */
 static int find_wid(struct plan *p, const struct store_series *in, struct str type, bool *ret,
                     struct err *e)
 {
     struct store *s = p->s;
     struct wid_row row;
-    bool forgot = false;
+    const struct tomb *by = NULL;
 
     int rc = wids_known(s->wids, p->tenant->number, in->wid, p->engine_ms, ret, &row, e);
-    if (rc || !*ret || !tombs_newer_than(s, row.entry))
+    if (!rc && !*ret)
+        return tombs_late_tenant(s, p->w->tenant, in->wid, p->engine_ms, e);
+    if (rc || !tombs_newer_than(s, row.entry))
         return rc;
     rc = stored_labels(p, &in->labels, e);
     if (!rc)
         rc = tombs_forgot(s, p->tenant->number, buf_str(&s->text), type, in->vectors[0].slot,
-                          in->vectors[in->len - 1].slot, &row, &forgot, e);
-    *ret = !forgot;
-    return rc;
+                          in->vectors[in->len - 1].slot, &row, &by, e);
+    *ret = !by;
+    return rc || !by ? rc : tombs_late(s, by, e);
 }
 
 /* The service and profile type as retention wants to know it. */

@@ -47,6 +47,7 @@ struct store_opts {
                                   built again; 0: not at all */
     bool build_all;            /* store_build makes the levels of the compactor, too */
     uint32_t wid_horizon_ms;   /* write ids are remembered this long */
+    uint32_t delete_guard_ms;  /* what was deleted is refused so long when it comes again */
     uint64_t seed;             /* of the hashes of tenants created from now on; any number */
     uint64_t hot_bytes_max;    /* memory for sums of unsealed rows; 0: all are scanned */
     uint32_t hot_members_min;  /* rows a leaf of a group must have for one; 0: 16 */

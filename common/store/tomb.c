@@ -279,6 +279,7 @@ static int remember(void *cookie, struct tomb *t, struct err *e)
 
     vec_push(&all->at, t);
     all->last = MAX(all->last, t->entry);
+    tomb_guard(s, t, true);
     if (t->state != TOMB_PURGING)
         return 0;
     all->pending++;
@@ -390,11 +391,17 @@ int tomb_selects(const struct selector *sel, const struct labels *l, struct str 
     return 1;
 }
 
+/* Not one that found nothing: it is kept for its id alone. */
+static bool tomb_took(const struct tomb *t)
+{
+    return t->kind == TOMB_TENANT || t->services;
+}
+
 /* Is all of the push, known by this row, deleted by t? */
 static int forgot(struct tomb *t, const struct labels *l, struct str profile_type, uint32_t first,
                   uint32_t last, const struct wid_row *row, struct err *e)
 {
-    if (row->entry >= t->entry || first < t->from || last >= t->to)
+    if (row->entry >= t->entry || first < t->from || last >= t->to || !tomb_took(t))
         return 0;
     if (!t->compiled && selector_compile(&t->selector, e))
         return -1;
@@ -403,22 +410,25 @@ static int forgot(struct tomb *t, const struct labels *l, struct str profile_typ
 }
 
 int tombs_forgot(struct store *s, uint32_t tenant, struct str labels, struct str profile_type,
-                 uint32_t first, uint32_t last, const struct wid_row *row, bool *ret, struct err *e)
+                 uint32_t first, uint32_t last, const struct wid_row *row, const struct tomb **ret,
+                 struct err *e)
 {
     const struct tombs *all = s->tombs;
     struct labels l;
     int yes = 0;
 
-    *ret = false;
+    *ret = NULL;
     if (row->entry >= all->last)
         return 0;
     struct arena *a = arena_new(4 * MIB);
     int rc = labels_decode(labels, a, &l, e);
-    for (size_t i = all->at.len; !rc && yes == 0 && i > 0; i--)
-        if (all->at.ptr[i - 1]->tenant == tenant)
+    for (size_t i = all->at.len; !rc && yes == 0 && i > 0; i--) {
+        *ret = all->at.ptr[i - 1];
+        if ((*ret)->tenant == tenant)
             yes = forgot(all->at.ptr[i - 1], &l, profile_type, first, last, row, e);
+    }
     arena_free(a);
-    *ret = yes > 0;
+    *ret = yes > 0 ? *ret : NULL;
     return rc ? rc : yes < 0 ? e->code : 0;
 }
 

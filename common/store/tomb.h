@@ -18,7 +18,8 @@
  * Four kinds, by what must be remembered:
  *
  *   TENANT    Its name row goes, so nobody finds it. Its number is never used again; the next push
- *             gets a new one. No mask.
+ *             gets a new one. No mask. Its write ids stand until the guard is over: it is done no
+ *             sooner.
  *   SERVICES  The same for services, `service_name` alone being matched. Their series still stand
  *             in the tenant's index, so a mask names their numbers: series of them do not exist.
  *   SERIES    The label rows of the matched series go, so no selector means them; each id is marked
@@ -34,10 +35,12 @@
  * leaves it raw while a RANGE mask covers it (masks_hold), so sealed rows under a mask are old, all
  * of them, and purging needs no comparison of ages.
  *
- * Write ids of deleted data are no duplicates. A row in `wid` says how long the seal log was when
- * the push arrived, or which entry folded it last; one that is older than an entry that deleted all
- * of the push is as good as absent (tombs_forgot). Entries are remembered for that as long as the
- * horizon. A push that was deleted in part stays a duplicate: its other part is there.
+ * Write ids of deleted data are no duplicates, but their rows stay for the horizon. A row in `wid`
+ * says how long the seal log was when the push arrived, or which entry folded it last; where an
+ * entry after that deleted all of the push (tombs_forgot), the same push again is refused during
+ * the guard of that entry (store_opts.delete_guard_ms): it may be a copy that was under way
+ * (tomb_late.c). Later it is taken as new. Entries are remembered for that as long as the horizon.
+ * A push that was deleted in part stays a duplicate: its other part is there.
  *
  * While a tomb is not purged, nobody builds, drops or moves floors of its services (tombs_block):
  * nodes would be made of what is deleted. Work given out before (compactor) is refused: it was read

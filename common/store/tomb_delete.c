@@ -27,7 +27,7 @@
 #define CHUNK_SERIES 4096
 
 struct gone_wid { /* a write id some of whose unsealed rows go */
-    uint32_t bucket, rows, had;
+    uint32_t bucket, t, had;
     uint8_t wid[16];
 };
 struct deleting {
@@ -107,7 +107,7 @@ static bool covered(const struct deleting *x, const struct member *m, uint32_t t
 
 static int take_row(struct deleting *x, struct kv_iter *it, uint32_t *taken, struct err *e)
 {
-    struct gone_wid w = { .rows = 1 };
+    struct gone_wid w = { 0 };
     struct seal_row r = { 0 };
     struct raw_row head;
     const uint8_t *wid;
@@ -131,9 +131,10 @@ static int take_row(struct deleting *x, struct kv_iter *it, uint32_t *taken, str
         return e->code;
     kv_batch_del(x->b, KV_RAW, kv_iter_key(it));
     w.bucket = head.wid_bucket;
+    w.t = r.t;
     w.had = head.wid_rows;
     memcpy(w.wid, wid, 16);
-    if (x->p->kind != TOMB_TENANT)
+    if (w.bucket >= x->s->wid_low)
         vec_push(&x->wids, w);
     ++*taken;
     return 0;
@@ -187,20 +188,28 @@ static int by_wid(const void *a, const void *b)
     const struct gone_wid *x = a, *y = b;
     int d = memcmp(x->wid, y->wid, 16);
 
-    return d ? d : x->bucket < y->bucket ? -1 : x->bucket > y->bucket;
+    if (d || x->bucket != y->bucket)
+        return d ? d : x->bucket < y->bucket ? -1 : 1;
+    return x->t < y->t ? -1 : x->t > y->t;
 }
 
-/* All unsealed rows of a push go, or some do. Its row goes when nothing of it is left; else it
- * counts them as no longer raw, and keeps saying when it came. */
+static bool same_wid(const struct gone_wid *x, const struct gone_wid *y)
+{
+    return x->bucket == y->bucket && !memcmp(x->wid, y->wid, 16);
+}
+
+/* All unsealed rows of a push go, or some do. Its row stays, for copies that are under way, and
+ * counts them as no longer raw. It says still that it came before this entry: when just, matters
+ * only where a part of the push is left. */
 static int take_wid(struct deleting *x, const struct gone_wid *w, uint32_t rows, struct err *e)
 {
-    struct wid_row row = { 0 };
+    struct wid_row row = { w->t, w->had, w->had, x->t->entry - 1 };
     char value[WID_ROW_MAX];
     struct key k;
 
     key_wid(&k, w->bucket, x->p->tenant, w->wid);
     if (x->p->kind != TOMB_RANGE || w->had == rows) {
-        kv_batch_del(x->b, KV_WID, key_str(&k));
+        kv_batch_put(x->b, KV_WID, key_str(&k), str_n(value, wid_row_put(&row, value)));
         return 0;
     }
     int rc = kv_get(x->s->kv, NULL, KV_WID, key_str(&k), &x->row, e);
@@ -225,7 +234,7 @@ static int take_wids(struct deleting *x, struct err *e)
     if (x->wids.len)
         qsort(x->wids.ptr, x->wids.len, sizeof(*x->wids.ptr), by_wid);
     for (size_t i = 0, end; !rc && i < x->wids.len; i = end) {
-        for (end = i + 1; end < x->wids.len && !by_wid(&x->wids.ptr[i], &x->wids.ptr[end]);)
+        for (end = i + 1; end < x->wids.len && same_wid(&x->wids.ptr[i], &x->wids.ptr[end]);)
             end++;
         rc = take_wid(x, &x->wids.ptr[i], (uint32_t)(end - i), e);
     }
@@ -552,6 +561,7 @@ static int enter(struct deleting *x, struct err *e)
         return rc;
     vec_push(&all->at, x->t);
     all->last = x->t->entry;
+    tomb_guard(x->s, x->t, false);
     all->deletes++;
     all->idle = false;
     if (x->t->state != TOMB_PURGING)

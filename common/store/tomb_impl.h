@@ -5,6 +5,7 @@
  *   tombs_block        builds, retention: leave this service alone
  *   tombs_hold         seal: this raw row stays raw
  *   tombs_forgot       stage: this known write id is of deleted data
+ *   tombs_late_*       stage: and may be a copy that was under way (tomb_late.c)
  *   tombs_newer_than   builds that were read before: refuse
  */
 #ifndef COMMON_STORE_TOMB_IMPL_H
@@ -22,6 +23,7 @@ struct tomb {
     enum tomb_kind kind;
     enum tomb_state state;
     int64_t created_ms, ended_ms; /* engine time */
+    uint64_t guard_until_ms;      /* monotonic: copies of what it deleted may come until then */
     uint32_t from, to;            /* slots; 0, UINT32_MAX: any */
     uint64_t services, series, raw_rows;
     struct str id, name, what; /* in the arena; `name` is the tenant's */
@@ -45,6 +47,7 @@ struct tombs {
     bool idle;                           /* the last step found nothing to do */
     int64_t looked_ms;                   /* engine time of it */
     uint64_t last;                       /* entry of the newest delete */
+    uint64_t tenants_until_ms;           /* monotonic: a tomb of a tenant has its guard; 0: none */
     uint64_t deletes, rows, bytes, anew; /* since start */
 };
 
@@ -63,10 +66,22 @@ const char *tomb_phase(const struct tomb *t);
 bool tombs_block(const struct store *s, uint32_t tenant, uint32_t scope);
 bool tombs_hold(const struct store *s, const struct member *m, uint32_t t);
 bool tombs_newer_than(const struct store *s, uint64_t applied);
-/* A write id of this row is known; `labels` canonical bytes of the series, slots of its push. */
+/* A write id of this row is known; `labels` canonical bytes of the series, slots of its push. The
+ * newest delete that took all of it; NULL: none did, it is a duplicate. */
 NODISCARD int tombs_forgot(struct store *s, uint32_t tenant, struct str labels,
                            struct str profile_type, uint32_t first, uint32_t last,
-                           const struct wid_row *row, bool *ret, struct err *e);
+                           const struct wid_row *row, const struct tomb **ret, struct err *e);
+
+/* ---- copies that were under way: tomb_late.c ---- */
+
+/* Begins the guard of a delete that is new, or was found when the database was opened. */
+void tomb_guard(struct store *s, struct tomb *t, bool found);
+bool tomb_guarded(const struct store *s, const struct tomb *t);
+/* ERR_BUSY: t took the push, and copies of it may still come. */
+NODISCARD int tombs_late(const struct store *s, const struct tomb *t, struct err *e);
+/* ERR_BUSY: a tenant of this name that was deleted lately had the write id. */
+NODISCARD int tombs_late_tenant(struct store *s, struct str tenant, const uint8_t wid[16],
+                                int64_t engine_ms, struct err *e);
 /* Does the selector mean a series of these labels and type? 1, 0, -1. */
 int tomb_selects(const struct selector *sel, const struct labels *l, struct str profile_type,
                  struct err *e);

@@ -5,8 +5,11 @@ gone from the files, too. What comes after a delete stays.
 SEED=n repeats a run.
 """
 import os
+import pathlib
 import random
+import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -15,6 +18,7 @@ import cluster
 SEED = int(os.environ.get("SEED", str(time.time_ns() % 10**9)))
 TICK = 10_000_000  # nanoseconds of one sample at the default 100 Hz
 FAST = ["--ingester.seal-delay=0ms", "--selfprof.enabled=false"]
+AT_ONCE = "--ingester.delete-guard=0ms"  # the same again is new at once
 
 
 def delete(server, tenant=None, **query):
@@ -108,7 +112,7 @@ def test_bad_requests():
         assert reply.status == 200 and reply.json()["kind"] == "nothing", reply
 
 
-def test_all_kinds(make=lambda: cluster.AllInOne(*FAST)):
+def test_all_kinds(make=lambda: cluster.AllInOne(AT_ONCE, *FAST)):
     with make() as server:
         now = int(time.time()) // 60 * 60
         fill(server, now)
@@ -153,12 +157,12 @@ def test_all_kinds(make=lambda: cluster.AllInOne(*FAST)):
 
 
 def test_four_processes():
-    test_all_kinds(lambda: cluster.FourProcesses(*FAST[1:], ingester=FAST[:1]))
+    test_all_kinds(lambda: cluster.FourProcesses(*FAST[1:], ingester=[AT_ONCE, FAST[0]]))
 
 
 def test_tenants():
     """One tenant goes, with all it has; the other does not notice; the name can be used again."""
-    with cluster.AllInOne("--tenancy.multi=true", *FAST) as server:
+    with cluster.AllInOne("--tenancy.multi=true", AT_ONCE, *FAST) as server:
         now = int(time.time()) // 60 * 60
         for tenant in ("acme", "other"):
             push(server, "api", "a", tenant, 3, now - 90, key="k", tenant=tenant)
@@ -175,6 +179,61 @@ def test_tenants():
         assert deletes(server, "acme")[0]["state"] == "done"
         assert total(server, tenant="acme") == {"new": 5}
         assert total(server, tenant="other") == {"other": 3}
+
+
+def test_same_again():
+    """What was deleted and comes again may be a late copy: it is refused, also after kill -9, and says
+    for how long; then it is taken, once. So is the import of a file, which waits. What was not
+    deleted, and what is new, is taken all the while."""
+    with cluster.AllInOne("--tenancy.multi=true", "--ingester.delete-guard=4s", *FAST) as server, \
+            tempfile.TemporaryDirectory() as tmp:
+        now = int(time.time()) // 60 * 60
+        old = pathlib.Path(tmp) / "old.txt"
+        old.write_text("root;old 11\n")
+        command = [str(cluster.BIN / "embertree"), "import", "--name=old.cpu", "--tenant=acme",
+                   f"--url=http://127.0.0.1:{server.writer.port}", f"--from={now - 600}", str(old)]
+        imported = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert imported.returncode == 0, imported
+        push(server, "api", "a", "api", 3, now - 90, key="k", tenant="acme")
+        push(server, "db", "a", "db", 5, now - 90, key="k", tenant="acme")
+        text = '{service_name=~"api|old"}'
+        assert delete(server, tenant="acme", query=text, confirm=text).status == 200
+        assert total(server, tenant="acme") == {"db": 5}
+        for _ in range(2):
+            began = time.monotonic()
+            reply = server.ingest("root;api 3\n", name="api.cpu{pod=a}", from_=now - 90,
+                                  until=now - 89,
+                                  headers={"Idempotency-Key": "k", "X-Scope-OrgID": "acme"})
+            assert reply.status == 503 and b"has been deleted" in reply.body, reply
+            push(server, "db", "a", "db", 5, now - 90, key="k", tenant="acme")
+            push(server, "api", "a", "new", 7, now - 90, key="new", tenant="acme")
+            assert total(server, tenant="acme") == {"db": 5, "new": 7}
+            server.process.kill()
+            server.process.start()
+        imported = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert imported.returncode == 0, imported
+        assert time.monotonic() - began >= 4 or "deleted" not in imported.stderr, imported
+        assert total(server, tenant="acme") == {"db": 5, "new": 7, "old": 11}
+        push(server, "api", "a", "api", 3, now - 90, key="k", tenant="acme")
+        push(server, "api", "a", "api", 3, now - 90, key="k", tenant="acme")
+        assert total(server, tenant="acme") == {"db": 5, "new": 7, "old": 11, "api": 3}
+
+        # The same of a whole tenant, whose write ids go last.
+        assert delete(server, tenant="acme", all="1", confirm="acme").status == 200
+        reply = server.ingest("root;api 3\n", name="api.cpu{pod=a}", from_=now - 90, until=now - 89,
+                              headers={"Idempotency-Key": "k", "X-Scope-OrgID": "acme"})
+        assert reply.status == 503 and b"has been deleted" in reply.body, reply
+        push(server, "api", "a", "api", 9, now - 90, key="else", tenant="acme")
+        assert total(server, tenant="acme") == {"api": 9}
+        until = time.monotonic() + 60
+        while deletes(server, "acme")[0]["state"] != "done" and time.monotonic() < until:
+            time.sleep(0.2)
+        push(server, "api", "a", "api", 3, now - 90, key="k", tenant="acme")
+        assert total(server, tenant="acme") == {"api": 12}
+        assert server.process.stop() == 0
+        fsck = subprocess.run([str(cluster.BIN / "embertree"), "fsck", "--quiet",
+                               str(server.process.folder / "data")], capture_output=True, text=True)
+        assert fsck.returncode == 0, fsck
 
 
 def test_kill():
@@ -220,4 +279,5 @@ def test_kill():
 
 
 if __name__ == "__main__":
-    cluster.main([test_bad_requests, test_all_kinds, test_four_processes, test_tenants, test_kill])
+    cluster.main([test_bad_requests, test_all_kinds, test_four_processes, test_tenants,
+                  test_same_again, test_kill])

@@ -3,8 +3,9 @@
  * Deletes of all kinds beside the slow obvious engine (tests/lib/store_model.h): between pushes,
  * seals, builds, jobs of a compactor that lie about, held views, restarts, power cuts and writes
  * that fail; purged in steps of few rows, or much later, or cut off in the middle. At any moment an
- * answer is the model's; what was deleted and is pushed again is stored again, what was not deleted
- * is a duplicate; and in the end no key names what is gone.
+ * answer is the model's; what was deleted and is pushed again is refused while copies of it may be
+ * under way, then stored again, what was not deleted is a duplicate; and in the end no key names
+ * what is gone.
  * SEED=n repeats one; SEEDS=n runs more of them.
  */
 #include <setjmp.h>
@@ -33,7 +34,12 @@ struct flight { /* a batch that is staged, not committed */
 struct pushed {           /* everything that was ever stored */
     struct model_push *p; /* as it was pushed */
     bool known;           /* its write id: not all of it was deleted at once */
+    bool buried;          /* it was deleted with its tenant */
+    uint64_t until_ms;    /* if it is not known: it is refused */
+    uint64_t perhaps_ms;  /* or may be: nobody says when the write ids of a tenant go */
+    int64_t created_ms;   /* engine time of the delete */
 };
+enum again { AGAIN_FRESH, AGAIN_KNOWN, AGAIN_LATE, AGAIN_PERHAPS };
 struct gone { /* a number that no key may name when it is purged */
     uint32_t tenant, scope;
     uint64_t series;
@@ -53,6 +59,10 @@ struct run {
     uint32_t ids;
     struct steps_held *held; /* NULL: none */
 };
+
+static struct {
+    uint64_t late, anew; /* requests that were refused; pushes that were stored again */
+} counts;
 
 static uint32_t below(struct run *r, uint32_t n)
 {
@@ -106,19 +116,55 @@ static bool in_flight(struct run *r, const struct model_push *p)
     return false;
 }
 
+static uint64_t mono_ms(struct run *r)
+{
+    return clock_mono_ms(&r->bed.clock.clock);
+}
+
+static enum again again(struct run *r, const struct model_push *p)
+{
+    const struct pushed *was = find_pushed(r, p);
+
+    if (in_flight(r, p) || (was && was->known))
+        return AGAIN_KNOWN;
+    if (was && mono_ms(r) < was->until_ms)
+        return AGAIN_LATE;
+    return was && mono_ms(r) < was->perhaps_ms ? AGAIN_PERHAPS : AGAIN_FRESH;
+}
+
+/* False: it was refused as a whole, rightly. */
+static bool try_stage(struct run *r, struct flight *f, struct model_request *q,
+                      struct store_result *ret)
+{
+    bool late = false, perhaps = false;
+    struct stacks st;
+    struct err e;
+
+    vec_for (i, &q->pushes) {
+        late |= again(r, &q->pushes.ptr[i]) == AGAIN_LATE;
+        perhaps |= again(r, &q->pushes.ptr[i]) == AGAIN_PERHAPS;
+    }
+    stacks_init(&st, 64 * MIB, prng_u64(&r->w.prng));
+    int rc = steps_try_stage(&r->bed, f->b, &r->w, q, &st, ret, &e);
+    stacks_deinit(&st);
+    if (late && rc != ERR_BUSY)
+        fail_msg("a copy of what was deleted is taken: %d", rc);
+    if (rc && !(rc == ERR_BUSY && (late || perhaps)))
+        fail_msg("stage: %s", e.text);
+    counts.late += late;
+    return !rc;
+}
+
 /* Stages the request; those of its pushes that must be stored are, the others are duplicates. */
 static void stage(struct run *r, struct flight *f, struct model_request *q)
 {
     struct store_result got = { 0 };
     uint32_t fresh = 0;
 
-    vec_for (i, &q->pushes) {
-        struct pushed *was = find_pushed(r, &q->pushes.ptr[i]);
-        if ((was && was->known) || in_flight(r, &q->pushes.ptr[i]))
-            continue;
-        fresh++;
-    }
-    steps_stage(&r->bed, f->b, &r->w, q, prng_u64(&r->w.prng), &got);
+    vec_for (i, &q->pushes)
+        fresh += again(r, &q->pushes.ptr[i]) != AGAIN_KNOWN;
+    if (!try_stage(r, f, q, &got))
+        return;
     assert_int_equal(got.stored, fresh);
     assert_int_equal(got.stored + got.duplicates, q->pushes.len);
     vec_for (i, &q->pushes) {
@@ -147,10 +193,12 @@ static void committed(struct run *r, struct model_push *p)
 {
     struct pushed *was = find_pushed(r, p);
 
-    if (was)
-        was->known = true;
-    else
-        vec_push(&r->pushed, ((struct pushed){ p, true }));
+    if (was) {
+        counts.anew++;
+        *was = (struct pushed){ .p = was->p, .known = true };
+    } else {
+        vec_push(&r->pushed, ((struct pushed){ .p = p, .known = true }));
+    }
     vec_push(&r->m.pushes, *p);
 }
 
@@ -196,9 +244,21 @@ static bool named(struct run *r, const struct model_push *p, struct str tenant,
     return yes > 0;
 }
 
+/* All of the push is deleted, now or before: that delete has a guard. What went with its tenant is
+ * none of the tenant that has the name now. */
+static void bury(struct run *r, struct pushed *p, const struct tomb *t)
+{
+    if (p->buried || (t->kind != TOMB_TENANT && !t->services))
+        return;
+    p->known = false;
+    p->buried = t->kind == TOMB_TENANT;
+    p->until_ms = mono_ms(r) + r->bed.o.delete_guard_ms;
+    p->created_ms = t->created_ms;
+}
+
 /* The model without them; its lists of before stay, for views. */
 static void model_delete(struct run *r, struct str tenant, const struct selector *s, uint32_t from,
-                         uint32_t to)
+                         uint32_t to, const struct tomb *t)
 {
     struct model now = { .w = r->m.w, .floors = r->m.floors };
 
@@ -225,7 +285,7 @@ static void model_delete(struct run *r, struct str tenant, const struct selector
         size_t n = p->p->vectors.len;
         if (named(r, p->p, tenant, s) && p->p->vectors.ptr[0].slot >= from &&
             p->p->vectors.ptr[n - 1].slot < to)
-            p->known = false;
+            bury(r, p, t);
     }
 }
 
@@ -291,10 +351,13 @@ static void step_delete(struct run *r)
         goto out;
     if (rc)
         fail_msg("delete: %s", e.text);
+    const struct tomb *t = r->bed.s->tombs->at.ptr[r->bed.s->tombs->at.len - 1];
     model_delete(r, q.tenant, &s, got.from_ms ? slot_of_ms(got.from_ms) : 0,
-                 got.to_ms ? slot_of_ms(got.to_ms) : UINT32_MAX);
+                 got.to_ms ? slot_of_ms(got.to_ms) : UINT32_MAX, t);
     if (!got.repeated)
-        note_gone(r, r->bed.s->tombs->at.ptr[r->bed.s->tombs->at.len - 1]);
+        note_gone(r, t);
+    for (uint32_t i = below(r, 4); i > 0; i--) /* copies that were under way */
+        step_again(r);
 out:
     selector_deinit(&s);
     arena_free(a);
@@ -449,6 +512,16 @@ static void reopen(struct run *r, enum kv_mem_crash how, uint64_t keep)
     drop_view(r);
     drop_held(r);
     store_bed_reopen(&r->bed, how, keep);
+    vec_for (i, &r->pushed) {
+        struct pushed *p = &r->pushed.ptr[i];
+        uint64_t until = mono_ms(r) + r->bed.o.delete_guard_ms;
+        if (p->known || p->created_ms < store_now(r->bed.s) - 3600000)
+            p->until_ms = p->perhaps_ms = 0;
+        else if (p->buried && mono_ms(r) >= p->until_ms)
+            p->perhaps_ms = until;
+        else
+            p->until_ms = until;
+    }
 }
 
 static void step_crash(struct run *r)
@@ -497,6 +570,7 @@ static void finish(struct run *r)
     step_crash(r);
     for (int i = 0; i < 10; i++)
         step_ask(r);
+    clock_fake_advance(&r->bed.clock, r->bed.o.delete_guard_ms);
     tomb_bed_purge(&r->bed, 1 + below(r, 100));
     vec_for (i, &r->gone) {
         const struct gone *g = &r->gone.ptr[i];
@@ -532,6 +606,7 @@ static void run_seed(uint64_t seed)
         .hot_bytes_max = chance(r, 0.5) ? 0 : 10 * MIB,
         .hot_members_min = 1 + below(r, 3),
         .wid_horizon_ms = UINT32_MAX / 2, /* retries come at any time */
+        .delete_guard_ms = chance(r, 0.2) ? 0 : 1000 + below(r, chance(r, 0.5) ? 60000 : 600000),
         .seed = prng_u64(&r->w.prng),
         .epoch_nodes_max = chance(r, 0.5) ? 1 + below(r, 60) : 0,
         .hash_bits = chance(r, 0.5) ? 0 : 1 + below(r, 8),
@@ -568,7 +643,11 @@ static void run_seed(uint64_t seed)
 static void test_model(void **state)
 {
     (void)state;
-    (void)steps_seeds(run_seed, SEEDS);
+    uint64_t ran = steps_seeds(run_seed, SEEDS);
+
+    print_message("%" PRIu64 " requests refused, %" PRIu64 " pushes stored again\n", counts.late,
+                  counts.anew);
+    assert_true(ran < SEEDS || (counts.late > 0 && counts.anew > 0));
 }
 
 int main(void)
