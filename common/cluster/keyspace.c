@@ -10,6 +10,8 @@
 #include "common/base/json.h"
 #include "common/net/json_in.h"
 
+#define METHODS_UNTOLD 21 /* of the last build that did not say it: below RPC_RELAY */
+
 int key_prefix_check(struct str prefix, struct err *e)
 {
     bool ok = prefix.len > 1 && prefix.len <= KEY_PREFIX_MAX && prefix.ptr[0] == '/' &&
@@ -130,6 +132,8 @@ void live_write(const struct live *l, struct buf *out)
     json_cstr(&j, l->addr);
     json_key(&j, "zone");
     json_cstr(&j, l->zone);
+    json_key(&j, "methods");
+    json_u64(&j, l->methods);
     json_obj_end(&j);
 }
 
@@ -144,6 +148,21 @@ static int take(const struct json_val *root, const char *key, char *to, size_t s
         return err_set(e, ERR_LIMIT, "%s has %zu bytes, at most %zu", key, s.len, size - 1);
     if (s.len)
         memcpy(to, s.ptr, s.len);
+    return 0;
+}
+
+/* Methods are numbered, and never taken back: how many there are says which. */
+static int take_methods(const struct json_val *root, uint32_t *ret, struct err *e)
+{
+    const struct json_val *v = json_get(root, "methods", NULL);
+    int64_t n = METHODS_UNTOLD;
+    int code = v ? json_take_i64(v, "methods", &n, e) : 0;
+
+    if (code)
+        return code;
+    if (n < 0 || n > UINT32_MAX)
+        return err_set(e, ERR_INPUT, "methods: %" PRId64 " of them", n);
+    *ret = (uint32_t)n;
     return 0;
 }
 
@@ -182,6 +201,8 @@ int live_parse(struct str text, struct live *ret, struct err *e)
         code = take(json_root(doc), "addr", l.addr, sizeof(l.addr), e);
     if (!code)
         code = take(json_root(doc), "zone", l.zone, sizeof(l.zone), e);
+    if (!code)
+        code = take_methods(json_root(doc), &l.methods, e);
     json_doc_free(doc);
     if (!code)
         *ret = l;

@@ -51,6 +51,7 @@ struct live {
     uint64_t id; /* of the node's data folder: tells a restart from another node of this name */
     char addr[RPC_ADDR_MAX + 1];
     char zone[ZONE_MAX + 1];
+    uint32_t methods; /* rpc methods of its build: RPC_METHODS; a build that does not say: 21 */
 };
 void live_write(const struct live *l, struct buf *out);
 NODISCARD int live_parse(struct str text, struct live *ret, struct err *e);

@@ -21,6 +21,7 @@
 
 #include "common/base/mem.h"
 #include "common/cluster/keyspace.h"
+#include "common/rpc/rpc.h"
 
 #define RETRY_MS     300
 #define REPORT_MS    1000
@@ -276,7 +277,7 @@ void member_report(struct member *m, const struct progress *p)
 struct member *member_new(const struct member_opts *o)
 {
     struct member *m = XNEW(struct member);
-    struct live me = { .id = o->id };
+    struct live me = { .id = o->id, .methods = RPC_METHODS };
 
     CHECK(node_name_ok(str_c(o->name)) && o->ttl_ms > 0);
     m->o = *o;

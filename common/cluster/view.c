@@ -242,7 +242,8 @@ static void tell(const struct view_peer *p, struct view_node *ret)
                                .state = p->state,
                                .live = p->live,
                                .mapped = p->mapped,
-                               .gone_ms = p->gone_ms };
+                               .gone_ms = p->gone_ms,
+                               .methods = p->methods };
 }
 
 void view_node(const struct view *v, size_t i, struct view_node *ret)

@@ -39,6 +39,7 @@ struct view_node {
     bool live;
     bool mapped;      /* false: it lives, but is not in the map yet */
     uint64_t gone_ms; /* monotonic: when it was seen to go; 0: it lives, or went before we began */
+    uint32_t methods; /* its build knows rpc methods below this; 0: not known */
 };
 
 /* Node names are "ingester-0", ... in the order of the list. */

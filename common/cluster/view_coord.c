@@ -116,6 +116,7 @@ static void peers_make(struct view_feed *f)
         p->live = true;
         memcpy(p->addr, l->live.addr, sizeof(p->addr)); /* it may have moved */
         memcpy(p->zone, l->live.zone, sizeof(p->zone));
+        p->methods = l->live.methods;
     }
     if (v->peers.len)
         qsort(v->peers.ptr, v->peers.len, sizeof(*v->peers.ptr), peer_order);

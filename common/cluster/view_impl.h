@@ -23,6 +23,7 @@ struct view_peer { /* one node */
     enum map_state state;
     bool live, mapped;
     uint64_t gone_ms; /* as in view_node */
+    uint32_t methods;
 };
 struct view_watcher {
     void (*fn)(void *cookie);

@@ -8,9 +8,9 @@
  *        └─> more ──> race_more ──> leg 1: the other way; as leg 0
  *
  * Who reached the end first ends the race; the other leg is canceled. Each leg tells what it learnt
- * of its way (ways.c). A leg that goes round and is not understood there (an older build), or finds
- * no leader there, says nothing of the call: it counts as ERR_UNAVAILABLE, and the caller goes on
- * as if there were no such way.
+ * of its way (ways.c). A leg that goes round and is not understood there (an older build, which is
+ * known where the coordination service was heard), or finds no leader there, says nothing of the
+ * call: it counts as ERR_UNAVAILABLE, and the caller goes on as if there were no such way.
  */
 #include "common/role/race.h"
 

@@ -154,18 +154,20 @@ void route_failed(struct route *r, size_t target)
 
 /* ---- going round ---------------------------------------------------------------------------- */
 
-/* Would this one pass a call on? A stranger is greeted, and can be asked next time. */
-static struct rpc_peer *helps(struct route *r, const char *addr, const char *leader,
+/* Would this one pass a call on? A stranger is greeted, and can be asked next time. Who is known to
+ * be of a build before RPC_RELAY is not asked; who may be is (it refuses then, and is left alone for
+ * a while: race.c). */
+static struct rpc_peer *helps(struct route *r, const struct view_node *n, const char *leader,
                               const struct way *but, struct way **ret_way)
 {
     uint64_t now_ns = clock_mono_ns(loop_clock(r->o.loop));
     struct rpc_peer *p;
     struct err e;
 
-    if (!addr[0] || strcmp(addr, leader) == 0 || rpc_peer_get(r->o.node, addr, &p, &e) ||
-        !rpc_peer_up(p))
+    if (!n->addr[0] || strcmp(n->addr, leader) == 0 || (n->methods && n->methods <= RPC_RELAY) ||
+        rpc_peer_get(r->o.node, n->addr, &p, &e) || !rpc_peer_up(p))
         return NULL;
-    *ret_way = ways_at(r->ways, addr);
+    *ret_way = ways_at(r->ways, n->addr);
     return *ret_way == but || now_ns < (*ret_way)->no_help_ns ? NULL : p;
 }
 
@@ -183,10 +185,10 @@ struct rpc_peer *route_helper(struct route *r, size_t target, const struct way *
         return NULL;
     for (size_t i = 0; !p && i < s.members_len; i++)
         if (view_node_find(r->o.view, s.members[(turn + i) % s.members_len], &n))
-            p = helps(r, n.addr, s.leader_addr, but, ret_way);
+            p = helps(r, &n, s.leader_addr, but, ret_way);
     for (size_t i = 0; !p && s.members_len < 2 && i < MIN(nodes, (size_t)STRANGERS_MAX); i++) {
         view_node(r->o.view, (turn + i) % nodes, &n);
-        p = helps(r, n.addr, s.leader_addr, but, ret_way);
+        p = helps(r, &n, s.leader_addr, but, ret_way);
     }
     if (!p)
         *ret_way = NULL;

@@ -111,6 +111,7 @@ static void fuzz_live(struct str bytes)
     buf_init(&out, 4 * KIB);
     live_write(&l, &out);
     CHECK(live_parse(buf_str(&out), &back, &e) == 0 && l.id == back.id);
+    CHECK(l.methods == back.methods);
     buf_deinit(&out);
 }
 

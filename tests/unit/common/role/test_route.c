@@ -13,7 +13,7 @@
 
 #include "common/cluster/coord_sim.h"
 #include "common/cluster/keyspace.h"
-#include "common/role/route.h"
+#include "common/role/route_impl.h"
 #include "tests/lib/rpc_bed.h"
 
 #define PREFIX STR("/t")
@@ -56,10 +56,10 @@ static void serve(void *cookie, struct rpc_call *call, struct str payload)
     rpc_reply(call, &out);
 }
 
-static void put_live(struct bed *b, const struct node *n)
+static void put_live_of(struct bed *b, const struct node *n, uint32_t methods)
 {
     struct coord_key key = key_live(PREFIX, n->name);
-    struct live l = { .id = 1 };
+    struct live l = { .id = 1, .methods = methods };
     struct buf text;
 
     (void)snprintf(l.addr, sizeof(l.addr), "%s", n->addr);
@@ -67,6 +67,22 @@ static void put_live(struct bed *b, const struct node *n)
     live_write(&l, &text);
     coord_site_put(b->site, key_str(&key), buf_str(&text));
     buf_deinit(&text);
+}
+
+static void put_live(struct bed *b, const struct node *n)
+{
+    put_live_of(b, n, RPC_METHODS);
+}
+
+/* As a build before RPC_RELAY wrote it. */
+static void put_live_untold(struct bed *b, const struct node *n)
+{
+    struct coord_key key = key_live(PREFIX, n->name);
+    char text[256];
+
+    (void)snprintf(text, sizeof(text),
+                   "{\"id\":\"0000000000000001\",\"addr\":\"%s\",\"zone\":\"\"}", n->addr);
+    coord_site_put(b->site, key_str(&key), str_c(text));
 }
 
 static void put_map(struct bed *b)
@@ -197,6 +213,39 @@ static void test_follows_the_leader(void **state)
     bed_close(&b);
 }
 
+/* While versions are mixed: a call goes round by those only that know how, and by somebody as soon
+ * as he does. */
+static void test_who_may_help(void **state)
+{
+    struct way *way;
+    struct bed b;
+
+    (void)state;
+    bed_open(&b);
+    put_map(&b);
+    put_leader(&b, 0, 1, "a");
+    put_live(&b, &b.nodes[0]);
+    put_live_untold(&b, &b.nodes[1]);
+    rpc_bed_sleep(&b.rpc, 500);
+    for (int i = 0; i < 3; i++) { /* a stranger is greeted first: asked again */
+        assert_null(route_helper(b.route, 0, NULL, &way));
+        rpc_bed_sleep(&b.rpc, 200);
+    }
+    put_live(&b, &b.nodes[1]); /* it was upgraded */
+    rpc_bed_sleep(&b.rpc, 200);
+    (void)route_helper(b.route, 0, NULL, &way);
+    rpc_bed_sleep(&b.rpc, 500);
+    assert_non_null(route_helper(b.route, 0, NULL, &way));
+    assert_string_equal(way->addr, b.nodes[1].addr);
+    put_live_of(&b, &b.nodes[1], RPC_RELAY); /* and back: the first number that it does not know */
+    rpc_bed_sleep(&b.rpc, 200);
+    assert_null(route_helper(b.route, 0, NULL, &way));
+    put_live_of(&b, &b.nodes[1], 0); /* nobody knows: it may */
+    rpc_bed_sleep(&b.rpc, 200);
+    assert_non_null(route_helper(b.route, 0, NULL, &way));
+    bed_close(&b);
+}
+
 static void test_ends(void **state)
 {
     struct bed b;
@@ -258,6 +307,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_follows_the_leader),
+        cmocka_unit_test(test_who_may_help),
         cmocka_unit_test(test_ends),
         cmocka_unit_test(test_patience),
     };
