@@ -155,8 +155,8 @@ void route_failed(struct route *r, size_t target)
 /* ---- going round ---------------------------------------------------------------------------- */
 
 /* Would this one pass a call on? A stranger is greeted, and can be asked next time. Who is known to
- * be of a build before RPC_RELAY is not asked; who may be is (it refuses then, and is left alone for
- * a while: race.c). */
+ * be of a build before RPC_RELAY is not asked; who may be is: it refuses then, and is left alone
+ * for a while (race.c). */
 static struct rpc_peer *helps(struct route *r, const struct view_node *n, const char *leader,
                               const struct way *but, struct way **ret_way)
 {
