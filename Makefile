@@ -248,7 +248,7 @@ $(FUZZ): all_LDFLAGS += -fsanitize=fuzzer
 $(FUZZ): %: %.c.o $(TESTLIB) $(ARCHIVES)
 	$(call link,$^)
 
-# C++ only where a library has no C interface for what must be (common/store/rocks_quiet.cc).
+# C++ only where a library has no C interface for what must be (common/store/rocks_*.cc).
 CXX_OF    = $(if $(findstring clang,$(CC)),$(CC:clang%=clang++%),$(CC:gcc%=g++%))
 CXX_WARN  = -Wall -Wextra -Wpedantic -Wshadow $(if $(WERROR),-Werror)
 $(O)/%.cc.o: %.cc $(O)/flags

@@ -26,6 +26,7 @@
 #include "common/role/memory.h"
 #include "common/role/relay.h"
 #include "ingester/busy.h"
+#include "ingester/division.h"
 #include "ingester/ledger.h"
 #include "ingester/placed.h"
 #include "ingester/recover.h"
@@ -151,6 +152,7 @@ int ingester_open_kv(const struct ingester *in, uint32_t number, size_t shares, 
         .dir = dir,
         .block_cache_bytes = memory_share(ctx->memory_limit, MEMORY_CACHE) / shares,
         .memtable_bytes = memory_share(ctx->memory_limit, MEMORY_MEMTABLES) / shares,
+        .pool = division_pool(in->division),
     };
 
     if (snprintf(dir, sizeof(dir), "%s/shard-%" PRIu32, ctx->data_dir, number) >= PATH_MAX)
@@ -168,7 +170,6 @@ int ingester_open_store(const struct ingester *in, uint32_t number, size_t share
         .clock = ctx->env->clock,
         .shard = number,
         .dict_bytes_max = memory_share(ctx->memory_limit, MEMORY_DICTS) / shares,
-        .cache_bytes = memory_share(ctx->memory_limit, MEMORY_CACHE) / shares,
         .hot_bytes_max = memory_share(ctx->memory_limit, MEMORY_HOT) / shares,
         .names_bytes_max = memory_share(ctx->memory_limit, MEMORY_NAMES) / shares,
         .seal_delay_ms = (uint32_t)in->conf->seal_delay_ms,
@@ -268,6 +269,7 @@ void ingester_start_shard(struct ingester *in, uint32_t number, struct store *st
 
     retention_open_shard(in, number, store);
     shards_open(in->shards, shard_new(&o));
+    division_now(in->division);
 }
 
 static void start_shards(struct ingester *in)
@@ -279,8 +281,6 @@ static void start_shards(struct ingester *in)
     in->shards = shards_new(&o);
 }
 
-/* ---- memory ---- */
-
 /* All zero where no shard is served. */
 static const struct shard_state *state_of(const struct ingester *in, size_t place)
 {
@@ -288,78 +288,6 @@ static const struct shard_state *state_of(const struct ingester *in, size_t plac
     const struct shard *s = shards_at(in->shards, place);
 
     return s ? shard_state(s) : &none;
-}
-
-static uint64_t used_memtables(void *cookie)
-{
-    const struct ingester *in = cookie;
-    uint64_t n = 0;
-
-    for (size_t i = 0; i < shards_len(in->shards); i++)
-        n += state_of(in, i)->stats.kv.memtable_bytes;
-    return n;
-}
-
-static uint64_t used_cache(void *cookie)
-{
-    const struct ingester *in = cookie;
-    uint64_t n = 0;
-
-    for (size_t i = 0; i < shards_len(in->shards); i++)
-        n += state_of(in, i)->stats.kv.cache_bytes;
-    return n;
-}
-
-static uint64_t used_dicts(void *cookie)
-{
-    const struct ingester *in = cookie;
-    uint64_t n = 0;
-
-    for (size_t i = 0; i < shards_len(in->shards); i++)
-        n += state_of(in, i)->stats.dict_bytes;
-    return n;
-}
-
-static uint64_t used_names(void *cookie)
-{
-    const struct ingester *in = cookie;
-    uint64_t n = 0;
-
-    for (size_t i = 0; i < shards_len(in->shards); i++)
-        n += state_of(in, i)->stats.names_bytes;
-    return n;
-}
-
-static uint64_t used_hot(void *cookie)
-{
-    const struct ingester *in = cookie;
-    uint64_t n = 0;
-
-    for (size_t i = 0; i < shards_len(in->shards); i++)
-        n += state_of(in, i)->stats.hot_bytes;
-    return n;
-}
-
-static void shrink_caches(void *cookie, unsigned percent)
-{
-    const struct ingester *in = cookie;
-
-    for (size_t i = 0; i < shards_len(in->shards); i++)
-        if (shards_at(in->shards, i))
-            store_shrink(shard_store(shards_at(in->shards, i)), percent);
-}
-
-static void watch_memory(struct ingester *in)
-{
-    struct memory *m = in->ctx->memory;
-
-    memory_watch(m, MEMORY_MEMTABLES, used_memtables, in);
-    memory_watch(m, MEMORY_CACHE, used_cache, in);
-    memory_watch(m, MEMORY_DICTS, used_dicts, in);
-    memory_watch(m, MEMORY_NAMES, used_names, in);
-    memory_watch(m, MEMORY_HOT, used_hot, in);
-    memory_watch_budget(m, MEMORY_WRITES, &in->write_bytes);
-    memory_on_shrink(m, shrink_caches, in);
 }
 
 static void on_status(void *cookie, struct rpc_call *call, struct str payload)
@@ -398,7 +326,7 @@ static void ingester_free(void *self)
     if (!in)
         return;
     CHECK(in->magic == INGESTER_MAGIC);
-    memory_forget(in->ctx->memory, in);
+    division_stop(in->division);
     memory_forget(in->ctx->memory, &in->write_bytes);
     replicas_free(in->replicas);
     rpc_node_free(in->node);
@@ -417,6 +345,7 @@ static void ingester_free(void *self)
     disk_free(in->disk);
     placed_free(in->placed);
     busy_free(in->busy);
+    division_free(in->division);
     in->magic = 0;
     xfree(in);
 }
@@ -463,6 +392,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     in->conf = conf_get(ctx->conf, &ingester_options);
     in->exemplars = conf_get(ctx->conf, &exemplar_options);
     ingester_metrics_init(&in->metrics, ctx->metrics);
+    in->division = division_new(in);
     budget_init(&in->write_bytes, memory_share(ctx->memory_limit, MEMORY_WRITES));
     in->moves = !view_ready(ctx->view) || !view_shard(ctx->view, 0, &first) || first.term > 0;
     code = check_conf(in, e);
@@ -494,7 +424,8 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     in->scrubber = scrubber_new(in);
     in->auditor = auditor_new(in);
     tier_begin(in->tier);
-    watch_memory(in);
+    memory_watch_budget(ctx->memory, MEMORY_WRITES, &in->write_bytes);
+    division_start(in->division);
     rpc_write_serve(in);
     rpc_read_serve(in);
     rpc_build_serve(in);

@@ -31,6 +31,7 @@
 #include "common/repl/kv_repl.h"
 #include "common/role/memory.h"
 #include "ingester/aside.h"
+#include "ingester/division.h"
 #include "ingester/replicas_impl.h"
 #include "ingester/rpc_build.h"
 
@@ -252,6 +253,7 @@ static void on_closed(void *cookie)
     struct replica_of *r = cookie;
 
     rpc_build_forget(r->rs->in, r->shard);
+    division_now(r->rs->in->division);
     r->at = AT_FOLLOWING;
     replica_step(r);
 }
@@ -474,20 +476,6 @@ static bool names_us(const struct replicas *rs, const struct repl_record *rec)
            name_set_has(&rec->prev_members, rs->self);
 }
 
-/* Databases that are open share their caches with those that come, and get back what those leave
- * that go. Their memtables stay as they were made; common/role/memory.h watches the whole. */
-static void share_caches(struct replicas *rs, size_t wanted)
-{
-    uint64_t all = memory_share(rs->in->ctx->memory_limit, MEMORY_CACHE);
-
-    if (wanted == rs->in->shards_own)
-        return;
-    rs->in->shards_own = wanted;
-    for (size_t i = 0; i < rs->len; i++)
-        if (rs->at[i]->node && rs->at[i]->at != AT_STOPPING)
-            kv_cache_resize(repl_node_db(rs->at[i]->node), all / wanted);
-}
-
 static void on_view(void *cookie)
 {
     struct replicas *rs = cookie;
@@ -511,7 +499,7 @@ static void on_view(void *cookie)
         if (r->node)
             repl_node_record(r->node, rec);
     }
-    share_caches(rs, MAX(wanted, 1u));
+    rs->in->shards_own = MAX(wanted, 1u);
     replicas_step_soon(rs);
 }
 
@@ -554,6 +542,16 @@ static void on_tick(void *cookie)
     replicas_look_behind(rs);
 }
 
+void replicas_log_memory(struct replicas *rs, uint64_t bytes_max)
+{
+    repl_hub_log_bytes(rs->hub, bytes_max);
+}
+
+uint64_t replicas_log_used(const struct replicas *rs)
+{
+    return repl_hub_log_used(rs->hub);
+}
+
 /* ---- life ----------------------------------------------------------------------------------- */
 
 static struct metric_cell *cell(const struct replicas *rs, enum metric_kind kind, const char *name,
@@ -584,6 +582,7 @@ struct replicas *replicas_new(const struct replicas_opts *o)
         .cookie = rs,
         .digest_rate = ctx->cluster->digest_rate,
         .snapshot_rate = ctx->cluster->snapshot_rate,
+        .log_bytes = memory_share(ctx->memory_limit, MEMORY_LOGS),
     };
 
     rs->o = *o;

@@ -412,6 +412,7 @@ static void publish(struct shard *s, uint64_t now_ms)
     store_clock(s->o.store, &m->state.clock);
     store_delete_stats(s->o.store, &m->state.deletes);
     s->state_next_ms = now_ms + STATE_EVERY_MS;
+    mem_idle(); /* there may be a hundred threads like this one */
     loop_post(s->o.loop, on_state, m);
 }
 

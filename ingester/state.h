@@ -22,6 +22,7 @@ struct replicas;  /* replicas.c */
 struct tier;      /* tier.c */
 struct placed;    /* placed.c */
 struct busy;      /* busy.c */
+struct division;  /* division.c */
 
 struct ingester {
     uint32_t magic;
@@ -39,8 +40,9 @@ struct ingester {
     struct auditor *auditor;
     struct tier *tier; /* NULL: no cold tier */
     struct shards *shards;
+    struct division *division; /* of memory */
     struct replicas *replicas; /* NULL: shards do not move, each is served here for ever */
-    size_t shards_own;         /* loop: they share memory equally */
+    size_t shards_own;         /* loop: they begin with equal parts of memory */
     bool moves;                /* shards move between nodes: replicas.c has them */
     size_t index;              /* in cluster.ingesters */
 

@@ -7,6 +7,16 @@
 #include "common/base/size.h"
 #include "common/base/vec.h"
 
+/* In builds that link jemalloc. */
+extern int mallctl(const char *name, void *old, size_t *old_len, void *new_value, size_t new_len)
+    __attribute__((weak));
+
+void mem_idle(void)
+{
+    if (mallctl)
+        (void)mallctl("thread.tcache.flush", NULL, NULL, NULL, 0);
+}
+
 static NORETURN void out_of_memory(size_t size)
 {
     fprintf(stderr, "out of memory: the system refused %zu bytes\n", size);

@@ -12,6 +12,8 @@ void *xmalloc(size_t size) __attribute__((malloc, returns_nonnull));
 void *xcalloc(size_t count, size_t size) __attribute__((malloc, returns_nonnull));
 /* Grows or shrinks to count * size bytes. */
 void *xreallocarray(void *p, size_t count, size_t size) __attribute__((returns_nonnull));
+/* This thread will wait: gives back what the allocator keeps for it alone. */
+void mem_idle(void);
 char *xstrdup(const char *s) __attribute__((malloc, returns_nonnull));
 void *xmemdup(const void *p, size_t size) __attribute__((malloc, returns_nonnull));
 void xfree(void *p);   /* NULL is fine */

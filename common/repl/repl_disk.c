@@ -24,6 +24,8 @@
 #define LOG_QUEUE     65536
 #define APPLY_QUEUE   65536
 #define APPLY_BYTES   (16 * MIB) /* handed over and not applied */
+#define FLIGHT_BYTES  (16 * MIB) /* sent to one peer and not answered */
+#define MESSAGE_BYTES (4 * MIB)
 #define SYNC_TICKS    80         /* two seconds */
 #define LOG_KEPT      (64 * MIB) /* of the log, even if everybody has it */
 #define LOG_BYTES_MAX GIB
@@ -173,73 +175,6 @@ static struct log_op *op_new(struct repl_node *n, enum log_kind kind, uint64_t s
     return op;
 }
 
-/* ---- the newest entries: loop ---- */
-
-static size_t cache_len(const struct repl_node *n)
-{
-    return n->cache.len - n->cache_head;
-}
-
-static void cache_drop_first(struct repl_node *n)
-{
-    struct repl_entry *x = n->cache.ptr[n->cache_head];
-
-    n->cache_bytes -= entry_bytes(x->len);
-    entry_unref(x);
-    n->cache_head++;
-    n->cache_first++;
-    if (n->cache_head < CACHE_MAX && n->cache_head < n->cache.len)
-        return;
-    n->cache.len -= n->cache_head;
-    memmove(n->cache.ptr, n->cache.ptr + n->cache_head, n->cache.len * sizeof(*n->cache.ptr));
-    n->cache_head = 0;
-}
-
-/* Drops those from `index` on. */
-static void cache_cut(struct repl_node *n, uint64_t index)
-{
-    while (cache_len(n) && n->cache_first + cache_len(n) > index) {
-        struct repl_entry *x = n->cache.ptr[--n->cache.len];
-        n->cache_bytes -= entry_bytes(x->len);
-        entry_unref(x);
-    }
-}
-
-static void old_clear(struct repl_node *n)
-{
-    for (size_t i = 0; i < n->old_len; i++)
-        entry_unref(n->old[i]);
-    xfree(n->old);
-    n->old = NULL;
-    n->old_len = 0;
-}
-
-static void cache_add(struct repl_node *n, struct repl_entry *x)
-{
-    if (x->index <= n->log_last) { /* replaced */
-        cache_cut(n, x->index);
-        old_clear(n);
-        n->gen++;
-    }
-    n->log_last = x->index;
-    if (!cache_len(n)) {
-        n->cache.len = n->cache_head = 0;
-        n->cache_first = x->index;
-    }
-    CHECK(n->cache_first + cache_len(n) == x->index);
-    vec_push(&n->cache, entry_ref(x));
-    n->cache_bytes += entry_bytes(x->len);
-    while (cache_len(n) > 1 && (n->cache_bytes > CACHE_BYTES || cache_len(n) > CACHE_MAX))
-        cache_drop_first(n);
-}
-
-static struct repl_entry *cache_at(const struct repl_node *n, uint64_t index)
-{
-    if (!cache_len(n) || index < n->cache_first || index >= n->cache_first + cache_len(n))
-        return NULL;
-    return n->cache.ptr[n->cache_head + (index - n->cache_first)];
-}
-
 /* ---- what the protocol wants of the log ---- */
 
 void disk_append(struct repl_node *n, struct repl_entry *const *entries, size_t len, uint64_t seq)
@@ -263,7 +198,7 @@ void disk_hard(struct repl_node *n, uint64_t promised, uint64_t commit, uint64_t
 void disk_reset(struct repl_node *n, uint64_t index, uint64_t term, uint64_t seq)
 {
     cache_cut(n, 0);
-    old_clear(n);
+    cache_old_clear(n);
     n->gen++;
     n->log_last = index;
     log_submit(n, op_new(n, LOG_RESET, seq, index, term));
@@ -273,7 +208,7 @@ static void read_log(struct repl_node *n, uint64_t from, size_t bytes_max, enum 
 {
     struct log_op *op = op_new(n, LOG_READ, 0, from, 0);
 
-    op->bytes_max = MIN(bytes_max, READ_BYTES);
+    op->bytes_max = MIN(bytes_max, cache_part(n, READ_BYTES));
     op->purpose = purpose;
     log_submit(n, op);
 }
@@ -424,7 +359,7 @@ void disk_apply(struct repl_node *n)
     uint64_t flight = n->apply_next - n->applied;
 
     while (!n->apply_reading && n->apply_next <= n->commit_to && flight < APPLY_QUEUE / 2 &&
-           (n->apply_flight < APPLY_BYTES || !flight)) {
+           (n->apply_flight < cache_part(n, APPLY_BYTES) || !flight)) {
         struct repl_entry *x = cache_at(n, n->apply_next);
         if (!x) {
             n->apply_reading = true;
@@ -473,7 +408,7 @@ static void take_read(struct repl_node *n, struct log_op *op)
 
     if (op->purpose == FOR_PEERS) {
         n->old_reading = false;
-        old_clear(n);
+        cache_old_clear(n);
         if (fresh) {
             n->old = op->entries;
             n->old_len = op->len;
@@ -617,6 +552,8 @@ int disk_open(struct repl_node *n, struct err *e)
         .no_database = no_database,
         .silent = n->o.admits && !begun,
         .mutants = n->o.mutants,
+        .flight_bytes_max = cache_flight(n, FLIGHT_BYTES),
+        .message_bytes_max = cache_flight(n, MESSAGE_BYTES),
     };
     n->applied = n->applied_by_thread = n->commit_to = index;
     n->synced = s.base_index;
@@ -668,7 +605,7 @@ void disk_stop(struct repl_node *n)
     vec_free(&n->apply_waiting);
     cache_cut(n, 0);
     vec_free(&n->cache);
-    old_clear(n);
+    cache_old_clear(n);
     rlog_close(n->log);
     kv_snap_free(n->o.db, atomic_exchange(&n->past, NULL));
     repl_snapshot_release(n);

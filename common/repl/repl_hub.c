@@ -210,6 +210,21 @@ struct repl_hub *repl_hub_new(const struct repl_hub_opts *o)
     return h;
 }
 
+void repl_hub_log_bytes(struct repl_hub *h, uint64_t bytes_max)
+{
+    h->o.log_bytes = bytes_max;
+    cache_trim_all(h);
+}
+
+uint64_t repl_hub_log_used(const struct repl_hub *h)
+{
+    uint64_t bytes = h->log_bytes;
+
+    list_for (it, &h->nodes)
+        bytes += container_of(it, struct repl_node, link)->apply_flight;
+    return bytes;
+}
+
 static void refuse(void *cookie, struct rpc_call *call, struct str payload)
 {
     struct err e;

@@ -401,6 +401,7 @@ int repl_node_new(const struct repl_node_opts *o, struct repl_node **ret, struct
     disk_start(n);
     repl_copy_open(n);
     n->o.copy_dir = NULL;
+    cache_join(n, true);
     list_add_tail(&o->hub->nodes, &n->link);
     *ret = n;
     return 0;
@@ -486,6 +487,7 @@ void repl_node_stop(struct repl_node *n, void (*done)(void *cookie), void *cooki
     n->stopped = done;
     n->stopped_cookie = cookie;
     list_del(&n->link);
+    cache_join(n, false);
     repl_copy_stop(n);
     n->close_later = true; /* behind jobs that use the database */
     node_jobs_end(n);

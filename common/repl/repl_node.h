@@ -33,9 +33,16 @@ struct repl_hub_opts {
     void *cookie;
     uint64_t digest_rate;   /* bytes per second read to sum up databases, of all nodes; 0: 40 MiB */
     uint64_t snapshot_rate; /* bytes per second of databases sent, to all peers; 0: any */
+    uint64_t log_bytes;     /* repl_hub_log_bytes */
 };
 struct repl_hub *repl_hub_new(const struct repl_hub_opts *o);
 void repl_hub_free(struct repl_hub *h); /* after its nodes; NULL is fine */
+
+/* The newest entries of all logs may hold so much memory together, 32 MiB of one log; 0: no other
+ * limit. What is over goes, the most of what holds most: whoever needs it reads it from the log. */
+void repl_hub_log_bytes(struct repl_hub *h, uint64_t bytes_max);
+/* What they hold, and what is on its way from logs to databases. */
+uint64_t repl_hub_log_used(const struct repl_hub *h);
 
 struct repl_node;
 struct repl_node_opts {

@@ -91,6 +91,7 @@ struct repl_node {
     size_t cache_head; /* before it: gone */
     uint64_t cache_first;
     size_t cache_bytes;
+    bool counted; /* by the hub */
     /* Entries read for peers, older than those. */
     struct repl_entry **old;
     size_t old_len;
@@ -144,6 +145,8 @@ struct repl_node {
 struct repl_hub {
     struct repl_hub_opts o;
     struct list nodes;
+    size_t nodes_len;
+    uint64_t log_bytes; /* of all caches */
     struct timer *timer;
     struct list calls;  /* ours, on their way */
     struct list served; /* requests of others that are not answered */
@@ -177,6 +180,17 @@ void node_io(struct replica_io *io);
 void node_jobs_end(struct repl_node *n); /* one more; the node may be closed by it */
 /* kv_repl.c */
 void node_past(struct repl_node *n); /* the epoch may have ended; before anything more is applied */
+/* repl_cache.c */
+void cache_add(struct repl_node *n, struct repl_entry *x);
+struct repl_entry *cache_at(const struct repl_node *n, uint64_t index); /* NULL: not here */
+void cache_cut(struct repl_node *n, uint64_t index);                    /* from there on */
+void cache_old_clear(struct repl_node *n);
+void cache_trim_all(struct repl_hub *h);           /* to opts.log_bytes */
+void cache_join(struct repl_node *n, bool counts); /* among the hub's, or no more */
+/* Its part of the hub's memory for logs, for what is read at once and what waits. */
+size_t cache_part(const struct repl_node *n, size_t most);
+/* How much may be on its way to one peer. */
+size_t cache_flight(const struct repl_node *n, size_t most);
 /* repl_disk.c */
 int disk_open(struct repl_node *n, struct err *e);
 void disk_start(struct repl_node *n);

@@ -16,13 +16,15 @@
 #include "common/sys/budget.h"
 
 /* Parts, percent of the limit, and what they never have less than. Together 88: the rest is for
- * code, stacks, what allocators hold back, and RocksDB's own working memory. */
+ * code, stacks, what allocators hold back, and RocksDB's own working memory. Logs are those of
+ * replicated shards. */
 #define MEMORY_PARTS(X)                           \
     X(MEMORY_MEMTABLES, "memtables", 10, 4 * MIB) \
-    X(MEMORY_CACHE, "block_cache", 12, 8 * MIB)   \
-    X(MEMORY_DICTS, "dictionaries", 14, 8 * MIB)  \
+    X(MEMORY_CACHE, "block_cache", 11, 8 * MIB)   \
+    X(MEMORY_DICTS, "dictionaries", 12, 8 * MIB)  \
     X(MEMORY_NAMES, "names", 5, 4 * MIB)          \
     X(MEMORY_HOT, "hot_sums", 3, 2 * MIB)         \
+    X(MEMORY_LOGS, "logs", 3, 8 * MIB)            \
     X(MEMORY_BUILDS, "builds", 4, 8 * MIB)        \
     X(MEMORY_HTTP, "http", 9, 4 * MIB)            \
     X(MEMORY_PUSHES, "pushes", 11, 8 * MIB)       \

@@ -115,6 +115,11 @@ void groups_free(struct groups *g)
     xfree(g);
 }
 
+void groups_resize(struct groups *g, size_t bytes_max)
+{
+    g->o.bytes_max = bytes_max;
+}
+
 void groups_trim(struct groups *g, uint64_t committed)
 {
     size_t pos = 0;

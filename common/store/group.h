@@ -136,6 +136,8 @@ NODISCARD int groups_of(struct groups *g, const struct group_scope *s, const str
 bool groups_change(const struct group_scope *s, uint32_t from, uint32_t to);
 /* Forgets what is on disk anyway, if there is much of it. */
 void groups_trim(struct groups *g, uint64_t committed);
+/* Another limit for groups_trim. */
+void groups_resize(struct groups *g, size_t bytes_max);
 /* Forgets all; nothing may be in a batch that is not committed. For deletes. */
 void groups_drop(struct groups *g);
 

@@ -231,6 +231,14 @@ size_t hot_bytes(struct hot *h)
     return bytes;
 }
 
+void hot_resize(struct hot *h, size_t bytes_max)
+{
+    mutex_lock(&h->lock);
+    h->o.bytes_max = MAX(bytes_max, 1u); /* 0 would mean that there are none at all */
+    trim(h);
+    mutex_unlock(&h->lock);
+}
+
 /* ---- rows ---- */
 
 static struct group *find_group(struct hot *h, const struct member *m, bool make)

@@ -79,5 +79,7 @@ NODISCARD int hot_read(struct hot *h, const struct hot_state *v, const struct me
                        void *cookie, hot_ranges *scan, struct err *e);
 
 size_t hot_bytes(struct hot *h);
+/* Another limit; what is over goes. */
+void hot_resize(struct hot *h, size_t bytes_max);
 
 #endif

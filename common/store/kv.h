@@ -45,6 +45,9 @@ struct kv_opts {
     const char *dir;                 /* its parent exists */
     uint64_t block_cache_bytes;      /* blocks, indexes and filters of all column families */
     uint64_t memtable_bytes;         /* all column families together */
+    struct kv_pool *pool;            /* NULL, or kv_pool.h: then the cache and the memory of all
+                                        memtables are its own, block_cache_bytes counts for nothing,
+                                        and memtable_bytes says how large a single one may become */
     uint64_t background_bytes_per_s; /* flush and compaction writes; 0 = unlimited */
     const char *tune; /* for measurements, NULL: "fine.block=65536 ru.filter=none": family, one of
                          block, filter, compression, dict; a value in words or bytes. And options in
@@ -108,7 +111,8 @@ struct kv_stats {
 };
 void kv_stats(struct kv *k, struct kv_stats *ret);
 NODISCARD int kv_flush(struct kv *k, struct err *e); /* memtables to files */
-/* The block cache may hold this much from now on; what is over goes at once. Any thread. */
+/* The block cache may hold this much from now on; what is over goes at once. Nothing where it is a
+ * pool's. Any thread. */
 #define KV_CACHE_BYTES_MIN (8 * MIB)
 void kv_cache_resize(struct kv *k, uint64_t bytes);
 

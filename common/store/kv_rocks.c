@@ -305,7 +305,8 @@ static void rocks_stats(struct kv *k, struct kv_stats *ret)
 {
     struct kv_rocks *r = kv_rocks_of(k);
 
-    ret->cache_bytes = rocksdb_cache_get_usage(r->cache);
+    ret->cache_bytes =
+        r->pool ? kv_rocks_pool_cache_part(r->pool) : rocksdb_cache_get_usage(r->cache);
     for (size_t i = 0; i < KV_CFS; i++) {
         ret->memtable_bytes += property(r, i, "rocksdb.cur-size-all-mem-tables");
         ret->file_bytes[i] = property(r, i, "rocksdb.total-sst-files-size");
@@ -315,7 +316,8 @@ static void rocks_stats(struct kv *k, struct kv_stats *ret)
 
 static void rocks_cache_resize(struct kv *k, uint64_t bytes)
 {
-    rocksdb_cache_set_capacity(kv_rocks_of(k)->cache, MAX((size_t)bytes, KV_CACHE_BYTES_MIN));
+    if (!kv_rocks_of(k)->pool)
+        rocksdb_cache_set_capacity(kv_rocks_of(k)->cache, MAX((size_t)bytes, KV_CACHE_BYTES_MIN));
 }
 
 /* RocksDB wants columns. It looks offsets up in the indexes of the files. */

@@ -9,6 +9,7 @@
 #include <rocksdb/c.h>
 #include <stdatomic.h>
 
+#include "common/base/list.h"
 #include "common/base/size.h"
 #include "common/store/kv.h"
 #include "common/store/kv_impl.h"
@@ -21,7 +22,10 @@ struct kv_rocks {
     rocksdb_column_family_handle_t *cf[KV_FAMILIES]; /* the last is the default family */
     rocksdb_options_t *options[KV_FAMILIES];
     rocksdb_options_t *db_options;
-    rocksdb_cache_t *cache;
+    rocksdb_cache_t *cache; /* owned, but for a pool's */
+    struct kv_pool *pool;   /* or NULL */
+    struct list link;       /* the pool's */
+    bool in_pool, passed_over;
     rocksdb_ratelimiter_t *limiter; /* or NULL */
     rocksdb_writeoptions_t *write_sync, *write_fast;
     rocksdb_readoptions_t *read;
@@ -38,10 +42,24 @@ static inline struct kv_rocks *kv_rocks_of(struct kv *k)
 }
 /* Databases opened with o have no LOG. In rocks_quiet.cc. */
 void rocks_quiet(rocksdb_options_t *o);
+/* One limit for the memtables of several databases. In rocks_pool.cc. */
+struct rocks_buffers;
+struct rocks_buffers *rocks_buffers_new(size_t bytes);
+void rocks_buffers_free(struct rocks_buffers *b); /* databases keep it as long as they need it */
+void rocks_buffers_use(const struct rocks_buffers *b, rocksdb_options_t *o);
+size_t rocks_buffers_all(const struct rocks_buffers *b);
+size_t rocks_buffers_active(const struct rocks_buffers *b); /* not those being written out */
+/* A flush with o is begun at once, and not waited for. */
+void rocks_flush_at_once(rocksdb_flushoptions_t *o);
 /* Takes RocksDB's message over and returns the code it means. */
 int kv_rocks_fail(struct err *e, char *message, const char *doing);
 extern const struct kv_ops kv_rocks_ops;
 void kv_rocks_close(struct kv *k);
+/* kv_rocks_pool.c. The cache of databases opened with o. */
+rocksdb_cache_t *kv_rocks_pool_use(const struct kv_pool *p, rocksdb_options_t *o);
+void kv_rocks_pool_join(struct kv_rocks *r);
+void kv_rocks_pool_leave(struct kv_rocks *r); /* before it is closed; if it did not join: fine */
+uint64_t kv_rocks_pool_cache_part(const struct kv_pool *p); /* of one database, if all had alike */
 /* kv_rocks_copy.c */
 int kv_rocks_checkpoint(struct kv *k, const char *dir, struct err *e);
 

@@ -14,7 +14,7 @@
  * an error (track_and_verify_wals_in_manifest), so losing them is not silent.
  *
  * Memory: memtables of all families share db_write_buffer_size; blocks, indexes and filters share
- * one cache with a strict capacity.
+ * one cache with a strict capacity. Databases of a pool share both with each other.
  *
  * Debian's RocksDB has assertions on: handles of column families must go before the database.
  */
@@ -200,7 +200,7 @@ static void set_family_options(rocksdb_options_t *o, const struct family *f,
      * wait for their flush before writers do. Small arenas: nine families each hold one. */
     rocksdb_options_set_write_buffer_size(o, MIN(memtables / 2, 64 * MIB));
     rocksdb_options_set_max_write_buffer_number(o, 4);
-    rocksdb_options_set_arena_block_size(o, MIN(MAX(memtables / 128, 16 * KIB), MIB));
+    rocksdb_options_set_arena_block_size(o, MIN(MAX(memtables / 256, 16 * KIB), MIB));
     rocksdb_options_set_target_file_size_base(o, FILE_BYTES);
     rocksdb_options_set_level_compaction_dynamic_level_bytes(o, 1);
     rocksdb_options_set_compression(o, f->compression);
@@ -222,6 +222,7 @@ void kv_rocks_close(struct kv *k)
     struct kv_rocks *r = kv_rocks_of(k);
 
     atomic_store(&r->closing, true);
+    kv_rocks_pool_leave(r);
     if (r->db) {
         rocksdb_cancel_all_background_work(r->db, 1);
         for (size_t i = 0; i < KV_FAMILIES; i++)
@@ -237,7 +238,8 @@ void kv_rocks_close(struct kv *k)
     rocksdb_options_destroy(r->db_options);
     if (r->limiter)
         rocksdb_ratelimiter_destroy(r->limiter);
-    rocksdb_cache_destroy(r->cache);
+    if (!r->pool)
+        rocksdb_cache_destroy(r->cache);
     xfree(r->dir);
     xfree(r);
 }
@@ -260,12 +262,14 @@ static struct kv_rocks *rocks_new(const struct kv_opts *opts, char **message)
     struct kv_rocks *r = XNEW(struct kv_rocks);
     rocksdb_options_t *plain = rocksdb_options_create();
 
-    r->cache = rocksdb_cache_create_lru_with_strict_capacity_limit(
-        MAX((size_t)opts->block_cache_bytes, KV_CACHE_BYTES_MIN));
     r->db_options = rocksdb_options_create();
     rocksdb_get_options_from_string(plain, db_options_text, r->db_options, message);
     rocksdb_options_destroy(plain);
     set_db_options(r->db_options, opts);
+    r->pool = opts->pool;
+    r->cache = r->pool ? kv_rocks_pool_use(r->pool, r->db_options)
+                       : rocksdb_cache_create_lru_with_strict_capacity_limit(
+                             MAX((size_t)opts->block_cache_bytes, KV_CACHE_BYTES_MIN));
     r->db_options = with_words(r->db_options, opts->tune, "db", message);
     if (opts->tune && strstr(opts->tune, "statistics"))
         rocksdb_options_enable_statistics(r->db_options);
@@ -405,6 +409,8 @@ int kv_rocks_open(const struct kv_opts *o, struct kv **ret, struct err *e)
     if (!exists && sync_parent(o->dir, e))
         return e->code;
     r->kv.ops = &kv_rocks_ops;
+    if (r->pool)
+        kv_rocks_pool_join(r);
     *ret = &r->kv;
     r = NULL; /* moved to the caller */
     return 0;

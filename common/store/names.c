@@ -505,6 +505,11 @@ size_t names_bytes(const struct names *n)
     return n->bytes;
 }
 
+void names_resize(struct names *n, size_t bytes_max)
+{
+    n->bytes_max = bytes_max;
+}
+
 void names_trim(struct names *n, uint64_t committed)
 {
     size_t pos = 0;

@@ -71,6 +71,8 @@ void names_touch(struct known *activity, uint16_t day, uint64_t seq, struct kv_b
 void names_set_epoch(struct names *n, struct known *scope, uint32_t epoch, uint64_t seq,
                      struct kv_batch *b);
 size_t names_bytes(const struct names *n);
+/* Another limit for names_trim. */
+void names_resize(struct names *n, size_t bytes_max);
 /* Forgets what is on disk anyway, if there is much of it. Pointers given before are void then. */
 void names_trim(struct names *n, uint64_t committed);
 /* Forgets everything, tenants too; nothing may be in a batch that is not committed. For deletes: a

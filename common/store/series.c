@@ -352,6 +352,11 @@ size_t series_cache_bytes(const struct series_cache *c)
     return c->bytes;
 }
 
+void series_cache_resize(struct series_cache *c, size_t bytes_max)
+{
+    c->bytes_max = bytes_max;
+}
+
 void series_cache_trim(struct series_cache *c, uint64_t committed)
 {
     size_t pos = 0;

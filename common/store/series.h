@@ -51,6 +51,8 @@ void series_emit(struct series_cache *c, struct names *names, struct tenant *t, 
 /* It has data of a type on a day; a row only when that is news. */
 void series_touch(struct series *s, uint16_t ptype, uint16_t day, uint64_t seq, struct kv_batch *b);
 size_t series_cache_bytes(const struct series_cache *c);
+/* Another limit for series_cache_trim. */
+void series_cache_resize(struct series_cache *c, size_t bytes_max);
 void series_cache_trim(struct series_cache *c, uint64_t committed);
 /* Forgets all; nothing may be reserved or in a batch that is not committed. For deletes. */
 void series_cache_drop(struct series_cache *c);

@@ -608,6 +608,7 @@ void store_trim(struct store *s)
         return; /* perhaps without a database */
     uint64_t committed = atomic_load_explicit(&s->committed, memory_order_acquire);
 
+    store_share_names(s);
     wids_committed(s->wids, committed);
     ledger_trim(s, committed);
     series_cache_trim(s->series, committed);

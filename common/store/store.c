@@ -528,12 +528,54 @@ void store_stats(struct store *s, struct store_stats *ret)
     kv_stats(s->kv, &ret->kv);
 }
 
+static void resize_dicts(struct store *s)
+{
+    uint64_t share = atomic_load(&s->share_dicts), percent = atomic_load(&s->shrunk_to);
+
+    share = share ? share : s->o.dict_bytes_max;
+    dict_cache_resize(s->dicts, percent ? share / 100 * percent : share);
+}
+
 void store_shrink(struct store *s, unsigned percent)
 {
     if (!gate_enter(s->gate, false))
         return; /* being opened again: with full caches, until the next change */
-    dict_cache_resize(s->dicts, s->o.dict_bytes_max / 100 * percent);
+    atomic_store(&s->shrunk_to, percent);
+    resize_dicts(s);
     if (s->o.cache_bytes)
         kv_cache_resize(s->kv, s->o.cache_bytes / 100 * percent);
     gate_leave(s->gate);
+}
+
+void store_share(struct store *s, const struct store_shares *to)
+{
+    if (!gate_enter(s->gate, false))
+        return;
+    atomic_store(&s->share_dicts, to->dict_bytes);
+    atomic_store(&s->share_names, to->names_bytes);
+    resize_dicts(s);
+    atomic_store(&s->share_hot, to->hot_bytes);
+    hot_resize(s->hot, to->hot_bytes);
+    gate_leave(s->gate);
+}
+
+void store_shares(const struct store *s, struct store_shares *ret)
+{
+    *ret = (struct store_shares){ 0 };
+    if (!gate_enter(s->gate, false))
+        return;
+    *ret = (struct store_shares){ atomic_load(&s->share_dicts), atomic_load(&s->share_names),
+                                  atomic_load(&s->share_hot) };
+    gate_leave(s->gate);
+}
+
+void store_share_names(struct store *s)
+{
+    uint64_t bytes = atomic_load_explicit(&s->share_names, memory_order_relaxed);
+
+    if (!bytes)
+        return;
+    groups_resize(s->groups, bytes / 6);
+    series_cache_resize(s->series, bytes / 2);
+    names_resize(s->names, bytes / 3);
 }

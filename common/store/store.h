@@ -303,6 +303,15 @@ void store_stats(struct store *s, struct store_stats *ret);
 /* Block cache and dictionaries may hold this percentage of what they were given; what is over goes.
  * Any thread. */
 void store_shrink(struct store *s, unsigned percent);
+/* Other limits than it was opened with, for one of several stores that share memory. What is over
+ * goes: of dictionaries at once, but for those being written; of those and of names when the
+ * shard's thread trims. Any thread; forgotten when the store is opened again. */
+struct store_shares {
+    uint64_t dict_bytes, names_bytes, hot_bytes;
+};
+void store_share(struct store *s, const struct store_shares *to);
+/* What was said last; all 0: nothing since it was opened. */
+void store_shares(const struct store *s, struct store_shares *ret);
 /* Drops what the caches of dictionaries and names hold over their limit. Shard thread. */
 void store_trim(struct store *s);
 

@@ -77,6 +77,8 @@ struct store {
     _Atomic uint64_t overflow; /* stacks */
     _Atomic uint64_t raw_rows, series_count, dict_nodes, saturated, names_bytes;
     _Atomic int64_t engine_ms, ahead_ms;
+    /* store_share, store_shrink: 0 where nothing was said since it was opened. */
+    _Atomic uint64_t share_dicts, share_names, share_hot, shrunk_to;
     _Atomic bool paused;
     _Atomic bool read_only;
     struct err why; /* written once, before read_only is set */
@@ -156,5 +158,7 @@ void view_publish(struct store *s); /* holding `write` */
 /* Numbers of the newest snapshot, and of the oldest that is still read. */
 uint64_t view_latest(struct store *s);
 uint64_t view_oldest(struct store *s);
+/* store.c: what store_share said of names. Shard thread. */
+void store_share_names(struct store *s);
 
 #endif

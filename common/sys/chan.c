@@ -9,6 +9,8 @@
 
 #include "common/base/mem.h"
 
+#define IDLE_MS 500 /* who waits so long gives memory back that only he could use */
+
 struct slot {
     void *msg;
     bool lazy;
@@ -111,6 +113,8 @@ static size_t take_locked(struct chan *c, void **ret_msgs, size_t max)
         c->head = (c->head + 1) % c->max;
     }
     c->len -= n;
+    if (c->len == 0)
+        c->head = 0; /* else the ring would in time touch all of its slots */
     /* A signal may have woken only one of several waiters for several messages. */
     if (due(c))
         CHECK(pthread_cond_signal(&c->filled) == 0);
@@ -146,19 +150,27 @@ size_t chan_wait_for(struct chan *c, size_t least, void **ret_msgs, size_t max, 
     struct timespec until;
     size_t n;
     int r = wait_ms ? 0 : ETIMEDOUT;
+    bool works = wait_ms == UINT64_MAX; /* until it has waited for a while */
 
-    if (wait_ms && wait_ms != UINT64_MAX) /* a year is for ever, and cannot overflow time_t */
-        until = deadline_in(MIN(wait_ms, (uint64_t)366 * 86400 * 1000));
+    if (wait_ms) /* a year is for ever, and cannot overflow time_t */
+        until = deadline_in(works ? IDLE_MS : MIN(wait_ms, (uint64_t)366 * 86400 * 1000));
     CHECK(pthread_mutex_lock(&c->lock) == 0);
     while (!c->urgent && c->len < least && !c->closed && r != ETIMEDOUT) {
         c->least = least;
         c->sleeping++;
-        if (wait_ms == UINT64_MAX)
+        if (wait_ms == UINT64_MAX && !works)
             r = pthread_cond_wait(&c->filled, &c->lock);
         else
             r = pthread_cond_timedwait(&c->filled, &c->lock, &until);
         c->sleeping--;
         CHECK(r == 0 || r == ETIMEDOUT);
+        if (r == 0 || !works)
+            continue;
+        works = false;
+        r = 0;
+        CHECK(pthread_mutex_unlock(&c->lock) == 0);
+        mem_idle();
+        CHECK(pthread_mutex_lock(&c->lock) == 0);
     }
     n = take_locked(c, ret_msgs, max);
     CHECK(pthread_mutex_unlock(&c->lock) == 0);

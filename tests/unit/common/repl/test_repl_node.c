@@ -54,6 +54,8 @@ static struct {
     struct err err;
 } t;
 
+static uint64_t log_bytes; /* of hubs, in memory */
+
 static void keep_db(struct kv *k)
 {
     (void)k;
@@ -198,6 +200,7 @@ static void begin(bool threads)
         struct repl_hub_opts o = {
             .rpc = m->rpc, .loop = t.bed.loop, .metrics = t.bed.metrics, .addr = addr_of
         };
+        o.log_bytes = log_bytes;
         m->hub = repl_hub_new(&o);
     }
     (void)snprintf(t.rec.leader, sizeof(t.rec.leader), "n0");
@@ -375,12 +378,15 @@ static void next_leader(const char *name)
 
 static void test_failover(void **state)
 {
-    (void)state;
+    log_bytes = *state ? *(const uint64_t *)*state : 0;
     begin(false);
     for (int i = 0; i < NODES; i++)
         node_up(&t.m[i]);
     writes(&t.m[0], 1, 300);
     assert_true(same_rows() > 150);
+    /* What is not in memory any more is read from the log. */
+    for (int i = 0; log_bytes && i < NODES; i++)
+        assert_true(repl_hub_log_used(t.m[i].hub) <= log_bytes);
     /* The leader loses power in the middle of writing. */
     start_writes(&t.m[0], 300, 100000);
     rpc_bed_sleep(&t.bed, 500);
@@ -420,6 +426,7 @@ static void test_failover(void **state)
     writes(&t.m[1], 300000, 300010);
     same_rows();
     end();
+    log_bytes = 0;
 }
 
 /* The log's beginning is gone when a member is made anew: it gets the rows, while writes go on. */
@@ -671,14 +678,12 @@ static void test_threads(void **state)
 
 int main(void)
 {
+    uint64_t small_logs = 2000;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_failover),
-        cmocka_unit_test(test_digest),
-        cmocka_unit_test(test_snapshot),
-        cmocka_unit_test(test_adopt),
-        cmocka_unit_test_prestate(test_adopt, &t),
-        cmocka_unit_test(test_store),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_failover), cmocka_unit_test_prestate(test_failover, &small_logs),
+        cmocka_unit_test(test_digest),   cmocka_unit_test(test_snapshot),
+        cmocka_unit_test(test_adopt),    cmocka_unit_test_prestate(test_adopt, &t),
+        cmocka_unit_test(test_store),    cmocka_unit_test(test_threads),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
