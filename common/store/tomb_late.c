@@ -61,7 +61,7 @@ int tombs_late(const struct store *s, const struct tomb *t, struct err *e)
     return err_set(e, ERR_BUSY,
                    "this was stored and has been deleted: it may be a late copy; from %" PRIu64
                    " s on it is taken as new",
-                   (t->guard_until_ms - mono_ms(s)) / 1000 + 1);
+                   (t->guard_until_ms - mono_ms(s) + 999) / 1000);
 }
 
 int tombs_late_tenant(struct store *s, struct str tenant, const uint8_t wid[16], int64_t engine_ms,
