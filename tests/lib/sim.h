@@ -21,6 +21,9 @@
     X(reads, true)           \
     X(reads_failed, true)    \
     X(deletes, true)         \
+    X(deletes_in_part, true) \
+    X(timelines, true)       \
+    X(lists, true)           \
     X(kills, true)           \
     X(power_cuts, true)      \
     X(blackouts, true)       \

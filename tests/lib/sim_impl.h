@@ -23,6 +23,7 @@
 #define SIM_QUERIERS  2
 #define SIM_COMPACTS  2
 #define SERVICES      6
+#define SIM_PODS      3 /* of each service: a push's is its number modulo that */
 #define SIM_NODES     (SIM_INGESTERS + SIM_DISTS + SIM_QUERIERS + SIM_COMPACTS)
 #define SIM_PREFIX    "/sim"
 
@@ -217,20 +218,35 @@ struct service {
     const char *tenant, *name;
 };
 extern const struct service services[SERVICES];
+#define SIM_CPU         "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
+#define SIM_PATIENCE_MS 9000
+/* One that runs, or NULL. */
+struct node *any_of(struct world *w, size_t first, size_t n);
+/* Tried again: nobody answered, not now, or a disk failed a read (500 is for that alone). */
+bool transient(const struct sim_reply *r);
 void push_new(struct world *w);
 void read_new(struct world *w, uint32_t service);
 void delete_new(struct world *w);
 
+/* ---- sim_ask.c ---- */
+void ask_new(struct world *w, uint32_t service); /* a timeline, or a list */
+
 /* ---- sim_oracle.c ---- */
+enum { ORACLE_MAY, ORACLE_MUST, ORACLE_MUST_NOT };
 /* What a read that begins now must find: by push. Free with xfree. */
 uint8_t *oracle_before(struct world *w, size_t *ret_len);
 /* The folded answer to a read of that service and [from, to). */
 void oracle_read(struct world *w, uint32_t service, const uint8_t *before, size_t before_len,
                  int64_t from_ms, int64_t to_ms, struct str folded);
-/* A delete of everything of `tenant` (and service, unless NULL) begins, ends. */
-void oracle_delete_begin(struct world *w, const char *tenant, const char *service);
-void oracle_delete_done(struct world *w, const char *tenant, const char *service,
-                        uint64_t began_ms);
+/* What a delete takes. */
+struct taking {
+    const char *tenant, *service; /* service NULL: all */
+    uint32_t pod;                 /* SIM_PODS: all */
+    int64_t from_ms, to_ms;       /* to_ms 0: at any time */
+};
+/* It begins, ends. */
+void oracle_delete_begin(struct world *w, const struct taking *t);
+void oracle_delete_done(struct world *w, const struct taking *t, uint64_t began_ms);
 bool oracle_equal(struct world *w); /* all replicas of all shards */
 /* As of which entry its database is; 0: it has none. */
 uint64_t oracle_applied(struct world *w, const char *name, uint32_t shard);

@@ -13,15 +13,13 @@
 #include "common/repl/apply.h"
 #include "tests/lib/sim_impl.h"
 
-enum { MAY, MUST, MUST_NOT };
-
 uint8_t *oracle_before(struct world *w, size_t *ret_len)
 {
     uint8_t *before = xcalloc(w->pushes.len + 1, 1);
 
     vec_for (i, &w->pushes) {
         enum push_state s = w->pushes.ptr[i]->state;
-        before[i] = s == PUSH_ACKED ? MUST : s == PUSH_DEAD ? MUST_NOT : MAY;
+        before[i] = s == PUSH_ACKED ? ORACLE_MUST : s == PUSH_DEAD ? ORACLE_MUST_NOT : ORACLE_MAY;
     }
     *ret_len = w->pushes.len;
     return before;
@@ -64,13 +62,13 @@ static void check(struct world *w, const struct push *p, bool meant, uint64_t ha
         broke(w, "a push counts twice or wrong",
               "p%" PRIu32 " of %s: %" PRIu64 " instead of %" PRIu64, p->number, name.ptr, have,
               p->value);
-    if (!have && before == MUST && p->state == PUSH_ACKED) /* no delete began meanwhile */
+    if (!have && before == ORACLE_MUST && p->state == PUSH_ACKED) /* no delete began meanwhile */
         broke(w, "an acked push is not there",
               "p%" PRIu32 " of %s/%s, pushed at %" PRIu64 ", acked at %" PRIu64 ", read at %" PRIu64
               " ms; it is of %" PRId64 " s ago",
               p->number, services[p->service].tenant, name.ptr, p->began_ms, p->acked_ms,
               world_ms(w), (world_wall_ms(w) - p->time_ms) / 1000);
-    if (have && before == MUST_NOT)
+    if (have && before == ORACLE_MUST_NOT)
         broke(w, "a deleted push is there", "p%" PRIu32 " of %s", p->number, name.ptr);
 }
 
@@ -85,44 +83,53 @@ void oracle_read(struct world *w, uint32_t service, const uint8_t *before, size_
         vec_for (i, &w->pushes) {
             const struct push *p = w->pushes.ptr[i];
             bool meant = p->service == service && p->time_ms >= from_ms && p->time_ms < to_ms;
-            check(w, p, meant, sums[i], i < before_len ? before[i] : MAY);
+            check(w, p, meant, sums[i], i < before_len ? before[i] : ORACLE_MAY);
         }
     xfree(sums);
 }
 
 /* ---- deletes --------------------------------------------------------------------------------- */
 
-static bool taken(const struct push *p, const char *tenant, const char *service)
+static bool taken(const struct push *p, const struct taking *t)
 {
     const struct service *s = &services[p->service];
 
-    return strcmp(s->tenant, tenant) == 0 && (!service || strcmp(s->name, service) == 0);
+    return strcmp(s->tenant, t->tenant) == 0 && (!t->service || strcmp(s->name, t->service) == 0) &&
+           (t->pod == SIM_PODS || p->number % SIM_PODS == t->pod) &&
+           (!t->to_ms || (p->time_ms >= t->from_ms && p->time_ms < t->to_ms));
+}
+
+/* One more delete of these services is on its way, or one less. */
+static void deleting(struct world *w, const struct taking *t, uint32_t by)
+{
+    for (size_t i = 0; i < SERVICES; i++)
+        if (strcmp(services[i].tenant, t->tenant) == 0 &&
+            (!t->service || strcmp(services[i].name, t->service) == 0))
+            w->deleting[i] += by;
 }
 
 /* What is on its way then, or sent while it lasts, may be taken by it as well. */
-void oracle_delete_begin(struct world *w, const char *tenant, const char *service)
+void oracle_delete_begin(struct world *w, const struct taking *t)
 {
     vec_for (i, &w->pushes) {
         struct push *p = w->pushes.ptr[i];
-        if (!taken(p, tenant, service))
+        if (!taken(p, t))
             continue;
         if (p->state == PUSH_ACKED)
             p->state = PUSH_MAYBE;
         p->doubtful |= p->state == PUSH_OPEN;
     }
-    for (size_t i = 0; i < SERVICES; i++)
-        w->deleting[i] += taken(&(struct push){ .service = (uint32_t)i }, tenant, service);
+    deleting(w, t, 1);
 }
 
-void oracle_delete_done(struct world *w, const char *tenant, const char *service, uint64_t began_ms)
+void oracle_delete_done(struct world *w, const struct taking *t, uint64_t began_ms)
 {
     vec_for (i, &w->pushes) {
         struct push *p = w->pushes.ptr[i];
-        if (taken(p, tenant, service) && p->state == PUSH_MAYBE && p->acked_ms < began_ms)
+        if (taken(p, t) && p->state == PUSH_MAYBE && p->acked_ms < began_ms)
             p->state = PUSH_DEAD;
     }
-    for (size_t i = 0; i < SERVICES; i++)
-        w->deleting[i] -= taken(&(struct push){ .service = (uint32_t)i }, tenant, service);
+    deleting(w, t, UINT32_MAX);
 }
 
 /* ---- replicas -------------------------------------------------------------------------------- */

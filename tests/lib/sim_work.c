@@ -12,10 +12,8 @@
 #include "tests/lib/push_gen.h"
 #include "tests/lib/sim_impl.h"
 
-#define CPU         "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
-#define PUSH_TRIES  4
-#define PATIENCE_MS 9000
-#define DAY_MS      INT64_C(86400000)
+#define PUSH_TRIES 4
+#define DAY_MS     INT64_C(86400000)
 
 const struct service services[SERVICES] = {
     { "acme", "shop" },  { "acme", "cart" }, { "acme", "mail" },
@@ -31,7 +29,7 @@ struct flight {
     size_t before_len;
     int64_t from_ms, to_ms;
     uint64_t began_ms; /* deletes */
-    bool whole;        /* the tenant */
+    struct taking takes;
     uint32_t number, tries;
     struct timer *timer;
 };
@@ -53,8 +51,7 @@ static struct flight *flight_new(struct world *w)
     return f;
 }
 
-/* One that runs, or NULL. */
-static struct node *any_of(struct world *w, size_t first, size_t n)
+struct node *any_of(struct world *w, size_t first, size_t n)
 {
     size_t at = prng_below(&w->p, n);
 
@@ -66,8 +63,7 @@ static struct node *any_of(struct world *w, size_t first, size_t n)
     return NULL;
 }
 
-/* Tried again: nobody answered, not now, or a disk failed a read (500 is for that alone). */
-static bool transient(const struct sim_reply *r)
+bool transient(const struct sim_reply *r)
 {
     return r->status == 0 || r->status == 503 || r->status == 504 || r->status == 429 ||
            (r->status == 500 && str_contains(r->body, STR("injected")));
@@ -147,11 +143,11 @@ static void push_send(void *cookie)
                    "&sampleRate=1000000000%s HTTP/1.1\r\nHost: sim\r\nConnection: close\r\n"
                    "X-Scope-OrgID: %s\r\nIdempotency-Key: k%" PRIu64
                    "\r\nContent-Length: %zu\r\n\r\n",
-                   s->name, p->number % 3, p->time_ms / 1000, p->time_ms / 1000,
+                   s->name, p->number % SIM_PODS, p->time_ms / 1000, p->time_ms / 1000,
                    p->pprof ? "&format=pprof" : "", s->tenant, key, body.len);
     (void)buf_add_str(&out, buf_str(&body));
     CHECK(buf_ok(&out) && buf_ok(&body));
-    sim_http(&n->site, buf_str(&out), PATIENCE_MS, on_pushed, f);
+    sim_http(&n->site, buf_str(&out), SIM_PATIENCE_MS, on_pushed, f);
     buf_deinit(&out);
     buf_deinit(&body);
 }
@@ -254,13 +250,13 @@ void read_new(struct world *w, uint32_t service)
     }
     buf_init(&out, 4 * KIB);
     (void)buf_addf(&out,
-                   "GET /pyroscope/render?query=" CPU
+                   "GET /pyroscope/render?query=" SIM_CPU
                    "%%7Bservice_name=%%22%s%%22%%7D&from=%" PRId64 "&until=%" PRId64
                    "&format=collapsed HTTP/1.1\r\nHost: sim\r\n"
                    "Connection: close\r\nX-Scope-OrgID: %s\r\n\r\n",
                    s->name, f->from_ms / 1000, f->to_ms / 1000, s->tenant);
     CHECK(buf_ok(&out));
-    sim_http(&n->site, buf_str(&out), PATIENCE_MS, on_read, f);
+    sim_http(&n->site, buf_str(&out), SIM_PATIENCE_MS, on_read, f);
     buf_deinit(&out);
 }
 
@@ -272,14 +268,14 @@ static void on_deleted(void *cookie, const struct sim_reply *r)
 {
     struct flight *f = cookie;
     struct world *w = f->w;
-    const struct service *s = &services[f->service];
+    const struct taking *t = &f->takes;
 
-    trace(w, "delete d%" PRIu32 " of %s/%s: %d %.*s", f->number, s->tenant,
-          f->whole ? "*" : s->name, r->status, (int)MIN(r->body.len, 300u),
+    trace(w, "delete d%" PRIu32 ": %d %.*s", f->number, r->status, (int)MIN(r->body.len, 300u),
           r->body.len ? r->body.ptr : "");
     if (r->status == 200) {
         count(w)->deletes++;
-        oracle_delete_done(w, s->tenant, f->whole ? NULL : s->name, f->began_ms);
+        count(w)->deletes_in_part += t->pod < SIM_PODS || t->to_ms;
+        oracle_delete_done(w, t, f->began_ms);
     } else if (transient(r)) {
         again_in(f, 200 + prng_below(&w->p, 1000), delete_send);
         return;
@@ -290,47 +286,78 @@ static void on_deleted(void *cookie, const struct sim_reply *r)
     flight_free(f);
 }
 
+static void delete_what(const struct taking *t, struct buf *out)
+{
+    char query[200];
+
+    if (!t->service) {
+        (void)buf_addf(out, "all=1&confirm=%s", t->tenant);
+        return;
+    }
+    if (t->pod < SIM_PODS)
+        (void)snprintf(query, sizeof(query),
+                       "%%7Bservice_name=%%22%s%%22%%2Cpod=%%22p%" PRIu32 "%%22%%7D", t->service,
+                       t->pod);
+    else
+        (void)snprintf(query, sizeof(query), "%%7Bservice_name=%%22%s%%22%%7D", t->service);
+    (void)buf_addf(out, "query=%s&confirm=%s", query, query);
+    if (t->to_ms)
+        (void)buf_addf(out, "&from=%" PRId64 "&until=%" PRId64, t->from_ms / 1000, t->to_ms / 1000);
+}
+
 static void delete_send(void *cookie)
 {
     struct flight *f = cookie;
     struct world *w = f->w;
-    const struct service *s = &services[f->service];
+    const struct taking *t = &f->takes;
     struct node *n = any_of(w, FIRST_QUERIER, SIM_QUERIERS);
     struct buf out;
 
     f->tries++;
-    trace(w, "delete d%" PRIu32 " of %s/%s sent", f->number, s->tenant, f->whole ? "*" : s->name);
+    trace(w, "delete d%" PRIu32 " of %s/%s, pod %" PRIu32 ", from %" PRId64 " to %" PRId64 " sent",
+          f->number, t->tenant, t->service ? t->service : "*", t->pod, t->from_ms, t->to_ms);
     if (!n) {
         on_deleted(f, &(struct sim_reply){ 0 });
         return;
     }
     buf_init(&out, 4 * KIB);
-    if (f->whole)
-        (void)buf_addf(&out, "POST /api/v1/delete?all=1&confirm=%s", s->tenant);
-    else
-        (void)buf_addf(&out,
-                       "POST /api/v1/delete?query=%%7Bservice_name=%%22%s%%22%%7D&confirm="
-                       "%%7Bservice_name=%%22%s%%22%%7D",
-                       s->name, s->name);
+    (void)buf_add_str(&out, STR("POST /api/v1/delete?"));
+    delete_what(t, &out);
     (void)buf_addf(&out,
                    "&id=d%" PRIu32 " HTTP/1.1\r\nHost: sim\r\nConnection: close\r\n"
                    "X-Scope-OrgID: %s\r\nContent-Length: 0\r\n\r\n",
-                   f->number, s->tenant);
+                   f->number, t->tenant);
     CHECK(buf_ok(&out));
-    sim_http(&n->site, buf_str(&out), PATIENCE_MS, on_deleted, f);
+    sim_http(&n->site, buf_str(&out), SIM_PATIENCE_MS, on_deleted, f);
     buf_deinit(&out);
+}
+
+/* Of the last half hour, in whole leaves. */
+static void some_range(struct world *w, struct taking *t)
+{
+    int64_t now = world_wall_ms(w) / 10000 * 10000;
+
+    t->from_ms = now - (int64_t)prng_below(&w->p, 180) * 10000;
+    t->to_ms = t->from_ms + (int64_t)(1 + prng_below(&w->p, 60)) * 10000;
 }
 
 void delete_new(struct world *w)
 {
     struct flight *f = flight_new(w);
-    const struct service *s;
+    const struct service *s =
+        &services[FIRST_DELETED + (uint32_t)prng_below(&w->p, SERVICES - FIRST_DELETED)];
 
-    f->service = FIRST_DELETED + (uint32_t)prng_below(&w->p, SERVICES - FIRST_DELETED);
-    f->whole = prng_chance(&w->p, 0.2);
+    f->takes = (struct taking){ .tenant = s->tenant, .service = s->name, .pod = SIM_PODS };
+    if (prng_chance(&w->p, 0.2)) {
+        f->takes.service = NULL;
+    } else {
+        if (prng_chance(&w->p, 0.4))
+            f->takes.pod = (uint32_t)prng_below(&w->p, SIM_PODS);
+        if (prng_chance(&w->p, 0.4))
+            some_range(w, &f->takes);
+    }
     f->number = ++w->deletes;
     f->began_ms = world_ms(w);
-    s = &services[f->service];
-    oracle_delete_begin(w, s->tenant, f->whole ? NULL : s->name);
+    oracle_delete_begin(w, &f->takes);
     delete_send(f);
 }

@@ -134,11 +134,13 @@ static bool readable(struct world *w)
             read_new(w, s);
             (void)nothing_flies(w);
         }
+        if (!w->ret->broken)
+            ask_new(w, s);
         if (count(w)->reads == before)
             broke(w, "nothing can be read though all is well", "%s of %s", services[s].name,
                   services[s].tenant);
     }
-    return !w->ret->broken;
+    return nothing_flies(w);
 }
 
 static bool writable(struct world *w)
@@ -226,8 +228,10 @@ void sim_run(const struct sim_opts *o, struct sim_result *ret)
             push_new(w);
         else if (what < 68)
             read_new(w, (uint32_t)prng_below(&w->p, SERVICES));
-        else if (what < 70)
+        else if (what < 71)
             delete_new(w);
+        else if (what < 75)
+            ask_new(w, (uint32_t)prng_below(&w->p, SERVICES));
         else
             fault(w);
         run_ms(w, prng_below(&w->p, 10) == 0 ? prng_below(&w->p, 3000) : prng_below(&w->p, 60));
