@@ -13,6 +13,8 @@
 #include "common/repl/apply.h"
 #include "tests/lib/sim_impl.h"
 
+#define MINUTE_MS INT64_C(60000)
+
 uint8_t *oracle_before(struct world *w, size_t *ret_len)
 {
     uint8_t *before = xcalloc(w->pushes.len + 1, 1);
@@ -65,9 +67,9 @@ static void check(struct world *w, const struct push *p, bool meant, uint64_t ha
     if (!have && before == ORACLE_MUST && p->state == PUSH_ACKED) /* no delete began meanwhile */
         broke(w, "an acked push is not there",
               "p%" PRIu32 " of %s/%s, pushed at %" PRIu64 ", acked at %" PRIu64 ", read at %" PRIu64
-              " ms; it is of %" PRId64 " s ago",
+              " ms; it is of %" PRId64 ", %" PRId64 " s ago",
               p->number, services[p->service].tenant, name.ptr, p->began_ms, p->acked_ms,
-              world_ms(w), (world_wall_ms(w) - p->time_ms) / 1000);
+              world_ms(w), p->time_ms, (world_wall_ms(w) - p->time_ms) / 1000);
     if (have && before == ORACLE_MUST_NOT)
         broke(w, "a deleted push is there", "p%" PRIu32 " of %s", p->number, name.ptr);
 }
@@ -108,12 +110,24 @@ static void deleting(struct world *w, const struct taking *t, uint32_t by)
             w->deleting[i] += by;
 }
 
+/* Edges of a range snap outward to whole minutes (tomb.h). */
+static struct taking at_most(const struct taking *t)
+{
+    struct taking ret = *t;
+
+    ret.from_ms = t->from_ms / MINUTE_MS * MINUTE_MS;
+    ret.to_ms = (t->to_ms + MINUTE_MS - 1) / MINUTE_MS * MINUTE_MS;
+    return ret;
+}
+
 /* What is on its way then, or sent while it lasts, may be taken by it as well. */
 void oracle_delete_begin(struct world *w, const struct taking *t)
 {
+    struct taking most = at_most(t);
+
     vec_for (i, &w->pushes) {
         struct push *p = w->pushes.ptr[i];
-        if (!taken(p, t))
+        if (!taken(p, &most))
             continue;
         if (p->state == PUSH_ACKED)
             p->state = PUSH_MAYBE;
