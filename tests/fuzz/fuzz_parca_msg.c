@@ -98,7 +98,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct parca_opts o = { .drop_labels = PARCA_DROP_LABELS, .seed = 1 };
     struct str body = size ? str_n(data + 1, size - 1) : STR("");
     struct parca_bed b;
-    struct err e;
 
     if (size == 0)
         return 0;
