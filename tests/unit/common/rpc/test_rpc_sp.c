@@ -297,12 +297,15 @@ static void our_own_pause_takes_nobody_down(void **state)
 
     far_init(&f, state, 8 * MIB, 300);
     assert_works(&f);
+    /* A peer that is slow to start may have taken several attempts. */
+    uint64_t before = rpc_bed_metric(&f.bed, "embertree_rpc_reconnects_total");
+
     rpc_bed_call(&c, f.peer, RPC_MERGE, STR("10"), 20000);
     (void)usleep(1000000);
     assert_int_equal(rpc_bed_end(&f.bed, &c), 0);
     assert_true(rpc_peer_up(f.peer));
     rpc_bed_call_deinit(&c);
-    assert_int_equal(rpc_bed_metric(&f.bed, "embertree_rpc_reconnects_total"), 0);
+    assert_int_equal(rpc_bed_metric(&f.bed, "embertree_rpc_reconnects_total"), before);
     far_deinit(&f);
 }
 
