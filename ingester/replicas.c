@@ -503,6 +503,51 @@ static void on_view(void *cookie)
     replicas_step_soon(rs);
 }
 
+/* Of a shard that became others' while this node was away, or was killed while a copy of it came in:
+ * nothing is opened of it, so nothing else would ever remove it. */
+static void remove_left(struct replicas *rs, struct str name)
+{
+    static const char *const what[] = { "log-", "shard-", "copy-" };
+    const struct repl_record *rec;
+    uint64_t shard = UINT64_MAX;
+    int64_t rev;
+
+    for (size_t i = 0; i < ARRAY_LEN(what); i++)
+        if (str_starts(name, str_c(what[i])) &&
+            !str_u64(str_sub(name, strlen(what[i]), name.len), &shard))
+            return;
+    if (shard >= view_shards(rs->view) || replica_find(rs, (uint32_t)shard))
+        return;
+    rec = view_record(rs->view, (uint32_t)shard, &rev);
+    if (!rec || names_us(rs, rec))
+        return;
+    replica_add(rs, (uint32_t)shard);
+    struct replica_of *r = replica_find(rs, (uint32_t)shard);
+    if (!r)
+        return;
+    r->at = AT_REMOVING;
+    aside_run(rs->in->ctx->loop, rs->in->ctx->simulated, remove_work, on_removed, r);
+}
+
+/* Once, and only by records that the coordination service itself has told: those in the file of the
+ * last time may be older than what this node has. */
+static void sweep(struct replicas *rs)
+{
+    const struct role_ctx *ctx = rs->in->ctx;
+    struct dirent *entry;
+    DIR *d;
+
+    if (rs->swept || rs->stopping || ctx->kv || !rs->o.coord || !view_ready(rs->view) ||
+        !view_heard(rs->view))
+        return;
+    rs->swept = true;
+    d = opendir(ctx->data_dir);
+    while (d && (entry = readdir(d)) != NULL)
+        remove_left(rs, str_c(entry->d_name));
+    if (d)
+        (void)closedir(d);
+}
+
 static const char *addr_of(void *cookie, const char *name)
 {
     const struct replicas *rs = cookie;
@@ -536,6 +581,7 @@ static void on_tick(void *cookie)
     struct replicas *rs = cookie;
 
     look_at_room(rs);
+    sweep(rs);
     copies_look(rs);
     step_all(rs);
     cluster_tick(rs);
