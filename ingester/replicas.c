@@ -503,8 +503,8 @@ static void on_view(void *cookie)
     replicas_step_soon(rs);
 }
 
-/* Of a shard that became others' while this node was away, or was killed while a copy of it came in:
- * nothing is opened of it, so nothing else would ever remove it. */
+/* Of a shard that became others' while this node was away, or was killed while a copy of it came
+ * in: nothing is opened of it, so nothing else would ever remove it. */
 static void remove_left(struct replicas *rs, struct str name)
 {
     static const char *const what[] = { "log-", "shard-", "copy-" };

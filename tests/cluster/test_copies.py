@@ -1,0 +1,162 @@
+"""A copy of a shard comes in as files, and whoever sends or takes it is killed by -9 in the middle,
+more than once: in the end it is there, no row differs, and nothing of the way is left in any folder. And
+what a node has of a shard that became others' while it was away goes.
+
+SEED=n repeats a run; CASE=part of a name runs some.
+"""
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import cluster
+import replicated
+
+SEED = int(os.environ.get("SEED", str(time.time_ns() % 10**9)))
+PUSHES, STACKS = 12, 1500
+RATE = "192KiB"  # of copies, so that there is a middle
+
+
+def fill(c):
+    """Names that hardly compress, so that the database has some MiB. Returns what to expect."""
+    rng, want = random.Random(SEED), {}
+    at = int(time.time()) - 30
+    for i in range(PUSHES):
+        rows = [(f"p{i}", f"f{rng.getrandbits(256):x}") for _ in range(STACKS)]
+        want.update({row: rng.randrange(1, 100) for row in rows})
+        body = "".join(f"{a};{b} {want[a, b]}\n" for a, b in rows)
+        r = c.ingest(body, "svc.cpu{x=y}", **{"from": at, "until": at + 1})
+        assert r.status == 200, r
+    return want
+
+
+def total(c):
+    r = c.render(cluster.CPU_TYPE + '{service_name="svc"}', **{"from": "now-1h", "until": "now"})
+    assert r.status == 200, r
+    return sum(cluster.leaves(r.json()["flamebearer"]).values()) // 10**7
+
+
+def coming(node):
+    return node.process.folder / "data" / "copy-0" / "in"
+
+
+def size(folder):
+    n = 0
+    with contextlib.suppress(OSError):
+        for one in folder.iterdir():
+            with contextlib.suppress(OSError):
+                n += one.stat().st_blocks * 512
+    return n
+
+
+def wait_for(what, limit_s=60, pause_s=0.02):
+    until = time.monotonic() + limit_s
+    while time.monotonic() < until:
+        with contextlib.suppress(OSError, KeyError, ValueError):
+            if what():
+                return
+        time.sleep(pause_s)
+    raise AssertionError(f"not within {limit_s} s")
+
+
+def up(node):
+    node.process.start(wait=False)
+
+
+def is_in(node):
+    return node.process.metric("embertree_repl_copies_total") >= 1  # since it was started
+
+
+def adopt(c, name):
+    r = subprocess.run([str(cluster.BIN / "embertree"), "adopt",
+                        f"--data.dir={c.folder / name / 'data'}", f"--cluster.node={name}", *c.shared],
+                       stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90,
+                       check=False)
+    assert r.returncode == 0, r
+
+
+@contextlib.contextmanager
+def adopted():
+    """A database that has no log is the first copy: the others need its files. Yields the cluster, of
+    which only etcd runs, and the sum of what it holds."""
+    c = replicated.Cluster(shards=1, options=[f"--cluster.snapshot-rate={RATE}"])
+    try:
+        c.etcd.start()
+        single = cluster.AllInOne("--cluster.shards=1", "--no-selfprof.enabled",
+                                  "--memory.limit=256MiB", folder=c.folder / "node0")
+        with single:
+            expected = sum(fill(single).values())
+            assert total(single) == expected
+            assert single.process.stop() == 0
+        adopt(c, "node0")
+        yield c, expected
+    except BaseException:
+        c.__exit__(*sys.exc_info())
+        raise
+    c.__exit__(None, None, None)
+
+
+def test_killed_in_the_middle():
+    with adopted() as (c, expected):
+        for p in c.processes():
+            p.start(wait=False)
+        taker = c.nodes["node1"]
+        kills = []
+        for least, who in ((1 << 16, "taker"), (1 << 18, "giver"), (1 << 19, "both")):
+            wait_for(lambda: size(coming(taker)) >= least or is_in(taker), 30)
+            if is_in(taker):
+                break
+            giver = c.leader_of(0)
+            kills.append((who, size(coming(taker)) >> 10))
+            for node in ([taker] if who != "giver" else []) + ([giver] if who != "taker" else []):
+                node.process.kill()
+                up(node)
+            for node in c.nodes.values():
+                wait_for(lambda: node.process.get("/healthz", timeout=2).status == 200)
+        assert len(kills) >= 2, f"no middle: {kills}"
+        taker.process.wait_ready(60)
+        c.wait_whole()
+        for node in c.nodes.values():
+            node.process.wait_ready(60)
+            wait_for(lambda: not size(node.process.folder / "data" / "copy-0" / "in")
+                     and not (node.process.folder / "data" / "copy-0" / "old").exists())
+        assert total(c) == expected
+        # The taker alone with one other: what it has counts.
+        other = next(n for n in c.nodes.values() if n is not taker and n is not c.leader_of(0))
+        other.process.kill()
+        assert total(c) == expected
+        for node in c.nodes.values():
+            if node is not other:
+                assert node.process.metric("embertree_repl_differences_total") == 0
+        print(f"     SEED={SEED}: killed at KiB {kills}")
+
+
+def test_what_was_left_goes():
+    with replicated.Cluster(ingesters=2, shards=2, replicas=1) as c:
+        c.wait_whole()
+        a = c.leader_of(0)
+        mine = {s for s, name in c.leaders().items() if name == a.name}
+        b = next(n for n in c.nodes.values() if n is not a)
+        assert 0 not in {s for s, name in c.leaders().items() if name == b.name}, c.leaders()
+        b.process.kill()
+        data = b.process.folder / "data"
+        for folder in ("log-0", "shard-0", "copy-0/in", "copy-0/out-1"):
+            (data / folder).mkdir(parents=True)
+            (data / folder / "000001.sst").write_bytes(b"x" * 100_000)
+        (data / "copy-other").mkdir()
+        up(b)
+        b.process.wait_ready(60)
+        wait_for(lambda: not [f for f in ("log-0", "shard-0", "copy-0") if (data / f).exists()], 20)
+        assert (data / "copy-other").is_dir(), "not ours"
+        kept = a.process.folder / "data"
+        assert all((kept / f"{what}-{s}").is_dir() for s in mine for what in ("log", "shard"))
+
+
+if __name__ == "__main__":
+    if not replicated.available():
+        print("SKIPPED: copies by files: there is no etcd-server")
+        sys.exit(0)
+    cluster.main([test_killed_in_the_middle, test_what_was_left_goes])
