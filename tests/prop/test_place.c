@@ -17,6 +17,7 @@
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "common/cluster/place.h"
+#include "tests/lib/place_zones.h"
 
 enum { NODES_MAX = 64 };
 
@@ -65,20 +66,6 @@ static struct name_set *place(const struct fleet *f, uint32_t shards, uint32_t r
     return ret;
 }
 
-static uint32_t zones_in(const struct fleet *f, const struct name_set *s)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < s->len; i++) {
-        const char *zone = f->zones[index_of(f, s->names[i])];
-        bool seen = false;
-        for (uint32_t k = 0; k < i; k++)
-            seen = seen || (zone[0] && strcmp(zone, f->zones[index_of(f, s->names[k])]) == 0);
-        n += !seen;
-    }
-    return n;
-}
-
 static void check_balance(const struct fleet *f, const struct name_set *all, uint32_t shards,
                           uint32_t replicas, uint32_t slack, uint32_t leader_slack)
 {
@@ -116,7 +103,7 @@ static void test_balance_and_zones(void **state)
         struct name_set *all = place(&f, shards, replicas);
         check_balance(&f, all, shards, replicas, 1, 2);
         for (uint32_t s = 0; s < shards; s++)
-            assert_int_equal(zones_in(&f, &all[s]), MIN(all[s].len, zones ? zones : f.n));
+            assert_int_equal(zones_in(f.nodes, f.n, &all[s]), MIN(all[s].len, zones ? zones : f.n));
         xfree(all);
     }
 }
@@ -133,7 +120,7 @@ static void test_small_zone_carries_more(void **state)
         fleet_add(&f, i, 1 + (int)(i % 2));
     struct name_set *all = place(&f, 100, 3);
     for (uint32_t s = 0; s < 100; s++) {
-        assert_int_equal(zones_in(&f, &all[s]), 3);
+        assert_int_equal(zones_in(f.nodes, f.n, &all[s]), 3);
         in_small += name_set_has(&all[s], "node-0");
     }
     assert_int_equal(in_small, 100);

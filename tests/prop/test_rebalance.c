@@ -16,6 +16,7 @@
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "common/cluster/place.h"
+#include "tests/lib/place_zones.h"
 
 enum { NODES_MAX = 64, SHARDS_MOST = 512 };
 #define GIB_BYTES (UINT64_C(1) << 30)
@@ -122,21 +123,6 @@ static uint32_t go(struct world *w)
     return moved;
 }
 
-static uint32_t zones_in(const struct world *w, const struct name_set *s)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < s->len; i++) {
-        const char *zone = w->zones[find(w, s->names[i])];
-        bool seen = false;
-
-        for (uint32_t k = 0; k < i; k++)
-            seen = seen || (zone[0] && strcmp(zone, w->zones[find(w, s->names[k])]) == 0);
-        n += !seen;
-    }
-    return n;
-}
-
 static void counts(const struct world *w, uint32_t *ret)
 {
     memset(ret, 0, NODES_MAX * sizeof(*ret));
@@ -154,7 +140,7 @@ static void check_sets(const struct world *w, uint32_t zones)
         assert_int_equal(w->wanted[s].len, len);
         for (uint32_t i = 0; i < len; i++)
             assert_true(find(w, w->wanted[s].names[i]) < w->n);
-        assert_int_equal(zones_in(w, &w->wanted[s]), MIN(len, zones ? zones : w->n));
+        assert_int_equal(zones_in(w->nodes, w->n, &w->wanted[s]), MIN(len, zones ? zones : w->n));
     }
 }
 
