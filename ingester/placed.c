@@ -2,6 +2,12 @@
  *
  * placed: the newest map, for threads that decode writes. Where it has no steps, as is mostly so, a
  * check is one load of a flag.
+ *
+ * And the latest time of what was let through, by shard, which confirms announcements. A write
+ * first makes its time known, then looks at the map; whoever confirms first sees to it that the map
+ * is seen, then looks at the times. So of a write and a confirmation that meet, one sees the other:
+ * the write is refused, or its time is told. (All of these are sequentially consistent; most
+ * writes only load, their time is no news.)
  */
 #include "ingester/placed.h"
 
@@ -16,19 +22,17 @@ struct placed {
     _Atomic bool any;
     struct mutex lock;
     const struct map *map; /* a reference; NULL: none with steps */
+    uint64_t version;      /* of the view's map at its last change; loop */
+    _Atomic int64_t newest_ms[CLUSTER_SHARDS_MAX];
 };
-
-static bool has_steps(const struct map *m)
-{
-    return m->tenant_steps.len || m->tenants_len || m->services_len;
-}
 
 static void on_view(void *cookie)
 {
     struct placed *p = cookie;
     const struct map *m = view_ready(p->view) ? view_map_ref(p->view) : NULL, *old;
 
-    if (m && !has_steps(m)) {
+    p->version = m ? m->version : 0;
+    if (m && !map_has_steps(m)) {
         map_unref(m);
         m = NULL;
     }
@@ -38,6 +42,27 @@ static void on_view(void *cookie)
     mutex_unlock(&p->lock);
     map_unref(old);
     atomic_store(&p->any, m != NULL);
+}
+
+uint64_t placed_version(const struct placed *p)
+{
+    return p->version;
+}
+
+void placed_holds(struct placed *p, uint32_t shard, int64_t newest_ms)
+{
+    int64_t was;
+
+    CHECK(shard < CLUSTER_SHARDS_MAX);
+    was = atomic_load(&p->newest_ms[shard]);
+    while (was < newest_ms && !atomic_compare_exchange_weak(&p->newest_ms[shard], &was, newest_ms))
+        ;
+}
+
+int64_t placed_newest_ms(const struct placed *p, uint32_t shard)
+{
+    CHECK(shard < CLUSTER_SHARDS_MAX);
+    return MAX(atomic_load(&p->newest_ms[shard]), INT64_C(1));
 }
 
 struct placed *placed_new(struct view *v)
@@ -72,21 +97,35 @@ static int64_t latest_ms(const struct store_write *w)
     return slot_to_ms(last);
 }
 
-int placed_check(struct placed *p, const struct store_write *w, uint64_t map_version, struct err *e)
+static int refuse(const struct map *m, uint64_t map_version, struct err *e)
 {
+    if (map_version == m->version)
+        return err_set(e, ERR_UNAVAILABLE,
+                       "map %" PRIu64 " of the cluster announces another place for it, and whether "
+                       "that is valid yet has not been heard here",
+                       m->version);
+    return err_set(e, ERR_UNAVAILABLE,
+                   "it was placed by map %" PRIu64 " of the cluster, and map %" PRIu64
+                   " has another place for it: the distributor has not heard of that yet",
+                   map_version, m->version);
+}
+
+int placed_check(struct placed *p, uint32_t shard, const struct store_write *w,
+                 uint64_t map_version, struct err *e)
+{
+    int64_t latest = latest_ms(w);
     const struct map *m;
     int code = 0;
 
-    if (LIKELY(!atomic_load_explicit(&p->any, memory_order_relaxed)))
+    if (shard < CLUSTER_SHARDS_MAX)
+        placed_holds(p, shard, latest);
+    if (LIKELY(!atomic_load(&p->any)))
         return 0;
     mutex_lock(&p->lock);
     m = p->map ? map_ref(p->map) : NULL;
     mutex_unlock(&p->lock);
-    if (m && map_outdates(m, w->tenant, w->service, map_version, latest_ms(w)))
-        code = err_set(e, ERR_UNAVAILABLE,
-                       "it was placed by map %" PRIu64 " of the cluster, and map %" PRIu64
-                       " has another place for it: the distributor has not heard of that yet",
-                       map_version, m->version);
+    if (m && map_outdates(m, w->tenant, w->service, map_version, latest))
+        code = refuse(m, map_version, e);
     map_unref(m);
     return code;
 }

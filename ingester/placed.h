@@ -14,9 +14,20 @@ struct placed;
 
 struct placed *placed_new(struct view *v); /* outlives it; loop */
 void placed_free(struct placed *p);        /* loop; nobody checks any more. NULL is fine */
+/* ---- what a confirmation says (common/cluster/README.md) ---- */
+/* The version of the map that checks go by. Loop. */
+uint64_t placed_version(const struct placed *p);
+/* The shard begins to be served, and holds nothing later than this. Any thread, before its first
+ * write. */
+void placed_holds(struct placed *p, uint32_t shard, int64_t newest_ms);
+/* No write for the shard that was let through, by a map that is not later than placed_version, has
+ * a later time, nor will one that is let through from now on and is about a step or an announcement
+ * of that map. At least 1. Any thread, behind placed_version. */
+int64_t placed_newest_ms(const struct placed *p, uint32_t shard);
+
 /* ERR_UNAVAILABLE: whoever placed it knew only the map of that version, and a later one says
- * otherwise for the time of the write. Any thread. */
-NODISCARD int placed_check(struct placed *p, const struct store_write *w, uint64_t map_version,
-                           struct err *e);
+ * otherwise for the time of the write, or may. Any thread. */
+NODISCARD int placed_check(struct placed *p, uint32_t shard, const struct store_write *w,
+                           uint64_t map_version, struct err *e);
 
 #endif

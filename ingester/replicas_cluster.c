@@ -13,6 +13,7 @@
 #include "common/cluster/member.h"
 #include "common/obs/log.h"
 #include "ingester/busy.h"
+#include "ingester/placed.h"
 #include "ingester/replicas_impl.h"
 #include "ingester/weigh.h"
 
@@ -374,11 +375,18 @@ static void weigh(struct replicas *rs, const struct replica_of *r, struct progre
     weigh_stored(rs->weigh, r->shard, bytes);
 }
 
+/* In the epoch that began with what is stored: others have written nothing since. */
+static bool serves(const struct replica_of *r, const struct replica_state *st)
+{
+    return r->at == AT_SERVING && st->role == REPLICA_LEADING && st->epoch == r->epoch;
+}
+
 static void report(struct replicas *rs)
 {
     struct progress_shard shards[SHARDS_MAX];
     struct progress_service services[PROGRESS_SERVICES_MAX];
     struct progress p = { .shards = shards, .services = services };
+    uint64_t version = placed_version(rs->in->placed); /* before the times below: placed.h */
     uint64_t spread = rs->in->ctx->cluster->spread_rate;
 
     if (spread)
@@ -399,10 +407,12 @@ static void report(struct replicas *rs)
             .leads = st.role == REPLICA_LEADING,
             .lost = st.silent && r->lost_rev,
             .full = rs->full,
+            .newest_ms = serves(r, &st) ? placed_newest_ms(rs->in->placed, r->shard) : 0,
         };
         weigh(rs, r, &shards[p.shards_len - 1]);
     }
     weigh_end(rs->weigh);
+    p.map = MIN(version, view_kept(rs->view));
     member_report(rs->member, &p);
 }
 

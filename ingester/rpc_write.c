@@ -129,7 +129,7 @@ static int write_decode(struct write *w, struct err *e)
     code = write_msg_decode(w->payload, w->told, w->arena, &w->msg, e);
     if (code)
         return code;
-    if (placed_check(w->in->placed, &w->msg.write, w->msg.map_version, e))
+    if (placed_check(w->in->placed, w->msg.shard, &w->msg.write, w->msg.map_version, e))
         return e->code;
     w->shard = shards_get(w->in->shards, w->msg.shard, e);
     if (!w->shard)

@@ -94,6 +94,7 @@ static void depose(struct controller *c)
     c->fence = 0;
     c->moving = 0;
     c->resize_ms = 0;
+    c->steps = (struct control_steps){ .announced = 0 };
     controller_lead_forget(c);
     coord_unwatch(c->o.coord, c->watch);
     c->watch = NULL;
@@ -460,6 +461,8 @@ static void on_tick(void *cookie)
     if (c->map_busy)
         return;
     controller_spread(c, m, rev);
+    if (!c->map_busy)
+        controller_steps(c, m, rev);
     controller_lead(c, m);
     move_shards(c, m);
     if (!c->map_busy && !c->moving)

@@ -27,7 +27,7 @@ struct controller_opts {
     uint64_t replace_ms;       /* a node that is gone for so long is replaced */
     uint32_t moves_max;        /* shards on their way at once */
     uint64_t spread_bytes;     /* per second and shard of one service; 0: none is spread */
-    uint64_t spread_after_ms;  /* so far ahead lies what a change of places is for */
+    uint64_t spread_after_ms;  /* about so far ahead lies what a change of places is for */
     uint32_t tenant_shards;    /* of each tenant that the map does not name; 0: all */
 };
 struct controller;

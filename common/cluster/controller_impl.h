@@ -31,6 +31,11 @@ struct control_lead {    /* leaders are made even: controller_lead.c */
     int64_t *turn_rev;   /* owned; by shard: of the record that is to get another leader, or 0 */
     uint32_t uneven;     /* shards that another member should lead, also later */
 };
+struct control_steps {  /* controller_steps.c */
+    uint64_t announced; /* the version of what is announced, as it was seen last; 0: nothing was */
+    uint64_t since_ms;  /* and when it was seen first */
+    size_t turn;        /* among all that may be wanted */
+};
 struct controller {
     struct controller_opts o;
     char *prefix; /* owned */
@@ -50,6 +55,7 @@ struct controller {
     uint64_t wanted_for; /* a hash of the nodes it was worked out from */
     uint64_t wanted_ms;  /* when that was */
     struct control_lead lead;
+    struct control_steps steps;
     bool *busy;     /* owned; by shard: a call is under way */
     int64_t *tried; /* owned; by shard: the revision that was swapped */
     uint32_t moving;
@@ -97,5 +103,8 @@ bool controller_mend_map(struct controller *c, const struct map *m, int64_t rev)
 /* Nothing is to be moved any more: nor in haste. */
 void controller_calm(struct controller *c, const struct map *m, int64_t rev);
 void controller_spread(struct controller *c, const struct map *m, int64_t rev);
+void controller_steps(struct controller *c, const struct map *m, int64_t rev);
+/* Swapped for the one of `rev`. */
+void controller_put_map(struct controller *c, const struct map *m, int64_t rev);
 
 #endif

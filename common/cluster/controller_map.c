@@ -6,13 +6,14 @@
 
 #include "common/cluster/controller_impl.h"
 #include "common/cluster/map_edit.h"
+#include "common/cluster/map_next.h"
 
 #define SPREAD_EVERY_MS 10000
 #define RESIZE_AFTER_MS 300000
 
 /* ---- the map --------------------------------------------------------------------------------- */
 
-static void put_map(struct controller *c, const struct map *m, int64_t rev)
+void controller_put_map(struct controller *c, const struct map *m, int64_t rev)
 {
     struct coord_key fence = key_controller(str_c(c->prefix)), key = key_map(str_c(c->prefix));
     struct coord_compare cmp[2] = { controller_fence(c, &fence),
@@ -64,12 +65,12 @@ void controller_make_map(struct controller *c)
     from.nodes = nodes;
     from.nodes_len = len;
     if (few)
-        from.tenant_steps = (struct map_steps){ { { .n = few } }, 1 };
+        from.tenant_steps = (struct map_steps){ .at = { { .n = few } }, .len = 1 };
     if (map_new(&from, &m, &e)) {
         controller_say(c, "no map can be made: %s", e.text);
     } else {
         controller_say(c, "makes the map of %u shards on %zu nodes", from.shards, len);
-        put_map(c, m, 0);
+        controller_put_map(c, m, 0);
         map_unref(m);
     }
     xfree(nodes);
@@ -119,7 +120,7 @@ bool controller_mend_map(struct controller *c, const struct map *m, int64_t rev)
         if (!next)
             continue;
         controller_say(c, "writes what changed about node %s", n.name);
-        put_map(c, next, rev);
+        controller_put_map(c, next, rev);
         map_unref(next);
         return false;
     }
@@ -140,33 +141,28 @@ static uint64_t rate_of(const struct controller *c, const struct progress_servic
     return sum;
 }
 
-/* By the wall clock of this node: profiles say when they are by those of their senders. */
-static int64_t spread_from(const struct controller *c)
-{
-    return clock_wall_ms(loop_clock(c->o.loop)) + (int64_t)c->o.spread_after_ms;
-}
-
-/* Grows only: what a service needed once it may need again, and each change is read for ever. */
+/* Grows only: what a service needed once it may need again, and each change is read for ever. And
+ * one change after the other. */
 static bool spread_one(struct controller *c, const struct map *m, int64_t rev,
                        const struct progress_service *s)
 {
     uint64_t want = rate_of(c, s) / c->o.spread_bytes + 1, most = MIN(m->shards, MAP_SPREAD_MAX);
+    struct map_whose w = { s->tenant, s->name };
+    uint32_t has = map_whose_last(m, &w);
+    const struct map_service *v = map_service(m, s->tenant, s->name);
     const struct map *next;
-    uint32_t has = 1;
     struct err e;
 
-    const struct map_service *v = map_service(m, s->tenant, s->name);
-    if (v)
-        has = map_step_at(&v->steps, INT64_MAX, 1);
+    if (v && v->steps.next.version)
+        return false;
     if (want > has)
         want = MAX(want, (uint64_t)has * 2); /* steps are few */
     want = MIN(want, most);
-    if (want <= has ||
-        map_edit_spread(m, s->tenant, s->name, (uint32_t)want, spread_from(c), &next, &e))
+    if (want <= has || map_next_want(m, &w, (uint32_t)want, &next, &e))
         return false;
-    controller_say(c, "spreads service %.*s over %u shards", STR_ARG(str_sub(s->name, 0, 64)),
+    controller_say(c, "wants service %.*s on %u shards", STR_ARG(str_sub(s->name, 0, 64)),
                    (unsigned)want);
-    put_map(c, next, rev);
+    controller_put_map(c, next, rev);
     map_unref(next);
     return true;
 }
@@ -176,6 +172,7 @@ static bool spread_one(struct controller *c, const struct map *m, int64_t rev,
 static bool resize_tenants(struct controller *c, const struct map *m, int64_t rev)
 {
     uint32_t few = MIN(c->o.tenant_shards, m->shards);
+    const struct map_whose all = { { NULL, 0 }, { NULL, 0 } };
     const struct map *next;
     struct err e;
 
@@ -184,10 +181,10 @@ static bool resize_tenants(struct controller *c, const struct map *m, int64_t re
     else if (!c->resize_ms)
         c->resize_ms = controller_now_ms(c);
     if (!c->resize_ms || controller_now_ms(c) - c->resize_ms < RESIZE_AFTER_MS ||
-        map_edit_tenants(m, few, spread_from(c), &next, &e))
+        map_next_want(m, &all, few, &next, &e))
         return false;
-    controller_say(c, "gives each tenant %" PRIu32 " shards", few);
-    put_map(c, next, rev);
+    controller_say(c, "wants each tenant on %" PRIu32 " shards", few);
+    controller_put_map(c, next, rev);
     map_unref(next);
     return true;
 }
@@ -215,6 +212,6 @@ void controller_calm(struct controller *c, const struct map *m, int64_t rev)
     if (!m->moves || map_edit_moves(m, 0, &next, &e))
         return;
     controller_say(c, "all shards are where they belong; moves as few at once as before");
-    put_map(c, next, rev);
+    controller_put_map(c, next, rev);
     map_unref(next);
 }

@@ -204,6 +204,11 @@ uint32_t map_shard(const struct map *m, struct str tenant, struct str service, u
     return places[n > 1 ? jump(hash_u64(series_hash), n) : 0];
 }
 
+bool map_has_steps(const struct map *m)
+{
+    return m->tenants_len || m->services_len || m->tenant_steps.len || m->tenant_steps.next.version;
+}
+
 bool map_is_placed(const struct map *m, struct str tenant, struct str service)
 {
     return map_tenant_steps(m, tenant)->len || service_of(m, tenant, service);
@@ -257,12 +262,15 @@ size_t map_tenant_places(const struct map *m, struct str tenant, uint32_t *ret, 
     return most;
 }
 
-static bool outdates(const struct map_steps *s, uint64_t version, int64_t when_ms)
+/* What is announced becomes valid in a map that is later than ours, if it does: so whoever does not
+ * know one later than ours may be wrong. */
+static bool outdates(const struct map *m, const struct map_steps *s, uint64_t version,
+                     int64_t when_ms)
 {
     for (uint32_t i = 1; i < s->len; i++)
         if (s->at[i].version > version && s->at[i].from_ms <= when_ms)
             return true;
-    return false;
+    return s->next.from_ms && s->next.from_ms <= when_ms && version <= m->version;
 }
 
 bool map_outdates(const struct map *m, struct str tenant, struct str service, uint64_t version,
@@ -270,11 +278,11 @@ bool map_outdates(const struct map *m, struct str tenant, struct str service, ui
 {
     const struct map_service *v;
 
-    if (version >= m->version || (!m->impl->tenants && !m->impl->services && !m->tenant_steps.len))
+    if (version > m->version || !map_has_steps(m))
         return false;
     v = service_of(m, tenant, service);
-    return outdates(map_tenant_steps(m, tenant), version, when_ms) ||
-           (v && outdates(&v->steps, version, when_ms));
+    return outdates(m, map_tenant_steps(m, tenant), version, when_ms) ||
+           (v && outdates(m, &v->steps, version, when_ms));
 }
 
 const struct map_tenant *map_tenant(const struct map *m, struct str tenant)
@@ -353,6 +361,10 @@ static int check_steps(const struct map_steps *s, struct str name, struct err *e
         if (s->at[i].from_ms <= s->at[i - 1].from_ms)
             return err_set(e, ERR_INPUT, "%.*s: a step from %" PRId64 " behind one from %" PRId64,
                            STR_ARG(name), s->at[i].from_ms, s->at[i - 1].from_ms);
+    if (s->next.from_ms && s->len && s->next.from_ms <= s->at[s->len - 1].from_ms)
+        return err_set(e, ERR_INPUT,
+                       "%.*s: a step from %" PRId64 " announced behind one from %" PRId64,
+                       STR_ARG(name), s->next.from_ms, s->at[s->len - 1].from_ms);
     return 0;
 }
 
@@ -364,7 +376,7 @@ static int tenant_sizes(const struct map *m, const struct map_steps *s, struct s
 
     if (code)
         return err_wrap(e, "tenant");
-    *ret_most = most_of(s);
+    *ret_most = MAX(most_of(s), s->next.n);
     if (*ret_most > m->shards)
         return err_set(e, ERR_INPUT, "tenant %.*s has %u shards, the cluster %u", STR_ARG(name),
                        *ret_most, m->shards);
@@ -381,6 +393,9 @@ static int check_service(const struct map_service *s, struct err *e)
         if (s->steps.at[i].n < 1 || s->steps.at[i].n > MAP_SPREAD_MAX)
             return err_set(e, ERR_INPUT, "service %.*s is spread over %u shards; want 1 to %d",
                            STR_ARG(s->name), s->steps.at[i].n, MAP_SPREAD_MAX);
+    if (s->steps.next.version && (s->steps.next.n < 1 || s->steps.next.n > MAP_SPREAD_MAX))
+        return err_set(e, ERR_INPUT, "service %.*s is to be spread over %u shards; want 1 to %d",
+                       STR_ARG(s->name), s->steps.next.n, MAP_SPREAD_MAX);
     return 0;
 }
 

@@ -7,7 +7,9 @@
  *    "nodes":[{"name":"a","addr":"tcp://10.0.0.1:4041","zone":"z1","state":"active"}],
  *    "tenant_steps":[{"from":0,"n":16}],                     (of each tenant that is not named)
  *    "tenants":[{"name":"t","steps":[{"from":0,"n":0},{"from":1763798400000,"n":8,"version":6}]}],
- *    "services":[{"tenant":"t","name":"big","spread":4}],
+ *    "services":[{"tenant":"t","name":"big","spread":4,
+ *                 "next":{"n":8,"version":7,"from":1763799300000}}],    (announced, not valid)
+ *    "tenant_next":{"n":8,"version":7},                      (wanted, of all who are not named)
  *    "replicas_of":[["a","b","c"], ...]}      (static maps only: who has shard 0, 1, ...; the
  *                                              first leads)
  *
@@ -51,9 +53,17 @@ struct map_step {
     uint64_t version; /* of the map that had it first; 0: not said */
     uint32_t n;
 };
+/* A change that is no step yet (map_next.h). Wanted: nobody minds it. Announced: it says from when;
+ * who has been told refuses what it may be about. */
+struct map_next {
+    uint64_t version; /* of the map that wanted, or announced, it first; 0: there is none */
+    int64_t from_ms;  /* 0: it is wanted only */
+    uint32_t n;
+};
 struct map_steps { /* ascending by from_ms; len 0 counts as one step of 0 (tenant) or 1 (service) */
     struct map_step at[MAP_STEPS_MAX];
     uint32_t len;
+    struct map_next next;
 };
 struct map_tenant {
     struct str name;
@@ -88,6 +98,8 @@ const struct map_node *map_node(const struct map *m, const char *name); /* NULL:
  * when it begins, if that will be the same each time it is sent; else MAP_WHEN_FIRST. */
 uint32_t map_shard(const struct map *m, struct str tenant, struct str service, uint64_t series_hash,
                    int64_t when_ms);
+/* False: every service's place is shard_of, and nobody wants another one. */
+bool map_has_steps(const struct map *m);
 /* False: all series of the service have one place, whenever they are, and it is shard_of. */
 bool map_is_placed(const struct map *m, struct str tenant, struct str service);
 /* All shards that may have something of the service, each once, the oldest first. Returns how many
@@ -96,7 +108,8 @@ size_t map_places(const struct map *m, struct str tenant, struct str service, ui
                   size_t max);
 /* The same of a whole tenant. 0: any shard may. */
 size_t map_tenant_places(const struct map *m, struct str tenant, uint32_t *ret, size_t max);
-/* Somebody who knew the map of `version` only may have been wrong about a profile of when_ms. */
+/* Somebody who knew the map of `version` only may have been wrong about a profile of when_ms: a
+ * later step is about it, or one that is announced, and may be valid by now for others. */
 bool map_outdates(const struct map *m, struct str tenant, struct str service, uint64_t version,
                   int64_t when_ms);
 const struct map_tenant *map_tenant(const struct map *m, struct str tenant); /* NULL: not named */

@@ -16,9 +16,10 @@ NODISCARD int map_edit_state(const struct map *m, const char *name, enum map_sta
 NODISCARD int map_edit_remove(const struct map *m, const char *name, const struct map **ret,
                               struct err *e);
 /* The tenant gets so many shards (0: all), the service is spread over so many, for profiles that
- * begin at from_ms and later, or a leaf after the step before it if that is later. from_ms must lie
- * so far ahead that everybody has the map by then (README.md). ERR_CONFLICT: that is the last step
- * already; ERR_LIMIT: it has changed as often as it can. */
+ * begin at from_ms and later, or a leaf after the step before it if that is later. Valid at once:
+ * for maps that nobody goes by yet; else by way of map_next.h, which ends here. What was to come
+ * is gone. ERR_CONFLICT: that is the last step already; ERR_LIMIT: it has changed as often as it
+ * can. */
 NODISCARD int map_edit_tenant(const struct map *m, struct str tenant, uint32_t shards,
                               int64_t from_ms, const struct map **ret, struct err *e);
 /* ERR_CONFLICT: they are so many already. */

@@ -120,6 +120,26 @@ static int parse_step(const struct parse *p, const struct conf_node *n, uint64_t
     return code ? code : u32(p, conf_node_get(n, "n"), most, &to->n, e);
 }
 
+/* Files that people write have none: `strict` refuses the key. */
+static int parse_next(const struct parse *p, const struct conf_node *n, uint64_t most,
+                      struct map_next *to, struct err *e)
+{
+    uint64_t from = 0;
+    int code;
+
+    if (!n || n->kind == CONF_NODE_NULL)
+        return 0;
+    code = conf_node_is(n, p->file, CONF_NODE_MAP, e);
+    if (!code)
+        code = conf_node_u64(conf_node_get(n, "from"), p->file, 0, INT64_MAX, &from, e);
+    if (!code)
+        code = conf_node_u64(conf_node_get(n, "version"), p->file, 0, INT64_MAX, &to->version, e);
+    to->from_ms = (int64_t)from;
+    if (!code && !to->version)
+        code = conf_node_fail(n, p->file, e, "version is 0 or missing");
+    return code ? code : u32(p, conf_node_get(n, "n"), most, &to->n, e);
+}
+
 /* A list of steps, or the short form: one number under `key`, or neither. */
 static int parse_steps(const struct parse *p, const struct conf_node *n, const char *key,
                        const char *list, uint64_t most, struct map_steps *to, struct err *e)
@@ -150,6 +170,8 @@ static int parse_tenant(const struct parse *p, const struct conf_node *n, struct
 
     if (!code)
         code = conf_node_str(conf_node_get(n, "name"), p->file, &to->name, e);
+    if (!code)
+        code = parse_next(p, conf_node_get(n, "next"), CLUSTER_SHARDS_MAX, &to->steps.next, e);
     return code ? code : parse_steps(p, n, "shards", "steps", CLUSTER_SHARDS_MAX, &to->steps, e);
 }
 
@@ -163,6 +185,8 @@ static int parse_service(const struct parse *p, const struct conf_node *n, struc
         code = conf_node_str(conf_node_get(n, "tenant"), p->file, &to->tenant, e);
     if (!code)
         code = conf_node_str(conf_node_get(n, "name"), p->file, &to->name, e);
+    if (!code)
+        code = parse_next(p, conf_node_get(n, "next"), MAP_SPREAD_MAX, &to->steps.next, e);
     return code ? code : parse_steps(p, n, "spread", "steps", MAP_SPREAD_MAX, &to->steps, e);
 }
 
@@ -249,6 +273,9 @@ static int parse_root(const struct parse *p, const struct conf_node *root, const
         code = parse_steps(p, root, "tenant_shards", "tenant_steps", CLUSTER_SHARDS_MAX,
                            &m.tenant_steps, e);
     if (!code)
+        code = parse_next(p, conf_node_get(root, "tenant_next"), CLUSTER_SHARDS_MAX,
+                          &m.tenant_steps.next, e);
+    if (!code)
         code = parse_lists(p, root, &m, e);
     if (!code)
         code = begin_list(p, replicas, sizeof(*sets), CLUSTER_SHARDS_MAX, &at, &len, e);
@@ -328,6 +355,19 @@ static void write_steps(const char *key, const struct map_steps *s, struct json 
     json_arr_end(j);
 }
 
+static void write_next(const char *key, const struct map_next *n, struct json *j)
+{
+    if (!n->version)
+        return;
+    json_key(j, key);
+    json_obj(j);
+    put_u64(j, "n", n->n);
+    put_u64(j, "version", n->version);
+    if (n->from_ms)
+        put_u64(j, "from", (uint64_t)n->from_ms);
+    json_obj_end(j);
+}
+
 static void write_tenants(const struct map *m, struct json *j)
 {
     json_key(j, "tenants");
@@ -337,6 +377,7 @@ static void write_tenants(const struct map *m, struct json *j)
         json_key(j, "name");
         json_str(j, m->tenants[i].name);
         write_steps("steps", &m->tenants[i].steps, j);
+        write_next("next", &m->tenants[i].steps.next, j);
         json_obj_end(j);
     }
     json_arr_end(j);
@@ -353,6 +394,7 @@ static void write_services(const struct map *m, struct json *j)
         json_key(j, "name");
         json_str(j, m->services[i].name);
         write_steps("steps", &m->services[i].steps, j);
+        write_next("next", &m->services[i].steps.next, j);
         json_obj_end(j);
     }
     json_arr_end(j);
@@ -385,6 +427,7 @@ void map_write(const struct map *m, struct buf *out)
         put_u64(&j, "moves", m->moves);
     if (m->tenant_steps.len)
         write_steps("tenant_steps", &m->tenant_steps, &j);
+    write_next("tenant_next", &m->tenant_steps.next, &j);
     write_tenants(m, &j);
     write_services(m, &j);
     if (m->replicas_of)

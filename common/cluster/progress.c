@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * progress: the text of what a node tells about its replicas. A shard is a list of nine numbers,
- * since a node may have many: [shard, term, last, commit, leads, lost, full, rate, bytes]; older
- * ones say less.
+ * progress: the text of what a node tells about its replicas. A shard is a list of numbers,
+ * since a node may have many: [shard, term, last, commit, leads, lost, full, rate, bytes, newest];
+ * older ones say less.
  */
 #include "common/cluster/progress.h"
 
@@ -30,6 +30,7 @@ void progress_write(const struct progress *p, struct buf *out)
         json_u64(&j, s->full);
         json_u64(&j, s->rate);
         json_u64(&j, s->bytes);
+        json_i64(&j, s->newest_ms);
         json_arr_end(&j);
     }
     json_arr_end(&j);
@@ -46,16 +47,31 @@ void progress_write(const struct progress *p, struct buf *out)
         json_obj_end(&j);
     }
     json_arr_end(&j);
+    json_key(&j, "map");
+    json_u64(&j, p->map);
     json_obj_end(&j);
 }
 
 /* The first NEEDED must be there; what comes later older nodes do not say. */
-enum { SHARD, TERM, LAST, COMMIT, LEADS, NEEDED, LOST = NEEDED, FULL, RATE, BYTES, NUMBERS };
+enum {
+    SHARD,
+    TERM,
+    LAST,
+    COMMIT,
+    LEADS,
+    NEEDED,
+    LOST = NEEDED,
+    FULL,
+    RATE,
+    BYTES,
+    NEWEST,
+    NUMBERS
+};
 
 static int parse_shard(const struct json_val *v, struct progress_shard *ret, struct err *e)
 {
     static const char *const what[NUMBERS] = { "shard", "term", "last", "commit", "leads",
-                                               "lost",  "full", "rate", "bytes" };
+                                               "lost",  "full", "rate", "bytes",  "newest" };
     int64_t n[NUMBERS] = { 0 };
 
     for (size_t i = 0; i < NUMBERS && (i < NEEDED || i < json_len(v)); i++) {
@@ -78,6 +94,7 @@ static int parse_shard(const struct json_val *v, struct progress_shard *ret, str
         .full = n[FULL] != 0,
         .rate = MIN((uint64_t)n[RATE], PROGRESS_RATE_MAX),
         .bytes = MIN((uint64_t)n[BYTES], PROGRESS_STORED_MAX),
+        .newest_ms = n[NEWEST],
     };
     return 0;
 }
@@ -115,6 +132,7 @@ static int parse_root(const struct json_val *root, struct arena *a, struct progr
     const struct json_val *services = json_get(root, "services", NULL);
     struct progress_shard *to;
     struct progress_service *sto;
+    int64_t map = 0;
     int code = 0;
 
     p->shards_len = json_len(shards);
@@ -129,6 +147,9 @@ static int parse_root(const struct json_val *root, struct arena *a, struct progr
         code = parse_shard(json_at(shards, i), &to[i], e);
     for (size_t i = 0; i < p->services_len && !code; i++)
         code = parse_service(json_at(services, i), a, &sto[i], e);
+    if (!code)
+        code = json_take_i64(json_get(root, "map", NULL), "map", &map, e);
+    p->map = map > 0 ? (uint64_t)map : 0;
     return code;
 }
 

@@ -24,6 +24,9 @@ struct progress_shard {
     bool lost;             /* its log is gone: it says nothing to others (repl/replica.h, silent) */
     uint64_t rate;         /* bytes per second that its log takes, a slow mean; leading or not */
     uint64_t bytes;        /* that its database stores */
+    /* Only of a shard that is served, else 0: the time of nothing that is, or may yet be, stored in
+     * it by way of us is later, but for what is placed by maps later than `map`. At least 1. */
+    int64_t newest_ms;
 };
 struct progress_service { /* of what this node's leaders take in */
     struct str tenant, name;
@@ -34,6 +37,7 @@ struct progress {
     size_t shards_len;
     const struct progress_service *services;
     size_t services_len;
+    uint64_t map; /* version that this node goes by, also after a restart; 0: it does not say */
 };
 void progress_write(const struct progress *p, struct buf *out);
 /* In the arena, strings too. */

@@ -90,6 +90,13 @@ const struct progress *reports_next(const struct reports *r, size_t *pos)
     return map_str_next(r->nodes, pos, &name, &t) ? &((struct told *)t)->progress : NULL;
 }
 
+const struct progress *reports_of(const struct reports *r, const char *node)
+{
+    const struct told *t = map_str_get(r->nodes, str_c(node));
+
+    return t ? &t->progress : NULL;
+}
+
 const struct progress_shard *reports_shard(const struct reports *r, const char *node,
                                            uint32_t shard)
 {

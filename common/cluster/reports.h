@@ -22,6 +22,7 @@ void reports_forget(struct reports *r, const char *node);
 void reports_clear(struct reports *r);
 /* In no particular order; start with *pos = 0; NULL at the end. */
 const struct progress *reports_next(const struct reports *r, size_t *pos);
+const struct progress *reports_of(const struct reports *r, const char *node); /* NULL: nothing */
 /* NULL: the node said nothing about the shard. */
 const struct progress_shard *reports_shard(const struct reports *r, const char *node,
                                            uint32_t shard);

@@ -229,6 +229,13 @@ const struct map *view_map(const struct view *v, int64_t *ret_rev)
     return v->map;
 }
 
+uint64_t view_kept(const struct view *v)
+{
+    uint64_t now = v->map ? v->map->version : 0;
+
+    return v->feed ? MIN(now, view_feed_kept(v->feed)) : now;
+}
+
 size_t view_nodes_len(const struct view *v)
 {
     return v->peers.len;

@@ -74,6 +74,9 @@ size_t view_places(const struct view *v, struct str tenant, struct str service, 
 const struct map *view_map_ref(const struct view *v);
 /* Borrowed until the next change, with the revision of its key; NULL: none yet. */
 const struct map *view_map(const struct view *v, int64_t *ret_rev);
+/* A map of this version or a later one is what this process goes by from now on, also when it
+ * starts again without the service. 0: none yet. */
+uint64_t view_kept(const struct view *v);
 /* By position, 0 to view_nodes_len() - 1, in order of names (list: of the list). */
 size_t view_nodes_len(const struct view *v);
 void view_node(const struct view *v, size_t i, struct view_node *ret);

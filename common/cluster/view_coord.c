@@ -9,6 +9,10 @@
  * one broken key must not take the routes of all others away. Revisions only go up: an answer to a
  * doubt may be newer than the watch, and then the watch must not take it back.
  *
+ * Records and the map are one picture: whoever sees that it leads since some moment also sees the
+ * map of that moment, or a later one (README.md builds on that). So a doubt asks for all of ring/
+ * at once, and the file is written whole.
+ *
  * What was seen last is kept in a file, whole, a second after a change. A process that starts while
  * the service is away goes on with it: that is as safe as any old view, since a leader must ask a
  * majority of its shard before it leads. Who lives is not known from a file: all of the map's nodes
@@ -275,15 +279,20 @@ static void on_listed(void *cookie, const struct coord_reply *r)
     if (r->err)
         return;
     /* Not heard, as an age: of who lives the list says nothing, only the watch does. */
-    for (size_t i = 0; i < r->kvs_len; i++)
-        (void)apply(f, &r->kvs[i]);
+    for (size_t i = 0; i < r->kvs_len; i++) {
+        struct str node;
+        uint32_t shard;
+
+        if (key_parse(f->prefix, r->kvs[i].key, &shard, &node) != KEY_LIVE && apply(f, &r->kvs[i]))
+            peers_make(f);
+    }
     changed(f);
 }
 
 static void on_doubt(void *cookie)
 {
     struct view_feed *f = cookie;
-    struct coord_key key = key_shards(f->prefix);
+    struct coord_key key = key_ring(f->prefix);
 
     f->doubted_ms = now_ms(f);
     f->asking = true;
@@ -398,6 +407,11 @@ uint64_t view_feed_bad(const struct view_feed *f, const char **ret_why)
 int64_t view_feed_map_rev(const struct view_feed *f)
 {
     return f->map_rev;
+}
+
+uint64_t view_feed_kept(const struct view_feed *f)
+{
+    return f->file ? view_file_kept(f->file) : UINT64_MAX;
 }
 
 bool view_feed_heard(const struct view_feed *f)

@@ -13,14 +13,17 @@
 #include "common/base/mem.h"
 #include "common/net/json_in.h"
 
-#define SAVE_AFTER_MS 1000
-#define FILE_MAX      (64 * MIB)
+#define SAVE_AFTER_MS  1000
+#define AGAIN_AFTER_MS 5000 /* it could not be written */
+#define FILE_MAX       (64 * MIB)
 
 struct save {            /* one write; frees itself */
     struct view_file *f; /* NULL: gone meanwhile */
     const struct fs *fs;
     char *path; /* owned */
     struct buf text;
+    uint64_t version; /* of the map in it */
+    bool written;
     struct err err;
 };
 struct view_file {
@@ -29,6 +32,7 @@ struct view_file {
     struct timer *timer;
     struct save *saving; /* NULL: none */
     bool due;            /* the timer runs, or will when that is done */
+    uint64_t kept;       /* version of the map in the file */
 };
 
 /* ---- saving ---------------------------------------------------------------------------------- */
@@ -69,7 +73,8 @@ static void save_work(void *cookie)
 {
     struct save *s = cookie;
 
-    if (!s->fs->write_file(s->fs, s->path, buf_str(&s->text), &s->err))
+    s->written = s->fs->write_file(s->fs, s->path, buf_str(&s->text), &s->err) == 0;
+    if (s->written)
         err_clear(&s->err);
 }
 
@@ -80,10 +85,13 @@ static void save_done(void *cookie)
 
     if (f) {
         f->saving = NULL;
+        if (s->written)
+            f->kept = s->version;
         if (s->err.code)
             f->o.failed(f->o.cookie, &s->err);
-        if (f->due)
-            loop_timer_start(f->timer, SAVE_AFTER_MS, 0);
+        if (f->due || s->err.code)
+            loop_timer_start(f->timer, s->err.code ? AGAIN_AFTER_MS : SAVE_AFTER_MS, 0);
+        f->due = f->due || s->err.code; /* what waits for it waits until it is there */
     }
     buf_deinit(&s->text);
     xfree(s->path);
@@ -99,7 +107,9 @@ static void on_timer(void *cookie)
     if (!f->o.view->map)
         return;
     s = XNEW(struct save);
-    *s = (struct save){ .f = f, .fs = f->o.fs, .path = xstrdup(f->path) };
+    *s = (struct save){
+        .f = f, .fs = f->o.fs, .path = xstrdup(f->path), .version = f->o.view->map->version
+    };
     buf_init(&s->text, FILE_MAX);
     save_text(f->o.view, &s->text);
     f->saving = s;
@@ -179,8 +189,15 @@ int view_file_load(struct view_file *f, struct err *e)
     code = f->o.fs->read_file(f->o.fs, f->path, &in, e);
     if (!code)
         code = load_text(f->o.view, buf_str(&in), e);
+    if (!code)
+        f->kept = f->o.view->map->version;
     buf_deinit(&in);
     return code;
+}
+
+uint64_t view_file_kept(const struct view_file *f)
+{
+    return f->kept;
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */

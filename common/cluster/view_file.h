@@ -26,6 +26,8 @@ void view_file_free(struct view_file *f);
 /* Into the view, revisions 0. ERR_NOT_FOUND: there is none yet. Another error: it cannot be read,
  * and the view may have a part of it. */
 NODISCARD int view_file_load(struct view_file *f, struct err *e);
+/* The version of the map that stands in the file; 0: none. */
+uint64_t view_file_kept(const struct view_file *f);
 /* The map or a record is another one: saved within a second or so. */
 void view_file_changed(struct view_file *f);
 

@@ -55,6 +55,7 @@ void view_changed(struct view *v);
 /* view_coord.c */
 void view_feed_free(struct view_feed *f); /* NULL is fine */
 int64_t view_feed_map_rev(const struct view_feed *f);
+uint64_t view_feed_kept(const struct view_feed *f);
 bool view_feed_heard(const struct view_feed *f);
 const char *view_feed_why(const struct view_feed *f);
 uint64_t view_feed_age_ms(const struct view_feed *f);

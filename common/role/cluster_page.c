@@ -9,6 +9,7 @@
 #include "common/base/mem.h"
 #include "common/cluster/node_state.h"
 #include "common/obs/log.h"
+#include "common/role/cluster_reply.h"
 #include "common/role/process.h"
 
 #define NODES "/api/v1/cluster/nodes/"
@@ -19,29 +20,23 @@ struct change {
     bool drain;
 };
 
+static void done_json(void *cookie, struct json *j)
+{
+    const struct change *c = cookie;
+
+    log_info(c->drain ? "a node is to be emptied" : "a node is to be used again",
+             KV_CSTR("node", c->node), KV_CSTR("peer", c->r->peer));
+    json_key(j, "node");
+    json_cstr(j, c->node);
+    json_key(j, "state");
+    json_cstr(j, c->drain ? "draining" : "active");
+}
+
 static void on_changed(void *cookie, const struct err *e)
 {
     struct change *c = cookie;
-    struct json j;
-    struct buf b;
 
-    if (e) {
-        http_reply_err(c->r, e);
-        xfree(c);
-        return;
-    }
-    log_info(c->drain ? "a node is to be emptied" : "a node is to be used again",
-             KV_CSTR("node", c->node), KV_CSTR("peer", c->r->peer));
-    buf_init(&b, 4 * KIB);
-    json_init(&j, &b);
-    json_obj(&j);
-    json_key(&j, "node");
-    json_cstr(&j, c->node);
-    json_key(&j, "state");
-    json_cstr(&j, c->drain ? "draining" : "active");
-    json_obj_end(&j);
-    (void)buf_add_c(&b, '\n');
-    http_reply(c->r, 200, "application/json", &b);
+    cluster_reply(c->r, e, done_json, c);
     xfree(c);
 }
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cluster_places: a person says how many shards a service or a tenant has. The map gets a step
- * (common/cluster/README.md) that lies cluster.place_after ahead; the answer says from when on.
+ * cluster_places: a person says how many shards a service or a tenant has. The map gets that as a
+ * wish (common/cluster/README.md); the controller makes it a step that lies cluster.place_after
+ * ahead, once all who must know of it do. What is shown says how far that is, and whom it waits
+ * for.
  *
  *   POST /api/v1/cluster/services?tenant=T&service=S&shards=N
  *   POST /api/v1/cluster/tenants?tenant=T&shards=N      0: all; tenant=*: those without a number
@@ -9,10 +11,14 @@
  */
 #include "common/role/cluster_places.h"
 
+#include <stdio.h>
+
 #include "common/base/mem.h"
+#include "common/cluster/confirm.h"
+#include "common/cluster/keyspace.h"
 #include "common/cluster/map_change.h"
-#include "common/cluster/map_edit.h"
 #include "common/obs/log.h"
+#include "common/role/cluster_reply.h"
 #include "common/role/process.h"
 
 #define PLACES    "/api/v1/cluster/places"
@@ -27,20 +33,16 @@ struct change {
     struct process *p;
     struct str tenant, service; /* in the request; service.len 0: the tenant's size */
     uint32_t shards;
-    int64_t from_ms; /* as it is now in the map */
+    int64_t from_ms; /* as it is in the map; 0: it has no time yet, or always was so */
+    bool wanted;     /* it is no step yet */
     bool changed;
 };
 
 /* ---- changing it ---------------------------------------------------------------------------- */
 
-static const struct map_steps *steps_of(const struct change *c, const struct map *m)
+static struct map_whose whose_of(const struct change *c)
 {
-    static const struct map_steps none;
-    const struct map_service *s = map_service(m, c->tenant, c->service);
-
-    if (c->service.len)
-        return s ? &s->steps : &none;
-    return str_eqc(c->tenant, ALL) ? &m->tenant_steps : map_tenant_steps(m, c->tenant);
+    return (struct map_whose){ str_eqc(c->tenant, ALL) ? STR_NULL : c->tenant, c->service };
 }
 
 static int check(const struct change *c, const struct map *m, struct err *e)
@@ -54,29 +56,33 @@ static int check(const struct change *c, const struct map *m, struct err *e)
     return 0;
 }
 
+/* How it stands in a map. */
+static void note(struct change *c, const struct map *m, const struct map_whose *w)
+{
+    const struct map_steps *s = map_whose_steps(m, w);
+
+    c->wanted = s && s->next.version && s->next.n == c->shards;
+    c->from_ms = 0;
+    if (c->wanted)
+        c->from_ms = s->next.from_ms;
+    else if (s && s->len > 1)
+        c->from_ms = s->at[s->len - 1].from_ms;
+}
+
 static int on_edit(void *cookie, const struct map *m, const struct map **ret, struct err *e)
 {
     struct change *c = cookie;
-    const struct map_steps *s = steps_of(c, m);
-    uint32_t none = c->service.len ? 1 : 0;
-    int64_t from = clock_wall_ms(c->p->ctx.env->clock) + (int64_t)c->p->ctx.cluster->place_after_ms;
+    const struct map_whose w = whose_of(c);
     int code = check(c, m, e);
 
     c->changed = false;
-    c->from_ms = s->len ? s->at[s->len - 1].from_ms : 0;
-    if (code || map_step_at(s, INT64_MAX, none) == c->shards)
-        return code;
-    if (c->service.len)
-        code = map_edit_spread(m, c->tenant, c->service, c->shards, from, ret, e);
-    else if (str_eqc(c->tenant, ALL))
-        code = map_edit_tenants(m, c->shards, from, ret, e);
-    else
-        code = map_edit_tenant(m, c->tenant, c->shards, from, ret, e);
     if (code)
         return code;
-    s = steps_of(c, *ret);
-    c->from_ms = s->at[s->len - 1].from_ms;
-    c->changed = true;
+    code = map_next_want(m, &w, c->shards, ret, e);
+    if (code && code != ERR_CONFLICT)
+        return code;
+    c->changed = !code;
+    note(c, code ? m : *ret, &w);
     return 0;
 }
 
@@ -86,36 +92,32 @@ static void put_str(struct json *j, const char *key, struct str s)
     json_str(j, s);
 }
 
+static void done_json(void *cookie, struct json *j)
+{
+    const struct change *c = cookie;
+
+    if (c->changed)
+        log_info("the shards of a service or tenant are to change", KV_STR("tenant", c->tenant),
+                 KV_STR("service", c->service), KV_U64("shards", c->shards),
+                 KV_CSTR("peer", c->r->peer));
+    put_str(j, "tenant", c->tenant);
+    if (c->service.len)
+        put_str(j, "service", c->service);
+    json_key(j, "shards");
+    json_u64(j, c->shards);
+    json_key(j, "from");
+    json_i64(j, c->from_ms);
+    json_key(j, "wanted");
+    json_bool(j, c->wanted);
+    json_key(j, "changed");
+    json_bool(j, c->changed);
+}
+
 static void on_changed(void *cookie, const struct err *e)
 {
     struct change *c = cookie;
-    struct json j;
-    struct buf b;
 
-    if (e) {
-        http_reply_err(c->r, e);
-        xfree(c);
-        return;
-    }
-    if (c->changed)
-        log_info("the shards of a service or tenant change", KV_STR("tenant", c->tenant),
-                 KV_STR("service", c->service), KV_U64("shards", c->shards),
-                 KV_CSTR("peer", c->r->peer));
-    buf_init(&b, 16 * KIB);
-    json_init(&j, &b);
-    json_obj(&j);
-    put_str(&j, "tenant", c->tenant);
-    if (c->service.len)
-        put_str(&j, "service", c->service);
-    json_key(&j, "shards");
-    json_u64(&j, c->shards);
-    json_key(&j, "from");
-    json_i64(&j, c->from_ms);
-    json_key(&j, "changed");
-    json_bool(&j, c->changed);
-    json_obj_end(&j);
-    (void)buf_add_c(&b, '\n');
-    http_reply(c->r, 200, "application/json", &b);
+    cluster_reply(c->r, e, done_json, c);
     xfree(c);
 }
 
@@ -185,10 +187,45 @@ static void on_tenant(struct http_req *r)
 
 /* ---- showing it ----------------------------------------------------------------------------- */
 
-static void steps_json(const struct map_steps *s, uint32_t none, int64_t now_ms, struct json *j)
+struct showing {
+    struct http_req *r;
+    struct process *p;
+    const struct map *m;
+    struct reports *reports; /* NULL: nothing is known of confirmations */
+};
+
+static void next_json(const struct showing *q, const struct map_whose *w,
+                      const struct map_next *next, struct json *j)
 {
+    struct confirmed got;
+
+    if (!next->version)
+        return;
+    json_key(j, "next");
+    json_obj(j);
     json_key(j, "shards");
-    json_u64(j, map_step_at(s, now_ms, none));
+    json_u64(j, next->n);
+    json_key(j, "announced");
+    json_bool(j, next->from_ms != 0);
+    json_key(j, "from");
+    json_i64(j, next->from_ms);
+    if (q->reports) {
+        confirm_look(q->p->ctx.view, q->reports, w, next->version, &got);
+        json_key(j, "waitsFor");
+        json_cstr(j, got.why);
+    }
+    json_obj_end(j);
+}
+
+static void one_json(const struct showing *q, const struct map_whose *w, const struct map_steps *s,
+                     struct json *j)
+{
+    json_obj(j);
+    put_str(j, "tenant", w->tenant.len ? w->tenant : STR(ALL));
+    if (w->service.len)
+        put_str(j, "service", w->service);
+    json_key(j, "shards");
+    json_u64(j, map_step_at(s, clock_wall_ms(q->p->ctx.env->clock), map_whose_none(w)));
     json_key(j, "steps");
     json_arr(j);
     for (uint32_t i = 0; i < s->len; i++) {
@@ -200,10 +237,15 @@ static void steps_json(const struct map_steps *s, uint32_t none, int64_t now_ms,
         json_obj_end(j);
     }
     json_arr_end(j);
+    next_json(q, w, &s->next, j);
+    json_obj_end(j);
 }
 
-static void places_json(const struct map *m, int64_t now_ms, struct json *j)
+static void places_json(const struct showing *q, struct json *j)
 {
+    const struct map *m = q->m;
+    struct map_whose w = { STR_NULL, STR_NULL };
+
     json_obj(j);
     json_key(j, "map_version");
     json_u64(j, m->version);
@@ -211,52 +253,89 @@ static void places_json(const struct map *m, int64_t now_ms, struct json *j)
     json_u64(j, m->shards);
     json_key(j, "tenants");
     json_arr(j);
-    json_obj(j);
-    put_str(j, "tenant", STR(ALL));
-    steps_json(&m->tenant_steps, 0, now_ms, j);
-    json_obj_end(j);
+    one_json(q, &w, &m->tenant_steps, j);
     for (size_t i = 0; i < m->tenants_len; i++) {
-        json_obj(j);
-        put_str(j, "tenant", m->tenants[i].name);
-        steps_json(&m->tenants[i].steps, 0, now_ms, j);
-        json_obj_end(j);
+        w.tenant = m->tenants[i].name;
+        one_json(q, &w, &m->tenants[i].steps, j);
     }
     json_arr_end(j);
     json_key(j, "services");
     json_arr(j);
     for (size_t i = 0; i < m->services_len; i++) {
-        json_obj(j);
-        put_str(j, "tenant", m->services[i].tenant);
-        put_str(j, "service", m->services[i].name);
-        steps_json(&m->services[i].steps, 1, now_ms, j);
-        json_obj_end(j);
+        w = (struct map_whose){ m->services[i].tenant, m->services[i].name };
+        one_json(q, &w, &m->services[i].steps, j);
     }
     json_arr_end(j);
     json_obj_end(j);
 }
 
+static void show(struct showing *q)
+{
+    struct json j;
+    struct buf b;
+
+    buf_init(&b, REPLY_MAX);
+    json_init(&j, &b);
+    places_json(q, &j);
+    (void)buf_add_c(&b, '\n');
+    http_reply(q->r, 200, "application/json", &b);
+    reports_free(q->reports);
+    map_unref(q->m);
+    xfree(q);
+}
+
+/* Without the service: what is known of the map all the same. */
+static void on_states(void *cookie, const struct coord_reply *reply)
+{
+    struct showing *q = cookie;
+
+    if (!reply->err)
+        q->reports = reports_new();
+    for (size_t i = 0; !reply->err && i < reply->kvs_len; i++) {
+        const struct coord_kv *kv = &reply->kvs[i];
+        char name[NODE_NAME_MAX + 1];
+        struct str node;
+        uint32_t shard;
+        struct err e;
+
+        if (key_parse(str_c(q->p->ctx.cluster->etcd_prefix), kv->key, &shard, &node) != KEY_STATE)
+            continue;
+        (void)snprintf(name, sizeof(name), "%.*s", STR_ARG(node));
+        (void)!reports_take(q->reports, name, kv->value, &e); /* says nothing, as it is told then */
+    }
+    show(q);
+}
+
+static bool anything_wanted(const struct map *m)
+{
+    struct map_whose w;
+    size_t pos = 0;
+
+    return map_next_each(m, &pos, &w);
+}
+
 static void on_places(struct http_req *r)
 {
     struct process *p = r->route_cookie;
-    const struct map *m;
-    struct json j;
-    struct buf b;
+    struct coord_key key;
+    struct showing *q;
     struct err e;
-    int64_t rev;
 
     if (!access_allows(&p->access, r))
         return;
-    m = view_map(p->ctx.view, &rev);
-    if (!m) {
+    if (!view_ready(p->ctx.view)) {
         (void)err_set(&e, ERR_UNAVAILABLE, "the map of the cluster is not known yet");
         http_reply_err(r, &e);
         return;
     }
-    buf_init(&b, REPLY_MAX);
-    json_init(&j, &b);
-    places_json(m, clock_wall_ms(p->ctx.env->clock), &j);
-    (void)buf_add_c(&b, '\n');
-    http_reply(r, 200, "application/json", &b);
+    q = XNEW(struct showing);
+    *q = (struct showing){ r, p, view_map_ref(p->ctx.view), NULL };
+    if (!p->ctx.coord || !anything_wanted(q->m)) {
+        show(q);
+        return;
+    }
+    key = key_states(str_c(p->ctx.cluster->etcd_prefix));
+    coord_list(p->ctx.coord, key_str(&key), on_states, q);
 }
 
 void cluster_places_routes(struct process *p)

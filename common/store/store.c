@@ -579,3 +579,12 @@ void store_share_names(struct store *s)
     series_cache_resize(s->series, bytes / 2);
     names_resize(s->names, bytes / 3);
 }
+
+int64_t store_newest_ms(const struct store *s)
+{
+    uint32_t end = s->sealed_high;
+
+    if (s->raw.at.len)
+        end = MAX(end, s->raw.at.ptr[s->raw.at.len - 1].bucket + 1);
+    return slot_to_ms(end * RAW_BUCKET_SLOTS) - 1;
+}

@@ -173,6 +173,10 @@ struct store_clock {
 };
 void store_clock(const struct store *s, struct store_clock *ret);
 
+/* Nothing that is stored, or staged, is of a later time than this; by the minute. Shard thread, or
+ * nobody else has it. */
+int64_t store_newest_ms(const struct store *s);
+
 /* ---- read: any thread ---- */
 /* What is committed now; cheap. Never NULL. */
 struct store_view *store_view_get(struct store *s);

@@ -53,6 +53,9 @@ static void tell(struct cli *c, const struct json_val *v)
         term_time(from, &c->out);
         (void)buf_addf(&c->out, " UTC on");
     }
+    if (ask_truth(v, "wanted"))
+        (void)buf_addf(&c->out, ", once all ingesters that must know of it do (cluster status "
+                                "tells the time then, or whom it waits for)");
     (void)buf_addf(&c->out, ask_truth(v, "changed") ? "\n" : " (as it was)\n");
 }
 
@@ -95,13 +98,40 @@ int places_ask(struct cli *c, struct json_doc **ret, struct err *e)
     return ask_json_if(c, STR("/api/v1/cluster/places"), ret, e);
 }
 
+static void number_text(int64_t shards, struct buf *out)
+{
+    if (shards)
+        (void)buf_addf(out, "%" PRId64, shards);
+    else
+        (void)buf_addf(out, "all");
+}
+
+/* What is no step yet, and whom it waits for. */
+static void next_text(const struct json_val *next, struct buf *out)
+{
+    int64_t from = number(next, "from");
+    struct str why = ask_text(next, "waitsFor");
+
+    (void)buf_addf(out, ", then ");
+    number_text(number(next, "shards"), out);
+    if (from) {
+        (void)buf_addf(out, " from ");
+        term_time(from, out);
+        (void)buf_addf(out, " UTC if that is confirmed");
+    }
+    if (why.len)
+        (void)buf_addf(out, " (waits: %.*s)", STR_ARG(str_sub(why, 0, 200)));
+    else
+        (void)buf_addf(out, from ? " (announced)" : " (soon to be announced)");
+}
+
 static void one_text(const struct json_val *v, struct buf *out)
 {
-    const struct json_val *steps = json_get(v, "steps", NULL);
+    const struct json_val *steps = json_get(v, "steps", NULL), *next = json_get(v, "next", NULL);
     struct str tenant = ask_text(v, "tenant"), service = ask_text(v, "service");
     size_t n = json_len(steps);
 
-    if (!n)
+    if (!n && !next)
         return;
     if (service.len)
         (void)buf_addf(out, "service %.*s of %.*s", STR_ARG(str_sub(service, 0, 80)),
@@ -111,19 +141,20 @@ static void one_text(const struct json_val *v, struct buf *out)
     else
         (void)buf_addf(out, "tenant %.*s", STR_ARG(str_sub(tenant, 0, 80)));
     for (size_t i = 0; i < n; i++) {
-        int64_t shards = number(json_at(steps, i), "shards");
-
         (void)buf_addf(out, i ? ", then " : ": ");
-        if (shards)
-            (void)buf_addf(out, "%" PRId64, shards);
-        else
-            (void)buf_addf(out, "all");
+        number_text(number(json_at(steps, i), "shards"), out);
         if (i) {
             (void)buf_addf(out, " from ");
             term_time(number(json_at(steps, i), "from"), out);
             (void)buf_addf(out, " UTC");
         }
     }
+    if (!n) {
+        (void)buf_addf(out, ": ");
+        number_text(service.len ? 1 : 0, out);
+    }
+    if (next)
+        next_text(next, out);
     (void)buf_addf(out, " shards\n");
 }
 

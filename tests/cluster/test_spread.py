@@ -113,6 +113,18 @@ def wait_for(what, limit_s=20):
     raise AssertionError("did not come: " + what.__name__)
 
 
+def step_from(c, find):
+    """When the step comes; found once all who must know of it have said so."""
+    def is_step():
+        return find(c.querier.get("/api/v1/cluster/places").json())
+    return wait_for(is_step, 30)
+
+
+def last_from(places, key, name):
+    return [p["steps"][-1]["from"] for p in places[key]
+            if p.get("service", p["tenant"]) == name and len(p["steps"]) == 2 and "next" not in p][:1]
+
+
 def knows_step(c, find):
     def known():
         for p in (*two_distributors(c), c.querier):
@@ -141,9 +153,14 @@ def test_spread_under_load():
             t.start()
         try:
             said = json.loads(ctl(c, "spread", "anonymous", "big", "4", "--json"))
-            assert said["changed"] and said["shards"] == 4 and said["from"] > time.time() * 1000, said
+            asked = time.time() * 1000
+            assert said["changed"] and said["shards"] == 4 and said["wanted"], said
             again = json.loads(ctl(c, "spread", "anonymous", "big", "4", "--json"))
-            assert not again["changed"] and again["from"] == said["from"], again
+            assert not again["changed"], again
+            said["from"] = step_from(c, lambda p: last_from(p, "services", "big"))[0]
+            assert asked + STEP_WAIT * 1000 <= said["from"] < asked + 30000, (asked, said)
+            again = json.loads(ctl(c, "spread", "anonymous", "big", "4", "--json"))
+            assert not again["changed"] and again["from"] == said["from"] and not again["wanted"], again
             wait_for(knows_step(c, lambda p: any(len(s["steps"]) == 2 for s in p["services"])))
             load.again(two_distributors(c))  # the map has changed, its time has not come
             while time.time() * 1000 < said["from"] + 3000:
@@ -178,7 +195,8 @@ def test_tenant_gets_fewer_shards():
         for i in range(40):
             load.new(f"svc{i % 10}", two_distributors(c)[i % 2])
         said = json.loads(ctl(c, "tenant", "acme", "2", "--json"))
-        wait_for(knows_step(c, lambda p: len(p["tenants"]) == 2))
+        said["from"] = step_from(c, lambda p: last_from(p, "tenants", "acme"))[0]
+        wait_for(knows_step(c, lambda p: last_from(p, "tenants", "acme")))
         load.again(two_distributors(c))
         while time.time() * 1000 < said["from"] + 1000:
             time.sleep(0.2)

@@ -31,7 +31,7 @@ static void check_places(const struct map *m, struct str tenant, struct str serv
         for (size_t i = 0; i < of; i++)
             within = within || all[i] == shard;
         CHECK(found && within);
-        CHECK(!map_outdates(m, tenant, service, m->version, when[k]));
+        CHECK(!map_outdates(m, tenant, service, m->version + 1, when[k]));
     }
 }
 

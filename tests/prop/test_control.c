@@ -164,7 +164,9 @@ static void node_tick(struct world *w, struct node *n)
 {
     struct progress_shard all[SHARDS];
     struct progress_service busy = { STR("t"), STR("big"), w->rate };
-    struct progress p = { .shards = all, .services = &busy, .services_len = w->rate > 0 };
+    struct progress p = {
+        .shards = all, .services = &busy, .services_len = w->rate > 0, .map = view_kept(n->view)
+    };
 
     for (uint32_t i = 0; i < SHARDS; i++) {
         const struct repl_record *r = view_record(n->view, i, NULL);
@@ -176,7 +178,8 @@ static void node_tick(struct world *w, struct node *n)
                                                        .term = r->term,
                                                        .last = n->last[i],
                                                        .commit = w->commit[i],
-                                                       .leads = strcmp(r->leader, n->name) == 0 };
+                                                       .leads = strcmp(r->leader, n->name) == 0,
+                                                       .newest_ms = 1 };
     }
     member_report(n->member, &p);
 }

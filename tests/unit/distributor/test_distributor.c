@@ -304,7 +304,7 @@ static void test_spread_service(void **state)
     (void)snprintf(late, sizeof(late), "&from=%" PRId64 "&until=now", step);
     assert_int_equal(shard_of_pod(&b, 1, "", "Idempotency-Key: k\r\n", id[0]), home);
     assert_int_equal(shard_of_pod(&b, 1, late, "", NULL), home); /* the map does not know yet */
-    set_map(&b, (struct map_steps){ { { .n = 1 }, { step, 2, 4 } }, 2 });
+    set_map(&b, (struct map_steps){ .at = { { .n = 1 }, { step, 2, 4 } }, .len = 2 });
     for (int i = 0; i < 40; i++) {
         uint32_t at = shard_of_pod(&b, i, late, "", NULL);
 

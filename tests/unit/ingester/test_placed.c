@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #include "common/cluster/map_edit.h"
+#include "common/cluster/map_next.h"
 #include "common/cluster/view_impl.h"
 #include "common/model/slot.h"
 #include "ingester/busy.h"
@@ -28,7 +29,7 @@ static int check(struct placed *p, const char *service, uint64_t version, int64_
     };
     struct err e;
 
-    return placed_check(p, &w, version, &e);
+    return placed_check(p, 3, &w, version, &e);
 }
 
 static void test_old_maps_are_refused(void **state)
@@ -59,6 +60,48 @@ static void test_old_maps_are_refused(void **state)
     assert_int_equal(check(p, "other", version, STEP_MS + LEAF_MS), ERR_UNAVAILABLE);
     assert_int_equal(check(p, "s", version + 1, STEP_MS + LEAF_MS), 0);
     assert_int_equal(check(p, "s", version + 9, STEP_MS + LEAF_MS), 0); /* newer than ours */
+    placed_free(p);
+    view_free(v);
+}
+
+/* What is announced is refused to all who do not know more than we; and what was let through before
+ * is told, whoever sent it. */
+static void test_announced(void **state)
+{
+    (void)state;
+    static const char *const addrs[] = { "inproc://a" };
+    const struct map_whose w = { STR("t"), STR("s") };
+    struct view *v = view_new_list(addrs, 1, 8);
+    struct placed *p = placed_new(v);
+    const struct map *wanted, *announced;
+    int64_t rev;
+    struct err e;
+
+    assert_int_equal(placed_newest_ms(p, 3), 1);
+    assert_int_equal(check(p, "s", 0, STEP_MS - SLOT_MS), 0);
+    assert_int_equal(placed_newest_ms(p, 3), STEP_MS - SLOT_MS);
+    assert_int_equal(map_next_want(view_map(v, &rev), &w, 4, &wanted, &e), 0);
+    assert_int_equal(map_next_announce(wanted, &w, STEP_MS, &announced, &e), 0);
+    uint64_t version = announced->version;
+    view_set_map(v, wanted);
+    view_changed(v);
+    assert_int_equal(placed_version(p), version - 1);
+    assert_int_equal(check(p, "s", version - 1, STEP_MS), 0); /* wanted only */
+    assert_int_equal(placed_newest_ms(p, 3), STEP_MS);
+    view_set_map(v, announced);
+    assert_int_equal(placed_version(p), version - 1);
+    view_changed(v);
+    assert_int_equal(placed_version(p), version);
+    assert_int_equal(check(p, "s", version - 1, STEP_MS), ERR_UNAVAILABLE);
+    assert_int_equal(check(p, "s", version, STEP_MS), ERR_UNAVAILABLE);
+    assert_int_equal(check(p, "s", version, STEP_MS - 1), 0);
+    assert_int_equal(check(p, "s", version + 1, STEP_MS), 0);
+    assert_int_equal(check(p, "other", version, STEP_MS + 9 * SLOT_MS), 0);
+    assert_int_equal(placed_newest_ms(p, 3), STEP_MS + 9 * SLOT_MS);
+    placed_holds(p, 3, STEP_MS); /* earlier: no news */
+    placed_holds(p, 4, 77);
+    assert_int_equal(placed_newest_ms(p, 3), STEP_MS + 9 * SLOT_MS);
+    assert_int_equal(placed_newest_ms(p, 4), 77);
     placed_free(p);
     view_free(v);
 }
@@ -97,6 +140,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_old_maps_are_refused),
+        cmocka_unit_test(test_announced),
         cmocka_unit_test(test_busiest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

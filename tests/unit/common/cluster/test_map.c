@@ -185,7 +185,9 @@ static void test_what_was_written_stays_readable(void **state)
 static void test_all_tenants_have_subsets(void **state)
 {
     (void)state;
-    struct map from = { .shards = 64, .replicas = 1, .tenant_steps = { { { .n = 5 } }, 1 } };
+    struct map from = { .shards = 64,
+                        .replicas = 1,
+                        .tenant_steps = { .at = { { .n = 5 } }, .len = 1 } };
     const struct map *m = make(&from), *next;
     uint32_t a[64], b[64], places[MAP_PLACES_MAX];
     char buf[64];
@@ -261,8 +263,10 @@ static void test_text_comes_back(void **state)
         { .name = "C", .addr = "", .zone = "z\"3", .state = MAP_LEFT },
     };
     struct map_tenant tenants[] = { { .name = STR("t<\xc3\xa4>"),
-                                      .steps = { { { .n = 0 }, { 17, 3, 2 } }, 2 } } };
-    struct map_service services[] = { { STR("t"), STR("s: \"#'\n\\"), { { { .n = 3 } }, 1 } } };
+                                      .steps = { .at = { { .n = 0 }, { 17, 3, 2 } }, .len = 2 } } };
+    struct map_service services[] = {
+        { STR("t"), STR("s: \"#'\n\\"), { .at = { { .n = 3 } }, .len = 1 } }
+    };
     struct name_set sets[4];
     struct map from = { .version = 9007199254740993,
                         .shards = 4,
@@ -270,7 +274,7 @@ static void test_text_comes_back(void **state)
                         .moves = 9,
                         .nodes = nodes,
                         .nodes_len = 3,
-                        .tenant_steps = { { { .n = 4 }, { 99, 0, 3 } }, 2 },
+                        .tenant_steps = { .at = { { .n = 4 }, { 99, 0, 3 } }, .len = 2 },
                         .tenants = tenants,
                         .tenants_len = 1,
                         .services = services,

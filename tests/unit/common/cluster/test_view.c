@@ -373,6 +373,59 @@ static void test_doubts_are_no_watch(void **state)
     close_bed(&b);
 }
 
+/* A map counts as kept once it is in the file, however many changes follow each other. */
+static void test_kept(void **state)
+{
+    (void)state;
+    char text[160];
+    struct bed b;
+
+    open_bed(&b);
+    pass(&b, 500);
+    assert_int_equal(view_kept(b.view), 0);
+    for (int i = 4; i < 30; i++) {
+        (void)snprintf(text, sizeof(text), "{\"version\":%d,\"shards\":2,\"replicas\":1}", i);
+        coord_site_put(b.site, STR("/e/ring/map"), str_c(text));
+        pass(&b, 200);
+    }
+    assert_in_range(view_kept(b.view), 20, 28);
+    close_view(&b); /* what is not in it yet is not known any more */
+    coord_site_away(b.site, true);
+    uint64_t kept = 0;
+    open_view(&b);
+    kept = view_kept(b.view);
+    assert_in_range(kept, 20, 28);
+    coord_site_away(b.site, false);
+    pass(&b, 1500);
+    assert_int_equal(view_kept(b.view), 29);
+    close_bed(&b);
+}
+
+/* Nor does a record come without the map of its time. */
+static void test_doubt_brings_the_map(void **state)
+{
+    (void)state;
+    struct view_shard s;
+    struct bed b;
+    int64_t rev;
+
+    open_bed(&b);
+    pass(&b, 100);
+    coord_site_mute(b.site, true); /* only answers arrive from now on */
+    coord_site_put(b.site, STR("/e/ring/map"),
+                   STR("{\"version\":8,\"shards\":2,\"replicas\":1,\"nodes\":[{\"name\":\"n\","
+                       "\"addr\":\"tcp://n:1\"}]}"));
+    coord_site_put(b.site, STR("/e/ring/shard/0001"),
+                   STR("{\"term\":5,\"leader\":\"n\",\"members\":[\"n\"]}"));
+    view_doubt(b.view, 1, 4);
+    for (int i = 0; i < 400 && (!view_shard(b.view, 1, &s) || s.term < 5); i++)
+        pass(&b, 1);
+    assert_int_equal(s.term, 5);
+    assert_int_equal(view_map(b.view, &rev)->version, 8);
+    assert_string_equal(s.leader_addr, "tcp://n:1");
+    close_bed(&b);
+}
+
 /* A doubt asks the service itself: the answer may come before the watch's. */
 static void test_doubt(void **state)
 {
@@ -409,6 +462,8 @@ int main(void)
         cmocka_unit_test(test_doubt),
         cmocka_unit_test(test_saved),
         cmocka_unit_test(test_doubts_are_no_watch),
+        cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_doubt_brings_the_map),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

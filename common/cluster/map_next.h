@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * map_next.h: how a step gets into a map (README.md, "A step in three moves"): it is wanted, then
+ * announced with its time, and valid when those who could still take something for the old place
+ * have confirmed that they will not. Each function makes the next version of a map; pure.
+ *
+ *   ──want──> wanted ──announce──> announced ──commit──> a step
+ *                ^                     │
+ *                └───────retreat───────┘        want of what is valid: nothing is wanted any more
+ */
+#ifndef COMMON_CLUSTER_MAP_NEXT_H
+#define COMMON_CLUSTER_MAP_NEXT_H
+
+#include "common/cluster/map.h"
+
+/* Whose places. tenant.len 0: of all tenants that are not named; service.len 0: how many shards the
+ * tenant has; else over how many the service is spread. */
+struct map_whose {
+    struct str tenant, service;
+};
+/* Of a tenant that is not named, what holds for all such; NULL: a service that is not named. */
+const struct map_steps *map_whose_steps(const struct map *m, const struct map_whose *w);
+/* What counts where there is no step. */
+static inline uint32_t map_whose_none(const struct map_whose *w)
+{
+    return w->service.len ? 1 : 0;
+}
+/* What the last step says, or will say once it is valid. */
+uint32_t map_whose_last(const struct map *m, const struct map_whose *w);
+/* All with something to come, start with *pos = 0; false at the end. */
+bool map_next_each(const struct map *m, size_t *pos, struct map_whose *ret);
+
+/* ERR_CONFLICT: it is so, or wanted already; ERR_LIMIT: it has changed as often as it can. */
+NODISCARD int map_next_want(const struct map *m, const struct map_whose *w, uint32_t n,
+                            const struct map **ret, struct err *e);
+/* For profiles of from_ms on, or of a leaf after the last step if that is later. Of something
+ * announced: another time. ERR_NOT_FOUND: nothing is wanted; so below. */
+NODISCARD int map_next_announce(const struct map *m, const struct map_whose *w, int64_t from_ms,
+                                const struct map **ret, struct err *e);
+NODISCARD int map_next_retreat(const struct map *m, const struct map_whose *w,
+                               const struct map **ret, struct err *e);
+NODISCARD int map_next_commit(const struct map *m, const struct map_whose *w,
+                              const struct map **ret, struct err *e);
+
+#endif

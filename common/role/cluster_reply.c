@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cluster_reply: one object, or an error.
+ */
+#include "common/role/cluster_reply.h"
+
+#include "common/base/size.h"
+
+void cluster_reply(struct http_req *r, const struct err *e,
+                   void (*fill)(void *cookie, struct json *j), void *cookie)
+{
+    struct json j;
+    struct buf b;
+
+    if (e) {
+        http_reply_err(r, e);
+        return;
+    }
+    buf_init(&b, 16 * KIB);
+    json_init(&j, &b);
+    json_obj(&j);
+    fill(cookie, &j);
+    json_obj_end(&j);
+    (void)buf_add_c(&b, '\n');
+    http_reply(r, 200, "application/json", &b);
+}
