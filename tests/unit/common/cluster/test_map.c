@@ -75,7 +75,7 @@ static void test_spread_grows(void **state)
     for (uint32_t n = 1; n <= 16; n++) {
         struct map_service s = { .tenant = STR("t"),
                                  .name = STR("big"),
-                                 .steps = { { { .n = n } }, 1 } };
+                                 .steps = { .at = { { .n = n } }, .len = 1 } };
         const struct map *m = make(
             &(struct map){ .shards = shards, .replicas = 1, .services = &s, .services_len = 1 });
         size_t len = map_places(m, STR("t"), STR("big"), places, MAP_SPREAD_MAX), moved = 0;
@@ -112,8 +112,8 @@ static void test_spread_grows(void **state)
 static void test_tenants_have_subsets(void **state)
 {
     (void)state;
-    struct map_tenant t[2] = { { .name = STR("a"), .steps = { { { .n = 6 } }, 1 } },
-                               { .name = STR("b"), .steps = { { { .n = 6 } }, 1 } } };
+    struct map_tenant t[2] = { { .name = STR("a"), .steps = { .at = { { .n = 6 } }, .len = 1 } },
+                               { .name = STR("b"), .steps = { .at = { { .n = 6 } }, .len = 1 } } };
     struct map from = { .shards = 200, .replicas = 1, .tenants = t, .tenants_len = 2 };
     const struct map *m = make(&from);
     bool in[2][200] = { { 0 } };
