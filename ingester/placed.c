@@ -8,6 +8,11 @@
  * is seen, then looks at the times. So of a write and a confirmation that meet, one sees the other:
  * the write is refused, or its time is told. (All of these are sequentially consistent; most
  * writes only load, their time is no news.)
+ *
+ * And reads: a querier that is cut off goes on by its old map, and does not know of the places that
+ * a service got since; its answers would lack what is there, and nobody would notice. It still asks
+ * the old places, and of each of those the leader has confirmed the announcement before anybody may
+ * write elsewhere, or came to lead later. So they refuse what is asked by a map from before.
  */
 #include "ingester/placed.h"
 
@@ -17,14 +22,29 @@
 #include "common/model/slot.h"
 #include "common/sys/thread.h"
 
+#define GRACE_MS 300
+
 struct placed {
     struct view *view;
     _Atomic bool any;
     struct mutex lock;
     const struct map *map; /* a reference; NULL: none with steps */
-    uint64_t version;      /* of the view's map at its last change; loop */
+    const struct clock *clock;
+    uint64_t version, told; /* of the view's map at its last change; that was confirmed. Loop */
+    uint64_t since_ms;      /* monotonic: `since` is known so long; loop */
+    _Atomic uint64_t since; /* map_places_since of the view's map */
+    _Atomic uint64_t floor; /* the same: reads by an earlier map are refused */
     _Atomic int64_t newest_ms[CLUSTER_SHARDS_MAX];
 };
+
+/* Whatever is in the map from now on holds for reads. Any thread. */
+static void settle(struct placed *p)
+{
+    uint64_t since = atomic_load(&p->since), was = atomic_load(&p->floor);
+
+    while (was < since && !atomic_compare_exchange_weak(&p->floor, &was, since))
+        ;
+}
 
 static void on_view(void *cookie)
 {
@@ -32,6 +52,10 @@ static void on_view(void *cookie)
     const struct map *m = view_ready(p->view) ? view_map_ref(p->view) : NULL, *old;
 
     p->version = m ? m->version : 0;
+    if (m && map_places_since(m) > atomic_load(&p->since)) {
+        p->since_ms = clock_mono_ms(p->clock);
+        atomic_store(&p->since, map_places_since(m));
+    }
     if (m && !map_has_steps(m)) {
         map_unref(m);
         m = NULL;
@@ -44,9 +68,17 @@ static void on_view(void *cookie)
     atomic_store(&p->any, m != NULL);
 }
 
-uint64_t placed_version(const struct placed *p)
+/* Queriers hear of a map about when we do: who asked by the one before a moment ago is no reason for
+ * an error. So reads are refused some time later, and nothing is confirmed before. */
+uint64_t placed_version(struct placed *p)
 {
-    return p->version;
+    uint64_t since = atomic_load(&p->since);
+
+    if (atomic_load(&p->floor) < since && clock_mono_ms(p->clock) - p->since_ms < GRACE_MS)
+        return p->told;
+    settle(p);
+    p->told = p->version;
+    return p->told;
 }
 
 void placed_holds(struct placed *p, uint32_t shard, int64_t newest_ms)
@@ -59,20 +91,28 @@ void placed_holds(struct placed *p, uint32_t shard, int64_t newest_ms)
         ;
 }
 
+void placed_begins(struct placed *p, uint32_t shard, int64_t newest_ms)
+{
+    settle(p); /* a leader before us may have confirmed it */
+    placed_holds(p, shard, newest_ms);
+}
+
 int64_t placed_newest_ms(const struct placed *p, uint32_t shard)
 {
     CHECK(shard < CLUSTER_SHARDS_MAX);
     return MAX(atomic_load(&p->newest_ms[shard]), INT64_C(1));
 }
 
-struct placed *placed_new(struct view *v)
+struct placed *placed_new(struct view *v, const struct clock *clock)
 {
     struct placed *p = XNEW(struct placed);
 
     p->view = v;
+    p->clock = clock;
     mutex_init(&p->lock);
     view_watch(v, on_view, p);
     on_view(p);
+    settle(p); /* what the file of before says may have been confirmed */
     return p;
 }
 
@@ -128,4 +168,16 @@ int placed_check(struct placed *p, uint32_t shard, const struct store_write *w,
         code = refuse(m, map_version, e);
     map_unref(m);
     return code;
+}
+
+int placed_read(const struct placed *p, uint64_t map_version, struct err *e)
+{
+    uint64_t since = atomic_load(&p->floor);
+
+    if (!map_version || map_version >= since)
+        return 0;
+    return err_set(e, ERR_UNAVAILABLE,
+                   "it was asked by map %" PRIu64 " of the cluster, and map %" PRIu64
+                   " may have more places to ask: the querier has not heard of that yet",
+                   map_version, since);
 }

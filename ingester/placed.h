@@ -12,13 +12,16 @@
 
 struct placed;
 
-struct placed *placed_new(struct view *v); /* outlives it; loop */
-void placed_free(struct placed *p);        /* loop; nobody checks any more. NULL is fine */
+/* Both outlive it. Loop. */
+struct placed *placed_new(struct view *v, const struct clock *clock);
+void placed_free(struct placed *p); /* loop; nobody checks any more. NULL is fine */
 /* ---- what a confirmation says (common/cluster/README.md) ---- */
-/* The version of the map that checks go by. Loop. */
-uint64_t placed_version(const struct placed *p);
+/* The version of a map that checks go by, of writes and of reads. Loop. */
+uint64_t placed_version(struct placed *p);
 /* The shard begins to be served, and holds nothing later than this. Any thread, before its first
- * write. */
+ * write and read. */
+void placed_begins(struct placed *p, uint32_t shard, int64_t newest_ms);
+/* It has something of that time. Any thread. */
 void placed_holds(struct placed *p, uint32_t shard, int64_t newest_ms);
 /* No write for the shard that was let through, by a map that is not later than placed_version, has
  * a later time, nor will one that is let through from now on and is about a step or an announcement
@@ -29,5 +32,8 @@ int64_t placed_newest_ms(const struct placed *p, uint32_t shard);
  * otherwise for the time of the write, or may. Any thread. */
 NODISCARD int placed_check(struct placed *p, uint32_t shard, const struct store_write *w,
                            uint64_t map_version, struct err *e);
+/* ERR_UNAVAILABLE: whoever asks goes by the map of that version, and there may be places of what it
+ * asks for that it does not know. 0: it asks everybody. Any thread. */
+NODISCARD int placed_read(const struct placed *p, uint64_t map_version, struct err *e);
 
 #endif

@@ -97,6 +97,7 @@ static int take_merge(const Embertree__MergeRequest *in, struct arena *a, struct
         code = read_take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
     m->bytes_max = in->bytes_max;
     m->cost_max = in->cost_max;
+    m->map_version = in->map_version;
     m->query = (struct store_query){
         .tenant = unpack_str(in->tenant),
         .selector = &m->selector,
@@ -136,6 +137,7 @@ static int take_timeline(const Embertree__TimelineRequest *in, struct arena *a, 
         code = read_take_strs(in->group_by, in->n_group_by, a, &m->group_by, &m->group_by_len, e);
     if (!code)
         code = read_take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
+    m->map_version = in->map_version;
     m->leaf_items = in->leaf_items;
     m->query.tenant = unpack_str(in->tenant);
     m->query.selector = &m->selector;
@@ -156,6 +158,7 @@ static int take_functions(const Embertree__FunctionsRequest *in, struct arena *a
         code = read_take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
     m->bytes_max = in->bytes_max;
     m->cost_max = in->cost_max;
+    m->map_version = in->map_version;
     m->leaf_items = in->leaf_items;
     m->query.tenant = unpack_str(in->tenant);
     m->query.selector = &m->selector;
@@ -176,6 +179,7 @@ static int take_labels(const Embertree__LabelsRequest *in, struct arena *a, stru
         return err_set(e, ERR_INPUT, "unknown kind %" PRIu32, in->kind);
     if (in->kind == STORE_VALUES && in->name.len == 0)
         return err_set(e, ERR_INPUT, "values of which label?");
+    m->map_version = in->map_version;
     m->labels = (struct store_labels_query){
         .tenant = unpack_str(in->tenant),
         .kind = (enum store_labels_kind)in->kind,

@@ -233,7 +233,7 @@ static void start_done(void *cookie)
         metric_add(r->rs->m_started, 1);
         log_info("shard served", KV_U64("shard", r->shard), KV_U64("epoch", r->epoch),
                  KV_U64("term", replica_record_of(replica_now(r).term)));
-        placed_holds(r->rs->in->placed, r->shard, store_newest_ms(r->store));
+        placed_begins(r->rs->in->placed, r->shard, store_newest_ms(r->store));
         ingester_start_shard(r->rs->in, r->shard, r->store);
     }
     r->store = NULL;

@@ -17,6 +17,7 @@ int estimate_decode(struct str payload, struct arena *a, struct read_msg *m, str
 
     if (!in)
         return unpack_failed("EstimateRequest", payload, a, e);
+    m->map_version = in->map_version;
     m->detail = in->detail;
     m->query = (struct store_query){
         .tenant = unpack_str(in->tenant),

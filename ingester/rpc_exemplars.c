@@ -50,6 +50,7 @@ static int take(const Embertree__ExemplarRequest *in, struct arena *a, struct re
         .start_ms = in->start_ms,
         .end_ms = in->end_ms,
     };
+    m->map_version = in->map_version;
     m->bytes_max = in->bytes_max;
     m->limit = in->limit;
     if (in->what > READ_EXM_TIMELINE)

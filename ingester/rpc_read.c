@@ -29,6 +29,7 @@
 #include "common/role/memory.h"
 #include "common/store/kv_reach.h"
 #include "common/sys/fair.h"
+#include "ingester/placed.h"
 #include "ingester/read_run.h"
 #include "ingester/replicas.h"
 
@@ -123,6 +124,8 @@ static int run(struct read *r, struct arena *a, struct read_msg *m, struct err *
 
     if (code)
         return err_wrap(e, "%s request", method_name(r->method));
+    if (placed_read(r->in->placed, m->map_version, e))
+        return e->code;
     if (pick_stores(r, m, stores, e))
         return e->code;
     src.len = r->shards_len;

@@ -44,15 +44,16 @@ void query_give(struct query *q, size_t n)
 
 /* ---- questions --------------------------------------------------------------------------------*/
 
-/* Whom to ask: the places of the service, or of the tenant, or everybody. */
+/* Whom to ask: the places of the service, or of the tenant, or everybody. *ret_all: everybody. */
 static int targets_of(const struct query *q, const struct wire_query *wq, struct plan_targets *ret,
-                      struct err *e)
+                      bool *ret_all, struct err *e)
 {
     const struct route *route = q->qr->route;
     struct str service;
     uint32_t *places;
     size_t n;
 
+    *ret_all = false;
     if (plan_service(wq->selectors, wq->selectors_len, &service)) {
         uint32_t found[MAP_PLACES_MAX];
 
@@ -63,6 +64,7 @@ static int targets_of(const struct query *q, const struct wire_query *wq, struct
     } else {
         n = map_tenant_places(q->map, wq->tenant, NULL, 0);
         *ret = q->targets;
+        *ret_all = n == 0;
         if (!n)
             return 0;
         places = ARENA_ARRAY(q->arena, uint32_t, n);
@@ -107,9 +109,11 @@ static int ask(struct query *q, size_t number, const struct wire_query *wq,
 {
     struct plan_targets targets;
     struct wire_query asked = *wq;
+    bool all;
 
-    if (targets_of(q, wq, &targets, e))
+    if (targets_of(q, wq, &targets, &all, e))
         return e->code;
+    asked.map_version = all ? 0 : q->map->version;
     asked.leaf_items = targets.len > 1 || q->tenants_len > 1;
     if (q->calls.len + targets.len > q->calls_max)
         return err_set(e, ERR_LIMIT,

@@ -91,6 +91,7 @@ NODISCARD int wire_put_merge(const struct wire_query *q, const struct wire_merge
     r.tenant = out_str(q->tenant);
     r.shards = out_ptr(t->shards);
     r.n_shards = t->shards_len;
+    r.map_version = q->map_version;
     r.matchers = out_matchers(q, &r.n_matchers, a);
     r.profile_type = out_str(q->profile_type);
     r.start_ms = q->range.start_ms;
@@ -111,6 +112,7 @@ NODISCARD int wire_put_timeline(const struct wire_query *q, const struct wire_ti
     r.tenant = out_str(q->tenant);
     r.shards = out_ptr(t->shards);
     r.n_shards = t->shards_len;
+    r.map_version = q->map_version;
     r.matchers = out_matchers(q, &r.n_matchers, a);
     r.profile_type = out_str(q->profile_type);
     r.origin_ms = tl->grid.origin_ms;
@@ -131,6 +133,7 @@ NODISCARD int wire_put_functions(const struct wire_query *q, const struct wire_f
     r.tenant = out_str(q->tenant);
     r.shards = out_ptr(t->shards);
     r.n_shards = t->shards_len;
+    r.map_version = q->map_version;
     r.matchers = out_matchers(q, &r.n_matchers, a);
     r.profile_type = out_str(q->profile_type);
     r.origin_ms = f->grid.origin_ms;
@@ -161,6 +164,7 @@ NODISCARD int wire_put_labels(const struct wire_query *q, const struct wire_labe
     r.limit = l->limit;
     r.shards = out_ptr(t->shards);
     r.n_shards = t->shards_len;
+    r.map_version = q->map_version;
     return r.matchers && r.names ? pack(&r.base, out, e) : no_room(a, e);
 }
 
@@ -173,6 +177,7 @@ NODISCARD int wire_put_exemplars(const struct wire_query *q, const struct wire_e
     r.tenant = out_str(q->tenant);
     r.shards = out_ptr(t->shards);
     r.n_shards = t->shards_len;
+    r.map_version = q->map_version;
     r.matchers = out_matchers(q, &r.n_matchers, a);
     r.profile_type = out_str(q->profile_type);
     r.start_ms = q->range.start_ms;
@@ -209,6 +214,7 @@ NODISCARD int wire_put_estimate(const struct wire_query *q, bool detail,
     r.tenant = out_str(q->tenant);
     r.shards = out_ptr(t->shards);
     r.n_shards = t->shards_len;
+    r.map_version = q->map_version;
     r.matchers = out_matchers(q, &r.n_matchers, a);
     r.profile_type = out_str(q->profile_type);
     r.start_ms = q->range.start_ms;

@@ -23,6 +23,7 @@ struct wire_query {
     const struct selector *selectors; /* joined by AND; their metrics are not sent */
     size_t selectors_len;
     struct plan_range range; /* not for timelines */
+    uint64_t map_version;    /* by which the targets are all there are; 0: all are asked */
     bool leaf_items;         /* of timelines and functions: several replies will be united */
 };
 struct wire_merge {

@@ -50,6 +50,7 @@ struct map_impl {
     struct map_str *nodes;    /* name -> struct map_node */
     struct map_str *tenants;  /* name -> struct named */
     struct map_str *services; /* tenant NUL name -> struct map_service */
+    uint64_t places_since;    /* map_places_since */
 };
 
 /* ---- hashing --------------------------------------------------------------------------------- */
@@ -102,13 +103,47 @@ static void shuffle(struct str tenant, uint32_t shards, uint32_t n, uint32_t *re
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
+static bool announced(const struct map_steps *s)
+{
+    return s->next.from_ms != 0;
+}
+
+/* With what is announced, behind what holds without steps: map_next.h announces none that does not
+ * fit. */
+static uint32_t sizes_of(const struct map_steps *s, uint32_t ret[MAP_STEPS_MAX])
+{
+    uint32_t len = 0;
+
+    for (; len < s->len; len++)
+        ret[len] = s->at[len].n;
+    if (!len)
+        ret[len++] = 0;
+    if (announced(s) && len < MAP_STEPS_MAX)
+        ret[len++] = s->next.n;
+    return len;
+}
+
 static uint32_t most_of(const struct map_steps *s)
 {
-    uint32_t most = 0;
+    uint32_t sizes[MAP_STEPS_MAX], len = sizes_of(s, sizes), most = 0;
+
+    for (uint32_t i = 0; i < len; i++)
+        most = MAX(most, sizes[i]);
+    return most;
+}
+
+static uint64_t since(const struct map_steps *s)
+{
+    uint64_t version = announced(s) ? s->next.version : 0;
 
     for (uint32_t i = 0; i < s->len; i++)
-        most = MAX(most, s->at[i].n);
-    return most;
+        version = MAX(version, s->at[i].version);
+    return version;
+}
+
+uint64_t map_places_since(const struct map *m)
+{
+    return m->impl->places_since;
 }
 
 static const struct named *named_of(const struct map *m, struct str tenant)
@@ -123,9 +158,11 @@ static const struct subset *subset_of(const struct map *m, struct str tenant, st
 
     room->steps = named ? &named->tenant->steps : &m->tenant_steps;
     room->shards = named ? named->shards : room->room;
-    if (!named && room->steps->len)
+    if (!room->steps->len && !announced(room->steps))
+        return NULL;
+    if (!named)
         shuffle(tenant, m->shards, most_of(room->steps), room->room);
-    return room->steps->len ? room : NULL;
+    return room;
 }
 
 static struct str service_key(struct str tenant, struct str service,
@@ -233,12 +270,13 @@ size_t map_places(const struct map *m, struct str tenant, struct str service, ui
     struct subset room;
     const struct subset *s = subset_of(m, tenant, &room);
     const struct map_service *v = service_of(m, tenant, service);
-    uint32_t found[MAP_PLACES_MAX], sizes = s ? s->steps->len : 1, n = 0;
+    uint32_t found[MAP_PLACES_MAX], sizes[MAP_STEPS_MAX] = { 0 }, n = 0;
+    uint32_t sizes_len = s ? sizes_of(s->steps, sizes) : 1;
 
-    for (uint32_t i = 0; i < sizes; i++) {
-        uint32_t size = s ? s->steps->at[i].n : 0, some[MAP_SPREAD_MAX];
+    for (uint32_t i = 0; i < sizes_len; i++) {
+        uint32_t some[MAP_SPREAD_MAX];
         uint32_t len =
-            order(m, s, size, tenant, service, v ? MAX(most_of(&v->steps), 1u) : 1, some);
+            order(m, s, sizes[i], tenant, service, v ? MAX(most_of(&v->steps), 1u) : 1, some);
 
         n = unite(found, n, some, len);
     }
@@ -251,10 +289,10 @@ size_t map_tenant_places(const struct map *m, struct str tenant, uint32_t *ret, 
 {
     struct subset room;
     const struct subset *s = subset_of(m, tenant, &room);
-    uint32_t most = 0;
+    uint32_t most = 0, sizes[MAP_STEPS_MAX], len = s ? sizes_of(s->steps, sizes) : 0;
 
-    for (uint32_t i = 0; s && i < s->steps->len; i++)
-        if (s->steps->at[i].n == 0)
+    for (uint32_t i = 0; i < len; i++)
+        if (sizes[i] == 0)
             return 0;
     most = s ? most_of(s->steps) : 0;
     for (size_t i = 0; i < MIN(most, max); i++)
@@ -510,11 +548,17 @@ int map_new(const struct map *from, const struct map **ret, struct err *e)
         code = copy_services(p, from, e);
     if (!code)
         code = copy_replicas(p, from, e);
-    if (code)
+    if (code) {
         impl_free(p);
-    else
-        *ret = &p->map;
-    return code;
+        return code;
+    }
+    p->places_since = since(&p->map.tenant_steps);
+    for (size_t i = 0; i < p->map.tenants_len; i++)
+        p->places_since = MAX(p->places_since, since(&p->map.tenants[i].steps));
+    for (size_t i = 0; i < p->map.services_len; i++)
+        p->places_since = MAX(p->places_since, since(&p->map.services[i].steps));
+    *ret = &p->map;
+    return 0;
 }
 
 const struct map *map_ref(const struct map *m)

@@ -102,8 +102,12 @@ uint32_t map_shard(const struct map *m, struct str tenant, struct str service, u
 bool map_has_steps(const struct map *m);
 /* False: all series of the service have one place, whenever they are, and it is shard_of. */
 bool map_is_placed(const struct map *m, struct str tenant, struct str service);
-/* All shards that may have something of the service, each once, the oldest first. Returns how many
- * there are, also where that is more than `max`. */
+/* The version of the last step, or of an announcement: who goes by an earlier map may know too few
+ * places. 0: there were none. */
+uint64_t map_places_since(const struct map *m);
+/* All shards that may have something of the service, each once, the oldest first: those of what is
+ * announced, too, which may be valid by now for others. Returns how many there are, also where that
+ * is more than `max`. */
 size_t map_places(const struct map *m, struct str tenant, struct str service, uint32_t *ret,
                   size_t max);
 /* The same of a whole tenant. 0: any shard may. */

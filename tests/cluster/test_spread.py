@@ -2,7 +2,7 @@
 with a real etcd. Every push has an Idempotency-Key and is sent again before and after the change,
 through either of two distributors: each counts once, and every answer is exact at any moment.
 
-Time stands for a change: it is for profiles from two seconds later on (cluster.place_after), and each
+Time stands for a change: it is for profiles from some seconds later on (cluster.place_after), and each
 push says when it was. CASE=part of a name runs some.
 """
 import json
@@ -21,7 +21,7 @@ CTL = str(cluster.BIN / "embertreectl")
 SHARDS = 6
 PODS = 12
 TICK = 10_000_000  # nanoseconds of one sample at the default 100 Hz
-STEP_WAIT = 2      # seconds, cluster.place_after
+STEP_WAIT = 4      # seconds, cluster.place_after
 
 
 class Pushes:

@@ -37,7 +37,7 @@ static void test_old_maps_are_refused(void **state)
     (void)state;
     static const char *const addrs[] = { "inproc://a" };
     struct view *v = view_new_list(addrs, 1, 8);
-    struct placed *p = placed_new(v);
+    struct placed *p = placed_new(v, clock_real());
     const struct map *spread, *both;
     int64_t rev;
     struct err e;
@@ -72,7 +72,9 @@ static void test_announced(void **state)
     static const char *const addrs[] = { "inproc://a" };
     const struct map_whose w = { STR("t"), STR("s") };
     struct view *v = view_new_list(addrs, 1, 8);
-    struct placed *p = placed_new(v);
+    struct clock_fake clock;
+    clock_fake_init(&clock, 0);
+    struct placed *p = placed_new(v, &clock.clock);
     const struct map *wanted, *announced;
     int64_t rev;
     struct err e;
@@ -87,11 +89,18 @@ static void test_announced(void **state)
     view_changed(v);
     assert_int_equal(placed_version(p), version - 1);
     assert_int_equal(check(p, "s", version - 1, STEP_MS), 0); /* wanted only */
+    assert_int_equal(placed_read(p, version - 2, &e), 0);
     assert_int_equal(placed_newest_ms(p, 3), STEP_MS);
     view_set_map(v, announced);
     assert_int_equal(placed_version(p), version - 1);
     view_changed(v);
+    /* Reads by the map before are taken for a moment; so long nothing is confirmed. */
+    assert_int_equal(placed_version(p), version - 1);
+    assert_int_equal(placed_read(p, version - 1, &e), 0);
+    clock_fake_advance(&clock, 1000);
+    assert_int_equal(placed_read(p, version - 1, &e), 0);
     assert_int_equal(placed_version(p), version);
+    assert_int_equal(placed_read(p, version - 1, &e), ERR_UNAVAILABLE);
     assert_int_equal(check(p, "s", version - 1, STEP_MS), ERR_UNAVAILABLE);
     assert_int_equal(check(p, "s", version, STEP_MS), ERR_UNAVAILABLE);
     assert_int_equal(check(p, "s", version, STEP_MS - 1), 0);
@@ -102,6 +111,45 @@ static void test_announced(void **state)
     placed_holds(p, 4, 77);
     assert_int_equal(placed_newest_ms(p, 3), STEP_MS + 9 * SLOT_MS);
     assert_int_equal(placed_newest_ms(p, 4), 77);
+    /* Who reads by an earlier map does not know where to: by whatever it asks for. */
+    assert_int_equal(placed_read(p, version - 1, &e), ERR_UNAVAILABLE);
+    assert_non_null(strstr(e.text, "the querier has not heard of that yet"));
+    assert_int_equal(placed_read(p, version, &e), 0);
+    assert_int_equal(placed_read(p, version + 5, &e), 0);
+    assert_int_equal(placed_read(p, 0, &e), 0); /* it asks everybody, or is of a version before */
+    placed_free(p);
+    view_free(v);
+}
+
+/* Who comes to lead does not know what the leader before confirmed: no moment is left then; nor
+ * after a start. */
+static void test_begins(void **state)
+{
+    (void)state;
+    static const char *const addrs[] = { "inproc://a" };
+    const struct map_whose w = { STR("t"), STR("s") };
+    struct view *v = view_new_list(addrs, 1, 8);
+    struct clock_fake clock;
+    const struct map *wanted, *announced;
+    int64_t rev;
+    struct err e;
+
+    clock_fake_init(&clock, 0);
+    struct placed *p = placed_new(v, &clock.clock);
+    assert_int_equal(map_next_want(view_map(v, &rev), &w, 4, &wanted, &e), 0);
+    assert_int_equal(map_next_announce(wanted, &w, STEP_MS, &announced, &e), 0);
+    uint64_t version = announced->version;
+    map_unref(wanted);
+    view_set_map(v, announced);
+    view_changed(v);
+    assert_int_equal(placed_read(p, version - 1, &e), 0);
+    placed_begins(p, 3, 5);
+    assert_int_equal(placed_read(p, version - 1, &e), ERR_UNAVAILABLE);
+    assert_int_equal(placed_newest_ms(p, 3), 5);
+    placed_free(p);
+    p = placed_new(v, &clock.clock);
+    assert_int_equal(placed_read(p, version - 1, &e), ERR_UNAVAILABLE);
+    assert_int_equal(placed_version(p), version);
     placed_free(p);
     view_free(v);
 }
@@ -141,6 +189,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_old_maps_are_refused),
         cmocka_unit_test(test_announced),
+        cmocka_unit_test(test_begins),
         cmocka_unit_test(test_busiest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

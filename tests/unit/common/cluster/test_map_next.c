@@ -93,9 +93,24 @@ static uint32_t places(const struct map *m)
     return (uint32_t)map_places(m, STR("t"), STR("s"), some, MAP_PLACES_MAX);
 }
 
+/* All places that a series may have at a time are among those that are read. */
+static void reads_all(const struct map *m, int64_t when_ms, const struct map *of)
+{
+    uint32_t some[MAP_PLACES_MAX];
+    size_t len = map_places(m, STR("t"), STR("s"), some, MAP_PLACES_MAX);
+
+    for (uint64_t i = 0; i < 100; i++) {
+        uint32_t at = map_shard(of, STR("t"), STR("s"), i, when_ms);
+        bool found = false;
+        for (size_t k = 0; k < len; k++)
+            found = found || some[k] == at;
+        assert_true(found);
+    }
+}
+
 static void test_of(const struct map_whose *w, uint32_t n)
 {
-    const struct map *m = make(), *next;
+    const struct map *m = make(), *next, *told;
     uint32_t before[100];
     uint64_t v;
     struct err e;
@@ -114,15 +129,18 @@ static void test_of(const struct map_whose *w, uint32_t n)
     assert_int_equal(map_next_want(m, w, n, &next, &e), ERR_CONFLICT);
     assert_int_equal(map_next_commit(m, w, &next, &e), ERR_NOT_FOUND);
     assert_false(outdates(m, 0, INT64_MAX));
+    assert_int_equal(places(m), 1);
+    assert_int_equal(map_places_since(m), 0);
 
     announce(&m, w, T0 - 1); /* places stay; what may be at other ones is refused */
     through_text(&m);
     v = m->version;
+    assert_int_equal(map_places_since(m), v);
+    told = map_ref(m);
     assert_int_equal(map_whose_steps(m, w)->next.version, v);
     assert_int_equal(map_whose_steps(m, w)->next.from_ms, T0);
     for (uint64_t i = 0; i < 100; i++)
         assert_int_equal(map_shard(m, STR("t"), STR("s"), i, T0), before[i]);
-    assert_int_equal(places(m), 1);
     assert_true(outdates(m, v, T0) && outdates(m, v - 1, T0));
     assert_false(outdates(m, v, T0 - 1) || outdates(m, v + 1, T0));
 
@@ -130,6 +148,11 @@ static void test_of(const struct map_whose *w, uint32_t n)
     through_text(&m);
     assert_int_equal(map_whose_steps(m, w)->next.version, 0);
     assert_int_equal(map_whose_last(m, w), n);
+    assert_int_equal(map_places_since(m), v + 1);
+    reads_all(told, T0, m); /* whoever knows the announcement alone reads what is valid by now */
+    reads_all(told, T0 - 1, m);
+    assert_int_equal(places(told), places(m));
+    map_unref(told);
     assert_int_equal(map_whose_steps(m, w)->at[1].version, v + 1);
     assert_int_equal(map_whose_steps(m, w)->at[1].from_ms, T0);
     for (uint64_t i = 0; i < 100; i++)
