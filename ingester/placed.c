@@ -68,8 +68,8 @@ static void on_view(void *cookie)
     atomic_store(&p->any, m != NULL);
 }
 
-/* Queriers hear of a map about when we do: who asked by the one before a moment ago is no reason for
- * an error. So reads are refused some time later, and nothing is confirmed before. */
+/* Queriers hear of a map about when we do: who asked by the one before a moment ago is no reason
+ * for an error. So reads are refused some time later, and nothing is confirmed before. */
 uint64_t placed_version(struct placed *p)
 {
     uint64_t since = atomic_load(&p->since);
