@@ -328,13 +328,13 @@ static void seal_step(struct shard *s, uint64_t now_ms)
     uint64_t began = clock_mono_ns(s->o.clock);
     struct store_stats before, after;
     struct err e = { 0 };
-    bool more = false, far;
+    bool more = false, fresh = now_ms < s->seal_far_ms, far;
     int code;
 
     store_stats(s->o.store, &before);
     far_turn_begin(&s->far);
-    code = now_ms < s->seal_far_ms ? store_seal_fresh(s->o.store, s->o.seal_rows, &more, &e)
-                                   : store_seal(s->o.store, s->o.seal_rows, &more, &e);
+    code = fresh ? store_seal_fresh(s->o.store, s->o.seal_rows, &more, &e)
+                 : store_seal(s->o.store, s->o.seal_rows, &more, &e);
     far = far_turn_end(&s->far, code);
     store_stats(s->o.store, &after);
     metric_observe(s->m.seal_seconds, (double)(clock_mono_ns(s->o.clock) - began) / 1e9);
@@ -342,12 +342,13 @@ static void seal_step(struct shard *s, uint64_t now_ms)
     metric_add(s->m.sealed_entries, after.applied - before.applied);
     if (after.raw_rows < before.raw_rows)
         metric_add(s->m.sealed_rows, before.raw_rows - after.raw_rows);
-    if (code || now_ms < s->seal_far_ms)
+    if (code || fresh)
         s->seal_after_ms = more && !code ? 0 : now_ms + SEAL_RETRY_MS;
     if (far) {
         now_ms = clock_mono_ms(s->o.clock);
         s->seal_far_ms = now_ms + MAX(far_turn_wait(&s->far, now_ms), (uint64_t)SEAL_RETRY_MS);
-        s->seal_after_ms = 0; /* what is fresh, now */
+        if (!fresh)               /* else it wants far rows, too: not at once again */
+            s->seal_after_ms = 0; /* what is fresh, now */
         if (far_turn_told(&s->far))
             log_warn("late rows wait for the cold tier to be sealed; they are read as they are",
                      KV_U64("shard", s->o.number), KV_ERR(&e));
