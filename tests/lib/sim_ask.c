@@ -110,7 +110,7 @@ static void check_value(const struct asking *a, const struct json_val *list, con
             (pod < SIM_PODS && p->number % SIM_PODS != pod))
             continue;
         least |= must(a, i);
-        most |= may(a, i);
+        most |= may(a, i) || p->named;
     }
     if ((least && !is) || (is && !most))
         broke(w, is ? "a label is listed that nothing has" : "a label is not listed", "%s of %s",

@@ -114,6 +114,7 @@ struct push {
     bool pprof;
     bool once;     /* its client gives up at the first failure */
     bool doubtful; /* a delete may take it also if it is acked later */
+    bool named;    /* deleted with a range of time: its labels may still be listed */
 };
 
 struct world {

@@ -140,8 +140,11 @@ void oracle_delete_done(struct world *w, const struct taking *t, uint64_t began_
 {
     vec_for (i, &w->pushes) {
         struct push *p = w->pushes.ptr[i];
-        if (taken(p, t) && p->state == PUSH_MAYBE && p->acked_ms < began_ms)
+        if (!taken(p, t))
+            continue;
+        if (p->state == PUSH_MAYBE && p->acked_ms < began_ms)
             p->state = PUSH_DEAD;
+        p->named = t->to_ms != 0;
     }
     deleting(w, t, UINT32_MAX);
 }
