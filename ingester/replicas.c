@@ -40,8 +40,6 @@
 #define PAUSE_MS     500
 #define PAUSE_MAX_MS 30000
 
-static void replica_step(struct replica_of *r);
-
 static void failed_once(struct replica_of *r)
 {
     r->pause_ms = r->pause_ms ? MIN(r->pause_ms * 2, PAUSE_MAX_MS) : PAUSE_MS;
@@ -66,7 +64,7 @@ static bool leads(const struct replica_of *r)
     return r->node && !r->failed && replica_now(r).role == REPLICA_LEADING;
 }
 
-static bool paths(const struct replica_of *r, const char *what, char dir[PATH_MAX])
+bool replica_path(const struct replica_of *r, const char *what, char dir[PATH_MAX])
 {
     return snprintf(dir, PATH_MAX, "%s/%s-%" PRIu32, r->rs->in->ctx->data_dir, what, r->shard) <
            PATH_MAX;
@@ -130,11 +128,11 @@ static void open_work(void *cookie)
     char dir[PATH_MAX];
 
     /* The folder of the log first: by it a database is known to be a copy (ingester.c). */
-    if (!ctx->kv && paths(r, "log", dir) && fs_real()->mkdir_all(fs_real(), dir, &r->err)) {
+    if (!ctx->kv && replica_path(r, "log", dir) && fs_real()->mkdir_all(fs_real(), dir, &r->err)) {
         r->err.code = ERR_IO;
         return;
     }
-    if (paths(r, "shard", dir) && copy_put_in_place(r, dir, &r->err))
+    if (replica_path(r, "shard", dir) && copy_put_in_place(r, dir, &r->err))
         return;
     r->err.code = ingester_open_kv(r->rs->in, r->shard, r->shares, &r->kv, &r->err);
 }
@@ -169,7 +167,7 @@ static int open_node(struct replica_of *r, struct err *e)
         .copied = copy_is_here,
     };
 
-    if (!paths(r, "log", dir)) {
+    if (!replica_path(r, "log", dir)) {
         kv_close(r->kv);
         return err_set(e, ERR_CONFIG, "data.dir is longer than a path may be");
     }
@@ -283,15 +281,14 @@ static void remove_folder(const char *dir)
     (void)rmdir(dir);
 }
 
-static void remove_work(void *cookie)
+void replica_remove_files(const struct replica_of *r)
 {
-    const struct replica_of *r = cookie;
     const struct kv_source *kv = r->rs->in->ctx->kv;
     static const char *const what[] = { "log", "shard" };
     char dir[PATH_MAX];
 
     for (size_t i = 0; i < ARRAY_LEN(what); i++) {
-        if (!paths(r, what[i], dir))
+        if (!replica_path(r, what[i], dir))
             continue;
         if (!kv)
             remove_folder(dir);
@@ -299,6 +296,11 @@ static void remove_work(void *cookie)
             kv->remove(kv, dir);
     }
     copy_remove_folder(r);
+}
+
+static void remove_work(void *cookie)
+{
+    replica_remove_files(cookie);
 }
 
 static void on_removed(void *cookie)
@@ -346,7 +348,7 @@ static void all_stopped(struct replicas *rs)
         done(rs->stopped_cookie);
 }
 
-static void replica_step(struct replica_of *r)
+void replica_step(struct replica_of *r)
 {
     struct replicas *rs = r->rs;
     bool keep = r->wanted && !r->failed && !rs->stopping;
@@ -455,7 +457,7 @@ struct replica_of *replica_find(const struct replicas *rs, uint32_t shard)
     return NULL;
 }
 
-static void replica_add(struct replicas *rs, uint32_t shard)
+void replica_add(struct replicas *rs, uint32_t shard)
 {
     struct replica_of *r;
 
@@ -472,7 +474,7 @@ static void replica_add(struct replicas *rs, uint32_t shard)
     rs->at[rs->len++] = r;
 }
 
-static bool names_us(const struct replicas *rs, const struct repl_record *rec)
+bool replica_concerns(const struct replicas *rs, const struct repl_record *rec)
 {
     return name_set_has(&rec->members, rs->self) || name_set_has(&rec->learners, rs->self) ||
            name_set_has(&rec->prev_members, rs->self);
@@ -490,64 +492,19 @@ static void on_view(void *cookie)
 
         if (!rec)
             continue; /* nothing is known: nothing changes */
-        if (!r && names_us(rs, rec)) {
+        if (!r && replica_concerns(rs, rec)) {
             replica_add(rs, i);
             r = replica_find(rs, i);
         }
         if (!r)
             continue;
-        r->wanted = names_us(rs, rec);
+        r->wanted = replica_concerns(rs, rec);
         wanted += r->wanted;
         if (r->node)
             repl_node_record(r->node, rec);
     }
     rs->in->shards_own = MAX(wanted, 1u);
     replicas_step_soon(rs);
-}
-
-/* Of a shard that became others' while this node was away, or was killed while a copy of it came
- * in: nothing is opened of it, so nothing else would ever remove it. */
-static void remove_left(struct replicas *rs, struct str name)
-{
-    static const char *const what[] = { "log-", "shard-", "copy-" };
-    const struct repl_record *rec;
-    uint64_t shard = UINT64_MAX;
-    int64_t rev;
-
-    for (size_t i = 0; i < ARRAY_LEN(what); i++)
-        if (str_starts(name, str_c(what[i])) &&
-            !str_u64(str_sub(name, strlen(what[i]), name.len), &shard))
-            return;
-    if (shard >= view_shards(rs->view) || replica_find(rs, (uint32_t)shard))
-        return;
-    rec = view_record(rs->view, (uint32_t)shard, &rev);
-    if (!rec || names_us(rs, rec))
-        return;
-    replica_add(rs, (uint32_t)shard);
-    struct replica_of *r = replica_find(rs, (uint32_t)shard);
-    if (!r)
-        return;
-    r->at = AT_REMOVING;
-    aside_run(rs->in->ctx->loop, rs->in->ctx->simulated, remove_work, on_removed, r);
-}
-
-/* Once, and only by records that the coordination service itself has told: those in the file of the
- * last time may be older than what this node has. */
-static void sweep(struct replicas *rs)
-{
-    const struct role_ctx *ctx = rs->in->ctx;
-    struct dirent *entry;
-    DIR *d;
-
-    if (rs->swept || rs->stopping || ctx->kv || !rs->o.coord || !view_ready(rs->view) ||
-        !view_heard(rs->view))
-        return;
-    rs->swept = true;
-    d = opendir(ctx->data_dir);
-    while (d && (entry = readdir(d)) != NULL)
-        remove_left(rs, str_c(entry->d_name));
-    if (d)
-        (void)closedir(d);
 }
 
 static const char *addr_of(void *cookie, const char *name)
@@ -583,7 +540,7 @@ static void on_tick(void *cookie)
     struct replicas *rs = cookie;
 
     look_at_room(rs);
-    sweep(rs);
+    replicas_sweep(rs);
     copies_look(rs);
     step_all(rs);
     cluster_tick(rs);

@@ -41,6 +41,8 @@ struct replica_of { /* one shard */
     uint64_t full_ms, full_term; /* without room asked to lead, first then, in this term */
     bool must_return;            /* its log was gone: until it is a member again */
     uint64_t copy_why;           /* of what was logged last (copies_look) */
+    uint64_t left_term;          /* replicas_left.c: of the record that does not name us */
+    bool left_kept;
     /* Of the job (aside.h) in OPENING and STARTING: while it runs, the loop leaves them alone. */
     size_t shares; /* of memory, as they were when it began */
     struct kv *kv;
@@ -100,6 +102,15 @@ void copies_look(struct replicas *rs); /* tells why one does not come in */
 void copy_json(const struct replica_of *r, struct json *j);
 
 struct replica_of *replica_find(const struct replicas *rs, uint32_t shard);
+void replica_add(struct replicas *rs, uint32_t shard); /* or not: there may be too many */
+/* A member, learner, or former member. */
+bool replica_concerns(const struct replicas *rs, const struct repl_record *rec);
+/* The folder "<what>-<shard>"; false: the path is too long. Any thread. */
+bool replica_path(const struct replica_of *r, const char *what, char dir[PATH_MAX]);
+void replica_remove_files(const struct replica_of *r); /* aside; nothing of them is open */
+void replica_step(struct replica_of *r);
+/* replicas_left.c: once, as soon as the records are known from the service itself */
+void replicas_sweep(struct replicas *rs);
 struct replica_state replica_now(const struct replica_of *r);
 /* The record says we lead. */
 bool replica_is_named(const struct replica_of *r);

@@ -4,12 +4,16 @@ And what a node has of a shard that became others' while it was away goes.
 
 SEED=n repeats a run; CASE=part of a name runs some.
 """
+import base64
 import contextlib
+import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import time
+import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import cluster
@@ -134,24 +138,70 @@ def test_killed_in_the_middle():
         print(f"     SEED={SEED}: killed at KiB {kills}")
 
 
+def etcd(c, path, **body):
+    """Keys and values as they are; etcd's gateway wants them in base64."""
+    coded = {k: base64.b64encode(v.encode()).decode() for k, v in body.items()}
+    with urllib.request.urlopen(urllib.request.Request(c.etcd.url + path, json.dumps(coded).encode()),
+                                timeout=10) as r:
+        return json.load(r)
+
+
+def next_term(c, shard):
+    """The leader leads in another term, as after a change of members."""
+    key = f"/embertree/ring/shard/{shard:04d}"
+    kv = etcd(c, "/v3/kv/range", key=key)["kvs"][0]
+    record = json.loads(base64.b64decode(kv["value"]))
+    record.update(term=record["term"] + 1, established=False)
+    etcd(c, "/v3/kv/put", key=key, value=json.dumps(record))
+    return record["term"]
+
+
 def test_what_was_left_goes():
+    """Only what is known to be older than what the others have: a log of the term they are in may be the
+    last copy of something."""
     with replicated.Cluster(ingesters=2, shards=2, replicas=1) as c:
         c.wait_whole()
         a = c.leader_of(0)
         mine = {s for s, name in c.leaders().items() if name == a.name}
         b = next(n for n in c.nodes.values() if n is not a)
         assert 0 not in {s for s, name in c.leaders().items() if name == b.name}, c.leaders()
+        r = c.ingest("a;b 5\n", "svc.cpu{x=y}")
+        assert r.status == 200, r
+        kept, data = a.process.folder / "data", b.process.folder / "data"
+        folders = [data / f for f in ("log-0", "shard-0", "copy-0")]
+
+        def start_with(*what):
+            b.process.kill()
+            for f in folders:
+                shutil.rmtree(f, ignore_errors=True)
+            for f in what:
+                if f != "copy-0":
+                    shutil.copytree(kept / f, data / f)
+            for f in ("in", "out-1"):
+                (data / "copy-0" / f).mkdir(parents=True)
+                (data / "copy-0" / f / "000001.sst").write_bytes(b"x" * 100_000)
+            up(b)
+            b.process.wait_ready(60)
+
+        def told():
+            return b.process.log.read_text().count("is kept: nothing shows that it is older")
+
+        (data / "copy-other").mkdir(parents=True, exist_ok=True)
+        start_with("log-0", "shard-0")
+        wait_for(lambda: told() == 1, 20)
+        assert all(f.is_dir() for f in folders)
+        start_with("copy-0")
+        wait_for(lambda: not any(f.exists() for f in folders), 20)
         b.process.kill()
-        data = b.process.folder / "data"
-        for folder in ("log-0", "shard-0", "copy-0/in", "copy-0/out-1"):
-            (data / folder).mkdir(parents=True)
-            (data / folder / "000001.sst").write_bytes(b"x" * 100_000)
-        (data / "copy-other").mkdir()
+        for f in ("log-0", "shard-0"):
+            shutil.copytree(kept / f, data / f)
+        term = next_term(c, 0)
+        wait_for(lambda: any(x["shard"] == 0 and x["term"] == term and x["state"] == "serving"
+                             for x in a.ring().get("replicas", [])), 30)
         up(b)
-        b.process.wait_ready(60)
-        wait_for(lambda: not [f for f in ("log-0", "shard-0", "copy-0") if (data / f).exists()], 20)
+        wait_for(lambda: not any(f.exists() for f in folders), 20)
+        assert told() == 1
         assert (data / "copy-other").is_dir(), "not ours"
-        kept = a.process.folder / "data"
         assert all((kept / f"{what}-{s}").is_dir() for s in mine for what in ("log", "shard"))
 
 
