@@ -36,6 +36,7 @@ struct scrubber {
     uint32_t number;     /* its number, while at is in the middle of it */
     struct shard *shard; /* held while busy */
     uint64_t round_began_ms;
+    bool found_one; /* a shard that is served here, since the first place */
     bool busy;
     struct metric_cell *rows, *nodes, *rounds, *rebuilt, *lost, *errors, *round_seconds;
 
@@ -104,14 +105,22 @@ static void mark_done(struct shard_task *t)
     mark_next(s);
 }
 
-/* On to the shard of the next place; false: that was the last one. */
-static bool next_place(struct scrubber *s)
+/* On to the shard of the next place. Behind the last one the interval begins, whether that one was
+ * served here or not; where none was, none may be for long. */
+static void next_place(struct scrubber *s)
 {
+    bool found = s->found_one;
+
     s->at = (struct scrub){ 0 };
     s->rows_before = s->nodes_before = 0;
     s->place = s->place + 1 < shards_len(s->in->shards) ? s->place + 1 : 0;
     s->round_began_ms = now_ms(s);
-    return s->place > 0;
+    if (s->place > 0) {
+        wait(s, 0);
+        return;
+    }
+    s->found_one = false;
+    wait(s, found ? s->conf->interval_ms : BUSY_MS);
 }
 
 static void round_ended(struct scrubber *s)
@@ -123,7 +132,8 @@ static void round_ended(struct scrubber *s)
     log_info("scrubbed", KV_U64("shard", s->number), KV_U64("rows", s->at.rows),
              KV_U64("nodes", s->at.nodes), KV_U64("by_entry", s->at.sampled),
              KV_U64("nodes_far_away", s->at.away), KV_U64("seconds", seconds));
-    wait(s, next_place(s) ? 0 : s->conf->interval_ms);
+    s->found_one = true;
+    next_place(s);
 }
 
 static void mark_next(struct scrubber *s)
@@ -208,7 +218,7 @@ static void on_timer(void *cookie)
                    ? shards_get(in->shards, shards_number(in->shards, s->place), &skip)
                    : NULL;
     if (!s->shard) { /* served elsewhere: where it comes back it begins anew */
-        wait(s, next_place(s) ? 0 : BUSY_MS);
+        next_place(s);
         return;
     }
     s->number = shard_number(s->shard);

@@ -8,6 +8,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import cluster
+import replicated
 
 OPTIONS = ("--memory.limit=256MiB", "--selfprof.enabled=false", "--ingester.seal-delay=0ms",
            "--scrub.delay=0ms", "--scrub.interval=200ms", "--scrub.rate=1000000", "--scrub.sample=1")
@@ -70,5 +71,27 @@ def test_found_by_scrub_and_fsck():
         print(out)
 
 
+def test_a_round_then_the_interval():
+    """Also where other nodes lead some of the shards, the last one among them."""
+    if not replicated.available():
+        print("SKIPPED: no etcd-server")
+        return
+    options = ("--scrub.delay=0ms", "--scrub.interval=1h", "--scrub.rate=1000000")
+    with replicated.Cluster(shards=6, ingester=options) as c:
+        c.wait_whole()
+        for node in c.nodes.values():
+            until = time.monotonic() + 30
+            while not node.process.metric("embertree_ingester_scrub_rounds_total"):
+                assert time.monotonic() < until, "no round ended"
+                time.sleep(0.1)
+        rounds_of = lambda node: node.process.metric("embertree_ingester_scrub_rounds_total")
+        time.sleep(2)
+        before = {node.name: rounds_of(node) for node in c.nodes.values()}
+        time.sleep(5)
+        for node in c.nodes.values():
+            more = rounds_of(node) - before[node.name]
+            assert more <= 2, f"{node.name} went over its shards again: {more:.0f} times in 5 s"
+
+
 if __name__ == "__main__":
-    cluster.main([test_found_by_scrub_and_fsck])
+    cluster.main([test_found_by_scrub_and_fsck, test_a_round_then_the_interval])
