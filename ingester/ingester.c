@@ -3,20 +3,16 @@
  * ingester: start, readiness and end of the role.
  *
  * An ingester is the k-th address of cluster.ingesters and has the shards i with i mod n = k, each
- * a database in <data>/shard-<i>. Databases of other shards in its folder mean that the cluster was
- * configured in another way before: their data would silently be missing from answers, so it
- * refuses to start.
+ * a database in <data>/shard-<i>. A folder that was written with other settings is refused
+ * (folder.c).
  *
  * Memory: its parts of the process's limit, as common/role/memory.h shares it out, in equal parts
  * for all shards.
  */
 #include "ingester/ingester.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
@@ -27,6 +23,7 @@
 #include "common/role/relay.h"
 #include "ingester/busy.h"
 #include "ingester/division.h"
+#include "ingester/folder.h"
 #include "ingester/ledger.h"
 #include "ingester/placed.h"
 #include "ingester/recover.h"
@@ -80,65 +77,6 @@ static int check_conf(struct ingester *in, struct err *e)
                        "%d shards",
                        shards, n, SHARDS_OWN_MAX);
     return find_index(in, e);
-}
-
-static bool owns(const struct ingester *in, uint64_t shard)
-{
-    return shard < in->ctx->cluster->shards && shard % in->ctx->cluster->ingesters.len == in->index;
-}
-
-/* Is there a log beside the database, as of a shard with copies? */
-static bool has_log(const struct ingester *in, uint64_t shard)
-{
-    char path[PATH_MAX];
-
-    return snprintf(path, sizeof(path), "%s/log-%" PRIu64, in->ctx->data_dir, shard) < PATH_MAX &&
-           access(path, F_OK) == 0;
-}
-
-/* A database that would be left out of answers, or overwritten by another one's copy. */
-static int check_shard(const struct ingester *in, const char *name, uint64_t shard, struct err *e)
-{
-    const struct cluster_conf *c = in->ctx->cluster;
-
-    if (in->moves && !has_log(in, shard))
-        return err_set(e, ERR_CONFIG,
-                       "%s holds %s, which was written without copies: a cluster takes it only "
-                       "as the first copy of a new one (embertree adopt), else its data would be "
-                       "lost. Do that, start it with the settings it was written with, or give an "
-                       "empty data.dir",
-                       in->ctx->data_dir, name);
-    if (!in->moves && has_log(in, shard))
-        return err_set(e, ERR_CONFIG,
-                       "%s holds %s, one of several copies: it may lack what the others have. Give "
-                       "the cluster.coordination it was written with",
-                       in->ctx->data_dir, name);
-    if (!in->moves && !owns(in, shard))
-        return err_set(e, ERR_CONFIG,
-                       "%s holds %s, which is not a shard of ingester %zu of %zu with "
-                       "cluster.shards %" PRIu64 "; its data would be missing from answers. "
-                       "Restore the settings it was written with",
-                       in->ctx->data_dir, name, in->index, c->ingesters.len, c->shards);
-    return 0;
-}
-
-static int check_folder(const struct ingester *in, struct err *e)
-{
-    DIR *d = opendir(in->ctx->data_dir);
-    struct dirent *entry;
-    int code = 0;
-
-    if (!d)
-        return err_errno(e, errno, "cannot list %s", in->ctx->data_dir);
-    while (!code && (entry = readdir(d)) != NULL) {
-        struct str name = str_c(entry->d_name);
-        uint64_t shard;
-
-        if (str_starts(name, STR("shard-")) && str_u64(str_sub(name, 6, name.len), &shard))
-            code = check_shard(in, entry->d_name, shard, e);
-    }
-    (void)closedir(d);
-    return code;
 }
 
 /* ---- start ---------------------------------------------------------------------------------- */
@@ -397,7 +335,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     in->moves = !view_ready(ctx->view) || !view_shard(ctx->view, 0, &first) || first.term > 0;
     code = check_conf(in, e);
     if (!code && !ctx->kv)
-        code = check_folder(in, e);
+        code = folder_check(in, e);
     if (!code)
         code = start_disk(in, e);
     if (!code)

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * folder.h: does the data folder go with the settings? What was stored under others would be
+ * missing from answers, be counted twice, or be taken for another node's word.
+ */
+#ifndef INGESTER_FOLDER_H
+#define INGESTER_FOLDER_H
+
+#include "ingester/state.h"
+
+/* ERR_CONFIG: it does not, and what to do. Else the folder keeps in <data>/written-as what it must
+ * be started with from now on. Before anything is opened; state.h's `moves` and `index` are set. */
+NODISCARD int folder_check(const struct ingester *in, struct err *e);
+
+#endif
