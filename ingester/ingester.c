@@ -326,7 +326,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
 
     in->magic = INGESTER_MAGIC;
     in->ctx = ctx;
-    in->placed = placed_new(ctx->view, ctx->env->clock);
+    in->placed = placed_new(ctx->view, ctx->env->clock, ctx->mutants);
     in->conf = conf_get(ctx->conf, &ingester_options);
     in->exemplars = conf_get(ctx->conf, &exemplar_options);
     ingester_metrics_init(&in->metrics, ctx->metrics);

@@ -30,6 +30,7 @@ struct placed {
     struct mutex lock;
     const struct map *map; /* a reference; NULL: none with steps */
     const struct clock *clock;
+    uint32_t mutants;
     uint64_t version, told; /* of the view's map at its last change; that was confirmed. Loop */
     uint64_t since_ms;      /* monotonic: `since` is known so long; loop */
     _Atomic uint64_t since; /* map_places_since of the view's map */
@@ -103,12 +104,13 @@ int64_t placed_newest_ms(const struct placed *p, uint32_t shard)
     return MAX(atomic_load(&p->newest_ms[shard]), INT64_C(1));
 }
 
-struct placed *placed_new(struct view *v, const struct clock *clock)
+struct placed *placed_new(struct view *v, const struct clock *clock, uint32_t mutants)
 {
     struct placed *p = XNEW(struct placed);
 
     p->view = v;
     p->clock = clock;
+    p->mutants = mutants;
     mutex_init(&p->lock);
     view_watch(v, on_view, p);
     on_view(p);
@@ -159,7 +161,7 @@ int placed_check(struct placed *p, uint32_t shard, const struct store_write *w,
 
     if (shard < CLUSTER_SHARDS_MAX)
         placed_holds(p, shard, latest);
-    if (LIKELY(!atomic_load(&p->any)))
+    if (LIKELY(!atomic_load(&p->any)) || (p->mutants & PLACED_TAKES_ALL))
         return 0;
     mutex_lock(&p->lock);
     m = p->map ? map_ref(p->map) : NULL;
@@ -174,7 +176,7 @@ int placed_read(const struct placed *p, uint64_t map_version, struct err *e)
 {
     uint64_t since = atomic_load(&p->floor);
 
-    if (!map_version || map_version >= since)
+    if (!map_version || map_version >= since || (p->mutants & PLACED_ANSWERS_ALL))
         return 0;
     return err_set(e, ERR_UNAVAILABLE,
                    "it was asked by map %" PRIu64 " of the cluster, and map %" PRIu64

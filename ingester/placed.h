@@ -11,9 +11,14 @@
 #include "common/store/store.h"
 
 struct placed;
+/* Bits of role_ctx.mutants: tests switch off a rule, to see that they notice. */
+enum placed_mutant {
+    PLACED_TAKES_ALL = 1 << 28,   /* placed_check is always content */
+    PLACED_ANSWERS_ALL = 1 << 29, /* placed_read is */
+};
 
 /* Both outlive it. Loop. */
-struct placed *placed_new(struct view *v, const struct clock *clock);
+struct placed *placed_new(struct view *v, const struct clock *clock, uint32_t mutants);
 void placed_free(struct placed *p); /* loop; nobody checks any more. NULL is fine */
 /* ---- what a confirmation says (common/cluster/README.md) ---- */
 /* The version of a map that checks go by, of writes and of reads. Loop. */

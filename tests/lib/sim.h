@@ -49,6 +49,8 @@
     X(blinks, true)          \
     X(late_frames, true)     \
     X(missed_records, true)  \
+    X(places_cut, true)      \
+    X(places_late, true)     \
     X(joins, true)           \
     X(drains, true)          \
     X(left, true)            \
@@ -83,7 +85,8 @@ struct sim_stats {
 #undef SIM_FIELD
 
 /* What is broken on purpose, to see that the oracle notices. The low numbers are switches of the
- * simulated world; from SIM_REPLICA on, those of common/repl (enum replica_mutant). */
+ * simulated world; from SIM_REPLICA on, those of common/repl (enum replica_mutant) and of places
+ * (enum placed_mutant). */
 enum sim_mutant {
     SIM_NONE,
     SIM_NEW_KEYS,       /* clients repeat pushes under other keys */
@@ -94,6 +97,7 @@ enum sim_mutant {
     SIM_SKIPPED,        /* one replica leaves out an entry, now and then */
     SIM_HALF_SNAPSHOT,  /* a snapshot comes without one column family */
     SIM_BUCKET_FORGETS, /* an object of the cold tier is gone some time after it was written */
+    SIM_UNCONFIRMED,    /* a place changes at once, and nobody is asked */
     SIM_WORLD_MUTANTS,
     SIM_REPLICA = 100, /* + the number of the bit */
     SIM_MUTANTS = 132,

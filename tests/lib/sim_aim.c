@@ -12,6 +12,7 @@
  *                        follower is not to be reached
  *   a disk is replaced   of the one member that has what the leader has, which is cut off then
  *   a late frame, a record that is missed: sim_order.c
+ *   a place changes      while those who had it are cut off: sim_place.c
  *
  * Two of three worlds have a liking for one of them.
  *
@@ -280,6 +281,8 @@ static void on_view(void *cookie)
 {
     struct world *w = cookie;
 
+    if (!w->settling)
+        place_seen(w);
     for (uint32_t s = 0; s < SIM_SHARDS && !w->settling; s++) {
         const struct repl_record *rec = record_of(w, s);
 
@@ -396,7 +399,8 @@ static void replace(struct world *w)
 static void deed_aim(struct world *w, const struct deed *d)
 {
     static void (*const aims[SIM_AIMS])(struct world *) = {
-        ready_for_ack, ready_for_vote, ready_for_change, blink, replace, late_frame, missed_record
+        ready_for_ack, ready_for_vote, ready_for_change, blink,
+        replace,       late_frame,     missed_record,    moved_place,
     };
 
     (void)d;
@@ -423,8 +427,6 @@ void aims_open(struct world *w)
 {
     list_init(&w->deeds);
     order_open(w);
-    w->aims.mood = (uint32_t)prng_below(&w->p, 3 * SIM_AIMS / 2);
-    trace(w, "mood %" PRIu32, w->aims.mood);
     view_watch(w->view, on_view, w);
 }
 

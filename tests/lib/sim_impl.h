@@ -71,7 +71,17 @@ struct node {
 };
 
 /* What is got ready: see sim_aim.c. */
-#define SIM_AIMS 7
+#define SIM_AIMS      8
+#define SIM_AIM_PLACE 7
+enum place_moment { PLACE_FIRST, PLACE_ANNOUNCED, PLACE_VALID, PLACE_DEAF };
+struct sim_place { /* sim_place.c */
+    enum place_moment moment;
+    uint32_t service;
+    size_t leader, friend, dist, querier; /* of nodes[]: who is cut off */
+    bool struck;
+    int64_t from_ms; /* the step's; 0: not known */
+    uint64_t armed_until_ms, until_ms, late_until_ms;
+};
 struct sim_aims {
     uint32_t mood; /* which one this world likes; SIM_AIMS and above: none */
     uint64_t ack_until_ms, vote_until_ms, change_until_ms; /* armed; 0: not */
@@ -87,6 +97,7 @@ struct sim_aims {
         uint64_t until_ms;
         bool taken; /* one is on its way */
     } late;
+    struct sim_place place;
 };
 /* Something that befalls somebody at its time. */
 struct deed {
@@ -184,6 +195,7 @@ void fault(struct world *w);
 void faults_end(struct world *w);
 void ring_change(struct world *w);
 void ring_lose(struct world *w); /* somebody for good, where that may be */
+void ring_join(struct world *w); /* one more, if there may be */
 void ring_step(struct world *w); /* goes on with what was begun */
 bool ring_quiet(struct world *w);
 bool ring_whole(struct world *w); /* each shard has three members, nothing is on its way */
@@ -214,6 +226,10 @@ void order_close(struct world *w);
 void late_frame(struct world *w);
 void missed_record(struct world *w);
 
+/* ---- sim_place.c ---- */
+void moved_place(struct world *w);
+void place_seen(struct world *w); /* the view changed */
+
 /* ---- sim_work.c ---- */
 struct service {
     const char *tenant, *name;
@@ -226,6 +242,8 @@ struct node *any_of(struct world *w, size_t first, size_t n);
 /* Tried again: nobody answered, not now, or a disk failed a read (500 is for that alone). */
 bool transient(const struct sim_reply *r);
 void push_new(struct world *w);
+/* Of now, first through that distributor (of nodes[]), impatiently. */
+void push_by(struct world *w, uint32_t service, size_t dist);
 void read_new(struct world *w, uint32_t service);
 void delete_new(struct world *w);
 

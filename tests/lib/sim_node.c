@@ -70,8 +70,13 @@ static void load_conf(struct node *n)
     argv[argc++] = ARG("--cluster.lease_ttl=3s");
     argv[argc++] = ARG("--cluster.replace_after=8s");
     argv[argc++] = ARG("--tenancy.multi=true");
-    argv[argc++] = ARG("--cluster.spread_rate=40B");
-    argv[argc++] = ARG("--cluster.place_after=25s");
+    if (n->w->aims.mood == SIM_AIM_PLACE) { /* services grow when we say so, and soon */
+        argv[argc++] = ARG("--cluster.spread_rate=1GiB");
+        argv[argc++] = ARG("--cluster.place_after=2s");
+    } else {
+        argv[argc++] = ARG("--cluster.spread_rate=40B");
+        argv[argc++] = ARG("--cluster.place_after=25s");
+    }
     if (ingester) {
         argv[argc++] = ARG("--ingester.seal-delay=0ms");
         argv[argc++] = ARG("--ingester.build-delay=0ms");
@@ -242,9 +247,9 @@ void nodes_init(struct world *w)
             n->disk.odd = i == 1;
         }
     }
-    for (size_t i = 0; i < SIM_FIRST; i++)
+    w->ingesters = w->aims.mood == SIM_AIM_PLACE ? SIM_FIRST + 2 : SIM_FIRST;
+    for (size_t i = 0; i < w->ingesters; i++)
         node_start(w->nodes[i]);
-    w->ingesters = SIM_FIRST;
     for (size_t i = FIRST_DIST; i < SIM_NODES; i++)
         node_start(w->nodes[i]);
 }

@@ -68,7 +68,7 @@ static bool forgotten(struct world *w, const char *name)
     return true;
 }
 
-static void join(struct world *w)
+void ring_join(struct world *w)
 {
     if (w->ingesters == SIM_INGESTERS)
         return;
@@ -121,7 +121,7 @@ void ring_change(struct world *w)
 {
     switch (prng_below(&w->p, 4)) {
     case 0:
-        join(w);
+        ring_join(w);
         break;
     case 1:
         drain(w);
@@ -131,7 +131,7 @@ void ring_change(struct world *w)
         break;
     default:
         if (running(w) < 4)
-            join(w);
+            ring_join(w);
         break;
     }
 }

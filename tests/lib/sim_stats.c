@@ -60,6 +60,7 @@ static const char *const names[] = {
     [SIM_SKIPPED] = "skipped",
     [SIM_HALF_SNAPSHOT] = "half-snapshot",
     [SIM_BUCKET_FORGETS] = "bucket-forgets",
+    [SIM_UNCONFIRMED] = "unconfirmed",
 };
 static const char *const replica_names[] = {
     "ack-before-sync",
@@ -76,6 +77,8 @@ static const char *const replica_names[] = {
     "lose-tail",
     "forgets",
     "keep-epoch",
+    [28] = "takes-all",
+    [29] = "answers-all",
 };
 
 const char *sim_mutant_name(int mutant)

@@ -24,6 +24,7 @@ const struct service services[SERVICES] = {
 struct flight {
     struct world *w;
     size_t push;
+    size_t by; /* of nodes[]: who gets its first attempt; 0: any */
     uint32_t service;
     uint8_t *before; /* reads */
     size_t before_len;
@@ -124,8 +125,8 @@ static void push_send(void *cookie)
     struct push *p = w->pushes.ptr[f->push];
     const struct service *s = &services[p->service];
     struct node *n = any_of(w, FIRST_DIST, SIM_DISTS);
+    uint64_t key = p->number, patience = SIM_PATIENCE_MS;
     struct buf body, out;
-    uint64_t key = p->number;
 
     p->attempts++;
     trace(w, "push p%" PRIu32 " to %s/%s sent", p->number, s->tenant, s->name);
@@ -133,6 +134,11 @@ static void push_send(void *cookie)
         on_pushed(f, &(struct sim_reply){ 0 });
         return;
     }
+    if (f->by && w->nodes[f->by]->state == NODE_UP) {
+        n = w->nodes[f->by];
+        patience = 5 + prng_below(&w->p, 60);
+    }
+    f->by = 0;
     if (w->o.mutant == SIM_NEW_KEYS)
         key = prng_u64(&w->p);
     buf_init(&body, 64 * KIB);
@@ -147,7 +153,7 @@ static void push_send(void *cookie)
                    p->pprof ? "&format=pprof" : "", s->tenant, key, body.len);
     (void)buf_add_str(&out, buf_str(&body));
     CHECK(buf_ok(&out) && buf_ok(&body));
-    sim_http(&n->site, buf_str(&out), SIM_PATIENCE_MS, on_pushed, f);
+    sim_http(&n->site, buf_str(&out), patience, on_pushed, f);
     buf_deinit(&out);
     buf_deinit(&body);
 }
@@ -171,15 +177,15 @@ static int64_t time_of_push(struct world *w)
     return (now - back) / 10000 * 10000;
 }
 
-void push_new(struct world *w)
+static void push_begin(struct world *w, uint32_t service, int64_t time_ms, size_t by)
 {
     struct flight *f = flight_new(w);
     struct push *p = XNEW(struct push);
 
     *p = (struct push){ .number = (uint32_t)w->pushes.len,
-                        .service = (uint32_t)prng_below(&w->p, SERVICES),
+                        .service = service,
                         .value = 1 + prng_below(&w->p, 1000),
-                        .time_ms = time_of_push(w),
+                        .time_ms = time_ms,
                         .began_ms = world_ms(w),
                         .pprof = prng_chance(&w->p, 0.4) };
     p->doubtful = w->deleting[p->service] > 0;
@@ -188,7 +194,20 @@ void push_new(struct world *w)
     count(w)->pushes++;
     count(w)->pprof += p->pprof;
     f->push = p->number;
+    f->by = by;
     push_send(f);
+}
+
+void push_new(struct world *w)
+{
+    uint32_t service = (uint32_t)prng_below(&w->p, SERVICES);
+
+    push_begin(w, service, time_of_push(w), 0);
+}
+
+void push_by(struct world *w, uint32_t service, size_t dist)
+{
+    push_begin(w, service, world_wall_ms(w) / 10000 * 10000, dist);
 }
 
 /* ---- reads ----------------------------------------------------------------------------------- */

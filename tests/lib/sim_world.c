@@ -73,6 +73,8 @@ static void world_open(struct world *w)
     vo.loop = w->rpc.loop;
     vo.coord = w->coord;
     w->view = view_new_coord(&vo);
+    w->aims.mood = (uint32_t)prng_below(&w->p, 3 * SIM_AIMS / 2);
+    trace(w, "mood %" PRIu32, w->aims.mood);
     nodes_init(w);
     aims_open(w);
 }

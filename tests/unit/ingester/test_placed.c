@@ -37,7 +37,7 @@ static void test_old_maps_are_refused(void **state)
     (void)state;
     static const char *const addrs[] = { "inproc://a" };
     struct view *v = view_new_list(addrs, 1, 8);
-    struct placed *p = placed_new(v, clock_real());
+    struct placed *p = placed_new(v, clock_real(), 0);
     const struct map *spread, *both;
     int64_t rev;
     struct err e;
@@ -74,7 +74,7 @@ static void test_announced(void **state)
     struct view *v = view_new_list(addrs, 1, 8);
     struct clock_fake clock;
     clock_fake_init(&clock, 0);
-    struct placed *p = placed_new(v, &clock.clock);
+    struct placed *p = placed_new(v, &clock.clock, 0);
     const struct map *wanted, *announced;
     int64_t rev;
     struct err e;
@@ -135,7 +135,7 @@ static void test_begins(void **state)
     struct err e;
 
     clock_fake_init(&clock, 0);
-    struct placed *p = placed_new(v, &clock.clock);
+    struct placed *p = placed_new(v, &clock.clock, 0);
     assert_int_equal(map_next_want(view_map(v, &rev), &w, 4, &wanted, &e), 0);
     assert_int_equal(map_next_announce(wanted, &w, STEP_MS, &announced, &e), 0);
     uint64_t version = announced->version;
@@ -147,7 +147,7 @@ static void test_begins(void **state)
     assert_int_equal(placed_read(p, version - 1, &e), ERR_UNAVAILABLE);
     assert_int_equal(placed_newest_ms(p, 3), 5);
     placed_free(p);
-    p = placed_new(v, &clock.clock);
+    p = placed_new(v, &clock.clock, 0);
     assert_int_equal(placed_read(p, version - 1, &e), ERR_UNAVAILABLE);
     assert_int_equal(placed_version(p), version);
     placed_free(p);
