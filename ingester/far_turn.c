@@ -4,6 +4,8 @@
  * does: a wait of t that did not get through is followed by 10 t without one, a slow one that did
  * by 3 t. The time allowed doubles with each failure up to ALLOWED_MOST_MS, since a request that is
  * cut off brings nothing: a store that needs two seconds for each piece is waited for in the end.
+ * No t counts for more than was allowed: far reads end by then, and what else the work waited for
+ * (a quorum that is away for minutes) says nothing of the object store.
  */
 #include "ingester/far_turn.h"
 
@@ -52,7 +54,7 @@ bool far_turn_end(struct far_turn *f, int code)
     (void)kv_reach_set(f->before);
     if (!f->reach.entered)
         return f->reach.refused && late;
-    uint64_t now = clock_mono_ms(f->clock), took = now - f->entered_ms;
+    uint64_t now = clock_mono_ms(f->clock), took = MIN(now - f->entered_ms, f->allowed_ms);
     if (late) {
         f->after_ms = now + PAUSE_FAILED * MAX(took, ALLOWED_MS / 5u);
         f->allowed_ms = MIN(f->allowed_ms * 2, (uint64_t)ALLOWED_MOST_MS);

@@ -29,6 +29,8 @@
 
 struct world;
 
+#define DRAIN_NOT_KNOWN 4 /* asked for, without an answer that says what became of it */
+
 struct sim_clock { /* the world's, with a wall that may be wrong */
     struct clock clock;
     const struct clock *base;
@@ -63,7 +65,7 @@ struct node {
     uint32_t away;     /* bits of nodes[]: what it sends to them is lost */
     bool power;        /* while ENDING: it is a power cut */
     bool crashed;      /* while ENDING: nobody hears of it any more */
-    int draining;      /* 1 asked for, 2 in the map, 3 it has left */
+    int draining;      /* 1 asked for, 2 in the map, 3 it has left, or DRAIN_NOT_KNOWN */
     bool left;         /* and ends */
     bool wipe;         /* its disk is another one, empty, when it comes back */
     uint64_t wake_ms;  /* OFF: starts again by itself then; 0: not */

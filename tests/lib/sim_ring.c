@@ -81,28 +81,36 @@ struct asked {
     size_t at;
 };
 
+/* Where the answer does not say whether it was done, whoever drains asks again, and takes the node
+ * for one that leaves until he knows. */
 static void on_drain_asked(void *cookie, const struct err *e)
 {
     struct asked *a = cookie;
 
     a->w->flying--;
-    a->w->nodes[a->at]->draining = e ? 0 : 2;
+    bool refused = e && (e->code == ERR_NOT_FOUND || e->code == ERR_CONFLICT);
+    a->w->nodes[a->at]->draining = refused ? 0 : e ? DRAIN_NOT_KNOWN : 2;
     xfree(a);
+}
+
+static void ask_drain(struct world *w, struct node *n)
+{
+    struct asked *a = XNEW(struct asked);
+
+    n->draining = 1;
+    w->flying++;
+    *a = (struct asked){ w, n->at };
+    node_state_set(w->coord, SIM_PREFIX, n->name, MAP_DRAINING, on_drain_asked, a);
 }
 
 static void drain(struct world *w)
 {
     struct node *n = w->nodes[prng_below(&w->p, w->ingesters)];
-    struct asked *a;
 
     if (n->state != NODE_UP || n->draining || running(w) < 4)
         return;
     count(w)->drains++;
-    n->draining = 1;
-    w->flying++;
-    a = XNEW(struct asked);
-    *a = (struct asked){ w, n->at };
-    node_state_set(w->coord, SIM_PREFIX, n->name, MAP_DRAINING, on_drain_asked, a);
+    ask_drain(w, n);
 }
 
 void ring_lose(struct world *w)
@@ -145,9 +153,8 @@ void ring_step(struct world *w)
 
         if (n->state == NODE_OFF && (int)i == w->lost)
             n->state = NODE_GONE;
-        if (n->draining == 0 && n->state == NODE_UP && view_node_find(w->view, n->name, &vn) &&
-            vn.state != MAP_ACTIVE)
-            n->draining = 2; /* the answer said that it failed, and yet it was done */
+        if (n->draining == DRAIN_NOT_KNOWN)
+            ask_drain(w, n);
         if (n->draining != 2)
             continue;
         if (n->state == NODE_OFF && n->left) {
@@ -171,7 +178,7 @@ void ring_step(struct world *w)
 bool ring_quiet(struct world *w)
 {
     for (size_t i = 0; i < w->ingesters; i++)
-        if (w->nodes[i]->draining == 1 ||
+        if (w->nodes[i]->draining == 1 || w->nodes[i]->draining == DRAIN_NOT_KNOWN ||
             (w->nodes[i]->draining == 2 && w->nodes[i]->state != NODE_GONE))
             return false;
     return w->lost < 0 && ring_whole(w);
