@@ -91,6 +91,8 @@ struct etcd {
     struct http_call *login;
     struct list calls, waiting, watches;
     struct err why; /* code 0: the last call did not fail */
+    /* Reading may go on for long where changes are refused. Code 0: the last one was made. */
+    struct err refused;
 };
 
 static void start(struct etcd_call *k);
@@ -157,6 +159,8 @@ static bool refused(struct etcd_call *k, const struct etcd_answer *a, struct err
     }
     (void)err_set(e, a->error_code == GRPC_NOT_FOUND ? ERR_NOT_FOUND : ERR_UNAVAILABLE,
                   "etcd at %s: %.*s", c->urls[k->endpoint], STR_ARG(str_sub(a->error, 0, 300)));
+    if (e->code == ERR_UNAVAILABLE && (k->kind == KIND_TXN || k->kind == KIND_GRANT))
+        c->refused = *e;
     return false;
 }
 
@@ -183,6 +187,8 @@ static void on_answer(struct etcd_call *k, struct str body)
         call_fail(k, &e);
     } else {
         err_clear(&k->c->why);
+        if (k->kind == KIND_TXN)
+            err_clear(&k->c->refused);
         call_end(k, &(struct coord_reply){ .done = a.succeeded,
                                            .rev = a.rev,
                                            .kvs = a.kvs,
@@ -621,7 +627,16 @@ static const char *etcd_why(const struct coord *coord)
 {
     const struct etcd *c = (const struct etcd *)(const void *)coord; /* its first member */
 
+    if (c->refused.code)
+        return c->refused.text;
     return c->why.code ? c->why.text : "";
+}
+
+const char *coord_etcd_refused(const struct coord *coord)
+{
+    const struct etcd *c = (const struct etcd *)(const void *)coord;
+
+    return c->refused.code ? c->refused.text : "";
 }
 
 static const struct coord_ops etcd_ops = {

@@ -14,6 +14,7 @@
 
 #include "common/cluster/coord_etcd.h"
 #include "common/cluster/keyspace.h"
+#include "common/role/etcd_health.h"
 #include "common/role/options.h"
 
 #define SECRET_MAX (4 * KIB)
@@ -232,13 +233,17 @@ int coordinate_init(struct coordinate *c, const struct cluster_conf *conf, struc
     }
     if (!code)
         init_metrics(c, metrics);
+    if (!code && c->coord)
+        c->health = etcd_health_new(loop, c->coord, c->view, metrics);
     return code;
 }
 
 void coordinate_deinit(struct coordinate *c)
 {
+    etcd_health_free(c->health);
     view_free(c->view);
     coord_free(c->coord);
+    c->health = NULL;
     c->view = NULL;
     c->coord = NULL;
 }

@@ -13,7 +13,8 @@ struct coordinate {
     struct coord *coord; /* owned; NULL: none, static */
     struct view *view;   /* owned */
     char node[NODE_NAME_MAX + 1];
-    uint64_t node_id; /* of the data folder, for ever; 0: none, static */
+    uint64_t node_id;           /* of the data folder, for ever; 0: none, static */
+    struct etcd_health *health; /* owned; NULL: none, static */
     struct metric_cell *age, *version, *live, *leaderless;
 };
 /* The data folder is there and ours. ERR_CONFIG, ERR_IO. On failure nothing is left to be freed. */

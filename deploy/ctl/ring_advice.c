@@ -47,6 +47,15 @@ static void about_service(const struct ring *r, ring_advice_fn fn, void *cookie,
                        r->trouble.len ? ", " : "", STR_ARG(str_sub(r->trouble, 0, 200)));
         fn(cookie, buf_str(b));
         buf_reset(b);
+    } else if (r->trouble.len) {
+        (void)buf_addf(
+            b,
+            "etcd answers, but not as it should: %.*s. See to etcd: pushes and questions "
+            "go on; where it refuses changes, taking over from a leader that dies, moves "
+            "and drains wait",
+            STR_ARG(str_sub(r->trouble, 0, 300)));
+        fn(cookie, buf_str(b));
+        buf_reset(b);
     }
     if (r->unreadable)
         fn(cookie, STR("a key in etcd cannot be read, /ring says which; what was known before "

@@ -1,6 +1,7 @@
 """etcd as operators run it: three members behind TLS that want a client's certificate, with users and
 passwords, and one member that dies. Certificates are made here. Processes name all three members and
-go on with those that are left; with a wrong password, or without a certificate, they say what is wrong.
+go on with those that are left; with a wrong password, or without a certificate, they say what is wrong; so
+they do of an etcd that has no space left.
 
 CASE=part of a name runs some.
 """
@@ -239,9 +240,63 @@ def test_strangers_are_told():
         wait_for(lambda: c.ingester.get("/readyz").status == 200)
 
 
+def etcd_call(etcd, path, **document):
+    text = json.dumps({k: base64.b64encode(v.encode()).decode() if k in ("key", "value", "range_end") else v
+                       for k, v in document.items()}).encode()
+    return json.loads(urllib.request.urlopen(etcd.url + path, text, timeout=10).read())
+
+
+def fill(etcd):
+    """Until its quota is used up: it then answers reads, and refuses every change but deletes."""
+    for i in range(200):
+        try:
+            etcd_call(etcd, "/v3/kv/put", key=f"junk{i}", value="x" * 40000)
+        except urllib.error.HTTPError as e:
+            assert b"space exceeded" in e.read()
+            return
+    raise AssertionError("it never was full")
+
+
+def empty(etcd):
+    """As its manual says."""
+    rev = etcd_call(etcd, "/v3/kv/deleterange", key="junk", range_end="junl")["header"]["revision"]
+    etcd_call(etcd, "/v3/kv/compaction", revision=rev, physical=True)
+    etcd_call(etcd, "/v3/maintenance/defragment")
+    for alarm in etcd_call(etcd, "/v3/maintenance/alarm", action="GET")["alarms"]:
+        etcd_call(etcd, "/v3/maintenance/alarm", action="DEACTIVATE", **alarm)
+
+
+def test_no_space_left_is_said():
+    """Everything goes on, until a leader dies and nobody may take over: so it must be said before."""
+    with replicated.Cluster(etcd=["--quota-backend-bytes=1000000"]) as c:
+        c.wait_whole()
+        n = 0
+
+        def all_say(value):
+            nonlocal n
+            n += 1
+            assert c.ingest(f"root;p{n} 1\n", name="shop.cpu").status == 200
+            return all(p.process.metric("embertree_cluster_refused") == value
+                       for p in c.nodes.values())
+
+        fill(c.etcd)
+        wait_for(lambda: all_say(1))
+        for node in c.nodes.values():
+            wait_for(lambda p=node.process: "refuses changes" in p.tail() and "space exceeded" in p.tail())
+            said = subprocess.run([str(cluster.BIN / "embertreectl"), "cluster", "status",
+                                   f"--server=http://127.0.0.1:{node.process.port}"],
+                                  capture_output=True, text=True, timeout=60, check=False).stdout
+            assert "database space exceeded" in said and "taking over" in said, said
+        empty(c.etcd)
+        wait_for(lambda: all_say(0))
+        wait_for(lambda: all("as it should be again" in p.process.tail() for p in c.nodes.values()))
+        got = c.render(cluster.CPU_TYPE + '{service_name="shop"}').json()
+        assert got["flamebearer"]["numTicks"] == n * TICK, got["flamebearer"]["numTicks"]
+
+
 if __name__ == "__main__":
     for tool in ("etcd", "openssl"):
         if not shutil.which(tool):
             print(f"SKIPPED: there is no {tool} (packages etcd-server, openssl)")
             sys.exit(0)
-    cluster.main([test_tls_users_and_a_dead_member, test_strangers_are_told])
+    cluster.main([test_tls_users_and_a_dead_member, test_strangers_are_told, test_no_space_left_is_said])

@@ -30,8 +30,8 @@ def available():
 class Etcd:
     """One member, in a folder of its own."""
 
-    def __init__(self, folder):
-        self.folder = pathlib.Path(folder)
+    def __init__(self, folder, *options):
+        self.folder, self.options = pathlib.Path(folder), options
         self.client, self.peer = cluster.free_port(), cluster.free_port()
         self.url = f"http://127.0.0.1:{self.client}"
         self.child = None
@@ -45,7 +45,7 @@ class Etcd:
                 ["etcd", "--name=e", f"--data-dir={self.folder / 'data'}",
                  f"--listen-client-urls={self.url}", f"--advertise-client-urls={self.url}",
                  f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}",
-                 f"--initial-cluster=e={peer}", "--logger=zap", "--log-level=warn"],
+                 f"--initial-cluster=e={peer}", "--logger=zap", "--log-level=warn", *self.options],
                 stdout=out, stderr=out, stdin=subprocess.DEVNULL)
         until = time.monotonic() + 20
         while time.monotonic() < until:
@@ -73,9 +73,9 @@ class Node:
 
 
 class Cluster(cluster.Api):
-    def __init__(self, ingesters=3, shards=4, replicas=3, options=(), ingester=()):
+    def __init__(self, ingesters=3, shards=4, replicas=3, options=(), ingester=(), etcd=()):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="embertree-test-"))
-        self.etcd = Etcd(self.folder / "etcd")
+        self.etcd = Etcd(self.folder / "etcd", *etcd)
         self.shared = ["--cluster.coordination=etcd", f"--cluster.etcd={self.etcd.url}",
                        f"--cluster.shards={shards}", f"--cluster.replicas={replicas}",
                        "--no-selfprof.enabled", *options]
