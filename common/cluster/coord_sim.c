@@ -15,36 +15,16 @@
  */
 #include "common/cluster/coord_sim.h"
 
-#include "common/base/list.h"
 #include "common/base/mem.h"
-#include "common/base/vec.h"
+#include "common/cluster/coord_sim_impl.h"
 
 #define SITE_MAGIC   MAGIC('c', 's', 'i', 't')
 #define DEADLINE_MS  5000
-#define RETRY_MS     100
 #define HEARD_MS     500
 #define HISTORY_MOST 100000
 
 enum op { OP_LIST, OP_TXN, OP_GRANT, OP_KEEP, OP_REVOKE };
 
-struct sim_lease {
-    int64_t id;
-    uint64_t ttl_ms, deadline_ms;
-};
-struct coord_site {
-    uint32_t magic;
-    struct loop *loop;
-    struct prng prng;
-    struct coord_faults faults;
-    bool mute;                    /* watches */
-    VEC(struct coord_kv) keys;    /* sorted; owned bytes */
-    VEC(struct coord_kv) history; /* by mod_rev; owned bytes */
-    VEC(struct sim_lease) leases;
-    int64_t rev, compacted, next_lease;
-    struct timer *lease_timer;
-    struct list clients;
-    bool away;
-};
 struct sim_client {
     struct coord coord;
     struct coord_site *site;
@@ -88,7 +68,7 @@ static void drop(struct str s)
     xfree((void *)(uintptr_t)s.ptr);
 }
 
-static struct coord_kv kv_copy(const struct coord_kv *kv)
+struct coord_kv sim_kv_copy(const struct coord_kv *kv)
 {
     struct coord_kv ret = *kv;
 
@@ -97,15 +77,10 @@ static struct coord_kv kv_copy(const struct coord_kv *kv)
     return ret;
 }
 
-static void kv_drop(struct coord_kv *kv)
+void sim_kv_drop(struct coord_kv *kv)
 {
     drop(kv->key);
     drop(kv->value);
-}
-
-static uint64_t now_ms(const struct coord_site *s)
-{
-    return clock_mono_ms(loop_clock(s->loop));
 }
 
 static uint64_t delay(struct coord_site *s)
@@ -147,12 +122,12 @@ int64_t coord_site_rev(const struct coord_site *s)
 }
 
 /* Forgets whole revisions only. */
-static void forget(struct coord_site *s, int64_t upto)
+void sim_forget(struct coord_site *s, int64_t upto)
 {
     size_t n = 0;
 
     while (n < s->history.len && s->history.ptr[n].mod_rev <= upto)
-        kv_drop(&s->history.ptr[n++]);
+        sim_kv_drop(&s->history.ptr[n++]);
     s->history.len -= n;
     if (n)
         memmove(s->history.ptr, s->history.ptr + n, s->history.len * sizeof(*s->history.ptr));
@@ -169,22 +144,22 @@ static void put(struct coord_site *s, struct str key, struct str value, int64_t 
                            .mod_rev = s->rev,
                            .lease = lease };
 
-    vec_push(&s->history, kv_copy(&kv));
+    vec_push(&s->history, sim_kv_copy(&kv));
     if (there) {
-        kv_drop(&s->keys.ptr[i]);
+        sim_kv_drop(&s->keys.ptr[i]);
     } else {
         vec_push(&s->keys, kv);
         memmove(s->keys.ptr + i + 1, s->keys.ptr + i, (s->keys.len - 1 - i) * sizeof(*s->keys.ptr));
     }
-    s->keys.ptr[i] = kv_copy(&kv);
+    s->keys.ptr[i] = sim_kv_copy(&kv);
 }
 
 static void del_at(struct coord_site *s, size_t i)
 {
     struct coord_kv kv = { .key = s->keys.ptr[i].key, .mod_rev = s->rev, .deleted = true };
 
-    vec_push(&s->history, kv_copy(&kv));
-    kv_drop(&s->keys.ptr[i]);
+    vec_push(&s->history, sim_kv_copy(&kv));
+    sim_kv_drop(&s->keys.ptr[i]);
     s->keys.len--;
     memmove(s->keys.ptr + i, s->keys.ptr + i + 1, (s->keys.len - i) * sizeof(*s->keys.ptr));
 }
@@ -198,13 +173,13 @@ static void watch_soon(struct coord_watch *w, uint64_t after_ms)
     w->pending = true;
 }
 
-static void pump_soon(struct coord_site *s)
+void sim_pump_soon(struct coord_site *s)
 {
     list_for (c, &s->clients)
         list_for (w, &container_of(c, struct sim_client, list)->watches)
             watch_soon(container_of(w, struct coord_watch, list), delay(s));
     if (s->history.len > HISTORY_MOST)
-        forget(s, s->history.ptr[s->history.len / 2].mod_rev);
+        sim_forget(s, s->history.ptr[s->history.len / 2].mod_rev);
 }
 
 static void watch_all(struct coord_watch *w)
@@ -229,9 +204,9 @@ static void watch_events(struct coord_watch *w)
 
         if (kv.mod_rev <= w->seen || kv.mod_rev > upto || !str_starts(kv.key, w->prefix))
             continue;
-        kv = kv_copy(&kv);
+        kv = sim_kv_copy(&kv);
         w->o.event(w->o.cookie, &kv);
-        kv_drop(&kv);
+        sim_kv_drop(&kv);
     }
     w->seen = upto;
 }
@@ -258,11 +233,11 @@ static void watch_pump(void *cookie)
 
     w->pending = false;
     if (watch_waits(w)) {
-        watch_soon(w, RETRY_MS);
+        watch_soon(w, SIM_RETRY_MS);
         return;
     }
     w->busy = true;
-    if (w->seen < s->compacted || w->seen < 0)
+    if (w->seen < s->compacted || w->seen < 0 || w->seen > s->rev)
         watch_all(w);
     else
         watch_events(w);
@@ -331,7 +306,7 @@ static void lease_end(struct coord_site *s, int64_t id)
         if (s->leases.ptr[i].id == id)
             s->leases.ptr[i] = s->leases.ptr[--s->leases.len];
     if (any)
-        pump_soon(s);
+        sim_pump_soon(s);
 }
 
 static void leases_look(void *cookie)
@@ -343,7 +318,7 @@ static void leases_look(void *cookie)
     while (again) {
         again = false;
         vec_for (i, &s->leases) {
-            if (s->leases.ptr[i].deadline_ms > now_ms(s))
+            if (s->leases.ptr[i].deadline_ms > sim_now_ms(s))
                 continue;
             lease_end(s, s->leases.ptr[i].id);
             again = true;
@@ -351,7 +326,7 @@ static void leases_look(void *cookie)
         }
     }
     if (s->leases.len)
-        loop_timer_start(s->lease_timer, RETRY_MS, 0);
+        loop_timer_start(s->lease_timer, SIM_RETRY_MS, 0);
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -367,7 +342,7 @@ static void call_free(struct sim_call *k)
         drop(k->chg.ptr[i].value);
     }
     vec_for (i, &k->kvs)
-        kv_drop(&k->kvs.ptr[i]);
+        sim_kv_drop(&k->kvs.ptr[i]);
     vec_free(&k->cmp);
     vec_free(&k->chg);
     vec_free(&k->kvs);
@@ -404,14 +379,14 @@ static void do_txn(struct coord_site *s, struct sim_call *k, struct err *e)
         else if (at < s->keys.len && str_eq(s->keys.ptr[at].key, g->key))
             del_at(s, at);
     }
-    pump_soon(s);
+    sim_pump_soon(s);
 }
 
 static void do_list(const struct coord_site *s, struct sim_call *k)
 {
     for (size_t i = lower_bound(s, k->prefix);
          i < s->keys.len && str_starts(s->keys.ptr[i].key, k->prefix); i++)
-        vec_push(&k->kvs, kv_copy(&s->keys.ptr[i]));
+        vec_push(&k->kvs, sim_kv_copy(&s->keys.ptr[i]));
     k->reply.kvs = k->kvs.ptr;
     k->reply.kvs_len = k->kvs.len;
 }
@@ -422,17 +397,17 @@ static void do_lease(struct coord_site *s, struct sim_call *k)
 
     switch (k->op) {
     case OP_GRANT: {
-        struct sim_lease made = { ++s->next_lease, k->ttl_ms, now_ms(s) + k->ttl_ms };
+        struct sim_lease made = { ++s->next_lease, k->ttl_ms, sim_now_ms(s) + k->ttl_ms };
 
         vec_push(&s->leases, made);
-        loop_timer_start(s->lease_timer, RETRY_MS, 0);
+        loop_timer_start(s->lease_timer, SIM_RETRY_MS, 0);
         k->reply.lease = made.id;
         k->reply.ttl_ms = made.ttl_ms;
         break;
     }
     case OP_KEEP:
         if (l)
-            l->deadline_ms = now_ms(s) + l->ttl_ms;
+            l->deadline_ms = sim_now_ms(s) + l->ttl_ms;
         k->reply.ttl_ms = l ? l->ttl_ms : 0;
         break;
     case OP_REVOKE:
@@ -621,9 +596,9 @@ void coord_site_free(struct coord_site *s)
         return;
     CHECK(list_empty(&s->clients));
     loop_timer_free(s->lease_timer);
-    forget(s, s->rev);
+    sim_forget(s, s->rev);
     vec_for (i, &s->keys)
-        kv_drop(&s->keys.ptr[i]);
+        sim_kv_drop(&s->keys.ptr[i]);
     vec_free(&s->keys);
     vec_free(&s->history);
     vec_free(&s->leases);
@@ -644,20 +619,20 @@ void coord_site_away(struct coord_site *s, bool away)
 {
     if (s->away && !away)
         vec_for (i, &s->leases)
-            s->leases.ptr[i].deadline_ms = now_ms(s) + s->leases.ptr[i].ttl_ms;
+            s->leases.ptr[i].deadline_ms = sim_now_ms(s) + s->leases.ptr[i].ttl_ms;
     s->away = away;
 }
 
 void coord_site_compact(struct coord_site *s)
 {
-    forget(s, s->rev);
+    sim_forget(s, s->rev);
 }
 
 void coord_site_put(struct coord_site *s, struct str key, struct str value)
 {
     s->rev++;
     put(s, key, value, 0);
-    pump_soon(s);
+    sim_pump_soon(s);
 }
 
 void coord_site_del(struct coord_site *s, struct str key)
@@ -668,5 +643,5 @@ void coord_site_del(struct coord_site *s, struct str key)
         return;
     s->rev++;
     del_at(s, at);
-    pump_soon(s);
+    sim_pump_soon(s);
 }

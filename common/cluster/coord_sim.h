@@ -3,7 +3,8 @@
  * coord_sim.h: a coordination service in memory, for tests and simulated clusters: one site, many
  * clients, on one loop. Same rules as etcd: revisions, transactions, leases, watches that catch up
  * or begin anew; and the faults one wants: delay, loss of requests and of answers, a client cut
- * off, the whole site away, history compacted. Seeded: a run depends on its inputs alone.
+ * off, the whole site away, history compacted, an old backup or nothing in its place. Seeded: a run
+ * depends on its inputs alone.
  */
 #ifndef COMMON_CLUSTER_COORD_SIM_H
 #define COMMON_CLUSTER_COORD_SIM_H
@@ -28,6 +29,13 @@ void coord_site_away(struct coord_site *s, bool away);
 void coord_site_mute(struct coord_site *s, bool mute);
 /* Forgets what changed before now: watches that are behind get everything again. */
 void coord_site_compact(struct coord_site *s);
+/* A backup of all keys and leases. */
+struct coord_backup;
+struct coord_backup *coord_site_backup(const struct coord_site *s);
+void coord_backup_free(struct coord_backup *b); /* NULL is fine */
+/* From now on the site is what it was then, or (NULL) an empty one. Watches that have seen later
+ * revisions get everything; one that has seen just as many hears nothing, as with etcd. */
+void coord_site_restore(struct coord_site *s, const struct coord_backup *b);
 /* What is there now: NULL, or borrowed until the next change. */
 const struct coord_kv *coord_site_get(const struct coord_site *s, struct str key);
 int64_t coord_site_rev(const struct coord_site *s);

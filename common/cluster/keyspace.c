@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * keyspace: names of keys, and the value of a node that lives.
+ * keyspace: names of keys, and the values of a node that lives and of a cluster's id.
  */
 #include "common/cluster/keyspace.h"
 
@@ -43,6 +43,11 @@ static struct coord_key PRINTF(1, 2) make(const char *fmt, ...)
 struct coord_key key_ring(struct str prefix)
 {
     return make("%.*s/ring/", STR_ARG(prefix));
+}
+
+struct coord_key key_cluster(struct str prefix)
+{
+    return make("%.*s/ring/cluster", STR_ARG(prefix));
 }
 
 struct coord_key key_map(struct str prefix)
@@ -103,6 +108,8 @@ enum key_kind key_parse(struct str prefix, struct str key, uint32_t *ret_shard,
         return KEY_OTHER;
     if (str_eq(key, STR("/ring/map")))
         return KEY_MAP;
+    if (str_eq(key, STR("/ring/cluster")))
+        return KEY_CLUSTER;
     if (cut(&key, STR("/ring/shard/"))) {
         if (key.len != 4 || !str_u64(key, &n) || n >= CLUSTER_SHARDS_MAX)
             return KEY_OTHER;
@@ -114,6 +121,50 @@ enum key_kind key_parse(struct str prefix, struct str key, uint32_t *ret_shard,
         return KEY_OTHER;
     *ret_node = key;
     return live ? KEY_LIVE : KEY_STATE;
+}
+
+/* ---- which cluster it is --------------------------------------------------------------------- */
+
+bool cluster_id_ok(struct str id)
+{
+    bool ok = id.len == CLUSTER_ID_LEN;
+
+    for (size_t i = 0; ok && i < id.len; i++)
+        ok = (id.ptr[i] >= '0' && id.ptr[i] <= '9') || (id.ptr[i] >= 'a' && id.ptr[i] <= 'f');
+    return ok;
+}
+
+void cluster_id_write(const char *id, struct buf *out)
+{
+    struct json j;
+
+    CHECK(cluster_id_ok(str_c(id)));
+    json_init(&j, out);
+    json_obj(&j);
+    json_key(&j, "id");
+    json_cstr(&j, id);
+    json_obj_end(&j);
+}
+
+int cluster_id_parse(struct str text, char ret[CLUSTER_ID_LEN + 1], struct err *e)
+{
+    struct str id = STR_NULL;
+    struct json_doc *doc;
+    int code;
+
+    if (text.len > 4 * KIB)
+        return err_set(e, ERR_LIMIT, "%zu bytes for a cluster's id, at most 4096", text.len);
+    code = json_parse(text, &doc, e);
+    if (code)
+        return code;
+    code = json_take_str(json_get(json_root(doc), "id", NULL), "id", &id, e);
+    if (!code && !cluster_id_ok(id))
+        code = err_set(e, ERR_INPUT, "id \"%.*s\": want %d hex digits", STR_ARG(str_sub(id, 0, 64)),
+                       CLUSTER_ID_LEN);
+    if (!code)
+        (void)snprintf(ret, CLUSTER_ID_LEN + 1, "%.*s", STR_ARG(id));
+    json_doc_free(doc);
+    return code;
 }
 
 /* ---- a node that lives ----------------------------------------------------------------------- */

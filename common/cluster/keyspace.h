@@ -2,6 +2,7 @@
  *
  * keyspace.h: the keys of a cluster in the coordination service, and what the small values say.
  *
+ *   <prefix>/ring/cluster        which cluster this is: made once, with the map, and never changed
  *   <prefix>/ring/map            the map (map.h)
  *   <prefix>/ring/shard/0007     the record of shard 7 (record.h)
  *   <prefix>/ring/live/<node>    under a lease of the node: it lives; struct live
@@ -29,6 +30,7 @@ struct coord_key {
 NODISCARD int key_prefix_check(struct str prefix, struct err *e);
 
 struct coord_key key_ring(struct str prefix); /* ".../ring/" */
+struct coord_key key_cluster(struct str prefix);
 struct coord_key key_map(struct str prefix);
 struct coord_key key_shard(struct str prefix, uint32_t shard);
 struct coord_key key_shards(struct str prefix); /* ".../ring/shard/" */
@@ -42,10 +44,16 @@ static inline struct str key_str(const struct coord_key *k)
     return str_n(k->text, k->len);
 }
 
-enum key_kind { KEY_OTHER, KEY_MAP, KEY_SHARD, KEY_LIVE, KEY_STATE };
+enum key_kind { KEY_OTHER, KEY_CLUSTER, KEY_MAP, KEY_SHARD, KEY_LIVE, KEY_STATE };
 /* What a key below the prefix stands for; the number or the name through the pointers. */
 enum key_kind key_parse(struct str prefix, struct str key, uint32_t *ret_shard,
                         struct str *ret_node);
+
+/* The value of key_cluster. An id is CLUSTER_ID_LEN hex digits, of chance. */
+#define CLUSTER_ID_LEN 32
+bool cluster_id_ok(struct str id);
+void cluster_id_write(const char *id, struct buf *out);
+NODISCARD int cluster_id_parse(struct str text, char ret[CLUSTER_ID_LEN + 1], struct err *e);
 
 struct live {
     uint64_t id; /* of the node's data folder: tells a restart from another node of this name */

@@ -304,6 +304,31 @@ bool view_heard(const struct view *v)
     return !v->feed || view_feed_heard(v->feed);
 }
 
+const char *view_cluster_id(const struct view *v)
+{
+    return v->cluster;
+}
+
+int64_t view_cluster_rev(const struct view *v)
+{
+    return v->feed ? view_feed_cluster_rev(v->feed) : 0;
+}
+
+const char *view_stranger(const struct view *v)
+{
+    return v->feed ? view_feed_stranger(v->feed) : "";
+}
+
+bool view_trusts(const struct view *v)
+{
+    return !v->feed || view_feed_trusts(v->feed);
+}
+
+uint64_t view_store(const struct view *v)
+{
+    return v->feed ? view_feed_store(v->feed) : 0;
+}
+
 const char *view_why(const struct view *v)
 {
     return v->feed ? view_feed_why(v->feed) : "";
@@ -389,12 +414,16 @@ void view_json(const struct view *v, struct json *j)
     const char *why;
 
     put(j, "coordination", v->kind);
+    if (v->cluster[0])
+        put(j, "cluster_id", v->cluster);
     json_key(j, "map_version");
     json_u64(j, v->map ? v->map->version : 0);
     json_key(j, "replicas");
     json_u64(j, v->map ? v->map->replicas : 0);
     json_key(j, "age_ms");
     json_u64(j, view_age_ms(v));
+    if (view_stranger(v)[0])
+        put_bool(j, "stranger", true);
     if (view_why(v)[0])
         put(j, "trouble", view_why(v));
     if (v->feed && view_feed_bad(v->feed, &why)) {

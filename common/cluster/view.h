@@ -6,9 +6,10 @@
  *   view_new_static   a map from a file: the first replica of a shard leads, term 1, for ever
  *   view_new_coord    followed by a watch on the coordination service
  *
- * It answers from memory, at once, and goes on with what it knew last while the service is away:
- * view_age_ms says how old that is. An answer may be wrong by the time it is used; whoever is asked
- * in error says so, then view_doubt and try again at the next change.
+ * It answers from memory, at once, and goes on with what it knew last while the service is away, or
+ * has forgotten what it knew (view_stranger): view_age_ms says how old that is. An answer may be
+ * wrong by the time it is used; whoever is asked in error says so, then view_doubt and try again at
+ * the next change.
  *
  * Thread: the loop's, but for maps (map.h): take a reference on the loop, use it anywhere.
  */
@@ -53,6 +54,8 @@ struct view_opts {
     const struct fs *fs;
     const char *file;  /* the last state, for a start without the service; NULL: not kept */
     struct pool *pool; /* writes it; NULL: the loop does */
+    /* This process keeps shards: what the service holds must be what it was, or more. */
+    bool keeps;
 };
 struct view *view_new_coord(const struct view_opts *o);
 void view_free(struct view *v); /* NULL is fine */
@@ -92,6 +95,18 @@ void view_doubt(struct view *v, uint32_t shard, uint64_t term);
 uint64_t view_version(const struct view *v);
 /* The coordination service has said who lives since this process began; true without one. */
 bool view_heard(const struct view *v);
+/* 32 hex digits, of the cluster this process is in; "": not known (yet, or it has none). */
+const char *view_cluster_id(const struct view *v);
+/* The revision of its key; 0: the service has none. */
+int64_t view_cluster_rev(const struct view *v);
+/* Not "": what the coordination service holds is another cluster, or less of this one than is known
+ * here; nothing it says is followed, nothing may be written to it. What it is, for people. */
+const char *view_stranger(const struct view *v);
+/* What the service said last was believed: what is seen here may be the ground of a write to it.
+ * False also before it said anything, and while it is looked at again. */
+bool view_trusts(const struct view *v);
+/* Grows when revisions begin anew, in another store: those remembered from before mean nothing. */
+uint64_t view_store(const struct view *v);
 /* What the coordination service, or the way to it, has against us, for people; "": nothing. */
 const char *view_why(const struct view *v);
 /* Since the coordination service was last heard of; 0 without one. */

@@ -13,6 +13,19 @@
  * map of that moment, or a later one (README.md builds on that). So a doubt asks for all of ring/
  * at once, and the file is written whole.
  *
+ * A state of the service is judged before it is followed (view_judge.h), for the files of shards go
+ * when a record says that they are others':
+ *
+ *   SURE ──a state, or a change, that cannot be──> UNSURE ──all keys anew: so it is──> STRANGE
+ *     ^                                              │                                    │
+ *     └───────────────────── all keys anew: right ───┴──────────── every few seconds ─────┘
+ *
+ * UNSURE is for a moment: an answer to a doubt may have been newer than what the watch brings.
+ * While STRANGE everything goes on as if the service were away, until it holds again what it held.
+ * A process that keeps shards also looks at all keys anew once the service was not heard of for a
+ * while: another may have come in its place, whose revisions happen to go on where these ended. One
+ * that keeps none, and has nothing to lose, follows another cluster once nodes live in it.
+ *
  * What was seen last is kept in a file, whole, a second after a change. A process that starts while
  * the service is away goes on with it: that is as safe as any old view, since a leader must ask a
  * majority of its shard before it leads. Who lives is not known from a file: all of the map's nodes
@@ -24,8 +37,15 @@
 #include "common/base/mem.h"
 #include "common/cluster/keyspace.h"
 #include "common/cluster/view_file.h"
+#include "common/cluster/view_judge.h"
+#include "common/obs/log.h"
 
-#define DOUBT_EVERY_MS 1000
+#define DOUBT_EVERY_MS  1000
+#define AWAY_MS         5000 /* unheard of for so long it may be another one */
+#define STRANGE_MS      5000 /* a stranger is looked at again, so often */
+#define STRANGE_NEWS_MS 1000 /* ... and when it says something */
+
+enum trust { SURE, UNSURE, STRANGE };
 
 struct lives {
     char name[NODE_NAME_MAX + 1];
@@ -39,9 +59,14 @@ struct view_feed {
     char *path;             /* owned; NULL: nothing is kept */
     struct view_file *file; /* NULL with it */
     struct coord_watch *watch;
-    struct timer *tell, *doubt;
+    struct timer *tell, *doubt, *anew;
+    enum trust trust;
+    struct verdict said; /* STRANGE: what is wrong */
+    struct err strange;  /* the same, and what to do */
+    uint64_t store, anew_ms;
+    int64_t cluster_rev;
     VEC(struct lives) lives;
-    int64_t map_rev, last_rev; /* of the map; of the store, the highest seen */
+    int64_t map_rev, last_rev; /* of the map; of the store, the highest believed */
     bool heard;                /* the service has spoken since the start */
     bool told;                 /* ... and the nodes are as it said */
     uint64_t heard_ms, doubted_ms;
@@ -189,6 +214,21 @@ static void record_put(struct view_feed *f, uint32_t shard, const struct coord_k
     view_set_record(f->v, shard, &r, kv->mod_rev);
 }
 
+/* Once it is known it stays, whatever becomes of the key: else nothing would be judged by it. */
+static void cluster_put(struct view_feed *f, const struct coord_kv *kv)
+{
+    char id[CLUSTER_ID_LEN + 1];
+    struct err e;
+
+    if (cluster_id_parse(kv->value, id, &e)) {
+        bad(f, kv->key, &e);
+        return;
+    }
+    f->cluster_rev = kv->mod_rev;
+    f->dirty |= strcmp(id, f->v->cluster) != 0;
+    memcpy(f->v->cluster, id, sizeof(id));
+}
+
 /* True: the nodes changed. */
 static bool apply(struct view_feed *f, const struct coord_kv *kv)
 {
@@ -196,6 +236,10 @@ static bool apply(struct view_feed *f, const struct coord_kv *kv)
     uint32_t shard;
 
     switch (key_parse(f->prefix, kv->key, &shard, &node)) {
+    case KEY_CLUSTER:
+        if (!kv->deleted)
+            cluster_put(f, kv);
+        return false;
     case KEY_MAP:
         if (!kv->deleted)
             map_put(f, kv);
@@ -232,30 +276,135 @@ static void on_tell(void *cookie)
     view_changed(f->v);
 }
 
+/* ---- believed, or not ------------------------------------------------------------------------ */
+
+static void look_anew(struct view_feed *f, uint64_t after_ms)
+{
+    f->anew_ms = now_ms(f) + after_ms;
+    loop_timer_start(f->anew, after_ms, 0);
+}
+
+static void doubts_end(struct view_feed *f)
+{
+    coord_cancel(f->o.coord, f);
+    loop_timer_stop(f->doubt);
+    f->asking = false;
+}
+
+/* What was said is not followed, and looked at again, as a whole. */
+static void unsure(struct view_feed *f)
+{
+    f->trust = UNSURE;
+    doubts_end(f);
+    look_anew(f, 0);
+}
+
+static void strange(struct view_feed *f, const struct verdict *said)
+{
+    bool news = f->trust != STRANGE || f->said.is != said->is;
+
+    f->trust = STRANGE;
+    f->said = *said;
+    (void)err_set(&f->strange, ERR_CONFLICT,
+                  "%s. Nothing it says is followed, and nothing is written to it. Bring back its "
+                  "data, or have it rebuilt from what the nodes know: embertreectl cluster recover",
+                  said->why.text);
+    look_anew(f, STRANGE_MS);
+    if (!news)
+        return;
+    log_error("the coordination service is not followed: it is not what it was",
+              KV_ERR(&f->strange));
+    changed(f);
+}
+
+/* Revisions of another store, or of an earlier time, are not to be compared with those here. */
+static void revisions_anew(struct view_feed *f, const struct verdict *said)
+{
+    f->store++;
+    f->map_rev = 0;
+    f->cluster_rev = 0;
+    for (uint32_t i = 0; i < f->v->slots_len; i++) {
+        f->v->slots[i]->rev = 0;
+        if (said->is == JUDGED_OTHER)
+            f->v->slots[i]->known = false;
+    }
+}
+
+static void believe(struct view_feed *f, const struct coord_kv *kvs, size_t n, int64_t rev,
+                    const struct verdict *said)
+{
+    if (f->trust == STRANGE && said->is == JUDGED_RIGHT)
+        log_info("the coordination service is followed again",
+                 KV_CSTR("cluster", said->id[0] ? said->id : "without an id"));
+    if (said->is != JUDGED_RIGHT)
+        log_warn(
+            "the coordination service is not what it was, and nodes live by it: it is followed "
+            "from here on",
+            KV_ERR(&said->why));
+    if (f->trust != SURE)
+        revisions_anew(f, said);
+    if (said->is != JUDGED_RIGHT)
+        f->v->cluster[0] = '\0';
+    f->trust = SURE;
+    f->heard = true;
+    f->heard_ms = now_ms(f);
+    f->last_rev = rev;
+    f->lives.len = 0;
+    loop_timer_stop(f->anew);
+    for (size_t i = 0; i < n; i++)
+        (void)apply(f, &kvs[i]);
+    peers_make(f);
+    changed(f);
+}
+
 static void on_heard(void *cookie)
 {
     struct view_feed *f = cookie;
 
-    f->heard_ms = now_ms(f);
+    if (f->trust != SURE)
+        return;
+    if (f->o.keeps && f->heard && now_ms(f) - f->heard_ms >= AWAY_MS)
+        unsure(f);
+    else
+        f->heard_ms = now_ms(f);
 }
 
 static void on_all(void *cookie, const struct coord_kv *kvs, size_t n, int64_t rev)
 {
     struct view_feed *f = cookie;
+    struct verdict said;
 
-    on_heard(f);
-    f->heard = true;
-    f->lives.len = 0;
-    if (rev < f->last_rev) { /* another store, or a restored one: its word counts */
-        f->map_rev = 0;
-        for (uint32_t i = 0; i < f->v->slots_len; i++)
-            f->v->slots[i]->rev = 0;
+    if (f->trust == SURE && rev < f->last_rev) {
+        unsure(f);
+        return;
     }
-    f->last_rev = rev;
-    for (size_t i = 0; i < n; i++)
-        (void)apply(f, &kvs[i]);
-    peers_make(f);
-    changed(f);
+    view_judge(f->v, f->prefix, 0, kvs, n, &said);
+    if (said.is == JUDGED_RIGHT || (f->trust != SURE && !f->o.keeps && said.map && said.lives))
+        believe(f, kvs, n, rev, &said);
+    else if (f->trust == SURE)
+        unsure(f);
+    else
+        strange(f, &said);
+}
+
+/* Is it later than what is known of this key, by revisions of one store? */
+static bool is_news(const struct view_feed *f, const struct coord_kv *kv)
+{
+    struct str node;
+    uint32_t shard;
+
+    switch (key_parse(f->prefix, kv->key, &shard, &node)) {
+    case KEY_MAP:
+        return kv->mod_rev > f->map_rev;
+    case KEY_SHARD:
+        return shard >= f->v->slots_len || kv->mod_rev > f->v->slots[shard]->rev;
+    case KEY_CLUSTER:
+    case KEY_LIVE:
+    case KEY_STATE:
+    case KEY_OTHER:
+        break;
+    }
+    return true;
 }
 
 static void on_event(void *cookie, const struct coord_kv *kv)
@@ -263,10 +412,36 @@ static void on_event(void *cookie, const struct coord_kv *kv)
     struct view_feed *f = cookie;
 
     on_heard(f);
+    if (f->trust == STRANGE && f->anew_ms > now_ms(f) + STRANGE_NEWS_MS)
+        look_anew(f, STRANGE_NEWS_MS);
+    else if (f->trust == SURE && is_news(f, kv) && !view_judge_one(f->v, f->prefix, kv))
+        unsure(f);
+    if (f->trust != SURE)
+        return; /* all keys come anew */
     f->last_rev = MAX(f->last_rev, kv->mod_rev);
     if (apply(f, kv))
         peers_make(f);
     changed(f);
+}
+
+static void watch_ring(struct view_feed *f)
+{
+    struct coord_key ring = key_ring(f->prefix);
+    struct coord_watch_opts w = {
+        .prefix = key_str(&ring), .all = on_all, .event = on_event, .heard = on_heard, .cookie = f
+    };
+
+    f->watch = coord_watch(f->o.coord, &w);
+}
+
+static void on_anew(void *cookie)
+{
+    struct view_feed *f = cookie;
+
+    coord_unwatch(f->o.coord, f->watch);
+    watch_ring(f);
+    if (f->trust == STRANGE)
+        look_anew(f, STRANGE_MS);
 }
 
 /* ---- doubts ---------------------------------------------------------------------------------- */
@@ -274,10 +449,17 @@ static void on_event(void *cookie, const struct coord_kv *kv)
 static void on_listed(void *cookie, const struct coord_reply *r)
 {
     struct view_feed *f = cookie;
+    struct verdict said;
 
     f->asking = false;
-    if (r->err)
+    if (r->err || r->rev < f->last_rev)
+        return; /* older than what the watch brought; if it is another store, the watch will see */
+    view_judge(f->v, f->prefix, f->map_rev, r->kvs, r->kvs_len, &said);
+    if (said.is != JUDGED_RIGHT) {
+        unsure(f);
         return;
+    }
+    f->last_rev = r->rev;
     /* Not heard, as an age: of who lives the list says nothing, only the watch does. */
     for (size_t i = 0; i < r->kvs_len; i++) {
         struct str node;
@@ -304,7 +486,7 @@ void view_feed_doubt(struct view_feed *f, uint32_t shard, uint64_t term)
     uint64_t since = now_ms(f) - f->doubted_ms;
     const struct view_slot *s = shard < f->v->slots_len ? f->v->slots[shard] : NULL;
 
-    if (f->asking || (s && s->known && s->record.term > term))
+    if (f->asking || f->trust != SURE || (s && s->known && s->record.term > term))
         return;
     f->asking = true;
     loop_timer_start(f->doubt, since < DOUBT_EVERY_MS ? DOUBT_EVERY_MS - since : 0, 0);
@@ -339,10 +521,6 @@ struct view *view_new_coord(const struct view_opts *o)
 {
     struct view *v = view_new_kind("etcd");
     struct view_feed *f = XNEW(struct view_feed);
-    struct coord_key ring;
-    struct coord_watch_opts w = {
-        .all = on_all, .event = on_event, .heard = on_heard, .cookie = f
-    };
 
     v->feed = f;
     f->v = v;
@@ -351,6 +529,7 @@ struct view *view_new_coord(const struct view_opts *o)
     f->path = o->file ? xstrdup(o->file) : NULL;
     f->tell = loop_timer_new(o->loop, on_tell, f);
     f->doubt = loop_timer_new(o->loop, on_doubt, f);
+    f->anew = loop_timer_new(o->loop, on_anew, f);
     f->heard_ms = now_ms(f);
     if (f->path) {
         f->file = view_file_new(&(struct view_file_opts){ .loop = o->loop,
@@ -362,9 +541,7 @@ struct view *view_new_coord(const struct view_opts *o)
                                                           .cookie = f });
         load(f);
     }
-    ring = key_ring(f->prefix);
-    w.prefix = key_str(&ring);
-    f->watch = coord_watch(o->coord, &w);
+    watch_ring(f);
     return v;
 }
 
@@ -376,6 +553,7 @@ void view_feed_free(struct view_feed *f)
     coord_cancel(f->o.coord, f);
     loop_timer_free(f->tell);
     loop_timer_free(f->doubt);
+    loop_timer_free(f->anew);
     vec_free(&f->lives);
     xfree((void *)(uintptr_t)f->prefix.ptr);
     view_file_free(f->file);
@@ -383,9 +561,29 @@ void view_feed_free(struct view_feed *f)
     xfree(f);
 }
 
+const char *view_feed_stranger(const struct view_feed *f)
+{
+    return f->trust == STRANGE ? f->strange.text : "";
+}
+
+bool view_feed_trusts(const struct view_feed *f)
+{
+    return f->trust == SURE && f->heard;
+}
+
+uint64_t view_feed_store(const struct view_feed *f)
+{
+    return f->store;
+}
+
+int64_t view_feed_cluster_rev(const struct view_feed *f)
+{
+    return f->cluster_rev;
+}
+
 const char *view_feed_why(const struct view_feed *f)
 {
-    return coord_why(f->o.coord);
+    return f->trust == STRANGE ? f->strange.text : coord_why(f->o.coord);
 }
 
 uint64_t view_feed_age_ms(const struct view_feed *f)

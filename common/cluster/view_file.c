@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * view_file: <data>/cluster.json.
+ * view_file: <data>/cluster.json: the cluster's id, its map, all records.
  *
  *   loop: changed ──1 s──> text of map and records ──> pool: write, sync, rename ──> loop: again?
  *
@@ -9,6 +9,8 @@
  * changes: what came meanwhile is in the next one.
  */
 #include "common/cluster/view_file.h"
+
+#include <stdio.h>
 
 #include "common/base/mem.h"
 #include "common/net/json_in.h"
@@ -46,6 +48,10 @@ static void save_text(const struct view *v, struct buf *out)
     json_init(&j, out);
     json_obj(&j);
     map_write(v->map, &text);
+    if (v->cluster[0]) {
+        json_key(&j, "cluster");
+        json_cstr(&j, v->cluster);
+    }
     json_key(&j, "map");
     json_str(&j, buf_str(&text));
     json_key(&j, "records");
@@ -160,6 +166,19 @@ static int load_records(struct view *v, const struct json_val *list, struct err 
     return 0;
 }
 
+/* Builds from before there were ids wrote none. */
+static int load_cluster(struct view *v, const struct json_val *one, struct err *e)
+{
+    struct str id = STR_NULL;
+    int code = one ? json_take_str(one, "cluster", &id, e) : 0;
+
+    if (!code && one && !cluster_id_ok(id))
+        code = err_set(e, ERR_INPUT, "cluster: want %d hex digits", CLUSTER_ID_LEN);
+    if (!code)
+        (void)snprintf(v->cluster, sizeof(v->cluster), "%.*s", STR_ARG(id));
+    return code;
+}
+
 static int load_text(struct view *v, struct str bytes, struct err *e)
 {
     const struct map *m;
@@ -169,7 +188,9 @@ static int load_text(struct view *v, struct str bytes, struct err *e)
 
     if (code)
         return code;
-    code = json_take_str(json_get(json_root(doc), "map", NULL), "map", &text, e);
+    code = load_cluster(v, json_get(json_root(doc), "cluster", NULL), e);
+    if (!code)
+        code = json_take_str(json_get(json_root(doc), "map", NULL), "map", &text, e);
     if (!code)
         code = map_parse("map", text, false, &m, e);
     if (!code) {

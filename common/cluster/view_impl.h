@@ -6,6 +6,7 @@
 #define COMMON_CLUSTER_VIEW_IMPL_H
 
 #include "common/base/vec.h"
+#include "common/cluster/keyspace.h"
 #include "common/cluster/view.h"
 
 enum { VIEW_WATCHERS_MAX = 64 };
@@ -31,8 +32,9 @@ struct view_watcher {
 };
 struct view {
     const char *kind;
-    const struct map *map;    /* a reference; NULL before the first */
-    struct view_slot **slots; /* owned, each */
+    char cluster[CLUSTER_ID_LEN + 1]; /* its id; "": not known */
+    const struct map *map;            /* a reference; NULL before the first */
+    struct view_slot **slots;         /* owned, each */
     uint32_t slots_len;
     VEC(struct view_peer) peers; /* list: in its order; else by name */
     struct map_str *index;       /* name -> position in peers, plus 1 */
@@ -55,9 +57,13 @@ void view_changed(struct view *v);
 /* view_coord.c */
 void view_feed_free(struct view_feed *f); /* NULL is fine */
 int64_t view_feed_map_rev(const struct view_feed *f);
+int64_t view_feed_cluster_rev(const struct view_feed *f);
 uint64_t view_feed_kept(const struct view_feed *f);
 bool view_feed_heard(const struct view_feed *f);
 const char *view_feed_why(const struct view_feed *f);
+const char *view_feed_stranger(const struct view_feed *f);
+bool view_feed_trusts(const struct view_feed *f);
+uint64_t view_feed_store(const struct view_feed *f);
 uint64_t view_feed_age_ms(const struct view_feed *f);
 uint64_t view_feed_now_ms(const struct view_feed *f);
 /* How many values did not parse; *ret_why is the last one's fault, or "". */

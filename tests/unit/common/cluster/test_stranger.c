@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A coordination service that forgot, or is another one: who keeps shards follows nothing of it,
+ * and goes on by itself when it is right again; who keeps none follows it once nodes live in it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+
+#include "common/cluster/coord_sim.h"
+#include "common/cluster/keyspace.h"
+#include "common/cluster/view.h"
+#include "tests/lib/kv_dir.h"
+
+#define ID_A   "00112233445566778899aabbccddeeff"
+#define ID_B   "ffeeddccbbaa99887766554433221100"
+#define ID(id) "{\"id\":\"" id "\"}"
+#define MAP(version)        \
+    "{\"version\":" version \
+    ",\"shards\":2,\"replicas\":1,\"nodes\":[{\"name\":\"a\",\"addr\":\"tcp://a:1\"}]}"
+#define RECORD(term, leader, more) \
+    "{\"term\":" term ",\"leader\":\"" leader "\",\"members\":[\"a\",\"b\"]" more "}"
+#define DONE ",\"established\":true"
+#define LIVE "{\"id\":\"00000000000000ab\",\"addr\":\"tcp://b:1\",\"zone\":\"z\"}"
+
+struct bed {
+    struct clock_fake clock;
+    struct loop *loop;
+    struct coord_site *site;
+    struct coord *coord;
+    struct view *view;
+    char *dir, file[512];
+};
+
+static void pass(struct bed *b, uint64_t ms)
+{
+    uint64_t end = clock_mono_ms(&b->clock.clock) + ms, due;
+
+    while (loop_sim_next(b->loop, &due) && due / 1000000 <= end)
+        (void)loop_sim_step(b->loop);
+    if (clock_mono_ms(&b->clock.clock) < end)
+        clock_fake_advance(&b->clock, (int64_t)(end - clock_mono_ms(&b->clock.clock)));
+}
+
+static void open_view(struct bed *b, bool keeps)
+{
+    b->coord = coord_sim_new(b->site);
+    b->view = view_new_coord(&(struct view_opts){ .loop = b->loop,
+                                                  .coord = b->coord,
+                                                  .prefix = "/e",
+                                                  .fs = fs_real(),
+                                                  .file = b->file,
+                                                  .keeps = keeps });
+}
+
+static void close_view(struct bed *b)
+{
+    view_free(b->view);
+    coord_free(b->coord);
+}
+
+static void put(struct bed *b, const char *key, const char *value)
+{
+    char text[64];
+
+    (void)snprintf(text, sizeof(text), "/e/%s", key);
+    if (value)
+        coord_site_put(b->site, str_c(text), str_c(value));
+    else
+        coord_site_del(b->site, str_c(text));
+}
+
+static void put_cluster(struct bed *b, const char *id)
+{
+    put(b, "ring/cluster", id);
+    put(b, "ring/map", MAP("3"));
+    put(b, "ring/shard/0000", RECORD("7", "a", DONE));
+    put(b, "ring/shard/0001", RECORD("4", "b", DONE));
+    put(b, "ring/live/b", LIVE);
+}
+
+static void open_bed(struct bed *b, const char *id, bool keeps)
+{
+    *b = (struct bed){ .dir = kv_dir_new() };
+    clock_fake_init(&b->clock, 1700000000000);
+    b->loop = loop_sim_new(&b->clock);
+    b->site = coord_site_new(b->loop, 1);
+    (void)snprintf(b->file, sizeof(b->file), "%s/cluster.json", b->dir);
+    put_cluster(b, id);
+    open_view(b, keeps);
+    assert_false(view_trusts(b->view)); /* nobody has said anything */
+    pass(b, 3000);
+    assert_true(view_trusts(b->view) && view_heard(b->view));
+    assert_string_equal(view_stranger(b->view), "");
+}
+
+static void close_bed(struct bed *b)
+{
+    close_view(b);
+    coord_site_free(b->site);
+    loop_free(b->loop);
+    kv_dir_remove(b->dir);
+}
+
+static uint64_t term_of(const struct bed *b, uint32_t shard)
+{
+    const struct repl_record *r = view_record(b->view, shard, NULL);
+
+    return r ? r->term : 0;
+}
+
+static void assert_strange(struct bed *b, const char *says)
+{
+    int64_t rev;
+
+    assert_false(view_trusts(b->view));
+    if (!strstr(view_stranger(b->view), says))
+        fail_msg("\"%s\" does not say \"%s\"", view_stranger(b->view), says);
+    assert_string_equal(view_why(b->view), view_stranger(b->view));
+    assert_int_equal(view_map(b->view, &rev)->version, 3);
+    assert_int_equal(term_of(b, 0), 7);
+    assert_int_equal(term_of(b, 1), 4);
+    assert_string_equal(view_record(b->view, 1, &rev)->leader, "b");
+}
+
+/* The folder of the service is emptied, and brought back; in between the process starts again. */
+static void test_emptied(void **state)
+{
+    (void)state;
+    struct bed b;
+
+    open_bed(&b, ID(ID_A), true);
+    struct coord_backup *whole = coord_site_backup(b.site);
+    uint64_t store = view_store(b.view);
+    coord_site_restore(b.site, NULL);
+    pass(&b, 10000);
+    assert_strange(&b, "has no map of a cluster");
+    assert_true(view_age_ms(b.view) > 8000);
+    put(&b, "ring/live/x", LIVE); /* somebody comes there */
+    pass(&b, 3000);
+    assert_strange(&b, "has no map of a cluster");
+    close_view(&b);
+    open_view(&b, true);
+    pass(&b, 10000);
+    assert_strange(&b, "has no map of a cluster");
+    assert_false(view_heard(b.view));
+    assert_true(view_ready(b.view));
+    coord_site_restore(b.site, whole);
+    pass(&b, 6000);
+    assert_true(view_trusts(b.view) && view_heard(b.view));
+    assert_string_equal(view_stranger(b.view), "");
+    assert_true(view_store(b.view) > store);
+    assert_true(view_age_ms(b.view) < 1000);
+    put(&b, "ring/shard/0000", RECORD("8", "b", ""));
+    pass(&b, 100);
+    assert_int_equal(term_of(&b, 0), 8);
+    coord_backup_free(whole);
+    close_bed(&b);
+}
+
+static const struct {
+    const char *key, *value; /* NULL: the key goes */
+    const char *says;        /* NULL: that may be */
+} changes[] = {
+    { "ring/cluster", ID(ID_B), "another cluster (" ID_B ") than this node's (" ID_A ")" },
+    { "ring/cluster", NULL, "another cluster (one without an id)" },
+    { "ring/map", MAP("2"), "map 2 there, 3 here" },
+    { "ring/map", NULL, "has no map" },
+    { "ring/shard/0000", RECORD("6", "a", DONE), "shard 0 is of term 6 there, 7 here" },
+    { "ring/shard/0000", RECORD("7", "b", DONE), "shard 0 is of another term 7 there" },
+    { "ring/shard/0000", RECORD("7", "a", ""), "shard 0 is of another term" },
+    { "ring/shard/0000", "{\"term\":7,\"leader\":\"a\",\"members\":[\"a\"],\"established\":true}",
+      "shard 0 is of another term" },
+    { "ring/shard/0001", NULL, "shard 1 has no record, term 0 there, 4 here" },
+    { "ring/cluster", ID(ID_A), NULL },
+    { "ring/map", MAP("3"), NULL },
+    { "ring/map", "{\"shards\":-1", NULL }, /* unreadable, not less */
+    { "ring/shard/0000", RECORD("7", "a", DONE ",\"learners\":[\"c\"]"), NULL },
+    { "ring/shard/0001", RECORD("5", "a", ""), NULL },
+    { "ring/shard/0001", "{\"term\":1}", NULL },
+    { "ring/other", "x", NULL },
+};
+
+/* Each of these as a change, in an answer to a doubt, and in what there is at a start. */
+static void test_each_of_them(void **state)
+{
+    (void)state;
+
+    for (size_t i = 0; i < ARRAY_LEN(changes) * 3; i++) {
+        const char *says = changes[i / 3].says;
+        struct bed b;
+
+        open_bed(&b, ID(ID_A), true);
+        if (i % 3 == 1)
+            coord_site_mute(b.site, true);
+        if (i % 3 == 2)
+            close_view(&b);
+        put(&b, changes[i / 3].key, changes[i / 3].value);
+        if (i % 3 == 2)
+            open_view(&b, true);
+        if (i % 3 == 1) {
+            view_doubt(b.view, 0, 99);
+            pass(&b, 1100);
+            assert_int_equal(view_trusts(b.view), !says); /* not followed, and looked at anew */
+            coord_site_mute(b.site, false);
+        }
+        pass(&b, 1000);
+        assert_int_equal(view_trusts(b.view), !says);
+        if (says)
+            assert_strange(&b, says);
+        close_bed(&b);
+    }
+}
+
+/* Another one in its place whose revisions are past those seen, while this node was cut off. */
+static void test_overtaken(void **state)
+{
+    (void)state;
+    struct bed b;
+
+    open_bed(&b, ID(ID_A), true);
+    coord_sim_cut(b.coord, true);
+    coord_site_restore(b.site, NULL);
+    for (int i = 0; i < 50; i++)
+        put(&b, "other", "x");
+    put(&b, "ring/shard/0001", RECORD("9", "x", DONE));
+    pass(&b, 8000);
+    coord_sim_cut(b.coord, false);
+    pass(&b, 2000);
+    assert_strange(&b, "has no map");
+    close_bed(&b);
+}
+
+/* The same cluster in another store, all revisions lower: followed, and revisions are its. */
+static void test_rebuilt(void **state)
+{
+    (void)state;
+    struct bed b;
+    int64_t rev;
+
+    open_bed(&b, ID(ID_A), true);
+    for (int i = 0; i < 50; i++)
+        put(&b, "ring/live/b", LIVE);
+    pass(&b, 1000);
+    uint64_t store = view_store(b.view);
+    coord_site_restore(b.site, NULL);
+    put_cluster(&b, ID(ID_A));
+    pass(&b, 1000);
+    assert_true(view_trusts(b.view));
+    assert_true(view_store(b.view) > store);
+    (void)view_record(b.view, 1, &rev);
+    assert_int_equal(rev, coord_site_get(b.site, STR("/e/ring/shard/0001"))->mod_rev);
+    (void)view_map(b.view, &rev);
+    assert_int_equal(rev, coord_site_get(b.site, STR("/e/ring/map"))->mod_rev);
+    assert_int_equal(view_cluster_rev(b.view),
+                     coord_site_get(b.site, STR("/e/ring/cluster"))->mod_rev);
+    close_bed(&b);
+}
+
+/* A distributor goes on by what it knew, until nodes live by the other word. */
+static void test_who_keeps_nothing(void **state)
+{
+    (void)state;
+    struct view_shard s;
+    struct bed b;
+
+    open_bed(&b, ID(ID_A), false);
+    coord_site_restore(b.site, NULL);
+    pass(&b, 10000);
+    assert_strange(&b, "has no map");
+    assert_true(view_shard(b.view, 1, &s));
+    assert_true(s.leader_live);
+    put(&b, "ring/cluster", ID(ID_B));
+    put(&b, "ring/map", MAP("1"));
+    put(&b, "ring/shard/0000", RECORD("1", "a", DONE));
+    pass(&b, 7000);
+    assert_strange(&b, "another cluster");
+    put(&b, "ring/live/a", LIVE);
+    pass(&b, 3000);
+    assert_true(view_trusts(b.view));
+    assert_string_equal(view_cluster_id(b.view), ID_B);
+    assert_int_equal(term_of(&b, 0), 1);
+    assert_int_equal(term_of(&b, 1), 0); /* the other one's */
+    close_bed(&b);
+}
+
+/* A cluster of before there were ids, and the file of a build of before, get one once. */
+static void test_gets_an_id(void **state)
+{
+    (void)state;
+    struct bed b;
+
+    open_bed(&b, NULL, true);
+    assert_string_equal(view_cluster_id(b.view), "");
+    close_view(&b);
+    open_view(&b, true);
+    pass(&b, 1000);
+    put(&b, "ring/cluster", ID(ID_A));
+    pass(&b, 3000);
+    assert_string_equal(view_cluster_id(b.view), ID_A);
+    close_view(&b);
+    coord_site_away(b.site, true);
+    open_view(&b, true); /* by the file */
+    assert_string_equal(view_cluster_id(b.view), ID_A);
+    close_bed(&b);
+}
+
+static void test_text(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "",
+        "7",
+        "{}",
+        "{\"id\":7}",
+        "{\"id\":\"\"}",
+        "{\"id\":\"00112233445566778899aabbccddeefF\"}",
+        "{\"id\":\"00112233445566778899aabbccddeeff0\"}",
+    };
+    char id[CLUSTER_ID_LEN + 1];
+    struct buf b;
+    struct err e;
+
+    buf_init(&b, KIB);
+    cluster_id_write(ID_A, &b);
+    assert_int_equal(cluster_id_parse(buf_str(&b), id, &e), 0);
+    assert_string_equal(id, ID_A);
+    assert_int_equal(cluster_id_parse(STR("{\"id\":\"" ID_B "\",\"more\":1}"), id, &e), 0);
+    assert_string_equal(id, ID_B);
+    buf_deinit(&b);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        assert_int_not_equal(cluster_id_parse(str_c(bad[i]), id, &e), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_emptied),
+        cmocka_unit_test(test_each_of_them),
+        cmocka_unit_test(test_overtaken),
+        cmocka_unit_test(test_rebuilt),
+        cmocka_unit_test(test_who_keeps_nothing),
+        cmocka_unit_test(test_gets_an_id),
+        cmocka_unit_test(test_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
