@@ -16,6 +16,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
+#include "common/cluster/kept.h"
 #include "common/cluster/view.h"
 #include "common/cold/place.h"
 #include "common/obs/log.h"
@@ -435,6 +436,15 @@ static void ingester_ring(void *self, struct json *j)
     tier_ring(in->tier, j);
 }
 
+static void ingester_kept(void *self, struct kept *k)
+{
+    const struct ingester *in = self;
+
+    k->keeps = in->replicas != NULL;
+    if (in->replicas)
+        replicas_kept(in->replicas, k);
+}
+
 static void part_drained(void *cookie)
 {
     struct ingester *in = cookie;
@@ -511,4 +521,5 @@ const struct role ingester_role = {
     .drain = ingester_drain,
     .free = ingester_free,
     .ring = ingester_ring,
+    .kept = ingester_kept,
 };

@@ -12,6 +12,7 @@
 #include "common/cluster/coord.h"
 #include "ingester/state.h"
 
+struct kept; /* common/cluster/kept.h */
 struct replicas_opts {
     struct ingester *in;
     struct coord *coord; /* NULL: leaders never change (static). What follows outlives it */
@@ -42,5 +43,6 @@ void replicas_confirm(struct replicas *rs, struct shard *const *shards, size_t n
 void replicas_log_memory(struct replicas *rs, uint64_t bytes_max);
 uint64_t replicas_log_used(const struct replicas *rs);
 void replicas_ring(const struct replicas *rs, struct json *j); /* "replicas": [...] */
+void replicas_kept(const struct replicas *rs, struct kept *k); /* what logs have promised */
 
 #endif

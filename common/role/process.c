@@ -22,6 +22,7 @@
 #include "common/obs/log.h"
 #include "common/role/admin.h"
 #include "common/role/cgroup.h"
+#include "common/role/cluster_kept.h"
 #include "common/role/cluster_page.h"
 #include "common/role/cluster_places.h"
 #include "common/role/cluster_progress.h"
@@ -260,6 +261,7 @@ int process_start(struct process *p, const char *program, const struct conf *con
     cluster_places_routes(p);
     cluster_rebalance_routes(p);
     cluster_progress_routes(p);
+    cluster_kept_routes(p);
     debug_routes(p);
     p->tick = loop_timer_new(p->loop, on_tick, p);
     return 0;

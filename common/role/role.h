@@ -72,6 +72,7 @@ struct object_source {
 };
 
 struct access;
+struct kept; /* common/cluster/kept.h */
 struct role_ctx {
     struct env *env;
     struct loop *loop;
@@ -123,6 +124,8 @@ struct role {
     void (*free)(void *self);
     /* Optional: adds members to the role's object on /ring, e.g. its peers and their state. */
     void (*ring)(void *self, struct json *j);
+    /* Optional, of roles that keep shards: what they know beside the view (cluster_kept.h). */
+    void (*kept)(void *self, struct kept *k);
 };
 /* NULL-ended, in start order; drain order is the reverse. Defined by each binary. */
 extern const struct role *const roles[];

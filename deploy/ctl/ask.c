@@ -98,6 +98,14 @@ static int read_token(struct cli *c, struct err *e)
     return rc;
 }
 
+static void warn_token(const struct cli *c)
+{
+    if (c->o.token && str_starts(str_c(c->o.server), STR("http://")) &&
+        !is_loopback(str_c(c->o.server)))
+        cli_note(c, "the token goes to %s without encryption: use https:// if you can",
+                 c->o.server);
+}
+
 static int get_ready(struct cli *c, struct err *e)
 {
     if (c->http)
@@ -110,12 +118,21 @@ static int get_ready(struct cli *c, struct err *e)
         return err_set(e, ERR_CONFIG, "--token has a line break in it");
     if (c->o.tenant && strpbrk(c->o.tenant, "\r\n"))
         return err_set(e, ERR_CONFIG, "--tenant has a line break in it");
-    if (c->o.token && str_starts(str_c(c->o.server), STR("http://")) &&
-        !is_loopback(str_c(c->o.server)))
-        cli_note(c, "the token goes to %s without encryption: use https:// if you can",
-                 c->o.server);
+    warn_token(c);
     http_client_global();
     c->http = http_client_new();
+    return 0;
+}
+
+int ask_server(struct cli *c, const char *url, struct err *e)
+{
+    bool same = strcmp(c->o.server, url) == 0;
+
+    if (http_client_url_check(url, e))
+        return err_wrap(e, "%.200s", url);
+    c->o.server = url;
+    if (c->http && !same)
+        warn_token(c);
     return 0;
 }
 

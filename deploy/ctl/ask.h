@@ -28,6 +28,8 @@ struct ask {
 /* Appends "name=value" behind '?' or '&', percent-encoded. */
 void ask_param(struct buf *target, const char *name, struct str value);
 void ask_param_u64(struct buf *target, const char *name, uint64_t value);
+/* The next questions go to this one instead; borrowed. ERR_CONFIG: it is no URL of a server. */
+NODISCARD int ask_server(struct cli *c, const char *url, struct err *e);
 /* Appends the body of the answer. Errors are ready to be shown. */
 NODISCARD int ask_do(struct cli *c, struct ask *a, struct buf *ret, struct err *e);
 /* GET of a target, as JSON. */

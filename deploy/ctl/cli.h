@@ -35,7 +35,7 @@ struct cli_opts {
     const char *sort, *mode, *format, *output, *by, *function;
     const char *base, *base_from, *base_until, *base_query;
     bool names, per_service, yes, dry_run, all, wait, apply;
-    const char *id, *name, *step, *level, *state, *reason, *who, *shard;
+    const char *id, *name, *step, *level, *state, *reason, *who, *shard, *without;
 };
 
 struct http_client;

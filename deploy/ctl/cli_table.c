@@ -109,6 +109,8 @@ const struct cli_option cli_options[] = {
     /* cluster */
     { "wait", 0, CLI_FLAG, AT(wait), NULL, NULL, "Until it is done", 0, false },
     { "apply", 0, CLI_FLAG, AT(apply), NULL, NULL, "Do it; else it is only said", 0, false },
+    { "without", 0, CLI_TEXT, AT(without), "NODES", NULL,
+      "cluster recover: these nodes are gone and cannot be asked, commas between", 0, false },
     /* files */
     { "name", 0, CLI_TEXT, AT(name), "NAME", NULL,
       "upload: what the list shows, else the file's name. import: service and labels, "
@@ -330,7 +332,8 @@ static const struct cli_command admin_cli = {
 };
 static const struct cli_command cluster_cli = {
     .name = "cluster",
-    .args = "[status|drain NODE|undrain NODE|rebalance|spread TENANT SERVICE N|tenant TENANT N]",
+    .args = "[status|drain NODE|undrain NODE|rebalance|spread TENANT SERVICE N|tenant TENANT N|"
+            "recover [URL...]]",
     .help = "Nodes and shards: who leads, what is missing; what is to be emptied or spread.",
     .more =
         "status exits with 1 unless every shard has a leader and all of its copies. Nodes and "
@@ -351,14 +354,22 @@ static const struct cli_command cluster_cli = {
         "ingesters that must know of it do; until then, whom it waits for. What was stored stays "
         "where it is and is found. --json: {\"tenant\", \"service\", \"shards\", \"from\", "
         "\"wanted\", \"changed\"}.\n"
+        "recover is for an etcd that lost its data, or has those of an old snapshot. It asks the "
+        "servers named (the ingesters; any others too) what they keep of the cluster, and says "
+        "what of it etcd lacks; --apply has it written, after asking (--yes: without). Leaders "
+        "go on all the while. Every node must answer; of one that is gone for good say "
+        "--without: its shards get new terms then, and what it alone knew is left out. --json: "
+        "{\"cluster\", \"mapVersion\", \"shards\", \"answered\", \"missing\", "
+        "\"newTerms\", \"etcd\":{\"map\", \"mapVersion\", \"notesAbsent\", \"absent\", "
+        "\"behind\", \"ahead\"}, \"needed\", \"written\"}.\n"
         "status --json: {\"healthy\", \"summary\", \"coordination\", \"mapVersion\", "
         "\"replicas\", \"ageMs\", \"moving\", \"nodes\":[{\"name\", \"zone\", \"addr\", "
         "\"state\", \"live\", \"shards\", \"leads\"}], \"shards\":[{\"shard\", \"is\", "
         "\"term\", \"leader\", \"leaderLive\", \"established\", \"members\", "
         "\"learners\", \"peers\":[{\"name\", \"member\", \"behind\", \"snapshot\"}]}]}",
-    .options = "wait apply",
-    .words = "status drain undrain rebalance spread tenant",
-    .args_max = 4,
+    .options = "wait apply without yes",
+    .words = "status drain undrain rebalance spread tenant recover",
+    .args_max = SIZE_MAX,
     .run = ctl_cluster,
 };
 const struct cli_command upload_cli = {

@@ -10,6 +10,7 @@
 #include "deploy/ctl/commands.h"
 #include "deploy/ctl/places.h"
 #include "deploy/ctl/rebalance.h"
+#include "deploy/ctl/recover.h"
 #include "deploy/ctl/ring.h"
 
 #define WAIT_MS 500
@@ -119,7 +120,7 @@ static int drain(struct cli *c, const char *what, struct err *e)
     bool empties = strcmp(what, "drain") == 0;
     struct json j;
 
-    if (!node_name_ok(str_c(node)))
+    if (!node_name_ok(str_c(node)) || c->args_len > 2)
         return err_set(e, ERR_CONFIG,
                        "cluster %s wants the name of a node; cluster status has them", what);
     if (c->o.wait && !empties)
@@ -153,6 +154,8 @@ int ctl_cluster(struct cli *c)
         return drain(c, what, &e) ? commands_fail(c, &e) : CLI_DONE;
     if (strcmp(what, "rebalance") == 0)
         return rebalance(c, &e) ? commands_fail(c, &e) : CLI_DONE;
+    if (strcmp(what, "recover") == 0)
+        return recover(c);
     if (strcmp(what, "spread") == 0 || strcmp(what, "tenant") == 0)
         return places_change(c, &e) ? commands_fail(c, &e) : CLI_DONE;
     if (strcmp(what, "status") == 0 && c->args_len < 2)
@@ -160,7 +163,7 @@ int ctl_cluster(struct cli *c)
     (void)err_set(
         &e, ERR_CONFIG,
         "cluster %.60s: want status, drain NODE, undrain NODE, rebalance, spread TENANT SERVICE "
-        "SHARDS or tenant TENANT SHARDS",
+        "SHARDS, tenant TENANT SHARDS or recover URL...",
         what);
     return cli_fail(c, &e);
 }

@@ -19,7 +19,7 @@ import wire
 PORT = 4040
 TOKEN = "a-token-of-twenty-bytes"
 CHANGES = ("/api/v1/ledger/accept?by=ann&reason=burnt", "/api/v1/cluster/nodes/a/drain",
-           "/api/v1/cluster/rebalance")
+           "/api/v1/cluster/rebalance", "/api/v1/cluster/recover")
 
 
 class Server:
