@@ -46,6 +46,10 @@ static void put_records(const struct kept *k, struct buf *text, struct json *j)
         json_key(j, "shard");
         json_u64(j, i);
         put_str(j, "record", buf_str(text));
+        if (k->shards[i].seen) {
+            json_key(j, "seen");
+            json_u64(j, k->shards[i].seen);
+        }
         json_obj_end(j);
     }
     json_arr_end(j);
@@ -159,6 +163,19 @@ static int take_shard(const struct json_val *v, const struct kept *k, int64_t *r
     return 0;
 }
 
+static int take_seen(const struct json_val *v, struct kept_shard *s, struct err *e)
+{
+    int64_t seen = 0;
+
+    if (json_take_i64(json_get(v, "seen", NULL), "seen", &seen, e))
+        return e->code;
+    if (seen < 0 || (uint64_t)seen >= s->record.term)
+        return err_set(e, ERR_INPUT, "seen: %" PRId64 " is no term before %" PRIu64, seen,
+                       s->record.term);
+    s->seen = (uint64_t)seen;
+    return 0;
+}
+
 static int take_record(const struct json_val *v, struct kept *k, struct err *e)
 {
     struct str text = STR_NULL;
@@ -178,7 +195,7 @@ static int take_record(const struct json_val *v, struct kept *k, struct err *e)
     if (code)
         return err_wrap(e, "record of shard %" PRId64, shard);
     k->shards[shard].known = true;
-    return 0;
+    return take_seen(v, &k->shards[shard], e);
 }
 
 static int take_log(const struct json_val *v, struct kept *k, struct err *e)

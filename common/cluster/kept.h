@@ -4,7 +4,7 @@
  * and POST /api/v1/cluster/recover takes what several of them know together (kept_join.h).
  *
  *   {"cluster":"5b0c..", "node":"a", "keeps":true, "stranger":"",
- *    "map":"{\"version\":7, ...}", "records":[{"shard":0, "record":"{\"term\":5, ...}"}],
+ *    "map":"{\"version\":7, ...}", "records":[{"shard":0, "record":"{\"term\":5, ...}", "seen":0}],
  *    "logs":[{"shard":0, "promised":5}]}
  *
  * Map and records are texts, the very values of their keys (map.h, record.h), as in cluster.json. A
@@ -22,6 +22,7 @@
 struct kept_shard {
     bool known; /* there is a record */
     struct repl_record record;
+    uint64_t seen; /* the record is made from what was known of this lower term; 0: it was known */
     uint64_t promised; /* the highest record's term that a log here has promised; 0: none is open */
 };
 struct kept {

@@ -183,41 +183,41 @@ static const char *leader_of(const struct kept_join *j, const struct repl_record
 
 static void renew(struct kept_join *j, uint32_t shard, uint64_t term, enum kept_why why)
 {
-    struct repl_record *r = &j->all.shards[shard].record, next;
+    struct kept_shard *s = &j->all.shards[shard];
+    struct repl_record *r = &s->record, next;
 
+    if (!s->seen)
+        s->seen = r->term;
     record_next_leader(r, leader_of(j, r), &next);
     next.term = term;
     *r = next;
     j->why[shard] = why;
 }
 
-static void end_shard(struct kept_join *j, uint32_t shard, bool missing)
-{
-    const struct kept_shard *s = &j->all.shards[shard];
-    uint64_t top = MAX(s->promised, s->record.term);
-
-    if (!s->known)
-        return;
-    if (missing)
-        renew(j, shard, top + KEPT_LEAP, KEPT_MISSING);
-    else if (s->promised > s->record.term)
-        renew(j, shard, top + 1, KEPT_PROMISED);
-    else if (j->untold[shard])
-        renew(j, shard, top + KEPT_LEAP, KEPT_UNTOLD);
-}
-
 int kept_join_end(struct kept_join *j, const struct kept **ret, struct err *e)
 {
-    bool missing = kept_join_missing(j, 0) != NULL;
-
     if (!j->all.map)
         return err_set(e, ERR_NOT_FOUND,
                        "nobody who was asked keeps a map of the cluster: ask the ingesters whose "
                        "data folders are those of before");
-    for (uint32_t i = 0; i < j->all.map->shards; i++)
-        end_shard(j, i, missing);
+    for (uint32_t i = 0; i < j->all.map->shards; i++) {
+        const struct kept_shard *s = &j->all.shards[i];
+
+        if (s->known && s->promised > s->record.term)
+            renew(j, i, s->promised + 1, KEPT_PROMISED);
+    }
     *ret = &j->all;
     return 0;
+}
+
+void kept_join_lost(struct kept_join *j)
+{
+    bool missing = kept_join_missing(j, 0) != NULL;
+
+    for (uint32_t i = 0; i < j->all.map->shards; i++)
+        if (j->all.shards[i].known && (missing || j->untold[i]))
+            renew(j, i, j->all.shards[i].record.term + KEPT_LEAP,
+                  missing ? KEPT_MISSING : KEPT_UNTOLD);
 }
 
 enum kept_why kept_join_why(const struct kept_join *j, uint32_t shard)

@@ -6,7 +6,9 @@
  * Of each shard the record with the highest term, of the map the highest version. Where every node
  * of the map has told what it keeps that is the last that anybody acted on, and is written as it
  * is. Where that is not certain a shard gets a new term: its leader asks a majority, as after any
- * change of leaders, and no term that somebody unheard may have led is used for a second time.
+ * change of leaders, and no term that somebody unheard may have led is used for a second time. A
+ * record is always told with the term that was known (kept.h, seen): what the service has beyond
+ * that is newer than ours, whatever number ours got.
  *
  * Thread: any.
  */
@@ -38,9 +40,12 @@ NODISCARD int kept_join_add(struct kept_join *j, const struct kept *k, const cha
 const char *kept_join_missing(const struct kept_join *j, size_t n);
 bool kept_join_answered(const struct kept_join *j, const char *node);
 size_t kept_join_answers(const struct kept_join *j);
-/* Once, after the last answer: what is to be written. Borrowed. ERR_NOT_FOUND: nobody keeps a map.
- */
+/* Once, after the last answer: what the service should have at least. Borrowed. ERR_NOT_FOUND:
+ * nobody keeps a map. */
 NODISCARD int kept_join_end(struct kept_join *j, const struct kept **ret, struct err *e);
+/* After the end, once: it lacks something of it, so it has lost data; new terms where one who may
+ * know more did not speak. Until then nobody is to be disturbed. */
+void kept_join_lost(struct kept_join *j);
 enum kept_why kept_join_why(const struct kept_join *j, uint32_t shard);
 /* After the end: the service has a record of that very term which says something else, or (shard
  * CLUSTER_SHARDS_MAX) a map of that version: ours gets a later one. */

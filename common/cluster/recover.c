@@ -93,16 +93,25 @@ static enum recover_is compare_map(const struct recovering *v, const struct map 
     return same ? RECOVER_SAME : RECOVER_DIFFERS;
 }
 
-static enum recover_is compare_record(const struct repl_record *there,
-                                      const struct repl_record *ours)
+static bool says_the_same(const struct repl_record *there, const struct repl_record *ours)
 {
-    if (there->term != ours->term)
-        return there->term < ours->term ? RECOVER_BEHIND : RECOVER_AHEAD;
-    if (strcmp(there->leader, ours->leader) != 0 || !name_set_eq(&there->members, &ours->members) ||
-        (!there->established && !ours->established &&
-         !name_set_eq(&there->prev_members, &ours->prev_members)))
-        return RECOVER_DIFFERS;
-    return ours->established && !there->established ? RECOVER_BEHIND : RECOVER_SAME;
+    return there->term == ours->term && strcmp(there->leader, ours->leader) == 0 &&
+           name_set_eq(&there->members, &ours->members) &&
+           (there->established || ours->established ||
+            name_set_eq(&there->prev_members, &ours->prev_members));
+}
+
+/* What came after the term that the nodes knew is newer than theirs, though what is to be written
+ * has a higher one. */
+static enum recover_is compare_record(const struct repl_record *there, const struct kept_shard *s)
+{
+    uint64_t known = s->seen ? s->seen : s->record.term;
+
+    if (says_the_same(there, &s->record))
+        return s->record.established && !there->established ? RECOVER_BEHIND : RECOVER_SAME;
+    if (there->term > known)
+        return RECOVER_AHEAD;
+    return there->term < known || s->seen ? RECOVER_BEHIND : RECOVER_DIFFERS;
 }
 
 static int see_map(struct recovering *v, const struct coord_kv *kv, struct err *e)
@@ -139,7 +148,7 @@ static int see_record(struct recovering *v, uint32_t shard, const struct coord_k
         return err_wrap(e, "%.*s cannot be read, remove that key", STR_ARG(kv->key));
     v->shards[shard].rev = kv->mod_rev;
     v->shards[shard].is =
-        v->k.shards[shard].known ? compare_record(&r, &v->k.shards[shard].record) : RECOVER_AHEAD;
+        v->k.shards[shard].known ? compare_record(&r, &v->k.shards[shard]) : RECOVER_AHEAD;
     return 0;
 }
 

@@ -197,6 +197,20 @@ static int64_t number(const struct json_val *v)
     return n;
 }
 
+static bool map_missing(const struct recovery *y)
+{
+    struct str is = ask_text(json_root(y->found), "map");
+
+    return str_eqc(is, "absent") || str_eqc(is, "behind");
+}
+
+static bool anything_missing(const struct recovery *y)
+{
+    return map_missing(y) || ask_truth(json_root(y->found), "idAbsent") ||
+           json_len(found(y, "absent")) || json_len(found(y, "behind")) ||
+           number(found(y, "notesAbsent")) > 0;
+}
+
 /* Of the same term etcd says something else than the nodes: what they know counts, in a new one. */
 static int look(struct recovery *y, struct err *e)
 {
@@ -205,6 +219,10 @@ static int look(struct recovery *y, struct err *e)
 
     if (code)
         return code;
+    if (anything_missing(y)) {
+        kept_join_lost(y->join);
+        again = true;
+    }
     const struct json_val *differs = found(y, "differs");
 
     for (size_t i = 0; !code && i < json_len(differs); i++) {
@@ -262,20 +280,6 @@ static void whys_text(const struct recovery *y, struct buf *out)
         if (count_why(y, rows[i].why))
             (void)buf_addf(out, "  %" PRIu32 " shards get a new term, %s\n",
                            count_why(y, rows[i].why), rows[i].text);
-}
-
-static bool map_missing(const struct recovery *y)
-{
-    struct str is = ask_text(json_root(y->found), "map");
-
-    return str_eqc(is, "absent") || str_eqc(is, "behind");
-}
-
-static bool anything_missing(const struct recovery *y)
-{
-    return map_missing(y) || ask_truth(json_root(y->found), "idAbsent") ||
-           json_len(found(y, "absent")) || json_len(found(y, "behind")) ||
-           number(found(y, "notesAbsent")) > 0;
 }
 
 static void nodes_text(const struct recovery *y, struct buf *out)

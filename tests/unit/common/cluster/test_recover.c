@@ -62,7 +62,7 @@ static struct kept say(const char *node, uint64_t version, uint64_t term)
     (void)snprintf(k.node, sizeof(k.node), "%s", node);
     k.keeps = true;
     for (uint32_t i = 0; i < SHARDS; i++)
-        k.shards[i] = (struct kept_shard){ true, rec(term, "a", true), term };
+        k.shards[i] = (struct kept_shard){ true, rec(term, "a", true), 0, term };
     return k;
 }
 
@@ -140,6 +140,7 @@ static void test_bad_texts(void **state)
         "{" MAP_ ",\"records\":[{\"shard\":0}]}",
         "{" MAP_ ",\"records\":[{\"shard\":0,\"record\":\"{\\\"term\\\":1099511627777,"
         "\\\"leader\\\":\\\"a\\\",\\\"members\\\":[\\\"a\\\"]}\"}]}",
+        "{" MAP_ ",\"records\":[{\"shard\":0,\"seen\":1,\"record\":\"{\\\"term\\\":1," ONE_ "]}",
         "{" MAP_ ",\"logs\":[{\"shard\":2,\"promised\":3}]}",
         "{" MAP_ ",\"logs\":[{\"shard\":1,\"promised\":-3}]}",
         "{" MAP_ ",\"logs\":[{\"shard\":1,\"promised\":1099511627777}]}",
@@ -205,11 +206,14 @@ static void test_missing(void **state)
     assert_int_equal(add(j, say("c", 7, 5)), 0);
     assert_string_equal(kept_join_missing(j, 0), "a");
     all = end_of(j);
+    assert_int_equal(all->shards[0].record.term, 5); /* etcd may have all of it */
+    kept_join_lost(j);
     for (uint32_t i = 0; i < SHARDS; i++) {
         const struct repl_record *r = &all->shards[i].record;
 
         assert_int_equal(kept_join_why(j, i), KEPT_MISSING);
         assert_int_equal(r->term, 5 + KEPT_LEAP);
+        assert_int_equal(all->shards[i].seen, 5);
         assert_string_equal(r->leader, "b"); /* a leads, and is not there */
         assert_false(r->established);
         assert_true(name_set_eq(&r->members, &r->prev_members));
@@ -232,6 +236,9 @@ static void test_promised(void **state)
     assert_int_equal(add(j, k), 0);
     assert_int_equal(add(j, untold), 0);
     all = end_of(j);
+    assert_int_equal(kept_join_why(j, 3), KEPT_PROMISED);
+    assert_int_equal(kept_join_why(j, 4), KEPT_AS_IS);
+    kept_join_lost(j);
     for (uint32_t i = 0; i < SHARDS; i++) {
         const struct repl_record *r = &all->shards[i].record;
 
@@ -549,6 +556,36 @@ static void test_differs(void **state)
     kept_join_free(j);
 }
 
+/* With new terms: what the service has beyond what was known is newer all the same. */
+static void test_new_terms(void **state)
+{
+    struct kept_join *j = kept_join_new();
+    const struct kept *all;
+
+    (void)state;
+    assert_int_equal(add(j, say("b", 7, 5)), 0);
+    assert_int_equal(add(j, say("c", 7, 5)), 0);
+    all = end_of(j);
+    kept_join_lost(j);
+    begin(1, 0);
+    put_id(ID);
+    put_record(1, rec(4, "a", true));
+    put_record(2, rec(5, "a", true));
+    put_record(3, rec(5, "b", true));
+    put_record(4, rec(6, "c", true));
+    for (int i = 0; i < 2; i++) { /* the second time nothing is done */
+        assert_int_equal(recover_(all, false), 0);
+        for (uint32_t k = 0; k < 4; k++)
+            assert_int_equal(get_record(k).term, 5 + KEPT_LEAP);
+        assert_int_equal(get_record(4).term, 6);
+        assert_string_equal(get_record(4).leader, "c");
+    }
+    assert_int_equal(shards_found[3], RECOVER_SAME);
+    assert_int_equal(shards_found[4], RECOVER_AHEAD);
+    end();
+    kept_join_free(j);
+}
+
 /* Away after any number of events: no map before everything else is there, and it can be repeated
  * to its end. */
 static void test_cut_off(void **state)
@@ -619,7 +656,8 @@ int main(void)
         cmocka_unit_test(test_promised),       cmocka_unit_test(test_strangers_are_refused),
         cmocka_unit_test(test_empty),          cmocka_unit_test(test_old_snapshot),
         cmocka_unit_test(test_others),         cmocka_unit_test(test_differs),
-        cmocka_unit_test(test_cut_off),        cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_new_terms),      cmocka_unit_test(test_cut_off),
+        cmocka_unit_test(test_loss),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
