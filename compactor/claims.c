@@ -287,7 +287,7 @@ static void reconcile(struct claims *c)
     uint32_t shards = MIN(view_shards(c->o.view), (uint32_t)CLUSTER_SHARDS_MAX);
     int64_t owned = 0;
 
-    if (!c->heard || !holds_lease(c)) {
+    if (!c->heard || !holds_lease(c) || view_stranger(c->o.view)[0]) {
         lose_all(c);
         return;
     }

@@ -514,6 +514,7 @@ static const struct conf_table *const tables[] = { &ingester_options, &retention
 
 const struct role ingester_role = {
     .name = "ingester",
+    .keeps_shards = true,
     .conf = tables,
     .conf_len = ARRAY_LEN(tables),
     .start = ingester_start,

@@ -480,11 +480,22 @@ bool replica_concerns(const struct replicas *rs, const struct repl_record *rec)
            name_set_has(&rec->prev_members, rs->self);
 }
 
+/* What was remembered of the coordination service's store is of another one. */
+static void store_anew(struct replicas *rs)
+{
+    rs->store = view_store(rs->view);
+    rpc_build_store_anew(rs->in);
+    for (size_t i = 0; i < rs->len; i++)
+        cluster_store_anew(rs->at[i]);
+}
+
 static void on_view(void *cookie)
 {
     struct replicas *rs = cookie;
     size_t wanted = 0;
 
+    if (rs->store != view_store(rs->view))
+        store_anew(rs);
     for (uint32_t i = 0; i < view_shards(rs->view); i++) {
         int64_t rev;
         const struct repl_record *rec = view_record(rs->view, i, &rev);

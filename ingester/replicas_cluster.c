@@ -96,6 +96,9 @@ void cluster_join(struct replicas *rs)
         .tenant_shards = (uint32_t)ctx->cluster->tenant_shards,
     };
 
+    uint8_t chance[CLUSTER_ID_BYTES];
+    char id[CLUSTER_ID_LEN + 1];
+
     rs->in->busy = busy_new();
     rs->weigh = weigh_new();
     rs->member = member_new(&mo);
@@ -103,6 +106,9 @@ void cluster_join(struct replicas *rs)
     ctx->env->random(ctx->env, &lo.seed, sizeof(lo.seed));
     rs->lead = lead_new(&lo);
     co.member = rs->member;
+    ctx->env->random(ctx->env, chance, sizeof(chance));
+    cluster_id_make(chance, id);
+    co.cluster_id = id;
     rs->controller = controller_new(&co);
 }
 
@@ -278,14 +284,24 @@ static void on_whose(void *cookie, const struct coord_reply *reply)
     struct coord_key own = key_begun(str_c(r->rs->o.prefix), r->shard, r->rs->self);
     struct begun_text mine = begun_text(r->rs);
 
+    bool there = reply->err != NULL;
+
     /* noted: this process had a log before, which is gone as well. */
-    for (size_t i = 0; !r->noted && !reply->err && i < reply->kvs_len; i++)
-        if (str_eq(reply->kvs[i].key, key_str(&own)) &&
-            str_eq(reply->kvs[i].value, str_c(mine.text))) {
+    for (size_t i = 0; !reply->err && i < reply->kvs_len; i++) {
+        if (!str_eq(reply->kvs[i].key, key_str(&own)))
+            continue;
+        there = true;
+        if (!r->noted && str_eq(reply->kvs[i].value, str_c(mine.text))) {
             r->asking = false;
             admit(r);
             return;
         }
+    }
+    if (!there) { /* the record was another one: from the beginning */
+        r->asking = false;
+        again(r);
+        return;
+    }
     coord_list(r->rs->o.coord, key_str(&key), on_record, r);
 }
 
@@ -307,13 +323,14 @@ static void on_begun(void *cookie, const struct coord_reply *reply)
 void cluster_admit(struct replica_of *r)
 {
     struct coord_key key = key_begun(str_c(r->rs->o.prefix), r->shard, r->rs->self);
-    struct coord_compare cmp = { .key = key_str(&key) };
+    struct coord_key record = key_shard(str_c(r->rs->o.prefix), r->shard);
+    struct coord_compare cmp[2] = { { .key = key_str(&key) }, { .key = key_str(&record) } };
     struct coord_change chg = { .key = key_str(&key) };
-    int64_t rev;
+    int64_t rev = 0;
     const struct repl_record *rec = view_record(r->rs->view, r->shard, &rev);
     struct begun_text mine = begun_text(r->rs);
 
-    if (r->asking || !r->node)
+    if (r->asking || !r->node || !rev || !view_trusts(r->rs->view))
         return;
     if (r->lost_rev) {
         if (rec && rev > r->lost_rev && !counted_on(r->rs, rec))
@@ -326,7 +343,8 @@ void cluster_admit(struct replica_of *r)
         return;
     r->asking = true;
     chg.value = str_c(mine.text);
-    coord_txn(r->rs->o.coord, &cmp, 1, &chg, 1, on_begun, r);
+    cmp[1].rev = rev; /* a service that forgot all would know of no earlier log */
+    coord_txn(r->rs->o.coord, cmp, 2, &chg, 1, on_begun, r);
 }
 
 static void on_noted(void *cookie, const struct coord_reply *reply)
@@ -345,7 +363,8 @@ void cluster_note(struct replica_of *r)
     struct coord_compare cmp = { .key = key_str(&key) };
     struct coord_change chg = { .key = key_str(&key), .value = str_c(mine.text) };
 
-    if (r->noted || r->asking || !r->rs->o.coord || replicas_now_ms(r->rs) < r->ask_ms)
+    if (r->noted || r->asking || !r->rs->o.coord || !view_trusts(r->rs->view) ||
+        replicas_now_ms(r->rs) < r->ask_ms)
         return;
     r->asking = true;
     coord_txn(r->rs->o.coord, &cmp, 1, &chg, 1, on_noted, r);
@@ -357,6 +376,19 @@ void cluster_forget(struct replica_of *r)
         coord_cancel(r->rs->o.coord, r);
     r->asking = false;
     r->lost_rev = 0;
+}
+
+/* A log that was found to be gone stays gone: the next record that does not count on it lets it
+ * speak, whatever revision it has there. */
+void cluster_store_anew(struct replica_of *r)
+{
+    if (r->asking)
+        coord_cancel(r->rs->o.coord, r);
+    r->asking = false;
+    if (r->lost_rev)
+        r->lost_rev = 1;
+    if (r->node && !replica_now(r).silent)
+        r->noted = false;
 }
 
 /* ---- progress ------------------------------------------------------------------------------- */

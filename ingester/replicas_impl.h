@@ -57,6 +57,7 @@ struct replicas {
     uint64_t life; /* of this process; random */
     struct repl_hub *hub;
     struct view *view;
+    uint64_t store; /* of the view */
     struct timer *timer;
     struct replica_of *at[SHARDS_MAX];
     size_t len;
@@ -134,5 +135,7 @@ void cluster_admit(struct replica_of *r);
 /* For one whose log has begun: it may be older than these notes, or adopted. */
 void cluster_note(struct replica_of *r);
 void cluster_forget(struct replica_of *r); /* its node is being closed */
+/* Another store is followed: what was written down there may not be. */
+void cluster_store_anew(struct replica_of *r);
 
 #endif

@@ -108,7 +108,7 @@ void replicas_sweep(struct replicas *rs)
     DIR *d;
 
     if (rs->swept || rs->stopping || ctx->kv || !rs->o.coord || !view_ready(rs->view) ||
-        !view_heard(rs->view))
+        !view_trusts(rs->view))
         return;
     rs->swept = true;
     d = opendir(ctx->data_dir);

@@ -417,6 +417,12 @@ void rpc_build_forget(struct ingester *in, uint32_t number)
     site_deinit(st);
 }
 
+void rpc_build_store_anew(struct ingester *in)
+{
+    for (size_t i = 0; in->builds && i < SHARDS_MAX; i++)
+        in->builds->sites[i].fence = 0;
+}
+
 bool rpc_build_idle(const struct ingester *in)
 {
     return !in->builds || in->builds->running == 0;

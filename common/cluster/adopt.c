@@ -2,7 +2,7 @@
  *
  * adopt: look at everything below the prefix, make the next thing that is missing, look again.
  *
- *   plan ──> our number ──> records, some at a time ──> map ──> done
+ *   plan ──> our number ──> records, some at a time ──> map, with the cluster's id ──> done
  *
  * Each of these writes says "must not be there yet", so two that do it at once do it once, and one
  * that died half way is taken up by the next run. The map is last: before there is one no
@@ -28,6 +28,7 @@ struct adopt {
     struct adopt_opts o;
     char *prefix; /* owned */
     char self[NODE_NAME_MAX + 1];
+    char cluster_id[CLUSTER_ID_LEN + 1];
     char (*names)[NODE_NAME_MAX + 1]; /* owned */
     const char **nodes;               /* owned; into names */
     struct coord_key plan_key, id_key;
@@ -83,7 +84,7 @@ static const char *owner(const struct adopt *a, uint32_t shard)
 /* ---- what is there --------------------------------------------------------------------------- */
 
 struct seen {
-    const struct coord_kv *plan, *id, *map;
+    const struct coord_kv *plan, *id, *map, *cluster;
     bool any_record;
     uint32_t records;
     bool *record; /* owned; by shard */
@@ -112,6 +113,7 @@ static int see_record(const struct adopt *a, uint32_t shard, struct str value, s
 static void see_keys(const struct adopt *a, const struct coord_reply *r, struct seen *s)
 {
     struct coord_key map = key_map(str_c(a->prefix)), shards = key_shards(str_c(a->prefix));
+    struct coord_key cluster = key_cluster(str_c(a->prefix));
 
     for (size_t i = 0; i < r->kvs_len; i++) {
         const struct coord_kv *kv = &r->kvs[i];
@@ -122,6 +124,8 @@ static void see_keys(const struct adopt *a, const struct coord_reply *r, struct 
             s->id = kv;
         else if (str_eq(kv->key, key_str(&map)))
             s->map = kv;
+        else if (str_eq(kv->key, key_str(&cluster)))
+            s->cluster = kv;
         s->any_record |= str_starts(kv->key, key_str(&shards));
     }
 }
@@ -237,16 +241,23 @@ static void make_records(struct adopt *a, const struct seen *s)
         buf_deinit(&text[i]);
 }
 
-static void make_map(struct adopt *a)
+static void make_map(struct adopt *a, const struct seen *s)
 {
     struct map m = { .version = 1, .shards = a->o.plan.shards, .replicas = a->o.plan.replicas };
-    struct coord_key key = key_map(str_c(a->prefix));
-    struct buf text;
+    struct coord_key key = key_map(str_c(a->prefix)), name = key_cluster(str_c(a->prefix));
+    struct coord_compare cmp[2] = { { .key = key_str(&key) }, { .key = key_str(&name) } };
+    struct buf text, id;
+    size_t n = s->cluster ? 1 : 2;
 
     buf_init(&text, PLAN_BYTES);
+    buf_init(&id, KIB);
     map_write(&m, &text); /* nodes come into it when they live */
-    make(a, &key, buf_str(&text), true);
+    cluster_id_write(a->cluster_id, &id);
+    struct coord_change chg[2] = { { .key = key_str(&key), .value = buf_str(&text) },
+                                   { .key = key_str(&name), .value = buf_str(&id) } };
+    coord_txn(a->o.coord, cmp, n, chg, n, on_made, a);
     buf_deinit(&text);
+    buf_deinit(&id);
 }
 
 static void on_look(void *cookie, const struct coord_reply *r)
@@ -274,7 +285,7 @@ static void on_look(void *cookie, const struct coord_reply *r)
     else if (s.records < a->o.plan.shards)
         make_records(a, &s);
     else if (!s.map)
-        make_map(a);
+        make_map(a, &s);
     else
         finish(a, NULL);
     xfree(s.record);
@@ -308,6 +319,7 @@ void cluster_adopt(const struct adopt_opts *o, void (*done)(void *cookie, const 
     }
     a->o.plan.nodes = a->nodes;
     (void)snprintf(a->self, sizeof(a->self), "%s", o->self);
+    (void)snprintf(a->cluster_id, sizeof(a->cluster_id), "%s", o->cluster_id);
     (void)snprintf(a->all, sizeof(a->all), "%s/", a->prefix);
     (void)snprintf(key, sizeof(key), "%s/adopt", a->prefix);
     memcpy(a->plan_key.text, key, strlen(key) + 1);

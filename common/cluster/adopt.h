@@ -32,11 +32,12 @@ bool adopt_plan_is(const struct adopt_plan *p, struct str text);
 struct adopt_opts { /* everything is copied */
     struct coord *coord;
     const char *prefix;
-    const char *self; /* one of the plan's nodes */
-    uint64_t id;      /* of our data folder */
+    const char *self;       /* one of the plan's nodes */
+    uint64_t id;            /* of our data folder */
+    const char *cluster_id; /* of the new cluster: CLUSTER_ID_LEN hex digits */
     struct adopt_plan plan;
 };
-/* Makes what of it is not there yet: plan, records of all shards, our number, and last the map; so
+/* Makes what of it is not there yet: plan, records of all shards, our number, last map and id; so
  * it is repeated after any failure. done(NULL): the records of our shards name this node alone, and
  * no other folder can have them by this way.
  * ERR_CONFLICT: there is a cluster already, or another plan, or another folder of our name has

@@ -4,7 +4,8 @@
  *
  *   each tick:  am I it? ──no──> try to be, when among the first nodes that live
  *                  │yes
- *               the map: none -> make it; a node missing, moved, drained empty -> the next version
+ *               the map: none -> make it; no id -> give it one; a node missing, moved, drained
+ *                        empty -> the next version
  *                  │as it should be
  *               records: a shard has none -> its first; one step for some of the others
  *
@@ -110,6 +111,8 @@ static void act(struct controller *c, int64_t fence)
                                   .cookie = c };
 
     c->fence = fence;
+    c->store = view_store(c->o.view);
+    memset(c->tried, 0, CLUSTER_SHARDS_MAX * sizeof(*c->tried));
     c->fence_lease = member_lease(c->o.member);
     c->watch = coord_watch(c->o.coord, &w);
     controller_say(c, "acts since revision %" PRId64, fence);
@@ -434,7 +437,9 @@ static void on_tick(void *cookie)
     const struct map *m;
     int64_t rev;
 
-    if (!view_heard(c->o.view) || view_age_ms(c->o.view) > FRESH_MS)
+    if (c->fence && (view_stranger(c->o.view)[0] || c->store != view_store(c->o.view)))
+        depose(c);
+    if (!view_trusts(c->o.view) || view_age_ms(c->o.view) > FRESH_MS)
         return;
     count_live(c);
     if (c->fence && member_lease(c->o.member) != c->fence_lease)
@@ -452,7 +457,7 @@ static void on_tick(void *cookie)
         controller_make_map(c);
         return;
     }
-    if (!controller_mend_map(c, m, rev))
+    if (!controller_name_cluster(c) || !controller_mend_map(c, m, rev))
         return;
     work_out(c, m);
     if (!c->wanted)
@@ -477,6 +482,7 @@ struct controller *controller_new(const struct controller_opts *o)
 
     c->o = *o;
     c->prefix = xstrdup(o->prefix);
+    (void)snprintf(c->id, sizeof(c->id), "%s", o->cluster_id ? o->cluster_id : "");
     c->busy = XNEW_ARRAY(bool, CLUSTER_SHARDS_MAX);
     c->tried = XNEW_ARRAY(int64_t, CLUSTER_SHARDS_MAX);
     c->lead.turned_ms = XNEW_ARRAY(uint64_t, CLUSTER_SHARDS_MAX);

@@ -4,10 +4,10 @@
  * the key of the controller under a lease says whose acts. Each of its writes compares the revision
  * at which that key was created: one that was deposed without knowing it writes nothing.
  *
- * It makes the map once enough nodes live, takes new nodes into it, names the first replicas of
- * each shard, replaces nodes that are gone for long, empties those that drain, evens leaders out,
- * and spreads services that grow. All of it in single steps from what it sees, nothing is
- * remembered: another controller goes on where this one stopped.
+ * It makes the map, and with it the cluster's id, once enough nodes live, takes new nodes into it,
+ * names the first replicas of each shard, replaces nodes that are gone for long, empties those that
+ * drain, evens leaders out, and spreads services that grow. All of it in single steps from what it
+ * sees, nothing is remembered: another controller goes on where this one stopped.
  *
  * Thread: the loop's.
  */
@@ -29,6 +29,7 @@ struct controller_opts {
     uint64_t spread_bytes;     /* per second and shard of one service; 0: none is spread */
     uint64_t spread_after_ms;  /* about so far ahead lies what a change of places is for */
     uint32_t tenant_shards;    /* of each tenant that the map does not name; 0: all */
+    const char *cluster_id;    /* of a cluster that has none yet; NULL: none is given. Copied */
 };
 struct controller;
 

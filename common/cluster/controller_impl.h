@@ -38,7 +38,9 @@ struct control_steps {  /* controller_steps.c */
 };
 struct controller {
     struct controller_opts o;
-    char *prefix; /* owned */
+    char *prefix;                /* owned */
+    char id[CLUSTER_ID_LEN + 1]; /* "": none is given */
+    uint64_t store;              /* of the view: what revisions here are of */
     struct timer *tick;
     struct coord_watch *watch; /* of states; only while it acts */
     struct map_str *known;     /* name -> struct known, owned */
@@ -98,6 +100,8 @@ bool controller_turns(const struct controller *c, uint32_t shard, int64_t rev);
 void controller_turned(struct controller *c, uint32_t shard); /* it was tried */
 
 void controller_make_map(struct controller *c);
+/* True: the cluster has an id. */
+bool controller_name_cluster(struct controller *c);
 /* True: the map is as it should be. */
 bool controller_mend_map(struct controller *c, const struct map *m, int64_t rev);
 /* Nothing is to be moved any more: nor in haste. */

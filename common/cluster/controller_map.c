@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * controller_map: the map is made, and mended where it is not as things are.
+ * controller_map: the map is made, with the cluster's id, and mended where it is not as things are.
  */
 #include <stdio.h>
 
@@ -13,22 +13,58 @@
 
 /* ---- the map --------------------------------------------------------------------------------- */
 
-void controller_put_map(struct controller *c, const struct map *m, int64_t rev)
+/* The first one with the cluster's id: where that is there already, somebody rebuilds a cluster. */
+static void put_both(struct controller *c, struct str map, int64_t rev)
 {
     struct coord_key fence = key_controller(str_c(c->prefix)), key = key_map(str_c(c->prefix));
-    struct coord_compare cmp[2] = { controller_fence(c, &fence),
-                                    { .key = key_str(&key), .rev = rev } };
+    struct coord_key name = key_cluster(str_c(c->prefix));
+    size_t n = rev == 0 && c->id[0] ? 2 : 1;
+    struct coord_compare cmp[3] = { controller_fence(c, &fence),
+                                    { .key = key_str(&key), .rev = rev },
+                                    { .key = key_str(&name) } };
+    struct buf id;
+
+    buf_init(&id, KIB);
+    if (n == 2)
+        cluster_id_write(c->id, &id);
+    struct coord_change chg[2] = { { .key = key_str(&key), .value = map },
+                                   { .key = key_str(&name), .value = buf_str(&id) } };
+    coord_txn(c->o.coord, cmp, n + 1, chg, n, controller_on_called,
+              controller_call(c, CLUSTER_SHARDS_MAX, rev));
+    buf_deinit(&id);
+}
+
+void controller_put_map(struct controller *c, const struct map *m, int64_t rev)
+{
     struct buf text;
 
     buf_init(&text, COORD_VALUE_MAX);
     map_write(m, &text);
-    struct coord_change chg = { .key = key_str(&key), .value = buf_str(&text) };
     if (buf_ok(&text))
-        coord_txn(c->o.coord, cmp, 2, &chg, 1, controller_on_called,
-                  controller_call(c, CLUSTER_SHARDS_MAX, rev));
+        put_both(c, buf_str(&text), rev);
     else
         controller_say(c, "the map would take more than %zu bytes", (size_t)COORD_VALUE_MAX);
     buf_deinit(&text);
+}
+
+/* A cluster from before there were ids. Created once, by whoever acts: never changed. */
+bool controller_name_cluster(struct controller *c)
+{
+    struct coord_key fence = key_controller(str_c(c->prefix));
+    struct coord_key name = key_cluster(str_c(c->prefix));
+    struct coord_compare cmp[2] = { controller_fence(c, &fence), { .key = key_str(&name) } };
+    struct buf id;
+
+    if (!c->id[0] || view_cluster_rev(c->o.view))
+        return true;
+    controller_say(c, "gives the cluster an id");
+    buf_init(&id, KIB);
+    cluster_id_write(c->id, &id);
+    struct coord_change chg = { .key = key_str(&name), .value = buf_str(&id) };
+    coord_txn(c->o.coord, cmp, 2, &chg, 1, controller_on_called,
+              controller_call(c, CLUSTER_SHARDS_MAX, 0));
+    buf_deinit(&id);
+    return false;
 }
 
 static void node_of(const struct view_node *n, struct map_node *ret)
@@ -52,6 +88,11 @@ void controller_make_map(struct controller *c)
         controller_say(
             c, "%zu nodes live; the map is made once %u do and none has come for %" PRIu64 " ms",
             c->live, c->o.replicas, c->o.settle_ms);
+        return;
+    }
+    if (view_cluster_rev(c->o.view)) {
+        controller_say(c, "there is a cluster's id and no map: it is being rebuilt (embertreectl "
+                          "cluster recover), or its map was deleted");
         return;
     }
     nodes = XNEW_ARRAY(struct map_node, MAX(n, 1));

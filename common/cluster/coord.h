@@ -48,6 +48,7 @@ struct coord_reply {
     size_t kvs_len;
     int64_t lease;   /* grant */
     uint64_t ttl_ms; /* grant, keep: what is left; keep: 0 = the lease is gone */
+    uint64_t store;  /* the number of who answered; 0: not said */
 };
 typedef void (*coord_fn)(void *cookie, const struct coord_reply *r);
 

@@ -73,7 +73,7 @@ struct coord_watch {
     struct buf line;
     int64_t seen;     /* delivered up to here; -1: everything must come first */
     uint64_t line_ms; /* monotonic: the stream was opened, or said something */
-    uint64_t cluster;
+    uint64_t cluster; /* of whom that was; 0: it did not say */
     uint32_t endpoint;
     bool listing, counting;
     bool spoke;      /* this stream has said something: at least that it watches */
@@ -194,7 +194,8 @@ static void on_answer(struct etcd_call *k, struct str body)
                                            .kvs = a.kvs,
                                            .kvs_len = a.kvs_len,
                                            .lease = a.lease,
-                                           .ttl_ms = a.ttl_ms });
+                                           .ttl_ms = a.ttl_ms,
+                                           .store = a.cluster });
     }
     arena_free(arena);
 }
@@ -431,13 +432,20 @@ static void deliver(struct coord_watch *w, const struct etcd_answer *a)
     w->busy = false;
 }
 
+/* Revisions of another cluster's would be taken for those that come next. */
+static bool is_other(const struct coord_watch *w, uint64_t cluster)
+{
+    return w->cluster && cluster && cluster != w->cluster;
+}
+
 static void on_line(struct coord_watch *w, struct str line)
 {
     struct arena *arena = arena_new(ARENA_MAX);
     struct etcd_answer a;
     struct err e;
 
-    if (etcd_parse(line, arena, &a, &e) || a.error.len || a.canceled || a.compacted)
+    if (etcd_parse(line, arena, &a, &e) || a.error.len || a.canceled || a.compacted ||
+        is_other(w, a.cluster))
         watch_anew(w);
     else
         deliver(w, &a);
@@ -513,6 +521,7 @@ static void on_listed(void *cookie, const struct coord_reply *r)
         return;
     }
     w->seen = r->rev;
+    w->cluster = r->store;
     w->busy = true;
     w->o.all(w->o.cookie, r->kvs, r->kvs_len, r->rev);
     w->busy = false;
@@ -544,7 +553,7 @@ static void on_counted(void *cookie, const struct coord_reply *r)
     w->counting = false;
     if (r->err)
         return;
-    if (r->rev < w->seen && w->stream) {
+    if (w->stream && (r->rev < w->seen || is_other(w, r->store))) {
         watch_anew(w); /* restored from a backup, or another cluster */
         return;
     }

@@ -125,6 +125,12 @@ enum key_kind key_parse(struct str prefix, struct str key, uint32_t *ret_shard,
 
 /* ---- which cluster it is --------------------------------------------------------------------- */
 
+void cluster_id_make(const uint8_t bytes[CLUSTER_ID_BYTES], char ret[CLUSTER_ID_LEN + 1])
+{
+    for (size_t i = 0; i < CLUSTER_ID_BYTES; i++)
+        (void)snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
+}
+
 bool cluster_id_ok(struct str id)
 {
     bool ok = id.len == CLUSTER_ID_LEN;

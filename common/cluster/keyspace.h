@@ -50,7 +50,9 @@ enum key_kind key_parse(struct str prefix, struct str key, uint32_t *ret_shard,
                         struct str *ret_node);
 
 /* The value of key_cluster. An id is CLUSTER_ID_LEN hex digits, of chance. */
-#define CLUSTER_ID_LEN 32
+#define CLUSTER_ID_LEN   32
+#define CLUSTER_ID_BYTES (CLUSTER_ID_LEN / 2)
+void cluster_id_make(const uint8_t bytes[CLUSTER_ID_BYTES], char ret[CLUSTER_ID_LEN + 1]);
 bool cluster_id_ok(struct str id);
 void cluster_id_write(const char *id, struct buf *out);
 NODISCARD int cluster_id_parse(struct str text, char ret[CLUSTER_ID_LEN + 1], struct err *e);

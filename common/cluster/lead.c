@@ -8,6 +8,8 @@
  * some hundred milliseconds apart and with jitter, so that mostly one tries and the others find a
  * new term.
  *
+ * Nothing is swapped while the view does not trust what the service holds (view_trusts).
+ *
  * The swap compares the record's revision, and the revision of our own registration: a node that
  * was taken for dead cannot lead on a late message.
  */
@@ -49,6 +51,7 @@ struct lead {
     struct timer *tick;
     struct list calls;
     uint32_t calls_len;
+    uint64_t store; /* of the view: what tried_rev is of */
 };
 
 static uint64_t now_ms(const struct lead *l)
@@ -184,8 +187,8 @@ static void look(struct lead *l, uint32_t shard)
     int64_t rev;
 
     r = view_record(l->o.view, shard, &rev);
-    if (!r || rev == 0 || s->busy || now_ms(l) < s->quiet_until_ms || rev == s->tried_rev ||
-        !name_set_has(&r->members, me))
+    if (!r || rev == 0 || !view_trusts(l->o.view) || s->busy || now_ms(l) < s->quiet_until_ms ||
+        rev == s->tried_rev || !name_set_has(&r->members, me))
         return;
     if (s->give_term)
         give(l, shard, r, rev);
@@ -197,6 +200,10 @@ static void look(struct lead *l, uint32_t shard)
 
 static void look_at_all(struct lead *l)
 {
+    if (l->store != view_store(l->o.view))
+        for (uint32_t i = 0; i < CLUSTER_SHARDS_MAX; i++)
+            l->slots[i].tried_rev = 0;
+    l->store = view_store(l->o.view);
     if (!member_in(l->o.member) || !view_heard(l->o.view))
         return;
     for (uint32_t i = 0; i < view_shards(l->o.view); i++)

@@ -12,6 +12,9 @@
  * its lease to run out. One of another id is another node of the same name: that is an error of the
  * operator's, said in `why`, and tried again until the other is gone.
  *
+ * None of it happens while the view does not trust what the service holds: it may be another
+ * cluster's, or an empty one in which this node would help to make the map of a new one.
+ *
  * The deadline of the lease is counted from before the request that renewed it was sent: by our
  * clock it ends no later than by the service's.
  */
@@ -24,6 +27,7 @@
 #include "common/rpc/rpc.h"
 
 #define RETRY_MS     300
+#define WAIT_MS      50 /* until the view has looked at what the service holds */
 #define REPORT_MS    1000
 #define KEEP_PART    3 /* renewed after this part of its time */
 #define CALL_PART    2 /* a call is sent again after it */
@@ -126,6 +130,10 @@ static void put(struct member *m, int64_t rev)
     struct coord_compare cmp = { .key = key_str(&m->key), .rev = rev };
     struct coord_change chg = { .key = cmp.key, .value = buf_str(&m->me), .lease = m->lease };
 
+    if (!view_trusts(m->o.view)) {
+        again(m, WAIT_MS);
+        return;
+    }
     coord_txn(m->o.coord, &cmp, 1, &chg, 1, on_put, m);
 }
 
@@ -206,6 +214,19 @@ static void on_keep(void *cookie, const struct coord_reply *r)
     again(m, m->o.ttl_ms / KEEP_PART);
 }
 
+/* Nothing is written to a service that is not what it was. */
+static void stand_by(struct member *m)
+{
+    bool strange = view_stranger(m->o.view)[0] != '\0';
+
+    if (m->state == MEMBER_OUT && strange)
+        (void)err_set(&m->why, ERR_CONFLICT, "%s", view_stranger(m->o.view));
+    if (m->state == MEMBER_OUT || (!strange && now_ms(m) < m->deadline_ms))
+        again(m, strange ? RETRY_MS : WAIT_MS);
+    else
+        lost(m, strange ? view_stranger(m->o.view) : "the coordination service is looked at anew");
+}
+
 static void step(void *cookie)
 {
     struct member *m = cookie;
@@ -213,6 +234,10 @@ static void step(void *cookie)
     /* What is still on its way has taken too long: perhaps it was lost, and waiting for the end of
      * its time could take longer than the lease lasts. All of it may be done twice. */
     coord_cancel(m->o.coord, m);
+    if (m->state != MEMBER_LEAVING && !view_trusts(m->o.view)) {
+        stand_by(m);
+        return;
+    }
     if (m->state != MEMBER_LEAVING)
         again(m, m->o.ttl_ms / CALL_PART);
     m->sent_ms = now_ms(m);
@@ -249,7 +274,7 @@ static void on_report_due(void *cookie)
                                 .value = buf_str(&m->report),
                                 .lease = m->lease };
 
-    if (m->reporting || !m->report_due || m->state != MEMBER_IN)
+    if (m->reporting || !m->report_due || m->state != MEMBER_IN || !view_trusts(m->o.view))
         return;
     m->reporting = true;
     m->report_due = false;

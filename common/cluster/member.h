@@ -25,7 +25,8 @@ struct member_opts {
 };
 struct member;
 
-/* Begins to register at once, and again whenever the lease is lost. */
+/* Begins to register as soon as the view trusts what the service holds, and again whenever the
+ * lease is lost. While it does not (view_trusts) nothing is written, and the lease runs out. */
 struct member *member_new(const struct member_opts *o);
 /* Does not wait: the lease runs out by itself. NULL is fine. */
 void member_free(struct member *m);

@@ -24,7 +24,8 @@
  * While STRANGE everything goes on as if the service were away, until it holds again what it held.
  * A process that keeps shards also looks at all keys anew once the service was not heard of for a
  * while: another may have come in its place, whose revisions happen to go on where these ended. One
- * that keeps none, and has nothing to lose, follows another cluster once nodes live in it.
+ * that keeps none, and has nothing to lose, follows another cluster once most of its nodes have
+ * lived by it for a while.
  *
  * What was seen last is kept in a file, whole, a second after a change. A process that starts while
  * the service is away goes on with it: that is as safe as any old view, since a leader must ask a
@@ -41,9 +42,10 @@
 #include "common/obs/log.h"
 
 #define DOUBT_EVERY_MS  1000
-#define AWAY_MS         5000 /* unheard of for so long it may be another one */
-#define STRANGE_MS      5000 /* a stranger is looked at again, so often */
-#define STRANGE_NEWS_MS 1000 /* ... and when it says something */
+#define AWAY_MS         5000  /* unheard of for so long it may be another one */
+#define STRANGE_MS      5000  /* a stranger is looked at again, so often */
+#define STRANGE_NEWS_MS 1000  /* ... and when it says something */
+#define LIVED_MS        75000 /* longer than any lease: those of a backup come back with it */
 
 enum trust { SURE, UNSURE, STRANGE };
 
@@ -64,6 +66,7 @@ struct view_feed {
     struct verdict said; /* STRANGE: what is wrong */
     struct err strange;  /* the same, and what to do */
     uint64_t store, anew_ms;
+    uint64_t lived_ms; /* nodes live by the stranger since then; 0: none does */
     int64_t cluster_rev;
     VEC(struct lives) lives;
     int64_t map_rev, last_rev; /* of the map; of the store, the highest believed */
@@ -220,11 +223,11 @@ static void cluster_put(struct view_feed *f, const struct coord_kv *kv)
     char id[CLUSTER_ID_LEN + 1];
     struct err e;
 
+    f->cluster_rev = kv->mod_rev;
     if (cluster_id_parse(kv->value, id, &e)) {
         bad(f, kv->key, &e);
         return;
     }
-    f->cluster_rev = kv->mod_rev;
     f->dirty |= strcmp(id, f->v->cluster) != 0;
     memcpy(f->v->cluster, id, sizeof(id));
 }
@@ -369,6 +372,16 @@ static void on_heard(void *cookie)
         f->heard_ms = now_ms(f);
 }
 
+/* For one that has nothing to lose: is there a cluster that goes on without this one's past? */
+static bool others_live(struct view_feed *f, const struct verdict *said)
+{
+    if (f->trust != STRANGE || !said->map || !said->lives || said->lives * 2 < said->nodes)
+        f->lived_ms = 0;
+    else if (!f->lived_ms)
+        f->lived_ms = MAX(now_ms(f), UINT64_C(1));
+    return !f->o.keeps && f->lived_ms && now_ms(f) - f->lived_ms >= LIVED_MS;
+}
+
 static void on_all(void *cookie, const struct coord_kv *kvs, size_t n, int64_t rev)
 {
     struct view_feed *f = cookie;
@@ -379,7 +392,7 @@ static void on_all(void *cookie, const struct coord_kv *kvs, size_t n, int64_t r
         return;
     }
     view_judge(f->v, f->prefix, 0, kvs, n, &said);
-    if (said.is == JUDGED_RIGHT || (f->trust != SURE && !f->o.keeps && said.map && said.lives))
+    if (said.is == JUDGED_RIGHT || others_live(f, &said))
         believe(f, kvs, n, rev, &said);
     else if (f->trust == SURE)
         unsure(f);

@@ -43,9 +43,11 @@ static void judge_map(const struct view *v, const struct coord_kv *kv, struct ve
     const struct map *m;
     struct err e;
 
-    if (!v->map || map_parse("map", kv->value, false, &m, &e))
+    if (map_parse("map", kv->value, false, &m, &e))
         return;
-    if (m->version < v->map->version)
+    for (size_t i = 0; i < m->nodes_len; i++)
+        ret->nodes += m->nodes[i].state == MAP_ACTIVE;
+    if (v->map && m->version < v->map->version)
         less(ret, "map", m->version, v->map->version);
     map_unref(m);
 }

@@ -20,7 +20,7 @@ enum judged {
 struct verdict {
     enum judged is;
     bool map;                    /* there is one */
-    size_t lives;                /* nodes that live by it */
+    size_t nodes, lives;         /* active ones of the map; those that live by it */
     char id[CLUSTER_ID_LEN + 1]; /* its; "": it has none */
     struct err why;              /* of all but JUDGED_RIGHT: what is wrong, without what to do */
 };

@@ -76,6 +76,8 @@ static void on_node(struct http_req *r)
         http_reply_err(r, &e);
         return;
     }
+    if (!cluster_followed(p->ctx.view, r))
+        return;
     struct change *c = XNEW(struct change);
     *c = (struct change){ .r = r, .drain = drain };
     memcpy(c->node, node.ptr, node.len);

@@ -159,7 +159,7 @@ static void change(struct http_req *r, bool service)
     struct change *c;
     struct err e;
 
-    if (!access_changes(&p->access, r))
+    if (!access_changes(&p->access, r) || !cluster_followed(p->ctx.view, r))
         return;
     c = XNEW(struct change);
     *c = (struct change){ .r = r, .p = p };

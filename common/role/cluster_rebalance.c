@@ -22,6 +22,7 @@
 #include "common/cluster/map_edit.h"
 #include "common/cluster/reports.h"
 #include "common/obs/log.h"
+#include "common/role/cluster_reply.h"
 #include "common/role/process.h"
 
 #define PATH      "/api/v1/cluster/rebalance"
@@ -396,7 +397,7 @@ static void on_post(struct http_req *r)
     struct str text;
     struct err e;
 
-    if (!access_changes(&p->access, r) || !is_etcd(p, r))
+    if (!access_changes(&p->access, r) || !is_etcd(p, r) || !cluster_followed(p->ctx.view, r))
         return;
     if (http_param(r, "moves", &text) &&
         (!str_u64(text, &moves) || moves < 1 || moves > MAP_MOVES_MAX)) {

@@ -24,3 +24,14 @@ void cluster_reply(struct http_req *r, const struct err *e,
     (void)buf_add_c(&b, '\n');
     http_reply(r, 200, "application/json", &b);
 }
+
+bool cluster_followed(const struct view *v, struct http_req *r)
+{
+    struct err e;
+
+    if (!view_stranger(v)[0])
+        return true;
+    (void)err_set(&e, ERR_UNAVAILABLE, "%s", view_stranger(v));
+    http_reply_err(r, &e);
+    return false;
+}

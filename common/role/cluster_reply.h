@@ -6,10 +6,13 @@
 #define COMMON_ROLE_CLUSTER_REPLY_H
 
 #include "common/base/json.h"
+#include "common/cluster/view.h"
 #include "common/net/http.h"
 
 /* The error, or (e NULL) an object whose members `fill` puts. */
 void cluster_reply(struct http_req *r, const struct err *e,
                    void (*fill)(void *cookie, struct json *j), void *cookie);
+/* False, and answered: the coordination service holds not this cluster, or less of it. */
+bool cluster_followed(const struct view *v, struct http_req *r);
 
 #endif

@@ -8,6 +8,7 @@
  */
 #include "common/role/coordinate.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include "common/role/options.h"
 
 #define SECRET_MAX (4 * KIB)
+#define VIEW_FILE  "cluster.json"
 
 static int path_in(const char *dir, const char *name, char ret[PATH_MAX], struct err *e)
 {
@@ -130,7 +132,8 @@ static int read_password(const struct cluster_conf *conf, struct env *env, struc
 }
 
 static int init_etcd(struct coordinate *c, const struct cluster_conf *conf, struct env *env,
-                     struct loop *loop, struct pool *pool, const char *dir, struct err *e)
+                     struct loop *loop, struct pool *pool, const char *dir, bool keeps,
+                     struct err *e)
 {
     struct coord_etcd_opts o = {
         .loop = loop,
@@ -148,7 +151,7 @@ static int init_etcd(struct coordinate *c, const struct cluster_conf *conf, stru
     if (!code)
         code = node_id(c, env, dir, e);
     if (!code)
-        code = path_in(dir, "cluster.json", path, e);
+        code = path_in(dir, VIEW_FILE, path, e);
     if (code)
         return code;
     buf_init(&password, SECRET_MAX);
@@ -166,7 +169,8 @@ static int init_etcd(struct coordinate *c, const struct cluster_conf *conf, stru
                                                   .prefix = conf->etcd_prefix,
                                                   .fs = env->fs,
                                                   .file = path,
-                                                  .pool = pool });
+                                                  .pool = pool,
+                                                  .keeps = keeps });
     return 0;
 }
 
@@ -200,6 +204,7 @@ static void on_render(void *cookie)
     metric_set(c->version, m ? (int64_t)m->version : 0);
     metric_set(c->live, live);
     metric_set(c->leaderless, leaderless);
+    metric_set(c->stranger, view_stranger(c->view)[0] != '\0');
 }
 
 static void init_metrics(struct coordinate *c, struct metrics *m)
@@ -210,6 +215,10 @@ static void init_metrics(struct coordinate *c, struct metrics *m)
     c->live = gauge(m, "embertree_cluster_nodes_live", "Nodes that live, as far as known here");
     c->leaderless = gauge(m, "embertree_cluster_leaderless_shards",
                           "Shards that nobody leads, as far as known here");
+    c->stranger =
+        gauge(m, "embertree_cluster_stranger",
+              "1: what the coordination service holds is another cluster, or less of this "
+              "one than is known here; nothing of it is followed");
     metrics_on_render(m, on_render, c);
 }
 
@@ -217,7 +226,7 @@ static void init_metrics(struct coordinate *c, struct metrics *m)
 
 int coordinate_init(struct coordinate *c, const struct cluster_conf *conf, struct env *env,
                     struct loop *loop, struct pool *pool, struct metrics *metrics,
-                    const char *data_dir, struct err *e)
+                    const char *data_dir, bool keeps, struct err *e)
 {
     int code = 0;
 
@@ -227,7 +236,7 @@ int coordinate_init(struct coordinate *c, const struct cluster_conf *conf, struc
         if (!code)
             code = init_static(c, conf, env, e);
     } else if (strcmp(conf->coordination, "etcd") == 0) {
-        code = init_etcd(c, conf, env, loop, pool, data_dir, e);
+        code = init_etcd(c, conf, env, loop, pool, data_dir, keeps, e);
     } else {
         c->view = options_view(conf);
     }
@@ -235,6 +244,16 @@ int coordinate_init(struct coordinate *c, const struct cluster_conf *conf, struc
         init_metrics(c, metrics);
     if (!code && c->coord)
         c->health = etcd_health_new(loop, c->coord, c->view, metrics);
+    return code;
+}
+
+int coordinate_forget(const char *data_dir, struct err *e)
+{
+    char path[PATH_MAX];
+    int code = path_in(data_dir, VIEW_FILE, path, e);
+
+    if (!code && unlink(path) && errno != ENOENT)
+        code = err_errno(e, errno, "cannot remove %s", path);
     return code;
 }
 

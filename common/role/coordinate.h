@@ -15,12 +15,16 @@ struct coordinate {
     char node[NODE_NAME_MAX + 1];
     uint64_t node_id;           /* of the data folder, for ever; 0: none, static */
     struct etcd_health *health; /* owned; NULL: none, static */
-    struct metric_cell *age, *version, *live, *leaderless;
+    struct metric_cell *age, *version, *live, *leaderless, *stranger;
 };
-/* The data folder is there and ours. ERR_CONFIG, ERR_IO. On failure nothing is left to be freed. */
+/* The data folder is there and ours; `keeps`: it holds shards. ERR_CONFIG, ERR_IO. On failure
+ * nothing is left to be freed. */
 NODISCARD int coordinate_init(struct coordinate *c, const struct cluster_conf *conf,
                               struct env *env, struct loop *loop, struct pool *pool,
-                              struct metrics *metrics, const char *data_dir, struct err *e);
+                              struct metrics *metrics, const char *data_dir, bool keeps,
+                              struct err *e);
 void coordinate_deinit(struct coordinate *c); /* all zero is fine */
+/* The folder becomes another cluster's: what it knew of the one before is gone. */
+NODISCARD int coordinate_forget(const char *data_dir, struct err *e);
 
 #endif

@@ -133,6 +133,14 @@ static void on_tls_files(void *cookie, const struct err *e)
         log_info("TLS files read again", KV_CSTR("cert", c->tls_cert));
 }
 
+static bool keeps_shards(void)
+{
+    for (size_t i = 0; roles[i]; i++)
+        if (roles[i]->keeps_shards)
+            return true;
+    return false;
+}
+
 static int start_http(struct process *p, const struct common_conf *c, struct err *e)
 {
     uint64_t in_flight =
@@ -197,8 +205,8 @@ static int start_shared(struct process *p, struct err *e)
     pool_slices(p->pool, threads, SLICE_US);
     p->metrics = metrics_new();
     p->rpc = rpc_net_new(env, p->metrics);
-    code =
-        coordinate_init(&p->coordinate, cluster, env, p->loop, p->pool, p->metrics, data->dir, e);
+    code = coordinate_init(&p->coordinate, cluster, env, p->loop, p->pool, p->metrics, data->dir,
+                           keeps_shards(), e);
     if (code)
         return code;
     p->ctx = (struct role_ctx){

@@ -113,7 +113,8 @@ NODISCARD int role_rpc_listen_check(const struct role_ctx *ctx, const char *name
 bool addr_is_loopback(struct str addr);
 
 struct role {
-    const char *name; /* "ingester" */
+    const char *name;  /* "ingester" */
+    bool keeps_shards; /* its data folder holds what the cluster's records speak of */
     const struct conf_table *const *conf;
     size_t conf_len;
     NODISCARD int (*start)(const struct role_ctx *ctx, void **ret_self, struct err *e);

@@ -20,6 +20,7 @@
 #include "common/base/size.h"
 #include "common/base/vec.h"
 #include "common/cluster/adopt.h"
+#include "common/cluster/keyspace.h"
 #include "common/repl/repl_adopt.h"
 #include "common/role/coordinate.h"
 #include "common/role/lock.h"
@@ -137,15 +138,21 @@ static void on_adopted(void *cookie, const struct err *e)
 static int ask(struct job *j, struct err *e)
 {
     struct timer *limit = loop_timer_new(j->loop, on_end, j);
+    struct env *env = env_real();
+    char cluster_id[CLUSTER_ID_LEN + 1];
+    uint8_t chance[CLUSTER_ID_BYTES];
     struct adopt_opts o = {
         .coord = j->at.coord,
         .prefix = j->cluster->etcd_prefix,
         .self = j->at.node,
         .id = j->at.node_id,
+        .cluster_id = cluster_id,
         .plan = { (uint32_t)j->cluster->shards, (uint32_t)j->cluster->replicas, j->nodes.ptr,
                   j->nodes.len },
     };
 
+    env->random(env, chance, sizeof(chance));
+    cluster_id_make(chance, cluster_id);
     loop_timer_start(limit, LIMIT_MS, 0);
     cluster_adopt(&o, on_adopted, j);
     loop_run(j->loop);
@@ -184,13 +191,16 @@ static int adopt_folder(struct job *j, struct err *e)
     int code;
 
     j->loop = loop_new(clock_real());
-    code = coordinate_init(&j->at, j->cluster, env_real(), j->loop, NULL, metrics, j->dir, e);
+    code =
+        coordinate_init(&j->at, j->cluster, env_real(), j->loop, NULL, metrics, j->dir, false, e);
     if (!code)
         code = find_self(j, e);
     if (!code)
         code = check_folder(j, e);
     if (!code)
         code = ask(j, e);
+    if (!code) /* of a cluster that this folder was in before: it would not believe this one */
+        code = coordinate_forget(j->dir, e);
     for (uint64_t i = j->index; !code && i < j->cluster->shards; i += j->nodes.len)
         code = begin_log(j, i, e);
     if (!code)

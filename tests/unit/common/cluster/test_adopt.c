@@ -17,7 +17,8 @@
 #include "common/cluster/coord_sim.h"
 #include "common/cluster/keyspace.h"
 
-#define PREFIX "/e"
+#define PREFIX  "/e"
+#define CLUSTER "00112233445566778899aabbccddeeff"
 
 enum { SHARDS = 100, GUARD_MS = 60000 };
 
@@ -64,7 +65,7 @@ static void on_done(void *cookie, const struct err *e)
 
 static void ask(struct one *o, const char *self, uint64_t id, uint32_t shards, size_t n)
 {
-    struct adopt_opts ao = { o->coord, PREFIX, self, id, { shards, 3, names, n } };
+    struct adopt_opts ao = { o->coord, PREFIX, self, id, CLUSTER, { shards, 3, names, n } };
 
     o->ended = false;
     cluster_adopt(&ao, on_done, o);
@@ -165,11 +166,10 @@ static void test_rivals(void **state)
 
         begin(seed, 0);
         for (int i = 0; i < 2; i++) {
-            struct adopt_opts ao = { ones[i].coord,
-                                     PREFIX,
-                                     names[same_name ? 0 : i],
-                                     10 + (uint64_t)i,
-                                     { 4, 3, &names[same_name ? 0 : i], 1 } };
+            struct adopt_opts ao = {
+                ones[i].coord,    PREFIX,  names[same_name ? 0 : i],
+                10 + (uint64_t)i, CLUSTER, { 4, 3, &names[same_name ? 0 : i], 1 }
+            };
 
             cluster_adopt(&ao, on_done, &ones[i]);
         }

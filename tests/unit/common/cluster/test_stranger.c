@@ -280,8 +280,14 @@ static void test_who_keeps_nothing(void **state)
     put(&b, "ring/shard/0000", RECORD("1", "a", DONE));
     pass(&b, 7000);
     assert_strange(&b, "another cluster");
+    put(&b, "ring/live/a", LIVE); /* of the backup's time: soon gone */
+    pass(&b, 60000);
+    put(&b, "ring/live/a", NULL);
+    pass(&b, 20000);
     put(&b, "ring/live/a", LIVE);
-    pass(&b, 3000);
+    pass(&b, 70000);
+    assert_strange(&b, "another cluster");
+    pass(&b, 14000);
     assert_true(view_trusts(b.view));
     assert_string_equal(view_cluster_id(b.view), ID_B);
     assert_int_equal(term_of(&b, 0), 1);
