@@ -16,6 +16,7 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/base/wr.h"
+#include "common/store/doc.h"
 #include "common/store/group.h"
 #include "common/store/ledger_impl.h"
 #include "common/store/purge.h"
@@ -377,6 +378,16 @@ static int take_ledger(struct deleting *x, struct err *e)
     return rc;
 }
 
+/* Everything of a tenant: what it keeps beside profiles, too; in this batch, so that who repeats
+ * the request does not take what was written down since. */
+static void take_docs(struct deleting *x)
+{
+    const struct tomb_request *r = x->r;
+
+    if ((!r->selector || !r->selector->len) && !r->from_ms && !r->to_ms)
+        docs_drop(r->tenant, x->b);
+}
+
 /* ---- the tomb ---- */
 
 static int keep_text(struct tomb *t, struct str s, struct str *ret, struct err *e)
@@ -522,10 +533,11 @@ static int write_all(struct deleting *x, struct err *e)
 
     t->raw_rows = x->n.rows;
     t->created_ms = x->n.engine_ms;
+    put_masks(x);
+    take_docs(x);
     drop_old(x);
     vec_for (i, &x->raw)
         raw_counts_sub(&s->raw, x->raw.ptr[i].bucket, x->raw.ptr[i].rows);
-    put_masks(x);
     tomb_row_put(t, &x->row);
     key_tomb(&k, KEY_TOMB, t->tenant, t->entry);
     kv_batch_put(x->b, KV_META, key_str(&k), buf_str(&x->row));
