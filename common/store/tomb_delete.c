@@ -26,6 +26,7 @@
 
 #define ROW_MAX      (64 * MIB)
 #define CHUNK_SERIES 4096
+#define REST_BYTES   (128 * KIB) /* the tomb itself, the log, old tombs that go */
 
 struct gone_wid { /* a write id some of whose unsealed rows go */
     uint32_t bucket, t, had;
@@ -525,6 +526,22 @@ static void forget_caches(struct deleting *x)
         dict_cache_drop(s->dicts, x->p->tenant, x->p->scopes.ptr[i].scope);
 }
 
+/* A batch that is refused for its size would end all writing. */
+static int too_large(const struct deleting *x, struct err *e)
+{
+    size_t max = kv_batch_max(x->s->kv) / MIB;
+
+    if (x->n.rows)
+        return err_set(e, ERR_BUSY,
+                       "the %" PRIu64
+                       " unsealed rows that match are more than fit %zu MiB: sealing "
+                       "is behind; try again when it has caught up",
+                       x->n.rows, max);
+    return err_set(e, ERR_LIMIT,
+                   "the series that match are more than fit %zu MiB: split the delete by labels",
+                   max);
+}
+
 static int write_all(struct deleting *x, struct err *e)
 {
     struct store *s = x->s;
@@ -535,6 +552,8 @@ static int write_all(struct deleting *x, struct err *e)
     t->created_ms = x->n.engine_ms;
     put_masks(x);
     take_docs(x);
+    if (kv_batch_bytes(x->b) + REST_BYTES > kv_batch_max(s->kv))
+        return too_large(x, e);
     drop_old(x);
     vec_for (i, &x->raw)
         raw_counts_sub(&s->raw, x->raw.ptr[i].bucket, x->raw.ptr[i].rows);
