@@ -396,6 +396,8 @@ def test_wrong_calls():
                        (("top", "--token-file=/no/such/file"), "cannot be read"),
                        (("top", "--tenant=a\nb"), "line break"),
                        (("top", "-q", "a="), "column"), (("completion", "tcsh"), "bash, zsh"),
+                       (("cluster", "drain", "a", "b"), "wants the name of a node"),
+                       (("cluster", "recover", "nonsense"), "http://host:port"),
                        (("top", "--from=now", "--until=now-1h"), "not before")):
         refused(None, *args, says=says)
     r = ctl(None)
