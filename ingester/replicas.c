@@ -163,6 +163,7 @@ static int open_node(struct replica_of *r, struct err *e)
         .differs = on_differs,
         .digest_every_ms = ctx->cluster->digest_every_ms,
         .copy_dir = copy_dir(r, copies) ? copies : NULL,
+        .copy_faults = copy_faults(r),
         .room = copy_room_left,
         .copied = copy_is_here,
     };

@@ -13,8 +13,15 @@
 
 bool copy_dir(const struct replica_of *r, char dir[PATH_MAX])
 {
-    return !r->rs->in->ctx->kv && snprintf(dir, PATH_MAX, "%s/copy-%" PRIu32,
-                                           r->rs->in->ctx->data_dir, r->shard) < PATH_MAX;
+    const struct role_ctx *ctx = r->rs->in->ctx;
+
+    return (!ctx->kv || ctx->kv->copies) &&
+           snprintf(dir, PATH_MAX, "%s/copy-%" PRIu32, ctx->data_dir, r->shard) < PATH_MAX;
+}
+
+const struct copy_faults *copy_faults(const struct replica_of *r)
+{
+    return r->rs->in->ctx->kv ? r->rs->in->ctx->kv->copies : NULL;
 }
 
 uint64_t copy_room_left(void *cookie)
@@ -44,7 +51,7 @@ int copy_put_in_place(const struct replica_of *r, const char *db, struct err *e)
 
     if (!copy_dir(r, dir))
         return 0;
-    return copy_install(db, dir, NULL, &installed, e);
+    return copy_install(db, dir, copy_faults(r), &installed, e);
 }
 
 void copy_remove_folder(const struct replica_of *r)

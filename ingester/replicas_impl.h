@@ -94,6 +94,7 @@ void replicas_look_behind(struct replicas *rs);
 /* ---- replicas_copy.c: databases as files, on their way ---- */
 /* Where; false: as rows. */
 bool copy_dir(const struct replica_of *r, char dir[PATH_MAX]);
+const struct copy_faults *copy_faults(const struct replica_of *r); /* NULL but in simulation */
 uint64_t copy_room_left(void *replica);
 void copy_is_here(void *replica);
 /* Before the database in db is opened; where it is. */

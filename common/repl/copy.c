@@ -13,7 +13,7 @@ void repl_copy_open(struct repl_node *n)
 {
     struct repl_copy *c;
 
-    if (!n->o.copy_dir || n->o.simulated)
+    if (!n->o.copy_dir)
         return;
     c = XNEW(struct repl_copy);
     c->n = n;

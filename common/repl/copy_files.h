@@ -14,15 +14,20 @@
 #define COMMON_REPL_COPY_FILES_H
 
 #include "common/repl/copy_msg.h"
+#include "common/store/kv.h"
 
 #define COPY_JOURNAL    "COPYING"
 #define COPY_COMPLETE   "COMPLETE"
 #define COPY_PATH_BYTES 4096
 
-/* Tests make system calls fail. */
+/* Tests make system calls fail, and simulation has databases of its own. */
 struct copy_faults {
     int (*fails)(void *cookie, const char *what, const char *path); /* an errno; 0: goes on */
     void *cookie;
+    /* Optional: a piece came in, and may have been damaged on its way. */
+    void (*came)(void *cookie, struct buf *bytes);
+    /* The database of a folder, to be read. NULL: RocksDB. */
+    int (*open)(void *cookie, const char *dir, struct kv **ret, struct err *e);
 };
 /* err with the errno if the call `what` is to fail. */
 NODISCARD int copy_fault(const struct copy_faults *f, const char *what, const char *path,

@@ -425,11 +425,12 @@ uint64_t copy_in_total(const struct copy_in *in)
 /* ---- taking over ---- */
 
 /* Of which entry a folder's database is; 0: none that can be opened. */
-static int note_of(const char *dir, uint64_t *ret_index, uint64_t *ret_term, struct err *e)
+static int note_of(const struct copy_faults *f, const char *dir, uint64_t *ret_index,
+                   uint64_t *ret_term, struct err *e)
 {
     struct kv_opts o = { .dir = dir, .block_cache_bytes = 8 * MIB, .read_only = true };
     struct kv *kv;
-    int rc = kv_rocks_open(&o, &kv, e);
+    int rc = f && f->open ? f->open(f->cookie, dir, &kv, e) : kv_rocks_open(&o, &kv, e);
 
     *ret_index = *ret_term = 0;
     if (rc)
@@ -447,7 +448,7 @@ int copy_in_complete(struct copy_in *in, bool anyway, struct err *e)
 
     CHECK(in->files_left == 0);
     if (!rc)
-        rc = note_of(in->dir, &index, &term, e);
+        rc = note_of(in->faults, in->dir, &index, &term, e);
     if (!rc && (index != in->list.index || term != in->list.index_term))
         rc = err_set(e, ERR_CORRUPT,
                      "the copy from %s should be as of entry %" PRIu64 ", and is of %" PRIu64,
@@ -485,7 +486,8 @@ static int move(const struct copy_faults *f, const char *from, const char *to, c
 }
 
 /* Is what COMPLETE speaks of newer than what is here? */
-static int is_wanted(const char *db, const char *complete, bool *ret, struct err *e)
+static int is_wanted(const struct copy_faults *f, const char *db, const char *complete, bool *ret,
+                     struct err *e)
 {
     uint64_t index, term, here, here_term;
     struct buf text;
@@ -500,7 +502,7 @@ static int is_wanted(const char *db, const char *complete, bool *ret, struct err
     buf_deinit(&text);
     if (rc || !*ret || anyway || !exists(db))
         return rc;
-    if (note_of(db, &here, &here_term, e) == 0)
+    if (note_of(f, db, &here, &here_term, e) == 0)
         *ret = here == APPLY_HALF || here < index;
     return 0;
 }
@@ -535,7 +537,7 @@ int copy_install(const char *db, const char *base, const struct copy_faults *fau
     if (!rc)
         rc = copy_path(complete, in, COPY_COMPLETE, e);
     if (!rc && exists(complete)) {
-        rc = is_wanted(db, complete, &wanted, e);
+        rc = is_wanted(faults, db, complete, &wanted, e);
         if (!rc && !wanted)
             rc = copy_remove(faults, in, e);
     }

@@ -148,8 +148,11 @@ static void later(struct piece *x)
 static void write_run(void *cookie)
 {
     struct piece *x = cookie;
+    const struct copy_faults *f = x->p->c->n->o.copy_faults;
 
     err_clear(&x->err);
+    if (f && f->came)
+        f->came(f->cookie, &x->bytes);
     if (copy_in_write(x->p->in, x->file, x->offset, buf_str(&x->bytes), x->sum, &x->err) == 0)
         err_clear(&x->err);
 }

@@ -186,6 +186,7 @@ struct repl_hub *repl_hub_new(const struct repl_hub_opts *o)
     list_init(&h->nodes);
     list_init(&h->calls);
     list_init(&h->served);
+    list_init(&h->jobs_waiting);
     h->m_sent = counter(h, "embertree_repl_messages_total", "Messages to other replicas");
     h->m_sent_bytes = counter(h, "embertree_repl_message_bytes_total", "Bytes of these messages");
     h->m_bad = counter(h, "embertree_repl_bad_messages_total",

@@ -7,6 +7,7 @@
 #define JOBS_MAX 4096
 
 struct job {
+    struct list link; /* simulated: waiting */
     struct repl_node *n;
     void (*run)(void *cookie);
     void (*done)(void *cookie);
@@ -38,24 +39,61 @@ static void jobs_thread(void *cookie)
         }
 }
 
+/* ---- simulated: one after the other; a crash may come within ---- */
+
+static void simulated_again(struct repl_hub *h);
+
+static void simulated_run(void *cookie)
+{
+    struct repl_hub *h = cookie;
+    struct job *j = container_of(h->jobs_waiting.next, struct job, link);
+
+    list_del(&j->link);
+    h->job_runs = false;
+    j->run(j->cookie);
+    loop_post(h->o.loop, on_end, j);
+    simulated_again(h);
+}
+
+static void simulated_again(struct repl_hub *h)
+{
+    const struct repl_node *n;
+
+    if (h->job_runs || list_empty(&h->jobs_waiting))
+        return;
+    h->job_runs = true;
+    n = container_of(h->jobs_waiting.next, struct job, link)->n;
+    if (!h->jobs_timer)
+        h->jobs_timer = loop_timer_new(h->o.loop, simulated_run, h);
+    loop_timer_start(h->jobs_timer, 1 + (n->o.fs && n->o.fs->lag_ms ? n->o.fs->lag_ms(n->o.fs) : 0),
+                     0);
+}
+
+/* ---- both ---- */
+
 void repl_job(struct repl_node *n, void (*run)(void *cookie), void (*done)(void *cookie),
               void *cookie)
 {
     struct repl_hub *h = n->o.hub;
     struct job *j = XNEW(struct job);
 
-    CHECK(!n->o.simulated);
+    *j = (struct job){ .n = n, .run = run, .done = done, .cookie = cookie };
+    n->jobs++;
+    if (n->o.simulated) {
+        list_add_tail(&h->jobs_waiting, &j->link);
+        simulated_again(h);
+        return;
+    }
     if (!h->jobs_in) {
         h->jobs_in = chan_new(JOBS_MAX, NULL, NULL);
         thread_start(&h->jobs_thread, "repl-files", jobs_thread, h);
     }
-    *j = (struct job){ n, run, done, cookie };
-    n->jobs++;
     CHECK(chan_send(h->jobs_in, j)); /* what asks for jobs is bounded far below */
 }
 
 void repl_job_free(struct repl_hub *h)
 {
+    loop_timer_free(h->jobs_timer);
     if (!h->jobs_in)
         return;
     chan_close(h->jobs_in);

@@ -3,7 +3,7 @@
  * repl_job.h: work on files, for all replicas of a process on one thread, so that copies of
  * databases slow down neither the loop nor the logs, and take one processor at most.
  *
- * Thread: the loop's. Not for simulated nodes.
+ * Thread: the loop's. In simulation the work runs there, too, after the time a disk takes.
  */
 #ifndef COMMON_REPL_REPL_JOB_H
 #define COMMON_REPL_REPL_JOB_H

@@ -155,6 +155,9 @@ struct repl_hub {
     uint64_t snap_next_ms; /* the next part of a snapshot may be sent then */
     struct chan *jobs_in;  /* repl_job.c; NULL: none was needed yet */
     struct thread jobs_thread;
+    struct list jobs_waiting; /* simulated */
+    struct timer *jobs_timer;
+    bool job_runs;
     size_t outs, serving, pulls; /* copy.c: copies for others, questions about them, coming in */
     struct metric_cell *m_copy_sent, *m_copy_taken, *m_copies;
     struct metric_cell *m_sent, *m_sent_bytes, *m_bad, *m_digests, *m_differences;

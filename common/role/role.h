@@ -52,10 +52,11 @@ struct tenancy_conf {
     bool multi; /* off: the tenant is "anonymous" and X-Scope-OrgID is ignored */
 };
 
-struct memory;  /* common/role/memory.h */
-struct view;    /* common/cluster/view.h */
-struct coord;   /* common/cluster/coord.h */
-struct rlog_fs; /* common/repl/rlog_fs.h */
+struct memory;      /* common/role/memory.h */
+struct view;        /* common/cluster/view.h */
+struct coord;       /* common/cluster/coord.h */
+struct rlog_fs;     /* common/repl/rlog_fs.h */
+struct copy_faults; /* common/repl/copy_files.h */
 
 /* Where an ingester gets the database of a shard from: simulation hands in memory with faults. */
 struct kv_source {
@@ -63,6 +64,8 @@ struct kv_source {
                 struct err *e);
     /* The folder of a database, or of its log, goes. NULL: nothing does. */
     void (*remove)(const struct kv_source *src, const char *dir);
+    /* Its databases have files below data_dir that can be copied; NULL: they have none. */
+    const struct copy_faults *copies;
 };
 
 /* Handles of the cold tier's object store: simulation hands in one with faults. */

@@ -39,6 +39,13 @@
     X(kv_errors, true)       \
     X(databases_lost, true)  \
     X(snapshot_parts, true)  \
+    X(copies, true)          \
+    X(copies_cut, true)      \
+    X(copies_damaged, true)  \
+    X(copies_full, true)     \
+    X(copies_alone, true)    \
+    X(copy_errors, true)     \
+    X(copy_sources, true)    \
     X(disks_full, true)      \
     X(disks_slow, true)      \
     X(disks_replaced, true)  \
@@ -97,6 +104,7 @@ enum sim_mutant {
     SIM_SKIPPED,        /* one replica leaves out an entry, now and then */
     SIM_HALF_SNAPSHOT,  /* a snapshot comes without one column family */
     SIM_BUCKET_FORGETS, /* an object of the cold tier is gone some time after it was written */
+    SIM_HALF_COPY,      /* a copy by files comes without one */
     SIM_UNCONFIRMED,    /* a place changes at once, and nobody is asked */
     SIM_WORLD_MUTANTS,
     SIM_REPLICA = 100, /* + the number of the bit */
@@ -122,6 +130,7 @@ const char *sim_stats_missing(const struct sim_stats *s);
 /* 0 for SIM_NONE's name and unknown ones. */
 int sim_mutant_by_name(const char *name);
 const char *sim_mutant_name(int mutant);
+bool sim_mutant_of_places(int mutant);
 /* A whole cluster does not show it: tests/sim/README.md says why. */
 bool sim_mutant_unseen(int mutant);
 

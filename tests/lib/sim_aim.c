@@ -13,6 +13,7 @@
  *   a disk is replaced   of the one member that has what the leader has, which is cut off then
  *   a late frame, a record that is missed: sim_order.c
  *   a place changes      while those who had it are cut off: sim_place.c
+ *   a copy comes in      sim_copy.c, which needs nobody to get it ready
  *
  * Two of three worlds have a liking for one of them.
  *
@@ -94,8 +95,7 @@ void deed_start(struct world *w, const struct deed *d)
         node_start(n);
 }
 
-/* a: without power; b: it is back so much later. */
-static void deed_crash(struct world *w, const struct deed *d)
+void deed_crash(struct world *w, const struct deed *d)
 {
     struct node *n = w->nodes[d->at];
 

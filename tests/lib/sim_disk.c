@@ -10,6 +10,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "common/base/hash.h"
 #include "common/store/kv_mem.h"
@@ -174,6 +175,13 @@ static int sim_flush(struct kv *kv, struct err *e)
     return k->disk->mutant == SIM_SYNC_LIES ? 0 : kv_flush(k->inner, e);
 }
 
+static int sim_checkpoint(struct kv *kv, const char *dir, struct err *e)
+{
+    const struct sim_kv *k = of(kv);
+
+    return sim_files_write(k->inner, dir, prng_below(&k->disk->p, 16) == 0, e);
+}
+
 static void sim_close(struct kv *k)
 {
     (void)k;
@@ -190,13 +198,26 @@ static const struct kv_ops sim_kv_ops = {
     .close = sim_close,
 };
 
+/* The same with files. */
+static const struct kv_ops sim_kv_files = {
+    .write = sim_write,
+    .get = sim_get,
+    .snap_new = sim_snap_new,
+    .snap_free = sim_snap_free,
+    .iter_new = sim_iter_new,
+    .stats = sim_stats,
+    .flush = sim_flush,
+    .checkpoint = sim_checkpoint,
+    .close = sim_close,
+};
+
 static struct sim_disk *disk_of(const struct kv_source *src)
 {
     return container_of((uintptr_t)src, struct sim_disk, source);
 }
 
 /* "memory/shard-1", "memory/log-1" */
-static uint32_t number_of(const char *dir)
+uint32_t sim_disk_number(const char *dir)
 {
     const char *dash = strrchr(dir, '-');
     unsigned long n = strtoul(dash + 1, NULL, 10);
@@ -209,20 +230,32 @@ static int open_kv(const struct kv_source *src, const struct kv_opts *o, struct 
                    struct err *e)
 {
     struct sim_disk *d = disk_of(src);
-    struct sim_kv *k = &d->kvs[number_of(o->dir)];
+    uint32_t shard = sim_disk_number(o->dir);
+    struct sim_kv *k = &d->kvs[shard];
 
     if (d->dead)
         return err_set(e, ERR_IO, "injected: the disk is gone");
     if (d->full && k->failed)
         return err_set(e, ERR_NO_SPACE, "injected: no space");
     k->failed = 0;
+    if (sim_copies_take(d, shard, e))
+        return e->code;
     if (!k->inner) {
         kv_close(k->ghost); /* its folder is made again, so that it went is on the disk */
         k->ghost = NULL;
         k->inner = kv_mem_new(NULL);
     }
+    sim_copies_stand_in(d);
     *ret = &k->kv;
     return 0;
+}
+
+/* Of logs, whose names outlive the folder of this life. */
+static const char *below(const struct sim_disk *d, const char *path)
+{
+    size_t len = strlen(d->dir);
+
+    return len && strncmp(path, d->dir, len) == 0 ? path + len + 1 : path;
 }
 
 struct unlink {
@@ -244,14 +277,15 @@ static void unlink_one(void *cookie, const char *name)
 static void remove_dir(const struct kv_source *src, const char *dir)
 {
     struct sim_disk *d = disk_of(src);
-    struct unlink u = { d, dir };
+    struct unlink u = { d, below(d, dir) };
     const struct rlog_fs *fs = rlog_fake_fs(d->log);
-    struct sim_kv *k = &d->kvs[number_of(dir)];
+    struct sim_kv *k = &d->kvs[sim_disk_number(dir)];
     struct err e;
 
     if (d->dead)
         return;
     if (strstr(dir, "/log-")) {
+        dir = u.dir;
         CHECK(fs->list(fs, dir, unlink_one, &u, &e) == 0 && fs->sync_dir(fs, dir, &e) == 0);
         return;
     }
@@ -260,6 +294,8 @@ static void remove_dir(const struct kv_source *src, const char *dir)
     kv_close(k->ghost);
     k->ghost = k->inner;
     k->inner = NULL;
+    if (d->dir[0])
+        sim_files_remove(dir);
     d->stats->removed++;
 }
 
@@ -284,7 +320,7 @@ static int log_list(const struct rlog_fs *fs, const char *dir,
 {
     const struct rlog_fs *in = rlog_fake_fs(log_of(fs)->log);
 
-    return in->list(in, dir, each, cookie, e);
+    return in->list(in, below(log_of(fs), dir), each, cookie, e);
 }
 
 static int log_open(const struct rlog_fs *fs, const char *path, bool create, struct rlog_file **ret,
@@ -294,7 +330,7 @@ static int log_open(const struct rlog_fs *fs, const char *path, bool create, str
 
     if (create && refused(log_of(fs), true, e))
         return e->code;
-    return in->open(in, path, create, ret, ret_size, e);
+    return in->open(in, below(log_of(fs), path), create, ret, ret_size, e);
 }
 
 static void log_close(const struct rlog_fs *fs, struct rlog_file *f)
@@ -350,7 +386,7 @@ static int log_sync_dir(const struct rlog_fs *fs, const char *dir, struct err *e
 
     if (refused(log_of(fs), false, e))
         return e->code;
-    return in->sync_dir(in, dir, e);
+    return in->sync_dir(in, below(log_of(fs), dir), e);
 }
 
 static int log_unlink(const struct rlog_fs *fs, const char *path, struct err *e)
@@ -359,7 +395,7 @@ static int log_unlink(const struct rlog_fs *fs, const char *path, struct err *e)
 
     if (refused(log_of(fs), false, e))
         return e->code;
-    return in->unlink(in, path, e);
+    return in->unlink(in, below(log_of(fs), path), e);
 }
 
 /* Most of the time a disk is fast; a slow one is so each time. */
@@ -386,7 +422,8 @@ static int space(const struct fs *fs, const char *path, uint64_t *ret_free, uint
     return 0;
 }
 
-void sim_disk_init(struct sim_disk *d, uint64_t seed, int mutant, struct sim_stats *stats)
+void sim_disk_init(struct sim_disk *d, uint64_t seed, int mutant, bool files,
+                   struct sim_stats *stats)
 {
     *d = (struct sim_disk){ .mutant = mutant, .stats = stats, .files = *fs_real() };
     prng_init(&d->p, seed);
@@ -396,9 +433,11 @@ void sim_disk_init(struct sim_disk *d, uint64_t seed, int mutant, struct sim_sta
                               log_truncate, log_sync_dir, log_unlink, d,         lag };
     d->log = rlog_fake_new(seed);
     for (size_t i = 0; i < SIM_SHARDS_MAX; i++) {
-        d->kvs[i].kv.ops = &sim_kv_ops;
+        d->kvs[i].kv.ops = files ? &sim_kv_files : &sim_kv_ops;
         d->kvs[i].disk = d;
     }
+    if (files)
+        sim_copies_init(d, seed);
 }
 
 void sim_disk_deinit(struct sim_disk *d)
@@ -409,6 +448,9 @@ void sim_disk_deinit(struct sim_disk *d)
         kv_close(d->kvs[i].ghost);
     }
     rlog_fake_free(d->log);
+    vec_free(&d->synced);
+    if (d->dir[0])
+        sim_files_remove(d->dir);
 }
 
 static void revive(struct sim_disk *d, bool power)
@@ -434,6 +476,7 @@ static void revive(struct sim_disk *d, bool power)
     }
     d->dead = d->full = d->forget = false;
     d->slow_ms = 0;
+    sim_copies_crashed(d, power);
 }
 
 void sim_disk_kill(struct sim_disk *d)
@@ -460,7 +503,7 @@ static struct kv *fork_kv(struct sim_disk *to, struct kv *k, bool power)
 void sim_disk_fork(const struct sim_disk *d, struct sim_disk *to, uint64_t seed, bool power)
 {
     CHECK(d->dead);
-    sim_disk_init(to, seed, d->mutant, d->stats);
+    sim_disk_init(to, seed, d->mutant, d->dir[0], d->stats);
     to->odd = d->odd;
     rlog_fake_free(to->log);
     to->log = rlog_fake_fork(d->log, seed);
@@ -473,6 +516,12 @@ void sim_disk_fork(const struct sim_disk *d, struct sim_disk *to, uint64_t seed,
         if (!d->forget)
             to->kvs[i].inner = fork_kv(to, back ? k->ghost : k->inner, power);
     }
+    if (!to->dir[0])
+        return;
+    sim_files_copy(d->dir, to->dir);
+    vec_for (i, &d->synced)
+        vec_push(&to->synced, d->synced.ptr[i]);
+    sim_copies_crashed(to, power);
 }
 
 void sim_disk_wipe(struct sim_disk *d)
@@ -484,6 +533,11 @@ void sim_disk_wipe(struct sim_disk *d)
     }
     rlog_fake_free(d->log);
     d->log = rlog_fake_new(prng_u64(&d->p));
+    d->synced.len = 0;
+    if (d->dir[0]) {
+        sim_files_remove(d->dir);
+        sim_files_make(d->dir);
+    }
 }
 
 void sim_disk_fail_log(struct sim_disk *d)

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sim_disk.h: the disk of a simulated ingester: databases that outlive the role, and the files of
- * replication logs. It can fail, be full, lose power, or be taken away.
+ * replication logs. It can fail, be full, lose power, or be taken away. Databases have files where
+ * that is asked for: sim_files.h.
  */
 #ifndef TESTS_LIB_SIM_DISK_H
 #define TESTS_LIB_SIM_DISK_H
 
+#include "common/base/vec.h"
+#include "common/repl/copy_files.h"
 #include "common/repl/rlog_fs.h"
 #include "common/role/role.h"
 #include "common/store/kv_impl.h"
 #include "tests/lib/rlog_fake.h"
 #include "tests/lib/sim.h"
+#include "tests/lib/sim_files.h"
 
 #define SIM_SHARDS_MAX 4
 
@@ -42,8 +46,17 @@ struct sim_disk {
     uint64_t unsynced; /* writes to the log since its last fsync */
     uint32_t slow_ms;  /* a group's fsync takes up to so long; 0: a few ms */
     bool forget;       /* databases, not logs, go with the next crash */
+    /* Files, for copies. */
+    char dir[SIM_FILES_DIR + 40]; /* "": databases have none */
+    struct copy_faults copies;
+    uint64_t fail_copy_in;                        /* as fail_writes_in */
+    VEC(uint64_t) synced;                         /* paths, by their hashes */
+    void (*begins)(void *cookie, uint32_t shard); /* a copy does, to come in; NULL: nobody asks */
+    void *begins_cookie;
 };
-void sim_disk_init(struct sim_disk *d, uint64_t seed, int mutant, struct sim_stats *stats);
+/* No other disk in this process has this seed. `files`: databases can be copied as files. */
+void sim_disk_init(struct sim_disk *d, uint64_t seed, int mutant, bool files,
+                   struct sim_stats *stats);
 void sim_disk_deinit(struct sim_disk *d);
 /* After the role has ended: what is there when it starts again. */
 void sim_disk_kill(struct sim_disk *d);      /* the process died */
@@ -56,6 +69,14 @@ void sim_disk_wipe(struct sim_disk *d);
 /* One error soon: of the log's files, or of a database. */
 void sim_disk_fail_log(struct sim_disk *d);
 void sim_disk_fail_kv(struct sim_disk *d);
+uint32_t sim_disk_number(const char *dir); /* the shard of "memory/shard-1", "memory/log-1" */
+
+/* ---- sim_copies.c, for sim_disk.c ---- */
+void sim_copies_init(struct sim_disk *d, uint64_t seed);
+void sim_copies_stand_in(const struct sim_disk *d); /* databases came or went */
+/* What was put in place is the database from now on. */
+NODISCARD int sim_copies_take(struct sim_disk *d, uint32_t shard, struct err *e);
+void sim_copies_crashed(struct sim_disk *d, bool power);
 /* Of all rows; 0: there is no such database. */
 uint64_t sim_disk_hash(const struct sim_disk *d, uint32_t shard);
 

@@ -150,6 +150,7 @@ struct world {
     bool away;     /* the coordination service */
     bool forgot;   /* somebody lost his databases: once */
     bool skewed;   /* somebody's clock is or was wrong */
+    bool files;    /* databases have some, and come as such */
     bool settling, traced;
     uint32_t deletes;
     uint32_t deleting[SERVICES]; /* deletes on their way, by service */
@@ -213,6 +214,8 @@ void aim_acked(struct world *w, uint32_t service); /* a push was acked just now 
 void deed_in(struct world *w, uint64_t ms, void (*fn)(struct world *w, const struct deed *d),
              size_t at, uint64_t a, uint64_t b);
 void deed_start(struct world *w, const struct deed *d);
+/* a: without power; b: it is back so much later. */
+void deed_crash(struct world *w, const struct deed *d);
 struct node *ingester_named(struct world *w, const char *name); /* that runs; or NULL */
 const struct repl_record *record_of(struct world *w, uint32_t shard);
 void busy(struct world *w, uint64_t for_ms); /* pushes and reads */
@@ -228,6 +231,9 @@ void order_open(struct world *w);
 void order_close(struct world *w);
 void late_frame(struct world *w);
 void missed_record(struct world *w);
+
+/* ---- sim_copy.c ---- */
+void copy_begins(void *node, uint32_t shard);
 
 /* ---- sim_place.c ---- */
 void moved_place(struct world *w);

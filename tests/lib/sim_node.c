@@ -152,15 +152,17 @@ static void fill_ctx(struct node *n)
         .cluster = conf_get(n->conf, &cluster_options),
         .tenancy = conf_get(n->conf, &tenancy_options),
         .data = conf_get(n->conf, &data_options),
-        .data_dir = "memory",
+        .data_dir = n->disk.dir[0] ? n->disk.dir : "memory",
         .memory_limit = 512 * MIB,
         .simulated = true,
-        .log_bytes = 128 * KIB,
+        .log_bytes = w->files ? 24 * KIB : 128 * KIB,
     };
     if (n->has_disk) {
         n->ctx.log_fs = &n->disk.fs;
         n->ctx.kv = &n->disk.source;
         n->ctx.objects = &n->objects.source;
+        n->disk.begins = copy_begins;
+        n->disk.begins_cookie = n;
     }
     if (w->o.mutant >= SIM_REPLICA)
         n->ctx.mutants = 1u << (w->o.mutant - SIM_REPLICA);
@@ -243,7 +245,7 @@ void nodes_init(struct world *w)
         rpc_bed_addr(&w->rpc, addr);
         n = w->nodes[i] = node_new(w, i, 0, addr);
         if (n->has_disk) {
-            sim_disk_init(&n->disk, disk_seed(n), w->o.mutant, count(w));
+            sim_disk_init(&n->disk, disk_seed(n), w->o.mutant, w->files, count(w));
             n->disk.odd = i == 1;
         }
     }
@@ -304,7 +306,7 @@ static struct node *reborn(struct node *n, bool moves)
         memcpy(n->addr, other, sizeof(n->addr));
     }
     if (n->wipe) {
-        sim_disk_init(&next->disk, disk_seed(next), w->o.mutant, count(w));
+        sim_disk_init(&next->disk, disk_seed(next), w->o.mutant, w->files, count(w));
         next->disk.odd = n->disk.odd;
     } else if (n->has_disk) {
         sim_disk_fork(&n->disk, &next->disk, disk_seed(next), n->power);

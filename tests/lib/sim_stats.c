@@ -60,6 +60,7 @@ static const char *const names[] = {
     [SIM_SKIPPED] = "skipped",
     [SIM_HALF_SNAPSHOT] = "half-snapshot",
     [SIM_BUCKET_FORGETS] = "bucket-forgets",
+    [SIM_HALF_COPY] = "half-copy",
     [SIM_UNCONFIRMED] = "unconfirmed",
 };
 static const char *const replica_names[] = {
@@ -94,6 +95,12 @@ int sim_mutant_by_name(const char *name)
         if (sim_mutant_name(i) && strcmp(sim_mutant_name(i), name) == 0)
             return i;
     return 0;
+}
+
+bool sim_mutant_of_places(int mutant)
+{
+    return mutant == SIM_UNCONFIRMED || mutant == sim_mutant_by_name("takes-all") ||
+           mutant == sim_mutant_by_name("answers-all");
 }
 
 bool sim_mutant_unseen(int mutant)

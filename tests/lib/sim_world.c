@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "common/base/map.h"
 #include "common/base/mem.h"
@@ -73,7 +74,10 @@ static void world_open(struct world *w)
     vo.loop = w->rpc.loop;
     vo.coord = w->coord;
     w->view = view_new_coord(&vo);
+    w->files = prng_chance(&w->p, 0.6);
     w->aims.mood = (uint32_t)prng_below(&w->p, 3 * SIM_AIMS / 2);
+    if (sim_mutant_of_places(w->o.mutant)) /* it takes one of these worlds to see it */
+        w->aims.mood = SIM_AIM_PLACE;
     trace(w, "mood %" PRIu32, w->aims.mood);
     nodes_init(w);
     aims_open(w);
@@ -108,12 +112,16 @@ static void end_nodes(struct world *w)
 /* What hangs keeps what it needs. */
 static void world_close(struct world *w)
 {
+    char files[SIM_FILES_DIR];
+
     if (w->ret->broken)
         return;
     end_nodes(w);
     if (w->ret->broken)
         return;
     nodes_deinit(w);
+    sim_files_root((int)getpid(), files);
+    (void)rmdir(files);
     aims_close(w);
     view_free(w->view);
     coord_free(w->coord);
@@ -161,7 +169,7 @@ static bool equal(struct world *w)
 {
     struct buf where;
 
-    for (size_t i = 0; i < 600; i++) {
+    for (size_t i = 0; i < 2400; i++) { /* an answer that is lost costs a copy a minute */
         if (oracle_equal(w)) {
             count(w)->rows_equal++;
             return true;
@@ -183,7 +191,7 @@ static void settle(struct world *w)
     faults_end(w);
     if (!nothing_flies(w))
         return;
-    for (size_t i = 0; i < 900 && !ring_quiet(w); i++)
+    for (size_t i = 0; i < 2700 && !ring_quiet(w); i++)
         run_ms(w, 100);
     if (!ring_quiet(w)) {
         struct buf where;

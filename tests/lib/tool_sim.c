@@ -17,6 +17,7 @@
 
 #include "common/obs/log.h"
 #include "tests/lib/sim.h"
+#include "tests/lib/sim_files.h"
 
 static int world(uint64_t seed, int mutant)
 {
@@ -36,6 +37,7 @@ static int world(uint64_t seed, int mutant)
 /* As a process; ends as it ended. */
 static int world_apart(uint64_t seed, int mutant)
 {
+    char files[SIM_FILES_DIR];
     int status;
     pid_t pid = fork();
 
@@ -45,6 +47,8 @@ static int world_apart(uint64_t seed, int mutant)
         _exit(world(seed, mutant));
     }
     CHECK(waitpid(pid, &status, 0) == pid);
+    sim_files_root(pid, files);
+    sim_files_remove(files);
     if (WIFSIGNALED(status)) {
         (void)signal(WTERMSIG(status), SIG_DFL);
         (void)raise(WTERMSIG(status));

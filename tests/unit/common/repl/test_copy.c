@@ -140,7 +140,7 @@ static void node_up(struct member *m)
 
     if (copy_install(m->db, m->base, NULL, &installed, &e))
         fail_msg("%s", e.text);
-    faults[m->number] = (struct copy_faults){ on_call, m };
+    faults[m->number] = (struct copy_faults){ .fails = on_call, .cookie = m };
     struct repl_node_opts o = { .hub = m->hub,
                                 .shard = SHARD,
                                 .self = m->name,
