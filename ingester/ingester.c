@@ -22,6 +22,7 @@
 #include "common/obs/log.h"
 #include "common/role/memory.h"
 #include "common/role/relay.h"
+#include "ingester/as_made.h"
 #include "ingester/busy.h"
 #include "ingester/division.h"
 #include "ingester/folder.h"
@@ -38,6 +39,7 @@
 #include "ingester/rpc_read.h"
 #include "ingester/rpc_write.h"
 #include "ingester/scrubber.h"
+#include "ingester/sole.h"
 #include "ingester/state.h"
 #include "ingester/tier.h"
 #include "ingester/unpack.h"
@@ -229,6 +231,16 @@ static const struct shard_state *state_of(const struct ingester *in, size_t plac
     return s ? shard_state(s) : &none;
 }
 
+static int copies_ready(const struct ingester *in, struct err *e)
+{
+    if (in->replicas)
+        return replicas_ready(in->replicas, e);
+    if (in->moves)
+        return err_set(e, ERR_UNAVAILABLE,
+                       "it is not known yet whether another process is this node: etcd is asked");
+    return 0;
+}
+
 static void on_status(void *cookie, struct rpc_call *call, struct str payload)
 {
     struct ingester *in = cookie;
@@ -239,8 +251,7 @@ static void on_status(void *cookie, struct rpc_call *call, struct str payload)
 
     (void)payload; /* StatusRequest has no fields */
     CHECK(in->magic == INGESTER_MAGIC);
-    reply.ready = rpc_write_accepting(in, &e) == 0 &&
-                  (!in->replicas || replicas_ready(in->replicas, &e) == 0);
+    reply.ready = rpc_write_accepting(in, &e) == 0 && copies_ready(in, &e) == 0;
     reply.read_only = !reply.ready && !in->draining;
     reply.reason = pack_str(str_c(e.text));
     reply.shards = u32_from(shards_serving(in->shards));
@@ -267,6 +278,8 @@ static void ingester_free(void *self)
     CHECK(in->magic == INGESTER_MAGIC);
     division_stop(in->division);
     memory_forget(in->ctx->memory, &in->write_bytes);
+    as_made_free(in->as_made);
+    sole_free(in->sole);
     replicas_free(in->replicas);
     rpc_node_free(in->node);
     relay_free(in->relay);
@@ -304,6 +317,26 @@ static void start_replicas(struct ingester *in)
     };
 
     in->replicas = replicas_new(&o);
+}
+
+static void on_may_begin(void *cookie)
+{
+    struct ingester *in = cookie;
+
+    if (!in->drained)
+        start_replicas(in);
+}
+
+/* Nobody else may be this node. In a simulated world nobody is. */
+static int start_sole(struct ingester *in, struct err *e)
+{
+    struct sole_opts o = {
+        .in = in, .addr = rpc_node_addr(in->node), .begin = on_may_begin, .cookie = in
+    };
+
+    if (!in->moves || !in->ctx->coord || in->ctx->kv)
+        return 0;
+    return sole_new(&o, &in->sole, e);
 }
 
 static void start_relay(struct ingester *in)
@@ -349,6 +382,8 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
         code = open_stores(in, stores, &n, e);
     if (!code)
         code = start_node(in, e);
+    if (!code)
+        code = start_sole(in, e);
     if (code) {
         for (size_t i = 0; i < n; i++)
             store_close(stores[i]);
@@ -373,8 +408,10 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     rpc_doc_serve(in);
     rpc_serve(in->node, RPC_STATUS, on_status, in);
     start_relay(in);
-    if (in->moves)
+    if (in->moves && !in->sole)
         start_replicas(in);
+    if (ctx->coord)
+        in->as_made = as_made_new(ctx->view, ctx->cluster);
     log_info("shards open", KV_U64("shards", n), KV_CSTR("listen", in->conf->listen));
     *ret_self = in;
     return 0;
@@ -388,8 +425,7 @@ static bool ingester_ready(void *self, const char **ret_why)
     struct err e;
 
     CHECK(in->magic == INGESTER_MAGIC);
-    if (rpc_write_accepting(in, &e) == 0 &&
-        (!in->replicas || replicas_ready(in->replicas, &e) == 0)) {
+    if (rpc_write_accepting(in, &e) == 0 && copies_ready(in, &e) == 0) {
         metric_set(in->metrics.read_only, 0);
         return true;
     }
@@ -502,6 +538,8 @@ static void ingester_drain(void *self, void (*done)(void *cookie), void *cookie)
     tier_stop(in->tier);
     in->drained = done;
     in->drained_cookie = cookie;
+    sole_free(in->sole);
+    in->sole = NULL;
     if (in->replicas)
         replicas_hand_over(in->replicas, drain_begin, in);
     else

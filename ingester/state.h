@@ -23,6 +23,8 @@ struct tier;      /* tier.c */
 struct placed;    /* placed.c */
 struct busy;      /* busy.c */
 struct division;  /* division.c */
+struct sole;      /* sole.c */
+struct as_made;   /* as_made.c */
 
 struct ingester {
     uint32_t magic;
@@ -41,7 +43,9 @@ struct ingester {
     struct tier *tier; /* NULL: no cold tier */
     struct shards *shards;
     struct division *division; /* of memory */
-    struct replicas *replicas; /* NULL: shards do not move, each is served here for ever */
+    struct replicas *replicas; /* NULL: shards do not move, each is served here for ever; not yet */
+    struct sole *sole;         /* says when they may begin; NULL: at once */
+    struct as_made *as_made;   /* NULL: no coordination service */
     size_t shards_own;         /* loop: they begin with equal parts of memory */
     bool moves;                /* shards move between nodes: replicas.c has them */
     size_t index;              /* in cluster.ingesters */

@@ -10,6 +10,7 @@
  *   <prefix>/controller          under a lease: who controls; its creation is the fence
  *   <prefix>/compactor/          who builds coarse levels of which shard: compactor/claims.h
  *   <prefix>/begun/0007/<node>   the node has opened a log of shard 7 once, and may have answered
+ *   <prefix>/once/<node>         which folder and process speaks for the node: ingester/sole.c
  *
  * What every process watches stands below ring/ and seldom changes; what changes every few seconds
  * stands apart, for the controller alone.

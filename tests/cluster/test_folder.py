@@ -1,6 +1,6 @@
 """A data folder under settings it was not written with: an ingester refuses it with what to do, changes nothing,
 and starts again with the right ones. Otherwise services would be looked for where they are not, or one node's
-copies be taken for another's.
+copies be taken for another's. And a folder that was copied, or put back from a backup: one of them is the node.
 """
 import os
 import pathlib
@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import cluster
@@ -41,7 +42,12 @@ def push_all(c):
 
 def check_all(c):
     for i in range(SERVICES):
-        r = c.render(cluster.CPU_TYPE + '{service_name="svc%d"}' % i)
+        until = time.monotonic() + 10
+        while True:  # who asks may just then notice that an ingester was started again
+            r = c.render(cluster.CPU_TYPE + '{service_name="svc%d"}' % i)
+            if r.status != 503 or time.monotonic() > until:
+                break
+            time.sleep(0.1)
         assert r.status == 200 and r.json()["flamebearer"]["numTicks"] == 3 * TICK, (i, r)
 
 
@@ -139,5 +145,120 @@ def test_another_name():
         check_all(c)
 
 
+def test_numbers_of_a_cluster_stay():
+    """They are read when it is made; who changes them later is told that nothing came of it."""
+    if not replicated.available():
+        print("SKIPPED: no etcd-server")
+        return
+    with replicated.Cluster() as c:
+        c.wait_whole()
+        push_all(c)
+        node = c.nodes["node1"].process
+        assert "does nothing" not in node.log.read_text()
+        assert node.stop() == 0
+        right = node.options
+        node.options = (*right, "--cluster.shards=8", "--cluster.replicas=2")
+        node.start()
+        c.wait_whole()
+        said = node.log.read_text()
+        assert 'msg="cluster.shards does nothing' in said and "set=8 has=4" in said, said
+        assert 'msg="cluster.replicas does nothing' in said and "set=2 has=3" in said, said
+        check_all(c)
+
+
+def ended(process, *words, limit_s=30):
+    """Of itself, with 1, saying all of these words."""
+    try:
+        code = process.child.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        raise AssertionError(f"it runs on:\n{process.tail()}") from None
+    assert code == 1 and all(w in process.tail() for w in words), (code, words, process.tail())
+
+
+def copy_of(c, process, name):
+    """Another machine with a copy of its data folder: the same node, at another address."""
+    shutil.copytree(process.folder / "data", c.folder / name / "data")
+    options = [o for o in process.options if not o.startswith("--ingester.listen=")]
+    return cluster.Process("embertree-ingester", f"--ingester.listen=tcp://127.0.0.1:{cluster.free_port()}",
+                           *options, folder=c.folder / name)
+
+
+def test_copy_beside_the_original():
+    """Two of one name would lead one shard in one term, or say twice what one of them has."""
+    if not replicated.available():
+        print("SKIPPED: no etcd-server")
+        return
+    with replicated.Cluster() as c:
+        c.wait_whole()
+        push_all(c)
+        node = c.nodes["node1"].process
+        assert node.stop() == 0
+        stopped = copy_of(c, node, "stopped")
+        node.start()
+        c.wait_whole()
+        try:
+            stopped.start(wait=False)  # it knows of fewer starts
+            ended(stopped, "is a copy, or an old one", "/once/node1")
+            node.kill()                # a copy as of a machine that lives on: it knows of as many
+            running = copy_of(c, node, "running")
+            node.start()
+            until = time.monotonic() + 30
+            while (node.folder / "data" / "starts").read_bytes() == (running.folder / "data" / "starts").read_bytes():
+                assert time.monotonic() < until
+                time.sleep(0.05)
+            shutil.copy(node.folder / "data" / "starts", running.folder / "data" / "starts")
+            c.wait_whole()
+            running.start(wait=False)
+            ended(running, "lives by a copy of this data folder", "tcp://127.0.0.1")
+            # The original knew nothing of all that.
+            assert node.child.poll() is None and node.get("/readyz").status == 200, node.tail()
+            check_all(c)
+            # An old one put back, as from a backup.
+            node.kill()
+            shutil.rmtree(node.folder / "data")
+            shutil.copytree(c.folder / "stopped" / "data", node.folder / "data")
+            node.start(wait=False)
+            ended(node, "an old one that was put back")
+            # Emptied it learns anew.
+            shutil.rmtree(node.folder / "data")
+            node.start(wait=False)
+            node.wait_ready(60)
+            c.wait_whole()
+            check_all(c)
+        finally:
+            for p in (stopped, *([running] if "running" in locals() else [])):
+                p.cleanup()
+
+
+def test_both_at_once():
+    """Original and copy start together: one of them goes on."""
+    if not replicated.available():
+        print("SKIPPED: no etcd-server")
+        return
+    with replicated.Cluster() as c:
+        c.wait_whole()
+        push_all(c)
+        node = c.nodes["node1"].process
+        assert node.stop() == 0
+        copy = copy_of(c, node, "copy")
+        pair = [node, copy]
+        try:
+            for p in pair:
+                p.start(wait=False)
+            until = time.monotonic() + 30
+            while all(p.child.poll() is None for p in pair):
+                assert time.monotonic() < until, "both go on"
+                time.sleep(0.1)
+            time.sleep(3)
+            (left,) = [p for p in pair if p.child.poll() is None]
+            left.wait_ready(60)
+            (gone,) = [p for p in pair if p is not left]
+            ended(gone, "copy")
+            check_all(c)
+        finally:
+            copy.cleanup()
+
+
 if __name__ == "__main__":
-    cluster.main([test_number_of_shards, test_list_grows, test_static_map, test_another_name])
+    cluster.main([test_number_of_shards, test_list_grows, test_static_map, test_another_name,
+                  test_numbers_of_a_cluster_stay, test_copy_beside_the_original, test_both_at_once])
