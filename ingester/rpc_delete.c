@@ -18,7 +18,6 @@
 
 #include "common/base/mem.h"
 #include "common/obs/log.h"
-#include "common/store/doc.h"
 #include "common/store/tomb.h"
 #include "ingester/read_msg.h"
 #include "ingester/replicas.h"
@@ -186,12 +185,7 @@ static void on_shard(struct shard_task *t, struct store *s)
 {
     struct part *p = container_of(t, struct part, task);
 
-    const struct tomb_request *r = &p->d->request;
-    const bool all = r->selector->len == 0 && r->from_ms == 0 && r->to_ms == 0;
-
-    /* Everything of a tenant: what it keeps beside profiles, too. */
-    if (store_delete(s, r, &p->result, &p->err) == 0 &&
-        (!all || store_docs_drop(s, r->tenant, &p->err) == 0))
+    if (store_delete(s, &p->d->request, &p->result, &p->err) == 0)
         err_clear(&p->err); /* what was tried on the way may have left its mark */
 }
 

@@ -41,6 +41,7 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
+#include "common/base/size.h"
 #include "common/obs/log.h"
 #include "common/store/tomb.h"
 #include "common/sys/chan.h"
@@ -73,6 +74,7 @@ struct shard {
     struct thread thread, committer;
     char committed_message, stop_message, reopen_message;
     _Atomic uint64_t commit_ns;  /* how long a commit takes, lately */
+    size_t batch_max;            /* of a group, whatever group_bytes_max says */
     struct shard_reopen *reopen; /* set before reopen_message is sent, NULL when it is done */
     bool reopen_wanted;
 
@@ -222,6 +224,13 @@ static void stage(struct shard *s, struct shard_write *w, uint64_t now_ns)
         loop_post(s->o.loop, on_write_done, w);
         return;
     }
+    if (store_write_bytes(&w->write) > s->batch_max) {
+        (void)err_set(&w->err, ERR_LIMIT,
+                      "a push that would be written as over %zu MiB at once: send it in parts",
+                      s->batch_max / MIB);
+        loop_post(s->o.loop, on_write_done, w);
+        return;
+    }
     if (!s->open)
         s->open = group_new(s, now_ns / 1000000);
     code = store_stage(s->o.store, s->open->batch, &w->write, &w->result, &w->err);
@@ -247,15 +256,26 @@ static bool holds_writes(struct shard *s)
     return store_wants_quiet(s->o.store);
 }
 
+/* A group that is refused for its size would end all writing. */
+static bool group_takes(const struct shard *s, const struct shard_write *w)
+{
+    size_t bytes = s->open ? s->open->bytes : 0;
+
+    return !bytes ||
+           (bytes < s->o.group_bytes_max && bytes + store_write_bytes(&w->write) <= s->batch_max);
+}
+
 static void stage_waiting(struct shard *s)
 {
     uint64_t now_ns = clock_mono_ns(s->o.clock);
 
     if (holds_writes(s))
         return;
-    while (!list_empty(&s->waiting) && (!s->open || s->open->bytes < s->o.group_bytes_max)) {
+    while (!list_empty(&s->waiting)) {
         struct shard_write *w = container_of(s->waiting.next, struct shard_write, link);
 
+        if (!group_takes(s, w))
+            break;
         list_del(&w->link);
         stage(s, w, now_ns);
     }
@@ -268,9 +288,10 @@ static uint64_t group_wait(const struct shard *s, uint64_t now_ms)
     bool alone = s->company < 2 && s->open->writes_len < 2;
     bool wanted = !list_empty(&s->quiet) || s->reopen_wanted || store_wants_quiet(s->o.store);
 
-    return alone || wanted || s->stopping || s->open->bytes >= s->o.group_bytes_max || due <= now_ms
-               ? 0
-               : due - now_ms;
+    /* What waits beside an open group did not fit. */
+    bool full = s->open->bytes >= s->o.group_bytes_max || !list_empty(&s->waiting);
+
+    return alone || wanted || s->stopping || full || due <= now_ms ? 0 : due - now_ms;
 }
 
 /* Nothing that could be staged meanwhile, and a disk that is sooner back than it is worth waking
@@ -523,6 +544,7 @@ struct shard *shard_new(const struct shard_opts *o)
 
     s->magic = SHARD_MAGIC;
     s->o = *o;
+    s->batch_max = store_batch_max(o->store);
     s->commit_ns = 4 * COMMIT_HERE_NS; /* a disk has to show that it is fast */
     shard_metrics_init(&s->m, o->metrics, o->number);
     chores_init(&s->chores, o->store, o->number, o->metrics);

@@ -598,6 +598,7 @@ int kv_cold_open(const struct kv_cold_opts *o, struct kv **ret, struct err *e)
     }
     k = XNEW(struct kv_cold);
     k->kv.ops = &ops;
+    k->kv.batch_max = kv_batch_max(o->inner);
     k->o = *o;
     k->now = m;
     mutex_init(&k->lock);

@@ -227,6 +227,7 @@ struct kv *kv_repl_new(struct repl_node *n)
     struct kv_repl *k = XNEW(struct kv_repl);
 
     k->kv.ops = &ops;
+    k->kv.batch_max = REPL_BYTES_MAX;
     k->n = n;
     k->db = n->o.db;
     k->epoch = repl_node_state(n).epoch;

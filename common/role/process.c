@@ -133,10 +133,10 @@ static void on_tls_files(void *cookie, const struct err *e)
         log_info("TLS files read again", KV_CSTR("cert", c->tls_cert));
 }
 
-static bool keeps_shards(void)
+static bool keeps_shards(const struct process *p)
 {
-    for (size_t i = 0; roles[i]; i++)
-        if (roles[i]->keeps_shards)
+    for (size_t i = 0; i < p->parts_len; i++)
+        if (p->parts[i].role->keeps_shards)
             return true;
     return false;
 }
@@ -206,7 +206,7 @@ static int start_shared(struct process *p, struct err *e)
     p->metrics = metrics_new();
     p->rpc = rpc_net_new(env, p->metrics);
     code = coordinate_init(&p->coordinate, cluster, env, p->loop, p->pool, p->metrics, data->dir,
-                           keeps_shards(), e);
+                           keeps_shards(p), e);
     if (code)
         return code;
     p->ctx = (struct role_ctx){

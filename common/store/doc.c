@@ -366,15 +366,15 @@ int store_doc_delete(struct store *s, const struct doc_name *n, struct err *e)
     return rc;
 }
 
-int store_docs_drop(struct store *s, struct str tenant, struct err *e)
+void docs_drop(struct str tenant, struct kv_batch *b)
 {
     static const enum key_table tables[] = { KEY_DOC, KEY_DOC_CHUNK };
     const struct doc_name n = { .tenant = tenant, .kind = DOC_PROFILE };
     struct doc_key from, to;
+    struct err e;
 
-    if (check_name(&n, false, e))
-        return e->code;
-    struct kv_batch *b = kv_batch_new();
+    if (check_name(&n, false, &e))
+        return; /* then it has none */
     for (size_t i = 0; i < ARRAY_LEN(tables); i++) {
         key_kind(&from, tables[i], &n);
         from.len--; /* all kinds */
@@ -382,7 +382,4 @@ int store_docs_drop(struct store *s, struct str tenant, struct err *e)
         to.b[to.len - 1] = 1;
         kv_batch_del_range(b, KV_META, key_of(&from), key_of(&to));
     }
-    int rc = store_write_batch(s, b, true, e);
-    kv_batch_free(b);
-    return rc;
 }

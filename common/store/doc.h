@@ -64,8 +64,8 @@ NODISCARD int store_doc_put(struct store *s, const struct doc_name *n, struct st
                             struct doc *ret, struct err *e);
 /* ERR_NOT_FOUND. Shard thread. */
 NODISCARD int store_doc_delete(struct store *s, const struct doc_name *n, struct err *e);
-/* All of a tenant; none is fine. Shard thread. */
-NODISCARD int store_docs_drop(struct store *s, struct str tenant, struct err *e);
+/* Those of a tenant into the batch of its delete; none is fine. */
+void docs_drop(struct str tenant, struct kv_batch *b);
 
 /* Any thread. Texts go to the arena. ERR_NOT_FOUND, ERR_LIMIT where the arena is full. */
 NODISCARD int store_doc_get(struct store_view *v, const struct doc_name *n, struct arena *a,

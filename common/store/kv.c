@@ -83,6 +83,11 @@ size_t kv_batch_bytes(const struct kv_batch *b)
     return b->ops.len;
 }
 
+size_t kv_batch_max(const struct kv *k)
+{
+    return k->batch_max ? k->batch_max : KV_BATCH_BYTES_MAX;
+}
+
 void kv_batch_append(struct kv_batch *to, const struct kv_batch *from)
 {
     CHECK(to != from);
@@ -123,9 +128,9 @@ void kv_close(struct kv *k)
 
 int kv_write(struct kv *k, const struct kv_batch *b, bool sync, struct err *e)
 {
-    if (!buf_ok(&b->ops))
+    if (!buf_ok(&b->ops) || kv_batch_bytes(b) > kv_batch_max(k))
         return err_set(e, ERR_LIMIT, "a batch would pass %zu bytes; write it in parts",
-                       (size_t)KV_BATCH_BYTES_MAX);
+                       kv_batch_max(k));
     return k->ops->write(k, b, sync, e);
 }
 

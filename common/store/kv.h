@@ -73,8 +73,11 @@ void kv_batch_del(struct kv_batch *b, enum kv_cf cf, struct str key);
 void kv_batch_del_range(struct kv_batch *b, enum kv_cf cf, struct str from, struct str to);
 size_t kv_batch_count(const struct kv_batch *b);
 size_t kv_batch_bytes(const struct kv_batch *b);
-/* Appends all of `from` to `to`: group commit. A batch over KV_BATCH_BYTES_MAX is refused by
- * kv_write (ERR_LIMIT), also when it was appended. */
+/* What a batch may have to be written there. Who cannot say beforehand how large one becomes looks
+ * before it is written: one that is refused ends all writing (see below). */
+size_t kv_batch_max(const struct kv *k);
+/* Appends all of `from` to `to`: group commit. A batch over kv_batch_max is refused by kv_write
+ * (ERR_LIMIT), also when it was appended. */
 void kv_batch_append(struct kv_batch *to, const struct kv_batch *from);
 
 /* Applies the batch atomically; with sync it is on disk when this returns, as is everything before

@@ -37,6 +37,7 @@ struct kv_ops {
 /* First member of each implementation's own struct. */
 struct kv {
     const struct kv_ops *ops;
+    size_t batch_max; /* bytes; 0: KV_BATCH_BYTES_MAX */
 };
 
 struct kv_iter_ops {

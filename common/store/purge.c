@@ -218,7 +218,9 @@ static void take_back(struct tombs *all, struct tomb *t, uint8_t phase, struct s
 
 static int step_tomb(struct store *s, struct tomb *t, size_t rows_max, struct err *e)
 {
-    struct purge_step x = { .s = s, .t = t, .rows_left = rows_max, .b = kv_batch_new() };
+    struct purge_step x = {
+        .s = s, .t = t, .rows_left = rows_max, .b = kv_batch_new(), .quiet = store_quiet(s)
+    };
     struct tombs *all = s->tombs;
     uint8_t phase = t->phase;
     struct buf cursor;
@@ -348,23 +350,50 @@ uint64_t store_purge_wait_ms(struct store *s)
 
 /* ---- compaction: any thread but the shard's ---- */
 
-/* The first range that waits; false: none. */
+/* May rows of the range still be deleted, under the same row that says so? */
+static bool being_purged(struct store_view *v, struct str span, struct buf *row)
+{
+    struct tomb *t = tomb_new();
+    struct err e;
+    struct key k;
+
+    key_tomb(&k, KEY_TOMB, get_u32be(span.ptr + 1), get_u64be(span.ptr + 5));
+    bool known = !kv_get(v->s->kv, v->snap, KV_META, key_str(&k), row, &e) &&
+                 !tomb_row_read(key_str(&k), buf_str(row), t, &e);
+    bool yes = known && t->state == TOMB_PURGING;
+    tomb_free(t);
+    return yes;
+}
+
+/* The first range that waits; false: none. One whose delete is not purged yet comes later: a row
+ * that went after it was compacted would stay in files, and nobody would know. */
 static bool next_span(struct store_view *v, struct key *ret, enum kv_cf *cf,
                       struct purge_span *span, struct err *e)
 {
-    struct key first = { .len = 1, .b = { KEY_TOMB_SPAN } }, end = first;
+    struct key from = { .len = 1, .b = { KEY_TOMB_SPAN } }, end = from;
+    bool found = false;
+    struct buf row;
 
     key_end(&end);
-    struct kv_iter *it = kv_iter_new(v->s->kv, v->snap, KV_META, key_str(&first), key_str(&end));
-    bool found =
-        kv_iter_valid(it) && key_tomb_span_read(kv_iter_key(it), cf, &span->lead, &span->bucket);
-    if (found) {
+    buf_init(&row, ROW_MAX);
+    struct kv_iter *it = kv_iter_new(v->s->kv, v->snap, KV_META, key_str(&from), key_str(&end));
+    while (!found && kv_iter_valid(it)) {
+        struct str key = kv_iter_key(it);
+        if (!key_tomb_span_read(key, cf, &span->lead, &span->bucket))
+            break;
         ret->len = KEY_TOMB_SPAN_LEN;
-        memcpy(ret->b, kv_iter_key(it).ptr, ret->len);
+        memcpy(ret->b, key.ptr, ret->len);
+        found = !being_purged(v, key, &row);
+        if (found)
+            break;
+        key_tomb(&from, KEY_TOMB_SPAN, get_u32be(key.ptr + 1), get_u64be(key.ptr + 5));
+        key_end(&from); /* behind all of this delete */
+        kv_iter_seek(it, key_str(&from));
     }
     err_clear(e);
     found = !kv_iter_status(it, e) && found;
     kv_iter_free(it);
+    buf_deinit(&row);
     return found;
 }
 

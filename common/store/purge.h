@@ -61,6 +61,7 @@ struct purge_step { /* what a step does */
     size_t rows_left; /* looked at or deleted */
     uint64_t rows, bytes;
     struct ledger_outs outs;
+    bool quiet;        /* nothing was staged and not committed when the step began to read */
     bool full;         /* the budget is used up: go on in the next step */
     bool wants_quiet;  /* this phase changes what is staged, too */
     uint32_t permille; /* of the phase that is done */

@@ -254,7 +254,7 @@ static int begin_anew(struct fix *f, struct err *why)
     parts_clear(x->s->parts);
     x->rows = x->bytes = 0;
     f->in_run = false;
-    x->wants_quiet = !store_quiet(x->s);
+    x->wants_quiet = !x->quiet;
     if (x->wants_quiet)
         return 0;
     x->full = true;

@@ -20,10 +20,11 @@
 #include "common/store/purge.h"
 #include "common/store/store_impl.h"
 
-/* False: not quiet, and the step now asks for it. */
+/* False: not quiet, and the step now asks for it. It counts what was so when the step began: what
+ * the committer ends in the middle of it is newer than what the step has read. */
 static bool be_quiet(struct purge_step *x)
 {
-    x->wants_quiet = !store_quiet(x->s);
+    x->wants_quiet = !x->quiet;
     return !x->wants_quiet;
 }
 

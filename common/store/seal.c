@@ -130,6 +130,17 @@ static int apply_parts(struct apply *a, const struct seal_rows *rows, struct err
 
 /* ---- the rest of the batch ---- */
 
+/* A batch that is refused for its size would end all writing. */
+static int check_size(const struct apply *a, const struct seal_rows *rows, struct err *e)
+{
+    size_t rest = rows->at.len * (KEY_RAW_LEN + 2) + 4 * KIB; /* what is still to come */
+
+    if (kv_batch_bytes(a->b) + rest <= kv_batch_max(a->s->kv))
+        return 0;
+    return err_set(e, ERR_LIMIT, "what becomes of %zu rows has more than %zu bytes", rows->at.len,
+                   kv_batch_max(a->s->kv));
+}
+
 static void delete_raw(struct apply *a, const struct seal_rows *rows)
 {
     struct key k;
@@ -241,6 +252,8 @@ static int apply_rows(struct apply *a, struct seal_rows *rows, struct err *e)
         rc = tl_rows_put(a->s->tl_rows, fresh * RAW_BUCKET_SLOTS, a->b, e);
     if (!rc)
         rc = seal_mark_wids(a, rows, e);
+    if (!rc)
+        rc = check_size(a, rows, e);
     if (rc)
         return rc;
     delete_raw(a, rows);

@@ -57,6 +57,12 @@ static int collect_row(struct store *s, struct kv_iter *it, struct seal_entry *n
     return rc;
 }
 
+/* What is made of rows is as a rule not much larger than they are. */
+static bool enough(const struct store *s)
+{
+    return arena_used(s->arena) >= kv_batch_max(s->kv) / 4;
+}
+
 /* Committed rows of due minutes into the arena; *ret_more: not all of them. */
 static int collect(struct store *s, uint32_t low, uint32_t end, size_t rows_max,
                    struct seal_entry *n, struct seal_rows *rows, bool *ret_more, struct err *e)
@@ -67,7 +73,7 @@ static int collect(struct store *s, uint32_t low, uint32_t end, size_t rows_max,
     key_raw_bucket(&from, low);
     key_raw_bucket(&to, end);
     struct kv_iter *it = kv_iter_new(s->kv, NULL, KV_RAW, key_str(&from), key_str(&to));
-    for (; !rc && kv_iter_valid(it) && rows->at.len < rows_max; kv_iter_next(it))
+    for (; !rc && kv_iter_valid(it) && rows->at.len < rows_max && !enough(s); kv_iter_next(it))
         rc = collect_row(s, it, n, rows, e);
     if (!rc)
         rc = kv_iter_status(it, e);
@@ -80,25 +86,39 @@ static int collect(struct store *s, uint32_t low, uint32_t end, size_t rows_max,
     return rc;
 }
 
-static int seal_due(struct store *s, int64_t engine_ms, bool fresh, size_t rows_max, bool *ret_more,
-                    struct err *e)
+/* One entry of the minutes [low, end); *ret_rows: how many it has, or would have had. */
+static int seal_one(struct store *s, int64_t engine_ms, uint32_t low, uint32_t end, size_t rows_max,
+                    size_t *ret_rows, bool *ret_more, struct err *e)
 {
     struct seal_entry n = { .n = atomic_load(&s->applied) + 1, .engine_ms = engine_ms };
     struct seal_rows rows = { 0 };
-    uint32_t low = fresh ? MAX(s->raw_low, s->sealed_high) : s->raw_low;
-    uint32_t end = due_end(s, engine_ms);
 
-    if (raw_counts_low(&s->raw) >= end || low >= end)
-        return 0;
     arena_reset(s->arena);
     int rc = collect(s, low, end, rows_max, &n, &rows, ret_more, e);
     if (!rc && rows.at.len)
         rc = seal_apply(s, &n, &rows, e);
     else if (!rc)
         s->last_empty_ms = engine_ms;
+    *ret_rows = rows.at.len;
+    vec_free(&rows.at);
+    return rc;
+}
+
+static int seal_due(struct store *s, int64_t engine_ms, bool fresh, size_t rows_max, bool *ret_more,
+                    struct err *e)
+{
+    uint32_t low = fresh ? MAX(s->raw_low, s->sealed_high) : s->raw_low;
+    uint32_t end = due_end(s, engine_ms);
+    int rc;
+
+    if (raw_counts_low(&s->raw) >= end || low >= end)
+        return 0;
+    do { /* few rows may change large nodes: where a batch cannot be that large, fewer of them */
+        rc = seal_one(s, engine_ms, low, end, rows_max, &rows_max, ret_more, e);
+        rows_max /= 2;
+    } while (rc == ERR_LIMIT && rows_max);
     if (!rc && !*ret_more && !fresh)
         s->last_seal_ms = engine_ms;
-    vec_free(&rows.at);
     return rc;
 }
 

@@ -468,6 +468,11 @@ struct store_batch *store_batch_new(struct store *s)
     return b;
 }
 
+size_t store_batch_max(const struct store *s)
+{
+    return kv_batch_max(s->kv);
+}
+
 size_t store_batch_bytes(const struct store_batch *b)
 {
     return kv_batch_bytes(b->kb);

@@ -128,6 +128,10 @@ struct store_batch *store_batch_new(struct store *s);
 size_t store_batch_bytes(const struct store_batch *b);
 /* What store_stage asks of a request before anything else: ERR_INPUT, ERR_LIMIT. Any thread. */
 NODISCARD int store_write_check(const struct store_write *w, struct err *e);
+/* About what a request adds to a batch, rather more; and what a batch of the store may have. One
+ * that has more is not written, and ends all writing. Any thread. */
+size_t store_write_bytes(const struct store_write *w);
+size_t store_batch_max(const struct store *s);
 /* Adds one request: all or nothing. On error nothing of it is in the batch. ERR_INPUT, ERR_LIMIT,
  * ERR_UNAVAILABLE (read-only), ERR_IO, ERR_CORRUPT; ERR_NOT_FOUND: not all that `told` refers to is
  * known here, the same write with its stacks would be taken. */

@@ -130,8 +130,8 @@ uint64_t store_purge_wait_ms(struct store *s);
 bool store_wants_quiet(const struct store *s); /* shard thread */
 bool store_quiet(const struct store *s);
 
-/* Compacts one range that was purged; *ret_more: there may be another. Any thread but the shard's,
- * one at a time; takes as long as it takes. */
+/* Compacts one range of a delete that is purged; *ret_more: there may be another. Any thread but
+ * the shard's, one at a time; takes as long as it takes. */
 NODISCARD int store_reclaim(struct store *s, bool *ret_more, struct err *e);
 
 struct tomb_info {

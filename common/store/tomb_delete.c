@@ -16,6 +16,7 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/base/wr.h"
+#include "common/store/doc.h"
 #include "common/store/group.h"
 #include "common/store/ledger_impl.h"
 #include "common/store/purge.h"
@@ -25,6 +26,7 @@
 
 #define ROW_MAX      (64 * MIB)
 #define CHUNK_SERIES 4096
+#define REST_BYTES   (128 * KIB) /* the tomb itself, the log, old tombs that go */
 
 struct gone_wid { /* a write id some of whose unsealed rows go */
     uint32_t bucket, t, had;
@@ -377,6 +379,16 @@ static int take_ledger(struct deleting *x, struct err *e)
     return rc;
 }
 
+/* Everything of a tenant: what it keeps beside profiles, too; in this batch, so that who repeats
+ * the request does not take what was written down since. */
+static void take_docs(struct deleting *x)
+{
+    const struct tomb_request *r = x->r;
+
+    if ((!r->selector || !r->selector->len) && !r->from_ms && !r->to_ms)
+        docs_drop(r->tenant, x->b);
+}
+
 /* ---- the tomb ---- */
 
 static int keep_text(struct tomb *t, struct str s, struct str *ret, struct err *e)
@@ -514,6 +526,22 @@ static void forget_caches(struct deleting *x)
         dict_cache_drop(s->dicts, x->p->tenant, x->p->scopes.ptr[i].scope);
 }
 
+/* A batch that is refused for its size would end all writing. */
+static int too_large(const struct deleting *x, struct err *e)
+{
+    size_t max = kv_batch_max(x->s->kv) / MIB;
+
+    if (x->n.rows)
+        return err_set(e, ERR_BUSY,
+                       "the %" PRIu64
+                       " unsealed rows that match are more than fit %zu MiB: sealing "
+                       "is behind; try again when it has caught up",
+                       x->n.rows, max);
+    return err_set(e, ERR_LIMIT,
+                   "the series that match are more than fit %zu MiB: split the delete by labels",
+                   max);
+}
+
 static int write_all(struct deleting *x, struct err *e)
 {
     struct store *s = x->s;
@@ -522,10 +550,13 @@ static int write_all(struct deleting *x, struct err *e)
 
     t->raw_rows = x->n.rows;
     t->created_ms = x->n.engine_ms;
+    put_masks(x);
+    take_docs(x);
+    if (kv_batch_bytes(x->b) + REST_BYTES > kv_batch_max(s->kv))
+        return too_large(x, e);
     drop_old(x);
     vec_for (i, &x->raw)
         raw_counts_sub(&s->raw, x->raw.ptr[i].bucket, x->raw.ptr[i].rows);
-    put_masks(x);
     tomb_row_put(t, &x->row);
     key_tomb(&k, KEY_TOMB, t->tenant, t->entry);
     kv_batch_put(x->b, KV_META, key_str(&k), buf_str(&x->row));

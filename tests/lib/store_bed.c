@@ -170,7 +170,11 @@ int store_bed_stage(struct store_bed *b, struct store_batch *to, const struct be
     struct store_write w = {
         str_c(p->tenant ? p->tenant : "t"), str_c(service), &view, &r, 1, NULL, 0, 0
     };
+    size_t before = store_batch_bytes(to);
     int rc = store_stage(b->s, to, &w, ret, e);
+    if (store_batch_bytes(to) - before > store_write_bytes(&w))
+        fail_msg("a request of %zu bytes became %zu", store_write_bytes(&w),
+                 store_batch_bytes(to) - before);
     stacks_deinit(&st);
     arena_free(a);
     return rc;

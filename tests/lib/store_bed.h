@@ -35,7 +35,7 @@ struct bed_push {
 };
 #define BED_TIMES_MAX 64
 #define BED_CPU       "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
-/* Into a batch; the code of store_stage. */
+/* Into a batch; the code of store_stage. Fails where it becomes larger than store_write_bytes. */
 int store_bed_stage(struct store_bed *b, struct store_batch *to, const struct bed_push *p,
                     struct store_result *ret, struct err *e);
 /* A batch of its own, committed: 1 stored, 0 a duplicate. Stops the test on an error. */

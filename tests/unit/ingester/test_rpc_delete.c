@@ -14,8 +14,10 @@
 
 #include "common/model/selector.h"
 #include "common/model/slot.h"
+#include "common/store/doc.h"
 #include "common/store/tomb.h"
 #include "proto/delete.pb-c.h"
+#include "proto/doc.pb-c.h"
 #include "tests/lib/ingester_bed.h"
 
 #define SHARDS 3
@@ -162,6 +164,50 @@ static void test_list(void **state)
     assert_int_equal(stacks(NULL), 0);
 }
 
+/* The answer to an operation on a document of the tenant. */
+static int document(uint32_t op, const char *id)
+{
+    Embertree__DocRequest m = EMBERTREE__DOC_REQUEST__INIT;
+    struct rpc_bed_call c;
+    char payload[256];
+
+    m.op = op;
+    m.tenant = bytes("t");
+    m.kind = DOC_SETTING;
+    m.id = bytes(id);
+    m.meta = bytes("m");
+    m.seen = DOC_ANY_REVISION;
+    m.docs_max = 10;
+    m.bytes_max = 1000;
+    size_t len = embertree__doc_request__pack(&m, (uint8_t *)(void *)payload);
+    assert_true(len <= sizeof(payload));
+    int code = ingester_bed_call(&bed, RPC_DOC, str_n(payload, len), &c);
+    rpc_bed_call_deinit(&c);
+    return code;
+}
+
+/* Who deletes all of a tenant and hears nothing asks again; what the tenant wrote down meanwhile
+ * came later and stays. */
+static void test_documents(void **state)
+{
+    int code;
+
+    (void)state;
+    push("one", 0);
+    assert_int_equal(document(2, "before"), 0);
+    assert_int_equal(document(0, "before"), 0);
+    embertree__delete_reply__free_unpacked(call(0, "a", "one", &code), NULL);
+    assert_int_equal(document(0, "before"), 0);
+    embertree__delete_reply__free_unpacked(call(0, "b", NULL, &code), NULL);
+    assert_int_equal(document(0, "before"), ERR_NOT_FOUND);
+    assert_int_equal(document(2, "behind"), 0);
+    embertree__delete_reply__free_unpacked(call(0, "b", NULL, &code), NULL);
+    assert_int_equal(code, 0);
+    assert_int_equal(document(0, "behind"), 0);
+    embertree__delete_reply__free_unpacked(call(0, "c", NULL, &code), NULL);
+    assert_int_equal(document(0, "behind"), ERR_NOT_FOUND);
+}
+
 static void test_bad_requests(void **state)
 {
     struct rpc_bed_call c;
@@ -180,6 +226,7 @@ static void test_bad_requests(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { T(test_delete), T(test_list), T(test_bad_requests) };
+    const struct CMUnitTest tests[] = { T(test_delete), T(test_list), T(test_documents),
+                                        T(test_bad_requests) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

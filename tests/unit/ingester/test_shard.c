@@ -15,13 +15,9 @@
 
 #include "common/base/mem.h"
 #include "common/base/prng.h"
-#include "common/store/acks.h"
-#include "common/store/build.h"
-#include "common/store/exm.h"
 #include "common/store/kv_reach.h"
-#include "common/store/retain.h"
-#include "common/store/tomb.h"
 #include "ingester/shard.h"
+#include "tests/lib/chores_idle.h"
 
 #define WRITES_MAX 10000
 
@@ -94,6 +90,20 @@ struct store_batch *store_batch_new(struct store *s)
 size_t store_batch_bytes(const struct store_batch *b)
 {
     return b->writes * 100;
+}
+
+static size_t batch_max = GIB;
+
+size_t store_batch_max(const struct store *s)
+{
+    (void)s;
+    return batch_max;
+}
+
+/* Here a request of n series. */
+size_t store_write_bytes(const struct store_write *w)
+{
+    return MAX(w->len, 1u) * 100;
 }
 
 int store_stage(struct store *s, struct store_batch *b, const struct store_write *w,
@@ -231,97 +241,6 @@ void store_clock(const struct store *s, struct store_clock *ret)
 {
     (void)s;
     *ret = (struct store_clock){ 0 };
-}
-
-/* The chores of the engine: nothing to do. */
-int store_build(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
-{
-    (void)s, (void)rows_max, (void)e;
-    *ret_more = false;
-    return 0;
-}
-
-uint64_t store_build_wait_ms(const struct store *s)
-{
-    (void)s;
-    return 60000;
-}
-
-int store_build_watch(struct store *s, bool *ret_more, struct err *e)
-{
-    (void)s, (void)e;
-    *ret_more = false;
-    return 0;
-}
-
-uint64_t store_build_watch_ms(struct store *s)
-{
-    (void)s;
-    return 60000;
-}
-
-int store_acks_drop(struct store *s, bool *ret_more, struct err *e)
-{
-    (void)s, (void)e;
-    *ret_more = false;
-    return 0;
-}
-
-uint64_t store_acks_drop_ms(struct store *s)
-{
-    (void)s;
-    return 60000;
-}
-
-int store_exemplars_retain(struct store *s, bool *ret_more, struct err *e)
-{
-    (void)s, (void)e;
-    *ret_more = false;
-    return 0;
-}
-
-uint64_t store_exemplars_retain_ms(struct store *s)
-{
-    (void)s;
-    return 60000;
-}
-
-int store_retain(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
-{
-    (void)s, (void)rows_max, (void)e;
-    *ret_more = false;
-    return 0;
-}
-
-uint64_t store_retain_wait_ms(const struct store *s)
-{
-    (void)s;
-    return 60000;
-}
-
-int store_purge(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
-{
-    (void)s, (void)rows_max, (void)e;
-    *ret_more = false;
-    return 0;
-}
-
-uint64_t store_purge_wait_ms(struct store *s)
-{
-    (void)s;
-    return 60000;
-}
-
-void store_delete_stats(const struct store *s, struct tomb_stats *ret)
-{
-    (void)s;
-    *ret = (struct tomb_stats){ 0 };
-}
-
-bool store_wants_quiet(const struct store *s)
-{
-    (void)s;
-    return false;
 }
 
 /* ---- a shard on a loop ---------------------------------------------------------------------- */
@@ -517,6 +436,38 @@ static void test_refused_write_leaves_the_others(void **state)
     bed_close(&b, true);
 }
 
+/* A group is no larger than what is written at once, whatever the options say; a request that alone
+ * would be is refused, and nothing else. */
+static void test_groups_fit(void **state)
+{
+    struct bed b;
+
+    (void)state;
+    batch_max = 1000;
+    bed_open(&b, true, MIB, 0);
+    bed_send(&b, 95, UINT64_MAX);
+    bed_step(&b);
+    assert_int_equal(b.failed, 0);
+    assert_int_equal(b.store->batches, 10);
+    for (size_t series = 10; series <= 11; series++) {
+        struct test_write *t = XNEW(struct test_write);
+        t->bed = &b;
+        t->w.deadline_mono_ns = UINT64_MAX;
+        t->w.done = on_done;
+        t->w.write.len = series;
+        bed_send(&b, 1, UINT64_MAX);
+        shard_send(b.shard, &t->w);
+        b.want++;
+        bed_send(&b, 1, UINT64_MAX);
+        bed_step(&b);
+        assert_int_equal(b.failed, series == 11);
+    }
+    assert_int_equal(b.store->committed, 100);
+    assert_int_equal(b.store->batches, 10 + 3 + 1);
+    bed_close(&b, true);
+    batch_max = GIB;
+}
+
 static void test_failed_commit_fails_the_whole_group(void **state)
 {
     struct bed b;
@@ -688,6 +639,7 @@ int main(void)
         cmocka_unit_test(test_only_company_is_waited_for),
         cmocka_unit_test(test_group_gathers_while_one_is_at_the_disk),
         cmocka_unit_test(test_refused_write_leaves_the_others),
+        cmocka_unit_test(test_groups_fit),
         cmocka_unit_test(test_failed_commit_fails_the_whole_group),
         cmocka_unit_test(test_late_write_is_not_begun),
         cmocka_unit_test(test_seal_and_groups_take_turns),

@@ -12,6 +12,7 @@
 
 #include "common/base/prng.h"
 #include "common/store/doc.h"
+#include "common/store/store_impl.h"
 #include "tests/lib/store_bed.h"
 
 static struct store_bed bed;
@@ -125,7 +126,10 @@ static void test_life(void **state)
     assert_int_equal(store_doc_delete(bed.s, &n, &e), 0);
     assert_int_equal(store_doc_delete(bed.s, &n, &e), ERR_NOT_FOUND);
     assert_int_equal(get("t", "b", MIB, STR_NULL), ERR_NOT_FOUND);
-    assert_int_equal(store_docs_drop(bed.s, STR("t"), &e), 0);
+    struct kv_batch *b = kv_batch_new();
+    docs_drop(STR("t"), b);
+    assert_int_equal(store_write_batch(bed.s, b, true, &e), 0);
+    kv_batch_free(b);
     assert_string_equal(list("t", DOC_PROFILE, "", 9), "");
     assert_string_equal(list("t", DOC_SETTING, "", 9), "");
     assert_string_equal(list("t2", DOC_PROFILE, "", 9), "z:1:1 ");

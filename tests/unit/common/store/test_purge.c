@@ -12,6 +12,7 @@
 
 #include "common/base/size.h"
 #include "common/model/slot.h"
+#include "common/store/kv_impl.h"
 #include "common/store/purge.h"
 #include "common/store/store_impl.h"
 #include "common/store/tomb_impl.h"
@@ -286,13 +287,188 @@ static void test_phases_of_tenant(void **state)
     phases_of(NULL, 0, 0, "waiting, rows of whole services, dictionaries and names, files, ");
 }
 
+/* ---- a commit in the middle of a step ---- */
+
+/* The database with one more thing: what is armed happens right behind the next look at a table,
+ * as a committer's fsync may come back at any moment. */
+static struct meddler {
+    const struct kv_ops *ops; /* the database's own */
+    struct kv_ops mine;
+    enum key_table table;
+    struct store_batch *batch; /* NULL: not armed, or done */
+} meddler;
+
+static struct kv_iter *meddle(struct kv *kv, const struct kv_snap *snap, enum kv_cf cf,
+                              struct str from, struct str to)
+{
+    struct kv_iter *it = meddler.ops->iter_new(kv, snap, cf, from, to);
+    struct store_batch *b = meddler.batch;
+
+    if (b && cf == KV_META && from.len && (uint8_t)from.ptr[0] == meddler.table) {
+        meddler.batch = NULL;
+        assert_int_equal(store_commit(bed.s, b, &e), 0);
+    }
+    return it;
+}
+
+static void meddler_begin(enum key_table table)
+{
+    meddler = (struct meddler){ .ops = bed.s->kv->ops, .table = table };
+    meddler.mine = *meddler.ops;
+    meddler.mine.iter_new = meddle;
+    bed.s->kv->ops = &meddler.mine;
+}
+
+static void meddler_arm(const struct bed_push *p)
+{
+    struct store_batch *b = store_batch_new(bed.s);
+    struct store_result r;
+
+    assert_int_equal(store_bed_stage(&bed, b, p, &r, &e), 0);
+    meddler.batch = b;
+}
+
+static struct tomb *purge_until(const char *phase)
+{
+    struct tomb *t = bed.s->tombs->at.ptr[0];
+    bool more;
+
+    for (int i = 0; i < 1000 && strcmp(tomb_phase(t), phase) != 0; i++)
+        assert_int_equal(store_purge(bed.s, 1000, &more, &e), 0);
+    assert_string_equal(tomb_phase(t), phase);
+    return t;
+}
+
+static void push_pod(uint32_t pod)
+{
+    char labels[32];
+
+    (void)snprintf(labels, sizeof(labels), "pod=p%u,zone=z", pod);
+    push("api", labels, now, 100 + pod, "m;x=1");
+}
+
+/* Series that `more` ones make are found by their label, though the bitmap of the label is written
+ * by the commit that ends while the purge looks at it. */
+static void join_between(uint32_t more)
+{
+    char labels[32];
+    size_t found = 1;
+    bool again;
+
+    for (uint32_t pod = 0; pod < 70 + more; pod++)
+        push_pod(pod);
+    tomb_bed_delete(&bed, NULL, "{pod=\"p3\"}", 0, 0, NULL);
+    (void)purge_until("label index");
+    assert_int_equal(store_purge(bed.s, 1000, &again, &e), 0); /* who is alive */
+    (void)snprintf(labels, sizeof(labels), "pod=p%u,zone=z", 70 + more);
+    meddler_begin(KEY_POST);
+    struct bed_push p = {
+        .service = "api", .labels = labels, .slot = now, .wid = 1, .stacks = "m;x=1"
+    };
+    meddler_arm(&p);
+    assert_int_equal(store_purge(bed.s, 1000, &again, &e), 0);
+    assert_null(meddler.batch);
+    bed.s->kv->ops = meddler.ops;
+    tomb_bed_purge(&bed, 1000);
+    for (const char *at = tomb_bed_values(&bed, NULL, "pod", "{zone=\"z\"}"); *at; at++)
+        found += *at == ',';
+    assert_int_equal(found, 70 + more);
+}
+
+static void test_commit_between_postings(void **state)
+{
+    for (uint32_t more = 0; more < 64; more++) {
+        join_between(more);
+        if (more < 63) {
+            teardown(state);
+            setup(state);
+        }
+    }
+}
+
+/* A label pair that nobody has any more comes back while the purge looks whether anybody does. */
+static void test_commit_between_pairs(void **state)
+{
+    struct bed_push p = {
+        .service = "api", .labels = "pod=a", .slot = now, .wid = 9, .stacks = "m;x=7"
+    };
+    bool more;
+
+    (void)state;
+    push("api", "pod=a", now, 1, "m;x=1");
+    push("api", "pod=b", now, 2, "m;x=10");
+    tomb_bed_delete(&bed, NULL, "{pod=\"a\"}", 0, 0, NULL);
+    (void)purge_until("label values");
+    meddler_begin(KEY_POST);
+    meddler_arm(&p);
+    assert_int_equal(store_purge(bed.s, 1000, &more, &e), 0);
+    assert_null(meddler.batch);
+    bed.s->kv->ops = meddler.ops;
+    tomb_bed_purge(&bed, 1000);
+    assert_string_equal(merge("{pod=\"a\"}"), "m;x=7");
+    assert_string_equal(tomb_bed_values(&bed, NULL, "pod", NULL), "a,b");
+    steps_check(&bed);
+}
+
+/* ---- what is left in files ---- */
+
+static size_t spans(void)
+{
+    struct key from = { .len = 1, .b = { KEY_TOMB_SPAN } }, to = from;
+    size_t n = 0;
+
+    key_end(&to);
+    struct kv_iter *it = kv_iter_new(bed.s->kv, NULL, KV_META, key_str(&from), key_str(&to));
+    for (; kv_iter_valid(it); kv_iter_next(it))
+        n++;
+    kv_iter_free(it);
+    return n;
+}
+
+/* A range is compacted when nothing of it is deleted any more: else bytes would be left in files
+ * when the delete says that it is done. Those of an earlier delete do not wait for that. */
+static void test_compacted_when_purged(void **state)
+{
+    bool more = true;
+    size_t n;
+
+    (void)state;
+    fill();
+    seal_later();
+    tomb_bed_delete(&bed, NULL, "{pod=\"a\"}", now, now + 12, NULL);
+    (void)purge_until("rows of series");
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(store_purge(bed.s, 1, &more, &e), 0);
+    assert_true((n = spans()) > 0);
+    assert_int_equal(store_reclaim(bed.s, &more, &e), 0);
+    assert_false(more);
+    assert_int_equal(spans(), n);
+    tomb_bed_purge(&bed, 1000);
+    tomb_bed_delete(&bed, NULL, "{service_name=\"db\"}", 0, 0, NULL);
+    assert_int_equal(store_purge(bed.s, 1, &more, &e), 0);
+    for (more = true; more;)
+        assert_int_equal(store_reclaim(bed.s, &more, &e), 0);
+    assert_true(spans() > 0);
+    tomb_bed_purge(&bed, 1000);
+    for (more = true; more;)
+        assert_int_equal(store_reclaim(bed.s, &more, &e), 0);
+    assert_int_equal(spans(), 0);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_failed_step),      T(test_seal_between),    T(test_phases_of_services),
-        T(test_phases_of_series), T(test_phases_of_range), T(test_phases_of_tenant),
+        T(test_failed_step),
+        T(test_seal_between),
+        T(test_phases_of_services),
+        T(test_phases_of_series),
+        T(test_phases_of_range),
+        T(test_phases_of_tenant),
+        T(test_commit_between_postings),
+        T(test_commit_between_pairs),
+        T(test_compacted_when_purged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

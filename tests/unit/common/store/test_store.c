@@ -9,8 +9,11 @@
 
 #include <cmocka.h>
 
+#include "common/base/size.h"
 #include "common/model/slot.h"
+#include "common/store/check.h"
 #include "common/store/keys.h"
+#include "common/store/kv_impl.h"
 #include "common/store/store_impl.h"
 #include "tests/lib/store_bed.h"
 
@@ -420,6 +423,68 @@ static void test_seal_what_is_fresh(void **state)
     assert_string_equal(store_bed_merge(&bed, NULL, "{}", NULL, now, now + 38), "a=7");
 }
 
+/* Replicas exchange batches of some size; one that has more ends all writing. So a seal takes
+ * fewer rows where it must: of large rows, and of small ones that change large leaves. */
+static void test_seal_in_small_batches(void **state)
+{
+    static char stacks[64 * KIB];
+    char labels[16];
+    size_t n = 0;
+
+    (void)state;
+    for (unsigned i = 0; i < 1000; i++)
+        n += (size_t)snprintf(stacks + n, sizeof(stacks) - n, "%sm;f%u=%u", i ? " " : "", i,
+                              1000000007u * (i + 1));
+    for (unsigned late = 0; late < 2; late++) {
+        bed.s->kv->batch_max = 0;
+        for (unsigned i = 0; i < 40; i++) {
+            struct bed_push p = { .labels = labels,
+                                  .slot = now,
+                                  .wid = 100 * late + i + 1,
+                                  .stacks = late ? "m;f1=1" : stacks };
+            (void)snprintf(labels, sizeof(labels), "pod=p%u", i);
+            assert_int_equal(store_bed_push(&bed, &p), 1);
+        }
+        clock_fake_advance(&bed.clock, 120000);
+        uint64_t before = stats().applied;
+        bed.s->kv->batch_max = 64 * KIB;
+        store_bed_seal(&bed);
+        assert_false(store_read_only(bed.s));
+        assert_int_equal(stats().raw_rows, 0);
+        assert_true(stats().applied > before + 2);
+    }
+    struct check_report report;
+    struct err e;
+    struct store_view *v = store_view_get(bed.s);
+    assert_int_equal(store_check(v, &report, &e), 0);
+    store_view_put(v);
+}
+
+/* The bed looks with each push whether it said beforehand how large it becomes (store_bed.h). */
+static void test_long_labels_and_names(void **state)
+{
+    static char labels[48 * KIB], stacks[48 * KIB];
+    char value[4000];
+    size_t n = 0;
+
+    (void)state;
+    memset(value, 'v', sizeof(value));
+    for (unsigned i = 0; i < 10; i++) {
+        n += (size_t)snprintf(labels + n, sizeof(labels) - n, "%slabel%u=%.*s", i ? "," : "", i,
+                              (int)sizeof(value), value);
+        (void)snprintf(stacks + strlen(stacks), 5000, "%sm;f%u%.*s=1", i ? " " : "", i,
+                       (int)sizeof(value), value);
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        labels[n - 1] = (char)('a' + i); /* one pair is new */
+        assert_int_equal(store_bed_push(&bed, &(struct bed_push){ .labels = labels,
+                                                                  .slot = now + i,
+                                                                  .wid = i + 1,
+                                                                  .stacks = stacks }),
+                         1);
+    }
+}
+
 static void test_clock(void **state)
 {
     struct store_clock c;
@@ -476,6 +541,8 @@ int main(void)
         T(test_sums_that_do_not_fit),
         T(test_newer_format_is_refused),
         T(test_seal_what_is_fresh),
+        T(test_seal_in_small_batches),
+        T(test_long_labels_and_names),
         T(test_clock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

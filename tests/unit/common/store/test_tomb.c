@@ -15,6 +15,7 @@
 #include "common/store/build.h"
 #include "common/store/check.h"
 #include "common/store/keys.h"
+#include "common/store/kv_impl.h"
 #include "common/store/store_impl.h"
 #include "common/store/tomb_impl.h"
 #include "tests/lib/kv_dir.h"
@@ -499,6 +500,41 @@ static void test_limits(void **state)
     assert_int_equal(tomb_bed_try(&bed, NULL, "{pod=\"a\"}", 0, 0, NULL, &r, &e), 0);
 }
 
+/* Replicas exchange batches of some size; a larger one is not even tried, since what is refused by
+ * the database ends all writing. */
+static void test_too_large(void **state)
+{
+    struct tomb_result r;
+
+    (void)state;
+    for (uint64_t wid = 1; wid <= 100; wid++)
+        push("api", "pod=a", now, wid, "m;x=1");
+    bed.s->kv->batch_max = 128 * KIB + 1000;
+    assert_int_equal(tomb_bed_try(&bed, NULL, "{pod=\"a\"}", 0, 0, "d", &r, &e), ERR_BUSY);
+    assert_non_null(strstr(e.text, "sealing is behind"));
+    assert_false(store_read_only(bed.s));
+    assert_string_equal(merge("{}"), "m;x=100");
+    push("api", "pod=a", now, 101, "m;x=1");
+    minutes(2);
+    store_bed_seal(&bed);
+    check();
+    assert_int_equal(tomb_bed_try(&bed, NULL, "{pod=\"a\"}", 0, 0, "d", &r, &e), 0);
+    assert_string_equal(merge("{}"), "");
+    for (uint32_t pod = 0; pod < 200; pod++) {
+        char labels[32];
+        (void)snprintf(labels, sizeof(labels), "pod=p%u", pod);
+        push("db", labels, now, 200 + pod, "m;x=1");
+    }
+    minutes(2);
+    store_bed_seal(&bed);
+    assert_int_equal(tomb_bed_try(&bed, NULL, "{pod=~\"p.*\"}", 0, 0, "l", &r, &e), ERR_LIMIT);
+    assert_non_null(strstr(e.text, "split the delete by labels"));
+    assert_false(store_read_only(bed.s));
+    tomb_bed_purge(&bed, 1000);
+    assert_string_equal(merge("{}"), "m;x=200");
+    check();
+}
+
 /* A tenant whose series are all gone has no label names either, also none of profile types. */
 static void test_names(void **state)
 {
@@ -548,14 +584,23 @@ static void test_refused_after_a_failed_commit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_tenant),  T(test_service),
-        T(test_series),  T(test_series_rows),
-        T(test_range),   T(test_range_of_series),
-        T(test_type),    T(test_repeat),
-        T(test_list),    T(test_power_cuts),
-        T(test_clashes), T(test_limits),
-        T(test_bytes),   T(test_job_before),
-        T(test_names),   T(test_refused_after_a_failed_commit),
+        T(test_tenant),
+        T(test_service),
+        T(test_series),
+        T(test_series_rows),
+        T(test_range),
+        T(test_range_of_series),
+        T(test_type),
+        T(test_repeat),
+        T(test_list),
+        T(test_power_cuts),
+        T(test_clashes),
+        T(test_limits),
+        T(test_too_large),
+        T(test_bytes),
+        T(test_job_before),
+        T(test_names),
+        T(test_refused_after_a_failed_commit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
