@@ -615,6 +615,39 @@ static void test_cut_off(void **state)
     kept_join_free(j);
 }
 
+static uint32_t count_records(void)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < SHARDS; i++)
+        n += get_record(i).term != 0;
+    return n;
+}
+
+/* It becomes another one's half way: nothing more is written. */
+static void test_another_one_meanwhile(void **state)
+{
+    struct kept_join *j = three();
+    const struct kept *all = end_of(j);
+    uint32_t before;
+
+    (void)state;
+    begin(1, 0);
+    start(all, false);
+    while (count_records() == 0)
+        assert_true(loop_sim_step(loop));
+    before = count_records();
+    assert_true(before < SHARDS && !ended);
+    put_id(OTHER);
+    while (!ended)
+        assert_true(loop_sim_step(loop));
+    assert_int_equal(result, ERR_CONFLICT);
+    assert_int_equal(count_records(), before);
+    assert_int_equal(get_map(), 0);
+    end();
+    kept_join_free(j);
+}
+
 /* Requests and answers are lost, and meanwhile somebody takes shards over: a higher term in the
  * store is never overwritten. */
 static void test_loss(void **state)
@@ -656,8 +689,8 @@ int main(void)
         cmocka_unit_test(test_promised),       cmocka_unit_test(test_strangers_are_refused),
         cmocka_unit_test(test_empty),          cmocka_unit_test(test_old_snapshot),
         cmocka_unit_test(test_others),         cmocka_unit_test(test_differs),
-        cmocka_unit_test(test_new_terms),      cmocka_unit_test(test_cut_off),
-        cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_new_terms),      cmocka_unit_test(test_another_one_meanwhile),
+        cmocka_unit_test(test_cut_off),        cmocka_unit_test(test_loss),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
