@@ -22,7 +22,7 @@ NET = f"127.{os.getpid() % 200 + 20}.{os.getpid() // 200 % 250}."
 def lines(folder, number):
     """The page's commands for one machine, below a folder."""
     page = (cluster.ROOT / "deploy" / "README.md").read_text()
-    part = page.partition("## Three machines, by hand\n")[2].partition("\n## ")[0]
+    part = re.split("\n##+ ", page.partition("## Three machines, by hand\n")[2])[0]  # its own lines only
     text = "\n".join(line[4:] for line in part.splitlines() if line.startswith("    "))
     left_out = re.compile(r"(apt-get|systemctl|useradd|chown) ")
     text = "\n".join(line for line in text.splitlines() if not left_out.match(line))
