@@ -66,7 +66,6 @@ struct node {
     bool power;        /* while ENDING: it is a power cut */
     bool crashed;      /* while ENDING: nobody hears of it any more */
     int draining;      /* 1 asked for, 2 in the map, 3 it has left, or DRAIN_NOT_KNOWN */
-    bool anew;         /* it was being emptied when it crashed: it may have been forgotten since */
     bool left;         /* and ends */
     bool wipe;         /* its disk is another one, empty, when it comes back */
     uint64_t wake_ms;  /* OFF: starts again by itself then; 0: not */

@@ -314,7 +314,6 @@ static struct node *reborn(struct node *n, bool moves)
     n->wipe = false;
     next->clock.skew_ms = n->clock.skew_ms;
     next->draining = n->draining;
-    next->anew = n->draining == 2;
     next->left = n->left;
     list_add_tail(&w->dying, &n->link);
     w->nodes[n->at] = next;

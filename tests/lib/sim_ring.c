@@ -160,9 +160,10 @@ void ring_step(struct world *w)
         if (n->state == NODE_OFF && n->left) {
             n->state = NODE_GONE;
             n->draining = 3;
-        } else if (n->anew && n->state == NODE_UP && view_node_find(w->view, n->name, &vn) &&
-                   vn.live && vn.state == MAP_ACTIVE) {
-            n->draining = 0; /* it crashed as it was empty, was forgotten, and came anew */
+        } else if (n->state == NODE_UP && view_node_find(w->view, n->name, &vn) && vn.live &&
+                   vn.state == MAP_ACTIVE) {
+            ask_drain(w, n); /* it was empty, forgotten while it was away, and came anew; or not,
+                              * and the picture is old: then this changes nothing */
         } else if (n->state == NODE_UP && view_node_find(w->view, n->name, &vn) &&
                    vn.state == MAP_LEFT && forgotten(w, n->name)) {
             count(w)->left++;
