@@ -24,7 +24,8 @@
 #include "common/base/err.h"
 #include "common/model/stacks.h"
 
-#define DICT_ROW_MAX 1024
+#define DICT_ROW_MAX    1024
+#define DICT_JOIN_BYTES (256 * KIB) /* of strings in a row that replaces others */
 
 struct dict_node {
     uint32_t parent, frame;

@@ -15,8 +15,9 @@
  * values are. Such frames are the only nodes over the cap, at most one for each node within.
  *
  * Rows: 1,024 consecutive entries make a chunk. Entries new in a request become one small row each
- * kind; when a chunk is full, or has TAILS_MAX rows, it is rewritten as one. The row that begins a
- * chunk keeps its key, so a rewrite replaces it and deletes the others.
+ * kind; when a chunk is full, or has TAILS_MAX rows, it is rewritten as one, unless its names are
+ * very long. The row that begins a chunk keeps its key, so a rewrite replaces it and deletes the
+ * others.
  */
 #include "common/base/hash.h"
 #include "common/base/mem.h"
@@ -591,16 +592,31 @@ static void put_chunk(struct dict *d, struct dict_scratch *x, enum key_dict kind
         vec_push(&d->tails[kind - 1], first);
 }
 
+/* May what the open chunk has be written once more, as one row up to `to`? Very long names stay in
+ * the rows they came in: a small push would write all of them again, up to 64 MiB. */
+static bool may_join(const struct dict *d, enum key_dict kind, uint32_t to)
+{
+    size_t bytes = 0;
+
+    if (kind != DICT_STRINGS)
+        return true;
+    for (uint32_t i = dict_chunk_first(kind, to - 1); i < to; i++)
+        bytes += dict_string(d, i).len;
+    return bytes <= DICT_JOIN_BYTES;
+}
+
 static void emit_kind(struct dict *d, struct dict_scratch *x, enum key_dict kind, uint32_t from,
                       uint32_t to, struct kv_batch *b)
 {
     while (from < to) {
         uint32_t end = MIN(to, (from / DICT_ROW_MAX + 1) * DICT_ROW_MAX);
-        if (end % DICT_ROW_MAX == 0 || d->tails[kind - 1].len >= TAILS_MAX) {
+        bool full = end % DICT_ROW_MAX == 0;
+        if ((full || d->tails[kind - 1].len >= TAILS_MAX) && may_join(d, kind, end)) {
             put_chunk(d, x, kind, end, b);
         } else {
             put_row(d, x, kind, from, end, b);
             vec_push(&d->tails[kind - 1], from);
+            d->tails[kind - 1].len = full ? 0 : d->tails[kind - 1].len;
         }
         from = end;
     }

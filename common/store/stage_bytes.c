@@ -9,9 +9,11 @@
  *   vectors  key, head and write id; ids and values in varints
  */
 #include "common/store/dict_known.h"
+#include "common/store/dict_rows.h"
 #include "common/store/store.h"
 
-#define REQUEST_BYTES  65536 /* names; last chunks of the dictionary, which are written anew */
+/* Names; and the last rows of the dictionary, which are written anew. */
+#define REQUEST_BYTES  (DICT_JOIN_BYTES + 64 * KIB)
 #define SERIES_BYTES   1024
 #define LABEL_BYTES    300
 #define LABEL_COPIES   4

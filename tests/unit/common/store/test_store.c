@@ -485,6 +485,49 @@ static void test_long_labels_and_names(void **state)
     }
 }
 
+/* Names as long as may be, one by one: what is written of each is not all of them. */
+static void test_long_names_one_by_one(void **state)
+{
+    enum { NAMES = 40 };
+    static char name[60000];
+    size_t found = 0;
+
+    (void)state;
+    for (unsigned round = 0; round < 2; round++) {
+        bed.s->kv->batch_max = 512 * KIB;
+        for (unsigned i = 0; i < NAMES; i++) {
+            memset(name, 'n', sizeof(name));
+            (void)snprintf(name, sizeof(name), "m%u", round * NAMES + i);
+            name[strlen(name)] = 'n';
+            (void)snprintf(name + sizeof(name) - 3, 3, "=1");
+            struct bed_push p = { .slot = now, .wid = round * NAMES + i + 1, .stacks = name };
+            assert_int_equal(store_bed_push(&bed, &p), 1);
+        }
+        store_bed_reopen(&bed, KV_MEM_POWER, 0);
+    }
+    struct arena *a = arena_new(MIB);
+    struct selector s = { 0 };
+    struct stacks st;
+    struct store_merge m = { .stacks = &st };
+    struct err e;
+    stacks_init(&st, 64 * MIB, 1);
+    struct store_query q = { .tenant = STR("t"),
+                             .selector = &s,
+                             .profile_type = STR(BED_CPU),
+                             .start_ms = slot_to_ms(now),
+                             .end_ms = slot_to_ms(now + 10) };
+    struct store_view *v = store_view_get(bed.s);
+    assert_int_equal(store_merge(v, &q, &m, &e), 0);
+    struct stacks_view all_names = stacks_view(&st);
+    for (size_t i = 0; i < all_names.strings; i++)
+        found += all_names.string_len[i] > 50000;
+    assert_int_equal(found, 2 * NAMES);
+    store_merge_deinit(&m);
+    store_view_put(v);
+    stacks_deinit(&st);
+    arena_free(a);
+}
+
 static void test_clock(void **state)
 {
     struct store_clock c;
@@ -543,6 +586,7 @@ int main(void)
         T(test_seal_what_is_fresh),
         T(test_seal_in_small_batches),
         T(test_long_labels_and_names),
+        T(test_long_names_one_by_one),
         T(test_clock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
