@@ -9,8 +9,34 @@
 
 #include "common/base/wr.h"
 #include "common/model/slot.h"
+#include "common/store/check.h"
 #include "common/store/keys.h"
 #include "common/store/store_impl.h"
+
+uint32_t tomb_bed_init(struct store_bed *b, uint32_t guard_ms)
+{
+    struct store_opts o = {
+        .dict_bytes_max = 64 * MIB,
+        .seal_delay_ms = 30000,
+        .wid_horizon_ms = 4 * 3600 * 1000,
+        .delete_guard_ms = guard_ms,
+        .seed = 42,
+    };
+
+    store_bed_init(b, &o);
+    return store_bed_slot(b) / 12 * 12;
+}
+
+void tomb_bed_check(struct store_bed *b)
+{
+    struct store_view *v = store_view_get(b->s);
+    struct check_report report;
+    struct err e;
+
+    if (store_check(v, &report, &e))
+        fail_msg("check: %s", e.text);
+    store_view_put(v);
+}
 
 int tomb_bed_try(struct store_bed *b, const char *tenant, const char *selector, uint32_t from,
                  uint32_t to, const char *id, struct tomb_result *ret, struct err *e)

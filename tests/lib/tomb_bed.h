@@ -8,6 +8,9 @@
 #include "common/store/tomb.h"
 #include "tests/lib/store_bed.h"
 
+/* A store with the options of these tests; returns the first slot of the minute it begins in. */
+uint32_t tomb_bed_init(struct store_bed *b, uint32_t guard_ms);
+void tomb_bed_check(struct store_bed *b); /* stops the test where the checker finds something */
 /* Deletes what a selector means ("" or NULL: all of the tenant) in slots [from, to) (0, 0: any
  * time), under an id of its own or, if given, `id`. Stops the test on an error. */
 struct tomb_result tomb_bed_delete(struct store_bed *b, const char *tenant, const char *selector,

@@ -25,15 +25,8 @@ static struct err e;
 
 static int setup(void **state)
 {
-    struct store_opts o = {
-        .dict_bytes_max = 64 * MIB,
-        .seal_delay_ms = 30000,
-        .wid_horizon_ms = 4 * 3600 * 1000,
-        .seed = 42,
-    };
     (void)state;
-    store_bed_init(&bed, &o);
-    now = store_bed_slot(&bed) / 12 * 12;
+    now = tomb_bed_init(&bed, 0);
     return 0;
 }
 

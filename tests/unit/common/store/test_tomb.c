@@ -13,7 +13,6 @@
 #include "common/base/prng.h"
 #include "common/model/slot.h"
 #include "common/store/build.h"
-#include "common/store/check.h"
 #include "common/store/keys.h"
 #include "common/store/kv_impl.h"
 #include "common/store/store_impl.h"
@@ -27,15 +26,8 @@ static struct err e;
 
 static int setup(void **state)
 {
-    struct store_opts o = {
-        .dict_bytes_max = 64 * MIB,
-        .seal_delay_ms = 30000,
-        .wid_horizon_ms = 4 * 3600 * 1000,
-        .seed = 42,
-    };
     (void)state;
-    store_bed_init(&bed, &o);
-    now = store_bed_slot(&bed) / 12 * 12;
+    now = tomb_bed_init(&bed, 0);
     return 0;
 }
 
@@ -44,16 +36,6 @@ static int teardown(void **state)
     (void)state;
     store_bed_deinit(&bed);
     return 0;
-}
-
-static void check(void)
-{
-    struct store_view *v = store_view_get(bed.s);
-    struct check_report report;
-
-    if (store_check(v, &report, &e))
-        fail_msg("check: %s", e.text);
-    store_view_put(v);
 }
 
 static void minutes(int n)
@@ -107,7 +89,7 @@ static void test_tenant(void **state)
     assert_int_equal(r.raw_rows, 4);
     assert_string_equal(merge("{}"), "");
     assert_string_equal(tomb_bed_values(&bed, NULL, "service_name", NULL), "");
-    check();
+    tomb_bed_check(&bed);
     /* The same push again is new data of a new tenant. */
     assert_int_equal(push("api", "pod=a", now, 1, "m;z=7"), 1);
     assert_int_equal(push("api", "pod=a", now, 1, "m;z=7"), 0);
@@ -118,10 +100,10 @@ static void test_tenant(void **state)
     assert_int_equal(tomb_bed_keys(&bed, 1, 0, 0), 0);
     assert_true(tomb_bed_keys(&bed, 2, 0, 0) > 0);
     assert_string_equal(merge("{}"), "m;z=7");
-    check();
+    tomb_bed_check(&bed);
     store_bed_reopen(&bed, KV_MEM_KILL, 0);
     assert_string_equal(merge("{}"), "m;z=7");
-    check();
+    tomb_bed_check(&bed);
 }
 
 static void test_service(void **state)
@@ -136,7 +118,7 @@ static void test_service(void **state)
     assert_string_equal(merge("{}"), "m;x=1100 m;y=1100");
     assert_string_equal(tomb_bed_values(&bed, NULL, "service_name", NULL), "db");
     assert_string_equal(tomb_bed_values(&bed, NULL, "pod", NULL), "a");
-    check();
+    tomb_bed_check(&bed);
     assert_int_equal(push("api", "pod=b", now, 2, "m;x=10"), 1);
     assert_int_equal(push("api", "pod=b", now, 2, "m;x=10"), 0);
     assert_int_equal(push("api", "pod=b", now + 14, 6, "m;y=10"), 1);
@@ -149,7 +131,7 @@ static void test_service(void **state)
     assert_string_equal(merge("{}"), "m;x=1110 m;y=1110");
     assert_string_equal(tomb_bed_values(&bed, NULL, "pod", NULL), "a,b");
     assert_string_equal(tomb_bed_values(&bed, NULL, "service_name", NULL), "api,db");
-    check();
+    tomb_bed_check(&bed);
     store_bed_reopen(&bed, KV_MEM_KILL, 0);
     assert_string_equal(merge("{}"), "m;x=1110 m;y=1110");
     assert_int_equal(push("api", "pod=b", now, 2, "m;x=10"), 0);
@@ -166,7 +148,7 @@ static void test_series(void **state)
     assert_int_equal(r.raw_rows, 2);
     assert_string_equal(merge("{}"), "m;x=1010 m;y=1010");
     assert_string_equal(tomb_bed_values(&bed, NULL, "pod", NULL), "b");
-    check();
+    tomb_bed_check(&bed);
     /* Again: the same labels get another id, the same write id is no duplicate. */
     assert_int_equal(push("api", "pod=a", now, 1, "m;x=1"), 1);
     assert_int_equal(push("api", "pod=a", now, 1, "m;x=1"), 0);
@@ -177,11 +159,11 @@ static void test_series(void **state)
     assert_string_equal(merge("{}"), "m;x=1011 m;y=1011");
     assert_string_equal(merge("{service_name=\"db\"}"), "m;x=1000 m;y=1000");
     assert_string_equal(tomb_bed_values(&bed, NULL, "pod", NULL), "a,b");
-    check();
+    tomb_bed_check(&bed);
     store_bed_reopen(&bed, KV_MEM_KILL, 0);
     assert_string_equal(merge("{}"), "m;x=1011 m;y=1011");
     assert_int_equal(push("api", "pod=a", now, 1, "m;x=1"), 0);
-    check();
+    tomb_bed_check(&bed);
 }
 
 /* No row of a retired series is left, and its id is taken for ever. */
@@ -208,7 +190,7 @@ static void test_series_rows(void **state)
     assert_int_equal(kv_get(bed.s->kv, NULL, KV_META, key_str(&k), &row, &e), 0);
     assert_int_equal(get_u32be(row.ptr), SERIES_RETIRED);
     assert_string_equal(tomb_bed_values(&bed, NULL, "service_name", NULL), "db");
-    check();
+    tomb_bed_check(&bed);
     buf_deinit(&row);
 }
 
@@ -224,7 +206,7 @@ static void test_range(void **state)
     assert_int_equal(r.to_ms, slot_to_ms(now + 12));
     assert_int_equal(r.raw_rows, 0);
     assert_string_equal(merge("{}"), "m;x=1100 m;y=1111");
-    check();
+    tomb_bed_check(&bed);
     /* What comes now for that minute stays, and waits raw. */
     assert_int_equal(push("api", "pod=a", now, 1, "m;x=1"), 1);
     assert_int_equal(push("api", "pod=a", now, 1, "m;x=1"), 0);
@@ -240,7 +222,7 @@ static void test_range(void **state)
     store_stats(bed.s, &st);
     assert_int_equal(st.raw_rows, 0);
     assert_string_equal(merge("{}"), "m;x=1101 m;y=1111");
-    check();
+    tomb_bed_check(&bed);
 }
 
 static void test_range_of_series(void **state)
@@ -259,7 +241,7 @@ static void test_range_of_series(void **state)
     assert_string_equal(merge("{}"), "m;x=1010 m;y=1010");
     tomb_bed_purge(&bed, 2);
     assert_string_equal(merge("{}"), "m;x=1010 m;y=1010");
-    check();
+    tomb_bed_check(&bed);
 }
 
 /* A profile type is a label like others. */
@@ -286,7 +268,7 @@ static void test_type(void **state)
     tomb_bed_purge(&bed, 3);
     assert_string_equal(store_bed_merge(&bed, NULL, "{}", heap, now - 10, now + 10), "");
     assert_string_equal(merge("{}"), "m;x=1111 m;y=1111");
-    check();
+    tomb_bed_check(&bed);
 }
 
 static void test_repeat(void **state)
@@ -361,12 +343,12 @@ static void test_power_cuts(void **state)
             assert_int_equal(store_purge(bed.s, 1, &more, &e), 0);
         store_bed_reopen(&bed, KV_MEM_POWER, (uint64_t)(i % 3));
         assert_string_equal(merge("{}"), "m;x=1000 m;y=1000");
-        check();
+        tomb_bed_check(&bed);
     }
     tomb_bed_purge(&bed, 1);
     assert_string_equal(merge("{}"), "m;x=1000 m;y=1000");
     assert_int_equal(tomb_bed_keys(&bed, 1, 1, 0), 0);
-    check();
+    tomb_bed_check(&bed);
 }
 
 /* Hashes of one bit: retired ids are clashes like any other. */
@@ -385,12 +367,12 @@ static void test_clashes(void **state)
         assert_string_equal(merge(i % 2 ? "{pod=\"a\"}" : "{pod=\"b\"}"), "");
         if (i % 3 == 0)
             tomb_bed_purge(&bed, 2);
-        check();
+        tomb_bed_check(&bed);
         tomb_bed_delete(&bed, NULL, "{service_name=~\".*\"}", 0, 0, NULL);
         assert_string_equal(merge("{}"), "");
     }
     tomb_bed_purge(&bed, 2);
-    check();
+    tomb_bed_check(&bed);
 }
 
 /* What a compactor read before a delete is refused behind it, also when all is purged. */
@@ -422,7 +404,7 @@ static void test_job_before(void **state)
     while (more)
         assert_int_equal(store_build(bed.s, 100, &more, &e), 0);
     assert_string_equal(merge("{}"), "m;x=1010 m;y=1010");
-    check();
+    tomb_bed_check(&bed);
     build_job_deinit(&job);
     build_result_deinit(&result);
     vec_free(&due.at);
@@ -479,7 +461,7 @@ static void test_bytes(void **state)
     print_message("%" PRIu64 " bytes before, %" PRIu64 " after\n", before, after);
     assert_true(after < before / 4);
     assert_int_equal(tomb_bed_keys(&bed, 1, 2, 0), 0);
-    check();
+    tomb_bed_check(&bed);
     store_close(bed.s);
     kv_dir_remove(dir);
     store_bed_init(&bed, &(struct store_opts){ .dict_bytes_max = MIB, .wid_horizon_ms = 3600000 });
@@ -517,7 +499,7 @@ static void test_too_large(void **state)
     push("api", "pod=a", now, 101, "m;x=1");
     minutes(2);
     store_bed_seal(&bed);
-    check();
+    tomb_bed_check(&bed);
     assert_int_equal(tomb_bed_try(&bed, NULL, "{pod=\"a\"}", 0, 0, "d", &r, &e), 0);
     assert_string_equal(merge("{}"), "");
     for (uint32_t pod = 0; pod < 200; pod++) {
@@ -532,7 +514,7 @@ static void test_too_large(void **state)
     assert_false(store_read_only(bed.s));
     tomb_bed_purge(&bed, 1000);
     assert_string_equal(merge("{}"), "m;x=200");
-    check();
+    tomb_bed_check(&bed);
 }
 
 /* A tenant whose series are all gone has no label names either, also none of profile types. */

@@ -11,7 +11,6 @@
 #include <cmocka.h>
 
 #include "common/model/slot.h"
-#include "common/store/check.h"
 #include "common/store/store_impl.h"
 #include "common/store/tomb_impl.h"
 #include "tests/lib/tomb_bed.h"
@@ -24,16 +23,8 @@ static struct err e;
 
 static int setup(void **state)
 {
-    struct store_opts o = {
-        .dict_bytes_max = 64 * MIB,
-        .seal_delay_ms = 30000,
-        .wid_horizon_ms = 4 * 3600 * 1000,
-        .delete_guard_ms = GUARD_MS,
-        .seed = 42,
-    };
     (void)state;
-    store_bed_init(&bed, &o);
-    now = store_bed_slot(&bed) / 12 * 12;
+    now = tomb_bed_init(&bed, GUARD_MS);
     return 0;
 }
 
@@ -42,16 +33,6 @@ static int teardown(void **state)
     (void)state;
     store_bed_deinit(&bed);
     return 0;
-}
-
-static void check(void)
-{
-    struct store_view *v = store_view_get(bed.s);
-    struct check_report report;
-
-    if (store_check(v, &report, &e))
-        fail_msg("check: %s", e.text);
-    store_view_put(v);
 }
 
 static void seconds(int n)
@@ -92,7 +73,7 @@ static void test_unsealed_and_sealed(void **state)
     assert_int_equal(push("api", now + 12, 2), 1);
     assert_int_equal(push("db", now + 12, 3), 1);
     gone(NULL, "{service_name=\"api\"}");
-    check();
+    tomb_bed_check(&bed);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(push("api", now - 24, 1), -ERR_BUSY);
         assert_non_null(strstr(e.text, "from 60 s on it is taken as new"));
@@ -109,7 +90,7 @@ static void test_unsealed_and_sealed(void **state)
     assert_int_equal(push("api", now + 12, 2), 1);
     assert_int_equal(push("api", now + 12, 2), 0);
     assert_string_equal(merge(), "m;x=4");
-    check();
+    tomb_bed_check(&bed);
 }
 
 /* A wall clock that is an hour ahead, here or at the next leader, ends no guard. */
@@ -126,7 +107,7 @@ static void test_clock_jumps(void **state)
     assert_int_equal(push("api", now, 1), -ERR_BUSY);
     seconds(1);
     assert_int_equal(push("api", now, 1), 1);
-    check();
+    tomb_bed_check(&bed);
 }
 
 static void test_old_ones_need_none(void **state)
@@ -162,18 +143,18 @@ static void test_tenant(void **state)
     (void)state;
     assert_int_equal(push("api", now, 1), 1);
     gone("t", NULL);
-    check();
+    tomb_bed_check(&bed);
     number = bed.s->tombs->at.ptr[0]->tenant;
     (void)tomb_bed_purge(&bed, 1);
     assert_int_equal(tomb_bed_keys(&bed, number, 0, 0), 1);
-    check();
+    tomb_bed_check(&bed);
     assert_int_equal(push("api", now, 1), -ERR_BUSY);
     assert_int_equal(push("api", now, 2), 1);
     assert_int_equal(push("api", now, 1), -ERR_BUSY);
     seconds(60);
     (void)tomb_bed_purge(&bed, 1);
     assert_int_equal(tomb_bed_keys(&bed, number, 0, 0), 0);
-    check();
+    tomb_bed_check(&bed);
     assert_int_equal(push("api", now, 1), 1);
     assert_string_equal(merge(), "m;x=2");
 }
