@@ -476,7 +476,7 @@ static void ingester_kept(void *self, struct kept *k)
 {
     const struct ingester *in = self;
 
-    k->keeps = in->replicas != NULL;
+    k->keeps = in->moves; /* also before it is known that it may open them: its view is told */
     if (in->replicas)
         replicas_kept(in->replicas, k);
 }
