@@ -308,7 +308,7 @@ static void back_up_shard(struct tier *t, struct tier_shard *at)
     if (!t->conf->backup_interval_ms || stopped(t))
         return;
     rc = learn_age(t, at, &e);
-    if (!rc && now - at->backup_ms >= (int64_t)t->conf->backup_interval_ms) {
+    if (!rc && backup_due(at->backup_ms, now, t->conf->backup_interval_ms)) {
         s = shards_get(t->in->shards, at->number, &e);
         if (!s)
             return;

@@ -62,6 +62,12 @@ struct backup_done {
 };
 /* Writes a head, when all it names is there and was read back. */
 NODISCARD int backup_write(const struct backup_opts *o, struct backup_done *ret, struct err *e);
+/* Is it time for another one? The newest is of newest_ms. */
+static inline bool backup_due(int64_t newest_ms, int64_t now_ms, uint64_t interval_ms)
+{
+    /* One of later than now was dated by a wrong clock: nobody knows how old it is. */
+    return newest_ms > now_ms || (uint64_t)(now_ms - newest_ms) >= interval_ms;
+}
 /* The number of the newest head that can be read; ERR_NOT_FOUND: there is none. */
 NODISCARD int backup_newest(struct object_store *o, uint32_t shard, uint64_t *ret_number,
                             struct backup_head *ret, struct err *e);

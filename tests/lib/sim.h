@@ -77,6 +77,7 @@
     X(cold_buckets, true)    \
     X(cold_backups, true)    \
     X(cold_deleted, true)    \
+    X(restores, true)        \
     X(objects, true)         \
     X(objects_deleted, true) \
     X(objects_late, true)    \
@@ -105,6 +106,7 @@ enum sim_mutant {
     SIM_HALF_SNAPSHOT,  /* a snapshot comes without one column family */
     SIM_BUCKET_FORGETS, /* an object of the cold tier is gone some time after it was written */
     SIM_HALF_COPY,      /* a copy by files comes without one */
+    SIM_OLD_BACKUP,     /* none is written before all is lost */
     SIM_UNCONFIRMED,    /* a place changes at once, and nobody is asked */
     SIM_WORLD_MUTANTS,
     SIM_REPLICA = 100, /* + the number of the bit */

@@ -172,6 +172,9 @@ PRINTF(3, 4) void broke(struct world *w, const char *what, const char *more, ...
 /* To standard error, where SIM_TRACE is set. */
 PRINTF(2, 3) void trace(struct world *w, const char *what, ...);
 void run_ms(struct world *w, uint64_t ms);
+/* The service, and what people see of it. */
+void coordination_open(struct world *w, uint64_t seed);
+void coordination_close(struct world *w);
 
 /* ---- sim_node.c ---- */
 #define FIRST_DIST    SIM_INGESTERS
@@ -234,9 +237,16 @@ void missed_record(struct world *w);
 /* ---- sim_copy.c ---- */
 void copy_begins(void *node, uint32_t shard);
 
+/* ---- sim_restore.c ---- */
+/* Every disk goes, and the cluster comes back from its backups. False: it is broken. */
+bool lost_and_restored(struct world *w);
+
 /* ---- sim_place.c ---- */
 void moved_place(struct world *w);
 void place_seen(struct world *w); /* the view changed */
+/* Somebody wants the service to have two shards; it has, from some time on. */
+void place_want(struct world *w, uint32_t service);
+bool place_is_two(struct world *w, uint32_t service);
 
 /* ---- sim_work.c ---- */
 struct service {

@@ -299,7 +299,7 @@ static int sim_list(struct object_store *o, struct str prefix, struct str after,
     uint64_t back;
     enum fate fate = send(h, false, &back, e);
     VEC(struct object) found = { 0 };
-    bool more = true;
+    bool more, heard;
 
     if (fate == FAILS)
         return e->code;
@@ -308,14 +308,13 @@ static int sim_list(struct object_store *o, struct str prefix, struct str after,
         if (!after.len || str_cmp(str_c(b->objects.ptr[i].name), after) > 0)
             vec_push(&found, ((struct object){ .name = xstrdup(b->objects.ptr[i].name),
                                                .data.len = b->objects.ptr[i].data.len }));
-    if (answer(h, fate, back, e))
-        more = false;
+    heard = more = answer(h, fate, back, e) == 0;
     vec_for (i, &found) {
         more = more && fn(cookie, str_c(found.ptr[i].name), found.ptr[i].data.len);
         xfree(found.ptr[i].name);
     }
     vec_free(&found);
-    return e->code;
+    return heard ? 0 : e->code;
 }
 
 static int sim_del(struct object_store *o, struct str name, struct err *e)

@@ -66,11 +66,11 @@ static void on_wanted(void *cookie, const struct err *e)
     xfree(wish);
 }
 
-static void deed_want(struct world *w, const struct deed *d)
+void place_want(struct world *w, uint32_t service)
 {
     struct wish *wish = XNEW(struct wish);
 
-    *wish = (struct wish){ w, (uint32_t)d->a };
+    *wish = (struct wish){ w, service };
     w->flying++;
     trace(w, "%s is to have two shards", services[wish->service].name);
     map_change(&(struct map_change_opts){ .coord = w->coord,
@@ -78,6 +78,11 @@ static void deed_want(struct world *w, const struct deed *d)
                                           .edit = on_edit,
                                           .done = on_wanted,
                                           .cookie = wish });
+}
+
+static void deed_want(struct world *w, const struct deed *d)
+{
+    place_want(w, (uint32_t)d->a);
 }
 
 /* ---- who is cut off -------------------------------------------------------------------------- */
@@ -89,6 +94,13 @@ static const struct map_steps *steps_of(struct world *w, uint32_t service)
     struct map_whose who = whose(service);
 
     return m ? map_whose_steps(m, &who) : NULL;
+}
+
+bool place_is_two(struct world *w, uint32_t service)
+{
+    const struct map_steps *s = steps_of(w, service);
+
+    return s && s->len && map_step_at(s, INT64_MAX, 1) > 1;
 }
 
 static bool among(const struct sim_place *a, size_t node)
@@ -163,7 +175,7 @@ void place_seen(struct world *w)
     if (!a->armed_until_ms || world_ms(w) >= a->armed_until_ms)
         return;
     s = steps_of(w, a->service);
-    valid = s && s->len && map_step_at(s, INT64_MAX, 1) > 1;
+    valid = place_is_two(w, a->service);
     if (!valid && !(s && s->next.from_ms))
         return;
     a->from_ms = valid ? s->at[s->len - 1].from_ms : s->next.from_ms;

@@ -61,6 +61,7 @@ static const char *const names[] = {
     [SIM_HALF_SNAPSHOT] = "half-snapshot",
     [SIM_BUCKET_FORGETS] = "bucket-forgets",
     [SIM_HALF_COPY] = "half-copy",
+    [SIM_OLD_BACKUP] = "old-backup",
     [SIM_UNCONFIRMED] = "unconfirmed",
 };
 static const char *const replica_names[] = {

@@ -48,13 +48,31 @@ void run_ms(struct world *w, uint64_t ms)
     ring_step(w);
 }
 
+void coordination_open(struct world *w, uint64_t seed)
+{
+    struct view_opts vo = { .loop = w->rpc.loop, .prefix = SIM_PREFIX };
+    struct coord_faults cf = { .delay_min_ms = 1,
+                               .delay_max_ms = 10,
+                               .no_fence = w->o.mutant == SIM_NO_FENCE };
+
+    w->site = coord_site_new(w->rpc.loop, seed);
+    coord_site_faults(w->site, &cf);
+    vo.coord = w->coord = coord_sim_new(w->site);
+    w->view = view_new_coord(&vo);
+}
+
+void coordination_close(struct world *w)
+{
+    view_free(w->view);
+    coord_free(w->coord);
+    coord_site_free(w->site);
+}
+
 static void world_open(struct world *w)
 {
-    struct view_opts vo = { .prefix = SIM_PREFIX };
     struct rpc_mem_faults faults = {
         .delay_min_ms = 0, .delay_max_ms = 5, .lost = 0.002, .repeated = 0.002
     };
-    struct coord_faults cf = { .delay_min_ms = 1, .delay_max_ms = 10 };
 
     w->lost = -1;
     prng_init(&w->p, w->o.seed);
@@ -63,17 +81,11 @@ static void world_open(struct world *w)
     /* Midnight comes soon: what is kept for so and so long is looked at then. */
     clock_fake_jump(&w->rpc.clock, DAY_MS - world_wall_ms(w) % DAY_MS - 30000);
     rpc_mem_faults(w->rpc.net, &faults);
-    w->site = coord_site_new(w->rpc.loop, w->o.seed);
-    cf.no_fence = w->o.mutant == SIM_NO_FENCE;
-    coord_site_faults(w->site, &cf);
     if (prng_chance(&w->p, 0.5)) {
         count(w)->cold_worlds++;
         w->bucket = sim_bucket_new(w->rpc.loop, w->o.seed * 59, w->o.mutant, count(w));
     }
-    w->coord = coord_sim_new(w->site);
-    vo.loop = w->rpc.loop;
-    vo.coord = w->coord;
-    w->view = view_new_coord(&vo);
+    coordination_open(w, w->o.seed);
     w->files = prng_chance(&w->p, 0.6);
     w->aims.mood = (uint32_t)prng_below(&w->p, 3 * SIM_AIMS / 2);
     if (sim_mutant_of_places(w->o.mutant)) /* it takes one of these worlds to see it */
@@ -123,9 +135,7 @@ static void world_close(struct world *w)
     sim_files_root((int)getpid(), files);
     (void)rmdir(files);
     aims_close(w);
-    view_free(w->view);
-    coord_free(w->coord);
-    coord_site_free(w->site);
+    coordination_close(w);
     sim_bucket_free(w->bucket);
     rpc_bed_deinit(&w->rpc);
     vec_for (i, &w->pushes)
@@ -248,6 +258,9 @@ void sim_run(const struct sim_opts *o, struct sim_result *ret)
     }
     if (!ret->broken)
         settle(w);
+    if (!ret->broken && w->bucket && (prng_below(&w->p, 7) == 0 || o->mutant == SIM_OLD_BACKUP) &&
+        lost_and_restored(w) && readable(w) && equal(w) && writable(w))
+        (void)readable(w);
     count_end(w);
     world_close(w);
     if (!ret->broken)

@@ -293,14 +293,26 @@ static void test_heads(void **state)
                                        "embertree head 1\nshard 1 of 4\ntime x\n",
                                        "embertree head 1\nshard 1 of 4\ntime 1\nhere x y 1 1\n",
                                        "embertree head 1\nshard 1 of 4\ntime 1\n",
-                                       "embertree head 1\nshard 1 of 4\ntime 1\n"
-                                       "end 0000000000000000\n" };
+                                       ("embertree head 1\nshard 1 of 4\ntime 1\n"
+                                        "end 0000000000000000\n") };
     struct backup_head h;
     struct err e = { 0 };
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         assert_int_equal(backup_head_read(str_c(bad[i]), &h, &e), ERR_CORRUPT);
+}
+
+static void test_due(void **state)
+{
+    (void)state;
+    assert_true(backup_due(0, 1700000000000, 3600000)); /* there is none */
+    assert_false(backup_due(1700000000000, 1700000000000, 3600000));
+    assert_false(backup_due(1700000000000, 1700003599999, 3600000));
+    assert_true(backup_due(1700000000000, 1700003600000, 3600000));
+    /* A leader whose clock was ahead wrote it: others do not wait until it is that late. */
+    assert_true(backup_due(1700000000001, 1700000000000, 3600000));
+    assert_true(backup_due(1800000000000, 1700000000000, 3600000));
 }
 
 int main(void)
@@ -310,6 +322,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_sweep, setup, teardown),
         cmocka_unit_test_setup_teardown(test_damage, setup, teardown),
         cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_due),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
