@@ -8,9 +8,10 @@
  *        └─> more ──> race_more ──> leg 1: the other way; as leg 0
  *
  * Who reached the end first ends the race; the other leg is canceled. Each leg tells what it learnt
- * of its way (ways.c). A leg that goes round and is not understood there (an older build, which is
- * known where the coordination service was heard), or finds no leader there, says nothing of the
- * call: it counts as ERR_UNAVAILABLE, and the caller goes on as if there were no such way.
+ * of its way (ways.c). A leg that goes round and is not understood there, or finds no leader there,
+ * says nothing of the call: it counts as ERR_UNAVAILABLE, and the caller goes on as if there were
+ * no such way. ERR_UNIMPLEMENTED by way of one that is known to pass calls on, as everybody is
+ * where the coordination service was heard, is the leader's own, and an answer.
  */
 #include "common/role/race.h"
 
@@ -95,11 +96,17 @@ static void learn_straight(struct race_leg *leg, int code, uint64_t now)
     }
 }
 
+/* The helper is of an older build; else the leader. */
+static bool not_understood(const struct race_leg *leg, int code)
+{
+    return code == ERR_UNIMPLEMENTED && !leg->helper->relays;
+}
+
 static void learn_round(struct race_leg *leg, int code, uint64_t now)
 {
     struct race *c = leg->race;
 
-    if (code == ERR_UNIMPLEMENTED)
+    if (not_understood(leg, code))
         leg->helper->no_help_ns = now + OLD_HELPER_NS;
     else if (code == ERR_TIMEOUT)
         leg->helper->no_help_ns = now + SLOW_HELPER_NS;
@@ -121,7 +128,7 @@ static void keep_why(struct race_leg *leg, const struct err *err)
     struct err e = *err;
 
     if (leg->helper) {
-        if (e.code == ERR_UNIMPLEMENTED)
+        if (not_understood(leg, e.code))
             e.code = ERR_UNAVAILABLE;
         (void)err_wrap(&e, "by way of %s", leg->helper->addr);
     }
@@ -198,7 +205,7 @@ int race_begin(struct race *c, const struct race_opts *o, enum rpc_method method
         c->way = ways_at(r->ways, rpc_peer_addr(straight));
         ways_credit(r->ways, now);
         if (rpc_peer_down(straight) || way_avoided(c->way, now))
-            to = route_helper(r, o->target, NULL, &helper);
+            to = route_helper(r, o->target, method, NULL, &helper);
         if (helper)
             ways_count(r->ways->metrics.relayed);
         if (o->more && r->ways->hedge_ms) {
@@ -224,7 +231,8 @@ static struct rpc_peer *other_way(struct race *c, struct way **ret_helper)
         if (straight && !rpc_peer_down(straight))
             return straight;
     }
-    return route_helper(r, c->o.target, c->legs[0].helper, ret_helper);
+    return route_helper(r, c->o.target, (enum rpc_method)c->legs[0].method, c->legs[0].helper,
+                        ret_helper);
 }
 
 bool race_more(struct race *c, enum rpc_method method, struct buf *payload)

@@ -155,25 +155,27 @@ void route_failed(struct route *r, size_t target)
 /* ---- going round ---------------------------------------------------------------------------- */
 
 /* Would this one pass a call on? A stranger is greeted, and can be asked next time. Who is known to
- * be of a build before RPC_RELAY is not asked; who may be is: it refuses then, and is left alone
- * for a while (race.c). */
+ * be of a build before RPC_RELAY, or before the method, is not asked; who may be is: it refuses
+ * then, and is left alone for a while (race.c). */
 static struct rpc_peer *helps(struct route *r, const struct view_node *n, const char *leader,
-                              const struct way *but, struct way **ret_way)
+                              enum rpc_method method, const struct way *but, struct way **ret_way)
 {
     uint64_t now_ns = clock_mono_ns(loop_clock(r->o.loop));
+    uint32_t newest = MAX((uint32_t)RPC_RELAY, (uint32_t)method);
     struct rpc_peer *p;
     struct err e;
 
-    if (!n->addr[0] || strcmp(n->addr, leader) == 0 || (n->methods && n->methods <= RPC_RELAY) ||
+    if (!n->addr[0] || strcmp(n->addr, leader) == 0 || (n->methods && n->methods <= newest) ||
         rpc_peer_get(r->o.node, n->addr, &p, &e) || !rpc_peer_up(p))
         return NULL;
     *ret_way = ways_at(r->ways, n->addr);
+    (*ret_way)->relays = n->methods != 0;
     return *ret_way == but || now_ns < (*ret_way)->no_help_ns ? NULL : p;
 }
 
 /* Followers first: they talk to the leader all the time. */
-struct rpc_peer *route_helper(struct route *r, size_t target, const struct way *but,
-                              struct way **ret_way)
+struct rpc_peer *route_helper(struct route *r, size_t target, enum rpc_method method,
+                              const struct way *but, struct way **ret_way)
 {
     size_t nodes = view_nodes_len(r->o.view), turn = r->ways->turn++;
     struct rpc_peer *p = NULL;
@@ -185,10 +187,10 @@ struct rpc_peer *route_helper(struct route *r, size_t target, const struct way *
         return NULL;
     for (size_t i = 0; !p && i < s.members_len; i++)
         if (view_node_find(r->o.view, s.members[(turn + i) % s.members_len], &n))
-            p = helps(r, &n, s.leader_addr, but, ret_way);
+            p = helps(r, &n, s.leader_addr, method, but, ret_way);
     for (size_t i = 0; !p && s.members_len < 2 && i < MIN(nodes, (size_t)STRANGERS_MAX); i++) {
         view_node(r->o.view, (turn + i) % nodes, &n);
-        p = helps(r, &n, s.leader_addr, but, ret_way);
+        p = helps(r, &n, s.leader_addr, method, but, ret_way);
     }
     if (!p)
         *ret_way = NULL;

@@ -28,10 +28,10 @@ static inline bool route_rounds(const struct route *r)
     return r->moves && view_nodes_len(r->o.view) > 1;
 }
 
-/* An ingester that can pass a call on to the leader of this target, and its way; not `but`. NULL:
- * there is none at the moment. */
-struct rpc_peer *route_helper(struct route *r, size_t target, const struct way *but,
-                              struct way **ret_way);
+/* An ingester that can pass a call of this method on to the leader of this target, and its way; not
+ * `but`. NULL: there is none at the moment. */
+struct rpc_peer *route_helper(struct route *r, size_t target, enum rpc_method method,
+                              const struct way *but, struct way **ret_way);
 
 /* race.c: asks for more where calls are late. */
 void race_tick(void *ways);

@@ -22,6 +22,7 @@ struct way {
     uint64_t avoid_ns;   /* the straight way is avoided until then */
     uint64_t trusted_ns; /* it is not avoided before: going round was no better */
     uint64_t no_help_ns; /* this one is not asked to pass calls on until then */
+    bool relays;         /* its build is known to pass calls on */
 };
 
 struct ways_metrics {

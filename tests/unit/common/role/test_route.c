@@ -13,6 +13,7 @@
 
 #include "common/cluster/coord_sim.h"
 #include "common/cluster/keyspace.h"
+#include "common/role/relay.h"
 #include "common/role/route_impl.h"
 #include "tests/lib/rpc_bed.h"
 
@@ -163,14 +164,20 @@ static void on_done(void *cookie, struct str reply, const struct err *err)
     (void)snprintf(b->reply, sizeof(b->reply), "%.*s", STR_ARG(reply));
 }
 
-static struct route_call *ask(struct bed *b, uint32_t shard, uint64_t deadline_ms)
+static struct route_call *ask_of(struct bed *b, uint32_t shard, enum rpc_method method,
+                                 uint64_t deadline_ms)
 {
     struct buf payload;
 
     buf_init(&payload, 16);
     (void)buf_add_str(&payload, STR("?"));
-    return route_ask(b->route, route_target(b->route, shard), RPC_STATUS, &payload, deadline_ms,
+    return route_ask(b->route, route_target(b->route, shard), method, &payload, deadline_ms,
                      on_done, b);
+}
+
+static struct route_call *ask(struct bed *b, uint32_t shard, uint64_t deadline_ms)
+{
+    return ask_of(b, shard, RPC_STATUS, deadline_ms);
 }
 
 static void test_follows_the_leader(void **state)
@@ -228,21 +235,67 @@ static void test_who_may_help(void **state)
     put_live_untold(&b, &b.nodes[1]);
     rpc_bed_sleep(&b.rpc, 500);
     for (int i = 0; i < 3; i++) { /* a stranger is greeted first: asked again */
-        assert_null(route_helper(b.route, 0, NULL, &way));
+        assert_null(route_helper(b.route, 0, RPC_WRITE, NULL, &way));
         rpc_bed_sleep(&b.rpc, 200);
     }
     put_live(&b, &b.nodes[1]); /* it was upgraded */
     rpc_bed_sleep(&b.rpc, 200);
-    (void)route_helper(b.route, 0, NULL, &way);
+    (void)route_helper(b.route, 0, RPC_WRITE, NULL, &way);
     rpc_bed_sleep(&b.rpc, 500);
-    assert_non_null(route_helper(b.route, 0, NULL, &way));
+    assert_non_null(route_helper(b.route, 0, RPC_WRITE, NULL, &way));
     assert_string_equal(way->addr, b.nodes[1].addr);
     put_live_of(&b, &b.nodes[1], RPC_RELAY); /* and back: the first number that it does not know */
     rpc_bed_sleep(&b.rpc, 200);
-    assert_null(route_helper(b.route, 0, NULL, &way));
+    assert_null(route_helper(b.route, 0, RPC_WRITE, NULL, &way));
+    put_live_of(&b, &b.nodes[1], RPC_REPL_COPY); /* of the build that had just learnt it */
+    rpc_bed_sleep(&b.rpc, 200);
+    assert_non_null(route_helper(b.route, 0, RPC_LEDGER, NULL, &way));
+    assert_null(route_helper(b.route, 0, RPC_LEDGER_ACCEPT, NULL, &way));
+    assert_true(way == NULL);
     put_live_of(&b, &b.nodes[1], 0); /* nobody knows: it may */
     rpc_bed_sleep(&b.rpc, 200);
-    assert_non_null(route_helper(b.route, 0, NULL, &way));
+    assert_non_null(route_helper(b.route, 0, RPC_WRITE, NULL, &way));
+    assert_false(way->relays);
+    bed_close(&b);
+}
+
+/* The leader is of a build that does not know the method, and is asked by way of another one: its
+ * no is an answer, and nothing against the one that brings it. */
+static void test_unimplemented(void **state)
+{
+    struct way *way;
+    struct bed b;
+
+    (void)state;
+    bed_open(&b);
+    struct relay_opts o = {
+        .node = b.nodes[1].rpc, .view = b.view, .self = "b", .metrics = b.rpc.metrics
+    };
+    struct relay *relay = relay_new(&o);
+    put_map(&b);
+    put_leader(&b, 0, 1, "a");
+    put_live(&b, &b.nodes[0]);
+    put_live(&b, &b.nodes[1]);
+    rpc_bed_sleep(&b.rpc, 500);
+    for (int known = 1; known >= 0; known--) {
+        put_live_of(&b, &b.nodes[1], known ? RPC_METHODS : 0);
+        (void)route_helper(b.route, 0, RPC_SPACE, NULL, &way); /* greets it */
+        rpc_mem_cut(b.rpc.net, rpc_node_addr(b.client), b.nodes[0].addr);
+        (void)ask(&b, 0, 1); /* greets the leader, who is down in a while */
+        rpc_bed_sleep(&b.rpc, 10000);
+        b.ends = 0;
+        (void)ask_of(&b, 0, RPC_SPACE, 2000);
+        rpc_bed_sleep(&b.rpc, known ? 100 : 3000);
+        assert_int_equal(b.ends, 1);
+        assert_int_equal(b.code, known ? ERR_UNIMPLEMENTED : ERR_UNAVAILABLE);
+        way = ways_at(b.route->ways, b.nodes[1].addr);
+        assert_true(known ? way->no_help_ns == 0 : way->no_help_ns > 0);
+        rpc_mem_heal(b.rpc.net);
+        rpc_bed_sleep(&b.rpc, 20000);
+    }
+    rpc_node_free(b.nodes[1].rpc);
+    relay_free(relay);
+    b.nodes[1].rpc = NULL;
     bed_close(&b);
 }
 
@@ -306,9 +359,8 @@ static void test_patience(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_follows_the_leader),
-        cmocka_unit_test(test_who_may_help),
-        cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_follows_the_leader), cmocka_unit_test(test_who_may_help),
+        cmocka_unit_test(test_unimplemented),      cmocka_unit_test(test_ends),
         cmocka_unit_test(test_patience),
     };
 
