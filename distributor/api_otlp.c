@@ -96,15 +96,9 @@ static void partial_json(uint64_t rejected, struct str text, struct buf *out)
     json_obj_end(&j);
 }
 
-static const char *retry_after(int status)
-{
-    return status == 429 || status == 503 ? "1" : NULL;
-}
-
 static void reply_error(struct export *x, const struct err *e)
 {
     int status = err_http_status(e->code);
-    const char *after = retry_after(status);
     struct buf out;
 
     if (x->call) {
@@ -113,8 +107,7 @@ static void reply_error(struct export *x, const struct err *e)
     }
     buf_init(&out, REPLY_MAX);
     (x->json ? status_json : status_proto)(svc_grpc_code(e->code), str_c(e->text), &out);
-    if (after)
-        http_reply_header(x->r, "Retry-After", str_c(after));
+    http_reply_retry(x->r, status, e);
     http_reply(x->r, status, x->json ? JSON_TYPE : PROTO_TYPE, &out);
     buf_deinit(&out);
 }

@@ -599,6 +599,17 @@ static int urgency(int code)
     return 0;
 }
 
+/* Of all that want another try the soonest: what is not due then is refused again. */
+static uint32_t soonest(const struct intake_result *r, int code)
+{
+    uint32_t s = UINT32_MAX;
+
+    for (size_t i = 0; i < r->rows_len; i++)
+        if (r->rows[i].outcome == INTAKE_REJECTED && r->rows[i].err->code == code)
+            s = MIN(s, r->rows[i].err->again_s);
+    return s == UINT32_MAX ? 0 : s;
+}
+
 int intake_error(const struct intake_result *r,
                  void (*text_of)(void *cookie, size_t row, struct buf *out), void *cookie,
                  struct err *e)
@@ -630,6 +641,7 @@ int intake_error(const struct intake_result *r,
         (void)err_set(e, code, "%.*s", STR_ARG(buf_str(&text)));
     else if (errors)
         (void)err_set(e, code, "%zu errors: %.*s", errors, STR_ARG(buf_str(&text)));
+    e->again_s = soonest(r, code);
     buf_deinit(&text);
     return errors ? code : 0;
 }

@@ -21,7 +21,8 @@
 
 static const struct err *keep_err(struct intake *k, const struct err *why)
 {
-    static const struct err no_room = { ERR_LIMIT, "rejected; there is no room for the reasons" };
+    static const struct err no_room = { .code = ERR_LIMIT,
+                                        .text = "rejected; there is no room for the reasons" };
     struct err *e = ARENA_NEW(k->arena, struct err);
 
     if (!e)

@@ -349,6 +349,19 @@ static void start_relay(struct ingester *in)
     in->relay = relay_new(&o);
 }
 
+/* What one process can know of it; in others the reference tells (store/tomb_late.c). */
+static void look_at_guard(const struct ingester *in)
+{
+    uint64_t guard_ms = in->conf->delete_guard_ms, ack_ms;
+
+    if (guard_ms && conf_number(in->ctx->conf, "distributor", "ack_timeout", &ack_ms) &&
+        guard_ms <= ack_ms)
+        log_warn(
+            "ingester.delete_guard is not longer than distributor.ack_timeout: what is deleted "
+            "while it is pushed may come back by a late copy; set a longer guard",
+            KV_U64("delete_guard_ms", guard_ms), KV_U64("ack_timeout_ms", ack_ms));
+}
+
 /* What can fail comes first; shard threads start when nothing can fail any more. */
 static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct err *e)
 {
@@ -412,6 +425,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
         start_replicas(in);
     if (ctx->coord)
         in->as_made = as_made_new(ctx->view, ctx->cluster);
+    look_at_guard(in);
     log_info("shards open", KV_U64("shards", n), KV_CSTR("listen", in->conf->listen));
     *ret_self = in;
     return 0;

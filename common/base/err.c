@@ -59,18 +59,38 @@ static void trim_utf8(char *s, size_t len)
         s[i - 1] = '\0';
 }
 
-int err_set(struct err *e, int code, const char *fmt, ...)
+static void put_text(struct err *e, const char *fmt, va_list ap) PRINTF(2, 0);
+static void put_text(struct err *e, const char *fmt, va_list ap)
 {
-    va_list ap;
     char text[ERR_TEXT_MAX]; /* arguments may point into e->text */
-
-    va_start(ap, fmt);
     int n = vsnprintf(text, sizeof(text), fmt, ap);
-    va_end(ap);
+
     if (n >= (int)sizeof(text))
         trim_utf8(text, sizeof(text) - 1);
     memcpy(e->text, text, sizeof(text));
+}
+
+int err_set(struct err *e, int code, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    put_text(e, fmt, ap);
+    va_end(ap);
     e->code = code;
+    e->again_s = 0;
+    return code;
+}
+
+int err_set_again(struct err *e, int code, uint32_t again_s, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    put_text(e, fmt, ap);
+    va_end(ap);
+    e->code = code;
+    e->again_s = again_s;
     return code;
 }
 
@@ -115,6 +135,7 @@ void err_clear(struct err *e)
 {
     e->code = ERR_OK;
     e->text[0] = '\0';
+    e->again_s = 0;
 }
 
 const char *err_connect_name(int code)

@@ -44,10 +44,13 @@ enum err_code {
 struct err {
     int code;
     char text[ERR_TEXT_MAX]; /* always NUL-terminated, valid UTF-8 if the arguments were */
+    uint32_t again_s;        /* after so long another try makes sense; 0: nobody said */
 };
 
 /* Sets code and text; returns the code, so that `return err_set(...)` reads well. */
 int err_set(struct err *e, int code, const char *fmt, ...) PRINTF(3, 4);
+/* The same, with after how long the sender may try again (Retry-After); also kept by err_wrap. */
+int err_set_again(struct err *e, int code, uint32_t again_s, const char *fmt, ...) PRINTF(4, 5);
 /* Puts "context: " in front of the text, keeps the code; returns the code. */
 int err_wrap(struct err *e, const char *fmt, ...) PRINTF(2, 3);
 /* Sets ERR_IO (ERR_NO_SPACE for ENOSPC) with strerror of `errnum` behind the text. */

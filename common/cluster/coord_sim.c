@@ -451,7 +451,7 @@ static void call_arrives(void *cookie)
 {
     struct sim_call *k = cookie;
     struct coord_site *s = k->client->site;
-    static const struct err no_lease = { ERR_NOT_FOUND, "the lease is gone" };
+    static const struct err no_lease = { .code = ERR_NOT_FOUND, .text = "the lease is gone" };
     struct err e = { 0 };
 
     if (s->away || k->client->cut || prng_chance(&s->prng, s->faults.lose_request)) {

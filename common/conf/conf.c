@@ -122,6 +122,18 @@ bool conf_find(const struct conf *c, struct str section, struct str name, size_t
     return false;
 }
 
+bool conf_number(const struct conf *c, const char *section, const char *name, uint64_t *ret)
+{
+    const struct conf_row *row;
+    size_t at;
+
+    if (!conf_find(c, str_c(section), str_c(name), &at, &row))
+        return false;
+    CHECK(row->type == CONF_T_U64 || row->type == CONF_T_BYTES || row->type == CONF_T_DURATION);
+    memcpy(ret, (const char *)c->structs[at] + row->offset, sizeof(*ret));
+    return true;
+}
+
 /* ---- values ---------------------------------------------------------------------------------- */
 
 static int wrong(const struct conf *c, size_t table, const struct conf_row *row, struct str value,

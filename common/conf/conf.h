@@ -84,6 +84,9 @@ enum conf_action { CONF_RUN, CONF_HELP, CONF_VERSION, CONF_PRINT, CONF_REFERENCE
 enum conf_action conf_action(const struct conf *c);
 /* The filled struct of a table; lives as long as the conf. */
 const void *conf_get(const struct conf *c, const struct conf_table *t);
+/* A number, size, or duration in ms of any table, by its names; false: this process has no such
+ * option. For what fits only to an option of another role. */
+bool conf_number(const struct conf *c, const char *section, const char *name, uint64_t *ret);
 /* --help text; the whole effective configuration as YAML; the reference as Markdown. */
 void conf_help(const struct conf_table *const *tables, size_t n, const char *program,
                struct buf *out);

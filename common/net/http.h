@@ -156,6 +156,9 @@ size_t http_stream_queued(const struct http_req *r);
  * handler keeps beyond that it takes and charges itself. Nothing after the last byte is owed. */
 void http_stream_took(struct http_req *r, size_t n);
 
+/* Retry-After where another try helps: as long as e says, or a guess. For replies of your own
+ * shape; those below have it. */
+void http_reply_retry(struct http_req *r, int status, const struct err *e);
 /* {"code","message"} with the status of e->code; Retry-After where it helps; JSON plus newline. */
 void http_reply_err(struct http_req *r, const struct err *e);
 /* The same with a status and a code name of your own: for what has no ERR_ code. */

@@ -186,13 +186,26 @@ void http_reply(struct http_req *r, int status, const char *content_type, struct
 
 /* ---- errors */
 
-/* Seconds until another try makes sense. What is too large will be too large again, though Connect
- * calls that resource_exhausted, too. */
-static const char *retry_after(int status, int code)
+/* Seconds until another try makes sense; 0: it does not. What is too large will be too large again,
+ * though Connect calls that resource_exhausted, too. */
+static uint32_t retry_after(int status, const struct err *e)
 {
-    if ((status != 429 && status != 503) || code == ERR_TOO_LARGE)
-        return NULL;
-    return code == ERR_NO_SPACE ? "30" : "1";
+    if ((status != 429 && status != 503) || e->code == ERR_TOO_LARGE)
+        return 0;
+    if (e->again_s)
+        return e->again_s;
+    return e->code == ERR_NO_SPACE ? 30 : 1;
+}
+
+void http_reply_retry(struct http_req *r, int status, const struct err *e)
+{
+    uint32_t after = retry_after(status, e);
+    char text[16];
+
+    if (!after || xchg_of(r)->has_retry)
+        return;
+    int n = snprintf(text, sizeof(text), "%" PRIu32, after);
+    http_reply_header(r, "Retry-After", str_n(text, (size_t)n));
 }
 
 static void reply_json(struct http_req *r, int status, const char *code, const char *message,
@@ -218,17 +231,9 @@ static void reply_json(struct http_req *r, int status, const char *code, const c
     buf_deinit(&b);
 }
 
-static void add_retry(struct http_req *r, int status, int code)
-{
-    const char *after = retry_after(status, code);
-
-    if (after && !xchg_of(r)->has_retry)
-        http_reply_header(r, "Retry-After", str_c(after));
-}
-
 void http_reply_status(struct http_req *r, int status, const char *code, const char *message)
 {
-    add_retry(r, status, 0);
+    http_reply_retry(r, status, &(struct err){ 0 });
     reply_json(r, status, code, message, true);
 }
 
@@ -236,7 +241,7 @@ void http_reply_err(struct http_req *r, const struct err *e)
 {
     int status = err_http_status(e->code);
 
-    add_retry(r, status, e->code);
+    http_reply_retry(r, status, e);
     reply_json(r, status, err_connect_name(e->code), e->text, true);
 }
 
@@ -244,7 +249,7 @@ void http_reply_connect_err(struct http_req *r, const struct err *e)
 {
     int status = err_connect_status(e->code);
 
-    add_retry(r, status, e->code);
+    http_reply_retry(r, status, e);
     reply_json(r, status, status == 429 ? "resource_exhausted" : err_connect_name(e->code), e->text,
                false);
 }

@@ -213,6 +213,7 @@ static void on_answer(struct rpc_node *n, struct rpc_msg *m)
         err_set(&e, e.code, "%.*s", STR_ARG(buf_str(&m->body)));
     else
         err_set(&e, e.code, "%s: error %u without a readable text", c->peer->addr, m->code);
+    e.again_s = m->again_s;
     rpc_out_end(n, c, STR_NULL, &e);
 }
 

@@ -29,6 +29,8 @@
  *   80      n   address      where the sender takes answers: printable ASCII, "tcp://10.0.0.7:9095"
  *   80 + n  4   link         which of the sender's ways to us: seq counts along one. Builds before
  *                            this field send none, and count as link 0
+ *   84 + n  4   again        only in errors, and only where it is not 0: seconds after which
+ *                            another try makes sense
  *   head    length           payload
  *
  * Example, a ping of 8 bytes from ipc:///a (epoch 2, seq 3, id 4, link 1): 100 bytes,
@@ -53,7 +55,8 @@
 #define RPC_FRAME_FIXED        80
 #define RPC_ADDR_MAX           127 /* bytes */
 #define RPC_FRAME_LINK         4   /* bytes behind the address */
-#define RPC_FRAME_HEAD_MAX     (RPC_FRAME_FIXED + RPC_ADDR_MAX + RPC_FRAME_LINK)
+#define RPC_FRAME_AGAIN        4   /* bytes behind that */
+#define RPC_FRAME_HEAD_MAX     (RPC_FRAME_FIXED + RPC_ADDR_MAX + RPC_FRAME_LINK + RPC_FRAME_AGAIN)
 #define RPC_FRAME_CHUNK        (256 * KIB)
 #define RPC_FRAME_MAX          (512 + RPC_FRAME_CHUNK) /* any frame; leaves room for longer heads */
 #define RPC_FRAME_SMALL_MAX    64                      /* payload of pings, cancels, fins */
@@ -105,7 +108,7 @@ struct rpc_frame {
     uint16_t method, code;
     uint64_t epoch, to_epoch, seq, id;
     uint32_t left_ms, offset, total, raw;
-    uint32_t link;
+    uint32_t link, again_s;
     struct str addr, body; /* borrowed */
 };
 

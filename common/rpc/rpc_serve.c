@@ -33,6 +33,7 @@ static struct rpc_msg *error_msg(uint64_t id, uint64_t to_epoch, const struct er
 
     m->to_epoch = to_epoch;
     m->code = (uint16_t)(e->code > 0 && e->code < ERR_CODES ? e->code : ERR_INTERNAL);
+    m->again_s = e->again_s;
     buf_add_str(&m->body, str_c(e->text));
     return m;
 }

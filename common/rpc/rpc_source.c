@@ -71,6 +71,7 @@ struct rpc_msg *rpc_msg_of_frame(const struct rpc_frame *f, uint64_t now_ns)
     m->code = f->code;
     m->to_epoch = f->to_epoch;
     m->raw = f->raw;
+    m->again_s = f->again_s;
     m->speaks_min = f->speaks_min;
     m->speaks_max = f->speaks_max;
     m->epoch = f->epoch;

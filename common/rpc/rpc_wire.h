@@ -33,6 +33,7 @@ struct rpc_msg {
     uint64_t to_epoch;    /* 0, or the epoch of the node this answers */
     uint64_t deadline_ns; /* loop clock; 0: none. Travels as time left */
     uint32_t raw;         /* bytes before compression, while compressed */
+    uint32_t again_s;     /* errors: err.again_s */
     struct buf body;
     size_t charged; /* bytes of a queue it takes */
     /* received: */

@@ -56,12 +56,16 @@ bool tomb_guarded(const struct store *s, const struct tomb *t)
 
 int tombs_late(const struct store *s, const struct tomb *t, struct err *e)
 {
+    uint32_t left_s;
+
     if (!tomb_guarded(s, t))
         return 0;
-    return err_set(e, ERR_BUSY,
-                   "this was stored and has been deleted: it may be a late copy; from %" PRIu64
-                   " s on it is taken as new",
-                   (t->guard_until_ms - mono_ms(s) + 999) / 1000);
+    left_s = (uint32_t)((t->guard_until_ms - mono_ms(s) + 999) / 1000);
+    return err_set_again(
+        e, ERR_BUSY, left_s,
+        "this was stored and has been deleted: it may be a late copy; from %" PRIu32
+        " s on it is taken as new",
+        left_s);
 }
 
 int tombs_late_tenant(struct store *s, struct str tenant, const uint8_t wid[16], int64_t engine_ms,

@@ -184,9 +184,10 @@ def test_tenants():
 def test_same_again():
     """What was deleted and comes again may be a late copy: it is refused, also after kill -9, and says
     for how long; then it is taken, once. So is the import of a file, which waits. What was not
-    deleted, and what is new, is taken all the while."""
+    deleted, and what is new, is taken all the while. A guard as short as this one is told at the start."""
     with cluster.AllInOne("--tenancy.multi=true", "--ingester.delete-guard=4s", *FAST) as server, \
             tempfile.TemporaryDirectory() as tmp:
+        assert "delete_guard is not longer than distributor.ack_timeout" in server.process.tail(200)
         now = int(time.time()) // 60 * 60
         old = pathlib.Path(tmp) / "old.txt"
         old.write_text("root;old 11\n")
@@ -205,6 +206,8 @@ def test_same_again():
                                   until=now - 89,
                                   headers={"Idempotency-Key": "k", "X-Scope-OrgID": "acme"})
             assert reply.status == 503 and b"has been deleted" in reply.body, reply
+            assert f"from {reply.headers['retry-after']} s on".encode() in reply.body, reply
+            assert 1 <= int(reply.headers["retry-after"]) <= 4, reply
             push(server, "db", "a", "db", 5, now - 90, key="k", tenant="acme")
             push(server, "api", "a", "new", 7, now - 90, key="new", tenant="acme")
             assert total(server, tenant="acme") == {"db": 5, "new": 7}

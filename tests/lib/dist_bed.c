@@ -48,7 +48,7 @@ static void on_write(void *cookie, struct rpc_call *call, struct str payload)
         CHECK(b->silent_len < ARRAY_LEN(b->silent));
         b->silent[b->silent_len++] = call;
     } else if (b->answer == DIST_BED_FAIL) {
-        err_set(&e, b->fail, "the ingester says no");
+        err_set_again(&e, b->fail, b->again_s, "the ingester says no");
         rpc_fail(call, &e);
     } else {
         ack(b, call);

@@ -38,6 +38,7 @@ struct dist_bed {
     size_t ingesters_len;
     enum dist_bed_answer answer; /* to every write */
     int fail;                    /* ERR_ code of DIST_BED_FAIL */
+    uint32_t again_s;            /* of it */
     uint32_t fail_first;         /* so many requests are not answered, whatever `answer` says */
     uint32_t duplicates;         /* told in the ack */
     VEC(struct str) writes;      /* WriteRequests as they came in; owned */

@@ -231,6 +231,7 @@ static void on_done(void *cookie, struct str reply, const struct err *err)
     c->ends++;
     c->code = err ? err->code : 0;
     (void)snprintf(c->text, sizeof(c->text), "%s", err ? err->text : "");
+    c->again_s = err ? err->again_s : 0;
     buf_reset(&c->reply);
     CHECK(buf_add_str(&c->reply, reply));
 }

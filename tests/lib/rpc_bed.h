@@ -54,6 +54,7 @@ struct rpc_bed_call {
     int code; /* 0, or ERR_ */
     struct buf reply;
     char text[ERR_TEXT_MAX];
+    uint32_t again_s;
 };
 void rpc_bed_call(struct rpc_bed_call *c, struct rpc_peer *p, enum rpc_method m, struct str payload,
                   uint64_t deadline_ms);

@@ -91,12 +91,12 @@ static void test_no_ack_no_200(void **state)
     (void)state;
     static const struct {
         int code, status;
+        uint32_t again_s;
         const char *retry_after;
     } rows[] = {
-        { ERR_NO_SPACE, 503, "Retry-After: " },
-        { ERR_BUSY, 503, "Retry-After: " },
-        { ERR_INTERNAL, 500, NULL },
-        { ERR_RATE, 429, "Retry-After: " },
+        { ERR_NO_SPACE, 503, 0, "Retry-After: 30\r" }, { ERR_BUSY, 503, 0, "Retry-After: 1\r" },
+        { ERR_BUSY, 503, 42, "Retry-After: 42\r" },    { ERR_INTERNAL, 500, 42, NULL },
+        { ERR_RATE, 429, 0, "Retry-After: 1\r" },
     };
     struct dist_bed b;
     const char *got;
@@ -105,6 +105,7 @@ static void test_no_ack_no_200(void **state)
     b.answer = DIST_BED_FAIL;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         b.fail = rows[i].code;
+        b.again_s = rows[i].again_s;
         int status = dist_bed_push(&b, INGEST, "", STR("a 1\n"), &got);
         if (status != rows[i].status || (rows[i].retry_after && !strstr(got, rows[i].retry_after)))
             fail_msg("%s: %s", err_name(rows[i].code), got);

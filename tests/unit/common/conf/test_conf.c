@@ -91,6 +91,7 @@ static void test_defaults(void **state)
     struct conf *c = NULL;
     struct err e = { 0 };
     const struct http_conf *h;
+    uint64_t n = 0;
 
     (void)state;
     assert_int_equal(load(NULL, NULL, &c, &e), 0);
@@ -106,6 +107,10 @@ static void test_defaults(void **state)
     assert_string_equal(((const struct data_conf *)conf_get(c, &data_table))->dir, "");
     assert_int_equal(((const struct http_more_conf *)conf_get(c, &http_more_table))->extra, 7);
     assert_int_equal(conf_action(c), CONF_RUN);
+    assert_true(conf_number(c, "http", "body_max", &n) && n == 32 * MIB);
+    assert_true(conf_number(c, "http", "extra", &n) && n == 7); /* of another table */
+    assert_false(conf_number(c, "http", "nothing", &n));
+    assert_false(conf_number(c, "nothing", "body_max", &n));
     conf_free(c);
     conf_free(NULL);
 }

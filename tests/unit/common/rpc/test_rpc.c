@@ -168,7 +168,7 @@ static void serve_fail(void *cookie, struct rpc_call *call, struct str payload)
     struct err e;
 
     (void)cookie;
-    err_set(&e, ERR_NOT_FOUND, "no service named %.*s", STR_ARG(payload));
+    err_set_again(&e, ERR_NOT_FOUND, 42, "no service named %.*s", STR_ARG(payload));
     rpc_fail(call, &e);
 }
 
@@ -182,10 +182,12 @@ static void errors_carry_code_and_text(void **state)
     rpc_bed_call(&c, p.peer, RPC_MERGE, STR("cart"), 5000);
     assert_int_equal(rpc_bed_end(&p.bed, &c), ERR_NOT_FOUND);
     assert_string_equal(c.text, "no service named cart");
+    assert_int_equal(c.again_s, 42);
     rpc_bed_call_deinit(&c);
     rpc_bed_call(&c, p.peer, RPC_LABELS, STR(""), 5000);
     assert_int_equal(rpc_bed_end(&p.bed, &c), ERR_UNIMPLEMENTED);
     assert_non_null(strstr(c.text, "labels"));
+    assert_int_equal(c.again_s, 0);
     rpc_bed_call_deinit(&c);
     assert_int_equal(
         rpc_bed_metric(&p.bed, "embertree_rpc_calls_total{method=\"merge\",result=\"not_found\"}"),

@@ -74,6 +74,39 @@ static void what_goes_in_comes_out(void **state)
     buf_deinit(&b);
 }
 
+/* Errors may say when to try again, behind what builds before read; nothing else does. */
+static void errors_say_when_to_try_again(void **state)
+{
+    struct rpc_frame f = request, got;
+    struct buf b;
+
+    (void)state;
+    f.kind = RPC_ERROR;
+    f.method = 0;
+    f.code = ERR_BUSY;
+    f.again_s = 42;
+    buf_init(&b, RPC_FRAME_MAX);
+    encode(&f, &b);
+    assert_int_equal(b.len, 80 + 19 + 4 + 4 + 5);
+    assert_int_equal(parse(&b, &got), RPC_DROP_NONE);
+    assert_int_equal(got.again_s, 42);
+    assert_int_equal(got.link, f.link);
+    assert_true(str_eqc(got.body, "hello"));
+    b.ptr[7] = RPC_REQUEST;
+    b.ptr[12] = 2;
+    b.ptr[14] = 0;
+    seal(&b);
+    assert_int_equal(parse(&b, &got), RPC_DROP_NONE);
+    assert_int_equal(got.again_s, 0);
+    buf_reset(&b);
+    f.again_s = 0;
+    encode(&f, &b);
+    assert_int_equal(b.len, 80 + 19 + 4 + 5);
+    assert_int_equal(parse(&b, &got), RPC_DROP_NONE);
+    assert_int_equal(got.again_s, 0);
+    buf_deinit(&b);
+}
+
 /* Builds before the field: the head ends with the address. */
 static void a_head_without_a_link_is_read(void **state)
 {
@@ -346,6 +379,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_goes_in_comes_out),
+        cmocka_unit_test(errors_say_when_to_try_again),
         cmocka_unit_test(a_head_without_a_link_is_read),
         cmocka_unit_test(bytes_are_where_the_header_draws_them),
         cmocka_unit_test(every_flipped_bit_is_seen),

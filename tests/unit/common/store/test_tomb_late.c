@@ -77,6 +77,7 @@ static void test_unsealed_and_sealed(void **state)
     for (int i = 0; i < 2; i++) {
         assert_int_equal(push("api", now - 24, 1), -ERR_BUSY);
         assert_non_null(strstr(e.text, "from 60 s on it is taken as new"));
+        assert_int_equal(e.again_s, 60);
         assert_int_equal(push("api", now + 12, 2), -ERR_BUSY);
         assert_int_equal(push("db", now + 12, 3), 0);
         assert_string_equal(merge(), "m;x=1");
