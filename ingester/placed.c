@@ -178,7 +178,7 @@ int placed_read(const struct placed *p, uint64_t map_version, struct err *e)
 
     if (!map_version || map_version >= since || (p->mutants & PLACED_ANSWERS_ALL))
         return 0;
-    return err_set(e, ERR_UNAVAILABLE,
+    return err_set(e, ERR_CONFLICT,
                    "it was asked by map %" PRIu64 " of the cluster, and map %" PRIu64
                    " may have more places to ask: the querier has not heard of that yet",
                    map_version, since);

@@ -37,8 +37,9 @@ int64_t placed_newest_ms(const struct placed *p, uint32_t shard);
  * otherwise for the time of the write, or may. Any thread. */
 NODISCARD int placed_check(struct placed *p, uint32_t shard, const struct store_write *w,
                            uint64_t map_version, struct err *e);
-/* ERR_UNAVAILABLE: whoever asks goes by the map of that version, and there may be places of what it
- * asks for that it does not know. 0: it asks everybody. Any thread. */
+/* ERR_CONFLICT: whoever asks goes by the map of that version, and there may be places of what it
+ * asks for that it does not know; by a later map it may ask again. 0: it asks everybody. Any
+ * thread. */
 NODISCARD int placed_read(const struct placed *p, uint64_t map_version, struct err *e);
 
 #endif

@@ -7,9 +7,9 @@
  *      └──(fanout_cancel: the client is gone)──> freed
  *
  * An error decides when it is about the query (a bad regex, a limit), since every ingester would
- * say the same, and when partial answers are not allowed. Otherwise the ingester counts as
- * missing: an answer that lacks it is flagged by the caller, never silent. If nobody answered
- * there is no answer.
+ * say the same, when partial answers are not allowed, and when the query is to be asked again.
+ * Otherwise the ingester counts as missing: an answer that lacks it is flagged by the caller, never
+ * silent. If nobody answered there is no answer.
  */
 #include "querier/fanout.h"
 
@@ -24,7 +24,13 @@ struct fanout {
 bool fanout_tolerates(int code)
 {
     return code == ERR_UNAVAILABLE || code == ERR_TIMEOUT || code == ERR_BUSY || code == ERR_IO ||
-           code == ERR_NO_SPACE || code == ERR_CORRUPT || code == ERR_INTERNAL;
+           code == ERR_NO_SPACE || code == ERR_CORRUPT || code == ERR_INTERNAL ||
+           code == ERR_CONFLICT;
+}
+
+static bool decides(const struct fanout *f, int code)
+{
+    return !f->o.allow_partial || !fanout_tolerates(code) || (f->o.again && code == ERR_CONFLICT);
 }
 
 static void cancel_rest(struct fanout *f)
@@ -77,7 +83,7 @@ static void on_call_done(void *cookie, struct str reply, const struct err *err)
         c->err = *err;
         (void)err_wrap(&c->err, "%s %zu", route_moves(f->o.route) ? "shard" : "ingester",
                        c->ingester);
-        if (!f->o.allow_partial || !fanout_tolerates(err->code)) {
+        if (decides(f, err->code)) {
             fanout_end(f, &c->err);
             return;
         }

@@ -30,6 +30,7 @@ struct fanout_opts {
     uint64_t deadline_ms; /* from now */
     size_t ingesters;     /* of the cluster; call.ingester is below it */
     bool allow_partial;   /* an ingester that cannot answer does not end the query */
+    bool again;           /* ERR_CONFLICT ends it all the same: the caller asks by a newer map */
     /* Asks for the bytes of a reply before it is copied; its error fails the query. */
     int (*take)(void *cookie, size_t bytes, struct err *e);
     /* Once, not inside fanout_start. err NULL: use the replies of calls without err. Copy *err
@@ -51,7 +52,8 @@ void fanout_cancel(struct fanout *f);
 struct fanout_missing fanout_missing_of(const struct fanout_call *calls, size_t len,
                                         size_t ingesters);
 void fanout_calls_deinit(struct fanout_call *calls, size_t len);
-/* True if the error says that an ingester cannot answer now, not that the query is wrong. */
+/* True if the error says that an ingester cannot answer now, or not by our map, not that the query
+ * is wrong. */
 bool fanout_tolerates(int code);
 
 #endif

@@ -10,7 +10,8 @@
 #define QUERIER_COUNTERS(X)                                                          \
     X(partial, "partial_answers_total", "Answers that lack an ingester, and say so") \
     X(reply_bytes, "ingester_reply_bytes_total", "Bytes of the ingesters' replies")  \
-    X(gone, "gone_total", "Queries whose client went away")
+    X(gone, "gone_total", "Queries whose client went away")                          \
+    X(again, "again_total", "Queries begun again, since the map had changed")
 #define QUERIER_GAUGES(X)                                           \
     X(running, "queries", "Queries being worked on")                \
     X(waiting, "queries_waiting", "Queries waiting for their turn") \

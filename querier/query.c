@@ -13,6 +13,11 @@
  * pool. Everything a query holds is reserved from one budget before it is allocated, so that many
  * queries end in 503 and not in the kernel's hands, and one large query in a clear 400.
  *
+ * A query goes by one map of the cluster. Where an ingester says that it is too old (ERR_CONFLICT:
+ * there may be places that it does not know), the query begins again from its first step by the
+ * next map, once that is here; twice at most, and not if it was answered in part already, works in
+ * the background, or has asked what is no read.
+ *
  * If the client goes away, calls in flight are canceled at once; a step that runs is told by a flag
  * it polls, and its result is dropped.
  *
@@ -31,6 +36,9 @@
 #define CALLS_MAX       2048
 #define MARGIN_MIN_MS   5 /* kept back from an ingester's deadline for our own work */
 #define MARGIN_MAX_MS   250
+#define AGAIN_MAX       2
+#define LOOK_MS         20                   /* for a newer map */
+#define LOOK_MOST_NS    UINT64_C(3000000000) /* a change is heard in less, or not at all */
 
 /* ---- the end ----------------------------------------------------------------------------------*/
 
@@ -39,19 +47,25 @@ static uint64_t now_ns(const struct query *q)
     return clock_mono_ns(q->qr->ctx->env->clock);
 }
 
-static void query_free(struct query *q)
+/* What its steps have made. */
+static void query_drop(struct query *q)
 {
     fanout_calls_deinit(q->calls.ptr, q->calls.len);
     vec_free(&q->calls);
     if (q->doc)
         q->doc_free(q->doc);
-    loop_timer_free(q->wait);
     query_stream_free(q);
     buf_deinit(&q->out);
     buf_deinit(&q->message);
     arena_free(q->data);
     arena_free(q->arena);
     map_unref(q->map);
+}
+
+static void query_free(struct query *q)
+{
+    query_drop(q);
+    loop_timer_free(q->wait);
     q->magic = 0;
     xfree(q);
 }
@@ -185,6 +199,80 @@ static int on_fanout_take(void *cookie, size_t bytes, struct err *e)
     return query_take(q, bytes, e);
 }
 
+/* ---- by another map */
+
+static bool may_begin_again(const struct query *q)
+{
+    return q->http && q->map && !q->acted && !q->async_ask && !q->stream.next &&
+           q->agains < AGAIN_MAX;
+}
+
+static int query_plan(struct query *q, struct err *e);
+
+/* As after query_prepare: what came with the request stays, and what it took of its time. */
+static void query_begin_again(struct query *q)
+{
+    log_debug("a query begins again by a newer map", KV_CSTR("route", q->route->path),
+              KV_U64("map", q->map->version));
+    query_drop(q);
+    if (q->held)
+        query_give(q, q->held);
+    memset(&q->calls, 0, sizeof(q->calls));
+    memset(&q->stream, 0, sizeof(q->stream));
+    q->arena = arena_new(ARENA_BYTES_MAX);
+    q->data = NULL;
+    q->doc = q->state = NULL;
+    q->step = q->route->first;
+    q->calls_max = CALLS_MAX;
+    q->missing = (struct fanout_missing){ 0 };
+    buf_init(&q->out, 0);
+    buf_init(&q->message, 0);
+    q->status = 0;
+    q->content_type = "application/json";
+    q->attachment = q->policy = NULL;
+    q->saturated = q->overflow = 0;
+    q->truncated = false;
+    q->bounds_start_ms = q->bounds_end_ms = 0;
+    q->agains++;
+    metric_add(q->qr->metrics.again, 1);
+    err_clear(&q->err);
+    if (query_plan(q, &q->err))
+        query_end(q);
+    else
+        query_run_step(q);
+}
+
+/* An ingester refused our map. Here the next one may be heard of a moment later. */
+static void on_look(void *cookie)
+{
+    struct query *q = cookie;
+    const struct map *now = route_map(q->qr->route);
+    bool newer = now && now->version > q->map->version;
+
+    CHECK(q->magic == QUERY_MAGIC && q->looks);
+    map_unref(now);
+    if (!newer && now_ns(q) < MIN(q->deadline_ns, q->looks_ns + LOOK_MOST_NS))
+        return;
+    q->looks = false;
+    loop_timer_free(q->wait);
+    q->wait = NULL;
+    if (newer || q->allow_partial) {
+        q->agains = newer ? q->agains : AGAIN_MAX; /* without those who refuse, for the last time */
+        query_begin_again(q);
+        return;
+    }
+    q->err.code = ERR_UNAVAILABLE;
+    query_end(q);
+}
+
+static void query_look(struct query *q)
+{
+    q->looks = true;
+    q->looks_ns = now_ns(q);
+    q->wait = loop_timer_new(q->qr->ctx->loop, on_look, q);
+    loop_timer_start(q->wait, 1, LOOK_MS);
+}
+
 static void on_fanout_done(void *cookie, const struct err *err)
 {
     struct query *q = cookie;
@@ -204,7 +292,20 @@ static void on_fanout_done(void *cookie, const struct err *err)
         query_run_step(q);
         return;
     }
+    if (err->code == ERR_CONFLICT && !q->acted) {
+        if (may_begin_again(q)) {
+            query_look(q);
+            return;
+        }
+        q->err.code = ERR_UNAVAILABLE; /* a later one may be luckier */
+    }
     query_end(q);
+}
+
+static bool is_read(enum rpc_method m)
+{
+    return m == RPC_MERGE || m == RPC_TIMELINE || m == RPC_LABELS || m == RPC_EXEMPLARS ||
+           m == RPC_FUNCTIONS || m == RPC_ESTIMATE || m == RPC_SPACE || m == RPC_LEDGER;
 }
 
 static void query_start_calls(struct query *q)
@@ -216,6 +317,8 @@ static void query_start_calls(struct query *q)
         query_end(q);
         return;
     }
+    vec_for (i, &q->calls)
+        q->acted |= !is_read(q->calls.ptr[i].method);
     uint64_t left_ms = (q->deadline_ns - now) / 1000000;
     uint64_t margin = MAX(MARGIN_MIN_MS, MIN(left_ms / 20, MARGIN_MAX_MS));
     struct fanout_opts o = { .route = q->qr->route,
@@ -224,6 +327,7 @@ static void query_start_calls(struct query *q)
                              .deadline_ms = left_ms > 2 * margin ? left_ms - margin : left_ms + 1,
                              .ingesters = route_targets(q->qr->route),
                              .allow_partial = q->allow_partial,
+                             .again = may_begin_again(q),
                              .take = on_fanout_take,
                              .done = on_fanout_done,
                              .cookie = q };
@@ -259,6 +363,8 @@ static void query_go(void *cookie)
     loop_timer_free(q->wait);
     q->wait = NULL;
     q->went_ns = now_ns(q);
+    map_unref(q->map); /* it may have waited for long */
+    q->map = route_map(q->qr->route);
     query_run_step(q);
 }
 
@@ -296,12 +402,22 @@ static void on_gone(struct http_req *r)
     CHECK(q->magic == QUERY_MAGIC);
     __atomic_store_n(&q->cancel, true, __ATOMIC_RELAXED);
     metric_add(q->qr->metrics.gone, 1);
-    if (!q->fanout && !turn_waits(&q->turn) && !q->stream.waits)
+    if (!q->fanout && !turn_waits(&q->turn) && !q->stream.waits && !q->looks)
         return; /* on the pool: query_on_worked sees it */
     fanout_cancel(q->fanout);
     q->fanout = NULL;
     err_set(&q->err, ERR_CANCELED, "the client went away");
     query_end(q);
+}
+
+static int query_plan(struct query *q, struct err *e)
+{
+    const struct route *route = q->qr->route;
+
+    q->map = route_map(route);
+    if (route_moves(route))
+        return plan_targets_each(route_shards(route), q->arena, &q->targets, e);
+    return plan_targets(route_shards(route), route_targets(route), q->arena, &q->targets, e);
 }
 
 static int query_prepare(struct query *q, struct err *e)
@@ -326,11 +442,7 @@ static int query_prepare(struct query *q, struct err *e)
     if (!partial.len)
         (void)http_param(q->http, "allow_partial", &partial);
     q->allow_partial = str_eqc(partial, "1") || str_eqc(partial, "true");
-    q->map = route_map(qr->route);
-    if (route_moves(qr->route))
-        return plan_targets_each(route_shards(qr->route), q->arena, &q->targets, e);
-    return plan_targets(route_shards(qr->route), route_targets(qr->route), q->arena, &q->targets,
-                        e);
+    return query_plan(q, e);
 }
 
 void query_on_http(struct http_req *r)

@@ -68,12 +68,16 @@ struct query {
     size_t calls_max;
     struct fanout *fanout; /* while calls run */
     bool allow_partial;
+    bool acted;                    /* something was asked that may change something: not again */
+    bool looks;                    /* for a newer map, by `wait` */
+    unsigned agains;               /* how often it was begun again */
+    uint64_t looks_ns;             /* since */
     struct fanout_missing missing; /* missing > 0: the answer is partial */
     bool cancel;                   /* set on the loop, polled by steps (atomic builtins) */
     uint64_t began_ns, deadline_ns;
     uint64_t went_ns; /* its turn came; 0: not yet */
     struct turn turn;
-    struct timer *wait; /* for its turn; NULL: does not */
+    struct timer *wait; /* for its turn, or for a newer map; NULL: does not */
     size_t held;        /* taken from the budgets */
     struct err err;
     struct async_entry *async; /* what this works for, then http is NULL; or what it reads */

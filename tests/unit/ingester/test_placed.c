@@ -100,7 +100,7 @@ static void test_announced(void **state)
     clock_fake_advance(&clock, 1000);
     assert_int_equal(placed_read(p, version - 1, &e), 0);
     assert_int_equal(placed_version(p), version);
-    assert_int_equal(placed_read(p, version - 1, &e), ERR_UNAVAILABLE);
+    assert_int_equal(placed_read(p, version - 1, &e), ERR_CONFLICT);
     assert_int_equal(check(p, "s", version - 1, STEP_MS), ERR_UNAVAILABLE);
     assert_int_equal(check(p, "s", version, STEP_MS), ERR_UNAVAILABLE);
     assert_int_equal(check(p, "s", version, STEP_MS - 1), 0);
@@ -112,7 +112,7 @@ static void test_announced(void **state)
     assert_int_equal(placed_newest_ms(p, 3), STEP_MS + 9 * SLOT_MS);
     assert_int_equal(placed_newest_ms(p, 4), 77);
     /* Who reads by an earlier map does not know where to: by whatever it asks for. */
-    assert_int_equal(placed_read(p, version - 1, &e), ERR_UNAVAILABLE);
+    assert_int_equal(placed_read(p, version - 1, &e), ERR_CONFLICT);
     assert_non_null(strstr(e.text, "the querier has not heard of that yet"));
     assert_int_equal(placed_read(p, version, &e), 0);
     assert_int_equal(placed_read(p, version + 5, &e), 0);
@@ -144,11 +144,11 @@ static void test_begins(void **state)
     view_changed(v);
     assert_int_equal(placed_read(p, version - 1, &e), 0);
     placed_begins(p, 3, 5);
-    assert_int_equal(placed_read(p, version - 1, &e), ERR_UNAVAILABLE);
+    assert_int_equal(placed_read(p, version - 1, &e), ERR_CONFLICT);
     assert_int_equal(placed_newest_ms(p, 3), 5);
     placed_free(p);
     p = placed_new(v, &clock.clock, 0);
-    assert_int_equal(placed_read(p, version - 1, &e), ERR_UNAVAILABLE);
+    assert_int_equal(placed_read(p, version - 1, &e), ERR_CONFLICT);
     assert_int_equal(placed_version(p), version);
     placed_free(p);
     view_free(v);
