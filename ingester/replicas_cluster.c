@@ -441,6 +441,7 @@ static void report(struct replicas *rs)
             .full = rs->full,
             .newest_ms = serves(r, &st) ? placed_newest_ms(rs->in->placed, r->shard) : 0,
         };
+        copy_report(r, &shards[p.shards_len - 1]);
         weigh(rs, r, &shards[p.shards_len - 1]);
     }
     weigh_end(rs->weigh);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * replicas_copy: databases on their way to and from other nodes as files (common/repl/copy.h):
- * where they lie, how much room they may take, what there is to tell.
+ * where they lie, how much room they may take; how far they are, and logs that catch up.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -10,6 +10,9 @@
 #include "common/obs/log.h"
 #include "common/repl/copy_in.h"
 #include "ingester/replicas_impl.h"
+
+#define SAY_MS 10000
+#define FAR    1024 /* entries */
 
 bool copy_dir(const struct replica_of *r, char dir[PATH_MAX])
 {
@@ -63,8 +66,68 @@ void copy_remove_folder(const struct replica_of *r)
         log_warn("files of a copy could not be deleted", KV_U64("shard", r->shard), KV_ERR(&e));
 }
 
+/* ---- how far it is -------------------------------------------------------------------------- */
+
+static void say_copy(struct replica_of *r, const struct repl_copy_state *st)
+{
+    uint64_t per_s = 0, left = SPEED_NEVER;
+    bool timed = speed_of(&r->copy_speed, &per_s);
+
+    if (timed && st->total)
+        left = speed_left_s(per_s, st->total - MIN(st->bytes, st->total));
+    if (st->rows)
+        log_info("a copy of the shard comes in, as rows", KV_U64("shard", r->shard),
+                 KV_CSTR("from", st->from), KV_U64("bytes", st->bytes),
+                 KV_U64("bytes_per_s", per_s));
+    else if (left == SPEED_NEVER)
+        log_info("a copy of the shard comes in", KV_U64("shard", r->shard),
+                 KV_CSTR("from", st->from), KV_U64("bytes", st->bytes), KV_U64("of", st->total),
+                 KV_U64("bytes_per_s", per_s));
+    else
+        log_info("a copy of the shard comes in", KV_U64("shard", r->shard),
+                 KV_CSTR("from", st->from), KV_U64("bytes", st->bytes), KV_U64("of", st->total),
+                 KV_U64("bytes_per_s", per_s), KV_U64("left_s", left));
+}
+
+/* A log that is far behind its leader's. */
+static void say_log(const struct replica_of *r, const struct replica_state *st)
+{
+    uint64_t per_s = 0;
+
+    (void)speed_of(&r->log_speed, &per_s);
+    log_info("a copy of the shard catches up", KV_U64("shard", r->shard),
+             KV_U64("entries", st->last_index), KV_U64("of", st->leader_commit),
+             KV_U64("entries_per_s", per_s));
+}
+
+/* Now and then, and not at once: most of what comes in is there before. */
+static void look_at(struct replica_of *r, const struct repl_copy_state *copy, uint64_t now)
+{
+    struct replica_state st = replica_now(r);
+    bool far = r->at == AT_FOLLOWING && st.leader_commit > st.last_index + FAR;
+
+    if (copy->from)
+        speed_note(&r->copy_speed, now, copy->bytes);
+    else
+        r->copy_speed.len = 0;
+    speed_note(&r->log_speed, now, st.last_index);
+    if (!copy->from && !far) {
+        r->copy_said_ms = now;
+        return;
+    }
+    if (now < r->copy_said_ms + SAY_MS)
+        return;
+    r->copy_said_ms = now;
+    if (copy->from)
+        say_copy(r, copy);
+    else
+        say_log(r, &st);
+}
+
 void copies_look(struct replicas *rs)
 {
+    uint64_t now = replicas_now_ms(rs);
+
     for (size_t i = 0; i < rs->len; i++) {
         struct replica_of *r = rs->at[i];
         struct repl_copy_state st;
@@ -72,6 +135,7 @@ void copies_look(struct replicas *rs)
         if (!r->node || r->at == AT_STOPPING)
             continue;
         st = repl_node_copy(r->node);
+        look_at(r, &st, now);
         uint64_t why = st.why ? hash64(st.why, strlen(st.why), 1) : 0;
         if (why && why != r->copy_why)
             log_warn("a copy of the shard does not come in", KV_U64("shard", r->shard),
@@ -80,9 +144,25 @@ void copies_look(struct replicas *rs)
     }
 }
 
+void copy_report(const struct replica_of *r, struct progress_shard *ret)
+{
+    struct repl_copy_state st = repl_node_copy(r->node);
+    struct progress_coming *c = &ret->coming;
+
+    ret->timed = speed_of(&r->log_speed, &ret->per_s);
+    ret->why = st.why ? str_c(st.why) : STR_NULL;
+    if (!st.from)
+        return;
+    *c = (struct progress_coming){
+        .files = !st.rows, .rows = st.rows, .bytes = st.bytes, .total = st.total
+    };
+    c->timed = speed_of(&r->copy_speed, &c->per_s);
+}
+
 void copy_json(const struct replica_of *r, struct json *j)
 {
     struct repl_copy_state st;
+    uint64_t per_s;
 
     if (!r->node || r->at == AT_STOPPING)
         return;
@@ -97,6 +177,12 @@ void copy_json(const struct replica_of *r, struct json *j)
     json_u64(j, st.bytes);
     json_key(j, "of");
     json_u64(j, st.total);
+    json_key(j, "rows");
+    json_bool(j, st.rows);
+    if (st.from && speed_of(&r->copy_speed, &per_s)) {
+        json_key(j, "bytesPerSecond");
+        json_u64(j, per_s);
+    }
     json_key(j, "why");
     json_cstr(j, st.why ? st.why : "");
     json_obj_end(j);

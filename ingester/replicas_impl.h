@@ -7,6 +7,8 @@
 
 #include <limits.h>
 
+#include "common/base/speed.h"
+#include "common/cluster/progress.h"
 #include "common/cluster/view.h"
 #include "common/repl/repl_node.h"
 #include "ingester/replicas.h"
@@ -41,7 +43,9 @@ struct replica_of { /* one shard */
     uint64_t full_ms, full_term; /* without room asked to lead, first then, in this term */
     bool must_return;            /* its log was gone: until it is a member again */
     uint64_t copy_why;           /* of what was logged last (copies_look) */
-    uint64_t left_term;          /* replicas_left.c: of the record that does not name us */
+    struct speed copy_speed, log_speed;
+    uint64_t copy_said_ms; /* how far it is was logged then */
+    uint64_t left_term;    /* replicas_left.c: of the record that does not name us */
     bool left_kept;
     /* Of the job (aside.h) in OPENING and STARTING: while it runs, the loop leaves them alone. */
     size_t shares; /* of memory, as they were when it began */
@@ -100,8 +104,10 @@ void copy_is_here(void *replica);
 /* Before the database in db is opened; where it is. */
 NODISCARD int copy_put_in_place(const struct replica_of *r, const char *db, struct err *e);
 void copy_remove_folder(const struct replica_of *r);
-void copies_look(struct replicas *rs); /* tells why one does not come in */
+void copies_look(struct replicas *rs); /* tells how far one is, and why one does not come in */
 void copy_json(const struct replica_of *r, struct json *j);
+/* What is told of a copy that comes in, and of a log that catches up. */
+void copy_report(const struct replica_of *r, struct progress_shard *ret);
 
 struct replica_of *replica_find(const struct replicas *rs, uint32_t shard);
 void replica_add(struct replicas *rs, uint32_t shard); /* or not: there may be too many */

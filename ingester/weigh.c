@@ -11,7 +11,8 @@
 #include "common/base/mem.h"
 #include "ingester/shards.h"
 
-#define SLOW_MS 30000 /* after so long a rate is two thirds of the new one */
+#define SLOW_MS     30000 /* after so long a rate is two thirds of the new one */
+#define TURNS_LEAST 16    /* periods from one time that a database is asked to the next */
 
 struct line {
     uint32_t shard;
@@ -80,7 +81,7 @@ bool weigh_turn(struct weigh *w, uint32_t shard)
 {
     const struct line *l = line_of(w, shard, false);
 
-    return l && l == &w->at[w->turn % SHARDS_MAX];
+    return l && l == &w->at[w->turn];
 }
 
 void weigh_stored(struct weigh *w, uint32_t shard, uint64_t bytes)
@@ -93,10 +94,14 @@ void weigh_stored(struct weigh *w, uint32_t shard, uint64_t bytes)
 
 void weigh_end(struct weigh *w)
 {
+    uint32_t turns = TURNS_LEAST;
+
     for (uint32_t i = 0; i < SHARDS_MAX; i++) {
         if (!w->at[i].seen)
             w->at[i] = (struct line){ .used = false };
+        else
+            turns = MAX(turns, i + 1);
         w->at[i].seen = false;
     }
-    w->turn = (w->turn + 1) % SHARDS_MAX;
+    w->turn = (w->turn + 1) % turns;
 }

@@ -1,13 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * progress: the text of what a node tells about its replicas. A shard is a list of numbers,
- * since a node may have many: [shard, term, last, commit, leads, lost, full, rate, bytes, newest];
- * older ones say less.
+ * progress: the text of what a node tells about its replicas. A shard is a list of numbers, since a
+ * node may have many: [shard, term, last, commit, leads, lost, full, rate, bytes, newest, flags,
+ * entries per second, bytes of the copy that comes in, of how many, per second]; older ones say
+ * less. What is rare stands in a list of its own.
  */
 #include "common/cluster/progress.h"
 
 #include "common/base/json.h"
 #include "common/net/json_in.h"
+
+/* Of FLAGS: which copy comes in, and which of the speeds are known. */
+enum { COMING_FILES = 1, COMING_ROWS = 2, COMING_TIMED = 4, LOG_TIMED = 8 };
+
+static void coming_write(const struct progress_shard *s, struct json *j)
+{
+    const struct progress_coming *c = &s->coming;
+    unsigned flags = (c->files ? COMING_FILES : 0u) | (c->rows ? COMING_ROWS : 0u) |
+                     (c->timed ? COMING_TIMED : 0u) | (s->timed ? LOG_TIMED : 0u);
+
+    json_u64(j, flags);
+    json_u64(j, s->per_s);
+    json_u64(j, c->bytes);
+    json_u64(j, c->total);
+    json_u64(j, c->per_s);
+}
+
+static void why_write(const struct progress *p, struct json *j)
+{
+    json_key(j, "why");
+    json_arr(j);
+    for (size_t i = 0; i < p->shards_len; i++) {
+        if (!p->shards[i].why.len)
+            continue;
+        json_obj(j);
+        json_key(j, "shard");
+        json_u64(j, p->shards[i].shard);
+        json_key(j, "text");
+        json_str(j, p->shards[i].why);
+        json_obj_end(j);
+    }
+    json_arr_end(j);
+}
 
 void progress_write(const struct progress *p, struct buf *out)
 {
@@ -31,6 +65,7 @@ void progress_write(const struct progress *p, struct buf *out)
         json_u64(&j, s->rate);
         json_u64(&j, s->bytes);
         json_i64(&j, s->newest_ms);
+        coming_write(s, &j);
         json_arr_end(&j);
     }
     json_arr_end(&j);
@@ -47,6 +82,7 @@ void progress_write(const struct progress *p, struct buf *out)
         json_obj_end(&j);
     }
     json_arr_end(&j);
+    why_write(p, &j);
     json_key(&j, "map");
     json_u64(&j, p->map);
     json_obj_end(&j);
@@ -65,13 +101,19 @@ enum {
     RATE,
     BYTES,
     NEWEST,
+    FLAGS,
+    PER_S,
+    COMING_BYTES,
+    COMING_TOTAL,
+    COMING_PER_S,
     NUMBERS
 };
 
 static int parse_shard(const struct json_val *v, struct progress_shard *ret, struct err *e)
 {
-    static const char *const what[NUMBERS] = { "shard", "term", "last", "commit", "leads",
-                                               "lost",  "full", "rate", "bytes",  "newest" };
+    static const char *const what[NUMBERS] = { "shard", "term",    "last",   "commit", "leads",
+                                               "lost",  "full",    "rate",   "bytes",  "newest",
+                                               "flags", "entries", "coming", "of",     "speed" };
     int64_t n[NUMBERS] = { 0 };
 
     for (size_t i = 0; i < NUMBERS && (i < NEEDED || i < json_len(v)); i++) {
@@ -95,6 +137,14 @@ static int parse_shard(const struct json_val *v, struct progress_shard *ret, str
         .rate = MIN((uint64_t)n[RATE], PROGRESS_RATE_MAX),
         .bytes = MIN((uint64_t)n[BYTES], PROGRESS_STORED_MAX),
         .newest_ms = n[NEWEST],
+        .timed = n[FLAGS] & LOG_TIMED,
+        .per_s = (uint64_t)n[PER_S],
+        .coming = { .files = n[FLAGS] & COMING_FILES,
+                    .rows = n[FLAGS] & COMING_ROWS,
+                    .bytes = (uint64_t)n[COMING_BYTES],
+                    .total = (uint64_t)n[COMING_TOTAL],
+                    .timed = n[FLAGS] & COMING_TIMED,
+                    .per_s = (uint64_t)n[COMING_PER_S] },
     };
     return 0;
 }
@@ -125,11 +175,28 @@ static int parse_service(const struct json_val *v, struct arena *a, struct progr
     return code;
 }
 
+/* Of what is not said, or not of a shard of ours, nothing comes. */
+static int parse_why(const struct json_val *v, struct arena *a, struct progress_shard *shards,
+                     size_t n, struct err *e)
+{
+    int64_t shard = -1;
+    struct str text;
+    int code = json_take_i64(json_get(v, "shard", NULL), "shard", &shard, e);
+
+    if (!code)
+        code = take(v, "text", a, &text, e);
+    for (size_t i = 0; !code && i < n; i++)
+        if (shards[i].shard == shard)
+            shards[i].why = text;
+    return code;
+}
+
 static int parse_root(const struct json_val *root, struct arena *a, struct progress *p,
                       struct err *e)
 {
     const struct json_val *shards = json_get(root, "shards", NULL);
     const struct json_val *services = json_get(root, "services", NULL);
+    const struct json_val *why = json_get(root, "why", NULL);
     struct progress_shard *to;
     struct progress_service *sto;
     int64_t map = 0;
@@ -147,6 +214,8 @@ static int parse_root(const struct json_val *root, struct arena *a, struct progr
         code = parse_shard(json_at(shards, i), &to[i], e);
     for (size_t i = 0; i < p->services_len && !code; i++)
         code = parse_service(json_at(services, i), a, &sto[i], e);
+    for (size_t i = 0; i < MIN(json_len(why), p->shards_len) && !code; i++)
+        code = parse_why(json_at(why, i), a, to, p->shards_len, e);
     if (!code)
         code = json_take_i64(json_get(root, "map", NULL), "map", &map, e);
     p->map = map > 0 ? (uint64_t)map : 0;

@@ -15,6 +15,13 @@
 #define PROGRESS_RATE_MAX     (UINT64_C(1) << 40) /* more is taken for this: sums stay small */
 #define PROGRESS_STORED_MAX   (UINT64_C(1) << 50)
 
+struct progress_coming { /* a database that comes in, of another replica */
+    bool files, rows;    /* which of them; neither: none */
+    uint64_t bytes;      /* that are here */
+    uint64_t total;      /* 0: not known; of rows it never is */
+    bool timed;          /* per_s is known */
+    uint64_t per_s;      /* bytes, of late */
+};
 struct progress_shard {
     uint32_t shard;
     uint64_t term;         /* of the last entry of its log */
@@ -27,6 +34,10 @@ struct progress_shard {
     /* Only of a shard that is served, else 0: the time of nothing that is, or may yet be, stored in
      * it by way of us is later, but for what is placed by maps later than `map`. At least 1. */
     int64_t newest_ms;
+    struct progress_coming coming;
+    struct str why; /* no copy comes in, though one should: for people; else empty */
+    bool timed;     /* per_s is known */
+    uint64_t per_s; /* entries that its log grew by, of late */
 };
 struct progress_service { /* of what this node's leaders take in */
     struct str tenant, name;

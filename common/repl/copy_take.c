@@ -551,6 +551,7 @@ enum copy_state copy_take(struct repl_copy *c, const struct copy_ask *a)
     if (goes_without(n, a)) {
         if (c->pull && c->pull->state != DONE)
             (void)pull_end(c->pull, true);
+        c->why[0] = '\0';
         return COPY_HAVE;
     }
     if (!replica_wants_snapshot(n->r, a->term, a->index))
@@ -632,10 +633,16 @@ struct repl_copy_state repl_node_copy(const struct repl_node *n)
 {
     struct repl_copy_state st = { 0 };
 
+    if (n->snap_id) { /* who sends them leads */
+        st.from = replica_state(n->r).leader;
+        st.rows = true;
+        st.bytes = n->snap_bytes;
+    }
     if (!n->copy)
         return st;
     st.why = n->copy->why[0] ? n->copy->why : NULL;
     if (n->copy->pull) {
+        st.rows = false;
         st.from = n->copy->pull->source;
         st.bytes = n->copy->pull->bytes;
         st.total = n->copy->pull->total;

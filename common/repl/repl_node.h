@@ -103,10 +103,11 @@ void repl_node_room(struct repl_node *n, bool room);
 void repl_node_admit(struct repl_node *n);
 struct replica_state repl_node_state(const struct repl_node *n);
 bool repl_node_peer(const struct repl_node *n, size_t i, struct replica_peer *ret);
-/* A copy that comes in. */
+/* A copy that comes in, as files or as rows. */
 struct repl_copy_state {
     const char *from;      /* NULL: none */
-    uint64_t bytes, total; /* here, of; total 0: not known yet */
+    bool rows;             /* `bytes` are of rows, which take less room when they are stored */
+    uint64_t bytes, total; /* here, of; total 0: not known yet; of rows it never is */
     const char *why;       /* NULL, or why it does not get on */
 };
 struct repl_copy_state repl_node_copy(const struct repl_node *n);

@@ -123,7 +123,7 @@ struct repl_node {
 
     /* Snapshots: of ours on their way; the one that comes in. */
     struct list snaps;
-    uint64_t snap_ids, snap_id, snap_next, snap_done;
+    uint64_t snap_ids, snap_id, snap_next, snap_done, snap_bytes;
     struct digest_job *digest; /* digest.c; NULL: none yet */
     bool digest_soon;
     struct repl_copy *copy; /* copy.c; NULL: databases go as rows */

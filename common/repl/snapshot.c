@@ -353,7 +353,7 @@ static bool take_part(struct repl_node *n, const struct snapshot_part *p, bool *
         return false;
     if (p->part == 0) {
         n->snap_id = p->id;
-        n->snap_next = 0;
+        n->snap_next = n->snap_bytes = 0;
         n->commit_to = n->apply_next - 1; /* what was handed over comes before */
         replica_installing(n->r);
         repl_copy_drop(n);
@@ -364,6 +364,7 @@ static bool take_part(struct repl_node *n, const struct snapshot_part *p, bool *
     if (p->part < n->snap_next)
         return false; /* once more */
     n->snap_next++;
+    n->snap_bytes += p->rows.len;
     return true;
 }
 

@@ -6,6 +6,7 @@
 #include "common/role/cluster_progress.h"
 
 #include "common/base/mem.h"
+#include "common/base/speed.h"
 #include "common/cluster/keyspace.h"
 #include "common/cluster/progress.h"
 #include "common/role/process.h"
@@ -31,6 +32,26 @@ static void put_bool(struct json *j, const char *key, bool b)
     json_bool(j, b);
 }
 
+/* What nobody knows is left out: a time, a total. */
+static void coming_json(const struct progress_coming *c, struct json *j)
+{
+    uint64_t left = c->total > c->bytes ? c->total - c->bytes : 0;
+
+    if (!c->files && !c->rows)
+        return;
+    json_key(j, "copy");
+    json_obj(j);
+    put_bool(j, "rows", c->rows);
+    put_u64(j, "bytes", c->bytes);
+    if (c->total)
+        put_u64(j, "of", c->total);
+    if (c->timed)
+        put_u64(j, "bytesPerSecond", c->per_s);
+    if (c->timed && c->total && (c->per_s || !left))
+        put_u64(j, "leftSeconds", speed_left_s(c->per_s, left));
+    json_obj_end(j);
+}
+
 static void node_json(struct str name, const struct progress *p, struct json *j)
 {
     json_obj(j);
@@ -49,6 +70,13 @@ static void node_json(struct str name, const struct progress *p, struct json *j)
         put_bool(j, "leads", s->leads);
         put_bool(j, "full", s->full);
         put_bool(j, "lost", s->lost);
+        if (s->timed)
+            put_u64(j, "entriesPerSecond", s->per_s);
+        coming_json(&s->coming, j);
+        if (s->why.len) {
+            json_key(j, "why");
+            json_str(j, s->why);
+        }
         json_obj_end(j);
     }
     json_arr_end(j);

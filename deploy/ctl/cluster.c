@@ -92,7 +92,8 @@ static void wait_a_little(void)
  * "left". */
 static int wait_empty(struct cli *c, const char *node, struct err *e)
 {
-    uint32_t said = UINT32_MAX;
+    struct rebalance_wait w = { .begun = false };
+    uint64_t bytes, moves;
 
     for (;;) {
         struct json_doc *doc;
@@ -107,9 +108,9 @@ static int wait_empty(struct cli *c, const char *node, struct err *e)
         json_doc_free(doc);
         if (over)
             return 0;
-        if (left != said)
-            cli_note(c, "%s has %" PRIu32 " shards", node, left);
-        said = left;
+        if (rebalance_left(c, node, &moves, &bytes, e))
+            bytes = 0; /* too few nodes, say: what there is to wait for `cluster status` tells */
+        rebalance_say(c, &w, node, left, bytes);
         wait_a_little();
     }
 }

@@ -8,10 +8,13 @@
 #include <time.h>
 
 #include "common/base/json.h"
+#include "common/sys/clock.h"
 #include "deploy/ctl/ask.h"
+#include "deploy/ctl/ring.h"
 
 #define TARGET     "/api/v1/cluster/rebalance"
 #define WAIT_MS    500
+#define SAY_MS     5000
 #define SHOWN_MOST 64
 
 static int64_t number(const struct json_val *v, const char *key)
@@ -79,26 +82,108 @@ static void plan_text(const struct json_val *root, struct buf *out)
         (void)buf_add_str(out, STR("every shard is where it belongs\n"));
 }
 
+/* ---- waiting -------------------------------------------------------------------------------- */
+
+static bool has_name(const struct json_val *names, struct str name)
+{
+    for (size_t i = 0; i < json_len(names); i++)
+        if (str_eq(ring_name(names, i), name))
+            return true;
+    return false;
+}
+
+/* How much of a shard is not there where it goes. The plan counts what is under way in whole. */
+static uint64_t shard_left(const struct json_val *v, const struct json_val *copies)
+{
+    const struct json_val *is = json_get(v, "members", NULL), *to = json_get(v, "membersTo", NULL);
+    uint64_t bytes = (uint64_t)MAX(number(v, "bytes"), INT64_C(0)), left = 0;
+
+    for (size_t i = 0; i < json_len(to); i++) {
+        struct str name = ring_name(to, i);
+
+        if (!has_name(is, name))
+            left += bytes - MIN(bytes, ring_coming_of(copies, (uint64_t)number(v, "shard"), name));
+    }
+    return left;
+}
+
+int rebalance_left(struct cli *c, const char *node, uint64_t *ret_shards, uint64_t *ret_bytes,
+                   struct err *e)
+{
+    struct json_doc *doc, *copies;
+    uint64_t shards = 0, bytes = 0;
+
+    if (ask_json(c, STR(TARGET), &doc, e))
+        return e->code;
+    if (ring_copies_ask(c, &copies, e)) {
+        json_doc_free(doc);
+        return e->code;
+    }
+    const struct json_val *all = json_get(json_root(doc), "shards", NULL);
+    for (size_t i = 0; i < json_len(all); i++) {
+        const struct json_val *v = json_at(all, i);
+
+        if (node && has_name(json_get(v, "membersTo", NULL), str_c(node)))
+            continue; /* it stays there, or comes */
+        shards++;
+        bytes += shard_left(v, copies ? json_root(copies) : NULL);
+    }
+    json_doc_free(copies);
+    json_doc_free(doc);
+    *ret_shards = shards;
+    *ret_bytes = bytes;
+    return 0;
+}
+
+void rebalance_say(struct cli *c, struct rebalance_wait *w, const char *node, uint64_t shards,
+                   uint64_t bytes)
+{
+    uint64_t now = clock_mono_ms(clock_real());
+    struct progress_now p = { 0 };
+    struct buf b;
+
+    if (!w->begun || bytes > w->most) { /* more has come to it: the speed begins anew */
+        w->most = bytes;
+        w->speed.len = 0;
+    }
+    speed_note(&w->speed, now, w->most - bytes);
+    if (w->begun && shards == w->shards && (bytes == w->bytes || now < w->said_ms + SAY_MS))
+        return;
+    w->begun = true;
+    w->shards = shards;
+    w->bytes = bytes;
+    w->said_ms = now;
+    p.timed = speed_of(&w->speed, &p.per_s);
+    buf_init(&b, KIB);
+    if (node)
+        (void)buf_addf(&b, "%s has ", node);
+    (void)buf_addf(&b, "%" PRIu64 " shard%s%s", shards, shards == 1 ? "" : "s",
+                   node          ? ""
+                   : shards == 1 ? " is to be moved"
+                                 : " are to be moved");
+    if (bytes || !node) {
+        (void)buf_add_str(&b, STR(", "));
+        term_value((double)bytes, STR("bytes"), &b);
+        (void)buf_add_str(&b, STR(" to be copied"));
+        progress_speed(&p, bytes, &b);
+    }
+    cli_note(c, "%.*s", STR_ARG(buf_str(&b)));
+    buf_deinit(&b);
+}
+
 static int wait_done(struct cli *c, struct err *e)
 {
-    int64_t said = -1, said_bytes = -1;
+    struct rebalance_wait w = { .begun = false };
 
     for (;;) {
         struct timespec t = { .tv_nsec = WAIT_MS * 1000000L };
-        struct json_doc *doc;
+        uint64_t shards, bytes;
 
-        if (ask_json(c, STR(TARGET), &doc, e))
+        if (rebalance_left(c, NULL, &shards, &bytes, e))
             return e->code;
-        int64_t left = number(json_root(doc), "pending");
-        int64_t bytes = in(json_root(doc), "bytesToCopy", MIB);
-        json_doc_free(doc);
-        if (!left)
+        if (!shards)
             return 0;
-        if (left != said || bytes != said_bytes)
-            cli_note(c, "%" PRId64 " shards are to be moved, %" PRId64 " MiB to be copied", left,
-                     bytes);
-        said = left;
-        said_bytes = bytes;
+        rebalance_say(c, &w, NULL, shards, bytes);
         while (nanosleep(&t, &t)) {
         }
     }

@@ -7,6 +7,7 @@
 #include "deploy/ctl/ring.h"
 
 #include "common/base/map.h"
+#include "common/base/speed.h"
 #include "deploy/ctl/ask.h"
 
 #define SHARDS_MOST   4096
@@ -14,6 +15,7 @@
 #define BEHIND_MOST   1000 /* entries of the log; under load some are always on their way */
 #define NAME_WIDTH    20
 #define SENTENCE_MOST 600
+#define PROGRESS_MOST 200
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
@@ -240,6 +242,17 @@ void ring_words(const struct ring *r, struct buf *out)
                        r->ready ? "ready" : "not ready");
     if (r->moving)
         (void)buf_addf(out, "; %zu on the move", r->moving);
+    if (r->coming.copies) {
+        (void)buf_add_str(out, STR("; "));
+        (void)buf_addf(out, r->coming.copies == 1 ? "%zu copy comes in" : "%zu copies come in",
+                       r->coming.copies);
+    }
+    if (r->coming.sum.total) {
+        (void)buf_add_str(out, STR(": "));
+        progress_words(&r->coming.sum, out);
+        if (r->coming.open)
+            (void)buf_addf(out, "; %zu of them of unknown size", r->coming.open);
+    }
     if (r->age_ms > RING_AGE_MOST_MS)
         (void)buf_addf(out, "; the coordination service was last heard of %" PRIu64 " s ago",
                        r->age_ms / 1000);
@@ -315,14 +328,33 @@ static void put_names(const struct json_val *names, struct str but, struct buf *
     }
 }
 
-/* How the followers are, as far as the leader was asked. */
+/* What comes behind "gets a copy", or "is behind"; NULL: nobody said. */
+static void put_how_long(const struct ring_lag *lag, struct buf *ret)
+{
+    if (lag && lag->copy->coming) {
+        (void)buf_add_str(ret, STR(": "));
+        progress_words(&lag->copy->come, ret);
+    } else if (lag && lag->timed && lag->behind && !lag->copy->why.len) {
+        (void)buf_add_str(ret, STR(", "));
+        if (lag->left_s == SPEED_NEVER)
+            (void)buf_add_str(ret, STR("not catching up"));
+        else
+            progress_left(lag->left_s, ret);
+    }
+}
+
 static void put_lag(const struct ring_lag *lag, struct str name, struct buf *ret)
 {
-    (void)buf_addf(ret, "%s%.*s", ret->len ? ", " : "", STR_ARG(name));
-    if (lag->lost)
+    (void)buf_addf(ret, "%s%.*s", ret->len ? "; " : "", STR_ARG(name));
+    if (lag->copy->coming)
+        (void)buf_add_str(ret, STR(" gets a whole copy"));
+    else if (lag->copy->why.len)
+        (void)buf_add_str(ret, STR(" cannot take a copy"));
+    else if (lag->lost)
         (void)buf_add_str(ret, STR(" learns anew"));
     else
         (void)buf_addf(ret, " has %" PRIu32 " %%, %" PRIu64 " behind", lag->percent, lag->behind);
+    put_how_long(lag, ret);
 }
 
 /* The same by what the nodes say. */
@@ -340,15 +372,17 @@ static void put_lags(const struct ring *r, const struct ring_shard *s, struct bu
             if (!n || !n->live || !ring_lag(r, s, name, &lag))
                 continue;
             known++;
-            if (lag.far || (k == 1 && lag.behind))
+            if (lag.far || lag.copy->coming || lag.copy->why.len || (k == 1 && lag.behind))
                 put_lag(&lag, name, ret);
         }
     if (known && !ret->len)
         (void)buf_add_str(ret, STR("keep up"));
 }
 
+/* How the followers are, as far as the leader was asked. */
 static void put_behind(const struct ring *r, const struct ring_shard *s, struct buf *ret)
 {
+    struct ring_lag lag;
     size_t named = 0;
 
     buf_reset(ret);
@@ -361,12 +395,13 @@ static void put_behind(const struct ring *r, const struct ring_shard *s, struct 
 
         if (!ask_truth(p, "snapshot") && number(p, "behind") <= BEHIND_MOST)
             continue;
-        (void)buf_add_str(ret, named++ ? STR(", ") : STR(""));
+        (void)buf_add_str(ret, named++ ? STR("; ") : STR(""));
         (void)buf_add_str(ret, ask_text(p, "name"));
         if (ask_truth(p, "snapshot"))
             (void)buf_add_str(ret, STR(" gets a whole copy"));
         else
             (void)buf_addf(ret, " %" PRIu64 " behind", number(p, "behind"));
+        put_how_long(ring_lag(r, s, ask_text(p, "name"), &lag) ? &lag : NULL, ret);
     }
     if (!named)
         (void)buf_add_str(ret, json_len(s->peers) ? STR("keep up") : STR(""));
@@ -419,7 +454,7 @@ static void shards_text(const struct term *t, const struct ring *r, struct buf *
         put_names(s->learners, STR(""), &b);
         put_cell(t, buf_str(&b), learners, out);
         put_behind(r, s, &b);
-        (void)term_name(t, b.len ? buf_str(&b) : STR("-"), 80, out);
+        (void)term_name(t, b.len ? buf_str(&b) : STR("-"), PROGRESS_MOST, out);
         (void)buf_add_c(out, '\n');
     }
     buf_deinit(&b);
@@ -479,7 +514,51 @@ static void put_array(struct json *j, const char *key, const struct json_val *na
     json_arr_end(j);
 }
 
-static void shard_json(const struct ring_shard *s, struct json *j)
+static void coming_json(const struct progress_now *p, struct json *j)
+{
+    uint64_t left = p->total - MIN(p->done, p->total);
+
+    json_key(j, "copy");
+    json_obj(j);
+    put_u64(j, "bytes", p->done);
+    if (p->total)
+        put_u64(j, "of", p->total);
+    if (p->timed)
+        put_u64(j, "bytesPerSecond", p->per_s);
+    if (p->timed && p->total && (p->per_s || !left))
+        put_u64(j, "leftSeconds", speed_left_s(p->per_s, left));
+    json_obj_end(j);
+}
+
+/* Those that do not lead, as far as they say how they are. */
+static void copies_json(const struct ring *r, const struct ring_shard *s, struct json *j)
+{
+    const struct json_val *const sets[] = { s->members, s->learners };
+    struct ring_lag lag;
+
+    json_key(j, "copies");
+    json_arr(j);
+    for (size_t k = 0; k < ARRAY_LEN(sets); k++)
+        for (size_t i = 0; i < json_len(sets[k]); i++) {
+            struct str name = ring_name(sets[k], i);
+
+            if (!ring_lag(r, s, name, &lag))
+                continue;
+            json_obj(j);
+            put(j, "name", name);
+            put_u64(j, "behind", lag.behind);
+            if (lag.timed && lag.left_s != SPEED_NEVER)
+                put_u64(j, "leftSeconds", lag.left_s);
+            if (lag.copy->coming)
+                coming_json(&lag.copy->come, j);
+            if (lag.copy->why.len)
+                put(j, "why", lag.copy->why);
+            json_obj_end(j);
+        }
+    json_arr_end(j);
+}
+
+static void shard_json(const struct ring *r, const struct ring_shard *s, struct json *j)
 {
     json_obj(j);
     put_u64(j, "shard", s->shard);
@@ -503,6 +582,7 @@ static void shard_json(const struct ring_shard *s, struct json *j)
         json_obj_end(j);
     }
     json_arr_end(j);
+    copies_json(r, s, j);
     json_obj_end(j);
 }
 
@@ -551,7 +631,7 @@ void ring_json(const struct ring *r, struct json *j)
     json_key(j, "shards");
     json_arr(j);
     vec_for (i, &r->shards)
-        shard_json(&r->shards.ptr[i], j);
+        shard_json(r, &r->shards.ptr[i], j);
     json_arr_end(j);
     json_obj_end(j);
     buf_deinit(&words);

@@ -9,6 +9,7 @@
 #include "common/base/vec.h"
 #include "common/net/json_in.h"
 #include "deploy/ctl/cli.h"
+#include "deploy/ctl/progress.h"
 
 struct ring_node {
     struct str name, addr, zone, state; /* state: active, draining, left, joining */
@@ -39,6 +40,15 @@ struct ring_copy { /* what a node says of its copy of a shard */
     struct str node;
     uint64_t last, commit; /* indexes in the log */
     bool leads, lost;
+    bool timed;     /* per_s is known */
+    uint64_t per_s; /* entries that the log grows by */
+    struct str why; /* all of it should come in, and does not; else empty */
+    bool coming;    /* it does */
+    struct progress_now come;
+};
+struct ring_coming {         /* all copies that come in */
+    size_t copies, open;     /* open: of unknown size */
+    struct progress_now sum; /* of the others */
 };
 #define RING_AGE_MOST_MS 30000 /* older than this what is known may be wrong */
 /* Strings are borrowed from the document. */
@@ -52,6 +62,7 @@ struct ring {
     VEC(struct ring_node) nodes;
     VEC(struct ring_shard) shards;
     VEC(struct ring_copy) copies; /* of ring_copies_read */
+    struct ring_coming coming;    /* the same */
     size_t moving;                /* shards with learners, or with more members than copies */
     size_t troubles[RING_BEHIND + 1];
 };
@@ -68,10 +79,18 @@ struct str ring_name(const struct json_val *names, size_t i);
  * document has to outlive what is read from it into the ring. */
 NODISCARD int ring_copies_ask(struct cli *c, struct json_doc **ret, struct err *e);
 void ring_copies_read(struct ring *r, const struct json_val *root);
+/* Of what nodes say of their copies. */
+void ring_coming(const struct json_val *root, struct ring_coming *ret);
+/* Bytes that are there of the copy of a shard that comes in to a node; 0: none does. root: NULL is
+ * fine. */
+uint64_t ring_coming_of(const struct json_val *root, uint64_t shard, struct str node);
 struct ring_lag {
     uint64_t behind;  /* entries of the log */
     uint32_t percent; /* of them are there */
     bool far, lost;
+    bool timed;      /* left_s is known */
+    uint64_t left_s; /* until it is there; SPEED_NEVER at this speed */
+    const struct ring_copy *copy;
 };
 /* False: nobody said. */
 bool ring_lag(const struct ring *r, const struct ring_shard *s, struct str node,

@@ -141,6 +141,21 @@ static void about_node(const struct ring_node *n, ring_advice_fn fn, void *cooki
     }
 }
 
+static void about_copies(const struct ring *r, ring_advice_fn fn, void *cookie, struct buf *b)
+{
+    vec_for (i, &r->copies) {
+        const struct ring_copy *copy = &r->copies.ptr[i];
+
+        if (!copy->why.len)
+            continue;
+        (void)buf_addf(
+            b, "%.*s cannot take its copy of shard %" PRIu64 ": %.*s; then it goes on by itself",
+            STR_ARG(copy->node), copy->shard, STR_ARG(str_sub(copy->why, 0, 300)));
+        fn(cookie, buf_str(b));
+        buf_reset(b);
+    }
+}
+
 void ring_advice(const struct ring *r, ring_advice_fn fn, void *cookie)
 {
     struct buf b;
@@ -152,6 +167,7 @@ void ring_advice(const struct ring *r, ring_advice_fn fn, void *cookie)
         if (r->watched)
             about_node(&r->nodes.ptr[i], fn, cookie, &b);
     }
+    about_copies(r, fn, cookie, &b);
     if (!r->watched && !r->ready)
         fn(cookie, STR("the server asked is not ready: its /readyz says why"));
     if (r->moving)

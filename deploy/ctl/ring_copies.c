@@ -3,6 +3,7 @@
  * ring_copies: how far each copy is, as its node last said it. Nodes say it at different moments,
  * so under load a copy that keeps up may seem some way behind: only what is far behind counts.
  */
+#include "common/base/speed.h"
 #include "deploy/ctl/ask.h"
 #include "deploy/ctl/ring.h"
 
@@ -22,6 +23,59 @@ static uint64_t number(const struct json_val *v, const char *key)
     return json_take_i64(json_get(v, key, NULL), key, &n, &e) || n < 0 ? 0 : (uint64_t)n;
 }
 
+/* Of a copy that comes in; false: none does. */
+static bool read_coming(const struct json_val *shard, struct progress_now *ret)
+{
+    const struct json_val *v = json_get(shard, "copy", NULL);
+
+    if (!v)
+        return false;
+    *ret = (struct progress_now){ .done = number(v, "bytes"),
+                                  .total = number(v, "of"),
+                                  .timed = json_get(v, "bytesPerSecond", NULL) != NULL,
+                                  .per_s = number(v, "bytesPerSecond") };
+    return true;
+}
+
+void ring_coming(const struct json_val *root, struct ring_coming *ret)
+{
+    const struct json_val *nodes = json_get(root, "nodes", NULL);
+    struct progress_now p, *sum = &ret->sum;
+
+    *ret = (struct ring_coming){ .sum.timed = true };
+    for (size_t i = 0; i < json_len(nodes); i++) {
+        const struct json_val *shards = json_get(json_at(nodes, i), "shards", NULL);
+
+        for (size_t k = 0; k < json_len(shards); k++) {
+            if (!read_coming(json_at(shards, k), &p))
+                continue;
+            ret->copies++;
+            ret->open += p.total == 0;
+            if (!p.total)
+                continue;
+            sum->done += p.done;
+            sum->total += p.total;
+            sum->per_s += p.per_s;
+            sum->timed &= p.timed;
+        }
+    }
+}
+
+uint64_t ring_coming_of(const struct json_val *root, uint64_t shard, struct str node)
+{
+    const struct json_val *nodes = json_get(root, "nodes", NULL);
+    struct progress_now p;
+
+    for (size_t i = 0; i < json_len(nodes); i++) {
+        const struct json_val *v = json_at(nodes, i), *shards = json_get(v, "shards", NULL);
+
+        for (size_t k = 0; str_eq(ask_text(v, "name"), node) && k < json_len(shards); k++)
+            if (number(json_at(shards, k), "shard") == shard && read_coming(json_at(shards, k), &p))
+                return p.done;
+    }
+    return 0;
+}
+
 static void read_node(struct ring *r, const struct json_val *node)
 {
     const struct json_val *shards = json_get(node, "shards", NULL);
@@ -37,8 +91,12 @@ static void read_node(struct ring *r, const struct json_val *node)
                                   .last = number(v, "last"),
                                   .commit = number(v, "commit"),
                                   .leads = ask_truth(v, "leads"),
-                                  .lost = ask_truth(v, "lost") };
+                                  .lost = ask_truth(v, "lost"),
+                                  .why = ask_text(v, "why"),
+                                  .timed = json_get(v, "entriesPerSecond", NULL) != NULL,
+                                  .per_s = number(v, "entriesPerSecond") };
 
+        copy.coming = read_coming(v, &copy.come);
         of->full |= of->live && ask_truth(v, "full");
         of->lost += of->live && copy.lost;
         vec_push(&r->copies, copy);
@@ -49,6 +107,7 @@ void ring_copies_read(struct ring *r, const struct json_val *root)
 {
     const struct json_val *nodes = json_get(root, "nodes", NULL);
 
+    ring_coming(root, &r->coming);
     for (size_t i = 0; i < json_len(nodes); i++)
         read_node(r, json_at(nodes, i));
     vec_for (i, &r->shards) {
@@ -84,11 +143,14 @@ bool ring_lag(const struct ring *r, const struct ring_shard *s, struct str node,
 
     if (!leader || !copy || str_eq(node, s->leader))
         return false;
-    *ret = (struct ring_lag){ .lost = copy->lost };
+    *ret = (struct ring_lag){ .lost = copy->lost, .copy = copy };
     if (leader->commit > copy->last)
         ret->behind = leader->commit - copy->last;
     if (leader->commit)
         ret->percent = (uint32_t)((leader->commit - ret->behind) * 100 / leader->commit);
     ret->far = ret->lost || ret->behind > FAR_BEHIND;
+    ret->timed = leader->timed && copy->timed && !copy->coming && !copy->lost;
+    if (ret->timed) /* the leader's log grows, too */
+        ret->left_s = speed_left_s(copy->per_s - MIN(copy->per_s, leader->per_s), ret->behind);
     return true;
 }

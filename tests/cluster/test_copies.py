@@ -1,6 +1,7 @@
 """A copy of a shard comes in as files, and whoever sends or takes it is killed by -9 in the middle,
 more than once: in the end it is there, no row differs, and nothing of the way is left in any folder.
-And what a node has of a shard that became others' while it was away goes.
+How far it is is told meanwhile. Where there is no room for it that is told, too, and it waits. And
+what a node has of a shard that became others' while it was away goes.
 
 SEED=n repeats a run; CASE=part of a name runs some.
 """
@@ -9,6 +10,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -18,29 +20,34 @@ import urllib.request
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import cluster
 import replicated
+import test_disk
 
 SEED = int(os.environ.get("SEED", str(time.time_ns() % 10**9)))
 PUSHES, STACKS = 12, 1500
 RATE = "128KiB"  # of copies, so that there is a middle
 
 
-def fill(c):
+def fill(c, pushes):
     """Names that hardly compress, so that the database has some MiB. Returns what to expect."""
     rng, want = random.Random(SEED), {}
     at = int(time.time()) - 30
-    for i in range(PUSHES):
+    for i in range(pushes):
         rows = [(f"p{i}", f"f{rng.getrandbits(256):x}") for _ in range(STACKS)]
         want.update({row: rng.randrange(1, 100) for row in rows})
         body = "".join(f"{a};{b} {want[a, b]}\n" for a, b in rows)
-        r = c.ingest(body, "svc.cpu{x=y}", **{"from": at, "until": at + 1})
+        r = c.ingest(body, f"svc{i // PUSHES}.cpu{{x=y}}", **{"from": at, "until": at + 1})
         assert r.status == 200, r
     return want
 
 
 def total(c):
-    r = c.render(cluster.CPU_TYPE + '{service_name="svc"}', **{"from": "now-1h", "until": "now"})
-    assert r.status == 200, r
-    return sum(cluster.leaves(r.json()["flamebearer"]).values()) // 10**7
+    n, now = 0, int(time.time() * 1000)
+    r = c.connect("LabelValues", {"name": "service_name", "start": now - 3600_000, "end": now})
+    for service in r.json()["names"]:
+        r = c.render(cluster.CPU_TYPE + '{service_name="%s"}' % service, **{"from": "now-1h", "until": "now"})
+        assert r.status == 200, r
+        n += sum(cluster.leaves(r.json()["flamebearer"]).values()) // 10**7
+    return n
 
 
 def coming(node):
@@ -83,16 +90,16 @@ def adopt(c, name):
 
 
 @contextlib.contextmanager
-def adopted():
+def adopted(rate=RATE, pushes=PUSHES):
     """A database that has no log is the first copy: the others need its files. Yields the cluster, of
     which only etcd runs, and the sum of what it holds."""
-    c = replicated.Cluster(shards=1, options=[f"--cluster.snapshot-rate={RATE}"])
+    c = replicated.Cluster(shards=1, options=[f"--cluster.snapshot-rate={rate}"])
     try:
         c.etcd.start()
         single = cluster.AllInOne("--cluster.shards=1", "--no-selfprof.enabled",
                                   "--memory.limit=256MiB", folder=c.folder / "node0")
         with single:
-            expected = sum(fill(single).values())
+            expected = sum(fill(single, pushes).values())
             assert total(single) == expected
             assert single.process.stop() == 0
         adopt(c, "node0")
@@ -136,6 +143,126 @@ def test_killed_in_the_middle():
             if node is not other:
                 assert node.process.metric("embertree_repl_differences_total") == 0
         print(f"     SEED={SEED}: killed at KiB {kills}")
+
+
+CTL = str(cluster.BIN / "embertreectl")
+
+
+def ctl(c, *args):
+    """Its words, whatever it thinks of the cluster."""
+    r = subprocess.run([CTL, "cluster", *args, "--server", f"http://127.0.0.1:{c.querier.port}"],
+                       stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+    assert r.returncode < 2, (args, r)
+    return r.stdout + r.stderr
+
+
+def copy_told(c, node):
+    """What the cluster is told of the copy that comes in there, by whichever process is asked."""
+    told = c.querier.get("/api/v1/cluster/progress").json()["nodes"]
+    return next((s.get("copy", {}) for n in told if n["name"] == node.name for s in n["shards"]), {})
+
+
+def test_how_far():
+    """How far a copy is, how fast, and how long it takes: for every process, a terminal, and the log. And
+    of all that a drain copies."""
+    with adopted("640KiB", 96) as (c, expected):
+        for p in c.processes():
+            p.start(wait=False)
+        taker, seen = c.nodes["node1"], {}
+
+        def known():
+            seen.update(copy_told(c, taker))
+            return "leftSeconds" in seen
+
+        wait_for(known, 60)
+        assert 0 < seen["bytes"] <= seen["of"] and not seen["rows"], seen
+        # Two come in at once, and one rate holds for both.
+        assert 0 < seen["bytesPerSecond"] < 2 << 20, seen
+        assert seen["leftSeconds"] <= (seen["of"] - seen["bytes"]) // seen["bytesPerSecond"] + 1, seen
+        text = ctl(c, "status")
+        assert re.search(r"node1 gets a whole copy: [0-9.]+ of [0-9.]+ [KM]iB, [0-9.]+ KiB/s, [0-9ms ]+ left", text), text
+        assert re.search(r"cop(ies|y) comes? in: [0-9.]+ of [0-9.]+ [KM]iB", text), text
+        copies = json.loads(ctl(c, "status", "--json"))["shards"][0]["copies"]
+        assert any(x["name"] == "node1" and x["copy"]["of"] == seen["of"] for x in copies), copies
+        ring = next(r for r in taker.ring()["replicas"] if r["shard"] == 0)
+        assert ring["copy"]["from"] and "bytesPerSecond" in ring["copy"], ring
+        wait_for(lambda: re.search(r'msg="a copy of the shard comes in" .*left_s=\d+', taker.process.tail(500)))
+        for node in c.nodes.values():
+            node.process.wait_ready(120)
+        c.wait_whole()
+        wait_for(lambda: not copy_told(c, taker), 20)
+        assert total(c) == expected
+        c.add("node3", "zone3").process.start()
+
+        def joined():
+            nodes = json.loads(ctl(c, "rebalance", "--json"))["nodes"]
+            return len(nodes) == 4 and nodes[2]["bytes"] > 1 << 20
+
+        wait_for(joined, 60)
+        said = ctl(c, "drain", "node2", "--wait")
+        assert re.search(r"node2 has 1 shard, [0-9.]+ [KM]iB to be copied, [0-9.]+ KiB/s, [0-9ms ]+ left", said), said
+        assert "node2 has no shard and can be stopped" in said, said
+        assert total(c) == expected
+        print("     " + "; ".join(x for x in said.splitlines() if "left" in x))
+
+
+def advice(c):
+    return " ".join(json.loads(ctl(c, "status", "--json"))["advice"])
+
+
+def test_full_disk():
+    """The volume of who takes a copy is full: before, and in the middle. It says so in its log, on /ring,
+    and in the status of the cluster; nothing of the others is lost, they serve on; and once there is room
+    it goes on by itself."""
+    with test_disk.volume("200m") as small, adopted("640KiB", 96) as (c, expected):
+        if not small:
+            return
+        taker = c.nodes["node1"]
+        (c.folder / "node1").mkdir(exist_ok=True)
+        (c.folder / "node1" / "data").symlink_to(small)
+        taker.process.options += ("--data.disk-reserve=4MiB",)
+        ballast = test_disk.Ballast(small)
+        ballast.leave(24 << 20)
+        for p in c.processes():
+            p.start(wait=False)
+
+        def why():
+            return next((r.get("copy", {}).get("why", "") for r in taker.ring()["replicas"]
+                         if r["shard"] == 0), "")
+
+        said = "a copy of the shard does not come in"
+        wait_for(lambda: "the volume has room for" in why(), 60)
+        wait_for(lambda: said in taker.process.tail(500), 20)
+        assert total(c) == expected  # the other two are enough
+        wait_for(lambda: "node1 cannot take its copy of shard 0: a copy of" in advice(c), 20)
+        assert re.search(r"node1 (cannot take a copy|learns anew)", ctl(c, "status"))
+        ballast.drop()
+        wait_for(lambda: size(coming(taker)) > 1 << 20, 60)
+        assert why() == ""
+        wait_for(lambda: "cannot take its copy" not in advice(c), 20)
+
+        def refused():  # in the middle: the disk itself says no
+            ballast.leave(0)
+            return "No space left" in taker.process.tail(500)
+
+        wait_for(refused, 20)
+        assert not is_in(taker)
+        r = c.ingest("a;b 7\n", "svc0.cpu{x=y}", **{"from": int(time.time()) - 5, "until": int(time.time()) - 4})
+        assert r.status == 200, r
+        expected += 7
+        assert total(c) == expected
+        ballast.drop()
+        wait_for(lambda: is_in(taker), 120)
+        c.wait_whole()
+        taker.process.wait_ready(60)
+        wait_for(lambda: "cannot take its copy" not in advice(c), 20)
+        assert total(c) == expected
+        # What it has counts: it and one other are all there is.
+        other = next(n for n in c.nodes.values() if n is not taker and n is not c.leader_of(0))
+        other.process.kill()
+        r = c.ingest("a;b 5\n", "svc0.cpu{x=y}", **{"from": int(time.time()) - 5, "until": int(time.time()) - 4})
+        assert r.status == 200, r
+        assert total(c) == expected + 5
 
 
 def etcd(c, path, **body):
@@ -209,4 +336,4 @@ if __name__ == "__main__":
     if not replicated.available():
         print("SKIPPED: copies by files: there is no etcd-server")
         sys.exit(0)
-    cluster.main([test_killed_in_the_middle, test_what_was_left_goes])
+    cluster.main([test_killed_in_the_middle, test_how_far, test_full_disk, test_what_was_left_goes])

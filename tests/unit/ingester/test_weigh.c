@@ -75,17 +75,17 @@ static void test_two_digits(void **state)
     weigh_free(w);
 }
 
-/* Each gets its turn within as many periods as there are lines, one at a time. */
-static void test_turns(void **state)
+/* Each gets its turn within as many periods as there are lines, or soon where those are few, one at
+ * a time. */
+static void turns(uint32_t shards, int periods)
 {
-    (void)state;
     struct weigh *w = weigh_new();
-    uint32_t turns[5] = { 0 };
+    uint32_t turns[SHARDS_MAX] = { 0 };
 
-    for (int period = 0; period < SHARDS_MAX; period++) {
+    for (int period = 0; period < periods; period++) {
         uint32_t now = 0;
 
-        for (uint32_t s = 0; s < 5; s++) {
+        for (uint32_t s = 0; s < shards; s++) {
             (void)rate_of(w, s * 100, 0);
             now += weigh_turn(w, s * 100);
             turns[s] += weigh_turn(w, s * 100);
@@ -93,10 +93,20 @@ static void test_turns(void **state)
         assert_true(now <= 1);
         weigh_end(w);
     }
-    for (uint32_t s = 0; s < 5; s++)
+    for (uint32_t s = 0; s < shards; s++)
         assert_int_equal(turns[s], 1);
     assert_false(weigh_turn(w, 7));
     weigh_free(w);
+}
+
+static void test_turns(void **state)
+{
+    (void)state;
+    turns(1, 16);
+    turns(5, 16);
+    turns(16, 16);
+    turns(40, 40);
+    turns(SHARDS_MAX, SHARDS_MAX);
 }
 
 /* Who was not weighed for a period begins anew; and there is always room for those that are. */

@@ -59,8 +59,16 @@ static void test_told_and_forgotten(void **state)
     tell(r, "a", 7,
          (struct progress_shard[]){
              { .shard = 4, .term = 3, .last = 90, .commit = 80, .leads = true, .newest_ms = 12345 },
-             { .shard = 9, .lost = true, .full = true, .rate = 5, .bytes = 6 } },
-         2);
+             { .shard = 9,
+               .lost = true,
+               .full = true,
+               .rate = 5,
+               .bytes = 6,
+               .timed = true,
+               .per_s = 11,
+               .coming = { .files = true, .bytes = 7, .total = 8, .timed = true, .per_s = 9 } },
+             { .shard = 10, .why = STR("no \"room\""), .coming = { .rows = true, .bytes = 7 } } },
+         3);
     tell(r, "b", 0, NULL, 0);
     assert_int_equal(reports_of(r, "a")->map, 7);
     assert_int_equal(reports_of(r, "b")->map, 0);
@@ -70,6 +78,14 @@ static void test_told_and_forgotten(void **state)
     assert_int_equal(s->newest_ms, 12345);
     s = reports_shard(r, "a", 9);
     assert_true(s && s->lost && s->full && !s->leads && s->rate == 5 && s->bytes == 6);
+    assert_true(s->timed && s->per_s == 11);
+    assert_true(s->coming.files && !s->coming.rows && s->coming.timed);
+    assert_true(s->coming.bytes == 7 && s->coming.total == 8 && s->coming.per_s == 9);
+    s = reports_shard(r, "a", 10);
+    assert_true(s->coming.rows && !s->coming.files && !s->coming.timed && !s->timed);
+    assert_true(s->coming.bytes == 7 && s->coming.total == 0);
+    assert_true(str_eqc(s->why, "no \"room\""));
+    assert_int_equal(reports_shard(r, "a", 9)->why.len, 0);
     assert_null(reports_shard(r, "a", 5));
     assert_null(reports_shard(r, "b", 4));
     assert_true(reports_next(r, &pos) && reports_next(r, &pos) && !reports_next(r, &pos));
@@ -77,6 +93,12 @@ static void test_told_and_forgotten(void **state)
     assert_int_equal(reports_take(r, "a", STR("{\"shards\":[[4,3,90,80,1]]}"), &e), 0);
     assert_int_equal(reports_of(r, "a")->map, 0);
     assert_int_equal(reports_shard(r, "a", 4)->newest_ms, 0);
+    assert_false(reports_shard(r, "a", 4)->coming.files);
+    /* And by a later one. */
+    assert_int_equal(
+        reports_take(r, "a", STR("{\"shards\":[[4,3,90,80,1,0,0,1,2,3,16,5,6,7,8,-9]]}"), &e), 0);
+    s = reports_shard(r, "a", 4);
+    assert_true(s && !s->coming.files && !s->coming.rows && !s->timed);
     /* What cannot be read takes what was said before with it. */
     assert_int_not_equal(reports_take(r, "a", STR("{\"shards\":[[4,3]]}"), &e), 0);
     assert_null(reports_of(r, "a"));

@@ -457,6 +457,14 @@ static void unknown(void *cookie, struct rpc_call *call, struct str payload)
     rpc_fail(call, &e);
 }
 
+static bool rows_come(void *cookie)
+{
+    const struct member *m = cookie;
+    struct repl_copy_state st = repl_node_copy(m->node);
+
+    return st.from && st.rows && st.bytes > 0 && st.total == 0;
+}
+
 /* Who knows no copies is sent rows, and sends them; so does who has no folder for them. */
 static void test_old_versions(void **state)
 {
@@ -469,9 +477,11 @@ static void test_old_versions(void **state)
     node_up(&t.m[2]);
     learn(&t.m[1]);
     learn(&t.m[2]);
+    assert_true(rpc_bed_run(&t.bed, rows_come, &t.m[2], LIMIT_MS));
     writes(&t.m[0], 100000, 20);
     same_rows(&t.m[1]);
     same_rows(&t.m[2]);
+    assert_null(repl_node_copy(t.m[2].node).from);
     assert_int_equal(copies() + taken(), 0);
     assert_int_equal(t.m[1].opened + t.m[2].opened, 2);
     end();

@@ -148,6 +148,7 @@ static void test_troubles(void **state)
 struct says { /* of its copy of a shard */
     uint64_t shard, last, commit;
     bool leads, full, lost;
+    const char *more; /* of its object; NULL: nothing */
 };
 
 static const char *truth(bool b)
@@ -161,24 +162,36 @@ static void put_node(const char *name, const struct says *says, size_t n, struct
     for (size_t i = 0; i < n; i++)
         (void)buf_addf(out,
                        "%s{\"shard\":%" PRIu64 ",\"last\":%" PRIu64 ",\"commit\":%" PRIu64
-                       ",\"leads\":%s,\"full\":%s,\"lost\":%s}",
+                       ",\"leads\":%s,\"full\":%s,\"lost\":%s%s}",
                        i ? "," : "", says[i].shard, says[i].last, says[i].commit,
-                       truth(says[i].leads), truth(says[i].full), truth(says[i].lost));
+                       truth(says[i].leads), truth(says[i].full), truth(says[i].lost),
+                       says[i].more ? says[i].more : "");
     (void)buf_addf(out, "]},");
 }
 
 static void put_copies(struct buf *out)
 {
-    static const struct says a[] = { { 0, 500, 500, true, false, false },
-                                     { 1, 40000, 40000, true, false, false },
-                                     { 2, 1000, 1000, true, false, false },
-                                     { 3, 0, 0, false, false, true } };
-    static const struct says b[] = { { 0, 480, 470, false, true, false },
-                                     { 1, 10000, 10000, false, true, false },
-                                     { 2, 0, 0, false, true, false },
-                                     { 3, 70, 70, true, true, false } };
-    static const struct says gone[] = { { 2, 3, 3, false, true, true } };
-    static const struct says nobody[] = { { 2, 3, 3, true, true, true } };
+    static const struct says a[] = {
+        { 0, 500, 500, true, false, false, ",\"entriesPerSecond\":5" },
+        { 1, 40000, 40000, true, false, false, ",\"entriesPerSecond\":100" },
+        { 2, 1000, 1000, true, false, false, NULL },
+        { 3, 0, 0, false, false, true,
+          ",\"copy\":{\"rows\":true,\"bytes\":1288490188,\"bytesPerSecond\":0}" },
+        { 4, 90000, 90000, true, false, false, ",\"entriesPerSecond\":100" }
+    };
+    static const struct says b[] = {
+        { 0, 480, 470, false, true, false,
+          ",\"entriesPerSecond\":5,\"why\":\"a copy of 40 MiB is to come in, and the volume "
+          "has room for 7 MiB: free some\"" },
+        { 1, 10000, 10000, false, true, false, ",\"entriesPerSecond\":600" },
+        { 2, 0, 0, false, true, false,
+          ",\"copy\":{\"rows\":false,\"bytes\":13207024435,\"of\":43057047142,"
+          "\"bytesPerSecond\":325058560}" },
+        { 3, 70, 70, true, true, false, NULL },
+        { 4, 10000, 10000, false, true, false, ",\"entriesPerSecond\":100" }
+    };
+    static const struct says gone[] = { { 2, 3, 3, false, true, true, NULL } };
+    static const struct says nobody[] = { { 2, 3, 3, true, true, true, NULL } };
 
     (void)buf_addf(out, "{\"nodes\":[");
     put_node("a", a, ARRAY_LEN(a), out);
@@ -194,15 +207,17 @@ static void put_copies(struct buf *out)
 #define SHARD_1 "," SHARD(1, "a", "true", "true", "\"a\",\"b\"", "")
 #define SHARD_2 "," SHARD(2, "a", "true", "true", "\"a\",\"c\"", "\"b\"")
 #define SHARD_3 "," SHARD(3, "b", "true", "true", "\"b\",\"a\"", "")
+#define SHARD_4 "," SHARD(4, "a", "true", "true", "\"a\",\"b\"", "")
 
 /* What nodes say of their copies, and what is to be done. */
 static void test_copies(void **state)
 {
     static const char text[] =
-        "{\"ready\":true,\"shards\":4,\"cluster\":{\"nodes\":[" NODE_A NODE_B NODE_GONE NODE(
-            "e", "draining", "true") "]," ETCD ",\"shards\":[" WHOLE SHARD_1 SHARD_2 SHARD_3
+        "{\"ready\":true,\"shards\":5,\"cluster\":{\"nodes\":[" NODE_A NODE_B NODE_GONE NODE(
+            "e", "draining", "true") "]," ETCD ",\"shards\":[" WHOLE SHARD_1 SHARD_2 SHARD_3 SHARD_4
                                      "]},\"roles\":{}}";
-    static const enum ring_trouble want[] = { RING_FINE, RING_BEHIND, RING_COPIES, RING_BEHIND };
+    static const enum ring_trouble want[] = { RING_FINE, RING_BEHIND, RING_COPIES, RING_BEHIND,
+                                              RING_BEHIND };
     struct json_doc *doc, *said;
     struct ring r;
     struct err e;
@@ -218,17 +233,58 @@ static void test_copies(void **state)
     ring_copies_read(&r, json_root(said));
     for (size_t i = 0; i < ARRAY_LEN(want); i++)
         assert_int_equal(r.shards.ptr[i].trouble, want[i]);
-    assert_int_equal(r.troubles[RING_BEHIND], 2);
+    assert_int_equal(r.troubles[RING_BEHIND], 3);
     assert_int_equal(r.troubles[RING_FINE], 1);
     ring_text(&term, &r, &b);
     golden("cluster_copies.txt", &b);
     json_init(&j, &b);
     ring_json(&r, &j);
-    assert_true(str_contains(buf_str(&b), STR("\"advice\":[\"shards 1, 3: a copy is far")));
+    assert_true(str_contains(buf_str(&b), STR("\"advice\":[\"shards 1, 3, 4: a copy is far")));
     assert_true(str_contains(buf_str(&b), STR("\"goneMs\":125000,\"full\":false")));
+    assert_true(str_contains(
+        buf_str(&b), STR("\"copies\":[{\"name\":\"b\",\"behind\":30000,\"leftSeconds\":60}]")));
+    assert_true(str_contains(buf_str(&b), STR("\"copy\":{\"bytes\":13207024435,\"of\":43057047142,"
+                                              "\"bytesPerSecond\":325058560,\"leftSeconds\":92}")));
+    assert_true(str_contains(buf_str(&b), STR("\"copies\":[{\"name\":\"b\",\"behind\":80000}]")));
+    assert_int_equal(ring_coming_of(json_root(said), 2, STR("b")), UINT64_C(13207024435));
+    assert_int_equal(ring_coming_of(json_root(said), 1, STR("b")), 0);
+    assert_int_equal(ring_coming_of(NULL, 2, STR("b")), 0);
     ring_deinit(&r);
     json_doc_free(said);
     json_doc_free(doc);
+    buf_deinit(&b);
+}
+
+static void test_how_far(void **state)
+{
+    static const struct {
+        struct progress_now at;
+        const char *words;
+    } rows[] = {
+        { { 13207024435, 43057047142, true, 325058560 },
+          "12.3 of 40.1 GiB, 310 MiB/s, 1 m 32 s left" },
+        { { 0, 1, false, 0 }, "0 of 1 B" },
+        { { 0, 1, true, 0 }, "0 of 1 B, stands still" },
+        { { 5, 5, true, 0 }, "5 of 5 B" },
+        { { 9, 5, true, 7 }, "9 of 5 B, 7 B/s, 0 s left" },
+        { { 0, 999, true, 1 }, "0 of 999 B, 1 B/s, 16 m 39 s left" },
+        { { 0, 1023, true, 1023 }, "0.00 of 1.00 KiB, 1023 B/s, 1 s left" },
+        { { 512 * MIB, 200 * GIB, true, MIB }, "0 of 200 GiB, 1 MiB/s, 2 d 8 h left" },
+        { { GIB, 100 * GIB, true, 10 * MIB }, "1 of 100 GiB, 10 MiB/s, 2 h 48 m left" },
+        { { 3 * GIB, 0, true, 31 * MIB }, "3 GiB so far, 31 MiB/s" },
+        { { 3 * GIB, 0, false, 0 }, "3 GiB so far" },
+        { { UINT64_MAX, UINT64_MAX, true, 1 }, "16.0 of 16.0 EiB, 1 B/s, 0 s left" },
+    };
+    struct buf b;
+
+    (void)state;
+    buf_init(&b, KIB);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        buf_reset(&b);
+        progress_words(&rows[i].at, &b);
+        if (!str_eqc(buf_str(&b), rows[i].words))
+            fail_msg("row %zu: %.*s", i, STR_ARG(buf_str(&b)));
+    }
     buf_deinit(&b);
 }
 
@@ -301,7 +357,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole),   cmocka_unit_test(test_troubles),
         cmocka_unit_test(test_copies),  cmocka_unit_test(test_healthy),
-        cmocka_unit_test(test_strange),
+        cmocka_unit_test(test_strange), cmocka_unit_test(test_how_far),
     };
 
     return cmocka_run_group_tests(tests, setup, NULL);
