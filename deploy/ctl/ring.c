@@ -357,6 +357,22 @@ static void put_lag(const struct ring_lag *lag, struct str name, struct buf *ret
     put_how_long(lag, ret);
 }
 
+static bool is_gone(const struct ring *r, struct str name)
+{
+    const struct ring_node *n = r->watched ? ring_node(r, name) : NULL;
+
+    return n && !n->live;
+}
+
+/* Whoever is not there neither keeps up nor is behind. */
+static void put_gone(const struct ring *r, const struct json_val *names, struct buf *ret)
+{
+    for (size_t i = 0; i < json_len(names); i++)
+        if (is_gone(r, ring_name(names, i)))
+            (void)buf_addf(ret, "%s%.*s is gone", ret->len ? "; " : "",
+                           STR_ARG(ring_name(names, i)));
+}
+
 /* The same by what the nodes say. */
 static void put_lags(const struct ring *r, const struct ring_shard *s, struct buf *ret)
 {
@@ -383,9 +399,10 @@ static void put_lags(const struct ring *r, const struct ring_shard *s, struct bu
 static void put_behind(const struct ring *r, const struct ring_shard *s, struct buf *ret)
 {
     struct ring_lag lag;
-    size_t named = 0;
 
     buf_reset(ret);
+    put_gone(r, s->members, ret);
+    put_gone(r, s->learners, ret);
     if (!json_len(s->peers)) {
         put_lags(r, s, ret);
         return;
@@ -393,9 +410,10 @@ static void put_behind(const struct ring *r, const struct ring_shard *s, struct 
     for (size_t i = 0; i < json_len(s->peers); i++) {
         const struct json_val *p = json_at(s->peers, i);
 
-        if (!ask_truth(p, "snapshot") && number(p, "behind") <= BEHIND_MOST)
+        if ((!ask_truth(p, "snapshot") && number(p, "behind") <= BEHIND_MOST) ||
+            is_gone(r, ask_text(p, "name")))
             continue;
-        (void)buf_add_str(ret, named++ ? STR("; ") : STR(""));
+        (void)buf_add_str(ret, ret->len ? STR("; ") : STR(""));
         (void)buf_add_str(ret, ask_text(p, "name"));
         if (ask_truth(p, "snapshot"))
             (void)buf_add_str(ret, STR(" gets a whole copy"));
@@ -403,8 +421,8 @@ static void put_behind(const struct ring *r, const struct ring_shard *s, struct 
             (void)buf_addf(ret, " %" PRIu64 " behind", number(p, "behind"));
         put_how_long(ring_lag(r, s, ask_text(p, "name"), &lag) ? &lag : NULL, ret);
     }
-    if (!named)
-        (void)buf_add_str(ret, json_len(s->peers) ? STR("keep up") : STR(""));
+    if (!ret->len)
+        (void)buf_add_str(ret, STR("keep up"));
 }
 
 static struct str word_of(enum ring_trouble trouble)
