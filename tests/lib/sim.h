@@ -34,6 +34,8 @@
     X(storms, true)          \
     X(coord_away, true)      \
     X(coord_faults, true)    \
+    X(coord_forgets, true)   \
+    X(coord_old, false)      \
     X(skews, true)           \
     X(log_errors, true)      \
     X(kv_errors, true)       \

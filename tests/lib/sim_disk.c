@@ -422,12 +422,39 @@ static int space(const struct fs *fs, const char *path, uint64_t *ret_free, uint
     return 0;
 }
 
+static int read_kept(const struct fs *fs, const char *path, struct buf *out, struct err *e)
+{
+    const struct sim_disk *d = container_of((uintptr_t)fs, struct sim_disk, files);
+
+    if (strcmp(path, SIM_KEPT) != 0)
+        return fs_real()->read_file(fs_real(), path, out, e);
+    if (!d->kept.len)
+        return err_set(e, ERR_NOT_FOUND, "no %s", path);
+    return buf_add_str(out, buf_str(&d->kept)) ? 0 : err_set(e, ERR_LIMIT, "%s: too long", path);
+}
+
+static int write_kept(const struct fs *fs, const char *path, struct str data, struct err *e)
+{
+    struct sim_disk *d = container_of((uintptr_t)fs, struct sim_disk, files);
+
+    if (strcmp(path, SIM_KEPT) != 0)
+        return fs_real()->write_file(fs_real(), path, data, e);
+    if (d->dead || d->full)
+        return err_set(e, d->dead ? ERR_IO : ERR_NO_SPACE, "%s is not written", path);
+    buf_reset(&d->kept);
+    CHECK(buf_add_str(&d->kept, data));
+    return 0;
+}
+
 void sim_disk_init(struct sim_disk *d, uint64_t seed, int mutant, bool files,
                    struct sim_stats *stats)
 {
     *d = (struct sim_disk){ .mutant = mutant, .stats = stats, .files = *fs_real() };
     prng_init(&d->p, seed);
     d->files.space = space;
+    d->files.read_file = read_kept;
+    d->files.write_file = write_kept;
+    buf_init(&d->kept, MIB);
     d->source = (struct kv_source){ .open = open_kv, .remove = remove_dir };
     d->fs = (struct rlog_fs){ log_list,     log_open,     log_close,  log_write, log_read, log_sync,
                               log_truncate, log_sync_dir, log_unlink, d,         lag };
@@ -451,6 +478,7 @@ void sim_disk_deinit(struct sim_disk *d)
     vec_free(&d->synced);
     if (d->dir[0])
         sim_files_remove(d->dir);
+    buf_deinit(&d->kept);
 }
 
 static void revive(struct sim_disk *d, bool power)
@@ -505,6 +533,7 @@ void sim_disk_fork(const struct sim_disk *d, struct sim_disk *to, uint64_t seed,
     CHECK(d->dead);
     sim_disk_init(to, seed, d->mutant, d->dir[0], d->stats);
     to->odd = d->odd;
+    CHECK(buf_add_str(&to->kept, buf_str(&d->kept)));
     rlog_fake_free(to->log);
     to->log = rlog_fake_fork(d->log, seed);
     if (power)
@@ -531,6 +560,7 @@ void sim_disk_wipe(struct sim_disk *d)
         kv_close(d->kvs[i].ghost);
         d->kvs[i].inner = d->kvs[i].ghost = NULL;
     }
+    buf_reset(&d->kept);
     rlog_fake_free(d->log);
     d->log = rlog_fake_new(prng_u64(&d->p));
     d->synced.len = 0;

@@ -31,10 +31,12 @@ struct sim_kv { /* a kv whose close does nothing */
     uint64_t tick;         /* of mutants */
     struct kv_batch *held; /* SIM_SWAPPED */
 };
+#define SIM_KEPT "cluster.json"
 struct sim_disk {
     struct kv_source source; /* hand out this */
     struct rlog_fs fs;       /* and this */
     struct fs files;         /* and this */
+    struct buf kept;         /* SIM_KEPT, as it was written last: all or nothing, at once durable */
     struct rlog_fake *log;
     struct sim_kv kvs[SIM_SHARDS_MAX];
     struct prng p;

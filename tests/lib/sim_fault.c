@@ -52,7 +52,8 @@ static void wipe(struct world *w)
 {
     struct node *n = any_ingester(w);
 
-    if (n->state != NODE_UP || n->draining || w->lost >= 0 || nodes_down(w) > 0 || !ring_solid(w))
+    if (n->state != NODE_UP || n->draining || w->lost >= 0 || nodes_down(w) > 0 || w->whole ||
+        !ring_solid(w))
         return;
     count(w)->disks_replaced++;
     n->wipe = true;
@@ -293,6 +294,7 @@ void faults_end(struct world *w)
                               .no_fence = w->o.mutant == SIM_NO_FENCE };
 
     w->away = false;
+    forget_end(w);
     coord_site_away(w->site, false);
     coord_site_faults(w->site, &f);
     relief(w);

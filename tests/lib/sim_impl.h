@@ -145,11 +145,16 @@ struct world {
     struct coord *coord;       /* of people who drain nodes */
     struct view *view;         /* what they see */
     VEC(struct push *) pushes;
-    size_t flying; /* requests */
-    bool away;     /* the coordination service */
-    bool forgot;   /* somebody lost his databases: once */
-    bool skewed;   /* somebody's clock is or was wrong */
-    bool files;    /* databases have some, and come as such */
+    size_t flying;              /* requests */
+    bool away;                  /* the coordination service */
+    struct coord_backup *whole; /* what it holds, while an empty one stands in its place */
+    struct coord_backup *old;   /* of some seconds ago */
+    struct prng forgets;
+    int64_t known_rev; /* what all ingesters have known since known_ms */
+    uint64_t known_ms, old_terms;
+    bool forgot; /* somebody lost his databases: once */
+    bool skewed; /* somebody's clock is or was wrong */
+    bool files;  /* databases have some, and come as such */
     bool settling, traced;
     uint32_t deletes;
     uint32_t deleting[SERVICES]; /* deletes on their way, by service */
@@ -240,6 +245,10 @@ void copy_begins(void *node, uint32_t shard);
 /* ---- sim_restore.c ---- */
 /* Every disk goes, and the cluster comes back from its backups. False: it is broken. */
 bool lost_and_restored(struct world *w);
+
+/* ---- sim_forget.c ---- */
+void forget_open(struct world *w);
+void forget_end(struct world *w); /* what it held is back */
 
 /* ---- sim_place.c ---- */
 void moved_place(struct world *w);

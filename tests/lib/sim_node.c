@@ -177,6 +177,11 @@ void node_start(struct node *n)
     n->metrics = metrics_new();
     n->coord = coord_sim_new(n->w->site);
     vo.coord = n->coord;
+    if (n->has_disk) {
+        vo.fs = &n->disk.files;
+        vo.file = SIM_KEPT;
+        vo.keeps = true;
+    }
     n->view = view_new_coord(&vo);
     n->site = (struct sim_site){ 0 };
     sim_objects_init(&n->objects, n->w->bucket);

@@ -70,7 +70,8 @@ static bool forgotten(struct world *w, const char *name)
 
 void ring_join(struct world *w)
 {
-    if (w->ingesters == SIM_INGESTERS)
+    /* Enough of those that know nothing would begin a cluster of their own in an empty service. */
+    if (w->ingesters == SIM_INGESTERS || w->whole)
         return;
     count(w)->joins++;
     node_start(w->nodes[w->ingesters++]);

@@ -136,6 +136,8 @@ static void world_close(struct world *w)
     (void)rmdir(files);
     aims_close(w);
     coordination_close(w);
+    coord_backup_free(w->whole);
+    coord_backup_free(w->old);
     sim_bucket_free(w->bucket);
     rpc_bed_deinit(&w->rpc);
     vec_for (i, &w->pushes)
