@@ -257,8 +257,26 @@ int coordinate_forget(const char *data_dir, struct err *e)
     return code;
 }
 
+static void on_view(void *cookie)
+{
+    const struct coordinate *c = cookie;
+    uint64_t cluster = 0;
+
+    if (sscanf(view_cluster_id(c->view), "%16" SCNx64, &cluster) == 1)
+        rpc_net_cluster(c->rpc, cluster);
+}
+
+void coordinate_rpc(struct coordinate *c, struct rpc_net *rpc)
+{
+    c->rpc = rpc;
+    view_watch(c->view, on_view, c);
+    on_view(c);
+}
+
 void coordinate_deinit(struct coordinate *c)
 {
+    if (c->view && c->rpc)
+        view_unwatch(c->view, on_view, c);
     etcd_health_free(c->health);
     view_free(c->view);
     coord_free(c->coord);

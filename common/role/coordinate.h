@@ -15,6 +15,7 @@ struct coordinate {
     char node[NODE_NAME_MAX + 1];
     uint64_t node_id;           /* of the data folder, for ever; 0: none, static */
     struct etcd_health *health; /* owned; NULL: none, static */
+    struct rpc_net *rpc;        /* borrowed; NULL: coordinate_rpc was not called */
     struct metric_cell *age, *version, *live, *leaderless, *stranger;
 };
 /* The data folder is there and ours; `keeps`: it holds shards. ERR_CONFIG, ERR_IO. On failure
@@ -23,7 +24,9 @@ NODISCARD int coordinate_init(struct coordinate *c, const struct cluster_conf *c
                               struct env *env, struct loop *loop, struct pool *pool,
                               struct metrics *metrics, const char *data_dir, bool keeps,
                               struct err *e);
-void coordinate_deinit(struct coordinate *c); /* all zero is fine */
+/* From now on every frame says which cluster this process is in, as soon as that is known. */
+void coordinate_rpc(struct coordinate *c, struct rpc_net *rpc);
+void coordinate_deinit(struct coordinate *c); /* all zero is fine; before the net goes */
 /* The folder becomes another cluster's: what it knew of the one before is gone. */
 NODISCARD int coordinate_forget(const char *data_dir, struct err *e);
 

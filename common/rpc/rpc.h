@@ -67,6 +67,10 @@ void rpc_net_free(struct rpc_net *n); /* its nodes are freed; NULL is fine */
  * change while frames flow. Before the first node. Optional: while a running cluster is switched
  * on, unsealed frames are taken as well, and sent to peers that answer only those. */
 void rpc_net_seal(struct rpc_net *n, const struct rpc_keys *keys, bool optional);
+/* The cluster this process is in, a number of its own; 0: not known (yet). Said in every frame over
+ * tcp and ipc; frames that say another one are dropped: an address that was another cluster's a
+ * moment ago, and whose nodes have the same names, is none of ours. */
+void rpc_net_cluster(struct rpc_net *n, uint64_t cluster);
 /* Frames refused so far for this reason. */
 uint64_t rpc_net_refused(const struct rpc_net *n, enum rpc_drop why);
 

@@ -76,7 +76,7 @@ const char *rpc_drop_name(enum rpc_drop d)
         [RPC_DROP_EXPIRED] = "expired",     [RPC_DROP_QUEUE] = "queue",
         [RPC_DROP_UNSEALED] = "unsealed",   [RPC_DROP_KEY] = "key",
         [RPC_DROP_FORGED] = "forged",       [RPC_DROP_REPLAYED] = "replayed",
-        [RPC_DROP_TICKET] = "ticket",
+        [RPC_DROP_TICKET] = "ticket",       [RPC_DROP_CLUSTER] = "cluster",
     };
 
     CHECK((unsigned)d < RPC_DROPS);
@@ -85,10 +85,13 @@ const char *rpc_drop_name(enum rpc_drop d)
 
 size_t rpc_frame_head_bare(const struct rpc_frame *f, uint8_t out[RPC_FRAME_HEAD_MAX])
 {
-    size_t head = RPC_FRAME_FIXED + f->addr.len + RPC_FRAME_LINK;
-    size_t again = head;
+    size_t again = RPC_FRAME_FIXED + f->addr.len + RPC_FRAME_LINK;
+    size_t head = again;
 
-    head += f->again_s ? RPC_FRAME_AGAIN : 0;
+    if (f->cluster)
+        head += RPC_FRAME_AGAIN + RPC_FRAME_CLUSTER;
+    else if (f->again_s)
+        head += RPC_FRAME_AGAIN;
     CHECK(f->addr.len && f->addr.len <= RPC_ADDR_MAX);
     CHECK(f->body.len <= RPC_FRAME_CHUNK);
     memset(out, 0, RPC_FRAME_FIXED);
@@ -114,8 +117,10 @@ size_t rpc_frame_head_bare(const struct rpc_frame *f, uint8_t out[RPC_FRAME_HEAD
     put_u16le(out + AT_ADDR_LEN, (uint16_t)f->addr.len);
     memcpy(out + AT_ADDR, f->addr.ptr, f->addr.len);
     put_u32le(out + AT_ADDR + f->addr.len, f->link);
-    if (f->again_s)
+    if (head > again)
         put_u32le(out + again, f->again_s);
+    if (f->cluster)
+        put_u64le(out + again + RPC_FRAME_AGAIN, f->cluster);
     return head;
 }
 
@@ -246,9 +251,11 @@ static int parse(struct str in, uint8_t speaks_min, uint8_t speaks_max, bool bar
     f.body = str_n(p + head, length);
     if (head >= RPC_FRAME_FIXED + addr_len + RPC_FRAME_LINK)
         f.link = get_u32le(p + AT_ADDR + addr_len);
-    if (f.kind == RPC_ERROR &&
-        head >= RPC_FRAME_FIXED + addr_len + RPC_FRAME_LINK + RPC_FRAME_AGAIN)
-        f.again_s = get_u32le(p + AT_ADDR + addr_len + RPC_FRAME_LINK);
+    size_t again = RPC_FRAME_FIXED + addr_len + RPC_FRAME_LINK;
+    if (f.kind == RPC_ERROR && head >= again + RPC_FRAME_AGAIN)
+        f.again_s = get_u32le(p + again);
+    if (head >= again + RPC_FRAME_AGAIN + RPC_FRAME_CLUSTER)
+        f.cluster = get_u64le(p + again + RPC_FRAME_AGAIN);
     odd = memcmp(p + AT_ZERO, zero, sizeof(zero)) ? "reserved bytes"
           : !addr_printable(f.addr)               ? "address"
                                                   : contradiction(&f, length);

@@ -29,8 +29,9 @@
  *   80      n   address      where the sender takes answers: printable ASCII, "tcp://10.0.0.7:9095"
  *   80 + n  4   link         which of the sender's ways to us: seq counts along one. Builds before
  *                            this field send none, and count as link 0
- *   84 + n  4   again        only in errors, and only where it is not 0: seconds after which
- *                            another try makes sense
+ *   84 + n  4   again        in errors: seconds after which another try makes sense; else 0
+ *   88 + n  8   cluster      of the sender, where it knows it: the first 16 digits of its id
+ *                            (common/cluster/keyspace.h). What ends the head and is 0 is left out
  *   head    length           payload
  *
  * Example, a ping of 8 bytes from ipc:///a (epoch 2, seq 3, id 4, link 1): 100 bytes,
@@ -56,11 +57,13 @@
 #define RPC_ADDR_MAX           127 /* bytes */
 #define RPC_FRAME_LINK         4   /* bytes behind the address */
 #define RPC_FRAME_AGAIN        4   /* bytes behind that */
-#define RPC_FRAME_HEAD_MAX     (RPC_FRAME_FIXED + RPC_ADDR_MAX + RPC_FRAME_LINK + RPC_FRAME_AGAIN)
-#define RPC_FRAME_CHUNK        (256 * KIB)
-#define RPC_FRAME_MAX          (512 + RPC_FRAME_CHUNK) /* any frame; leaves room for longer heads */
-#define RPC_FRAME_SMALL_MAX    64                      /* payload of pings, cancels, fins */
-#define RPC_FLAG_ZSTD          1
+#define RPC_FRAME_CLUSTER      8   /* bytes behind that */
+#define RPC_FRAME_HEAD_MAX \
+    (RPC_FRAME_FIXED + RPC_ADDR_MAX + RPC_FRAME_LINK + RPC_FRAME_AGAIN + RPC_FRAME_CLUSTER)
+#define RPC_FRAME_CHUNK     (256 * KIB)
+#define RPC_FRAME_MAX       (512 + RPC_FRAME_CHUNK) /* any frame; leaves room for longer heads */
+#define RPC_FRAME_SMALL_MAX 64                      /* payload of pings, cancels, fins */
+#define RPC_FLAG_ZSTD       1
 
 enum rpc_kind {
     RPC_PING = 1,
@@ -98,6 +101,7 @@ enum rpc_drop {
     RPC_DROP_FORGED,     /* sealed wrongly: damaged, or by somebody without the key */
     RPC_DROP_REPLAYED,   /* sealed, and came before, or too old to tell */
     RPC_DROP_TICKET,     /* sealed for this address before it restarted, or by a dead process */
+    RPC_DROP_CLUSTER,    /* from another cluster, which takes us for one of its own */
     RPC_DROPS,
 };
 const char *rpc_drop_name(enum rpc_drop d);
@@ -109,6 +113,7 @@ struct rpc_frame {
     uint64_t epoch, to_epoch, seq, id;
     uint32_t left_ms, offset, total, raw;
     uint32_t link, again_s;
+    uint64_t cluster;      /* 0: not said */
     struct str addr, body; /* borrowed */
 };
 

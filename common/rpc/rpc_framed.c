@@ -23,8 +23,12 @@
  */
 #include "common/rpc/rpc_framed.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "common/base/mem.h"
 #include "common/base/size.h"
+#include "common/obs/log.h"
 #include "common/rpc/rpc_guard.h"
 #include "common/rpc/rpc_net.h"
 #include "common/rpc/rpc_pack.h"
@@ -32,7 +36,8 @@
 
 enum { LANE_SMALL_MAX = 32 * 1024, QUEUE_RESERVE = 1 << 20, MSG_OVERHEAD = 256 };
 enum { SEAL_BLINDLY = 4096 }; /* bytes; sealing more costs more than asking for room */
-#define MS_NS UINT64_C(1000000)
+#define MS_NS         UINT64_C(1000000)
+#define TELL_EVERY_NS (60000 * MS_NS)
 
 struct lane {
     struct list msgs; /* of struct rpc_msg */
@@ -58,6 +63,7 @@ struct framed_port {
     bool zstd;
     uint64_t seq_floor; /* links that are gone went up to here */
     uint32_t links;     /* made so far */
+    uint64_t odd_ns;    /* when a frame of another cluster was told last; 0: never */
 };
 
 struct framed_link {
@@ -176,6 +182,7 @@ static bool send_frame(struct framed_link *l, struct lane *q, struct rpc_msg *m,
         .left_ms = left_ms(m, now_ns),
         .link = l->number,
         .again_s = m->kind == RPC_ERROR ? m->again_s : 0,
+        .cluster = p->o.net->cluster,
         .offset = q->offset,
         .total = u32_from(m->body.len),
         .raw = m->raw,
@@ -476,6 +483,24 @@ static enum rpc_drop port_parse(struct framed_port *p, struct str bytes, struct 
     return why;
 }
 
+static bool is_of_others(struct framed_port *p, const struct rpc_frame *f)
+{
+    uint64_t mine = p->o.net->cluster, now_ns = port_now(p);
+    char theirs[17];
+
+    if (!mine || !f->cluster || f->cluster == mine)
+        return false;
+    if (p->odd_ns && now_ns - p->odd_ns < TELL_EVERY_NS)
+        return true;
+    p->odd_ns = now_ns;
+    (void)snprintf(theirs, sizeof(theirs), "%016" PRIx64, f->cluster);
+    log_error("a process of another cluster takes this address for one of its own; nothing it says "
+              "is taken. Tell it the address that its peer has now, and give each cluster keys of "
+              "its own (cluster.key_file)",
+              KV_STR("from", f->addr), KV_CSTR("its_cluster", theirs));
+    return true;
+}
+
 static void port_on_frame(void *cookie, struct str bytes)
 {
     struct framed_port *p = cookie;
@@ -487,6 +512,8 @@ static void port_on_frame(void *cookie, struct str bytes)
 
     rpc_metrics_frame_in(p->metrics, bytes.len);
     why = port_parse(p, bytes, &f, &seal);
+    if (why == RPC_DROP_NONE && is_of_others(p, &f))
+        why = RPC_DROP_CLUSTER;
     if (why != RPC_DROP_NONE) {
         rpc_metrics_drop(p->metrics, why);
         return;

@@ -35,6 +35,11 @@ void rpc_net_seal(struct rpc_net *n, const struct rpc_keys *keys, bool optional)
     n->keys_optional = keys && optional;
 }
 
+void rpc_net_cluster(struct rpc_net *n, uint64_t cluster)
+{
+    n->cluster = cluster;
+}
+
 uint64_t rpc_net_refused(const struct rpc_net *n, enum rpc_drop why)
 {
     return rpc_metrics_dropped(n->metrics, why);

@@ -18,6 +18,7 @@ struct rpc_net {
     bool keys_optional;
     uint64_t keys_frames_max;     /* for tests: frames until a run is over; 0: 2^32 - 1 */
     struct metrics *own_registry; /* NULL if the caller gave one */
+    uint64_t cluster;             /* said in every frame; 0: not known */
     size_t nodes;
     struct rpc_inproc *inproc; /* NULL until used */
     struct rpc_mem *mem;       /* NULL until used */

@@ -107,6 +107,23 @@ static void errors_say_when_to_try_again(void **state)
     buf_deinit(&b);
 }
 
+/* Only where it is known; builds before the field pass over it, as over all that is appended. */
+static void the_cluster_is_said_behind_the_link(void **state)
+{
+    struct rpc_frame f = request, got;
+    struct buf b;
+
+    (void)state;
+    f.cluster = 0x1122334455667788;
+    buf_init(&b, RPC_FRAME_MAX);
+    encode(&f, &b);
+    assert_int_equal(b.len, 80 + 19 + 4 + 4 + 8 + 5);
+    assert_memory_equal(b.ptr + 103, "\0\0\0\0\x88\x77\x66\x55\x44\x33\x22\x11hello", 17);
+    assert_int_equal(parse(&b, &got), RPC_DROP_NONE);
+    assert_true(got.cluster == f.cluster && str_eqc(got.body, "hello"));
+    buf_deinit(&b);
+}
+
 /* Builds before the field: the head ends with the address. */
 static void a_head_without_a_link_is_read(void **state)
 {
@@ -381,6 +398,7 @@ int main(void)
         cmocka_unit_test(what_goes_in_comes_out),
         cmocka_unit_test(errors_say_when_to_try_again),
         cmocka_unit_test(a_head_without_a_link_is_read),
+        cmocka_unit_test(the_cluster_is_said_behind_the_link),
         cmocka_unit_test(bytes_are_where_the_header_draws_them),
         cmocka_unit_test(every_flipped_bit_is_seen),
         cmocka_unit_test(every_cut_is_seen),

@@ -130,6 +130,35 @@ static void keys_differ(struct two *t, const struct rpc_keys *a, const struct rp
     down(t, 1);
 }
 
+/* An address that was another cluster's a moment ago, whose nodes have the same names. */
+static void another_cluster_is_not_heard(void **state)
+{
+    struct two t;
+
+    for (int sealed = 0; sealed < 2; sealed++) {
+        (void)state;
+        two_init(&t);
+        up(&t, 0, sealed ? t.keys : NULL, false);
+        up(&t, 1, sealed ? t.keys : NULL, false);
+        rpc_net_cluster(t.bed.net, 7);
+        assert_int_equal(calls(&t, 0), 0);
+        assert_int_equal(dropped(&t, "cluster"), 0);
+        uint64_t served = t.n[1].served;
+        struct rpc_bed_call c;
+        rpc_bed_call(&c, t.n[0].peer, RPC_WRITE, STR("x"), 500);
+        rpc_net_cluster(t.bed.net, 8); /* while it is on its way: who takes it is in another one */
+        assert_int_not_equal(rpc_bed_end(&t.bed, &c), 0);
+        rpc_bed_call_deinit(&c);
+        assert_int_equal(t.n[1].served, served);
+        assert_true(dropped(&t, "cluster") > 0);
+        rpc_bed_call(&c, t.n[0].peer, RPC_WRITE, STR("x"), 500);
+        rpc_net_cluster(t.bed.net, 0); /* who does not know yet listens to all */
+        assert_int_equal(rpc_bed_end(&t.bed, &c), 0);
+        rpc_bed_call_deinit(&c);
+        two_deinit(&t);
+    }
+}
+
 static void without_the_key_nothing_is_served(void **state)
 {
     struct two t;
@@ -412,6 +441,7 @@ static void a_node_answers_under_its_own_address(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(another_cluster_is_not_heard),
         cmocka_unit_test(without_the_key_nothing_is_served),
         cmocka_unit_test(what_is_sent_again_is_never_served_again),
         cmocka_unit_test(keys_rotate_and_no_call_fails),
