@@ -211,7 +211,9 @@ static int write_changed(struct kv_cold *k, const struct kv_batch *b, const stru
         other = k->now;
         k->now = next;
     }
-    k->changing = false;
+    /* A write that failed may count all the same (a leader that was replaced meanwhile): from then
+     * on each snapshot says itself which manifest is its own. */
+    k->changing = rc != 0;
     mutex_unlock(&k->lock);
     manifest_unref(other);
     return rc;
@@ -298,18 +300,21 @@ struct manifest *kv_cold_manifest(struct kv *kv, const struct kv_snap *snap)
     return m;
 }
 
-/* False: it could not be read whether the change that is under way is in it. */
-static bool snap_try(struct kv_cold *k, struct cold_snap *s)
+/* False: it could not be read whether the change that is under way is in it. `anyway`: then it is
+ * taken for not being in it. */
+static bool snap_try(struct kv_cold *k, struct cold_snap *s, bool anyway)
 {
     bool sure = true;
     struct err e;
 
     mutex_lock(&k->lock);
     s->inner = kv_snap_new(k->o.inner);
-    if (!k->changing)
-        s->m = manifest_ref(k->now);
-    else
+    if (k->changing)
         sure = manifest_load(k->o.inner, s->inner, k->o.shard, &s->m, &e) == 0;
+    if (!k->changing || (!sure && anyway)) {
+        s->m = manifest_ref(k->now);
+        sure = true;
+    }
     mutex_unlock(&k->lock);
     if (!sure)
         kv_snap_free(k->o.inner, s->inner);
@@ -321,9 +326,9 @@ static struct kv_snap *cold_snap_new(struct kv *kv)
     struct kv_cold *k = cold_of(kv);
     struct cold_snap *s = XNEW(struct cold_snap);
 
-    if (!snap_try(k, s)) {
-        mutex_lock(&k->writing); /* then nothing is under way */
-        CHECK(snap_try(k, s));
+    if (!snap_try(k, s, false)) {
+        mutex_lock(&k->writing);     /* then nothing is under way */
+        CHECK(snap_try(k, s, true)); /* anyway: a write failed, and its database cannot be read */
         mutex_unlock(&k->writing);
     }
     return (struct kv_snap *)(void *)s;

@@ -15,7 +15,7 @@ struct kv_cold {
     struct mutex writing; /* of writers, over a change of the manifest and its rows; before lock */
     struct mutex lock;    /* guards what follows; never held over a write */
     struct manifest *now;
-    bool changing; /* a batch with another manifest is on its way into the inner kv */
+    bool changing; /* a batch with another manifest is on its way into the inner kv, or failed */
     size_t index_bytes;
     uint64_t index_clock;
     VEC(struct cold_part *) loaded; /* parts whose index is in memory */

@@ -458,6 +458,47 @@ static void test_writes_under_way(void **state)
     a_write_under_way(b, 7, false);
 }
 
+/* A leader that is replaced is told that its write failed, though it may count: whoever reads there
+ * yet reads all rows, wherever they are. */
+static int counts_and_fails(struct kv *inner, const struct kv_batch *batch, bool sync,
+                            struct err *e)
+{
+    assert_int_equal(during.ops->write(inner, batch, sync, e), 0);
+    return err_set(e, ERR_UNAVAILABLE, "leads no more");
+}
+
+static void test_failed_write_counts(void **state)
+{
+    struct bed *b = *state;
+    struct kv *inner = kv_cold_inner(b->kv);
+    struct kv_ops with = *inner->ops;
+    struct cold_unit unit = { .cf = KV_RAW };
+    struct cold_moved moved;
+    struct kv_batch *batch;
+    struct err e = { 0 };
+    bool found = false;
+
+    prng_init(&b->rng, 4);
+    fill(b);
+    struct kv_snap *old = kv_snap_new(b->kv);
+    assert_int_equal(cold_unit_next(b->kv, UINT32_MAX, &unit, &found, &e), 0);
+    assert_true(found);
+    kv_cold_watch(b->kv, CF, STR("x"), STR("y"));
+    assert_int_equal(cold_offload(b->kv, &unit, b->o, 0, &batch, &moved, &e), 0);
+    assert_true(moved.rows > 0);
+    during.ops = inner->ops;
+    with.write = counts_and_fails;
+    inner->ops = &with;
+    assert_int_equal(kv_write(b->kv, batch, true, &e), ERR_UNAVAILABLE);
+    inner->ops = during.ops;
+    kv_batch_free(batch);
+    check_all(b, old, &b->now);
+    struct kv_snap *snap = kv_snap_new(b->kv);
+    check_all(b, snap, &b->now);
+    kv_snap_free(b->kv, snap);
+    kv_snap_free(b->kv, old);
+}
+
 static void test_units(void **state)
 {
     struct bed *b = *state;
@@ -581,6 +622,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_units, setup, teardown),
         cmocka_unit_test_setup_teardown(test_writes_under_way, setup, teardown),
         cmocka_unit_test_setup_teardown(test_reads_while_it_changes, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_failed_write_counts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_damage, setup, teardown),
         cmocka_unit_test_setup_teardown(test_without_a_cache, setup, teardown),
     };
