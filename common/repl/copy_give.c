@@ -42,8 +42,9 @@ struct copy_out {
     char dir[COPY_PATH_BYTES];
     uint64_t id, index, term;
     uint64_t used_ms; /* last */
-    size_t jobs;
-    bool gone; /* not to be found any more; its files go */
+    size_t serves;    /* questions about it, those that wait, too */
+    bool gone;        /* not to be found any more; its files go when nobody is at work on it */
+    bool going;       /* they do */
     /* The files' thread's. */
     bool listed;
     struct copy_list list;
@@ -124,12 +125,22 @@ static void remove_done(void *cookie)
     out_free(cookie);
 }
 
+/* Not while a question waits for its share of the rate, nor while the links are made: both have it
+ * in hand, and come here when they end. */
+static void out_settle(struct copy_out *o)
+{
+    const struct repl_copy *c = o->c;
+
+    if (!o->gone || o->going || o->serves || (c->making && c->making->out == o))
+        return;
+    o->going = true;
+    repl_job(c->n, remove_run, remove_done, o);
+}
+
 static void out_drop(struct copy_out *o)
 {
-    if (o->gone)
-        return;
     o->gone = true;
-    repl_job(o->c->n, remove_run, remove_done, o); /* behind those that still read it */
+    out_settle(o);
 }
 
 void repl_copy_drop(struct repl_node *n)
@@ -164,9 +175,11 @@ static struct copy_out *out_usable(const struct repl_copy *c)
     return got;
 }
 
-/* Those of before a restart; and what is half of one goes. */
+/* Those of before a restart. What is half of one goes; so do all, where the database that they are
+ * of was thrown away. */
 void copy_give_open(struct repl_copy *c)
 {
+    bool good = !replica_state(c->n->r).no_database;
     DIR *d = opendir(c->base);
     char dir[COPY_PATH_BYTES];
     uint64_t id, index, term;
@@ -175,7 +188,7 @@ void copy_give_open(struct repl_copy *c)
     if (!d)
         return;
     for (struct dirent *one; (one = readdir(d));) {
-        if (copy_out_parse(one->d_name, &id, &index, &term)) {
+        if (good && copy_out_parse(one->d_name, &id, &index, &term)) {
             struct copy_out *o = out_new(c, id, index, term);
             (void)out_path(o);
         } else if (str_starts(str_c(one->d_name), STR("out-"))) {
@@ -206,12 +219,13 @@ static void made(void *cookie)
 {
     struct making *m = cookie;
     struct repl_copy *c = m->c;
+    bool ok = !m->err.code && !m->out->gone;
 
     c->making = NULL;
     if (!c->n->stopping) { /* else what is half of it goes at the next start */
-        if (m->err.code)
+        if (!ok)
             out_drop(m->out);
-        end_making(c, !m->err.code);
+        end_making(c, ok);
     }
     xfree(m);
 }
@@ -537,19 +551,35 @@ static void serve_done(void *cookie)
 {
     struct serve *s = cookie;
 
-    s->out->jobs--;
+    s->out->serves--;
     s->out->used_ms = copy_now(s->c->n);
     if ((s->err.code == ERR_CORRUPT || s->err.code == ERR_IO) && !s->c->n->stopping)
         out_drop(s->out); /* another one may be better */
+    else
+        out_settle(s->out);
     if (!s->err.code)
         metric_add(s->c->n->o.hub->m_copy_sent, s->reply.len);
     serve_end(s);
 }
 
+static int not_here(const struct repl_copy *c, uint64_t id, struct err *e)
+{
+    return err_set(e, ERR_NOT_FOUND, "copy %016" PRIx64 " of shard %" PRIu32 " is not here", id,
+                   c->n->o.shard);
+}
+
 static void serve_start(struct serve *s)
 {
-    s->out->jobs++;
-    repl_job(s->c->n, serve_run, serve_done, s);
+    struct copy_out *o = s->out;
+
+    if (!o->gone) {
+        repl_job(s->c->n, serve_run, serve_done, s);
+        return;
+    }
+    (void)not_here(s->c, o->id, &s->err); /* it went while this one waited */
+    serve_end(s);
+    o->serves--;
+    out_settle(o);
 }
 
 /* When a piece may be sent; 0: now. */
@@ -571,8 +601,7 @@ void copy_give(struct repl_copy *c, struct rpc_call *call, const struct copy_ask
     struct err e = { 0 };
 
     if (!o || (c->making && c->making->out == o))
-        (void)err_set(&e, ERR_NOT_FOUND, "copy %016" PRIx64 " of shard %" PRIu32 " is not here",
-                      a->id, c->n->o.shard);
+        (void)not_here(c, a->id, &e);
     else if (h->serving >= COPY_SERVE_MAX || h->snap_next_ms > now + RATE_MS)
         (void)err_set(&e, ERR_BUSY, "copies are sent to others; ask again soon");
     if (e.code) {
@@ -587,6 +616,7 @@ void copy_give(struct repl_copy *c, struct rpc_call *call, const struct copy_ask
     s->due_ms = due_of(h, now, a);
     buf_init(&s->reply, 20 * MIB);
     o->used_ms = now;
+    o->serves++;
     h->serving++;
     if (s->due_ms)
         list_add_tail(&c->waiting, &s->link);
@@ -604,7 +634,7 @@ static void expire(struct repl_copy *c, uint64_t now)
     list_for (it, &c->outs) {
         struct copy_out *o = container_of(it, struct copy_out, link);
         uint64_t keep = full || o != use ? UNUSED_MS : COPY_KEEP_MS;
-        if (!o->jobs && now >= o->used_ms + keep && !(c->making && c->making->out == o))
+        if (!o->serves && now >= o->used_ms + keep && !(c->making && c->making->out == o))
             out_drop(o);
     }
 }
@@ -640,6 +670,8 @@ void copy_give_stop(struct repl_copy *c)
         struct serve *s = container_of(it, struct serve, link);
         list_del(it);
         (void)err_set(&s->err, ERR_UNAVAILABLE, "this replica is being closed");
+        s->out->serves--;
+        out_settle(s->out);
         serve_end(s);
     }
     list_for (it, &c->offers) {

@@ -4,6 +4,7 @@
  * threads. It breaks off in many ways and goes on; nodes of the version before get, and send, rows;
  * without room it waits. In the end the rows are the same.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,10 +19,13 @@
 #include "common/base/hash.h"
 #include "common/base/mem.h"
 #include "common/base/wr.h"
+#include "common/repl/apply.h"
 #include "common/repl/copy.h"
+#include "common/repl/copy_files.h"
 #include "common/repl/copy_in.h"
 #include "common/repl/kv_repl.h"
 #include "common/repl/repl_adopt.h"
+#include "common/sys/fs.h"
 #include "common/sys/thread.h"
 #include "tests/lib/kv_dir.h"
 #include "tests/lib/rpc_bed.h"
@@ -35,6 +39,7 @@ struct member {
     struct repl_hub *hub;
     struct repl_node *node; /* NULL: stopped */
     bool gone, reopen, no_files;
+    bool hold, held; /* the making of a copy */
     int opened, calls, fail_at, fail_code;
     uint64_t room;
 };
@@ -124,7 +129,12 @@ static int on_call(void *cookie, const char *what, const char *path)
 {
     struct member *m = cookie;
 
-    (void)what, (void)path;
+    (void)path;
+    if (!strcmp(what, "link"))
+        while (__atomic_load_n(&m->hold, __ATOMIC_ACQUIRE)) {
+            __atomic_store_n(&m->held, true, __ATOMIC_RELEASE);
+            (void)usleep(1000);
+        }
     return __atomic_add_fetch(&m->calls, 1, __ATOMIC_RELAXED) ==
                    __atomic_load_n(&m->fail_at, __ATOMIC_RELAXED)
                ? m->fail_code
@@ -578,12 +588,91 @@ static void test_new_leader(void **state)
     end();
 }
 
+static bool is_held(void *cookie)
+{
+    return __atomic_load_n(&((struct member *)cookie)->held, __ATOMIC_ACQUIRE);
+}
+
+static int outs(const struct member *m)
+{
+    DIR *d = opendir(m->base);
+    int n = 0;
+
+    assert_non_null(d);
+    for (struct dirent *one; (one = readdir(d));)
+        n += !strncmp(one->d_name, "out-", 4);
+    (void)closedir(d);
+    return n;
+}
+
+/* A copy is of no use any more while its links are made: it goes behind that, and not before. */
+static void test_drop_making(void **state)
+{
+    (void)state;
+    begin(0);
+    t.m[0].hold = true;
+    node_up(&t.m[0]);
+    node_up(&t.m[1]);
+    learn(&t.m[1]);
+    assert_true(rpc_bed_run(&t.bed, is_held, &t.m[0], LIMIT_MS));
+    repl_copy_drop(t.m[0].node);
+    rpc_bed_sleep(&t.bed, 200);
+    __atomic_store_n(&t.m[0].hold, false, __ATOMIC_RELEASE);
+    same_rows(&t.m[1]);
+    assert_int_equal(copies(), 1);
+    assert_int_equal(outs(&t.m[0]), 1);
+    end();
+}
+
+/* Or while questions about it wait for their share of the rate: they are told, and it is asked for
+ * another one. */
+static void test_drop_waiting(void **state)
+{
+    (void)state;
+    begin(3 * MIB);
+    node_up(&t.m[0]);
+    node_up(&t.m[1]);
+    learn(&t.m[1]);
+    t.from = MIB;
+    assert_true(rpc_bed_run(&t.bed, some_taken, NULL, LIMIT_MS));
+    repl_copy_drop(t.m[0].node);
+    same_rows(&t.m[1]);
+    assert_int_equal(copies(), 1);
+    assert_int_equal(outs(&t.m[0]), 1);
+    end();
+}
+
+/* Where a database was thrown away, copies of it are not given any more after a restart. */
+static void test_drop_lost(void **state)
+{
+    char name[64], dir[500];
+    struct kv *kv;
+    struct err e;
+
+    (void)state;
+    begin(0);
+    copy_out_name(1, 1, 1, name);
+    (void)snprintf(dir, sizeof(dir), "%s/%s", t.m[0].base, name);
+    assert_int_equal(fs_real()->mkdir_all(fs_real(), dir, &e), 0);
+    node_up(&t.m[0]);
+    assert_int_equal(outs(&t.m[0]), 1);
+    node_down(&t.m[0]);
+    kv = kv_dir_open(t.m[0].db);
+    assert_int_equal(apply_empty(kv, &e), 0);
+    kv_close(kv);
+    node_up(&t.m[0]);
+    assert_int_equal(outs(&t.m[0]), 0);
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_learn),  cmocka_unit_test(test_restarts),
-        cmocka_unit_test(test_faults), cmocka_unit_test(test_old_versions),
-        cmocka_unit_test(test_room),   cmocka_unit_test(test_new_leader),
+        cmocka_unit_test(test_learn),       cmocka_unit_test(test_restarts),
+        cmocka_unit_test(test_faults),      cmocka_unit_test(test_old_versions),
+        cmocka_unit_test(test_room),        cmocka_unit_test(test_new_leader),
+        cmocka_unit_test(test_drop_making), cmocka_unit_test(test_drop_waiting),
+        cmocka_unit_test(test_drop_lost),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
