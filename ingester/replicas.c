@@ -39,6 +39,7 @@
 #define TICK_MS      50
 #define PAUSE_MS     500
 #define PAUSE_MAX_MS 30000
+#define PREFERS_TOLD 10
 
 static void failed_once(struct replica_of *r)
 {
@@ -90,8 +91,13 @@ static void on_prefer(void *cookie, const char *name)
 {
     struct replica_of *r = cookie;
 
-    if (replica_is_named(r))
-        cluster_give(r->rs, r->shard, name);
+    if (!replica_is_named(r))
+        return;
+    if (++r->prefers % PREFERS_TOLD == 0)
+        log_warn("the members of a shard pass its lead on: none of those that answer has all of "
+                 "it. It is led again when one that has comes back",
+                 KV_U64("shard", r->shard), KV_CSTR("to", name), KV_U64("times", r->prefers));
+    cluster_give(r->rs, r->shard, name);
 }
 
 static void on_failed(void *cookie, const struct err *why)
@@ -228,6 +234,7 @@ static void start_done(void *cookie)
     } else {
         /* Also if it leads no more: the next step closes what was opened. */
         r->at = AT_SERVING;
+        r->prefers = 0;
         r->pause_ms = 0;
         metric_add(r->rs->m_started, 1);
         log_info("shard served", KV_U64("shard", r->shard), KV_U64("epoch", r->epoch),

@@ -45,6 +45,7 @@ struct replica_of { /* one shard */
     uint64_t copy_why;           /* of what was logged last (copies_look) */
     struct speed copy_speed, log_speed;
     uint64_t copy_said_ms; /* how far it is was logged then */
+    uint64_t prefers;      /* times it had another one lead since it served last */
     uint64_t left_term;    /* replicas_left.c: of the record that does not name us */
     bool left_kept;
     /* Of the job (aside.h) in OPENING and STARTING: while it runs, the loop leaves them alone. */

@@ -75,6 +75,7 @@ struct replica {
     size_t peers_len;
     bool self_member, self_former, self_promised;
     uint32_t ticks;     /* since the last prepare, fetch or establish was sent */
+    uint32_t waited;    /* ticks since the record named us, or a run began */
     struct peer *fetch; /* whose entries are wanted before the term is opened */
     uint64_t fetch_prev;
     uint64_t opened; /* index of this term's first entry; 0: not there yet */

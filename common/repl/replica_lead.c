@@ -20,6 +20,8 @@
 #include "common/base/mem.h"
 #include "common/repl/replica_impl.h"
 
+#define PREFER_AFTER_TICKS 20 /* somebody who can lead may still answer */
+
 /* ---- peers ---- */
 
 static struct peer *find_peer(struct replica *r, const char *name)
@@ -294,6 +296,7 @@ void replica_named(struct replica *r, bool again)
     r->role = REPLICA_PREPARING;
     r->self_promised = false;
     r->opened = 0;
+    r->waited = 0;
     r->fetch = NULL;
     for (size_t i = 0; i < r->peers_len; i++) {
         struct peer *p = &r->peers[i];
@@ -335,6 +338,19 @@ static void ask_entries(struct replica *r)
     r->o.io.send(r->o.io.cookie, r->fetch->name, &m);
 }
 
+/* Who cannot lead himself does not name the first that answered, who may be no better off: there
+ * may be one who answers later and can. Two that are always the first for each other would pass
+ * the lead to and fro for ever, as fast as they can, and the third would never be asked. */
+static bool may_hear_more(const struct replica *r)
+{
+    bool all = true;
+
+    for (size_t i = 0; i < r->peers_len; i++)
+        if (r->peers[i].member || r->peers[i].former)
+            all = all && r->peers[i].promised;
+    return !all && r->waited < PREFER_AFTER_TICKS;
+}
+
 static void prefer(struct replica *r, const char *name)
 {
     r->o.io.prefer(r->o.io.cookie, name);
@@ -365,7 +381,7 @@ void replica_quorum(struct replica *r)
         !replica_mutant(r, MUTANT_IGNORE_PREV_MEMBERS))
         return;
     if (r->no_database) { /* whose it is cannot be served from here */
-        if (best)
+        if (best && !may_hear_more(r))
             prefer(r, best->name);
         return;
     }
@@ -376,7 +392,8 @@ void replica_quorum(struct replica *r)
         return;
     }
     if (best->base > r->last) {
-        prefer(r, best->name);
+        if (!may_hear_more(r))
+            prefer(r, best->name);
         return;
     }
     r->fetch = best;
@@ -581,7 +598,9 @@ void replica_lead_tick(struct replica *r)
 {
     r->ticks++;
     if (!r->opened) {
-        if (r->ticks < r->o.resend_ticks)
+        if (++r->waited == PREFER_AFTER_TICKS)
+            replica_quorum(r);
+        if (r->role != REPLICA_PREPARING || r->opened || r->ticks < r->o.resend_ticks)
             return;
         if (r->fetch && ++r->fetch->stalled > 5) { /* another majority, perhaps */
             replica_named(r, true);

@@ -35,7 +35,8 @@ static void crash(struct world *w)
 
     if (n->state != NODE_UP || !spare(w))
         return;
-    if (nodes_down(w) == 0 && !w->forgot && ring_whole(w) && prng_chance(&w->p, 0.5)) {
+    if (nodes_down(w) == 0 && !w->forgot && w->lost < 0 && ring_solid(w) &&
+        prng_chance(&w->p, 0.5)) {
         count(w)->databases_lost++; /* the logs are there: a snapshot brings the rest */
         w->forgot = n->disk.forget = true;
     }

@@ -308,6 +308,10 @@ static void test_prefer(void **state)
     m.last_term = replica_term_of(3, 0);
     replica_message(t.r, &m);
     replica_log_done(t.r, t.seq);
+    for (int i = 0; i < 19; i++)
+        replica_tick(t.r);
+    assert_string_equal(t.preferred, ""); /* b may have more to say */
+    replica_tick(t.r);
     assert_string_equal(t.preferred, "c");
     assert_int_equal(replica_state(t.r).role, REPLICA_FOLLOWER);
     replica_installing(t.r);
@@ -324,12 +328,44 @@ static void test_prefer(void **state)
     replica_free(t.r);
 }
 
+/* Who has no database, and one that lacks what the log here does not have any more, answer each
+ * other first. The third one, whose answer takes longer, can lead; at once when it came. */
+static void test_prefer_who_answers_late(void **state)
+{
+    struct repl_record rec = record(4, "a", false);
+    struct repl_msg m = msg(REPL_PREPARED, "b", replica_term_of(4, 0));
+
+    (void)state;
+    begin(0, 0, 0, 0);
+    replica_record(t.r, &rec);
+    replica_log_done(t.r, t.seq);
+    m.ok = true;
+    m.base = 100;
+    m.last_index = 120;
+    m.last_term = replica_term_of(2, 0);
+    replica_message(t.r, &m);
+    replica_tick(t.r);
+    assert_string_equal(t.preferred, "");
+    m = msg(REPL_PREPARED, "c", replica_term_of(4, 0));
+    m.ok = true;
+    m.base = 100;
+    m.last_index = 140;
+    m.last_term = replica_term_of(3, 0);
+    replica_message(t.r, &m);
+    assert_string_equal(t.preferred, "c");
+    replica_free(t.r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_old_terms), cmocka_unit_test(test_established),
-        cmocka_unit_test(test_promise),   cmocka_unit_test(test_promise_mutant),
-        cmocka_unit_test(test_prefer),    cmocka_unit_test(test_epoch),
+        cmocka_unit_test(test_old_terms),
+        cmocka_unit_test(test_established),
+        cmocka_unit_test(test_promise),
+        cmocka_unit_test(test_promise_mutant),
+        cmocka_unit_test(test_prefer),
+        cmocka_unit_test(test_epoch),
+        cmocka_unit_test(test_prefer_who_answers_late),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
