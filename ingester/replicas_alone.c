@@ -15,6 +15,10 @@
  * counted are two of four. The two are a majority of those before, who must be asked anyway. So
  * first of all the change is taken back (record_next_back); the controller makes it again later.
  *
+ * A term that is opened and not established yet is no different: where one of three is lost and
+ * another one needs a copy of the whole database first, that may take hours, in which nobody else
+ * could lead either.
+ *
  * Nothing depends on all this for safety: these are records like others.
  */
 #include "common/cluster/lead.h"
@@ -65,7 +69,7 @@ void cluster_alone(struct replica_of *r)
     uint64_t now = replicas_now_ms(r->rs);
     bool leading = st.role == REPLICA_LEADING;
 
-    if (!rec || !replica_is_named(r) || (leading && has_majority(r))) {
+    if (!rec || !replica_is_named(r) || (st.opened && has_majority(r))) {
         r->alone_ms = 0;
         return;
     }

@@ -520,6 +520,7 @@ struct replica_state replica_state(const struct replica *r)
 {
     return (struct replica_state){
         .role = r->role,
+        .opened = r->role != REPLICA_FOLLOWER && r->opened,
         .term = r->promised,
         .record_term = r->rec.term,
         .leader = r->rec.leader,

@@ -139,6 +139,7 @@ struct replica_state {
     uint64_t base_index, last_index, durable, commit, applied;
     bool member, learner; /* of the newest record */
     bool silent, no_database;
+    bool opened;            /* it leads, or will once a majority has the first entry of its term */
     uint64_t leader_commit; /* as its leader said last; 0: none has spoken yet */
 };
 struct replica_state replica_state(const struct replica *r);

@@ -34,6 +34,15 @@ void sim_copies_stand_in(const struct sim_disk *d)
     }
 }
 
+/* By its place in the disk, whose folder is another one behind a crash. */
+static uint64_t place_of(const struct sim_disk *d, const char *path)
+{
+    size_t dir = strlen(d->dir);
+
+    CHECK(str_starts(str_c(path), str_c(d->dir)));
+    return hash64(path + dir, strlen(path + dir), 1);
+}
+
 static int copy_fails(void *cookie, const char *what, const char *path)
 {
     struct sim_disk *d = cookie;
@@ -49,7 +58,7 @@ static int copy_fails(void *cookie, const char *what, const char *path)
         return EIO;
     }
     if (!strcmp(what, "sync"))
-        vec_push(&d->synced, hash64(path, strlen(path), 1));
+        vec_push(&d->synced, place_of(d, path));
     if (d->begins && !strcmp(what, "write") && str_ends(str_c(path), STR("/in/" COPY_JOURNAL)))
         d->begins(d->begins_cookie, (uint32_t)strtoul(strstr(path, "/copy-") + 6, NULL, 10));
     return 0;
@@ -60,7 +69,7 @@ static bool is_synced(void *cookie, const char *path)
     const struct sim_disk *d = cookie;
 
     vec_for (i, &d->synced)
-        if (d->synced.ptr[i] == hash64(path, strlen(path), 1))
+        if (d->synced.ptr[i] == place_of(d, path))
             return true;
     return false;
 }

@@ -328,6 +328,28 @@ static void test_prefer(void **state)
     replica_free(t.r);
 }
 
+/* A term that is opened waits for a majority to have its entry, however long that takes them. */
+static void test_opened(void **state)
+{
+    struct repl_record rec = record(4, "a", false);
+    struct repl_msg m = msg(REPL_PREPARED, "b", replica_term_of(4, 0));
+
+    (void)state;
+    begin(0, 0, 0, 0);
+    replica_record(t.r, &rec);
+    replica_log_done(t.r, t.seq);
+    assert_false(replica_state(t.r).opened);
+    m.ok = true;
+    replica_message(t.r, &m);
+    replica_log_done(t.r, t.seq);
+    assert_true(replica_state(t.r).opened);
+    assert_int_equal(replica_state(t.r).role, REPLICA_PREPARING);
+    rec = record(5, "b", false);
+    replica_record(t.r, &rec);
+    assert_false(replica_state(t.r).opened);
+    replica_free(t.r);
+}
+
 /* Who has no database, and one that lacks what the log here does not have any more, answer each
  * other first. The third one, whose answer takes longer, can lead; at once when it came. */
 static void test_prefer_who_answers_late(void **state)
@@ -366,6 +388,7 @@ int main(void)
         cmocka_unit_test(test_prefer),
         cmocka_unit_test(test_epoch),
         cmocka_unit_test(test_prefer_who_answers_late),
+        cmocka_unit_test(test_opened),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
