@@ -51,7 +51,7 @@ static int start(struct bed *b, size_t n, const char *const *flags)
     assert_int_equal(conf_load(tables, 1, (int)n + 1, argv, &conf, &b->e), 0);
     coordinate_deinit(&b->c);
     int code = coordinate_init(&b->c, conf_get(conf, &cluster_options), env_real(), b->loop, NULL,
-                               b->metrics, b->dir, &b->e);
+                               b->metrics, b->dir, false, &b->e);
     conf_free(conf);
     return code;
 }
