@@ -51,6 +51,7 @@ struct pull {
     uint64_t call; /* LISTING, CHECKING */
     bool job;      /* LISTING, CHECKING */
     uint64_t retry_ms, moved_ms;
+    uint64_t ask_ms; /* so long an answer may take */
     int bad;
     bool anyway, ended, remove; /* ended: goes when nothing is under way; remove: so do its files */
     uint64_t bytes, total;
@@ -200,6 +201,9 @@ static void on_piece(void *cookie, struct str reply, const struct err *err)
         pull_fail(p, err);
         return;
     }
+    /* Lost, or on a line that needs longer: the first costs little, the second comes in the end. */
+    if (err && err->code == ERR_TIMEOUT)
+        p->ask_ms = MIN(p->ask_ms * 2, (uint64_t)COPY_ASK_MOST_MS);
     if (err || copy_reply_read(reply, &r, &e)) {
         later(x);
         return;
@@ -235,7 +239,7 @@ static void ask_piece(struct piece *x)
     buf_init(&payload, KIB);
     copy_ask_write(&a, &payload);
     p->flying++;
-    x->call = rpc_send(peer, RPC_REPL_COPY, &payload, COPY_ASK_MS, on_piece, x);
+    x->call = rpc_send(peer, RPC_REPL_COPY, &payload, p->ask_ms, on_piece, x);
 }
 
 /* The next one that is not here. */
@@ -332,7 +336,7 @@ static void ask(struct pull *p, enum copy_kind kind, uint64_t total, rpc_done_fn
         return;
     buf_init(&payload, KIB);
     copy_ask_write(&a, &payload);
-    p->call = rpc_send(peer, RPC_REPL_COPY, &payload, COPY_ASK_MS, done, p);
+    p->call = rpc_send(peer, RPC_REPL_COPY, &payload, p->ask_ms, done, p);
 }
 
 static void ask_end(struct pull *p)
@@ -421,6 +425,7 @@ static void start(struct repl_copy *c, const char *source, uint64_t id, uint64_t
     struct pull *p = XNEW(struct pull);
 
     p->c = c;
+    p->ask_ms = COPY_ASK_MS;
     p->id = id;
     p->index = index;
     p->moved_ms = copy_now(c->n);
