@@ -15,9 +15,9 @@
  * counted are two of four. The two are a majority of those before, who must be asked anyway. So
  * first of all the change is taken back (record_next_back); the controller makes it again later.
  *
- * A term that is opened and not established yet is no different: where one of three is lost and
- * another one needs a copy of the whole database first, that may take hours, in which nobody else
- * could lead either.
+ * A leader whose term is opened, not established yet, and answered by a majority stays: where one
+ * of three is lost and another one needs a copy of the whole database first, that may take hours,
+ * in which nobody else could lead either.
  *
  * Nothing depends on all this for safety: these are records like others.
  */
@@ -43,7 +43,8 @@ static bool has_majority(const struct replica_of *r)
     return heard * 2 > members;
 }
 
-static void pass_on(const struct replica_of *r, uint64_t term)
+/* `opened`: a term that a majority answers in. */
+static void pass_on(const struct replica_of *r, uint64_t term, bool opened)
 {
     const char *to = lead_back(r->rs->lead, r->shard);
 
@@ -53,6 +54,8 @@ static void pass_on(const struct replica_of *r, uint64_t term)
                  KV_U64("shard", r->shard), KV_U64("term", term), KV_CSTR("leader", to));
         return;
     }
+    if (opened)
+        return;
     to = lead_pass(r->rs->lead, r->shard);
     if (to && r->node)
         log_warn("no majority of a shard's members answers: another one is to lead",
@@ -69,7 +72,7 @@ void cluster_alone(struct replica_of *r)
     uint64_t now = replicas_now_ms(r->rs);
     bool leading = st.role == REPLICA_LEADING;
 
-    if (!rec || !replica_is_named(r) || (st.opened && has_majority(r))) {
+    if (!rec || !replica_is_named(r) || (leading && has_majority(r))) {
         r->alone_ms = 0;
         return;
     }
@@ -83,5 +86,5 @@ void cluster_alone(struct replica_of *r)
     if (now - r->alone_ms < (leading ? LEADING_MS : PREPARING_MS))
         return;
     r->alone_ms = now;
-    pass_on(r, rec->term);
+    pass_on(r, rec->term, st.opened && has_majority(r));
 }

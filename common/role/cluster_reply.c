@@ -29,7 +29,7 @@ bool cluster_followed(const struct view *v, struct http_req *r)
 {
     struct err e;
 
-    if (!view_stranger(v)[0])
+    if (!v || !view_stranger(v)[0])
         return true;
     (void)err_set(&e, ERR_UNAVAILABLE, "%s", view_stranger(v));
     http_reply_err(r, &e);
