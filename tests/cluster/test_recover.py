@@ -84,7 +84,14 @@ def etcd_data(c):
 
 
 def etcd_again(c, data=None):
-    """With an empty folder, or a copy of it taken before."""
+    """With an empty folder, or a copy of it taken before. Not before all nodes have begun: one whose first log
+    is not noted yet would find the note of `recover`, and take its log for lost."""
+    def begun():
+        all_keys = keys(c)
+        return all(f"/embertree/begun/{shard:04d}/{m}" in all_keys
+                   for shard, r in records(c).items() for m in r["members"])
+
+    wait(begun, bool)
     c.etcd.kill()
     shutil.rmtree(etcd_data(c))
     if data:
