@@ -9,14 +9,16 @@
  *    4      1   version      layout of this frame: 1
  *    5      1   speaks_min   versions the sender can read, both inclusive
  *    6      1   speaks_max
- *    7      1   kind         1 ping, 2 pong, 3 request, 4 reply, 5 error, 6 cancel, 7 fin, 8 fin
- * ack 8      2   head         bytes before the payload: 84 + address + whatever a later build
- * appends 10      1   flags        bit 0: the payload, once whole, is one zstd frame; others must
- * be 0 11      1   lane         0 control, 1 bulk 12      2   method       requests: enum
- * rpc_method; others 0 14      2   code         errors: enum err_code; others 0 16      8   epoch
- * of the sending node: random at its start, never 0 24      8   to_epoch     what answers
- * something: the epoch it answers; a restarted node so never takes an answer to its predecessor.
- * Else 0 32      8   seq          rising number of the message; duplicates repeat it
+ *    7      1   kind         enum rpc_kind: 1 ping to 8 fin ack
+ *    8      2   head         bytes before the payload: 84 + address + what later builds append
+ *   10      1   flags        bit 0: the payload, once whole, is one zstd frame; others must be 0
+ *   11      1   lane         0 control, 1 bulk
+ *   12      2   method       requests: enum rpc_method; others 0
+ *   14      2   code         errors: enum err_code; others 0
+ *   16      8   epoch        of the sending node: random at its start, never 0
+ *   24      8   to_epoch     what answers something: the epoch it answers; a restarted node so
+ *                            never takes an answer to its predecessor. Else 0
+ *   32      8   seq          rising number of the message; duplicates repeat it
  *   40      8   id           of the call, chosen by the caller; a pong repeats the ping's
  *   48      4   left_ms      time left to the call's deadline when this frame was sent; 0: none
  *   52      4   offset       of this frame's payload in the message: a multiple of RPC_FRAME_CHUNK
