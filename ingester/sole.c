@@ -39,7 +39,7 @@
 #define SOON_MS  100
 #define LOOK_MS  500
 #define BEAT_MS  10000 /* a thousand nodes ask etcd a hundred times a second */
-#define SPARE_MS 2000 /* a lease ends no later than this behind its time */
+#define SPARE_MS 2000  /* a lease ends no later than this behind its time */
 #define TEXT_MAX 256
 
 enum sole_state { READING, CLEAR, NOTED };
