@@ -248,10 +248,12 @@ static int apply_sync(struct repl_node *n, struct err *e)
     return code;
 }
 
+/* What was handed over behind an entry that failed comes here all the same, before the loop hears
+ * of it. The note of any of it would say that the one that failed is there, too. */
 static void apply_run(struct repl_node *n, struct apply_msg *const *msgs, size_t len)
 {
     struct apply_end *end = XNEW(struct apply_end);
-    int code = 0;
+    int code = n->apply_failed ? ERR_IO : 0; /* the loop has, or gets, the first error before */
 
     end->n = n;
     for (size_t i = 0; i < len; i++) {
@@ -273,6 +275,7 @@ static void apply_run(struct repl_node *n, struct apply_msg *const *msgs, size_t
         xfree(m);
     }
     end->upto = n->applied_by_thread;
+    n->apply_failed = code != 0;
     if (!code)
         err_clear(&end->err);
     loop_post(n->loop, on_apply_end, end);

@@ -4,8 +4,11 @@
  * is an rpc, its answer the reply: late, lost and doubled ones are the protocol's to cope with, so
  * nothing is sent again here.
  *
- * A request that came in is remembered under a number until it is answered; one that never is (its
- * replica was closed, or dropped it) ends with its deadline.
+ * A request that came in is remembered under a number until it is answered, with the fsync it waits
+ * for. Where no replica takes it, it ends at once: a node that opens a hundred replicas one after
+ * the other hears from as many leaders meanwhile, ten times a second each, and what it served would
+ * leave no room for other requests. One that is never answered ends with its deadline; when they
+ * are too many, the oldest ends.
  */
 #include "common/base/mem.h"
 #include "common/repl/copy.h"
@@ -15,7 +18,7 @@
 #include "common/repl/snapshot.h"
 
 #define CALL_MS       5000
-#define SERVED_MAX    4096
+#define SERVED_MAX    2048 /* half of what an rpc node serves at once (cluster.rpc_pending_max) */
 #define MESSAGE_BYTES (64 * MIB)
 
 struct call { /* ours */
@@ -40,40 +43,67 @@ struct repl_node *repl_hub_node(struct repl_hub *h, uint32_t shard)
     return NULL;
 }
 
-static void deliver(struct repl_hub *h, struct str bytes, uint32_t shard, uint64_t ref)
+/* Opened, and not silent: silence is what the protocol wants of it, so an error is as good. */
+static bool takes(const struct repl_node *n)
+{
+    return n && !n->failed && !replica_state(n->r).silent;
+}
+
+/* False: nobody here takes it; *e says why. */
+static bool deliver(struct repl_hub *h, struct str bytes, uint32_t shard, uint64_t ref,
+                    struct err *e)
 {
     struct repl_msg m;
     struct repl_node *n;
-    struct err e;
 
-    if (repl_msg_read(bytes, &m, &e)) {
+    if (repl_msg_read(bytes, &m, e)) {
         metric_add(h->m_bad, 1);
-        return;
+        return false;
     }
     m.ref = ref;
     n = repl_hub_node(h, m.shard);
-    if (n && (shard == UINT32_MAX || shard == m.shard))
+    bool taken = takes(n) && (shard == UINT32_MAX || shard == m.shard);
+    if (taken)
         node_message(n, &m);
+    else
+        (void)err_set(e, ERR_UNAVAILABLE, "no replica of shard %" PRIu32 " is here", m.shard);
     repl_msg_free(&m);
+    return taken;
 }
 
 /* ---- requests of others ---- */
 
-static void served_end(struct served *s)
+static void served_end(struct repl_hub *h, struct served *s)
 {
     list_del(&s->link);
+    h->served_len--;
     xfree(s);
+}
+
+static void served_fail(struct repl_hub *h, struct served *s, const struct err *why)
+{
+    rpc_fail(s->call, why);
+    served_end(h, s);
 }
 
 static void on_request(void *cookie, struct rpc_call *call, struct str payload)
 {
     struct repl_hub *h = cookie;
-    struct served *s = XNEW(struct served);
+    struct served *s;
+    struct err e;
 
+    if (h->served_len == SERVED_MAX) {
+        (void)err_set(&e, ERR_BUSY, "%d newer messages of replicas wait for their answers",
+                      SERVED_MAX);
+        served_fail(h, container_of(h->served.next, struct served, link), &e);
+    }
+    s = XNEW(struct served);
     s->call = call;
     s->ref = ++h->last_ref;
     list_add_tail(&h->served, &s->link);
-    deliver(h, payload, UINT32_MAX, s->ref);
+    h->served_len++;
+    if (!deliver(h, payload, UINT32_MAX, s->ref, &e))
+        served_fail(h, s, &e);
 }
 
 static void answer(struct repl_hub *h, const struct repl_msg *m, struct buf *payload)
@@ -83,7 +113,7 @@ static void answer(struct repl_hub *h, const struct repl_msg *m, struct buf *pay
         if (s->ref != m->ref)
             continue;
         rpc_reply(s->call, payload);
-        served_end(s);
+        served_end(h, s);
         return;
     }
     buf_deinit(payload);
@@ -98,8 +128,7 @@ static void forget_late(struct repl_hub *h)
             !__atomic_load_n(rpc_call_canceled(s->call), __ATOMIC_RELAXED))
             continue;
         (void)err_set(&e, ERR_TIMEOUT, "the replica did not answer in time");
-        rpc_fail(s->call, &e);
-        served_end(s);
+        served_fail(h, s, &e);
     }
 }
 
@@ -110,11 +139,12 @@ static void on_reply(void *cookie, struct str reply, const struct err *err)
     struct call *c = cookie;
     struct repl_hub *h = c->h;
     uint32_t shard = c->shard;
+    struct err e;
 
     list_del(&c->link);
     xfree(c);
     if (!err)
-        deliver(h, reply, shard, 0);
+        (void)deliver(h, reply, shard, 0, &e);
 }
 
 struct rpc_peer *repl_hub_peer(struct repl_hub *h, const char *name)
@@ -256,8 +286,7 @@ void repl_hub_free(struct repl_hub *h)
         struct served *s = container_of(it, struct served, link);
         struct err e;
         (void)err_set(&e, ERR_UNAVAILABLE, "this node keeps no replicas any more");
-        rpc_fail(s->call, &e);
-        served_end(s);
+        served_fail(h, s, &e);
     }
     loop_timer_free(h->timer);
     repl_job_free(h);

@@ -118,6 +118,7 @@ struct repl_node {
     struct timer *apply_timer; /* simulated: it takes its time */
     uint64_t commit_to, apply_next, applied, synced, applied_by_thread;
     size_t apply_flight; /* bytes handed to it and not applied */
+    bool apply_failed;   /* the apply thread's: an entry was not applied, so none behind it is */
     bool apply_reading, syncing;
     uint32_t ticks;
 
@@ -149,7 +150,8 @@ struct repl_hub {
     uint64_t log_bytes; /* of all caches */
     struct timer *timer;
     struct list calls;  /* ours, on their way */
-    struct list served; /* requests of others that are not answered */
+    struct list served; /* requests of others that are not answered, oldest first */
+    size_t served_len;
     uint64_t last_ref;
     size_t digest_room;    /* bytes that may be read for digests in this tick */
     uint64_t snap_next_ms; /* the next part of a snapshot may be sent then */

@@ -351,7 +351,8 @@ static bool take_part(struct repl_node *n, const struct snapshot_part *p, bool *
     }
     if (!wanted)
         return false;
-    if (p->part == 0) {
+    /* Not for one that came before: what it empties may be filled by now. */
+    if (p->part == 0 && p->id != n->snap_id) {
         n->snap_id = p->id;
         n->snap_next = n->snap_bytes = 0;
         n->commit_to = n->apply_next - 1; /* what was handed over comes before */

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One replica at work and what seldom comes to it: a write of its database that fails though those
+ * behind it would not, a part of a snapshot that comes once more when it is least welcome, messages
+ * that nobody here answers. Simulated.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "common/base/mem.h"
+#include "common/base/wr.h"
+#include "common/repl/apply.h"
+#include "common/repl/kv_repl.h"
+#include "common/repl/repl_node.h"
+#include "common/repl/snapshot_msg.h"
+#include "common/store/kv_impl.h"
+#include "common/store/kv_mem.h"
+#include "common/sys/fiber.h"
+#include "tests/lib/rlog_fake.h"
+#include "tests/lib/rpc_bed.h"
+
+enum { LIMIT_MS = 60000, SHARD = 7 };
+
+static struct {
+    struct rpc_bed bed;
+    char addr[128], others[128];
+    struct rpc_node *rpc, *other; /* other: who sends messages by hand */
+    struct repl_hub *hub;
+    struct repl_node *node; /* NULL: stopped */
+    struct rlog_fake *disk;
+    struct rlog_fs fs;
+    struct repl_record rec;
+    struct kv *db;
+    const struct kv_ops *mem_ops;
+    struct kv_ops ops; /* those without the close, and with writes that break */
+    int breaks;        /* that write fails, once; 0: none */
+    int failed;
+    bool gone, done;
+    uint64_t writes;
+    struct err err;
+} t;
+
+static void keep_db(struct kv *k)
+{
+    (void)k;
+}
+
+static int write_or_break(struct kv *k, const struct kv_batch *b, bool sync, struct err *e)
+{
+    if (t.breaks && --t.breaks == 0)
+        return err_set(e, ERR_IO, "this write fails");
+    return t.mem_ops->write(k, b, sync, e);
+}
+
+static void adopt_db(struct kv *db)
+{
+    t.db = db;
+    t.mem_ops = db->ops;
+    t.ops = *db->ops;
+    t.ops.close = keep_db;
+    t.ops.write = write_or_break;
+    db->ops = &t.ops;
+}
+
+static const char *addr_of(void *cookie, const char *name)
+{
+    (void)cookie;
+    return strcmp(name, "n0") == 0 ? t.others : t.addr;
+}
+
+static void on_role(void *cookie)
+{
+    (void)cookie;
+}
+
+static void establish(void *cookie)
+{
+    struct repl_record next;
+
+    (void)cookie;
+    if (t.rec.established || !t.node)
+        return;
+    record_established(&t.rec, &next);
+    t.rec = next;
+    repl_node_record(t.node, &t.rec);
+}
+
+static void on_establish(void *cookie, uint64_t term)
+{
+    (void)cookie;
+    if (t.rec.term == term)
+        loop_post(t.bed.loop, establish, NULL);
+}
+
+static void on_failed(void *cookie, const struct err *why)
+{
+    (void)cookie;
+    (void)why;
+    t.failed++;
+}
+
+static void node_up(void)
+{
+    struct repl_node_opts o = { .hub = t.hub,
+                                .shard = SHARD,
+                                .self = "n1",
+                                .dir = "log",
+                                .fs = &t.fs,
+                                .db = t.db,
+                                .simulated = true,
+                                .role = on_role,
+                                .establish = on_establish,
+                                .failed = on_failed };
+    struct err e;
+
+    if (repl_node_new(&o, &t.node, &e))
+        fail_msg("%s", e.text);
+    repl_node_record(t.node, &t.rec);
+}
+
+static void on_gone(void *cookie)
+{
+    (void)cookie;
+    t.gone = true;
+}
+
+static bool is_true(void *cookie)
+{
+    return *(const bool *)cookie;
+}
+
+static void node_down(void)
+{
+    struct repl_node *n = t.node;
+
+    t.gone = false;
+    t.node = NULL;
+    repl_node_stop(n, on_gone, NULL);
+    assert_true(rpc_bed_run(&t.bed, is_true, &t.gone, LIMIT_MS));
+}
+
+static struct rpc_node *rpc_up(char addr[128])
+{
+    struct rpc_node_opts o;
+    struct rpc_node *n;
+    struct err e;
+
+    rpc_bed_addr(&t.bed, addr);
+    o = rpc_bed_opts(&t.bed, addr);
+    o.pending_max = 4096; /* as in a process */
+    assert_int_equal(rpc_node_new(&o, &n, &e), 0);
+    return n;
+}
+
+/* A replica n1, which leads alone, or follows n0, whose messages come by hand. */
+static int setup(void **state)
+{
+    const char *leader = *state;
+
+    memset(&t, 0, sizeof(t));
+    rpc_bed_init(&t.bed, RPC_BED_MEM, 1);
+    t.rpc = rpc_up(t.addr);
+    t.other = rpc_up(t.others);
+    t.disk = rlog_fake_new(1);
+    t.fs = *rlog_fake_fs(t.disk);
+    adopt_db(kv_mem_new(NULL));
+    t.rec.term = 1;
+    (void)snprintf(t.rec.leader, sizeof(t.rec.leader), "%s", leader);
+    (void)name_set_add(&t.rec.members, leader);
+    (void)name_set_add(&t.rec.members, "n1");
+    struct repl_hub_opts o = {
+        .rpc = t.rpc, .loop = t.bed.loop, .metrics = t.bed.metrics, .addr = addr_of
+    };
+    t.hub = repl_hub_new(&o);
+    node_up();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    if (t.node)
+        node_down();
+    repl_hub_free(t.hub);
+    rpc_node_free(t.rpc);
+    rpc_node_free(t.other);
+    rlog_fake_free(t.disk);
+    t.db->ops = t.mem_ops;
+    kv_close(t.db);
+    rpc_bed_deinit(&t.bed);
+    return 0;
+}
+
+static size_t rows_of(enum kv_cf cf)
+{
+    struct kv_iter *it = kv_iter_new(t.db, NULL, cf, STR_NULL, STR_NULL);
+    size_t n = 0;
+
+    for (; kv_iter_valid(it); kv_iter_next(it))
+        n++;
+    kv_iter_free(it);
+    return n;
+}
+
+static uint64_t noted(void)
+{
+    uint64_t index, term;
+    struct err e;
+
+    assert_int_equal(apply_read(t.db, &index, &term, &e), 0);
+    return index;
+}
+
+/* ---- a write that fails, once --------------------------------------------------------------- */
+
+static void writer(void *cookie)
+{
+    struct kv *k = kv_repl_new(t.node);
+    struct kv_batch *b = kv_batch_new();
+    char key[8];
+
+    (void)cookie;
+    for (uint64_t i = 0; i < t.writes && !t.err.code; i++) {
+        put_u64be(key, i);
+        kv_batch_clear(b);
+        kv_batch_put(b, KV_FINE, str_n(key, 8), STR("row"));
+        if (kv_write(k, b, true, &t.err) == 0)
+            err_clear(&t.err);
+    }
+    kv_batch_free(b);
+    kv_close(k);
+    t.done = true;
+}
+
+static bool leads(void *cookie)
+{
+    (void)cookie;
+    return repl_node_state(t.node).role == REPLICA_LEADING;
+}
+
+static bool has_failed(void *cookie)
+{
+    (void)cookie;
+    return t.failed > 0;
+}
+
+/* Those behind it were handed over already. None of them may be there: its note would say that all
+ * before are. */
+static void a_write_that_fails(void **state)
+{
+    (void)state;
+    t.writes = 900;
+    assert_true(rpc_bed_run(&t.bed, leads, NULL, LIMIT_MS));
+    fiber_run(writer, NULL);
+    assert_true(rpc_bed_run(&t.bed, is_true, &t.done, LIMIT_MS));
+    assert_int_equal(t.err.code, 0);
+    node_down();
+    t.db->ops = t.mem_ops;
+    adopt_db(kv_mem_reopen(t.db, KV_MEM_POWER, 1)); /* the log has them all, the database few */
+    assert_true(noted() < 100);
+    t.breaks = 20;
+    node_up();
+    assert_true(rpc_bed_run(&t.bed, has_failed, NULL, LIMIT_MS));
+    rpc_bed_sleep(&t.bed, 1000);
+    assert_int_equal(t.failed, 1);
+    assert_true(noted() < 100);
+    node_down();
+    node_up(); /* as its owner does */
+    assert_true(rpc_bed_run(&t.bed, leads, NULL, LIMIT_MS));
+    assert_true(noted() > 900);
+    assert_int_equal(rows_of(KV_FINE), 900);
+}
+
+/* ---- messages by hand ----------------------------------------------------------------------- */
+
+static void send_by_hand(enum rpc_method method, struct buf *payload, struct rpc_bed_call *c)
+{
+    struct rpc_peer *to;
+    struct err e;
+
+    assert_int_equal(rpc_peer_get(t.other, t.addr, &to, &e), 0);
+    rpc_bed_call(c, to, method, buf_str(payload), 5000);
+    buf_deinit(payload);
+}
+
+static void send_rows(uint64_t part, bool last, uint64_t from, uint64_t upto,
+                      struct rpc_bed_call *c)
+{
+    struct snapshot_part p = { .shard = SHARD,
+                               .term = replica_term_of(1, 0),
+                               .index = 10,
+                               .index_term = replica_term_of(1, 0),
+                               .id = 77,
+                               .part = part,
+                               .last = last };
+    struct kv_batch *b = kv_batch_new();
+    struct buf payload;
+    char key[8];
+
+    for (uint64_t i = from; i < upto; i++) {
+        put_u64be(key, i);
+        kv_batch_put(b, KV_FINE, str_n(key, 8), STR("row"));
+    }
+    p.rows = buf_str(&b->ops);
+    buf_init(&payload, MIB);
+    snapshot_part_write(&p, &payload);
+    kv_batch_free(b);
+    send_by_hand(RPC_REPL_SNAPSHOT, &payload, c);
+}
+
+static uint32_t slow_ms(const struct rlog_fs *fs)
+{
+    (void)fs;
+    return 200;
+}
+
+/* The first part once more (it was sent twice, by two connections), while the last is written. */
+static void the_first_part_late(void **state)
+{
+    struct rpc_bed_call calls[3];
+
+    (void)state;
+    t.fs.lag_ms = slow_ms;
+    send_rows(0, false, 0, 50, &calls[0]);
+    rpc_bed_sleep(&t.bed, 1000);
+    assert_true(calls[0].ends == 1 && !calls[0].code);
+    send_rows(1, true, 50, 80, &calls[1]);
+    rpc_bed_sleep(&t.bed, 50);
+    assert_int_equal(calls[1].ends, 0);
+    send_rows(0, false, 0, 50, &calls[2]);
+    rpc_bed_sleep(&t.bed, 3000);
+    assert_true(calls[1].ends == 1 && !calls[1].code && calls[2].ends == 1);
+    assert_int_equal(repl_node_state(t.node).applied, 10);
+    assert_int_equal(noted(), 10);
+    assert_int_equal(rows_of(KV_FINE), 80);
+    for (size_t i = 0; i < ARRAY_LEN(calls); i++)
+        rpc_bed_call_deinit(&calls[i]);
+}
+
+static void send_prepare(uint32_t shard, const char *from, struct rpc_bed_call *c)
+{
+    struct repl_msg m = { .kind = REPL_PREPARE, .shard = shard, .term = replica_term_of(1, 0) };
+    struct buf payload;
+
+    (void)snprintf(m.from, sizeof(m.from), "%s", from);
+    buf_init(&payload, KIB);
+    repl_msg_write(&m, &payload);
+    send_by_hand(RPC_REPL_PREPARE, &payload, c);
+}
+
+/* What no replica here takes ends at once; what none answers does not fill the node up. */
+static void nobody_answers(void **state)
+{
+    enum { MANY = 3000, MOST = 2048 };
+    struct rpc_bed_call one, *many = XNEW_ARRAY(struct rpc_bed_call, MANY);
+    size_t busy = 0, waiting = 0;
+
+    (void)state;
+    send_prepare(SHARD + 1, "n0", &one);
+    rpc_bed_sleep(&t.bed, 500);
+    assert_true(one.ends == 1 && one.code == ERR_UNAVAILABLE);
+    rpc_bed_call_deinit(&one);
+    for (size_t i = 0; i < MANY; i++)
+        send_prepare(SHARD, "n1", &many[i]); /* of itself: passed over */
+    rpc_bed_sleep(&t.bed, 1000);
+    for (size_t i = 0; i < MANY; i++) {
+        busy += many[i].ends == 1 && many[i].code == ERR_BUSY;
+        waiting += many[i].ends == 0;
+    }
+    assert_int_equal(waiting, MOST);
+    assert_int_equal(busy, MANY - MOST);
+    rpc_bed_sleep(&t.bed, 6000); /* their deadlines */
+    for (size_t i = 0; i < MANY; i++) {
+        assert_int_equal(many[i].ends, 1);
+        rpc_bed_call_deinit(&many[i]);
+    }
+    xfree(many);
+}
+
+int main(void)
+{
+    char alone[] = "n1", follows[] = "n0";
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate_setup_teardown(a_write_that_fails, setup, teardown, alone),
+        cmocka_unit_test_prestate_setup_teardown(the_first_part_late, setup, teardown, follows),
+        cmocka_unit_test_prestate_setup_teardown(nobody_answers, setup, teardown, follows),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
