@@ -227,6 +227,7 @@ static void admit(struct replica_of *r)
 {
     r->lost_rev = 0;
     r->noted = true;
+    r->spoke = true;
     repl_node_admit(r->node);
     replicas_step_soon(r->rs);
 }
@@ -363,6 +364,7 @@ void cluster_note(struct replica_of *r)
     struct coord_compare cmp = { .key = key_str(&key) };
     struct coord_change chg = { .key = key_str(&key), .value = str_c(mine.text) };
 
+    r->spoke = true;
     if (r->noted || r->asking || !r->rs->o.coord || !view_trusts(r->rs->view) ||
         replicas_now_ms(r->rs) < r->ask_ms)
         return;

@@ -36,6 +36,7 @@ struct replica_of { /* one shard */
     uint64_t epoch;         /* of STARTING, SERVING */
     /* The log here has not begun: does anybody count on an earlier one? replicas_cluster.c */
     bool asking, noted; /* noted: that there is a log here */
+    bool spoke;         /* there was one, in this process */
     uint64_t ask_ms;    /* asked again then */
     int64_t lost_rev;   /* of the record that counts on it; 0: none does */
     /* replicas_alone.c: named, and without a majority, since; in which term; how far it was. */

@@ -55,18 +55,30 @@ static void put_records(const struct kept *k, struct buf *text, struct json *j)
     json_arr_end(j);
 }
 
+static void put_fresh(const struct name_set *fresh, struct json *j)
+{
+    if (!fresh->len)
+        return;
+    json_key(j, "fresh");
+    json_arr(j);
+    for (uint32_t i = 0; i < fresh->len; i++)
+        json_cstr(j, fresh->names[i]);
+    json_arr_end(j);
+}
+
 static void put_logs(const struct kept *k, struct json *j)
 {
     json_key(j, "logs");
     json_arr(j);
     for (uint32_t i = 0; k->map && i < k->map->shards; i++) {
-        if (!k->shards[i].promised)
+        if (!k->shards[i].promised && !k->shards[i].fresh.len)
             continue;
         json_obj(j);
         json_key(j, "shard");
         json_u64(j, i);
         json_key(j, "promised");
         json_u64(j, k->shards[i].promised);
+        put_fresh(&k->shards[i].fresh, j);
         json_obj_end(j);
     }
     json_arr_end(j);
@@ -198,6 +210,27 @@ static int take_record(const struct json_val *v, struct kept *k, struct err *e)
     return take_seen(v, &k->shards[shard], e);
 }
 
+static int take_fresh(const struct json_val *list, struct name_set *to, struct err *e)
+{
+    char name[NODE_NAME_MAX + 1];
+    struct str s = STR_NULL;
+    int code = 0;
+
+    for (size_t i = 0; i < json_len(list) && !code; i++) {
+        code = json_take_str(json_at(list, i), "fresh", &s, e);
+        if (code)
+            break;
+        if (!node_name_ok(s))
+            return err_set(e, ERR_INPUT, "fresh: \"%.*s\" is no name of a node",
+                           STR_ARG(str_sub(s, 0, 80)));
+        (void)snprintf(name, sizeof(name), "%.*s", STR_ARG(s));
+        if (!name_set_add(to, name))
+            return err_set(e, ERR_INPUT, "fresh: %s twice, or more than %d names", name,
+                           RECORD_SET_MAX);
+    }
+    return code;
+}
+
 static int take_log(const struct json_val *v, struct kept *k, struct err *e)
 {
     int64_t shard, promised = 0;
@@ -207,9 +240,11 @@ static int take_log(const struct json_val *v, struct kept *k, struct err *e)
         code = json_take_i64(json_get(v, "promised", NULL), "promised", &promised, e);
     if (!code && (promised < 0 || (uint64_t)promised > KEPT_TERM_MAX))
         code = err_set(e, ERR_INPUT, "promised: %" PRId64 " is no term", promised);
-    if (!code)
-        k->shards[shard].promised = (uint64_t)promised;
-    return code;
+    if (code)
+        return code;
+    k->shards[shard].promised = (uint64_t)promised;
+    k->shards[shard].fresh.len = 0;
+    return take_fresh(json_get(v, "fresh", NULL), &k->shards[shard].fresh, e);
 }
 
 static int take_all(const struct json_val *root, struct kept *k, struct err *e)

@@ -5,7 +5,7 @@
  *
  *   {"cluster":"5b0c..", "node":"a", "keeps":true, "stranger":"",
  *    "map":"{\"version\":7, ...}", "records":[{"shard":0, "record":"{\"term\":5, ...}", "seen":0}],
- *    "logs":[{"shard":0, "promised":5}]}
+ *    "logs":[{"shard":0, "promised":5}, {"shard":1, "fresh":["a"]}]}
  *
  * Map and records are texts, the very values of their keys (map.h, record.h), as in cluster.json. A
  * plain value without a lock. Thread: any.
@@ -24,6 +24,9 @@ struct kept_shard {
     struct repl_record record;
     uint64_t seen; /* the record is made from what was known of this lower term; 0: it was known */
     uint64_t promised; /* the highest record's term that a log here has promised; 0: none is open */
+    /* Whose log has not begun, nor ever had: each says it of itself, one that looked on when the
+     * cluster was made. Of them no note is to be written (replicas_cluster.c, begun/). */
+    struct name_set fresh;
 };
 struct kept {
     char cluster[CLUSTER_ID_LEN + 1];     /* its id; "": not known */

@@ -119,9 +119,13 @@ static void take_shard(struct kept_join *j, const struct kept *k, uint32_t shard
         (!a->known || b->record.term > a->record.term ||
          (b->record.term == a->record.term && b->record.established && !a->record.established)))
         a->record = b->record;
+    bool fresh = k->keeps && !b->promised && name_set_has(&b->fresh, k->node);
+
     a->known |= b->known;
     a->promised = MAX(a->promised, b->promised);
-    j->untold[shard] |= k->keeps && b->known && !b->promised &&
+    if (fresh)
+        (void)name_set_add(&a->fresh, k->node);
+    j->untold[shard] |= k->keeps && b->known && !b->promised && !fresh &&
                         (name_set_has(&b->record.members, k->node) ||
                          name_set_has(&b->record.prev_members, k->node));
 }

@@ -65,8 +65,9 @@ static size_t add_names(const struct name_set *s, const char **names, size_t n)
     return n;
 }
 
-/* Their logs have begun, or will soon: to have it noted of one that has not costs that node a fresh
- * start as a learner; not to have it noted of one that has may cost what it acked. */
+/* Their logs have begun, or may have, but for those that are known to be fresh: to have it noted of
+ * one that has not costs that node a new start as a learner; not to have it noted of one that has
+ * may cost what it acked. */
 static size_t concerned(const struct repl_record *r, const char *names[CONCERNED])
 {
     size_t n = add_names(&r->members, names, 0);
@@ -224,9 +225,16 @@ static uint64_t notes_wanted(const struct recovering *v, uint32_t shard)
 {
     const char *names[CONCERNED];
 
+    uint64_t wanted = 0;
+    size_t n;
+
     if (!v->k.shards[shard].known)
         return 0;
-    return (UINT64_C(1) << concerned(&v->k.shards[shard].record, names)) - 1;
+    n = concerned(&v->k.shards[shard].record, names);
+    for (size_t i = 0; i < n; i++)
+        if (!name_set_has(&v->k.shards[shard].fresh, names[i]))
+            wanted |= UINT64_C(1) << i;
+    return wanted;
 }
 
 /* ---- judging --------------------------------------------------------------------------------- */

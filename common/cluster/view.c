@@ -329,6 +329,11 @@ uint64_t view_store(const struct view *v)
     return v->feed ? view_feed_store(v->feed) : 0;
 }
 
+bool view_born(const struct view *v)
+{
+    return v->feed && view_feed_born(v->feed);
+}
+
 const char *view_why(const struct view *v)
 {
     return v->feed ? view_feed_why(v->feed) : "";

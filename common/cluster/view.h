@@ -107,6 +107,8 @@ const char *view_stranger(const struct view *v);
 bool view_trusts(const struct view *v);
 /* Grows when revisions begin anew, in another store: those remembered from before mean nothing. */
 uint64_t view_store(const struct view *v);
+/* The cluster was made while this process looked on, so no process before this one was in it. */
+bool view_born(const struct view *v);
 /* What the coordination service, or the way to it, has against us, for people; "": nothing. */
 const char *view_why(const struct view *v);
 /* Since the coordination service was last heard of; 0 without one. */

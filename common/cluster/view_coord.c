@@ -68,6 +68,8 @@ struct view_feed {
     uint64_t store, anew_ms;
     uint64_t lived_ms; /* nodes live by the stranger since then; 0: none does */
     int64_t cluster_rev;
+    bool bare, born;           /* the watch began where no cluster was; one was made there since */
+    int64_t id_made, map_made; /* where, as events told; 0: nowhere yet */
     VEC(struct lives) lives;
     int64_t map_rev, last_rev; /* of the map; of the store, the highest believed */
     bool heard;                /* the service has spoken since the start */
@@ -348,6 +350,7 @@ static void believe(struct view_feed *f, const struct coord_kv *kvs, size_t n, i
         revisions_anew(f, said);
     if (said->is != JUDGED_RIGHT)
         f->v->cluster[0] = '\0';
+    f->bare = !f->v->map && !said->map && !said->id[0];
     f->trust = SURE;
     f->heard = true;
     f->heard_ms = now_ms(f);
@@ -420,6 +423,23 @@ static bool is_news(const struct view_feed *f, const struct coord_kv *kv)
     return true;
 }
 
+/* A cluster begins with its map and its id in one transaction; what is rebuilt does not. */
+static void note_made(struct view_feed *f, const struct coord_kv *kv)
+{
+    struct str node;
+    uint32_t shard;
+    enum key_kind kind;
+
+    if (!f->bare || kv->deleted || kv->create_rev != kv->mod_rev)
+        return;
+    kind = key_parse(f->prefix, kv->key, &shard, &node);
+    if (kind == KEY_CLUSTER)
+        f->id_made = kv->mod_rev;
+    else if (kind == KEY_MAP)
+        f->map_made = kv->mod_rev;
+    f->born |= f->id_made && f->id_made == f->map_made;
+}
+
 static void on_event(void *cookie, const struct coord_kv *kv)
 {
     struct view_feed *f = cookie;
@@ -432,6 +452,7 @@ static void on_event(void *cookie, const struct coord_kv *kv)
     if (f->trust != SURE)
         return; /* all keys come anew */
     f->last_rev = MAX(f->last_rev, kv->mod_rev);
+    note_made(f, kv);
     if (apply(f, kv))
         peers_make(f);
     changed(f);
@@ -587,6 +608,11 @@ bool view_feed_trusts(const struct view_feed *f)
 uint64_t view_feed_store(const struct view_feed *f)
 {
     return f->store;
+}
+
+bool view_feed_born(const struct view_feed *f)
+{
+    return f->born;
 }
 
 int64_t view_feed_cluster_rev(const struct view_feed *f)

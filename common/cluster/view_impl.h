@@ -63,6 +63,7 @@ bool view_feed_heard(const struct view_feed *f);
 const char *view_feed_why(const struct view_feed *f);
 const char *view_feed_stranger(const struct view_feed *f);
 bool view_feed_trusts(const struct view_feed *f);
+bool view_feed_born(const struct view_feed *f);
 uint64_t view_feed_store(const struct view_feed *f);
 uint64_t view_feed_age_ms(const struct view_feed *f);
 uint64_t view_feed_now_ms(const struct view_feed *f);

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -84,14 +85,7 @@ def etcd_data(c):
 
 
 def etcd_again(c, data=None):
-    """With an empty folder, or a copy of it taken before. Not before all nodes have begun: one whose first log
-    is not noted yet would find the note of `recover`, and take its log for lost."""
-    def begun():
-        all_keys = keys(c)
-        return all(f"/embertree/begun/{shard:04d}/{m}" in all_keys
-                   for shard, r in records(c).items() for m in r["members"])
-
-    wait(begun, bool)
+    """With an empty folder, or a copy of it taken before."""
     c.etcd.kill()
     shutil.rmtree(etcd_data(c))
     if data:
@@ -114,6 +108,7 @@ def test_wiped():
         more(load)
         take_over(c, 1)  # terms above 1
         before = records(c)
+        secret = keys(c)["/embertree/write-id-secret"]
         said = recover(c)
         assert "etcd has all of it" in said, said
         etcd_again(c)
@@ -132,6 +127,7 @@ def test_wiped():
         for shard, r in records(c).items():
             assert (r["term"], r["leader"]) == (before[shard]["term"], before[shard]["leader"]), (shard, r, before)
         assert len([k for k in keys(c) if "/begun/" in k]) == 12
+        wait(lambda: keys(c).get("/embertree/write-id-secret"), lambda s: s == secret)  # the distributor's doing
         assert "etcd has all of it" in recover(c, "--apply", "--yes")
         more(load)
         c.wait_whole()
@@ -195,6 +191,67 @@ def test_restarted():
         take_over(c, 1)
         push(c, 60)
         check_pushed(c, 60)
+
+
+def fresh(c, name):
+    """Shards whose logs this node has not begun yet, as it says itself."""
+    with contextlib.suppress(OSError):
+        logs = c.nodes[name].process.get("/api/v1/cluster/kept", timeout=5).json()["logs"]
+        return [log["shard"] for log in logs if name in log.get("fresh", [])]
+    return []
+
+
+def one_behind(c):
+    """A cluster begins, and one of its nodes, held up, sees etcd go before it has begun all of its logs, of
+    shards that the others lead and serve already: those. None: it was too quick for us."""
+    late = c.nodes["node2"].process
+    wait(lambda: records(c), bool)
+    late.child.send_signal(signal.SIGSTOP)
+    wait(lambda: all(r.get("established") for r in records(c).values() if r["leader"] != "node2"), bool)
+    begun = [int(k.split("/")[-2]) for k in keys(c) if k.endswith("/node2") and "/begun/" in k]
+    served = [shard for shard, r in records(c).items() if r.get("established") and shard not in begun]
+    etcd_again(c)
+    late.child.send_signal(signal.SIGCONT)
+    return served if wait_or(lambda: set(fresh(c, "node2")) >= set(served), 20) else None
+
+
+def wait_or(what, limit_s):
+    until = time.monotonic() + limit_s
+    while not what() and time.monotonic() < until:
+        time.sleep(0.2)
+    return what()
+
+
+def test_first_second():
+    """etcd is lost while a cluster begins: a log that never was is not taken for one that was lost."""
+    for _ in range(8):
+        c = replicated.Cluster()
+        c.etcd.start()
+        try:
+            for p in c.processes():
+                p.start(wait=False)
+            served = one_behind(c)
+            if not served:
+                continue
+            wait(lambda: stranger(c), lambda s: len(s) == 3)
+            assert fresh(c, "node2"), "it began without etcd"
+            recover(c, "--apply", "--yes")
+            wait(lambda: stranger(c), lambda s: not s)
+            for p in c.processes():
+                p.wait_ready(60)
+            c.wait_whole()
+            for shard, r in records(c).items():
+                assert len(r["members"]) == 3 and not r.get("learners"), (shard, r)
+                assert r["term"] < 1000 or shard not in served, (shard, r)  # nobody who may know more was unheard
+            for n in c.nodes.values():
+                assert "the log of a shard is gone" not in n.process.tail(5000), n.process.tail(100)
+            push(c, 20)
+            take_over(c, 0)
+            check_pushed(c, 20)
+            return
+        finally:
+            c.__exit__(*sys.exc_info())
+    raise AssertionError("eight times the node had begun all of its logs before it could be stopped")
 
 
 def check_pushed(c, n):
@@ -263,4 +320,4 @@ if __name__ == "__main__":
         print("SKIPPED: there is no etcd (package etcd-server)")
         sys.exit(0)
     cluster.main([test_wiped, test_old_snapshot, test_node_missing, test_node_replaced,
-                  test_restarted])
+                  test_restarted, test_first_second])

@@ -316,6 +316,67 @@ static void test_gets_an_id(void **state)
     close_bed(&b);
 }
 
+static void on_put(void *cookie, const struct coord_reply *r)
+{
+    (void)cookie;
+    assert_true(!r->err && r->done);
+}
+
+/* How the cluster came to be there, as seen by one who was there before. */
+enum made { BEGUN, REBUILT, MAP_FIRST, PUT_BACK, UNSEEN, MADE_KINDS };
+
+static void make(struct bed *b, enum made how, const struct coord_backup *whole)
+{
+    struct coord_change both[2] = { { STR("/e/ring/map"), STR(MAP("1")), 0, false },
+                                    { STR("/e/ring/cluster"), STR(ID(ID_A)), 0, false } };
+    struct coord *c = coord_sim_new(b->site);
+
+    coord_sim_cut(b->coord, how == UNSEEN);
+    if (how == BEGUN || how == UNSEEN)
+        coord_txn(c, NULL, 0, both, 2, on_put, NULL);
+    for (int i = 0; i < 2 && (how == REBUILT || how == MAP_FIRST); i++)
+        coord_site_put(b->site, both[i ^ (how == REBUILT)].key, both[i ^ (how == REBUILT)].value);
+    if (how == PUT_BACK)
+        coord_site_restore(b->site, whole);
+    pass(b, 1000);
+    if (how == UNSEEN)
+        coord_site_compact(b->site);
+    coord_sim_cut(b->coord, false);
+    coord_free(c);
+}
+
+/* Only who saw it begin knows that it was not in it before: what comes back looks alike. */
+static void test_born(void **state)
+{
+    (void)state;
+    struct bed b;
+
+    for (enum made how = BEGUN; how < MADE_KINDS; how++) {
+        open_bed(&b, ID(ID_A), true);
+        assert_false(view_born(b.view));
+        struct coord_backup *whole = coord_site_backup(b.site);
+        close_view(&b);
+        assert_int_equal(remove(b.file), 0);
+        coord_site_restore(b.site, NULL);
+        open_view(&b, true);
+        pass(&b, 3000);
+        assert_true(view_trusts(b.view) && !view_ready(b.view) && !view_born(b.view));
+        make(&b, how, whole);
+        pass(&b, 10000);
+        assert_true(view_trusts(b.view) && view_ready(b.view));
+        assert_int_equal(view_born(b.view), how == BEGUN);
+        put(&b, "ring/map", MAP("9"));
+        pass(&b, 1000);
+        assert_int_equal(view_born(b.view), how == BEGUN);
+        coord_site_restore(b.site, NULL); /* it stays known while all else is forgotten */
+        pass(&b, 10000);
+        assert_true(view_stranger(b.view)[0] != '\0');
+        assert_int_equal(view_born(b.view), how == BEGUN);
+        coord_backup_free(whole);
+        close_bed(&b);
+    }
+}
+
 static void test_text(void **state)
 {
     (void)state;
@@ -352,6 +413,7 @@ int main(void)
         cmocka_unit_test(test_rebuilt),
         cmocka_unit_test(test_who_keeps_nothing),
         cmocka_unit_test(test_gets_an_id),
+        cmocka_unit_test(test_born),
         cmocka_unit_test(test_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
