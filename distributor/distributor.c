@@ -90,6 +90,7 @@ static int start_tenants(struct distributor *d, struct err *e)
         .data_dir = ctx->simulated && !d->conf->write_id_secret[0] ? NULL : ctx->data_dir,
         .coord = ctx->coord,
         .prefix = ctx->cluster->etcd_prefix,
+        .view = ctx->view,
     };
 
     o.tenants = d->tenants = tenants_new(d->conf, NULL, ctx->tenancy->multi);

@@ -10,7 +10,10 @@
  *        ├── it is there ──> into our file ────────────────────> that one
  *        └── it is not ──> put ours, if still nobody has ──> look again
  *
- * Whoever is first wins, for ever: the key is never changed. Until it is known no push is taken: it
+ * Whoever is first wins, for ever: the key is never changed. It may go with all that the service
+ * had, which others then bring back (common/cluster/recover.h): so everybody looks again once what
+ * it holds is believed again, and puts back what was agreed on. One that never agreed on anything
+ * waits for these first. Until it is known no push is taken: it
  * would be stored under ids that nobody finds again. The service may be away when we start, for
  * long; so that a secret in our file was agreed on is noted beside it (AGREED_FILE), and then no
  * word of the service is needed. A file without the note may be one that was made here while the
@@ -25,6 +28,7 @@
 #include "common/obs/log.h"
 
 #define RETRY_MS    300
+#define LOOKS       20 /* without a secret, in a cluster that was there before us: then ours */
 #define AGREED_FILE "write-id-secret.agreed" /* of which key, and a hash of the secret */
 #define AGREED_MAX  (COORD_KEY_MAX + 32)
 
@@ -33,7 +37,11 @@ struct secret {
     char *key; /* owned; what it is called in the service */
     struct buf mine;
     bool known;  /* the tenants were told */
+    bool agreed; /* of ours, that the cluster agreed on it */
+    bool asking;
     bool looked; /* the service has spoken */
+    uint32_t absent;
+    uint64_t store; /* of the view: what the service held when it was looked at */
     struct timer *again;
 };
 
@@ -123,6 +131,11 @@ static void agreed(struct secret *s, struct str text)
             log_info("write ids are made with the secret of the cluster", KV_CSTR("key", s->key));
         note(s, text);
     }
+    if (!s->known && !ours) {
+        buf_reset(&s->mine);
+        (void)buf_add_str(&s->mine, text);
+    }
+    s->agreed |= ours || !s->known;
     if (!s->known)
         tell(s, text);
     else if (!ours)
@@ -133,10 +146,28 @@ static void agreed(struct secret *s, struct str text)
     s->looked = true;
 }
 
+/* If not, on_view comes once it is. */
+static bool believed(const struct secret *s)
+{
+    return !s->o.view || view_trusts(s->o.view);
+}
+
 static void on_put(void *cookie, const struct coord_reply *r)
 {
+    struct secret *s = cookie;
+
     (void)r; /* done, not done, or nobody knows: what counts is what is there now */
-    look(cookie);
+    s->asking = false;
+    look(s);
+}
+
+/* Who agreed on one puts it back; but for the first of a cluster others wait whether somebody does:
+ * who runs already may need some seconds until he believes the service again (view_coord.c). */
+static bool may_put(struct secret *s)
+{
+    if (s->agreed || !s->o.view || view_born(s->o.view))
+        return true;
+    return view_ready(s->o.view) && ++s->absent >= LOOKS;
 }
 
 static void on_looked(void *cookie, const struct coord_reply *r)
@@ -145,17 +176,19 @@ static void on_looked(void *cookie, const struct coord_reply *r)
     struct coord_compare cmp = { .key = str_c(s->key) };
     struct coord_change put = { .key = str_c(s->key), .value = buf_str(&s->mine) };
 
-    if (s->looked)
+    s->asking = false;
+    if (!believed(s))
         return;
-    if (r->err) {
-        retry(s);
-        return;
-    }
-    for (size_t i = 0; i < r->kvs_len; i++)
+    for (size_t i = 0; !r->err && i < r->kvs_len; i++)
         if (str_eqc(r->kvs[i].key, s->key)) {
             agreed(s, r->kvs[i].value);
             return;
         }
+    if (r->err || !may_put(s)) {
+        retry(s);
+        return;
+    }
+    s->asking = true;
     coord_txn(s->o.coord, &cmp, 1, &put, 1, on_put, s);
 }
 
@@ -163,8 +196,22 @@ static void look(void *cookie)
 {
     struct secret *s = cookie;
 
-    if (!s->looked)
-        coord_list(s->o.coord, str_c(s->key), on_looked, s);
+    if (s->looked || s->asking || !believed(s))
+        return;
+    s->asking = true;
+    coord_list(s->o.coord, str_c(s->key), on_looked, s);
+}
+
+static void on_view(void *cookie)
+{
+    struct secret *s = cookie;
+
+    if (s->store != view_store(s->o.view)) {
+        s->store = view_store(s->o.view);
+        s->looked = false;
+        s->absent = 0;
+    }
+    look(s);
 }
 
 static int load(struct secret *s, struct err *e)
@@ -197,8 +244,13 @@ int secret_new(const struct secret_opts *o, struct secret **ret, struct err *e)
     if (!o->coord || o->option[0]) {
         tell(s, buf_str(&s->mine));
     } else {
-        if (was_agreed(s))
+        s->agreed = was_agreed(s);
+        if (s->agreed)
             tell(s, buf_str(&s->mine));
+        if (o->view) {
+            s->store = view_store(o->view);
+            view_watch(o->view, on_view, s);
+        }
         look(s);
     }
     *ret = s;
@@ -209,6 +261,8 @@ void secret_free(struct secret *s)
 {
     if (!s)
         return;
+    if (s->o.view)
+        view_unwatch(s->o.view, on_view, s);
     if (s->o.coord)
         coord_cancel(s->o.coord, s);
     loop_timer_free(s->again);

@@ -7,6 +7,7 @@
 #define DISTRIBUTOR_SECRET_H
 
 #include "common/cluster/coord.h"
+#include "common/cluster/view.h"
 #include "common/sys/loop.h"
 #include "distributor/tenants.h"
 
@@ -18,6 +19,7 @@ struct secret_opts { /* what it points to outlives the secret */
     const char *data_dir;    /* NULL: nothing is kept (simulation) */
     struct coord *coord;     /* NULL: there is none, so nobody to agree with */
     const char *prefix;      /* of keys there */
+    struct view *view;       /* is the service to be believed? NULL: it is */
     struct tenants *tenants; /* told when it is known: now, or later */
 };
 NODISCARD int secret_new(const struct secret_opts *o, struct secret **ret, struct err *e);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Distributors that agree on one secret of write ids, whoever is first, also through a service that
- * loses requests; one that starts while it is away.
+ * loses requests; one that starts while it is away; one that is there when it lost all it had.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,6 +21,7 @@ enum { NODES = 4, WAIT_MS = 60000 };
 
 struct node {
     struct coord *coord;
+    struct view *view; /* NULL: none is asked */
     struct tenants *tenants;
     struct secret *secret;
     char dir[512];
@@ -43,7 +44,7 @@ static void open_bed(struct bed *b)
     b->dir = kv_dir_new();
 }
 
-static void start(struct bed *b, size_t i, const char *option, bool alone)
+static void start_with(struct bed *b, size_t i, const char *option, bool alone, bool view)
 {
     struct node *n = &b->at[i];
     struct err e;
@@ -51,14 +52,23 @@ static void start(struct bed *b, size_t i, const char *option, bool alone)
     (void)snprintf(n->dir, sizeof(n->dir), "%s/%zu", b->dir, i);
     n->coord = alone ? NULL : coord_sim_new(b->site);
     n->tenants = tenants_new(&b->conf, NULL, true);
+    if (view)
+        n->view = view_new_coord(
+            &(struct view_opts){ .loop = b->loop, .coord = n->coord, .prefix = "/e" });
     struct secret_opts o = { .loop = b->loop,
                              .env = env_real(),
                              .option = option,
                              .data_dir = n->dir,
                              .coord = n->coord,
                              .prefix = "/e",
+                             .view = n->view,
                              .tenants = n->tenants };
     assert_int_equal(secret_new(&o, &n->secret, &e), 0);
+}
+
+static void start(struct bed *b, size_t i, const char *option, bool alone)
+{
+    start_with(b, i, option, alone, false);
 }
 
 static void stop(struct bed *b, size_t i)
@@ -66,6 +76,7 @@ static void stop(struct bed *b, size_t i)
     struct node *n = &b->at[i];
 
     secret_free(n->secret);
+    view_free(n->view);
     tenants_free(n->tenants);
     coord_free(n->coord);
     *n = (struct node){ 0 };
@@ -202,6 +213,77 @@ static void test_configured_or_alone(void **state)
     close_bed(&b);
 }
 
+static void pass(struct bed *b, uint64_t ms)
+{
+    uint64_t end = clock_mono_ms(&b->clock.clock) + ms, due;
+
+    while (loop_sim_next(b->loop, &due) && due / 1000000 <= end)
+        (void)loop_sim_step(b->loop);
+}
+
+static void on_cluster(void *cookie, const struct coord_reply *r)
+{
+    (void)cookie;
+    assert_true(!r->err && r->done);
+}
+
+/* As the controller does; as `recover` does: the id first, the map last. */
+static void put_cluster(struct bed *b, bool anew)
+{
+    struct coord *c = coord_sim_new(b->site);
+    struct coord_change chg[2] = {
+        { STR("/e/ring/cluster"), STR("{\"id\":\"00112233445566778899aabbccddeeff\"}"), 0, false },
+        { STR("/e/ring/map"), STR("{\"version\":3,\"shards\":2,\"replicas\":1}"), 0, false }
+    };
+
+    for (size_t i = 0; i < 2; i += anew ? 1 : 2)
+        coord_txn(c, NULL, 0, &chg[i], anew ? 1 : 2, on_cluster, b);
+    pass(b, 100);
+    coord_free(c);
+}
+
+/* The service loses all it had and is filled again: those who run put their secret back, as they
+ * are, before one that has just come with an empty folder may put its own. */
+static void test_put_back(void **state)
+{
+    (void)state;
+    struct bed b;
+
+    open_bed(&b);
+    coord_site_faults(b.site, &(struct coord_faults){ .delay_min_ms = 1, .delay_max_ms = 5 });
+    for (size_t i = 0; i < 2; i++)
+        start_with(&b, i, "", false, true);
+    pass(&b, 2000);
+    assert_non_null(secret_missing(b.at[0].secret)); /* there is no cluster yet */
+    put_cluster(&b, false);
+    pass(&b, 1000);
+    assert_null(secret_missing(b.at[0].secret));
+    same(&b, 0, 1);
+    struct write_secret was = of_tenant(&b, 0);
+    coord_site_restore(b.site, NULL);
+    pass(&b, 10000);
+    start_with(&b, 2, "", false, true);
+    pass(&b, 20000);
+    assert_null(coord_site_get(b.site, STR("/e/write-id-secret"))); /* nobody believes it */
+    assert_non_null(secret_missing(b.at[2].secret));
+    put_cluster(&b, true);
+    pass(&b, 15000);
+    assert_non_null(coord_site_get(b.site, STR("/e/write-id-secret")));
+    for (size_t i = 0; i < 3; i++) {
+        assert_null(secret_missing(b.at[i].secret));
+        struct write_secret is = of_tenant(&b, i);
+        assert_memory_equal(&was, &is, sizeof(is));
+    }
+    /* All who agreed are gone for good: the cluster goes on with a secret of its own. */
+    coord_site_del(b.site, STR("/e/write-id-secret"));
+    for (size_t i = 0; i < 3; i++)
+        stop(&b, i);
+    start_with(&b, 3, "", false, true);
+    pass(&b, 20000);
+    assert_null(secret_missing(b.at[3].secret));
+    close_bed(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -209,6 +291,7 @@ int main(void)
         cmocka_unit_test(test_first_start_without_the_service),
         cmocka_unit_test(test_noted_is_of_one_secret),
         cmocka_unit_test(test_configured_or_alone),
+        cmocka_unit_test(test_put_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
