@@ -156,6 +156,8 @@ size_t http_stream_queued(const struct http_req *r);
  * handler keeps beyond that it takes and charges itself. Nothing after the last byte is owed. */
 void http_stream_took(struct http_req *r, size_t n);
 
+/* Seconds until another try helps: as long as e says, or a guess; 0: it does not. */
+uint32_t http_retry_after(int status, const struct err *e);
 /* Retry-After where another try helps: as long as e says, or a guess. For replies of your own
  * shape; those below have it. */
 void http_reply_retry(struct http_req *r, int status, const struct err *e);

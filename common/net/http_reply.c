@@ -186,9 +186,8 @@ void http_reply(struct http_req *r, int status, const char *content_type, struct
 
 /* ---- errors */
 
-/* Seconds until another try makes sense; 0: it does not. What is too large will be too large again,
- * though Connect calls that resource_exhausted, too. */
-static uint32_t retry_after(int status, const struct err *e)
+/* What is too large will be too large again, though Connect calls that resource_exhausted, too. */
+uint32_t http_retry_after(int status, const struct err *e)
 {
     if ((status != 429 && status != 503) || e->code == ERR_TOO_LARGE)
         return 0;
@@ -199,7 +198,7 @@ static uint32_t retry_after(int status, const struct err *e)
 
 void http_reply_retry(struct http_req *r, int status, const struct err *e)
 {
-    uint32_t after = retry_after(status, e);
+    uint32_t after = http_retry_after(status, e);
     char text[16];
 
     if (!after || xchg_of(r)->has_retry)

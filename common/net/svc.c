@@ -409,6 +409,7 @@ void svc_reply(struct svc_call *c, struct buf *message)
 static void trailers_only(struct svc_call *c, const struct err *e)
 {
     struct svc_type t = type_of(c);
+    struct svc_retry retry;
     struct buf text;
 
     buf_init(&text, 4 * ERR_TEXT_MAX);
@@ -418,6 +419,12 @@ static void trailers_only(struct svc_call *c, const struct err *e)
     svc_status_text(e, &text);
     http_reply_header(c->r, "grpc-message", buf_str(&text));
     buf_deinit(&text);
+    svc_retry_init(&retry, e);
+    if (retry.after_s) {
+        http_reply_header(c->r, SVC_RETRY_PUSHBACK, str_c(retry.pushback_ms));
+        http_reply_header(c->r, SVC_RETRY_DETAILS, buf_str(&retry.details));
+    }
+    svc_retry_deinit(&retry);
     http_reply(c->r, 200, svc_type_text(&t), NULL);
 }
 

@@ -334,6 +334,27 @@ void svc_send(struct svc_call *c, struct buf *message)
     http_stream_send(c->r, 200, reply_type(c), &out);
 }
 
+static void tail_trailers(struct svc_call *c, const struct err *e)
+{
+    struct svc_retry retry;
+    struct buf out;
+
+    buf_init(&out, 8 * ERR_TEXT_MAX);
+    buf_addf(&out, "%" PRIu32, svc_status(e));
+    http_reply_trailer(c->r, "grpc-status", buf_str(&out));
+    buf_reset(&out);
+    svc_status_text(e, &out);
+    if (e)
+        http_reply_trailer(c->r, "grpc-message", buf_str(&out));
+    svc_retry_init(&retry, e);
+    if (retry.after_s) {
+        http_reply_trailer(c->r, SVC_RETRY_PUSHBACK, str_c(retry.pushback_ms));
+        http_reply_trailer(c->r, SVC_RETRY_DETAILS, buf_str(&retry.details));
+    }
+    svc_retry_deinit(&retry);
+    buf_deinit(&out);
+}
+
 void svc_end(struct svc_call *c, const struct err *e)
 {
     struct svc_stream *s = c->stream;
@@ -345,12 +366,7 @@ void svc_end(struct svc_call *c, const struct err *e)
     if (c->protocol == SVC_GRPC && e && !s->began) {
         svc_reply_err(c, e);
     } else if (c->protocol == SVC_GRPC) {
-        buf_addf(&out, "%" PRIu32, svc_status(e));
-        http_reply_trailer(c->r, "grpc-status", buf_str(&out));
-        buf_reset(&out);
-        svc_status_text(e, &out);
-        if (e)
-            http_reply_trailer(c->r, "grpc-message", buf_str(&out));
+        tail_trailers(c, e);
         http_stream_send(c->r, 200, reply_type(c), NULL);
         http_stream_end(c->r);
     } else {

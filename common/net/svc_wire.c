@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/net/svc_wire.h"
 
+#include <stdio.h>
+
+#include "common/base/base64.h"
 #include "common/base/wr.h"
 
 #define STATUS_TEXT_MAX 2048
+#define DETAILS_MAX     (2 * ERR_TEXT_MAX)
 
 /* ---- content types -------------------------------------------------------------------------- */
 
@@ -159,16 +163,22 @@ void svc_frame_head(uint8_t flags, size_t len, char to[SVC_FRAME_HEAD])
 
 void svc_frame_tail(const struct err *e, struct buf *out)
 {
+    struct svc_retry retry;
     struct buf text;
     char head[SVC_FRAME_HEAD];
 
-    buf_init(&text, STATUS_TEXT_MAX + 64);
+    buf_init(&text, STATUS_TEXT_MAX + DETAILS_MAX + 256);
     buf_addf(&text, "grpc-status: %" PRIu32 "\r\n", svc_status(e));
     if (e) {
         buf_add_str(&text, STR("grpc-message: "));
         svc_status_text(e, &text);
         buf_add_str(&text, STR("\r\n"));
     }
+    svc_retry_init(&retry, e);
+    if (retry.after_s)
+        buf_addf(&text, "%s: %s\r\n%s: %.*s\r\n", SVC_RETRY_PUSHBACK, retry.pushback_ms,
+                 SVC_RETRY_DETAILS, STR_ARG(buf_str(&retry.details)));
+    svc_retry_deinit(&retry);
     svc_frame_head(SVC_FRAME_TAIL, text.len, head);
     buf_add(out, head, sizeof(head));
     buf_add_str(out, buf_str(&text));
@@ -240,4 +250,58 @@ void svc_status_text(const struct err *e, struct buf *out)
 {
     if (e)
         svc_percent(str_c(e->text), out);
+}
+
+/* ---- when to try again ----------------------------------------------------------------------- */
+
+static void put_field(struct buf *out, uint8_t number, struct str bytes)
+{
+    wr_u8(out, (uint8_t)(number << 3 | 2));
+    wr_varint(out, bytes.len);
+    buf_add_str(out, bytes);
+}
+
+/* Status { 1: code, 2: message, 3: Any { 1: type, 2: RetryInfo { 1: Duration { 1: seconds } } } }.
+ * Code and message stand here again, since who reads this takes all of it from here. */
+static void put_status(const struct err *e, uint32_t after_s, struct buf *out)
+{
+    struct buf any, info;
+
+    buf_init(&any, 128);
+    buf_init(&info, 32);
+    wr_u8(&info, 1 << 3 | 2);
+    wr_varint(&info, 1 + varint_len(after_s));
+    wr_u8(&info, 1 << 3);
+    wr_varint(&info, after_s);
+    put_field(&any, 1, STR("type.googleapis.com/google.rpc.RetryInfo"));
+    put_field(&any, 2, buf_str(&info));
+    wr_u8(out, 1 << 3);
+    wr_varint(out, svc_status(e));
+    put_field(out, 2, str_c(e->text));
+    put_field(out, 3, buf_str(&any));
+    buf_deinit(&any);
+    buf_deinit(&info);
+}
+
+static_assert(DETAILS_MAX >= (ERR_TEXT_MAX + 128) * 4 / 3 + 4, "in base64");
+void svc_retry_init(struct svc_retry *r, const struct err *e)
+{
+    struct buf status;
+
+    *r = (struct svc_retry){ .after_s = e ? http_retry_after(err_connect_status(e->code), e) : 0 };
+    buf_init(&r->details, DETAILS_MAX);
+    if (!r->after_s)
+        return;
+    (void)snprintf(r->pushback_ms, sizeof(r->pushback_ms), "%" PRIu64, (uint64_t)r->after_s * 1000);
+    buf_init(&status, ERR_TEXT_MAX + 128);
+    put_status(e, r->after_s, &status);
+    CHECK(buf_ok(&status) && base64_encode(buf_str(&status), &r->details));
+    buf_deinit(&status);
+    while (r->details.len && r->details.ptr[r->details.len - 1] == '=')
+        r->details.len--;
+}
+
+void svc_retry_deinit(struct svc_retry *r)
+{
+    buf_deinit(&r->details);
 }

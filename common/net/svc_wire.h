@@ -51,4 +51,18 @@ uint32_t svc_status(const struct err *e);
 /* Percent-encoded and bounded. */
 void svc_status_text(const struct err *e, struct buf *out);
 
+/* When to try again, as callers of gRPC look for it: libraries that retry by themselves take the
+ * pushback; exporters of OTLP the RetryInfo, and without one they throw away what was refused for
+ * its rate. */
+struct svc_retry {
+    uint32_t after_s; /* 0: another try does not help; nothing is said */
+    char pushback_ms[16];
+    struct buf details; /* google.rpc.Status with a RetryInfo, in base64 without padding */
+};
+#define SVC_RETRY_PUSHBACK "grpc-retry-pushback-ms"
+#define SVC_RETRY_DETAILS  "grpc-status-details-bin"
+/* NULL: none. */
+void svc_retry_init(struct svc_retry *r, const struct err *e);
+void svc_retry_deinit(struct svc_retry *r);
+
 #endif

@@ -196,6 +196,9 @@ static void on_say(struct svc_call *c)
     } else if (str_eqc(text, "fail")) {
         err_set(&e, ERR_NOT_FOUND, "100%% \xc3\xbc");
         svc_reply_err(c, &e);
+    } else if (str_eqc(text, "later")) {
+        err_set_again(&e, ERR_RATE, 7, "slow down");
+        svc_reply_err(c, &e);
     } else if (str_eqc(text, "big")) {
         while (out.len < 200000)
             buf_add_str(&out, STR("abcdefgh"));
@@ -232,6 +235,11 @@ static void on_sum_message(struct svc_call *c, struct str message)
     sum.messages++;
     if (str_eqc(message, "stop")) {
         err_set(&e, ERR_INPUT, "stopped");
+        svc_end(c, &e);
+        return;
+    }
+    if (str_eqc(message, "later")) {
+        err_set_again(&e, ERR_RATE, 7, "slow down");
         svc_end(c, &e);
         return;
     }
@@ -360,6 +368,74 @@ static void test_connect_over_h2(void **state)
     EXPECT(s->headers, "accept-post: application/grpc, application/grpc+proto");
     net_h2_finish(c);
     net_world_deinit(&w);
+}
+
+/* Status { 8, "slow down", RetryInfo { 7 s } }; by another hand. */
+#define SLOW_DOWN \
+    "CAgSCXNsb3cgZG93bhowCih0eXBlLmdvb2dsZWFwaXMuY29tL2dvb2dsZS5ycGMuUmV0cnlJbmZvEgQKAggH"
+
+/* Callers that would try again hear when; others hear of no such time. */
+static void test_retry(void **state)
+{
+    (void)state;
+    static const char *const json[] = { "content-type", "application/json", NULL };
+    struct svc_retry retry;
+    struct net_h2_stream *s;
+    struct net_world w;
+    struct net_mem *m;
+    struct buf b;
+    struct err e;
+
+    open_world(&w);
+    struct net_h2 *c = net_h2_connect(&w, false, 0);
+    buf_init(&b, MIB);
+    push_gen_frame(0, STR("later"), &b);
+    s = net_h2_request(c, "POST", ECHO, grpc, buf_str(&b));
+    EXPECT(s->headers, "grpc-status: 8\n", "grpc-message: slow down\n",
+           "grpc-retry-pushback-ms: 7000\n", "grpc-status-details-bin: " SLOW_DOWN "\n");
+    s = net_h2_request(c, "POST", ECHO, json, STR("later"));
+    EXPECT(s->headers, "retry-after: 7\n", "!pushback");
+    buf_reset(&b);
+    push_gen_frame(0, STR("fail"), &b);
+    s = net_h2_request(c, "POST", ECHO, grpc, buf_str(&b));
+    EXPECT(s->headers, "grpc-status: 5\n", "!pushback", "!details");
+    buf_reset(&b); /* at the end of a stream that has begun */
+    push_gen_frame(0, STR("say"), &b);
+    push_gen_frame(0, STR("later"), &b);
+    s = net_h2_begin_with(c, "POST", SUM, grpc, buf_str(&b));
+    EXPECT(s->trailers, "grpc-status: 8\n", "grpc-retry-pushback-ms: 7000\n",
+           "grpc-status-details-bin: " SLOW_DOWN "\n");
+    buf_deinit(&b);
+    net_h2_finish(c);
+    m = net_connect(&w);
+    net_send_c(m, "POST " ECHO " HTTP/1.1\r\n" HOST "Content-Type: application/grpc-web\r\n"
+                  "Content-Length: 10\r\n\r\n");
+    net_send(m, str_n("\0\0\0\0\5later", 10));
+    for (size_t i = 0; i < m->out.len; i++)
+        if (!m->out.ptr[i])
+            m->out.ptr[i] = '~';
+    EXPECT(net_got(m), "grpc-status: 8\r\n", "grpc-retry-pushback-ms: 7000\r\n",
+           "grpc-status-details-bin: " SLOW_DOWN "\r\n");
+    site_finish(&w, m);
+    net_world_deinit(&w);
+
+    /* The longest there is, and each code: only what may go away is to be tried again. */
+    for (int code = 0; code < ERR_CODES; code++) {
+        char text[2 * ERR_TEXT_MAX];
+        bool again =
+            code == ERR_RATE || code == ERR_BUSY || code == ERR_UNAVAILABLE || code == ERR_NO_SPACE;
+
+        memset(text, 'x', sizeof(text));
+        (void)err_set_again(&e, code, 4294967295, "%.*s", (int)sizeof(text), text);
+        svc_retry_init(&retry, &e);
+        assert_int_equal(retry.after_s, again ? 4294967295 : 0);
+        assert_string_equal(retry.pushback_ms, again ? "4294967295000" : "");
+        assert_true(again == (retry.details.len > ERR_TEXT_MAX));
+        svc_retry_deinit(&retry);
+    }
+    svc_retry_init(&retry, NULL);
+    assert_int_equal(retry.after_s, 0);
+    svc_retry_deinit(&retry);
 }
 
 /* ---- streams -------------------------------------------------------------------------------- */
@@ -589,7 +665,7 @@ int main(void)
         cmocka_unit_test(test_grpc),           cmocka_unit_test(test_connect_over_h2),
         cmocka_unit_test(test_stream),         cmocka_unit_test(test_stream_zipped_and_large),
         cmocka_unit_test(test_stream_refuses), cmocka_unit_test(test_stream_ends),
-        cmocka_unit_test(test_stream_web),
+        cmocka_unit_test(test_stream_web),     cmocka_unit_test(test_retry),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
