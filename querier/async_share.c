@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * async_share: each write is a call of its own; what waits for one is told when it ended, however.
+ *
+ * A call that is given up may be carried out all the same, and late: behind the one that came after
+ * it. So "in progress" is a document that must be new. Coming late it is refused, or a query that
+ * ended would be in progress for others, and at last be told as lost.
  */
 #include "querier/async_share.h"
 
@@ -131,7 +135,7 @@ void share_put(struct share *s, struct str tenant, struct str id, enum async_sta
     r.id = out_str(id);
     r.meta = out_str(str_n(meta, 1 + error.len));
     r.body = out_str(result);
-    r.seen = DOC_ANY_REVISION;
+    r.seen = status == ASYNC_IN_PROGRESS ? 0 : DOC_ANY_REVISION;
     r.docs_max = SHARE_DOCS_MAX;
     r.bytes_max = (uint64_t)SHARE_DOCS_MAX * DOC_BODY_MAX;
     struct share_call *c = start(s, tenant, &r, on_done);

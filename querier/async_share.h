@@ -20,8 +20,8 @@ struct share *share_new(struct querier *qr);
 /* Gives up what is on its way, and calls nobody. NULL is fine. */
 void share_free(struct share *s);
 
-/* Writes it over what is there; done (may be NULL) is called later in any case: who cannot write
- * still has the result himself. */
+/* That it is in progress is written once, where nothing is; how it ended over what is there. done
+ * (may be NULL) is called later in any case: who cannot write still has the result himself. */
 void share_put(struct share *s, struct str tenant, struct str id, enum async_status status,
                struct str error, struct str result, void (*done)(void *cookie), void *cookie);
 void share_delete(struct share *s, struct str tenant, struct str id);

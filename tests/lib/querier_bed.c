@@ -136,7 +136,12 @@ static void on_doc(void *cookie, struct rpc_call *call, struct str payload)
 {
     struct qbed_ingester *in = cookie;
 
-    if (in->docs_at_once)
+    if (in->doc_late) {
+        in->doc_late = false;
+        buf_add_str(&in->late_doc, payload);
+        CHECK(in->lost_len < ARRAY_LEN(in->lost));
+        in->lost[in->lost_len++] = call;
+    } else if (in->docs_at_once)
         answer(in, call, RPC_DOC, payload);
     else
         on_call(in, RPC_DOC, call, payload);
@@ -156,6 +161,7 @@ static void start_ingester(struct qbed *b, size_t i, const char *addr)
 
     in->bed = b;
     in->index = i;
+    buf_init(&in->late_doc, MIB);
     in->timer = loop_timer_new(b->world.loop, on_delay_over, in);
     CHECK(rpc_node_new(&o, &in->node, &e) == 0);
     rpc_serve(in->node, RPC_MERGE, on_merge, in);
@@ -301,6 +307,7 @@ void qbed_deinit(struct qbed *b)
     for (size_t i = 0; i < b->ingesters_len; i++) {
         rpc_node_free(b->ingesters[i].node);
         loop_timer_free(b->ingesters[i].timer);
+        buf_deinit(&b->ingesters[i].late_doc);
     }
     querier_role.free(b->self);
     net_pass(&b->world, 100);

@@ -44,6 +44,8 @@ struct qbed_ingester {
     uint32_t delay_ms;         /* before the answer */
     bool mute;                 /* never answers */
     bool docs_at_once;         /* for documents neither holds */
+    bool doc_late;             /* the next one gets no answer, and is kept in late_doc */
+    struct buf late_doc;       /* a request */
     bool forever;              /* the same, for several calls */
     struct rpc_call *lost[16]; /* of forever; failed at the end */
     size_t lost_len;

@@ -292,6 +292,35 @@ static void test_another_querier_tells_failures(void **state)
     qbed_deinit(&other);
 }
 
+/* A call that was given up is carried out at last, behind the one that said how it ended. */
+static void test_late_news_are_none(void **state)
+{
+    (void)state;
+    struct qbed b, other;
+    char id[64];
+    struct buf out;
+    struct err e;
+
+    bed(&b, NULL);
+    bed(&other, NULL);
+    id_of(qbed_connect(&b, METHOD, ASK(FORCE)), id); /* it sweeps, the next one does not */
+    net_pass(&b.world, 1000);
+    b.ingesters[0].doc_late = true;
+    (void)qbed_connect(&b, METHOD, ASK(FORCE));
+    net_pass(&b.world, 10000);
+    id_of(qbed_reply(&b), id); /* though nobody else was told */
+    assert_non_null(strstr(poll_elsewhere(&b, &other, id), "ASYNC_QUERY_STATUS_SUCCESS"));
+    assert_true(b.ingesters[0].late_doc.len > 0);
+    buf_init(&out, MIB);
+    assert_int_equal(fake_docs_answer(&b.docs, buf_str(&b.ingesters[0].late_doc), &out, &e),
+                     ERR_CONFLICT);
+    buf_deinit(&out);
+    assert_non_null(strstr(poll_elsewhere(&b, &other, id), "ASYNC_QUERY_STATUS_SUCCESS"));
+    net_pass(&b.world, 700000);
+    qbed_deinit(&b);
+    qbed_deinit(&other);
+}
+
 /* Nobody takes documents: then it is as with one querier. */
 static void test_what_cannot_be_shared(void **state)
 {
@@ -328,6 +357,7 @@ int main(void)
         cmocka_unit_test(test_ids_are_of_a_tenant),
         cmocka_unit_test(test_another_querier_tells),
         cmocka_unit_test(test_another_querier_tells_failures),
+        cmocka_unit_test(test_late_news_are_none),
         cmocka_unit_test(test_what_cannot_be_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
