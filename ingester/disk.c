@@ -8,6 +8,7 @@
 
 #include "common/base/mem.h"
 #include "common/obs/log.h"
+#include "ingester/spare.h"
 
 #define DISK_EVERY_MS 1000
 #define DISK_SOON_MS  100 /* below twice the reserve: a burst may fill it within a second */
@@ -21,7 +22,8 @@ struct disk {
     bool full;
     uint32_t every_ms;
     bool asking;
-    uint64_t asked_free; /* the pool job's, while asking */
+    bool spared; /* the pool job's, as what follows, while asking */
+    uint64_t asked_free;
     int asked_code;
     struct err asked_err;
     void (*drained)(void *cookie);
@@ -60,6 +62,8 @@ static void ask(void *cookie)
     uint64_t total;
 
     d->asked_code = d->o.fs->space(d->o.fs, d->o.dir, &d->asked_free, &total, &d->asked_err);
+    if (!d->asked_code && d->o.spare && !d->spared)
+        d->spared = spare_keep(d->o.dir, d->reserve, d->asked_free);
 }
 
 static void asked(void *cookie)

@@ -11,7 +11,8 @@
  * node's name: under another one it would be counted twice, or removed as nobody's.
  *
  * Folders from before this file have none of it: there a shard of ours that is missing beside one
- * that is there gives a number away that was raised.
+ * that is there gives a number away that was raised. On a full disk it is written by a later start:
+ * better one start without this guard than a node that cannot even be read.
  */
 #include "ingester/folder.h"
 
@@ -22,6 +23,7 @@
 #include <unistd.h>
 
 #include "common/cluster/view.h"
+#include "common/obs/log.h"
 
 #define TEXT_MAX (4 * KIB)
 
@@ -209,7 +211,11 @@ static int note(const struct folder *f, uint32_t shards, struct err *e)
         (void)buf_addf(&text, "node %s\n", node);
     code = fs->write_file(fs, f->path, buf_str(&text), e);
     buf_deinit(&text);
-    return code;
+    if (code != ERR_NO_SPACE)
+        return code;
+    log_warn("what the data folder must be started with is not kept: the next start does",
+             KV_ERR(e));
+    return 0;
 }
 
 int folder_check(const struct ingester *in, struct err *e)

@@ -40,6 +40,7 @@
 #include "ingester/rpc_write.h"
 #include "ingester/scrubber.h"
 #include "ingester/sole.h"
+#include "ingester/spare.h"
 #include "ingester/state.h"
 #include "ingester/tier.h"
 #include "ingester/unpack.h"
@@ -188,6 +189,7 @@ static int start_disk(struct ingester *in, struct err *e)
         .dir = in->ctx->data_dir,
         .reserve = in->ctx->data->disk_reserve,
         .metrics = &in->metrics,
+        .spare = !in->ctx->kv,
     };
 
     return disk_new(&o, &in->disk, e);
@@ -381,8 +383,10 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     budget_init(&in->write_bytes, memory_share(ctx->memory_limit, MEMORY_WRITES));
     in->moves = !view_ready(ctx->view) || !view_shard(ctx->view, 0, &first) || first.term > 0;
     code = check_conf(in, e);
-    if (!code && !ctx->kv)
+    if (!code && !ctx->kv) {
+        spare_give_up(ctx->data_dir);
         code = folder_check(in, e);
+    }
     if (!code)
         code = start_disk(in, e);
     if (!code)

@@ -23,6 +23,10 @@
  * Where the service is away, or another one, nobody can know; copies then speak, as they did, and
  * the count is made up for when it is back. A process ends whose count was passed by another one
  * of the same folder.
+ *
+ * On a full disk the start cannot be counted here, and then is not counted there either: the
+ * process speaks, since it is neither old nor a copy beside one that lives, and counts once there
+ * is room. Until then a copy made of the folder now would be taken for it, if this one ends first.
  */
 #include "ingester/sole.h"
 
@@ -55,6 +59,7 @@ struct sole {
     uint64_t life, since_ms;
     int64_t rev; /* of the key as it was last; 0: it is not there */
     bool has_logs, begun, asking;
+    bool no_room; /* to count the start; said */
 };
 
 struct once {
@@ -164,7 +169,11 @@ static void clear(struct sole *s)
 
     (void)snprintf(text, sizeof(text), "%" PRIu64 "\n", s->seen + 1);
     if (fs->write_file(fs, s->file, str_c(text), &e)) {
-        log_error("the start cannot be counted; it is tried again", KV_ERR(&e));
+        if (!s->no_room)
+            log_error("the start cannot be counted; it is tried again", KV_ERR(&e));
+        s->no_room = true;
+        if (e.code == ERR_NO_SPACE)
+            begin(s);
         again(s);
         return;
     }

@@ -32,7 +32,10 @@ static int lock_write_holder(int fd, const char *program)
     char text[128];
     int n = snprintf(text, sizeof(text), "%.64s (pid %ld)\n", program, (long)getpid());
 
-    return ftruncate(fd, 0) == 0 && pwrite(fd, text, (size_t)n, 0) == n ? 0 : errno;
+    /* In place, so that it needs no room; and a full disk is no reason not to start. */
+    if (pwrite(fd, text, (size_t)n, 0) == n && ftruncate(fd, n) == 0)
+        return 0;
+    return errno == ENOSPC || errno == EDQUOT ? 0 : errno;
 }
 
 int lock_take(const char *dir, const char *program, int *ret_fd, struct err *e)

@@ -5,6 +5,7 @@ The volume is a tmpfs mounted here, which takes root; where that is impossible t
 loudly. SEED=n repeats a run.
 """
 import contextlib
+import http.client
 import os
 import pathlib
 import random
@@ -15,6 +16,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import cluster
+import replicated
 
 MIB = 1 << 20
 SEED = int(os.environ.get("SEED", str(time.time_ns() % 10**9)))
@@ -247,5 +249,82 @@ def test_goes_on_after_a_write_that_failed():
             filler.check()
 
 
+def full_and_started(process, ballast):
+    """As it is found in the morning: it was killed, and there is no room for anything."""
+    process.kill()
+    ballast.leave(0)
+    process.start(wait=False)
+    until(lambda: answers(process, "/healthz", 200), "it runs")
+
+
+def answers(process, path, status, words=b""):
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        said = process.get(path, timeout=5)
+        return said.status == status and words in said.body
+    return False
+
+
+def test_starts_on_a_full_volume():
+    """Started for the first time after an upgrade, even."""
+    rng = random.Random(SEED + 2)
+    with volume(300 * MIB) as folder:
+        if folder is None:
+            return
+        with cluster.AllInOne("--ingester.seal-delay=0ms", "--data.disk-reserve=40MiB",
+                              "--memory.limit=256MiB", "--selfprof.enabled=false",
+                              folder=folder) as server:
+            pushes, ballast, spare = Pushes(server, rng), Ballast(folder), folder / "data" / "spare"
+            for _ in range(5):
+                assert pushes.send(50).status == 200
+            until(spare.exists, "a spare is kept")
+            assert spare.stat().st_blocks * 512 >= 10 * MIB
+            (folder / "data" / "written-as").unlink()
+            full_and_started(server.process, ballast)
+            assert "the spare was given up" in server.process.log.read_text()
+            pushes.check()
+            until(lambda: answers(server.process, "/readyz", 503, b"disk reserve"), "refuses writes")
+            assert pushes.send().status == 503
+            ballast.drop()
+            until(lambda: answers(server.process, "/readyz", 200), "ready again")
+            pushes.resend()
+            assert not pushes.open
+            pushes.check()
+            until(spare.exists, "and again")
+            assert server.process.stop() == 0
+
+
+def test_a_copy_starts_on_a_full_volume():
+    """With its spare it is read; without, it says what it lacks, and goes on once there is room."""
+    rng = random.Random(SEED + 3)
+    with volume(300 * MIB) as folder:
+        if folder is None or not replicated.available():
+            return
+        c = replicated.Cluster(ingesters=1, replicas=1, shards=2, ingester=["--data.disk-reserve=60MiB"])
+        node = c.nodes["node0"].process
+        node.folder.mkdir()
+        (folder / "data").mkdir()
+        (node.folder / "data").symlink_to(folder / "data")
+        with c:
+            pushes, ballast, spare = Pushes(c, rng), Ballast(folder), folder / "data" / "spare"
+            for _ in range(5):
+                assert pushes.send(50).status == 200
+            until(spare.exists, "a spare is kept")
+            full_and_started(node, ballast)
+            until(lambda: answers(node, "/readyz", 503, b"disk reserve"), "refuses writes")
+            until(lambda: c.leaders() == {0: "node0", 1: "node0"}, "serves")
+            until(lambda: c.render(f'{cluster.CPU_TYPE}{{service_name="disk"}}').status == 200, "is read")
+            pushes.check()
+            for n in range(2):  # nothing is left to give up: it begins, and opens what it can
+                full_and_started(node, ballast)
+                until(lambda: "replicas" in node.get("/ring").json()["roles"]["ingester"], "it began")
+                assert node.log.read_text().count("the start cannot be counted") == n + 1
+                assert c.leaders() == {}
+            ballast.drop()
+            until(lambda: answers(node, "/readyz", 200), "ready again", 60)
+            until(lambda: not pushes.open or pushes.resend() or not pushes.open, "writes again")
+            pushes.check()
+
+
 if __name__ == "__main__":
-    cluster.main([test_refused_before_it_is_full, test_goes_on_after_a_write_that_failed])
+    cluster.main([test_refused_before_it_is_full, test_goes_on_after_a_write_that_failed,
+                  test_starts_on_a_full_volume, test_a_copy_starts_on_a_full_volume])

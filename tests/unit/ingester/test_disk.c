@@ -43,7 +43,7 @@ static void bed_open(struct bed *b)
     b->pool = pool_new("p", 0, 16);
     b->metrics = metrics_new();
     ingester_metrics_init(&b->im, b->metrics);
-    b->o = (struct disk_opts){ &b->fs, b->loop, b->pool, "here", 0, &b->im };
+    b->o = (struct disk_opts){ &b->fs, b->loop, b->pool, "here", 0, &b->im, false };
 }
 
 static void on_drained(void *cookie)
