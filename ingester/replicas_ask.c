@@ -4,6 +4,7 @@
  * they.
  */
 #include "common/base/mem.h"
+#include "common/cluster/member.h"
 #include "common/obs/log.h"
 #include "ingester/replicas_impl.h"
 
@@ -66,6 +67,9 @@ int replicas_ready(const struct replicas *rs, struct err *e)
     if (!view_ready(rs->view))
         return err_set(e, ERR_UNAVAILABLE, "the map of the cluster is not known yet%s%s",
                        view_why(rs->view)[0] ? ": " : "", view_why(rs->view));
+    /* What others believe of this name is said of the other one. */
+    if (rs->member && member_rival(rs->member)[0])
+        return err_set(e, ERR_UNAVAILABLE, "%s", member_rival(rs->member));
     if (rs->handing_over)
         return err_set(e, ERR_UNAVAILABLE, "the ingester hands over what it leads");
     if (!rs->caught_up)
@@ -178,6 +182,12 @@ void replicas_ring(const struct replicas *rs, struct json *j)
     json_cstr(j, rs->self);
     json_key(j, "noRoom");
     json_bool(j, rs->full);
+    if (rs->member) {
+        json_key(j, "registered");
+        json_bool(j, member_in(rs->member));
+        json_key(j, "whyNot");
+        json_cstr(j, member_why(rs->member));
+    }
     json_key(j, "replicas");
     json_arr(j);
     for (size_t i = 0; i < rs->len; i++) {

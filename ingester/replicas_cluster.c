@@ -55,6 +55,13 @@ static bool able(void *cookie, uint32_t shard)
            !rs->stopping;
 }
 
+static struct metric_cell *gauge(const struct replicas *rs, const char *name, const char *help)
+{
+    struct metric *m = metric_new(rs->in->ctx->metrics, METRIC_GAUGE, name, help, NULL, NULL, 0);
+
+    return metric_at(m, NULL, 0);
+}
+
 void cluster_join(struct replicas *rs)
 {
     const struct replicas_opts *o = &rs->o;
@@ -102,6 +109,12 @@ void cluster_join(struct replicas *rs)
     rs->in->busy = busy_new();
     rs->weigh = weigh_new();
     rs->member = member_new(&mo);
+    rs->m_registered = gauge(rs, "embertree_ingester_registered",
+                             "1: this node is in the cluster, as far as the coordination service "
+                             "says");
+    rs->m_rival = gauge(rs, "embertree_ingester_name_taken",
+                        "1: another process, of another data folder, is in the cluster under this "
+                        "node's name");
     lo.member = rs->member;
     ctx->env->random(ctx->env, &lo.seed, sizeof(lo.seed));
     rs->lead = lead_new(&lo);
@@ -455,6 +468,10 @@ void cluster_tick(struct replicas *rs)
 {
     uint64_t now = replicas_now_ms(rs);
 
+    if (rs->member) {
+        metric_set(rs->m_registered, member_in(rs->member));
+        metric_set(rs->m_rival, member_rival(rs->member)[0] != '\0');
+    }
     if (rs->handed_over)
         hand_over_step(rs);
     for (size_t i = 0; rs->lead && !rs->handing_over && i < rs->len; i++)

@@ -85,6 +85,7 @@ struct replicas {
     void (*stopped)(void *cookie);
     void *stopped_cookie;
     struct metric_cell *m_replicas, *m_leading, *m_started;
+    struct metric_cell *m_registered, *m_rival; /* NULL without a coordination service */
 };
 
 static inline uint64_t replicas_now_ms(const struct replicas *rs)

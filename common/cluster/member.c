@@ -47,6 +47,7 @@ struct member {
     uint64_t sent_ms, deadline_ms;
     uint32_t missing;
     bool told_in;
+    char rival[ERR_TEXT_MAX]; /* who else lives by our name; "": nobody, when we looked last */
     struct err why;
     struct buf report;
     bool reporting, report_due;
@@ -63,8 +64,10 @@ static void tell(struct member *m)
 {
     bool in = m->state == MEMBER_IN;
 
-    if (in)
+    if (in) {
         err_clear(&m->why);
+        m->rival[0] = '\0';
+    }
     if (in == m->told_in && in)
         return;
     m->told_in = in;
@@ -148,6 +151,7 @@ static void on_look(void *cookie, const struct coord_reply *r)
         failed(m, r->err);
         return;
     }
+    m->rival[0] = '\0';
     for (size_t i = 0; i < r->kvs_len; i++)
         if (str_eq(r->kvs[i].key, key_str(&m->key)))
             kv = &r->kvs[i];
@@ -159,6 +163,7 @@ static void on_look(void *cookie, const struct coord_reply *r)
         (void)err_set(&m->why, ERR_CONFLICT,
                       "another node called %s lives at %s; give each its own cluster.node", m->name,
                       other.addr);
+        memcpy(m->rival, m->why.text, sizeof(m->rival));
         tell(m);
         again(m, m->o.ttl_ms / 2);
     } else {
@@ -347,6 +352,11 @@ const char *member_why(const struct member *m)
     if (member_in(m))
         return "";
     return m->state == MEMBER_IN ? "the lease ran out by this node's clock" : m->why.text;
+}
+
+const char *member_rival(const struct member *m)
+{
+    return m->rival;
 }
 
 const char *member_name(const struct member *m)

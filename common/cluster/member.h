@@ -34,6 +34,9 @@ void member_free(struct member *m);
 bool member_in(const struct member *m);
 /* Why not, for people; "" when it is in. */
 const char *member_why(const struct member *m);
+/* Another node, of another data folder, lives by this one's name: who, and what to do; "" when none
+ * does as far as known. While it lives this one is never registered. */
+const char *member_rival(const struct member *m);
 const char *member_name(const struct member *m);
 /* A compare that holds while this registration stands. False: it does not. The key is the
  * member's. */

@@ -8,6 +8,7 @@
  */
 #include "common/role/admin.h"
 
+#include "common/role/heard.h"
 #include "common/role/memory.h"
 
 #include "common/role/process.h"
@@ -163,6 +164,8 @@ void admin_ring(const struct process *p, struct buf *out)
     json_key(&j, "cluster");
     json_obj(&j);
     view_json(p->ctx.view, &j);
+    if (p->coordinate.heard)
+        heard_json(p->coordinate.heard, &j);
     json_obj_end(&j);
     json_key(&j, "roles");
     json_obj(&j);

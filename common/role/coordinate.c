@@ -16,6 +16,7 @@
 #include "common/cluster/coord_etcd.h"
 #include "common/cluster/keyspace.h"
 #include "common/role/etcd_health.h"
+#include "common/role/heard.h"
 #include "common/role/options.h"
 
 #define SECRET_MAX (4 * KIB)
@@ -266,9 +267,11 @@ static void on_view(void *cookie)
         rpc_net_cluster(c->rpc, cluster);
 }
 
-void coordinate_rpc(struct coordinate *c, struct rpc_net *rpc)
+void coordinate_rpc(struct coordinate *c, struct rpc_net *rpc, struct loop *loop,
+                    struct metrics *metrics)
 {
     c->rpc = rpc;
+    c->heard = heard_new(loop, rpc, c->view, c->health, metrics);
     view_watch(c->view, on_view, c);
     on_view(c);
 }
@@ -277,9 +280,11 @@ void coordinate_deinit(struct coordinate *c)
 {
     if (c->view && c->rpc)
         view_unwatch(c->view, on_view, c);
+    heard_free(c->heard);
     etcd_health_free(c->health);
     view_free(c->view);
     coord_free(c->coord);
+    c->heard = NULL;
     c->health = NULL;
     c->view = NULL;
     c->coord = NULL;

@@ -16,6 +16,7 @@ struct coordinate {
     uint64_t node_id;           /* of the data folder, for ever; 0: none, static */
     struct etcd_health *health; /* owned; NULL: none, static */
     struct rpc_net *rpc;        /* borrowed; NULL: coordinate_rpc was not called */
+    struct heard *heard;        /* owned; the same */
     struct metric_cell *age, *version, *live, *leaderless, *stranger;
 };
 /* The data folder is there and ours; `keeps`: it holds shards. ERR_CONFIG, ERR_IO. On failure
@@ -24,8 +25,10 @@ NODISCARD int coordinate_init(struct coordinate *c, const struct cluster_conf *c
                               struct env *env, struct loop *loop, struct pool *pool,
                               struct metrics *metrics, const char *data_dir, bool keeps,
                               struct err *e);
-/* From now on every frame says which cluster this process is in, as soon as that is known. */
-void coordinate_rpc(struct coordinate *c, struct rpc_net *rpc);
+/* From now on every frame says which cluster this process is in, as soon as that is known; and what
+ * others say of themselves is heard. */
+void coordinate_rpc(struct coordinate *c, struct rpc_net *rpc, struct loop *loop,
+                    struct metrics *metrics);
 void coordinate_deinit(struct coordinate *c); /* all zero is fine; before the net goes */
 /* The folder becomes another cluster's: what it knew of the one before is gone. */
 NODISCARD int coordinate_forget(const char *data_dir, struct err *e);

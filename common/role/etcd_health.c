@@ -90,6 +90,11 @@ struct etcd_health *etcd_health_new(struct loop *loop, const struct coord *coord
     return h;
 }
 
+bool etcd_health_refuses(const struct etcd_health *h)
+{
+    return h->state == REFUSES;
+}
+
 void etcd_health_free(struct etcd_health *h)
 {
     if (!h)

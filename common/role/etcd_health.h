@@ -16,6 +16,8 @@ struct etcd_health;
 /* `coord` is etcd's (coord_etcd.h); all of them outlive it. Loop. */
 struct etcd_health *etcd_health_new(struct loop *loop, const struct coord *coord,
                                     const struct view *view, struct metrics *metrics);
+/* For a while now: it answers, and took no change of ours. */
+bool etcd_health_refuses(const struct etcd_health *h);
 void etcd_health_free(struct etcd_health *h); /* NULL is fine */
 
 #endif

@@ -209,7 +209,7 @@ static int start_shared(struct process *p, struct err *e)
                            keeps_shards(p), e);
     if (code)
         return code;
-    coordinate_rpc(&p->coordinate, p->rpc);
+    coordinate_rpc(&p->coordinate, p->rpc, p->loop, p->metrics);
     p->ctx = (struct role_ctx){
         .env = env,
         .loop = p->loop,

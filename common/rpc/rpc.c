@@ -421,6 +421,7 @@ int rpc_node_new(const struct rpc_node_opts *o, struct rpc_node **ret, struct er
     n->soon = rpc_soon_new(o->loop, on_soon, n);
     n->ticked_ns = rpc_node_now(n);
     o->net->nodes++;
+    list_add_tail(&o->net->all, &n->of_net);
     if (o->listen[0] &&
         rpc_node_open_port(n, o->listen, o->advertise ? o->advertise : o->listen, e)) {
         rpc_node_free(n);
@@ -462,6 +463,7 @@ void rpc_node_free(struct rpc_node *n)
     vec_free(&n->by_token);
     CHECK(n->o.net->nodes > 0);
     n->o.net->nodes--;
+    list_del(&n->of_net);
     n->magic = 0;
     xfree(n);
 }

@@ -71,6 +71,22 @@ void rpc_net_seal(struct rpc_net *n, const struct rpc_keys *keys, bool optional)
  * tcp and ipc; frames that say another one are dropped: an address that was another cluster's a
  * moment ago, and whose nodes have the same names, is none of ours. */
 void rpc_net_cluster(struct rpc_net *n, uint64_t cluster);
+/* What this process tells those who call it of itself, in answers to pings: bits, RPC_SAYS_. */
+#define RPC_SAYS_REFUSED 1u /* the coordination service refuses what it wants changed */
+void rpc_net_say(struct rpc_net *n, uint32_t says);
+struct rpc_told {
+    const char *addr;
+    uint32_t says;      /* bits that we do not know may be among them */
+    int64_t ahead_ms;   /* its clock, of ours */
+    uint64_t unsure_ms; /* by so much that may be wrong */
+};
+/* Pings that process from now on, as one that is called, also if nobody calls it yet. False: no
+ * node of this process can. */
+bool rpc_net_meet(const struct rpc_net *n, const char *addr);
+/* Of each process called over a network that is up and says anything: builds before this do not.
+ * One that two nodes of this process call comes twice. */
+void rpc_net_told(const struct rpc_net *n, void (*fn)(void *cookie, const struct rpc_told *t),
+                  void *cookie);
 /* Frames refused so far for this reason. */
 uint64_t rpc_net_refused(const struct rpc_net *n, enum rpc_drop why);
 

@@ -8,6 +8,7 @@ struct rpc_net *rpc_net_new(struct env *env, struct metrics *metrics)
     struct rpc_net *n = XNEW(struct rpc_net);
 
     n->env = env;
+    list_init(&n->all);
     if (!metrics)
         metrics = n->own_registry = metrics_new();
     n->metrics = rpc_metrics_new(metrics);
@@ -38,6 +39,11 @@ void rpc_net_seal(struct rpc_net *n, const struct rpc_keys *keys, bool optional)
 void rpc_net_cluster(struct rpc_net *n, uint64_t cluster)
 {
     n->cluster = cluster;
+}
+
+void rpc_net_say(struct rpc_net *n, uint32_t says)
+{
+    n->says = says;
 }
 
 uint64_t rpc_net_refused(const struct rpc_net *n, enum rpc_drop why)

@@ -5,6 +5,7 @@
 #ifndef COMMON_RPC_RPC_NET_H
 #define COMMON_RPC_RPC_NET_H
 
+#include "common/base/list.h"
 #include "common/rpc/rpc.h"
 #include "common/rpc/rpc_metrics.h"
 
@@ -19,7 +20,9 @@ struct rpc_net {
     uint64_t keys_frames_max;     /* for tests: frames until a run is over; 0: 2^32 - 1 */
     struct metrics *own_registry; /* NULL if the caller gave one */
     uint64_t cluster;             /* said in every frame; 0: not known */
+    uint32_t says;                /* RPC_SAYS_ */
     size_t nodes;
+    struct list all;           /* of them */
     struct rpc_inproc *inproc; /* NULL until used */
     struct rpc_mem *mem;       /* NULL until used */
 };

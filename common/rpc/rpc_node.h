@@ -41,6 +41,10 @@ struct rpc_peer {
     struct list calls;              /* of struct rpc_out */
     size_t serving;                 /* requests of it that run here */
     uint8_t fins_left;              /* draining: bit per lane without an echo */
+    bool tells;                     /* the next three are known */
+    uint32_t says;                  /* rpc_net_told */
+    int64_t ahead_ms;
+    uint64_t unsure_ms;
 };
 
 struct rpc_call {
@@ -60,6 +64,7 @@ enum rpc_drain { RPC_SERVING, RPC_DRAINING, RPC_SAYING_FIN, RPC_DRAINED };
 
 struct rpc_node {
     uint32_t magic;
+    struct list of_net;
     struct rpc_node_opts o; /* strings are in the two arrays */
     char listen[RPC_ADDR_MAX + 1], advertise[RPC_ADDR_MAX + 1];
     uint64_t epoch;

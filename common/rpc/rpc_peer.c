@@ -287,11 +287,71 @@ const char *rpc_peer_addr(const struct rpc_peer *p)
 
 /* ---- pings ----------------------------------------------------------------------------------- */
 
+/* A pong: the ping's body, then this; builds before it end there, and skip it.
+ *
+ *   u64  wall clock, ms since 1970        u32  RPC_SAYS_ */
+enum { TOLD_BYTES = 12 };
+
+static void pong_tell(const struct rpc_node *n, struct buf *out)
+{
+    if (out->len + TOLD_BYTES > RPC_FRAME_SMALL_MAX)
+        return;
+    wr_u64le(out, (uint64_t)clock_wall_ms(loop_clock(n->o.loop)));
+    wr_u32le(out, n->o.net->says);
+}
+
+/* Its clock was read at some time of the way there and back. */
+static void pong_told(struct rpc_peer *p, struct rd *r, uint64_t way_ns)
+{
+    int64_t now_ms = clock_wall_ms(loop_clock(p->node->o.loop));
+    uint64_t wall_ms;
+    uint32_t says;
+
+    p->tells = rd_u64le(r, &wall_ms) && rd_u32le(r, &says) && wall_ms < INT64_MAX / 2;
+    if (!p->tells)
+        return;
+    p->unsure_ms = way_ns / RPC_MS_NS / 2 + 1;
+    p->ahead_ms = (int64_t)wall_ms + (int64_t)p->unsure_ms - now_ms;
+    p->says = says;
+}
+
+bool rpc_net_meet(const struct rpc_net *net, const char *addr)
+{
+    struct rpc_peer *p;
+    struct err e;
+
+    list_for (at, &net->all) {
+        struct rpc_node *n = container_of(at, struct rpc_node, of_net);
+
+        if (n->closing || n->drain != RPC_SERVING)
+            continue;
+        if (strcmp(n->advertise, addr) == 0 || rpc_peer_get(n, addr, &p, &e) == 0)
+            return true;
+    }
+    return false;
+}
+
+void rpc_net_told(const struct rpc_net *net, void (*fn)(void *cookie, const struct rpc_told *t),
+                  void *cookie)
+{
+    list_for (at, &net->all) {
+        const struct rpc_node *n = container_of(at, struct rpc_node, of_net);
+
+        list_for (it, &n->peers) {
+            const struct rpc_peer *p = container_of(it, struct rpc_peer, link);
+
+            if (p->called && p->tells && p->state == RPC_PEER_UP && n->scheme != RPC_SCHEME_INPROC)
+                fn(cookie, &(struct rpc_told){ p->addr, p->says, p->ahead_ms, p->unsure_ms });
+        }
+    }
+}
+
 void rpc_peer_on_ping(struct rpc_node *n, struct rpc_peer *p, const struct rpc_msg *m)
 {
     struct rpc_msg *pong = rpc_msg_new(RPC_PONG, m->id);
 
     buf_add_str(&pong->body, buf_str(&m->body));
+    pong_tell(n, &pong->body);
     pong->to_epoch = m->epoch;
     pong->sealed = m->sealed;
     pong->deadline_ns = rpc_node_now(n) + dead_ns(n);
@@ -333,6 +393,7 @@ void rpc_peer_on_pong(struct rpc_node *n, const struct rpc_msg *m)
     p->named[0] = '\0';
     p->ping_sent_ns = sent_ns;
     p->pong_ns = p->heard_ns = now_ns;
+    pong_told(p, &r, now_ns - sent_ns);
     p->speaks_min = m->speaks_min;
     p->speaks_max = m->speaks_max;
     p->skewed = m->speaks_min > n->o.speaks_max || m->speaks_max < n->o.speaks_min;

@@ -176,6 +176,7 @@ int ring_read(const struct cli *c, const struct json_val *root, struct ring *ret
     ret->watched =
         !str_eq(ret->coordination, STR("none")) && !str_eq(ret->coordination, STR("static"));
     read_nodes(json_get(cluster, "nodes", NULL), ret);
+    ring_heard_read(ret, cluster, ingester);
     if (read_shards(c, root, json_get(cluster, "shards", NULL), ret, e)) {
         ring_deinit(ret);
         return e->code;
@@ -195,7 +196,8 @@ void ring_deinit(struct ring *r)
 bool ring_healthy(const struct ring *r)
 {
     return r->shards.len > 0 && r->troubles[RING_FINE] == r->shards.len && !r->unreadable &&
-           r->age_ms <= RING_AGE_MOST_MS && (r->watched || r->ready);
+           r->age_ms <= RING_AGE_MOST_MS && (r->watched || r->ready) && !r->refused &&
+           !r->refused_here && !r->not_in.len;
 }
 
 const struct ring_node *ring_node(const struct ring *r, struct str name)
@@ -258,6 +260,8 @@ void ring_words(const struct ring *r, struct buf *out)
                        r->age_ms / 1000);
     if (r->unreadable)
         (void)buf_add_str(out, STR("; a value in the coordination service cannot be read"));
+    if (r->refused || r->refused_here)
+        (void)buf_add_str(out, STR("; etcd refuses changes"));
 }
 
 /* One column, wider than `width` only where it is the last. */
@@ -643,6 +647,12 @@ void ring_json(const struct ring *r, struct json *j)
         put_u64(j, "lost", n->lost);
         put_u64(j, "shards", n->shards);
         put_u64(j, "leads", n->leads);
+        if (n->refused)
+            put_bool(j, "etcdRefuses", true);
+        if (n->clock_known) {
+            json_key(j, "clockAheadMs");
+            json_i64(j, n->ahead_ms);
+        }
         json_obj_end(j);
     }
     json_arr_end(j);

@@ -18,6 +18,9 @@ struct ring_node {
     uint32_t shards, leads; /* counted in the records, learners as well */
     bool full;              /* its disk is, as it says itself */
     uint32_t lost;          /* shards whose log it has lost */
+    bool refused;           /* etcd takes no changes of it (ring_heard.c) */
+    bool clock_known;       /* the same; ahead_ms is */
+    int64_t ahead_ms;       /* of the clock of the server asked, at least */
 };
 enum ring_trouble {
     RING_FINE,
@@ -56,9 +59,12 @@ struct ring {
     struct str coordination; /* none, static, etcd */
     struct str trouble;      /* what the coordination service has against us */
     uint64_t map_version, replicas, age_ms;
-    bool unreadable; /* something in the coordination service does not parse */
-    bool ready;      /* the server asked */
-    bool watched;    /* false: whether nodes live nobody knows (none, static) */
+    bool unreadable;   /* something in the coordination service does not parse */
+    struct str not_in; /* the server asked is an ingester and not registered: why; else empty */
+    bool refused_here; /* etcd takes no changes of the server asked */
+    size_t refused;    /* the same of so many nodes it hears of */
+    bool ready;        /* the server asked */
+    bool watched;      /* false: whether nodes live nobody knows (none, static) */
     VEC(struct ring_node) nodes;
     VEC(struct ring_shard) shards;
     VEC(struct ring_copy) copies; /* of ring_copies_read */
@@ -74,6 +80,10 @@ bool ring_healthy(const struct ring *r);
 /* NULL: unknown. */
 const struct ring_node *ring_node(const struct ring *r, struct str name);
 struct str ring_name(const struct json_val *names, size_t i);
+
+/* What the server asked heard of others. ring_heard.c */
+void ring_heard_read(struct ring *r, const struct json_val *cluster,
+                     const struct json_val *ingester);
 
 /* How far copies are, from whichever server; *ret NULL: an older server, or one without copies. The
  * document has to outlive what is read from it into the ring. */
@@ -99,6 +109,8 @@ bool ring_lag(const struct ring *r, const struct ring_shard *s, struct str node,
 /* Each thing that is wrong, as a sentence that says what to do. */
 typedef void (*ring_advice_fn)(void *cookie, struct str sentence);
 void ring_advice(const struct ring *r, ring_advice_fn fn, void *cookie);
+/* The part of it that is of ring_heard_read; b is empty before and after. */
+void ring_heard_advice(const struct ring *r, ring_advice_fn fn, void *cookie, struct buf *b);
 
 /* "3 nodes, 12 shards with 3 copies; all have a leader" */
 void ring_words(const struct ring *r, struct buf *out);

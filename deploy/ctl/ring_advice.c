@@ -162,6 +162,7 @@ void ring_advice(const struct ring *r, ring_advice_fn fn, void *cookie)
 
     buf_init(&b, 16 * KIB);
     about_service(r, fn, cookie, &b);
+    ring_heard_advice(r, fn, cookie, &b);
     about_shards(r, fn, cookie, &b);
     vec_for (i, &r->nodes) {
         if (r->watched)

@@ -287,9 +287,19 @@ def test_no_space_left_is_said():
                                    f"--server=http://127.0.0.1:{node.process.port}"],
                                   capture_output=True, text=True, timeout=60, check=False).stdout
             assert "database space exceeded" in said and "taking over" in said, said
+        # Who changes nothing there hears of it from those who do.
+        for p in (c.querier, c.distributor):
+            wait_for(lambda p=p: p.metric("embertree_cluster_refused_nodes") == 3)
+            assert p.metric("embertree_cluster_refused") == 0
+            got = subprocess.run([str(cluster.BIN / "embertreectl"), "cluster", "status",
+                                  f"--server=http://127.0.0.1:{p.port}"],
+                                 capture_output=True, text=True, timeout=60, check=False)
+            said = " ".join(got.stdout.split())
+            assert got.returncode == 1 and "refuses changes of node0, node1, node2:" in said, (got.returncode, said)
         empty(c.etcd)
         wait_for(lambda: all_say(0))
         wait_for(lambda: all("as it should be again" in p.process.tail() for p in c.nodes.values()))
+        wait_for(lambda: c.querier.metric("embertree_cluster_refused_nodes") == 0)
         got = c.render(cluster.CPU_TYPE + '{service_name="shop"}').json()
         assert got["flamebearer"]["numTicks"] == n * TICK, got["flamebearer"]["numTicks"]
 

@@ -325,6 +325,59 @@ static void test_healthy(void **state)
     }
 }
 
+static void add_line(void *cookie, struct str sentence)
+{
+    buf_addf(cookie, "%.*s\n", STR_ARG(sentence));
+}
+
+#define CLOCK(name, ms) "{\"addr\":\"tcp://" name ":4041\",\"ahead_ms\":" #ms ",\"unsure_ms\":200}"
+
+/* What the server asked heard of others. */
+static void test_heard(void **state)
+{
+    static const struct {
+        const char *text, *says, *says_not;
+        bool healthy;
+    } rows[] = {
+        { RING(1, ETCD, WHOLE, ""), "", "clock", true },
+        { RING(1, ETCD ",\"clocks\":[" CLOCK("a", 100) "," CLOCK("b", 5200) "]", WHOLE, ""), "",
+          "clock", true },
+        { RING(1, ETCD ",\"clocks\":[" CLOCK("a", 100) "," CLOCK("b", 7200) "]", WHOLE, ""),
+          "the clock of b is 7 s ahead of the others'", "server asked", true },
+        { RING(1, ETCD ",\"clocks\":[" CLOCK("a", -9000200) "," CLOCK("b", -9000300) "]", WHOLE,
+               ""),
+          "the clock of the server asked is 9000 s ahead of the others'", "clock of b", true },
+        { RING(1, ETCD ",\"clocks\":[" CLOCK("x", 90000) ",7]", WHOLE, ""), "", "clock", true },
+        { RING(1, ETCD ",\"refused\":[],\"refused_here\":false", WHOLE, ""), "", "refuses", true },
+        { RING(1, ETCD ",\"refused\":[\"tcp://b:4041\",\"tcp://b:4041\",\"tcp://a:4041\",3]", WHOLE,
+               ""),
+          "refuses changes of a, b:", "", false },
+        { RING(1, ETCD ",\"trouble\":\"no space\",\"refused\":[],\"refused_here\":true", WHOLE, ""),
+          "no space", "refuses changes of", false },
+        { "{\"ready\":true,\"shards\":1,\"cluster\":{" NODES "," ETCD ",\"shards\":[" WHOLE
+          "]},\"roles\":{\"ingester\":{\"registered\":false,\"whyNot\":\"another node a\"}}}",
+          "not in the cluster: another node a", "", false },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct ring r;
+        struct buf b;
+        struct json_doc *doc = parse(str_c(rows[i].text), &r);
+
+        buf_init(&b, MIB);
+        ring_advice(&r, add_line, &b);
+        buf_add_c(&b, '\0');
+        if (!strstr(b.ptr, rows[i].says) ||
+            (rows[i].says_not[0] && strstr(b.ptr, rows[i].says_not)) ||
+            ring_healthy(&r) != rows[i].healthy)
+            fail_msg("row %zu: %s", i, b.ptr);
+        buf_deinit(&b);
+        ring_deinit(&r);
+        json_doc_free(doc);
+    }
+}
+
 static void test_strange(void **state)
 {
     static const char *const rows[] = {
@@ -358,6 +411,7 @@ int main(void)
         cmocka_unit_test(test_whole),   cmocka_unit_test(test_troubles),
         cmocka_unit_test(test_copies),  cmocka_unit_test(test_healthy),
         cmocka_unit_test(test_strange), cmocka_unit_test(test_how_far),
+        cmocka_unit_test(test_heard),
     };
 
     return cmocka_run_group_tests(tests, setup, NULL);
