@@ -17,7 +17,7 @@ struct coord_site;
 struct coord_faults {
     uint64_t delay_min_ms, delay_max_ms; /* each way */
     double lose_request, lose_reply;     /* probabilities; the caller sees ERR_TIMEOUT */
-    bool no_fence; /* transactions change without comparing: to see that tests notice */
+    bool no_fence; /* records of shards change without comparing: to see that tests notice */
 };
 
 struct coord_site *coord_site_new(struct loop *loop, uint64_t seed);

@@ -27,6 +27,11 @@
     X(kills, true)           \
     X(power_cuts, true)      \
     X(blackouts, true)       \
+    X(all_dark, true)        \
+    X(zones_dark, true)      \
+    X(zones_lost, true)      \
+    X(resized, true)         \
+    X(held, true)            \
     X(other_crashes, true)   \
     X(partitions, true)      \
     X(one_way, true)         \
@@ -36,6 +41,8 @@
     X(coord_faults, true)    \
     X(coord_forgets, true)   \
     X(coord_old, false)      \
+    X(recovered, true)       \
+    X(left_out, false)       \
     X(skews, true)           \
     X(log_errors, true)      \
     X(kv_errors, true)       \
@@ -71,6 +78,7 @@
     X(spread, true)          \
     X(seals, true)           \
     X(builds, true)          \
+    X(fenced, false)         \
     X(served, true)          \
     X(duplicates, true)      \
     X(retention, true)       \
@@ -109,6 +117,8 @@ enum sim_mutant {
     SIM_BUCKET_FORGETS, /* an object of the cold tier is gone some time after it was written */
     SIM_HALF_COPY,      /* a copy by files comes without one */
     SIM_OLD_BACKUP,     /* none is written before all is lost */
+    SIM_ONE_ANSWER,     /* a lost coordination service is filled with what one node keeps */
+    SIM_ZONES_LIE,      /* nodes are not in the zones they say */
     SIM_UNCONFIRMED,    /* a place changes at once, and nobody is asked */
     SIM_WORLD_MUTANTS,
     SIM_REPLICA = 100, /* + the number of the bit */

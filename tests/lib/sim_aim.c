@@ -116,6 +116,13 @@ static void deed_push(struct world *w, const struct deed *d)
     push_new(w);
 }
 
+/* Services that are deleted are not the only ones that are read. */
+static void deed_delete(struct world *w, const struct deed *d)
+{
+    (void)d;
+    delete_new(w);
+}
+
 static void deed_read(struct world *w, const struct deed *d)
 {
     (void)d;
@@ -125,7 +132,11 @@ static void deed_read(struct world *w, const struct deed *d)
 void busy(struct world *w, uint64_t for_ms)
 {
     for (uint64_t at = 0; at < for_ms; at += 20 + prng_below(&w->p, 120))
-        deed_in(w, at, prng_chance(&w->p, 0.7) ? deed_push : deed_read, 0, 0, 0);
+        deed_in(w, at,
+                prng_chance(&w->p, 0.7)   ? deed_push
+                : prng_chance(&w->p, 0.9) ? deed_read
+                                          : deed_delete,
+                0, 0, 0);
 }
 
 void cut_pair(struct node *a, struct node *b)
@@ -370,7 +381,7 @@ static void deed_replace(struct world *w, const struct deed *d)
     struct node *leader = w->nodes[d->at], *had = w->nodes[d->a], *lacks = w->nodes[d->b];
 
     if (leader->state != NODE_UP || had->state != NODE_UP || lacks->state != NODE_UP ||
-        had->draining || w->lost >= 0 || !ring_solid(w))
+        had->draining || w->lost || w->whole || !ring_solid(w))
         return;
     count(w)->disks_replaced++;
     had->wipe = true;
@@ -408,10 +419,10 @@ static void deed_aim(struct world *w, const struct deed *d)
 }
 
 /* Begins with all that runs and hears each other: or the moment never comes. */
-void aim(struct world *w)
+bool all_run(struct world *w)
 {
     if (world_ms(w) < w->aims.hold_until_ms)
-        return;
+        return false;
     nodes_heal(w);
     for (size_t i = 0; i < SIM_NODES; i++) {
         w->nodes[i]->disk.full = false;
@@ -419,6 +430,13 @@ void aim(struct world *w)
         if (w->nodes[i]->state == NODE_OFF && w->nodes[i]->wake_ms)
             node_start(w->nodes[i]);
     }
+    return true;
+}
+
+void aim(struct world *w)
+{
+    if (!all_run(w))
+        return;
     w->aims.hold_until_ms = world_ms(w) + 3000;
     deed_in(w, 1000 + prng_below(&w->p, 2000), deed_aim, 0, 0, 0);
 }

@@ -54,6 +54,7 @@ void copy_begins(void *cookie, uint32_t shard)
         deed_in(w, soon, deed_full, n->at, 0, 0);
         break;
     case 5:
+    case 6:
         n->disk.fail_copy_in = 1 + prng_below(&w->p, 30);
         break;
     default:

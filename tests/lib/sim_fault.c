@@ -35,8 +35,7 @@ static void crash(struct world *w)
 
     if (n->state != NODE_UP || !spare(w))
         return;
-    if (nodes_down(w) == 0 && !w->forgot && w->lost < 0 && ring_solid(w) &&
-        prng_chance(&w->p, 0.5)) {
+    if (nodes_down(w) == 0 && !w->forgot && !w->lost && ring_solid(w) && prng_chance(&w->p, 0.5)) {
         count(w)->databases_lost++; /* the logs are there: a snapshot brings the rest */
         w->forgot = n->disk.forget = true;
     }
@@ -53,7 +52,7 @@ static void wipe(struct world *w)
 {
     struct node *n = any_ingester(w);
 
-    if (n->state != NODE_UP || n->draining || w->lost >= 0 || nodes_down(w) > 0 || w->whole ||
+    if (n->state != NODE_UP || n->draining || w->lost || nodes_down(w) > 0 || w->whole ||
         !ring_solid(w))
         return;
     count(w)->disks_replaced++;
@@ -62,9 +61,32 @@ static void wipe(struct world *w)
     n->wake_ms = world_ms(w) + prng_below(&w->p, 5000);
 }
 
+static void deed_coord_back(struct world *w, const struct deed *d)
+{
+    (void)d;
+    w->away = false;
+    coord_site_away(w->site, false);
+}
+
+/* The power goes everywhere, and takes its time to be back. */
+static void all_dark(struct world *w)
+{
+    count(w)->all_dark++;
+    for (size_t i = FIRST_DIST; i < SIM_NODES; i++)
+        if (w->nodes[i]->state == NODE_UP) {
+            struct node *n = node_crash(w->nodes[i], false, any_crash(w));
+            n->wake_ms = world_ms(w) + prng_below(&w->p, 3000);
+        }
+    w->away = true;
+    coord_site_away(w->site, true);
+    deed_in(w, prng_below(&w->p, 4000), deed_coord_back, 0, 0, 0);
+}
+
 static void blackout(struct world *w)
 {
     count(w)->blackouts++;
+    if (prng_chance(&w->p, 0.4))
+        all_dark(w);
     for (size_t i = 0; i < w->ingesters; i++)
         if (w->nodes[i]->state == NODE_UP) {
             struct node *n = node_crash(w->nodes[i], true, any_crash(w));
@@ -121,9 +143,12 @@ static void partition(struct world *w)
 
 static void skew(struct world *w)
 {
-    struct node *n = w->nodes[prng_below(&w->p, SIM_NODES)];
+    struct node *n = w->nodes[prng_below(&w->p, SIM_NODES)], *leader;
     int64_t by = (int64_t)prng_below(&w->p, 2 * SKEW_MAX_MS) - SKEW_MAX_MS;
+    const struct repl_record *r = record_of(w, (uint32_t)prng_below(&w->p, SIM_SHARDS));
 
+    leader = r && prng_chance(&w->p, 0.3) ? ingester_named(w, r->leader) : NULL;
+    n = leader ? leader : n;
     count(w)->skews++;
     w->skewed = true;
     n->clock.skew_ms = prng_chance(&w->p, 0.3) ? 0 : prng_chance(&w->p, 0.5) ? by : by / 1000;
@@ -154,7 +179,7 @@ static void disk(struct world *w)
 }
 
 /* Of the cold tier; relief ends it. */
-static void objects(struct world *w)
+void bucket_fault(struct world *w)
 {
     struct sim_bucket_faults *f = sim_bucket_faults(w->bucket);
 
@@ -177,7 +202,7 @@ static void objects(struct world *w)
 static void calm(struct world *w)
 {
     struct rpc_mem_faults f = {
-        .delay_min_ms = 0, .delay_max_ms = 5, .lost = 0.002, .repeated = 0.002
+        .delay_min_ms = 0, .delay_max_ms = 5, .lost = w->settling ? 0 : 0.002, .repeated = 0.002
     };
 
     rpc_mem_faults(w->rpc.net, &f);
@@ -201,9 +226,7 @@ static void storm(struct world *w)
 
 static void coordination(struct world *w)
 {
-    struct coord_faults f = { .delay_min_ms = 1,
-                              .delay_max_ms = 10,
-                              .no_fence = w->o.mutant == SIM_NO_FENCE };
+    struct coord_faults f = coordination_calm(w);
 
     switch (prng_below(&w->p, 4)) {
     case 0:
@@ -267,8 +290,10 @@ void fault(struct world *w)
         skew(w);
     else if (what < 46)
         disk(w);
-    else if (what < 52)
+    else if (what < 50)
         storm(w);
+    else if (what < 52)
+        hold(w);
     else if (what < 60)
         coordination(w);
     else if (what < 68) {
@@ -283,16 +308,14 @@ void fault(struct world *w)
     else if (what < 85)
         aim(w);
     else if (what < 89 && w->bucket)
-        objects(w);
+        bucket_fault(w);
     else
         relief(w);
 }
 
 void faults_end(struct world *w)
 {
-    struct coord_faults f = { .delay_min_ms = 1,
-                              .delay_max_ms = 10,
-                              .no_fence = w->o.mutant == SIM_NO_FENCE };
+    struct coord_faults f = coordination_calm(w);
 
     w->away = false;
     forget_end(w);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sim_forget: in one of four worlds the coordination service is lost now and then, an empty one or
- * an old backup stands in its place for some seconds, and it is brought back. Ingesters are cut
- * off, crash and start again meanwhile as ever: whatever was acked must be there.
+ * an old backup stands in its place for some seconds, and it is brought back, or filled from what
+ * the nodes keep (sim_recover.c). Ingesters are cut off, crash and start again meanwhile as ever:
+ * whatever was acked must be there.
  *
  * Not while several ingesters know nothing of the cluster (their disks were replaced, or they have
  * just joined): enough of those would begin one of their own in an empty service, as they should.
@@ -11,12 +12,13 @@
  *
  * Chance is its own: worlds in which nothing is lost are what they were.
  */
+#include "common/base/json.h"
 #include "common/cluster/keyspace.h"
 #include "tests/lib/sim_impl.h"
 
 #define LOOK_MS   700
 #define BACKUP_MS 9000
-#define SAVED_MS  2500 /* the views' files are a second behind */
+#define RECOVERED 0.5 /* of those: what it held does not come back */
 
 static bool most_know(const struct world *w)
 {
@@ -29,13 +31,6 @@ static bool most_know(const struct world *w)
                     (n->wipe || !n->disk.kept.len || (n->state == NODE_UP && !view_ready(n->view)));
     }
     return ignorant <= 1;
-}
-
-static int64_t rev_of(const struct world *w, struct coord_key key)
-{
-    const struct coord_kv *kv = coord_site_get(w->site, key_str(&key));
-
-    return kv ? kv->mod_rev : 0;
 }
 
 static uint64_t terms(const struct world *w)
@@ -53,58 +48,61 @@ static uint64_t terms(const struct world *w)
     return sum;
 }
 
-/* When the map or a record changed last. */
-static int64_t changed_rev(const struct world *w)
+/* The value of that key stands in its file (common/cluster/view_file.c). */
+static bool saved(const struct world *w, const struct node *n, struct coord_key key)
 {
-    int64_t rev = rev_of(w, key_map(STR(SIM_PREFIX)));
+    const struct coord_kv *kv = coord_site_get(w->site, key_str(&key));
+    struct buf text;
+    struct json j;
+    bool there;
 
-    for (uint32_t i = 0; i < SIM_SHARDS; i++)
-        rev = MAX(rev, rev_of(w, key_shard(STR(SIM_PREFIX), i)));
-    return rev;
+    buf_init(&text, MIB);
+    json_init(&j, &text);
+    json_str(&j, kv ? kv->value : STR(""));
+    there = kv && str_contains(buf_str(&n->disk.kept), buf_str(&text));
+    buf_deinit(&text);
+    return there;
 }
 
 static bool knows_all(const struct world *w, const struct node *n)
 {
-    int64_t rev;
-    bool all = n->state == NODE_UP && !n->disk.full && view_map(n->view, &rev) &&
-               rev == rev_of(w, key_map(STR(SIM_PREFIX)));
+    bool all = n->state == NODE_UP && view_trusts(n->view);
 
     for (uint32_t i = 0; all && i < SIM_SHARDS; i++)
-        all = view_record(n->view, i, &rev) && rev == rev_of(w, key_shard(STR(SIM_PREFIX), i));
-    return all;
+        all = saved(w, n, key_shard(STR(SIM_PREFIX), i));
+    return all && saved(w, n, key_map(STR(SIM_PREFIX)));
 }
 
-/* All of them since long enough for their files to have it. */
-static bool all_know(struct world *w)
+static bool all_know(const struct world *w)
 {
-    int64_t rev = changed_rev(w);
-    bool all = w->known_rev == rev;
-
     for (size_t i = 0; i < w->ingesters; i++)
-        all = all && (w->nodes[i]->state == NODE_GONE || knows_all(w, w->nodes[i]));
-    if (!all)
-        w->known_ms = world_ms(w);
-    w->known_rev = rev;
-    return world_ms(w) - w->known_ms >= SAVED_MS;
+        if (w->nodes[i]->state != NODE_GONE && !knows_all(w, w->nodes[i]))
+            return false;
+    return true;
 }
 
 static void deed_forget(struct world *w, const struct deed *d);
 
+void forget_over(struct world *w)
+{
+    coord_backup_free(w->whole);
+    w->whole = NULL;
+    deed_in(w, 3000 + prng_below(&w->forgets, 9000), deed_forget, 0, 0, 0);
+}
+
 void forget_end(struct world *w)
 {
-    if (!w->whole)
+    if (!w->whole || w->recovery)
         return;
     trace(w, "the coordination service has its data again");
     coord_site_restore(w->site, w->whole);
-    coord_backup_free(w->whole);
-    w->whole = NULL;
+    forget_over(w);
 }
 
 static void deed_recall(struct world *w, const struct deed *d)
 {
     (void)d;
     forget_end(w);
-    deed_in(w, 3000 + prng_below(&w->forgets, 9000), deed_forget, 0, 0, 0);
 }
 
 static void deed_forget(struct world *w, const struct deed *d)
@@ -123,7 +121,10 @@ static void deed_forget(struct world *w, const struct deed *d)
     trace(w, "the coordination service is %s", know ? "an old one" : "empty");
     w->whole = coord_site_backup(w->site);
     coord_site_restore(w->site, know ? w->old : NULL);
-    deed_in(w, 2000 + prng_below(&w->forgets, 12000), deed_recall, 0, 0, 0);
+    if (prng_chance(&w->forgets, RECOVERED) || w->o.mutant == SIM_ONE_ANSWER)
+        recover_begin(w, 500 + prng_below(&w->forgets, 8000));
+    else
+        deed_in(w, 2000 + prng_below(&w->forgets, 12000), deed_recall, 0, 0, 0);
 }
 
 static void deed_backup(struct world *w, const struct deed *d)
@@ -140,7 +141,7 @@ static void deed_backup(struct world *w, const struct deed *d)
 void forget_open(struct world *w)
 {
     prng_init(&w->forgets, w->o.seed ^ 0x1057);
-    if (!prng_chance(&w->forgets, 0.25))
+    if (!prng_chance(&w->forgets, 0.25) && w->o.mutant != SIM_ONE_ANSWER)
         return;
     deed_in(w, BACKUP_MS, deed_backup, 0, 0, 0);
     deed_in(w, 3000 + prng_below(&w->forgets, 10000), deed_forget, 0, 0, 0);

@@ -23,11 +23,13 @@
 #define SIM_QUERIERS  2
 #define SIM_COMPACTS  2
 #define SERVICES      6
+#define SIM_ZONES     3 /* of an ingester: its number modulo that */
 #define SIM_PODS      3 /* of each service: a push's is its number modulo that */
 #define SIM_NODES     (SIM_INGESTERS + SIM_DISTS + SIM_QUERIERS + SIM_COMPACTS)
 #define SIM_PREFIX    "/sim"
 
 struct world;
+struct sim_recovery;
 
 #define DRAIN_NOT_KNOWN 4 /* asked for, without an answer that says what became of it */
 
@@ -145,20 +147,26 @@ struct world {
     struct coord *coord;       /* of people who drain nodes */
     struct view *view;         /* what they see */
     VEC(struct push *) pushes;
-    size_t flying;              /* requests */
-    bool away;                  /* the coordination service */
-    struct coord_backup *whole; /* what it holds, while an empty one stands in its place */
-    struct coord_backup *old;   /* of some seconds ago */
+    size_t flying;                 /* requests */
+    bool away;                     /* the coordination service */
+    struct coord_backup *whole;    /* what it holds, while an empty one stands in its place */
+    struct coord_backup *old;      /* of some seconds ago */
+    struct sim_recovery *recovery; /* ... and will never be back; NULL: not so */
     struct prng forgets;
-    int64_t known_rev; /* what all ingesters have known since known_ms */
-    uint64_t known_ms, old_terms;
-    bool forgot; /* somebody lost his databases: once */
-    bool skewed; /* somebody's clock is or was wrong */
-    bool files;  /* databases have some, and come as such */
+    uint64_t old_terms;
+    bool forgot;   /* somebody lost his databases: once */
+    bool skewed;   /* somebody's clock is or was wrong */
+    bool files;    /* databases have some, and come as such */
+    bool zones;    /* ingesters say in which one they are */
+    struct {       /* frames from and to it wait */
+        size_t at; /* of nodes[] */
+        uint64_t until_ms;
+    } held;
+    bool begun; /* there is a map */
     bool settling, traced;
     uint32_t deletes;
     uint32_t deleting[SERVICES]; /* deletes on their way, by service */
-    int lost; /* node whose disk is lost and that is in records still; -1: none */
+    uint32_t lost; /* bits of nodes[]: their disks are lost for good, and records name them */
 };
 
 static inline struct sim_stats *count(struct world *w)
@@ -177,6 +185,7 @@ PRINTF(3, 4) void broke(struct world *w, const char *what, const char *more, ...
 /* To standard error, where SIM_TRACE is set. */
 PRINTF(2, 3) void trace(struct world *w, const char *what, ...);
 void run_ms(struct world *w, uint64_t ms);
+struct coord_faults coordination_calm(const struct world *w);
 /* The service, and what people see of it. */
 void coordination_open(struct world *w, uint64_t seed);
 void coordination_close(struct world *w);
@@ -204,10 +213,12 @@ size_t nodes_down(const struct world *w); /* ingesters that do not run, or are c
 /* ---- sim_fault.c, sim_ring.c ---- */
 void fault(struct world *w);
 void faults_end(struct world *w);
+void bucket_fault(struct world *w); /* there is one */
 void ring_change(struct world *w);
-void ring_lose(struct world *w); /* somebody for good, where that may be */
-void ring_join(struct world *w); /* one more, if there may be */
-void ring_step(struct world *w); /* goes on with what was begun */
+void ring_lose(struct world *w);  /* somebody for good, where that may be */
+void ring_join(struct world *w);  /* one more, if there may be */
+void ring_drain(struct world *w); /* one is to leave, if one may */
+void ring_step(struct world *w);  /* goes on with what was begun */
 bool ring_quiet(struct world *w);
 bool ring_whole(struct world *w); /* each shard has three members, nothing is on its way */
 bool ring_solid(struct world *w); /* and all of them have its rows: one may be lost */
@@ -215,6 +226,8 @@ bool ring_solid(struct world *w); /* and all of them have its rows: one may be l
 /* ---- sim_aim.c ---- */
 void aims_open(struct world *w);
 void aims_close(struct world *w);
+/* All that runs hears each other from here on, and what is down starts; false: not now. */
+bool all_run(struct world *w);
 void aim(struct world *w); /* gets something ready that strikes when its moment comes */
 void aim_acked(struct world *w, uint32_t service); /* a push was acked just now */
 
@@ -239,6 +252,12 @@ void order_close(struct world *w);
 void late_frame(struct world *w);
 void missed_record(struct world *w);
 
+void hold(struct world *w); /* somebody sleeps, for all others; and then they hear of it */
+
+/* ---- sim_zone.c ---- */
+void zone_dark(struct world *w);
+bool zones_right(struct world *w); /* no shard has two copies in one while another has none */
+
 /* ---- sim_copy.c ---- */
 void copy_begins(void *node, uint32_t shard);
 
@@ -248,7 +267,12 @@ bool lost_and_restored(struct world *w);
 
 /* ---- sim_forget.c ---- */
 void forget_open(struct world *w);
-void forget_end(struct world *w); /* what it held is back */
+void forget_end(struct world *w);  /* what it held is back */
+void forget_over(struct world *w); /* it has something again */
+
+/* ---- sim_recover.c ---- */
+void recover_begin(struct world *w, uint64_t in_ms);
+bool recover_settles(struct world *w); /* false: it is broken */
 
 /* ---- sim_place.c ---- */
 void moved_place(struct world *w);

@@ -49,18 +49,30 @@ static void node_random(struct env *env, void *p, size_t n)
 
 #define ARG(s) ((char *)(uintptr_t)(s))
 
+static void zone_arg(const struct node *n, char ret[40])
+{
+    bool lies = n->w->o.mutant == SIM_ZONES_LIE;
+
+    if (n->w->zones)
+        (void)snprintf(ret, 40, "--cluster.zone=z%zu",
+                       lies ? n->at / SIM_ZONES : n->at % SIM_ZONES);
+    else
+        (void)snprintf(ret, 40, "--cluster.zone=");
+}
+
 static void load_conf(struct node *n)
 {
     const struct role *const roles_of[] = { n->role, NULL };
     const struct conf_table *tables[OPTIONS_TABLES_MAX];
     size_t len = options_collect(roles_of, tables), argc = 0;
-    char listen[160], shards[40];
+    char listen[160], shards[40], zone[40];
     bool ingester = n->role == &ingester_role, dist = n->role == &distributor_role;
     char *argv[32];
     struct err e;
 
     (void)snprintf(listen, sizeof(listen), "--%s.listen=%s", n->role->name, n->addr);
     (void)snprintf(shards, sizeof(shards), "--cluster.shards=%d", SIM_SHARDS);
+    zone_arg(n, zone);
     argv[argc++] = ARG("sim");
     argv[argc++] = listen;
     argv[argc++] = shards;
@@ -81,6 +93,7 @@ static void load_conf(struct node *n)
         argv[argc++] = ARG("--ingester.seal-delay=0ms");
         argv[argc++] = ARG("--ingester.build-delay=0ms");
         argv[argc++] = ARG("--ingester.build-pace=0ms");
+        argv[argc++] = zone;
         argv[argc++] = ARG("--retention.10s=2h");
         argv[argc++] = ARG("--retention.1m=6h");
         argv[argc++] = ARG("--retention.10m=1d");
@@ -254,7 +267,9 @@ void nodes_init(struct world *w)
             n->disk.odd = i == 1;
         }
     }
-    w->ingesters = w->aims.mood == SIM_AIM_PLACE ? SIM_FIRST + 2 : SIM_FIRST;
+    w->ingesters = w->zones                        ? 2 * SIM_ZONES
+                   : w->aims.mood == SIM_AIM_PLACE ? SIM_FIRST + 2
+                                                   : SIM_FIRST;
     for (size_t i = 0; i < w->ingesters; i++)
         node_start(w->nodes[i]);
     for (size_t i = FIRST_DIST; i < SIM_NODES; i++)
@@ -333,6 +348,8 @@ struct node *node_crash(struct node *n, bool power, enum crash_how how)
     n->crashed = true;
     n->power = power;
     n->objects.dead = true;
+    if (n->w->held.at == n->at)
+        n->w->held.until_ms = 0;
     if (n->has_disk)
         n->disk.dead = true;
     if (n->site.server)
@@ -355,6 +372,7 @@ static void count_metrics(struct node *n)
     } rows[] = {
         { "embertree_ingester_seal_entries_total", &s->seals },
         { "embertree_ingester_build_rows_total", &s->builds },
+        { "embertree_ingester_build_fenced_total", &s->fenced },
         { "embertree_ingester_shards_served_total", &s->served },
         { "embertree_ingester_duplicates_total", &s->duplicates },
         { "embertree_ingester_retention_floors_moved_total", &s->retention },
@@ -498,6 +516,7 @@ void node_cut_to(struct node *n, const struct node *to)
 /* Those that crashed and have not ended yet stay cut off. */
 void nodes_heal(struct world *w)
 {
+    w->held.until_ms = 0;
     for (size_t i = 0; i < SIM_NODES; i++) {
         struct node *n = w->nodes[i];
 

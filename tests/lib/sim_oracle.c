@@ -227,6 +227,6 @@ void oracle_where(struct world *w, struct buf *ret)
                        : vn.state == MAP_DRAINING ? "draining"
                                                   : "left");
     }
-    (void)buf_addf(ret, "lost: %d", w->lost);
+    (void)buf_addf(ret, "lost: %" PRIx32, w->lost);
     (void)buf_add_c(ret, 0);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sim_order: two more faults of sim_aim.c, of what comes in another order than it was sent.
+ * sim_order: more faults of sim_aim.c, of what comes in another order than it was sent.
  *
  *   a late frame          the leader reaches one follower only. One message with entries to that
  *                         one is held back, while later ones are sent, acked to clients and
@@ -8,6 +8,8 @@
  *   a record is missed    the leader is cut off, with writes on their way; people hand the shard to
  *                         another one, which takes some, and then back to the first. That one hears
  *                         of both records at once, and so of the newest only
+ *   somebody sleeps       a leader or compactor, longer than its lease: what it sent comes when
+ *                         others have its place, and what it was sent, too (sim_fault.c)
  */
 #include "common/base/mem.h"
 #include "common/cluster/keyspace.h"
@@ -41,6 +43,9 @@ static uint64_t late_ms(void *cookie, const char *from, const char *to, struct s
     struct sim_aims *a = &w->aims;
     uint64_t now = world_ms(w);
 
+    if (w->held.until_ms > now && (strcmp(from, w->nodes[w->held.at]->addr) == 0 ||
+                                   strcmp(to, w->nodes[w->held.at]->addr) == 0))
+        return w->held.until_ms - now;
     if (a->late.until_ms <= now || a->late.taken ||
         strcmp(from, w->nodes[a->late.from]->addr) != 0 ||
         strcmp(to, w->nodes[a->late.to]->addr) != 0 || !is_append(bytes, a->late.shard))
@@ -112,7 +117,9 @@ static void hand_over(struct world *w, uint32_t shard, const char *to)
     struct repl_record next;
     struct buf text;
 
-    if (!now || !name_set_has(&now->members, to))
+    /* Nobody writes to a service that he does not believe: who was cut off since before it was
+     * made would follow that, and nobody else, until nodes have lived by the right one a while. */
+    if (!now || !name_set_has(&now->members, to) || !view_trusts(w->view))
         return;
     record_next_leader(now, to, &next);
     buf_init(&text, RECORD_BYTES_MAX);
@@ -193,6 +200,38 @@ void missed_record(struct world *w)
     busy(w, 5000);
     w->aims.hold_until_ms = world_ms(w) + 6000;
     deed_in(w, 100 + prng_below(&w->p, 400), deed_away, leader->at, shard, other->at);
+}
+
+/* ---- somebody sleeps ------------------------------------------------------------------------- */
+
+static void deed_awake(struct world *w, const struct deed *d)
+{
+    struct node *n = w->nodes[d->at];
+
+    if (n->state != NODE_UP)
+        return;
+    n->cut &= ~(unsigned)CUT_COORD;
+    coord_sim_cut(n->coord, false);
+    trace(w, "%s is awake", n->name);
+}
+
+void hold(struct world *w)
+{
+    bool compactor = prng_chance(&w->p, 0.4);
+    const struct repl_record *r = record_of(w, (uint32_t)prng_below(&w->p, SIM_SHARDS));
+    struct node *n = compactor ? any_of(w, FIRST_COMPACT, SIM_COMPACTS)
+                     : r       ? ingester_named(w, r->leader)
+                               : NULL;
+    uint64_t ms = 1000 + prng_below(&w->p, 9000);
+
+    if (!n || w->held.until_ms > world_ms(w) || (!compactor && nodes_down(w) > 0))
+        return;
+    count(w)->held++;
+    trace(w, "%s sleeps for %" PRIu64 " ms", n->name, ms);
+    w->held.at = n->at;
+    w->held.until_ms = world_ms(w) + ms;
+    node_cut(n, CUT_COORD);
+    deed_in(w, ms, deed_awake, n->at, 0, 0);
 }
 
 void order_open(struct world *w)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sim_ring: nodes come, are emptied and go, and are lost with their disks. One is lost for good
- * only while all shards have all their copies, and not another one before the records have
- * forgotten it.
+ * sim_ring: nodes come, are emptied and go, one by one or three at once, and are lost with their
+ * disks. One is lost for good only while all shards have all their copies, and not another one
+ * before the records have forgotten it (a zone: sim_zone.c).
  */
 #include "common/base/mem.h"
 #include "common/cluster/node_state.h"
@@ -104,7 +104,7 @@ static void ask_drain(struct world *w, struct node *n)
     node_state_set(w->coord, SIM_PREFIX, n->name, MAP_DRAINING, on_drain_asked, a);
 }
 
-static void drain(struct world *w)
+void ring_drain(struct world *w)
 {
     struct node *n = w->nodes[prng_below(&w->p, w->ingesters)];
 
@@ -118,25 +118,47 @@ void ring_lose(struct world *w)
 {
     struct node *n = w->nodes[prng_below(&w->p, w->ingesters)];
 
-    if (n->state != NODE_UP || n->draining || w->lost >= 0 || nodes_down(w) > 0 || !ring_solid(w) ||
+    if (n->state != NODE_UP || n->draining || w->lost || nodes_down(w) > 0 || !ring_solid(w) ||
         running(w) < 4)
         return;
     count(w)->lost_for_good++;
-    w->lost = (int)n->at;
+    w->lost = 1u << n->at;
     (void)node_crash(n, true, CRASH_SLOW);
+}
+
+/* Three more at once, or three less. */
+static void resize(struct world *w)
+{
+    count(w)->resized++;
+    if (running(w) >= 6)
+        for (size_t i = 0; i < 3; i++)
+            ring_drain(w);
+    else
+        for (size_t i = 0; i < 3; i++)
+            ring_join(w);
+    if (w->bucket)
+        bucket_fault(w);
 }
 
 void ring_change(struct world *w)
 {
-    switch (prng_below(&w->p, 4)) {
+    if (w->zones && prng_chance(&w->p, 0.5)) {
+        zone_dark(w);
+        return;
+    }
+    switch (prng_below(&w->p, 5)) {
     case 0:
         ring_join(w);
         break;
     case 1:
-        drain(w);
+        ring_drain(w);
         break;
     case 2:
         ring_lose(w);
+        break;
+    case 3:
+        if (prng_chance(&w->p, 0.3))
+            resize(w);
         break;
     default:
         if (running(w) < 4)
@@ -152,7 +174,7 @@ void ring_step(struct world *w)
         struct node *n = w->nodes[i];
         struct view_node vn;
 
-        if (n->state == NODE_OFF && (int)i == w->lost)
+        if (n->state == NODE_OFF && w->lost >> i & 1)
             n->state = NODE_GONE;
         if (n->draining == DRAIN_NOT_KNOWN)
             ask_drain(w, n);
@@ -172,9 +194,9 @@ void ring_step(struct world *w)
             node_end(n);
         }
     }
-    if (w->lost >= 0 && w->nodes[w->lost]->state == NODE_GONE &&
-        forgotten(w, w->nodes[w->lost]->name))
-        w->lost = -1;
+    for (size_t i = 0; i < w->ingesters && w->lost; i++)
+        if (w->nodes[i]->state == NODE_GONE && forgotten(w, w->nodes[i]->name))
+            w->lost &= ~(1u << i);
 }
 
 bool ring_quiet(struct world *w)
@@ -183,5 +205,5 @@ bool ring_quiet(struct world *w)
         if (w->nodes[i]->draining == 1 || w->nodes[i]->draining == DRAIN_NOT_KNOWN ||
             (w->nodes[i]->draining == 2 && w->nodes[i]->state != NODE_GONE))
             return false;
-    return w->lost < 0 && ring_whole(w);
+    return !w->lost && ring_whole(w) && zones_right(w);
 }

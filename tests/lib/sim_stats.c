@@ -62,6 +62,8 @@ static const char *const names[] = {
     [SIM_BUCKET_FORGETS] = "bucket-forgets",
     [SIM_HALF_COPY] = "half-copy",
     [SIM_OLD_BACKUP] = "old-backup",
+    [SIM_ONE_ANSWER] = "one-answer",
+    [SIM_ZONES_LIE] = "zones-lie",
     [SIM_UNCONFIRMED] = "unconfirmed",
 };
 static const char *const replica_names[] = {
