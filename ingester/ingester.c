@@ -423,6 +423,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     rpc_delete_serve(in);
     rpc_accept_serve(in);
     rpc_doc_serve(in);
+    replicas_doubt_serve(in);
     rpc_serve(in->node, RPC_STATUS, on_status, in);
     start_relay(in);
     if (in->moves && !in->sole)

@@ -9,6 +9,10 @@
  * the write is refused, or its time is told. (All of these are sequentially consistent; most
  * writes only load, their time is no news.)
  *
+ * What is announced and given up (replicas_doubt.c) is left out of the map that checks go by. First
+ * its time is told as the latest of all shards: whoever confirms it, by a word that was on its way,
+ * would confirm something else.
+ *
  * And reads: a querier that is cut off goes on by its old map, and does not know of the places that
  * a service got since; its answers would lack what is there, and nobody would notice. It still asks
  * the old places, and of each of those the leader has confirmed the announcement before anybody may
@@ -19,7 +23,9 @@
 #include <stdatomic.h>
 
 #include "common/base/mem.h"
+#include "common/cluster/map_next.h"
 #include "common/model/slot.h"
+#include "common/obs/log.h"
 #include "common/sys/thread.h"
 
 #define GRACE_MS 300
@@ -31,10 +37,12 @@ struct placed {
     const struct map *map; /* a reference; NULL: none with steps */
     const struct clock *clock;
     uint32_t mutants;
-    uint64_t version, told; /* of the view's map at its last change; that was confirmed. Loop */
-    uint64_t since_ms;      /* monotonic: `since` is known so long; loop */
-    _Atomic uint64_t since; /* map_places_since of the view's map */
-    _Atomic uint64_t floor; /* the same: reads by an earlier map are refused */
+    uint64_t version, told;  /* of the view's map at its last change; that was confirmed. Loop */
+    uint64_t since_ms;       /* monotonic: `since` is known so long; loop */
+    _Atomic uint64_t since;  /* map_places_since of the view's map */
+    _Atomic uint64_t floor;  /* the same: reads by an earlier map are refused */
+    uint64_t gave_up;        /* the version that announced it; 0: nothing was given up. Loop */
+    _Atomic int64_t gone_ms; /* its time; 0: none */
     _Atomic int64_t newest_ms[CLUSTER_SHARDS_MAX];
 };
 
@@ -47,6 +55,20 @@ static void settle(struct placed *p)
         ;
 }
 
+/* Takes the reference. */
+static const struct map *without_given_up(const struct placed *p, const struct map *m)
+{
+    const struct map *rest;
+    struct map_whose w;
+    struct err e;
+
+    if (!m || !p->gave_up || !map_next_announced(m, &w) ||
+        map_whose_steps(m, &w)->next.version != p->gave_up || map_next_ignore(m, &w, &rest, &e))
+        return m;
+    map_unref(m);
+    return rest;
+}
+
 static void on_view(void *cookie)
 {
     struct placed *p = cookie;
@@ -57,6 +79,7 @@ static void on_view(void *cookie)
         p->since_ms = clock_mono_ms(p->clock);
         atomic_store(&p->since, map_places_since(m));
     }
+    m = without_given_up(p, m);
     if (m && !map_has_steps(m)) {
         map_unref(m);
         m = NULL;
@@ -67,6 +90,28 @@ static void on_view(void *cookie)
     mutex_unlock(&p->lock);
     map_unref(old);
     atomic_store(&p->any, m != NULL);
+}
+
+void placed_give_up(struct placed *p, uint64_t version)
+{
+    const struct map *m = view_ready(p->view) ? view_map_ref(p->view) : NULL;
+    struct map_whose w;
+
+    if (m && map_next_announced(m, &w) && map_whose_steps(m, &w)->next.version == version) {
+        atomic_store(&p->gone_ms,
+                     MAX(atomic_load(&p->gone_ms), map_whose_steps(m, &w)->next.from_ms));
+        p->gave_up = version;
+        log_warn("etcd is away, and a change of places was announced that is not valid yet: its "
+                 "controller gave it up, so writes go on in the old places",
+                 KV_U64("map", version));
+        on_view(p);
+    }
+    map_unref(m);
+}
+
+uint64_t placed_gave_up(const struct placed *p)
+{
+    return p->gave_up;
 }
 
 /* Queriers hear of a map about when we do: who asked by the one before a moment ago is no reason
@@ -101,7 +146,9 @@ void placed_begins(struct placed *p, uint32_t shard, int64_t newest_ms)
 int64_t placed_newest_ms(const struct placed *p, uint32_t shard)
 {
     CHECK(shard < CLUSTER_SHARDS_MAX);
-    return MAX(atomic_load(&p->newest_ms[shard]), INT64_C(1));
+    int64_t newest = MAX(atomic_load(&p->newest_ms[shard]), INT64_C(1));
+
+    return MAX(newest, atomic_load(&p->gone_ms));
 }
 
 struct placed *placed_new(struct view *v, const struct clock *clock, uint32_t mutants)

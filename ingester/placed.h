@@ -23,6 +23,11 @@ void placed_free(struct placed *p); /* loop; nobody checks any more. NULL is fin
 /* ---- what a confirmation says (common/cluster/README.md) ---- */
 /* The version of a map that checks go by, of writes and of reads. Loop. */
 uint64_t placed_version(struct placed *p);
+/* The controller gave up what the map of that version announced (common/cluster/controller.h): it
+ * is as if it were not announced. What is confirmed from now on is no earlier than its time. Loop.
+ */
+void placed_give_up(struct placed *p, uint64_t version);
+uint64_t placed_gave_up(const struct placed *p); /* the last one; 0: none */
 /* The shard begins to be served, and holds nothing later than this. Any thread, before its first
  * write and read. */
 void placed_begins(struct placed *p, uint32_t shard, int64_t newest_ms);

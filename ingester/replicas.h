@@ -42,6 +42,8 @@ void replicas_confirm(struct replicas *rs, struct shard *const *shards, size_t n
 /* Memory of the newest entries of their logs: how much it may be, and is. */
 void replicas_log_memory(struct replicas *rs, uint64_t bytes_max);
 uint64_t replicas_log_used(const struct replicas *rs);
+/* Serves RPC_GIVE_UP: others ask whether this node, the controller, gives up what it announced. */
+void replicas_doubt_serve(struct ingester *in);
 void replicas_ring(const struct replicas *rs, struct json *j); /* "replicas": [...] */
 void replicas_kept(const struct replicas *rs, struct kept *k); /* what logs have promised */
 

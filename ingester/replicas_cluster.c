@@ -101,6 +101,7 @@ void cluster_join(struct replicas *rs)
         .spread_bytes = ctx->cluster->spread_rate,
         .spread_after_ms = ctx->cluster->place_after_ms,
         .tenant_shards = (uint32_t)ctx->cluster->tenant_shards,
+        .life = rs->life,
     };
 
     uint8_t chance[CLUSTER_ID_BYTES];
@@ -127,6 +128,7 @@ void cluster_join(struct replicas *rs)
 
 void cluster_free(struct replicas *rs)
 {
+    doubt_end(rs);
     controller_free(rs->controller);
     weigh_free(rs->weigh);
     lead_free(rs->lead);
@@ -476,6 +478,8 @@ void cluster_tick(struct replicas *rs)
         hand_over_step(rs);
     for (size_t i = 0; rs->lead && !rs->handing_over && i < rs->len; i++)
         cluster_alone(rs->at[i]);
+    if (rs->controller)
+        doubt_tick(rs);
     if (rs->member && !rs->handing_over && now >= rs->report_ms) {
         rs->report_ms = now + REPORT_MS;
         report(rs);

@@ -79,6 +79,9 @@ struct replicas {
     uint64_t catch_up_until_ms;
     bool full;         /* the disk reserve is nearly reached */
     struct err behind; /* why not, while it is not */
+    struct {
+        uint64_t call, version, next_ms; /* 0: none; what it is about; asked again then */
+    } doubt;                             /* replicas_doubt.c */
     void (*handed_over)(void *cookie);
     void *handed_cookie;
     uint64_t hand_over_until_ms;
@@ -145,6 +148,9 @@ void cluster_admit(struct replica_of *r);
 /* For one whose log has begun: it may be older than these notes, or adopted. */
 void cluster_note(struct replica_of *r);
 void cluster_forget(struct replica_of *r); /* its node is being closed */
+/* replicas_doubt.c: asks whether what is announced may be taken for never announced. */
+void doubt_tick(struct replicas *rs);
+void doubt_end(struct replicas *rs);
 /* Another store is followed: what was written down there may not be. */
 void cluster_store_anew(struct replica_of *r);
 

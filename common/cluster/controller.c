@@ -114,6 +114,7 @@ static void act(struct controller *c, int64_t fence)
     c->store = view_store(c->o.view);
     memset(c->tried, 0, CLUSTER_SHARDS_MAX * sizeof(*c->tried));
     c->fence_lease = member_lease(c->o.member);
+    controller_word(c);
     c->watch = coord_watch(c->o.coord, &w);
     controller_say(c, "acts since revision %" PRId64, fence);
 }

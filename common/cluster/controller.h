@@ -29,13 +29,18 @@ struct controller_opts {
     uint64_t spread_bytes;     /* per second and shard of one service; 0: none is spread */
     uint64_t spread_after_ms;  /* about so far ahead lies what a change of places is for */
     uint32_t tenant_shards;    /* of each tenant that the map does not name; 0: all */
-    const char *cluster_id;    /* of a cluster that has none yet; NULL: none is given. Copied */
+    uint64_t life; /* of this process; random. 0: what it announces anybody may make valid */
+    const char *cluster_id; /* of a cluster that has none yet; NULL: none is given. Copied */
 };
 struct controller;
 
 struct controller *controller_new(const struct controller_opts *o);
 void controller_free(struct controller *c); /* NULL is fine */
 bool controller_acts(const struct controller *c);
+/* The step that it announced as `by` (map.h), by the map of that version, is not made valid by it,
+ * ever; so by nobody. ERR_CONFLICT: it may be valid already, or another one announced it. */
+NODISCARD int controller_give_up(struct controller *c, struct str by, uint64_t version,
+                                 struct err *e);
 /* What it waits for or did last, for people. */
 const char *controller_says(const struct controller *c);
 /* Shards that are not as they should be; 0 when all is done, or it does not act. */

@@ -36,6 +36,10 @@ struct control_steps {  /* controller_steps.c */
     uint64_t since_ms;  /* and when it was seen first */
     size_t turn;        /* among all that may be wanted */
 };
+struct control_word { /* what was announced, and given up: kept for as long as the process lives */
+    char by[MAP_BY_MAX + 1];    /* who we are, since we act; "": announcements do not say it */
+    uint64_t decided, given_up; /* the last announcement that was to become valid; that may not */
+};
 struct controller {
     struct controller_opts o;
     char *prefix;                /* owned */
@@ -58,6 +62,7 @@ struct controller {
     uint64_t wanted_ms;  /* when that was */
     struct control_lead lead;
     struct control_steps steps;
+    struct control_word word;
     bool *busy;     /* owned; by shard: a call is under way */
     int64_t *tried; /* owned; by shard: the revision that was swapped */
     uint32_t moving;
@@ -107,6 +112,8 @@ bool controller_mend_map(struct controller *c, const struct map *m, int64_t rev)
 /* Nothing is to be moved any more: nor in haste. */
 void controller_calm(struct controller *c, const struct map *m, int64_t rev);
 void controller_spread(struct controller *c, const struct map *m, int64_t rev);
+/* It acts now: what it announces from here on is another one's than what it did before. */
+void controller_word(struct controller *c);
 void controller_steps(struct controller *c, const struct map *m, int64_t rev);
 /* Swapped for the one of `rev`. */
 void controller_put_map(struct controller *c, const struct map *m, int64_t rev);

@@ -7,14 +7,21 @@
  * confirming the map that wants it, that they can. What is not confirmed in time goes back to being
  * wanted, and another one gets its turn.
  *
+ * Only who announced a step makes it valid. So where etcd goes away before that, whoever refuses
+ * what the step is about asks him, and has his word that it will not be (controller_give_up): he
+ * remembers that for as long as he lives, and who comes after him announces anew. What he has tried
+ * to make valid he cannot give up any more: who knows what etcd did.
+ *
  * No clock makes it right, only soon: that nothing at the old places is of the step's time or later
  * is what confirmations say, not what clocks do. A time that turns out to be too early is moved.
  */
 #include <stdio.h>
 
+#include "common/base/hash.h"
 #include "common/cluster/confirm.h"
 #include "common/cluster/controller_impl.h"
 #include "common/cluster/map_next.h"
+#include "common/rpc/rpc.h"
 
 #define LEAD_MS      5000   /* a confirmation takes as long as a report and a file */
 #define PATIENCE     15     /* this part of spread_after_ms, and LEAD_MS twice at least */
@@ -34,6 +41,47 @@ static const char *text_of(const struct map_whose *w, char buf[160])
     return buf;
 }
 
+void controller_word(struct controller *c)
+{
+    uint64_t id = hash_u64(c->o.life + hash_u64((uint64_t)c->fence + hash_u64(c->store)));
+
+    if (c->o.life)
+        (void)snprintf(c->word.by, sizeof(c->word.by), "%s %016" PRIx64, member_name(c->o.member),
+                       id);
+}
+
+int controller_give_up(struct controller *c, struct str by, uint64_t version, struct err *e)
+{
+    if (!by.len || !str_eqc(by, c->word.by))
+        return err_set(e, ERR_CONFLICT,
+                       "what map %" PRIu64 " of the cluster announces was announced by another "
+                       "controller, or before this one was started",
+                       version);
+    if (version <= c->word.decided)
+        return err_set(e, ERR_CONFLICT,
+                       "what map %" PRIu64 " of the cluster announces may be valid by now",
+                       version);
+    c->word.given_up = MAX(c->word.given_up, version);
+    return 0;
+}
+
+/* A controller of an older build makes valid what it finds announced: while there may be one, or a
+ * node of which nobody knows, nobody's word is worth anything. */
+static struct str word(const struct controller *c, const struct map *m)
+{
+    struct view_node n;
+
+    for (size_t i = 0; i < view_nodes_len(c->o.view); i++) {
+        view_node(c->o.view, i, &n);
+        if ((n.live || n.state != MAP_LEFT) && n.methods <= RPC_GIVE_UP)
+            return STR_NULL;
+    }
+    for (size_t i = 0; i < m->nodes_len; i++)
+        if (m->nodes[i].state != MAP_LEFT && !view_node_find(c->o.view, m->nodes[i].name, &n))
+            return STR_NULL;
+    return str_c(c->word.by);
+}
+
 static void announce(struct controller *c, const struct map *m, int64_t rev,
                      const struct map_whose *w, int64_t newest_ms)
 {
@@ -49,7 +97,7 @@ static void announce(struct controller *c, const struct map *m, int64_t rev,
             text_of(w, name), (newest_ms - now) / 3600000);
         return;
     }
-    if (map_next_announce(m, w, from, &next, &e)) {
+    if (map_next_announce(m, w, from, word(c, m), &next, &e)) {
         controller_say(c, "%s: %s", text_of(w, name), e.text);
         return;
     }
@@ -72,6 +120,7 @@ static void commit(struct controller *c, const struct map *m, int64_t rev,
         return;
     }
     controller_say(c, "gives %s %u shards", text_of(w, name), n);
+    c->word.decided = map_whose_steps(m, w)->next.version;
     controller_put_map(c, next, rev);
     map_unref(next);
 }
@@ -85,7 +134,7 @@ static void retreat(struct controller *c, const struct map *m, int64_t rev,
 
     if (map_next_retreat(m, w, &next, &e))
         return;
-    controller_say(c, "%s was not confirmed in time: %s", text_of(w, name), why);
+    controller_say(c, "%s waits again: %s", text_of(w, name), why);
     controller_put_map(c, next, rev);
     map_unref(next);
 }
@@ -102,7 +151,11 @@ static void mind(struct controller *c, const struct map *m, int64_t rev, const s
         c->steps.since_ms = controller_now_ms(c);
     }
     confirm_look(c->o.view, c->reports, w, next->version, &got);
-    if (got.all && got.newest_ms < next->from_ms)
+    if (next->by.len && !str_eqc(next->by, c->word.by))
+        retreat(c, m, rev, w, "another controller did it");
+    else if (next->version <= c->word.given_up)
+        retreat(c, m, rev, w, "it was given up while etcd was away");
+    else if (got.all && got.newest_ms < next->from_ms)
         commit(c, m, rev, w);
     else if (got.all)
         announce(c, m, rev, w, got.newest_ms);

@@ -437,6 +437,15 @@ static int check_service(const struct map_service *s, struct err *e)
     return 0;
 }
 
+static int copy_by(struct map_impl *p, struct map_next *next, struct err *e)
+{
+    if (next->by.len > MAP_BY_MAX)
+        return err_set(e, ERR_INPUT, "who announced it has %zu bytes, at most %d", next->by.len,
+                       MAP_BY_MAX);
+    next->by = next->by.len ? arena_strdup(p->arena, next->by) : STR_NULL;
+    return 0;
+}
+
 static int copy_tenants(struct map_impl *p, const struct map *from, struct err *e)
 {
     struct map_tenant *all = ARENA_ARRAY(p->arena, struct map_tenant, MAX(from->tenants_len, 1));
@@ -446,7 +455,8 @@ static int copy_tenants(struct map_impl *p, const struct map *from, struct err *
 
     if (!all || !subsets)
         return no_room(e);
-    if (tenant_sizes(from, &from->tenant_steps, STR("*"), &most, e))
+    if (tenant_sizes(from, &from->tenant_steps, STR("*"), &most, e) ||
+        copy_by(p, &p->map.tenant_steps.next, e))
         return e->code;
     p->tenants = from->tenants_len ? map_str_new() : NULL;
     for (size_t i = 0; i < from->tenants_len; i++) {
@@ -454,9 +464,8 @@ static int copy_tenants(struct map_impl *p, const struct map *from, struct err *
         uint32_t *order;
 
         *t = from->tenants[i];
-        int code = tenant_sizes(from, &t->steps, t->name, &most, e);
-        if (code)
-            return code;
+        if (tenant_sizes(from, &t->steps, t->name, &most, e) || copy_by(p, &t->steps.next, e))
+            return e->code;
         sum += most;
         if (sum > SUBSETS_MAX)
             return err_set(e, ERR_LIMIT, "tenants have more than %zu shards together", SUBSETS_MAX);
@@ -489,7 +498,7 @@ static int copy_services(struct map_impl *p, const struct map *from, struct err 
         struct str key;
 
         *s = from->services[i];
-        if (check_service(s, e))
+        if (check_service(s, e) || copy_by(p, &s->steps.next, e))
             return e->code;
         key = service_key(s->tenant, s->name, buf);
         if (!key.ptr)

@@ -8,7 +8,8 @@
  *    "tenant_steps":[{"from":0,"n":16}],                     (of each tenant that is not named)
  *    "tenants":[{"name":"t","steps":[{"from":0,"n":0},{"from":1763798400000,"n":8,"version":6}]}],
  *    "services":[{"tenant":"t","name":"big","spread":4,
- *                 "next":{"n":8,"version":7,"from":1763799300000}}],    (announced, not valid)
+ *                 "next":{"n":8,"version":7,"from":1763799300000,       (announced, not valid)
+ *                         "by":"a 1f00d.."}}],
  *    "tenant_next":{"n":8,"version":7},                      (wanted, of all who are not named)
  *    "replicas_of":[["a","b","c"], ...]}      (static maps only: who has shard 0, 1, ...; the
  *                                              first leads)
@@ -39,6 +40,7 @@
 #define MAP_PLACES_MAX   (MAP_SPREAD_MAX * MAP_STEPS_MAX)
 #define MAP_WHEN_FIRST   INT64_MIN /* before every step but the first */
 #define MAP_BYTES_MAX    (4 * MIB)
+#define MAP_BY_MAX       (NODE_NAME_MAX + 17) /* a node, a blank, 16 hex digits */
 #define ZONE_MAX         63
 
 enum map_state { MAP_ACTIVE, MAP_DRAINING, MAP_LEFT };
@@ -59,6 +61,7 @@ struct map_next {
     uint64_t version; /* of the map that wanted, or announced, it first; 0: there is none */
     int64_t from_ms;  /* 0: it is wanted only */
     uint32_t n;
+    struct str by; /* announced: who alone makes it valid (controller_steps.c); empty: not said */
 };
 struct map_steps { /* ascending by from_ms; len 0 counts as one step of 0 (tenant) or 1 (service) */
     struct map_step at[MAP_STEPS_MAX];

@@ -30,6 +30,18 @@ uint32_t map_whose_last(const struct map *m, const struct map_whose *w)
     return s ? map_step_at(s, INT64_MAX, map_whose_none(w)) : map_whose_none(w);
 }
 
+bool map_next_announced(const struct map *m, struct map_whose *ret)
+{
+    const struct map_steps *s;
+
+    for (size_t pos = 0; map_next_each(m, &pos, ret);) {
+        s = map_whose_steps(m, ret);
+        if (s && s->next.from_ms)
+            return true;
+    }
+    return false;
+}
+
 bool map_next_each(const struct map *m, size_t *pos, struct map_whose *ret)
 {
     size_t i;
@@ -98,18 +110,24 @@ static int put_service(const struct map *m, struct map *to, const struct map_who
     return code;
 }
 
-static int put(const struct map *m, const struct map_whose *w, const struct map_next *next,
-               const struct map **ret, struct err *e)
+static int put_in(const struct map *m, uint64_t version, const struct map_whose *w,
+                  const struct map_next *next, const struct map **ret, struct err *e)
 {
     struct map to = *m;
 
-    to.version = m->version + 1;
+    to.version = version;
     if (w->service.len)
         return put_service(m, &to, w, next, ret, e);
     if (w->tenant.len)
         return put_tenant(m, &to, w->tenant, next, ret, e);
     to.tenant_steps.next = *next;
     return map_new(&to, ret, e);
+}
+
+static int put(const struct map *m, const struct map_whose *w, const struct map_next *next,
+               const struct map **ret, struct err *e)
+{
+    return put_in(m, m->version + 1, w, next, ret, e);
 }
 
 /* What is to come of just this one: a tenant that is not named has nothing of its own. */
@@ -147,7 +165,7 @@ static int nothing_wanted(struct err *e)
 }
 
 int map_next_announce(const struct map *m, const struct map_whose *w, int64_t from_ms,
-                      const struct map **ret, struct err *e)
+                      struct str by, const struct map **ret, struct err *e)
 {
     const struct map_steps *s = map_whose_steps(m, w);
     struct map_next next = next_of(m, w);
@@ -160,6 +178,7 @@ int map_next_announce(const struct map *m, const struct map_whose *w, int64_t fr
         from_ms = MAX(from_ms, s->at[s->len - 1].from_ms + LEAF_MS);
     next.version = m->version + 1;
     next.from_ms = MAX(from_ms, INT64_C(1));
+    next.by = by;
     return put(m, w, &next, ret, e);
 }
 
@@ -172,7 +191,19 @@ int map_next_retreat(const struct map *m, const struct map_whose *w, const struc
         return nothing_wanted(e);
     next.version = m->version + 1;
     next.from_ms = 0;
+    next.by = STR_NULL;
     return put(m, w, &next, ret, e);
+}
+
+int map_next_ignore(const struct map *m, const struct map_whose *w, const struct map **ret,
+                    struct err *e)
+{
+    struct map_next next = next_of(m, w);
+
+    if (!next.version || !next.from_ms)
+        return nothing_wanted(e);
+    next.from_ms = 0;
+    return put_in(m, m->version, w, &next, ret, e);
 }
 
 int map_next_commit(const struct map *m, const struct map_whose *w, const struct map **ret,

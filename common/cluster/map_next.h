@@ -7,6 +7,9 @@
  *   ──want──> wanted ──announce──> announced ──commit──> a step
  *                ^                     │
  *                └───────retreat───────┘        want of what is valid: nothing is wanted any more
+ *
+ * Who announced it, and nobody else, makes it valid: so he may promise that he will not, and then
+ * it is as if it had never been announced, for whoever has the promise (controller_give_up).
  */
 #ifndef COMMON_CLUSTER_MAP_NEXT_H
 #define COMMON_CLUSTER_MAP_NEXT_H
@@ -27,6 +30,8 @@ static inline uint32_t map_whose_none(const struct map_whose *w)
 }
 /* What the last step says, or will say once it is valid. */
 uint32_t map_whose_last(const struct map *m, const struct map_whose *w);
+/* The one that is announced; false: none is. */
+bool map_next_announced(const struct map *m, struct map_whose *ret);
 /* All with something to come, start with *pos = 0; false at the end. */
 bool map_next_each(const struct map *m, size_t *pos, struct map_whose *ret);
 
@@ -34,12 +39,16 @@ bool map_next_each(const struct map *m, size_t *pos, struct map_whose *ret);
 NODISCARD int map_next_want(const struct map *m, const struct map_whose *w, uint32_t n,
                             const struct map **ret, struct err *e);
 /* For profiles of from_ms on, or of a leaf after the last step if that is later. Of something
- * announced: another time. ERR_NOT_FOUND: nothing is wanted; so below. */
+ * announced: another time, or another `by`, who makes it valid (empty: anybody). ERR_NOT_FOUND:
+ * nothing is wanted; so below. */
 NODISCARD int map_next_announce(const struct map *m, const struct map_whose *w, int64_t from_ms,
-                                const struct map **ret, struct err *e);
+                                struct str by, const struct map **ret, struct err *e);
 NODISCARD int map_next_retreat(const struct map *m, const struct map_whose *w,
                                const struct map **ret, struct err *e);
 NODISCARD int map_next_commit(const struct map *m, const struct map_whose *w,
+                              const struct map **ret, struct err *e);
+/* The same map, of the same version, without what is announced: not to be written anywhere. */
+NODISCARD int map_next_ignore(const struct map *m, const struct map_whose *w,
                               const struct map **ret, struct err *e);
 
 #endif

@@ -134,6 +134,8 @@ static int parse_next(const struct parse *p, const struct conf_node *n, uint64_t
         code = conf_node_u64(conf_node_get(n, "from"), p->file, 0, INT64_MAX, &from, e);
     if (!code)
         code = conf_node_u64(conf_node_get(n, "version"), p->file, 0, INT64_MAX, &to->version, e);
+    if (!code)
+        code = conf_node_str(conf_node_get(n, "by"), p->file, &to->by, e);
     to->from_ms = (int64_t)from;
     if (!code && !to->version)
         code = conf_node_fail(n, p->file, e, "version is 0 or missing");
@@ -365,6 +367,10 @@ static void write_next(const char *key, const struct map_next *n, struct json *j
     put_u64(j, "version", n->version);
     if (n->from_ms)
         put_u64(j, "from", (uint64_t)n->from_ms);
+    if (n->by.len) {
+        json_key(j, "by");
+        json_str(j, n->by);
+    }
     json_obj_end(j);
 }
 

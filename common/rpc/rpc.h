@@ -53,7 +53,8 @@ enum rpc_method {
     RPC_RELAY = 21,         /* a call for the leader of a shard: common/role/relay.h */
     RPC_REPL_COPY = 22,     /* a database's files to another replica */
     RPC_LEDGER_ACCEPT = 23, /* a person takes a difference as it is */
-    RPC_METHODS = 24,
+    RPC_GIVE_UP = 24,       /* ingester to the controller: an announced change of places */
+    RPC_METHODS = 25,
 };
 
 struct rpc_net; /* process-wide: the table of inproc names, or the simulated network */

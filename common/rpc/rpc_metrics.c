@@ -38,6 +38,7 @@ const char *rpc_method_name(uint16_t method)
         [RPC_RELAY] = "relay",
         [RPC_REPL_COPY] = "repl_copy",
         [RPC_LEDGER_ACCEPT] = "ledger_accept",
+        [RPC_GIVE_UP] = "give_up",
     };
 
     return method < RPC_METHODS && names[method] ? names[method] : "other";

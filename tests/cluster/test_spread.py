@@ -322,8 +322,67 @@ def test_old_map():
         assert c.querier.metric("embertree_querier_again_total") == 1
 
 
+def announced(c):
+    """Until every process has heard of a change that nobody can have confirmed yet (placed.c waits that long):
+    its time. None: it is valid already."""
+    everybody = [n.process for n in c.nodes.values()] + two_distributors(c)
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        said = [p.get("/api/v1/cluster/places").json()["services"] for p in everybody]
+        if any(s and len(s[0]["steps"]) > 1 for s in said):
+            return None
+        if all(s and s[0].get("next", {}).get("announced") for s in said):
+            return said[0][0]["next"]["from"]
+        time.sleep(0.01)
+    raise AssertionError("nothing is announced")
+
+
+def test_etcd_goes_in_between():
+    """A change is announced and not valid yet, and etcd goes away for longer than until its time: pushes of after
+    that time are taken all the same, in the old places. When it is back the change comes, for a later time."""
+    with Cluster() as c:
+        load = Pushes(c)
+        c.wait_whole()
+        for i in range(12):
+            load.new("big", two_distributors(c)[i % 2])
+        ctl(c, "spread", "anonymous", "big", "4")
+        first = announced(c)
+        c.etcd.kill()
+        assert first, "it was valid before etcd could be killed"
+        while time.time() * 1000 < first + 1000:
+            time.sleep(0.1)
+        for n in c.nodes.values():
+            places = n.process.get("/api/v1/cluster/places").json()["services"]
+            assert places[0]["next"]["announced"] and len(places[0]["steps"]) < 2, places
+
+        def taken():
+            with contextlib.suppress(AssertionError):
+                load.send(late, c.distributor)
+                return True
+            return False
+
+        late = ("big", "p1", int(time.time()), "late", 5)
+        wait_for(taken, 30)
+        load.sent.append(late)
+        for i in range(24):
+            load.new("big", two_distributors(c)[i % 2], at=first // 1000 + i % 2)
+        load.exact("big")
+        c.etcd.start()
+        second = step_from(c, lambda p: last_from(p, "services", "big"))[0]
+        assert second > first, (first, second)
+        wait_for(knows_step(c, lambda p: last_from(p, "services", "big")))
+        load.again(two_distributors(c)[::-1])
+        while time.time() * 1000 < second + 1000:
+            time.sleep(0.1)
+        for i in range(24):
+            load.new("big", two_distributors(c)[i % 2])
+        load.again(two_distributors(c))
+        load.exact("big")
+
+
 if __name__ == "__main__":
     if not replicated.available():
         print("SKIPPED: there is no etcd (package etcd-server)")
         sys.exit(0)
-    cluster.main([test_spread_under_load, test_tenant_gets_fewer_shards, test_rebalance, test_old_map])
+    cluster.main([test_spread_under_load, test_tenant_gets_fewer_shards, test_rebalance, test_old_map,
+                  test_etcd_goes_in_between])

@@ -48,7 +48,7 @@ static int on_edit(void *cookie, const struct map *m, const struct map **ret, st
         *ret = code ? NULL : wanted;
         return code == ERR_CONFLICT ? 0 : code;
     }
-    code = map_next_announce(wanted, &who, world_wall_ms(wish->w) + 4000, &told, e);
+    code = map_next_announce(wanted, &who, world_wall_ms(wish->w) + 4000, STR_NULL, &told, e);
     map_unref(wanted);
     if (code)
         return code;

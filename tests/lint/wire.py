@@ -11,7 +11,7 @@ RPC_H = pathlib.Path("common/rpc/rpc.h")
 NAMES = pathlib.Path("common/rpc/rpc_metrics.c")
 RELAY = pathlib.Path("common/role/relay.c")
 # Between two nodes that name each other: nobody else's leader is meant.
-STRAIGHT_ONLY = re.compile(r"RPC_(STATUS|RELAY|REPL_\w+)$")
+STRAIGHT_ONLY = re.compile(r"RPC_(STATUS|RELAY|GIVE_UP|REPL_\w+)$")
 # Others' layouts, that we read.
 FOREIGN = {"distributor/parca/arrow.c", "distributor/parca/arrow_ask.c"}
 VERSION = re.compile(r"^#define\s+((?:[A-Z0-9]+_)*VERSION(?:_[A-Z0-9]+)*|FORMAT_WRITTEN)\s+(\d+)\b"

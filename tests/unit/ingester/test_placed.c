@@ -83,7 +83,7 @@ static void test_announced(void **state)
     assert_int_equal(check(p, "s", 0, STEP_MS - SLOT_MS), 0);
     assert_int_equal(placed_newest_ms(p, 3), STEP_MS - SLOT_MS);
     assert_int_equal(map_next_want(view_map(v, &rev), &w, 4, &wanted, &e), 0);
-    assert_int_equal(map_next_announce(wanted, &w, STEP_MS, &announced, &e), 0);
+    assert_int_equal(map_next_announce(wanted, &w, STEP_MS, STR("a 1"), &announced, &e), 0);
     uint64_t version = announced->version;
     view_set_map(v, wanted);
     view_changed(v);
@@ -137,7 +137,7 @@ static void test_begins(void **state)
     clock_fake_init(&clock, 0);
     struct placed *p = placed_new(v, &clock.clock, 0);
     assert_int_equal(map_next_want(view_map(v, &rev), &w, 4, &wanted, &e), 0);
-    assert_int_equal(map_next_announce(wanted, &w, STEP_MS, &announced, &e), 0);
+    assert_int_equal(map_next_announce(wanted, &w, STEP_MS, STR("a 1"), &announced, &e), 0);
     uint64_t version = announced->version;
     map_unref(wanted);
     view_set_map(v, announced);
@@ -150,6 +150,50 @@ static void test_begins(void **state)
     p = placed_new(v, &clock.clock, 0);
     assert_int_equal(placed_read(p, version - 1, &e), ERR_CONFLICT);
     assert_int_equal(placed_version(p), version);
+    placed_free(p);
+    view_free(v);
+}
+
+/* What is announced is given up: as if it had not been, but no time before its own is confirmed. */
+static void test_given_up(void **state)
+{
+    (void)state;
+    static const char *const addrs[] = { "inproc://a" };
+    const struct map_whose w = { STR("t"), STR("s") };
+    struct view *v = view_new_list(addrs, 1, 8);
+    struct clock_fake clock;
+    const struct map *wanted, *announced, *again;
+    int64_t rev;
+    struct err e;
+
+    clock_fake_init(&clock, 0);
+    struct placed *p = placed_new(v, &clock.clock, 0);
+    assert_int_equal(map_next_want(view_map(v, &rev), &w, 4, &wanted, &e), 0);
+    assert_int_equal(map_next_announce(wanted, &w, STEP_MS, STR("a 1"), &announced, &e), 0);
+    assert_int_equal(map_next_announce(announced, &w, STEP_MS + LEAF_MS, STR("b 1"), &again, &e),
+                     0);
+    uint64_t version = announced->version;
+    map_unref(wanted);
+    view_set_map(v, announced);
+    view_changed(v);
+    placed_holds(p, 3, 5);
+    placed_give_up(p, version - 1); /* another one */
+    placed_give_up(p, version + 1);
+    assert_int_equal(placed_gave_up(p), 0);
+    assert_int_equal(check(p, "s", version, STEP_MS), ERR_UNAVAILABLE);
+    placed_give_up(p, version);
+    assert_int_equal(placed_gave_up(p), version);
+    assert_int_equal(placed_newest_ms(p, 4), STEP_MS); /* before anything came */
+    for (int i = 0; i < 2; i++) {                      /* also when something else has changed */
+        assert_int_equal(check(p, "s", version, STEP_MS), 0);
+        assert_int_equal(check(p, "s", version - 1, STEP_MS + 9 * LEAF_MS), 0);
+        view_changed(v);
+    }
+    assert_int_equal(placed_newest_ms(p, 4), STEP_MS);
+    view_set_map(v, again); /* announced anew: nobody gave that up */
+    view_changed(v);
+    assert_int_equal(check(p, "s", version + 1, STEP_MS + LEAF_MS), ERR_UNAVAILABLE);
+    assert_int_equal(check(p, "s", version + 1, STEP_MS), 0);
     placed_free(p);
     view_free(v);
 }
@@ -190,6 +234,7 @@ int main(void)
         cmocka_unit_test(test_old_maps_are_refused),
         cmocka_unit_test(test_announced),
         cmocka_unit_test(test_begins),
+        cmocka_unit_test(test_given_up),
         cmocka_unit_test(test_busiest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

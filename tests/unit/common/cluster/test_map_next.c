@@ -49,7 +49,7 @@ static void announce(const struct map **m, const struct map_whose *w, int64_t fr
     const struct map *next;
     struct err e;
 
-    assert_int_equal(map_next_announce(*m, w, from_ms, &next, &e), 0);
+    assert_int_equal(map_next_announce(*m, w, from_ms, STR("a 1"), &next, &e), 0);
     replace(m, next);
 }
 
@@ -111,6 +111,7 @@ static void reads_all(const struct map *m, int64_t when_ms, const struct map *of
 static void test_of(const struct map_whose *w, uint32_t n)
 {
     const struct map *m = make(), *next, *told;
+    struct map_whose who;
     uint32_t before[100];
     uint64_t v;
     struct err e;
@@ -118,7 +119,7 @@ static void test_of(const struct map_whose *w, uint32_t n)
     for (uint64_t i = 0; i < 100; i++)
         before[i] = map_shard(m, STR("t"), STR("s"), i, T0);
     assert_int_equal(map_next_commit(m, w, &next, &e), ERR_NOT_FOUND);
-    assert_int_equal(map_next_announce(m, w, T0, &next, &e), ERR_NOT_FOUND);
+    assert_int_equal(map_next_announce(m, w, T0, STR_NULL, &next, &e), ERR_NOT_FOUND);
     assert_int_equal(map_next_retreat(m, w, &next, &e), ERR_NOT_FOUND);
     assert_int_equal(map_next_want(m, w, map_whose_none(w), &next, &e), ERR_CONFLICT);
     assert_false(map_has_steps(m));
@@ -131,6 +132,8 @@ static void test_of(const struct map_whose *w, uint32_t n)
     assert_false(outdates(m, 0, INT64_MAX));
     assert_int_equal(places(m), 1);
     assert_int_equal(map_places_since(m), 0);
+    assert_false(map_next_announced(m, &who));
+    assert_int_equal(map_next_ignore(m, w, &next, &e), ERR_NOT_FOUND);
 
     announce(&m, w, T0 - 1); /* places stay; what may be at other ones is refused */
     through_text(&m);
@@ -143,6 +146,13 @@ static void test_of(const struct map_whose *w, uint32_t n)
         assert_int_equal(map_shard(m, STR("t"), STR("s"), i, T0), before[i]);
     assert_true(outdates(m, v, T0) && outdates(m, v - 1, T0));
     assert_false(outdates(m, v, T0 - 1) || outdates(m, v + 1, T0));
+    assert_true(str_eqc(map_whose_steps(m, w)->next.by, "a 1"));
+    assert_true(map_next_announced(m, &who));
+    assert_true(str_eq(who.tenant, w->tenant) && str_eq(who.service, w->service));
+    assert_int_equal(map_next_ignore(m, w, &next, &e), 0);
+    assert_true(next->version == v && !map_next_announced(next, &who));
+    assert_false(outdates(next, 0, INT64_MAX));
+    map_unref(next);
 
     commit(&m, w);
     through_text(&m);
@@ -247,6 +257,9 @@ static void test_bad_text(void **state)
         { "services: [{tenant: t, name: s, next: {n: 0, version: 3}}]", "is to be spread over 0" },
         { "services: [{tenant: t, name: s, next: {n: 2}}]", "version" },
         { "services: [{tenant: t, name: s, next: 3}]", "next" },
+        { "tenant_next: {n: 1, version: 1, from: 9, by: "
+          "0123456789012345678901234567890123456789012345678901234567890123456789012345678901}",
+          "who announced it has 82 bytes" },
         { "tenant_next: {n: 3, version: 1}", "has 3 shards, the cluster 1" },
         { "tenants: [{name: t, steps: [{from: 0, n: 1}, {from: 9, n: 0}], "
           "next: {n: 1, version: 2, from: 9}}]",
