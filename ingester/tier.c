@@ -39,9 +39,11 @@
 struct tier_shard { /* what is known of a shard from round to round; by place */
     uint32_t number;
     bool known, served;
+    bool held;         /* looked at in this round: the objects are ours */
     int64_t backup_ms; /* wall: of the newest head */
     uint64_t head;
     struct cold_generation generation; /* ours; now 0: none is taken */
+    struct cold_holder holder;         /* which database it is; known with a generation */
     struct backup_sweep *sweep;
 };
 struct tier {
@@ -58,6 +60,7 @@ struct tier {
     bool running; /* simulated */
     struct tier_land land;
     struct tier_health health;
+    struct err refused; /* in this round: another database holds the objects */
     struct tier_shard at[SHARDS_MAX];
     struct metric_cell *rows, *bytes, *units, *errors, *backups, *deleted, *age, *hits, *misses,
         *cache_bytes, *failing;
@@ -106,18 +109,36 @@ static void failed(struct tier *t, uint32_t number, const char *what, const stru
     log_warn(what, KV_U64("shard", number), KV_ERR(e));
 }
 
-/* Ours is the newest one, or becomes so. */
+/* Once a round, with a generation. */
+static int hold(struct tier *t, struct tier_shard *at, struct err *e)
+{
+    int rc = cold_holder_check(t->o, at->number, &at->holder, t->conf->take_over, e);
+
+    at->held = !rc;
+    if (rc == ERR_CONFLICT)
+        t->refused = *e;
+    return rc;
+}
+
+/* Ours is the newest one, or becomes so; and the objects are ours. */
 static int own(struct tier *t, struct tier_shard *at, struct shard *s, struct kv *kv, struct err *e)
 {
+    struct env *env = t->in->ctx->env;
     struct cold_generation seen;
+    uint8_t chance[COLD_HOLDER_LEN / 2];
 
     if (cold_generation_read(kv, &seen, e))
         return e->code;
     if (at->generation.now && at->generation.now == seen.now)
-        return 0;
+        return at->held ? 0 : hold(t, at, e);
     at->generation.now = 0;
     at->known = false; /* another one may have written heads */
-    return tier_land_take(&t->land, s, kv, cold_generation_of_head(at->head), &at->generation, e);
+    env->random(env, chance, sizeof(chance));
+    cold_holder_make(chance, &at->holder);
+    if (tier_land_take(&t->land, s, kv, cold_generation_of_head(at->head), &at->holder,
+                       &at->generation, e))
+        return e->code;
+    return hold(t, at, e);
 }
 
 static int move_unit(struct tier *t, struct tier_shard *at, struct shard *s, struct kv *kv,
@@ -376,12 +397,14 @@ static void round_once(struct tier *t)
         numbers[i] = shard_number(all[i]);
     if (n > 0)
         shards_put_all(t->in->shards, all, (size_t)n);
+    err_clear(&t->refused);
     for (size_t i = 0; i < SHARDS_MAX; i++)
         t->at[i].served = false;
     for (int i = 0; i < n && !stopped(t); i++) {
         struct tier_shard *at = known(t, numbers[i], numbers, n);
 
         at->served = true;
+        at->held = false;
         move_shard(t, at);
         back_up_shard(t, at);
     }
@@ -409,7 +432,9 @@ static void run(void *cookie)
         int rc = tier_health_look(&t->health, t->o, t->in->ctx->env->clock, &e);
         if (!rc)
             round_once(t);
-        metric_set(t->failing, rc != 0);
+        if (!rc)
+            tier_health_refused(&t->health, &t->refused);
+        metric_set(t->failing, rc != 0 || t->refused.code != 0);
         metric_add(t->errors, rc != 0);
         count_age(t);
         wait_ms(t, rc ? MIN(t->conf->interval_ms, FAILING_MS) : t->conf->interval_ms);
@@ -463,8 +488,9 @@ static void make_metrics(struct tier *t)
                       "Objects deleted that nothing named");
     t->age = cell(t, METRIC_GAUGE, "embertree_cold_backup_age_seconds",
                   "Age of the newest backup of the shard where it is the oldest");
-    t->failing = cell(t, METRIC_GAUGE, "embertree_cold_failing",
-                      "1: the object store cannot be used; /ring says why");
+    t->failing =
+        cell(t, METRIC_GAUGE, "embertree_cold_failing",
+             "1: the object store cannot be used, or is another database's; /ring says why");
     t->hits = cell(t, METRIC_GAUGE, "embertree_cold_cache_hits", "Pieces read from the cache");
     t->misses =
         cell(t, METRIC_GAUGE, "embertree_cold_cache_misses", "Pieces read from the object store");

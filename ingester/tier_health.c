@@ -62,6 +62,13 @@ int tier_health_look(struct tier_health *h, struct object_store *o, const struct
     return rc;
 }
 
+void tier_health_refused(struct tier_health *h, const struct err *why)
+{
+    mutex_lock(&h->lock);
+    h->refused = *why;
+    mutex_unlock(&h->lock);
+}
+
 void tier_health_json(struct tier_health *h, struct json *j)
 {
     json_obj(j);
@@ -77,6 +84,10 @@ void tier_health_json(struct tier_health *h, struct json *j)
     if (h->failing) {
         json_key(j, "why");
         json_cstr(j, h->why.text);
+    }
+    if (h->refused.code) {
+        json_key(j, "refused");
+        json_cstr(j, h->refused.text);
     }
     mutex_unlock(&h->lock);
     json_obj_end(j);

@@ -17,6 +17,7 @@ struct tier_health {
     bool looked, failing;
     int64_t since_ms; /* wall: of the last change */
     struct err why;
+    struct err refused;
 };
 void tier_health_init(struct tier_health *h);
 void tier_health_deinit(struct tier_health *h);
@@ -25,6 +26,9 @@ void tier_health_deinit(struct tier_health *h);
 #define TIER_HEALTH_MS 20000
 NODISCARD int tier_health_look(struct tier_health *h, struct object_store *o,
                                const struct clock *clock, struct err *e);
+/* What a round met: another database holds objects (common/cold/holder.h); code 0: none does. The
+ * cold thread. */
+void tier_health_refused(struct tier_health *h, const struct err *why);
 /* An object of its own behind a key. Any thread. */
 void tier_health_json(struct tier_health *h, struct json *j);
 

@@ -16,7 +16,8 @@ struct landing {
     struct tier_land *land;
     enum land_kind kind;
     struct kv *kv;
-    uint64_t over;       /* TAKE */
+    uint64_t over; /* TAKE */
+    struct cold_holder *holder;
     uint64_t generation; /* PROVE, MOVE: ours */
     struct kv_batch *batch;
     struct cold_generation now;
@@ -48,6 +49,20 @@ static bool is_ours(struct landing *l)
     return false;
 }
 
+/* Which database it is: as it says itself, from now on if it did not yet. */
+static bool say_holder(struct landing *l)
+{
+    struct cold_holder said;
+
+    if (cold_holder_read(l->kv, &said, &l->err))
+        return false;
+    if (said.id[0])
+        *l->holder = said;
+    else
+        cold_holder_put(l->holder, l->batch);
+    return true;
+}
+
 /* Shard thread. */
 static void run(struct shard_task *task, struct store *s)
 {
@@ -60,7 +75,7 @@ static void run(struct shard_task *task, struct store *s)
         cold_generation_next(&l->now, l->over);
     else if (!is_ours(l))
         return;
-    if (!unchanged)
+    if (!unchanged || (l->kind == LAND_TAKE && !say_holder(l)))
         return;
     if (l->kind != LAND_MOVE)
         cold_generation_put(&l->now, l->batch);
@@ -111,9 +126,11 @@ static int land(struct tier_land *t, struct shard *s, struct landing *l, struct 
 }
 
 int tier_land_take(struct tier_land *t, struct shard *s, struct kv *kv, uint64_t over,
-                   struct cold_generation *ret, struct err *e)
+                   struct cold_holder *holder, struct cold_generation *ret, struct err *e)
 {
-    struct landing l = { .kind = LAND_TAKE, .kv = kv, .over = over, .batch = kv_batch_new() };
+    struct landing l = {
+        .kind = LAND_TAKE, .kv = kv, .over = over, .holder = holder, .batch = kv_batch_new()
+    };
 
     if (land(t, s, &l, e))
         return e->code;

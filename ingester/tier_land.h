@@ -7,6 +7,7 @@
 #define INGESTER_TIER_LAND_H
 
 #include "common/cold/generation.h"
+#include "common/cold/holder.h"
 #include "common/cold/kv_cold.h"
 #include "common/sys/thread.h"
 #include "ingester/shard.h"
@@ -23,9 +24,11 @@ void tier_land_deinit(struct tier_land *l);
 /* Cold thread, with a view of the shard's store held, whose kv (of kv_cold_open) this is. The loop
  * must turn meanwhile. */
 
-/* A new generation, above `over`. */
+/* A new generation, above `over`. *holder, of chance, becomes what the database is, if it is not
+ * said there yet; else what is said. */
 NODISCARD int tier_land_take(struct tier_land *l, struct shard *s, struct kv *kv, uint64_t over,
-                             struct cold_generation *ret, struct err *e);
+                             struct cold_holder *holder, struct cold_generation *ret,
+                             struct err *e);
 /* We lead, and no other has taken a generation since ours (ERR_CONFLICT); the manifest after that
  * write. */
 NODISCARD int tier_land_prove(struct tier_land *l, struct shard *s, struct kv *kv,

@@ -35,6 +35,10 @@ static const struct conf_row rows[] = {
                   "All of each shard is written there this often, as far as it changed; 0: never. "
                   "If every disk is lost, this is what there is."),
     CONF_U64(ST, backups, "backups", "2", "1", "1000", "Backups of each shard that are kept."),
+    CONF_BOOL(
+        ST, take_over, "take_over", "false",
+        "Go on with the objects of the database that this one was restored from, which must be "
+        "gone for good."),
 };
 const struct conf_table cold_options = { "cold", "Cold tier: old data in an object store", rows,
                                          ARRAY_LEN(rows), sizeof(ST) };

@@ -12,6 +12,7 @@ struct cold_conf {
     const char *url; /* "": off */
     const char *s3_endpoint, *s3_region, *s3_credentials_file, *s3_ca_file;
     bool s3_path_style;
+    bool take_over;
     uint64_t after_ms;
     uint64_t interval_ms;
     uint64_t cache_bytes;

@@ -179,6 +179,7 @@ enum key_table {
     KEY_ACKS = 0x80,
     KEY_COLD_GENERATION = 0x7a,
     KEY_COLD_OWNERS = 0x7b,
+    KEY_COLD_HOLDER = 0x7c,
 };
 enum key_control {
     CONTROL_CLOCK = 1,    /* engine time, ms since 1970, u64 */

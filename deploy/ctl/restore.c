@@ -19,6 +19,7 @@
 
 #include "common/base/mem.h"
 #include "common/cold/backup.h"
+#include "common/cold/holder.h"
 #include "common/cold/place.h"
 #include "common/repl/apply.h"
 #include "common/role/lock.h"
@@ -69,6 +70,8 @@ static int fill(struct restore *r, const struct backup_head *h, const char *dir,
     rc = backup_restore(r->o, h, kv, on_part, r, e);
     if (!rc) /* where it was a copy: the log it was of is not here, and is not needed */
         rc = apply_forget(kv, e);
+    if (!rc) /* the one it was of may still run, and hold the objects */
+        rc = cold_holder_forget(kv, e);
     (void)fprintf(stderr, "\r");
     kv_close(kv);
     return rc;
@@ -154,6 +157,9 @@ static int usage(void)
                   "none is\n"
                   "  named. Shards that are there already are left alone. Options are those of the "
                   "server.\n"
+                  "  The server reads from the cold tier then; it writes there only with "
+                  "--cold.take-over,\n"
+                  "  to be given when the server that the backups are of is gone for good.\n"
                   "exit code: 0 restored, 1 not, 2 called in a wrong way\n");
     return 2;
 }

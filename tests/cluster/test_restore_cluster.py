@@ -90,6 +90,8 @@ def test_every_disk_is_lost():
         c.etcd.start()
 
         assert "shard 1" in restore(c, cold)
+        for node in c.nodes.values():
+            node.process.options += ("--cold.take-over",)
         test_adopt.adopt(c, "node0", shards=SHARDS)
         test_adopt.start(c)
         assert answers(c, now) == before

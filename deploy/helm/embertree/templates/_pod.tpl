@@ -18,6 +18,9 @@
 {{- if and (eq .role "distributor") $v.distributor.persistence.enabled -}}
 {{- $args = append $args "--distributor.scrape-index=$(POD_INDEX)" -}}
 {{- end -}}
+{{- if and (eq .role "monolithic") $v.monolithic.restore -}}
+{{- $args = append $args "--cold.take-over" -}}
+{{- end -}}
 {{- concat $args (index $v .role).extraArgs | toYaml -}}
 {{- end -}}
 

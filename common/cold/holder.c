@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * holder: names alone say who holds, so that it needs nothing of an object store but a listing: who
+ * claims puts an object behind the last one, and lists again. Of two who do so at once both see, at
+ * the latest the next time they look, which name is last. Claims are never deleted: by them a
+ * database knows that it was the holder once, and does not take back what another took over.
+ *
+ * This is for mistakes. Who was stopped between the look and a deletion deletes all the same, so
+ * two databases are not to be run on one bucket by turns.
+ */
+#include "common/cold/holder.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/wr.h"
+#include "common/store/keys.h"
+
+#define VERSION   1
+#define ID_BYTES  (COLD_HOLDER_LEN / 2)
+#define COUNT_LEN 8
+#define NAME_LEN  (COUNT_LEN + 1 + COLD_HOLDER_LEN) /* behind the prefix */
+
+void cold_holder_make(const uint8_t bytes[ID_BYTES], struct cold_holder *ret)
+{
+    for (size_t i = 0; i < ID_BYTES; i++)
+        (void)snprintf(ret->id + 2 * i, 3, "%02x", bytes[i]);
+}
+
+/* ---- the row -------------------------------------------------------------------------------- */
+
+static struct str row_key(char *key)
+{
+    key[0] = (char)KEY_COLD_HOLDER;
+    return str_n(key, 1);
+}
+
+int cold_holder_read(struct kv *kv, struct cold_holder *ret, struct err *e)
+{
+    struct err why = { 0 };
+    struct buf row;
+    char key[1];
+    int rc;
+
+    *ret = (struct cold_holder){ "" };
+    buf_init(&row, KIB);
+    rc = kv_get(kv, NULL, KV_META, row_key(key), &row, &why);
+    if (!rc && (row.len != 1 + ID_BYTES || row.ptr[0] != VERSION))
+        rc = err_set(e, ERR_CORRUPT, "the row that says which database this is cannot be read");
+    else if (!rc)
+        cold_holder_make((const uint8_t *)(const void *)(row.ptr + 1), ret);
+    else if (rc != ERR_NOT_FOUND)
+        *e = why;
+    buf_deinit(&row);
+    return rc == ERR_NOT_FOUND ? 0 : rc;
+}
+
+static uint8_t digit(char c)
+{
+    return (uint8_t)(c <= '9' ? c - '0' : c - 'a' + 10);
+}
+
+void cold_holder_put(const struct cold_holder *h, struct kv_batch *b)
+{
+    char key[1], row[1 + ID_BYTES] = { VERSION };
+
+    CHECK(strlen(h->id) == COLD_HOLDER_LEN);
+    for (size_t i = 0; i < ID_BYTES; i++)
+        row[1 + i] = (char)(digit(h->id[2 * i]) << 4 | digit(h->id[2 * i + 1]));
+    kv_batch_put(b, KV_META, row_key(key), str_n(row, sizeof(row)));
+}
+
+int cold_holder_forget(struct kv *kv, struct err *e)
+{
+    struct kv_batch *b = kv_batch_new();
+    char key[1];
+
+    kv_batch_del(b, KV_META, row_key(key));
+    int rc = kv_write(kv, b, true, e);
+    kv_batch_free(b);
+    return rc;
+}
+
+/* ---- the claims ----------------------------------------------------------------------------- */
+
+struct claims {
+    size_t skip; /* bytes of the prefix */
+    const char *id;
+    uint32_t count; /* of the last; 0: there is none */
+    char last[COLD_HOLDER_LEN + 1];
+    bool was; /* one is ours */
+};
+
+static bool on_claim(void *cookie, struct str name, uint64_t size)
+{
+    struct claims *c = cookie;
+    char text[NAME_LEN + 1], again[NAME_LEN + 1];
+    uint32_t count;
+
+    (void)size;
+    if (name.len != c->skip + NAME_LEN)
+        return true;
+    memcpy(text, name.ptr + c->skip, NAME_LEN);
+    text[NAME_LEN] = '\0';
+    if (sscanf(text, "%8" SCNx32, &count) != 1 || !count)
+        return true;
+    (void)snprintf(again, sizeof(again), "%08" PRIx32 "-", count);
+    if (memcmp(text, again, COUNT_LEN + 1) != 0)
+        return true;
+    c->count = count; /* in order of names */
+    memcpy(c->last, text + COUNT_LEN + 1, COLD_HOLDER_LEN + 1);
+    c->was = c->was || strcmp(c->last, c->id) == 0;
+    return true;
+}
+
+static int look(struct object_store *o, uint32_t shard, const char *id, struct claims *ret,
+                struct err *e)
+{
+    char prefix[32];
+    int n = snprintf(prefix, sizeof(prefix), "holder/%08" PRIx32 "/", shard);
+
+    *ret = (struct claims){ .skip = (size_t)n, .id = id };
+    return object_list(o, str_c(prefix), STR_NULL, on_claim, ret, e);
+}
+
+static int claim(struct object_store *o, uint32_t shard, const char *id, uint32_t count,
+                 struct err *e)
+{
+    char name[OBJECT_NAME_MAX + 1];
+
+    if (count == UINT32_MAX)
+        return err_set(e, ERR_CORRUPT, "shard %" PRIu32 " in %.250s cannot be claimed any more",
+                       shard, object_where(o));
+    (void)snprintf(name, sizeof(name), "holder/%08" PRIx32 "/%08" PRIx32 "-%s", shard, count + 1,
+                   id);
+    return object_put(o, str_c(name), STR("embertree holder 1\n"), e);
+}
+
+static int refuse(const struct object_store *o, uint32_t shard, const struct claims *c,
+                  struct err *e)
+{
+    if (c->was)
+        return err_set(e, ERR_CONFLICT,
+                       "the objects of shard %" PRIu32 " in %.250s were taken over by another "
+                       "database (%s): this one writes and deletes nothing there. Run only one "
+                       "of them with this cold.url",
+                       shard, object_where(o), c->last);
+    return err_set(e, ERR_CONFLICT,
+                   "the objects of shard %" PRIu32 " in %.250s are those of another database (%s): "
+                   "this one writes and deletes nothing there. If it was restored from that one, "
+                   "which is gone for good, set cold.take_over; if it has nothing to do with that "
+                   "one, give it a cold.url of its own",
+                   shard, object_where(o), c->last);
+}
+
+int cold_holder_check(struct object_store *o, uint32_t shard, const struct cold_holder *h,
+                      bool take_over, struct err *e)
+{
+    struct claims c;
+    int rc = look(o, shard, h->id, &c, e);
+
+    if (!rc && strcmp(c.last, h->id) != 0 && (!c.count || (take_over && !c.was))) {
+        rc = claim(o, shard, h->id, c.count, e);
+        if (!rc)
+            rc = look(o, shard, h->id, &c, e);
+    }
+    if (!rc && strcmp(c.last, h->id) != 0)
+        rc = refuse(o, shard, &c, e);
+    return rc;
+}

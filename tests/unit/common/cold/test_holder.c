@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which database may write: the first, also after it was opened again; another one only where it is
+ * told to take over, and then it alone, for good.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "common/cold/holder.h"
+#include "common/store/keys.h"
+#include "common/store/kv_mem.h"
+
+static char dir[64];
+static struct object_store *o;
+static struct err e;
+
+static int setup(void **state)
+{
+    (void)state;
+    (void)snprintf(dir, sizeof(dir), "/tmp/embertree-holder-XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    return object_dir_open(dir, &o, &e);
+}
+
+static int teardown(void **state)
+{
+    char command[128];
+
+    (void)state;
+    object_close(o);
+    (void)snprintf(command, sizeof(command), "rm -rf %s", dir);
+    return system(command);
+}
+
+static struct cold_holder holder(uint8_t of)
+{
+    uint8_t bytes[COLD_HOLDER_LEN / 2];
+    struct cold_holder h;
+
+    memset(bytes, of, sizeof(bytes));
+    cold_holder_make(bytes, &h);
+    return h;
+}
+
+static int check(uint32_t shard, uint8_t of, bool take_over)
+{
+    struct cold_holder h = holder(of);
+
+    return cold_holder_check(o, shard, &h, take_over, &e);
+}
+
+static void the_first_holds(void **state)
+{
+    (void)state;
+    assert_int_equal(check(7, 0xa1, false), 0);
+    assert_int_equal(check(7, 0xa1, false), 0);
+    assert_int_equal(check(7, 0xb2, false), ERR_CONFLICT);
+    assert_non_null(strstr(e.text, holder(0xa1).id));
+    assert_non_null(strstr(e.text, "cold.take_over"));
+    assert_int_equal(check(7, 0xa1, true), 0);
+    /* A number of its own for each shard. */
+    assert_int_equal(check(8, 0xb2, false), 0);
+    assert_int_equal(check(8, 0xa1, false), ERR_CONFLICT);
+}
+
+static void taken_over_for_good(void **state)
+{
+    (void)state;
+    assert_int_equal(check(7, 0xb2, false), 0);
+    assert_int_equal(check(7, 0xa1, true), 0);
+    assert_int_equal(check(7, 0xa1, false), 0);
+    /* The one before does not take back what it held, whatever it is told. */
+    assert_int_equal(check(7, 0xb2, false), ERR_CONFLICT);
+    assert_int_equal(check(7, 0xb2, true), ERR_CONFLICT);
+    assert_non_null(strstr(e.text, "taken over"));
+    assert_int_equal(check(7, 0xa1, true), 0);
+    assert_int_equal(check(7, 0x03, true), 0);
+    assert_int_equal(check(7, 0xa1, true), ERR_CONFLICT);
+    assert_int_equal(check(7, 0x03, false), 0);
+}
+
+static void put(const char *name)
+{
+    assert_int_equal(object_put(o, str_c(name), STR("x"), &e), 0);
+}
+
+/* Two that saw nobody and claimed at once: the last in order holds, the other one hears of it. */
+static void two_at_once(void **state)
+{
+    char name[128];
+
+    (void)state;
+    assert_int_equal(check(7, 0xa1, false), 0);
+    (void)snprintf(name, sizeof(name), "holder/00000007/00000001-%s", holder(0xb2).id);
+    put(name);
+    assert_int_equal(check(7, 0xa1, false), ERR_CONFLICT);
+    assert_int_equal(check(7, 0xb2, false), 0);
+    (void)snprintf(name, sizeof(name), "holder/00000007/00000001-%s", holder(0x03).id);
+    put(name);
+    assert_int_equal(check(7, 0xb2, false), 0);
+    assert_int_equal(check(7, 0x03, false), ERR_CONFLICT);
+}
+
+/* What else lies there is no claim. */
+static void odd_names(void **state)
+{
+    (void)state;
+    put("holder/00000007/README");
+    put("holder/00000007/0x000009-00000000000000000000000000000000");
+    put("holder/00000007/00000000-00000000000000000000000000000000");
+    assert_int_equal(check(7, 0xa1, false), 0);
+    put("holder/00000007/ffffffff-00000000000000000000000000000000");
+    assert_int_equal(check(7, 0xa1, false), ERR_CONFLICT);
+    assert_int_equal(check(7, 0xb2, true), ERR_CORRUPT);
+}
+
+static void the_row(void **state)
+{
+    struct kv *kv = kv_mem_new(NULL);
+    struct kv_batch *b = kv_batch_new();
+    struct cold_holder h = holder(0x9f), got;
+    char key = (char)KEY_COLD_HOLDER;
+
+    (void)state;
+    assert_int_equal(cold_holder_read(kv, &got, &e), 0);
+    assert_string_equal(got.id, "");
+    cold_holder_put(&h, b);
+    assert_int_equal(kv_write(kv, b, true, &e), 0);
+    assert_int_equal(cold_holder_read(kv, &got, &e), 0);
+    assert_string_equal(got.id, h.id);
+    assert_int_equal(cold_holder_forget(kv, &e), 0);
+    assert_int_equal(cold_holder_read(kv, &got, &e), 0);
+    assert_string_equal(got.id, "");
+    kv_batch_clear(b);
+    kv_batch_put(b, KV_META, str_n(&key, 1), STR("odd"));
+    assert_int_equal(kv_write(kv, b, true, &e), 0);
+    assert_int_equal(cold_holder_read(kv, &got, &e), ERR_CORRUPT);
+    kv_batch_free(b);
+    kv_close(kv);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_first_holds, setup, teardown),
+        cmocka_unit_test_setup_teardown(taken_over_for_good, setup, teardown),
+        cmocka_unit_test_setup_teardown(two_at_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(odd_names, setup, teardown),
+        cmocka_unit_test(the_row),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
