@@ -23,54 +23,16 @@
  * before the next one is made, so anything odd in them is rot.
  *
  * A process that died leaves bytes that the kernel has and the disk has not: opening fsyncs, so
- * that what it reports is durable.
+ * that what it reports is durable. Where an fsync failed before, the kernel may hold them as clean:
+ * it reads them back and never writes them again, and the next fsync says that all is well. So what
+ * no hard record says to be fsynced is written once more, the same bytes to the same place.
  */
-#include "common/repl/rlog.h"
-
 #include <stdio.h>
 
 #include "common/base/hash.h"
 #include "common/base/mem.h"
-#include "common/base/vec.h"
 #include "common/base/wr.h"
-
-enum { FILE_HEAD = 64, FILE_SUMMED = 56, CONTROL_SUMMED = 40, VERSION = 1, PATH_BYTES = 4096 };
-#define FILE_MAGIC    UINT64_C(0x31474f4c52424d45) /* "EMBRLOG1" */
-#define HARD_MARK     UINT32_C(0x45e70200)
-#define RESET_MARK    UINT32_C(0x45e70300)
-#define SEGMENT_BYTES (64 * MIB)
-#define SEGMENTS_MAX  65536
-
-struct segment {
-    uint64_t number;
-    struct rlog_file *file; /* owned */
-    uint64_t size;
-};
-/* Where a live entry stands. In order of index they are in order of (segment, offset), too. */
-struct pos {
-    uint64_t segment, at;
-    size_t len;
-};
-struct run {
-    uint64_t from, term;
-};
-
-struct rlog {
-    const struct rlog_fs *fs;
-    char *dir; /* owned */
-    uint64_t segment_bytes;
-    VEC(struct segment) segments;
-    VEC(struct pos) pos; /* of base_index + 1, ..., from pos_head on */
-    size_t pos_head;
-    VEC(struct run) runs; /* the first is of the base */
-    struct rlog_state st;
-    uint64_t synced; /* bytes of the last segment */
-    bool group;      /* something was written since the last sync */
-    int failed;
-    struct err why;
-    VEC(char) heads; /* scratch */
-    VEC(struct str) parts;
-};
+#include "common/repl/rlog_impl.h"
 
 /* ---- what is in memory ---- */
 
@@ -117,7 +79,7 @@ static size_t live(const struct rlog *l)
     return l->pos.len - l->pos_head;
 }
 
-static void set_base(struct rlog *l, uint64_t index, uint64_t term)
+void rlog_set_base(struct rlog *l, uint64_t index, uint64_t term)
 {
     l->pos.len = l->pos_head = 0;
     l->runs.len = 0;
@@ -138,7 +100,7 @@ static void cut_suffix(struct rlog *l, uint64_t index)
     l->st.last_term = l->runs.ptr[l->runs.len - 1].term;
 }
 
-static void note_entry(struct rlog *l, uint64_t index, uint64_t term, struct pos pos)
+void rlog_note_entry(struct rlog *l, uint64_t index, uint64_t term, struct pos pos)
 {
     cut_suffix(l, index);
     CHECK(index == l->st.last_index + 1);
@@ -151,18 +113,13 @@ static void note_entry(struct rlog *l, uint64_t index, uint64_t term, struct pos
 
 /* ---- files ---- */
 
-static int path_of(const struct rlog *l, uint64_t number, char ret[PATH_BYTES], struct err *e)
+int rlog_path(const struct rlog *l, uint64_t number, char ret[PATH_BYTES], struct err *e)
 {
     int n = snprintf(ret, PATH_BYTES, "%s/%016" PRIx64 ".rlog", l->dir, number);
 
     if (n < 0 || n >= PATH_BYTES)
         return err_set(e, ERR_CONFIG, "the path of a log below %s is too long", l->dir);
     return 0;
-}
-
-static struct segment *last_segment(struct rlog *l)
-{
-    return &l->segments.ptr[l->segments.len - 1];
 }
 
 static void file_head_put(const struct rlog *l, uint64_t number, char *p)
@@ -179,13 +136,13 @@ static void file_head_put(const struct rlog *l, uint64_t number, char *p)
 }
 
 /* A new last file; the one before is whole and synced. */
-static int segment_new(struct rlog *l, uint64_t number, struct err *e)
+int rlog_segment_new(struct rlog *l, uint64_t number, struct err *e)
 {
     struct segment s = { .number = number, .size = FILE_HEAD };
     char path[PATH_BYTES], head[FILE_HEAD];
     struct str part = { head, FILE_HEAD };
     uint64_t size;
-    int rc = path_of(l, number, path, e);
+    int rc = rlog_path(l, number, path, e);
 
     if (!rc && l->segments.len >= SEGMENTS_MAX)
         rc = err_set(e, ERR_LIMIT, "the log in %s has %d files", l->dir, SEGMENTS_MAX);
@@ -232,7 +189,7 @@ static void control_put(char *p, uint32_t mark, uint64_t a, uint64_t b, uint64_t
 
 static int write_control(struct rlog *l, uint32_t mark, uint64_t a, uint64_t b, struct err *e)
 {
-    struct segment *s = last_segment(l);
+    struct segment *s = rlog_last(l);
     char record[ENTRY_HEAD];
     struct str part = { record, sizeof(record) };
 
@@ -250,12 +207,12 @@ static int begin(struct rlog *l, struct err *e)
 
     if (l->failed)
         return refuse(l, e);
-    if (last_segment(l)->size >= l->segment_bytes) {
-        uint64_t number = last_segment(l)->number + 1;
+    if (rlog_last(l)->size >= l->segment_bytes) {
+        uint64_t number = rlog_last(l)->number + 1;
         if (l->group)
-            rc = l->fs->sync(l->fs, last_segment(l)->file, e);
+            rc = l->fs->sync(l->fs, rlog_last(l)->file, e);
         if (!rc)
-            rc = segment_new(l, number, e);
+            rc = rlog_segment_new(l, number, e);
         l->group = false;
     }
     if (!rc && !l->group) {
@@ -272,7 +229,7 @@ int rlog_append(struct rlog *l, struct repl_entry *const *entries, size_t n, str
 
     if (rc || !n)
         return rc;
-    struct segment *s = last_segment(l);
+    struct segment *s = rlog_last(l);
     uint64_t at = s->size;
     vec_reserve(&l->heads, n * ENTRY_HEAD);
     vec_reserve(&l->parts, n * 3);
@@ -291,7 +248,7 @@ int rlog_append(struct rlog *l, struct repl_entry *const *entries, size_t n, str
         const struct repl_entry *x = entries[i];
         CHECK(x->index > l->st.base_index && x->index <= l->st.last_index + 1);
         CHECK(x->prev_term == rlog_term(l, x->index - 1));
-        note_entry(l, x->index, x->term, (struct pos){ s->number, at, x->len });
+        rlog_note_entry(l, x->index, x->term, (struct pos){ s->number, at, x->len });
         at += entry_bytes(x->len);
     }
     l->st.appended += at - s->size;
@@ -318,7 +275,7 @@ int rlog_reset(struct rlog *l, uint64_t index, uint64_t term, struct err *e)
         rc = fail(l, write_control(l, RESET_MARK, index, term, e), e);
     if (rc)
         return rc;
-    set_base(l, index, term);
+    rlog_set_base(l, index, term);
     l->st.commit = MAX(l->st.commit, index);
     return 0;
 }
@@ -329,9 +286,9 @@ int rlog_sync(struct rlog *l, struct err *e)
         return refuse(l, e);
     if (!l->group)
         return 0;
-    int rc = fail(l, l->fs->sync(l->fs, last_segment(l)->file, e), e);
+    int rc = fail(l, l->fs->sync(l->fs, rlog_last(l)->file, e), e);
     if (!rc) {
-        l->synced = last_segment(l)->size;
+        l->synced = rlog_last(l)->size;
         l->group = false;
     }
     return rc;
@@ -385,7 +342,7 @@ int rlog_drop(struct rlog *l, uint64_t index, struct err *e)
         uint64_t ends = first_file_ends(l);
         if (ends > index)
             break;
-        rc = path_of(l, s.number, path, e);
+        rc = rlog_path(l, s.number, path, e);
         if (!rc)
             rc = l->fs->unlink(l->fs, path, e);
         if (!rc) /* one by one, in this order: a gap would look like a lost file */
@@ -468,213 +425,4 @@ void rlog_close(struct rlog *l)
     vec_free(&l->parts);
     xfree(l->dir);
     xfree(l);
-}
-
-/* ---- opening ---- */
-
-struct names {
-    VEC(uint64_t) numbers;
-};
-
-static void on_name(void *cookie, const char *name)
-{
-    struct names *n = cookie;
-    uint64_t v = 0;
-    size_t i;
-
-    for (i = 0; i < 16 && name[i]; i++) {
-        char c = name[i];
-        if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')))
-            return;
-        v = v << 4 | (uint64_t)(c <= '9' ? c - '0' : c - 'a' + 10);
-    }
-    if (i == 16 && !strcmp(name + 16, ".rlog"))
-        vec_push(&n->numbers, v);
-}
-
-static void sort_numbers(struct names *n)
-{
-    for (size_t i = 1; i < n->numbers.len; i++)
-        for (size_t k = i; k && n->numbers.ptr[k] < n->numbers.ptr[k - 1]; k--) {
-            uint64_t v = n->numbers.ptr[k];
-            n->numbers.ptr[k] = n->numbers.ptr[k - 1];
-            n->numbers.ptr[k - 1] = v;
-        }
-}
-
-/* One record at *at of a file; false: none that checks begins here. Moves *at behind it. */
-static bool replay(struct rlog *l, const struct segment *s, uint64_t *at, int *rc, struct err *e)
-{
-    char head[ENTRY_HEAD];
-    struct entry_head h;
-
-    if (s->size - *at < ENTRY_HEAD)
-        return false;
-    *rc = l->fs->read(l->fs, s->file, *at, head, ENTRY_HEAD, e);
-    if (*rc)
-        return false;
-    uint32_t mark = get_u32le(head);
-    if (mark == HARD_MARK || mark == RESET_MARK) {
-        uint64_t a = get_u64le(head + 8), b = get_u64le(head + 16);
-        if (get_u64le(head + CONTROL_SUMMED) != hash64(head, CONTROL_SUMMED, s->number))
-            return false;
-        if (mark == RESET_MARK) {
-            set_base(l, a, b);
-            l->st.commit = MAX(l->st.commit, a);
-        } else {
-            l->st.promised = MAX(l->st.promised, a);
-            l->st.commit = MAX(l->st.commit, b);
-        }
-        *at += ENTRY_HEAD;
-        return true;
-    }
-    if (!entry_head_read(head, s->number, &h) || s->size - *at < entry_bytes(h.len))
-        return false;
-    struct repl_entry *x;
-    struct err bad;
-    vec_reserve(&l->heads, entry_bytes(h.len));
-    *rc = l->fs->read(l->fs, s->file, *at, l->heads.ptr, entry_bytes(h.len), e);
-    struct rd r = rd_of(str_n(l->heads.ptr, entry_bytes(h.len)));
-    if (*rc || entry_read(&r, s->number, &x, &bad))
-        return false;
-    entry_unref(x);
-    if (h.index <= l->st.base_index) /* the file that had the entries before is dropped */
-        set_base(l, h.index - 1, h.prev_term);
-    if (h.index > l->st.last_index + 1 || rlog_term(l, h.index - 1) != h.prev_term)
-        return false;
-    note_entry(l, h.index, h.term, (struct pos){ s->number, *at, h.len });
-    *at += entry_bytes(h.len);
-    return true;
-}
-
-/* Does a good record behind `at` say that `at` had been fsynced? */
-static int was_synced(struct rlog *l, const struct segment *s, uint64_t at, bool *ret,
-                      struct err *e)
-{
-    size_t n = (size_t)(s->size - at);
-    char *p = xmalloc(n + 1);
-    int rc = l->fs->read(l->fs, s->file, at, p, n, e);
-
-    *ret = false;
-    for (size_t i = 0; !rc && i + ENTRY_HEAD <= n && !*ret; i += 8)
-        *ret = get_u32le(p + i) == HARD_MARK && get_u64le(p + i + 24) > at &&
-               get_u64le(p + i + CONTROL_SUMMED) == hash64(p + i, CONTROL_SUMMED, s->number);
-    xfree(p);
-    return rc;
-}
-
-static bool file_head_read(struct rlog *l, const char *p, const struct segment *s, bool first)
-{
-    if (get_u64le(p) != FILE_MAGIC || get_u64le(p + 16) != s->number ||
-        get_u64le(p + FILE_SUMMED) != hash64(p, FILE_SUMMED, s->number))
-        return false;
-    l->st.promised = MAX(l->st.promised, get_u64le(p + 24));
-    l->st.commit = MAX(l->st.commit, get_u64le(p + 32));
-    if (first)
-        set_base(l, get_u64le(p + 40), get_u64le(p + 48));
-    return true;
-}
-
-static int rotten(const struct rlog *l, const struct segment *s, uint64_t at, struct err *e)
-{
-    return err_set(e, ERR_CORRUPT,
-                   "%s/%016" PRIx64 ".rlog is damaged at byte %" PRIu64
-                   ": take this replica out of the shard and let it join anew",
-                   l->dir, s->number, at);
-}
-
-/* Reads one file; *ret_torn: it is the last one, and was not even begun. */
-static int segment_read(struct rlog *l, struct segment *s, bool first, bool last, bool *ret_torn,
-                        struct err *e)
-{
-    char head[FILE_HEAD] = { 0 };
-    uint64_t at = FILE_HEAD;
-    bool synced = !last;
-    int rc = 0;
-
-    *ret_torn = false;
-    if (s->size >= FILE_HEAD)
-        rc = l->fs->read(l->fs, s->file, 0, head, FILE_HEAD, e);
-    if (rc)
-        return rc;
-    if (s->size < FILE_HEAD || !file_head_read(l, head, s, first)) {
-        if (last && s->size > 0)
-            rc = was_synced(l, s, 0, &synced, e);
-        *ret_torn = !synced;
-        return rc ? rc : synced ? rotten(l, s, 0, e) : 0;
-    }
-    if (get_u32le(head + 8) != VERSION)
-        return err_set(e, ERR_CONFIG, "the log in %s is of version %" PRIu32 ", this one reads %d",
-                       l->dir, get_u32le(head + 8), VERSION);
-    while (replay(l, s, &at, &rc, e))
-        ;
-    if (rc || at == s->size)
-        return rc;
-    if (last)
-        rc = was_synced(l, s, at, &synced, e);
-    if (!rc && synced)
-        rc = rotten(l, s, at, e);
-    if (!rc)
-        rc = l->fs->truncate(l->fs, s->file, at, e);
-    s->size = at;
-    return rc;
-}
-
-static int open_files(struct rlog *l, const struct names *n, struct err *e)
-{
-    char path[PATH_BYTES];
-    int rc = 0;
-
-    for (size_t i = 0; i < n->numbers.len && !rc; i++) {
-        struct segment s = { .number = n->numbers.ptr[i] };
-        bool torn = false, last = i + 1 == n->numbers.len;
-        if (i && s.number != n->numbers.ptr[i - 1] + 1)
-            return err_set(e, ERR_CORRUPT, "file %016" PRIx64 ".rlog of %s is missing",
-                           n->numbers.ptr[i - 1] + 1, l->dir);
-        rc = path_of(l, s.number, path, e);
-        if (!rc)
-            rc = l->fs->open(l->fs, path, false, &s.file, &s.size, e);
-        if (rc)
-            break;
-        vec_push(&l->segments, s);
-        rc = segment_read(l, last_segment(l), i == 0, last, &torn, e);
-        if (!rc && torn) {
-            l->fs->close(l->fs, s.file);
-            l->segments.len--;
-            rc = l->fs->unlink(l->fs, path, e);
-        }
-    }
-    return rc;
-}
-
-int rlog_open(const struct rlog_opts *o, struct rlog **ret, struct err *e)
-{
-    struct rlog *l = XNEW(struct rlog);
-    struct names n = { 0 };
-
-    l->fs = o->fs;
-    l->dir = xstrdup(o->dir);
-    l->segment_bytes = o->segment_bytes ? o->segment_bytes : SEGMENT_BYTES;
-    set_base(l, 0, 0);
-    int rc = l->fs->list(l->fs, l->dir, on_name, &n, e);
-    sort_numbers(&n);
-    if (!rc && n.numbers.len > SEGMENTS_MAX)
-        rc = err_set(e, ERR_LIMIT, "%zu files of a log in %s", n.numbers.len, l->dir);
-    if (!rc)
-        rc = open_files(l, &n, e);
-    if (!rc && l->segments.len == 0)
-        rc = segment_new(l, n.numbers.len ? n.numbers.ptr[n.numbers.len - 1] : 1, e);
-    if (!rc)
-        rc = l->fs->sync(l->fs, last_segment(l)->file, e);
-    if (!rc)
-        rc = l->fs->sync_dir(l->fs, l->dir, e);
-    vec_free(&n.numbers);
-    if (rc) {
-        err_wrap(e, "cannot open the replication log in %.200s", o->dir);
-        rlog_close(l);
-        return rc;
-    }
-    l->synced = last_segment(l)->size;
-    *ret = l;
-    return 0;
 }

@@ -12,6 +12,7 @@ enum { SECTOR = 512 };
 struct rlog_file {
     char *path; /* owned */
     VEC(char) now, durable;
+    VEC(bool) clean;     /* by sector: an fsync of it failed, and none writes it again */
     bool linked;         /* the name is there */
     bool durable_linked; /* and after a power cut */
     int opens;
@@ -111,6 +112,8 @@ static int fake_write(const struct rlog_fs *fs, struct rlog_file *f, uint64_t at
             set_len(f, (size_t)at + parts[i].len);
         if (parts[i].len)
             memcpy(f->now.ptr + at, parts[i].ptr, parts[i].len);
+        for (uint64_t n2 = at / SECTOR; n2 < f->clean.len && n2 * SECTOR < at + parts[i].len; n2++)
+            f->clean.ptr[n2] = false;
         at += parts[i].len;
     }
     return half ? failure(k, "a write", e) : 0;
@@ -127,13 +130,32 @@ static int fake_read(const struct rlog_fs *fs, struct rlog_file *f, uint64_t at,
     return 0;
 }
 
+/* What an earlier fsync failed for is not written again: it is as it was on the medium. */
 static void make_durable(struct rlog_file *f)
 {
-    f->durable.len = 0;
+    size_t was = MIN(f->durable.len, f->now.len);
+
     vec_reserve(&f->durable, f->now.len + 1);
-    if (f->now.len)
-        memcpy(f->durable.ptr, f->now.ptr, f->now.len);
+    if (f->now.len > was)
+        memset(f->durable.ptr + was, 0, f->now.len - was);
     f->durable.len = f->now.len;
+    for (size_t at = 0; at < f->now.len; at += SECTOR)
+        if (at / SECTOR >= f->clean.len || !f->clean.ptr[at / SECTOR])
+            memcpy(f->durable.ptr + at, f->now.ptr + at, MIN((size_t)SECTOR, f->now.len - at));
+}
+
+/* An fsync failed: what was not on the medium stays in memory, as if it were there. */
+static void make_clean(struct rlog_file *f)
+{
+    size_t was = MIN(f->durable.len, f->now.len);
+
+    for (size_t at = 0; at < f->now.len; at += SECTOR) {
+        size_t n = MIN((size_t)SECTOR, f->now.len - at);
+        bool same = at + n <= was && !memcmp(f->durable.ptr + at, f->now.ptr + at, n);
+        if (at / SECTOR == f->clean.len)
+            vec_push(&f->clean, false);
+        f->clean.ptr[at / SECTOR] |= !same;
+    }
 }
 
 static int fake_sync(const struct rlog_fs *fs, struct rlog_file *f, struct err *e)
@@ -144,6 +166,8 @@ static int fake_sync(const struct rlog_fs *fs, struct rlog_file *f, struct err *
     if (fails(&k->faults.fail_sync_in)) {
         if (prng_chance(&k->prng, 0.5))
             make_durable(f);
+        else
+            make_clean(f);
         return failure(k, "a sync", e);
     }
     make_durable(f);
@@ -200,6 +224,7 @@ void rlog_fake_free(struct rlog_fake *k)
     vec_for (i, &k->files) {
         vec_free(&k->files.ptr[i]->now);
         vec_free(&k->files.ptr[i]->durable);
+        vec_free(&k->files.ptr[i]->clean);
         xfree(k->files.ptr[i]->path);
         xfree(k->files.ptr[i]);
     }
@@ -234,6 +259,7 @@ static void cut_file(struct rlog_fake *k, struct rlog_file *f)
             memcpy(f->durable.ptr + at, f->now.ptr + at, to - at);
     }
     f->durable.len = len;
+    f->clean.len = 0;
     set_len(f, 0);
     set_len(f, len);
     if (len)
@@ -271,6 +297,8 @@ struct rlog_fake *rlog_fake_fork(const struct rlog_fake *k, uint64_t seed)
         if (f->durable.len)
             memcpy(copy->durable.ptr, f->durable.ptr, f->durable.len);
         copy->durable.len = f->durable.len;
+        vec_for (n, &f->clean)
+            vec_push(&copy->clean, f->clean.ptr[n]);
         vec_push(&to->files, copy);
     }
     return to;
@@ -280,6 +308,7 @@ void rlog_fake_settle(struct rlog_fake *k)
 {
     k->faults.fail_sync_in = k->faults.fail_write_in = 0;
     vec_for (i, &k->files) {
+        k->files.ptr[i]->clean.len = 0;
         make_durable(k->files.ptr[i]);
         k->files.ptr[i]->durable_linked = k->files.ptr[i]->linked;
     }
@@ -311,6 +340,7 @@ void rlog_fake_rot(struct rlog_fake *k, uint64_t at)
             continue;
         if (at < f->now.len) {
             f->now.ptr[at] = (char)(f->now.ptr[at] ^ 1);
+            f->clean.len = 0;
             make_durable(f);
             return;
         }

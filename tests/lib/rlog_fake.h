@@ -12,7 +12,8 @@
 struct rlog_fake;
 struct rlog_fake_faults {
     uint64_t fail_write_in; /* this many writes from now fails, half done: 1 = the next; 0: none */
-    uint64_t fail_sync_in;  /* and syncs: what was written may be durable or not */
+    uint64_t fail_sync_in;  /* and syncs: what was written is durable, or never becomes so unless it
+                               is written again: later syncs pass it over, as kernels do */
     int code;               /* 0: ERR_IO */
     uint64_t writes, syncs;
 };
