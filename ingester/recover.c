@@ -11,6 +11,11 @@
  * power cut takes away. That needs somebody who looks at the disk, so such a shard stays read-only
  * until the process is restarted. So does one that is damaged. A shard that could not be opened
  * again is tried whatever the reason was: there is nothing left to make worse.
+ *
+ * A batch that was too large to be written (ERR_LIMIT) was refused before the disk saw any of it;
+ * the shard is opened again at once, but once a minute only: what made it may make it again.
+ *
+ * Shards that are replicated are opened anew by replicas.c.
  */
 #include "ingester/recover.h"
 
@@ -31,6 +36,7 @@ struct attempt {
     struct shard *shard; /* held while running */
     bool running;
     bool closed; /* the last try left it without a database */
+    bool large;  /* it is for a batch that was too large */
     uint64_t next_ms, pause_ms;
     uint64_t looks; /* the disk's that count begin with this one; 0: nothing to heal */
 };
@@ -43,7 +49,8 @@ struct recover {
 
 static bool may_heal(const struct attempt *a, const struct shard_state *st)
 {
-    return st->read_only && (st->read_only_code == ERR_NO_SPACE || a->closed);
+    return st->read_only && !a->owner->in->moves &&
+           (st->read_only_code == ERR_NO_SPACE || st->read_only_code == ERR_LIMIT || a->closed);
 }
 
 static int open_again(void *cookie, struct kv **ret, struct err *e)
@@ -72,6 +79,7 @@ static void on_done(struct shard_reopen *reopen)
     if (!reopen->err.code) {
         a->closed = false;
         a->pause_ms = 0;
+        a->next_ms = now + (a->large ? PAUSE_MAX_MS : 0);
         log_info("the shard was opened again and takes writes", KV_U64("shard", number));
     } else {
         a->closed |= reopen->err.code != ERR_BUSY;
@@ -107,8 +115,11 @@ static void try_again(struct attempt *a, uint32_t number)
     a->running = true;
     a->shares = a->owner->in->shards_own;
     a->looks = 0;
+    a->large = shard_state(a->shard)->read_only_code == ERR_LIMIT;
     a->owner->running++;
-    log_info("there is space again: opening the shard", KV_U64("shard", number));
+    log_info(a->large ? "a batch was too large to be written: opening the shard again"
+                      : "there is space again: opening the shard",
+             KV_U64("shard", number));
     shard_reopen(a->shard, &a->reopen);
 }
 
@@ -166,6 +177,11 @@ int recover_why(const struct ingester *in, size_t place, struct err *e)
     uint32_t number = shards_number(in->shards, place);
     const struct shard_state *st = shard_state(shards_at(in->shards, place));
 
+    if (st->read_only && st->read_only_code == ERR_LIMIT)
+        return err_set(e, ERR_UNAVAILABLE,
+                       "shard %" PRIu32 " is read-only since a batch was too large to be written; "
+                       "it is opened again within a minute",
+                       number);
     /* A write failed so lately that its cause is not told yet: a full disk is by far the likeliest,
      * and to come back soon the right advice for the moment until it is. */
     if (!st->read_only || may_heal(&in->recover->at[place], st))

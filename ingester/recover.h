@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * recover.h: opens a shard again after a write that failed for want of disk space, when there is
- * space again, without a restart.
+ * space again, and after one that was too large, without a restart.
  */
 #ifndef INGESTER_RECOVER_H
 #define INGESTER_RECOVER_H

@@ -39,6 +39,7 @@
 #define TICK_MS      50
 #define PAUSE_MS     500
 #define PAUSE_MAX_MS 30000
+#define STEADY_MS    60000 /* served for so long: what failed before is forgotten */
 #define PREFERS_TOLD 10
 
 static void failed_once(struct replica_of *r)
@@ -235,7 +236,7 @@ static void start_done(void *cookie)
         /* Also if it leads no more: the next step closes what was opened. */
         r->at = AT_SERVING;
         r->prefers = 0;
-        r->pause_ms = 0;
+        r->served_ms = replicas_now_ms(r->rs);
         metric_add(r->rs->m_started, 1);
         log_info("shard served", KV_U64("shard", r->shard), KV_U64("epoch", r->epoch),
                  KV_U64("term", replica_record_of(replica_now(r).term)));
@@ -271,6 +272,26 @@ static void replica_close(struct replica_of *r)
     log_info("shard not served any more", KV_U64("shard", r->shard), KV_U64("epoch", r->epoch));
     r->at = AT_CLOSING;
     shards_close(r->rs->in->shards, r->shard, on_closed, r);
+}
+
+/* A write was refused though the replica leads: its batch was too large for the log, say. Nothing
+ * of it is anywhere, but what the store has in memory may name it: it is opened anew, and reads
+ * what is true. More and more seldom if that happens again and again. */
+static bool refused(struct replica_of *r)
+{
+    const struct shards *all = r->rs->in->shards;
+    size_t place = shards_place(r->rs->in->shards, r->shard);
+    const struct shard *s = place < SHARDS_MAX ? shards_at(all, place) : NULL;
+
+    if (!s || !shard_read_only(s)) {
+        if (replicas_now_ms(r->rs) >= r->served_ms + STEADY_MS)
+            r->pause_ms = 0;
+        return false;
+    }
+    failed_once(r);
+    log_warn("a shard takes no writes since one was refused; it is closed and opened again",
+             KV_U64("shard", r->shard), KV_U64("after_ms", r->pause_ms));
+    return true;
 }
 
 /* ---- STOPPING, REMOVING --------------------------------------------------------------------- */
@@ -327,6 +348,7 @@ static void on_stopped(void *cookie)
 
     r->node = NULL;
     r->at = AT_NOTHING;
+    reclaim_forget(r);
     if (!r->wanted && !rs->stopping) {
         r->at = AT_REMOVING;
         aside_run(rs->in->ctx->loop, rs->in->ctx->simulated, remove_work, on_removed, r);
@@ -379,7 +401,7 @@ void replica_step(struct replica_of *r)
             cluster_admit(r);
         break;
     case AT_SERVING:
-        if (!keep || !leads(r) || replica_now(r).epoch != r->epoch)
+        if (!keep || !leads(r) || replica_now(r).epoch != r->epoch || refused(r))
             replica_close(r);
         break;
     case AT_OPENING:
@@ -561,6 +583,7 @@ static void on_tick(void *cookie)
     look_at_room(rs);
     replicas_sweep(rs);
     copies_look(rs);
+    reclaim_tick(rs);
     step_all(rs);
     cluster_tick(rs);
     replicas_look_behind(rs);

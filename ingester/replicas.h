@@ -44,6 +44,8 @@ void replicas_log_memory(struct replicas *rs, uint64_t bytes_max);
 uint64_t replicas_log_used(const struct replicas *rs);
 /* Serves RPC_GIVE_UP: others ask whether this node, the controller, gives up what it announced. */
 void replicas_doubt_serve(struct ingester *in);
+/* Members, this one too, whose files may have bytes of purged deletes of a shard it leads. */
+uint32_t replicas_reclaim_behind(const struct replicas *rs, uint32_t shard);
 void replicas_ring(const struct replicas *rs, struct json *j); /* "replicas": [...] */
 void replicas_kept(const struct replicas *rs, struct kept *k); /* what logs have promised */
 

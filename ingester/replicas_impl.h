@@ -11,6 +11,7 @@
 #include "common/cluster/progress.h"
 #include "common/cluster/view.h"
 #include "common/repl/repl_node.h"
+#include "common/store/reclaim.h"
 #include "ingester/replicas.h"
 
 enum replica_at {
@@ -34,6 +35,7 @@ struct replica_of { /* one shard */
     uint64_t pause_ms;      /* after a failure; doubles */
     struct repl_node *node; /* FOLLOWING to STOPPING */
     uint64_t epoch;         /* of STARTING, SERVING */
+    uint64_t served_ms;     /* monotonic: SERVING since */
     /* The log here has not begun: does anybody count on an earlier one? replicas_cluster.c */
     bool asking, noted; /* noted: that there is a log here */
     bool spoke;         /* there was one, in this process */
@@ -47,7 +49,15 @@ struct replica_of { /* one shard */
     struct speed copy_speed, log_speed;
     uint64_t copy_said_ms; /* how far it is was logged then */
     uint64_t prefers;      /* times it had another one lead since it served last */
-    uint64_t left_term;    /* replicas_left.c: of the record that does not name us */
+    /* replicas_reclaim.c: bytes of deletes that are purged. */
+    struct reclaim reclaim;   /* the job's while it runs */
+    uint64_t reclaim_ms;      /* looked at next */
+    uint64_t reclaimed;       /* nothing is left here as of this entry */
+    uint64_t round;           /* leading: as of which entry copies are asked; 0: none are */
+    bool round_told;          /* those that answer have it */
+    bool round_tells;         /* the store is being told */
+    struct reclaim_list list; /* of the round */
+    uint64_t left_term;       /* replicas_left.c: of the record that does not name us */
     bool left_kept;
     /* Of the job (aside.h) in OPENING and STARTING: while it runs, the loop leaves them alone. */
     size_t shares; /* of memory, as they were when it began */
@@ -77,8 +87,9 @@ struct replicas {
     bool swept;     /* what was left of shards that are others' now is gone */
     bool caught_up; /* since the start, once; or it took too long */
     uint64_t catch_up_until_ms;
-    bool full;         /* the disk reserve is nearly reached */
-    struct err behind; /* why not, while it is not */
+    bool full;                      /* the disk reserve is nearly reached */
+    struct reclaim_job *reclaiming; /* NULL: none runs */
+    struct err behind;              /* why not, while it is not */
     struct {
         uint64_t call, version, next_ms; /* 0: none; what it is about; asked again then */
     } doubt;                             /* replicas_doubt.c */
@@ -114,6 +125,11 @@ void copies_look(struct replicas *rs); /* tells how far one is, and why one does
 void copy_json(const struct replica_of *r, struct json *j);
 /* What is told of a copy that comes in, and of a log that catches up. */
 void copy_report(const struct replica_of *r, struct progress_shard *ret);
+
+/* ---- replicas_reclaim.c: what deletes left in files ---- */
+void reclaim_tick(struct replicas *rs);
+/* Its node is closed. */
+void reclaim_forget(struct replica_of *r);
 
 struct replica_of *replica_find(const struct replicas *rs, uint32_t shard);
 void replica_add(struct replicas *rs, uint32_t shard); /* or not: there may be too many */

@@ -8,9 +8,10 @@
  * A shard that fails makes the whole call fail, though others may have deleted: the caller repeats
  * it under the same id, and who did it before only says so again (tomb.h).
  *
- * A timer looks after shards with ranges that were purged: a pool thread compacts them, one range
+ * A timer looks after shards with ranges that were purged: a pool thread compacts them, some ranges
  * of one shard at a time, so that their bytes are freed within minutes and not when compaction
- * comes by. It also shows the counts.
+ * comes by. Where shards are replicated all copies do so by themselves (replicas_reclaim.c). It
+ * also shows the counts.
  */
 #include "ingester/rpc_delete.h"
 
@@ -30,6 +31,8 @@
 #define LIST_BYTES      (16 * MIB)
 #define REPLY_BYTES_MAX (16 * MIB)
 #define TICK_MS         1000
+#define RANGES_MAX      64  /* of a shard in a job */
+#define RANGES_MS       100 /* none is begun later: many have nothing in them */
 
 enum op { OP_DELETE, OP_DRY_RUN, OP_LIST };
 
@@ -41,6 +44,7 @@ struct part { /* one shard of a delete */
     uint32_t shard;
     struct tomb_result result;
     struct tomb_list list;
+    uint64_t raw_rows; /* that went in parts, so far */
     struct err err;
 };
 struct delete
@@ -89,7 +93,8 @@ static void put_result(const struct part *p, Embertree__DeleteShard *s)
     s->to_ms = p->result.to_ms;
 }
 
-static void put_tomb(uint32_t shard, const struct tomb_info *i, Embertree__DeleteTomb *t)
+static void put_tomb(const struct delete *d, uint32_t shard, const struct tomb_info *i,
+                     Embertree__DeleteTomb *t)
 {
     embertree__delete_tomb__init(t);
     t->shard = shard;
@@ -111,6 +116,8 @@ static void put_tomb(uint32_t shard, const struct tomb_info *i, Embertree__Delet
     t->done = i->done;
     t->of = i->of;
     t->phase = pack_str(str_c(i->phase));
+    if (i->ranges_left && d->in->replicas)
+        t->copies_behind = replicas_reclaim_behind(d->in->replicas, shard);
 }
 
 static void pack_reply(struct delete *d, struct buf *out)
@@ -126,7 +133,7 @@ static void pack_reply(struct delete *d, struct buf *out)
         at[i] = &shards[i];
         vec_for (k, &d->parts[i].list.at) {
             Embertree__DeleteTomb t;
-            put_tomb(d->parts[i].shard, &d->parts[i].list.at.ptr[k], &t);
+            put_tomb(d, d->parts[i].shard, &d->parts[i].list.at.ptr[k], &t);
             vec_push(&tombs, t);
         }
     }
@@ -184,8 +191,10 @@ static void end(struct delete *d)
 static void on_shard(struct shard_task *t, struct store *s)
 {
     struct part *p = container_of(t, struct part, task);
+    struct tomb_request r = p->d->request;
 
-    if (store_delete(s, &p->d->request, &p->result, &p->err) == 0)
+    r.raw_rows = p->raw_rows;
+    if (store_delete(s, &r, &p->result, &p->err) == 0)
         err_clear(&p->err); /* what was tried on the way may have left its mark */
 }
 
@@ -195,6 +204,11 @@ static void on_shard_done(struct shard_task *t)
     struct delete *d = p->d;
 
     CHECK(d->magic == DELETE_MAGIC);
+    if (p->err.code == 0 && p->result.more) { /* writes that wait have their turn between */
+        p->raw_rows += p->result.raw_rows;
+        shard_run(p->held, t);
+        return;
+    }
     if (p->err.code == 0 && !p->result.repeated && p->result.series)
         log_info("data was deleted", KV_U64("shard", p->shard), KV_U64("entry", p->result.entry),
                  KV_U64("services", p->result.services), KV_U64("series", p->result.series));
@@ -342,10 +356,15 @@ static void reclaim(void *cookie)
     const struct deletes *ds = in->deletes;
 
     for (size_t i = 0; i < ds->held_len; i++) {
+        const struct clock *clock = in->ctx->env->clock;
+        uint64_t until_ms = clock_mono_ms(clock) + RANGES_MS;
         struct err e;
-        bool more;
+        bool more = true;
+        int rc = 0;
 
-        if (store_reclaim(shard_store(ds->held[i]), &more, &e))
+        for (int n = 0; !rc && more && n < RANGES_MAX && clock_mono_ms(clock) < until_ms; n++)
+            rc = store_reclaim(shard_store(ds->held[i]), &more, &e);
+        if (rc)
             log_warn("ranges of deleted data could not be compacted; tried again",
                      KV_U64("shard", shard_number(ds->held[i])), KV_ERR(&e));
     }
@@ -415,10 +434,8 @@ static void on_tick(void *cookie)
         show(in, i, &shard_state(s)->deletes);
         wanted |= shard_state(s)->deletes.purged > 0;
     }
-    if (!wanted || ds->reclaiming || in->draining)
-        return;
-    if (in->ctx->simulated && in->replicas)
-        return; /* what is written to copies there is written by fibers, and this is none */
+    if (!wanted || ds->reclaiming || in->draining || in->replicas)
+        return; /* of copies: replicas_reclaim.c */
     n = shards_get_all(in->shards, NULL, 0, ds->held, NULL);
     ds->held_len = n > 0 ? (size_t)n : 0;
     ds->reclaiming = pool_submit(in->ctx->pool, in->ctx->loop, reclaim, on_reclaimed, in);

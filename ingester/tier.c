@@ -162,7 +162,7 @@ static int move_unit(struct tier *t, struct tier_shard *at, struct shard *s, str
         metric_add(t->units, 1);
         metric_add(t->rows, moved.rows);
         metric_add(t->bytes, moved.bytes);
-        kv_compact(kv_cold_inner(kv), unit->cf, key_str(&unit->from), key_str(&unit->to));
+        (void)kv_compact(kv_cold_inner(kv), unit->cf, key_str(&unit->from), key_str(&unit->to));
     }
     return rc;
 }

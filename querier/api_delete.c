@@ -315,13 +315,14 @@ static void put_one(struct json *j, const struct one *o)
     const Embertree__DeleteTomb *behind = NULL;
     struct sum s = { 0 };
     uint64_t rows = 0, bytes = 0, done = 0, of = 0;
-    uint32_t state = ARRAY_LEN(states) - 1;
+    uint32_t state = ARRAY_LEN(states) - 1, copies = 0;
     int64_t ended = 0;
 
     for (size_t i = 0; i < o->len; i++) {
         const Embertree__DeleteTomb *t = o->at[i];
         state = MIN(state, t->state);
         ended = MAX(ended, t->ended_ms);
+        copies = MAX(copies, t->copies_behind);
         if (!t->services && !t->series)
             continue;
         behind = !behind || is_behind(t, behind) ? t : behind;
@@ -351,6 +352,7 @@ static void put_one(struct json *j, const struct one *o)
     put_i64(j, "deletedRows", (int64_t)rows);
     put_i64(j, "deletedBytes", (int64_t)bytes);
     put_i64(j, "percent", state ? 100 : of ? (int64_t)(done * 100 / of) : 0);
+    put_i64(j, "copiesBehind", (int64_t)copies);
     put_i64(j, "shards", (int64_t)o->len);
     json_obj_end(j);
 }

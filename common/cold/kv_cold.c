@@ -475,9 +475,9 @@ static int cold_flush(struct kv *kv, struct err *e)
     return kv_flush(cold_of(kv)->o.inner, e);
 }
 
-static void cold_compact(struct kv *kv, enum kv_cf cf, struct str from, struct str to)
+static bool cold_compact(struct kv *kv, enum kv_cf cf, struct str from, struct str to)
 {
-    kv_compact(cold_of(kv)->o.inner, cf, from, to);
+    return kv_compact(cold_of(kv)->o.inner, cf, from, to);
 }
 
 static int cold_drop_files(struct kv *kv, enum kv_cf cf, struct str from, struct str last,

@@ -144,12 +144,18 @@ int apply_any_row(struct kv *db, bool *ret, struct err *e)
 
 int apply_read(struct kv *db, uint64_t *ret_index, uint64_t *ret_term, struct err *e)
 {
+    return apply_read_at(db, NULL, ret_index, ret_term, e);
+}
+
+int apply_read_at(struct kv *db, const struct kv_snap *snap, uint64_t *ret_index,
+                  uint64_t *ret_term, struct err *e)
+{
     struct buf row;
     int code;
 
     *ret_index = *ret_term = 0;
     buf_init(&row, 64);
-    code = kv_get(db, NULL, KV_META, NOTE_KEY, &row, e);
+    code = kv_get(db, snap, KV_META, NOTE_KEY, &row, e);
     if (code == ERR_NOT_FOUND) {
         code = 0;
     } else if (!code && row.len != NOTE_BYTES) {

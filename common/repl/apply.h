@@ -26,5 +26,7 @@ bool apply_is_note(int cf, struct str key);
 NODISCARD int apply_any_row(struct kv *db, bool *ret, struct err *e);
 /* The last entry in the database; 0 and 0: none. */
 NODISCARD int apply_read(struct kv *db, uint64_t *ret_index, uint64_t *ret_term, struct err *e);
+NODISCARD int apply_read_at(struct kv *db, const struct kv_snap *snap, uint64_t *ret_index,
+                            uint64_t *ret_term, struct err *e);
 
 #endif

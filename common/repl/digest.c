@@ -139,6 +139,11 @@ static void slice(struct repl_node *n, struct digest_job *j, size_t bytes)
     repl_node_on_apply(n, slice_run, slice_done, n);
 }
 
+bool repl_digest_runs(const struct repl_node *n)
+{
+    return n->digest && n->digest->running;
+}
+
 void repl_digest_entry(struct repl_node *n, uint64_t index)
 {
     struct digest_job *j = job_of(n);

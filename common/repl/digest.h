@@ -21,6 +21,7 @@ struct digest_sums {
 /* An entry REPL_DIGEST was just handed to the apply thread. */
 void repl_digest_entry(struct repl_node *n, uint64_t index);
 void repl_digest_tick(struct repl_node *n);
+bool repl_digest_runs(const struct repl_node *n); /* a snapshot is read. Loop */
 /* Somebody got a database: the next digest need not wait for its time. Where there are none, it
  * changes nothing. */
 void repl_digest_soon(struct repl_node *n);

@@ -150,9 +150,9 @@ static int repl_flush(struct kv *k, struct err *e)
     return kv_flush(repl_of(k)->db, e);
 }
 
-static void repl_compact(struct kv *k, enum kv_cf cf, struct str from, struct str to)
+static bool repl_compact(struct kv *k, enum kv_cf cf, struct str from, struct str to)
 {
-    kv_compact(repl_of(k)->db, cf, from, to);
+    return kv_compact(repl_of(k)->db, cf, from, to);
 }
 
 static int repl_drop_files(struct kv *k, enum kv_cf cf, struct str from, struct str last,

@@ -22,6 +22,7 @@ enum field {
     F_ENTRIES = 14,
     F_WANTS_SNAPSHOT = 15,
     F_NO_ROOM = 16,
+    F_RECLAIMED = 17,
 };
 
 static void put_num(struct buf *out, enum field f, uint64_t v)
@@ -53,6 +54,7 @@ void repl_msg_write(const struct repl_msg *m, struct buf *out)
     put_num(out, F_BASE, m->base);
     put_num(out, F_WANTS_SNAPSHOT, m->wants_snapshot);
     put_num(out, F_NO_ROOM, m->no_room);
+    put_num(out, F_RECLAIMED, m->reclaimed);
     for (size_t i = 0; i < m->entries_len; i++)
         bytes += entry_bytes(m->entries[i]->len);
     if (!bytes)
@@ -139,6 +141,9 @@ static int read_field(const struct pb_field *f, struct repl_msg *m, struct err *
         break;
     case F_NO_ROOM:
         m->no_room = f->u64 != 0;
+        break;
+    case F_RECLAIMED:
+        m->reclaimed = f->u64;
         break;
     case F_ENTRIES:
         if (f->wire != 2 || m->entries)

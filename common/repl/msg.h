@@ -34,6 +34,7 @@ struct repl_msg {
     uint64_t base;       /* prepared, fetched: the entry before the first one here */
     bool wants_snapshot; /* appended: there is no database here */
     bool no_room;        /* appended: the disk here is as good as full */
+    uint64_t reclaimed;  /* appended: replica_reclaimed; 0: nothing, or an older version */
     struct repl_entry *const *entries;
     size_t entries_len;
 };

@@ -328,6 +328,30 @@ void repl_node_room(struct repl_node *n, bool room)
     replica_room(n->r, room);
 }
 
+void repl_node_reclaimed(struct repl_node *n, uint64_t index)
+{
+    replica_reclaimed(n->r, index);
+}
+
+bool repl_node_hold(struct repl_node *n)
+{
+    if (dead(n))
+        return false;
+    n->jobs++;
+    return true;
+}
+
+void repl_node_release(struct repl_node *n)
+{
+    n->jobs--;
+    node_jobs_end(n);
+}
+
+bool repl_node_reads_past(const struct repl_node *n)
+{
+    return n->past || !list_empty(&n->snaps) || n->snap_id || repl_digest_runs(n);
+}
+
 void repl_node_admit(struct repl_node *n)
 {
     if (dead(n))

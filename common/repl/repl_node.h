@@ -99,6 +99,13 @@ void repl_node_halt(struct repl_node *n);
 void repl_node_record(struct repl_node *n, const struct repl_record *rec);
 /* Is there room on the disk? Leaders are told; nothing else changes here. */
 void repl_node_room(struct repl_node *n, bool room);
+/* What deletes purged up to this entry is in no file here any more (replicas_reclaim.c). */
+void repl_node_reclaimed(struct repl_node *n, uint64_t index);
+/* The database stays open until it is let go of, on the loop. False: it is being closed. */
+bool repl_node_hold(struct repl_node *n);
+void repl_node_release(struct repl_node *n);
+/* Does anybody but the store read an older state: a comparison, a copy row by row, who led? */
+bool repl_node_reads_past(const struct repl_node *n);
 /* It is known now that nobody counts on what an earlier log here said (replica_admit). */
 void repl_node_admit(struct repl_node *n);
 struct replica_state repl_node_state(const struct repl_node *n);

@@ -171,6 +171,7 @@ static void refuse(struct replica *r, const struct repl_msg *m, enum repl_msg_ki
     reply.last_index = MIN(r->durable, hint);
     reply.wants_snapshot = r->no_database;
     reply.no_room = r->no_room;
+    reply.reclaimed = r->reclaimed;
     r->o.io.send(r->o.io.cookie, m->from, &reply);
 }
 
@@ -282,6 +283,7 @@ static void on_append(struct replica *r, const struct repl_msg *m)
     reply.last_index = MIN(end, r->last);
     reply.wants_snapshot = r->no_database;
     reply.no_room = r->no_room;
+    reply.reclaimed = r->reclaimed;
     if (replica_mutant(r, MUTANT_ACK_BEFORE_SYNC)) {
         r->o.io.send(r->o.io.cookie, m->from, &reply);
         if (news)
@@ -516,6 +518,11 @@ void replica_room(struct replica *r, bool room)
     r->no_room = !room;
 }
 
+void replica_reclaimed(struct replica *r, uint64_t index)
+{
+    r->reclaimed = index;
+}
+
 struct replica_state replica_state(const struct replica *r)
 {
     return (struct replica_state){
@@ -551,6 +558,7 @@ bool replica_peer(const struct replica *r, size_t n, struct replica_peer *ret)
         .former = p->former,
         .snapshot = p->state == PEER_SNAPSHOT,
         .no_room = p->no_room,
+        .reclaimed = p->reclaimed,
         .silent_ticks = p->silent,
     };
     return true;

@@ -106,6 +106,8 @@ void replica_message(struct replica *r, const struct repl_msg *m);
 void replica_tick(struct replica *r); /* about every 25 ms */
 /* Is there room on the disk here? True at first. Leaders are told. */
 void replica_room(struct replica *r, bool room);
+/* What deletes purged up to this entry is in no file here any more. Leaders are told. */
+void replica_reclaimed(struct replica *r, uint64_t index);
 void replica_log_done(struct replica *r, uint64_t seq);
 void replica_applied(struct replica *r, uint64_t index);
 /* Entries for a peer that io.entries did not have are at hand now. */
@@ -151,6 +153,7 @@ struct replica_peer {
     uint64_t match;
     bool member, learner, former, snapshot;
     bool no_room;          /* it said that its disk is as good as full */
+    uint64_t reclaimed;    /* as it said last; 0: nothing yet, or it is of an older version */
     uint32_t silent_ticks; /* since it answered */
 };
 bool replica_peer(const struct replica *r, size_t n, struct replica_peer *ret);

@@ -29,6 +29,7 @@ struct peer {
     enum peer_state state;
     bool snapshot; /* one is on its way */
     bool no_room;
+    uint64_t reclaimed;
     uint64_t next, match;
     uint64_t seq, seq_floor; /* refusals of what was sent before seq_floor are old news */
     uint64_t round;
@@ -66,6 +67,7 @@ struct replica {
     VEC(struct pending) pending;
     uint64_t promised;
     bool no_database, silent, no_room;
+    uint64_t reclaimed;
     uint64_t leader_commit;
 
     enum replica_role role;

@@ -546,6 +546,7 @@ void replica_on_appended(struct replica *r, const struct repl_msg *m)
         return;
     p->silent = 0;
     p->no_room = m->no_room;
+    p->reclaimed = m->reclaimed;
     p->round = MAX(p->round, MIN(m->round, r->round));
     if (m->wants_snapshot)
         need_snapshot(r, p);

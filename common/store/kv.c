@@ -322,9 +322,10 @@ int kv_checkpoint(struct kv *k, const char *dir, struct err *e)
     return k->ops->checkpoint(k, dir, e);
 }
 
-void kv_compact(struct kv *k, enum kv_cf cf, struct str from, struct str to)
+bool kv_compact(struct kv *k, enum kv_cf cf, struct str from, struct str to)
 {
     CHECK((unsigned)cf < KV_CFS && to.len && to.len <= KV_KEY_BYTES_MAX);
-    if (k->ops->compact && str_cmp(from, to) < 0)
-        k->ops->compact(k, cf, from, to);
+    if (!k->ops->compact || str_cmp(from, to) >= 0)
+        return true;
+    return k->ops->compact(k, cf, from, to);
 }

@@ -158,8 +158,9 @@ NODISCARD int kv_far(struct kv *k, const struct kv_snap *snap, kv_far_fn each, v
 NODISCARD int kv_drop_range(struct kv *k, enum kv_cf cf, struct str from, struct str to,
                             struct err *e);
 /* Rewrites the files of [from, to) without what was deleted of it, as far as no snapshot needs it;
- * `to` is not empty. Takes as long as it takes; any thread, beside everything else. */
-void kv_compact(struct kv *k, enum kv_cf cf, struct str from, struct str to);
+ * `to` is not empty. Takes as long as it takes; any thread, beside everything else. False: it could
+ * not be done now, since the disk is full or the database failed. */
+bool kv_compact(struct kv *k, enum kv_cf cf, struct str from, struct str to);
 
 /* A folder that is the database as it is now, for kv_rocks_open, whatever becomes of this one; made
  * of links to its files, so on the same volume, and quick after a flush. It must not exist; it is

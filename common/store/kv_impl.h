@@ -23,7 +23,7 @@ struct kv_ops {
                  uint64_t *ret, struct err *e); /* NULL: bytes of keys and values */
     int (*disk)(struct kv *k, struct kv_disk *ret, struct err *e); /* NULL: the same */
     int (*flush)(struct kv *k, struct err *e);
-    void (*compact)(struct kv *k, enum kv_cf cf, struct str from, struct str to);
+    bool (*compact)(struct kv *k, enum kv_cf cf, struct str from, struct str to);
     /* Optional: drops files that lie inside [from, last], both inclusive. */
     int (*drop_files)(struct kv *k, enum kv_cf cf, struct str from, struct str last, struct err *e);
     /* Optional: begins to write out what is in memory of cf. */

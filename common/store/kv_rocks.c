@@ -382,21 +382,24 @@ static int rocks_flush(struct kv *k, struct err *e)
     return message ? kv_rocks_fail(e, message, "cannot flush the database") : 0;
 }
 
-/* What overlaps the range without lying in it is compacted soon, so that deletions written earlier
- * free their bytes. */
-static void rocks_compact(struct kv *k, enum kv_cf cf, struct str from, struct str to)
+/* On a full disk it would wait; compactions of their own will do it one day. RocksDB does not say
+ * whether it did it: not if background work ended meanwhile. */
+static bool rocks_compact(struct kv *k, enum kv_cf cf, struct str from, struct str to)
 {
     struct kv_rocks *r = kv_rocks_of(k);
 
-    if (kv_rocks_full(r)) /* it would wait; compactions of their own will do it one day */
-        return;
+    if (kv_rocks_full(r) || atomic_load(&r->closing))
+        return false;
     rocksdb_compactoptions_t *o = rocksdb_compactoptions_create();
     /* Others go on: it only shares the threads and the rate limit of all compactions. */
     rocksdb_compactoptions_set_exclusive_manual_compaction(o, 0);
     rocksdb_compact_range_cf_opt(r->db, r->cf[cf], o, from.ptr, from.len, to.ptr, to.len);
     rocksdb_compactoptions_destroy(o);
+    return !atomic_load(&r->closing);
 }
 
+/* What overlaps the range without lying in it is compacted soon, so that deletions written earlier
+ * free their bytes. */
 static int rocks_drop_files(struct kv *k, enum kv_cf cf, struct str from, struct str last,
                             struct err *e)
 {

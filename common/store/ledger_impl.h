@@ -135,6 +135,7 @@ struct ledger_gone {
 };
 struct ledger_outs {
     VEC(struct ledger_gone) at;
+    size_t last; /* of them, found last */
 };
 NODISCARD int ledger_outs_add(struct ledger_outs *o, const struct member *m, uint32_t slot,
                               bool raw, struct str vector, struct err *e);

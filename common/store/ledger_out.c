@@ -102,6 +102,12 @@ int ledger_sealed(struct store *s, const struct seal_row *rows, size_t n, const 
 
 /* ---- deletes ---- */
 
+static bool is_of(const struct ledger_gone *g, const struct member *m, uint32_t bucket)
+{
+    return g->bucket == bucket && g->m.tenant == m->tenant && g->m.scope == m->scope &&
+           g->m.ptype == m->ptype;
+}
+
 int ledger_outs_add(struct ledger_outs *o, const struct member *m, uint32_t slot, bool raw,
                     struct str vector, struct err *e)
 {
@@ -111,18 +117,17 @@ int ledger_outs_add(struct ledger_outs *o, const struct member *m, uint32_t slot
 
     if (ledger_of(vector, &one, e))
         return e->code;
-    while (i > 0) { /* mostly the last one */
-        const struct ledger_gone *g = &o->at.ptr[i - 1];
-        if (g->bucket == bucket && g->m.tenant == m->tenant && g->m.scope == m->scope &&
-            g->m.ptype == m->ptype)
-            break;
-        i--;
-    }
+    if (o->last < i && is_of(&o->at.ptr[o->last], m, bucket))
+        i = o->last + 1;
+    else
+        while (i > 0 && !is_of(&o->at.ptr[i - 1], m, bucket))
+            i--;
     if (i == 0) {
         vec_push(&o->at, ((struct ledger_gone){ .m = *m, .bucket = bucket }));
         i = o->at.len;
     }
     struct ledger_gone *g = &o->at.ptr[i - 1];
+    o->last = i - 1;
     ledger_add(raw ? &g->raw : &g->sealed, &one);
     return 0;
 }

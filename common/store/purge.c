@@ -134,10 +134,29 @@ static void put_progress(struct purge_step *x)
     kv_batch_put(x->b, KV_META, key_str(&k), buf_str(&x->s->tombs->purge->row));
 }
 
+/* Names, stacks and label sets stand in meta, and what was unsealed in raw. */
+static void touch_rest(struct purge_step *x)
+{
+    static const uint8_t of_tenant[] = { KEY_TENANT_NAME, KEY_TENANT, KEY_DOC, KEY_DOC_CHUNK },
+                         of_service[] = { KEY_SCOPE_NAME, KEY_SCOPE, KEY_PTYPE_NAME,
+                                          KEY_PTYPE,      KEY_DICT,  KEY_RULE },
+                         of_series[] = { KEY_ORD, KEY_PAIR };
+
+    for (size_t i = 0; x->t->kind == TOMB_TENANT && i < ARRAY_LEN(of_tenant); i++)
+        purge_touch(x, KV_META, of_tenant[i], 0);
+    for (size_t i = 0; x->t->kind <= TOMB_SERVICES && i < ARRAY_LEN(of_service); i++)
+        purge_touch(x, KV_META, of_service[i], 0);
+    for (size_t i = 0; i < ARRAY_LEN(of_series); i++)
+        purge_touch(x, KV_META, of_series[i], 0);
+    purge_touch(x, KV_RAW, 0, 0);
+}
+
 /* No row is left: the masks go. */
 static void put_end(struct purge_step *x)
 {
     struct key from, to;
+
+    touch_rest(x);
 
     key_tomb(&from, KEY_TOMB_MASK, x->t->tenant, x->t->entry);
     to = from;
@@ -156,6 +175,7 @@ static void ended(struct store *s, struct tomb *t)
 
     all->pending--;
     all->ranges -= t->kind == TOMB_RANGE;
+    atomic_store(&all->purged_view, view_latest(s));
     build_look(s, DIRTY_FIRST, 0); /* what had to wait */
     masks_deinit(&t->masks);
     purge_free(all->purge);
@@ -236,6 +256,8 @@ static int step_tomb(struct store *s, struct tomb *t, size_t rows_max, struct er
     bool last = !rc && t->phase == phase_count(t);
     if (last)
         put_end(&x);
+    if (last) /* no earlier view is without it */
+        atomic_store(&all->purged_view, view_latest(s) + 1);
     all->want_quiet = x.wants_quiet;
     if (!rc && (kv_batch_count(x.b) || !x.wants_quiet))
         rc = write_step(&x, e);
@@ -260,6 +282,8 @@ static int step_wids(struct store *s, struct tomb *t, size_t rows_max, bool *ret
     *ret_left = kv_batch_count(x.b) > 0;
     if (!rc && *ret_left)
         rc = write_step(&x, e);
+    if (!rc && *ret_left)
+        atomic_store(&all->purged_view, view_latest(s));
     purge_free(all->purge);
     all->purge = NULL;
     kv_batch_free(x.b);
@@ -268,14 +292,36 @@ static int step_wids(struct store *s, struct tomb *t, size_t rows_max, bool *ret
 
 /* ---- what is left in files ---- */
 
-/* Ranges that were purged are compacted by another thread (store_reclaim), which takes their rows
- * away: without one, the bytes are gone. */
+bool tomb_ripe(const struct store *s, const struct tomb *t)
+{
+    return t->kind != TOMB_TENANT || (t->wids_gone && !tomb_guarded(s, t));
+}
+
+int tomb_done(struct store *s, struct tomb *t, struct err *e)
+{
+    struct kv_batch *b = kv_batch_new();
+    struct buf row;
+    struct key k;
+
+    t->state = TOMB_DONE;
+    t->ended_ms = store_now(s);
+    buf_init(&row, ROW_MAX);
+    tomb_row_put(t, &row);
+    key_tomb(&k, KEY_TOMB, t->tenant, t->entry);
+    kv_batch_put(b, KV_META, key_str(&k), buf_str(&row));
+    int rc = store_write_batch(s, b, false, e);
+    kv_batch_free(b);
+    buf_deinit(&row);
+    return rc;
+}
+
+/* Ranges that were purged are compacted by another thread (reclaim.h), and their rows go: without
+ * one, the bytes are gone. */
 static int step_reclaimed(struct store *s, struct tomb *t, size_t rows_max, bool *ret_more,
                           struct err *e)
 {
-    struct key from, to, k;
+    struct key from, to;
     bool wids = false;
-    struct buf row;
 
     if (t->kind == TOMB_TENANT && tomb_guarded(s, t))
         return 0;
@@ -284,6 +330,7 @@ static int step_reclaimed(struct store *s, struct tomb *t, size_t rows_max, bool
     *ret_more |= wids;
     if (wids)
         return 0;
+    t->wids_gone = true;
     key_tomb(&from, KEY_TOMB_SPAN, t->tenant, t->entry);
     to = from;
     key_end(&to);
@@ -291,19 +338,7 @@ static int step_reclaimed(struct store *s, struct tomb *t, size_t rows_max, bool
     bool left = kv_iter_valid(it);
     int rc = kv_iter_status(it, e);
     kv_iter_free(it);
-    if (rc || left)
-        return rc;
-    t->state = TOMB_DONE;
-    t->ended_ms = store_now(s);
-    buf_init(&row, ROW_MAX);
-    tomb_row_put(t, &row);
-    struct kv_batch *b = kv_batch_new();
-    key_tomb(&k, KEY_TOMB, t->tenant, t->entry);
-    kv_batch_put(b, KV_META, key_str(&k), buf_str(&row));
-    rc = store_write_batch(s, b, false, e);
-    kv_batch_free(b);
-    buf_deinit(&row);
-    return rc;
+    return rc || left ? rc : tomb_done(s, t, e);
 }
 
 /* ---- the whole ---- */
@@ -346,76 +381,6 @@ uint64_t store_purge_wait_ms(struct store *s)
         return IDLE_WAIT_MS;
     int64_t next = s->tombs->looked_ms + 1000, now = store_now(s);
     return next > now ? (uint64_t)(next - now) : 0;
-}
-
-/* ---- compaction: any thread but the shard's ---- */
-
-/* May rows of the range still be deleted, under the same row that says so? */
-static bool being_purged(struct store_view *v, struct str span, struct buf *row)
-{
-    struct tomb *t = tomb_new();
-    struct err e;
-    struct key k;
-
-    key_tomb(&k, KEY_TOMB, get_u32be(span.ptr + 1), get_u64be(span.ptr + 5));
-    bool known = !kv_get(v->s->kv, v->snap, KV_META, key_str(&k), row, &e) &&
-                 !tomb_row_read(key_str(&k), buf_str(row), t, &e);
-    bool yes = known && t->state == TOMB_PURGING;
-    tomb_free(t);
-    return yes;
-}
-
-/* The first range that waits; false: none. One whose delete is not purged yet comes later: a row
- * that went after it was compacted would stay in files, and nobody would know. */
-static bool next_span(struct store_view *v, struct key *ret, enum kv_cf *cf,
-                      struct purge_span *span, struct err *e)
-{
-    struct key from = { .len = 1, .b = { KEY_TOMB_SPAN } }, end = from;
-    bool found = false;
-    struct buf row;
-
-    key_end(&end);
-    buf_init(&row, ROW_MAX);
-    struct kv_iter *it = kv_iter_new(v->s->kv, v->snap, KV_META, key_str(&from), key_str(&end));
-    while (!found && kv_iter_valid(it)) {
-        struct str key = kv_iter_key(it);
-        if (!key_tomb_span_read(key, cf, &span->lead, &span->bucket))
-            break;
-        ret->len = KEY_TOMB_SPAN_LEN;
-        memcpy(ret->b, key.ptr, ret->len);
-        found = !being_purged(v, key, &row);
-        if (found)
-            break;
-        key_tomb(&from, KEY_TOMB_SPAN, get_u32be(key.ptr + 1), get_u64be(key.ptr + 5));
-        key_end(&from); /* behind all of this delete */
-        kv_iter_seek(it, key_str(&from));
-    }
-    err_clear(e);
-    found = !kv_iter_status(it, e) && found;
-    kv_iter_free(it);
-    buf_deinit(&row);
-    return found;
-}
-
-int store_reclaim(struct store *s, bool *ret_more, struct err *e)
-{
-    struct purge_span span = { 0 };
-    struct key row, from, to;
-    enum kv_cf cf = KV_META;
-
-    *ret_more = false;
-    struct store_view *v = store_view_get(s); /* keeps the database open */
-    if (next_span(v, &row, &cf, &span, e)) {
-        span.head = cf == KV_WID || cf == KV_EXM ? 0 : 1;
-        purge_span_keys(&span, get_u32be(row.b + 1), 0, &from, &to);
-        kv_compact(s->kv, cf, key_str(&from), key_str(&to));
-        struct kv_batch *b = kv_batch_new();
-        kv_batch_del(b, KV_META, key_str(&row));
-        *ret_more = !store_write_batch(s, b, false, e);
-        kv_batch_free(b);
-    }
-    store_view_put(v);
-    return e->code;
 }
 
 /* ---- for the checker ---- */

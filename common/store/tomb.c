@@ -435,6 +435,7 @@ int tombs_forgot(struct store *s, uint32_t tenant, struct str labels, struct str
 /* ---- the list ---- */
 
 struct listing {
+    struct store_view *v;
     struct str tenant;
     struct arena *arena;
     struct tomb_list *ret;
@@ -443,6 +444,21 @@ struct listing {
 static int64_t bound_ms(uint32_t slot)
 {
     return slot == 0 || slot == UINT32_MAX ? 0 : slot_to_ms(slot);
+}
+
+/* Rows of table 63. */
+static bool any_range(const struct listing *x, const struct tomb *t)
+{
+    struct key from, to;
+
+    key_tomb(&from, KEY_TOMB_SPAN, t->tenant, t->entry);
+    to = from;
+    key_end(&to);
+    struct kv_iter *it =
+        kv_iter_new(x->v->s->kv, x->v->snap, KV_META, key_str(&from), key_str(&to));
+    bool any = kv_iter_valid(it);
+    kv_iter_free(it);
+    return any;
 }
 
 static int list_one(void *cookie, struct tomb *t, struct err *e)
@@ -467,6 +483,7 @@ static int list_one(void *cookie, struct tomb *t, struct err *e)
         .done = t->done,
         .of = t->of,
         .phase = tomb_phase(t),
+        .ranges_left = t->state != TOMB_PURGING && any_range(x, t),
     };
     bool wanted = !x->tenant.len || str_eq(x->tenant, t->name);
 
@@ -488,7 +505,7 @@ static int newest_first(const void *a, const void *b)
 int store_deletes(struct store_view *v, struct str tenant, struct arena *a, struct tomb_list *ret,
                   struct err *e)
 {
-    struct listing x = { tenant, a, ret };
+    struct listing x = { v, tenant, a, ret };
 
     *ret = (struct tomb_list){ 0 };
     int rc = each_row(v->s->kv, v->snap, list_one, &x, e);

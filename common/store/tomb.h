@@ -9,7 +9,7 @@
  *                    ▼
  *   store_purge  ──> bounded steps of the shard thread: rows, index, dictionaries; then the masks
  *                    ▼
- *   compaction of the touched ranges: now the bytes are gone, too
+ *   compaction of the touched ranges, on every copy (reclaim.h): now the bytes are gone, too
  *
  * Who makes an entry stands still: no batch is staged and not committed (`quiet`). So what is in
  * memory is what is on disk, "before" and "after" have one meaning, and every cache that names
@@ -30,7 +30,8 @@
  *             least a minute (the finest node that members and roll-ups share), and the answer says
  *             so: finer things cannot be told apart at rest.
  *
- * Unsealed rows are deleted in the entry's own batch; they are minutes. Hence a mask speaks of
+ * Unsealed rows are deleted in the entry's own batch; they are minutes. Very many go before, in
+ * parts, each an entry of the log that has no tomb (tomb_delete.c). Hence a mask speaks of
  * sealed rows alone, and a raw row is always newer than any mask over it: it is visible. The seal
  * leaves it raw while a RANGE mask covers it (masks_hold), so sealed rows under a mask are old, all
  * of them, and purging needs no comparison of ages.
@@ -84,10 +85,9 @@
 #include "common/base/vec.h"
 #include "common/store/store.h"
 
-#define TOMB_PENDING_MAX 64      /* per shard */
-#define TOMB_KEPT        256     /* finished ones in the list */
-#define TOMB_SERIES_MAX  262144  /* of one delete that is not of whole services */
-#define TOMB_RAW_MAX     4000000 /* unsealed rows of one delete */
+#define TOMB_PENDING_MAX 64     /* per shard */
+#define TOMB_KEPT        256    /* finished ones in the list */
+#define TOMB_SERIES_MAX  262144 /* of one delete that is not of whole services */
 #define TOMB_ID_MAX      64
 #define TOMB_WHAT_MAX    8192
 
@@ -104,10 +104,12 @@ struct tomb_request {
     struct str what;                 /* for the list: as the user said it */
     const struct selector *selector; /* compiled; NULL or no matchers: everything of the tenant */
     int64_t from_ms, to_ms;          /* 0, 0: any time */
+    uint64_t raw_rows;               /* that earlier parts took */
 };
 struct tomb_result {
     uint64_t entry; /* of the seal log; 0: nothing matches, nothing was done; or a dry run */
     bool repeated;  /* done before, under the same id */
+    bool more;      /* only some unsealed rows went, raw_rows of them: the same again goes on */
     enum tomb_kind kind;
     uint64_t services, series;
     uint64_t raw_rows;       /* unsealed, deleted at once */
@@ -118,7 +120,8 @@ struct tomb_result {
 NODISCARD int store_delete_plan(struct store_view *v, const struct tomb_request *r,
                                 struct tomb_result *ret, struct err *e);
 /* Shard thread, quiet: every batch made is committed. When it returns 0 the delete is on disk and
- * every view got from now on is without the data. ERR_BUSY: too many tombs wait to be purged. */
+ * every view got from now on is without the data; unless there is more. ERR_BUSY: too many tombs
+ * wait to be purged. */
 NODISCARD int store_delete(struct store *s, const struct tomb_request *r, struct tomb_result *ret,
                            struct err *e);
 
@@ -145,6 +148,7 @@ struct tomb_info {
     uint64_t rows, bytes; /* deleted so far: estimates where whole ranges went */
     uint32_t done, of;    /* steps of the whole, for a bar; of 0: not known yet */
     const char *phase;    /* what is being done, in words; "": nothing any more */
+    bool ranges_left;     /* purged, and not all copies have said that no file has bytes of it */
 };
 struct tomb_list {
     VEC(struct tomb_info) at; /* newest first; texts in the arena */

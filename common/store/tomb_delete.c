@@ -6,6 +6,11 @@
  * rows with their write ids. The last is why it may take a second: rows that wait to be sealed are
  * looked at one by one, and only then the caller hears that they are gone.
  *
+ * Where so many wait that they may not fit one batch, they go before, some hundred thousand at a
+ * time, each part an entry of the log without a tomb, and the caller comes again. Whoever reads
+ * meanwhile sees less and less of them; what comes in meanwhile goes, too. If it ends halfway, the
+ * part that is gone is gone, nothing says that the delete was done, and who repeats it goes on.
+ *
  * A request id that is known is answered from the tomb it made, also if nothing matched then: a
  * caller who tries again after a lost reply must not delete what came in between.
  *
@@ -20,32 +25,12 @@
 #include "common/store/group.h"
 #include "common/store/ledger_impl.h"
 #include "common/store/purge.h"
-#include "common/store/seal_impl.h"
 #include "common/store/store_impl.h"
-#include "common/store/tomb_impl.h"
+#include "common/store/tomb_delete_impl.h"
 
 #define ROW_MAX      (64 * MIB)
 #define CHUNK_SERIES 4096
 #define REST_BYTES   (128 * KIB) /* the tomb itself, the log, old tombs that go */
-
-struct gone_wid { /* a write id some of whose unsealed rows go */
-    uint32_t bucket, t, had;
-    uint8_t wid[16];
-};
-struct deleting {
-    struct store *s;
-    const struct tomb_request *r;
-    struct tomb_plan *p;
-    struct tomb *t;
-    struct kv_batch *b;
-    struct seal_entry n;
-    VEC(struct mask) masks; /* of the plan, whole lists */
-    VEC(struct gone_wid) wids;
-    VEC(struct raw_count) raw;
-    uint64_t gone_series;
-    struct ledger_outs outs; /* unsealed rows of services that stay */
-    struct buf row;
-};
 
 bool store_quiet(const struct store *s)
 {
@@ -93,154 +78,6 @@ static void put_masks(struct deleting *x)
             left -= m.series_len;
         } while (left);
     }
-}
-
-/* ---- unsealed rows ---- */
-
-static bool covered(const struct deleting *x, const struct member *m, uint32_t t)
-{
-    if (x->p->kind == TOMB_TENANT)
-        return m->tenant == x->p->tenant;
-    vec_for (i, &x->masks)
-        if (mask_covers(&x->masks.ptr[i], m->scope, m->ptype, m->series, t))
-            return true;
-    return false;
-}
-
-static int take_row(struct deleting *x, struct kv_iter *it, uint32_t *taken, struct err *e)
-{
-    struct gone_wid w = { 0 };
-    struct seal_row r = { 0 };
-    struct raw_row head;
-    const uint8_t *wid;
-
-    if (!key_raw_read(kv_iter_key(it), &r.m, &r.t, &wid))
-        return err_set(e, ERR_CORRUPT, "raw key of %zu bytes", kv_iter_key(it).len);
-    if (!covered(x, &r.m, r.t))
-        return 0;
-    if (raw_row_read(kv_iter_value(it), &head, e))
-        return e->code;
-    if (x->n.rows == TOMB_RAW_MAX)
-        return err_set(e, ERR_BUSY,
-                       "over %d unsealed rows match: sealing is behind; try again when it has "
-                       "caught up",
-                       TOMB_RAW_MAX);
-    r.vector = head.vector;
-    if (seal_entry_add(&x->n, kv_iter_key(it), &r, e))
-        return e->code;
-    bool stays = x->p->kind == TOMB_SERIES || x->p->kind == TOMB_RANGE;
-    if (stays && ledger_outs_add(&x->outs, &r.m, r.t, true, r.vector, e))
-        return e->code;
-    kv_batch_del(x->b, KV_RAW, kv_iter_key(it));
-    w.bucket = head.wid_bucket;
-    w.t = r.t;
-    w.had = head.wid_rows;
-    memcpy(w.wid, wid, 16);
-    if (w.bucket >= x->s->wid_low)
-        vec_push(&x->wids, w);
-    ++*taken;
-    return 0;
-}
-
-/* Rows of one minute of the tenant, or of one service. */
-static int take_run(struct deleting *x, uint32_t bucket, uint32_t scope, uint32_t *taken,
-                    struct err *e)
-{
-    struct key from, to;
-    int rc = 0;
-
-    key_raw_scope(&from, bucket, x->p->tenant, scope);
-    if (!scope)
-        from.len -= 4;
-    to = from;
-    key_end(&to);
-    struct kv_iter *it = kv_iter_new(x->s->kv, NULL, KV_RAW, key_str(&from), key_str(&to));
-    for (; !rc && kv_iter_valid(it); kv_iter_next(it))
-        rc = take_row(x, it, taken, e);
-    if (!rc)
-        rc = kv_iter_status(it, e);
-    kv_iter_free(it);
-    return rc;
-}
-
-static int take_raw(struct deleting *x, struct err *e)
-{
-    const struct raw_counts *c = &x->s->raw;
-    int rc = 0;
-
-    for (size_t i = 0; !rc && i < c->at.len; i++) {
-        struct raw_count n = { c->at.ptr[i].bucket, 0 };
-        if ((n.bucket + 1) * RAW_BUCKET_SLOTS <= x->p->from ||
-            n.bucket * RAW_BUCKET_SLOTS >= x->p->to)
-            continue;
-        if (x->p->kind == TOMB_TENANT)
-            rc = take_run(x, n.bucket, 0, &n.rows, e);
-        for (size_t j = 0; !rc && x->p->kind != TOMB_TENANT && j < x->p->scopes.len; j++)
-            rc = take_run(x, n.bucket, x->p->scopes.ptr[j].scope, &n.rows, e);
-        if (n.rows)
-            vec_push(&x->raw, n);
-    }
-    return rc;
-}
-
-/* ---- their write ids ---- */
-
-static int by_wid(const void *a, const void *b)
-{
-    const struct gone_wid *x = a, *y = b;
-    int d = memcmp(x->wid, y->wid, 16);
-
-    if (d || x->bucket != y->bucket)
-        return d ? d : x->bucket < y->bucket ? -1 : 1;
-    return x->t < y->t ? -1 : x->t > y->t;
-}
-
-static bool same_wid(const struct gone_wid *x, const struct gone_wid *y)
-{
-    return x->bucket == y->bucket && !memcmp(x->wid, y->wid, 16);
-}
-
-/* All unsealed rows of a push go, or some do. Its row stays, for copies that are under way, and
- * counts them as no longer raw. It says still that it came before this entry: when just, matters
- * only where a part of the push is left. */
-static int take_wid(struct deleting *x, const struct gone_wid *w, uint32_t rows, struct err *e)
-{
-    struct wid_row row = { w->t, w->had, w->had, x->t->entry - 1 };
-    char value[WID_ROW_MAX];
-    struct key k;
-
-    key_wid(&k, w->bucket, x->p->tenant, w->wid);
-    if (x->p->kind != TOMB_RANGE || w->had == rows) {
-        kv_batch_put(x->b, KV_WID, key_str(&k), str_n(value, wid_row_put(&row, value)));
-        return 0;
-    }
-    int rc = kv_get(x->s->kv, NULL, KV_WID, key_str(&k), &x->row, e);
-    if (rc == ERR_NOT_FOUND)
-        return 0; /* behind the horizon */
-    if (!rc)
-        rc = wid_row_read(buf_str(&x->row), &row, e);
-    if (rc)
-        return rc;
-    if (rows > row.rows - row.folded)
-        return err_set(e, ERR_CORRUPT, "a write id of %u rows, %u folded, has %u raw ones",
-                       row.rows, row.folded, rows);
-    row.folded += rows;
-    kv_batch_put(x->b, KV_WID, key_str(&k), str_n(value, wid_row_put(&row, value)));
-    return 0;
-}
-
-static int take_wids(struct deleting *x, struct err *e)
-{
-    int rc = 0;
-
-    if (x->wids.len)
-        qsort(x->wids.ptr, x->wids.len, sizeof(*x->wids.ptr), by_wid);
-    for (size_t i = 0, end; !rc && i < x->wids.len; i = end) {
-        for (end = i + 1; end < x->wids.len && same_wid(&x->wids.ptr[i], &x->wids.ptr[end]);)
-            end++;
-        rc = take_wid(x, &x->wids.ptr[i], (uint32_t)(end - i), e);
-    }
-    return rc;
 }
 
 /* ---- names and label sets ---- */
@@ -516,7 +353,6 @@ static void forget_caches(struct deleting *x)
 {
     struct store *s = x->s;
 
-    ledger_forget(s);
     names_drop(s->names);
     series_cache_drop(s->series);
     groups_drop(s->groups);
@@ -526,20 +362,43 @@ static void forget_caches(struct deleting *x)
         dict_cache_drop(s->dicts, x->p->tenant, x->p->scopes.ptr[i].scope);
 }
 
-/* A batch that is refused for its size would end all writing. */
-static int too_large(const struct deleting *x, struct err *e)
+/* A batch that is refused for its size would end all writing. Without the unsealed rows it may fit:
+ * they go first. */
+static int too_large(struct deleting *x, struct err *e)
 {
     size_t max = kv_batch_max(x->s->kv) / MIB;
 
-    if (x->n.rows)
-        return err_set(e, ERR_BUSY,
-                       "the %" PRIu64
-                       " unsealed rows that match are more than fit %zu MiB: sealing "
-                       "is behind; try again when it has caught up",
-                       x->n.rows, max);
+    x->split = x->n.rows > 0;
     return err_set(e, ERR_LIMIT,
                    "the series that match are more than fit %zu MiB: split the delete by labels",
                    max);
+}
+
+/* The batch with the entry of the log, which becomes true for all. */
+static int write_entry(struct deleting *x, struct err *e)
+{
+    struct store *s = x->s;
+
+    vec_for (i, &x->raw)
+        raw_counts_sub(&s->raw, x->raw.ptr[i].bucket, x->raw.ptr[i].rows);
+    seal_put_log(s, &x->n, x->b);
+    int rc = store_write_then(s, x->b, true, on_written, x, e);
+    if (rc)
+        return rc;
+    atomic_store(&s->applied, x->n.n);
+    atomic_fetch_sub(&s->raw_rows, x->n.rows);
+    ledger_forget(s);
+    return 0;
+}
+
+/* Unsealed rows alone, as many as fit. */
+static int write_part(struct deleting *x, struct err *e)
+{
+    int rc = tomb_take_wids(x, e);
+
+    if (!rc)
+        rc = ledger_outs_put(x->s, &x->outs, x->b, e);
+    return rc ? rc : write_entry(x, e);
 }
 
 static int write_all(struct deleting *x, struct err *e)
@@ -548,24 +407,19 @@ static int write_all(struct deleting *x, struct err *e)
     struct tomb *t = x->t;
     struct key k;
 
-    t->raw_rows = x->n.rows;
+    t->raw_rows = x->r->raw_rows + x->n.rows;
     t->created_ms = x->n.engine_ms;
     put_masks(x);
     take_docs(x);
     if (kv_batch_bytes(x->b) + REST_BYTES > kv_batch_max(s->kv))
         return too_large(x, e);
     drop_old(x);
-    vec_for (i, &x->raw)
-        raw_counts_sub(&s->raw, x->raw.ptr[i].bucket, x->raw.ptr[i].rows);
     tomb_row_put(t, &x->row);
     key_tomb(&k, KEY_TOMB, t->tenant, t->entry);
     kv_batch_put(x->b, KV_META, key_str(&k), buf_str(&x->row));
-    seal_put_log(s, &x->n, x->b);
-    int rc = store_write_then(s, x->b, true, on_written, x, e);
+    int rc = write_entry(x, e);
     if (rc)
         return rc;
-    atomic_store(&s->applied, x->n.n);
-    atomic_fetch_sub(&s->raw_rows, x->n.rows);
     atomic_fetch_sub(&s->series_count, x->gone_series);
     forget_caches(x);
     return 0;
@@ -579,9 +433,12 @@ static int enter(struct deleting *x, struct err *e)
     if (x->p->found && x->p->kind != TOMB_TENANT)
         make_masks(x);
     if (x->p->found)
-        rc = take_raw(x, e);
+        rc = tomb_take_raw(x, e);
+    if (!rc && x->part && x->n.rows)
+        return write_part(x, e);
+    x->part = false;
     if (!rc)
-        rc = take_wids(x, e);
+        rc = tomb_take_wids(x, e);
     if (!rc && x->p->found)
         rc = take_names(x, e);
     if (!rc && x->p->found)
@@ -604,10 +461,13 @@ static int enter(struct deleting *x, struct err *e)
     return rc;
 }
 
-static int make_entry(struct store *s, const struct tomb_request *r, struct tomb_plan *p,
-                      struct tomb_result *ret, struct err *e)
+/* `part`: unsealed rows alone, if there are any; *ret_split: it must be so. */
+static int make_entry(struct store *s, const struct tomb_request *r, struct tomb_plan *p, bool part,
+                      struct tomb_result *ret, bool *ret_split, struct err *e)
 {
-    struct deleting x = { .s = s, .r = r, .p = p, .t = tomb_new(), .b = kv_batch_new() };
+    struct deleting x = {
+        .s = s, .r = r, .p = p, .part = part, .t = tomb_new(), .b = kv_batch_new()
+    };
 
     x.n = (struct seal_entry){
         .n = atomic_load(&s->applied) + 1,
@@ -620,13 +480,17 @@ static int make_entry(struct store *s, const struct tomb_request *r, struct tomb
     struct tomb *made = x.t;
     if (!rc)
         rc = enter(&x, e);
-    if (!rc) {
+    *ret_split = rc && x.split;
+    ret->more = !rc && x.part;
+    if (ret->more) {
+        ret->raw_rows = x.n.rows;
+    } else if (!rc) {
         ret->entry = made->entry;
         ret->kind = made->kind;
         ret->raw_rows = made->raw_rows;
         x.t = NULL;
     }
-    if (rc && x.t)
+    if (x.t && (rc || ret->more))
         tomb_free(x.t);
     vec_free(&x.masks);
     vec_free(&x.wids);
@@ -641,6 +505,7 @@ int store_delete(struct store *s, const struct tomb_request *r, struct tomb_resu
                  struct err *e)
 {
     struct tomb_plan p;
+    bool split = false;
 
     *ret = (struct tomb_result){ 0 };
     if (store_refuse(s, e))
@@ -655,7 +520,9 @@ int store_delete(struct store *s, const struct tomb_request *r, struct tomb_resu
     struct store_view *v = store_view_get(s);
     int rc = tomb_plan_of(v, r, &p, ret, e);
     if (!rc)
-        rc = make_entry(s, r, &p, ret, e);
+        rc = make_entry(s, r, &p, tomb_raw_many(s), ret, &split, e);
+    if (split)
+        rc = make_entry(s, r, &p, true, ret, &split, e);
     tomb_plan_free(&p);
     store_view_put(v);
     return rc ? err_wrap(e, "delete") : 0;

@@ -29,6 +29,7 @@ struct tomb {
     struct str id, name, what; /* in the arena; `name` is the tenant's */
     struct selector selector;  /* in the arena; its regexes are made when first needed */
     bool compiled;
+    bool wids_gone;      /* of a tenant, behind its guard */
     struct arena *arena; /* owned */
 
     /* Purging. */
@@ -49,6 +50,7 @@ struct tombs {
     uint64_t last;                       /* entry of the newest delete */
     uint64_t tenants_until_ms;           /* monotonic: a tomb of a tenant has its guard; 0: none */
     uint64_t deletes, rows, bytes, anew; /* since start */
+    _Atomic uint64_t purged_view;        /* the newest when a purge ended last */
 };
 
 /* ---- in memory: shard thread ---- */
@@ -62,6 +64,11 @@ NODISCARD int tomb_load_masks(struct store *s, struct tomb *t, struct err *e);
 
 /* What is being done for it, in words; "": nothing any more. */
 const char *tomb_phase(const struct tomb *t);
+
+/* Purged: will nothing more of it go that files hold? */
+bool tomb_ripe(const struct store *s, const struct tomb *t);
+/* Nothing of it is left in files that anybody hears of. */
+NODISCARD int tomb_done(struct store *s, struct tomb *t, struct err *e);
 
 bool tombs_block(const struct store *s, uint32_t tenant, uint32_t scope);
 bool tombs_hold(const struct store *s, const struct member *m, uint32_t t);

@@ -492,15 +492,17 @@ static void test_too_large(void **state)
     for (uint64_t wid = 1; wid <= 100; wid++)
         push("api", "pod=a", now, wid, "m;x=1");
     bed.s->kv->batch_max = 128 * KIB + 1000;
-    assert_int_equal(tomb_bed_try(&bed, NULL, "{pod=\"a\"}", 0, 0, "d", &r, &e), ERR_BUSY);
-    assert_non_null(strstr(e.text, "sealing is behind"));
+    /* With the unsealed rows it is too large, so these go first (test_tomb_parts.c). */
+    assert_int_equal(tomb_bed_try(&bed, NULL, "{pod=\"a\"}", 0, 0, "d", &r, &e), 0);
+    assert_true(r.more && r.raw_rows == 100);
     assert_false(store_read_only(bed.s));
-    assert_string_equal(merge("{}"), "m;x=100");
+    assert_string_equal(merge("{}"), "");
     push("api", "pod=a", now, 101, "m;x=1");
     minutes(2);
     store_bed_seal(&bed);
     tomb_bed_check(&bed);
     assert_int_equal(tomb_bed_try(&bed, NULL, "{pod=\"a\"}", 0, 0, "d", &r, &e), 0);
+    assert_true(!r.more && !r.repeated && r.entry > 0);
     assert_string_equal(merge("{}"), "");
     for (uint32_t pod = 0; pod < 200; pod++) {
         char labels[32];
