@@ -7,7 +7,8 @@
  *
  * A result is the message SelectMergeStacktracesResponse in protobuf, whatever its first caller
  * spoke: who fetches it may speak another. The status is a field behind it, which in protobuf is
- * the same message.
+ * the same message. A part, where parts were allowed, is told as one to everybody who fetches it:
+ * by the header of all partial answers, and as the status's message.
  *
  * Bounds: ASYNC_RUNNING_MAX queries of a tenant run; ENTRIES_MAX are kept of all, and results hold
  * a quarter of the memory of all queries at most, taken from it: the oldest finished ones make
@@ -38,10 +39,11 @@ struct async_entry {
     char id[ID_LEN + 1];
     char *owner; /* owned; the tenants it reads */
     enum async_status status;
-    struct buf result; /* SUCCESS */
-    size_t held;       /* of the memory of all queries */
-    struct err err;    /* FAILURE */
-    uint64_t until_ns; /* finished: kept until then */
+    struct buf result;             /* SUCCESS */
+    size_t held;                   /* of the memory of all queries */
+    struct err err;                /* FAILURE */
+    struct fanout_missing missing; /* of a SUCCESS: who gave no answer */
+    uint64_t until_ns;             /* finished: kept until then */
     unsigned readers;
     struct async_entry *next;
     char *tenant; /* owned; the only one, and it is shared; else NULL */
@@ -205,8 +207,24 @@ struct fetched {
     char text[ID_LEN + 1];
     enum async_status status;
     struct str result;
-    char error[ERR_TEXT_MAX];
+    char error[ERR_TEXT_MAX]; /* of a SUCCESS: that it is a part */
 };
+
+/* What stands beside a result: "" for a whole one. Other queriers read it (async_share.h). */
+static void missing_text(const struct fanout_missing *m, char ret[ERR_TEXT_MAX])
+{
+    ret[0] = '\0';
+    if (m->missing)
+        (void)snprintf(ret, ERR_TEXT_MAX, "partial: %zu of %zu ingesters missing", m->missing,
+                       m->asked);
+}
+
+static void missing_read(const char *text, struct fanout_missing *ret)
+{
+    *ret = (struct fanout_missing){ 0 };
+    if (sscanf(text, "partial: %9zu of %9zu", &ret->missing, &ret->asked) != 2)
+        *ret = (struct fanout_missing){ 0 };
+}
 
 static int reply_fetched(struct query *q, struct err *e)
 {
@@ -370,6 +388,9 @@ static int reply_shared(struct query *q, struct err *e)
     sh.error.len = MIN(sh.error.len, sizeof(f->error) - 1);
     if (sh.error.len)
         memcpy(f->error, sh.error.ptr, sh.error.len);
+    q->missing = (struct fanout_missing){ 0 };
+    if (f->status == ASYNC_SUCCESS)
+        missing_read(f->error, &q->missing);
     return reply_fetched(q, e);
 }
 
@@ -395,8 +416,11 @@ static int fetch(struct asyncs *s, struct query *q, struct err *e)
     q->async = x;
     f->status = x->status;
     memcpy(f->text, x->id, sizeof(f->text));
-    if (x->status == ASYNC_SUCCESS)
+    if (x->status == ASYNC_SUCCESS) {
         f->result = buf_str(&x->result);
+        q->missing = x->missing;
+        missing_text(&x->missing, f->error);
+    }
     if (x->status == ASYNC_FAILURE)
         memcpy(f->error, x->err.text, sizeof(f->error));
     return 0;
@@ -429,10 +453,12 @@ static bool make_room(struct asyncs *s, size_t bytes)
 static void publish(struct async_entry *x)
 {
     bool ok = x->status == ASYNC_SUCCESS;
+    char part[ERR_TEXT_MAX];
 
+    missing_text(&x->missing, part);
     if (x->tenant && x->asyncs->share)
         share_put(x->asyncs->share, str_c(x->tenant), str_c(x->id), x->status,
-                  ok ? STR("") : str_c(x->err.text), ok ? buf_str(&x->result) : STR(""), NULL,
+                  ok ? str_c(part) : str_c(x->err.text), ok ? buf_str(&x->result) : STR(""), NULL,
                   NULL);
 }
 
@@ -454,6 +480,7 @@ void async_end(struct query *q)
     } else {
         x->held = bytes;
         buf_move(&x->result, &q->out);
+        x->missing = q->missing;
         x->status = ASYNC_SUCCESS;
     }
     if (!x->call.r)

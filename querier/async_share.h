@@ -4,7 +4,8 @@
  * short-lived documents (common/store/doc.h) in the home shard of the tenant. Of one tenant; what
  * reads several stays with the querier that was asked.
  *
- *      meta: status u8 | why it failed       body: the message, as async.c keeps it
+ *      meta: status u8 | why it failed, or that it is a part
+ *      body: the message, as async.c keeps it
  *
  * Thread: the loop's, but for share_read.
  */

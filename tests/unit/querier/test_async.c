@@ -321,6 +321,49 @@ static void test_late_news_are_none(void **state)
     qbed_deinit(&other);
 }
 
+/* A part is told as one, as it would have been at once: by who worked on it, and by others. */
+static void test_a_part_is_told(void **state)
+{
+    (void)state;
+    static const char all[] =
+        "{\"start\":\"1749999900000\",\"end\":1750000000000,"
+        "\"profileTypeID\":\"" QBED_CPU "\",\"labelSelector\":\"{}\"" FORCE "}";
+    static const struct qbed_push both[] = {
+        { 0, "shop", "", QBED_CPU, T(-60), "a", 1, false, NULL },
+        { 1, "till", "", QBED_CPU, T(-60), "b", 2, false, NULL },
+    };
+    static const char *const said[] = { "\nX-Embertree-Partial: 1 of 2 ingesters missing\r\n",
+                                        "\"errorMessage\":\"partial: 1 of 2 ingesters missing\"" };
+    struct qbed b, other;
+    char id[64];
+
+    qbed_init(&b, 2, NULL);
+    qbed_init(&other, 2, NULL);
+    qbed_data(&b, both, ARRAY_LEN(both));
+    for (int i = 0; i < 2; i++)
+        b.ingesters[i].docs_at_once = other.ingesters[i].docs_at_once = true;
+    for (int whole = 0; whole < 2; whole++) {
+        b.ingesters[0].fail = whole ? 0 : ERR_BUSY; /* the other one has the documents */
+        id_of(qbed_post(&b, "/querier.v1.QuerierService/" METHOD,
+                        "Content-Type: application/json\r\nX-Embertree-Allow-Partial: 1\r\n",
+                        str_c(all)),
+              id);
+        net_pass(&b.world, 10);
+        for (int i = 0; i < 2; i++) {
+            const char *reply = i ? poll_elsewhere(&b, &other, id) : poll_id(&b, id);
+            if (!strstr(reply, "\"status\":\"ASYNC_QUERY_STATUS_SUCCESS\"") ||
+                !strstr(reply, "flamegraph"))
+                fail_msg("querier %d: %s", i, reply);
+            for (size_t k = 0; k < ARRAY_LEN(said); k++)
+                if ((strstr(reply, said[k]) != NULL) == whole)
+                    fail_msg("%s of querier %d: %s", whole ? "all" : "a part", i, reply);
+        }
+    }
+    net_pass(&b.world, 610000);
+    qbed_deinit(&b);
+    qbed_deinit(&other);
+}
+
 /* Nobody takes documents: then it is as with one querier. */
 static void test_what_cannot_be_shared(void **state)
 {
@@ -358,6 +401,7 @@ int main(void)
         cmocka_unit_test(test_another_querier_tells),
         cmocka_unit_test(test_another_querier_tells_failures),
         cmocka_unit_test(test_late_news_are_none),
+        cmocka_unit_test(test_a_part_is_told),
         cmocka_unit_test(test_what_cannot_be_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
