@@ -33,8 +33,9 @@
 
 #define QUERY_MAGIC     MAGIC('q', 'r', 'y', ' ')
 #define ARENA_BYTES_MAX (4 * MIB)
-#define CALLS_MAX       2048
-#define MARGIN_MIN_MS   5 /* kept back from an ingester's deadline for our own work */
+#define CALLS_MAX       2048 /* at least, and */
+#define CALLS_OF_TARGET 4    /* so many of each target: two tenants, tree and timeline */
+#define MARGIN_MIN_MS   5    /* kept back from an ingester's deadline for our own work */
 #define MARGIN_MAX_MS   250
 #define AGAIN_MAX       2
 #define LOOK_MS         20                   /* for a newer map */
@@ -223,7 +224,6 @@ static void query_begin_again(struct query *q)
     q->data = NULL;
     q->doc = q->state = NULL;
     q->step = q->route->first;
-    q->calls_max = CALLS_MAX;
     q->missing = (struct fanout_missing){ 0 };
     buf_init(&q->out, 0);
     buf_init(&q->message, 0);
@@ -414,6 +414,7 @@ static int query_plan(struct query *q, struct err *e)
 {
     const struct route *route = q->qr->route;
 
+    q->calls_max = MAX(CALLS_MAX, CALLS_OF_TARGET * route_targets(route));
     q->map = route_map(route);
     if (route_moves(route))
         return plan_targets_each(route_shards(route), q->arena, &q->targets, e);
@@ -465,7 +466,6 @@ void query_on_http(struct http_req *r)
                          .call = call,
                          .arena = arena_new(ARENA_BYTES_MAX),
                          .step = qroute->route->first,
-                         .calls_max = CALLS_MAX,
                          .began_ns = clock_mono_ns(qr->ctx->env->clock),
                          .content_type = "application/json" };
     buf_init(&q->out, 0);

@@ -6,6 +6,8 @@
 
 #include "common/base/size.h"
 
+#define REPLY_MAX MIB /* lists of shards may be in it: 4,096 numbers */
+
 void cluster_reply(struct http_req *r, const struct err *e,
                    void (*fill)(void *cookie, struct json *j), void *cookie)
 {
@@ -16,7 +18,7 @@ void cluster_reply(struct http_req *r, const struct err *e,
         http_reply_err(r, e);
         return;
     }
-    buf_init(&b, 16 * KIB);
+    buf_init(&b, REPLY_MAX);
     json_init(&j, &b);
     json_obj(&j);
     fill(cookie, &j);

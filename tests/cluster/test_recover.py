@@ -315,9 +315,37 @@ def test_node_replaced():
         check_pushed(c, 40)
 
 
+def test_as_many_shards_as_there_may_be():
+    """The answer names each of them. A process that keeps none writes, too; and it asks all of them, of whom nobody
+    is there."""
+    shards, nodes = 4096, ("a", "b", "c")
+    the_map = {"version": 5, "shards": shards, "replicas": 3,
+               "nodes": [{"name": n, "addr": f"tcp://127.0.0.1:{i + 1}"} for i, n in enumerate(nodes)]}
+    record = {"term": 3, "leader": "a", "members": nodes, "learners": [], "prev_members": [], "established": True}
+    kept = {"cluster": "5b0c" * 8, "node": "a", "keeps": True, "stranger": "", "map": json.dumps(the_map),
+            "records": [{"shard": i, "record": json.dumps(record)} for i in range(shards)], "logs": []}
+    c = replicated.Cluster(ingesters=0)
+    c.querier = c.process("querier", "--querier.timeout=2s")
+    try:
+        c.etcd.start()
+        c.querier.start(wait=False)
+        wait(lambda: c.querier.child.poll() is None and "listening" in c.querier.tail(), bool)
+        for dry in (True, False):
+            r = c.querier.post("/api/v1/cluster/recover" + "?dry_run=1" * dry, json.dumps(kept))
+            assert r.status == 200, r
+            said = r.json()
+            assert said["written"] != dry and said["absent"] == list(range(shards)), said
+        assert len(records(c)) == shards
+        wait(lambda: c.querier.metric("embertree_cluster_map_version"), lambda version: version == 5)
+        r = c.querier.get("/pyroscope/label-values", label="service_name")
+        assert r.status in (503, 504), r
+    finally:
+        c.__exit__(None, None, None)
+
+
 if __name__ == "__main__":
     if not replicated.available():
         print("SKIPPED: there is no etcd (package etcd-server)")
         sys.exit(0)
     cluster.main([test_wiped, test_old_snapshot, test_node_missing, test_node_replaced,
-                  test_restarted, test_first_second])
+                  test_restarted, test_first_second, test_as_many_shards_as_there_may_be])
