@@ -305,6 +305,32 @@ static int write_doc(struct store *s, const struct doc_name *n, const struct doc
     return rc;
 }
 
+static bool same_body(struct store *s, const struct doc_name *n, struct str body)
+{
+    struct buf chunk;
+    struct doc_key k;
+    struct err skip;
+    bool same = true;
+
+    buf_init(&chunk, DOC_CHUNK);
+    for (size_t i = 0; same && i < doc_chunks(body.len); i++) {
+        key_chunk(&k, n, (uint32_t)i);
+        same = kv_get(s->kv, NULL, KV_META, key_of(&k), &chunk, &skip) == 0 &&
+               str_eq(buf_str(&chunk), str_sub(body, i * DOC_CHUNK, (i + 1) * DOC_CHUNK));
+    }
+    buf_deinit(&chunk);
+    return same;
+}
+
+/* The answer to a put may be lost, and the same put sent again, to whoever leads then: what it
+ * finds is itself. */
+static bool is_this_put(struct store *s, const struct doc_name *n, const struct doc *was,
+                        uint64_t seen, struct str meta, struct str body)
+{
+    return was->revision && was->revision - 1 == seen && was->bytes == body.len &&
+           str_eq(was->meta, meta) && same_body(s, n, body);
+}
+
 int store_doc_put(struct store *s, const struct doc_name *n, struct str meta, struct str body,
                   uint64_t seen, const struct doc_limits *l, struct doc *ret, struct err *e)
 {
@@ -321,9 +347,15 @@ int store_doc_put(struct store *s, const struct doc_name *n, struct str meta, st
                        meta.len / KIB);
     buf_init(&row, HEAD_LEN + DOC_META_MAX);
     int rc = load(s->kv, NULL, n, &row, &was, e);
+    bool again = !rc && is_this_put(s, n, &was, seen, meta, body);
+    was.meta = STR_NULL;
     buf_deinit(&row);
     if (rc && rc != ERR_NOT_FOUND)
         return rc;
+    if (again) {
+        *ret = was;
+        return 0;
+    }
     if (rc)
         was = (struct doc){ 0 };
     if (seen != DOC_ANY_REVISION && seen != was.revision)

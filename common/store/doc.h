@@ -57,8 +57,9 @@ struct doc_limits {
 #define DOC_ANY_REVISION UINT64_MAX
 
 /* Writes it; `seen`: the revision the writer knows (0: none, it must be new), or DOC_ANY_REVISION.
- * *ret has no meta and body. ERR_CONFLICT: another revision is there; ERR_LIMIT; ERR_INPUT; as
- * store_write_batch. Shard thread. */
+ * *ret has no meta and body. The same put may come again (its answer was lost): 0, nothing is
+ * written. ERR_CONFLICT: another revision is there; ERR_LIMIT; ERR_INPUT; as store_write_batch.
+ * Shard thread. */
 NODISCARD int store_doc_put(struct store *s, const struct doc_name *n, struct str meta,
                             struct str body, uint64_t seen, const struct doc_limits *l,
                             struct doc *ret, struct err *e);

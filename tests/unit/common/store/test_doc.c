@@ -117,6 +117,13 @@ static void test_life(void **state)
 
     assert_int_equal(put("t", DOC_PROFILE, "b", STR("2"), 0), ERR_CONFLICT);
     assert_int_equal(put("t", DOC_PROFILE, "new", STR("2"), 3), ERR_CONFLICT);
+    /* Its answer was lost, and it comes again: it finds itself, and not a stranger. */
+    assert_int_equal(put("t", DOC_PROFILE, "b", body, 0), 0);
+    big[DOC_CHUNK + 1] ^= 1;
+    assert_int_equal(put("t", DOC_PROFILE, "b", body, 0), ERR_CONFLICT);
+    big[DOC_CHUNK + 1] ^= 1;
+    assert_int_equal(get("t", "b", MIB, body), 0);
+    assert_string_equal(list("t", DOC_PROFILE, "a", 9), "ab:1:0 b:1:524295 ");
     assert_int_equal(put("t", DOC_PROFILE, "b", STR("2"), 1), 0); /* shorter: chunks go */
     assert_int_equal(get("t", "b", MIB, STR("2")), 0);
     store_bed_reopen(&bed, KV_MEM_POWER, 0);
@@ -140,13 +147,14 @@ static void test_refused(void **state)
 {
     (void)state;
     char *big = xcalloc(1, DOC_BODY_MAX + 1);
+    const int none = DOC_KIND_LAST + 1;
     char id[DOC_ID_MAX + 2];
 
     memset(id, 'x', sizeof(id));
     id[sizeof(id) - 1] = '\0';
     assert_int_equal(put("t", DOC_PROFILE, "", STR("1"), 0), ERR_INPUT);
     assert_int_equal(put("", DOC_PROFILE, "a", STR("1"), 0), ERR_INPUT);
-    assert_int_equal(put("t", 9, "a", STR("1"), 0), ERR_INPUT);
+    assert_int_equal(put("t", (enum doc_kind)none, "a", STR("1"), 0), ERR_INPUT);
     assert_int_equal(put("t", DOC_PROFILE, id, STR("1"), 0), ERR_INPUT);
     assert_int_equal(put("t", DOC_PROFILE, "a", str_n(big, DOC_BODY_MAX + 1), 0), ERR_LIMIT);
     /* 5 documents, 3 MiB: one that is replaced does not count twice. */
