@@ -117,7 +117,7 @@ static void on_confirmed(void *cookie, int code)
     if (code || r->at != AT_SERVING || r->epoch != p->epoch)
         (void)err_set(&p->c->err, ERR_UNAVAILABLE,
                       "this ingester does not lead shard %" PRIu32
-                      " any more; ask the one that does",
+                      " any more, or no majority of its members answers; ask the one that leads",
                       r->shard);
     confirm_end(p->c);
     xfree(p);

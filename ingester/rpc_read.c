@@ -10,6 +10,9 @@
  * A single query always runs, however small the share; those that wait for the cold tier not
  * counted.
  *
+ * An answer keeps its own bytes of that share until it is known that this node still leads: where
+ * no majority answers, that takes seconds, and answers pile up.
+ *
  * A query that meets rows in the cold tier waits for the object store on its thread. As many as
  * half of the processors, or of the memory, do that at once (far_max): one that comes to such rows
  * without a place gives its thread back and begins anew when it has one, so that those which need
@@ -45,7 +48,7 @@ struct reads {
     struct fair *fair; /* of struct read */
     struct budget bytes;
     uint64_t stacks_max; /* of one query */
-    size_t confirming;   /* that are answered as soon as we know that we lead */
+    size_t confirming;   /* that are answered as soon as we know that we lead, or do not */
     /* Queries that may wait for the cold tier at once hold a place; others that need one wait. */
     _Atomic uint32_t far_used;
     _Atomic uint32_t far_reads; /* of those: queries */
@@ -196,7 +199,7 @@ static void read_work(void *cookie)
 
 static size_t reads_pending(const struct reads *rs)
 {
-    return fair_waiting(rs->fair) + fair_running(rs->fair) + rs->far_waiting_len;
+    return fair_waiting(rs->fair) + fair_running(rs->fair) + rs->far_waiting_len + rs->confirming;
 }
 
 static void read_end(struct read *r)
@@ -205,6 +208,7 @@ static void read_end(struct read *r)
     struct str method = str_c(method_name(r->method));
     double seconds = (double)(clock_mono_ns(in->ctx->env->clock) - r->began_ns) / 1e9;
 
+    budget_give(&in->reads->bytes, r->held);
     metric_observe(metric_at(in->metrics.read_seconds, &method, 1), seconds);
     if (r->err.code) {
         ingester_refused(&in->metrics, r->err.code);
@@ -225,11 +229,13 @@ static void read_end(struct read *r)
 static void read_confirmed(void *cookie, const struct err *e)
 {
     struct read *r = cookie;
+    struct ingester *in = r->in;
 
-    r->in->reads->confirming--;
+    in->reads->confirming--;
     if (e)
         r->err = *e;
     read_end(r);
+    reads_start(in);
 }
 
 /* To the queue again: with a place it goes on where it was refused. */
@@ -279,6 +285,15 @@ static void far_wait(struct read *r)
         far_again(r);
 }
 
+/* Of what it set aside only what its answer takes. */
+static void hold_answer(struct read *r)
+{
+    uint64_t answer = r->reach.refused ? 0 : MIN(r->held, r->reply.cap);
+
+    budget_give(&r->in->reads->bytes, r->held - answer);
+    r->held = answer;
+}
+
 static void read_done(void *cookie)
 {
     struct read *r = cookie;
@@ -286,7 +301,7 @@ static void read_done(void *cookie)
     uint64_t took_ns = clock_mono_ns(in->ctx->env->clock) - r->ran_ns;
 
     fair_done(in->reads->fair, &r->item, took_ns / 1000 + 1);
-    budget_give(&in->reads->bytes, r->held);
+    hold_answer(r);
     if (r->far) {
         far_set(r, false);
         far_leave(in->reads);
@@ -340,7 +355,6 @@ static bool read_start(struct ingester *in, struct read *r)
         return true;
     (void)err_set(&r->err, ERR_BUSY, "too many jobs wait for a processor");
     fair_done(rs->fair, &r->item, 0);
-    budget_give(&rs->bytes, r->held);
     far_drop(rs, r);
     read_end(r);
     return true;
@@ -528,7 +542,7 @@ void rpc_read_serve(struct ingester *in)
 
 bool rpc_read_idle(const struct ingester *in)
 {
-    return !in->reads || (reads_pending(in->reads) == 0 && in->reads->confirming == 0);
+    return !in->reads || reads_pending(in->reads) == 0;
 }
 
 bool rpc_read_waiting(const struct ingester *in)

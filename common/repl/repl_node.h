@@ -119,7 +119,7 @@ struct repl_copy_state {
 };
 struct repl_copy_state repl_node_copy(const struct repl_node *n);
 /* done(0) when it is sure that this replica still leads and has applied whatever was acked before
- * this call; ERR_UNAVAILABLE otherwise. Exactly once, later. */
+ * this call; ERR_UNAVAILABLE otherwise, or after some ten seconds. Exactly once, later. */
 void repl_node_confirm(struct repl_node *n, void (*done)(void *cookie, int code), void *cookie);
 /* The database below, for readers that know what they do (status, space); kv_repl.h for others. */
 struct kv *repl_node_db(struct repl_node *n);

@@ -509,6 +509,7 @@ void replica_free(struct replica *r)
 void replica_tick(struct replica *r)
 {
     replica_tell_commit(r);
+    replica_end_late_reads(r);
     if (r->role != REPLICA_FOLLOWER)
         replica_lead_tick(r);
 }

@@ -117,7 +117,7 @@ void replica_poke(struct replica *r);
 NODISCARD int replica_propose(struct replica *r, struct repl_entry *entry, struct err *e);
 /* Does this replica still lead? io.confirmed(read, true) once a majority said so to a question
  * asked after this call, and everything committed before it is applied; false when it leads no
- * more. */
+ * more, or when that took some ten seconds: what waits holds memory, and nobody may ever answer. */
 void replica_confirm(struct replica *r, uint64_t read);
 /* The entry before the first one is this now: older ones were dropped from the log. */
 void replica_dropped(struct replica *r, uint64_t base_index);

@@ -12,6 +12,7 @@
 #define PEERS_MAX   (3 * RECORD_SET_MAX)
 #define FLIGHT_MAX  64 /* messages sent to a peer and not acked */
 #define READS_MAX   65536
+#define READ_TICKS  400 /* some 10 s: no majority answers, or nothing is applied */
 #define ENTRIES_MAX 256 /* in one message of ours */
 
 enum peer_state { PEER_PROBE, PEER_STREAM, PEER_SNAPSHOT };
@@ -52,6 +53,7 @@ struct term_run {
 };
 struct read_wait {
     uint64_t id, round, index;
+    uint32_t ticks;
 };
 
 struct replica {
@@ -109,6 +111,7 @@ void replica_on_appended(struct replica *r, const struct repl_msg *m);
 void replica_on_fetched(struct replica *r, const struct repl_msg *m);
 void replica_advance(struct replica *r); /* something became durable, applied or established */
 void replica_lead_tick(struct replica *r);
+void replica_end_late_reads(struct replica *r);
 void replica_quorum(struct replica *r); /* promises came in */
 
 #endif

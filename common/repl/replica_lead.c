@@ -234,7 +234,7 @@ static void rounds(struct replica *r)
 
 void replica_confirm(struct replica *r, uint64_t read)
 {
-    struct read_wait w = { read, r->round + 1, r->commit };
+    struct read_wait w = { read, r->round + 1, r->commit, 0 };
     bool soon = r->role == REPLICA_PREPARING && r->led;
 
     if (replica_mutant(r, MUTANT_READ_UNCONFIRMED) && r->role == REPLICA_LEADING) {
@@ -247,6 +247,20 @@ void replica_confirm(struct replica *r, uint64_t read)
     }
     vec_push(&r->reads, w);
     rounds(r);
+}
+
+void replica_end_late_reads(struct replica *r)
+{
+    size_t left = 0;
+
+    vec_for (i, &r->reads) {
+        struct read_wait w = r->reads.ptr[i];
+        if (++w.ticks > READ_TICKS)
+            r->o.io.confirmed(r->o.io.cookie, w.id, false);
+        else
+            r->reads.ptr[left++] = w;
+    }
+    r->reads.len = left;
 }
 
 /* ---- coming to lead ---- */
