@@ -229,7 +229,7 @@ enum kept_why kept_join_why(const struct kept_join *j, uint32_t shard)
     return j->why[shard];
 }
 
-int kept_join_differs(struct kept_join *j, uint32_t shard, struct err *e)
+int kept_join_differs(struct kept_join *j, uint32_t shard, uint64_t map_version, struct err *e)
 {
     const struct map *next;
     struct map from;
@@ -240,7 +240,7 @@ int kept_join_differs(struct kept_join *j, uint32_t shard, struct err *e)
         return 0;
     }
     from = *j->all.map;
-    from.version++;
+    from.version = MAX(from.version, map_version) + 1;
     if (map_new(&from, &next, e))
         return e->code;
     map_unref(j->all.map);

@@ -48,7 +48,9 @@ NODISCARD int kept_join_end(struct kept_join *j, const struct kept **ret, struct
 void kept_join_lost(struct kept_join *j);
 enum kept_why kept_join_why(const struct kept_join *j, uint32_t shard);
 /* After the end: the service has a record of that very term which says something else, or (shard
- * CLUSTER_SHARDS_MAX) a map of that version: ours gets a later one. */
-NODISCARD int kept_join_differs(struct kept_join *j, uint32_t shard, struct err *e);
+ * CLUSTER_SHARDS_MAX) a map of that version, `map_version`, or a later one that did not come from
+ * it: ours gets a later one. */
+NODISCARD int kept_join_differs(struct kept_join *j, uint32_t shard, uint64_t map_version,
+                                struct err *e);
 
 #endif

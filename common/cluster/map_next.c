@@ -65,6 +65,38 @@ bool map_next_each(const struct map *m, size_t *pos, struct map_whose *ret)
     return false;
 }
 
+static bool keeps(const struct map *later, const struct map_steps *s, const struct map_whose *w)
+{
+    const struct map_steps *t = map_whose_steps(later, w);
+
+    if (!s->len)
+        return true;
+    if (!t || t->len < s->len)
+        return false;
+    for (uint32_t i = 0; i < s->len; i++)
+        if (t->at[i].n != s->at[i].n || (i && t->at[i].from_ms != s->at[i].from_ms))
+            return false;
+    return true;
+}
+
+bool map_keeps_steps(const struct map *later, const struct map *m, struct map_whose *ret)
+{
+    *ret = (struct map_whose){ STR_NULL, STR_NULL };
+    if (!keeps(later, &m->tenant_steps, ret))
+        return false;
+    for (size_t i = 0; i < m->tenants_len; i++) {
+        ret->tenant = m->tenants[i].name;
+        if (!map_tenant(later, ret->tenant) || !keeps(later, &m->tenants[i].steps, ret))
+            return false;
+    }
+    for (size_t i = 0; i < m->services_len; i++) {
+        *ret = (struct map_whose){ m->services[i].tenant, m->services[i].name };
+        if (!keeps(later, &m->services[i].steps, ret))
+            return false;
+    }
+    return true;
+}
+
 /* ---- the next version ------------------------------------------------------------------------ */
 
 static int put_tenant(const struct map *m, struct map *to, struct str tenant,

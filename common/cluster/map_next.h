@@ -35,6 +35,10 @@ bool map_next_announced(const struct map *m, struct map_whose *ret);
 /* All with something to come, start with *pos = 0; false at the end. */
 bool map_next_each(const struct map *m, size_t *pos, struct map_whose *ret);
 
+/* Has the later map all steps of the earlier one? They are only ever added, so one that lacks some
+ * did not come from it, whatever its version. *ret: whose steps it lacks. */
+bool map_keeps_steps(const struct map *later, const struct map *m, struct map_whose *ret);
+
 /* ERR_CONFLICT: it is so, or wanted already; ERR_LIMIT: it has changed as often as it can. */
 NODISCARD int map_next_want(const struct map *m, const struct map_whose *w, uint32_t n,
                             const struct map **ret, struct err *e);

@@ -17,6 +17,7 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
+#include "common/cluster/map_next.h"
 
 #define LOOKS_MAX   64
 #define ONCE        (COORD_TXN_MAX - 1) /* changes in one transaction; the id is compared, too */
@@ -80,10 +81,13 @@ static size_t concerned(const struct repl_record *r, const char *names[CONCERNED
 
 static enum recover_is compare_map(const struct recovering *v, const struct map *there)
 {
+    struct map_whose lacks;
     struct buf one, two;
 
-    if (there->version != v->k.map->version)
-        return there->version < v->k.map->version ? RECOVER_BEHIND : RECOVER_AHEAD;
+    if (there->version < v->k.map->version)
+        return RECOVER_BEHIND;
+    if (there->version > v->k.map->version)
+        return map_keeps_steps(there, v->k.map, &lacks) ? RECOVER_AHEAD : RECOVER_DIFFERS;
     buf_init(&one, MAP_BYTES_MAX * 2);
     buf_init(&two, MAP_BYTES_MAX * 2);
     map_write(there, &one);

@@ -17,8 +17,10 @@ enum recover_is {
     RECOVER_SAME,
     RECOVER_ABSENT,
     RECOVER_BEHIND,
-    RECOVER_AHEAD,   /* somebody went on from it: it stays */
-    RECOVER_DIFFERS, /* of the same term (map: version), and not the same: nothing is written */
+    RECOVER_AHEAD, /* somebody went on from it: it stays */
+    /* Of the same term (map: version), and not the same; or a later map that lacks steps of ours:
+     * nothing is written. */
+    RECOVER_DIFFERS,
 };
 struct recover_found { /* as of the first look */
     enum recover_is map;

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
+#include "common/cluster/map_next.h"
 
 /* Is `there` `ours`, or what may have come after it? In one term only the leader, the members and
  * those before are for ever; learners come and go. */
@@ -38,8 +39,25 @@ static void less(struct verdict *ret, const char *what, uint64_t there, uint64_t
                   what, there, here);
 }
 
+/* Somebody who knew less has written to it since. */
+static void lacks(struct verdict *ret, const struct map *there, const struct map *here,
+                  const struct map_whose *w)
+{
+    if (ret->is != JUDGED_RIGHT)
+        return;
+    ret->is = JUDGED_LESS;
+    (void)err_set(&ret->why, ERR_CONFLICT,
+                  "etcd knows less of this cluster than this node, as after a restore of an old "
+                  "backup that somebody went on from: map %" PRIu64
+                  " there lacks places that map %" PRIu64 " here has (%s%.*s%s%.*s)",
+                  there->version, here->version, w->tenant.len ? "tenant " : "all tenants",
+                  STR_ARG(str_sub(w->tenant, 0, 60)), w->service.len ? ", service " : "",
+                  STR_ARG(str_sub(w->service, 0, 60)));
+}
+
 static void judge_map(const struct view *v, const struct coord_kv *kv, struct verdict *ret)
 {
+    struct map_whose w;
     const struct map *m;
     struct err e;
 
@@ -49,6 +67,8 @@ static void judge_map(const struct view *v, const struct coord_kv *kv, struct ve
         ret->nodes += m->nodes[i].state == MAP_ACTIVE;
     if (v->map && m->version < v->map->version)
         less(ret, "map", m->version, v->map->version);
+    else if (v->map && !map_keeps_steps(m, v->map, &w))
+        lacks(ret, m, v->map, &w);
     map_unref(m);
 }
 

@@ -224,17 +224,18 @@ static int look(struct recovery *y, struct err *e)
         again = true;
     }
     const struct json_val *differs = found(y, "differs");
+    uint64_t there = (uint64_t)MAX(number(found(y, "mapVersion")), 0);
 
     for (size_t i = 0; !code && i < json_len(differs); i++) {
         int64_t shard = number(json_at(differs, i));
 
         if (shard < 0 || shard >= y->all->map->shards || !y->all->shards[shard].known)
             return ask_strange(y->c, "a shard that is none", e);
-        code = kept_join_differs(y->join, (uint32_t)shard, e);
+        code = kept_join_differs(y->join, (uint32_t)shard, 0, e);
         again = true;
     }
     if (!code && str_eqc(ask_text(json_root(y->found), "map"), "differs")) {
-        code = kept_join_differs(y->join, CLUSTER_SHARDS_MAX, e);
+        code = kept_join_differs(y->join, CLUSTER_SHARDS_MAX, there, e);
         again = true;
     }
     return !code && again ? post(y, true, e) : code;

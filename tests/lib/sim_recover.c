@@ -192,9 +192,9 @@ static void on_looked(void *cookie, const struct recover_found *f, const struct 
         kept_join_lost(y->join);
     for (uint32_t i = 0; i < shards; i++)
         if (f->shards[i] == RECOVER_DIFFERS)
-            CHECK(kept_join_differs(y->join, i, &why) == 0);
+            CHECK(kept_join_differs(y->join, i, 0, &why) == 0);
     if (f->map == RECOVER_DIFFERS)
-        CHECK(kept_join_differs(y->join, CLUSTER_SHARDS_MAX, &why) == 0);
+        CHECK(kept_join_differs(y->join, CLUSTER_SHARDS_MAX, f->map_version, &why) == 0);
     give(y, false, on_written);
 }
 

@@ -15,6 +15,7 @@
 #include "common/base/mem.h"
 #include "common/cluster/coord_sim.h"
 #include "common/cluster/kept_join.h"
+#include "common/cluster/map_next.h"
 #include "common/cluster/recover.h"
 #include "tests/lib/kept_say.h"
 
@@ -319,12 +320,47 @@ static void test_differs(void **state)
     put_record(2, kept_say_rec(5, "b", true));
     assert_int_equal(recover_(all, true), 0); /* looking is not refused */
     assert_int_equal(shards_found[2], RECOVER_DIFFERS);
-    assert_int_equal(kept_join_differs(j, 2, &e), 0);
-    assert_int_equal(kept_join_differs(j, CLUSTER_SHARDS_MAX, &e), 0);
+    assert_int_equal(kept_join_differs(j, 2, 0, &e), 0);
+    assert_int_equal(kept_join_differs(j, CLUSTER_SHARDS_MAX, 7, &e), 0);
     assert_int_equal(recover_(all, false), 0);
     assert_int_equal(get_record(2).term, 5 + KEPT_LEAP);
     assert_string_equal(get_record(2).leader, "a");
     assert_int_equal(get_map(), 8);
+    end();
+    kept_join_free(j);
+}
+
+/* The map there grew past ours without having come from it. */
+static void test_map_differs(void **state)
+{
+    const struct map_whose w = { STR("t"), STR("s") };
+    struct kept_join *j = kept_join_new();
+    struct kept k = kept_say("a", 7, 5);
+    const struct map *wanted, *told;
+    const struct kept *all;
+    struct err e;
+
+    (void)state;
+    assert_int_equal(map_next_want(k.map, &w, 2, &wanted, &e), 0);
+    assert_int_equal(map_next_announce(wanted, &w, INT64_C(1700000000000), STR_NULL, &told, &e), 0);
+    map_unref(k.map);
+    assert_int_equal(map_next_commit(told, &w, &k.map, &e), 0); /* version 10 */
+    map_unref(wanted);
+    map_unref(told);
+    assert_int_equal(kept_say_add(j, k), 0);
+    all = kept_say_end(j);
+    begin(1, 0);
+    put_id(ID);
+    put_map(12, SHARDS);
+    refused(all, "map;");
+    put_id(ID);
+    put_map(12, SHARDS);
+    assert_int_equal(recover_(all, true), 0);
+    assert_int_equal(found.map, RECOVER_DIFFERS);
+    assert_int_equal(found.map_version, 12);
+    assert_int_equal(kept_join_differs(j, CLUSTER_SHARDS_MAX, found.map_version, &e), 0);
+    assert_int_equal(recover_(all, false), 0);
+    assert_int_equal(get_map(), 13);
     end();
     kept_join_free(j);
 }
@@ -461,7 +497,7 @@ int main(void)
         cmocka_unit_test(test_others),    cmocka_unit_test(test_differs),
         cmocka_unit_test(test_new_terms), cmocka_unit_test(test_another_one_meanwhile),
         cmocka_unit_test(test_cut_off),   cmocka_unit_test(test_loss),
-        cmocka_unit_test(test_fresh),
+        cmocka_unit_test(test_fresh),     cmocka_unit_test(test_map_differs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -322,6 +322,49 @@ static void on_put(void *cookie, const struct coord_reply *r)
     assert_true(!r->err && r->done);
 }
 
+#define PLACES(version, services)                                                       \
+    "{\"version\":" version                                                             \
+    ",\"shards\":2,\"replicas\":1,\"nodes\":[{\"name\":\"a\",\"addr\":\"tcp://a:1\"}]," \
+    "\"tenant_steps\":[{\"from\":0,\"n\":2},{\"from\":50,\"n\":1}],\"services\":[" services "]}"
+#define SERVICE(name, steps) "{\"tenant\":\"t\",\"name\":\"" name "\",\"steps\":[" steps "]}"
+#define ONE                  "{\"from\":0,\"n\":1}"
+#define TWO                  ONE ",{\"from\":70,\"n\":2,\"version\":3}"
+
+/* Somebody who knew less went on from an old backup: the map's version grew past what is known
+ * here, but it has not what was in it. Without its steps a push would go where it went before. */
+static void test_grown_past(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *map, *says;
+    } rows[] = {
+        { PLACES("9", SERVICE("s", TWO)), NULL },
+        { PLACES("9", SERVICE("s", TWO ",{\"from\":90,\"n\":1}") "," SERVICE("u", ONE)), NULL },
+        { PLACES("9", ""), "map 9 there lacks places that map 5 here has (tenant t, service s)" },
+        { PLACES("5", SERVICE("s", ONE)), "lacks places that map 5 here has" },
+        { PLACES("9", SERVICE("s", ONE ",{\"from\":80,\"n\":2,\"version\":9}")), "lacks places" },
+        { PLACES("9", SERVICE("s", ONE ",{\"from\":70,\"n\":1,\"version\":3}")), "lacks places" },
+        { MAP("9"), "lacks places that map 5 here has (all tenants)" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct bed b;
+        int64_t rev;
+
+        open_bed(&b, ID(ID_A), true);
+        put(&b, "ring/map", PLACES("5", SERVICE("s", TWO)));
+        pass(&b, 1000);
+        assert_true(view_trusts(b.view));
+        put(&b, "ring/map", rows[i].map);
+        pass(&b, 1000);
+        assert_int_equal(view_trusts(b.view), !rows[i].says);
+        assert_int_equal(view_map(b.view, &rev)->version, rows[i].says ? 5 : 9);
+        if (rows[i].says && !strstr(view_stranger(b.view), rows[i].says))
+            fail_msg("%zu: %s", i, view_stranger(b.view));
+        close_bed(&b);
+    }
+}
+
 /* How the cluster came to be there, as seen by one who was there before. */
 enum made { BEGUN, REBUILT, MAP_FIRST, PUT_BACK, UNSEEN, MADE_KINDS };
 
@@ -414,6 +457,7 @@ int main(void)
         cmocka_unit_test(test_who_keeps_nothing),
         cmocka_unit_test(test_gets_an_id),
         cmocka_unit_test(test_born),
+        cmocka_unit_test(test_grown_past),
         cmocka_unit_test(test_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
