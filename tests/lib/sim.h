@@ -46,6 +46,7 @@
     X(skews, true)           \
     X(log_errors, true)      \
     X(kv_errors, true)       \
+    X(refusals, true)        \
     X(databases_lost, true)  \
     X(snapshot_parts, true)  \
     X(copies, true)          \

@@ -160,9 +160,12 @@ static void disk(struct world *w)
 
     if (n->state != NODE_UP || !spare(w))
         return;
-    switch (prng_below(&w->p, 4)) {
+    switch (prng_below(&w->p, 5)) {
     case 0:
         sim_disk_fail_log(&n->disk);
+        break;
+    case 3:
+        refuse_batch(w, n);
         break;
     case 1:
         sim_disk_fail_kv(&n->disk);

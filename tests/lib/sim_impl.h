@@ -270,6 +270,10 @@ void forget_open(struct world *w);
 void forget_end(struct world *w);  /* what it held is back */
 void forget_over(struct world *w); /* it has something again */
 
+/* ---- sim_refuse.c ---- */
+/* A batch of a shard it leads, if any, is too large. */
+void refuse_batch(struct world *w, struct node *n);
+
 /* ---- sim_recover.c ---- */
 void recover_begin(struct world *w, uint64_t in_ms);
 bool recover_settles(struct world *w); /* false: it is broken */

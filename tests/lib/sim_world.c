@@ -241,6 +241,9 @@ static void settle(struct world *w)
         return;
     }
     w->skewed = false;
+    for (size_t i = 0; i < w->ingesters && prng_chance(&w->p, 0.7); i++)
+        if (w->nodes[i]->state == NODE_UP) /* nothing that comes later heals it */
+            refuse_batch(w, w->nodes[i]);
     run_ms(w, 3000);
     if (readable(w) && writable(w) && equal(w))
         (void)readable(w);
