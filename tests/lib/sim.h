@@ -82,6 +82,7 @@
     X(fenced, false)         \
     X(served, true)          \
     X(duplicates, true)      \
+    X(forgetful, true)       \
     X(retention, true)       \
     X(cold_worlds, true)     \
     X(cold_faults, true)     \
@@ -119,6 +120,7 @@ enum sim_mutant {
     SIM_HALF_COPY,      /* a copy by files comes without one */
     SIM_OLD_BACKUP,     /* none is written before all is lost */
     SIM_ONE_ANSWER,     /* a lost coordination service is filled with what one node keeps */
+    SIM_LATE_AGAIN,     /* clients repeat pushes when their write ids are forgotten */
     SIM_ZONES_LIE,      /* nodes are not in the zones they say */
     SIM_UNCONFIRMED,    /* a place changes at once, and nobody is asked */
     SIM_WORLD_MUTANTS,

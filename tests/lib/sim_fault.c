@@ -147,6 +147,8 @@ static void skew(struct world *w)
     int64_t by = (int64_t)prng_below(&w->p, 2 * SKEW_MAX_MS) - SKEW_MAX_MS;
     const struct repl_record *r = record_of(w, (uint32_t)prng_below(&w->p, SIM_SHARDS));
 
+    if (w->forgetful)
+        return;
     leader = r && prng_chance(&w->p, 0.3) ? ingester_named(w, r->leader) : NULL;
     n = leader ? leader : n;
     count(w)->skews++;

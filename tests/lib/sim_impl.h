@@ -27,6 +27,7 @@
 #define SIM_PODS      3 /* of each service: a push's is its number modulo that */
 #define SIM_NODES     (SIM_INGESTERS + SIM_DISTS + SIM_QUERIERS + SIM_COMPACTS)
 #define SIM_PREFIX    "/sim"
+#define SIM_HORIZON   "1m" /* longer than clients send a push again and again */
 
 struct world;
 struct sim_recovery;
@@ -154,12 +155,13 @@ struct world {
     struct sim_recovery *recovery; /* ... and will never be back; NULL: not so */
     struct prng forgets;
     uint64_t old_terms;
-    bool forgot;   /* somebody lost his databases: once */
-    bool skewed;   /* somebody's clock is or was wrong */
-    bool files;    /* databases have some, and come as such */
-    bool zones;    /* ingesters say in which one they are */
-    struct {       /* frames from and to it wait */
-        size_t at; /* of nodes[] */
+    bool forgot;    /* somebody lost his databases: once */
+    bool skewed;    /* somebody's clock is or was wrong */
+    bool files;     /* databases have some, and come as such */
+    bool forgetful; /* write ids are known for SIM_HORIZON only, and all clocks are right */
+    bool zones;     /* ingesters say in which one they are */
+    struct {        /* frames from and to it wait */
+        size_t at;  /* of nodes[] */
         uint64_t until_ms;
     } held;
     bool begun; /* there is a map */

@@ -101,6 +101,8 @@ static void load_conf(struct node *n)
         argv[argc++] = ARG("--cold.after=1h");
         argv[argc++] = ARG("--cold.interval=1s");
         argv[argc++] = ARG("--cold.backup_interval=15s");
+        if (n->w->forgetful)
+            argv[argc++] = ARG("--ingester.write_id_horizon=" SIM_HORIZON);
         if (n->w->bucket)
             argv[argc++] = ARG("--cold.url=dir:/simulated");
     }

@@ -63,6 +63,7 @@ static const char *const names[] = {
     [SIM_HALF_COPY] = "half-copy",
     [SIM_OLD_BACKUP] = "old-backup",
     [SIM_ONE_ANSWER] = "one-answer",
+    [SIM_LATE_AGAIN] = "late-again",
     [SIM_ZONES_LIE] = "zones-lie",
     [SIM_UNCONFIRMED] = "unconfirmed",
 };

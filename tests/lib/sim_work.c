@@ -77,6 +77,14 @@ static void again_in(struct flight *f, uint64_t ms, loop_fn fn)
     loop_timer_start(f->timer, ms, 0);
 }
 
+/* Sooner than its write id is forgotten, but for the mutant. */
+static void push_again(struct flight *f, loop_fn fn)
+{
+    bool late = f->w->o.mutant == SIM_LATE_AGAIN;
+
+    again_in(f, late ? 65000 + prng_below(&f->w->p, 20000) : prng_below(&f->w->p, 1500), fn);
+}
+
 /* ---- pushes ---------------------------------------------------------------------------------- */
 
 static void push_send(void *cookie);
@@ -86,6 +94,7 @@ static void on_pushed(void *cookie, const struct sim_reply *r)
     struct flight *f = cookie;
     struct world *w = f->w;
     struct push *p = w->pushes.ptr[f->push];
+    uint32_t tries = w->o.mutant == SIM_LATE_AGAIN ? 2 : PUSH_TRIES;
 
     trace(w, "push p%" PRIu32 ": %d", p->number, r->status);
     if (r->status == 200) {
@@ -93,9 +102,9 @@ static void on_pushed(void *cookie, const struct sim_reply *r)
         p->acked_ms = world_ms(w);
         count(w)->acked++;
         aim_acked(w, p->service);
-    } else if (transient(r) && p->attempts < PUSH_TRIES && !p->once) {
+    } else if (transient(r) && p->attempts < tries && !p->once) {
         count(w)->retries++;
-        again_in(f, prng_below(&w->p, 1500), push_send);
+        push_again(f, push_send);
         return;
     } else {
         if (!transient(r) && !(r->status == 400 && w->skewed))

@@ -101,6 +101,8 @@ static void world_open(struct world *w)
     coordination_open(w, w->o.seed);
     w->files = prng_chance(&w->p, 0.6);
     w->zones = prng_chance(&w->p, 0.3) || w->o.mutant == SIM_ZONES_LIE;
+    w->forgetful = prng_chance(&w->p, 0.15) || w->o.mutant == SIM_LATE_AGAIN;
+    count(w)->forgetful += w->forgetful;
     w->aims.mood = (uint32_t)prng_below(&w->p, 3 * SIM_AIMS / 2);
     if (sim_mutant_of_places(w->o.mutant)) /* it takes one of these worlds to see it */
         w->aims.mood = SIM_AIM_PLACE;
@@ -111,7 +113,9 @@ static void world_open(struct world *w)
 
 static bool nothing_flies(struct world *w)
 {
-    for (size_t i = 0; i < 900 && w->flying && !w->ret->broken; i++)
+    size_t most = w->o.mutant == SIM_LATE_AGAIN ? 2000 : 900;
+
+    for (size_t i = 0; i < most && w->flying && !w->ret->broken; i++)
         run_ms(w, 100);
     if (w->flying && !w->ret->broken) {
         struct buf where;
