@@ -159,8 +159,10 @@ void admin_ring(const struct process *p, struct buf *out)
         json_key(&j, "memory");
         memory_json(p->memory, &j);
     }
-    json_key(&j, "ingesters");
-    ring_ingesters(p->ctx.cluster, &j);
+    if (strcmp(p->ctx.cluster->coordination, "none") == 0) { /* else the list says nothing */
+        json_key(&j, "ingesters");
+        ring_ingesters(p->ctx.cluster, &j);
+    }
     json_key(&j, "cluster");
     json_obj(&j);
     view_json(p->ctx.view, &j);

@@ -23,6 +23,24 @@ static uint64_t now_ms(const struct route *r)
     return clock_mono_ms(loop_clock(r->o.loop));
 }
 
+static bool is_led(const struct route *r, uint32_t shard, struct view_shard *ret)
+{
+    return view_shard(r->o.view, shard, ret) && ret->leader_addr[0] && ret->leader_live;
+}
+
+/* With fewer its leader, if there is one, can neither store nor answer. */
+static bool has_majority(const struct route *r, const struct view_shard *s)
+{
+    size_t live = 0;
+
+    for (size_t i = 0; i < s->members_len; i++) {
+        struct view_node n;
+
+        live += view_node_find(r->o.view, s->members[i], &n) && n.live;
+    }
+    return 2 * live > s->members_len || !s->members_len;
+}
+
 static void look_for_leaders(struct route *r)
 {
     uint32_t n = view_shards(r->o.view);
@@ -36,9 +54,8 @@ static void look_for_leaders(struct route *r)
     }
     for (uint32_t i = 0; i < n; i++) {
         struct view_shard s;
-        bool led = view_shard(r->o.view, i, &s) && s.leader_addr[0] && s.leader_live;
 
-        if (led)
+        if (is_led(r, i, &s) && has_majority(r, &s))
             r->missing_ms[i] = MISSING_NEVER;
         else if (r->missing_ms[i] == MISSING_NEVER)
             r->missing_ms[i] = now_ms(r);
@@ -355,13 +372,22 @@ bool route_ready(struct route *r, char *why, size_t why_size)
                        trouble[0] ? ": " : "", trouble);
         return false;
     }
+    bool ready = true;
     for (uint32_t i = 0; i < r->missing_len; i++) {
+        struct view_shard s;
+
         if (r->missing_ms[i] == MISSING_NEVER || now_ms(r) - r->missing_ms[i] < r->o.patience_ms)
             continue;
-        (void)snprintf(why, why_size, "nobody leads shard %" PRIu32, i);
-        return false;
+        if (!is_led(r, i, &s)) {
+            (void)snprintf(why, why_size, "nobody leads shard %" PRIu32, i);
+            return false;
+        }
+        if (ready)
+            (void)snprintf(why, why_size,
+                           "half or more of the copies of shard %" PRIu32 " are gone", i);
+        ready = false;
     }
-    return true;
+    return ready;
 }
 
 size_t route_up(const struct route *r, size_t *ret_all)

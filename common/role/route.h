@@ -21,8 +21,10 @@ struct route;
 struct route_opts {
     struct rpc_node *node; /* calls; outlives the route */
     struct loop *loop;
-    struct view *view;       /* outlives it, too */
-    uint64_t patience_ms;    /* a shard without a leader for so long makes us unready; 0: at once */
+    struct view *view; /* outlives it, too */
+    /* A shard without a leader, or without most of its copies, for so long makes us unready; 0: at
+     * once. */
+    uint64_t patience_ms;
     uint64_t hedge_ms;       /* cluster.hedge_after: race.h; 0: nothing is sent twice */
     struct metrics *metrics; /* may be NULL */
 };

@@ -178,6 +178,9 @@ static const char *hint_of(const struct cli *c, int status, struct str target)
     case 403:
         return c->o.token || c->o.tenant ? "; this token or tenant may not do that" : "";
     case 404:
+        if (str_starts(target, STR("/api/v1/cluster/nodes/")))
+            return "; cluster status has the nodes";
+        return "; is it an older version, or another program?";
     case 405:
         return "; is it an older version, or another program?";
     case 413:

@@ -331,7 +331,7 @@ static int print_text(struct cli *c, void (*put)(const struct cli *c, struct buf
 static void put_help(const struct cli *c, struct buf *out)
 {
     if (c->command && !c->command->plain)
-        cli_help_command(c->program, c->command, out);
+        cli_help_command(c->program, c->command, c->args_len ? c->args[0] : NULL, out);
     else
         cli_help(c->program, out);
 }

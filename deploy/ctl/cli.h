@@ -110,7 +110,9 @@ int cli_done(const struct cli *c);
 
 /* cli_docs.c, cli_complete.c: from the tables. `shell`: bash, zsh, fish; false: none of them. */
 void cli_help(const char *program, struct buf *out);
-void cli_help_command(const char *program, const struct cli_command *cmd, struct buf *out);
+/* word: of cmd->words, the only one to be told about; NULL: all of them. */
+void cli_help_command(const char *program, const struct cli_command *cmd, const char *word,
+                      struct buf *out);
 void cli_man(struct buf *out);
 bool cli_completion(struct str shell, struct buf *out);
 

@@ -84,8 +84,38 @@ void cli_help(const char *program, struct buf *out)
                    program);
 }
 
-void cli_help_command(const char *program, const struct cli_command *cmd, struct buf *out)
+/* As a whole word, or the first one. */
+static bool says(struct str line, struct str word, bool first)
 {
+    bool more = true;
+    struct str one;
+
+    while (str_next(&line, ' ', &more, &one)) {
+        while (one.len && strchr(",.;:", one.ptr[one.len - 1]))
+            one.len--;
+        if (str_eq(one, word))
+            return true;
+        if (first)
+            return false;
+    }
+    return false;
+}
+
+/* Lines about one word begin with it; a word that begins none stands in that of another one. */
+static bool line_is_of(const struct cli_command *cmd, struct str line, struct str word)
+{
+    struct str rest = str_c(cmd->more), one;
+    bool more = true, begins = false;
+
+    while (str_next(&rest, '\n', &more, &one))
+        begins |= says(one, word, true);
+    return says(line, word, begins);
+}
+
+void cli_help_command(const char *program, const struct cli_command *cmd, const char *word,
+                      struct buf *out)
+{
+    bool one = word && cmd->words && says(str_c(cmd->words), str_c(word), false);
     struct str rest = str_c(cmd->more), line;
     bool more = true;
     char text[1024];
@@ -95,12 +125,17 @@ void cli_help_command(const char *program, const struct cli_command *cmd, struct
                    cmd->args[0] ? " " : "", cmd->args);
     wrap(cmd->help, 0, 0, out);
     while (str_next(&rest, '\n', &more, &line)) {
+        if (one && !line_is_of(cmd, line, str_c(word)))
+            continue;
         CHECK(line.len < sizeof(text));
         memcpy(text, line.ptr, line.len);
         text[line.len] = '\0';
         (void)buf_add_c(out, '\n');
         wrap(text, 0, 0, out);
     }
+    if (one)
+        (void)buf_addf(out, "\nOf the other words: %s%s%s --help\n", program, named ? "" : " ",
+                       named ? "" : cmd->name);
     help_options(cmd, false, out);
     help_options(cmd, true, out);
 }

@@ -336,9 +336,9 @@ static const struct cli_command cluster_cli = {
             "recover [URL...]]",
     .help = "Nodes and shards: who leads, what is missing; what is to be emptied or spread.",
     .more =
-        "status exits with 1 unless every shard has a leader and all of its copies. Nodes and "
-        "leaders are the same whichever server is asked; whether followers keep up is shown for "
-        "shards that the ingester asked leads.\n"
+        "status exits with 1 unless every shard has a leader and all of its copies, and etcd takes "
+        "changes. It is the same whichever server is asked; what is wrong, and what to do, stands "
+        "below the tables.\n"
         "drain has the shards of a node moved to others, a step at a time; --wait until none is "
         "left, and the node can be stopped for good. undrain takes it back. Both want etcd, and a "
         "token of http.admin_token_file where there is one (--token-file), else to be asked from "

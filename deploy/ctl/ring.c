@@ -117,6 +117,8 @@ static enum ring_trouble trouble_of(const struct ring *r, const struct ring_shar
         return RING_LEADERLESS;
     if (r->replicas == 0) /* a list of ingesters: no records, no copies */
         return RING_FINE;
+    if (2 * live_of(index, s->members) <= json_len(s->members))
+        return RING_MINORITY;
     if (!s->established)
         return RING_STARTING;
     if (live_of(index, s->members) < r->replicas)
@@ -219,8 +221,8 @@ void ring_words(const struct ring *r, struct buf *out)
 {
     static const char *const troubles[] = {
         [RING_UNNAMED] = "not placed yet",        [RING_LEADERLESS] = "without a live leader",
-        [RING_STARTING] = "whose leader starts",  [RING_COPIES] = "with fewer live copies",
-        [RING_BEHIND] = "with copies far behind",
+        [RING_MINORITY] = "without a majority",   [RING_STARTING] = "whose leader starts",
+        [RING_COPIES] = "with fewer live copies", [RING_BEHIND] = "with copies far behind",
     };
 
     put_count(r->nodes.len, "node", out);
@@ -432,11 +434,8 @@ static void put_behind(const struct ring *r, const struct ring_shard *s, struct 
 static struct str word_of(enum ring_trouble trouble)
 {
     static const char *const words[] = {
-        [RING_FINE] = "fine",
-        [RING_UNNAMED] = "not placed",
-        [RING_LEADERLESS] = "no leader",
-        [RING_STARTING] = "starting",
-        [RING_COPIES] = "few copies",
+        [RING_FINE] = "fine",       [RING_UNNAMED] = "not placed", [RING_LEADERLESS] = "no leader",
+        [RING_MINORITY] = "halted", [RING_STARTING] = "starting",  [RING_COPIES] = "few copies",
         [RING_BEHIND] = "behind",
     };
 

@@ -26,6 +26,7 @@ enum ring_trouble {
     RING_FINE,
     RING_UNNAMED,    /* nobody was named yet */
     RING_LEADERLESS, /* who leads it does not live */
+    RING_MINORITY,   /* half or more of its members do not */
     RING_STARTING,   /* who leads it has not begun yet */
     RING_COPIES,     /* fewer copies live than there should be */
     RING_BEHIND,     /* a copy lacks much of the log */

@@ -74,6 +74,14 @@ static void about_shards(const struct ring *r, ring_advice_fn fn, void *cookie, 
         fn(cookie, buf_str(b));
         buf_reset(b);
     }
+    if (r->troubles[RING_MINORITY]) {
+        put_shards(r, RING_MINORITY, b);
+        (void)buf_add_str(b, STR(": half or more of the copies are gone, so pushes and questions "
+                                 "there wait, and get 503: start the nodes that are gone; nothing "
+                                 "acked is lost by waiting"));
+        fn(cookie, buf_str(b));
+        buf_reset(b);
+    }
     if (r->troubles[RING_UNNAMED] && r->shards.len) {
         put_shards(r, RING_UNNAMED, b);
         (void)buf_addf(b,

@@ -1,5 +1,5 @@
 """What an operator should see of a cluster wherever he looks, though nothing stops: a second process under one node's
-name, and a clock that is off. (An etcd that refuses changes: test_etcd.py.)
+name, a clock that is off, and shards that most of their copies are gone of. (An etcd that refuses changes: test_etcd.py.)
 """
 import os
 import pathlib
@@ -103,6 +103,30 @@ def test_a_clock_is_off():
         wait_for(lambda: "clocks agree again" in c.querier.log.read_text())
 
 
+def test_most_copies_are_gone():
+    """A leader may be left, and can store nothing: who would send pushes there should know."""
+    with replicated.Cluster(options=["--cluster.lease-ttl=3s"]) as c:
+        c.wait_whole()
+        assert "ingesters" not in c.querier.get("/ring").json()  # that is a list's
+        assert c.ingest(b"a;b 3\n", name="shop.cpu").status == 200
+        gone = [c.nodes[n].process for n in ("node0", "node1")]
+        gone[0].kill()
+        time.sleep(5)  # one of three: others lead, and nothing stops
+        wait_for(lambda: c.distributor.get("/readyz").status == 200)
+        assert c.ingest(b"a;b 4\n", name="shop.cpu").status == 200
+        gone[1].kill()
+        wait_for(lambda: c.distributor.get("/readyz").status == 503)
+        said = c.distributor.get("/readyz").body.decode()
+        assert "gone" in said or "nobody leads" in said, said
+        code, said = status(c.querier)
+        assert code == 1 and "without a majority" in said and "start the nodes that are gone" in said, (code, said)
+        for p in gone:
+            p.start(wait=False)
+        wait_for(lambda: c.distributor.get("/readyz").status == 200)
+        c.wait_whole()
+        check(c, 7)
+
+
 def test_alerts_name_what_there_is():
     """A rule about a metric that is none never fires."""
     text = (cluster.ROOT / "deploy/config/alerts.yaml").read_text()
@@ -121,4 +145,5 @@ if __name__ == "__main__":
     if not replicated.available():
         print("SKIPPED: no etcd-server")
         sys.exit(0)
-    cluster.main([test_a_name_is_taken, test_a_clock_is_off, test_alerts_name_what_there_is])
+    cluster.main([test_a_name_is_taken, test_a_clock_is_off, test_most_copies_are_gone,
+                  test_alerts_name_what_there_is])

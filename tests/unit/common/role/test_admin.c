@@ -36,7 +36,9 @@ static const struct role stuck = { .name = "ingester", .ready = never_ready };
 static const struct role plain = { .name = "compactor" };
 
 static const char *const addresses[] = { "tcp://a", "tcp://b" };
-static const struct cluster_conf cluster = { .ingesters = { addresses, 2 }, .shards = 5 };
+static const struct cluster_conf cluster = { .coordination = "none",
+                                             .ingesters = { addresses, 2 },
+                                             .shards = 5 };
 
 static struct process process_of(enum process_state state, bool all_fine)
 {

@@ -350,9 +350,18 @@ static void test_patience(void **state)
     rpc_bed_sleep(&b.rpc, 1000);
     assert_false(route_ready(b.route, why, sizeof(why)));
     assert_string_equal(why, "nobody leads shard 1");
-    put_leader(&b, 1, 2, "a");
+    put_leader(&b, 1, 2, "a"); /* alone: it can store nothing */
+    rpc_bed_sleep(&b.rpc, 500);
+    assert_false(route_ready(b.route, why, sizeof(why)));
+    assert_string_equal(why, "half or more of the copies of shard 0 are gone");
+    put_live(&b, &b.nodes[1]);
     rpc_bed_sleep(&b.rpc, 500);
     assert_true(route_ready(b.route, why, sizeof(why)));
+    coord_site_del(b.site, key_str(&key));
+    rpc_bed_sleep(&b.rpc, 800);
+    assert_true(route_ready(b.route, why, sizeof(why))); /* not at once either */
+    rpc_bed_sleep(&b.rpc, 700);
+    assert_false(route_ready(b.route, why, sizeof(why)));
     bed_close(&b);
 }
 

@@ -121,8 +121,8 @@ static void test_troubles(void **state)
              "\"behind\":9000,\"snapshot\":true}]},"
              "{\"shard\":0,\"state\":\"following\",\"peers\":[{\"name\":\"b\",\"member\":true,"
              "\"behind\":5000,\"snapshot\":false}]},{\"shard\":99,\"state\":\"serving\"}");
-    static const enum ring_trouble want[] = { RING_FINE,   RING_LEADERLESS, RING_STARTING,
-                                              RING_COPIES, RING_BEHIND,     RING_FINE,
+    static const enum ring_trouble want[] = { RING_FINE,     RING_LEADERLESS, RING_STARTING,
+                                              RING_MINORITY, RING_BEHIND,     RING_FINE,
                                               RING_UNNAMED };
     struct json_doc *doc;
     struct ring r;
@@ -216,7 +216,7 @@ static void test_copies(void **state)
         "{\"ready\":true,\"shards\":5,\"cluster\":{\"nodes\":[" NODE_A NODE_B NODE_GONE NODE(
             "e", "draining", "true") "]," ETCD ",\"shards\":[" WHOLE SHARD_1 SHARD_2 SHARD_3 SHARD_4
                                      "]},\"roles\":{}}";
-    static const enum ring_trouble want[] = { RING_FINE, RING_BEHIND, RING_COPIES, RING_BEHIND,
+    static const enum ring_trouble want[] = { RING_FINE, RING_BEHIND, RING_MINORITY, RING_BEHIND,
                                               RING_BEHIND };
     struct json_doc *doc, *said;
     struct ring r;
@@ -239,7 +239,8 @@ static void test_copies(void **state)
     golden("cluster_copies.txt", &b);
     json_init(&j, &b);
     ring_json(&r, &j);
-    assert_true(str_contains(buf_str(&b), STR("\"advice\":[\"shards 1, 3, 4: a copy is far")));
+    assert_true(str_contains(buf_str(&b), STR("\"advice\":[\"shard 2: half or more of the")));
+    assert_true(str_contains(buf_str(&b), STR("\"shards 1, 3, 4: a copy is far")));
     assert_true(str_contains(buf_str(&b), STR("\"goneMs\":125000,\"full\":false")));
     assert_true(str_contains(
         buf_str(&b), STR("\"copies\":[{\"name\":\"b\",\"behind\":30000,\"leftSeconds\":60}]")));
@@ -332,6 +333,41 @@ static void add_line(void *cookie, struct str sentence)
 
 #define CLOCK(name, ms) "{\"addr\":\"tcp://" name ":4041\",\"ahead_ms\":" #ms ",\"unsure_ms\":200}"
 
+/* One of three is gone, or two: the latter can store nothing, whoever leads. */
+static void test_majority(void **state)
+{
+    static const struct {
+        const char *text, *is;
+        enum ring_trouble trouble;
+    } rows[] = {
+        { RING(1, "\"coordination\":\"etcd\",\"replicas\":3,\"age_ms\":1",
+               SHARD(0, "a", "true", "true", "\"a\",\"b\",\"c\"", ""), ""),
+          "1 with fewer live copies", RING_COPIES },
+        { RING(1, "\"coordination\":\"etcd\",\"replicas\":3,\"age_ms\":1",
+               SHARD(0, "a", "true", "true", "\"a\",\"x\",\"c\"", ""), ""),
+          "1 without a majority", RING_MINORITY },
+        { RING(1, "\"coordination\":\"etcd\",\"replicas\":3,\"age_ms\":1",
+               SHARD(0, "a", "true", "false", "\"a\",\"x\",\"c\"", ""), ""),
+          "1 without a majority", RING_MINORITY },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct ring r;
+        struct buf b;
+        struct json_doc *doc = parse(str_c(rows[i].text), &r);
+
+        buf_init(&b, MIB);
+        ring_words(&r, &b);
+        assert_int_equal(r.shards.ptr[0].trouble, rows[i].trouble);
+        assert_true(str_contains(buf_str(&b), str_c(rows[i].is)));
+        assert_false(ring_healthy(&r));
+        buf_deinit(&b);
+        ring_deinit(&r);
+        json_doc_free(doc);
+    }
+}
+
 /* What the server asked heard of others. */
 static void test_heard(void **state)
 {
@@ -411,7 +447,7 @@ int main(void)
         cmocka_unit_test(test_whole),   cmocka_unit_test(test_troubles),
         cmocka_unit_test(test_copies),  cmocka_unit_test(test_healthy),
         cmocka_unit_test(test_strange), cmocka_unit_test(test_how_far),
-        cmocka_unit_test(test_heard),
+        cmocka_unit_test(test_heard),   cmocka_unit_test(test_majority),
     };
 
     return cmocka_run_group_tests(tests, setup, NULL);

@@ -306,9 +306,22 @@ static void test_docs(void **state)
     buf_init(&b, 4 * MIB);
     cli_help("embertreectl", &b);
     golden("help.txt", &b);
-    cli_help_command("embertreectl", cli_command_find(STR("diff")), &b);
+    cli_help_command("embertreectl", cli_command_find(STR("diff")), NULL, &b);
     golden("help_diff.txt", &b);
-    cli_help_command("embertree import", cli_command_find(STR("import")), &b);
+    cli_help_command("embertreectl", cli_command_find(STR("cluster")), "undrain", &b);
+    assert_true(str_contains(buf_str(&b), STR("drain has the shards")));
+    assert_false(str_contains(buf_str(&b), STR("rebalance says")));
+    assert_false(str_contains(buf_str(&b), STR("status --json")));
+    buf_reset(&b);
+    cli_help_command("embertreectl", cli_command_find(STR("cluster")), "status", &b);
+    assert_true(str_contains(buf_str(&b), STR("status exits with 1")));
+    assert_true(str_contains(buf_str(&b), STR("status --json")));
+    assert_false(str_contains(buf_str(&b), STR("spread has")));
+    buf_reset(&b);
+    cli_help_command("embertreectl", cli_command_find(STR("cluster")), "nonsense", &b);
+    assert_true(str_contains(buf_str(&b), STR("spread has")));
+    buf_reset(&b);
+    cli_help_command("embertree import", cli_command_find(STR("import")), NULL, &b);
     assert_true(str_starts(buf_str(&b), STR("usage: embertree import --name")));
     buf_reset(&b);
     /* Each command and option has its place in what is made of the tables. */
