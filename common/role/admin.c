@@ -12,6 +12,7 @@
 #include "common/role/memory.h"
 
 #include "common/role/process.h"
+#include "common/role/ring_page.h"
 #include "version.h"
 
 #define PAGE_BYTES_MAX (64 * MIB)
@@ -195,6 +196,11 @@ static void on_ring(struct http_req *r)
 
     if (!access_allows(&p->access, r))
         return;
+    http_reply_header(r, "Vary", STR("Accept"));
+    if (ring_page_wanted(r)) {
+        ring_page_reply(p, r);
+        return;
+    }
     buf_init(&b, PAGE_BYTES_MAX);
     admin_ring(p, &b);
     http_reply(r, 200, "application/json", &b);

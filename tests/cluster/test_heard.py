@@ -120,6 +120,9 @@ def test_most_copies_are_gone():
         assert "gone" in said or "nobody leads" in said, said
         code, said = status(c.querier)
         assert code == 1 and "without a majority" in said and "start the nodes that are gone" in said, (code, said)
+        page = c.querier.request("GET", "/ring", headers={"Accept": "text/html,*/*;q=0.8"})
+        assert page.status == 200 and page.headers["Content-Type"].startswith("text/html"), page
+        assert b"half or more of its copies are gone" in page.body and b"node2" in page.body, page.body
         for p in gone:
             p.start(wait=False)
         wait_for(lambda: c.distributor.get("/readyz").status == 200)

@@ -9,6 +9,7 @@
 #include "common/net/json_in.h"
 #include "common/role/admin.h"
 #include "common/role/process.h"
+#include "common/role/ring_page.h"
 
 static bool always_ready(void *self, const char **ret_why)
 {
@@ -155,6 +156,32 @@ static void test_ring(void **state)
     buf_deinit(&b);
 }
 
+/* For a browser. What stands in a coordination service may be anybody's. */
+static void test_ring_page(void **state)
+{
+    static const char *const odd[] = { "tcp://a", "tcp://<script>alert(1)</script>" };
+    const struct cluster_conf conf = { .coordination = "none",
+                                       .ingesters = { odd, 2 },
+                                       .shards = 3 };
+    struct process p = process_of(PROCESS_RUNNING, false);
+    struct buf b;
+
+    (void)state;
+    buf_init(&b, 64 * KIB);
+    p.ctx.cluster = &conf;
+    p.ctx.view = options_view(p.ctx.cluster);
+    ring_page(&p, &b);
+    view_free(p.ctx.view);
+    assert_true(str_starts(buf_str(&b), STR("<!doctype html>")));
+    assert_true(str_contains(buf_str(&b), STR("no &quot;disk&quot;")));
+    assert_true(str_contains(buf_str(&b), STR("not ready</b>")));
+    assert_true(str_contains(buf_str(&b), STR("<td>ingester-1</td>")));
+    assert_true(str_contains(buf_str(&b), STR("tcp://&lt;script&gt;alert(1)")));
+    assert_false(str_contains(buf_str(&b), STR("<script")));
+    assert_true(str_contains(buf_str(&b), STR("<tr><td>2</td><td>ingester-0</td>")));
+    buf_deinit(&b);
+}
+
 static void test_usage(void **state)
 {
     struct metrics *m = metrics_new();
@@ -177,10 +204,8 @@ static void test_usage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mask),
-        cmocka_unit_test(test_ready),
-        cmocka_unit_test(test_ring),
-        cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_mask),      cmocka_unit_test(test_ready), cmocka_unit_test(test_ring),
+        cmocka_unit_test(test_ring_page), cmocka_unit_test(test_usage),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
