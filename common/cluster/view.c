@@ -14,7 +14,7 @@
 #include "common/base/mem.h"
 #include "common/cluster/view_impl.h"
 
-struct view *view_new_kind(const char *kind)
+struct view *view_new_kind(enum view_kind kind)
 {
     struct view *v = XNEW(struct view);
 
@@ -95,7 +95,7 @@ struct view *view_new_list(const char *const *addrs, size_t n, uint32_t shards)
 {
     struct map_node *nodes = XNEW_ARRAY(struct map_node, MAX(n, 1));
     struct map from = { .shards = shards, .replicas = 1, .nodes = nodes, .nodes_len = n };
-    struct view *v = view_new_kind("none");
+    struct view *v = view_new_kind(VIEW_LIST);
     const struct map *m;
     struct err e;
 
@@ -133,7 +133,7 @@ int view_new_static(const struct map *m, struct view **ret, struct err *e)
     for (size_t i = 0; i < m->nodes_len; i++)
         if (!m->nodes[i].addr[0])
             return err_set(e, ERR_CONFIG, "node %s has no addr", m->nodes[i].name);
-    v = view_new_kind("static");
+    v = view_new_kind(VIEW_STATIC);
     view_set_map(v, map_ref(m));
     for (size_t i = 0; i < m->nodes_len; i++)
         add_peer(v, &m->nodes[i], true);
@@ -165,6 +165,11 @@ void view_free(struct view *v)
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
+
+enum view_kind view_kind(const struct view *v)
+{
+    return v->kind;
+}
 
 bool view_ready(const struct view *v)
 {
@@ -416,9 +421,10 @@ static void shards_json(const struct view *v, struct json *j)
 
 void view_json(const struct view *v, struct json *j)
 {
+    static const char *const kinds[] = { "none", "static", "etcd" };
     const char *why;
 
-    put(j, "coordination", v->kind);
+    put(j, "coordination", kinds[v->kind]);
     if (v->cluster[0])
         put(j, "cluster_id", v->cluster);
     json_key(j, "map_version");

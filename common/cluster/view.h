@@ -43,6 +43,7 @@ struct view_node {
     uint32_t methods; /* its build knows rpc methods below this; 0: not known */
 };
 
+enum view_kind { VIEW_LIST, VIEW_STATIC, VIEW_COORD };
 /* Node names are "ingester-0", ... in the order of the list. */
 struct view *view_new_list(const char *const *addrs, size_t n, uint32_t shards);
 /* ERR_CONFIG: nobody is named for some shard. */
@@ -59,6 +60,7 @@ struct view_opts {
 };
 struct view *view_new_coord(const struct view_opts *o);
 void view_free(struct view *v); /* NULL is fine */
+enum view_kind view_kind(const struct view *v);
 
 /* False before the first map came: there is nothing to route by. The others need it. */
 bool view_ready(const struct view *v);

@@ -553,7 +553,7 @@ static void load(struct view_feed *f)
 
 struct view *view_new_coord(const struct view_opts *o)
 {
-    struct view *v = view_new_kind("etcd");
+    struct view *v = view_new_kind(VIEW_COORD);
     struct view_feed *f = XNEW(struct view_feed);
 
     v->feed = f;

@@ -31,7 +31,7 @@ struct view_watcher {
     void *cookie;
 };
 struct view {
-    const char *kind;
+    enum view_kind kind;
     char cluster[CLUSTER_ID_LEN + 1]; /* its id; "": not known */
     const struct map *map;            /* a reference; NULL before the first */
     struct view_slot **slots;         /* owned, each */
@@ -44,7 +44,7 @@ struct view {
     struct view_feed *feed; /* NULL without a coordination service */
 };
 
-struct view *view_new_kind(const char *kind);
+struct view *view_new_kind(enum view_kind kind);
 /* Takes the reference. */
 void view_set_map(struct view *v, const struct map *m);
 void view_set_record(struct view *v, uint32_t shard, const struct repl_record *r, int64_t rev);

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "common/cluster/agree.h"
 #include "common/cluster/coord_etcd.h"
 #include "common/cluster/keyspace.h"
 #include "common/role/etcd_health.h"
@@ -261,9 +262,11 @@ int coordinate_forget(const char *data_dir, struct err *e)
 static void on_view(void *cookie)
 {
     const struct coordinate *c = cookie;
-    uint64_t cluster = 0;
+    uint64_t cluster = agree_number(c->view);
 
-    if (sscanf(view_cluster_id(c->view), "%16" SCNx64, &cluster) == 1)
+    if (cluster)
+        rpc_net_cluster(c->rpc, cluster);
+    else if (sscanf(view_cluster_id(c->view), "%16" SCNx64, &cluster) == 1)
         rpc_net_cluster(c->rpc, cluster);
 }
 
@@ -272,6 +275,7 @@ void coordinate_rpc(struct coordinate *c, struct rpc_net *rpc, struct loop *loop
 {
     c->rpc = rpc;
     c->heard = heard_new(loop, rpc, c->view, c->health, metrics);
+    rpc_net_judge(rpc, agree_judge);
     view_watch(c->view, on_view, c);
     on_view(c);
 }

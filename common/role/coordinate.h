@@ -25,8 +25,9 @@ NODISCARD int coordinate_init(struct coordinate *c, const struct cluster_conf *c
                               struct env *env, struct loop *loop, struct pool *pool,
                               struct metrics *metrics, const char *data_dir, bool keeps,
                               struct err *e);
-/* From now on every frame says which cluster this process is in, as soon as that is known; and what
- * others say of themselves is heard. */
+/* From now on every frame says which cluster this process is in, as soon as that is known, or by
+ * which settings it places services: who has others is refused. And what others say of themselves
+ * is heard. */
 void coordinate_rpc(struct coordinate *c, struct rpc_net *rpc, struct loop *loop,
                     struct metrics *metrics);
 void coordinate_deinit(struct coordinate *c); /* all zero is fine; before the net goes */

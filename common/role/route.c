@@ -354,12 +354,16 @@ void route_cancel(struct route_call *c)
 
 bool route_ready(struct route *r, char *why, size_t why_size)
 {
+    struct err e;
+
+    if (rpc_node_odd(r->o.node, &e)) {
+        (void)snprintf(why, why_size, "ingester %s", e.text);
+        return false;
+    }
     if (!r->moves) {
         for (size_t i = 0; i < r->peers_len; i++) {
             if (rpc_peer_up(r->peers[i]))
                 continue;
-            struct err e;
-
             rpc_peer_why(r->peers[i], &e);
             (void)snprintf(why, why_size, "ingester %s", e.text);
             return false;

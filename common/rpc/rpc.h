@@ -88,6 +88,11 @@ bool rpc_net_meet(const struct rpc_net *n, const char *addr);
  * One that two nodes of this process call comes twice. */
 void rpc_net_told(const struct rpc_net *n, void (*fn)(void *cookie, const struct rpc_told *t),
                   void *cookie);
+/* Who decides whether two such numbers that differ go together (common/cluster/agree.h): 0: they
+ * do. ERR_CONFLICT: its frames are dropped, as without a judge. ERR_CONFIG: the two greet each
+ * other and are told the text, and all else is refused with it: such a peer is down. */
+typedef int (*rpc_judge_fn)(uint64_t mine, uint64_t theirs, struct err *e) NODISCARD;
+void rpc_net_judge(struct rpc_net *n, rpc_judge_fn judge);
 /* Frames refused so far for this reason. */
 uint64_t rpc_net_refused(const struct rpc_net *n, enum rpc_drop why);
 
@@ -119,6 +124,8 @@ void rpc_node_free(struct rpc_node *n); /* NULL is fine */
 void rpc_node_drain(struct rpc_node *n, void (*done)(void *cookie), void *cookie);
 
 const char *rpc_node_addr(const struct rpc_node *n); /* where answers go; "" while it has none */
+/* A peer that we call answers by settings that do not go with ours: says which, and what to do. */
+bool rpc_node_odd(const struct rpc_node *n, struct err *e);
 
 /* Found or created; heartbeats start. Lives as long as the node. ERR_CONFIG: the address, or of a
  * kind this node cannot call; ERR_LIMIT: too many peers. */

@@ -33,7 +33,8 @@
  *                            this field send none, and count as link 0
  *   84 + n  4   again        in errors: seconds after which another try makes sense; else 0
  *   88 + n  8   cluster      of the sender, where it knows it: the first 16 digits of its id
- *                            (common/cluster/keyspace.h). What ends the head and is 0 is left out
+ *                            (common/cluster/keyspace.h), or what stands for it where there is
+ *                            none (agree.h there). What ends the head and is 0 is left out
  *   head    length           payload
  *
  * Example, a ping of 8 bytes from ipc:///a (epoch 2, seq 3, id 4, link 1): 100 bytes,
@@ -103,7 +104,7 @@ enum rpc_drop {
     RPC_DROP_FORGED,     /* sealed wrongly: damaged, or by somebody without the key */
     RPC_DROP_REPLAYED,   /* sealed, and came before, or too old to tell */
     RPC_DROP_TICKET,     /* sealed for this address before it restarted, or by a dead process */
-    RPC_DROP_CLUSTER,    /* from another cluster, which takes us for one of its own */
+    RPC_DROP_CLUSTER,    /* from another cluster, or by settings that do not go with ours */
     RPC_DROPS,
 };
 const char *rpc_drop_name(enum rpc_drop d);

@@ -483,21 +483,45 @@ static enum rpc_drop port_parse(struct framed_port *p, struct str bytes, struct 
     return why;
 }
 
-static bool is_of_others(struct framed_port *p, const struct rpc_frame *f)
+static void tell_odd(struct framed_port *p, const struct rpc_frame *f, const struct err *why)
 {
-    uint64_t mine = p->o.net->cluster, now_ns = port_now(p);
+    uint64_t now_ns = port_now(p);
     char theirs[17];
 
-    if (!mine || !f->cluster || f->cluster == mine)
-        return false;
     if (p->odd_ns && now_ns - p->odd_ns < TELL_EVERY_NS)
-        return true;
+        return;
     p->odd_ns = now_ns;
     (void)snprintf(theirs, sizeof(theirs), "%016" PRIx64, f->cluster);
-    log_error("a process of another cluster takes this address for one of its own; nothing it says "
-              "is taken. Tell it the address that its peer has now, and give each cluster keys of "
-              "its own (cluster.key_file)",
-              KV_STR("from", f->addr), KV_CSTR("its_cluster", theirs));
+    if (why->code == ERR_CONFIG)
+        log_error("a process has other settings, and its calls are refused",
+                  KV_STR("from", f->addr), KV_CSTR("why", why->text));
+    else
+        log_error("a process of another cluster takes this address for one of its own; nothing it "
+                  "says is taken. Tell it the address that its peer has now, and give each cluster "
+                  "keys of its own (cluster.key_file)",
+                  KV_STR("from", f->addr), KV_CSTR("its_cluster", theirs));
+}
+
+/* Of a process that does not go with us. Of one with other settings greetings and refusals are
+ * taken: by those both sides know what differs. */
+static bool is_of_others(struct framed_port *p, const struct rpc_frame *f)
+{
+    struct rpc_msg *m;
+    struct err e;
+    int code = rpc_net_judged(p->o.net, f->cluster, &e);
+
+    if (!code)
+        return false;
+    tell_odd(p, f, &e);
+    if (code == ERR_CONFIG && (f->kind == RPC_PING || f->kind == RPC_PONG || f->kind == RPC_ERROR))
+        return false;
+    if (code == ERR_CONFIG && f->kind == RPC_REQUEST && f->offset == 0) {
+        e.code = ERR_UNAVAILABLE;
+        (void)err_wrap(&e, "%.*s", STR_ARG(f->addr));
+        m = rpc_msg_of_frame(f, port_now(p));
+        p->o.on_refused(p->o.cookie, m, &e);
+        rpc_msg_free(m);
+    }
     return true;
 }
 

@@ -46,6 +46,19 @@ void rpc_net_say(struct rpc_net *n, uint32_t says)
     n->says = says;
 }
 
+void rpc_net_judge(struct rpc_net *n, rpc_judge_fn judge)
+{
+    n->judge = judge;
+}
+
+int rpc_net_judged(const struct rpc_net *n, uint64_t theirs, struct err *e)
+{
+    if (!n->cluster || !theirs || n->cluster == theirs)
+        return 0;
+    return n->judge ? n->judge(n->cluster, theirs, e)
+                    : err_set(e, ERR_CONFLICT, "is in another cluster");
+}
+
 uint64_t rpc_net_refused(const struct rpc_net *n, enum rpc_drop why)
 {
     return rpc_metrics_dropped(n->metrics, why);

@@ -21,6 +21,7 @@ struct rpc_net {
     struct metrics *own_registry; /* NULL if the caller gave one */
     uint64_t cluster;             /* said in every frame; 0: not known */
     uint32_t says;                /* RPC_SAYS_ */
+    rpc_judge_fn judge;           /* NULL: numbers that differ do not go together */
     size_t nodes;
     struct list all;           /* of them */
     struct rpc_inproc *inproc; /* NULL until used */
@@ -28,6 +29,8 @@ struct rpc_net {
 };
 
 struct rpc_metrics *rpc_net_metrics(struct rpc_net *n);
+/* As rpc_judge_fn, of a number in a frame, which may be 0. */
+NODISCARD int rpc_net_judged(const struct rpc_net *n, uint64_t theirs, struct err *e);
 struct rpc_inproc *rpc_inproc_new(void);
 void rpc_inproc_free(struct rpc_inproc *p);
 void rpc_mem_free(struct rpc_mem *m);

@@ -28,8 +28,9 @@ struct rpc_peer {
     struct rpc_link *out; /* owned */
     uint64_t token;       /* id of its pings: index in node.by_token, and a number used once */
     enum rpc_peer_state state;
-    bool called; /* by rpc_peer_get; else it only calls us, and is forgotten when silent */
-    bool skewed; /* answers, but reads no version that we write */
+    bool called;  /* by rpc_peer_get; else it only calls us, and is forgotten when silent */
+    bool skewed;  /* answers, but reads no version that we write */
+    uint64_t odd; /* it answers by settings that do not go with ours: its cluster; 0: it does not */
     uint8_t speaks_min, speaks_max; /* of its last pong */
     uint64_t epoch;                 /* of its last pong; 0: none yet */
     uint64_t pong_ns;               /* when it came; before the first: when the peer was made */

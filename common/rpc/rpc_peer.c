@@ -104,9 +104,21 @@ static void say_no_answer(const struct rpc_peer *p, const struct rpc_keys *keys,
     buf_deinit(&said);
 }
 
+static bool says_odd(const struct rpc_peer *p, struct err *e)
+{
+    if (!p->odd || !rpc_net_judged(p->node->o.net, p->odd, e))
+        return false;
+    e->code = ERR_UNAVAILABLE;
+    (void)err_wrap(e, "%s", p->addr);
+    return true;
+}
+
 void rpc_peer_say_down(const struct rpc_peer *p, uint64_t now_ns, struct err *e)
 {
     const struct rpc_node_opts *o = &p->node->o;
+
+    if (says_odd(p, e))
+        return;
     if (p->skewed)
         err_set(
             e, ERR_UNAVAILABLE,
@@ -272,6 +284,17 @@ bool rpc_peer_down(const struct rpc_peer *p)
     return p->state == RPC_PEER_DOWN;
 }
 
+bool rpc_node_odd(const struct rpc_node *n, struct err *e)
+{
+    list_for (it, &n->peers) {
+        const struct rpc_peer *p = container_of(it, struct rpc_peer, link);
+
+        if (p->called && says_odd(p, e))
+            return true;
+    }
+    return false;
+}
+
 void rpc_peer_why(const struct rpc_peer *p, struct err *e)
 {
     if (p->state == RPC_PEER_NEW)
@@ -378,7 +401,8 @@ void rpc_peer_on_pong(struct rpc_node *n, const struct rpc_msg *m)
     struct rpc_peer *p = peer_of_token(n, m->id);
     struct rd r = rd_of(buf_str(&m->body));
     uint64_t now_ns = rpc_node_now(n), sent_ns;
-    bool restarted;
+    bool restarted, good;
+    struct err e;
 
     if (!p || !rd_u64le(&r, &sent_ns) || sent_ns > now_ns || sent_ns < p->ping_sent_ns ||
         now_ns - sent_ns > dead_ns(n)) {
@@ -397,10 +421,12 @@ void rpc_peer_on_pong(struct rpc_node *n, const struct rpc_msg *m)
     p->speaks_min = m->speaks_min;
     p->speaks_max = m->speaks_max;
     p->skewed = m->speaks_min > n->o.speaks_max || m->speaks_max < n->o.speaks_min;
+    p->odd = rpc_net_judged(n->o.net, m->cluster, &e) ? m->cluster : 0;
     restarted = p->epoch != m->epoch;
-    if (p->skewed && p->state != RPC_PEER_DOWN)
+    good = !p->skewed && !p->odd;
+    if (!good && p->state != RPC_PEER_DOWN)
         peer_down(p, now_ns);
-    if (!p->skewed) {
+    if (good) {
         p->out->ops->link_speaks(p->out, m->speaks_max);
         p->out->ops->link_bind(p->out, m);
         if (p->state != RPC_PEER_UP)
@@ -425,6 +451,7 @@ static void peer_tick(struct rpc_peer *p, uint64_t now_ns)
     }
     if (now_ns - p->pong_ns > dead_ns(n)) {
         p->skewed = false; /* it does not answer at all */
+        p->odd = 0;
         if (p->state != RPC_PEER_DOWN)
             peer_down(p, now_ns);
         else if (now_ns - p->reset_ns > reset_ns)

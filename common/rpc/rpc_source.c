@@ -75,6 +75,7 @@ struct rpc_msg *rpc_msg_of_frame(const struct rpc_frame *f, uint64_t now_ns)
     m->speaks_min = f->speaks_min;
     m->speaks_max = f->speaks_max;
     m->epoch = f->epoch;
+    m->cluster = f->cluster;
     m->deadline_ns = f->left_ms ? now_ns + f->left_ms * MS_NS : 0;
     CHECK(f->addr.len <= RPC_ADDR_MAX);
     memcpy(m->from, f->addr.ptr, f->addr.len);

@@ -39,6 +39,7 @@ struct rpc_msg {
     /* received: */
     uint8_t speaks_min, speaks_max;
     uint64_t epoch;              /* sender's */
+    uint64_t cluster;            /* sender's, or what stands for it; 0: not said */
     char from[RPC_ADDR_MAX + 1]; /* sender's address */
     bool sealed;                 /* received, or (pongs) to be sent, under a cluster key */
     uint64_t ticket;             /* received sealed pongs: what to bind with */

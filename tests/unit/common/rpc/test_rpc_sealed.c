@@ -159,6 +159,39 @@ static void another_cluster_is_not_heard(void **state)
     }
 }
 
+static int other_settings(uint64_t mine, uint64_t theirs, struct err *e)
+{
+    return err_set(e, ERR_CONFIG, "a setting is %d there and %d here", (int)theirs, (int)mine);
+}
+
+/* Settings stand in the place of a cluster's id: who has others is told so at once. */
+static void other_settings_are_told(void **state)
+{
+    for (int sealed = 0; sealed < 2; sealed++) {
+        struct two t;
+        struct rpc_bed_call c;
+        uint64_t served;
+
+        (void)state;
+        two_init(&t);
+        up(&t, 0, sealed ? t.keys : NULL, false);
+        up(&t, 1, sealed ? t.keys : NULL, false);
+        rpc_net_judge(t.bed.net, other_settings);
+        rpc_net_cluster(t.bed.net, 7);
+        assert_int_equal(calls(&t, 0), 0);
+        served = t.n[1].served;
+        rpc_bed_call(&c, t.n[0].peer, RPC_WRITE, STR("x"), 5000);
+        rpc_net_cluster(t.bed.net, 8);
+        assert_int_equal(rpc_bed_end(&t.bed, &c), ERR_UNAVAILABLE);
+        assert_non_null(strstr(c.text, "a setting is 7 there and 8 here"));
+        rpc_bed_call_deinit(&c);
+        assert_int_equal(t.n[1].served, served);
+        assert_true(dropped(&t, "cluster") > 0);
+        assert_int_equal(calls(&t, 0), 0); /* both have it */
+        two_deinit(&t);
+    }
+}
+
 static void without_the_key_nothing_is_served(void **state)
 {
     struct two t;
@@ -442,6 +475,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_cluster_is_not_heard),
+        cmocka_unit_test(other_settings_are_told),
         cmocka_unit_test(without_the_key_nothing_is_served),
         cmocka_unit_test(what_is_sent_again_is_never_served_again),
         cmocka_unit_test(keys_rotate_and_no_call_fails),
