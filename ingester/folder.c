@@ -5,6 +5,7 @@
  *   shard-<i>                 a database; log-<i> beside it: one of several copies
  *   written-as   shards 4     the number that places services; not with etcd, whose map has it
  *                node a       the name under which its copies gave their word; not with a list
+ *   places.json               in which shards tenants and spread services are; not with etcd
  *
  * A service lies in hash mod shards: with another number everything would be looked for, and a push
  * that is sent again stored, where it is not. What a copy has promised and acked counts for its
@@ -22,6 +23,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "common/cluster/places.h"
 #include "common/cluster/view.h"
 #include "common/obs/log.h"
 
@@ -181,6 +183,31 @@ static int check_number(const struct folder *f, uint32_t shards, struct err *e)
     return 0;
 }
 
+/* What is stored where nobody would ask for it. A folder that etcd says nothing of was restored
+ * (deploy/ctl/restore.c), or is served by a map in a file, which may have been changed. */
+static int check_places(const struct folder *f, struct err *e)
+{
+    const struct ingester *in = f->in;
+    const struct fs *fs = in->ctx->env->fs;
+    const struct map *kept, *now = view_map_ref(in->ctx->view);
+    struct err why;
+    int code = places_load(fs, in->ctx->data_dir, &kept, e);
+
+    if (!code && kept && f->databases && places_cover(now, kept, &why))
+        code = err_set(e, ERR_CONFIG, "%s holds databases, and its " PLACES_FILE " says: %s. %s",
+                       in->ctx->data_dir, why.text,
+                       list_says(in) ? "Only a map says where all of it is: make the folder the "
+                                       "first copy of a cluster with etcd (embertree adopt), or "
+                                       "give an empty data.dir"
+                                     : "Restore the cluster.map_file it was written with, or add "
+                                       "that to it");
+    if (!code && file_says(in) && !places_plain(now))
+        code = places_keep(fs, in->ctx->data_dir, now, e);
+    map_unref(kept);
+    map_unref(now);
+    return code;
+}
+
 static int check_name(const struct folder *f, struct err *e)
 {
     const struct ingester *in = f->in;
@@ -235,6 +262,8 @@ int folder_check(const struct ingester *in, struct err *e)
         code = look(&f, e);
     if (!code && shards)
         code = check_number(&f, shards, e);
+    if (!code && shards)
+        code = check_places(&f, e);
     if (!code && in->moves)
         code = check_name(&f, e);
     return code ? code : note(&f, shards, e);

@@ -17,6 +17,12 @@
  * a service got since; its answers would lack what is there, and nobody would notice. It still asks
  * the old places, and of each of those the leader has confirmed the announcement before anybody may
  * write elsewhere, or came to lead later. So they refuse what is asked by a map from before.
+ *
+ * And backups, which say by which map their rows were placed. What this process let through is
+ * counted here. What was let through before, by another leader or before a restart, was so before
+ * this term was established, and that was heard of here with all that the service had by then: one
+ * watch, in order (view_coord.c). A record is kept in the view's file with the map, but what a
+ * process heard after that and lost is not, so the service must have been heard since the start.
  */
 #include "ingester/placed.h"
 
@@ -35,6 +41,7 @@ struct placed {
     _Atomic bool any;
     struct mutex lock;
     const struct map *map; /* a reference; NULL: none with steps */
+    const struct map *now; /* a reference; NULL: none yet */
     const struct clock *clock;
     uint32_t mutants;
     uint64_t version, told;  /* of the view's map at its last change; that was confirmed. Loop */
@@ -44,6 +51,8 @@ struct placed {
     uint64_t gave_up;        /* the version that announced it; 0: nothing was given up. Loop */
     _Atomic int64_t gone_ms; /* its time; 0: none */
     _Atomic int64_t newest_ms[CLUSTER_SHARDS_MAX];
+    _Atomic uint64_t highest[CLUSTER_SHARDS_MAX]; /* version of a map that a write was placed by */
+    _Atomic bool settled[CLUSTER_SHARDS_MAX];     /* its term is established, as heard */
 };
 
 /* Whatever is in the map from now on holds for reads. Any thread. */
@@ -69,16 +78,33 @@ static const struct map *without_given_up(const struct placed *p, const struct m
     return rest;
 }
 
+static void look_at_terms(struct placed *p)
+{
+    bool heard = view_heard(p->view);
+
+    for (uint32_t i = 0; i < view_shards(p->view); i++) {
+        const struct repl_record *r = heard ? view_record(p->view, i, NULL) : NULL;
+
+        atomic_store_explicit(&p->settled[i], r && r->established, memory_order_relaxed);
+    }
+}
+
 static void on_view(void *cookie)
 {
     struct placed *p = cookie;
-    const struct map *m = view_ready(p->view) ? view_map_ref(p->view) : NULL, *old;
+    const struct map *m = view_ready(p->view) ? view_map_ref(p->view) : NULL, *old, *before;
 
     p->version = m ? m->version : 0;
     if (m && map_places_since(m) > atomic_load(&p->since)) {
         p->since_ms = clock_mono_ms(p->clock);
         atomic_store(&p->since, map_places_since(m));
     }
+    mutex_lock(&p->lock);
+    before = p->now;
+    p->now = m ? map_ref(m) : NULL;
+    look_at_terms(p); /* whoever sees them sees this map */
+    mutex_unlock(&p->lock);
+    map_unref(before);
     m = without_given_up(p, m);
     if (m && !map_has_steps(m)) {
         map_unref(m);
@@ -143,6 +169,18 @@ void placed_begins(struct placed *p, uint32_t shard, int64_t newest_ms)
     placed_holds(p, shard, newest_ms);
 }
 
+const struct map *placed_map(struct placed *p, uint32_t shard, bool *ret_all)
+{
+    uint64_t highest = shard < CLUSTER_SHARDS_MAX ? atomic_load(&p->highest[shard]) : UINT64_MAX;
+    const struct map *m;
+
+    mutex_lock(&p->lock);
+    m = p->now ? map_ref(p->now) : NULL;
+    *ret_all = m && m->version >= highest && atomic_load(&p->settled[shard]);
+    mutex_unlock(&p->lock);
+    return m;
+}
+
 int64_t placed_newest_ms(const struct placed *p, uint32_t shard)
 {
     CHECK(shard < CLUSTER_SHARDS_MAX);
@@ -171,6 +209,7 @@ void placed_free(struct placed *p)
         return;
     view_unwatch(p->view, on_view, p);
     map_unref(p->map);
+    map_unref(p->now);
     mutex_deinit(&p->lock);
     xfree(p);
 }
@@ -199,6 +238,14 @@ static int refuse(const struct map *m, uint64_t map_version, struct err *e)
                    map_version, m->version);
 }
 
+static void raise_highest(struct placed *p, uint32_t shard, uint64_t version)
+{
+    uint64_t was = atomic_load(&p->highest[shard]);
+
+    while (was < version && !atomic_compare_exchange_weak(&p->highest[shard], &was, version))
+        ;
+}
+
 int placed_check(struct placed *p, uint32_t shard, const struct store_write *w,
                  uint64_t map_version, struct err *e)
 {
@@ -206,8 +253,10 @@ int placed_check(struct placed *p, uint32_t shard, const struct store_write *w,
     const struct map *m;
     int code = 0;
 
-    if (shard < CLUSTER_SHARDS_MAX)
+    if (shard < CLUSTER_SHARDS_MAX) {
         placed_holds(p, shard, latest);
+        raise_highest(p, shard, map_version);
+    }
     if (LIKELY(!atomic_load(&p->any)) || (p->mutants & PLACED_TAKES_ALL))
         return 0;
     mutex_lock(&p->lock);

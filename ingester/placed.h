@@ -37,6 +37,10 @@ void placed_holds(struct placed *p, uint32_t shard, int64_t newest_ms);
  * a later time, nor will one that is let through from now on and is about a step or an announcement
  * of that map. At least 1. Any thread, behind placed_version. */
 int64_t placed_newest_ms(const struct placed *p, uint32_t shard);
+/* The newest map known, to be unreffed; NULL: none yet. *ret_all: whatever the shard, which is
+ * served here, had committed before this call was placed by this map or an earlier one. Any
+ * thread. */
+const struct map *placed_map(struct placed *p, uint32_t shard, bool *ret_all);
 
 /* ERR_UNAVAILABLE: whoever placed it knew only the map of that version, and a later one says
  * otherwise for the time of the write, or may. Any thread. */

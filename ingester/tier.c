@@ -23,12 +23,14 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
+#include "common/cluster/places.h"
 #include "common/cold/backup.h"
 #include "common/cold/offload.h"
 #include "common/cold/place.h"
 #include "common/obs/log.h"
 #include "common/sys/fiber.h"
 #include "common/sys/thread.h"
+#include "ingester/placed.h"
 #include "ingester/tier_health.h"
 #include "ingester/tier_land.h"
 
@@ -259,23 +261,61 @@ static int sweep(struct tier *t, struct tier_shard *at, struct shard *s, struct 
     return rc;
 }
 
+struct placing {
+    struct tier *t;
+    uint32_t shard;
+};
+
+/* The number of shards is the map's: with etcd, cluster.shards says nothing once there is one. */
+static int map_of(struct tier *t, uint32_t shard, const struct map **ret, bool *ret_all,
+                  struct err *e)
+{
+    *ret = placed_map(t->in->placed, shard, ret_all);
+    return *ret ? 0 : err_set(e, ERR_UNAVAILABLE, "the map of the cluster is not known yet");
+}
+
+static int write_places(void *cookie, struct buf *text, bool *ret_sure, struct err *e)
+{
+    const struct placing *p = cookie;
+    const struct map *m;
+
+    if (map_of(p->t, p->shard, &m, ret_sure, e))
+        return e->code;
+    if (!*ret_sure)
+        log_warn("a backup may name too few places of services: changes of the map may not have "
+                 "been heard of here; the next one will say",
+                 KV_U64("shard", p->shard));
+    places_write(m, text);
+    map_unref(m);
+    return 0;
+}
+
 /* In a generation of ours; `newest` was read in it. */
 static int write_head(struct tier *t, struct tier_shard *at, const struct backup_head *newest,
                       struct kv *kv, struct err *e)
 {
     int64_t now = clock_wall_ms(t->in->ctx->env->clock);
+    struct placing placing = { t, at->number };
     struct backup_opts o = {
         .kv = kv,
         .o = t->o,
-        .shards = (uint32_t)t->in->ctx->cluster->shards,
         .wall_ms = now,
         .generation = &at->generation,
         .before = newest,
+        .places = write_places,
+        .cookie = &placing,
         .stop = &t->stop,
     };
     struct backup_done done;
-    int rc = cold_generation_head(&at->generation, at->head, &o.number, e);
+    const struct map *m;
+    bool all;
+    int rc = map_of(t, at->number, &m, &all, e);
 
+    if (rc)
+        return rc;
+    o.shards = m->shards;
+    map_unref(m);
+    rc = cold_generation_head(&at->generation, at->head, &o.number, e);
     if (rc) {
         at->generation.now = 0; /* a database older than the bucket: over that head next time */
         return rc;

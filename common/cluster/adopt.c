@@ -9,6 +9,9 @@
  * controller names replicas, so no shard of the plan can be begun empty by anybody. The first write
  * compares that there is no map: a cluster that lives is never touched.
  *
+ * Everybody of the plan knows the same places, if each has restored them from one bucket. The map
+ * that stands there must have those that we know, else what is there would not be asked for.
+ *
  * A record that stands there and is not the one of the plan is only met where somebody has begun to
  * serve the shard since (by this very way: then all was done before), or has made keys by hand.
  */
@@ -19,6 +22,7 @@
 #include "common/base/json.h"
 #include "common/base/mem.h"
 #include "common/cluster/keyspace.h"
+#include "common/cluster/places.h"
 
 #define STEPS_MAX    (CLUSTER_SHARDS_MAX / RECORDS_ONCE + 64)
 #define PLAN_BYTES   (128 * KIB)
@@ -70,6 +74,7 @@ bool adopt_plan_is(const struct adopt_plan *p, struct str text)
 static void finish(struct adopt *a, const struct err *e)
 {
     a->done(a->cookie, e);
+    map_unref(a->o.places);
     xfree(a->names);
     xfree(a->nodes);
     xfree(a->prefix);
@@ -170,6 +175,20 @@ static int judge(const struct adopt *a, const struct seen *s, struct err *e)
 
 /* ---- what is missing ------------------------------------------------------------------------- */
 
+static int check_map(const struct adopt *a, const struct coord_kv *map, struct err *e)
+{
+    const struct map *m;
+    int code;
+
+    if (!a->o.places)
+        return 0;
+    if (map_parse("map", map->value, false, &m, e))
+        return e->code;
+    code = places_cover(m, a->o.places, e);
+    map_unref(m);
+    return code ? err_wrap(e, "the cluster's map lacks where data are that are in this folder") : 0;
+}
+
 static void look(struct adopt *a);
 
 static void on_made(void *cookie, const struct coord_reply *r)
@@ -241,17 +260,34 @@ static void make_records(struct adopt *a, const struct seen *s)
         buf_deinit(&text[i]);
 }
 
+static int first_map(const struct adopt *a, const struct map **ret, struct err *e)
+{
+    const struct map plain = { .version = 1,
+                               .shards = a->o.plan.shards,
+                               .replicas = a->o.plan.replicas };
+
+    return a->o.places ? places_begin(a->o.places, plain.replicas, ret, e)
+                       : map_new(&plain, ret, e);
+}
+
 static void make_map(struct adopt *a, const struct seen *s)
 {
-    struct map m = { .version = 1, .shards = a->o.plan.shards, .replicas = a->o.plan.replicas };
     struct coord_key key = key_map(str_c(a->prefix)), name = key_cluster(str_c(a->prefix));
     struct coord_compare cmp[2] = { { .key = key_str(&key) }, { .key = key_str(&name) } };
     struct buf text, id;
     size_t n = s->cluster ? 1 : 2;
+    const struct map *m;
+    struct err e;
 
-    buf_init(&text, PLAN_BYTES);
+    if (first_map(a, &m, &e)) {
+        finish(a, &e);
+        return;
+    }
+    buf_init(&text, COORD_VALUE_MAX);
     buf_init(&id, KIB);
-    map_write(&m, &text); /* nodes come into it when they live */
+    map_write(m, &text); /* nodes come into it when they live */
+    map_unref(m);
+    CHECK(buf_ok(&text)); /* it was one before, with nodes */
     cluster_id_write(a->cluster_id, &id);
     struct coord_change chg[2] = { { .key = key_str(&key), .value = buf_str(&text) },
                                    { .key = key_str(&name), .value = buf_str(&id) } };
@@ -287,7 +323,7 @@ static void on_look(void *cookie, const struct coord_reply *r)
     else if (!s.map)
         make_map(a, &s);
     else
-        finish(a, NULL);
+        finish(a, check_map(a, s.map, &e) ? &e : NULL);
     xfree(s.record);
 }
 
@@ -306,7 +342,9 @@ void cluster_adopt(const struct adopt_opts *o, void (*done)(void *cookie, const 
     size_t n = o->plan.nodes_len;
 
     CHECK(n > 0 && n <= ADOPT_NODES_MAX && o->plan.shards > 0);
+    CHECK(!o->places || o->places->shards == o->plan.shards);
     a->o = *o;
+    a->o.places = o->places ? map_ref(o->places) : NULL;
     a->prefix = xstrdup(o->prefix);
     a->done = done;
     a->cookie = cookie;

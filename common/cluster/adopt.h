@@ -15,6 +15,7 @@
 #define COMMON_CLUSTER_ADOPT_H
 
 #include "common/cluster/coord.h"
+#include "common/cluster/map.h"
 #include "common/cluster/record.h"
 
 #define ADOPT_NODES_MAX 1000
@@ -36,12 +37,16 @@ struct adopt_opts { /* everything is copied */
     uint64_t id;            /* of our data folder */
     const char *cluster_id; /* of the new cluster: CLUSTER_ID_LEN hex digits */
     struct adopt_plan plan;
+    /* Where the data are (places.h), of the plan's number of shards: the first map says so, too.
+     * NULL: all services are in one shard each. */
+    const struct map *places;
 };
 /* Makes what of it is not there yet: plan, records of all shards, our number, last map and id; so
  * it is repeated after any failure. done(NULL): the records of our shards name this node alone, and
  * no other folder can have them by this way.
  * ERR_CONFLICT: there is a cluster already, or another plan, or another folder of our name has
- * come; nothing was changed then. */
+ * come; nothing was changed then. ERR_CONFIG: the cluster's map, which another node of the plan has
+ * made, lacks some of our places. */
 void cluster_adopt(const struct adopt_opts *o, void (*done)(void *cookie, const struct err *e),
                    void *cookie);
 

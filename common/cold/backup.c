@@ -10,6 +10,7 @@
 
 #include "common/base/map.h"
 #include "common/base/mem.h"
+#include "common/cold/backup_places.h"
 #include "common/cold/offload.h"
 #include "common/store/kv.h"
 
@@ -175,6 +176,25 @@ static void name_away(struct writing *w)
     }
 }
 
+/* Before the head, so that no head is without them. */
+static int write_places(const struct backup_opts *o, uint32_t shard, struct err *e)
+{
+    bool sure = false;
+    struct buf text;
+    int rc;
+
+    if (!o->places)
+        return 0;
+    buf_init(&text, BACKUP_PLACES_MAX);
+    rc = o->places(o->cookie, &text, &sure, e);
+    if (!rc && !buf_ok(&text))
+        rc = err_set(e, ERR_LIMIT, "the places of services take more than %zu bytes", text.max);
+    if (!rc)
+        rc = backup_places_put(o->o, shard, o->number, sure, buf_str(&text), e);
+    buf_deinit(&text);
+    return rc;
+}
+
 int backup_write(const struct backup_opts *o, struct backup_done *ret, struct err *e)
 {
     struct kv_snap *snap = kv_snap_new(o->kv);
@@ -196,6 +216,8 @@ int backup_write(const struct backup_opts *o, struct backup_done *ret, struct er
     name_away(&w);
     if (!rc && !buf_ok(&w.text))
         rc = err_set(e, ERR_LIMIT, "a head would pass %zu bytes", BACKUP_HEAD_MAX);
+    if (!rc)
+        rc = write_places(o, w.m->shard, e);
     if (!rc) {
         (void)buf_addf(&w.text, "end %016" PRIx64 "\n", hash64(w.text.ptr, w.text.len, 0));
         backup_head_name(w.m->shard, o->number, name);
@@ -385,7 +407,7 @@ int backup_newest(struct object_store *o, uint32_t shard, uint64_t *ret_number,
 static bool on_shard(void *cookie, struct str name, uint64_t size)
 {
     struct backup_shards *all = cookie;
-    uint64_t number;
+    uint64_t number, head;
     char padded[16];
 
     (void)size;
@@ -394,9 +416,13 @@ static bool on_shard(void *cookie, struct str name, uint64_t size)
         return true;
     memset(padded, '0', 8);
     memcpy(padded + 8, name.ptr + 6, 8);
-    if (read_hex(str_n(padded, 16), &number) &&
-        (!all->at.len || all->at.ptr[all->at.len - 1] != (uint32_t)number))
+    if (!read_hex(str_n(padded, 16), &number) || !read_hex(str_sub(name, 20, name.len), &head))
+        return true;
+    if (!all->at.len || all->at.ptr[all->at.len - 1] != (uint32_t)number) {
         vec_push(&all->at, (uint32_t)number);
+        vec_push(&all->newest, head);
+    }
+    all->newest.ptr[all->newest.len - 1] = head;
     return true;
 }
 
@@ -404,6 +430,12 @@ int backup_shards(struct object_store *o, struct backup_shards *ret, struct err 
 {
     *ret = (struct backup_shards){ 0 };
     return object_list(o, STR("shard-"), STR_NULL, on_shard, ret, e);
+}
+
+void backup_shards_deinit(struct backup_shards *s)
+{
+    vec_free(&s->at);
+    vec_free(&s->newest);
 }
 
 /* ---- back ----------------------------------------------------------------------------------- */

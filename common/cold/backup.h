@@ -54,6 +54,9 @@ struct backup_opts {
      * else is uploaded anew: another leader may be deleting what nothing names. NULL: none. */
     const struct cold_generation *generation;
     const struct backup_head *before;
+    /* What backup_places.h keeps, asked for when the snapshot has been taken. NULL: nothing is. */
+    int (*places)(void *cookie, struct buf *text, bool *ret_sure, struct err *e);
+    void *cookie;
     const atomic_bool *stop; /* NULL, or: gives up with ERR_CANCELED */
 };
 struct backup_done {
@@ -71,10 +74,12 @@ static inline bool backup_due(int64_t newest_ms, int64_t now_ms, uint64_t interv
 /* The number of the newest head that can be read; ERR_NOT_FOUND: there is none. */
 NODISCARD int backup_newest(struct object_store *o, uint32_t shard, uint64_t *ret_number,
                             struct backup_head *ret, struct err *e);
-/* Shards that have heads, ascending. */
+/* Shards that have heads, ascending, with the number of each one's newest. */
 struct backup_shards {
     VEC(uint32_t) at;
+    VEC(uint64_t) newest;
 };
+void backup_shards_deinit(struct backup_shards *s);
 NODISCARD int backup_shards(struct object_store *o, struct backup_shards *ret, struct err *e);
 
 /* Rows of the head into `to`, which is empty and not a kv_cold. Parts that were away stay away: the
@@ -84,7 +89,7 @@ NODISCARD int backup_restore(struct object_store *o, const struct backup_head *h
                              struct err *e);
 
 /* Only after a head of the same generation, the newest one (ERR_CONFLICT). Deletes heads but the
- * newest `keep`, and objects of the shard that neither those nor the manifest
+ * newest `keep`, with their places, and objects of the shard that neither those nor the manifest
  * names and that were not named at the last sweep either. `prove` is called when the objects have
  * been listed: it writes to the shard, which proves that no other had taken a generation by then,
  * and gives the manifest as it is after that write. */

@@ -15,6 +15,7 @@
 #include "common/base/map.h"
 #include "common/base/mem.h"
 #include "common/cold/backup.h"
+#include "common/cold/backup_places.h"
 
 struct backup_sweep {
     struct map_str *unnamed; /* names found so at the last sweep: owned copies */
@@ -184,6 +185,11 @@ int backup_sweep(struct backup_sweep *s, const struct backup_sweep_opts *o, uint
     for (size_t i = 0; !rc && i + o->keep < l.heads.len; i++) {
         rc = delete_head(o->o, &l, l.heads.ptr[i], e);
         *ret_deleted += !rc;
+    }
+    if (!rc) { /* their numbers are over: no head of one is written after one of ours */
+        size_t first = l.heads.len - MIN(l.heads.len, o->keep);
+        rc = backup_places_sweep(o->o, o->shard, l.heads.ptr[l.heads.len - 1], l.heads.ptr + first,
+                                 l.heads.len - first, ret_deleted, e);
     }
     if (!rc)
         rc = sweep(s, o->o, &l, ret_deleted, e);

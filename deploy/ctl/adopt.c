@@ -21,6 +21,7 @@
 #include "common/base/vec.h"
 #include "common/cluster/adopt.h"
 #include "common/cluster/keyspace.h"
+#include "common/cluster/places.h"
 #include "common/repl/repl_adopt.h"
 #include "common/role/coordinate.h"
 #include "common/role/lock.h"
@@ -34,8 +35,9 @@
 struct job {
     const struct cluster_conf *cluster;
     const char *dir;
-    VEC(const char *) nodes; /* none named: this one alone */
-    size_t index;            /* ours among them */
+    VEC(const char *) nodes;  /* none named: this one alone */
+    size_t index;             /* ours among them */
+    const struct map *places; /* a reference; NULL: the folder has none */
     struct loop *loop;
     struct coordinate at;
     struct err err;
@@ -94,6 +96,21 @@ static int check_folder(const struct job *j, struct err *e)
     return code;
 }
 
+/* Of a folder that was restored. */
+static int check_places(struct job *j, struct err *e)
+{
+    int code = places_load(env_real()->fs, j->dir, &j->places, e);
+
+    if (!code && j->places && j->places->shards != j->cluster->shards)
+        code = err_set(e, ERR_CONFIG,
+                       "%s/" PLACES_FILE " is of a cluster of %" PRIu32
+                       " shards, and cluster.shards is %" PRIu64
+                       ": services would be looked for where they are not. Give the number there "
+                       "was",
+                       j->dir, j->places->shards, j->cluster->shards);
+    return code;
+}
+
 static int begin_log(const struct job *j, uint64_t shard, struct err *e)
 {
     char dir[PATH_MAX], log[PATH_MAX];
@@ -149,6 +166,7 @@ static int ask(struct job *j, struct err *e)
         .cluster_id = cluster_id,
         .plan = { (uint32_t)j->cluster->shards, (uint32_t)j->cluster->replicas, j->nodes.ptr,
                   j->nodes.len },
+        .places = j->places,
     };
 
     env->random(env, chance, sizeof(chance));
@@ -198,6 +216,8 @@ static int adopt_folder(struct job *j, struct err *e)
     if (!code)
         code = check_folder(j, e);
     if (!code)
+        code = check_places(j, e);
+    if (!code)
         code = ask(j, e);
     if (!code) /* of a cluster that this folder was in before: it would not believe this one */
         code = coordinate_forget(j->dir, e);
@@ -207,6 +227,7 @@ static int adopt_folder(struct job *j, struct err *e)
         (void)printf("%s is node %s of the cluster below %s now: start its ingester, then the "
                      "others\n",
                      j->dir, j->at.node, j->cluster->etcd_prefix);
+    map_unref(j->places);
     coordinate_deinit(&j->at);
     metrics_free(metrics);
     loop_free(j->loop);

@@ -7,6 +7,10 @@
  * What it makes is a database without copies: one process serves it, or `embertree adopt` makes it
  * the first copy of a cluster (deploy/README.md, "When every disk is lost").
  *
+ * Where the services were is restored, too (common/cluster/places.h), into <data>/places.json: of
+ * all shards there are backups of, whichever are restored here, since a service may have had a
+ * place that only another shard's newest backup knows.
+ *
  * A shard is restored beside its place and renamed into it when it is whole, so what is there after
  * a restore that was cut off is nothing, or complete; the next one goes on with what is missing.
  */
@@ -18,7 +22,9 @@
 #include <time.h>
 
 #include "common/base/mem.h"
+#include "common/cluster/places.h"
 #include "common/cold/backup.h"
+#include "common/cold/backup_places.h"
 #include "common/cold/holder.h"
 #include "common/cold/place.h"
 #include "common/repl/apply.h"
@@ -33,7 +39,8 @@ struct restore {
     const struct cold_conf *cold;
     const char *dir;
     struct object_store *o;
-    struct backup_shards wanted;
+    VEC(uint32_t) wanted; /* by arguments; none: all */
+    struct backup_shards there;
     uint64_t done_bytes, all_bytes;
 };
 
@@ -126,6 +133,133 @@ static int restore_shard(struct restore *r, uint32_t shard, struct err *e)
     return rc;
 }
 
+/* ---- places --------------------------------------------------------------------------------- */
+
+static void warn_lost_places(const char *what, uint32_t shards, uint32_t one)
+{
+    (void)fprintf(
+        stderr,
+        "embertree restore: %s of %" PRIu32 " shards (%" PRIu32
+        " is one). If a service was spread over several shards, or a tenant had a number of its "
+        "own, that this does not know, nobody asks for what is in its other shards: compare "
+        "embertreectl cluster status with what there was, once the cluster is up, and say again "
+        "what is missing (embertreectl cluster spread, cluster tenant)\n",
+        what, shards, one);
+}
+
+/* Each newest backup has its places, and is sure of them? If not, people are told. */
+static void look_for_gaps(const struct restore *r, const struct backup_places_all *all)
+{
+    uint32_t without = 0, unsure = 0, one_without = 0, one_unsure = 0;
+
+    vec_for (i, &r->there.at) {
+        const struct backup_places *found = NULL;
+
+        vec_for (k, &all->at) {
+            const struct backup_places *p = &all->at.ptr[k];
+
+            if (p->shard == r->there.at.ptr[i] && p->number == r->there.newest.ptr[i] &&
+                (!found || p->sure))
+                found = p;
+        }
+        if (!found)
+            one_without = without++ ? one_without : r->there.at.ptr[i];
+        else if (!found->sure)
+            one_unsure = unsure++ ? one_unsure : r->there.at.ptr[i];
+    }
+    if (without)
+        warn_lost_places("there are no places of services (a version before they were kept made "
+                         "them, or they are damaged) with the newest backups",
+                         without, one_without);
+    if (unsure)
+        warn_lost_places("the coordination service could not be asked about places of services "
+                         "during the newest backups",
+                         unsure, one_unsure);
+}
+
+static int join(const struct map **all, const struct map *more, struct err *e)
+{
+    const struct map *both;
+    int rc = 0;
+
+    if (*all) {
+        rc = places_join(*all, more, &both, e);
+        map_unref(*all);
+        map_unref(more);
+        more = rc ? NULL : both;
+    }
+    *all = more;
+    return rc;
+}
+
+static int read_one(struct restore *r, const struct backup_places *p, const struct map **ret,
+                    struct err *e)
+{
+    struct buf text;
+    int rc;
+
+    buf_init(&text, BACKUP_PLACES_MAX);
+    rc = backup_places_get(r->o, p, &text, e);
+    if (!rc && map_parse("places", buf_str(&text), false, ret, e))
+        rc = err_set(e, ERR_CORRUPT, "%.400s", e->text);
+    buf_deinit(&text);
+    return rc;
+}
+
+/* Each text once. One that is damaged is as good as missing. */
+static int read_places(struct restore *r, struct backup_places_all *all, const struct map **ret,
+                       struct err *e)
+{
+    uint64_t last = 0;
+    bool any = false;
+    int rc = 0;
+
+    *ret = NULL;
+    for (size_t i = 0; !rc && i < all->at.len; i++) {
+        struct backup_places *p = &all->at.ptr[i];
+        const struct map *m;
+
+        if (any && p->hash == last)
+            continue;
+        rc = read_one(r, p, &m, e);
+        if (rc == ERR_CORRUPT) {
+            (void)fprintf(stderr, "embertree restore: %s\n", e->text);
+            p->number = UINT64_MAX; /* of no head */
+            rc = 0;
+            continue;
+        }
+        any = true;
+        last = p->hash;
+        if (!rc)
+            rc = join(ret, m, e);
+    }
+    return rc;
+}
+
+static int restore_places(struct restore *r, struct err *e)
+{
+    struct backup_places_all all;
+    const struct map *places = NULL;
+    int rc = backup_places_list(r->o, &all, e);
+
+    if (!rc)
+        rc = read_places(r, &all, &places, e);
+    if (!rc)
+        look_for_gaps(r, &all);
+    if (!rc && places && !places_plain(places)) {
+        rc = places_keep(env_real()->fs, r->dir, places, e);
+        if (!rc)
+            (void)printf("places: of %zu tenants and %zu services, in %s/" PLACES_FILE
+                         " for embertree adopt\n",
+                         places->tenants_len, places->services_len, r->dir);
+    }
+    map_unref(places);
+    backup_places_deinit(&all);
+    return rc ? err_wrap(e, "places of services") : 0;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
 static int restore_all(struct restore *r, struct err *e)
 {
     int fd = -1, rc;
@@ -136,13 +270,19 @@ static int restore_all(struct restore *r, struct err *e)
     rc = cold_place_open(r->cold, env_real(), NULL, &r->o, e);
     if (!rc)
         rc = lock_take(r->dir, "embertree restore", &fd, e);
-    if (!rc && !r->wanted.at.len)
-        rc = backup_shards(r->o, &r->wanted, e);
-    if (!rc && !r->wanted.at.len)
+    if (!rc)
+        rc = backup_shards(r->o, &r->there, e);
+    if (!rc && !r->there.at.len)
         rc = err_set(e, ERR_NOT_FOUND, "there is no backup in %s", object_where(r->o));
-    vec_for (i, &r->wanted.at)
+    if (!rc) /* first: who has shards has these */
+        rc = restore_places(r, e);
+    vec_for (i, &r->there.at)
+        if (!rc && !r->wanted.len)
+            rc = restore_shard(r, r->there.at.ptr[i], e);
+    vec_for (i, &r->wanted)
         if (!rc)
-            rc = restore_shard(r, r->wanted.at.ptr[i], e);
+            rc = restore_shard(r, r->wanted.ptr[i], e);
+    backup_shards_deinit(&r->there);
     lock_drop(fd);
     object_close(r->o);
     return rc;
@@ -178,7 +318,7 @@ static int restore(int argc, char **argv)
         if (argv[i][0] == '-')
             argv[kept++] = argv[i];
         else if (str_u64(str_c(argv[i]), &n) && n <= UINT32_MAX)
-            vec_push(&r.wanted.at, (uint32_t)n);
+            vec_push(&r.wanted, (uint32_t)n);
         else
             return usage();
     }
@@ -195,7 +335,7 @@ static int restore(int argc, char **argv)
     rc = restore_all(&r, &e);
     if (rc)
         (void)fprintf(stderr, "embertree restore: %s\n", e.text);
-    vec_free(&r.wanted.at);
+    vec_free(&r.wanted);
     conf_free(conf);
     return rc ? 1 : 0;
 }

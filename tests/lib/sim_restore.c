@@ -3,8 +3,8 @@
  * sim_restore: the end of some worlds with a cold tier. All is well, and everything is in backups;
  * clients go on for a moment; then every disk is lost, and all that the coordination service knew.
  * People restore the newest backups to two folders and make those the first copies of a new cluster
- * (deploy/README.md, "When every disk is lost"); the other nodes come with empty disks. Services
- * that were spread are spread again: that was in the coordination service alone.
+ * (deploy/README.md, "When every disk is lost"); the other nodes come with empty disks. Where
+ * services that were spread are is kept with the backups.
  *
  * What was acked before that moment must be there as ever, once; of what was acked in it, either is
  * right.
@@ -14,14 +14,15 @@
 #include "common/base/hash.h"
 #include "common/cluster/adopt.h"
 #include "common/cluster/keyspace.h"
+#include "common/cluster/places.h"
 #include "common/cold/backup.h"
+#include "common/cold/backup_places.h"
 #include "common/repl/apply.h"
 #include "common/repl/repl_adopt.h"
 #include "tests/lib/sim_impl.h"
 
 #define IN_BACKUPS_MS 40000 /* cold.backup_interval is 15 s */
 #define ADOPTED_MS    30000
-#define SPREAD_MS     120000
 #define FOLDERS       2
 
 /* ---- it is lost ------------------------------------------------------------------------------ */
@@ -100,7 +101,38 @@ static int restore_shard(struct world *w, struct object_store *o, struct sim_dis
     return code;
 }
 
-static bool restore(struct world *w, struct node *const nodes[FOLDERS])
+/* As deploy/ctl/restore.c does. */
+static int restore_places(struct world *w, struct object_store *o, const struct map **ret,
+                          struct err *e)
+{
+    struct backup_places_all all;
+    int code = backup_places_list(o, &all, e);
+
+    *ret = NULL;
+    for (size_t i = 0; !code && i < all.at.len; i++) {
+        const struct map *one = NULL, *both = NULL;
+        struct buf text;
+
+        buf_init(&text, BACKUP_PLACES_MAX);
+        code = backup_places_get(o, &all.at.ptr[i], &text, e);
+        if (!code)
+            code = map_parse("places", buf_str(&text), false, &one, e);
+        if (!code && *ret)
+            code = places_join(*ret, one, &both, e);
+        buf_deinit(&text);
+        if (both) {
+            map_unref(*ret);
+            map_unref(one);
+            one = both;
+        }
+        *ret = one ? one : *ret;
+    }
+    backup_places_deinit(&all);
+    trace(w, "places are restored as of map %" PRIu64, *ret ? (*ret)->version : 0);
+    return code;
+}
+
+static bool restore(struct world *w, struct node *const nodes[FOLDERS], const struct map **places)
 {
     struct object_store *o;
     struct sim_objects s;
@@ -109,6 +141,8 @@ static bool restore(struct world *w, struct node *const nodes[FOLDERS])
 
     sim_objects_init(&s, w->bucket);
     CHECK(s.source.open(&s.source, &o, &e) == 0);
+    if (restore_places(w, o, places, &e))
+        broke(w, "places of services cannot be restored", "%s", e.text);
     for (uint32_t i = 0; i < SIM_SHARDS; i++) {
         code = restore_shard(w, o, &nodes[i % FOLDERS]->disk, i, &e);
         if (code) {
@@ -129,7 +163,7 @@ static void on_adopted(void *cookie, const struct err *e)
         broke(w, "what was restored cannot be adopted", "%s", e->text);
 }
 
-static bool adopt(struct world *w, struct node *const nodes[FOLDERS])
+static bool adopt(struct world *w, struct node *const nodes[FOLDERS], const struct map *places)
 {
     const char *names[FOLDERS];
 
@@ -143,7 +177,8 @@ static bool adopt(struct world *w, struct node *const nodes[FOLDERS])
                                 .self = names[i],
                                 .id = hash64(names[i], strlen(names[i]), 1),
                                 .cluster_id = id,
-                                .plan = { SIM_SHARDS, 3, names, FOLDERS } };
+                                .plan = { SIM_SHARDS, 3, names, FOLDERS },
+                                .places = places };
 
         for (size_t k = 0; k < sizeof(chance); k++)
             chance[k] = (uint8_t)prng_u64(&w->p);
@@ -158,28 +193,21 @@ static bool adopt(struct world *w, struct node *const nodes[FOLDERS])
     return !w->ret->broken;
 }
 
-/* Until then nobody asks what is in their second places. */
-static bool spread_again(struct world *w, const bool spread[SERVICES])
+/* Nobody says it again. */
+static bool spread_as_before(struct world *w, const bool spread[SERVICES])
 {
-    bool waits = true;
-
     for (uint32_t s = 0; s < SERVICES; s++)
-        if (spread[s])
-            place_want(w, s);
-    for (size_t i = 0; i < SPREAD_MS / 100 && waits; i++) {
-        waits = false;
-        run_ms(w, 100);
-        for (uint32_t s = 0; s < SERVICES; s++)
-            waits |= spread[s] && !place_is_two(w, s);
-    }
-    if (waits)
-        broke(w, "a service cannot be spread again", "in %d ms", SPREAD_MS);
-    return !waits;
+        if (spread[s] && !place_is_two(w, s)) {
+            broke(w, "a spread service is not where it was", "service %" PRIu32, s);
+            return false;
+        }
+    return true;
 }
 
 bool lost_and_restored(struct world *w)
 {
-    bool spread[SERVICES];
+    const struct map *places = NULL;
+    bool spread[SERVICES], good;
     struct node *nodes[FOLDERS];
     size_t n = 0;
 
@@ -195,7 +223,9 @@ bool lost_and_restored(struct world *w)
         if (w->nodes[i]->state == NODE_OFF)
             nodes[n++] = w->nodes[i];
     CHECK(n == FOLDERS);
-    if (!restore(w, nodes) || !adopt(w, nodes))
+    good = restore(w, nodes, &places) && adopt(w, nodes, places);
+    map_unref(places);
+    if (!good)
         return false;
     for (size_t i = 0; i < SIM_NODES; i++) {
         w->nodes[i]->draining = 0;
@@ -206,5 +236,5 @@ bool lost_and_restored(struct world *w)
         run_ms(w, 100);
     if (!ring_whole(w))
         broke(w, "what was restored gets no copies", "%s", "");
-    return !w->ret->broken && spread_again(w, spread);
+    return !w->ret->broken && spread_as_before(w, spread);
 }

@@ -64,6 +64,57 @@ static void test_old_maps_are_refused(void **state)
     view_free(v);
 }
 
+static bool all_known(struct placed *p, uint32_t shard, uint64_t *ret_version)
+{
+    const struct map *m;
+    bool all;
+
+    m = placed_map(p, shard, &all);
+    *ret_version = m ? m->version : UINT64_MAX;
+    map_unref(m);
+    return all;
+}
+
+/* What a backup says of where its rows are: all there is to know, or not. */
+static void test_map_of_a_backup(void **state)
+{
+    (void)state;
+    static const char *const addrs[] = { "inproc://a" };
+    struct view *v = view_new_list(addrs, 1, 8);
+    struct placed *p = placed_new(v, clock_real(), 0);
+    struct repl_record r = *view_record(v, 3, NULL);
+    const struct map *spread;
+    uint64_t version;
+    int64_t rev;
+    struct err e;
+
+    assert_true(all_known(p, 3, &version));
+    assert_int_equal(version, 0);
+    assert_int_equal(
+        map_edit_spread(view_map(v, &rev), STR("t"), STR("s"), 4, STEP_MS, &spread, &e), 0);
+    /* Somebody placed it by a map that we have not heard of. */
+    assert_int_equal(check(p, "s", spread->version, STEP_MS), 0);
+    assert_false(all_known(p, 3, &version));
+    assert_true(all_known(p, 4, &version));
+    view_set_map(v, spread);
+    view_changed(v);
+    assert_true(all_known(p, 3, &version));
+    assert_int_equal(version, 1);
+    /* We come to lead: until it is established the leader before may let in what we know nothing
+     * of. */
+    r.established = false;
+    view_set_record(v, 3, &r, 0);
+    view_changed(v);
+    assert_false(all_known(p, 3, &version));
+    assert_true(all_known(p, 4, &version));
+    r.established = true;
+    view_set_record(v, 3, &r, 0);
+    view_changed(v);
+    assert_true(all_known(p, 3, &version));
+    placed_free(p);
+    view_free(v);
+}
+
 /* What is announced is refused to all who do not know more than we; and what was let through before
  * is told, whoever sent it. */
 static void test_announced(void **state)
@@ -235,6 +286,7 @@ int main(void)
         cmocka_unit_test(test_announced),
         cmocka_unit_test(test_begins),
         cmocka_unit_test(test_given_up),
+        cmocka_unit_test(test_map_of_a_backup),
         cmocka_unit_test(test_busiest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

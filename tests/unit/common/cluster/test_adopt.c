@@ -34,6 +34,7 @@ static struct clock_fake clock_;
 static struct loop *loop;
 static struct coord_site *site;
 static struct one ones[3];
+static const struct map *places; /* of whoever asks */
 
 static void begin(uint64_t seed, double lose)
 {
@@ -65,7 +66,7 @@ static void on_done(void *cookie, const struct err *e)
 
 static void ask(struct one *o, const char *self, uint64_t id, uint32_t shards, size_t n)
 {
-    struct adopt_opts ao = { o->coord, PREFIX, self, id, CLUSTER, { shards, 3, names, n } };
+    struct adopt_opts ao = { o->coord, PREFIX, self, id, CLUSTER, { shards, 3, names, n }, places };
 
     o->ended = false;
     cluster_adopt(&ao, on_done, o);
@@ -166,10 +167,13 @@ static void test_rivals(void **state)
 
         begin(seed, 0);
         for (int i = 0; i < 2; i++) {
-            struct adopt_opts ao = {
-                ones[i].coord,    PREFIX,  names[same_name ? 0 : i],
-                10 + (uint64_t)i, CLUSTER, { 4, 3, &names[same_name ? 0 : i], 1 }
-            };
+            struct adopt_opts ao = { ones[i].coord,
+                                     PREFIX,
+                                     names[same_name ? 0 : i],
+                                     10 + (uint64_t)i,
+                                     CLUSTER,
+                                     { 4, 3, &names[same_name ? 0 : i], 1 },
+                                     NULL };
 
             cluster_adopt(&ao, on_done, &ones[i]);
         }
@@ -208,13 +212,60 @@ static void test_there_is_one(void **state)
     end();
 }
 
+static const struct map *of_text(struct str text)
+{
+    const struct map *m;
+    struct err e;
+
+    assert_int_equal(map_parse("m", text, false, &m, &e), 0);
+    return m;
+}
+
+/* Restored: the first map has them, with a higher version. Who knows more is not let in silently.
+ */
+static void test_places(void **state)
+{
+    struct coord_key key = key_map(STR(PREFIX));
+    const struct map *m;
+
+    (void)state;
+    begin(1, 0);
+    places = of_text(STR("version: 40\nshards: 4\nservices: [{tenant: t, name: s, spread: 3}]\n"
+                         "tenant_shards: 2"));
+    assert_int_equal(adopt("a", 7, 4, 2), 0);
+    m = of_text(coord_site_get(site, key_str(&key))->value);
+    assert_int_equal(m->version, 41);
+    assert_int_equal(m->replicas, 3);
+    assert_int_equal(map_service(m, STR("t"), STR("s"))->steps.at[0].n, 3);
+    assert_int_equal(m->tenant_steps.at[0].n, 2);
+    map_unref(m);
+    assert_int_equal(adopt("a", 7, 4, 2), 0);
+    map_unref(places);
+    places = NULL;
+    assert_int_equal(adopt("b", 8, 4, 2), 0);
+    places = of_text(STR("version: 40\nshards: 4\nservices: [{tenant: t, name: s, spread: 4}]\n"));
+    assert_int_equal(adopt("b", 8, 4, 2), ERR_CONFIG);
+    assert_non_null(strstr(ones[0].text, "tenant * was in all shards"));
+    coord_site_put(site, key_str(&key),
+                   STR("{\"version\":42,\"shards\":4,\"replicas\":3,\"services\":[{\"tenant\":"
+                       "\"t\",\"name\":\"s\",\"spread\":3}]}"));
+    assert_int_equal(adopt("b", 8, 4, 2), ERR_CONFIG);
+    assert_non_null(strstr(ones[0].text, "service s of tenant t was spread over 4 shards"));
+    coord_site_put(site, key_str(&key),
+                   STR("{\"version\":43,\"shards\":4,\"replicas\":3,\"services\":[{\"tenant\":"
+                       "\"t\",\"name\":\"s\",\"spread\":4}]}"));
+    assert_int_equal(adopt("b", 8, 4, 2), 0);
+    map_unref(places);
+    places = NULL;
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one),
-        cmocka_unit_test(test_many),
-        cmocka_unit_test(test_rivals),
-        cmocka_unit_test(test_there_is_one),
+        cmocka_unit_test(test_one),    cmocka_unit_test(test_many),
+        cmocka_unit_test(test_rivals), cmocka_unit_test(test_there_is_one),
+        cmocka_unit_test(test_places),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "common/cold/backup.h"
+#include "common/cold/backup_places.h"
 #include "common/cold/offload.h"
 #include "common/store/kv_mem.h"
 
@@ -201,7 +202,9 @@ static void test_there_and_back(void **state)
     assert_int_equal(backup_shards(b->o, &shards, &e), 0);
     assert_int_equal(shards.at.len, 1);
     assert_int_equal(shards.at.ptr[0], 3);
-    vec_free(&shards.at);
+    assert_int_equal(shards.newest.len, 1);
+    assert_int_equal(shards.newest.ptr[0], 2);
+    backup_shards_deinit(&shards);
 }
 
 static int prove(void *cookie, struct manifest **ret, struct err *e)
@@ -263,6 +266,113 @@ static void test_sweep(void **state)
     backup_sweep_free(s);
 }
 
+/* ---- places --------------------------------------------------------------------------------- */
+
+struct placing {
+    struct bed *b;
+    const char *text; /* NULL: cannot be asked */
+    bool sure;
+};
+
+static size_t heads(struct bed *b)
+{
+    struct backup_shards shards;
+    struct err e = { 0 };
+    size_t n;
+
+    assert_int_equal(backup_shards(b->o, &shards, &e), 0);
+    n = shards.at.len ? shards.newest.ptr[0] : 0;
+    backup_shards_deinit(&shards);
+    return n;
+}
+
+static int say_places(void *cookie, struct buf *text, bool *ret_sure, struct err *e)
+{
+    const struct placing *p = cookie;
+    struct placing *own = cookie;
+
+    if (!p->text)
+        return err_set(e, ERR_UNAVAILABLE, "nobody knows");
+    (void)buf_add_str(text, str_c(p->text));
+    *ret_sure = p->sure;
+    fill(own->b, 90, 1); /* not of the backup any more */
+    return 0;
+}
+
+static int backup_with(struct bed *b, uint64_t number, const char *text, bool sure)
+{
+    struct placing p = { b, text, sure };
+    struct cold_generation generation = { .now = 1024 };
+    struct backup_opts o = { .kv = b->kv,
+                             .o = b->o,
+                             .shards = 4,
+                             .number = number,
+                             .generation = &generation,
+                             .places = say_places,
+                             .cookie = &p };
+    struct backup_done done;
+    struct err e = { 0 };
+
+    return backup_write(&o, &done, &e);
+}
+
+static struct backup_places_all places_of(struct bed *b)
+{
+    struct backup_places_all all;
+    struct err e = { 0 };
+
+    assert_int_equal(backup_places_list(b->o, &all, &e), 0);
+    return all;
+}
+
+static void test_places(void **state)
+{
+    struct bed *b = *state;
+    struct backup_sweep *s = backup_sweep_new();
+    struct backup_places_all all;
+    struct err e = { 0 };
+    struct buf text;
+
+    fill(b, 1, 1);
+    /* No head without them. */
+    assert_int_equal(backup_with(b, 1, NULL, true), ERR_UNAVAILABLE);
+    assert_int_equal(heads(b), 0);
+    assert_int_equal(backup_with(b, 1, "one", true), 0);
+    assert_int_equal(backup_with(b, 2, "two", false), 0);
+    assert_int_equal(backup_with(b, 3, "two", true), 0);
+    assert_int_equal(heads(b), 3);
+    shell(b, "touch objects/places/00000003-0000000000000001 objects/places/x");
+    shell(b, "cp objects/places/00000003-0000000000000001-* objects/places/"
+             "00000002-0000000000000001-0123456789abcdef");
+    all = places_of(b);
+    assert_int_equal(all.at.len, 4);
+    for (size_t i = 0; i < 4; i++) { /* shard 2, then by number */
+        const struct backup_places *p = &all.at.ptr[i];
+
+        assert_int_equal(p->shard, i ? 3 : 2);
+        assert_int_equal(p->number, i ? i : 1);
+        assert_int_equal(p->sure, i != 2);
+        buf_init(&text, 100);
+        (void)buf_add_str(&text, STR("="));
+        assert_int_equal(backup_places_get(b->o, p, &text, &e), i ? 0 : ERR_CORRUPT);
+        if (i)
+            assert_true(str_eqc(buf_str(&text), i == 1 ? "=one" : "=two"));
+        buf_deinit(&text);
+    }
+    backup_places_deinit(&all);
+    /* They go with their heads; those of one that is on its way stay. */
+    shell(b, "cp objects/places/00000003-0000000000000003-* objects/places/"
+             "00000003-0000000000000004-0123456789abcdef");
+    assert_int_equal(sweep(b, s, 2), 2);
+    all = places_of(b);
+    assert_int_equal(all.at.len, 4);
+    for (size_t i = 1; i < all.at.len; i++)
+        assert_int_equal(all.at.ptr[i].number, i + 1);
+    backup_places_deinit(&all);
+    shell(b, "rm objects/places/*");
+    backup_sweep_free(s);
+}
+
 static void test_damage(void **state)
 {
     struct bed *b = *state;
@@ -320,6 +430,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_there_and_back, setup, teardown),
         cmocka_unit_test_setup_teardown(test_sweep, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_places, setup, teardown),
         cmocka_unit_test_setup_teardown(test_damage, setup, teardown),
         cmocka_unit_test(test_heads),
         cmocka_unit_test(test_due),

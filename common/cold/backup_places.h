@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * backup_places.h: beside each head of a backup, in which shards whose data are. The map that says
+ * so stands in the coordination service, which may be lost with the disks; whoever restores shards
+ * and does not know it reads a part of them (common/cluster/places.h).
+ *
+ *   places/<shard, 8 hex>-<number of the head, 16 hex>-<XXH3-64 of its bytes, 16 hex>[-unsure]
+ *
+ * It is there before the head is. By all that is in the backup, its bytes were placed by these
+ * places or fewer; "unsure": or by some that the shard's leader had not heard of. Older builds see
+ * none of these objects: not where heads and parts are, they are never swept by one.
+ *
+ * Everything blocks on the object store.
+ */
+#ifndef COMMON_COLD_BACKUP_PLACES_H
+#define COMMON_COLD_BACKUP_PLACES_H
+
+#include "common/base/vec.h"
+#include "common/object/object.h"
+
+#define BACKUP_PLACES_MAX (4 * MIB)
+
+struct backup_places {
+    uint32_t shard;
+    uint64_t number, hash;
+    bool sure;
+};
+struct backup_places_all {
+    VEC(struct backup_places) at;
+};
+
+NODISCARD int backup_places_put(struct object_store *o, uint32_t shard, uint64_t number, bool sure,
+                                struct str text, struct err *e);
+/* Of all shards, by shard and number. */
+NODISCARD int backup_places_list(struct object_store *o, struct backup_places_all *ret,
+                                 struct err *e);
+void backup_places_deinit(struct backup_places_all *all);
+/* Appended. ERR_CORRUPT: its bytes are not those it is named by. */
+NODISCARD int backup_places_get(struct object_store *o, const struct backup_places *p,
+                                struct buf *out, struct err *e);
+/* Deletes those of heads of the shard before `newest` that are none of `kept`. */
+NODISCARD int backup_places_sweep(struct object_store *o, uint32_t shard, uint64_t newest,
+                                  const uint64_t *kept, size_t n, uint64_t *ret_deleted,
+                                  struct err *e);
+
+#endif
