@@ -5,6 +5,9 @@
  *   delete   loop: unpack ─> each shard's thread, quiet: store_delete ─> loop: reply when all did
  *   dry run, list   loop ─> pool: a view of each shard ─> loop: reply
  *
+ * Where shards move a querier asks for each by itself, all at once: those that find DELETES_MAX at
+ * work wait in a row, as calls.
+ *
  * A shard that fails makes the whole call fail, though others may have deleted: the caller repeats
  * it under the same id, and who did it before only says so again (tomb.h).
  *
@@ -27,6 +30,7 @@
 
 #define DELETE_MAGIC    MAGIC('i', 'd', 'e', 'l')
 #define DELETES_MAX     8
+#define WAITING_MAX     (4 * SHARDS_MAX)
 #define REQUEST_BYTES   (64 * KIB)
 #define LIST_BYTES      (16 * MIB)
 #define REPLY_BYTES_MAX (16 * MIB)
@@ -63,9 +67,17 @@ struct delete
     size_t parts_len, pending;
     struct err err;
 };
+struct waiting { /* a call in the row */
+    struct list link;
+    struct rpc_call *call;
+    struct str payload; /* the call's */
+};
 struct deletes {
     struct timer *timer;
-    size_t running;                 /* calls that are not answered */
+    struct list row; /* of struct waiting */
+    size_t row_len;
+    size_t running; /* calls at work */
+    bool turning;
     bool reclaiming;                /* a pool job is at it */
     struct shard *held[SHARDS_MAX]; /* by it */
     size_t held_len;
@@ -153,6 +165,8 @@ static void pack_reply(struct delete *d, struct buf *out)
     vec_free(&list);
 }
 
+static void turn(struct ingester *in);
+
 static void end(struct delete *d)
 {
     struct ingester *in = d->in;
@@ -184,6 +198,7 @@ static void end(struct delete *d)
     in->deletes->running--;
     d->magic = 0;
     xfree(d);
+    turn(in);
 }
 
 /* ---- delete ---------------------------------------------------------------------------------- */
@@ -318,8 +333,8 @@ static int start(struct delete *d, struct err *e)
 
     if (in->draining)
         return err_set(e, ERR_UNAVAILABLE, "the ingester is stopping");
-    if (in->deletes->running > DELETES_MAX)
-        return err_set(e, ERR_BUSY, "%d deletes are at work already", DELETES_MAX);
+    if (__atomic_load_n(rpc_call_canceled(d->call), __ATOMIC_RELAXED))
+        return err_set(e, ERR_CANCELED, "the caller gave up");
     d->arena = arena_new(REQUEST_BYTES + LIST_BYTES + 24 * d->payload.len);
     if (take(d, e) || hold(d, e))
         return e->code;
@@ -332,19 +347,58 @@ static int start(struct delete *d, struct err *e)
     return 0;
 }
 
-static void on_delete(void *cookie, struct rpc_call *call, struct str payload)
+static void begin(struct ingester *in, const struct waiting *w)
 {
-    struct ingester *in = cookie;
     struct delete *d = XNEW(struct delete);
     struct err e;
 
-    CHECK(in->magic == INGESTER_MAGIC);
-    *d = (struct delete){ .magic = DELETE_MAGIC, .in = in, .call = call, .payload = payload };
+    *d = (struct delete){ .magic = DELETE_MAGIC, .in = in, .call = w->call, .payload = w->payload };
     in->deletes->running++;
     if (start(d, &e)) {
         d->err = e;
         end(d);
     }
+}
+
+/* As many of those that wait as may be at work. One that ends at once comes here again. */
+static void turn(struct ingester *in)
+{
+    struct deletes *ds = in->deletes;
+
+    if (ds->turning)
+        return;
+    ds->turning = true;
+    while (ds->running < DELETES_MAX && ds->row_len) {
+        struct waiting *w = container_of(ds->row.next, struct waiting, link);
+
+        list_del(&w->link);
+        ds->row_len--;
+        begin(in, w);
+        xfree(w);
+    }
+    ds->turning = false;
+}
+
+static void on_delete(void *cookie, struct rpc_call *call, struct str payload)
+{
+    struct ingester *in = cookie;
+    struct deletes *ds = in->deletes;
+    struct waiting *w;
+    struct err e;
+
+    CHECK(in->magic == INGESTER_MAGIC);
+    if (ds->row_len == WAITING_MAX) {
+        (void)err_set(&e, ERR_BUSY, "%d deletes wait already", WAITING_MAX);
+        ingester_refused(&in->metrics, e.code);
+        rpc_fail(call, &e);
+        return;
+    }
+    w = XNEW(struct waiting);
+    w->call = call;
+    w->payload = payload;
+    list_add_tail(&ds->row, &w->link);
+    ds->row_len++;
+    turn(in);
 }
 
 /* ---- freeing bytes, counts ------------------------------------------------------------------- */
@@ -448,6 +502,7 @@ void rpc_delete_serve(struct ingester *in)
     struct deletes *ds = XNEW(struct deletes);
 
     in->deletes = ds;
+    list_init(&ds->row);
     ds->timer = loop_timer_new(in->ctx->loop, on_tick, in);
     loop_timer_start(ds->timer, TICK_MS, TICK_MS);
     rpc_serve(in->node, RPC_DELETE, on_delete, in);
@@ -455,7 +510,8 @@ void rpc_delete_serve(struct ingester *in)
 
 bool rpc_delete_idle(const struct ingester *in)
 {
-    return !in->deletes || (in->deletes->running == 0 && !in->deletes->reclaiming);
+    return !in->deletes ||
+           (!in->deletes->running && !in->deletes->row_len && !in->deletes->reclaiming);
 }
 
 void rpc_delete_free(struct ingester *in)

@@ -14,6 +14,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import cluster
+import replicated
 
 SEED = int(os.environ.get("SEED", str(time.time_ns() % 10**9)))
 TICK = 10_000_000  # nanoseconds of one sample at the default 100 Hz
@@ -281,6 +282,21 @@ def test_kill():
         assert server.process.stop() == 0
 
 
+def test_many_shards_of_a_node():
+    """Where shards move each is asked by itself, all at once, and a node leads a dozen here."""
+    with replicated.Cluster(ingesters=2, shards=24, replicas=1) as c:
+        for s in range(8):
+            assert c.distributor.post(f"/ingest?name=svc{s}.cpu%7B%7D&from=now-10s&until=now", "root;x 7\n").status == 200
+        query = '{service_name=~"svc.*"}'
+        r = delete(c, query=query, dry_run=1)
+        assert r.status == 200 and r.json()["services"] == 8, r
+        r = delete(c, query=query, confirm=query)
+        assert r.status == 200 and (r.json()["services"], r.json()["shards"]) == (8, 24), r
+        assert [(d["services"], d["shards"]) for d in deletes(c)] == [(8, 24)]
+        r = c.render(cluster.CPU_TYPE + "{}")
+        assert r.status == 200 and not r.json()["flamebearer"]["numTicks"], r
+
+
 if __name__ == "__main__":
     cluster.main([test_bad_requests, test_all_kinds, test_four_processes, test_tenants,
-                  test_same_again, test_kill])
+                  test_same_again, test_kill, *([test_many_shards_of_a_node] if replicated.available() else [])])

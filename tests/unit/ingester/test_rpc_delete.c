@@ -101,6 +101,45 @@ static Embertree__DeleteReply *call(uint32_t op, const char *id, const char *ser
     return r;
 }
 
+static void on_listed(void *cookie, struct str reply, const struct err *err)
+{
+    size_t *codes = cookie;
+
+    (void)reply;
+    codes[err ? err->code : 0]++;
+    codes[ERR_CODES]++;
+}
+
+static bool all_came(void *cookie)
+{
+    const size_t *codes = cookie;
+
+    return codes[ERR_CODES] == 100;
+}
+
+/* A querier asks for each shard by itself, and a node may lead a hundred. */
+static void test_many_at_once(void **state)
+{
+    size_t codes[ERR_CODES + 1] = { 0 };
+
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        Embertree__DeleteRequest m = EMBERTREE__DELETE_REQUEST__INIT;
+        struct buf payload;
+
+        m.op = i % 2 ? 2 : 0; /* the list, or all of a tenant */
+        m.tenant = bytes("nobody");
+        m.id = bytes("many");
+        buf_init(&payload, KIB);
+        char *p = buf_room(&payload, embertree__delete_request__get_packed_size(&m));
+        assert_non_null(p);
+        payload.len += embertree__delete_request__pack(&m, (uint8_t *)(void *)p);
+        (void)rpc_send(bed.peer, RPC_DELETE, &payload, 20000, on_listed, codes);
+    }
+    assert_true(rpc_bed_run(&bed.rpc, all_came, codes, 20000));
+    assert_int_equal(codes[0], 100);
+}
+
 static void test_delete(void **state)
 {
     Embertree__DeleteReply *r;
@@ -227,6 +266,6 @@ static void test_bad_requests(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { T(test_delete), T(test_list), T(test_documents),
-                                        T(test_bad_requests) };
+                                        T(test_bad_requests), T(test_many_at_once) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
