@@ -30,6 +30,8 @@
 #include "querier/query.h"
 #include "querier/turns.h"
 
+/* Where shards move a question to all of them is a call for each: some of such at once. */
+#define PENDING_LEAST      ((size_t)16 * CLUSTER_SHARDS_MAX)
 #define LEADER_PATIENCE_MS 15000 /* a fail-over takes some seconds; queries wait for it */
 
 #define CONNECT_BODY (1 * MIB)
@@ -106,7 +108,9 @@ static int start_peers(struct querier *qr, struct err *e)
                                .loop = qr->ctx->loop,
                                .listen = qr->conf->listen,
                                .message_max = c->rpc_message_bytes_max,
-                               .pending_max = c->rpc_pending_max,
+                               .pending_max = qr->ctx->coord
+                                                  ? MAX(c->rpc_pending_max, PENDING_LEAST)
+                                                  : c->rpc_pending_max,
                                .heartbeat_ms = (uint32_t)c->heartbeat_ms,
                                .dead_ms = (uint32_t)c->dead_ms,
                                .pool = qr->ctx->pool };

@@ -339,6 +339,8 @@ def test_as_many_shards_as_there_may_be():
         wait(lambda: c.querier.metric("embertree_cluster_map_version"), lambda version: version == 5)
         r = c.querier.get("/pyroscope/label-values", label="service_name")
         assert r.status in (503, 504), r
+        r = c.querier.get("/pyroscope/render", query=cluster.CPU_TYPE + "{}", from_="now-1h", until="now")
+        assert r.status in (503, 504) and "no more are allowed" not in r.body.decode(), r
     finally:
         c.__exit__(None, None, None)
 
