@@ -53,6 +53,7 @@ struct replica_of { /* one shard */
     struct reclaim reclaim;   /* the job's while it runs */
     uint64_t reclaim_ms;      /* looked at next */
     uint64_t reclaimed;       /* nothing is left here as of this entry */
+    bool reclaim_shed;        /* but in the log */
     uint64_t round;           /* leading: as of which entry copies are asked; 0: none are */
     bool round_told;          /* those that answer have it */
     bool round_tells;         /* the store is being told */

@@ -16,6 +16,7 @@
  * back, or they go when it is no member any more. One of an older version says nothing: while it
  * answers, deletes stay `purged`, which is true. One that is copied anew gets the rows with the
  * files. What is remembered of compacted ranges dies with the process: they are compacted again.
+ * Last, the copy's log lets go of its entries, which all members must have for that.
  *
  * A range is not compacted while somebody reads an older state: bytes that he needs would stay.
  */
@@ -224,9 +225,13 @@ static void job_end_one(struct reclaim_one *o, uint64_t now)
         log_warn("ranges of deleted data could not be compacted; tried again",
                  KV_U64("shard", r->shard), KV_ERR(&o->err));
     r->reclaim_ms = now + (o->left || r->reclaim.at.len ? LOOK_MS : LOOK_IDLE_MS);
+    r->reclaim_shed |= o->left > 0;
     if (!o->err.code && o->index && !o->left && o->settled && r->at != AT_STOPPING) {
         r->reclaimed = o->index;
         repl_node_reclaimed(o->node, o->index);
+        if (r->reclaim_shed)
+            repl_node_shed(o->node);
+        r->reclaim_shed = false;
         round_begin(r);
     }
     repl_node_release(o->node); /* it may be gone behind this */

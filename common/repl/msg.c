@@ -23,6 +23,7 @@ enum field {
     F_WANTS_SNAPSHOT = 15,
     F_NO_ROOM = 16,
     F_RECLAIMED = 17,
+    F_ALL_HAVE = 18,
 };
 
 static void put_num(struct buf *out, enum field f, uint64_t v)
@@ -55,6 +56,7 @@ void repl_msg_write(const struct repl_msg *m, struct buf *out)
     put_num(out, F_WANTS_SNAPSHOT, m->wants_snapshot);
     put_num(out, F_NO_ROOM, m->no_room);
     put_num(out, F_RECLAIMED, m->reclaimed);
+    put_num(out, F_ALL_HAVE, m->all_have);
     for (size_t i = 0; i < m->entries_len; i++)
         bytes += entry_bytes(m->entries[i]->len);
     if (!bytes)
@@ -144,6 +146,9 @@ static int read_field(const struct pb_field *f, struct repl_msg *m, struct err *
         break;
     case F_RECLAIMED:
         m->reclaimed = f->u64;
+        break;
+    case F_ALL_HAVE:
+        m->all_have = f->u64;
         break;
     case F_ENTRIES:
         if (f->wire != 2 || m->entries)

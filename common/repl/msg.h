@@ -35,6 +35,7 @@ struct repl_msg {
     bool wants_snapshot; /* appended: there is no database here */
     bool no_room;        /* appended: the disk here is as good as full */
     uint64_t reclaimed;  /* appended: replica_reclaimed; 0: nothing, or an older version */
+    uint64_t all_have;   /* append: replica_all_have of the leader; 0: it is of an older version */
     struct repl_entry *const *entries;
     size_t entries_len;
 };

@@ -10,7 +10,9 @@
  * log held at that moment; a generation tells whether entries were replaced meanwhile.
  *
  * The log's prefix goes when the database was synced past it and all peers have it, while leading;
- * in any case when it passes log_bytes_max.
+ * in any case when it passes log_bytes_max. When what was deleted is gone from the database's files
+ * (repl_node_shed), all of it goes in the same way, however short it is: what comes next begins a
+ * file, and those before are dropped once all members have what is in them.
  */
 #include <stdatomic.h>
 
@@ -44,6 +46,9 @@ static int log_do(struct repl_node *n, struct log_op *op, struct err *e)
         return rlog_reset(n->log, op->a, op->b, e);
     case LOG_DROP:
         return rlog_drop(n->log, op->a, e);
+    case LOG_ROLL:
+        op->a = rlog_state(n->log).last_index;
+        return rlog_roll(n->log, e);
     case LOG_READ:
         break;
     }
@@ -445,6 +450,10 @@ static void on_log_end(void *cookie)
             n->dropping = false;
             replica_dropped(n->r, end->state.base_index);
         }
+        if (op->kind == LOG_ROLL) {
+            n->rolling = false;
+            n->rolled = op->a;
+        }
     }
     if (!n->stopping && !n->failed) {
         n->log_bytes = end->state.bytes;
@@ -460,6 +469,38 @@ static void on_log_end(void *cookie)
 
 /* ---- what may go ---- */
 
+static void sync_soon(struct repl_node *n)
+{
+    if (n->syncing)
+        return;
+    n->syncing = true;
+    apply_submit(n, &(struct apply_msg){ .kind = APPLY_SYNC });
+}
+
+static void drop_upto(struct repl_node *n, uint64_t index)
+{
+    n->dropping = true;
+    log_submit(n, op_new(n, LOG_DROP, 0, index, 0));
+}
+
+/* Entries have the bytes of what was deleted since. */
+static void shed(struct repl_node *n, const struct replica_state *st)
+{
+    if (!n->rolled) {
+        if (!n->rolling)
+            log_submit(n, op_new(n, LOG_ROLL, 0, 0, 0));
+        n->rolling = true;
+        return;
+    }
+    if (n->applied >= n->rolled && n->synced < n->rolled)
+        sync_soon(n);
+    if (n->dropping || n->synced < n->rolled || st->all_have < n->rolled)
+        return;
+    n->shed = false;
+    if (n->rolled > st->base_index)
+        drop_upto(n, n->rolled);
+}
+
 void disk_tick(struct repl_node *n)
 {
     struct replica_state st = replica_state(n->r);
@@ -470,18 +511,16 @@ void disk_tick(struct repl_node *n)
         most *= GIVING;
     if (n->ticks % SYNC_TICKS)
         return;
-    if (!n->syncing && n->applied > n->synced && n->log_bytes > MIN(LOG_KEPT, most) / 2) {
-        n->syncing = true;
-        apply_submit(n, &(struct apply_msg){ .kind = APPLY_SYNC });
-    }
+    if (n->shed)
+        shed(n, &st);
+    if (n->applied > n->synced && n->log_bytes > MIN(LOG_KEPT, most) / 2)
+        sync_soon(n);
     if (n->dropping || n->log_bytes <= MIN(LOG_KEPT, most))
         return;
     if (n->log_bytes <= most)
         upto = st.role == REPLICA_LEADING ? MIN(upto, replica_all_have(n->r)) : 0;
-    if (upto <= st.base_index)
-        return;
-    n->dropping = true;
-    log_submit(n, op_new(n, LOG_DROP, 0, upto, 0));
+    if (upto > st.base_index)
+        drop_upto(n, upto);
 }
 
 /* ---- life ---- */

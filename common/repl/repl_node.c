@@ -333,6 +333,12 @@ void repl_node_reclaimed(struct repl_node *n, uint64_t index)
     replica_reclaimed(n->r, index);
 }
 
+void repl_node_shed(struct repl_node *n)
+{
+    n->shed = true;
+    n->rolled = 0;
+}
+
 bool repl_node_hold(struct repl_node *n)
 {
     if (dead(n))

@@ -101,6 +101,8 @@ void repl_node_record(struct repl_node *n, const struct repl_record *rec);
 void repl_node_room(struct repl_node *n, bool room);
 /* What deletes purged up to this entry is in no file here any more (replicas_reclaim.c). */
 void repl_node_reclaimed(struct repl_node *n, uint64_t index);
+/* The log forgets what is there now, once the database was synced and all members have it. */
+void repl_node_shed(struct repl_node *n);
 /* The database stays open until it is let go of, on the loop. False: it is being closed. */
 bool repl_node_hold(struct repl_node *n);
 void repl_node_release(struct repl_node *n);

@@ -23,7 +23,7 @@
 #define CACHE_MAX   16384
 
 /* What the log is to do; the log thread's between log_submit and its end. */
-enum log_kind { LOG_APPEND, LOG_HARD, LOG_RESET, LOG_READ, LOG_DROP };
+enum log_kind { LOG_APPEND, LOG_HARD, LOG_RESET, LOG_READ, LOG_DROP, LOG_ROLL };
 enum log_purpose { FOR_PEERS, FOR_APPLY };
 struct log_op {
     struct list link; /* simulated: waiting */
@@ -109,6 +109,8 @@ struct repl_node {
     uint64_t log_appended;
     uint64_t log_bytes, log_last;
     bool dropping;
+    bool shed, rolling; /* repl_node_shed: a new file is wanted, or begun */
+    uint64_t rolled;    /* the last entry before it; 0: there is none yet */
 
     /* Database. */
     struct chan *apply_in; /* of struct apply_msg */

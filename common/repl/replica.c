@@ -268,6 +268,7 @@ static void on_append(struct replica *r, const struct repl_msg *m)
     if (news)
         replica_promise(r, m->term);
     r->leader_commit = MAX(m->commit, UINT64_C(1));
+    r->all_have = m->all_have;
     if (!replica_take(r, m, &hint)) {
         if (news)
             replica_note_append(r, NULL, 0, false, NULL, NULL);
@@ -543,6 +544,7 @@ struct replica_state replica_state(const struct replica *r)
         .silent = r->silent,
         .no_database = r->no_database,
         .leader_commit = r->leader_commit,
+        .all_have = r->role == REPLICA_LEADING ? replica_all_have(r) : r->all_have,
     };
 }
 

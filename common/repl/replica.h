@@ -143,6 +143,7 @@ struct replica_state {
     bool silent, no_database;
     bool opened;            /* it leads, or will once a majority has the first entry of its term */
     uint64_t leader_commit; /* as its leader said last; 0: none has spoken yet */
+    uint64_t all_have; /* all members and learners, as it said last, or as known while leading */
 };
 struct replica_state replica_state(const struct replica *r);
 uint64_t replica_log_term_at(const struct replica *r, uint64_t index); /* 0: not known */

@@ -70,7 +70,7 @@ struct replica {
     uint64_t promised;
     bool no_database, silent, no_room;
     uint64_t reclaimed;
-    uint64_t leader_commit;
+    uint64_t leader_commit, all_have;
 
     enum replica_role role;
     uint64_t epoch;

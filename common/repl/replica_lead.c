@@ -90,6 +90,7 @@ static void send_append(struct replica *r, struct peer *p, uint64_t prev,
     m.prev_index = prev;
     m.prev_term = replica_log_term_at(r, prev);
     m.round = r->round;
+    m.all_have = r->role == REPLICA_LEADING ? replica_all_have(r) : 0;
     m.seq = ++p->seq;
     m.entries = list;
     m.entries_len = n;

@@ -200,6 +200,19 @@ static int write_control(struct rlog *l, uint32_t mark, uint64_t a, uint64_t b, 
     return rc;
 }
 
+static int next_file(struct rlog *l, struct err *e)
+{
+    uint64_t number = rlog_last(l)->number + 1;
+    int rc = 0;
+
+    if (l->group)
+        rc = l->fs->sync(l->fs, rlog_last(l)->file, e);
+    if (!rc)
+        rc = rlog_segment_new(l, number, e);
+    l->group = false;
+    return rc;
+}
+
 /* Before each record: room in the last file, and the hard record that opens a group. */
 static int begin(struct rlog *l, struct err *e)
 {
@@ -207,14 +220,8 @@ static int begin(struct rlog *l, struct err *e)
 
     if (l->failed)
         return refuse(l, e);
-    if (rlog_last(l)->size >= l->segment_bytes) {
-        uint64_t number = rlog_last(l)->number + 1;
-        if (l->group)
-            rc = l->fs->sync(l->fs, rlog_last(l)->file, e);
-        if (!rc)
-            rc = rlog_segment_new(l, number, e);
-        l->group = false;
-    }
+    if (rlog_last(l)->size >= l->segment_bytes)
+        rc = next_file(l, e);
     if (!rc && !l->group) {
         rc = write_control(l, HARD_MARK, l->st.promised, l->st.commit, e);
         l->group = true;
@@ -278,6 +285,15 @@ int rlog_reset(struct rlog *l, uint64_t index, uint64_t term, struct err *e)
     rlog_set_base(l, index, term);
     l->st.commit = MAX(l->st.commit, index);
     return 0;
+}
+
+int rlog_roll(struct rlog *l, struct err *e)
+{
+    if (l->failed)
+        return refuse(l, e);
+    if (rlog_last(l)->size <= FILE_HEAD)
+        return 0;
+    return fail(l, next_file(l, e), e);
 }
 
 int rlog_sync(struct rlog *l, struct err *e)

@@ -56,6 +56,8 @@ NODISCARD int rlog_hard(struct rlog *l, uint64_t promised, uint64_t commit, stru
 NODISCARD int rlog_reset(struct rlog *l, uint64_t index, uint64_t term, struct err *e);
 /* Everything before is on the medium. One for many appends. */
 NODISCARD int rlog_sync(struct rlog *l, struct err *e);
+/* What comes next stands in a file of its own, so that the one before can be dropped. */
+NODISCARD int rlog_roll(struct rlog *l, struct err *e);
 /* Drops whole files with no entry above `index`; base_index rises to at most `index`. Only entries
  * that are committed and synced may go. */
 NODISCARD int rlog_drop(struct rlog *l, uint64_t index, struct err *e);

@@ -61,6 +61,18 @@ def into_tables(server, folders, markers):
             assert tables(folder, marker, (".sst",)), (folder, marker)
 
 
+def wait_nowhere(folders, marker, limit_s=60):
+    """Until no file has it, logs between copies neither."""
+    until = time.monotonic() + limit_s
+    found = None
+    while time.monotonic() < until:
+        found = [p for folder in folders for p in bytes_left.files_with(folder, marker.encode())]
+        if not found:
+            return
+        time.sleep(0.5)
+    raise AssertionError(f"after {limit_s} s it is in {found}")
+
+
 def test_one():
     with cluster.AllInOne(*t.FAST) as server:
         folder, gone = server.process.folder / "data", secrets.token_hex(8)
@@ -82,6 +94,7 @@ def test_copies():
         wait_done(c)
         for folder in folders.values():
             assert tables(folder, one) == [] and tables(folder, two), folder
+        wait_nowhere(folders.values(), one)
 
         down = next(n for n in c.nodes.values() if n is not c.leader_of(0))
         down.process.kill()
@@ -93,6 +106,7 @@ def test_copies():
         wait_done(c)
         for folder in folders.values():
             assert tables(folder, two) == [] and tables(folder, "kept"), folder
+        wait_nowhere(folders.values(), two)
         assert t.total(c) == {"fnkept": 3}
 
 

@@ -72,6 +72,8 @@ static void test_same_as_protobuf(void **state)
     assert_int_equal(p->base_index, 6);
     assert_int_equal(p->entries.len, entry_bytes(0) + entry_bytes(1));
     p->wants_snapshot = p->no_room = p->ok = 1;
+    p->reclaimed = 1u << 31;
+    p->all_have = 12;
     size_t n = embertree__repl_message__get_packed_size(p);
     assert_non_null(buf_room(&again, n));
     again.len = embertree__repl_message__pack(p, (uint8_t *)(void *)again.ptr);
@@ -79,6 +81,12 @@ static void test_same_as_protobuf(void **state)
     assert_int_equal(repl_msg_read(buf_str(&again), &back, &e), 0);
     assert_true(back.ok && back.wants_snapshot && back.no_room && back.seq == m.seq &&
                 back.entries_len == 2);
+    assert_true(back.reclaimed == 1u << 31 && back.all_have == 12);
+    buf_reset(&again);
+    repl_msg_write(&back, &again);
+    repl_msg_free(&back);
+    assert_int_equal(repl_msg_read(buf_str(&again), &back, &e), 0);
+    assert_true(back.reclaimed == 1u << 31 && back.all_have == 12);
     assert_string_equal(back.from, "node-1");
     assert_int_equal(back.entries[1]->index, 11);
     assert_int_equal(back.entries[1]->kind, REPL_FLUSH);

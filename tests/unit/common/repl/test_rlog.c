@@ -185,6 +185,8 @@ static void one_step(void)
         t.now.promised += prng_below(&t.prng, 3);
         failed = rlog_hard(t.l, t.now.promised, 0, &e) != 0;
         note();
+    } else if (what < 80) {
+        failed = rlog_roll(t.l, &e) != 0;
     } else if (what < 84 && t.states_len == 1 && t.now.last > t.now.base) {
         uint64_t upto = t.now.base + prng_below(&t.prng, t.now.last - t.now.base + 1);
         if (!rlog_drop(t.l, upto, &e))
@@ -279,6 +281,36 @@ static void test_rot(void **state)
     rlog_fake_free(t.fake);
 }
 
+/* What stands in a file of its own can be dropped, however short it is. */
+static void test_roll(void **state)
+{
+    (void)state;
+    t.fake = rlog_fake_new(1);
+    assert_int_equal(rlog_open(opts(), &t.l, &e), 0);
+    for (uint64_t i = 1; i <= 6; i++) {
+        struct repl_entry *x = entry(i, 1, i > 1, i);
+        assert_int_equal(rlog_append(t.l, &x, 1, &e) || rlog_sync(t.l, &e), 0);
+        entry_unref(x);
+        if (i == 3) {
+            assert_int_equal(rlog_drop(t.l, 3, &e), 0);
+            assert_int_equal(rlog_state(t.l).base_index, 0);
+            assert_int_equal(rlog_roll(t.l, &e), 0);
+            assert_int_equal(rlog_roll(t.l, &e), 0); /* nothing is in it yet */
+        }
+    }
+    assert_int_equal(rlog_fake_files(t.fake), 2);
+    assert_int_equal(rlog_drop(t.l, 3, &e), 0);
+    assert_int_equal(rlog_fake_files(t.fake), 1);
+    assert_int_equal(rlog_roll(t.l, &e) || rlog_drop(t.l, 6, &e), 0);
+    rlog_close(t.l);
+    assert_int_equal(rlog_open(opts(), &t.l, &e), 0);
+    assert_int_equal(rlog_state(t.l).base_index, 6);
+    assert_int_equal(rlog_state(t.l).last_index, 6);
+    assert_int_equal(rlog_state(t.l).last_term, 1);
+    rlog_close(t.l);
+    rlog_fake_free(t.fake);
+}
+
 static void test_no_space(void **state)
 {
     struct repl_entry *x = entry(1, 1, 0, 1);
@@ -345,10 +377,8 @@ static void test_real(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_rot),
-        cmocka_unit_test(test_no_space),
-        cmocka_unit_test(test_real),
+        cmocka_unit_test(test_random),   cmocka_unit_test(test_rot),  cmocka_unit_test(test_roll),
+        cmocka_unit_test(test_no_space), cmocka_unit_test(test_real),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
