@@ -50,7 +50,7 @@ static int ask(struct replicas *rs, const struct map_next *next, struct err *e)
         return controller_give_up(rs->controller, next->by, next->version, e);
     if (!view_node_find(rs->view, name, &n) || !n.addr[0])
         return err_set(e, ERR_NOT_FOUND, "no node is called %s", name);
-    if (rpc_peer_get(rs->in->node, n.addr, &peer, e))
+    if (rpc_peer_now(rs->in->node, n.addr, &peer, e))
         return e->code;
     rs->doubt.version = next->version;
     buf_init(&out, 8 + MAP_BY_MAX);

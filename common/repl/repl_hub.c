@@ -153,7 +153,7 @@ struct rpc_peer *repl_hub_peer(struct repl_hub *h, const char *name)
     struct rpc_peer *peer;
     struct err e;
 
-    return addr && rpc_peer_get(h->o.rpc, addr, &peer, &e) == 0 ? peer : NULL;
+    return addr && rpc_peer_now(h->o.rpc, addr, &peer, &e) == 0 ? peer : NULL;
 }
 
 static void request(struct repl_hub *h, const char *to, const struct repl_msg *m,

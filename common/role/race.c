@@ -44,6 +44,9 @@ static void race_stop(struct race *c)
     list_del(&c->link);
     leg_cancel(&c->legs[0]);
     leg_cancel(&c->legs[1]);
+    way_drop(c->way);
+    way_drop(c->legs[0].helper);
+    way_drop(c->legs[1].helper);
 }
 
 static void race_end(struct race *c, struct str reply, const struct err *err)
@@ -171,7 +174,8 @@ static void leg_send(struct race_leg *leg, struct rpc_peer *to, struct way *help
     uint64_t now = now_ns(c);
     uint64_t left_ms = c->until_ns > now ? (c->until_ns - now + MS_NS - 1) / MS_NS : 1;
 
-    leg->helper = helper;
+    CHECK(!leg->helper);
+    leg->helper = way_hold(helper);
     leg->method = (uint16_t)method;
     leg->sent_ns = now;
     if (helper) {
@@ -202,7 +206,7 @@ int race_begin(struct race *c, const struct race_opts *o, enum rpc_method method
     uint64_t now = now_ns(c);
     c->until_ns = now + o->deadline_ms * MS_NS;
     if (route_rounds(r)) {
-        c->way = ways_at(r->ways, rpc_peer_addr(straight));
+        c->way = way_hold(ways_at(r->ways, rpc_peer_addr(straight)));
         ways_credit(r->ways, now);
         if (rpc_peer_down(straight) || way_avoided(c->way, now))
             to = route_helper(r, o->target, method, NULL, &helper);

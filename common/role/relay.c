@@ -156,7 +156,7 @@ static int find_leader(const struct relay *r, uint32_t shard, struct rpc_peer **
                        shard);
     if (is_self(r, &s))
         return 0;
-    if (rpc_peer_get(r->o.node, s.leader_addr, ret, e)) {
+    if (rpc_peer_now(r->o.node, s.leader_addr, ret, e)) {
         e->code = ERR_UNAVAILABLE;
         return err_wrap(e, "leader %s of shard %" PRIu32, s.leader, shard);
     }

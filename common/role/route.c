@@ -153,7 +153,7 @@ struct rpc_peer *route_peer(struct route *r, size_t target, struct err *e)
         (void)err_set(e, ERR_UNAVAILABLE, "nobody is known to lead shard %zu", target);
         return NULL;
     }
-    if (rpc_peer_get(r->o.node, s.leader_addr, &p, e)) {
+    if (rpc_peer_now(r->o.node, s.leader_addr, &p, e)) {
         e->code = ERR_UNAVAILABLE;
         (void)err_wrap(e, "leader %s of shard %zu", s.leader, target);
         return NULL;
@@ -183,7 +183,7 @@ static struct rpc_peer *helps(struct route *r, const struct view_node *n, const 
     struct err e;
 
     if (!n->addr[0] || strcmp(n->addr, leader) == 0 || (n->methods && n->methods <= newest) ||
-        rpc_peer_get(r->o.node, n->addr, &p, &e) || !rpc_peer_up(p))
+        rpc_peer_now(r->o.node, n->addr, &p, &e) || !rpc_peer_up(p))
         return NULL;
     *ret_way = ways_at(r->ways, n->addr);
     (*ret_way)->relays = n->methods != 0;

@@ -74,13 +74,45 @@ void ways_free(struct ways *w)
     xfree(w);
 }
 
+static void make_room(struct ways *w)
+{
+    struct way *oldest = NULL;
+    struct str key;
+    void *way;
+
+    if (map_str_len(w->by_addr) < WAYS_MAX)
+        return;
+    for (size_t pos = 0; map_str_next(w->by_addr, &pos, &key, &way);) {
+        struct way *at = way;
+
+        if (!at->held && (!oldest || at->used_ns < oldest->used_ns))
+            oldest = at;
+    }
+    if (!oldest)
+        return; /* as many as calls that are under way */
+    (void)map_str_del(w->by_addr, str_c(oldest->addr));
+    xfree(oldest);
+}
+
+void way_drop(struct way *at)
+{
+    CHECK(!at || at->held > 0);
+    if (at)
+        at->held--;
+}
+
 struct way *ways_at(struct ways *w, const char *addr)
 {
     struct way *at = map_str_get(w->by_addr, str_c(addr));
+    uint64_t now_ns = clock_mono_ns(loop_clock(w->loop));
 
-    if (at)
+    if (at) {
+        at->used_ns = now_ns;
         return at;
+    }
+    make_room(w);
     at = XNEW(struct way);
+    at->used_ns = now_ns;
     CHECK(strlen(addr) <= RPC_ADDR_MAX);
     memcpy(at->addr, addr, strlen(addr));
     (void)map_str_put(w->by_addr, str_c(at->addr), at);

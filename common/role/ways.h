@@ -23,6 +23,8 @@ struct way {
     uint64_t trusted_ns; /* it is not avoided before: going round was no better */
     uint64_t no_help_ns; /* this one is not asked to pass calls on until then */
     bool relays;         /* its build is known to pass calls on */
+    unsigned held;       /* by races that run */
+    uint64_t used_ns;    /* when it was asked for last */
 };
 
 struct ways_metrics {
@@ -47,8 +49,17 @@ struct ways *ways_new(struct loop *loop, uint64_t hedge_ms, struct metrics *metr
                       void (*on_tick)(void *ways));
 void ways_free(struct ways *w); /* nobody waits; NULL is fine */
 
-/* By address, made if there is none; lives as long as w. Addresses are bounded by rpc's peers. */
+/* By address, made if there is none, in the place of the one that was not used for longest when
+ * they are WAYS_MAX. Lives as long as it is held (way_hold, way_drop), else for this turn. */
+#define WAYS_MAX 4096 /* as rpc's peers */
 struct way *ways_at(struct ways *w, const char *addr);
+static inline struct way *way_hold(struct way *at)
+{
+    if (at)
+        at->held++;
+    return at;
+}
+void way_drop(struct way *at); /* NULL is fine */
 void ways_wait(struct ways *w, struct list *link);
 static inline void ways_count(struct metric_cell *c)
 {

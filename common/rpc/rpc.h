@@ -131,6 +131,11 @@ bool rpc_node_odd(const struct rpc_node *n, struct err *e);
  * kind this node cannot call; ERR_LIMIT: too many peers. */
 NODISCARD int rpc_peer_get(struct rpc_node *n, const char *addr, struct rpc_peer **ret,
                            struct err *e);
+/* The same for a call now: not to be kept beyond this turn of the loop. One that is only found so
+ * is forgotten when it has been down, and nobody asked for it, for ten minutes: the addresses of a
+ * cluster come and go, and this node stays for years. */
+NODISCARD int rpc_peer_now(struct rpc_node *n, const char *addr, struct rpc_peer **ret,
+                           struct err *e);
 /* Answers pings. A new peer is not up until its first answer; calls to it wait. Calls to one that
  * is down fail at once. */
 bool rpc_peer_up(const struct rpc_peer *p);

@@ -28,8 +28,10 @@ struct rpc_peer {
     struct rpc_link *out; /* owned */
     uint64_t token;       /* id of its pings: index in node.by_token, and a number used once */
     enum rpc_peer_state state;
-    bool called;  /* by rpc_peer_get; else it only calls us, and is forgotten when silent */
-    bool skewed;  /* answers, but reads no version that we write */
+    bool called;       /* by us; else it only calls us, and is forgotten when silent */
+    bool kept;         /* by rpc_peer_get: never forgotten */
+    uint64_t asked_ns; /* when rpc_peer_now was called last */
+    bool skewed;       /* answers, but reads no version that we write */
     uint64_t odd; /* it answers by settings that do not go with ours: its cluster; 0: it does not */
     uint8_t speaks_min, speaks_max; /* of its last pong */
     uint64_t epoch;                 /* of its last pong; 0: none yet */
@@ -116,7 +118,7 @@ NODISCARD int rpc_node_open_port(struct rpc_node *n, const char *listen, const c
                                  struct err *e);
 
 /* rpc_peer.c */
-/* The peer with this address, made if there is none; called: by rpc_peer_get. */
+/* The peer with this address, made if there is none; called: by us. */
 NODISCARD int rpc_peer_find(struct rpc_node *n, const char *addr, bool called,
                             struct rpc_peer **ret, struct err *e);
 void rpc_peers_free(struct rpc_node *n);

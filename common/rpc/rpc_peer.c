@@ -3,8 +3,8 @@
  * rpc_peer: the nodes this one talks to, and whether they live.
  *
  * A peer is an address with a link to it. Peers that this node calls come from rpc_peer_get and
- * stay; peers that call this node are made when they do, for the answers, and go when they are
- * silent.
+ * stay, or from rpc_peer_now and go when they are down and nobody has asked for them for long;
+ * peers that call this node are made when they do, for the answers, and go when they are silent.
  *
  * Life is a round trip: a ping each heartbeat, DOWN after dead_ms without a pong. Hearing a peer is
  * not enough, since the way there may be broken while the way back works. A pong counts if its ping
@@ -24,7 +24,7 @@
 #include "common/base/wr.h"
 #include "common/rpc/rpc_node.h"
 
-enum { RESET_MS_MIN = 1000, SILENT_MS_MIN = 30000, PING_AGAIN_MS = 10 };
+enum { RESET_MS_MIN = 1000, SILENT_MS_MIN = 30000, FORGET_MS = 600000, PING_AGAIN_MS = 10 };
 #define TOKEN_BITS 16
 
 static uint64_t dead_ns(const struct rpc_node *n)
@@ -271,7 +271,20 @@ int rpc_peer_find(struct rpc_node *n, const char *addr, bool called, struct rpc_
 
 int rpc_peer_get(struct rpc_node *n, const char *addr, struct rpc_peer **ret, struct err *e)
 {
-    return rpc_peer_find(n, addr, true, ret, e);
+    int code = rpc_peer_find(n, addr, true, ret, e);
+
+    if (!code)
+        (*ret)->kept = true;
+    return code;
+}
+
+int rpc_peer_now(struct rpc_node *n, const char *addr, struct rpc_peer **ret, struct err *e)
+{
+    int code = rpc_peer_find(n, addr, true, ret, e);
+
+    if (!code)
+        (*ret)->asked_ns = rpc_node_now(n);
+    return code;
 }
 
 bool rpc_peer_up(const struct rpc_peer *p)
@@ -438,14 +451,23 @@ void rpc_peer_on_pong(struct rpc_node *n, const struct rpc_msg *m)
     }
 }
 
+/* Nobody needs it: neither it nor we have said anything for long. */
+static bool peer_over(const struct rpc_peer *p, uint64_t now_ns)
+{
+    uint64_t silent_ns = MAX(10 * dead_ns(p->node), SILENT_MS_MIN * RPC_MS_NS);
+
+    if (p->kept || p->serving > 0 || !list_empty(&p->calls) || now_ns - p->heard_ns <= silent_ns)
+        return false;
+    return !p->called ||
+           (p->state == RPC_PEER_DOWN && now_ns - p->asked_ns > FORGET_MS * RPC_MS_NS);
+}
+
 static void peer_tick(struct rpc_peer *p, uint64_t now_ns)
 {
     struct rpc_node *n = p->node;
     uint64_t reset_ns = MAX(2 * dead_ns(n), RESET_MS_MIN * RPC_MS_NS);
-    uint64_t silent_ns = MAX(10 * dead_ns(n), SILENT_MS_MIN * RPC_MS_NS);
 
-    if (!p->called && p->serving == 0 && list_empty(&p->calls) &&
-        now_ns - p->heard_ns > silent_ns) {
+    if (peer_over(p, now_ns)) {
         peer_free(p);
         return;
     }

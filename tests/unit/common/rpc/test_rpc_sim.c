@@ -435,6 +435,59 @@ static void callers_are_bounded_and_forgotten(void **state)
     two_deinit(&t);
 }
 
+/* A node that stays while those it calls get new addresses for years. */
+static void addresses_come_and_go(void **state)
+{
+    enum { ROUNDS = 5, NEW = 1000, MINUTES = 60000 };
+    struct rpc_node_opts o;
+    struct rpc_node *n, *back;
+    struct rpc_peer *kept, *p;
+    struct rpc_bed_call c;
+    struct rpc_bed bed;
+    char addr[128], there[128], first[128];
+    struct err e;
+
+    (void)state;
+    rpc_bed_init(&bed, RPC_BED_MEM, 5);
+    rpc_bed_addr(&bed, addr);
+    o = rpc_bed_opts(&bed, addr);
+    o.heartbeat_ms = 5000;
+    o.dead_ms = 15000;
+    assert_int_equal(rpc_node_new(&o, &n, &e), 0);
+    rpc_bed_addr(&bed, addr);
+    assert_int_equal(rpc_peer_get(n, addr, &kept, &e), 0);
+    rpc_bed_addr(&bed, there);
+    back = rpc_bed_node(&bed, there);
+    rpc_bed_echo(back, RPC_WRITE);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < NEW; i++) {
+            rpc_bed_addr(&bed, addr);
+            if (rpc_peer_now(n, addr, &p, &e))
+                fail_msg("round %d: %s", round, e.text);
+            if (!round && !i)
+                memcpy(first, addr, sizeof(first));
+        }
+        /* Whoever answers stays, also where nobody asks for it. */
+        assert_int_equal(rpc_peer_now(n, there, &p, &e), 0);
+        rpc_bed_sleep(&bed, 15 * MINUTES);
+        assert_int_equal(rpc_peer_now(n, there, &p, &e), 0);
+        assert_true(rpc_peer_up(p));
+    }
+    assert_true(rpc_peer_down(kept));
+    /* One that was forgotten is called as any other, if it comes back. */
+    rpc_node_free(back);
+    back = rpc_bed_node(&bed, first);
+    rpc_bed_echo(back, RPC_WRITE);
+    assert_int_equal(rpc_peer_now(n, first, &p, &e), 0);
+    assert_false(rpc_peer_down(p));
+    rpc_bed_call(&c, p, RPC_WRITE, STR("hello"), 5000);
+    assert_int_equal(rpc_bed_end(&bed, &c), 0);
+    rpc_bed_call_deinit(&c);
+    rpc_node_free(back);
+    rpc_node_free(n);
+    rpc_bed_deinit(&bed);
+}
+
 static void neighbouring_versions_understand_each_other(void **state)
 {
     static const struct {
@@ -498,6 +551,7 @@ int main(void)
         cmocka_unit_test(repeated_requests_are_served_once),
         cmocka_unit_test(an_answer_finds_only_the_process_that_asked),
         cmocka_unit_test(callers_are_bounded_and_forgotten),
+        cmocka_unit_test(addresses_come_and_go),
         cmocka_unit_test(neighbouring_versions_understand_each_other),
         cmocka_unit_test(a_refused_peer_may_come_back_upgraded),
     };
