@@ -169,20 +169,32 @@ static int move_unit(struct tier *t, struct tier_shard *at, struct shard *s, str
     return rc;
 }
 
+uint32_t tier_before(const struct store_clock *c, int64_t wall_ms, uint64_t after_ms)
+{
+    int64_t ms = MIN(wall_ms, c->engine_ms) - (int64_t)after_ms;
+
+    if (c->paused || ms <= SLOT_EPOCH_MS)
+        return 0;
+    return (uint32_t)((ms - SLOT_EPOCH_MS) / SLOT_MS);
+}
+
 /* The next unit of a shard; false: there is none, it failed, or the shard is not here. */
-static bool move_next(struct tier *t, struct tier_shard *at, uint32_t before,
-                      struct cold_unit *unit)
+static bool move_next(struct tier *t, struct tier_shard *at, struct cold_unit *unit)
 {
     struct err e = { 0 };
     struct shard *s = shards_get(t->in->shards, at->number, &e);
+    struct store_clock clock;
     bool found = false;
 
     if (!s)
         return false;
     struct store_view *v = store_view_get(shard_store(s)); /* it is not opened anew meanwhile */
     struct kv *kv = store_view_kv(v);
-    int rc =
-        store_read_only(shard_store(s)) ? ERR_BUSY : cold_unit_next(kv, before, unit, &found, &e);
+    store_clock(shard_store(s), &clock);
+    uint32_t before = tier_before(&clock, clock_wall_ms(t->in->ctx->env->clock), t->conf->after_ms);
+    int rc = store_read_only(shard_store(s)) || !before
+                 ? ERR_BUSY
+                 : cold_unit_next(kv, before, unit, &found, &e);
     if (!rc && found)
         rc = move_unit(t, at, s, kv, unit, &e);
     store_view_put(v);
@@ -194,14 +206,10 @@ static bool move_next(struct tier *t, struct tier_shard *at, uint32_t before,
 
 static void move_shard(struct tier *t, struct tier_shard *at)
 {
-    int64_t before_ms = clock_wall_ms(t->in->ctx->env->clock) - (int64_t)t->conf->after_ms;
     struct cold_unit unit = { .cf = KV_RAW };
 
-    if (before_ms <= SLOT_EPOCH_MS)
-        return;
-    uint32_t before = (uint32_t)((before_ms - SLOT_EPOCH_MS) / SLOT_MS);
     for (int i = 0; i < UNITS_ROUND && !stopped(t); i++)
-        if (!move_next(t, at, before, &unit))
+        if (!move_next(t, at, &unit))
             break;
 }
 
