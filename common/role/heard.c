@@ -14,7 +14,9 @@
 
 #define LOOK_MS  2000
 #define AGAIN_MS 600000
-#define MEET_MAX 32 /* of more, those that are called anyway are heard, too */
+/* Where there are more nodes, those that are called anyway tell enough; everybody calling the same
+ * few besides would use up the callers they take. */
+#define MEET_MAX 32
 
 struct heard {
     struct loop *loop;
@@ -78,10 +80,10 @@ static void meet(struct heard *h)
 {
     struct view_node n;
 
-    for (size_t i = 0, met = 0; i < view_nodes_len(h->view) && met < MEET_MAX; i++) {
+    for (size_t i = 0; view_nodes_len(h->view) <= MEET_MAX && i < view_nodes_len(h->view); i++) {
         view_node(h->view, i, &n);
         if (n.live && n.addr[0] && !str_starts(str_c(n.addr), STR("inproc:")))
-            met += rpc_net_meet(h->rpc, n.addr);
+            (void)rpc_net_meet(h->rpc, n.addr);
     }
 }
 

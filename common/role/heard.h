@@ -2,7 +2,7 @@
  *
  * heard.h: what the processes that this one calls let it hear of themselves, in answers to pings:
  * how far their clocks are from ours, and that etcd refuses what they want changed. For people:
- * nothing is decided by it. A few ingesters are listened to even if nobody calls them.
+ * nothing is decided by it. In a small cluster ingesters are listened to even if nobody calls them.
  */
 #ifndef COMMON_ROLE_HEARD_H
 #define COMMON_ROLE_HEARD_H
