@@ -416,9 +416,8 @@ static void weigh(struct replicas *rs, const struct replica_of *r, struct progre
     uint64_t bytes = 0;
 
     weigh_take(rs->weigh, repl_node_appended(r->node), REPORT_MS, ret);
-    if (!weigh_turn(rs->weigh, r->shard))
+    if (!weigh_turn(rs->weigh, r->shard) || !repl_node_stats(r->node, &st))
         return;
-    kv_stats(repl_node_db(r->node), &st);
     for (size_t i = 0; i < KV_CFS; i++)
         bytes += st.file_bytes[i];
     weigh_stored(rs->weigh, r->shard, bytes);

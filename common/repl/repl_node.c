@@ -400,6 +400,14 @@ struct kv *repl_node_db(struct repl_node *n)
     return n->o.db;
 }
 
+bool repl_node_stats(const struct repl_node *n, struct kv_stats *ret)
+{
+    if (n->stopping)
+        return false;
+    kv_stats(n->o.db, ret);
+    return true;
+}
+
 uint64_t repl_node_appended(const struct repl_node *n)
 {
     return n->log_appended;

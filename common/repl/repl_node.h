@@ -123,8 +123,11 @@ struct repl_copy_state repl_node_copy(const struct repl_node *n);
 /* done(0) when it is sure that this replica still leads and has applied whatever was acked before
  * this call; ERR_UNAVAILABLE otherwise, or after some ten seconds. Exactly once, later. */
 void repl_node_confirm(struct repl_node *n, void (*done)(void *cookie, int code), void *cookie);
-/* The database below, for readers that know what they do (status, space); kv_repl.h for others. */
+/* The database below, for who holds the replica (repl_node_hold) and knows what he does; kv_repl.h
+ * for others. */
 struct kv *repl_node_db(struct repl_node *n);
+/* Of it. False: the replica is being stopped, and another thread may be closing the database. */
+bool repl_node_stats(const struct repl_node *n, struct kv_stats *ret);
 /* Bytes of entries that the log has taken since it was opened. */
 uint64_t repl_node_appended(const struct repl_node *n);
 

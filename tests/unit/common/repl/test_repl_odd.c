@@ -382,6 +382,22 @@ static void nobody_answers(void **state)
     xfree(many);
 }
 
+/* While the database is closed by another thread nobody looks into it. */
+static void stopped_keeps_quiet(void **state)
+{
+    struct repl_node *n = t.node;
+    struct kv_stats st;
+
+    (void)state;
+    assert_true(repl_node_stats(n, &st));
+    t.gone = false;
+    t.node = NULL;
+    repl_node_stop(n, on_gone, NULL);
+    assert_false(t.gone);
+    assert_false(repl_node_stats(n, &st));
+    assert_true(rpc_bed_run(&t.bed, is_true, &t.gone, LIMIT_MS));
+}
+
 int main(void)
 {
     char alone[] = "n1", follows[] = "n0";
@@ -389,6 +405,7 @@ int main(void)
         cmocka_unit_test_prestate_setup_teardown(a_write_that_fails, setup, teardown, alone),
         cmocka_unit_test_prestate_setup_teardown(the_first_part_late, setup, teardown, follows),
         cmocka_unit_test_prestate_setup_teardown(nobody_answers, setup, teardown, follows),
+        cmocka_unit_test_prestate_setup_teardown(stopped_keeps_quiet, setup, teardown, alone),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
