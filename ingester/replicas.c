@@ -626,6 +626,8 @@ struct replicas *replicas_new(const struct replicas_opts *o)
         .loop = ctx->loop,
         .metrics = ctx->metrics,
         .addr = addr_of,
+        .known = replicas_known,
+        .told = replicas_told,
         .cookie = rs,
         .digest_rate = ctx->cluster->digest_rate,
         .snapshot_rate = ctx->cluster->snapshot_rate,

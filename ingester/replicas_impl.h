@@ -140,6 +140,9 @@ bool replica_concerns(const struct replicas *rs, const struct repl_record *rec);
 bool replica_path(const struct replica_of *r, const char *what, char dir[PATH_MAX]);
 void replica_remove_files(const struct replica_of *r); /* aside; nothing of them is open */
 void replica_step(struct replica_of *r);
+/* replicas_kept.c: repl_hub_opts */
+bool replicas_known(void *cookie, uint32_t shard, struct repl_known *ret);
+void replicas_told(void *cookie, uint32_t shard, const struct repl_known *k);
 /* replicas_left.c: once, as soon as the records are known from the service itself */
 void replicas_sweep(struct replicas *rs);
 struct replica_state replica_now(const struct replica_of *r);

@@ -4,6 +4,10 @@
  * lost its data (common/cluster/kept_join.h). A record may be gone everywhere, as when all
  * processes ended before they had it in a file; that its leader asked for promises is in the logs.
  *
+ * While the service holds less than is known here, replicas follow no leader of a later term than
+ * that of the record known: somebody who knows nothing better may have been named there, whose
+ * majority is one of members of long ago. And they tell others what they know.
+ *
  * And which logs never began: a note that one has would have it taken for lost. That no log of this
  * node and shard was lost before is certain only to a process that saw the cluster being made.
  */
@@ -22,4 +26,26 @@ void replicas_kept(const struct replicas *rs, struct kept *k)
         else if (view_born(rs->view) && !r->spoke && !r->lost_rev)
             (void)name_set_add(&k->shards[r->shard].fresh, rs->self);
     }
+}
+
+bool replicas_known(void *cookie, uint32_t shard, struct repl_known *ret)
+{
+    const struct replicas *rs = cookie;
+    const struct repl_record *rec = view_record(rs->view, shard, NULL);
+    int64_t rev;
+
+    if (!view_stranger(rs->view)[0])
+        return false;
+    *ret = (struct repl_known){ .term = 0 };
+    if (!view_led_astray(rs->view) && view_ready(rs->view))
+        *ret = (struct repl_known){ .term = rec ? rec->term : 0,
+                                    .map = view_map(rs->view, &rev)->version };
+    return true;
+}
+
+void replicas_told(void *cookie, uint32_t shard, const struct repl_known *k)
+{
+    const struct replicas *rs = cookie;
+
+    view_told(rs->view, shard, k->term, k->map);
 }

@@ -299,6 +299,17 @@ void view_doubt(struct view *v, uint32_t shard, uint64_t term)
         view_feed_doubt(v->feed, shard, term);
 }
 
+void view_told(struct view *v, uint32_t shard, uint64_t term, uint64_t map_version)
+{
+    if (v->feed)
+        view_feed_told(v->feed, shard, term, map_version);
+}
+
+bool view_led_astray(const struct view *v)
+{
+    return v->led_astray;
+}
+
 uint64_t view_version(const struct view *v)
 {
     return v->version;

@@ -93,6 +93,13 @@ void view_unwatch(struct view *v, void (*fn)(void *cookie), void *cookie);
 /* Somebody said that the leader of this term does not lead: look again soon. */
 void view_doubt(struct view *v, uint32_t shard, uint64_t term);
 
+/* Another node, which does not believe its service any more, knew a record of that term, and a map
+ * of that version (0: none). A process that came to know the cluster from the service alone,
+ * lately, and has nothing to compare it with, does not believe it while it holds less than that. */
+void view_told(struct view *v, uint32_t shard, uint64_t term, uint64_t map_version);
+/* It does so: what it knows is worth no more than that service's word. */
+bool view_led_astray(const struct view *v);
+
 /* Grows with every change. */
 uint64_t view_version(const struct view *v);
 /* The coordination service has said who lives since this process began; true without one. */

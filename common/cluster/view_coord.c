@@ -42,10 +42,11 @@
 #include "common/obs/log.h"
 
 #define DOUBT_EVERY_MS  1000
-#define AWAY_MS         5000  /* unheard of for so long it may be another one */
-#define STRANGE_MS      5000  /* a stranger is looked at again, so often */
-#define STRANGE_NEWS_MS 1000  /* ... and when it says something */
-#define LIVED_MS        75000 /* longer than any lease: those of a backup come back with it */
+#define AWAY_MS         5000   /* unheard of for so long it may be another one */
+#define STRANGE_MS      5000   /* a stranger is looked at again, so often */
+#define STRANGE_NEWS_MS 1000   /* ... and when it says something */
+#define LEARNT_MS       600000 /* since the start: what was seen since then is known */
+#define LIVED_MS        75000  /* longer than any lease: those of a backup come back with it */
 
 enum trust { SURE, UNSURE, STRANGE };
 
@@ -68,6 +69,8 @@ struct view_feed {
     uint64_t store, anew_ms;
     uint64_t lived_ms; /* nodes live by the stranger since then; 0: none does */
     int64_t cluster_rev;
+    uint64_t began_ms;
+    bool learnt;               /* all that is known came from the service, none of it from a file */
     bool bare, born;           /* the watch began where no cluster was; one was made there since */
     int64_t id_made, map_made; /* where, as events told; 0: nowhere yet */
     VEC(struct lives) lives;
@@ -308,6 +311,8 @@ static void strange(struct view_feed *f, const struct verdict *said)
 {
     bool news = f->trust != STRANGE || f->said.is != said->is;
 
+    f->dirty |= view_told_more(f->v) && !f->v->led_astray;
+    f->v->led_astray |= view_told_more(f->v);
     f->trust = STRANGE;
     f->said = *said;
     (void)err_set(&f->strange, ERR_CONFLICT,
@@ -330,9 +335,13 @@ static void revisions_anew(struct view_feed *f, const struct verdict *said)
     f->cluster_rev = 0;
     for (uint32_t i = 0; i < f->v->slots_len; i++) {
         f->v->slots[i]->rev = 0;
+        if (said->is != JUDGED_RIGHT)
+            f->v->slots[i]->told = 0;
         if (said->is == JUDGED_OTHER)
             f->v->slots[i]->known = false;
     }
+    if (said->is != JUDGED_RIGHT)
+        f->v->told_map = 0;
 }
 
 static void believe(struct view_feed *f, const struct coord_kv *kvs, size_t n, int64_t rev,
@@ -351,6 +360,10 @@ static void believe(struct view_feed *f, const struct coord_kv *kvs, size_t n, i
     if (said->is != JUDGED_RIGHT)
         f->v->cluster[0] = '\0';
     f->bare = !f->v->map && !said->map && !said->id[0];
+    if (f->v->told_map) { /* and so much is there */
+        f->dirty |= f->v->led_astray;
+        f->v->led_astray = false;
+    }
     f->trust = SURE;
     f->heard = true;
     f->heard_ms = now_ms(f);
@@ -488,7 +501,7 @@ static void on_listed(void *cookie, const struct coord_reply *r)
     f->asking = false;
     if (r->err || r->rev < f->last_rev)
         return; /* older than what the watch brought; if it is another store, the watch will see */
-    view_judge(f->v, f->prefix, f->map_rev, r->kvs, r->kvs_len, &said);
+    view_judge(f->v, f->prefix, view_told_more(f->v) ? 0 : f->map_rev, r->kvs, r->kvs_len, &said);
     if (said.is != JUDGED_RIGHT) {
         unsure(f);
         return;
@@ -515,15 +528,38 @@ static void on_doubt(void *cookie)
     coord_list(f->o.coord, key_str(&key), on_listed, f);
 }
 
-void view_feed_doubt(struct view_feed *f, uint32_t shard, uint64_t term)
+static void doubt(struct view_feed *f)
 {
     uint64_t since = now_ms(f) - f->doubted_ms;
-    const struct view_slot *s = shard < f->v->slots_len ? f->v->slots[shard] : NULL;
 
-    if (f->asking || f->trust != SURE || (s && s->known && s->record.term > term))
+    if (f->asking || f->trust != SURE)
         return;
     f->asking = true;
     loop_timer_start(f->doubt, since < DOUBT_EVERY_MS ? DOUBT_EVERY_MS - since : 0, 0);
+}
+
+void view_feed_doubt(struct view_feed *f, uint32_t shard, uint64_t term)
+{
+    const struct view_slot *s = shard < f->v->slots_len ? f->v->slots[shard] : NULL;
+
+    if (!s || !s->known || s->record.term <= term)
+        doubt(f);
+}
+
+/* One who knew the cluster himself would have seen that the service forgot: his word would only be
+ * that of somebody who was led astray. */
+void view_feed_told(struct view_feed *f, uint32_t shard, uint64_t term, uint64_t map_version)
+{
+    struct view_slot *s;
+
+    if (!f->learnt || !f->v->map || shard >= f->v->map->shards ||
+        (f->trust == SURE && now_ms(f) - f->began_ms > LEARNT_MS))
+        return;
+    s = f->v->slots[shard];
+    s->told = MAX(s->told, term);
+    f->v->told_map = MAX(f->v->told_map, map_version);
+    if (view_told_more(f->v))
+        doubt(f);
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -545,6 +581,7 @@ static void load(struct view_feed *f)
     if (code && code != ERR_NOT_FOUND)
         bad(f, str_c(f->path), &e);
     peers_make(f);
+    f->learnt = !f->v->map || f->v->led_astray;
     if (!code)
         f->v->version++;
 }
@@ -565,6 +602,8 @@ struct view *view_new_coord(const struct view_opts *o)
     f->doubt = loop_timer_new(o->loop, on_doubt, f);
     f->anew = loop_timer_new(o->loop, on_anew, f);
     f->heard_ms = now_ms(f);
+    f->learnt = true;
+    f->began_ms = now_ms(f);
     if (f->path) {
         f->file = view_file_new(&(struct view_file_opts){ .loop = o->loop,
                                                           .pool = o->pool,

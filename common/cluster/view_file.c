@@ -52,6 +52,10 @@ static void save_text(const struct view *v, struct buf *out)
         json_key(&j, "cluster");
         json_cstr(&j, v->cluster);
     }
+    if (v->led_astray) {
+        json_key(&j, "led_astray");
+        json_bool(&j, true);
+    }
     json_key(&j, "map");
     json_str(&j, buf_str(&text));
     json_key(&j, "records");
@@ -195,6 +199,10 @@ static int load_text(struct view *v, struct str bytes, struct err *e)
         code = map_parse("map", text, false, &m, e);
     if (!code) {
         view_set_map(v, m);
+        code = json_take_bool(json_get(json_root(doc), "led_astray", NULL), "led_astray",
+                              &v->led_astray, e);
+    }
+    if (!code) {
         code = load_records(v, json_get(json_root(doc), "records", NULL), e);
     }
     json_doc_free(doc);

@@ -15,6 +15,7 @@ struct view_slot { /* one shard */
     struct repl_record record;
     int64_t rev; /* of its key; 0: no coordination service */
     bool known;
+    uint64_t told;                       /* others know a record of this term; 0: none said so */
     const char *members[RECORD_SET_MAX]; /* into record */
 };
 struct view_peer { /* one node */
@@ -40,6 +41,8 @@ struct view {
     struct map_str *index;       /* name -> position in peers, plus 1 */
     struct view_watcher watchers[VIEW_WATCHERS_MAX];
     size_t watchers_len;
+    uint64_t told_map; /* others know a map of this version */
+    bool led_astray;   /* what is known here was learnt from a service that holds too little */
     uint64_t version;
     struct view_feed *feed; /* NULL without a coordination service */
 };
@@ -69,6 +72,7 @@ uint64_t view_feed_age_ms(const struct view_feed *f);
 uint64_t view_feed_now_ms(const struct view_feed *f);
 /* How many values did not parse; *ret_why is the last one's fault, or "". */
 uint64_t view_feed_bad(const struct view_feed *f, const char **ret_why);
+void view_feed_told(struct view_feed *f, uint32_t shard, uint64_t term, uint64_t map_version);
 void view_feed_doubt(struct view_feed *f, uint32_t shard, uint64_t term);
 
 #endif

@@ -55,6 +55,28 @@ static void lacks(struct verdict *ret, const struct map *there, const struct map
                   STR_ARG(str_sub(w->service, 0, 60)));
 }
 
+/* The same by what others told, of what this node does not know itself. */
+static void less_than_told(struct verdict *ret, const char *what, uint64_t there, uint64_t told)
+{
+    if (ret->is != JUDGED_RIGHT || there >= told)
+        return;
+    ret->is = JUDGED_LESS;
+    (void)err_set(&ret->why, ERR_CONFLICT,
+                  "etcd knows less of this cluster than other nodes, as after a restore of an old "
+                  "backup: %s %" PRIu64 " there, %" PRIu64 " as they say",
+                  what, there, told);
+}
+
+bool view_told_more(const struct view *v)
+{
+    if (v->told_map > (v->map ? v->map->version : 0))
+        return true;
+    for (uint32_t i = 0; i < v->slots_len; i++)
+        if (v->slots[i]->told > (v->slots[i]->known ? v->slots[i]->record.term : 0))
+            return true;
+    return false;
+}
+
 static void judge_map(const struct view *v, const struct coord_kv *kv, struct verdict *ret)
 {
     struct map_whose w;
@@ -69,6 +91,7 @@ static void judge_map(const struct view *v, const struct coord_kv *kv, struct ve
         less(ret, "map", m->version, v->map->version);
     else if (v->map && !map_keeps_steps(m, v->map, &w))
         lacks(ret, m, v->map, &w);
+    less_than_told(ret, "map", m->version, v->told_map);
     map_unref(m);
 }
 
@@ -80,7 +103,12 @@ static void judge_record(const struct view *v, uint32_t shard, const struct coor
     char what[64];
     struct err e;
 
-    if (!ours || record_parse(kv->value, &there, &e) || record_goes_on(ours, &there))
+    if (record_parse(kv->value, &there, &e))
+        return;
+    (void)snprintf(what, sizeof(what), "shard %" PRIu32 " is of term", shard);
+    if (shard < v->slots_len)
+        less_than_told(ret, what, there.term, v->slots[shard]->told);
+    if (!ours || record_goes_on(ours, &there))
         return;
     (void)snprintf(what, sizeof(what), "shard %" PRIu32 " is of %sterm", shard,
                    there.term == ours->term ? "another " : "");
@@ -92,10 +120,12 @@ static void judge_missing(const struct view *v, const bool *there, struct verdic
     char what[64];
 
     for (uint32_t i = 0; i < v->slots_len; i++) {
-        if (!v->slots[i]->known || there[i])
+        if (there[i])
             continue;
         (void)snprintf(what, sizeof(what), "shard %" PRIu32 " has no record, term", i);
-        less(ret, what, 0, v->slots[i]->record.term);
+        if (v->slots[i]->known)
+            less(ret, what, 0, v->slots[i]->record.term);
+        less_than_told(ret, what, 0, v->slots[i]->told);
     }
 }
 

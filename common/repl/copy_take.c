@@ -518,6 +518,7 @@ static bool go_on(struct repl_copy *c, const struct copy_ask *a)
     if (copy_in_load(c->base, c->n->o.copy_faults, &in, &e))
         return false;
     good = in->list.index >= a->base && in->id != a->id && in->source[0] &&
+           hub_heeds(c->n->o.hub, c->n, a->term, 0) &&
            replica_wants_snapshot(c->n->r, a->term, in->list.index);
     if (good)
         start(c, in->source, in->id, in->list.index);
@@ -559,7 +560,7 @@ enum copy_state copy_take(struct repl_copy *c, const struct copy_ask *a)
         c->why[0] = '\0';
         return COPY_HAVE;
     }
-    if (!replica_wants_snapshot(n->r, a->term, a->index))
+    if (!hub_heeds(n->o.hub, n, a->term, 0) || !replica_wants_snapshot(n->r, a->term, a->index))
         return COPY_NO;
     if (c->pull && goes_on(c, a))
         return COPY_PULLING;

@@ -24,6 +24,8 @@ enum field {
     F_NO_ROOM = 16,
     F_RECLAIMED = 17,
     F_ALL_HAVE = 18,
+    F_KNOWN_TERM = 19,
+    F_KNOWN_MAP = 20,
 };
 
 static void put_num(struct buf *out, enum field f, uint64_t v)
@@ -57,6 +59,8 @@ void repl_msg_write(const struct repl_msg *m, struct buf *out)
     put_num(out, F_NO_ROOM, m->no_room);
     put_num(out, F_RECLAIMED, m->reclaimed);
     put_num(out, F_ALL_HAVE, m->all_have);
+    put_num(out, F_KNOWN_TERM, m->known_term);
+    put_num(out, F_KNOWN_MAP, m->known_map);
     for (size_t i = 0; i < m->entries_len; i++)
         bytes += entry_bytes(m->entries[i]->len);
     if (!bytes)
@@ -91,6 +95,15 @@ static int read_entries(struct str bytes, struct repl_msg *ret, struct err *e)
     ret->entries = list;
     ret->entries_len = n;
     return rc;
+}
+
+/* Others are of a newer version. */
+static void read_known(const struct pb_field *f, struct repl_msg *m)
+{
+    if (f->number == F_KNOWN_TERM)
+        m->known_term = f->u64;
+    else if (f->number == F_KNOWN_MAP)
+        m->known_map = f->u64;
 }
 
 static int read_field(const struct pb_field *f, struct repl_msg *m, struct err *e)
@@ -154,7 +167,8 @@ static int read_field(const struct pb_field *f, struct repl_msg *m, struct err *
         if (f->wire != 2 || m->entries)
             return err_set(e, ERR_INPUT, "a replica's message has odd entries");
         return read_entries(f->bytes, m, e);
-    default: /* of a newer version */
+    default:
+        read_known(f, m);
         break;
     }
     return 0;

@@ -36,6 +36,9 @@ struct repl_msg {
     bool no_room;        /* appended: the disk here is as good as full */
     uint64_t reclaimed;  /* appended: replica_reclaimed; 0: nothing, or an older version */
     uint64_t all_have;   /* append: replica_all_have of the leader; 0: it is of an older version */
+    /* Of a sender that does not believe its coordination service: the term of the record it knows,
+     * and the version of its map. Else 0. */
+    uint64_t known_term, known_map;
     struct repl_entry *const *entries;
     size_t entries_len;
 };

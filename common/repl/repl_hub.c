@@ -10,6 +10,8 @@
  * leave no room for other requests. One that is never answered ends with its deadline; when they
  * are too many, the oldest ends.
  */
+#include <stdio.h>
+
 #include "common/base/mem.h"
 #include "common/repl/copy.h"
 #include "common/repl/digest.h"
@@ -49,6 +51,50 @@ static bool takes(const struct repl_node *n)
     return n && !n->failed && !replica_state(n->r).silent;
 }
 
+bool hub_heeds(const struct repl_hub *h, const struct repl_node *n, uint64_t term, uint64_t known)
+{
+    struct repl_known k;
+
+    if (!h->o.known || !h->o.known(h->o.cookie, n->o.shard, &k))
+        return true;
+    known = MAX(known, MAX(k.term, replica_record_of(replica_state(n->r).term)));
+    return replica_record_of(term) <= known;
+}
+
+/* Of a term that is not heeded: no promise is given. Others are told why (hub_send). */
+static void refuse_term(struct repl_hub *h, const struct repl_node *n, const struct repl_msg *m)
+{
+    struct repl_msg reply = { .kind = m->kind == REPL_PREPARE ? REPL_PREPARED : REPL_APPENDED,
+                              .shard = m->shard,
+                              .ref = m->ref,
+                              .seq = m->seq,
+                              .round = m->round,
+                              .term = replica_state(n->r).term };
+
+    (void)snprintf(reply.from, sizeof(reply.from), "%s", n->o.self);
+    hub_send(h, m->from, &reply);
+}
+
+/* In the term of a record that is known its leader leads, and nobody else: another one was named by
+ * a service that had forgotten that record. */
+static bool is_anothers(const struct repl_node *n, const struct repl_msg *m)
+{
+    struct replica_state st = replica_state(n->r);
+
+    return st.leader[0] && replica_record_of(m->term) == st.record_term &&
+           strcmp(m->from, st.leader) != 0 && strcmp(m->from, n->o.self) != 0;
+}
+
+static void take(struct repl_hub *h, struct repl_node *n, const struct repl_msg *m)
+{
+    bool asks = m->kind == REPL_PREPARE || m->kind == REPL_APPEND;
+
+    if (asks && (is_anothers(n, m) || !hub_heeds(h, n, m->term, m->known_term)))
+        refuse_term(h, n, m);
+    else
+        node_message(n, m);
+}
+
 /* False: nobody here takes it; *e says why. */
 static bool deliver(struct repl_hub *h, struct str bytes, uint32_t shard, uint64_t ref,
                     struct err *e)
@@ -61,10 +107,12 @@ static bool deliver(struct repl_hub *h, struct str bytes, uint32_t shard, uint64
         return false;
     }
     m.ref = ref;
+    if ((m.known_term || m.known_map) && h->o.told)
+        h->o.told(h->o.cookie, m.shard, &(struct repl_known){ m.known_term, m.known_map });
     n = repl_hub_node(h, m.shard);
     bool taken = takes(n) && (shard == UINT32_MAX || shard == m.shard);
     if (taken)
-        node_message(n, &m);
+        take(h, n, &m);
     else
         (void)err_set(e, ERR_UNAVAILABLE, "no replica of shard %" PRIu32 " is here", m.shard);
     repl_msg_free(&m);
@@ -179,10 +227,16 @@ static void request(struct repl_hub *h, const char *to, const struct repl_msg *m
 
 void hub_send(struct repl_hub *h, const char *to, const struct repl_msg *m)
 {
+    struct repl_msg with = *m;
+    struct repl_known k;
     struct buf payload;
 
+    if (h->o.known && h->o.known(h->o.cookie, m->shard, &k)) {
+        with.known_term = k.term;
+        with.known_map = k.map;
+    }
     buf_init(&payload, MESSAGE_BYTES);
-    repl_msg_write(m, &payload);
+    repl_msg_write(&with, &payload);
     CHECK(buf_ok(&payload));
     if (m->kind == REPL_PREPARE || m->kind == REPL_APPEND || m->kind == REPL_FETCH)
         request(h, to, m, &payload);

@@ -24,12 +24,21 @@
 
 struct copy_faults;
 struct repl_hub;
+struct repl_known {
+    uint64_t term; /* of the record of a shard; 0: none is known */
+    uint64_t map;  /* its version */
+};
 struct repl_hub_opts {
     struct rpc_node *rpc; /* serves RPC_REPL_* from now on; must outlive the hub */
     struct loop *loop;
     struct metrics *metrics;
     /* rpc address of a node by name, NULL: not known (now). */
     const char *(*addr)(void *cookie, const char *name);
+    /* May be NULL, both. True: the coordination service is not what it was, so a record that is
+     * later than this one is nobody's: no leader of a later term is followed, and others are told
+     * what is known here. */
+    bool (*known)(void *cookie, uint32_t shard, struct repl_known *ret);
+    void (*told)(void *cookie, uint32_t shard, const struct repl_known *k); /* by another node */
     void *cookie;
     uint64_t digest_rate;   /* bytes per second read to sum up databases, of all nodes; 0: 40 MiB */
     uint64_t snapshot_rate; /* bytes per second of databases sent, to all peers; 0: any */

@@ -176,6 +176,9 @@ struct rpc_peer *repl_hub_peer(struct repl_hub *h, const char *name); /* NULL: u
 struct repl_node *repl_hub_node(struct repl_hub *h, uint32_t shard);  /* NULL: none */
 
 /* repl_hub.c */
+/* May this term's leader be followed (repl_hub_opts.known)? `known`: its sender, who does not
+ * believe the service either, knows a record of that term; 0: he did not say. */
+bool hub_heeds(const struct repl_hub *h, const struct repl_node *n, uint64_t term, uint64_t known);
 void hub_send(struct repl_hub *h, const char *to, const struct repl_msg *m);
 /* repl_node.c */
 void node_fail(struct repl_node *n, const struct err *why);

@@ -166,6 +166,49 @@ def test_old_snapshot():
         load.check()
 
 
+def test_led_astray():
+    """An old snapshot, and a node that forgot what it knew of the cluster: it has nothing to compare with, but
+    for what the others say. It does not believe it either, takes no shard over, and pushes go on."""
+    with replicated.Cluster() as c, Load(c, rate=20) as load:
+        c.wait_whole()
+        more(load)
+        old = c.folder / "old-etcd"
+        c.etcd.kill()
+        shutil.copytree(etcd_data(c), old)
+        c.etcd.start()
+        c.wait_whole()
+        for shard in range(4):
+            take_over(c, shard)
+        more(load)
+        before = records(c)
+        name = next(n for n in c.nodes if all(r["leader"] != n for r in before.values())
+                    ) if len({r["leader"] for r in before.values()}) < 3 else "node2"
+        c.nodes[name].process.stop()
+        wait(lambda: c.leaders(), lambda led: len(led) == 4 and name not in led.values())
+        before = records(c)
+        (c.nodes[name].process.folder / "data" / "cluster.json").unlink()
+        etcd_again(c, old)
+        c.nodes[name].process.start(wait=False)
+        wait(lambda: stranger(c), lambda s: len(s) == 3)
+        assert "than other nodes" in stranger(c)[name], stranger(c)[name]
+        more(load)
+        time.sleep(15)  # it would lead by now
+        led = c.leaders()
+        assert {shard: r["leader"] for shard, r in before.items()} == led, (before, led)
+        more(load)
+        for shard, r in records(c).items():
+            assert r["term"] < before[shard]["term"], (shard, r, before)
+        recover(c, "--apply", "--yes")
+        wait(lambda: stranger(c), lambda s: not s)
+        c.nodes[name].process.wait_ready(60)
+        c.wait_whole()
+        assert all(r["term"] >= before[shard]["term"] for shard, r in records(c).items()), (before, records(c))
+        take_over(c, 0)
+        more(load)
+        load.stop()
+        load.check()
+
+
 def test_restarted():
     """All ingesters end and begin again beside an empty etcd: they go by their files, and tell those."""
     with replicated.Cluster(shards=2) as c:
@@ -350,4 +393,5 @@ if __name__ == "__main__":
         print("SKIPPED: there is no etcd (package etcd-server)")
         sys.exit(0)
     cluster.main([test_wiped, test_old_snapshot, test_node_missing, test_node_replaced,
-                  test_restarted, test_first_second, test_as_many_shards_as_there_may_be])
+                  test_restarted, test_first_second, test_led_astray,
+                  test_as_many_shards_as_there_may_be])

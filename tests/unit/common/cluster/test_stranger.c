@@ -420,6 +420,64 @@ static void test_born(void **state)
     }
 }
 
+/* An old backup, and a node whose folder is empty: it has nothing to compare with, but for what
+ * others say who know better. One that knows the cluster itself need not listen. */
+static void test_told(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t shard;
+        uint64_t term, map;
+        const char *says; /* NULL: that is no more than is there */
+    } rows[] = {
+        { 0, 7, 3, NULL },
+        { 1, 3, 0, NULL },
+        { 0, 8, 3,
+          "other nodes, as after a restore of an old backup: shard 0 is of term 7 there, 8" },
+        { 1, 4, 4, "map 3 there, 4 as they say" },
+        { 2, 99, 0, NULL }, /* there is no such shard */
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows) * 2; i++) {
+        const char *says = i % 2 ? NULL : rows[i / 2].says;
+        struct bed b;
+
+        open_bed(&b, ID(ID_A), true);
+        if (i % 2) { /* by its file */
+            close_view(&b);
+            open_view(&b, true);
+            pass(&b, 1000);
+        }
+        view_told(b.view, rows[i / 2].shard, rows[i / 2].term, rows[i / 2].map);
+        pass(&b, 3000);
+        assert_int_equal(view_trusts(b.view), !says);
+        assert_int_equal(view_led_astray(b.view), says != NULL);
+        if (says && !strstr(view_stranger(b.view), says))
+            fail_msg("%s", view_stranger(b.view));
+        if (says) { /* it stays so when it starts again, until others say so once more */
+            close_view(&b);
+            open_view(&b, true);
+            pass(&b, 3000);
+            assert_true(view_led_astray(b.view));
+            view_told(b.view, rows[i / 2].shard, rows[i / 2].term, rows[i / 2].map);
+            pass(&b, 3000);
+            assert_false(view_trusts(b.view));
+            put(&b, "ring/shard/0000", RECORD("8", "b", ""));
+            put(&b, "ring/map", MAP("4"));
+            pass(&b, 8000);
+            assert_true(view_trusts(b.view) && !view_led_astray(b.view));
+        }
+        close_bed(&b);
+    }
+    struct bed b;
+    open_bed(&b, ID(ID_A), true);
+    pass(&b, 700000); /* it has seen for itself */
+    view_told(b.view, 0, 9, 9);
+    pass(&b, 3000);
+    assert_true(view_trusts(b.view));
+    close_bed(&b);
+}
+
 static void test_text(void **state)
 {
     (void)state;
@@ -458,6 +516,7 @@ int main(void)
         cmocka_unit_test(test_gets_an_id),
         cmocka_unit_test(test_born),
         cmocka_unit_test(test_grown_past),
+        cmocka_unit_test(test_told),
         cmocka_unit_test(test_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

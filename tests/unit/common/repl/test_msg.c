@@ -32,6 +32,8 @@ static struct repl_msg sample(struct repl_entry **list)
                           .round = 4,
                           .seq = 1000000,
                           .base = 6,
+                          .known_term = 11,
+                          .known_map = 12,
                           .entries = list,
                           .entries_len = 2 };
 
@@ -68,6 +70,7 @@ static void test_same_as_protobuf(void **state)
     assert_int_equal(p->last_term, 2);
     assert_int_equal(p->commit, 300);
     assert_int_equal(p->round, 4);
+    assert_true(p->known_term == 11 && p->known_map == 12);
     assert_int_equal(p->seq, 1000000);
     assert_int_equal(p->base_index, 6);
     assert_int_equal(p->entries.len, entry_bytes(0) + entry_bytes(1));

@@ -43,6 +43,9 @@ static struct {
     bool gone, done;
     uint64_t writes;
     struct err err;
+    bool
+        strange; /* the coordination service is not believed; what is known instead, and was told */
+    struct repl_known known, told;
 } t;
 
 static void keep_db(struct kv *k)
@@ -71,6 +74,21 @@ static const char *addr_of(void *cookie, const char *name)
 {
     (void)cookie;
     return strcmp(name, "n0") == 0 ? t.others : t.addr;
+}
+
+static bool known(void *cookie, uint32_t shard, struct repl_known *ret)
+{
+    (void)cookie;
+    assert_int_equal(shard, SHARD);
+    *ret = t.known;
+    return t.strange;
+}
+
+static void told(void *cookie, uint32_t shard, const struct repl_known *k)
+{
+    (void)cookie;
+    assert_int_equal(shard, SHARD);
+    t.told = *k;
 }
 
 static void on_role(void *cookie)
@@ -174,7 +192,12 @@ static int setup(void **state)
     (void)name_set_add(&t.rec.members, leader);
     (void)name_set_add(&t.rec.members, "n1");
     struct repl_hub_opts o = {
-        .rpc = t.rpc, .loop = t.bed.loop, .metrics = t.bed.metrics, .addr = addr_of
+        .rpc = t.rpc,
+        .loop = t.bed.loop,
+        .metrics = t.bed.metrics,
+        .addr = addr_of,
+        .known = known,
+        .told = told,
     };
     t.hub = repl_hub_new(&o);
     node_up();
@@ -342,15 +365,92 @@ static void the_first_part_late(void **state)
         rpc_bed_call_deinit(&calls[i]);
 }
 
+static void send_msg(const struct repl_msg *m, struct rpc_bed_call *c)
+{
+    struct buf payload;
+
+    buf_init(&payload, KIB);
+    repl_msg_write(m, &payload);
+    send_by_hand(m->kind == REPL_PREPARE ? RPC_REPL_PREPARE : RPC_REPL_APPEND, &payload, c);
+}
+
 static void send_prepare(uint32_t shard, const char *from, struct rpc_bed_call *c)
 {
     struct repl_msg m = { .kind = REPL_PREPARE, .shard = shard, .term = replica_term_of(1, 0) };
-    struct buf payload;
 
     (void)snprintf(m.from, sizeof(m.from), "%s", from);
-    buf_init(&payload, KIB);
-    repl_msg_write(&m, &payload);
-    send_by_hand(RPC_REPL_PREPARE, &payload, c);
+    send_msg(&m, c);
+}
+
+/* The answer to one who says that it leads in the record of this term. */
+static struct repl_msg ask_as(const char *from, enum repl_msg_kind kind, uint64_t record,
+                              uint64_t it_knows)
+{
+    struct repl_msg m = { .kind = kind,
+                          .shard = SHARD,
+                          .term = replica_term_of(record, 0),
+                          .known_term = it_knows,
+                          .known_map = it_knows };
+    struct rpc_bed_call c;
+    struct repl_msg reply;
+    struct err e;
+
+    (void)snprintf(m.from, sizeof(m.from), "%s", from);
+    send_msg(&m, &c);
+    rpc_bed_sleep(&t.bed, 500);
+    assert_true(c.ends == 1 && !c.code);
+    assert_int_equal(repl_msg_read(buf_str(&c.reply), &reply, &e), 0);
+    rpc_bed_call_deinit(&c);
+    assert_string_equal(reply.from, "n1");
+    assert_int_equal(reply.kind, kind + 1);
+    assert_int_equal(reply.known_term, t.strange ? t.known.term : 0);
+    assert_int_equal(reply.known_map, t.strange ? t.known.map : 0);
+    assert_int_equal(t.told.term, it_knows);
+    t.told.term = 0;
+    repl_msg_free(&reply);
+    return reply;
+}
+
+static struct repl_msg ask(enum repl_msg_kind kind, uint64_t record, uint64_t it_knows)
+{
+    return ask_as("n0", kind, record, it_knows);
+}
+
+/* A record is known, and another one than its leader says that it is his term. */
+static void another_leader_of_a_term(void **state)
+{
+    (void)state;
+    assert_false(ask_as("n2", REPL_PREPARE, 1, 0).ok);
+    assert_false(ask_as("n2", REPL_APPEND, 1, 0).ok);
+    assert_int_equal(repl_node_state(t.node).term, 0);
+    assert_true(ask(REPL_PREPARE, 1, 0).ok);
+    assert_false(ask_as("n2", REPL_PREPARE, 1, 1).ok);
+    assert_true(ask_as("n2", REPL_PREPARE, 2, 0).ok); /* its record will come */
+}
+
+/* While the coordination service holds less than is known here, nobody is followed in a later term
+ * than that of the record known, unless he knows of it and does not believe the service either. */
+static void who_was_led_astray(void **state)
+{
+    static const enum repl_msg_kind kinds[] = { REPL_PREPARE, REPL_APPEND };
+
+    (void)state;
+    t.known = (struct repl_known){ 4, 7 };
+    for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
+        t.strange = true;
+        struct repl_msg no = ask(kinds[i], 5 + i, 0);
+        assert_true(!no.ok && replica_record_of(no.term) < 5 + i);
+        assert_true(replica_record_of(repl_node_state(t.node).term) < 5 + i);
+        struct repl_msg one = ask(REPL_PREPARE, 4 + i, 0); /* the record's own, and one promised */
+        assert_true(one.ok);
+        struct repl_msg yes = ask(kinds[i], 5 + i, 5 + i);
+        assert_true(yes.ok && replica_record_of(yes.term) == 5 + i);
+        t.strange = false;
+        struct repl_msg any = ask(REPL_PREPARE, 5 + i, 0);
+        assert_true(any.ok);
+    }
+    struct repl_msg any = ask(REPL_PREPARE, 90, 0);
+    assert_true(any.ok);
 }
 
 /* What no replica here takes ends at once; what none answers does not fill the node up. */
@@ -404,6 +504,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate_setup_teardown(a_write_that_fails, setup, teardown, alone),
         cmocka_unit_test_prestate_setup_teardown(the_first_part_late, setup, teardown, follows),
+        cmocka_unit_test_prestate_setup_teardown(another_leader_of_a_term, setup, teardown,
+                                                 follows),
+        cmocka_unit_test_prestate_setup_teardown(who_was_led_astray, setup, teardown, follows),
         cmocka_unit_test_prestate_setup_teardown(nobody_answers, setup, teardown, follows),
         cmocka_unit_test_prestate_setup_teardown(stopped_keeps_quiet, setup, teardown, alone),
     };
