@@ -222,6 +222,11 @@ static int fetch(struct cold_cache *c, struct str name, uint64_t from, size_t le
     int rc = object_read(o, name, from, len, out, e);
     object_deadline(o, 0);
     give_handle(c, o);
+    /* This process ends (object.h), and who asked did not give up: another one may answer him. */
+    if (rc == ERR_CANCELED) {
+        e->code = ERR_UNAVAILABLE;
+        return err_wrap(e, "this process is ending");
+    }
     return rc;
 }
 

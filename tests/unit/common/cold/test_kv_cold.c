@@ -16,12 +16,16 @@
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "common/cold/offload.h"
+#include "common/object/object_impl.h"
 #include "common/store/kv_impl.h"
 #include "common/store/kv_mem.h"
 
 #define KEYS  400
 #define CF    KV_COARSE
 #define SHARD 7
+
+static const struct object_ops *plain;
+static bool ending;
 
 struct model {
     int value[KEYS]; /* 0: none */
@@ -44,13 +48,27 @@ static uint64_t seed_of(void)
     return s ? strtoull(s, NULL, 10) : (uint64_t)time(NULL) * 1000 + (uint64_t)(clock() % 1000);
 }
 
+/* An object store of a process that is told to end. */
+static int read_or_end(struct object_store *o, struct str name, uint64_t from, size_t len,
+                       struct buf *out, struct err *e)
+{
+    return ending ? err_set(e, ERR_CANCELED, "given up") : plain->read(o, name, from, len, out, e);
+}
+
 static int open_dir(void *cookie, struct object_store **ret, struct err *e)
 {
+    static struct object_ops ops;
     struct bed *b = cookie;
     char dir[96];
 
     (void)snprintf(dir, sizeof(dir), "%s/objects", b->dir);
-    return object_dir_open(dir, ret, e);
+    if (object_dir_open(dir, ret, e))
+        return e->code;
+    plain = (*ret)->ops;
+    ops = *plain;
+    ops.read = read_or_end;
+    (*ret)->ops = &ops;
+    return 0;
 }
 
 static void open_cache(struct bed *b)
@@ -586,6 +604,22 @@ static void test_damage(void **state)
     buf_deinit(&out);
 }
 
+/* Who asks a process that ends is not told that he gave up himself. */
+static void test_ending(void **state)
+{
+    struct bed *b = *state;
+    int status;
+
+    prng_init(&b->rng, 2);
+    fill(b);
+    move_all(b);
+    shell(b, "rm -f cache/*");
+    ending = true;
+    (void)count_rows(b, &status);
+    ending = false;
+    assert_int_equal(status, ERR_UNAVAILABLE);
+}
+
 static void test_without_a_cache(void **state)
 {
     struct bed *b = *state;
@@ -624,6 +658,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_reads_while_it_changes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_failed_write_counts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_damage, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_ending, setup, teardown),
         cmocka_unit_test_setup_teardown(test_without_a_cache, setup, teardown),
     };
 
