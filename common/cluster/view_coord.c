@@ -376,15 +376,19 @@ static void believe(struct view_feed *f, const struct coord_kv *kvs, size_t n, i
     changed(f);
 }
 
+/* Another one may have come in its place. */
+static bool was_away(const struct view_feed *f)
+{
+    return f->o.keeps && f->heard && now_ms(f) - f->heard_ms >= AWAY_MS;
+}
+
 static void on_heard(void *cookie)
 {
     struct view_feed *f = cookie;
 
-    if (f->trust != SURE)
-        return;
-    if (f->o.keeps && f->heard && now_ms(f) - f->heard_ms >= AWAY_MS)
+    if (f->trust == SURE && was_away(f))
         unsure(f);
-    else
+    else if (f->trust == SURE)
         f->heard_ms = now_ms(f);
 }
 
@@ -403,7 +407,7 @@ static void on_all(void *cookie, const struct coord_kv *kvs, size_t n, int64_t r
     struct view_feed *f = cookie;
     struct verdict said;
 
-    if (f->trust == SURE && rev < f->last_rev) {
+    if (f->trust == SURE && (rev < f->last_rev || was_away(f))) {
         unsure(f);
         return;
     }

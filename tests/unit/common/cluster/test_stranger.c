@@ -365,6 +365,36 @@ static void test_grown_past(void **state)
     }
 }
 
+/* Cut off while the service was lost and filled again: its keys come whole, since it compacted, and
+ * a later record happens to stand at the very revision of the one that is known. */
+static void test_same_revision(void **state)
+{
+    (void)state;
+    struct bed b;
+    int64_t had, rev;
+
+    open_bed(&b, ID(ID_A), true);
+    assert_int_equal(view_record(b.view, 1, &had)->term, 4);
+    coord_sim_cut(b.coord, true);
+    coord_site_restore(b.site, NULL);
+    put(&b, "ring/cluster", ID(ID_A));
+    put(&b, "ring/shard/0000", RECORD("7", "a", DONE));
+    while (coord_site_rev(b.site) + 1 < had)
+        put(&b, "ring/map", MAP("3"));
+    put(&b, "ring/shard/0001", RECORD("5", "a", DONE));
+    assert_int_equal(coord_site_rev(b.site), had);
+    for (int i = 0; i < 20; i++) /* it goes on, and is further than the one that was */
+        put(&b, "ring/live/b", LIVE);
+    coord_site_compact(b.site);
+    pass(&b, 6000);
+    coord_sim_cut(b.coord, false);
+    pass(&b, 3000);
+    assert_true(view_trusts(b.view));
+    assert_int_equal(view_record(b.view, 1, &rev)->term, 5);
+    assert_int_equal(rev, had);
+    close_bed(&b);
+}
+
 /* How the cluster came to be there, as seen by one who was there before. */
 enum made { BEGUN, REBUILT, MAP_FIRST, PUT_BACK, UNSEEN, MADE_KINDS };
 
@@ -517,6 +547,7 @@ int main(void)
         cmocka_unit_test(test_born),
         cmocka_unit_test(test_grown_past),
         cmocka_unit_test(test_told),
+        cmocka_unit_test(test_same_revision),
         cmocka_unit_test(test_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
