@@ -217,6 +217,20 @@ int ctl_delete(struct cli *c)
     return code;
 }
 
+/* Nothing from queriers of before that was counted. */
+static void put_behind(struct cli *c, const struct json_val *v)
+{
+    int64_t copies = 0;
+    struct err e;
+
+    if (json_take_i64(json_get(v, "copiesBehind", NULL), "copiesBehind", &copies, &e) ||
+        copies <= 0)
+        return;
+    (void)buf_addf(&c->out, "%-29s%" PRId64 " %s\n", "", copies,
+                   copies == 1 ? "copy of its shards may still hold bytes of it in files"
+                               : "copies of its shards may still hold bytes of it in files");
+}
+
 static void put_one(struct cli *c, const struct json_val *v)
 {
     int64_t created = 0, percent = 0;
@@ -235,6 +249,7 @@ static void put_one(struct cli *c, const struct json_val *v)
     (void)term_name(&c->term, ask_text(v, "what"),
                     c->term.width > 110 ? c->term.width - 80 : COLUMNS, &c->out);
     (void)buf_add_c(&c->out, '\n');
+    put_behind(c, v);
 }
 
 int ctl_deletes(struct cli *c)

@@ -6,6 +6,7 @@ The text of the request stays in the list of deletes, so services have other nam
 """
 import os
 import secrets
+import subprocess
 import sys
 import time
 
@@ -100,6 +101,9 @@ def test_copies():
         down.process.kill()
         delete(c, "service1")
         wait_done(c, behind=1)
+        told = subprocess.run([cluster.BIN / "embertreectl", "deletes", "--server", f"http://127.0.0.1:{c.reader.port}"],
+                              capture_output=True, text=True, check=True).stdout
+        assert "1 copy of its shards may still hold bytes" in told, told
         for name, folder in folders.items():
             assert (tables(folder, two) == []) == (name != down.name), name
         down.process.start()
