@@ -465,11 +465,25 @@ static void report(struct replicas *rs)
     member_report(rs->member, &p);
 }
 
+/* Told once it is so, and to who starts it again: it would wait for shards for ever. */
+static void look_left(struct replicas *rs)
+{
+    struct view_node n;
+    bool left = view_node_find(rs->view, rs->self, &n) && n.state == MAP_LEFT;
+
+    if (left && !rs->left)
+        log_warn("this node was drained and has left the cluster: it is given nothing, and can be "
+                 "stopped for good; `embertreectl cluster undrain` with its name uses it again",
+                 KV_CSTR("node", rs->self));
+    rs->left = left;
+}
+
 void cluster_tick(struct replicas *rs)
 {
     uint64_t now = replicas_now_ms(rs);
 
     if (rs->member) {
+        look_left(rs);
         metric_set(rs->m_registered, member_in(rs->member));
         metric_set(rs->m_rival, member_rival(rs->member)[0] != '\0');
     }

@@ -85,6 +85,7 @@ struct replicas {
     uint64_t report_ms; /* when progress is told next */
     bool handing_over, stopping, step_posted, freed;
     bool too_many;  /* said once */
+    bool left;      /* drained, as the map says; said */
     bool swept;     /* what was left of shards that are others' now is gone */
     bool caught_up; /* since the start, once; or it took too long */
     uint64_t catch_up_until_ms;

@@ -404,7 +404,7 @@ def join_and_leave(world, rng, number):
     """A fourth ingester comes, and one of the three goes: it is drained. Then it comes back empty,
     under another name, and the fourth goes."""
     fourth = join(world, world.free(rng.choice(ZONES)), number)
-    leaver = rng.choice(movable(world))
+    leaver = rng.choice([h for h in movable(world) if h != fourth])
     wrong = drained(world, leaver)
     if wrong:
         return wrong
