@@ -525,7 +525,7 @@ static bool is_of_others(struct framed_port *p, const struct rpc_frame *f)
     return true;
 }
 
-static void port_on_frame(void *cookie, struct str bytes)
+static bool port_on_frame(void *cookie, struct str bytes)
 {
     struct framed_port *p = cookie;
     uint64_t now_ns = port_now(p);
@@ -540,7 +540,7 @@ static void port_on_frame(void *cookie, struct str bytes)
         why = RPC_DROP_CLUSTER;
     if (why != RPC_DROP_NONE) {
         rpc_metrics_drop(p->metrics, why);
-        return;
+        return false;
     }
     why = f.to_epoch && f.to_epoch != p->o.epoch ? RPC_DROP_EPOCH
                                                  : rpc_sources_take(p->sources, &f, now_ns, &m);
@@ -553,6 +553,7 @@ static void port_on_frame(void *cookie, struct str bytes)
         m->ticket = seal.cls ? seal.ticket : 0;
         port_take(p, m);
     }
+    return true;
 }
 
 /* ---- the port -------------------------------------------------------------------------------- */

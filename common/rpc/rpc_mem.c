@@ -47,7 +47,7 @@ struct mem_ear {
     struct rpc_mem *mem;
     struct loop *loop; /* borrowed */
     char addr[RPC_ADDR_MAX + 1];
-    void (*on_frame)(void *cookie, struct str frame);
+    bool (*on_frame)(void *cookie, struct str frame);
     void *cookie;
 };
 
@@ -197,7 +197,7 @@ bool rpc_mem_inject(struct rpc_net *n, const char *addr, struct str bytes)
     struct mem_ear *ear = map_str_get(mem_of(n)->ears, str_c(addr));
 
     if (ear)
-        ear->on_frame(ear->cookie, bytes);
+        (void)ear->on_frame(ear->cookie, bytes);
     return ear != NULL;
 }
 
@@ -238,7 +238,7 @@ static void flight_arrive(void *cookie)
     m->stats.nobody += !f->lost && !cut && !ear;
     if (!f->lost && !cut && ear) {
         m->stats.delivered++;
-        ear->on_frame(ear->cookie, str_n(f->bytes, f->len));
+        (void)ear->on_frame(ear->cookie, str_n(f->bytes, f->len));
     }
     flight_free(f);
 }
@@ -364,7 +364,7 @@ static int mem_pipe_open(struct rpc_ear *from, const char *addr, void (*on_room)
 }
 
 static int mem_ear_open(struct rpc_net *net, struct loop *loop, const char *listen,
-                        void (*on_frame)(void *, struct str), void *cookie, struct rpc_ear **ret,
+                        bool (*on_frame)(void *, struct str), void *cookie, struct rpc_ear **ret,
                         struct err *e)
 {
     struct rpc_mem *m = mem_of(net);

@@ -431,7 +431,7 @@ static bool pipe_send(struct rpc_pipe *pipe, struct str head, struct str body)
 }
 
 static int ear_open(struct rpc_net *net, struct loop *loop, const char *listen,
-                    void (*on_frame)(void *, struct str), void *cookie, struct rpc_ear **ret,
+                    bool (*on_frame)(void *, struct str), void *cookie, struct rpc_ear **ret,
                     struct err *e)
 {
     return sp_ear_open(net, loop, listen, on_frame, cookie, &sp_ops, ret, e);

@@ -13,6 +13,10 @@
 
 #define RPC_SP_READ      (64 * KIB) /* bytes of one read; one such buffer for all of an ear */
 #define RPC_SP_CONNS_MAX 8192       /* connections that an ear takes */
+/* Of those that brought no frame of ours yet, as any that is new: so many, with so much of frames
+ * that are not whole. The oldest one goes for the newest. */
+#define RPC_SP_STRANGERS_MAX   4096
+#define RPC_SP_STRANGERS_BYTES (64 * MIB)
 
 /* A stream of either kind, closed and freed by itself. */
 union rpc_sp_handle {
@@ -29,10 +33,10 @@ struct sp_ear {
     bool ipc, closed;
     size_t handles; /* of libuv that are not closed yet; the last one frees the ear */
     union rpc_sp_handle listener;
-    char *scratch; /* owned; RPC_SP_READ */
-    struct list conns;
-    size_t conns_len;
-    void (*on_frame)(void *cookie, struct str frame);
+    char *scratch;                /* owned; RPC_SP_READ */
+    struct list conns, strangers; /* those that brought a frame of ours; oldest first */
+    size_t conns_len, strangers_len, strangers_bytes; /* the first: of both */
+    bool (*on_frame)(void *cookie, struct str frame);
     void *cookie;
     /* Pipes that have something to write. They do so once a turn, before the loop sleeps. */
     struct list dirty;
@@ -42,7 +46,7 @@ struct sp_ear {
 };
 
 NODISCARD int sp_ear_open(struct rpc_net *net, struct loop *loop, const char *listen,
-                          void (*on_frame)(void *cookie, struct str frame), void *cookie,
+                          bool (*on_frame)(void *cookie, struct str frame), void *cookie,
                           const struct rpc_pipe_ops *ops, struct rpc_ear **ret, struct err *e);
 void sp_ear_close(struct rpc_ear *ear);
 /* A handle that was counted in `handles` is closed. */

@@ -7,6 +7,10 @@
  * messages is closed. Nobody is answered but by our hello; the kernel's keep-alive finds those that
  * vanished without a word.
  *
+ * Anybody may connect and say hello, or half a frame, and then nothing more. So who has brought no
+ * frame of ours is a stranger, and these are bounded by themselves: they take no places from nodes,
+ * nor much memory.
+ *
  * Back-pressure is TCP's: what the loop has no time to read stays in the sender's queue.
  */
 #include <errno.h>
@@ -23,13 +27,14 @@
 enum { BACKLOG = 1024, KEEPALIVE_S = 30 };
 
 struct sp_conn {
-    struct list link; /* in ear.conns */
+    struct list link; /* in ear.conns or ear.strangers */
     struct sp_ear *ear;
     union rpc_sp_handle h;
     struct rpc_sp_reader reader;
     char hello[RPC_SP_HELLO];
     uv_write_t write;
-    bool closing;
+    size_t bytes; /* counted in ear.strangers_bytes */
+    bool known, closing;
 };
 
 void sp_ear_handle_gone(struct sp_ear *n)
@@ -37,7 +42,8 @@ void sp_ear_handle_gone(struct sp_ear *n)
     CHECK(n->handles > 0);
     if (--n->handles > 0)
         return;
-    CHECK(n->closed && list_empty(&n->conns) && list_empty(&n->dirty));
+    CHECK(n->closed && list_empty(&n->conns) && list_empty(&n->strangers));
+    CHECK(list_empty(&n->dirty) && n->strangers_len == 0 && n->strangers_bytes == 0);
     xfree(n->scratch);
     xfree(n);
 }
@@ -54,14 +60,38 @@ static void conn_on_closed(uv_handle_t *h)
     sp_ear_handle_gone(n);
 }
 
+/* Out of its list. */
+static void conn_take_out(struct sp_conn *c)
+{
+    list_del(&c->link);
+    c->ear->conns_len--;
+    c->ear->strangers_len -= !c->known;
+    c->ear->strangers_bytes -= c->bytes;
+    c->bytes = 0;
+}
+
 static void conn_close(struct sp_conn *c)
 {
     if (c->closing)
         return;
     c->closing = true;
-    list_del(&c->link);
-    c->ear->conns_len--;
+    conn_take_out(c);
     uv_close(&c->h.handle, conn_on_closed);
+}
+
+static void conn_is_known(struct sp_conn *c)
+{
+    conn_take_out(c);
+    c->known = true;
+    list_add_tail(&c->ear->conns, &c->link);
+    c->ear->conns_len++;
+}
+
+static void bound_strangers(struct sp_ear *n)
+{
+    while (n->strangers_len > RPC_SP_STRANGERS_MAX || n->strangers_bytes > RPC_SP_STRANGERS_BYTES ||
+           (n->conns_len > RPC_SP_CONNS_MAX && n->strangers_len))
+        conn_close(container_of(n->strangers.next, struct sp_conn, link));
 }
 
 static void conn_on_alloc(uv_handle_t *h, size_t hint, uv_buf_t *ret)
@@ -74,9 +104,10 @@ static void conn_on_alloc(uv_handle_t *h, size_t hint, uv_buf_t *ret)
 
 static bool conn_on_frame(void *cookie, struct str frame)
 {
-    const struct sp_conn *c = cookie;
+    struct sp_conn *c = cookie;
 
-    c->ear->on_frame(c->ear->cookie, frame);
+    if (c->ear->on_frame(c->ear->cookie, frame) && !c->known && !c->closing)
+        conn_is_known(c);
     return !c->closing;
 }
 
@@ -90,6 +121,11 @@ static void conn_on_read(uv_stream_t *h, ssize_t n, const uv_buf_t *buf)
     if (n < 0 ||
         rpc_sp_reader_take(&c->reader, str_n(buf->base, (size_t)n), conn_on_frame, c, &e) != 0)
         conn_close(c);
+    if (c->known || c->closing)
+        return;
+    c->ear->strangers_bytes += c->reader.part.cap - c->bytes;
+    c->bytes = c->reader.part.cap;
+    bound_strangers(c->ear);
 }
 
 static void conn_on_hello_sent(uv_write_t *w, int status)
@@ -119,12 +155,16 @@ static void on_connection(uv_stream_t *listener, int status)
     CHECK(handle_init(n, &c->h) == 0);
     n->handles++;
     c->h.handle.data = c;
-    list_add_tail(&n->conns, &c->link);
+    list_add_tail(&n->strangers, &c->link);
     n->conns_len++;
-    if (uv_accept(listener, &c->h.stream) != 0 || n->conns_len > RPC_SP_CONNS_MAX) {
+    n->strangers_len++;
+    if (uv_accept(listener, &c->h.stream) != 0) {
         conn_close(c);
         return;
     }
+    bound_strangers(n); /* itself, where all others are nodes */
+    if (c->closing)
+        return;
     if (!n->ipc)
         (void)uv_tcp_keepalive(&c->h.tcp, 1, KEEPALIVE_S);
     rpc_sp_hello(RPC_SP_PULL, c->hello);
@@ -191,7 +231,7 @@ static void on_flush(uv_prepare_t *h)
 }
 
 int sp_ear_open(struct rpc_net *net, struct loop *loop, const char *listen,
-                void (*on_frame)(void *cookie, struct str frame), void *cookie,
+                bool (*on_frame)(void *cookie, struct str frame), void *cookie,
                 const struct rpc_pipe_ops *ops, struct rpc_ear **ret, struct err *e)
 {
     struct sp_ear *n;
@@ -208,6 +248,7 @@ int sp_ear_open(struct rpc_net *net, struct loop *loop, const char *listen,
     n->ipc = str_starts(str_c(listen), STR("ipc://"));
     n->scratch = XNEW_ARRAY(char, RPC_SP_READ);
     list_init(&n->conns);
+    list_init(&n->strangers);
     list_init(&n->dirty);
     CHECK(handle_init(n, &n->listener) == 0);
     CHECK(uv_prepare_init(n->uv, &n->flush) == 0 && uv_idle_init(n->uv, &n->awake) == 0);
@@ -233,6 +274,8 @@ void sp_ear_close(struct rpc_ear *ear)
     CHECK(!n->closed);
     n->closed = true;
     list_for (it, &n->conns)
+        conn_close(container_of(it, struct sp_conn, link));
+    list_for (it, &n->strangers)
         conn_close(container_of(it, struct sp_conn, link));
     uv_close(&n->listener.handle, on_helper_closed);
     uv_close((uv_handle_t *)(void *)&n->flush, on_helper_closed);

@@ -89,7 +89,8 @@ struct rpc_wire_ops {
     size_t (*link_queued)(struct rpc_link *l);            /* bytes */
 };
 
-/* A pipe carries whole frames one way. */
+/* A pipe carries whole frames one way. on_frame: false if the frame is not one of our cluster, or
+ * not sealed as it must be: who brings nothing else is a stranger. */
 struct rpc_pipe_ops;
 struct rpc_ear { /* listening */
     const struct rpc_pipe_ops *ops;
@@ -99,7 +100,7 @@ struct rpc_pipe {
 };
 struct rpc_pipe_ops {
     int (*ear_open)(struct rpc_net *net, struct loop *loop, const char *listen,
-                    void (*on_frame)(void *cookie, struct str frame), void *cookie,
+                    bool (*on_frame)(void *cookie, struct str frame), void *cookie,
                     struct rpc_ear **ret, struct err *e) NODISCARD;
     void (*ear_close)(struct rpc_ear *e);
     int (*open)(struct rpc_ear *from, const char *addr, void (*on_room)(void *cookie), void *cookie,
