@@ -161,9 +161,9 @@ void captures_free(struct captures *c)
     if (!c)
         return;
     for (size_t i = 0; i < SELFPROF_CAPTURES_MAX; i++) {
-        if (c->all[i].state == ASKED)
+        if (state_of(c, &c->all[i]) == ASKED) /* by another thread, a moment ago */
             begin(c, &c->all[i]);
-        if (c->all[i].state == RUNS)
+        if (state_of(c, &c->all[i]) == RUNS)
             end(c, &c->all[i]);
     }
     mutex_deinit(&c->lock);
