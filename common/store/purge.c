@@ -185,16 +185,14 @@ static void ended(struct store *s, struct tomb *t)
 static int write_step(struct purge_step *x, struct err *e)
 {
     struct tombs *all = x->s->tombs;
-    int rc = 0;
+    int rc;
 
     x->t->rows += x->rows;
     x->t->bytes += x->bytes;
     x->t->of = phase_count(x->t) * 1000;
     x->t->done = x->t->phase * 1000u + (x->t->state == TOMB_PURGING ? MIN(x->permille, 999u) : 0);
     put_progress(x);
-    rc = ledger_outs_put(x->s, &x->outs, x->b, e);
-    if (!rc)
-        rc = store_write_batch(x->s, x->b, false, e);
+    rc = store_write_batch(x->s, x->b, false, e);
     if (rc)
         return rc;
     all->rows += x->rows;
@@ -250,6 +248,8 @@ static int step_tomb(struct store *s, struct tomb *t, size_t rows_max, struct er
     if (!all->purge)
         all->purge = purge_new();
     int rc = run_phases(&x, e);
+    if (!rc) /* here: it reads, and may fail */
+        rc = ledger_outs_put(s, &x.outs, x.b, e);
     if (rc)
         take_back(all, t, phase, buf_str(&cursor));
     buf_deinit(&cursor);

@@ -129,6 +129,52 @@ static void test_failed_step(void **state)
     steps_check(&bed);
 }
 
+/* Rows of the ledger cannot be read for a while. */
+static struct {
+    const struct kv_ops *ops;
+    struct kv_ops mine;
+    size_t failed;
+} disk;
+
+static int fail_ledger(struct kv *k, const struct kv_snap *snap, enum kv_cf cf, struct str key,
+                       struct buf *out, struct err *ret)
+{
+    if (cf != KV_META || !key.len || (uint8_t)key.ptr[0] != KEY_LEDGER_OUT)
+        return disk.ops->get(k, snap, cf, key, out, ret);
+    disk.failed++;
+    return err_set(ret, ERR_IO, "the disk says no");
+}
+
+/* A step that did all of its work, and could not write down what that means for the ledger, has
+ * deleted nothing either: also the last one of a phase. */
+static void test_failed_ledger(void **state)
+{
+    bool more = true;
+
+    (void)state;
+    fill();
+    seal_later();
+    tomb_bed_delete(&bed, NULL, "{service_name=\"api\"}", now, now + 12, NULL);
+    disk.ops = bed.s->kv->ops;
+    disk.mine = *disk.ops;
+    disk.mine.get = fail_ledger;
+    disk.failed = 0;
+    for (int i = 0; i < 1000 && more; i++) {
+        bool failed = false;
+        bed.s->kv->ops = &disk.mine;
+        failed = store_purge(bed.s, 1, &more, &e) != 0;
+        bed.s->kv->ops = disk.ops;
+        if (!failed)
+            continue;
+        assert_int_equal(e.code, ERR_IO);
+        assert_int_equal(bed.s->tombs->at.ptr[0]->state, TOMB_PURGING);
+        assert_int_equal(store_purge(bed.s, 1, &more, &e), 0);
+    }
+    assert_true(disk.failed > 0);
+    assert_string_equal(merge("{}"), "m;x=1100 m;y=1111");
+    steps_check(&bed);
+}
+
 /* ---- leaves of a gauge, in steps ---- */
 
 #define PODS  20
@@ -453,15 +499,11 @@ static void test_compacted_when_purged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_failed_step),
-        T(test_seal_between),
-        T(test_phases_of_services),
-        T(test_phases_of_series),
-        T(test_phases_of_range),
-        T(test_phases_of_tenant),
-        T(test_commit_between_postings),
-        T(test_commit_between_pairs),
-        T(test_compacted_when_purged),
+        T(test_failed_step),          T(test_failed_ledger),
+        T(test_seal_between),         T(test_phases_of_services),
+        T(test_phases_of_series),     T(test_phases_of_range),
+        T(test_phases_of_tenant),     T(test_commit_between_postings),
+        T(test_commit_between_pairs), T(test_compacted_when_purged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
