@@ -308,14 +308,15 @@ static int finish_push(struct intake *k, struct intake_push *p, struct str ident
     size_t series = p->push.series_len;
     struct window w;
 
+    /* First: which one of its request it is may not depend on what of the others is taken today. */
+    p->write_base = own_base(
+        k, write_base_of(&k->tenant->secret, &sender, p->in, &p->push, identity, d->ctx->env));
     if (window_of(p->in, &p->push, &k->accept, &w, e) || intake_rules(k, p, &w, identity.len, e))
         return e->code;
     if (p->push.series_len == 0)
         return 0;
     if (!leaves_of(&w, (size_t)k->limits.leaves, p->arena, &p->leaves))
         return push_full(&p->push, e);
-    p->write_base = own_base(
-        k, write_base_of(&k->tenant->secret, &sender, p->in, &p->push, identity, d->ctx->env));
     p->when_ms = placing_when(p->in, &p->push, p->write_base.kind, p->leaves.slots[0]);
     if (known_or_whole(p, series, e))
         return e->code;

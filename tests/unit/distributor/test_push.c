@@ -315,6 +315,43 @@ static void test_write_ids(void **state)
     dist_bed_deinit(&b);
 }
 
+/* Which of the profiles under one key it is does not depend on what became of those before it. */
+static void test_write_ids_beside_refused(void **state)
+{
+    (void)state;
+    struct dist_bed b;
+    struct buf ahead, raw, msg;
+
+    dist_bed_init(&b, 1, NULL);
+    buf_init(&ahead, MIB);
+    buf_init(&raw, MIB);
+    buf_init(&msg, MIB);
+    int64_t now_ns = clock_wall_ms(b.env.clock) * 1000000;
+    push_gen_pprof("ahead", 3, now_ns + INT64_C(603) * 1000000000, &ahead);
+    push_gen_pprof("leaf", 5, now_ns, &raw);
+    struct str both[] = { buf_str(&ahead), buf_str(&raw) };
+    push_gen_series(LABELS, both, (const char *const[]){ "", "" }, 2, &msg);
+    const char *headers = PROTO "Idempotency-Key: k\r\n", *got;
+    assert_int_equal(push(&b, PUSH, headers, buf_str(&msg), &got), 400);
+    assert_non_null(strstr(got, "not_in_ingestion_window"));
+    assert_int_equal(b.writes.len, 1);
+    net_pass(&b.world, 5000);
+    assert_int_equal(push(&b, PUSH, headers, buf_str(&msg), NULL), 200);
+    assert_int_equal(b.writes.len, 3);
+    Embertree__WriteRequest *m[3];
+    for (size_t k = 0; k < 3; k++)
+        m[k] = dist_bed_write(&b, k);
+    assert_int_equal(total_of(m[1]), 3);
+    assert_true(write_id_eq(m[0], m[2]));
+    assert_false(write_id_eq(m[0], m[1]));
+    for (size_t k = 0; k < 3; k++)
+        free_write(m[k]);
+    buf_deinit(&ahead);
+    buf_deinit(&raw);
+    buf_deinit(&msg);
+    dist_bed_deinit(&b);
+}
+
 static void test_nothing_to_store(void **state)
 {
     (void)state;
@@ -448,10 +485,15 @@ static void test_tenants(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_protocol),   cmocka_unit_test(test_partial),
-        cmocka_unit_test(test_refused),          cmocka_unit_test(test_write_ids),
-        cmocka_unit_test(test_nothing_to_store), cmocka_unit_test(test_many),
-        cmocka_unit_test(test_client_gone),      cmocka_unit_test(test_tenants),
+        cmocka_unit_test(test_every_protocol),
+        cmocka_unit_test(test_partial),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_write_ids),
+        cmocka_unit_test(test_write_ids_beside_refused),
+        cmocka_unit_test(test_nothing_to_store),
+        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_client_gone),
+        cmocka_unit_test(test_tenants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
