@@ -144,7 +144,10 @@ void oracle_delete_done(struct world *w, const struct taking *t, uint64_t began_
             continue;
         if (p->state == PUSH_MAYBE && p->acked_ms < began_ms)
             p->state = PUSH_DEAD;
-        p->named = t->to_ms != 0;
+        if (t->to_ms)
+            p->named = true;
+        else if (p->acked_ms && p->acked_ms < began_ms) /* one shard may have had it long before */
+            p->named = false;
     }
     deleting(w, t, UINT32_MAX);
 }

@@ -211,12 +211,12 @@ bool lost_and_restored(struct world *w)
     struct node *nodes[FOLDERS];
     size_t n = 0;
 
+    for (uint32_t s = 0; s < SERVICES; s++) /* what comes later may come behind the last backup */
+        spread[s] = place_is_two(w, s);
     sim_bucket_faults(w->bucket)->away = w->o.mutant == SIM_OLD_BACKUP;
     run_ms(w, IN_BACKUPS_MS);
     go_on_for_a_moment(w);
     sim_bucket_faults(w->bucket)->away = false;
-    for (uint32_t s = 0; s < SERVICES; s++)
-        spread[s] = place_is_two(w, s);
     if (w->ret->broken || !lose_everything(w))
         return false;
     for (size_t i = 0; i < w->ingesters && n < FOLDERS; i++)
