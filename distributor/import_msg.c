@@ -8,7 +8,8 @@
  * for it is not believed but replaced.
  *
  * Write ids: H(tenant secret; the sender's id of the series, or the bytes of the message; labels,
- * type). The same data sent again is thereby the same write, as long as ids are remembered.
+ * type). The same data sent again is thereby the same write, as long as ids are remembered. A
+ * series that is in one message twice, without an id of its sender's, counts twice.
  *
  * A level (say 1m) puts each vector of a sum at the start of its node and adds up those that meet
  * there: old data whose finer levels are gone need not be split finer than that. Gauges are
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 
 #include "common/base/rd.h"
+#include "common/base/wr.h"
 #include "common/model/shard.h"
 #include "common/model/slot.h"
 #include "distributor/placing.h"
@@ -27,12 +29,18 @@
 #define MESSAGES_MAX 65536
 #define VECTORS_MAX  1000000
 
+struct made {
+    uint8_t *id;
+    size_t at; /* which series */
+};
 struct import {
     const struct import_opts *o;
     struct arena *a;
     struct stacks_view stacks;
     Embertree__WriteRequest *m;
     struct write_base base; /* of series without an id of their own */
+    struct made *made;      /* the ids of these */
+    size_t made_len;
     uint64_t vectors, samples;
 };
 
@@ -336,8 +344,42 @@ static int set_id(struct import *x, Embertree__WriteSeries *s, const struct labe
     if (s->write_id.len)
         base = write_base_import(x->o->secret, bytes_str(s->write_id));
     write_id(x->o->secret, &base, &of, id);
+    if (!s->write_id.len)
+        x->made[x->made_len] = (struct made){ id, x->made_len };
+    x->made_len += !s->write_id.len;
     s->write_id = str_bytes_of(str_n(id, WRITE_ID_BYTES));
     return 0;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const struct made *x = a, *y = b;
+    int d = memcmp(x->id, y->id, WRITE_ID_BYTES);
+
+    return d ? d : x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* Series of the same labels and type have one id: the n-th gets n into it, or the ingester would
+ * take it for the first one. */
+static void number_twins(const struct import *x)
+{
+    struct {
+        uint8_t id[WRITE_ID_BYTES];
+        uint64_t n;
+    } first;
+
+    if (x->made_len)
+        qsort(x->made, x->made_len, sizeof(*x->made), by_id);
+    for (size_t i = 0, end; i < x->made_len; i = end) {
+        memcpy(first.id, x->made[i].id, WRITE_ID_BYTES);
+        for (end = i + 1; end < x->made_len && !memcmp(x->made[end].id, first.id, WRITE_ID_BYTES);
+             end++) {
+            first.n = end - i;
+            struct hash128 h = siphash128(x->o->secret, &first, sizeof(first));
+            put_u64le(x->made[end].id, h.lo);
+            put_u64le(x->made[end].id + 8, h.hi);
+        }
+    }
 }
 
 /* The ingester wants the service among the labels. */
@@ -396,9 +438,13 @@ static int take_all(struct import *x, struct str msg, struct err *e)
     if (take_stacks(x, e))
         return err_wrap(e, "stacks");
     x->base = write_base_import(x->o->secret, msg);
+    x->made = ARENA_ARRAY(x->a, struct made, m->n_series);
+    if (!x->made)
+        return full(x, e);
     for (size_t i = 0; i < m->n_series; i++)
         if (take_series(x, m->series[i], e))
             return err_wrap(e, "series %zu", i);
+    number_twins(x);
     return 0;
 }
 

@@ -42,7 +42,7 @@ def fixed64(values):
 
 
 def write_request(service, vectors, labels=None, tenant="", wid=b"", stacks=("main", "work"),
-                  ptype=cluster.CPU_TYPE):
+                  ptype=cluster.CPU_TYPE, times=1):
     """vectors: [(slot, [(node, value)])]; the nodes are one stack, one below the other."""
     strings = ("",) + tuple(stacks)
     n = len(stacks)
@@ -57,7 +57,7 @@ def write_request(service, vectors, labels=None, tenant="", wid=b"", stacks=("ma
         series += field(5, field(1, slot) + field(2, fixed32(p[0] for p in pairs))
                         + field(3, fixed64(p[1] for p in pairs)))
     return (field(1, tenant) if tenant else b"") + field(2, service) + \
-        field(4, b"".join(columns)) + field(5, series)
+        field(4, b"".join(columns)) + times * field(5, series)
 
 
 def body(*messages):
@@ -194,6 +194,13 @@ def test_messages():
         r = post(body(write_request("lv", [(s + 4, [(1, 2)]), (s + 6, [(1, 3), (2, 4)])])), "1m")
         assert r.status == 200, r
         assert total(server, "lv", begin, begin + 60)[1] == {("main",): 5, ("main", "work"): 4}
+        # A series that stands there twice counts twice; not if its sender says that it is the same.
+        for wid, want in (b"", 2), (b"0123456789abcdef", 1):
+            message = body(write_request("tw" + str(want), [(s, [(2, 5)])], wid=wid, times=2))
+            for stored in want, 0:
+                r = post(message)
+                assert r.status == 200 and r.json()["stored_series"] == stored, r
+            assert total(server, "tw" + str(want), begin, begin + 60)[0] == 5 * want
         assert post(b"").status == 200
         assert post(b"", "2m").status == 400
 
