@@ -225,8 +225,12 @@ static int run_phases(struct purge_step *x, struct err *e)
 /* A step that fails writes nothing, so it has been nowhere: not in its phase, and what it remembers
  * of rows it may not have read to the end. Else the next one would go on behind rows that stand,
  * and they would be seen again when the masks go. */
-static void take_back(struct tombs *all, struct tomb *t, uint8_t phase, struct str cursor)
+static void take_back(struct store *s, struct tomb *t, uint8_t phase, struct str cursor)
 {
+    struct tombs *all = s->tombs;
+
+    tl_rows_reset(s->tl_rows);
+    parts_clear(s->parts);
     t->phase = phase;
     buf_reset(&t->cursor);
     buf_add_str(&t->cursor, cursor);
@@ -251,7 +255,7 @@ static int step_tomb(struct store *s, struct tomb *t, size_t rows_max, struct er
     if (!rc) /* here: it reads, and may fail */
         rc = ledger_outs_put(s, &x.outs, x.b, e);
     if (rc)
-        take_back(all, t, phase, buf_str(&cursor));
+        take_back(s, t, phase, buf_str(&cursor));
     buf_deinit(&cursor);
     bool last = !rc && t->phase == phase_count(t);
     if (last)

@@ -253,6 +253,7 @@ static int begin_anew(struct fix *f, struct err *why)
     tl_rows_reset(x->s->tl_rows);
     parts_clear(x->s->parts);
     x->rows = x->bytes = 0;
+    x->outs.at.len = x->outs.last = 0;
     f->in_run = false;
     x->wants_quiet = !x->quiet;
     if (x->wants_quiet)

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "common/base/size.h"
+#include "common/base/wr.h"
 #include "common/model/slot.h"
 #include "common/store/kv_impl.h"
 #include "common/store/purge.h"
@@ -172,6 +173,38 @@ static void test_failed_ledger(void **state)
     }
     assert_true(disk.failed > 0);
     assert_string_equal(merge("{}"), "m;x=1100 m;y=1111");
+    steps_check(&bed);
+}
+
+/* Where roll-ups begin anew, what the step had done before is given up, also what it was to tell
+ * the ledger: that is done, and told, once. */
+static void test_begun_anew(void **state)
+{
+    struct kv_batch *b = kv_batch_new();
+    struct tomb_stats st;
+    size_t n = 0;
+
+    (void)state;
+    fill();
+    seal_later();
+    struct kv_iter *it = kv_iter_new(bed.s->kv, NULL, KV_RU, STR_NULL, STR_NULL);
+    for (; kv_iter_valid(it); kv_iter_next(it)) {
+        struct str key = kv_iter_key(it);
+        if (key.ptr[0] != 1 || get_u32be(key.ptr + KEY_MEMBER_HEAD) < now + 12)
+            continue; /* minutes, from the second one on */
+        kv_batch_put(b, KV_RU, key, STR("damaged"));
+        n++;
+    }
+    assert_int_equal(kv_iter_status(it, &e), 0);
+    kv_iter_free(it);
+    assert_true(n > 0);
+    assert_int_equal(store_write_batch(bed.s, b, false, &e), 0);
+    kv_batch_free(b);
+    tomb_bed_delete(&bed, NULL, "{pod=\"a\"}", 0, 0, NULL);
+    tomb_bed_purge(&bed, 1000);
+    store_delete_stats(bed.s, &st);
+    assert_int_equal(st.anew, 2); /* services */
+    assert_string_equal(merge("{}"), "m;x=1010 m;y=1010");
     steps_check(&bed);
 }
 
@@ -499,11 +532,17 @@ static void test_compacted_when_purged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_failed_step),          T(test_failed_ledger),
-        T(test_seal_between),         T(test_phases_of_services),
-        T(test_phases_of_series),     T(test_phases_of_range),
-        T(test_phases_of_tenant),     T(test_commit_between_postings),
-        T(test_commit_between_pairs), T(test_compacted_when_purged),
+        T(test_failed_step),
+        T(test_failed_ledger),
+        T(test_begun_anew),
+        T(test_seal_between),
+        T(test_phases_of_services),
+        T(test_phases_of_series),
+        T(test_phases_of_range),
+        T(test_phases_of_tenant),
+        T(test_commit_between_postings),
+        T(test_commit_between_pairs),
+        T(test_compacted_when_purged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
