@@ -84,15 +84,6 @@ static void say(struct claims *c, const char *why)
     (void)snprintf(c->why, sizeof(c->why), "%s", why);
 }
 
-static struct coord_key shard_key(const struct claims *c, uint32_t shard)
-{
-    struct coord_key k;
-
-    k.len = (size_t)snprintf(k.text, sizeof(k.text), "%.*sshard/%04u", STR_ARG(key_str(&c->root)),
-                             (unsigned)shard);
-    return k;
-}
-
 /* ---- what the service says ------------------------------------------------------------------- */
 
 static void saw_live(struct claims *c, struct str name, const struct coord_kv *kv)
@@ -262,7 +253,7 @@ static void write_some(struct claims *c)
         c->shards[i].leaving = give;
         if (!claim && !(give && c->o.leave(c->o.cookie, i)))
             continue;
-        keys[n] = shard_key(c, i);
+        keys[n] = key_claim(str_c(c->prefix), i);
         cmp[n] = (struct coord_compare){ .key = key_str(&keys[n]),
                                          .create = true,
                                          .rev = claim ? 0 : c->shards[i].create_rev };
@@ -421,7 +412,7 @@ struct claims *claims_new(const struct claims_opts *o)
     c->o = *o;
     c->prefix = xstrdup(o->prefix);
     (void)snprintf(c->name, sizeof(c->name), "%016" PRIx64, o->id);
-    c->root.len = (size_t)snprintf(c->root.text, sizeof(c->root.text), "%s/compactor/", c->prefix);
+    c->root = key_claims(str_c(c->prefix));
     c->live_key.len = (size_t)snprintf(c->live_key.text, sizeof(c->live_key.text),
                                        "%s/compactor/live/%s", c->prefix, c->name);
     c->shards = XNEW_ARRAY(struct claim, CLUSTER_SHARDS_MAX);

@@ -18,10 +18,11 @@
  * collision of F, which it would have to look for (common/store/README.md).
  *
  * Where compactors share the shards (compactor/claims.h) every question bears the fence of a claim,
- * larger for each new claim. A newer one takes over at once, and what an older one still asks or
- * sends is refused. The newest fence is remembered here only, not in the database: after a restart,
- * or on another leader, no job is out that an older claim could bring back, and if such a one asks
- * first, what it does is proven like everything, and void as soon as the newer one asks.
+ * larger for each new claim (claimed.h). A newer one takes over at once, and what an older one
+ * still asks or sends is refused. The newest fence is remembered here only, not in the database:
+ * after a restart, or on another leader, no job is out that an older claim could bring back, and if
+ * such a one asks first, what it does is proven like everything, and void as soon as the newer one
+ * asks.
  *
  * Memory: the rows of one job while they are read and sent, since one pool thread reads for all
  * shards at a time, and per shard the sums of its job: 48 bytes for each series of it.
@@ -120,24 +121,10 @@ static void next_done(void *cookie)
     next_start(in);
 }
 
-/* Is this an older claim than the newest one that asked? One without a claim (a compactor of an
- * older version, or without coordination) waits until whoever has one has been silent for long. */
-static bool is_fenced(const struct ingester *in, struct site *st, uint64_t fence, struct err *e)
+static bool is_fenced(struct ingester *in, struct site *st, uint64_t fence, struct err *e)
 {
-    uint64_t at_ns = build_now_ns(in);
-
-    if (fence >= st->fence) {
-        st->fence = fence;
-        st->fence_ns = at_ns;
-        return false;
-    }
-    if (!fence && (at_ns - st->fence_ns) / 1000000 >= in->conf->build_timeout_ms)
-        return false;
-    (void)err_set(e, ERR_CONFLICT,
-                  "another compactor has claimed shard %" PRIu32 ": fence %" PRIu64
-                  " is older than %" PRIu64,
-                  shard_number(st->shard), fence, st->fence);
-    return true;
+    return claimed_check(&st->claimed, &in->builds->claims, shard_number(st->shard), fence,
+                         in->conf->build_timeout_ms, e) != 0;
 }
 
 static void refused_fenced(struct ingester *in, struct site *st)
@@ -158,7 +145,8 @@ static bool must_wait(struct next *n)
     const struct site *st = n->site;
     uint64_t out_ms = (build_now_ns(n->in) - st->given_ns) / 1000000;
 
-    bool newer = n->fence > st->job_fence; /* whoever has the job has lost the shard */
+    /* Whoever has the job has lost the shard. */
+    bool newer = n->fence && n->fence != st->job_fence;
 
     if (st->state == SITE_READING || st->state == SITE_APPLYING)
         n->wait_ms = BUSY_WAIT_MS;
@@ -396,6 +384,10 @@ void rpc_build_serve(struct ingester *in)
     in->ctx->env->random(in->ctx->env, &first, sizeof(first));
     b->last_job = first >> 1;
     list_init(&b->waiting);
+    b->claims = (struct claimed_opts){ .coord = in->ctx->coord,
+                                       .view = in->ctx->view,
+                                       .prefix = in->ctx->cluster->etcd_prefix,
+                                       .clock = in->ctx->env->clock };
     in->builds = b;
     rpc_serve(in->node, RPC_BUILD_NEXT, on_next, in);
     rpc_serve(in->node, RPC_BUILD_APPLY, on_apply, in);
@@ -403,6 +395,7 @@ void rpc_build_serve(struct ingester *in)
 
 static void site_deinit(struct site *st)
 {
+    claimed_clear(&st->claimed);
     build_job_deinit(&st->expect);
     vec_free(&st->due.at);
     vec_free(&st->skipped);
@@ -420,7 +413,7 @@ void rpc_build_forget(struct ingester *in, uint32_t number)
 void rpc_build_store_anew(struct ingester *in)
 {
     for (size_t i = 0; in->builds && i < SHARDS_MAX; i++)
-        in->builds->sites[i].fence = 0;
+        claimed_clear(&in->builds->sites[i].claimed);
 }
 
 bool rpc_build_idle(const struct ingester *in)
@@ -454,7 +447,7 @@ void rpc_build_ring(const struct ingester *in, size_t place, struct json *j)
     json_key(j, "buildJobsFailed");
     json_u64(j, st->failed);
     json_key(j, "buildFence");
-    json_u64(j, st->fence);
+    json_u64(j, st->claimed.fence);
     json_key(j, "buildJobsFenced");
     json_u64(j, st->fenced);
 }

@@ -6,6 +6,7 @@
 #define INGESTER_RPC_BUILD_IMPL_H
 
 #include "common/store/build.h"
+#include "ingester/claimed.h"
 #include "ingester/rpc_build.h"
 
 enum site_state { SITE_FREE, SITE_READING, SITE_GIVEN, SITE_APPLYING };
@@ -20,7 +21,7 @@ struct site {
     enum site_state state;
     uint64_t job, compactor, given_ns; /* GIVEN, APPLYING */
     uint64_t job_fence;                /* it was given with */
-    uint64_t fence, fence_ns;          /* the newest that asked, and when it did last */
+    struct claimed claimed;            /* the newest claim that asked */
     struct build_job expect;           /* its sums; rows are gone */
     struct build_nodes due;            /* of the last look, in order of building */
     size_t due_at;
@@ -34,6 +35,7 @@ struct site {
     uint64_t due_shown, oldest_shown; /* the loop's copies, of the last look */
 };
 struct builds {
+    struct claimed_opts claims;
     struct site sites[SHARDS_MAX];
     struct list waiting; /* of struct next */
     bool reading;

@@ -85,6 +85,16 @@ struct coord_key key_controller(struct str prefix)
     return make("%.*s/controller", STR_ARG(prefix));
 }
 
+struct coord_key key_claims(struct str prefix)
+{
+    return make("%.*s/compactor/", STR_ARG(prefix));
+}
+
+struct coord_key key_claim(struct str prefix, uint32_t shard)
+{
+    return make("%.*s/compactor/shard/%04u", STR_ARG(prefix), shard);
+}
+
 struct coord_key key_begun(struct str prefix, uint32_t shard, const char *node)
 {
     return make("%.*s/begun/%04u/%s", STR_ARG(prefix), shard, node);

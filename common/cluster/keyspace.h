@@ -8,7 +8,8 @@
  *   <prefix>/ring/live/<node>    under a lease of the node: it lives; struct live
  *   <prefix>/state/<node>        under the same lease: how far its replicas are; progress.h
  *   <prefix>/controller          under a lease: who controls; its creation is the fence
- *   <prefix>/compactor/          who builds coarse levels of which shard: compactor/claims.h
+ *   <prefix>/compactor/          who builds coarse levels of which shard: compactor/claims.h;
+ *                                ingesters read who does: ingester/claimed.h
  *   <prefix>/begun/0007/<node>   the node has opened a log of shard 7 once, and may have answered
  *   <prefix>/once/<node>         which folder and process speaks for the node: ingester/sole.c
  *
@@ -39,6 +40,8 @@ struct coord_key key_live(struct str prefix, const char *node);
 struct coord_key key_states(struct str prefix); /* ".../state/" */
 struct coord_key key_state(struct str prefix, const char *node);
 struct coord_key key_controller(struct str prefix);
+struct coord_key key_claims(struct str prefix); /* ".../compactor/" */
+struct coord_key key_claim(struct str prefix, uint32_t shard);
 struct coord_key key_begun(struct str prefix, uint32_t shard, const char *node);
 static inline struct str key_str(const struct coord_key *k)
 {
