@@ -370,42 +370,71 @@ static int walk_rows(struct walk *w, bool *ret_end, struct err *e)
     return rc;
 }
 
-/* Both rows of exemplars, found by the index. */
+/* Where the next step goes on: at an index row, or in a bucket. */
+static void set_exemplar(struct buf *cursor, struct str at)
+{
+    cursor->len = MIN(cursor->len, (size_t)5);
+    buf_add_str(cursor, at);
+}
+
+/* Both rows of exemplars of a bucket, found by the index; from the cursor on, if it is in there. */
+static int walk_index(struct walk *w, uint32_t bucket, struct err *e)
+{
+    struct purge_step *x = w->x;
+    struct buf *cursor = &x->t->cursor;
+    struct exm_key from, to, other;
+    struct exm_ref ref;
+    bool index = true;
+    int rc = 0;
+
+    exm_scope_prefix(&from, bucket, x->t->tenant, w->m->scope);
+    to = from;
+    exm_key_end(&to);
+    struct str last = str_sub(buf_str(cursor), 5, cursor->len);
+    last = str_starts(last, exm_key_str(&from)) ? last : exm_key_str(&from);
+    struct kv_iter *it = kv_iter_new(x->s->kv, NULL, KV_EXM, last, exm_key_str(&to));
+    for (; !x->full && kv_iter_valid(it); kv_iter_next(it)) {
+        struct str key = kv_iter_key(it);
+        if (!exm_key_read(key, &index, &ref)) {
+            rc = err_set(e, ERR_CORRUPT, "key of an exemplar has %zu bytes", key.len);
+            break;
+        }
+        if (!index)
+            break; /* index rows come first */
+        if (!mask_covers(w->m, ref.m.scope, ref.m.ptype, ref.m.series, ref.t)) {
+            purge_count(x, 0, 0);
+            continue;
+        }
+        exm_row_key(&other, &ref);
+        kv_batch_del(x->b, KV_EXM, key);
+        kv_batch_del(x->b, KV_EXM, exm_key_str(&other));
+        purge_count(x, 2, 2 * key.len + kv_iter_value(it).len);
+        purge_touch(x, KV_EXM, 0, bucket);
+    }
+    if (!rc)
+        rc = kv_iter_status(it, e);
+    if (index && kv_iter_valid(it)) {
+        set_exemplar(cursor, kv_iter_key(it));
+    } else {
+        exm_bucket_prefix(&to, bucket + 1);
+        set_exemplar(cursor, exm_key_str(&to));
+    }
+    kv_iter_free(it);
+    return rc;
+}
+
 static int walk_exemplars(struct walk *w, bool *ret_end, struct err *e)
 {
+    const struct buf *cursor = &w->x->t->cursor;
     struct purge_span span = { .cf = KV_EXM };
     int more = 0, rc = 0;
 
+    if (cursor->len >= 9)
+        span.bucket = get_u32be(cursor->ptr + 5);
     while (!rc && !w->x->full &&
            (more = purge_next_span(w->x->s->kv, NULL, w->x->t->tenant, w->m->scope, &span, e)) >
                0) {
-        struct exm_key from, to, other;
-        struct exm_ref ref;
-        bool index;
-        exm_scope_prefix(&from, span.bucket, w->x->t->tenant, w->m->scope);
-        to = from;
-        exm_key_end(&to);
-        struct kv_iter *it =
-            kv_iter_new(w->x->s->kv, NULL, KV_EXM, exm_key_str(&from), exm_key_str(&to));
-        for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
-            struct str key = kv_iter_key(it);
-            if (!exm_key_read(key, &index, &ref)) {
-                rc = err_set(e, ERR_CORRUPT, "key of an exemplar has %zu bytes", key.len);
-                break;
-            }
-            if (!index)
-                break; /* index rows come first */
-            if (!mask_covers(w->m, ref.m.scope, ref.m.ptype, ref.m.series, ref.t))
-                continue;
-            exm_row_key(&other, &ref);
-            kv_batch_del(w->x->b, KV_EXM, key);
-            kv_batch_del(w->x->b, KV_EXM, exm_key_str(&other));
-            purge_count(w->x, 2, 2 * key.len + kv_iter_value(it).len);
-            purge_touch(w->x, KV_EXM, 0, span.bucket);
-        }
-        if (!rc)
-            rc = kv_iter_status(it, e);
-        kv_iter_free(it);
+        rc = walk_index(w, span.bucket, e);
         purge_span_step(&span);
     }
     *ret_end = !rc && !w->x->full && more == 0;
