@@ -47,9 +47,12 @@ void known_unref(struct known *k)
     vec_free(&k->texts);
     vec_free(&k->seen);
     vec_free(&k->paths);
+    vec_free(&k->many);
+    vec_free(&k->inlined);
     vec_free(&k->dense);
     xfree(k->text_slots.slots);
     xfree(k->stack_slots.slots);
+    xfree(k->many_slots.slots);
     mutex_deinit(&k->lock);
     xfree(k);
 }
@@ -70,8 +73,9 @@ size_t known_bytes(const struct known *k)
 {
     return sizeof(*k) + stacks_bytes(&k->stacks) + k->block_bytes +
            k->texts.cap * sizeof(*k->texts.ptr) + k->seen.cap * sizeof(*k->seen.ptr) +
-           (k->paths.cap + k->dense.cap) * sizeof(uint32_t) + slots_bytes(&k->text_slots) +
-           slots_bytes(&k->stack_slots);
+           k->paths.cap * sizeof(*k->paths.ptr) + k->many.cap * sizeof(*k->many.ptr) +
+           (k->inlined.cap + k->dense.cap) * sizeof(uint32_t) + slots_bytes(&k->text_slots) +
+           slots_bytes(&k->stack_slots) + slots_bytes(&k->many_slots);
 }
 
 static bool has_room(struct known *k, size_t more)
@@ -199,57 +203,131 @@ uint32_t known_frame(struct known *k, const struct frame *f)
     return id;
 }
 
-static uint64_t path_hash(const struct known *k, const uint32_t *frames, size_t n)
+static inline const uint32_t *step_frames(const struct known *k, const uint32_t *step, size_t *ret)
 {
-    uint64_t h = k->stacks.seed + n;
-    size_t i = 0;
+    const struct known_many *m;
 
-    for (; i + 4 <= n; i += 4) {
-        uint64_t a = (uint64_t)frames[i] << 32 | frames[i + 1];
-        uint64_t b = (uint64_t)frames[i + 2] << 32 | frames[i + 3];
-        h = hash_mix(a ^ h, b ^ UINT64_C(0xa0761d6478bd642f) ^ (h << 32 | h >> 32));
-    }
-    for (; i < n; i++)
-        h = hash_mix(frames[i] ^ h, h ^ UINT64_C(0xe7037ed1a0b428db));
-    return hash_mix(h ^ UINT64_C(0xd6e8feb86659fd93), k->stacks.seed | 1);
+    *ret = 1;
+    if (*step < KNOWN_MANY)
+        return step;
+    m = &k->many.ptr[*step - KNOWN_MANY];
+    *ret = m->len;
+    return k->inlined.ptr + m->from;
 }
 
-static uint32_t add_stack(struct known *k, const uint32_t *frames, size_t n)
+static uint32_t add_many(struct known *k, const uint32_t *frames, size_t n)
 {
+    struct known_many new = { (uint32_t)k->inlined.len, (uint32_t)n };
+
+    if (!has_room(k, n * sizeof(*frames) + sizeof(new)) || k->inlined.len + n >= UINT32_MAX ||
+        k->many.len + KNOWN_MANY >= KNOWN_STEPS)
+        return KNOWN_NONE;
+    vec_push(&k->many, new);
+    vec_reserve(&k->inlined, k->inlined.len + n);
+    memcpy(k->inlined.ptr + k->inlined.len, frames, n * sizeof(*frames));
+    k->inlined.len += n;
+    return KNOWN_MANY + (uint32_t)k->many.len - 1;
+}
+
+uint32_t known_step(struct known *k, const uint32_t *frames, size_t n)
+{
+    struct known_slots *t = &k->many_slots;
+    uint64_t h = k->stacks.seed + n;
+
+    if (LIKELY(n == 1 && frames[0] < KNOWN_MANY))
+        return frames[0];
+    for (size_t i = 0; i < n; i++)
+        h = hash_mix(frames[i] ^ h, h ^ UINT64_C(0xe7037ed1a0b428db));
+    uint32_t tag = (uint32_t)(h >> 16);
+    slots_room(t);
+    size_t at = tag & t->mask;
+    for (; t->slots[at]; at = (at + 1) & t->mask) {
+        uint32_t i = (uint32_t)t->slots[at] - 1;
+        const struct known_many *m = &k->many.ptr[i];
+        if (t->slots[at] >> 32 == tag && m->len == n &&
+            memcmp(k->inlined.ptr + m->from, frames, n * sizeof(*frames)) == 0)
+            return KNOWN_MANY + i;
+    }
+    uint32_t step = add_many(k, frames, n);
+    k->full |= step == KNOWN_NONE;
+    if (step != KNOWN_NONE)
+        slots_set(t, at, tag, k->many.len - 1);
+    return step;
+}
+
+static inline uint32_t step_at(const uint64_t *path, size_t i)
+{
+    return (uint32_t)(path[i / 2] >> 32 * (i % 2));
+}
+
+static uint64_t count_frames(const struct known *k, const uint64_t *path, size_t n)
+{
+    uint64_t all = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        uint32_t step = step_at(path, i);
+        size_t len;
+        step_frames(k, &step, &len);
+        all += len;
+    }
+    return all;
+}
+
+/* KNOWN_NONE, and k->full, if there is no room. */
+static uint32_t add_stack(struct known *k, const uint64_t *path, size_t n, uint64_t frames)
+{
+    size_t words = known_path_len(n), len;
     uint32_t node = 0;
 
-    if (!has_room(k, n * sizeof(uint32_t)) || k->paths.len + n >= UINT32_MAX)
-        return STACKS_FULL;
+    if (!has_room(k, words * sizeof(*path)) || k->paths.len + words >= UINT32_MAX)
+        return KNOWN_NONE;
     mutex_lock(&k->lock);
-    for (size_t i = n; i > 0; i--)
-        node = stacks_node(&k->stacks, node, frames[i - 1]);
+    for (size_t i = n; i > 0; i--) {
+        uint32_t step = step_at(path, i - 1);
+        const uint32_t *of = step_frames(k, &step, &len);
+        for (size_t f = len; f > 0; f--)
+            node = stacks_node(&k->stacks, node, of[f - 1]);
+    }
     mutex_unlock(&k->lock);
     if (node == STACKS_FULL)
-        return node;
-    struct known_stack new = { (uint32_t)k->paths.len, (uint32_t)n, node };
+        return KNOWN_NONE;
+    struct known_stack new = { (uint32_t)k->paths.len, (uint32_t)n, (uint32_t)frames, node };
     vec_push(&k->seen, new);
-    vec_reserve(&k->paths, k->paths.len + n);
-    memcpy(k->paths.ptr + k->paths.len, frames, n * sizeof(*frames));
-    k->paths.len += n;
+    vec_reserve(&k->paths, k->paths.len + words);
+    memcpy(k->paths.ptr + k->paths.len, path, words * sizeof(*path));
+    k->paths.len += words;
     return node;
 }
 
-uint32_t known_node(struct known *k, const uint32_t *frames, size_t n)
+static inline bool same_path(const uint64_t *a, const uint64_t *b, size_t words)
+{
+    uint64_t d = 0;
+
+    for (size_t i = 0; i < words; i += 2)
+        d |= (a[i] ^ b[i]) | (a[i + 1] ^ b[i + 1]);
+    return d == 0;
+}
+
+uint32_t known_node(struct known *k, const uint64_t *path, size_t n, uint64_t hash, uint64_t most)
 {
     struct known_slots *t = &k->stack_slots;
-    uint32_t tag = (uint32_t)(path_hash(k, frames, n) >> 16);
+    uint32_t tag =
+        (uint32_t)(hash_mix(hash ^ UINT64_C(0xd6e8feb86659fd93), k->stacks.seed | 1) >> 16);
 
     slots_room(t);
     size_t at = tag & t->mask;
     for (; t->slots[at]; at = (at + 1) & t->mask) {
         const struct known_stack *s = &k->seen.ptr[(uint32_t)t->slots[at] - 1];
         if (t->slots[at] >> 32 == tag && s->len == n &&
-            memcmp(k->paths.ptr + s->from, frames, n * sizeof(*frames)) == 0)
-            return s->node;
+            same_path(k->paths.ptr + s->from, path, known_path_len(n)))
+            return s->frames <= most ? s->node : KNOWN_NONE;
     }
-    uint32_t node = add_stack(k, frames, n);
-    k->full |= node == STACKS_FULL;
-    if (node != STACKS_FULL)
+    uint64_t frames = count_frames(k, path, n);
+    if (frames > most)
+        return KNOWN_NONE;
+    uint32_t node = add_stack(k, path, n, frames);
+    k->full |= node == KNOWN_NONE;
+    if (node != KNOWN_NONE)
         slots_set(t, at, tag, k->seen.len - 1);
     return node;
 }

@@ -5,7 +5,11 @@
  *
  *   name as sent ──> text ──> name as stored ─┐
  *   frame (names, line) ───────────────────────┼──> numbers of a session, of `struct stacks`
- *   frames of a stack, leaf first ──> node ────┘
+ *   steps of a stack, leaf first ──> node ─────┘
+ *
+ * A step is what one location of a body stands for: its frame, or its frames where code was inlined
+ * there. Stacks are found by their steps, so that nobody goes through frames again; the same frames
+ * in other steps are another stack here and lead to the same node.
  *
  * Agents send nearly the same stacks every ten seconds, in another order and with other ids. What
  * was seen is then found by one comparison, or one hash; nothing is normalised, made or sorted
@@ -21,6 +25,7 @@
 
 #include <stdatomic.h>
 
+#include "common/base/hash.h"
 #include "common/base/vec.h"
 #include "common/model/stacks.h"
 #include "common/sys/thread.h"
@@ -28,6 +33,9 @@
 
 #define KNOWN_SESSION_BYTES 16
 #define KNOWN_NONE          UINT32_MAX
+#define KNOWN_MANY          (UINT32_C(1) << 31) /* steps from here on have several frames */
+#define KNOWN_STEPS         (UINT32_MAX - 8)    /* there are no more steps than these */
+#define KNOWN_PATH_STEPS    4
 
 struct known_text {
     const char *ptr; /* in known.blocks */
@@ -35,8 +43,12 @@ struct known_text {
     uint32_t symbol, path; /* what it becomes as a name, as a path; KNOWN_NONE: not asked yet */
 };
 struct known_stack {
-    uint32_t from, len; /* of known.paths: frames, leaf first */
+    uint32_t from, len; /* steps, leaf first: from known.paths[from] on, two in each */
+    uint32_t frames;
     uint32_t node;
+};
+struct known_many {
+    uint32_t from, len; /* of known.inlined: frames, leaf first */
 };
 struct shelf;
 struct known_slots {
@@ -63,8 +75,11 @@ struct known {
     char *block_at;
     size_t block_left, block_bytes;
     VEC(struct known_stack) seen;
-    VEC(uint32_t) paths;
+    VEC(uint64_t) paths; /* of each stack a multiple of KNOWN_PATH_STEPS steps, at its end 0 */
     struct known_slots stack_slots;
+    VEC(struct known_many) many;
+    VEC(uint32_t) inlined;
+    struct known_slots many_slots;
     VEC(uint32_t) dense; /* by node: its number in the push at work; 0: none */
     bool full;           /* over its bound: what was asked last is not there */
 };
@@ -82,7 +97,24 @@ uint32_t known_text(struct known *k, struct str s);
 /* A string as it is stored. */
 uint32_t known_string(struct known *k, struct str s);
 uint32_t known_frame(struct known *k, const struct frame *f);
-/* The node of a stack of n > 0 frames, leaf first. */
-uint32_t known_node(struct known *k, const uint32_t *frames, size_t n);
+/* The step that n > 0 frames, leaf first, are; KNOWN_NONE if there is no room. */
+uint32_t known_step(struct known *k, const uint32_t *frames, size_t n);
+
+/* ---- a path: n > 0 steps, leaf first, two in a number; filled up to KNOWN_PATH_STEPS with 0 -- */
+static inline size_t known_path_len(size_t n) /* in numbers */
+{
+    return (n + KNOWN_PATH_STEPS - 1) / KNOWN_PATH_STEPS * (KNOWN_PATH_STEPS / 2);
+}
+/* Its hash, for known_node: begin, then the numbers two by two. */
+static inline uint64_t known_hash(const struct known *k, size_t n)
+{
+    return k->stacks.seed + n;
+}
+static inline uint64_t known_hash_more(uint64_t h, uint64_t a, uint64_t b)
+{
+    return hash_mix(a ^ h, b ^ UINT64_C(0xa0761d6478bd642f) ^ (h << 32 | h >> 32));
+}
+/* The node of a path; KNOWN_NONE if there is no room, or it has more than `most` frames. */
+uint32_t known_node(struct known *k, const uint64_t *path, size_t n, uint64_t hash, uint64_t most);
 
 #endif

@@ -3,7 +3,7 @@
  * pprof_known: samples to nodes by what is known of their service (known.h).
  *
  *   location ids of a sample ── seen in this body? ──> node
- *        └─> frames, by location (once each) ──> frames of the stack ──> known_node
+ *        └─> steps, by location (once each) ──> steps of the stack ──> known_node
  *
  * The walk for profiles that are like those before: it stores nothing twice and says no to whatever
  * is unusual (broken samples, names that are cut, stacks that are too deep or too many), which the
@@ -26,12 +26,11 @@
 
 #define STACKS_FIRST  512
 #define IDS_BYTES_MAX 4096
-#define COPIED        4 /* frames of a location that are copied at once */
+/* Locations that are no steps */
+#define STEP_NEW   UINT32_MAX       /* not asked yet */
+#define STEP_EMPTY (UINT32_MAX - 1) /* it has no frame */
+static_assert(KNOWN_STEPS <= STEP_EMPTY, "steps are none of these");
 
-struct loc_frames {
-    uint32_t from; /* in lookup.frames, leaf first */
-    uint32_t len;  /* PPROF_NONE until first use */
-};
 struct fn_names {
     uint32_t name, file;
 };
@@ -44,9 +43,9 @@ struct lookup {
     uint32_t *files;   /* by string index: string of k */
     uint32_t *modules; /* by mapping */
     struct fn_names *functions;
-    struct loc_frames *locations;
-    VEC(uint32_t) frames; /* of all locations; COPIED may be read behind the last */
-    uint32_t *path;       /* of one stack, leaf first: l->frames_keep of them, and COPIED */
+    uint32_t *steps;      /* by location + 1; the first is 0 */
+    VEC(uint32_t) frames; /* of one location */
+    uint64_t *path;       /* of one stack (known.h): l->frames_keep steps at most */
     size_t path_len;
     uint16_t *ids;   /* location ids of one sample: of IDS_BYTES_MAX bytes */
     uint32_t *rows;  /* by number: position + 1 of its samples without labels, added up; 0: none */
@@ -72,19 +71,20 @@ static bool lookup_init(struct lookup *x)
     x->files = arena_alloc(a, p->strings.len * sizeof(*x->files));
     x->modules = arena_alloc(a, p->mappings.len * sizeof(*x->modules));
     x->functions = arena_alloc(a, p->functions.len * sizeof(*x->functions));
-    x->locations = arena_alloc(a, p->locations.len * sizeof(*x->locations));
-    x->path = arena_alloc(a, ((size_t)x->l->frames_keep + COPIED) * sizeof(*x->path));
+    x->steps = arena_alloc(a, (p->locations.len + 1) * sizeof(*x->steps));
+    x->path = arena_alloc(a, known_path_len((size_t)x->l->frames_keep) * sizeof(*x->path));
     x->ids = arena_alloc(a, (IDS_BYTES_MAX + 8) * sizeof(*x->ids));
     x->nodes = arena_alloc(a, (p->samples.len + 1) * sizeof(*x->nodes));
     x->rows = arena_alloc(a, (p->samples.len + 2) * sizeof(*x->rows));
     pprof_seen_init(&x->seen, p->body, MIN(p->samples.len, STACKS_FIRST), x->k->stacks.seed);
-    if (!x->files || !x->modules || !x->functions || !x->locations || !x->path || !x->ids ||
+    if (!x->files || !x->modules || !x->functions || !x->steps || !x->path || !x->ids ||
         !x->nodes || !x->rows)
         return false;
     memset(x->files, 0xff, p->strings.len * sizeof(*x->files));
     memset(x->modules, 0xff, p->mappings.len * sizeof(*x->modules));
     memset(x->functions, 0xff, p->functions.len * sizeof(*x->functions));
-    memset(x->locations, 0xff, p->locations.len * sizeof(*x->locations));
+    memset(x->steps + 1, 0xff, p->locations.len * sizeof(*x->steps));
+    x->steps[0] = 0;
     return true;
 }
 
@@ -175,14 +175,15 @@ static struct frame address_frame(struct lookup *x, uint64_t address, uint32_t m
 
 /* ---- locations ---- */
 
-static struct loc_frames location_frames(struct lookup *x, uint32_t i)
+/* Asked for the first time. STEP_NEW: it is odd, or nothing more is kept. */
+static uint32_t location_step(struct lookup *x, uint32_t i)
 {
     const struct pprof *p = x->p;
     const struct pprof_location *at = &p->locations.ptr[i];
     uint32_t from = i ? p->locations.ptr[i - 1].lines_end : 0;
     uint32_t mapping = pprof_find(&p->mapping_ids, at->mapping_id);
-    struct loc_frames out = { (uint32_t)x->frames.len, 0 };
 
+    x->frames.len = 0;
     for (uint32_t n = from; n < at->lines_end; n++) { /* the last line is the physical function */
         const struct pprof_line *line = &p->lines.ptr[n];
         uint32_t fn = pprof_find(&p->function_ids, line->function_id);
@@ -195,37 +196,46 @@ static struct loc_frames location_frames(struct lookup *x, uint32_t i)
                            .line = line->line,
                            .addr = p->functions.ptr[fn].start_line };
         if (UNLIKELY(x->odd || x->k->full))
-            return out;
+            return STEP_NEW;
         vec_push(&x->frames, known_frame(x->k, &f));
     }
-    if (x->frames.len == out.from && at->address) {
+    if (!x->frames.len && at->address) {
         struct frame f = address_frame(x, at->address, mapping);
         if (UNLIKELY(x->odd || x->k->full))
-            return out;
+            return STEP_NEW;
         vec_push(&x->frames, known_frame(x->k, &f));
     }
-    out.len = (uint32_t)x->frames.len - out.from;
-    vec_reserve(&x->frames, x->frames.len + COPIED);
-    x->locations[i] = out;
-    return out;
+    if (UNLIKELY(x->k->full))
+        return STEP_NEW;
+    uint32_t step = x->frames.len ? known_step(x->k, x->frames.ptr, x->frames.len) : STEP_EMPTY;
+    return x->steps[i + 1] = step == KNOWN_NONE ? STEP_NEW : step;
 }
 
-/* Its frames to the end of x->path. False: there is no such location, or it is odd. */
-static inline bool add_location(struct lookup *x, uint64_t id)
+static inline void path_add(struct lookup *x, uint32_t step)
+{
+    uint64_t *to = &x->path[x->path_len / 2];
+
+    *to = x->path_len % 2 ? *to | (uint64_t)step << 32 : step;
+    x->path_len++;
+}
+
+/* Its step to the end of x->path. False: there is no such location, or it is odd. */
+static bool add_location(struct lookup *x, uint64_t id)
 {
     uint32_t at = pprof_find(&x->p->location_ids, id);
 
     if (UNLIKELY(at == PPROF_NONE))
         return false;
-    struct loc_frames lf = x->locations[at];
-    if (UNLIKELY(lf.len == PPROF_NONE))
-        lf = location_frames(x, at);
-    if (UNLIKELY(lf.len > x->l->frames_keep - x->path_len)) {
+    uint32_t step = x->steps[at + 1];
+    if (step == STEP_NEW && (step = location_step(x, at)) == STEP_NEW)
+        return false;
+    if (step == STEP_EMPTY)
+        return true;
+    if (UNLIKELY(x->path_len >= x->l->frames_keep)) {
         x->odd = true;
         return false;
     }
-    for (uint32_t i = 0; i < lf.len; i++)
-        x->path[x->path_len++] = x->frames.ptr[lf.from + i];
+    path_add(x, step);
     return true;
 }
 
@@ -290,8 +300,13 @@ static inline size_t numbers_of(const uint8_t *p, uint32_t ends, uint16_t *ids)
     return n;
 }
 
-/* All location ids of the sample, each of one or two bytes, to x->ids; returns how many, 0 if they
- * are not like that. */
+static inline uint64_t zero_bytes(uint64_t v)
+{
+    return (v - UINT64_C(0x0101010101010101)) & ~v & UINT64_C(0x8080808080808080);
+}
+
+/* All location ids of the sample, each of one or two bytes and above 0, to x->ids, and zeros behind
+ * them; returns how many, 0 if they are not like that. */
 static size_t take_ids(struct lookup *x, const uint8_t *body_end)
 {
     const uint8_t *p = (const uint8_t *)x->sample.ids.ptr, *end = p + x->sample.ids.len;
@@ -301,12 +316,14 @@ static size_t take_ids(struct lookup *x, const uint8_t *body_end)
     if (x->sample.ids.len > IDS_BYTES_MAX || body_end - end < 8)
         return 0;
     for (; p < end; p += 8) {
-        uint64_t more = get_u64le(p) & UINT64_C(0x8080808080808080);
+        uint64_t here = get_u64le(p);
         size_t left = (size_t)(end - p);
         if (left < 8)
-            more &= (UINT64_C(1) << 8 * left) - 1;
-        /* Two that go on in a row make a number of three bytes. */
-        if (UNLIKELY((more & more << 8) | (more & (p[-1] & 0x80))))
+            here = (here & ((UINT64_C(1) << 8 * left) - 1)) | UINT64_C(0x0101010101010101)
+                                                                  << 8 * left;
+        uint64_t more = here & UINT64_C(0x8080808080808080);
+        /* Two that go on in a row make a number of three bytes; only an odd one has a byte of 0. */
+        if (UNLIKELY((more & more << 8) | (more & (p[-1] & 0x80)) | zero_bytes(here)))
             return 0;
         uint32_t ends = ~(uint32_t)(((more >> 7) * UINT64_C(0x0102040810204080)) >> 56) & 0xff;
         if (left < 8)
@@ -321,41 +338,47 @@ static size_t take_ids(struct lookup *x, const uint8_t *body_end)
         }
         n += numbers_of(p, ends, x->ids + n);
     }
+    memset(x->ids + n, 0, KNOWN_PATH_STEPS * sizeof(*x->ids));
     return n;
 }
 
-/* The frames of all locations of the sample to x->path, if they stand there as in nearly all
- * bodies: ids are 1 .. n, of one or two bytes. False: look again, one by one. */
-static bool take_path(struct lookup *x, const uint8_t *body_end)
+/* The step of a location that stands in the body where its id says. 0 is nowhere, and its step 0:
+ * that fills up paths. STEP_NEW, STEP_EMPTY: look again, one by one. */
+static inline uint32_t step_of(struct lookup *x, uint32_t id, size_t known)
 {
-    size_t known = x->p->location_ids.len, most = (size_t)x->l->frames_keep, n = 0, len;
-    const struct loc_frames *locations = x->locations;
+    if (UNLIKELY(id > known))
+        return STEP_NEW;
+    uint32_t step = x->steps[id];
+    return UNLIKELY(step == STEP_NEW) ? location_step(x, id - 1) : step;
+}
 
-    if (!x->p->location_ids.sequential || !(len = take_ids(x, body_end)))
+/* The steps of all locations of the sample to x->path, if they stand there as in nearly all bodies:
+ * ids are 1 .. n, of one or two bytes. False: look again, one by one. */
+static bool take_path(struct lookup *x, const uint8_t *body_end, uint64_t *ret_hash)
+{
+    size_t known = x->p->location_ids.len, n;
+    const uint16_t *ids = x->ids;
+    uint64_t *path = x->path, h;
+
+    if (!x->p->location_ids.sequential || !(n = take_ids(x, body_end)) || n > x->l->frames_keep)
         return false;
-    for (size_t i = 0; i < len; i++) {
-        size_t at = (size_t)x->ids[i] - 1;
-        if (UNLIKELY(at >= known))
+    h = known_hash(x->k, n);
+    for (size_t i = 0; i < n; i += KNOWN_PATH_STEPS, path += 2, ids += KNOWN_PATH_STEPS) {
+        uint32_t a = step_of(x, ids[0], known), b = step_of(x, ids[1], known);
+        uint32_t c = step_of(x, ids[2], known), d = step_of(x, ids[3], known);
+        if (UNLIKELY(a >= STEP_EMPTY || b >= STEP_EMPTY || c >= STEP_EMPTY || d >= STEP_EMPTY))
             return false;
-        struct loc_frames lf = locations[at];
-        if (UNLIKELY(lf.len == PPROF_NONE)) {
-            lf = location_frames(x, (uint32_t)at);
-            if (x->odd || x->k->full)
-                return false;
-        }
-        if (UNLIKELY(lf.len > most - n))
-            return false;
-        memcpy(x->path + n, x->frames.ptr + lf.from, COPIED * sizeof(*x->path));
-        for (uint32_t k = COPIED; UNLIKELY(k < lf.len); k++)
-            x->path[n + k] = x->frames.ptr[lf.from + k];
-        n += lf.len;
+        path[0] = a | (uint64_t)b << 32;
+        path[1] = c | (uint64_t)d << 32;
+        h = known_hash_more(h, path[0], path[1]);
     }
     x->path_len = n;
+    *ret_hash = h;
     return true;
 }
 
-/* The number of the sample's stack; PPROF_NONE if a location of it is not there. */
-static uint32_t find_stack(struct lookup *x, struct err *e)
+/* The same for ids of all forms. False: a location is not there, or something is odd. */
+static bool take_path_slowly(struct lookup *x, uint64_t *ret_hash, struct err *e)
 {
     const uint8_t *body = (const uint8_t *)x->p->body.ptr;
     const struct wire wire = { body, body + x->p->body.len, "sample", 0, e };
@@ -363,28 +386,49 @@ static uint32_t find_stack(struct lookup *x, struct err *e)
     uint64_t id;
 
     x->path_len = 0;
-    if (take_path(x, wire.end))
-        r.p = r.end;
     while (r.p < r.end) {
         r.p += x->sample.tagged;
         if (!wire_varint(&wire, &r, &id)) {
             x->odd = true;
-            return PPROF_NONE;
+            return false;
         }
         if (!add_location(x, id) || x->odd)
-            return PPROF_NONE;
+            return false;
     }
     for (size_t i = 0; !x->sample.ids.len && i < x->sample.locations.len; i++)
         if (!add_location(x, x->sample.locations.ptr[i]) || x->odd)
-            return PPROF_NONE;
+            return false;
     if (x->path_len == 0) {
         struct frame f = { .func = known_string(x->k, STR(PATHS_NO_STACK)) };
-        x->path[x->path_len++] = x->k->full ? 0 : known_frame(x->k, &f);
+        uint32_t frame = x->k->full ? 0 : known_frame(x->k, &f);
+        path_add(x, x->k->full ? 0 : known_step(x->k, &frame, 1));
     }
+    size_t n = x->path_len;
+    while (x->path_len % KNOWN_PATH_STEPS)
+        path_add(x, 0);
+    x->path_len = n;
+    *ret_hash = known_hash(x->k, n);
+    for (size_t i = 0; i < known_path_len(n); i += 2)
+        *ret_hash = known_hash_more(*ret_hash, x->path[i], x->path[i + 1]);
+    return true;
+}
+
+/* The number of the sample's stack; PPROF_NONE if a location of it is not there. */
+static uint32_t find_stack(struct lookup *x, struct err *e)
+{
+    const uint8_t *end = (const uint8_t *)x->p->body.ptr + x->p->body.len;
+    uint64_t hash;
+
+    if (!take_path(x, end, &hash) && !take_path_slowly(x, &hash, e))
+        return PPROF_NONE;
     if (x->k->full)
         return PPROF_NONE;
-    uint32_t node = known_node(x->k, x->path, x->path_len);
-    return x->k->full ? PPROF_NONE : number_of(x, node);
+    uint32_t node = known_node(x->k, x->path, x->path_len, hash, x->l->frames_keep);
+    if (UNLIKELY(node == KNOWN_NONE)) {
+        x->odd = true; /* too deep, or nothing more is kept */
+        return PPROF_NONE;
+    }
+    return number_of(x, node);
 }
 
 /* As find_stack, by the bytes of the ids where they are in one piece. */

@@ -210,12 +210,171 @@ static void test_small(void **state)
     assert_true(dead > 0);
 }
 
+/* Decoded by what is known, and from nothing: the same. Was it by what is known? */
+static bool same_as_plain(struct shelf_of_one *s, struct str body, const struct limits *l)
+{
+    struct dist_push a, b;
+    struct buf want, got;
+    struct err e = { 0 };
+
+    assert_int_equal(dist_decode(&a, "app", "pprof", NULL, body, l, &e), 0);
+    assert_int_equal(decode(s, &b, body, l, &e), 0);
+    bool known = b.push.known != NULL;
+    expand(&b, l);
+    assert_memory_equal(a.push.drops, b.push.drops, sizeof(a.push.drops));
+    dist_rows(&a.push, &want);
+    dist_rows(&b.push, &got);
+    if (!str_eq(buf_str(&want), buf_str(&got)))
+        fail_msg("got\n%.*swant\n%.*s", STR_ARG(buf_str(&got)), STR_ARG(buf_str(&want)));
+    buf_deinit(&want);
+    buf_deinit(&got);
+    dist_push_free(&a);
+    dist_push_free(&b);
+    return known;
+}
+
+/* Of an inlined call: in one location, in two, or in both forms. */
+static void body_of_calls(bool one, bool two, struct buf *body)
+{
+    struct gen_pprof g;
+
+    gen_pprof_init(&g);
+    gen_type(&g, "cpu", "nanoseconds");
+    uint64_t fn[2] = { gen_function(&g, "leaf", "a.go"), gen_function(&g, "root", "a.go") };
+    uint64_t inlined = gen_location_inlined(&g, fn, 2);
+    uint64_t apart[2] = { gen_location_inlined(&g, &fn[0], 1),
+                          gen_location_inlined(&g, &fn[1], 1) };
+    if (one)
+        gen_sample(&g, &inlined, 1, (int64_t[]){ 3 }, 1);
+    if (two)
+        gen_sample(&g, apart, 2, (int64_t[]){ 4 }, 1);
+    buf_init(body, MIB);
+    gen_pprof_finish(&g, body);
+    gen_pprof_deinit(&g);
+}
+
+/* Frames that were inlined in one profile and not in the next are one stack. */
+static void test_inlined(void **state)
+{
+    (void)state;
+    struct shelf_of_one s = { .bytes_max = MIB };
+    struct limits l = limits_default();
+    uint32_t nodes = 0;
+
+    for (unsigned form = 1; form <= 3; form++) {
+        struct buf body;
+        body_of_calls(form & 1, form & 2, &body);
+        assert_true(same_as_plain(&s, buf_str(&body), &l));
+        if (nodes)
+            assert_int_equal(known_now(s.known).nodes, nodes);
+        nodes = known_now(s.known).nodes;
+        buf_deinit(&body);
+    }
+    assert_int_equal(nodes, 3);
+    known_unref(s.known);
+}
+
+/* One function that calls itself, up to `most` deep, each location with `inlined` of them. */
+static void body_of_recursion(size_t most, size_t inlined, struct buf *body)
+{
+    uint64_t fn[8], at[64];
+    struct gen_pprof g;
+
+    gen_pprof_init(&g);
+    gen_type(&g, "cpu", "nanoseconds");
+    fn[0] = gen_function(&g, "again", "a.go");
+    for (size_t i = 1; i < ARRAY_LEN(fn); i++)
+        fn[i] = fn[0];
+    at[0] = gen_location_inlined(&g, fn, inlined);
+    for (size_t i = 1; i < ARRAY_LEN(at); i++)
+        at[i] = at[0];
+    for (size_t n = 1; n <= most; n++)
+        gen_sample(&g, at, n, (int64_t[]){ (int64_t)n }, 1);
+    buf_init(body, MIB);
+    gen_pprof_finish(&g, body);
+    gen_pprof_deinit(&g);
+}
+
+/* Paths are filled up to whole groups: those that differ in length only are not the same. */
+static void test_lengths(void **state)
+{
+    (void)state;
+    struct shelf_of_one s = { .bytes_max = MIB };
+    struct limits l = limits_default();
+    struct buf body;
+
+    body_of_recursion(33, 1, &body);
+    for (int round = 0; round < 2; round++)
+        assert_true(same_as_plain(&s, buf_str(&body), &l));
+    assert_int_equal(known_now(s.known).nodes, 34);
+    buf_deinit(&body);
+    known_unref(s.known);
+}
+
+/* How deep a stack may be is asked anew each time, in frames: a tenant's limit may change. */
+static void test_depth(void **state)
+{
+    (void)state;
+    struct shelf_of_one s = { .bytes_max = MIB };
+    struct limits l = limits_default();
+    struct buf body;
+
+    body_of_recursion(10, 4, &body);
+    for (int round = 0; round < 3; round++) {
+        l.frames_keep = 39; /* of frames; of locations there are 10 */
+        assert_false(same_as_plain(&s, buf_str(&body), &l));
+        l.frames_keep = 40;
+        assert_true(same_as_plain(&s, buf_str(&body), &l));
+    }
+    buf_deinit(&body);
+    known_unref(s.known);
+    s.known = NULL;
+    body_of_recursion(20, 1, &body);
+    l.frames_keep = 16;
+    assert_false(same_as_plain(&s, buf_str(&body), &l));
+    assert_false(atomic_load(&s.known->dead));
+    buf_deinit(&body);
+    known_unref(s.known);
+}
+
+/* No location has the id 0; what fills up paths has. */
+static void test_id_zero(void **state)
+{
+    (void)state;
+    struct shelf_of_one s = { .bytes_max = MIB };
+    struct limits l = limits_default();
+
+    for (int unpacked = 0; unpacked < 2; unpacked++) {
+        struct gen_pprof g;
+        struct buf body;
+        gen_pprof_init(&g);
+        g.unpacked = unpacked;
+        gen_type(&g, "cpu", "nanoseconds");
+        uint64_t leaf = gen_location(&g, gen_function(&g, "leaf", "a.go"), 7);
+        for (size_t n = 1; n < 12; n++) {
+            uint64_t at[12];
+            for (size_t i = 0; i < 12; i++)
+                at[i] = i == n / 2 ? 0 : leaf;
+            gen_sample(&g, at, n, (int64_t[]){ 1 }, 1);
+        }
+        gen_sample(&g, &leaf, 1, (int64_t[]){ 1 }, 1);
+        buf_init(&body, MIB);
+        gen_pprof_finish(&g, &body);
+        assert_true(same_as_plain(&s, buf_str(&body), &l));
+        assert_int_equal(known_now(s.known).nodes, 2);
+        gen_pprof_deinit(&g);
+        buf_deinit(&body);
+    }
+    known_unref(s.known);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_files),
-        cmocka_unit_test(test_small),
+        cmocka_unit_test(test_random),  cmocka_unit_test(test_files),
+        cmocka_unit_test(test_small),   cmocka_unit_test(test_inlined),
+        cmocka_unit_test(test_lengths), cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_id_zero),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
