@@ -27,6 +27,7 @@
 #include "common/store/tl_rows.h"
 
 #define ROW_MAX      (64 * MIB)
+#define BATCH_BYTES  MIB
 #define IDLE_WAIT_MS 60000
 
 struct phase {
@@ -114,6 +115,27 @@ void purge_count(struct purge_step *x, uint64_t rows, uint64_t bytes)
     x->bytes += bytes;
     x->rows_left -= MIN(x->rows_left, MAX(rows, 1u));
     x->full = x->full || !x->rows_left;
+}
+
+void purge_look_full(struct purge_step *x)
+{
+    size_t most = MIN((size_t)BATCH_BYTES, kv_batch_max(x->s->kv) / 4);
+
+    x->full = x->full || kv_batch_bytes(x->b) >= most;
+}
+
+size_t purge_mask_at(const struct tomb *t)
+{
+    return t->cursor.len == 4 ? get_u32be(t->cursor.ptr) : 0;
+}
+
+void purge_set_mask(struct tomb *t, size_t mask)
+{
+    char at[4];
+
+    put_u32be(at, (uint32_t)mask);
+    buf_reset(&t->cursor);
+    buf_add(&t->cursor, at, sizeof(at));
 }
 
 static void put_tomb(struct purge_step *x)

@@ -206,6 +206,11 @@ NODISCARD int purging_load(struct purging *p, struct kv *kv, const struct kv_sna
 bool purging_has(const struct purging *p, uint32_t tenant, uint32_t scope);
 
 void purge_count(struct purge_step *x, uint64_t rows, uint64_t bytes);
+/* Ends the step where its batch is large enough. */
+void purge_look_full(struct purge_step *x);
+/* The cursor of phases that go from mask to mask. */
+size_t purge_mask_at(const struct tomb *t);
+void purge_set_mask(struct tomb *t, size_t mask);
 /* A range whose files hold what was deleted. */
 void purge_touch(struct purge_step *x, enum kv_cf cf, uint32_t lead, uint32_t bucket);
 

@@ -371,8 +371,7 @@ static bool masked_later(const struct purge_step *x, uint32_t scope)
 int purge_days(struct purge_step *x, bool *ret_done, struct err *e)
 {
     const struct masks *m = &x->t->masks;
-    size_t i = x->t->cursor.len == 4 ? get_u32be(x->t->cursor.ptr) : 0;
-    char at[4];
+    size_t i = purge_mask_at(x->t);
 
     if (i < m->at.len && !be_quiet(x))
         return 0;
@@ -385,8 +384,7 @@ int purge_days(struct purge_step *x, bool *ret_done, struct err *e)
         }
         while (i < m->at.len && m->at.ptr[i].scope == scope)
             i++;
-        put_u32be(at, (uint32_t)i);
-        set_cursor(x->t, str_n(at, sizeof(at)));
+        purge_set_mask(x->t, i);
         x->full = true;
     }
     *ret_done = i >= m->at.len;
@@ -440,6 +438,7 @@ static int del_scope_tables(struct purge_step *x, uint32_t scope, struct err *e)
             return e->code;
         del_prefix(x, &k);
     }
+    purge_look_full(x);
     return 0;
 }
 
@@ -460,12 +459,18 @@ static int del_tenant_tables(struct purge_step *x, struct err *e)
 
 int purge_tables(struct purge_step *x, bool *ret_done, struct err *e)
 {
+    const struct masks *m = &x->t->masks;
+    size_t i = purge_mask_at(x->t);
     int rc = 0;
 
-    if (x->t->kind == TOMB_TENANT)
+    if (x->t->kind == TOMB_TENANT) {
         rc = del_tenant_tables(x, e);
-    for (size_t i = 0; !rc && x->t->kind != TOMB_TENANT && i < x->t->masks.at.len; i++)
-        rc = del_scope_tables(x, x->t->masks.at.ptr[i].scope, e);
-    *ret_done = !rc;
+        *ret_done = !rc;
+        return rc;
+    }
+    for (; !rc && !x->full && i < m->at.len; i++)
+        rc = del_scope_tables(x, m->at.ptr[i].scope, e);
+    purge_set_mask(x->t, i);
+    *ret_done = !rc && i == m->at.len;
     return rc;
 }

@@ -530,11 +530,15 @@ static int mark_scope(struct purge_step *x, const struct mask *mask, struct err 
 int purge_marks(struct purge_step *x, bool *ret_done, struct err *e)
 {
     const struct masks *m = &x->t->masks;
+    size_t i = purge_mask_at(x->t);
     int rc = 0;
 
-    for (size_t i = 0; !rc && i < m->at.len; i++)
+    for (; !rc && !x->full && i < m->at.len; i++) {
         if (!i || m->at.ptr[i].scope != m->at.ptr[i - 1].scope)
             rc = mark_scope(x, &m->at.ptr[i], e);
-    *ret_done = !rc;
+        purge_look_full(x);
+    }
+    purge_set_mask(x->t, i);
+    *ret_done = !rc && i == m->at.len;
     return rc;
 }

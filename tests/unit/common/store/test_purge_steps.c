@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Purging where there are very many exemplars: by steps.
+ * Purging where there is very much of something: by steps, each of a batch that a log takes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -48,20 +49,35 @@ static void push(const char *labels, uint32_t slot, uint64_t wid)
     buf_deinit(&text);
 }
 
-/* However many exemplars six hours have of a service, a step takes as many as it may, and looks at
- * no more; what is left comes in the next ones. */
-static void test_by_steps(void **state)
+static void open_bed(void)
 {
     const struct store_opts o = {
         .dict_bytes_max = 64 * MIB,
-        .seal_delay_ms = 60000,
+        .seal_delay_ms = 30000,
         .wid_horizon_ms = 4 * 3600 * 1000,
         .exm = { .retention_ms = 86400000, .rows_per_minute = 1000, .bytes_per_minute = MIB },
     };
-    bool more = true;
 
-    (void)state;
     store_bed_init(&bed, &o);
+}
+
+static bool step(void)
+{
+    bool more;
+
+    bed.s->kv->batch_max = 8 * KIB; /* as a replicated log has one, only larger */
+    if (store_purge(bed.s, 10, &more, &e))
+        fail_msg("%s", e.text);
+    bed.s->kv->batch_max = 0;
+    return more;
+}
+
+/* However many exemplars six hours have of a service, a step takes as many as it may, and looks at
+ * no more; what is left comes in the next ones. */
+static void test_exemplars(void **state)
+{
+    (void)state;
+    open_bed();
     uint32_t t = store_bed_slot(&bed) / EXM_BUCKET_SLOTS * EXM_BUCKET_SLOTS;
     push("pod=a", t - EXM_BUCKET_SLOTS, 1);
     push("pod=b", t, 2);
@@ -70,21 +86,54 @@ static void test_by_steps(void **state)
     push("pod=a", t + 36, 5);
     assert_int_equal(count_rows(), 1000);
     (void)tomb_bed_delete(&bed, NULL, "{pod=\"a\"}", 0, 0, NULL);
-    bed.s->kv->batch_max = 8 * KIB; /* as a replicated log has one, only larger */
+    bool more = true;
     for (size_t left = count_rows(); more; left = count_rows()) {
-        if (store_purge(bed.s, 10, &more, &e))
-            fail_msg("%s", e.text);
+        more = step();
         assert_in_range(left - count_rows(), 0, 10);
     }
-    bed.s->kv->batch_max = 0;
     assert_int_equal(count_rows(), 400);
     tomb_bed_check(&bed);
     store_bed_deinit(&bed);
 }
 
+/* Edges of a range in very many services, and then their tables. */
+static void test_services(void **state)
+{
+    char name[16];
+
+    (void)state;
+    open_bed();
+    uint32_t t = store_bed_slot(&bed) / 720 * 720 - 720;
+    for (uint64_t i = 0; i < 80; i++) {
+        (void)snprintf(name, sizeof(name), "s%" PRIu64, i);
+        for (uint32_t k = 0; k < 3; k++)
+            store_bed_push(&bed, &(struct bed_push){ .service = name,
+                                                     .stacks = "m;x=1",
+                                                     .slot = t + k * 60,
+                                                     .wid = 3 * i + k });
+    }
+    clock_fake_advance(&bed.clock, INT64_C(600000));
+    store_bed_seal(&bed);
+    assert_string_equal(store_bed_merge(&bed, NULL, "{service_name=\"s7\"}", NULL, t, t + 720),
+                        "m;x=3");
+    (void)tomb_bed_delete(&bed, NULL, NULL, t + 60, t + 72, NULL);
+    while (step())
+        ;
+    tomb_bed_check(&bed);
+    assert_string_equal(store_bed_merge(&bed, NULL, "{service_name=\"s7\"}", NULL, t, t + 720),
+                        "m;x=2");
+    (void)tomb_bed_delete(&bed, NULL, "{service_name=~\"s.*\"}", 0, 0, NULL);
+    while (step())
+        ;
+    tomb_bed_check(&bed);
+    assert_string_equal(store_bed_merge(&bed, NULL, "{service_name=\"s7\"}", NULL, t, t + 720), "");
+    store_bed_deinit(&bed);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_by_steps) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_exemplars),
+                                        cmocka_unit_test(test_services) };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
