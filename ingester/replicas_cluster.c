@@ -465,15 +465,17 @@ static void report(struct replicas *rs)
     member_report(rs->member, &p);
 }
 
-/* Told once it is so, and to who starts it again: it would wait for shards for ever. */
+/* Told once it is so, and to who starts it again, however much later: it would wait for shards for
+ * ever. A start is no wish to be used: machines and pods start what they stopped. */
 static void look_left(struct replicas *rs)
 {
     struct view_node n;
     bool left = view_node_find(rs->view, rs->self, &n) && n.state == MAP_LEFT;
 
     if (left && !rs->left)
-        log_warn("this node was drained and has left the cluster: it is given nothing, and can be "
-                 "stopped for good; `embertreectl cluster undrain` with its name uses it again",
+        log_warn("this node was drained and has left the cluster: it is given nothing, also when "
+                 "it is started again, and can be stopped for good; `embertreectl cluster undrain` "
+                 "with its name uses it again",
                  KV_CSTR("node", rs->self));
     rs->left = left;
 }

@@ -139,6 +139,7 @@ static const struct map *node_edit(struct controller *c, const struct map *m,
     struct err e;
 
     node_of(n, &as);
+    as.state = n->drained ? MAP_LEFT : MAP_ACTIVE; /* of one the map has, its state there stays */
     if (n->live && map_edit_node(m, &as, &next, &e) == 0)
         return next;
     if (!n->mapped || n->state == MAP_ACTIVE || has_shards(c, n->name))

@@ -201,6 +201,10 @@ void live_write(const struct live *l, struct buf *out)
     json_cstr(&j, l->zone);
     json_key(&j, "methods");
     json_u64(&j, l->methods);
+    if (l->drained) {
+        json_key(&j, "drained");
+        json_bool(&j, true);
+    }
     json_obj_end(&j);
 }
 
@@ -270,6 +274,8 @@ int live_parse(struct str text, struct live *ret, struct err *e)
         code = take(json_root(doc), "zone", l.zone, sizeof(l.zone), e);
     if (!code)
         code = take_methods(json_root(doc), &l.methods, e);
+    if (!code)
+        code = json_take_bool(json_get(json_root(doc), "drained", NULL), "drained", &l.drained, e);
     json_doc_free(doc);
     if (!code)
         *ret = l;

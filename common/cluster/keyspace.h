@@ -66,6 +66,7 @@ struct live {
     char addr[RPC_ADDR_MAX + 1];
     char zone[ZONE_MAX + 1];
     uint32_t methods; /* rpc methods of its build: RPC_METHODS; a build that does not say: 21 */
+    bool drained;     /* its folder knows that it was drained, and nobody took that back */
 };
 void live_write(const struct live *l, struct buf *out);
 NODISCARD int live_parse(struct str text, struct live *ret, struct err *e);

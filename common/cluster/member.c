@@ -29,21 +29,24 @@
 #define RETRY_MS     300
 #define WAIT_MS      50 /* until the view has looked at what the service holds */
 #define REPORT_MS    1000
-#define KEEP_PART    3 /* renewed after this part of its time */
-#define CALL_PART    2 /* a call is sent again after it */
-#define MISSING_MOST 2 /* looks at a view without us before we believe it */
+#define KEEP_PART    3  /* renewed after this part of its time */
+#define CALL_PART    2  /* a call is sent again after it */
+#define MISSING_MOST 2  /* looks at a view without us before we believe it */
+#define MAP_TRIES    10 /* by one map, before it is taken for one that cannot be read here */
 
 enum member_state { MEMBER_OUT, MEMBER_GRANTED, MEMBER_IN, MEMBER_LEAVING };
 
 struct member {
     struct member_opts o;
     char name[NODE_NAME_MAX + 1];
-    char *prefix;  /* owned */
-    struct buf me; /* the value of the key */
+    char *prefix;   /* owned */
+    struct live me; /* the value of the key */
     struct coord_key key, state_key;
     enum member_state state;
     struct timer *timer, *report_timer;
     int64_t lease, key_rev;
+    int64_t map_rev; /* the view's, at the last put */
+    uint32_t map_tries;
     uint64_t sent_ms, deadline_ms;
     uint32_t missing;
     bool told_in;
@@ -115,12 +118,14 @@ static void on_put(void *cookie, const struct coord_reply *r)
         return;
     }
     if (!r->done) { /* somebody was faster: look again */
+        view_doubt(m->o.view, 0, UINT64_MAX - 1);
         again(m, RETRY_MS);
         return;
     }
     m->state = MEMBER_IN;
     m->key_rev = r->rev;
     m->missing = 0;
+    m->map_tries = 0;
     m->report_due = m->report.len > 0;
     tell(m);
     again(m, m->o.ttl_ms / KEEP_PART);
@@ -128,16 +133,38 @@ static void on_put(void *cookie, const struct coord_reply *r)
         loop_timer_start(m->report_timer, 0, 0);
 }
 
+/* Whether we were drained is said by the map of this moment: where we were away a little, the
+ * controller may have taken us out of it, and would take us for somebody new. */
+static bool map_stands(struct member *m, struct coord_key *key, struct coord_compare *ret)
+{
+    int64_t rev;
+
+    (void)view_map(m->o.view, &rev);
+    m->map_tries = rev == m->map_rev ? m->map_tries + 1 : 0;
+    m->map_rev = rev;
+    *key = key_map(str_c(m->prefix));
+    *ret = (struct coord_compare){ .key = key_str(key), .rev = rev };
+    return rev && m->map_tries < MAP_TRIES;
+}
+
 static void put(struct member *m, int64_t rev)
 {
-    struct coord_compare cmp = { .key = key_str(&m->key), .rev = rev };
-    struct coord_change chg = { .key = cmp.key, .value = buf_str(&m->me), .lease = m->lease };
+    struct coord_compare cmp[2] = { { .key = key_str(&m->key), .rev = rev } };
+    struct coord_change chg = { .key = cmp[0].key, .lease = m->lease };
+    struct coord_key map;
+    struct buf me;
 
     if (!view_trusts(m->o.view)) {
         again(m, WAIT_MS);
         return;
     }
-    coord_txn(m->o.coord, &cmp, 1, &chg, 1, on_put, m);
+    buf_init(&me, KIB);
+    m->me.drained = view_drained(m->o.view);
+    live_write(&m->me, &me);
+    CHECK(buf_ok(&me));
+    chg.value = buf_str(&me);
+    coord_txn(m->o.coord, cmp, map_stands(m, &map, &cmp[1]) ? 2 : 1, &chg, 1, on_put, m);
+    buf_deinit(&me);
 }
 
 static void on_look(void *cookie, const struct coord_reply *r)
@@ -307,17 +334,14 @@ void member_report(struct member *m, const struct progress *p)
 struct member *member_new(const struct member_opts *o)
 {
     struct member *m = XNEW(struct member);
-    struct live me = { .id = o->id, .methods = RPC_METHODS };
 
     CHECK(node_name_ok(str_c(o->name)) && o->ttl_ms > 0);
     m->o = *o;
     m->prefix = xstrdup(o->prefix);
     (void)snprintf(m->name, sizeof(m->name), "%s", o->name);
-    (void)snprintf(me.addr, sizeof(me.addr), "%s", o->addr);
-    (void)snprintf(me.zone, sizeof(me.zone), "%s", o->zone);
-    buf_init(&m->me, KIB);
-    live_write(&me, &m->me);
-    CHECK(buf_ok(&m->me));
+    m->me = (struct live){ .id = o->id, .methods = RPC_METHODS };
+    (void)snprintf(m->me.addr, sizeof(m->me.addr), "%s", o->addr);
+    (void)snprintf(m->me.zone, sizeof(m->me.zone), "%s", o->zone);
     buf_init(&m->report, PROGRESS_BYTES_MAX);
     m->key = key_live(str_c(m->prefix), m->name);
     m->state_key = key_state(str_c(m->prefix), m->name);
@@ -336,7 +360,6 @@ void member_free(struct member *m)
     coord_cancel(m->o.coord, &m->report_timer);
     loop_timer_free(m->timer);
     loop_timer_free(m->report_timer);
-    buf_deinit(&m->me);
     buf_deinit(&m->report);
     xfree(m->prefix);
     xfree(m);

@@ -15,7 +15,7 @@
 struct member_opts {
     struct loop *loop;
     struct coord *coord; /* borrowed, as the view; they outlive the member */
-    const struct view *view;
+    struct view *view;
     const char *prefix, *name, *addr, *zone;
     uint64_t id; /* of the data folder, for ever: tells a restart from another node of this name */
     uint64_t ttl_ms;

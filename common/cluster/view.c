@@ -35,8 +35,20 @@ void view_slots_room(struct view *v, uint32_t n)
         v->slots[v->slots_len] = XNEW(struct view_slot);
 }
 
+/* Nodes go from the map by being drained, and in no other way: who was in it and is no more, was,
+ * if not before our eyes. */
+static bool drained_by(const struct view *v, const struct map *m)
+{
+    const struct map_node *n = map_node(m, v->node);
+
+    if (n)
+        return n->state != MAP_ACTIVE;
+    return v->drained || (v->map && map_node(v->map, v->node));
+}
+
 void view_set_map(struct view *v, const struct map *m)
 {
+    v->drained = v->node && drained_by(v, m);
     map_unref(v->map);
     v->map = m;
     view_slots_room(v, m->shards);
@@ -255,7 +267,8 @@ static void tell(const struct view_peer *p, struct view_node *ret)
                                .live = p->live,
                                .mapped = p->mapped,
                                .gone_ms = p->gone_ms,
-                               .methods = p->methods };
+                               .methods = p->methods,
+                               .drained = p->drained };
 }
 
 void view_node(const struct view *v, size_t i, struct view_node *ret)
@@ -348,6 +361,11 @@ uint64_t view_store(const struct view *v)
 bool view_born(const struct view *v)
 {
     return v->feed && view_feed_born(v->feed);
+}
+
+bool view_drained(const struct view *v)
+{
+    return v->drained;
 }
 
 const char *view_why(const struct view *v)

@@ -41,6 +41,7 @@ struct view_node {
     bool mapped;      /* false: it lives, but is not in the map yet */
     uint64_t gone_ms; /* monotonic: when it was seen to go; 0: it lives, or went before we began */
     uint32_t methods; /* its build knows rpc methods below this; 0: not known */
+    bool drained;     /* it lives, and says that it was drained once (view_drained) */
 };
 
 enum view_kind { VIEW_LIST, VIEW_STATIC, VIEW_COORD };
@@ -57,6 +58,7 @@ struct view_opts {
     struct pool *pool; /* writes it; NULL: the loop does */
     /* This process keeps shards: what the service holds must be what it was, or more. */
     bool keeps;
+    const char *node; /* its name, which outlives the view: for view_drained; NULL: none */
 };
 struct view *view_new_coord(const struct view_opts *o);
 void view_free(struct view *v); /* NULL is fine */
@@ -118,6 +120,9 @@ bool view_trusts(const struct view *v);
 uint64_t view_store(const struct view *v);
 /* The cluster was made while this process looked on, so no process before this one was in it. */
 bool view_born(const struct view *v);
+/* This node (view_opts.node) was told to drain, and not to be used again since, as far as the data
+ * folder knows: also once the map has forgotten it. */
+bool view_drained(const struct view *v);
 /* What the coordination service, or the way to it, has against us, for people; "": nothing. */
 const char *view_why(const struct view *v);
 /* Since the coordination service was last heard of; 0 without one. */

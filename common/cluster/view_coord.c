@@ -13,8 +13,7 @@
  * map of that moment, or a later one (README.md builds on that). So a doubt asks for all of ring/
  * at once, and the file is written whole.
  *
- * A state of the service is judged before it is followed (view_judge.h), for the files of shards go
- * when a record says that they are others':
+ * A state of the service is judged before it is followed (view_judge.h): files go by its records.
  *
  *   SURE ──a state, or a change, that cannot be──> UNSURE ──all keys anew: so it is──> STRANGE
  *     ^                                              │                                    │
@@ -154,6 +153,7 @@ static void peers_make(struct view_feed *f)
         memcpy(p->addr, l->live.addr, sizeof(p->addr)); /* it may have moved */
         memcpy(p->zone, l->live.zone, sizeof(p->zone));
         p->methods = l->live.methods;
+        p->drained = l->live.drained;
     }
     if (v->peers.len)
         qsort(v->peers.ptr, v->peers.len, sizeof(*v->peers.ptr), peer_order);
@@ -600,14 +600,14 @@ struct view *view_new_coord(const struct view_opts *o)
     v->feed = f;
     f->v = v;
     f->o = *o;
+    v->node = o->node;
     f->prefix = str_c(xstrdup(o->prefix));
     f->path = o->file ? xstrdup(o->file) : NULL;
     f->tell = loop_timer_new(o->loop, on_tell, f);
     f->doubt = loop_timer_new(o->loop, on_doubt, f);
     f->anew = loop_timer_new(o->loop, on_anew, f);
-    f->heard_ms = now_ms(f);
+    f->heard_ms = f->began_ms = now_ms(f);
     f->learnt = true;
-    f->began_ms = now_ms(f);
     if (f->path) {
         f->file = view_file_new(&(struct view_file_opts){ .loop = o->loop,
                                                           .pool = o->pool,

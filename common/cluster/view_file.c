@@ -56,6 +56,10 @@ static void save_text(const struct view *v, struct buf *out)
         json_key(&j, "led_astray");
         json_bool(&j, true);
     }
+    if (v->drained) {
+        json_key(&j, "drained");
+        json_bool(&j, true);
+    }
     json_key(&j, "map");
     json_str(&j, buf_str(&text));
     json_key(&j, "records");
@@ -202,6 +206,9 @@ static int load_text(struct view *v, struct str bytes, struct err *e)
         code = json_take_bool(json_get(json_root(doc), "led_astray", NULL), "led_astray",
                               &v->led_astray, e);
     }
+    /* Of a node that stands in the map the map says it. */
+    if (!code && v->node && !map_node(v->map, v->node))
+        code = json_take_bool(json_get(json_root(doc), "drained", NULL), "drained", &v->drained, e);
     if (!code) {
         code = load_records(v, json_get(json_root(doc), "records", NULL), e);
     }

@@ -26,6 +26,7 @@ struct view_peer { /* one node */
     bool live, mapped;
     uint64_t gone_ms; /* as in view_node */
     uint32_t methods;
+    bool drained;
 };
 struct view_watcher {
     void (*fn)(void *cookie);
@@ -41,6 +42,8 @@ struct view {
     struct map_str *index;       /* name -> position in peers, plus 1 */
     struct view_watcher watchers[VIEW_WATCHERS_MAX];
     size_t watchers_len;
+    const char *node;  /* borrowed: whose view it is; NULL: of nobody who keeps shards */
+    bool drained;      /* view_drained */
     uint64_t told_map; /* others know a map of this version */
     bool led_astray;   /* what is known here was learnt from a service that holds too little */
     uint64_t version;

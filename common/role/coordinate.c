@@ -172,7 +172,8 @@ static int init_etcd(struct coordinate *c, const struct cluster_conf *conf, stru
                                                   .fs = env->fs,
                                                   .file = path,
                                                   .pool = pool,
-                                                  .keeps = keeps });
+                                                  .keeps = keeps,
+                                                  .node = keeps ? c->node : NULL });
     return 0;
 }
 

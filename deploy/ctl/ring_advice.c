@@ -141,6 +141,15 @@ static void about_node(const struct ring_node *n, ring_advice_fn fn, void *cooki
         fn(cookie, buf_str(b));
         buf_reset(b);
     }
+    if (str_eq(n->state, STR("left")) && n->live) {
+        (void)buf_addf(
+            b,
+            "%.*s was drained, and is given nothing, also when it is started again: stop "
+            "it for good, or embertreectl cluster undrain %.*s",
+            STR_ARG(n->name), STR_ARG(n->name));
+        fn(cookie, buf_str(b));
+        buf_reset(b);
+    }
     if (str_eq(n->state, STR("draining")) && !n->shards && n->live) {
         (void)buf_addf(b, "%.*s is empty: stop it for good, or embertreectl cluster undrain %.*s",
                        STR_ARG(n->name), STR_ARG(n->name));

@@ -369,24 +369,58 @@ def test_drain_by_command():
         print(f"     {n} pushes, slowest answer {load.slowest:.1f} s")
 
 
-def test_undrain_by_command():
-    until = time.monotonic() + 120
-    with replicated.Cluster(ingesters=4) as c:
+def state_of(c, name):
+    """As the others say; None: the map has forgotten it."""
+    nodes = json.loads(ctl(c.querier, "status", "--json", code=None))["nodes"]
+    return next((n["state"] for n in nodes if n["name"] == name), None)
+
+
+def wait(check, limit_s=60):
+    until = time.monotonic() + limit_s
+    while not check():
+        assert time.monotonic() < until
+        time.sleep(0.2)
+
+
+def test_drained_stays():
+    """A drained node that is started again is left still, at once and when the map has forgotten it, and
+    says so, until somebody undrains it. Under the same name with an empty folder it is a new node."""
+    left = "has left the cluster"
+    with replicated.Cluster(ingesters=4) as c, Load(c) as load:
         c.wait_whole()
+        node = c.nodes["node1"]
+        told = lambda: node.process.log.read_text(errors="replace").count(left)
+        has = lambda: node.ring().get("replicas")
         ctl(c.querier, "drain", "node1", "--wait")
-        said, left = c.nodes["node1"].process.log, "has left the cluster"
-        while time.monotonic() < until and left not in said.read_text(errors="replace"):
-            time.sleep(0.2)
-        assert said.read_text(errors="replace").count(left) == 1
+        wait(lambda: told() == 1)
+        for n, slow in enumerate((False, True, True), 2):
+            if slow:
+                assert node.process.stop(30) == 0
+                wait(lambda: state_of(c, "node1") is None)
+                assert "forgotten until it is started" in ctl(c.querier, "undrain", "node1", code=2)
+            else:
+                node.process.kill()
+            node.process.start()
+            wait(lambda n=n: told() == n)
+            for _ in range(8):  # the controller would give it shards within a second or two
+                time.sleep(0.5)
+                assert state_of(c, "node1") == "left" and not has()
+            assert "node1 was drained, and is given nothing" in ctl(c.querier, "status")
         assert ctl(c.querier, "undrain", "node1") == "node1 is used again\n"
-        until = time.monotonic() + 60
-        while time.monotonic() < until and not c.nodes["node1"].ring().get("replicas"):
-            time.sleep(0.2)
+        wait(has)
         c.wait_whole()
-        victim = c.nodes["node2"]
-        victim.process.kill()
-        time.sleep(6)
-        assert "fewer live copies" in ctl(c.querier, "status", code=1)
+        assert state_of(c, "node1") == "active"
+        ctl(c.querier, "drain", "node1", "--wait")
+        assert node.process.stop(30) == 0
+        wait(lambda: state_of(c, "node1") is None)
+        shutil.rmtree(node.process.folder / "data")
+        node.process.start()
+        wait(has)
+        c.wait_whole()
+        load.stop()
+        load.check()
+        c.nodes["node2"].process.kill()
+        wait(lambda: "fewer live copies" in ctl(c.querier, "status", code=None), 30)
 
 
 def test_restart_all():
@@ -413,5 +447,5 @@ if __name__ == "__main__":
         sys.exit(0)
     cluster.main([test_kill_leader, test_etcd_away, test_restarts_without_etcd,
                   test_stopped_leader, test_drain, test_join,
-                  test_lost_disk, test_full_disks, test_drain_by_command, test_undrain_by_command,
+                  test_lost_disk, test_full_disks, test_drain_by_command, test_drained_stays,
                   test_restart_all])

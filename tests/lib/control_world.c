@@ -66,7 +66,8 @@ void control_node_up(struct control_node *n)
                                                   .prefix = CONTROL_PREFIX,
                                                   .fs = &n->files,
                                                   .file = "cluster.json",
-                                                  .keeps = true });
+                                                  .keeps = true,
+                                                  .node = n->name });
     n->member = member_new(&(struct member_opts){ .loop = w->loop,
                                                   .coord = n->coord,
                                                   .view = n->view,
@@ -107,7 +108,6 @@ void control_node_down(struct control_node *n)
     view_free(n->view);
     coord_free(n->coord);
     n->coord = NULL;
-    n->leaving = false;
 }
 
 static struct control_node *node_called(struct control_world *w, const char *name)

@@ -26,8 +26,8 @@ struct control_node {
     struct member *member;
     struct lead *lead;
     struct controller *controller;
-    bool cut, leaving;
-    struct fs files; /* cluster.json in memory; survives a crash */
+    bool cut, drained; /* drained: it was told to, and knew of itself */
+    struct fs files;   /* cluster.json in memory; survives a crash */
     struct buf saved;
     uint64_t last[CONTROL_SHARDS]; /* of its log; survives a crash */
 };

@@ -196,6 +196,7 @@ void node_start(struct node *n)
         vo.fs = &n->disk.files;
         vo.file = SIM_KEPT;
         vo.keeps = true;
+        vo.node = n->name;
     }
     n->view = view_new_coord(&vo);
     n->site = (struct sim_site){ 0 };

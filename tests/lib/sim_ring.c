@@ -185,8 +185,8 @@ void ring_step(struct world *w)
             n->draining = 3;
         } else if (n->state == NODE_UP && view_node_find(w->view, n->name, &vn) && vn.live &&
                    vn.state == MAP_ACTIVE) {
-            ask_drain(w, n); /* it was empty, forgotten while it was away, and came anew; or not,
-                              * and the picture is old: then this changes nothing */
+            ask_drain(w, n); /* it went before its folder knew of the cluster, was forgotten, and
+                              * came anew; or the picture is old: then this changes nothing */
         } else if (n->state == NODE_UP && view_node_find(w->view, n->name, &vn) &&
                    vn.state == MAP_LEFT && forgotten(w, n->name)) {
             count(w)->left++;

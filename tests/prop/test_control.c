@@ -29,9 +29,11 @@ static uint64_t seed_of_run(void)
     return seed;
 }
 
-/* Somebody's command, as embertreectl does it: swaps the map for the next version. */
-static void drain(struct control_world *w, const char *name, enum map_state to)
+/* Somebody's command, as embertreectl does it: swaps the map for the next version. True: it is
+ * done, and was not so before. */
+static bool drain(struct control_world *w, const char *name, enum map_state to)
 {
+    bool done = false;
     const struct map *m, *next;
     struct coord_key key = key_map(STR(CONTROL_PREFIX));
     struct buf b;
@@ -40,15 +42,17 @@ static void drain(struct control_world *w, const char *name, enum map_state to)
     struct str text = control_value(w, key, &rev);
 
     if (!rev || map_parse("map", text, false, &m, &e))
-        return;
+        return false;
     if (map_edit_state(m, name, to, &next, &e) == 0) {
         buf_init(&b, MIB);
         map_write(next, &b);
         coord_site_put(w->site, key_str(&key), buf_str(&b));
         buf_deinit(&b);
         map_unref(next);
+        done = true;
     }
     map_unref(m);
+    return done;
 }
 
 static uint32_t shards_on(struct control_world *w, const char *name)
@@ -158,7 +162,7 @@ static void test_grow_and_shrink(void **state)
     control_heal(&w);
 
     for (int i = 0; i < 3; i++)
-        drain(&w, w.nodes[i].name, MAP_DRAINING);
+        (void)drain(&w, w.nodes[i].name, MAP_DRAINING);
     control_heal(&w);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(shards_on(&w, w.nodes[i].name), 0);
@@ -170,6 +174,130 @@ static void test_grow_and_shrink(void **state)
     assert_false(there);
     print_message("%llu records\n", (unsigned long long)w.records);
     control_close(&w);
+}
+
+static void assert_left(struct control_world *w, const struct control_node *n)
+{
+    bool there;
+
+    assert_int_equal(state_of(w, n->name, &there), MAP_LEFT);
+    assert_true(there);
+    assert_int_equal(shards_on(w, n->name), 0);
+    assert_true(view_drained(n->view));
+}
+
+static void gone(struct control_world *w, struct control_node *n)
+{
+    bool there;
+
+    control_node_down(n);
+    control_heal(w);
+    (void)state_of(w, n->name, &there);
+    assert_false(there);
+}
+
+/* Who was drained stays so, whenever it comes back, until somebody says otherwise. */
+static void test_drained_stays(void **state)
+{
+    (void)state;
+    struct control_world w;
+    struct control_node *n = &w.nodes[4];
+
+    control_open(&w, seed_of_run() + 5);
+    for (int i = 0; i < 5; i++)
+        control_node_up(&w.nodes[i]);
+    control_heal(&w);
+    assert_true(drain(&w, n->name, MAP_DRAINING));
+    control_heal(&w);
+    assert_left(&w, n);
+    control_node_down(n); /* at once: its lease still stands */
+    control_node_up(n);
+    control_heal(&w);
+    assert_left(&w, n);
+    for (int i = 0; i < 2; i++) { /* and when the map had forgotten it */
+        gone(&w, n);
+        control_node_up(n);
+        control_heal(&w);
+        assert_left(&w, n);
+    }
+    n->cut = true; /* its process lives, but nobody can tell */
+    coord_sim_cut(n->coord, true);
+    control_pass(&w, 10000);
+    control_heal(&w);
+    assert_left(&w, n);
+    assert_true(drain(&w, n->name, MAP_ACTIVE));
+    control_heal(&w);
+    assert_false(view_drained(n->view));
+    assert_true(shards_on(&w, n->name) > 0);
+    control_node_down(n);
+    control_node_up(n);
+    control_heal(&w);
+    assert_true(shards_on(&w, n->name) > 0);
+    control_close(&w);
+}
+
+/* Drained while it was away, with nobody there to be told; and a name that comes with an empty
+ * folder, which is a new node. */
+static void test_drained_away(void **state)
+{
+    (void)state;
+    struct control_world w;
+    struct control_node *n = &w.nodes[4];
+
+    control_open(&w, seed_of_run() + 6);
+    for (int i = 0; i < 5; i++)
+        control_node_up(&w.nodes[i]);
+    control_heal(&w);
+    control_node_down(n);
+    assert_true(drain(&w, n->name, MAP_DRAINING));
+    gone(&w, n);
+    control_node_up(n);
+    control_heal(&w);
+    assert_left(&w, n);
+    gone(&w, n);
+    buf_reset(&n->saved);
+    n->id++;
+    control_node_up(n);
+    control_heal(&w);
+    assert_false(view_drained(n->view));
+    assert_true(shards_on(&w, n->name) > 0);
+    control_close(&w);
+}
+
+/* A process that was cut off while it was drained and forgotten takes itself for one of the map,
+ * and may register before it hears more: by what stands in the map then. */
+static void test_drained_cut_off(void **state)
+{
+    (void)state;
+
+    for (uint64_t i = 0; i < 12; i++) {
+        struct control_world w;
+        struct control_node *n = &w.nodes[4];
+        bool there;
+
+        control_open(&w, seed_of_run() + 40 + i);
+        for (int k = 0; k < 5; k++)
+            control_node_up(&w.nodes[k]);
+        control_heal(&w);
+        coord_site_faults(w.site, &(struct coord_faults){ 1, 5 + i * 30, 0, 0, false });
+        n->cut = true;
+        coord_sim_cut(n->coord, true);
+        control_pass(&w, 100);
+        assert_true(drain(&w, n->name, MAP_DRAINING));
+        for (int s = 0; s < 60; s++) {
+            control_pass(&w, 1000);
+            (void)state_of(&w, n->name, &there);
+            if (!there)
+                break;
+        }
+        assert_false(there);
+        assert_false(view_drained(n->view));
+        n->cut = false;
+        coord_sim_cut(n->coord, false);
+        control_heal(&w);
+        assert_left(&w, n);
+        control_close(&w);
+    }
 }
 
 /* A node that does not come back is replaced. */
@@ -243,7 +371,7 @@ static void test_service_forgets(void **state)
         control_node_up(&w.nodes[i]);
     control_heal(&w);
     old = coord_site_backup(w.site);
-    drain(&w, w.nodes[4].name, MAP_DRAINING);
+    (void)drain(&w, w.nodes[4].name, MAP_DRAINING);
     control_heal(&w);
     for (int round = 0; round < 2; round++) {
         uint64_t records = w.records;
@@ -313,6 +441,26 @@ static bool all_know(struct control_world *w)
     return true;
 }
 
+/* Told to drain, while its folder knew of itself, and not taken back: the map never has it used
+ * again, however it comes and goes. */
+static void told(struct control_world *w, struct control_node *n, enum map_state to)
+{
+    char me[32];
+
+    (void)snprintf(me, sizeof(me), "\\\"%s\\\"", n->name);
+    if (drain(w, n->name, to))
+        n->drained = to == MAP_DRAINING && str_contains(buf_str(&n->saved), str_c(me));
+}
+
+static void check_drained(struct control_world *w)
+{
+    bool there;
+
+    for (int i = 0; i < CONTROL_NODES && !w->whole; i++)
+        if (w->nodes[i].drained && state_of(w, w->nodes[i].name, &there) == MAP_ACTIVE)
+            fail_msg("%s was drained, and is used", w->nodes[i].name);
+}
+
 static void random_event(struct control_world *w)
 {
     struct control_node *n = &w->nodes[prng_below(&w->prng, CONTROL_NODES)];
@@ -347,7 +495,7 @@ static void random_event(struct control_world *w)
     case 8:
         if (w->whole)
             break;
-        drain(w, n->name, prng_chance(&w->prng, 0.3) ? MAP_DRAINING : MAP_ACTIVE);
+        told(w, n, prng_chance(&w->prng, 0.3) ? MAP_DRAINING : MAP_ACTIVE);
         break;
     case 9:
         if (w->whole)
@@ -379,19 +527,20 @@ static void test_chaos(void **state)
             control_node_up(&w.nodes[i]);
         for (int i = 0; i < 120; i++) {
             control_pass(&w, prng_below(&w.prng, 4000));
+            check_drained(&w);
             random_event(&w);
         }
         control_bring_back(&w);
         for (int i = 0; i < CONTROL_NODES; i++) {
             control_node_up(&w.nodes[i]);
-            drain(&w, w.nodes[i].name, MAP_ACTIVE);
+            (void)drain(&w, w.nodes[i].name, MAP_ACTIVE);
         }
         w.away = false;
         control_heal(&w);
         /* Once more, since the last commands may have been overwritten by a controller's
          * version. */
         for (int i = 0; i < CONTROL_NODES; i++)
-            drain(&w, w.nodes[i].name, MAP_ACTIVE);
+            (void)drain(&w, w.nodes[i].name, MAP_ACTIVE);
         control_heal(&w);
         print_message("%llu records\n", (unsigned long long)w.records);
         control_close(&w);
@@ -404,7 +553,8 @@ int main(void)
         cmocka_unit_test(test_grow_and_shrink), cmocka_unit_test(test_busy_services_are_spread),
         cmocka_unit_test(test_replace),         cmocka_unit_test(test_service_away),
         cmocka_unit_test(test_service_forgets), cmocka_unit_test(test_two_of_a_name),
-        cmocka_unit_test(test_chaos),
+        cmocka_unit_test(test_drained_stays),   cmocka_unit_test(test_drained_away),
+        cmocka_unit_test(test_drained_cut_off), cmocka_unit_test(test_chaos),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -212,10 +212,10 @@ static void put_copies(struct buf *out)
 /* What nodes say of their copies, and what is to be done. */
 static void test_copies(void **state)
 {
-    static const char text[] =
-        "{\"ready\":true,\"shards\":5,\"cluster\":{\"nodes\":[" NODE_A NODE_B NODE_GONE NODE(
-            "e", "draining", "true") "]," ETCD ",\"shards\":[" WHOLE SHARD_1 SHARD_2 SHARD_3 SHARD_4
-                                     "]},\"roles\":{}}";
+    static const char text[] = "{\"ready\":true,\"shards\":5,\"cluster\":{\"nodes\":[" NODE_A NODE_B
+        NODE_GONE NODE("e", "draining", "true") "," NODE("f", "left", "true") "," NODE(
+            "g", "left", "false") "]," ETCD ",\"shards\":[" WHOLE SHARD_1 SHARD_2 SHARD_3 SHARD_4
+                                  "]},\"roles\":{}}";
     static const enum ring_trouble want[] = { RING_FINE, RING_BEHIND, RING_MINORITY, RING_BEHIND,
                                               RING_BEHIND };
     struct json_doc *doc, *said;
