@@ -464,6 +464,11 @@ static bool any_range(const struct listing *x, const struct tomb *t)
 static int list_one(void *cookie, struct tomb *t, struct err *e)
 {
     struct listing *x = cookie;
+
+    if (x->tenant.len && !str_eq(x->tenant, t->name)) { /* takes none of the memory */
+        tomb_free(t);
+        return 0;
+    }
     struct tomb_info i = {
         .entry = t->entry,
         .kind = t->kind,
@@ -485,13 +490,11 @@ static int list_one(void *cookie, struct tomb *t, struct err *e)
         .phase = tomb_phase(t),
         .ranges_left = t->state != TOMB_PURGING && any_range(x, t),
     };
-    bool wanted = !x->tenant.len || str_eq(x->tenant, t->name);
 
     tomb_free(t);
     if (!i.id.ptr || !i.tenant.ptr || !i.what.ptr)
         return err_set(e, ERR_LIMIT, LIST_ARENA);
-    if (wanted)
-        vec_push(&x->ret->at, i);
+    vec_push(&x->ret->at, i);
     return 0;
 }
 

@@ -85,7 +85,8 @@
 #include "common/base/vec.h"
 #include "common/store/store.h"
 
-#define TOMB_PENDING_MAX 64     /* per shard */
+#define TOMB_PENDING_MAX 64     /* per shard, of a tenant */
+#define TOMB_TENANTS     4      /* of all: as if so many had as many as they may */
 #define TOMB_KEPT        256    /* finished ones in the list */
 #define TOMB_SERIES_MAX  262144 /* of one delete that is not of whole services */
 #define TOMB_ID_MAX      64
@@ -121,7 +122,7 @@ NODISCARD int store_delete_plan(struct store_view *v, const struct tomb_request 
                                 struct tomb_result *ret, struct err *e);
 /* Shard thread, quiet: every batch made is committed. When it returns 0 the delete is on disk and
  * every view got from now on is without the data; unless there is more. ERR_BUSY: too many tombs
- * wait to be purged. */
+ * wait to be purged, or are remembered. */
 NODISCARD int store_delete(struct store *s, const struct tomb_request *r, struct tomb_result *ret,
                            struct err *e);
 

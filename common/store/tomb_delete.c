@@ -320,16 +320,27 @@ static void drop_old(struct deleting *x)
     all->at.len = kept;
 }
 
-static int check_limits(const struct store *s, struct err *e)
+/* One tenant's leave room for those of others. */
+static int check_limits(const struct store *s, struct str tenant, struct err *e)
 {
-    if (s->tombs->pending >= TOMB_PENDING_MAX)
+    const struct tombs *all = s->tombs;
+    size_t pending = 0, kept = 0;
+
+    vec_for (i, &all->at) {
+        const struct tomb *t = all->at.ptr[i];
+        if (!str_eq(t->name, tenant))
+            continue;
+        pending += t->state == TOMB_PURGING;
+        kept++;
+    }
+    if (pending >= TOMB_PENDING_MAX || all->pending >= TOMB_TENANTS * TOMB_PENDING_MAX)
         return err_set(e, ERR_BUSY, "%zu deletes wait to be purged: try again later",
-                       s->tombs->pending);
-    if (s->tombs->at.len >= 4 * TOMB_KEPT)
+                       pending >= TOMB_PENDING_MAX ? pending : all->pending);
+    if (kept >= 4 * TOMB_KEPT || all->at.len >= TOMB_TENANTS * 4 * TOMB_KEPT)
         return err_set(e, ERR_BUSY,
                        "%zu deletes in the time retries are recognised for: put several into one, "
                        "or try again later",
-                       s->tombs->at.len);
+                       kept >= 4 * TOMB_KEPT ? kept : all->at.len);
     return 0;
 }
 
@@ -514,7 +525,7 @@ int store_delete(struct store *s, const struct tomb_request *r, struct tomb_resu
     const struct tomb *before = find_id(s, r);
     if (before)
         return answer_again(before, r, ret, e);
-    if (check_limits(s, e))
+    if (check_limits(s, r->tenant, e))
         return e->code;
     wids_committed(s->wids, atomic_load(&s->committed));
     struct store_view *v = store_view_get(s);

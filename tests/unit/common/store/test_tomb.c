@@ -478,8 +478,42 @@ static void test_limits(void **state)
     for (int i = 0; i < TOMB_PENDING_MAX; i++)
         tomb_bed_delete(&bed, NULL, "{service_name=\"db\"}", now - 500, now - 499, NULL);
     assert_int_equal(tomb_bed_try(&bed, NULL, "{pod=\"a\"}", 0, 0, NULL, &r, &e), ERR_BUSY);
+    /* Those of one tenant are no other's. */
+    store_bed_push(&bed, &(struct bed_push){ .tenant = "u", .stacks = "m;x=1", .slot = now });
+    assert_int_equal(tomb_bed_try(&bed, "u", "", 0, 0, NULL, &r, &e), 0);
     tomb_bed_purge(&bed, 1000);
     assert_int_equal(tomb_bed_try(&bed, NULL, "{pod=\"a\"}", 0, 0, NULL, &r, &e), 0);
+}
+
+static size_t list_of(const char *tenant, size_t bytes)
+{
+    struct arena *a = arena_new(bytes);
+    struct store_view *v = store_view_get(bed.s);
+    struct tomb_list l;
+
+    if (store_deletes(v, str_c(tenant), a, &l, &e))
+        fail_msg("%s", e.text);
+    size_t n = l.at.len;
+    tomb_list_deinit(&l);
+    store_view_put(v);
+    arena_free(a);
+    return n;
+}
+
+/* Nor are those that are remembered, and long ones take no memory of who lists his own. */
+static void test_remembered(void **state)
+{
+    struct tomb_result r;
+    char what[4096];
+
+    (void)state;
+    (void)snprintf(what, sizeof(what), "{pod=\"%04000d\"}", 0);
+    for (int i = 0; i < 4 * TOMB_KEPT; i++)
+        assert_int_equal(tomb_bed_try(&bed, NULL, what, 0, 0, NULL, &r, &e), 0);
+    assert_int_equal(tomb_bed_try(&bed, NULL, what, 0, 0, NULL, &r, &e), ERR_BUSY);
+    assert_int_equal(tomb_bed_try(&bed, "u", "", 0, 0, NULL, &r, &e), 0);
+    assert_int_equal(list_of("u", 16 * KIB), 1);
+    assert_int_equal(list_of("t", 16 * MIB), 4 * TOMB_KEPT);
 }
 
 /* Replicas exchange batches of some size; a larger one is not even tried, since what is refused by
@@ -568,23 +602,12 @@ static void test_refused_after_a_failed_commit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(test_tenant),
-        T(test_service),
-        T(test_series),
-        T(test_series_rows),
-        T(test_range),
-        T(test_range_of_series),
-        T(test_type),
-        T(test_repeat),
-        T(test_list),
-        T(test_power_cuts),
-        T(test_clashes),
-        T(test_limits),
-        T(test_too_large),
-        T(test_bytes),
-        T(test_job_before),
-        T(test_names),
-        T(test_refused_after_a_failed_commit),
+        T(test_tenant),      T(test_service),   T(test_series),
+        T(test_series_rows), T(test_range),     T(test_range_of_series),
+        T(test_type),        T(test_repeat),    T(test_list),
+        T(test_power_cuts),  T(test_clashes),   T(test_limits),
+        T(test_remembered),  T(test_too_large), T(test_bytes),
+        T(test_job_before),  T(test_names),     T(test_refused_after_a_failed_commit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
