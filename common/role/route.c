@@ -4,6 +4,14 @@
  * list nothing ever changes, so its peers are kept in an array that needs no look-up.
  *
  * The number of shards is fixed for the cluster's life, so threads may read a copy of it.
+ *
+ * Where shards stay with their ingester for ever (a list, a map in a file), one that restarts
+ * refuses calls first, is silent for a while, and knows nothing of the calls that it had. rpc says
+ * all that by err.again_s, and such a call is sent again while the ingester may come back: it
+ * answers pings, or did so in the last SILENT_MS. One that is dead is so waited for only in the
+ * moments after its death, not by every call. What an ingester of a list says itself is its answer;
+ * by a map in a file it may say ERR_UNAVAILABLE while it opens its shards. A call that was with two
+ * processes that ended goes to no third: it may be what ends them.
  */
 #include "common/role/route.h"
 
@@ -15,6 +23,9 @@
 
 #define AGAIN_MS_FIRST 25
 #define AGAIN_MS_MOST  400
+#define SILENT_MS      4000
+#define REFUSES_MS     10000 /* it goes down in order for so long */
+#define LIVES_MOST     2
 #define MISSING_NEVER  UINT64_MAX
 #define STRANGERS_MAX  8 /* asked for help where a shard has no followers */
 
@@ -222,10 +233,13 @@ struct route_call {
     enum rpc_method method;
     struct buf payload;
     uint64_t deadline_ms, wait_ms;
+    uint64_t failed_ms; /* when it failed first */
+    uint64_t life;      /* where shards stay: the process it was sent to, and how many there were */
+    unsigned lives;
     rpc_done_fn done;
     void *cookie;
     struct race race;    /* runs, or the timer does */
-    struct timer *timer; /* NULL where shards do not move */
+    struct timer *timer; /* NULL: it was not needed yet */
 };
 
 static void call_free(struct route_call *c)
@@ -244,21 +258,53 @@ static void call_end(struct route_call *c, struct str reply, const struct err *e
     done(cookie, reply, err);
 }
 
-/* False: there is no time for another attempt. */
+/* By a map in a file shards have leaders, too, but the same ones for ever. */
+static bool may_move(const struct route *r)
+{
+    return view_kind(r->o.view) == VIEW_COORD;
+}
+
+static void on_timer(void *cookie);
+
+static void call_later(struct route_call *c, uint64_t wait_ms)
+{
+    if (!c->timer)
+        c->timer = loop_timer_new(c->r->o.loop, on_timer, c);
+    loop_timer_start(c->timer, wait_ms, 0);
+}
+
+static bool may_help(const struct route_call *c)
+{
+    const struct rpc_peer *p;
+    struct err e;
+
+    if (rpc_node_closing(c->r->o.node))
+        return false;
+    if (may_move(c->r))
+        return true;
+    p = route_peer(c->r, c->target, &e);
+    return p && rpc_peer_returns(p, SILENT_MS) &&
+           (c->r->moves || now_ms(c->r) - c->failed_ms < REFUSES_MS);
+}
+
+/* False: there is no time for another attempt, or no use in it. */
 static bool call_waits(struct route_call *c)
 {
+    if (!c->wait_ms)
+        c->failed_ms = now_ms(c->r);
     c->wait_ms = c->wait_ms ? MIN(c->wait_ms * 2, AGAIN_MS_MOST) : AGAIN_MS_FIRST;
-    if (now_ms(c->r) + c->wait_ms >= c->deadline_ms)
+    if (now_ms(c->r) + c->wait_ms >= c->deadline_ms || !may_help(c))
         return false;
-    loop_timer_start(c->timer, c->wait_ms, 0);
+    call_later(c, c->wait_ms);
     return true;
 }
 
+/* Not from here: rpc ends all calls of a peer in one go. */
 static void on_reply(void *cookie, struct str reply, const struct err *err)
 {
     struct route_call *c = cookie;
 
-    if (err && c->timer && err->code == ERR_UNAVAILABLE) {
+    if (err && err->code == ERR_UNAVAILABLE && (c->r->moves || err->again_s)) {
         route_failed(c->r, c->target);
         if (call_waits(c))
             return;
@@ -309,12 +355,30 @@ static int call_try(struct route_call *c, struct err *e)
     return code;
 }
 
+/* It was with as many processes as one call may see end. */
+static bool outlived(struct route_call *c, struct err *e)
+{
+    const struct rpc_peer *p = may_move(c->r) ? NULL : route_peer(c->r, c->target, e);
+    uint64_t life = p ? rpc_peer_life(p) : 0;
+
+    if (!life || life == c->life)
+        return false;
+    c->life = life;
+    if (++c->lives <= LIVES_MOST)
+        return false;
+    (void)err_set(e, ERR_UNAVAILABLE, "%s restarted %d times while it was asked this",
+                  rpc_peer_addr(p), LIVES_MOST);
+    return true;
+}
+
 static void on_timer(void *cookie)
 {
     struct route_call *c = cookie;
     struct err e;
 
-    if (call_try(c, &e) && !call_waits(c))
+    if (outlived(c, &e))
+        call_end(c, STR_NULL, &e);
+    else if (call_try(c, &e) && !call_waits(c))
         call_end(c, STR_NULL, &e);
 }
 
@@ -333,12 +397,9 @@ struct route_call *route_ask(struct route *r, size_t target, enum rpc_method met
                               .done = done,
                               .cookie = cookie };
     buf_init(payload, 0);
-    if (r->moves)
-        c->timer = loop_timer_new(r->o.loop, on_timer, c);
-    if (call_try(c, &e)) {
-        CHECK(c->timer);                  /* of a list, everybody is known */
-        loop_timer_start(c->timer, 1, 0); /* done is not called from here */
-    }
+    (void)outlived(c, &e); /* its first */
+    if (call_try(c, &e))
+        call_later(c, 1); /* done is not called from here */
     return c;
 }
 

@@ -6,7 +6,8 @@
  * A target is what one call goes to. With a list of ingesters (cluster.ingesters) that is an
  * ingester with all its shards, for as long as the process lives. In a cluster whose shards move it
  * is one shard, whoever leads it at the moment: a call that failed is sent again, to whoever leads
- * it then.
+ * it then. Where shards stay for ever, it is sent again to the same one while that may be back in a
+ * moment (route.c).
  *
  * Thread: the loop's, but for route_moves, route_shards, route_targets and route_target (any).
  */
@@ -43,9 +44,9 @@ size_t route_target(const struct route *r, uint32_t shard);
 struct rpc_peer *route_peer(struct route *r, size_t target, struct err *e);
 /* What was asked there could not be done there: looks again soon. */
 void route_failed(struct route *r, size_t target);
-/* One question, sent again where shards move and nobody led this one, until the deadline: so it
- * must be harmless to ask twice. Moves *payload. done is never called from inside; a call that
- * ended must not be canceled. */
+/* One question, sent again where shards move and nobody led this one, until the deadline, and else
+ * while its ingester may be back in a moment: so it must be harmless to ask twice. Moves
+ * *payload. done is never called from inside; a call that ended must not be canceled. */
 struct route_call;
 struct route_call *route_ask(struct route *r, size_t target, enum rpc_method method,
                              struct buf *payload, uint64_t deadline_ms, rpc_done_fn done,

@@ -468,6 +468,11 @@ void rpc_node_free(struct rpc_node *n)
     xfree(n);
 }
 
+bool rpc_node_closing(const struct rpc_node *n)
+{
+    return n->closing;
+}
+
 const char *rpc_node_addr(const struct rpc_node *n)
 {
     return n->advertise;

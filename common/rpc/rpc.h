@@ -123,6 +123,7 @@ void rpc_node_free(struct rpc_node *n); /* NULL is fine */
  * free the node. Calls of its own go on. */
 void rpc_node_drain(struct rpc_node *n, void (*done)(void *cookie), void *cookie);
 
+bool rpc_node_closing(const struct rpc_node *n);     /* rpc_node_free runs: no more attempts */
 const char *rpc_node_addr(const struct rpc_node *n); /* where answers go; "" while it has none */
 /* A peer that we call answers by settings that do not go with ours: says which, and what to do. */
 bool rpc_node_odd(const struct rpc_node *n, struct err *e);
@@ -142,13 +143,19 @@ bool rpc_peer_up(const struct rpc_peer *p);
 bool rpc_peer_down(const struct rpc_peer *p);
 /* Why a peer is not up, beginning with its address. */
 void rpc_peer_why(const struct rpc_peer *p, struct err *e);
+/* Is it up, or may it be in a moment, as a process that restarts: it was heard less than within_ms
+ * ago. Not one that answers and cannot be called. */
+bool rpc_peer_returns(const struct rpc_peer *p, uint64_t within_ms);
+/* Another number for each process that answered there, never 0; 0: none did yet. */
+uint64_t rpc_peer_life(const struct rpc_peer *p);
 const char *rpc_peer_addr(const struct rpc_peer *p);
 
 /* err NULL = success. `reply` is borrowed for the call. */
 typedef void (*rpc_done_fn)(void *cookie, struct str reply, const struct err *err);
 /* Moves *payload (NULL: empty). The done function always runs later, never inside rpc_send. Returns
  * the id for rpc_cancel, never 0. ERR_LIMIT: over message_max. ERR_BUSY: pending_max or the queue.
- * ERR_UNAVAILABLE: the peer is or went down, or restarted. */
+ * ERR_UNAVAILABLE: the peer is or went down, or restarted, or is going down: err.again_s is set, as
+ * it may be back soon. */
 uint64_t rpc_send(struct rpc_peer *p, enum rpc_method method, struct buf *payload,
                   uint64_t deadline_ms /* from now */, rpc_done_fn done, void *cookie);
 /* done is not called any more; the peer is told. An id that has ended already is fine. */

@@ -25,6 +25,7 @@
 #include "common/rpc/rpc_node.h"
 
 enum { RESET_MS_MIN = 1000, SILENT_MS_MIN = 30000, FORGET_MS = 600000, PING_AGAIN_MS = 10 };
+enum { AGAIN_S = 1 }; /* whoever is away may be back */
 #define TOKEN_BITS 16
 
 static uint64_t dead_ns(const struct rpc_node *n)
@@ -98,9 +99,9 @@ static void say_no_answer(const struct rpc_peer *p, const struct rpc_keys *keys,
 
     buf_init(&said, ERR_TEXT_MAX);
     rpc_keys_say(keys, &said);
-    err_set(e, ERR_UNAVAILABLE,
-            "%s is down: it never answered; does it run, and has it the cluster key %.*s?", p->addr,
-            STR_ARG(buf_str(&said)));
+    err_set_again(e, ERR_UNAVAILABLE, AGAIN_S,
+                  "%s is down: it never answered; does it run, and has it the cluster key %.*s?",
+                  p->addr, STR_ARG(buf_str(&said)));
     buf_deinit(&said);
 }
 
@@ -125,8 +126,9 @@ void rpc_peer_say_down(const struct rpc_peer *p, uint64_t now_ns, struct err *e)
             "%s speaks rpc versions %u to %u, this node %u to %u: upgrade one version at a time",
             p->addr, p->speaks_min, p->speaks_max, o->speaks_min, o->speaks_max);
     else if (p->epoch)
-        err_set(e, ERR_UNAVAILABLE, "%s is down: no answer to pings for %" PRIu64 " ms", p->addr,
-                (now_ns - p->pong_ns) / RPC_MS_NS);
+        err_set_again(e, ERR_UNAVAILABLE, AGAIN_S,
+                      "%s is down: no answer to pings for %" PRIu64 " ms", p->addr,
+                      (now_ns - p->pong_ns) / RPC_MS_NS);
     else if (p->named[0])
         err_set(e, ERR_UNAVAILABLE,
                 "%s is down: %s answers there; call it by the address it advertises", p->addr,
@@ -134,7 +136,7 @@ void rpc_peer_say_down(const struct rpc_peer *p, uint64_t now_ns, struct err *e)
     else if (o->net->keys && p->node->scheme != RPC_SCHEME_INPROC)
         say_no_answer(p, o->net->keys, e);
     else
-        err_set(e, ERR_UNAVAILABLE, "%s is down: it never answered", p->addr);
+        err_set_again(e, ERR_UNAVAILABLE, AGAIN_S, "%s is down: it never answered", p->addr);
 }
 
 static void peer_down(struct rpc_peer *p, uint64_t now_ns)
@@ -311,9 +313,20 @@ bool rpc_node_odd(const struct rpc_node *n, struct err *e)
 void rpc_peer_why(const struct rpc_peer *p, struct err *e)
 {
     if (p->state == RPC_PEER_NEW)
-        err_set(e, ERR_UNAVAILABLE, "%s has not answered yet", p->addr);
+        err_set_again(e, ERR_UNAVAILABLE, AGAIN_S, "%s has not answered yet", p->addr);
     else
         rpc_peer_say_down(p, rpc_node_now(p->node), e);
+}
+
+bool rpc_peer_returns(const struct rpc_peer *p, uint64_t within_ms)
+{
+    return p->state == RPC_PEER_UP ||
+           (!p->skewed && !p->odd && rpc_node_now(p->node) - p->pong_ns < within_ms * RPC_MS_NS);
+}
+
+uint64_t rpc_peer_life(const struct rpc_peer *p)
+{
+    return p->epoch;
 }
 
 const char *rpc_peer_addr(const struct rpc_peer *p)
@@ -405,7 +418,7 @@ static void peer_restarted(struct rpc_peer *p, uint64_t epoch)
     rpc_serve_forget(p->node, p, epoch);
     if (!p->epoch)
         return;
-    err_set(&e, ERR_UNAVAILABLE, "%s restarted", p->addr);
+    err_set_again(&e, ERR_UNAVAILABLE, AGAIN_S, "%s restarted", p->addr);
     fail_calls(p, &e);
 }
 

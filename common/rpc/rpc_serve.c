@@ -135,7 +135,7 @@ static int not_served(const struct rpc_node *n, uint16_t method, struct err *e)
 static int refuse(const struct rpc_node *n, const struct rpc_msg *m, struct err *e)
 {
     if (n->drain != RPC_SERVING)
-        return err_set(e, ERR_UNAVAILABLE, "%s is shutting down", n->advertise);
+        return err_set_again(e, ERR_UNAVAILABLE, 1, "%s is shutting down", n->advertise);
     if (m->method >= RPC_METHODS || !n->methods[m->method].fn)
         return not_served(n, m->method, e);
     if (n->serving_len >= n->o.pending_max)
