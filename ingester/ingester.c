@@ -341,11 +341,20 @@ static int start_sole(struct ingester *in, struct err *e)
     return sole_new(&o, &in->sole, e);
 }
 
+static const char *follows(void *cookie, uint32_t shard)
+{
+    const struct ingester *in = cookie;
+
+    return in->replicas ? replicas_follows(in->replicas, shard) : NULL;
+}
+
 static void start_relay(struct ingester *in)
 {
     struct relay_opts o = { .node = in->node,
                             .view = in->ctx->view,
                             .self = in->ctx->node ? in->ctx->node : "",
+                            .follows = follows,
+                            .cookie = in,
                             .metrics = in->ctx->metrics };
 
     in->relay = relay_new(&o);

@@ -14,6 +14,7 @@
  * majority, for ever: three copies, one of them dead, and a fourth that lost what it had before it
  * counted are two of four. The two are a majority of those before, who must be asked anyway. So
  * first of all the change is taken back (record_next_back); the controller makes it again later.
+ * What was committed in that term is on a majority of those before as well.
  *
  * A leader whose term is opened, not established yet, and answered by a majority stays: where one
  * of three is lost and another one needs a copy of the whole database first, that may take hours,

@@ -88,6 +88,14 @@ int replicas_ready(const struct replicas *rs, struct err *e)
     return 0;
 }
 
+const char *replicas_follows(const struct replicas *rs, uint32_t shard)
+{
+    const struct replica_of *r = replica_find(rs, shard);
+    const char *name = r && r->node ? replica_now(r).follows : "";
+
+    return name[0] ? name : NULL;
+}
+
 struct confirm {
     struct replicas *rs;
     size_t pending;

@@ -3,8 +3,8 @@
  * record.h: who has a shard: one small document per shard, changed by compare-and-swap only.
  *
  * A record names the term, its leader, the members (whose majority commits), the learners (who get
- * the log and count for nothing), and, until the leader of the term has committed an entry of its
- * own, the members before (`prev_members`, of the last term that was established).
+ * the log and count for nothing), and, until it is established (a majority of the members has an
+ * entry of its term), the members before (`prev_members`, of the last term that was established).
  *
  * What may follow what is one function, record_may_follow, asked by whoever writes:
  *   same term      `established` set (prev_members go), or learners come and go;

@@ -267,6 +267,8 @@ static void on_append(struct replica *r, const struct repl_msg *m)
     }
     if (news)
         replica_promise(r, m->term);
+    memcpy(r->follows, m->from, sizeof(r->follows));
+    r->follows_term = m->term;
     r->leader_commit = MAX(m->commit, UINT64_C(1));
     r->all_have = m->all_have;
     if (!replica_take(r, m, &hint)) {
@@ -527,12 +529,16 @@ void replica_reclaimed(struct replica *r, uint64_t index)
 
 struct replica_state replica_state(const struct replica *r)
 {
+    bool later = r->role == REPLICA_FOLLOWER && r->follows_term == r->promised &&
+                 replica_record_of(r->follows_term) > r->rec.term;
+
     return (struct replica_state){
         .role = r->role,
         .opened = r->role != REPLICA_FOLLOWER && r->opened,
         .term = r->promised,
         .record_term = r->rec.term,
         .leader = r->rec.leader,
+        .follows = later ? r->follows : "",
         .epoch = r->epoch,
         .base_index = r->base,
         .last_index = r->last,

@@ -48,8 +48,8 @@ struct replica_io {
                       size_t max);
     void (*commit)(void *cookie, uint64_t index); /* may be applied up to here */
     void (*role)(void *cookie);                   /* replica_state changed in role, term or epoch */
-    /* The record of this term may be marked as established (and prev_members cleared). Repeated
-     * until a record says so. */
+    /* The record of this term may be marked as established (and prev_members cleared): a majority
+     * of its members has the term's first entry. Repeated until a record says so. */
     void (*establish)(void *cookie, uint64_t record_term);
     void (*confirmed)(void *cookie, uint64_t read, bool ok); /* of replica_confirm */
     void (*snapshot)(void *cookie, const char *to); /* it needs entries that are gone here */
@@ -73,6 +73,7 @@ enum replica_mutant {
     MUTANT_LOSE_TAIL = 1 << 11,  /* leads with its own log, however short */
     MUTANT_FORGETS = 1 << 12,    /* answers though its log is gone */
     MUTANT_KEEP_EPOCH = 1 << 13, /* though another may have led between two records of its own */
+    MUTANT_COMMIT_BY_MEMBERS = 1 << 14, /* before the record is established, too */
 };
 
 struct replica_opts {
@@ -137,6 +138,9 @@ struct replica_state {
     uint64_t term;        /* highest promised */
     uint64_t record_term; /* of the newest record */
     const char *leader;   /* of the newest record; "" unknown */
+    /* Who leads by a later record, which has not come here: entries of its term came. Only the
+     * leader that a record names makes such. "" nobody. */
+    const char *follows;
     uint64_t epoch; /* goes up when it stops leading, not when it goes on in its next record */
     uint64_t base_index, last_index, durable, commit, applied;
     bool member, learner; /* of the newest record */

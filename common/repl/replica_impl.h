@@ -71,6 +71,8 @@ struct replica {
     bool no_database, silent, no_room;
     uint64_t reclaimed;
     uint64_t leader_commit, all_have;
+    char follows[NODE_NAME_MAX + 1]; /* who sent entries of follows_term, the last that did */
+    uint64_t follows_term;
 
     enum replica_role role;
     uint64_t epoch;

@@ -6,10 +6,11 @@
  *   2. fetch:   if another of those has the longer log, what it has more
  *   3. open:    append an entry of this term, replicate; when a majority of members has it, ask the
  *               coordination to mark the record as established
- *   4. lead:    established: commit; committed and applied here: take entries and reads
+ *   4. lead:    commit what is on a majority of members, and, until the record is established, on
+ *               one of the former members, too; committed and applied here: take entries and reads
  *
- * Nothing is committed before the record is established: until then the next leader asks the former
- * members, who need not know of this term.
+ * Until then the next leader asks the former members, so they are who must have it. A first record
+ * has none: there nothing is committed before it is established.
  *
  * Peers. A probe asks whether the log matches at next - 1; then entries stream, many messages under
  * way at once; a refusal, or silence, goes back to probing. One that needs what was dropped here
@@ -196,23 +197,41 @@ static void end_reads(struct replica *r, bool ok, uint64_t round)
     r->reads.len = left;
 }
 
-/* The newest round that a majority of members answered. */
-static uint64_t round_reached(const struct replica *r)
+static bool in(const struct peer *p, bool former)
 {
-    size_t need = majority(&r->rec.members);
+    return former ? p->former : p->member;
+}
+
+/* The newest round that a majority of members, or of former ones, answered. */
+static uint64_t round_of(const struct replica *r, bool former)
+{
+    size_t need = majority(former ? &r->rec.prev_members : &r->rec.members);
     uint64_t best = 0;
 
     for (size_t i = 0; i <= r->peers_len; i++) {
         uint64_t at = i < r->peers_len ? r->peers[i].round : r->round;
-        size_t n = r->self_member;
-        if (i < r->peers_len && !r->peers[i].member)
+        size_t n = former ? r->self_former : r->self_member;
+        if (i < r->peers_len && !in(&r->peers[i], former))
             continue;
         for (size_t k = 0; k < r->peers_len; k++)
-            n += r->peers[k].member && r->peers[k].round >= at;
+            n += in(&r->peers[k], former) && r->peers[k].round >= at;
         if (n >= need)
             best = MAX(best, at);
     }
     return best;
+}
+
+/* Are the former members needed for whatever a majority decides? */
+static bool needs_former(const struct replica *r)
+{
+    return !r->rec.established && r->rec.prev_members.len;
+}
+
+static uint64_t round_reached(const struct replica *r)
+{
+    uint64_t at = round_of(r, false);
+
+    return needs_former(r) ? MIN(at, round_of(r, true)) : at;
 }
 
 static void rounds(struct replica *r)
@@ -479,16 +498,18 @@ void replica_on_fetched(struct replica *r, const struct repl_msg *m)
 
 /* ---- leading ---- */
 
-static void try_commit(struct replica *r)
+/* What a majority of members, or of former ones, has fsynced. A former one that is no member gets
+ * no entries, and counts as one that has nothing. */
+static uint64_t reached(const struct replica *r, bool former)
 {
-    uint64_t have[RECORD_SET_MAX + 1];
-    size_t n = 0;
-    bool free = r->rec.established || replica_mutant(r, MUTANT_COMMIT_UNESTABLISHED);
+    const struct name_set *set = former ? &r->rec.prev_members : &r->rec.members;
+    uint64_t have[PEERS_MAX + 1];
+    size_t n = 0, need = replica_mutant(r, MUTANT_MINORITY) ? 1 : majority(set);
 
-    if (r->self_member)
+    if (former ? r->self_former : r->self_member)
         have[n++] = r->durable;
     for (size_t i = 0; i < r->peers_len; i++)
-        if (r->peers[i].member)
+        if (in(&r->peers[i], former))
             have[n++] = r->peers[i].match;
     for (size_t i = 1; i < n; i++) /* descending */
         for (size_t k = i; k && have[k] > have[k - 1]; k--) {
@@ -496,17 +517,26 @@ static void try_commit(struct replica *r)
             have[k] = have[k - 1];
             have[k - 1] = v;
         }
-    size_t need = replica_mutant(r, MUTANT_MINORITY) ? 1 : majority(&r->rec.members);
-    uint64_t reached = n >= need ? have[need - 1] : 0;
-    if (reached >= r->opened && !r->rec.established && r->ticks == 0) {
+    return n >= need ? have[need - 1] : 0;
+}
+
+static void try_commit(struct replica *r)
+{
+    uint64_t upto = reached(r, false);
+
+    if (upto >= r->opened && !r->rec.established && r->ticks == 0) {
         r->o.io.establish(r->o.io.cookie, r->rec.term);
         r->ticks = 1;
     }
-    if (!free || reached <= r->commit)
+    if (!r->rec.established && !replica_mutant(r, MUTANT_COMMIT_UNESTABLISHED))
+        upto = !needs_former(r)                              ? 0
+               : replica_mutant(r, MUTANT_COMMIT_BY_MEMBERS) ? upto
+                                                             : MIN(upto, reached(r, true));
+    if (upto <= r->commit)
         return;
-    if (reached < r->opened && !replica_mutant(r, MUTANT_COMMIT_OLD_TERMS))
+    if (upto < r->opened && !replica_mutant(r, MUTANT_COMMIT_OLD_TERMS))
         return; /* entries of older terms are committed by the first of this one */
-    r->commit = reached;
+    r->commit = upto;
     replica_tell_commit(r);
 }
 

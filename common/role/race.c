@@ -2,7 +2,8 @@
  *
  * race: one or two legs, one end.
  *
- *   race_begin ──> leg 0: straight, or round where straight is dead or avoided
+ *   race_begin ──> leg 0: straight, or round where straight is dead or avoided, or no leader any
+ *        │            │                                                 more (route_goes_round)
  *        │            │ good answer ────────────────────────────────> done(reply)
  *        │ late       │ error, and nothing else is under way ───────> done(error)
  *        └─> more ──> race_more ──> leg 1: the other way; as leg 0
@@ -208,7 +209,7 @@ int race_begin(struct race *c, const struct race_opts *o, enum rpc_method method
     if (route_rounds(r)) {
         c->way = way_hold(ways_at(r->ways, rpc_peer_addr(straight)));
         ways_credit(r->ways, now);
-        if (rpc_peer_down(straight) || way_avoided(c->way, now))
+        if (rpc_peer_down(straight) || way_avoided(c->way, now) || route_goes_round(r, o->target))
             to = route_helper(r, o->target, method, NULL, &helper);
         if (helper)
             ways_count(r->ways->metrics.relayed);

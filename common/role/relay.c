@@ -145,20 +145,39 @@ static bool is_self(const struct relay *r, const struct view_shard *s)
            strcmp(s->leader_addr, rpc_node_addr(r->o.node)) == 0;
 }
 
-/* Whom to ask; *ret NULL: this node. */
-static int find_leader(const struct relay *r, uint32_t shard, struct rpc_peer **ret, struct err *e)
+/* Where its leader listens; NULL: it is this node. */
+static int leader_addr(const struct relay *r, uint32_t shard, const char **ret, struct err *e)
 {
+    const char *name = r->o.follows ? r->o.follows(r->o.cookie, shard) : NULL;
     struct view_shard s;
+    struct view_node n;
 
     *ret = NULL;
+    if (name && view_node_find(r->o.view, name, &n) && n.addr[0]) {
+        *ret = n.addr;
+        return 0;
+    }
     if (!view_shard(r->o.view, shard, &s) || !s.leader_addr[0])
         return err_set(e, ERR_UNAVAILABLE, "nobody is known to lead shard %" PRIu32 " here, either",
                        shard);
-    if (is_self(r, &s))
+    if (!is_self(r, &s))
+        *ret = s.leader_addr;
+    return 0;
+}
+
+/* Whom to ask; *ret NULL: this node. */
+static int find_leader(const struct relay *r, uint32_t shard, struct rpc_peer **ret, struct err *e)
+{
+    const char *addr;
+
+    *ret = NULL;
+    if (leader_addr(r, shard, &addr, e))
+        return e->code;
+    if (!addr)
         return 0;
-    if (rpc_peer_now(r->o.node, s.leader_addr, ret, e)) {
+    if (rpc_peer_now(r->o.node, addr, ret, e)) {
         e->code = ERR_UNAVAILABLE;
-        return err_wrap(e, "leader %s of shard %" PRIu32, s.leader, shard);
+        return err_wrap(e, "leader of shard %" PRIu32, shard);
     }
     if (!rpc_peer_up(*ret)) {
         rpc_peer_why(*ret, e);

@@ -40,6 +40,10 @@ struct relay_opts {
     struct rpc_node *node; /* serves and calls */
     struct view *view;     /* outlives it */
     const char *self;      /* this node's name in the view; "": known by rpc_node_addr */
+    /* NULL is fine. The name of a leader of the shard that this node follows, and that the view
+     * does not know yet; NULL: there is none. Borrowed. */
+    const char *(*follows)(void *cookie, uint32_t shard);
+    void *cookie;
     struct metrics *metrics;
     size_t calls_max, bytes_max; /* under way; 0: RELAY_CALLS_MAX, RELAY_BYTES_MAX */
 };

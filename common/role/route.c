@@ -28,6 +28,7 @@
 #define LIVES_MOST     2
 #define MISSING_NEVER  UINT64_MAX
 #define STRANGERS_MAX  8 /* asked for help where a shard has no followers */
+#define OLD_VIEW_MS    3000
 
 static uint64_t now_ms(const struct route *r)
 {
@@ -58,7 +59,9 @@ static void look_for_leaders(struct route *r)
 
     if (n != r->missing_len) {
         xfree(r->missing_ms);
+        xfree(r->round);
         r->missing_ms = XNEW_ARRAY(uint64_t, MAX(n, 1u));
+        r->round = XNEW_ARRAY(bool, MAX(n, 1u));
         r->missing_len = n;
         for (uint32_t i = 0; i < n; i++)
             r->missing_ms[i] = MISSING_NEVER;
@@ -125,6 +128,7 @@ void route_free(struct route *r)
     ways_free(r->ways);
     xfree(r->peers);
     xfree(r->missing_ms);
+    xfree(r->round);
     xfree(r);
 }
 
@@ -176,8 +180,20 @@ void route_failed(struct route *r, size_t target)
 {
     struct view_shard s;
 
-    if (r->moves && view_shard(r->o.view, (uint32_t)target, &s))
-        view_doubt(r->o.view, (uint32_t)target, s.term);
+    if (!r->moves || !view_shard(r->o.view, (uint32_t)target, &s))
+        return;
+    view_doubt(r->o.view, (uint32_t)target, s.term);
+    if (target < r->missing_len)
+        r->round[target] = !r->round[target];
+}
+
+/* While the coordination service is heard the view knows a new leader at once. While it is away, a
+ * lead that was handed over just before may be known to those that follow, and not to us: what
+ * failed goes the other way the next time, and by the one that works from then on. */
+bool route_goes_round(const struct route *r, size_t target)
+{
+    return r->moves && target < r->missing_len && r->round[target] &&
+           view_age_ms(r->o.view) >= OLD_VIEW_MS;
 }
 
 /* ---- going round ---------------------------------------------------------------------------- */

@@ -17,6 +17,7 @@ struct route {
     size_t peers_len;
     _Atomic uint32_t shards;
     uint64_t *missing_ms; /* by shard: since when nobody leads it; MISSING_NEVER: somebody does */
+    bool *round; /* by shard: who the view says leads it does not, and nobody can say who does */
     uint32_t missing_len;
     struct ways *ways;
 };
@@ -27,6 +28,9 @@ static inline bool route_rounds(const struct route *r)
 {
     return r->moves && view_nodes_len(r->o.view) > 1;
 }
+
+/* Another ingester may know the leader of this target better than our view. */
+bool route_goes_round(const struct route *r, size_t target);
 
 /* An ingester that can pass a call of this method on to the leader of this target, and its way; not
  * `but`. NULL: there is none at the moment. */

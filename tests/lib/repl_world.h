@@ -10,6 +10,7 @@
 
 struct repl_world_stats {
     uint64_t acked, reads, leaders, snapshots, copies, wiped;
+    uint64_t unmarked; /* acked in terms that were not marked as established */
 };
 /* NULL: all went right; else what broke (static bytes). */
 const char *repl_world_run(uint64_t seed, uint32_t mutants, struct repl_world_stats *ret);

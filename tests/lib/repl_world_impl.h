@@ -2,7 +2,7 @@
  *
  * repl_world_impl.h: the world of repl_world.h, shared by repl_world.c (what happens) and
  * repl_world_io.c (events, what replicas put out, the oracle of commits), repl_world_rec.c
- * (records).
+ * (records), repl_world_end.c (whole again).
  */
 #ifndef TESTS_LIB_REPL_WORLD_IMPL_H
 #define TESTS_LIB_REPL_WORLD_IMPL_H
@@ -121,5 +121,9 @@ void world_prefer(const char *name, struct repl_record *next);
 void world_mend(void); /* what a controller does about members that lost their disks */
 void world_change_record(void);
 bool world_returns(void); /* true: it did something */
+/* repl_world_end.c */
+bool world_whole(void);
+void world_check_end(void);
+bool world_does_unmarked(void); /* with nobody to mark records */
 
 #endif

@@ -31,7 +31,7 @@
 #include "common/repl/rlog.h"
 #include "tests/lib/repl_world.h"
 
-static uint64_t ran, writes, reads, leaders, snapshots, copies, wiped;
+static uint64_t ran, writes, reads, leaders, snapshots, copies, wiped, unmarked;
 
 static const char *one(uint64_t seed, uint32_t mutants)
 {
@@ -45,6 +45,7 @@ static const char *one(uint64_t seed, uint32_t mutants)
     snapshots += s.snapshots;
     copies += s.copies;
     wiped += s.wiped;
+    unmarked += s.unmarked;
     return broken;
 }
 
@@ -67,10 +68,12 @@ static void test_right(void **state)
             fail_msg("SEED=%" PRIu64 ": %s", seed, broken);
     }
     printf("%" PRIu64 " runs: %" PRIu64 " writes acked, %" PRIu64 " reads, %" PRIu64
-           " leaders, %" PRIu64 " snapshots, %" PRIu64 " copies, %" PRIu64 " lost disks\n",
-           ran, writes, reads, leaders, snapshots, copies, wiped);
+           " leaders, %" PRIu64 " snapshots, %" PRIu64 " copies, %" PRIu64 " lost disks; %" PRIu64
+           " writes while the term was not marked\n",
+           ran, writes, reads, leaders, snapshots, copies, wiped, unmarked);
     /* A world in which nothing happens would prove nothing. */
-    assert_true(writes > n * 10 && reads > n / 2 && leaders > n * 2 && snapshots > 0 && copies > 0);
+    assert_true(writes > n * 10 && reads > n / 2 && leaders > n * 2 && snapshots > 0 &&
+                copies > 0 && unmarked > 0);
 }
 
 /* In a child: a CHECK that stops the process is a way to notice, too. */
@@ -114,6 +117,7 @@ static void test_mutants(void **state)
         { MUTANT_READ_UNCONFIRMED, "reads without asking whether it leads", 2700 },
         { MUTANT_SNAPSHOT_NO_TERM, "forgets the term of a snapshot", 1000 },
         { MUTANT_COMMIT_UNESTABLISHED, "commits before its record is established", 1535 },
+        { MUTANT_COMMIT_BY_MEMBERS, "commits before that without the former members", 1780 },
         { MUTANT_NO_PREV_CHECK, "takes entries behind a gap in history", 1000 },
         { MUTANT_SAME_TERM_AGAIN, "leads again in the same term after a restart", 1045 },
         { MUTANT_MINORITY, "one is a majority", 1000 },

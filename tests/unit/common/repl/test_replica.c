@@ -172,7 +172,8 @@ static void test_old_terms(void **state)
     old_terms(MUTANT_COMMIT_OLD_TERMS, 1); /* that is what it looks like */
 }
 
-/* Nothing is committed, and so nothing served, before the record is marked as established. */
+/* Of a shard's first record nothing is committed, and so nothing served, before it is marked as
+ * established. */
 static void test_established(void **state)
 {
     struct repl_record rec = record(1, "a", false);
@@ -206,6 +207,119 @@ static void test_established(void **state)
     replica_record(t.r, &rec);
     assert_int_equal(replica_state(t.r).role, REPLICA_FOLLOWER);
     assert_int_equal(replica_state(t.r).epoch, 1);
+    replica_free(t.r);
+}
+
+static struct name_set set_of(const char *names)
+{
+    struct name_set set = { 0 };
+    char one[2] = "";
+
+    for (; (one[0] = *names); names++)
+        (void)name_set_add(&set, one);
+    return set;
+}
+
+/* `a` is named leader of these, and opens its term: two entries, which it has itself. */
+static uint64_t opens(const char *members, const char *former, uint32_t mutants)
+{
+    uint64_t term = replica_term_of(9, 0), old = replica_term_of(8, 0);
+    struct repl_record rec = { .term = 9, .leader = "a" };
+    struct repl_msg m = msg(REPL_PREPARED, "", term);
+
+    rec.members = set_of(members);
+    rec.prev_members = set_of(former);
+    begin(1, old, old, mutants);
+    replica_record(t.r, &rec);
+    replica_log_done(t.r, t.seq);
+    m.ok = true;
+    m.last_index = 1;
+    m.last_term = old;
+    for (const char *c = "bcdef"; *c; c++) {
+        m.from[0] = *c;
+        replica_message(t.r, &m);
+    }
+    assert_int_equal(replica_state(t.r).last_index, 2);
+    replica_log_done(t.r, t.seq);
+    return term;
+}
+
+static void has_all(char who, uint64_t term)
+{
+    struct repl_msg m = msg(REPL_APPENDED, "", term);
+
+    m.from[0] = who;
+    m.ok = true;
+    m.last_index = 2;
+    m.seq = 1;
+    m.round = t.sent[t.sent_len - 1].round;
+    replica_message(t.r, &m);
+}
+
+/* While nobody can mark the record, as when etcd went just then: what a majority of the members and
+ * of the former ones has is committed, and whoever comes to lead next finds it. */
+static void test_goes_on_unmarked(void **state)
+{
+    struct repl_entry *x = entry_new(REPL_NOOP, STR_NULL);
+    uint64_t term = opens("abc", "abc", 0);
+    struct err e;
+
+    (void)state;
+    assert_int_equal(t.committed, 0);
+    has_all('c', term);
+    assert_int_equal(t.committed, 2);
+    assert_int_equal(t.established, 9);
+    replica_applied(t.r, 2);
+    assert_int_equal(replica_state(t.r).role, REPLICA_LEADING);
+    assert_false(replica_propose(t.r, x, &e));
+    t.established = 0;
+    for (int i = 0; i < 50; i++) {
+        t.sent_len = 0;
+        replica_tick(t.r);
+    }
+    assert_int_equal(t.established, 9); /* still asked for */
+    entry_unref(x);
+    replica_free(t.r);
+}
+
+/* One comes: three of the four, two of them of those before. Four go, three come: the same three
+ * are not enough. */
+static void test_both_majorities(void **state)
+{
+    uint64_t term = opens("abcd", "abc", 0);
+
+    (void)state;
+    has_all('d', term);
+    assert_int_equal(t.committed, 0);
+    has_all('c', term);
+    assert_int_equal(t.committed, 2);
+    replica_free(t.r);
+
+    for (uint32_t wrong = 0; wrong < 2; wrong++) {
+        term = opens("ade", "abcd", wrong ? MUTANT_COMMIT_BY_MEMBERS : 0);
+        has_all('d', term);
+        has_all('e', term);
+        assert_int_equal(t.established, 9);
+        assert_int_equal(t.committed, wrong ? 2 : 0);
+        replica_free(t.r);
+    }
+}
+
+/* A read is as much of a decision. */
+static void test_reads_unmarked(void **state)
+{
+    uint64_t term = opens("abcd", "abc", 0);
+
+    (void)state;
+    has_all('d', term);
+    has_all('c', term);
+    replica_applied(t.r, 2);
+    assert_int_equal(replica_state(t.r).role, REPLICA_LEADING);
+    replica_confirm(t.r, 1);
+    has_all('d', term);
+    assert_int_equal(t.reads_ok, 0);
+    has_all('b', term);
+    assert_int_equal(t.reads_ok, 1);
     replica_free(t.r);
 }
 
@@ -319,6 +433,32 @@ static void test_promise(void **state)
     replica_free(t.r);
 }
 
+/* Entries of a later record's term say who leads by it, until that record comes. */
+static void test_follows(void **state)
+{
+    struct repl_record rec = record(7, "a", true);
+    struct repl_msg m = msg(REPL_APPEND, "b", replica_term_of(8, 1));
+
+    (void)state;
+    begin(0, 0, 0, 0);
+    replica_record(t.r, &rec);
+    assert_string_equal(replica_state(t.r).follows, "");
+    replica_message(t.r, &m);
+    assert_string_equal(replica_state(t.r).leader, "a");
+    assert_string_equal(replica_state(t.r).follows, "b");
+    m = msg(REPL_PREPARE, "c", replica_term_of(9, 0)); /* it may never lead */
+    replica_message(t.r, &m);
+    assert_string_equal(replica_state(t.r).follows, "");
+    m = msg(REPL_APPEND, "c", replica_term_of(9, 0));
+    replica_message(t.r, &m);
+    assert_string_equal(replica_state(t.r).follows, "c");
+    rec = record(9, "c", false);
+    replica_record(t.r, &rec);
+    assert_string_equal(replica_state(t.r).follows, "");
+    assert_string_equal(replica_state(t.r).leader, "c");
+    replica_free(t.r);
+}
+
 /* A promise that is kept in memory only would be given at once; power lost then, an older leader is
  * believed again. */
 static void test_promise_mutant(void **state)
@@ -429,6 +569,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_old_terms),
         cmocka_unit_test(test_established),
+        cmocka_unit_test(test_follows),
+        cmocka_unit_test(test_goes_on_unmarked),
+        cmocka_unit_test(test_both_majorities),
+        cmocka_unit_test(test_reads_unmarked),
         cmocka_unit_test(test_promise),
         cmocka_unit_test(test_promise_mutant),
         cmocka_unit_test(test_prefer),

@@ -32,7 +32,7 @@ struct bed {
     struct coord_site *site;
     struct coord *coord;
     struct view *view;
-    struct node nodes[2];
+    struct node nodes[3]; /* c has nothing by the map */
     struct rpc_node *client;
     struct route *route;
     int ends, code;
@@ -123,14 +123,14 @@ static void bed_open(struct bed *b)
     struct route_opts ro = { .patience_ms = 1000 };
     struct err e;
 
-    *b = (struct bed){ .nodes = { { .name = "a" }, { .name = "b" } } };
+    *b = (struct bed){ .nodes = { { .name = "a" }, { .name = "b" }, { .name = "c" } } };
     rpc_bed_init(&b->rpc, RPC_BED_MEM, 1);
     b->site = coord_site_new(b->rpc.loop, 1);
     b->coord = coord_sim_new(b->site);
     vo.loop = b->rpc.loop;
     vo.coord = b->coord;
     b->view = view_new_coord(&vo);
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 3; i++) {
         struct node *n = &b->nodes[i];
         rpc_bed_addr(&b->rpc, n->addr);
         n->rpc = rpc_bed_node(&b->rpc, n->addr);
@@ -147,7 +147,7 @@ static void bed_close(struct bed *b)
 {
     route_free(b->route);
     rpc_node_free(b->client);
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < 3; i++)
         rpc_node_free(b->nodes[i].rpc);
     view_free(b->view);
     coord_free(b->coord);
@@ -299,6 +299,75 @@ static void test_unimplemented(void **state)
     bed_close(&b);
 }
 
+static const char *follows(void *cookie, uint32_t shard)
+{
+    assert_int_equal(shard, 0);
+    ++*(size_t *)cookie;
+    return "c";
+}
+
+/* The lead went to c just before the service went away, which only the followers heard: a says that
+ * it does not lead, and b, whose view is as old, that c sends it entries. While the service is
+ * heard nobody is asked but who leads by the view; nor when it is back. */
+static void test_view_is_late(void **state)
+{
+    size_t asked_b = 0, asked_a;
+    struct way *way;
+    struct bed b;
+
+    (void)state;
+    bed_open(&b);
+    struct relay_opts o = { .node = b.nodes[1].rpc,
+                            .view = b.view,
+                            .self = "b",
+                            .follows = follows,
+                            .cookie = &asked_b,
+                            .metrics = b.rpc.metrics };
+    struct relay *relay = relay_new(&o);
+    for (size_t i = 0; i < 3; i++) {
+        rpc_serve(b.nodes[i].rpc, RPC_SPACE, serve, &b.nodes[i]);
+        put_live(&b, &b.nodes[i]);
+    }
+    b.nodes[2].leads = true;
+    put_map(&b);
+    put_leader(&b, 0, 1, "a");
+    rpc_bed_sleep(&b.rpc, 500);
+    (void)route_helper(b.route, 0, RPC_SPACE, NULL, &way); /* greets it */
+    rpc_bed_sleep(&b.rpc, 500);
+    (void)ask_of(&b, 0, RPC_SPACE, 2000);
+    rpc_bed_sleep(&b.rpc, 2500);
+    assert_int_equal(b.ends, 1);
+    assert_int_equal(b.code, ERR_UNAVAILABLE);
+    assert_true(b.nodes[0].asked > 2 && asked_b == 0);
+
+    coord_site_away(b.site, true);
+    (void)ask_of(&b, 0, RPC_SPACE, 20000);
+    rpc_bed_sleep(&b.rpc, 20000);
+    assert_int_equal(b.ends, 2);
+    assert_int_equal(b.code, 0);
+    assert_string_equal(b.reply, "c");
+    asked_a = b.nodes[0].asked;
+    for (int i = 0; i < 5; i++) { /* at once, from now on */
+        (void)ask_of(&b, 0, RPC_SPACE, 2000);
+        rpc_bed_sleep(&b.rpc, 20);
+        assert_int_equal(b.ends, 3 + i);
+        assert_string_equal(b.reply, "c");
+    }
+    assert_int_equal(b.nodes[0].asked, asked_a);
+
+    coord_site_away(b.site, false);
+    rpc_bed_sleep(&b.rpc, 20000);
+    b.nodes[0].leads = true;
+    (void)ask_of(&b, 0, RPC_SPACE, 2000);
+    rpc_bed_sleep(&b.rpc, 100);
+    assert_int_equal(b.ends, 8);
+    assert_string_equal(b.reply, "a");
+    rpc_node_free(b.nodes[1].rpc);
+    relay_free(relay);
+    b.nodes[1].rpc = NULL;
+    bed_close(&b);
+}
+
 static void test_ends(void **state)
 {
     struct bed b;
@@ -368,8 +437,11 @@ static void test_patience(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_follows_the_leader), cmocka_unit_test(test_who_may_help),
-        cmocka_unit_test(test_unimplemented),      cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_follows_the_leader),
+        cmocka_unit_test(test_who_may_help),
+        cmocka_unit_test(test_unimplemented),
+        cmocka_unit_test(test_view_is_late),
+        cmocka_unit_test(test_ends),
         cmocka_unit_test(test_patience),
     };
 
