@@ -117,6 +117,17 @@ void purge_count(struct purge_step *x, uint64_t rows, uint64_t bytes)
     x->full = x->full || !x->rows_left;
 }
 
+/* With room for what comes last: the tomb, its progress, rows of the ledger. */
+int purge_fits(const struct purge_step *x, struct err *e)
+{
+    size_t max = kv_batch_max(x->s->kv);
+
+    if (kv_batch_bytes(x->b) <= max - MIN(max / 8, (size_t)MIB))
+        return 0;
+    return err_set(e, ERR_LIMIT, "a step of %zu bytes is larger than a batch may be",
+                   kv_batch_bytes(x->b));
+}
+
 void purge_look_full(struct purge_step *x)
 {
     size_t most = MIN((size_t)BATCH_BYTES, kv_batch_max(x->s->kv) / 4);
@@ -276,6 +287,8 @@ static int step_tomb(struct store *s, struct tomb *t, size_t rows_max, struct er
     int rc = run_phases(&x, e);
     if (!rc) /* here: it reads, and may fail */
         rc = ledger_outs_put(s, &x.outs, x.b, e);
+    if (!rc) /* a batch that is refused for its size would end all writing */
+        rc = purge_fits(&x, e);
     if (rc)
         take_back(s, t, phase, buf_str(&cursor));
     buf_deinit(&cursor);

@@ -206,6 +206,8 @@ NODISCARD int purging_load(struct purging *p, struct kv *kv, const struct kv_sna
 bool purging_has(const struct purging *p, uint32_t tenant, uint32_t scope);
 
 void purge_count(struct purge_step *x, uint64_t rows, uint64_t bytes);
+/* ERR_LIMIT: the batch is too large to be written. */
+NODISCARD int purge_fits(const struct purge_step *x, struct err *e);
 /* Ends the step where its batch is large enough. */
 void purge_look_full(struct purge_step *x);
 /* The cursor of phases that go from mask to mask. */

@@ -248,6 +248,7 @@ static int do_run(struct fix *f, struct fix_place *p, bool *ret_done, struct err
     rc = floors_get(f->x->s, &f->part, &f->floors, e);
     struct kv_iter *it = run_iter(f);
     uint64_t bucket = (uint64_t)p->bucket * bucket_width(f);
+    size_t most = MIN((size_t)BATCH_BYTES, kv_batch_max(f->x->s->kv) / 4);
     uint32_t end = (uint32_t)MIN(bucket + bucket_width(f), (uint64_t)f->m->to);
     while (!rc && !f->x->full) {
         p->t = MAX(p->t, f->m->from - f->m->from % f->width);
@@ -259,7 +260,7 @@ static int do_run(struct fix *f, struct fix_place *p, bool *ret_done, struct err
         f->t = p->t = t - t % f->width;
         rc = do_unit(f, it, &cut, e);
         p->t += cut ? 0 : f->width;
-        f->x->full = f->x->full || cut || kv_batch_bytes(f->x->b) >= BATCH_BYTES;
+        f->x->full = f->x->full || cut || kv_batch_bytes(f->x->b) >= most;
     }
     kv_iter_free(it);
     return rc;

@@ -23,7 +23,8 @@
  * Building roll-ups again from the members that are left would need no row of the deleted, but all
  * rows of everybody else: for one pod of ten thousand ten thousand times the work.
  *
- * The way out. Where a sum stayed at 2^64-1, or anything does not add up, the service's roll-ups
+ * The way out. Where a sum stayed at 2^64-1, rows of one unit do not fit a batch, or anything does
+ * not add up, the service's roll-ups
  * begin anew: `since` of its dimensions moves behind all data there are, the rows before it go, and
  * queries of that time read members. That is exact in any case; it is counted (tomb_stats.anew).
  * The service's row is changed by staging, too, so it waits until nothing is staged.
@@ -361,6 +362,8 @@ int purge_groups(struct purge_step *x, bool *ret_done, struct err *e)
     }
     if (!rc)
         rc = tl_rows_put(x->s->tl_rows, UINT32_MAX, x->b, e);
+    if (!rc)
+        rc = purge_fits(x, e);
     if (rc == ERR_CORRUPT || rc == ERR_LIMIT) {
         p = first;
         rc = begin_anew(f, e);

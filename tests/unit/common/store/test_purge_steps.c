@@ -130,10 +130,43 @@ static void test_services(void **state)
     store_bed_deinit(&bed);
 }
 
+/* The row of a group that has others' stacks, too, may be larger than a batch: then roll-ups begin
+ * anew, and the delete comes to its end. */
+static void test_large_row(void **state)
+{
+    struct tomb_stats st;
+    struct buf text;
+
+    (void)state;
+    open_bed();
+    uint32_t t = store_bed_slot(&bed) / 720 * 720 - 720;
+    buf_init(&text, MIB);
+    for (uint32_t i = 0; i < 4000; i++)
+        buf_addf(&text, "%sm;f%04" PRIu32 "=%" PRIu32, i ? " " : "", i, i * 7919 % 60000 + 1);
+    assert_true(buf_add(&text, "", 1));
+    store_bed_push(
+        &bed, &(struct bed_push){ .labels = "pod=a", .stacks = "m;f0001=7", .slot = t, .wid = 1 });
+    store_bed_push(
+        &bed, &(struct bed_push){ .labels = "pod=b", .stacks = text.ptr, .slot = t, .wid = 2 });
+    buf_deinit(&text);
+    clock_fake_advance(&bed.clock, INT64_C(600000));
+    store_bed_seal(&bed);
+    (void)tomb_bed_delete(&bed, NULL, "{pod=\"a\"}", 0, 0, NULL);
+    while (step())
+        ;
+    store_delete_stats(bed.s, &st);
+    assert_int_equal(st.anew, 1);
+    assert_int_equal(st.pending, 0);
+    tomb_bed_check(&bed);
+    assert_string_equal(store_bed_merge(&bed, NULL, "{pod=\"a\"}", NULL, t, t + 720), "");
+    store_bed_deinit(&bed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_exemplars),
-                                        cmocka_unit_test(test_services) };
+                                        cmocka_unit_test(test_services),
+                                        cmocka_unit_test(test_large_row) };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
