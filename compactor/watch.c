@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * watch: one record per ingester, at most one question to each on its way. A question ends exactly
- * once: with an answer, an error, its deadline, or a cancel when the watch is freed.
+ * watch: one record per ingester of the map, at most one question to each on its way. A question
+ * ends exactly once: with an answer, an error, its deadline, or a cancel when the ingester has left
+ * the map or the watch is freed. What has left is forgotten, gauges and all: addresses come and go,
+ * and a gauge that says "down" of one that nobody has would say so for ever.
  */
 #include "compactor/watch.h"
 
@@ -15,34 +17,45 @@
 
 #define ANSWER_BYTES (64 * KIB)
 
+enum gauge { UP, READY, APPLIED, RAW_ROWS, LAG, GAUGES };
+
+static const char *const gauge_names[GAUGES][2] = {
+    [UP] = { "embertree_compactor_ingester_up", "1 if the ingester answered when last asked" },
+    [READY] = { "embertree_compactor_ingester_ready",
+                "1 if the ingester said that it takes writes" },
+    [APPLIED] = { "embertree_compactor_seal_log_entries", "Length of the ingester's seal logs" },
+    [RAW_ROWS] = { "embertree_compactor_raw_rows", "Raw rows the ingester has not sealed yet" },
+    [LAG] = { "embertree_compactor_seal_lag_seconds",
+              "How long the ingester has been behind with sealing" },
+};
+
 struct peer {
     struct watch *watch;
-    struct rpc_peer *rpc; /* the node's */
-    uint64_t call;        /* on its way; 0: none */
-    bool asked;           /* a question has ended */
-    bool answered;        /* the last one, with an answer */
+    char addr[RPC_ADDR_MAX + 1];
+    uint64_t call; /* on its way; 0: none */
+    bool asked;    /* a question has ended */
+    bool answered; /* the last one, with an answer */
     bool ready, lagging;
     uint64_t applied, raw_rows, lag_ms, shards;
     char why[ERR_TEXT_MAX + 128]; /* why it is not fine */
-    struct metric_cell *m_up, *m_ready, *m_applied, *m_raw_rows, *m_lag;
+    struct metric_cell *cells[GAUGES];
 };
 
 struct watch {
     struct watch_opts o;
     struct timer *timer;
     struct metric_cell *m_errors, *m_checks;
-    VEC(struct peer *) peers; /* owned; new ones come, none goes */
+    struct metric *gauges[GAUGES]; /* by address */
+    VEC(struct peer *) peers;      /* owned; those of the view */
 };
 
 static void peer_failed(struct peer *p, const struct err *e)
 {
     if (p->answered || !p->asked)
-        log_warn("an ingester does not answer", KV_CSTR("ingester", rpc_peer_addr(p->rpc)),
-                 KV_ERR(e));
+        log_warn("an ingester does not answer", KV_CSTR("ingester", p->addr), KV_ERR(e));
     p->answered = p->ready = false;
     p->asked = true;
-    (void)snprintf(p->why, sizeof(p->why), "ingester %.100s does not answer: %s",
-                   rpc_peer_addr(p->rpc), e->text);
+    (void)snprintf(p->why, sizeof(p->why), "ingester %.100s does not answer: %s", p->addr, e->text);
     metric_add(p->watch->m_errors, 1);
 }
 
@@ -51,10 +64,10 @@ static void peer_took(struct peer *p, const Embertree__StatusReply *r)
     bool lagging = r->seal_lag_ms > p->watch->o.lag_warn_ms;
 
     if (!p->answered)
-        log_info("ingester answers", KV_CSTR("ingester", rpc_peer_addr(p->rpc)),
-                 KV_U64("shards", r->shards), KV_U64("seal_log_entries", r->applied));
+        log_info("ingester answers", KV_CSTR("ingester", p->addr), KV_U64("shards", r->shards),
+                 KV_U64("seal_log_entries", r->applied));
     if (lagging && !p->lagging)
-        log_warn("sealing is behind", KV_CSTR("ingester", rpc_peer_addr(p->rpc)),
+        log_warn("sealing is behind", KV_CSTR("ingester", p->addr),
                  KV_U64("lag_ms", r->seal_lag_ms), KV_U64("raw_rows", r->raw_rows));
     p->asked = p->answered = true;
     p->ready = r->ready;
@@ -69,11 +82,11 @@ static void peer_took(struct peer *p, const Embertree__StatusReply *r)
 
 static void peer_metrics(const struct peer *p)
 {
-    metric_set(p->m_up, p->answered);
-    metric_set(p->m_ready, p->ready);
-    metric_set(p->m_applied, (int64_t)p->applied);
-    metric_set(p->m_raw_rows, (int64_t)p->raw_rows);
-    metric_set(p->m_lag, (int64_t)(p->lag_ms / 1000));
+    metric_set(p->cells[UP], p->answered);
+    metric_set(p->cells[READY], p->ready);
+    metric_set(p->cells[APPLIED], (int64_t)p->applied);
+    metric_set(p->cells[RAW_ROWS], (int64_t)p->raw_rows);
+    metric_set(p->cells[LAG], (int64_t)(p->lag_ms / 1000));
 }
 
 static void *answer_alloc(void *a, size_t size)
@@ -110,40 +123,64 @@ static void on_answer(void *cookie, struct str reply, const struct err *err)
     arena_free(a);
 }
 
-static struct metric_cell *peer_gauge(struct metrics *m, const char *addr, const char *name,
-                                      const char *help)
-{
-    struct str label = str_c(addr);
-
-    return metric_at(metric_new(m, METRIC_GAUGE, name, help, "ingester", NULL, 0), &label, 1);
-}
-
 static int peer_init(struct peer *p, struct watch *w, const char *addr, struct err *e)
 {
-    struct metrics *m = w->o.metrics;
-    int code = rpc_peer_get(w->o.node, addr, &p->rpc, e);
+    struct str label = str_c(addr);
+    struct rpc_peer *rpc;
 
-    if (code)
+    if (rpc_peer_now(w->o.node, addr, &rpc, e))
         return err_wrap(e, "cluster.ingesters: %s", addr);
     p->watch = w;
+    (void)snprintf(p->addr, sizeof(p->addr), "%s", addr);
     (void)snprintf(p->why, sizeof(p->why), "waiting for ingester %.100s", addr);
-    p->m_up = peer_gauge(m, addr, "embertree_compactor_ingester_up",
-                         "1 if the ingester answered when last asked");
-    p->m_ready = peer_gauge(m, addr, "embertree_compactor_ingester_ready",
-                            "1 if the ingester said that it takes writes");
-    p->m_applied = peer_gauge(m, addr, "embertree_compactor_seal_log_entries",
-                              "Length of the ingester's seal logs");
-    p->m_raw_rows = peer_gauge(m, addr, "embertree_compactor_raw_rows",
-                               "Raw rows the ingester has not sealed yet");
-    p->m_lag = peer_gauge(m, addr, "embertree_compactor_seal_lag_seconds",
-                          "How long the ingester has been behind with sealing");
+    for (size_t i = 0; i < GAUGES; i++)
+        p->cells[i] = metric_at(w->gauges[i], &label, 1);
     return 0;
+}
+
+static void peer_end(struct peer *p)
+{
+    if (p->call)
+        rpc_cancel(p->watch->o.node, p->call);
+    xfree(p);
+}
+
+static bool in_map(const struct watch *w, const char *addr)
+{
+    for (size_t i = 0; i < view_nodes_len(w->o.view); i++) {
+        struct view_node n;
+
+        view_node(w->o.view, i, &n);
+        if (n.state != MAP_LEFT && strcmp(n.addr, addr) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void drop_nodes(struct watch *w)
+{
+    size_t kept = 0;
+
+    vec_for (i, &w->peers) {
+        struct peer *p = w->peers.ptr[i];
+        struct str label = str_c(p->addr);
+
+        if (in_map(w, p->addr)) {
+            w->peers.ptr[kept++] = p;
+            continue;
+        }
+        log_info("an ingester is asked no more: it has left", KV_CSTR("ingester", p->addr));
+        for (size_t k = 0; k < GAUGES; k++)
+            metric_forget(w->gauges[k], &label, 1);
+        peer_end(p);
+    }
+    w->peers.len = kept;
 }
 
 static bool is_known(const struct watch *w, const char *addr)
 {
     vec_for (i, &w->peers)
-        if (str_eq(str_c(rpc_peer_addr(w->peers.ptr[i]->rpc)), str_c(addr)))
+        if (strcmp(w->peers.ptr[i]->addr, addr) == 0)
             return true;
     return false;
 }
@@ -170,8 +207,26 @@ static void look_for_nodes(struct watch *w)
 {
     struct err e;
 
+    drop_nodes(w);
     if (add_nodes(w, &e))
         log_warn("an ingester cannot be asked how it is", KV_ERR(&e));
+}
+
+static void peer_ask(struct peer *p)
+{
+    struct watch *w = p->watch;
+    struct rpc_peer *rpc;
+    struct buf empty; /* StatusRequest has no fields */
+    struct err e;
+
+    metric_add(w->m_checks, 1);
+    if (rpc_peer_now(w->o.node, p->addr, &rpc, &e)) {
+        peer_failed(p, &e);
+        peer_metrics(p);
+        return;
+    }
+    buf_init(&empty, 16);
+    p->call = rpc_send(rpc, RPC_STATUS, &empty, w->o.interval_ms, on_answer, p);
 }
 
 static void on_timer(void *cookie)
@@ -179,16 +234,9 @@ static void on_timer(void *cookie)
     struct watch *w = cookie;
 
     look_for_nodes(w);
-    for (size_t i = 0; i < w->peers.len; i++) {
-        struct peer *p = w->peers.ptr[i];
-        struct buf empty; /* StatusRequest has no fields */
-
-        if (p->call)
-            continue;
-        buf_init(&empty, 16);
-        metric_add(w->m_checks, 1);
-        p->call = rpc_send(p->rpc, RPC_STATUS, &empty, w->o.interval_ms, on_answer, p);
-    }
+    vec_for (i, &w->peers)
+        if (!w->peers.ptr[i]->call)
+            peer_ask(w->peers.ptr[i]);
 }
 
 int watch_new(const struct watch_opts *o, struct watch **ret, struct err *e)
@@ -204,6 +252,9 @@ int watch_new(const struct watch_opts *o, struct watch **ret, struct err *e)
         metric_at(metric_new(o->metrics, METRIC_COUNTER, "embertree_compactor_check_errors_total",
                              "Questions to ingesters that failed", NULL, NULL, 0),
                   NULL, 0);
+    for (size_t i = 0; i < GAUGES; i++)
+        w->gauges[i] = metric_new(o->metrics, METRIC_GAUGE, gauge_names[i][0], gauge_names[i][1],
+                                  "ingester", NULL, 0);
     if (add_nodes(w, e)) {
         watch_free(w);
         return e->code;
@@ -219,11 +270,8 @@ void watch_free(struct watch *w)
     if (!w)
         return;
     loop_timer_free(w->timer);
-    vec_for (i, &w->peers) {
-        if (w->peers.ptr[i]->call)
-            rpc_cancel(w->o.node, w->peers.ptr[i]->call);
-        xfree(w->peers.ptr[i]);
-    }
+    vec_for (i, &w->peers)
+        peer_end(w->peers.ptr[i]);
     vec_free(&w->peers);
     xfree(w);
 }
@@ -253,7 +301,7 @@ void watch_ring(const struct watch *w, struct json *j)
 
         json_obj(j);
         json_key(j, "address");
-        json_cstr(j, rpc_peer_addr(p->rpc));
+        json_cstr(j, p->addr);
         json_key(j, "up");
         json_bool(j, p->answered);
         json_key(j, "ready");

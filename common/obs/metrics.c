@@ -244,6 +244,26 @@ struct metric_cell *metric_at(struct metric *m, const struct str *values, size_t
     return c;
 }
 
+void metric_forget(struct metric *m, const struct str *values, size_t n)
+{
+    char key[LABELS_MAX * (VALUE_MAX + 1)];
+    struct metric_cell *c;
+
+    CHECK(n == m->label_count);
+    size_t len = make_key(key, values, n), at = 0;
+    lock(m->registry);
+    c = map_str_del(m->by_key, str_n(key, len));
+    if (c) {
+        while (m->cells.ptr[at] != c)
+            at++;
+        m->cells.len--;
+        memmove(m->cells.ptr + at, m->cells.ptr + at + 1,
+                (m->cells.len - at) * sizeof(struct metric_cell *));
+        cell_free(c);
+    }
+    unlock(m->registry);
+}
+
 void metric_add(struct metric_cell *c, uint64_t n)
 {
     DCHECK(c->metric->kind == METRIC_COUNTER);

@@ -159,6 +159,13 @@ void rpc_metrics_peer(struct rpc_metrics *m, const char *addr, bool up)
     metric_set(cell(m->peer_up, addr), up);
 }
 
+void rpc_metrics_peer_gone(struct rpc_metrics *m, const char *addr)
+{
+    struct str a = str_c(addr);
+
+    metric_forget(m->peer_up, &a, 1);
+}
+
 void rpc_metrics_reset(struct rpc_metrics *m)
 {
     metric_add(m->resets, 1);

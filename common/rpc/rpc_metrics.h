@@ -24,6 +24,7 @@ void rpc_metrics_served(struct rpc_metrics *m, uint16_t method, int code);
 void rpc_metrics_stale(struct rpc_metrics *m);
 uint64_t rpc_metrics_stales(const struct rpc_metrics *m);
 void rpc_metrics_peer(struct rpc_metrics *m, const char *addr, bool up);
+void rpc_metrics_peer_gone(struct rpc_metrics *m, const char *addr);
 /* The way to a peer was made anew. */
 void rpc_metrics_reset(struct rpc_metrics *m);
 const char *rpc_method_name(uint16_t method);

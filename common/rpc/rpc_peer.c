@@ -176,6 +176,8 @@ static void peer_free(struct rpc_peer *p)
     struct rpc_node *n = p->node;
 
     CHECK(list_empty(&p->calls) && p->serving == 0);
+    if (p->called)
+        rpc_metrics_peer_gone(n->metrics, p->addr);
     n->by_token.ptr[p->token & ((1 << TOKEN_BITS) - 1)] = NULL;
     CHECK(map_str_del(n->by_addr, str_c(p->addr)) == p);
     list_del(&p->link);

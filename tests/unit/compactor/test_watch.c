@@ -5,7 +5,9 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdio.h>
 
+#include "common/cluster/coord_sim.h"
 #include "compactor/watch.h"
 #include "proto/query.pb-c.h"
 #include "tests/lib/rpc_bed.h"
@@ -183,6 +185,90 @@ static void test_freed_while_asking(void **state)
     bed_close(&b);
 }
 
+/* ---- nodes come and go ---------------------------------------------------------------------- */
+
+/* A map of the nodes that run at these addresses. */
+static void put_map(struct coord_site *s, uint32_t version, const char *a, const char *b)
+{
+    char text[512];
+
+    (void)snprintf(text, sizeof(text),
+                   "{\"version\":%u,\"shards\":2,\"replicas\":1,\"nodes\":["
+                   "{\"name\":\"a\",\"addr\":\"%s\"},{\"name\":\"b\",\"addr\":\"%s\"}]}",
+                   version, a, b);
+    coord_site_put(s, STR("/e/ring/map"), str_c(text));
+}
+
+static size_t told_of(struct rpc_bed *b, const char *addr)
+{
+    struct str rest, line;
+    struct buf out;
+    bool more = true;
+    size_t n = 0;
+
+    buf_init(&out, MIB);
+    metrics_render(b->metrics, &out);
+    rest = buf_str(&out);
+    while (str_next(&rest, '\n', &more, &line))
+        n += str_contains(line, str_c(addr));
+    buf_deinit(&out);
+    return n;
+}
+
+/* Node b starts again and again, each time elsewhere, as pods do. */
+static void test_who_has_left_is_forgotten(void **state)
+{
+    struct watch_opts o = { .interval_ms = 200, .lag_warn_ms = 1000 };
+    struct coord_site *site;
+    char first[128], addr[128];
+    struct coord *coord;
+    struct bed b;
+    struct err e;
+    (void)state;
+
+    bed_open(&b, 1);
+    watch_free(b.watch);
+    view_free(b.view);
+    site = coord_site_new(b.rpc.loop, 1);
+    coord_site_put(site, STR("/e/ring/cluster"),
+                   STR("{\"id\":\"00112233445566778899aabbccddeeff\"}"));
+    (void)snprintf(first, sizeof(first), "%s", b.addr[1]);
+    (void)snprintf(addr, sizeof(addr), "%s", first);
+    put_map(site, 1, b.addr[0], first);
+    coord = coord_sim_new(site);
+    b.view =
+        view_new_coord(&(struct view_opts){ .loop = b.rpc.loop, .coord = coord, .prefix = "/e" });
+    o.node = b.node;
+    o.loop = b.rpc.loop;
+    o.metrics = b.rpc.metrics;
+    o.view = b.view;
+    assert_int_equal(watch_new(&o, &b.watch, &e), 0);
+
+    rpc_bed_sleep(&b.rpc, 20000);
+    assert_int_equal(told_of(&b.rpc, first), 6); /* five of the watch, one of rpc */
+    for (uint32_t i = 2; i < 5; i++) {
+        rpc_bed_addr(&b.rpc, addr);
+        put_map(site, i, b.addr[0], addr);
+        rpc_bed_sleep(&b.rpc, 2000); /* with a question to the one of before on its way */
+        assert_int_equal(told_of(&b.rpc, addr), 6);
+    }
+    assert_int_equal(told_of(&b.rpc, first), 1);
+    rpc_bed_sleep(&b.rpc, 900000);
+    assert_int_equal(told_of(&b.rpc, first), 0); /* rpc has forgotten it as well */
+    assert_int_equal(told_of(&b.rpc, b.addr[0]), 6);
+    assert_int_equal(told_of(&b.rpc, addr), 6);
+    fake_start(&b.fakes[1], &b.rpc, addr);
+    assert_true(rpc_bed_run(&b.rpc, ready, &b, 60000));
+
+    watch_free(b.watch);
+    b.watch = NULL;
+    view_free(b.view);
+    b.view = NULL;
+    coord_free(coord);
+    coord_site_free(site);
+    bed_close(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,6 +276,7 @@ int main(void)
         cmocka_unit_test(test_names_who_is_missing),
         cmocka_unit_test(test_an_answer_that_is_none),
         cmocka_unit_test(test_freed_while_asking),
+        cmocka_unit_test(test_who_has_left_is_forgotten),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

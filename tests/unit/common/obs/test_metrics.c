@@ -106,6 +106,45 @@ static void test_label_sets_are_bounded(void **state)
     metrics_free(m);
 }
 
+static void test_forgotten_ones_make_room(void **state)
+{
+    struct metrics *m = metrics_new();
+    struct metric *g = metric_new(m, METRIC_GAUGE, "embertree_x", "x", "who", NULL, 0);
+    const struct str a = STR("a"), b = STR("b"), c = STR("c");
+    const struct str other = STR("other");
+    struct buf out;
+    char name[16];
+
+    (void)state;
+    metric_set(metric_at(g, &a, 1), 1);
+    metric_set(metric_at(g, &b, 1), 2);
+    metric_set(metric_at(g, &c, 1), 3);
+    metric_forget(g, &b, 1);
+    metric_forget(g, &b, 1);
+    buf_init(&out, MIB);
+    assert_non_null(
+        strstr(render(m, &out), "embertree_x{who=\"a\"} 1\nembertree_x{who=\"c\"} 3\n"));
+    assert_int_equal(metric_value(metric_at(g, &b, 1)), 0); /* a new one */
+
+    /* Far more than there is room for, one after the other: none of them is "other". */
+    for (int i = 0; i < 3 * METRIC_CELLS_MAX; i++) {
+        struct str who = str_n(name, (size_t)snprintf(name, sizeof(name), "n%d", i));
+
+        metric_set(metric_at(g, &who, 1), 1);
+        metric_forget(g, &who, 1);
+    }
+    assert_null(strstr(render(m, &out), "other"));
+    for (int i = 0; i < METRIC_CELLS_MAX; i++) {
+        struct str who = str_n(name, (size_t)snprintf(name, sizeof(name), "n%d", i));
+
+        metric_set(metric_at(g, &who, 1), 1);
+    }
+    metric_forget(g, &other, 1); /* shared: it stays */
+    assert_non_null(strstr(render(m, &out), "{who=\"other\"} 1"));
+    buf_deinit(&out);
+    metrics_free(m);
+}
+
 static void test_odd_label_values(void **state)
 {
     static char big[5000];
@@ -193,6 +232,7 @@ int main(void)
         cmocka_unit_test(test_text_is_prometheus_0_0_4),
         cmocka_unit_test(test_same_name_is_the_same_metric),
         cmocka_unit_test(test_label_sets_are_bounded),
+        cmocka_unit_test(test_forgotten_ones_make_room),
         cmocka_unit_test(test_odd_label_values),
         cmocka_unit_test(test_threads_lose_nothing_while_rendering),
     };
