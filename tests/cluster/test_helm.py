@@ -40,7 +40,8 @@ VARIANTS = {  # of the values: what a user may set, by name
     "distributed-all": {
         "mode": "distributed", "networkPolicy": {"enabled": True}, "tls": {"secretName": "t", "only": True},
         "ingress": {"enabled": True, "className": "nginx", "hosts": [{"host": "p.example.com"}]},
-        "serviceMonitor": {"enabled": True, "labels": {"team": "obs"}}, "commonLabels": {"team": "obs"},
+        "serviceMonitor": {"enabled": True, "labels": {"team": "obs"}},
+        "prometheusRule": {"enabled": True, "labels": {"release": "prom"}}, "commonLabels": {"team": "obs"},
         "serviceAccount": {"discovery": True}, "config": {"cluster": {"shards": 24}},
         "files": {"overrides": {"defaults": {"max_series_per_tenant": 1000000}},
                   "retention": "tenant=a 10s=2d\n", "scrape": {"scrape_configs": []}},
@@ -176,6 +177,30 @@ def test_templates_are_balanced():
     assert included == defined, included ^ defined
 
 
+def check_rules(spec):
+    """What the operator's schema wants of a PrometheusRule."""
+    (group,) = spec["groups"]
+    assert spec.keys() == {"groups"} and group.keys() == {"name", "rules"} and len(group["rules"]) > 10, spec
+    for rule in group["rules"]:
+        assert rule.keys() <= {"alert", "expr", "for", "labels", "annotations"}, rule
+        assert isinstance(rule["expr"], str) and re.fullmatch(r"[0-9]+[smhd]", rule.get("for", "0s")), rule
+        assert rule["labels"]["severity"] in ("page", "ticket"), rule
+        assert all(isinstance(text, str) for text in rule["annotations"].values()), rule
+    names = [rule["alert"] for rule in group["rules"]]
+    assert len(set(names)) == len(names), names
+
+
+def test_alerts_are_those_of_the_repository():
+    """Their template puts the file in as it is, so what holds of the file holds of the object."""
+    check_rules(yaml.safe_load((CHART / "files" / "alerts.yaml").read_text()))
+    text = (cluster.ROOT / "deploy" / "config" / "alerts.yaml").read_text()
+    assert (CHART / "files" / "alerts.yaml").read_text() == text, "stale: run deploy/helm/generate"
+    template_ = (CHART / "templates" / "rules.yaml").read_text()
+    assert template_.count('spec:\n  {{- .Files.Get "files/alerts.yaml" | nindent 2 }}\n') == 1, template_
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert values["prometheusRule"] == {"enabled": False, "labels": {}}, values["prometheusRule"]
+
+
 # ---- with helm --------------------------------------------------------------------------------------
 
 def test_lint():
@@ -236,6 +261,15 @@ def check_pod(name, objects, workload):
     deadline = yaml.safe_load(config_file(objects, workload)).get("shutdown", {}).get("deadline", "30s")
     seconds = {"30s": 30, "2m": 120}[deadline]
     assert pod["terminationGracePeriodSeconds"] >= pause + seconds + 10, what
+
+
+def test_rules_of_alerting():
+    assert not of_kind(manifests("distributed"), "PrometheusRule", "ServiceMonitor")
+    (one,) = of_kind(manifests("distributed-all"), "PrometheusRule")
+    want = yaml.safe_load((cluster.ROOT / "deploy" / "config" / "alerts.yaml").read_text())
+    assert one["spec"] == want, one["spec"]
+    check_rules(one["spec"])
+    assert one["metadata"]["labels"]["release"] == "prom" and one["metadata"]["labels"]["team"] == "obs", one
 
 
 def test_manifests_fit_together():
@@ -670,9 +704,9 @@ def test_ingress_sends_pushes_to_distributors():
 
 
 def main():
-    tests = [test_generated_files_are_fresh, test_templates_are_balanced]
+    tests = [test_generated_files_are_fresh, test_templates_are_balanced, test_alerts_are_those_of_the_repository]
     if HELM:
-        tests += [test_lint, test_kubernetes_knows_every_field, test_manifests_fit_together,
+        tests += [test_lint, test_kubernetes_knows_every_field, test_rules_of_alerting, test_manifests_fit_together,
                   test_every_option_goes_through, test_wrong_values_are_refused,
                   test_rules_for_zones_and_updates, test_rules_for_copies, test_cold_tier, test_restore_works,
                   test_pods_work_distributed, test_pods_work_with_everything, test_pods_work_with_copies, test_pod_and_probes_work_behind_tls,

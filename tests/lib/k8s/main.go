@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // k8s reads manifests from standard input and decodes each one into the type of its kind, strictly: an
-// unknown field, a wrong kind of value or an object nobody knows is an error. ServiceMonitors, which
-// are not part of Kubernetes, are passed over. Prints how many objects there were.
+// unknown field, a wrong kind of value or an object nobody knows is an error. ServiceMonitors and
+// PrometheusRules, which are not part of Kubernetes, are passed over. Prints how many objects there were.
 package main
 
 import (
@@ -35,7 +35,7 @@ func main() {
 			continue
 		}
 		count++
-		if strings.Contains(string(doc), "kind: ServiceMonitor") {
+		if s := string(doc); strings.Contains(s, "kind: ServiceMonitor") || strings.Contains(s, "kind: PrometheusRule") {
 			continue
 		}
 		if _, _, err := strict.Decode(doc, nil, nil); err != nil {
