@@ -515,17 +515,30 @@ static bool next_segment(struct spool *s)
     return false;
 }
 
+/* False: not now, since the process has too many files open, say: nothing of it is lost. */
+static bool open_segment(struct spool *s, uint64_t number)
+{
+    char path[PATH_MAX];
+
+    if (s->read_fd < 0 && segment_path(s, number, path))
+        s->read_fd = open(path, O_RDONLY | O_CLOEXEC);
+    return s->read_fd >= 0 || errno == ENOENT;
+}
+
 /* True: the cursor stands at a record of *ret_len bytes in a file that is open. */
 static bool find_record(struct spool *s, uint64_t *ret_len, uint8_t head[SPOOL_RECORD_HEAD])
 {
     for (;;) {
         const struct segment *g = segment_at(s, s->cursor.segment);
-        char path[PATH_MAX];
-        if (g && s->read_fd < 0 && g->len > SPOOL_HEAD && segment_path(s, g->number, path))
-            s->read_fd = open(path, O_RDONLY | O_CLOEXEC);
-        *ret_len = g && s->read_fd >= 0 ? head_read(s, s->read_fd, s->cursor.off, g->len, head) : 0;
-        if (*ret_len)
-            return true;
+        if (g && s->cursor.off < g->len) {
+            if (!open_segment(s, g->number))
+                return false;
+            *ret_len = s->read_fd >= 0 ? head_read(s, s->read_fd, s->cursor.off, g->len, head) : 0;
+            if (*ret_len)
+                return true;
+            s->damaged++; /* what is behind it cannot be found */
+            s->cursor.off = g->len;
+        }
         if (!next_segment(s))
             return false;
     }

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -360,6 +361,39 @@ static int no_space(const struct fs *fs, const char *path, uint64_t *ret_free, u
     return 0;
 }
 
+/* While files cannot be opened, since the process has too many of them, nothing is taken, and
+ * nothing is passed over. */
+static void test_no_files_left(void **state)
+{
+    char *dir = dir_new();
+    struct spool *s = open_spool(dir, 64 * MIB, 1000, NULL);
+    struct rlimit was, none;
+    uint64_t ticket;
+
+    (void)state;
+    for (uint32_t i = 0; i < 40; i++)
+        assert_int_equal(append(s, i), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+    int fd = open("/dev/null", O_RDONLY);
+    assert_true(fd >= 0);
+    assert_int_equal(close(fd), 0);
+    none = (struct rlimit){ .rlim_cur = (rlim_t)fd, .rlim_max = was.rlim_max };
+    for (uint32_t i = 0; i < 40; i++) {
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+        int64_t n = take(s, &ticket); /* of a segment that is open already, or none */
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+        if (n < 0)
+            n = take(s, &ticket);
+        assert_int_equal(n, i);
+        spool_finish(s, ticket);
+    }
+    assert_int_equal(take(s, &ticket), -1);
+    assert_int_equal(spool_stats(s).records, 0);
+    assert_int_equal(spool_stats(s).damaged, 0);
+    spool_close(s);
+    dir_free(dir);
+}
+
 static void test_disk_reserve(void **state)
 {
     char *dir = dir_new();
@@ -439,6 +473,7 @@ int main(void)
         cmocka_unit_test(test_full_at_every_byte),
         cmocka_unit_test(test_sync_fails),
         cmocka_unit_test(test_maximum),
+        cmocka_unit_test(test_no_files_left),
         cmocka_unit_test(test_disk_reserve),
         cmocka_unit_test(test_random),
     };
