@@ -273,7 +273,15 @@ void secret_free(struct secret *s)
 
 const char *secret_missing(const struct secret *s)
 {
-    return s->known ? NULL
-                    : "the distributors have not agreed on the secret of write ids yet: the "
-                      "coordination service does not answer";
+    if (s->known)
+        return NULL;
+    if (!believed(s))
+        return "the distributors have not agreed on the secret of write ids yet: the coordination "
+               "service does not answer";
+    if (s->o.view && !view_ready(s->o.view))
+        return "the distributors have not agreed on the secret of write ids yet: there is no "
+               "cluster; it begins once as many ingesters live as there are to be copies "
+               "(cluster.replicas)";
+    return "the distributors have not agreed on the secret of write ids yet: whoever may know it "
+           "is waited for, some seconds";
 }

@@ -13,7 +13,8 @@
 #include "deploy/ctl/recover.h"
 #include "deploy/ctl/ring.h"
 
-#define WAIT_MS 500
+#define WAIT_MS   500
+#define HEAR_MOST 20 /* looks until the server asked has heard of the drain */
 
 /* `r` is borrowed from *ret_doc. */
 static int ask_ring(struct cli *c, struct json_doc **ret_doc, struct ring *r, struct err *e)
@@ -95,7 +96,7 @@ static int wait_empty(struct cli *c, const char *node, struct err *e)
     struct rebalance_wait w = { .begun = false };
     uint64_t bytes, moves;
 
-    for (;;) {
+    for (uint32_t unheard = 0;;) {
         struct json_doc *doc;
         struct ring r;
 
@@ -104,10 +105,17 @@ static int wait_empty(struct cli *c, const char *node, struct err *e)
         const struct ring_node *n = ring_node(&r, str_c(node));
         uint32_t left = n ? n->shards : 0;
         bool over = !n || str_eq(n->state, STR("left"));
+        if (n && str_eq(n->state, STR("draining")))
+            unheard = HEAR_MOST;
+        bool used = n && str_eq(n->state, STR("active")) && unheard++ >= HEAR_MOST;
         ring_deinit(&r);
         json_doc_free(doc);
         if (over)
             return 0;
+        if (used)
+            return err_set(e, ERR_CONFLICT,
+                           "%s is not drained any more: somebody had it used again (undrain)",
+                           node);
         if (rebalance_left(c, node, &moves, &bytes, e))
             bytes = 0; /* too few nodes, say: what there is to wait for `cluster status` tells */
         rebalance_say(c, &w, node, left, bytes);

@@ -44,7 +44,39 @@ static void names(const struct json_val *v, const char *key, struct buf *out)
     }
 }
 
-static void plan_text(const struct json_val *root, struct buf *out)
+static bool has_name(const struct json_val *names, struct str name)
+{
+    for (size_t i = 0; i < json_len(names); i++)
+        if (str_eq(ring_name(names, i), name))
+            return true;
+    return false;
+}
+
+/* Its copies are where they belong: what is wrong is who leads. */
+static bool lead_only(const struct json_val *v)
+{
+    const struct json_val *is = json_get(v, "members", NULL), *to = json_get(v, "membersTo", NULL);
+    bool same = json_len(is) == json_len(to);
+
+    for (size_t i = 0; i < json_len(to); i++)
+        same &= has_name(is, ring_name(to, i));
+    return same;
+}
+
+static void put_leads(const struct json_val *shards, struct buf *out)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < json_len(shards); i++)
+        n += lead_only(json_at(shards, i));
+    if (n)
+        (void)buf_addf(out,
+                       "%zu of them only to be led by another node: a lead that went stays for "
+                       "three minutes, then it goes by itself\n",
+                       n);
+}
+
+void rebalance_text(const struct json_val *root, struct buf *out)
 {
     const struct json_val *nodes = json_get(root, "nodes", NULL);
     const struct json_val *shards = json_get(root, "shards", NULL);
@@ -76,21 +108,14 @@ static void plan_text(const struct json_val *root, struct buf *out)
     if (n > SHOWN_MOST)
         (void)buf_addf(out, "and %zu more\n", n - SHOWN_MOST);
     if (n)
-        (void)buf_addf(out, "%zu shards are to be moved, %" PRId64 " MiB are to be copied\n", n,
-                       in(root, "bytesToCopy", MIB));
+        (void)buf_addf(out, "%zu shard%s to be moved, %" PRId64 " MiB are to be copied\n", n,
+                       n == 1 ? " is" : "s are", in(root, "bytesToCopy", MIB));
     else
         (void)buf_add_str(out, STR("every shard is where it belongs\n"));
+    put_leads(shards, out);
 }
 
 /* ---- waiting -------------------------------------------------------------------------------- */
-
-static bool has_name(const struct json_val *names, struct str name)
-{
-    for (size_t i = 0; i < json_len(names); i++)
-        if (str_eq(ring_name(names, i), name))
-            return true;
-    return false;
-}
 
 /* How much of a shard is not there where it goes. The plan counts what is under way in whole. */
 static uint64_t shard_left(const struct json_val *v, const struct json_val *copies)
@@ -208,7 +233,7 @@ int rebalance(struct cli *c, struct err *e)
         if (c->o.json)
             (void)buf_add_str(&c->out, buf_str(&body));
         else
-            plan_text(json_root(doc), &c->out);
+            rebalance_text(json_root(doc), &c->out);
         json_doc_free(doc);
     }
     if (!code && c->o.wait)

@@ -8,8 +8,12 @@
 #include "common/base/speed.h"
 #include "deploy/ctl/cli.h"
 
+struct json_val;
+
 /* Says what is to be moved; with --apply has it moved at once, with --wait until it is. */
 NODISCARD int rebalance(struct cli *c, struct err *e);
+/* The server's answer, for people. */
+void rebalance_text(const struct json_val *root, struct buf *out);
 
 /* ---- for whoever waits ---- */
 /* How many shards are to be moved, and how much is to be copied for it. node: only what leaves that

@@ -151,8 +151,10 @@ static void about_node(const struct ring_node *n, ring_advice_fn fn, void *cooki
         buf_reset(b);
     }
     if (str_eq(n->state, STR("draining")) && !n->shards && n->live) {
-        (void)buf_addf(b, "%.*s is empty: stop it for good, or embertreectl cluster undrain %.*s",
-                       STR_ARG(n->name), STR_ARG(n->name));
+        (void)buf_addf(b,
+                       "%.*s has no shard any more, but may count for one that is on its way: stop "
+                       "it once its state is left",
+                       STR_ARG(n->name));
         fn(cookie, buf_str(b));
         buf_reset(b);
     }

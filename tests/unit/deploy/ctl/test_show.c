@@ -15,6 +15,7 @@
 #include "deploy/ctl/commands.h"
 #include "deploy/ctl/costs.h"
 #include "deploy/ctl/graph.h"
+#include "deploy/ctl/rebalance.h"
 #include "deploy/ctl/versus.h"
 
 static const struct cli cli = { .program = "embertreectl", .o = { .server = "http://x" } };
@@ -298,6 +299,41 @@ static void test_space(void **state)
     buf_deinit(&b);
 }
 
+#define MOVE(shard, is, to, lead)                                  \
+    "{\"shard\":" shard ",\"members\":[" is "],\"membersTo\":[" to \
+    "],\"leader\":\"a\",\"leaderTo\":\"" lead "\",\"bytes\":3145728,\"why\":\"so it is\"}"
+#define MOVE_COPY MOVE("0", "\"a\",\"b\"", "\"b\",\"c\"", "b")
+#define MOVE_LEAD MOVE("7", "\"a\",\"b\"", "\"b\",\"a\"", "b")
+
+static void put_plan(const char *shards, struct buf *out)
+{
+    char text[1024];
+    struct json_doc *doc;
+    struct err e;
+
+    (void)snprintf(text, sizeof(text),
+                   "{\"bytesToCopy\":3145728,\"nodes\":[{\"name\":\"a\",\"copies\":2,\"leads\":2,"
+                   "\"copiesTo\":1,\"leadsTo\":0}],\"shards\":[%s]}",
+                   shards);
+    assert_int_equal(json_parse(str_c(text), &doc, &e), 0);
+    rebalance_text(json_root(doc), out);
+    json_doc_free(doc);
+}
+
+static void test_rebalance(void **state)
+{
+    struct buf b;
+
+    (void)state;
+    buf_init(&b, MIB);
+    put_plan("", &b);
+    put_plan(MOVE_COPY, &b);
+    put_plan(MOVE_LEAD, &b);
+    put_plan(MOVE_COPY "," MOVE_LEAD, &b);
+    golden("rebalance.txt", &b);
+    buf_deinit(&b);
+}
+
 static void test_docs(void **state)
 {
     struct buf b;
@@ -346,10 +382,10 @@ static void test_docs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tree),     cmocka_unit_test(test_deep_tree),
-        cmocka_unit_test(test_no_trees), cmocka_unit_test(test_top),
-        cmocka_unit_test(test_diff),     cmocka_unit_test(test_space),
-        cmocka_unit_test(test_docs),
+        cmocka_unit_test(test_tree),      cmocka_unit_test(test_deep_tree),
+        cmocka_unit_test(test_no_trees),  cmocka_unit_test(test_top),
+        cmocka_unit_test(test_diff),      cmocka_unit_test(test_space),
+        cmocka_unit_test(test_rebalance), cmocka_unit_test(test_docs),
     };
 
     return cmocka_run_group_tests(tests, setup, NULL);
