@@ -24,6 +24,7 @@
 #include "common/role/relay.h"
 #include "ingester/as_made.h"
 #include "ingester/busy.h"
+#include "ingester/clocks.h"
 #include "ingester/division.h"
 #include "ingester/folder.h"
 #include "ingester/ledger.h"
@@ -110,6 +111,7 @@ int ingester_open_store(const struct ingester *in, uint32_t number, size_t share
     const struct exemplar_conf *xc = in->exemplars;
     struct store_opts so = {
         .clock = ctx->env->clock,
+        .others = clocks_others(in->clocks),
         .shard = number,
         .dict_bytes_max = memory_share(ctx->memory_limit, MEMORY_DICTS) / shares,
         .hot_bytes_max = memory_share(ctx->memory_limit, MEMORY_HOT) / shares,
@@ -300,6 +302,7 @@ static void ingester_free(void *self)
     placed_free(in->placed);
     busy_free(in->busy);
     division_free(in->division);
+    clocks_free(in->clocks);
     in->magic = 0;
     xfree(in);
 }
@@ -388,6 +391,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     in->conf = conf_get(ctx->conf, &ingester_options);
     in->exemplars = conf_get(ctx->conf, &exemplar_options);
     ingester_metrics_init(&in->metrics, ctx->metrics);
+    in->clocks = clocks_new(ctx->loop, ctx->rpc, ctx->env->clock);
     in->division = division_new(in);
     budget_init(&in->write_bytes, memory_share(ctx->memory_limit, MEMORY_WRITES));
     in->moves = !view_ready(ctx->view) || !view_shard(ctx->view, 0, &first) || first.term > 0;
@@ -491,6 +495,10 @@ static void ingester_ring(void *self, struct json *j)
         json_u64(j, (uint64_t)st->stats.build_lag_coarse_ms);
         json_key(j, "readOnly");
         json_bool(j, st->read_only);
+        json_key(j, "clockHeld");
+        json_bool(j, st->clock.held);
+        json_key(j, "clockAheadMs");
+        json_i64(j, st->clock.jump_ms);
         rpc_build_ring(in, i, j);
         json_obj_end(j);
     }

@@ -65,6 +65,10 @@
     X(dict_bytes, "dictionary_bytes", "Memory of dictionaries")                              \
     X(applied, "seal_log_entries", "Length of the seal log")                                 \
     X(clock_paused, "clock_paused", "1 while sealing waits because the wall clock jumped")   \
+    X(clock_held, "clock_held",                                                              \
+      "1 while nothing is deleted for its age because the wall clock is far off")            \
+    X(clock_ahead, "clock_ahead_seconds",                                                    \
+      "While held, how far the wall clock is ahead of what is stored; below 0: behind")      \
     X(seal_lag, "seal_lag_seconds", "Time since sealing last caught up")                     \
     X(nodes_built, "nodes_built", "Nodes of 10 minutes and more built since the start")      \
     X(marks, "nodes_marked", "Nodes of 10 minutes and more that are not built")              \

@@ -43,6 +43,7 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/obs/log.h"
+#include "common/store/eclock.h"
 #include "common/store/tomb.h"
 #include "common/sys/chan.h"
 #include "common/sys/fiber.h"
@@ -382,13 +383,28 @@ static void seal_step(struct shard *s, uint64_t now_ms)
     }
 }
 
+/* How long it is held is an upper bound: runs before this one count. */
 static void log_clock(const struct shard *s, const struct store_clock *now)
 {
-    if (now->paused && !s->state.clock.paused)
+    const struct store_clock *was = &s->state.clock;
+
+    if (now->paused && !was->paused)
         log_warn("the wall clock jumped; sealing waits until it proves itself",
                  KV_U64("shard", s->o.number), KV_I64("jump_ms", now->jump_ms));
-    if (!now->paused && s->state.clock.paused)
+    if (now->held && !was->held && now->jump_ms > ECLOCK_DAY_MS)
+        log_warn("the wall clock is far ahead of what is stored: nothing is deleted for its age "
+                 "until it has stood so for a while. Was this off for so long? If not, set the "
+                 "clock before",
+                 KV_U64("shard", s->o.number), KV_I64("ahead_s", now->jump_ms / 1000),
+                 KV_I64("believed_in_s", eclock_wait_ms(now->jump_ms) / 1000));
+    if (now->held && !was->held && now->jump_ms < 0)
+        log_warn("the wall clock is far behind what is stored: nothing is deleted for its age. See "
+                 "to the clock",
+                 KV_U64("shard", s->o.number), KV_I64("behind_s", -now->jump_ms / 1000));
+    if (!now->paused && was->paused)
         log_info("sealing goes on", KV_U64("shard", s->o.number));
+    if (!now->held && was->held)
+        log_info("the wall clock is followed again", KV_U64("shard", s->o.number));
 }
 
 static void on_state(void *cookie)
@@ -415,6 +431,8 @@ static void on_state(void *cookie)
     metric_set(s->m.build_lag, st->build_lag_ms / 1000);
     metric_set(s->m.build_lag_coarse, st->build_lag_coarse_ms / 1000);
     metric_set(s->m.clock_paused, m->state.clock.paused);
+    metric_set(s->m.clock_held, m->state.clock.held);
+    metric_set(s->m.clock_ahead, m->state.clock.jump_ms / 1000);
     metric_set(s->m.memtable_bytes, (int64_t)st->kv.memtable_bytes);
     metric_set(s->m.cache_bytes, (int64_t)st->kv.cache_bytes);
     metric_set(s->m.file_bytes, (int64_t)files);

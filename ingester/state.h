@@ -25,6 +25,7 @@ struct busy;      /* busy.c */
 struct division;  /* division.c */
 struct sole;      /* sole.c */
 struct as_made;   /* as_made.c */
+struct clocks;    /* clocks.c */
 
 struct ingester {
     uint32_t magic;
@@ -46,6 +47,7 @@ struct ingester {
     struct replicas *replicas; /* NULL: shards do not move, each is served here for ever; not yet */
     struct sole *sole;         /* says when they may begin; NULL: at once */
     struct as_made *as_made;   /* NULL: no coordination service */
+    struct clocks *clocks;     /* of other processes, for the stores */
     size_t shards_own;         /* loop: they begin with equal parts of memory */
     bool moves;                /* shards move between nodes: replicas.c has them */
     size_t index;              /* in cluster.ingesters */

@@ -173,7 +173,7 @@ uint32_t tier_before(const struct store_clock *c, int64_t wall_ms, uint64_t afte
 {
     int64_t ms = MIN(wall_ms, c->engine_ms) - (int64_t)after_ms;
 
-    if (c->paused || ms <= SLOT_EPOCH_MS)
+    if (c->held || ms <= SLOT_EPOCH_MS)
         return 0;
     return (uint32_t)((ms - SLOT_EPOCH_MS) / SLOT_MS);
 }

@@ -22,7 +22,7 @@ NODISCARD int tier_wrap(struct tier *t, uint32_t shard, struct kv *kv, struct kv
 void tier_ring(struct tier *t, struct json *j);
 void tier_begin(struct tier *t); /* NULL is fine; so below */
 /* Buckets below this slot are old enough to leave; 0: none is. By engine time, which a wall clock
- * that jumps ahead does not carry along (it pauses), and never by a wall clock that stands before
+ * that jumps ahead does not carry along (it is held), and never by a wall clock that stands before
  * it: moved too early is right, but far away for ever. */
 uint32_t tier_before(const struct store_clock *c, int64_t wall_ms, uint64_t after_ms);
 /* Gives up what it is at; it touches no shard any more when this returns. Loop. */

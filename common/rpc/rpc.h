@@ -80,6 +80,8 @@ struct rpc_told {
     uint32_t says;      /* bits that we do not know may be among them */
     int64_t ahead_ms;   /* its clock, of ours */
     uint64_t unsure_ms; /* by so much that may be wrong */
+    /* Its clock, less our monotonic one: ours may have jumped since. */
+    int64_t less_mono_ms;
 };
 /* Pings that process from now on, as one that is called, also if nobody calls it yet. False: no
  * node of this process can. */

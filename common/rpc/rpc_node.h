@@ -44,9 +44,9 @@ struct rpc_peer {
     struct list calls;              /* of struct rpc_out */
     size_t serving;                 /* requests of it that run here */
     uint8_t fins_left;              /* draining: bit per lane without an echo */
-    bool tells;                     /* the next three are known */
+    bool tells;                     /* the next four are known */
     uint32_t says;                  /* rpc_net_told */
-    int64_t ahead_ms;
+    int64_t ahead_ms, less_mono_ms;
     uint64_t unsure_ms;
 };
 

@@ -363,6 +363,8 @@ static void pong_told(struct rpc_peer *p, struct rd *r, uint64_t way_ns)
         return;
     p->unsure_ms = way_ns / RPC_MS_NS / 2 + 1;
     p->ahead_ms = (int64_t)wall_ms + (int64_t)p->unsure_ms - now_ms;
+    p->less_mono_ms =
+        (int64_t)wall_ms + (int64_t)p->unsure_ms - (int64_t)(rpc_node_now(p->node) / RPC_MS_NS);
     p->says = says;
 }
 
@@ -392,7 +394,8 @@ void rpc_net_told(const struct rpc_net *net, void (*fn)(void *cookie, const stru
             const struct rpc_peer *p = container_of(it, struct rpc_peer, link);
 
             if (p->called && p->tells && p->state == RPC_PEER_UP && n->scheme != RPC_SCHEME_INPROC)
-                fn(cookie, &(struct rpc_told){ p->addr, p->says, p->ahead_ms, p->unsure_ms });
+                fn(cookie, &(struct rpc_told){ p->addr, p->says, p->ahead_ms, p->unsure_ms,
+                                               p->less_mono_ms });
         }
     }
 }

@@ -33,7 +33,8 @@ static int check_format(struct check *c, struct err *e)
         enum key_control id;
         size_t len;
     } controls[] = { { CONTROL_CLOCK, 8 },   { CONTROL_APPLIED, 12 }, { CONTROL_RAW_LOW, 4 },
-                     { CONTROL_WID_LOW, 4 }, { CONTROL_TENANTS, 4 },  { CONTROL_WID_HIGH, 4 } };
+                     { CONTROL_WID_LOW, 4 }, { CONTROL_TENANTS, 4 },  { CONTROL_WID_HIGH, 4 },
+                     { CONTROL_STOOD, 16 } };
     struct key k;
 
     key_format(&k);

@@ -187,7 +187,7 @@ void exm_stage(struct store *s, const struct exm_stage *x, struct kv_batch *b,
 
 /* Buckets below this are not read any more, and dropped a little later. */
 uint32_t exm_low(const struct store *s, int64_t engine_ms);
-/* Drops the buckets that the retention has passed; nothing while the clock is paused. A chore, due
+/* Drops the buckets that the retention has passed; nothing while the clock is held. A chore, due
  * once a minute of engine time. */
 NODISCARD int store_exemplars_retain(struct store *s, bool *ret_more, struct err *e);
 uint64_t store_exemplars_retain_ms(struct store *s);

@@ -176,7 +176,7 @@ int store_exemplars_retain(struct store *s, bool *ret_more, struct err *e)
 
     *ret_more = false;
     s->exm.retained = now / MINUTE_MS;
-    if (s->clock.paused)
+    if (s->clock.held)
         return 0;
     return drop_below(s, exm_low(s, now - GRACE_MS), e) ? err_wrap(e, "exemplars past retention")
                                                         : 0;

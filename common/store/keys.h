@@ -191,6 +191,7 @@ enum key_control {
     CONTROL_FORECAST = 7, /* bytes of files by day: forecast.h */
     CONTROL_REPL = 8,     /* last entry of the replication log: common/repl/apply.h */
     CONTROL_LEDGER = 9,   /* by whom the ledger is kept: ledger.c */
+    CONTROL_STOOD = 10, /* a clock far ahead: ms it stood so u64 | what it showed u64 (eclock.h) */
 };
 enum key_dict { DICT_STRINGS = 1, DICT_FRAMES = 2, DICT_NODES = 3 };
 

@@ -30,10 +30,10 @@
 #include "common/store/retain_impl.h"
 #include "common/store/tomb_impl.h"
 
-#define PAUSED_WAIT_MS 1000
-#define IDLE_WAIT_MS   60000
-#define VIEWS_WAIT_MS  (INT64_C(10) * 60000)
-#define DAY_MS         INT64_C(86400000)
+#define HELD_WAIT_MS  1000
+#define IDLE_WAIT_MS  60000
+#define VIEWS_WAIT_MS (INT64_C(10) * 60000)
+#define DAY_MS        INT64_C(86400000)
 
 struct retain *retain_new(void)
 {
@@ -263,7 +263,7 @@ int store_retain(struct store *s, size_t rows_max, bool *ret_more, struct err *e
     *ret_more = false;
     if (store_refuse(s, e))
         return e->code;
-    if (s->clock.paused || !r->policy)
+    if (s->clock.held || !r->policy)
         return 0;
     CHECK(rows_max > 0);
     if (r->phase == RETAIN_IDLE && engine_ms >= r->next_round_ms)
@@ -288,8 +288,8 @@ uint64_t store_retain_wait_ms(const struct store *s)
 
     if (!r->policy)
         return IDLE_WAIT_MS;
-    if (clock.paused || r->view_wait)
-        return PAUSED_WAIT_MS;
+    if (clock.held || r->view_wait)
+        return HELD_WAIT_MS;
     if (r->phase != RETAIN_IDLE || now >= r->next_round_ms)
         return 0;
     return MIN((uint64_t)(r->next_round_ms - now), (uint64_t)IDLE_WAIT_MS);

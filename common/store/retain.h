@@ -79,7 +79,7 @@ void retain_begin(struct store *s, const struct retain_of *of, int64_t engine_ms
 void store_set_retention(struct store *s, struct retain_policy *p);
 /* A bounded step: moves floors that are due and deletes what is below them, purges what
  * whole-bucket deletes cannot reach, drops files and dictionary epochs nothing names any more.
- * *ret_more: call again soon. Does nothing while the clock is paused. */
+ * *ret_more: call again soon. Does nothing while the clock is held. */
 NODISCARD int store_retain(struct store *s, size_t rows_max, bool *ret_more, struct err *e);
 uint64_t store_retain_wait_ms(const struct store *s);
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * seal_plan: which raw rows are due, and when to look again. Due is a minute that ended
- * `seal_delay` ago by engine time; rows that come for it later are due at once, but wait_ms lets
- * them gather for
- * LATE_PACE_MS, so that a dribble does not rewrite the same leaves row by row.
+ * `seal_delay` ago by engine time, or by a wall clock that is ahead of it and has settled
+ * (eclock.h); rows that come for it later are due at once, but wait_ms lets them gather for
+ * LATE_PACE_MS, so that a dribble does not rewrite the same leaves row by row. These paces are kept
+ * in engine time: a wall clock may go back.
  *
  * Thread: the shard's.
  */
@@ -25,7 +26,7 @@ static int64_t due_ms(const struct store *s, uint32_t bucket)
 /* Buckets below this are due. */
 static uint32_t due_end(const struct store *s, int64_t engine_ms)
 {
-    return raw_bucket(slot_of_ms(engine_ms - s->o.seal_delay_ms));
+    return raw_bucket(slot_of_ms(engine_ms + eclock_seal_ahead(&s->clock) - s->o.seal_delay_ms));
 }
 
 static int collect_row(struct store *s, struct kv_iter *it, struct seal_entry *n,
@@ -171,16 +172,16 @@ int store_seal_fresh(struct store *s, size_t rows_max, bool *ret_more, struct er
 uint64_t store_seal_wait_ms(const struct store *s)
 {
     struct eclock clock = s->clock;
-    int64_t now = eclock_now(&clock), at = now + WAIT_MAX_MS;
+    int64_t now = eclock_now(&clock), at = now + WAIT_MAX_MS, ahead = eclock_seal_ahead(&clock);
     uint32_t low = raw_counts_low(&s->raw);
 
     if (clock.paused)
         return 1000;
     if (low != UINT32_MAX && low < s->sealed_high) {
-        at = MIN(at, MAX(due_ms(s, low), s->last_seal_ms + LATE_PACE_MS));
+        at = MIN(at, MAX(due_ms(s, low) - ahead, s->last_seal_ms + LATE_PACE_MS));
         low = raw_counts_after(&s->raw, s->sealed_high - 1);
     }
     if (low != UINT32_MAX)
-        at = MIN(at, MAX(due_ms(s, low), s->last_empty_ms + EMPTY_PACE_MS));
+        at = MIN(at, MAX(due_ms(s, low) - ahead, s->last_empty_ms + EMPTY_PACE_MS));
     return at > now ? (uint64_t)(at - now) : 0;
 }

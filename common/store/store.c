@@ -48,8 +48,9 @@ int64_t store_now(struct store *s)
 
     /* Who sees it sees the writes before it, too: view.c. */
     atomic_store_explicit(&s->engine_ms, now, memory_order_release);
-    atomic_store_explicit(&s->ahead_ms, s->clock.paused ? s->clock.ahead_ms : 0,
+    atomic_store_explicit(&s->ahead_ms, s->clock.held ? s->clock.ahead_ms : 0,
                           memory_order_relaxed);
+    atomic_store_explicit(&s->held, s->clock.held, memory_order_relaxed);
     atomic_store_explicit(&s->paused, s->clock.paused, memory_order_relaxed);
     return now;
 }
@@ -57,6 +58,7 @@ int64_t store_now(struct store *s)
 void store_clock(const struct store *s, struct store_clock *ret)
 {
     ret->engine_ms = atomic_load_explicit(&s->engine_ms, memory_order_relaxed);
+    ret->held = atomic_load_explicit(&s->held, memory_order_relaxed);
     ret->paused = atomic_load_explicit(&s->paused, memory_order_relaxed);
     ret->jump_ms = atomic_load_explicit(&s->ahead_ms, memory_order_relaxed);
 }
@@ -75,6 +77,13 @@ void store_put_clock(struct store *s, int64_t engine_ms, struct kv_batch *b)
 
     key_u64(&v, (uint64_t)engine_ms);
     store_put_control(b, CONTROL_CLOCK, &v);
+    if (s->clock.stood_ms || s->stood_written) {
+        key_u64(&v, (uint64_t)s->clock.stood_ms);
+        put_u64be(v.b + 8, (uint64_t)s->clock.wall_ms);
+        v.len = 16;
+        store_put_control(b, CONTROL_STOOD, &v);
+        s->stood_written = s->clock.stood_ms > 0;
+    }
     ledger_put_clock(s, engine_ms, b);
     s->clock_written_ms = engine_ms;
 }
@@ -264,6 +273,12 @@ static int read_controls(struct store *s, struct err *e)
     if (s->wid_high)
         clock_ms = MAX(clock_ms, SLOT_EPOCH_MS + s->wid_high * WID_BUCKET_MS);
     eclock_init(&s->clock, s->o.clock, clock_ms);
+    s->clock.others = s->o.others;
+    if (get_control(s, CONTROL_STOOD, 16, e))
+        return e->code;
+    s->stood_written = s->row.len > 0;
+    if (s->row.len)
+        eclock_stood(&s->clock, (int64_t)get_u64be(s->row.ptr), (int64_t)get_u64be(s->row.ptr + 8));
     return 0;
 }
 

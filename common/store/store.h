@@ -23,6 +23,7 @@
 #include "common/store/kv.h"
 #include "common/sys/clock.h"
 
+struct eclock_others;
 struct store;
 struct store_view;
 
@@ -57,6 +58,8 @@ struct store_opts {
                                   names; 0: 1,048,576 */
     group_drop_fn group_drop; /* labels to drop for roll-ups (group.h); NULL: the default list */
     void *group_cookie;
+    /* Clocks of other processes (eclock.h); borrowed, or NULL. */
+    const struct eclock_others *others;
     struct store_rollup_test { /* tests only: small numbers instead of those of group.h and ru.h */
         uint32_t groups_max, whole_after, rolled_members, delta_bytes;
     } test;
@@ -168,12 +171,13 @@ NODISCARD int store_seal_fresh(struct store *s, size_t rows_max, bool *ret_more,
 uint64_t store_seal_wait_ms(const struct store *s);
 
 /* Engine time never goes back and follows the wall clock, but not over a jump of more than five
- * minutes: then sealing (and what else deletes or builds by age) pauses until the wall clock has
- * kept pace with the monotonic one for two minutes, or is back. Any thread. */
+ * minutes: then what deletes by age waits until the wall clock has stood there for long, or is
+ * back, and sealing for two minutes (eclock.h). Any thread. */
 struct store_clock {
     int64_t engine_ms;
-    bool paused;
-    int64_t jump_ms; /* how far the wall clock is ahead while paused */
+    bool held;       /* nothing is deleted for its age */
+    bool paused;     /* nor sealed */
+    int64_t jump_ms; /* how far the wall clock is ahead while held; below 0: behind, by a day */
 };
 void store_clock(const struct store *s, struct store_clock *ret);
 

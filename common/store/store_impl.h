@@ -59,6 +59,7 @@ struct store {
     int64_t last_seal_ms;       /* engine time */
     int64_t last_empty_ms;      /* a look for due rows that found none */
     int64_t clock_written_ms;
+    bool stood_written;  /* CONTROL_STOOD says something */
     uint64_t staged;     /* number of the last batch made */
     struct arena *arena; /* of one request or one seal */
     struct dict_scratch scratch;
@@ -79,7 +80,7 @@ struct store {
     _Atomic int64_t engine_ms, ahead_ms;
     /* store_share, store_shrink: 0 where nothing was said since it was opened. */
     _Atomic uint64_t share_dicts, share_names, share_hot, shrunk_to;
-    _Atomic bool paused;
+    _Atomic bool held, paused;
     _Atomic bool read_only;
     struct err why; /* written once, before read_only is set */
 

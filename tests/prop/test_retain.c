@@ -9,6 +9,9 @@
  *   older, nothing missing; views from before answer as before; what is too old is refused, all
  *   else is taken.
  *
+ * Now and then the wall clock is years off for a while, over restarts and power cuts; it is seen to
+ * before it is believed (eclock.h), and then nothing has gone that would not have.
+ *
  * SEED=n repeats one; SEEDS=n runs more of them.
  */
 #include <setjmp.h>
@@ -45,7 +48,7 @@ struct bed {
     struct retain_policy *policy;
     struct retain_keep keep[SERVICES];
     VEC(struct pushed) all;
-    uint64_t wid, again, folded, refused, epochs_dropped, moved, files, purged;
+    uint64_t wid, again, folded, refused, epochs_dropped, moved, files, purged, wrong;
 };
 
 static const char *const services[SERVICES] = { "api", "batch", "shop-cart" };
@@ -309,6 +312,60 @@ static void check_range(struct bed *b)
                  total, want);
 }
 
+/* No floor stands higher than the time that really is would have it. */
+static void check_floors(struct bed *b, int64_t truth_ms)
+{
+    struct floors have, want;
+
+    for (uint32_t i = 0; i < SERVICES; i++) {
+        load_floors(b, i, &have);
+        retain_floors(&b->keep[i], truth_ms, &want);
+        for (size_t l = 0; l < KEY_LEVELS; l++)
+            if (have.at[l] > want.at[l])
+                fail_msg("%s: floor %zu is %u, and should be %u", services[i], l, have.at[l],
+                         want.at[l]);
+    }
+}
+
+/* Until the clock is believed: what is stored may be of days ago after a power cut. */
+static void settle(struct bed *b)
+{
+    for (int i = 0; i < 3 || (b->s.s->clock.held && i < 2000); i++) {
+        clock_fake_advance(&b->s.clock, 130000);
+        (void)store_now(b->s.s);
+    }
+}
+
+static void wrong_clock(struct bed *b)
+{
+    int64_t by = DAY_MS + (int64_t)prng_below(&b->p, (uint64_t)(3650 * DAY_MS));
+    int64_t left = (int64_t)prng_below(&b->p, (uint64_t)MIN(by / 60, 7 * DAY_MS)) * 9 / 10;
+    bool back = prng_chance(&b->p, 0.3);
+
+    settle(b);
+    if (back) { /* engine time stands still meanwhile, and catches up at once if it is no more */
+        by = -by;
+        left = MIN(left, DAY_MS * 9 / 10);
+    }
+    clock_fake_jump(&b->s.clock, by);
+    while (left > 0) {
+        int64_t step = MIN(left, 1 + (int64_t)prng_below(&b->p, 2 * HOUR_MS));
+
+        clock_fake_advance(&b->s.clock, step);
+        left -= step;
+        seal(b);
+        build(b, false);
+        retain(b, true);
+        check_floors(b, atomic_load(&b->s.clock.wall_ms) - by);
+        if (prng_chance(&b->p, 0.2))
+            reopen(b);
+    }
+    clock_fake_jump(&b->s.clock, -by);
+    settle(b);
+    assert_int_equal(store_now(b->s.s), atomic_load(&b->s.clock.wall_ms));
+    b->wrong++;
+}
+
 /* Months; each step some hours. */
 static void run(struct bed *b, size_t steps)
 {
@@ -341,6 +398,8 @@ static void run(struct bed *b, size_t steps)
             check_range(b);
         if (!old && prng_chance(&b->p, 0.05))
             reopen(b);
+        if (!old && prng_chance(&b->p, 0.02))
+            wrong_clock(b);
         if (prng_chance(&b->p, 0.02))
             steps_check(&b->s);
     }
@@ -402,11 +461,12 @@ static void run_seed(uint64_t seed)
     store_view_put(v);
     print_message("pushed %zu, folded %" PRIu64 ", again %" PRIu64 ", refused %" PRIu64
                   ", floors moved %" PRIu64 ", purged %" PRIu64 ", drops of files %" PRIu64
-                  ", epochs dropped %" PRIu64 "; leaves left %" PRIu64 "\n",
+                  ", epochs dropped %" PRIu64 ", wrong clocks %" PRIu64 "; leaves left %" PRIu64
+                  "\n",
                   b.all.len, b.folded, b.again, b.refused, b.moved, b.purged, b.files,
-                  b.epochs_dropped, report.leaves);
+                  b.epochs_dropped, b.wrong, report.leaves);
     assert_true(b.folded > 0 && b.again > 0 && b.refused > 0 && b.moved > 0 && b.purged > 0 &&
-                b.files > 0 && b.epochs_dropped > 0);
+                b.files > 0 && b.epochs_dropped > 0 && b.wrong > 0);
     bed_close(&b);
 }
 

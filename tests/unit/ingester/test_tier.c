@@ -24,7 +24,7 @@ static uint32_t before(void)
 {
     struct store_clock s = { .engine_ms = eclock_now(&engine) };
 
-    s.paused = engine.paused;
+    s.held = engine.held;
     return tier_before(&s, clock_wall_ms(&fake.clock), (uint64_t)DAY_MS);
 }
 
