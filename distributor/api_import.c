@@ -339,7 +339,8 @@ static void lane_on_reply(void *cookie, struct str reply, const struct err *err)
     if (!err)
         lane_acked(l, reply);
     else if (err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT || err->code == ERR_BUSY) {
-        route_failed(l->job->d->route, route_target(l->job->d->route, l->count.shard));
+        route_failed(l->job->d->route, route_target(l->job->d->route, l->count.shard),
+                     race_went_round(&l->race));
         lane_unanswered(l, err);
     } else {
         lane_fail(l, err);

@@ -299,7 +299,8 @@ static void push_answer(struct intake_push *p, struct str reply, const struct er
     else if (p->by_number && (err->code == ERR_NOT_FOUND || err->code == ERR_UNIMPLEMENTED))
         push_not_known(p);
     else if (err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT) {
-        route_failed(p->k->d->route, route_target(p->k->d->route, p->shard));
+        route_failed(p->k->d->route, route_target(p->k->d->route, p->shard),
+                     race_went_round(&p->race));
         push_unanswered(p, err);
     } else
         push_fail(p, err);

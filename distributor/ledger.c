@@ -224,7 +224,7 @@ static void take_failure(struct ask *c, const struct err *err)
     if (err && err->code == ERR_INPUT && !alone)
         b->old_until_ms = now_ms(b) + OLD_MS;
     if (alone && err && (err->code == ERR_UNAVAILABLE || err->code == ERR_TIMEOUT))
-        route_failed(route, route_target(route, c->groups.ptr[0]->shard));
+        route_failed(route, route_target(route, c->groups.ptr[0]->shard), false);
     vec_for (i, &c->groups) {
         c->groups.ptr[i]->alone = true;
         ask_later(b, c->groups.ptr[i], alone ? AGAIN_MS : LOOK_MS);

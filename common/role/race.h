@@ -60,6 +60,11 @@ bool race_more(struct race *c, enum rpc_method method, struct buf *payload);
 /* Neither done nor more is called from now on, and the peers are told. One that ended, or is all
  * zero, is fine. */
 void race_cancel(struct race *c);
+/* Of one that ended: its first copy went by another ingester. */
+static inline bool race_went_round(const struct race *c)
+{
+    return c->legs[0].helper != NULL;
+}
 static inline bool race_runs(const struct race *c)
 {
     return c->running;

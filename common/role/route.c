@@ -176,15 +176,16 @@ struct rpc_peer *route_peer(struct route *r, size_t target, struct err *e)
     return p;
 }
 
-void route_failed(struct route *r, size_t target)
+/* Calls that were under way together fail together: only the first of them changes the way. */
+void route_failed(struct route *r, size_t target, bool went_round)
 {
     struct view_shard s;
 
     if (!r->moves || !view_shard(r->o.view, (uint32_t)target, &s))
         return;
     view_doubt(r->o.view, (uint32_t)target, s.term);
-    if (target < r->missing_len)
-        r->round[target] = !r->round[target];
+    if (target < r->missing_len && r->round[target] == went_round)
+        r->round[target] = !went_round;
 }
 
 /* While the coordination service is heard the view knows a new leader at once. While it is away, a
@@ -321,7 +322,7 @@ static void on_reply(void *cookie, struct str reply, const struct err *err)
     struct route_call *c = cookie;
 
     if (err && err->code == ERR_UNAVAILABLE && (c->r->moves || err->again_s)) {
-        route_failed(c->r, c->target);
+        route_failed(c->r, c->target, race_went_round(&c->race));
         if (call_waits(c))
             return;
     }

@@ -42,8 +42,9 @@ size_t route_target(const struct route *r, uint32_t shard);
 
 /* ERR_UNAVAILABLE: nobody leads it now, or nobody knows. */
 struct rpc_peer *route_peer(struct route *r, size_t target, struct err *e);
-/* What was asked there could not be done there: looks again soon. */
-void route_failed(struct route *r, size_t target);
+/* What was asked there, or by way of another ingester (race_went_round), could not be done: looks
+ * again soon. */
+void route_failed(struct route *r, size_t target, bool went_round);
 /* One question, sent again where shards move and nobody led this one, until the deadline, and else
  * while its ingester may be back in a moment: so it must be harmless to ask twice. Moves
  * *payload. done is never called from inside; a call that ended must not be canceled. */
