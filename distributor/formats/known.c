@@ -45,12 +45,14 @@ void known_unref(struct known *k)
         xfree(k->blocks.ptr[i]);
     vec_free(&k->blocks);
     vec_free(&k->texts);
+    vec_free(&k->frames);
     vec_free(&k->seen);
     vec_free(&k->paths);
     vec_free(&k->many);
     vec_free(&k->inlined);
     vec_free(&k->dense);
     xfree(k->text_slots.slots);
+    xfree(k->frame_slots.slots);
     xfree(k->stack_slots.slots);
     xfree(k->many_slots.slots);
     mutex_deinit(&k->lock);
@@ -72,9 +74,10 @@ static size_t slots_bytes(const struct known_slots *t)
 size_t known_bytes(const struct known *k)
 {
     return sizeof(*k) + stacks_bytes(&k->stacks) + k->block_bytes +
-           k->texts.cap * sizeof(*k->texts.ptr) + k->seen.cap * sizeof(*k->seen.ptr) +
-           k->paths.cap * sizeof(*k->paths.ptr) + k->many.cap * sizeof(*k->many.ptr) +
-           (k->inlined.cap + k->dense.cap) * sizeof(uint32_t) + slots_bytes(&k->text_slots) +
+           k->texts.cap * sizeof(*k->texts.ptr) + k->frames.cap * sizeof(*k->frames.ptr) +
+           k->seen.cap * sizeof(*k->seen.ptr) + k->paths.cap * sizeof(*k->paths.ptr) +
+           k->many.cap * sizeof(*k->many.ptr) + (k->inlined.cap + k->dense.cap) * sizeof(uint32_t) +
+           slots_bytes(&k->text_slots) + slots_bytes(&k->frame_slots) +
            slots_bytes(&k->stack_slots) + slots_bytes(&k->many_slots);
 }
 
@@ -180,25 +183,46 @@ uint32_t known_string(struct known *k, struct str s)
 
 /* ---- frames and stacks ---- */
 
-static inline bool is_frame(const struct stacks *s, uint32_t id, const struct frame *f)
+static inline bool is_frame(const struct frame *a, const struct frame *b)
 {
-    return s->frame_func.ptr[id] == f->func && s->frame_line.ptr[id] == f->line &&
-           s->frame_file.ptr[id] == f->file && s->frame_module.ptr[id] == f->module &&
-           s->frame_addr.ptr[id] == f->addr;
+    return ((a->func ^ b->func) | (a->file ^ b->file) | (a->module ^ b->module) |
+            (a->line ^ b->line) | (a->addr ^ b->addr)) == 0;
+}
+
+static uint32_t add_frame(struct known *k, const struct frame *f)
+{
+    mutex_lock(&k->lock);
+    uint32_t id = has_room(k, sizeof(*f)) ? stacks_frame(&k->stacks, f) : STACKS_FULL;
+    mutex_unlock(&k->lock);
+    if (id == STACKS_FULL)
+        return KNOWN_NONE;
+    CHECK(id == k->frames.len); /* nobody else makes any */
+    vec_push(&k->frames, *f);
+    return id;
 }
 
 uint32_t known_frame(struct known *k, const struct frame *f)
 {
-    if (LIKELY(k->frame_next < k->stacks.frame_func.len && is_frame(&k->stacks, k->frame_next, f)))
+    struct known_slots *t = &k->frame_slots;
+
+    if (LIKELY(k->frame_next < k->frames.len && is_frame(&k->frames.ptr[k->frame_next], f)))
         return k->frame_next++;
-    /* Nobody else changes it; the lock is for what others read meanwhile. */
-    uint32_t id = stacks_frame_known(&k->stacks, f);
-    if (id == STACKS_FULL) {
-        mutex_lock(&k->lock);
-        id = has_room(k, 0) ? stacks_frame(&k->stacks, f) : STACKS_FULL;
-        mutex_unlock(&k->lock);
+    uint64_t h = hash_mix(((uint64_t)f->func << 32 | f->line) ^ k->stacks.seed,
+                          ((uint64_t)f->file << 32 | f->module) ^ UINT64_C(0xa0761d6478bd642f));
+    uint32_t tag = (uint32_t)(hash_mix(h ^ f->addr, k->stacks.seed | 1) >> 16);
+    slots_room(t);
+    size_t at = tag & t->mask;
+    for (; t->slots[at]; at = (at + 1) & t->mask) {
+        uint32_t i = (uint32_t)t->slots[at] - 1;
+        if (t->slots[at] >> 32 != tag || !is_frame(&k->frames.ptr[i], f))
+            continue;
+        k->frame_next = i + 1;
+        return i;
     }
-    k->full |= id == STACKS_FULL;
+    uint32_t id = add_frame(k, f);
+    k->full |= id == KNOWN_NONE;
+    if (id != KNOWN_NONE)
+        slots_set(t, at, tag, id);
     k->frame_next = id + 1;
     return id;
 }

@@ -74,6 +74,8 @@ struct known {
     VEC(char *) blocks;
     char *block_at;
     size_t block_left, block_bytes;
+    VEC(struct frame) frames; /* those of `stacks`, each in one piece */
+    struct known_slots frame_slots;
     VEC(struct known_stack) seen;
     VEC(uint64_t) paths; /* of each stack a multiple of KNOWN_PATH_STEPS steps, at its end 0 */
     struct known_slots stack_slots;

@@ -240,7 +240,7 @@ static inline bool label_fast(const uint8_t *p, const uint8_t *end, const struct
 
     for (uint8_t i = 1; i <= 4; i++) /* as agents write them: by number */
         if (at && at < end && *at == i << 3)
-            at = wire_number(at + 1, &v[i]);
+            at = i == 3 ? wire_number_any(at + 1, &v[i]) : wire_number(at + 1, &v[i]);
     if (s->labels.len >= l->labels_per_sample || (at != end && !wire_numbers_fast(p, end, v, 4)))
         return false;
     vec_push(&s->labels, label_of(v));

@@ -48,7 +48,19 @@ bool pprof_walk_known(const struct pprof *p, const struct ingest *in, const stru
 
 /* What both walks share. A sample counts if it has one value per type, none below zero, and one
  * above. */
-bool pprof_values_count(struct push *push, const int64_t *v, size_t n, size_t types);
+static inline bool pprof_values_count(struct push *push, const int64_t *v, size_t n, size_t types)
+{
+    int64_t any = 0;
+
+    if (UNLIKELY(n != types)) {
+        push->drops[DROP_VALUE_COUNT]++;
+        return false;
+    }
+    for (size_t i = 0; i < n; i++)
+        any |= v[i];
+    push->drops[DROP_NEGATIVE] += any < 0;
+    return any > 0;
+}
 struct pprof_keep {
     const struct pprof *p;
     uint32_t number_key; /* of the numeric label seen last */

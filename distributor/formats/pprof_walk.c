@@ -354,20 +354,6 @@ static int find_path(struct walk *w, enum found *ret, struct err *e)
     return rc;
 }
 
-bool pprof_values_count(struct push *push, const int64_t *v, size_t n, size_t types)
-{
-    int64_t any = 0;
-
-    if (n != types) {
-        push->drops[DROP_VALUE_COUNT]++;
-        return false;
-    }
-    for (size_t i = 0; i < n; i++)
-        any |= v[i];
-    push->drops[DROP_NEGATIVE] += any < 0;
-    return any > 0;
-}
-
 /* Numbers are sizes and thread ids, the same few keys all the time. */
 static bool is_span(struct pprof_keep *k, uint32_t key)
 {
