@@ -226,6 +226,13 @@ static void entries_free(struct entries *all)
     vec_free(&all->at);
 }
 
+/* NULL: the end, or errno is set. */
+static struct dirent *next_entry(DIR *d)
+{
+    errno = 0;
+    return readdir(d);
+}
+
 /* Folder "" or "a/b/". */
 static int read_folder(struct walk *w, const char *folder, struct entries *ret, struct err *e)
 {
@@ -236,13 +243,18 @@ static int read_folder(struct walk *w, const char *folder, struct entries *ret, 
 
     if (!d)
         return rc || errno == ENOENT ? rc : err_errno(e, errno, "cannot list %s", path);
-    while (!rc && (entry = readdir(d)) != NULL) {
+    while (!rc && (entry = next_entry(d)) != NULL) {
         struct stat st;
         struct buf name;
 
-        if (!object_name_ok(str_c(entry->d_name)) || entry->d_name[0] == '.' ||
-            fstatat(dirfd(d), entry->d_name, &st, 0))
+        if (!object_name_ok(str_c(entry->d_name)) || entry->d_name[0] == '.')
             continue;
+        if (fstatat(dirfd(d), entry->d_name, &st, 0)) {
+            if (errno != ENOENT) /* else it has just gone */
+                rc = err_errno(e, errno, "cannot look at %s%s in %s", folder, entry->d_name,
+                               w->d->dir);
+            continue;
+        }
         buf_init(&name, PATH_MAX);
         if (!buf_addf(&name, "%s%s%s", folder, entry->d_name, S_ISDIR(st.st_mode) ? "/" : "") ||
             !buf_add_c(&name, '\0') || ret->at.len >= ENTRIES_MAX)
@@ -253,6 +265,8 @@ static int read_folder(struct walk *w, const char *folder, struct entries *ret, 
                                                 .size = (uint64_t)st.st_size }));
         buf_deinit(&name);
     }
+    if (!rc && errno) /* a listing that lacks something would have it deleted, or not found */
+        rc = err_errno(e, errno, "cannot list %s", path);
     (void)closedir(d);
     if (!rc && ret->at.len)
         qsort(ret->at.ptr, ret->at.len, sizeof(*ret->at.ptr), by_name);

@@ -175,6 +175,30 @@ static bool nothing(void *cookie, struct str name, uint64_t size)
     return true;
 }
 
+static bool ignore(void *cookie, struct str name, uint64_t size)
+{
+    (void)cookie, (void)name, (void)size;
+    return true;
+}
+
+/* A listing has all there is, or says why not: what it lacks would be taken for nothing. */
+static void test_list_or_error(void **state)
+{
+    struct bed *b = *state;
+    struct err e = { 0 };
+    char path[128], other[128];
+
+    assert_int_equal(object_put(b->o, STR("a/b"), STR("1"), &e), 0);
+    (void)snprintf(path, sizeof(path), "%s/a/c", b->dir);
+    (void)snprintf(other, sizeof(other), "%s/nothing", b->dir);
+    assert_int_equal(symlink(other, path), 0); /* to what is not there: nor is it */
+    assert_int_equal(object_list(b->o, STR(""), STR_NULL, ignore, NULL, &e), 0);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(symlink(path, path), 0);
+    assert_int_not_equal(object_list(b->o, STR(""), STR_NULL, ignore, NULL, &e), 0);
+    assert_non_null(strstr(e.text, "a/c"));
+}
+
 static void test_what_a_crash_leaves(void **state)
 {
     struct bed *b = *state;
@@ -223,6 +247,7 @@ int main(void)
         cmocka_unit_test(test_names),
         cmocka_unit_test_setup_teardown(test_put_and_read, setup, teardown),
         cmocka_unit_test_setup_teardown(test_list, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_list_or_error, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_a_crash_leaves, setup, teardown),
         cmocka_unit_test(test_wrong_options),
     };
