@@ -5,6 +5,9 @@
  *   get, list    loop: unpack ─> pool: a view ─> loop: reply
  *   put, delete  loop: unpack ─> the shard's thread, an fsynced batch ─> loop: reply
  *
+ * A delete that finds nothing wrote nothing, so what it says is confirmed as a read is: one who was
+ * deposed and does not know yet may lack what was put since.
+ *
  * At most DOCS_AT_WORK calls at once, each with a request and a reply of at most a document: that
  * bounds the memory.
  */
@@ -153,7 +156,15 @@ static void write_doc(struct shard_task *t, struct store *s)
 
 static void on_written(struct shard_task *t)
 {
-    end(container_of(t, struct doc_call, task));
+    struct doc_call *d = container_of(t, struct doc_call, task);
+
+    if (d->op != OP_DELETE || d->err.code != ERR_NOT_FOUND) {
+        end(d);
+        return;
+    }
+    if (d->request->gone_ok)
+        err_clear(&d->err);
+    looked(d);
 }
 
 /* ---- requests: loop -------------------------------------------------------------------------- */

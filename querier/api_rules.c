@@ -296,7 +296,7 @@ static int drop_rule(struct query *q, struct err *e)
         return e->code;
     q->step = reply_nothing;
     if (docs_find(&d, r->id))
-        return docs_ask_delete(q, DOC_RULE, r->id, e);
+        return docs_ask_drop(q, DOC_RULE, r->id, e);
     query_calls_reset(q);
     return 0;
 }

@@ -147,7 +147,7 @@ static int drop_setting(struct query *q, struct err *e)
         return e->code;
     q->step = reply_nothing;
     if (old)
-        return docs_ask_delete(q, DOC_SETTING, s->name, e);
+        return docs_ask_drop(q, DOC_SETTING, s->name, e);
     query_calls_reset(q);
     return 0;
 }

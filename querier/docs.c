@@ -69,14 +69,26 @@ NODISCARD int docs_ask_put(struct query *q, enum doc_kind kind, const struct doc
     return ask(q, &r, e);
 }
 
-NODISCARD int docs_ask_delete(struct query *q, enum doc_kind kind, struct str id, struct err *e)
+static int ask_delete(struct query *q, enum doc_kind kind, struct str id, bool gone_ok,
+                      struct err *e)
 {
     Embertree__DocRequest r = EMBERTREE__DOC_REQUEST__INIT;
 
     r.op = DOC_DELETE;
     r.kind = kind;
     r.id = out_str(id);
+    r.gone_ok = gone_ok;
     return ask(q, &r, e);
+}
+
+NODISCARD int docs_ask_delete(struct query *q, enum doc_kind kind, struct str id, struct err *e)
+{
+    return ask_delete(q, kind, id, false, e);
+}
+
+NODISCARD int docs_ask_drop(struct query *q, enum doc_kind kind, struct str id, struct err *e)
+{
+    return ask_delete(q, kind, id, true, e);
 }
 
 /* ---- the answer -------------------------------------------------------------------------------*/

@@ -387,6 +387,11 @@ int store_doc_delete(struct store *s, const struct doc_name *n, struct err *e)
     buf_init(&row, HEAD_LEN + DOC_META_MAX);
     int rc = load(s->kv, NULL, n, &row, &was, e);
     buf_deinit(&row);
+    if (rc == ERR_NOT_FOUND)
+        return err_set(
+            e, ERR_NOT_FOUND,
+            "there is no \"%.*s\"; if this was sent again, the one before has deleted it",
+            STR_ARG(n->id));
     if (rc)
         return rc;
     struct kv_batch *b = kv_batch_new();

@@ -86,11 +86,11 @@ static int drop(struct fake_docs *d, const Embertree__DocRequest *q, struct err 
     size_t i = find(d, q);
 
     if (i == d->at.len)
-        return err_set(e, ERR_NOT_FOUND, "no such document");
+        return q->gone_ok ? 0 : err_set(e, ERR_NOT_FOUND, "no such document");
     free_doc(&d->at.ptr[i]);
     d->at.len--;
     memmove(&d->at.ptr[i], &d->at.ptr[i + 1], (d->at.len - i) * sizeof(*d->at.ptr));
-    return 0;
+    return d->raced ? drop(d, q, e) : 0;
 }
 
 static void list(const struct fake_docs *d, const Embertree__DocRequest *q, struct buf *out)

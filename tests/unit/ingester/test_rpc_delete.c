@@ -204,7 +204,7 @@ static void test_list(void **state)
 }
 
 /* The answer to an operation on a document of the tenant. */
-static int document(uint32_t op, const char *id)
+static int document_or_gone(uint32_t op, const char *id, bool gone_ok)
 {
     Embertree__DocRequest m = EMBERTREE__DOC_REQUEST__INIT;
     struct rpc_bed_call c;
@@ -218,11 +218,28 @@ static int document(uint32_t op, const char *id)
     m.seen = DOC_ANY_REVISION;
     m.docs_max = 10;
     m.bytes_max = 1000;
+    m.gone_ok = gone_ok;
     size_t len = embertree__doc_request__pack(&m, (uint8_t *)(void *)payload);
     assert_true(len <= sizeof(payload));
     int code = ingester_bed_call(&bed, RPC_DOC, str_n(payload, len), &c);
     rpc_bed_call_deinit(&c);
     return code;
+}
+
+static int document(uint32_t op, const char *id)
+{
+    return document_or_gone(op, id, false);
+}
+
+static void test_a_document_that_is_gone(void **state)
+{
+    (void)state;
+    assert_int_equal(document(2, "one"), 0);
+    assert_int_equal(document_or_gone(3, "one", true), 0);
+    assert_int_equal(document(0, "one"), ERR_NOT_FOUND);
+    assert_int_equal(document(3, "one"), ERR_NOT_FOUND);
+    assert_int_equal(document_or_gone(3, "one", true), 0);
+    assert_int_equal(document_or_gone(0, "one", true), ERR_NOT_FOUND); /* of deletes alone */
 }
 
 /* Who deletes all of a tenant and hears nothing asks again; what the tenant wrote down meanwhile
@@ -265,7 +282,8 @@ static void test_bad_requests(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { T(test_delete), T(test_list), T(test_documents),
+    const struct CMUnitTest tests[] = { T(test_delete),       T(test_list),
+                                        T(test_documents),    T(test_a_document_that_is_gone),
                                         T(test_bad_requests), T(test_many_at_once) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

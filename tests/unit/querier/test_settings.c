@@ -133,6 +133,26 @@ static void test_settings(void **state)
     talk(settings, ARRAY_LEN(settings));
 }
 
+/* A delete that is sent again while the one before is on its way, and listed what that deleted. */
+static void test_deleted_meanwhile(void **state)
+{
+    struct qbed b;
+    (void)state;
+
+    qbed_init(&b, 3, NULL);
+    assert_int_equal(
+        qbed_status(post(&b, RULES "UpsertRecordingRule", "", "{\"id\":\"abc\"," RULE "}")), 200);
+    assert_int_equal(
+        qbed_status(post(&b, SET "Set", "", "{\"setting\":{\"name\":\"a\",\"value\":\"2\"}}")),
+        200);
+    b.docs.raced = true;
+    assert_string_equal(qbed_body(post(&b, RULES "DeleteRecordingRule", "", "{\"id\":\"abc\"}")),
+                        "{}");
+    assert_string_equal(qbed_body(post(&b, SET "Delete", "", "{\"name\":\"a\"}")), "{}");
+    assert_int_equal(b.docs.at.len, 0);
+    qbed_deinit(&b);
+}
+
 static void test_rules(void **state)
 {
     (void)state;
@@ -192,7 +212,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_settings), cmocka_unit_test(test_rules),
         cmocka_unit_test(test_others),   cmocka_unit_test(test_tenants_do_not_see_each_other),
-        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_limits),   cmocka_unit_test(test_deleted_meanwhile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
