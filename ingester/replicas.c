@@ -197,6 +197,7 @@ static void open_done(void *cookie)
     if (r->err.code) {
         log_error("a replica could not be opened; it is tried again", KV_U64("shard", r->shard),
                   KV_ERR(&r->err));
+        damaged_look(r);
         failed_once(r);
     } else {
         log_info("replica open", KV_U64("shard", r->shard));

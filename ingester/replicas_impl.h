@@ -114,6 +114,10 @@ void replicas_step_soon(struct replicas *rs);
 /* Are the copies within reach of their leaders, since the start? replicas_ask.c */
 void replicas_look_behind(struct replicas *rs);
 
+/* ---- replicas_damaged.c ---- */
+/* It could not be opened: if that is for its log's bytes, it begins without it next time. */
+void damaged_look(const struct replica_of *r);
+
 /* ---- replicas_copy.c: databases as files, on their way ---- */
 /* Where; false: as rows. */
 bool copy_dir(const struct replica_of *r, char dir[PATH_MAX]);

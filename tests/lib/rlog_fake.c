@@ -347,3 +347,70 @@ void rlog_fake_rot(struct rlog_fake *k, uint64_t at)
         at -= f->now.len;
     }
 }
+
+static bool is_in(const struct rlog_file *f, const char *dir)
+{
+    size_t n = strlen(dir);
+
+    return f->linked && !strncmp(f->path, dir, n) && f->path[n] == '/';
+}
+
+/* Bytes of it that are old: those of the last file may be of the last group. */
+static size_t old_bytes(const struct rlog_fake *k, size_t at, const char *dir)
+{
+    const struct rlog_file *f = k->files.ptr[at];
+
+    for (size_t i = at + 1; i < k->files.len; i++)
+        if (is_in(k->files.ptr[i], dir))
+            return f->now.len;
+    return f->now.len >= 8 * (size_t)SECTOR ? f->now.len / 4 : 0;
+}
+
+static bool zeroes(const char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (p[i])
+            return false;
+    return true;
+}
+
+static void end_log(struct rlog_fake *k, size_t file, size_t len, const char *dir)
+{
+    set_len(k->files.ptr[file], len);
+    for (size_t i = file + 1; i < k->files.len; i++)
+        if (is_in(k->files.ptr[i], dir))
+            k->files.ptr[i]->linked = k->files.ptr[i]->durable_linked = false;
+}
+
+static void spoil(struct rlog_file *f, size_t byte, struct prng *p)
+{
+    size_t sector = byte / SECTOR * SECTOR, len = MIN((size_t)SECTOR, f->now.len - sector);
+
+    if (prng_chance(p, 0.5) && !zeroes(f->now.ptr + sector, len))
+        memset(f->now.ptr + sector, 0, len);
+    else
+        f->now.ptr[byte] = (char)(f->now.ptr[byte] ^ 1 << prng_below(p, 8));
+}
+
+const char *rlog_fake_rot_old(struct rlog_fake *k, const char *dir, struct prng *p, bool torn)
+{
+    size_t first = prng_below(p, k->files.len + 1);
+
+    for (size_t i = 0; i < k->files.len; i++) {
+        size_t at = (first + i) % k->files.len;
+        struct rlog_file *f = k->files.ptr[at];
+        size_t old = is_in(f, dir) ? old_bytes(k, at, dir) : 0, byte;
+
+        if (!old)
+            continue;
+        byte = (size_t)prng_below(p, old);
+        if (torn)
+            end_log(k, at, byte, dir);
+        else
+            spoil(f, byte, p);
+        f->clean.len = 0;
+        make_durable(f);
+        return f->path;
+    }
+    return NULL;
+}

@@ -30,6 +30,11 @@ struct rlog_fake *rlog_fake_fork(const struct rlog_fake *f, uint64_t seed);
 void rlog_fake_settle(struct rlog_fake *f);
 uint64_t rlog_fake_bytes(const struct rlog_fake *f); /* in all files */
 size_t rlog_fake_files(const struct rlog_fake *f);
+/* Damages something old in a folder: a bit, or a sector that is all zeroes. `torn`: the log ends
+ * there instead, as if what follows had never been written. Its path; NULL: nothing there is old.
+ */
+struct prng;
+const char *rlog_fake_rot_old(struct rlog_fake *f, const char *dir, struct prng *p, bool torn);
 /* Flips a bit of byte `at`, counted over all files in order of name. */
 void rlog_fake_rot(struct rlog_fake *f, uint64_t at);
 

@@ -59,6 +59,8 @@
     X(disks_full, true)      \
     X(disks_slow, true)      \
     X(disks_replaced, true)  \
+    X(rots, true)            \
+    X(rot_found, true)       \
     X(isolated, true)        \
     X(aimed_acks, true)      \
     X(aimed_votes, true)     \
@@ -123,6 +125,7 @@ enum sim_mutant {
     SIM_LATE_AGAIN,     /* clients repeat pushes when their write ids are forgotten */
     SIM_ZONES_LIE,      /* nodes are not in the zones they say */
     SIM_UNCONFIRMED,    /* a place changes at once, and nobody is asked */
+    SIM_ROT_TORN,       /* damage in a log is taken for its end */
     SIM_WORLD_MUTANTS,
     SIM_REPLICA = 100, /* + the number of the bit */
     SIM_MUTANTS = 132,

@@ -10,7 +10,8 @@
  *   in a change          of members: the leader is cut off from all but the member that leaves
  *   a leader that blinks it loses power among its fsyncs and is back within its lease, while one
  *                        follower is not to be reached
- *   a disk is replaced   of the one member that has what the leader has, which is cut off then
+ *   a disk is replaced   of the one member that has what the leader has, which is cut off then; or
+ *                        that one's log is damaged
  *   a late frame, a record that is missed: sim_order.c
  *   a place changes      while those who had it are cut off: sim_place.c
  *   a copy comes in      sim_copy.c, which needs nobody to get it ready
@@ -379,13 +380,17 @@ static void blink(struct world *w)
 static void deed_replace(struct world *w, const struct deed *d)
 {
     struct node *leader = w->nodes[d->at], *had = w->nodes[d->a], *lacks = w->nodes[d->b];
+    bool rots;
 
     if (leader->state != NODE_UP || had->state != NODE_UP || lacks->state != NODE_UP ||
         had->draining || w->lost || w->whole || !ring_solid(w))
         return;
-    count(w)->disks_replaced++;
-    had->wipe = true;
+    had->wipe = prng_chance(&w->p, 0.6) && w->o.mutant != SIM_ROT_TORN;
+    count(w)->disks_replaced += had->wipe;
+    rots = !had->wipe;
     had = node_crash(had, true, CRASH_QUICK);
+    if (rots)
+        (void)sim_disk_rot(&had->disk, w->aims.shard);
     had->wake_ms = world_ms(w) + 3000;
     deed_in(w, prng_below(&w->p, 500), deed_start, had->at, 0, 0);
     lacks->away = 0;
@@ -397,7 +402,8 @@ static void replace(struct world *w)
 {
     struct node *leader, *had, *lacks;
 
-    if (!three(w, (uint32_t)prng_below(&w->p, SIM_SHARDS), &leader, &had, &lacks))
+    w->aims.shard = (uint32_t)prng_below(&w->p, SIM_SHARDS);
+    if (!three(w, w->aims.shard, &leader, &had, &lacks))
         return;
     cut_pair(leader, lacks);
     busy(w, 1500);

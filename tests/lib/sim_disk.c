@@ -286,6 +286,10 @@ static void remove_dir(const struct kv_source *src, const char *dir)
         return;
     if (strstr(dir, "/log-")) {
         dir = u.dir;
+        if (d->rot.path[0] && !d->rot.aside && sim_disk_number(dir) == d->rot.shard) {
+            d->rot.aside = true;
+            d->stats->rot_found++;
+        }
         CHECK(fs->list(fs, dir, unlink_one, &u, &e) == 0 && fs->sync_dir(fs, dir, &e) == 0);
         return;
     }
@@ -395,6 +399,8 @@ static int log_unlink(const struct rlog_fs *fs, const char *path, struct err *e)
 
     if (refused(log_of(fs), false, e))
         return e->code;
+    if (strcmp(below(log_of(fs), path), log_of(fs)->rot.path) == 0)
+        log_of(fs)->rot.path[0] = 0; /* it was not needed any more */
     return in->unlink(in, below(log_of(fs), path), e);
 }
 
@@ -536,6 +542,7 @@ void sim_disk_fork(const struct sim_disk *d, struct sim_disk *to, uint64_t seed,
     CHECK(buf_add_str(&to->kept, buf_str(&d->kept)));
     rlog_fake_free(to->log);
     to->log = rlog_fake_fork(d->log, seed);
+    to->rot = d->rot;
     if (power)
         rlog_fake_power_cut(to->log);
     for (size_t i = 0; i < SIM_SHARDS_MAX; i++) {
@@ -561,6 +568,7 @@ void sim_disk_wipe(struct sim_disk *d)
         d->kvs[i].inner = d->kvs[i].ghost = NULL;
     }
     buf_reset(&d->kept);
+    d->rot.path[0] = 0;
     rlog_fake_free(d->log);
     d->log = rlog_fake_new(prng_u64(&d->p));
     d->synced.len = 0;
@@ -591,6 +599,39 @@ void sim_disk_fail_kv(struct sim_disk *d)
         k->fail_writes_in = 1 + prng_below(&d->p, 20);
     else
         k->fail_gets_in = 1 + prng_below(&d->p, 40);
+}
+
+bool sim_disk_rot(struct sim_disk *d, uint32_t shard)
+{
+    char dir[40];
+    const char *path;
+
+    (void)snprintf(dir, sizeof(dir), d->dir[0] ? "log-%" PRIu32 : "memory/log-%" PRIu32, shard);
+    path = rlog_fake_rot_old(d->log, dir, &d->p, d->mutant == SIM_ROT_TORN);
+    if (!path)
+        return false;
+    d->stats->rots++;
+    (void)snprintf(d->rot.path, sizeof(d->rot.path), "%s", path);
+    d->rot.shard = shard;
+    d->rot.aside = false;
+    return true;
+}
+
+void sim_disk_calm(struct sim_disk *d)
+{
+    struct rlog_fake_faults *f = rlog_fake_faults(d->log);
+
+    f->fail_write_in = f->fail_sync_in = 0;
+    for (size_t i = 0; i < SIM_SHARDS_MAX; i++)
+        d->kvs[i].fail_writes_in = d->kvs[i].fail_gets_in = 0;
+}
+
+bool sim_disk_sound(const struct sim_disk *d)
+{
+    for (size_t i = 0; i < SIM_SHARDS_MAX; i++)
+        if (d->kvs[i].failed)
+            return false;
+    return !d->dead && !d->full && !d->slow_ms;
 }
 
 uint64_t sim_disk_hash(const struct sim_disk *d, uint32_t shard)

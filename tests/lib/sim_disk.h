@@ -47,7 +47,12 @@ struct sim_disk {
     bool full;
     uint64_t unsynced; /* writes to the log since its last fsync */
     uint32_t slow_ms;  /* a group's fsync takes up to so long; 0: a few ms */
-    bool forget;       /* databases, not logs, go with the next crash */
+    struct {
+        char path[100]; /* of a log's file that is damaged; "": none is */
+        uint32_t shard;
+        bool aside; /* it was found, and that log has gone */
+    } rot;
+    bool forget; /* databases, not logs, go with the next crash */
     /* Files, for copies. */
     char dir[SIM_FILES_DIR + 40]; /* "": databases have none */
     struct copy_faults copies;
@@ -71,7 +76,12 @@ void sim_disk_wipe(struct sim_disk *d);
 /* One error soon: of the log's files, or of a database. */
 void sim_disk_fail_log(struct sim_disk *d);
 void sim_disk_fail_kv(struct sim_disk *d);
-uint32_t sim_disk_number(const char *dir); /* the shard of "memory/shard-1", "memory/log-1" */
+/* Something old in the log of that shard is not what it was; false: it has nothing old. */
+bool sim_disk_rot(struct sim_disk *d, uint32_t shard);
+/* No error is to come any more. */
+void sim_disk_calm(struct sim_disk *d);
+bool sim_disk_sound(const struct sim_disk *d); /* and none has come that lasts */
+uint32_t sim_disk_number(const char *dir);     /* the shard of "memory/shard-1", "memory/log-1" */
 
 /* ---- sim_copies.c, for sim_disk.c ---- */
 void sim_copies_init(struct sim_disk *d, uint64_t seed);

@@ -47,6 +47,22 @@ static void crash(struct world *w)
     n->wake_ms = world_ms(w) + prng_below(&w->p, prng_chance(&w->p, 0.3) ? 1000 : 20000);
 }
 
+/* Some of its log is not what it was, found when it is read: at the next start at the latest. */
+static void rot(struct world *w, struct node *n)
+{
+    uint32_t shard = (uint32_t)prng_below(&w->p, SIM_SHARDS);
+
+    trace(w, "the log of shard %" PRIu32 " of %s rots", shard, n->name);
+    if (prng_chance(&w->p, 0.5)) {
+        n = node_crash(n, prng_chance(&w->p, 0.5), CRASH_QUICK);
+        n->wake_ms = world_ms(w) + prng_below(&w->p, 5000);
+        (void)sim_disk_rot(&n->disk, shard);
+    } else if (sim_disk_rot(&n->disk, shard)) {
+        deed_in(w, prng_below(&w->p, 6000), deed_crash, n->at, prng_below(&w->p, 2),
+                prng_below(&w->p, 3000));
+    }
+}
+
 /* It comes back under its name with a disk that knows nothing. */
 static void wipe(struct world *w)
 {
@@ -55,6 +71,10 @@ static void wipe(struct world *w)
     if (n->state != NODE_UP || n->draining || w->lost || nodes_down(w) > 0 || w->whole ||
         !ring_solid(w))
         return;
+    if (prng_chance(&w->p, 0.5)) {
+        rot(w, n);
+        return;
+    }
     count(w)->disks_replaced++;
     n->wipe = true;
     n = node_crash(n, true, CRASH_SLOW);
@@ -204,7 +224,7 @@ void bucket_fault(struct world *w)
     }
 }
 
-static void calm(struct world *w)
+void fault_calm(struct world *w)
 {
     struct rpc_mem_faults f = {
         .delay_min_ms = 0, .delay_max_ms = 5, .lost = w->settling ? 0 : 0.002, .repeated = 0.002
@@ -256,7 +276,7 @@ static void coordination(struct world *w)
 
 static void relief(struct world *w)
 {
-    calm(w);
+    fault_calm(w);
     if (world_ms(w) < w->aims.hold_until_ms && !w->settling)
         return;
     nodes_heal(w);

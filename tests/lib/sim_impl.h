@@ -215,11 +215,12 @@ size_t nodes_down(const struct world *w); /* ingesters that do not run, or are c
 /* ---- sim_fault.c, sim_ring.c ---- */
 void fault(struct world *w);
 void faults_end(struct world *w);
+void fault_calm(struct world *w);   /* the network and the bucket are well */
 void bucket_fault(struct world *w); /* there is one */
 void ring_change(struct world *w);
 void ring_lose(struct world *w);  /* somebody for good, where that may be */
 void ring_join(struct world *w);  /* one more, if there may be */
-void ring_drain(struct world *w); /* one is to leave, if one may */
+bool ring_drain(struct world *w); /* one is to leave, if one may */
 void ring_step(struct world *w);  /* goes on with what was begun */
 bool ring_quiet(struct world *w);
 bool ring_whole(struct world *w); /* each shard has three members, nothing is on its way */

@@ -43,7 +43,7 @@ bool ring_solid(struct world *w)
     if (!ring_whole(w))
         return false;
     for (size_t i = 0; i < w->ingesters; i++)
-        if (w->nodes[i]->wipe)
+        if (w->nodes[i]->wipe || (w->nodes[i]->state != NODE_GONE && w->nodes[i]->disk.rot.path[0]))
             return false;
     for (uint32_t s = 0; s < SIM_SHARDS; s++) {
         int64_t rev;
@@ -104,14 +104,15 @@ static void ask_drain(struct world *w, struct node *n)
     node_state_set(w->coord, SIM_PREFIX, n->name, MAP_DRAINING, on_drain_asked, a);
 }
 
-void ring_drain(struct world *w)
+bool ring_drain(struct world *w)
 {
     struct node *n = w->nodes[prng_below(&w->p, w->ingesters)];
 
     if (n->state != NODE_UP || n->draining || running(w) < 4)
-        return;
+        return false;
     count(w)->drains++;
     ask_drain(w, n);
+    return true;
 }
 
 void ring_lose(struct world *w)
@@ -132,7 +133,7 @@ static void resize(struct world *w)
     count(w)->resized++;
     if (running(w) >= 6)
         for (size_t i = 0; i < 3; i++)
-            ring_drain(w);
+            (void)ring_drain(w);
     else
         for (size_t i = 0; i < 3; i++)
             ring_join(w);
@@ -151,7 +152,7 @@ void ring_change(struct world *w)
         ring_join(w);
         break;
     case 1:
-        ring_drain(w);
+        (void)ring_drain(w);
         break;
     case 2:
         ring_lose(w);
@@ -167,6 +168,16 @@ void ring_change(struct world *w)
     }
 }
 
+/* A log that was damaged and has gone speaks no more for its node: it is no member, and learns. */
+static void rot_step(struct world *w, struct node *n)
+{
+    const struct repl_record *rec = record_of(w, n->disk.rot.shard);
+
+    if (n->disk.rot.path[0] && n->disk.rot.aside && rec && !name_set_has(&rec->members, n->name) &&
+        !name_set_has(&rec->prev_members, n->name))
+        n->disk.rot.path[0] = 0;
+}
+
 /* Who was emptied ends; who was lost is gone. */
 void ring_step(struct world *w)
 {
@@ -174,6 +185,7 @@ void ring_step(struct world *w)
         struct node *n = w->nodes[i];
         struct view_node vn;
 
+        rot_step(w, n);
         if (n->state == NODE_OFF && w->lost >> i & 1)
             n->state = NODE_GONE;
         if (n->draining == DRAIN_NOT_KNOWN)

@@ -66,6 +66,7 @@ static const char *const names[] = {
     [SIM_LATE_AGAIN] = "late-again",
     [SIM_ZONES_LIE] = "zones-lie",
     [SIM_UNCONFIRMED] = "unconfirmed",
+    [SIM_ROT_TORN] = "rot-is-torn",
 };
 static const char *const replica_names[] = {
     "ack-before-sync",

@@ -22,7 +22,8 @@ static bool enough(struct world *w, uint32_t shard, const struct name_set *s, ui
 
     for (uint32_t i = 0; i < s->len; i++) {
         const struct node *n = ingester_named(w, s->names[i]);
-        solid += n && !n->wipe && !in_zone(n->at, zone) && oracle_applied(w, n->name, shard);
+        solid += n && !n->wipe && !n->disk.rot.path[0] && !in_zone(n->at, zone) &&
+                 oracle_applied(w, n->name, shard);
     }
     return !s->len || solid > s->len / 2;
 }
@@ -78,7 +79,7 @@ void zone_dark(struct world *w)
         return;
     w->aims.hold_until_ms = world_ms(w) + DARK_MS / 2;
     if (prng_chance(&w->p, 0.5))
-        ring_drain(w);
+        (void)ring_drain(w);
     deed_in(w, 1000 + prng_below(&w->p, 4000), deed_zone, 0, prng_below(&w->p, SIM_ZONES),
             prng_below(&w->p, 2));
 }
