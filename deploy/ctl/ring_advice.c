@@ -116,11 +116,14 @@ static void about_node(const struct ring_node *n, ring_advice_fn fn, void *cooki
                        STR_ARG(n->name));
         if (n->gone_ms)
             put_for(n->gone_ms, b);
-        (void)buf_addf(b,
-                       ", and has copies of %" PRIu32
-                       " shard%s: start it. After cluster.replace_after (30 min unless set) others "
-                       "get its copies anew; until then take no other node away",
-                       n->shards, n->shards == 1 ? "" : "s");
+        (void)buf_addf(b, ", and has copies of %" PRIu32 " shard%s: ", n->shards,
+                       n->shards == 1 ? "" : "s");
+        (void)buf_add_str(
+            b, str_eq(n->state, STR("draining"))
+                   ? STR("as it is drained, others get them anew from those that live, now; until "
+                         "then take no other node away")
+                   : STR("start it. After cluster.replace_after (30 min unless set) others get its "
+                         "copies anew; until then take no other node away"));
         fn(cookie, buf_str(b));
         buf_reset(b);
     }

@@ -201,19 +201,20 @@ static void put_copies(struct buf *out)
     (void)buf_addf(out, "7]}");
 }
 
+#define NODE_DEAD NODE("d", "draining", "false") ","
 #define NODE_GONE                                                                 \
     "{\"name\":\"c\",\"addr\":\"tcp://c:1\",\"zone\":\"z\",\"state\":\"active\"," \
     "\"live\":false,\"gone_ms\":125000},"
 #define SHARD_1 "," SHARD(1, "a", "true", "true", "\"a\",\"b\"", "")
 #define SHARD_2 "," SHARD(2, "a", "true", "true", "\"a\",\"c\"", "\"b\"")
 #define SHARD_3 "," SHARD(3, "b", "true", "true", "\"b\",\"a\"", "")
-#define SHARD_4 "," SHARD(4, "a", "true", "true", "\"a\",\"b\"", "")
+#define SHARD_4 "," SHARD(4, "a", "true", "true", "\"a\",\"b\",\"d\"", "")
 
 /* What nodes say of their copies, and what is to be done. */
 static void test_copies(void **state)
 {
     static const char text[] = "{\"ready\":true,\"shards\":5,\"cluster\":{\"nodes\":[" NODE_A NODE_B
-        NODE_GONE NODE("e", "draining", "true") "," NODE("f", "left", "true") "," NODE(
+        NODE_GONE NODE_DEAD NODE("e", "draining", "true") "," NODE("f", "left", "true") "," NODE(
             "g", "left", "false") "]," ETCD ",\"shards\":[" WHOLE SHARD_1 SHARD_2 SHARD_3 SHARD_4
                                   "]},\"roles\":{}}";
     static const enum ring_trouble want[] = { RING_FINE, RING_BEHIND, RING_MINORITY, RING_BEHIND,
