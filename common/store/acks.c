@@ -130,15 +130,15 @@ int store_acks_drop(struct store *s, bool *ret_more, struct err *e)
     if (!rc && kv_batch_count(b))
         rc = store_write_batch(s, b, false, e);
     kv_batch_free(b);
-    l->dropped_ms = now;
+    l->drop_after_ms = clock_mono_ms(s->o.clock) + DROP_MS;
     return rc;
 }
 
 uint64_t store_acks_drop_ms(struct store *s)
 {
-    int64_t next = s->ledger->dropped_ms + DROP_MS, now = store_now(s);
+    uint64_t next = s->ledger->drop_after_ms, now = clock_mono_ms(s->o.clock);
 
     if (s->ledger->drop.len)
         return 0;
-    return next > now ? (uint64_t)(next - now) : 0;
+    return next > now ? next - now : 0;
 }

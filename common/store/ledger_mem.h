@@ -14,9 +14,9 @@ struct ledger {
     struct map_str *at;        /* struct ledger_entry, owned, by its key */
     struct ledger_entry *last; /* looked up last; NULL: none */
     uint32_t generation;
-    int64_t since_ms; /* engine time at which it began; 0: with the database */
-    struct key drop;  /* acks: where dropping goes on; empty: at the start */
-    int64_t dropped_ms;
+    int64_t since_ms;       /* engine time at which it began; 0: with the database */
+    struct key drop;        /* acks: where dropping goes on; empty: at the start */
+    uint64_t drop_after_ms; /* monotonic */
 };
 struct ledger_acks {
     struct acks sum;

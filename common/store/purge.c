@@ -29,6 +29,7 @@
 #define ROW_MAX      (64 * MIB)
 #define BATCH_BYTES  MIB
 #define IDLE_WAIT_MS 60000
+#define LOOK_MS      1000 /* between looks for files that were made anew */
 
 struct phase {
     purge_phase fn;
@@ -408,7 +409,7 @@ int store_purge(struct store *s, size_t rows_max, bool *ret_more, struct err *e)
         if (s->tombs->at.ptr[i]->state == TOMB_PURGED)
             rc = step_reclaimed(s, s->tombs->at.ptr[i], rows_max, ret_more, e);
     s->tombs->idle = !find_state(s, TOMB_PURGED);
-    s->tombs->looked_ms = store_now(s);
+    s->tombs->look_after_ms = clock_mono_ms(s->o.clock) + LOOK_MS;
     return rc;
 }
 
@@ -418,8 +419,8 @@ uint64_t store_purge_wait_ms(struct store *s)
         return 0;
     if (s->tombs->idle)
         return IDLE_WAIT_MS;
-    int64_t next = s->tombs->looked_ms + 1000, now = store_now(s);
-    return next > now ? (uint64_t)(next - now) : 0;
+    uint64_t next = s->tombs->look_after_ms, now = clock_mono_ms(s->o.clock);
+    return next > now ? next - now : 0;
 }
 
 /* ---- for the checker ---- */

@@ -3,8 +3,8 @@
  * seal_plan: which raw rows are due, and when to look again. Due is a minute that ended
  * `seal_delay` ago by engine time, or by a wall clock that is ahead of it and has settled
  * (eclock.h); rows that come for it later are due at once, but wait_ms lets them gather for
- * LATE_PACE_MS, so that a dribble does not rewrite the same leaves row by row. These paces are kept
- * in engine time: a wall clock may go back.
+ * LATE_PACE_MS, so that a dribble does not rewrite the same leaves row by row. That is counted by
+ * the monotonic clock: engine time may stand still for long, behind a wall clock that went back.
  *
  * Thread: the shard's.
  */
@@ -99,7 +99,7 @@ static int seal_one(struct store *s, int64_t engine_ms, uint32_t low, uint32_t e
     if (!rc && rows.at.len)
         rc = seal_apply(s, &n, &rows, e);
     else if (!rc)
-        s->last_empty_ms = engine_ms;
+        s->empty_after_ms = clock_mono_ms(s->o.clock) + EMPTY_PACE_MS;
     *ret_rows = rows.at.len;
     vec_free(&rows.at);
     return rc;
@@ -119,7 +119,7 @@ static int seal_due(struct store *s, int64_t engine_ms, bool fresh, size_t rows_
         rows_max /= 2;
     } while (rc == ERR_LIMIT && rows_max);
     if (!rc && !*ret_more && !fresh)
-        s->last_seal_ms = engine_ms;
+        s->late_after_ms = clock_mono_ms(s->o.clock) + LATE_PACE_MS;
     return rc;
 }
 
@@ -169,19 +169,25 @@ int store_seal_fresh(struct store *s, size_t rows_max, bool *ret_more, struct er
     return seal(s, true, rows_max, ret_more, e);
 }
 
+static uint64_t until(int64_t at_ms, int64_t now_ms)
+{
+    return at_ms > now_ms ? (uint64_t)(at_ms - now_ms) : 0;
+}
+
 uint64_t store_seal_wait_ms(const struct store *s)
 {
     struct eclock clock = s->clock;
-    int64_t now = eclock_now(&clock), at = now + WAIT_MAX_MS, ahead = eclock_seal_ahead(&clock);
+    int64_t now = eclock_now(&clock) + eclock_seal_ahead(&clock);
+    uint64_t mono = clock_mono_ms(s->o.clock), wait = WAIT_MAX_MS;
     uint32_t low = raw_counts_low(&s->raw);
 
     if (clock.paused)
         return 1000;
     if (low != UINT32_MAX && low < s->sealed_high) {
-        at = MIN(at, MAX(due_ms(s, low) - ahead, s->last_seal_ms + LATE_PACE_MS));
+        wait = MIN(wait, MAX(until(due_ms(s, low), now), until(s->late_after_ms, mono)));
         low = raw_counts_after(&s->raw, s->sealed_high - 1);
     }
     if (low != UINT32_MAX)
-        at = MIN(at, MAX(due_ms(s, low) - ahead, s->last_empty_ms + EMPTY_PACE_MS));
-    return at > now ? (uint64_t)(at - now) : 0;
+        wait = MIN(wait, MAX(until(due_ms(s, low), now), until(s->empty_after_ms, mono)));
+    return wait;
 }

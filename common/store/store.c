@@ -414,7 +414,6 @@ int store_load(struct store *s, struct err *e)
     if (rc)
         return err_wrap(e, "shard %u", s->o.shard);
     view_open(s);
-    s->last_seal_ms = s->last_empty_ms = 0;
     s->clock_written_ms = store_now(s) - CLOCK_EVERY_MS;
     return 0;
 }

@@ -46,7 +46,7 @@ struct tombs {
     struct purge *purge;    /* owned; of the one being purged; NULL: not begun */
     bool want_quiet;
     bool idle;                           /* the last step found nothing to do */
-    int64_t looked_ms;                   /* engine time of it */
+    uint64_t look_after_ms;              /* monotonic: the next one */
     uint64_t last;                       /* entry of the newest delete */
     uint64_t tenants_until_ms;           /* monotonic: a tomb of a tenant has its guard; 0: none */
     uint64_t deletes, rows, bytes, anew; /* since start */

@@ -195,6 +195,68 @@ static void test_seal(void **state)
     assert_int_equal(stats().applied, 2);
 }
 
+/* Engine time stands still behind a wall clock that went back; what comes late is sealed. */
+static void test_seal_while_the_clock_is_back(void **state)
+{
+    struct bed_push p = { .slot = now, .wid = 1, .stacks = "a=1" };
+
+    (void)state;
+    store_bed_push(&bed, &p);
+    clock_fake_advance(&bed.clock, 120000);
+    store_bed_seal(&bed);
+    clock_fake_jump(&bed.clock, -INT64_C(7200000));
+    for (p.wid = 2; p.wid < 5; p.wid++) {
+        store_bed_push(&bed, &p);
+        assert_true(store_seal_wait_ms(bed.s) > 0);
+        clock_fake_advance(&bed.clock, 10000);
+        assert_int_equal(store_seal_wait_ms(bed.s), 0);
+        store_bed_seal(&bed);
+        assert_int_equal(stats().raw_rows, 0);
+    }
+    assert_string_equal(all(), "a=4");
+}
+
+static void hours(int n)
+{
+    for (int i = 0; i < n; i++) {
+        clock_fake_advance(&bed.clock, 3600000);
+        (void)store_seal_wait_ms(bed.s);
+        store_bed_seal(&bed);
+    }
+}
+
+/* Years ahead, and nobody sees to it: write ids stay known and rows are sealed; a start in between
+ * does not make it wait for longer. */
+static void test_clock_years_ahead(void **state)
+{
+    struct bed_push p = { .slot = now, .wid = 1, .stacks = "a=1" };
+    struct store_clock c;
+
+    (void)state;
+    assert_int_equal(store_bed_push(&bed, &p), 1);
+    clock_fake_advance(&bed.clock, 60000);
+    clock_fake_jump(&bed.clock, INT64_C(10) * 365 * 86400000);
+    hours(2);
+    assert_int_equal(stats().raw_rows, 0);
+    assert_int_equal(store_bed_push(&bed, &p), 0);
+    hours(7 * 24 - 4);
+    store_clock(bed.s, &c);
+    assert_true(c.held && !c.paused);
+    store_bed_reopen(&bed, KV_MEM_KILL, 0);
+    hours(1);
+    store_clock(bed.s, &c);
+    assert_true(c.held);
+    assert_int_equal((c.engine_ms - BED_START_MS) / 86400000, 6);
+    hours(6);
+    store_clock(bed.s, &c);
+    assert_false(c.held);
+    assert_int_equal(c.engine_ms, atomic_load(&bed.clock.wall_ms));
+    store_bed_reopen(&bed, KV_MEM_KILL, 0);
+    hours(1);
+    store_clock(bed.s, &c);
+    assert_false(c.held);
+}
+
 static void test_lost_seal_is_done_again(void **state)
 {
     (void)state;
@@ -576,6 +638,8 @@ int main(void)
         T(test_retry_after_a_long_stop),
         T(test_known_while_raw),
         T(test_seal),
+        T(test_seal_while_the_clock_is_back),
+        T(test_clock_years_ahead),
         T(test_lost_seal_is_done_again),
         T(test_failed_commit_ends_writing),
         T(test_refused_request_leaves_nothing),
