@@ -42,6 +42,7 @@ REGISTRY = re.compile(
     r"https?://[a-z0-9.-]*(npm|pypi|pythonhosted|debian|golang|maven|crates)[a-z0-9.-]*/")
 LINES_MAX, FUNCTION_MAX, COLUMNS_MAX = 700, 70, 100
 findings = []
+COPIES = ("deploy/config/alerts.yaml", "deploy/helm/embertree/files/alerts.yaml")
 
 
 def say(path, line, text):
@@ -139,6 +140,13 @@ def check_words():
         say(lock, 1, "has download addresses: set omit-lockfile-registry-resolved=true in .npmrc")
 
 
+def check_copies():
+    """A chart reads nothing outside of its folder."""
+    source, copied = (pathlib.Path(p) for p in COPIES)
+    if source.read_bytes() != copied.read_bytes():
+        say(copied, 1, f"is not {source}: run deploy/helm/generate")
+
+
 def main():
     folders = set()
     for top in ["common", *ROLES, "deploy", "proto", "tests"]:
@@ -153,6 +161,7 @@ def main():
         check_map(folder)
     check_globals()
     check_words()
+    check_copies()
     wire.check(say)
     if findings:
         print(*findings, sep="\n")
