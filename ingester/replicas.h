@@ -39,8 +39,8 @@ int replicas_ready(const struct replicas *rs, struct err *e);
  * taken a write for them by the moment of this call. done is called once, later. */
 void replicas_confirm(struct replicas *rs, struct shard *const *shards, size_t n,
                       void (*done)(void *cookie, const struct err *e), void *cookie);
-/* The name of a leader that this node's copy of the shard follows, by a record that has not come
- * here; NULL: there is none. Borrowed for the loop's turn. */
+/* The name of the shard's leader as far as this node's copy knows it better than the records that
+ * came here; NULL: it does not. Borrowed for the loop's turn. */
 const char *replicas_follows(const struct replicas *rs, uint32_t shard);
 /* Memory of the newest entries of their logs: how much it may be, and is. */
 void replicas_log_memory(struct replicas *rs, uint64_t bytes_max);

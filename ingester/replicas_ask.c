@@ -91,9 +91,14 @@ int replicas_ready(const struct replicas *rs, struct err *e)
 const char *replicas_follows(const struct replicas *rs, uint32_t shard)
 {
     const struct replica_of *r = replica_find(rs, shard);
-    const char *name = r && r->node ? replica_now(r).follows : "";
+    struct replica_state st;
 
-    return name[0] ? name : NULL;
+    if (!r || !r->node)
+        return NULL;
+    st = replica_now(r);
+    if (st.role == REPLICA_LEADING)
+        return rs->self;
+    return st.follows[0] ? st.follows : NULL;
 }
 
 struct confirm {

@@ -81,8 +81,12 @@ static bool is_anothers(const struct repl_node *n, const struct repl_msg *m)
 {
     struct replica_state st = replica_state(n->r);
 
+    if (strcmp(m->from, n->o.self) == 0)
+        return false;
+    if (st.role != REPLICA_FOLLOWER && replica_record_of(m->term) == replica_record_of(st.term))
+        return true; /* ours */
     return st.leader[0] && replica_record_of(m->term) == st.record_term &&
-           strcmp(m->from, st.leader) != 0 && strcmp(m->from, n->o.self) != 0;
+           strcmp(m->from, st.leader) != 0;
 }
 
 static void take(struct repl_hub *h, struct repl_node *n, const struct repl_msg *m)

@@ -269,6 +269,7 @@ static void on_append(struct replica *r, const struct repl_msg *m)
         replica_promise(r, m->term);
     memcpy(r->follows, m->from, sizeof(r->follows));
     r->follows_term = m->term;
+    r->follows_ticks = 0;
     r->leader_commit = MAX(m->commit, UINT64_C(1));
     r->all_have = m->all_have;
     if (!replica_take(r, m, &hint)) {
@@ -374,13 +375,34 @@ void replica_message(struct replica *r, const struct repl_msg *m)
 
 /* ---- records, snapshots, the database ---- */
 
+static const struct repl_record *newest(const struct replica *r)
+{
+    return r->next.term ? &r->next : &r->rec;
+}
+
+/* That another is named does not end it: whoever it is may not have heard, may be gone, and stops
+ * us by asking for promises. Where we are alone we do not wait for that. */
+static bool leads_on(const struct replica *r, const struct repl_record *rec)
+{
+    return r->role == REPLICA_LEADING && rec->term > r->rec.term && !rec->established &&
+           strcmp(rec->leader, r->self) != 0 && replica_is_answered(r);
+}
+
 void replica_record(struct replica *r, const struct repl_record *rec)
 {
     bool first = r->rec.term == 0, same = rec->term == r->rec.term;
     bool between = rec->term > r->rec.term + 1; /* records that never came here */
+    const struct repl_record *have = newest(r);
 
-    if (rec->term < r->rec.term || (same && r->rec.established && !rec->established))
+    if (rec->term < have->term ||
+        (rec->term == have->term && have->established && !rec->established))
         return;
+    if (leads_on(r, rec)) {
+        r->next = *rec;
+        r->o.io.role(r->o.io.cookie);
+        return;
+    }
+    r->next.term = 0;
     /* Another may have led in one of those, and written: this epoch's writes and handle end, also
      * if the newest record names us again. */
     if (between && r->role != REPLICA_FOLLOWER && !replica_mutant(r, MUTANT_KEEP_EPOCH))
@@ -515,6 +537,8 @@ void replica_tick(struct replica *r)
     replica_end_late_reads(r);
     if (r->role != REPLICA_FOLLOWER)
         replica_lead_tick(r);
+    else
+        r->follows_ticks += r->follows_ticks < UINT32_MAX;
 }
 
 void replica_room(struct replica *r, bool room)
@@ -529,16 +553,17 @@ void replica_reclaimed(struct replica *r, uint64_t index)
 
 struct replica_state replica_state(const struct replica *r)
 {
-    bool later = r->role == REPLICA_FOLLOWER && r->follows_term == r->promised &&
-                 replica_record_of(r->follows_term) > r->rec.term;
+    bool another = r->role == REPLICA_FOLLOWER && r->follows_term == r->promised &&
+                   replica_record_of(r->follows_term) != r->rec.term &&
+                   r->follows_ticks < 2 * HEARD_TICKS;
 
     return (struct replica_state){
         .role = r->role,
         .opened = r->role != REPLICA_FOLLOWER && r->opened,
         .term = r->promised,
-        .record_term = r->rec.term,
-        .leader = r->rec.leader,
-        .follows = later ? r->follows : "",
+        .record_term = newest(r)->term,
+        .leader = newest(r)->leader,
+        .follows = another ? r->follows : "",
         .epoch = r->epoch,
         .base_index = r->base,
         .last_index = r->last,

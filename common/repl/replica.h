@@ -101,7 +101,8 @@ void replica_log_term(struct replica *r, uint64_t from, uint64_t term);
 void replica_admit(struct replica *r);
 
 /* ---- inputs ---- */
-/* The newest record known. Older than what is known already: nothing happens. */
+/* The newest record known. Older than what is known already: nothing happens. Who leads, and hears
+ * that another is named, goes on until that one, or a majority that answers no more, ends it. */
 void replica_record(struct replica *r, const struct repl_record *rec);
 void replica_message(struct replica *r, const struct repl_msg *m);
 void replica_tick(struct replica *r); /* about every 25 ms */
@@ -138,8 +139,9 @@ struct replica_state {
     uint64_t term;        /* highest promised */
     uint64_t record_term; /* of the newest record */
     const char *leader;   /* of the newest record; "" unknown */
-    /* Who leads by a later record, which has not come here: entries of its term came. Only the
-     * leader that a record names makes such. "" nobody. */
+    /* Who leads though the newest record does not say so, since a later one has not come here, or
+     * the one that is named has not begun: entries of its term came, the latest that is known
+     * here, and a moment ago. Only the leader that a record names makes such. "" nobody. */
     const char *follows;
     uint64_t epoch; /* goes up when it stops leading, not when it goes on in its next record */
     uint64_t base_index, last_index, durable, commit, applied;

@@ -14,6 +14,7 @@
 #define READS_MAX   65536
 #define READ_TICKS  400 /* some 10 s: no majority answers, or nothing is applied */
 #define ENTRIES_MAX 256 /* in one message of ours */
+#define HEARD_TICKS 40  /* a second: who answered in it is there */
 
 enum peer_state { PEER_PROBE, PEER_STREAM, PEER_SNAPSHOT };
 struct flight {
@@ -59,7 +60,10 @@ struct read_wait {
 struct replica {
     struct replica_opts o;
     char self[NODE_NAME_MAX + 1];
-    struct repl_record rec; /* newest known; term 0: none */
+    struct repl_record rec; /* newest known, but for `next`; term 0: none */
+    /* A newer one, which names another: while we lead, and its leader has not asked for promises,
+     * we go on by rec. term 0: none. */
+    struct repl_record next;
 
     /* The log as it is when all operations are done. */
     VEC(struct term_run) runs;
@@ -73,6 +77,7 @@ struct replica {
     uint64_t leader_commit, all_have;
     char follows[NODE_NAME_MAX + 1]; /* who sent entries of follows_term, the last that did */
     uint64_t follows_term;
+    uint32_t follows_ticks; /* since */
 
     enum replica_role role;
     uint64_t epoch;
@@ -107,7 +112,8 @@ static inline bool replica_mutant(const struct replica *r, enum replica_mutant m
 /* replica_lead.c */
 void replica_named(struct replica *r, bool again); /* the record says: lead */
 void replica_step_down(struct replica *r);
-void replica_peers(struct replica *r); /* from the record */
+bool replica_is_answered(const struct replica *r); /* by a majority of members, lately */
+void replica_peers(struct replica *r);             /* from the record */
 void replica_on_prepared(struct replica *r, const struct repl_msg *m);
 void replica_on_appended(struct replica *r, const struct repl_msg *m);
 void replica_on_fetched(struct replica *r, const struct repl_msg *m);

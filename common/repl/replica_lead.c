@@ -293,7 +293,21 @@ void replica_step_down(struct replica *r)
     r->opened = 0;
     r->fetch = NULL;
     end_reads(r, false, 0);
+    if (r->next.term) {
+        r->rec = r->next;
+        r->next.term = 0;
+        replica_peers(r);
+    }
     r->o.io.role(r->o.io.cookie);
+}
+
+bool replica_is_answered(const struct replica *r)
+{
+    size_t n = r->self_member;
+
+    for (size_t i = 0; i < r->peers_len; i++)
+        n += r->peers[i].member && r->peers[i].silent < HEARD_TICKS;
+    return n >= majority(&r->rec.members);
 }
 
 static void ask_promises(struct replica *r)
@@ -660,6 +674,10 @@ void replica_lead_tick(struct replica *r)
     }
     for (size_t i = 0; i < r->peers_len; i++)
         peer_tick(r, &r->peers[i]);
+    if (r->next.term && !replica_is_answered(r)) {
+        replica_step_down(r);
+        return;
+    }
     heartbeat(r, false);
     if (!r->rec.established && r->ticks > r->o.resend_ticks)
         r->ticks = 0; /* ask again */

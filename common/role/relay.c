@@ -153,6 +153,8 @@ static int leader_addr(const struct relay *r, uint32_t shard, const char **ret, 
     struct view_node n;
 
     *ret = NULL;
+    if (name && r->o.self[0] && strcmp(name, r->o.self) == 0)
+        return 0;
     if (name && view_node_find(r->o.view, name, &n) && n.addr[0]) {
         *ret = n.addr;
         return 0;

@@ -40,8 +40,8 @@ struct relay_opts {
     struct rpc_node *node; /* serves and calls */
     struct view *view;     /* outlives it */
     const char *self;      /* this node's name in the view; "": known by rpc_node_addr */
-    /* NULL is fine. The name of a leader of the shard that this node follows, and that the view
-     * does not know yet; NULL: there is none. Borrowed. */
+    /* NULL is fine. The name of the leader of the shard that this node follows, or its own, where
+     * it knows that better than the view; NULL: it does not. Borrowed. */
     const char *(*follows)(void *cookie, uint32_t shard);
     void *cookie;
     struct metrics *metrics;

@@ -202,8 +202,8 @@ static void test_established(void **state)
     assert_int_equal(replica_state(t.r).role, REPLICA_PREPARING);
     replica_applied(t.r, 1);
     assert_int_equal(replica_state(t.r).role, REPLICA_LEADING);
-    /* A newer record ends it at once. */
-    rec = record(2, "c", false);
+    /* A newer record that is marked: another leads already. */
+    rec = record(2, "c", true);
     replica_record(t.r, &rec);
     assert_int_equal(replica_state(t.r).role, REPLICA_FOLLOWER);
     assert_int_equal(replica_state(t.r).epoch, 1);
@@ -320,6 +320,93 @@ static void test_reads_unmarked(void **state)
     assert_int_equal(t.reads_ok, 0);
     has_all('b', term);
     assert_int_equal(t.reads_ok, 1);
+    replica_free(t.r);
+}
+
+/* Leads in record 9, and hears of a 10th. */
+static uint64_t hears_of(const struct repl_record *next, bool answered)
+{
+    uint64_t term = opens("abc", "abc", 0);
+
+    has_all('b', term);
+    replica_applied(t.r, 2);
+    assert_int_equal(replica_state(t.r).role, REPLICA_LEADING);
+    for (int i = 0; !answered && i < 60; i++) {
+        t.sent_len = 0;
+        replica_tick(t.r);
+    }
+    replica_record(t.r, next);
+    assert_int_equal(replica_state(t.r).record_term, 10);
+    assert_string_equal(replica_state(t.r).leader, "c");
+    return term;
+}
+
+static void goes_on(uint64_t term)
+{
+    struct repl_entry *x = entry_new(REPL_NOOP, STR_NULL);
+    struct repl_msg m = msg(REPL_APPENDED, "b", term);
+    struct err e;
+
+    assert_int_equal(replica_state(t.r).role, REPLICA_LEADING);
+    assert_int_equal(replica_state(t.r).epoch, 0);
+    assert_false(replica_propose(t.r, x, &e));
+    replica_log_done(t.r, t.seq);
+    m.ok = true;
+    m.last_index = 3;
+    m.seq = 2;
+    replica_message(t.r, &m);
+    assert_int_equal(t.committed, 3);
+    entry_unref(x);
+}
+
+static void ends(void)
+{
+    struct replica_state st = replica_state(t.r);
+
+    assert_int_equal(st.role, REPLICA_FOLLOWER);
+    assert_int_equal(st.epoch, 1);
+    assert_int_equal(st.record_term, 10);
+    assert_string_equal(st.leader, "c");
+    replica_free(t.r);
+}
+
+/* Another is named: it may not have heard, so this one goes on, until that one asks for promises,
+ * or nobody answers here. */
+static void test_leads_on(void **state)
+{
+    struct repl_record next = record(10, "c", false), marked = record(10, "c", true);
+    struct repl_msg m = msg(REPL_PREPARE, "c", replica_term_of(10, 0));
+
+    (void)state;
+    goes_on(hears_of(&next, true));
+    replica_message(t.r, &m);
+    ends();
+
+    goes_on(hears_of(&next, true));
+    m = msg(REPL_APPENDED, "b", replica_term_of(10, 0)); /* b has promised */
+    replica_message(t.r, &m);
+    ends();
+
+    goes_on(hears_of(&next, true));
+    replica_record(t.r, &marked);
+    ends();
+
+    goes_on(hears_of(&next, true));
+    for (int i = 0; i < 41; i++) {
+        assert_int_equal(replica_state(t.r).role, i < 40 ? REPLICA_LEADING : REPLICA_FOLLOWER);
+        t.sent_len = 0;
+        replica_tick(t.r);
+    }
+    ends();
+
+    (void)hears_of(&next, false); /* alone already */
+    ends();
+
+    goes_on(hears_of(&next, true));
+    next = record(11, "a", false); /* named again: between, that other one may have led */
+    replica_record(t.r, &next);
+    assert_int_equal(replica_state(t.r).role, REPLICA_PREPARING);
+    assert_int_equal(replica_state(t.r).epoch, 1);
     replica_free(t.r);
 }
 
@@ -452,6 +539,26 @@ static void test_follows(void **state)
     m = msg(REPL_APPEND, "c", replica_term_of(9, 0));
     replica_message(t.r, &m);
     assert_string_equal(replica_state(t.r).follows, "c");
+    rec = record(10, "a", false); /* named, and not begun: c leads on */
+    replica_record(t.r, &rec);
+    replica_log_done(t.r, t.seq);
+    assert_int_equal(replica_state(t.r).role, REPLICA_PREPARING);
+    assert_string_equal(replica_state(t.r).follows, "");
+    replica_free(t.r);
+
+    begin(0, 0, 0, 0);
+    m = msg(REPL_APPEND, "c", replica_term_of(9, 0));
+    replica_message(t.r, &m);
+    rec = record(10, "b", false);
+    replica_record(t.r, &rec);
+    assert_string_equal(replica_state(t.r).follows, "c"); /* b is named, and has not begun */
+    for (int i = 0; i < 81; i++)
+        replica_tick(t.r);
+    assert_string_equal(replica_state(t.r).follows, ""); /* nor is c there any more */
+    replica_free(t.r);
+
+    begin(0, 0, 0, 0);
+    replica_message(t.r, &m);
     rec = record(9, "c", false);
     replica_record(t.r, &rec);
     assert_string_equal(replica_state(t.r).follows, "");
@@ -567,19 +674,13 @@ static void test_prefer_who_answers_late(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_old_terms),
-        cmocka_unit_test(test_established),
-        cmocka_unit_test(test_follows),
-        cmocka_unit_test(test_goes_on_unmarked),
-        cmocka_unit_test(test_both_majorities),
-        cmocka_unit_test(test_reads_unmarked),
-        cmocka_unit_test(test_promise),
-        cmocka_unit_test(test_promise_mutant),
-        cmocka_unit_test(test_prefer),
-        cmocka_unit_test(test_epoch),
-        cmocka_unit_test(test_prefer_who_answers_late),
-        cmocka_unit_test(test_opened),
-        cmocka_unit_test(test_reads_do_not_wait_for_ever),
+        cmocka_unit_test(test_old_terms),       cmocka_unit_test(test_established),
+        cmocka_unit_test(test_follows),         cmocka_unit_test(test_goes_on_unmarked),
+        cmocka_unit_test(test_both_majorities), cmocka_unit_test(test_reads_unmarked),
+        cmocka_unit_test(test_leads_on),        cmocka_unit_test(test_promise),
+        cmocka_unit_test(test_promise_mutant),  cmocka_unit_test(test_prefer),
+        cmocka_unit_test(test_epoch),           cmocka_unit_test(test_prefer_who_answers_late),
+        cmocka_unit_test(test_opened),          cmocka_unit_test(test_reads_do_not_wait_for_ever),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
