@@ -74,6 +74,7 @@ enum replica_mutant {
     MUTANT_FORGETS = 1 << 12,    /* answers though its log is gone */
     MUTANT_KEEP_EPOCH = 1 << 13, /* though another may have led between two records of its own */
     MUTANT_COMMIT_BY_MEMBERS = 1 << 14, /* before the record is established, too */
+    MUTANT_COMMIT_LATE = 1 << 15,       /* nothing before that */
 };
 
 struct replica_opts {

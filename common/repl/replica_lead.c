@@ -543,8 +543,8 @@ static void try_commit(struct replica *r)
         r->ticks = 1;
     }
     if (!r->rec.established && !replica_mutant(r, MUTANT_COMMIT_UNESTABLISHED))
-        upto = !needs_former(r)                              ? 0
-               : replica_mutant(r, MUTANT_COMMIT_BY_MEMBERS) ? upto
+        upto = !needs_former(r) || replica_mutant(r, MUTANT_COMMIT_LATE) ? 0
+               : replica_mutant(r, MUTANT_COMMIT_BY_MEMBERS)             ? upto
                                                              : MIN(upto, reached(r, true));
     if (upto <= r->commit)
         return;

@@ -68,6 +68,8 @@
     X(blinks, true)          \
     X(late_frames, true)     \
     X(missed_records, true)  \
+    X(between, true)         \
+    X(between_served, true)  \
     X(places_cut, true)      \
     X(places_late, true)     \
     X(joins, true)           \

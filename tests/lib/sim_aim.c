@@ -452,6 +452,7 @@ void aims_open(struct world *w)
     list_init(&w->deeds);
     order_open(w);
     forget_open(w);
+    between_open(w);
     view_watch(w->view, on_view, w);
 }
 

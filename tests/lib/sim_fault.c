@@ -301,6 +301,8 @@ void fault(struct world *w)
     uint64_t what = prng_below(&w->p, 100);
 
     wake(w);
+    if (between_holds(w))
+        return;
     if (w->aims.mood < SIM_AIMS && prng_below(&w->p, 4) == 0)
         aim(w);
     else if (what < 2)

@@ -111,7 +111,8 @@ static void deed_forget(struct world *w, const struct deed *d)
 
     (void)d;
     /* An old one where that can be, an empty one now and then. */
-    if (w->away || !most_know(w) || (!know && !prng_chance(&w->forgets, 0.04))) {
+    if (w->away || between_holds(w) || !most_know(w) ||
+        (!know && !prng_chance(&w->forgets, 0.04))) {
         deed_in(w, LOOK_MS, deed_forget, 0, 0, 0);
         return;
     }

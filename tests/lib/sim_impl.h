@@ -104,6 +104,18 @@ struct sim_aims {
     } late;
     struct sim_place place;
 };
+enum between_cause { BETWEEN_HANDED, BETWEEN_DIED, BETWEEN_MEMBERS };
+enum between_hears { HEARS_ALL, HEARS_NEW, HEARS_OLD, HEARS_SOME, HEARS_NOBODY };
+struct sim_between { /* sim_between.c */
+    struct prng p;
+    enum between_cause cause;
+    enum between_hears hears;
+    uint32_t shard, service;
+    char old[32];               /* who led */
+    uint64_t terms[SIM_SHARDS]; /* of before */
+    uint64_t until_ms, away_ms; /* nothing else befalls anybody; since when it is away */
+    bool on, away, acked, read;
+};
 /* Something that befalls somebody at its time. */
 struct deed {
     struct list link;
@@ -144,6 +156,7 @@ struct world {
     size_t ingesters;              /* of nodes[], in use so far */
     struct list deeds;             /* sim_aim.c: what is to befall somebody at its time */
     struct sim_aims aims;
+    struct sim_between between;
     struct sim_bucket *bucket; /* of the cold tier; NULL: this world has none */
     struct coord *coord;       /* of people who drain nodes */
     struct view *view;         /* what they see */
@@ -254,6 +267,8 @@ void order_open(struct world *w);
 void order_close(struct world *w);
 void late_frame(struct world *w);
 void missed_record(struct world *w);
+/* As people do it, to a member. */
+void hand_over(struct world *w, uint32_t shard, const char *to);
 
 void hold(struct world *w); /* somebody sleeps, for all others; and then they hear of it */
 
@@ -272,6 +287,12 @@ bool lost_and_restored(struct world *w);
 void forget_open(struct world *w);
 void forget_end(struct world *w);  /* what it held is back */
 void forget_over(struct world *w); /* it has something again */
+
+/* ---- sim_between.c ---- */
+void between_open(struct world *w);
+bool between_holds(const struct world *w); /* nothing else may befall anybody */
+void between_acked(struct world *w, uint32_t service);
+void between_read(struct world *w, uint32_t service);
 
 /* ---- sim_refuse.c ---- */
 /* A batch of a shard it leads, if any, is too large. */

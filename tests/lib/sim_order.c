@@ -108,7 +108,7 @@ void late_frame(struct world *w)
 #define ASK_MOST 34 /* less than a lease in all: who is cut off lives in everybody's eyes */
 
 /* As `embertreectl cluster rebalance` does it. */
-static void hand_over(struct world *w, uint32_t shard, const char *to)
+void hand_over(struct world *w, uint32_t shard, const char *to)
 {
     struct coord_key key = key_shard(STR(SIM_PREFIX), shard);
     struct coord_compare cmp = { .key = key_str(&key) };

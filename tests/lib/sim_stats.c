@@ -83,6 +83,8 @@ static const char *const replica_names[] = {
     "lose-tail",
     "forgets",
     "keep-epoch",
+    "commit-by-members",
+    "commit-late",
     [28] = "takes-all",
     [29] = "answers-all",
 };
@@ -111,7 +113,7 @@ bool sim_mutant_of_places(int mutant)
 bool sim_mutant_unseen(int mutant)
 {
     static const char *const unseen[] = { "commit-old-terms", "ignore-prev-members",
-                                          "commit-unestablished" };
+                                          "commit-unestablished", "commit-by-members" };
 
     for (size_t i = 0; i < ARRAY_LEN(unseen); i++)
         if (strcmp(sim_mutant_name(mutant), unseen[i]) == 0)

@@ -102,6 +102,7 @@ static void on_pushed(void *cookie, const struct sim_reply *r)
         p->acked_ms = world_ms(w);
         count(w)->acked++;
         aim_acked(w, p->service);
+        between_acked(w, p->service);
     } else if (transient(r) && p->attempts < tries && !p->once) {
         count(w)->retries++;
         push_again(f, push_send);
@@ -240,6 +241,7 @@ static void on_read(void *cookie, const struct sim_reply *r)
           r->status);
     if (r->status == 200) {
         count(w)->reads++;
+        between_read(w, f->service);
         if (sim_reply_header(r, "X-Embertree-Partial").len)
             broke(w, "an answer is partial though nobody allowed it", "%s", "");
         else if (bounds(r, f) && (f->from_ms > from || f->to_ms < to))

@@ -13,7 +13,8 @@
 #include "common/base/mem.h"
 #include "tests/lib/sim_impl.h"
 
-#define STEPS 260
+#define STEPS      260
+#define STEPS_MORE 200 /* sim_between.c takes its time */
 /* Nothing is lost on the way any more. A copy's answer that was costs 25 s, and 50 s when it was
  * the second in a row (common/repl/copy_take.c); who is stuck in that waits so long, and the moves
  * of a shard come one behind the other. */
@@ -281,7 +282,7 @@ void sim_run(const struct sim_opts *o, struct sim_result *ret)
     w->begun = true;
     faults = coordination_calm(w);
     coord_site_faults(w->site, &faults);
-    for (size_t i = 0; i < STEPS && !ret->broken; i++) {
+    for (size_t i = 0; i < STEPS + (w->between.on ? STEPS_MORE : 0) && !ret->broken; i++) {
         uint64_t what = prng_below(&w->p, 100);
 
         if (what < 50)
