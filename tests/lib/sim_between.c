@@ -11,8 +11,8 @@
  *   it is away          and who was kept from hearing is so until it is back
  *
  * As long as a majority of members runs, writes and reads of the shard must be answered after
- * SOON_MS, while it is away, but for one case: who led has heard, and stops; who is to lead has
- * not, and does not begin. And whatever was acked must be there, as ever.
+ * SOON_MS, while it is away, but where who led is dead and who is to lead has not heard. And
+ * whatever was acked must be there, as ever.
  *
  * Chance is its own, as in sim_forget.c.
  */
@@ -146,6 +146,9 @@ static bool majority_runs(struct world *w, const struct name_set *s)
 
     for (uint32_t i = 0; i < s->len; i++)
         n += ingester_named(w, s->names[i]) != NULL;
+    for (size_t i = 0; i < w->ingesters; i++) /* a copy that comes in may have filled one */
+        if (w->nodes[i]->disk.full)
+            return false;
     return n > s->len / 2;
 }
 
@@ -163,11 +166,10 @@ static bool heard(struct world *w, const char *name, const struct repl_record *r
     return its && its->term >= rec->term;
 }
 
-/* Who is to lead knows, or who led does not: where it is the other way round nobody can. */
+/* Who is to lead knows, or who led goes on. */
 static bool can_be_led(struct world *w, const struct repl_record *rec)
 {
-    return heard(w, rec->leader, rec) ||
-           (ingester_named(w, w->between.old) && !heard(w, w->between.old, rec));
+    return heard(w, rec->leader, rec) || ingester_named(w, w->between.old);
 }
 
 static void judge(struct world *w, const struct repl_record *rec)

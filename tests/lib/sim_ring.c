@@ -190,6 +190,9 @@ void ring_step(struct world *w)
             n->state = NODE_GONE;
         if (n->draining == DRAIN_NOT_KNOWN)
             ask_drain(w, n);
+        if (!n->draining && n->state == NODE_UP && view_node_find(w->view, n->name, &vn) &&
+            vn.state == MAP_LEFT)
+            n->draining = 2; /* no such node, it was said; and then the map was an older one */
         if (n->draining != 2)
             continue;
         if (n->state == NODE_OFF && n->left) {

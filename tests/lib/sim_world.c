@@ -107,6 +107,9 @@ static void world_open(struct world *w)
     w->aims.mood = (uint32_t)prng_below(&w->p, 3 * SIM_AIMS / 2);
     if (sim_mutant_of_places(w->o.mutant)) /* it takes one of these worlds to see it */
         w->aims.mood = SIM_AIM_PLACE;
+    if (w->o.mutant &&
+        w->o.mutant == sim_mutant_by_name("ack-before-sync")) /* the power goes behind an ack */
+        w->aims.mood = 0;
     trace(w, "mood %" PRIu32, w->aims.mood);
     nodes_init(w);
     aims_open(w);
