@@ -233,10 +233,12 @@ static void start_done(void *cookie)
         failed_once(r);
         log_warn("a shard could not be opened to serve it", KV_U64("shard", r->shard),
                  KV_ERR(&r->err));
+        cluster_unfit(r);
     } else {
         /* Also if it leads no more: the next step closes what was opened. */
         r->at = AT_SERVING;
         r->prefers = 0;
+        r->unfit_ms = 0;
         r->served_ms = replicas_now_ms(r->rs);
         metric_add(r->rs->m_started, 1);
         log_info("shard served", KV_U64("shard", r->shard), KV_U64("epoch", r->epoch),

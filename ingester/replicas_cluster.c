@@ -23,7 +23,8 @@
 #define ASK_MS       1000
 #define HEARD_TICKS  40   /* a second: the peer says what is so now */
 #define NEARLY       1024 /* entries behind and yet fit to lead */
-#define FULL_MS      3000 /* without room: others come first by so much */
+#define FULL_MS      3000 /* without room, or unfit: others come first by so much */
+#define UNFIT_MS     600000
 #define SETTLE_MS    3000 /* no node came or went for so long: then a map is made */
 #define MOVES_MAX    2
 
@@ -37,13 +38,19 @@ static void on_change(void *cookie, bool in, const struct err *why)
         log_warn("not registered in the cluster; what is led here goes on", KV_ERR(why));
 }
 
+static bool others_first(const struct replicas *rs, const struct replica_of *r)
+{
+    return rs->full || replicas_now_ms(rs) < r->unfit_ms;
+}
+
 /* May this node lead the shard now? */
 static bool able(void *cookie, uint32_t shard)
 {
     const struct replicas *rs = cookie;
     struct replica_of *r = replica_find(rs, shard);
 
-    if (r && rs->full) { /* where nobody has room, somebody leads all the same: for readers */
+    if (r &&
+        others_first(rs, r)) { /* where nobody has room, somebody leads all the same: readers */
         if (!r->full_ms || r->full_term != replica_now(r).record_term) {
             r->full_ms = replicas_now_ms(rs);
             r->full_term = replica_now(r).record_term;
@@ -195,6 +202,20 @@ bool cluster_give_away(struct replica_of *r)
         return false;
     cluster_give(r->rs, r->shard, best.name);
     return true;
+}
+
+/* At the second time: it may have been a moment's trouble. */
+void cluster_unfit(struct replica_of *r)
+{
+    if (!r->unfit_ms) {
+        r->unfit_ms = 1;
+        return;
+    }
+    r->unfit_ms = replicas_now_ms(r->rs) + UNFIT_MS;
+    if (replica_is_named(r) && cluster_give_away(r))
+        log_warn("another member is to lead the shard, which cannot be served from here: look at "
+                 "this node's disk, or have the copy here made anew (drain the node)",
+                 KV_U64("shard", r->shard));
 }
 
 /* ---- handing over --------------------------------------------------------------------------- */
@@ -454,7 +475,7 @@ static void report(struct replicas *rs)
             .commit = st.commit,
             .leads = st.role == REPLICA_LEADING,
             .lost = st.silent && r->lost_rev,
-            .full = rs->full,
+            .full = others_first(rs, r),
             .newest_ms = serves(r, &st) ? placed_newest_ms(rs->in->placed, r->shard) : 0,
         };
         copy_report(r, &shards[p.shards_len - 1]);

@@ -33,6 +33,7 @@ struct replica_of { /* one shard */
     bool failed;            /* disk: everything is closed and opened again */
     uint64_t retry_ms;      /* monotonic: not opened or started before */
     uint64_t pause_ms;      /* after a failure; doubles */
+    uint64_t unfit_ms;      /* until then another should lead; 0: not so */
     struct repl_node *node; /* FOLLOWING to STOPPING */
     uint64_t epoch;         /* of STARTING, SERVING */
     uint64_t served_ms;     /* monotonic: SERVING since */
@@ -166,6 +167,8 @@ void cluster_give(struct replicas *rs, uint32_t shard, const char *to);
 void cluster_alone(struct replica_of *r);
 /* To the member that lives and has most of the log. False: there is none. */
 bool cluster_give_away(struct replica_of *r);
+/* It was not opened to be served, again and again: others, whose databases are their own, lead. */
+void cluster_unfit(struct replica_of *r);
 /* To one that has room and nearly all of the log. */
 void cluster_give_room(struct replica_of *r);
 /* For one that is silent, in every step: asks, and has it speak when that is safe. */

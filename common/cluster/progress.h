@@ -27,7 +27,7 @@ struct progress_shard {
     uint64_t term;         /* of the last entry of its log */
     uint64_t last, commit; /* indexes in the log; a leader's `commit` is what others must reach */
     bool leads;            /* it leads now, as far as it knows */
-    bool full;             /* its disk is as good as full: it should not lead */
+    bool full;             /* its disk is as good as full, or it fails: it should not lead */
     bool lost;             /* its log is gone: it says nothing to others (repl/replica.h, silent) */
     uint64_t rate;         /* bytes per second that its log takes, a slow mean; leading or not */
     uint64_t bytes;        /* that its database stores */

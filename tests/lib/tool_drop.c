@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * tool_drop FOLDER raw|fine|coarse: takes the first row of a column family out of a shard's
- * database that nobody has open, as no program of ours would. For tests of who notices.
+ * database that nobody has open, as no program of ours would; FOLDER format: spoils the row that
+ * says what it is. For tests of who notices.
  */
 #include <stdio.h>
 #include <string.h>
 
+#include "common/store/keys.h"
 #include "common/store/kv.h"
 
 static int drop(struct kv *kv, enum kv_cf cf, struct err *e)
@@ -23,12 +25,26 @@ static int drop(struct kv *kv, enum kv_cf cf, struct err *e)
     return rc;
 }
 
+static int spoil(struct kv *kv, struct err *e)
+{
+    struct kv_batch *b = kv_batch_new();
+    struct key k;
+
+    key_format(&k);
+    kv_batch_put(b, KV_META, key_str(&k), STR("nonsense"));
+    int rc = kv_write(kv, b, true, e);
+    kv_batch_free(b);
+    return rc;
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         enum kv_cf cf;
-    } families[] = { { "raw", KV_RAW }, { "fine", KV_FINE }, { "coarse", KV_COARSE } };
+    } families[] = {
+        { "raw", KV_RAW }, { "fine", KV_FINE }, { "coarse", KV_COARSE }, { "format", KV_META }
+    };
     struct kv_opts o = { .block_cache_bytes = 8 * MIB, .memtable_bytes = 8 * MIB };
     struct err e = { 0 };
     struct kv *kv = NULL;
@@ -42,7 +58,7 @@ int main(int argc, char **argv)
             continue;
         rc = kv_rocks_open(&o, &kv, &e);
         if (!rc)
-            rc = drop(kv, families[i].cf, &e);
+            rc = families[i].cf == KV_META ? spoil(kv, &e) : drop(kv, families[i].cf, &e);
     }
     kv_close(kv);
     if (rc)
