@@ -26,6 +26,7 @@
 #define FRESH_MS     3000 /* a view older than this says nothing about who lives */
 #define CALLS_MOST   64   /* at once */
 #define AFTER_ERR_MS 300
+#define ANEW_MS      3000 /* where a store was not followed all register anew: nobody is gone yet */
 
 struct slot {               /* one shard */
     uint64_t gone_since_ms; /* 0: its leader lives */
@@ -51,7 +52,9 @@ struct lead {
     struct timer *tick;
     struct list calls;
     uint32_t calls_len;
-    uint64_t store; /* of the view: what tried_rev is of */
+    uint64_t store;   /* of the view: what tried_rev is of */
+    bool strange;     /* it was not followed at the last look */
+    uint64_t anew_ms; /* it is followed again since; 0: it always was */
 };
 
 static uint64_t now_ms(const struct lead *l)
@@ -133,7 +136,8 @@ static void take_over(struct lead *l, uint32_t shard, const struct repl_record *
     uint64_t wait;
 
     if (strcmp(r->leader, me) == 0 ||
-        (view_node_find(l->o.view, r->leader, &leader) && leader.live)) {
+        (view_node_find(l->o.view, r->leader, &leader) && leader.live) ||
+        (l->anew_ms && now_ms(l) < l->anew_ms + ANEW_MS)) {
         s->gone_since_ms = 0;
         return;
     }
@@ -200,10 +204,15 @@ static void look(struct lead *l, uint32_t shard)
 
 static void look_at_all(struct lead *l)
 {
+    bool strange = view_stranger(l->o.view)[0] != '\0';
+
     if (l->store != view_store(l->o.view))
         for (uint32_t i = 0; i < CLUSTER_SHARDS_MAX; i++)
             l->slots[i].tried_rev = 0;
     l->store = view_store(l->o.view);
+    if (l->strange && !strange)
+        l->anew_ms = now_ms(l);
+    l->strange = strange;
     if (!member_in(l->o.member) || !view_heard(l->o.view))
         return;
     for (uint32_t i = 0; i < view_shards(l->o.view); i++)
