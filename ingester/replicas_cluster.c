@@ -49,8 +49,8 @@ static bool able(void *cookie, uint32_t shard)
     const struct replicas *rs = cookie;
     struct replica_of *r = replica_find(rs, shard);
 
-    if (r &&
-        others_first(rs, r)) { /* where nobody has room, somebody leads all the same: readers */
+    /* Where all are so, somebody leads all the same: for readers. */
+    if (r && others_first(rs, r)) {
         if (!r->full_ms || r->full_term != replica_now(r).record_term) {
             r->full_ms = replicas_now_ms(rs);
             r->full_term = replica_now(r).record_term;

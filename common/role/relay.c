@@ -179,7 +179,7 @@ static int find_leader(const struct relay *r, uint32_t shard, struct rpc_peer **
         return 0;
     if (rpc_peer_now(r->o.node, addr, ret, e)) {
         e->code = ERR_UNAVAILABLE;
-        return err_wrap(e, "leader of shard %" PRIu32, shard);
+        return err_wrap(e, "leader of shard %" PRIu32 " at %s", shard, addr);
     }
     if (!rpc_peer_up(*ret)) {
         rpc_peer_why(*ret, e);
