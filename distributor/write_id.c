@@ -302,24 +302,18 @@ struct write_base write_base_import(const struct write_secret *tenant, struct st
 void write_id(const struct write_secret *tenant, const struct write_base *base,
               const struct push_series *s, uint8_t ret[WRITE_ID_BYTES])
 {
-    uint8_t small[1024], *bytes = small;
-    struct buf labels;
+    size_t labels = labels_encoded_len(&s->labels);
+    size_t n = sizeof(base->digest) + labels + s->profile_type.len;
+    uint8_t small[1024], *bytes = n > sizeof(small) ? xmalloc(n) : small;
     struct hash128 h;
-    size_t n;
 
-    buf_init(&labels, 64 * MIB);
-    labels_encode(&s->labels, &labels);
-    CHECK(buf_ok(&labels));
-    n = sizeof(base->digest) + labels.len + s->profile_type.len;
-    if (n > sizeof(small))
-        bytes = xmalloc(n);
     memcpy(bytes, &base->digest, sizeof(base->digest));
-    memcpy(bytes + sizeof(base->digest), labels.ptr, labels.len);
-    memcpy(bytes + sizeof(base->digest) + labels.len, s->profile_type.ptr, s->profile_type.len);
+    labels_encode_to(&s->labels, bytes + sizeof(base->digest));
+    if (s->profile_type.len)
+        memcpy(bytes + sizeof(base->digest) + labels, s->profile_type.ptr, s->profile_type.len);
     h = siphash128(tenant, bytes, n);
     put_u64le(ret, h.lo);
     put_u64le(ret + 8, h.hi);
     if (bytes != small)
         xfree(bytes);
-    buf_deinit(&labels);
 }

@@ -101,7 +101,7 @@ int labels_sort(struct labels *l, struct err *e)
 
 /* ---- canonical bytes ---- */
 
-static size_t encoded_len(const struct labels *l)
+size_t labels_encoded_len(const struct labels *l)
 {
     size_t n = varint_len(l->len);
 
@@ -120,7 +120,7 @@ static uint8_t *put_str(uint8_t *to, struct str s)
     return to + s.len;
 }
 
-static void encode_to(const struct labels *l, uint8_t *to)
+void labels_encode_to(const struct labels *l, uint8_t *to)
 {
     to += varint_put(to, l->len);
     for (size_t i = 0; i < l->len; i++) {
@@ -131,12 +131,12 @@ static void encode_to(const struct labels *l, uint8_t *to)
 
 void labels_encode(const struct labels *l, struct buf *out)
 {
-    size_t n = encoded_len(l);
+    size_t n = labels_encoded_len(l);
     char *to = buf_room(out, n);
 
     if (!to)
         return;
-    encode_to(l, (uint8_t *)(void *)to);
+    labels_encode_to(l, (uint8_t *)(void *)to);
     out->len += n;
 }
 
@@ -183,10 +183,10 @@ int labels_decode(struct str in, struct arena *a, struct labels *ret, struct err
 uint64_t labels_hash(const struct labels *l, uint64_t seed)
 {
     uint8_t small[512];
-    size_t n = encoded_len(l);
+    size_t n = labels_encoded_len(l);
     uint8_t *p = n <= sizeof(small) ? small : xmalloc(n);
 
-    encode_to(l, p);
+    labels_encode_to(l, p);
     uint64_t h = hash64(p, n, seed);
     if (p != small)
         xfree(p);

@@ -33,6 +33,8 @@ bool labels_eq(const struct labels *a, const struct labels *b);
 /* Sorts in place, and refuses a duplicate or empty name (ERR_INPUT). */
 NODISCARD int labels_sort(struct labels *l, struct err *e);
 void labels_encode(const struct labels *l, struct buf *out);
+size_t labels_encoded_len(const struct labels *l);
+void labels_encode_to(const struct labels *l, uint8_t *to); /* so many bytes */
 /* Slices point into `in`; the array comes from the arena. ERR_CORRUPT on anything odd. */
 NODISCARD int labels_decode(struct str in, struct arena *a, struct labels *ret, struct err *e);
 uint64_t labels_hash(const struct labels *l, uint64_t seed); /* of the canonical bytes */
