@@ -220,7 +220,7 @@ int deflate_decompress(struct str in, const struct inflate_limits *l, struct buf
                       most, out, e);
 }
 
-/* A frame that does not say its size. */
+/* A frame that does not say its size; several, one behind the other; frames to skip. */
 static int zstd_stream(struct str in, size_t most, struct buf *out, struct err *e)
 {
     ZSTD_DCtx *d = ZSTD_createDCtx();
@@ -229,7 +229,7 @@ static int zstd_stream(struct str in, size_t most, struct buf *out, struct err *
     int code = 0;
 
     CHECK(d && !ZSTD_isError(ZSTD_DCtx_setParameter(d, ZSTD_d_windowLogMax, 23)));
-    while (!code && r != 0) {
+    while (!code && (r != 0 || from.pos < from.size)) {
         size_t done = out->len - start;
         size_t room = MIN(MAX(done, (size_t)(64 * KIB)), most - done);
         ZSTD_outBuffer to = { buf_room(out, room), room, 0 };
@@ -246,17 +246,18 @@ static int zstd_stream(struct str in, size_t most, struct buf *out, struct err *
             code = err_set(e, ERR_INPUT, "the zstd data is truncated");
     }
     ZSTD_freeDCtx(d);
-    if (!code && from.pos != from.size)
-        code = err_set(e, ERR_INPUT, "%zu bytes follow the end of the zstd data",
-                       from.size - from.pos);
     return code;
 }
 
 int zstd_inflate(struct str in, const struct inflate_limits *l, struct buf *out, struct err *e)
 {
     size_t most = output_max(l, in.len, &(bool){ false });
+    unsigned long long size = ZSTD_getFrameContentSize(in.ptr, in.len);
 
-    if (ZSTD_getFrameContentSize(in.ptr, in.len) == ZSTD_CONTENTSIZE_UNKNOWN)
+    if (size == ZSTD_CONTENTSIZE_ERROR)
+        return err_set(e, ERR_INPUT, "not zstd data: it does not start with 28 b5 2f fd");
+    /* More than a frame, or none that is whole: the stream finds out which. */
+    if (size == ZSTD_CONTENTSIZE_UNKNOWN || ZSTD_findFrameCompressedSize(in.ptr, in.len) != in.len)
         return zstd_stream(in, most, out, e);
     return zstd_decompress(in, most, out, e);
 }

@@ -32,6 +32,8 @@ static const struct {
       "hello hello hello" },
     { "zstd without a size", zstd_inflate,
       BYTES("\x28\xb5\x2f\xfd\x04\x58\x29\x00\x00\x68\x65\x6c\x6c\x6f\xa3\x6d\x9f\x88"), "hello" },
+    { "zstd with a size", zstd_inflate,
+      BYTES("\x28\xb5\x2f\xfd\x20\x05\x29\x00\x00\x68\x65\x6c\x6c\x6f"), "hello" },
 };
 
 /* Calls on a copy of exactly the size, so that ASan sees a byte read past it. */
@@ -67,6 +69,45 @@ static void test_whole_cut_and_more(void **state)
         assert_int_equal(decode(rows[i].fn, (struct str){ more, rows[i].in.len + 1 }, &l, &out),
                          ERR_INPUT);
     }
+    buf_deinit(&out);
+}
+
+/* Frames one behind the other are one text (RFC 8878, 3.1), as parallel writers make them; what may
+ * be skipped is. Cut between frames it is a shorter whole, as with members of gzip. */
+static void test_frames_of_zstd(void **state)
+{
+    static const struct str frames[] = {
+        BYTES("\x28\xb5\x2f\xfd\x20\x05\x29\x00\x00\x68\x65\x6c\x6c\x6f"),
+        BYTES("\x28\xb5\x2f\xfd\x04\x58\x29\x00\x00\x68\x65\x6c\x6c\x6f\xa3\x6d\x9f\x88"),
+        BYTES("\x52\x2a\x4d\x18\x03\x00\x00\x00\x61\x62\x63"),
+    };
+    static const size_t orders[][4] = {
+        { 0, 1, 0, 1 }, { 1, 0, 1, 0 }, { 0, 2, 1, 2 }, { 2, 0, 2, 1 }
+    };
+    const struct inflate_limits l = { 1000, 200 }, nine = { 9, 0 };
+    struct buf in, out;
+
+    (void)state;
+    buf_init(&in, MIB);
+    buf_init(&out, MIB);
+    for (size_t i = 0; i < ARRAY_LEN(orders); i++) {
+        const char *want = i < 2 ? "hellohellohellohello" : "hellohello";
+        buf_reset(&in);
+        for (size_t k = 0; k < 4; k++)
+            buf_add_str(&in, frames[orders[i][k]]);
+        assert_int_equal(decode(zstd_inflate, buf_str(&in), &l, &out), 0);
+        assert_true(str_eqc(buf_str(&out), want));
+        assert_int_equal(decode(zstd_inflate, buf_str(&in), &nine, &out), ERR_LIMIT);
+        assert_true(out.len <= 9);
+        assert_int_equal(decode(zstd_inflate, str_sub(buf_str(&in), 0, in.len - 1), &l, &out),
+                         ERR_INPUT);
+        buf_add_str(&in, STR("x"));
+        assert_int_equal(decode(zstd_inflate, buf_str(&in), &l, &out), ERR_INPUT);
+    }
+    assert_int_equal(decode(zstd_inflate, frames[2], &l, &out),
+                     0); /* nothing but what is skipped */
+    assert_int_equal(out.len, 0);
+    buf_deinit(&in);
     buf_deinit(&out);
 }
 
@@ -119,6 +160,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole_cut_and_more),
+        cmocka_unit_test(test_frames_of_zstd),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_expansion),
     };
