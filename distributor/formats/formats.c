@@ -175,18 +175,16 @@ static int decode_multipart(const struct ingest *in, struct str body, const stru
                             int64_t now_ms, struct push *push, struct err *e)
 {
     struct multipart *m = ARENA_NEW(push->arena, struct multipart);
+    const struct multipart_part *profile, *prev, *conf;
     struct sample_config config = { 0 };
 
     if (!m)
         return push_full(push, e);
     if (multipart_parse(in->raw.content_type, body, push->arena, m, e))
         return e->code;
-    const struct multipart_part *profile = multipart_file(m, "profile");
-    const struct multipart_part *prev = multipart_file(m, "prev_profile");
-    const struct multipart_part *conf = multipart_file(m, "sample_type_config");
-    if (!profile)
-        return err_set(e, ERR_INPUT, "multipart: no file part named \"profile\" among %zu parts",
-                       m->len);
+    if (multipart_need(m, "profile", &profile, e) || multipart_file(m, "prev_profile", &prev, e) ||
+        multipart_file(m, "sample_type_config", &conf, e))
+        return e->code;
     const struct multipart_part *parts[] = { profile, prev, conf };
     for (size_t i = 0; i < ARRAY_LEN(parts); i++)
         if (parts[i] && check_encoding(parts[i], e))
@@ -225,6 +223,7 @@ static int decode_jfr_parts(const struct ingest *in, struct str recording, struc
 static int decode_jfr(const struct ingest *in, struct str body, const struct limits *l,
                       int64_t now_ms, struct push *push, struct err *e)
 {
+    const struct multipart_part *jfr, *labels;
     struct multipart *m;
 
     if (!is_multipart(in))
@@ -234,11 +233,8 @@ static int decode_jfr(const struct ingest *in, struct str body, const struct lim
         return push_full(push, e);
     if (multipart_parse(in->raw.content_type, body, push->arena, m, e))
         return e->code;
-    const struct multipart_part *jfr = multipart_file(m, "jfr");
-    const struct multipart_part *labels = multipart_file(m, "labels");
-    if (!jfr)
-        return err_set(e, ERR_INPUT, "multipart: no file part named \"jfr\" among %zu parts",
-                       m->len);
+    if (multipart_need(m, "jfr", &jfr, e) || multipart_file(m, "labels", &labels, e))
+        return e->code;
     if (check_encoding(jfr, e) || (labels && check_encoding(labels, e)))
         return e->code;
     return decode_jfr_parts(in, jfr->content, labels ? labels->content : STR_NULL, l, now_ms, push,

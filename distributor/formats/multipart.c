@@ -241,10 +241,37 @@ int multipart_parse(struct str content_type, struct str body, struct arena *a,
     return 0;
 }
 
-const struct multipart_part *multipart_file(const struct multipart *m, const char *name)
+int multipart_file(const struct multipart *m, const char *name, const struct multipart_part **ret,
+                   struct err *e)
 {
+    size_t n = 0;
+
+    *ret = NULL;
+    for (size_t i = 0; i < m->len; i++) {
+        if (!m->parts[i].filename.ptr || !str_eqc(m->parts[i].name, name))
+            continue;
+        n++;
+        *ret = &m->parts[i];
+    }
+    if (n > 1)
+        return err_set(e, ERR_INPUT, "multipart: %zu parts named \"%s\": send a request for each",
+                       n, name);
+    return 0;
+}
+
+int multipart_need(const struct multipart *m, const char *name, const struct multipart_part **ret,
+                   struct err *e)
+{
+    if (multipart_file(m, name, ret, e))
+        return e->code;
+    if (*ret)
+        return 0;
     for (size_t i = 0; i < m->len; i++)
-        if (m->parts[i].filename.ptr && str_eqc(m->parts[i].name, name))
-            return &m->parts[i];
-    return NULL;
+        if (str_eqc(m->parts[i].name, name))
+            return err_set(e, ERR_INPUT,
+                           "multipart: the part \"%s\" has no filename, so it is no file "
+                           "(curl: -F %s=@FILE)",
+                           name, name);
+    return err_set(e, ERR_INPUT, "multipart: no file part named \"%s\" among %zu parts", name,
+                   m->len);
 }

@@ -29,8 +29,12 @@ struct multipart {
 
 NODISCARD int multipart_parse(struct str content_type, struct str body, struct arena *a,
                               struct multipart *ret, struct err *e);
-/* The first *file* part of that name, or NULL: fields without filename= are not what we look for.
- */
-const struct multipart_part *multipart_file(const struct multipart *m, const char *name);
+/* The *file* part of that name, or NULL if there is none: fields without filename= are not what we
+ * look for. ERR_INPUT where there are two: one of them would be lost. */
+NODISCARD int multipart_file(const struct multipart *m, const char *name,
+                             const struct multipart_part **ret, struct err *e);
+/* The same; ERR_INPUT, too, where there is none. */
+NODISCARD int multipart_need(const struct multipart *m, const char *name,
+                             const struct multipart_part **ret, struct err *e);
 
 #endif

@@ -43,6 +43,20 @@ static int decode(struct dist_push *d, struct str cur, struct str prev, struct s
     return rc;
 }
 
+static int decode_twice(struct dist_push *d, struct str cur, struct err *e)
+{
+    struct limits l = limits_default();
+    struct buf body;
+
+    buf_init(&body, 64 * MIB);
+    add_part(&body, "profile", cur);
+    add_part(&body, "profile", cur);
+    buf_add_str(&body, STR("--xYz--\r\n"));
+    int rc = dist_decode(d, "app", NULL, TYPE, buf_str(&body), &l, e);
+    buf_deinit(&body);
+    return rc;
+}
+
 /* A heap profile: the stack main;f<i> with size label `size`. */
 struct sample {
     int fn;
@@ -176,6 +190,10 @@ static void test_parts(void **state)
     gen_pprof_finish(&g, &other);
     assert_int_equal(decode(&d, buf_str(&cur), buf_str(&other), STR_NULL, &e), ERR_INPUT);
     dist_push_free(&d);
+    /* two of one name: which one counts would be a guess, and the other one lost */
+    assert_int_equal(decode_twice(&d, buf_str(&cur), &e), ERR_INPUT);
+    assert_non_null(strstr(e.text, "2 parts named \"profile\""));
+    dist_push_free(&d);
     /* no file part of that name */
     assert_int_equal(
         dist_decode(&d, "app", NULL, TYPE,
@@ -183,6 +201,7 @@ static void test_parts(void **state)
                         "--xYz--"),
                     &l, &e),
         ERR_INPUT);
+    assert_non_null(strstr(e.text, "has no filename"));
     dist_push_free(&d);
     /* base64 parts would be stored as garbage */
     assert_int_equal(dist_decode(&d, "app", NULL, TYPE,
