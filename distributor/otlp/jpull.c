@@ -304,6 +304,20 @@ bool jpull_number(struct jpull *j, const char *what, uint64_t *ret)
     return false;
 }
 
+bool jpull_signed(struct jpull *j, const char *what, int64_t *ret)
+{
+    const char *first = jpull_peek(j) == '"' ? j->p + 1 : j->p;
+    bool negative = first < j->end && *first == '-';
+    uint64_t v = (uint64_t)*ret;
+
+    if (!jpull_number(j, what, &v))
+        return false;
+    if (v > INT64_MAX && !negative)
+        return jpull_fault(j, "a number of more than 2^63 - 1 where that is the most");
+    *ret = (int64_t)v;
+    return true;
+}
+
 bool jpull_double(struct jpull *j, double *ret)
 {
     struct str text;

@@ -85,14 +85,14 @@ static bool add_types(struct otlp_json *s, struct otlp_profile *p)
 static bool take_values(struct otlp_json *s, struct otlp_range *ret)
 {
     struct jpull_it it;
-    uint64_t v;
+    int64_t v;
 
     *ret = (struct otlp_range){ (uint32_t)s->o->values.len, 0 };
     if (!jpull_open(&s->j, '[', &it))
         return !s->j.bad;
     while (jpull_element(&s->j, &it)) {
         v = 0;
-        if (!jpull_number(&s->j, "a value", &v) || !ADD(s, values, (int64_t)v))
+        if (!jpull_signed(&s->j, "a value", &v) || !ADD(s, values, v))
             return false;
         ret->len++;
     }

@@ -246,6 +246,8 @@ static int fill(struct pushing *s, const struct otlp_profile *p, const struct in
     if (set_time(s, p, push, e) || push_base(push, in, in->name.app, l, e))
         return e->code;
     int rc = otlp_walk(&s->walk, p, samples, n, scale, push, &walked, e);
+    if (!rc && n > 0 && push->drops[DROP_VALUE_COUNT] == n)
+        rc = err_set(e, ERR_INPUT, "otlp: none of its %zu samples has a value or a time", n);
     if (!rc)
         rc = pprof_add(&s->walk.labels, &names, l, &walked, push, e);
     pprof_walked_deinit(&walked);

@@ -186,12 +186,46 @@ static void test_partly(void **state)
     dist_bed_deinit(&b);
 }
 
+/* Samples without a value and without a time say nothing: that is told, not taken for zeros. */
+static void test_without_values(void **state)
+{
+    (void)state;
+    struct dist_bed b;
+    struct gen_otlp g;
+    struct buf json, proto;
+    const char *got;
+
+    dist_bed_init(&b, 1, NULL);
+    gen_otlp_canary(&g, TIME_NS);
+    gen_otlp_copy(&g, 0)->samples.ptr[0].values_len = 0;
+    buf_init(&json, MIB);
+    buf_init(&proto, MIB);
+    gen_otlp_json(&g, OTLP_110, 0, &json);
+    gen_otlp_proto(&g, OTLP_110, 0, &proto);
+    assert_int_equal(push(&b, HTTP, JSON, buf_str(&json), &got), 200);
+    assert_non_null(strstr(got, PARTLY));
+    assert_non_null(strstr(got, "none of its 1 samples has a value or a time"));
+    assert_int_equal(push(&b, HTTP, PROTO, buf_str(&proto), &got), 200);
+    assert_non_null(strstr(got, "none of its 1 samples has a value or a time"));
+    assert_int_equal(b.writes.len, 2); /* the other profile */
+    g.profiles.ptr[0].samples.ptr[0].values_len = 0;
+    buf_reset(&json);
+    gen_otlp_json(&g, OTLP_110, 0, &json);
+    assert_int_equal(push(&b, HTTP, JSON, buf_str(&json), &got), 400);
+    assert_int_equal(b.writes.len, 2);
+    buf_deinit(&json);
+    buf_deinit(&proto);
+    gen_otlp_free(&g);
+    dist_bed_deinit(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_way),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_partly),
+        cmocka_unit_test(test_without_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

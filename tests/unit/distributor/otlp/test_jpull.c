@@ -125,6 +125,42 @@ static void test_numbers(void **state)
     }
 }
 
+/* A value beyond 2^63 - 1 must not come back as a negative one, which is left out. */
+static void test_signed_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t want;
+    } good[] = { { "7", 7 },
+                 { "-1", -1 },
+                 { "\"9223372036854775807\"", INT64_MAX },
+                 { "-9223372036854775808", INT64_MIN },
+                 { "1e3", 1000 },
+                 { "-2.0", -2 } };
+    static const char *const bad[] = { "9223372036854775808",
+                                       "\"9223372036854775808\"",
+                                       "18446744073709551615",
+                                       "9223372036854775808.0",
+                                       "1e19",
+                                       "1.5" };
+    struct jpull j;
+    struct err e;
+    int64_t v;
+
+    for (size_t i = 0; i < ARRAY_LEN(good); i++) {
+        jpull_init(&j, str_c(good[i].text), arena, &e);
+        if (!jpull_signed(&j, "n", &v) || v != good[i].want)
+            fail_msg("%s", good[i].text);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        jpull_init(&j, str_c(bad[i]), arena, &e);
+        if (jpull_signed(&j, "n", &v))
+            fail_msg("%s was taken", bad[i]);
+        assert_int_equal(e.code, ERR_INPUT);
+    }
+}
+
 static void test_depth_and_keys(void **state)
 {
     (void)state;
@@ -148,9 +184,8 @@ static void test_depth_and_keys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_accepted),
-        cmocka_unit_test(test_strings),
-        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_accepted),       cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_numbers),        cmocka_unit_test(test_signed_numbers),
         cmocka_unit_test(test_depth_and_keys),
     };
     arena = arena_new(MIB);
