@@ -84,7 +84,7 @@ static int unzip(struct str raw, const struct limits *l, struct buf *tmp, struct
     if (gunzip(raw, &limits, tmp, e))
         return e->code;
     *ret = buf_str(tmp);
-    return 0;
+    return gzip_sniff(*ret) ? err_set(e, ERR_INPUT, "gzip inside gzip") : 0;
 }
 
 static int totals_of(struct str plain, const struct limits *l, struct pprof *p, uint64_t *totals,

@@ -217,6 +217,8 @@ int upload_push(const struct ingest *in, struct str body, const struct limits *l
     if (gzip_sniff(body)) {
         rc = gunzip(body, &inflate, &tmp, e);
         body = buf_str(&tmp);
+        if (!rc && gzip_sniff(body)) /* the decoders would unpack it once more */
+            rc = err_set(e, ERR_INPUT, "gzip inside gzip: unpack the file once");
     }
     if (!rc)
         rc = push_plain(in, body, l, now_ms, push, ret_format, e);

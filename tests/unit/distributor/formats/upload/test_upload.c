@@ -9,6 +9,7 @@
 /* cmocka wants the three above first */
 #include <cmocka.h>
 
+#include "common/base/compress.h"
 #include "distributor/formats/upload/upload.h"
 #include "tests/lib/dist_push.h"
 #include "tests/lib/testdata.h"
@@ -210,6 +211,28 @@ static void test_refused(void **state)
     }
 }
 
+static void test_zipped_twice(void **state)
+{
+    (void)state;
+    struct str folded = STR("main;work 3\n");
+    struct buf once, twice;
+    const char *format;
+    struct dist_push d;
+    struct err e;
+
+    buf_init(&once, MIB);
+    buf_init(&twice, MIB);
+    assert_int_equal(gzip(folded, 1, &once, &e), 0);
+    assert_int_equal(decode(&d, buf_str(&once), &format, &e), 0);
+    dist_push_free(&d);
+    assert_int_equal(gzip(buf_str(&once), 1, &twice, &e), 0);
+    assert_int_equal(decode(&d, buf_str(&twice), &format, &e), ERR_INPUT);
+    assert_non_null(strstr(e.text, "gzip inside gzip"));
+    dist_push_free(&d);
+    buf_deinit(&once);
+    buf_deinit(&twice);
+}
+
 /* ---- sample files ---------------------------------------------------------------------------- */
 
 static size_t files;
@@ -378,7 +401,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sniff),       cmocka_unit_test(test_v8),
         cmocka_unit_test(test_perf_script), cmocka_unit_test(test_firefox),
-        cmocka_unit_test(test_refused),     cmocka_unit_test(test_files),
+        cmocka_unit_test(test_refused),     cmocka_unit_test(test_zipped_twice),
+        cmocka_unit_test(test_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
