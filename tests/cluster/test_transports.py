@@ -14,20 +14,21 @@ import test_testdata as files
 
 # folder -> transport -> the test that does it
 HERE = "test_transports"
+REST = {"import": "test_every_way", "forward": "test_every_way"}
+PPROF = {"ingest": "test_testdata", "multipart": HERE, "push": "test_push", "upload": HERE,
+         "parca": "test_parca", "scrape": "test_every_way"} | REST
 CARRIED = {
-    "pprof": {"ingest": "test_testdata", "multipart": HERE, "coded": HERE, "push": "test_push",
-              "upload": HERE, "parca": "test_parca"},
-    "pprof-many": {"ingest": "test_testdata", "multipart": HERE, "push": "test_push",
-                   "upload": HERE},
-    "pprof-delta": {"ingest": "test_testdata", "multipart": HERE, "push": "test_push",
-                    "upload": HERE},
-    "pprof-legacy": {"ingest": HERE, "multipart": HERE, "coded": HERE, "push": HERE,
-                     "upload": HERE},
-    "collapsed": {"ingest": "test_testdata", "coded": HERE, "upload": HERE},
-    "trie": {"ingest": HERE, "coded": HERE},
-    "tree": {"ingest": HERE, "coded": HERE},
-    "speedscope": {"ingest": HERE, "coded": HERE, "upload": HERE},
-    "jfr": {"ingest": "test_jfr", "multipart": "test_jfr", "coded": HERE, "upload": HERE},
+    "pprof": {"coded": HERE} | PPROF,
+    "pprof-many": PPROF,
+    "pprof-delta": PPROF,
+    "pprof-legacy": {"ingest": HERE, "multipart": HERE, "coded": HERE, "push": HERE, "upload": HERE,
+                     "parca": "test_every_way", "scrape": "test_every_way"} | REST,
+    "collapsed": {"ingest": "test_testdata", "coded": HERE, "upload": HERE} | REST,
+    "trie": {"ingest": HERE, "coded": HERE} | REST,
+    "tree": {"ingest": HERE, "coded": HERE} | REST,
+    "speedscope": {"ingest": HERE, "coded": HERE, "upload": HERE, "forward": "test_every_way"},
+    "jfr": {"ingest": "test_jfr", "multipart": "test_jfr", "coded": HERE, "upload": HERE,
+            "forward": "test_every_way"},
     "otlp": {"http": "test_otlp", "grpc": "test_otlp"},
     "parca-arrow": {"WriteArrow": "test_parca", "Write": "test_parca"},
     "cpuprofile": {"upload": HERE},
@@ -39,7 +40,7 @@ CARRIED = {
     "dtrace": {"refused": HERE},
     # one verdict each
     "corrupt": {"ingest": "test_testdata", "jfr": "test_jfr", "otlp": "test_otlp",
-                "arrow": "test_parca", "others": HERE},
+                "arrow": "test_parca", "others": HERE, "by each way": "test_every_way"},
 }
 CODERS = {"gzip": lambda b: gzip.compress(b, 6),
           "br": lambda b: subprocess.run(["brotli", "-c", "-q", "5"], input=b, check=True,
