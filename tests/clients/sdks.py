@@ -301,15 +301,6 @@ def otel_grpc(binary, certs, tls):
 # ---- Grafana's and Go's command lines ------------------------------------------------------------
 
 
-def profilecli_prepare():
-    need("go")
-    to = WORK / "profilecli"
-    make("profilecli", ["go", "install", "-p", "1",
-                        "github.com/grafana/pyroscope/cmd/profilecli@latest"], cwd=WORK,
-         env={"GOBIN": str(to)}, made=[to / "profilecli"])
-    return to / "profilecli"
-
-
 def querier_prepare():
     return go_build("querier")
 
