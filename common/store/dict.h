@@ -153,5 +153,7 @@ NODISCARD int dict_epoch_read(struct str row, bool *ret_closed, struct dict_coun
                               struct err *e);
 /* Residue of the content hash of a node, for fingerprints (fp.h). */
 uint64_t dict_node_hash(const struct dict *d, uint32_t node);
+/* Those of all nodes, by id; until the next one is added. */
+const uint64_t *dict_node_hashes(const struct dict *d);
 
 #endif

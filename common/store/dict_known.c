@@ -47,7 +47,10 @@ int dict_told_check(const struct dict_told *t, struct err *e)
     for (size_t i = 0; i < m->nodes; i++)
         if (m->node_parent[i] >= t->from.nodes + i || m->node_frame[i] >= frames)
             return beyond("node", i, e);
+    uint32_t highest = 0;
     for (size_t i = 0; i < t->nodes; i++)
+        highest = MAX(highest, t->node[i]);
+    for (size_t i = 0; highest >= nodes && i < t->nodes; i++)
         if (t->node[i] >= nodes)
             return beyond("stack", i, e);
     return 0;

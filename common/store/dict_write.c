@@ -123,6 +123,11 @@ uint64_t dict_node_hash(const struct dict *d, uint32_t node)
     return d->writer->node_hash.ptr[node];
 }
 
+const uint64_t *dict_node_hashes(const struct dict *d)
+{
+    return d->writer->node_hash.ptr;
+}
+
 static void note_string(struct dict *d, uint64_t hash)
 {
     vec_push(&d->writer->string_hash, hash);

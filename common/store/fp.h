@@ -49,13 +49,20 @@ static inline uint64_t fp_add_value(uint64_t f, uint64_t h, uint64_t value)
 {
     return fp_add(f, fp_mul(h, fp_reduce(value)));
 }
-/* F of n entries: value[i] of the stack with h[id[i]]. */
+/* F of n entries: value[i] of the stack with h[id[i]]. Products are below 2^125: seven fit in 128
+ * bits before they must be reduced. */
 static inline uint64_t fp_vector(const uint64_t *h, const uint32_t *ids, const uint64_t *values,
                                  size_t n)
 {
+    __extension__ typedef unsigned __int128 u128;
     uint64_t f = 0;
-    for (size_t i = 0; i < n; i++)
-        f = fp_add_value(f, h[ids[i]], values[i]);
+
+    for (size_t i = 0; i < n;) {
+        u128 m = f;
+        for (size_t end = MIN(n, i + 7); i < end; i++)
+            m += (u128)h[ids[i]] * values[i];
+        f = fp_reduce((uint64_t)(m & FP_P) + (uint64_t)(m >> 61 & FP_P) + (uint64_t)(m >> 122));
+    }
     return f;
 }
 

@@ -295,10 +295,14 @@ static struct part *find_part(struct leaf *l, uint32_t epoch)
     return &l->parts.ptr[l->parts.len - 1];
 }
 
-static void add_entry(struct part *p, uint32_t id, uint64_t value, bool minus)
+/* *at: where the entry of the next id stands, most likely: rows of a group bring the same stacks in
+ * the same order. */
+static void add_entry(struct part *p, uint32_t *at, uint32_t id, uint64_t value, bool minus)
 {
-    uint32_t i = map_u64_put(&p->at, id, (uint32_t)p->ids.len);
+    uint32_t i = *at;
 
+    if (i >= p->ids.len || p->ids.ptr[i] != id)
+        i = map_u64_put(&p->at, id, (uint32_t)p->ids.len);
     if (i == MAP_U64_EMPTY) {
         i = (uint32_t)p->ids.len;
         vec_push(&p->ids, id);
@@ -306,6 +310,7 @@ static void add_entry(struct part *p, uint32_t id, uint64_t value, bool minus)
         p->last = MAX(p->last, id);
     }
     p->values.ptr[i] = minus ? p->values.ptr[i] - value : p->values.ptr[i] + value;
+    *at = i + 1;
 }
 
 /* False: it cannot be summed up. */
@@ -329,10 +334,11 @@ static bool add_vector(struct leaf *l, struct str vector, bool minus)
         struct part *p = find_part(l, s.epoch);
         if (!p)
             return false;
+        uint32_t at = 0;
         vec_iter_init(&it, &s);
         while ((n = vec_iter_next(&it, ids, values)) > 0)
             for (size_t i = 0; i < n; i++)
-                add_entry(p, ids[i], values[i], minus);
+                add_entry(p, &at, ids[i], values[i], minus);
     }
     return true;
 }

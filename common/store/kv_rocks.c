@@ -82,6 +82,8 @@ static int rocks_write(struct kv *k, const struct kv_batch *b, bool sync, struct
         return err_set(e, r->failed, "an earlier write failed; restart to go on");
     if (b->count) {
         replay(r, b);
+        /* It would count each comparison, in memory of this thread that takes a call to find. */
+        rocksdb_set_perf_level(rocksdb_disable);
         rocksdb_write(r->db, sync ? r->write_sync : r->write_fast, r->batch, &message);
         rocksdb_writebatch_clear(r->batch);
     } else if (sync) {

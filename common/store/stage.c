@@ -62,9 +62,16 @@ struct plan {
 
 static int check_vector(const struct store_vector *v, size_t nodes, struct err *e)
 {
+    bool odd = v->len && v->nodes[v->len - 1] > nodes;
+
     if (v->slot >= KEY_SLOT_MAX)
         return err_set(e, ERR_INPUT, "slot %u is behind the last one, %u", v->slot, KEY_SLOT_MAX);
-    for (size_t i = 0; i < v->len; i++) {
+    /* All at once: which one is odd matters only where one is. */
+    for (size_t i = 1; i < v->len; i++)
+        odd |= v->nodes[i] <= v->nodes[i - 1];
+    for (size_t i = 0; i < v->len; i++)
+        odd |= !v->values[i];
+    for (size_t i = 0; odd && i < v->len; i++) {
         if (v->nodes[i] > nodes)
             return err_set(e, ERR_INPUT, "node %u of %zu", v->nodes[i], nodes);
         if (!v->values[i])
@@ -428,6 +435,16 @@ static void apply_dict(struct plan *p, struct store_batch *b, struct store_resul
     intern(p, ret);
     dict_emit(p->dict, &s->scratch, b->kb);
     p->dict->seq = b->seq;
+    stage_order_make(&s->order, s->scratch.node_map.ptr, s->scratch.used.ptr, p->w->stacks->nodes);
+}
+
+static void encode(const struct dict *d, struct vec_meta meta, const uint32_t *ids,
+                   const uint64_t *values, size_t n, struct buf *out)
+{
+    struct vec_part part = { d->id.epoch, ids, values, n };
+
+    meta.fp = fp_vector(dict_node_hashes(d), ids, values, n);
+    CHECK(vec_encode(&part, n ? 1 : 0, &meta, out));
 }
 
 /* The pairs in s->sum as a row; *saturated: how many sums had before they were added. */
@@ -438,17 +455,19 @@ static void encode_sum(struct store *s, const struct dict *d, uint64_t writes, u
 
     sum_end(&s->sum);
     meta.saturated = s->sum.saturated != saturated;
-    for (size_t i = 0; i < s->sum.ids.len; i++)
-        meta.fp = fp_add_value(meta.fp, dict_node_hash(d, s->sum.ids.ptr[i]), s->sum.sums.ptr[i]);
-    struct vec_part part = { d->id.epoch, s->sum.ids.ptr, s->sum.sums.ptr, s->sum.ids.len };
-    CHECK(vec_encode(&part, part.len ? 1 : 0, &meta, out));
+    encode(d, meta, s->sum.ids.ptr, s->sum.sums.ptr, s->sum.ids.len, out);
 }
 
 void store_encode(struct store *s, const struct dict *d, const uint32_t *nodes,
                   const uint64_t *values, size_t len, struct buf *out)
 {
     const uint32_t *map = s->scratch.node_map.ptr;
+    size_t n = stage_order_gather(&s->order, nodes, values, len);
 
+    if (n) {
+        encode(d, (struct vec_meta){ .writes = 1 }, s->order.ids.ptr, s->order.values.ptr, n, out);
+        return;
+    }
     sum_begin(&s->sum);
     for (size_t i = 0; i < len; i++)
         sum_add(&s->sum, map[nodes[i]], values[i]);
@@ -636,6 +655,7 @@ int store_stage(struct store *s, struct store_batch *b, const struct store_write
     if (!rc)
         apply(&p, b, ret);
     stage_fold_trim(&s->fold);
+    stage_order_end(&s->order);
     forget_reserved(&p);
     dict_unref(p.dict);
     return rc;

@@ -458,6 +458,7 @@ void store_deinit(struct store *s)
     dict_scratch_deinit(&s->scratch);
     sum_deinit(&s->sum);
     stage_fold_deinit(&s->fold);
+    stage_order_deinit(&s->order);
     exm_gate_deinit(&s->exm);
     dict_cap_deinit(&s->dict_cap);
     buf_deinit(&s->row);

@@ -17,6 +17,7 @@
 #include "common/store/raw.h"
 #include "common/store/series.h"
 #include "common/store/stage_fold.h"
+#include "common/store/stage_order.h"
 #include "common/store/store.h"
 #include "common/store/sum.h"
 #include "common/store/tl_rows.h"
@@ -65,6 +66,7 @@ struct store {
     struct dict_scratch scratch;
     struct sum sum;
     struct stage_fold fold;
+    struct stage_order order;
     struct exm_gate exm;
     struct dict_cap dict_cap;
     struct buf row, text;

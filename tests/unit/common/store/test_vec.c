@@ -424,16 +424,40 @@ static void test_fingerprint(void **state)
                      fp_vector(h, sum_ids, sum, 3));
 }
 
+/* As it is defined, value by value; the largest of both, too. */
+static void test_fingerprint_of_many(void **state)
+{
+    uint64_t h[64], values[64];
+    uint32_t ids[64];
+    struct prng p;
+
+    (void)state;
+    prng_init(&p, 4);
+    for (int i = 0; i < 5000; i++) {
+        size_t n = prng_below(&p, 65);
+        uint64_t want = 0;
+        for (size_t k = 0; k < n; k++) {
+            h[k] = i % 2 ? prng_u64(&p) % FP_P : FP_P - 1;
+            values[k] = i % 3 ? prng_u64(&p) >> prng_below(&p, 64) : UINT64_MAX;
+            ids[k] = (uint32_t)(n - 1 - k);
+        }
+        for (size_t k = 0; k < n; k++)
+            want = fp_add_value(want, h[ids[k]], values[k]);
+        assert_int_equal(fp_vector(h, ids, values, n), want);
+    }
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_worked_example),     TEST(test_no_entries),
-        TEST(test_overflow_stream),    TEST(test_scale),
-        TEST(test_saturation),         TEST(test_over_the_buffer),
-        TEST(test_bytes_never_change), TEST(test_peek),
-        TEST(test_hostile_rows),       TEST(test_total_without_flag),
-        TEST(test_bit_flips),          TEST(test_fingerprint),
+        TEST(test_worked_example),      TEST(test_no_entries),
+        TEST(test_overflow_stream),     TEST(test_scale),
+        TEST(test_saturation),          TEST(test_over_the_buffer),
+        TEST(test_bytes_never_change),  TEST(test_peek),
+        TEST(test_hostile_rows),        TEST(test_total_without_flag),
+        TEST(test_bit_flips),           TEST(test_fingerprint),
+        TEST(test_fingerprint_of_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
