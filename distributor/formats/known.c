@@ -8,8 +8,8 @@
  */
 #include "distributor/formats/known.h"
 
-#include "common/base/hash.h"
 #include "common/base/mem.h"
+#include "distributor/formats/known_find.h"
 
 #define BLOCK       (32 * KIB)
 #define SLOTS_FIRST 256
@@ -107,10 +107,13 @@ static void slots_grow(struct known_slots *t)
     xfree(old.slots);
 }
 
-/* Room for one more: a search that ends at an empty slot may fill it. */
-static inline void slots_room(struct known_slots *t)
+/* Room for one more: a search that ends at an empty slot may fill it. At most so many eighths of a
+ * table are taken: see known_find.h for those where nearly all that is looked for is there. */
+#define FULL 6
+#define FEW  3
+static inline void slots_room(struct known_slots *t, size_t eighths)
 {
-    if (UNLIKELY(!t->slots || t->len + 1 > (t->mask + 1) / 4 * 3))
+    if (UNLIKELY(!t->slots || t->len + 1 > (t->mask + 1) / 8 * eighths))
         slots_grow(t);
 }
 
@@ -138,28 +141,18 @@ static const char *keep_bytes(struct known *k, struct str s)
     return to;
 }
 
-static inline bool is_text(const struct known *k, size_t i, struct str s)
-{
-    const struct known_text *t = &k->texts.ptr[i];
-
-    return t->len == s.len && memcmp(t->ptr, s.ptr, s.len) == 0;
-}
-
 uint32_t known_text(struct known *k, struct str s)
 {
     struct known_slots *t = &k->text_slots;
 
-    if (LIKELY(k->text_next < k->texts.len && is_text(k, k->text_next, s)))
+    if (LIKELY(k->text_next < k->texts.len && known_is_text(k, k->text_next, s)))
         return k->text_next++;
-    uint32_t tag = (uint32_t)hash64(s.ptr, s.len, k->stacks.seed);
-    slots_room(t);
-    size_t at = tag & t->mask;
-    for (; t->slots[at]; at = (at + 1) & t->mask) {
-        uint32_t i = (uint32_t)t->slots[at] - 1;
-        if (t->slots[at] >> 32 != tag || !is_text(k, i, s))
-            continue;
-        k->text_next = i + 1;
-        return i;
+    uint32_t tag = known_text_tag(k, s);
+    slots_room(t, FEW);
+    size_t at = known_text_slot(k, s, tag);
+    if (t->slots[at]) {
+        k->text_next = (uint32_t)t->slots[at];
+        return k->text_next - 1;
     }
     if (!has_room(k, s.len + sizeof(struct known_text)))
         return KNOWN_NONE;
@@ -167,7 +160,7 @@ uint32_t known_text(struct known *k, struct str s)
     vec_push(&k->texts, new);
     slots_set(t, at, tag, k->texts.len - 1);
     k->text_next = (uint32_t)k->texts.len;
-    return (uint32_t)k->texts.len - 1;
+    return k->text_next - 1;
 }
 
 uint32_t known_string(struct known *k, struct str s)
@@ -182,12 +175,6 @@ uint32_t known_string(struct known *k, struct str s)
 }
 
 /* ---- frames and stacks ---- */
-
-static inline bool is_frame(const struct frame *a, const struct frame *b)
-{
-    return ((a->func ^ b->func) | (a->file ^ b->file) | (a->module ^ b->module) |
-            (a->line ^ b->line) | (a->addr ^ b->addr)) == 0;
-}
 
 static uint32_t add_frame(struct known *k, const struct frame *f)
 {
@@ -205,24 +192,18 @@ uint32_t known_frame(struct known *k, const struct frame *f)
 {
     struct known_slots *t = &k->frame_slots;
 
-    if (LIKELY(k->frame_next < k->frames.len && is_frame(&k->frames.ptr[k->frame_next], f)))
+    if (LIKELY(k->frame_next < k->frames.len && known_is_frame(k, k->frame_next, f)))
         return k->frame_next++;
-    uint64_t h = hash_mix(((uint64_t)f->func << 32 | f->line) ^ k->stacks.seed,
-                          ((uint64_t)f->file << 32 | f->module) ^ UINT64_C(0xa0761d6478bd642f));
-    uint32_t tag = (uint32_t)(hash_mix(h ^ f->addr, k->stacks.seed | 1) >> 16);
-    slots_room(t);
-    size_t at = tag & t->mask;
-    for (; t->slots[at]; at = (at + 1) & t->mask) {
-        uint32_t i = (uint32_t)t->slots[at] - 1;
-        if (t->slots[at] >> 32 != tag || !is_frame(&k->frames.ptr[i], f))
-            continue;
-        k->frame_next = i + 1;
-        return i;
+    uint32_t tag = known_frame_tag(k, f);
+    slots_room(t, FEW);
+    size_t at = known_frame_slot(k, f, tag);
+    uint32_t id = (uint32_t)t->slots[at] - 1;
+    if (!t->slots[at]) {
+        id = add_frame(k, f);
+        k->full |= id == KNOWN_NONE;
+        if (id != KNOWN_NONE)
+            slots_set(t, at, tag, id);
     }
-    uint32_t id = add_frame(k, f);
-    k->full |= id == KNOWN_NONE;
-    if (id != KNOWN_NONE)
-        slots_set(t, at, tag, id);
     k->frame_next = id + 1;
     return id;
 }
@@ -253,30 +234,57 @@ static uint32_t add_many(struct known *k, const uint32_t *frames, size_t n)
     return KNOWN_MANY + (uint32_t)k->many.len - 1;
 }
 
+static inline uint32_t many_tag(const struct known *k, const uint32_t *frames, size_t n)
+{
+    uint64_t h = k->stacks.seed + n;
+
+    for (size_t i = 0; i < n; i++)
+        h = hash_mix(frames[i] ^ h, h ^ UINT64_C(0xe7037ed1a0b428db));
+    return (uint32_t)(h >> 16);
+}
+
+/* As known_text_slot. */
+static inline size_t many_slot(const struct known *k, const uint32_t *frames, size_t n,
+                               uint32_t tag)
+{
+    const struct known_slots *t = &k->many_slots;
+    size_t at = tag & t->mask;
+
+    for (; t->slots[at]; at = (at + 1) & t->mask) {
+        const struct known_many *m = &k->many.ptr[(uint32_t)t->slots[at] - 1];
+        if (t->slots[at] >> 32 == tag && m->len == n &&
+            memcmp(k->inlined.ptr + m->from, frames, n * sizeof(*frames)) == 0)
+            break;
+    }
+    return at;
+}
+
 uint32_t known_step(struct known *k, const uint32_t *frames, size_t n)
 {
     struct known_slots *t = &k->many_slots;
-    uint64_t h = k->stacks.seed + n;
 
     if (LIKELY(n == 1 && frames[0] < KNOWN_MANY))
         return frames[0];
-    for (size_t i = 0; i < n; i++)
-        h = hash_mix(frames[i] ^ h, h ^ UINT64_C(0xe7037ed1a0b428db));
-    uint32_t tag = (uint32_t)(h >> 16);
-    slots_room(t);
-    size_t at = tag & t->mask;
-    for (; t->slots[at]; at = (at + 1) & t->mask) {
-        uint32_t i = (uint32_t)t->slots[at] - 1;
-        const struct known_many *m = &k->many.ptr[i];
-        if (t->slots[at] >> 32 == tag && m->len == n &&
-            memcmp(k->inlined.ptr + m->from, frames, n * sizeof(*frames)) == 0)
-            return KNOWN_MANY + i;
-    }
+    uint32_t tag = many_tag(k, frames, n);
+    slots_room(t, FULL);
+    size_t at = many_slot(k, frames, n, tag);
+    if (t->slots[at])
+        return KNOWN_MANY + (uint32_t)t->slots[at] - 1;
     uint32_t step = add_many(k, frames, n);
     k->full |= step == KNOWN_NONE;
     if (step != KNOWN_NONE)
         slots_set(t, at, tag, k->many.len - 1);
     return step;
+}
+
+uint32_t known_find_step(const struct known *k, const uint32_t *frames, size_t n)
+{
+    if (LIKELY(n == 1 && frames[0] < KNOWN_MANY))
+        return frames[0];
+    if (!k->many_slots.slots)
+        return KNOWN_NONE;
+    uint64_t slot = k->many_slots.slots[many_slot(k, frames, n, many_tag(k, frames, n))];
+    return slot ? KNOWN_MANY + (uint32_t)slot - 1 : KNOWN_NONE;
 }
 
 static inline uint32_t step_at(const uint64_t *path, size_t i)
@@ -338,7 +346,7 @@ uint32_t known_node(struct known *k, const uint64_t *path, size_t n, uint64_t ha
     uint32_t tag =
         (uint32_t)(hash_mix(hash ^ UINT64_C(0xd6e8feb86659fd93), k->stacks.seed | 1) >> 16);
 
-    slots_room(t);
+    slots_room(t, FULL);
     size_t at = tag & t->mask;
     for (; t->slots[at]; at = (at + 1) & t->mask) {
         const struct known_stack *s = &k->seen.ptr[(uint32_t)t->slots[at] - 1];

@@ -36,6 +36,7 @@
 #define KNOWN_MANY          (UINT32_C(1) << 31) /* steps from here on have several frames */
 #define KNOWN_STEPS         (UINT32_MAX - 8)    /* there are no more steps than these */
 #define KNOWN_PATH_STEPS    4
+#define KNOWN_BATCH         32 /* at most so many are looked for at once */
 
 struct known_text {
     const char *ptr; /* in known.blocks */
@@ -101,6 +102,11 @@ uint32_t known_string(struct known *k, struct str s);
 uint32_t known_frame(struct known *k, const struct frame *f);
 /* The step that n > 0 frames, leaf first, are; KNOWN_NONE if there is no room. */
 uint32_t known_step(struct known *k, const uint32_t *frames, size_t n);
+
+/* ---- the same for many at once; what is not there is KNOWN_NONE and is not made ---- */
+void known_find_texts(const struct known *k, const struct str *s, size_t n, uint32_t *ret);
+void known_find_frames(const struct known *k, const struct frame *f, size_t n, uint32_t *ret);
+uint32_t known_find_step(const struct known *k, const uint32_t *frames, size_t n);
 
 /* ---- a path: n > 0 steps, leaf first, two in a number; filled up to KNOWN_PATH_STEPS with 0 -- */
 static inline size_t known_path_len(size_t n) /* in numbers */

@@ -21,19 +21,16 @@
 #include "distributor/formats/known.h"
 #include "distributor/formats/native.h"
 #include "distributor/formats/paths.h"
+#include "distributor/formats/pprof_find.h"
 #include "distributor/formats/pprof_seen.h"
 #include "distributor/formats/pprof_stacks.h"
 
 #define STACKS_FIRST  512
 #define IDS_BYTES_MAX 4096
 /* Locations that are no steps */
-#define STEP_NEW   UINT32_MAX       /* not asked yet */
+#define STEP_NEW   KNOWN_NONE       /* not asked yet */
 #define STEP_EMPTY (UINT32_MAX - 1) /* it has no frame */
 static_assert(KNOWN_STEPS <= STEP_EMPTY, "steps are none of these");
-
-struct fn_names {
-    uint32_t name, file;
-};
 
 struct lookup {
     const struct pprof *p;
@@ -42,7 +39,7 @@ struct lookup {
     struct known *k;
     uint32_t *files;   /* by string index: string of k */
     uint32_t *modules; /* by mapping */
-    struct fn_names *functions;
+    struct pprof_fn_names *functions;
     uint32_t *steps;      /* by location + 1; the first is 0 */
     VEC(uint32_t) frames; /* of one location */
     uint64_t *path;       /* of one stack (known.h): l->frames_keep steps at most */
@@ -82,10 +79,9 @@ static bool lookup_init(struct lookup *x)
         return false;
     memset(x->files, 0xff, p->strings.len * sizeof(*x->files));
     memset(x->modules, 0xff, p->mappings.len * sizeof(*x->modules));
-    memset(x->functions, 0xff, p->functions.len * sizeof(*x->functions));
-    memset(x->steps + 1, 0xff, p->locations.len * sizeof(*x->steps));
     x->steps[0] = 0;
-    return true;
+    struct pprof_find find = { p, x->k, x->l, x->files, x->modules, x->functions, x->steps + 1 };
+    return pprof_find_known(&find, a);
 }
 
 /* ---- names ---- */
@@ -133,7 +129,7 @@ static uint32_t module_id(struct lookup *x, uint32_t mapping)
     return x->modules[mapping];
 }
 
-static struct fn_names function_names(struct lookup *x, uint32_t i)
+static struct pprof_fn_names function_names(struct lookup *x, uint32_t i)
 {
     const struct pprof_function *fn = &x->p->functions.ptr[i];
     struct str name = pprof_str(x->p, fn->name);
@@ -189,7 +185,7 @@ static uint32_t location_step(struct lookup *x, uint32_t i)
         uint32_t fn = pprof_find(&p->function_ids, line->function_id);
         if (fn == PPROF_NONE)
             continue;
-        struct fn_names names = function_names(x, fn);
+        struct pprof_fn_names names = function_names(x, fn);
         struct frame f = { .func = names.name,
                            .file = names.file,
                            .module = module_id(x, mapping),

@@ -368,13 +368,50 @@ static void test_id_zero(void **state)
     known_unref(s.known);
 }
 
+/* Of a table only that is kept which a sample has, be it new or beside what is known. */
+static void test_unused(void **state)
+{
+    (void)state;
+    struct shelf_of_one s = { .bytes_max = MIB };
+    struct limits l = limits_default();
+    struct known_counts before = { 0 };
+    size_t texts = 0;
+
+    for (int round = 0; round < 3; round++) {
+        struct gen_pprof g;
+        struct buf body;
+        gen_pprof_init(&g);
+        gen_type(&g, "cpu", "nanoseconds");
+        uint64_t leaf = gen_location(&g, gen_function(&g, "leaf", "a.go"), 7);
+        for (int i = 0; i < 100 * round; i++) {
+            char name[24];
+            snprintf(name, sizeof(name), "unused.%d", i);
+            gen_location(&g, gen_function(&g, name, i % 2 ? "a.go" : "unused.go"), 7);
+        }
+        gen_sample(&g, &leaf, 1, (int64_t[]){ 1 }, 1);
+        buf_init(&body, MIB);
+        gen_pprof_finish(&g, &body);
+        assert_true(same_as_plain(&s, buf_str(&body), &l));
+        struct known_counts now = known_now(s.known);
+        if (round) {
+            assert_memory_equal(&now, &before, sizeof(now));
+            assert_int_equal(s.known->texts.len, texts);
+        }
+        before = now;
+        texts = s.known->texts.len;
+        gen_pprof_deinit(&g);
+        buf_deinit(&body);
+    }
+    known_unref(s.known);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random),  cmocka_unit_test(test_files),
         cmocka_unit_test(test_small),   cmocka_unit_test(test_inlined),
         cmocka_unit_test(test_lengths), cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_id_zero),
+        cmocka_unit_test(test_id_zero), cmocka_unit_test(test_unused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

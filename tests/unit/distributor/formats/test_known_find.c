@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Names and frames that are known, found one by one and many at once, against lists of what was
+ * asked for. Names are as long as their memory, so that a sanitizer sees what is read past them.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+/* cmocka wants the three above first */
+#include <cmocka.h>
+
+#include "common/base/mem.h"
+#include "common/base/prng.h"
+#include "common/base/size.h"
+#include "distributor/formats/known_find.h"
+
+enum { NAMES = 1500, LEN_MOST = 180, FRAMES = 1500 };
+
+static const uint8_t session[KNOWN_SESSION_BYTES] = "a session";
+
+static struct known *new_known(size_t bytes_max)
+{
+    return known_new(session, 7, 4096, bytes_max);
+}
+
+static struct str copy_of(struct str s)
+{
+    char *p = xmalloc(MAX(s.len, (size_t)1));
+
+    memcpy(p, s.ptr, s.len);
+    return str_n(p, s.len);
+}
+
+/* Names that differ in one byte, at any place, or in length only. */
+static size_t make_names(struct prng *r, struct str *names)
+{
+    char bytes[LEN_MOST];
+    size_t n = 0;
+
+    memset(bytes, 'a', sizeof(bytes));
+    for (size_t len = 1; len <= LEN_MOST; len++)
+        names[n++] = copy_of(str_n(bytes, len));
+    while (n < NAMES) {
+        size_t len = 1 + prng_below(r, LEN_MOST), at = prng_below(r, len), i = 0;
+        bytes[at] = (char)('b' + prng_below(r, 20));
+        struct str s = str_n(bytes, len);
+        while (i < n && !str_eq(names[i], s))
+            i++;
+        if (i == n)
+            names[n++] = copy_of(s);
+        bytes[at] = 'a';
+    }
+    return n;
+}
+
+static void check_names(const struct known *k, const struct str *names, size_t kept)
+{
+    uint32_t at[KNOWN_BATCH];
+
+    for (size_t i = 0; i < NAMES; i += KNOWN_BATCH) {
+        size_t n = MIN((size_t)NAMES - i, (size_t)KNOWN_BATCH);
+        known_find_texts(k, names + i, n, at);
+        for (size_t j = 0; j < n; j++)
+            assert_int_equal(at[j], i + j < kept ? i + j : KNOWN_NONE);
+    }
+}
+
+static void test_texts(void **state)
+{
+    struct known *k = new_known(8 * MIB);
+    static struct str names[NAMES];
+    struct prng r;
+
+    (void)state;
+    prng_init(&r, 1);
+    make_names(&r, names);
+    check_names(k, names, 0);
+    for (size_t i = 0; i < NAMES; i++) {
+        struct str again = copy_of(names[i]);
+        assert_int_equal(known_text(k, again), i);
+        xfree((void *)(uintptr_t)again.ptr);
+        k->text_next = (uint32_t)prng_below(&r, i + 1); /* no guess is right for long */
+        size_t old = prng_below(&r, i + 1);
+        assert_int_equal(known_text(k, names[old]), old);
+        if (i % 97 == 0 || i + 1 == NAMES)
+            check_names(k, names, i + 1);
+    }
+    assert_int_equal(k->texts.len, NAMES);
+    for (size_t i = 0; i < NAMES; i++)
+        xfree((void *)(uintptr_t)names[i].ptr);
+    known_unref(k);
+}
+
+/* Frames that differ in one number. */
+static struct frame frame_at(uint32_t i)
+{
+    struct frame f = { .func = 1, .file = 1, .module = 1, .line = 1, .addr = 1 };
+    uint32_t *of[] = { &f.func, &f.file, &f.module, &f.line };
+
+    if (i % 5 < ARRAY_LEN(of))
+        *of[i % 5] += i / 5 + 1;
+    else
+        f.addr += i / 5 + 1 + (i % 2 ? UINT64_C(1) << 40 : 0);
+    return f;
+}
+
+static void test_frames(void **state)
+{
+    struct known *k = new_known(8 * MIB);
+    uint32_t id[FRAMES], at[KNOWN_BATCH];
+    struct frame f[KNOWN_BATCH];
+
+    (void)state;
+    for (uint32_t i = 0; i < 1600; i++) /* frames are made of strings that are there */
+        (void)known_string(k, str_n((const char *)&i, sizeof(i)));
+    for (uint32_t i = 0; i < FRAMES; i++) {
+        struct frame one = frame_at(i);
+        known_find_frames(k, &one, 1, at);
+        assert_int_equal(at[0], KNOWN_NONE);
+        id[i] = known_frame(k, &one);
+        assert_int_equal(id[i], k->frames.len - 1);
+    }
+    for (uint32_t i = 0; i < FRAMES; i += KNOWN_BATCH) {
+        uint32_t n = MIN(FRAMES - i, (uint32_t)KNOWN_BATCH);
+        for (uint32_t j = 0; j < n; j++)
+            f[j] = frame_at(i + j);
+        known_find_frames(k, f, n, at);
+        assert_memory_equal(at, id + i, n * sizeof(*at));
+    }
+    known_unref(k);
+}
+
+static void test_steps(void **state)
+{
+    struct known *k = new_known(8 * MIB);
+    uint32_t frames[9], step[9];
+
+    (void)state;
+    for (uint32_t i = 0; i < ARRAY_LEN(frames); i++)
+        frames[i] = i % 3;
+    assert_int_equal(known_find_step(k, frames, 1), frames[0]);
+    for (size_t n = 2; n <= ARRAY_LEN(frames); n++) {
+        assert_int_equal(known_find_step(k, frames, n), KNOWN_NONE);
+        step[n - 1] = known_step(k, frames, n);
+        assert_true(step[n - 1] >= KNOWN_MANY && step[n - 1] != KNOWN_NONE);
+    }
+    for (size_t n = 2; n <= ARRAY_LEN(frames); n++)
+        assert_int_equal(known_find_step(k, frames, n), step[n - 1]);
+    known_unref(k);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_frames),
+        cmocka_unit_test(test_steps),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
