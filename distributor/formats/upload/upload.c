@@ -28,6 +28,7 @@ struct found {
     enum kind kind;
     enum format format; /* KIND_INGEST */
     const char *name;
+    bool guess; /* nothing else is left that it could be */
 };
 
 static int known_but_not_read(struct str s, struct err *e)
@@ -83,11 +84,12 @@ static bool binary(struct str head)
 
 static int sniff(struct str body, struct found *ret, struct err *e)
 {
-    static const struct found jfr = { KIND_INGEST, FORMAT_JFR, "jfr" };
-    static const struct found pprof = { KIND_INGEST, FORMAT_PPROF, "pprof" };
-    static const struct found json = { KIND_JSON, FORMAT_GROUPS, "json" };
-    static const struct found perf = { KIND_PERF_SCRIPT, FORMAT_GROUPS, "perf script" };
-    static const struct found folded = { KIND_INGEST, FORMAT_GROUPS, "folded" };
+    static const struct found jfr = { KIND_INGEST, FORMAT_JFR, "jfr", false };
+    static const struct found pprof = { KIND_INGEST, FORMAT_PPROF, "pprof", false };
+    static const struct found json = { KIND_JSON, FORMAT_GROUPS, "json", false };
+    static const struct found perf = { KIND_PERF_SCRIPT, FORMAT_GROUPS, "perf script", false };
+    static const struct found folded = { KIND_INGEST, FORMAT_GROUPS, "folded", true };
+    static const struct found binaries = { KIND_INGEST, FORMAT_PPROF, "pprof", true };
     struct str head = str_sub(body, 0, SNIFF_BYTES), text = str_trim(head);
 
     if (!body.len)
@@ -106,7 +108,7 @@ static int sniff(struct str body, struct found *ret, struct err *e)
         *ret = perf;
     else if (binary(head) && !str_starts(body, STR("\xff\xfe")) &&
              !str_starts(body, STR("\xfe\xff")))
-        *ret = pprof; /* not text; pprof's fields may come in any order */
+        *ret = binaries; /* not text; pprof's fields may come in any order */
     else
         *ret = folded;
     return 0;
@@ -190,6 +192,7 @@ static int push_plain(const struct ingest *in, struct str body, const struct lim
 {
     struct ingest as = *in;
     struct found f;
+    int rc;
 
     if (sniff(body, &f, e))
         return e->code;
@@ -197,7 +200,13 @@ static int push_plain(const struct ingest *in, struct str body, const struct lim
     as.format = f.format;
     switch (f.kind) {
     case KIND_INGEST:
-        return formats_decode(&as, body, l, now_ms, push, e);
+        rc = formats_decode(&as, body, l, now_ms, push, e);
+        if (rc == ERR_INPUT && f.guess)
+            return err_wrap(e,
+                            "a file of no known kind (pprof, JFR, speedscope, .cpuprofile, "
+                            ".heapprofile, Firefox, perf script, folded text); read as %s",
+                            f.name);
+        return rc;
     case KIND_JSON:
         return push_json(in, body, l, push, ret_format, e);
     case KIND_PERF_SCRIPT:

@@ -211,6 +211,25 @@ static void test_refused(void **state)
     }
 }
 
+/* What looks like nothing known is not said to be a broken pprof, or folded text with bad lines. */
+static void test_unknown(void **state)
+{
+    (void)state;
+    static const struct str rows[] = { { "\x01\x02\x03\x04 binary", 11 },
+                                       { "<html>hello 5</html>", 20 },
+                                       { "a,b,1\n", 6 } };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const char *format;
+        struct dist_push d;
+        struct err e;
+        assert_int_equal(decode(&d, rows[i], &format, &e), ERR_INPUT);
+        if (!strstr(e.text, "of no known kind") || !strstr(e.text, "speedscope"))
+            fail_msg("row %zu: %s", i, e.text);
+        dist_push_free(&d);
+    }
+}
+
 static void test_zipped_twice(void **state)
 {
     (void)state;
@@ -402,7 +421,7 @@ int main(void)
         cmocka_unit_test(test_sniff),       cmocka_unit_test(test_v8),
         cmocka_unit_test(test_perf_script), cmocka_unit_test(test_firefox),
         cmocka_unit_test(test_refused),     cmocka_unit_test(test_zipped_twice),
-        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_unknown),     cmocka_unit_test(test_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
