@@ -1,7 +1,7 @@
 """The conformance checks of the wire facts, section 12, one function per check with its number in
 the name, in line with the decisions: an unknown kind suffix belongs to the name (6), what cannot be
 decoded is 400 (15), and old profiles are taken within the retention (26). Numbers 29 to 37 are in
-test_querier_rpc.py.
+test_querier_rpc.py, 39 in test_otlp.py, 40 in tests/clients and test_remote_write.py.
 """
 import gzip
 import json
@@ -14,6 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import cluster
 import golden
 import push_client as push
+import scrape_site
 from test_testdata import multipart, type_ids
 
 TENANT = {"X-Scope-OrgID": "t1"}
@@ -130,14 +131,15 @@ def test_10_time_units():
 
 
 def test_11_multipart_with_configuration():
-    raw = push.pprof(10, types=(("alloc_objects", "count"), ("inuse_space", "bytes")))
+    raw = scrape_site.pprof((("alloc_objects", "count"), ("inuse_space", "bytes")), {"f": (3, 10)})
     config = json.dumps({"alloc_objects": {"units": "objects"}, "inuse_space": {"units": "bytes"}})
     body, headers = multipart([("profile", raw), ("sample_type_config", config.encode())])
     r = ingest(body, "c11", headers)
     assert r.status == 200, r
     kinds = {x["__profile_type__"] for x in labels("c11")}
-    assert kinds == {"memory:alloc_objects:count:cpu:nanoseconds",
-                     "memory:inuse_space:bytes:cpu:nanoseconds"}, kinds
+    assert kinds == {"memory:alloc_objects:count:space:bytes",
+                     "memory:inuse_space:bytes:space:bytes"}, kinds
+    assert total("c11", "memory:inuse_space:bytes:space:bytes") == 10
 
 
 def test_12_multipart_zipped_or_not():
@@ -152,6 +154,31 @@ def test_13_empty_part():
     r = ingest(form, "c13", headers)
     assert (r.status, r.body) == (200, b""), r
     assert not labels("c13")
+
+
+def test_14_jfr_with_labels():
+    if not golden.available():
+        print(golden.skip_line("test_14_jfr_with_labels"))
+        return
+    seen = set()
+    for i, (file, snapshot) in enumerate((
+            ("dump1.jfr.gz", "dump1.labels.pb.gz"), ("dump2.jfr.gz", "dump2.labels.pb.gz"),
+            ("cortex-dev-01__kafka-0__cpu_lock0_alloc0__0.jfr.gz", None))):
+        parts = [("jfr", file)] + ([("labels", snapshot)] if snapshot else [])
+        form, headers = multipart([(part, golden.read("jfr/" + f)) for part, f in parts])
+        assert ingest(form, f"c14n{i}", headers, format="jfr").status == 200
+        found = labels(f"c14n{i}")
+        assert not snapshot or any("thread_name" in x for x in found), found
+        for t in {x["__profile_type__"] for x in found}:
+            assert total(f"c14n{i}", t) > 0, (file, t)
+            seen.add(t)
+    assert seen >= {"process_cpu:cpu:nanoseconds:cpu:nanoseconds",
+                    "wall:wall:nanoseconds:wall:nanoseconds",
+                    "memory:alloc_in_new_tlab_bytes:bytes:space:bytes",
+                    "memory:alloc_in_new_tlab_objects:count:space:bytes",
+                    "memory:live:count:objects:count",
+                    "mutex:delay:nanoseconds:mutex:count",
+                    "block:contentions:count:block:count"}, seen
 
 
 def test_15_speedscope_with_another_schema():
@@ -259,6 +286,21 @@ def test_27_grpc_and_grpc_web():
 def test_28_error_of_a_proto_request():
     r = push.push_proto(server.writer, message("c28", b"no pprof"), TENANT)
     says(r, 400, "invalid_argument", "push series with index 0 and id an-id failed: ")
+
+
+def test_38_render():
+    assert ingest(FOLDED, "c38.cpu", sampleRate=100).status == 200
+    path = "/pyroscope/render?query=" + cluster.urllib.parse.quote(
+        cluster.CPU_TYPE + '{service_name="c38"}') + "&until=now"
+    r = server.reader.request("GET", path + "&from=now-1h&format=json", headers=TENANT)
+    doc = r.json()
+    assert r.status == 200 and doc["flamebearer"]["numTicks"] == 50000000, r
+    assert set(doc["flamebearer"]) >= {"names", "levels", "numTicks", "maxSelf"}, r
+    assert doc["timeline"]["durationDelta"] == 15 and doc["metadata"]["format"] == "single", r
+    r = server.reader.request("GET", path + "&from=now-1h&format=dot", headers=TENANT)
+    assert r.status == 200 and r.body.startswith(b"digraph"), r
+    assert server.reader.request("GET", path + "&from=0", headers=TENANT).status == 400
+    assert server.reader.request("POST", path + "&from=now-1h", headers=TENANT).status == 405
 
 
 def run_all():
