@@ -148,6 +148,53 @@ def test_slow_loris_and_the_vanished():
         assert p.stop() == 0
 
 
+def half_closed(port, data):
+    """What comes back to somebody who sends no more, until the server closes."""
+    with socket.create_connection(("127.0.0.1", port)) as s:
+        s.settimeout(30)
+        s.sendall(data)
+        s.shutdown(socket.SHUT_WR)
+        got = b""
+        while more := s.recv(65536):
+            got += more
+        return got
+
+
+def test_half_closed_and_bodies_that_end_nowhere():
+    """Who closes its half behind a whole request has its answer; in the middle, an error or nothing.
+    What vanished clients had sent is free again: others push more than would fit beside it."""
+    line = b"main;" + b"w" * 500 + b" 3\n"
+    head = b"POST /ingest?name=half.cpu&sampleRate=0 HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n"
+    preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+    settings = b"\0\0\0\4\0\0\0\0\0"
+    with cluster.AllInOne("--http.in_flight_bytes=24MiB", "--http.idle_timeout=20s") as server:
+        p = server.process
+        whole = head % len(line) + line
+        assert half_closed(p.port, whole).startswith(b"HTTP/1.1 200"), "one request"
+        assert half_closed(p.port, whole * 3).count(b"HTTP/1.1 200") == 3, "three, sent at once"
+        assert half_closed(p.port, head % 100 + line).startswith(b"HTTP/1.1 400"), "a cut body"
+        for cut in (b"", whole[:9], whole[:40], preface[:10], preface, preface + settings[:5],
+                    preface + settings, preface + settings + b"\0\0\5\1\4\0\0\0\1\x82"):
+            got = half_closed(p.port, cut)
+            assert b" 200" not in got[:15] and len(got) < 1000, (cut, got)
+        before = resident(p)
+        for turn in range(6):
+            for i in range(40):  # of a body of 2 MiB, one half
+                s = socket.create_connection(("127.0.0.1", p.port))
+                try:
+                    s.sendall(head % (2 * MIB) + line * (MIB // len(line)))
+                    leave(s, (turn + i) % 2)  # closed, or reset
+                except OSError:
+                    s.close()  # it was one too many
+            wait_for(lambda: p.metric("embertree_http_connections") <= 1)
+            r = server.ingest(line * (20 * MIB // len(line)), f"after{turn}.cpu")
+            assert r.status == 200, r
+        assert resident(p) - before < 200 * MIB, f"{(resident(p) - before) >> 20} MiB"
+        r = server.render('process_cpu:samples:count::{service_name="half"}')
+        assert r.json()["flamebearer"]["numTicks"] == 4 * 3, "nothing of what was cut is stored"
+        assert p.stop() == 0
+
+
 def curl(*args):
     done = subprocess.run(["curl", "-sS", "--max-time", "20", "-o", "/dev/null", "-w",
                            '{"status":%{http_code},"version":"%{http_version}"}', *args],
@@ -198,4 +245,5 @@ def test_curl_speaks_http2_and_tls():
 
 if __name__ == "__main__":
     cluster.main([test_ten_thousand_stay, test_slow_loris_and_the_vanished,
+                  test_half_closed_and_bodies_that_end_nowhere,
                   test_curl_speaks_http2_and_tls])

@@ -7,11 +7,13 @@ import random
 import subprocess
 import sys
 import threading
+import zlib
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import cluster
 import golden
 from push_client import PATH, field, frame, request, varint
+from test_testdata import multipart
 
 MIB = 1 << 20
 MEMORY = 512 * MIB
@@ -21,6 +23,7 @@ CEILING = 2 * MEMORY * 15 // 100
 CPU_S = 20  # seconds of processor time, on any machine: the worst measured is a fourth of it
 PROTO = {"Content-Type": "application/x-protobuf"}
 RPC = {"Content-Type": "application/proto"}
+WRITE_RAW = "/parca.profilestore.v1alpha1.ProfileStoreService/WriteRaw"
 
 
 def run(command, body):
@@ -28,7 +31,8 @@ def run(command, body):
 
 
 CODERS = {"gzip": lambda b: gzip.compress(b, 9), "br": lambda b: run(["brotli", "-c", "-q", "6"], b),
-          "zstd": lambda b: run(["zstd", "-q", "-19", "-c"], b)}
+          "zstd": lambda b: run(["zstd", "-q", "-19", "-c"], b),
+          "deflate": lambda b: zlib.compress(b, 9)}
 
 
 def dilute(ratio, size):
@@ -36,6 +40,15 @@ def dilute(ratio, size):
     rng = random.Random(7)
     noise = "".join(f"f{rng.getrandbits(40):x} 1\n" for _ in range(size // ratio // 12)).encode()
     return noise + b"main;work 1\n" * ((size - len(noise)) // 12)
+
+
+def forms(bomb):
+    """Path and parts; the bomb is the last one."""
+    yield "/ingest?name=bomb", ("profile", bomb)
+    yield "/ingest?name=bomb", ("profile", pprof_wide(1, 2)), ("prev_profile", bomb)
+    if golden.available():
+        jfr = golden.read("corrupt/jfr_good.jfr")
+        yield "/ingest?name=bomb&format=jfr", ("jfr", jfr), ("labels", bomb)
 
 
 def bombs():
@@ -62,6 +75,11 @@ def bombs():
                 yield (f"a gRPC-Web message {ratio}:1", PATH, frame(zipped, 1),
                        {"Content-Type": "application/grpc-web+proto", "grpc-encoding": "gzip"}, None)
                 yield f"an upload {ratio}:1", "/api/v1/adhoc?name=x", zipped, {}, True
+                yield (f"a profile of WriteRaw {ratio}:1", WRITE_RAW,
+                       field(2, field(1, b"") + field(2, field(1, zipped))), RPC, True)
+                for path, *parts in forms(zipped):
+                    form, headers = multipart(parts)
+                    yield f"a part {parts[-1][0]} {ratio}:1", path, form, headers, True
 
 
 def pprof_wide(samples, depth):

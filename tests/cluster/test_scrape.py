@@ -191,7 +191,7 @@ def test_growth_over_a_restart():
 
 
 def test_cpu_and_secrets():
-    """The server measures for `seconds`; basic auth, bearer tokens from files, parameters."""
+    """The server measures for `seconds`; bearer tokens from files, parameters."""
     served, lock = [], threading.Lock()
 
     def answer(path, query, headers):
@@ -212,6 +212,64 @@ def test_cpu_and_secrets():
             until(lambda: total(server, "cpu", cluster.CPU_TYPE), 4 * 30000000)
         assert all(q == {"seconds": "2", "debug": "x&y"} for q, _ in served), served
         assert all(a == "Bearer s3cret" for _, a in served), served
+
+
+LOCKS = (("contentions", "count"), ("delay", "nanoseconds"))
+SERVED = {  # path -> sample types, values of each of the fetches, whether these count from a start on
+    "/debug/pprof/delta_heap": (HEAP, [(1, 100, 3, 30), (2, 50, 3, 30), (1, 7, 3, 30)]),
+    "/debug/pprof/delta_mutex": (LOCKS, [(2, 500), (1, 20)]),
+    "/debug/pprof/delta_block": (LOCKS, [(3, 700), (4, 9)]),
+    "/debug/pprof/mutex": (LOCKS, [(10, 1000), (13, 1600), (13, 1611)]),
+    "/debug/pprof/block": (LOCKS, [(20, 5000), (21, 5005)]),
+    "/debug/pprof/heap": (HEAP, [(5, 900, 3, 40), (6, 1000, 3, 40)]),
+    "/debug/pprof/goroutine": ((("goroutine", "count"),), [(12,), (12,)]),
+    "/debug/fgprof": ((("samples", "count"), ("time", "nanoseconds")), [(3, 300), (4, 401)]),
+    "/some/where": ((("widgets", "count"),), [(5,), (6,)]),
+}
+
+
+def test_every_known_profile():
+    """All that a job knows by name, godeltaprof's and fgprof's among them, and one of its own, behind
+    basic auth: what programs measure as differences is added up, what counts is subtracted."""
+    counts, lock, auth = {path: 0 for path in SERVED}, threading.Lock(), set()
+
+    def answer(path, query, headers):
+        with lock:
+            auth.add(headers.get("Authorization"))
+            types, values = SERVED.get(path, ((), ()))
+            n = counts.get(path, 0)
+            if n >= len(values):
+                return 404, b""
+            counts[path] += 1
+        period = ("space", "bytes", 1) if types == HEAP else (*types[0], 1)
+        return 200, gzip.compress(pprof(types, {"f": values[n]}, period))
+
+    def one(name, *profiles, **own):
+        return job(name, {p: {"enabled": True} for p in profiles} | own,
+                   basic_auth={"username": "me", "password": "pass:word"},
+                   static_configs=[{"targets": [site.address]}])
+
+    with Site(answer) as site:
+        config = Config(one("delta", "godeltaprof_memory", "godeltaprof_mutex", "godeltaprof_block"),
+                        one("count", "mutex", "block", "heap"),
+                        one("other", "goroutine", "fgprof", custom="/some/where"))
+        with config.server() as server:
+            until(lambda: counts, {p: len(v) for p, (_, v) in SERVED.items()})
+            for service, type_id, want in (
+                    ("delta", ALLOC, 157), ("delta", INUSE, 30),
+                    ("delta", "mutex:delay:nanoseconds:contentions:count", 520),
+                    ("delta", "mutex:contentions:count:contentions:count", 3),
+                    ("delta", "block:delay:nanoseconds:contentions:count", 709),
+                    ("count", "mutex:delay:nanoseconds:contentions:count", 611),
+                    ("count", "block:contentions:count:contentions:count", 1),
+                    ("count", "block:delay:nanoseconds:contentions:count", 5),
+                    ("count", ALLOC, 100), ("count", INUSE, 40),
+                    ("other", "goroutine:goroutine:count:goroutine:count", 12),
+                    ("other", "fgprof:time:nanoseconds:samples:count", 701),
+                    ("other", "custom:widgets:count:widgets:count", 11)):
+                until(lambda s=service, t=type_id: (s, t, total(server, s, t)),
+                      (service, type_id, want))
+    assert auth == {"Basic bWU6cGFzczp3b3Jk"}, auth
 
 
 def test_embertree_scrapes_an_embertree():
@@ -419,7 +477,7 @@ if __name__ == "__main__":
     cluster.main([
         test_growth_of_allocations,
         test_growth_survives_a_store_that_failed, test_growth_over_a_restart,
-        test_cpu_and_secrets, test_embertree_scrapes_an_embertree,
+        test_cpu_and_secrets, test_every_known_profile, test_embertree_scrapes_an_embertree,
         test_files_and_rules,
         test_kubernetes,
         test_bad_targets_do_not_harm_others,
