@@ -66,6 +66,12 @@ static inline void put_u64le(void *p, uint64_t v)
 {
     memcpy(p, &v, 8);
 }
+static inline uint16_t get_u16le(const void *p)
+{
+    uint16_t v;
+    memcpy(&v, p, 2);
+    return v;
+}
 static inline uint64_t get_u64le(const void *p)
 {
     uint64_t v;

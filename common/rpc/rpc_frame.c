@@ -47,14 +47,6 @@ static void put_u16le(uint8_t *p, uint16_t v)
     memcpy(p, &v, 2);
 }
 
-static uint16_t get_u16le(const uint8_t *p)
-{
-    uint16_t v;
-
-    memcpy(&v, p, 2);
-    return v;
-}
-
 const char *rpc_kind_name(uint8_t kind)
 {
     static const char *const names[] = { "?",     "ping",   "pong", "request", "reply",

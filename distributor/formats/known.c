@@ -344,7 +344,7 @@ uint32_t known_node(struct known *k, const uint64_t *path, size_t n, uint64_t ha
 {
     struct known_slots *t = &k->stack_slots;
     uint32_t tag =
-        (uint32_t)(hash_mix(hash ^ UINT64_C(0xd6e8feb86659fd93), k->stacks.seed | 1) >> 16);
+        (uint32_t)(hash_mix(hash ^ UINT64_C(0xd6e8feb86659fd93), k->stacks.seed + n) >> 16);
 
     slots_room(t, FULL);
     size_t at = tag & t->mask;

@@ -114,9 +114,9 @@ static inline size_t known_path_len(size_t n) /* in numbers */
     return (n + KNOWN_PATH_STEPS - 1) / KNOWN_PATH_STEPS * (KNOWN_PATH_STEPS / 2);
 }
 /* Its hash, for known_node: begin, then the numbers two by two. */
-static inline uint64_t known_hash(const struct known *k, size_t n)
+static inline uint64_t known_hash(const struct known *k)
 {
-    return k->stacks.seed + n;
+    return k->stacks.seed;
 }
 static inline uint64_t known_hash_more(uint64_t h, uint64_t a, uint64_t b)
 {

@@ -82,6 +82,13 @@ void pprof_deinit(struct pprof *p);
 /* The second half of pprof_parse (pprof_ids.c): indexes the ids, checks the references. */
 NODISCARD int pprof_resolve(struct pprof *p, struct err *e);
 
+/* Tags in a sample */
+#define PPROF_TAG_LOCATION  0x08 /* field 1, a number */
+#define PPROF_TAG_LOCATIONS 0x0a /* field 1, packed */
+#define PPROF_TAG_VALUE     0x10 /* field 2, a number */
+#define PPROF_TAG_VALUES    0x12
+#define PPROF_TAG_LABEL     0x1a
+
 /* One sample, reused for all (pprof_sample.c). */
 struct pprof_sample {
     struct str ids;          /* the location ids as they stand in the body, if in one piece */

@@ -13,20 +13,16 @@
  * Nodes get numbers 1, 2, ... within the push in order of first sight, so that what follows works
  * on tables of the size of the push, not of all that is known.
  */
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
 #include "common/base/wr.h"
 #include "distributor/formats/known.h"
 #include "distributor/formats/native.h"
 #include "distributor/formats/paths.h"
 #include "distributor/formats/pprof_find.h"
+#include "distributor/formats/pprof_plain.h"
 #include "distributor/formats/pprof_seen.h"
 #include "distributor/formats/pprof_stacks.h"
 
-#define STACKS_FIRST  512
-#define IDS_BYTES_MAX 4096
+#define STACKS_FIRST 512
 /* Locations that are no steps */
 #define STEP_NEW   KNOWN_NONE       /* not asked yet */
 #define STEP_EMPTY (UINT32_MAX - 1) /* it has no frame */
@@ -44,13 +40,13 @@ struct lookup {
     VEC(uint32_t) frames; /* of one location */
     uint64_t *path;       /* of one stack (known.h): l->frames_keep steps at most */
     size_t path_len;
-    uint16_t *ids;   /* location ids of one sample: of IDS_BYTES_MAX bytes */
     uint32_t *rows;  /* by number: position + 1 of its samples without labels, added up; 0: none */
     uint32_t *nodes; /* push->known_nodes */
     size_t nodes_len;
     struct pprof_seen seen; /* node: number in the push; PPROF_NONE: has an unknown location */
     struct pprof_sample sample;
     struct pprof_keep keep;
+    struct pprof_plain plain;
     bool odd; /* not for this walk */
 };
 
@@ -70,13 +66,14 @@ static bool lookup_init(struct lookup *x)
     x->functions = arena_alloc(a, p->functions.len * sizeof(*x->functions));
     x->steps = arena_alloc(a, (p->locations.len + 1) * sizeof(*x->steps));
     x->path = arena_alloc(a, known_path_len((size_t)x->l->frames_keep) * sizeof(*x->path));
-    x->ids = arena_alloc(a, (IDS_BYTES_MAX + 8) * sizeof(*x->ids));
     x->nodes = arena_alloc(a, (p->samples.len + 1) * sizeof(*x->nodes));
     x->rows = arena_alloc(a, (p->samples.len + 2) * sizeof(*x->rows));
     pprof_seen_init(&x->seen, p->body, MIN(p->samples.len, STACKS_FIRST), x->k->stacks.seed);
-    if (!x->files || !x->modules || !x->functions || !x->steps || !x->path || !x->ids ||
-        !x->nodes || !x->rows)
+    if (!x->files || !x->modules || !x->functions || !x->steps || !x->path || !x->nodes || !x->rows)
         return false;
+    x->plain = (struct pprof_plain){
+        .p = p, .l = x->l, .keep = &x->keep, .seen = &x->seen, .rows = x->rows, .push = x->push
+    };
     memset(x->files, 0xff, p->strings.len * sizeof(*x->files));
     memset(x->modules, 0xff, p->mappings.len * sizeof(*x->modules));
     x->steps[0] = 0;
@@ -256,94 +253,17 @@ static uint32_t number_of(struct lookup *x, uint32_t node)
     return k->dense.ptr[node];
 }
 
-/* Appends the numbers of one or two bytes that end in the eight bytes at p; p[-1] is readable, too.
- * Every byte is looked at in the same way, since where a number ends cannot be guessed. Bit i of
- * `ends`: one ends at p[i]. */
-static inline size_t numbers_of(const uint8_t *p, uint32_t ends, uint16_t *ids)
+/* One id at *p, of one or two bytes, and the step of its location. A location stands in the body
+ * where its id says. STEP_NEW, STEP_EMPTY: look again, one by one. Which of both lengths an id has
+ * cannot be guessed, and is not asked. */
+static inline uint32_t take_step(struct lookup *x, const uint8_t **p, size_t known)
 {
-    uint16_t all[8];
-    size_t n = 0;
+    uint32_t here = get_u16le(*p), two = here >> 7 & 1;
+    uint32_t id = (here & 0x7f) | (here >> 1 & 0x3f80 & (0u - two));
 
-#ifdef __SSE2__
-    __m128i zero = _mm_setzero_si128();
-    __m128i now = _mm_unpacklo_epi8(_mm_loadl_epi64((const void *)p), zero);
-    __m128i last = _mm_unpacklo_epi8(_mm_loadl_epi64((const void *)(p - 1)), zero);
-    __m128i two = _mm_cmpgt_epi16(last, _mm_set1_epi16(0x7f));
-    __m128i joined =
-        _mm_or_si128(_mm_slli_epi16(now, 7), _mm_and_si128(last, _mm_set1_epi16(0x7f)));
-    _mm_storeu_si128((void *)all,
-                     _mm_or_si128(_mm_and_si128(two, joined), _mm_andnot_si128(two, now)));
-#else
-    for (size_t i = 0; i < 8; i++) {
-        uint32_t now = p[i], last = *(p + i - 1);
-        all[i] = (uint16_t)(last >> 7 ? now << 7 | (last & 0x7f) : now);
-    }
-#endif
-#define TAKE(i)             \
-    do {                    \
-        ids[n] = all[i];    \
-        n += ends >> (i)&1; \
-    } while (0)
-    TAKE(0);
-    TAKE(1);
-    TAKE(2);
-    TAKE(3);
-    TAKE(4);
-    TAKE(5);
-    TAKE(6);
-    TAKE(7);
-#undef TAKE
-    return n;
-}
-
-static inline uint64_t zero_bytes(uint64_t v)
-{
-    return (v - UINT64_C(0x0101010101010101)) & ~v & UINT64_C(0x8080808080808080);
-}
-
-/* All location ids of the sample, each of one or two bytes and above 0, to x->ids, and zeros behind
- * them; returns how many, 0 if they are not like that. */
-static size_t take_ids(struct lookup *x, const uint8_t *body_end)
-{
-    const uint8_t *p = (const uint8_t *)x->sample.ids.ptr, *end = p + x->sample.ids.len;
-    uint32_t odd = 0; /* tagged: the byte before ended a tag */
-    size_t n = 0;
-
-    if (x->sample.ids.len > IDS_BYTES_MAX || body_end - end < 8)
-        return 0;
-    for (; p < end; p += 8) {
-        uint64_t here = get_u64le(p);
-        size_t left = (size_t)(end - p);
-        if (left < 8)
-            here = (here & ((UINT64_C(1) << 8 * left) - 1)) | UINT64_C(0x0101010101010101)
-                                                                  << 8 * left;
-        uint64_t more = here & UINT64_C(0x8080808080808080);
-        /* Two that go on in a row make a number of three bytes; only an odd one has a byte of 0. */
-        if (UNLIKELY((more & more << 8) | (more & (p[-1] & 0x80)) | zero_bytes(here)))
-            return 0;
-        uint32_t ends = ~(uint32_t)(((more >> 7) * UINT64_C(0x0102040810204080)) >> 56) & 0xff;
-        if (left < 8)
-            ends &= (1u << left) - 1;
-        if (x->sample.tagged) {
-            uint32_t count = ends ^ ends << 1;
-            count ^= count << 2;
-            count ^= count << 4;
-            count = (count ^ (0u - odd)) & 0xff; /* numbers that ended at a byte or before, odd */
-            odd = count >> 7;
-            ends &= ~count; /* every other is a tag */
-        }
-        n += numbers_of(p, ends, x->ids + n);
-    }
-    memset(x->ids + n, 0, KNOWN_PATH_STEPS * sizeof(*x->ids));
-    return n;
-}
-
-/* The step of a location that stands in the body where its id says. 0 is nowhere, and its step 0:
- * that fills up paths. STEP_NEW, STEP_EMPTY: look again, one by one. */
-static inline uint32_t step_of(struct lookup *x, uint32_t id, size_t known)
-{
-    if (UNLIKELY(id > known))
+    if (UNLIKELY((here & 0x8080) == 0x8080 || id - 1u >= known))
         return STEP_NEW;
+    *p += 1 + two + x->sample.tagged;
     uint32_t step = x->steps[id];
     return UNLIKELY(step == STEP_NEW) ? location_step(x, id - 1) : step;
 }
@@ -352,25 +272,39 @@ static inline uint32_t step_of(struct lookup *x, uint32_t id, size_t known)
  * ids are 1 .. n, of one or two bytes. False: look again, one by one. */
 static bool take_path(struct lookup *x, const uint8_t *body_end, uint64_t *ret_hash)
 {
-    size_t known = x->p->location_ids.len, n;
-    const uint16_t *ids = x->ids;
-    uint64_t *path = x->path, h;
+    const uint8_t *p = (const uint8_t *)x->sample.ids.ptr, *end = p + x->sample.ids.len;
+    size_t known = x->p->location_ids.len, n = 0, most = x->l->frames_keep;
+    uint64_t *path = x->path, h = known_hash(x->k);
 
-    if (!x->p->location_ids.sequential || !(n = take_ids(x, body_end)) || n > x->l->frames_keep)
+    if (!x->p->location_ids.sequential || p == end || body_end - end < 2)
         return false;
-    h = known_hash(x->k, n);
-    for (size_t i = 0; i < n; i += KNOWN_PATH_STEPS, path += 2, ids += KNOWN_PATH_STEPS) {
-        uint32_t a = step_of(x, ids[0], known), b = step_of(x, ids[1], known);
-        uint32_t c = step_of(x, ids[2], known), d = step_of(x, ids[3], known);
-        if (UNLIKELY(a >= STEP_EMPTY || b >= STEP_EMPTY || c >= STEP_EMPTY || d >= STEP_EMPTY))
+    p += x->sample.tagged;
+    while (p < end) {
+        uint32_t a = take_step(x, &p, known), b = 0, c = 0, d = 0;
+        n++;
+        if (LIKELY(p < end)) {
+            b = take_step(x, &p, known);
+            n++;
+        }
+        if (LIKELY(p < end)) {
+            c = take_step(x, &p, known);
+            n++;
+        }
+        if (LIKELY(p < end)) {
+            d = take_step(x, &p, known);
+            n++;
+        }
+        if (UNLIKELY(a >= STEP_EMPTY || b >= STEP_EMPTY || c >= STEP_EMPTY || d >= STEP_EMPTY ||
+                     n > most))
             return false;
         path[0] = a | (uint64_t)b << 32;
         path[1] = c | (uint64_t)d << 32;
         h = known_hash_more(h, path[0], path[1]);
+        path += 2;
     }
     x->path_len = n;
     *ret_hash = h;
-    return true;
+    return p == end + x->sample.tagged;
 }
 
 /* The same for ids of all forms. False: a location is not there, or something is odd. */
@@ -403,7 +337,7 @@ static bool take_path_slowly(struct lookup *x, uint64_t *ret_hash, struct err *e
     while (x->path_len % KNOWN_PATH_STEPS)
         path_add(x, 0);
     x->path_len = n;
-    *ret_hash = known_hash(x->k, n);
+    *ret_hash = known_hash(x->k);
     for (size_t i = 0; i < known_path_len(n); i += 2)
         *ret_hash = known_hash_more(*ret_hash, x->path[i], x->path[i + 1]);
     return true;
@@ -431,15 +365,16 @@ static uint32_t find_stack(struct lookup *x, struct err *e)
 static uint32_t find_seen(struct lookup *x, struct err *e)
 {
     struct str ids = x->sample.ids;
-    uint64_t hash;
+    struct pprof_seen_key key;
 
     if (!ids.len || ids.len >= PPROF_SEEN_TAGGED)
         return find_stack(x, e);
-    struct pprof_stack *seen = pprof_seen_find(&x->seen, ids, x->sample.tagged, &hash);
+    pprof_seen_key(&x->seen, ids, x->sample.tagged, &key);
+    struct pprof_stack *seen = pprof_seen_find(&x->seen, &key);
     if (seen)
         return seen->node;
     uint32_t at = find_stack(x, e);
-    pprof_seen_add(&x->seen, ids, x->sample.tagged, hash)->node = at;
+    pprof_seen_add(&x->seen, &key)->node = at;
     return at;
 }
 
@@ -462,24 +397,52 @@ static inline void take_sample(struct lookup *x, uint32_t at, const int64_t *val
         to[t] = push_sum(x->push, to[t], (uint64_t)values[t]);
 }
 
+static void take_at(struct lookup *x, uint32_t at, const int64_t *values, struct pprof_walked *out)
+{
+    if (UNLIKELY(x->odd || x->k->full))
+        return;
+    if (at == PPROF_NONE)
+        x->push->drops[DROP_UNKNOWN_LOCATION]++;
+    else
+        take_sample(x, at, values, out);
+}
+
+/* The plain sample at which the plain ones ended, since its stack is new to the body or to out. */
+static void take_plain(struct lookup *x, struct pprof_walked *out, struct err *e)
+{
+    const struct pprof_seen_key *key = &x->plain.key;
+    uint32_t at = x->plain.at ? x->plain.at->node : PPROF_NONE;
+
+    x->sample.labels.len = 0;
+    if (!x->plain.at) {
+        x->sample.ids = key->ids;
+        x->sample.tagged = false;
+        at = find_stack(x, e);
+        pprof_seen_add(&x->seen, key)->node = at;
+    }
+    take_at(x, at, x->plain.sample, out);
+}
+
 static bool walk_samples(struct lookup *x, const int64_t *values, struct pprof_walked *out)
 {
-    size_t types = x->p->types_len;
+    size_t types = x->p->types_len, len = x->p->samples.len;
     struct err ignored;
 
-    for (size_t i = 0; i < x->p->samples.len; i++) {
-        if (pprof_sample_read(x->p, i, x->l, &x->sample, &ignored))
+    x->plain.values = out->values;
+    for (size_t i = 0; i < len; i++) {
+        if (!values && (i = pprof_plain_take(&x->plain, i)) == len)
+            break;
+        if (x->plain.plain) {
+            take_plain(x, out, &ignored);
+        } else if (pprof_sample_read(x->p, i, x->l, &x->sample, &ignored)) {
             return false;
-        const int64_t *v = values ? values + i * types : x->sample.values;
-        if (!pprof_values_count(x->push, v, x->sample.values_len, types))
-            continue;
-        uint32_t at = find_seen(x, &ignored);
+        } else {
+            const int64_t *v = values ? values + i * types : x->sample.values;
+            if (pprof_values_count(x->push, v, x->sample.values_len, types))
+                take_at(x, find_seen(x, &ignored), v, out);
+        }
         if (UNLIKELY(x->odd || x->k->full || x->nodes_len > x->l->stacks))
             return false;
-        if (at == PPROF_NONE)
-            x->push->drops[DROP_UNKNOWN_LOCATION]++;
-        else
-            take_sample(x, at, v, out);
     }
     return true;
 }

@@ -14,12 +14,6 @@
 #include "common/base/mem.h"
 #include "distributor/formats/pprof.h"
 
-#define TAG_LOCATION  0x08 /* field 1, a number */
-#define TAG_LOCATIONS 0x0a /* field 1, packed */
-#define TAG_VALUE     0x10 /* field 2, a number */
-#define TAG_VALUES    0x12
-#define TAG_LABEL     0x1a
-
 static struct wire wire_of(const struct pprof *p, struct err *e)
 {
     const uint8_t *body = (const uint8_t *)p->body.ptr;
@@ -83,7 +77,7 @@ static const uint8_t *find_run(struct rd r)
 {
     const uint8_t *end = r.p;
 
-    while (r.p < r.end && *r.p == TAG_LOCATION) {
+    while (r.p < r.end && *r.p == PPROF_TAG_LOCATION) {
         for (r.p++; r.p < r.end && *r.p >= 0x80;)
             r.p++;
         if (r.p == r.end)
@@ -166,7 +160,7 @@ static inline void look_at(const uint8_t *p, uint32_t *ret_more, uint32_t *ret_t
 {
 #ifdef __SSE2__
     __m128i a = _mm_loadu_si128((const void *)p), b = _mm_loadu_si128((const void *)(p + 16));
-    __m128i tag = _mm_set1_epi8(TAG_LOCATION);
+    __m128i tag = _mm_set1_epi8(PPROF_TAG_LOCATION);
 
     *ret_more = (uint32_t)_mm_movemask_epi8(a) | (uint32_t)_mm_movemask_epi8(b) << 16;
     *ret_tags = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(a, tag)) |
@@ -175,7 +169,7 @@ static inline void look_at(const uint8_t *p, uint32_t *ret_more, uint32_t *ret_t
     *ret_more = *ret_tags = 0;
     for (unsigned i = 0; i < 32; i++) {
         *ret_more |= (uint32_t)(p[i] >> 7) << i;
-        *ret_tags |= (uint32_t)(p[i] == TAG_LOCATION) << i;
+        *ret_tags |= (uint32_t)(p[i] == PPROF_TAG_LOCATION) << i;
     }
 #endif
 }
@@ -253,7 +247,7 @@ static inline const uint8_t *ids_fast(const uint8_t *p, const uint8_t *end, cons
 {
     size_t len = p[1];
 
-    if (*p == TAG_LOCATION) {
+    if (*p == PPROF_TAG_LOCATION) {
         const uint8_t *run = find_run_fast((struct rd){ p, end }, body_end);
         s->ids = (struct str){ (const char *)p, (size_t)(run - p) };
         s->tagged = true;
@@ -283,12 +277,12 @@ static inline bool read_fast(const uint8_t *p, const uint8_t *end, const uint8_t
         return false;
     while (p < end) {
         uint8_t tag = *p, len = p[1];
-        if (tag == TAG_LOCATION || tag == TAG_LOCATIONS) {
+        if (tag == PPROF_TAG_LOCATION || tag == PPROF_TAG_LOCATIONS) {
             if (s->ids.len || !(p = ids_fast(p, end, body_end, s)))
                 return false;
             continue;
         }
-        if (tag == TAG_VALUE) {
+        if (tag == PPROF_TAG_VALUE) {
             p = wire_number_any(p + 1, &v);
             if (!p || s->values_len == PPROF_TYPES_MAX)
                 return false;
@@ -298,8 +292,8 @@ static inline bool read_fast(const uint8_t *p, const uint8_t *end, const uint8_t
         p += 2;
         if (len >= 0x80 || len > end - p)
             return false;
-        if (tag == TAG_VALUES ? !values_fast(p, p + len, s)
-                              : tag != TAG_LABEL || !label_fast(p, p + len, l, s))
+        if (tag == PPROF_TAG_VALUES ? !values_fast(p, p + len, s)
+                                    : tag != PPROF_TAG_LABEL || !label_fast(p, p + len, l, s))
             return false;
         p += len;
     }
@@ -315,7 +309,7 @@ static void sample_empty(struct pprof_sample *s)
 static int read_any(struct wire *w, struct rd r, const struct limits *l, struct pprof_sample *s)
 {
     for (;;) {
-        if (r.p < r.end && *r.p == TAG_LOCATION) {
+        if (r.p < r.end && *r.p == PPROF_TAG_LOCATION) {
             struct rd run = { r.p, find_run(r) };
             r.p = run.end;
             if (!take_ids(w, run, true, l, s))

@@ -5,6 +5,12 @@
 
 #define SLOTS_LEAST 64
 
+const uint8_t pprof_seen_ones[2 * PPROF_SEEN_HEAD] = {
+    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+    0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+};
+static_assert(PPROF_SEEN_HEAD == 32, "as many ones");
+
 static void make_slots(struct pprof_seen *s, size_t n)
 {
     size_t slots = SLOTS_LEAST;
@@ -46,21 +52,33 @@ static void grow(struct pprof_seen *s)
         const struct pprof_stack *at = &s->stacks.ptr[i];
         bool tagged = at->len & PPROF_SEEN_TAGGED;
         struct str ids = str_n(at->ids, at->len & ~PPROF_SEEN_TAGGED);
-        put(s, pprof_seen_hash(s, ids, tagged, at->first, at->last), i);
+        put(s, pprof_seen_hash(s, ids, tagged, at->head), i);
     }
 }
 
-struct pprof_stack *pprof_seen_add(struct pprof_seen *s, struct str ids, bool tagged, uint64_t hash)
+void pprof_seen_key(const struct pprof_seen *s, struct str ids, bool tagged,
+                    struct pprof_seen_key *ret)
 {
-    CHECK(ids.len && ids.len < PPROF_SEEN_TAGGED);
-    struct pprof_stack new = { .ids = ids.ptr,
-                               .len = (uint32_t)ids.len | (tagged ? PPROF_SEEN_TAGGED : 0),
-                               .node = PPROF_NONE };
+    char last[PPROF_SEEN_HEAD] = { 0 };
 
-    pprof_seen_ends(ids, s->end, &new.first, &new.last);
+    if (LIKELY(s->end - ids.ptr >= PPROF_SEEN_HEAD)) {
+        pprof_seen_key_near(s, ids, tagged, ret);
+        return;
+    }
+    memcpy(last, ids.ptr, ids.len); /* of what is left of the body */
+    pprof_seen_key_near(s, (struct str){ last, ids.len }, tagged, ret);
+    ret->ids = ids;
+}
+
+struct pprof_stack *pprof_seen_add(struct pprof_seen *s, const struct pprof_seen_key *k)
+{
+    struct pprof_stack new = { .ids = k->ids.ptr, .len = k->len, .node = PPROF_NONE };
+
+    CHECK(k->ids.len && k->ids.len < PPROF_SEEN_TAGGED);
+    memcpy(new.head, k->head, sizeof(new.head));
     if (s->stacks.len >= (s->mask + 1) / 4 * 3)
         grow(s);
-    put(s, hash, s->stacks.len);
+    put(s, k->hash, s->stacks.len);
     vec_push(&s->stacks, new);
     return &s->stacks.ptr[s->stacks.len - 1];
 }

@@ -3,9 +3,10 @@
  * pprof_seen.h: stacks that were walked, by the bytes of their location ids; internal to the walk.
  *
  * Half of the samples of a Go heap, and nearly all of a JVM, have the stack of a sample before. The
- * ids of one are a dozen bytes, so that finding it must cost less than calling a general hash: they
- * are read in words, mixed by one multiplication for sixteen bytes, and compared in words. A hash
- * decides nothing, contents are compared; it is seeded, so that nobody can aim at one slot.
+ * ids of one are a dozen bytes, and how many cannot be guessed: so the first 32 bytes, without
+ * those that are not ids, are read, mixed and compared as four words whatever their length is; no
+ * branch depends on it. A hash decides nothing, contents are compared; it is seeded, so that nobody
+ * can aim at one slot.
  */
 #ifndef DISTRIBUTOR_FORMATS_PPROF_SEEN_H
 #define DISTRIBUTOR_FORMATS_PPROF_SEEN_H
@@ -16,11 +17,14 @@
 #include "common/base/wr.h"
 
 #define PPROF_SEEN_TAGGED (1u << 31) /* of len: one field per id, else they are packed */
+#define PPROF_SEEN_HEAD   32
+/* 32 bytes of ones, then of zeros */
+extern const uint8_t pprof_seen_ones[2 * PPROF_SEEN_HEAD];
 
 struct pprof_stack {
-    uint64_t first, last; /* bytes of ids, up to eight: see pprof_seen_ends */
-    const char *ids;      /* in the body */
-    uint32_t len;         /* bytes, and PPROF_SEEN_TAGGED */
+    uint64_t head[PPROF_SEEN_HEAD / 8]; /* the first bytes of ids; 0 behind their end */
+    const char *ids;                    /* in the body */
+    uint32_t len;                       /* bytes, and PPROF_SEEN_TAGGED */
     uint32_t node;
 };
 struct pprof_slot {
@@ -37,62 +41,74 @@ struct pprof_seen {
 /* For about n stacks; there may be more. */
 void pprof_seen_init(struct pprof_seen *s, struct str body, size_t n, uint64_t seed);
 void pprof_seen_deinit(struct pprof_seen *s);
+struct pprof_seen_key;
 /* Appends a stack to the list and puts it into the table. Node: PPROF_NONE. */
-struct pprof_stack *pprof_seen_add(struct pprof_seen *s, struct str ids, bool tagged,
-                                   uint64_t hash);
+struct pprof_stack *pprof_seen_add(struct pprof_seen *s, const struct pprof_seen_key *k);
 
-/* The first and the last eight bytes of ids, or all of them twice: of up to 16 bytes that is
- * everything. `end` says how far may be read. */
-static inline void pprof_seen_ends(struct str ids, const char *end, uint64_t *first, uint64_t *last)
+/* The head of ids, of which PPROF_SEEN_HEAD bytes are readable. */
+static inline void pprof_seen_head(struct str ids, uint64_t *head)
 {
-    size_t n = MIN(ids.len, (size_t)8);
+    size_t n = MIN(ids.len, (size_t)PPROF_SEEN_HEAD);
 
-    if (UNLIKELY(end - ids.ptr < 8)) {
-        *first = 0;
-        memcpy(first, ids.ptr, n);
-        *last = *first;
-        return;
-    }
-    uint64_t mask = ~UINT64_C(0) >> (64 - 8 * n);
-    *first = get_u64le(ids.ptr) & mask;
-    *last = get_u64le(ids.ptr + (ids.len > 8 ? ids.len - 8 : 0)) & mask;
+    for (size_t i = 0; i < PPROF_SEEN_HEAD; i += 8)
+        head[i / 8] = get_u64le(ids.ptr + i) & get_u64le(pprof_seen_ones + PPROF_SEEN_HEAD - n + i);
 }
 
+/* The two halves of the head do not wait for each other. */
 static inline uint64_t pprof_seen_hash(const struct pprof_seen *s, struct str ids, bool tagged,
-                                       uint64_t first, uint64_t last)
+                                       const uint64_t *head)
 {
-    uint64_t h = s->seed + (tagged ? UINT64_C(0x9e3779b97f4a7c15) : 0) + ids.len;
+    uint64_t seed = s->seed + (tagged ? UINT64_C(0x9e3779b97f4a7c15) : 0) + ids.len;
+    uint64_t a = hash_mix(head[0] ^ seed, head[1] ^ UINT64_C(0xe7037ed1a0b428db));
+    uint64_t b = hash_mix(head[2] ^ UINT64_C(0xa0761d6478bd642f), head[3] ^ seed);
+    uint64_t h = a ^ (b << 29 | b >> 35);
 
-    for (size_t i = 8; i + 8 < ids.len; i += 16)
-        h = hash_mix(get_u64le(ids.ptr + i) ^ h, get_u64le(ids.ptr + MIN(i + 8, ids.len - 8)) ^
-                                                     UINT64_C(0xa0761d6478bd642f) ^
-                                                     (h << 32 | h >> 32));
-    return hash_mix(first ^ h, last ^ h ^ UINT64_C(0xe7037ed1a0b428db));
+    for (size_t i = PPROF_SEEN_HEAD; i < ids.len; i += 16)
+        h = hash_mix(get_u64le(ids.ptr + MIN(i, ids.len - 8)) ^ h,
+                     get_u64le(ids.ptr + MIN(i + 8, ids.len - 8)) ^ UINT64_C(0xa0761d6478bd642f) ^
+                         (h << 32 | h >> 32));
+    return h;
 }
 
-/* What lies between the first and the last eight bytes. */
+/* What is behind the heads. */
 static inline bool pprof_seen_equal(const char *a, const char *b, size_t n)
 {
     uint64_t d = 0;
 
-    for (size_t i = 8; i + 8 < n; i += 8)
-        d |= get_u64le(a + i) ^ get_u64le(b + i);
+    for (size_t i = PPROF_SEEN_HEAD; i < n; i += 8)
+        d |= get_u64le(a + MIN(i, n - 8)) ^ get_u64le(b + MIN(i, n - 8));
     return d == 0;
 }
 
-/* ids.len > 0. NULL: not seen before. The hash is for pprof_seen_add. */
-static inline struct pprof_stack *pprof_seen_find(const struct pprof_seen *s, struct str ids,
-                                                  bool tagged, uint64_t *ret_hash)
-{
-    uint32_t len = (uint32_t)ids.len | (tagged ? PPROF_SEEN_TAGGED : 0);
-    uint64_t first, last;
+/* What is looked for: made once, for finding and for adding. */
+struct pprof_seen_key {
+    struct str ids; /* not empty */
+    uint64_t head[PPROF_SEEN_HEAD / 8], hash;
+    uint32_t len; /* as in struct pprof_stack */
+};
 
-    pprof_seen_ends(ids, s->end, &first, &last);
-    uint64_t h = *ret_hash = pprof_seen_hash(s, ids, tagged, first, last);
-    for (size_t i = h & s->mask; s->slots[i].at; i = (i + 1) & s->mask) {
+/* PPROF_SEEN_HEAD bytes of ids are readable. */
+static inline void pprof_seen_key_near(const struct pprof_seen *s, struct str ids, bool tagged,
+                                       struct pprof_seen_key *ret)
+{
+    ret->ids = ids;
+    ret->len = (uint32_t)ids.len | (tagged ? PPROF_SEEN_TAGGED : 0);
+    pprof_seen_head(ids, ret->head);
+    ret->hash = pprof_seen_hash(s, ids, tagged, ret->head);
+}
+/* Wherever they stand in the body. */
+void pprof_seen_key(const struct pprof_seen *s, struct str ids, bool tagged,
+                    struct pprof_seen_key *ret);
+
+/* NULL: not seen before. */
+static inline struct pprof_stack *pprof_seen_find(const struct pprof_seen *s,
+                                                  const struct pprof_seen_key *k)
+{
+    for (size_t i = k->hash & s->mask; s->slots[i].at; i = (i + 1) & s->mask) {
         struct pprof_stack *at = &s->stacks.ptr[s->slots[i].at - 1];
-        if (s->slots[i].tag == (uint32_t)(h >> 32) && at->len == len && at->first == first &&
-            at->last == last && pprof_seen_equal(at->ids, ids.ptr, ids.len))
+        uint64_t d = (at->len ^ k->len) | (at->head[0] ^ k->head[0]) | (at->head[1] ^ k->head[1]) |
+                     (at->head[2] ^ k->head[2]) | (at->head[3] ^ k->head[3]);
+        if (!d && pprof_seen_equal(at->ids, k->ids.ptr, k->ids.len))
             return at;
     }
     return NULL;

@@ -512,17 +512,18 @@ static int find_stack(struct walk *w, uint32_t *ret, struct err *e)
 static int find_seen(struct walk *w, uint32_t *ret, struct err *e)
 {
     struct str ids = w->sample.ids;
-    uint64_t hash;
+    struct pprof_seen_key key;
 
     if (!ids.len || ids.len >= PPROF_SEEN_TAGGED)
         return find_node(w, ret, e);
-    struct pprof_stack *seen = pprof_seen_find(&w->seen, ids, w->sample.tagged, &hash);
+    pprof_seen_key(&w->seen, ids, w->sample.tagged, &key);
+    struct pprof_stack *seen = pprof_seen_find(&w->seen, &key);
     if (LIKELY(seen)) {
         *ret = seen->node;
         return 0;
     }
     int rc = find_stack(w, ret, e);
-    pprof_seen_add(&w->seen, ids, w->sample.tagged, hash)->node = *ret;
+    pprof_seen_add(&w->seen, &key)->node = *ret;
     return rc;
 }
 

@@ -205,8 +205,11 @@ void gen_sample(struct gen_pprof *g, const uint64_t *locations, size_t n, const 
 {
     struct buf m = empty();
 
-    numbers(g, &m, 1, locations, n);
+    if (!g->values_first)
+        numbers(g, &m, 1, locations, n);
     numbers(g, &m, 2, (const uint64_t *)(const void *)values, values_len);
+    if (g->values_first)
+        numbers(g, &m, 1, locations, n);
     buf_add_str(&m, buf_str(&g->labels));
     buf_reset(&g->labels);
     message(g, 2, &m);
@@ -344,6 +347,7 @@ static void random_sample(struct random_state *s, struct gen_random *ret)
     if (prng_below(s->p, 2))
         gen_label_num(&s->g, "bytes", (int64_t)prng_below(s->p, 4096) + 1);
     s->g.unpacked = prng_below(s->p, 2);
+    s->g.values_first = prng_below(s->p, 2);
     gen_sample(&s->g, ids, n, values, TYPES);
     ret->samples++;
     if (negative || unknown) {

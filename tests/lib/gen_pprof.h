@@ -29,6 +29,7 @@ struct gen_pprof {
     uint64_t functions, locations, mappings;
     uint64_t id_add, id_mul; /* ids are i * mul + add: 0, 1 by default */
     bool unpacked;           /* repeated numbers one by one */
+    bool values_first;       /* of a sample, as runtimes write them; else its locations */
     bool strings_first;      /* else the table comes last */
     struct buf labels;       /* of the next sample */
     int64_t time_ns, duration_ns, period;

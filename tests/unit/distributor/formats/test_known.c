@@ -274,6 +274,69 @@ static void test_inlined(void **state)
     known_unref(s.known);
 }
 
+enum { FORM_LOCATIONS = 400, FORM_STACKS = 60, FORM_SAMPLES = 500 };
+
+/* Samples of few stacks, so that most were seen before, with labels of all sorts between them. */
+static void body_of_form(struct prng *r, size_t types, struct buf *body)
+{
+    static const char *const keys[] = { "bytes", "bytes", "bytes", "thread", "span_id" };
+    uint64_t at[FORM_LOCATIONS], stacks[FORM_STACKS][40];
+    size_t lens[FORM_STACKS];
+    int64_t values[10];
+    struct gen_pprof g;
+
+    gen_pprof_init(&g);
+    g.unpacked = prng_below(r, 2);
+    g.values_first = prng_below(r, 4) > 0;
+    for (size_t t = 0; t < types; t++)
+        gen_type(&g, (char[]){ 't', (char)('0' + t), 0 }, "count");
+    uint64_t fn = gen_function(&g, "f", "a.go");
+    for (size_t i = 0; i < FORM_LOCATIONS; i++)
+        at[i] = gen_location(&g, fn, (int64_t)i + 1);
+    for (size_t i = 0; i < FORM_STACKS; i++) {
+        lens[i] = 1 + prng_below(r, ARRAY_LEN(stacks[0]));
+        for (size_t k = 0; k < lens[i]; k++)
+            stacks[i][k] = at[prng_below(r, FORM_LOCATIONS)];
+    }
+    size_t labelled = prng_below(r, 3); /* none, few, all */
+    for (size_t i = 0; i < FORM_SAMPLES; i++) {
+        size_t stack = prng_below(r, FORM_STACKS), len = types + (prng_below(r, 90) == 0);
+        for (size_t t = 0; t < len; t++)
+            values[t] = prng_below(r, 3) ? (int64_t)(prng_u64(r) >> (14 + prng_below(r, 50))) : 0;
+        if (prng_below(r, 60) == 0)
+            values[0] = -1;
+        if (labelled == 2 || (labelled && prng_below(r, 8) == 0))
+            gen_label_num(&g, keys[prng_below(r, ARRAY_LEN(keys))], (int64_t)prng_below(r, 5000));
+        if (labelled && prng_below(r, 40) == 0)
+            gen_label(&g, "vehicle", "car");
+        gen_sample(&g, stacks[stack], lens[stack], values, len);
+    }
+    buf_init(body, MIB);
+    gen_pprof_finish(&g, body);
+    gen_pprof_deinit(&g);
+}
+
+/* Whatever the form of a sample is, whether it is read in one go (pprof_plain.h) or not. */
+static void test_forms(void **state)
+{
+    (void)state;
+    static const size_t types[] = { 1, 2, 4, 8, 9 };
+    struct shelf_of_one s = { .bytes_max = 64 * MIB };
+    struct limits l = limits_default();
+    struct prng r;
+    size_t known = 0;
+
+    prng_init(&r, seed_of());
+    for (size_t round = 0; round < 200; round++) {
+        struct buf body;
+        body_of_form(&r, types[round % ARRAY_LEN(types)], &body);
+        known += same_as_plain(&s, buf_str(&body), &l);
+        buf_deinit(&body);
+    }
+    assert_int_equal(known, 200);
+    known_unref(s.known);
+}
+
 /* One function that calls itself, up to `most` deep, each location with `inlined` of them. */
 static void body_of_recursion(size_t most, size_t inlined, struct buf *body)
 {
@@ -412,6 +475,7 @@ int main(void)
         cmocka_unit_test(test_small),   cmocka_unit_test(test_inlined),
         cmocka_unit_test(test_lengths), cmocka_unit_test(test_depth),
         cmocka_unit_test(test_id_zero), cmocka_unit_test(test_unused),
+        cmocka_unit_test(test_forms),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pprof_plain: the loop over the samples of a body that brings nothing new, where a profile of ten
+ * seconds spends its time: what it does not do counts. Order of fields: values before ids, as the
+ * runtimes of Go and Java write them; who writes them the other way has few samples.
+ */
+#include "distributor/formats/pprof_plain.h"
+
+/* Bytes of the body that must stand behind a sample: for numbers and ids read in one piece. */
+#define ROOM PPROF_SEEN_HEAD
+
+static_assert(ROOM > 2 * WIRE_VARINT_MAX, "a tag, a length and a number are readable");
+
+/* The loop stands here several times: how many types there are must reach all of it. */
+#define INLINE static inline __attribute__((always_inline))
+
+/* What is left of a sample behind its values. */
+struct rest {
+    struct str ids;
+    bool tail; /* ids: all that is left, which begins like a run of single ids */
+};
+
+/* The values of the sample at p: behind them, or NULL. */
+INLINE const uint8_t *take_values(const uint8_t *p, const uint8_t *end, size_t types,
+                                  int64_t *values)
+{
+    uint64_t v = 0;
+
+    if (types == 1 && *p == PPROF_TAG_VALUE) {
+        p = wire_number_any(p + 1, &v);
+        values[0] = (int64_t)v;
+        return p;
+    }
+    const uint8_t *stop = p + 2 + p[1];
+    if (*p != PPROF_TAG_VALUES || p[1] >= 0x80 || stop > end)
+        return NULL;
+    p += 2;
+    for (size_t i = 0; i < types; i++) { /* they may pass the end: it is what it must meet */
+        p = wire_number_any(p, &v);
+        if (UNLIKELY(!p || p > stop))
+            return NULL;
+        values[i] = (int64_t)v;
+    }
+    return p == stop ? p : NULL;
+}
+
+/* Is what is there one number of up to eight bytes? It goes on behind all of them but the last. */
+INLINE bool is_number(const uint8_t *p, const uint8_t *end)
+{
+    size_t n = (size_t)(end - p), bits = 8 * (8 - n);
+    uint64_t more = get_u64le(p) & UINT64_C(0x8080808080808080);
+
+    return n - 1 < 8 && more << bits == UINT64_C(0x0080808080808080) >> bits << bits;
+}
+
+/* The label whose tag is at p, if it is a number under the key that was asked for last and is no
+ * span: such as the size of an object, which is nearly always all that it says. */
+INLINE const uint8_t *skip_label(const uint8_t *p, const uint8_t *end, const struct pprof_keep *k)
+{
+    const uint8_t *stop = p + 2 + p[1];
+    uint64_t v[5];
+
+    if (p[1] >= 0x80 || stop > end || k->number_is_span)
+        return NULL;
+    if (LIKELY(p[2] == 1 << 3 && p[3] == k->number_key && p[3] < 0x80 && p[4] == 3 << 3 &&
+               is_number(p + 5, stop)))
+        return stop;
+    memset(v, 0, sizeof(v));
+    if (!wire_numbers_fast(p + 2, stop, v, 4) || v[2] || v[1] != k->number_key)
+        return NULL;
+    return stop;
+}
+
+/* Packed ids and labels that nobody keeps, or a run of single ids to the end. */
+INLINE bool take_rest(const struct pprof_plain *x, const uint8_t *p, const uint8_t *end,
+                      struct rest *ret)
+{
+    size_t len = p[1];
+    uint64_t labels = 0;
+
+    ret->tail = *p == PPROF_TAG_LOCATION;
+    if (ret->tail) {
+        ret->ids = (struct str){ (const char *)p, (size_t)(end - p) };
+        return true;
+    }
+    if (*p != PPROF_TAG_LOCATIONS)
+        return false;
+    p += 2;
+    if (UNLIKELY(len >= 0x80)) {
+        len = (len & 0x7f) | (size_t)*p++ << 7;
+        if (p[-1] >= 0x80)
+            return false;
+    }
+    if (p > end || len > (size_t)(end - p) || !len || p[len - 1] >= 0x80)
+        return false;
+    ret->ids = (struct str){ (const char *)p, len };
+    for (p += len; p < end;)
+        if (*p != PPROF_TAG_LABEL || labels++ == x->l->labels_per_sample ||
+            !(p = skip_label(p, end, x->keep)))
+            return false;
+    return p == end;
+}
+
+/* Do its values count? Broken ones do not come here. */
+INLINE bool count(const int64_t *values, size_t types)
+{
+    int64_t any = values[0];
+
+    for (size_t t = 1; t < types; t++)
+        any |= values[t];
+    return any > 0;
+}
+
+static size_t stop(struct pprof_plain *x, size_t i, bool plain)
+{
+    x->plain = plain;
+    return i;
+}
+
+INLINE size_t take(struct pprof_plain *x, size_t i, size_t types)
+{
+    const uint8_t *body = (const uint8_t *)x->p->body.ptr, *body_end = body + x->p->body.len;
+    const struct pprof_slice *slices = x->p->samples.ptr;
+    size_t len = x->p->samples.len;
+    const struct pprof_seen *seen = x->seen;
+    const uint32_t *rows = x->rows;
+    uint64_t *sums = x->values;
+    int64_t values[PPROF_PLAIN_VALUES];
+
+    for (; i < len; i++) {
+        const uint8_t *p = body + slices[i].from, *end = p + slices[i].len;
+        struct pprof_seen_key key;
+        struct rest rest;
+        if (UNLIKELY(body_end - end < ROOM) || p == end ||
+            !(p = take_values(p, end, types, values)) || p >= end || !take_rest(x, p, end, &rest) ||
+            !count(values, types))
+            return stop(x, i, false);
+        pprof_seen_key_near(seen, rest.ids, rest.tail, &key);
+        const struct pprof_stack *at = pprof_seen_find(seen, &key);
+        if (UNLIKELY(!at || at->node == PPROF_NONE || !rows[at->node])) {
+            x->tails_new += rest.tail;
+            x->key = key;
+            x->at = at;
+            memcpy(x->sample, values, types * sizeof(*values));
+            return stop(x, i, !rest.tail);
+        }
+        uint64_t *to = sums + (rows[at->node] - 1) * types;
+        for (size_t t = 0; t < types; t++)
+            to[t] = push_sum(x->push, to[t], (uint64_t)values[t]);
+    }
+    return stop(x, i, false);
+}
+
+static size_t take_one(struct pprof_plain *x, size_t i)
+{
+    return take(x, i, 1);
+}
+
+/* Heaps of Go */
+static size_t take_four(struct pprof_plain *x, size_t i)
+{
+    return take(x, i, 4);
+}
+
+static size_t take_more(struct pprof_plain *x, size_t i)
+{
+    return take(x, i, x->p->types_len);
+}
+
+size_t pprof_plain_take(struct pprof_plain *x, size_t i)
+{
+    /* A body whose samples go on behind their ids would be looked up in vain all the time. */
+    if (x->tails_new > x->seen->stacks.len + 16 || x->p->types_len > PPROF_PLAIN_VALUES)
+        return stop(x, i, false);
+    return x->p->types_len == 1   ? take_one(x, i)
+           : x->p->types_len == 4 ? take_four(x, i)
+                                  : take_more(x, i);
+}
