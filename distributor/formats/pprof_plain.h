@@ -3,9 +3,9 @@
  * pprof_plain.h: samples as nearly all are; internal to the walk by what is known.
  *
  * A plain sample has its values, the ids of its locations in one piece and labels that nobody
- * keeps, each in its shortest form. It is read in one go, and of its ids nothing but where they stand
- * is looked at: who has seen the same bytes before knows the stack. Nothing is judged here: what is
- * not plain pprof_sample_read reads from its start.
+ * keeps, each in its shortest form. It is read in one go, and of its ids nothing but where
+ * they stand is looked at: who has seen the same bytes before knows the stack. Nothing is
+ * judged here: what is not plain pprof_sample_read reads from its start.
  */
 #ifndef DISTRIBUTOR_FORMATS_PPROF_PLAIN_H
 #define DISTRIBUTOR_FORMATS_PPROF_PLAIN_H
