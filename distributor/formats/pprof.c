@@ -66,11 +66,6 @@ static bool grow(struct parse *s, void **ptr, size_t *cap, size_t need, size_t s
         }                                                                           \
     } while (0)
 
-static inline struct pprof_line line_of(const uint64_t *v)
-{
-    return (struct pprof_line){ v[1], v[2] < UINT32_MAX ? (uint32_t)v[2] : 0 };
-}
-
 static bool parse_line(struct parse *s, struct rd r)
 {
     uint64_t v[4] = { 0 };
@@ -80,7 +75,7 @@ static bool parse_line(struct parse *s, struct rd r)
         return false;
     ROOM(s, &s->p->lines, 1, ok);
     if (ok)
-        s->p->lines.ptr[s->p->lines.len++] = line_of(v);
+        s->p->lines.ptr[s->p->lines.len++] = pprof_line_of(v[1], v[2]);
     return ok;
 }
 
@@ -236,122 +231,6 @@ static bool parse_number(struct parse *s, const struct rd *r, const struct wire_
     return true;
 }
 
-/* Takes field `tag`, a number, off p if it stands there. */
-static inline const uint8_t *plain_field(const uint8_t *p, const uint8_t *end, uint8_t tag,
-                                         uint64_t *v)
-{
-    return p && p < end && *p == tag ? wire_number(p + 1, v) : p;
-}
-
-/* A message whose fields stand in the order of their numbers, as agents write them. */
-static inline bool plain_function(struct parse *s, struct rd r)
-{
-    struct pprof *p = s->p;
-    uint64_t v[6] = { 0 };
-    const uint8_t *at = r.p;
-
-    if (p->functions.len == p->functions.cap || s->w.end - r.end < WIRE_VARINT_MAX)
-        return false;
-    for (uint8_t i = 1; i <= 5; i++)
-        at = plain_field(at, r.end, (uint8_t)(i << 3), &v[i]);
-    if (at != r.end)
-        return false;
-    p->functions.ptr[p->functions.len++] = function_of(v);
-    return true;
-}
-
-static inline bool plain_line(const uint8_t *p, const uint8_t *end, struct pprof_line *ret)
-{
-    uint64_t v[4] = { 0 };
-
-    p = plain_field(p, end, 0x08, &v[1]);
-    p = plain_field(p, end, 0x10, &v[2]);
-    p = plain_field(p, end, 0x18, &v[3]);
-    *ret = line_of(v);
-    return p == end;
-}
-
-static inline bool plain_location(struct parse *s, struct rd r)
-{
-    struct pprof *p = s->p;
-    size_t room = MIN(p->lines.cap - p->lines.len, s->l->lines_per_location), n = 0;
-    struct pprof_line *lines = p->lines.ptr + p->lines.len;
-    uint64_t id = 0, mapping = 0, address = 0;
-    const uint8_t *at = r.p;
-
-    if (p->locations.len == p->locations.cap || s->w.end - r.end < WIRE_VARINT_MAX)
-        return false;
-    while (at && at < r.end) {
-        switch (*at) {
-        case 0x08:
-            at = wire_number(at + 1, &id);
-            break;
-        case 0x10:
-            at = wire_number(at + 1, &mapping);
-            break;
-        case 0x18:
-            at = wire_number(at + 1, &address);
-            break;
-        case 0x22:
-            if (n == room || at[1] >= 0x80 || at[1] > r.end - at - 2 ||
-                !plain_line(at + 2, at + 2 + at[1], &lines[n]))
-                return false;
-            n++;
-            at += 2 + at[1];
-            break;
-        default:
-            return false;
-        }
-    }
-    if (at != r.end)
-        return false;
-    p->lines.len += n;
-    p->locations.ptr[p->locations.len++] = (struct pprof_location){
-        .id = id, .mapping_id = mapping, .address = address, .lines_end = (uint32_t)p->lines.len
-    };
-    return true;
-}
-
-/* The fields that nearly all of a body is made of, as long as they are usual and their columns have
- * room; stops at the first that is not. */
-static const uint8_t *take_plain(struct parse *s, const uint8_t *p, const uint8_t *end)
-{
-    struct pprof *to = s->p;
-
-    while (end - p >= 3) {
-        uint32_t tag = p[0], len = p[1];
-        struct rd r = { p + 2, NULL };
-        bool ok = false;
-        if (len >= 0x80) {
-            if (p[2] >= 0x80)
-                break;
-            len = (len & 0x7f) | (uint32_t)p[2] << 7;
-            r.p++;
-        }
-        if (len > end - r.p)
-            break;
-        r.end = r.p + len;
-        if (tag == 0x12) {
-            ok = to->samples.len < to->samples.cap && to->samples.len < s->l->samples;
-            if (ok)
-                to->samples.ptr[to->samples.len++] =
-                    (struct pprof_slice){ (uint32_t)(r.p - s->w.body), len };
-        } else if (tag == 0x32) {
-            ok = to->strings.len < to->strings.cap && len <= s->l->symbol_bytes;
-            if (ok)
-                to->strings.ptr[to->strings.len++] = str_n(r.p, len);
-        } else if (tag == 0x22) {
-            ok = plain_location(s, r);
-        } else if (tag == 0x2a) {
-            ok = plain_function(s, r);
-        }
-        if (!ok)
-            break;
-        p = r.end;
-    }
-    return p;
-}
-
 static bool parse_profile(struct parse *s, struct rd r)
 {
     struct wire_field f;
@@ -359,7 +238,7 @@ static bool parse_profile(struct parse *s, struct rd r)
     bool ok = true;
 
     while (ok) {
-        r.p = take_plain(s, r.p, r.end);
+        r.p = pprof_runs(s->p, s->l, r.p, r.end);
         if ((got = wire_field(&s->w, &r, &f)) <= 0)
             break;
         bool message = (f.number >= 1 && f.number <= 6) || f.number == 11;

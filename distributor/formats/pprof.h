@@ -71,7 +71,7 @@ struct pprof {
     VEC(struct pprof_line) lines;
     VEC(struct pprof_function) functions;
     struct pprof_ids location_ids, function_ids, mapping_ids;
-    uint64_t unknown_fields, string_refs, bad_string_refs;
+    uint64_t unknown_fields, bad_string_refs;
     bool function_ids_repaired; /* .NET agents send 0 for all of them */
     size_t bytes, bytes_max;    /* of the columns */
 };
@@ -88,6 +88,10 @@ NODISCARD int pprof_resolve(struct pprof *p, struct err *e);
 #define PPROF_TAG_VALUE     0x10 /* field 2, a number */
 #define PPROF_TAG_VALUES    0x12
 #define PPROF_TAG_LABEL     0x1a
+
+/* Takes what is usual, as far as columns have room; returns where it stops (pprof_runs.c). */
+const uint8_t *pprof_runs(struct pprof *p, const struct limits *l, const uint8_t *at,
+                          const uint8_t *end);
 
 /* One sample, reused for all (pprof_sample.c). */
 struct pprof_sample {
@@ -124,6 +128,11 @@ static_assert(MAP_U64_EMPTY == PPROF_NONE, "a miss in the map is a miss here");
 static inline uint32_t pprof_string_index(uint64_t v)
 {
     return v < UINT32_MAX ? (uint32_t)v : PPROF_NONE;
+}
+
+static inline struct pprof_line pprof_line_of(uint64_t function_id, uint64_t line)
+{
+    return (struct pprof_line){ function_id, line < UINT32_MAX ? (uint32_t)line : 0 };
 }
 
 #endif

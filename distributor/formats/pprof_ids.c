@@ -8,13 +8,24 @@
 #include "distributor/formats/pprof.h"
 
 /* Reads the id of entry i out of a column of structs that start with a uint64_t id. */
-static uint64_t id_at(const void *column, size_t size, size_t i)
+static inline uint64_t id_at(const void *column, size_t size, size_t i)
 {
     uint64_t id;
 
     memcpy(&id, (const char *)column + i * size, sizeof(id));
     return id;
 }
+
+/* They are 1, 2, 3 ...: none is 0, and none is there twice. */
+static inline bool in_order(const void *column, size_t size, size_t n)
+{
+    uint64_t other = 0;
+
+    for (size_t i = 0; i < n; i++)
+        other |= id_at(column, size, i) ^ (i + 1);
+    return other == 0;
+}
+#define IN_ORDER(v) in_order((v)->ptr, sizeof(*(v)->ptr), (v)->len)
 
 static int id_twice(struct err *e, const char *what, uint64_t id)
 {
@@ -25,17 +36,13 @@ static int ids_index(struct pprof *p, struct pprof_ids *ids, const char *what, c
                      size_t size, size_t n, struct err *e)
 {
     uint64_t most = 0;
-    size_t bytes, sequential = 0;
+    size_t bytes;
 
     ids->len = n;
-    for (size_t i = 0; i < n; i++) {
-        uint64_t id = id_at(column, size, i);
-        most = MAX(most, id);
-        sequential += id == i + 1;
-    }
-    ids->sequential = sequential == n;
     if (ids->sequential)
         return 0;
+    for (size_t i = 0; i < n; i++)
+        most = MAX(most, id_at(column, size, i));
     ids->dense_len = most < (uint64_t)n * 8 + 64 ? (size_t)most + 1 : 0;
     bytes = ids->dense_len ? ids->dense_len * sizeof(uint32_t) : n * 32;
     if (bytes > p->bytes_max - p->bytes)
@@ -69,21 +76,32 @@ static bool function_ids_missing(const struct pprof *p)
     return p->functions.len > 0 && p->functions.len == p->locations.len;
 }
 
-static int resolve_ids(struct pprof *p, struct err *e)
+static int check_ids(struct pprof *p, struct err *e)
 {
-    for (size_t i = 0; i < p->locations.len; i++)
+    for (size_t i = 0; i < p->locations.len && !p->location_ids.sequential; i++)
         if (p->locations.ptr[i].id == 0)
             return err_set(e, ERR_INPUT, "pprof: location %zu has the id 0", i);
+    if (p->function_ids.sequential)
+        return 0;
     if (function_ids_missing(p)) {
         p->function_ids_repaired = true;
         for (size_t i = 0; i < p->functions.len; i++)
             p->functions.ptr[i].id = p->locations.ptr[i].id;
+        p->function_ids.sequential = p->location_ids.sequential;
     }
     for (size_t i = 0; i < p->functions.len; i++)
         if (p->functions.ptr[i].id == 0)
             return err_set(e, ERR_INPUT, "pprof: function %zu has the id 0", i);
-    /* A mapping may have the id 0: some agents count from there. */
-    if (ids_index(p, &p->location_ids, "location", p->locations.ptr, sizeof(*p->locations.ptr),
+    return 0; /* A mapping may have the id 0: some agents count from there. */
+}
+
+static int resolve_ids(struct pprof *p, struct err *e)
+{
+    p->location_ids.sequential = IN_ORDER(&p->locations);
+    p->function_ids.sequential = IN_ORDER(&p->functions);
+    p->mapping_ids.sequential = IN_ORDER(&p->mappings);
+    if (check_ids(p, e) ||
+        ids_index(p, &p->location_ids, "location", p->locations.ptr, sizeof(*p->locations.ptr),
                   p->locations.len, e) ||
         ids_index(p, &p->function_ids, "function", p->functions.ptr, sizeof(*p->functions.ptr),
                   p->functions.len, e) ||
@@ -93,35 +111,34 @@ static int resolve_ids(struct pprof *p, struct err *e)
     return 0;
 }
 
-static void count_ref(struct pprof *p, uint32_t index)
+/* String indexes from `least` > 0 on. */
+static uint64_t count_refs(const struct pprof *p, size_t least)
 {
-    p->string_refs += index != 0;
-    p->bad_string_refs += index != 0 && index >= p->strings.len;
+    uint64_t n = (p->period_type.type >= least) + (p->period_type.unit >= least);
+
+    for (size_t i = 0; i < p->types_len; i++)
+        n += (p->types[i].type >= least) + (p->types[i].unit >= least);
+    vec_for (i, &p->functions) {
+        const struct pprof_function *fn = &p->functions.ptr[i];
+        n += (fn->name >= least) + (fn->system_name >= least) + (fn->file >= least);
+    }
+    vec_for (i, &p->mappings)
+        n += (p->mappings.ptr[i].file >= least) + (p->mappings.ptr[i].build_id >= least);
+    return n;
 }
 
 /* A few wrong indexes read as "" (agents do that); a body full of them is something else. */
 static int check_strings(struct pprof *p, struct err *e)
 {
-    for (size_t i = 0; i < p->types_len; i++) {
-        count_ref(p, p->types[i].type);
-        count_ref(p, p->types[i].unit);
-    }
-    count_ref(p, p->period_type.type);
-    count_ref(p, p->period_type.unit);
-    for (size_t i = 0; i < p->functions.len; i++) {
-        count_ref(p, p->functions.ptr[i].name);
-        count_ref(p, p->functions.ptr[i].system_name);
-        count_ref(p, p->functions.ptr[i].file);
-    }
-    for (size_t i = 0; i < p->mappings.len; i++) {
-        count_ref(p, p->mappings.ptr[i].file);
-        count_ref(p, p->mappings.ptr[i].build_id);
-    }
-    if (p->bad_string_refs > 100 && p->bad_string_refs > p->string_refs / 100)
+    p->bad_string_refs = count_refs(p, MAX(p->strings.len, (size_t)1));
+    if (p->bad_string_refs <= 100)
+        return 0;
+    uint64_t all = count_refs(p, 1);
+    if (p->bad_string_refs > all / 100)
         return err_set(e, ERR_INPUT,
                        "pprof: %" PRIu64 " of %" PRIu64
                        " string indexes point outside the string table of %zu entries",
-                       p->bad_string_refs, p->string_refs, p->strings.len);
+                       p->bad_string_refs, all, p->strings.len);
     return 0;
 }
 
