@@ -26,6 +26,9 @@
 #define DISTRIBUTOR_MAGIC MAGIC('d', 'i', 's', 't')
 #define DECODE_SHARE      8 /* of the memory limit: what one push may take at most, 1 in so many */
 #define DECODE_LEAST      (8 * MIB)
+#define ARENAS_SHARE      256 /* of the memory limit, for arenas that are kept */
+#define ARENAS_MOST       32
+#define ARENA_KEPT        (128 * KIB)
 
 static int start_node(const struct role_ctx *ctx, struct distributor *d, struct err *e)
 {
@@ -75,6 +78,7 @@ static void distributor_free(void *self)
     rules_free(d->rules);
     ledger_book_free(d->book);
     route_free(d->route);
+    arenas_free(d->arenas);
     d->magic = 0;
     xfree(d);
 }
@@ -153,6 +157,9 @@ static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct
                                 ? d->conf->in_flight_bytes
                                 : memory_share(ctx->memory_limit, MEMORY_PUSHES));
     memory_watch_budget(ctx->memory, MEMORY_PUSHES, &d->memory);
+    d->arenas = arenas_new(
+        (size_t)MIN(MAX(ctx->memory_limit / ARENAS_SHARE / ARENA_KEPT, 1), ARENAS_MOST),
+        ARENA_KEPT);
     code = start_tenants(d, e);
     if (!code)
         code = start_node(ctx, d, e);

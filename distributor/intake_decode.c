@@ -61,7 +61,7 @@ void intake_push_free(struct intake_push *p)
     if (!whole->over || whole->parts)
         return;
     push_deinit(&whole->push);
-    arena_free(whole->arena);
+    arenas_give(whole->k->d->arenas, whole->arena);
     whole->magic = 0;
     xfree(whole);
 }
@@ -395,7 +395,7 @@ static struct push *sink_begin(void *cookie, const struct ingest *in, struct err
     p->k = k;
     p->in = in;
     p->row = k->rows.len;
-    p->arena = arena_new(left);
+    p->arena = arenas_take(k->d->arenas, left);
     /* Like the stacks, the message refers to what is in the body: it cannot be much larger. */
     buf_init(&p->packed, k->d->ctx->cluster->rpc_message_bytes_max);
     push_init(&p->push, p->arena, &l, distributor_seed(k->d));
@@ -417,7 +417,8 @@ static int sink_end(void *cookie, struct push *push, struct str identity, struct
     (void)e;
     close_push(k, p);
     k->unfinished += push->drops[DROP_UNFINISHED];
-    k->rows.ptr[p->row].id = arena_strdup(k->arena, str_sub(id, 0, ID_MOST));
+    if (id.len)
+        k->rows.ptr[p->row].id = arena_strdup(k->arena, str_sub(id, 0, ID_MOST));
     if (finish_push(k, p, identity, id, &why)) {
         intake_reject(k, p->row, &why);
         rules_refused(k->d->rules, k->rules.label, &why, 1, identity.len);

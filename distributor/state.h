@@ -11,6 +11,7 @@
 #include "common/base/hash.h"
 #include "common/role/role.h"
 #include "common/role/route.h"
+#include "common/sys/arenas.h"
 #include "distributor/knowns.h"
 #include "distributor/ledger.h"
 #include "distributor/metrics.h"
@@ -31,6 +32,7 @@ struct distributor {
     struct knowns *knowns;           /* owned; NULL: nothing is remembered */
     struct rules *rules;             /* owned */
     struct budget memory;            /* of pushes in work; any thread */
+    struct arenas *arenas;           /* owned: of pushes; any thread */
     uint64_t seed;                   /* of all tables of pushes: nobody outside knows it */
     _Atomic uint64_t seeds;          /* that were given; any thread */
     struct scrape *scrape;           /* owned; NULL: nothing is fetched */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chunks double from 4 KiB to 1 MiB; a larger request gets a chunk of its own size. The limit
- * counts bytes handed out (rounded to 16), so it does not depend on how chunks happened to fill.
+ * Chunks double from 4 KiB to 1 MiB, their head included, as allocators like it; a larger request
+ * gets a chunk of its own size. The limit counts bytes handed out (rounded to 16), so it does not
+ * depend on how chunks happened to fill.
  */
 #include "common/base/arena.h"
 
@@ -76,12 +77,9 @@ void arena_freep(struct arena **a)
 
 static void arena_push_chunk(struct arena *a, size_t need)
 {
-    size_t cap = a->top ? a->top->cap * 2 : CHUNK_FIRST;
+    size_t bytes = a->top ? (a->top->cap + sizeof(struct chunk)) * 2 : CHUNK_FIRST;
+    size_t cap = MAX(MIN(bytes, CHUNK_MOST) - sizeof(struct chunk), need);
 
-    if (cap > CHUNK_MOST)
-        cap = CHUNK_MOST;
-    if (cap < need)
-        cap = need;
     struct chunk *c = xmalloc(sizeof(*c) + cap);
     c->prev = a->top;
     c->used = 0;
@@ -159,6 +157,26 @@ void arena_reset(struct arena *a)
         POISON(a->top->data, a->top->cap);
     }
     a->total = 0;
+}
+
+void arena_reuse(struct arena *a, size_t keep_max, size_t limit)
+{
+    struct chunk *keep = NULL;
+
+    for (struct chunk *c = a->top; c; c = c->prev)
+        if (c->cap <= keep_max && (!keep || c->cap > keep->cap))
+            keep = c;
+    while (a->top) {
+        struct chunk *c = a->top;
+        a->top = c->prev;
+        if (c != keep)
+            chunk_free(c);
+    }
+    if (keep)
+        keep->prev = NULL;
+    a->top = keep;
+    a->limit = limit;
+    arena_reset(a);
 }
 
 struct arena_mark arena_mark(const struct arena *a)

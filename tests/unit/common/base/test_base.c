@@ -78,6 +78,26 @@ static void test_arena_limit_and_rewind(void **state)
     assert_int_equal(s.ptr[3], 0);
 }
 
+static void test_arena_is_used_again(void **state)
+{
+    (void)state;
+    CLEANUP(arena_freep) struct arena *a = arena_new(100 * KIB);
+    char *middle;
+
+    assert_non_null(arena_alloc(a, 4000));
+    middle = arena_alloc(a, 8000);
+    assert_non_null(arena_alloc(a, 16000));
+    arena_reuse(a, 8 * KIB, 9000); /* what is kept is the largest chunk that may be */
+    assert_int_equal(arena_used(a), 0);
+    assert_int_equal(arena_limit(a), 9000);
+    assert_ptr_equal(arena_alloc(a, 8000), middle);
+    assert_null(arena_alloc(a, 1024));
+    arena_reuse(a, 0, KIB); /* none may be */
+    assert_non_null(arena_alloc(a, KIB));
+    arena_reuse(a, KIB, 0);
+    assert_null(arena_alloc(a, 1));
+}
+
 static void test_str_numbers(void **state)
 {
     (void)state;
@@ -394,6 +414,7 @@ int main(void)
         cmocka_unit_test(test_err_wrap_and_cut),
         cmocka_unit_test(test_err_statuses),
         cmocka_unit_test(test_arena_limit_and_rewind),
+        cmocka_unit_test(test_arena_is_used_again),
         cmocka_unit_test(test_str_numbers),
         cmocka_unit_test(test_str_units),
         cmocka_unit_test(test_str_split),
