@@ -157,9 +157,9 @@ static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct
                                 ? d->conf->in_flight_bytes
                                 : memory_share(ctx->memory_limit, MEMORY_PUSHES));
     memory_watch_budget(ctx->memory, MEMORY_PUSHES, &d->memory);
-    d->arenas = arenas_new(
-        (size_t)MIN(MAX(ctx->memory_limit / ARENAS_SHARE / ARENA_KEPT, 1), ARENAS_MOST),
-        ARENA_KEPT);
+    d->arenas =
+        arenas_new((size_t)MIN(MAX(ctx->memory_limit / ARENAS_SHARE / ARENA_KEPT, 1), ARENAS_MOST),
+                   ARENA_KEPT);
     code = start_tenants(d, e);
     if (!code)
         code = start_node(ctx, d, e);

@@ -80,13 +80,11 @@ static bool pb_value(struct rd *r, struct pb_field *f)
     }
 }
 
-int rd_pb(struct rd *r, struct pb_field *ret)
+static int pb_any(struct rd *r, struct pb_field *ret)
 {
     struct rd at = *r;
     uint64_t tag;
 
-    if (r->p == r->end)
-        return 0;
     if (!rd_varint(&at, &tag) || tag >> 3 == 0 || tag >> 3 > (1u << 29) - 1)
         return -1;
     struct pb_field f = { .number = (uint32_t)(tag >> 3), .wire = tag & 7 };
@@ -94,5 +92,27 @@ int rd_pb(struct rd *r, struct pb_field *ret)
         return -1;
     *r = at;
     *ret = f;
+    return 1;
+}
+
+/* Most fields have a tag of one byte, and a number or a length of one byte behind it. */
+int rd_pb(struct rd *r, struct pb_field *ret)
+{
+    const uint8_t *p = r->p;
+    size_t left = rd_left(r);
+
+    if (left == 0)
+        return 0;
+    if (UNLIKELY(left < 2 || p[0] < 8 || p[0] >= 0x80 || p[1] >= 0x80))
+        return pb_any(r, ret);
+    unsigned wire = p[0] & 7;
+    size_t n = wire == 2 ? p[1] : 0;
+    if (UNLIKELY((wire != 0 && wire != 2) || n > left - 2))
+        return pb_any(r, ret);
+    ret->number = p[0] >> 3;
+    ret->wire = (uint8_t)wire;
+    ret->u64 = p[1];
+    ret->bytes = wire == 2 ? (struct str){ (const char *)p + 2, n } : STR_NULL;
+    r->p = p + 2 + n;
     return 1;
 }

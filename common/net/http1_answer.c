@@ -49,7 +49,11 @@ static const char *reason(int status)
 
 static void write_head(struct buf *b, const struct http1 *c, const struct http_answer *a)
 {
-    buf_addf(b, "HTTP/1.1 %d %s\r\n", a->status, reason(a->status));
+    buf_add_str(b, STR("HTTP/1.1 "));
+    buf_add_i64(b, a->status);
+    buf_add_c(b, ' ');
+    buf_add_str(b, str_c(reason(a->status)));
+    buf_add_str(b, STR("\r\n"));
     for (size_t i = 0; i < a->headers_len; i++) {
         buf_add_str(b, a->headers[i].name);
         buf_add_str(b, STR(": "));

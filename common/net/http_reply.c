@@ -84,19 +84,36 @@ static void read_lines(const struct http_xchg *x, const struct http_line *from, 
         };
 }
 
+static struct str id_text(char to[16], uint64_t id)
+{
+    for (int i = 0; i < 16; i++)
+        to[i] = "0123456789abcdef"[id >> (60 - 4 * i) & 15];
+    return str_n(to, 16);
+}
+
+static struct str decimal_text(char to[20], uint64_t n)
+{
+    size_t at = 20;
+
+    do {
+        to[--at] = (char)('0' + n % 10);
+        n /= 10;
+    } while (n);
+    return str_n(to + at, 20 - at);
+}
+
 void http_reply_head(struct http_xchg *x, const size_t *length, struct http_reply_head *to)
 {
     read_lines(x, x->headers, x->headers_len, to->list);
     read_lines(x, x->trailers, x->trailers_len, to->trailers);
     to->trailers_len = x->trailers_len;
     to->len = x->headers_len;
-    (void)snprintf(to->id, sizeof(to->id), "%016" PRIx64, x->req.id);
-    to->list[to->len++] = (struct http_header){ STR("X-Request-Id"), str_c(to->id) };
+    to->list[to->len++] = (struct http_header){ STR("X-Request-Id"), id_text(to->id, x->req.id) };
     to->list[to->len++] = (struct http_header){ STR("Date"), http_server_date(x->server) };
     /* Some clients (curl) stop reading at the length and never see what stands behind it. */
     if (length && !(x->http2 && x->trailers_len)) {
-        (void)snprintf(to->length, sizeof(to->length), "%zu", *length);
-        to->list[to->len++] = (struct http_header){ STR("Content-Length"), str_c(to->length) };
+        to->list[to->len++] =
+            (struct http_header){ STR("Content-Length"), decimal_text(to->length, *length) };
     }
 }
 

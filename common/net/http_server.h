@@ -184,7 +184,7 @@ void http_xchg_count(struct http_xchg *x);
 struct http_reply_head {
     struct http_header list[HTTP_REPLY_HEADERS_MAX + 4], trailers[HTTP_TRAILERS_MAX];
     size_t len, trailers_len;
-    char id[24], length[24];
+    char id[16], length[20];
 };
 void http_reply_status_set(struct http_xchg *x, int status, const char *content_type);
 /* All headers of the reply; points into x and *to. length: NULL for none. */

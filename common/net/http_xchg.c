@@ -9,10 +9,12 @@
  * charged to the in-flight budget until the reply was handed over.
  */
 #include <stdatomic.h>
-#include <stdio.h>
 
 #include "common/net/http_param.h"
 #include "common/net/http_server.h"
+
+static_assert(sizeof(((struct http_xchg *)NULL)->peer) == sizeof(((struct stream *)NULL)->peer),
+              "a peer's name is copied with its NUL");
 
 struct http_xchg *http_xchg_new(struct http_server *s, const struct http_sink *sink, void *proto,
                                 const struct stream *from)
@@ -26,7 +28,7 @@ struct http_xchg *http_xchg_new(struct http_server *s, const struct http_sink *s
     x->req.start_mono_ns = clock_mono_ns(loop_clock(s->o.loop));
     x->req.peer = x->peer;
     x->req.own = from->own;
-    (void)snprintf(x->peer, sizeof(x->peer), "%s", from->peer);
+    memcpy(x->peer, from->peer, sizeof(x->peer));
     x->server = s;
     x->sink = sink;
     x->proto = proto;

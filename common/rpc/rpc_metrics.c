@@ -10,6 +10,8 @@ struct rpc_metrics {
     struct metric_cell *dropped[RPC_DROPS];
     struct metric_cell *frames_out, *frames_in, *bytes_out, *bytes_in;
     struct metric_cell *queued, *stale, *resets;
+    /* By method, of what went well: each push would look for three of them. NULL until then. */
+    struct metric_cell *calls_ok[RPC_METHODS], *served_ok[RPC_METHODS], *took[RPC_METHODS];
 };
 
 const char *rpc_method_name(uint16_t method)
@@ -125,23 +127,37 @@ void rpc_metrics_queued(struct rpc_metrics *m, int64_t bytes)
     metric_move(m->queued, bytes);
 }
 
-static void count(struct metric *m, uint16_t method, int code)
+static void count(struct metric *m, struct metric_cell **ok, uint16_t method, int code)
 {
-    struct str values[] = { str_c(rpc_method_name(method)),
-                            str_c(code ? err_connect_name(code) : "ok") };
+    bool keeps = !code && method < RPC_METHODS;
 
-    metric_add(metric_at(m, values, ARRAY_LEN(values)), 1);
+    if (!keeps || !ok[method]) {
+        struct str values[] = { str_c(rpc_method_name(method)),
+                                str_c(code ? err_connect_name(code) : "ok") };
+        struct metric_cell *c = metric_at(m, values, ARRAY_LEN(values));
+        metric_add(c, 1);
+        if (keeps)
+            ok[method] = c;
+        return;
+    }
+    metric_add(ok[method], 1);
 }
 
 void rpc_metrics_call(struct rpc_metrics *m, uint16_t method, int code, uint64_t took_ns)
 {
-    count(m->calls, method, code);
-    metric_observe(cell(m->seconds, rpc_method_name(method)), (double)took_ns / 1e9);
+    struct metric_cell *took = method < RPC_METHODS ? m->took[method] : NULL;
+
+    count(m->calls, m->calls_ok, method, code);
+    if (!took)
+        took = cell(m->seconds, rpc_method_name(method));
+    if (method < RPC_METHODS)
+        m->took[method] = took;
+    metric_observe(took, (double)took_ns / 1e9);
 }
 
 void rpc_metrics_served(struct rpc_metrics *m, uint16_t method, int code)
 {
-    count(m->served, method, code);
+    count(m->served, m->served_ok, method, code);
 }
 
 void rpc_metrics_stale(struct rpc_metrics *m)

@@ -205,6 +205,8 @@ static bool take_nobodys(struct pool *p, struct job *ret)
     *ret = p->ring[p->head];
     p->head = (p->head + 1) % p->max;
     p->len--;
+    if (p->len == 0)
+        p->head = 0; /* else the ring would in time touch all of its slots */
     p->fair_turn = true;
     p->nobodys++;
     count_turn(p, ret);

@@ -286,6 +286,32 @@ static void test_protobuf_fields(void **state)
     }
 }
 
+/* Short fields go a way of their own: it says what the other one says of the same in long form. */
+static void test_rd_pb_short_and_long(void **state)
+{
+    (void)state;
+    for (unsigned tag = 0; tag < 0x80; tag++)
+        for (unsigned n = 0; n < 0x80; n++)
+            for (unsigned cut = 0; cut < 3; cut++) {
+                uint8_t text[160] = { (uint8_t)(tag | 0x80), 0, (uint8_t)n };
+                size_t len = cut + n >= 2 ? 3 + n + 1 - cut : 3;
+                uint8_t *from = text + 1;
+                struct pb_field a = { 0 }, b = { 0 };
+                struct rd slow = rd_of(str_n(text, len)), fast;
+                int rc = rd_pb(&slow, &a);
+                from[0] = (uint8_t)tag;
+                fast = rd_of(str_n(from, len - 1));
+                assert_int_equal(rd_pb(&fast, &b), rc);
+                if (rc < 0) {
+                    assert_ptr_equal(fast.p, from);
+                    continue;
+                }
+                assert_true(a.number == b.number && a.wire == b.wire && a.u64 == b.u64);
+                assert_true(a.bytes.ptr == b.bytes.ptr && a.bytes.len == b.bytes.len);
+                assert_ptr_equal(slow.p, fast.p);
+            }
+}
+
 static void test_map_u64_against_array(void **state)
 {
     (void)state;
@@ -422,6 +448,7 @@ int main(void)
         cmocka_unit_test(test_buf_maximum_is_sticky),
         cmocka_unit_test(test_varints_round_trip_and_refuse),
         cmocka_unit_test(test_protobuf_fields),
+        cmocka_unit_test(test_rd_pb_short_and_long),
         cmocka_unit_test(test_map_u64_against_array),
         cmocka_unit_test(test_map_str_with_deletes),
         cmocka_unit_test(test_crc32c_and_hash),

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "common/base/compress.h"
+#include "common/base/hash.h"
 #include "common/base/mem.h"
 #include "tests/lib/net_site.h"
 
@@ -20,13 +21,16 @@ static void test_one_request(void **state)
 {
     struct net_world w;
     struct net_mem *m;
+    char id[64];
 
     (void)state;
     site_open(&w);
     m = net_connect(&w);
     net_send_c(m, "POST /echo HTTP/1.1\r\n" HOST "Content-Length: 5\r\n\r\nhello");
+    (void)snprintf(id, sizeof(id), "X-Request-Id: %08" PRIx64 "00000001\r\n",
+                   hash_u64(UINT64_C(1750000000000)) >> 32);
     EXPECT(net_got(m), "HTTP/1.1 200 OK\r\n", "\r\n\r\nhello", "Content-Length: 5\r\n",
-           "Content-Type: text/plain\r\n", "X-Request-Id: ", "Date: Sun, 15 Jun 2025 15:06:40 GMT",
+           "Content-Type: text/plain\r\n", id, "Date: Sun, 15 Jun 2025 15:06:40 GMT",
            "!Connection");
     assert_int_equal(seen.handled, 1);
     assert_false(m->closed);
