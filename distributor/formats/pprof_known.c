@@ -23,6 +23,7 @@
 #include "distributor/formats/pprof_stacks.h"
 
 #define STACKS_FIRST 512
+#define ROOM         24 /* bytes behind ids: they are read by words */
 /* Locations that are no steps */
 #define STEP_NEW   KNOWN_NONE       /* not asked yet */
 #define STEP_EMPTY (UINT32_MAX - 1) /* it has no frame */
@@ -253,19 +254,60 @@ static uint32_t number_of(struct lookup *x, uint32_t node)
     return k->dense.ptr[node];
 }
 
-/* One id at *p, of one or two bytes, and the step of its location. A location stands in the body
- * where its id says. STEP_NEW, STEP_EMPTY: look again, one by one. Which of both lengths an id has
- * cannot be guessed, and is not asked. */
-static inline uint32_t take_step(struct lookup *x, const uint8_t **p, size_t known)
-{
-    uint32_t here = get_u16le(*p), two = here >> 7 & 1;
-    uint32_t id = (here & 0x7f) | (here >> 1 & 0x3f80 & (0u - two));
+/* Ids that are taken off a word, one by one: what waits for the one before is a shift, not a read. */
+struct id_word {
+    uint64_t bytes;
+    size_t used;   /* of them */
+    size_t tagged; /* bytes behind an id that are none: the tag of the next */
+    size_t known;  /* ids are up to this */
+};
 
-    if (UNLIKELY((here & 0x8080) == 0x8080 || id - 1u >= known))
+/* An id of one or two bytes, and the step of its location. A location stands in the body where its
+ * id says. STEP_NEW, STEP_EMPTY: look again, one by one. Which of both lengths an id has cannot be
+ * guessed, and is not asked. */
+static inline uint32_t take_step(struct lookup *x, struct id_word *w)
+{
+    uint64_t two = w->bytes >> 7 & 1;
+    uint64_t id = (w->bytes & 0x7f) | (w->bytes >> 1 & 0x3f80 & (0u - two));
+
+    if (UNLIKELY((w->bytes & 0x8080) == 0x8080 || id - 1 >= w->known))
         return STEP_NEW;
-    *p += 1 + two + x->sample.tagged;
+    size_t len = 1 + two + w->tagged;
+    w->bytes >>= 8 * len;
+    w->used += len;
     uint32_t step = x->steps[id];
-    return UNLIKELY(step == STEP_NEW) ? location_step(x, id - 1) : step;
+    return UNLIKELY(step == STEP_NEW) ? location_step(x, (uint32_t)id - 1) : step;
+}
+
+/* Up to four steps of the locations whose ids are the `left` bytes at p. Returns how many; 0: look
+ * again, one by one. */
+static inline size_t take_steps(struct lookup *x, const uint8_t *p, size_t left, struct id_word *w,
+                                uint64_t *path)
+{
+    uint32_t a, b = 0, c = 0, d = 0;
+    size_t n = 1;
+
+    w->bytes = get_u64le(p);
+    w->used = 0;
+    a = take_step(x, w);
+    if (LIKELY(w->used < left)) {
+        b = take_step(x, w);
+        n++;
+    }
+    if (w->tagged) /* a third need not be in the word */
+        w->bytes = get_u64le(p + w->used);
+    if (LIKELY(w->used < left)) {
+        c = take_step(x, w);
+        n++;
+    }
+    if (LIKELY(w->used < left)) {
+        d = take_step(x, w);
+        n++;
+    }
+    path[0] = a | (uint64_t)b << 32;
+    path[1] = c | (uint64_t)d << 32;
+    bool odd = a >= STEP_EMPTY || b >= STEP_EMPTY || c >= STEP_EMPTY || d >= STEP_EMPTY;
+    return UNLIKELY(odd) ? 0 : n;
 }
 
 /* The steps of all locations of the sample to x->path, if they stand there as in nearly all bodies:
@@ -273,38 +315,24 @@ static inline uint32_t take_step(struct lookup *x, const uint8_t **p, size_t kno
 static bool take_path(struct lookup *x, const uint8_t *body_end, uint64_t *ret_hash)
 {
     const uint8_t *p = (const uint8_t *)x->sample.ids.ptr, *end = p + x->sample.ids.len;
-    size_t known = x->p->location_ids.len, n = 0, most = x->l->frames_keep;
+    struct id_word w = { .tagged = x->sample.tagged, .known = x->p->location_ids.len };
+    size_t n = 0, most = x->l->frames_keep;
     uint64_t *path = x->path, h = known_hash(x->k);
 
-    if (!x->p->location_ids.sequential || p == end || body_end - end < 2)
+    if (!x->p->location_ids.sequential || p == end || body_end - end < ROOM)
         return false;
-    p += x->sample.tagged;
-    while (p < end) {
-        uint32_t a = take_step(x, &p, known), b = 0, c = 0, d = 0;
-        n++;
-        if (LIKELY(p < end)) {
-            b = take_step(x, &p, known);
-            n++;
-        }
-        if (LIKELY(p < end)) {
-            c = take_step(x, &p, known);
-            n++;
-        }
-        if (LIKELY(p < end)) {
-            d = take_step(x, &p, known);
-            n++;
-        }
-        if (UNLIKELY(a >= STEP_EMPTY || b >= STEP_EMPTY || c >= STEP_EMPTY || d >= STEP_EMPTY ||
-                     n > most))
+    for (p += w.tagged; p < end; p += w.used, path += 2) {
+        if (UNLIKELY(n >= most))
             return false;
-        path[0] = a | (uint64_t)b << 32;
-        path[1] = c | (uint64_t)d << 32;
+        size_t got = take_steps(x, p, (size_t)(end - p), &w, path);
+        if (UNLIKELY(!got))
+            return false;
+        n += got;
         h = known_hash_more(h, path[0], path[1]);
-        path += 2;
     }
     x->path_len = n;
     *ret_hash = h;
-    return p == end + x->sample.tagged;
+    return p == end + w.tagged && n <= most;
 }
 
 /* The same for ids of all forms. False: a location is not there, or something is odd. */
