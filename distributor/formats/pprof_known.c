@@ -254,7 +254,7 @@ static uint32_t number_of(struct lookup *x, uint32_t node)
     return k->dense.ptr[node];
 }
 
-/* Ids that are taken off a word, one by one: what waits for the one before is a shift, not a read. */
+/* Ids taken off a word, one by one: what waits for the one before is a shift, not a read. */
 struct id_word {
     uint64_t bytes;
     size_t used;   /* of them */
@@ -262,8 +262,8 @@ struct id_word {
     size_t known;  /* ids are up to this */
 };
 
-/* An id of one or two bytes, and the step of its location. A location stands in the body where its
- * id says. STEP_NEW, STEP_EMPTY: look again, one by one. Which of both lengths an id has cannot be
+/* An id of one or two bytes, and the step of its location, which stands in the body where its id
+ * says. STEP_NEW, STEP_EMPTY: look again, one by one. Which of both lengths an id has cannot be
  * guessed, and is not asked. */
 static inline uint32_t take_step(struct lookup *x, struct id_word *w)
 {
