@@ -15,8 +15,9 @@ int derived_find(struct str name)
 {
     if (!str_starts(name, STR("__")))
         return -1;
-    for (int i = 0; i < DERIVED_LABELS; i++)
-        if (str_eqc(name, DERIVED_NAMES[i]))
+    for (int i = 0; i < DERIVED_LABELS;
+         i++) /* by the third letter first: it is asked for each label */
+        if (name.len > 2 && name.ptr[2] == DERIVED_NAMES[i][2] && str_eqc(name, DERIVED_NAMES[i]))
             return i;
     return -1;
 }

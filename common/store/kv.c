@@ -83,6 +83,18 @@ size_t kv_batch_bytes(const struct kv_batch *b)
     return b->ops.len;
 }
 
+void kv_batch_reserve(struct kv_batch *b, size_t bytes)
+{
+    if (bytes < b->ops.max - b->ops.len)
+        (void)buf_room(&b->ops, bytes);
+}
+
+struct str kv_batch_part(const struct kv_batch *b, size_t at, size_t len)
+{
+    CHECK(at <= b->ops.len && len <= b->ops.len - at);
+    return str_n(b->ops.ptr + at, len);
+}
+
 size_t kv_batch_max(const struct kv *k)
 {
     return k->batch_max ? k->batch_max : KV_BATCH_BYTES_MAX;

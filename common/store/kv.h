@@ -73,6 +73,10 @@ void kv_batch_del(struct kv_batch *b, enum kv_cf cf, struct str key);
 void kv_batch_del_range(struct kv_batch *b, enum kv_cf cf, struct str from, struct str to);
 size_t kv_batch_count(const struct kv_batch *b);
 size_t kv_batch_bytes(const struct kv_batch *b);
+/* Memory for so many bytes at once. Not a limit. */
+void kv_batch_reserve(struct kv_batch *b, size_t bytes);
+/* Bytes of the batch from `at` on, until it changes: what was put last ends where it ends. */
+struct str kv_batch_part(const struct kv_batch *b, size_t at, size_t len);
 /* What a batch may have to be written there. Who cannot say beforehand how large one becomes looks
  * before it is written: one that is refused ends all writing (see below). */
 size_t kv_batch_max(const struct kv *k);

@@ -62,16 +62,11 @@ struct plan {
 
 static int check_vector(const struct store_vector *v, size_t nodes, struct err *e)
 {
-    bool odd = v->len && v->nodes[v->len - 1] > nodes;
-
     if (v->slot >= KEY_SLOT_MAX)
         return err_set(e, ERR_INPUT, "slot %u is behind the last one, %u", v->slot, KEY_SLOT_MAX);
-    /* All at once: which one is odd matters only where one is. */
-    for (size_t i = 1; i < v->len; i++)
-        odd |= v->nodes[i] <= v->nodes[i - 1];
-    for (size_t i = 0; i < v->len; i++)
-        odd |= !v->values[i];
-    for (size_t i = 0; odd && i < v->len; i++) {
+    if (!v->len || (v->nodes[v->len - 1] <= nodes && vec_sound(v->nodes, v->values, v->len)))
+        return 0;
+    for (size_t i = 0; i < v->len; i++) {
         if (v->nodes[i] > nodes)
             return err_set(e, ERR_INPUT, "node %u of %zu", v->nodes[i], nodes);
         if (!v->values[i])
@@ -157,14 +152,23 @@ static int stored_labels(struct plan *p, const struct labels *in, struct err *e)
     return 0;
 }
 
+/* They ascend: often all of a request, one behind the other. */
+static void use_run(uint8_t *used, const uint32_t *nodes, size_t n)
+{
+    if (n && nodes[n - 1] - nodes[0] == n - 1) {
+        memset(used + nodes[0], 1, n);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        used[nodes[i]] = 1;
+}
+
 static void use_nodes(struct store *s, const struct store_series *r)
 {
     for (size_t i = 0; i < r->len; i++)
-        for (size_t j = 0; j < r->vectors[i].len; j++)
-            s->scratch.used.ptr[r->vectors[i].nodes[j]] = 1;
+        use_run(s->scratch.used.ptr, r->vectors[i].nodes, r->vectors[i].len);
     for (size_t i = 0; i < r->exemplars_len; i++)
-        for (size_t j = 0; j < r->exemplars[i].len; j++)
-            s->scratch.used.ptr[r->exemplars[i].nodes[j]] = 1;
+        use_run(s->scratch.used.ptr, r->exemplars[i].nodes, r->exemplars[i].len);
 }
 
 /* Behind the horizon a write id is known as long as its raw rows wait to be sealed: the new ones
@@ -435,7 +439,8 @@ static void apply_dict(struct plan *p, struct store_batch *b, struct store_resul
     intern(p, ret);
     dict_emit(p->dict, &s->scratch, b->kb);
     p->dict->seq = b->seq;
-    stage_order_make(&s->order, s->scratch.node_map.ptr, s->scratch.used.ptr, p->w->stacks->nodes);
+    stage_order_make(&s->order, s->scratch.node_map.ptr, s->scratch.used.ptr, p->w->stacks->nodes,
+                     dict_counts(p->dict).nodes);
 }
 
 static void encode(const struct dict *d, struct vec_meta meta, const uint32_t *ids,
@@ -465,7 +470,7 @@ void store_encode(struct store *s, const struct dict *d, const uint32_t *nodes,
     size_t n = stage_order_gather(&s->order, nodes, values, len);
 
     if (n) {
-        encode(d, (struct vec_meta){ .writes = 1 }, s->order.ids.ptr, s->order.values.ptr, n, out);
+        encode(d, (struct vec_meta){ .writes = 1 }, s->order.ids, s->order.values, n, out);
         return;
     }
     sum_begin(&s->sum);
@@ -488,15 +493,14 @@ static void encode_run(struct plan *p, const struct store_vector *v, size_t n, s
     encode_sum(s, p->dict, n, saturated, out);
 }
 
-/* Remembers the vector behind `head` bytes of s->row for the sums of its groups. */
+/* Remembers the vector of `len` bytes that ends at `end` of the batch, for the hot sums. */
 static void note_hot(struct plan *p, const struct member *m, uint64_t gid, uint32_t slot,
-                     size_t head, struct store_batch *b)
+                     size_t end, size_t len, struct store_batch *b)
 {
-    struct str vector = str_sub(buf_str(&p->s->row), head, p->s->row.len);
-    struct hot_row r = { *m, slot, (uint32_t)vector.len, b->vectors.len };
+    struct hot_row r = { *m, slot, (uint32_t)len, end - len };
 
-    if (!p->s->o.hot_bytes_max || !buf_add_str(&b->vectors, vector))
-        return; /* the batch will be refused for its size */
+    if (!p->s->o.hot_bytes_max || end < len) /* the batch will be refused for its size */
+        return;
     r.m.series = gid;
     vec_push(&b->hot, r);
     if (slot >= groups_since(p->groups, GROUP_WHOLE)) {
@@ -530,8 +534,10 @@ static void put_run(struct plan *p, const struct plan_series *r, const struct st
     encode_run(p, v, n, &s->row);
     key_raw(&k, &m, v->slot, r->in->wid);
     kv_batch_put(b->kb, KV_RAW, key_str(&k), buf_str(&s->row));
-    note_hot(p, &m, touch(p, r, v->slot, b), v->slot, head, b);
-    ledger_in_add(s, b, &m, v->slot, str_sub(buf_str(&s->row), head, s->row.len));
+    struct str vector = str_sub(buf_str(&s->row), head, s->row.len);
+    size_t end = kv_batch_bytes(b->kb);
+    note_hot(p, &m, touch(p, r, v->slot, b), v->slot, end, vector.len, b);
+    ledger_in_add(s, b, &m, v->slot, vector);
     for (size_t i = 1; i < n; i++)
         (void)touch(p, r, v[i].slot, b);
     raw_counts_add(&s->raw, raw_bucket(v->slot), 1);
@@ -654,6 +660,7 @@ int store_stage(struct store *s, struct store_batch *b, const struct store_write
     int rc = plan_make(&p, e);
     if (!rc)
         apply(&p, b, ret);
+    s->batch_bytes = kv_batch_bytes(b->kb);
     stage_fold_trim(&s->fold);
     stage_order_end(&s->order);
     forget_reserved(&p);

@@ -16,18 +16,21 @@
 #include "common/base/vec.h"
 
 struct stage_order {
-    VEC(uint64_t) bits;   /* by id: is it used? */
-    VEC(uint32_t) at;     /* by id: its place */
-    VEC(uint32_t) place;  /* by node of the request, where it is used */
+    const uint32_t *map;  /* of the request; borrowed */
+    VEC(uint8_t) seen;    /* by id: 1 while places are given out, else 0 */
+    VEC(uint32_t) place;  /* by id, where it is used */
     VEC(uint32_t) id;     /* by place; empty: nothing can be gathered */
-    VEC(uint64_t) spread; /* by place, 0 from one vector to the next */
-    VEC(uint32_t) ids;    /* the last vector that was gathered */
-    VEC(uint64_t) values;
+    VEC(uint64_t) spread; /* by place; 0 but for the first `full` */
+    size_t full;
+    VEC(uint32_t) some_ids;
+    VEC(uint64_t) some_values;
+    const uint32_t *ids; /* the vector that was gathered; until the next call */
+    const uint64_t *values;
 };
 void stage_order_deinit(struct stage_order *x);
-/* For the request with these nodes, those used of 0 .. nodes, and their ids. */
-void stage_order_make(struct stage_order *x, const uint32_t *map, const uint8_t *used,
-                      size_t nodes);
+/* For the request whose nodes 0 .. nodes have these ids, below `span`, where they are used. */
+void stage_order_make(struct stage_order *x, const uint32_t *map, const uint8_t *used, size_t nodes,
+                      size_t span);
 /* No request. */
 void stage_order_end(struct stage_order *x);
 /* How many entries of x->ids and x->values these pairs became; nodes are used ones and ascend,

@@ -37,6 +37,7 @@
 #define NAMES_BYTES     (192 * MIB)
 #define WID_FILTER_PART 8 /* of the share of names: at most, besides it */
 #define CLOCK_EVERY_MS  60000
+#define BATCH_RESERVED  MIB /* of a new batch, at most */
 
 static const char MAGIC_TEXT[] = "EMBR";
 
@@ -479,7 +480,8 @@ struct store_batch *store_batch_new(struct store *s)
     b->s = s;
     b->kb = kv_batch_new();
     b->seq = ++s->staged;
-    buf_init(&b->vectors, KV_BATCH_BYTES_MAX);
+    /* The next one is about as large: it need not move while it grows. */
+    kv_batch_reserve(b->kb, MIN(s->batch_bytes, (size_t)BATCH_RESERVED));
     return b;
 }
 
@@ -499,7 +501,7 @@ static void on_committed(void *cookie)
 
     vec_for (i, &b->hot) {
         const struct hot_row *r = &b->hot.ptr[i];
-        hot_add(b->s->hot, &r->m, r->slot, str_n(b->vectors.ptr + r->at, r->len), b->seq);
+        hot_add(b->s->hot, &r->m, r->slot, kv_batch_part(b->kb, r->at, r->len), b->seq);
     }
     b->s->shown_seq = b->seq;
 }
@@ -517,7 +519,6 @@ int store_commit(struct store *s, struct store_batch *b, struct err *e)
     kv_batch_free(b->kb);
     vec_free(&b->hot);
     vec_free(&b->ledger);
-    buf_deinit(&b->vectors);
     xfree(b);
     return rc;
 }

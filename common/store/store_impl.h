@@ -62,6 +62,7 @@ struct store {
     int64_t clock_written_ms;
     bool stood_written;  /* CONTROL_STOOD says something */
     uint64_t staged;     /* number of the last batch made */
+    size_t batch_bytes;  /* of the last one staged into */
     struct arena *arena; /* of one request or one seal */
     struct dict_scratch scratch;
     struct sum sum;
@@ -101,7 +102,7 @@ struct store {
 struct hot_row {     /* of a batch, for the sums of its group */
     struct member m; /* series: the group */
     uint32_t slot, len;
-    size_t at; /* of store_batch.vectors */
+    size_t at; /* of the bytes of store_batch.kb */
 };
 struct ledger_row { /* of a batch: as of its end */
     struct key k;
@@ -114,7 +115,6 @@ struct store_batch {
     uint64_t seq;
     VEC(struct hot_row) hot;
     VEC(struct ledger_row) ledger;
-    struct buf vectors;
 };
 struct store_view {
     struct store *s;

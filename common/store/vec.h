@@ -69,6 +69,9 @@ struct vec_part {
 NODISCARD bool vec_encode(const struct vec_part *parts, size_t count, const struct vec_meta *meta,
                           struct buf *out);
 
+/* Can these be the entries of a part: do ids ascend, are values above 0? */
+bool vec_sound(const uint32_t *ids, const uint64_t *values, size_t n);
+
 /* One section of an opened row; borrows the row's bytes. */
 struct vec_section {
     uint32_t epoch;

@@ -256,6 +256,13 @@ static bool put_section(const struct vec_part *s, const struct vec_look *look, s
     return true;
 }
 
+bool vec_sound(const uint32_t *ids, const uint64_t *values, size_t n)
+{
+    size_t far = 0;
+
+    return vec_ascend(ids, n, &far) && !vec_look_at(values, n).zero;
+}
+
 /* Sum of everything; false if it stays at 2^64 - 1. *ret_first: a look at the first part. */
 static bool total_of(const struct vec_part *parts, size_t count, uint64_t *ret,
                      struct vec_look *ret_first)

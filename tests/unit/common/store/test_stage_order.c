@@ -44,8 +44,8 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Ids that differ, in any order, `apart` of each other at most. */
-static void random_map(size_t n, uint64_t apart)
+/* Ids that differ, in any order, `apart` of each other at most. Returns what all are below. */
+static size_t random_map(size_t n, uint64_t apart)
 {
     uint32_t id = (uint32_t)prng_below(&rnd, 1000);
 
@@ -59,6 +59,7 @@ static void random_map(size_t n, uint64_t apart)
         map[i] = map[k];
         map[k] = one;
     }
+    return id;
 }
 
 static void random_used(size_t n, double chance)
@@ -96,19 +97,19 @@ static void test_as_sorted(void **state)
     (void)state;
     for (int round = 0; round < 1000; round++) {
         size_t n = prng_below(&rnd, round % 2 ? NODES : 40);
-        random_map(n, 1 + prng_below(&rnd, 100));
+        size_t span = random_map(n, 1 + prng_below(&rnd, 100));
         random_used(n, round % 3 ? 1 : 0.5);
-        stage_order_make(&order, map, used, n);
-        for (int series = 0; series < 4; series++) {
-            size_t len = random_vector(n, series ? 0.8 : 1);
+        stage_order_make(&order, map, used, n, span + prng_below(&rnd, 70));
+        for (int series = 0; series < 5; series++) {
+            size_t len = random_vector(n, series % 3 ? 0.8 : 1);
             size_t got = stage_order_gather(&order, nodes, values, len);
             if (!got)
                 continue;
             gathered++;
             sort(len);
             assert_int_equal(got, sum.ids.len);
-            assert_memory_equal(order.ids.ptr, sum.ids.ptr, got * sizeof(uint32_t));
-            assert_memory_equal(order.values.ptr, sum.sums.ptr, got * sizeof(uint64_t));
+            assert_memory_equal(order.ids, sum.ids.ptr, got * sizeof(uint32_t));
+            assert_memory_equal(order.values, sum.sums.ptr, got * sizeof(uint64_t));
         }
         if (round % 5 == 0)
             stage_order_end(&order);
@@ -116,30 +117,31 @@ static void test_as_sorted(void **state)
     assert_true(gathered > 3000);
 }
 
+static size_t make_and_gather(size_t n, size_t span, size_t len)
+{
+    stage_order_make(&order, map, used, n, span);
+    return stage_order_gather(&order, nodes, values, len);
+}
+
 static void test_left_to_sorting(void **state)
 {
+    size_t span = random_map(100, 3), all;
+
     (void)state;
-    random_map(100, 3);
     random_used(100, 1);
-    stage_order_make(&order, map, used, 100);
-    assert_int_equal(stage_order_gather(&order, nodes, values, random_vector(100, 1)), 101);
+    all = random_vector(100, 1);
+    assert_int_equal(make_and_gather(100, span, all), 101);
     assert_int_equal(stage_order_gather(&order, nodes, values, 11), 0); /* few of the nodes */
     stage_order_end(&order);
-    assert_int_equal(stage_order_gather(&order, nodes, values, 101), 0);
+    assert_int_equal(stage_order_gather(&order, nodes, values, all), 0);
 
     map[40] = map[60]; /* two nodes of one id */
-    stage_order_make(&order, map, used, 100);
-    assert_int_equal(stage_order_gather(&order, nodes, values, 101), 0);
+    assert_int_equal(make_and_gather(100, span, all), 0);
     used[40] = 0; /* only one of them is used */
-    stage_order_make(&order, map, used, 100);
-    assert_int_equal(stage_order_gather(&order, nodes, values, random_vector(100, 1)), 100);
-
-    map[0] = UINT32_MAX; /* a bitmap of all ids between would be long */
-    stage_order_make(&order, map, used, 100);
-    assert_int_equal(stage_order_gather(&order, nodes, values, 100), 0);
+    assert_int_equal(make_and_gather(100, span, random_vector(100, 1)), 100);
+    assert_int_equal(make_and_gather(100, 65 * 101, 100), 0); /* a large dictionary */
     memset(used, 0, sizeof(used));
-    stage_order_make(&order, map, used, 100);
-    assert_int_equal(stage_order_gather(&order, nodes, values, 0), 0);
+    assert_int_equal(make_and_gather(100, span, 0), 0);
 }
 
 int main(void)
