@@ -248,6 +248,9 @@ int push_add(struct push *p, const struct ptype *t, const struct labels *extra,
         word(p, t->period_type, "", &clean.period_type, e) ||
         word(p, t->period_unit, "", &clean.period_unit, e))
         return e->code;
+    /* Peers do so by default: CPU time that came beside wall time is found as any other. */
+    if (str_eqc(clean.name, "wall") && str_eqc(clean.sample_type, "cpu"))
+        clean.name = STR("process_cpu");
     if (!series_room(p))
         return push_full(p, e);
     buf_init(&id, 5 * (WORD_MAX + 1));

@@ -86,13 +86,13 @@ def node(modules, certs, tls):
         b.check_nothing_refused()
         b.check_types(["wall:wall:nanoseconds:wall:nanoseconds",
                        "wall:samples:count:wall:nanoseconds",
-                       "wall:cpu:nanoseconds:wall:nanoseconds",
+                       "process_cpu:cpu:nanoseconds:wall:nanoseconds",
                        "memory:inuse_objects:count:inuse_space:bytes",
                        "memory:inuse_space:bytes:inuse_space:bytes"])
         b.check_labels(region="north", job="burn", pyroscope_spy="nodespy")
         hot, cold = r"main\.cjs:burnHot:", r"main\.cjs:burnCold:"
         burnt(b, "wall:wall:nanoseconds:wall:nanoseconds", hot, cold, wall, wall)
-        burnt(b, "wall:cpu:nanoseconds:wall:nanoseconds", hot, cold, cpu, cpu)
+        burnt(b, "process_cpu:cpu:nanoseconds:wall:nanoseconds", hot, cold, cpu, cpu)
         b.check_hot("wall:samples:count:wall:nanoseconds", hot, cold, job="burn", region="north")
         own, _ = b.selves("memory:inuse_space:bytes:inuse_space:bytes")
         kept = sum(v for k, v in own.items() if ":keepMemory:" in k)

@@ -226,6 +226,36 @@ static void test_types(void **state)
     dist_push_free(&d);
 }
 
+/* Node's SDK sends CPU time beside wall time: elsewhere it is found as a CPU profile. */
+static void test_cpu_time_of_wall_profiles(void **state)
+{
+    (void)state;
+    static const char *const want[] = { "wall:samples:count:wall:nanoseconds",
+                                        "wall:wall:nanoseconds:wall:nanoseconds",
+                                        "process_cpu:cpu:nanoseconds:wall:nanoseconds" };
+    struct limits l = limits_default();
+    struct gen_pprof g;
+    struct dist_push d;
+
+    gen_pprof_init(&g);
+    gen_type(&g, "samples", "count");
+    gen_type(&g, "wall", "nanoseconds");
+    gen_type(&g, "cpu", "nanoseconds");
+    gen_period(&g, "wall", "nanoseconds", 10);
+    uint64_t at = gen_location(&g, gen_function(&g, "f", ""), 1);
+    gen_sample(&g, &at, 1, (int64_t[]){ 1, 20, 3 }, 3);
+    decode_gen(&g, &d, &l, 0);
+    assert_int_equal(d.push.series_len, ARRAY_LEN(want));
+    for (size_t i = 0; i < ARRAY_LEN(want); i++) {
+        const struct push_series *s = &d.push.series[i];
+        if (!str_eqc(s->profile_type, want[i]))
+            fail_msg("%.*s, want %s", STR_ARG(s->profile_type), want[i]);
+        assert_true(
+            str_eqc(labels_get(&s->labels, STR("__name__")), i < 2 ? "wall" : "process_cpu"));
+    }
+    dist_push_free(&d);
+}
+
 static void test_saturation(void **state)
 {
     (void)state;
@@ -481,11 +511,17 @@ static void test_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),         cmocka_unit_test(test_frames),
-        cmocka_unit_test(test_spies),          cmocka_unit_test(test_types),
-        cmocka_unit_test(test_saturation),     cmocka_unit_test(test_labels),
-        cmocka_unit_test(test_label_overflow), cmocka_unit_test(test_many_label_names),
-        cmocka_unit_test(test_mixed_packing),  cmocka_unit_test(test_ids),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_frames),
+        cmocka_unit_test(test_spies),
+        cmocka_unit_test(test_types),
+        cmocka_unit_test(test_cpu_time_of_wall_profiles),
+        cmocka_unit_test(test_saturation),
+        cmocka_unit_test(test_labels),
+        cmocka_unit_test(test_label_overflow),
+        cmocka_unit_test(test_many_label_names),
+        cmocka_unit_test(test_mixed_packing),
+        cmocka_unit_test(test_ids),
         cmocka_unit_test(test_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
