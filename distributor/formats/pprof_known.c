@@ -425,7 +425,8 @@ static inline void take_sample(struct lookup *x, uint32_t at, const int64_t *val
         to[t] = push_sum(x->push, to[t], (uint64_t)values[t]);
 }
 
-static void take_at(struct lookup *x, uint32_t at, const int64_t *values, struct pprof_walked *out)
+static inline void take_at(struct lookup *x, uint32_t at, const int64_t *values,
+                           struct pprof_walked *out)
 {
     if (UNLIKELY(x->odd || x->k->full))
         return;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * pprof_plain: the loop over the samples of a body that brings nothing new, where a profile of ten
- * seconds spends its time: what it does not do counts. Order of fields: values before ids, as the
- * runtimes of Go and Java write them; who writes them the other way has few samples.
+ * seconds spends its time: what it does not do counts. Values stand before ids, as the runtimes of
+ * Go and Java write them, or behind packed ids, as libraries do that write a profile anew.
  */
 #include "distributor/formats/pprof_plain.h"
 
@@ -14,10 +14,10 @@ static_assert(ROOM > 2 * WIRE_VARINT_MAX, "a tag, a length and a number are read
 /* The loop stands here several times: how many types there are must reach all of it. */
 #define INLINE static inline __attribute__((always_inline))
 
-/* What is left of a sample behind its values. */
-struct rest {
+/* Where its ids stand. */
+struct place {
     struct str ids;
-    bool tail; /* ids: all that is left, which begins like a run of single ids */
+    bool tail; /* all that is left of the sample, which begins like a run of single ids */
 };
 
 /* The values of the sample at p: behind them, or NULL. */
@@ -71,34 +71,53 @@ INLINE const uint8_t *skip_label(const uint8_t *p, const uint8_t *end, const str
     return stop;
 }
 
-/* Packed ids and labels that nobody keeps, or a run of single ids to the end. */
-INLINE bool take_rest(const struct pprof_plain *x, const uint8_t *p, const uint8_t *end,
-                      struct rest *ret)
+/* The packed ids whose tag is at p, likewise. */
+INLINE const uint8_t *take_ids(const uint8_t *p, const uint8_t *end, struct str *ret)
 {
     size_t len = p[1];
-    uint64_t labels = 0;
 
-    ret->tail = *p == PPROF_TAG_LOCATION;
-    if (ret->tail) {
-        ret->ids = (struct str){ (const char *)p, (size_t)(end - p) };
-        return true;
-    }
-    if (*p != PPROF_TAG_LOCATIONS)
-        return false;
+    if (UNLIKELY(*p != PPROF_TAG_LOCATIONS))
+        return NULL;
     p += 2;
     if (UNLIKELY(len >= 0x80)) {
         len = (len & 0x7f) | (size_t)*p++ << 7;
         if (p[-1] >= 0x80)
-            return false;
+            return NULL;
     }
     if (p > end || len > (size_t)(end - p) || !len || p[len - 1] >= 0x80)
-        return false;
-    ret->ids = (struct str){ (const char *)p, len };
-    for (p += len; p < end;)
+        return NULL;
+    *ret = (struct str){ (const char *)p, len };
+    return p + len;
+}
+
+/* Is what is left nothing but labels that nobody keeps? */
+INLINE bool skip_labels(const struct pprof_plain *x, const uint8_t *p, const uint8_t *end)
+{
+    uint64_t labels = 0;
+
+    while (p && p < end)
         if (*p != PPROF_TAG_LABEL || labels++ == x->l->labels_per_sample ||
             !(p = skip_label(p, end, x->keep)))
             return false;
     return p == end;
+}
+
+/* A whole sample that is not empty. */
+INLINE bool take_sample(const struct pprof_plain *x, const uint8_t *p, const uint8_t *end,
+                        size_t types, int64_t *values, struct place *ret)
+{
+    if (*p == PPROF_TAG_LOCATIONS) {
+        p = take_ids(p, end, &ret->ids);
+        return p && p < end && skip_labels(x, take_values(p, end, types, values), end);
+    }
+    p = take_values(p, end, types, values);
+    if (UNLIKELY(!p || p >= end))
+        return false;
+    if (*p != PPROF_TAG_LOCATION)
+        return skip_labels(x, take_ids(p, end, &ret->ids), end);
+    ret->ids = (struct str){ (const char *)p, (size_t)(end - p) };
+    ret->tail = true;
+    return true;
 }
 
 /* Do its values count? Broken ones do not come here. */
@@ -130,19 +149,20 @@ INLINE size_t take(struct pprof_plain *x, size_t i, size_t types)
     for (; i < len; i++) {
         const uint8_t *p = body + slices[i].from, *end = p + slices[i].len;
         struct pprof_seen_key key;
-        struct rest rest;
+        struct place found = { STR_NULL, false };
         if (UNLIKELY(body_end - end < ROOM) || p == end ||
-            !(p = take_values(p, end, types, values)) || p >= end || !take_rest(x, p, end, &rest) ||
-            !count(values, types))
+            !take_sample(x, p, end, types, values, &found) || !count(values, types)) {
+            x->in_vain++;
             return stop(x, i, false);
-        pprof_seen_key_near(seen, rest.ids, rest.tail, &key);
+        }
+        pprof_seen_key_near(seen, found.ids, found.tail, &key);
         const struct pprof_stack *at = pprof_seen_find(seen, &key);
         if (UNLIKELY(!at || at->node == PPROF_NONE || !rows[at->node])) {
-            x->tails_new += rest.tail;
+            x->tails_new += found.tail;
             x->key = key;
             x->at = at;
             memcpy(x->sample, values, types * sizeof(*values));
-            return stop(x, i, !rest.tail);
+            return stop(x, i, !found.tail);
         }
         uint64_t *to = sums + (rows[at->node] - 1) * types;
         for (size_t t = 0; t < types; t++)
@@ -169,8 +189,9 @@ static size_t take_more(struct pprof_plain *x, size_t i)
 
 size_t pprof_plain_take(struct pprof_plain *x, size_t i)
 {
-    /* A body whose samples go on behind their ids would be looked up in vain all the time. */
-    if (x->tails_new > x->seen->stacks.len + 16 || x->p->types_len > PPROF_PLAIN_VALUES)
+    /* Most samples are of another form, or go on behind their ids: they are not tried for ever. */
+    if (x->in_vain > i / 64 + 16 || x->tails_new > x->seen->stacks.len + 16 ||
+        x->p->types_len > PPROF_PLAIN_VALUES)
         return stop(x, i, false);
     return x->p->types_len == 1   ? take_one(x, i)
            : x->p->types_len == 4 ? take_four(x, i)

@@ -24,7 +24,8 @@ struct pprof_plain {
     const uint32_t *rows;          /* by node: position + 1 in values; 0: none */
     uint64_t *values;              /* [position][type] */
     struct push *push;
-    size_t tails_new; /* ends of samples that were not the ids of a stack seen before; from 0 */
+    size_t in_vain;   /* samples that were tried and are to be read anew */
+    size_t tails_new; /* and those whose end was not the ids of a stack seen before */
 
     /* Of the sample that was not taken; `plain`: all of it, else it is to be read anew. */
     bool plain;

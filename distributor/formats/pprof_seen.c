@@ -56,15 +56,11 @@ static void grow(struct pprof_seen *s)
     }
 }
 
-void pprof_seen_key(const struct pprof_seen *s, struct str ids, bool tagged,
-                    struct pprof_seen_key *ret)
+void pprof_seen_key_last(const struct pprof_seen *s, struct str ids, bool tagged,
+                         struct pprof_seen_key *ret)
 {
     char last[PPROF_SEEN_HEAD] = { 0 };
 
-    if (LIKELY(s->end - ids.ptr >= PPROF_SEEN_HEAD)) {
-        pprof_seen_key_near(s, ids, tagged, ret);
-        return;
-    }
     memcpy(last, ids.ptr, ids.len); /* of what is left of the body */
     pprof_seen_key_near(s, (struct str){ last, ids.len }, tagged, ret);
     ret->ids = ids;

@@ -96,9 +96,17 @@ static inline void pprof_seen_key_near(const struct pprof_seen *s, struct str id
     pprof_seen_head(ids, ret->head);
     ret->hash = pprof_seen_hash(s, ids, tagged, ret->head);
 }
-/* Wherever they stand in the body. */
-void pprof_seen_key(const struct pprof_seen *s, struct str ids, bool tagged,
-                    struct pprof_seen_key *ret);
+/* They are not: the body ends there. */
+void pprof_seen_key_last(const struct pprof_seen *s, struct str ids, bool tagged,
+                         struct pprof_seen_key *ret);
+static inline void pprof_seen_key(const struct pprof_seen *s, struct str ids, bool tagged,
+                                  struct pprof_seen_key *ret)
+{
+    if (LIKELY(s->end - ids.ptr >= PPROF_SEEN_HEAD))
+        pprof_seen_key_near(s, ids, tagged, ret);
+    else
+        pprof_seen_key_last(s, ids, tagged, ret);
+}
 
 /* NULL: not seen before. */
 static inline struct pprof_stack *pprof_seen_find(const struct pprof_seen *s,

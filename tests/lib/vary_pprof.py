@@ -57,7 +57,10 @@ def _numbers(fields, number):
     return out
 
 
-def _packed(number, values):
+def _like(fields, number, values):
+    """Repeated numbers, packed or not as `fields` has them."""
+    if any(n == number and isinstance(v, int) for n, v in fields):
+        return b"".join(_field(number, v) for v in values)
     return _field(number, b"".join(_varint(v) for v in values))
 
 
@@ -86,7 +89,10 @@ class Profile:
             values = [v and max(1, int(v * rnd.uniform(0.5, 2))) if v < 1 << 60 else v
                       for v in _numbers(s, 2)]
             labels = b"".join(_field(3, v) for n, v in s if n == 3)
-            out.append(_field(2, _packed(1, ids) + _packed(2, values) + labels))
+            parts = [(1, _like(s, 1, ids)), (2, _like(s, 2, values))]
+            if s[0][0] == 2:
+                parts.reverse()
+            out.append(_field(2, b"".join(part for _, part in parts) + labels))
         for f in locations:
             out.append(_field(4, b"".join(
                 _field(n, location[v] if n == 1 else b"".join(
