@@ -15,6 +15,7 @@
 #include "distributor/api_otlp.h"
 #include "distributor/api_push.h"
 #include "distributor/forward/forward.h"
+#include "distributor/intake.h"
 #include "distributor/parca/api_debuginfo.h"
 #include "distributor/parca/api_parca.h"
 #include "distributor/rules/rules.h"
@@ -26,9 +27,9 @@
 #define DISTRIBUTOR_MAGIC MAGIC('d', 'i', 's', 't')
 #define DECODE_SHARE      8 /* of the memory limit: what one push may take at most, 1 in so many */
 #define DECODE_LEAST      (8 * MIB)
-#define ARENAS_SHARE      256 /* of the memory limit, for arenas that are kept */
+#define ARENAS_SHARE      128 /* of the memory limit, for arenas that are kept */
 #define ARENAS_MOST       32
-#define ARENA_KEPT        (128 * KIB)
+#define ARENA_KEPT        (256 * KIB)
 
 static int start_node(const struct role_ctx *ctx, struct distributor *d, struct err *e)
 {
@@ -78,6 +79,7 @@ static void distributor_free(void *self)
     rules_free(d->rules);
     ledger_book_free(d->book);
     route_free(d->route);
+    intake_spares_free(d);
     arenas_free(d->arenas);
     d->magic = 0;
     xfree(d);

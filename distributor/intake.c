@@ -53,18 +53,12 @@ static void intake_free(struct intake *k)
 
     vec_for (i, &k->pushes)
         intake_push_free(k->pushes.ptr[i]);
-    vec_free(&k->pushes);
-    vec_free(&k->open);
-    vec_free(&k->bases);
-    vec_free(&k->rows);
-    arena_free(k->arena);
     map_unref(k->map);
     budget_give(&d->memory, k->reserved);
     metric_move(d->metrics.working_bytes, -(int64_t)k->reserved);
     tenant_leave(k->tenant);
     rules_drop(&k->rules);
-    k->magic = 0;
-    xfree(k);
+    intake_give(k);
     distributor_left(d);
 }
 
@@ -561,18 +555,15 @@ int intake_start(struct distributor *d, const struct intake_opts *o, struct err 
         distributor_refused(&d->metrics, e->code);
         return e->code;
     }
-    struct intake *k = XNEW(struct intake);
-    *k = (struct intake){ .magic = INTAKE_MAGIC,
-                          .d = d,
-                          .o = *o,
-                          .tenant = tenant,
-                          .limits = rules.policy->limits,
-                          .rules = rules,
-                          .map = route_map(d->route),
-                          .key = o->http ? http_header(o->http, "Idempotency-Key") : o->key,
-                          .hops = o->http ? hops_of(o->http) : 0,
-                          .client_deadline = o->left_ms && o->left_ms < d->conf->ack_ms,
-                          .arena = arena_new(ROWS_BYTES_MAX) };
+    struct intake *k = intake_take(d);
+    k->o = *o;
+    k->tenant = tenant;
+    k->limits = rules.policy->limits;
+    k->rules = rules;
+    k->map = route_map(d->route);
+    k->key = o->http ? http_header(o->http, "Idempotency-Key") : o->key;
+    k->hops = o->http ? hops_of(o->http) : 0;
+    k->client_deadline = o->left_ms && o->left_ms < d->conf->ack_ms;
     k->deadline_ms = now + (k->client_deadline ? o->left_ms : d->conf->ack_ms);
     metric_add(metric_at(d->metrics.requests, &format, 1), 1);
     d->working++;

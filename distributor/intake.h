@@ -94,5 +94,7 @@ struct intake_tap {
 int intake_error(const struct intake_result *r,
                  void (*text_of)(void *cookie, size_t row, struct buf *out), void *cookie,
                  struct err *e);
+/* What is kept of requests that ended. */
+void intake_spares_free(struct distributor *d);
 
 #endif

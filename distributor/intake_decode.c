@@ -63,7 +63,10 @@ void intake_push_free(struct intake_push *p)
     push_deinit(&whole->push);
     arenas_give(whole->k->d->arenas, whole->arena);
     whole->magic = 0;
-    xfree(whole);
+    if (whole->k->spare)
+        xfree(whole);
+    else
+        whole->k->spare = whole;
 }
 
 static void close_push(struct intake *k, struct intake_push *p)
@@ -390,10 +393,9 @@ static struct push *sink_begin(void *cookie, const struct ingest *in, struct err
         return NULL;
     struct limits l = k->limits;
     l.decode_bytes = left;
-    struct intake_push *p = XNEW(struct intake_push);
-    p->magic = INTAKE_PUSH_MAGIC;
-    p->k = k;
-    p->in = in;
+    struct intake_push *p = k->spare ? k->spare : xmalloc(sizeof(*p));
+    k->spare = NULL;
+    *p = (struct intake_push){ .magic = INTAKE_PUSH_MAGIC, .k = k, .in = in };
     p->row = k->rows.len;
     p->arena = arenas_take(k->d->arenas, left);
     /* Like the stacks, the message refers to what is in the body: it cannot be much larger. */

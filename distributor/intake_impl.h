@@ -60,6 +60,7 @@ struct intake_push {
 
 struct intake {
     uint32_t magic;
+    struct intake *next_spare; /* while it is in d->spares */
     struct distributor *d;
     struct intake_opts o;
     struct tenant *tenant;
@@ -82,6 +83,7 @@ struct intake {
     VEC(struct intake_push *) open;   /* begun, not ended */
     VEC(struct intake_push *) pushes; /* to be sent */
     VEC(struct hash128) bases;        /* write bases as they came, of pushes that ended */
+    struct intake_push *spare;        /* owned; NULL, or memory for the next push */
     size_t begun;
     size_t holds;               /* bytes of the pushes */
     uint64_t rejected_more;     /* profiles without a row: there are too many */
@@ -91,6 +93,9 @@ struct intake {
     struct err err; /* code 0: fine */
 };
 
+/* Loop: an empty one, and back when nothing of it is needed. */
+struct intake *intake_take(struct distributor *d);
+void intake_give(struct intake *k);
 /* Pool: runs o.decode; k->err, rows and pushes are set. */
 void intake_decode(struct intake *k);
 /* Pool: packs again what the transport took. */

@@ -24,15 +24,17 @@ struct distributor {
     const struct distributor_conf *conf;
     struct limits limits; /* as configured, decode_bytes fit to the memory limit */
     struct distributor_metrics metrics;
-    struct rpc_node *node;           /* owned */
-    struct route *route;             /* owned: where the shards are */
-    struct tenants *tenants;         /* owned */
-    struct secret *secret;           /* owned: agrees on the secret of write ids */
-    struct ledger_book *book;        /* owned; NULL: none */
-    struct knowns *knowns;           /* owned; NULL: nothing is remembered */
-    struct rules *rules;             /* owned */
-    struct budget memory;            /* of pushes in work; any thread */
-    struct arenas *arenas;           /* owned: of pushes; any thread */
+    struct rpc_node *node;    /* owned */
+    struct route *route;      /* owned: where the shards are */
+    struct tenants *tenants;  /* owned */
+    struct secret *secret;    /* owned: agrees on the secret of write ids */
+    struct ledger_book *book; /* owned; NULL: none */
+    struct knowns *knowns;    /* owned; NULL: nothing is remembered */
+    struct rules *rules;      /* owned */
+    struct budget memory;     /* of pushes in work; any thread */
+    struct arenas *arenas;    /* owned: of pushes; any thread */
+    struct intake *spares;    /* owned: requests that ended, for the next ones */
+    size_t spares_len;
     uint64_t seed;                   /* of all tables of pushes: nobody outside knows it */
     _Atomic uint64_t seeds;          /* that were given; any thread */
     struct scrape *scrape;           /* owned; NULL: nothing is fetched */

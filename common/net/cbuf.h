@@ -25,14 +25,15 @@ static inline void cbuf_free(struct cbuf *b, struct budget *g)
     *b = (struct cbuf){ 0 };
 }
 
-/* Appends; capacity never passes max(`max`, what is needed). False: the budget is full. */
+/* Appends; capacity never passes max(`max`, what is needed), and is all of it once half of it is
+ * there: it grows no further then. False: the budget is full. */
 static inline bool cbuf_add(struct cbuf *b, struct budget *g, struct str s, size_t max)
 {
     size_t need = b->len + s.len;
 
     if (need > b->cap) {
         size_t cap = MAX(MAX(b->cap * 2, need), CBUF_LEAST);
-        if (cap > max)
+        if (cap > max || need > max / 2)
             cap = MAX(max, need);
         if (!budget_take(g, cap - b->cap)) {
             cap = need;
