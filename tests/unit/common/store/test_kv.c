@@ -133,6 +133,27 @@ static void test_append(void **state)
     kvt_want(NULL, KV_WID, "w", "3");
 }
 
+/* What is taken out of a batch is what was put last, wherever its bytes moved to meanwhile. */
+static void test_part(void **state)
+{
+    size_t end[2];
+
+    (void)state;
+    kv_batch_reserve(kvt.b, 100);
+    assert_int_equal(kv_batch_bytes(kvt.b), 0);
+    kv_batch_put(kvt.b, KV_RAW, STR("a"), STR("first"));
+    end[0] = kv_batch_bytes(kvt.b);
+    kv_batch_put(kvt.b, KV_RAW, STR("b"), STR("second"));
+    end[1] = kv_batch_bytes(kvt.b);
+    for (int i = 0; i < 1000; i++)
+        kv_batch_del(kvt.b, KV_RAW, STR("nobody"));
+    kv_batch_reserve(kvt.b, SIZE_MAX / 2); /* more than there can be: nothing */
+    assert_true(str_eqc(kv_batch_part(kvt.b, end[0] - 5, 5), "first"));
+    assert_true(str_eqc(kv_batch_part(kvt.b, end[1] - 6, 6), "second"));
+    kvt_commit();
+    kvt_want(NULL, KV_RAW, "b", "second");
+}
+
 static void test_batch_over_its_limit(void **state)
 {
     struct kv_batch *other = kv_batch_new();
@@ -460,6 +481,7 @@ int main(void)
         { "test_drop_range_frees_files (rocks)", test_drop_range_frees_files, kvt_setup_rocks,
           kvt_teardown, NULL },
         BOTH(test_append),
+        BOTH(test_part),
         BOTH(test_batch_over_its_limit),
         BOTH(test_iterator_bounds),
         BOTH(test_snapshots),

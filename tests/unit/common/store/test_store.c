@@ -628,6 +628,35 @@ static void test_clock(void **state)
     assert_int_equal(c.engine_ms, before);
 }
 
+/* Vectors go from a batch to the sums of their group when it is committed: all of it, from where
+ * they stand in its bytes. */
+static void test_sums_of_a_batch(void **state)
+{
+    struct store_opts o = {
+        .dict_bytes_max = MIB, .wid_horizon_ms = 3600000, .hot_bytes_max = MIB, .hot_members_min = 1
+    };
+    static const char *const stacks[] = { "a=5 b=7", "a=2", "b=1 c=3" };
+    struct store_result ret;
+    struct err e;
+
+    (void)teardown(state);
+    store_bed_init(&bed, &o);
+    now = store_bed_slot(&bed) / 12 * 12;
+    struct bed_push p = { .slot = now - 4, .stacks = "a=1", .wid = 1 };
+    assert_int_equal(store_bed_push(&bed, &p), 1); /* the leaf before: there is no sum yet */
+    assert_int_equal(stats().hot_bytes, 0);
+    struct store_batch *b = store_batch_new(bed.s);
+    p.slot = now - 2;
+    for (size_t i = 0; i < ARRAY_LEN(stacks); i++) {
+        p.wid++;
+        p.stacks = stacks[i];
+        assert_int_equal(store_bed_stage(&bed, b, &p, &ret, &e), 0);
+    }
+    assert_int_equal(store_commit(bed.s, b, &e), 0);
+    assert_true(stats().hot_bytes > 0); /* none of them was refused */
+    assert_string_equal(all(), "a=8 b=8 c=3");
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -652,6 +681,7 @@ int main(void)
         T(test_long_labels_and_names),
         T(test_long_names_one_by_one),
         T(test_clock),
+        T(test_sums_of_a_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
