@@ -196,9 +196,12 @@ static void push_retry(void *cookie)
     }
 }
 
+/* Whether no time is left is asked as for another attempt: of a client that gave less, less was left
+ * than that takes. */
 static void push_too_late(const struct intake_push *p, struct err *e)
 {
-    if (p->k->client_deadline && now_ms(p->k) >= p->k->deadline_ms) {
+    if (p->k->client_deadline && !p->k->d->closing &&
+        now_ms(p->k) + p->retry_ms >= p->k->deadline_ms) {
         e->code = ERR_TIMEOUT;
         (void)err_wrap(e, "not stored within the timeout of the request");
     } else {

@@ -422,6 +422,11 @@ static void test_many(void **state)
     b.answer = DIST_BED_SILENT;
     assert_int_equal(push(&b, PUSH, PROTO "Connect-Timeout-Ms: 200\r\n", buf_str(&msg), &got), 504);
     assert_non_null(strstr(got, "deadline_exceeded"));
+    /* Too little is left for one more attempt: it was still the client who gave no more time. */
+    b.answer = DIST_BED_FAIL;
+    b.fail = ERR_UNAVAILABLE;
+    assert_int_equal(push(&b, PUSH, PROTO "Connect-Timeout-Ms: 200\r\n", buf_str(&msg), &got), 504);
+    assert_non_null(strstr(got, "deadline_exceeded"));
     assert_int_equal(dist_bed_metric(&b, "embertree_distributor_pushes_working"), 0);
     assert_int_equal(dist_bed_metric(&b, "embertree_distributor_pushes_working_bytes"), 0);
     buf_deinit(&raw);
