@@ -196,8 +196,8 @@ static void push_retry(void *cookie)
     }
 }
 
-/* Whether no time is left is asked as for another attempt: of a client that gave less, less was left
- * than that takes. */
+/* Whether time is left is asked as for another attempt: a client that gave too little for one has
+ * set the limit. */
 static void push_too_late(const struct intake_push *p, struct err *e)
 {
     if (p->k->client_deadline && !p->k->d->closing &&
