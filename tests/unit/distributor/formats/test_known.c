@@ -299,8 +299,9 @@ static void body_of_form(struct prng *r, size_t types, struct buf *body)
             stacks[i][k] = at[prng_below(r, FORM_LOCATIONS)];
     }
     size_t labelled = prng_below(r, 3); /* none, few, all */
-    for (size_t i = 0; i < FORM_SAMPLES; i++) {
-        size_t stack = prng_below(r, FORM_STACKS), len = types + (prng_below(r, 90) == 0);
+    for (size_t i = 0, stack = 0; i < FORM_SAMPLES; i++) {
+        size_t len = types + (prng_below(r, 90) == 0);
+        stack = prng_below(r, 2) ? stack : prng_below(r, FORM_STACKS); /* often that of before */
         for (size_t t = 0; t < len; t++)
             values[t] = prng_below(r, 3) ? (int64_t)(prng_u64(r) >> (14 + prng_below(r, 50))) : 0;
         if (prng_below(r, 60) == 0)
