@@ -7,6 +7,7 @@
 
 #define KEEP_NODES (1u << 18) /* of the largest request, from one to the next */
 #define FAR        64         /* ids of the dictionary for a node, at most */
+#define SPAN_MOST  (1u << 20) /* ids of the dictionary: five bytes for each stay with the shard */
 #define FEW        8          /* a vector of fewer than a node in so many is sorted */
 #define RUN        64         /* ids looked at together */
 
@@ -24,7 +25,7 @@ void stage_order_deinit(struct stage_order *x)
 void stage_order_end(struct stage_order *x)
 {
     x->id.len = 0;
-    if (x->id.cap > KEEP_NODES || x->seen.cap > FAR * KEEP_NODES)
+    if (x->id.cap > KEEP_NODES)
         stage_order_deinit(x);
 }
 
@@ -80,7 +81,7 @@ void stage_order_make(struct stage_order *x, const uint32_t *map, const uint8_t 
     size_t n = 0;
 
     x->id.len = 0;
-    if (span / FAR > nodes)
+    if (span / FAR > nodes || span > SPAN_MOST)
         return;
     room(x, nodes, span);
     for (size_t i = 0; i <= nodes; i++) {
