@@ -8,6 +8,7 @@ distributor, a querier, all on loopback.
 
 Skips (`available()`) where there is no etcd-server. Each process is stopped by its own id.
 """
+import base64
 import contextlib
 import json
 import pathlib
@@ -144,6 +145,15 @@ class Cluster(cluster.Api):
                 return self.nodes[name]
             time.sleep(0.1)
         raise AssertionError(f"nobody serves shard {shard}: {self.rings()}")
+
+    def records(self):
+        """By shard, what etcd has of who leads it."""
+        body = {"key": base64.b64encode(b"/embertree/ring/shard/").decode(),
+                "range_end": base64.b64encode(b"/embertree/ring/shard0").decode()}
+        r = urllib.request.urlopen(urllib.request.Request(
+            self.etcd.url + "/v3/kv/range", json.dumps(body).encode()), timeout=10)
+        return {int(base64.b64decode(kv["key"]).decode().rpartition("/")[2]):
+                json.loads(base64.b64decode(kv["value"])) for kv in json.load(r).get("kvs", [])}
 
     def wait_whole(self, limit_s=60):
         """Until every shard is served and all of its members have the whole log."""
