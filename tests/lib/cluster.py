@@ -30,13 +30,32 @@ GIVEN = set()  # ports handed out in this process
 CPU_TYPE = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
 
 
+def reserve(port):
+    """Several test programs run at a time, and a server that was killed wants its port again: a file of the port names
+    the program it is of, as long as that lives."""
+    folder = pathlib.Path(tempfile.gettempdir()) / "embertree-test-ports"
+    folder.mkdir(exist_ok=True)
+    file = folder / str(port)
+    try:
+        with open(file, "x", encoding="ascii") as f:
+            f.write(str(os.getpid()))
+        return True
+    except FileExistsError:
+        try:
+            os.kill(int(file.read_text(encoding="ascii")), 0)
+        except (ValueError, ProcessLookupError):  # just being written; or of one that ended: for the next who asks
+            if file.stat().st_mtime < time.time() - 5:
+                file.unlink(missing_ok=True)
+        return False
+
+
 def free_port():
     """Below the range of outgoing connections, one of which could take it before the server does."""
     while True:
         port = random.randrange(10240, 32768)
         with socket.socket() as s, contextlib.suppress(OSError):
             s.bind(("127.0.0.1", port))
-            if port not in GIVEN:
+            if port not in GIVEN and reserve(port):
                 GIVEN.add(port)
                 return port
 
