@@ -7,6 +7,7 @@
 Every process gets a free port and a temporary folder, is stopped by its process id, and its log is
 printed when the test fails. Only the standard library is used.
 """
+import atexit
 import contextlib
 import http.client
 import json
@@ -39,6 +40,7 @@ def reserve(port):
     try:
         with open(file, "x", encoding="ascii") as f:
             f.write(str(os.getpid()))
+        atexit.register(file.unlink, missing_ok=True)
         return True
     except FileExistsError:
         try:
