@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <yaml.h>
 
+#include "common/base/buf.h"
 #include "common/base/map.h"
 #include "common/base/mem.h"
 #include "common/conf/conf_impl.h"
@@ -262,18 +263,48 @@ int conf_node_str(const struct conf_node *n, const char *file, struct str *ret, 
     return 0;
 }
 
-static int in_bounds(const struct conf_node *n, const char *file, bool ok, uint64_t v, uint64_t min,
-                     uint64_t max, const char *what, struct err *e)
+/* What a number counts: the largest unit that divides it is how people would write it. */
+struct unit {
+    const char *suffix;
+    uint64_t size;
+};
+static const struct unit counts[] = { { "", 1 } };
+static const struct unit sizes[] = {
+    { "TiB", GIB *KIB }, { "GiB", GIB }, { "MiB", MIB }, { "KiB", KIB }, { "", 1 },
+};
+static const struct unit times[] = {
+    { "d", 86400000 }, { "h", 3600000 }, { "m", 60000 }, { "s", 1000 }, { "ms", 1 },
+};
+
+static void add_bound(struct buf *b, const struct unit *u, uint64_t v)
 {
-    if (!ok)
-        return conf_node_fail(n, file, e, "\"%s\" is no %s", conf_quote(n->value).text, what);
-    if (v < min || v > max)
-        return conf_node_fail(n, file, e, "%" PRIu64 " is not within %" PRIu64 " and %" PRIu64, v,
-                              min, max);
-    return 0;
+    while (u->size > 1 && (v % u->size || !v))
+        u++;
+    buf_addf(b, "%" PRIu64 "%s", v / u->size, v ? u->suffix : "");
 }
 
-#define NUMBER(fn, parse, what)                                                                    \
+/* "0s is not within 1s and 24h"; there is no end to what is below UINT64_MAX. */
+static int out_of_bounds(const struct conf_node *n, const char *file, const struct unit *u,
+                         uint64_t min, uint64_t max, struct err *e)
+{
+    struct buf b;
+
+    buf_init(&b, 128);
+    if (max == UINT64_MAX) {
+        buf_add_str(&b, STR("less than "));
+        add_bound(&b, u, min);
+    } else {
+        buf_add_str(&b, STR("not within "));
+        add_bound(&b, u, min);
+        buf_add_str(&b, STR(" and "));
+        add_bound(&b, u, max);
+    }
+    (void)conf_node_fail(n, file, e, "%s is %.*s", conf_quote(n->value).text, STR_ARG(buf_str(&b)));
+    buf_deinit(&b);
+    return e->code;
+}
+
+#define NUMBER(fn, parse, units, what)                                                             \
     int fn(const struct conf_node *n, const char *file, uint64_t min, uint64_t max, uint64_t *ret, \
            struct err *e)                                                                          \
     {                                                                                              \
@@ -283,15 +314,16 @@ static int in_bounds(const struct conf_node *n, const char *file, bool ok, uint6
             return 0;                                                                              \
         if (conf_node_is(n, file, CONF_NODE_SCALAR, e))                                            \
             return e->code;                                                                        \
-        bool ok = parse;                                                                           \
-        if (in_bounds(n, file, ok, v, min, max, what, e))                                          \
-            return e->code;                                                                        \
+        if (!(parse))                                                                              \
+            return conf_node_fail(n, file, e, "\"%s\" is no %s", conf_quote(n->value).text, what); \
+        if (v < min || v > max)                                                                    \
+            return out_of_bounds(n, file, units, min, max, e);                                     \
         *ret = v;                                                                                  \
         return 0;                                                                                  \
     }
-NUMBER(conf_node_u64, str_u64(n->value, &v), "number")
-NUMBER(conf_node_bytes, str_bytes(n->value, &v), "size, such as 64MiB")
-NUMBER(conf_node_ms, str_eqc(n->value, "0") || str_duration_ms(n->value, &v),
+NUMBER(conf_node_u64, str_u64(n->value, &v), counts, "number")
+NUMBER(conf_node_bytes, str_bytes(n->value, &v), sizes, "size, such as 64MiB")
+NUMBER(conf_node_ms, str_eqc(n->value, "0") || str_duration_ms(n->value, &v), times,
        "duration, such as 15s or 1h")
 
 int conf_node_double(const struct conf_node *n, const char *file, double min, double max,

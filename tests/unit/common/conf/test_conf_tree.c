@@ -137,12 +137,56 @@ static void test_values(void **state)
     arena_free(a);
 }
 
+/* Who gives a value that is out of bounds sees it as written, and the bounds in its unit. */
+static void test_out_of_bounds(void **state)
+{
+    (void)state;
+    typedef int read_fn(const struct conf_node *n, const char *file, uint64_t min, uint64_t max,
+                        uint64_t *ret, struct err *e);
+    static const struct {
+        const char *value;
+        read_fn *read;
+        uint64_t min, max;
+        const char *why;
+    } rows[] = {
+        { "0s", conf_node_ms, 1000, 86400000, "f line 1: x: 0s is not within 1s and 1d" },
+        { "25h", conf_node_ms, 1000, 86400000, "x: 25h is not within 1s and 1d" },
+        { "5ms", conf_node_ms, 10, 90000, "x: 5ms is not within 10ms and 90s" },
+        { "2h", conf_node_ms, 0, 3600000, "x: 2h is not within 0 and 1h" },
+        { "1s", conf_node_ms, 60000, UINT64_MAX, "x: 1s is less than 1m" },
+        { "15", conf_node_ms, 1000, 86400000, "x: \"15\" is no duration, such as 15s" },
+        { "-1s", conf_node_ms, 1000, 86400000, "x: \"-1s\" is no duration" },
+        { "1KiB", conf_node_bytes, 1500, 3 * GIB, "x: 1KiB is not within 1500 and 3GiB" },
+        { "0", conf_node_bytes, KIB, UINT64_MAX, "x: 0 is less than 1KiB" },
+        { "99", conf_node_u64, 1, 64, "x: 99 is not within 1 and 64" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct arena *a = arena_new(MIB);
+        struct conf_node *root;
+        struct err e = { 0 };
+        uint64_t v = 99;
+        struct buf text;
+        buf_init(&text, KIB);
+        buf_addf(&text, "x: %s", rows[i].value);
+        assert_int_equal(conf_tree_parse("f", buf_str(&text), a, &root, &e), 0);
+        const struct conf_node *n = conf_node_get(root, "x");
+        assert_int_equal(rows[i].read(n, "f", rows[i].min, rows[i].max, &v, &e), ERR_CONFIG);
+        if (!strstr(e.text, rows[i].why))
+            fail_msg("row %zu: %s", i, e.text);
+        assert_int_equal(v, 99);
+        buf_deinit(&text);
+        arena_free(a);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_values),
+        cmocka_unit_test(test_out_of_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
