@@ -133,14 +133,14 @@ INLINE bool take_sample(const struct pprof_plain *x, const uint8_t *p, const uin
     return true;
 }
 
-/* Do its values count? Broken ones do not come here. */
-INLINE bool count(const int64_t *values, size_t types)
+/* Above zero: they count. Zero: there are none. */
+INLINE int64_t any_value(const int64_t *values, size_t types)
 {
     int64_t any = values[0];
 
     for (size_t t = 1; t < types; t++)
         any |= values[t];
-    return any > 0;
+    return any;
 }
 
 /* Are these n bytes of the body equal, behind which eight more are readable? */
@@ -177,8 +177,13 @@ INLINE size_t take(struct pprof_plain *x, size_t i, size_t types)
         const uint8_t *p = body + slices[i].from, *end = p + slices[i].len;
         struct pprof_seen_key key;
         struct place found = { STR_NULL, false };
-        if (UNLIKELY(body_end - end < ROOM) || p == end ||
-            !take_sample(x, p, end, types, values, &found) || !count(values, types)) {
+        int64_t any = -1;
+        if (LIKELY(body_end - end >= ROOM && p < end &&
+                   take_sample(x, p, end, types, values, &found)))
+            any = any_value(values, types);
+        if (UNLIKELY(any <= 0)) {
+            if (!any && !found.tail) /* Go's heaps are full of what is freed and was seldom */
+                continue;
             x->in_vain++;
             return stop(x, i, false);
         }
