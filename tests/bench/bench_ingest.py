@@ -122,18 +122,33 @@ def print_row(file, limits, floor, cpu):
           + "".join(f"{cpu.get(s, 0):8.1f}" for s in STAGES), flush=True)
 
 
-def varied(server, limits, connections, where=anywhere):
-    """What real agents send: each body with other ids, another order, other values, a tenth of the
-    stacks gone and some that are new (tests/lib/vary_pprof.py)."""
-    print(f"the same with a new body each time ({VARIED} of them in turn), {connections} connections"
-          + (", on one core" if where is own_core else ""))
+def varied_bodies(folder):
+    """By file: what real agents send, each body with other ids, another order, other values, a tenth of the stacks
+    gone and some that are new (tests/lib/vary_pprof.py); their mean size; what gunzip of these very bodies takes,
+    one after the other."""
+    out = {}
     for file in sorted(GOAL):
-        many = [gzip.compress(b, 6)
-                for b in vary_pprof.bodies(gzip.decompress(golden.read(file)), VARIED)]
+        many = [gzip.compress(b, 6) for b in vary_pprof.bodies(gzip.decompress(golden.read(file)), VARIED)]
+        paths = [os.path.join(folder, f"{service_of(file)}-{i}.gz") for i in range(VARIED)]
+        for path, body in zip(paths, many):
+            with open(path, "wb") as f:
+                f.write(body)
+        alone = gunzip_us(paths)
+        out[file] = many, sum(map(len, many)) // VARIED, sum(alone[path][2] for path in paths) / VARIED
+        for path in paths:
+            os.unlink(path)
+    return out
+
+
+def varied(server, bodies, connections, where=anywhere):
+    """Both sides are of the same bodies, and neither can learn one by heart."""
+    print(f"the same with a new body each time ({VARIED} of them in turn, so gunzip), {connections} connections"
+          + (", on one core" if where is own_core else ""))
+    for file, (many, size, gunzip) in bodies.items():
         with where(server.process):
             cpu, _ = push_one(server, file + "-varied", many, connections, SECONDS, 0.5)
-        print(f"{file:28} {'':67}{sum(cpu.values()):10.1f} "
-              f"{2.5 * limits[file][1] + 30:8.0f} {'':27}"
+        spent, goal = sum(cpu.values()), 2.5 * gunzip + 30
+        print(f"{file:28} {size:8} {gunzip:10.1f} {'':26} {spent:10.1f} {goal:8.0f} {spent / goal:7.2f}x {'':17} "
               + "".join(f"{cpu.get(s, 0):8.1f}" for s in STAGES), flush=True)
     print()
 
@@ -174,13 +189,13 @@ def main():
         return
     folder = tempfile.mkdtemp(prefix="embertree-bench-", dir=cluster.ROOT / "build")
     with cluster.AllInOne("--selfprof.enabled=false", folder=folder) as server:
-        limits = gunzip_us(FILES)
+        limits, bodies = gunzip_us(FILES), varied_bodies(folder)
         # P1 is what a busy server pays; a single sender pays a whole fsync and each wake-up alone.
         ingest(server, limits, BUSY)
-        varied(server, limits, BUSY)
+        varied(server, bodies, BUSY)
         # Goal P1 says "one core": a server whose threads share no caches with its clients.
         ingest(server, limits, BUSY, own_core)
-        varied(server, limits, BUSY, own_core)
+        varied(server, bodies, BUSY, own_core)
         latency = ingest(server, limits, 1)
         ack_latency(server, latency)
         render_latency(server)
