@@ -11,6 +11,7 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/conf/conf_tree.h"
+#include "common/model/tenant_id.h"
 #include "common/obs/log.h"
 #include "querier/state.h"
 
@@ -63,6 +64,9 @@ static int read_tenants(struct limits_file *f, const struct conf_node *list, con
         return conf_node_fail(list, file, e, "more than %d tenants", LIMITS_FILE_TENANTS_MAX);
     for (const struct conf_node *n = list->first; n; n = n->next) {
         struct row *r = ARENA_NEW(f->arena, struct row);
+        struct err why;
+        if (tenant_id_check(n->key, &why)) /* would never be found */
+            return conf_node_fail(n, file, e, "%s", why.text);
         if (!r)
             return conf_node_fail(n, file, e, "the file is too large");
         if (read_row(n, file, r, e))

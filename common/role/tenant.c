@@ -3,33 +3,12 @@
  * tenant: who a request belongs to. The header decides only when multi-tenancy is on; then it must
  * be there and be clean, because the name becomes part of keys, paths and log lines.
  */
+#include "common/model/tenant_id.h"
 #include "common/role/role.h"
-
-#define TENANT_BYTES_MAX 150
-
-static bool tenant_char(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           (c != '\0' && strchr("!-_.*'()", c) != NULL);
-}
 
 static int tenant_check(struct str id, struct err *e)
 {
-    if (id.len == 0)
-        return err_set(e, ERR_UNAUTHENTICATED, "no org id");
-    if (id.len > TENANT_BYTES_MAX)
-        return err_set(e, ERR_INPUT, "tenant id is %zu bytes, at most %d are allowed", id.len,
-                       TENANT_BYTES_MAX);
-    if (str_eq(id, STR(".")) || str_eq(id, STR("..")))
-        return err_set(e, ERR_INPUT, "tenant id is '.' or '..'");
-    for (size_t i = 0; i < id.len; i++) {
-        if (!tenant_char(id.ptr[i]))
-            return err_set(e, ERR_INPUT,
-                           "tenant id has byte 0x%02x at position %zu; allowed are letters, "
-                           "digits and !-_.*'()",
-                           (unsigned)(unsigned char)id.ptr[i], i);
-    }
-    return 0;
+    return id.len ? tenant_id_check(id, e) : err_set(e, ERR_UNAUTHENTICATED, "no org id");
 }
 
 /* Sorted insert without duplicates. False when there is no room for another one. */

@@ -11,6 +11,7 @@
 #include "common/base/map.h"
 #include "common/base/mem.h"
 #include "common/base/vec.h"
+#include "common/model/tenant_id.h"
 #include "distributor/rules/policy_impl.h"
 
 #define MEGA    1000000.0
@@ -306,6 +307,9 @@ static int read_tenants(const struct reader *r, const struct conf_node *n)
                               POLICY_TENANTS_MAX);
     for (const struct conf_node *i = n->first; i; i = i->next) {
         struct policy *p = ARENA_NEW(r->o->arena, struct policy);
+        struct err why;
+        if (tenant_id_check(i->key, &why)) /* would never be found */
+            return conf_node_fail(i, r->file, r->e, "%s", why.text);
         if (!p)
             return conf_node_fail(i, r->file, r->e, "too many tenants");
         *p = r->o->defaults;

@@ -16,13 +16,13 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
+#include "common/model/tenant_id.h"
 #include "common/obs/log.h"
 #include "distributor/scrape/scrape_impl.h"
 
-#define FILE_MAX    (8 * MIB)
-#define GEN_BYTES   (512 * MIB)
-#define ANONYMOUS   "anonymous"
-#define TENANT_MOST 150
+#define FILE_MAX  (8 * MIB)
+#define GEN_BYTES (512 * MIB)
+#define ANONYMOUS "anonymous"
 
 static const double SECONDS[] = { 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 15, 20, 30, 60, 120 };
 
@@ -69,20 +69,15 @@ static void file_wrong(struct scrape *s, struct scrape_file *f, const struct err
 static int check_tenants(const struct scrape *s, const struct scrape_conf *c, struct err *e)
 {
     bool multi = s->d->ctx->tenancy->multi;
+    struct err why;
 
     for (size_t i = 0; i < c->len; i++) {
         struct str t = c->jobs[i].tenant;
         if (!multi && !str_eqc(t, ANONYMOUS))
             return err_set(e, ERR_CONFIG, "job %.*s has a tenant; tenancy.multi is off",
                            STR_ARG(c->jobs[i].name));
-        bool fine = t.len > 0 && t.len <= TENANT_MOST && !str_eqc(t, ".") && !str_eqc(t, "..");
-        for (size_t k = 0; fine && k < t.len; k++)
-            fine = (t.ptr[k] >= '0' && t.ptr[k] <= '9') || (t.ptr[k] >= 'a' && t.ptr[k] <= 'z') ||
-                   (t.ptr[k] >= 'A' && t.ptr[k] <= 'Z') ||
-                   (t.ptr[k] && strchr("!-_.*'()", t.ptr[k]));
-        if (!fine)
-            return err_set(e, ERR_CONFIG, "job %.*s: that is no name of a tenant",
-                           STR_ARG(c->jobs[i].name));
+        if (tenant_id_check(t, &why))
+            return err_set(e, ERR_CONFIG, "job %.*s: %s", STR_ARG(c->jobs[i].name), why.text);
     }
     return 0;
 }

@@ -72,6 +72,7 @@ static void test_what_is_wrong(void **state)
     wrong("tenants:\n  a: {bytes: many}\n", "many");
     wrong("tenants:\n  a: 5\n", "line 2");
     wrong("tenants: [a]\n", "line 1");
+    wrong("tenants:\n  a/b: {}\n", "o.yaml line 2: a/b: tenant id has byte 0x2f");
     wrong("limits: {}\n", "limits");
     wrong("- a\n", "o.yaml");
     wrong("a: {\n", "o.yaml");

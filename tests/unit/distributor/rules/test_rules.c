@@ -90,6 +90,11 @@ static void test_refused(void **state)
         { "defaults: {relabel: [{action: hashmod, target_label: a}]}", "modulus" },
         { "tenants: {a: {}, a: {}}", "given twice" },
         { "tenants: [a]", "wants a map" },
+        { "defaults: {}\ntenants: {ok: {}, a/b: {}}",
+          "f line 2: a/b: tenant id has byte 0x2f at position 1; allowed are" },
+        { "overrides: {'..': {}}", "f line 1: ..: tenant id is '.' or '..'" },
+        { "tenants: {'a|b': {}}", "a|b: tenant id has byte 0x7c" },
+        { "tenants: {'': {}}", "tenant id is empty" },
     };
     struct limits l = limits_default();
 

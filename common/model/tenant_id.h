@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tenant_id.h: what a tenant may be called. It becomes part of keys, paths and log lines, and
+ * whatever names tenants, a header or a file, is held against this.
+ */
+#ifndef COMMON_MODEL_TENANT_ID_H
+#define COMMON_MODEL_TENANT_ID_H
+
+#include "common/base/err.h"
+#include "common/base/str.h"
+
+#define TENANT_ID_BYTES_MAX 150
+
+/* Letters, digits and !-_.*'(), but not "." nor ".."; 1 to TENANT_ID_BYTES_MAX bytes. ERR_INPUT,
+ * with a text that says what is wrong. */
+NODISCARD int tenant_id_check(struct str id, struct err *e);
+
+#endif
