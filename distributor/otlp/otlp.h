@@ -83,10 +83,11 @@ struct otlp_profile {
     bool has_period_type, has_times;
     struct otlp_type period_type;
     int64_t period;
-    int64_t time_ns, duration_ns;
-    int64_t first_ns, last_ns; /* timestamps of samples, if has_times */
-    struct str id;             /* 16 bytes, or empty */
-    struct str text;           /* its bytes in the body */
+    uint64_t time_ns; /* as sent: revisions do not agree on whether it has a sign */
+    int64_t duration_ns;
+    uint64_t first_ns, last_ns; /* timestamps of samples, if has_times */
+    struct str id;              /* 16 bytes, or empty */
+    struct str text;            /* its bytes in the body */
     struct otlp_range samples, attrs;
     struct otlp_range list; /* in indices: what samples are cut from, layouts up to 1.7 */
 };

@@ -111,9 +111,8 @@ static bool take_times(struct otlp_json *s, struct otlp_profile *p, uint32_t *n)
         v = 0;
         if (!jpull_number(&s->j, "a timestamp", &v))
             return false;
-        int64_t t = v <= INT64_MAX ? (int64_t)v : INT64_MAX;
-        p->first_ns = p->has_times ? MIN(p->first_ns, t) : t;
-        p->last_ns = p->has_times ? MAX(p->last_ns, t) : t;
+        p->first_ns = p->has_times ? MIN(p->first_ns, v) : v;
+        p->last_ns = p->has_times ? MAX(p->last_ns, v) : v;
         p->has_times = true;
         ++*n;
     }
@@ -171,10 +170,10 @@ static bool add_samples(struct otlp_json *s, struct otlp_profile *p)
     return !s->j.bad;
 }
 
-static bool take_ns(struct otlp_json *s, const char *what, int64_t *ret)
+static bool take_duration(struct otlp_json *s, int64_t *ret)
 {
     uint64_t v = 0;
-    bool ok = jpull_number(&s->j, what, &v);
+    bool ok = jpull_number(&s->j, "durationNano", &v);
 
     *ret = v <= INT64_MAX ? (int64_t)v : INT64_MAX;
     return ok;
@@ -187,9 +186,9 @@ static bool take_member(struct otlp_json *s, struct str key, struct otlp_profile
 
     s->is_17 |= IS("timeNanos") || IS("durationNanos");
     if (IS("timeUnixNano") || IS("timeNanos"))
-        return take_ns(s, "timeUnixNano", &p->time_ns);
+        return jpull_number(&s->j, "timeUnixNano", &p->time_ns);
     if (IS("durationNano") || IS("durationNanos"))
-        return take_ns(s, "durationNano", &p->duration_ns);
+        return take_duration(s, &p->duration_ns);
     if (IS("profileId"))
         return otlp_json_id(s, "a profileId is 16 bytes in hex or base64", 16, &p->id);
     if (IS("periodType")) {

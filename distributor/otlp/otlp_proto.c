@@ -393,9 +393,8 @@ static bool take_times(struct reader *s, const struct rd *r, const struct pb_fie
     if (!otlp_ints_of(&s->w, r, "timestamps", f, s->o->layout >= OTLP_18 ? 1 : 0, &it))
         return false;
     while (otlp_ints_next(&s->w, &it, "timestamps", &v)) {
-        int64_t t = v <= INT64_MAX ? (int64_t)v : INT64_MAX;
-        p->first_ns = p->has_times ? MIN(p->first_ns, t) : t;
-        p->last_ns = p->has_times ? MAX(p->last_ns, t) : t;
+        p->first_ns = p->has_times ? MIN(p->first_ns, v) : v;
+        p->last_ns = p->has_times ? MAX(p->last_ns, v) : v;
         p->has_times = true;
         ++*n;
     }
@@ -459,7 +458,7 @@ static bool take_field(struct reader *s, const struct rd *r, const struct pb_fie
     } else if (f->number == n->time) {
         if (!otlp_is(&s->w, r, "profile", f, fixed ? 1 : 0))
             return false;
-        p->time_ns = f->u64 <= INT64_MAX || !fixed ? (int64_t)f->u64 : INT64_MAX;
+        p->time_ns = f->u64;
     } else if (f->number == n->duration) {
         if (!otlp_is(&s->w, r, "profile", f, 0))
             return false;

@@ -226,13 +226,19 @@ static void identify(struct pushing *s, const struct otlp_profile *p, struct str
 static int set_time(const struct pushing *s, const struct otlp_profile *p, struct push *push,
                     struct err *e)
 {
-    int64_t from = p->time_ns, length = p->duration_ns;
+    bool of_samples = p->time_ns == 0 && p->has_times;
+    uint64_t from = of_samples ? p->first_ns : p->time_ns;
+    int64_t length = p->duration_ns;
 
-    if (from == 0 && p->has_times) {
-        from = p->first_ns;
-        length = MAX(p->last_ns - p->first_ns, length);
-    }
-    return push_time(push, from, length, s->sink->now_ms, e);
+    if (from > INT64_MAX)
+        return err_set(e, ERR_INPUT,
+                       "otlp: the %s %" PRIu64 " ns (%" PRId64
+                       " if it had a sign): that is before 1990 or more than a day ahead",
+                       of_samples ? "first time of its samples is" : "profile's time is", from,
+                       (int64_t)from);
+    if (of_samples)
+        length = MAX((int64_t)MIN(p->last_ns - from, (uint64_t)INT64_MAX), length);
+    return push_time(push, (int64_t)from, length, s->sink->now_ms, e);
 }
 
 static int fill(struct pushing *s, const struct otlp_profile *p, const struct ingest *in,

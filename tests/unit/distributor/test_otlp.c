@@ -186,6 +186,46 @@ static void test_partly(void **state)
     dist_bed_deinit(&b);
 }
 
+/* A time that cannot be is told as it was sent, and as what the sender may have meant. */
+static void test_times_told(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t sent;
+        const char *why;
+    } rows[] = {
+        { UINT64_MAX, "the profile's time is 18446744073709551615 ns (-1 if it had a sign)" },
+        { UINT64_C(1) << 63, "9223372036854775808 ns (-9223372036854775808 if it had a sign)" },
+        { INT64_MAX, "a profile of time 9223372036854775807 ns" },
+    };
+    struct dist_bed b;
+    struct gen_otlp g;
+    struct buf json, proto;
+    const char *got;
+
+    dist_bed_init(&b, 1, NULL);
+    buf_init(&json, MIB);
+    buf_init(&proto, MIB);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        gen_otlp_canary(&g, rows[i].sent);
+        buf_reset(&json);
+        buf_reset(&proto);
+        gen_otlp_json(&g, OTLP_110, 0, &json);
+        gen_otlp_proto(&g, OTLP_110, 0, &proto);
+        assert_int_equal(push(&b, HTTP, JSON, buf_str(&json), &got), 400);
+        if (!strstr(got, rows[i].why))
+            fail_msg("JSON row %zu: %s", i, got);
+        assert_int_equal(push(&b, HTTP, PROTO, buf_str(&proto), &got), 400);
+        if (!strstr(got, rows[i].why))
+            fail_msg("row %zu: %s", i, got);
+        gen_otlp_free(&g);
+    }
+    assert_int_equal(b.writes.len, 0);
+    buf_deinit(&json);
+    buf_deinit(&proto);
+    dist_bed_deinit(&b);
+}
+
 /* Samples without a value and without a time say nothing: that is told, not taken for zeros. */
 static void test_without_values(void **state)
 {
@@ -222,9 +262,8 @@ static void test_without_values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_way),
-        cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_partly),
+        cmocka_unit_test(test_every_way),      cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_partly),         cmocka_unit_test(test_times_told),
         cmocka_unit_test(test_without_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
