@@ -8,6 +8,7 @@
 #include "common/render/svg.h"
 #include "common/render/tree_bytes.h"
 #include "querier/exported.h"
+#include "querier/view_args.h"
 
 /* What Go's compiler makes use of, and its own tools keep. */
 #define PGO_LOCATIONS 5
@@ -41,6 +42,15 @@ static int read_format(struct query *q, bool old, struct render_out *ret, struct
     return 0;
 }
 
+/* The default, as all peers have it; the words are what scripts of pages write without a number. */
+static bool means_default(struct str s)
+{
+    int64_t n;
+
+    return s.len == 0 || str_eqc(s, "undefined") || str_eqc(s, "null") || str_eqc(s, "NaN") ||
+           (str_i64(s, &n) && n <= 0);
+}
+
 static int read_max_nodes(struct query *q, struct render_out *ret, struct err *e)
 {
     const struct querier_conf *c = q->qr->conf;
@@ -52,12 +62,15 @@ static int read_max_nodes(struct query *q, struct render_out *ret, struct err *e
         ret->max_nodes = 0;
     if (ret->format == RENDER_DOT)
         ret->max_nodes = DOT_NODES;
-    if (!http_param(q->http, "maxNodes", &text) && !http_param(q->http, "max-nodes", &text))
+    const char *name = view_nodes_given(q, &text);
+    if (!name || means_default(str_trim(text)))
         return 0;
-    if (!str_u64(str_trim(text), &n) || n == 0)
-        return 0;
+    if (!str_u64(str_trim(text), &n))
+        return err_set(e, ERR_INPUT,
+                       "%s is \"%.*s\": want a number up to %" PRIu64 ", or 0 for the default",
+                       name, (int)MIN(text.len, 40), text.ptr, c->nodes_max);
     if (n > c->nodes_max)
-        return err_set(e, ERR_INPUT, "max-nodes is %" PRIu64 ", the limit is %" PRIu64, n,
+        return err_set(e, ERR_INPUT, "%s is %" PRIu64 ", the limit is %" PRIu64, name, n,
                        c->nodes_max);
     ret->max_nodes = n;
     return 0;
@@ -72,9 +85,9 @@ static int read_pgo(struct query *q, struct render_out *ret, struct err *e)
         !str_u64(str_trim(text), &ret->how.keep_locations))
         return err_set(e, ERR_INPUT, "keepLocations is \"%.*s\": want a number, 0 for all",
                        (int)MIN(text.len, 40), text.ptr);
-    if (http_param(q->http, "aggregateCallees", &text))
-        ret->how.aggregate_callees = str_eqc(text, "1") || str_eqc(text, "true");
-    return 0;
+    return http_param(q->http, "aggregateCallees", &text)
+               ? view_flag(q, "aggregateCallees", &ret->how.aggregate_callees, e)
+               : 0;
 }
 
 NODISCARD int render_out_read(struct query *q, bool old, struct render_out *ret, struct err *e)

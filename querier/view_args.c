@@ -62,6 +62,16 @@ NODISCARD int view_side_read(struct query *q, const char *prefix, int64_t from_m
     return 0;
 }
 
+const char *view_nodes_given(const struct query *q, struct str *ret)
+{
+    static const char *const names[] = { "maxNodes", "max-nodes", "max_nodes" };
+
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (http_param(q->http, names[i], ret))
+            return names[i];
+    return NULL;
+}
+
 NODISCARD int view_nodes(struct query *q, size_t *ret, struct err *e)
 {
     const struct querier_conf *c = q->qr->conf;
@@ -69,13 +79,14 @@ NODISCARD int view_nodes(struct query *q, size_t *ret, struct err *e)
     uint64_t n;
 
     *ret = c->nodes_default;
-    if (!http_param(q->http, "maxNodes", &text) && !http_param(q->http, "max-nodes", &text))
+    const char *name = view_nodes_given(q, &text);
+    if (!name)
         return 0;
     if (!str_u64(str_trim(text), &n) || n == 0)
-        return err_set(e, ERR_INPUT, "maxNodes is \"%.*s\": want a number from 1 to %" PRIu64,
+        return err_set(e, ERR_INPUT, "%s is \"%.*s\": want a number from 1 to %" PRIu64, name,
                        (int)MIN(text.len, 40), text.ptr, c->nodes_max);
     if (n > c->nodes_max)
-        return err_set(e, ERR_INPUT, "maxNodes is %" PRIu64 ", the limit is %" PRIu64, n,
+        return err_set(e, ERR_INPUT, "%s is %" PRIu64 ", the limit is %" PRIu64, name, n,
                        c->nodes_max);
     *ret = (size_t)n;
     return 0;

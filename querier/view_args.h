@@ -31,7 +31,9 @@ NODISCARD int view_side_read(struct query *q, const char *prefix, int64_t from_m
 /* All parameters of a name, in the arena. ERR_LIMIT: over 1,024. */
 NODISCARD int view_strs(struct query *q, const char *name, const struct str **ret, size_t *ret_len,
                         struct err *e);
-/* maxNodes or max-nodes; absent: querier.nodes_default. ERR_INPUT over the limit. */
+/* maxNodes, max-nodes or max_nodes: the name that was used and what was given; NULL if none. */
+const char *view_nodes_given(const struct query *q, struct str *ret);
+/* The same as a number; absent: querier.nodes_default. ERR_INPUT over the limit. */
 NODISCARD int view_nodes(struct query *q, size_t *ret, struct err *e);
 /* offset, limit (default 100, at most 10,000), search. */
 NODISCARD int view_page_read(struct query *q, struct view_page *ret, struct err *e);

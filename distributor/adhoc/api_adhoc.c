@@ -209,7 +209,7 @@ static int ask_view(struct adhoc_job *job, struct err *e)
         (job->op == ADHOC_DIFF && adhoc_id_check(job->ask.other_id, e)))
         return e->code;
     if (job->ask.nodes < 0 || job->ask.nodes > ADHOC_NODES_MAX)
-        return err_set(e, ERR_INPUT, "max-nodes is %" PRId64 ", at most %d", job->ask.nodes,
+        return err_set(e, ERR_INPUT, "max_nodes is %" PRId64 ", want 0 to %d", job->ask.nodes,
                        ADHOC_NODES_MAX);
     send_get(job);
     return 0;
@@ -419,15 +419,31 @@ static void call_diff(struct svc_call *c)
 
 /* ---- HTTP ------------------------------------------------------------------------------------ */
 
+/* By any of its names. Nothing is the default, and so is 0. */
+static int read_nodes(struct adhoc_job *job, struct err *e)
+{
+    static const char *const names[] = { "max-nodes", "maxNodes", "max_nodes" };
+    struct str text;
+    size_t i = 0;
+
+    while (i < ARRAY_LEN(names) && !http_param(job->http, names[i], &text))
+        i++;
+    if (i == ARRAY_LEN(names) || !str_trim(text).len)
+        return 0;
+    if (!str_i64(str_trim(text), &job->ask.nodes) || job->ask.nodes < 0 ||
+        job->ask.nodes > ADHOC_NODES_MAX)
+        return err_set(e, ERR_INPUT, "%s is \"%.*s\": want a number up to %d, or 0 for the default",
+                       names[i], (int)MIN(text.len, 40), text.ptr, ADHOC_NODES_MAX);
+    return 0;
+}
+
 static int read_view_params(struct adhoc_job *job, struct err *e)
 {
     struct str text;
 
     (void)http_param(job->http, "type", &job->ask.type);
-    if ((http_param(job->http, "max-nodes", &text) || http_param(job->http, "maxNodes", &text)) &&
-        text.len && !str_i64(text, &job->ask.nodes))
-        return err_set(e, ERR_INPUT, "max-nodes: \"%.*s\" is no number", (int)MIN(text.len, 40),
-                       text.ptr);
+    if (read_nodes(job, e))
+        return e->code;
     if (!http_param(job->http, "format", &text) || !text.len || str_eqc(text, "json"))
         return 0;
     if (!str_eqc(text, "collapsed") || job->op == ADHOC_DIFF)

@@ -206,6 +206,12 @@ def test_compare():
         for bad in ("x", a + "?type=none", a + "?max-nodes=x", a + "?max-nodes=99999999",
                     a + "?format=pprof", f"{a}/diff/{b}?format=collapsed"):
             assert view(server, bad).status == 400, bad
+        for name in ("max-nodes", "maxNodes", "max_nodes"):
+            for value in ("x", "1.5", "-1", "99999999"):
+                r = view(server, f"{a}?{name}={value}")
+                assert r.status == 400 and f'{name} is \\"{value}\\"'.encode() in r.body, (name, value, r)
+            assert view(server, f"{a}?{name}=").status == 200
+            assert view(server, f"{a}?{name}=1").json()["flamebearer"]["numTicks"] == 40 * 10**7
         few = view(server, a + "?max-nodes=1").json()["flamebearer"]
         assert few["numTicks"] == 40 * 10**7 and "other" in few["names"], few
 
