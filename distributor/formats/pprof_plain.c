@@ -205,7 +205,7 @@ INLINE size_t take(struct pprof_plain *x, size_t i, size_t types)
         uint64_t *to = sums + (rows[at->node] - 1) * types;
         for (size_t t = 0; t < types; t++)
             to[t] = push_sum(x->push, to[t], (uint64_t)values[t]);
-        last = found.ids;
+        last = found.tail ? found.ids : STR_NULL; /* the same bytes, packed, are other ids */
         to_last = to;
     }
     return stop(x, i, false);

@@ -70,8 +70,8 @@ static void compare(const struct push *a, const struct push *b)
         CHECK(a->series[i].len == b->series[i].len);
         CHECK(a->series[i].exemplars_len == b->series[i].exemplars_len);
     }
-    dist_rows(a, &x);
-    dist_rows(b, &y);
+    dist_whole(a, &x);
+    dist_whole(b, &y);
     CHECK(str_eq(buf_str(&x), buf_str(&y)));
     buf_deinit(&x);
     buf_deinit(&y);

@@ -129,6 +129,60 @@ void dist_rows(const struct push *p, struct buf *out)
     gen_sort_lines(out);
 }
 
+/* All frames with all their parts, root first. */
+static void whole_stack(const struct stacks *s, uint32_t node, struct buf *out)
+{
+    VEC(uint32_t) path = { 0 };
+
+    for (uint32_t at = node; at; at = s->node_parent.ptr[at - 1])
+        vec_push(&path, at);
+    for (size_t i = path.len; i > 0; i--) {
+        uint32_t f = s->node_frame.ptr[path.ptr[i - 1] - 1];
+        buf_addf(out, ";%.*s|%.*s|%.*s|%" PRIu32 "|%" PRIx64,
+                 STR_ARG(stacks_string_at(s, s->frame_func.ptr[f])),
+                 STR_ARG(stacks_string_at(s, s->frame_file.ptr[f])),
+                 STR_ARG(stacks_string_at(s, s->frame_module.ptr[f])), s->frame_line.ptr[f],
+                 s->frame_addr.ptr[f]);
+    }
+    vec_free(&path);
+}
+
+/* x: NULL, or one of its exemplars. */
+static void whole_rows(const struct push *p, const struct push_series *s,
+                       const struct push_exemplar *x, struct buf *out)
+{
+    const uint32_t *nodes = x ? x->nodes : s->nodes;
+    const uint64_t *values = x ? x->values : s->values;
+
+    for (size_t k = 0; k < (x ? x->len : s->len); k++) {
+        size_t from = out->len;
+        buf_addf(out, "%.*s\t{", STR_ARG(s->profile_type));
+        for (size_t n = 0; n < s->labels.len; n++)
+            buf_addf(out, "%.*s=%.*s,", STR_ARG(s->labels.ptr[n].name),
+                     STR_ARG(s->labels.ptr[n].value));
+        buf_addf(out, "}\t%" PRIu64 "\t%d\t", s->unit, s->gauge);
+        if (x)
+            buf_addf(out, "%d:%.*s\t", (int)x->kind, STR_ARG(x->id));
+        whole_stack(&p->stacks, nodes[k], out);
+        for (size_t n = from; n < out->len; n++)
+            out->ptr[n] = out->ptr[n] == '\n' ? '~' : out->ptr[n];
+        buf_addf(out, "\t%" PRIu64 "\n", values[k]);
+    }
+}
+
+void dist_whole(const struct push *p, struct buf *out)
+{
+    buf_init(out, TEXT_MAX);
+    for (size_t i = 0; i < p->series_len; i++) {
+        const struct push_series *s = &p->series[i];
+        whole_rows(p, s, NULL, out);
+        for (size_t k = 0; k < s->exemplars_len; k++)
+            whole_rows(p, s, &s->exemplars[k], out);
+    }
+    CHECK(buf_ok(out));
+    gen_sort_lines(out);
+}
+
 const struct push_series *dist_series(const struct push *p, const char *type)
 {
     for (size_t i = 0; i < p->series_len; i++)

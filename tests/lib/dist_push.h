@@ -24,6 +24,9 @@ void dist_push_free(struct dist_push *d);
 /* "<sample type>\t{label=value,...}\t<root;...;leaf>\t<value>" per node of each series, sorted;
  * labels that every push has are left out. */
 void dist_rows(const struct push *p, struct buf *out);
+/* All that is stored, a line for each value of each series and exemplar: type, labels, unit, gauge,
+ * all parts of the frames; sorted. */
+void dist_whole(const struct push *p, struct buf *out);
 /* The series with this sample type and no or any labels; NULL if there is none. */
 const struct push_series *dist_series(const struct push *p, const char *sample_type);
 /* Function, or file!0xaddr where there is none. */
