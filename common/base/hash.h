@@ -28,14 +28,19 @@ static inline uint64_t hash_u64(uint64_t x)
     x ^= x >> 33;
     return x;
 }
-/* Mixes two words, at least one of them with a seed in it: half the cost of two hash_u64. Low and
- * high half of a product of 128 bits, as wyhash does. */
+/* Mixes two words: half the cost of two hash_u64. Low and high half of a product of 128 bits, as
+ * wyhash does. Of words from outside both need a secret in them: one that is 0 hides the other. */
 static inline uint64_t hash_mix(uint64_t a, uint64_t b)
 {
     __extension__ typedef unsigned __int128 u128;
     u128 m = (u128)a * b;
 
     return (uint64_t)m ^ (uint64_t)(m >> 64);
+}
+/* x turned left by 1 to 63 bits: another secret where x is one. */
+static inline uint64_t hash_turn(uint64_t x, unsigned bits)
+{
+    return x << bits | x >> (64 - bits);
 }
 /* Continue with the previous return value; start with 0. */
 uint32_t crc32c(uint32_t crc, const void *p, size_t n);

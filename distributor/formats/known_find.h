@@ -56,18 +56,20 @@ static inline struct known_words known_words_of(const char *p, size_t n)
     return a;
 }
 
+/* Both factors of each product are secret, and no two by what is known of both: who knew one that
+ * a word makes 0, or two products that words make equal, could choose the other words freely. */
 static inline uint32_t known_text_tag(const struct known *k, struct str s)
 {
     struct known_words a = known_words_of(s.ptr, s.len);
-    uint64_t seed = k->stacks.seed, other = seed << 32 | seed >> 32;
-    uint64_t h = hash_mix(a.w[0] ^ seed, a.w[1] ^ UINT64_C(0xa0761d6478bd642f)) ^
-                 hash_mix(a.w[2] ^ ~seed, a.w[3] ^ UINT64_C(0xe7037ed1a0b428db));
+    uint64_t seed = k->stacks.seed;
+    uint64_t h = hash_mix(a.w[0] ^ seed, a.w[1] ^ hash_turn(seed, 32)) ^
+                 hash_mix(a.w[2] ^ hash_turn(seed, 8), a.w[3] ^ hash_turn(seed, 40));
 
-    h += hash_mix(a.w[4] ^ other, a.w[5] ^ UINT64_C(0x8ebc6af09c88c6e3)) ^
-         hash_mix(a.w[6] ^ ~other, a.w[7] ^ UINT64_C(0xd6e8feb86659fd93));
+    h += hash_mix(a.w[4] ^ hash_turn(seed, 16), a.w[5] ^ hash_turn(seed, 48)) ^
+         hash_mix(a.w[6] ^ hash_turn(seed, 24), a.w[7] ^ hash_turn(seed, 56));
     for (size_t i = 48; i + 16 < s.len; i += 16) /* what lies between the sixth word and the last */
         h = hash_mix(get_u64le(s.ptr + i) ^ h,
-                     get_u64le(s.ptr + i + 8) ^ UINT64_C(0x589965cc75374cc3));
+                     get_u64le(s.ptr + i + 8) ^ UINT64_C(0x589965cc75374cc3) ^ hash_turn(h, 32));
     return (uint32_t)(hash_mix(h ^ s.len, seed | 1) >> 16);
 }
 

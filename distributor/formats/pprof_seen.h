@@ -54,19 +54,19 @@ static inline void pprof_seen_head(struct str ids, uint64_t *head)
         head[i / 8] = get_u64le(ids.ptr + i) & get_u64le(pprof_seen_ones + PPROF_SEEN_HEAD - n + i);
 }
 
-/* The two halves of the head do not wait for each other. */
+/* The two halves of the head do not wait for each other. Each factor is secret: see hash_mix. */
 static inline uint64_t pprof_seen_hash(const struct pprof_seen *s, struct str ids, bool tagged,
                                        const uint64_t *head)
 {
     uint64_t seed = s->seed + (tagged ? UINT64_C(0x9e3779b97f4a7c15) : 0) + ids.len;
-    uint64_t a = hash_mix(head[0] ^ seed, head[1] ^ UINT64_C(0xe7037ed1a0b428db));
-    uint64_t b = hash_mix(head[2] ^ UINT64_C(0xa0761d6478bd642f), head[3] ^ seed);
-    uint64_t h = a ^ (b << 29 | b >> 35);
+    uint64_t a = hash_mix(head[0] ^ seed, head[1] ^ hash_turn(seed, 32));
+    uint64_t b = hash_mix(head[2] ^ hash_turn(seed, 16), head[3] ^ hash_turn(seed, 48));
+    uint64_t h = a ^ hash_turn(b, 29);
 
     for (size_t i = PPROF_SEEN_HEAD; i < ids.len; i += 16)
         h = hash_mix(get_u64le(ids.ptr + MIN(i, ids.len - 8)) ^ h,
                      get_u64le(ids.ptr + MIN(i + 8, ids.len - 8)) ^ UINT64_C(0xa0761d6478bd642f) ^
-                         (h << 32 | h >> 32));
+                         hash_turn(h, 32));
     return h;
 }
 

@@ -150,12 +150,76 @@ static void test_steps(void **state)
     known_unref(k);
 }
 
+/* Constants that hashes are made of, here and in what they were taken from. */
+static const uint64_t odds[] = {
+    0,
+    ~UINT64_C(0),
+    UINT64_C(0xa0761d6478bd642f),
+    UINT64_C(0xe7037ed1a0b428db),
+    UINT64_C(0x8ebc6af09c88c6e3),
+    UINT64_C(0xd6e8feb86659fd93),
+    UINT64_C(0x589965cc75374cc3),
+    UINT64_C(0x1d8e4e27c47d124f),
+};
+
+static int u32_cmp(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+enum { FLOOD = 2000, WORDS = 13 };
+
+/* How many hashes n names have of which one word is `hides` and another one counts, or (mirrors)
+ * the two behind are the other way round, or both inverted, by what the two constants differ. */
+static size_t flood(const struct known *k, size_t words, size_t still, size_t counts,
+                    uint64_t hides, bool mirror)
+{
+    uint32_t tags[FLOOD];
+    size_t n = 1;
+
+    for (uint32_t i = 0; i < FLOOD; i++) {
+        uint64_t w[WORDS] = { 0 };
+        w[counts] = (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15);
+        if (mirror) {
+            w[(counts + 2) % words] = ~w[counts];
+            w[(counts + 3) % words] = w[(counts + 1) % words] ^ odds[2] ^ odds[3];
+        } else {
+            w[still] = hides;
+        }
+        tags[i] = known_text_tag(k, str_n((const char *)w, words * sizeof(*w)));
+    }
+    qsort(tags, FLOOD, sizeof(*tags), u32_cmp);
+    for (size_t i = 1; i < FLOOD; i++)
+        n += tags[i] != tags[i - 1];
+    return n;
+}
+
+/* Whoever knows this source can not make names that all fall on one slot. */
+static void test_flood(void **state)
+{
+    struct known *k = known_new(session, UINT64_C(0x243f6a8885a308d3), 4096, MIB);
+
+    (void)state;
+    for (size_t words = 2; words <= WORDS; words++)
+        for (size_t counts = 0; counts < words; counts++) {
+            for (size_t still = 0; still < words; still++)
+                for (size_t c = 0; still != counts && c < ARRAY_LEN(odds); c++)
+                    assert_true(flood(k, words, still, counts, odds[c], false) > FLOOD - 10);
+            if (words >= 4)
+                assert_true(flood(k, words, 0, counts, 0, true) > FLOOD - 10);
+        }
+    known_unref(k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_texts),
         cmocka_unit_test(test_frames),
         cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_flood),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

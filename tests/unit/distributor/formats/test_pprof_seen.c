@@ -78,9 +78,59 @@ static void test_against_list(void **state)
     xfree(bytes);
 }
 
+static int u64_cmp(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+enum { FLOOD = 2000, WORDS = 8 };
+
+/* How many hashes there are of ids of which one word is `hides` and another one counts. */
+static size_t flood(size_t words, size_t still, size_t counts, uint64_t hides)
+{
+    static uint64_t body[FLOOD][WORDS];
+    uint64_t hashes[FLOOD];
+    struct pprof_seen s;
+    size_t n = 1;
+
+    memset(body, 0, sizeof(body));
+    pprof_seen_init(&s, str_n((const char *)body, sizeof(body)), 10, UINT64_C(0x243f6a8885a308d3));
+    for (uint32_t i = 0; i < FLOOD; i++) {
+        struct pprof_seen_key key;
+        body[i][counts] = (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15);
+        body[i][still] = hides;
+        pprof_seen_key(&s, str_n((const char *)body[i], words * sizeof(uint64_t)), false, &key);
+        hashes[i] = key.hash;
+    }
+    qsort(hashes, FLOOD, sizeof(*hashes), u64_cmp);
+    for (size_t i = 1; i < FLOOD; i++)
+        n += hashes[i] != hashes[i - 1];
+    pprof_seen_deinit(&s);
+    return n;
+}
+
+/* Whoever knows this source can not make stacks that all fall on one slot. */
+static void test_flood(void **state)
+{
+    static const uint64_t hides[] = { 0, ~UINT64_C(0), UINT64_C(0xa0761d6478bd642f),
+                                      UINT64_C(0xe7037ed1a0b428db), UINT64_C(0x9e3779b97f4a7c15) };
+
+    (void)state;
+    for (size_t words = 2; words <= WORDS; words++)
+        for (size_t counts = 0; counts < words; counts++)
+            for (size_t still = 0; still < words; still++)
+                for (size_t c = 0; still != counts && c < ARRAY_LEN(hides); c++)
+                    assert_int_equal(flood(words, still, counts, hides[c]), FLOOD);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_against_list) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_against_list),
+        cmocka_unit_test(test_flood),
+    };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
