@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "distributor/formats/pprof_find.h"
 
-#define ASKED (KNOWN_NONE - 1) /* a file that is being looked for */
+/* Any number of functions, and of mappings, may have one string: so long ones are not looked for by
+ * function, and none is twice as a file. */
+#define NAME_MOST (4 * KIB)
+#define ABSENT    (KNOWN_NONE - 1) /* a file that is looked for, or is not known */
 
 static void find_files(struct pprof_find *x, const uint32_t *strings, size_t n)
 {
@@ -12,8 +15,17 @@ static void find_files(struct pprof_find *x, const uint32_t *strings, size_t n)
     for (size_t i = 0; i < n; i++)
         s[i] = x->p->strings.ptr[strings[i]];
     known_find_texts(x->k, s, n, at);
-    for (size_t i = 0; i < n; i++)
-        x->files[strings[i]] = at[i] == KNOWN_NONE ? KNOWN_NONE : texts[at[i]].path;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t path = at[i] == KNOWN_NONE ? KNOWN_NONE : texts[at[i]].path;
+        x->files[strings[i]] = path == KNOWN_NONE ? ABSENT : path;
+    }
+}
+
+/* What is absent need not be so for long: it is a question again. */
+static void forget_absent(struct pprof_find *x)
+{
+    vec_for (i, &x->p->strings)
+        x->files[i] = x->files[i] == ABSENT ? KNOWN_NONE : x->files[i];
 }
 
 static void find_names(struct pprof_find *x, const struct pprof_function *fn,
@@ -26,10 +38,10 @@ static void find_names(struct pprof_find *x, const struct pprof_function *fn,
 
     for (size_t i = 0; i < n; i++) {
         s[i] = pprof_str(x->p, fn[i].name);
-        if (UNLIKELY(s[i].len > x->l->symbol_keep_bytes))
-            s[i] = STR(""); /* not kept; nor hashed once more for each function that has it */
+        if (UNLIKELY(s[i].len > NAME_MOST))
+            s[i] = STR(""); /* left to the stack that has it */
         if (pprof_str(x->p, fn[i].file).len && x->files[fn[i].file] == KNOWN_NONE) {
-            x->files[fn[i].file] = ASKED;
+            x->files[fn[i].file] = ABSENT;
             files[files_len++] = fn[i].file;
         }
     }
@@ -37,23 +49,25 @@ static void find_names(struct pprof_find *x, const struct pprof_function *fn,
     find_files(x, files, files_len);
     for (size_t i = 0; i < n; i++) {
         uint32_t file = pprof_str(x->p, fn[i].file).len ? x->files[fn[i].file] : 0;
-        bool known = at[i] != KNOWN_NONE && file != KNOWN_NONE;
+        bool known = at[i] != KNOWN_NONE && file != ABSENT;
         ret[i] = (struct pprof_fn_names){ known ? texts[at[i]].symbol : KNOWN_NONE, file };
     }
 }
 
 static uint32_t find_module(struct pprof_find *x, uint64_t id)
 {
-    uint32_t mapping = pprof_find(&x->p->mapping_ids, id), at;
+    uint32_t mapping = pprof_find(&x->p->mapping_ids, id);
 
     if (mapping == PPROF_NONE)
         return 0;
-    struct str file = pprof_str(x->p, x->p->mappings.ptr[mapping].file);
-    if (file.len && x->modules[mapping] == KNOWN_NONE) {
-        known_find_texts(x->k, &file, 1, &at);
-        x->modules[mapping] = at == KNOWN_NONE ? KNOWN_NONE : x->k->texts.ptr[at].path;
-    }
-    return file.len ? x->modules[mapping] : 0;
+    uint32_t file = x->p->mappings.ptr[mapping].file;
+    if (!pprof_str(x->p, file).len)
+        return 0;
+    if (x->files[file] == KNOWN_NONE)
+        find_files(x, &file, 1);
+    if (x->files[file] == ABSENT)
+        return KNOWN_NONE;
+    return x->modules[mapping] = x->files[file];
 }
 
 /* Of names that are not known there is no such frame either. */
@@ -122,5 +136,6 @@ bool pprof_find_known(struct pprof_find *x, struct arena *a)
         x->steps[i] = find_step(x->k, frames + line, end - line);
         line = end;
     }
+    forget_absent(x);
     return true;
 }
