@@ -19,6 +19,25 @@ static bool is_multipart(const struct ingest *in)
             str_contains(in->raw.content_type, STR("multipart/form-data")));
 }
 
+/* For who sends a form where the data itself is wanted; nothing but a form begins so. */
+static int check_no_form(const struct ingest *in, struct str body, struct err *e)
+{
+    if (is_multipart(in) || !str_starts(body, STR("--")) ||
+        !str_contains(in->raw.content_type, STR("multipart/form-data")))
+        return 0;
+    return err_set(e, ERR_INPUT,
+                   "multipart: with format=%s the body is the data itself, not a form: send it so, "
+                   "or leave out format= and name the part \"profile\"",
+                   format_name(in->format));
+}
+
+/* Says of which part of a form an error speaks, and what should be in it. */
+static int part_wrong(const char *name, const char *want, struct err *e)
+{
+    return err_wrap(e, "multipart: part \"%s\" (want %s)", name, want);
+}
+#define WANT_PPROF "a pprof message, plain or gzip"
+
 /* One layer of gzip off, if there is one. *tmp owns the result then. */
 static int unzip(struct str body, const struct limits *l, struct buf *tmp, struct str *ret,
                  struct err *e)
@@ -99,28 +118,40 @@ static void mark_cumulative(const struct pprof *p, const struct sample_config *c
     }
 }
 
-static int subtract_prev(const struct pprof *p, struct str body, const struct sample_config *config,
-                         const struct limits *l, struct push *push, const int64_t **ret_values,
-                         struct err *e)
+/* What a pprof push is made of. */
+struct pprof_parts {
+    struct str profile, prev; /* prev.len 0: none */
+    bool form;                /* they are parts of one */
+};
+
+static int subtract_prev(const struct pprof *p, const struct pprof_parts *parts,
+                         const struct sample_config *config, const struct limits *l,
+                         struct push *push, const int64_t **ret_values, struct err *e)
 {
     bool cumulative[PPROF_TYPES_MAX];
     struct pprof prev = { 0 };
     struct str plain;
     struct buf tmp;
 
-    int rc = unzip_pprof(body, l, push, &tmp, &plain, e);
+    int rc = unzip_pprof(parts->prev, l, push, &tmp, &plain, e);
     if (!rc)
         rc = pprof_parse(&prev, plain, l, e);
+    if (rc && parts->form)
+        rc = part_wrong("prev_profile", WANT_PPROF, e);
+    else if (rc)
+        rc = err_wrap(e, "prev_profile");
     if (!rc) {
         mark_cumulative(p, config, cumulative);
         rc = pprof_subtract(p, &prev, cumulative, l, push, ret_values, e);
+        if (rc)
+            rc = err_wrap(e, "prev_profile");
     }
     pprof_deinit(&prev);
     buf_deinit(&tmp);
-    return rc ? err_wrap(e, "prev_profile") : 0;
+    return rc;
 }
 
-static int decode_pprof(const struct ingest *in, struct str body, struct str prev,
+static int decode_pprof(const struct ingest *in, const struct pprof_parts *parts,
                         const struct sample_config *config, const struct limits *l, int64_t now_ms,
                         struct push *push, struct err *e)
 {
@@ -129,15 +160,17 @@ static int decode_pprof(const struct ingest *in, struct str body, struct str pre
     struct str plain;
     struct buf tmp;
 
-    int rc = unzip_pprof(body, l, push, &tmp, &plain, e);
+    int rc = unzip_pprof(parts->profile, l, push, &tmp, &plain, e);
     if (!rc)
         rc = pprof_parse(&p, plain, l, e);
+    if (rc && parts->form)
+        rc = part_wrong("profile", WANT_PPROF, e);
     for (size_t i = 0; !rc && config->file_addresses && i < p.mappings.len; i++)
         p.mappings.ptr[i].start = p.mappings.ptr[i].limit = 0; /* nothing is within that */
     if (!rc)
         rc = push_time(push, p.time_ns, p.duration_ns, now_ms, e);
-    if (!rc && prev.len)
-        rc = subtract_prev(&p, prev, config, l, push, &values, e);
+    if (!rc && parts->prev.len)
+        rc = subtract_prev(&p, parts, config, l, push, &values, e);
     if (!rc)
         rc = push_base(push, in, in->name.app, l, e);
     if (!rc)
@@ -150,14 +183,18 @@ static int decode_pprof(const struct ingest *in, struct str body, struct str pre
 int formats_pprof(const struct ingest *in, struct str body, const struct sample_config *config,
                   const struct limits *l, int64_t now_ms, struct push *push, struct err *e)
 {
-    return decode_pprof(in, body, STR_NULL, config, l, now_ms, push, e);
+    const struct pprof_parts parts = { .profile = body };
+
+    return decode_pprof(in, &parts, config, l, now_ms, push, e);
 }
 
 int formats_pprof_since(const struct ingest *in, struct str body, struct str prev,
                         const struct sample_config *config, const struct limits *l, int64_t now_ms,
                         struct push *push, struct err *e)
 {
-    return decode_pprof(in, body, prev, config, l, now_ms, push, e);
+    const struct pprof_parts parts = { .profile = body, .prev = prev };
+
+    return decode_pprof(in, &parts, config, l, now_ms, push, e);
 }
 
 static int check_encoding(const struct multipart_part *part, struct err *e)
@@ -167,8 +204,10 @@ static int check_encoding(const struct multipart_part *part, struct err *e)
     for (size_t i = 0; i < ARRAY_LEN(plain); i++)
         if (str_eq_nocase(part->encoding, str_c(plain[i])))
             return 0;
-    return err_set(e, ERR_INPUT, "multipart: Content-Transfer-Encoding %.*s: send parts as binary",
-                   STR_ARG(part->encoding));
+    return err_set(e, ERR_INPUT,
+                   "multipart: part \"%.*s\" has Content-Transfer-Encoding %.*s: send parts as "
+                   "binary",
+                   STR_ARG(part->name), STR_ARG(part->encoding));
 }
 
 static int decode_multipart(const struct ingest *in, struct str body, const struct limits *l,
@@ -190,11 +229,11 @@ static int decode_multipart(const struct ingest *in, struct str body, const stru
         if (parts[i] && check_encoding(parts[i], e))
             return e->code;
     if (conf && sample_config_parse(conf->content, push->arena, &config, e))
-        return e->code;
+        return part_wrong("sample_type_config", "a JSON object by sample type", e);
     if (profile->content.len == 0)
         return push_base(push, in, in->name.app, l, e); /* agents send that when nothing ran */
-    return decode_pprof(in, profile->content, prev ? prev->content : STR_NULL, &config, l, now_ms,
-                        push, e);
+    const struct pprof_parts form = { profile->content, prev ? prev->content : STR_NULL, true };
+    return decode_pprof(in, &form, &config, l, now_ms, push, e);
 }
 
 static int decode_jfr_parts(const struct ingest *in, struct str recording, struct str labels,
@@ -207,7 +246,7 @@ static int decode_jfr_parts(const struct ingest *in, struct str recording, struc
     int rc = unzip(recording, l, &tmp, &plain, e);
     if (rc) {
         buf_deinit(&tmp);
-        return rc;
+        return err_wrap(e, "jfr");
     }
     rc = unzip(labels, l, &tmp_labels, &plain_labels, e);
     if (rc)
@@ -246,6 +285,8 @@ int formats_decode(const struct ingest *in, struct str body, const struct limits
 {
     const struct sample_config none = { 0 };
 
+    if (check_no_form(in, body, e))
+        return e->code;
     switch (in->format) {
     case FORMAT_GROUPS:
     case FORMAT_LINES:
@@ -253,7 +294,7 @@ int formats_decode(const struct ingest *in, struct str body, const struct limits
     case FORMAT_TREE:
         return decode_text(in, body, l, push, e);
     case FORMAT_PPROF:
-        return decode_pprof(in, body, STR_NULL, &none, l, now_ms, push, e);
+        return formats_pprof(in, body, &none, l, now_ms, push, e);
     case FORMAT_MULTIPART:
         return decode_multipart(in, body, l, now_ms, push, e);
     case FORMAT_SPEEDSCOPE:

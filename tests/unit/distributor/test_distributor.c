@@ -322,6 +322,12 @@ static void test_spread_service(void **state)
     dist_bed_deinit(&b);
 }
 
+#define FORM "Content-Type: multipart/form-data; boundary=B\r\n"
+#define PART(name, content)                                                                    \
+    "--B\r\nContent-Disposition: form-data; name=\"" name "\"; filename=\"f\"\r\n\r\n" content \
+    "\r\n"
+#define ENDED "--B--\r\n"
+
 static void test_bad_requests(void **state)
 {
     (void)state;
@@ -348,6 +354,20 @@ static void test_bad_requests(void **state)
         { "/ingest?name=app", "Content-Encoding: br\r\n", "a 1", 400, "" },
         { "/ingest?name=app", "Content-Encoding: gzip\r\n", "a 1", 400, "" },
         { "/ingest?name=app", "Content-Type: multipart/form-data\r\n", "a 1", 400, "boundary" },
+        { "/ingest?name=app&format=pprof", FORM, PART("profile", "x") ENDED, 400,
+          "with format=pprof the body is the data itself, not a form" },
+        { "/ingest?name=app&format=lines", FORM, PART("profile", "x") ENDED, 400,
+          "with format=lines" },
+        { "/ingest?name=app", FORM, PART("profile", "no pprof") ENDED, 400,
+          "part \\\"profile\\\" (want a pprof message, plain or gzip): pprof: malformed" },
+        { "/ingest?name=app", FORM,
+          PART("profile", "\x0a\x02\x08\x01") PART("prev_profile", "no pprof") ENDED, 400,
+          "part \\\"prev_profile\\\" (want a pprof message, plain or gzip): pprof: malformed" },
+        { "/ingest?name=app", FORM, PART("profile", "x") PART("sample_type_config", "[]") ENDED,
+          400, "part \\\"sample_type_config\\\" (want a JSON object by sample type): " },
+        { "/ingest?name=app", FORM, PART("other", "x") ENDED, 400,
+          "no file part named \\\"profile\\\" among 1 parts" },
+        { "/ingest?name=app&format=jfr", FORM, PART("jfr", "x") ENDED, 400, "jfr: " },
     };
     struct dist_bed b;
     const char *got;
