@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tests/lib/etcd_run.h"
 
-#include <arpa/inet.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/mem.h"
 #include "common/net/http_client.h"
 #include "tests/lib/kv_dir.h"
+#include "tests/lib/test_port.h"
 
-enum { TRIES = 200, TRY_US = 50000 };
+enum { TRIES = 2400, TRY_US = 50000 }; /* minutes: only what hangs takes as long */
 
 extern char **environ;
 
@@ -23,18 +22,6 @@ struct etcd_run {
     char client[64], peer[64];
     pid_t pid; /* 0: not running */
 };
-
-static int free_port(void)
-{
-    struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    socklen_t len = sizeof(a);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-    CHECK(fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof(a)) == 0);
-    CHECK(getsockname(fd, (struct sockaddr *)&a, &len) == 0);
-    CHECK(close(fd) == 0);
-    return ntohs(a.sin_port);
-}
 
 static bool answers(const struct etcd_run *r)
 {
@@ -104,8 +91,8 @@ struct etcd_run *etcd_run_new(void)
     }
     r = XNEW(struct etcd_run);
     r->dir = kv_dir_new();
-    (void)snprintf(r->client, sizeof(r->client), "http://127.0.0.1:%d", free_port());
-    (void)snprintf(r->peer, sizeof(r->peer), "http://127.0.0.1:%d", free_port());
+    (void)snprintf(r->client, sizeof(r->client), "http://127.0.0.1:%d", test_port_new(1));
+    (void)snprintf(r->peer, sizeof(r->peer), "http://127.0.0.1:%d", test_port_new(1));
     etcd_run_start(r);
     return r;
 }

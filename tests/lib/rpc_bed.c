@@ -7,6 +7,9 @@
 
 #include "common/base/mem.h"
 #include "common/rpc/rpc_net.h"
+#include "tests/lib/test_port.h"
+
+enum { PORTS = 16 };
 
 static void seeded_random(struct env *env, void *p, size_t n)
 {
@@ -19,7 +22,6 @@ static void seeded_random(struct env *env, void *p, size_t n)
 
 void rpc_bed_init(struct rpc_bed *b, unsigned kind, uint64_t seed)
 {
-    static uint32_t beds;
     bool sealed = kind & RPC_BED_SEALED;
 
     kind &= ~RPC_BED_SEALED;
@@ -40,9 +42,6 @@ void rpc_bed_init(struct rpc_bed *b, unsigned kind, uint64_t seed)
         (void)snprintf(b->dir, sizeof(b->dir), "/tmp/rpc-bed-XXXXXX");
         CHECK(mkdtemp(b->dir));
     }
-    /* Below the ports the kernel gives to outgoing connections: one of those that tries to reach
-     * its own number would connect to itself. */
-    b->port = (uint16_t)(10000 + ((uint32_t)getpid() * 37 + 16 * beds++) % 20000);
     b->pool = pool_new("rpc-bed", kind == RPC_BED_MEM ? 0 : 1, 64);
     b->net = rpc_net_new(&b->env, b->metrics);
     if (kind == RPC_BED_MEM)
@@ -84,6 +83,8 @@ void rpc_bed_deinit(struct rpc_bed *b)
     rpc_keys_free(b->keys);
     loop_free(b->loop);
     metrics_free(b->metrics);
+    if (b->port)
+        test_port_give_back(b->port, PORTS);
     if (b->dir[0]) {
         char command[96];
 
@@ -98,7 +99,12 @@ void rpc_bed_addr(struct rpc_bed *b, char ret[128])
 
     switch (b->kind) {
     case RPC_BED_TCP:
-        (void)snprintf(ret, 128, "tcp://127.0.0.1:%u", b->port + n);
+        if (!b->port)
+            b->port = test_port_new(PORTS);
+        if (n < PORTS)
+            (void)snprintf(ret, 128, "tcp://127.0.0.1:%u", b->port + n);
+        else /* of nobody: servers of other tests are not to be called */
+            (void)snprintf(ret, 128, "tcp://127.250.%u.%u:1", n >> 8, n & 255);
         break;
     case RPC_BED_IPC:
         (void)snprintf(ret, 128, "ipc://%s/%u", b->dir, n);

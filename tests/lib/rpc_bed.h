@@ -26,7 +26,7 @@ struct rpc_bed {
     struct pool *pool;
     char dir[64];  /* of ipc sockets; empty otherwise */
     uint32_t next; /* number of the next address */
-    uint16_t port; /* first of tcp addresses */
+    uint16_t port; /* first of tcp addresses, once there is one */
 };
 
 void rpc_bed_init(struct rpc_bed *b, unsigned kind, uint64_t seed);

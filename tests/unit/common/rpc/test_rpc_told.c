@@ -60,6 +60,20 @@ static void on_told(void *cookie, const struct rpc_told *t)
     told->last = *t;
 }
 
+/* Told once each time, and by one who is there. */
+static bool says_refused(void *cookie)
+{
+    struct told t = { 0 };
+
+    rpc_net_told(((struct pair *)cookie)->bed.net, on_told, &t);
+    return t.n == 1 && t.last.says == (RPC_SAYS_REFUSED | 64);
+}
+
+static bool is_down(void *cookie)
+{
+    return !is_up(cookie);
+}
+
 static void pongs_tell_clock_and_state(void **state)
 {
     struct told t = { 0 };
@@ -77,14 +91,11 @@ static void pongs_tell_clock_and_state(void **state)
     assert_int_equal(t.last.says, 0);
     assert_in_range(t.last.ahead_ms + (int64_t)t.last.unsure_ms, 0, 2 * t.last.unsure_ms);
     rpc_net_say(p.bed.net, RPC_SAYS_REFUSED | 64);
-    rpc_bed_sleep(&p.bed, 500);
-    rpc_net_told(p.bed.net, on_told, &t);
-    assert_int_equal(t.n, 2);
-    assert_int_equal(t.last.says, RPC_SAYS_REFUSED | 64);
+    assert_true(rpc_bed_run(&p.bed, says_refused, &p, 60000));
     rpc_node_free(p.server); /* nothing is told of who is gone */
-    rpc_bed_sleep(&p.bed, 500);
+    assert_true(rpc_bed_run(&p.bed, is_down, &p, 60000));
     rpc_net_told(p.bed.net, on_told, &t);
-    assert_int_equal(t.n, 2);
+    assert_int_equal(t.n, 1);
     rpc_node_free(p.client);
     rpc_bed_deinit(&p.bed);
 }
@@ -108,6 +119,20 @@ static void a_clock_that_is_off_is_seen(void **state)
     pair_deinit(&p);
 }
 
+struct meets {
+    struct rpc_net *net;
+    const char *addr;
+};
+
+static bool is_met(void *cookie)
+{
+    struct meets *m = cookie;
+    struct told t = { 0 };
+
+    rpc_net_told(m->net, on_told, &t);
+    return t.n == 1 && str_eq(str_c(t.last.addr), str_c(m->addr));
+}
+
 /* Nobody calls it, and it is heard; who cannot be called is not. */
 static void one_is_met(void **state)
 {
@@ -129,11 +154,8 @@ static void one_is_met(void **state)
     assert_true(rpc_net_meet(b.net, addr));
     assert_true(rpc_net_meet(b.net, addr)); /* as before */
     assert_false(rpc_net_meet(b.net, "nonsense"));
-    rpc_bed_sleep(&b, 500);
-    rpc_net_told(b.net, on_told, &t);
-    assert_int_equal(t.n, 1);
-    assert_string_equal(t.last.addr, addr);
-    t.n = 0;
+    struct meets m = { b.net, addr };
+    assert_true(rpc_bed_run(&b, is_met, &m, 60000));
     rpc_net_told(far, on_told, &t); /* it calls nobody */
     assert_int_equal(t.n, 0);
     rpc_node_free(client);
