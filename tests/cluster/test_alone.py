@@ -25,31 +25,35 @@ def waiting(node):
             node.process.metric("embertree_memory_bytes", part="reads"))
 
 
+def free_again(node):
+    until = time.monotonic() + 90
+    while waiting(node) != (0, 0):
+        assert time.monotonic() < until, waiting(node)
+        time.sleep(0.2)
+
+
 def test_questions_end():
     c = replicated.Cluster()
-    c.querier = c.reader = c.process("querier", "--querier.timeout=3s")
+    c.querier = c.reader = c.process("querier", "--querier.timeout=10s")
     with c:
         c.wait_whole()
         for s in range(SERVICES):
             assert c.distributor.post(f"/ingest?name=svc{s}.cpu%7B%7D&from=now-10s&until=now", "root;x 7\n").status == 200
         assert all(ask(c, s).status == 200 for s in range(SERVICES))
         alone = max(c.nodes.values(), key=lambda n: list(c.leaders().values()).count(n.name))
-        assert waiting(alone) == (0, 0), waiting(alone)
+        free_again(alone)
         c.etcd.kill()
         for n in c.nodes.values():
             if n is not alone:
                 n.process.kill()
         with concurrent.futures.ThreadPoolExecutor(SERVICES) as pool:
             answers = [pool.submit(ask, c, s) for s in range(SERVICES)]
-            until = time.monotonic() + 10
+            until = time.monotonic() + 60
             while min(waiting(alone)) == 0:
                 assert time.monotonic() < until, waiting(alone)
                 time.sleep(0.05)
             assert all(a.result().status in (503, 504) for a in answers), [a.result() for a in answers]
-        until = time.monotonic() + 30
-        while waiting(alone) != (0, 0):
-            assert time.monotonic() < until, waiting(alone)
-            time.sleep(0.2)
+        free_again(alone)
         assert alone.ring()["replicas"] and alone.process.child.poll() is None
 
 

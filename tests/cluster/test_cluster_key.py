@@ -46,7 +46,7 @@ def total(server):
     return r.json()["flamebearer"]["numTicks"]
 
 
-def wait(what, condition, limit_s=30):
+def wait(what, condition, limit_s=90):
     until = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < until, what
@@ -54,11 +54,11 @@ def wait(what, condition, limit_s=30):
 
 
 def said(process, *words):
-    return any(all(w in line for w in words) for line in process.tail(4000).splitlines())
+    return any(all(w in line for w in words) for line in process.whole_log().splitlines())
 
 
 def fast():
-    return ["--cluster.heartbeat=100ms", "--cluster.dead-after=3s"]
+    return ["--cluster.heartbeat=100ms", "--cluster.dead-after=10s"]
 
 
 def test_four_processes_with_a_key():
@@ -111,7 +111,7 @@ def test_without_the_key_nothing_works_and_that_is_said():
                     stranger.cleanup()
             wait("the log", lambda: said(ingester, "level=warn",
                                          "refused frames of somebody without our cluster key"))
-            lines = [l for l in ingester.tail(4000).splitlines() if "refused frames" in l]
+            lines = [l for l in ingester.whole_log().splitlines() if "refused frames" in l]
             assert len(lines) <= 5, lines  # some hundred frames
             for reason in ("header", "checksum", "magic", "short"):
                 assert dropped(ingester, reason) == 0, reason
@@ -173,9 +173,9 @@ def test_keys_rotate_while_frames_flow():
                 for lines in ((old, new), (new, old), (new,)):
                     for role, process in server.by_role.items():
                         names = ", ".join(l.split(":")[0] + " (" for l in lines[:1])
-                        count = process.tail(4000).count("cluster keys read again")
+                        count = process.whole_log().count("cluster keys read again")
                         write(keys / role, *lines)
-                        wait(f"{role} reads {names}", lambda: process.tail(4000).count(
+                        wait(f"{role} reads {names}", lambda: process.whole_log().count(
                             "cluster keys read again") > count)
                     time.sleep(0.3)
                 acked, read = load.acked, load.read
@@ -245,7 +245,7 @@ def test_wrong_files_say_what_to_do():
             p = cluster.Process("embertree", *options)
             try:
                 p.start(wait=False)
-                assert p.child.wait(20) in (1, 2)
+                assert p.child.wait(90) in (1, 2)
                 for word in words:
                     assert word in p.tail(), (options, p.tail())
             finally:
@@ -266,7 +266,7 @@ def test_a_key_opens_the_network():
             try:
                 if optional:
                     p.start(wait=False)
-                    assert p.child.wait(20) in (1, 2)
+                    assert p.child.wait(90) in (1, 2)
                     assert "cluster.key-optional" in p.tail(), p.tail()
                 else:
                     p.start()

@@ -35,7 +35,7 @@ def delete(server, service):
     assert reply.status == 200, reply
 
 
-def wait_done(server, behind=0, limit_s=90):
+def wait_done(server, behind=0, limit_s=180):
     until = time.monotonic() + limit_s
     found = None
     while time.monotonic() < until:
@@ -62,7 +62,7 @@ def into_tables(server, folders, markers):
             assert tables(folder, marker, (".sst",)), (folder, marker)
 
 
-def wait_nowhere(folders, marker, limit_s=60):
+def wait_nowhere(folders, marker, limit_s=180):
     """Until no file has it, logs between copies neither."""
     until = time.monotonic() + limit_s
     found = None

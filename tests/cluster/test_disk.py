@@ -71,7 +71,7 @@ class Ballast:
         self.path.unlink()
 
 
-def until(fine, what, limit_s=30):
+def until(fine, what, limit_s=90):
     end = time.monotonic() + limit_s
     while True:
         got = fine()
@@ -320,7 +320,7 @@ def test_a_copy_starts_on_a_full_volume():
                 assert node.log.read_text().count("the start cannot be counted") == n + 1
                 assert c.leaders() == {}
             ballast.drop()
-            until(lambda: answers(node, "/readyz", 200), "ready again", 60)
+            until(lambda: answers(node, "/readyz", 200), "ready again")
             until(lambda: not pushes.open or pushes.resend() or not pushes.open, "writes again")
             pushes.check()
 

@@ -77,7 +77,7 @@ class Members:
                      f"--cert-file={self.certs / 'server.pem'}", f"--key-file={self.certs / 'server.key'}",
                      "--logger=zap", "--log-level=warn"],
                     stdout=out, stderr=out, stdin=subprocess.DEVNULL)
-        until = time.monotonic() + 30
+        until = time.monotonic() + 90
         while time.monotonic() < until:
             with contextlib.suppress(OSError):
                 if self.ask(0, "/v3/kv/range", {"key": "Lw=="}) is not None:
@@ -158,7 +158,7 @@ class Bed(cluster.Api):
             for p in self.all:
                 p.start(wait=False)
             for p in self.all:
-                p.wait_ready(60)
+                p.wait_ready()
             return self
         except BaseException:
             self.__exit__(*sys.exc_info())
@@ -174,7 +174,7 @@ class Bed(cluster.Api):
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def wait_for(what, limit_s=40):
+def wait_for(what, limit_s=120):
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
         with contextlib.suppress(OSError):
@@ -200,7 +200,7 @@ def test_tls_users_and_a_dead_member():
         # What does need it: a process that starts now, a change of the map that all hear of.
         late = c.process("querier", "late")
         late.start(wait=False)
-        late.wait_ready(60)
+        late.wait_ready()
         r = None
 
         def changed():
@@ -236,7 +236,7 @@ def test_strangers_are_told():
                 told.said = said.body
                 return says in said.body.decode()
             told.__name__ = says
-            wait_for(told, 15)
+            wait_for(told)
         wait_for(lambda: c.ingester.get("/readyz").status == 200)
 
 
@@ -282,7 +282,7 @@ def test_no_space_left_is_said():
         fill(c.etcd)
         wait_for(lambda: all_say(1))
         for node in c.nodes.values():
-            wait_for(lambda p=node.process: "refuses changes" in p.tail() and "space exceeded" in p.tail())
+            wait_for(lambda p=node.process: "refuses changes" in p.whole_log() and "space exceeded" in p.whole_log())
             said = subprocess.run([str(cluster.BIN / "embertreectl"), "cluster", "status",
                                    f"--server=http://127.0.0.1:{node.process.port}"],
                                   capture_output=True, text=True, timeout=60, check=False).stdout
@@ -298,7 +298,7 @@ def test_no_space_left_is_said():
             assert got.returncode == 1 and "refuses changes of node0, node1, node2:" in said, (got.returncode, said)
         empty(c.etcd)
         wait_for(lambda: all_say(0))
-        wait_for(lambda: all("as it should be again" in p.process.tail() for p in c.nodes.values()))
+        wait_for(lambda: all("as it should be again" in p.process.whole_log() for p in c.nodes.values()))
         wait_for(lambda: c.querier.metric("embertree_cluster_refused_nodes") == 0)
         got = c.render(cluster.CPU_TYPE + '{service_name="shop"}').json()
         assert got["flamebearer"]["numTicks"] == n * TICK, got["flamebearer"]["numTicks"]

@@ -20,7 +20,7 @@ import replicated
 TICK = 10_000_000
 
 
-def wait(what, condition, limit_s=60):
+def wait(what, condition, limit_s=120):
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
         with contextlib.suppress(OSError, KeyError, ValueError):
@@ -39,7 +39,7 @@ class Bed(replicated.Cluster):
 
     def push(self):
         self.pushed += 1
-        until = time.monotonic() + 40
+        until = time.monotonic() + 120
         while True:  # as clients do
             r = self.ingest(f"root;p{self.pushed} 1\n", f"svc{self.pushed % 8}.cpu",
                             {"Idempotency-Key": str(self.pushed)})
@@ -99,7 +99,7 @@ class Bed(replicated.Cluster):
     def told(self):
         for node in self.nodes.values():
             assert node.process.metric("embertree_cluster_stranger") == 1
-            assert "the coordination service is not followed" in node.process.tail(100000)
+            assert "the coordination service is not followed" in node.process.whole_log()
             trouble = node.process.get("/ring").json()["cluster"]["trouble"]
             assert "embertreectl cluster recover" in trouble, trouble
         for p in self.processes():
@@ -137,7 +137,7 @@ def test_an_empty_one():
         for p in restarted:
             p.start(wait=False)
         for p in restarted:
-            p.wait_ready(90)
+            p.wait_ready()
         wait("all are told", lambda: c.strangers() == 5)
         c.goes_on(10)
         c.told()

@@ -26,14 +26,14 @@ from test_replicas import Load
 MORE = 60
 
 
-def wait(what, condition, limit_s=40):
+def wait(what, condition, limit_s=120):
     until = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < until, f"not within {limit_s} s: {what}"
         time.sleep(0.1)
 
 
-def more(load, limit_s=60):
+def more(load, limit_s=120):
     want, until = len(load.pushes) + MORE, time.monotonic() + limit_s
     while len(load.pushes) < want:
         assert not load.failed and time.monotonic() < until, (load.failed[:3], want - len(load.pushes))

@@ -135,14 +135,16 @@ def test_drain_answers_what_it_took():
         threads = [threading.Thread(target=push, args=(i,)) for i in range(8)]
         for t in threads:
             t.start()
-        time.sleep(0.7)
+        until = time.monotonic() + 60
+        while len(acked) < 100:
+            assert time.monotonic() < until, len(acked)
+            time.sleep(0.01)
         code = server.process.stop()
         stop.set()
         for t in threads:
             t.join()
         assert code == 0, code
         assert not other, other[:3]
-        assert len(acked) > 20, len(acked)
         server.process.start()
         stacks = rendered(server, "drain")
         lost = [name for name, _ in acked if stacks.get((name,)) != 3]
@@ -152,26 +154,36 @@ def test_drain_answers_what_it_took():
         assert all(stacks[s] == 3 for s in unacked), unacked
 
 
+def takes_requests(process):
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        return process.get("/readyz").status == 200
+    return False
+
+
 def test_second_signal_ends_at_once():
-    with cluster.AllInOne("--shutdown.deadline=60s", "--http.body-timeout=60s") as server:
+    with cluster.AllInOne("--shutdown.deadline=5m", "--http.body-timeout=5m") as server:
         with socket.create_connection(("127.0.0.1", server.process.port)) as s:
             s.sendall(b"POST /ingest?name=a.cpu HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\na")
-            time.sleep(0.3)
+            until = time.monotonic() + 60
+            while server.process.metric("embertree_http_requests_in_flight") < 2:  # it, and who asks
+                assert time.monotonic() < until
             server.process.child.send_signal(signal.SIGTERM)
+            while takes_requests(server.process):  # two that come at once are one
+                assert time.monotonic() < until
             time.sleep(0.3)
             assert server.process.child.poll() is None, "it did not wait for the request"
             server.process.child.send_signal(signal.SIGTERM)
-            assert server.process.child.wait(5) == 1
+            assert server.process.child.wait(50) == 1
 
 
 def test_missing_ingester():
-    with cluster.FourProcesses("--cluster.heartbeat=100ms", "--cluster.dead-after=500ms") as server:
+    with cluster.FourProcesses("--cluster.heartbeat=100ms", "--cluster.dead-after=5s") as server:
         ingester = server.by_role["ingester"]
         address = next(o for o in ingester.options if o.startswith("--ingester.listen=")).split("=")[1]
         round_trip(server)
         ingester.kill()
         for role in ("distributor", "querier", "compactor"):
-            process, until = server.by_role[role], time.monotonic() + 15
+            process, until = server.by_role[role], time.monotonic() + 90
             while process.get("/readyz").status == 200 and time.monotonic() < until:
                 time.sleep(0.05)
             r = process.get("/readyz")
@@ -199,7 +211,7 @@ def refusal(binary, *options, yaml=None):
             path = pathlib.Path(folder) / "test.yaml"
             path.write_text(yaml)
             options = ["--config", str(path), *options]
-        r = subprocess.run([str(cluster.BIN / binary), *options], capture_output=True, timeout=30)
+        r = subprocess.run([str(cluster.BIN / binary), *options], capture_output=True, timeout=90)
         return r.returncode, r.stderr.decode()
 
 
@@ -239,7 +251,7 @@ def test_version_help_and_configuration():
                    "embertree-compactor"):
         def run(*options):
             r = subprocess.run([str(cluster.BIN / binary), *options], capture_output=True,
-                               timeout=30)
+                               timeout=90)
             assert r.returncode == 0, r
             return r.stdout.decode()
         assert run("--version").startswith(binary + " ")
@@ -254,10 +266,13 @@ def test_full_disk_is_refused_and_said():
     server = cluster.AllInOne("--data.disk-reserve=1000000GiB")  # more than there is
     try:
         server.process.start(wait=False)
-        with contextlib.suppress(RuntimeError):
-            server.process.wait_ready(1.5)
-        r = server.process.get("/readyz")
-        assert r.status == 503 and "disk reserve" in r.body.decode(), r
+        until, said = time.monotonic() + 60, ""
+        while "disk reserve" not in said:
+            assert time.monotonic() < until, said
+            with contextlib.suppress(OSError):
+                r = server.process.get("/readyz")
+                assert r.status == 503, r
+                said = r.body.decode()
         r = server.ingest(FOLDED, "shop.cpu")
         assert r.status == 503 and r.headers["Retry-After"] and b"disk reserve" in r.body, r
         assert server.render(selector("shop")).status == 200  # reading goes on
@@ -279,7 +294,7 @@ def test_one_database_is_no_copy():
             done = subprocess.run(
                 [cluster.BIN / "embertree", f"--http.listen=127.0.0.1:{cluster.free_port()}",
                  f"--data.dir={folder / 'data'}", *options], capture_output=True, text=True,
-                timeout=30)
+                timeout=90)
             assert done.returncode == 1 and text in done.stderr, done
 
 

@@ -57,7 +57,7 @@ class Load:
 
     def run(self, number):
         rng = random.Random(SEED * 100 + number)
-        connection = http.client.HTTPConnection("127.0.0.1", self.c.distributor.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.c.distributor.port, timeout=120)
         n = 0
         while not self.stopping:
             service, stack = f"svc{rng.randrange(SERVICES)}", f"p{number}-{n}"
@@ -110,7 +110,7 @@ def test_kill_leader():
             time.sleep(rng.uniform(0.5, 6))
             load.check()
             victim.process.start(wait=False)
-            victim.process.wait_ready(60)
+            victim.process.wait_ready()
             c.wait_whole()
             load.check()
         load.stop()
@@ -150,7 +150,7 @@ def test_restarts_without_etcd():
         def push():
             nonlocal pushed
             pushed += 1
-            until = time.monotonic() + 40
+            until = time.monotonic() + 120
             while True:  # as clients do
                 r = c.ingest(f"root;p{pushed} 1\n", f"svc{pushed % 4}.cpu",
                              {"Idempotency-Key": str(pushed)})
@@ -166,12 +166,12 @@ def test_restarts_without_etcd():
 
         for _ in range(4):
             push()
-        time.sleep(1.5)  # what was seen is kept a second later
+        c.settled()
         c.etcd.kill()
         for p in c.processes():
             p.kill()
             p.start(wait=False)
-            p.wait_ready(30)
+            p.wait_ready()
             push()
             check()
         for n in c.nodes.values():
@@ -179,14 +179,14 @@ def test_restarts_without_etcd():
         for n in c.nodes.values():
             n.process.start(wait=False)
         for n in c.nodes.values():
-            n.process.wait_ready(30)
+            n.process.wait_ready()
         for _ in range(4):
             push()
         check()
         late = c.process("distributor", folder="late")  # it has never seen the cluster: it says what it waits for
         try:
             late.start(wait=False)
-            until = time.monotonic() + 20
+            until = time.monotonic() + 90
             said = b""
             while b"coordination service does not answer" not in said:
                 assert time.monotonic() < until, said
@@ -196,7 +196,7 @@ def test_restarts_without_etcd():
                     assert r.status == 503, r
                     said = r.body
             c.etcd.start()
-            late.wait_ready(30)
+            late.wait_ready()
         finally:
             late.cleanup()
 
@@ -210,17 +210,13 @@ def test_stopped_leader():
             sleeper.process.child.send_signal(signal.SIGSTOP)
             time.sleep(7)
             load.check()
-            said = ctl(c.querier, "status", code=1)
-            assert f"- {sleeper.name} has been gone for " in said and "few copies" in said, said
+            wait(lambda: says(c, f"- {sleeper.name} has been gone for ", "few copies"))
             sleeper.process.child.send_signal(signal.SIGCONT)
             for _ in range(5):
                 load.check()
             c.wait_whole()
-            until = time.monotonic() + 30  # nodes say it every few seconds; a querier leads nothing
-            while "keep up" not in said or "been gone" in said:
-                assert time.monotonic() < until, said
-                time.sleep(0.3)
-                said = ctl(c.querier, "status", code=None)
+            # Nodes say it every few seconds; a querier leads nothing.
+            wait(lambda: says(c, "keep up") and not says(c, "been gone"))
         load.stop()
         load.check()
 
@@ -233,10 +229,10 @@ def test_drain():
         load.slowest = 0.0
         for name in list(c.nodes):
             node = c.nodes[name]
-            assert node.process.stop(30) == 0
+            assert node.process.stop() == 0
             load.check()
             node.process.start(wait=False)
-            node.process.wait_ready(60)
+            node.process.wait_ready()
             c.wait_whole()
             assert "level=error" not in node.process.tail(500), node.process.tail(500)
         load.stop()
@@ -252,17 +248,14 @@ def test_join():
         c.wait_whole()
         node = c.add("node3", "zone3")
         node.process.start(wait=False)
-        node.process.wait_ready(60)
-        until = time.monotonic() + 60
-        while time.monotonic() < until and not node.ring().get("replicas"):
-            time.sleep(0.2)
-        assert node.ring()["replicas"], "the new node was given nothing"
-        c.wait_whole(90)
+        node.process.wait_ready()
+        wait(lambda: node.ring().get("replicas"))
+        c.wait_whole()
         load.stop()
         load.check()
 
 
-def wait_learned(c, node, limit_s=60):
+def wait_learned(c, node, limit_s=120):
     """Until the node is a member of every shard again, and has all of it."""
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
@@ -284,10 +277,10 @@ def test_lost_disk():
             victim.process.kill()
             shutil.rmtree(victim.process.folder / "data")
             victim.process.start(wait=False)
-            victim.process.wait_ready(60)
+            victim.process.wait_ready()
             assert not any(r["lost"] for r in victim.ring()["replicas"]), "ready before it is a copy"
             wait_learned(c, victim)
-            assert "the log of a shard is gone" in victim.process.tail(500)
+            assert "the log of a shard is gone" in victim.process.whole_log()
             load.check()
         # What it learned is all there is now, but for one other copy.
         other = next(n for n in c.nodes.values() if n is not victim and n.name != "node1")
@@ -306,16 +299,15 @@ def test_full_disks():
         c.wait_whole()
         with Load(c) as load:
             full = c.nodes["node0"]
-            assert full.process.stop(30) == 0
+            assert full.process.stop() == 0
             full.process.options += ("--data.disk-reserve=1000TiB",)
             full.process.start(wait=False)
-            time.sleep(5)
+            wait(lambda: full.name in c.rings() and full.ring().get("noRoom"))
             c.wait_whole()
             for _ in range(10):  # longer than it takes to move leaders back where they belong
                 time.sleep(0.5)
                 leads = [r["shard"] for r in full.ring()["replicas"] if r["state"] == "serving"]
                 assert not leads, leads
-            assert full.ring()["noRoom"]
             load.stop()
             load.check()
         for name in ("node1", "node2"):
@@ -343,30 +335,35 @@ def test_drain_by_command():
     """A node is emptied under load by embertreectl, stopped for good, and nothing is missing."""
     with replicated.Cluster(ingesters=4) as c, Load(c) as load:
         c.wait_whole()
-        assert "4 nodes, 4 shards with 3 copies; all have a leader" in ctl(c.querier, "status")
+        wait(lambda: says(c, "4 nodes, 4 shards with 3 copies; all have a leader"))
         leaves = c.leader_of(0)
         said = ctl(c.querier, "drain", leaves.name, "--wait")
         assert said == f"{leaves.name} has no shard and can be stopped\n", said
-        until = time.monotonic() + 20
-        while time.monotonic() < until:  # leaders move to where they belong after that
-            with contextlib.suppress(AssertionError):
-                status = json.loads(ctl(c.distributor, "status", "--json"))
-                break
-        node = next(n for n in status["nodes"] if n["name"] == leaves.name)
-        assert node["shards"] == node["leads"] == 0 and node["state"] == "left", node
-        assert all(len(s["members"]) >= 3 and leaves.name not in s["members"]
-                   for s in status["shards"]), status
+
+        def empty():
+            """As another process has it, which hears of it a little later; leaders move after that."""
+            status = json.loads(ctl(c.distributor, "status", "--json", code=None))
+            node = next(n for n in status["nodes"] if n["name"] == leaves.name)
+            return (node["shards"] == node["leads"] == 0 and node["state"] == "left" and
+                    all(len(s["members"]) >= 3 and leaves.name not in s["members"] for s in status["shards"]))
+        wait(empty)
         c.wait_whole()
         load.check()
         other = next(n for n in c.nodes if n != leaves.name)
         assert "another node" in ctl(c.querier, "drain", other, code=2)
         assert "no node" in ctl(c.querier, "drain", "nobody", code=2)
-        assert leaves.process.stop(30) == 0
+        assert leaves.process.stop() == 0
         load.check()
-        assert ctl(c.querier, "status")
+        wait(lambda: says(c, "all have a leader"))
         load.stop()
         n = load.check()
         print(f"     {n} pushes, slowest answer {load.slowest:.1f} s")
+
+
+def says(c, *words):
+    """Whether the querier's status has all of these, whatever else it says."""
+    said = ctl(c.querier, "status", code=None)
+    return all(w in said for w in words)
 
 
 def state_of(c, name):
@@ -375,7 +372,7 @@ def state_of(c, name):
     return next((n["state"] for n in nodes if n["name"] == name), None)
 
 
-def wait(check, limit_s=60):
+def wait(check, limit_s=120):
     until = time.monotonic() + limit_s
     while not check():
         assert time.monotonic() < until
@@ -395,7 +392,7 @@ def test_drained_stays():
         wait(lambda: told() == 1)
         for n, slow in enumerate((False, True, True), 2):
             if slow:
-                assert node.process.stop(30) == 0
+                assert node.process.stop() == 0
                 wait(lambda: state_of(c, "node1") is None)
                 assert "forgotten until it is started" in ctl(c.querier, "undrain", "node1", code=2)
             else:
@@ -405,13 +402,13 @@ def test_drained_stays():
             for _ in range(8):  # the controller would give it shards within a second or two
                 time.sleep(0.5)
                 assert state_of(c, "node1") == "left" and not has()
-            assert "node1 was drained, and is given nothing" in ctl(c.querier, "status")
+            wait(lambda: says(c, "node1 was drained, and is given nothing"))
         assert ctl(c.querier, "undrain", "node1") == "node1 is used again\n"
         wait(has)
         c.wait_whole()
-        assert state_of(c, "node1") == "active"
+        wait(lambda: state_of(c, "node1") == "active")
         ctl(c.querier, "drain", "node1", "--wait")
-        assert node.process.stop(30) == 0
+        assert node.process.stop() == 0
         wait(lambda: state_of(c, "node1") is None)
         shutil.rmtree(node.process.folder / "data")
         node.process.start()
@@ -419,8 +416,11 @@ def test_drained_stays():
         c.wait_whole()
         load.stop()
         load.check()
+        # Nothing moves any more: of each three nodes there is a shard that only they have.
+        wait(lambda: c.established() and sorted(
+            n for r in c.records().values() for n in r["members"] + r.get("learners", [])) == sorted([*c.nodes] * 3))
         c.nodes["node2"].process.kill()
-        wait(lambda: "fewer live copies" in ctl(c.querier, "status", code=None), 30)
+        wait(lambda: "fewer live copies" in ctl(c.querier, "status", code=None))
         # With one of the others gone this drain does not come to its end; somebody takes it back.
         waits = subprocess.Popen([str(cluster.BIN / "embertreectl"), "--server",
                                   f"http://127.0.0.1:{c.querier.port}", "cluster", "drain", "node1",
@@ -445,7 +445,7 @@ def test_restart_all():
         for n in c.nodes.values():
             n.process.start(wait=False)
         for n in c.nodes.values():
-            n.process.wait_ready(60)
+            n.process.wait_ready()
         for shard in range(c.shards):
             c.leader_of(shard)
         load.check()

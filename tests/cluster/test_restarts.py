@@ -121,7 +121,7 @@ class Load:
     def goes_on(self):
         """Some more of each: a call that waited for a restart is over then."""
         acked, reads = list(self.acked), list(self.reads)
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while not self.wrong and any(now < was + 3 for now, was in zip(self.acked + self.reads, acked + reads)):
             assert time.monotonic() < until, (self.acked, acked, self.reads, reads)
             time.sleep(0.05)

@@ -70,7 +70,7 @@ class Client:
         for _ in range(40):
             port = self.ports[self.turn % len(self.ports)]
             kept = self.kept.pop(port, None)
-            c = kept or http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            c = kept or http.client.HTTPConnection("127.0.0.1", port, timeout=120)
             try:
                 if not kept:
                     c.connect()
@@ -132,7 +132,7 @@ class Load:
         service, name = SERVICES[(number + n) % len(SERVICES)], f"t{number}_{n}"
         now = time.time()
         query = {"name": service + ".cpu", "from": f"{now - 10:.0f}", "until": f"{now:.0f}"}
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while True:  # a 503 says when to come again; the key makes it the same push
             r = client.request("POST", "/ingest?" + urllib.parse.urlencode(query), f"{name} 3\n".encode(),
                                {"Idempotency-Key": name})
@@ -184,7 +184,7 @@ class Load:
         with self.lock:
             return sum(map(len, self.acked.values()))
 
-    def more(self, n, limit_s=60):
+    def more(self, n, limit_s=120):
         """Until so many further pushes are acked."""
         want, until = self.pushes() + n, time.monotonic() + limit_s
         while self.pushes() < want:
@@ -252,7 +252,7 @@ def test_ingester_that_is_away_for_long():
         with Load(servers, pushers=6, askers=0, may_be_busy=True) as load:
             load.more(50)
             assert servers.ingesters[1].stop() == 0
-            until = time.monotonic() + 20
+            until = time.monotonic() + 60
             while not load.busy and time.monotonic() < until:
                 time.sleep(0.05)
             servers.ingesters[1].start()

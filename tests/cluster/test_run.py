@@ -55,7 +55,7 @@ class Run:
             self.child = subprocess.Popen(command, cwd=cluster.ROOT, env=env, stdout=out,
                                           stderr=out, stdin=subprocess.DEVNULL,
                                           start_new_session=True, preexec_fn=hear_signals)
-        until = time.monotonic() + 20
+        until = time.monotonic() + 90
         while "Embertree is running" not in self.out.read_text(errors="replace"):
             assert self.child.poll() is None and time.monotonic() < until, self.out.read_text()
             time.sleep(0.05)
@@ -67,7 +67,7 @@ class Run:
 
     def left(self):
         """What still runs, after it had some time to end."""
-        until = time.monotonic() + 15
+        until = time.monotonic() + 90
         while time.monotonic() < until:
             left = processes_with(self.folder.name) + processes_with(f"localhost:{self.port}")
             if not left:

@@ -76,7 +76,7 @@ class Pushes:
         return len(want)
 
 
-def ctl(c, *args, timeout=30):
+def ctl(c, *args, timeout=120):
     out = subprocess.run([CTL, "cluster", *args, "--server", f"http://127.0.0.1:{c.querier.port}"],
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=timeout)
     assert out.returncode == 0, (args, out.stdout, out.stderr)
@@ -97,15 +97,15 @@ class Cluster(replicated.Cluster):
     def __init__(self, *options):
         super().__init__(shards=SHARDS, options=[f"--cluster.place-after={STEP_WAIT}s", *options])
         secret = "--distributor.write-id-secret=the-secret-of-this-test"
-        self.distributor = self.process("distributor", secret)
-        self.second = self.process("distributor", secret, folder="distributor2")
+        self.distributor = self.process("distributor", secret, *replicated.PATIENT)
+        self.second = self.process("distributor", secret, *replicated.PATIENT, folder="distributor2")
         self.writer = self.distributor
 
     def processes(self):
         return super().processes() + [self.second]
 
 
-def wait_for(what, limit_s=20):
+def wait_for(what, limit_s=90):
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
         got = what()
@@ -119,7 +119,7 @@ def step_from(c, find):
     """When the step comes; found once all who must know of it have said so."""
     def is_step():
         return find(c.querier.get("/api/v1/cluster/places").json())
-    return wait_for(is_step, 30)
+    return wait_for(is_step)
 
 
 def last_from(places, key, name):
@@ -218,13 +218,13 @@ def test_rebalance():
     """A node joins: what is to be moved is said, and moved at once when somebody wants it."""
     with replicated.Cluster(ingesters=2, shards=4, replicas=2) as c:
         c.wait_whole()
-        wait_for(lambda: "every shard is where it belongs" in ctl(c, "rebalance"), 30)
+        wait_for(lambda: "every shard is where it belongs" in ctl(c, "rebalance"))
         load = Pushes(c)
         for i in range(12):
             load.new(f"svc{i % 4}", c.distributor)
         joined = c.add("node2", "zone2")
         joined.process.start(wait=False)
-        text = wait_for(lambda: [t for t in [ctl(c, "rebalance")] if "to be moved" in t], 40)[0]
+        text = wait_for(lambda: [t for t in [ctl(c, "rebalance")] if "to be moved" in t])[0]
         assert "MiB are to be copied" in text and " MiB: " in text, text
         plan = json.loads(ctl(c, "rebalance", "--json"))
         assert plan["pending"] and plan["atOnce"] == 0, plan
@@ -233,7 +233,7 @@ def test_rebalance():
         assert {"bytes", "bytesTo", "bytesPerSecond", "bytesPerSecondTo"} <= set(plan["nodes"][0]), plan
         moved = sum(s["bytes"] for s in plan["shards"] if set(s["membersTo"]) - set(s["members"]))
         assert plan["bytesToCopy"] == moved, plan
-        said = ctl(c, "rebalance", "--apply", "--wait", timeout=60)
+        said = ctl(c, "rebalance", "--apply", "--wait")
         assert "node2: " in said, said
         done = json.loads(ctl(c, "rebalance", "--json"))
         assert done["pending"] == 0, done
@@ -297,10 +297,10 @@ def test_old_map():
         gate.open.clear()
         out = subprocess.run([CTL, "cluster", "spread", "anonymous", "big", "4", "--server",
                               f"http://127.0.0.1:{c.distributor.port}"], capture_output=True, text=True,
-                             timeout=30, check=False)
+                             timeout=120, check=False)
         assert out.returncode == 0, out
         # A step: so every leader has confirmed the announcement, and refuses reads by maps before.
-        wait_for(lambda: last_from(c.distributor.get("/api/v1/cluster/places").json(), "services", "big"), 30)
+        wait_for(lambda: last_from(c.distributor.get("/api/v1/cluster/places").json(), "services", "big"))
         answers = []
 
         def ask():
@@ -326,7 +326,7 @@ def announced(c):
     """Until every process has heard of a change that nobody can have confirmed yet (placed.c waits that long):
     its time. None: it is valid already."""
     everybody = [n.process for n in c.nodes.values()] + two_distributors(c)
-    until = time.monotonic() + 30
+    until = time.monotonic() + 90
     while time.monotonic() < until:
         said = [p.get("/api/v1/cluster/places").json()["services"] for p in everybody]
         if any(s and len(s[0]["steps"]) > 1 for s in said):
@@ -362,7 +362,7 @@ def test_etcd_goes_in_between():
             return False
 
         late = ("big", "p1", int(time.time()), "late", 5)
-        wait_for(taken, 30)
+        wait_for(taken)
         load.sent.append(late)
         for i in range(24):
             load.new("big", two_distributors(c)[i % 2], at=first // 1000 + i % 2)

@@ -74,7 +74,7 @@ def test_page():
             for p in everybody:
                 p.start(wait=False)
             for p in everybody:
-                p.wait_ready(60)
+                p.wait_ready()
             told = machines[1].roles["querier"].get("/config").body.decode()
             assert f'"http://{NET}1:2379", "http://{NET}2:2379"' in told and "cluster.keys" in told, told
             for i, m in enumerate(machines):

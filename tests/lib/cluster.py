@@ -26,29 +26,36 @@ import urllib.parse
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = ROOT / os.environ.get("O", "build/release") / "bin"
-READY_S = 30
+READY_S = 120  # only what hangs takes as long, however busy the machine is
 GIVEN = set()  # ports handed out in this process
 CPU_TYPE = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
 
 
 def reserve(port):
     """Several test programs run at a time, and a server that was killed wants its port again: a file of the port names
-    the program it is of, as long as that lives."""
+    the program it is of, as long as that lives. (test_port.c does the same.)"""
     folder = pathlib.Path(tempfile.gettempdir()) / "embertree-test-ports"
     folder.mkdir(exist_ok=True)
-    file = folder / str(port)
+    if not GIVEN:
+        for file in folder.iterdir():
+            forget_if_dead(file)
     try:
-        with open(file, "x", encoding="ascii") as f:
+        with open(folder / str(port), "x", encoding="ascii") as f:
             f.write(str(os.getpid()))
-        atexit.register(file.unlink, missing_ok=True)
+        atexit.register((folder / str(port)).unlink, missing_ok=True)
+        GIVEN.add(port)
         return True
     except FileExistsError:
+        return False
+
+
+def forget_if_dead(file):
+    """What a program that was killed has left."""
+    with contextlib.suppress(OSError, ValueError):  # it may just be written, or go
         try:
             os.kill(int(file.read_text(encoding="ascii")), 0)
-        except (ValueError, ProcessLookupError):  # just being written; or of one that ended: for the next who asks
-            if file.stat().st_mtime < time.time() - 5:
-                file.unlink(missing_ok=True)
-        return False
+        except ProcessLookupError:
+            file.unlink(missing_ok=True)
 
 
 def free_port():
@@ -57,8 +64,7 @@ def free_port():
         port = random.randrange(10240, 32768)
         with socket.socket() as s, contextlib.suppress(OSError):
             s.bind(("127.0.0.1", port))
-            if port not in GIVEN and reserve(port):
-                GIVEN.add(port)
+            if reserve(port):
                 return port
 
 
@@ -114,7 +120,7 @@ class Process:
         self.child.kill()
         self.child.wait()
 
-    def stop(self, limit_s=20):
+    def stop(self, limit_s=90):
         """SIGTERM; returns the exit code."""
         if self.child and self.child.poll() is None:
             self.child.send_signal(signal.SIGTERM)
@@ -131,9 +137,12 @@ class Process:
         if self.own_folder:
             shutil.rmtree(self.folder, ignore_errors=True)
 
+    def whole_log(self):
+        """Of all its lives."""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
     def tail(self, lines=60):
-        text = self.log.read_text(errors="replace") if self.log.exists() else ""
-        return "\n".join(text.splitlines()[-lines:])
+        return "\n".join(self.whole_log().splitlines()[-lines:])
 
     def request(self, method, path, body=None, headers=None, timeout=60):
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
