@@ -7,6 +7,7 @@
 
 #include "distributor/formats/formats.h"
 #include "distributor/intake.h"
+#include "distributor/left_out.h"
 #include "distributor/rules/rules.h"
 #include "distributor/state.h"
 
@@ -39,19 +40,12 @@ static void done(void *cookie, const struct intake_result *r)
 {
     const struct ingest_call *c = cookie;
     struct err e;
-    struct buf text;
 
     if (intake_error(r, NULL, NULL, &e)) {
         http_reply_err(c->req, &e);
         return;
     }
-    if (r->unfinished) {
-        buf_init(&text, 256);
-        buf_addf(&text, "%" PRIu64 " bytes of the recording were never finished by its writer",
-                 r->unfinished);
-        http_reply_header(c->req, "X-Embertree-Left-Out", buf_str(&text));
-        buf_deinit(&text);
-    }
+    left_out_tell(c->req, r->left_out);
     http_reply(c->req, 200, NULL, NULL);
 }
 

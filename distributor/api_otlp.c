@@ -19,6 +19,7 @@
 #include "common/base/wr.h"
 #include "common/net/svc.h"
 #include "distributor/intake.h"
+#include "distributor/left_out.h"
 #include "distributor/otlp/otlp_push.h"
 #include "distributor/state.h"
 
@@ -142,15 +143,16 @@ static void done(void *cookie, const struct intake_result *r)
 {
     struct export *x = cookie;
     struct err e;
+    bool some = !r->err && intake_error(r, NULL, NULL, &e);
 
-    if (r->err)
+    if (r->err) {
         reply_error(x, r->err);
-    else if (!intake_error(r, NULL, NULL, &e))
-        reply_taken(x, 0, NULL);
-    else if (passing(e.code) || r->stored + r->empty == 0)
+    } else if (some && (passing(e.code) || r->stored + r->empty == 0)) {
         reply_error(x, &e);
-    else
-        reply_taken(x, r->rejected, &e);
+    } else {
+        left_out_tell(x->r, r->left_out);
+        reply_taken(x, r->rejected, some ? &e : NULL);
+    }
 }
 
 /* ---- the request ---------------------------------------------------------------------------- */

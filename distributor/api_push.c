@@ -12,6 +12,7 @@
 #include "common/net/svc.h"
 #include "distributor/formats/push_msg.h"
 #include "distributor/intake.h"
+#include "distributor/left_out.h"
 #include "distributor/state.h"
 
 #define GROWS 8 /* profiles come gzip'd inside the message */
@@ -81,10 +82,12 @@ static void done(void *cookie, const struct intake_result *r)
     struct push_call *p = cookie;
     struct err e;
 
-    if (intake_error(r, which, p, &e))
+    if (intake_error(r, which, p, &e)) {
         svc_reply_err(p->call, &e);
-    else
-        svc_reply(p->call, NULL);
+        return;
+    }
+    left_out_tell(p->call->r, r->left_out);
+    svc_reply(p->call, NULL);
 }
 
 static void on_push(struct svc_call *c)

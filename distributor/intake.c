@@ -62,11 +62,11 @@ static void intake_free(struct intake *k)
     distributor_left(d);
 }
 
-static void count_drops(const struct intake *k, const uint64_t *drops)
+static void count_drops(const struct intake *k)
 {
     for (enum push_drop i = 0; i < PUSH_DROPS; i++)
-        if (drops[i])
-            metric_add(k->d->metrics.drops[i], drops[i]);
+        if (k->drops[i])
+            metric_add(k->d->metrics.drops[i], k->drops[i]);
 }
 
 /* err: the request as a whole, or NULL. */
@@ -78,7 +78,7 @@ static void intake_end(struct intake *k, const struct err *err)
                                .series = k->series,
                                .duplicates = k->duplicates,
                                .samples = k->samples,
-                               .unfinished = k->unfinished };
+                               .left_out = k->drops };
 
     if (err) {
         distributor_refused(m, err->code);
@@ -86,7 +86,7 @@ static void intake_end(struct intake *k, const struct err *err)
     } else {
         r.rows = k->rows.ptr;
         r.rows_len = k->rows.len;
-        count_drops(k, k->drops);
+        count_drops(k);
         metric_add(m->body_bytes, k->o.body.len);
     }
     for (size_t i = 0; i < r.rows_len; i++) {
@@ -262,7 +262,8 @@ static void push_acked(struct intake_push *p, struct str reply)
     if (p->told && r.learnt)
         knowns_understood(k->d->knowns, p->push.known, &p->push.known_upto);
     push_counted(p, r.stored, r.duplicates);
-    count_drops(k, p->push.drops);
+    for (enum push_drop i = 0; i < PUSH_DROPS; i++)
+        k->drops[i] += p->push.drops[i];
     /* What was refused is a part of the same push: it is sent again, and this one known then. */
     if (k->rows.ptr[p->row].outcome != INTAKE_REJECTED)
         k->rows.ptr[p->row].outcome = INTAKE_STORED;

@@ -39,7 +39,7 @@ struct intake_result {
     size_t rows_len;
     uint64_t stored, empty, rejected;     /* profiles */
     uint64_t series, duplicates, samples; /* of what was stored */
-    uint64_t unfinished;                  /* bytes left out: DROP_UNFINISHED */
+    const uint64_t *left_out;             /* by enum push_drop, of what was taken: see left_out.h */
 };
 
 struct intake_opts {

@@ -418,7 +418,6 @@ static int sink_end(void *cookie, struct push *push, struct str identity, struct
 
     (void)e;
     close_push(k, p);
-    k->unfinished += push->drops[DROP_UNFINISHED];
     if (id.len)
         k->rows.ptr[p->row].id = arena_strdup(k->arena, str_sub(id, 0, ID_MOST));
     if (finish_push(k, p, identity, id, &why)) {

@@ -87,8 +87,7 @@ struct intake {
     size_t begun;
     size_t holds;               /* bytes of the pushes */
     uint64_t rejected_more;     /* profiles without a row: there are too many */
-    uint64_t drops[PUSH_DROPS]; /* of pushes that became empty */
-    uint64_t unfinished;        /* bytes left out */
+    uint64_t drops[PUSH_DROPS]; /* of pushes that became empty, and, on the loop, of stored ones */
     uint64_t decode_ns;
     struct err err; /* code 0: fine */
 };

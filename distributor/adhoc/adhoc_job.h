@@ -11,6 +11,7 @@
 #include "common/net/svc.h"
 #include "distributor/adhoc/adhoc_meta.h"
 #include "distributor/adhoc/adhoc_msg.h"
+#include "distributor/formats/push.h"
 #include "distributor/state.h"
 
 #define ADHOC_MAGIC   MAGIC('a', 'd', 'h', 'c')
@@ -41,6 +42,7 @@ struct adhoc_job {
     uint8_t random[10];
     struct adhoc_doc docs[ADHOC_SIDES]; /* upload: what is to be stored */
     size_t docs_len;                    /* those that came */
+    uint64_t left_out[PUSH_DROPS];      /* of an upload */
     struct buf out;
     const char *out_type;
     struct err err; /* code 0: fine */

@@ -304,6 +304,7 @@ static int decode_file(struct adhoc_job *job, struct str bytes, struct err *e)
         rc = upload_push(&in, bytes, l, job->now_ms, &push, &format, e);
     if (!rc)
         rc = pack_push(job, &push, format, bytes.len, e);
+    memcpy(job->left_out, push.drops, sizeof(job->left_out));
     push_deinit(&push);
     arena_free(a);
     return rc;

@@ -21,6 +21,7 @@
 #include "common/store/doc.h"
 #include "distributor/adhoc/adhoc_job.h"
 #include "distributor/adhoc/adhoc_view.h"
+#include "distributor/left_out.h"
 #include "proto/doc.pb-c.h"
 
 #define SERVICE   "/adhocprofiles.v1.AdHocProfileService/"
@@ -39,6 +40,8 @@ static_assert(ADHOC_ULID_LEN + 1 + ADHOC_NAME_MAX <= DOC_ID_MAX, "ids fit");
 
 static void job_reply(struct adhoc_job *job)
 {
+    if (!job->err.code)
+        left_out_tell(job->http, job->left_out);
     if (job->err.code && job->call)
         svc_reply_err(job->call, &job->err);
     else if (job->err.code)

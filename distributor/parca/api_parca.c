@@ -17,6 +17,7 @@
 #include "common/base/wr.h"
 #include "common/net/svc.h"
 #include "distributor/intake.h"
+#include "distributor/left_out.h"
 #include "distributor/parca/parca_json.h"
 #include "distributor/parca/parca_labels.h"
 #include "distributor/parca/parca_raw.h"
@@ -96,10 +97,12 @@ static void unary_done(void *cookie, const struct intake_result *r)
     struct unary *u = cookie;
     struct err e;
 
-    if (intake_error(r, NULL, NULL, &e))
+    if (intake_error(r, NULL, NULL, &e)) {
         svc_reply_err(u->call, &e);
-    else
-        svc_reply(u->call, NULL);
+        return;
+    }
+    left_out_tell(u->call->r, r->left_out);
+    svc_reply(u->call, NULL);
 }
 
 static void on_unary(struct svc_call *c, bool arrow)

@@ -221,11 +221,15 @@ def test_refused():
         for body in (b"", b"no profile\n", b"PERFILE2....", b"{}", b"\x1f\x8b\x08broken"):
             r = upload(server, body, "x")
             assert r.status == 400, (body, r)
+        r = upload(server, b"a;b 1\nno count\n", "half")
+        assert r.status == 200 and r.headers["X-Embertree-Left-Out"] == "line_without_count=1", r
+        assert delete(server, r.json()["id"]).status == 200
         noise = "".join(f"f{i * 2654435761 % 2**32:x};g{i} {i + 1}\n" for i in range(2000)).encode()
         r = upload(server, noise, "large")
         assert r.status == 429 and b"delete some first" in r.body, r
         first = upload(server, b"a 1\n", "a").json()["id"]
-        assert upload(server, b"a 1\n", "a").status == 200
+        r = upload(server, b"a 1\n", "a")
+        assert r.status == 200 and "X-Embertree-Left-Out" not in r.headers, r
         assert upload(server, b"a 1\n", "a").status == 429
         assert delete(server, first).status == 200
         assert delete(server, first).status == 404

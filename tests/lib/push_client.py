@@ -115,12 +115,20 @@ class Status:
     """Of gRPC: a number and its text."""
 
     def __init__(self, lines):
-        found = dict(re.findall(r"(?mi)^(grpc-status|grpc-message): ?(.*?)\r?$", lines))
+        found = dict((name.lower(), value) for name, value in re.findall(
+            r"(?mi)^(grpc-status|grpc-message|x-embertree-left-out): ?(.*?)\r?$", lines))
         self.code = int(found.get("grpc-status", -1))
         self.message = found.get("grpc-message", "")
+        self.left_out = found.get("x-embertree-left-out", "")
 
     def __repr__(self):
         return f"<grpc {self.code} {self.message!r}>"
+
+
+def left_out(r):
+    """What of a push an answer says was left out or changed, as a dict."""
+    said = r.left_out if isinstance(r, Status) else r.headers.get("X-Embertree-Left-Out", "")
+    return {k: int(v) for k, v in (one.split("=") for one in said.split(", ") if one)}
 
 
 def push_proto(process, message, headers=None):
@@ -138,7 +146,8 @@ def push_web(process, message, headers=None, zipped=False):
     r = process.post(PATH, body, {"Content-Type": "application/grpc-web+proto"} | more
                      | (headers or {}))
     assert r.status == 200, r
-    return Status("".join(text.decode() for flags, text in frames(r.body) if flags == 0x80))
+    head = "".join(f"{k}: {v}\n" for k, v in r.headers.items())
+    return Status(head + "".join(text.decode() for flags, text in frames(r.body) if flags == 0x80))
 
 
 def push_grpc(process, message, headers=None, path=PATH, zipped=False):

@@ -322,6 +322,46 @@ static void test_spread_service(void **state)
     dist_bed_deinit(&b);
 }
 
+/* A 200 says what of the push is not there, or not as it was sent; of a whole one, and of one that
+ * is refused, nothing. */
+static void test_left_out_is_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *target, *body;
+        int status;
+        const char *told;
+    } rows[] = {
+        { INGEST, "a;b 1\na;c 2\n", 200, NULL },
+        { INGEST, "a;b 1\nno count\na;c -2\n", 200, "line_without_count=2" },
+        { "/ingest?name=app.alloc_space", "a;b 9223372036854775807\na;b 9\nx y\n", 200,
+          "line_without_count=1, value_saturated=1" },
+        { INGEST, "no count\nat all\n", 400, NULL },
+        { "/ingest?name=app.cpu&from=now-10s&until=now&format=lines", "a;b\na;b\n", 200, NULL },
+    };
+    struct dist_bed b;
+    const char *got;
+
+    dist_bed_init(&b, 1, NULL);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char want[128];
+        assert_int_equal(dist_bed_push(&b, rows[i].target, "", str_c(rows[i].body), &got),
+                         rows[i].status);
+        (void)snprintf(want, sizeof(want), "X-Embertree-Left-Out: %s\r\n",
+                       rows[i].told ? rows[i].told : "");
+        if (rows[i].told ? !strstr(got, want) : strstr(got, "Left-Out") != NULL)
+            fail_msg("row %zu: %s", i, got);
+    }
+    b.answer = DIST_BED_FAIL; /* nothing was taken: nothing of it was left out */
+    b.fail = ERR_LIMIT;
+    assert_int_equal(dist_bed_push(&b, INGEST, "", STR("a;b 1\nno count\n"), &got), 400);
+    assert_null(strstr(got, "Left-Out"));
+    assert_int_equal(dist_bed_metric(&b, "embertree_distributor_left_out_total{what=\"line_without"
+                                         "_count\"}"),
+                     3);
+    dist_bed_deinit(&b);
+}
+
 #define FORM "Content-Type: multipart/form-data; boundary=B\r\n"
 #define PART(name, content)                                                                    \
     "--B\r\nContent-Disposition: form-data; name=\"" name "\"; filename=\"f\"\r\n\r\n" content \
@@ -631,15 +671,25 @@ static void test_client_gone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_push),          cmocka_unit_test(test_no_ack_no_200),
-        cmocka_unit_test(test_retry),         cmocka_unit_test(test_known_stacks),
-        cmocka_unit_test(test_never_acked),   cmocka_unit_test(test_ingester_down_and_back),
-        cmocka_unit_test(test_shards),        cmocka_unit_test(test_spread_service),
-        cmocka_unit_test(test_bad_requests),  cmocka_unit_test(test_nothing_to_store),
-        cmocka_unit_test(test_gzip),          cmocka_unit_test(test_idempotency_key),
-        cmocka_unit_test(test_tenants),       cmocka_unit_test(test_tenant_requests),
-        cmocka_unit_test(test_memory_budget), cmocka_unit_test(test_drain),
-        cmocka_unit_test(test_drain_refuses), cmocka_unit_test(test_client_gone),
+        cmocka_unit_test(test_push),
+        cmocka_unit_test(test_no_ack_no_200),
+        cmocka_unit_test(test_retry),
+        cmocka_unit_test(test_known_stacks),
+        cmocka_unit_test(test_never_acked),
+        cmocka_unit_test(test_ingester_down_and_back),
+        cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_spread_service),
+        cmocka_unit_test(test_bad_requests),
+        cmocka_unit_test(test_left_out_is_told),
+        cmocka_unit_test(test_nothing_to_store),
+        cmocka_unit_test(test_gzip),
+        cmocka_unit_test(test_idempotency_key),
+        cmocka_unit_test(test_tenants),
+        cmocka_unit_test(test_tenant_requests),
+        cmocka_unit_test(test_memory_budget),
+        cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_drain_refuses),
+        cmocka_unit_test(test_client_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -186,6 +186,46 @@ static void test_partly(void **state)
     dist_bed_deinit(&b);
 }
 
+/* One of two samples has neither a value nor a time: the 200 says so, by HTTP and by gRPC. */
+static void test_left_out(void **state)
+{
+    (void)state;
+    static const char told[] = "X-Embertree-Left-Out: value_count=1\r\n";
+    struct dist_bed b;
+    struct gen_otlp g;
+    struct buf json, proto, web;
+    const char *got;
+
+    dist_bed_init(&b, 1, NULL);
+    gen_otlp_canary(&g, TIME_NS);
+    struct gen_otlp_sample none = g.profiles.ptr[0].samples.ptr[0];
+    none.values_len = none.times_len = 0;
+    vec_push(&g.profiles.ptr[0].samples, none);
+    buf_init(&json, MIB);
+    buf_init(&proto, MIB);
+    buf_init(&web, MIB);
+    gen_otlp_json(&g, OTLP_110, 0, &json);
+    gen_otlp_proto(&g, OTLP_110, 0, &proto);
+    push_gen_frame(0, buf_str(&proto), &web);
+    assert_int_equal(push(&b, HTTP, JSON, buf_str(&json), &got), 200);
+    assert_non_null(strstr(got, told));
+    assert_int_equal(push(&b, HTTP, PROTO, buf_str(&proto), &got), 200);
+    assert_non_null(strstr(got, told));
+    assert_int_equal(push(&b, EXPORT, WEB, buf_str(&web), &got), 200);
+    assert_non_null(strstr(got, told));
+    assert_non_null(strstr(got, "grpc-status: 0\r\n"));
+    g.profiles.ptr[0].samples.len--;
+    buf_reset(&json);
+    gen_otlp_json(&g, OTLP_110, 0, &json);
+    assert_int_equal(push(&b, HTTP, JSON, buf_str(&json), &got), 200);
+    assert_null(strstr(got, "Left-Out"));
+    buf_deinit(&json);
+    buf_deinit(&proto);
+    buf_deinit(&web);
+    gen_otlp_free(&g);
+    dist_bed_deinit(&b);
+}
+
 /* A time that cannot be is told as it was sent, and as what the sender may have meant. */
 static void test_times_told(void **state)
 {
@@ -262,9 +302,9 @@ static void test_without_values(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_way),      cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_partly),         cmocka_unit_test(test_times_told),
-        cmocka_unit_test(test_without_values),
+        cmocka_unit_test(test_every_way),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_partly),     cmocka_unit_test(test_left_out),
+        cmocka_unit_test(test_times_told), cmocka_unit_test(test_without_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
