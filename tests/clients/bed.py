@@ -39,10 +39,10 @@ class Bed:
     """One fresh all-in-one. Over TLS it has many tenants and the client is `TENANT` with a token;
     plain, one tenant and Basic auth."""
 
-    def __init__(self, app, tls, certs):
+    def __init__(self, app, tls, certs, *more):
         self.app, self.tls, self.certs = app, tls, certs
         options = [f"--http.tls_cert={certs / 'cert.pem'}", f"--http.tls_key={certs / 'key.pem'}"]
-        self.server = cluster.AllInOne(*options, *(["--tenancy.multi"] if tls else []))
+        self.server = cluster.AllInOne(*options, *(["--tenancy.multi"] if tls else []), *more)
         self.headers = {"X-Scope-OrgID": TENANT} if tls else {}
 
     def __enter__(self):
@@ -127,12 +127,16 @@ class Bed:
                 found.setdefault(pair["name"], set()).add(pair["value"])
         return found
 
-    def selves(self, kind, **labels):
-        """{function: its own share of the sum}, and the sum."""
+    def stacks(self, kind, more=None, **labels):
+        """{stack from the root on: its own share of the sum}; `more` goes into the question."""
         answer = self.ask("SelectMergeStacktraces", profile_typeID=kind, maxNodes="100000",
-                          labelSelector=self.selector(**labels))
+                          labelSelector=self.selector(**labels), **more or {})
+        return cluster.leaves(cluster.flamegraph(answer))
+
+    def selves(self, kind, more=None, **labels):
+        """{function: its own share of the sum}, and the sum."""
         by_name = {}
-        for stack, own in cluster.leaves(cluster.flamegraph(answer)).items():
+        for stack, own in self.stacks(kind, more, **labels).items():
             by_name[stack[-1]] = by_name.get(stack[-1], 0) + own
         return by_name, sum(by_name.values())
 

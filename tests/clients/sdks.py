@@ -6,6 +6,7 @@ with the reason where that is impossible here. Nothing of it is committed but lo
 import hashlib
 import json
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -201,7 +202,8 @@ def java_prepare():
                 cwd=to.parent, made=[to / "jars" / "agent.jar"])
 
 
-def java_run(b, made, **more):
+def java_run(b, command, **more):
+    """A JVM that trusts our CA, and the agent's configuration."""
     options = []
     if b.tls:
         store = b.certs / "trust.p12"
@@ -213,16 +215,20 @@ def java_run(b, made, **more):
                    "-Djavax.net.ssl.trustStorePassword=changeit"]
     auth = ({"PYROSCOPE_TENANT_ID": bed.TENANT, "PYROSCOPE_AUTH_TOKEN": bed.TOKEN} if b.tls else
             {"PYROSCOPE_BASIC_AUTH_USER": bed.USER, "PYROSCOPE_BASIC_AUTH_PASSWORD": bed.PASSWORD})
-    return b.run(["java", *options, f"-javaagent:{made / 'jars' / 'agent.jar'}", "-cp",
-                  made / "classes", "Work"], PYROSCOPE_APPLICATION_NAME=b.app,
+    return b.run(["java", *options, *command], PYROSCOPE_APPLICATION_NAME=b.app,
                  PYROSCOPE_SERVER_ADDRESS=b.url(), PYROSCOPE_UPLOAD_INTERVAL="5s",
                  PYROSCOPE_LABELS="region=north", **auth, **more)
 
 
+def java_work(b, made, **more):
+    return java_run(b, [f"-javaagent:{made / 'jars' / 'agent.jar'}", "-cp", made / "classes",
+                        "Work"], **more)
+
+
 def java_jfr(made, certs, tls):
     with Bed("client.java", tls, certs) as b:
-        cpu, _, _ = java_run(b, made, PYROSCOPE_FORMAT="jfr", PYROSCOPE_PROFILER_EVENT="itimer",
-                             PYROSCOPE_PROFILER_ALLOC="512k", PYROSCOPE_PROFILER_LOCK="10ms")
+        cpu, _, _ = java_work(b, made, PYROSCOPE_FORMAT="jfr", PYROSCOPE_PROFILER_EVENT="itimer",
+                              PYROSCOPE_PROFILER_ALLOC="512k", PYROSCOPE_PROFILER_LOCK="10ms")
         b.check_nothing_refused()
         b.check_types([CPU, "memory:alloc_in_new_tlab_bytes:bytes:space:bytes",
                        "memory:alloc_in_new_tlab_objects:count:space:bytes",
@@ -238,7 +244,7 @@ def java_otlp(made, certs, tls):
     """The agent sends neither its name nor its labels by OTLP, and says so in its log."""
     kind = "itimer:itimer:ns:itimer:ns"
     with Bed("unknown_service", tls, certs) as b:
-        cpu, _, _ = java_run(b, made, PYROSCOPE_FORMAT="otlp", PYROSCOPE_PROFILER_EVENT="itimer")
+        cpu, _, _ = java_work(b, made, PYROSCOPE_FORMAT="otlp", PYROSCOPE_PROFILER_EVENT="itimer")
         b.check_nothing_refused()
         b.check_types([kind])
         burnt(b, kind, r"Work\.burnHot", r"Work\.burnCold", cpu, cpu)
@@ -249,19 +255,31 @@ def java_otlp(made, certs, tls):
 
 
 def ruby_prepare():
-    need("ruby", "gem")
+    """The gem; or a folder that has it unpacked and built, RUBY_PYROSCOPE=/path."""
+    need("ruby")
+    unpacked = os.environ.get("RUBY_PYROSCOPE")
+    if unpacked:
+        lib = pathlib.Path(unpacked).resolve() / "lib"
+        lost = [name for name in ("pyroscope.rb", "rbspy/rbspy.so") if not (lib / name).exists()]
+        if lost:
+            raise Missing(f"RUBY_PYROSCOPE={unpacked} has no lib/{lost[0]}")
+        return ["ruby", "-I", lib], {}
+    need("gem")
     to = WORK / "ruby"
-    return make("ruby", ["gem", "install", "--no-document", "--install-dir", to / "gems",
-                         "-v", "~> 1.0", "pyroscope"], cwd=WORK, made=[to / "gems" / "gems"])
+    make("ruby", ["gem", "install", "--no-document", "--install-dir", to / "gems", "-v", "~> 1.0",
+                  "pyroscope"], cwd=WORK, made=[to / "gems" / "gems"])
+    return ["ruby"], {"GEM_PATH": str(to / "gems")}
 
 
 def ruby(made, certs, tls):
+    command, env = made
     with Bed("client.ruby", tls, certs) as b:
-        cpu, wall, _ = b.run(["ruby", SRC / "ruby" / "main.rb"], GEM_PATH=str(made / "gems"))
+        cpu, wall, _ = b.run([*command, SRC / "ruby" / "main.rb"], **env)
         b.check_nothing_refused()
         b.check_types([CPU])
         b.check_labels(region="north", job="burn")
         burnt(b, CPU, r"burn_hot", r"burn_cold", min(cpu, wall), wall)
+        b.check_hot(CPU, r"burn_hot", r"burn_cold", job="burn")
         b.check_other_tenant_sees_nothing()
 
 
