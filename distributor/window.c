@@ -21,6 +21,9 @@
  */
 #include "distributor/window.h"
 
+#include <stdio.h>
+#include <time.h>
+
 #include "common/model/slot.h"
 
 #define YEAR_1990_MS INT64_C(631152000000)
@@ -39,6 +42,21 @@ static const char *advice(const struct ingest *in)
                  "under another time";
 }
 
+struct moment {
+    char text[80];
+};
+static struct moment moment_of(int64_t ms)
+{
+    time_t s = (time_t)(ms / 1000);
+    struct moment m = { "" };
+    struct tm tm;
+
+    CHECK(gmtime_r(&s, &tm)); /* it is within a day of now, or between 1990 and now */
+    (void)snprintf(m.text, sizeof(m.text), "%04d-%02d-%02dT%02d:%02d:%02dZ", tm.tm_year + 1900,
+                   tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec);
+    return m;
+}
+
 static int check_window(const struct window *w, const struct ingest *in,
                         const struct window_accept *a, struct err *e)
 {
@@ -54,14 +72,19 @@ static int check_window(const struct window *w, const struct ingest *in,
         return err_set(e, ERR_INPUT, "from is %" PRId64 " ms after until", w->start_ms - w->end_ms);
     if (w->start_ms < oldest)
         return err_set(e, ERR_INPUT,
-                       "not_in_ingestion_window: the profile is %" PRId64
-                       " s old, more than is kept (distributor.past: %" PRIu64 " s); %s",
-                       (a->now_ms - w->start_ms) / 1000, a->past_ms / 1000, advice(in));
+                       "not_in_ingestion_window: the profile is of %s, %" PRId64
+                       " s old, more than is kept (%" PRIu64
+                       " s: distributor.past, or reject_older_than of the tenant); %s",
+                       moment_of(w->start_ms).text, (a->now_ms - w->start_ms) / 1000,
+                       a->past_ms / 1000, advice(in));
     if (w->end_ms > a->now_ms + (int64_t)a->future_ms)
         return err_set(e, ERR_INPUT,
-                       "not_in_ingestion_window: the profile ends %" PRId64
-                       " s ahead of this server's clock (distributor.future: %" PRIu64 " s)",
-                       (w->end_ms - a->now_ms) / 1000, a->future_ms / 1000);
+                       "not_in_ingestion_window: the profile ends at %s, %" PRId64
+                       " s ahead of this server's clock, more than is taken (%" PRIu64
+                       " s: distributor.future, or reject_newer_than of the tenant); is the "
+                       "sender's clock right?",
+                       moment_of(w->end_ms).text, (w->end_ms - a->now_ms) / 1000,
+                       a->future_ms / 1000);
     return 0;
 }
 

@@ -20,7 +20,7 @@
 
 #define SCRAPE_MAGIC       MAGIC('s', 'c', 'r', 'p')
 #define SCRAPE_ENTRY_MAGIC MAGIC('s', 'c', 'r', 'e')
-#define SCRAPE_ERROR_MAX   200
+#define SCRAPE_ERROR_MAX   400
 
 /* One state of configuration and discovery: what entries and runs point into. */
 struct scrape_gen {

@@ -11,6 +11,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import cluster
+from push_client import at_time
 from scrape_site import CPU, HEAP, Kubernetes, Site, endpoint_slice, pprof
 
 ALLOC = "memory:alloc_space:bytes:space:bytes"
@@ -445,6 +446,25 @@ def test_bad_targets_do_not_harm_others():
         hang.set()
 
 
+def test_profiles_of_another_time():
+    """What is too old or ahead is refused, and the page of targets says when it is of, and why not."""
+    now = int(time.time())
+    times = {"/old": now - 500 * 86400, "/ahead": now + 3600}
+
+    def answer(path, query, headers):
+        return 200, at_time(pprof(HEAP, {"a": (1, 2, 3, 4)}), times[path] * 10**9)
+
+    with Site(answer) as site:
+        config = Config(job("times", {name[1:]: {"path": name} for name in times},
+                            static_configs=[{"targets": [site.address]}]))
+        with config.server() as server:
+            until(lambda: len(targets(server, state="down")["targets"]), 2)
+            said = {t["path"]: t["last_error"] for t in targets(server)["targets"]}
+    for path, option in (("/old", "distributor.past"), ("/ahead", "distributor.future")):
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(times[path]))
+        assert at in said[path] and option in said[path] and " s: " in said[path], (path, said[path])
+
+
 def test_distributors_share_targets():
     """Each takes its part: together all of them, none twice."""
     heap = Heap()
@@ -481,6 +501,7 @@ if __name__ == "__main__":
         test_files_and_rules,
         test_kubernetes,
         test_bad_targets_do_not_harm_others,
+        test_profiles_of_another_time,
         test_distributors_share_targets,
         test_a_wrong_configuration_at_the_start,
     ])
