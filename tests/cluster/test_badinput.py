@@ -157,7 +157,7 @@ def test_in_flight_budget_answers_503_with_retry_after():
             held.append(s)
             s.sendall(b"POST /ingest?name=x.cpu HTTP/1.1\r\nHost: h\r\n"
                       b"Content-Length: 8000000\r\n\r\n")
-            s.settimeout(10)
+            s.settimeout(60)
             try:
                 s.sendall(b"a;b 1\n" * 500000)
                 replies.append(s.recv(4096))
@@ -168,24 +168,22 @@ def test_in_flight_budget_answers_503_with_retry_after():
         for t in threads:
             t.start()
         for t in threads:
-            t.join(15)
+            t.join(90)
         for s in held:
             s.close()
         refused = [r for r in replies if b" 503 " in r.split(b"\r\n")[0]]
         assert refused, replies
         assert all(b"retry-after:" in r.lower() for r in refused), refused
-        for _ in range(100):
-            if server.ingest(b"a;b 1\n", "x.cpu").status == 200:
-                break
-        else:
-            raise AssertionError("the budget never came back")
+        until = time.monotonic() + 90
+        while server.ingest(b"a;b 1\n", "x.cpu").status != 200:
+            assert time.monotonic() < until, "the budget never came back"
 
 
 def test_connection_limit_answers_503():
     with cluster.AllInOne("--http.connections_max=10") as server:
         idle = [socket.create_connection(("127.0.0.1", server.process.port)) for _ in range(10)]
         with socket.create_connection(("127.0.0.1", server.process.port)) as s:
-            s.settimeout(10)
+            s.settimeout(60)
             s.sendall(b"GET /readyz HTTP/1.1\r\nHost: h\r\n\r\n")
             head = s.recv(4096)
         assert b" 503 " in head.split(b"\r\n")[0] and b"retry-after:" in head.lower(), head
@@ -202,7 +200,7 @@ def test_disk_reserve_makes_writes_503_and_reads_go_on():
         nearly_all = disk.f_blocks * disk.f_frsize - 64 * MIB
         server.process.options = (f"--data.disk_reserve={nearly_all}",)
         server.process.start(wait=False)
-        for _ in range(400):
+        for _ in range(1800):
             try:
                 r = server.render(cluster.CPU_TYPE + '{service_name="x"}')
                 if r.status == 200:

@@ -1,6 +1,7 @@
 """Ten thousand clients that stay, clients that dribble, that half-close, that vanish: memory stays
 bounded, everybody else is served, and in the end nothing is left of them. And curl, over TLS and
 HTTP/2."""
+import contextlib
 import json
 import os
 import pathlib
@@ -36,7 +37,7 @@ def resident(process):
     raise RuntimeError("no VmRSS")
 
 
-def wait_for(what, limit_s=60):
+def wait_for(what, limit_s=120):
     until = time.monotonic() + limit_s
     while not what():
         assert time.monotonic() < until, "waited in vain"
@@ -51,7 +52,7 @@ def connect_all(port, count, first=REQUEST):
         for s in batch:
             s.sendall(first)
         for s in batch:
-            s.settimeout(30)
+            s.settimeout(90)
             got = s.recv(4096)
             assert got.startswith(b"HTTP/1.1 200"), got[:200]
         all_of_them += batch
@@ -112,9 +113,10 @@ def test_slow_loris_and_the_vanished():
                   b"P", b"", b"GET /ready HTTP/1.1\r\nHost: h\r\n\r\n"]
         clients = [socket.create_connection(("127.0.0.1", p.port)) for _ in range(1200)]
         for i, s in enumerate(clients):
-            s.sendall(starts[i % len(starts)])
+            with contextlib.suppress(OSError):  # of a busy machine the first are gone before the last are there
+                s.sendall(starts[i % len(starts)])
         worst = 0.0
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         left = dict(enumerate(clients))
         while left:
             assert time.monotonic() < until, f"{len(left)} connections are still there"
@@ -151,7 +153,7 @@ def test_slow_loris_and_the_vanished():
 def half_closed(port, data):
     """What comes back to somebody who sends no more, until the server closes."""
     with socket.create_connection(("127.0.0.1", port)) as s:
-        s.settimeout(30)
+        s.settimeout(90)
         s.sendall(data)
         s.shutdown(socket.SHUT_WR)
         got = b""
@@ -196,7 +198,7 @@ def test_half_closed_and_bodies_that_end_nowhere():
 
 
 def curl(*args):
-    done = subprocess.run(["curl", "-sS", "--max-time", "20", "-o", "/dev/null", "-w",
+    done = subprocess.run(["curl", "-sS", "--max-time", "90", "-o", "/dev/null", "-w",
                            '{"status":%{http_code},"version":"%{http_version}"}', *args],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -19,6 +19,7 @@ import replicated
 SEED = int(os.environ.get("SEED", str(time.time_ns() % 10**9)))
 TICK = 10_000_000  # nanoseconds of one sample at the default 100 Hz
 FAST = ["--ingester.seal-delay=0ms", "--selfprof.enabled=false"]
+GUARD_S = 10  # as long as one may be that is told to be too short
 AT_ONCE = "--ingester.delete-guard=0ms"  # the same again is new at once
 
 
@@ -174,7 +175,7 @@ def test_tenants():
         push(server, "api", "a", "new", 5, now - 90, key="k", tenant="acme")
         assert total(server, tenant="acme") == {"new": 5}
         assert len(deletes(server, "acme")) == 1 and not deletes(server, "other")
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while deletes(server, "acme")[0]["state"] != "done" and time.monotonic() < until:
             time.sleep(0.2)
         assert deletes(server, "acme")[0]["state"] == "done"
@@ -186,15 +187,15 @@ def test_same_again():
     """What was deleted and comes again may be a late copy: it is refused, also after kill -9, and says
     for how long; then it is taken, once. So is the import of a file, which waits. What was not
     deleted, and what is new, is taken all the while. A guard as short as this one is told at the start."""
-    with cluster.AllInOne("--tenancy.multi=true", "--ingester.delete-guard=4s", *FAST) as server, \
+    with cluster.AllInOne("--tenancy.multi=true", f"--ingester.delete-guard={GUARD_S}s", *FAST) as server, \
             tempfile.TemporaryDirectory() as tmp:
-        assert "delete_guard is not longer than distributor.ack_timeout" in server.process.tail(200)
+        assert "delete_guard is not longer than distributor.ack_timeout" in server.process.whole_log()
         now = int(time.time()) // 60 * 60
         old = pathlib.Path(tmp) / "old.txt"
         old.write_text("root;old 11\n")
         command = [str(cluster.BIN / "embertree"), "import", "--name=old.cpu", "--tenant=acme",
                    f"--url=http://127.0.0.1:{server.writer.port}", f"--from={now - 600}", str(old)]
-        imported = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        imported = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
         assert imported.returncode == 0, imported
         push(server, "api", "a", "api", 3, now - 90, key="k", tenant="acme")
         push(server, "db", "a", "db", 5, now - 90, key="k", tenant="acme")
@@ -208,15 +209,15 @@ def test_same_again():
                                   headers={"Idempotency-Key": "k", "X-Scope-OrgID": "acme"})
             assert reply.status == 503 and b"has been deleted" in reply.body, reply
             assert f"from {reply.headers['retry-after']} s on".encode() in reply.body, reply
-            assert 1 <= int(reply.headers["retry-after"]) <= 4, reply
+            assert 1 <= int(reply.headers["retry-after"]) <= GUARD_S, reply
             push(server, "db", "a", "db", 5, now - 90, key="k", tenant="acme")
             push(server, "api", "a", "new", 7, now - 90, key="new", tenant="acme")
             assert total(server, tenant="acme") == {"db": 5, "new": 7}
             server.process.kill()
             server.process.start()
-        imported = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        imported = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
         assert imported.returncode == 0, imported
-        assert time.monotonic() - began >= 4 or "deleted" not in imported.stderr, imported
+        assert time.monotonic() - began >= GUARD_S or "deleted" not in imported.stderr, imported
         assert total(server, tenant="acme") == {"db": 5, "new": 7, "old": 11}
         push(server, "api", "a", "api", 3, now - 90, key="k", tenant="acme")
         push(server, "api", "a", "api", 3, now - 90, key="k", tenant="acme")
@@ -229,7 +230,7 @@ def test_same_again():
         assert reply.status == 503 and b"has been deleted" in reply.body, reply
         push(server, "api", "a", "api", 9, now - 90, key="else", tenant="acme")
         assert total(server, tenant="acme") == {"api": 9}
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while deletes(server, "acme")[0]["state"] != "done" and time.monotonic() < until:
             time.sleep(0.2)
         push(server, "api", "a", "api", 3, now - 90, key="k", tenant="acme")

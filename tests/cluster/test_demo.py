@@ -55,32 +55,41 @@ def pids_of(url):
     return found
 
 
-def wait_until(true, what, limit_s=20):
+def wait_until(true, what, limit_s=90):
     until = time.monotonic() + limit_s
     while not true():
         assert time.monotonic() < until, what
         time.sleep(0.05)
 
 
+def counted(pushes):
+    """The names, and by version how many samples have which frame."""
+    names, counts = set(), {"v1": collections.Counter(), "v2": collections.Counter()}
+    for path, query, body in pushes:
+        assert path == "/ingest" and query["sampleRate"] == "250", (path, query)
+        assert int(query["from"]) <= int(query["until"])
+        names.add(query["name"])
+        version = "v1" if "version=v1" in query["name"] else "v2"
+        for line in body.splitlines():
+            stack, value = line.rsplit(" ", 1)
+            for frame in set(stack.split(";")) | {"all"}:
+                counts[version][frame] += int(value)
+    return names, counts
+
+
 def test_four_pods_in_two_versions_with_a_slow_spot():
     with receiver() as (server, url):
-        done = subprocess.run([DEMO, "--url", url, "--seconds", "6"], timeout=60)
-        assert done.returncode == 0
-        names, counts = set(), {"v1": collections.Counter(), "v2": collections.Counter()}
-        for path, query, body in server.pushes:
-            assert path == "/ingest" and query["sampleRate"] == "250", (path, query)
-            assert int(query["from"]) <= int(query["until"])
-            names.add(query["name"])
-            version = "v1" if "version=v1" in query["name"] else "v2"
-            for line in body.splitlines():
-                stack, value = line.rsplit(" ", 1)
-                for frame in set(stack.split(";")) | {"all"}:
-                    counts[version][frame] += int(value)
+        for _ in range(20):  # a busy machine gives it little to be sampled
+            done = subprocess.run([DEMO, "--url", url, "--seconds", "6"], timeout=180)
+            assert done.returncode == 0
+            names, counts = counted(server.pushes)
+            if min(c["all"] for c in counts.values()) > 500:
+                break
         assert names == {f"demo-shop.cpu{{version={v},region={r},pod={p}}}" for v, r, p in
                          [("v1", "eu-west", "shop-1"), ("v1", "us-east", "shop-2"),
                           ("v2", "eu-west", "shop-3"), ("v2", "us-east", "shop-4")]}, names
         for version, c in counts.items():
-            assert c["all"] > 50, (version, c["all"])
+            assert c["all"] > 500, (version, c["all"])
             assert c["[broken stack]"] * 20 <= c["all"], (version, c)
             for frame in ("start_thread", "worker_run", "handle_request", "handle_search",
                           "order_checkout", "page_compress"):
@@ -97,7 +106,7 @@ def test_ends_on_signals_and_takes_its_children_along():
             wait_until(lambda: len(pids_of(url)) == 5, "five processes")
             time.sleep(0.3)
             demo.send_signal(number)
-            assert demo.wait(timeout=30) == 0
+            assert demo.wait(timeout=90) == 0
             assert pids_of(url) == []
 
 
@@ -122,7 +131,7 @@ def test_children_end_when_the_demo_is_killed():
 
 def test_a_server_that_is_gone_does_not_stop_it():
     url = f"http://127.0.0.1:{cluster.free_port()}"
-    done = subprocess.run([DEMO, "--url=" + url, "--seconds=4"], timeout=60, capture_output=True)
+    done = subprocess.run([DEMO, "--url=" + url, "--seconds=4"], timeout=180, capture_output=True)
     assert done.returncode == 0
     assert b"cannot push" in done.stderr and done.stderr.count(b"\n") < 60, done.stderr
 
@@ -130,9 +139,9 @@ def test_a_server_that_is_gone_does_not_stop_it():
 def test_wrong_options_are_explained():
     for options in (["--nonsense"], ["--seconds", "x"], ["--seconds"], ["--url"],
                     ["--url", "http://example.org"], ["https://127.0.0.1:1"]):
-        done = subprocess.run([DEMO, *options], timeout=10, capture_output=True)
+        done = subprocess.run([DEMO, *options], timeout=90, capture_output=True)
         assert done.returncode == 2 and done.stderr, (options, done)
-    done = subprocess.run([DEMO, "--help"], timeout=10, capture_output=True)
+    done = subprocess.run([DEMO, "--help"], timeout=90, capture_output=True)
     assert done.returncode == 0 and b"Usage:" in done.stdout
 
 

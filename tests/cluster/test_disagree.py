@@ -2,6 +2,7 @@
 could notice, and a push would be stored (200) where no question looks for it. They refuse each other, are not
 ready, and say which setting it is.
 """
+import contextlib
 import os
 import pathlib
 import sys
@@ -34,11 +35,13 @@ def start(four, *but):
 
 
 def not_ready(process, says):
-    until = time.monotonic() + 20
+    until = time.monotonic() + 90
     while True:
-        r = process.get("/readyz")
-        if r.status == 503 and says in r.body.decode():
-            return
+        r = None
+        with contextlib.suppress(OSError):  # it may not listen yet
+            r = process.get("/readyz")
+            if r.status == 503 and says in r.body.decode():
+                return
         assert time.monotonic() < until, r
         time.sleep(0.1)
 

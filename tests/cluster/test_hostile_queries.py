@@ -248,7 +248,7 @@ def flood(server, paths):
         s.setblocking(False)
         sel.register(s, selectors.EVENT_READ, bytearray())
         left += 1
-    until = time.monotonic() + 240
+    until = time.monotonic() + 480
     while left and time.monotonic() < until:
         for key, _ in sel.select(1):
             try:
@@ -270,7 +270,7 @@ def flood(server, paths):
 
 
 OPTIONS = (f"--memory.limit={MEMORY}", "--tenancy.multi=true", "--querier.timeout=30s",
-           "--querier.tenant_queue=100")
+           "--querier.tenant_queue=100", "--distributor.ack_timeout=50s")
 
 
 def test_one_by_one():

@@ -165,7 +165,7 @@ def test_resumes_after_a_kill():
                    f"--url=http://127.0.0.1:{server.writer.port}", *map(str, args)]
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as child:
             state = pathlib.Path(tmp) / "state"
-            until = time.monotonic() + 30
+            until = time.monotonic() + 90
             while child.poll() is None and time.monotonic() < until and not state.exists():
                 time.sleep(0.002)
             child.kill()

@@ -99,7 +99,7 @@ class Worker:
 
     def pusher(self, seed, retries):
         rng = random.Random(seed)
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.process.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.process.port, timeout=120)
         try:
             for push in retries:
                 send(push, connection)
@@ -142,6 +142,20 @@ class Worker:
         check_all(self.server, self.pushes, self.began)
         self.checks += 1
 
+    def sealed(self):
+        """How often; at least once. On a busy machine no life may have been long enough: then this one is, and is
+        killed as well."""
+        count = lambda: self.server.process.metric("embertree_ingester_seal_log_entries")
+        if not count():
+            until = time.monotonic() + 120
+            while not count():
+                assert time.monotonic() < until, "nothing was sealed"
+                time.sleep(0.01)
+            self.server.process.kill()
+            self.server.process.start()
+            self.check()
+        return count()
+
     def run(self):
         try:
             for _ in range(self.kills):
@@ -150,11 +164,11 @@ class Worker:
                     raise self.error
             self.server.process.start()
             self.check()
-            self.seals = self.server.process.metric("embertree_ingester_seal_log_entries")
+            self.seals = self.sealed()
             connection = http.client.HTTPConnection("127.0.0.1", self.server.process.port)
             for push in self.pushes:  # in the end every one is retried until it is acked
                 if not push.acked:
-                    assert send(push, connection), push.stack
+                    assert patiently(lambda p=push: send(p, connection), bool), push.stack
             connection.close()
             self.check()
             assert self.server.process.stop() == 0

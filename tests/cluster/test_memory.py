@@ -121,7 +121,7 @@ class Tally:
 
 
 def client(port):
-    return http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    return http.client.HTTPConnection("127.0.0.1", port, timeout=120)
 
 
 def worker(port, what, make, tally, until, seed):
@@ -225,7 +225,7 @@ def hammer(process, group, tally):
         t.join()
 
 
-def settle(process, limit_s=30):
+def settle(process, limit_s=90):
     """Until the process says that it is calm or only keeps its caches small."""
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
@@ -240,7 +240,7 @@ def works_again(server):
     """A new service is stored as it is, though its neighbours took more new names than their tenant
     may bring in a day: the last part of that is not for the noisy."""
     name = f"after.cpu{{run=r{SEED}}}"
-    for i in range(20):
+    for _ in range(120):
         reply = server.ingest("a;b 3\na;c 4\n", name)
         if reply.status != 503:
             break

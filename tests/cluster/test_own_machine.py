@@ -34,7 +34,7 @@ class Server:
                 "--no-selfprof.enabled", *options]), stdout=out, stderr=out)
 
     def __enter__(self):
-        until = time.monotonic() + 30
+        until = time.monotonic() + 90
         while True:
             try:
                 if self.ask("GET", "/readyz")[0] == 200:
@@ -46,7 +46,7 @@ class Server:
 
     def __exit__(self, kind, *_):
         self.child.terminate()
-        self.child.wait(20)
+        self.child.wait(90)
         if kind:
             print(self.log.read_text()[-4000:], flush=True)
 

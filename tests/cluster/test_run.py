@@ -91,7 +91,7 @@ def check_end(below_make, sig, demo=False):
     with Run(below_make, demo) as run:
         began = time.monotonic()
         run.child.send_signal(sig)
-        run.child.wait(20)
+        run.child.wait(90)
         left = run.left()
         what = f"{'make' if below_make else 'the script'} and {signal.Signals(sig).name}"
         assert not left, f"after {what}: {left}"
@@ -114,11 +114,11 @@ def test_what_it_prints_works():
         text = run.out.read_text()
         push = text.partition("push a profile:")[2].partition("ask for it:")[0]
         ask = text.partition("ask for it:")[2].partition("\n\n")[0]
-        assert subprocess.run(["bash", "-c", push], capture_output=True, timeout=20).returncode == 0
-        r = subprocess.run(["bash", "-c", ask], capture_output=True, timeout=20)
+        assert subprocess.run(["bash", "-c", push], capture_output=True, timeout=90).returncode == 0
+        r = subprocess.run(["bash", "-c", ask], capture_output=True, timeout=90)
         assert r.returncode == 0 and '"idle"' in r.stdout.decode(), r
         run.child.send_signal(signal.SIGTERM)
-        assert run.child.wait(20) == 0
+        assert run.child.wait(90) == 0
 
 
 def test_server_that_cannot_start():
@@ -126,12 +126,12 @@ def test_server_that_cannot_start():
         env = dict(os.environ, O=str(cluster.BIN.parent), PORT=str(first.port),
                    DATA=first.folder.name + "/other", DEMO="0", SELF="0")
         r = subprocess.run(["deploy/run"], cwd=cluster.ROOT, env=env, capture_output=True,
-                           timeout=20)
+                           timeout=90)
         # The port answers /readyz, but it is somebody else's.
         assert r.returncode != 0 and b"in use" in r.stderr, r
         assert b"is running" not in r.stdout, r
         first.child.send_signal(signal.SIGTERM)
-        assert first.child.wait(20) == 0
+        assert first.child.wait(90) == 0
 
 
 if __name__ == "__main__":

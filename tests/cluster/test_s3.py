@@ -181,7 +181,7 @@ def main():
                         return one.process.get("/ring").json()["roles"]["ingester"]["cold"]
 
                     def wait_until(what):
-                        until = time.monotonic() + 40
+                        until = time.monotonic() + 90
                         while not what():
                             assert time.monotonic() < until, (cold(), one.process.tail())
                             time.sleep(0.1)

@@ -16,7 +16,7 @@ from scrape_site import CPU, HEAP, Kubernetes, Site, endpoint_slice, pprof
 
 ALLOC = "memory:alloc_space:bytes:space:bytes"
 INUSE = "memory:inuse_space:bytes:space:bytes"
-WAIT_S = 60
+WAIT_S = 150
 
 
 def until(what, want, wait_s=WAIT_S):
@@ -68,7 +68,7 @@ class Config:
 
 
 def job(name, profiles, **more):
-    return {"job_name": name, "scrape_interval": "1s", "scrape_timeout": "5s",
+    return {"job_name": name, "scrape_interval": "1s", "scrape_timeout": "30s",
             "profiles": {"process_cpu": {"enabled": False}, "memory": {"enabled": False},
                          "goroutine": {"enabled": False}, **profiles}, **more}
 
@@ -172,7 +172,7 @@ def test_growth_over_a_restart():
             until(lambda: total(server, "restarts"), heap.values[-1] - heap.values[0])
             before, was = total(server, "restarts"), heap.values[-1]
             heap.growth = 1000
-            until(lambda: heap.values[-1] > was + 2000, True)
+            until(lambda: heap.values[-1] > was + 2000 and total(server, "restarts") > before, True)
             server.writer.kill()
             assert not kept.exists()
             server.writer.start()
@@ -197,7 +197,7 @@ def test_cpu_and_secrets():
 
     def answer(path, query, headers):
         with lock:
-            if path != "/debug/pprof/profile" or len(served) >= 4:
+            if path != "/debug/pprof/profile":
                 return 404, b""
             served.append((query, headers.get("Authorization")))
         time.sleep(int(query["seconds"]))
@@ -210,7 +210,8 @@ def test_cpu_and_secrets():
         config.put(job("cpu", {"process_cpu": {}}, scrape_interval="3s", bearer_token_file=str(token),
                        params={"debug": ["x&y"]}, static_configs=[{"targets": [site.address]}]))
         with config.server() as server:
-            until(lambda: total(server, "cpu", cluster.CPU_TYPE), 4 * 30000000)
+            until(lambda: total(server, "cpu", cluster.CPU_TYPE) >= 4 * 30000000, True)
+            assert total(server, "cpu", cluster.CPU_TYPE) % 30000000 == 0
         assert all(q == {"seconds": "2", "debug": "x&y"} for q, _ in served), served
         assert all(a == "Bearer s3cret" for _, a in served), served
 
@@ -297,7 +298,7 @@ def test_embertree_scrapes_an_embertree():
                 assert any("metrics_render" in n for n in names), sorted(names)[:50]
                 r = server.connect("LabelNames", {**server.range_ms()})
                 assert {"role", "thread"} <= set(r.json()["names"]), r
-                assert targets(server)["targets"][0]["state"] == "up"
+                until(lambda: targets(server)["targets"][0]["state"], "up")
         finally:
             stop.set()
             worker.join()
@@ -439,9 +440,8 @@ def test_bad_targets_do_not_harm_others():
             for t in targets(server, state="down")["targets"]:
                 assert kinds.get(t["job"], "") in t["last_error"] != "", t
             assert len(targets(server)["targets"]) == 13
-            fetches = server.process.metric("embertree_distributor_scrape_fetches_total",
-                                            outcome="unreachable")
-            assert fetches >= 10, fetches
+            until(lambda: server.process.metric("embertree_distributor_scrape_fetches_total",
+                                                outcome="unreachable") >= 10, True)
             assert server.process.metric("embertree_distributor_scrape_memory_bytes") < 64 << 20
         hang.set()
 
@@ -487,7 +487,7 @@ def test_a_wrong_configuration_at_the_start():
     server = cluster.AllInOne(f"--distributor.scrape-config-file={config.path}")
     try:
         server.process.start(wait=False)
-        assert server.process.child.wait(30) != 0
+        assert server.process.child.wait(90) != 0
         assert "want a path" in server.process.tail(), server.process.tail()
     finally:
         server.process.cleanup()

@@ -86,7 +86,7 @@ class Manager:
         self.name = ("@" if abstract else "") + path
         self.heard = []
 
-    def until(self, text, limit_s=30):
+    def until(self, text, limit_s=90):
         self.socket.settimeout(limit_s)
         while not any(text in line for line in self.heard):
             self.heard += self.socket.recv(4096).decode().splitlines()
@@ -115,7 +115,7 @@ def check_words(abstract, watchdog):
                 time.sleep(1.2)
             child.send_signal(signal.SIGTERM)
             manager.until("STOPPING=1")
-            assert child.wait(20) == 0
+            assert child.wait(90) == 0
             assert watchdog or "WATCHDOG=1" not in manager.heard, manager.heard
         finally:
             child.kill()
