@@ -249,7 +249,10 @@ static int check_framing(const llhttp_t *p, struct http_head *h, const char **re
     if (status)
         return status;
     if (f.hosts != 1)
-        return refuse(400, f.hosts ? "more than one Host header" : "no Host header", ret_why);
+        return refuse(400,
+                      f.hosts ? "more than one Host header"
+                              : "no Host header: HTTP/1.0 needs one here, too (Host: name:port)",
+                      ret_why);
     if (f.lengths > 1 || (f.lengths && !f.length_ok))
         return refuse(400, "Content-Length is not one decimal number", ret_why);
     if (f.codings && h->minor == 0)

@@ -128,8 +128,13 @@ bool svc_check(struct http_req *r, unsigned codecs, bool streams, struct svc_cal
     }
     *ret =
         (struct svc_call){ .r = r, .protocol = t.protocol, .codec = t.codec, .base64 = t.base64 };
+    /* Who sends that (connect-go without TLS) reads a status in the head; 505 would say nothing. */
     if (t.protocol == SVC_GRPC && !http_is_h2(r)) {
-        http_reply(r, 505, NULL, NULL); /* there is no way to tell it as gRPC */
+        (void)err_set(
+            &e, ERR_UNIMPLEMENTED,
+            "gRPC came over HTTP/1.1 and needs HTTP/2: use https, HTTP/2 without TLS (h2c, "
+            "prior knowledge), or the protocols Connect or gRPC-Web, which need neither");
+        svc_reply_err(ret, &e);
         return false;
     }
     if (check_head(ret, &e)) {
