@@ -63,7 +63,7 @@ static void compare(const struct push *a, const struct push *b)
 {
     struct buf x, y;
 
-    CHECK(memcmp(a->drops, b->drops, sizeof(a->drops)) == 0);
+    dist_same_drops(a, b);
     CHECK(a->samples == b->samples && a->series_len == b->series_len);
     for (size_t i = 0; i < a->series_len; i++) {
         CHECK(a->series[i].total == b->series[i].total && a->series[i].unit == b->series[i].unit);

@@ -129,8 +129,7 @@ void dist_rows(const struct push *p, struct buf *out)
     gen_sort_lines(out);
 }
 
-/* All frames with all their parts, root first. */
-static void whole_stack(const struct stacks *s, uint32_t node, struct buf *out)
+void dist_stack(const struct stacks *s, uint32_t node, struct buf *out)
 {
     VEC(uint32_t) path = { 0 };
 
@@ -163,7 +162,7 @@ static void whole_rows(const struct push *p, const struct push_series *s,
         buf_addf(out, "}\t%" PRIu64 "\t%d\t", s->unit, s->gauge);
         if (x)
             buf_addf(out, "%d:%.*s\t", (int)x->kind, STR_ARG(x->id));
-        whole_stack(&p->stacks, nodes[k], out);
+        dist_stack(&p->stacks, nodes[k], out);
         for (size_t n = from; n < out->len; n++)
             out->ptr[n] = out->ptr[n] == '\n' ? '~' : out->ptr[n];
         buf_addf(out, "\t%" PRIu64 "\n", values[k]);
@@ -181,6 +180,15 @@ void dist_whole(const struct push *p, struct buf *out)
     }
     CHECK(buf_ok(out));
     gen_sort_lines(out);
+}
+
+void dist_same_drops(const struct push *a, const struct push *b)
+{
+    for (size_t i = 0; i < PUSH_DROPS; i++)
+        if (i == CHANGE_SATURATED)
+            CHECK(!a->drops[i] == !b->drops[i]);
+        else
+            CHECK(a->drops[i] == b->drops[i]);
 }
 
 const struct push_series *dist_series(const struct push *p, const char *type)

@@ -24,9 +24,14 @@ void dist_push_free(struct dist_push *d);
 /* "<sample type>\t{label=value,...}\t<root;...;leaf>\t<value>" per node of each series, sorted;
  * labels that every push has are left out. */
 void dist_rows(const struct push *p, struct buf *out);
+/* ";function|file|module|line|address" for each frame, root first. */
+void dist_stack(const struct stacks *s, uint32_t node, struct buf *out);
 /* All that is stored, a line for each value of each series and exemplar: type, labels, unit, gauge,
  * all parts of the frames; sorted. */
 void dist_whole(const struct push *p, struct buf *out);
+/* CHECKs that both left out the same. Of sums that stay at 2^63 - 1 only whether there are any: it
+ * is additions that are counted, and how many go over depends on their order. */
+void dist_same_drops(const struct push *a, const struct push *b);
 /* The series with this sample type and no or any labels; NULL if there is none. */
 const struct push_series *dist_series(const struct push *p, const char *sample_type);
 /* Function, or file!0xaddr where there is none. */
