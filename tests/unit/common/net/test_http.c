@@ -249,7 +249,7 @@ static int ask(int fd, const char *request, struct buf *b, struct str *ret_body)
 
 static void wait_for(_Atomic int *what, int value)
 {
-    for (int i = 0; i < 20000 && atomic_load(what) < value; i++)
+    for (int i = 0; i < 120000 && atomic_load(what) < value; i++)
         (void)usleep(1000);
     assert_int_equal(atomic_load(what), value);
 }
@@ -507,7 +507,7 @@ static void test_accept_out_of_descriptors(void **state)
     (void)close(fds[--n]);
     int fd = dial(&g);
     put_c(fd, "GET /big?n=3 HTTP/1.1\r\n" HOST "\r\n");
-    for (int i = 0; i < 20000 && (!text.ptr || !strstr(text.ptr, "accept_failed\"} 1")); i++) {
+    for (int i = 0; i < 120000 && (!text.ptr || !strstr(text.ptr, "accept_failed\"} 1")); i++) {
         (void)usleep(1000);
         buf_reset(&text);
         metrics_render(g.metrics, &text);

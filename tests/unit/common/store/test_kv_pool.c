@@ -19,7 +19,7 @@
 #include "tests/lib/kv_dir.h"
 
 #define MEMTABLES (4 * MIB)
-enum { DATABASES = 12, WAIT_US = 2000, WAITS = 5000 };
+enum { DATABASES = 12, WAIT_US = 2000, WAITS = 60000 };
 
 static struct {
     char *dir;
