@@ -110,11 +110,22 @@ static uint64_t known_used(void *cookie)
     return knowns_bytes(d->knowns);
 }
 
-static void known_shrink(void *cookie, unsigned percent)
+/* Beside the budget of pushes: what is kept for the next ones. */
+static uint64_t kept_used(void *cookie)
 {
     const struct distributor *d = cookie;
 
-    knowns_shrink(d->knowns, percent);
+    return arenas_bytes(d->arenas) + intake_spares_bytes(d);
+}
+
+/* Kept requests are the loop's: they go when the next one ends. */
+static void on_shrink(void *cookie, unsigned percent)
+{
+    const struct distributor *d = cookie;
+
+    if (d->knowns)
+        knowns_shrink(d->knowns, percent);
+    arenas_shrink(d->arenas, percent < 100 ? 0 : 100);
 }
 
 static void start_knowns(struct distributor *d)
@@ -128,7 +139,6 @@ static void start_knowns(struct distributor *d)
                                         : (size_t)memory_share(ctx->memory_limit, MEMORY_KNOWN),
                    ctx->env, hash_u64(d->seed));
     memory_watch(ctx->memory, MEMORY_KNOWN, known_used, d);
-    memory_on_shrink(ctx->memory, known_shrink, d);
 }
 
 static void add_routes(struct distributor *d)
@@ -170,6 +180,8 @@ static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct
         return code;
     }
     start_knowns(d);
+    memory_watch(ctx->memory, MEMORY_PUSHES, kept_used, d);
+    memory_on_shrink(ctx->memory, on_shrink, d);
     d->book = ledger_book_new(d);
     if (rules_new(d, &d->rules, e)) {
         distributor_free(d);

@@ -94,7 +94,8 @@ struct intake_tap {
 int intake_error(const struct intake_result *r,
                  void (*text_of)(void *cookie, size_t row, struct buf *out), void *cookie,
                  struct err *e);
-/* What is kept of requests that ended. */
+/* What is kept of requests that ended: loop. */
 void intake_spares_free(struct distributor *d);
+size_t intake_spares_bytes(const struct distributor *d);
 
 #endif

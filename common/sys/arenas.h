@@ -21,4 +21,8 @@ void arenas_free(struct arenas *as); /* NULL is fine */
 struct arena *arenas_take(struct arenas *as, size_t limit);
 void arenas_give(struct arenas *as, struct arena *a); /* NULL is fine */
 
+/* Where memory is short: keeps so many percent of `most` from now on, frees the rest at once. */
+void arenas_shrink(struct arenas *as, unsigned percent);
+size_t arenas_bytes(struct arenas *as); /* of what is kept, at most */
+
 #endif

@@ -61,6 +61,39 @@ static void test_chunks_grow_to_what_is_needed(void **state)
     arenas_free(as);
 }
 
+/* What is kept is counted; where memory is short it is given back, and no more is kept. */
+static void test_counted_and_given_back(void **state)
+{
+    struct arenas *as = arenas_new(4, 64 * KIB);
+    struct arena *all[4];
+
+    (void)state;
+    assert_int_equal(arenas_bytes(as), 0);
+    for (size_t i = 0; i < 4; i++) {
+        all[i] = arenas_take(as, MIB);
+        assert_non_null(arena_alloc(all[i], 10 * KIB));
+    }
+    assert_int_equal(arenas_bytes(as), 0); /* in use: whoever took them counts them */
+    for (size_t i = 0; i < 4; i++)
+        arenas_give(as, all[i]);
+    size_t four = arenas_bytes(as);
+    assert_int_equal(four, 4 * 64 * KIB); /* no more can be in them */
+    arenas_shrink(as, 50);
+    assert_int_equal(arenas_bytes(as), four / 2);
+    arenas_shrink(as, 0);
+    assert_int_equal(arenas_bytes(as), 0);
+    all[0] = arenas_take(as, MIB);
+    assert_non_null(arena_alloc(all[0], KIB));
+    arenas_give(as, all[0]);
+    assert_int_equal(arenas_bytes(as), 0);
+    arenas_shrink(as, 100);
+    all[0] = arenas_take(as, MIB);
+    assert_non_null(arena_alloc(all[0], KIB));
+    arenas_give(as, all[0]);
+    assert_int_equal(arenas_bytes(as), 64 * KIB);
+    arenas_free(as);
+}
+
 /* ---- several --------------------------------------------------------------------------------- */
 
 enum { THREADS = 4, ROUNDS = 2000 };
@@ -97,6 +130,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_last_one_comes_first),
         cmocka_unit_test(test_chunks_grow_to_what_is_needed),
+        cmocka_unit_test(test_counted_and_given_back),
         cmocka_unit_test(test_any_thread),
     };
 
