@@ -507,6 +507,7 @@ bool pprof_walk_known(const struct pprof *p, const struct ingest *in, const stru
     struct lookup x = { .p = p, .l = l, .push = push, .keep = { .p = p } };
     uint64_t drops[PUSH_DROPS];
 
+    *ret = (struct pprof_walked){ 0 };
     if (!push->memory.take || push->known || joined_names(in))
         return false;
     x.k = push->memory.take(push->memory.cookie, push);
