@@ -19,6 +19,7 @@
 
 #define PPROF_TYPES_MAX 64
 #define PPROF_NONE      UINT32_MAX /* no such entry: an id or index that points nowhere */
+#define PPROF_LONG_NAME KIB        /* any number of functions may share one: looked at once */
 
 struct pprof_type {
     uint32_t type, unit; /* string indexes, here and below; PPROF_NONE if out of 32 bits */

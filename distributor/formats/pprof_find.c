@@ -3,8 +3,7 @@
 
 /* Any number of functions, and of mappings, may have one string: so long ones are not looked for by
  * function, and none is twice as a file. */
-#define NAME_MOST (4 * KIB)
-#define ABSENT    (KNOWN_NONE - 1) /* a file that is looked for, or is not known */
+#define ABSENT (KNOWN_NONE - 1) /* a file that is looked for, or is not known */
 
 static void find_files(struct pprof_find *x, const uint32_t *strings, size_t n)
 {
@@ -38,7 +37,7 @@ static void find_names(struct pprof_find *x, const struct pprof_function *fn,
 
     for (size_t i = 0; i < n; i++) {
         s[i] = pprof_str(x->p, fn[i].name);
-        if (UNLIKELY(s[i].len > NAME_MOST))
+        if (UNLIKELY(s[i].len > PPROF_LONG_NAME))
             s[i] = STR(""); /* left to the stack that has it */
         if (pprof_str(x->p, fn[i].file).len && x->files[fn[i].file] == KNOWN_NONE) {
             x->files[fn[i].file] = ABSENT;

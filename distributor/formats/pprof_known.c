@@ -13,6 +13,7 @@
  * Nodes get numbers 1, 2, ... within the push in order of first sight, so that what follows works
  * on tables of the size of the push, not of all that is known.
  */
+#include "common/base/map.h"
 #include "common/base/wr.h"
 #include "distributor/formats/known.h"
 #include "distributor/formats/native.h"
@@ -29,6 +30,9 @@
 #define STEP_EMPTY (UINT32_MAX - 1) /* it has no frame */
 static_assert(KNOWN_STEPS <= STEP_EMPTY, "steps are none of these");
 
+struct map_names {
+    uint32_t module, file; /* of locations without lines; module = PPROF_NONE until first use */
+};
 struct lookup {
     const struct pprof *p;
     const struct limits *l;
@@ -36,6 +40,8 @@ struct lookup {
     struct known *k;
     uint32_t *files;   /* by string index: string of k */
     uint32_t *modules; /* by mapping */
+    struct map_names *unnamed;
+    struct map_u64 longs; /* long names of functions: index and a seed -> string of k */
     struct pprof_fn_names *functions;
     uint32_t *steps;      /* by location + 1; the first is 0 */
     VEC(uint32_t) frames; /* of one location */
@@ -64,19 +70,22 @@ static bool lookup_init(struct lookup *x)
 
     x->files = arena_alloc(a, p->strings.len * sizeof(*x->files));
     x->modules = arena_alloc(a, p->mappings.len * sizeof(*x->modules));
+    x->unnamed = arena_alloc(a, p->mappings.len * sizeof(*x->unnamed));
     x->functions = arena_alloc(a, p->functions.len * sizeof(*x->functions));
     x->steps = arena_alloc(a, (p->locations.len + 1) * sizeof(*x->steps));
     x->path = arena_alloc(a, known_path_len((size_t)x->l->frames_keep) * sizeof(*x->path));
     x->nodes = arena_alloc(a, (p->samples.len + 1) * sizeof(*x->nodes));
     x->rows = arena_alloc(a, (p->samples.len + 2) * sizeof(*x->rows));
     pprof_seen_init(&x->seen, p->body, MIN(p->samples.len, STACKS_FIRST), x->k->stacks.seed);
-    if (!x->files || !x->modules || !x->functions || !x->steps || !x->path || !x->nodes || !x->rows)
+    if (!x->files || !x->modules || !x->unnamed || !x->functions || !x->steps || !x->path ||
+        !x->nodes || !x->rows)
         return false;
     x->plain = (struct pprof_plain){
         .p = p, .l = x->l, .keep = &x->keep, .seen = &x->seen, .rows = x->rows, .push = x->push
     };
     memset(x->files, 0xff, p->strings.len * sizeof(*x->files));
     memset(x->modules, 0xff, p->mappings.len * sizeof(*x->modules));
+    memset(x->unnamed, 0xff, p->mappings.len * sizeof(*x->unnamed));
     x->steps[0] = 0;
     struct pprof_find find = { p, x->k, x->l, x->files, x->modules, x->functions, x->steps + 1 };
     return pprof_find_known(&find, a);
@@ -127,19 +136,32 @@ static uint32_t module_id(struct lookup *x, uint32_t mapping)
     return x->modules[mapping];
 }
 
+/* Any number of functions may have one name: a long one is looked for once. */
+static uint32_t function_name(struct lookup *x, const struct pprof_function *fn)
+{
+    uint32_t index = pprof_str(x->p, fn->name).len ? fn->name : fn->system_name;
+    struct str name = pprof_str(x->p, index);
+
+    if (LIKELY(name.len <= PPROF_LONG_NAME))
+        return name_id(x, name.len ? name : STR(PATHS_NO_NAME), false);
+    uint64_t key = index ^ x->k->stacks.seed;
+    uint32_t id = map_u64_get(&x->longs, key);
+    if (id == MAP_U64_EMPTY) {
+        id = name_id(x, name, false);
+        if (!x->odd && !x->k->full)
+            (void)map_u64_put(&x->longs, key, id);
+    }
+    return id;
+}
+
 static struct pprof_fn_names function_names(struct lookup *x, uint32_t i)
 {
     const struct pprof_function *fn = &x->p->functions.ptr[i];
-    struct str name = pprof_str(x->p, fn->name);
 
-    if (x->functions[i].name != PPROF_NONE)
-        return x->functions[i];
-    if (name.len == 0)
-        name = pprof_str(x->p, fn->system_name);
-    if (name.len == 0)
-        name = STR(PATHS_NO_NAME);
-    x->functions[i].name = name_id(x, name, false);
-    x->functions[i].file = file_id(x, fn->file);
+    if (x->functions[i].name == PPROF_NONE) {
+        x->functions[i].name = function_name(x, fn);
+        x->functions[i].file = file_id(x, fn->file);
+    }
     return x->functions[i];
 }
 
@@ -149,6 +171,23 @@ static struct str kept(struct lookup *x, struct str s)
     return s;
 }
 
+static struct map_names unnamed_of(struct lookup *x, uint32_t mapping)
+{
+    const struct pprof_mapping *m = &x->p->mappings.ptr[mapping];
+    struct map_names *n = &x->unnamed[mapping];
+
+    if (n->module != PPROF_NONE)
+        return *n;
+    struct str build_id = pprof_str(x->p, m->build_id);
+    if (native_build_id(build_id)) {
+        n->module = known_string(x->k, kept(x, build_id));
+        n->file = known_string(x->k, kept(x, native_base_name(pprof_str(x->p, m->file))));
+    } else {
+        *n = (struct map_names){ module_id(x, mapping), 0 };
+    }
+    return *n;
+}
+
 static struct frame address_frame(struct lookup *x, uint64_t address, uint32_t mapping)
 {
     struct frame f = { .addr = address };
@@ -156,14 +195,10 @@ static struct frame address_frame(struct lookup *x, uint64_t address, uint32_t m
     if (mapping == PPROF_NONE)
         return f;
     const struct pprof_mapping *m = &x->p->mappings.ptr[mapping];
-    struct str build_id = pprof_str(x->p, m->build_id);
+    struct map_names names = unnamed_of(x, mapping);
     f.addr = native_offset(address, m->start, m->limit, m->offset);
-    if (native_build_id(build_id)) {
-        f.module = known_string(x->k, kept(x, build_id));
-        f.file = known_string(x->k, kept(x, native_base_name(pprof_str(x->p, m->file))));
-    } else {
-        f.module = module_id(x, mapping);
-    }
+    f.module = names.module;
+    f.file = names.file;
     return f;
 }
 
@@ -520,6 +555,7 @@ bool pprof_walk_known(const struct pprof *p, const struct ingest *in, const stru
     bool ok = x.k->symbol_keep == l->symbol_keep_bytes && walk_taken(&x, values, ret);
     forget_numbers(&x);
     vec_free(&x.frames);
+    map_u64_deinit(&x.longs);
     pprof_seen_deinit(&x.seen);
     pprof_sample_deinit(&x.sample);
     if (ok)

@@ -18,6 +18,7 @@
  * for people. A location with neither line nor address says nothing and is left out of the stack.
  */
 #include "common/base/hash.h"
+#include "common/base/map.h"
 #include "common/base/size.h"
 #include "distributor/formats/native.h"
 #include "distributor/formats/normalize.h"
@@ -36,6 +37,9 @@ struct loc_frames {
 struct fn_names {
     uint32_t name, file; /* strings of push->stacks; name = PPROF_NONE until first use */
 };
+struct map_names {
+    uint32_t module, file; /* of locations without lines; module = PPROF_NONE until first use */
+};
 
 struct walk {
     const struct pprof *p;
@@ -46,6 +50,8 @@ struct walk {
     uint32_t *strings;          /* string index -> string of push->stacks */
     uint32_t *files;            /* the same, of file names */
     uint32_t *modules;          /* mapping -> its name as a string of push->stacks */
+    struct map_names *unnamed;  /* mapping -> what stands for the lines of its locations */
+    struct map_u64 longs;       /* long names of functions: (file, name) and a seed -> string */
     struct fn_names *functions;
     struct loc_frames *locations;
     VEC(uint32_t) frames; /* of all locations of several frames used so far */
@@ -97,16 +103,19 @@ static bool walk_init(struct walk *w)
     w->strings = arena_alloc(a, p->strings.len * sizeof(*w->strings));
     w->files = arena_alloc(a, p->strings.len * sizeof(*w->files));
     w->modules = arena_alloc(a, p->mappings.len * sizeof(*w->modules));
+    w->unnamed = arena_alloc(a, p->mappings.len * sizeof(*w->unnamed));
     w->functions = arena_alloc(a, p->functions.len * sizeof(*w->functions));
     w->locations = arena_alloc(a, p->locations.len * sizeof(*w->locations));
     w->path = arena_alloc(a, (size_t)w->l->frames * sizeof(*w->path));
     if (!normalize_look(&w->look, strings_text(p), a))
         return false;
-    if (!w->strings || !w->files || !w->modules || !w->functions || !w->locations || !w->path)
+    if (!w->strings || !w->files || !w->modules || !w->unnamed || !w->functions || !w->locations ||
+        !w->path)
         return false;
     memset(w->strings, 0xff, p->strings.len * sizeof(*w->strings));
     memset(w->files, 0xff, p->strings.len * sizeof(*w->files));
     memset(w->modules, 0xff, p->mappings.len * sizeof(*w->modules));
+    memset(w->unnamed, 0xff, p->mappings.len * sizeof(*w->unnamed));
     memset(w->functions, 0xff, p->functions.len * sizeof(*w->functions));
     memset(w->locations, 0xff, p->locations.len * sizeof(*w->locations));
     buf_init(&w->tmp, 2 * (size_t)w->l->symbol_bytes + 64);
@@ -118,6 +127,7 @@ static bool walk_init(struct walk *w)
 
 static void walk_deinit(struct walk *w)
 {
+    map_u64_deinit(&w->longs);
     vec_free(&w->frames);
     paths_deinit(&w->paths);
     pprof_seen_deinit(&w->seen);
@@ -170,27 +180,47 @@ static uint32_t string_id(struct walk *w, uint32_t index)
     return w->strings[index];
 }
 
-static struct fn_names function_names(struct walk *w, uint32_t i)
+/* With its file before it, where the agent wants that. */
+static uint32_t join_name(struct walk *w, struct str name, struct str file)
 {
-    const struct pprof_function *fn = &w->p->functions.ptr[i];
-    struct str name = pprof_str(w->p, fn->name);
-    struct str file = pprof_str(w->p, fn->file);
-
-    if (w->functions[i].name != PPROF_NONE)
-        return w->functions[i];
-    if (name.len == 0)
-        name = pprof_str(w->p, fn->system_name);
-    if (name.len == 0)
-        name = STR(PATHS_NO_NAME);
-    if (w->file_in_name && file.len && (w->absolute_file_in_name || file.ptr[0] != '/')) {
+    if (file.len) {
         buf_reset(&w->joined);
         buf_add_str(&w->joined, file);
         buf_add_c(&w->joined, ' ');
         if (buf_add_str(&w->joined, name))
             name = buf_str(&w->joined);
     }
-    w->functions[i].name = intern(w, symbol(w, name));
-    w->functions[i].file = file_id(w, fn->file);
+    return intern(w, symbol(w, name));
+}
+
+/* Any number of functions may have one name: a long one is looked at once. */
+static uint32_t function_name(struct walk *w, const struct pprof_function *fn)
+{
+    uint32_t index = pprof_str(w->p, fn->name).len ? fn->name : fn->system_name;
+    struct str name = pprof_str(w->p, index), file = pprof_str(w->p, fn->file);
+
+    if (name.len == 0)
+        name = STR(PATHS_NO_NAME);
+    if (!w->file_in_name || !file.len || (!w->absolute_file_in_name && file.ptr[0] == '/'))
+        file = STR("");
+    if (LIKELY(name.len + file.len <= PPROF_LONG_NAME))
+        return join_name(w, name, file);
+    uint64_t key = ((uint64_t)(file.len ? fn->file : 0) << 32 | index) ^ w->push->stacks.seed;
+    uint32_t id = map_u64_get(&w->longs, key);
+    if (id == MAP_U64_EMPTY) {
+        id = join_name(w, name, file);
+        if (!w->paths.full)
+            (void)map_u64_put(&w->longs, key, id);
+    }
+    return id;
+}
+
+static struct fn_names function_names(struct walk *w, uint32_t i)
+{
+    const struct pprof_function *fn = &w->p->functions.ptr[i];
+
+    if (w->functions[i].name == PPROF_NONE)
+        w->functions[i] = (struct fn_names){ function_name(w, fn), file_id(w, fn->file) };
     return w->functions[i];
 }
 
@@ -203,6 +233,24 @@ static uint32_t module_id(struct walk *w, uint32_t mapping)
     return w->modules[mapping];
 }
 
+/* A build id and the name of the file, for people; without one only the mapping's name. */
+static struct map_names unnamed_of(struct walk *w, uint32_t mapping)
+{
+    const struct pprof_mapping *m = &w->p->mappings.ptr[mapping];
+    struct map_names *n = &w->unnamed[mapping];
+
+    if (n->module != PPROF_NONE)
+        return *n;
+    if (native_build_id(pprof_str(w->p, m->build_id))) {
+        n->module = string_id(w, m->build_id);
+        n->file = intern(w, str_tail(native_base_name(pprof_str(w->p, m->file)),
+                                     (size_t)w->l->symbol_keep_bytes));
+    } else {
+        *n = (struct map_names){ module_id(w, mapping), 0 };
+    }
+    return *n;
+}
+
 static struct frame address_frame(struct walk *w, uint64_t address, uint32_t mapping)
 {
     struct frame f = { .addr = address };
@@ -210,15 +258,10 @@ static struct frame address_frame(struct walk *w, uint64_t address, uint32_t map
     if (mapping == PPROF_NONE)
         return f;
     const struct pprof_mapping *m = &w->p->mappings.ptr[mapping];
-    struct str build_id = pprof_str(w->p, m->build_id);
+    struct map_names names = unnamed_of(w, mapping);
     f.addr = native_offset(address, m->start, m->limit, m->offset);
-    if (native_build_id(build_id)) {
-        f.module = string_id(w, m->build_id);
-        f.file = intern(w, str_tail(native_base_name(pprof_str(w->p, m->file)),
-                                    (size_t)w->l->symbol_keep_bytes));
-    } else {
-        f.module = module_id(w, mapping);
-    }
+    f.module = names.module;
+    f.file = names.file;
     return f;
 }
 

@@ -140,7 +140,7 @@ static void test_refused(void **state)
     } rows[] = {
         { "- {action: hashmod, target_label: d}", "modulus" },
         { "- {action: hashmod, modulus: 8}", "target_label" },
-        { "- {action: hashmod, modulus: 0, target_label: d}", "within 1" },
+        { "- {action: hashmod, modulus: 0, target_label: d}", "modulus: 0 is less than 1" },
         { "- {source_labels: [a]}", "target_label" },
         { "- {action: uppercase}", "target_label" },
         { "- {action: uppercase, target_label: '$1'}", "is no target_label" },

@@ -500,14 +500,93 @@ static void test_unused(void **state)
     known_unref(s.known);
 }
 
+enum { LONG_NAME = 2000, LONG_NAMES = 3 };
+
+/* Names and files that many functions share by their index, short and long ones. */
+static void body_of_long_names(const char *const names[LONG_NAMES],
+                               const char *const files[LONG_NAMES], struct buf *body)
+{
+    struct gen_pprof g;
+    uint64_t value = 1;
+
+    gen_pprof_init(&g);
+    gen_type(&g, "cpu", "nanoseconds");
+    uint64_t name[LONG_NAMES], file[LONG_NAMES], mapping[2];
+    for (size_t i = 0; i < LONG_NAMES; i++) {
+        name[i] = gen_string(&g, names[i]);
+        file[i] = gen_string(&g, files[i]);
+    }
+    mapping[0] = gen_mapping(&g, 0x1000, 0x2000, 0, files[2], "f00d");
+    mapping[1] = gen_mapping(&g, 0x3000, 0x4000, 0, files[2], "");
+    for (size_t i = 0; i < 2 * LONG_NAMES * LONG_NAMES; i++) { /* each pair twice */
+        struct buf m;
+        buf_init(&m, 64);
+        gen_u64(&m, 1, ++g.functions);
+        gen_u64(&m, 2, name[i % LONG_NAMES]);
+        gen_u64(&m, 4, file[i / LONG_NAMES % LONG_NAMES]);
+        gen_bytes(&g.body, 5, buf_str(&m));
+        buf_deinit(&m);
+        uint64_t at = gen_location(&g, g.functions, 7);
+        gen_sample(&g, &at, 1, (int64_t[]){ (int64_t)value++ }, 1);
+    }
+    for (size_t i = 0; i < 6; i++) {
+        uint64_t at = gen_location_address(&g, mapping[i % 2], 0x1000 + 0x2000 * (i % 2) + i);
+        gen_sample(&g, &at, 1, (int64_t[]){ (int64_t)value++ }, 1);
+    }
+    buf_init(body, MIB);
+    gen_pprof_finish(&g, body);
+    gen_pprof_deinit(&g);
+}
+
+/* A long name is looked at once for all functions that have it: with each its own file. */
+static void test_long_names(void **state)
+{
+    (void)state;
+    static char a[LONG_NAME + 1], b[LONG_NAME + 1], c[LONG_NAME + 1];
+    const char *names[] = { a, b, "short" }, *files[] = { "a.rb", "b.rb", c };
+    struct shelf_of_one s = { .bytes_max = MIB };
+    struct limits l = limits_default();
+    struct ingest_raw raw = { .name = STR("app"),
+                              .format = STR("pprof"),
+                              .spy_name = STR("rbspy") };
+    struct dist_push joined;
+    struct buf body, text, want;
+    struct err e = { 0 };
+
+    memset(a, 'a', LONG_NAME);
+    memset(b, 'b', LONG_NAME);
+    memset(c, 'c', LONG_NAME);
+    body_of_long_names(names, files, &body);
+    for (int round = 0; round < 2; round++)
+        assert_true(same_as_plain(&s, buf_str(&body), &l));
+    known_unref(s.known);
+    assert_int_equal(dist_decode_raw(&joined, &raw, buf_str(&body), &l, &e), 0);
+    dist_whole(&joined.push, &text);
+    for (size_t i = 0; i < LONG_NAMES * LONG_NAMES; i++) {
+        buf_init(&want, 3 * (size_t)LONG_NAME);
+        (void)buf_addf(&want, "%s %s", files[i / LONG_NAMES], names[i % LONG_NAMES]);
+        assert_true(str_contains(buf_str(&text), buf_str(&want)));
+        buf_deinit(&want);
+    }
+    buf_deinit(&text);
+    buf_deinit(&body);
+    dist_push_free(&joined);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),  cmocka_unit_test(test_files),
-        cmocka_unit_test(test_small),   cmocka_unit_test(test_inlined),
-        cmocka_unit_test(test_lengths), cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_id_zero), cmocka_unit_test(test_unused),
-        cmocka_unit_test(test_forms),   cmocka_unit_test(test_packed_beside_not),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_small),
+        cmocka_unit_test(test_inlined),
+        cmocka_unit_test(test_lengths),
+        cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_id_zero),
+        cmocka_unit_test(test_unused),
+        cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_long_names),
+        cmocka_unit_test(test_packed_beside_not),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
