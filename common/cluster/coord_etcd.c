@@ -17,13 +17,10 @@
  * etcd says nothing on a watch without news, and a connection may die without a word. So each watch
  * counts its keys every second: an answer is what "heard" means, while the stream has said that it
  * watches (an etcd, or a proxy, that answers all but watches must not keep a view young); and one
- * that tells of an older revision or another cluster than the watch saw begins it anew. A watch
- * without a line for STALL_MS is opened again, from where it was: that costs one request and loses
- * nothing.
- *
- * One without a line for QUIET_MS, while the count says that the store went on, may have missed
- * something: after a cut that lost our acknowledgements alone, etcd's kernel sends again when its
- * patience says so, half a minute later perhaps. So it is opened again, too.
+ * of an older revision than was seen when it was asked, or of another cluster, begins the watch
+ * anew. One without a line for STALL_MS is opened again, from where it was, which loses nothing;
+ * so is one without a line for QUIET_MS while the count says that the store went on: after a cut
+ * that lost our acknowledgements alone, etcd's kernel sends again half a minute later perhaps.
  */
 #include "common/cluster/coord_etcd.h"
 
@@ -76,8 +73,9 @@ struct coord_watch {
     uint64_t cluster; /* of whom that was; 0: it did not say */
     uint32_t endpoint;
     bool listing, counting;
-    bool spoke;      /* this stream has said something: at least that it watches */
-    bool busy, dead; /* in a callback; unwatched meanwhile */
+    int64_t counted_from; /* `seen` when the count was asked for */
+    bool spoke;           /* this stream has said something: at least that it watches */
+    bool busy, dead;      /* in a callback; unwatched meanwhile */
 };
 struct etcd {
     struct coord coord;
@@ -553,7 +551,8 @@ static void on_counted(void *cookie, const struct coord_reply *r)
     w->counting = false;
     if (r->err)
         return;
-    if (w->stream && (r->rev < w->seen || is_other(w, r->store))) {
+    /* What the watch saw since it was asked may well be newer than the answer. */
+    if (w->stream && (r->rev < MIN(w->seen, w->counted_from) || is_other(w, r->store))) {
         watch_anew(w); /* restored from a backup, or another cluster */
         return;
     }
@@ -572,6 +571,7 @@ static void on_beat(void *cookie)
     if (w->counting)
         return;
     w->counting = true;
+    w->counted_from = w->seen;
     k = call_new(&w->c->coord, KIND_LIST, on_counted, &w->beat);
     etcd_put_range(&k->body, w->prefix, true);
     start(k);

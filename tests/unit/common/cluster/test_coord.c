@@ -46,8 +46,11 @@ struct bed {
 static void on_guard(void *cookie)
 {
     const struct bed *b = cookie;
+    struct str log = buf_str(&b->log);
 
-    fail_msg("nothing came for %d ms; the watch saw %.*s", GUARD_MS, STR_ARG(buf_str(&b->log)));
+    fail_msg("nothing came for %d ms; the watch saw all %" PRIu64 " times, %zu bytes, at last %.*s",
+             GUARD_MS, b->alls, log.len,
+             STR_ARG(str_sub(log, log.len - MIN(log.len, 700), log.len)));
 }
 
 static void on_look(void *cookie)
