@@ -95,7 +95,7 @@ TOOLS    := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/lib/tool_*.c)))
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all deps deps-test run run-cluster test test-clients test-bins cluster test-upgrade check check-asan check-tsan fuzz fuzz-run fuzz-seeds \
-        bench bench-year sim sim-mutants lint tidy fmt fmt-check compdb ui install clean coverage ci help FORCE
+        bench bench-bins bench-year sim sim-mutants lint tidy fmt fmt-check compdb ui install clean coverage ci help FORCE
 
 all: $(BINS) $(CTL_BIN) $(DEMO_BIN)  ## the all-in-one, the four role binaries, embertreectl (default)
 
@@ -127,6 +127,7 @@ test-clients: all      ## real SDKs, exporters and tools from their registries a
 	$(Q)O='$(O)' tests/clients/run $(CLIENTS)
 
 test-bins: $(UNIT) $(TOOLS) $(BINS) $(CTL_BIN) $(DEMO_BIN)
+bench-bins: $(BENCH)
 
 check: lint test check-asan  ## what must pass before a push
 check-asan:            ## unit and property tests under ASan and UBSan

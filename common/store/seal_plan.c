@@ -6,6 +6,11 @@
  * LATE_PACE_MS, so that a dribble does not rewrite the same leaves row by row. That is counted by
  * the monotonic clock: engine time may stand still for long, behind a wall clock that went back.
  *
+ * A minute of many rows is sealed by many entries, each of which begins where the last one ended
+ * (seal_from): looked for from the minute's first key, its rows would be found behind all that
+ * were sealed before them, which stand in memtables with their deletions until those are written
+ * out. What came below meanwhile is found by a look from the lowest row, once the end is reached.
+ *
  * Thread: the shard's.
  */
 #include "common/store/seal.h"
@@ -64,18 +69,31 @@ static bool enough(const struct store *s)
     return arena_used(s->arena) >= kv_batch_max(s->kv) / 4;
 }
 
-/* Committed rows of due minutes into the arena; *ret_more: not all of them. */
-static int collect(struct store *s, uint32_t low, uint32_t end, size_t rows_max,
+/* The first key behind that of a raw row. */
+static void key_behind(struct key *k, struct str key)
+{
+    CHECK(key.len < sizeof(k->b));
+    memcpy(k->b, key.ptr, key.len);
+    k->b[key.len] = 0;
+    k->len = key.len + 1;
+}
+
+/* Committed rows of due minutes from *from on into the arena; *ret_more: not all of them, go on at
+ * *from. */
+static int collect(struct store *s, struct key *from, uint32_t end, size_t rows_max,
                    struct seal_entry *n, struct seal_rows *rows, bool *ret_more, struct err *e)
 {
-    struct key from, to;
+    struct key to;
     int rc = 0;
 
-    key_raw_bucket(&from, low);
     key_raw_bucket(&to, end);
-    struct kv_iter *it = kv_iter_new(s->kv, NULL, KV_RAW, key_str(&from), key_str(&to));
-    for (; !rc && kv_iter_valid(it) && rows->at.len < rows_max && !enough(s); kv_iter_next(it))
+    struct kv_iter *it = kv_iter_new(s->kv, NULL, KV_RAW, key_str(from), key_str(&to));
+    for (; kv_iter_valid(it) && rows->at.len < rows_max && !enough(s); kv_iter_next(it)) {
         rc = collect_row(s, it, n, rows, e);
+        if (rc)
+            break;
+        key_behind(from, kv_iter_key(it));
+    }
     if (!rc)
         rc = kv_iter_status(it, e);
     *ret_more = rc == ERR_LIMIT || (!rc && kv_iter_valid(it));
@@ -87,19 +105,41 @@ static int collect(struct store *s, uint32_t low, uint32_t end, size_t rows_max,
     return rc;
 }
 
+/* Where an entry of the minutes [low, end) begins; whether that is behind others of them. */
+static bool begin_at(const struct store *s, uint32_t low, uint32_t end, struct key *ret)
+{
+    struct key last;
+
+    key_raw_bucket(ret, low);
+    key_raw_bucket(&last, end);
+    if (str_cmp(key_str(&s->seal_from), key_str(ret)) <= 0 ||
+        str_cmp(key_str(&s->seal_from), key_str(&last)) >= 0)
+        return false;
+    *ret = s->seal_from;
+    return true;
+}
+
 /* One entry of the minutes [low, end); *ret_rows: how many it has, or would have had. */
 static int seal_one(struct store *s, int64_t engine_ms, uint32_t low, uint32_t end, size_t rows_max,
                     size_t *ret_rows, bool *ret_more, struct err *e)
 {
     struct seal_entry n = { .n = atomic_load(&s->applied) + 1, .engine_ms = engine_ms };
     struct seal_rows rows = { 0 };
+    struct key from;
+    bool behind = begin_at(s, low, end, &from);
 
     arena_reset(s->arena);
-    int rc = collect(s, low, end, rows_max, &n, &rows, ret_more, e);
+    int rc = collect(s, &from, end, rows_max, &n, &rows, ret_more, e);
     if (!rc && rows.at.len)
         rc = seal_apply(s, &n, &rows, e);
-    else if (!rc)
+    else if (!rc && !behind)
         s->empty_after_ms = clock_mono_ms(s->o.clock) + EMPTY_PACE_MS;
+    if (rc != ERR_LIMIT) /* else the same rows are tried again, fewer of them */
+        s->seal_from.len = 0;
+    if (!rc && *ret_more)
+        s->seal_from = from;
+    else if (!rc && behind)
+        *ret_more = raw_counts_low(&s->raw) < end;
     *ret_rows = rows.at.len;
     vec_free(&rows.at);
     return rc;

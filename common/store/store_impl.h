@@ -57,6 +57,7 @@ struct store {
     uint32_t raw_low;           /* as the last batch or entry wrote it */
     uint32_t wid_low, wid_high; /* the latter as the last batch wrote it */
     uint32_t sealed_high;       /* highest bucket an entry touched + 1; 0 = none */
+    struct key seal_from;       /* where the next entry begins; empty: at the lowest row */
     uint64_t late_after_ms;     /* monotonic: late rows are gathered until then */
     uint64_t empty_after_ms;    /* a look for due rows found none */
     int64_t clock_written_ms;

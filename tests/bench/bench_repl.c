@@ -173,7 +173,9 @@ static void replicas(const char *dir, int n)
         (void)name_set_add(&t.rec.members, t.names[i]);
         rpc_bed_addr(&t.bed, t.addrs[i]);
         t.rpc[i] = rpc_bed_node(&t.bed, t.addrs[i]);
-        struct repl_hub_opts ho = { t.rpc[i], t.bed.loop, t.bed.metrics, addr_of, NULL };
+        struct repl_hub_opts ho = {
+            .rpc = t.rpc[i], .loop = t.bed.loop, .metrics = t.bed.metrics, .addr = addr_of
+        };
         t.hubs[i] = repl_hub_new(&ho);
         (void)snprintf(path, sizeof(path), "%s/%zu-%d-%d", dir, t.bytes, n, i);
         struct repl_node_opts o = { .hub = t.hubs[i],

@@ -160,62 +160,6 @@ static void test_known_while_raw(void **state)
     assert_string_equal(store_bed_merge(&bed, NULL, "{}", NULL, now, now + 2), "a=2");
 }
 
-static void test_seal(void **state)
-{
-    (void)state;
-    for (uint32_t i = 0; i < 24; i++)
-        store_bed_push(&bed, &(struct bed_push){ .slot = now + i,
-                                                 .wid = 1 + i,
-                                                 .labels = i % 2 ? "pod=a" : "pod=b",
-                                                 .stacks = "a;b=5 c=1" });
-    assert_int_equal(stats().raw_rows, 24);
-    store_bed_seal(&bed); /* the first minute is not over */
-    assert_int_equal(stats().raw_rows, 24);
-    assert_true(store_seal_wait_ms(bed.s) > 0);
-    clock_fake_advance(&bed.clock, 60000 + 30000);
-    assert_int_equal(store_seal_wait_ms(bed.s), 0);
-    store_bed_seal(&bed);
-    assert_int_equal(stats().raw_rows, 12);
-    assert_int_equal(stats().applied, 1);
-    assert_string_equal(all(), "a;b=120 c=24");
-    assert_string_equal(store_bed_merge(&bed, NULL, "{pod=\"a\"}", NULL, now, now + 24),
-                        "a;b=60 c=12");
-    /* Late: stays raw until the next seal, then joins its leaf. */
-    store_bed_push(&bed, &(struct bed_push){ .slot = now + 1, .wid = 100, .stacks = "a;b=5" });
-    store_bed_push(&bed,
-                   &(struct bed_push){
-                       .slot = now + 1, .wid = 101, .labels = "pod=a", .stacks = "c=1 n;e;w=9" });
-    assert_string_equal(all(), "a;b=125 c=25 n;e;w=9");
-    clock_fake_advance(&bed.clock, 60000);
-    store_bed_seal(&bed);
-    assert_int_equal(stats().raw_rows, 0);
-    assert_string_equal(all(), "a;b=125 c=25 n;e;w=9");
-    store_bed_reopen(&bed, KV_MEM_KILL, 0);
-    assert_string_equal(all(), "a;b=125 c=25 n;e;w=9");
-    assert_int_equal(stats().applied, 2);
-}
-
-/* Engine time stands still behind a wall clock that went back; what comes late is sealed. */
-static void test_seal_while_the_clock_is_back(void **state)
-{
-    struct bed_push p = { .slot = now, .wid = 1, .stacks = "a=1" };
-
-    (void)state;
-    store_bed_push(&bed, &p);
-    clock_fake_advance(&bed.clock, 120000);
-    store_bed_seal(&bed);
-    clock_fake_jump(&bed.clock, -INT64_C(7200000));
-    for (p.wid = 2; p.wid < 5; p.wid++) {
-        store_bed_push(&bed, &p);
-        assert_true(store_seal_wait_ms(bed.s) > 0);
-        clock_fake_advance(&bed.clock, 10000);
-        assert_int_equal(store_seal_wait_ms(bed.s), 0);
-        store_bed_seal(&bed);
-        assert_int_equal(stats().raw_rows, 0);
-    }
-    assert_string_equal(all(), "a=4");
-}
-
 static void hours(int n)
 {
     for (int i = 0; i < n; i++) {
@@ -255,23 +199,6 @@ static void test_clock_years_ahead(void **state)
     hours(1);
     store_clock(bed.s, &c);
     assert_false(c.held);
-}
-
-static void test_lost_seal_is_done_again(void **state)
-{
-    (void)state;
-    store_bed_push(&bed, &(struct bed_push){ .slot = now, .wid = 1, .stacks = "a=1" });
-    store_bed_push(&bed, &(struct bed_push){ .slot = now, .wid = 2, .stacks = "a=1" });
-    clock_fake_advance(&bed.clock, 120000);
-    store_bed_seal(&bed);
-    assert_int_equal(stats().applied, 1);
-    store_bed_reopen(&bed, KV_MEM_POWER, 0); /* the seal was not synced */
-    assert_int_equal(stats().applied, 0);
-    assert_int_equal(stats().raw_rows, 2);
-    assert_string_equal(all(), "a=2");
-    store_bed_seal(&bed);
-    assert_int_equal(stats().applied, 1);
-    assert_string_equal(all(), "a=2");
 }
 
 static void test_failed_commit_ends_writing(void **state)
@@ -455,73 +382,6 @@ static void test_newer_format_is_refused(void **state)
     kv_batch_free(b);
 }
 
-/* Late rows stay raw, and are read from there; then they are sealed as ever. */
-static void test_seal_what_is_fresh(void **state)
-{
-    struct err e;
-    bool more;
-
-    (void)state;
-    store_bed_push(&bed, &(struct bed_push){ .slot = now, .wid = 1, .stacks = "a=1" });
-    clock_fake_advance(&bed.clock, 200000);
-    store_bed_seal(&bed);
-    assert_int_equal(stats().applied, 1);
-    store_bed_push(&bed, &(struct bed_push){ .slot = now, .wid = 2, .stacks = "a=2" });
-    assert_int_equal(store_seal_fresh(bed.s, 10, &more, &e), 0);
-    assert_int_equal(stats().applied, 1);
-    store_bed_push(&bed, &(struct bed_push){ .slot = now + 36, .wid = 3, .stacks = "a=4" });
-    clock_fake_advance(&bed.clock, 200000);
-    assert_int_equal(store_seal_fresh(bed.s, 10, &more, &e), 0);
-    assert_false(more);
-    assert_int_equal(stats().applied, 2);
-    assert_int_equal(stats().raw_rows, 1);
-    assert_string_equal(store_bed_merge(&bed, NULL, "{}", NULL, now, now + 38), "a=7");
-    store_bed_reopen(&bed, KV_MEM_KILL, 0);
-    assert_int_equal(stats().raw_rows, 1);
-    assert_string_equal(store_bed_merge(&bed, NULL, "{}", NULL, now, now + 38), "a=7");
-    clock_fake_advance(&bed.clock, 20000);
-    store_bed_seal(&bed);
-    assert_int_equal(stats().raw_rows, 0);
-    assert_string_equal(store_bed_merge(&bed, NULL, "{}", NULL, now, now + 38), "a=7");
-}
-
-/* Replicas exchange batches of some size; one that has more ends all writing. So a seal takes
- * fewer rows where it must: of large rows, and of small ones that change large leaves. */
-static void test_seal_in_small_batches(void **state)
-{
-    static char stacks[64 * KIB];
-    char labels[16];
-    size_t n = 0;
-
-    (void)state;
-    for (unsigned i = 0; i < 1000; i++)
-        n += (size_t)snprintf(stacks + n, sizeof(stacks) - n, "%sm;f%u=%u", i ? " " : "", i,
-                              1000000007u * (i + 1));
-    for (unsigned late = 0; late < 2; late++) {
-        bed.s->kv->batch_max = 0;
-        for (unsigned i = 0; i < 40; i++) {
-            struct bed_push p = { .labels = labels,
-                                  .slot = now,
-                                  .wid = 100 * late + i + 1,
-                                  .stacks = late ? "m;f1=1" : stacks };
-            (void)snprintf(labels, sizeof(labels), "pod=p%u", i);
-            assert_int_equal(store_bed_push(&bed, &p), 1);
-        }
-        clock_fake_advance(&bed.clock, 120000);
-        uint64_t before = stats().applied;
-        bed.s->kv->batch_max = 64 * KIB;
-        store_bed_seal(&bed);
-        assert_false(store_read_only(bed.s));
-        assert_int_equal(stats().raw_rows, 0);
-        assert_true(stats().applied > before + 2);
-    }
-    struct check_report report;
-    struct err e;
-    struct store_view *v = store_view_get(bed.s);
-    assert_int_equal(store_check(v, &report, &e), 0);
-    store_view_put(v);
-}
-
 /* The bed looks with each push whether it said beforehand how large it becomes (store_bed.h). */
 static void test_long_labels_and_names(void **state)
 {
@@ -666,18 +526,13 @@ int main(void)
         T(test_duplicates),
         T(test_retry_after_a_long_stop),
         T(test_known_while_raw),
-        T(test_seal),
-        T(test_seal_while_the_clock_is_back),
         T(test_clock_years_ahead),
-        T(test_lost_seal_is_done_again),
         T(test_failed_commit_ends_writing),
         T(test_refused_request_leaves_nothing),
         T(test_view_stays),
         T(test_limits_and_cancel),
         T(test_sums_that_do_not_fit),
         T(test_newer_format_is_refused),
-        T(test_seal_what_is_fresh),
-        T(test_seal_in_small_batches),
         T(test_long_labels_and_names),
         T(test_long_names_one_by_one),
         T(test_clock),
