@@ -11,7 +11,6 @@
 
 #include "common/base/size.h"
 #include "common/model/slot.h"
-#include "common/store/check.h"
 #include "common/store/keys.h"
 #include "common/store/kv_impl.h"
 #include "common/store/store_impl.h"
