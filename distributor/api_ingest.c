@@ -5,6 +5,7 @@
  */
 #include "distributor/api_ingest.h"
 
+#include "common/net/http_lost.h"
 #include "distributor/formats/formats.h"
 #include "distributor/intake.h"
 #include "distributor/left_out.h"
@@ -99,10 +100,45 @@ static void on_ingest(struct http_req *r)
         http_reply_err(r, &e);
 }
 
+/* Where people push to who know other stores, or have read half of a README. What is a route in
+ * this process is none of these. */
+static void say_where(struct http_server *s)
+{
+    static const char otlp[] = "OTLP profiles go to /v1development/profiles";
+    static const char other[] = "of OpenTelemetry, profiles are taken here, at "
+                                "/v1development/profiles, and no other signal";
+    static const char push[] =
+        "profiles are pushed to /ingest?name=..., or to /push.v1.PusherService/Push";
+    static const char upload[] = "files to look at are uploaded to /api/v1/adhoc?name=...";
+    static const char query[] = "a distributor answers no questions; a querier does";
+    static const char *const rows[][2] = {
+        { "/v1/profiles", otlp },
+        { "/v1/traces", other },
+        { "/v1/metrics", other },
+        { "/v1/logs", other },
+        { "/push", push },
+        { "/api/v1/push", push },
+        { "/api/v1/profiles", push },
+        { "/pyroscope", push },
+        { "/upload", upload },
+        { "/api/v1/upload", upload },
+        { "/api/v1/targets", "nothing is fetched: distributor.scrape_config_file names no file" },
+        { "/api/v1/forward",
+          "nothing is forwarded: distributor.forward_config_file names no file" },
+        { "/render", query },
+        { "/pyroscope/render", query },
+        { "/querier.v1.QuerierService/*", query },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        http_lost_hint(s, rows[i][0], rows[i][1]);
+}
+
 void api_ingest_routes(struct distributor *d)
 {
     size_t body_max = (size_t)d->ctx->common->body_bytes_max;
 
     http_route(d->ctx->http, HTTP_POST, "/ingest", body_max, on_ingest, d);
     http_route(d->ctx->http, HTTP_POST, "/pyroscope/ingest", body_max, on_ingest, d);
+    say_where(d->ctx->http);
 }

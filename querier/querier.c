@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
+#include "common/net/http_lost.h"
 #include "common/obs/log.h"
 #include "common/role/memory.h"
 #include "querier/api_annotations.h"
@@ -130,6 +131,10 @@ static int start_peers(struct querier *qr, struct err *e)
 
 static void start_routes(struct querier *qr)
 {
+    static const char *const pushes[] = { "/ingest", "/pyroscope/ingest",
+                                          "/push.v1.PusherService/*", "/v1development/profiles",
+                                          "/api/v1/adhoc" };
+
     if (!qr->ctx->http)
         return; /* simulation */
     qr->routes = XNEW_ARRAY(struct querier_route, ARRAY_LEN(routes));
@@ -145,6 +150,8 @@ static void start_routes(struct querier *qr)
     svc_service(qr->ctx->http, RULES "*");
     svc_service(qr->ctx->http, FLAGS "*");
     svc_service(qr->ctx->http, "/vcs.v1.VCSService/*");
+    for (size_t i = 0; i < ARRAY_LEN(pushes); i++)
+        http_lost_hint(qr->ctx->http, pushes[i], "a querier takes no pushes; a distributor does");
     ui_route(&qr->ui, qr->ctx->http);
 }
 

@@ -55,6 +55,7 @@ void http_routes_deinit(struct http_routes *t)
         xfree(t->all.ptr[i]);
     }
     vec_free(&t->all);
+    vec_free(&t->hints);
     vec_free(&t->prefixes);
 }
 
@@ -119,7 +120,9 @@ struct http_route *http_routes_find(const struct http_routes *t, struct str path
             return r;
         *ret_allow |= allowed;
     }
-    if (first)
+    if (first && first->prefix && first->match.len == 1)
+        *ret_allow = 0;
+    else if (first)
         *ret_allow |= HTTP_OPTIONS;
     return NULL;
 }

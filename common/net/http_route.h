@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * http_route.h: which handler a path and a method lead to.
+ * http_route.h: which handler a path and a method lead to. The route for everything ("/" and all
+ * below it) is no place: what it does not take is not found, rather than not allowed.
  */
 #ifndef COMMON_NET_HTTP_ROUTE_H
 #define COMMON_NET_HTTP_ROUTE_H
@@ -26,7 +27,13 @@ struct http_route {
     struct metric_cell *seconds;
 };
 
+/* What to say of a path that is none: see http_lost.h. */
+struct http_hint {
+    const char *path, *text; /* borrowed for ever */
+};
+
 struct http_routes {
+    VEC(struct http_hint) hints;
     VEC(struct http_route *) all;      /* owned */
     VEC(struct http_route *) prefixes; /* first of each chain, longest first */
     struct map_str *exact;             /* match -> first of a chain */

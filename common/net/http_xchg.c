@@ -10,6 +10,7 @@
  */
 #include <stdatomic.h>
 
+#include "common/net/http_lost.h"
 #include "common/net/http_param.h"
 #include "common/net/http_server.h"
 
@@ -158,7 +159,6 @@ static bool find_route(struct http_xchg *x, struct str method)
 {
     unsigned allow;
     struct http_route *r = http_routes_find(&x->server->routes, x->req.path, x->req.method, &allow);
-    struct err e;
 
     if (r) {
         x->route = r;
@@ -168,9 +168,7 @@ static bool find_route(struct http_xchg *x, struct str method)
     if (x->req.method == HTTP_OPTIONS && str_eqc(x->req.path, "*"))
         allow = HTTP_GET | HTTP_HEAD | HTTP_POST | HTTP_PUT | HTTP_DELETE | HTTP_OPTIONS;
     if (!allow) {
-        err_set(&e, ERR_NOT_FOUND, "no such path: %.*s", (int)MIN(x->req.path.len, 200),
-                x->req.path.ptr);
-        http_reply_err(&x->req, &e);
+        http_reply_lost(&x->req);
     } else if (x->req.method == HTTP_OPTIONS) {
         answer_options(x, allow);
     } else {

@@ -8,6 +8,7 @@
  */
 #include "common/role/admin.h"
 
+#include "common/net/http_lost.h"
 #include "common/role/heard.h"
 #include "common/role/memory.h"
 
@@ -213,6 +214,32 @@ static bool serving(void *cookie)
     return process_ready(cookie, &role, &why);
 }
 
+/* What other servers call it, and what is looked for where there is no page. */
+static void say_where(struct http_server *s)
+{
+    static const char lives[] = "whether this process lives is said at /healthz";
+    static const char ready[] = "whether this process is ready is said at /readyz";
+    static const char state[] =
+        "/ring says how this process and its cluster are, /config what is in "
+        "force, /metrics counts";
+    static const char *const rows[][2] = {
+        { "/health", lives },
+        { "/livez", lives },
+        { "/-/healthy", lives },
+        { "/-/ready", ready },
+        { "/readiness", ready },
+        { "/status", state },
+        { "/services", state },
+        { "/memberlist", state },
+        { "/flags", state },
+        { "/api/v1/status/*", state },
+        { "/", "this process has no page: a querier has; /ring, /config and /metrics tell of it" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        http_lost_hint(s, rows[i][0], rows[i][1]);
+}
+
 void admin_routes(struct process *p)
 {
     static const struct {
@@ -226,4 +253,5 @@ void admin_routes(struct process *p)
     for (size_t i = 0; i < ARRAY_LEN(pages); i++)
         http_route(p->http, HTTP_GET, pages[i].path, 0, pages[i].fn, p);
     svc_health_routes(&p->health, p->http, serving, p);
+    say_where(p->http);
 }

@@ -9,11 +9,10 @@
 #include "querier/ui/ui.h"
 
 #include "common/base/mem.h"
+#include "common/net/http_lost.h"
 
 /* assets.S */
 extern const char ui_assets_index[], ui_assets_index_end[], ui_assets_data[], ui_assets_data_end[];
-
-#define LOST_BODY_MAX (64 * KIB) /* posted to no route: read, then 404 */
 
 static const char csp[] =
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
@@ -135,22 +134,17 @@ static void reply_asset(struct http_req *r, const struct ui_asset *a)
 static void on_get(struct http_req *r)
 {
     const struct ui *u = r->route_cookie;
-    struct err e;
     bool html = str_contains(http_header(r, "Accept"), STR("text/html"));
     const struct ui_asset *a = ui_find(u, r->path, html);
 
-    if (a && (r->method == HTTP_GET || r->method == HTTP_HEAD)) {
+    if (a) {
         reply_asset(r, a);
         return;
     }
-    err_set(&e, ERR_NOT_FOUND, "there is nothing at %.*s", (int)MIN(r->path.len, 200),
-            r->path.ptr ? r->path.ptr : "");
-    http_reply_err(r, &e);
+    http_reply_lost(r);
 }
 
 void ui_route(struct ui *u, struct http_server *s)
 {
-    http_route(
-        s, HTTP_GET | HTTP_HEAD | HTTP_POST | HTTP_PUT | HTTP_DELETE | HTTP_OPTIONS | HTTP_PATCH,
-        "/*", LOST_BODY_MAX, on_get, u);
+    http_route(s, HTTP_GET, "/*", 0, on_get, u);
 }

@@ -236,7 +236,7 @@ static void test_methods_and_paths(void **state)
         { "PROPFIND /echo HTTP/1.1\r\n" HOST "\r\n", { "HTTP/1.1 405 ", "Allow: POST", "", "" } },
         { "GET /nowhere HTTP/1.1\r\n" HOST "\r\n",
           { "HTTP/1.1 404 Not Found", "Content-Type: application/json\r\n",
-            "{\"code\":\"not_found\",\"message\":\"no such path: /nowhere\"}\n",
+            "{\"code\":\"not_found\",\"message\":\"there is nothing at /nowhere\"}\n",
             "X-Content-Type-Options: nosniff\r\n" } },
         { "GET /p/a%2fb%zz?x HTTP/1.1\r\n" HOST "\r\n",
           { "HTTP/1.1 200 OK", "X-Path: /p/a/b%zz\r\n", "Content-Length: 0\r\n",
