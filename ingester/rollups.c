@@ -3,6 +3,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/vec.h"
+#include "common/model/tenant_id.h"
 #include "common/store/group.h"
 
 struct tenant_names {
@@ -32,6 +33,7 @@ static int add_tenant(struct rollups *r, struct str entry, struct err *e)
     ptrdiff_t eq = str_find(entry, '=');
     struct tenant_names t = { 0 };
     struct str rest, name;
+    struct err why;
     bool more = true;
     int rc = 0;
 
@@ -39,6 +41,8 @@ static int add_tenant(struct rollups *r, struct str entry, struct err *e)
         return err_set(e, ERR_CONFIG, "rollups.tenants: \"%.*s\": want tenant=label label ...",
                        STR_ARG(entry));
     t.tenant = str_trim(str_sub(entry, 0, (size_t)eq));
+    if (tenant_id_check(t.tenant, &why)) /* would never be found */
+        return err_set(e, ERR_CONFIG, "rollups.tenants: \"%.*s\": %s", STR_ARG(entry), why.text);
     rest = str_sub(entry, (size_t)eq + 1, entry.len);
     while (!rc && str_next(&rest, ' ', &more, &name))
         rc = add_name(&t, name, e);

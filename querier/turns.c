@@ -12,6 +12,7 @@
 #include "common/base/map.h"
 #include "common/base/mem.h"
 #include "common/base/size.h"
+#include "common/model/tenant_id.h"
 
 #define GUESS_US 10000    /* a query */
 #define DEBT_US  60000000 /* what one long query costs its tenant, at most */
@@ -136,6 +137,7 @@ NODISCARD int turn_limits_parse(struct str text, struct str *ret_tenant, struct 
 {
     ptrdiff_t eq = str_find(text, '=');
     struct str rest, part;
+    struct err why;
     bool more = true;
     uint64_t n;
 
@@ -143,6 +145,8 @@ NODISCARD int turn_limits_parse(struct str text, struct str *ret_tenant, struct 
         return err_set(e, ERR_CONFIG, "\"%.*s\": want tenant=queries:8 queue:64 bytes:1GiB",
                        STR_ARG(text));
     *ret_tenant = str_trim(str_sub(text, 0, (size_t)eq));
+    if (tenant_id_check(*ret_tenant, &why)) /* would never be found */
+        return err_set(e, ERR_CONFIG, "\"%.*s\": %s", STR_ARG(text), why.text);
     rest = str_sub(text, (size_t)eq + 1, text.len);
     while (str_next(&rest, ' ', &more, &part)) {
         ptrdiff_t colon = str_find(part, ':');

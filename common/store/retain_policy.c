@@ -7,6 +7,7 @@
 #include "common/base/mem.h"
 #include "common/base/vec.h"
 #include "common/model/slot.h"
+#include "common/model/tenant_id.h"
 #include "common/store/retain.h"
 
 #define DAY_MS      UINT64_C(86400000)
@@ -94,6 +95,7 @@ static int take_word(struct rule *r, struct str word, struct err *e)
 {
     ptrdiff_t eq = str_find(word, '=');
     struct str name, value, *pattern = NULL;
+    struct err why;
 
     if (eq < 0)
         return err_set(e, ERR_CONFIG, "\"%.*s\" has no =", shown(word), word.ptr);
@@ -111,6 +113,9 @@ static int take_word(struct rule *r, struct str word, struct err *e)
         return take_level(r, name, value, e);
     if (pattern->ptr)
         return err_set(e, ERR_CONFIG, "%.*s is given twice", shown(name), name.ptr);
+    /* A star may stand in a name, so a pattern is held against the same rule. */
+    if (pattern == &r->tenant && tenant_id_check(value, &why)) /* would never be found */
+        return err_set(e, ERR_CONFIG, "tenant=%.*s: %s", shown(value), value.ptr, why.text);
     *pattern = value;
     return 0;
 }

@@ -31,7 +31,7 @@ static void test_lists(void **state)
 
 static void test_wrong(void **state)
 {
-    static const char *const wrong[] = { "acme", "=pod" };
+    static const char *const wrong[] = { "acme", "=pod", " =pod", "a b=pod", "..=pod" };
     struct rollups *r;
     struct err e;
 

@@ -241,7 +241,7 @@ static void test_limits_of_some(void **state)
     static const char *const bad[] = { "",          "h",           "=queries:1",
                                        "h=queries", "h=queries:0", "h=bytes:0",
                                        "h=x:1",     "h=queue:-1",  "h=bytes:99999999TiB",
-                                       "h=:1" };
+                                       "h=:1",      "a/b=queue:1", "..=queue:1" };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         assert_int_equal(turn_limits_parse(str_c(bad[i]), &tenant, &l, &e), ERR_CONFIG);
     turns_free(t);

@@ -49,10 +49,11 @@ static void test_rules(void **state)
                "\n"
                "type=memory:*   10m=30d 1h=60d 6h=60d 1d=60d 8d=60d 64d=60d\r\n"
                "tenant=acme service=*cart* 10s=40d\n"
-               "tenant=acme type=process_cpu:*:nanoseconds 64d=1000d");
+               "tenant=acme type=process_cpu:*:nanoseconds 64d=1000d\n"
+               "tenant=team-* service=a/b 1m=20d");
 
     (void)state;
-    assert_int_equal(retain_policy_rules(p), 4);
+    assert_int_equal(retain_policy_rules(p), 5);
     assert_int_equal(days(p, "t", "api", CPU, 0), 7);
     assert_int_equal(days(p, "t", "api", CPU, 2), 90);
     assert_int_equal(days(p, "t", "api", CPU, 7), 400);
@@ -69,6 +70,7 @@ static void test_rules(void **state)
     assert_int_equal(days(p, "acme", "shop-cart", CPU, 7), 1000);
     assert_int_equal(days(p, "acme", "shop-cart", CPU, 6), 400);
     assert_int_equal(days(p, "acme2", "shop-cart", CPU, 7), 400);
+    assert_int_equal(days(p, "team-b", "a/b", CPU, 1), 20);
     retain_policy_unref(retain_policy_ref(p));
     retain_policy_unref(p);
 }
@@ -88,6 +90,9 @@ static void test_refused(void **state)
         { "2h=1d", "rules line 1: \"2h\" is neither tenant, service, type nor a level (10s 1m 10m "
                    "1h 6h 1d 8d 64d)" },
         { "tenant=a # 10s=1d", "rules line 1: no level is given, so nothing would be different" },
+        { "tenant=a/b 10s=1d", "rules line 1: tenant=a/b: tenant id has byte 0x2f at position 1; "
+                               "allowed are letters, digits and !-_.*'()" },
+        { "10s=1d\ntenant=.. 10s=1d", "rules line 2: tenant=..: tenant id is '.' or '..'" },
         { "service=\xff 10s=1d", "rules is not UTF-8 text" },
     };
 
