@@ -50,13 +50,16 @@ static int parse_time(struct str text, const char *what, int64_t now_ms, bool *r
     return 0;
 }
 
-/* Missing, not a number, or negative: the default, as all peers do. */
-static int parse_rate(struct str text, uint64_t *ret, struct err *e)
+/* Missing, not a number, or negative: the default, as all peers do; but not without a word. */
+static int parse_rate(struct str text, uint64_t *ret, bool *ret_unread, struct err *e)
 {
     uint64_t rate = SAMPLE_RATE_DEFAULT;
 
-    if (!str_u64(text, &rate))
+    *ret_unread = false;
+    if (!str_u64(text, &rate)) {
+        *ret_unread = text.len > 0;
         rate = SAMPLE_RATE_DEFAULT;
+    }
     if (rate > SAMPLE_RATE_MAX)
         return err_set(e, ERR_INPUT, "sampleRate: %" PRIu64 " Hz is more than %d", rate,
                        SAMPLE_RATE_MAX);
@@ -73,7 +76,7 @@ int ingest_parse(const struct ingest_raw *raw, const struct limits *l, int64_t n
     if (appname_parse(raw->name, &names, a, &in.name, e) ||
         parse_time(raw->from, "from", now_ms, &in.has_from, &in.from_ms, e) ||
         parse_time(raw->until, "until", now_ms, &in.has_until, &in.until_ms, e) ||
-        parse_rate(raw->sample_rate, &in.sample_rate, e))
+        parse_rate(raw->sample_rate, &in.sample_rate, &in.rate_unread, e))
         return e->code;
     if (in.spy.len == 0)
         in.spy = STR("unknown");

@@ -82,6 +82,7 @@ static int decode_text(const struct ingest *in, struct str body, const struct li
     int rc = unzip(body, l, &tmp, &plain, e);
     if (!rc)
         rc = push_base(push, in, kind.app, l, e);
+    push->drops[CHANGE_RATE] += !rc && in->rate_unread && kind.period > 1;
     if (!rc && in->format == FORMAT_TRIE)
         rc = trie_push(plain, &kind, l, push, e);
     else if (!rc && in->format == FORMAT_TREE)

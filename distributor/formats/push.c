@@ -21,7 +21,7 @@ const char *push_drop_name(enum push_drop d)
         [CHANGE_STACKS] = "stack_overflow",       [CHANGE_SYMBOL] = "symbol_cut",
         [CHANGE_SATURATED] = "value_saturated",   [CHANGE_STRING] = "string_index",
         [CHANGE_EXEMPLAR] = "exemplar",           [DROP_NO_STACK] = "no_stack",
-        [DROP_UNFINISHED] = "unfinished_bytes",
+        [DROP_UNFINISHED] = "unfinished_bytes",   [CHANGE_RATE] = "sample_rate",
     };
     return names[d];
 }

@@ -55,6 +55,7 @@ enum push_drop {
     CHANGE_SATURATED,    /* a value stays at INT64_MAX */
     CHANGE_STRING,       /* a string index pointed nowhere */
     CHANGE_EXEMPLAR,     /* an id was left out: too many, or none that can be stored */
+    CHANGE_RATE,         /* a sampleRate that is no number: the default was taken */
     PUSH_DROPS,
 };
 const char *push_drop_name(enum push_drop d);

@@ -379,6 +379,7 @@ int jfr_series(struct jfr *j, struct err *e)
         return 0;
     if (j->in->sample_rate)
         m.period = UINT64_C(1000000000) / j->in->sample_rate;
+    j->push->drops[CHANGE_RATE] += j->in->rate_unread;
     rc = tags_to_samples(&m);
     if (!rc)
         rc = pprof_spans(&m.strings, &m.tags, j->push, &m.spans, e);

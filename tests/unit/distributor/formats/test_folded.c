@@ -224,8 +224,22 @@ static void test_period(void **state)
     assert_true(d.push.series[0].values[1] == INT64_MAX);
     assert_int_equal(d.push.series[0].unit, PERIOD);
     assert_true(d.push.drops[CHANGE_SATURATED] > 0);
+    assert_int_equal(d.push.drops[CHANGE_RATE], 0);
     dist_push_free(&d);
 
+    /* No number: the default, and the sender hears of it. Where no rate counts, nobody does. */
+    raw.sample_rate = STR("1e2");
+    assert_int_equal(dist_decode_raw(&d, &raw, STR("a 3\n"), &l, &e), 0);
+    assert_int_equal(d.push.series[0].values[0], 3 * PERIOD);
+    assert_int_equal(d.push.drops[CHANGE_RATE], 1);
+    assert_string_equal(push_drop_name(CHANGE_RATE), "sample_rate");
+    dist_push_free(&d);
+    raw.name = STR("app.inuse_space");
+    assert_int_equal(dist_decode_raw(&d, &raw, STR("a 3\n"), &l, &e), 0);
+    assert_int_equal(d.push.drops[CHANGE_RATE], 0);
+    dist_push_free(&d);
+
+    raw.name = STR("app.cpu");
     raw.sample_rate = STR("1000000001");
     assert_int_equal(dist_decode_raw(&d, &raw, STR("a 3\n"), &l, &e), ERR_INPUT);
     dist_push_free(&d);
