@@ -7,6 +7,7 @@
 
 #include "common/net/http_lost.h"
 #include "distributor/formats/formats.h"
+#include "distributor/formats/upload/upload.h"
 #include "distributor/intake.h"
 #include "distributor/left_out.h"
 #include "distributor/rules/rules.h"
@@ -29,8 +30,11 @@ static int decode(void *cookie, const struct batch_sink *sink, struct err *e)
         return e->code;
     buf_init(&plain, (size_t)sink->limits->inflated_bytes);
     int rc = http_body_plain(c->req, &inflate, &plain, &body, e);
-    if (!rc)
+    if (!rc) {
         rc = formats_decode(&c->in, body, sink->limits, sink->now_ms, push, e);
+        if (rc)
+            upload_hint(c->in.format, body, sink->limits, e);
+    }
     if (!rc)
         rc = sink->end(sink->cookie, push, body, STR_NULL, e);
     buf_deinit(&plain);

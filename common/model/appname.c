@@ -9,21 +9,25 @@ static bool plain(char c)
            c == '.';
 }
 
+#define IN_APP   "a service name: letters, digits and _ . - / are"
+#define IN_LABEL "a label name: letters, digits, _ and . are"
+
 /* Names the character; one that would not print (or starts a UTF-8 sequence) by its number. */
-static int bad_char(struct err *e, const char *what, char c)
+static int bad_char(struct err *e, const char *where, char c)
 {
     if (c > ' ' && c < 0x7f)
-        return err_set(e, ERR_INPUT, "name: character '%c' is not allowed in %s", c, what);
-    return err_set(e, ERR_INPUT, "name: byte 0x%02x is not allowed in %s", (unsigned char)c, what);
+        return err_set(e, ERR_INPUT, "name: character '%c' is not allowed in %s", c, where);
+    return err_set(e, ERR_INPUT, "name: byte 0x%02x is not allowed in %s", (unsigned char)c, where);
 }
 
 static int check_app(struct str app, struct err *e)
 {
     if (app.len == 0)
-        return err_set(e, ERR_INPUT, "name: the service name is empty");
+        return err_set(e, ERR_INPUT,
+                       "name: the service name is empty; want for example name=my.app{env=dev}");
     for (size_t i = 0; i < app.len; i++)
         if (!plain(app.ptr[i]) && app.ptr[i] != '-' && app.ptr[i] != '/')
-            return bad_char(e, "a service name", app.ptr[i]);
+            return bad_char(e, IN_APP, app.ptr[i]);
     return 0;
 }
 
@@ -34,7 +38,7 @@ static int check_pair(struct str key, struct str value, const struct appname_lim
         return err_set(e, ERR_INPUT, "name: a label name is empty");
     for (size_t i = 0; i < key.len; i++)
         if (!plain(key.ptr[i]))
-            return bad_char(e, "a label name", key.ptr[i]);
+            return bad_char(e, IN_LABEL, key.ptr[i]);
     if (key.len > l->name_bytes_max)
         return err_set(e, ERR_LIMIT, "name: label name of %zu bytes is longer than %zu", key.len,
                        l->name_bytes_max);

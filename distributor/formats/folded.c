@@ -18,10 +18,12 @@
 #include "distributor/formats/kinds.h"
 
 #define SNIFF_BYTES 1024
+#define LINE_SHOWN  60
 
 struct folder {
     struct gather g;
     uint64_t lines;
+    struct str first;      /* that has no count */
     VEC(struct str) names; /* owned; of one line */
 };
 
@@ -105,11 +107,32 @@ static int take_line(struct folder *f, struct str line, bool counts, struct err 
         if (blank <= 0 || str_trim(str_sub(line, 0, (size_t)blank)).len == 0 ||
             !str_u64(number, &count) || count > INT64_MAX) {
             f->g.push->drops[DROP_LINE]++;
+            if (!f->first.len)
+                f->first = line;
             return 0;
         }
         line = str_sub(line, 0, (size_t)blank);
     }
     return add_line(f, line, count, e);
+}
+
+/* With the first line, as far as it can be shown. */
+static int no_line(const struct folder *f, struct err *e)
+{
+    struct str shown = f->first;
+
+    if (shown.len > LINE_SHOWN)
+        for (shown.len = LINE_SHOWN; shown.len && !str_utf8_valid(shown);)
+            shown.len--;
+    (void)err_set(e, ERR_INPUT,
+                  "no line of %" PRIu64
+                  " has the form \"frame;frame count\", with a whole number as count",
+                  f->lines);
+    struct err was = *e;
+    if (!shown.len || !str_utf8_valid(shown))
+        return e->code;
+    return err_set(e, ERR_INPUT, "%s; the first one is \"%.*s%s\"", was.text, STR_ARG(shown),
+                   shown.len < f->first.len ? "..." : "");
 }
 
 static int take_lines(struct folder *f, struct str body, bool counts, struct err *e)
@@ -122,8 +145,7 @@ static int take_lines(struct folder *f, struct str body, bool counts, struct err
             return e->code;
     f->g.push->samples += f->g.taken;
     if (f->g.taken == 0)
-        return err_set(e, ERR_INPUT, "no line of %" PRIu64 " has the form \"frame;frame count\"",
-                       f->lines);
+        return no_line(f, e);
     return 0;
 }
 

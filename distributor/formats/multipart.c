@@ -10,6 +10,7 @@
  */
 #include "distributor/formats/multipart.h"
 
+#define NAME_SHOWN   40
 #define BOUNDARY_MAX 200 /* RFC 2046 allows 70; some libraries write more */
 
 struct cursor {
@@ -259,6 +260,20 @@ int multipart_file(const struct multipart *m, const char *name, const struct mul
     return 0;
 }
 
+/* With what there is in its place. */
+static int no_part(const struct multipart *m, const char *name, struct err *e)
+{
+    struct str there = m->len ? m->parts[0].name : STR_NULL;
+
+    if (!there.len || there.len > NAME_SHOWN || !str_utf8_valid(there))
+        return err_set(e, ERR_INPUT, "multipart: no file part named \"%s\" among %zu parts", name,
+                       m->len);
+    return err_set(e, ERR_INPUT,
+                   "multipart: no file part named \"%s\" among %zu parts; there is \"%.*s\"%s",
+                   name, m->len, STR_ARG(there),
+                   str_eqc(there, "jfr") ? ": a form with a recording needs format=jfr" : "");
+}
+
 int multipart_need(const struct multipart *m, const char *name, const struct multipart_part **ret,
                    struct err *e)
 {
@@ -272,6 +287,5 @@ int multipart_need(const struct multipart *m, const char *name, const struct mul
                            "multipart: the part \"%s\" has no filename, so it is no file "
                            "(curl: -F %s=@FILE)",
                            name, name);
-    return err_set(e, ERR_INPUT, "multipart: no file part named \"%s\" among %zu parts", name,
-                   m->len);
+    return no_part(m, name, e);
 }

@@ -124,6 +124,74 @@ int upload_sniff(struct str body, const char **ret_format, struct err *e)
     return 0;
 }
 
+static bool in_json(struct str head, const char *key)
+{
+    return str_contains(head, str_c(key));
+}
+
+static bool is_page(struct str text)
+{
+    static const char *const begins[] = { "<html", "<head", "<!doctype" };
+
+    for (size_t i = 0; i < ARRAY_LEN(begins); i++)
+        if (str_eq_nocase(str_sub(text, 0, strlen(begins[i])), str_c(begins[i])))
+            return true;
+    return false;
+}
+
+static const char *json_hint(struct str head)
+{
+    if (in_json(head, "\"resourceProfiles\""))
+        return "this is an OTLP request: send it to /v1development/profiles";
+    if (in_json(head, "speedscope") || in_json(head, "\"shared\""))
+        return "this looks like speedscope: send it with format=speedscope";
+    return "this is JSON: speedscope is sent with format=speedscope; .cpuprofile, .heapprofile and "
+           "Firefox's are uploaded to /api/v1/adhoc";
+}
+
+static const char *hint(enum format taken, struct str body, struct err *ret_known)
+{
+    struct found f;
+
+    if (!body.len || str_starts(body, STR("--"))) /* a form names its parts */
+        return NULL;
+    if (sniff(body, &f, ret_known))
+        return ret_known->text;
+    if (is_page(str_trim(str_sub(body, 0, SNIFF_BYTES))))
+        return "this is a page of HTML: perhaps an error message was fetched in place of a profile";
+    if (f.kind == KIND_JSON)
+        return taken == FORMAT_SPEEDSCOPE ? NULL : json_hint(str_sub(body, 0, SNIFF_BYTES));
+    if (f.kind == KIND_PERF_SCRIPT)
+        return "this looks like the output of perf script: upload it to /api/v1/adhoc, or fold it "
+               "first";
+    if (f.format == taken || (f.guess && f.format == FORMAT_PPROF) ||
+        (f.guess && (taken == FORMAT_LINES || taken == FORMAT_TRIE || taken == FORMAT_TREE)))
+        return NULL;
+    if (f.format == FORMAT_JFR)
+        return "this is a JFR recording: send it with format=jfr";
+    if (f.format == FORMAT_PPROF)
+        return "this looks like pprof: send it with format=pprof";
+    return "this looks like text: folded stacks are sent without format=";
+}
+
+void upload_hint(enum format taken, struct str body, const struct limits *l, struct err *e)
+{
+    const struct inflate_limits inflate = limits_inflate(l);
+    struct err known, was = *e;
+    const char *more;
+    struct buf tmp;
+
+    if (e->code != ERR_INPUT || taken == FORMAT_MULTIPART)
+        return;
+    buf_init(&tmp, (size_t)l->inflated_bytes);
+    if (gzip_sniff(body) && !gunzip(body, &inflate, &tmp, &known))
+        body = buf_str(&tmp);
+    more = gzip_sniff(body) ? NULL : hint(taken, body, &known);
+    if (more)
+        (void)err_set(e, was.code, "%s; %s", was.text, more);
+    buf_deinit(&tmp);
+}
+
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
 static bool has(const struct json_val *root, const char *key)

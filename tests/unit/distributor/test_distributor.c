@@ -387,7 +387,10 @@ static void test_bad_requests(void **state)
         { "/ingest?name=app&from=now-2y&until=now", "", "a 1", 400, "not_in_ingestion_window" },
         { "/ingest?name=app&from=now%2B1h", "", "a 1", 400, "not_in_ingestion_window" },
         { "/ingest?name=app", "", "", 400, "the body is empty" },
-        { "/ingest?name=app", "", "hello", 400, "no line" },
+        { "/ingest?name=app", "", "hello", 400, "as count; the first one is \\\"hello\\\"\"" },
+        { "/ingest?name=app", "", "\n\na;b 1.5\nc", 400, "the first one is \\\"a;b 1.5\\\"\"" },
+        { "/ingest?name=app", "", "bad \xff bytes", 400, "a whole number as count\"" },
+        { INGEST "&format=pprof", "", "a;b 1", 400, "folded stacks are sent without format=" },
         { INGEST "&format=pprof", "", "hello", 400, "pprof" },
         { "/ingest?name=app&format=jfr", "", "FLR", 400, "less than a header" },
         { "/ingest?name=app&sampleRate=99999999999", "", "a 1", 400, "sampleRate" },
@@ -406,7 +409,9 @@ static void test_bad_requests(void **state)
         { "/ingest?name=app", FORM, PART("profile", "x") PART("sample_type_config", "[]") ENDED,
           400, "part \\\"sample_type_config\\\" (want a JSON object by sample type): " },
         { "/ingest?name=app", FORM, PART("other", "x") ENDED, 400,
-          "no file part named \\\"profile\\\" among 1 parts" },
+          "no file part named \\\"profile\\\" among 1 parts; there is \\\"other\\\"\"" },
+        { "/ingest?name=app", FORM, PART("jfr", "x") ENDED, 400,
+          "there is \\\"jfr\\\": a form with a recording needs format=jfr\"" },
         { "/ingest?name=app&format=jfr", FORM, PART("jfr", "x") ENDED, 400, "jfr: " },
     };
     struct dist_bed b;

@@ -63,27 +63,31 @@ static void test_grammar(void **state)
     }
 }
 
+#define EMPTY    "name: the service name is empty; want for example name=my.app{env=dev}"
+#define IN_APP   "a service name: letters, digits and _ . - / are"
+#define IN_LABEL "a label name: letters, digits, _ and . are"
+
 static void test_refused(void **state)
 {
     (void)state;
     static const struct {
         const char *text, *says;
     } rows[] = {
-        { "", "name: the service name is empty" },
-        { "  ", "name: the service name is empty" },
-        { "{a=1}", "name: the service name is empty" },
-        { "my app", "name: byte 0x20 is not allowed in a service name" },
-        { "app;x", "name: character ';' is not allowed in a service name" },
-        { "\xc3\xa4pp", "name: byte 0xc3 is not allowed in a service name" },
-        { "app{a b=1}", "name: byte 0x20 is not allowed in a label name" },
-        { "app{a b=1", "name: byte 0x20 is not allowed in a label name" },
-        { "app{a-b=1}", "name: character '-' is not allowed in a label name" },
+        { "", EMPTY },
+        { "  ", EMPTY },
+        { "{a=1}", EMPTY },
+        { "my app", "name: byte 0x20 is not allowed in " IN_APP },
+        { "app;x", "name: character ';' is not allowed in " IN_APP },
+        { "\xc3\xa4pp", "name: byte 0xc3 is not allowed in " IN_APP },
+        { "app{a b=1}", "name: byte 0x20 is not allowed in " IN_LABEL },
+        { "app{a b=1", "name: byte 0x20 is not allowed in " IN_LABEL },
+        { "app{a-b=1}", "name: character '-' is not allowed in " IN_LABEL },
         { "app{=1}", "name: a label name is empty" },
         { "app{ =1}", "name: a label name is empty" },
         { "app{a}", "name: label a has no value" },
         { "app{a,b=1}", "name: label a has no value" },
         { "app{a=\xff}", "name: the value of label a is not valid UTF-8" },
-        { "app{__name__=bad name}", "name: byte 0x20 is not allowed in a service name" },
+        { "app{__name__=bad name}", "name: byte 0x20 is not allowed in " IN_APP },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {

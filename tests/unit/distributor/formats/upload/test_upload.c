@@ -415,6 +415,63 @@ static void test_files(void **state)
     assert_true(files >= 23);
 }
 
+/* A body that was refused as another format. */
+static void test_hint(void **state)
+{
+    (void)state;
+    static const struct {
+        enum format taken;
+        struct str body;
+        const char *want; /* "": nothing is added */
+    } rows[] = {
+#define B(s) { s, sizeof(s) - 1 }
+        { FORMAT_GROUPS, B("FLR\0\0\2\0\0"), "send it with format=jfr" },
+        { FORMAT_JFR, B("FLR\0\0\2\0\0"), "" },
+        { FORMAT_GROUPS, B("\x0a\x04\x08\x01\x10\x02"), "send it with format=pprof" },
+        { FORMAT_PPROF, B("\x0a\x04\x08\x01\x10\x02"), "" },
+        { FORMAT_GROUPS, B("\1\2\3\4"), "" },
+        { FORMAT_PPROF, B("main;a 1\n"), "folded stacks are sent without format=" },
+        { FORMAT_TRIE, B("main;a 1\n"), "" },
+        { FORMAT_GROUPS, B("main;a\n"), "" },
+        { FORMAT_GROUPS, B("PERFILE2\0"), "this is perf.data: run `perf script`" },
+        { FORMAT_PPROF, B("PK\3\4"), "this is a zip archive" },
+        { FORMAT_GROUPS, B("{\"$schema\": \"https://www.speedscope.app/file\"}"),
+          "send it with format=speedscope" },
+        { FORMAT_SPEEDSCOPE, B("{\"shared\": {}}"), "" },
+        { FORMAT_PPROF, B("{\"resourceProfiles\": []}"), "send it to /v1development/profiles" },
+        { FORMAT_GROUPS, B("{\"nodes\": []}"), "uploaded to /api/v1/adhoc" },
+        { FORMAT_GROUPS, B("<!DOCTYPE html><p>"), "a page of HTML" },
+        { FORMAT_GROUPS, B("<module>;main\n"), "" },
+        { FORMAT_JFR, B("--b\r\n"), "" },
+        { FORMAT_MULTIPART, B("FLR\0"), "" },
+        { FORMAT_GROUPS, B(""), "" },
+#undef B
+    };
+    const struct limits l = limits_default();
+
+    for (size_t i = 0; i < 2 * ARRAY_LEN(rows); i++) {
+        struct str body = rows[i / 2].body;
+        const char *want = rows[i / 2].want;
+        struct err e;
+        struct buf zip;
+
+        buf_init(&zip, MIB);
+        if (i % 2) { /* and below gzip */
+            assert_int_equal(gzip(body, 1, &zip, &e), 0);
+            body = buf_str(&zip);
+        }
+        (void)err_set(&e, ERR_INPUT, "wrong");
+        upload_hint(rows[i / 2].taken, body, &l, &e);
+        assert_int_equal(e.code, ERR_INPUT);
+        if (want[0] ? !strstr(e.text, "wrong; ") || !strstr(e.text, want) : strcmp(e.text, "wrong"))
+            fail_msg("row %zu: %s", i, e.text);
+        (void)err_set(&e, ERR_LIMIT, "wrong"); /* it was read as what it is, as far as allowed */
+        upload_hint(rows[i / 2].taken, body, &l, &e);
+        assert_string_equal(e.text, "wrong");
+        buf_deinit(&zip);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -422,6 +479,7 @@ int main(void)
         cmocka_unit_test(test_perf_script), cmocka_unit_test(test_firefox),
         cmocka_unit_test(test_refused),     cmocka_unit_test(test_zipped_twice),
         cmocka_unit_test(test_unknown),     cmocka_unit_test(test_files),
+        cmocka_unit_test(test_hint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
