@@ -66,11 +66,27 @@ static struct conf_hint hint(struct str wrong, const char *const *names, size_t 
     return h;
 }
 
+/* "http.listen: x", as flags are called. */
+static bool dotted(const struct conf *c, struct str wrong, struct conf_hint *ret)
+{
+    ptrdiff_t dot = str_find(wrong, '.');
+    struct str section = dot > 0 ? str_sub(wrong, 0, (size_t)dot) : STR_NULL;
+
+    if (!section.len || !conf_has_section(c, section))
+        return false;
+    (void)snprintf(ret->text, sizeof(ret->text),
+                   "; write \"%.*s:\", and in a line below it \"  %.*s:\"", STR_ARG(section),
+                   CONF_NAME_MAX, conf_quote(str_sub(wrong, (size_t)dot + 1, wrong.len)).text);
+    return true;
+}
+
 struct conf_hint conf_hint_section(const struct conf *c, struct str wrong)
 {
     VEC(const char *) names = { 0 };
-    struct conf_hint h;
+    struct conf_hint h = { "" };
 
+    if (dotted(c, wrong, &h))
+        return h;
     for (size_t i = 0; i < c->tables_len; i++)
         vec_push(&names, c->tables[i]->section);
     h = hint(wrong, names.ptr, names.len, "");
@@ -92,14 +108,30 @@ struct conf_hint conf_hint_name(const struct conf *c, struct str section, struct
     return h;
 }
 
+/* --listen for --http.listen: the first section that has it. */
+static bool bare(const struct conf *c, struct str wrong, struct conf_hint *ret)
+{
+    for (size_t i = 0; i < c->tables_len; i++)
+        for (size_t j = 0; j < c->tables[i]->rows_len; j++) {
+            if (!str_eqc(wrong, c->tables[i]->rows[j].name))
+                continue;
+            (void)snprintf(ret->text, sizeof(ret->text), "; did you mean \"--%s.%s\"?",
+                           c->tables[i]->section, c->tables[i]->rows[j].name);
+            return true;
+        }
+    return false;
+}
+
 struct conf_hint conf_hint_flag(const struct conf *c, struct str wrong)
 {
     static const char *const fixed[] = { "config", "help", "version", "print-config",
                                          "print-reference" };
     VEC(const char *) names = { 0 };
     VEC(char *) owned = { 0 };
-    struct conf_hint h;
+    struct conf_hint h = { "" };
 
+    if (bare(c, wrong, &h))
+        return h;
     for (size_t i = 0; i < ARRAY_LEN(fixed); i++)
         vec_push(&names, fixed[i]);
     for (size_t i = 0; i < c->tables_len; i++)

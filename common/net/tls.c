@@ -19,6 +19,7 @@
 #include "common/net/tls.h"
 
 #include <openssl/err.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -45,11 +46,31 @@ struct tls_ctx {
     uint64_t checked_ms;
 };
 
+/* The first error of the queue is the cause; what stands behind it says whom it passed. */
+static const char *ssl_reason(void)
+{
+    static const struct {
+        int lib, reason;
+        const char *text;
+    } rows[] = {
+        { ERR_LIB_PEM, PEM_R_NO_START_LINE, "there is no such block in PEM in it" },
+        { ERR_LIB_X509, X509_R_KEY_VALUES_MISMATCH, "it is not the key of http.tls_cert" },
+    };
+    unsigned long code = ERR_peek_error();
+    const char *reason = NULL;
+
+    if (ERR_SYSTEM_ERROR(code))
+        return strerror(ERR_GET_REASON(code));
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (ERR_GET_LIB(code) == rows[i].lib && ERR_GET_REASON(code) == rows[i].reason)
+            return rows[i].text;
+    reason = ERR_reason_error_string(code);
+    return reason ? reason : "unknown reason";
+}
+
 static int set_ssl_err(struct err *e, const char *what, const char *path)
 {
-    const char *reason = ERR_reason_error_string(ERR_peek_last_error());
-
-    err_set(e, ERR_CONFIG, "%s %s: %s", what, path, reason ? reason : "unknown reason");
+    (void)err_set(e, ERR_CONFIG, "%s %s: %s", what, path, ssl_reason());
     ERR_clear_error();
     return ERR_CONFIG;
 }
@@ -71,8 +92,12 @@ static int select_alpn(SSL *ssl, const unsigned char **ret, unsigned char *ret_l
 /* OpenSSL would ask on the terminal. */
 static int no_password(char *to, int size, int writing, void *cookie)
 {
-    (void)to, (void)size, (void)writing, (void)cookie;
-    return 0;
+    bool *asked = cookie;
+
+    (void)to, (void)size, (void)writing;
+    if (asked)
+        *asked = true;
+    return -1;
 }
 
 static int load_client_ca(SSL_CTX *ssl, const char *path, struct err *e)
@@ -88,13 +113,29 @@ static int load_client_ca(SSL_CTX *ssl, const char *path, struct err *e)
     return 0;
 }
 
+static int load_key(const struct tls_ctx *c, SSL_CTX *ssl, struct err *e)
+{
+    bool asked = false;
+
+    SSL_CTX_set_default_passwd_cb_userdata(ssl, &asked);
+    bool ok = SSL_CTX_use_PrivateKey_file(ssl, c->paths[1], SSL_FILETYPE_PEM) == 1 &&
+              SSL_CTX_check_private_key(ssl) == 1;
+    SSL_CTX_set_default_passwd_cb_userdata(ssl, NULL);
+    if (ok)
+        return 0;
+    (void)set_ssl_err(e, "http.tls_key", c->paths[1]);
+    return asked ? err_set(e, ERR_CONFIG,
+                           "http.tls_key %s: it is behind a password; give one that is not",
+                           c->paths[1])
+                 : e->code;
+}
+
 static int load_files(const struct tls_ctx *c, SSL_CTX *ssl, struct err *e)
 {
     if (SSL_CTX_use_certificate_chain_file(ssl, c->paths[0]) != 1)
         return set_ssl_err(e, "http.tls_cert", c->paths[0]);
-    if (SSL_CTX_use_PrivateKey_file(ssl, c->paths[1], SSL_FILETYPE_PEM) != 1 ||
-        SSL_CTX_check_private_key(ssl) != 1)
-        return set_ssl_err(e, "http.tls_key", c->paths[1]);
+    if (load_key(c, ssl, e))
+        return e->code;
     return c->paths[2] ? load_client_ca(ssl, c->paths[2], e) : 0;
 }
 

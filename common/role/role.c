@@ -13,6 +13,7 @@
 #include "version.h"
 
 #define TEXT_BYTES_MAX (4 * MIB)
+#define COMMANDS_MAX   32
 
 static const char *program_name(const char *path)
 {
@@ -44,6 +45,23 @@ static const struct command *find_command(int argc, char **argv)
             return commands[i];
     }
     return NULL;
+}
+
+/* A word in the first place was meant as one. */
+static void no_command(const char *word, struct err *e)
+{
+    const char *names[COMMANDS_MAX];
+    const char *near;
+    size_t n = 0;
+
+    while (n < COMMANDS_MAX && commands[n]) {
+        names[n] = commands[n]->name;
+        n++;
+    }
+    near = conf_nearest(str_c(word), names, n);
+    if (n)
+        (void)err_set(e, ERR_CONFIG, "there is no command \"%.40s\"%s%s%s (--help lists them)",
+                      word, near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 }
 
 /* --help, --version, --print-config, --print-reference: print and go. */
@@ -80,6 +98,8 @@ int role_main(int argc, char **argv)
     if (command)
         return command->run(argc - 1, argv + 1);
     if (conf_load(tables, n, argc, argv, &conf, &e)) {
+        if (argc > 1 && argv[1][0] != '-')
+            no_command(argv[1], &e);
         (void)fprintf(stderr, "%s: %s\n", program, e.text);
         return 2;
     }

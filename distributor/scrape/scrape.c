@@ -61,6 +61,8 @@ static void file_wrong(struct scrape *s, struct scrape_file *f, const struct err
     if (strncmp(f->error, e->text, sizeof(f->error) - 1) == 0)
         return;
     (void)snprintf(f->error, sizeof(f->error), "%.*s", (int)sizeof(f->error) - 1, e->text);
+    if (f == &s->config && !f->good.len)
+        return; /* the start ends with it */
     log_warn("a file of scraping cannot be used; what was in it before stays", KV_ERR(e));
     if (f == &s->config)
         metric_set(s->metrics.config_ok, 0);

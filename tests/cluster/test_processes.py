@@ -226,6 +226,8 @@ def test_wrong_configurations_say_what_to_do():
         ("embertree", ["--cluster.shards=9"], None, ["at most 8"]),
         ("embertree-ingester", [], None, ["tcp://"]),
         ("embertree-distributor", [], None, ["tcp://"]),
+        ("embertree", ["--listen=:0"], None, ["--http.listen"]),
+        ("embertree", [], "http.listen: x\n", ["line 1", '"http:"', '"  listen:"']),
         ("embertree-querier", ["--no-such=1"], None, ["--no-such"]),
         ("embertree-ingester", ["--ingester.listen=tcp://127.0.0.1:1",
                                 "--cluster.ingesters=tcp://127.0.0.1:2"], None,
@@ -236,6 +238,13 @@ def test_wrong_configurations_say_what_to_do():
         assert code in (1, 2), (options, yaml, code, text)
         for part in want:
             assert part in text, f"{options} {yaml!r}: no {part!r} in {text!r}"
+
+
+def test_unknown_command():
+    for word, says in (("chek-overrides", 'did you mean "check-overrides"?'), ("serve", "--help lists them")):
+        r = subprocess.run([str(cluster.BIN / "embertree"), word], capture_output=True, timeout=90)
+        assert r.returncode == 2 and f'there is no command "{word}"' in r.stderr.decode(), r
+        assert says in r.stderr.decode(), r
 
 
 def test_one_process_per_folder_and_port():
@@ -302,5 +311,6 @@ if __name__ == "__main__":
     cluster.main([test_all_in_one, test_one_database_is_no_copy, test_four_processes, test_several_shards,
                   test_restart_keeps_data, test_drain_answers_what_it_took,
                   test_second_signal_ends_at_once, test_missing_ingester,
-                  test_wrong_configurations_say_what_to_do, test_one_process_per_folder_and_port,
+                  test_wrong_configurations_say_what_to_do, test_unknown_command,
+                  test_one_process_per_folder_and_port,
                   test_version_help_and_configuration, test_full_disk_is_refused_and_said])

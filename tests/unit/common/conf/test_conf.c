@@ -196,6 +196,9 @@ static void test_files_that_are_refused(void **state)
     } rows[] = {
         { "htpt:\n", "line 1: unknown section \"htpt\"; did you mean \"http\"?" },
         { "zzzzzzzz:\n  a: b\n", "line 1: unknown section \"zzzzzzzz\"" },
+        { "http.listen: a\n",
+          "line 1: unknown section \"http.listen\"; write \"http:\", and in a line "
+          "below it \"  listen:\"" },
         { "http:\n  lisen: a\n",
           "line 2: unknown key \"lisen\" in section \"http\"; did you mean \"listen\"?" },
         { "http:\n  bdoy_max: 1KiB\n", "did you mean \"body_max\"?" },
@@ -284,7 +287,8 @@ static void test_flags_that_are_refused(void **state)
         const char *want;
     } rows[] = {
         { { "--http.lisetn=a" }, "unknown flag --http.lisetn; did you mean \"--http.listen\"?" },
-        { { "--listen=a" }, "unknown flag --listen" },
+        { { "--listen=a" }, "unknown flag --listen; did you mean \"--http.listen\"?" },
+        { { "--nothing.of.it=a" }, "unknown flag --nothing.of.it (" },
         { { "--confg=a" }, "did you mean \"--config\"?" },
         { { "--" }, "unexpected argument \"--\"" },
         { { "extra" }, "unexpected argument \"extra\"" },

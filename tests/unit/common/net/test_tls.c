@@ -8,6 +8,8 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+
+#include <openssl/pem.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -317,10 +319,13 @@ static void test_configuration_errors(void **state)
         { NULL, "a.key", NULL, false, "need each other" },
         { NULL, NULL, NULL, true, "no http.tls_cert" },
         { NULL, NULL, "b.crt", false, "no http.tls_cert" },
-        { "a.crt", "b.key", NULL, false, "http.tls_key" },
-        { "none.crt", "a.key", NULL, false, "http.tls_cert" },
-        { "a.crt", "a.key", "none.crt", false, "http.tls_client_ca" },
-        { "a.key", "a.crt", NULL, false, "http.tls_cert" },
+        { "a.crt", "b.key", NULL, false, "b.key: it is not the key of http.tls_cert" },
+        { "none.crt", "a.key", NULL, false, "none.crt: No such file or directory" },
+        { "a.crt", "a.locked", NULL, false, "a.locked: it is behind a password" },
+        { "a.crt", "none.key", NULL, false, "none.key: No such file or directory" },
+        { "a.crt", "a.key", "none.crt", false, "none.crt: No such file or directory" },
+        { "a.crt", "a.key", "a.key", false, "a.key: there is no such block in PEM in it" },
+        { "a.key", "a.crt", NULL, false, "a.key: there is no such block in PEM in it" },
     };
     struct clock_fake clock;
     struct loop *loop;
@@ -344,6 +349,20 @@ static void test_configuration_errors(void **state)
     loop_free(loop);
 }
 
+/* What a.key holds, behind a password. */
+static void lock_key(void)
+{
+    FILE *in = fopen(file("a.key"), "r");
+    EVP_PKEY *key = in ? PEM_read_PrivateKey(in, NULL, NULL, NULL) : NULL;
+    FILE *out = fopen(file("a.locked"), "w");
+
+    assert_true(key && out &&
+                PEM_write_PKCS8PrivateKey(out, key, EVP_aes_128_cbc(), "x", 1, NULL, NULL));
+    (void)fclose(in);
+    (void)fclose(out);
+    EVP_PKEY_free(key);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -353,13 +372,14 @@ static int set_up(void **state)
     net_cert(dir, "a");
     net_cert(dir, "b");
     net_cert(dir, "c");
+    lock_key();
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    static const char *const names[] = { "a.crt", "a.key", "b.crt",    "b.key",
-                                         "c.crt", "c.key", "live.crt", "live.key" };
+    static const char *const names[] = { "a.crt", "a.key",    "b.crt",    "b.key",   "c.crt",
+                                         "c.key", "live.crt", "live.key", "a.locked" };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         (void)unlink(file(names[i]));
