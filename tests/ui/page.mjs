@@ -51,6 +51,8 @@ const cases = {
       return orange;
     });
     assert.ok(drawn > 20, `${drawn} orange pixels`);
+    const [box, inner] = [await page.locator('#timeline').boundingBox(), await page.locator('#timeline canvas').boundingBox()];
+    assert.ok(inner.x + inner.width <= box.x + box.width, 'it stays in its box');
   },
   async 'hovering tells self and total, a click zooms, the button resets'() {
     const box = await page.locator('#flame canvas').boundingBox();
@@ -118,6 +120,8 @@ const cases = {
     await page.waitForFunction(() => document.querySelector('#total').textContent === 'left 0, right 420 ms');
     assert.equal(await page.isVisible('#tab-table'), false);
     assert.match(page.url(), /before=1/);
+    assert.equal(await page.isVisible('#before-key'), true);
+    assert.match(await page.textContent('#notice'), /^Nothing was measured in the time before/);
     await page.screenshot({ path: shots + '/before.png' });
     for (const width of [1000, 1300, 1600]) {
       await page.setViewportSize({ width, height: 860 });
@@ -140,6 +144,7 @@ const cases = {
     await page.uncheck('#before');
     await page.waitForFunction(() => document.querySelector('#total').textContent.includes('total 420 ms'));
     assert.equal(await page.isVisible('#tab-table'), true);
+    assert.equal(await page.isVisible('#before-key'), false);
   },
   async 'what was cut off opens at a click'() {
     await page.selectOption('#service', 'wide');
@@ -184,6 +189,18 @@ const cases = {
     await marked(0);
     assert.equal(await page.isVisible('#notes ul'), false);
   },
+  async 'where nothing was pushed it says how to begin'() {
+    await page.goto('about:blank'); // else a service is chosen already
+    await page.goto(url + '/#from=1600000000000&until=1600000600000');
+    await page.waitForSelector('#empty:not([hidden])');
+    assert.match(await page.textContent('#empty-push'), new RegExp(`curl --data-binary @- '${url}/ingest\\?name=my\\.app\\.cpu'`));
+    for (const hidden of ['#timeline', '#graph', '#notice']) assert.equal(await page.isVisible(hidden), false, hidden);
+    await page.screenshot({ path: shots + '/empty.png' });
+    await page.goto(url + '/#service=shop&live=0');
+    await page.waitForFunction(() => document.querySelector('#total').textContent.includes('total 420 ms'));
+    assert.equal(await page.isVisible('#empty'), false);
+    assert.equal(await page.isVisible('#timeline'), true);
+  },
   async 'labels narrow, a wrong one is explained'() {
     await page.fill('#labels', 'version="v2"');
     await page.press('#labels', 'Enter');
@@ -192,6 +209,17 @@ const cases = {
     await page.press('#labels', 'Enter');
     await page.waitForSelector('#notice.bad');
     assert.match(await page.textContent('#notice'), /400/);
+    await page.fill('#labels', 'version=v2'); // told by the column of what was typed, over what is old now
+    await page.press('#labels', 'Enter');
+    await page.waitForFunction(() => /labels: wanted a quoted value at column 9; write/.test(document.querySelector('#notice').textContent));
+    assert.equal(await page.evaluate(() => getComputedStyle(document.querySelector('#graph')).opacity), '0.4');
+    await page.screenshot({ path: shots + '/wrong-labels.png' });
+    await page.fill('#labels', 'version="v3"');
+    await page.press('#labels', 'Enter');
+    await page.waitForFunction(() => document.querySelector('#notice').textContent.startsWith('No data in this range'));
+    assert.equal(await page.isVisible('#download'), false);
+    assert.equal(await page.evaluate(() => getComputedStyle(document.querySelector('#graph')).opacity), '1');
+    await page.screenshot({ path: shots + '/no-data.png' });
     // The failed request is also an error of the console: that one is meant.
     errors.length = 0;
   },

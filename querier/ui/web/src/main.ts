@@ -79,7 +79,7 @@ const adhoc = new Adhoc({
     adhocUnit = itsUnit;
     el('graph').hidden = !uploaded;
     callers = null;
-    for (const id of ['callers-view', 'looked', 'whole', 'focus', 'sandwich']) el(id).hidden = true;
+    for (const id of ['callers-view', 'looked', 'whole', 'focus', 'sandwich', 'before-key']) el(id).hidden = true;
     if (!uploaded) return;
     el('tab-table').hidden = !!uploaded.diff;
     if (uploaded.diff) showTab('flame');
@@ -88,6 +88,27 @@ const adhoc = new Adhoc({
     showTree(uploaded);
   },
 });
+
+/** Nothing is there to be chosen: how to begin, in place of empty graphs. */
+function showEmpty(empty: boolean): void {
+  document.body.classList.toggle('empty', empty);
+  el('empty').hidden = !empty;
+  if (!empty) return;
+  const here = location.origin + location.pathname.replace(/\/[^/]*$/, '');
+  el('empty-address').textContent = here;
+  el('empty-push').textContent =
+    `printf 'main;work 30\\nmain;idle 70\\n' | curl --data-binary @- '${here}/ingest?name=my.app.cpu'`;
+  say('');
+}
+
+/** Columns of errors count from the beginning of the whole question; the page shows its labels only. */
+function ofLabels(message: string): string {
+  const found = /^400: query: selector: (.*) at column (\d+)/.exec(message);
+  if (!found || !state.labels) return message;
+  const before = new TextEncoder().encode(api.selector(state.type, state.service, '')).length - 1 + ', '.length;
+  const column = Number(found[2]) - before;
+  return `400: labels: ${found[1]} at column ${Math.max(column, 1)}; write for example version="v2", region=~"eu.*"`;
+}
 
 function say(text: string, bad = false): void {
   notice.hidden = !text;
@@ -170,6 +191,7 @@ function showLook(): void {
   el('looked').textContent = text;
   for (const id of ['looked', 'whole']) el(id).hidden = !fn && !at.length;
   el<HTMLInputElement>('before').checked = state.before;
+  el('before-key').hidden = !state.before;
   el('callers-view').hidden = !callers || el('flame').hidden;
 }
 
@@ -267,14 +289,18 @@ async function lookAt(of: api.Asked, answer: api.Render): Promise<[Tree, Tree | 
 }
 
 function show(answer: api.Render, looked: Tree, above: Tree | null, partial: boolean): void {
+  document.body.classList.remove('stale');
   callers = above;
   if (above) callersFlame.set(above);
   el('tab-table').hidden = !!looked.diff;
   if (looked.diff) showTab('flame');
   showTree((tree = looked));
   showLook();
+  el('download').hidden = !tree.total;
   timeline.set(answer.timeline, unit());
   if (answer.partial || partial) say('Some servers did not answer: this is only a part of the data.', true);
+  else if (tree.diff && !tree.diff.leftTotal && tree.diff.rightTotal)
+    say('Nothing was measured in the time before: all of it is new.');
   else if (!tree.total) say('No data in this range. Choose a longer one, or other labels.');
   else say('');
 }
@@ -291,9 +317,8 @@ async function load(): Promise<void> {
     settle();
     history.replaceState(null, '', write(state));
     showControls();
-    if (!state.type) {
-      say('Nothing was pushed in this range yet. The README shows how to push a profile with curl.');
-    } else {
+    showEmpty(!state.type);
+    if (state.type) {
       const query = api.selector(state.type, state.service, state.labels);
       el<HTMLAnchorElement>('download').href = api.renderUrl(query, from, until, 'collapsed');
       const of = { query, from, until, signal: mine.signal };
@@ -307,7 +332,10 @@ async function load(): Promise<void> {
       notes.set(state.service, noted);
     }
   } catch (e) {
-    if (!mine.signal.aborted) say(e instanceof Error ? e.message : String(e), true);
+    if (!mine.signal.aborted) {
+      document.body.classList.add('stale');
+      say(ofLabels(e instanceof Error ? e.message : String(e)), true);
+    }
   } finally {
     if (asking === mine) {
       document.body.classList.remove('loading');

@@ -7,6 +7,7 @@ import { value } from './format';
 export class TimelineView {
   private plot: uPlot | null = null;
   private unit = '';
+  private something = false;
   private span: [number, number] = [0, 1];
   private notes: Note[] = [];
 
@@ -16,13 +17,14 @@ export class TimelineView {
     private clicked: (at: number) => void,
   ) {
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.plot?.redraw(false, true));
-    new ResizeObserver(() => this.plot?.setSize({ width: host.clientWidth, height: 132 })).observe(host);
+    new ResizeObserver(() => this.plot?.setSize({ width: this.inner(), height: 132 })).observe(host);
   }
 
   set(t: Timeline | null, unit: string): void {
     this.unit = unit;
     // No bar where nothing was measured: a line along zero would say that something was.
     const samples = (t?.samples ?? []).map((v) => v || null);
+    this.something = samples.some((v) => v !== null);
     const xs = samples.map((_, i) => (t ? t.startTime + i * t.durationDelta : 0));
     if (t && xs.length) this.span = [xs[0], xs[xs.length - 1] + t.durationDelta];
     const data: uPlot.AlignedData = [xs, samples];
@@ -39,6 +41,17 @@ export class TimelineView {
     this.notes = notes;
     this.host.dataset.notes = String(notes.length);
     this.plot?.redraw(false);
+  }
+
+  /** clientWidth counts the padding. */
+  private inner(): number {
+    const s = getComputedStyle(this.host);
+    return Math.max(0, this.host.clientWidth - parseFloat(s.paddingLeft) - parseFloat(s.paddingRight));
+  }
+
+  /** Where nothing was measured there is no scale, either. */
+  private amount(v: number): string {
+    return this.something ? value(v, this.unit) : '';
   }
 
   private drawNotes(u: uPlot): void {
@@ -60,14 +73,15 @@ export class TimelineView {
     const ink = () => getComputedStyle(this.host).color; // of the scheme at the time it draws
     const grid = { stroke: 'rgba(128,128,128,0.18)', width: 1 };
     return {
-      width: this.host.clientWidth,
+      width: this.inner(),
       height: 132,
+      padding: [null, 24, null, null], // half of the last time below the axis
       legend: { show: false },
       scales: { x: { range: () => this.span }, y: { range: (_u, _min, max) => [0, (max || 1) * 1.08] } },
       cursor: { y: false, drag: { x: true, y: false, setScale: false } },
       axes: [
         { stroke: ink, grid, ticks: grid },
-        { stroke: ink, grid, ticks: grid, size: 76, values: (_u, vs) => vs.map((v) => value(v, this.unit)) },
+        { stroke: ink, grid, ticks: grid, size: 76, values: (_u, vs) => vs.map((v) => this.amount(v)) },
       ],
       series: [
         {},
