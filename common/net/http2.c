@@ -16,7 +16,7 @@
  *                          opens as soon as bytes are charged: its size promises no memory
  *   a body in pieces       its stream's window, HTTP_STREAM_WINDOW, opens as the handler takes them
  *   a reply                charged; over a full budget a large one becomes a 503; a stream that
- *                          takes less than 8 KiB of it in write_ms is reset
+ *                          takes less than 8 KiB of it in write_ms, or not its end, is reset
  *   frames to be written   outq holds about 64 KiB, the rest stays in nghttp2; while the socket is
  *                          stuck and more than OUTBOUND_MAX frames wait, nothing is read
  *   resets                 a bucket (CVE-2023-44487); empty: GOAWAY, ENHANCE_YOUR_CALM

@@ -29,6 +29,13 @@ bool http2_bucket_take(struct http2_bucket *b, uint64_t now_ms, uint32_t max, ui
     return true;
 }
 
+/* For the client to take of it, or for its window: the end of a reply takes one, too, though it has
+ * no bytes (nghttp2 asks for nothing while the window is 0). */
+static bool reply_waits(const struct http2_stream *s)
+{
+    return s->answering && (http2_waiting(s) || s->done);
+}
+
 static uint64_t stream_due(const struct http2_stream *s)
 {
     uint64_t due = HTTP2_NEVER;
@@ -39,7 +46,7 @@ static uint64_t stream_due(const struct http2_stream *s)
         return 0;
     if (!s->ended && !s->discard)
         due = s->body_due;
-    if (s->answering && http2_waiting(s))
+    if (reply_waits(s))
         due = MIN(due, s->write_due);
     return due;
 }
@@ -99,12 +106,13 @@ static bool expire_stream(struct http2 *c, struct http2_stream *s, uint64_t now)
 
     if (stream_due(s) > now)
         return false;
-    if (s->overrun || (s->answering && http2_waiting(s) && now >= s->write_due)) {
+    if (s->overrun || (reply_waits(s) && now >= s->write_due)) {
         if (!s->overrun && reply_moved(s))
             return false;
         s->overrun = false;
         metric_add(timeouts, 1);
         s->done = true;
+        s->write_due = HTTP2_NEVER; /* it is told once */
         s->bytes = STR_NULL;
         cbuf_free(&s->tail, c->conn.server->o.in_flight);
         s->tail_pos = 0;

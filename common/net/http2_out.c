@@ -119,6 +119,13 @@ static void resume(struct http2_stream *s)
     http2_kick(s->conn);
 }
 
+/* From now on the client has write_ms to take some of what waits. */
+static void begin_wait(struct http2_stream *s)
+{
+    s->sent_mark = s->sent;
+    s->write_due = http2_due_in(s->conn, s->conn->conn.server->o.write_ms);
+}
+
 static void submit_head(struct http2_stream *s, const struct http_answer *a, bool body)
 {
     nghttp2_data_provider data = { .source.ptr = s, .read_callback = read_data };
@@ -131,8 +138,7 @@ static void submit_head(struct http2_stream *s, const struct http_answer *a, boo
     for (size_t i = 0; i < a->headers_len; i++)
         add_nv(&l, a->headers[i].name, a->headers[i].value);
     s->answering = true;
-    s->sent_mark = s->sent;
-    s->write_due = http2_due_in(s->conn, s->conn->conn.server->o.write_ms);
+    begin_wait(s);
     if (!s->ended)
         s->body_due = HTTP2_NEVER;
     if (nghttp2_submit_response(s->conn->session, s->id, l.nv, l.len, body ? &data : NULL))
@@ -247,10 +253,8 @@ static void part(void *proto, struct http_xchg *x, struct buf *bytes)
     if (s->dead || s->done || s->mute)
         return;
     compact(s);
-    if (waiting == 0) {
-        s->sent_mark = s->sent;
-        s->write_due = http2_due_in(s->conn, s->conn->conn.server->o.write_ms);
-    }
+    if (waiting == 0)
+        begin_wait(s);
     s->overrun = s->overrun || !buf_ok(bytes) ||
                  (waiting && waiting + bytes->len > HTTP_STREAM_QUEUE_MAX) ||
                  !cbuf_add(&s->tail, g, buf_str(bytes), HTTP_STREAM_QUEUE_MAX);
@@ -266,6 +270,8 @@ static void end(void *proto, struct http_xchg *x, const struct http_answer *a)
     s->done = true;
     if (s->overrun)
         http2_reset(s, NGHTTP2_CANCEL);
+    if (!http2_waiting(s))
+        begin_wait(s);
     keep_trailers(s, a);
     resume(s);
 }

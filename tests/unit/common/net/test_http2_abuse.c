@@ -480,6 +480,40 @@ static void test_window_is_ignored(void **state)
     xfree(p);
 }
 
+/* The end of a reply takes a window, as its bytes do: who opens none holds no stream by it. */
+static void test_end_without_window(void **state)
+{
+    struct net_world w;
+    struct net_h2 *c;
+    struct net_h2_stream *s;
+
+    (void)state;
+    site_open(&w);
+    c = net_h2_connect(&w, true, 10);
+    for (int polite = 0; polite < 2; polite++) {
+        s = net_h2_request(c, "GET", "/feed", NULL, STR_NULL);
+        site_feed("0123456789", 1);
+        net_h2_talk(c);
+        assert_string_equal(s->body, "0123456789");
+        net_pass(&w, 60000); /* there was nothing to take */
+        assert_false(s->closed);
+        http_stream_end(seen.held);
+        net_h2_talk(c);
+        assert_false(s->closed);
+        if (polite)
+            net_h2_open(c, s, 10);
+        else
+            net_pass(&w, 11000);
+        net_h2_talk(c);
+        assert_true(s->closed);
+        assert_int_equal(s->ended, polite);
+        assert_int_equal(s->error, polite ? NGHTTP2_NO_ERROR : NGHTTP2_CANCEL);
+    }
+    net_h2_finish(c);
+    assert_int_equal(w.budget.used, 0);
+    net_world_deinit(&w);
+}
+
 /* What a connection costs by being there is bounded as well. */
 static void test_connections_are_held(void **state)
 {
@@ -518,6 +552,7 @@ int main(void)
         cmocka_unit_test(test_requests_in_two_ways),
         cmocka_unit_test(test_bodies_too_long_and_too_slow),
         cmocka_unit_test(test_window_is_ignored),
+        cmocka_unit_test(test_end_without_window),
         cmocka_unit_test(test_connections_are_held),
     };
 
