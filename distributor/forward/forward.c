@@ -357,6 +357,10 @@ static int read_config(struct forward *f, struct err *e)
     buf_init(&text, FORWARD_FILE_MAX);
     f->stamp = stamp_of(f->file); /* before it is read: a change meanwhile is seen next time */
     int rc = fs->read_file(fs, f->file, &text, e);
+    if (!rc && !text.len && f->targets.len)
+        rc = err_set(e, ERR_CONFIG,
+                     "it is empty, as a file is that is just being written; to end all targets, "
+                     "write targets: {}");
     if (!rc)
         rc = forward_conf_parse(f->file, buf_str(&text), &c, e);
     if (!rc)

@@ -4,6 +4,7 @@
  *
  *   2xx                        sent
  *   408 425 429 5xx, network   again, after a pause that doubles, or as long as Retry-After says
+ *   401                        the same: it is the token that is wrong, or late to be rotated
  *   500, ten times             failed: a server that fails by what is in the record stays so
  *   anything else              failed: it would be refused again
  *
@@ -211,7 +212,7 @@ static enum outcome judge(const struct http_client_reply *reply, uint32_t tries)
 
     if (s >= 200 && s < 300)
         return SENT;
-    if (s == 408 || s == 425 || s == 429 || s >= 500)
+    if (s == 401 || s == 408 || s == 425 || s == 429 || s >= 500)
         return s == 500 && tries >= POISON_TRIES ? FAILED : AGAIN;
     return FAILED;
 }

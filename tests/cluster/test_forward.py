@@ -270,6 +270,29 @@ def test_rules_and_reload():
             assert "is no URL" in str(e), e
 
 
+def test_a_token_that_is_late():
+    """401 is about the token, not about the push: it waits until the token is right. And a file that is
+    empty, as one that is being written, ends no target."""
+    with tempfile.TemporaryDirectory() as folder, Fake(401, 401, 401) as old:
+        f = config_file(folder, old=target(old.port, mode="ingest"))
+        with cluster.AllInOne(QUIET, f"--distributor.forward-config-file={f}") as a:
+            send(a, "svc", 3, "1")
+            wait_for(lambda: len(old.seen()) == 1, "it is sent until it is taken")
+            wait_for(lambda: status(a, "old")["spoolRequests"] == 0, "empty")
+            now = status(a, "old")
+            assert (now["sent"], now["failed"], now["retries"]) == (1, 0, 3), now
+            with open(f, encoding="utf-8") as whole:
+                text = whole.read()
+            with open(f, "w", encoding="utf-8"):
+                pass
+            wait_for(lambda: a.process.metric("embertree_distributor_forward_config_ok") == 0, "it is seen")
+            send(a, "svc", 4, "2")
+            wait_for(lambda: len(old.seen()) == 2, "the target is still there")
+            with open(f, "w", encoding="utf-8") as whole:
+                whole.write(text)
+            wait_for(lambda: a.process.metric("embertree_distributor_forward_config_ok") == 1, "it is back")
+
+
 def test_full_spool():
     """Nobody is there: the spool stays below its maximum, the oldest go, and that is counted."""
     with tempfile.TemporaryDirectory() as folder:
@@ -306,5 +329,5 @@ def test_a_ring_ends():
 
 
 cluster.main([test_from_one_to_another, test_the_other_goes_away, test_an_old_pyroscope,
-              test_ingest_mode_keeps_totals, test_rules_and_reload, test_full_spool,
+              test_ingest_mode_keeps_totals, test_rules_and_reload, test_a_token_that_is_late, test_full_spool,
               test_a_ring_ends])
