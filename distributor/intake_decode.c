@@ -475,6 +475,7 @@ void intake_decode(struct intake *k)
                                         .past_ms = k->rules.policy->past_ms,
                                         .future_ms = k->rules.policy->future_ms };
     sink.now_ms = k->accept.now_ms;
+    sink.oldest_ms = window_oldest_ms(&k->accept);
     if (k->o.decode(k->o.cookie, &sink, &k->err) == 0)
         err_clear(&k->err);
     /* A decoder that gave up leaves what it was at. */

@@ -57,10 +57,15 @@ static struct moment moment_of(int64_t ms)
     return m;
 }
 
+int64_t window_oldest_ms(const struct window_accept *a)
+{
+    return MAX(a->now_ms - (int64_t)a->past_ms, SLOT_EPOCH_MS);
+}
+
 static int check_window(const struct window *w, const struct ingest *in,
                         const struct window_accept *a, struct err *e)
 {
-    int64_t oldest = MAX(a->now_ms - (int64_t)a->past_ms, SLOT_EPOCH_MS);
+    int64_t oldest = window_oldest_ms(a);
 
     if (MIN(w->start_ms, w->end_ms) < YEAR_1990_MS ||
         MAX(w->start_ms, w->end_ms) > a->now_ms + DAY_MS)

@@ -18,6 +18,8 @@ struct window_accept {
     int64_t now_ms;
     uint64_t past_ms, future_ms;
 };
+/* What starts before is refused. */
+int64_t window_oldest_ms(const struct window_accept *a);
 /* from and until of the request; where it has neither the body's own time; else the last 10 s.
  * ERR_INPUT: from after until, absurd, or not in the accepted window. */
 NODISCARD int window_of(const struct ingest *in, const struct push *p,

@@ -23,7 +23,7 @@ struct batch_sink {
     /* Gives up a push between begin and end, or (p = NULL) profiles that never got so far. */
     void (*reject)(void *cookie, struct push *p, uint64_t profiles, const struct err *why);
     const struct limits *limits;
-    int64_t now_ms;
+    int64_t now_ms, oldest_ms; /* a push that begins before that is refused */
     void *cookie;
 };
 

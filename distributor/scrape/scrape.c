@@ -68,6 +68,13 @@ static void file_wrong(struct scrape *s, struct scrape_file *f, const struct err
         metric_set(s->metrics.config_ok, 0);
 }
 
+static void file_right(struct scrape *s, struct scrape_file *f)
+{
+    f->error[0] = '\0';
+    if (f == &s->config)
+        metric_set(s->metrics.config_ok, 1);
+}
+
 static int check_tenants(const struct scrape *s, const struct scrape_conf *c, struct err *e)
 {
     bool multi = s->d->ctx->tenancy->multi;
@@ -84,6 +91,15 @@ static int check_tenants(const struct scrape *s, const struct scrape_conf *c, st
     return 0;
 }
 
+static int check_k8s(const struct scrape_conf *c, struct err *e)
+{
+    for (size_t i = 0; i < c->len; i++)
+        for (size_t k = 0; k < c->jobs[i].k8s_len; k++)
+            if (scrape_k8s_check(&c->jobs[i].k8s[k], c->jobs[i].name.ptr, e))
+                return e->code;
+    return 0;
+}
+
 /* Is the text of use? */
 static int try_text(const struct scrape *s, const struct scrape_file *f, struct str text,
                     struct err *e)
@@ -93,10 +109,17 @@ static int try_text(const struct scrape *s, const struct scrape_file *f, struct 
     struct arena *a;
     int rc;
 
+    if (!text.len && f->good.len)
+        return err_set(e, ERR_CONFIG,
+                       "%s is empty, as a file is that is just being written; to end all of it, "
+                       "write %s",
+                       f->path, f == &s->config ? "scrape_configs: []" : "[]");
     if (f == &s->config) {
         rc = scrape_conf_parse(f->path, text, &conf, e);
         if (!rc)
             rc = check_tenants(s, conf, e);
+        if (!rc)
+            rc = check_k8s(conf, e);
         scrape_conf_free(conf);
         return rc;
     }
@@ -118,6 +141,7 @@ static bool file_look(struct scrape *s, struct scrape_file *f, struct err *e)
     buf_init(&text, FILE_MAX);
     if (fs->read_file(fs, f->path, &text, e)) {
         file_wrong(s, f, e);
+        f->seen = false; /* what is there next is looked at, and be it what was there before */
         buf_deinit(&text);
         return false;
     }
@@ -125,14 +149,14 @@ static bool file_look(struct scrape *s, struct scrape_file *f, struct err *e)
     if (!f->seen || hash != f->seen_hash) {
         f->seen = true;
         f->seen_hash = hash;
-        better = try_text(s, f, buf_str(&text), e) == 0;
-        if (better) {
-            buf_move(&f->good, &text);
-            f->error[0] = '\0';
-            if (f == &s->config)
-                metric_set(s->metrics.config_ok, 1);
-        } else {
+        if (f->taken && str_eq(buf_str(&text), buf_str(&f->good))) {
+            file_right(s, f);
+        } else if (try_text(s, f, buf_str(&text), e)) {
             file_wrong(s, f, e);
+        } else {
+            buf_move(&f->good, &text);
+            f->taken = better = true;
+            file_right(s, f);
         }
     }
     buf_deinit(&text);
@@ -191,6 +215,17 @@ struct sync {
     struct scrape_gen *gen;
 };
 
+/* What waits for a turn of yesterday's interval, or measures for all of it, would do so for up to a
+ * day. */
+static void take_interval(struct scrape_entry *x, uint64_t interval_ms)
+{
+    if (x->sched.interval_ms == interval_ms)
+        return;
+    sched_interval(x->s->sched, &x->sched, interval_ms);
+    if (x->profile->delta)
+        scrape_run_cancel(x);
+}
+
 static void take_profile(struct sync *y, const struct scrape_job *j, const struct scrape_target *t,
                          const struct scrape_profile *p)
 {
@@ -222,7 +257,7 @@ static void take_profile(struct sync *y, const struct scrape_job *j, const struc
     x->profile = p;
     x->target = *t;
     x->seen = s->syncs;
-    x->sched.interval_ms = j->interval_ms;
+    take_interval(x, j->interval_ms);
     if (x->sched.state == SCHED_OFF && !s->stopped)
         sched_add(s->sched, &x->sched);
 }

@@ -322,6 +322,18 @@ static int parse_profile(const struct parse *p, const struct conf_node *n, struc
     return conf_node_bool(conf_node_get(n, "subtract"), p->file, &to->subtract, p->e);
 }
 
+/* What is on unless said otherwise gives way to what was asked for and is stored under the same
+ * name: with both, everything would count twice. */
+static void yield_defaults(const struct conf_node *map, struct scrape_job *j)
+{
+    for (size_t i = 0; i < ARRAY_LEN(known); i++)
+        for (size_t k = 0; known[i].enabled && k < j->profiles_len; k++)
+            if (k != i && j->profiles[k].enabled &&
+                str_eq(j->profiles[k].name, j->profiles[i].name) &&
+                !conf_node_get(map, known[i].key))
+                j->profiles[i].enabled = false;
+}
+
 static int parse_profiles(const struct parse *p, const struct conf_node *map, struct scrape_job *j)
 {
     bool given = map && map->kind != CONF_NODE_NULL;
@@ -340,6 +352,7 @@ static int parse_profiles(const struct parse *p, const struct conf_node *map, st
     for (const struct conf_node *n = map->first; n; n = n->next)
         if (parse_profile(p, n, j))
             return p->e->code;
+    yield_defaults(map, j);
     for (size_t i = 0; i < j->profiles_len; i++) {
         const struct scrape_profile *at = &j->profiles[i];
         if (at->enabled && !str_starts(at->path, STR("/")))

@@ -57,10 +57,10 @@ struct scrape_entry { /* one profile of one target */
 };
 
 struct scrape_file {
-    char *path;         /* owned */
-    struct buf good;    /* its text when it could be used last */
-    uint64_t seen_hash; /* of the text seen last */
-    bool seen, used;
+    char *path;             /* owned */
+    struct buf good;        /* its text when it could be used last */
+    uint64_t seen_hash;     /* of the text seen last */
+    bool seen, used, taken; /* taken: `good` is one, and be it empty */
     char error[SCRAPE_ERROR_MAX];
 };
 

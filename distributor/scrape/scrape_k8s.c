@@ -444,38 +444,53 @@ static void add_watch(struct scrape_k8s *k, const struct str *ns)
 }
 
 /* Where we are and who we are, as every pod of a cluster is told. */
-static int in_cluster(struct scrape_k8s *k, char *base, size_t size, struct err *e)
+static const char *api_host(void)
 {
-    const char *host = getenv("KUBERNETES_SERVICE_HOST"), *port = getenv("KUBERNETES_SERVICE_PORT");
-    bool v6 = host && strchr(host, ':');
+    return getenv("KUBERNETES_SERVICE_HOST");
+}
 
-    if (!host || !port)
-        return err_set(e, ERR_CONFIG,
-                       "kubernetes_sd_configs of job %s: this is no pod of a cluster; give an "
-                       "api_server",
-                       k->job);
+static const char *api_port(void)
+{
+    return getenv("KUBERNETES_SERVICE_PORT");
+}
+
+int scrape_k8s_check(const struct scrape_k8s_conf *c, const char *job, struct err *e)
+{
+    return c->api_server[0] || (api_host() && api_port())
+               ? 0
+               : err_set(e, ERR_CONFIG,
+                         "kubernetes_sd_configs of job %s: this is no pod of a cluster; give an "
+                         "api_server",
+                         job);
+}
+
+static void in_cluster(struct scrape_k8s *k, char *base, size_t size)
+{
+    const char *host = api_host(), *port = api_port();
+    bool v6 = strchr(host, ':') != NULL;
+
     (void)snprintf(base, size, "https://%s%s%s:%s", v6 ? "[" : "", host, v6 ? "]" : "", port);
     if (!k->client.bearer[0] && !k->client.bearer_file[0] && !k->client.user[0])
         k->client.bearer_file = IN_CLUSTER "token";
     if (!k->client.tls.ca_file[0])
         k->client.tls.ca_file = IN_CLUSTER "ca.crt";
-    return 0;
 }
 
 int scrape_k8s_new(const struct scrape_k8s_opts *o, struct scrape_k8s **ret, struct err *e)
 {
-    struct scrape_k8s *k = XNEW(struct scrape_k8s);
+    struct scrape_k8s *k;
     char base[512];
 
+    if (scrape_k8s_check(o->conf, o->job, e))
+        return e->code;
+    k = XNEW(struct scrape_k8s);
     k->o = *o;
     k->job = xstrdup(o->job);
     k->client = o->conf->client;
     k->pods = o->conf->pods;
     (void)snprintf(base, sizeof(base), "%s", o->conf->api_server);
-    if (!base[0] && in_cluster(k, base, sizeof(base), e)) {
-        scrape_k8s_free(k);
-        return e->code;
-    }
+    if (!base[0])
+        in_cluster(k, base, sizeof(base));
     while (base[0] && base[strlen(base) - 1] == '/')
         base[strlen(base) - 1] = '\0';
     k->base = xstrdup(base);

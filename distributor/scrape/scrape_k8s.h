@@ -26,6 +26,8 @@ struct scrape_k8s_state {    /* of its namespaces together */
     const char *error; /* of what failed last; "" */
 };
 
+/* Can there be one? Not of the cluster we run in, where we run in none. */
+NODISCARD int scrape_k8s_check(const struct scrape_k8s_conf *c, const char *job, struct err *e);
 NODISCARD int scrape_k8s_new(const struct scrape_k8s_opts *o, struct scrape_k8s **ret,
                              struct err *e);
 /* Was it made from the same? */

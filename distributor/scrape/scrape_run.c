@@ -149,12 +149,18 @@ static int push_it(struct scrape_run *r, struct str plain, struct str prev, bool
                    const struct batch_sink *sink, struct err *e)
 {
     struct sample_config config = { .series_name = r->profile->name };
+    int64_t until = r->body.at_ms, from = until;
+
+    /* A clock that was put back, or a last one of before all that is taken, must not refuse growth
+     * for as long as that is so. */
+    if (since)
+        from = MIN(MAX(r->entry->last.at_ms, sink->oldest_ms), until);
     struct ingest in = { .name = { r->target.service, r->target.labels },
                          .format = FORMAT_PPROF,
                          .has_from = r->profile->subtract,
                          .has_until = r->profile->subtract,
-                         .from_ms = since ? r->entry->last.at_ms : r->body.at_ms,
-                         .until_ms = r->body.at_ms };
+                         .from_ms = from,
+                         .until_ms = until };
     struct push *push = sink->begin(sink->cookie, &in, e);
 
     if (!push)

@@ -175,6 +175,19 @@ void sched_del(struct sched *s, struct sched_entry *x)
     set_timer(s);
 }
 
+void sched_interval(struct sched *s, struct sched_entry *x, uint64_t interval_ms)
+{
+    CHECK(interval_ms > 0);
+    x->interval_ms = interval_ms;
+    if (x->state != SCHED_WAITS) {
+        x->due_ms = now_ms(s); /* turns of the old one are not skipped ones of the new */
+        return;
+    }
+    heap_del(s, x);
+    schedule(s, x, now_ms(s));
+    set_timer(s);
+}
+
 void sched_done(struct sched *s, struct sched_entry *x, bool ok, bool again)
 {
     uint64_t now = now_ms(s), next = turn_after(x, x->due_ms);

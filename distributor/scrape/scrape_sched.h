@@ -38,6 +38,8 @@ void sched_free(struct sched *s); /* entries are the owner's; NULL is fine */
 void sched_add(struct sched *s, struct sched_entry *x);
 /* Not of one that runs: that is ended by sched_done with `again` false. */
 void sched_del(struct sched *s, struct sched_entry *x);
+/* From now on it has its turns by this interval; in any state. */
+void sched_interval(struct sched *s, struct sched_entry *x, uint64_t interval_ms);
 /* The run is over; `again`: it stays scheduled. */
 void sched_done(struct sched *s, struct sched_entry *x, bool ok, bool again);
 /* Nothing is started any more; what runs goes on. */

@@ -15,6 +15,7 @@
 
 #define URL_MAX    8192
 #define ANNOTATION "__meta_kubernetes_pod_annotation_pyroscope_io_service_name"
+#define NO_ROOM    "too many targets: there is no room for their labels"
 #define K8S(name)  STR("__meta_kubernetes_" name)
 
 static bool set(struct labels *l, struct arena *a, struct str name, struct str value, struct err *e)
@@ -127,8 +128,15 @@ int scrape_target_of(const struct scrape_job *j, struct str address, const struc
                      struct arena *a, struct scrape_target *ret, struct err *e)
 {
     struct scrape_target t = { 0 };
-    struct labels l = *found;
+    struct labels l = { ARENA_ARRAY(a, struct label, found->len + 1), found->len };
 
+    /* Ours to change: the other addresses of the group have the same ones. */
+    if (!l.ptr) {
+        err_set(e, ERR_LIMIT, NO_ROOM);
+        return -1;
+    }
+    if (l.len)
+        memcpy(l.ptr, found->ptr, l.len * sizeof(*l.ptr));
     if (!set(&l, a, STR("__address__"), address, e) ||
         !set_missing(&l, a, STR("job"), j->name, e) ||
         !set_missing(&l, a, STR("__scheme__"), j->https ? STR("https") : STR("http"), e) ||
@@ -141,7 +149,7 @@ int scrape_target_of(const struct scrape_job *j, struct str address, const struc
         return -1;
     t.service = arena_strdup(a, service_of(&l, a));
     if (!t.service.ptr || !keep_labels(&l, a, &t)) {
-        err_set(e, ERR_LIMIT, "too many targets: there is no room for their labels");
+        err_set(e, ERR_LIMIT, NO_ROOM);
         return -1;
     }
     t.hash = hash_of(j, &t);

@@ -1,9 +1,11 @@
 """Scraping: growth of cumulative profiles, CPU, files and Kubernetes as sources of targets, relabel
 rules, targets that are dead, slow, huge or wrong, several distributors sharing targets."""
+import contextlib
 import gzip
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import threading
@@ -191,6 +193,77 @@ def test_growth_over_a_restart():
             assert not kept.exists()
 
 
+@contextlib.contextmanager
+def other_clock(**env):
+    """Processes that are started meanwhile have it."""
+    with tempfile.TemporaryDirectory() as folder:
+        lib = pathlib.Path(folder) / "clock.so"
+        subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", lib, cluster.ROOT / "tests/chaos/clock.c"], check=True)
+        env = {"LD_PRELOAD": str(lib)} | {k: str(v) for k, v in env.items()}
+        os.environ.update(env)
+        try:
+            yield
+        finally:
+            for name in env:
+                del os.environ[name]
+
+
+def test_growth_while_the_clock_is_put_back():
+    """What was stored last is of a time to come then: growth goes on at once, none is lost, none twice."""
+    heap = Heap()
+    with Site(heap.answer) as site:
+        config = Config(job("heap", ONLY_MEMORY, static_configs=[
+            {"targets": [site.address], "labels": {"service_name": "back"}}]))
+
+        def all_of_it():
+            now = int(time.time() * 1000)
+            r = server.connect("SelectMergeStacktraces", {
+                "profileTypeID": ALLOC, "labelSelector": '{service_name="back"}',
+                "start": str(now - 3600000), "end": str(now + 3600000)})
+            assert r.status == 200, r
+            return cluster.flamegraph(r.json())["numTicks"]
+
+        server = config.server()
+        with other_clock(CLOCK_BY=400, CLOCK_RIGHT_AFTER=12):
+            server.process.start()
+        try:
+            until(lambda: all_of_it() > 0, True)
+            ahead = time.time() + 200
+
+            def put_back():
+                return all(t["last_fetch_ms"] < ahead * 1000 for t in targets(server)["targets"])
+
+            until(put_back, True)
+            count = len(heap.values)
+            until(lambda: len(heap.values) > count + 1, True)
+            heap.freeze()
+            until(all_of_it, heap.values[-1] - heap.values[0], 30)
+            assert [t["state"] for t in targets(server)["targets"]] == ["up"]
+        finally:
+            server.process.cleanup()
+
+
+def test_growth_since_before_what_is_taken():
+    """A last profile that is older than distributor.past does not refuse all that comes after it."""
+    heap = Heap()
+    with Site(heap.answer) as site:
+        config = Config(job("heap", ONLY_MEMORY, static_configs=[
+            {"targets": [site.address], "labels": {"service_name": "old"}}]))
+        server = config.server("--distributor.past=1m")
+        with other_clock(CLOCK_BY=-120):
+            server.process.start()
+        try:
+            until(lambda: total(server, "old") > 0, True)
+            assert server.process.stop() == 0
+            server.process.start()
+            count = len(heap.values)
+            until(lambda: len(heap.values) > count + 1, True)
+            heap.freeze()
+            until(lambda: total(server, "old"), heap.values[-1] - heap.values[0], 30)
+        finally:
+            server.process.cleanup()
+
+
 def test_cpu_and_secrets():
     """The server measures for `seconds`; bearer tokens from files, parameters."""
     served, lock = [], threading.Lock()
@@ -347,6 +420,95 @@ def test_files_and_rules():
             assert server.process.metric("embertree_distributor_scrape_config_ok") == 1
 
 
+def test_files_that_are_away():
+    """A file that is missing for a moment, or empty as one that is being written, changes nothing; and
+    nothing is left of the complaint once it is back, though it says what it said before."""
+    heap = Heap()
+    with Site(heap.answer) as site:
+        config = Config()
+        found, jobs = config.folder / "targets.yaml", [
+            job("files", ONLY_MEMORY, file_sd_configs=[{"files": [str(config.folder / "targets.yaml")]}])]
+        config.write(found, json.dumps([{"targets": [site.address], "labels": {"service_name": "f"}}]))
+        config.put(*jobs)
+        with config.server() as server:
+            def ok():
+                now = targets(server)
+                return (server.process.metric("embertree_distributor_scrape_config_ok") == 1
+                        and now["config_error"] == "", now["discovery"][0]["last_error"] == "")
+
+            until(ok, (True, True))
+            for path, at in ((config.path, 0), (found, 1)):
+                text = path.read_text()
+                wrong = tuple(i != at for i in range(2))
+                path.rename(config.folder / "away")
+                until(ok, wrong)
+                (config.folder / "away").rename(path)
+                until(ok, (True, True))
+                path.write_text("")
+                until(ok, wrong)
+                assert services(server) == ["f"]
+                config.write(path, text)
+                until(ok, (True, True))
+                assert services(server) == ["f"]
+            assert targets(server)["targets"][0]["failures"] == 0
+            config.write(found, "[]")
+            until(lambda: services(server), [])
+
+
+def test_an_interval_that_was_a_mistake():
+    """Jobs that were to be asked once a day, or to measure for long, are asked each second as soon as
+    their file says so, whatever they are at."""
+    heap, asked, ended = Heap(), threading.Event(), threading.Event()
+
+    def answer(path, query, headers):
+        if path != "/cpu":
+            return heap.answer(path, query, headers)
+        if int(query["seconds"]) > 1:
+            asked.set()
+            ended.wait(3600)
+        return 200, at_time(pprof(CPU, {"a": (1, 2)}, (*CPU[1], 1)), time.time_ns())
+
+    def jobs(site, *intervals):
+        profiles = (ONLY_MEMORY, {"cpu": {"path": "/cpu", "delta": True}})
+        return [job(f"j{i}", profiles[i], scrape_interval=intervals[i], scrape_timeout="1h", static_configs=[
+            {"targets": [site.address], "labels": {"service_name": f"s{k}"}} for k in range((1, 10)[i])])
+            for i in range(2)]
+
+    with Site(answer) as site:
+        config = Config(*jobs(site, "24h", "15s"))
+        try:
+            with config.server() as server:
+                until(lambda: asked.wait(1), True)
+                config.put(*jobs(site, "1s", "1s"))
+                until(lambda: {t["state"] for t in targets(server)["targets"]}, {"up"})
+        finally:
+            ended.set()
+
+
+def test_a_job_of_a_cluster_we_are_not_in():
+    """Refused as it is read: nothing of the file that has it is taken, and no watch of another job ends."""
+    heap = Heap()
+    with Site(heap.answer) as site:
+        api = Kubernetes("t")
+        api.objects["a"] = endpoint_slice("a", site.port, ["127.0.0.1"])
+        mine = job("mine", ONLY_MEMORY, kubernetes_sd_configs=[
+            {"role": "endpointslice", "api_server": f"http://{api.site.address}", "bearer_token": "t",
+             "namespaces": {"names": ["shop"]}}])
+        config = Config(mine)
+        with api.site, config.server() as server:
+            until(lambda: services(server), ["shop/a-0"])
+            until(lambda: len(api.watchers), 1)
+            lists = api.lists
+            config.put(job("within", ONLY_MEMORY, kubernetes_sd_configs=[{"role": "pod"}]), mine)
+            until(lambda: "no pod of a cluster" in targets(server)["config_error"], True)
+            api.change("ADDED", endpoint_slice("b", site.port, ["127.0.0.1"]))
+            until(lambda: services(server), ["shop/a-0", "shop/b-0"])
+            assert api.lists == lists and len(api.watchers) == 1, (api.lists, lists)
+            config.put(mine)
+            until(lambda: targets(server)["config_error"], "")
+            assert api.lists == lists, (api.lists, lists)
+
+
 def test_kubernetes():
     """List in pages, watch, added and removed endpoints, 410 in both ways, a token that changes."""
     heap = Heap()
@@ -497,9 +659,10 @@ if __name__ == "__main__":
     cluster.main([
         test_growth_of_allocations,
         test_growth_survives_a_store_that_failed, test_growth_over_a_restart,
+        test_growth_while_the_clock_is_put_back, test_growth_since_before_what_is_taken,
         test_cpu_and_secrets, test_every_known_profile, test_embertree_scrapes_an_embertree,
-        test_files_and_rules,
-        test_kubernetes,
+        test_files_and_rules, test_files_that_are_away, test_an_interval_that_was_a_mistake,
+        test_a_job_of_a_cluster_we_are_not_in, test_kubernetes,
         test_bad_targets_do_not_harm_others,
         test_profiles_of_another_time,
         test_distributors_share_targets,

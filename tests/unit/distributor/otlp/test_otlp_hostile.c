@@ -161,7 +161,8 @@ static void test_work(void **state)
     struct err e = { 0 };
 
     batch_keep_init(&k, NULL, NOW_MS);
-    sink = (struct batch_sink){ drop_begin, drop_end, drop_reject, &k.limits, NOW_MS, &k.limits };
+    sink =
+        (struct batch_sink){ drop_begin, drop_end, drop_reject, &k.limits, NOW_MS, 0, &k.limits };
     arena = arena_new(256 * MIB);
     begun = rejected = 0;
     request(8000, 30000, 1, &b);

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
+
 #include "common/sys/fs.h"
 #include "distributor/scrape/scrape_targets.h"
 
@@ -122,6 +124,55 @@ static void values(void **state)
     scrape_conf_free(c);
 }
 
+/* Of two that are stored under one name the one that was not asked for is off. */
+static void defaults_give_way(void **state)
+{
+    static const struct {
+        const char *profiles, *on, *off;
+    } rows[] = {
+        { "{heap: {}}", "/debug/pprof/heap", "/debug/pprof/allocs" },
+        { "{godeltaprof_memory: {enabled: true}}", "/debug/pprof/delta_heap",
+          "/debug/pprof/allocs" },
+        { "{heap: {enabled: false}}", "/debug/pprof/allocs", "/debug/pprof/heap" },
+        { "{memory: {}, heap: {}}", "/debug/pprof/allocs", NULL },
+        { "{godeltaprof_block: {}, block: {}}", "/debug/pprof/block", NULL },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char text[512];
+        (void)snprintf(text, sizeof(text), HEAD "  profiles: %s\n", rows[i].profiles);
+        struct scrape_conf *c = parse(text);
+        assert_true(profile(&c->jobs[0], rows[i].on)->enabled);
+        assert_true(profile(&c->jobs[0], "/debug/pprof/goroutine")->enabled);
+        if (rows[i].off)
+            assert_false(profile(&c->jobs[0], rows[i].off)->enabled);
+        scrape_conf_free(c);
+    }
+}
+
+/* What is set for one address of a group is not seen by the next one, rules or none. */
+static void targets_of_a_group(void **state)
+{
+    struct scrape_conf *c = parse(
+        HEAD "  static_configs: [{targets: ['a:1', 'b:1'], labels: {instance: '', job: ''}}]\n");
+    const struct scrape_job *j = &c->jobs[0];
+    const struct scrape_group *g = &j->statics.ptr[0];
+    struct arena *a = arena_new(MIB);
+    struct scrape_target t;
+    struct err e;
+
+    (void)state;
+    for (size_t i = 0; i < g->len; i++) {
+        assert_int_equal(scrape_target_of(j, g->addresses[i], &g->labels, a, &t, &e), 1);
+        assert_true(str_eq(labels_get(&t.labels, STR("instance")), g->addresses[i]));
+        assert_int_equal(labels_get(&g->labels, STR("instance")).len, 0);
+        assert_true(str_eqc(labels_get(&t.labels, STR("job")), "j"));
+    }
+    arena_free(a);
+    scrape_conf_free(c);
+}
+
 /* {name, value, ...} of a target to its service. */
 static void names_of_services(void **state)
 {
@@ -214,8 +265,10 @@ static void example(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refused), cmocka_unit_test(values),  cmocka_unit_test(names_of_services),
-        cmocka_unit_test(urls),    cmocka_unit_test(example),
+        cmocka_unit_test(refused),           cmocka_unit_test(values),
+        cmocka_unit_test(defaults_give_way), cmocka_unit_test(targets_of_a_group),
+        cmocka_unit_test(names_of_services), cmocka_unit_test(urls),
+        cmocka_unit_test(example),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -189,6 +189,38 @@ static void slow_and_failing(void **state)
     xfree(g);
 }
 
+/* An interval of a day that was a mistake is over when it is another one, whatever the entry is at.
+ */
+static void another_interval(void **state)
+{
+    struct rig *g = XNEW(struct rig);
+    struct entry *waits = &g->all[0], *runs = &g->all[1], *queued = &g->all[2];
+    struct entry *all[] = { waits, runs, queued };
+
+    (void)state;
+    begin(g, 1, 4);
+    for (size_t i = 0; i < ARRAY_LEN(all); i++) {
+        all[i]->sched.interval_ms = 86400000;
+        all[i]->sched.hash = now(g) + 1000 * i + (i ? 0 : 40000000);
+        sched_add(g->sched, &all[i]->sched);
+    }
+    runs->takes_ms = 4000;
+    run_for(g, 3600);
+    assert_int_equal(runs->sched.state, SCHED_RUNS);
+    assert_int_equal(queued->sched.state, SCHED_QUEUED);
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        sched_interval(g->sched, &all[i]->sched, 1000);
+    run_for(g, 2000);
+    runs->takes_ms = 0;
+    run_for(g, 10000);
+    assert_int_equal(g->most, 1);
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        assert_in_range(all[i]->starts, 9, 12);
+    assert_true(sched_skipped(g->sched) < 20);
+    finish(g);
+    xfree(g);
+}
+
 /* Any order of adding, deleting, slow and failing runs. */
 static void any_order(void **state)
 {
@@ -204,6 +236,8 @@ static void any_order(void **state)
             x->deleted = false;
             x->sched.interval_ms = 1000 + prng_u64(&g->prng) % 30000;
             sched_add(g->sched, &x->sched);
+        } else if (prng_u64(&g->prng) % 3 == 0) {
+            sched_interval(g->sched, &x->sched, 1000 + prng_u64(&g->prng) % 30000);
         } else if (x->running) {
             x->deleted = true;
         } else {
@@ -227,6 +261,7 @@ int main(void)
         cmocka_unit_test(turns),
         cmocka_unit_test(places),
         cmocka_unit_test(slow_and_failing),
+        cmocka_unit_test(another_interval),
         cmocka_unit_test(any_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
