@@ -5,11 +5,13 @@
  *   frame;frame;...;leaf <count>     root first; the count stands behind the LAST blank, since
  *                                    frames have blanks themselves
  *
- * A count is [0-9]+ below 2^63. Lines without one (headers, "1.5", "-3") are left out and counted;
+ * A count is [0-9]+ below 2^63. Lines without one ("1.5", "-3") and headers ("# duration: 12") are
+ * left out and counted;
  * a body that has lines but not one good one is refused, so that a picture or a pprof sent by
  * mistake does not vanish with a 200. UTF-16 with a byte order mark (what some shells make of `>`)
  * becomes UTF-8 first; a UTF-8 mark, CR before LF, empty lines and a missing last newline are fine.
- * An empty frame ("a;;b") is a frame of its own. A line may be as long as the body.
+ * An empty frame ("a;;b") is a frame of its own, but ';' at the end of a stack begins none:
+ * heaptrack ends each of its stacks so. A line may be as long as the body.
  */
 #include "distributor/formats/folded.h"
 
@@ -81,6 +83,8 @@ static int add_line(struct folder *f, struct str stack, uint64_t count, struct e
     struct str frame;
     bool more = true;
 
+    while (stack.len && stack.ptr[stack.len - 1] == ';')
+        stack.len--;
     f->names.len = 0;
     while (str_next(&stack, ';', &more, &frame)) {
         if (gather_check_name(&f->g, frame, "line", f->lines, e))
@@ -104,8 +108,9 @@ static int take_line(struct folder *f, struct str line, bool counts, struct err 
     if (counts) {
         ptrdiff_t blank = str_rfind(line, ' ');
         struct str number = str_sub(line, (size_t)(blank + 1), line.len);
-        if (blank <= 0 || str_trim(str_sub(line, 0, (size_t)blank)).len == 0 ||
-            !str_u64(number, &count) || count > INT64_MAX) {
+        if (blank <= 0 || str_starts(line, STR("# ")) ||
+            str_trim(str_sub(line, 0, (size_t)blank)).len == 0 || !str_u64(number, &count) ||
+            count > INT64_MAX) {
             f->g.push->drops[DROP_LINE]++;
             if (!f->first.len)
                 f->first = line;

@@ -49,6 +49,10 @@ static void test_lines(void **state)
     check("", STR("\n\na 1\r\n\r\na 2\r\n"), ROW("a\t3"), 0); /* empty lines, CRLF */
     check("", STR("a b;c d 1\n"), ROW("a b;c d\t1"), 0);      /* the last blank splits */
     check("", STR("a;;b 1\n;x 1\n"), ROW("[unknown];x\t1") ROW("a;[unknown];b\t1"), 0);
+    check("", STR("a;b; 1\na;b 2\na;;b;; 3\n; 4\n;;; 5\n"),
+          ROW("[unknown]\t9") ROW("a;[unknown];b\t3") ROW("a;b\t3"), 0); /* heaptrack's ends */
+    check("", STR("# mode: wall\n# interval: 1000\n#a;b 1\na 2\n"), ROW("#a;b\t1") ROW("a\t2"), 2);
+    check("lines", STR("# 1\n"), ROW("# 1\t1"), 0);
     check("", STR("a 1 2\n"), ROW("a 1\t2"), 0);
     check("", STR("a\t5 7\n"), ROW("a\t5\t7"), 0);
     check("", STR("a 0\nb 1\n"), ROW("b\t1"), 0);
@@ -62,6 +66,7 @@ static void test_lines(void **state)
     check("", STR("x[go.shape.int];c.Foo$$Lambda$14/0x0000000800066840.run 1\n"),
           ROW("x;c.Foo$$Lambda_.run\t1"), 0);
     check("lines", STR("a;b\na;b\n\nc\n"), ROW("a;b\t2") ROW("c\t1"), 0);
+    check("lines", STR("a;b;\na;b\n"), ROW("a;b\t2"), 0);
     check("lines", STR("a;b 10\n"), ROW("a;b 10\t1"), 0);
     check("", STR("\xff\xfe\xe4\0;\0=\xd8\x00\xde \0\x37\0\n\0"), /* UTF-16 with a surrogate pair */
           ROW("\xc3\xa4;\xf0\x9f\x98\x80\t7"), 0);
