@@ -24,8 +24,8 @@ enum cut {
     CUT_LAMBDA,   /* ("$" [0-9]+)? ([/.+] ("0x" hex+ | [0-9]+))? */
     CUT_HIDDEN,   /* the needle is "0x": hex+, and the one of [/.+] before it, behind a '$' name */
     CUT_TO_SO,    /* up to ".so"; only at the start of a name or path element */
-    CUT_HASH16,   /* the needle and 16 hex digits, where they end the name */
-    CUT_PERF,     /* [0-9]+, before ".map"; only at the start of a name or path element */
+    CUT_TAIL, /* "::h" and 16 hex digits, or 16 hex digits in '<' '>', where they end the name */
+    CUT_PERF, /* [0-9]+, before ".map"; only at the start of a name or path element */
 };
 enum gate { GATE_DOLLAR = 1, GATE_BRACKET = 2, GATE_G = 4, GATE_LIB = 8, GATE_TAIL = 16 };
 
@@ -52,7 +52,8 @@ static const struct rule {
     { "libraries unpacked to a temporary file", GATE_LIB, "libasyncProfiler", CUT_TO_SO, "_" },
     { "libraries unpacked to a temporary file", GATE_LIB, "libamazonCorrettoCryptoProvider",
       CUT_TO_SO, "_" },
-    { "Rust: the hash behind a symbol, new in each build", GATE_TAIL, "::h", CUT_HASH16, "" },
+    { "Rust: the hash behind a symbol, new in each build", GATE_TAIL, "::h", CUT_TAIL, "" },
+    { "pprof --collapsed: where a symbol lies in its file", GATE_TAIL, "<", CUT_TAIL, "" },
     { "Linux perf: code made at run time, by process", GATE_TAIL, "perf-", CUT_PERF, "_" },
 };
 
@@ -135,18 +136,21 @@ static size_t cut_to_so(struct str s, size_t needle_at, size_t at)
     return so ? (size_t)(so - s.ptr) - at : 0;
 }
 
-/* One hash or several, up to the end. */
-static size_t cut_hashes(struct str s, size_t found)
+/* One of them or several, up to the end. */
+static size_t cut_tail(struct str s, size_t found)
 {
-    for (size_t at = found; str_starts(str_sub(s, at, s.len), STR("::h"));) {
-        at += 3;
-        if (run(s, at, is_hex) != 16)
-            return 0;
-        at += 16;
-        if (at == s.len)
-            return s.len - found;
+    size_t at = found;
+
+    for (;;) {
+        struct str rest = str_sub(s, at, s.len);
+        if (str_starts(rest, STR("::h")) && run(rest, 3, is_hex) == 16)
+            at += 19;
+        else if (rest.len >= 18 && rest.ptr[0] == '<' && run(rest, 1, is_hex) == 16 &&
+                 rest.ptr[17] == '>')
+            at += 18;
+        else
+            return rest.len ? 0 : s.len - found;
     }
-    return 0;
 }
 
 static size_t cut_perf(struct str s, size_t needle_at, size_t at)
@@ -186,9 +190,9 @@ static size_t piece(const struct rule *r, struct str s, size_t found, size_t *re
     case CUT_TO_SO:
         n = cut_to_so(s, found, behind);
         return n == 1 && s.ptr[behind] == '_' ? 0 : n;
-    case CUT_HASH16:
+    case CUT_TAIL:
         *ret_from = found;
-        return found ? cut_hashes(s, found) : 0;
+        return found ? cut_tail(s, found) : 0;
     case CUT_PERF:
         return cut_perf(s, found, behind);
     }
@@ -246,6 +250,8 @@ static bool tail(struct str s)
 {
     if (s.len >= 5 && (s.ptr[s.len - 1] == 'p' || s.ptr[s.len - 1] == ']') &&
         (str_ends(s, STR(".map")) || str_ends(s, STR(".map]"))))
+        return true;
+    if (s.len > 18 && s.ptr[s.len - 18] == '<' && s.ptr[s.len - 1] == '>')
         return true;
     return s.len > 19 && s.ptr[s.len - 19] == ':' && memcmp(s.ptr + s.len - 19, "::h", 3) == 0;
 }

@@ -10,7 +10,7 @@
 #include "common/base/buf.h"
 
 /* Goes up with every change of the table: names stored before and after it may differ. */
-#define NORMALIZE_VERSION 2
+#define NORMALIZE_VERSION 3
 
 /* Function or library name. Returns `name` itself where no rule applies; else a shorter name in
  * *tmp (reset first; at least name.len bytes must be allowed), valid until its next use. */
@@ -40,6 +40,7 @@ static inline bool normalize_leaves(const struct normalize_look *l, struct str n
         any |= l->blocks[b];
     char end = name.ptr[name.len - 1];
     return !any && name.ptr[0] != 'l' && end != 'p' && end != ']' &&
+           (name.len <= 18 || name.ptr[name.len - 18] != '<') &&
            (name.len <= 19 || name.ptr[name.len - 19] != ':');
 }
 /* The same for normalize_path. */

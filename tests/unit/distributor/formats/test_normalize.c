@@ -67,6 +67,14 @@ static const struct {
     { "a::h0123456789abcdefg", NULL }, /* not to the end */
     { "a::h0123456789abcdeX", NULL },
     { "::h0123456789abcdef", NULL }, /* nothing would be left */
+    /* gperftools' pprof and jeprof, --collapsed */
+    { "main<00000000000010c0>", "main" },
+    { "std::sort(int*, int*)<00000000000a0a67>", "std::sort(int*, int*)" },
+    { "core::f::h0123456789abcdef<00000000000010c0>", "core::f" },
+    { "main<00000000000010c>", NULL }, /* 15 digits */
+    { "main<0000000000001370>.part", NULL },
+    { "X<00000000000010cg>", NULL },
+    { "<00000000000010c0>", NULL }, /* nothing would be left */
     { "[perf-26421.map]", "[perf-_.map]" },
     { "/tmp/perf-7.map", "/tmp/perf-_.map" },
     { "my-perf-7.map", NULL },
@@ -252,6 +260,7 @@ static void test_look(void **state)
                                         "Ge",
                                         "/",
                                         "::h0123456789abcdef",
+                                        "<00000000000010c0>",
                                         "perf-12.map",
                                         "main.(*T).Run",
                                         "0123456789abcdef0123456789abcdef",
