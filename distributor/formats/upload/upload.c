@@ -13,16 +13,19 @@
 #include "distributor/formats/formats.h"
 #include "distributor/formats/legacy/legacy.h"
 #include "distributor/formats/speedscope.h"
+#include "distributor/formats/upload/austin.h"
 #include "distributor/formats/upload/firefox.h"
 #include "distributor/formats/upload/perf_script.h"
 #include "distributor/formats/upload/v8.h"
 
 #define SNIFF_BYTES 1024
+#define CALLGRIND   "counts of Valgrind's callgrind: record time with `perf record -g` instead"
 
 enum kind {
     KIND_INGEST, /* as /ingest reads it */
     KIND_JSON,
     KIND_PERF_SCRIPT,
+    KIND_AUSTIN,
 };
 struct found {
     enum kind kind;
@@ -30,6 +33,15 @@ struct found {
     const char *name;
     bool guess; /* nothing else is left that it could be */
 };
+
+/* "v 10400 3", in hex, and a line "X " with the program. */
+static bool is_heaptrack(struct str s)
+{
+    ptrdiff_t end = str_find(str_sub(s, 0, 64), '\n');
+
+    return str_starts(s, STR("v ")) && end > 0 &&
+           str_starts(str_sub(s, (size_t)end + 1, s.len), STR("X "));
+}
 
 static int known_but_not_read(struct str s, struct err *e)
 {
@@ -48,6 +60,11 @@ static int known_but_not_read(struct str s, struct err *e)
           "a .nettrace file: convert it with `dotnet-trace convert "
           "--format Speedscope`" },
         { "MOJ", 3, "Austin's binary format: convert it with `mojo2austin`" },
+        { "--- symbol", 10,
+          "what `pprof --raw` prints, without unit and period: upload the profile itself, or what "
+          "`pprof --collapsed` prints" },
+        { "# callgrind format", 18, CALLGRIND },
+        { "version: 1\ncreator: callgrind", 29, CALLGRIND },
         { "\x89PNG", 4, "a picture" },
         { "<svg", 4, "a drawn flame graph: upload what it was drawn from" },
         { "<?xml", 5, "XML: if it is a drawn flame graph, upload what it was drawn from" },
@@ -58,6 +75,9 @@ static int known_but_not_read(struct str s, struct err *e)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         if (str_starts(s, str_n(rows[i].magic, rows[i].len)))
             return err_set(e, ERR_INPUT, "this is %s", rows[i].what);
+    if (is_heaptrack(s))
+        return err_set(e, ERR_INPUT,
+                       "this is heaptrack's file: upload what `heaptrack_print -F` writes");
     return 0;
 }
 
@@ -88,6 +108,7 @@ static int sniff(struct str body, struct found *ret, struct err *e)
     static const struct found pprof = { KIND_INGEST, FORMAT_PPROF, "pprof", false };
     static const struct found json = { KIND_JSON, FORMAT_GROUPS, "json", false };
     static const struct found perf = { KIND_PERF_SCRIPT, FORMAT_GROUPS, "perf script", false };
+    static const struct found austin = { KIND_AUSTIN, FORMAT_GROUPS, "austin", false };
     static const struct found folded = { KIND_INGEST, FORMAT_GROUPS, "folded", true };
     static const struct found binaries = { KIND_INGEST, FORMAT_PPROF, "pprof", true };
     struct str head = str_sub(body, 0, SNIFF_BYTES), text = str_trim(head);
@@ -106,6 +127,8 @@ static int sniff(struct str body, struct found *ret, struct err *e)
         *ret = pprof;
     else if (perf_script_sniff(body))
         *ret = perf;
+    else if (austin_sniff(body))
+        *ret = austin;
     else if (binary(head) && !str_starts(body, STR("\xff\xfe")) &&
              !str_starts(body, STR("\xfe\xff")))
         *ret = binaries; /* not text; pprof's fields may come in any order */
@@ -153,8 +176,8 @@ static const char *hint(enum format taken, struct str body, struct err *ret_know
 {
     struct found f;
 
-    if (!body.len || str_starts(body, STR("--"))) /* a form names its parts */
-        return NULL;
+    if (!body.len || (str_starts(body, STR("--")) && !str_starts(body, STR("--- "))))
+        return NULL; /* a form names its parts */
     if (sniff(body, &f, ret_known))
         return ret_known->text;
     if (is_page(str_trim(str_sub(body, 0, SNIFF_BYTES))))
@@ -164,6 +187,9 @@ static const char *hint(enum format taken, struct str body, struct err *ret_know
     if (f.kind == KIND_PERF_SCRIPT)
         return "this looks like the output of perf script: upload it to /api/v1/adhoc, or fold it "
                "first";
+    if (f.kind == KIND_AUSTIN)
+        return "this looks like Austin's text: upload it to /api/v1/adhoc, or send it as folded "
+               "stacks with sampleRate=1000000";
     if (f.format == taken || (f.guess && f.format == FORMAT_PPROF) ||
         (f.guess && (taken == FORMAT_LINES || taken == FORMAT_TRIE || taken == FORMAT_TREE)))
         return NULL;
@@ -272,15 +298,19 @@ static int push_plain(const struct ingest *in, struct str body, const struct lim
         if (rc == ERR_INPUT && f.guess)
             return err_wrap(e,
                             "a file of no known kind (pprof, JFR, speedscope, .cpuprofile, "
-                            ".heapprofile, Firefox, perf script, folded text); read as %s",
+                            ".heapprofile, Firefox, perf script, Austin, folded text); read as %s",
                             f.name);
         return rc;
     case KIND_JSON:
         return push_json(in, body, l, push, ret_format, e);
     case KIND_PERF_SCRIPT:
+    case KIND_AUSTIN:
         break;
     }
-    return push_base(push, in, in->name.app, l, e) ? e->code : perf_script_push(body, l, push, e);
+    if (push_base(push, in, in->name.app, l, e))
+        return e->code;
+    return f.kind == KIND_AUSTIN ? austin_push(body, l, push, e)
+                                 : perf_script_push(body, l, push, e);
 }
 
 int upload_push(const struct ingest *in, struct str body, const struct limits *l, int64_t now_ms,

@@ -67,7 +67,13 @@ static void test_sniff(void **state)
         { B("a\x1b[0m;b\t1\r\n"), "folded", false },
         { B("\xff\xfe\x61\0 \0\x31\0"), "folded", false },
         { B("# x\njava 10 [000] 99.5: 10 cycles: \n\tff f (m)\n"), "perf script", false },
+        { B("# austin: 3.7.0\n# mode: wall\n\nP1;T0:1;a.py:f:2 10\n"), "austin", false },
+        { B("v main 3\nx 4\n"), "folded", false },
         { B(""), "empty", true },
+        { B("--- symbol\nbinary=work\n"), "--collapsed", true },
+        { B("# callgrind format\nversion: 1\n"), "callgrind", true },
+        { B("version: 1\ncreator: callgrind-3.10.0\n"), "callgrind", true },
+        { B("v 10400 3\nX ./work\nI 1000 5e2991\n"), "heaptrack_print", true },
         { B("PERFILE2...."), "perf script", true },
         { B("\177ELF...."), "a program", true },
         { B("Nettrace"), "dotnet-trace", true },
@@ -83,6 +89,25 @@ static void test_sniff(void **state)
         if (!strstr(rc ? e.text : format, rows[i].want))
             fail_msg("row %zu: %s%s", i, format, e.text);
     }
+}
+
+static void test_austin(void **state)
+{
+    (void)state;
+#define HEAD(mode) "# austin: 3.7.0\n# interval: 1000\n# mode: " mode "\n\n"
+#define TAIL       "P1;T0:1;a.py:f:2 10\nP1;T0:1;a.py:f:2 5\nP1;T0:1 -7\n\n# duration: 2058950\n"
+    check(HEAD("wall") TAIL, "austin", "wall\t{}\tP1;T0:1;a.py:f:2\t15000\n");
+    check(HEAD("cpu") TAIL, "austin", "cpu\t{}\tP1;T0:1;a.py:f:2\t15000\n");
+    check(HEAD("memory\r") TAIL, "austin", "alloc_space\t{}\tP1;T0:1;a.py:f:2\t15\n");
+    check("# austin: 9\n" TAIL, "austin", "wall\t{}\tP1;T0:1;a.py:f:2\t15000\n");
+    const char *format;
+    struct dist_push d;
+    struct err e = { 0 };
+    assert_int_equal(decode(&d, STR(HEAD("full") "P1;T0:1 10,0,3\n"), &format, &e), ERR_INPUT);
+    assert_non_null(strstr(e.text, "\"full\""));
+    dist_push_free(&d);
+#undef HEAD
+#undef TAIL
 }
 
 /* JSON with ' for ", and @name@ for a callFrame. */
@@ -443,6 +468,8 @@ static void test_hint(void **state)
         { FORMAT_GROUPS, B("<!DOCTYPE html><p>"), "a page of HTML" },
         { FORMAT_GROUPS, B("<module>;main\n"), "" },
         { FORMAT_JFR, B("--b\r\n"), "" },
+        { FORMAT_PPROF, B("--- symbol\nbinary=work\n"), "pprof --collapsed" },
+        { FORMAT_GROUPS, B("# austin: 3.7.0\n# mode: full\n"), "sampleRate=1000000" },
         { FORMAT_MULTIPART, B("FLR\0"), "" },
         { FORMAT_GROUPS, B(""), "" },
 #undef B
@@ -479,7 +506,7 @@ int main(void)
         cmocka_unit_test(test_perf_script), cmocka_unit_test(test_firefox),
         cmocka_unit_test(test_refused),     cmocka_unit_test(test_zipped_twice),
         cmocka_unit_test(test_unknown),     cmocka_unit_test(test_files),
-        cmocka_unit_test(test_hint),
+        cmocka_unit_test(test_hint),        cmocka_unit_test(test_austin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
