@@ -43,7 +43,8 @@ def ingest(b, path, began, name=None, **query):
 
 
 def uploaded(b, path, hot, cold):
-    """The file as an uploaded profile: its first type has the hot function as the largest."""
+    """The file as an uploaded profile: the type shown first has the hot function as the largest.
+    {type: its total}"""
     url = "/api/v1/adhoc"
     given = json.loads(curl(b, path, url, name=path.name))
     reply = b.server.reader.request("GET", f"{url}/{given['id']}", None, b.headers)
@@ -54,6 +55,7 @@ def uploaded(b, path, hot, cold):
     top = sorted(own.items(), key=lambda x: -x[1])[:6]
     assert re.search(hot, max(own, key=own.get)), top
     assert any(re.search(cold, name) for name in own), top
+    return {t["type"]: t["total"] for t in given["types"]}
 
 
 # ---- py-spy --------------------------------------------------------------------------------------
