@@ -3,6 +3,7 @@
 Nothing of it is ever copied here. Where ../shared is missing, tests that need it say so in a line
 that starts with "SKIPPED:" and go on.
 """
+import functools
 import gzip
 import json
 import pathlib
@@ -48,6 +49,7 @@ def plain(body):
     return gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body
 
 
+@functools.cache  # most names of a file are in many of its stacks
 def normalized(name):
     """An independent copy of the server's rule table (distributor/formats/normalize.c, version 2):
     the tests apply it to the expected names."""
