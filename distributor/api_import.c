@@ -121,7 +121,7 @@ static void job_fail(struct job *j, const struct err *e)
     char done[24];
 
     (void)snprintf(done, sizeof(done), "%zu", j->acked);
-    distributor_refused(&j->d->metrics, e->code);
+    distributor_refused(&j->d->metrics, e, req->peer);
     http_reply_header(req, "X-Embertree-Stored-Messages", str_c(done));
     http_reply_err(req, e);
     job_free(j);
@@ -560,7 +560,7 @@ static void on_import(struct http_req *r)
     struct err e;
 
     if (check_request(d, r, &name, &slots, &e) || enter(d, r, name, &rules, &tenant, &e)) {
-        distributor_refused(&d->metrics, e.code);
+        distributor_refused(&d->metrics, &e, r->peer);
         http_reply_err(r, &e);
         return;
     }

@@ -95,7 +95,7 @@ static void on_ingest(struct http_req *r)
     CHECK(c); /* the arena is still empty */
     c->req = r;
     if (parse_request(d, r, &o.tenant, &c->in, &e)) {
-        distributor_refused(&d->metrics, e.code);
+        distributor_refused(&d->metrics, &e, r->peer);
         http_reply_err(r, &e);
         return;
     }

@@ -163,7 +163,7 @@ static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct
     d->limits = d->conf->limits;
     d->limits.decode_bytes =
         MIN(d->limits.decode_bytes, MAX(ctx->memory_limit / DECODE_SHARE, DECODE_LEAST));
-    distributor_metrics_init(&d->metrics, ctx->metrics);
+    distributor_metrics_init(&d->metrics, ctx->metrics, ctx->env->clock);
     ctx->env->random(ctx->env, &d->seed, sizeof(d->seed));
     budget_init(&d->memory, d->conf->in_flight_bytes
                                 ? d->conf->in_flight_bytes

@@ -72,7 +72,8 @@ static void count_drops(const struct intake *k)
 /* err: the request as a whole, or NULL. */
 static void intake_end(struct intake *k, const struct err *err)
 {
-    const struct distributor_metrics *m = &k->d->metrics;
+    struct distributor_metrics *m = &k->d->metrics;
+    const char *peer = k->o.http ? k->o.http->peer : NULL;
     struct intake_result r = { .err = err,
                                .rejected = k->rejected_more,
                                .series = k->series,
@@ -81,7 +82,7 @@ static void intake_end(struct intake *k, const struct err *err)
                                .left_out = k->drops };
 
     if (err) {
-        distributor_refused(m, err->code);
+        distributor_refused(m, err, peer);
         rules_refused(k->d->rules, k->rules.label, err, 1, k->o.body.len);
     } else {
         r.rows = k->rows.ptr;
@@ -93,7 +94,7 @@ static void intake_end(struct intake *k, const struct err *err)
         const struct intake_row *row = &r.rows[i];
         if (row->outcome == INTAKE_REJECTED) {
             r.rejected += row->profiles;
-            distributor_refused(m, row->err->code);
+            distributor_refused(m, row->err, peer);
         } else {
             r.stored += row->outcome == INTAKE_STORED;
             r.empty += row->outcome == INTAKE_EMPTY;
@@ -556,7 +557,7 @@ int intake_start(struct distributor *d, const struct intake_opts *o, struct err 
     CHECK(o->http || o->tenant.ptr);
     if ((name.ptr ? knows_shards(d, e) : intake_check(d, o->http, &name, e)) ||
         intake_enter(d, o, name, &rules, &tenant, e)) {
-        distributor_refused(&d->metrics, e->code);
+        distributor_refused(&d->metrics, e, o->http ? o->http->peer : NULL);
         return e->code;
     }
     struct intake *k = intake_take(d);
@@ -573,7 +574,7 @@ int intake_start(struct distributor *d, const struct intake_opts *o, struct err 
     d->working++;
     metric_set(d->metrics.working, (int64_t)d->working);
     if (intake_admit(k, e)) {
-        distributor_refused(&d->metrics, e->code);
+        distributor_refused(&d->metrics, e, o->http ? o->http->peer : NULL);
         intake_free(k);
         return e->code;
     }

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "distributor/metrics.h"
 
-#include "common/base/err.h"
+#include "common/obs/log.h"
 
-#define NAME(thing) "embertree_distributor_" thing
+#define TELL_EACH_MS 60000
+#define NAME(thing)  "embertree_distributor_" thing
 
 static const double SECONDS[] = { 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005,
                                   0.01,    0.025,  0.05,    0.1,    0.25,  1,      10 };
 
-void distributor_metrics_init(struct distributor_metrics *dm, struct metrics *m)
+void distributor_metrics_init(struct distributor_metrics *dm, struct metrics *m,
+                              const struct clock *clock)
 {
+    dm->clock = clock;
 #define COUNTER(field, name, help) \
     dm->field = metric_at(metric_new(m, METRIC_COUNTER, NAME(name), help, NULL, NULL, 0), NULL, 0);
 #define GAUGE(field, name, help) \
@@ -39,9 +42,21 @@ void distributor_metrics_init(struct distributor_metrics *dm, struct metrics *m)
                              "Pushes answered with an error, by its name", "reason", NULL, 0);
 }
 
-void distributor_refused(const struct distributor_metrics *dm, int code)
+void distributor_refused(struct distributor_metrics *dm, const struct err *e, const char *peer)
 {
-    struct str reason = str_c(err_name(code));
+    struct str reason = str_c(err_name(e->code));
+    int status = err_http_status(e->code);
+    bool ours = status == 429 || status >= 500;
+    uint64_t now = clock_mono_ms(dm->clock), *told = &dm->refusals[ours].told_ms,
+             *since = &dm->refusals[ours].since;
 
     metric_add(metric_at(dm->refused, &reason, 1), 1);
+    ++*since;
+    if (*told && now - *told < TELL_EACH_MS)
+        return;
+    log_warn(ours ? "pushes are refused for now; their senders should try again"
+                  : "pushes are refused that their senders have to mend",
+             KV_U64("refused", *since), KV_CSTR("last_of", peer ? peer : "?"), KV_ERR(e));
+    *told = MAX(now, UINT64_C(1));
+    *since = 0;
 }

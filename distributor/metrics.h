@@ -5,7 +5,9 @@
 #ifndef DISTRIBUTOR_METRICS_H
 #define DISTRIBUTOR_METRICS_H
 
+#include "common/base/err.h"
 #include "common/obs/metrics.h"
+#include "common/sys/clock.h"
 #include "distributor/formats/push.h"
 
 #define DISTRIBUTOR_COUNTERS(X)                                                             \
@@ -34,9 +36,18 @@ struct distributor_metrics {
     struct metric_cell *drops[PUSH_DROPS];
     struct metric *requests; /* label format */
     struct metric *refused;  /* label reason */
+    const struct clock *clock;
+    /* What the log said last of refused pushes, and how many were refused since; of those that the
+     * sender has to mend, and of those that this server would have taken at another time. */
+    struct {
+        uint64_t told_ms, since;
+    } refusals[2];
 };
-void distributor_metrics_init(struct distributor_metrics *dm, struct metrics *m);
-/* A push answered with an error. */
-void distributor_refused(const struct distributor_metrics *dm, int code);
+/* clock: of the log's lines. */
+void distributor_metrics_init(struct distributor_metrics *dm, struct metrics *m,
+                              const struct clock *clock);
+/* A push answered with an error: counted, and told once a minute. peer: who sent it, or NULL.
+ * Thread: the loop's. */
+void distributor_refused(struct distributor_metrics *dm, const struct err *e, const char *peer);
 
 #endif

@@ -62,7 +62,7 @@ static void job_end(void *cookie)
         (void)err_set(&job->err, ERR_LIMIT, "the answer has over %zu bytes: ask for fewer nodes",
                       job->out.max);
     if (job->err.code && job->op == ADHOC_UPLOAD)
-        distributor_refused(&d->metrics, job->err.code);
+        distributor_refused(&d->metrics, &job->err, NULL);
     job_reply(job);
     for (size_t i = 0; i < ADHOC_SIDES; i++)
         buf_deinit(&job->docs[i].body);
