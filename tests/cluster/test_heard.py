@@ -145,12 +145,28 @@ def test_alerts_name_what_there_is():
     exprs = [line for line in text.splitlines() if line.strip().startswith("expr:")]
     assert len(exprs) == text.count("- alert:") > 10
     used = {name for line in exprs for name in re.findall(r"embertree_\w+", line)}
-    with tempfile.TemporaryDirectory() as far, \
-            replicated.Cluster(ingesters=1, replicas=1, shards=1, ingester=[f"--cold.url=dir:{far}"]) as c:
+    with tempfile.TemporaryDirectory() as far, tempfile.TemporaryDirectory() as files, \
+            replicated.Cluster(ingesters=1, replicas=1, shards=1, ingester=[f"--cold.url=dir:{far}"]) as c, \
+            cluster.AllInOne(*all_files(pathlib.Path(files))) as one:
         c.wait_whole()
-        there = {re.match(r"\w+", line)[0] for p in c.processes()
+        assert one.ingest(b"no line", "x.cpu").status == 400  # what was never refused is not counted
+        assert one.ingest(b"a;b 1\n", "x.cpu").status == 200
+        there = {re.match(r"\w+", line)[0] for p in [*c.processes(), one.process]
                  for line in p.get("/metrics").body.decode().splitlines() if line.startswith("embertree_")}
     assert used <= there, used - there
+    runbook = (cluster.ROOT / "deploy/README.md").read_text().partition("## What to be woken by")[2]
+    for alert in re.findall(r"- alert: (\w+)", text):
+        assert re.search(rf"^\|[^|]*\b{alert}\b[^|]*\| ", runbook, re.M), f"no row says what to do about {alert}"
+
+
+def all_files(folder):
+    """Options of what counts only if it is on."""
+    (folder / "forward.yaml").write_text('targets: {a: {url: "http://127.0.0.1:1"}}\n')
+    (folder / "scrape.yaml").write_text("scrape_configs: []\n")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=a",
+                    "-keyout", folder / "key", "-out", folder / "cert"], check=True, capture_output=True)
+    return [f"--distributor.forward_config_file={folder}/forward.yaml", f"--http.tls_cert={folder}/cert",
+            f"--distributor.scrape_config_file={folder}/scrape.yaml", f"--http.tls_key={folder}/key"]
 
 
 if __name__ == "__main__":
