@@ -13,7 +13,8 @@
  * little: a sample then ends when the clock is past what was there before, so that no time counts
  * twice. Without samples a hit is worth the average interval. The frame (root) is left out.
  *
- * Nodes are found by id, parents climbed with a bound: a cycle is deeper than any stack.
+ * Nodes are found by id, parents climbed with a bound: a cycle is deeper than any stack, also one
+ * of (root) alone.
  */
 #include "distributor/formats/upload/v8.h"
 
@@ -171,20 +172,30 @@ static int read_head(struct reader *r, const struct json_val *head, bool heap, s
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
+/* The frames of a node and of what is above it to r->stack, leaf first. A (root) is no frame, and
+ * work like one. */
+static int climb(struct reader *r, uint32_t at, struct err *e)
+{
+    size_t steps = 0;
+
+    r->stack.len = 0;
+    for (uint32_t i = at; i != NOWHERE; i = r->nodes.ptr[i].parent) {
+        if (steps++ > MIN(r->nodes.len, r->g.l->text_frames))
+            return bad(e, "its nodes are their own parents, or too deep");
+        if (r->nodes.ptr[i].frame != NOWHERE)
+            vec_push(&r->stack, r->nodes.ptr[i].frame);
+    }
+    r->g.work += GATHER_WORK_STEP * (uint64_t)(steps - r->stack.len);
+    return 0;
+}
+
 static int node_of(struct reader *r, uint32_t at, uint32_t *ret, struct err *e)
 {
     struct v8_node *n = &r->nodes.ptr[at];
 
     if (n->node == NOWHERE) {
-        r->stack.len = 0;
-        for (uint32_t i = at; i != NOWHERE; i = r->nodes.ptr[i].parent) {
-            if (r->stack.len > r->nodes.len || r->stack.len > r->g.l->text_frames)
-                return bad(e, "its nodes are their own parents, or too deep");
-            if (r->nodes.ptr[i].frame != NOWHERE)
-                vec_push(&r->stack, r->nodes.ptr[i].frame);
-            else if (r->nodes.ptr[i].parent == i)
-                return bad(e, "a node is its own parent");
-        }
+        if (climb(r, at, e))
+            return e->code;
         for (size_t i = 0, k = r->stack.len; i + 1 < k; i++, k--) {
             uint32_t swap = r->stack.ptr[i];
             r->stack.ptr[i] = r->stack.ptr[k - 1];
@@ -232,7 +243,7 @@ static int time_at(const struct times *t, size_t i, double *clock, struct err *e
     if (take_us(json_at(t->deltas, i), "a time delta", 1, &v, e))
         return e->code;
     *clock += v;
-    return 0;
+    return fabs(*clock) < TIME_MOST ? 0 : bad(e, "its time deltas add up to no time");
 }
 
 static int put_samples(struct reader *r, const struct times *t, bool count, struct err *e)

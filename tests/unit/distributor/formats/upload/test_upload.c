@@ -216,6 +216,8 @@ static void test_refused(void **state)
         "{\"nodes\":[{\"id\":1,\"parent\":1,\"hitCount\":1}],\"startTime\":0,\"endTime\":9}",
         "{\"nodes\":[{\"id\":1}],\"startTime\":9,\"endTime\":1}",
         "{\"nodes\":[{\"id\":1,\"children\":[5]}],\"startTime\":0,\"endTime\":1}",
+        "{\"nodes\":[{\"id\":1}],\"samples\":[1,1],\"timeDeltas\":[8e15,8e15],\"startTime\":0,"
+        "\"endTime\":1}",
         "{\"meta\":{},\"threads\":[]}",
         "{\"meta\":{\"interval\":-1},\"threads\":[]}",
         "{\"meta\":{},\"threads\":[{\"samples\":{\"stack\":[1]},\"stackTable\":{\"frame\":[0],"
@@ -237,6 +239,38 @@ static void test_refused(void **state)
 }
 
 /* What looks like nothing known is not said to be a broken pprof, or folded text with bad lines. */
+/* Nodes that are all (root) add no frame, and take time all the same: in a circle for ever, in a
+ * long row each as much as the row is long. */
+static void test_v8_roots(void **state)
+{
+    static const char circle[] =
+        "{\"nodes\":[{\"id\":1,\"callFrame\":{\"functionName\":\"(root)\"},\"hitCount\":1,"
+        "\"children\":[2]},{\"id\":2,\"callFrame\":{\"functionName\":\"(root)\"},\"children\":[1]}"
+        "],\"startTime\":0,\"endTime\":5}";
+    const char *format;
+    struct dist_push d;
+    struct err e = { 0 };
+    struct buf row;
+
+    (void)state;
+    assert_int_equal(decode(&d, str_c(circle), &format, &e), ERR_INPUT);
+    assert_non_null(strstr(e.text, "parents"));
+    dist_push_free(&d);
+    buf_init(&row, 64 * MIB);
+    buf_add_str(&row, STR("{\"startTime\":0,\"endTime\":5,\"nodes\":[{\"id\":0,\"callFrame\":{"
+                          "\"functionName\":\"(root)\"}}"));
+    for (int i = 1; i < 60000; i++)
+        buf_addf(&row,
+                 ",{\"id\":%d,\"parent\":%d,\"hitCount\":1,\"callFrame\":{"
+                 "\"functionName\":\"(root)\"}}",
+                 i, i - 1);
+    buf_add_str(&row, STR("]}"));
+    assert_int_equal(decode(&d, buf_str(&row), &format, &e), ERR_LIMIT);
+    assert_non_null(strstr(e.text, "too many frames"));
+    dist_push_free(&d);
+    buf_deinit(&row);
+}
+
 static void test_unknown(void **state)
 {
     (void)state;
@@ -507,6 +541,7 @@ int main(void)
         cmocka_unit_test(test_refused),     cmocka_unit_test(test_zipped_twice),
         cmocka_unit_test(test_unknown),     cmocka_unit_test(test_files),
         cmocka_unit_test(test_hint),        cmocka_unit_test(test_austin),
+        cmocka_unit_test(test_v8_roots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
