@@ -11,7 +11,7 @@
 
 const struct role *const roles[] = { &ingester_role, &compactor_role, &querier_role,
                                      &distributor_role, NULL };
-const struct command *const commands[] = {
-    &adopt_command,   &check_overrides_command, &fsck_command, &import_command,
-    &restore_command, &upload_command,          NULL
-};
+const struct command *const commands[] = { &adopt_command,           &check_config_command,
+                                           &check_overrides_command, &fsck_command,
+                                           &import_command,          &restore_command,
+                                           &upload_command,          NULL };

@@ -8,6 +8,7 @@
 #include "common/role/command.h"
 
 extern const struct command adopt_command;
+extern const struct command check_config_command;
 extern const struct command check_overrides_command;
 extern const struct command fsck_command;
 extern const struct command import_command;

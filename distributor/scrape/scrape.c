@@ -75,9 +75,8 @@ static void file_right(struct scrape *s, struct scrape_file *f)
         metric_set(s->metrics.config_ok, 1);
 }
 
-static int check_tenants(const struct scrape *s, const struct scrape_conf *c, struct err *e)
+static int check_tenants(const struct scrape_conf *c, bool multi, struct err *e)
 {
-    bool multi = s->d->ctx->tenancy->multi;
     struct err why;
 
     for (size_t i = 0; i < c->len; i++) {
@@ -100,11 +99,23 @@ static int check_k8s(const struct scrape_conf *c, struct err *e)
     return 0;
 }
 
+int scrape_check(const char *file, struct str text, bool multi, struct err *e)
+{
+    struct scrape_conf *conf = NULL;
+    int rc = scrape_conf_parse(file, text, &conf, e);
+
+    if (!rc)
+        rc = check_tenants(conf, multi, e);
+    if (!rc)
+        rc = check_k8s(conf, e);
+    scrape_conf_free(conf);
+    return rc;
+}
+
 /* Is the text of use? */
 static int try_text(const struct scrape *s, const struct scrape_file *f, struct str text,
                     struct err *e)
 {
-    struct scrape_conf *conf = NULL;
     struct scrape_groups groups;
     struct arena *a;
     int rc;
@@ -114,15 +125,8 @@ static int try_text(const struct scrape *s, const struct scrape_file *f, struct 
                        "%s is empty, as a file is that is just being written; to end all of it, "
                        "write %s",
                        f->path, f == &s->config ? "scrape_configs: []" : "[]");
-    if (f == &s->config) {
-        rc = scrape_conf_parse(f->path, text, &conf, e);
-        if (!rc)
-            rc = check_tenants(s, conf, e);
-        if (!rc)
-            rc = check_k8s(conf, e);
-        scrape_conf_free(conf);
-        return rc;
-    }
+    if (f == &s->config)
+        return scrape_check(f->path, text, s->d->ctx->tenancy->multi, e);
     a = arena_new(SCRAPE_CONF_BYTES);
     rc = scrape_groups_parse(f->path, text, a, &groups, e);
     arena_free(a);

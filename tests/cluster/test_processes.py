@@ -247,6 +247,55 @@ def test_unknown_command():
         assert says in r.stderr.decode(), r
 
 
+def check_config(*options):
+    r = subprocess.run([str(cluster.BIN / "embertree"), "check-config", *map(str, options)], capture_output=True,
+                       timeout=90)
+    return r.returncode, r.stdout.decode() + r.stderr.decode()
+
+
+def test_check_config():
+    """Says of each file what a start would say, all at once; and nothing of those that are fine."""
+    samples = cluster.ROOT / "deploy" / "config"
+    for name in ("allinone", "ingester", "distributor", "querier", "compactor"):
+        assert check_config("--config", samples / f"{name}.yaml") == (0, "fine; files read beside it: 0\n"), name
+    files = [f"--distributor.overrides_file={samples}/overrides.yaml",
+             f"--distributor.forward_config_file={samples}/forward.yaml"]
+    code, text = check_config(*files)
+    assert (code, text) == (0, "fine; files read beside it: 2\n"), text
+    assert check_config("--help")[0] == 2
+    code, text = check_config("--http.lisetn=1")
+    assert code == 1 and "--http.listen" in text, text
+    with tempfile.TemporaryDirectory(prefix="embertree-test-") as folder:
+        wrong = pathlib.Path(folder)
+        said = {}
+        for option, yaml, says in (
+                ("distributor.overrides_file", "defaults: {no_such: 1}\n", "no_such"),
+                ("distributor.forward_config_file", "targets: {a: {uri: x}}\n", "uri"),
+                ("distributor.scrape_config_file", "scrape_configs: [{job_nam: a}]\n", "job_nam"),
+                ("distributor.tokens_file", 'tokens: {abc: "a b"}\n', "0x20"),
+                ("querier.overrides_file", "defaults: {querys: 1}\n", "querys"),
+                ("retention.overrides", "tenant=a 11s=2d\n", "11s"),
+                ("cluster.key_file", "k1: short\n", "line 1"),
+                ("http.admin_token_file", "short\n", "16"),
+                ("http.tls_cert", "none\n", "need each other")):
+            path = wrong / option
+            path.write_text(yaml)
+            path.chmod(0o600)
+            said[f"--{option}={path}"] = says
+            code, text = check_config(f"--{option}={path}")
+            assert code == 1 and says in text and option in text and text.count("\n") == 1, text
+            # A start says the same.
+            assert refusal("embertree", f"--{option}={path}")[0] == 1, option
+        code, text = check_config(*said, "--http.listen=0.0.0.0:1", f"--cluster.key_file={wrong}/none")
+        assert code == 1 and text.count("\n") == len(said) + 1 and "--http.insecure-open" in text, text
+        assert f"there is no file {wrong}/none" in text, text
+        # The tenant of a job is none where there is one only: what depends on other options.
+        path.write_text("scrape_configs: [{job_name: a, tenant: b}]\n")
+        code, text = check_config(f"--distributor.scrape_config_file={path}")
+        assert code == 1 and "tenancy.multi" in text, text
+        assert check_config(f"--distributor.scrape_config_file={path}", "--tenancy.multi")[0] == 0
+
+
 def test_one_process_per_folder_and_port():
     with cluster.AllInOne() as server:
         code, text = refusal("embertree", f"--data.dir={server.process.folder / 'data'}")
@@ -311,6 +360,6 @@ if __name__ == "__main__":
     cluster.main([test_all_in_one, test_one_database_is_no_copy, test_four_processes, test_several_shards,
                   test_restart_keeps_data, test_drain_answers_what_it_took,
                   test_second_signal_ends_at_once, test_missing_ingester,
-                  test_wrong_configurations_say_what_to_do, test_unknown_command,
+                  test_wrong_configurations_say_what_to_do, test_unknown_command, test_check_config,
                   test_one_process_per_folder_and_port,
                   test_version_help_and_configuration, test_full_disk_is_refused_and_said])
