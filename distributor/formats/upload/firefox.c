@@ -299,6 +299,7 @@ static int put_thread(struct reader *r, const struct thread *t, double scale, st
         vec_push(&r->frames, NONE);
     for (size_t i = 0; i < stacks_len; i++)
         vec_push(&r->nodes, NONE);
+    r->g.work += r->frames.len + r->nodes.len; /* gather_node says when it is too much */
     for (size_t i = 0; i < n; i++) {
         double weight = 1;
         if (take_ref(cell(&stacks, i), stacks_len, &at, e))
@@ -339,6 +340,9 @@ static int add_series(struct reader *r, size_t first, enum weight weight, bool t
         .period_unit = weight == WEIGHT_BYTES ? STR("bytes") : STR("nanoseconds"),
     };
 
+    if (r->g.push->series_len >= r->g.l->series)
+        return err_set(e, ERR_LIMIT, "Firefox profile: more than %" PRIu64 " series, two a thread",
+                       r->g.l->series);
     for (size_t i = first; i < r->threads.len; i++) {
         struct thread *next = &r->threads.ptr[i];
         if (next->taken || !str_eq(next->name, t->name) || weight_of(next) != weight)

@@ -239,6 +239,40 @@ static void test_refused(void **state)
 }
 
 /* What looks like nothing known is not said to be a broken pprof, or folded text with bad lines. */
+/* A profile whose threads share a table of so many frames. */
+static void shared_frames(size_t frames, int threads, const char *want)
+{
+    const char *format;
+    struct dist_push d;
+    struct err e = { 0 };
+    struct buf b;
+
+    buf_init(&b, 64 * MIB);
+    buf_add_str(&b, STR("{\"meta\":{\"interval\":1},\"shared\":{\"stringArray\":[\"f\"],"
+                        "\"stackTable\":{\"frame\":[0],\"prefix\":[null]},\"funcTable\":{"
+                        "\"name\":[0]},\"frameTable\":{\"func\":[0"));
+    for (size_t i = 1; i < frames; i++)
+        buf_add_str(&b, STR(",0"));
+    buf_add_str(&b, STR("]}},\"threads\":["));
+    for (int i = 0; i < threads; i++)
+        buf_addf(&b, "%s{\"name\":\"%d\",\"samples\":{\"stack\":[0]}}", i ? "," : "", i);
+    buf_add_str(&b, STR("]}"));
+    assert_int_equal(decode(&d, buf_str(&b), &format, &e), want ? ERR_LIMIT : 0);
+    if (want && !strstr(e.text, want))
+        fail_msg("%s, want %s", e.text, want);
+    dist_push_free(&d);
+    buf_deinit(&b);
+}
+
+/* Tables that all threads share are gone over for each; each thread is two series. */
+static void test_firefox_shared(void **state)
+{
+    (void)state;
+    shared_frames(10, 500, NULL);
+    shared_frames(10, 501, "more than 1000 series");
+    shared_frames(1300000, 450, "too many frames");
+}
+
 /* Nodes that are all (root) add no frame, and take time all the same: in a circle for ever, in a
  * long row each as much as the row is long. */
 static void test_v8_roots(void **state)
@@ -541,7 +575,7 @@ int main(void)
         cmocka_unit_test(test_refused),     cmocka_unit_test(test_zipped_twice),
         cmocka_unit_test(test_unknown),     cmocka_unit_test(test_files),
         cmocka_unit_test(test_hint),        cmocka_unit_test(test_austin),
-        cmocka_unit_test(test_v8_roots),
+        cmocka_unit_test(test_v8_roots),    cmocka_unit_test(test_firefox_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
