@@ -91,6 +91,40 @@ def py_spy(venv, certs, tls):
             b.check_other_tenant_sees_nothing()
 
 
+# ---- Austin --------------------------------------------------------------------------------------
+
+
+def austin_prepare():
+    sdks.need("curl")
+    to = WORK / "recorders" / "austin"
+    sdks.make("recorders/austin", [sys.executable, "-m", "venv", to],
+              [to / "bin" / "pip", "install", "-q", "--disable-pip-version-check", "-r",
+               HERE_SRC / "austin" / "requirements.txt"], cwd=sdks.ROOT,
+              made=[to / "bin" / "austin"])
+    ran = subprocess.run([to / "bin" / "austin", "--version"], capture_output=True, text=True)
+    if ran.returncode:
+        raise sdks.Missing(f"austin does not start: {ran.stderr.strip()[-200:]}")
+    return to
+
+
+def austin(venv, certs, tls):
+    """Microseconds: an uploaded file says so itself, to /ingest the sender says it."""
+    hot, cold = ":burn_hot:", ":burn_cold:"
+    with Bed("client.austin", tls, certs) as b:
+        path = b.server.process.folder / "austin.txt"
+        _, wall, _ = b.run([venv / "bin" / "austin", "-i", "1ms", "-o", path, sys.executable,
+                            HERE_SRC / "work.py"], SECONDS_TO_RUN=SECONDS)
+        ingest(b, path, round(wall), name=f"{b.app}.wall{{region=north}}", format="folded",
+               sampleRate="1000000")
+        kind = "wall:wall:nanoseconds:cpu:nanoseconds"
+        assert b.types() == {kind}, b.types()
+        sdks.burnt(b, kind, hot, cold, wall, wall)
+        types = uploaded(b, path, hot, cold)
+        b.check_sum("uploaded", types["wall"], wall, wall)
+        b.check_nothing_refused()
+        b.check_other_tenant_sees_nothing()
+
+
 # ---- async-profiler ------------------------------------------------------------------------------
 
 
