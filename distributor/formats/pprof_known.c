@@ -76,7 +76,8 @@ static bool lookup_init(struct lookup *x)
     x->path = arena_alloc(a, known_path_len((size_t)x->l->frames_keep) * sizeof(*x->path));
     x->nodes = arena_alloc(a, (p->samples.len + 1) * sizeof(*x->nodes));
     x->rows = arena_alloc(a, (p->samples.len + 2) * sizeof(*x->rows));
-    pprof_seen_init(&x->seen, p->body, MIN(p->samples.len, STACKS_FIRST), x->k->stacks.seed);
+    pprof_seen_init(&x->seen, p->body, MIN(p->samples.len, STACKS_FIRST), p->bytes_max - p->bytes,
+                    x->k->stacks.seed);
     if (!x->files || !x->modules || !x->unnamed || !x->functions || !x->steps || !x->path ||
         !x->nodes || !x->rows)
         return false;
@@ -437,7 +438,7 @@ static uint32_t find_seen(struct lookup *x, struct err *e)
     if (seen)
         return seen->node;
     uint32_t at = find_stack(x, e);
-    pprof_seen_add(&x->seen, &key)->node = at;
+    pprof_seen_add(&x->seen, &key, at);
     return at;
 }
 
@@ -482,7 +483,7 @@ static void take_plain(struct lookup *x, struct pprof_walked *out, struct err *e
         x->sample.ids = key->ids;
         x->sample.tagged = false;
         at = find_stack(x, e);
-        pprof_seen_add(&x->seen, key)->node = at;
+        pprof_seen_add(&x->seen, key, at);
     }
     take_at(x, at, x->plain.sample, out);
 }

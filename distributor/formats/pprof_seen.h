@@ -7,6 +7,9 @@
  * those that are not ids, are read, mixed and compared as four words whatever their length is; no
  * branch depends on it. A hash decides nothing, contents are compared; it is seeded, so that nobody
  * can aim at one slot.
+ *
+ * It has what the columns left of decode_bytes. When that is full, further stacks are not kept:
+ * they are walked each time they come.
  */
 #ifndef DISTRIBUTOR_FORMATS_PPROF_SEEN_H
 #define DISTRIBUTOR_FORMATS_PPROF_SEEN_H
@@ -35,15 +38,18 @@ struct pprof_seen {
     struct pprof_slot *slots;       /* owned */
     size_t mask;
     uint64_t seed;
+    size_t bytes_max;
     const char *end; /* of the body */
 };
 
-/* For about n stacks; there may be more. */
-void pprof_seen_init(struct pprof_seen *s, struct str body, size_t n, uint64_t seed);
+/* For about n stacks; there may be more, or fewer where they would take more than bytes_max. */
+void pprof_seen_init(struct pprof_seen *s, struct str body, size_t n, size_t bytes_max,
+                     uint64_t seed);
 void pprof_seen_deinit(struct pprof_seen *s);
 struct pprof_seen_key;
-/* Appends a stack to the list and puts it into the table. Node: PPROF_NONE. */
-struct pprof_stack *pprof_seen_add(struct pprof_seen *s, const struct pprof_seen_key *k);
+/* Appends a stack to the list and puts it into the table, if there is room for it. */
+void pprof_seen_add(struct pprof_seen *s, const struct pprof_seen_key *k, uint32_t node);
+size_t pprof_seen_bytes(const struct pprof_seen *s);
 
 /* The head of ids, of which PPROF_SEEN_HEAD bytes are readable. */
 static inline void pprof_seen_head(struct str ids, uint64_t *head)

@@ -120,7 +120,8 @@ static bool walk_init(struct walk *w)
     memset(w->locations, 0xff, p->locations.len * sizeof(*w->locations));
     buf_init(&w->tmp, 2 * (size_t)w->l->symbol_bytes + 64);
     buf_init(&w->joined, 2 * (size_t)w->l->symbol_bytes + 64);
-    pprof_seen_init(&w->seen, p->body, MIN(p->samples.len, STACKS_FIRST), w->push->stacks.seed);
+    pprof_seen_init(&w->seen, p->body, MIN(p->samples.len, STACKS_FIRST), p->bytes_max - p->bytes,
+                    w->push->stacks.seed);
     reserve(w);
     return true;
 }
@@ -566,7 +567,7 @@ static int find_seen(struct walk *w, uint32_t *ret, struct err *e)
         return 0;
     }
     int rc = find_stack(w, ret, e);
-    pprof_seen_add(&w->seen, &key)->node = *ret;
+    pprof_seen_add(&w->seen, &key, *ret);
     return rc;
 }
 

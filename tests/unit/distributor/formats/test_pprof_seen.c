@@ -54,7 +54,7 @@ static void test_against_list(void **state)
     struct str body = { bytes, 300 };
     for (size_t i = 0; i < body.len; i++)
         bytes[i] = (char)prng_below(&r, 3);
-    pprof_seen_init(&s, body, 10, seed);
+    pprof_seen_init(&s, body, 10, SIZE_MAX, seed);
     for (uint32_t i = 0; i < STACKS; i++) {
         bool tagged;
         struct str ids = random_ids(&r, body, &tagged);
@@ -69,13 +69,45 @@ static void test_against_list(void **state)
             continue;
         }
         assert_null(got);
-        got = pprof_seen_add(&s, &key);
-        assert_int_equal(got->node, PPROF_NONE);
-        got->node = (uint32_t)at;
+        pprof_seen_add(&s, &key, (uint32_t)at);
     }
     assert_true(found > 100 && s.stacks.len > 1000);
     pprof_seen_deinit(&s);
     xfree(bytes);
+}
+
+/* It stays below what it may take, and finds what it took. */
+static void test_full(void **state)
+{
+    enum { MANY = 20000, BYTES = 256 * 1024 };
+    static uint32_t body[MANY];
+    struct str all = str_n((const char *)body, sizeof(body));
+    struct pprof_seen_key key;
+    struct pprof_seen s;
+
+    (void)state;
+    for (uint32_t i = 0; i < MANY; i++)
+        body[i] = i;
+    for (size_t bytes = 0; bytes <= BYTES; bytes = bytes * 4 + 64) {
+        size_t kept = 0;
+        pprof_seen_init(&s, all, 512, bytes, 7);
+        for (uint32_t i = 0; i < MANY; i++) {
+            pprof_seen_key(&s, str_sub(all, i * sizeof(*body), (i + 1) * sizeof(*body)), false,
+                           &key);
+            pprof_seen_add(&s, &key, i);
+        }
+        assert_true(pprof_seen_bytes(&s) <= MAX(bytes, (size_t)512));
+        for (uint32_t i = 0; i < MANY; i++) {
+            pprof_seen_key(&s, str_sub(all, i * sizeof(*body), (i + 1) * sizeof(*body)), false,
+                           &key);
+            const struct pprof_stack *at = pprof_seen_find(&s, &key);
+            kept += at != NULL;
+            assert_true(!at || at->node == i);
+        }
+        assert_int_equal(kept, s.stacks.len);
+        assert_true(kept * 256 + 4 * KIB >= bytes && kept < MANY);
+        pprof_seen_deinit(&s);
+    }
 }
 
 static int u64_cmp(const void *a, const void *b)
@@ -96,7 +128,8 @@ static size_t flood(size_t words, size_t still, size_t counts, uint64_t hides)
     size_t n = 1;
 
     memset(body, 0, sizeof(body));
-    pprof_seen_init(&s, str_n((const char *)body, sizeof(body)), 10, UINT64_C(0x243f6a8885a308d3));
+    pprof_seen_init(&s, str_n((const char *)body, sizeof(body)), 10, SIZE_MAX,
+                    UINT64_C(0x243f6a8885a308d3));
     for (uint32_t i = 0; i < FLOOD; i++) {
         struct pprof_seen_key key;
         body[i][counts] = (uint64_t)i * UINT64_C(0x9e3779b97f4a7c15);
@@ -129,6 +162,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_list),
+        cmocka_unit_test(test_full),
         cmocka_unit_test(test_flood),
     };
 
