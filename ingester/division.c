@@ -10,7 +10,8 @@
  *                            followers as well; a thread has the largest memtables written out
  *   newest log entries       have one limit for all logs (common/repl/repl_cache.c)
  *   dictionaries, names,     belong to stores, that is, to shards that are served. Each has a
- *   hot sums                 limit of its own, which is told anew twice a second
+ *   hot sums, tables that    limit of its own, which is told anew twice a second
+ *   writes leave
  *
  * Limits of stores follow what each holds: who is at his limit wants more, who is below it a
  * quarter more than he has. What that leaves goes to those who want more (division_fill). An equal
@@ -101,8 +102,9 @@ static uint64_t wants(uint64_t holds, uint64_t had)
 
 static void divide(struct division *d, struct shard *const *all, size_t n)
 {
-    uint64_t want[3][SHARDS_MAX], get[3][SHARDS_MAX];
-    static const enum memory_part parts[3] = { MEMORY_DICTS, MEMORY_NAMES, MEMORY_HOT };
+    uint64_t want[4][SHARDS_MAX], get[4][SHARDS_MAX];
+    static const enum memory_part parts[4] = { MEMORY_DICTS, MEMORY_NAMES, MEMORY_HOT,
+                                               MEMORY_STAGING };
 
     for (size_t i = 0; i < n; i++) {
         const struct store_stats *st = &shard_state(all[i])->stats;
@@ -111,11 +113,13 @@ static void divide(struct division *d, struct shard *const *all, size_t n)
         want[0][i] = wants(st->dict_bytes, had.dict_bytes);
         want[1][i] = wants(st->names_bytes, had.names_bytes);
         want[2][i] = wants(st->hot_bytes, had.hot_bytes);
+        want[3][i] = st->stage_wants;
     }
     for (size_t k = 0; k < ARRAY_LEN(parts); k++)
         division_fill(share(d, parts[k]), want[k], n, get[k]);
     for (size_t i = 0; i < n; i++)
-        store_share(shard_store(all[i]), &(struct store_shares){ get[0][i], get[1][i], get[2][i] });
+        store_share(shard_store(all[i]),
+                    &(struct store_shares){ get[0][i], get[1][i], get[2][i], get[3][i] });
 }
 
 void division_now(struct division *d)
@@ -237,6 +241,16 @@ static uint64_t used_hot(void *cookie)
     return n;
 }
 
+static uint64_t used_staging(void *cookie)
+{
+    const struct division *d = cookie;
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < shards_len(d->in->shards); i++)
+        n += stats_at(d->in, i)->stage_bytes;
+    return n;
+}
+
 static uint64_t used_logs(void *cookie)
 {
     const struct division *d = cookie;
@@ -265,6 +279,7 @@ void division_start(struct division *d)
     memory_watch(m, MEMORY_DICTS, used_dicts, d);
     memory_watch(m, MEMORY_NAMES, used_names, d);
     memory_watch(m, MEMORY_HOT, used_hot, d);
+    memory_watch(m, MEMORY_STAGING, used_staging, d);
     memory_watch(m, MEMORY_LOGS, used_logs, d);
     memory_on_shrink(m, shrink, d);
     d->timer = loop_timer_new(d->in->ctx->loop, on_tick, d);

@@ -17,10 +17,10 @@
 
 /* Parts, percent of the limit, and what they never have less than. Together 88: the rest is for
  * code, stacks, what allocators hold back, and RocksDB's own working memory. Logs are those of
- * replicated shards. */
+ * replicated shards; staging is what shards keep from one write to the next. */
 #define MEMORY_PARTS(X)                           \
     X(MEMORY_MEMTABLES, "memtables", 10, 4 * MIB) \
-    X(MEMORY_CACHE, "block_cache", 11, 8 * MIB)   \
+    X(MEMORY_CACHE, "block_cache", 10, 8 * MIB)   \
     X(MEMORY_DICTS, "dictionaries", 12, 8 * MIB)  \
     X(MEMORY_NAMES, "names", 5, 4 * MIB)          \
     X(MEMORY_HOT, "hot_sums", 3, 2 * MIB)         \
@@ -30,6 +30,7 @@
     X(MEMORY_PUSHES, "pushes", 11, 8 * MIB)       \
     X(MEMORY_KNOWN, "known_stacks", 2, 2 * MIB)   \
     X(MEMORY_WRITES, "writes", 3, 8 * MIB)        \
+    X(MEMORY_STAGING, "staging", 1, 2 * MIB)      \
     X(MEMORY_READS, "reads", 6, 24 * MIB)         \
     X(MEMORY_QUERIES, "queries", 9, 32 * MIB)
 

@@ -440,7 +440,7 @@ static void apply_dict(struct plan *p, struct store_batch *b, struct store_resul
     dict_emit(p->dict, &s->scratch, b->kb);
     p->dict->seq = b->seq;
     stage_order_make(&s->order, s->scratch.node_map.ptr, s->scratch.used.ptr, p->w->stacks->nodes,
-                     dict_counts(p->dict).nodes);
+                     dict_counts(p->dict).nodes, stage_room_max(s));
 }
 
 static void encode(const struct dict *d, struct vec_meta meta, const uint32_t *ids,
@@ -627,10 +627,8 @@ static void apply(struct plan *p, struct store_batch *b, struct store_result *re
 
 /* ---- the whole ---- */
 
-void store_trim(struct store *s)
+static void trim(struct store *s)
 {
-    if (store_read_only(s))
-        return; /* perhaps without a database */
     uint64_t committed = atomic_load_explicit(&s->committed, memory_order_acquire);
 
     store_share_names(s);
@@ -644,6 +642,14 @@ void store_trim(struct store *s)
                           memory_order_relaxed);
 }
 
+void store_trim(struct store *s)
+{
+    if (store_read_only(s))
+        return; /* perhaps without a database */
+    stage_room_turn(s);
+    trim(s);
+}
+
 int store_stage(struct store *s, struct store_batch *b, const struct store_write *w,
                 struct store_result *ret, struct err *e)
 {
@@ -652,7 +658,7 @@ int store_stage(struct store *s, struct store_batch *b, const struct store_write
     CHECK(b->s == s && b->seq == s->staged);
     if (store_refuse(s, e) || store_write_check(w, e))
         return e->code;
-    store_trim(s);
+    trim(s);
     p.engine_ms = store_now(s);
     arena_reset(s->arena);
     p.series = ARENA_ARRAY(s->arena, struct plan_series, w->len + 1);
@@ -663,6 +669,7 @@ int store_stage(struct store *s, struct store_batch *b, const struct store_write
     s->batch_bytes = kv_batch_bytes(b->kb);
     stage_fold_trim(&s->fold);
     stage_order_end(&s->order);
+    stage_room_end(s);
     forget_reserved(&p);
     dict_unref(p.dict);
     return rc;

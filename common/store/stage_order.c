@@ -75,14 +75,25 @@ static void room(struct stage_order *x, size_t nodes, size_t span)
     memset(x->spread.ptr + spread, 0, (x->spread.cap - spread) * sizeof(*x->spread.ptr));
 }
 
+/* What room() makes for so many; both are bounded. */
+static size_t bytes_for(size_t nodes, size_t span)
+{
+    return span * 5 + (nodes + 1) * 24;
+}
+
 void stage_order_make(struct stage_order *x, const uint32_t *map, const uint8_t *used, size_t nodes,
-                      size_t span)
+                      size_t span, size_t bytes_max)
 {
     size_t n = 0;
 
     x->id.len = 0;
+    x->declined = 0;
     if (span / FAR > nodes || span > SPAN_MOST)
         return;
+    if (bytes_for(nodes, span) > bytes_max) {
+        x->declined = bytes_for(nodes, span);
+        return;
+    }
     room(x, nodes, span);
     for (size_t i = 0; i <= nodes; i++) {
         if (!used[i])

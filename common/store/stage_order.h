@@ -22,15 +22,17 @@ struct stage_order {
     VEC(uint32_t) id;     /* by place; empty: nothing can be gathered */
     VEC(uint64_t) spread; /* by place; 0 but for the first `full` */
     size_t full;
+    size_t declined; /* bytes that the last request would have needed, where that was too much */
     VEC(uint32_t) some_ids;
     VEC(uint64_t) some_values;
     const uint32_t *ids; /* the vector that was gathered; until the next call */
     const uint64_t *values;
 };
 void stage_order_deinit(struct stage_order *x);
-/* For the request whose nodes 0 .. nodes have these ids, below `span`, where they are used. */
+/* For the request whose nodes 0 .. nodes have these ids, below `span`, where they are used. Nothing
+ * is gathered where that takes more than bytes_max. */
 void stage_order_make(struct stage_order *x, const uint32_t *map, const uint8_t *used, size_t nodes,
-                      size_t span);
+                      size_t span, size_t bytes_max);
 /* No request. */
 void stage_order_end(struct stage_order *x);
 /* How many entries of x->ids and x->values these pairs became; nodes are used ones and ascend,

@@ -32,7 +32,6 @@
 #include "common/store/upgrade.h"
 
 #define ARENA_MAX       (64 * MIB)
-#define ROW_MAX         GIB
 #define EPOCH_NODES     (1u << 20)
 #define NAMES_BYTES     (192 * MIB)
 #define WID_FILTER_PART 8 /* of the share of names: at most, besides it */
@@ -390,8 +389,8 @@ void store_init(struct store *s, const struct store_opts *o, struct store_gate *
     sum_init(&s->sum);
     exm_gate_init(&s->exm);
     dict_cap_init(&s->dict_cap, &s->o.dict_cap);
-    buf_init(&s->row, ROW_MAX);
-    buf_init(&s->text, MIB);
+    buf_init(&s->row, STORE_ROW_MAX);
+    buf_init(&s->text, STORE_TEXT_MAX);
     mutex_init(&s->write);
     mutex_init(&s->show);
     list_init(&s->shown_all);
@@ -537,6 +536,8 @@ void store_stats(struct store *s, struct store_stats *ret)
         .exemplars_over = atomic_load(&s->exm.over),
         .exemplars_old = atomic_load(&s->exm.old),
         .names_bytes = atomic_load(&s->names_bytes),
+        .stage_bytes = atomic_load(&s->stage_bytes),
+        .stage_wants = atomic_load(&s->stage_wants),
         .hot_bytes = hot_bytes(s->hot),
         .rows_built = atomic_load(&s->rows_built),
         .marks = atomic_load(&s->marks),
@@ -575,6 +576,7 @@ void store_share(struct store *s, const struct store_shares *to)
     atomic_store(&s->share_dicts, to->dict_bytes);
     atomic_store(&s->share_names, to->names_bytes);
     resize_dicts(s);
+    atomic_store(&s->share_stage, to->stage_bytes);
     atomic_store(&s->share_hot, to->hot_bytes);
     hot_resize(s->hot, to->hot_bytes);
     gate_leave(s->gate);
@@ -586,7 +588,7 @@ void store_shares(const struct store *s, struct store_shares *ret)
     if (!gate_enter(s->gate, false))
         return;
     *ret = (struct store_shares){ atomic_load(&s->share_dicts), atomic_load(&s->share_names),
-                                  atomic_load(&s->share_hot) };
+                                  atomic_load(&s->share_hot), atomic_load(&s->share_stage) };
     gate_leave(s->gate);
 }
 

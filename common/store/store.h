@@ -304,6 +304,7 @@ struct store_stats {
     uint64_t overflow; /* stacks that went to [overflow] since the start */
     uint64_t exemplars, exemplars_over, exemplars_old; /* stored; left out: over a bound, too old */
     uint64_t names_bytes;                              /* of names and series in memory */
+    uint64_t stage_bytes, stage_wants; /* kept from one request to the next; what they need */
     uint64_t hot_bytes;
     uint64_t nodes_built, rows_built; /* of 10 m and up, since the start */
     uint64_t marks, marks_due;        /* nodes to build, and those whose time is past: build.h */
@@ -320,11 +321,13 @@ void store_shrink(struct store *s, unsigned percent);
  * shard's thread trims. Any thread; forgotten when the store is opened again. */
 struct store_shares {
     uint64_t dict_bytes, names_bytes, hot_bytes;
+    uint64_t stage_bytes; /* tables kept from one request to the next; 0: as large as they become */
 };
 void store_share(struct store *s, const struct store_shares *to);
 /* What was said last; all 0: nothing since it was opened. */
 void store_shares(const struct store *s, struct store_shares *ret);
-/* Drops what the caches of dictionaries and names hold over their limit. Shard thread. */
+/* Drops what the caches of dictionaries and names hold over their limit, and what requests left for
+ * the next ones if none came since the last time. Shard thread. */
 void store_trim(struct store *s);
 
 #endif

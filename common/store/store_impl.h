@@ -18,11 +18,15 @@
 #include "common/store/series.h"
 #include "common/store/stage_fold.h"
 #include "common/store/stage_order.h"
+#include "common/store/stage_room.h"
 #include "common/store/store.h"
 #include "common/store/sum.h"
 #include "common/store/tl_rows.h"
 #include "common/store/wid.h"
 #include "common/sys/thread.h"
+
+#define STORE_ROW_MAX  GIB /* of s->row, */
+#define STORE_TEXT_MAX MIB /* and s->text */
 
 #define STORE_NAME_MAX 4096 /* bytes of a tenant's or service's name */
 
@@ -69,6 +73,7 @@ struct store {
     struct sum sum;
     struct stage_fold fold;
     struct stage_order order;
+    struct stage_room stage_room;
     struct exm_gate exm;
     struct dict_cap dict_cap;
     struct buf row, text;
@@ -81,9 +86,10 @@ struct store {
     _Atomic int64_t build_lag_ms, build_lag_coarse_ms;
     _Atomic uint64_t overflow; /* stacks */
     _Atomic uint64_t raw_rows, series_count, dict_nodes, saturated, names_bytes;
+    _Atomic uint64_t stage_bytes, stage_wants; /* stage_room.h */
     _Atomic int64_t engine_ms, ahead_ms;
     /* store_share, store_shrink: 0 where nothing was said since it was opened. */
-    _Atomic uint64_t share_dicts, share_names, share_hot, shrunk_to;
+    _Atomic uint64_t share_dicts, share_names, share_hot, share_stage, shrunk_to;
     _Atomic bool held, paused;
     _Atomic bool read_only;
     struct err why; /* written once, before read_only is set */

@@ -99,7 +99,7 @@ static void test_as_sorted(void **state)
         size_t n = prng_below(&rnd, round % 2 ? NODES : 40);
         size_t span = random_map(n, 1 + prng_below(&rnd, 100));
         random_used(n, round % 3 ? 1 : 0.5);
-        stage_order_make(&order, map, used, n, span + prng_below(&rnd, 70));
+        stage_order_make(&order, map, used, n, span + prng_below(&rnd, 70), SIZE_MAX);
         for (int series = 0; series < 5; series++) {
             size_t len = random_vector(n, series % 3 ? 0.8 : 1);
             size_t got = stage_order_gather(&order, nodes, values, len);
@@ -119,7 +119,7 @@ static void test_as_sorted(void **state)
 
 static size_t make_and_gather(size_t n, size_t span, size_t len)
 {
-    stage_order_make(&order, map, used, n, span);
+    stage_order_make(&order, map, used, n, span, SIZE_MAX);
     return stage_order_gather(&order, nodes, values, len);
 }
 
@@ -140,6 +140,13 @@ static void test_left_to_sorting(void **state)
     used[40] = 0; /* only one of them is used */
     assert_int_equal(make_and_gather(100, span, random_vector(100, 1)), 100);
     assert_int_equal(make_and_gather(100, 65 * 101, 100), 0); /* a large dictionary */
+    size_t bytes = 5 * span + 24 * 101;                       /* as much memory, and a byte less */
+    stage_order_make(&order, map, used, 100, span, bytes);
+    assert_int_equal(stage_order_gather(&order, nodes, values, 100), 100);
+    assert_int_equal(order.declined, 0);
+    stage_order_make(&order, map, used, 100, span, bytes - 1);
+    assert_int_equal(stage_order_gather(&order, nodes, values, 100), 0);
+    assert_int_equal(order.declined, bytes);
     memset(used, 0, sizeof(used));
     assert_int_equal(make_and_gather(100, span, 0), 0);
 }
