@@ -24,10 +24,9 @@ static uint32_t begin; /* slot; the clock goes on with each push */
 
 static int setup(void **state)
 {
-    struct store_opts o = { .dict_bytes_max = 16 * MIB,
-                            .hot_bytes_max = MIB,
-                            .wid_horizon_ms = 3600000,
-                            .seed = 1 };
+    struct store_opts o = {
+        .dict_bytes_max = 16 * MIB, .hot_bytes_max = MIB, .wid_horizon_ms = 3600000, .seed = 1
+    };
 
     (void)state;
     store_bed_init(&bed, &o);
