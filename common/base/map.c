@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "common/base/map.h"
 
+#include <stdatomic.h>
+
 #include "common/base/hash.h"
 #include "common/base/mem.h"
+#include "common/base/secret.h"
 
 void map_u64_init(struct map_u64 *m)
 {
@@ -16,11 +19,24 @@ void map_u64_deinit(struct map_u64 *m)
     *m = (struct map_u64){ 0 };
 }
 
+#define KEEP_SLOTS 1024 /* of as many it does not matter how many were used */
+#define KEEP_SHARE 16   /* slots for each one used */
+
 void map_u64_reset(struct map_u64 *m)
 {
-    if (m->len)
+    if (m->len && m->mask >= KEEP_SLOTS && m->len < m->mask / KEEP_SHARE)
+        map_u64_deinit(m);
+    else if (m->len)
         memset(m->vals, 0xff, (m->mask + 1) * sizeof(*m->vals));
     m->len = 0;
+}
+
+/* Keys come from anybody: where one falls nobody outside may know, or they fall together. */
+static _Atomic uint64_t secret; /* set before anything is in any table */
+
+static inline size_t slot_of(const struct map_u64 *m, uint64_t key)
+{
+    return hash_u64(key ^ atomic_load_explicit(&secret, memory_order_relaxed)) & m->mask;
 }
 
 static void map_u64_resize(struct map_u64 *m, size_t slots)
@@ -31,10 +47,12 @@ static void map_u64_resize(struct map_u64 *m, size_t slots)
     m->vals = xreallocarray(NULL, slots, sizeof(*m->vals));
     memset(m->vals, 0xff, slots * sizeof(*m->vals));
     m->mask = slots - 1;
+    if (UNLIKELY(!atomic_load_explicit(&secret, memory_order_relaxed)))
+        atomic_store_explicit(&secret, secret_word(), memory_order_relaxed);
     for (size_t i = 0; old.vals && i <= old.mask; i++) {
         if (old.vals[i] == MAP_U64_EMPTY)
             continue;
-        size_t at = hash_u64(old.keys[i]) & m->mask;
+        size_t at = slot_of(m, old.keys[i]);
         while (m->vals[at] != MAP_U64_EMPTY)
             at = (at + 1) & m->mask;
         m->keys[at] = old.keys[i];
@@ -58,7 +76,7 @@ uint32_t map_u64_get(const struct map_u64 *m, uint64_t key)
 {
     if (!m->vals)
         return MAP_U64_EMPTY;
-    for (size_t at = hash_u64(key) & m->mask;; at = (at + 1) & m->mask)
+    for (size_t at = slot_of(m, key);; at = (at + 1) & m->mask)
         if (m->vals[at] == MAP_U64_EMPTY || m->keys[at] == key)
             return m->vals[at];
 }
@@ -68,7 +86,7 @@ uint32_t map_u64_put(struct map_u64 *m, uint64_t key, uint32_t val)
     DCHECK(val != MAP_U64_EMPTY);
     if (UNLIKELY(!m->vals || m->len + 1 > (m->mask + 1) / 4 * 3))
         map_u64_reserve(m, m->len + 1);
-    size_t at = hash_u64(key) & m->mask;
+    size_t at = slot_of(m, key);
     while (m->vals[at] != MAP_U64_EMPTY) {
         if (m->keys[at] == key)
             return m->vals[at];

@@ -20,7 +20,7 @@ struct map_u64 {
 
 void map_u64_init(struct map_u64 *m);
 void map_u64_deinit(struct map_u64 *m);
-void map_u64_reset(struct map_u64 *m); /* empties, keeps memory */
+void map_u64_reset(struct map_u64 *m); /* empties; keeps the memory if of use */
 void map_u64_reserve(struct map_u64 *m, size_t n);
 /* The value under key, or MAP_U64_EMPTY. */
 uint32_t map_u64_get(const struct map_u64 *m, uint64_t key);

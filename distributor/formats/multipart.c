@@ -15,7 +15,7 @@
 
 struct cursor {
     struct str body;
-    struct str delimiter; /* "--" boundary */
+    struct str line; /* line end, "--", boundary: a boundary has no line end in it */
     size_t at;
 };
 
@@ -100,12 +100,13 @@ static int boundary_of(struct str content_type, struct arena *a, struct str *ret
         if (value.len == 0 || value.len > BOUNDARY_MAX)
             return err_set(e, ERR_INPUT, "multipart: a boundary of %zu bytes, want 1 to %d",
                            value.len, BOUNDARY_MAX);
-        char *d = arena_alloc(a, value.len + 2);
+        char *d = arena_alloc(a, value.len + 3);
         if (!d)
             return err_set(e, ERR_LIMIT, "multipart: no memory left in this request");
-        d[0] = d[1] = '-';
-        memcpy(d + 2, value.ptr, value.len);
-        *ret = str_n(d, value.len + 2);
+        d[0] = '\n';
+        d[1] = d[2] = '-';
+        memcpy(d + 3, value.ptr, value.len);
+        *ret = str_n(d, value.len + 3);
         return 0;
     }
     return err_set(e, ERR_INPUT, "multipart: Content-Type %s",
@@ -117,21 +118,33 @@ static int boundary_of(struct str content_type, struct arena *a, struct str *ret
 
 enum found { FOUND_NONE, FOUND_NEXT, FOUND_CLOSE };
 
+/* Where the first line at or after `at` begins that starts with the delimiter; false: none. It is
+ * looked for with the line end before it: else a body of dashes would be one after the other. */
+static bool next_line(const struct cursor *c, size_t at, size_t *ret)
+{
+    struct str b = str_sub(c->body, at ? at - 1 : 0, c->body.len);
+
+    *ret = 0;
+    if (at == 0 && str_starts(b, str_sub(c->line, 1, c->line.len)))
+        return true;
+    const char *hit = b.len ? memmem(b.ptr, b.len, c->line.ptr, c->line.len) : NULL;
+    if (hit)
+        *ret = (size_t)(hit - c->body.ptr) + 1;
+    return hit != NULL;
+}
+
 /* Finds the next delimiter line at or after c->at and moves behind it. *ret_end is where the
  * content before it ends. */
 static enum found next_delimiter(struct cursor *c, size_t *ret_end)
 {
-    struct str b = c->body, d = c->delimiter;
+    struct str b = c->body;
 
-    for (size_t at = c->at; at < b.len;) {
-        const char *hit = memmem(b.ptr + at, b.len - at, d.ptr, d.len);
-        if (!hit)
+    for (size_t at = c->at, from; at < b.len;) {
+        if (!next_line(c, at, &from))
             return FOUND_NONE;
-        size_t from = (size_t)(hit - b.ptr), to = from + d.len;
+        size_t to = from + c->line.len - 1;
         bool close = str_starts(str_sub(b, to, b.len), STR("--"));
         at = from + 1;
-        if (from > 0 && b.ptr[from - 1] != '\n')
-            continue;
         to += close ? 2 : 0;
         while (to < b.len && (b.ptr[to] == ' ' || b.ptr[to] == '\t'))
             to++;
@@ -218,7 +231,7 @@ int multipart_parse(struct str content_type, struct str body, struct arena *a,
     size_t end;
 
     ret->len = 0;
-    if (boundary_of(content_type, a, &c.delimiter, e))
+    if (boundary_of(content_type, a, &c.line, e))
         return e->code;
     found = next_delimiter(&c, &end);
     while (found == FOUND_NEXT) {

@@ -15,6 +15,8 @@
  */
 #include "distributor/formats/normalize.h"
 
+#include "common/base/mem.h"
+
 #define HEX_LEAST 8 /* digits of an address; shorter ones may be part of an honest name */
 
 enum cut {
@@ -101,46 +103,104 @@ static size_t cut_lambda(struct str s, size_t at)
     return digits ? n + 1 + digits : n;
 }
 
-/* Name$Inner/0x0000000800c04400: is what stands before the separator a name with a '$'? */
-static bool class_before(struct str s, size_t separator_at)
+/* ---- one rule over one name ------------------------------------------------------------------
+ *
+ * The name is read from `in` on and written up to `out`, in place. What a needle finds out about
+ * the rest of the name is kept, since it may stand there thousands of times: of 64 KiB one look at
+ * the whole rest is nothing, one for each needle is a second.
+ */
+struct edit {
+    char *p;
+    size_t out, in, end;
+    size_t class_end;  /* out up to here ends in a word that has a '$' */
+    bool no_so;        /* there is no ".so" behind `in` */
+    size_t tail_bad;   /* needles before it do not end the name */
+    uint8_t *unclosed; /* owned; a bit for each character: a '[' that nothing closes */
+};
+
+static struct str behind(const struct edit *x, size_t needle)
 {
-    for (size_t i = separator_at; i > 0; i--) {
-        char c = s.ptr[i - 1];
+    return str_n(x->p + x->in + needle, x->end - x->in - needle);
+}
+
+/* Does an element of a path, or the name, begin at the needle? */
+static bool begins(const struct edit *x, const char *after)
+{
+    return x->out == 0 || str_find(str_c(after), x->p[x->out - 1]) >= 0;
+}
+
+/* Name$Inner/0x0000000800c04400: is what stands before the separator a name with a '$'? */
+static bool class_before(const struct edit *x)
+{
+    for (size_t i = x->out - 1; i > x->class_end; i--) {
+        char c = x->p[i - 1];
         bool word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_';
         if (c == '$')
             return true;
         if (!word)
             return false;
     }
-    return false;
+    return x->class_end > 0;
 }
 
-static size_t cut_brackets(struct str s, size_t at)
+static bool unclosed(const struct edit *x, size_t at)
+{
+    return x->unclosed && x->unclosed[at / 8] >> at % 8 & 1;
+}
+
+static void find_unclosed(struct edit *x)
+{
+    size_t closing = 0;
+
+    x->unclosed = xcalloc(x->end / 8 + 1, 1);
+    for (size_t i = x->end; i > x->in; i--) {
+        closing += x->p[i - 1] == ']';
+        if (x->p[i - 1] != '[')
+            continue;
+        if (closing)
+            closing--;
+        else
+            x->unclosed[(i - 1) / 8] |= (uint8_t)(1u << (i - 1) % 8);
+    }
+}
+
+static size_t cut_brackets(struct edit *x)
 {
     size_t depth = 0;
 
-    for (size_t i = at; i < s.len; i++) {
-        depth += s.ptr[i] == '[';
-        depth -= s.ptr[i] == ']';
+    if (unclosed(x, x->in))
+        return 0; /* cut off by the agent, leave it */
+    for (size_t i = x->in; i < x->end; i++) {
+        depth += x->p[i] == '[';
+        depth -= x->p[i] == ']';
         if (depth == 0)
-            return i + 1 - at;
+            return i + 1 - x->in;
     }
-    return 0; /* never closed: cut off by the agent, leave it */
+    find_unclosed(x);
+    return 0;
 }
 
-static size_t cut_to_so(struct str s, size_t needle_at, size_t at)
+static size_t cut_to_so(struct edit *x, struct str rest)
 {
-    if (needle_at > 0 && s.ptr[needle_at - 1] != '/')
+    const char *so = NULL;
+
+    if (x->no_so || !begins(x, "/"))
         return 0;
-    const char *so = at < s.len ? memmem(s.ptr + at, s.len - at, ".so", 3) : NULL;
-    return so ? (size_t)(so - s.ptr) - at : 0;
+    if (rest.len)
+        so = memmem(rest.ptr, rest.len, ".so", 3);
+    x->no_so = !so;
+    size_t n = so ? (size_t)(so - rest.ptr) : 0;
+    return n == 1 && rest.ptr[0] == '_' ? 0 : n;
 }
 
 /* One of them or several, up to the end. */
-static size_t cut_tail(struct str s, size_t found)
+static size_t cut_tail(struct edit *x)
 {
-    size_t at = found;
+    const struct str s = str_n(x->p, x->end);
+    size_t at = x->in;
 
+    if (x->out == 0 || at < x->tail_bad)
+        return 0;
     for (;;) {
         struct str rest = str_sub(s, at, s.len);
         if (str_starts(rest, STR("::h")) && run(rest, 3, is_hex) == 16)
@@ -149,76 +209,109 @@ static size_t cut_tail(struct str s, size_t found)
                  rest.ptr[17] == '>')
             at += 18;
         else
-            return rest.len ? 0 : s.len - found;
+            break;
     }
+    if (at == s.len)
+        return s.len - x->in;
+    x->tail_bad = at + 1; /* those between are in the same row */
+    return 0;
 }
 
-static size_t cut_perf(struct str s, size_t needle_at, size_t at)
+static size_t cut_perf(const struct edit *x, struct str rest)
 {
-    size_t n = run(s, at, is_digit);
+    size_t n = run(rest, 0, is_digit);
 
-    if (needle_at > 0 && s.ptr[needle_at - 1] != '/' && s.ptr[needle_at - 1] != '[')
+    return begins(x, "/[") && str_starts(str_sub(rest, n, rest.len), STR(".map")) ? n : 0;
+}
+
+static size_t cut_hidden(struct edit *x, struct str rest)
+{
+    size_t n = run(rest, 0, is_hex);
+
+    return n >= HEX_LEAST && x->out && separator(str_n(x->p, x->out), x->out - 1) && class_before(x)
+               ? n
+               : 0;
+}
+
+static size_t cut_hash(struct str rest)
+{
+    if (rest.len < 3 || rest.ptr[0] != '$' || rest.ptr[1] != '$')
         return 0;
-    return str_starts(str_sub(s, at + n, s.len), STR(".map")) ? n : 0;
+    size_t n = run(rest, 2, is_hex);
+    return n >= HEX_LEAST - 2 ? n + 2 : 0;
 }
 
-/* The piece to cut for the needle at `found`: *ret_from and the length, 0 for none. */
-static size_t piece(const struct rule *r, struct str s, size_t found, size_t *ret_from)
+/* How much to cut for the needle at x->in, 0 for nothing: from the needle on, or behind it. */
+static size_t piece(const struct rule *r, struct edit *x)
 {
-    size_t behind = found + strlen(r->needle), n;
+    struct str rest = behind(x, strlen(r->needle));
 
-    *ret_from = behind;
     switch (r->cut) {
     case CUT_BRACKETS:
-        *ret_from = found;
-        return cut_brackets(s, found);
+        return cut_brackets(x);
     case CUT_DIGITS:
-        return run(s, behind, is_digit);
+        return run(rest, 0, is_digit);
     case CUT_HASH:
-        if (s.len - behind < 3 || s.ptr[behind] != '$' || s.ptr[behind + 1] != '$')
-            return 0;
-        n = run(s, behind + 2, is_hex);
-        return n >= HEX_LEAST - 2 ? n + 2 : 0;
+        return cut_hash(rest);
     case CUT_LAMBDA:
-        return cut_lambda(s, behind);
+        return cut_lambda(rest, 0);
     case CUT_HIDDEN:
-        n = run(s, behind, is_hex);
-        if (n < HEX_LEAST || found == 0 || !separator(s, found - 1) || !class_before(s, found - 1))
-            return 0;
-        *ret_from = found - 1;
-        return n + 3;
+        return cut_hidden(x, rest);
     case CUT_TO_SO:
-        n = cut_to_so(s, found, behind);
-        return n == 1 && s.ptr[behind] == '_' ? 0 : n;
+        return cut_to_so(x, rest);
     case CUT_TAIL:
-        *ret_from = found;
-        return found ? cut_tail(s, found) : 0;
+        return cut_tail(x);
     case CUT_PERF:
-        return cut_perf(s, found, behind);
+        return cut_perf(x, rest);
     }
     return 0;
 }
 
+static void copy(struct edit *x, size_t n)
+{
+    memmove(x->p + x->out, x->p + x->in, n);
+    x->out += n;
+    x->in += n;
+}
+
+/* Cuts n characters; returns where to look for the next needle: what was put there is none. */
+static size_t cut(const struct rule *r, struct edit *x, size_t n)
+{
+    const bool itself = r->cut == CUT_BRACKETS || r->cut == CUT_TAIL;
+    const size_t put = strlen(r->put), needle = strlen(r->needle);
+
+    if (itself) {
+        x->in += n;
+    } else if (r->cut == CUT_HIDDEN) { /* and the separator */
+        x->out--;
+        x->in += needle + n;
+    } else {
+        copy(x, needle);
+        x->in += n;
+    }
+    memcpy(x->p + x->out, r->put, put);
+    x->out += put;
+    x->class_end = x->out;
+    return x->in + (itself || r->cut == CUT_HIDDEN);
+}
+
 static bool rule_apply(const struct rule *r, char *p, size_t *len)
 {
-    size_t from, put = strlen(r->put);
+    struct edit x = { .p = p, .end = *len };
     bool changed = false;
 
-    for (size_t at = 0; at < *len;) {
-        const char *hit = memmem(p + at, *len - at, r->needle, strlen(r->needle));
+    for (size_t look = 0; look < x.end;) {
+        const char *hit = memmem(p + look, x.end - look, r->needle, strlen(r->needle));
         if (!hit)
             break;
-        size_t found = (size_t)(hit - p);
-        size_t n = piece(r, str_n(p, *len), found, &from);
-        at = found + 1;
-        if (n == 0)
-            continue;
-        DCHECK(put <= n);
-        memcpy(p + from, r->put, put);
-        memmove(p + from + put, p + from + n, *len - from - n);
-        *len -= n - put;
-        changed = true;
+        copy(&x, (size_t)(hit - p) - x.in);
+        size_t n = piece(r, &x);
+        look = n ? cut(r, &x, n) : x.in + 1;
+        changed |= n > 0;
     }
+    copy(&x, x.end - x.in);
+    *len = x.out;
+    xfree(x.unclosed);
     return changed;
 }
 

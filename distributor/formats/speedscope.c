@@ -19,17 +19,24 @@
 
 #include <math.h>
 
+#include "common/base/hash.h"
 #include "common/net/json_in.h"
 #include "distributor/formats/gather.h"
 #include "distributor/formats/kinds.h"
 
 #define SCHEMA     "https://www.speedscope.app/file-format-schema.json"
 #define VALUE_MOST 9.0e18 /* below 2^63 */
+#define NONE       UINT32_MAX
 
 struct profile {
     struct str type, name, unit;
     const struct json_val *json;
     double start, end, scale;
+    uint32_t next; /* of the profiles that are `same`; NONE: the last */
+};
+/* Profiles that are `same`, of which a file may have any number. */
+struct group {
+    uint32_t first, last;
     bool taken;
 };
 struct reader {
@@ -37,8 +44,9 @@ struct reader {
     struct kind kind;
     VEC(uint32_t) frames; /* owned; index in the file -> frame */
     VEC(struct profile) profiles;
-    VEC(uint32_t) stack; /* owned; scratch */
-    size_t several;      /* resulting profiles */
+    VEC(struct group) groups; /* of them; no more than there may be series */
+    struct map_u64 group_ids; /* hash of what is `same` -> group */
+    VEC(uint32_t) stack;      /* owned; scratch */
 };
 
 static int bad(struct err *e, size_t at, const char *what)
@@ -101,6 +109,32 @@ static bool same(const struct profile *a, const struct profile *b)
            a->start == b->start;
 }
 
+/* Adds the profile to its group, or to a new one. */
+static int group_profile(struct reader *r, const struct profile *p, struct err *e)
+{
+    const uint32_t at = (uint32_t)r->profiles.len, next = (uint32_t)r->groups.len;
+    const struct group new = { .first = at, .last = at };
+    uint64_t h = hash64(p->name.ptr, p->name.len, r->g.push->stacks.seed);
+    uint32_t id;
+
+    h = hash64(p->type.ptr, p->type.len, hash64(p->unit.ptr, p->unit.len, h));
+    for (h = hash64(&p->start, sizeof(p->start), h);
+         (id = map_u64_get(&r->group_ids, h)) != MAP_U64_EMPTY; h = hash_u64(h + 1))
+        if (same(&r->profiles.ptr[r->groups.ptr[id].first], p))
+            break;
+    if (id == MAP_U64_EMPTY && next >= r->g.l->series)
+        return err_set(e, ERR_LIMIT, "speedscope: more than %" PRIu64 " profiles", r->g.l->series);
+    vec_push(&r->profiles, *p);
+    if (id == MAP_U64_EMPTY) {
+        (void)map_u64_put(&r->group_ids, h, next);
+        vec_push(&r->groups, new);
+        return 0;
+    }
+    r->profiles.ptr[r->groups.ptr[id].last].next = at;
+    r->groups.ptr[id].last = at;
+    return 0;
+}
+
 static int read_profiles(struct reader *r, const struct json_val *root, struct err *e)
 {
     const struct json_val *list = json_get(root, "profiles", NULL);
@@ -108,8 +142,9 @@ static int read_profiles(struct reader *r, const struct json_val *root, struct e
     if (!json_is_arr(list))
         return err_set(e, ERR_INPUT, "speedscope: profiles is no list");
     for (size_t i = 0; i < json_len(list); i++) {
-        struct profile p = { .json = json_at(list, i), .name = STR(""), .unit = STR("none") };
-        size_t k = 0;
+        struct profile p = {
+            .json = json_at(list, i), .name = STR(""), .unit = STR("none"), .next = NONE
+        };
         if (!json_is_obj(p.json))
             return bad(e, i, "it is no object");
         if (json_take_str(json_get(p.json, "type", NULL), "type", &p.type, e) ||
@@ -118,15 +153,8 @@ static int read_profiles(struct reader *r, const struct json_val *root, struct e
             json_take_double(json_get(p.json, "startValue", NULL), "startValue", &p.start, e) ||
             json_take_double(json_get(p.json, "endValue", NULL), "endValue", &p.end, e))
             return err_wrap(e, "speedscope: profile %zu", i);
-        if (scale_of(&p, i, e))
+        if (scale_of(&p, i, e) || group_profile(r, &p, e))
             return e->code;
-        while (k < r->profiles.len && !same(&r->profiles.ptr[k], &p))
-            k++;
-        r->several += k == r->profiles.len;
-        if (k > r->g.l->series)
-            return err_set(e, ERR_LIMIT, "speedscope: more than %" PRIu64 " profiles",
-                           r->g.l->series);
-        vec_push(&r->profiles, p);
     }
     return 0;
 }
@@ -253,7 +281,7 @@ static int take_evented(struct reader *r, const struct profile *p, size_t i, str
 static struct kind kind_for(const struct reader *r, const struct profile *p)
 {
     struct kind k = r->kind;
-    const bool wall = r->several > 1 || str_eqc(k.type.name, "wall");
+    const bool wall = r->groups.len > 1 || str_eqc(k.type.name, "wall");
 
     if (str_eqc(p->unit, "none"))
         return k;
@@ -288,25 +316,27 @@ static int take_one(struct reader *r, const struct profile *p, size_t i, struct 
     return bad(e, i, "its type is neither \"sampled\" nor \"evented\"");
 }
 
-/* The profile and all later ones of the same name and type, as one series. */
-static int take_profile(struct reader *r, size_t first, struct err *e)
+/* The profiles of a group and of all later ones of the same name and type, as one series. */
+static int take_group(struct reader *r, size_t first, struct err *e)
 {
-    const struct profile *p = &r->profiles.ptr[first];
+    const struct profile *p = &r->profiles.ptr[r->groups.ptr[first].first];
     const struct kind kind = kind_for(r, p);
     struct label pair = { .name = STR("profile_name"), .value = label_of(r, p) };
     const struct labels extra = { .ptr = &pair, .len = pair.value.len ? 1 : 0 };
 
     r->g.period = kind.period;
-    for (size_t i = first; i < r->profiles.len; i++) {
-        struct profile *next = &r->profiles.ptr[i];
+    for (size_t i = first; i < r->groups.len; i++) {
+        struct group *other = &r->groups.ptr[i];
+        const struct profile *next = &r->profiles.ptr[other->first];
         const struct kind its = kind_for(r, next);
-        if (next->taken || !str_eq(label_of(r, next), pair.value) || its.period != kind.period ||
+        if (other->taken || !str_eq(label_of(r, next), pair.value) || its.period != kind.period ||
             !str_eq(its.type.name, kind.type.name) ||
             !str_eq(its.type.sample_unit, kind.type.sample_unit))
             continue;
-        next->taken = true;
-        if (take_one(r, next, i, e))
-            return e->code;
+        other->taken = true;
+        for (uint32_t at = other->first; at != NONE; at = r->profiles.ptr[at].next)
+            if (take_one(r, &r->profiles.ptr[at], at, e))
+                return e->code;
     }
     return gather_series(&r->g, &kind.type, &extra, e);
 }
@@ -320,8 +350,8 @@ static int read_all(struct reader *r, const struct json_val *root, struct err *e
         return err_set(e, ERR_INPUT, "speedscope: $schema must be \"" SCHEMA "\"");
     if (read_frames(r, root, e) || read_profiles(r, root, e))
         return e->code;
-    for (size_t i = 0; i < r->profiles.len; i++)
-        if (!r->profiles.ptr[i].taken && take_profile(r, i, e))
+    for (size_t i = 0; i < r->groups.len; i++)
+        if (!r->groups.ptr[i].taken && take_group(r, i, e))
             return e->code;
     return 0;
 }
@@ -338,6 +368,8 @@ int speedscope_push(const struct json_val *root, const struct ingest *in, const 
     push->samples += r.g.taken;
     vec_free(&r.frames);
     vec_free(&r.profiles);
+    vec_free(&r.groups);
+    map_u64_deinit(&r.group_ids);
     vec_free(&r.stack);
     gather_deinit(&r.g);
     return rc;

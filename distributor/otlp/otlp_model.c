@@ -266,8 +266,7 @@ static bool resolve_profile(const struct resolving *r, struct otlp_profile *p)
     bool old = o->layout <= OTLP_17;
 
     for (uint32_t i = p->types.from; i < p->types.from + p->types.len; i++)
-        /* async-profiler 4.1 and 4.2 have no empty string in front: 0 is the type there. */
-        if (!take(r, "sample type", &r->d->strings, &o->types.ptr[i].type) ||
+        if (!take_string(r, "sample type", &o->types.ptr[i].type) ||
             !take_string(r, "sample unit", &o->types.ptr[i].unit))
             return false;
     if (!take_string(r, "period type", &p->period_type.type) ||

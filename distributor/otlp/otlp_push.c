@@ -24,6 +24,7 @@
 #include "distributor/otlp/otlp_push.h"
 
 #include "common/base/hash.h"
+#include "common/base/secret.h"
 #include "distributor/formats/kinds.h"
 #include "distributor/otlp/otlp_walk.h"
 
@@ -110,7 +111,7 @@ static uint32_t service_find(struct service_list *s, struct str name)
 {
     uint32_t next = (uint32_t)s->names.len;
 
-    for (uint64_t h = hash64(name.ptr, name.len, 0);; h = hash_u64(h + 1)) {
+    for (uint64_t h = hash64(name.ptr, name.len, secret_word());; h = hash_u64(h + 1)) {
         uint32_t at = map_u64_put(&s->by_hash, h, next);
         if (at == MAP_U64_EMPTY)
             break;
@@ -182,7 +183,7 @@ static bool id_real(struct str id)
 static uint32_t same_before(struct pushing *s, struct str what)
 {
     uint32_t next = (uint32_t)s->counts.len;
-    uint32_t at = map_u64_put(&s->same, hash64(what.ptr, what.len, 1), next);
+    uint32_t at = map_u64_put(&s->same, hash64(what.ptr, what.len, secret_word()), next);
 
     if (at != MAP_U64_EMPTY)
         return ++s->counts.ptr[at];

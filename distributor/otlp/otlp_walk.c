@@ -7,18 +7,22 @@
  * (profiles x entries), so there is one table per request whose entries say which push they are of:
  * the next push finds all of them out of date without touching any. A stack is walked once per push
  * however many samples have it, and all walking of a request together is bounded (WORK_MAX): stacks
- * of thousands of frames cost two bytes per profile that refers to them.
+ * of thousands of frames cost two bytes per profile that refers to them. Any number of functions
+ * may have one name, and it may be long: each is looked at once per push, and counted as work.
  *
  * Frames are those of pprof (pprof_walk.c): with symbols (function, file, line, file name of the
  * mapping), without (build id, or else the mapping's name; offset in the file).
  */
 #include "distributor/otlp/otlp_walk.h"
 
+#include "common/base/hash.h"
+#include "common/base/secret.h"
 #include "common/base/size.h"
 #include "distributor/formats/native.h"
 #include "distributor/otlp/otlp_model.h"
 
 #define WORK_MAX    (UINT64_C(1) << 28) /* frames: about a second */
+#define NAME_SHARE  16                  /* so many bytes of a name are the work of a frame */
 #define KEYS_MAX    64                  /* keys of sample labels that are looked for */
 #define HEX_MAX     64                  /* bytes of an id */
 #define PAIRS_SHARE 32 /* labels of samples take at most a quarter of the memory, 8 bytes each */
@@ -33,6 +37,9 @@ struct seen_stack {
 struct seen_names {
     uint32_t epoch, name, file; /* strings of the push */
 };
+struct seen_string {
+    uint32_t epoch, id; /* string of the push */
+};
 struct seen_pair {
     uint32_t epoch, key, str; /* strings of the labels; key 0: no label */
 };
@@ -42,6 +49,8 @@ struct otlp_memo {
     struct seen_names *functions;
     struct seen_names *modules; /* mappings: name only */
     struct seen_names *natives; /* mappings: build id or name, base name */
+    struct str *builds;         /* ids of mappings, the same for all pushes; NULL: not looked for */
+    struct seen_string *symbols, *files; /* strings as names of functions, and of files */
     struct seen_pair *attrs;
     struct seen_pair *links; /* key: trace id, str: span id; 0: none */
 };
@@ -70,6 +79,9 @@ int otlp_walk_init(struct otlp_walk *w, struct otlp *o, const struct limits *l,
         !table(o, o->functions.len, sizeof(*m->functions), &m->functions, e) ||
         !table(o, o->mappings.len, sizeof(*m->modules), &m->modules, e) ||
         !table(o, o->mappings.len, sizeof(*m->natives), &m->natives, e) ||
+        !table(o, o->mappings.len, sizeof(*m->builds), &m->builds, e) ||
+        !table(o, o->strings.len, sizeof(*m->symbols), &m->symbols, e) ||
+        !table(o, o->strings.len, sizeof(*m->files), &m->files, e) ||
         !table(o, o->attrs.len, sizeof(*m->attrs), &m->attrs, e) ||
         !table(o, o->links.len, sizeof(*m->links), &m->links, e) ||
         !table(o, (size_t)l->frames, sizeof(*w->path), &w->path, e))
@@ -84,6 +96,9 @@ void otlp_walk_deinit(struct otlp_walk *w)
     xfree(w->memo->functions);
     xfree(w->memo->modules);
     xfree(w->memo->natives);
+    xfree(w->memo->builds);
+    xfree(w->memo->symbols);
+    xfree(w->memo->files);
     xfree(w->memo->attrs);
     xfree(w->memo->links);
     xfree(w->memo);
@@ -109,21 +124,35 @@ static struct str string_at(const struct otlp_walk *w, uint32_t at)
     return at == OTLP_NONE ? STR("") : w->o->strings.ptr[at];
 }
 
+/* Two of push.c: names of functions, names of files. */
+typedef struct str tidy_fn(struct push *p, struct str s, size_t keep, struct buf *tmp);
+
+/* The string of the push for string `at` of the request, made fit by `tidy` at its first use. */
+static uint32_t name_id(struct otlp_walk *w, struct seen_string *memo, uint32_t at, tidy_fn *tidy)
+{
+    struct str s = string_at(w, at);
+
+    if (s.len == 0)
+        return 0;
+    if (memo[at].epoch != w->epoch) {
+        w->work += s.len / NAME_SHARE;
+        s = tidy(w->push, s, (size_t)w->l->symbol_keep_bytes, &w->tmp);
+        memo[at] = (struct seen_string){ w->epoch, intern(w, s) };
+    }
+    return memo[at].id;
+}
+
 static struct seen_names function_names(struct otlp_walk *w, uint32_t at)
 {
     const struct otlp_function *fn = &w->o->functions.ptr[at];
     struct seen_names *seen = &w->memo->functions[at];
-    size_t keep = (size_t)w->l->symbol_keep_bytes;
-    struct str name = string_at(w, fn->name);
 
     if (seen->epoch == w->epoch)
         return *seen;
-    if (name.len == 0)
-        name = string_at(w, fn->system_name);
-    if (name.len == 0)
-        name = STR(PATHS_NO_NAME);
-    seen->name = intern(w, push_symbol(w->push, name, keep, &w->tmp));
-    seen->file = intern(w, push_path(w->push, string_at(w, fn->file), keep, &w->tmp));
+    uint32_t name = string_at(w, fn->name).len ? fn->name : fn->system_name;
+    seen->name = string_at(w, name).len ? name_id(w, w->memo->symbols, name, push_symbol)
+                                        : intern(w, STR(PATHS_NO_NAME));
+    seen->file = name_id(w, w->memo->files, fn->file, push_path);
     seen->epoch = w->epoch;
     return *seen;
 }
@@ -134,15 +163,14 @@ static uint32_t module_name(struct otlp_walk *w, uint32_t mapping)
         return 0;
     struct seen_names *seen = &w->memo->modules[mapping];
     if (seen->epoch != w->epoch) {
-        seen->name = intern(w, push_path(w->push, string_at(w, w->o->mappings.ptr[mapping].file),
-                                         (size_t)w->l->symbol_keep_bytes, &w->tmp));
+        seen->name = name_id(w, w->memo->files, w->o->mappings.ptr[mapping].file, push_path);
         seen->epoch = w->epoch;
     }
     return seen->name;
 }
 
 /* What the linker wrote before what the Go tool wrote, before a hash of the file. */
-static struct str build_id(struct otlp_walk *w, const struct otlp_mapping *m)
+static struct str find_build_id(struct otlp_walk *w, const struct otlp_mapping *m)
 {
     static const char *const keys[] = { "process.executable.build_id.gnu",
                                         "process.executable.build_id.go",
@@ -163,6 +191,15 @@ static struct str build_id(struct otlp_walk *w, const struct otlp_mapping *m)
     return best;
 }
 
+static struct str build_id(struct otlp_walk *w, uint32_t mapping)
+{
+    struct str *id = &w->memo->builds[mapping];
+
+    if (!id->ptr)
+        *id = find_build_id(w, &w->o->mappings.ptr[mapping]);
+    return *id;
+}
+
 static struct seen_names native_names(struct otlp_walk *w, uint32_t mapping)
 {
     const struct otlp_mapping *m = &w->o->mappings.ptr[mapping];
@@ -171,8 +208,9 @@ static struct seen_names native_names(struct otlp_walk *w, uint32_t mapping)
 
     if (seen->epoch == w->epoch)
         return *seen;
-    struct str id = build_id(w, m);
+    struct str id = build_id(w, mapping);
     if (id.len) {
+        w->work += id.len / NAME_SHARE;
         seen->name = intern(w, str_tail(id, keep));
         seen->file = intern(w, str_tail(native_base_name(string_at(w, m->file)), keep));
     } else {
@@ -253,8 +291,8 @@ static int walk_stack(struct otlp_walk *w, struct otlp_range list, uint32_t *ret
     if (w->over)
         return err_set(e, ERR_LIMIT,
                        "otlp: the stacks of all profiles together have over %" PRIu64
-                       " frames: send them in several requests",
-                       WORK_MAX);
+                       " frames, or %d times as many bytes of names: send them in several requests",
+                       WORK_MAX, NAME_SHARE);
     return paths_node(&w->paths, w->path, w->path_len, ret, e);
 }
 
@@ -280,15 +318,24 @@ static uint32_t label_string(struct otlp_walk *w, struct str s)
     return (uint32_t)w->labels.strings.len - 1;
 }
 
+/* Told apart by a hash, since keys may be long and alike; those that are too long for a label by
+ * where they are in the body. */
 static uint32_t label_key(struct otlp_walk *w, struct str key)
 {
-    for (size_t i = 0; i < w->keys.len; i++)
-        if (str_eq(w->labels.strings.ptr[w->keys.ptr[i]], key))
-            return w->keys.ptr[i];
-    uint32_t at = label_string(w, key);
+    bool fits = key.len <= w->l->label_name_bytes;
+    struct otlp_key k = { .hash = fits ? hash64(key.ptr, key.len, secret_word())
+                                       : hash_u64((uint64_t)(uintptr_t)key.ptr) };
+
+    for (size_t i = 0; i < w->keys.len; i++) {
+        struct str have = w->labels.strings.ptr[w->keys.ptr[i].string];
+        if (w->keys.ptr[i].hash == k.hash &&
+            (fits ? str_eq(have, key) : have.ptr == key.ptr && have.len == key.len))
+            return w->keys.ptr[i].string;
+    }
+    k.string = label_string(w, key);
     if (w->keys.len < KEYS_MAX)
-        vec_push(&w->keys, at);
-    return at;
+        vec_push(&w->keys, k);
+    return k.string;
 }
 
 /* Numbers that say where a thread happened to run name no series. */

@@ -10,6 +10,10 @@
 #include "distributor/otlp/otlp_text.h"
 
 struct otlp_memo;
+struct otlp_key { /* a key of a sample's label */
+    uint64_t hash;
+    uint32_t string; /* of labels.strings */
+};
 /* One per request: tables over the pools that know of each push what was seen. */
 struct otlp_walk {
     struct otlp *o;
@@ -19,9 +23,9 @@ struct otlp_walk {
     uint32_t *path;         /* owned: frames of one stack, leaf first */
     size_t path_len;
     VEC(uint32_t) frames; /* of all locations used so far */
-    VEC(uint32_t) keys;   /* strings of labels.strings that are keys */
+    VEC(struct otlp_key) keys;
     struct buf tmp;
-    uint64_t work; /* frames walked by all pushes */
+    uint64_t work; /* frames walked by all pushes, and names read */
     bool over;     /* more than there may be: the request is refused */
 
     /* Of the push being filled. */

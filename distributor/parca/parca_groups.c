@@ -18,6 +18,7 @@
 #include <stdlib.h>
 
 #include "common/base/hash.h"
+#include "common/base/secret.h"
 #include "common/model/slot.h"
 #include "distributor/window.h"
 
@@ -83,7 +84,8 @@ static uint32_t find_group(struct grouping *g, const struct parca_row *r)
     uint32_t next = (uint32_t)g->groups.len;
     const uint64_t key[] = { want.leaf, (uint64_t)want.duration_ns,
                              want.duration_ns ? (uint64_t)want.time_ns : 0 };
-    uint64_t h = hash64(want.service.ptr, want.service.len, hash64(key, sizeof(key), 0));
+    uint64_t h =
+        hash64(want.service.ptr, want.service.len, hash64(key, sizeof(key), secret_word()));
 
     for (;; h = hash_u64(h + 1)) {
         uint32_t at = map_u64_put(&g->ids, h, next);

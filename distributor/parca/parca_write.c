@@ -278,8 +278,9 @@ static int push_all(struct reading *r, const struct parca_opts *o, struct str id
     bool more = true;
     int rc = 0;
 
-    r->sets =
-        (struct parca_sets){ .arena = r->arena, .limits = r->sink->limits, .drop = o->drop_labels };
+    r->sets = (struct parca_sets){
+        .arena = r->arena, .limits = r->sink->limits, .drop = o->drop_labels, .seed = o->seed
+    };
     while (!rc && more) {
         rc = arrow_next(r->a, &more, e);
         if (rc || !more || r->a->batch.rows == 0)

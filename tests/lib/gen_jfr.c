@@ -343,7 +343,8 @@ static uint64_t symbol(struct gen_jfr *g, const char *text)
     return constant(g, "jdk.types.Symbol", known, 1);
 }
 
-uint64_t gen_jfr_method(struct gen_jfr *g, const char *class, const char *method)
+void gen_jfr_methods(struct gen_jfr *g, const char *class, const char *method, uint64_t *keys,
+                     size_t n)
 {
     const struct known of_class[] = { { .field = "name", .number = symbol(g, class) } };
     const struct known known[] = {
@@ -351,7 +352,16 @@ uint64_t gen_jfr_method(struct gen_jfr *g, const char *class, const char *method
         { .field = "name", .number = symbol(g, method) },
     };
 
-    return constant(g, "jdk.types.Method", known, 2);
+    for (size_t i = 0; i < n; i++)
+        keys[i] = constant(g, "jdk.types.Method", known, 2);
+}
+
+uint64_t gen_jfr_method(struct gen_jfr *g, const char *class, const char *method)
+{
+    uint64_t key;
+
+    gen_jfr_methods(g, class, method, &key, 1);
+    return key;
 }
 
 uint64_t gen_jfr_trace(struct gen_jfr *g, const struct gen_jfr_frame *leaf_first, size_t n)

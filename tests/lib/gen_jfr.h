@@ -75,6 +75,9 @@ void gen_jfr_deinit(struct gen_jfr *g);
 void gen_jfr_chunk(struct gen_jfr *g);
 /* Keys, which may be anything but 0. */
 uint64_t gen_jfr_method(struct gen_jfr *g, const char *class, const char *method);
+/* n methods that share the constants of their names. */
+void gen_jfr_methods(struct gen_jfr *g, const char *class, const char *method, uint64_t *keys,
+                     size_t n);
 uint64_t gen_jfr_trace(struct gen_jfr *g, const struct gen_jfr_frame *leaf_first, size_t n);
 uint64_t gen_jfr_state(struct gen_jfr *g, const char *name);
 void gen_jfr_setting(struct gen_jfr *g, const char *name, const char *value);

@@ -28,7 +28,7 @@
  *
  * Time and memory are bounded by the bytes of the body: everything that a number of the body makes
  * us keep is charged before (jfr_charge), and nothing is read more than twice but constants, which
- * are read again when they are asked for, each by its own reader once.
+ * are read again when they are asked for; what that comes to is bounded (read_left).
  */
 #include "distributor/formats/jfr/jfr_impl.h"
 
@@ -217,7 +217,11 @@ static int base_event(struct jfr *j, struct err *e)
 int jfr_push(struct str recording, struct str labels, const struct ingest *in,
              const struct limits *l, int64_t now_ms, struct push *push, struct err *e)
 {
-    struct jfr j = { .l = l, .in = in, .push = push, .seed = push->stacks.seed };
+    struct jfr j = { .l = l,
+                     .in = in,
+                     .push = push,
+                     .seed = push->stacks.seed,
+                     .read_left = JFR_READ_LEAST + JFR_READ_TIMES * (uint64_t)recording.len };
     int rc = 0;
 
     if (push_base(push, in, in->name.app, l, e))

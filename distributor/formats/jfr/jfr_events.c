@@ -341,6 +341,11 @@ static int read_events(struct pass *p)
             return bad_event(p, at, "shorter than its fields");
         if (take_event(p, plan, slots))
             return p->e->code;
+        if (p->j->read_left == 0)
+            return err_set(p->e, ERR_LIMIT,
+                           "constants: referred to so often that they have over %d times the bytes "
+                           "of the recording together, and over %zu MiB",
+                           JFR_READ_TIMES, JFR_READ_LEAST / MIB);
     }
     return 0;
 }

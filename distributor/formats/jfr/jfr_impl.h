@@ -23,6 +23,8 @@
 #define JFR_ELEMENTS_MAX 16    /* depth of the metadata's tree */
 #define JFR_PLANS_MAX    64    /* event classes of one chunk that are read */
 #define JFR_TYPES_DENSE  4096  /* type ids below it are found by index */
+#define JFR_READ_TIMES   32    /* so many times the bytes of the recording, and JFR_READ_LEAST */
+#define JFR_READ_LEAST   (16 * MIB)
 #define JFR_NONE         UINT32_MAX
 
 /* ---- classes (jfr_meta.c) ----- */
@@ -188,7 +190,8 @@ struct jfr {
     const struct ingest *in;
     struct push *push;
     uint64_t seed;
-    size_t bytes; /* charged */
+    size_t bytes;       /* charged */
+    uint64_t read_left; /* bytes of constants that may be read where they are referred to */
     struct jfr_chunk chunk;
     struct paths paths;
     uint32_t *path;   /* frames of one stack: limits.frames of them */
@@ -224,11 +227,11 @@ NODISCARD int jfr_pools_read(struct jfr *j, struct err *e);
 void jfr_pools_reset(struct jfr_chunk *c);
 /* The constant of that key, or NULL. */
 struct jfr_entry *jfr_pool_find(const struct jfr *j, uint32_t class, uint64_t key);
-/* Its fields. False: no such constant. */
-bool jfr_pool_load(const struct jfr *j, uint32_t class, const struct jfr_entry *entry,
+/* Its fields. False: no such constant, or j->read_left is at its end. */
+bool jfr_pool_load(struct jfr *j, uint32_t class, const struct jfr_entry *entry,
                    uint64_t slots[JFR_SLOTS]);
 /* Appends the text that `value` stands for, directly or through pools; nothing for null. */
-void jfr_text(const struct jfr *j, const struct jfr_bind *bind, uint64_t value, struct buf *out);
+void jfr_text(struct jfr *j, const struct jfr_bind *bind, uint64_t value, struct buf *out);
 
 /* The node of a stack trace. */
 NODISCARD int jfr_trace_node(struct jfr *j, uint32_t class, struct jfr_entry *entry, uint32_t *ret,

@@ -52,6 +52,11 @@ static int add_context(struct jfr *j, const struct entry *c, struct err *e)
             continue;
         if (!read_entry(f.bytes, &label))
             return malformed(e);
+        if (context.len == j->l->labels_per_sample) /* a tag of any event may repeat them */
+            return err_set(e, ERR_LIMIT,
+                           "labels: a context with more than %" PRIu64
+                           " labels (distributor.labels_per_sample)",
+                           j->l->labels_per_sample);
         if (!jfr_charge(j, 2 * sizeof(struct jfr_pair), e))
             return e->code;
         struct jfr_pair pair = { label.key, label.number };

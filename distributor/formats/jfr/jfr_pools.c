@@ -11,7 +11,9 @@
  *
  * Hostile chains: honest checkpoints do not overlap, so together they have no more bytes than the
  * chunk; a cycle runs over that after one round, and nothing is read twice for long. Keys are
- * anything, so they are mixed with the seed of the push.
+ * anything, so they are mixed with the seed of the push. A constant may be as long as the chunk and
+ * be referred to by every few bytes of it: what is read for references is counted (read_left). In
+ * honest recordings that is less than their own bytes.
  */
 #include "distributor/formats/jfr/jfr_impl.h"
 
@@ -174,7 +176,12 @@ struct jfr_entry *jfr_pool_find(const struct jfr *j, uint32_t class, uint64_t ke
     return at == MAP_U64_EMPTY ? NULL : &c->entries.ptr[at];
 }
 
-bool jfr_pool_load(const struct jfr *j, uint32_t class, const struct jfr_entry *entry,
+static void count_read(struct jfr *j, size_t n)
+{
+    j->read_left -= MIN(n, j->read_left);
+}
+
+bool jfr_pool_load(struct jfr *j, uint32_t class, const struct jfr_entry *entry,
                    uint64_t slots[JFR_SLOTS])
 {
     const struct jfr_chunk *c = &j->chunk;
@@ -182,10 +189,14 @@ bool jfr_pool_load(const struct jfr *j, uint32_t class, const struct jfr_entry *
     const struct jfr_prog *prog = &c->progs.ptr[c->classes.ptr[class].prog];
 
     memset(slots, 0, JFR_SLOTS * sizeof(*slots));
-    return jfr_run(c->ops.ptr + prog->from, prog->len, c->base, &r, slots);
+    if (j->read_left == 0)
+        return false;
+    bool ok = jfr_run(c->ops.ptr + prog->from, prog->len, c->base, &r, slots);
+    count_read(j, (size_t)(r.p - c->base) - entry->offset);
+    return ok;
 }
 
-void jfr_text(const struct jfr *j, const struct jfr_bind *bind, uint64_t value, struct buf *out)
+void jfr_text(struct jfr *j, const struct jfr_bind *bind, uint64_t value, struct buf *out)
 {
     const struct jfr_chunk *c = &j->chunk;
     uint64_t slots[JFR_SLOTS];

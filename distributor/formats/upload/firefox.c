@@ -30,12 +30,21 @@ struct thread {
     double interval_ms;
     bool taken;
 };
+/* A stack of the table, once somebody asked for it. */
+struct link {
+    uint32_t frame; /* of ours; NONE: not looked at so far */
+    uint32_t prefix, node;
+};
+/* The tables may be shared by any number of threads: what one of them looked at is forgotten for
+ * the next, not all that is there. */
 struct reader {
     struct gather g;
-    VEC(struct thread) threads; /* owned */
-    VEC(uint32_t) frames;       /* owned; of one thread, NONE until needed */
-    VEC(uint32_t) nodes;        /* owned; of one thread's stacks, NONE until needed */
-    VEC(uint32_t) stack;        /* owned; scratch */
+    VEC(struct thread) threads;            /* owned */
+    VEC(uint32_t) frames;                  /* owned; by row of frameTable, NONE until needed */
+    VEC(struct link) links;                /* owned; by row of stackTable */
+    VEC(uint32_t) frames_used, links_used; /* rows that this thread looked at */
+    VEC(uint32_t) stack;                   /* owned; scratch */
+    size_t frames_len, links_len;          /* rows of this thread's tables */
 };
 /* A column of a table of either layout. */
 struct column {
@@ -202,9 +211,12 @@ static int frame_of(struct reader *r, const struct thread *t, uint32_t at, uint3
 {
     const bool raw = json_get(table_of(t, "frameTable"), "schema", NULL);
 
-    if (r->frames.ptr[at] == NONE && (raw ? raw_frame(r, t, at, &r->frames.ptr[at], e)
-                                          : processed_frame(r, t, at, &r->frames.ptr[at], e)))
-        return e->code;
+    if (r->frames.ptr[at] == NONE) {
+        vec_push(&r->frames_used, at);
+        if (raw ? raw_frame(r, t, at, &r->frames.ptr[at], e)
+                : processed_frame(r, t, at, &r->frames.ptr[at], e))
+            return e->code;
+    }
     *ret = r->frames.ptr[at];
     return *ret == STACKS_FULL ? push_full(r->g.push, e) : 0;
 }
@@ -226,30 +238,38 @@ static int prefix_of(const struct thread *t, uint32_t at, uint32_t *ret, struct 
     return 0;
 }
 
+/* Reads row `at` of the stack table. */
+static int find_link(struct reader *r, const struct thread *t, uint32_t at, struct err *e)
+{
+    const struct column frames = column_of(t, "stackTable", "frame");
+    struct link *l = &r->links.ptr[at];
+    uint32_t frame = NONE;
+
+    if (l->frame != NONE)
+        return 0;
+    if (take_ref(cell(&frames, at), r->frames_len, &frame, e))
+        return e->code;
+    if (frame == NONE)
+        return bad(e, "a stack without a frame");
+    vec_push(&r->links_used, at);
+    return frame_of(r, t, frame, &l->frame, e) || prefix_of(t, at, &l->prefix, e) ? e->code : 0;
+}
+
 static int node_of(struct reader *r, const struct thread *t, uint32_t at, uint32_t *ret,
                    struct err *e)
 {
-    const struct column frames = column_of(t, "stackTable", "frame");
-    uint32_t frame = NONE, id = NONE;
-
-    if (r->nodes.ptr[at] != NONE) {
-        *ret = r->nodes.ptr[at];
+    if (r->links.ptr[at].node != NONE) {
+        *ret = r->links.ptr[at].node;
         return 0;
     }
     r->stack.len = 0;
-    for (uint32_t i = at; i != NONE;) {
+    for (uint32_t i = at; i != NONE; i = r->links.ptr[i].prefix) {
         if (r->stack.len > r->g.l->text_frames)
             return err_set(e, ERR_LIMIT, "Firefox profile: a stack of more than %" PRIu64 " frames",
                            r->g.l->text_frames);
-        if (take_ref(cell(&frames, i), r->frames.len, &frame, e))
+        if (find_link(r, t, i, e))
             return e->code;
-        if (frame == NONE)
-            return bad(e, "a stack without a frame");
-        if (frame_of(r, t, frame, &id, e))
-            return e->code;
-        vec_push(&r->stack, id);
-        if (prefix_of(t, i, &i, e))
-            return e->code;
+        vec_push(&r->stack, r->links.ptr[i].frame);
     }
     for (size_t i = 0, k = r->stack.len; i + 1 < k; i++, k--) {
         uint32_t swap = r->stack.ptr[i];
@@ -257,9 +277,9 @@ static int node_of(struct reader *r, const struct thread *t, uint32_t at, uint32
         r->stack.ptr[k - 1] = swap;
     }
     const struct gather_stack s = { .ids = r->stack.ptr, .n = r->stack.len };
-    if (gather_node(&r->g, &s, "stack", at, &r->nodes.ptr[at], e))
+    if (gather_node(&r->g, &s, "stack", at, &r->links.ptr[at].node, e))
         return e->code;
-    *ret = r->nodes.ptr[at];
+    *ret = r->links.ptr[at].node;
     return 0;
 }
 
@@ -280,29 +300,42 @@ static enum weight weight_of(const struct thread *t)
                                        : WEIGHT_SAMPLES;
 }
 
+/* Nothing is known of the tables of this thread. */
+static void forget(struct reader *r, const struct thread *t)
+{
+    const struct column table = column_of(t, "stackTable", "frame");
+    const struct column func = column_of(t, "frameTable", "func");
+    const struct json_val *frames = table_of(t, "frameTable");
+    const struct link unknown = { NONE, NONE, NONE };
+
+    vec_for (i, &r->frames_used)
+        r->frames.ptr[r->frames_used.ptr[i]] = NONE;
+    vec_for (i, &r->links_used)
+        r->links.ptr[r->links_used.ptr[i]] = unknown;
+    r->frames_used.len = r->links_used.len = 0;
+    r->frames_len = json_len(func.rows ? func.rows : json_get(frames, "data", NULL));
+    r->links_len = json_len(table.rows);
+    while (r->frames.len < r->frames_len)
+        vec_push(&r->frames, NONE);
+    while (r->links.len < r->links_len)
+        vec_push(&r->links, unknown);
+}
+
 /* The samples of a thread, each worth its weight times `scale`. */
 static int put_thread(struct reader *r, const struct thread *t, double scale, struct err *e)
 {
     const struct column stacks = column_of(t, "samples", "stack");
     const struct column weights = column_of(t, "samples", "weight");
-    const struct column table = column_of(t, "stackTable", "frame");
-    const struct json_val *frames = table_of(t, "frameTable");
-    const struct column func = column_of(t, "frameTable", "func");
-    const size_t n = json_len(stacks.rows), stacks_len = json_len(table.rows);
+    const size_t n = json_len(stacks.rows);
     uint32_t at = NONE, node = NONE;
 
     if (n > r->g.l->samples)
         return err_set(e, ERR_LIMIT, "Firefox profile: more than %" PRIu64 " samples",
                        r->g.l->samples);
-    r->frames.len = r->nodes.len = 0;
-    for (size_t i = json_len(func.rows ? func.rows : json_get(frames, "data", NULL)); i-- > 0;)
-        vec_push(&r->frames, NONE);
-    for (size_t i = 0; i < stacks_len; i++)
-        vec_push(&r->nodes, NONE);
-    r->g.work += r->frames.len + r->nodes.len; /* gather_node says when it is too much */
+    forget(r, t);
     for (size_t i = 0; i < n; i++) {
         double weight = 1;
-        if (take_ref(cell(&stacks, i), stacks_len, &at, e))
+        if (take_ref(cell(&stacks, i), r->links_len, &at, e))
             return e->code;
         if (at == NONE)
             continue; /* the thread was not there, or nothing ran */
@@ -442,7 +475,9 @@ int firefox_push(const struct json_val *root, const struct limits *l, struct pus
     int rc = read_profile(&r, json_is_obj(inner) ? inner : root, e);
     vec_free(&r.threads);
     vec_free(&r.frames);
-    vec_free(&r.nodes);
+    vec_free(&r.links);
+    vec_free(&r.frames_used);
+    vec_free(&r.links_used);
     vec_free(&r.stack);
     gather_deinit(&r.g);
     return rc;

@@ -14,6 +14,7 @@
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "common/base/rd.h"
+#include "common/base/secret.h"
 #include "common/base/size.h"
 #include "common/base/vec.h"
 #include "common/base/wr.h"
@@ -336,6 +337,53 @@ static void test_map_u64_against_array(void **state)
     map_u64_deinit(&m);
 }
 
+/* What hash_u64 makes y of. */
+static uint64_t unhash(uint64_t y)
+{
+    y = (y ^ y >> 33) * 0x9cb4b2f8129337dbULL;
+    y = (y ^ y >> 33) * 0x4f74430c22a54005ULL;
+    return y ^ y >> 33;
+}
+
+/* Keys that would all fall on one slot if it were known where keys fall. */
+static void test_map_u64_chosen_keys(void **state)
+{
+    (void)state;
+    size_t longest = 0, row = 0;
+    struct map_u64 m;
+
+    assert_true(hash_u64(unhash(12345)) == 12345);
+    assert_true(secret_word() == secret_word());
+    map_u64_init(&m);
+    for (uint64_t i = 0; i < 40000; i++)
+        assert_true(map_u64_put(&m, unhash(i << 32 | 77), 1) == MAP_U64_EMPTY);
+    for (size_t i = 0; i <= m.mask; i++) {
+        row = m.vals[i] == MAP_U64_EMPTY ? 0 : row + 1;
+        longest = MAX(longest, row);
+    }
+    assert_true(longest < 1000);
+    map_u64_deinit(&m);
+}
+
+/* A table that was large once is not emptied at that price each time. */
+static void test_map_u64_gives_back(void **state)
+{
+    (void)state;
+    struct map_u64 m;
+
+    map_u64_init(&m);
+    for (uint64_t i = 0; i < 100000; i++)
+        map_u64_put(&m, i, 1);
+    size_t large = map_u64_bytes(&m);
+    map_u64_reset(&m);
+    assert_true(map_u64_bytes(&m) == large); /* it may be as many again */
+    map_u64_put(&m, 7, 1);
+    map_u64_reset(&m);
+    assert_true(m.len == 0 && map_u64_bytes(&m) == 0 && map_u64_get(&m, 7) == MAP_U64_EMPTY);
+    assert_true(map_u64_put(&m, 7, 2) == MAP_U64_EMPTY && map_u64_get(&m, 7) == 2);
+    map_u64_deinit(&m);
+}
+
 static void test_map_str_with_deletes(void **state)
 {
     (void)state;
@@ -450,6 +498,8 @@ int main(void)
         cmocka_unit_test(test_protobuf_fields),
         cmocka_unit_test(test_rd_pb_short_and_long),
         cmocka_unit_test(test_map_u64_against_array),
+        cmocka_unit_test(test_map_u64_chosen_keys),
+        cmocka_unit_test(test_map_u64_gives_back),
         cmocka_unit_test(test_map_str_with_deletes),
         cmocka_unit_test(test_crc32c_and_hash),
         cmocka_unit_test(test_prng_range),

@@ -50,6 +50,8 @@ static void test_parts(void **state)
         { TYPE, "--B\r\n" HEAD("p") "x--B--y\r\n--B--", "p|f|x--B--y" }, /* not at a line start */
         { TYPE, "--B\r\n" HEAD("p") "\r\n\r\n\r\n--B--", "p|f|\r\n\r\n" },
         { TYPE, "--B\r\n" HEAD("p") "x\r\n--B--\r\n--B\r\n" HEAD("q") "y\r\n--B--", "p|f|x" },
+        { "multipart/form-data; boundary=--", "----\r\n" HEAD("p") "-----\r\n-----\r\n------",
+          "p|f|-----\r\n-----" }, /* dashes within, too */
         { TYPE, "--B--", "" },
         { TYPE, "--B\r\nContent-Disposition: form-data; name=\"p\"\r\n\r\nx\r\n--B--", "p|-|x" },
         { TYPE, "--B\r\ncontent-DISPOSITION : Form-Data ;name=p ; filename=g\r\n\r\nx\r\n--B--",

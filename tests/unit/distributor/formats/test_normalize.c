@@ -100,6 +100,52 @@ static void test_table(void **state)
     buf_deinit(&tmp);
 }
 
+/* Names of 64 KiB of one thing: what follows a needle is not looked at for each of them. */
+static void test_repeated(void **state)
+{
+    static const struct {
+        const char *front, *again, *end;
+        const char *want, *want_again; /* want_again NULL: unchanged */
+    } long_rows[] = {
+        { "f", "[go.shape.", "", NULL, NULL },
+        { "f", "[go.shape.", "]", NULL, NULL }, /* the last one goes: below */
+        { "f", "[go.shape.x].", "", "f", "." },
+        { "C$x", ".0x12345678", "y", "C$x", "_" },
+        { "", "/libzstd-jni", "", NULL, NULL },
+        { "", "/libzstd-jni-1.so", "", "", "/libzstd-jni_.so" },
+        { "f", "::h0123456789abcdef", "", "f", "" },
+        { "f", "::h0123456789abcdef", "::h0123456789abcdeX", NULL, NULL },
+        { "", "$Proxy1", "", "", "$Proxy" },
+    };
+    struct buf name, want, tmp;
+
+    (void)state;
+    buf_init(&tmp, MIB);
+    buf_init(&name, MIB);
+    buf_init(&want, MIB);
+    for (size_t i = 0; i < ARRAY_LEN(long_rows); i++) {
+        const char *again = long_rows[i].again, *want_again = long_rows[i].want_again;
+        size_t n = 64 * KIB / strlen(again);
+        buf_reset(&name);
+        buf_reset(&want);
+        buf_add_str(&name, str_c(long_rows[i].front));
+        buf_add_str(&want, str_c(want_again ? long_rows[i].want : long_rows[i].front));
+        for (size_t k = 0; k < n; k++) {
+            buf_add_str(&name, str_c(again));
+            if (i != 1 || k + 1 < n)
+                buf_add_str(&want, str_c(want_again ? want_again : again));
+        }
+        buf_add_str(&name, str_c(long_rows[i].end));
+        if (i != 1)
+            buf_add_str(&want, str_c(long_rows[i].end));
+        if (!str_eq(normalize_name(buf_str(&name), &tmp), buf_str(&want)))
+            fail_msg("row %zu: %s, %zu times", i, again, n);
+    }
+    buf_deinit(&name);
+    buf_deinit(&want);
+    buf_deinit(&tmp);
+}
+
 static void test_paths(void **state)
 {
     static const char *const paths[][2] = {
@@ -305,9 +351,10 @@ static void test_look(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),      cmocka_unit_test(test_paths),
-        cmocka_unit_test(test_idempotent), cmocka_unit_test(test_ids),
-        cmocka_unit_test(test_places),     cmocka_unit_test(test_look),
+        cmocka_unit_test(test_table), cmocka_unit_test(test_repeated),
+        cmocka_unit_test(test_paths), cmocka_unit_test(test_idempotent),
+        cmocka_unit_test(test_ids),   cmocka_unit_test(test_places),
+        cmocka_unit_test(test_look),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -108,6 +108,37 @@ static void test_several(void **state)
 #undef ONE
 }
 
+/* Any number of profiles may be one series, before and after others; of those there is a limit. */
+static void test_many(void **state)
+{
+    (void)state;
+    struct dist_push d;
+    struct buf body;
+    struct err e;
+
+    for (int distinct = 1000; distinct <= 1001; distinct++) {
+        buf_init(&body, 4 * MIB);
+        buf_addf(&body, HEAD ABC "\"profiles\":[");
+        for (int i = 0; i < 4000 + distinct; i++)
+            buf_addf(&body,
+                     "%s{\"type\":\"sampled\",\"name\":\"%d\",\"unit\":\"none\",\"startValue\":0,"
+                     "\"endValue\":1,\"samples\":[[0]],\"weights\":[%d]}",
+                     i ? "," : "", i < 4000 ? i % 2 : i - 4000, 1 + (i >= 4000));
+        buf_addf(&body, "]}");
+        int rc = decode(&d, "app", "0", buf_str(&body), &e);
+        assert_int_equal(rc, distinct == 1000 ? 0 : ERR_LIMIT);
+        if (rc) {
+            assert_non_null(strstr(e.text, "more than 1000 profiles"));
+        } else {
+            assert_int_equal(d.push.series_len, 1000);
+            for (size_t i = 0; i < 1000; i++)
+                assert_int_equal(d.push.series[i].total, i < 2 ? 2002 : 2);
+        }
+        dist_push_free(&d);
+        buf_deinit(&body);
+    }
+}
+
 /* 1,000 weights of 0.1 ns: 100 ns, not 0 and not 1,000. */
 static void test_fractions(void **state)
 {
@@ -247,9 +278,10 @@ static void test_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_types),   cmocka_unit_test(test_evented),
-        cmocka_unit_test(test_several), cmocka_unit_test(test_fractions),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_files),
+        cmocka_unit_test(test_types),     cmocka_unit_test(test_evented),
+        cmocka_unit_test(test_several),   cmocka_unit_test(test_many),
+        cmocka_unit_test(test_fractions), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,28 +46,36 @@ static struct buf fresh(void)
     return b;
 }
 
-/* A dictionary whose stack 1 has `depth` times the location 1, function "fn"; type "cpu". */
-static void dictionary(size_t depth, struct buf *out)
+/* A dictionary whose stack 1 has `depth` times the location 1, which has the functions 1 .. n, all
+ * called `name`; type "cpu". */
+static void dictionary(size_t depth, size_t n, struct str name, struct buf *out)
 {
-    struct buf d = fresh(), stack = fresh(), list = fresh();
+    struct buf d = fresh(), stack = fresh(), list = fresh(), location = fresh();
 
     for (size_t i = 0; i < depth; i++)
         varint(&list, 1);
     message(&stack, 1, &list);
     bytes(&d, 2, STR(""));
-    bytes(&d, 2, STR("\x1a\x02\x08\x01"));
+    for (size_t i = 1; i <= n; i++) {
+        struct buf line = fresh();
+        varint(&line, 1 << 3);
+        varint(&line, i);
+        message(&location, 3, &line);
+    }
+    message(&d, 2, &location);
     bytes(&d, 3, STR(""));
-    bytes(&d, 3, STR("\x08\x02"));
+    for (size_t i = 1; i <= n; i++)
+        bytes(&d, 3, STR("\x08\x02"));
     bytes(&d, 5, STR(""));
     bytes(&d, 5, STR("cpu"));
-    bytes(&d, 5, STR("fn"));
+    bytes(&d, 5, name);
     bytes(&d, 7, STR(""));
     message(&d, 7, &stack);
     message(out, 2, &d);
 }
 
 /* `profiles` of `samples` each, of layout 1.10: stack 1, value 1. */
-static void request(size_t depth, size_t profiles, size_t samples, struct buf *out)
+static void request_of(size_t profiles, size_t samples, struct buf *out)
 {
     struct buf resource = fresh(), scope = fresh(), p = fresh();
 
@@ -79,7 +87,12 @@ static void request(size_t depth, size_t profiles, size_t samples, struct buf *o
     buf_deinit(&p);
     message(&resource, 2, &scope);
     message(out, 1, &resource);
-    dictionary(depth, out);
+}
+
+static void request(size_t depth, size_t profiles, size_t samples, struct buf *out)
+{
+    request_of(profiles, samples, out);
+    dictionary(depth, 1, STR("fn"), out);
 }
 
 static int decode(struct str body, struct batch_keep *k, struct err *e)
@@ -174,6 +187,42 @@ static void test_work(void **state)
     batch_keep_free(&k);
 }
 
+/* Any number of functions may have one long name: looked at once per push, and that is work. */
+static void test_long_names(void **state)
+{
+    (void)state;
+    struct batch_keep k;
+    struct batch_sink sink;
+    struct buf b = fresh(), name = fresh();
+    struct err e = { 0 };
+
+    for (size_t i = 0; i < 100000; i++)
+        buf_add_c(&name, 'n');
+    batch_keep_init(&k, NULL, NOW_MS);
+    request_of(1, 1, &b);
+    dictionary(1, 200, buf_str(&name), &b);
+    assert_int_equal(decode(buf_str(&b), &k, &e), 0);
+    assert_int_equal(k.pushes.ptr[0]->push.drops[CHANGE_SYMBOL], 1);
+    assert_int_equal(k.pushes.ptr[0]->push.stacks.frame_func.len, 1);
+    batch_keep_free(&k);
+
+    batch_keep_init(&k, NULL, NOW_MS);
+    sink =
+        (struct batch_sink){ drop_begin, drop_end, drop_reject, &k.limits, NOW_MS, 0, &k.limits };
+    arena = arena_new(256 * MIB);
+    begun = rejected = 0;
+    buf_reset(&b);
+    request_of(60000, 1, &b);
+    dictionary(1, 1, buf_str(&name), &b);
+    assert_int_equal(otlp_decode_proto(buf_str(&b), OTLP_AUTO, &sink, &e), ERR_LIMIT);
+    assert_non_null(strstr(e.text, "bytes of names"));
+    assert_true(begun > 40000 && begun < 45000 && rejected == 1);
+    arena_free(arena);
+    buf_deinit(&b);
+    buf_deinit(&name);
+    batch_keep_free(&k);
+}
+
 static void test_deep_values(void **state)
 {
     (void)state;
@@ -228,35 +277,6 @@ static void test_layouts_by_name(void **state)
           STR("\x0a\x03\x2a\x01\x01\x12\x00\x2a\x00\x2a\x03"
               "cpu\x32\x00\x32\x02\x08\x01\x32\x02\x08\x01\x3a\x00\x3a\x03\x0a\x01\x00"));
     refused(buf_str(&b), "cannot tell which revision");
-    buf_deinit(&b);
-}
-
-/* As async-profiler 4.1 and 4.2 write it (1.7): the first string is the type, none is empty; one
- * sample of two ticks and 20 ns. */
-static void test_type_is_first_string(void **state)
-{
-    (void)state;
-    struct buf b = fresh(), profile = fresh(), scope = fresh(), resource = fresh();
-    struct batch_keep k;
-    struct err e;
-
-    bytes(&profile, 1, STR("\x08\x00\x10\x01\x18\x02"));
-    bytes(&profile, 1, STR("\x08\x00\x10\x02\x18\x02"));
-    bytes(&profile, 2, STR("\x08\x00\x10\x01\x1a\x02\x02\x14"));
-    bytes(&profile, 3, STR("\x00"));
-    message(&scope, 2, &profile);
-    message(&resource, 2, &scope);
-    message(&b, 1, &resource);
-    bytes(&b, 2,
-          STR("\x0a\x00\x12\x06\x08\x00\x1a\x02\x08\x00\x1a\x02\x08\x03"
-              "*\x06itimer*\x05"
-              "count*\x02ns*\x04main"));
-    batch_keep_init(&k, NULL, NOW_MS);
-    if (decode(buf_str(&b), &k, &e))
-        fail_msg("%s", e.text);
-    assert_int_equal(batch_keep_total(&k, "itimer"), 22);
-    assert_int_equal(batch_keep_total(&k, NULL), 22);
-    batch_keep_free(&k);
     buf_deinit(&b);
 }
 
@@ -341,9 +361,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_amplified),
         cmocka_unit_test(test_work),
+        cmocka_unit_test(test_long_names),
         cmocka_unit_test(test_deep_values),
         cmocka_unit_test(test_layouts_by_name),
-        cmocka_unit_test(test_type_is_first_string),
         cmocka_unit_test(test_twins),
         cmocka_unit_test(test_overflow_is_one_series),
     };

@@ -494,6 +494,26 @@ static void test_forms(void **state)
     dist_push_free(&d);
     buf_deinit(&form);
 
+    /* Any event may refer to a context, and has all of its labels then. */
+    for (size_t i = 100; i <= 101; i++) {
+        struct buf context, entry;
+        buf_init(&labels, KIB);
+        buf_init(&context, KIB);
+        buf_init(&entry, KIB);
+        for (size_t k = 0; k < i; k++)
+            gen_bytes(&context, 1, STR("\x08\x01\x10\x02"));
+        gen_bytes(&entry, 2, buf_str(&context));
+        gen_bytes(&labels, 1, buf_str(&entry));
+        make_form(&form, jfr, buf_str(&labels), false, "b");
+        assert_int_equal(decode_form(&d, buf_str(&form), &l, &e), i > 100 ? ERR_LIMIT : 0);
+        assert_true(i == 100 || strstr(e.text, "distributor.labels_per_sample"));
+        dist_push_free(&d);
+        buf_deinit(&form);
+        buf_deinit(&entry);
+        buf_deinit(&context);
+        buf_deinit(&labels);
+    }
+
     /* A retry of a form has a boundary of its own. */
     snapshot(&labels, 2);
     make_form(&form, jfr, buf_str(&labels), false, "b");

@@ -155,6 +155,46 @@ static void test_budget(void **state)
     gen_jfr_deinit(&g);
 }
 
+/* `n` methods of one class, whose name has so many bytes, in one stack. */
+static int decode_sharing(size_t n, size_t bytes, struct err *e)
+{
+    struct limits l = limits_default();
+    uint64_t *keys = xcalloc(n, sizeof(*keys));
+    struct gen_jfr_frame *f = xcalloc(n, sizeof(*f));
+    char *class = xcalloc(bytes + 1, 1);
+    struct gen_jfr g;
+    struct prng p;
+
+    prng_init(&p, 5);
+    gen_jfr_init(&g, &p);
+    g.encoding = 3;
+    gen_jfr_chunk(&g);
+    gen_jfr_methods(&g, memset(class, 'c', bytes), "m", keys, n);
+    for (size_t i = 0; i < n; i++)
+        f[i].method = keys[i];
+    struct gen_jfr_event event = { .trace = gen_jfr_trace(&g, f, n) };
+    gen_jfr_event(&g, &event);
+    gen_jfr_finish(&g);
+    int rc = decode(buf_str(&g.file), &l, NULL, e);
+    gen_jfr_deinit(&g);
+    xfree(class);
+    xfree(keys);
+    xfree(f);
+    return rc;
+}
+
+/* A long name is read for each method that has it: 8,000 times 60 KB are half a gigabyte, of a
+ * recording of 200 KB. */
+static void test_shared_names(void **state)
+{
+    (void)state;
+    struct err e;
+
+    assert_int_equal(decode_sharing(8000, 500, &e), 0);
+    assert_int_equal(decode_sharing(8000, 60000, &e), ERR_LIMIT);
+    assert_non_null(strstr(e.text, "referred to so often"));
+}
+
 /* ---- primitives ----- */
 
 static void test_varint(void **state)
@@ -241,7 +281,7 @@ int main(void)
         cmocka_unit_test(test_cut),     cmocka_unit_test(test_changed),
         cmocka_unit_test(test_depth),   cmocka_unit_test(test_chunks),
         cmocka_unit_test(test_budget),  cmocka_unit_test(test_varint),
-        cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_strings), cmocka_unit_test(test_shared_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
