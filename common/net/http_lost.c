@@ -111,3 +111,15 @@ void http_reply_lost(struct http_req *r)
     buf_deinit(&b);
     http_reply(r, 200, "application/grpc", NULL);
 }
+
+static void on_end(struct http_req *r, const struct err *e)
+{
+    (void)e;
+    http_reply_lost(r);
+}
+
+void http_lost_taken(struct http_req *r)
+{
+    r->on_end = on_end;
+    r->on_gone = http_reply_lost;
+}

@@ -16,6 +16,10 @@
 void http_lost_hint(struct http_server *s, const char *path, const char *text);
 /* Appends "; did you mean /x?" or ": text", or nothing. */
 void http_lost_text(const struct http_routes *t, struct str path, struct buf *out);
+/* The handler of what has no route, over HTTP/2: takes the body, up to so much, then answers. An
+ * answer before it is followed by a reset, of which some clients (curl 7) tell in its place. */
+#define HTTP_LOST_TAKES (64 * MIB)
+void http_lost_taken(struct http_req *r);
 /* 404 with the above; callers of gRPC get `unimplemented`, since they read nothing else. */
 void http_reply_lost(struct http_req *r);
 

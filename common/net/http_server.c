@@ -17,6 +17,7 @@
 
 #include "common/base/hash.h"
 #include "common/net/http1.h"
+#include "common/net/http_lost.h"
 #include "common/net/http_start.h"
 #include "common/net/tcp.h"
 #include "common/net/tls.h"
@@ -113,6 +114,9 @@ int http_server_new(const struct http_server_opts *o, struct http_server **ret, 
         s->o.metrics = s->metrics_own = metrics_new();
     http_routes_init(&s->routes);
     s->unrouted.path = xstrdup("none");
+    s->lost = (struct http_route){
+        .path = s->unrouted.path, .stream = true, .body_max = HTTP_LOST_TAKES, .fn = http_lost_taken
+    };
     list_init(&s->conns);
     wheel_init(&s->wheel, o->loop, on_expired);
     /* Ids differ between restarts and grow within one run. */

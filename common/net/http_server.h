@@ -121,6 +121,7 @@ struct http_server {
     struct metrics *metrics_own; /* where o.metrics is NULL */
     struct http_routes routes;
     struct http_route unrouted; /* counts what found no route */
+    struct http_route lost;     /* the same, where its body is taken first */
     struct tcp_listener *listener;
     struct tls_ctx *tls; /* NULL: plain only */
     size_t held;         /* fixed costs of connections that are not small */

@@ -155,7 +155,7 @@ static void answer_method(struct http_xchg *x, struct str method, unsigned allow
 }
 
 /* Sets x->route, or answers and returns false. */
-static bool find_route(struct http_xchg *x, struct str method)
+static bool find_route(struct http_xchg *x, const struct http_head *h)
 {
     unsigned allow;
     struct http_route *r = http_routes_find(&x->server->routes, x->req.path, x->req.method, &allow);
@@ -167,12 +167,15 @@ static bool find_route(struct http_xchg *x, struct str method)
     }
     if (x->req.method == HTTP_OPTIONS && str_eqc(x->req.path, "*"))
         allow = HTTP_GET | HTTP_HEAD | HTTP_POST | HTTP_PUT | HTTP_DELETE | HTTP_OPTIONS;
-    if (!allow) {
+    if (!allow && x->http2 && (h->chunked || h->length <= HTTP_LOST_TAKES)) {
+        x->route = &x->server->lost;
+        return true;
+    } else if (!allow) {
         http_reply_lost(&x->req);
     } else if (x->req.method == HTTP_OPTIONS) {
         answer_options(x, allow);
     } else {
-        answer_method(x, method, allow);
+        answer_method(x, h->method, allow);
     }
     return false;
 }
@@ -197,7 +200,7 @@ bool http_xchg_begin(struct http_xchg *x, const struct http_head *h)
         return false;
     }
     x->req.path = http_unescape(path, false, x->req.arena);
-    if (!find_route(x, h->method))
+    if (!find_route(x, h))
         return false;
     if (!h->chunked && h->length > x->route->body_max) {
         metric_add(x->server->refused[HTTP_REFUSED_BODY], 1);

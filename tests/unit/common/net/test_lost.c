@@ -140,6 +140,13 @@ static void test_grpc(void **state)
     has(s->headers, "grpc-message: there is nothing at /ask/Export: ask another one\n");
     s = net_h2_request(c, "POST", "/ask/Export", web, STR("\0\0\0\0\0"));
     assert_int_equal(s->status, 404);
+    s = net_h2_begin(c, "POST", "/ingest/", STR("half"));
+    assert_int_equal(s->status, 0); /* not before the body: no reset, which clients take for it */
+    net_h2_more(c, s, STR(" and half"), true);
+    assert_int_equal(s->status, 404);
+    assert_true(s->ended && !s->error);
+    has(s->body, "did you mean /ingest?");
+    (void)net_h2_begin(c, "POST", "/ingest/", STR("half")); /* and leaves */
     net_h2_finish(c);
     net_world_deinit(&w);
 }
