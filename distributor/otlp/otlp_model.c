@@ -266,7 +266,8 @@ static bool resolve_profile(const struct resolving *r, struct otlp_profile *p)
     bool old = o->layout <= OTLP_17;
 
     for (uint32_t i = p->types.from; i < p->types.from + p->types.len; i++)
-        if (!take_string(r, "sample type", &o->types.ptr[i].type) ||
+        /* async-profiler 4.1 and 4.2 have no empty string in front: 0 is the type there. */
+        if (!take(r, "sample type", &r->d->strings, &o->types.ptr[i].type) ||
             !take_string(r, "sample unit", &o->types.ptr[i].unit))
             return false;
     if (!take_string(r, "period type", &p->period_type.type) ||

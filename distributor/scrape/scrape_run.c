@@ -104,18 +104,18 @@ static int totals_of(struct str plain, const struct limits *l, struct pprof *p, 
 }
 
 /* What to subtract: the last one; nothing, after a restart; or the profile itself, where the last
- * one cannot be compared with it. */
+ * one cannot be compared with it: it has other types, or (limits were lowered) cannot be read. */
 static int choose_prev(struct str plain, struct str last, const struct limits *l, struct str *ret,
                        struct err *e)
 {
     uint64_t now[PPROF_TYPES_MAX] = { 0 }, before[PPROF_TYPES_MAX] = { 0 };
     struct pprof p = { 0 }, q = { 0 };
     bool same, fewer = false;
+    struct err why;
     int rc = totals_of(plain, l, &p, now, e);
 
-    if (!rc)
-        rc = totals_of(last, l, &q, before, e);
-    same = !rc && p.types_len == q.types_len;
+    same =
+        !rc && last.ptr && totals_of(last, l, &q, before, &why) == 0 && p.types_len == q.types_len;
     for (size_t i = 0; same && i < p.types_len; i++) {
         struct str type = pprof_str(&p, p.types[i].type);
         same = str_eq(type, pprof_str(&q, q.types[i].type));
@@ -177,13 +177,14 @@ static int decode(void *cookie, const struct batch_sink *sink, struct err *e)
     struct str plain, last = STR_NULL, prev = STR_NULL;
     bool since = r->profile->subtract && r->entry->last.bytes.len;
     struct buf tmp, tmp_last;
+    struct err why;
 
     int rc = unzip(buf_str(&r->body.bytes), sink->limits, &tmp, &plain, e);
     buf_init(&tmp_last, 0);
     if (!rc && since) {
-        rc = unzip(buf_str(&r->entry->last.bytes), sink->limits, &tmp_last, &last, e);
-        if (!rc)
-            rc = choose_prev(plain, last, sink->limits, &prev, e);
+        if (unzip(buf_str(&r->entry->last.bytes), sink->limits, &tmp_last, &last, &why))
+            last = STR_NULL;
+        rc = choose_prev(plain, last, sink->limits, &prev, e);
     } else if (r->profile->subtract) {
         prev = plain;
     }

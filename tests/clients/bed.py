@@ -157,15 +157,22 @@ class Bed:
             assert value in have.get(name, ()), f"no {name}={value} in {have}"
 
     def check_hot(self, kind, hot, cold, **labels):
-        """The function that burns three quarters has the largest share of its own."""
+        """The function that burns three quarters has the largest share of its own, the other one about
+        a third of that."""
         own, total = self.selves(kind, **labels)
         assert total > 0, f"no samples of {kind}"
         largest = max(own, key=own.get)
         top = sorted(own.items(), key=lambda x: -x[1])[:6]
         assert re.search(hot, largest), f"{kind}: {largest} has the largest share: {top}"
-        colds = sum(v for k, v in own.items() if re.search(cold, k))
-        assert colds > 0, f"{kind}: nothing of {cold}: {top}"
+        hots, colds = (sum(v for k, v in own.items() if re.search(name, k)) for name in (hot, cold))
+        assert 1.5 * colds < hots < 6 * colds, f"{kind}: {hots} of {hot}, {colds} of {cold}: {top}"
         return total
+
+    def part(self, kind, function):
+        """What the stacks with such a function on them add up to, and all of them."""
+        stacks = self.stacks(kind)
+        on = sum(v for k, v in stacks.items() if any(re.search(function, name) for name in k))
+        return on, sum(stacks.values())
 
     def check_sum(self, what, nanoseconds, low_s, high_s):
         got = nanoseconds / 1e9

@@ -54,7 +54,8 @@ def uploaded(b, path, hot, cold):
         own[stack[-1]] = own.get(stack[-1], 0) + value
     top = sorted(own.items(), key=lambda x: -x[1])[:6]
     assert re.search(hot, max(own, key=own.get)), top
-    assert any(re.search(cold, name) for name in own), top
+    hots, colds = (sum(v for k, v in own.items() if re.search(name, k)) for name in (hot, cold))
+    assert 1.5 * colds < hots < 6 * colds, (hots, colds, top)
     return {t["type"]: t["total"] for t in given["types"]}
 
 

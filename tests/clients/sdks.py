@@ -67,13 +67,13 @@ def burnt(b, kind, hot, cold, low_s, high_s, **labels):
 # ---- Node ----------------------------------------------------------------------------------------
 
 
-def node_prepare():
+def node_prepare(name="node"):
     need("node", "npm")
-    to = WORK / "node"
+    to = WORK / name
     to.mkdir(parents=True, exist_ok=True)
     for file in ("package.json", "package-lock.json", ".npmrc"):
-        shutil.copy(SRC / "node" / file, to)
-    return make("node", ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts",
+        shutil.copy(SRC / name / file, to)
+    return make(name, ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts",
                          "--fetch-retries=1", "--fetch-retry-mintimeout=2000"], cwd=to,
                 made=[to / "node_modules"])
 
@@ -162,6 +162,9 @@ def go(binary, certs, tls):
         assert 32 << 20 <= kept <= 96 << 20, f"keepMemory got {kept} bytes: {own}"
         own, _ = b.selves("mutex:delay:nanoseconds:contentions:count")
         assert own and re.search(r"Unlock", max(own, key=own.get)), own
+        # Four fight for one lock. What they waited before the first profile is in none.
+        waited, _ = b.part("mutex:delay:nanoseconds:contentions:count", r"main\.fightForLock")
+        b.check_sum("waiting for a lock", waited, bed.SECONDS, 4 * bed.SECONDS)
         b.check_other_tenant_sees_nothing()
 
 
@@ -235,8 +238,12 @@ def java_jfr(made, certs, tls):
                        "mutex:contentions:count:mutex:count", "mutex:delay:nanoseconds:mutex:count"])
         b.check_labels(region="north", pyroscope_spy="javaspy")
         burnt(b, CPU, r"Work\.burnHot", r"Work\.burnCold", cpu, cpu)
-        own, _ = b.selves("memory:alloc_in_new_tlab_bytes:bytes:space:bytes")
-        assert own and max(own.values()) > 8 << 20, own
+        allocated, total = b.part("memory:alloc_in_new_tlab_bytes:bytes:space:bytes", r"Work\.allocate")
+        assert allocated > 8 << 20 and allocated > 0.5 * total, (allocated, total)
+        # Two fight for one lock: one of them waits nearly always.
+        waited, total = b.part("mutex:delay:nanoseconds:mutex:count", r"Work\.fight")
+        assert waited > 0.9 * total, (waited, total)
+        b.check_sum("waiting for a lock", waited, bed.SECONDS, 2 * bed.SECONDS)
         b.check_other_tenant_sees_nothing()
 
 

@@ -264,6 +264,35 @@ def test_growth_since_before_what_is_taken():
             server.process.cleanup()
 
 
+def test_growth_since_what_is_too_large_now():
+    """A last profile that a lowered limit does not let be read any more refuses nothing that comes after."""
+    lock, rows, calls = threading.Lock(), [8], [0]
+
+    def answer(path, query, headers):
+        with lock:
+            calls[0] += 1
+            if not rows[0]:
+                return 404, b""
+            return 200, pprof(HEAP, {f"f{i}": (1, 1000 * calls[0], 1, 1) for i in range(rows[0])})
+
+    with Site(answer) as site:
+        config = Config(job("heap", ONLY_MEMORY, static_configs=[
+            {"targets": [site.address], "labels": {"service_name": "large"}}]))
+        limits = config.folder / "overrides.yaml"
+        config.write(limits, "overrides: {}\n")
+        with config.server(f"--distributor.overrides-file={limits}",
+                           "--distributor.overrides-interval=100ms") as server:
+            until(lambda: total(server, "large") > 0, True)
+            rows[0] = 0
+            until(lambda: targets(server)["targets"][0]["state"], "down")
+            before = total(server, "large")
+            config.write(limits, "overrides: {anonymous: {max_profile_stacktrace_samples: 4}}\n")
+            until(lambda: server.process.metric("embertree_overrides_reloads_total", result="loaded") >= 1, True)
+            rows[0] = 2
+            until(lambda: total(server, "large") > before, True, 60)
+            assert targets(server)["targets"][0]["state"] == "up"
+
+
 def test_cpu_and_secrets():
     """The server measures for `seconds`; bearer tokens from files, parameters."""
     served, lock = [], threading.Lock()
@@ -660,6 +689,7 @@ if __name__ == "__main__":
         test_growth_of_allocations,
         test_growth_survives_a_store_that_failed, test_growth_over_a_restart,
         test_growth_while_the_clock_is_put_back, test_growth_since_before_what_is_taken,
+        test_growth_since_what_is_too_large_now,
         test_cpu_and_secrets, test_every_known_profile, test_embertree_scrapes_an_embertree,
         test_files_and_rules, test_files_that_are_away, test_an_interval_that_was_a_mistake,
         test_a_job_of_a_cluster_we_are_not_in, test_kubernetes,

@@ -1,5 +1,6 @@
 """A workload with a known hot function under the Python SDK: three quarters of the CPU time belong
 to burn_hot, one quarter to burn_cold."""
+import inspect
 import os
 import time
 
@@ -22,6 +23,9 @@ def burn_cold(rounds):
 
 def main():
     token = os.environ.get("BEARER")
+    often = {"upload_interval": 5}  # before 1.0 it was always 10 s
+    if "upload_interval" not in inspect.signature(pyroscope.configure).parameters:
+        often = {}
     pyroscope.configure(
         application_name=os.environ["APP"],
         server_address=os.environ["SERVER"],
@@ -30,8 +34,8 @@ def main():
         tenant_id=os.environ.get("TENANT", ""),
         http_headers={"Authorization": "Bearer " + token} if token else {},
         tags={"region": "north"},
-        upload_interval=5,
         enable_logging=True,
+        **often,
     )
     until = time.monotonic() + int(os.environ["SECONDS_TO_RUN"])
     with pyroscope.tag_wrapper({"job": "burn"}):

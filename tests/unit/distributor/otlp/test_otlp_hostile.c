@@ -280,6 +280,35 @@ static void test_layouts_by_name(void **state)
     buf_deinit(&b);
 }
 
+/* As async-profiler 4.1 and 4.2 write it (1.7): the first string is the type, none is empty; one
+ * sample of two ticks and 20 ns. */
+static void test_type_is_first_string(void **state)
+{
+    (void)state;
+    struct buf b = fresh(), profile = fresh(), scope = fresh(), resource = fresh();
+    struct batch_keep k;
+    struct err e;
+
+    bytes(&profile, 1, STR("\x08\x00\x10\x01\x18\x02"));
+    bytes(&profile, 1, STR("\x08\x00\x10\x02\x18\x02"));
+    bytes(&profile, 2, STR("\x08\x00\x10\x01\x1a\x02\x02\x14"));
+    bytes(&profile, 3, STR("\x00"));
+    message(&scope, 2, &profile);
+    message(&resource, 2, &scope);
+    message(&b, 1, &resource);
+    bytes(&b, 2,
+          STR("\x0a\x00\x12\x06\x08\x00\x1a\x02\x08\x00\x1a\x02\x08\x03"
+              "*\x06itimer*\x05"
+              "count*\x02ns*\x04main"));
+    batch_keep_init(&k, NULL, NOW_MS);
+    if (decode(buf_str(&b), &k, &e))
+        fail_msg("%s", e.text);
+    assert_int_equal(batch_keep_total(&k, "itimer"), 22);
+    assert_int_equal(batch_keep_total(&k, NULL), 22);
+    batch_keep_free(&k);
+    buf_deinit(&b);
+}
+
 /* Profiles that cannot be told apart are two profiles still, and a retry repeats their ids. */
 static void test_twins(void **state)
 {
@@ -359,13 +388,10 @@ static void test_overflow_is_one_series(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_amplified),
-        cmocka_unit_test(test_work),
-        cmocka_unit_test(test_long_names),
-        cmocka_unit_test(test_deep_values),
-        cmocka_unit_test(test_layouts_by_name),
-        cmocka_unit_test(test_twins),
-        cmocka_unit_test(test_overflow_is_one_series),
+        cmocka_unit_test(test_amplified),       cmocka_unit_test(test_work),
+        cmocka_unit_test(test_long_names),      cmocka_unit_test(test_deep_values),
+        cmocka_unit_test(test_layouts_by_name), cmocka_unit_test(test_type_is_first_string),
+        cmocka_unit_test(test_twins),           cmocka_unit_test(test_overflow_is_one_series),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
