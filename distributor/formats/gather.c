@@ -26,6 +26,7 @@ void gather_deinit(struct gather *g)
 {
     vec_free(&g->values);
     vec_free(&g->known);
+    vec_free(&g->last);
     map_u64_deinit(&g->by_name);
     buf_deinit(&g->tmp);
 }
@@ -77,18 +78,23 @@ int gather_check_name(const struct gather *g, struct str name, const char *what,
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
+static uint32_t overflow(struct gather *g, uint32_t node)
+{
+    g->over = true;
+    if (g->overflow == STACKS_FULL)
+        g->overflow = gather_frame(g, STR(PUSH_OVERFLOW), STR_NULL, 0);
+    return stacks_node(&g->push->stacks, node, g->overflow);
+}
+
 /* As step, once there are as many stacks as may be: what is there, and [overflow]. */
 static uint32_t step_over(struct gather *g, uint32_t node, uint32_t frame)
 {
-    struct stacks *s = &g->push->stacks;
+    const struct stacks *s = &g->push->stacks;
 
     uint32_t known = frame == STACKS_FULL ? frame : stacks_node_known(s, node, frame);
     if (known != STACKS_FULL || frame == STACKS_FULL)
         return known;
-    g->over = true;
-    if (g->overflow == STACKS_FULL)
-        g->overflow = gather_frame(g, STR(PUSH_OVERFLOW), STR_NULL, 0);
-    return stacks_node(s, node, g->overflow);
+    return overflow(g, node);
 }
 
 static uint32_t step(struct gather *g, uint32_t node, uint32_t frame)
@@ -97,31 +103,84 @@ static uint32_t step(struct gather *g, uint32_t node, uint32_t frame)
                                                : stacks_node(&g->push->stacks, node, frame);
 }
 
+static uint32_t frame_of(struct gather *g, const struct gather_stack *s, size_t i)
+{
+    if (s->ids)
+        return s->ids[i];
+    if (!g->follows)
+        return named_frame(g, s->names[i]);
+    if (g->last.ptr[i].frame == STACKS_FULL)
+        g->last.ptr[i].frame = named_frame(g, s->names[i]);
+    return g->last.ptr[i].frame;
+}
+
 /* Frames from .. to - 1 below node. */
 static uint32_t walk(struct gather *g, const struct gather_stack *s, size_t from, size_t to,
                      uint32_t node)
 {
     for (size_t i = from; i < to && node != STACKS_FULL && !g->over; i++)
-        node = step(g, node, s->ids ? s->ids[i] : named_frame(g, s->names[i]));
+        node = step(g, node, frame_of(g, s, i));
     return node;
+}
+
+/* The first n frames: those of the stack before have their nodes. */
+static uint32_t walk_root(struct gather *g, const struct gather_stack *s, size_t n)
+{
+    if (!g->follows)
+        return walk(g, s, 0, n, 0);
+    size_t i = MIN(g->walked, n);
+    uint32_t node = i ? g->last.ptr[i - 1].node : 0;
+    while (i < n && !g->over) {
+        node = step(g, node, frame_of(g, s, i));
+        if (node == STACKS_FULL || g->over)
+            break;
+        g->last.ptr[i++].node = node;
+        g->walked = i;
+    }
+    return node;
+}
+
+void gather_cut(struct gather *g, size_t n)
+{
+    g->follows = true;
+    g->same = MIN(g->same, n);
+}
+
+/* What is not the same any more is forgotten. */
+static void follow(struct gather *g, const struct gather_stack *s)
+{
+    const struct gather_step none = { STACKS_FULL, STACKS_FULL };
+
+    g->same = MIN(g->same, g->last.len);
+    g->walked = MIN(g->walked, g->same);
+    g->last.len = g->same;
+    while (g->last.len < s->n)
+        vec_push(&g->last, none);
 }
 
 static uint32_t walk_deep(struct gather *g, const struct gather_stack *s)
 {
     size_t keep = (size_t)g->l->frames_keep, root = keep / 2, leaf = keep - root - 1;
-    uint32_t node = walk(g, s, 0, root, 0);
+    uint32_t node = walk_root(g, s, root);
 
     g->push->drops[CHANGE_TRUNCATED]++;
+    if (node != STACKS_FULL && !g->over && g->again > GATHER_AGAIN_MAX)
+        return overflow(g, node);
     if (node != STACKS_FULL && !g->over)
         node = step(g, node, gather_frame(g, STR(MARK), STR_NULL, 0));
-    return walk(g, s, s->n - leaf, s->n, node);
+    size_t before = g->push->stacks.node_parent.len;
+    node = walk(g, s, s->n - leaf, s->n, node);
+    if (g->same > s->n - leaf)
+        g->again += g->same - (s->n - leaf) +
+                    GATHER_AGAIN_NODE * (g->push->stacks.node_parent.len - before);
+    return node;
 }
 
 /* What the stack costs, however it is cut afterwards. */
 static bool work_left(struct gather *g, const struct gather_stack *s)
 {
-    g->work += GATHER_WORK_STEP * (uint64_t)s->n;
-    for (size_t i = 0; !s->ids && i < s->n; i++)
+    g->work += GATHER_WORK_STEP * (uint64_t)(s->n - g->same + 1);
+    for (size_t i = g->same; !s->ids && i < s->n; i++)
         g->work += s->names[i].len;
     return g->work <= GATHER_WORK_MAX;
 }
@@ -132,8 +191,11 @@ int gather_node(struct gather *g, const struct gather_stack *s, const char *what
     static const struct str nameless = { NULL, 0 };
     static const struct gather_stack unknown = { .names = &nameless, .n = 1 };
 
-    if (s->n == 0)
+    if (s->n == 0) {
         s = &unknown;
+        g->same = 0;
+    }
+    CHECK(g->same <= s->n);
     if (s->n > g->l->text_frames)
         return err_set(e, ERR_LIMIT, "%s %" PRIu64 ": a stack of %zu frames, at most %" PRIu64,
                        what, n, s->n, g->l->text_frames);
@@ -142,7 +204,10 @@ int gather_node(struct gather *g, const struct gather_stack *s, const char *what
                        n);
     size_t before = g->push->stacks.node_parent.len;
     g->over = false;
-    uint32_t node = s->n > g->l->frames_keep ? walk_deep(g, s) : walk(g, s, 0, s->n, 0);
+    if (g->follows)
+        follow(g, s);
+    uint32_t node = s->n > g->l->frames_keep ? walk_deep(g, s) : walk_root(g, s, s->n);
+    g->same = g->follows && s != &unknown ? s->n : 0;
     g->stacks += !g->over && g->push->stacks.node_parent.len > before;
     g->push->drops[CHANGE_STACKS] += g->over;
     *ret = node;

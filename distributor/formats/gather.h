@@ -9,11 +9,20 @@
 #include "common/model/ptype.h"
 #include "distributor/formats/push.h"
 
-/* A stack costs 16 per frame and 1 per byte of a name. Text cannot pass this within the limits of a
- * body; a small tree of deep stacks could stand for hours of walking. */
+/* A stack costs 16 per frame and 1 per byte of a name, but for what it has in common with the one
+ * before, where that is known (gather_cut). Text cannot pass this within the limits of a body; a
+ * small file of deep stacks that refer to each other could stand for hours of walking. */
 #define GATHER_WORK_MAX  (UINT64_C(1) << 30)
 #define GATHER_WORK_STEP 16
+/* Of too deep stacks the leaf's side is walked anew even then: so many frames in a body, of which
+ * one that becomes a node counts more. Behind that, what is as deep ends in [overflow]. */
+#define GATHER_AGAIN_MAX  (UINT64_C(8) << 20)
+#define GATHER_AGAIN_NODE 8
 
+/* A frame of the stack before. STACKS_FULL: not asked for so far. */
+struct gather_step {
+    uint32_t frame, node;
+};
 /* A name as it came, copied; most names of a body are there hundreds of times. */
 struct gather_name {
     struct str raw;
@@ -29,6 +38,11 @@ struct gather {
     uint32_t overflow;             /* its frame; STACKS_FULL before it is needed */
     bool over;                     /* the stack being walked ended in it */
     uint64_t work;                 /* done so far; GATHER_WORK_MAX ends it */
+    bool follows;                  /* the caller says what stacks have in common */
+    VEC(struct gather_step) last;  /* owned; of the stack before, if so */
+    size_t same;                   /* frames that are the same in the next one */
+    size_t walked;                 /* of those have their nodes */
+    uint64_t again;                /* frames walked though they are the same */
     VEC(struct gather_name) known; /* owned; names of stacks seen before */
     struct map_u64 by_name;        /* hash of a name -> known; contents are compared */
     struct buf tmp;
@@ -43,6 +57,10 @@ struct gather_stack {
 /* push is initialised and has its base. */
 void gather_init(struct gather *g, struct push *push, const struct limits *l, uint64_t period);
 void gather_deinit(struct gather *g);
+/* For stacks that grow and shrink at the leaf, one from the other: of the stack before only its
+ * first n frames are those of the next one. From the first call on it must be said each time a
+ * frame goes. */
+void gather_cut(struct gather *g, size_t n);
 /* A frame by name, normalised; "" is [unknown]. file may be empty, line 0. STACKS_FULL: no room,
  * which the calls below pass on. */
 uint32_t gather_frame(struct gather *g, struct str name, struct str file, uint32_t line);

@@ -13,8 +13,9 @@
  *
  * What follows a complete tree is refused: it was no tree then. Nothing is kept by a number that
  * was read: a stack of children still to come, bounded by limits.text_frames, takes the place of
- * recursion, and each child it waits for needs three more bytes of the body. Stacks are walked anew
- * for each value, which is honest work for honest trees; gather.h bounds it for others.
+ * recursion, and each child it waits for needs three more bytes of the body. What a stack has in
+ * common with the one before is neither read nor walked again, so that a tree costs what its nodes
+ * do and not what its depth is; gather.h bounds the rest.
  */
 #include "distributor/formats/pyrotree.h"
 
@@ -37,8 +38,10 @@ struct reader {
     uint64_t nodes;
     bool tree;
     VEC(struct level) levels; /* owned */
-    VEC(struct str) names;    /* owned; tree: by level. trie: scratch */
+    VEC(struct str) names;    /* owned; tree: by level. trie: in key */
+    VEC(size_t) starts;       /* owned; trie: of names, in key */
     struct buf key;           /* trie */
+    size_t parsed;            /* trie: bytes of it that are as they were for `names` */
 };
 struct node {
     struct str name;
@@ -101,6 +104,23 @@ static int take_tree(struct reader *r, const struct node *n, struct err *e)
     return n->value ? gather_add(&r->g, &s, n->value, "node", r->nodes, e) : 0;
 }
 
+/* Keeps the names that the key still has, each with the ';' behind it; where the others begin. */
+static size_t common(struct reader *r)
+{
+    if (r->names.len && r->names.ptr[0].ptr != r->key.ptr) /* it moved while it grew */
+        vec_for (i, &r->names)
+            r->names.ptr[i].ptr = r->key.ptr + r->starts.ptr[i];
+    while (r->names.len) {
+        struct str last = r->names.ptr[r->names.len - 1];
+        size_t end = r->starts.ptr[r->names.len - 1] + last.len;
+        if (end < r->parsed)
+            return end + 1;
+        r->starts.len = --r->names.len;
+        gather_cut(&r->g, r->names.len);
+    }
+    return 0;
+}
+
 static int take_trie(struct reader *r, const struct node *n, struct err *e)
 {
     struct str key = buf_str(&r->key), frame;
@@ -108,13 +128,16 @@ static int take_trie(struct reader *r, const struct node *n, struct err *e)
 
     if (n->value == 0)
         return 0;
-    r->names.len = 0;
+    key = str_sub(key, common(r), key.len);
     while (key.len && str_next(&key, ';', &more, &frame)) {
         if (gather_check_name(&r->g, frame, "node", r->nodes, e))
             return e->code;
-        if (r->names.len <= r->g.l->text_frames)
-            vec_push(&r->names, frame);
+        if (r->names.len > r->g.l->text_frames)
+            continue;
+        vec_push(&r->names, frame);
+        vec_push(&r->starts, (size_t)(frame.ptr - r->key.ptr));
     }
+    r->parsed = r->key.len;
     const struct gather_stack s = { .names = r->names.ptr, .n = r->names.len };
     return gather_add(&r->g, &s, n->value, "node", r->nodes, e);
 }
@@ -143,13 +166,14 @@ static void leave(struct reader *r)
     while (r->levels.len && r->levels.ptr[r->levels.len - 1].left == 0) {
         r->levels.len--;
         if (r->tree && r->names.len)
-            r->names.len--;
+            gather_cut(&r->g, --r->names.len);
     }
     if (!r->levels.len)
         return;
     struct level *top = &r->levels.ptr[r->levels.len - 1];
     top->left--;
     r->key.len = top->key;
+    r->parsed = MIN(r->parsed, r->key.len);
 }
 
 static int read_all(struct reader *r, struct err *e)
@@ -181,6 +205,7 @@ static int pyrotree_push(struct str body, bool tree, const struct kind *kind,
     if (body.len == 0)
         return err_set(e, ERR_INPUT, "the body is empty");
     gather_init(&r.g, push, l, kind->period);
+    gather_cut(&r.g, 0);
     buf_init(&r.key, KEY_MAX);
     int rc = read_all(&r, e);
     push->samples += r.g.taken;
@@ -188,6 +213,7 @@ static int pyrotree_push(struct str body, bool tree, const struct kind *kind,
         rc = gather_series(&r.g, &kind->type, &none, e);
     vec_free(&r.levels);
     vec_free(&r.names);
+    vec_free(&r.starts);
     buf_deinit(&r.key);
     gather_deinit(&r.g);
     return rc;

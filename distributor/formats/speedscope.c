@@ -210,6 +210,7 @@ static int take_sampled(struct reader *r, const struct profile *p, size_t i, str
         if (border(sum, p, i, &now, e))
             return e->code;
         r->stack.len = 0;
+        gather_cut(&r->g, 0);
         for (size_t f = 0; f < json_len(s); f++) {
             uint32_t id;
             if (frame_at(r, json_at(s, f), i, &id, e))
@@ -243,7 +244,7 @@ static int take_event(struct reader *r, const struct json_val *v, size_t i, stru
         return bad(e, i, "an event whose type is neither \"O\" nor \"C\"");
     if (!r->stack.len || r->stack.ptr[r->stack.len - 1] != frame)
         return bad(e, i, "an event closes a frame that was not the last one opened");
-    r->stack.len--;
+    gather_cut(&r->g, --r->stack.len);
     return 0;
 }
 
@@ -256,6 +257,7 @@ static int take_evented(struct reader *r, const struct profile *p, size_t i, str
     if (!json_is_arr(events))
         return bad(e, i, "events is no list");
     r->stack.len = 0;
+    gather_cut(&r->g, 0);
     for (size_t k = 0; k < json_len(events); k++) {
         const struct json_val *v = json_at(events, k);
         at = (double)NAN;

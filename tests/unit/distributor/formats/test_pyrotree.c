@@ -159,7 +159,127 @@ static void test_random(void **state)
     buf_deinit(&want);
 }
 
-/* A small body that stands for hours of walking: a chain of 60,000 frames with a million leaves. */
+/* Names from the root of a node of a random tree, for each format. */
+struct stem {
+    const char *names[64];
+    size_t len;
+};
+
+static void put_line(const struct stem *s, uint64_t value, struct buf *folded)
+{
+    for (size_t i = 0; i < s->len; i++)
+        buf_addf(folded, "%s%s", i ? ";" : "", s->names[i]);
+    buf_addf(folded, " %" PRIu64 "\n", value);
+}
+
+/* A node and what is below it, in all three formats, stacks in the same order. */
+static void random_node(struct prng *p, struct stem *s, struct buf *tree, struct buf *trie,
+                        struct buf *folded)
+{
+    static const char *const names[] = { "a", "b", "long", "x" };
+    size_t deep = s->len, children = deep < 40 ? prng_below(p, deep < 12 ? 4 : 2) : 0;
+    uint64_t value = deep ? prng_below(p, 3) : 0;
+    char key[16];
+
+    if (!deep)
+        children = 3;
+    (void)snprintf(key, sizeof(key), "%s%s", deep > 1 ? ";" : "", deep ? s->names[deep - 1] : "");
+    put_node(tree, deep ? str_c(s->names[deep - 1]) : STR_NULL, value, children);
+    put_node(trie, str_c(key), value, children);
+    if (value)
+        put_line(s, value, folded);
+    for (size_t i = 0; i < children; i++) {
+        s->names[s->len++] = names[(i + prng_below(p, 2)) % ARRAY_LEN(names)];
+        random_node(p, s, tree, trie, folded);
+        s->len--;
+    }
+}
+
+static void rows_of(const char *format, const struct buf *body, const struct limits *l,
+                    struct buf *rows, uint64_t *ret_over)
+{
+    struct ingest_raw raw = { .name = STR("app.cpu"),
+                              .sample_rate = STR("0"),
+                              .format = str_c(format) };
+    struct dist_push d;
+    struct err e;
+
+    if (dist_decode_raw(&d, &raw, buf_str(body), l, &e))
+        fail_msg("%s: %s", format, e.text);
+    dist_rows(&d.push, rows);
+    *ret_over = d.push.drops[CHANGE_STACKS] * 1000000 + d.push.drops[CHANGE_TRUNCATED];
+    dist_push_free(&d);
+}
+
+/* What a stack shares with the one before is not walked again, and comes out as if it were: as the
+ * same stacks in text, where each stands alone. */
+static void test_as_text(void **state)
+{
+    struct buf bodies[3], rows[3];
+    uint64_t over[3];
+    struct prng p;
+
+    (void)state;
+    prng_init(&p, 11);
+    for (int round = 0; round < 300; round++) {
+        static const char *const formats[] = { "tree", "trie", "" };
+        struct limits l = limits_default();
+        struct stem s = { .len = 0 };
+
+        l.frames_keep = 3 + prng_below(&p, 20);
+        l.stacks = round % 3 ? 1000000 : 5 + prng_below(&p, 50);
+        for (size_t i = 0; i < 3; i++)
+            buf_init(&bodies[i], 64 * MIB);
+        random_node(&p, &s, &bodies[0], &bodies[1], &bodies[2]);
+        if (!bodies[2].len)
+            buf_addf(&bodies[2], "a 0\n"); /* a text must not be empty */
+        for (size_t i = 0; i < 3; i++)
+            rows_of(formats[i], &bodies[i], &l, &rows[i], &over[i]);
+        for (size_t i = 0; i < 2; i++) {
+            assert_true(str_eq(buf_str(&rows[i]), buf_str(&rows[2])));
+            assert_int_equal(over[i], over[2]);
+        }
+        for (size_t i = 0; i < 3; i++) {
+            buf_deinit(&bodies[i]);
+            buf_deinit(&rows[i]);
+        }
+    }
+}
+
+/* Kilobytes that mean gigabytes of frames: nothing is lost, and little is made of it. */
+static void test_deep_chain(void **state)
+{
+    enum { DEEP = 30000 };
+
+    (void)state;
+    for (int trie = 0; trie < 2; trie++) {
+        struct dist_push d;
+        struct buf body;
+        struct err e = { 0 };
+        struct prng p;
+        uint64_t sum = 0;
+
+        prng_init(&p, 3);
+        buf_init(&body, MIB);
+        put_node(&body, STR_NULL, 0, 1);
+        for (int i = 0; i < DEEP; i++) {
+            const char *name = prng_below(&p, 2) ? "a;" : "b;";
+            put_node(&body, str_n(name, trie ? 2 : 1), 1, i < DEEP - 1);
+        }
+        if (decode(&d, trie ? "trie" : "tree", buf_str(&body), &e))
+            fail_msg("%s", e.text);
+        for (size_t i = 0; i < d.push.series[0].len; i++)
+            sum += d.push.series[0].values[i];
+        assert_int_equal(sum, DEEP);
+        assert_true(d.push.drops[CHANGE_STACKS] > 0);
+        assert_true(d.push.stacks.node_parent.len < 2000000);
+        dist_push_free(&d);
+        buf_deinit(&body);
+    }
+}
+
+/* A small body that stood for hours of walking: a chain of 60,000 frames with a million leaves.
+ * What ends it is how many samples may be. */
 static void test_work_is_bounded(void **state)
 {
     (void)state;
@@ -182,7 +302,7 @@ static void test_work_is_bounded(void **state)
     for (unsigned i = 0; i < 99; i++)
         put_node(&body, STR("z"), 1, 0);
     assert_int_equal(decode(&d, "tree", buf_str(&body), &e), ERR_LIMIT);
-    assert_non_null(strstr(e.text, "too many frames"));
+    assert_non_null(strstr(e.text, "more than 1000000 stacks"));
     dist_push_free(&d);
     buf_deinit(&body);
 }
@@ -264,6 +384,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_examples), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_random),   cmocka_unit_test(test_work_is_bounded),
+        cmocka_unit_test(test_as_text),  cmocka_unit_test(test_deep_chain),
         cmocka_unit_test(test_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
