@@ -241,12 +241,12 @@ static int prefix_of(const struct thread *t, uint32_t at, uint32_t *ret, struct 
 /* Reads row `at` of the stack table. */
 static int find_link(struct reader *r, const struct thread *t, uint32_t at, struct err *e)
 {
-    const struct column frames = column_of(t, "stackTable", "frame");
     struct link *l = &r->links.ptr[at];
     uint32_t frame = NONE;
 
     if (l->frame != NONE)
         return 0;
+    const struct column frames = column_of(t, "stackTable", "frame");
     if (take_ref(cell(&frames, at), r->frames_len, &frame, e))
         return e->code;
     if (frame == NONE)
