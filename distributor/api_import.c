@@ -32,6 +32,7 @@
 #include "common/role/race.h"
 #include "distributor/import_push.h"
 #include "distributor/intake.h"
+#include "distributor/left_out.h"
 #include "distributor/rules/rules.h"
 #include "distributor/state.h"
 #include "distributor/write_reply.h"
@@ -82,6 +83,7 @@ struct job {
     size_t next; /* message */
     size_t acked;
     uint64_t stored, duplicates, profiles, samples;
+    uint64_t left_out[PUSH_DROPS];
     struct err err; /* the first one */
     /* Written on the pool. */
     struct arena *arena;
@@ -147,6 +149,8 @@ static void job_ok(struct job *j)
         json_key(&json, counts[i].name);
         json_u64(&json, counts[i].value);
     }
+    json_key(&json, "left_out");
+    left_out_json(j->left_out, &json);
     json_obj_end(&json);
     buf_add_c(&text, '\n');
     metric_add(j->d->metrics.body_bytes, j->req->body.len);
@@ -376,6 +380,8 @@ static void part_done(void *cookie, const struct intake_result *r)
     j->duplicates += r->duplicates;
     j->profiles += r->stored + r->empty;
     j->samples += r->samples;
+    for (enum push_drop i = 0; i < PUSH_DROPS; i++)
+        j->left_out[i] += r->left_out[i];
     if (intake_error(r, NULL, NULL, &e)) {
         lane_fail(l, &e);
         return;

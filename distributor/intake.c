@@ -62,11 +62,28 @@ static void intake_free(struct intake *k)
     distributor_left(d);
 }
 
-static void count_drops(const struct intake *k)
+void intake_add_drops(struct intake *k, const struct push *push)
 {
+    bool any = false;
+
+    for (enum push_drop i = 0; i < PUSH_DROPS; i++) {
+        any = any || push->drops[i];
+        k->drops[i] += push->drops[i];
+    }
+    if (any && !k->drops_of[0])
+        (void)snprintf(k->drops_of, sizeof(k->drops_of), "%.*s", STR_ARG(push->service));
+}
+
+/* Fetched, imported, or sent by an agent that shows no headers: the log says it, too. */
+static void count_drops(struct intake *k)
+{
+    const struct left_out_of of = { k->o.format, k->tenant->name, str_c(k->drops_of) };
+
     for (enum push_drop i = 0; i < PUSH_DROPS; i++)
         if (k->drops[i])
             metric_add(k->d->metrics.drops[i], k->drops[i]);
+    if (!k->o.http || str_eqc(str_c(k->o.format), "parca"))
+        left_out_log(&k->d->said, &of, k->drops, clock_mono_ms(k->d->ctx->env->clock));
 }
 
 /* err: the request as a whole, or NULL. */
@@ -263,8 +280,7 @@ static void push_acked(struct intake_push *p, struct str reply)
     if (p->told && r.learnt)
         knowns_understood(k->d->knowns, p->push.known, &p->push.known_upto);
     push_counted(p, r.stored, r.duplicates);
-    for (enum push_drop i = 0; i < PUSH_DROPS; i++)
-        k->drops[i] += p->push.drops[i];
+    intake_add_drops(k, &p->push);
     /* What was refused is a part of the same push: it is sent again, and this one known then. */
     if (k->rows.ptr[p->row].outcome != INTAKE_REJECTED)
         k->rows.ptr[p->row].outcome = INTAKE_STORED;

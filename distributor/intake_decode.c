@@ -437,8 +437,7 @@ static int sink_end(void *cookie, struct push *push, struct str identity, struct
         return 0;
     }
     k->rows.ptr[p->row].outcome = INTAKE_EMPTY;
-    for (enum push_drop i = 0; i < PUSH_DROPS; i++)
-        k->drops[i] += p->push.drops[i];
+    intake_add_drops(k, &p->push);
     intake_push_free(p);
     return 0;
 }

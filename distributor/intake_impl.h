@@ -88,6 +88,7 @@ struct intake {
     size_t holds;               /* bytes of the pushes */
     uint64_t rejected_more;     /* profiles without a row: there are too many */
     uint64_t drops[PUSH_DROPS]; /* of pushes that became empty, and, on the loop, of stored ones */
+    char drops_of[64];          /* the first service of which there are some */
     uint64_t decode_ns;
     struct err err; /* code 0: fine */
 };
@@ -102,5 +103,8 @@ int intake_pack(struct intake_push *p, struct err *e);
 void intake_push_free(struct intake_push *p); /* NULL is fine */
 /* Sets the outcome of a row; *why is copied. */
 void intake_reject(struct intake *k, size_t row, const struct err *why);
+
+/* What was left out of a push that was taken. */
+void intake_add_drops(struct intake *k, const struct push *push);
 
 #endif

@@ -14,6 +14,7 @@
 #include "common/sys/arenas.h"
 #include "distributor/knowns.h"
 #include "distributor/ledger.h"
+#include "distributor/left_out.h"
 #include "distributor/metrics.h"
 #include "distributor/options.h"
 #include "distributor/tenants.h"
@@ -42,6 +43,7 @@ struct distributor {
     struct tokens *tokens;           /* owned; NULL: none are known */
     struct forward *forward;         /* owned; NULL: nothing is forwarded */
     const struct intake_tap *tap;    /* borrowed, or NULL: told of every packed push (intake.h) */
+    struct left_out_said said;       /* in the log */
     size_t working;                  /* requests not answered yet */
     bool draining;
     bool closing;                  /* being freed: nothing is tried again */

@@ -212,7 +212,10 @@ static void two_done(void *cookie, const struct intake_result *r)
     struct err e;
 
     CHECK(t->magic == CALL_MAGIC);
-    two_end(t, intake_error(r, NULL, NULL, &e) ? &e : NULL);
+    int rc = intake_error(r, NULL, NULL, &e);
+    if (!rc && t->call->protocol == SVC_GRPC)
+        left_out_trail(t->call->r, r->left_out);
+    two_end(t, rc ? &e : NULL);
 }
 
 static int take_samples(struct two_phase *t, struct str record, struct err *e)

@@ -3,6 +3,7 @@
  * scrape_api: GET /api/v1/targets?state=up|down|unknown&job=: what is fetched, and how it went.
  */
 #include "common/base/json.h"
+#include "distributor/left_out.h"
 #include "distributor/scrape/scrape_impl.h"
 
 #define ANSWER_MAX (256 * MIB)
@@ -47,6 +48,8 @@ static void add_entry(struct json *j, const struct scrape_entry *x)
     json_i64(j, x->tried_ms);
     add_u64(j, "last_duration_ms", x->took_ms);
     add_u64(j, "last_bytes", x->bytes);
+    json_key(j, "last_left_out");
+    left_out_json(x->left_out, j);
     add_u64(j, "fetches", x->fetches);
     add_u64(j, "failures", x->failures);
     add_u64(j, "interval_ms", x->sched.interval_ms);

@@ -53,6 +53,7 @@ struct scrape_entry { /* one profile of one target */
     /* For people. */
     char error[SCRAPE_ERROR_MAX];
     uint64_t fetches, failures, took_ms, bytes;
+    uint64_t left_out[PUSH_DROPS]; /* of the last one stored: distributor/left_out.h */
     int64_t tried_ms;
 };
 

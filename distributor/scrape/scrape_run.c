@@ -227,6 +227,7 @@ static void stored(void *cookie, const struct intake_result *result)
         return;
     }
     x->leaf = r->leaf;
+    memcpy(x->left_out, result->left_out, sizeof(x->left_out));
     if (r->profile->subtract)
         keep_last(x, r);
     drop_run(x);

@@ -185,7 +185,7 @@ def test_messages():
         r = post(body(one, two))
         assert r.status == 200, r
         assert r.json() == {"messages": 2, "profiles": 3, "samples": 4, "stored_series": 2,
-                            "duplicate_series": 0}, r
+                            "duplicate_series": 0, "left_out": {}}, r
         r = post(gzip.compress(body(one, two)), headers={"Content-Encoding": "gzip"})
         assert r.status == 200 and r.json()["duplicate_series"] == 2, r
         assert total(server, "m", begin - 600, begin + 1200)[1] == {

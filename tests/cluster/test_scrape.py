@@ -412,6 +412,20 @@ def test_embertree_scrapes_an_embertree():
             assert r.status == status and r.json()["message"], (path, r)
 
 
+def test_what_is_left_out_is_told():
+    """A name that is cut: the list of targets says so, and the log once, with the service."""
+    rows = {"x" * 70_000: (3, 3, 3, 3)}
+    with Site(lambda path, query, headers: (200, gzip.compress(pprof(HEAP, rows)))) as site:
+        config = Config(job("cut", ONLY_MEMORY, static_configs=[
+            {"targets": [site.address], "labels": {"service_name": "cut-names"}}]))
+        with config.server() as server:
+            until(lambda: targets(server)["targets"][0]["last_left_out"].get("symbol_cut", 0) > 0,
+                  True)
+            lines = [x for x in server.process.log.read_text().splitlines()
+                     if "not all of what came" in x]
+            assert len(lines) == 1 and "cut-names" in lines[0] and "symbol_cut=" in lines[0], lines
+
+
 def test_files_and_rules():
     """Targets of files come and go; a wrong file changes nothing; rules keep, drop and rename."""
     heap = Heap()
@@ -691,6 +705,7 @@ if __name__ == "__main__":
         test_growth_while_the_clock_is_put_back, test_growth_since_before_what_is_taken,
         test_growth_since_what_is_too_large_now,
         test_cpu_and_secrets, test_every_known_profile, test_embertree_scrapes_an_embertree,
+        test_what_is_left_out_is_told,
         test_files_and_rules, test_files_that_are_away, test_an_interval_that_was_a_mistake,
         test_a_job_of_a_cluster_we_are_not_in, test_kubernetes,
         test_bad_targets_do_not_harm_others,
