@@ -217,7 +217,12 @@ static void otlp_once(struct str gz, const struct limits *l, struct figures *f)
     const struct inflate_limits inflate = limits_inflate(l);
     struct arena *a = arena_new((size_t)l->decode_bytes);
     struct otlp_run r = { .l = l, .f = f };
-    struct batch_sink sink = { otlp_begin, otlp_end, otlp_reject, l, DIST_NOW_MS, &r };
+    struct batch_sink sink = { .begin = otlp_begin,
+                               .end = otlp_end,
+                               .reject = otlp_reject,
+                               .limits = l,
+                               .now_ms = DIST_NOW_MS,
+                               .cookie = &r };
     struct otlp o;
     struct buf plain;
     struct err e = { 0 };
@@ -355,7 +360,12 @@ static void measure_arrow(const char *name, enum ga_codec codec, size_t samples)
     parca_gen_v2(&m, codec, 1, &body);
     for (uint64_t began = cpu_ns(), n = 0; n < 5 || cpu_ns() - began < SPEND_NS; n++) {
         struct otlp_run r = { .l = &l, .f = &f };
-        struct batch_sink sink = { otlp_begin, otlp_end, otlp_reject, &l, DIST_NOW_MS, &r };
+        struct batch_sink sink = { .begin = otlp_begin,
+                                   .end = otlp_end,
+                                   .reject = otlp_reject,
+                                   .limits = &l,
+                                   .now_ms = DIST_NOW_MS,
+                                   .cookie = &r };
         f.stacks = f.arena = f.packed = 0;
         uint64_t from = cpu_ns();
         CHECK(parca_arrow_push(buf_str(&body), &o, &sink, &e) == 0);
