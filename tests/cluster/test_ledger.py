@@ -193,6 +193,7 @@ def test_leader_dies():
             assert time.monotonic() < until
             time.sleep(0.2)
         c.wait_whole()
+        c.wait_applied()  # the rows that are dropped below
         tool = cluster.BIN.parent / "tests" / "lib" / "tool_drop"
         for node in c.nodes.values():
             assert node.process.stop() == 0

@@ -191,3 +191,18 @@ class Cluster(cluster.Api):
                 return
             time.sleep(0.1)
         raise AssertionError(f"not whole after {limit_s} s: {json.dumps(seen)}")
+
+    def wait_applied(self, limit_s=120):
+        """Until every copy has in its database what was committed when this was called: each applies by itself, and
+        who is stopped meanwhile does so when it is back."""
+        want = {r["shard"]: r["commit"] for ring in self.rings().values()
+                for r in ring.get("replicas", []) if r["state"] == "serving"}
+        assert len(want) == self.shards, want
+        until = time.monotonic() + limit_s
+        seen = None
+        while time.monotonic() < until:
+            seen = [(r["shard"], r["applied"]) for ring in self.rings().values() for r in ring.get("replicas", [])]
+            if len(seen) >= self.shards * self.replicas and all(at >= want[shard] for shard, at in seen):
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"{want} not applied after {limit_s} s: {seen}")
