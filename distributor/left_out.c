@@ -47,6 +47,15 @@ void left_out_json(const uint64_t drops[PUSH_DROPS], struct json *j)
     json_obj_end(j);
 }
 
+static bool line_free(struct left_out_said *said, uint64_t now_ms)
+{
+    if (now_ms >= said->lines_until_ms) {
+        said->lines_until_ms = now_ms + LEFT_OUT_EVERY_MS;
+        said->lines = 0;
+    }
+    return said->lines < LEFT_OUT_LINES_MAX;
+}
+
 void left_out_log(struct left_out_said *said, const struct left_out_of *of,
                   const uint64_t drops[PUSH_DROPS], uint64_t now_ms)
 {
@@ -55,7 +64,9 @@ void left_out_log(struct left_out_said *said, const struct left_out_of *of,
     size_t at = key >> 8 & (LEFT_OUT_SAID - 1);
     struct buf text;
 
-    if (put_text(drops, &text) && (said->key[at] != key || now_ms >= said->until_ms[at])) {
+    if (put_text(drops, &text) && (said->key[at] != key || now_ms >= said->until_ms[at]) &&
+        line_free(said, now_ms)) {
+        said->lines++;
         said->key[at] = key;
         said->until_ms[at] = now_ms + LEFT_OUT_EVERY_MS;
         log_warn("not all of what came is stored as it was", KV_STR("tenant", of->tenant),

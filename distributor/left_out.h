@@ -18,6 +18,7 @@
 #define LEFT_OUT_SAID 256
 struct left_out_said { /* which lines were written; all zeros: none */
     uint64_t key[LEFT_OUT_SAID], until_ms[LEFT_OUT_SAID];
+    uint64_t lines, lines_until_ms; /* of all services, in the ten minutes that end then */
 };
 
 /* Before the reply. Nothing was left out: no header. */
@@ -26,8 +27,10 @@ void left_out_tell(struct http_req *r, const uint64_t drops[PUSH_DROPS]);
 void left_out_trail(struct http_req *r, const uint64_t drops[PUSH_DROPS]);
 /* The same as an object: {"line_without_count": 3}. */
 void left_out_json(const uint64_t drops[PUSH_DROPS], struct json *j);
-/* A line of the log, for what nobody reads a reply of: one for a service in ten minutes. */
-#define LEFT_OUT_EVERY_MS 600000
+/* A line of the log, for what nobody reads a reply of: one for a service in ten minutes, and of all
+ * services so many: their names are anybody's. The metric counts the rest. */
+#define LEFT_OUT_EVERY_MS  600000
+#define LEFT_OUT_LINES_MAX 64
 struct left_out_of {
     const char *format;
     struct str tenant, service;

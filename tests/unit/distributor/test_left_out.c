@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -59,11 +60,30 @@ static void test_log(void **state)
     assert_int_equal(lines(), before + 3);
 }
 
+/* Names of services are anybody's: whoever makes them up fills no disk. */
+static void test_log_of_many(void **state)
+{
+    static struct left_out_said said;
+    uint64_t drops[PUSH_DROPS] = { [DROP_LINE] = 1 }, before = lines();
+    char name[16];
+
+    (void)state;
+    for (unsigned i = 0; i < 10000; i++) {
+        (void)snprintf(name, sizeof(name), "s%u", i);
+        left_out_log(&said, &(struct left_out_of){ "parca", STR("t"), str_c(name) }, drops, 1000);
+    }
+    assert_int_equal(lines(), before + LEFT_OUT_LINES_MAX);
+    left_out_log(&said, &(struct left_out_of){ "parca", STR("t"), STR("later") }, drops,
+                 1000 + LEFT_OUT_EVERY_MS);
+    assert_int_equal(lines(), before + LEFT_OUT_LINES_MAX + 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_json),
         cmocka_unit_test(test_log),
+        cmocka_unit_test(test_log_of_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
