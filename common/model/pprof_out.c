@@ -87,6 +87,23 @@ static uint32_t stack_string(struct pprof_out_writer *w, uint32_t id)
     return id ? w->string_at[id] : 0;
 }
 
+/* True if `name` is one identifier as compilers of C++ and Rust mangle it. `go tool pprof` takes a
+ * system name that equals the name for "not demangled yet": it demangles the name, or strips <...>
+ * and (...) from it. That is right for these names, and wrong for all others, like `<module>`. */
+static bool is_mangled(struct str name)
+{
+    static const char more[] = "_.$@";
+
+    if (!str_starts(name, STR("_Z")) && !str_starts(name, STR("_R")))
+        return false;
+    for (size_t i = 2; i < name.len; i++) {
+        char c = name.ptr[i], lower = (char)(c | 0x20);
+        if ((lower < 'a' || lower > 'z') && (c < '0' || c > '9') && (c == '\0' || !strchr(more, c)))
+            return false;
+    }
+    return true;
+}
+
 static uint32_t function_of(struct pprof_out_writer *w, uint32_t name, uint32_t file,
                             uint32_t first_line)
 {
@@ -102,7 +119,8 @@ static uint32_t function_of(struct pprof_out_writer *w, uint32_t name, uint32_t 
     buf_reset(&w->inner);
     put_number(&w->inner, 1, id);
     put_number(&w->inner, 2, name_at);
-    put_number(&w->inner, 3, name_at);
+    if (name && is_mangled(stack_text(w, name)))
+        put_number(&w->inner, 3, name_at);
     put_number(&w->inner, 4, stack_string(w, file));
     put_number(&w->inner, 5, first_line);
     put_bytes(&w->tables, PROFILE_FUNCTION, buf_str(&w->inner));

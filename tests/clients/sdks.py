@@ -361,6 +361,14 @@ def querier(binary, certs, tls):
         assert "main" in want["Flame"]["flamegraph"]["names"]
 
 
+# Names as they are stored, and as `go tool pprof` shows them: it demangles what is mangled, and must
+# not take <...> or (...) from other names.
+NAMES = {"<module>": "<module>", "main.<lambda>": "main.<lambda>",
+         "std::vec<int>::push(int)": "std::vec<int>::push(int)",
+         "<T as Iterator>::next": "<T as Iterator>::next",
+         "_ZN4shop4cartEv": "shop::cart"}
+
+
 def pprof_prepare():
     need("go")
     app = WORK / "pgo" / "app"
@@ -374,11 +382,18 @@ def pprof(_, certs, tls):
         reply = b.server.ingest(b"main;burn_hot 30\nmain;burn_cold 10\n", "client.pprof.cpu",
                                 b.headers, sampleRate="100")
         assert reply.status == 200, reply
+        reply = b.server.ingest("".join(f"{name} 10\n" for name in NAMES).encode(),
+                                "client.names.cpu", b.headers, sampleRate="100")
+        assert reply.status == 200, reply
         message = b.server.range_ms() | {"profile_typeID": CPU, "label_selector":
                                          '{service_name="client.pprof"}'}
         reply = b.server.connect("SelectMergeProfile", message, b.headers)
         assert reply.status == 200, reply
-        pprof_top(b)
+        top = pprof_top(b, "client.pprof")
+        assert re.search(r"300ms\s+75\.?0*%.*burn_hot", top), top
+        top = pprof_top(b, "client.names")
+        for name, shown in NAMES.items():
+            assert re.search(rf"100ms .*%\s+{re.escape(shown)}$", top, re.M), (name, top)
 
 
 def decisions(profile, to):
@@ -418,14 +433,13 @@ def pgo(app, certs, tls):
             assert heavy == {k: v * 10**7 for k, v in weights.items()}, (name, heavy, weights)
 
 
-def pprof_top(b):
+def pprof_top(b, service):
     path = b.server.process.folder / "export.pb"
     url = "/pyroscope/render?" + urllib.parse.urlencode({
-        "query": CPU + '{service_name="client.pprof"}', "from": "now-1h", "until": "now",
+        "query": CPU + f'{{service_name="{service}"}}', "from": "now-1h", "until": "now",
         "format": "pprof"})
     reply = b.server.reader.request("GET", url, None, b.headers)
     assert reply.status == 200, reply
     path.write_bytes(reply.body)
-    top = subprocess.run(["go", "tool", "pprof", "-top", "-unit=ms", path], check=True,
-                         capture_output=True, text=True).stdout
-    assert re.search(r"300ms\s+75\.?0*%.*burn_hot", top), top
+    return subprocess.run(["go", "tool", "pprof", "-top", "-unit=ms", path], check=True,
+                          capture_output=True, text=True).stdout

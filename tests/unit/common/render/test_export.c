@@ -12,6 +12,7 @@
 
 #include "common/base/mem.h"
 #include "common/render/export.h"
+#include "distributor/formats/pprof.h"
 #include "tests/lib/dist_push.h"
 #include "tests/lib/querier_gen.h"
 
@@ -328,6 +329,54 @@ static void test_means_and_limits(void **state)
     export_deinit(&x);
 }
 
+/* What `go tool pprof` shows: it demangles the name of a function whose system name is the same, or
+ * strips <...> and (...) from it. */
+static void test_names_are_final_unless_mangled(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        bool mangled;
+    } cases[] = {
+        { "<module>", false },
+        { "main.<lambda>", false },
+        { "std::vec<int>::push(int)", false },
+        { "<T as Iterator>::next", false },
+        { "_Z<not one>", false },
+        { "runtime.mallocgc", false },
+        { "_ZNSt6vectorIiSaIiEE9push_backERKi", true },
+        { "_RNvC6_123foo3bar", true },
+    };
+    struct export_set x;
+    struct export_head h;
+    struct buf out;
+    struct err e;
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct limits l = limits_default();
+        struct pprof p;
+        struct stacks s;
+        export_init(&x, NULL, MIB, 3);
+        stacks_init(&s, MIB, 1);
+        uint32_t node = node_of(&s, 0, cases[i].name);
+        uint64_t value = 7;
+        struct calltree_part part = { stacks_view(&s), &node, &value, 1 };
+        assert_int_equal(export_add(&x, &part, NULL, &e), 0);
+        head(&h);
+        buf_init(&out, MIB);
+        assert_int_equal(export_pprof_write(&x, &h, &out, &e), 0);
+        assert_int_equal(pprof_parse(&p, buf_str(&out), &l, &e), 0);
+        assert_int_equal(p.functions.len, 1);
+        const struct pprof_function *f = &p.functions.ptr[0];
+        assert_true(str_eqc(pprof_str(&p, f->name), cases[i].name));
+        assert_int_equal(f->system_name, cases[i].mangled ? f->name : 0);
+        pprof_deinit(&p);
+        buf_deinit(&out);
+        stacks_deinit(&s);
+        export_deinit(&x);
+    }
+}
+
 static void test_head(void **state)
 {
     (void)state;
@@ -354,6 +403,7 @@ int main(void)
         cmocka_unit_test(test_random_replies_come_back),
         cmocka_unit_test(test_cut),
         cmocka_unit_test(test_means_and_limits),
+        cmocka_unit_test(test_names_are_final_unless_mangled),
         cmocka_unit_test(test_head),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
