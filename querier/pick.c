@@ -22,15 +22,15 @@ static int read_call_site(struct query *q, const struct v1_stack_selector *s, st
     return 0;
 }
 
-static int read_nodes(const struct query *q, int64_t n, enum pick_kind kind, size_t *ret,
-                      struct err *e)
+/* A file for other tools is cut only where the request says so; a picture has a default size. */
+static int read_nodes(const struct query *q, int64_t n, bool is_file, size_t *ret, struct err *e)
 {
     const struct querier_conf *c = q->qr->conf;
 
     if (n < 0 || n > (int64_t)c->nodes_max)
         return err_set(e, ERR_INPUT, "maxNodes is %" PRId64 ", it must be 0 to %" PRIu64, n,
                        c->nodes_max);
-    *ret = n ? (size_t)n : kind == PICK_PROFILE ? 0 : c->nodes_default;
+    *ret = n ? (size_t)n : is_file ? 0 : c->nodes_default;
     return 0;
 }
 
@@ -45,7 +45,8 @@ NODISCARD int pick_read(struct query *q, const struct v1_merge *m, enum pick_kin
     p->asked_nodes = m->max_nodes > 0 ? (size_t)m->max_nodes : 0;
     if (msg_selection(q, m->profile_type, m->label_selector, &p->spec, e) ||
         msg_times(q, m->start, m->end, false, &p->times, e) ||
-        read_nodes(q, m->max_nodes, kind, &p->max_nodes, e) ||
+        read_nodes(q, m->max_nodes, kind == PICK_PROFILE || p->format == V1_PPROF, &p->max_nodes,
+                   e) ||
         (m->stack_trace_selector && read_call_site(q, m->stack_trace_selector, p, e)) ||
         exm_of_spec(&p->spec, q->arena, &p->ids, e) ||
         exm_of_msg(q, m, kind == PICK_SPANS, &p->ids, e))

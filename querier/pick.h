@@ -24,7 +24,7 @@ struct pick {
 enum pick_kind {
     PICK_STACKS,
     PICK_SPANS,   /* the spans are what it is about, even if none is named */
-    PICK_PROFILE, /* all nodes, where it does not say how many */
+    PICK_PROFILE, /* a pprof file: all nodes, unless it says how many */
 };
 /* In the query's arena. ERR_INPUT. */
 NODISCARD int pick_read(struct query *q, const struct v1_merge *m, enum pick_kind kind,

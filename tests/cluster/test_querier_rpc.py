@@ -554,6 +554,25 @@ def test_big_answers():
         assert ok("SelectMergeStacktraces", m) == ok("SelectMergeStacktraces", m, "grpc-gzip")
 
 
+def test_pprof_is_cut_only_where_asked():
+    """A file for other tools has all of it; a picture has 8192 nodes, unless it says how many."""
+    lines = [f"root;call_{i};leaf_{i} {i + 1}" for i in range(5000)]
+    total = 5000 * 5001 // 2
+    r = server.ingest("\n".join(lines).encode(), "wide.cpu", T1, sampleRate=1000000000)
+    assert r.status == 200, r
+
+    def names(**more):
+        m = asked('{service_name="wide"}', format="PROFILE_FORMAT_PPROF", **more)
+        profile = ok("SelectMergeStacktraces", m, "proto")["pprof"]["profile"]
+        assert sum(int(s["value"][0]) for s in profile["sample"]) == total, more
+        return set(profile["stringTable"])
+    for more in ({}, {"maxNodes": "0"}):
+        assert "other" not in names(**more) and len(names(**more) & {f"leaf_{i}" for i in range(5000)}) == 5000
+    assert "other" in names(maxNodes="8192")
+    picture = ok("SelectMergeStacktraces", asked('{service_name="wide"}'))["flamegraph"]
+    assert "other" in picture["names"] and picture["total"] == str(total)
+
+
 def run_all():
     tests = [f for name, f in sorted(globals().items()) if name.startswith("test_")]
     with tempfile.TemporaryDirectory() as folder:
