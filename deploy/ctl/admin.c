@@ -72,7 +72,7 @@ static int ready(struct cli *c, struct buf *body, struct err *e)
         json_str(&j, why);
         json_obj_end(&j);
         cli_json_end(c);
-    } else {
+    } else if (!c->o.quiet) {
         (void)buf_add_str(&c->out, status == 200 ? STR("ready") : STR("not ready: "));
         (void)term_name(&c->term, why, 400, &c->out);
         (void)buf_add_c(&c->out, '\n');

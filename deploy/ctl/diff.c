@@ -5,6 +5,9 @@
  * The server compares all functions of both sides, and sends the largest differences. If the first
  * one did not grow and there are more than were sent, what grew most is asked for by itself: the
  * gate looks at every function.
+ *
+ * Exit: with --fail-over 1 means that something grew over it, and nothing else. Where a side has no
+ * profiles, say for a misspelt service, the gate cannot judge: that is 2, as any failure.
  */
 #include "deploy/ctl/versus.h"
 
@@ -210,6 +213,18 @@ static void put_text(struct cli *c, const struct versus *d, const struct what si
     versus_text(&c->term, d, unit, rows, &c->out);
 }
 
+static int no_gate(const struct cli *c, const char *which)
+{
+    struct err e;
+
+    (void)err_set(
+        &e, ERR_NOT_FOUND,
+        "%s no profiles, so --fail-over has nothing to compare: `services` and `types` list "
+        "what there is, --from and --base-from look further back",
+        which);
+    return cli_fail(c, &e);
+}
+
 static int put(struct cli *c, const struct versus *d, const struct what sides[SIDES], uint64_t rows)
 {
     struct gate g = { .worst = 0 };
@@ -226,9 +241,8 @@ static int put(struct cli *c, const struct versus *d, const struct what sides[SI
             put_text(c, d, sides, rows);
         cli_flush(c);
     }
-    if (!code && g.failed && d->all[SIDE_BASE] == 0) {
-        cli_note(c, "the base has no profiles: there is nothing to compare with");
-        code = CLI_NO;
+    if (!code && c->o.fail_over >= 0 && (d->all[SIDE_BASE] == 0 || d->all[SIDE_NEW] == 0)) {
+        code = no_gate(c, d->all[SIDE_BASE] == 0 ? "the base has" : "the new side has");
     } else if (!code && g.failed) {
         struct str name = g.name.len ? str_sub(buf_str(&g.name), 0, 200) : STR("everything");
         cli_note(c, "%.*s grew by %.1f %% of the base, over --fail-over %g", STR_ARG(name), g.worst,
@@ -249,9 +263,9 @@ int ctl_diff(struct cli *c)
 
     rows = MIN(MAX(rows, 1), ROWS_MAX);
     if (read_sides(c, sides, &e) || ask_diff(c, sides, rows, NULL, &d, &e))
-        return commands_fail(c, &e);
+        return c->o.fail_over >= 0 ? cli_fail(c, &e) : commands_fail(c, &e);
     if (d.all[SIDE_BASE] == 0 && d.all[SIDE_NEW] == 0) {
-        code = commands_nothing(c);
+        code = c->o.fail_over >= 0 ? no_gate(c, "both sides have") : commands_nothing(c);
     } else {
         code = put(c, &d, sides, rows);
         code = code ? code : cli_done(c);

@@ -28,12 +28,13 @@
 #include "distributor/formats/formats.h"
 #include "distributor/pack.h"
 
-#define BODY_BYTES  (8 * MIB) /* before compression; a larger file goes alone */
-#define FILE_BYTES  (256 * MIB)
-#define WAIT_MS     120000
-#define BODY_FILES  4096
-#define WAIT_MOST_S 60
-#define YEARS_100   (UINT64_C(100) * 365 * 86400000)
+#define BODY_BYTES    (8 * MIB) /* before compression; a larger file goes alone */
+#define FILE_BYTES    (256 * MIB)
+#define WAIT_MS       120000
+#define BODY_FILES    4096
+#define WAIT_MOST_S   60
+#define PAGE_SHOWS_MS 900000 /* the last 15 minutes, when it is opened */
+#define YEARS_100     (UINT64_C(100) * 365 * 86400000)
 
 struct import {
     struct cli *cli;
@@ -49,6 +50,7 @@ struct import {
     size_t first; /* file of the body */
     size_t in_body;
     uint64_t sent, skipped, refused, bytes, began_ms;
+    int64_t first_ms, last_ms; /* of the profiles that were sent; last_ms 0: none */
 };
 
 static uint64_t mono_ms(void)
@@ -193,6 +195,8 @@ static int pack_file(struct import *x, size_t i, struct push *p, const struct in
         w.start_ms = w.end_ms = x->files.at.ptr[i].mtime_ms;
     if (!leaves_of(&w, (size_t)x->limits.leaves, p->arena, &leaves))
         return push_full(p, e);
+    x->first_ms = x->last_ms ? MIN(x->first_ms, w.start_ms) : w.start_ms;
+    x->last_ms = MAX(x->last_ms, w.end_ms);
     struct write_base base = base_of(&none, x->files.at.ptr[i].path, content, &w);
     struct packing packing = {
         .tenant = STR(""), .push = p, .leaves = &leaves, .secret = &none, .write_base = &base
@@ -269,6 +273,32 @@ static int import_all(struct import *x, struct err *e)
     return rc;
 }
 
+/* The page shows the last minutes, and commands the last hour: old profiles seem to be missing. */
+static void say_where(const struct import *x)
+{
+    struct buf text, query;
+
+    if (!x->sent || x->now_ms - x->last_ms < PAGE_SHOWS_MS)
+        return;
+    buf_init(&text, KIB);
+    buf_init(&query, KIB);
+    ask_param_u64(&query, "from", (uint64_t)x->first_ms);
+    ask_param_u64(&query, "until", (uint64_t)MAX(x->last_ms, x->first_ms + 10000));
+    (void)buf_add_str(&text, STR("these profiles are of "));
+    term_time(x->first_ms, &text);
+    (void)buf_add_str(&text, STR(" to "));
+    term_time(x->last_ms, &text);
+    (void)buf_addf(&text,
+                   " UTC, older than what the page and the commands show at first: look with "
+                   "--from=%" PRId64 " --until=%" PRId64 ", or at %s/#%.*s",
+                   x->first_ms, MAX(x->last_ms, x->first_ms + 10000), x->cli->o.server,
+                   (int)(query.len - 1), query.ptr + 1);
+    if (buf_ok(&text) && buf_ok(&query))
+        cli_note(x->cli, "%.*s", STR_ARG(buf_str(&text)));
+    buf_deinit(&text);
+    buf_deinit(&query);
+}
+
 /* ---- options ---- */
 
 static int parse_time(const char *text, const char *what, int64_t now_ms, bool *has, int64_t *ret,
@@ -324,6 +354,7 @@ int ctl_import(struct cli *c)
             code = cli_fail(c, &e);
         }
         progress(&x, true);
+        say_where(&x);
         import_state_close(&x.state);
         code = code ? code : x.refused > 0;
     }
