@@ -438,6 +438,17 @@ void gen_jfr_setting(struct gen_jfr *g, const char *name, const char *value)
     event(g, "jdk.ActiveSetting", known, 2);
 }
 
+void gen_jfr_period(struct gen_jfr *g, uint64_t time, const char *value)
+{
+    const struct known known[] = { { .field = "startTime", .number = time },
+                                   { .field = "id",
+                                     .number = g->class_ids[class_at(STR("jdk.ExecutionSample"))] },
+                                   { .field = "name", .text = "period" },
+                                   { .field = "value", .text = value } };
+
+    event(g, "jdk.ActiveSetting", known, ARRAY_LEN(known));
+}
+
 void gen_jfr_event(struct gen_jfr *g, const struct gen_jfr_event *e)
 {
     static const struct {
@@ -464,6 +475,7 @@ void gen_jfr_event(struct gen_jfr *g, const struct gen_jfr_event *e)
         { .field = "spanName", .number = e->span_name },
         { .field = "traceIdHi", .number = e->trace_hi },
         { .field = "traceIdLo", .number = e->trace_lo },
+        { .field = e->time ? "startTime" : "", .number = e->time },
         { .field = kinds[e->is].value, .number = (uint64_t)e->value },
     };
 

@@ -50,6 +50,7 @@ struct gen_jfr_event {
     uint64_t state; /* key */
     int64_t value;  /* bytes, ticks, samples */
     uint64_t context, span, span_name, trace_hi, trace_lo;
+    uint64_t time; /* ticks; 0: any */
 };
 
 struct gen_jfr {
@@ -81,6 +82,8 @@ void gen_jfr_methods(struct gen_jfr *g, const char *class, const char *method, u
 uint64_t gen_jfr_trace(struct gen_jfr *g, const struct gen_jfr_frame *leaf_first, size_t n);
 uint64_t gen_jfr_state(struct gen_jfr *g, const char *name);
 void gen_jfr_setting(struct gen_jfr *g, const char *name, const char *value);
+/* The period of jdk.ExecutionSample from that time on. */
+void gen_jfr_period(struct gen_jfr *g, uint64_t time, const char *value);
 void gen_jfr_event(struct gen_jfr *g, const struct gen_jfr_event *e);
 void gen_jfr_noise(struct gen_jfr *g); /* an event nobody reads */
 void gen_jfr_finish(struct gen_jfr *g);

@@ -221,6 +221,7 @@ int jfr_push(struct str recording, struct str labels, const struct ingest *in,
                      .in = in,
                      .push = push,
                      .seed = push->stacks.seed,
+                     .period = in->sample_rate ? (uint64_t)NS_PER_S / in->sample_rate : 1,
                      .read_left = JFR_READ_LEAST + JFR_READ_TIMES * (uint64_t)recording.len };
     int rc = 0;
 
@@ -248,6 +249,7 @@ int jfr_push(struct str recording, struct str labels, const struct ingest *in,
     jfr_labels_deinit(&j.labels);
     vec_free(&j.tags);
     vec_free(&j.rows);
+    vec_free(&j.periods);
     map_u64_deinit(&j.tag_ids);
     map_u64_deinit(&j.row_ids);
     paths_deinit(&j.paths);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * jfr_events: the one pass over the events of a chunk.
+ * jfr_events: the pass over the events of a chunk, behind one over its settings.
  *
  *   event = size | type | fields of the class          sizes lead from one to the next
  *
@@ -77,6 +77,8 @@ static int add_plan(struct pass *p, uint32_t class, const struct kind *kind)
         { "spanName", JFR_SLOT_SPAN_NAME },
         { "traceIdHi", JFR_SLOT_TRACE_HI },
         { "traceIdLo", JFR_SLOT_TRACE_LO },
+        { "startTime", JFR_SLOT_TIME },
+        { kind->take == TAKE_SETTING ? "id" : "", JFR_SLOT_ID },
         { kind->value ? kind->value : "", JFR_SLOT_VALUE },
         { kind->take == TAKE_SETTING ? "value"
           : kind->value2             ? kind->value2
@@ -222,6 +224,20 @@ static int add(struct pass *p, const struct seen *s, enum jfr_family family, uin
 
 /* ---- one event ----- */
 
+/* Counts so many samples, each worth `period` nanoseconds. */
+static int add_samples(struct pass *p, const struct seen *s, enum jfr_family family, uint64_t count,
+                       uint64_t period)
+{
+    uint64_t *unit = &p->j->units[family], worth;
+
+    *unit = *unit == 0 || *unit == period ? period : 1;
+    if (__builtin_mul_overflow(count, period, &worth) || worth > INT64_MAX) {
+        p->j->push->drops[CHANGE_SATURATED]++;
+        worth = INT64_MAX;
+    }
+    return add(p, s, family, count, worth);
+}
+
 static enum jfr_state state_of(const struct pass *p, const struct plan *plan, uint64_t key)
 {
     const struct jfr_bind *bind = &plan->bind[JFR_SLOT_STATE];
@@ -241,6 +257,23 @@ static enum jfr_state state_of(const struct pass *p, const struct plan *plan, ui
                                                                  : JFR_STATE_OTHER;
     }
     return (enum jfr_state)entry->memo;
+}
+
+/* The period of jdk.ExecutionSample, wherever in the chunk the writer put it. */
+static int take_period(struct pass *p, const struct plan *plan, const uint64_t *slots)
+{
+    const uint32_t class = jfr_class_find(p->j, slots[JFR_SLOT_ID]);
+    struct jfr *j = p->j;
+
+    if (class == JFR_NONE || !str_eqc(p->c->classes.ptr[class].name, "jdk.ExecutionSample"))
+        return 0;
+    buf_reset(&j->name);
+    jfr_text(j, &plan->bind[JFR_SLOT_VALUE], slots[JFR_SLOT_VALUE], &j->name);
+    if (!str_eqc(buf_str(&j->name), "period"))
+        return 0;
+    buf_reset(&j->name);
+    jfr_text(j, &plan->bind[JFR_SLOT_VALUE2], slots[JFR_SLOT_VALUE2], &j->name);
+    return jfr_period_add(j, slots[JFR_SLOT_TIME], buf_str(&j->name), p->e);
 }
 
 /* async-profiler writes its options as settings; "event" is what it samples by. */
@@ -295,15 +328,17 @@ static int take_event(struct pass *p, const struct plan *plan, const uint64_t *s
         break;
     case TAKE_CPU:
         state = state_of(p, plan, slots[JFR_SLOT_STATE]);
-        if (state != JFR_STATE_SLEEPING && add(p, &s, JFR_CPU, 1, 0))
+        v = jfr_period_at(p->j, slots[JFR_SLOT_TIME]);
+        if (state != JFR_STATE_SLEEPING && add_samples(p, &s, JFR_CPU, 1, v))
             return p->e->code;
-        return p->j->wall ? add(p, &s, JFR_WALL, 1, 0) : 0;
+        return p->j->wall ? add_samples(p, &s, JFR_WALL, 1, v) : 0;
     case TAKE_WALL:
         v = has ? v : 1;
         state = state_of(p, plan, slots[JFR_SLOT_STATE]);
-        if (p->j->wall && state == JFR_STATE_RUNNABLE && add(p, &s, JFR_CPU, v, 0))
+        if (p->j->wall && state == JFR_STATE_RUNNABLE &&
+            add_samples(p, &s, JFR_CPU, v, p->j->period))
             return p->e->code;
-        return add(p, &s, JFR_WALL, v, 0);
+        return add_samples(p, &s, JFR_WALL, v, p->j->period);
     case TAKE_COUNT:
         return add(p, &s, k->family, 1, 0);
     case TAKE_AMOUNT:
@@ -319,7 +354,7 @@ static int bad_event(const struct pass *p, const uint8_t *at, const char *what)
     return err_set(p->e, ERR_INPUT, "event at byte %td of the chunk: %s", at - p->c->base, what);
 }
 
-static int read_events(struct pass *p)
+static int read_events(struct pass *p, bool settings)
 {
     const uint8_t *at = p->c->base + JFR_HEADER_BYTES, *end = p->c->base + p->c->size;
     uint64_t size, type, slots[JFR_SLOTS];
@@ -331,7 +366,7 @@ static int read_events(struct pass *p)
         if (!jfr_varint(&r, &type) || r.p > at + size)
             return bad_event(p, at, "shorter than its head");
         const struct plan *plan = plan_find(p, type);
-        if (!plan)
+        if (!plan || (settings && plan->kind->take != TAKE_SETTING))
             continue;
         /* Read up to the end of the chunk, which is memory, and look afterwards: most events have
          * less than a longest varint behind their last field. */
@@ -339,7 +374,7 @@ static int read_events(struct pass *p)
         if (!jfr_run(p->c->ops.ptr + plan->from, plan->len, p->c->base, &r, slots) ||
             r.p > at + size)
             return bad_event(p, at, "shorter than its fields");
-        if (take_event(p, plan, slots))
+        if (settings ? take_period(p, plan, slots) : take_event(p, plan, slots))
             return p->e->code;
         if (p->j->read_left == 0)
             return err_set(p->e, ERR_LIMIT,
@@ -358,5 +393,9 @@ int jfr_events_read(struct jfr *j, struct err *e)
         struct jfr_tag none = { 0 };
         vec_push(&j->tags, none);
     }
-    return make_plans(&p) ? e->code : read_events(&p);
+    j->periods.len = 0; /* of the chunk before: each chunk says its own */
+    if (make_plans(&p) || read_events(&p, true))
+        return e->code;
+    jfr_periods_sort(j);
+    return read_events(&p, false);
 }

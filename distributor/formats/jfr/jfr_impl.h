@@ -95,6 +95,8 @@ enum jfr_slot { /* where the values of wanted fields go */
                 JFR_SLOT_TRACE_LO,
                 JFR_SLOT_VALUE,
                 JFR_SLOT_VALUE2, /* where there is no VALUE; value of a setting */
+                JFR_SLOT_TIME,   /* of the event, in ticks */
+                JFR_SLOT_ID,     /* of a setting: the class of events that it is for */
                 JFR_SLOTS,
 };
 struct jfr_want {
@@ -165,6 +167,12 @@ struct jfr_row { /* events of one family, stack and tag, added up */
     uint8_t family;
     uint64_t count, amount;
 };
+/* ---- periods (jfr_period.c) ----- */
+
+struct jfr_period { /* the setting of jdk.ExecutionSample, from this time on */
+    uint64_t ticks, ns;
+};
+
 struct jfr_tag { /* what an event says besides its stack; tag 0 is nothing */
     uint64_t context, span_name, span, trace_hi, trace_lo;
 };
@@ -199,6 +207,9 @@ struct jfr {
     struct buf tmp;   /* scratch: its normal form */
     struct buf event; /* setting "event", as the last recording has it */
     bool wall;        /* it is "wall" */
+    uint64_t period;  /* nanoseconds of a sample by the URL's sampleRate; 1: samples are counted */
+    VEC(struct jfr_period) periods; /* of this chunk, by time; none: `period` */
+    uint64_t units[JFR_FAMILIES];   /* all samples are multiples of it; 0: there are none */
     struct jfr_labels labels;
     VEC(struct jfr_tag) tags;
     struct map_u64 tag_ids;
@@ -236,6 +247,12 @@ void jfr_text(struct jfr *j, const struct jfr_bind *bind, uint64_t value, struct
 /* The node of a stack trace. */
 NODISCARD int jfr_trace_node(struct jfr *j, uint32_t class, struct jfr_entry *entry, uint32_t *ret,
                              struct err *e);
+
+/* One event of jdk.ActiveSetting with the name "period", for jdk.ExecutionSample. */
+NODISCARD int jfr_period_add(struct jfr *j, uint64_t ticks, struct str value, struct err *e);
+void jfr_periods_sort(struct jfr *j);
+/* Nanoseconds of a sample of jdk.ExecutionSample that was taken at this time. */
+uint64_t jfr_period_at(const struct jfr *j, uint64_t ticks);
 
 /* Counts the events of the chunk into j->rows. */
 NODISCARD int jfr_events_read(struct jfr *j, struct err *e);

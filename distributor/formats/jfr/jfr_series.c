@@ -11,7 +11,7 @@
  * it were a sample, since what is in its context are string labels. There are as many tags as
  * contexts and spans, not as events.
  *
- * Counts of CPU and wall clock samples become time here, by the rate of the URL.
+ * Samples of CPU and wall clock have become time when their row was counted (jfr_events.c).
  */
 #include <stdlib.h>
 
@@ -26,7 +26,7 @@ static const struct family {
     struct {
         const char *type, *unit;
     } types[TYPES_MAX]; /* of the count, of the amount */
-    bool by_rate;       /* the count is one of samples */
+    bool by_rate;       /* samples, whose amount is their time */
     bool amount_only;   /* the first type is that of the amount */
 } families[JFR_FAMILIES] = {
     [JFR_CPU] = { "process_cpu", "cpu", "nanoseconds", { { "cpu", "nanoseconds" } }, true, false },
@@ -100,7 +100,6 @@ struct maker {
     struct pprof_walked tags;
     struct pprof_groups groups;
     struct pprof_spans spans;
-    uint64_t period;
     struct sorted *sorted;
     struct series *series; /* ascending by key */
     size_t series_len;
@@ -211,19 +210,11 @@ static int sorted_cmp(const void *a, const void *b)
 }
 
 /* The value of a row under the type-th type of its family. */
-static uint64_t value_of(struct maker *m, const struct jfr_row *row, int type)
+static uint64_t value_of(const struct jfr_row *row, int type)
 {
     const struct family *f = &families[row->family];
-    uint64_t v;
 
-    if (type == 1 || f->amount_only)
-        return row->amount;
-    if (!f->by_rate || m->period == 1)
-        return row->count;
-    if (!__builtin_mul_overflow(row->count, m->period, &v) && v <= INT64_MAX)
-        return v;
-    m->j->push->drops[CHANGE_SATURATED]++;
-    return INT64_MAX;
+    return type == 1 || f->amount_only || f->by_rate ? row->amount : row->count;
 }
 
 /* The vector of m->sorted[from, to), all of one series and id. False: the arena is full. */
@@ -237,7 +228,7 @@ static bool vector(struct maker *m, size_t from, size_t to, int type, struct pus
     if (!nodes || !values)
         return false;
     for (size_t i = from; i < to; i++) {
-        uint64_t v = value_of(m, &m->j->rows.ptr[m->sorted[i].row], type);
+        uint64_t v = value_of(&m->j->rows.ptr[m->sorted[i].row], type);
         if (v == 0)
             continue;
         if (n > 0 && nodes[n - 1] == m->sorted[i].node) {
@@ -270,7 +261,7 @@ static int add_series(struct maker *m, size_t from, size_t to)
         if (s.len == 0)
             continue;
         if (f->by_rate)
-            s.unit = m->period;
+            s.unit = MAX(m->j->units[family], 1);
         if (push_add(m->j->push, &type, labels, &s, m->e))
             return m->e->code;
         out->of_type[t] = (uint32_t)m->j->push->series_len - 1;
@@ -371,14 +362,12 @@ static size_t types_present(const struct jfr *j)
 
 int jfr_series(struct jfr *j, struct err *e)
 {
-    struct maker m = { .j = j, .e = e, .period = 1 };
+    struct maker m = { .j = j, .e = e };
     size_t types = types_present(j);
     int rc;
 
     if (types == 0)
         return 0;
-    if (j->in->sample_rate)
-        m.period = UINT64_C(1000000000) / j->in->sample_rate;
     j->push->drops[CHANGE_RATE] += j->in->rate_unread;
     rc = tags_to_samples(&m);
     if (!rc)

@@ -205,6 +205,60 @@ static void test_types(void **state)
     gen_jfr_deinit(&s.g);
 }
 
+static void cpu_at(struct small *s, uint64_t time)
+{
+    gen_jfr_event(&s->g,
+                  &(struct gen_jfr_event){ .is = GEN_JFR_CPU, .trace = s->trace, .time = time });
+}
+
+/* A JDK's samples are worth the period that it says, which may change within a chunk, and may stand
+ * behind the samples; a chunk that says nothing has the URL's rate. */
+static void test_period(void **state)
+{
+    static const struct {
+        const char *period, *rate;
+        uint64_t total;
+    } rows[] = {
+        { "20 ms", NULL, 20000000 },      { "1 s", NULL, 1000000000 },
+        { "500 us", "50", 500000 },       { "20 ms", "0", 1 },
+        { "20ms", NULL, 20000000 },       { "everyChunk", NULL, 10000000 },
+        { "everyChunk", "50", 20000000 }, { "0 ms", NULL, 10000000 },
+        { "", NULL, 10000000 },           { "99999999999999999999 d", NULL, 10000000 },
+    };
+    struct dist_push d;
+    struct small s;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        small_begin(&s);
+        cpu_at(&s, 5);
+        gen_jfr_period(&s.g, 9, rows[i].period);
+        good(&d, small_end(&s), rows[i].rate);
+        assert_int_equal(dist_series(&d.push, "cpu")->total, rows[i].total);
+        assert_int_equal(dist_series(&d.push, "cpu")->unit, rows[i].total);
+        dist_push_free(&d);
+        gen_jfr_deinit(&s.g);
+    }
+    small_begin(&s);
+    gen_jfr_period(&s.g, 200, "10 ms");
+    cpu_at(&s, 99);
+    cpu_at(&s, 100);
+    cpu_at(&s, 199);
+    cpu_at(&s, 200);
+    gen_jfr_period(&s.g, 100, "1 ms");
+    gen_jfr_setting(&s.g, "period", "7 s"); /* of another event */
+    gen_jfr_finish(&s.g);
+    gen_jfr_chunk(&s.g);
+    const struct gen_jfr_frame f = { gen_jfr_method(&s.g, "demo/Main", "main"), 1 };
+    s.trace = gen_jfr_trace(&s.g, &f, 1);
+    cpu_at(&s, 300);
+    good(&d, small_end(&s), "2");
+    assert_int_equal(dist_series(&d.push, "cpu")->total, 3 * 1000000 + 10000000 + 500000000);
+    assert_int_equal(dist_series(&d.push, "cpu")->unit, 1);
+    dist_push_free(&d);
+    gen_jfr_deinit(&s.g);
+}
+
 static void test_frames(void **state)
 {
     (void)state;
@@ -538,10 +592,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random),    cmocka_unit_test(test_types),
-        cmocka_unit_test(test_frames),    cmocka_unit_test(test_encodings),
-        cmocka_unit_test(test_ticks),     cmocka_unit_test(test_left_out),
-        cmocka_unit_test(test_time),      cmocka_unit_test(test_spans),
-        cmocka_unit_test(test_label_cap), cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_period),    cmocka_unit_test(test_frames),
+        cmocka_unit_test(test_encodings), cmocka_unit_test(test_ticks),
+        cmocka_unit_test(test_left_out),  cmocka_unit_test(test_time),
+        cmocka_unit_test(test_spans),     cmocka_unit_test(test_label_cap),
+        cmocka_unit_test(test_forms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
