@@ -390,7 +390,8 @@ const struct cli_command import_cli = {
     .help = "Send profiles from files, with the times they are of; old ones as well.",
     .more =
         "The time of a file is from --from, else from its name, its body, or its date. Formats: "
-        "pprof, groups, lines, ...; default: groups for .txt .folded .collapsed, else pprof. "
+        "pprof, groups, lines, ...; default: groups for .txt .folded .collapsed, else found by "
+        "looking at the file. "
         "What was imported before is known by --state, and for a while by the server.",
     .options = "name format from until step level state retries",
     .words = "@files",

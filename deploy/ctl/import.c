@@ -26,6 +26,7 @@
 #include "deploy/ctl/ctl.h"
 #include "deploy/ctl/import_files.h"
 #include "distributor/formats/formats.h"
+#include "distributor/formats/upload/upload.h"
 #include "distributor/pack.h"
 
 #define BODY_BYTES    (8 * MIB) /* before compression; a larger file goes alone */
@@ -133,6 +134,7 @@ static int flush(struct import *x, size_t end, struct err *e)
 
 /* ---- one file ---- */
 
+/* NULL: neither --format nor the name says it, so the file is looked at. */
 static const char *format_of(const struct import *x, const char *path)
 {
     struct str s = str_c(path);
@@ -141,7 +143,17 @@ static const char *format_of(const struct import *x, const char *path)
         return x->o.format;
     return str_ends(s, STR(".txt")) || str_ends(s, STR(".folded")) || str_ends(s, STR(".collapsed"))
                ? "groups"
-               : "pprof";
+               : NULL;
+}
+
+static int decode(const struct import *x, const char *path, const struct ingest *in,
+                  struct str content, struct push *p, struct err *e)
+{
+    const char *found;
+
+    if (format_of(x, path))
+        return formats_decode(in, content, &x->limits, x->now_ms, p, e);
+    return upload_push(in, content, &x->limits, x->now_ms, p, &found, e);
 }
 
 /* --from; else the name; else the body says; else mtime. */
@@ -217,7 +229,7 @@ static int take_file(struct import *x, size_t i, struct buf *out, struct err *e)
 {
     const char *path = x->files.at.ptr[i].path;
     struct ingest_raw raw = { .name = str_c(x->o.name),
-                              .format = str_c(format_of(x, path)),
+                              .format = str_c(format_of(x, path) ? format_of(x, path) : "pprof"),
                               .spy_name = STR("import") };
     struct arena *a = arena_new((size_t)x->limits.decode_bytes);
     struct buf content;
@@ -231,7 +243,7 @@ static int take_file(struct import *x, size_t i, struct buf *out, struct err *e)
         rc = ingest_parse(&raw, &x->limits, x->now_ms, a, &in, e);
     if (!rc) {
         time_of(x, i, &in);
-        rc = formats_decode(&in, buf_str(&content), &x->limits, x->now_ms, &p, e);
+        rc = decode(x, path, &in, buf_str(&content), &p, e);
     }
     if (!rc && p.series_len)
         rc = pack_file(x, i, &p, &in, buf_str(&content), out, e);

@@ -152,6 +152,17 @@ def test_command_spreads_files_over_a_range():
             assert stacks == {("main", f"f{i}"): TICK}, stacks
 
 
+def test_command_looks_at_files_without_a_known_name():
+    with cluster.AllInOne() as server, tempfile.TemporaryDirectory() as tmp:
+        file = pathlib.Path(tmp) / "stacks"
+        file.write_text("[unknown];main 3\n{lambda};main 2\n")
+        begin = int(time.time() - 2 * DAY) // 3600 * 3600
+        r = run_import(server, "--name=s.cpu", f"--from={begin}", "--step=1m", file)
+        assert r.returncode == 0 and "imported 1 of 1 files" in r.stderr, r
+        _, stacks = total(server, "s", begin, begin + 59)
+        assert stacks == {("[unknown]", "main"): 3 * TICK, ("{lambda}", "main"): 2 * TICK}, stacks
+
+
 def test_resumes_after_a_kill():
     """The importer is killed in its middle; what it does afterwards completes the sum."""
     rng = random.Random(5)

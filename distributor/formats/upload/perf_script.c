@@ -2,13 +2,18 @@
  *
  * perf_script: events of `perf script` to stacks.
  *
- *   comm pid[/tid] [cpu] time: [period] event: [frame]      comm may be padded with blanks
+ *   comm pid[/tid] [cpu] [time:] [period] [event:] [frame]  comm may be padded with blanks
  *       address symbol[+0xoffset] (module)                  leaf first, until an empty line, the
  *                                                           next event, or the end
  *
  * comm may hold blanks, symbols and modules blanks and brackets: an event line is split at the
  * first number that follows a blank, a frame at its last balanced pair of brackets. '#' begins a
  * comment. Lines that are neither are left out and counted.
+ *
+ * Which fields there are is what `perf script -F` was asked for. A line without a time looks much
+ * like a frame, so an indented one is an event only where none is open. Without the name of an
+ * event all samples are of one kind, and a sample without a period is worth 1, as for
+ * stackcollapse-perf.pl.
  *
  * A stack is comm, then the frames from the root on. A symbol that is [unknown] is named by its
  * module. Java's JIT writes inlined chains into one symbol of a perf-PID.map, "a->b->c", root
@@ -33,7 +38,8 @@ struct reader {
     uint64_t lines;
     struct str events[PERF_EVENTS_MAX];
     uint32_t events_len;
-    VEC(struct sample) samples; /* owned */
+    bool period_of[PERF_EVENTS_MAX]; /* a line of the event had one */
+    VEC(struct sample) samples;      /* owned */
     /* the event being read */
     bool open;
     struct sample now;
@@ -41,8 +47,9 @@ struct reader {
     VEC(struct str) frames; /* owned; leaf first */
 };
 struct event_line {
-    struct str comm, event, rest;
+    struct str comm, event, rest; /* event: empty where the line has none */
     uint64_t period;
+    bool has_time, has_period;
 };
 
 /* ---- lines ----------------------------------------------------------------------------------- */
@@ -102,37 +109,6 @@ static bool is_time(struct str w)
     return dot;
 }
 
-static bool parse_event(struct str line, struct event_line *ret)
-{
-    struct str rest = line, w;
-
-    (void)word(&rest); /* comm has one word at least */
-    for (;;) {
-        struct str before = rest;
-        w = word(&rest);
-        if (!w.len)
-            return false;
-        if (!is_pid(w))
-            continue;
-        ret->comm = str_trim(str_sub(line, 0, (size_t)(before.ptr - line.ptr)));
-        break;
-    }
-    do {
-        w = word(&rest);
-        if (!w.len)
-            return false;
-    } while (!is_time(w));
-    ret->period = 1;
-    w = word(&rest);
-    if (str_u64(w, &ret->period))
-        w = word(&rest);
-    if (w.len < 2 || w.ptr[w.len - 1] != ':')
-        return false;
-    ret->event = str_sub(w, 0, w.len - 1);
-    ret->rest = str_trim(rest);
-    return true;
-}
-
 /* The symbol without offset, or the module where there is none. False: no frame. */
 static bool parse_frame(struct str line, struct str *ret_symbol, struct str *ret_module)
 {
@@ -162,6 +138,82 @@ static bool parse_frame(struct str line, struct str *ret_symbol, struct str *ret
         rest = str_sub(rest, 0, (size_t)plus);
     *ret_symbol = rest;
     return true;
+}
+
+/* "[003]" */
+static bool is_cpu(struct str w)
+{
+    uint64_t n;
+
+    return w.len > 2 && w.ptr[0] == '[' && w.ptr[w.len - 1] == ']' &&
+           str_u64(str_sub(w, 1, w.len - 1), &n);
+}
+
+/* Reads up to the process; *rest is what follows it. */
+static bool parse_comm(struct str line, struct str *ret_comm, struct str *ret_rest)
+{
+    struct str rest = line, before, w;
+
+    (void)word(&rest); /* comm has one word at least */
+    do {
+        before = rest;
+        w = word(&rest);
+        if (!w.len)
+            return false;
+    } while (!is_pid(w));
+    *ret_comm = str_trim(str_sub(line, 0, (size_t)(before.ptr - line.ptr)));
+    *ret_rest = rest;
+    return true;
+}
+
+/* Moves *rest behind the time, if there is one, or else behind the CPU. */
+static bool skip_time(struct str *rest)
+{
+    struct str at = *rest, w = word(&at);
+
+    for (; w.len; w = word(&at))
+        if (is_time(w)) {
+            *rest = at;
+            return true;
+        }
+    at = *rest;
+    w = word(&at);
+    if (is_cpu(w))
+        *rest = at;
+    return false;
+}
+
+static bool parse_event(struct str line, struct event_line *ret)
+{
+    struct str rest, at, w, symbol, module;
+
+    *ret = (struct event_line){ .event = STR(""), .period = 1 };
+    if (!parse_comm(line, &ret->comm, &rest))
+        return false;
+    ret->has_time = skip_time(&rest);
+    at = rest;
+    w = word(&at);
+    ret->has_period = str_u64(w, &ret->period);
+    if (ret->has_period) {
+        ret->rest = at;
+        w = word(&at);
+    } else {
+        ret->rest = rest;
+    }
+    if (w.len > 1 && w.ptr[w.len - 1] == ':') {
+        ret->event = str_sub(w, 0, w.len - 1);
+        ret->rest = at;
+    }
+    ret->rest = str_trim(ret->rest);
+    if (!ret->rest.len || ret->event.len)
+        return true;
+    /* Without an event what is left can only be a frame; its address may look like a period. */
+    if (ret->has_period && parse_frame(rest, &symbol, &module)) {
+        ret->rest = str_trim(rest);
+        ret->has_period = false;
+        ret->period = 1;
+    }
+    return parse_frame(ret->rest, &symbol, &module) && (ret->has_time || module.len);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -291,6 +343,7 @@ static int open_event(struct reader *r, const struct event_line *l, struct err *
                        PERF_EVENTS_MAX);
     if (i == r->events_len)
         r->events[r->events_len++] = l->event;
+    r->period_of[i] |= l->has_period;
     if (gather_check_name(&r->g, l->comm, "line", r->lines, e))
         return e->code;
     r->open = true;
@@ -298,6 +351,11 @@ static int open_event(struct reader *r, const struct event_line *l, struct err *
     r->comm = l->comm;
     r->frames.len = 0;
     return l->rest.len ? add_frame(r, l->rest, e) : 0;
+}
+
+static bool has_time(struct str line)
+{
+    return skip_time(&line);
 }
 
 static int take_line(struct reader *r, struct str line, struct err *e)
@@ -311,7 +369,7 @@ static int take_line(struct reader *r, struct str line, struct err *e)
         return 0;
     if (!str_trim(line).len)
         return close_event(r, e);
-    if (parse_event(line, &l))
+    if ((!r->open || !is_blank(line.ptr[0]) || has_time(line)) && parse_event(line, &l))
         return close_event(r, e) ? e->code : open_event(r, &l, e);
     if (is_blank(line.ptr[0]))
         return add_frame(r, line, e);
@@ -324,7 +382,7 @@ static int take_line(struct reader *r, struct str line, struct err *e)
 static int add_series(struct reader *r, uint32_t event, bool period, struct err *e)
 {
     const struct labels none = { 0 };
-    struct str name = r->events[event];
+    struct str name = r->events[event].len ? r->events[event] : STR("period");
     const bool clock = str_starts(name, STR("cpu-clock")) || str_starts(name, STR("task-clock"));
     const struct ptype type = {
         .name = clock ? STR("process_cpu") : STR("perf"),
@@ -353,9 +411,11 @@ static int read_all(struct reader *r, struct str text, struct err *e)
     if (!r->samples.len)
         return err_set(e, ERR_INPUT, "no line of %" PRIu64 " is an event of perf script", r->lines);
     r->g.push->samples += r->samples.len;
-    for (uint32_t i = 0; i < r->events_len; i++)
-        if (add_series(r, i, true, e) || add_series(r, i, false, e))
+    for (uint32_t i = 0; i < r->events_len; i++) {
+        const bool values = r->events[i].len || r->period_of[i]; /* else as the samples */
+        if ((values && add_series(r, i, true, e)) || add_series(r, i, false, e))
             return e->code;
+    }
     return 0;
 }
 
@@ -371,17 +431,24 @@ int perf_script_push(struct str text, const struct limits *l, struct push *push,
     return rc;
 }
 
+/* A line without time and frame says too little: "a b 12" is folded text, too. What tells them
+ * apart is that the next line is a frame. */
 bool perf_script_sniff(struct str text)
 {
+    struct str line, symbol, module;
     struct event_line l;
-    struct str line;
     bool more = true;
 
     text = str_sub(text, 0, SNIFF_BYTES);
     while (str_next(&text, '\n', &more, &line)) {
         if (!str_trim(line).len || line.ptr[0] == '#')
             continue;
-        return parse_event(line, &l);
+        if (!parse_event(line, &l))
+            return false;
+        if ((l.has_time && l.event.len) || l.rest.len)
+            return true;
+        return str_next(&text, '\n', &more, &line) && line.len && is_blank(line.ptr[0]) &&
+               parse_frame(line, &symbol, &module);
     }
     return false;
 }

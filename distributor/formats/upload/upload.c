@@ -102,6 +102,57 @@ static bool binary(struct str head)
     return false;
 }
 
+/* Behind a scalar of JSON that begins the text; NULL: this is none. */
+static const char *scalar_end(struct str s)
+{
+    static const char *const words[] = { "true", "false", "null" };
+    size_t n = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(words); i++)
+        if (str_starts(s, str_c(words[i])))
+            return s.ptr + strlen(words[i]);
+    while (n < s.len && ((s.ptr[n] >= '0' && s.ptr[n] <= '9') || memchr("+-.eE", s.ptr[n], 5)))
+        n++;
+    return n ? s.ptr + n : NULL;
+}
+
+/* Does JSON begin here? Folded text may begin with the same bracket: "[unknown];main 3",
+ * "{lambda};main 3", "[1];main 3". Looks as far as that can be told, at most at `s`. */
+static bool is_json(struct str s)
+{
+    const char *end;
+
+    if (!s.len || (s.ptr[0] != '{' && s.ptr[0] != '['))
+        return false;
+    for (size_t depth = 0; s.len;) {
+        const char c = s.ptr[0];
+        s = str_trim(str_sub(s, 1, s.len));
+        if (c == '{')
+            return !s.len || s.ptr[0] == '"' ||
+                   (s.ptr[0] == '}' && (depth || !str_trim(str_sub(s, 1, s.len)).len));
+        depth += c == '[';
+        depth -= c == ']';
+        if (!depth || !s.len)
+            return !s.len; /* a whole document, or all that is looked at */
+        if (s.ptr[0] == '"')
+            return true;
+        if (s.ptr[0] == '{' || s.ptr[0] == '[' || (s.ptr[0] == ']' && c != ','))
+            continue;
+        if (c == ']') {
+            if (s.ptr[0] != ',')
+                return false;
+            continue;
+        }
+        end = scalar_end(s);
+        if (!end)
+            return false;
+        s = str_trim(str_sub(s, (size_t)(end - s.ptr), s.len));
+        if (s.len && s.ptr[0] != ',' && s.ptr[0] != ']')
+            return false;
+    }
+    return true;
+}
+
 static int sniff(struct str body, struct found *ret, struct err *e)
 {
     static const struct found jfr = { KIND_INGEST, FORMAT_JFR, "jfr", false };
@@ -121,7 +172,7 @@ static int sniff(struct str body, struct found *ret, struct err *e)
         text = str_trim(str_sub(text, 3, text.len));
     if (str_starts(body, STR("FLR\0")))
         *ret = jfr;
-    else if (text.len && (text.ptr[0] == '{' || text.ptr[0] == '['))
+    else if (is_json(text))
         *ret = json;
     else if (looks_like_pprof(body) || legacy_sniff(body))
         *ret = pprof;

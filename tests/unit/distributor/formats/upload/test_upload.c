@@ -69,6 +69,32 @@ static void test_sniff(void **state)
         { B("# x\njava 10 [000] 99.5: 10 cycles: \n\tff f (m)\n"), "perf script", false },
         { B("# austin: 3.7.0\n# mode: wall\n\nP1;T0:1;a.py:f:2 10\n"), "austin", false },
         { B("v main 3\nx 4\n"), "folded", false },
+        /* Folded text may begin as JSON does. */
+        { B("[unknown];main;foo 3\n"), "folded", false },
+        { B("[DestroyJavaVM tid=7];main 1\n"), "folded", false },
+        { B("{lambda};main 3\n"), "folded", false },
+        { B("{{closure}};main 3\n"), "folded", false },
+        { B("{} 3\n"), "folded", false },
+        { B("{}\n"), "json", false },
+        { B("[1];main 3\n"), "folded", false },
+        { B("[[x]];main 3\n"), "folded", false },
+        { B("[true];main 3\n"), "folded", false },
+        { B("[[1],[2]] 3\n"), "folded", false },
+        { B("[true blue];main 3\n"), "folded", false },
+        { B("[ { \"a\": 1 } ]"), "json", false },
+        { B("[[1],[2.5e3 , null],[]]"), "json", false },
+        { B("[1,2"), "json", false },
+        { B("["), "json", false },
+        { B("{"), "json", false },
+        { B("[[\"a\"]]"), "json", false },
+        /* What `perf script -F` leaves out. */
+        { B("java  3244 99.500000: \n\tff f (m)\n"), "perf script", false },
+        { B("java  3244 cpu-clock: \n\tff f (m)\n"), "perf script", false },
+        { B("java  3244/3245 [001] 250 cycles: \n\tff f (m)\n"), "perf script", false },
+        { B("java  3244 \n\tff f (m)\n"), "perf script", false },
+        { B("java  3244 ff f (m)\n"), "perf script", false },
+        { B("java 3244\njava 17\n"), "folded", false },
+        { B("java cpu: 3244\n"), "folded", false },
         { B(""), "empty", true },
         { B("--- symbol\nbinary=work\n"), "--collapsed", true },
         { B("# callgrind format\nversion: 1\n"), "callgrind", true },
@@ -89,6 +115,13 @@ static void test_sniff(void **state)
         if (!strstr(rc ? e.text : format, rows[i].want))
             fail_msg("row %zu: %s%s", i, format, e.text);
     }
+}
+
+static void test_folded_brackets(void **state)
+{
+    (void)state;
+    check("[unknown];main;foo 3\n", "folded", "samples\t{}\t[unknown];main;foo\t3\n");
+    check("{lambda};main 2\n", "folded", "samples\t{}\t{lambda};main\t2\n");
 }
 
 static void test_austin(void **state)
@@ -182,6 +215,35 @@ static void test_perf_script(void **state)
           "samples\t{}\tjava;[unknown]\t1\n"
           "samples\t{}\tjava;a/B::x;c.d\t1\n"
           "samples\t{}\tmy app (x);[b.so];leaf\t1\n");
+}
+
+/* Time and event are what `perf script -F` was asked for; the samples are those that
+ * stackcollapse-perf.pl counts. */
+static void test_perf_fields(void **state)
+{
+    (void)state;
+    static const char two[] = "samples\t{}\tjava;g;f\t1\nsamples\t{}\tjava;h\t2\n";
+    static const char *const heads[] = { "java 7 99.5: ", "java  7/9 ", "java 7 [003] " };
+    struct buf b;
+
+    for (size_t i = 0; i < ARRAY_LEN(heads); i++) {
+        buf_init(&b, MIB);
+        buf_addf(&b, "%s\n\t 1f f+0x3 (/m)\n\t 20 g (/m)\n\n", heads[i]);
+        buf_addf(&b, "%s\n        99 h (/m)\n\n%s\n 99 h (/m)\n", heads[i], heads[i]);
+        buf_add_c(&b, '\0');
+        check(b.ptr, "perf script", two);
+        buf_deinit(&b);
+    }
+    check("java 7 cpu-clock:u: \n\t1f f (/m)\n\njava 7 250 cpu-clock:u: \n\t1f f (/m)\n",
+          "perf script", "cpu\t{}\tjava;f\t251\nsamples\t{}\tjava;f\t2\n");
+    check("java 7 99.5:  250 \n\t1f f (/m)\n\njava 7 99.6:   4 \n\t1f f (/m)\n", "perf script",
+          "period\t{}\tjava;f\t254\nsamples\t{}\tjava;f\t2\n");
+    /* A frame on the line of its event; 401097 is an address, not a period. */
+    check("  my app 7 99.5:  401097 f (/m)\n  my app 7 99.5:  1f f (/m)\n", "perf script",
+          "samples\t{}\tmy app;f\t2\n");
+    /* A frame whose symbol begins with a number is none the less a frame. */
+    check("java 7 cycles: \n\t  1f 12 cycles: (/m)\n", "perf script",
+          "cycles\t{}\tjava;12 cycles:\t1\nsamples\t{}\tjava;12 cycles:\t1\n");
 }
 
 static void test_firefox(void **state)
@@ -595,12 +657,20 @@ static void test_hint(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sniff),       cmocka_unit_test(test_v8),
-        cmocka_unit_test(test_perf_script), cmocka_unit_test(test_firefox),
-        cmocka_unit_test(test_refused),     cmocka_unit_test(test_zipped_twice),
-        cmocka_unit_test(test_unknown),     cmocka_unit_test(test_files),
-        cmocka_unit_test(test_hint),        cmocka_unit_test(test_austin),
-        cmocka_unit_test(test_v8_roots),    cmocka_unit_test(test_firefox_shared),
+        cmocka_unit_test(test_sniff),
+        cmocka_unit_test(test_v8),
+        cmocka_unit_test(test_perf_script),
+        cmocka_unit_test(test_firefox),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_zipped_twice),
+        cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_hint),
+        cmocka_unit_test(test_austin),
+        cmocka_unit_test(test_v8_roots),
+        cmocka_unit_test(test_perf_fields),
+        cmocka_unit_test(test_folded_brackets),
+        cmocka_unit_test(test_firefox_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
