@@ -25,15 +25,12 @@
 
 #include "common/cluster/places.h"
 #include "common/cluster/view.h"
+#include "common/cluster/written_as.h"
 #include "common/obs/log.h"
-
-#define TEXT_MAX (4 * KIB)
 
 struct folder {
     const struct ingester *in;
-    char path[PATH_MAX]; /* of written-as */
-    uint32_t shards;     /* of the cluster, as it was; 0: not known */
-    char node[NODE_NAME_MAX + 1];
+    struct written_as was;
     size_t databases, logs;
 };
 
@@ -45,31 +42,6 @@ static bool list_says(const struct ingester *in)
 static bool file_says(const struct ingester *in)
 {
     return in->moves && !in->ctx->coord;
-}
-
-/* ---- what it was ----------------------------------------------------------------------------- */
-
-static int read_was(struct folder *f, struct err *e)
-{
-    const struct fs *fs = f->in->ctx->env->fs;
-    struct buf in;
-    struct str text, line;
-    bool more = true;
-    uint64_t n;
-    int code;
-
-    buf_init(&in, TEXT_MAX);
-    code = fs->read_file(fs, f->path, &in, e);
-    text = buf_str(&in);
-    while (!code && more && str_next(&text, '\n', &more, &line)) {
-        if (str_starts(line, STR("shards ")) && str_u64(str_sub(line, 7, line.len), &n) &&
-            n <= CLUSTER_SHARDS_MAX)
-            f->shards = (uint32_t)n;
-        if (str_starts(line, STR("node ")) && node_name_ok(str_sub(line, 5, line.len)))
-            (void)snprintf(f->node, sizeof(f->node), "%.*s", STR_ARG(str_sub(line, 5, line.len)));
-    }
-    buf_deinit(&in);
-    return code == ERR_NOT_FOUND ? 0 : code;
 }
 
 /* ---- what lies there ------------------------------------------------------------------------- */
@@ -165,14 +137,15 @@ static int check_number(const struct folder *f, uint32_t shards, struct err *e)
 
     if (!f->databases)
         return 0;
-    if (f->shards && f->shards != shards)
+    if (f->was.shards && f->was.shards != shards)
         return err_set(e, ERR_CONFIG,
                        "%s was written in a cluster of %" PRIu32 " shards, and %s says %" PRIu32
                        ": services would be looked for where they are not. Restore the number it "
                        "was written with; another one needs an empty data.dir",
-                       in->ctx->data_dir, f->shards,
+                       in->ctx->data_dir, f->was.shards,
                        list_says(in) ? "cluster.shards" : "cluster.map_file", shards);
-    for (uint64_t i = in->index; list_says(in) && !f->shards && i < shards; i += c->ingesters.len)
+    for (uint64_t i = in->index; list_says(in) && !f->was.shards && i < shards;
+         i += c->ingesters.len)
         if (!is_there(f, "shard", i))
             return err_set(e, ERR_CONFIG,
                            "%s holds databases, but not shard-%" PRIu64
@@ -212,37 +185,41 @@ static int check_name(const struct folder *f, struct err *e)
 {
     const struct ingester *in = f->in;
 
-    if (!f->node[0] || !(f->databases || f->logs) || strcmp(f->node, in->ctx->node) == 0)
+    if (!f->was.node[0] || !(f->databases || f->logs) || strcmp(f->was.node, in->ctx->node) == 0)
         return 0;
     return err_set(e, ERR_CONFIG,
                    "%s is the data folder of node %s, and cluster.node (the host's name, if it is "
                    "empty) says %s: others count on what %s stored under its name. Start it with "
                    "--cluster.node=%s; for a node of another name give an empty data.dir",
-                   in->ctx->data_dir, f->node, in->ctx->node, f->node, f->node);
+                   in->ctx->data_dir, f->was.node, in->ctx->node, f->was.node, f->was.node);
 }
 
-static int note(const struct folder *f, uint32_t shards, struct err *e)
+static int note(const struct ingester *in, const struct written_as *was, const struct written_as *w,
+                struct err *e)
 {
-    const struct fs *fs = f->in->ctx->env->fs;
-    const char *node = f->in->moves ? f->in->ctx->node : f->node;
-    struct buf text;
     int code;
 
-    shards = shards ? shards : f->shards;
-    if (shards == f->shards && strcmp(node, f->node) == 0)
+    if (w->shards == was->shards && strcmp(w->node, was->node) == 0)
         return 0;
-    buf_init(&text, TEXT_MAX);
-    if (shards)
-        (void)buf_addf(&text, "shards %" PRIu32 "\n", shards);
-    if (node[0])
-        (void)buf_addf(&text, "node %s\n", node);
-    code = fs->write_file(fs, f->path, buf_str(&text), e);
-    buf_deinit(&text);
+    code = written_as_keep(in->ctx->env->fs, in->ctx->data_dir, w, e);
     if (code != ERR_NO_SPACE)
         return code;
     log_warn("what the data folder must be started with is not kept: the next start does",
              KV_ERR(e));
     return 0;
+}
+
+void folder_name(const struct ingester *in)
+{
+    struct written_as was, w;
+    struct err e;
+    int code = written_as_load(in->ctx->env->fs, in->ctx->data_dir, &was, &e);
+
+    w = was;
+    (void)snprintf(w.node, sizeof(w.node), "%s", in->ctx->node);
+    if (code || note(in, &was, &w, &e))
+        log_warn("the name of the node is not kept in its data folder: the next start does",
+                 KV_ERR(&e));
 }
 
 int folder_check(const struct ingester *in, struct err *e)
@@ -251,13 +228,11 @@ int folder_check(const struct ingester *in, struct err *e)
     uint32_t shards = 0;
     int code;
 
-    if (snprintf(f.path, sizeof(f.path), "%s/written-as", in->ctx->data_dir) >= PATH_MAX)
-        return err_set(e, ERR_CONFIG, "data.dir is longer than a path may be");
     if (list_says(in))
         shards = (uint32_t)in->ctx->cluster->shards;
     else if (file_says(in))
         shards = view_shards(in->ctx->view);
-    code = read_was(&f, e);
+    code = written_as_load(in->ctx->env->fs, in->ctx->data_dir, &f.was, e);
     if (!code)
         code = look(&f, e);
     if (!code && shards)
@@ -266,5 +241,10 @@ int folder_check(const struct ingester *in, struct err *e)
         code = check_places(&f, e);
     if (!code && in->moves)
         code = check_name(&f, e);
-    return code ? code : note(&f, shards, e);
+    struct written_as w = f.was;
+    w.shards = shards ? shards : w.shards;
+    /* Copies without a name may have been adopted for another one: etcd knows (folder_name). */
+    if (in->moves && !(in->ctx->coord && f.logs))
+        (void)snprintf(w.node, sizeof(w.node), "%s", in->ctx->node);
+    return code ? code : note(in, &f.was, &w, e);
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
+#include "common/cluster/adopt.h"
 #include "common/cluster/controller.h"
 #include "common/cluster/keyspace.h"
 #include "common/cluster/lead.h"
@@ -357,11 +358,17 @@ static void on_begun(void *cookie, const struct coord_reply *reply)
         admit(r);
 }
 
+/* A shard that was adopted (common/cluster/adopt.h) and not served since has its only copy in the
+ * adopted folder, where its log has begun: there is no silent replica of it to admit. Compared in
+ * the transaction itself, since another node may write the plan at the same time. */
 void cluster_admit(struct replica_of *r)
 {
     struct coord_key key = key_begun(str_c(r->rs->o.prefix), r->shard, r->rs->self);
     struct coord_key record = key_shard(str_c(r->rs->o.prefix), r->shard);
-    struct coord_compare cmp[2] = { { .key = key_str(&key) }, { .key = key_str(&record) } };
+    struct coord_key plan = key_adopt(str_c(r->rs->o.prefix));
+    struct coord_compare cmp[3] = { { .key = key_str(&key) },
+                                    { .key = key_str(&record) },
+                                    { .key = key_str(&plan) } };
     struct coord_change chg = { .key = key_str(&key) };
     int64_t rev = 0;
     const struct repl_record *rec = view_record(r->rs->view, r->shard, &rev);
@@ -381,7 +388,8 @@ void cluster_admit(struct replica_of *r)
     r->asking = true;
     chg.value = str_c(mine.text);
     cmp[1].rev = rev; /* a service that forgot all would know of no earlier log */
-    coord_txn(r->rs->o.coord, cmp, 2, &chg, 1, on_begun, r);
+    coord_txn(r->rs->o.coord, cmp, rec && adopt_untouched(rec, r->rs->self) ? 3 : 2, &chg, 1,
+              on_begun, r);
 }
 
 static void on_noted(void *cookie, const struct coord_reply *reply)

@@ -5,9 +5,11 @@
  *
  * What is removed is gone, so it must be known to be superfluous: the log here promised nothing in
  * the term in which the record leaves this node out, or later. A node that was away while it was
- * taken out cannot have. Whatever is not known to be like that stays, and is told, for it may be
- * the last copy of something: the log of another cluster, or of this one before its etcd was lost
- * and an empty one put in its place; a database without a log, which somebody restored here.
+ * taken out cannot have. A log that promised nothing at all was adopted (common/cluster/adopt.h)
+ * and never served: the only copy, under another node's name. Whatever is not known to be
+ * superfluous stays, and is told, for it may be the last copy of something: the log of another
+ * cluster, or of this one before its etcd was lost and an empty one put in its place; a database
+ * without a log, which somebody restored here.
  *
  * The records are those that the coordination service itself has told: those in the file of the
  * last time may be older than what this node has.
@@ -43,7 +45,8 @@ static bool is_past(const struct replica_of *r)
     if (!replica_path(r, "log", dir) || rlog_open(&o, &log, &e))
         return false;
     st = rlog_state(log);
-    bool past = rlog_begun(log) && replica_record_of(MAX(st.promised, st.last_term)) < r->left_term;
+    uint64_t term = replica_record_of(MAX(st.promised, st.last_term));
+    bool past = rlog_begun(log) && term > 0 && term < r->left_term;
     rlog_close(log);
     return past;
 }

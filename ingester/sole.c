@@ -4,6 +4,7 @@
  *
  *   <data>/starts           6           what the folder has seen
  *   <prefix>/once/<node>    id 6 life   its number (node-id), the same count, the process's number
+ *   <prefix>/adopted...                 read only: common/cluster/adopt.h
  *
  *   READING ──may speak──> CLEAR ──registered──> NOTED
  *
@@ -19,6 +20,8 @@
  *   at another address: refused, when it still does after the time of a lease.
  * - A folder with another number has been the node since, and this one holds logs: refused. An
  *   empty folder is a lost disk: it may (ingester/replicas_cluster.c sees to what was promised).
+ * - `embertree adopt` made another folder the only copy of shards that were not served since, or
+ *   made this folder another node: refused (adopt_check), and the service is left unchanged.
  *
  * Where the service is away, or another one, nobody can know; copies then speak, as they did, and
  * the count is made up for when it is back. A process ends whose count was passed by another one
@@ -36,9 +39,11 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
+#include "common/cluster/adopt.h"
 #include "common/cluster/keyspace.h"
 #include "common/cluster/view.h"
 #include "common/obs/log.h"
+#include "ingester/folder.h"
 
 #define SOON_MS  100
 #define LOOK_MS  500
@@ -118,9 +123,11 @@ static void check(const struct sole *s, const struct once *k)
         if (s->has_logs && s->state == READING)
             end_process(
                 s,
-                "another data folder has been this node's since: what lies here is old, and "
-                "others count on that one. Empty data.dir, or give this node a name of its "
-                "own with an empty data.dir; if this folder is the right one, remove the key",
+                "another data folder has been this node's since, and others may count on that "
+                "one: nothing is served from this one. Keep both. If the other one was a mistake "
+                "(it was empty), stop its process, remove the key from etcd, and start this one. "
+                "If this one is old, move it out of the way and start with an empty data.dir; "
+                "delete it when `embertreectl cluster status` finds nothing",
                 s->key);
         return;
     }
@@ -178,8 +185,44 @@ static void clear(struct sole *s)
         return;
     }
     s->state = CLEAR;
+    folder_name(s->in);
     begin(s);
     again(s);
+}
+
+static bool has_file(const char *dir, const char *what, uint32_t shard)
+{
+    char path[PATH_MAX];
+
+    return snprintf(path, sizeof(path), "%s/%s-%" PRIu32, dir, what, shard) < PATH_MAX &&
+           access(path, F_OK) == 0;
+}
+
+/* Of the shards whose only copy was adopted and never served since. */
+static void on_adopted(void *cookie, const struct coord_reply *r)
+{
+    struct sole *s = cookie;
+    const struct role_ctx *ctx = s->in->ctx;
+    struct adopt_folder f = { ctx->node, ctx->data_dir, ctx->node_id, false, true };
+    struct err e;
+
+    if (r->err) {
+        begin(s);
+        again(s);
+        return;
+    }
+    for (uint32_t i = 0; i < view_shards(ctx->view); i++) {
+        int64_t rev;
+        const struct repl_record *rec = view_record(ctx->view, i, &rev);
+
+        if (!rec || !adopt_untouched(rec, ctx->node))
+            continue;
+        f.untouched = true;
+        f.has_logs &= has_file(ctx->data_dir, "log", i);
+    }
+    if (adopt_check(str_c(ctx->cluster->etcd_prefix), r, &f, &e))
+        end_process(s, e.text, ctx->cluster->etcd_prefix);
+    clear(s);
 }
 
 /* Our own process before this one had the same address, or its lease runs out. */
@@ -202,12 +245,13 @@ static void on_live(void *cookie, const struct coord_reply *r)
         again(s);
         return;
     }
-    if (r->err)
+    if (r->err) {
         begin(s);
-    if (r->err)
         again(s);
-    else
-        clear(s);
+        return;
+    }
+    struct coord_key adopted = key_adopt(str_c(s->in->ctx->cluster->etcd_prefix));
+    coord_list(s->coord, key_str(&adopted), on_adopted, s);
 }
 
 static void on_key(void *cookie, const struct coord_reply *r)

@@ -35,7 +35,8 @@ struct adopt {
     char cluster_id[CLUSTER_ID_LEN + 1];
     char (*names)[NODE_NAME_MAX + 1]; /* owned */
     const char **nodes;               /* owned; into names */
-    struct coord_key plan_key, id_key;
+    struct coord_key plan_key, id_key, from_key;
+    char *folder; /* owned */
     char all[KEY_PREFIX_MAX + 2];
     uint32_t steps;
     void (*done)(void *cookie, const struct err *e);
@@ -78,6 +79,7 @@ static void finish(struct adopt *a, const struct err *e)
     xfree(a->names);
     xfree(a->nodes);
     xfree(a->prefix);
+    xfree(a->folder);
     xfree(a);
 }
 
@@ -170,6 +172,13 @@ static int judge(const struct adopt *a, const struct seen *s, struct err *e)
                        "another data folder was adopted as node %s before (its node-id is %.*s, "
                        "this one's is %s); give each its own cluster.node",
                        a->self, STR_ARG(str_sub(s->id->value, 0, 16)), id);
+    if (a->o.served && !s->id)
+        return err_set(
+            e, ERR_CONFLICT,
+            "%s holds copies that were served in another cluster: they may lack what the "
+            "other copies have, and that cluster counts on them. Adopt the folder of a "
+            "server without copies, or what `embertree restore` made",
+            a->folder);
     return 0;
 }
 
@@ -206,31 +215,29 @@ static void on_made(void *cookie, const struct coord_reply *r)
     }
 }
 
-static void make(struct adopt *a, const struct coord_key *key, struct str value, bool first)
-{
-    struct coord_key map = key_map(str_c(a->prefix));
-    struct coord_compare cmp[2] = { { .key = key_str(key) }, { .key = key_str(&map) } };
-    struct coord_change chg = { .key = key_str(key), .value = value };
-
-    coord_txn(a->o.coord, cmp, first ? 2 : 1, &chg, 1, on_made, a);
-}
-
 static void make_plan(struct adopt *a)
 {
+    struct coord_key map = key_map(str_c(a->prefix));
+    struct coord_compare cmp[2] = { { .key = key_str(&a->plan_key) }, { .key = key_str(&map) } };
+    struct coord_change chg = { .key = key_str(&a->plan_key) };
     struct buf text;
 
     buf_init(&text, PLAN_BYTES);
     adopt_plan_write(&a->o.plan, &text);
-    make(a, &a->plan_key, buf_str(&text), true);
+    chg.value = buf_str(&text);
+    coord_txn(a->o.coord, cmp, 2, &chg, 1, on_made, a);
     buf_deinit(&text);
 }
 
 static void make_id(struct adopt *a)
 {
+    struct coord_compare cmp = { .key = key_str(&a->id_key) };
     char id[20];
 
     (void)snprintf(id, sizeof(id), "%016" PRIx64, a->o.id);
-    make(a, &a->id_key, str_c(id), false);
+    struct coord_change chg[2] = { { .key = key_str(&a->id_key), .value = str_c(id) },
+                                   { .key = key_str(&a->from_key), .value = str_c(a->folder) } };
+    coord_txn(a->o.coord, &cmp, 1, chg, 2, on_made, a);
 }
 
 static void make_records(struct adopt *a, const struct seen *s)
@@ -338,7 +345,6 @@ void cluster_adopt(const struct adopt_opts *o, void (*done)(void *cookie, const 
                    void *cookie)
 {
     struct adopt *a = XNEW(struct adopt);
-    char key[COORD_KEY_MAX + 1];
     size_t n = o->plan.nodes_len;
 
     CHECK(n > 0 && n <= ADOPT_NODES_MAX && o->plan.shards > 0);
@@ -359,11 +365,80 @@ void cluster_adopt(const struct adopt_opts *o, void (*done)(void *cookie, const 
     (void)snprintf(a->self, sizeof(a->self), "%s", o->self);
     (void)snprintf(a->cluster_id, sizeof(a->cluster_id), "%s", o->cluster_id);
     (void)snprintf(a->all, sizeof(a->all), "%s/", a->prefix);
-    (void)snprintf(key, sizeof(key), "%s/adopt", a->prefix);
-    memcpy(a->plan_key.text, key, strlen(key) + 1);
-    a->plan_key.len = strlen(key);
-    (void)snprintf(key, sizeof(key), "%s/adopted/%s", a->prefix, a->self);
-    memcpy(a->id_key.text, key, strlen(key) + 1);
-    a->id_key.len = strlen(key);
+    a->folder = xstrdup(o->folder);
+    a->plan_key = key_adopt(str_c(a->prefix));
+    a->id_key = key_adopted(str_c(a->prefix), a->self);
+    a->from_key = key_adopted_from(str_c(a->prefix), a->self);
     look(a);
+}
+
+/* ---- another folder, another name ------------------------------------------------------------ */
+
+bool adopt_untouched(const struct repl_record *rec, const char *self)
+{
+    return rec->term == 1 && !rec->established && !rec->prev_members.len && rec->members.len == 1 &&
+           strcmp(rec->members.names[0], self) == 0;
+}
+
+/* What `embertree adopt` noted of this node, and under which name it took this folder. */
+struct noted {
+    struct str id, from; /* of this node's name; STR_NULL: nothing is noted */
+    struct str name;     /* of the node that this folder is; STR_NULL: it was never adopted */
+    bool plan;
+};
+
+static struct noted noted(struct str prefix, const struct coord_reply *keys,
+                          const struct adopt_folder *f)
+{
+    struct coord_key plan = key_adopt(prefix), id = key_adopted(prefix, f->self);
+    struct coord_key from = key_adopted_from(prefix, f->self), all = key_adopted(prefix, "");
+    struct noted n = { .plan = false };
+    char mine[20];
+
+    (void)snprintf(mine, sizeof(mine), "%016" PRIx64, f->id);
+    for (size_t i = 0; i < keys->kvs_len; i++) {
+        const struct coord_kv *kv = &keys->kvs[i];
+
+        n.plan |= str_eq(kv->key, key_str(&plan));
+        if (str_eq(kv->key, key_str(&id)))
+            n.id = kv->value;
+        if (str_eq(kv->key, key_str(&from)))
+            n.from = kv->value;
+        if (str_starts(kv->key, key_str(&all)) && str_eq(kv->value, str_c(mine)))
+            n.name = str_sub(kv->key, all.len, kv->key.len);
+    }
+    return n;
+}
+
+int adopt_check(struct str prefix, const struct coord_reply *keys, const struct adopt_folder *f,
+                struct err *e)
+{
+    struct noted n = noted(prefix, keys, f);
+    bool ours = n.name.len && str_eq(n.name, str_c(f->self));
+    struct str from = n.from.len ? str_sub(n.from, 0, 200) : STR("a folder");
+
+    if (n.name.len && !ours)
+        return err_set(e, ERR_CONFLICT,
+                       "data.dir %s was adopted as node %.*s, and cluster.node says %s: under that "
+                       "name its data would be missing from answers. Start it with "
+                       "--cluster.node=%.*s; a node called %s needs an empty data.dir of its own",
+                       f->path, STR_ARG(n.name), f->self, STR_ARG(n.name), f->self);
+    if (!n.plan || !f->untouched || (ours && f->has_logs))
+        return 0;
+    if (ours)
+        return err_set(e, ERR_CONFLICT,
+                       "data.dir %s was adopted as node %s, and a shard of it is not there: put "
+                       "its folder back, or run `embertree adopt` again if that was cut off",
+                       f->path, f->self);
+    if (!n.id.len)
+        return err_set(e, ERR_CONFLICT,
+                       "the data of node %s are to be adopted from another folder than data.dir %s "
+                       "(node-id %016" PRIx64 "): run `embertree adopt` on this machine for the "
+                       "folder that has the data, then start the ingester with that data.dir",
+                       f->self, f->path, f->id);
+    return err_set(e, ERR_CONFLICT,
+                   "the data of node %s are in another folder: %.*s (node-id %.*s) was adopted, "
+                   "and data.dir is %s (node-id %016" PRIx64 "). Nothing is served from this one. "
+                   "Set data.dir to the adopted folder, and keep that folder: it is the only copy",
+                   f->self, STR_ARG(from), STR_ARG(str_sub(n.id, 0, 16)), f->path, f->id);
 }

@@ -10,6 +10,11 @@
  *
  *   <prefix>/adopt               the plan; struct adopt_plan
  *   <prefix>/adopted/<node>      16 hex digits: common/role/coordinate.c, node-id
+ *   <prefix>/adopted-from/<node> the folder's path when it was adopted, for messages alone: a
+ *                                folder is known by its number, wherever it is mounted
+ *
+ * Until a shard's record was established once, its only copy is in the adopted folder. So no other
+ * folder may begin that shard, under whatever name it is started: adopt_check.
  */
 #ifndef COMMON_CLUSTER_ADOPT_H
 #define COMMON_CLUSTER_ADOPT_H
@@ -35,6 +40,8 @@ struct adopt_opts { /* everything is copied */
     const char *prefix;
     const char *self;       /* one of the plan's nodes */
     uint64_t id;            /* of our data folder */
+    const char *folder;     /* its path; for messages */
+    bool served;            /* its copies promised something in a cluster: it must be this one */
     const char *cluster_id; /* of the new cluster: CLUSTER_ID_LEN hex digits */
     struct adopt_plan plan;
     /* Where the data are (places.h), of the plan's number of shards: the first map says so, too.
@@ -49,5 +56,20 @@ struct adopt_opts { /* everything is copied */
  * made, lacks some of our places. */
 void cluster_adopt(const struct adopt_opts *o, void (*done)(void *cookie, const struct err *e),
                    void *cookie);
+
+/* Is this the record that `embertree adopt` made for `self` (or that of a new cluster with one
+ * copy), and was never established since? */
+bool adopt_untouched(const struct repl_record *rec, const char *self);
+
+struct adopt_folder {
+    const char *self, *path;
+    uint64_t id;
+    bool untouched; /* a record of the view is adopt_untouched by `self` */
+    bool has_logs;  /* the log of each of these shards is in the folder */
+};
+/* May this folder be used under this name, as far as the keys below key_adopt say? ERR_CONFLICT:
+ * another folder has the data, or another node was made from this one; the text names both. */
+NODISCARD int adopt_check(struct str prefix, const struct coord_reply *keys,
+                          const struct adopt_folder *f, struct err *e);
 
 #endif

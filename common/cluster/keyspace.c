@@ -100,6 +100,21 @@ struct coord_key key_begun(struct str prefix, uint32_t shard, const char *node)
     return make("%.*s/begun/%04u/%s", STR_ARG(prefix), shard, node);
 }
 
+struct coord_key key_adopt(struct str prefix)
+{
+    return make("%.*s/adopt", STR_ARG(prefix));
+}
+
+struct coord_key key_adopted(struct str prefix, const char *node)
+{
+    return make("%.*s/adopted/%s", STR_ARG(prefix), node);
+}
+
+struct coord_key key_adopted_from(struct str prefix, const char *node)
+{
+    return make("%.*s/adopted-from/%s", STR_ARG(prefix), node);
+}
+
 static bool cut(struct str *s, struct str prefix)
 {
     bool ok = str_starts(*s, prefix);

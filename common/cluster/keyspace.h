@@ -12,6 +12,9 @@
  *                                ingesters read who does: ingester/claimed.h
  *   <prefix>/begun/0007/<node>   the node has opened a log of shard 7 once, and may have answered
  *   <prefix>/once/<node>         which folder and process speaks for the node: ingester/sole.c
+ *   <prefix>/adopt               this and the next two are made by `embertree adopt`: adopt.h
+ *   <prefix>/adopted/<node>      the number (node-id) of the data folder that was adopted
+ *   <prefix>/adopted-from/<node> the path of that folder, for messages
  *
  * What every process watches stands below ring/ and seldom changes; what changes every few seconds
  * stands apart, for the controller alone.
@@ -43,6 +46,9 @@ struct coord_key key_controller(struct str prefix);
 struct coord_key key_claims(struct str prefix); /* ".../compactor/" */
 struct coord_key key_claim(struct str prefix, uint32_t shard);
 struct coord_key key_begun(struct str prefix, uint32_t shard, const char *node);
+struct coord_key key_adopt(struct str prefix); /* also the beginning of the two others */
+struct coord_key key_adopted(struct str prefix, const char *node);
+struct coord_key key_adopted_from(struct str prefix, const char *node);
 static inline struct str key_str(const struct coord_key *k)
 {
     return str_n(k->text, k->len);

@@ -14,7 +14,9 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
@@ -22,7 +24,10 @@
 #include "common/cluster/adopt.h"
 #include "common/cluster/keyspace.h"
 #include "common/cluster/places.h"
+#include "common/cluster/written_as.h"
 #include "common/repl/repl_adopt.h"
+#include "common/repl/replica.h"
+#include "common/repl/rlog.h"
 #include "common/role/coordinate.h"
 #include "common/role/lock.h"
 #include "common/role/options.h"
@@ -35,9 +40,11 @@
 struct job {
     const struct cluster_conf *cluster;
     const char *dir;
+    char real[PATH_MAX];      /* dir, from the root */
     VEC(const char *) nodes;  /* none named: this one alone */
     size_t index;             /* ours among them */
     const struct map *places; /* a reference; NULL: the folder has none */
+    struct written_as was;
     struct loop *loop;
     struct coordinate at;
     struct err err;
@@ -49,6 +56,47 @@ struct job {
 static bool ours(const struct job *j, uint64_t shard)
 {
     return shard < j->cluster->shards && shard % j->nodes.len == j->index;
+}
+
+static bool holds_shards(const char *path)
+{
+    DIR *d = opendir(path);
+    const struct dirent *entry;
+    bool found = false;
+
+    while (d && !found && (entry = readdir(d)) != NULL)
+        found = str_starts(str_c(entry->d_name), STR("shard-"));
+    if (d)
+        (void)closedir(d);
+    return found;
+}
+
+/* Before anything is written there: a folder without shards is a slip, often the one above that of
+ * the server (a package's configuration keeps data in a folder of its state folder). */
+static int check_any(const struct job *j, struct err *e)
+{
+    DIR *d = holds_shards(j->dir) ? NULL : opendir(j->dir);
+    const struct dirent *entry;
+    char below[PATH_MAX];
+
+    if (!d)
+        return 0;
+    (void)err_set(
+        e, ERR_CONFIG,
+        "%s holds no shards; give the data.dir of the server that wrote them. Nothing was "
+        "changed",
+        j->dir);
+    while ((entry = readdir(d)) != NULL)
+        if (entry->d_name[0] != '.' &&
+            (size_t)snprintf(below, sizeof(below), "%s/%s", j->dir, entry->d_name) <
+                sizeof(below) &&
+            holds_shards(below))
+            (void)err_set(
+                e, ERR_CONFIG,
+                "%s holds no shards, but %s does: give --data.dir=%s. Nothing was changed", j->dir,
+                below, below);
+    (void)closedir(d);
+    return e->code;
 }
 
 static int check_strangers(const struct job *j, struct err *e)
@@ -86,6 +134,12 @@ static int check_folder(const struct job *j, struct err *e)
 
         if ((size_t)snprintf(dir, sizeof(dir), "%s/shard-%" PRIu64, j->dir, i) >= sizeof(dir))
             code = err_set(e, ERR_CONFIG, "data.dir is longer than a path may be");
+        else if (lstat(dir, &st) != 0 && j->was.shards)
+            code = err_set(e, ERR_CONFIG,
+                           "%s is not there; with cluster.shards %" PRIu64
+                           " this folder should have it. It was written with cluster.shards "
+                           "%" PRIu32 ": give that number, here and to the cluster's roles",
+                           dir, j->cluster->shards, j->was.shards);
         else if (lstat(dir, &st) != 0)
             code = err_set(e, ERR_CONFIG,
                            "%s is not there; with cluster.shards %" PRIu64
@@ -109,6 +163,37 @@ static int check_places(struct job *j, struct err *e)
                        "was",
                        j->dir, j->places->shards, j->cluster->shards);
     return code;
+}
+
+/* True if a log there promised something to a cluster; one that was only adopted has not. */
+static bool served(const struct job *j)
+{
+    bool found = false;
+
+    for (uint64_t i = j->index; !found && i < j->cluster->shards; i += j->nodes.len) {
+        char dir[PATH_MAX];
+        struct rlog_opts o = { .fs = rlog_fs_real(), .dir = dir };
+        struct rlog_state st;
+        struct rlog *log;
+        struct err e;
+
+        if ((size_t)snprintf(dir, sizeof(dir), "%s/log-%" PRIu64, j->dir, i) >= sizeof(dir) ||
+            access(dir, F_OK) != 0 || rlog_open(&o, &log, &e))
+            continue;
+        st = rlog_state(log);
+        found = rlog_begun(log) && replica_record_of(MAX(st.promised, st.last_term)) > 0;
+        rlog_close(log);
+    }
+    return found;
+}
+
+/* From now on it is that node's alone, whatever etcd can say when its ingester starts. */
+static int note_name(struct job *j, struct err *e)
+{
+    struct written_as w = j->was;
+
+    (void)snprintf(w.node, sizeof(w.node), "%s", j->at.node);
+    return strcmp(w.node, j->was.node) ? written_as_keep(env_real()->fs, j->dir, &w, e) : 0;
 }
 
 static int begin_log(const struct job *j, uint64_t shard, struct err *e)
@@ -163,6 +248,8 @@ static int ask(struct job *j, struct err *e)
         .prefix = j->cluster->etcd_prefix,
         .self = j->at.node,
         .id = j->at.node_id,
+        .folder = j->real,
+        .served = served(j),
         .cluster_id = cluster_id,
         .plan = { (uint32_t)j->cluster->shards, (uint32_t)j->cluster->replicas, j->nodes.ptr,
                   j->nodes.len },
@@ -214,6 +301,8 @@ static int adopt_folder(struct job *j, struct err *e)
     if (!code)
         code = find_self(j, e);
     if (!code)
+        code = written_as_load(env_real()->fs, j->dir, &j->was, e);
+    if (!code)
         code = check_folder(j, e);
     if (!code)
         code = check_places(j, e);
@@ -221,12 +310,16 @@ static int adopt_folder(struct job *j, struct err *e)
         code = ask(j, e);
     if (!code) /* of a cluster that this folder was in before: it would not believe this one */
         code = coordinate_forget(j->dir, e);
+    if (!code)
+        code = note_name(j, e);
     for (uint64_t i = j->index; !code && i < j->cluster->shards; i += j->nodes.len)
         code = begin_log(j, i, e);
     if (!code)
-        (void)printf("%s is node %s of the cluster below %s now: start its ingester, then the "
-                     "others\n",
-                     j->dir, j->at.node, j->cluster->etcd_prefix);
+        (void)printf("%s is node %s of the cluster below %s now. In the configuration of its "
+                     "ingester set:\n"
+                     "  data.dir: %s\n  cluster.shards: %" PRIu64 "\n"
+                     "and start it, then the others\n",
+                     j->dir, j->at.node, j->cluster->etcd_prefix, j->real, j->cluster->shards);
     map_unref(j->places);
     coordinate_deinit(&j->at);
     metrics_free(metrics);
@@ -245,6 +338,10 @@ static int adopt_all(struct job *j, struct err *e)
                        "rest as the ingester gets it");
     if (stat(j->dir, &st) != 0)
         return err_errno(e, errno, "no data folder %s", j->dir);
+    if (!realpath(j->dir, j->real))
+        return err_errno(e, errno, "cannot follow %s", j->dir);
+    if (check_any(j, e))
+        return e->code;
     code = lock_take(j->dir, "embertree adopt", &fd, e);
     if (!code)
         code = adopt_folder(j, e);

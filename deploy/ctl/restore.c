@@ -23,6 +23,7 @@
 
 #include "common/base/mem.h"
 #include "common/cluster/places.h"
+#include "common/cluster/written_as.h"
 #include "common/cold/backup.h"
 #include "common/cold/backup_places.h"
 #include "common/cold/holder.h"
@@ -38,6 +39,7 @@
 struct restore {
     const struct cold_conf *cold;
     const char *dir;
+    uint64_t shards; /* cluster.shards */
     struct object_store *o;
     VEC(uint32_t) wanted; /* by arguments; none: all */
     struct backup_shards there;
@@ -258,6 +260,35 @@ static int restore_places(struct restore *r, struct err *e)
     return rc ? err_wrap(e, "places of services") : 0;
 }
 
+/* ---- the number of shards -------------------------------------------------------------------- */
+
+/* By the newest backup of one of them: a service is found by its hash over that number. */
+static int restore_number(struct restore *r, struct err *e)
+{
+    struct backup_head h;
+    struct written_as w;
+    uint64_t number;
+    int rc = written_as_load(env_real()->fs, r->dir, &w, e);
+
+    if (!rc)
+        rc = backup_newest(r->o, r->there.at.ptr[0], &number, &h, e);
+    if (rc)
+        return rc;
+    w.shards = h.shards;
+    backup_head_deinit(&h);
+    if (w.shards != r->shards)
+        (void)printf("these are backups of %" PRIu32 " shards, and cluster.shards says %" PRIu64
+                     ": give --cluster.shards=%" PRIu32
+                     " to `embertree adopt` and to the server, and set it in the configurations\n",
+                     w.shards, r->shards, w.shards);
+    if (r->there.at.len < w.shards)
+        (void)fprintf(stderr,
+                      "embertree restore: there are backups of %zu of %" PRIu32
+                      " shards: what was in the others is not there\n",
+                      r->there.at.len, w.shards);
+    return written_as_keep(env_real()->fs, r->dir, &w, e);
+}
+
 /* ---- all of it ------------------------------------------------------------------------------ */
 
 static int restore_all(struct restore *r, struct err *e)
@@ -274,7 +305,9 @@ static int restore_all(struct restore *r, struct err *e)
         rc = backup_shards(r->o, &r->there, e);
     if (!rc && !r->there.at.len)
         rc = err_set(e, ERR_NOT_FOUND, "there is no backup in %s", object_where(r->o));
-    if (!rc) /* first: who has shards has these */
+    if (!rc) /* these two first: a folder with shards has them */
+        rc = restore_number(r, e);
+    if (!rc)
         rc = restore_places(r, e);
     vec_for (i, &r->there.at)
         if (!rc && !r->wanted.len)
@@ -331,6 +364,7 @@ static int restore(int argc, char **argv)
         return usage();
     }
     r.cold = conf_get(conf, &cold_options);
+    r.shards = ((const struct cluster_conf *)conf_get(conf, &cluster_options))->shards;
     r.dir = ((const struct data_conf *)conf_get(conf, &data_options))->dir;
     rc = restore_all(&r, &e);
     if (rc)

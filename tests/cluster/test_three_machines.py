@@ -19,13 +19,18 @@ PORTS = {"ingester": 4042, "distributor": 4041, "querier": 4040, "compactor": 40
 NET = f"127.{os.getpid() % 200 + 20}.{os.getpid() // 200 % 250}."
 
 
-def lines(folder, number):
-    """The page's commands for one machine, below a folder."""
+def of_section(title):
+    """The commands of a section of the page, without those that only root of a real machine may run."""
     page = (cluster.ROOT / "deploy" / "README.md").read_text()
-    part = re.split("\n##+ ", page.partition("## Three machines, by hand\n")[2])[0]  # its own lines only
+    part = re.split("\n##+ ", page.partition(f"## {title}\n")[2])[0]  # its own lines only
     text = "\n".join(line[4:] for line in part.splitlines() if line.startswith("    "))
     left_out = re.compile(r"(apt-get|systemctl|useradd|chown) ")
-    text = "\n".join(line for line in text.splitlines() if not left_out.match(line))
+    return "\n".join(line for line in text.splitlines() if not left_out.match(line))
+
+
+def lines(folder, number):
+    """The page's commands for one machine, below a folder."""
+    text = of_section("Three machines, by hand")
     text = text.replace("self=10.0.0.1 zone=rack-1", f"self=10.0.0.{number} zone=rack-{number}")
     assert f"self=10.0.0.{number} " in text and text.count("ETCD_") == 9, text
     return text.replace("10.0.0.", NET).replace("/etc/", f"{folder}/etc/").replace("/var/", f"{folder}/var/")
@@ -98,6 +103,60 @@ def test_page():
                 m.kill()
 
 
+def samples(m):
+    r = m.roles["querier"].get("/pyroscope/render", from_="now-1h", until="now", format="json",
+                               query=cluster.CPU_TYPE + '{service_name="shop"}')
+    assert r.status == 200, r
+    return r.json()["flamebearer"]["numTicks"]
+
+
+def test_one_to_three_as_on_the_page():
+    """The server of the package, with the package's configuration and one shard, becomes the cluster of the page."""
+    if not shutil.which("etcd"):
+        print("SKIPPED: etcd-server is not installed", flush=True)
+        return
+    folder = tempfile.TemporaryDirectory(prefix="embertree-test-")
+    machines = []
+    with folder:
+        root = pathlib.Path(folder.name)
+        try:
+            for number in (1, 2, 3):
+                machines.append(Machine(root, number, machines and machines[0].keys()))
+            first = machines[0]
+            state = first.folder / "var/lib/embertree"
+            state.mkdir(parents=True)
+            sample = (cluster.ROOT / "deploy/config/allinone.yaml").read_text()
+            data = re.search(r"^  dir: (\S+)", sample, re.M)[1]
+            with cluster.AllInOne("--no-selfprof.enabled", "--memory.limit=256MiB", f"--data.dir={state / data}",
+                                  folder=first.folder / "solo") as solo:
+                assert solo.ingest("main;work 7\n", "shop.cpu").status == 200
+                assert solo.process.stop() == 0
+            text = of_section("From one server to three").replace("/etc/", f"{first.folder}/etc/") \
+                .replace("/var/", f"{first.folder}/var/").replace("embertree adopt", "embertree adopt --cluster.node=m1")
+            done = subprocess.run(["bash", "-euc", text], capture_output=True, text=True,
+                                  env=dict(os.environ, PATH=f"{cluster.BIN}:{os.environ['PATH']}"), check=False)
+            assert done.returncode == 0 and str(state / data) in done.stdout, done
+            ingester = first.roles["ingester"]
+            told = subprocess.run([cluster.BIN / "embertree-ingester", *ingester.options, "--print-config"],
+                                  capture_output=True, text=True, check=True).stdout
+            assert f'dir: "{state / data}"' in told, told
+            ingester.own_data = False
+            everybody = [p for m in machines for p in m.roles.values()]
+            for p in everybody:
+                p.start(wait=False)
+            for p in everybody:
+                p.wait_ready()
+            assert [samples(m) for m in machines] == [70_000_000] * 3
+        except BaseException:
+            for m in machines:
+                for p in m.roles.values():
+                    print(f"log of {m.at} {p.binary}:\n{p.tail(8)}", flush=True)
+            raise
+        finally:
+            for m in machines:
+                m.kill()
+
+
 def test_http_as_on_the_page():
     """What the other case overrides: where HTTP listens, by each binary's own words."""
     with tempfile.TemporaryDirectory(prefix="embertree-test-") as folder:
@@ -113,4 +172,4 @@ def test_http_as_on_the_page():
 
 
 if __name__ == "__main__":
-    cluster.main([test_page, test_http_as_on_the_page])
+    cluster.main([test_page, test_one_to_three_as_on_the_page, test_http_as_on_the_page])

@@ -85,6 +85,7 @@ class Process:
 
     def __init__(self, binary, *options, folder=None, http_port=None):
         self.binary, self.options = binary, options
+        self.own_data = True  # False: data.dir is as a configuration among the options says
         self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix="embertree-test-"))
         self.own_folder = folder is None
         self.port = http_port or free_port()
@@ -94,7 +95,7 @@ class Process:
     def start(self, wait=True):
         self.folder.mkdir(parents=True, exist_ok=True)
         command = [str(BIN / self.binary), f"--http.listen=127.0.0.1:{self.port}",
-                   f"--data.dir={self.folder / 'data'}", *self.options]
+                   *([f"--data.dir={self.folder / 'data'}"] if self.own_data else []), *self.options]
         with open(self.log, "ab") as out:
             self.child = subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
         if wait:

@@ -147,14 +147,18 @@ class Cluster(cluster.Api):
             time.sleep(0.1)
         raise AssertionError(f"nobody serves shard {shard}: {self.rings()}")
 
+    def etcd_keys(self, prefix="/embertree/"):
+        """{key: value} below a prefix, by which no key of another one begins."""
+        encoded = [base64.b64encode(k).decode() for k in (prefix.encode(), prefix.encode() + b"\x7f")]
+        r = urllib.request.urlopen(urllib.request.Request(
+            self.etcd.url + "/v3/kv/range", json.dumps(dict(zip(("key", "range_end"), encoded))).encode()), timeout=10)
+        return {base64.b64decode(kv["key"]).decode(): base64.b64decode(kv.get("value", "")).decode()
+                for kv in json.load(r).get("kvs", [])}
+
     def records(self):
         """By shard, what etcd has of who leads it."""
-        body = {"key": base64.b64encode(b"/embertree/ring/shard/").decode(),
-                "range_end": base64.b64encode(b"/embertree/ring/shard0").decode()}
-        r = urllib.request.urlopen(urllib.request.Request(
-            self.etcd.url + "/v3/kv/range", json.dumps(body).encode()), timeout=10)
-        return {int(base64.b64decode(kv["key"]).decode().rpartition("/")[2]):
-                json.loads(base64.b64decode(kv["value"])) for kv in json.load(r).get("kvs", [])}
+        return {int(key.rpartition("/")[2]): json.loads(value)
+                for key, value in self.etcd_keys("/embertree/ring/shard/").items()}
 
     def established(self):
         """False: members of a shard were just changed. Until its term is established those of before count as well,

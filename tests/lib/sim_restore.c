@@ -176,6 +176,7 @@ static bool adopt(struct world *w, struct node *const nodes[FOLDERS], const stru
                                 .prefix = SIM_PREFIX,
                                 .self = names[i],
                                 .id = hash64(names[i], strlen(names[i]), 1),
+                                .folder = names[i],
                                 .cluster_id = id,
                                 .plan = { SIM_SHARDS, 3, names, FOLDERS },
                                 .places = places };

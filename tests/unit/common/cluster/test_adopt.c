@@ -34,7 +34,8 @@ static struct clock_fake clock_;
 static struct loop *loop;
 static struct coord_site *site;
 static struct one ones[3];
-static const struct map *places; /* of whoever asks */
+static const struct map *places; /* of the folder */
+static bool served;              /* the folder's copies, in a cluster */
 
 static void begin(uint64_t seed, double lose)
 {
@@ -66,7 +67,17 @@ static void on_done(void *cookie, const struct err *e)
 
 static void ask(struct one *o, const char *self, uint64_t id, uint32_t shards, size_t n)
 {
-    struct adopt_opts ao = { o->coord, PREFIX, self, id, CLUSTER, { shards, 3, names, n }, places };
+    struct adopt_opts ao = {
+        .coord = o->coord,
+        .prefix = PREFIX,
+        .self = self,
+        .id = id,
+        .folder = "/data",
+        .served = served,
+        .cluster_id = CLUSTER,
+        .plan = { shards, 3, names, n },
+        .places = places,
+    };
 
     o->ended = false;
     cluster_adopt(&ao, on_done, o);
@@ -167,13 +178,16 @@ static void test_rivals(void **state)
 
         begin(seed, 0);
         for (int i = 0; i < 2; i++) {
-            struct adopt_opts ao = { ones[i].coord,
-                                     PREFIX,
-                                     names[same_name ? 0 : i],
-                                     10 + (uint64_t)i,
-                                     CLUSTER,
-                                     { 4, 3, &names[same_name ? 0 : i], 1 },
-                                     NULL };
+            const char *const *self = &names[same_name ? 0 : i];
+            struct adopt_opts ao = {
+                .coord = ones[i].coord,
+                .prefix = PREFIX,
+                .self = self[0],
+                .id = 10 + (uint64_t)i,
+                .folder = "/data",
+                .cluster_id = CLUSTER,
+                .plan = { 4, 3, self, 1 },
+            };
 
             cluster_adopt(&ao, on_done, &ones[i]);
         }
@@ -260,12 +274,89 @@ static void test_places(void **state)
     end();
 }
 
+/* Copies that another cluster counts on are refused, and nothing was made; once they are this
+ * cluster's, the command may be repeated. */
+static void test_served(void **state)
+{
+    int64_t rev;
+
+    (void)state;
+    begin(1, 0);
+    rev = coord_site_rev(site);
+    served = true;
+    assert_int_equal(adopt("a", 7, 4, 1), ERR_CONFLICT);
+    assert_non_null(strstr(ones[0].text, "another cluster"));
+    assert_int_equal(coord_site_rev(site), rev);
+    served = false;
+    assert_int_equal(adopt("a", 7, 4, 1), 0);
+    served = true;
+    assert_int_equal(adopt("a", 7, 4, 1), 0);
+    served = false;
+    end();
+}
+
+struct checked {
+    struct adopt_folder f;
+    int code;
+    struct err e;
+};
+
+static void on_keys(void *cookie, const struct coord_reply *r)
+{
+    struct checked *c = cookie;
+
+    assert_null(r->err);
+    c->code = adopt_check(STR(PREFIX), r, &c->f, &c->e);
+}
+
+static struct checked checked(const char *self, uint64_t id, bool untouched, bool has_logs)
+{
+    struct checked c = { .f = { self, "/other", id, untouched, has_logs }, .code = -1 };
+
+    coord_list(ones[1].coord, STR(PREFIX "/adopt"), on_keys, &c);
+    while (c.code == -1)
+        assert_true(loop_sim_step(loop));
+    return c;
+}
+
+/* Which folder may be which node, once data were adopted. */
+static void test_check(void **state)
+{
+    struct checked c;
+
+    (void)state;
+    begin(1, 0);
+    assert_int_equal(checked("a", 8, true, false).code, 0); /* nothing was adopted here */
+    assert_int_equal(adopt("a", 7, 4, 2), 0);
+    assert_int_equal(checked("a", 7, true, true).code, 0); /* wherever it is mounted */
+    c = checked("a", 8, true, true);
+    assert_int_equal(c.code, ERR_CONFLICT);
+    assert_non_null(strstr(c.e.text, "/data (node-id 0000000000000007)"));
+    assert_non_null(strstr(c.e.text, "/other (node-id 0000000000000008)"));
+    c = checked("a", 7, true, false);
+    assert_int_equal(c.code, ERR_CONFLICT);
+    assert_non_null(strstr(c.e.text, "a shard of it is not there"));
+    /* Served once: a new folder is that of a node whose disk was lost. */
+    assert_int_equal(checked("a", 8, false, true).code, 0);
+    /* The other node of the plan, whose folder was not adopted yet. */
+    c = checked("b", 8, true, false);
+    assert_int_equal(c.code, ERR_CONFLICT);
+    assert_non_null(strstr(c.e.text, "embertree adopt"));
+    /* The folder under another name, also when all is served. */
+    c = checked("b", 7, false, true);
+    assert_int_equal(c.code, ERR_CONFLICT);
+    assert_non_null(strstr(c.e.text, "--cluster.node=a"));
+    assert_int_equal(checked("c", 9, false, true).code, 0); /* a node of no part in it */
+    end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one),    cmocka_unit_test(test_many),
         cmocka_unit_test(test_rivals), cmocka_unit_test(test_there_is_one),
-        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_places), cmocka_unit_test(test_served),
+        cmocka_unit_test(test_check),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,183 @@
+"""Commands of deploy/README.md with a plausible slip in each: another folder, another name, another number of shards, a
+mount that is missing, the configuration of another node. None of them hides, overwrites or removes what is stored: the
+process ends and names what to do, or everything is answered, and after the right command everything is there.
+"""
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import cluster
+import replicated
+import test_adopt
+from test_adopt import adopt, answers, prepared, push, start, want
+from test_folder import refused
+
+SHARDS = test_adopt.SHARDS
+
+
+def single(c, name="node0"):
+    return cluster.AllInOne(f"--cluster.shards={SHARDS}", "--no-selfprof.enabled", "--memory.limit=256MiB",
+                            folder=c.folder / name)
+
+
+def fill(c, name="node0"):
+    """One push a service into a server without copies, which is stopped then; its data folder."""
+    with single(c, name) as server:
+        push(server, 0)
+        assert answers(server) == want(1)
+        assert server.process.stop() == 0
+    return c.folder / name / "data"
+
+
+def use(process, folder):
+    process.options = tuple(o for o in process.options if not o.startswith("--data.dir=")) + (f"--data.dir={folder}",)
+
+
+def tree(folder):
+    """Names of all files but those of the lock and of who the node is, which each start makes."""
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.name not in ("LOCK", "spare", "node-id"))
+
+
+def test_another_folder_after_adopt():
+    """The ingester's own data.dir is not the folder that was adopted: it ends, however often; then the right one."""
+    with prepared() as c:
+        solo = fill(c)
+        moved = c.folder / "moved"
+        solo.rename(c.folder / "solo")
+        solo = c.folder / "solo"
+        said = adopt(c, "node0", folder=solo)
+        assert f"data.dir: {solo}" in said and f"cluster.shards: {SHARDS}" in said, said
+        node = c.nodes["node0"].process
+        for _ in range(2):
+            refused(node, str(solo), str(c.folder / "node0" / "data"), "adopted", "only copy")
+            assert not [k for k in c.etcd_keys() if "/once/" in k or "/begun/" in k or "/live/" in k], c.etcd_keys()
+            assert not list((c.folder / "node0" / "data").glob("shard-*"))
+        # The others wait for it, and take nothing over; nothing is answered as if it were all.
+        for name in ("node1", "node2"):
+            c.nodes[name].process.start(wait=False)
+        time.sleep(5)
+        assert all(r["members"] == ["node0"] for r in c.records().values()), c.records()
+        solo.rename(moved)  # a folder is known by what is in it, not by its path
+        use(node, moved)
+        for p in (node, c.distributor, c.querier):
+            p.start(wait=False)
+        for p in c.processes():
+            p.wait_ready()
+        assert answers(c) == want(1)
+        c.wait_whole()
+        # Served since, and copied: its disk may be lost as that of any other node.
+        node.kill()
+        use(node, c.folder / "node0" / "data")
+        node.start(wait=False)
+        node.wait_ready()
+        assert answers(c) == want(1)
+        # The old folder comes back: refused, and the text takes nobody's only copy.
+        node.kill()
+        use(node, moved)
+        refused(node, "another data folder has been this node's", "Keep both")
+        assert (moved / "shard-0").is_dir()
+
+
+def test_adopted_folder_under_another_name():
+    with prepared() as c:
+        folder = fill(c)
+        adopt(c, "node0")
+        before = tree(folder)
+        node = c.nodes["node0"].process
+        options = node.options
+        node.options = tuple("--cluster.node=other" if o.startswith("--cluster.node=") else o for o in options)
+        refused(node, "node0", "--cluster.node=node0")
+        (folder / "written-as").unlink()  # one that was adopted by a version that did not keep the name
+        refused(node, "node0", "--cluster.node=node0")
+        time.sleep(1)
+        assert [f for f in tree(folder) if f.startswith("shard-") and f.endswith("CURRENT")] == \
+            [f for f in before if f.startswith("shard-") and f.endswith("CURRENT")]
+        node.options = options
+        start(c)
+        assert answers(c) == want(1)
+
+
+def test_folders_given_to_adopt():
+    """The folder above, an empty one, one that is not there, one of another cluster."""
+    with prepared() as c:
+        folder = fill(c)
+        above = folder.parent
+        before = sorted(p.name for p in above.iterdir())
+        said = adopt(c, "node0", folder=above, code=1)
+        assert f"--data.dir={folder}" in said, said
+        assert sorted(p.name for p in above.iterdir()) == before
+        empty = c.folder / "empty"
+        empty.mkdir()
+        assert "holds no shards" in adopt(c, "node0", folder=empty, code=1)
+        assert not list(empty.iterdir())
+        assert "no data folder" in adopt(c, "node0", folder=c.folder / "none", code=1)
+        said = adopt(c, "node0", shards=SHARDS + 1, code=1)
+        assert f"written with cluster.shards {SHARDS}" in said, said
+        assert not c.etcd_keys(), c.etcd_keys()
+        adopt(c, "node0")
+        start(c)
+        c.wait_whole()
+        for p in c.processes():
+            p.stop()
+        c.shared = [*c.shared, "--cluster.etcd-prefix=/second"]
+        said = adopt(c, "node1", code=1)
+        assert "served in another cluster" in said, said
+        assert not c.etcd_keys("/second/")
+
+
+def test_a_folder_of_the_list_is_not_adopted_yet():
+    """Two nodes are named, and one of them starts with an empty folder before its own was adopted."""
+    with prepared() as c:
+        ports = [cluster.free_port() for _ in range(2)]
+        shared = ["--cluster.ingesters=" + ",".join(f"tcp://127.0.0.1:{p}" for p in ports), f"--cluster.shards={SHARDS}",
+                  "--no-selfprof.enabled", "--memory.limit=256MiB"]
+        old = [cluster.Process("embertree-ingester", f"--ingester.listen=tcp://127.0.0.1:{ports[i]}", *shared,
+                               folder=c.folder / f"node{i}") for i in range(2)]
+        front = [cluster.Process(f"embertree-{r}", f"--{r}.listen=tcp://127.0.0.1:{cluster.free_port()}", *shared,
+                                 folder=c.folder / f"old-{r}") for r in ("distributor", "querier")]
+        try:
+            for p in old + front:
+                p.start(wait=False)
+            for p in old + front:
+                p.wait_ready()
+            api = cluster.Api()
+            api.writer, api.reader = front
+            push(api, 0)
+            assert [p.stop() for p in front + old] == [0] * 4
+        finally:
+            for p in old + front:
+                p.cleanup()
+        adopt(c, "node0", "node0", "node1")
+        right, node = c.folder / "node1" / "data", c.nodes["node1"].process
+        use(node, c.folder / "empty")
+        refused(node, "embertree adopt", str(c.folder / "empty"))
+        use(node, right)
+        refused(node, "embertree adopt", str(right))
+        adopt(c, "node1", "node0", "node1")
+        start(c)
+        assert answers(c) == want(1)
+
+
+def test_the_old_server_is_started_again():
+    """After adopt: the unit of the one server, which somebody had not disabled; and the number of shards of a sample."""
+    with prepared() as c:
+        folder = fill(c)
+        adopt(c, "node0")
+        refused(single(c).process, "one of several copies")
+        for n in c.nodes.values():
+            n.process.options = tuple("--cluster.shards=12" if o.startswith("--cluster.shards=") else o
+                                      for o in n.process.options)
+        start(c)
+        assert answers(c) == want(1)
+        assert "12" in c.nodes["node0"].process.whole_log()
+        c.wait_whole()
+        assert (folder / "shard-0").is_dir()
+
+
+if __name__ == "__main__":
+    if not replicated.available():
+        print("SKIPPED: there is no etcd (package etcd-server)")
+        sys.exit(0)
+    cluster.main([test_another_folder_after_adopt, test_adopted_folder_under_another_name, test_folders_given_to_adopt,
+                  test_a_folder_of_the_list_is_not_adopted_yet, test_the_old_server_is_started_again])
