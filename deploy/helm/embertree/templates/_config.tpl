@@ -15,7 +15,10 @@
 {{- $ingesters := include "embertree.ingesters" .ctx | fromJsonArray -}}
 {{- $cluster := dict "ingesters" $ingesters "shards" (len $ingesters) -}}
 {{- if include "embertree.moves" .ctx -}}{{- $cluster = include "embertree.etcdOptions" .ctx | fromJson -}}{{- end -}}
-{{- if include "embertree.hasKeys" . -}}{{- $_ := set $cluster "key_file" "/etc/embertree/keys/cluster-keys" -}}{{- end -}}
+{{- if include "embertree.hasKeys" . -}}
+{{- $_ := set $cluster "key_file" "/etc/embertree/keys/cluster-keys" -}}
+{{- if include "embertree.keysAreNew" .ctx -}}{{- $_ := set $cluster "key_optional" true -}}{{- end -}}
+{{- end -}}
 {{- $_ := set $out "cluster" $cluster -}}
 {{- end -}}
 {{- if eq $role "ingester" -}}
@@ -56,6 +59,9 @@
 {{- if not (has $section $sections) -}}
 {{- fail (printf "%s.config: %s has no section %q" $.role $.role $section) -}}
 {{- end -}}
+{{- end -}}
+{{- if and (has .role (list "monolithic" "ingester")) (hasPrefix "s3:" (dig "cold" "url" "" $out)) (not (dig "cold" "s3_credentials_file" "" $out)) -}}
+{{- fail "config.cold.url is a bucket, and there are no credentials for it, so no pod would start: set secrets.coldCredentialsExisting to a secret with the key `credentials` (access key and secret key, a line each)" -}}
 {{- end -}}
 {{- if ne .role "monolithic" -}}
 {{- $shards := int (index $out "cluster" "shards") -}}

@@ -8,9 +8,9 @@
 {{- range $i := until (int .Values.etcd.replicas) -}}{{- $urls = append $urls (include "embertree.etcdUrl" (dict "ctx" $ "pod" (printf "%s-%d" (include "embertree.etcdName" $) $i) "port" 2379)) -}}{{- end -}}
 {{- end -}}
 {{- $out := dict "coordination" "etcd" "etcd" $urls "etcd_prefix" $prefix "replicas" (int .Values.cluster.replicas) "shards" (int .Values.cluster.shards) -}}
-{{- if $e.tlsSecret -}}
+{{- if include "embertree.etcdTlsSecret" . -}}
 {{- $_ := set $out "etcd_ca" "/etc/embertree/etcd-tls/ca.crt" -}}
-{{- if $e.clientCert -}}
+{{- if or $e.clientCert (include "embertree.securesEtcd" .) -}}
 {{- $_ := set $out "etcd_cert" "/etc/embertree/etcd-tls/tls.crt" -}}
 {{- $_ := set $out "etcd_key" "/etc/embertree/etcd-tls/tls.key" -}}
 {{- end -}}
@@ -24,9 +24,27 @@
 {{ include "embertree.fullname" . }}-etcd
 {{- end -}}
 
+{{/* Do the members of the chart's etcd want certificates? */}}
+{{- define "embertree.securesEtcd" -}}
+{{- if and (include "embertree.bundlesEtcd" .) .Values.etcd.tls.enabled -}}yes{{- end -}}
+{{- end -}}
+
+{{- define "embertree.etcdScheme" -}}
+{{- if include "embertree.securesEtcd" . -}}https{{- else -}}http{{- end -}}
+{{- end -}}
+
+{{/* The secret with what the roles show etcd, and know it by; "" for plain HTTP. */}}
+{{- define "embertree.etcdTlsSecret" -}}
+{{- if include "embertree.securesEtcd" . -}}
+{{- default (printf "%s-client" (include "embertree.etcdName" .)) .Values.etcd.tls.clientExisting -}}
+{{- else -}}
+{{- .Values.cluster.etcd.tlsSecret -}}
+{{- end -}}
+{{- end -}}
+
 {{/* (dict "ctx" . "pod" name "port" n) */}}
 {{- define "embertree.etcdUrl" -}}
-{{- printf "http://%s.%s-headless.%s.svc.%s:%d" .pod (include "embertree.etcdName" .ctx) .ctx.Release.Namespace .ctx.Values.clusterDomain .port -}}
+{{- printf "%s://%s.%s-headless.%s.svc.%s:%d" (include "embertree.etcdScheme" .ctx) .pod (include "embertree.etcdName" .ctx) .ctx.Release.Namespace .ctx.Values.clusterDomain .port -}}
 {{- end -}}
 
 {{/* "a-0=http://...:2380,a-1=...": all of its members. */}}

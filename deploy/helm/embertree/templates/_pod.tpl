@@ -89,7 +89,7 @@ httpGet: {path: {{ .path }}, port: http, scheme: {{ if and $v.tls.secretName $v.
 - {name: tls, mountPath: /etc/embertree/tls, readOnly: true}
 {{- end }}
 {{- if include "embertree.moves" .ctx }}
-{{- with .ctx.Values.cluster.etcd.tlsSecret }}
+{{- with include "embertree.etcdTlsSecret" .ctx }}
 - {name: etcd-tls, mountPath: /etc/embertree/etcd-tls, readOnly: true}
 {{- end }}
 {{- with .ctx.Values.cluster.etcd.passwordSecret }}
@@ -112,8 +112,13 @@ httpGet: {path: {{ .path }}, port: http, scheme: {{ if and $v.tls.secretName $v.
 {{- end -}}
 
 {{- define "embertree.hasKeys" -}}
-{{- $s := .ctx.Values.secrets -}}
-{{- if and (ne .role "monolithic") (or $s.clusterKeysExisting (not (kindIs "invalid" $s.clusterKeys))) -}}yes{{- end -}}
+{{- if ne .role "monolithic" -}}yes{{- end -}}
+{{- end -}}
+
+{{/* A release that runs without keys takes them in two updates: pods that have them still talk to pods that do not. */}}
+{{- define "embertree.keysAreNew" -}}
+{{- $was := dig "cluster" dict (include "embertree.today" (dict "ctx" . "role" "ingester") | fromJson) -}}
+{{- if and $was (not $was.key_file) -}}yes{{- end -}}
 {{- end -}}
 
 {{/* "claimed": a volume named data comes from a claim. */}}
@@ -162,7 +167,7 @@ httpGet: {path: {{ .path }}, port: http, scheme: {{ if and $v.tls.secretName $v.
   secret: {secretName: {{ .ctx.Values.tls.secretName }}, defaultMode: 0440}
 {{- end }}
 {{- if include "embertree.moves" .ctx }}
-{{- with .ctx.Values.cluster.etcd.tlsSecret }}
+{{- with include "embertree.etcdTlsSecret" .ctx }}
 - name: etcd-tls
   secret: {secretName: {{ . }}, defaultMode: 0440}
 {{- end }}
