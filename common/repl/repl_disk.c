@@ -8,11 +8,6 @@
  *
  * What is read from the log is asked for in the same order as everything else, so it is what the
  * log held at that moment; a generation tells whether entries were replaced meanwhile.
- *
- * The log's prefix goes when the database was synced past it and all peers have it, while leading;
- * in any case when it passes log_bytes_max. When what was deleted is gone from the database's files
- * (repl_node_shed), all of it goes in the same way, however short it is: what comes next begins a
- * file, and those before are dropped once all members have what is in them.
  */
 #include <stdatomic.h>
 
@@ -28,10 +23,6 @@
 #define APPLY_BYTES   (16 * MIB) /* handed over and not applied */
 #define FLIGHT_BYTES  (16 * MIB) /* sent to one peer and not answered */
 #define MESSAGE_BYTES (4 * MIB)
-#define SYNC_TICKS    80         /* two seconds */
-#define LOG_KEPT      (64 * MIB) /* of the log, even if everybody has it */
-#define LOG_BYTES_MAX GIB
-#define GIVING        4 /* so much more while a copy is on its way to somebody */
 
 /* ---- operations on the log: log thread, or the loop when simulated ---- */
 
@@ -49,6 +40,8 @@ static int log_do(struct repl_node *n, struct log_op *op, struct err *e)
     case LOG_ROLL:
         op->a = rlog_state(n->log).last_index;
         return rlog_roll(n->log, e);
+    case LOG_SEAL:
+        return rlog_seal(n->log, e);
     case LOG_READ:
         break;
     }
@@ -107,6 +100,11 @@ static uint32_t lag(const struct repl_node *n)
     return n->o.fs && n->o.fs->lag_ms ? n->o.fs->lag_ms(n->o.fs) : 0;
 }
 
+static bool hangs(const struct repl_node *n)
+{
+    return n->o.fs && n->o.fs->hangs && n->o.fs->hangs(n->o.fs);
+}
+
 static void log_simulated(void *cookie);
 
 static void log_again(struct repl_node *n)
@@ -117,11 +115,24 @@ static void log_again(struct repl_node *n)
     loop_post(n->loop, log_simulated, n);
 }
 
+static void log_lagged(void *cookie);
+
+static void log_later(struct repl_node *n, uint32_t ms)
+{
+    if (!n->lag_timer)
+        n->lag_timer = loop_timer_new(n->loop, log_lagged, n);
+    loop_timer_start(n->lag_timer, ms, 0);
+}
+
 static void log_lagged(void *cookie)
 {
     struct repl_node *n = cookie;
     struct log_end *end = n->log_flying;
 
+    if (end->wrote && hangs(n)) {
+        log_later(n, TICK_MS);
+        return;
+    }
     n->log_flying = NULL;
     log_finish(end);
     log_again(n);
@@ -148,13 +159,13 @@ static void log_simulated(void *cookie)
         log_lagged(n);
         return;
     }
-    if (!n->lag_timer)
-        n->lag_timer = loop_timer_new(n->loop, log_lagged, n);
-    loop_timer_start(n->lag_timer, ms, 0);
+    log_later(n, ms);
 }
 
 static void log_submit(struct repl_node *n, struct log_op *op)
 {
+    if (n->log_out++ == 0)
+        n->log_moved_ms = node_now_ms(n);
     if (!n->o.simulated) {
         CHECK(chan_send(n->log_in, op));
         return;
@@ -261,6 +272,7 @@ static void apply_run(struct repl_node *n, struct apply_msg *const *msgs, size_t
     int code = n->apply_failed ? ERR_IO : 0; /* the loop has, or gets, the first error before */
 
     end->n = n;
+    end->len = len;
     for (size_t i = 0; i < len; i++) {
         struct apply_msg *m = msgs[i];
         if (m->kind == APPLY_CALL) {
@@ -306,7 +318,7 @@ static void apply_again(struct repl_node *n)
     if (n->apply_posted || !n->apply_waiting.len)
         return;
     n->apply_posted = true;
-    ms = lag(n);
+    ms = hangs(n) ? TICK_MS : lag(n);
     if (!ms) {
         loop_post(n->loop, apply_simulated, n);
         return;
@@ -325,6 +337,10 @@ static void apply_simulated(void *cookie)
     n->apply_posted = false;
     if (!len || n->stopping)
         return;
+    if (hangs(n)) {
+        apply_again(n);
+        return;
+    }
     memcpy(msgs, n->apply_waiting.ptr, len * sizeof(*msgs));
     n->apply_waiting.len -= len;
     memmove(n->apply_waiting.ptr, n->apply_waiting.ptr + len,
@@ -338,6 +354,9 @@ static void apply_submit(struct repl_node *n, const struct apply_msg *what)
     struct apply_msg *msg = XNEW(struct apply_msg);
 
     *msg = *what;
+    if (n->apply_out++ == 0)
+        n->apply_moved_ms = node_now_ms(n);
+    n->apply_calls += msg->kind == APPLY_CALL;
     if (!n->o.simulated) {
         CHECK(chan_send(n->apply_in, msg));
         return;
@@ -384,6 +403,9 @@ static void on_apply_end(void *cookie)
     struct apply_end *end = cookie;
     struct repl_node *n = end->n;
 
+    n->apply_out -= end->len;
+    n->apply_calls -= end->calls_len;
+    n->apply_moved_ms = node_now_ms(n);
     for (size_t i = 0; i < end->calls_len; i++) {
         end->calls[i]->done(end->calls[i]->cookie);
         xfree(end->calls[i]);
@@ -439,6 +461,8 @@ static void on_log_end(void *cookie)
     struct repl_node *n = end->n;
     uint64_t seq = 0;
 
+    n->log_out -= end->len;
+    n->log_moved_ms = node_now_ms(n);
     if (!n->stopping && !n->failed && end->err.code)
         node_fail(n, &end->err);
     for (size_t i = 0; i < end->len && !n->stopping && !n->failed; i++) {
@@ -457,6 +481,7 @@ static void on_log_end(void *cookie)
     }
     if (!n->stopping && !n->failed) {
         n->log_bytes = end->state.bytes;
+        n->log_sealed = end->state.sealed;
         n->log_appended = end->state.appended;
         if (seq)
             replica_log_done(n->r, seq);
@@ -467,9 +492,9 @@ static void on_log_end(void *cookie)
     xfree(end);
 }
 
-/* ---- what may go ---- */
+/* ---- for repl_trim.c ---- */
 
-static void sync_soon(struct repl_node *n)
+void disk_sync_soon(struct repl_node *n)
 {
     if (n->syncing)
         return;
@@ -477,50 +502,9 @@ static void sync_soon(struct repl_node *n)
     apply_submit(n, &(struct apply_msg){ .kind = APPLY_SYNC });
 }
 
-static void drop_upto(struct repl_node *n, uint64_t index)
+void disk_log_op(struct repl_node *n, enum log_kind kind, uint64_t a)
 {
-    n->dropping = true;
-    log_submit(n, op_new(n, LOG_DROP, 0, index, 0));
-}
-
-/* Entries have the bytes of what was deleted since. */
-static void shed(struct repl_node *n, const struct replica_state *st)
-{
-    if (!n->rolled) {
-        if (!n->rolling)
-            log_submit(n, op_new(n, LOG_ROLL, 0, 0, 0));
-        n->rolling = true;
-        return;
-    }
-    if (n->applied >= n->rolled && n->synced < n->rolled)
-        sync_soon(n);
-    if (n->dropping || n->synced < n->rolled || st->all_have < n->rolled)
-        return;
-    n->shed = false;
-    if (n->rolled > st->base_index)
-        drop_upto(n, n->rolled);
-}
-
-void disk_tick(struct repl_node *n)
-{
-    struct replica_state st = replica_state(n->r);
-    uint64_t most = n->o.log_bytes_max ? n->o.log_bytes_max : LOG_BYTES_MAX;
-    uint64_t upto = n->synced;
-
-    if (repl_copy_giving(n)) /* else the log may not go back to what was copied, in the end */
-        most *= GIVING;
-    if (n->ticks % SYNC_TICKS)
-        return;
-    if (n->shed)
-        shed(n, &st);
-    if (n->applied > n->synced && n->log_bytes > MIN(LOG_KEPT, most) / 2)
-        sync_soon(n);
-    if (n->dropping || n->log_bytes <= MIN(LOG_KEPT, most))
-        return;
-    if (n->log_bytes <= most)
-        upto = st.role == REPLICA_LEADING ? MIN(upto, replica_all_have(n->r)) : 0;
-    if (upto > st.base_index)
-        drop_upto(n, upto);
+    log_submit(n, op_new(n, kind, 0, a, 0));
 }
 
 /* ---- life ---- */
@@ -602,6 +586,7 @@ int disk_open(struct repl_node *n, struct err *e)
     n->apply_next = index + 1;
     n->log_bytes = s.bytes;
     n->log_last = s.last_index;
+    n->log_sealed = s.sealed;
     ro.io = (struct replica_io){ .cookie = n };
     node_io(&ro.io);
     n->r = replica_new(&ro);
@@ -617,6 +602,15 @@ void disk_start(struct repl_node *n)
     n->apply_in = chan_new(APPLY_QUEUE + 16, NULL, NULL);
     thread_start(&n->log_thread, "repl-log", log_thread, n);
     thread_start(&n->apply_thread, "repl-apply", apply_thread, n);
+}
+
+/* It may lie for hours before it is opened again. */
+static void seal_last(struct repl_node *n)
+{
+    struct err e;
+
+    if (rlog_seal(n->log, &e) || rlog_sync(n->log, &e))
+        return; /* it takes nothing any more, or the disk does not: what was acked is there */
 }
 
 void disk_stop(struct repl_node *n)
@@ -648,6 +642,7 @@ void disk_stop(struct repl_node *n)
     cache_cut(n, 0);
     vec_free(&n->cache);
     cache_old_clear(n);
+    seal_last(n);
     rlog_close(n->log);
     kv_snap_free(n->o.db, atomic_exchange(&n->past, NULL));
     repl_snapshot_release(n);

@@ -137,6 +137,12 @@ void repl_node_confirm(struct repl_node *n, void (*done)(void *cookie, int code)
 struct kv *repl_node_db(struct repl_node *n);
 /* Of it. False: the replica is being stopped, and another thread may be closing the database. */
 bool repl_node_stats(const struct repl_node *n, struct kv_stats *ret);
+/* For how long the log, and the database, have finished nothing although operations wait for them;
+ * 0: nothing waits. A slow disk that works finishes one of them from time to time. */
+struct repl_stall {
+    uint64_t log_ms, apply_ms;
+};
+struct repl_stall repl_node_stall(const struct repl_node *n);
 /* Bytes of entries that the log has taken since it was opened. */
 uint64_t repl_node_appended(const struct repl_node *n);
 

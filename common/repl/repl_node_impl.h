@@ -23,7 +23,7 @@
 #define CACHE_MAX   16384
 
 /* What the log is to do; the log thread's between log_submit and its end. */
-enum log_kind { LOG_APPEND, LOG_HARD, LOG_RESET, LOG_READ, LOG_DROP, LOG_ROLL };
+enum log_kind { LOG_APPEND, LOG_HARD, LOG_RESET, LOG_READ, LOG_DROP, LOG_ROLL, LOG_SEAL };
 enum log_purpose { FOR_PEERS, FOR_APPLY };
 struct log_op {
     struct list link; /* simulated: waiting */
@@ -56,6 +56,7 @@ struct apply_end {
     struct repl_node *n;
     struct apply_msg *calls[BATCH_MAX]; /* that ran */
     size_t calls_len;
+    size_t len;      /* messages it had, calls among them */
     uint64_t upto;   /* applied */
     uint64_t synced; /* 0: no sync was asked for */
     struct err err;
@@ -108,6 +109,9 @@ struct repl_node {
     struct log_end *log_flying; /* that group */
     uint64_t log_appended;
     uint64_t log_bytes, log_last;
+    size_t log_out;        /* operations submitted and not ended */
+    uint64_t log_moved_ms; /* monotonic: one of them ended, or the first was submitted */
+    bool log_sealed;       /* rlog_state.sealed, as of the last operation that ended */
     bool dropping;
     bool shed, rolling; /* repl_node_shed: a new file is wanted, or begun */
     uint64_t rolled;    /* the last entry before it; 0: there is none yet */
@@ -120,7 +124,10 @@ struct repl_node {
     struct timer *apply_timer; /* simulated: it takes its time */
     uint64_t commit_to, apply_next, applied, synced, applied_by_thread;
     size_t apply_flight; /* bytes handed to it and not applied */
-    bool apply_failed;   /* the apply thread's: an entry was not applied, so none behind it is */
+    size_t apply_out;    /* messages submitted and not ended */
+    size_t apply_calls;  /* of those: APPLY_CALL, which may take long without any trouble */
+    uint64_t apply_moved_ms;
+    bool apply_failed; /* the apply thread's: an entry was not applied, so none behind it is */
     bool apply_reading, syncing;
     uint32_t ticks;
 
@@ -211,6 +218,13 @@ void disk_reset(struct repl_node *n, uint64_t index, uint64_t term, uint64_t seq
 size_t disk_entries(struct repl_node *n, uint64_t from, size_t bytes_max, struct repl_entry **ret,
                     size_t max);
 void disk_apply(struct repl_node *n); /* what is committed and not handed over yet */
+void disk_sync_soon(struct repl_node *n);
+void disk_log_op(struct repl_node *n, enum log_kind kind, uint64_t a);
+static inline uint64_t node_now_ms(const struct repl_node *n)
+{
+    return clock_mono_ms(loop_clock(n->loop));
+}
+/* repl_trim.c */
 void disk_tick(struct repl_node *n);
 
 #endif

@@ -17,9 +17,11 @@
  * Torn or rotten? Each group between two fsyncs begins with a hard record that says up to which
  * byte its file was fsynced then. A record that does not check in the last file is the torn end of
  * what was never fsynced, and is cut, unless a good record behind it says that the place had been
- * fsynced: then bytes changed that were acked, and the log refuses to open. (Rot within the very
- * last group cannot be told from a tear; the replica then is shorter than it said. The digest and
- * the other replicas find what differs, not this file.) Files before the last are fsynced whole
+ * fsynced: then bytes changed that were acked, and the log refuses to open. So the last group needs
+ * a hard record behind it, too: rlog_seal writes one when the log has been idle for a second. A
+ * replica that dies within that second, and whose disk then damages that very group, is shorter
+ * than it said; the digest and the other replicas find what differs, not this file. The record that
+ * seals needs none itself: without it nothing is missing. Files before the last are fsynced whole
  * before the next one is made, so anything odd in them is rot.
  *
  * A process that died leaves bytes that the kernel has and the disk has not: opening fsyncs, so
@@ -66,6 +68,7 @@ struct rlog_state rlog_state(const struct rlog *l)
     s.bytes = 0;
     vec_for (i, &l->segments)
         s.bytes += l->segments.ptr[i].size;
+    s.sealed = (!l->group && l->bare) || !rlog_begun(l);
     return s;
 }
 
@@ -158,6 +161,7 @@ int rlog_segment_new(struct rlog *l, uint64_t number, struct err *e)
     if (!rc)
         rc = l->fs->sync_dir(l->fs, l->dir, e);
     l->synced = FILE_HEAD;
+    l->bare = false; /* its head has the promise, which no file may have but this one */
     return rc;
 }
 
@@ -224,7 +228,7 @@ static int begin(struct rlog *l, struct err *e)
         rc = next_file(l, e);
     if (!rc && !l->group) {
         rc = write_control(l, HARD_MARK, l->st.promised, l->st.commit, e);
-        l->group = true;
+        l->group = l->bare = true;
     }
     return fail(l, rc, e);
 }
@@ -236,6 +240,7 @@ int rlog_append(struct rlog *l, struct repl_entry *const *entries, size_t n, str
 
     if (rc || !n)
         return rc;
+    l->bare = false;
     struct segment *s = rlog_last(l);
     uint64_t at = s->size;
     vec_reserve(&l->heads, n * ENTRY_HEAD);
@@ -269,6 +274,7 @@ int rlog_hard(struct rlog *l, uint64_t promised, uint64_t commit, struct err *e)
 
     if (rc)
         return rc;
+    l->bare = false;
     l->st.promised = MAX(l->st.promised, promised);
     l->st.commit = MAX(l->st.commit, commit);
     return fail(l, write_control(l, HARD_MARK, l->st.promised, l->st.commit, e), e);
@@ -278,6 +284,7 @@ int rlog_reset(struct rlog *l, uint64_t index, uint64_t term, struct err *e)
 {
     int rc = begin(l, e);
 
+    l->bare = false;
     if (!rc)
         rc = fail(l, write_control(l, RESET_MARK, index, term, e), e);
     if (rc)
@@ -285,6 +292,13 @@ int rlog_reset(struct rlog *l, uint64_t index, uint64_t term, struct err *e)
     rlog_set_base(l, index, term);
     l->st.commit = MAX(l->st.commit, index);
     return 0;
+}
+
+int rlog_seal(struct rlog *l, struct err *e)
+{
+    if (l->failed)
+        return refuse(l, e);
+    return l->group || rlog_state(l).sealed ? 0 : begin(l, e);
 }
 
 int rlog_roll(struct rlog *l, struct err *e)

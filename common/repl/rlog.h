@@ -37,6 +37,7 @@ struct rlog_state {
     uint64_t last_index, last_term; /* = base when there are no entries */
     uint64_t bytes;                 /* of all files */
     uint64_t appended;              /* bytes of entries since it was opened */
+    bool sealed; /* all is fsynced, and a record behind it says so, or the log holds nothing */
 };
 struct rlog_state rlog_state(const struct rlog *l);
 /* False: nothing was ever promised, appended or reset in it. */
@@ -56,6 +57,10 @@ NODISCARD int rlog_hard(struct rlog *l, uint64_t promised, uint64_t commit, stru
 NODISCARD int rlog_reset(struct rlog *l, uint64_t index, uint64_t term, struct err *e);
 /* Everything before is on the medium. One for many appends. */
 NODISCARD int rlog_sync(struct rlog *l, struct err *e);
+/* Writes a hard record behind a group that is fsynced, to be fsynced itself (rlog_sync): from then
+ * on damage in that group is found when the log is opened. Nothing where the log is sealed, holds
+ * nothing yet, or has a group open. */
+NODISCARD int rlog_seal(struct rlog *l, struct err *e);
 /* What comes next stands in a file of its own, so that the one before can be dropped. */
 NODISCARD int rlog_roll(struct rlog *l, struct err *e);
 /* Drops whole files with no entry above `index`; base_index rises to at most `index`. Only entries

@@ -34,6 +34,9 @@ struct rlog_fs {
     void *cookie;
     /* Simulations only: how long the next group of writes and its fsync take; NULL: no time. */
     uint32_t (*lag_ms)(const struct rlog_fs *fs);
+    /* Simulation only, may be NULL: true while an fsync that has begun, or a write of the database,
+     * does not return. */
+    bool (*hangs)(const struct rlog_fs *fs);
 };
 const struct rlog_fs *rlog_fs_real(void);
 

@@ -65,6 +65,7 @@ static bool replay(struct rlog *l, const struct segment *s, uint64_t *at, int *r
             l->st.commit = MAX(l->st.commit, b);
             l->synced = MAX(l->synced, get_u64le(head + 24));
         }
+        l->bare = mark == HARD_MARK && get_u64le(head + 24) == *at;
         *at += ENTRY_HEAD;
         return true;
     }
@@ -83,6 +84,7 @@ static bool replay(struct rlog *l, const struct segment *s, uint64_t *at, int *r
     if (h.index > l->st.last_index + 1 || rlog_term(l, h.index - 1) != h.prev_term)
         return false;
     rlog_note_entry(l, h.index, h.term, (struct pos){ s->number, *at, h.len });
+    l->bare = false;
     *at += entry_bytes(h.len);
     return true;
 }
@@ -134,6 +136,7 @@ static int segment_read(struct rlog *l, struct segment *s, bool first, bool last
 
     *ret_torn = false;
     l->synced = 0;
+    l->bare = false;
     if (s->size >= FILE_HEAD)
         rc = l->fs->read(l->fs, s->file, 0, head, FILE_HEAD, e);
     if (rc)

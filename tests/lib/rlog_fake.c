@@ -213,7 +213,7 @@ struct rlog_fake *rlog_fake_new(uint64_t seed)
     prng_init(&k->prng, seed);
     k->fs = (struct rlog_fs){ fake_list,   fake_open, fake_close,    fake_write,
                               fake_read,   fake_sync, fake_truncate, fake_sync_dir,
-                              fake_unlink, k,         NULL };
+                              fake_unlink, k,         NULL,          NULL };
     return k;
 }
 

@@ -463,7 +463,7 @@ void sim_disk_init(struct sim_disk *d, uint64_t seed, int mutant, bool files,
     buf_init(&d->kept, MIB);
     d->source = (struct kv_source){ .open = open_kv, .remove = remove_dir };
     d->fs = (struct rlog_fs){ log_list,     log_open,     log_close,  log_write, log_read, log_sync,
-                              log_truncate, log_sync_dir, log_unlink, d,         lag };
+                              log_truncate, log_sync_dir, log_unlink, d,         lag,      NULL };
     d->log = rlog_fake_new(seed);
     for (size_t i = 0; i < SIM_SHARDS_MAX; i++) {
         d->kvs[i].kv.ops = files ? &sim_kv_files : &sim_kv_ops;

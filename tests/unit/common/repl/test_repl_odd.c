@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One replica at work and what seldom comes to it: a write of its database that fails though those
- * behind it would not, a part of a snapshot that comes once more when it is least welcome, messages
+ * behind it would not, a log that is idle, a disk that hangs, a part of a snapshot that comes once more when it is least welcome, messages
  * that nobody here answers. Simulated.
  */
 #include <setjmp.h>
@@ -40,7 +40,7 @@ static struct {
     struct kv_ops ops; /* those without the close, and with writes that break */
     int breaks;        /* that write fails, once; 0: none */
     int failed;
-    bool gone, done;
+    bool gone, done, hung;
     uint64_t writes;
     struct err err;
     bool
@@ -299,6 +299,78 @@ static void a_write_that_fails(void **state)
     assert_int_equal(rows_of(KV_FINE), 900);
 }
 
+/* ---- a log that is idle, a disk that hangs --------------------------------------------------- */
+
+static void write_rows(uint64_t n)
+{
+    t.writes = n;
+    t.done = false;
+    fiber_run(writer, NULL);
+    assert_true(rpc_bed_run(&t.bed, is_true, &t.done, LIMIT_MS));
+    assert_int_equal(t.err.code, 0);
+}
+
+/* The last group of writes is sealed once nothing has come for a second, and then not again. */
+static void an_idle_log(void **state)
+{
+    uint64_t bytes, writes;
+
+    (void)state;
+    assert_true(rpc_bed_run(&t.bed, leads, NULL, LIMIT_MS));
+    for (int i = 0; i < 3; i++) {
+        write_rows(1);
+        bytes = rlog_fake_bytes(t.disk);
+        rpc_bed_sleep(&t.bed, 500);
+        assert_int_equal(rlog_fake_bytes(t.disk), bytes);
+        rpc_bed_sleep(&t.bed, 1000);
+        assert_int_equal(rlog_fake_bytes(t.disk), bytes + ENTRY_HEAD);
+        writes = rlog_fake_faults(t.disk)->writes;
+        rpc_bed_sleep(&t.bed, 60000);
+        assert_int_equal(rlog_fake_faults(t.disk)->writes, writes);
+    }
+    /* Closed in order it is sealed at once: each byte that changes is found. */
+    write_rows(1);
+    node_down();
+    bytes = rlog_fake_bytes(t.disk);
+    rlog_fake_rot(t.disk, bytes - 2 * ENTRY_HEAD);
+    struct rlog_opts o = { .fs = &t.fs, .dir = "log" };
+    struct rlog *log;
+    struct err e;
+    assert_int_equal(rlog_open(&o, &log, &e), ERR_CORRUPT);
+}
+
+static bool hang_now(const struct rlog_fs *fs)
+{
+    (void)fs;
+    return t.hung;
+}
+
+static void a_disk_that_hangs(void **state)
+{
+    struct repl_stall s;
+
+    (void)state;
+    t.fs.hangs = hang_now;
+    assert_true(rpc_bed_run(&t.bed, leads, NULL, LIMIT_MS));
+    write_rows(1);
+    rpc_bed_sleep(&t.bed, 5000);
+    s = repl_node_stall(t.node);
+    assert_int_equal(s.log_ms | s.apply_ms, 0); /* nothing waits */
+    t.hung = true;
+    t.done = false;
+    fiber_run(writer, NULL);
+    rpc_bed_sleep(&t.bed, 7000);
+    s = repl_node_stall(t.node);
+    assert_in_range(s.log_ms, 6900, 7100);
+    assert_false(t.done);
+    t.hung = false;
+    assert_true(rpc_bed_run(&t.bed, is_true, &t.done, LIMIT_MS));
+    rpc_bed_sleep(&t.bed, 3000);
+    s = repl_node_stall(t.node);
+    assert_int_equal(s.log_ms | s.apply_ms, 0);
+    assert_int_equal(t.err.code, 0);
+}
+
 /* ---- messages by hand ----------------------------------------------------------------------- */
 
 static void send_by_hand(enum rpc_method method, struct buf *payload, struct rpc_bed_call *c)
@@ -503,6 +575,8 @@ int main(void)
     char alone[] = "n1", follows[] = "n0";
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate_setup_teardown(a_write_that_fails, setup, teardown, alone),
+        cmocka_unit_test_prestate_setup_teardown(an_idle_log, setup, teardown, alone),
+        cmocka_unit_test_prestate_setup_teardown(a_disk_that_hangs, setup, teardown, alone),
         cmocka_unit_test_prestate_setup_teardown(the_first_part_late, setup, teardown, follows),
         cmocka_unit_test_prestate_setup_teardown(another_leader_of_a_term, setup, teardown,
                                                  follows),

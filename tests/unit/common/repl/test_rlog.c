@@ -2,7 +2,8 @@
  *
  * The log beside a list of entries: random appends, replacements, resets, drops; kills, power cuts
  * that tear, disks that fail. What comes back is the state after some operation not older than the
- * last sync. And rot: found wherever it is, but in the last group. SEED=n repeats a run.
+ * last sync. And rot: found wherever it is, but in the last group while that is not sealed. SEED=n
+ * repeats a run.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -185,6 +186,10 @@ static void one_step(void)
         t.now.promised += prng_below(&t.prng, 3);
         failed = rlog_hard(t.l, t.now.promised, 0, &e) != 0;
         note();
+    } else if (what < 79) {
+        failed = rlog_seal(t.l, &e) != 0;
+        if (!failed && prng_chance(&t.prng, 0.5) && !(failed = rlog_sync(t.l, &e) != 0))
+            synced();
     } else if (what < 80) {
         failed = rlog_roll(t.l, &e) != 0;
     } else if (what < 84 && t.states_len == 1 && t.now.last > t.now.base) {
@@ -278,6 +283,103 @@ static void test_rot(void **state)
         rlog_fake_free(t.fake);
     }
     assert_true(rlog_fake_files(t.fake) > 2 && found > total / 7 / 2);
+    rlog_fake_free(t.fake);
+}
+
+/* Flips a bit of each byte in turn: `fill` writes, and what it returns as last index is there
+ * afterwards, or the log refuses to open. */
+static void rot_each(uint64_t (*fill)(void), uint64_t spared)
+{
+    uint64_t found = 0, at = 0;
+
+    for (;; at++) {
+        t.fake = rlog_fake_new(1);
+        assert_int_equal(rlog_open(opts(), &t.l, &e), 0);
+        uint64_t last = fill(), promised = rlog_state(t.l).promised;
+        rlog_close(t.l);
+        if (at >= rlog_fake_bytes(t.fake))
+            break;
+        rlog_fake_rot(t.fake, at);
+        if (rlog_open(opts(), &t.l, &e)) {
+            assert_non_null(strstr(e.text, ".rlog is damaged at byte"));
+            found++;
+        } else {
+            assert_int_equal(rlog_state(t.l).last_index, last);
+            assert_int_equal(rlog_state(t.l).promised, promised);
+            rlog_close(t.l);
+        }
+        rlog_fake_free(t.fake);
+    }
+    assert_true(found + spared <= at && found + spared + 3 * 7 >= at); /* 3 entries' padding */
+    rlog_fake_free(t.fake);
+}
+
+static void append_upto(uint64_t last)
+{
+    for (uint64_t i = rlog_state(t.l).last_index + 1; i <= last; i++) {
+        struct repl_entry *x = entry(i, 1, i > 1, i);
+        assert_int_equal(rlog_append(t.l, &x, 1, &e), 0);
+        entry_unref(x);
+    }
+}
+
+static uint64_t one_sealed_group(void)
+{
+    append_upto(3);
+    assert_int_equal(rlog_hard(t.l, 9, 2, &e) || rlog_sync(t.l, &e), 0);
+    assert_false(rlog_state(t.l).sealed);
+    assert_int_equal(rlog_seal(t.l, &e) || rlog_sync(t.l, &e), 0);
+    return 3;
+}
+
+/* What is behind the seal is sealed in its turn; a promise alone is a group, too. */
+static uint64_t sealed_again(void)
+{
+    (void)one_sealed_group();
+    assert_int_equal(rlog_hard(t.l, 11, 2, &e) || rlog_sync(t.l, &e), 0);
+    assert_int_equal(rlog_seal(t.l, &e) || rlog_sync(t.l, &e), 0);
+    return 3;
+}
+
+/* Only the head of the new file knows of the promise. */
+static uint64_t sealed_new_file(void)
+{
+    (void)one_sealed_group();
+    assert_int_equal(rlog_roll(t.l, &e) || rlog_drop(t.l, 3, &e), 0);
+    assert_false(rlog_state(t.l).sealed);
+    assert_int_equal(rlog_seal(t.l, &e) || rlog_sync(t.l, &e), 0);
+    return 3;
+}
+
+static void test_sealed(void **state)
+{
+    uint64_t bytes;
+
+    (void)state;
+    rot_each(one_sealed_group, 48); /* but in the record that seals, which says nothing new */
+    rot_each(sealed_again, 48);
+    rot_each(sealed_new_file, 48);
+    /* Once: an idle log is not written to for ever, and an empty one not at all. */
+    t.fake = rlog_fake_new(1);
+    assert_int_equal(rlog_open(opts(), &t.l, &e), 0);
+    bytes = rlog_fake_bytes(t.fake);
+    assert_true(rlog_state(t.l).sealed);
+    assert_int_equal(rlog_seal(t.l, &e) || rlog_sync(t.l, &e), 0);
+    assert_int_equal(rlog_fake_bytes(t.fake), bytes);
+    (void)one_sealed_group();
+    bytes = rlog_fake_bytes(t.fake);
+    for (int i = 0; i < 3; i++) {
+        assert_true(rlog_state(t.l).sealed);
+        assert_int_equal(rlog_seal(t.l, &e) || rlog_sync(t.l, &e), 0);
+        assert_int_equal(rlog_fake_bytes(t.fake), bytes);
+        rlog_close(t.l);
+        assert_int_equal(rlog_open(opts(), &t.l, &e), 0);
+    }
+    append_upto(4);
+    assert_int_equal(rlog_seal(t.l, &e), 0); /* a group is open: nothing */
+    assert_int_equal(rlog_sync(t.l, &e), 0);
+    assert_false(rlog_state(t.l).sealed);
+    rlog_close(t.l);
     rlog_fake_free(t.fake);
 }
 
@@ -377,7 +479,8 @@ static void test_real(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),   cmocka_unit_test(test_rot),  cmocka_unit_test(test_roll),
+        cmocka_unit_test(test_random),   cmocka_unit_test(test_rot),
+        cmocka_unit_test(test_sealed),   cmocka_unit_test(test_roll),
         cmocka_unit_test(test_no_space), cmocka_unit_test(test_real),
     };
 
