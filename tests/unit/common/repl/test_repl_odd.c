@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One replica at work and what seldom comes to it: a write of its database that fails though those
- * behind it would not, a log that is idle, a disk that hangs, a part of a snapshot that comes once more when it is least welcome, messages
- * that nobody here answers. Simulated.
+ * behind it would not, a log that is idle, a disk that hangs, a part of a snapshot that comes once
+ * more when it is least welcome, messages that nobody here answers. Simulated.
  */
 #include <setjmp.h>
 #include <stdarg.h>
