@@ -35,6 +35,17 @@ static int on_floors(struct check *c, struct str key, struct str value, struct e
     return floors_read(value, &f, e);
 }
 
+static int on_floors_end(struct check *c, struct str key, struct str value, struct err *e)
+{
+    uint32_t end;
+
+    (void)c;
+    if (key.len != 11 || !key_u32_read(value, &end))
+        return err_set(e, ERR_CORRUPT, "end of retention: a key of %zu bytes, a value of %zu",
+                       key.len, value.len);
+    return 0;
+}
+
 static int on_mark(struct check *c, struct str key, struct str value, struct err *e)
 {
     struct dirty_mark mark, above;
@@ -215,6 +226,8 @@ int check_levels(struct check *c, struct err *e)
         return 0;
     check_begin(c, CHECK_MARKS);
     rc = check_each(c, KV_META, KEY_FLOORS, 1, on_floors, e);
+    if (!rc)
+        rc = check_each(c, KV_META, KEY_FLOORS_END, 1, on_floors_end, e);
     if (!rc)
         rc = check_each(c, KV_META, KEY_DIRTY, 1, on_mark, e);
     vecsum_init(&x.fold);

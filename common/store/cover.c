@@ -81,7 +81,7 @@ static uint32_t behind_gap(struct walk *w, uint32_t t, uint32_t node)
 /* Outward to base nodes; nothing below the lowest floor or, for groups, before `since`. */
 void cover_bounds(const struct cover_in *in, uint32_t *ret_from, uint32_t *ret_to)
 {
-    uint32_t from = MAX(in->from, in->floors->at[KEY_LEVELS - 1]), to = in->to;
+    uint32_t from = MAX(in->from, floors_lowest(in->floors)), to = in->to;
 
     *ret_from = *ret_to = in->from;
     if (in->group)

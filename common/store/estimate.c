@@ -270,7 +270,7 @@ static int make_cover(struct estimate *x, struct err *e)
                            .since = x->part.group ? x->part.since : 0,
                            .floors = &floors,
                            .dirty = &dirty };
-    int rc = floors_load(kv, x->v->snap, &part, &floors, e);
+    int rc = floors_load_read(kv, x->v->snap, &part, &floors, e);
 
     if (!rc && x->part.until < UINT32_MAX)
         in.to = MIN(in.to, cover_split(&floors, x->part.until));

@@ -212,9 +212,10 @@ static int find_floor(struct exm_walk *w, size_t first, uint32_t *ret, struct er
     struct member m = part_of(w, first);
     struct floors floors;
 
-    if (floors_load(w->v->s->kv, w->v->snap, &m, &floors, e) || scan_raw_low(w->v, &w->raw_low, e))
+    if (floors_load_read(w->v->s->kv, w->v->snap, &m, &floors, e) ||
+        scan_raw_low(w->v, &w->raw_low, e))
         return e->code;
-    *ret = floors.at[0];
+    *ret = MAX(floors.at[0], floors.end);
     return 0;
 }
 

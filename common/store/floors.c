@@ -32,6 +32,7 @@ int floors_read(struct str row, struct floors *ret, struct err *e)
     if (row.len != FLOORS_ROW_LEN)
         return err_set(e, ERR_CORRUPT, "floors of a service have %zu bytes, not %d", row.len,
                        FLOORS_ROW_LEN);
+    ret->end = 0;
     for (uint32_t l = 0; l < KEY_LEVELS; l++)
         ret->at[l] = get_u32be(row.ptr + (size_t)4 * l);
     return sound(ret)
@@ -52,6 +53,54 @@ int floors_load(struct kv *kv, const struct kv_snap *snap, const struct member *
     if (rc == ERR_NOT_FOUND)
         return 0;
     return rc ? rc : floors_read(buf_str(&row), ret, e);
+}
+
+int floors_end_load(struct kv *kv, const struct kv_snap *snap, const struct member *m,
+                    uint32_t *ret, struct err *e)
+{
+    char bytes[sizeof(uint32_t) + 1];
+    struct buf row = { .ptr = bytes, .cap = sizeof(bytes), .max = sizeof(bytes) };
+    struct key k;
+
+    *ret = 0;
+    key_floors_end(&k, m->tenant, m->scope, m->ptype);
+    int rc = kv_get(kv, snap, KV_META, key_str(&k), &row, e);
+    if (rc == ERR_NOT_FOUND)
+        return 0;
+    if (!rc && !key_u32_read(buf_str(&row), ret))
+        rc = err_set(e, ERR_CORRUPT, "the end of retention of a service has %zu bytes", row.len);
+    return rc;
+}
+
+void floors_end_put(struct kv_batch *b, const struct member *m, uint32_t end)
+{
+    struct key k, v;
+
+    key_floors_end(&k, m->tenant, m->scope, m->ptype);
+    key_u32(&v, end);
+    kv_batch_put(b, KV_META, key_str(&k), key_str(&v));
+}
+
+/* Down to a node that is there as a whole. Floors may have moved since the row was written. */
+void floors_set_end(struct floors *f, uint32_t end)
+{
+    uint32_t base = floors_base(f, false, end);
+
+    f->end = base == FLOORS_GONE ? 0 : node_of(base, end);
+}
+
+int floors_load_read(struct kv *kv, const struct kv_snap *snap, const struct member *m,
+                     struct floors *ret, struct err *e)
+{
+    uint32_t end;
+    int rc = floors_load(kv, snap, m, ret, e);
+
+    if (!rc)
+        rc = floors_end_load(kv, snap, m, &end, e);
+    if (rc)
+        return rc;
+    floors_set_end(ret, end);
+    return 0;
 }
 
 void floors_put(struct kv_batch *b, const struct member *m, const struct floors *f)

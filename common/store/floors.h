@@ -9,6 +9,8 @@
  *   its own), so that a node never has its edge inside a coarser base node. at[0] is a multiple of
  *   the node of level 2, for members have no level 1.
  *
+ *   key     5b tenant scope ptype        value   slot u32: nothing before it is answered; no row: 0
+ *
  * Only the shard thread writes them. Floors only rise, and at[l] only over nodes of the next level
  * that are not dirty.
  */
@@ -23,6 +25,10 @@ struct store;
 
 struct floors {
     uint32_t at[KEY_LEVELS];
+    /* Nothing before this slot is answered: the end of total retention, which at[7] reaches only in
+     * steps of the coarsest node. A multiple of the base node of members there. 0 unless loaded by
+     * floors_load_read: rows are written, built and deleted by at[] alone. */
+    uint32_t end;
 };
 #define FLOORS_ROW_LEN (4 * KEY_LEVELS)
 #define FLOORS_GONE    KEY_LEVELS /* as a base: nothing is kept there */
@@ -30,6 +36,20 @@ struct floors {
 /* m->series is not used. Any thread; snap NULL = now. */
 NODISCARD int floors_load(struct kv *kv, const struct kv_snap *snap, const struct member *m,
                           struct floors *ret, struct err *e);
+/* For answers: the same, and ret->end. */
+NODISCARD int floors_load_read(struct kv *kv, const struct kv_snap *snap, const struct member *m,
+                               struct floors *ret, struct err *e);
+/* What the row means beside these floors. */
+void floors_set_end(struct floors *f, uint32_t end);
+/* The first slot that is answered. */
+static inline uint32_t floors_lowest(const struct floors *f)
+{
+    return MAX(f->at[KEY_LEVELS - 1], f->end);
+}
+/* The row of `end`: what was written last, 0: never; and a new one. */
+NODISCARD int floors_end_load(struct kv *kv, const struct kv_snap *snap, const struct member *m,
+                              uint32_t *ret, struct err *e);
+void floors_end_put(struct kv_batch *b, const struct member *m, uint32_t end);
 NODISCARD int floors_read(struct str row, struct floors *ret, struct err *e);
 /* Down to a sound value: each is rounded down to what the level may have, and not above the one
  * before. For who computes floors from ages. */

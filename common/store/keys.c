@@ -351,6 +351,12 @@ void key_floors(struct key *k, uint32_t tenant, uint32_t scope, uint32_t ptype)
     add_u16(k, (uint16_t)ptype);
 }
 
+void key_floors_end(struct key *k, uint32_t tenant, uint32_t scope, uint32_t ptype)
+{
+    key_floors(k, tenant, scope, ptype);
+    k->b[0] = KEY_FLOORS_END;
+}
+
 void key_dirty(struct key *k, const struct member *m, uint32_t level, uint32_t t)
 {
     DCHECK(level < KEY_LEVELS);

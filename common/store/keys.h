@@ -93,7 +93,8 @@
  *   54 tenant scope ptype u16               floors: 8 x slot u32, by level: floors.h
  *   55 tenant scope ptype u16 level u8 t u32   dirty node: entry u64: dirty.h
  *   56 57 58 59                             what came and went, 72 73 of tenants: ledger.h
- *   5a 5b                                   kept for the tree of time
+ *   5a                                      kept for the tree of time
+ *   5b tenant scope ptype                   slot u32 before which nothing is answered: floors.h
  *   5c tenant scope ptype u16               floors up to which rows were purged: as 54
  *   5d tenant scope epoch u32               closed epoch: rows that name it lie before slot u32
  *   5e 5f                                   kept for the tree of time
@@ -163,6 +164,7 @@ enum key_table {
     KEY_LEDGER_OUT = 0x57,
     KEY_LEDGER_FOUND = 0x58,
     KEY_LEDGER_WHOLE = 0x59,
+    KEY_FLOORS_END = 0x5b,
     KEY_PURGED = 0x5c,
     KEY_EPOCH_LAST = 0x5d,
     KEY_TOMB = 0x60,
@@ -277,6 +279,7 @@ void key_rule_number(struct key *k, uint32_t tenant, uint32_t scope, uint32_t ru
 void key_group(struct key *k, uint32_t tenant, uint32_t scope, uint64_t gid);
 void key_group_of(struct key *k, uint32_t tenant, uint32_t scope, uint64_t series);
 void key_floors(struct key *k, uint32_t tenant, uint32_t scope, uint32_t ptype);
+void key_floors_end(struct key *k, uint32_t tenant, uint32_t scope, uint32_t ptype);
 void key_dirty(struct key *k, const struct member *m /* series unused */, uint32_t level,
                uint32_t t);
 bool key_dirty_read(struct str key, struct member *ret_m, uint32_t *ret_level, uint32_t *ret_t);

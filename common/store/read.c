@@ -375,7 +375,7 @@ static int make_cover(struct merge *m, uint32_t from, uint32_t to, struct err *e
         .floors = &floors,
         .dirty = &dirty,
     };
-    int rc = floors_load(kv, m->v->snap, &part, &floors, e);
+    int rc = floors_load_read(kv, m->v->snap, &part, &floors, e);
 
     if (!rc && m->part.until < UINT32_MAX)
         in.to = MIN(in.to, cover_split(&floors, m->part.until));
@@ -445,7 +445,7 @@ static int widen(struct merge *m, uint32_t *from, uint32_t *to, struct err *e)
     struct floors floors;
     struct cover_in in = { .from = m->from, .to = m->to, .floors = &floors };
     uint32_t real_from, real_to;
-    int rc = floors_load(m->v->s->kv, m->v->snap, &part, &floors, e);
+    int rc = floors_load_read(m->v->s->kv, m->v->snap, &part, &floors, e);
 
     if (rc)
         return rc;

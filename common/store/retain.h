@@ -56,6 +56,10 @@ uint64_t retain_policy_interval_ms(const struct retain_policy *p);
  * them back. They move bucket by bucket where a bucket is at most a quarter of what is kept, else
  * by a sixteenth of it at least: so long rows may stay over their time. */
 void retain_floors(const struct retain_keep *keep, int64_t engine_ms, struct floors *ret);
+/* The slot before which nothing is answered: the age of the coarsest level, back to a multiple of a
+ * 64th of it, so that it is written 64 times as time passes it once. Not below the floor of the
+ * finest level that is kept as long: it can be cut there only at a node of that level. */
+uint32_t retain_end(const struct retain_keep *keep, int64_t engine_ms);
 
 /* ---- stage: shard thread ---- */
 

@@ -274,6 +274,24 @@ int retain_raise(struct store *s, const struct member *m, uint32_t first, const 
     return rc;
 }
 
+/* Moves the end of what is answered. Reads alone go by it, so it waits for no build; while deletes
+ * are purged it stays as floors do. */
+static int raise_end(struct store *s, const struct member *m, uint32_t to, struct err *e)
+{
+    uint32_t now;
+
+    if (tombs_block(s, m->tenant, m->scope))
+        return 0;
+    int rc = floors_end_load(s->kv, NULL, m, &now, e);
+    if (rc || to <= now)
+        return rc;
+    struct kv_batch *b = kv_batch_new();
+    floors_end_put(b, m, to);
+    rc = store_write_batch(s, b, false, e);
+    kv_batch_free(b);
+    return rc;
+}
+
 int retain_floor_step(struct store *s, size_t rows_max, bool *ret_done, struct err *e)
 {
     struct retain *r = s->retain;
@@ -294,7 +312,8 @@ int retain_floor_step(struct store *s, size_t rows_max, bool *ret_done, struct e
             *ret_done = true;
             return 0;
         }
-        if (floors_load(s->kv, NULL, &m, &cur, e) || keep_of(s, &m, &keep, e))
+        if (floors_load(s->kv, NULL, &m, &cur, e) || keep_of(s, &m, &keep, e) ||
+            raise_end(s, &m, retain_end(&keep, r->engine_ms), e))
             return e->code;
         retain_floors(&keep, r->engine_ms, &want);
         if (tombs_block(s, m.tenant, m.scope))

@@ -274,6 +274,7 @@ static uint32_t stride(uint32_t level, uint64_t keep_ms)
 
 void retain_floors(const struct retain_keep *keep, int64_t engine_ms, struct floors *ret)
 {
+    ret->end = 0;
     for (uint32_t l = 0; l < KEY_LEVELS; l++) {
         int64_t keep_ms = (int64_t)MIN(keep->ms[l], KEEP_MAX_MS);
         uint32_t cut = slot_of_ms(engine_ms - keep_ms);
@@ -281,4 +282,17 @@ void retain_floors(const struct retain_keep *keep, int64_t engine_ms, struct flo
         ret->at[l] = cut - cut % stride(l, keep->ms[l]);
     }
     floors_align(ret);
+}
+
+uint32_t retain_end(const struct retain_keep *keep, int64_t engine_ms)
+{
+    uint64_t keep_ms = MIN(keep->ms[KEY_LEVELS - 1], KEEP_MAX_MS);
+    uint32_t cut = slot_of_ms(engine_ms - (int64_t)keep_ms), finest = 0;
+    uint32_t stride = slot_leaf((uint32_t)(keep_ms / SLOT_MS / 64));
+    struct floors f;
+
+    while (keep->ms[finest] < keep->ms[KEY_LEVELS - 1])
+        finest++;
+    retain_floors(keep, engine_ms, &f);
+    return MAX(cut - cut % MAX(stride, LEAF_SLOTS), f.at[finest]);
 }

@@ -31,7 +31,7 @@ static uint32_t clamp_slot(int64_t slot)
 void tl_grid_init(struct tl_grid *g, int64_t origin_ms, int64_t step_ms, uint32_t points)
 {
     *g = (struct tl_grid){ .origin_ms = origin_ms, .step_ms = step_ms, .points = points };
-    g->floors.at[KEY_LEVELS - 1] = UINT32_MAX; /* until a service is known */
+    g->floors.at[KEY_LEVELS - 1] = g->floors.end = UINT32_MAX; /* until a service is known */
 }
 
 void tl_grid_asked(const struct tl_grid *g, uint32_t *ret_from, uint32_t *ret_to)
@@ -47,6 +47,7 @@ void tl_grid_floors(struct tl_grid *g, const struct floors *f)
     for (uint32_t l = 0; l < last; l++)
         g->floors.at[l] = MAX(g->floors.at[l], f->at[l]);
     g->floors.at[last] = MIN(g->floors.at[last], f->at[last]);
+    g->floors.end = MIN(g->floors.end, floors_lowest(f));
 }
 
 /* What edges at t are multiples of. */
@@ -61,7 +62,7 @@ static uint32_t grain(const struct tl_grid *g, uint32_t t)
 
 void tl_grid_bounds(struct tl_grid *g)
 {
-    uint32_t from, to, lowest = g->floors.at[KEY_LEVELS - 1];
+    uint32_t from, to, lowest = floors_lowest(&g->floors);
 
     tl_grid_asked(g, &from, &to);
     g->from = g->to = from;
@@ -174,7 +175,7 @@ static uint32_t behind_gap(struct walk *w, uint32_t t)
 void tl_cover_make(const struct tl_cover_in *in, struct tl_cover *ret)
 {
     struct walk w = { .in = in, .ret = ret };
-    uint32_t t = MAX(in->from, in->floors->at[KEY_LEVELS - 1]);
+    uint32_t t = MAX(in->from, floors_lowest(in->floors));
 
     for (uint32_t l = 0; l < KEY_LEVELS; l++)
         ret->at[l].len = 0;

@@ -21,7 +21,7 @@ static int load_floors(struct tl_targets *x, struct store_view *v, const struct 
     for (size_t i = 0; targets_part(&x->t, q, i, &p); i++) {
         struct member m = member_of(&p);
         struct floors f;
-        int rc = floors_load(v->s->kv, v->snap, &m, &f, e);
+        int rc = floors_load_read(v->s->kv, v->snap, &m, &f, e);
         if (rc)
             return rc;
         vec_push(&x->floors, f);

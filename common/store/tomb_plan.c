@@ -107,7 +107,7 @@ static void snap_to(struct tomb_plan *p, const struct floors *f)
 
 static int snap_scope(struct planner *x, uint32_t scope, struct err *e)
 {
-    struct floors f = { { 0 } };
+    struct floors f = { 0 };
     struct key from, to;
     int rc = 0;
 

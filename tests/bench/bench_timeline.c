@@ -220,7 +220,7 @@ int main(void)
                        .arena = arena_new(GIB) };
     double began = year_wall_s();
 
-    b.floors = (struct floors){ { b.end - 7 * DAY, b.end - 30 * DAY, b.end - 90 * DAY } };
+    b.floors = (struct floors){ .at = { b.end - 7 * DAY, b.end - 30 * DAY, b.end - 90 * DAY } };
     open_store(&b);
     load(&b);
     printf("%u series of a year loaded in %.1f s\n", b.series, year_wall_s() - began);

@@ -7,7 +7,8 @@
  *   the answer's bounds contain the range, as far as anything is kept, and by no more than the base
  *   nodes at its edges; the answer is the exact sum of all pushes within these bounds, nothing
  *   older, nothing missing; views from before answer as before; what is too old is refused, all
- *   else is taken.
+ *   else is taken; nothing is answered that is older than the total retention by more than a 64th
+ *   of it and a base node there.
  *
  * Now and then the wall clock is years off for a while, over restarts and power cuts; it is seen to
  * before it is believed (eclock.h), and then nothing has gone that would not have.
@@ -36,6 +37,7 @@
 #define SERVICES  3
 #define PODS      3
 #define TIMES_MAX 40
+#define SLACK     720 /* slots that rounds may be late */
 #define SEEDS     4
 
 struct pushed {
@@ -134,7 +136,7 @@ static void load_floors(struct bed *b, uint32_t service, struct floors *ret)
     m.tenant = t->number;
     m.scope = scope->number;
     m.ptype = (uint16_t)type->number;
-    assert_int_equal(floors_load(b->s.s->kv, NULL, &m, ret, &e), 0);
+    assert_int_equal(floors_load_read(b->s.s->kv, NULL, &m, ret, &e), 0);
 }
 
 static void seal(struct bed *b)
@@ -289,7 +291,7 @@ static void check_range(struct bed *b)
     load_floors(b, service, &f);
     start_slot = slot_of_ms(start);
     end_slot = slot_of_ms(end);
-    uint32_t gone = f.at[KEY_LEVELS - 1], base;
+    uint32_t gone = floors_lowest(&f), base;
     if (to <= gone) {
         assert_int_equal(total, 0);
         return;
@@ -324,6 +326,30 @@ static void check_floors(struct bed *b, int64_t truth_ms)
             if (have.at[l] > want.at[l])
                 fail_msg("%s: floor %zu is %u, and should be %u", services[i], l, have.at[l],
                          want.at[l]);
+        if (have.end > retain_end(&b->keep[i], truth_ms))
+            fail_msg("%s: answers begin at %u, and should at %u", services[i], have.end,
+                     retain_end(&b->keep[i], truth_ms));
+    }
+}
+
+/* Total retention ends when it says, however wide the coarsest nodes are. */
+static void check_ends(struct bed *b)
+{
+    uint32_t now = store_bed_slot(&b->s);
+
+    for (uint32_t i = 0; i < SERVICES; i++) {
+        uint32_t keep = (uint32_t)(b->keep[i].ms[KEY_LEVELS - 1] / SLOT_MS), cut = now - keep;
+        struct store_view *v = store_view_get(b->s.s);
+        struct floors f;
+        int64_t start, end;
+
+        load_floors(b, i, &f);
+        (void)ask(b, v, i, now - 400 * DAY_SLOTS, now, &start, &end);
+        store_view_put(v);
+        uint32_t node = LEVELS[MIN(floors_base(&f, false, cut), KEY_LEVELS - 1)].node;
+        if (start != end && slot_of_ms(start) + keep / 64 + node < cut - SLACK)
+            fail_msg("%s: %u slots are kept, the answer begins %u slots before that", services[i],
+                     keep, cut - slot_of_ms(start));
     }
 }
 
@@ -455,6 +481,7 @@ static void run_seed(uint64_t seed)
     }
     count(&b);
     assert_int_equal(rows_below(&b), 0);
+    check_ends(&b);
     struct store_view *v = store_view_get(b.s.s);
     if (store_check(v, &report, &e))
         fail_msg("check: %s", e.text);
@@ -476,10 +503,64 @@ static void test_months(void **state)
     (void)steps_seeds(run_seed, SEEDS);
 }
 
+/* All levels are kept for the same time, shorter than the coarsest node: an answer ends with it, at
+ * any moment, and is the exact sum of what it says it covers. */
+static void test_everything_30_days(void **state)
+{
+    (void)state;
+    struct retain_policy_opts o = { .interval_ms = 60000, .rules = STR(""), .file = "rules" };
+    uint32_t worst = 0;
+    struct bed b;
+    struct err e;
+
+    bed_open(&b, 7);
+    for (size_t i = 0; i < KEY_LEVELS; i++)
+        o.keep.ms[i] = (uint64_t)(30 * DAY_MS);
+    retain_policy_unref(b.policy);
+    assert_int_equal(retain_policy_new(&o, &b.policy, &e), 0);
+    for (size_t i = 0; i < SERVICES; i++)
+        b.keep[i] = o.keep;
+    store_set_retention(b.s.s, b.policy);
+    for (uint32_t day = 0; day < 200; day++) {
+        clock_fake_advance(&b.s.clock, DAY_MS);
+        uint32_t now = store_bed_slot(&b.s);
+        struct pushed x = { now, 0, 1 + day };
+        char stacks[64];
+        (void)snprintf(stacks, sizeof(stacks), "a;b=%u", (unsigned)x.value);
+        struct bed_push p = { .service = services[0],
+                              .labels = "pod=p",
+                              .stacks = stacks,
+                              .slot = now,
+                              .times = 1,
+                              .every = 1,
+                              .wid = ++b.wid };
+        assert_int_equal(commit(&b, &p, false, &e), 0);
+        vec_push(&b.all, x);
+        clock_fake_advance(&b.s.clock, 4 * 60000);
+        seal(&b);
+        build(&b, true);
+        for (size_t i = 0; i < 2; i++)
+            retain(&b, true);
+        struct store_view *v = store_view_get(b.s.s);
+        int64_t start, end;
+        uint64_t total = ask(&b, v, 0, now - 150 * DAY_SLOTS, now + 12, &start, &end);
+        store_view_put(v);
+        assert_int_equal(total, sum_of(&b, 0, start, end));
+        if (slot_of_ms(start) < now)
+            worst = MAX(worst, now - slot_of_ms(start));
+        check_range(&b);
+    }
+    print_message("an answer reached back %u slots, %.2f days\n", worst, worst / (double)DAY_SLOTS);
+    assert_in_range(worst, 30 * DAY_SLOTS, 30 * DAY_SLOTS + 30 * DAY_SLOTS / 64 + SLACK);
+    steps_check(&b.s);
+    bed_close(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_months),
+        cmocka_unit_test(test_everything_30_days),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

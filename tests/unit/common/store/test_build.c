@@ -465,7 +465,7 @@ static void test_same_bytes(void **state)
 static void test_rows(void **state)
 {
     struct dirty_mark m = { 0x123456789abcdef0, 0x01020304 }, got;
-    struct floors f = { { 0 } }, read;
+    struct floors f = { 0 }, read;
     char row[DIRTY_ROW_LEN + 1];
 
     (void)state;

@@ -72,6 +72,8 @@ static void make_world(struct world *w, uint64_t seed)
         w->floors.at[l] = at;
     }
     floors_align(&w->floors);
+    if (prng_chance(&w->p, 0.3))
+        floors_set_end(&w->floors, below(w, now));
     for (uint32_t i = below(w, 30); i > 0; i--)
         mark(w, below(w, prng_chance(&w->p, 0.5) ? now : 3 * DAY_SLOTS));
     sort_marks(w);
@@ -131,7 +133,7 @@ static bool usable(const struct world *w, const struct cover *c, uint32_t level,
 
 static void check_bounds(const struct world *w, const struct cover *c)
 {
-    uint32_t from = MAX(w->in.from, w->floors.at[7]);
+    uint32_t from = MAX(w->in.from, floors_lowest(&w->floors));
 
     if (w->in.group && w->in.since > w->floors.at[7]) {
         uint32_t since = w->in.since;
@@ -254,7 +256,7 @@ static void test_bound(void **state)
 
 static void test_floors(void **state)
 {
-    struct floors f = { { 1000, 900, 700, 5000 } };
+    struct floors f = { .at = { 1000, 900, 700, 5000 } };
     static const uint32_t want[KEY_LEVELS] = { 960, 840, 0, 0, 0, 0, 0, 0 };
 
     (void)state;

@@ -42,7 +42,7 @@ static uint32_t below(uint32_t n)
 
 static void test_grid(void **state)
 {
-    static const struct floors all = { { 0 } };
+    static const struct floors all = { 0 };
     uint32_t a = BEGIN;
     struct tl_grid g;
 
@@ -59,7 +59,7 @@ static void test_grid(void **state)
     assert_int_equal(tl_grid_edge(&g, a + 2), a + 6);
     assert_int_equal(tl_grid_edge(&g, a + 6), a + 12);
     /* Hours alone are kept: the edge at a + 6 stands behind its hour, the ends outside. */
-    struct floors hours = { { UINT32_MAX, UINT32_MAX, UINT32_MAX, 0, 0, 0, 0, 0 } };
+    struct floors hours = { .at = { UINT32_MAX, UINT32_MAX, UINT32_MAX, 0, 0, 0, 0, 0 } };
     tl_grid_init(&g, slot_to_ms(a + 1005), 1000 * SLOT_MS, 2); /* [a + 6, a + 2006) */
     tl_grid_floors(&g, &hours);
     tl_grid_bounds(&g);
@@ -69,8 +69,8 @@ static void test_grid(void **state)
     assert_int_equal(tl_grid_point(&g, a + 1439), 0);
     assert_int_equal(tl_grid_point(&g, a + 1440), 1);
     /* Nothing is kept there. */
-    struct floors gone = { { UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX,
-                             UINT32_MAX, a + LEVELS[7].node } };
+    struct floors gone = { .at = { UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX,
+                                   UINT32_MAX, UINT32_MAX, a + LEVELS[7].node } };
     tl_grid_init(&g, slot_to_ms(a + 5), 6 * SLOT_MS, 2);
     tl_grid_floors(&g, &gone);
     tl_grid_bounds(&g);
@@ -81,7 +81,7 @@ static void test_grid(void **state)
 
 static struct floors random_floors(void)
 {
-    struct floors f;
+    struct floors f = { 0 };
     uint32_t at = BEGIN + SPAN + 100;
 
     for (uint32_t l = 0; l < KEY_LEVELS; l++) {
@@ -90,6 +90,8 @@ static struct floors random_floors(void)
         at = MIN(at, f.at[l]);
     }
     floors_align(&f);
+    if (prng_chance(&rnd, 0.4))
+        floors_set_end(&f, BEGIN + below(SPAN));
     return f;
 }
 
@@ -164,7 +166,7 @@ static void check(const struct tl_cover_in *in, const struct tl_cover *c)
 {
     uint8_t *seen = xcalloc(SPAN * 2 + LEVELS[7].node * 4, 1);
     uint32_t zero = BEGIN - LEVELS[7].node * 2;
-    uint32_t lowest = in->floors->at[KEY_LEVELS - 1];
+    uint32_t lowest = floors_lowest(in->floors);
 
     for (uint32_t l = 0; l < KEY_LEVELS; l++)
         vec_for (i, &c->at[l]) {
@@ -232,7 +234,7 @@ static void test_random(void **state)
 /* A year by days, all clean: one run. */
 static void test_year(void **state)
 {
-    static const struct floors all = { { 0 } };
+    static const struct floors all = { 0 };
     uint32_t days = 365, a = BEGIN;
     struct dirty_set dirty = { 0 };
     struct tl_cover c = { 0 };
