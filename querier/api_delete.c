@@ -413,20 +413,6 @@ static int check_tenant(const struct query *q, struct err *e)
     return 0;
 }
 
-/* A page of another site can make a browser send this request, and must not: browsers then say
- * whose page it was. */
-static int check_origin(const struct query *q, struct err *e)
-{
-    struct str origin = http_header(q->http, "Origin"), host = http_header(q->http, "Host");
-    ptrdiff_t at = str_find(origin, '/');
-
-    if (str_eqc(http_header(q->http, "Sec-Fetch-Site"), "cross-site") ||
-        (origin.len &&
-         (at < 0 || !str_eq(str_sub(origin, MIN((size_t)at + 2, origin.len), origin.len), host))))
-        return err_set(e, ERR_FORBIDDEN, "pages of other sites may not delete");
-    return 0;
-}
-
 static struct deletion *begin(struct query *q, query_step_fn then)
 {
     struct deletion *d = ARENA_NEW(q->arena, struct deletion);
@@ -441,8 +427,8 @@ int api_delete(struct query *q, struct err *e)
 {
     struct deletion *d = begin(q, reply_delete);
 
-    if (check_origin(q, e) || check_tenant(q, e) || read_what(q, d, e) || read_confirm(q, d, e) ||
-        read_range(q, d, e) || read_id(q, d, e))
+    if (check_tenant(q, e) || read_what(q, d, e) || read_confirm(q, d, e) || read_range(q, d, e) ||
+        read_id(q, d, e))
         return e->code;
     return ask(q, d, e);
 }

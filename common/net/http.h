@@ -19,6 +19,7 @@
 #include "common/base/arena.h"
 #include "common/base/buf.h"
 #include "common/base/err.h"
+#include "common/conf/conf.h"
 #include "common/net/http_head.h"
 #include "common/obs/metrics.h"
 #include "common/sys/budget.h"
@@ -73,6 +74,14 @@ struct http_req {
 };
 typedef void (*http_handler_fn)(struct http_req *r);
 
+/* What a route asks of its callers: rows of one table that has every route of the product
+ * (common/role/doors.c). A server that was given the table takes no route without a row. */
+struct http_door {
+    unsigned methods;
+    const char *path; /* as registered, so with its '*' */
+    bool acts; /* changes something or costs much: not for pages of other sites (http_door.c) */
+};
+
 struct http_server_opts {
     struct loop *loop;
     struct pool *pool;        /* compresses large replies; NULL: inline */
@@ -87,6 +96,11 @@ struct http_server_opts {
     const char *tls_cert, *tls_key;
     const char *tls_client_ca; /* clients must show a certificate of these; implies tls_only */
     bool tls_only;             /* plain HTTP is answered 400 */
+    /* By which names clients may call the server, and which pages may act: http_door.c. */
+    bool local; /* it listens for this machine only */
+    struct conf_list hosts, origins;
+    const struct http_door *doors; /* borrowed; NULL: every method but GET acts */
+    size_t doors_len;
     /* The files changed and are in use now (NULL), or cannot be used, and the old ones stay. */
     void (*on_tls_files)(void *cookie, const struct err *e);
     void *tls_cookie;
@@ -94,6 +108,9 @@ struct http_server_opts {
 /* SIGPIPE is ignored from here on, for the whole process. */
 NODISCARD int http_server_new(const struct http_server_opts *o, struct http_server **ret,
                               struct err *e);
+/* Are these lists what http_server_opts.hosts and .origins take? ERR_CONFIG names the entry. */
+NODISCARD int http_hosts_check(const struct conf_list *hosts, struct err *e);
+NODISCARD int http_origins_check(const struct conf_list *origins, struct err *e);
 uint16_t http_server_port(const struct http_server *s); /* the real one after ":0" */
 /* Exact path; or a prefix when path ends with '*'; exact goes before prefix, long before short.
  * Wrong method: 405 with Allow. HEAD follows GET; the handler sees HTTP_HEAD and replies as to GET.

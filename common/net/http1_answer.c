@@ -31,6 +31,7 @@ static const char *reason(int status)
         { 413, "Content Too Large" },
         { 415, "Unsupported Media Type" },
         { 417, "Expectation Failed" },
+        { 421, "Misdirected Request" },
         { 429, "Too Many Requests" },
         { 431, "Request Header Fields Too Large" },
         { 499, "Client Closed Request" },

@@ -104,8 +104,8 @@ struct http_route *http_routes_add(struct http_routes *t, const char *path)
     return r;
 }
 
-struct http_route *http_routes_find(const struct http_routes *t, struct str path,
-                                    enum http_method method, unsigned *ret_allow)
+/* Of the routes of that path, by whatever method. */
+static struct http_route *chain_of(const struct http_routes *t, struct str path)
 {
     struct http_route *first = map_str_get(t->exact, path);
 
@@ -113,6 +113,23 @@ struct http_route *http_routes_find(const struct http_routes *t, struct str path
         if (str_starts(path, t->prefixes.ptr[i]->match))
             first = t->prefixes.ptr[i];
     }
+    return first;
+}
+
+unsigned http_routes_acts(const struct http_routes *t, struct str path)
+{
+    unsigned acts = 0;
+
+    for (const struct http_route *r = chain_of(t, path); r; r = r->next)
+        acts |= r->acts;
+    return acts;
+}
+
+struct http_route *http_routes_find(const struct http_routes *t, struct str path,
+                                    enum http_method method, unsigned *ret_allow)
+{
+    struct http_route *first = chain_of(t, path);
+
     *ret_allow = 0;
     for (struct http_route *r = first; r; r = r->next) {
         unsigned allowed = r->methods | (r->methods & HTTP_GET ? HTTP_HEAD : 0u);

@@ -19,6 +19,7 @@ struct http_route {
     bool prefix;
     bool stream; /* the handler runs at the end of the head */
     unsigned methods;
+    unsigned acts; /* those of them that pages of other sites may not send */
     size_t body_max;
     http_handler_fn fn;
     void *cookie;
@@ -45,6 +46,8 @@ struct http_route *http_routes_add(struct http_routes *t, const char *path);
 /* The route, or NULL with *ret_allow = methods that path has (0: no such path). */
 struct http_route *http_routes_find(const struct http_routes *t, struct str path,
                                     enum http_method method, unsigned *ret_allow);
+/* Methods of that path that act. */
+unsigned http_routes_acts(const struct http_routes *t, struct str path);
 /* "GET, HEAD, POST" */
 void http_methods_text(unsigned methods, struct buf *out);
 /* 0..HTTP_METHODS-1, or HTTP_METHODS. */

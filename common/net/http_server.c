@@ -17,6 +17,7 @@
 
 #include "common/base/hash.h"
 #include "common/net/http1.h"
+#include "common/net/http_door.h"
 #include "common/net/http_lost.h"
 #include "common/net/http_start.h"
 #include "common/net/tcp.h"
@@ -42,6 +43,8 @@ static void metrics_start(struct http_server *s)
         [HTTP_REFUSED_ACCEPT] = "accept_failed",
         [HTTP_REFUSED_FLOOD] = "flood",
         [HTTP_REFUSED_TLS] = "tls",
+        [HTTP_REFUSED_HOST] = "host",
+        [HTTP_REFUSED_SITE] = "cross_site",
     };
     struct metrics *m = s->o.metrics;
     struct metric *refused;
@@ -146,6 +149,7 @@ static struct http_route *add_route(struct http_server *s, unsigned methods, con
     r->body_max = body_max;
     r->fn = fn;
     r->cookie = cookie;
+    http_door_of(&s->o, r);
     return r;
 }
 

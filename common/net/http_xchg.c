@@ -10,6 +10,7 @@
  */
 #include <stdatomic.h>
 
+#include "common/net/http_door.h"
 #include "common/net/http_lost.h"
 #include "common/net/http_param.h"
 #include "common/net/http_server.h"
@@ -67,11 +68,13 @@ void http_xchg_free(struct http_xchg *x)
 }
 
 /* The path of "/a?b", "http://host/a?b" or "*"; false if the target is none of these. */
-static bool split_target(struct str target, struct str *ret_path, struct str *ret_query)
+static bool split_target(struct str target, struct str *ret_host, struct str *ret_path,
+                         struct str *ret_query)
 {
     struct str rest = target;
     ptrdiff_t at;
 
+    *ret_host = STR_NULL;
     if (str_eqc(target, "*")) {
         *ret_path = target;
         *ret_query = STR_NULL;
@@ -87,6 +90,7 @@ static bool split_target(struct str target, struct str *ret_path, struct str *re
         size_t end = 0;
         while (end < rest.len && rest.ptr[end] != '/' && rest.ptr[end] != '?')
             end++;
+        *ret_host = str_sub(rest, 0, end);
         rest = str_sub(rest, end, rest.len);
     }
     at = str_find(rest, '?');
@@ -173,7 +177,8 @@ static bool find_route(struct http_xchg *x, const struct http_head *h)
     } else if (!allow) {
         http_reply_lost(&x->req);
     } else if (x->req.method == HTTP_OPTIONS) {
-        answer_options(x, allow);
+        if (http_door_preflight(x, http_routes_acts(&x->server->routes, x->req.path)))
+            answer_options(x, allow);
     } else {
         answer_method(x, h->method, allow);
     }
@@ -182,7 +187,7 @@ static bool find_route(struct http_xchg *x, const struct http_head *h)
 
 bool http_xchg_begin(struct http_xchg *x, const struct http_head *h)
 {
-    struct str target, path;
+    struct str target, host, path;
     struct err e;
 
     x->req.method = http_method_of(h->method);
@@ -193,14 +198,19 @@ bool http_xchg_begin(struct http_xchg *x, const struct http_head *h)
         http_reply_err(&x->req, &e);
         return false;
     }
-    if (!split_target(target, &path, &x->req.query) ||
+    if (!split_target(target, &host, &path, &x->req.query) ||
         (str_eqc(path, "*") && x->req.method != HTTP_OPTIONS)) {
         http_reply_status(&x->req, 400, "invalid_argument",
                           "the request target is neither a path nor an http URL");
         return false;
     }
+    if (host.ptr && !str_eq_nocase(host, http_header(&x->req, "Host"))) {
+        http_reply_status(&x->req, 400, "invalid_argument",
+                          "the request target and the Host header name different hosts");
+        return false;
+    }
     x->req.path = http_unescape(path, false, x->req.arena);
-    if (!find_route(x, h))
+    if (!http_door_host(x) || !find_route(x, h) || !http_door_route(x))
         return false;
     if (!h->chunked && h->length > x->route->body_max) {
         metric_add(x->server->refused[HTTP_REFUSED_BODY], 1);

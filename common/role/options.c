@@ -18,6 +18,15 @@ static const struct conf_row http_rows[] = {
              "Address and port of the HTTP listener; port 0 picks a free one."),
     CONF_BOOL(struct common_conf, insecure_open, "insecure_open", "false",
               "Allow listening beyond this machine although nothing asks callers for a key."),
+    CONF_LIST(struct common_conf, hosts, "hosts", "",
+              "Names by which clients call this server (profiles.example.com, *.example.com, or * "
+              "for any); a request with another Host is answered 421. Local names and, unless it "
+              "listens on loopback, IP addresses are taken as well. Empty: those only on loopback, "
+              "else any."),
+    CONF_LIST(struct common_conf, origins, "origins", "",
+              "Origins of web pages on other sites (https://app.example.com) that may push and "
+              "change things here from a browser; others are answered 403. They get no answers to "
+              "queries."),
     CONF_U64(struct common_conf, connections_max, "connections_max", "12288", "1", "1000000",
              "Connections at once; one more is answered 503 and closed."),
     CONF_BYTES(struct common_conf, in_flight_bytes, "in_flight_bytes", "0", "0", NULL,
@@ -276,6 +285,8 @@ int options_check(const struct common_conf *http, const struct cluster_conf *clu
                        "callers for a key; listen on 127.0.0.1 behind a proxy, or accept it with "
                        "--http.insecure-open",
                        http->listen);
+    if (http_hosts_check(&http->hosts, e) || http_origins_check(&http->origins, e))
+        return e->code;
     if (strcmp(cluster->coordination, "none") != 0)
         return heartbeat_check(cluster, e);
     if (cluster->ingesters.len == 0)

@@ -27,6 +27,7 @@
 #include "common/role/cluster_places.h"
 #include "common/role/cluster_progress.h"
 #include "common/role/cluster_rebalance.h"
+#include "common/role/doors.h"
 #include "common/role/fdlimit.h"
 #include "common/role/lock.h"
 #include "common/role/memory.h"
@@ -161,12 +162,16 @@ static int start_http(struct process *p, const struct common_conf *c, struct err
         .tls_key = c->tls_key,
         .tls_client_ca = c->tls_client_ca,
         .tls_only = c->tls_only,
+        .local = addr_is_loopback(str_c(c->listen)),
+        .hosts = c->hosts,
+        .origins = c->origins,
         .on_tls_files = on_tls_files,
         .tls_cookie = (void *)(uintptr_t)c,
     };
     uint64_t files = fdlimit_raise(c->connections_max + FDLIMIT_BESIDE_HTTP);
     int code;
 
+    o.doors = doors(&o.doors_len);
     if (files < c->connections_max + FDLIMIT_BESIDE_HTTP)
         log_warn("fewer files may be open than connections need: raise the hard limit (ulimit -Hn)",
                  KV_U64("limit", files), KV_U64("connections_max", c->connections_max),

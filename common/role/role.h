@@ -23,7 +23,8 @@
  * says so; roles read the resolved values from role_ctx. */
 struct common_conf { /* http */
     const char *listen;
-    bool insecure_open; /* allow an address that is not loopback, without keys */
+    bool insecure_open;              /* allow an address that is not loopback, without keys */
+    struct conf_list hosts, origins; /* see common/net/http_door.c */
     uint64_t connections_max, in_flight_bytes, head_ms, body_ms, idle_ms, write_ms;
     uint64_t body_bytes_max;
     const char *tls_cert, *tls_key, *tls_client_ca; /* "": none */

@@ -48,7 +48,7 @@ def pushes(services, bodies):
     while True:
         for path, many in fleet:
             body = chance.choice(many)
-            yield (f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Length: {len(body)}\r\n"
+            yield (f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
                    "Idempotency-Key: ").encode(), body
 
 

@@ -117,7 +117,7 @@ def test_bad_input_is_explained_and_leaves_nothing():
 def test_a_body_of_100_mb_is_cut_short():
     with cluster.AllInOne() as server:
         with socket.create_connection(("127.0.0.1", server.process.port)) as s:
-            s.sendall(b"POST /ingest?name=x.cpu HTTP/1.1\r\nHost: h\r\n"
+            s.sendall(b"POST /ingest?name=x.cpu HTTP/1.1\r\nHost: localhost\r\n"
                       b"Content-Length: 104857600\r\n\r\n")
             try:
                 for _ in range(100):
@@ -136,7 +136,7 @@ def test_a_body_of_100_mb_is_cut_short():
         assert not head or b" 413 " in head.split(b"\r\n")[0], head
         # Chunked, so that the length is not known in advance.
         with socket.create_connection(("127.0.0.1", server.process.port)) as s:
-            s.sendall(b"POST /ingest?name=x.cpu HTTP/1.1\r\nHost: h\r\n"
+            s.sendall(b"POST /ingest?name=x.cpu HTTP/1.1\r\nHost: localhost\r\n"
                       b"Transfer-Encoding: chunked\r\n\r\n")
             try:
                 for _ in range(100):
@@ -156,7 +156,7 @@ def test_in_flight_budget_answers_503_with_retry_after():
         def hold():
             s = socket.create_connection(("127.0.0.1", server.process.port))
             held.append(s)
-            s.sendall(b"POST /ingest?name=x.cpu HTTP/1.1\r\nHost: h\r\n"
+            s.sendall(b"POST /ingest?name=x.cpu HTTP/1.1\r\nHost: localhost\r\n"
                       b"Content-Length: 8000000\r\n\r\n")
             s.settimeout(60)
             try:
@@ -191,7 +191,7 @@ def test_connection_limit_answers_503():
         idle = [socket.create_connection(("127.0.0.1", server.process.port)) for _ in range(10)]
         with socket.create_connection(("127.0.0.1", server.process.port)) as s:
             s.settimeout(60)
-            s.sendall(b"GET /readyz HTTP/1.1\r\nHost: h\r\n\r\n")
+            s.sendall(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             head = s.recv(4096)
         assert b" 503 " in head.split(b"\r\n")[0] and b"retry-after:" in head.lower(), head
         for s in idle:

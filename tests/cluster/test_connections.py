@@ -19,7 +19,7 @@ import cluster
 MANY = 10_000
 MIB = 1 << 20
 BYTES_EACH_MAX = 8 << 10  # resident, of one idle connection; the kernel's buffers not counted
-REQUEST = b"GET /ready HTTP/1.1\r\nHost: h\r\n\r\n"
+REQUEST = b"GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def raise_files(want):
@@ -108,9 +108,9 @@ def test_slow_loris_and_the_vanished():
     with cluster.AllInOne("--http.head_timeout=2s", "--http.body_timeout=2s",
                           "--http.idle_timeout=3s", "--http.write_timeout=2s") as server:
         p = server.process
-        starts = [b"GET /ready HTTP/1.1\r\nHost: h\r\nX-", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-                  b"POST /ingest?name=a HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n\r\nab",
-                  b"P", b"", b"GET /ready HTTP/1.1\r\nHost: h\r\n\r\n"]
+        starts = [b"GET /ready HTTP/1.1\r\nHost: localhost\r\nX-", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+                  b"POST /ingest?name=a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\nab",
+                  b"P", b"", b"GET /ready HTTP/1.1\r\nHost: localhost\r\n\r\n"]
         clients = [socket.create_connection(("127.0.0.1", p.port)) for _ in range(1200)]
         for i, s in enumerate(clients):
             with contextlib.suppress(OSError):  # of a busy machine the first are gone before the last are there
@@ -122,7 +122,7 @@ def test_slow_loris_and_the_vanished():
             assert time.monotonic() < until, f"{len(left)} connections are still there"
             for i, s in list(left.items()):  # a byte now and then
                 try:
-                    if starts[i % len(starts)].startswith(b"GET /ready HTTP/1.1\r\nHost: h\r\nX-"):
+                    if starts[i % len(starts)].startswith(b"GET /ready HTTP/1.1\r\nHost: localhost\r\nX-"):
                         s.send(b"a")
                     s.setblocking(False)
                     while s.recv(65536):
@@ -144,7 +144,7 @@ def test_slow_loris_and_the_vanished():
         # Vanishing in the middle of a reply nobody reads, and of a body.
         for _ in range(200):
             s = socket.create_connection(("127.0.0.1", p.port))
-            s.sendall(b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n" * 20)
+            s.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20)
             leave(s, 1)
         wait_for(lambda: p.metric("embertree_http_connections") <= 1)
         assert p.stop() == 0
@@ -166,7 +166,7 @@ def test_half_closed_and_bodies_that_end_nowhere():
     """Who closes its half behind a whole request has its answer; in the middle, an error or nothing.
     What vanished clients had sent is free again: others push more than would fit beside it."""
     line = b"main;" + b"w" * 500 + b" 3\n"
-    head = b"POST /ingest?name=half.cpu&sampleRate=0 HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n"
+    head = b"POST /ingest?name=half.cpu&sampleRate=0 HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     settings = b"\0\0\0\4\0\0\0\0\0"
     with cluster.AllInOne("--http.in_flight_bytes=24MiB", "--http.idle_timeout=20s") as server:

@@ -243,7 +243,7 @@ def flood(server, paths):
         s = socket.create_connection(("127.0.0.1", server.process.port), timeout=60)
         method, path, body = paths[i % len(paths)]
         body = (body or "").encode()
-        s.sendall(f"{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-Scope-OrgID: hostile\r\n"
+        s.sendall(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Scope-OrgID: hostile\r\n"
                   f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
         s.setblocking(False)
         sel.register(s, selectors.EVENT_READ, bytearray())

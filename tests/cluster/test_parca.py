@@ -210,7 +210,7 @@ class TwoWay:
 
     def __init__(self, process, path):
         self.sock = socket.create_connection(("127.0.0.1", process.port), 30)
-        self.sock.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/grpc-web"
+        self.sock.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/grpc-web"
                           "+proto\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
         self.got = b""
         self.body = b""
@@ -469,7 +469,7 @@ def test_debuginfo_kill():
         assert alloy_should(s, build_id)[0] == 1
         data = elf(build_id, 2_000_000)
         with socket.create_connection(("127.0.0.1", s.writer.port), 30) as c:
-            c.sendall(f"POST {ALLOY}Upload/{build_id} HTTP/1.1\r\nHost: x\r\nContent-Length: "
+            c.sendall(f"POST {ALLOY}Upload/{build_id} HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
                       f"{len(data)}\r\n\r\n".encode() + data[:1_000_000])
             until = time.monotonic() + 90
             while not any(p.name.startswith("tmp-") for p in kept(s)):
@@ -482,7 +482,7 @@ def test_debuginfo_kill():
         assert alloy_should(s, build_id)[0] == 1, "and the agent may try again"
         # The client goes away instead: gone at once, no restart needed.
         with socket.create_connection(("127.0.0.1", s.writer.port), 30) as c:
-            c.sendall(f"POST {ALLOY}Upload/{build_id} HTTP/1.1\r\nHost: x\r\nContent-Length: "
+            c.sendall(f"POST {ALLOY}Upload/{build_id} HTTP/1.1\r\nHost: localhost\r\nContent-Length: "
                       f"{len(data)}\r\n\r\n".encode() + data[:1_000_000])
         until = time.monotonic() + 90
         while kept(s) or alloy_should(s, build_id)[0] == 0:

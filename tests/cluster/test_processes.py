@@ -163,7 +163,7 @@ def takes_requests(process):
 def test_second_signal_ends_at_once():
     with cluster.AllInOne("--shutdown.deadline=5m", "--http.body-timeout=5m") as server:
         with socket.create_connection(("127.0.0.1", server.process.port)) as s:
-            s.sendall(b"POST /ingest?name=a.cpu HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\na")
+            s.sendall(b"POST /ingest?name=a.cpu HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\na")
             until = time.monotonic() + 60
             while server.process.metric("embertree_http_requests_in_flight") < 2:  # it, and who asks
                 assert time.monotonic() < until

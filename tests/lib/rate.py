@@ -31,7 +31,7 @@ class Pusher:
         more = "".join(f"{k}: {v}\r\n" for k, v in headers.items())
         bodies = body if isinstance(body, list) else [body]
         self.turn = itertools.cycle([
-            ((f"POST {path} HTTP/1.1\r\nHost: bench\r\n{more}"
+            ((f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{more}"
               f"Content-Length: {len(b)}\r\nIdempotency-Key: ").encode(), b) for b in bodies])
         self.ready = selectors.EpollSelector()
         self.sent = {}

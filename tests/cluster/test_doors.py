@@ -1,0 +1,79 @@
+"""Who may come in, over the list of all routes (common/role/doors.c): by which name the server is called, and for which
+page a browser sends a request. What these tests do is what a browser does after DNS rebinding, or for a page of another
+site; no browser is run.
+"""
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import cluster
+
+TABLE = cluster.ROOT / "common" / "role" / "doors.c"
+MINE = "https://app.example.com"
+
+
+def routes():
+    """Rows of the table: method, path, does it act, and the rest of the row."""
+    text = TABLE.read_text()
+    words = dict(re.findall(r'#define (\w+) +"([^"]*)"', text))
+    for method, path, acts in re.findall(r"\{ HTTP_(\w+), ([^,]+), (ASKS|ACTS)", text):
+        for word, value in words.items():
+            path = re.sub(rf"\b{word}\b", f'"{value}"', path)
+        yield method, "".join(re.findall(r'"([^"]*)"', path)).replace("*", "zz"), acts == "ACTS"
+
+
+def send(server, method, path, **headers):
+    return server.process.request(method, path, b"" if method != "GET" else None, headers)
+
+
+def test_names():
+    """A server on loopback is called by local names; all else is told what to do."""
+    with cluster.AllInOne(*("--http.hosts=profiles.example.com,*.apps.example.com",)) as server:
+        server.ingest(b"a;b 1\n", name="a.cpu")
+        port = server.process.port
+        render = "/render?query=a.cpu&from=now-1h&until=now&format=collapsed"
+        for host in ("localhost", f"LOCALHOST:{port}", f"127.0.0.1:{port}", f"[::1]:{port}", "localhost.",
+                     "profiles.example.com", "x.apps.example.com:443"):
+            reply = send(server, "GET", render, Host=host)
+            assert reply.status == 200 and b"a;b" in reply.body, (host, reply)
+        for host in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", "10.0.0.1", "apps.example.com"):
+            reply = send(server, "GET", render, Host=host)
+            assert reply.status == 421 and b"http.hosts" in reply.body and b"a;b" not in reply.body, (host, reply)
+        evil = f"evil.example:{port}"
+        rebound = {"Host": evil, "Origin": f"http://{evil}", "Sec-Fetch-Site": "same-origin"}
+        reply = send(server, "POST", "/api/v1/delete?all=1&confirm=anonymous", **rebound)
+        assert reply.status == 421, reply
+        assert server.reader.get("/api/apps").json(), "deleted"
+        assert server.process.metric("embertree_http_refused_total", reason="host") == 6
+
+
+def test_every_route():
+    """No route answers to a name of others, none that acts to a page of others."""
+    with cluster.AllInOne(f"--http.origins={MINE}") as server:
+        rows = list(routes())
+        assert len(rows) > 90 and sum(acts for *_, acts in rows) > 30, len(rows)
+        for method, path, acts in rows:
+            assert send(server, method, path, Host="evil.example").status == 421, path
+            for headers in ({"Origin": "http://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"},
+                            {"Sec-Fetch-Site": "same-site", "Origin": "http://localhost:3000"}):
+                if method != "GET" or acts:
+                    headers["Content-Type"] = "text/plain"
+                    reply = send(server, method, path, **headers)
+                    assert (reply.status == 403) == acts, (method, path, headers, reply)
+        body = b"a;b 1\n"
+        for origin, status in ((MINE, 200), (f"http://127.0.0.1:{server.process.port}", 200),
+                               ("http://127.0.0.1:3000", 403)):
+            reply = server.process.request("POST", "/ingest?name=a.cpu&from=now-60s&until=now-50s", body,
+                                           {"Origin": origin, "Content-Type": "text/plain"})
+            assert reply.status == status, (origin, reply)
+            assert reply.headers.get("Access-Control-Allow-Origin") == (MINE if origin == MINE else None), reply.headers
+        ask = {"Origin": MINE, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "content-type"}
+        reply = server.process.request("OPTIONS", "/v1development/profiles", None, ask)
+        assert reply.status == 204 and reply.headers["Access-Control-Allow-Headers"] == "content-type", reply.headers
+        reply = server.process.request("OPTIONS", "/querier.v1.QuerierService/ProfileTypes", None, ask)
+        assert "Access-Control-Allow-Origin" not in reply.headers, reply.headers
+
+
+if __name__ == "__main__":
+    cluster.main([test_names, test_every_route])
