@@ -490,7 +490,7 @@ static int knows_shards(const struct distributor *d, struct err *e)
 int intake_check(struct distributor *d, const struct http_req *r, struct str *ret_tenant,
                  struct err *e)
 {
-    struct str key = http_header(r, "Idempotency-Key");
+    struct str key = http_header(r, "Idempotency-Key"), named;
     size_t one;
 
     if (d->draining)
@@ -498,7 +498,9 @@ int intake_check(struct distributor *d, const struct http_req *r, struct str *re
     if (role_memory_check(d->ctx, e) || knows_shards(d, e))
         return e->code;
     *ret_tenant = STR_NULL;
-    if (d->tokens && d->ctx->tenancy->multi && !http_header(r, "X-Scope-OrgID").len)
+    if (d->tokens && d->ctx->tenancy->multi && http_header_once(r, "X-Scope-OrgID", &named, e))
+        return e->code;
+    if (d->tokens && d->ctx->tenancy->multi && !named.len)
         *ret_tenant = tokens_tenant(d->tokens, r);
     if (!ret_tenant->ptr && tenant_of(r, d->ctx->tenancy, 1, ret_tenant, &one, e))
         return e->code;

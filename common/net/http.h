@@ -130,6 +130,10 @@ bool http_is_h2(const struct http_req *r);
 
 /* First header of that name (case-insensitive), or STR_NULL. */
 struct str http_header(const struct http_req *r, const char *name);
+/* The same for a header that says who the caller is: ERR_INPUT if it is there twice, since a
+ * gateway may have checked the other one. */
+NODISCARD int http_header_once(const struct http_req *r, const char *name, struct str *ret,
+                               struct err *e);
 /* First query parameter, decoded (arena); false if absent. "a" and "a=" both give "". A '%' without
  * two digits behind it stands for itself. False, too, where the arena is full. */
 bool http_param(const struct http_req *r, const char *name, struct str *ret);

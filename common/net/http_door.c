@@ -227,9 +227,14 @@ bool http_from_other_site(const struct http_server_opts *o, const struct http_re
 bool http_door_host(struct http_xchg *x)
 {
     const struct http_server_opts *o = &x->server->o;
-    struct str host = http_header(&x->req, "Host");
+    struct str host = http_header(&x->req, "Host"), proof;
     char text[ERR_TEXT_MAX];
+    struct err e;
 
+    if (http_header_once(&x->req, "Authorization", &proof, &e)) {
+        http_reply_err(&x->req, &e);
+        return false;
+    }
     if (http_host_known(o, host))
         return true;
     metric_add(x->server->refused[HTTP_REFUSED_HOST], 1);

@@ -15,7 +15,7 @@ bool http_host_known(const struct http_server_opts *o, struct str host);
 bool http_from_other_site(const struct http_server_opts *o, const struct http_req *r);
 
 /* ---- http_xchg.c asks these in turn; false: the request was answered. */
-/* Every request, before a route is looked for: 421. */
+/* Every request, before a route is looked for: 421; 400 if it shows two credentials. */
 bool http_door_host(struct http_xchg *x);
 /* Once x->route is there: 403. */
 bool http_door_route(struct http_xchg *x);

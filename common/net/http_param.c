@@ -19,6 +19,24 @@ struct str http_header(const struct http_req *r, const char *name)
     return STR_NULL;
 }
 
+int http_header_once(const struct http_req *r, const char *name, struct str *ret, struct err *e)
+{
+    size_t n = 0;
+
+    *ret = STR_NULL;
+    for (size_t i = 0; i < r->headers_len; i++) {
+        if (!str_eq_nocase(r->headers[i].name, str_c(name)))
+            continue;
+        if (n++)
+            return err_set(e, ERR_INPUT,
+                           "there is more than one %s header; send it once, and let a gateway "
+                           "replace it rather than add its own",
+                           name);
+        *ret = r->headers[i].value;
+    }
+    return 0;
+}
+
 /* ---- percent-decoding */
 
 static int hex(char ch)

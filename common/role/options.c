@@ -164,6 +164,10 @@ const struct conf_table memory_options = { "memory", "The memory ceiling", memor
 static const struct conf_row tenancy_rows[] = {
     CONF_BOOL(struct tenancy_conf, multi, "multi", "false",
               "Several tenants, told apart by X-Scope-OrgID; off, everybody is \"anonymous\"."),
+    CONF_BOOL(struct tenancy_conf, strict, "strict", "false",
+              "X-Scope-OrgID must be exactly the name of one tenant. Otherwise queries may name "
+              "several (a|b), and what follows a colon is cut off (a:x is a), which a gateway that "
+              "checks the header has to know."),
 };
 const struct conf_table tenancy_options = { "tenancy", "Tenants", tenancy_rows,
                                             ARRAY_LEN(tenancy_rows), sizeof(struct tenancy_conf) };

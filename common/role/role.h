@@ -50,7 +50,8 @@ struct data_conf {
     uint64_t disk_reserve; /* bytes; 0: 2 % of the volume, at least 64 MiB, at most 1 GiB */
 };
 struct tenancy_conf {
-    bool multi; /* off: the tenant is "anonymous" and X-Scope-OrgID is ignored */
+    bool multi;  /* off: the tenant is "anonymous" and X-Scope-OrgID is ignored */
+    bool strict; /* X-Scope-OrgID is one name: neither a|b nor id:sub */
 };
 
 struct memory;      /* common/role/memory.h */
@@ -139,7 +140,7 @@ int role_main(int argc, char **argv);
 
 /* Tenant of a request: "anonymous", or X-Scope-OrgID checked (a-zA-Z0-9!-_.*'(), <= 150 bytes,
  * not . or ..; "id:sub" is trimmed). ERR_UNAUTHENTICATED "no org id"; several tenants (a|b) only
- * when `many` > 1: returns how many through *ret_len. */
+ * when `many` > 1: returns how many through *ret_len. Two such headers are ERR_INPUT. */
 NODISCARD int tenant_of(const struct http_req *r, const struct tenancy_conf *t, size_t many,
                         struct str *ret, size_t *ret_len, struct err *e);
 

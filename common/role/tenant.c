@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * tenant: who a request belongs to. The header decides only when multi-tenancy is on; then it must
- * be there and be clean, because the name becomes part of keys, paths and log lines.
+ * be there once and be clean, because the name becomes part of keys, paths and log lines.
  */
 #include "common/model/tenant_id.h"
 #include "common/role/role.h"
@@ -41,7 +41,13 @@ int tenant_of(const struct http_req *r, const struct tenancy_conf *t, size_t man
         *ret_len = 1;
         return 0;
     }
-    rest = str_trim(http_header(r, "X-Scope-OrgID"));
+    if (http_header_once(r, "X-Scope-OrgID", &rest, e))
+        return e->code;
+    rest = str_trim(rest);
+    if (t->strict && (str_find(rest, '|') >= 0 || str_find(rest, ':') >= 0))
+        return err_set(e, ERR_INPUT,
+                       "X-Scope-OrgID must be the name of one tenant, without '|' and ':', since "
+                       "tenancy.strict is set here");
     while (str_next(&rest, '|', &more, &part)) {
         ptrdiff_t colon = str_find(part, ':');
         int code;

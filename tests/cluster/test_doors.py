@@ -4,6 +4,8 @@ site; no browser is run.
 """
 import os
 import re
+import socket
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -75,5 +77,34 @@ def test_every_route():
         assert "Access-Control-Allow-Origin" not in reply.headers, reply.headers
 
 
+def raw(server, *headers):
+    """http.client joins equal names."""
+    with socket.create_connection(("127.0.0.1", server.process.port), 10) as s:
+        s.sendall("\r\n".join(["GET /api/apps HTTP/1.1", "Host: localhost", "Connection: close", *headers, "",
+                               ""]).encode())
+        return b"".join(iter(lambda: s.recv(65536), b""))
+
+
+def test_one_tenant():
+    """Of two names neither wins: a gateway in front may have checked either."""
+    with cluster.AllInOne("--tenancy.multi") as server:
+        server.process.request("POST", "/ingest?name=a.cpu&from=now-60s&until=now-50s", b"a;b 1\n",
+                               {"X-Scope-OrgID": "alice"})
+        for two in (("alice", "bob"), ("bob", "alice"), ("alice", "alice"), ("", "alice"), ("alice", "")):
+            reply = raw(server, *[f"X-Scope-OrgID: {t}" for t in two])
+            assert reply.startswith(b"HTTP/1.1 400 ") and b"more than one X-Scope-OrgID" in reply, (two, reply)
+        assert b"HTTP/1.1 200 " in raw(server, "X-Scope-OrgID: alice")
+        assert b"HTTP/1.1 200 " in raw(server, "X-Scope-OrgID: alice|bob")
+        flags = ["curl", "-s", "--http2-prior-knowledge", f"http://127.0.0.1:{server.process.port}/api/apps", "-H",
+                 "X-Scope-OrgID: alice", "-H", "X-Scope-OrgID: bob"]
+        said = subprocess.run(flags, capture_output=True, text=True, check=True).stdout
+        assert "more than one X-Scope-OrgID" in said, said
+    with cluster.AllInOne("--tenancy.multi", "--tenancy.strict") as server:
+        for header in ("alice|bob", "alice:x"):
+            reply = raw(server, f"X-Scope-OrgID: {header}")
+            assert reply.startswith(b"HTTP/1.1 400 ") and b"tenancy.strict" in reply, reply
+        assert b"HTTP/1.1 200 " in raw(server, "X-Scope-OrgID: alice")
+
+
 if __name__ == "__main__":
-    cluster.main([test_names, test_every_route])
+    cluster.main([test_names, test_every_route, test_one_tenant])

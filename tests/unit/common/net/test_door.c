@@ -311,6 +311,10 @@ static void test_answers(void **state)
     has(ask(&w, "GET http://localhost/ask", ""), "HTTP/1.1 400 ");
     has(ask(&w, "GET http://evil.example/ask", "Host: localhost\r\n"), "HTTP/1.1 400 ");
     has(ask(&w, "GET http://localhost/ask", "Host: localhost\r\n"), "HTTP/1.1 200 ");
+    has(ask(&w, "GET /ask", "Host: localhost\r\nAuthorization: Bearer a\r\n"), "HTTP/1.1 200 ");
+    has(ask(&w, "GET /ask",
+            "Host: localhost\r\nAuthorization: Bearer a\r\nauthorization: Bearer a\r\n"),
+        "more than one Authorization");
     has(ask(&w, "POST /push", "Host: localhost\r\nOrigin: http://evil.example\r\n"),
         "http.origins");
     net_world_deinit(&w);

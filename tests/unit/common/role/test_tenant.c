@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -101,12 +102,60 @@ static void test_length(void **state)
     assert_int_equal(got.len, 150);
 }
 
+/* Two headers: a gateway may have checked the one that would not be used. */
+static void test_twice(void **state)
+{
+    const struct tenancy_conf multi = { .multi = true }, single = { 0 };
+    static const char *const second[] = { "bob", "alice", "" };
+    struct str got[MANY];
+    struct err e;
+    size_t len;
+
+    (void)state;
+    for (size_t i = 0; i < 2 * ARRAY_LEN(second); i++) {
+        struct http_header h[] = {
+            { STR("X-Scope-OrgID"), i % 2 ? STR("alice") : str_c(second[i / 2]) },
+            { STR("Accept"), STR("x") },
+            { STR("x-scope-orgid"), i % 2 ? str_c(second[i / 2]) : STR("alice") },
+        };
+        struct http_req r = { .headers = h, .headers_len = ARRAY_LEN(h) };
+
+        assert_int_equal(tenant_of(&r, &multi, 1, got, &len, &e), ERR_INPUT);
+        assert_non_null(strstr(e.text, "more than one X-Scope-OrgID"));
+        assert_int_equal(tenant_of(&r, &multi, MANY, got, &len, &e), ERR_INPUT);
+        assert_int_equal(tenant_of(&r, &single, 1, got, &len, &e), 0); /* it is not looked at */
+    }
+}
+
+static void test_strict(void **state)
+{
+    static const char *const refused[] = { "a|b", "a|a", "a|", "a:x", "a:", ":a", "a|b:x" };
+    const struct tenancy_conf strict = { .multi = true, .strict = true };
+    struct str got[MANY];
+    struct err e;
+    size_t len;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
+        struct http_header h = { STR("X-Scope-OrgID"), str_c(refused[i]) };
+        struct http_req r = { .headers = &h, .headers_len = 1 };
+
+        assert_int_equal(tenant_of(&r, &strict, MANY, got, &len, &e), ERR_INPUT);
+        assert_non_null(strstr(e.text, "tenancy.strict"));
+        h.value = STR("a");
+        assert_int_equal(tenant_of(&r, &strict, MANY, got, &len, &e), 0);
+        assert_true(len == 1 && str_eqc(got[0], "a"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_single_tenant_mode_ignores_the_header),
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_length),
+        cmocka_unit_test(test_twice),
+        cmocka_unit_test(test_strict),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
