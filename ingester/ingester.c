@@ -459,6 +459,10 @@ static bool ingester_ready(void *self, const char **ret_why)
     CHECK(in->magic == INGESTER_MAGIC);
     if (rpc_write_accepting(in, &e) == 0 && copies_ready(in, &e) == 0) {
         metric_set(in->metrics.read_only, 0);
+        if (tier_trouble(in->tier, &e)) {
+            memcpy(in->why, e.text, sizeof(in->why));
+            *ret_why = in->why;
+        }
         return true;
     }
     metric_set(in->metrics.read_only, 1);

@@ -16,6 +16,7 @@
 #include "ingester/busy.h"
 #include "ingester/placed.h"
 #include "ingester/replicas_impl.h"
+#include "ingester/tier.h"
 #include "ingester/weigh.h"
 
 #define HAND_OVER_MS 8000
@@ -490,6 +491,9 @@ static void report(struct replicas *rs)
         weigh(rs, r, &shards[p.shards_len - 1]);
     }
     weigh_end(rs->weigh);
+    struct err cold;
+    if (tier_trouble(rs->in->tier, &cold))
+        p.cold = str_c(cold.text);
     p.map = MIN(version, view_kept(rs->view));
     member_report(rs->member, &p);
 }

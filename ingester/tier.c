@@ -11,7 +11,9 @@
  * replica that stopped leading in the meantime cannot write the batch, so it moves nothing.
  *
  * Before it writes or deletes objects of a shard, it takes a generation (common/cold/generation.h):
- * once as long as no other does, again after a deletion that may still happen.
+ * once as long as no other does, again after a deletion that may still happen. And it looks whether
+ * the objects there are the shard's (common/cold/holder.h): in each round, also when nothing is to
+ * be done, and again before a moved unit leaves the database and before anything is deleted.
  *
  * In simulation the thread is a fiber of the loop.
  *
@@ -33,6 +35,7 @@
 #include "ingester/placed.h"
 #include "ingester/tier_health.h"
 #include "ingester/tier_land.h"
+#include "ingester/tier_metrics.h"
 
 #define HANDLES_MAX 8
 #define UNITS_ROUND 256 /* of one shard */
@@ -42,6 +45,7 @@ struct tier_shard { /* what is known of a shard from round to round; by place */
     uint32_t number;
     bool known, served;
     bool held;         /* looked at in this round: the objects are ours */
+    bool refused;      /* the same: they are not */
     int64_t backup_ms; /* wall: of the newest head */
     uint64_t head;
     struct cold_generation generation; /* ours; now 0: none is taken */
@@ -64,8 +68,7 @@ struct tier {
     struct tier_health health;
     struct err refused; /* in this round: another database holds the objects */
     struct tier_shard at[SHARDS_MAX];
-    struct metric_cell *rows, *bytes, *units, *errors, *backups, *deleted, *age, *hits, *misses,
-        *cache_bytes, *failing;
+    struct tier_metrics m;
 };
 
 /* ---- waiting -------------------------------------------------------------------------------- */
@@ -107,18 +110,37 @@ static void wait_ms(struct tier *t, uint64_t ms)
 
 static void failed(struct tier *t, uint32_t number, const char *what, const struct err *e)
 {
-    metric_add(t->errors, 1);
+    metric_add(t->m.errors, 1);
     log_warn(what, KV_U64("shard", number), KV_ERR(e));
 }
 
-/* Once a round, with a generation. */
-static int hold(struct tier *t, struct tier_shard *at, struct err *e)
+/* Is what lies there ours? */
+static int check_place(struct tier *t, struct tier_shard *at, struct kv *kv,
+                       const struct cold_claim *claim, struct err *e)
 {
-    int rc = cold_holder_check(t->o, at->number, &at->holder, t->conf->take_over, e);
+    struct manifest *parts = kv_cold_manifest(kv, NULL);
+    struct cold_holder_terms terms = { claim, parts, t->conf->take_over };
+    int rc = cold_holder_check(t->o, at->number, &at->holder, &terms, e);
 
+    manifest_unref(parts);
     at->held = !rc;
     if (rc == ERR_CONFLICT)
         t->refused = *e;
+    return rc;
+}
+
+/* With a generation. The database says so, too, before anything goes there. */
+static int hold(struct tier *t, struct tier_shard *at, struct shard *s, struct kv *kv,
+                struct err *e)
+{
+    struct cold_claim claim;
+    int rc = cold_claim_read(kv, &claim, e);
+
+    if (!rc)
+        rc = check_place(t, at, kv, &claim, e);
+    if (!rc && !claim.held)
+        rc = tier_land_claim(&t->land, s, kv, at->generation.now, object_where(t->o), e);
+    at->held = !rc;
     return rc;
 }
 
@@ -132,7 +154,7 @@ static int own(struct tier *t, struct tier_shard *at, struct shard *s, struct kv
     if (cold_generation_read(kv, &seen, e))
         return e->code;
     if (at->generation.now && at->generation.now == seen.now)
-        return at->held ? 0 : hold(t, at, e);
+        return at->held ? 0 : hold(t, at, s, kv, e);
     at->generation.now = 0;
     at->known = false; /* another one may have written heads */
     env->random(env, chance, sizeof(chance));
@@ -140,7 +162,7 @@ static int own(struct tier *t, struct tier_shard *at, struct shard *s, struct kv
     if (tier_land_take(&t->land, s, kv, cold_generation_of_head(at->head), &at->holder,
                        &at->generation, e))
         return e->code;
-    return hold(t, at, e);
+    return hold(t, at, s, kv, e);
 }
 
 static int move_unit(struct tier *t, struct tier_shard *at, struct shard *s, struct kv *kv,
@@ -159,11 +181,15 @@ static int move_unit(struct tier *t, struct tier_shard *at, struct shard *s, str
         (void)kv_cold_unchanged(kv);
         return rc;
     }
-    rc = tier_land_move(&t->land, s, kv, at->generation.now, batch, &landed, e);
+    rc = hold(t, at, s, kv, e); /* still: the parts are where they are looked for */
+    if (rc)
+        kv_batch_free(batch);
+    else
+        rc = tier_land_move(&t->land, s, kv, at->generation.now, batch, &landed, e);
     if (!rc && landed) {
-        metric_add(t->units, 1);
-        metric_add(t->rows, moved.rows);
-        metric_add(t->bytes, moved.bytes);
+        metric_add(t->m.units, 1);
+        metric_add(t->m.rows, moved.rows);
+        metric_add(t->m.bytes, moved.bytes);
         (void)kv_compact(kv_cold_inner(kv), unit->cf, key_str(&unit->from), key_str(&unit->to));
     }
     return rc;
@@ -202,6 +228,33 @@ static bool move_next(struct tier *t, struct tier_shard *at, struct cold_unit *u
     if (rc && rc != ERR_BUSY && !stopped(t))
         failed(t, at->number, "old data could not be moved to the cold tier; they stay here", &e);
     return !rc && found;
+}
+
+/* A shard that held objects looks whether they are still those, though nothing may be due. */
+static void look_at_place(struct tier *t, struct tier_shard *at)
+{
+    struct err e = { 0 };
+    struct shard *s = shards_get(t->in->shards, at->number, &e);
+    struct cold_holder said;
+    struct cold_claim claim;
+
+    if (!s)
+        return;
+    struct store_view *v = store_view_get(shard_store(s));
+    struct kv *kv = store_view_kv(v);
+    int rc = cold_claim_read(kv, &claim, &e);
+
+    if (!rc)
+        rc = cold_holder_read(kv, &said, &e);
+    if (!rc && claim.held && said.id[0]) {
+        at->holder = said;
+        rc = check_place(t, at, kv, &claim, &e);
+    }
+    at->refused = rc != 0;
+    store_view_put(v);
+    shards_put(t->in->shards, s);
+    if (rc && !stopped(t))
+        failed(t, at->number, "the cold tier is not used for this shard", &e);
 }
 
 static void move_shard(struct tier *t, struct tier_shard *at)
@@ -261,9 +314,13 @@ static int sweep(struct tier *t, struct tier_shard *at, struct shard *s, struct 
                                    .prove = prove,
                                    .cookie = &p };
     uint64_t deleted = 0;
-    int rc = backup_sweep(at->sweep, &o, &deleted, e);
+    int rc = hold(t, at, s, kv, e);
 
-    metric_add(t->deleted, deleted);
+    if (rc)
+        return rc;
+    rc = backup_sweep(at->sweep, &o, &deleted, e);
+
+    metric_add(t->m.deleted, deleted);
     if (rc) /* what was asked for may still happen: names of this generation are not made again */
         at->generation.now = 0;
     return rc;
@@ -333,7 +390,7 @@ static int write_head(struct tier *t, struct tier_shard *at, const struct backup
         return rc;
     at->head = o.number;
     at->backup_ms = now;
-    metric_add(t->backups, 1);
+    metric_add(t->m.backups, 1);
     log_info("backup written", KV_U64("shard", at->number), KV_U64("bytes", done.bytes),
              KV_U64("uploaded_bytes", done.up_bytes));
     return 0;
@@ -418,9 +475,9 @@ static void count_cache(struct tier *t)
     struct cold_cache_stats st;
 
     cold_cache_stats(t->cache, &st);
-    metric_set(t->hits, (int64_t)st.hits);
-    metric_set(t->misses, (int64_t)st.misses);
-    metric_set(t->cache_bytes, (int64_t)st.bytes);
+    metric_set(t->m.hits, (int64_t)st.hits);
+    metric_set(t->m.misses, (int64_t)st.misses);
+    metric_set(t->m.cache_bytes, (int64_t)st.bytes);
 }
 
 /* Of the shard whose newest backup is the oldest. */
@@ -431,7 +488,7 @@ static void count_age(struct tier *t)
     for (size_t i = 0; i < SHARDS_MAX; i++)
         if (t->at[i].served && t->at[i].backup_ms)
             oldest = MIN(oldest, t->at[i].backup_ms);
-    metric_set(t->age, (now - oldest) / 1000);
+    metric_set(t->m.age, (now - oldest) / 1000);
 }
 
 static void round_once(struct tier *t)
@@ -453,6 +510,10 @@ static void round_once(struct tier *t)
 
         at->served = true;
         at->held = false;
+        at->refused = false;
+        look_at_place(t, at);
+        if (at->refused)
+            continue;
         move_shard(t, at);
         back_up_shard(t, at);
     }
@@ -481,9 +542,10 @@ static void run(void *cookie)
         if (!rc)
             round_once(t);
         if (!rc)
-            tier_health_refused(&t->health, &t->refused);
-        metric_set(t->failing, rc != 0 || t->refused.code != 0);
-        metric_add(t->errors, rc != 0);
+            tier_health_refused(&t->health, t->o, &t->refused);
+        metric_set(t->m.failing, rc != 0 || t->refused.code != 0);
+        metric_set(t->m.not_ours, t->refused.code != 0);
+        metric_add(t->m.errors, rc != 0);
         count_age(t);
         wait_ms(t, rc ? MIN(t->conf->interval_ms, FAILING_MS) : t->conf->interval_ms);
     }
@@ -516,33 +578,6 @@ int tier_wrap(struct tier *t, uint32_t shard, struct kv *kv, struct kv **ret, st
     struct kv_cold_opts o = { .inner = kv, .cache = t ? t->cache : NULL, .shard = shard };
 
     return kv_cold_open(&o, ret, e);
-}
-
-static struct metric_cell *cell(struct tier *t, enum metric_kind kind, const char *name,
-                                const char *help)
-{
-    return metric_at(metric_new(t->in->ctx->metrics, kind, name, help, NULL, NULL, 0), NULL, 0);
-}
-
-static void make_metrics(struct tier *t)
-{
-    t->units = cell(t, METRIC_COUNTER, "embertree_cold_buckets_total", "Buckets moved");
-    t->rows = cell(t, METRIC_COUNTER, "embertree_cold_rows_total", "Rows moved");
-    t->bytes = cell(t, METRIC_COUNTER, "embertree_cold_bytes_total", "Bytes of the parts they are");
-    t->errors = cell(t, METRIC_COUNTER, "embertree_cold_errors_total",
-                     "Moves and backups that failed and are tried again");
-    t->backups = cell(t, METRIC_COUNTER, "embertree_cold_backups_total", "Backups written");
-    t->deleted = cell(t, METRIC_COUNTER, "embertree_cold_deleted_total",
-                      "Objects deleted that nothing named");
-    t->age = cell(t, METRIC_GAUGE, "embertree_cold_backup_age_seconds",
-                  "Age of the newest backup of the shard where it is the oldest");
-    t->failing =
-        cell(t, METRIC_GAUGE, "embertree_cold_failing",
-             "1: the object store cannot be used, or is another database's; /ring says why");
-    t->hits = cell(t, METRIC_GAUGE, "embertree_cold_cache_hits", "Pieces read from the cache");
-    t->misses =
-        cell(t, METRIC_GAUGE, "embertree_cold_cache_misses", "Pieces read from the object store");
-    t->cache_bytes = cell(t, METRIC_GAUGE, "embertree_cold_cache_bytes", "Bytes of the cache");
 }
 
 int tier_open(struct ingester *in, struct tier **ret, struct err *e)
@@ -582,7 +617,7 @@ int tier_open(struct ingester *in, struct tier **ret, struct err *e)
         tier_free(t);
         return e->code;
     }
-    make_metrics(t);
+    tier_metrics_init(&t->m, in->ctx->metrics);
     *ret = t;
     return 0;
 }
@@ -603,6 +638,11 @@ void tier_ring(struct tier *t, struct json *j)
         return;
     json_key(j, "cold");
     tier_health_json(&t->health, j);
+}
+
+bool tier_trouble(struct tier *t, struct err *ret)
+{
+    return t && tier_health_trouble(&t->health, ret);
 }
 
 void tier_stop(struct tier *t)

@@ -20,6 +20,9 @@ NODISCARD int tier_wrap(struct tier *t, uint32_t shard, struct kv *kv, struct kv
                         struct err *e);
 /* "cold": can the object store be used? Loop. */
 void tier_ring(struct tier *t, struct json *j);
+/* Another bucket than that of the shards, or one of another database, or one that does not answer?
+ * False: no, or there is no cold tier. */
+bool tier_trouble(struct tier *t, struct err *ret);
 void tier_begin(struct tier *t); /* NULL is fine; so below */
 /* Buckets below this slot are old enough to leave; 0: none is. By engine time, which a wall clock
  * that jumps ahead does not carry along (it is held), and never by a wall clock that stands before

@@ -62,11 +62,29 @@ int tier_health_look(struct tier_health *h, struct object_store *o, const struct
     return rc;
 }
 
-void tier_health_refused(struct tier_health *h, const struct err *why)
+void tier_health_refused(struct tier_health *h, const struct object_store *o, const struct err *why)
 {
     mutex_lock(&h->lock);
+    bool news = (h->refused.code != 0) != (why->code != 0);
     h->refused = *why;
     mutex_unlock(&h->lock);
+    if (news && why->code)
+        log_error("the objects at cold.url are not those of this ingester's shards: old data stay "
+                  "here, nothing is backed up, and queries of what was moved end with an error",
+                  KV_ERR(why));
+    else if (news)
+        log_info("the objects at cold.url are those of this ingester's shards again",
+                 KV_CSTR("store", object_where(o)));
+}
+
+bool tier_health_trouble(struct tier_health *h, struct err *ret)
+{
+    mutex_lock(&h->lock);
+    const struct err *why = h->refused.code ? &h->refused : h->failing ? &h->why : NULL;
+    if (why)
+        *ret = *why;
+    mutex_unlock(&h->lock);
+    return why != NULL;
 }
 
 void tier_health_json(struct tier_health *h, struct json *j)

@@ -28,7 +28,10 @@ NODISCARD int tier_health_look(struct tier_health *h, struct object_store *o,
                                const struct clock *clock, struct err *e);
 /* What a round met: another database holds objects (common/cold/holder.h); code 0: none does. The
  * cold thread. */
-void tier_health_refused(struct tier_health *h, const struct err *why);
+void tier_health_refused(struct tier_health *h, const struct object_store *o,
+                         const struct err *why);
+/* What an operator must see to; false: nothing. Any thread. */
+bool tier_health_trouble(struct tier_health *h, struct err *ret);
 /* An object of its own behind a key. Any thread. */
 void tier_health_json(struct tier_health *h, struct json *j);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tier_land: one task of a shard's thread, three kinds. The generation's row is read on that thread
+ * tier_land: one task of a shard's thread, four kinds. The generation's row is read on that thread
  * right before the write: on a leader it is what was committed last, and on one that leads no more
  * the write fails.
  */
@@ -9,7 +9,7 @@
 #include "common/base/mem.h"
 #include "common/sys/fiber.h"
 
-enum land_kind { LAND_TAKE, LAND_PROVE, LAND_MOVE };
+enum land_kind { LAND_TAKE, LAND_CLAIM, LAND_PROVE, LAND_MOVE };
 
 struct landing {
     struct shard_task task;
@@ -18,7 +18,7 @@ struct landing {
     struct kv *kv;
     uint64_t over; /* TAKE */
     struct cold_holder *holder;
-    uint64_t generation; /* PROVE, MOVE: ours */
+    uint64_t generation; /* CLAIM, PROVE, MOVE: ours */
     struct kv_batch *batch;
     struct cold_generation now;
     struct manifest *manifest; /* PROVE */
@@ -77,7 +77,7 @@ static void run(struct shard_task *task, struct store *s)
         return;
     if (!unchanged || (l->kind == LAND_TAKE && !say_holder(l)))
         return;
-    if (l->kind != LAND_MOVE)
+    if (l->kind == LAND_TAKE || l->kind == LAND_PROVE)
         cold_generation_put(&l->now, l->batch);
     l->moved = store_put_rows(s, l->batch, &l->err) == 0;
     if (l->moved)
@@ -136,6 +136,17 @@ int tier_land_take(struct tier_land *t, struct shard *s, struct kv *kv, uint64_t
         return e->code;
     *ret = l.now;
     return 0;
+}
+
+int tier_land_claim(struct tier_land *t, struct shard *s, struct kv *kv, uint64_t generation,
+                    const char *where, struct err *e)
+{
+    struct landing l = {
+        .kind = LAND_CLAIM, .kv = kv, .generation = generation, .batch = kv_batch_new()
+    };
+
+    cold_claim_put(where, l.batch);
+    return land(t, s, &l, e);
 }
 
 int tier_land_prove(struct tier_land *t, struct shard *s, struct kv *kv, uint64_t generation,

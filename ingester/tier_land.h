@@ -29,6 +29,9 @@ void tier_land_deinit(struct tier_land *l);
 NODISCARD int tier_land_take(struct tier_land *l, struct shard *s, struct kv *kv, uint64_t over,
                              struct cold_holder *holder, struct cold_generation *ret,
                              struct err *e);
+/* The database knows from now on that it holds the objects there; ERR_CONFLICT as below. */
+NODISCARD int tier_land_claim(struct tier_land *l, struct shard *s, struct kv *kv,
+                              uint64_t generation, const char *where, struct err *e);
 /* We lead, and no other has taken a generation since ours (ERR_CONFLICT); the manifest after that
  * write. */
 NODISCARD int tier_land_prove(struct tier_land *l, struct shard *s, struct kv *kv,

@@ -83,6 +83,10 @@ void progress_write(const struct progress *p, struct buf *out)
     }
     json_arr_end(&j);
     why_write(p, &j);
+    if (p->cold.len) {
+        json_key(&j, "cold");
+        json_str(&j, p->cold);
+    }
     json_key(&j, "map");
     json_u64(&j, p->map);
     json_obj_end(&j);
@@ -216,6 +220,8 @@ static int parse_root(const struct json_val *root, struct arena *a, struct progr
         code = parse_service(json_at(services, i), a, &sto[i], e);
     for (size_t i = 0; i < MIN(json_len(why), p->shards_len) && !code; i++)
         code = parse_why(json_at(why, i), a, to, p->shards_len, e);
+    if (!code && json_get(root, "cold", NULL))
+        code = take(root, "cold", a, &p->cold, e);
     if (!code)
         code = json_take_i64(json_get(root, "map", NULL), "map", &map, e);
     p->map = map > 0 ? (uint64_t)map : 0;

@@ -48,7 +48,8 @@ struct progress {
     size_t shards_len;
     const struct progress_service *services;
     size_t services_len;
-    uint64_t map; /* version that this node goes by, also after a restart; 0: it does not say */
+    struct str cold; /* what is wrong with its object store: for people; else empty */
+    uint64_t map;    /* version that this node goes by, also after a restart; 0: it does not say */
 };
 void progress_write(const struct progress *p, struct buf *out);
 /* In the arena, strings too. */

@@ -5,6 +5,11 @@
  * the latest the next time they look, which name is last. Claims are never deleted: by them a
  * database knows that it was the holder once, and does not take back what another took over.
  *
+ * The database, too, knows that it was the holder (the row 7d, written before it moves or deletes
+ * anything), and does not claim again: a bucket without its claim is another one, say the empty
+ * folder below a mount point. A database that names parts claims only where it finds one of them;
+ * it may have been restored, or have moved them in a version that knew no claims.
+ *
  * This is for mistakes. Who was stopped between the look and a deletion deletes all the same, so
  * two databases are not to be run on one bucket by turns.
  */
@@ -20,6 +25,8 @@
 #define ID_BYTES  (COLD_HOLDER_LEN / 2)
 #define COUNT_LEN 8
 #define NAME_LEN  (COUNT_LEN + 1 + COLD_HOLDER_LEN) /* behind the prefix */
+#define KEY_CLAIM 0x7d
+#define TRIES_MAX 8 /* parts that are looked for, of each family */
 
 void cold_holder_make(const uint8_t bytes[ID_BYTES], struct cold_holder *ret)
 {
@@ -76,9 +83,43 @@ int cold_holder_forget(struct kv *kv, struct err *e)
     char key[1];
 
     kv_batch_del(b, KV_META, row_key(key));
+    key[0] = KEY_CLAIM;
+    kv_batch_del(b, KV_META, str_n(key, 1));
     int rc = kv_write(kv, b, true, e);
     kv_batch_free(b);
     return rc;
+}
+
+int cold_claim_read(struct kv *kv, struct cold_claim *ret, struct err *e)
+{
+    char key = KEY_CLAIM;
+    struct err why = { 0 };
+    struct buf row;
+    int rc;
+
+    *ret = (struct cold_claim){ .held = false };
+    buf_init(&row, KIB);
+    rc = kv_get(kv, NULL, KV_META, str_n(&key, 1), &row, &why);
+    if (!rc && (row.len < 1 || row.ptr[0] != VERSION || row.len - 1 > COLD_CLAIM_WHERE))
+        rc = err_set(e, ERR_CORRUPT, "the row that says which objects are ours cannot be read");
+    else if (!rc)
+        ret->held = true;
+    else if (rc != ERR_NOT_FOUND)
+        *e = why;
+    if (ret->held)
+        (void)snprintf(ret->where, sizeof(ret->where), "%.*s",
+                       STR_ARG(str_sub(buf_str(&row), 1, row.len)));
+    buf_deinit(&row);
+    return rc == ERR_NOT_FOUND ? 0 : rc;
+}
+
+void cold_claim_put(const char *where, struct kv_batch *b)
+{
+    char key = KEY_CLAIM, row[1 + COLD_CLAIM_WHERE] = { VERSION };
+    size_t len = MIN(strlen(where), (size_t)COLD_CLAIM_WHERE);
+
+    memcpy(row + 1, where, len);
+    kv_batch_put(b, KV_META, str_n(&key, 1), str_n(row, 1 + len));
 }
 
 /* ---- the claims ----------------------------------------------------------------------------- */
@@ -153,17 +194,71 @@ static int refuse(const struct object_store *o, uint32_t shard, const struct cla
                    shard, object_where(o), c->last);
 }
 
+/* ---- is it the bucket it held? --------------------------------------------------------------- */
+
+/* Of a family: parts from its first to its last, so that one that is damaged does not decide. */
+static int find_part(struct object_store *o, const struct cold_family *f, bool *ret_found,
+                     struct err *e)
+{
+    size_t step = MAX(f->parts.len / TRIES_MAX, (size_t)1);
+    int rc = 0;
+
+    for (size_t i = 0; i < f->parts.len && !rc && !*ret_found; i += step) {
+        uint64_t size;
+
+        rc = object_size(o, str_c(f->parts.ptr[i]->name), &size, e);
+        *ret_found = !rc;
+        rc = rc == ERR_NOT_FOUND ? 0 : rc;
+    }
+    return rc;
+}
+
+static int refuse_place(const struct object_store *o, uint32_t shard, const struct cold_holder *h,
+                        const struct cold_holder_terms *t, struct err *e)
+{
+    return err_set(e, ERR_CONFLICT,
+                   "%.100s does not hold the objects of shard %" PRIu32
+                   " (%s%.100s): nothing is moved or backed up. Mount the right volume or set the "
+                   "right cold.url: it continues by itself. If that place is lost for good, make "
+                   "this one its place by an empty object holder/%08" PRIx32 "/00000001-%s",
+                   object_where(o), shard,
+                   t->claim->held ? "they were put into " : "none of its parts is ",
+                   t->claim->held ? t->claim->where : "there", shard, h->id);
+}
+
+/* May it claim, in place of nobody or another one? */
+static int may_claim(struct object_store *o, uint32_t shard, const struct cold_holder *h,
+                     const struct cold_holder_terms *t, struct err *e)
+{
+    bool found = false, any = false;
+    int rc = 0;
+
+    for (size_t i = 0; i < KV_CFS && t->parts && !rc && !found; i++) {
+        any |= t->parts->of[i].parts.len > 0;
+        rc = find_part(o, &t->parts->of[i], &found, e);
+    }
+    if (!rc && any && !found)
+        rc = refuse_place(o, shard, h, t, e);
+    return rc;
+}
+
 int cold_holder_check(struct object_store *o, uint32_t shard, const struct cold_holder *h,
-                      bool take_over, struct err *e)
+                      const struct cold_holder_terms *t, struct err *e)
 {
     struct claims c;
     int rc = look(o, shard, h->id, &c, e);
 
-    if (!rc && strcmp(c.last, h->id) != 0 && (!c.count || (take_over && !c.was))) {
+    if (rc || strcmp(c.last, h->id) == 0)
+        return rc;
+    if (t->claim->held && !c.was)
+        return refuse_place(o, shard, h, t, e);
+    if (c.count && (!t->take_over || c.was))
+        return refuse(o, shard, &c, e);
+    rc = may_claim(o, shard, h, t, e);
+    if (!rc)
         rc = claim(o, shard, h->id, c.count, e);
-        if (!rc)
-            rc = look(o, shard, h->id, &c, e);
-    }
+    if (!rc)
+        rc = look(o, shard, h->id, &c, e);
     if (!rc && strcmp(c.last, h->id) != 0)
         rc = refuse(o, shard, &c, e);
     return rc;

@@ -35,6 +35,13 @@ bool admin_ready(const struct process *p, struct buf *out)
 
     if (process_ready(p, &role, &why)) {
         (void)buf_add_str(out, STR("ready\n"));
+        for (size_t i = 0; i < p->parts_len; i++) {
+            const struct process_part *part = &p->parts[i];
+
+            why = NULL;
+            if (part->role->ready && part->role->ready(part->self, &why) && why)
+                (void)buf_addf(out, "%s: %s\n", part->role->name, why);
+        }
         return true;
     }
     json_init(&j, out);

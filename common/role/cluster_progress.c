@@ -57,6 +57,10 @@ static void node_json(struct str name, const struct progress *p, struct json *j)
     json_obj(j);
     json_key(j, "name");
     json_str(j, name);
+    if (p->cold.len) {
+        json_key(j, "cold");
+        json_str(j, p->cold);
+    }
     json_key(j, "shards");
     json_arr(j);
     for (size_t i = 0; i < p->shards_len; i++) {

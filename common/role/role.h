@@ -123,7 +123,8 @@ struct role {
     const struct conf_table *const *conf;
     size_t conf_len;
     NODISCARD int (*start)(const struct role_ctx *ctx, void **ret_self, struct err *e);
-    /* True once it can serve; else *ret_why says what is missing. Loop thread. */
+    /* True once it can serve; else *ret_why says what is missing. It may say what an operator must
+     * see to where it serves, too. Loop thread. */
     bool (*ready)(void *self, const char **ret_why);
     /* Stop taking work, finish what runs, then done(cookie) on the loop. */
     void (*drain)(void *self, void (*done)(void *cookie), void *cookie);

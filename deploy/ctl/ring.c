@@ -199,7 +199,7 @@ bool ring_healthy(const struct ring *r)
 {
     return r->shards.len > 0 && r->troubles[RING_FINE] == r->shards.len && !r->unreadable &&
            r->age_ms <= RING_AGE_MOST_MS && (r->watched || r->ready) && !r->refused &&
-           !r->refused_here && !r->not_in.len;
+           !r->refused_here && !r->not_in.len && ring_cold_right(r);
 }
 
 const struct ring_node *ring_node(const struct ring *r, struct str name)
@@ -644,6 +644,8 @@ void ring_json(const struct ring *r, struct json *j)
         put_u64(j, "goneMs", n->gone_ms);
         put_bool(j, "full", n->full);
         put_u64(j, "lost", n->lost);
+        if (n->cold.len)
+            put(j, "cold", n->cold);
         put_u64(j, "shards", n->shards);
         put_u64(j, "leads", n->leads);
         if (n->refused)

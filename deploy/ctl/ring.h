@@ -18,6 +18,7 @@ struct ring_node {
     uint32_t shards, leads; /* counted in the records, learners as well */
     bool full;              /* its disk is, as it says itself */
     uint32_t lost;          /* shards whose log it has lost */
+    struct str cold;        /* what is wrong with its object store; else empty */
     bool refused;           /* etcd takes no changes of it (ring_heard.c) */
     bool clock_known;       /* the same; ahead_ms is */
     int64_t ahead_ms;       /* of the clock of the server asked, at least */
@@ -62,6 +63,7 @@ struct ring {
     uint64_t map_version, replicas, age_ms;
     bool unreadable;   /* something in the coordination service does not parse */
     struct str not_in; /* the server asked is an ingester and not registered: why; else empty */
+    struct str cold;   /* what is wrong with the object store of the server asked; else empty */
     bool refused_here; /* etcd takes no changes of the server asked */
     size_t refused;    /* the same of so many nodes it hears of */
     bool ready;        /* the server asked */
@@ -78,6 +80,8 @@ NODISCARD int ring_read(const struct cli *c, const struct json_val *root, struct
                         struct err *e);
 void ring_deinit(struct ring *r);
 bool ring_healthy(const struct ring *r);
+/* Of an object store that is wrong: no node has one. */
+bool ring_cold_right(const struct ring *r);
 /* NULL: unknown. */
 const struct ring_node *ring_node(const struct ring *r, struct str name);
 struct str ring_name(const struct json_val *names, size_t i);

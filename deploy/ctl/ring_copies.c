@@ -84,6 +84,8 @@ static void read_node(struct ring *r, const struct json_val *node)
     vec_for (i, &r->nodes)
         if (str_eq(r->nodes.ptr[i].name, ask_text(node, "name")))
             of = &r->nodes.ptr[i];
+    if (of && of->live)
+        of->cold = ask_text(node, "cold");
     for (size_t i = 0; of && i < json_len(shards) && r->copies.len < COPIES_MOST; i++) {
         const struct json_val *v = json_at(shards, i);
         struct ring_copy copy = { .shard = number(v, "shard"),

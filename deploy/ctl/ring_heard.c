@@ -9,8 +9,9 @@
 #include "deploy/ctl/ask.h"
 #include "deploy/ctl/ring.h"
 
-#define SKEW_MS 5000
-#define NAMED   12
+#define SKEW_MS       5000
+#define NAMED         12
+#define COLD_WHY_MOST 500
 
 static int64_t signed_number(const struct json_val *v, const char *key)
 {
@@ -64,8 +65,20 @@ void ring_heard_read(struct ring *r, const struct json_val *cluster,
         if (n)
             n->refused = true;
     }
+    const struct json_val *cold = json_get(ingester, "cold", NULL);
+    r->cold = ask_text(cold, "refused");
+    if (!r->cold.len && ask_truth(cold, "failing"))
+        r->cold = ask_text(cold, "why");
     if (json_get(ingester, "registered", NULL) && !ask_truth(ingester, "registered"))
         r->not_in = ask_text(ingester, "whyNot");
+}
+
+bool ring_cold_right(const struct ring *r)
+{
+    vec_for (i, &r->nodes)
+        if (r->nodes.ptr[i].cold.len)
+            return false;
+    return !r->cold.len;
 }
 
 /* ---- advice ---------------------------------------------------------------------------------- */
@@ -134,6 +147,15 @@ static void about_clock(struct str whose, int64_t ahead_ms, ring_advice_fn fn, v
     buf_reset(b);
 }
 
+static void about_cold(struct str whose, struct str why, ring_advice_fn fn, void *cookie,
+                       struct buf *b)
+{
+    (void)buf_addf(b, "the cold tier of %.*s: %.*s", STR_ARG(whose),
+                   STR_ARG(str_sub(why, 0, COLD_WHY_MOST)));
+    fn(cookie, buf_str(b));
+    buf_reset(b);
+}
+
 void ring_heard_advice(const struct ring *r, ring_advice_fn fn, void *cookie, struct buf *b)
 {
     int64_t mid = middle(r);
@@ -145,6 +167,11 @@ void ring_heard_advice(const struct ring *r, ring_advice_fn fn, void *cookie, st
         fn(cookie, buf_str(b));
         buf_reset(b);
     }
+    if (r->cold.len)
+        about_cold(STR("the server asked"), r->cold, fn, cookie, b);
+    vec_for (i, &r->nodes)
+        if (r->nodes.ptr[i].cold.len && !str_eq(r->nodes.ptr[i].cold, r->cold))
+            about_cold(r->nodes.ptr[i].name, r->nodes.ptr[i].cold, fn, cookie, b);
     if (off(0, mid))
         about_clock(STR("the server asked"), -mid, fn, cookie, b);
     vec_for (i, &r->nodes) {

@@ -3,7 +3,11 @@ mount that is missing, the configuration of another node. None of them hides, ov
 process ends and names what to do, or everything is answered, and after the right command everything is there.
 """
 import os
+import pathlib
+import shutil
+import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -11,6 +15,7 @@ import cluster
 import replicated
 import test_adopt
 from test_adopt import adopt, answers, prepared, push, start, want
+from test_cold import wait
 from test_folder import refused
 
 SHARDS = test_adopt.SHARDS
@@ -175,9 +180,70 @@ def test_the_old_server_is_started_again():
         assert (folder / "shard-0").is_dir()
 
 
+def status(c):
+    r = subprocess.run([str(cluster.BIN / "embertreectl"), f"--server=http://127.0.0.1:{c.querier.port}", "cluster",
+                        "status"], capture_output=True, text=True, timeout=60, check=False)
+    return r.returncode, r.stdout + r.stderr
+
+
+def test_a_bucket_that_is_not_mounted():
+    """The folder of the bucket is an empty one for a while, then that of another cluster: nothing goes there, it is said
+    wherever one looks, and when the right one is back everything is answered and the moves continue."""
+    with tempfile.TemporaryDirectory(prefix="embertree-test-") as temp:
+        bucket, real, wrong = (pathlib.Path(temp) / n for n in ("bucket", "real", "wrong"))
+        cold = (f"--cold.url=dir:{bucket}", "--cold.after=1h", "--cold.interval=1s", "--cold.backup-interval=3s",
+                "--scrub.rate=0", "--ingester.build-delay=0ms")
+        with replicated.Cluster(shards=2, ingester=cold) as c:
+            now = time.time() // 3600 * 3600
+            nodes = [n.process for n in c.nodes.values()]
+
+            def total(name):
+                return sum(n.metric(f"embertree_cold_{name}") for n in nodes)
+
+            def fill_hours(*hours):
+                for h in hours:
+                    r = c.ingest("a;b 3\n", "shop.cpu", from_=int(now - h * 3600), until=int(now - h * 3600 + 10))
+                    assert r.status == 200, r
+
+            def ticks():
+                r = c.render(cluster.CPU_TYPE + '{service_name="shop"}', **{"from": int(now - 200 * 3600)})
+                return r.json()["flamebearer"]["numTicks"] if r.status == 200 else r.body.decode()
+
+            fill_hours(5, 6)
+            wait(lambda: total("rows_total") > 0 and total("backups_total") > 1)
+            assert not total("refused")
+            bucket.rename(real)
+            for slip in range(2):
+                if slip:  # of a cluster that has nothing to do with this one
+                    for shard in range(2):
+                        (bucket / "holder" / f"{shard:08x}").mkdir(parents=True)
+                        (bucket / "holder" / f"{shard:08x}" / f"00000001-{'a' * 32}").write_text("x")
+                else:
+                    bucket.mkdir()
+                before = sorted(bucket.rglob("*"))
+                fill_hours(30 + slip, 55 + slip, 80 + slip)
+                errors = total("errors_total")
+                wait(lambda: total("refused") > 0 and total("errors_total") > errors + 12)
+                assert sorted(bucket.rglob("*")) == before
+                code, said = status(c)
+                assert code == 1 and "does not hold the objects of shard" in said and str(bucket) in said, said
+                told = [n.get("/readyz") for n in nodes if n.metric("embertree_cold_refused")]
+                assert all(r.status == 200 and b"does not hold the objects" in r.body for r in told), told
+                if slip:
+                    shutil.rmtree(bucket)
+                else:
+                    bucket.rename(wrong)
+            rows = total("rows_total")
+            real.rename(bucket)
+            wait(lambda: not total("refused") and not total("failing") and total("rows_total") > rows)
+            assert ticks() == 8 * 30_000_000, ticks()
+            wait(lambda: status(c)[0] == 0)
+
+
 if __name__ == "__main__":
     if not replicated.available():
         print("SKIPPED: there is no etcd (package etcd-server)")
         sys.exit(0)
     cluster.main([test_another_folder_after_adopt, test_adopted_folder_under_another_name, test_folders_given_to_adopt,
-                  test_a_folder_of_the_list_is_not_adopted_yet, test_the_old_server_is_started_again])
+                  test_a_folder_of_the_list_is_not_adopted_yet, test_the_old_server_is_started_again,
+                  test_a_bucket_that_is_not_mounted])

@@ -47,11 +47,25 @@ static struct cold_holder holder(uint8_t of)
     return h;
 }
 
-static int check(uint32_t shard, uint8_t of, bool take_over)
+static int check_terms(uint32_t shard, uint8_t of, const struct cold_holder_terms *t)
 {
     struct cold_holder h = holder(of);
 
-    return cold_holder_check(o, shard, &h, take_over, &e);
+    return cold_holder_check(o, shard, &h, t, &e);
+}
+
+static int check(uint32_t shard, uint8_t of, bool take_over)
+{
+    static const struct cold_claim never;
+
+    return check_terms(shard, of, &(struct cold_holder_terms){ &never, NULL, take_over });
+}
+
+static int check_held(uint32_t shard, uint8_t of, bool take_over)
+{
+    struct cold_claim held = { true, "folder /right" };
+
+    return check_terms(shard, of, &(struct cold_holder_terms){ &held, NULL, take_over });
 }
 
 static void the_first_holds(void **state)
@@ -82,6 +96,68 @@ static void taken_over_for_good(void **state)
     assert_int_equal(check(7, 0x03, true), 0);
     assert_int_equal(check(7, 0xa1, true), ERR_CONFLICT);
     assert_int_equal(check(7, 0x03, false), 0);
+}
+
+static void put(const char *name);
+
+/* It held objects: where its claim is missing is another place, whatever it is told, until the
+ * right one is there, or an operator makes it the place. */
+static void another_place(void **state)
+{
+    char name[128];
+
+    (void)state;
+    assert_int_equal(check_held(7, 0xa1, false), ERR_CONFLICT);
+    assert_non_null(strstr(e.text, "folder /right"));
+    assert_non_null(strstr(e.text, dir));
+    assert_int_equal(check_held(7, 0xa1, true), ERR_CONFLICT);
+    assert_int_equal(check(7, 0xb2, false), 0); /* nothing was claimed there */
+    assert_int_equal(check_held(7, 0xa1, false), ERR_CONFLICT);
+    assert_int_equal(check_held(7, 0xa1, true), ERR_CONFLICT);
+    assert_int_equal(check(7, 0xb2, false), 0);
+    /* The object that the text asks for, in an empty place. */
+    assert_int_equal(check_held(8, 0xa1, false), ERR_CONFLICT);
+    (void)snprintf(name, sizeof(name), "holder/00000008/00000001-%s", holder(0xa1).id);
+    assert_non_null(strstr(e.text, name));
+    put(name);
+    assert_int_equal(check_held(8, 0xa1, false), 0);
+}
+
+/* It names parts, and never claimed: restored, or of a version that did not. One part there is
+ * enough. */
+static void none_of_its_parts(void **state)
+{
+    struct cold_claim never = { .held = false };
+    struct manifest *m = manifest_new(7);
+    struct cold_holder_terms t = { &never, m, false };
+    char name[OBJECT_NAME_MAX + 1] = "";
+
+    (void)state;
+    for (uint64_t i = 0; i < 40; i++) {
+        struct part_info info = { .size = 1, .rows = 1, .hash = { i, i } };
+        char first[] = { 'k', (char)i, '0' }, last[] = { 'k', (char)i, '9' };
+        struct buf key, value;
+
+        info.first = str_n(first, sizeof(first));
+        info.last = str_n(last, sizeof(last));
+        buf_init(&key, KIB);
+        buf_init(&value, KIB);
+        manifest_part_row(KV_FINE, &info, &key, &value);
+        assert_int_equal(manifest_row(m, buf_str(&key), buf_str(&value), &e), 0);
+        buf_deinit(&key);
+        buf_deinit(&value);
+        manifest_part_name(7, KV_FINE, info.hash, name);
+    }
+    assert_int_equal(check_terms(7, 0xa1, &t), ERR_CONFLICT);
+    assert_non_null(strstr(e.text, "none of its parts"));
+    t.take_over = true;
+    assert_int_equal(check(7, 0xb2, false), 0);
+    assert_int_equal(check_terms(7, 0xa1, &t), ERR_CONFLICT); /* nor in place of another one */
+    manifest_part_name(7, KV_FINE, (struct hash128){ 20, 20 }, name);
+    put(name);
+    assert_int_equal(check_terms(7, 0xa1, &t), 0);
+    assert_int_equal(check(7, 0xb2, false), ERR_CONFLICT);
+    manifest_unref(m);
 }
 
 static void put(const char *name)
@@ -124,6 +200,7 @@ static void the_row(void **state)
     struct kv *kv = kv_mem_new(NULL);
     struct kv_batch *b = kv_batch_new();
     struct cold_holder h = holder(0x9f), got;
+    struct cold_claim claim;
     char key = (char)KEY_COLD_HOLDER;
 
     (void)state;
@@ -136,6 +213,17 @@ static void the_row(void **state)
     assert_int_equal(cold_holder_forget(kv, &e), 0);
     assert_int_equal(cold_holder_read(kv, &got, &e), 0);
     assert_string_equal(got.id, "");
+    kv_batch_clear(b);
+    assert_int_equal(cold_claim_read(kv, &claim, &e), 0);
+    assert_false(claim.held);
+    cold_claim_put("folder /right", b);
+    assert_int_equal(kv_write(kv, b, true, &e), 0);
+    assert_int_equal(cold_claim_read(kv, &claim, &e), 0);
+    assert_true(claim.held);
+    assert_string_equal(claim.where, "folder /right");
+    assert_int_equal(cold_holder_forget(kv, &e), 0); /* restored: another database */
+    assert_int_equal(cold_claim_read(kv, &claim, &e), 0);
+    assert_false(claim.held);
     kv_batch_clear(b);
     kv_batch_put(b, KV_META, str_n(&key, 1), STR("odd"));
     assert_int_equal(kv_write(kv, b, true, &e), 0);
@@ -151,6 +239,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(taken_over_for_good, setup, teardown),
         cmocka_unit_test_setup_teardown(two_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(odd_names, setup, teardown),
+        cmocka_unit_test_setup_teardown(another_place, setup, teardown),
+        cmocka_unit_test_setup_teardown(none_of_its_parts, setup, teardown),
         cmocka_unit_test(the_row),
     };
 
