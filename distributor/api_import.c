@@ -107,7 +107,7 @@ static void job_free(struct job *j)
     }
     arena_free(j->arena);
     buf_deinit(&j->plain);
-    budget_give(&d->memory, j->reserved);
+    share_give(j->tenant->share, &d->memory, j->reserved);
     metric_move(d->metrics.working_bytes, -(int64_t)j->reserved);
     tenant_leave(j->tenant);
     rules_drop(&j->rules);
@@ -273,10 +273,9 @@ static void lane_work(void *cookie)
 static void lane_submit(void *cookie)
 {
     struct lane *l = cookie;
-    const struct role_ctx *ctx = l->job->d->ctx;
     struct err e;
 
-    if (pool_submit(ctx->pool, ctx->loop, lane_work, lane_send, l))
+    if (distributor_submit(l->job->d, l->job->tenant, lane_work, lane_send, l))
         return;
     (void)err_set(&e, ERR_BUSY, "too much waits for a thread; try again");
     lane_fail(l, &e);
@@ -471,12 +470,11 @@ static int reserve(struct job *j, size_t want, struct err *e)
 
     want = MIN(want,
                b->max / 2); /* a body that never fits is judged by its limits, not told to wait */
-    if (want > j->reserved && !budget_take(b, want - j->reserved))
-        return err_set(e, ERR_BUSY,
-                       "pushes in work hold all the memory they may "
-                       "(distributor.in_flight_bytes); try again");
+    if (want > j->reserved &&
+        distributor_reserve(j->d, j->tenant, j->reserved, want - j->reserved, e))
+        return e->code;
     if (want < j->reserved)
-        budget_give(b, j->reserved - want);
+        share_give(j->tenant->share, b, j->reserved - want);
     metric_move(j->d->metrics.working_bytes, (int64_t)want - (int64_t)j->reserved);
     j->reserved = want;
     return 0;
@@ -589,7 +587,7 @@ static void on_import(struct http_req *r)
         coded ? (size_t)MIN(r->body.len * INFLATE_GUESS, rules.policy->limits.inflated_bytes) : 0;
     if (reserve(j, guess, &e)) {
         job_fail(j, &e);
-    } else if (!pool_submit(d->ctx->pool, d->ctx->loop, job_inflate_work, job_inflated, j)) {
+    } else if (!distributor_submit(d, j->tenant, job_inflate_work, job_inflated, j)) {
         (void)err_set(&e, ERR_BUSY, "too much waits for a thread; try again");
         job_fail(j, &e);
     }

@@ -54,7 +54,7 @@ static void intake_free(struct intake *k)
     vec_for (i, &k->pushes)
         intake_push_free(k->pushes.ptr[i]);
     map_unref(k->map);
-    budget_give(&d->memory, k->reserved);
+    share_give(k->tenant->share, &d->memory, k->reserved);
     metric_move(d->metrics.working_bytes, -(int64_t)k->reserved);
     tenant_leave(k->tenant);
     rules_drop(&k->rules);
@@ -183,6 +183,8 @@ static void push_fail(struct intake_push *p, const struct err *why)
 {
     if (p->unsure)
         push_doubt(p, false);
+    if (why->code == ERR_RATE) /* a share of the ingester: counted like those of this process */
+        rules_refused(p->k->d->rules, p->k->rules.label, why, 1, 0);
     intake_reject(p->k, p->row, why);
     push_over(p);
 }
@@ -199,7 +201,6 @@ static void push_pack_work(void *cookie)
 static void push_retry(void *cookie)
 {
     struct intake_push *p = cookie;
-    const struct role_ctx *ctx = p->k->d->ctx;
     struct err e;
 
     CHECK(p->magic == INTAKE_PUSH_MAGIC);
@@ -208,7 +209,7 @@ static void push_retry(void *cookie)
         push_fail(p, &p->err);
         return;
     }
-    if (!pool_submit(ctx->pool, ctx->loop, push_pack_work, push_send, p)) {
+    if (!distributor_submit(p->k->d, p->k->tenant, push_pack_work, push_send, p)) {
         (void)err_set(&e, ERR_BUSY, "too many pushes wait for a thread; try again");
         push_fail(p, &e);
     }
@@ -364,10 +365,9 @@ static void push_packed_again(void *cookie)
 static void push_late(void *cookie)
 {
     struct intake_push *p = cookie;
-    const struct role_ctx *ctx = p->k->d->ctx;
 
     CHECK(p->magic == INTAKE_PUSH_MAGIC && !p->packing);
-    p->packing = pool_submit(ctx->pool, ctx->loop, push_pack_work, push_packed_again, p);
+    p->packing = distributor_submit(p->k->d, p->k->tenant, push_pack_work, push_packed_again, p);
 }
 
 static void push_send(void *cookie)
@@ -420,12 +420,11 @@ static int intake_resize(struct intake *k, struct err *e)
                        "decoded, this push takes %zu MiB; all pushes together may hold %zu MiB "
                        "(distributor.in_flight_bytes)",
                        holds / MIB, b->max / MIB);
-    if (holds > k->reserved && !budget_take(b, holds - k->reserved))
-        return err_set(e, ERR_BUSY,
-                       "pushes in work hold all the memory they may "
-                       "(distributor.in_flight_bytes); try again");
+    if (holds > k->reserved &&
+        distributor_reserve(k->d, k->tenant, k->reserved, holds - k->reserved, e))
+        return e->code;
     if (holds < k->reserved)
-        budget_give(b, k->reserved - holds);
+        share_give(k->tenant->share, b, k->reserved - holds);
     metric_move(k->d->metrics.working_bytes, (int64_t)holds - (int64_t)k->reserved);
     k->reserved = holds;
     return 0;
@@ -515,13 +514,11 @@ static int intake_admit(struct intake *k, struct err *e)
     struct distributor *d = k->d;
     size_t want = guess_memory(k);
 
-    if (!budget_take(&d->memory, want))
-        return err_set(e, ERR_BUSY,
-                       "pushes in work hold all the memory they may "
-                       "(distributor.in_flight_bytes); try again");
+    if (distributor_reserve(d, k->tenant, 0, want, e))
+        return e->code;
     k->reserved = want;
     metric_move(d->metrics.working_bytes, (int64_t)want);
-    if (!pool_submit(d->ctx->pool, d->ctx->loop, intake_decode_work, intake_decoded, k))
+    if (!distributor_submit(d, k->tenant, intake_decode_work, intake_decoded, k))
         return err_set(e, ERR_BUSY, "too many pushes wait for a thread; try again");
     return 0;
 }
@@ -592,6 +589,7 @@ int intake_start(struct distributor *d, const struct intake_opts *o, struct err 
     d->working++;
     metric_set(d->metrics.working, (int64_t)d->working);
     if (intake_admit(k, e)) {
+        rules_refused(d->rules, k->rules.label, e, 1, o->body.len);
         distributor_refused(&d->metrics, e, o->http ? o->http->peer : NULL);
         intake_free(k);
         return e->code;

@@ -60,6 +60,15 @@ static inline uint64_t distributor_seed(struct distributor *d)
 
     return hash_u64(d->seed + n * UINT64_C(0x9e3779b97f4a7c15));
 }
+/* A job of the pool that works for a tenant. Several tenants take turns by the time their jobs take
+ * (common/sys/pool.h), so that a tenant that sends much waits for itself. `tenant` NULL: the job is
+ * of none. False: ERR_BUSY. */
+bool distributor_submit(struct distributor *d, const struct tenant *tenant, pool_fn work,
+                        pool_fn done, void *cookie) NODISCARD;
+/* Takes n bytes of d->memory for a request of the tenant that holds `own` already. ERR_RATE: the
+ * tenant holds its share of it. ERR_BUSY: nothing is left. Loop. */
+NODISCARD int distributor_reserve(struct distributor *d, struct tenant *tenant, size_t own,
+                                  size_t n, struct err *e);
 /* A push was answered: the last one ends a drain. */
 void distributor_left(struct distributor *d);
 

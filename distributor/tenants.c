@@ -53,7 +53,7 @@ static void tenant_free(struct tenant *tenant)
 {
     char *name;
 
-    CHECK(tenant->requests == 0);
+    CHECK(tenant->requests == 0 && share_held(&tenant->held) == 0);
     memcpy(&name, &tenant->name.ptr, sizeof(name));
     xfree(name);
     xfree(tenant);
@@ -138,6 +138,7 @@ static struct tenant *tenant_find(struct tenants *t, struct str name, uint64_t n
     tenant->name = str_n(xmemdup(name.ptr, name.len), name.len);
     tenant->secret = write_secret_tenant(&t->secret, name);
     tenant->refilled_ms = tenant->period_ms = now_ms;
+    tenant->share = t->many ? &tenant->held : NULL;
     (void)map_str_put(t->by_name, tenant->name, tenant);
     return tenant;
 }

@@ -8,6 +8,7 @@
 
 #include "common/base/err.h"
 #include "common/base/str.h"
+#include "common/sys/share.h"
 #include "distributor/options.h"
 #include "distributor/write_id.h"
 
@@ -22,6 +23,8 @@ struct tenant {
     struct str name;            /* owned */
     struct write_secret secret; /* of its write ids */
     uint64_t requests;          /* in work; may not be forgotten meanwhile */
+    struct share held;          /* of distributor.in_flight_bytes, by these requests */
+    struct share *share;        /* that; NULL: there is one tenant only, and nothing to share */
     double tokens;              /* bytes it may send now */
     uint64_t refilled_ms;       /* monotonic */
     struct tenant_rates rates;  /* as they were at its last push */

@@ -45,6 +45,7 @@
 #include "ingester/state.h"
 #include "ingester/tier.h"
 #include "ingester/unpack.h"
+#include "ingester/writers.h"
 #include "proto/query.pb-c.h"
 
 #define DRAIN_POLL_MS 5
@@ -286,6 +287,7 @@ static void ingester_free(void *self)
     sole_free(in->sole);
     replicas_free(in->replicas);
     rpc_node_free(in->node);
+    writers_free(in->writers);
     relay_free(in->relay);
     rpc_read_free(in);
     rpc_build_free(in);
@@ -377,6 +379,16 @@ static void look_at_guard(const struct ingester *in)
 }
 
 /* What can fail comes first; shard threads start when nothing can fail any more. */
+static void start_writers(struct ingester *in)
+{
+    struct writers_opts o = { .bytes = &in->write_bytes,
+                              .writes_max = in->conf->writes_max,
+                              .many = in->ctx->tenancy->multi };
+
+    budget_init(&in->write_bytes, memory_share(in->ctx->memory_limit, MEMORY_WRITES));
+    in->writers = writers_new(&o);
+}
+
 static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct err *e)
 {
     struct ingester *in = XNEW(struct ingester);
@@ -393,7 +405,7 @@ static int ingester_start(const struct role_ctx *ctx, void **ret_self, struct er
     ingester_metrics_init(&in->metrics, ctx->metrics);
     in->clocks = clocks_new(ctx->loop, ctx->rpc, ctx->env->clock);
     in->division = division_new(in);
-    budget_init(&in->write_bytes, memory_share(ctx->memory_limit, MEMORY_WRITES));
+    start_writers(in);
     in->moves = !view_ready(ctx->view) || !view_shard(ctx->view, 0, &first) || first.term > 0;
     code = check_conf(in, e);
     if (!code && !ctx->kv) {

@@ -7,8 +7,12 @@
  * A small message is decoded right on the loop: that takes less time than waking a pool thread.
  *
  * Admission: a number of requests and a budget of bytes, for the payload on arrival and for what
- * decoding it took; a single request is always admitted, however large. The payload is borrowed
- * from the call until the reply. A refused write was not looked at: the distributor may retry it.
+ * decoding it took, each with a share per tenant (writers.h); a single request is always admitted,
+ * however large. The payload is borrowed from the call until the reply. A refused write was not
+ * looked at: the distributor may retry it.
+ *
+ * With several tenants they take turns at decoding (common/sys/pool.h), except for small messages,
+ * and in the queue of the shard (shard.c).
  */
 #include "ingester/rpc_write.h"
 
@@ -17,6 +21,7 @@
 #include "ingester/placed.h"
 #include "ingester/recover.h"
 #include "ingester/write_msg.h"
+#include "ingester/writers.h"
 
 #define WRITE_MAGIC     MAGIC('i', 'w', 'r', 't')
 #define REPLY_BYTES_MAX KIB
@@ -27,11 +32,12 @@ struct write {
     struct ingester *in;
     struct rpc_call *call;
     struct str payload; /* the call's */
-    size_t held;        /* bytes taken from the budget */
-    bool alone;         /* over the budget, admitted because there was no other */
-    bool told;          /* by RPC_WRITE_TOLD */
-    bool sent;          /* to the shard: set before, by the pool thread */
-    uint32_t holders;   /* the pool's job and the answer; freed when both are over */
+    struct writer *writer;
+    size_t held;      /* bytes taken from the budget */
+    bool alone;       /* over the budget, admitted because there was no other */
+    bool told;        /* by RPC_WRITE_TOLD */
+    bool sent;        /* to the shard: set before, by the pool thread */
+    uint32_t holders; /* the pool's job and the answer; freed when both are over */
     struct arena *arena;
     struct write_msg msg;
     struct shard *shard; /* held from decoding to the end */
@@ -91,7 +97,7 @@ static void write_end(struct write *w)
         metric_add(in->metrics.exemplars_left_out, w->sw.result.exemplars_left_out);
         rpc_reply(w->call, &reply);
     }
-    budget_give(&in->write_bytes, w->held);
+    writers_leave(w->writer, w->held);
     metric_set(in->metrics.write_pending_bytes, (int64_t)in->write_bytes.used);
     write_drop(w);
 }
@@ -114,12 +120,6 @@ static void on_worked(void *cookie)
     write_drop(w);
 }
 
-static int write_bytes_full(const struct ingester *in, struct err *e)
-{
-    return err_set(e, ERR_BUSY, "writes on their way hold all of %zu MiB",
-                   in->write_bytes.max / MIB);
-}
-
 /* Pool thread. */
 static int write_decode(struct write *w, struct err *e)
 {
@@ -138,8 +138,8 @@ static int write_decode(struct write *w, struct err *e)
         return err_set(e, ERR_CANCELED, "the caller gave up");
     if (w->alone)
         return 0;
-    if (!budget_take(&w->in->write_bytes, arena_used(w->arena)))
-        return write_bytes_full(w->in, e);
+    if (writers_more(w->writer, w->held, arena_used(w->arena), e))
+        return e->code;
     w->held += arena_used(w->arena);
     return 0;
 }
@@ -168,13 +168,25 @@ static int admit(struct write *w, struct err *e)
         return e->code;
     if (in->writes_pending >= in->conf->writes_max)
         return err_set(e, ERR_BUSY, "%zu writes wait for the disk already", in->writes_pending);
-    if (budget_take(&in->write_bytes, w->payload.len))
-        w->held = w->payload.len;
-    else if (in->writes_pending == 0)
-        w->alone = true;
-    else
-        return write_bytes_full(in, e);
-    return 0;
+    struct str tenant = in->ctx->tenancy->multi ? write_msg_tenant(w->payload) : STR_NULL;
+    if (tenant.len)
+        w->sw.tenant = pool_tenant_writes(in->ctx->pool, tenant);
+    w->held = w->payload.len;
+    code = writers_enter(in->writers, tenant, w->held, &w->writer, e);
+    if (code != ERR_BUSY || in->writes_pending > 0)
+        return code;
+    w->held = 0;
+    w->alone = true;
+    return writers_enter(in->writers, tenant, 0, &w->writer, e);
+}
+
+static bool to_pool(struct write *w)
+{
+    const struct role_ctx *ctx = w->in->ctx;
+
+    return w->sw.tenant
+               ? pool_submit_for(ctx->pool, w->sw.tenant, ctx->loop, write_work, on_worked, w)
+               : pool_submit(ctx->pool, ctx->loop, write_work, on_worked, w);
 }
 
 static void serve(struct ingester *in, bool told, struct rpc_call *call, struct str payload)
@@ -204,7 +216,7 @@ static void serve(struct ingester *in, bool told, struct rpc_call *call, struct 
     if (payload.len <= SMALL_BYTES) {
         write_work(w);
         on_worked(w);
-    } else if (!pool_submit(in->ctx->pool, in->ctx->loop, write_work, on_worked, w)) {
+    } else if (!to_pool(w)) {
         (void)err_set(&w->sw.err, ERR_BUSY, "too many jobs wait for a processor");
         on_worked(w);
     }

@@ -20,6 +20,12 @@
  * thread commits by itself: on a fast disk waking the committer and being woken by it costs more
  * CPU than staging beside the fsync saves time. All the rest is the same.
  *
+ * Writes wait in a fair queue (common/sys/fair.h): tenants take turns by the bytes of their writes,
+ * as they would be written. What one tenant has piled up is therefore passed by the write of
+ * another that has had less; it waits for the write that is being staged and for the group that is
+ * at the disk. To notice it, the thread looks into its inbox after each STAGE_BYTES it staged, and
+ * hands a group of several tenants over then, rather than to fill it with what one of them sends.
+ *
  * Sealing takes turns with staging on the same thread, at most seal_rows rows a turn, while the
  * committer is at the disk: the engine keeps batches and seal entries apart (common/store/seal.c).
  *
@@ -33,8 +39,9 @@
  * keeps the other from its turn.
  *
  * Threads: shard_step runs on the shard's thread, or on the loop when simulated, in which case a
- * commit runs inside the step. The inbox holds every write the caller may have on its way and the
- * committer's one message, so sending cannot fail.
+ * commit runs inside the step. The inbox holds every write the caller may have on its way and one
+ * message of each other kind, so sending cannot fail. Tasks are chained, and one message says that
+ * there are some: however many there are, they need no room of their own.
  */
 #include "ingester/shard.h"
 
@@ -43,26 +50,29 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/obs/log.h"
-#include "common/store/eclock.h"
 #include "common/store/tomb.h"
 #include "common/sys/chan.h"
 #include "common/sys/fiber.h"
 #include "common/sys/thread.h"
 #include "ingester/chores.h"
 #include "ingester/far_turn.h"
+#include "ingester/shard_state.h"
 
 #define SHARD_MAGIC    MAGIC('s', 'h', 'r', 'd')
 #define TAKE_MAX       256
 #define STATE_EVERY_MS 1000
 #define SEAL_RETRY_MS  1000
-#define INBOX_OWN      5 /* messages that are not writes: committed, stop, reopen */
+#define INBOX_OWN      5 /* messages that are not writes: committed, stop, reopen, tasks */
 #define LAZY_WRITES    16
+#define STAGE_BYTES    MIB
 #define COMMIT_HERE_NS (4 * UINT64_C(1000000))
 
 struct group {
     struct store_batch *batch; /* moved to store_commit */
     struct list writes;
     size_t writes_len, bytes;
+    uint64_t tenant;    /* of its first write */
+    bool mixed;         /* it has writes of other tenants, too */
     uint64_t opened_ms; /* monotonic */
 };
 
@@ -73,17 +83,19 @@ struct shard {
     struct chan *inbox;   /* of struct shard_write, or the address of a member below */
     struct chan *commits; /* of struct group; NULL when simulated */
     struct thread thread, committer;
-    char committed_message, stop_message, reopen_message;
+    char committed_message, stop_message, reopen_message, tasks_message;
     _Atomic uint64_t commit_ns;  /* how long a commit takes, lately */
     size_t batch_max;            /* of a group, whatever group_bytes_max says */
     struct shard_reopen *reopen; /* set before reopen_message is sent, NULL when it is done */
     bool reopen_wanted;
+    struct mutex tasks_lock;
+    struct list tasks; /* of struct shard_task: sent, not received; guarded by the lock */
 
     /* The shard thread's. */
-    struct list waiting; /* of struct shard_write */
-    struct list quiet;   /* of struct shard_task: until nothing is staged and not committed */
-    struct group *open;  /* NULL: none */
-    size_t company;      /* writes of the group before */
+    struct fair *waiting; /* of struct shard_write */
+    struct list quiet;    /* of struct shard_task: until nothing is staged and not committed */
+    struct group *open;   /* NULL: none */
+    size_t company;       /* writes of the group before */
     bool committing, stopping;
     uint64_t seal_after_ms; /* monotonic: not before, after a failed step */
     uint64_t seal_far_ms;   /* monotonic: until then only minutes that need nothing of before */
@@ -182,6 +194,29 @@ static void run_task(struct shard *s, struct shard_task *t)
     loop_post(s->o.loop, on_task_done, t);
 }
 
+static void receive_task(struct shard *s, struct shard_task *t)
+{
+    if (t->quiet)
+        list_add_tail(&s->quiet, &t->link);
+    else
+        run_task(s, t);
+}
+
+static void receive_tasks(struct shard *s)
+{
+    struct list *first;
+
+    do {
+        mutex_lock(&s->tasks_lock);
+        first = list_empty(&s->tasks) ? NULL : s->tasks.next;
+        if (first)
+            list_del(first);
+        mutex_unlock(&s->tasks_lock);
+        if (first)
+            receive_task(s, container_of(first, struct shard_task, link));
+    } while (first);
+}
+
 static void receive(struct shard *s, void *msg)
 {
     if (msg == &s->committed_message) {
@@ -190,17 +225,13 @@ static void receive(struct shard *s, void *msg)
         s->stopping = true;
     } else if (msg == &s->reopen_message) {
         s->reopen_wanted = true;
-    } else if (*(enum shard_kind *)msg == SHARD_TASK) {
-        struct shard_task *t = msg;
-
-        if (t->quiet)
-            list_add_tail(&s->quiet, &t->link);
-        else
-            run_task(s, t);
+    } else if (msg == &s->tasks_message) {
+        receive_tasks(s);
     } else {
         struct shard_write *w = msg;
 
-        list_add_tail(&s->waiting, &w->link);
+        w->bytes = store_write_bytes(&w->write);
+        CHECK(fair_push(s->waiting, w->tenant, w->bytes, &w->item));
     }
 }
 
@@ -225,7 +256,7 @@ static void stage(struct shard *s, struct shard_write *w, uint64_t now_ns)
         loop_post(s->o.loop, on_write_done, w);
         return;
     }
-    if (store_write_bytes(&w->write) > s->batch_max) {
+    if (w->bytes > s->batch_max) {
         (void)err_set(&w->err, ERR_LIMIT,
                       "a push that would be written as over %zu MiB at once: send it in parts",
                       s->batch_max / MIB);
@@ -241,7 +272,9 @@ static void stage(struct shard *s, struct shard_write *w, uint64_t now_ns)
     }
     err_clear(&w->err); /* what was tried on the way may have left its mark */
     list_add_tail(&s->open->writes, &w->link);
-    s->open->writes_len++;
+    if (s->open->writes_len++ == 0)
+        s->open->tenant = w->tenant;
+    s->open->mixed = s->open->mixed || s->open->tenant != w->tenant;
     s->open->bytes = store_batch_bytes(s->open->batch);
 }
 
@@ -262,24 +295,49 @@ static bool group_takes(const struct shard *s, const struct shard_write *w)
 {
     size_t bytes = s->open ? s->open->bytes : 0;
 
-    return !bytes ||
-           (bytes < s->o.group_bytes_max && bytes + store_write_bytes(&w->write) <= s->batch_max);
+    return !bytes || (bytes < s->o.group_bytes_max && bytes + w->bytes <= s->batch_max);
+}
+
+/* What came while much was staged: its turn may be the next one. */
+static void receive_more(struct shard *s)
+{
+    void *msgs[TAKE_MAX];
+    size_t n = chan_take(s->inbox, msgs, TAKE_MAX);
+
+    for (size_t i = 0; i < n; i++)
+        receive(s, msgs[i]);
 }
 
 static void stage_waiting(struct shard *s)
 {
-    uint64_t now_ns = clock_mono_ns(s->o.clock);
+    struct fair_item *next;
+    size_t staged = 0;
 
-    if (holds_writes(s))
-        return;
-    while (!list_empty(&s->waiting)) {
-        struct shard_write *w = container_of(s->waiting.next, struct shard_write, link);
+    while (!holds_writes(s) && (next = fair_next(s->waiting))) {
+        struct shard_write *w = container_of(next, struct shard_write, item);
 
         if (!group_takes(s, w))
             break;
-        list_del(&w->link);
-        stage(s, w, now_ns);
+        fair_take(s->waiting, next);
+        fair_done(s->waiting, next, 0);
+        staged += w->bytes;
+        stage(s, w, clock_mono_ns(s->o.clock));
+        if (staged < STAGE_BYTES)
+            continue;
+        receive_more(s);
+        staged = 0;
+        if (!s->committing && s->open && s->open->mixed)
+            break;
     }
+}
+
+/* Writes wait that could be staged now: there was more of them than one turn stages. */
+static bool can_stage(struct shard *s)
+{
+    struct fair_item *next = fair_next(s->waiting);
+
+    return next && list_empty(&s->quiet) && !store_wants_quiet(s->o.store) &&
+           group_takes(s, container_of(next, struct shard_write, item));
 }
 
 /* Milliseconds the open group may still wait for companions. */
@@ -290,7 +348,7 @@ static uint64_t group_wait(const struct shard *s, uint64_t now_ms)
     bool wanted = !list_empty(&s->quiet) || s->reopen_wanted || store_wants_quiet(s->o.store);
 
     /* What waits beside an open group did not fit. */
-    bool full = s->open->bytes >= s->o.group_bytes_max || !list_empty(&s->waiting);
+    bool full = s->open->bytes >= s->o.group_bytes_max || fair_waiting(s->waiting) > 0;
 
     return alone || wanted || s->stopping || full || due <= now_ms ? 0 : due - now_ms;
 }
@@ -299,7 +357,7 @@ static uint64_t group_wait(const struct shard *s, uint64_t now_ms)
  * two threads. What arrives in that time is the next group. */
 static bool commits_here(struct shard *s)
 {
-    return list_empty(&s->waiting) &&
+    return fair_waiting(s->waiting) == 0 &&
            atomic_load_explicit(&s->commit_ns, memory_order_relaxed) < COMMIT_HERE_NS;
 }
 
@@ -334,7 +392,7 @@ static void reopen_step(struct shard *s, uint64_t now_ms)
 {
     struct shard_reopen *r = s->reopen;
 
-    if (s->committing || s->open || !list_empty(&s->waiting))
+    if (s->committing || s->open || fair_waiting(s->waiting) > 0)
         return;
     s->reopen_wanted = false;
     if (s->stopping)
@@ -383,59 +441,14 @@ static void seal_step(struct shard *s, uint64_t now_ms)
     }
 }
 
-/* How long it is held is an upper bound: runs before this one count. */
-static void log_clock(const struct shard *s, const struct store_clock *now)
-{
-    const struct store_clock *was = &s->state.clock;
-
-    if (now->paused && !was->paused)
-        log_warn("the wall clock jumped; sealing waits until it proves itself",
-                 KV_U64("shard", s->o.number), KV_I64("jump_ms", now->jump_ms));
-    if (now->held && !was->held && now->jump_ms > ECLOCK_DAY_MS)
-        log_warn("the wall clock is far ahead of what is stored: nothing is deleted for its age "
-                 "until it has stood so for a while. Was this off for so long? If not, set the "
-                 "clock before",
-                 KV_U64("shard", s->o.number), KV_I64("ahead_s", now->jump_ms / 1000),
-                 KV_I64("believed_in_s", eclock_wait_ms(now->jump_ms) / 1000));
-    if (now->held && !was->held && now->jump_ms < 0)
-        log_warn("the wall clock is far behind what is stored: nothing is deleted for its age. See "
-                 "to the clock",
-                 KV_U64("shard", s->o.number), KV_I64("behind_s", -now->jump_ms / 1000));
-    if (!now->paused && was->paused)
-        log_info("sealing goes on", KV_U64("shard", s->o.number));
-    if (!now->held && was->held)
-        log_info("the wall clock is followed again", KV_U64("shard", s->o.number));
-}
-
 static void on_state(void *cookie)
 {
     struct state_message *m = cookie;
     struct shard *s = m->shard;
-    const struct store_stats *st = &m->state.stats;
-    uint64_t files = 0;
 
     CHECK(s->magic == SHARD_MAGIC);
-    log_clock(s, &m->state.clock);
+    shard_state_show(&s->m, s->o.number, &s->state, &m->state);
     s->state = m->state;
-    for (size_t i = 0; i < KV_CFS; i++)
-        files += st->kv.file_bytes[i];
-    metric_set(s->m.raw_rows, (int64_t)st->raw_rows);
-    metric_set(s->m.stored_series, (int64_t)st->series);
-    metric_set(s->m.dict_nodes, (int64_t)st->dict_nodes);
-    metric_set(s->m.dict_bytes, (int64_t)st->dict_bytes);
-    metric_set(s->m.applied, (int64_t)st->applied);
-    metric_set(s->m.seal_lag, (int64_t)(m->state.seal_lag_ms / 1000));
-    metric_set(s->m.nodes_built, (int64_t)st->nodes_built);
-    metric_set(s->m.marks, (int64_t)st->marks);
-    metric_set(s->m.marks_due, (int64_t)st->marks_due);
-    metric_set(s->m.build_lag, st->build_lag_ms / 1000);
-    metric_set(s->m.build_lag_coarse, st->build_lag_coarse_ms / 1000);
-    metric_set(s->m.clock_paused, m->state.clock.paused);
-    metric_set(s->m.clock_held, m->state.clock.held);
-    metric_set(s->m.clock_ahead, m->state.clock.jump_ms / 1000);
-    metric_set(s->m.memtable_bytes, (int64_t)st->kv.memtable_bytes);
-    metric_set(s->m.cache_bytes, (int64_t)st->kv.cache_bytes);
-    metric_set(s->m.file_bytes, (int64_t)files);
     xfree(m);
 }
 
@@ -494,9 +507,9 @@ static uint64_t shard_step(struct shard *s, void *const *msgs, size_t n)
     now_ms = clock_mono_ms(s->o.clock);
     wait = s->state_next_ms > now_ms ? s->state_next_ms - now_ms : 0;
     wait = MIN(wait, MIN(seal_wait(s, now_ms), chores_wait(&s->chores, now_ms)));
-    if (s->committing) /* what waits or is open can move when a message says that it ended */
-        return wait;
-    if (!list_empty(&s->waiting))
+    if (s->committing) /* what else waits or is open can move when a message says that it ended */
+        return can_stage(s) ? 0 : wait;
+    if (fair_waiting(s->waiting) > 0)
         return 0;
     return s->open ? MIN(wait, group_wait(s, now_ms)) : wait;
 }
@@ -513,7 +526,7 @@ static void shard_main(void *cookie)
 
         wait = shard_step(s, msgs, n);
     }
-    CHECK(list_empty(&s->waiting));
+    CHECK(fair_waiting(s->waiting) == 0);
 }
 
 /* ---- the same steps on a simulated loop ----------------------------------------------------- */
@@ -567,10 +580,11 @@ struct shard *shard_new(const struct shard_opts *o)
     shard_metrics_init(&s->m, o->metrics, o->number);
     chores_init(&s->chores, o->store, o->number, o->metrics);
     far_turn_init(&s->far, o->clock);
-    list_init(&s->waiting);
+    s->waiting = fair_new(&(struct fair_opts){ 0 });
+    mutex_init(&s->tasks_lock);
+    list_init(&s->tasks);
     list_init(&s->quiet);
-    s->inbox = chan_new(o->writes_max + SHARD_TASKS_MAX + INBOX_OWN,
-                        o->simulated ? simulated_wake : NULL, s);
+    s->inbox = chan_new(o->writes_max + INBOX_OWN, o->simulated ? simulated_wake : NULL, s);
     if (o->simulated) {
         s->timer = loop_timer_new(o->loop, simulated_step, s);
         loop_timer_start(s->timer, 0, 0);
@@ -592,15 +606,18 @@ uint32_t shard_number(const struct shard *s)
 void shard_send(struct shard *s, struct shard_write *w)
 {
     CHECK(s->magic == SHARD_MAGIC);
-    w->kind = SHARD_WRITE;
     CHECK(chan_send_lazily(s->inbox, w));
 }
 
 void shard_run(struct shard *s, struct shard_task *t)
 {
     CHECK(s->magic == SHARD_MAGIC);
-    t->kind = SHARD_TASK;
-    CHECK(chan_send(s->inbox, t));
+    mutex_lock(&s->tasks_lock);
+    bool first = list_empty(&s->tasks);
+    list_add_tail(&s->tasks, &t->link);
+    mutex_unlock(&s->tasks_lock);
+    if (first)
+        CHECK(chan_send(s->inbox, &s->tasks_message));
 }
 
 void shard_reopen(struct shard *s, struct shard_reopen *r)
@@ -656,12 +673,14 @@ void shard_free(struct shard *s)
 {
     if (!s)
         return;
-    CHECK(s->magic == SHARD_MAGIC && list_empty(&s->waiting) && !s->open && !s->committing);
+    CHECK(s->magic == SHARD_MAGIC && !s->open && !s->committing && list_empty(&s->tasks));
     CHECK(!s->o.store);
     shard_metrics_gone(&s->m);
     loop_timer_free(s->timer);
     chan_free(s->commits);
     chan_free(s->inbox);
+    fair_free(s->waiting);
+    mutex_deinit(&s->tasks_lock);
     s->magic = 0;
     xfree(s);
 }

@@ -8,18 +8,18 @@
 #include "common/base/list.h"
 #include "common/store/store.h"
 #include "common/store/tomb.h"
+#include "common/sys/fair.h"
 #include "common/sys/loop.h"
 #include "ingester/metrics.h"
 
 struct shard;
 
-/* What is sent to a shard's thread begins with this. Set by shard_send and shard_run. */
-enum shard_kind { SHARD_WRITE, SHARD_TASK };
-
 /* A write on its way through a shard; embedded in its request, which outlives it. */
 struct shard_write {
-    enum shard_kind kind;
-    struct list link;           /* the shard's */
+    struct list link;           /* the shard's: of its group */
+    struct fair_item item;      /* the shard's: of its queue */
+    uint64_t tenant;            /* whose turn it takes; 0 where there is one tenant */
+    size_t bytes;               /* the shard's: what it costs */
     struct store_write write;   /* borrowed by the shard until done */
     uint64_t deadline_mono_ns;  /* not even begun after this */
     struct store_result result; /* set when err.code is 0 */
@@ -31,7 +31,6 @@ struct shard_write {
 /* Anything else that must run on the shard's thread, between groups of writes; bounded like a chore
  * (chores.h). Embedded in its request, which outlives it. */
 struct shard_task {
-    enum shard_kind kind;
     bool quiet; /* run when every write that was staged is committed; later ones wait for it */
     struct list link; /* the shard's */
     /* On the shard's thread. */
@@ -39,7 +38,6 @@ struct shard_task {
     /* On the loop, exactly once, behind it. */
     void (*done)(struct shard_task *t);
 };
-#define SHARD_TASKS_MAX 64 /* sent and not done; callers keep to it together */
 
 struct shard_opts {
     uint32_t number;

@@ -26,6 +26,7 @@ struct division;  /* division.c */
 struct sole;      /* sole.c */
 struct as_made;   /* as_made.c */
 struct clocks;    /* clocks.c */
+struct writers;   /* writers.c */
 
 struct ingester {
     uint32_t magic;
@@ -55,6 +56,7 @@ struct ingester {
     /* Writes: loop thread. */
     size_t writes_pending;
     struct budget write_bytes; /* payloads and their decoding */
+    struct writers *writers;   /* owned: who holds them */
     struct placed *placed;
     struct busy *busy; /* NULL: shards do not move, nobody wants to know */
     struct reads *reads;

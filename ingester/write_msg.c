@@ -45,6 +45,16 @@ size_t write_msg_arena_bytes(size_t payload_len)
     return 64 * KIB + 24 * payload_len;
 }
 
+struct str write_msg_tenant(struct str payload)
+{
+    struct rd r = rd_of(payload);
+    struct pb_field f;
+
+    if (rd_pb(&r, &f) > 0 && f.number == REQ_TENANT && f.wire == WIRE_BYTES)
+        return f.bytes;
+    return STR_NULL;
+}
+
 /* ---- fields ---- */
 
 static int damaged(struct str bytes, struct err *e)

@@ -26,6 +26,8 @@ NODISCARD int write_msg_decode(struct str payload, bool told, struct arena *a,
 /* Arena bytes that decode any payload of this size, short of absurdly many absurdly small parts.
  * A cap: one with ordinary parts takes about its size. */
 size_t write_msg_arena_bytes(size_t payload_len);
+/* The tenant of a message, without decoding it; empty where it does not begin with one. */
+struct str write_msg_tenant(struct str payload);
 /* Packs a WriteReply. */
 void write_reply_pack(const struct store_result *r, struct buf *out);
 

@@ -477,6 +477,11 @@ uint64_t pool_tenant(const struct pool *p, struct str name)
     return hash64(name.ptr, name.len, p->seed);
 }
 
+uint64_t pool_tenant_writes(const struct pool *p, struct str name)
+{
+    return hash_u64(pool_tenant(p, name) + 1);
+}
+
 bool pool_submit_for(struct pool *p, uint64_t tenant, struct loop *loop, pool_fn work, pool_fn done,
                      void *cookie)
 {

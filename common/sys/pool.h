@@ -25,6 +25,8 @@ bool pool_submit(struct pool *p, struct loop *loop, pool_fn work, pool_fn done,
 /* The same for a job of a tenant: tenants take turns (fair.h), by the time their jobs take; and
  * turns with jobs that are nobody's, one by one. */
 uint64_t pool_tenant(const struct pool *p, struct str name); /* its number */
+uint64_t pool_tenant_writes(const struct pool *p,
+                            struct str name); /* for its pushes: another one */
 bool pool_submit_for(struct pool *p, uint64_t tenant, struct loop *loop, pool_fn work, pool_fn done,
                      void *cookie) NODISCARD;
 /* At most so many jobs of one tenant run at once, so that another one finds a thread free however

@@ -147,7 +147,7 @@ static void to_pool(struct adhoc_job *job, pool_fn work, pool_fn done)
 {
     struct err e;
 
-    if (pool_submit(job->d->ctx->pool, job->d->ctx->loop, work, done, job))
+    if (distributor_submit(job->d, job->tenant, work, done, job))
         return;
     (void)err_set(&e, ERR_BUSY, "too many jobs wait for a thread; try again");
     job_fail(job, &e);

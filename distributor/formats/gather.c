@@ -11,6 +11,7 @@
 #include "common/base/hash.h"
 #include "common/base/mem.h"
 #include "common/base/size.h"
+#include "common/sys/pool.h"
 
 #define MARK        "[truncated]"
 #define EMPTY_FRAME "[unknown]"
@@ -191,6 +192,7 @@ int gather_node(struct gather *g, const struct gather_stack *s, const char *what
     static const struct str nameless = { NULL, 0 };
     static const struct gather_stack unknown = { .names = &nameless, .n = 1 };
 
+    pool_slice();
     if (s->n == 0) {
         s = &unknown;
         g->same = 0;

@@ -20,6 +20,7 @@
 #include "common/base/hash.h"
 #include "common/base/map.h"
 #include "common/base/size.h"
+#include "common/sys/pool.h"
 #include "distributor/formats/native.h"
 #include "distributor/formats/normalize.h"
 #include "distributor/formats/paths.h"
@@ -624,8 +625,10 @@ int pprof_walk(const struct pprof *p, const struct ingest *in, const struct limi
     paths_init(&w.paths, push, l);
     if (!pprof_walked_init(p, push, ret) || !walk_init(&w))
         rc = push_full(push, e);
-    for (size_t i = 0; i < p->samples.len && !rc; i++)
+    for (size_t i = 0; i < p->samples.len && !rc; i++) {
+        pool_slice();
         rc = walk_sample(&w, i, values ? values + i * p->types_len : NULL, ret, e);
+    }
     walk_deinit(&w);
     return rc;
 }

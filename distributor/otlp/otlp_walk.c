@@ -18,6 +18,7 @@
 #include "common/base/hash.h"
 #include "common/base/secret.h"
 #include "common/base/size.h"
+#include "common/sys/pool.h"
 #include "distributor/formats/native.h"
 #include "distributor/otlp/otlp_model.h"
 
@@ -498,8 +499,10 @@ int otlp_walk(struct otlp_walk *w, const struct otlp_profile *p, const uint32_t 
     if (!walked_init(push, n, p->types.len, ret))
         return push_full(push, e);
     paths_init(&w->paths, push, w->l);
-    for (size_t i = 0; i < n && !rc; i++)
+    for (size_t i = 0; i < n && !rc; i++) {
+        pool_slice();
         rc = walk_sample(w, &w->o->samples.ptr[samples[i]], p->types.len, scale, ret, e);
+    }
     paths_deinit(&w->paths);
     push->samples += n;
     return rc;

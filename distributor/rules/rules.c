@@ -261,6 +261,7 @@ const char *rules_reason(const struct err *why)
         "invalid_time_range",
         "ingest_limit_reached",
         "body_size_limit_exceeded",
+        "in_flight_limit",
     };
 
     for (size_t i = 0; i < ARRAY_LEN(known); i++) {

@@ -230,5 +230,68 @@ def test_files():
     check_all(of_the_test_data)
 
 
+# ---- tenants beside one another --------------------------------------------------------------------
+
+
+def heavy_folded(seed, stacks=2000, depth=200):
+    """Stacks that no other body has, some 3.6 MB of them."""
+    return "".join(";".join([f"s{seed}_{i}"] + [f"f{(i * depth + j) % 5000}_{seed % 7}"
+                                                for j in range(1, depth)]) + " 1\n"
+                   for i in range(stacks)).encode()
+
+
+class Flood:
+    """A tenant that sends heavy bodies to many services, on many connections at once."""
+
+    def __init__(self, server, connections, tenant="bob"):
+        self.server, self.tenant, self.ends, self.replies = server, tenant, False, []
+        self.bodies = [heavy_folded(i) for i in range(6)]
+        self.threads = [threading.Thread(target=self.run, args=(i * 7,)) for i in range(connections)]
+        for t in self.threads:
+            t.start()
+
+    def run(self, n):
+        while not self.ends:
+            n += 1
+            self.replies.append(self.server.ingest(self.bodies[n % len(self.bodies)],
+                                                   f"svc{n % 50}.cpu", sampleRate=0,
+                                                   headers={"X-Scope-OrgID": self.tenant}))
+
+    def end(self):
+        self.ends = True
+        for t in self.threads:
+            t.join()
+
+
+def test_a_flood_of_pushes_is_its_own_problem():
+    """While one tenant floods, each push of another is stored within ack_timeout (else it would be 503);
+    the flood is told 429 and when to come again, not 503, and what is taken of it is stored."""
+    with cluster.AllInOne("--tenancy.multi", f"--memory.limit={MEMORY}") as server:
+        alice = {"X-Scope-OrgID": "alice"}
+        assert server.ingest(b"a;b 1\n", "quiet.cpu", alice, sampleRate=0).status == 200
+        flood = Flood(server, 12)
+        try:
+            while not flood.replies:
+                threading.Event().wait(0.05)
+            replies = []
+            for _ in range(30):
+                replies.append(server.ingest(b"a;b 1\n", "quiet.cpu", alice, sampleRate=0))
+                threading.Event().wait(0.1)
+        finally:
+            flood.end()
+        assert all(r.status == 200 for r in replies), [str(r) for r in replies if r.status != 200]
+        stored = [r for r in flood.replies if r.status == 200]
+        refused = [r for r in flood.replies if r.status != 200]
+        print(f"     the flood: {len(stored)} stored, {len(refused)} refused")
+        assert stored and refused
+        for r in refused:
+            assert r.status == 429 and b"in_flight_limit" in r.body and r.headers["Retry-After"], r
+        name = "embertree_discarded_profiles_total"
+        counted = [server.process.metric(name, tenant=t, reason="in_flight_limit")
+                   for t in ("bob", "alice")]
+        assert counted == [len(refused), 0], (counted, len(refused))
+
+
 if __name__ == "__main__":
-    cluster.main([test_bombs, test_deep_and_wide, test_files])
+    cluster.main([test_bombs, test_deep_and_wide, test_files,
+                  test_a_flood_of_pushes_is_its_own_problem])

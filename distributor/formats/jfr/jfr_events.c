@@ -14,6 +14,7 @@
 #include "distributor/formats/jfr/jfr_impl.h"
 
 #include "common/base/hash.h"
+#include "common/sys/pool.h"
 
 #define TAGS_MAX (1u << 28) /* that fit the key of a row */
 
@@ -361,6 +362,7 @@ static int read_events(struct pass *p, bool settings)
 
     for (; at < end; at += size) {
         struct rd r = { at, end };
+        pool_slice();
         if (!jfr_varint(&r, &size) || size == 0 || size > (uint64_t)(end - at))
             return bad_event(p, at, "a size that is none");
         if (!jfr_varint(&r, &type) || r.p > at + size)
