@@ -94,6 +94,7 @@ FUZZ     := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/fuzz/fuzz_$(TEST).c)))
 BENCH    := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/bench/bench_*.c)))
 BENCH_PY := $(sort $(wildcard tests/bench/bench_*.py))
 TOOLS    := $(sort $(patsubst %.c,$(O)/%,$(wildcard tests/lib/tool_*.c)))
+PRELOADS := $(sort $(patsubst %.c,$(O)/%.so,$(wildcard tests/lib/preload_*.c)))
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -130,7 +131,7 @@ test:                  ## every test that needs only Debian packages and npm
 test-clients: all      ## real SDKs, exporters and tools from their registries against a live server
 	$(Q)O='$(O)' tests/clients/run $(CLIENTS)
 
-test-bins: $(UNIT) $(TOOLS) $(BINS) $(CTL_BIN) $(DEMO_BIN)
+test-bins: $(UNIT) $(TOOLS) $(PRELOADS) $(BINS) $(CTL_BIN) $(DEMO_BIN)
 bench-bins: $(BENCH)
 
 check: lint test check-asan  ## what must pass before a push
@@ -229,7 +230,11 @@ $(O)/libllhttp.a: $(LLHTTP)
 $(foreach r,$(ROLES),$(eval $(O)/lib$r.a: $(call obj,$r)))
 $(O)/libcommon.a: $(call obj,common)
 $(O)/libctl.a: $(call obj,deploy/ctl)
-$(TESTLIB): $(patsubst %,$(O)/%.o,$(filter-out tests/lib/tool_%,$(call src,tests/lib)))
+$(TESTLIB): $(patsubst %,$(O)/%.o,$(filter-out tests/lib/tool_% tests/lib/preload_%,$(call src,tests/lib)))
+# Libraries for LD_PRELOAD: without sanitizers, which the program brings.
+$(PRELOADS): $(O)/%.so: %.c
+	@mkdir -p $(@D); echo "LD $@"
+	$(Q)$(CC) $(CSTD) $(WARN) -O2 -fPIC -shared -o $@ $<
 $(ARCHIVES) $(TESTLIB):
 	@mkdir -p $(@D)
 	$(Q)rm -f $@ && $(AR) rcsD $@ $^

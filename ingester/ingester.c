@@ -198,6 +198,43 @@ static int start_disk(struct ingester *in, struct err *e)
     return disk_new(&o, &in->disk, e);
 }
 
+/* What waits for the disk: copies of shards say it of their logs and databases, a shard without
+ * copies of its commits. */
+static void look_at_disk(void *cookie, struct disk_watch *w)
+{
+    struct ingester *in = cookie;
+
+    if (in->replicas)
+        replicas_note_stalls(in->replicas, w);
+    for (size_t i = 0; !in->moves && i < shards_len(in->shards); i++) {
+        const struct shard *s = shards_at(in->shards, i);
+
+        if (s)
+            disk_watch_note(w, "a commit", shard_number(s), shard_commit_ms(s));
+    }
+}
+
+static void on_disk_hangs(void *cookie, bool hangs)
+{
+    if (hangs)
+        rpc_write_disk_hangs(cookie);
+}
+
+static void start_disk_watch(struct ingester *in)
+{
+    struct disk_watch_opts o = {
+        .loop = in->ctx->loop,
+        .metrics = in->ctx->metrics,
+        .dir = in->ctx->data_dir,
+        .limit_ms = in->conf->disk_timeout_ms,
+        .look = look_at_disk,
+        .changed = on_disk_hangs,
+        .cookie = in,
+    };
+
+    in->disk_watch = disk_watch_new(&o);
+}
+
 void ingester_start_shard(struct ingester *in, uint32_t number, struct store *store)
 {
     struct shard_opts o = {
@@ -225,6 +262,7 @@ static void start_shards(struct ingester *in)
                              .moves = in->moves };
 
     in->shards = shards_new(&o);
+    start_disk_watch(in);
 }
 
 /* All zero where no shard is served. */
@@ -286,6 +324,7 @@ static void ingester_free(void *self)
     as_made_free(in->as_made);
     sole_free(in->sole);
     replicas_free(in->replicas);
+    in->replicas = NULL;
     rpc_node_free(in->node);
     writers_free(in->writers);
     relay_free(in->relay);
@@ -300,6 +339,7 @@ static void ingester_free(void *self)
     auditor_free(in->auditor);
     retention_free(in);
     rollups_free(in->rollups);
+    disk_watch_free(in->disk_watch);
     disk_free(in->disk);
     placed_free(in->placed);
     busy_free(in->busy);
@@ -519,6 +559,7 @@ static void ingester_ring(void *self, struct json *j)
         json_obj_end(j);
     }
     json_arr_end(j);
+    disk_watch_ring(in->disk_watch, j);
     if (in->replicas)
         replicas_ring(in->replicas, j);
     tier_ring(in->tier, j);

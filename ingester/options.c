@@ -47,6 +47,10 @@ static const struct conf_row rows[] = {
                "Largest answer to one query; 0 is a quarter of the queries' share of memory."),
     CONF_DURATION(ST, build_timeout_ms, "build_timeout", "30s", "100ms", "1h",
                   "A compactor's job is given to another one after this."),
+    CONF_DURATION(ST, disk_timeout_ms, "disk_timeout", "5s", "0ms", "10m",
+                  "A disk that finishes nothing for this long hangs: the ingester is not ready, "
+                  "refuses writes with 503 and hands its shards to members that are up to date. A "
+                  "slow disk that works is not meant. 0: never."),
 };
 
 const struct conf_table ingester_options = { "ingester", "The ingester", rows, ARRAY_LEN(rows),

@@ -23,6 +23,7 @@ struct ingester_conf {
     uint64_t answer_bytes_max;
     uint64_t dict_service_nodes, dict_tenant_nodes; /* new ones a day */
     uint64_t build_timeout_ms;
+    uint64_t disk_timeout_ms; /* 0: off */
 };
 extern const struct conf_table ingester_options;
 

@@ -559,31 +559,11 @@ static const char *addr_of(void *cookie, const char *name)
     return view_node_find(rs->view, name, &n) && n.addr[0] ? n.addr : NULL;
 }
 
-/* Leaders without room let others lead, if there are any with room. Else they refuse writes by the
- * disk reserve, as a shard without copies does (rpc_write.c). */
-static void look_at_room(struct replicas *rs)
-{
-    uint64_t left, reserve;
-
-    /* Somewhat before writes are refused, so that none has to be. */
-    disk_room(rs->in->disk, &left, &reserve);
-    rs->full = left < reserve + reserve / (rs->full ? 2 : 4);
-    for (size_t i = 0; i < rs->len; i++) {
-        struct replica_of *r = rs->at[i];
-
-        if (!r->node || r->at == AT_STOPPING)
-            continue;
-        repl_node_room(r->node, !rs->full);
-        if (rs->full && r->at == AT_SERVING && replica_is_named(r))
-            cluster_give_room(r);
-    }
-}
-
 static void on_tick(void *cookie)
 {
     struct replicas *rs = cookie;
 
-    look_at_room(rs);
+    replicas_look_at_disk(rs);
     replicas_sweep(rs);
     copies_look(rs);
     reclaim_tick(rs);

@@ -35,6 +35,8 @@ void replicas_free(struct replicas *rs); /* NULL is fine */
 
 /* Would writes to what it leads succeed, and can it take over what it follows? */
 int replicas_ready(const struct replicas *rs, struct err *e);
+/* Tells the watch for how long log and database of each copy have finished nothing. */
+void replicas_note_stalls(const struct replicas *rs, struct disk_watch *w);
 /* Does it lead these shards, which the caller holds (shards.h) since before? ok: no one else had
  * taken a write for them by the moment of this call. done is called once, later. */
 void replicas_confirm(struct replicas *rs, struct shard *const *shards, size_t n,

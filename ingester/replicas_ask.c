@@ -72,6 +72,8 @@ int replicas_ready(const struct replicas *rs, struct err *e)
         return err_set(e, ERR_UNAVAILABLE, "%s", member_rival(rs->member));
     if (rs->handing_over)
         return err_set(e, ERR_UNAVAILABLE, "the ingester hands over what it leads");
+    if (disk_watch_check(rs->in->disk_watch, ERR_UNAVAILABLE, e))
+        return e->code;
     if (!rs->caught_up)
         return err_set(e, ERR_UNAVAILABLE, "%s",
                        rs->behind.code ? rs->behind.text : "copies are looked at");

@@ -23,8 +23,6 @@
 #define SPREAD_PART  8 /* services of so small a part of what spreads one are told */
 #define REPORT_MS    1000
 #define ASK_MS       1000
-#define HEARD_TICKS  40   /* a second: the peer says what is so now */
-#define NEARLY       1024 /* entries behind and yet fit to lead */
 #define FULL_MS      3000 /* without room, or unfit: others come first by so much */
 #define UNFIT_MS     600000
 #define SETTLE_MS    3000 /* no node came or went for so long: then a map is made */
@@ -42,7 +40,7 @@ static void on_change(void *cookie, bool in, const struct err *why)
 
 static bool others_first(const struct replicas *rs, const struct replica_of *r)
 {
-    return rs->full || replicas_now_ms(rs) < r->unfit_ms;
+    return rs->full || disk_watch_suspects(rs->in->disk_watch) || replicas_now_ms(rs) < r->unfit_ms;
 }
 
 /* May this node lead the shard now? */
@@ -61,7 +59,7 @@ static bool able(void *cookie, uint32_t shard)
             return false;
     }
     return r && r->node && !r->failed && !replica_now(r).silent && !rs->handing_over &&
-           !rs->stopping;
+           !rs->stopping && !disk_watch_hangs(rs->in->disk_watch);
 }
 
 static struct metric_cell *gauge(const struct replicas *rs, const char *name, const char *help)
@@ -165,45 +163,6 @@ void cluster_give(struct replicas *rs, uint32_t shard, const char *to)
 {
     if (rs->lead)
         lead_give(rs->lead, shard, to);
-}
-
-/* More room, then more of the log. */
-static bool better(const struct replica_peer *p, const struct replica_peer *than)
-{
-    if (!than->name || p->no_room != than->no_room)
-        return !than->name || than->no_room;
-    return p->match > than->match;
-}
-
-void cluster_give_room(struct replica_of *r)
-{
-    struct replica_state st = replica_now(r);
-    struct replica_peer p, best = { 0 };
-    struct view_node n;
-
-    if (st.role != REPLICA_LEADING || r->rs->handing_over)
-        return;
-    for (size_t i = 0; repl_node_peer(r->node, i, &p); i++)
-        if (p.member && !p.no_room && p.silent_ticks < HEARD_TICKS &&
-            p.match + NEARLY >= st.last_index && view_node_find(r->rs->view, p.name, &n) &&
-            n.live && better(&p, &best))
-            best = p;
-    if (best.name)
-        cluster_give(r->rs, r->shard, best.name);
-}
-
-bool cluster_give_away(struct replica_of *r)
-{
-    struct replica_peer p, best = { 0 };
-    struct view_node n;
-
-    for (size_t i = 0; r->node && repl_node_peer(r->node, i, &p); i++)
-        if (p.member && view_node_find(r->rs->view, p.name, &n) && n.live && better(&p, &best))
-            best = p;
-    if (!best.name || !r->rs->lead)
-        return false;
-    cluster_give(r->rs, r->shard, best.name);
-    return true;
 }
 
 /* At the second time: it may have been a moment's trouble. */

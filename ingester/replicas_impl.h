@@ -45,6 +45,7 @@ struct replica_of { /* one shard */
     /* replicas_alone.c: named, and without a majority, since; in which term; how far it was. */
     uint64_t alone_ms, alone_term, alone_last;
     uint64_t full_ms, full_term; /* without room asked to lead, first then, in this term */
+    uint64_t hung_term;          /* given away in this term since the disk hung */
     bool must_return;            /* its log was gone: until it is a member again */
     uint64_t copy_why;           /* of what was logged last (copies_look) */
     struct speed copy_speed, log_speed;
@@ -133,6 +134,11 @@ void copy_json(const struct replica_of *r, struct json *j);
 /* What is told of a copy that comes in, and of a log that catches up. */
 void copy_report(const struct replica_of *r, struct progress_shard *ret);
 
+/* ---- replicas_disk.c: a disk that is full, fails or hangs ---- */
+void replicas_look_at_disk(struct replicas *rs);
+/* To the member that lives and has most of the log. False: there is none. */
+bool cluster_give_away(struct replica_of *r);
+
 /* ---- replicas_reclaim.c: what deletes left in files ---- */
 void reclaim_tick(struct replicas *rs);
 /* Its node is closed. */
@@ -165,12 +171,8 @@ void cluster_established(struct replicas *rs, uint32_t shard, uint64_t record_te
 void cluster_give(struct replicas *rs, uint32_t shard, const char *to);
 /* Gives the lead away after a while without a majority (replicas_alone.c). */
 void cluster_alone(struct replica_of *r);
-/* To the member that lives and has most of the log. False: there is none. */
-bool cluster_give_away(struct replica_of *r);
 /* It was not opened to be served, again and again: others, whose databases are their own, lead. */
 void cluster_unfit(struct replica_of *r);
-/* To one that has room and nearly all of the log. */
-void cluster_give_room(struct replica_of *r);
 /* For one that is silent, in every step: asks, and has it speak when that is safe. */
 void cluster_admit(struct replica_of *r);
 /* For one whose log has begun: it may be older than these notes, or adopted. */

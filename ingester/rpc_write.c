@@ -29,6 +29,7 @@
 
 struct write {
     uint32_t magic;
+    struct list link; /* the ingester's */
     struct ingester *in;
     struct rpc_call *call;
     struct str payload; /* the call's */
@@ -37,12 +38,20 @@ struct write {
     bool alone;       /* over the budget, admitted because there was no other */
     bool told;        /* by RPC_WRITE_TOLD */
     bool sent;        /* to the shard: set before, by the pool thread */
+    bool answered;    /* also early: rpc_write_disk_hangs */
     uint32_t holders; /* the pool's job and the answer; freed when both are over */
     struct arena *arena;
     struct write_msg msg;
     struct shard *shard; /* held from decoding to the end */
     struct shard_write sw;
 };
+
+/* Another member may lead in a moment: the distributor tries again. Without copies nobody else can
+ * take the write, and ERR_BUSY goes back to the client at once. */
+static int hangs_code(const struct ingester *in)
+{
+    return in->moves ? ERR_UNAVAILABLE : ERR_BUSY;
+}
 
 int rpc_write_accepting(const struct ingester *in, struct err *e)
 {
@@ -53,7 +62,28 @@ int rpc_write_accepting(const struct ingester *in, struct err *e)
         if (s && shard_read_only(s))
             return recover_why(in, i, e);
     }
+    if (disk_watch_check(in->disk_watch, hangs_code(in), e))
+        return e->code;
     return disk_check(in->disk, e);
+}
+
+/* What waits behind a disk that hangs cannot be taken back: it is stored when the disk answers, and
+ * what its caller sends again is then known by its write ids. */
+void rpc_write_disk_hangs(struct ingester *in)
+{
+    struct err e;
+
+    (void)disk_watch_check(in->disk_watch, hangs_code(in), &e);
+    list_for (it, &in->writes) {
+        struct write *w = container_of(it, struct write, link);
+
+        CHECK(w->magic == WRITE_MAGIC);
+        if (w->answered)
+            continue;
+        w->answered = true;
+        ingester_refused(&in->metrics, e.code);
+        rpc_fail_early(w->call, &e);
+    }
 }
 
 /* The answer may overtake the end of the job that sent the write on: the last one frees. Only then
@@ -64,6 +94,7 @@ static void write_drop(struct write *w)
 
     if (--w->holders > 0)
         return;
+    list_del(&w->link);
     in->writes_pending--;
     metric_set(in->metrics.writes_pending, (int64_t)in->writes_pending);
     shards_put(in->shards, w->shard);
@@ -77,6 +108,7 @@ static void write_end(struct write *w)
 {
     struct ingester *in = w->in;
 
+    w->answered = true;
     if (w->sw.err.code) {
         if (w->sw.err.code != ERR_NOT_FOUND) /* it comes again at once, with its stacks */
             ingester_refused(&in->metrics, w->sw.err.code);
@@ -209,6 +241,7 @@ static void serve(struct ingester *in, bool told, struct rpc_call *call, struct 
         xfree(w);
         return;
     }
+    list_add_tail(&in->writes, &w->link);
     in->writes_pending++;
     metric_set(in->metrics.writes_pending, (int64_t)in->writes_pending);
     metric_add(in->metrics.write_bytes, payload.len);
@@ -234,6 +267,7 @@ static void on_write_told(void *cookie, struct rpc_call *call, struct str payloa
 
 void rpc_write_serve(struct ingester *in)
 {
+    list_init(&in->writes);
     rpc_serve(in->node, RPC_WRITE_TOLD, on_write_told, in);
     rpc_serve(in->node, RPC_WRITE, on_write, in);
 }

@@ -85,6 +85,7 @@ struct shard {
     struct thread thread, committer;
     char committed_message, stop_message, reopen_message, tasks_message;
     _Atomic uint64_t commit_ns;  /* how long a commit takes, lately */
+    _Atomic uint64_t commit_at;  /* monotonic ns: one began then and has not ended; 0: none has */
     size_t batch_max;            /* of a group, whatever group_bytes_max says */
     struct shard_reopen *reopen; /* set before reopen_message is sent, NULL when it is done */
     bool reopen_wanted;
@@ -137,6 +138,7 @@ static void group_commit(struct shard *s, struct group *g)
     uint64_t began = clock_mono_ns(s->o.clock), took, lately;
     struct err e = { 0 };
 
+    atomic_store_explicit(&s->commit_at, began, memory_order_relaxed);
     if (store_commit(s->o.store, g->batch, &e)) {
         if (e.code == ERR_UNAVAILABLE) { /* another replica leads: the callers ask that one */
             log_info("writes came while the shard was handed over; none of them was acked",
@@ -149,6 +151,7 @@ static void group_commit(struct shard *s, struct group *g)
         list_for (it, &g->writes)
             container_of(it, struct shard_write, link)->err = e;
     }
+    atomic_store_explicit(&s->commit_at, 0, memory_order_relaxed);
     took = clock_mono_ns(s->o.clock) - began;
     lately = atomic_load_explicit(&s->commit_ns, memory_order_relaxed);
     atomic_store_explicit(&s->commit_ns, lately - lately / 8 + took / 8, memory_order_relaxed);
@@ -630,6 +633,14 @@ void shard_reopen(struct shard *s, struct shard_reopen *r)
 bool shard_read_only(const struct shard *s)
 {
     return s->state.read_only || store_read_only(s->o.store);
+}
+
+uint64_t shard_commit_ms(const struct shard *s)
+{
+    uint64_t at = atomic_load_explicit(&s->commit_at, memory_order_relaxed);
+    uint64_t now = clock_mono_ns(s->o.clock);
+
+    return at && now > at ? (now - at) / 1000000 : 0;
 }
 
 struct store *shard_store(struct shard *s)

@@ -83,6 +83,9 @@ struct store *shard_store(struct shard *s);
 const struct shard_state *shard_state(const struct shard *s);
 /* As of now, while the state above may be a second old. */
 bool shard_read_only(const struct shard *s);
+/* For how long a group of writes has been at the database, where it is written and fsynced; 0: none
+ * is. Of a replicated shard that includes the wait for other members. Loop. */
+uint64_t shard_commit_ms(const struct shard *s);
 /* The end, in three steps; no write or task may be on its way any more. Loop: it takes no more
  * steps but the one it is at. */
 void shard_stop(struct shard *s);

@@ -5,8 +5,10 @@
 #ifndef INGESTER_STATE_H
 #define INGESTER_STATE_H
 
+#include "common/base/list.h"
 #include "common/role/role.h"
 #include "ingester/disk.h"
+#include "ingester/disk_watch.h"
 #include "ingester/options.h"
 #include "ingester/shards.h"
 
@@ -38,6 +40,7 @@ struct ingester {
     struct rpc_node *node;
     struct relay *relay; /* owned: calls of others for leaders */
     struct disk *disk;
+    struct disk_watch *disk_watch;
     struct recover *recover;
     struct scrubber *scrubber;
     struct accepts *accepts; /* rpc_accept.c */
@@ -55,6 +58,7 @@ struct ingester {
 
     /* Writes: loop thread. */
     size_t writes_pending;
+    struct list writes;        /* those, of rpc_write.c */
     struct budget write_bytes; /* payloads and their decoding */
     struct writers *writers;   /* owned: who holds them */
     struct placed *placed;

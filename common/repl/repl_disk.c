@@ -275,6 +275,7 @@ static void apply_run(struct repl_node *n, struct apply_msg *const *msgs, size_t
     end->len = len;
     for (size_t i = 0; i < len; i++) {
         struct apply_msg *m = msgs[i];
+        end->slow += m->kind != APPLY_ENTRY;
         if (m->kind == APPLY_CALL) {
             m->run(m->cookie);
             end->calls[end->calls_len++] = m;
@@ -356,7 +357,7 @@ static void apply_submit(struct repl_node *n, const struct apply_msg *what)
     *msg = *what;
     if (n->apply_out++ == 0)
         n->apply_moved_ms = node_now_ms(n);
-    n->apply_calls += msg->kind == APPLY_CALL;
+    n->apply_slow += msg->kind != APPLY_ENTRY;
     if (!n->o.simulated) {
         CHECK(chan_send(n->apply_in, msg));
         return;
@@ -404,7 +405,7 @@ static void on_apply_end(void *cookie)
     struct repl_node *n = end->n;
 
     n->apply_out -= end->len;
-    n->apply_calls -= end->calls_len;
+    n->apply_slow -= end->slow;
     n->apply_moved_ms = node_now_ms(n);
     for (size_t i = 0; i < end->calls_len; i++) {
         end->calls[i]->done(end->calls[i]->cookie);

@@ -56,9 +56,9 @@ struct apply_end {
     struct repl_node *n;
     struct apply_msg *calls[BATCH_MAX]; /* that ran */
     size_t calls_len;
-    size_t len;      /* messages it had, calls among them */
-    uint64_t upto;   /* applied */
-    uint64_t synced; /* 0: no sync was asked for */
+    size_t len, slow; /* messages it had; those that may take long */
+    uint64_t upto;    /* applied */
+    uint64_t synced;  /* 0: no sync was asked for */
     struct err err;
 };
 
@@ -125,7 +125,7 @@ struct repl_node {
     uint64_t commit_to, apply_next, applied, synced, applied_by_thread;
     size_t apply_flight; /* bytes handed to it and not applied */
     size_t apply_out;    /* messages submitted and not ended */
-    size_t apply_calls;  /* of those: APPLY_CALL, which may take long without any trouble */
+    size_t apply_slow;   /* of those: other than APPLY_ENTRY, they may take long without trouble */
     uint64_t apply_moved_ms;
     bool apply_failed; /* the apply thread's: an entry was not applied, so none behind it is */
     bool apply_reading, syncing;

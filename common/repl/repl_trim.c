@@ -16,7 +16,7 @@
 
 #define SYNC_TICKS    80         /* two seconds */
 #define SEAL_MS       1000       /* the log was idle for so long */
-#define CALL_SLOWER   4          /* a checkpoint, say, may take so much longer than an entry */
+#define CALL_SLOWER   4          /* a checkpoint or a sync may take so much longer than an entry */
 #define LOG_KEPT      (64 * MIB) /* of the log, even if everybody has it */
 #define LOG_BYTES_MAX GIB
 #define GIVING        4 /* so much more while a copy is on its way to another node */
@@ -82,6 +82,6 @@ struct repl_stall repl_node_stall(const struct repl_node *n)
     return (struct repl_stall){
         .log_ms = n->log_out ? now - n->log_moved_ms : 0,
         .apply_ms =
-            n->apply_out ? (now - n->apply_moved_ms) / (n->apply_calls ? CALL_SLOWER : 1) : 0,
+            n->apply_out ? (now - n->apply_moved_ms) / (n->apply_slow ? CALL_SLOWER : 1) : 0,
     };
 }

@@ -594,6 +594,7 @@ bool replica_peer(const struct replica *r, size_t n, struct replica_peer *ret)
         .no_room = p->no_room,
         .reclaimed = p->reclaimed,
         .silent_ticks = p->silent,
+        .stuck_ticks = p->stuck,
     };
     return true;
 }

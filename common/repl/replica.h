@@ -163,6 +163,9 @@ struct replica_peer {
     bool no_room;          /* it said that its disk is as good as full */
     uint64_t reclaimed;    /* as it said last; 0: nothing yet, or it is of an older version */
     uint32_t silent_ticks; /* since it answered */
+    /* It lacks entries, and has acked none for so long: its disk hangs, or it has no replica. 0
+     * while a snapshot is on its way. */
+    uint32_t stuck_ticks;
 };
 bool replica_peer(const struct replica *r, size_t n, struct replica_peer *ret);
 /* Least index that all members and learners have fsynced; while leading. */

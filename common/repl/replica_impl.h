@@ -36,6 +36,7 @@ struct peer {
     uint64_t seq, seq_floor; /* refusals of what was sent before seq_floor are old news */
     uint64_t round;
     uint32_t silent, stalled, quiet; /* ticks: since heard of, since progress, since sent to */
+    uint32_t stuck; /* ticks: it lacks entries that are here, and has acked none of them */
     struct flight flight[FLIGHT_MAX];
     size_t flight_head, flight_len, flight_bytes;
 };

@@ -350,6 +350,7 @@ void replica_named(struct replica *r, bool again)
         struct peer *p = &r->peers[i];
         p->promised = p->snapshot = false;
         p->match = p->next = p->round = 0;
+        p->stuck = 0;
         go_back(p);
     }
     replica_note_append(r, NULL, 0, true, NULL, NULL);
@@ -612,7 +613,7 @@ void replica_on_appended(struct replica *r, const struct repl_msg *m)
     if (m->ok && m->last_index <= r->last) {
         if (m->last_index > p->match) {
             p->match = m->last_index;
-            p->stalled = 0;
+            p->stalled = p->stuck = 0;
         }
         pop_flight(p);
         if (p->state == PEER_PROBE && m->seq >= p->seq_floor) {
@@ -647,6 +648,7 @@ static void peer_tick(struct replica *r, struct peer *p)
 {
     p->silent++;
     p->quiet++;
+    p->stuck = p->match < r->last && !p->snapshot ? p->stuck + 1 : 0;
     if (p->state == PEER_STREAM && p->next > p->match + 1 && ++p->stalled > r->o.resend_ticks) {
         p->next = p->match + 1;
         go_back(p);

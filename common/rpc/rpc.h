@@ -178,5 +178,8 @@ void rpc_call_as(struct rpc_call *c, enum rpc_method method, struct str payload)
 /* Exactly one of them, once, on the loop; inside the serve function is fine. */
 void rpc_reply(struct rpc_call *c, struct buf *payload); /* moves; over message_max: ERR_LIMIT */
 void rpc_fail(struct rpc_call *c, const struct err *e);
+/* Sends the failure now and keeps the call, which counts as canceled, and its payload until one of
+ * the two above frees them: for a caller that should not wait for work that cannot be ended. */
+void rpc_fail_early(struct rpc_call *c, const struct err *e);
 
 #endif

@@ -58,6 +58,7 @@ struct rpc_call {
     uint64_t id, epoch, deadline_ns;
     uint16_t method;
     bool canceled;                   /* read by other threads: only by atomics here */
+    bool failed_early;               /* answered: rpc_fail_early */
     void (*on_cancel)(void *cookie); /* NULL: nobody asked */
     void *cancel_cookie;
     struct buf payload;

@@ -82,7 +82,7 @@ static bool call_answer(struct rpc_call *c, struct rpc_msg *m, struct err *e)
 static bool call_wanted(const struct rpc_call *c, int code)
 {
     CHECK(c->magic == CALL_MAGIC);
-    if (!c->node)
+    if (!c->node || c->failed_early)
         return false;
     rpc_metrics_served(c->node->metrics, c->method, c->canceled ? ERR_CANCELED : code);
     return !c->canceled;
@@ -95,6 +95,17 @@ void rpc_fail(struct rpc_call *c, const struct err *e)
     if (call_wanted(c, e->code ? e->code : ERR_INTERNAL))
         (void)call_answer(c, error_msg(c->id, c->epoch, e), &full);
     call_free(c);
+}
+
+void rpc_fail_early(struct rpc_call *c, const struct err *e)
+{
+    struct err full;
+
+    if (call_wanted(c, e->code ? e->code : ERR_INTERNAL))
+        (void)call_answer(c, error_msg(c->id, c->epoch, e), &full);
+    c->failed_early = true;
+    __atomic_store_n(&c->canceled, true, __ATOMIC_RELAXED);
+    c->on_cancel = NULL;
 }
 
 void rpc_reply(struct rpc_call *c, struct buf *payload)
