@@ -265,7 +265,7 @@ CXX_OF    = $(if $(findstring clang,$(CC)),$(CC:clang%=clang++%),$(CC:gcc%=g++%)
 CXX_WARN  = -Wall -Wextra -Wpedantic -Wshadow $(if $(WERROR),-Werror)
 $(O)/%.cc.o: %.cc $(O)/flags
 	@mkdir -p $(@D); echo "CXX $<"
-	$(Q)$(CXX_OF) -std=c++17 -fno-rtti $(CXX_WARN) $(ALWAYS) $($(BUILD)_CFLAGS) \
+	$(Q)$(CXX_OF) -std=c++17 -fno-rtti -I. $(CXX_WARN) $(ALWAYS) $($(BUILD)_CFLAGS) \
 	  $(ROCKSDB_CFLAGS) -c $< -o $@
 $(O)/%.c.o: %.c $(O)/flags | $(GEN_H) $(O)/gen/version.h
 	@mkdir -p $(@D); echo "CC $<"

@@ -27,6 +27,7 @@ struct kv_rocks {
     struct list link;       /* the pool's */
     bool in_pool, passed_over;
     rocksdb_ratelimiter_t *limiter; /* or NULL */
+    struct rocks_files *files;
     rocksdb_writeoptions_t *write_sync, *write_fast;
     rocksdb_readoptions_t *read;
     rocksdb_writebatch_t *batch; /* reused by the writer */
@@ -49,6 +50,13 @@ void rocks_buffers_free(struct rocks_buffers *b); /* databases keep it as long a
 void rocks_buffers_use(const struct rocks_buffers *b, rocksdb_options_t *o);
 size_t rocks_buffers_all(const struct rocks_buffers *b);
 size_t rocks_buffers_active(const struct rocks_buffers *b); /* not those being written out */
+/* rocks_wal.cc. Databases opened with o, and copies of o, begin no write-ahead log before all older
+ * ones are synced. To be freed when they are closed. */
+struct rocks_files;
+struct rocks_files *rocks_files_new(rocksdb_options_t *o);
+void rocks_files_free(struct rocks_files *f);
+/* Syncs the logs in the folder, before it is opened; *message is set if that failed. */
+void rocks_files_sync(struct rocks_files *f, const char *dir, char **message);
 /* A flush with o is begun at once, and not waited for. */
 void rocks_flush_at_once(rocksdb_flushoptions_t *o);
 /* Takes RocksDB's message over and returns the code it means. */

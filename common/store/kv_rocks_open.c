@@ -11,7 +11,9 @@
  *
  * Recovery is point in time: the log is read up to the first record that does not check, what comes
  * after a hole is never applied. Files of the log that were synced and are missing or too short are
- * an error (track_and_verify_wals_in_manifest), so losing them is not silent.
+ * an error (track_and_verify_wals_in_manifest), so losing them is not silent. A log that was never
+ * synced can end early without a trace, so every log is synced before the next one begins, and all
+ * of them before the database is opened (rocks_wal.cc).
  *
  * Memory: memtables of all families share db_write_buffer_size; blocks, indexes and filters share
  * one cache with a strict capacity. Databases of a pool share both with each other.
@@ -240,6 +242,7 @@ void kv_rocks_close(struct kv *k)
         rocksdb_ratelimiter_destroy(r->limiter);
     if (!r->pool)
         rocksdb_cache_destroy(r->cache);
+    rocks_files_free(r->files);
     xfree(r->dir);
     xfree(r);
 }
@@ -271,6 +274,7 @@ static struct kv_rocks *rocks_new(const struct kv_opts *opts, char **message)
                        : rocksdb_cache_create_lru_with_strict_capacity_limit(
                              MAX((size_t)opts->block_cache_bytes, KV_CACHE_BYTES_MIN));
     r->db_options = with_words(r->db_options, opts->tune, "db", message);
+    r->files = rocks_files_new(r->db_options);
     if (opts->tune && strstr(opts->tune, "statistics"))
         rocksdb_options_enable_statistics(r->db_options);
     if (opts->background_bytes_per_s) {
@@ -374,6 +378,18 @@ static int check_families(const struct kv_rocks *r, const char *dir, struct err 
     return rc;
 }
 
+/* What is replayed now is never synced later: rocks_wal.cc. */
+static int sync_logs(const struct kv_rocks *r, struct err *e)
+{
+    char *message = NULL;
+
+    rocks_files_sync(r->files, r->dir, &message);
+    if (!message)
+        return 0;
+    kv_rocks_fail(e, message, "cannot sync the write-ahead logs before they are replayed");
+    return err_wrap(e, "%s", r->dir);
+}
+
 int kv_rocks_open(const struct kv_opts *o, struct kv **ret, struct err *e)
 {
     char *message = NULL;
@@ -386,6 +402,8 @@ int kv_rocks_open(const struct kv_opts *o, struct kv **ret, struct err *e)
     int rc = look(o->dir, &exists, e);
     if (!rc && !o->read_only)
         rc = check_room(o->dir, e);
+    if (!rc && exists && !o->read_only)
+        rc = sync_logs(r, e);
     if (!rc && exists)
         rc = check_families(r, o->dir, e);
     if (rc)

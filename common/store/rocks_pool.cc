@@ -4,18 +4,10 @@
  * one of its own for each.
  */
 #include <rocksdb/c.h>
-#include <rocksdb/options.h>
 #include <rocksdb/write_buffer_manager.h>
 
-#include <memory>
+#include "common/store/kv_rocks_types.h"
 
-/* As c.cc of RocksDB has them; opaque in its header. */
-struct rocksdb_options_t {
-    rocksdb::Options rep;
-};
-struct rocksdb_flushoptions_t {
-    rocksdb::FlushOptions rep;
-};
 struct rocks_buffers {
     std::shared_ptr<rocksdb::WriteBufferManager> rep;
 };

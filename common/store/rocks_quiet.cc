@@ -8,9 +8,8 @@
  * Nothing is lost: what matters comes back as errors.
  */
 #include <rocksdb/c.h>
-#include <rocksdb/env.h>
 
-#include <memory>
+#include "common/store/kv_rocks_types.h"
 
 namespace {
 class quiet : public rocksdb::Logger {
@@ -24,11 +23,6 @@ class quiet : public rocksdb::Logger {
     }
 };
 } // namespace
-
-/* As c.cc of RocksDB has it; opaque in its header. */
-struct rocksdb_logger_t {
-    std::shared_ptr<rocksdb::Logger> rep;
-};
 
 extern "C" void rocks_quiet(rocksdb_options_t *o)
 {
