@@ -10,6 +10,7 @@
 #include "common/base/vec.h"
 #include "common/conf/conf_tree.h"
 #include "common/role/role.h"
+#include "common/sys/secret_file.h"
 
 #define ARENA_MAX (4 * MIB)
 #define FILE_MAX  MIB
@@ -101,7 +102,9 @@ int tokens_load(const struct fs *fs, const char *file, struct tokens **ret, stru
 
     t->arena = arena_new(ARENA_MAX);
     buf_init(&text, FILE_MAX);
-    int rc = fs->read_file(fs, file, &text, e);
+    int rc = secret_file_check(file, e);
+    if (!rc)
+        rc = fs->read_file(fs, file, &text, e);
     if (!rc)
         rc = conf_tree_parse(file, buf_str(&text), t->arena, &root, e);
     if (!rc)

@@ -44,7 +44,7 @@ bool spare_keep(const char *dir, uint64_t reserve, uint64_t free_bytes)
         return true;
     if (free_bytes < reserve + reserve / 4 + bytes)
         return false;
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     /* Not the one of the C library: where the system cannot, that writes. */
     int failed = fd < 0 ? errno : fallocate(fd, 0, 0, (off_t)bytes) ? errno : 0;
     if (fd >= 0)

@@ -26,6 +26,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/mem.h"
+#include "common/sys/secret_file.h"
 
 #define TLS_MAGIC     MAGIC('T', 'L', 'S', '3')
 #define PIECE         (16 * KIB) /* one record */
@@ -117,6 +118,8 @@ static int load_key(const struct tls_ctx *c, SSL_CTX *ssl, struct err *e)
 {
     bool asked = false;
 
+    if (secret_file_check(c->paths[1], e))
+        return err_wrap(e, "http.tls_key");
     SSL_CTX_set_default_passwd_cb_userdata(ssl, &asked);
     bool ok = SSL_CTX_use_PrivateKey_file(ssl, c->paths[1], SSL_FILETYPE_PEM) == 1 &&
               SSL_CTX_check_private_key(ssl) == 1;

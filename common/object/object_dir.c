@@ -69,7 +69,7 @@ static int make_folders(char *path, size_t root, struct err *e)
         if (path[i] != '/')
             continue;
         path[i] = '\0';
-        if (mkdir(path, 0755) == 0) {
+        if (mkdir(path, 0700) == 0) {
             for (parent = i; parent > root && path[parent] != '/';)
                 parent--;
             path[parent] = '\0';
@@ -85,7 +85,8 @@ static int make_folders(char *path, size_t root, struct err *e)
 
 static int write_new(const char *path, struct str data, struct err *e)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    (void)unlink(path); /* of a process of this number that was killed */
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     int failed = fd < 0 ? errno : 0;
 
     while (!failed && data.len) {

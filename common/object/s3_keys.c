@@ -5,6 +5,7 @@
 
 #include "common/base/buf.h"
 #include "common/base/size.h"
+#include "common/sys/secret_file.h"
 
 #define FILE_MAX (4 * KIB)
 
@@ -37,10 +38,11 @@ int s3_keys_read(const struct fs *fs, const char *file, struct s3_keys *ret, str
 {
     struct s3_keys keys = { "", "", "" };
     struct buf text;
-    int rc;
+    int rc = secret_file_check(file, e);
 
     buf_init(&text, FILE_MAX);
-    rc = fs->read_file(fs, file, &text, e);
+    if (!rc)
+        rc = fs->read_file(fs, file, &text, e);
     if (!rc && !parse(buf_str(&text), &keys))
         rc = err_set(e, ERR_CONFIG,
                      "%s: want the access key, the secret key and maybe a session token in it, a "

@@ -250,7 +250,7 @@ static int make_empty(struct copy_in *in, size_t file, struct err *e)
         rc = copy_fault(in->faults, "create", path, e);
     if (rc)
         return rc;
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_errno(e, errno, "cannot create %s", path);
     (void)close(fd);
@@ -378,7 +378,7 @@ static int put(struct copy_in *in, size_t file, uint64_t offset, struct str byte
         rc = copy_fault(in->faults, "write", path, e);
     if (rc)
         return rc;
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+    int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_errno(e, errno, "cannot create %s", path);
     rc = write_at(fd, path, bytes, offset, e);

@@ -50,7 +50,7 @@ static int real_list(const struct rlog_fs *fs, const char *dir,
 static int real_open(const struct rlog_fs *fs, const char *path, bool create,
                      struct rlog_file **ret, uint64_t *ret_size, struct err *e)
 {
-    int fd = open(path, O_RDWR | O_CLOEXEC | (create ? O_CREAT | O_TRUNC : 0), 0644);
+    int fd = open(path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | (create ? O_CREAT | O_TRUNC : 0), 0600);
     struct stat st;
 
     (void)fs;

@@ -2,6 +2,7 @@
 #include "common/role/access.h"
 
 #include "common/base/size.h"
+#include "common/sys/secret_file.h"
 
 #define FILE_MAX (16 * KIB)
 
@@ -71,6 +72,8 @@ NODISCARD int access_init(struct access *a, const struct fs *fs, const char *fil
     *a = (struct access){ fs, file };
     if (!file || !file[0])
         return 0;
+    if (secret_file_check(file, e))
+        return err_wrap(e, "http.admin_token_file");
     int rc = read_tokens(a, &tokens, e);
     buf_deinit(&tokens);
     return rc;

@@ -19,6 +19,7 @@
 #include "common/role/etcd_health.h"
 #include "common/role/heard.h"
 #include "common/role/options.h"
+#include "common/sys/secret_file.h"
 
 #define SECRET_MAX (4 * KIB)
 #define VIEW_FILE  "cluster.json"
@@ -126,6 +127,8 @@ static int read_password(const struct cluster_conf *conf, struct env *env, struc
     int code = 0;
 
     if (conf->etcd_password_file[0])
+        code = secret_file_check(conf->etcd_password_file, e);
+    if (!code && conf->etcd_password_file[0])
         code = env->fs->read_file(env->fs, conf->etcd_password_file, out, e);
     while (!code && out->len && (out->ptr[out->len - 1] == '\n' || out->ptr[out->len - 1] == '\r'))
         out->len--;
@@ -150,6 +153,8 @@ static int init_etcd(struct coordinate *c, const struct cluster_conf *conf, stru
 
     if (!code)
         code = node_name(c, conf, e);
+    if (!code && conf->etcd_key[0] && secret_file_check(conf->etcd_key, e))
+        code = err_wrap(e, "cluster.etcd_key");
     if (!code)
         code = node_id(c, env, dir, e);
     if (!code)

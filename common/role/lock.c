@@ -5,14 +5,17 @@
  */
 #include "common/role/lock.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/str.h"
+#include "common/obs/log.h"
 #include "common/sys/fs.h"
 
 static int lock_held(int fd, const char *dir, struct err *e)
@@ -38,6 +41,56 @@ static int lock_write_holder(int fd, const char *program)
     return errno == ENOSPC || errno == EDQUOT ? 0 : errno;
 }
 
+/* ---- only ours ------------------------------------------------------------------------------- */
+
+static int refuse_link(const char *dir, const char *name, struct err *e)
+{
+    return err_set(
+        e, ERR_CONFIG,
+        "data folder %s: %s is a symbolic link, and what is written through it would lie "
+        "elsewhere. Move here what it points to, or mount it at this place",
+        dir, name);
+}
+
+static int refuse_links(int at, const char *dir, struct err *e)
+{
+    DIR *d = fdopendir(at);
+    const struct dirent *entry;
+    int code = 0;
+
+    if (!d) {
+        (void)close(at);
+        return err_errno(e, errno, "cannot list %s", dir);
+    }
+    while (!code && (entry = readdir(d)) != NULL) {
+        struct stat st;
+
+        if (fstatat(at, entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode))
+            code = refuse_link(dir, entry->d_name, e);
+    }
+    (void)closedir(d);
+    return code;
+}
+
+/* A folder of another owner (a volume of root's for our group) is that owner's to change. */
+static int make_private(const char *dir, struct err *e)
+{
+    int at = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct stat st;
+
+    if (at < 0 || fstat(at, &st)) {
+        int failed = errno;
+
+        if (at >= 0)
+            (void)close(at);
+        return err_errno(e, failed, "cannot look at %s", dir);
+    }
+    if (st.st_uid == geteuid() && (st.st_mode & 077) && fchmod(at, st.st_mode & 07700) == 0)
+        log_info("the data folder could be read by others, and is private now",
+                 KV_CSTR("data", dir), KV_U64("mode_before", st.st_mode & 07777));
+    return refuse_links(at, dir, e);
+}
+
 int lock_take(const char *dir, const char *program, int *ret_fd, struct err *e)
 {
     char path[PATH_MAX];
@@ -50,7 +103,12 @@ int lock_take(const char *dir, const char *program, int *ret_fd, struct err *e)
     code = fs->mkdir_all(fs, dir, e);
     if (code)
         return err_wrap(e, "data.dir");
-    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    (void)umask(077);
+    if (make_private(dir, e))
+        return e->code;
+    fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0 && errno == ELOOP)
+        return refuse_link(dir, "LOCK", e);
     if (fd < 0)
         return err_errno(e, errno, "cannot open %s", path);
     if (flock(fd, LOCK_EX | LOCK_NB)) {

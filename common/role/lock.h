@@ -2,13 +2,18 @@
  *
  * lock.h: one process per data folder. The lock is flock(2) on <dir>/LOCK: it goes with the
  * process, however that ends; the file's text says who holds it.
+ *
+ * Who takes it makes the folder private as well: mode 0700, and a umask of 077 for the process, so
+ * that files of libraries are private, too. A symbolic link in the folder is refused: what is
+ * written through it lies elsewhere, maybe in another one's file.
  */
 #ifndef COMMON_ROLE_LOCK_H
 #define COMMON_ROLE_LOCK_H
 
 #include "common/base/err.h"
 
-/* Creates the folder if needed. ERR_CONFIG names the holder's program and process id. */
+/* Creates the folder if needed; `dir` itself may be a link. ERR_CONFIG names the holder's program
+ * and process id, or the link. */
 NODISCARD int lock_take(const char *dir, const char *program, int *ret_fd, struct err *e);
 void lock_drop(int fd); /* -1 is fine */
 

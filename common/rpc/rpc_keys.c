@@ -18,6 +18,7 @@
 
 #include "common/base/base64.h"
 #include "common/base/mem.h"
+#include "common/sys/secret_file.h"
 
 struct stamp {
     int64_t mtime_s, mtime_ns, ctime_s, ctime_ns, size;
@@ -190,18 +191,6 @@ static bool stamp_eq(const struct stamp *a, const struct stamp *b)
            a->mode == b->mode;
 }
 
-static int check_mode(const char *path, const struct stat *st, struct err *e)
-{
-    if (!S_ISREG(st->st_mode))
-        return err_set(e, ERR_CONFIG, "%s is not a file", path);
-    if (st->st_mode & (S_IWGRP | S_IXGRP | S_IRWXO))
-        return err_set(e, ERR_CONFIG,
-                       "%s has mode %04o: others may read the cluster's keys or change them; chmod "
-                       "0600, or 0640 for a group",
-                       path, (unsigned)(st->st_mode & 07777));
-    return 0;
-}
-
 /* The text of an open file; the caller wipes it. */
 static int read_text(int fd, const char *path, struct buf *out, struct err *e)
 {
@@ -232,7 +221,7 @@ static int load_fd(int fd, const char *path, struct rpc_keys **ret, struct err *
     /* Mode and text are of the same file, whatever happens to its name meanwhile. */
     if (fstat(fd, &st) < 0)
         return err_errno(e, errno, "cannot look at %s", path);
-    if (check_mode(path, &st, e))
+    if (secret_file_check_stat(path, &st, e))
         return e->code;
     buf_init(&text, RPC_KEYS_FILE);
     code = read_text(fd, path, &text, e);

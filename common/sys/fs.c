@@ -89,7 +89,8 @@ static int real_write_file(const struct fs *fs, const char *path, struct str dat
     (void)fs;
     if (n < 0 || (size_t)n >= sizeof(tmp))
         return err_set(e, ERR_INPUT, "path of %zu bytes is too long", strlen(path));
-    fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    (void)unlink(tmp); /* of a write that was cut off; never written through, it may be a link */
+    fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_errno(e, errno, "cannot create %s", tmp);
     failed = write_all(fd, data);
@@ -120,7 +121,7 @@ static int real_mkdir_all(const struct fs *fs, const char *path, struct err *e)
         if (part[i] != '/' && part[i] != '\0')
             continue;
         part[i] = '\0';
-        bool made = mkdir(part, 0755) == 0;
+        bool made = mkdir(part, 0700) == 0;
         if (!made && errno != EEXIST)
             return err_errno(e, errno, "cannot create the folder %s", part);
         /* What is fsynced in a folder is lost with the folder. The last one always: who made it may

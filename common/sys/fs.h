@@ -12,9 +12,9 @@
 struct fs {
     /* Appends; more than out->max bytes is ERR_LIMIT; no such file is ERR_NOT_FOUND. */
     int (*read_file)(const struct fs *fs, const char *path, struct buf *out, struct err *e);
-    /* Writes path.tmp, fsyncs, renames, fsyncs the folder: all or nothing. */
+    /* Writes path.tmp, fsyncs, renames, fsyncs the folder: all or nothing. Mode 0600. */
     int (*write_file)(const struct fs *fs, const char *path, struct str data, struct err *e);
-    /* Those that are missing, durably. */
+    /* Those that are missing, durably, with mode 0700. */
     int (*mkdir_all)(const struct fs *fs, const char *path, struct err *e);
     /* Bytes an unprivileged process may still write below path. */
     int (*space)(const struct fs *fs, const char *path, uint64_t *ret_free, uint64_t *ret_total,

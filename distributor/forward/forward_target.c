@@ -19,6 +19,7 @@
 #include "common/base/mem.h"
 #include "common/obs/log.h"
 #include "common/sys/chan.h"
+#include "common/sys/secret_file.h"
 #include "distributor/forward/forward_req.h"
 #include "distributor/intake.h"
 
@@ -132,7 +133,7 @@ static int secret(const struct forward_target *t, const char *option, const char
     buf_reset(to);
     if (!file[0])
         (void)buf_add_str(to, str_c(option));
-    else if (fs->read_file(fs, file, to, e))
+    else if (secret_file_check(file, e) || fs->read_file(fs, file, to, e))
         return e->code;
     while (to->len && (unsigned char)to->ptr[to->len - 1] <= ' ')
         to->len--;

@@ -196,7 +196,7 @@ static int position_load(struct spool *s, struct err *e)
 
     if (n < 0 || n >= PATH_MAX)
         return err_set(e, ERR_CONFIG, "the path of the spool is too long");
-    s->position_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    s->position_fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (s->position_fd < 0)
         return err_errno(e, errno, "cannot open %s", path);
     for (uint64_t i = 0; i < 2; i++) {
@@ -396,7 +396,7 @@ static int segment_new(struct spool *s, struct err *e)
 
     if (!segment_path(s, number, path))
         return err_set(e, ERR_CONFIG, "the path of the spool is too long");
-    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_errno(e, errno, "cannot create %s", path);
     memcpy(head, MAGIC_BYTES, 8);

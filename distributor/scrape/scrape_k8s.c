@@ -18,6 +18,7 @@
 #include "common/base/map.h"
 #include "common/base/mem.h"
 #include "common/base/vec.h"
+#include "common/sys/secret_file.h"
 #include "distributor/scrape/scrape_k8s_json.h"
 
 #define IN_CLUSTER     "/var/run/secrets/kubernetes.io/serviceaccount/"
@@ -171,7 +172,7 @@ static int read_secret(const struct scrape_k8s *k, const char *path, struct buf 
     buf_init(to, TOKEN_MAX);
     if (!path[0])
         return 0;
-    if (k->o.env->fs->read_file(k->o.env->fs, path, to, e))
+    if (secret_file_check(path, e) || k->o.env->fs->read_file(k->o.env->fs, path, to, e))
         return e->code;
     while (to->len && (to->ptr[to->len - 1] == '\n' || to->ptr[to->len - 1] == '\r'))
         to->len--;

@@ -17,6 +17,7 @@
 #include <stdio.h>
 
 #include "common/model/slot.h"
+#include "common/sys/secret_file.h"
 #include "distributor/formats/formats.h"
 #include "distributor/formats/kinds.h"
 #include "distributor/formats/pprof.h"
@@ -294,7 +295,7 @@ static int read_secret(struct scrape *s, const char *path, struct buf *to, struc
     buf_init(to, SECRET_MAX);
     if (!path[0])
         return 0;
-    if (fs->read_file(fs, path, to, e))
+    if (secret_file_check(path, e) || fs->read_file(fs, path, to, e))
         return e->code;
     text = str_trim(buf_str(to));
     if (text.ptr != to->ptr)

@@ -259,6 +259,48 @@ def test_both_at_once():
             copy.cleanup()
 
 
+def test_private_whatever_the_umask():
+    """What is stored and the secrets beside it are for the server's user alone; a folder that was wider is tightened."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="embertree-test-"))
+    before = os.umask(0)
+    try:
+        bucket = folder / "bucket"
+        cold = (f"--cold.url=dir:{bucket}", "--cold.backup-interval=1s", "--cold.interval=1s", "--cold.after=1h")
+        (folder / "data").mkdir(mode=0o755)
+        with cluster.AllInOne("--no-selfprof.enabled", *cold, folder=folder) as s:
+            push_all(s)
+            until = time.monotonic() + 60
+            while s.process.metric("embertree_cold_backups_total") < 1 and time.monotonic() < until:
+                time.sleep(0.2)
+            found = [p for top in (folder / "data", bucket) for p in [top, *top.rglob("*")]]
+            names = {p.name for p in found}
+            assert {"LOCK", "write-id-secret", "CURRENT"} <= names and any(n.startswith("head-") for n in names), names
+            wide = [(str(p.relative_to(folder)), oct(p.lstat().st_mode)) for p in found if p.lstat().st_mode & 0o077]
+            assert not wide, wide
+            assert "is private now" in s.process.whole_log()
+    finally:
+        os.umask(before)
+        shutil.rmtree(folder)
+
+
+def test_links_are_refused():
+    """What would be written through them lies elsewhere."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="embertree-test-"))
+    try:
+        process = cluster.Process("embertree", "--no-selfprof.enabled", folder=folder)
+        victim = folder / "victim"
+        victim.write_text("mine")
+        (folder / "data").mkdir()
+        for name in ("LOCK", "write-id-secret.tmp", "shard-0"):
+            (folder / "data" / name).symlink_to(victim)
+            refused(process, name, "symbolic link")
+            (folder / "data" / name).unlink()
+        assert victim.read_text() == "mine"
+    finally:
+        shutil.rmtree(folder)
+
+
 if __name__ == "__main__":
     cluster.main([test_number_of_shards, test_list_grows, test_static_map, test_another_name,
-                  test_numbers_of_a_cluster_stay, test_copy_beside_the_original, test_both_at_once])
+                  test_numbers_of_a_cluster_stay, test_copy_beside_the_original, test_both_at_once,
+                  test_private_whatever_the_umask, test_links_are_refused])

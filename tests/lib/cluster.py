@@ -28,6 +28,7 @@ import urllib.parse
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = ROOT / os.environ.get("O", "build/release") / "bin"
 READY_S = 120  # only what hangs takes as long, however busy the machine is
+os.umask(0o077)  # files of tokens and keys that tests write are refused if others may read them
 GIVEN = set()  # ports handed out in this process
 CPU_TYPE = "process_cpu:cpu:nanoseconds:cpu:nanoseconds"
 

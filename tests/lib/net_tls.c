@@ -4,6 +4,7 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include "common/base/mem.h"
 
@@ -14,6 +15,7 @@ void net_cert(const char *dir, const char *name)
     char path[512];
     FILE *f;
 
+    (void)umask(077); /* a key that others may read is refused */
     CHECK(key && x);
     X509_set_version(x, 2);
     ASN1_INTEGER_set(X509_get_serialNumber(x), 1);

@@ -7,6 +7,8 @@
 #include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/role/lock.h"
@@ -50,11 +52,66 @@ static void test_folder_that_cannot_be(void **state)
     assert_non_null(strstr(e.text, "data.dir"));
 }
 
+static void put(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* LOCK or any other name that leads elsewhere: nothing is written through it. */
+static void test_links_are_refused(void **state)
+{
+    static const char *const names[] = { "LOCK", "node-id", "shard-0" };
+    char dir[] = "/tmp/embertree-lock-XXXXXX", link[64], victim[64], text[32] = "";
+    struct err e = { 0 };
+    struct stat st;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    (void)snprintf(victim, sizeof(victim), "%s-victim", dir);
+    put(victim, "mine");
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        int fd = -1;
+
+        (void)snprintf(link, sizeof(link), "%s/%s", dir, names[i]);
+        assert_int_equal(symlink(victim, link), 0);
+        assert_int_equal(lock_take(dir, "embertree", &fd, &e), ERR_CONFIG);
+        assert_int_equal(fd, -1);
+        assert_non_null(strstr(e.text, names[i]));
+        assert_int_equal(unlink(link), 0);
+    }
+    FILE *f = fopen(victim, "r");
+    assert_non_null(f);
+    assert_non_null(fgets(text, sizeof(text), f));
+    assert_int_equal(fclose(f), 0);
+    assert_string_equal(text, "mine");
+    /* The folder itself may be one: a service manager's state folder is. */
+    (void)snprintf(link, sizeof(link), "%s-link", dir);
+    assert_int_equal(symlink(dir, link), 0);
+    int fd = -1;
+    assert_int_equal(chmod(dir, 0755), 0);
+    assert_int_equal(lock_take(link, "embertree", &fd, &e), 0);
+    lock_drop(fd);
+    assert_int_equal(stat(dir, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700); /* it was wider */
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(unlink(victim), 0);
+    (void)snprintf(link, sizeof(link), "%s/LOCK", dir);
+    assert_int_equal(stat(link, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_second_taker_is_told_who),
         cmocka_unit_test(test_folder_that_cannot_be),
+        cmocka_unit_test(test_links_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
