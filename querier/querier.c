@@ -63,7 +63,7 @@ static const struct query_route routes[] = {
     { HTTP_GET, "/api/v1/diff", 0, api_compare, false },
     { HTTP_GET, "/api/v1/space", 0, api_space, false },
     { HTTP_GET, "/api/v1/ledger", 0, api_ledger, false },
-    { HTTP_POST | QUERY_ADMIN, "/api/v1/ledger/accept", 0, api_ledger_accept, false },
+    { HTTP_POST, "/api/v1/ledger/accept", 0, api_ledger_accept, false },
     { HTTP_POST, "/api/v1/delete", 0, api_delete, false },
     { HTTP_GET, "/api/v1/deletes", 0, api_deletes, false },
     { HTTP_GET, "/api/annotations", 0, api_annotations_list, false },
@@ -140,7 +140,7 @@ static void start_routes(struct querier *qr)
     qr->routes = XNEW_ARRAY(struct querier_route, ARRAY_LEN(routes));
     for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
         qr->routes[i] = (struct querier_route){ qr, &routes[i] };
-        http_route(qr->ctx->http, routes[i].methods & ~QUERY_ADMIN, routes[i].path,
+        http_route(qr->ctx->http, routes[i].methods, routes[i].path,
                    routes[i].connect ? TAKEN_BODY : routes[i].body_max, query_on_http,
                    &qr->routes[i]);
     }

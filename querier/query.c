@@ -29,7 +29,6 @@
 
 #include "common/base/mem.h"
 #include "common/obs/log.h"
-#include "common/role/access.h"
 
 #define QUERY_MAGIC     MAGIC('q', 'r', 'y', ' ')
 #define ARENA_BYTES_MAX (4 * MIB)
@@ -453,9 +452,6 @@ void query_on_http(struct http_req *r)
     struct svc_call call = { 0 };
 
     CHECK(qr->magic == QUERIER_MAGIC);
-    if (qroute->route->methods & QUERY_ADMIN && qr->ctx->access &&
-        !access_changes(qr->ctx->access, r))
-        return; /* answered */
     if (qroute->route->connect && !svc_accept(r, SVC_PROTO | SVC_JSON, &call))
         return; /* answered */
     struct query *q = XNEW(struct query);

@@ -23,7 +23,6 @@ struct query;
 /* Pool thread. ERR_ codes end the query with that error. */
 typedef int (*query_step_fn)(struct query *q, struct err *e);
 
-#define QUERY_ADMIN (1u << 31) /* among methods: only who may change the cluster (access.h) */
 struct query_route {
     unsigned methods;
     const char *path; /* also the name in metrics */

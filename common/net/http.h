@@ -76,10 +76,17 @@ typedef void (*http_handler_fn)(struct http_req *r);
 
 /* What a route asks of its callers: rows of one table that has every route of the product
  * (common/role/doors.c). A server that was given the table takes no route without a row. */
+enum http_needs {
+    HTTP_NEEDS_NOTHING,
+    HTTP_NEEDS_METRICS,  /* what /metrics asks of those who scrape it */
+    HTTP_NEEDS_TOKEN,    /* the server's admin token, where it has one: tells of all tenants */
+    HTTP_NEEDS_OPERATOR, /* that token, or the way through the server's Unix socket */
+};
 struct http_door {
     unsigned methods;
     const char *path; /* as registered, so with its '*' */
     bool acts; /* changes something or costs much: not for pages of other sites (http_door.c) */
+    enum http_needs needs;
 };
 
 struct http_server_opts {
@@ -101,6 +108,9 @@ struct http_server_opts {
     struct conf_list hosts, origins;
     const struct http_door *doors; /* borrowed; NULL: every method but GET acts */
     size_t doors_len;
+    /* May this caller have what a route needs? False: it was answered. NULL: yes. */
+    bool (*admit)(void *cookie, struct http_req *r, enum http_needs needs);
+    void *admit_cookie;
     /* The files changed and are in use now (NULL), or cannot be used, and the old ones stay. */
     void (*on_tls_files)(void *cookie, const struct err *e);
     void *tls_cookie;

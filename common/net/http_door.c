@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * http_door: two questions that every request is asked before its handler.
+ * http_door: three questions that every request is asked before its handler.
  *
- *   host   Is this server called by a name of its own?                          421
- *   site   Does a page of another site make a browser send a change?            403
+ *   host    Is this server called by a name of its own?                         421
+ *   site    Does a page of another site make a browser send a change?           403
+ *   needs   Has the caller what the route needs (common/role/access.c)?         401, 403
  *
- * Both are about browsers. A page of any site can make the browser of a developer send requests to
- * http://127.0.0.1:4040. The browser keeps the answers from the page, since their origins differ,
- * but the requests arrive. And with DNS rebinding (the page's own name gets the address 127.0.0.1
- * after it was loaded) the origins do not differ: the page reads and changes all there is. Only the
- * Host header tells then, because it has the page's name.
+ * The first two are about browsers. A page of any site can make the browser of a developer send
+ * requests to http://127.0.0.1:4040. The browser keeps the answers from the page, since their
+ * origins differ, but the requests arrive. And with DNS rebinding (the page's own name gets the
+ * address 127.0.0.1 after it was loaded) the origins do not differ: the page reads and changes all
+ * there is. Only the Host header tells then, because it has the page's name.
  *
  *   listener                  Host that is taken
  *   loopback                  localhost, *.localhost, 127.0.0.0/8, [::1], and http.hosts
@@ -255,17 +256,27 @@ static void allow_origin(struct http_xchg *x)
     http_reply_header(&x->req, "Access-Control-Allow-Origin", http_header(&x->req, "Origin"));
 }
 
+static bool admitted(struct http_xchg *x)
+{
+    const struct http_server_opts *o = &x->server->o;
+    enum http_method m = x->req.method == HTTP_HEAD ? HTTP_GET : x->req.method;
+    size_t i = http_method_index(x->route->methods & x->req.method ? x->req.method : m);
+    enum http_needs needs = (enum http_needs)x->route->needs[i];
+
+    return !o->admit || needs == HTTP_NEEDS_NOTHING || o->admit(o->admit_cookie, &x->req, needs);
+}
+
 bool http_door_route(struct http_xchg *x)
 {
     struct str origin = http_header(&x->req, "Origin");
     struct err e;
 
     if (!(x->route->acts & x->req.method))
-        return true;
+        return admitted(x);
     if (!http_from_other_site(&x->server->o, &x->req)) {
         if (origin_listed(&x->server->o, origin))
             allow_origin(x);
-        return true;
+        return admitted(x);
     }
     metric_add(x->server->refused[HTTP_REFUSED_SITE], 1);
     (void)err_set(&e, ERR_FORBIDDEN,
@@ -328,6 +339,7 @@ void http_door_of(const struct http_server_opts *o, struct http_route *r)
             continue;
         CHECK(d); /* a route without a row: common/role/doors.c has them all */
         r->acts |= d->acts ? method : 0;
+        r->needs[i] = (uint8_t)d->needs;
     }
     r->acts |= r->acts & HTTP_GET ? HTTP_HEAD : 0u;
 }

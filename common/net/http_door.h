@@ -17,7 +17,7 @@ bool http_from_other_site(const struct http_server_opts *o, const struct http_re
 /* ---- http_xchg.c asks these in turn; false: the request was answered. */
 /* Every request, before a route is looked for: 421; 400 if it shows two credentials. */
 bool http_door_host(struct http_xchg *x);
-/* Once x->route is there: 403. */
+/* Once x->route is there: 403, or what the server's admit answers. */
 bool http_door_route(struct http_xchg *x);
 /* OPTIONS by which a browser asks, for a page, whether it may send one of the methods `acts`. */
 bool http_door_preflight(struct http_xchg *x, unsigned acts);

@@ -69,7 +69,7 @@ NODISCARD int access_init(struct access *a, const struct fs *fs, const char *fil
 {
     struct buf tokens;
 
-    *a = (struct access){ fs, file };
+    *a = (struct access){ .fs = fs, .file = file };
     if (!file || !file[0])
         return 0;
     if (secret_file_check(file, e))
@@ -79,49 +79,61 @@ NODISCARD int access_init(struct access *a, const struct fs *fs, const char *fil
     return rc;
 }
 
-bool access_allows(const struct access *a, struct http_req *r)
-{
-    struct buf tokens;
-    struct err e;
-
-    if (!a->file || !a->file[0])
-        return true;
-    bool known = read_tokens(a, &tokens, &e) == 0 &&
-                 access_knows(buf_str(&tokens), http_header(r, "Authorization"));
-    buf_deinit(&tokens);
-    if (known)
-        return true;
-    http_reply_header(r, "WWW-Authenticate", STR("Bearer"));
-    (void)err_set(&e, ERR_UNAUTHENTICATED,
-                  "this page wants a token of http.admin_token_file (Authorization: Bearer ...)");
-    http_reply_err(r, &e);
-    return false;
-}
-
 /* A proxy on this machine says for whom it asks, a browser which page wants it. */
-static bool is_for_another(const struct http_req *r)
+static bool is_own(const struct http_req *r)
 {
     static const char *const names[] = { "Origin", "Forwarded", "X-Forwarded-For", "Via" };
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (http_header(r, names[i]).len)
-            return true;
-    return false;
+            return false;
+    return r->own;
 }
 
-bool access_changes(const struct access *a, struct http_req *r)
+static bool has_file(const struct access *a)
+{
+    return a->file && a->file[0];
+}
+
+static bool shows_token(const struct access *a, const struct http_req *r)
+{
+    struct buf tokens;
+    bool known = read_tokens(a, &tokens, &(struct err){ 0 }) == 0 &&
+                 access_knows(buf_str(&tokens), http_header(r, "Authorization"));
+
+    buf_deinit(&tokens);
+    return known;
+}
+
+/* 401 where a token opens, else 403: what to do next. */
+static void refuse(const struct access *a, struct http_req *r)
 {
     struct err e;
 
-    if (a->file && a->file[0])
-        return access_allows(a, r);
-    if (r->own && !is_for_another(r))
-        return true;
-    (void)err_set(&e, ERR_FORBIDDEN,
-                  "the cluster is changed from a server's own machine only, not through a proxy or "
-                  "a browser, and you are %s; or set http.admin_token_file, and show a token of it "
-                  "(Authorization: Bearer, embertreectl --token-file)",
-                  r->peer);
+    if (has_file(a)) {
+        http_reply_header(r, "WWW-Authenticate", STR("Bearer"));
+        (void)err_set(&e, ERR_UNAUTHENTICATED,
+                      "this wants a token of http.admin_token_file (Authorization: Bearer, "
+                      "embertreectl --token-file)");
+    } else {
+        (void)err_set(&e, ERR_FORBIDDEN,
+                      "this is for the operator: ask from the server's own machine, not through a "
+                      "proxy or a browser (you are %s), or set http.admin_token_file and show a "
+                      "token of it (Authorization: Bearer, embertreectl --token-file)",
+                      r->peer);
+    }
     http_reply_err(r, &e);
+}
+
+bool access_admits(void *cookie, struct http_req *r, enum http_needs needs)
+{
+    const struct access *a = cookie;
+
+    if (needs == HTTP_NEEDS_NOTHING || (needs == HTTP_NEEDS_METRICS && !a->metrics) ||
+        (needs != HTTP_NEEDS_OPERATOR && !has_file(a)))
+        return true;
+    if (has_file(a) ? shows_token(a, r) : is_own(r))
+        return true;
+    refuse(a, r);
     return false;
 }

@@ -124,8 +124,6 @@ static void on_config(struct http_req *r)
     struct process *p = r->route_cookie;
     struct buf plain, b;
 
-    if (!access_allows(&p->access, r))
-        return;
     buf_init(&plain, PAGE_BYTES_MAX);
     buf_init(&b, PAGE_BYTES_MAX);
     conf_print(p->conf, &plain);
@@ -202,8 +200,6 @@ static void on_ring(struct http_req *r)
     const struct process *p = r->route_cookie;
     struct buf b;
 
-    if (!access_allows(&p->access, r))
-        return;
     http_reply_header(r, "Vary", STR("Accept"));
     if (ring_page_wanted(r)) {
         ring_page_reply(p, r);

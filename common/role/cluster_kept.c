@@ -58,7 +58,7 @@ static void on_kept(struct http_req *r)
     struct kept k;
     struct buf b;
 
-    if (!access_allows(&p->access, r) || !has_service(p, r))
+    if (!has_service(p, r))
         return;
     fill(p, &k);
     buf_init(&b, KEPT_BYTES_MAX);
@@ -142,7 +142,7 @@ static void on_recover(struct http_req *r)
     struct str dry;
     struct err e;
 
-    if (!access_changes(&p->access, r) || !has_service(p, r))
+    if (!has_service(p, r))
         return;
     if (kept_parse(r->body, &k, &e) || check(p, &k, &e)) {
         kept_deinit(&k);

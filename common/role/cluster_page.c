@@ -61,8 +61,6 @@ static void on_node(struct http_req *r)
     struct err e;
     bool drain;
 
-    if (!access_changes(&p->access, r))
-        return;
     if (!parse(r->path, &node, &drain)) {
         (void)err_set(&e, ERR_NOT_FOUND, "want " NODES "NODE/drain or " NODES "NODE/undrain");
         http_reply_err(r, &e);

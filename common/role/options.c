@@ -52,9 +52,14 @@ static const struct conf_row http_rows[] = {
               "Answer plain HTTP with 400 instead of serving it beside TLS."),
     CONF_STR(
         struct common_conf, admin_token_file, "admin_token_file", "",
-        "File of tokens, one a line: /config, /ring, /debug/pprof/ and what changes the cluster "
-        "(drain, rebalance, spread) then want one of them (Authorization: Bearer). Read again "
-        "for each. Empty: anybody may look, and changes are made from this machine only."),
+        "File of tokens, one a line: what tells of the server or all tenants (/config, /ring, "
+        "/runtime_config, /api/v1/forward, /debug/pprof/), deletes profiles or changes the cluster "
+        "(drain, rebalance, spread) then wants one of them (Authorization: Bearer). Read again "
+        "for each. Empty: anybody may look and delete, and the cluster is changed from this "
+        "machine only."),
+    CONF_BOOL(struct common_conf, metrics_token, "metrics_token", "false",
+              "/metrics wants a token of admin_token_file, too: it names scrape and forward "
+              "targets."),
 };
 const struct conf_table http_options = { "http", "The HTTP listener", http_rows,
                                          ARRAY_LEN(http_rows), sizeof(struct common_conf) };
@@ -289,6 +294,10 @@ int options_check(const struct common_conf *http, const struct cluster_conf *clu
                        "callers for a key; listen on 127.0.0.1 behind a proxy, or accept it with "
                        "--http.insecure-open",
                        http->listen);
+    if (http->metrics_token && !http->admin_token_file[0])
+        return err_set(e, ERR_CONFIG,
+                       "http.metrics_token is set, and there is no token: name a file of tokens "
+                       "with http.admin_token_file");
     if (http_hosts_check(&http->hosts, e) || http_origins_check(&http->origins, e))
         return e->code;
     if (strcmp(cluster->coordination, "none") != 0)

@@ -165,6 +165,8 @@ static int start_http(struct process *p, const struct common_conf *c, struct err
         .local = addr_is_loopback(str_c(c->listen)),
         .hosts = c->hosts,
         .origins = c->origins,
+        .admit = access_admits,
+        .admit_cookie = &p->access,
         .on_tls_files = on_tls_files,
         .tls_cookie = (void *)(uintptr_t)c,
     };
@@ -198,6 +200,7 @@ static int start_shared(struct process *p, struct err *e)
     code = access_init(&p->access, env->fs, http->admin_token_file, e);
     if (code)
         return code;
+    p->access.metrics = http->metrics_token;
     code = lock_take(data->dir, p->program, &p->lock_fd, e);
     if (code)
         return code;
@@ -234,7 +237,6 @@ static int start_shared(struct process *p, struct err *e)
         .data_dir = data->dir,
         .memory_limit = options_memory_limit(memory->limit),
         .all_in_one = p->parts_len > 1,
-        .access = &p->access,
     };
     p->memory = p->ctx.memory =
         memory_new(&(struct memory_opts){ .limit = p->ctx.memory_limit, .metrics = p->metrics });

@@ -30,6 +30,7 @@ struct common_conf { /* http */
     const char *tls_cert, *tls_key, *tls_client_ca; /* "": none */
     bool tls_only;
     const char *admin_token_file; /* "": pages about the process are for everybody */
+    bool metrics_token;           /* /metrics wants one of its tokens, too */
 };
 struct cluster_conf {
     struct conf_list ingesters; /* rpc addresses; all-in-one: inproc://ingester */
@@ -76,7 +77,6 @@ struct object_source {
     int (*open)(const struct object_source *src, struct object_store **ret, struct err *e);
 };
 
-struct access;
 struct kept; /* common/cluster/kept.h */
 struct role_ctx {
     struct env *env;
@@ -99,7 +99,6 @@ struct role_ctx {
     const char *data_dir;
     uint64_t memory_limit; /* resolved: --memory.limit, or from the machine */
     bool all_in_one;
-    const struct access *access;         /* who may change the cluster; NULL in tests: everybody */
     struct memory *memory;               /* the account all roles share; NULL in simulation */
     bool simulated;                      /* no threads: shards step on the loop */
     const struct kv_source *kv;          /* NULL: RocksDB */

@@ -3,26 +3,30 @@ page a browser sends a request. What these tests do is what a browser does after
 site; no browser is run.
 """
 import os
+import pathlib
 import re
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import cluster
 
 TABLE = cluster.ROOT / "common" / "role" / "doors.c"
 MINE = "https://app.example.com"
+TOKEN = "a-token-of-twenty-bytes"
 
 
 def routes():
-    """Rows of the table: method, path, does it act, and the rest of the row."""
+    """Rows of the table: method, path, does it act, what it needs."""
     text = TABLE.read_text()
     words = dict(re.findall(r'#define (\w+) +"([^"]*)"', text))
-    for method, path, acts in re.findall(r"\{ HTTP_(\w+), ([^,]+), (ASKS|ACTS)", text):
+    for method, path, acts, needs in re.findall(r"\{ HTTP_(\w+), ([^,]+), (ASKS|ACTS), (\w+)", text):
         for word, value in words.items():
             path = re.sub(rf"\b{word}\b", f'"{value}"', path)
-        yield method, "".join(re.findall(r'"([^"]*)"', path)).replace("*", "zz"), acts == "ACTS"
+        yield method, "".join(re.findall(r'"([^"]*)"', path)).replace("*", "zz"), acts == "ACTS", needs
 
 
 def send(server, method, path, **headers):
@@ -54,8 +58,8 @@ def test_every_route():
     """No route answers to a name of others, none that acts to a page of others."""
     with cluster.AllInOne(f"--http.origins={MINE}") as server:
         rows = list(routes())
-        assert len(rows) > 90 and sum(acts for *_, acts in rows) > 30, len(rows)
-        for method, path, acts in rows:
+        assert len(rows) > 90 and sum(acts for *_, acts, _ in rows) > 30, len(rows)
+        for method, path, acts, _ in rows:
             assert send(server, method, path, Host="evil.example").status == 421, path
             for headers in ({"Origin": "http://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"},
                             {"Sec-Fetch-Site": "same-site", "Origin": "http://localhost:3000"}):
@@ -75,6 +79,36 @@ def test_every_route():
         assert reply.status == 204 and reply.headers["Access-Control-Allow-Headers"] == "content-type", reply.headers
         reply = server.process.request("OPTIONS", "/querier.v1.QuerierService/ProfileTypes", None, ask)
         assert "Access-Control-Allow-Origin" not in reply.headers, reply.headers
+
+
+def test_token():
+    """With a file of tokens: what tells of all tenants, deletes or changes the cluster wants one of them."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="embertree-doors-"))
+    (folder / "admin").write_text(TOKEN + "\n")
+    (folder / "admin").chmod(0o600)
+    (folder / "forward.yaml").write_text("targets:\n  other: {url: http://127.0.0.1:9}\n")
+    options = [f"--http.admin-token-file={folder / 'admin'}", f"--distributor.forward-config-file={folder / 'forward.yaml'}"]
+    good, wrong = {"Authorization": f"Bearer {TOKEN}"}, {"Authorization": f"Bearer {TOKEN}x"}
+    with cluster.AllInOne("--tenancy.multi", *options) as server:
+        alice = {"X-Scope-OrgID": "alice"}
+        server.process.request("POST", "/ingest?name=a.cpu&from=now-60s&until=now-50s", b"a;b 1\n", alice)
+        for method, path, _, needs in routes():
+            for proof in ({}, wrong, {"Authorization": "Basic " + TOKEN}, alice):
+                reply = send(server, method, path, **proof)
+                assert (reply.status == 401 and b"admin_token_file" in reply.body) == (needs in ("TOKEN", "OPERATOR")), (
+                    method, path, proof, reply)
+            if needs in ("TOKEN", "OPERATOR") and path != "/debug/pprof/profile":
+                assert send(server, method, path, **alice, **good).status != 401, path
+        assert send(server, "GET", "/runtime_config").status == 401
+        everything = "/api/v1/delete?all=1&confirm=alice"
+        assert send(server, "POST", everything, **alice).status == 401
+        assert send(server, "GET", "/api/apps", **alice).json(), "deleted"
+        assert send(server, "GET", "/metrics").status == 200
+        assert send(server, "POST", everything, **alice, **good).status == 200
+        assert not send(server, "GET", "/api/apps", **alice).json()
+    with cluster.AllInOne("--http.metrics-token", *options) as server:
+        assert send(server, "GET", "/metrics").status == 401 and send(server, "GET", "/metrics", **good).status == 200
+    shutil.rmtree(folder)
 
 
 def raw(server, *headers):
@@ -107,4 +141,4 @@ def test_one_tenant():
 
 
 if __name__ == "__main__":
-    cluster.main([test_names, test_every_route, test_one_tenant])
+    cluster.main([test_names, test_every_route, test_token, test_one_tenant])

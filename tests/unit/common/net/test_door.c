@@ -137,9 +137,13 @@ static void on_any(struct http_req *r)
 }
 
 static const struct http_door table[] = {
-    { HTTP_GET, "/ask", false },   { HTTP_POST, "/ask", false }, { HTTP_GET, "/cost", true },
-    { HTTP_POST, "/push", true },  { HTTP_GET, "/both", false }, { HTTP_POST, "/both", true },
-    { HTTP_DELETE, "/p/*", true },
+    { HTTP_GET, "/ask", false, HTTP_NEEDS_NOTHING },
+    { HTTP_POST, "/ask", false, HTTP_NEEDS_NOTHING },
+    { HTTP_GET, "/cost", true, HTTP_NEEDS_NOTHING },
+    { HTTP_POST, "/push", true, HTTP_NEEDS_NOTHING },
+    { HTTP_GET, "/both", false, HTTP_NEEDS_NOTHING },
+    { HTTP_POST, "/both", true, HTTP_NEEDS_NOTHING },
+    { HTTP_DELETE, "/p/*", true, HTTP_NEEDS_NOTHING },
 };
 
 static void open_site(struct net_world *w, bool with_table)

@@ -86,6 +86,40 @@ static void test_other_site(void **state)
     net_world_deinit(&w);
 }
 
+static enum http_needs asked;
+
+static bool on_admit(void *cookie, struct http_req *r, enum http_needs needs)
+{
+    (void)cookie;
+    asked = needs;
+    http_reply(r, 418, NULL, NULL);
+    return false;
+}
+
+/* Whoever is not admitted reaches no handler, and each row's need is what is asked for. */
+static void test_needs(void **state)
+{
+    const struct http_door *d;
+    struct net_world w;
+    size_t n, with = 0;
+
+    (void)state;
+    open_all(&w);
+    w.server->o.admit = on_admit;
+    d = doors(&n);
+    for (size_t i = 0; i < n; i++) {
+        int before = calls, got;
+
+        asked = HTTP_NEEDS_NOTHING;
+        got = send_row(&w, &d[i], "");
+        if (asked != d[i].needs || got != (d[i].needs ? 418 : 200) || calls - before != !d[i].needs)
+            fail_msg("%s (methods %u) is %d", d[i].path, d[i].methods, got);
+        with += d[i].needs != HTTP_NEEDS_NOTHING;
+    }
+    assert_true(with > 15);
+    net_world_deinit(&w);
+}
+
 /* Words of what reads. A new POST of another name acts, or this list is added to, with thought. */
 static bool reads(const char *path)
 {
@@ -123,6 +157,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_other_site),
+        cmocka_unit_test(test_needs),
         cmocka_unit_test(test_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
