@@ -150,6 +150,14 @@ int disk_watch_check(const struct disk_watch *w, int code, struct err *e)
                    w->o.dir, (now_ms(w) - w->began_ms) / 1000, w->what, w->shard);
 }
 
+void disk_watch_words(const struct disk_watch *w, char ret[DISK_WATCH_WORDS])
+{
+    ret[0] = '\0';
+    if (w->hangs)
+        (void)snprintf(ret, DISK_WATCH_WORDS,
+                       "its disk hangs: %s of shard %" PRIu32 " waits for it", w->what, w->shard);
+}
+
 void disk_watch_ring(const struct disk_watch *w, struct json *j)
 {
     json_key(j, "diskHangs");

@@ -12,6 +12,7 @@
 #include "common/obs/metrics.h"
 #include "common/sys/loop.h"
 
+#define DISK_WATCH_WORDS 128
 struct disk_watch;
 
 struct disk_watch_opts {
@@ -38,6 +39,8 @@ bool disk_watch_hangs(const struct disk_watch *w);
 bool disk_watch_suspects(const struct disk_watch *w);
 /* `code` with the reason while it hangs, 0 otherwise. */
 int disk_watch_check(const struct disk_watch *w, int code, struct err *e);
+/* The same in words that do not change while it lasts; "" while it does not hang. */
+void disk_watch_words(const struct disk_watch *w, char ret[DISK_WATCH_WORDS]);
 void disk_watch_ring(const struct disk_watch *w, struct json *j); /* "diskHangs": {...} or null */
 
 #endif

@@ -108,6 +108,7 @@ static void on_failed(void *cookie, const struct err *why)
     log_error("a replica failed; it is closed and opened again", KV_U64("shard", r->shard),
               KV_ERR(why));
     r->failed = true;
+    r->trouble = *why;
     failed_once(r);
     if (replica_is_named(r) && !cluster_give_away(r))
         log_warn("nobody else can lead it", KV_U64("shard", r->shard));
@@ -197,9 +198,11 @@ static void open_done(void *cookie)
     if (r->err.code) {
         log_error("a replica could not be opened; it is tried again", KV_U64("shard", r->shard),
                   KV_ERR(&r->err));
+        r->trouble = r->err;
         damaged_look(r);
         failed_once(r);
     } else {
+        err_clear(&r->trouble);
         log_info("replica open", KV_U64("shard", r->shard));
     }
     replica_step(r);

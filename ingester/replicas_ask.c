@@ -183,6 +183,8 @@ static void peers_json(const struct replica_of *r, const struct replica_state *s
         json_u64(j, st->last_index - MIN(p.match, st->last_index));
         json_key(j, "snapshot");
         json_bool(j, p.snapshot);
+        json_key(j, "takesNothing");
+        json_bool(j, replica_peer_is_mute(&p));
         json_obj_end(j);
     }
     json_arr_end(j);

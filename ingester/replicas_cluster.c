@@ -27,6 +27,7 @@
 #define UNFIT_MS     600000
 #define SETTLE_MS    3000 /* no node came or went for so long: then a map is made */
 #define MOVES_MAX    2
+#define MUTE_TICKS   120 /* three seconds */
 
 static void on_change(void *cookie, bool in, const struct err *why)
 {
@@ -418,14 +419,54 @@ static bool serves(const struct replica_of *r, const struct replica_state *st)
     return r->at == AT_SERVING && st->role == REPLICA_LEADING && st->epoch == r->epoch;
 }
 
+/* A member that has acked nothing for so long takes nothing. One that restarts is silent, too: its
+ * log is no copy that counts until it answers. */
+bool replica_peer_is_mute(const struct replica_peer *p)
+{
+    return p->member && !p->snapshot &&
+           (p->silent_ticks >= MUTE_TICKS || p->stuck_ticks >= MUTE_TICKS);
+}
+
+/* Copies that take nothing, of this node and of shards it leads. */
+static size_t report_bad(const struct replicas *rs, struct progress_bad *bad)
+{
+    struct replica_peer p;
+    size_t n = 0;
+
+    for (size_t i = 0; i < rs->len; i++) {
+        const struct replica_of *r = rs->at[i];
+
+        if (n < PROGRESS_BAD_MAX && r->wanted && r->trouble.code)
+            bad[n++] = (struct progress_bad){ r->shard, STR(""), str_c(r->trouble.text) };
+        if (replica_now(r).role != REPLICA_LEADING)
+            continue;
+        for (size_t k = 0; n < PROGRESS_BAD_MAX && repl_node_peer(r->node, k, &p); k++)
+            if (replica_peer_is_mute(&p))
+                bad[n++] = (struct progress_bad){
+                    r->shard, str_c(p.name),
+                    p.silent_ticks >= MUTE_TICKS ? STR("it does not answer its leader")
+                                                 : STR("it stores nothing of what its leader sends")
+                };
+    }
+    return n;
+}
+
 static void report(struct replicas *rs)
 {
+    struct progress_bad bad[PROGRESS_BAD_MAX];
+    char trouble[DISK_WATCH_WORDS];
     struct progress_shard shards[SHARDS_MAX];
     struct progress_service services[PROGRESS_SERVICES_MAX];
     struct progress p = { .shards = shards, .services = services };
     uint64_t version = placed_version(rs->in->placed); /* before the times below: placed.h */
     uint64_t spread = rs->in->ctx->cluster->spread_rate;
 
+    disk_watch_words(rs->in->disk_watch, trouble);
+    p.trouble = str_c(trouble);
+    p.room = rs->full ? PROGRESS_NO_ROOM : PROGRESS_ROOM;
+    p.replace_ms = rs->in->ctx->cluster->replace_after_ms;
+    p.bad = bad;
+    p.bad_len = report_bad(rs, bad);
     if (spread)
         p.services_len = busy_report(rs->in->busy, REPORT_MS, spread / SPREAD_PART, services,
                                      PROGRESS_SERVICES_MAX);

@@ -67,6 +67,7 @@ struct replica_of { /* one shard */
     struct kv *kv;
     struct store *store;
     struct err err;
+    struct err trouble; /* why it stores nothing, since it failed or could not be opened; code 0 */
 };
 
 struct replicas {
@@ -160,6 +161,8 @@ void replicas_sweep(struct replicas *rs);
 struct replica_state replica_now(const struct replica_of *r);
 /* The record says we lead. */
 bool replica_is_named(const struct replica_of *r);
+/* Of a shard that is led here: has the member acked nothing for three seconds? */
+bool replica_peer_is_mute(const struct replica_peer *p);
 
 /* ---- replicas_cluster.c: our part in the cluster ---- */
 void cluster_join(struct replicas *rs);

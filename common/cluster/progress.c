@@ -43,6 +43,38 @@ static void why_write(const struct progress *p, struct json *j)
     json_arr_end(j);
 }
 
+static struct str cut(struct str s)
+{
+    return str_sub(s, 0, PROGRESS_WHY_MAX);
+}
+
+static void bad_write(const struct progress *p, struct json *j)
+{
+    json_key(j, "bad");
+    json_arr(j);
+    for (size_t i = 0; i < MIN(p->bad_len, (size_t)PROGRESS_BAD_MAX); i++) {
+        json_obj(j);
+        json_key(j, "shard");
+        json_u64(j, p->bad[i].shard);
+        json_key(j, "node");
+        json_str(j, p->bad[i].node);
+        json_key(j, "why");
+        json_str(j, cut(p->bad[i].why));
+        json_obj_end(j);
+    }
+    json_arr_end(j);
+}
+
+static void node_write(const struct progress *p, struct json *j)
+{
+    json_key(j, "trouble");
+    json_str(j, cut(p->trouble));
+    json_key(j, "room");
+    json_u64(j, p->room);
+    json_key(j, "replace");
+    json_u64(j, p->replace_ms);
+}
+
 void progress_write(const struct progress *p, struct buf *out)
 {
     struct json j;
@@ -83,6 +115,8 @@ void progress_write(const struct progress *p, struct buf *out)
     }
     json_arr_end(&j);
     why_write(p, &j);
+    bad_write(p, &j);
+    node_write(p, &j);
     if (p->cold.len) {
         json_key(&j, "cold");
         json_str(&j, p->cold);
@@ -195,6 +229,49 @@ static int parse_why(const struct json_val *v, struct arena *a, struct progress_
     return code;
 }
 
+static int parse_bad(const struct json_val *v, struct arena *a, struct progress_bad *ret,
+                     struct err *e)
+{
+    int64_t shard = -1;
+    int code = json_take_i64(json_get(v, "shard", NULL), "shard", &shard, e);
+
+    if (!code && (shard < 0 || shard >= CLUSTER_SHARDS_MAX))
+        code = err_set(e, ERR_INPUT, "shard is %" PRId64, shard);
+    ret->shard = (uint32_t)shard;
+    if (!code)
+        code = take(v, "node", a, &ret->node, e);
+    if (!code)
+        code = take(v, "why", a, &ret->why, e);
+    return code;
+}
+
+/* What older nodes do not say is as if there were nothing to say. */
+static int parse_node(const struct json_val *root, struct arena *a, struct progress *p,
+                      struct err *e)
+{
+    const struct json_val *bad = json_get(root, "bad", NULL);
+    int64_t room = 0, replace = 0;
+    struct progress_bad *to;
+    int code = 0;
+
+    p->bad_len = MIN(json_len(bad), (size_t)PROGRESS_BAD_MAX);
+    p->bad = to = ARENA_ARRAY(a, struct progress_bad, MAX(p->bad_len, 1));
+    if (!to)
+        return err_set(e, ERR_LIMIT, "progress takes too much memory");
+    for (size_t i = 0; i < p->bad_len && !code; i++)
+        code = parse_bad(json_at(bad, i), a, &to[i], e);
+    if (!code && json_get(root, "trouble", NULL))
+        code = take(root, "trouble", a, &p->trouble, e);
+    if (!code)
+        code = json_take_i64(json_get(root, "room", NULL), "room", &room, e);
+    if (!code)
+        code = json_take_i64(json_get(root, "replace", NULL), "replace", &replace, e);
+    p->room = room == PROGRESS_ROOM || room == PROGRESS_NO_ROOM ? (enum progress_room)room
+                                                                : PROGRESS_ROOM_UNSAID;
+    p->replace_ms = replace > 0 ? (uint64_t)replace : 0;
+    return code;
+}
+
 static int parse_root(const struct json_val *root, struct arena *a, struct progress *p,
                       struct err *e)
 {
@@ -225,7 +302,7 @@ static int parse_root(const struct json_val *root, struct arena *a, struct progr
     if (!code)
         code = json_take_i64(json_get(root, "map", NULL), "map", &map, e);
     p->map = map > 0 ? (uint64_t)map : 0;
-    return code;
+    return code ? code : parse_node(root, a, p, e);
 }
 
 int progress_parse(struct str text, struct arena *a, struct progress *ret, struct err *e)

@@ -39,6 +39,14 @@ struct progress_shard {
     bool timed;     /* per_s is known */
     uint64_t per_s; /* entries that its log grew by, of late */
 };
+struct progress_bad { /* a copy that takes nothing: it is no copy, whatever its node's lease says */
+    uint32_t shard;
+    struct str node; /* empty: the node that says so; else a member that acks nothing to us */
+    struct str why;  /* for people */
+};
+#define PROGRESS_BAD_MAX 256
+#define PROGRESS_WHY_MAX 200 /* bytes; more is cut */
+enum progress_room { PROGRESS_ROOM_UNSAID, PROGRESS_ROOM, PROGRESS_NO_ROOM };
 struct progress_service { /* of what this node's leaders take in */
     struct str tenant, name;
     uint64_t rate; /* bytes per second */
@@ -49,7 +57,12 @@ struct progress {
     const struct progress_service *services;
     size_t services_len;
     struct str cold; /* what is wrong with its object store: for people; else empty */
-    uint64_t map;    /* version that this node goes by, also after a restart; 0: it does not say */
+    const struct progress_bad *bad;
+    size_t bad_len;
+    struct str trouble;      /* nothing is stored on this node now, for its disk: why; else empty */
+    enum progress_room room; /* on its disk; `full` of its shards may have other reasons */
+    uint64_t replace_ms;     /* cluster.replace_after there; 0: it does not say */
+    uint64_t map; /* version that this node goes by, also after a restart; 0: it does not say */
 };
 void progress_write(const struct progress *p, struct buf *out);
 /* In the arena, strings too. */

@@ -52,11 +52,36 @@ static void coming_json(const struct progress_coming *c, struct json *j)
     json_obj_end(j);
 }
 
+static void bad_json(const struct progress *p, struct json *j)
+{
+    json_key(j, "bad");
+    json_arr(j);
+    for (size_t i = 0; i < p->bad_len; i++) {
+        json_obj(j);
+        put_u64(j, "shard", p->bad[i].shard);
+        if (p->bad[i].node.len) {
+            json_key(j, "node");
+            json_str(j, p->bad[i].node);
+        }
+        json_key(j, "why");
+        json_str(j, p->bad[i].why);
+        json_obj_end(j);
+    }
+    json_arr_end(j);
+}
+
 static void node_json(struct str name, const struct progress *p, struct json *j)
 {
     json_obj(j);
     json_key(j, "name");
     json_str(j, name);
+    json_key(j, "trouble");
+    json_str(j, p->trouble);
+    if (p->room != PROGRESS_ROOM_UNSAID)
+        put_bool(j, "noRoom", p->room == PROGRESS_NO_ROOM);
+    if (p->replace_ms)
+        put_u64(j, "replaceAfterMs", p->replace_ms);
+    bad_json(p, j);
     if (p->cold.len) {
         json_key(j, "cold");
         json_str(j, p->cold);

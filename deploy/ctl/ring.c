@@ -12,7 +12,6 @@
 
 #define SHARDS_MOST   4096
 #define NODES_MOST    4096
-#define BEHIND_MOST   1000 /* entries of the log; under load some are always on their way */
 #define NAME_WIDTH    20
 #define SENTENCE_MOST 600
 #define PROGRESS_MOST 200
@@ -57,8 +56,18 @@ static void read_peers(const struct json_val *replicas, struct ring *r)
         const struct json_val *v = json_at(replicas, i);
         uint64_t shard = number(v, "shard");
 
-        if (str_eq(ask_text(v, "state"), STR("serving")) && shard < r->shards.len)
-            r->shards.ptr[shard].peers = json_get(v, "peers", NULL);
+        if (!str_eq(ask_text(v, "state"), STR("serving")) || shard >= r->shards.len)
+            continue;
+        const struct json_val *peers = json_get(v, "peers", NULL);
+        r->shards.ptr[shard].peers = peers;
+        for (size_t k = 0; k < json_len(peers); k++) {
+            const struct json_val *p = json_at(peers, k);
+
+            if (ask_truth(p, "takesNothing"))
+                vec_push(&r->bad,
+                         ((struct ring_bad){ shard, ask_text(p, "name"),
+                                             STR("it acks nothing to its leader"), false }));
+        }
     }
 }
 
@@ -89,45 +98,7 @@ static int read_shards(const struct cli *c, const struct json_val *root,
     return 0;
 }
 
-/* ---- judging --------------------------------------------------------------------------------- */
-
-static bool is_behind(const struct json_val *peer)
-{
-    return ask_truth(peer, "member") &&
-           (number(peer, "behind") > BEHIND_MOST || ask_truth(peer, "snapshot"));
-}
-
-static size_t live_of(const struct map_str *index, const struct json_val *names)
-{
-    size_t live = 0;
-
-    for (size_t i = 0; i < json_len(names); i++) {
-        const struct ring_node *n = map_str_get(index, ring_name(names, i));
-        live += n && n->live;
-    }
-    return live;
-}
-
-static enum ring_trouble trouble_of(const struct ring *r, const struct ring_shard *s,
-                                    const struct map_str *index)
-{
-    if (!s->named)
-        return RING_UNNAMED;
-    if (!s->leader_live)
-        return RING_LEADERLESS;
-    if (r->replicas == 0) /* a list of ingesters: no records, no copies */
-        return RING_FINE;
-    if (2 * live_of(index, s->members) <= json_len(s->members))
-        return RING_MINORITY;
-    if (!s->established)
-        return RING_STARTING;
-    if (live_of(index, s->members) < r->replicas)
-        return RING_COPIES;
-    for (size_t i = 0; i < json_len(s->peers); i++)
-        if (is_behind(json_at(s->peers, i)))
-            return RING_BEHIND;
-    return RING_FINE;
-}
+/* ---- counting -------------------------------------------------------------------------------- */
 
 static void count(const struct map_str *index, const struct json_val *names)
 {
@@ -138,7 +109,7 @@ static void count(const struct map_str *index, const struct json_val *names)
     }
 }
 
-static void judge(struct ring *r)
+static void count_all(struct ring *r)
 {
     struct map_str *index = map_str_new();
 
@@ -155,8 +126,6 @@ static void judge(struct ring *r)
         count(index, s->members);
         count(index, s->learners);
         r->moving += r->replicas && (json_len(s->learners) || json_len(s->members) > r->replicas);
-        s->trouble = trouble_of(r, s, index);
-        r->troubles[s->trouble]++;
     }
     map_str_free(index);
 }
@@ -184,7 +153,8 @@ int ring_read(const struct cli *c, const struct json_val *root, struct ring *ret
         return e->code;
     }
     read_peers(json_get(ingester, "replicas", NULL), ret);
-    judge(ret);
+    count_all(ret);
+    ring_judge(ret);
     return 0;
 }
 
@@ -193,6 +163,7 @@ void ring_deinit(struct ring *r)
     vec_free(&r->nodes);
     vec_free(&r->shards);
     vec_free(&r->copies);
+    vec_free(&r->bad);
 }
 
 bool ring_healthy(const struct ring *r)
@@ -371,12 +342,17 @@ static bool is_gone(const struct ring *r, struct str name)
 }
 
 /* Whoever is not there neither keeps up nor is behind. */
-static void put_gone(const struct ring *r, const struct json_val *names, struct buf *ret)
+static void put_gone(const struct ring *r, const struct ring_shard *s, const struct json_val *names,
+                     struct buf *ret)
 {
-    for (size_t i = 0; i < json_len(names); i++)
-        if (is_gone(r, ring_name(names, i)))
-            (void)buf_addf(ret, "%s%.*s is gone", ret->len ? "; " : "",
-                           STR_ARG(ring_name(names, i)));
+    for (size_t i = 0; i < json_len(names); i++) {
+        struct str name = ring_name(names, i);
+
+        if (is_gone(r, name))
+            (void)buf_addf(ret, "%s%.*s is gone", ret->len ? "; " : "", STR_ARG(name));
+        else if (ring_bad_why(r, s->shard, name).len)
+            (void)buf_addf(ret, "%s%.*s stores nothing", ret->len ? "; " : "", STR_ARG(name));
+    }
 }
 
 /* The same by what the nodes say. */
@@ -407,8 +383,8 @@ static void put_behind(const struct ring *r, const struct ring_shard *s, struct 
     struct ring_lag lag;
 
     buf_reset(ret);
-    put_gone(r, s->members, ret);
-    put_gone(r, s->learners, ret);
+    put_gone(r, s, s->members, ret);
+    put_gone(r, s, s->learners, ret);
     if (!json_len(s->peers)) {
         put_lags(r, s, ret);
         return;
@@ -416,7 +392,7 @@ static void put_behind(const struct ring *r, const struct ring_shard *s, struct 
     for (size_t i = 0; i < json_len(s->peers); i++) {
         const struct json_val *p = json_at(s->peers, i);
 
-        if ((!ask_truth(p, "snapshot") && number(p, "behind") <= BEHIND_MOST) ||
+        if ((!ask_truth(p, "snapshot") && number(p, "behind") <= RING_BEHIND_MOST) ||
             is_gone(r, ask_text(p, "name")))
             continue;
         (void)buf_add_str(ret, ret->len ? STR("; ") : STR(""));
@@ -579,6 +555,25 @@ static void copies_json(const struct ring *r, const struct ring_shard *s, struct
     json_arr_end(j);
 }
 
+/* Members that are no copies now. */
+static void bad_json(const struct ring *r, const struct ring_shard *s, struct json *j)
+{
+    json_key(j, "storesNothing");
+    json_arr(j);
+    for (size_t i = 0; i < json_len(s->members); i++) {
+        struct str name = ring_name(s->members, i);
+        struct str why = ring_bad_why(r, s->shard, name);
+
+        if (!why.len || is_gone(r, name))
+            continue;
+        json_obj(j);
+        put(j, "name", name);
+        put(j, "why", why);
+        json_obj_end(j);
+    }
+    json_arr_end(j);
+}
+
 static void shard_json(const struct ring *r, const struct ring_shard *s, struct json *j)
 {
     json_obj(j);
@@ -604,6 +599,7 @@ static void shard_json(const struct ring *r, const struct ring_shard *s, struct 
     }
     json_arr_end(j);
     copies_json(r, s, j);
+    bad_json(r, s, j);
     json_obj_end(j);
 }
 
@@ -644,6 +640,8 @@ void ring_json(const struct ring *r, struct json *j)
         put_u64(j, "goneMs", n->gone_ms);
         put_bool(j, "full", n->full);
         put_u64(j, "lost", n->lost);
+        if (n->trouble.len)
+            put(j, "trouble", n->trouble);
         if (n->cold.len)
             put(j, "cold", n->cold);
         put_u64(j, "shards", n->shards);

@@ -18,6 +18,7 @@ struct ring_node {
     uint32_t shards, leads; /* counted in the records, learners as well */
     bool full;              /* its disk is, as it says itself */
     uint32_t lost;          /* shards whose log it has lost */
+    struct str trouble;     /* its disk stores nothing, as it says: why; else empty */
     struct str cold;        /* what is wrong with its object store; else empty */
     bool refused;           /* etcd takes no changes of it (ring_heard.c) */
     bool clock_known;       /* the same; ahead_ms is */
@@ -51,10 +52,16 @@ struct ring_copy { /* what a node says of its copy of a shard */
     bool coming;    /* it does */
     struct progress_now come;
 };
+struct ring_bad { /* a copy that takes nothing */
+    uint64_t shard;
+    struct str node, why;
+    bool own; /* its node says so; else the leader of the shard */
+};
 struct ring_coming {         /* all copies that come in */
     size_t copies, open;     /* open: of unknown size */
     struct progress_now sum; /* of the others */
 };
+#define RING_BEHIND_MOST 1000  /* entries of the log; under load some are always on their way */
 #define RING_AGE_MOST_MS 30000 /* older than this what is known may be wrong */
 /* Strings are borrowed from the document. */
 struct ring {
@@ -71,6 +78,8 @@ struct ring {
     VEC(struct ring_node) nodes;
     VEC(struct ring_shard) shards;
     VEC(struct ring_copy) copies; /* of ring_copies_read */
+    VEC(struct ring_bad) bad;     /* the same, and of the server asked */
+    uint64_t replace_ms;          /* cluster.replace_after of the ingesters; 0: not known */
     struct ring_coming coming;    /* the same */
     size_t moving;                /* shards with learners, or with more members than copies */
     size_t troubles[RING_BEHIND + 1];
@@ -82,6 +91,12 @@ void ring_deinit(struct ring *r);
 bool ring_healthy(const struct ring *r);
 /* Of an object store that is wrong: no node has one. */
 bool ring_cold_right(const struct ring *r);
+/* Each shard's trouble, by all that was read. */
+void ring_judge(struct ring *r);
+/* Why this copy takes nothing: empty, it does as far as is known. */
+struct str ring_bad_why(const struct ring *r, uint64_t shard, struct str node);
+/* A member's node lives and its copy takes what comes. */
+bool ring_takes(const struct ring *r, const struct ring_shard *s, struct str node);
 /* NULL: unknown. */
 const struct ring_node *ring_node(const struct ring *r, struct str name);
 struct str ring_name(const struct json_val *names, size_t i);

@@ -76,6 +76,32 @@ uint64_t ring_coming_of(const struct json_val *root, uint64_t shard, struct str 
     return 0;
 }
 
+static bool leads(const struct ring *r, uint64_t shard, struct str node)
+{
+    return shard < r->shards.len && str_eq(r->shards.ptr[shard].leader, node);
+}
+
+/* A node is believed about itself, and the leader of a shard about its members. */
+static void read_bad(struct ring *r, struct ring_node *of, const struct json_val *node)
+{
+    const struct json_val *bad = json_get(node, "bad", NULL);
+
+    of->trouble = ask_text(node, "trouble");
+    of->full |= of->live && ask_truth(node, "noRoom");
+    r->replace_ms = MAX(r->replace_ms, number(node, "replaceAfterMs"));
+    for (size_t i = 0; i < json_len(bad) && r->bad.len < COPIES_MOST; i++) {
+        const struct json_val *v = json_at(bad, i);
+        struct str name = ask_text(v, "node");
+        struct ring_bad b = { .shard = number(v, "shard"),
+                              .node = name.len ? name : of->name,
+                              .why = ask_text(v, "why"),
+                              .own = !name.len };
+
+        if (b.why.len && (b.own || leads(r, b.shard, of->name)))
+            vec_push(&r->bad, b);
+    }
+}
+
 static void read_node(struct ring *r, const struct json_val *node)
 {
     const struct json_val *shards = json_get(node, "shards", NULL);
@@ -86,6 +112,8 @@ static void read_node(struct ring *r, const struct json_val *node)
             of = &r->nodes.ptr[i];
     if (of && of->live)
         of->cold = ask_text(node, "cold");
+    if (of && of->live)
+        read_bad(r, of, node);
     for (size_t i = 0; of && i < json_len(shards) && r->copies.len < COPIES_MOST; i++) {
         const struct json_val *v = json_at(shards, i);
         struct ring_copy copy = { .shard = number(v, "shard"),
@@ -99,7 +127,7 @@ static void read_node(struct ring *r, const struct json_val *node)
                                   .per_s = number(v, "entriesPerSecond") };
 
         copy.coming = read_coming(v, &copy.come);
-        of->full |= of->live && ask_truth(v, "full");
+        of->full |= of->live && !json_get(node, "noRoom", NULL) && ask_truth(v, "full");
         of->lost += of->live && copy.lost;
         vec_push(&r->copies, copy);
     }
@@ -112,6 +140,7 @@ void ring_copies_read(struct ring *r, const struct json_val *root)
     ring_coming(root, &r->coming);
     for (size_t i = 0; i < json_len(nodes); i++)
         read_node(r, json_at(nodes, i));
+    ring_judge(r);
     vec_for (i, &r->shards) {
         struct ring_shard *s = &r->shards.ptr[i];
         struct ring_lag lag;

@@ -2,10 +2,13 @@
  *
  * preload_hang: a library for LD_PRELOAD. While the file $HANG_DIR/<pid> exists, fsync and
  * fdatasync of the process with that id do not return, as on a disk that hangs without an error.
- * They look for the file ten times a second. Without HANG_DIR nothing changes.
+ * They look for the file ten times a second. While $HANG_DIR/<pid>.ro exists they fail, as on a
+ * file system that became read-only. Without HANG_DIR nothing changes.
  */
 #include <dlfcn.h>
+#include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,18 +17,13 @@
 
 #define LOOK_NS 100000000L
 
-static void wait_for_disk(void)
+static bool has_file(const char *end)
 {
     const char *dir = getenv("HANG_DIR");
     char path[PATH_MAX];
 
-    if (!dir || snprintf(path, sizeof(path), "%s/%ld", dir, (long)getpid()) >= PATH_MAX)
-        return;
-    while (access(path, F_OK) == 0) {
-        struct timespec t = { .tv_nsec = LOOK_NS };
-
-        (void)nanosleep(&t, NULL);
-    }
+    return dir && snprintf(path, sizeof(path), "%s/%ld%s", dir, (long)getpid(), end) < PATH_MAX &&
+           access(path, F_OK) == 0;
 }
 
 /* A pointer to a function cannot be cast from one to an object in ISO C. */
@@ -37,7 +35,15 @@ static int call_real(const char *name, int fd)
     if (!found)
         abort();
     memcpy(&real, &found, sizeof(real));
-    wait_for_disk();
+    while (has_file("")) {
+        struct timespec t = { .tv_nsec = LOOK_NS };
+
+        (void)nanosleep(&t, NULL);
+    }
+    if (has_file(".ro")) {
+        errno = EROFS;
+        return -1;
+    }
     return real(fd);
 }
 

@@ -48,6 +48,46 @@ static void tell(struct reports *r, const char *node, uint64_t map,
     buf_deinit(&text);
 }
 
+/* What a node says of itself and of copies that take nothing comes back, and is cut to bounds. */
+static void test_bad_copies(void **state)
+{
+    static struct progress_bad bad[PROGRESS_BAD_MAX + 5];
+    struct reports *r = reports_new();
+    const struct progress *p;
+    char lengthy[2 * PROGRESS_WHY_MAX];
+    struct buf text;
+    struct err e;
+
+    (void)state;
+    memset(lengthy, 'x', sizeof(lengthy));
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        bad[i] = (struct progress_bad){ (uint32_t)i, STR("b\""), str_n(lengthy, sizeof(lengthy)) };
+    bad[0] = (struct progress_bad){ 3, STR(""), STR("Read-only file system") };
+    struct progress said = { .bad = bad,
+                             .bad_len = ARRAY_LEN(bad),
+                             .trouble = STR("its disk hangs"),
+                             .room = PROGRESS_NO_ROOM,
+                             .replace_ms = 90000 };
+    buf_init(&text, MIB);
+    progress_write(&said, &text);
+    assert_int_equal(reports_take(r, "a", buf_str(&text), &e), 0);
+    p = reports_of(r, "a");
+    assert_int_equal(p->bad_len, PROGRESS_BAD_MAX);
+    assert_true(p->bad[0].shard == 3 && !p->bad[0].node.len);
+    assert_true(str_eqc(p->bad[0].why, "Read-only file system"));
+    assert_true(str_eqc(p->bad[7].node, "b\"") && p->bad[7].why.len == PROGRESS_WHY_MAX);
+    assert_true(str_eqc(p->trouble, "its disk hangs"));
+    assert_true(p->room == PROGRESS_NO_ROOM && p->replace_ms == 90000);
+    /* An older node, and one that says nonsense. */
+    assert_int_equal(reports_take(r, "a", STR("{\"shards\":[],\"services\":[]}"), &e), 0);
+    p = reports_of(r, "a");
+    assert_true(!p->bad_len && !p->trouble.len && p->room == PROGRESS_ROOM_UNSAID);
+    assert_int_not_equal(reports_take(r, "a", STR("{\"shards\":[],\"bad\":[{\"shard\":-1}]}"), &e),
+                         0);
+    buf_deinit(&text);
+    reports_free(r);
+}
+
 static void test_told_and_forgotten(void **state)
 {
     (void)state;
@@ -238,6 +278,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_told_and_forgotten),
+        cmocka_unit_test(test_bad_copies),
         cmocka_unit_test(test_place),
         cmocka_unit_test(test_confirmed),
         cmocka_unit_test(test_only_its_places),
