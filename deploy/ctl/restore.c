@@ -13,6 +13,7 @@
  *
  * A shard is restored beside its place and renamed into it when it is whole, so what is there after
  * a restore that was cut off is nothing, or complete; the next one goes on with what is missing.
+ * The rename is on disk before the shard is reported as restored.
  */
 #include <errno.h>
 #include <limits.h>
@@ -100,6 +101,14 @@ static int remove_tree(const char *path, struct err *e)
     return 0;
 }
 
+/* Makes the entry of a shard's folder durable, which an earlier restore may have left undone. */
+static int sync_place(const char *dir, struct err *e)
+{
+    const struct fs *fs = env_real()->fs;
+
+    return fs->mkdir_all(fs, dir, e);
+}
+
 static int restore_shard(struct restore *r, uint32_t shard, struct err *e)
 {
     char dir[PATH_MAX], side[PATH_MAX];
@@ -113,7 +122,7 @@ static int restore_shard(struct restore *r, uint32_t shard, struct err *e)
         return err_set(e, ERR_CONFIG, "data.dir is longer than a path may be");
     if (exists(dir)) {
         (void)printf("shard %" PRIu32 ": %s is there and stays as it is\n", shard, dir);
-        return 0;
+        return sync_place(dir, e);
     }
     rc = backup_newest(r->o, shard, &number, &h, e);
     if (rc)
@@ -123,6 +132,8 @@ static int restore_shard(struct restore *r, uint32_t shard, struct err *e)
         rc = fill(r, &h, side, e);
     if (!rc && rename(side, dir))
         rc = err_errno(e, errno, "cannot rename %s", side);
+    if (!rc)
+        rc = sync_place(dir, e);
     if (!rc) {
         time_t at = (time_t)(h.wall_ms / 1000);
         char when[40];
