@@ -263,6 +263,43 @@ def all_killed(world, rng, truth):
     return "kill -9 of everything", {*victims, "s3"}, run()
 
 
+def power_of(world, rng, hosts, name, away_s):
+    """A power cut of some hosts; half of them within seconds of a restart, when files of the life before may still be
+    in memory only."""
+    if world.no_power:
+        return None
+    again = rng.random() < 0.5
+    away = rng.uniform(0, away_s)
+
+    def run():
+        if again:
+            for h in hosts:
+                world.servers[h].kill()
+            for h in hosts:
+                world.servers[h].start()
+            yield rng.uniform(2, 9)
+        world.cut_power(hosts)
+        yield away
+        world.power_on(hosts)
+        yield 3
+
+    return f"power cut of {name}" + ", just restarted" * again, set(hosts), run()
+
+
+def power(world, rng, truth):
+    host = rng.choice([h for h in world.settled() if world.servers[h].disk] or [None])
+    return power_of(world, rng, world.machine(host), host, 15) if host else None
+
+
+def power_zone(world, rng, truth):
+    zone = rng.choice(ZONES)
+    return power_of(world, rng, world.in_zone(zone), f"zone {zone}", 40)
+
+
+def power_all(world, rng, truth):
+    return power_of(world, rng, [h for h in world.servers if h != "s3"], "everything", 3)
+
+
 def etcd_gone(world, rng, truth):
     """Two members, so there is no majority: all goes on with the last map."""
     victims = rng.sample(ETCDS, 2)
@@ -340,6 +377,26 @@ def full_disk(world, rng, truth):
     return f"full disk of ingester-c ({VOLUME_MIB} MiB)", {"ingester-c"}, run()
 
 
+def read_only_disk(world, rng, truth):
+    """The kernel found an error in an ingester's file system and writes nothing any more; later it is repaired."""
+    host = rng.choice([s.host for s in world.ingesters])
+    server = world.servers[host]
+    if not server.disk or host in world.moving:
+        return None
+
+    def run():
+        server.full = True  # no member to count on
+        server.disk.make_read_only()
+        yield rng.uniform(5, 30)
+        server.kill()
+        server.disk.repair()
+        server.full = False
+        server.start()
+        yield 3
+
+    return f"read-only disk of {host}", {host}, run()
+
+
 def clock(world, rng, truth):
     """Comes back with another clock, and later with the right one."""
     host = rng.choice([s.host for s in world.ingesters])
@@ -368,11 +425,11 @@ def rotate_key(world, rng, truth):
 
 KINDS = [(7, kill), (2, end), (6, freeze), (7, cut), (4, cut_one), (5, bad_line), (1, quorum_gone),
          (0.5, all_killed), (1, etcd_gone), (1, zone_lost), (2, s3_errors), (1, s3_killed), (1, full_disk),
-         (1, clock), (0.5, rotate_key)]
+         (4, power), (1.5, power_zone), (1.5, power_all), (1, read_only_disk), (1, clock), (0.5, rotate_key)]
 
 
 # While nodes come and go, one at a time.
-WHILE_MOVING = [(4, kill), (3, freeze), (2, s3_errors), (1, s3_killed), (0.5, rotate_key)]
+WHILE_MOVING = [(4, kill), (2, power), (3, freeze), (2, s3_errors), (1, s3_killed), (0.5, rotate_key)]
 
 
 # ---- who comes and goes --------------------------------------------------------------------------
@@ -411,7 +468,7 @@ def join_and_leave(world, rng, number):
     world.wait_whole(120)
     join(world, leaver, number)
     wrong = drained(world, fourth)
-    del world.servers[fourth]
+    world.remove_host(fourth)
     return wrong
 
 
@@ -433,7 +490,7 @@ def grow_and_shrink(world, rng, number):
         wrong = drained(world, host)
         if wrong:
             return wrong
-        del world.servers[host]
+        world.remove_host(host)
     return ""
 
 

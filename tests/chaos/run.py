@@ -297,6 +297,8 @@ def test():
         print(f"faults: {sum(chaos.counts.values())}: "
               + ", ".join(f"{n} {k}" for k, n in sorted(chaos.counts.items())))
         print(f"wire: {world.wire.stats()}")
+        print(f"power cuts of single disks: {world.cuts}" if not world.no_power
+              else f"SKIPPED: {world.no_power}")
         print(f"starts: " + ", ".join(f"{s.host} {s.starts}" for s in world.servers.values()))
         print(f"ended by themselves: {chaos.deaths or 'none'}")
         print(f"pushes: {b.pushes}, acked {b.acks}, given up {b.given_up}, "

@@ -1,6 +1,10 @@
 """The cluster under test: 3 zones with an ingester and a member of etcd each, 2 distributors, 2 queriers,
 a compactor and an S3 server, each on a host of its own (wire.py). There is room for 3 more ingesters.
 
+A *machine* is what loses its power at once: an ingester with the etcd member of its name, or any other single host.
+Ingesters, etcd members and distributors keep their files on an ext4 file system of their own (disks.py), where this
+machine can have such; elsewhere their folders are plain ones and their power cannot be cut.
+
 The binaries are copied first, so that a build beside a long run changes nothing in it.
 """
 import contextlib
@@ -18,6 +22,7 @@ import time
 import urllib.request
 
 import cluster
+import disks
 import s3_server
 import wire
 
@@ -32,6 +37,7 @@ ETCDS = ("etcd-a", "etcd-b", "etcd-c")
 REPLICAS, SHARDS = 3, 6
 TENANTS = ("red", "blue")
 VOLUME_MIB = 1024  # of the one ingester whose disk fills up
+DISK_MIB = {"ingester": 4096, "etcd": 1024, "distributor": 64}
 
 
 def new_folder():
@@ -54,6 +60,8 @@ class Server(cluster.Process):
         super().__init__(binary, *options, folder=folder or world.folder / host, http_port=HTTP)
         self.world, self.host, self.command, self.clock = world, host, command, clock
         self.stopped = self.full = self.gone = False
+        self.disk = None  # disks.Disk; None: a plain folder
+        self.bin = None   # of another version; None: the one under test
         self.wanted = False  # it shall run
         self.log = world.folder / f"{self.folder.name}.log"
         self.starts = 0
@@ -62,7 +70,7 @@ class Server(cluster.Process):
     def start(self, wait=False):
         self.folder.mkdir(parents=True, exist_ok=True)
         command = self.command or [
-            str(self.world.bin / self.binary), f"--http.listen={self.world.ip(self.host)}:{HTTP}",
+            str(pathlib.Path(self.bin or self.world.bin) / self.binary), f"--http.listen={self.world.ip(self.host)}:{HTTP}",
             f"--data.dir={self.folder / 'data'}", *self.options]
         env = dict(os.environ)
         if self.clock:
@@ -106,6 +114,18 @@ class Server(cluster.Process):
     def end_at_once(self):
         super().kill()
 
+    def lose_power(self):
+        """Between two of its instructions, and with all that is not on its disk yet. See cut_power()."""
+        if self.child and self.child.poll() is None:
+            self.pause()
+        if self.disk and self.disk.mounted:
+            self.disk.shut_down()
+
+    def power_on(self):
+        """The disk as the power cut left it; nothing runs yet."""
+        if self.disk and not self.disk.mounted:
+            self.disk.mount()
+
     def terminate(self):
         self.wanted = False
         self.child.terminate()
@@ -131,8 +151,22 @@ class S3Host(Server):
         super().end_at_once()
 
 
+def cut_power(servers):
+    """All at once: everything stands still, then no disk takes anything, then the processes are gone. So none of them
+    ever sees an error of its disk, as none does when the power fails."""
+    for s in servers:
+        s.lose_power()
+    for s in servers:
+        s.kill()
+    for s in servers:
+        if s.disk and s.disk.mounted:
+            s.disk.umount()
+            s.disk.cuts += 1
+
+
 class World:
-    def __init__(self):
+    def __init__(self, s3=True, digest_s=20, backup_s=8):
+        self.no_power = disks.why_not()  # why no power can be cut here
         self.folder, self.lock = new_folder()
         self.bin = self.folder / "bin"
         shutil.copytree(cluster.BIN, self.bin)
@@ -152,15 +186,15 @@ class World:
             f"--cluster.shards={SHARDS}",
             f"--cluster.replicas={REPLICAS}", "--cluster.replace-after=40s",
             f"--cluster.key-file={self.folder / 'keys'}", "--log.level=info"]
-        self.cold = [
-            f"--cold.url=s3://{s3_server.BUCKET}/chaos", "--cold.s3-path-style",
-            f"--cold.s3-endpoint=http://{self.ip('s3')}:{S3}",
-            f"--cold.s3-credentials-file={self.folder / 's3-keys'}", "--cold.after=1h",
-            "--cold.interval=3s", "--cold.backup-interval=8s", "--cold.cache-bytes=16MiB"]
+        bucket = [f"--cold.url=s3://{s3_server.BUCKET}/chaos", "--cold.s3-path-style",
+                  f"--cold.s3-endpoint=http://{self.ip('s3')}:{S3}",
+                  f"--cold.s3-credentials-file={self.folder / 's3-keys'}"]
+        self.cold = [*(bucket if s3 else [f"--cold.url=dir:{self.folder / 'objects'}"]), "--cold.after=1h",
+                     "--cold.interval=3s", f"--cold.backup-interval={backup_s}s", "--cold.cache-bytes=16MiB"]
         self.fast = ["--ingester.seal-delay=2s", "--ingester.build-delay=1s",
                      "--ingester.build-pace=5s", "--scrub.delay=20s", "--scrub.interval=20s"]
         if "`cluster.digest_interval`" in known:
-            self.shared.append("--cluster.digest-interval=20s")
+            self.shared.append(f"--cluster.digest-interval={digest_s}s")
         audited = (["--distributor.ledger-epoch=5s"] if "`distributor.ledger_epoch`" in known
                    else [])
         self.servers = {}
@@ -171,13 +205,15 @@ class World:
             if role not in ("etcd", "s3", "ingester"):
                 build = {"compactor": ["--compactor.build-interval=500ms"], "querier": [],
                          "distributor": audited}[role]
-                self.servers[host] = Server(self, host, f"embertree-{role}", *self.listen(host),
-                                            *self.shared, *build)
+                self.servers[host] = self.on_disk(Server(
+                    self, host, f"embertree-{role}", *self.listen(host), *self.shared, *build))
         for host in ("ingester-a", "ingester-b", "ingester-c"):
             self.add_ingester(host, host)
         for host in ETCDS:
-            self.servers[host] = Server(self, host, "etcd", command=self.etcd_command(host))
-        self.servers["s3"] = S3Host(self, "s3", "s3", command=self.s3_command())
+            self.servers[host] = self.on_disk(Server(self, host, "etcd",
+                                                     command=self.etcd_command(host)))
+        if s3:
+            self.servers["s3"] = S3Host(self, "s3", "s3", command=self.s3_command())
         self.small = self.servers["ingester-c"]
 
     def ip(self, host):
@@ -188,12 +224,49 @@ class World:
 
     def add_ingester(self, host, name, clock=""):
         """Another name is another node, with an empty disk."""
-        self.servers[host] = Server(
+        before = self.servers.get(host)
+        self.servers[host] = self.on_disk(Server(
             self, host, "embertree-ingester", f"--cluster.node={name}",
             f"--cluster.zone={HOSTS[host]}", *self.listen(host), *self.shared, *self.cold,
-            *self.fast, folder=self.folder / name, clock=clock)
+            *self.fast, folder=self.folder / name, clock=clock),
+            VOLUME_MIB if name == "ingester-c" else None)
         self.ingester_names[host] = name
+        if before and before.disk:
+            before.disk.close()
         return self.servers[host]
+
+    def remove_host(self, host):
+        """It ended, and comes back no more with this disk."""
+        server = self.servers.pop(host, None)
+        if server and server.disk:
+            server.disk.close()
+
+    # ---- disks and power ----
+
+    def on_disk(self, server, mib=None):
+        """With a file system of its own, if it keeps files and this machine can have one."""
+        mib = mib or DISK_MIB.get(server.host.partition("-")[0])
+        if mib and not self.no_power:
+            server.disk = disks.Disk(self.folder / f"{server.folder.name}.image", server.folder, mib)
+        return server
+
+    def machine(self, host):
+        """The hosts that lose their power with this one."""
+        pair = host.replace("etcd-", "ingester-"), host.replace("ingester-", "etcd-")
+        return [h for h in dict.fromkeys((*pair, host)) if h in self.servers]
+
+    def cut_power(self, hosts):
+        cut_power([self.servers[h] for h in hosts])
+
+    def power_on(self, hosts):
+        for h in hosts:
+            self.servers[h].power_on()
+        for h in hosts:
+            self.servers[h].start()
+
+    @property
+    def cuts(self):
+        return sum(s.disk.cuts for s in self.servers.values() if s.disk)
 
     def etcd_url(self, host, port=ETCD):
         return f"http://{self.ip(host)}:{port}"
@@ -261,13 +334,13 @@ class World:
     # ---- begin and end ----
 
     def __enter__(self):
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={VOLUME_MIB}m", "tmpfs",
-                           str(self.mkdir(self.small.folder))], check=False).returncode:
-            print("SKIPPED: a full disk: cannot mount a tmpfs", flush=True)
-            self.small = None
-        for s in [*self.etcds, self.servers["s3"]]:
-            s.start()
-        self.wait_etcd()
+        if self.no_power:
+            print(f"SKIPPED: {self.no_power}", flush=True)
+            if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={VOLUME_MIB}m", "tmpfs",
+                               str(self.mkdir(self.small.folder))], check=False).returncode:
+                print("SKIPPED: a full disk: cannot mount a tmpfs", flush=True)
+                self.small = None
+        self.begin_etcd()
         for s in self.servers.values():
             if s.starts == 0:
                 s.start()
@@ -277,24 +350,48 @@ class World:
         self.wait_whole(60)
         return self
 
+    def begin_etcd(self):
+        for s in [*self.etcds, *self.all("s3")]:
+            s.start()
+        self.wait_etcd()
+
     @staticmethod
     def mkdir(path):
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def __exit__(self, *_):
+        self.close()
+
+    def close(self):
         for s in self.servers.values():
             with contextlib.suppress(OSError):
                 s.kill()
         self.wire.close()
 
-    def remove(self):
+    def unmount(self):
+        for s in list(self.servers.values()):
+            if s.disk:
+                s.disk.close()
         subprocess.run(["umount", "-l", str(self.folder / "ingester-c")], check=False,
                        capture_output=True)
+
+    def remove(self):
+        self.unmount()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def keep(self):
-        """The folder is there to be looked at until the next run that fails."""
+        """The folder is there to be looked at until the next run that fails; files on disks of their own are copied
+        to plain folders, since the mounts end with the test."""
+        for s in self.servers.values():
+            if s.disk and s.disk.mounted:
+                copy = self.folder / (s.folder.name + ".copy")
+                subprocess.run(["cp", "-a", "--sparse=always", str(s.folder), str(copy)], check=False)
+        self.unmount()
+        for copy in self.folder.glob("*.copy"):
+            with contextlib.suppress(OSError):
+                copy.with_suffix("").rmdir()
+                copy.rename(copy.with_suffix(""))
         last = RUNS / "last"
         shutil.rmtree(last, ignore_errors=True)
         self.folder.rename(last)
