@@ -24,6 +24,7 @@ enum { REQ_TENANT = 1, REQ_SERVICE, REQ_SHARD, REQ_STACKS, REQ_SERIES, REQ_RECEI
 enum { REQ_MAP_VERSION = 8, REQ_DISTRIBUTOR, REQ_EPOCH };
 enum { TOLD_SESSION = 1, TOLD_STRINGS, TOLD_FRAMES, TOLD_NODES, TOLD_MORE, TOLD_NODE };
 enum { SERIES_LABELS = 1, SERIES_TYPE, SERIES_GAUGE, SERIES_ID, SERIES_VECTORS, SERIES_EXEMPLARS };
+enum { SERIES_SPREAD = 7 };
 enum { LABEL_NAME = 1, LABEL_VALUE };
 enum { VECTOR_SLOT = 1, VECTOR_NODE, VECTOR_VALUE };
 enum { EXEMPLAR_KIND = 1, EXEMPLAR_ID, EXEMPLAR_DURATION, EXEMPLAR_NODE, EXEMPLAR_VALUE };
@@ -187,6 +188,7 @@ struct series_plan {
     size_t pieces_len;
     const struct push_exemplar **exemplars; /* in their order; NULL: they stand in it */
     uint8_t id[WRITE_ID_BYTES];
+    uint32_t spread;
     size_t len;
 };
 
@@ -255,6 +257,8 @@ static bool plan_series(const struct packing *in, const struct push_series *s,
         ret->len += part_len(vector_len(&ret->pieces[i]));
     for (size_t i = 0; i < s->exemplars_len; i++)
         ret->len += part_len(exemplar_len(&s->exemplars[i], in->leaves->duration_ms));
+    ret->spread = s->gauge ? 0 : in->leaves->spread;
+    ret->len += uint_len(ret->spread);
     return true;
 }
 
@@ -291,7 +295,7 @@ static uint8_t *put_series(uint8_t *at, const struct series_plan *p, uint32_t du
     }
     for (size_t i = 0; i < s->exemplars_len; i++)
         at = put_exemplar(at, p->exemplars ? p->exemplars[i] : &s->exemplars[i], duration_ms);
-    return at;
+    return put_uint(at, SERIES_SPREAD, p->spread);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */

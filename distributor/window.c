@@ -2,7 +2,8 @@
  *
  * window: the time of a push.
  *
- * A push of up to 15 s is one point in the slot of its start, as agents mean it. A longer one, say
+ * A push of up to 15 s is one point in the slot of its start, as agents mean it, and says how many
+ * slots it covers, for timelines (common/store/spread.h). A longer one, say
  * 30 s of a Go CPU profile or an hour of a converted file, is spread over the leaves it covers, or
  * the timeline would show a spike and then nothing. A sample is indivisible, so a value is divided
  * in multiples of its unit:
@@ -114,6 +115,13 @@ int window_of(const struct ingest *in, const struct push *p, const struct window
     return 0;
 }
 
+/* How many slots a push of one point covers: timelines spread it over them. Agents are some
+ * milliseconds early or late, so it is rounded. */
+static uint32_t spread_of(int64_t long_ms)
+{
+    return (uint32_t)MAX((long_ms + SLOT_MS / 2) / SLOT_MS, 1);
+}
+
 bool leaves_of(const struct window *w, size_t leaves_max, struct arena *a, struct leaves *ret)
 {
     int64_t first = slot_to_ms(slot_leaf(slot_of_ms(w->start_ms)));
@@ -123,7 +131,8 @@ bool leaves_of(const struct window *w, size_t leaves_max, struct arena *a, struc
     size_t step = (count + leaves_max - 1) / leaves_max;
     uint64_t scale = (uint64_t)long_ms / WEIGHT_MAX + 1;
     struct leaves out = { .len = (count + step - 1) / step,
-                          .duration_ms = (uint32_t)MIN(long_ms, UINT32_MAX) };
+                          .duration_ms = (uint32_t)MIN(long_ms, UINT32_MAX),
+                          .spread = whole ? spread_of(long_ms) : LEAF_SLOTS };
 
     out.slots = arena_alloc(a, out.len * sizeof(*out.slots));
     out.weights = arena_alloc(a, out.len * sizeof(*out.weights));

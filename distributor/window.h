@@ -32,6 +32,7 @@ struct leaves {
     size_t len;        /* >= 1 */
     uint64_t weight;
     uint32_t duration_ms; /* of the window */
+    uint32_t spread;      /* slots of 5 s that the part of a leaf covers: 1 to 3 */
 };
 /* At most leaves_max: a longer window gets evenly spread points. False if the arena is full. */
 bool leaves_of(const struct window *w, size_t leaves_max, struct arena *a, struct leaves *ret);

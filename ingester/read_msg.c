@@ -139,6 +139,7 @@ static int take_timeline(const Embertree__TimelineRequest *in, struct arena *a, 
         code = read_take_matchers(in->matchers, in->n_matchers, a, &m->selector, e);
     m->map_version = in->map_version;
     m->leaf_items = in->leaf_items;
+    m->query.spread = in->spread;
     m->query.tenant = unpack_str(in->tenant);
     m->query.selector = &m->selector;
     m->query.profile_type = unpack_str(in->profile_type);

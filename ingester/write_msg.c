@@ -35,6 +35,7 @@ enum { REQ_TENANT = 1, REQ_SERVICE, REQ_SHARD, REQ_STACKS, REQ_SERIES, REQ_RECEI
 enum { REQ_MAP_VERSION = 8, REQ_DISTRIBUTOR, REQ_EPOCH };
 enum { TOLD_SESSION = 1, TOLD_STRINGS, TOLD_FRAMES, TOLD_NODES, TOLD_MORE, TOLD_NODE };
 enum { SERIES_LABELS = 1, SERIES_TYPE, SERIES_GAUGE, SERIES_ID, SERIES_VECTORS, SERIES_EXEMPLARS };
+enum { SERIES_SPREAD = 7 };
 enum { LABEL_NAME = 1, LABEL_VALUE };
 enum { VECTOR_SLOT = 1, VECTOR_NODE, VECTOR_VALUE };
 enum { EXEMPLAR_KIND = 1, EXEMPLAR_ID, EXEMPLAR_DURATION, EXEMPLAR_NODE, EXEMPLAR_VALUE };
@@ -327,6 +328,10 @@ static int take_series_field(const struct pb_field *f, struct arena *a, struct s
         return rc;
     case SERIES_ID:
         return take_bytes(f, &p->id, e);
+    case SERIES_SPREAD:
+        rc = take_u64(f, UINT32_MAX, &flag, e);
+        ret->spread = (uint32_t)flag;
+        return rc;
     case SERIES_VECTORS:
         return take_vector(f->bytes, a, &p->vectors[ret->len++], e);
     case SERIES_EXEMPLARS:

@@ -355,7 +355,9 @@ NODISCARD int select_ask_list(struct query *q, const struct select_series *s, si
 static int ask_series(struct query *q, const struct select_series *s, struct wire_query *wq,
                       struct err *e)
 {
-    struct wire_timeline tl = { plan_grid_asked(s->grid), s->group_by, s->group_by_len };
+    /* A mean is over pushes: those of a point, and the sums of the same ones. */
+    struct wire_timeline tl = { plan_grid_asked(s->grid), s->group_by, s->group_by_len,
+                                s->asked.average == 0 };
 
     return query_ask_timeline(q, ASK_SERIES, wq, &tl, e)
                ? e->code

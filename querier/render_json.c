@@ -10,7 +10,7 @@
 static int ask_timelines(struct query *q, const struct render *r, const struct wire_query *wq,
                          struct err *e)
 {
-    struct wire_timeline tl = { .grid = r->timeline.grid };
+    struct wire_timeline tl = { .grid = r->timeline.grid, .spread = !r->average };
 
     if (r->side.ids.kinds)
         return exm_ask_timeline(q, RENDER_ASK_TIMELINE, wq, &r->side.ids, tl.grid,

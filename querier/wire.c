@@ -121,6 +121,7 @@ NODISCARD int wire_put_timeline(const struct wire_query *q, const struct wire_ti
     r.group_by = out_strs(tl->group_by, tl->group_by_len, a);
     r.n_group_by = tl->group_by_len;
     r.leaf_items = q->leaf_items;
+    r.spread = tl->spread;
     return r.matchers && r.group_by ? pack(&r.base, out, e) : no_room(a, e);
 }
 

@@ -36,6 +36,7 @@ struct wire_timeline {
     struct plan_grid grid;
     const struct str *group_by;
     size_t group_by_len;
+    bool spread; /* pushes over the slots they cover */
 };
 struct wire_functions {
     struct plan_grid grid;

@@ -12,6 +12,7 @@
 
 #include "common/base/mem.h"
 #include "common/store/cover.h"
+#include "common/store/spread.h"
 #include "common/store/vecsum.h"
 
 #define ROW_MAX GIB
@@ -44,6 +45,16 @@ static int on_floors_end(struct check *c, struct str key, struct str value, stru
         return err_set(e, ERR_CORRUPT, "end of retention: a key of %zu bytes, a value of %zu",
                        key.len, value.len);
     return 0;
+}
+
+static int on_spread(struct check *c, struct str key, struct str value, struct err *e)
+{
+    struct spread s;
+
+    (void)c;
+    if (key.len != 11)
+        return err_set(e, ERR_CORRUPT, "key of lengths of pushes has %zu bytes", key.len);
+    return spread_read(value, &s, e);
 }
 
 static int on_mark(struct check *c, struct str key, struct str value, struct err *e)
@@ -228,6 +239,8 @@ int check_levels(struct check *c, struct err *e)
     rc = check_each(c, KV_META, KEY_FLOORS, 1, on_floors, e);
     if (!rc)
         rc = check_each(c, KV_META, KEY_FLOORS_END, 1, on_floors_end, e);
+    if (!rc)
+        rc = check_each(c, KV_META, KEY_SPREAD, 1, on_spread, e);
     if (!rc)
         rc = check_each(c, KV_META, KEY_DIRTY, 1, on_mark, e);
     vecsum_init(&x.fold);

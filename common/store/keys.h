@@ -93,7 +93,7 @@
  *   54 tenant scope ptype u16               floors: 8 x slot u32, by level: floors.h
  *   55 tenant scope ptype u16 level u8 t u32   dirty node: entry u64: dirty.h
  *   56 57 58 59                             what came and went, 72 73 of tenants: ledger.h
- *   5a                                      kept for the tree of time
+ *   5a tenant scope ptype                   slots a push covers: spread.h
  *   5b tenant scope ptype                   slot u32 before which nothing is answered: floors.h
  *   5c tenant scope ptype u16               floors up to which rows were purged: as 54
  *   5d tenant scope epoch u32               closed epoch: rows that name it lie before slot u32
@@ -164,6 +164,7 @@ enum key_table {
     KEY_LEDGER_OUT = 0x57,
     KEY_LEDGER_FOUND = 0x58,
     KEY_LEDGER_WHOLE = 0x59,
+    KEY_SPREAD = 0x5a,
     KEY_FLOORS_END = 0x5b,
     KEY_PURGED = 0x5c,
     KEY_EPOCH_LAST = 0x5d,

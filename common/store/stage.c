@@ -25,6 +25,7 @@
 #include "common/store/group.h"
 #include "common/store/ledger_impl.h"
 #include "common/store/retain.h"
+#include "common/store/spread.h"
 #include "common/store/store_impl.h"
 #include "common/store/tomb_impl.h"
 #include "common/store/vec.h"
@@ -44,6 +45,7 @@ struct plan_series {
     struct floors floors; /* of its service and type; all 0: not known to be committed */
     size_t rows;          /* its vectors become; stage_fold.h */
     bool born;            /* its service and type has no rows in the ledger yet */
+    struct spread_push spread;
 };
 struct plan {
     struct store *s;
@@ -264,6 +266,17 @@ static int plan_ledger(struct plan *p, struct plan_series *r, struct err *e)
     return rc;
 }
 
+/* What its window says of how long pushes are. */
+static int plan_spread(struct plan *p, struct plan_series *r, struct err *e)
+{
+    r->spread = (struct spread_push){
+        .m = { p->tenant->number, p->scope->number, (uint16_t)r->ptype->number, 0 },
+        .slot = r->in->vectors[0].slot,
+        .slots = r->in->gauge ? 0 : r->in->spread,
+    };
+    return spread_plan(p->s->kv, r->activity, &r->spread, e);
+}
+
 static int plan_one(struct plan *p, struct plan_series *r, struct err *e)
 {
     struct store *s = p->s;
@@ -283,7 +296,8 @@ static int plan_one(struct plan *p, struct plan_series *r, struct err *e)
         return 0;
     if (names_ptype(s->names, p->tenant, buf_str(&id), r->in->gauge, &r->ptype, e) ||
         names_activity(s->names, p->tenant, p->scope->number, r->ptype->number, &r->activity, e) ||
-        admit(p, r, e) || plan_ledger(p, r, e) || stored_labels(p, &r->in->labels, e) ||
+        admit(p, r, e) || plan_ledger(p, r, e) || plan_spread(p, r, e) ||
+        stored_labels(p, &r->in->labels, e) ||
         series_get(s->series, s->names, p->tenant, p->scope->number, buf_str(&s->text), &r->series,
                    e) ||
         find_raw(p, r, &known, e))
@@ -564,6 +578,7 @@ static bool apply_series(struct plan *p, struct plan_series *r, struct store_bat
     if (of.fresh && r->born)
         ledger_birth(s, &of.m, b->kb);
     names_emit(s->names, r->ptype, b->seq, b->kb);
+    spread_note(r->activity, &r->spread, b->seq, b->kb);
     if (r->series->reserved)
         atomic_fetch_add(&s->series_count, 1);
     series_emit(s->series, s->names, p->tenant, r->series, b->seq, b->kb);

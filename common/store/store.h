@@ -105,6 +105,7 @@ struct store_series {
     size_t len;                             /* >= 1 */
     const struct store_exemplar *exemplars; /* ascending by kind, then id */
     size_t exemplars_len;
+    uint32_t spread; /* sums: slots that the window of a vector covers (spread.h); 0: not known */
 };
 struct dict_told;
 struct store_write {
@@ -203,6 +204,8 @@ struct store_query {
     uint64_t rows_max;        /* 0 = unlimited */
     bool members;             /* tests: without roll-ups */
     bool leaf_items;          /* timelines and functions of gauges: which leaves, too */
+    bool spread; /* timelines of sums with steps below a minute: a push counts in all slots it
+                    covers (TREE.md section 7), else in that of its start */
 };
 struct store_merge {
     struct stacks *stacks; /* caller's builder: stacks are added to it */

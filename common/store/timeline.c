@@ -9,6 +9,9 @@
  * Each group of the answer has one dense array of points, made when its first point comes; so the
  * cost is one addition per stored point. Gauges also remember in which leaves a group has data: the
  * caller divides by the number of leaves with data, and a leaf of several series counts once.
+ *
+ * Stored points hold pushes by the slot of their start, as vectors do, so that both add up alike.
+ * Where points of the answer are of seconds, a push is spread over the slots it covers, here.
  */
 #include <stdlib.h>
 
@@ -28,6 +31,7 @@
 
 struct cell {
     uint64_t value, writes;
+    uint64_t sixths; /* of a unit: what is left of pushes spread over 2 or 3 slots */
 };
 struct line {                /* one group of the answer */
     struct cell *cells;      /* by point; NULL until there is data */
@@ -91,6 +95,39 @@ static void add_point(struct line *l, uint32_t k, uint64_t total, uint64_t write
     l->cells[k].writes = u64_add_sat(l->cells[k].writes, writes);
 }
 
+/* A push counts in the slots it covers, in each of them with the same part of it. The parts of what
+ * is outside the range belong to other ranges. Exact, whatever rows hold the pushes: what division
+ * leaves is kept in sixths, and becomes units in give(). */
+static void add_spread(struct timeline *x, struct line *l, uint32_t t, uint64_t total,
+                       uint64_t writes)
+{
+    const struct tl_grid *g = &x->t.grid;
+    uint32_t slots = spread_at(x->part.spread, t);
+
+    static_assert(SPREAD_SLOTS_MAX == 3, "2 and 3 divide 6");
+    if (t >= g->from && t < g->to)
+        add_point(l, tl_grid_point(g, t), 0, writes);
+    if (total == UINT64_MAX) /* not exact any more: it stays whole */
+        slots = 1;
+    for (uint32_t s = t; s < t + slots; s++) {
+        if (s < g->from || s >= g->to)
+            continue;
+        uint32_t k = tl_grid_point(g, s);
+        add_point(l, k, total / slots, 0);
+        l->cells[k].sixths += total % slots * (6 / slots);
+    }
+}
+
+/* Points of a minute and more, and what was kept without slots, count where they begin. */
+static void add_total(struct timeline *x, struct line *l, uint32_t t, uint64_t total,
+                      uint64_t writes)
+{
+    if (x->part.spread && t >= x->part.floors->at[0])
+        add_spread(x, l, t, total, writes);
+    else
+        add_point(l, tl_grid_point(&x->t.grid, t), total, writes);
+}
+
 static int count_row(struct timeline *x, struct err *e)
 {
     if (x->q->rows_max && x->rows == x->q->rows_max)
@@ -138,7 +175,7 @@ static int on_sealed(void *cookie, size_t series, uint32_t chunk, struct str val
         if (t < run->from)
             continue;
         see(x, series);
-        add_point(l, tl_grid_point(&x->t.grid, t), p->total, p->writes);
+        add_total(x, l, t, p->total, p->writes);
         if (l->slots && !x->level)
             roaring_bitmap_add(l->slots, t);
     }
@@ -153,7 +190,7 @@ static int add_unsealed(struct timeline *x, size_t series, uint32_t t, uint64_t 
     if (get_line(x, series, &l, e))
         return e->code;
     see(x, series);
-    add_point(l, tl_grid_point(&x->t.grid, t), total, writes);
+    add_total(x, l, t, total, writes);
     if (l->slots)
         roaring_bitmap_add(l->slots, t);
     return 0;
@@ -396,12 +433,16 @@ static int give(struct timeline *x, size_t group, struct store_timeline *ret, st
     const struct line *l = &x->lines.ptr[group];
     pool_slice_step(group);
     struct store_points p = { .labels = x->t.t.groups.ptr[group] };
+    uint64_t sixths = 0;
 
     for (uint32_t k = 0; l->cells && k < x->t.grid.points; k++) {
-        if (!l->cells[k].writes)
+        sixths += l->cells[k].sixths;
+        uint64_t value = u64_add_sat(l->cells[k].value, sixths / 6);
+        sixths %= 6;
+        if (!l->cells[k].writes && !value)
             continue;
         vec_push(&p.point, k);
-        vec_push(&p.value, l->cells[k].value);
+        vec_push(&p.value, value);
         vec_push(&p.writes, l->cells[k].writes);
         if (l->slots)
             vec_push(&p.leaves, 0);

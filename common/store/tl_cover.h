@@ -18,6 +18,7 @@ struct tl_grid {
     bool members;         /* members', not of groups. Set both before tl_grid_bounds */
     struct floors floors; /* of all services that are read: the coarser base counts */
     uint32_t from, to;    /* real bounds; from == to: nothing can be there */
+    uint32_t lead;        /* slots before `from` that are read, too: pushes there reach into it */
 };
 /* Then tl_grid_floors for each service, then tl_grid_bounds. */
 void tl_grid_init(struct tl_grid *g, int64_t origin_ms, int64_t step_ms, uint32_t points);

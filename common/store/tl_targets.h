@@ -6,6 +6,7 @@
 #ifndef COMMON_STORE_TL_TARGETS_H
 #define COMMON_STORE_TL_TARGETS_H
 
+#include "common/store/spread.h"
 #include "common/store/targets.h"
 #include "common/store/tl_cover.h"
 
@@ -13,6 +14,7 @@ struct tl_targets {
     struct targets t;
     struct tl_grid grid;
     VEC(struct floors) floors; /* by part */
+    VEC(struct spread) spread; /* the same; empty: pushes are not spread */
 };
 /* x->grid is initialised (tl_grid_init); it gets its bounds. tl_targets_close in any case. */
 NODISCARD int tl_targets_open(struct tl_targets *x, struct store_view *v,
@@ -25,7 +27,8 @@ struct tl_part {
     struct targets_part p;
     struct member m; /* series unused */
     const struct floors *floors;
-    uint32_t from, to;
+    const struct spread *spread; /* NULL: a push counts in the slot of its start */
+    uint32_t from, to;           /* from: less grid.lead where pushes before it may reach into it */
 };
 bool tl_targets_part(struct tl_targets *x, const struct store_query *q, size_t i,
                      struct tl_part *ret);

@@ -312,8 +312,9 @@ def test_heatmap():
         points = server.connect("SelectSeries", {
             "profileTypeID": CPU, "labelSelector": "{}", "step": 10, **server.range_ms(300),
             "groupBy": ["service_name"], "exemplarType": "EXEMPLAR_TYPE_INDIVIDUAL"}).json()
-        best = [p["exemplars"] for s in points["series"] for p in s["points"]]
-        assert len(points["series"]) == 1 and all(len(x) == 1 for x in best)
+        # A point into which a push only reaches has none: it stands where the push begins.
+        best = [p["exemplars"] for s in points["series"] for p in s["points"] if "exemplars" in p]
+        assert len(points["series"]) == 1 and best and all(len(x) == 1 for x in best)
         assert {x[0]["profileId"]: x[0]["value"] for x in best}["req-1"] == str(3 * 10**7)
         assert heatmap(server, labelSelector='{service_name="none"}').json() == {}
         assert heatmap(server, exemplarType=2).status == 400

@@ -60,6 +60,12 @@ def point_of(at_ms, start, step):
     return (at_ms - start) // step + 1
 
 
+def slots_of(r, a, step):
+    """The slots of 5 s in which a push counts: from a minute on, and for gauges, that of its start;
+    else both of its 10 s."""
+    return [r.at_ms] if a.gauge or step >= 60_000 else [r.at_ms, r.at_ms + 5_000]
+
+
 def ask_series(world):
     a = Ask(world)
     step = a.rng.choice([10_000, 15_000, 20_000, 60_000, 600_000, 3_600_000, DAY_MS])
@@ -69,25 +75,33 @@ def ask_series(world):
     group_by = a.rng.choice([[], ["pod"], ["env"], ["service_name", "region"], ["nobody"]])
     points = (a.end - a.start) // step
     rows = [r for r in world.oracle.rows if r.kind == a.kind
-            and all(m.matches(r.labels) for m in a.matchers)
-            and 0 <= point_of(r.at_ms, a.start, step) <= points]
+            and all(m.matches(r.labels) for m in a.matchers)]
     want = collections.defaultdict(lambda: collections.defaultdict(int))
     seen = collections.defaultdict(lambda: collections.defaultdict(set))
     for r in rows:
         group = tuple((k, r.labels[k]) for k in sorted(group_by) if k in r.labels)
-        at = a.start + point_of(r.at_ms, a.start, step) * step
-        want[group][at] += r.total
-        seen[group][at].add(r.at_ms)
+        slots = slots_of(r, a, step)
+        for slot in slots:
+            k = point_of(slot, a.start, step)
+            if 0 <= k <= points:
+                want[group][a.start + k * step] += r.total / len(slots)
+                seen[group][a.start + k * step].add(r.at_ms)
+    spread = not a.gauge and step < 60_000
     a.end += 1
     reply = a.connect("SelectSeries", step=step / 1000, groupBy=group_by)
     got = {tuple(sorted((p["name"], p["value"]) for p in s.get("labels", []))):
            {int(p["timestamp"]): p["value"] for p in s["points"]} for s in reply.get("series", [])}
+    if spread:  # half a unit at an edge is none
+        want = {g: at for g, at in want.items() if g in got or sum(at.values()) >= 1}
     assert set(got) == set(want), (a, step, group_by, set(got) ^ set(want))
     for group, at in want.items():
+        if spread:
+            at |= {t: 0 for t in got[group] if t not in at}
+            got[group] |= {t: 0 for t in at if t not in got[group]}
         assert set(got[group]) == set(at), (a, step, group, set(got[group]) ^ set(at))
         for t, value in at.items():
             mean = value / len(seen[group][t]) if a.gauge else value
-            assert abs(got[group][t] - mean) <= (1 if a.gauge else 0), (a, step, group, t, mean,
+            assert abs(got[group][t] - mean) <= (1 if a.gauge or spread else 0), (a, step, group, t, mean,
                                                                         got[group][t])
     return bool(want)
 

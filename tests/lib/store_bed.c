@@ -163,6 +163,7 @@ int store_bed_stage(struct store_bed *b, struct store_batch *to, const struct be
         .gauge = p->gauge,
         .vectors = v,
         .len = times,
+        .spread = p->spread,
     };
     put_u64be(r.wid, p->wid);
     parse_exemplars(p->exemplars, p->duration_ms, &st, a, &r);

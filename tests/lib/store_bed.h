@@ -32,6 +32,7 @@ struct bed_push {
     uint32_t times, every; /* that often the same, so many slots apart; 0: once */
     const char *exemplars; /* "<kind>:<id>:<stacks>|...", sorted: "1:0123456789abcdef:a;b=5" */
     uint32_t duration_ms;  /* of those; 0: 10,000 */
+    uint32_t spread;       /* slots it covers; 0: not said */
 };
 #define BED_TIMES_MAX 64
 #define BED_CPU       "process_cpu:cpu:nanoseconds:cpu:nanoseconds"

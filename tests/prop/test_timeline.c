@@ -5,7 +5,8 @@
  *
  *   each point is the sum of the pushes whose base node begins in it (tl_cover.h), for gauges with
  *   the number of their leaves; the points add up to the flame graph of the same bounds; so do the
- *   self values of functions.
+ *   self values of functions. Where a push is to be spread, each of its slots has its part of it,
+ *   to a sixth of a unit.
  *
  * SEED=n repeats one; SEEDS=n runs more of them.
  */
@@ -21,6 +22,7 @@
 #include "common/base/mem.h"
 #include "common/base/prng.h"
 #include "common/model/slot.h"
+#include "common/store/spread.h"
 #include "common/store/store_impl.h"
 #include "common/store/tl_cover.h"
 #include "common/store/tomb.h"
@@ -48,9 +50,11 @@ struct run {
     struct floors floors[SERVICES][2]; /* by gauge */
     bool same_floors;                  /* of all services */
     bool no_floors;                    /* at all */
+    uint32_t usual[SERVICES];          /* slots a push covers, as a rule */
     uint64_t deletes;
     uint64_t wid;
-    uint32_t start; /* slot */
+    uint64_t spread; /* parts of pushes that were expected */
+    uint32_t start;  /* slot */
 };
 
 static uint32_t below(struct run *r, uint32_t n)
@@ -85,7 +89,8 @@ static void push(struct run *r, uint32_t slot, uint32_t number, bool gauge)
                           .labels = labels,
                           .stacks = text,
                           .type = p.gauge ? GAUGE : NULL,
-                          .gauge = p.gauge };
+                          .gauge = p.gauge,
+                          .spread = chance(r, 0.95) ? r->usual[p.service] : below(r, 5) };
     assert_int_equal(store_bed_push(&r->bed, &b), 1);
     vec_push(&r->pushes, p);
 }
@@ -247,6 +252,7 @@ static struct question random_question(struct run *r)
         selector_compile(&x.selector, &e))
         fail_msg("%s", e.text);
     x.q = (struct store_query){ .tenant = STR("t"),
+                                .spread = chance(r, 0.7),
                                 .profile_type = str_c(x.gauge ? GAUGE : BED_CPU) };
     return x;
 }
@@ -270,9 +276,43 @@ struct wanted {
     uint64_t (*self)[ARRAY_LEN(names)];
 };
 
-static struct wanted model_of(const struct run *r, const struct question *x,
-                              const struct tl_grid *g)
+static bool is_spread(const struct question *x, const struct tl_grid *g)
 {
+    return x->q.spread && !x->gauge && !g->vectors && x->step_ms < 60000;
+}
+
+/* Each slot of a push has the same part of it, if it is kept by slots. In sixths of units. */
+static void add_parts(struct run *r, const struct push *p, const struct tl_grid *g,
+                      uint64_t *sixths)
+{
+    struct member m = { 1, p->service + 1, (uint16_t)p->gauge, 0 };
+    struct spread s;
+    struct err e;
+
+    assert_int_equal(spread_load(r->bed.s->kv, NULL, &m, &s, &e), 0);
+    bool by_slots = p->slot >= r->floors[p->service][p->gauge].at[0];
+    uint32_t slots = by_slots ? spread_at(&s, p->slot) : 1;
+    if (!by_slots && (p->slot < g->from || p->slot >= g->to))
+        return;
+    for (uint32_t i = p->slot; i < p->slot + slots; i++)
+        if (i >= g->from && i < g->to)
+            sixths[tl_grid_point(g, i)] += p->total * 6 / slots;
+    r->spread += slots > 1;
+}
+
+static void take_parts(uint64_t *value, const uint64_t *sixths, uint32_t points)
+{
+    uint64_t before = 0, sum = 0;
+
+    for (uint32_t k = 0; k < points; k++, before = sum) {
+        sum += sixths[k];
+        value[k] = sum / 6 - before / 6;
+    }
+}
+
+static struct wanted model_of(struct run *r, const struct question *x, const struct tl_grid *g)
+{
+    uint64_t *sixths = xcalloc(x->points, 8);
     struct wanted m = { xcalloc(x->points, 8), xcalloc(x->points, 8), xcalloc(x->points, 4), 0,
                         xcalloc(x->points, sizeof(*m.self)) };
     roaring_bitmap_t *seen = roaring_bitmap_create();
@@ -280,6 +320,8 @@ static struct wanted model_of(const struct run *r, const struct question *x,
 
     vec_for (i, &r->pushes) {
         const struct push *p = &r->pushes.ptr[i];
+        if (wanted(x, p) && is_spread(x, g))
+            add_parts(r, p, g, sixths);
         if (!wanted(x, p) || p->slot < g->from || p->slot >= g->to)
             continue;
         uint32_t k = tl_grid_point(g, p->slot), leaf = p->slot / LEAF_SLOTS;
@@ -294,6 +336,9 @@ static struct wanted model_of(const struct run *r, const struct question *x,
         for (size_t f = 0; f < ARRAY_LEN(names); f++)
             m.self[k][f] += p->self[f];
     }
+    if (is_spread(x, g))
+        take_parts(m.value, sixths, x->points);
+    xfree(sixths);
     roaring_bitmap_free(seen);
     return m;
 }
@@ -365,13 +410,14 @@ static void ask_timeline(struct run *r, struct store_view *v, struct question *x
         sum += there ? p->value.ptr[at] : 0;
         at += there;
     }
-    assert_int_equal(sum, want.sum);
+    if (!is_spread(x, &g)) /* else parts of pushes cross the edges */
+        assert_int_equal(sum, want.sum);
     if (p)
         check_items(x->gauge ? (struct leaf_part){ p->point.ptr, p->leaves.ptr, p->leaves.len,
                                                    p->items.ptr, p->items.len }
                              : (struct leaf_part){ .items_len = p->items.len });
     if (g.from < g.to && t.series.len)
-        check_flame(v, x, t.start_ms, t.end_ms, sum);
+        check_flame(v, x, t.start_ms, t.end_ms, want.sum);
     store_timeline_deinit(&t);
     model_free(&want);
 }
@@ -452,6 +498,8 @@ static void run_seed(uint64_t seed)
     o.hot_members_min = 1;
     store_bed_init(&r->bed, &o);
     r->arena = arena_new(64 * MIB);
+    for (uint32_t i = 0; i < SERVICES; i++)
+        r->usual[i] = below(r, SPREAD_SLOTS_MAX + 1);
     begin(r);
     for (int i = 0; i < STEPS; i++) {
         uint32_t now = store_bed_slot(&r->bed);
@@ -462,6 +510,8 @@ static void run_seed(uint64_t seed)
                                                  : WEEKS),
                  below(r, SERVICES), chance(r, 0.4));
         clock_fake_advance(&r->bed.clock, below(r, chance(r, 0.1) ? 20000000 : 100000));
+        if (chance(r, 0.02)) /* the agents of a service have another interval from now on */
+            r->usual[below(r, SERVICES)] = below(r, SPREAD_SLOTS_MAX + 1);
         if (chance(r, 0.4))
             seal_and_build(r);
         if (chance(r, 0.03))
@@ -478,6 +528,8 @@ static void run_seed(uint64_t seed)
         seal_and_build(r);
     for (int i = 0; i < 20; i++)
         ask(r);
+    print_message("pushes %zu, expected over several slots %" PRIu64 "\n", r->pushes.len,
+                  r->spread);
     vec_free(&r->pushes);
     arena_free(r->arena);
     store_bed_deinit(&r->bed);

@@ -124,6 +124,11 @@ static void test_leaves(void **state)
     assert_true(leaves_of(&w, 360, a, &l));
     assert_int_equal(l.len, 1);
     assert_int_equal(l.slots[0], 1001);
+    assert_int_equal(l.spread, 3);
+    w.end_ms = w.start_ms + 10400; /* agents are early and late */
+    assert_true(leaves_of(&w, 360, a, &l));
+    assert_int_equal(l.spread, 2);
+    w.end_ms = w.start_ms + 15000;
     w.end_ms++; /* over 15 s: the leaves it covers, by what falls on them */
     assert_true(leaves_of(&w, 360, a, &l));
     assert_int_equal(l.len, 3);
@@ -140,9 +145,11 @@ static void test_leaves(void **state)
     w = (struct window){ base, base }; /* a point */
     assert_true(leaves_of(&w, 360, a, &l));
     assert_int_equal(l.len, 1);
+    assert_int_equal(l.spread, 1);
     w = (struct window){ base, base + 3600 * S }; /* an hour: all 360 */
     assert_true(leaves_of(&w, 360, a, &l));
     assert_int_equal(l.len, 360);
+    assert_int_equal(l.spread, LEAF_SLOTS);
     w = (struct window){ base + 1, base + 400 * DAY }; /* more than a year: points far apart */
     assert_true(leaves_of(&w, 360, a, &l));
     assert_true(l.len <= 360 && l.len > 300);
