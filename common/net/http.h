@@ -59,6 +59,7 @@ struct http_req {
     uint64_t start_mono_ns;
     const char *peer;                    /* "127.0.0.1:40312" */
     bool own;                            /* from this machine; proxies on it are, too */
+    bool local;                          /* through the server's Unix socket: its operator */
     _Atomic bool gone;                   /* set on the loop, may be read anywhere */
     void (*on_gone)(struct http_req *r); /* set by the handler, may be NULL */
     /* Of http_route_stream, set by the handler before it returns. Both may reply. on_end comes
@@ -121,6 +122,9 @@ NODISCARD int http_server_new(const struct http_server_opts *o, struct http_serv
 /* Are these lists what http_server_opts.hosts and .origins take? ERR_CONFIG names the entry. */
 NODISCARD int http_hosts_check(const struct conf_list *hosts, struct err *e);
 NODISCARD int http_origins_check(const struct conf_list *origins, struct err *e);
+/* Listens on a Unix socket as well (local.h), in plain HTTP whatever the port speaks; the path is
+ * borrowed until the server is freed. */
+NODISCARD int http_server_listen_local(struct http_server *s, const char *path, struct err *e);
 uint16_t http_server_port(const struct http_server *s); /* the real one after ":0" */
 /* Exact path; or a prefix when path ends with '*'; exact goes before prefix, long before short.
  * Wrong method: 405 with Allow. HEAD follows GET; the handler sees HTTP_HEAD and replies as to GET.

@@ -129,6 +129,8 @@ static size_t on_header(char *bytes, size_t one, size_t n, void *cookie)
         keep(r->etag, sizeof(r->etag), value);
     else if (str_eq_nocase(line, STR("Content-Encoding")))
         keep(r->encoding, sizeof(r->encoding), value);
+    else if (str_eq_nocase(line, STR("X-Embertree-Admin-Socket")))
+        keep(r->admin_socket, sizeof(r->admin_socket), value);
     else if (c->req->keep_header && str_eq_nocase(line, str_c(c->req->keep_header)))
         keep(r->kept, sizeof(r->kept), value);
     return one * n;
@@ -181,6 +183,8 @@ static bool set_all(struct http_client *c, const struct http_client_req *r,
 
     SET(CURLOPT_ERRORBUFFER, c->text);
     SET(CURLOPT_URL, r->url);
+    if (r->unix_socket)
+        SET(CURLOPT_UNIX_SOCKET_PATH, r->unix_socket);
     SET(CURLOPT_PROTOCOLS_STR, "http,https");
     SET(CURLOPT_PROXY, "");
     SET(CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
@@ -287,6 +291,7 @@ int http_client_do(struct http_client *c, const struct http_client_req *r,
     ret->status = 0;
     ret->retry_after_ms = 0;
     ret->content_type[0] = ret->etag[0] = ret->encoding[0] = ret->kept[0] = '\0';
+    ret->admin_socket[0] = '\0';
     ret->body_cut = false;
     curl_easy_reset(c->curl);
     if (!set_all(c, r, headers)) {

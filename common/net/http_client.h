@@ -31,6 +31,7 @@ struct http_client_req {
     struct str body; /* of POST, PUT, PATCH */
     uint32_t timeout_ms, connect_ms;
     const atomic_bool *stop; /* NULL, or: gives up within a second once it is true */
+    const char *unix_socket; /* NULL, or: the path to connect to, whatever host the URL names */
     const char *keep_header; /* NULL, or: a header of the reply to keep */
 };
 struct http_client_reply {
@@ -39,6 +40,7 @@ struct http_client_reply {
     char content_type[128];       /* "" : none; cut */
     char etag[128], encoding[32]; /* the same */
     char kept[128];               /* of keep_header, the same */
+    char admin_socket[1024];      /* where a server on this machine wants to be asked instead */
     struct buf body;              /* the caller's: init before, deinit after */
     bool body_cut;                /* body.max was reached: the rest was not read */
 };

@@ -135,6 +135,12 @@ int http_server_new(const struct http_server_opts *o, struct http_server **ret, 
     return code;
 }
 
+int http_server_listen_local(struct http_server *s, const char *path, struct err *e)
+{
+    CHECK(!s->local);
+    return tcp_listen_local(s, path, &s->local, e);
+}
+
 uint16_t http_server_port(const struct http_server *s)
 {
     return s->listener ? tcp_listener_port(s->listener) : 0;
@@ -274,7 +280,8 @@ static void call_done(void *cookie)
 void http_server_check_drained(struct http_server *s)
 {
     if (!s->draining || s->drained || s->conns_len || s->xchgs ||
-        (s->listener && !tcp_listener_closed(s->listener)))
+        (s->listener && !tcp_listener_closed(s->listener)) ||
+        (s->local && !tcp_listener_closed(s->local)))
         return;
     s->drained = true;
     loop_post(s->o.loop, call_done, s);
@@ -288,6 +295,8 @@ void http_server_drain(struct http_server *s, void (*done)(void *cookie), void *
     s->done_cookie = cookie;
     if (s->listener)
         tcp_listener_leave(s->listener);
+    if (s->local)
+        tcp_listener_leave(s->local);
     list_for (it, &s->conns) {
         struct http_conn *c = container_of(it, struct http_conn, link);
         c->drain(c);
@@ -301,6 +310,7 @@ void http_server_free(struct http_server *s)
         return;
     CHECK(s->conns_len == 0 && s->xchgs == 0 && s->held == 0);
     tcp_listener_free(s->listener);
+    tcp_listener_free(s->local);
     tls_ctx_free(s->tls);
     wheel_deinit(&s->wheel);
     while (s->arenas_len)

@@ -125,8 +125,9 @@ struct http_server {
     struct http_route unrouted; /* counts what found no route */
     struct http_route lost;     /* the same, where its body is taken first */
     struct tcp_listener *listener;
-    struct tls_ctx *tls; /* NULL: plain only */
-    size_t held;         /* fixed costs of connections that are not small */
+    struct tcp_listener *local; /* the Unix socket; NULL: none */
+    struct tls_ctx *tls;        /* NULL: plain only */
+    size_t held;                /* fixed costs of connections that are not small */
     struct wheel wheel;
     struct list conns;
     size_t conns_len, refusing, xchgs;

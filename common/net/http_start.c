@@ -123,7 +123,7 @@ static bool sort_first(struct start *c, struct str bytes)
         wrap(c, bytes);
     else if (hello)
         refuse(c, "this port speaks plain HTTP, not TLS: use http://");
-    else if (s->o.tls_only)
+    else if (s->o.tls_only && !c->stream->local)
         refuse(c, "this port speaks only TLS: use https://");
     else
         return false;

@@ -30,6 +30,7 @@ struct http_xchg *http_xchg_new(struct http_server *s, const struct http_sink *s
     x->req.start_mono_ns = clock_mono_ns(loop_clock(s->o.loop));
     x->req.peer = x->peer;
     x->req.own = from->own;
+    x->req.local = from->local;
     memcpy(x->peer, from->peer, sizeof(x->peer));
     x->server = s;
     x->sink = sink;

@@ -40,7 +40,8 @@ struct stream {
     const struct stream_events *up; /* set by the protocol */
     void *cookie;                   /* the protocol's */
     char peer[56];                  /* "127.0.0.1:40312" */
-    bool own; /* the other end is on this machine: loopback, or our own address */
+    bool own;   /* the other end is on this machine: loopback, or our own address */
+    bool local; /* through the server's Unix socket */
     bool tls;
     bool h2; /* HTTP/2 was agreed on by ALPN */
 };

@@ -30,6 +30,8 @@
 #include <unistd.h>
 #include <uv.h>
 
+#include "common/net/local.h"
+
 #define TCP_MAGIC       MAGIC('T', 'C', 'P', 'S')
 #define READ_BYTES      (64 * KIB)
 #define ACCEPTS_A_TURN  64
@@ -46,6 +48,7 @@ struct tcp_listener {
     char *read_buf;             /* owned; READ_BYTES */
     int fd;
     uint16_t port;
+    const char *path; /* borrowed; of a Unix socket, else NULL */
     bool leaving, closing, closed;
 };
 
@@ -222,8 +225,12 @@ static void take(struct tcp_listener *l, int fd, const struct sockaddr_storage *
     t->magic = TCP_MAGIC;
     t->stream.ops = &tcp_ops;
     t->read_buf = l->read_buf;
-    name_peer(peer, t->stream.peer, sizeof(t->stream.peer));
-    t->stream.own = is_own(fd, peer);
+    t->stream.local = l->path;
+    t->stream.own = l->path || is_own(fd, peer);
+    if (l->path)
+        local_peer(fd, t->stream.peer, sizeof(t->stream.peer));
+    else
+        name_peer(peer, t->stream.peer, sizeof(t->stream.peer));
     CHECK(uv_tcp_init(uv, &t->uv) == 0);
     CHECK(uv_tcp_open(&t->uv, fd) == 0);
     (void)uv_tcp_nodelay(&t->uv, 1);
@@ -358,9 +365,23 @@ static uint16_t port_of(int fd)
 
 static void on_leave(void *cookie);
 
+static struct tcp_listener *listener_new(struct http_server *s, int fd)
+{
+    struct tcp_listener *l = XNEW(struct tcp_listener);
+
+    (void)signal(SIGPIPE, SIG_IGN);
+    l->server = s;
+    l->fd = fd;
+    l->read_buf = xmalloc(READ_BYTES);
+    l->retry = loop_timer_new(s->o.loop, on_retry, l);
+    l->leave = loop_timer_new(s->o.loop, on_leave, l);
+    CHECK(uv_poll_init(loop_uv(s->o.loop), &l->poll, fd) == 0);
+    CHECK(uv_poll_start(&l->poll, UV_READABLE, on_acceptable) == 0);
+    return l;
+}
+
 int tcp_listen(struct http_server *s, const char *addr, struct tcp_listener **ret, struct err *e)
 {
-    struct tcp_listener *l;
     int fd = -1;
     int code;
 
@@ -369,17 +390,21 @@ int tcp_listen(struct http_server *s, const char *addr, struct tcp_listener **re
     code = bind_any(addr, &fd, e);
     if (code)
         return code;
-    (void)signal(SIGPIPE, SIG_IGN);
-    l = XNEW(struct tcp_listener);
-    l->server = s;
-    l->fd = fd;
-    l->port = port_of(fd);
-    l->read_buf = xmalloc(READ_BYTES);
-    l->retry = loop_timer_new(s->o.loop, on_retry, l);
-    l->leave = loop_timer_new(s->o.loop, on_leave, l);
-    CHECK(uv_poll_init(loop_uv(s->o.loop), &l->poll, fd) == 0);
-    CHECK(uv_poll_start(&l->poll, UV_READABLE, on_acceptable) == 0);
-    *ret = l;
+    *ret = listener_new(s, fd);
+    (*ret)->port = port_of(fd);
+    return 0;
+}
+
+int tcp_listen_local(struct http_server *s, const char *path, struct tcp_listener **ret,
+                     struct err *e)
+{
+    int fd = -1;
+    int code = local_listen(path, &fd, e);
+
+    if (code)
+        return code;
+    *ret = listener_new(s, fd);
+    (*ret)->path = path;
     return 0;
 }
 
@@ -415,6 +440,8 @@ static void listener_close(struct tcp_listener *l)
     loop_timer_free(l->leave);
     uv_close((uv_handle_t *)(void *)&l->poll, on_poll_closed);
     (void)close(l->fd);
+    if (l->path)
+        (void)unlink(l->path); /* no process listens there now */
 }
 
 static void on_leave(void *cookie)
@@ -442,7 +469,8 @@ void tcp_listener_leave(struct tcp_listener *l)
     if (l->leaving || l->closing)
         return;
     l->leaving = true;
-    (void)setsockopt(l->fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
+    if (!l->path)
+        (void)setsockopt(l->fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
     loop_timer_start(l->leave, LEAVE_MS, 0);
 }
 

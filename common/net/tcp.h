@@ -14,6 +14,9 @@ struct tcp_listener;
 /* "127.0.0.1:4040", "[::1]:0", "localhost:80", ":4040" (every address, both families). */
 NODISCARD int tcp_listen(struct http_server *s, const char *addr, struct tcp_listener **ret,
                          struct err *e);
+/* The same on a Unix socket at this path (local.h), which is removed when it closes; borrowed. */
+NODISCARD int tcp_listen_local(struct http_server *s, const char *path, struct tcp_listener **ret,
+                               struct err *e);
 uint16_t tcp_listener_port(const struct tcp_listener *l);
 /* No further connections, none lost that exist. Closes a moment later; the server hears
  * check_drained then. */

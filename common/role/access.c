@@ -79,17 +79,6 @@ NODISCARD int access_init(struct access *a, const struct fs *fs, const char *fil
     return rc;
 }
 
-/* A proxy on this machine says for whom it asks, a browser which page wants it. */
-static bool is_own(const struct http_req *r)
-{
-    static const char *const names[] = { "Origin", "Forwarded", "X-Forwarded-For", "Via" };
-
-    for (size_t i = 0; i < ARRAY_LEN(names); i++)
-        if (http_header(r, names[i]).len)
-            return false;
-    return r->own;
-}
-
 static bool has_file(const struct access *a)
 {
     return a->file && a->file[0];
@@ -105,22 +94,28 @@ static bool shows_token(const struct access *a, const struct http_req *r)
     return known;
 }
 
-/* 401 where a token opens, else 403: what to do next. */
+/* 401 where a token opens, else 403: what to do next. Callers on this machine learn where the
+ * socket is, which opens only for the server's user. */
 static void refuse(const struct access *a, struct http_req *r)
 {
+    bool near = a->socket && r->own;
     struct err e;
 
+    if (near)
+        http_reply_header(r, ACCESS_SOCKET_HEADER, str_c(a->socket));
     if (has_file(a)) {
         http_reply_header(r, "WWW-Authenticate", STR("Bearer"));
         (void)err_set(&e, ERR_UNAUTHENTICATED,
                       "this wants a token of http.admin_token_file (Authorization: Bearer, "
-                      "embertreectl --token-file)");
+                      "embertreectl --token-file)%s%s",
+                      near ? ", or the socket " : "", near ? a->socket : "");
     } else {
         (void)err_set(&e, ERR_FORBIDDEN,
-                      "this is for the operator: ask from the server's own machine, not through a "
-                      "proxy or a browser (you are %s), or set http.admin_token_file and show a "
-                      "token of it (Authorization: Bearer, embertreectl --token-file)",
-                      r->peer);
+                      "this is for the operator: ask through the server's Unix socket%s%s "
+                      "(embertreectl on the server's own machine, as its user, does), or set "
+                      "http.admin_token_file and show a token of it (Authorization: Bearer, "
+                      "embertreectl --token-file); you are %s",
+                      near ? ", " : "", near ? a->socket : "", r->peer);
     }
     http_reply_err(r, &e);
 }
@@ -129,10 +124,10 @@ bool access_admits(void *cookie, struct http_req *r, enum http_needs needs)
 {
     const struct access *a = cookie;
 
-    if (needs == HTTP_NEEDS_NOTHING || (needs == HTTP_NEEDS_METRICS && !a->metrics) ||
+    if (r->local || needs == HTTP_NEEDS_NOTHING || (needs == HTTP_NEEDS_METRICS && !a->metrics) ||
         (needs != HTTP_NEEDS_OPERATOR && !has_file(a)))
         return true;
-    if (has_file(a) ? shows_token(a, r) : is_own(r))
+    if (has_file(a) && shows_token(a, r))
         return true;
     refuse(a, r);
     return false;

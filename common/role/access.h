@@ -3,7 +3,8 @@
  * access.h: which callers have what a route needs (struct http_door, common/role/doors.c). With
  * http.admin_token_file a route that tells of all tenants or changes the cluster wants
  * "Authorization: Bearer <token>", one of the file's lines. Without it, what tells is for all
- * callers, what changes for those on this machine. Thread: the loop's.
+ * callers. What comes through the Unix socket of http.admin_socket needs no token. Thread: the
+ * loop's.
  */
 #ifndef COMMON_ROLE_ACCESS_H
 #define COMMON_ROLE_ACCESS_H
@@ -13,11 +14,14 @@
 
 #define ACCESS_TOKENS_MAX      64
 #define ACCESS_TOKEN_BYTES_MIN 16
+/* Of a refusal, to callers on this machine: the path of the socket. embertreectl reads it. */
+#define ACCESS_SOCKET_HEADER "X-Embertree-Admin-Socket"
 
 struct access {          /* zeroed: no tokens */
     const struct fs *fs; /* borrowed */
     const char *file;    /* borrowed; "" or NULL: none */
     bool metrics;        /* /metrics wants a token, too */
+    const char *socket;  /* borrowed; where operators need no token; NULL: there is none */
 };
 /* Reads the file to see that it is fine: ERR_CONFIG. */
 NODISCARD int access_init(struct access *a, const struct fs *fs, const char *file, struct err *e);

@@ -13,7 +13,9 @@
  *   NOTHING    for all callers: of one tenant, or of no tenant
  *   METRICS    the admin token where http.metrics_token is set
  *   TOKEN      tells of the server or all tenants, or deletes: the admin token where there is one
- *   OPERATOR   changes the cluster: the admin token, or a caller on the server's own machine
+ *   OPERATOR   changes the cluster: the admin token
+ *
+ * What comes through the server's Unix socket (http.admin_socket) needs no token.
  */
 #include "common/role/doors.h"
 

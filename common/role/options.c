@@ -55,8 +55,11 @@ static const struct conf_row http_rows[] = {
         "File of tokens, one a line: what tells of the server or all tenants (/config, /ring, "
         "/runtime_config, /api/v1/forward, /debug/pprof/), deletes profiles or changes the cluster "
         "(drain, rebalance, spread) then wants one of them (Authorization: Bearer). Read again "
-        "for each. Empty: anybody may look and delete, and the cluster is changed from this "
-        "machine only."),
+        "for each. Empty: anybody may look and delete, and the cluster is changed through "
+        "admin_socket only."),
+    CONF_STR(struct common_conf, admin_socket, "admin_socket", ADMIN_SOCKET,
+             "Unix socket of mode 0600 on which operators of this machine need no token, below "
+             "data.dir or at an absolute path; embertreectl finds it by itself. Empty: none."),
     CONF_BOOL(struct common_conf, metrics_token, "metrics_token", "false",
               "/metrics wants a token of admin_token_file, too: it names scrape and forward "
               "targets."),

@@ -26,6 +26,8 @@ struct selfprof_conf {
 extern const struct conf_table http_options, log_options, cluster_options, data_options,
     memory_options, tenancy_options, shutdown_options, selfprof_options;
 
+#define ADMIN_SOCKET "admin.sock" /* default of http.admin_socket */
+
 #define OPTIONS_TABLES_MAX 24
 /* The common tables, then those of every role in `list` (NULL-ended). Returns how many. */
 size_t options_collect(const struct role *const *list,

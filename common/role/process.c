@@ -16,9 +16,12 @@
  */
 #include "common/role/process.h"
 
+#include <limits.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <unistd.h>
 
+#include "common/base/mem.h"
 #include "common/obs/log.h"
 #include "common/role/admin.h"
 #include "common/role/cgroup.h"
@@ -184,6 +187,38 @@ static int start_http(struct process *p, const struct common_conf *c, struct err
     return code ? err_wrap(e, "http") : 0;
 }
 
+/* Where it is not possible (a file system without sockets) operators need a token; an error if they
+ * named a path. */
+static int start_socket(struct process *p, const struct common_conf *c, struct err *e)
+{
+    const char *name = c->admin_socket;
+    char *dir = name[0] && name[0] != '/' ? realpath(p->ctx.data_dir, NULL) : NULL;
+    struct buf path;
+    int code;
+
+    if (!name[0])
+        return 0;
+    buf_init(&path, PATH_MAX);
+    if (dir)
+        (void)buf_addf(&path, "%s/", dir);
+    (void)buf_addf(&path, "%s%c", name, 0);
+    free(dir);
+    if (buf_ok(&path))
+        p->socket = xstrdup(path.ptr);
+    buf_deinit(&path);
+    if (!p->socket)
+        return err_set(e, ERR_CONFIG, "http.admin_socket: the path is too long");
+    code = http_server_listen_local(p->http, p->socket, e);
+    if (!code) {
+        p->access.socket = p->socket;
+    } else if (strcmp(name, ADMIN_SOCKET) == 0) {
+        log_warn("no socket for operators of this machine: they need http.admin_token_file",
+                 KV_ERR(e));
+        code = 0;
+    }
+    return code;
+}
+
 /* The world of the roles, in the order in which one needs the other. */
 static int start_shared(struct process *p, struct err *e)
 {
@@ -244,6 +279,8 @@ static int start_shared(struct process *p, struct err *e)
     metrics_on_render(p->metrics, usage_render, &p->usage);
     code = start_http(p, http, e);
     p->ctx.http = p->http;
+    if (!code)
+        code = start_socket(p, http, e);
     return code ? code : cluster_keys_start(&p->keys, p->ctx.cluster, p->rpc, e);
 }
 
@@ -360,6 +397,7 @@ static void process_free(struct process *p)
     for (size_t i = p->parts_len; i-- > 0;)
         p->parts[i].role->free(p->parts[i].self);
     http_server_free(p->http);
+    xfree(p->socket);
     coordinate_deinit(&p->coordinate);
     rpc_net_free(p->rpc);
     cluster_keys_stop(&p->keys);
@@ -391,6 +429,7 @@ static void log_listening(const struct process *p)
     buf_init(&url, KIB);
     own_url(p, true, &url);
     log_info("listening", KV_STR("url", buf_str(&url)), KV_CSTR("version", EMBERTREE_VERSION),
+             KV_CSTR("admin_socket", p->access.socket ? p->access.socket : ""),
              KV_CSTR("data", p->ctx.data_dir), KV_U64("memory_limit", p->ctx.memory_limit),
              KV_U64("pid", (uint64_t)getpid()));
     buf_deinit(&url);

@@ -52,6 +52,7 @@ struct process {
     struct selfprof *selfprof; /* NULL: off */
     struct debug debug;
     struct access access; /* to pages about the process */
+    char *socket;         /* owned; path of the operator's Unix socket; NULL: none */
     struct notify notify;
     struct timer *tick;     /* usage, and the "ready" line */
     struct timer *deadline; /* of the drain */

@@ -31,6 +31,7 @@ struct common_conf { /* http */
     bool tls_only;
     const char *admin_token_file; /* "": pages about the process are for everybody */
     bool metrics_token;           /* /metrics wants one of its tokens, too */
+    const char *admin_socket;     /* below data.dir, or an absolute path; "": none */
 };
 struct cluster_conf {
     struct conf_list ingesters; /* rpc addresses; all-in-one: inproc://ingester */

@@ -11,6 +11,7 @@
 #include "common/base/mem.h"
 #include "common/net/http_client.h"
 #include "common/sys/fs.h"
+#include "deploy/ctl/ask_socket.h"
 #include "deploy/ctl/progress.h"
 
 #define TOKEN_MAX  (16 * KIB)
@@ -110,7 +111,7 @@ static int get_ready(struct cli *c, struct err *e)
 {
     if (c->http)
         return 0;
-    if (http_client_url_check(c->o.server, e))
+    if (!ask_socket_named(c) && http_client_url_check(c->o.server, e))
         return err_wrap(e, "--server");
     if (read_token(c, e))
         return e->code;
@@ -131,6 +132,8 @@ int ask_server(struct cli *c, const char *url, struct err *e)
     if (http_client_url_check(url, e))
         return err_wrap(e, "%.200s", url);
     c->o.server = url;
+    if (!same)
+        ask_socket_drop(c);
     if (c->http && !same)
         warn_token(c);
     return 0;
@@ -275,6 +278,7 @@ static int request(struct cli *c, struct ask *a, const char *url, struct http_cl
                                  .body = a->body,
                                  .timeout_ms = (uint32_t)wait_ms,
                                  .connect_ms = (uint32_t)MIN(wait_ms, CONNECT_MS),
+                                 .unix_socket = c->socket,
                                  .keep_header = "X-Embertree-Partial" };
     struct progress *p = progress_start(c, c->o.server);
     rc = http_client_do(c->http, &r, reply, e);
@@ -290,12 +294,14 @@ static int request(struct cli *c, struct ask *a, const char *url, struct http_cl
 int ask_do(struct cli *c, struct ask *a, struct buf *ret, struct err *e)
 {
     struct http_client_reply reply = { 0 };
-    struct str server = str_c(c->o.server);
+    struct str server;
     struct buf url;
     int rc = get_ready(c, e);
 
     if (rc)
         return rc;
+    server =
+        str_starts(str_c(c->o.server), STR("unix:")) ? STR("http://localhost") : str_c(c->o.server);
     while (str_ends(server, STR("/")))
         server.len--;
     buf_init(&url, ASK_TARGET_MAX);
@@ -307,6 +313,11 @@ int ask_do(struct cli *c, struct ask *a, struct buf *ret, struct err *e)
         rc = err_set(e, ERR_LIMIT, "the question is over %zu bytes: ask for less", url.max);
     else
         rc = request(c, a, url.ptr, &reply, e);
+    if (!rc && (a->status == 401 || a->status == 403) &&
+        ask_socket_offered(c, reply.admin_socket)) {
+        buf_reset(&reply.body);
+        rc = request(c, a, url.ptr, &reply, e);
+    }
     if (!rc && !a->any_status && a->status != 200)
         rc = refused(c, a, buf_str(&reply.body), reply.retry_after_ms, e);
     if (!rc && reply.body_cut)

@@ -7,6 +7,8 @@
  */
 #include "deploy/ctl/cli.h"
 
+#include "deploy/ctl/ask_socket.h"
+
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -317,6 +319,7 @@ static void start(struct cli *c, const char *program)
 static void end(struct cli *c)
 {
     http_client_free(c->http);
+    ask_socket_drop(c);
     xfree(c->secret);
     buf_deinit(&c->out);
 }

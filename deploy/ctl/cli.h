@@ -51,6 +51,8 @@ struct cli {
     bool was_partial;
     struct http_client *http; /* owned; NULL before the first question */
     char *secret;             /* owned; the text of --token-file */
+    char *socket;             /* owned; the Unix socket that is asked; NULL: by the URL */
+    int socket_dir;           /* of a long path, its folder, open; else -1 */
     int64_t now_ms;           /* of the start: one meaning of "now" in a command */
 };
 

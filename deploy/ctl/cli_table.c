@@ -13,7 +13,9 @@
 const struct cli_option cli_options[] = {
     /* everywhere */
     { "server", 's', CLI_TEXT, AT(server), "URL", NULL,
-      "Where the server is; default: EMBERTREE_URL, else http://127.0.0.1:4040", 0, true },
+      "Where the server is, or unix:PATH for its socket on this machine (http.admin_socket); "
+      "default: EMBERTREE_URL, else http://127.0.0.1:4040",
+      0, true },
     { "tenant", 0, CLI_TEXT, AT(tenant), "NAME", NULL,
       "Whose profiles (X-Scope-OrgID); a|b reads both; default: EMBERTREE_TENANT", 0, true },
     { "token", 0, CLI_TEXT, AT(token), "TEXT", NULL,
@@ -291,9 +293,9 @@ static const struct cli_command ledger_cli = {
             "accept takes what differs now as it is, for what cannot be mended: of the tenant of "
             "--tenant (default: anonymous), in all shards or that of --shard. It is told for ever, "
             "with time, who and why, and is no difference any more; a new one is. It wants a token "
-            "of http.admin_token_file where there is one (--token-file), else to be asked from the "
-            "server's own machine. --json: {\"tenant\", \"places\", \"services\", \"missing\", "
-            "\"surplus\", \"servicesLeft\", \"shardsNotAudited\"}.",
+            "of http.admin_token_file where there is one (--token-file), else to be asked on the "
+            "server's own machine, by its user. --json: {\"tenant\", \"places\", \"services\", "
+            "\"missing\", \"surplus\", \"servicesLeft\", \"shardsNotAudited\"}.",
     .options = "reason who shard",
     .words = "accept",
     .args_max = 1,
@@ -343,7 +345,7 @@ static const struct cli_command cluster_cli = {
         "left, and the node can be stopped for good. It stays drained, also when it is started "
         "again, until undrain takes it back; with an empty data folder it is a new node. Both want "
         "etcd, and a token of http.admin_token_file where there is one (--token-file), else to be "
-        "asked from the server's own machine. --json: {\"node\", \"empty\"}.\n"
+        "asked on the server's own machine, by its user. --json: {\"node\", \"empty\"}.\n"
         "rebalance says which shards are yet to be moved and what each node has and will have. "
         "They move by themselves, a few at once; --apply lets many go at once until all are "
         "there, --wait until then. --json: {\"pending\", \"atOnce\", \"nodes\":[{\"name\", "

@@ -80,7 +80,7 @@ def test_one_to_three():
         assert "none of the shards" in adopt(c, "node0", code=1, shards=1)
         assert "none of those named" in adopt(c, "node0", "a", "b", code=1)
         # Not adopted, it does not start.
-        shutil.copytree(c.folder / "node0" / "data", c.folder / "copy")
+        shutil.copytree(c.folder / "node0" / "data", c.folder / "copy", ignore=shutil.ignore_patterns("admin.sock"))
         try:
             c.nodes["node0"].process.start()
             raise AssertionError("an ingester started on a database that is no copy")

@@ -7,6 +7,7 @@ import pathlib
 import re
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -111,6 +112,42 @@ def test_token():
     shutil.rmtree(folder)
 
 
+def test_socket():
+    """The operator's way without a token: a socket of the server's user, gone with the server."""
+    long = pathlib.Path(tempfile.mkdtemp(prefix="embertree-doors-")) / ("x" * 120)
+    with cluster.AllInOne() as server:
+        path = server.process.folder / "data" / "admin.sock"
+        assert stat.S_ISSOCK(path.lstat().st_mode) and path.lstat().st_mode & 0o777 == 0o600, path
+        for method, route, _, needs in routes():
+            if needs == "OPERATOR":
+                reply = send(server, method, route)
+                assert reply.status == 403 and str(path).encode() in reply.body, (route, reply)
+                assert reply.headers["X-Embertree-Admin-Socket"] == str(path)
+                assert server.process.operate(route).status not in (401, 403), route
+        accept = ["ledger", "accept", "--who", "ann", "--reason", "burnt"]
+        for url in (f"http://127.0.0.1:{server.process.port}", f"unix:{path}"):
+            done = subprocess.run([cluster.BIN / "embertreectl", *accept, "--server", url], capture_output=True, text=True)
+            assert done.returncode == 0 and "Nothing differs" in done.stdout, (url, done)
+        done = subprocess.run([cluster.BIN / "embertreectl", *accept, "--server", f"http://127.0.0.1:{server.process.port}",
+                               "--token", "wrong-token-of-ours"], capture_output=True, text=True)
+        assert done.returncode == 2 and "403" in done.stderr, done  # a token that was given is not put aside
+        server.process.kill()
+        assert path.exists()
+        server.process.start()  # what the killed one left is replaced
+        assert server.process.operate("/healthz", method="GET").status == 200
+        server.process.stop()
+        assert not path.exists()
+    process = cluster.Process("embertree", folder=long)
+    try:
+        process.start()
+        done = subprocess.run([cluster.BIN / "embertreectl", *accept, "--server", f"http://127.0.0.1:{process.port}"],
+                              capture_output=True, text=True)
+        assert done.returncode == 0, done
+    finally:
+        process.stop()
+        shutil.rmtree(long.parent)
+
+
 def raw(server, *headers):
     """http.client joins equal names."""
     with socket.create_connection(("127.0.0.1", server.process.port), 10) as s:
@@ -141,4 +178,4 @@ def test_one_tenant():
 
 
 if __name__ == "__main__":
-    cluster.main([test_names, test_every_route, test_token, test_one_tenant])
+    cluster.main([test_names, test_every_route, test_token, test_socket, test_one_tenant])

@@ -205,7 +205,7 @@ def test_tls_users_and_a_dead_member():
 
         def changed():
             nonlocal r
-            r = late.post("/api/v1/cluster/services?tenant=anonymous&service=other&shards=2", b"")
+            r = late.operate("/api/v1/cluster/services?tenant=anonymous&service=other&shards=2")
             return r.status == 200
 
         wait_for(changed)

@@ -103,7 +103,7 @@ class Bed(replicated.Cluster):
             trouble = node.process.get("/ring").json()["cluster"]["trouble"]
             assert "embertreectl cluster recover" in trouble, trouble
         for p in self.processes():
-            r = p.post("/api/v1/cluster/nodes/node0/drain", b"")
+            r = p.operate("/api/v1/cluster/nodes/node0/drain")
             assert r.status == 503 and b"Nothing it says is followed" in r.body, r
 
     def drains(self):
@@ -113,7 +113,7 @@ class Bed(replicated.Cluster):
              lambda: all(n["live"] for n in self.querier.get("/ring").json()["cluster"]["nodes"]))
         for node in self.nodes.values():
             assert node.process.metric("embertree_cluster_stranger") == 0
-        r = self.querier.post("/api/v1/cluster/nodes/node2/drain", b"")
+        r = self.querier.operate("/api/v1/cluster/nodes/node2/drain")
         assert r.status == 200, r
         wait("node2 is empty", lambda: not self.folders()["node2"], 120)
         wait("what was pushed", self.answered)
@@ -155,7 +155,7 @@ def test_an_old_backup():
         c.etcd.kill()
         shutil.copytree(c.etcd.folder / "data", c.etcd.folder / "old")
         c.etcd.start()
-        wait("it is reached", lambda: c.querier.post("/api/v1/cluster/nodes/node0/drain", b"").status == 200)
+        wait("it is reached", lambda: c.querier.operate("/api/v1/cluster/nodes/node0/drain").status == 200)
         wait("node0 is empty", lambda: not c.folders()["node0"], 120)
         kept = c.swap(c.etcd.folder / "old")
         wait("all are told", lambda: c.strangers() == 5)
@@ -167,7 +167,7 @@ def test_an_old_backup():
 
         def undrained():
             nonlocal r
-            r = c.querier.post("/api/v1/cluster/nodes/node0/undrain", b"")
+            r = c.querier.operate("/api/v1/cluster/nodes/node0/undrain")
             return r.status == 200
         wait("it is followed", undrained)
         wait("node0 has shards again", lambda: c.folders()["node0"], 120)

@@ -32,7 +32,7 @@ def refused(process, *words):
 
 
 def files(process):
-    return sorted(p.name for p in (process.folder / "data").iterdir() if p.name != "LOCK")
+    return sorted(p.name for p in (process.folder / "data").iterdir() if p.name not in ("LOCK", "admin.sock"))
 
 
 def push_all(c):
@@ -177,7 +177,7 @@ def ended(process, *words, limit_s=90):
 
 def copy_of(c, process, name):
     """Another machine with a copy of its data folder: the same node, at another address."""
-    shutil.copytree(process.folder / "data", c.folder / name / "data")
+    shutil.copytree(process.folder / "data", c.folder / name / "data", ignore=shutil.ignore_patterns("admin.sock"))
     options = [o for o in process.options if not o.startswith("--ingester.listen=")]
     return cluster.Process("embertree-ingester", f"--ingester.listen=tcp://127.0.0.1:{cluster.free_port()}",
                            *options, folder=c.folder / name)
@@ -216,7 +216,8 @@ def test_copy_beside_the_original():
             # An old one put back, as from a backup.
             node.kill()
             shutil.rmtree(node.folder / "data")
-            shutil.copytree(c.folder / "stopped" / "data", node.folder / "data")
+            shutil.copytree(c.folder / "stopped" / "data", node.folder / "data",
+                            ignore=shutil.ignore_patterns("admin.sock"))
             node.start(wait=False)
             ended(node, "an old one that was put back")
             # Emptied it learns anew.

@@ -1,5 +1,5 @@
-"""Who may change a server: without a file of tokens only who asks from the server's own machine, with
-it who shows one, from wherever. Two machines here are two network namespaces (tests/chaos/wire.py),
+"""Which callers may change a server: without a file of tokens only those that come through its Unix socket, which
+embertreectl finds by itself on the server's own machine; with it also those that show a token, from wherever. Two machines here are two network namespaces (tests/chaos/wire.py),
 so that the server sees an address that is really not its own; without namespaces: skipped.
 """
 import http.client
@@ -79,6 +79,12 @@ def test_without_tokens(w):
             status, text = s.ask("POST", path, Authorization=f"Bearer {TOKEN}")
             assert status == 403, (path, status, text)  # there is no token that could be right
         assert s.ask("GET", "/api/v1/ledger")[0] == 200  # looking is for everybody
+        for header in (None, "X-Forwarded-For", "X-Real-IP", "X-Forwarded-Host"):  # as a proxy on the machine does
+            flags = ["-H", f"{header}: 192.0.2.1"] if header else []
+            said = subprocess.run(w.inside("server", ["curl", "-s", "-X", "POST", *flags,
+                                                      f"http://127.0.0.1:{PORT}{CHANGES[0]}"]),
+                                  capture_output=True, text=True, check=True).stdout
+            assert "permission_denied" in said and "admin.sock" in said, (header, said)
         code, said = s.ctl("client", *accept)
         assert code != 0 and "own machine" in said and "--token-file" in said, (code, said)
         for at in (None, "127.0.0.1"):  # on the server, by either address
@@ -100,9 +106,9 @@ def test_with_tokens(w):
                 assert status == 401 and "http.admin_token_file" in text, (path, status, text)
                 status, text = s.ask("POST", path, Authorization=f"Bearer {TOKEN}")
                 assert status not in (401, 403), (path, status, text)
-            for host in ("client", "server"):  # where one is decides nothing now
-                code, said = s.ctl(host, *accept)
-                assert code != 0 and "token" in said, (host, code, said)
+            for host in ("client", "server"):
+                code, said = s.ctl(host, *accept)  # the socket is on the server
+                assert (code == 0) == (host == "server") and ("token" in said) != (host == "server"), (host, code, said)
                 code, said = s.ctl(host, *accept, "--token-file", str(wrong))
                 assert code != 0, (host, code, said)
                 code, said = s.ctl(host, *accept, "--token-file", str(tokens))

@@ -376,7 +376,7 @@ def test_as_many_shards_as_there_may_be():
         c.querier.start(wait=False)
         wait(lambda: c.querier.child.poll() is None and "listening" in c.querier.tail(), bool)
         for dry in (True, False):
-            r = c.querier.post("/api/v1/cluster/recover" + "?dry_run=1" * dry, json.dumps(kept))
+            r = c.querier.operate("/api/v1/cluster/recover" + "?dry_run=1" * dry, json.dumps(kept))
             assert r.status == 200, r
             said = r.json()
             assert said["written"] != dry and said["absent"] == list(range(shards)), said

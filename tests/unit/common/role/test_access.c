@@ -70,7 +70,8 @@ static void open_doors(struct net_world *w, struct process *p)
     p->loop = w->loop;
 }
 
-static bool from_afar; /* who asks is on another machine */
+static bool from_afar;      /* the caller is on another machine */
+static bool through_socket; /* it came through the server's Unix socket */
 
 /* GET, or POST with "POST " before the path. */
 static int status(struct net_world *w, const char *path, const char *header)
@@ -82,6 +83,7 @@ static int status(struct net_world *w, const char *path, const char *header)
     snprintf(text, sizeof(text), "%s%s HTTP/1.1\r\nHost: h\r\n%sConnection: close\r\n\r\n",
              path[0] == '/' ? "GET " : "", path, header);
     c->stream.own = !from_afar;
+    c->stream.local = through_socket;
     net_send_c(c, text);
     net_pass(w, 20);
     buf_add_c(&c->out, '\0');
@@ -148,6 +150,10 @@ static void test_pages(void **state)
     assert_int_equal(status(&w, "/metrics", ""), 401);
     assert_int_equal(status(&w, "/metrics", wrong), 401);
     assert_int_equal(status(&w, "/metrics", right), 200);
+    through_socket = true;
+    assert_int_equal(status(&w, "/debug/pprof/", ""), 200);
+    assert_int_equal(status(&w, "/metrics", ""), 200);
+    through_socket = false;
     put(path, "another-long-token\n"); /* another one holds at once */
     assert_int_equal(status(&w, "/debug/pprof/", right), 401);
     unlink(path);
@@ -157,8 +163,8 @@ static void test_pages(void **state)
     net_world_deinit(&w);
 }
 
-/* Without a file of tokens: looking is for everybody, changing for who is on this machine, and no
- * browser's page or proxy there. */
+/* Without a file of tokens: looking is for all callers, changing for those that come through the
+ * socket. An address of this machine proves nothing: any proxy on it has one. */
 static void test_changes(void **state)
 {
     static const char *const changes[] = {
@@ -168,9 +174,12 @@ static void test_changes(void **state)
         "POST /api/v1/cluster/services?tenant=t&service=s&shards=2",
         "POST /api/v1/cluster/tenants?tenant=t&shards=2",
     };
-    static const char *const through[] = { "Origin: http://h\r\n", "Origin: null\r\n",
-                                           "Via: 1.1 proxy\r\n", "X-Forwarded-For: 10.1.1.1\r\n",
-                                           "Forwarded: for=10.1.1.1\r\n" };
+    static const char *const through[] = {
+        "Origin: http://h\r\n",        "Origin: null\r\n",
+        "Via: 1.1 proxy\r\n",          "X-Forwarded-For: 10.1.1.1\r\n",
+        "Forwarded: for=10.1.1.1\r\n", "X-Real-IP: 10.1.1.1\r\n",
+        "X-Forwarded-Host: h\r\n"
+    };
     struct process p = { .state = PROCESS_STARTING };
     const struct cluster_conf cluster = { .coordination = "none" };
     struct net_world w;
@@ -183,12 +192,16 @@ static void test_changes(void **state)
     cluster_rebalance_routes(&p);
     p.ctx.cluster = &cluster;
     for (size_t i = 0; i < ARRAY_LEN(changes); i++) {
-        assert_int_equal(status(&w, changes[i], ""), 501);
+        assert_int_equal(status(&w, changes[i], ""), 403);
         for (size_t k = 0; k < ARRAY_LEN(through); k++)
             assert_int_equal(status(&w, changes[i], through[k]), 403);
         from_afar = true;
         assert_int_equal(status(&w, changes[i], ""), 403);
         from_afar = false;
+        through_socket = true;
+        assert_int_equal(status(&w, changes[i], ""), 501);
+        assert_int_equal(status(&w, changes[i], "Origin: null\r\n"), 403);
+        through_socket = false;
     }
     from_afar = true;
     assert_int_equal(status(&w, "/debug/pprof/", ""), 200);
