@@ -100,7 +100,7 @@ PRELOADS := $(sort $(patsubst %.c,$(O)/%.so,$(wildcard tests/lib/preload_*.c)))
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all deps deps-test run run-cluster test test-clients test-bins cluster power test-upgrade check check-asan check-tsan fuzz fuzz-run fuzz-seeds \
-        bench bench-bins bench-year sim sim-mutants lint tidy fmt fmt-check compdb ui install clean coverage ci help FORCE
+        bench bench-bins bench-year sim sim-mutants mutants lint tidy fmt fmt-check compdb ui install clean coverage ci help FORCE
 
 all: $(BINS) $(CTL_BIN) $(DEMO_BIN)  ## the all-in-one, the four role binaries, embertreectl (default)
 
@@ -167,6 +167,10 @@ sim: $(O)/tests/lib/tool_sim ## whole clusters, simulated: SEED=n, SEEDS=n from 
 
 sim-mutants: $(O)/tests/lib/tool_sim ## each thing broken on purpose must be noticed within SEEDS worlds: SEED=n, JOBS=n
 	$(Q)O='$(O)' SEED='$(SEED)' SEEDS='$(or $(SEEDS),120)' JOBS='$(JOBS)' MUTANT=all tests/sim/run
+
+mutants: $(addprefix $(O)/,$(if $(filter mutants,$(MAKECMDGOALS)),$(shell MUTANT='$(MUTANT)' python3 tests/mutants/run.py --tests)))  ## one line of the product broken at a time: a test must notice each (MUTANT=begin of names)
+	$(Q)O='$(O)' CC='$(CC)' CFLAGS='$(all_CFLAGS)' LDFLAGS='$(all_LDFLAGS) $(TEST_LDFLAGS)' LDLIBS='$(all_LDLIBS) -lcmocka' \
+	  ARCHIVES='$(TESTLIB) $(ARCHIVES)' JOBS='$(JOBS)' MUTANT='$(MUTANT)' V='$(V)' python3 tests/mutants/run.py
 
 lint:                  ## house rules no compiler checks
 	$(Q)python3 tests/lint/tidy.py

@@ -538,14 +538,16 @@ static int enter(struct distributor *d, const struct http_req *r, struct str nam
                  struct rules_hold *h, struct tenant **ret, struct err *e)
 {
     uint64_t now = clock_mono_ms(d->ctx->env->clock);
-    int rc = tenant_enter(d->tenants, name, r->body.len, now, ret, e);
 
     rules_hold(d->rules, name, h);
+    int rc = rules_off(h, e) ? e->code : tenant_enter(d->tenants, name, r->body.len, now, ret, e);
     if (!rc && h->policy->body_bytes && r->body.len > h->policy->body_bytes) {
+        tenant_refund(*ret, r->body.len);
         tenant_leave(*ret);
         rc = err_set(e, ERR_TOO_LARGE,
-                     "body_size_limit_exceeded: a body of %zu bytes, at most %" PRIu64, r->body.len,
-                     h->policy->body_bytes);
+                     "body_size_limit_exceeded: a body of %zu bytes, at most %" PRIu64
+                     " (ingestion_body_limit_mb in distributor.overrides_file)",
+                     r->body.len, h->policy->body_bytes);
     }
     if (rc) {
         rules_refused(d->rules, h->label, e, 1, r->body.len);

@@ -86,6 +86,22 @@ static void count_drops(struct intake *k)
         left_out_log(&k->d->said, &of, k->drops, clock_mono_ms(k->d->ctx->env->clock));
 }
 
+static bool is_wrong(const struct err *e)
+{
+    return e->code == ERR_INPUT || e->code == ERR_LIMIT || e->code == ERR_TOO_LARGE;
+}
+
+/* Nothing of it was stored, and nothing of it would be another time. */
+static bool refused_for_good(const struct intake *k, const struct err *err)
+{
+    if (err)
+        return is_wrong(err);
+    vec_for (i, &k->rows)
+        if (k->rows.ptr[i].outcome != INTAKE_REJECTED || !is_wrong(k->rows.ptr[i].err))
+            return false;
+    return k->rows.len > 0;
+}
+
 /* err: the request as a whole, or NULL. */
 static void intake_end(struct intake *k, const struct err *err)
 {
@@ -98,6 +114,8 @@ static void intake_end(struct intake *k, const struct err *err)
                                .samples = k->samples,
                                .left_out = k->drops };
 
+    if (refused_for_good(k, err) && !k->o.entered)
+        tenant_refund(k->tenant, k->o.body.len);
     if (err) {
         distributor_refused(m, err, peer);
         rules_refused(k->d->rules, k->rules.label, err, 1, k->o.body.len);
@@ -538,6 +556,11 @@ static int intake_enter(struct distributor *d, const struct intake_opts *o, stru
     int rc;
 
     rules_hold(d->rules, name, h);
+    if (rules_off(h, e)) {
+        rules_refused(d->rules, h->label, e, 1, o->body.len);
+        rules_drop(h);
+        return e->code;
+    }
     if (o->entered) {
         tenant_enter_again(o->entered);
         *ret = o->entered;
@@ -546,10 +569,12 @@ static int intake_enter(struct distributor *d, const struct intake_opts *o, stru
     most = h->policy->body_bytes;
     rc = tenant_enter(d->tenants, name, o->body.len, clock_mono_ms(d->ctx->env->clock), ret, e);
     if (!rc && most && o->body.len > most) {
+        tenant_refund(*ret, o->body.len);
         tenant_leave(*ret);
         rc = err_set(e, ERR_TOO_LARGE,
-                     "body_size_limit_exceeded: a body of %zu bytes, at most %" PRIu64, o->body.len,
-                     most);
+                     "body_size_limit_exceeded: a body of %zu bytes, at most %" PRIu64
+                     " (ingestion_body_limit_mb in distributor.overrides_file)",
+                     o->body.len, most);
     }
     if (rc) {
         char again[24];

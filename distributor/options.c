@@ -69,7 +69,15 @@ static const struct conf_row rows[] = {
     CONF_U64(ST, tenant_requests, "tenant_requests", "256", "1", "1000000",
              "Pushes of one tenant in work at once; over it 429. Only with many tenants."),
     CONF_BYTES(ST, tenant_rate_bytes, "tenant_rate_bytes", "0", NULL, NULL,
-               "Bytes of bodies per second and tenant; over it 429. 0: no limit."),
+               "Bytes of bodies per second and tenant; over it 429. 0: no limit, or with many "
+               "tenants that of tenant_limits."),
+    CONF_BOOL(ST, tenant_limits, "tenant_limits", "true",
+              "With many tenants, one for which nothing else is set may send 16 MB a second and "
+              "have 100000 active series and 5000 active services. overrides_file sets others for "
+              "all (defaults) or one tenant; false: no such limits."),
+    CONF_U64(ST, limits_of, "limits_of", "1", "1", "10000",
+             "Distributors among which each tenant's pushes are spread evenly: each allows the "
+             "rate and the ingest_limits of a tenant divided by this."),
     CONF_BYTES(ST, tenant_burst_bytes, "tenant_burst_bytes", "64MiB", "1KiB", NULL,
                "What a tenant may send at once after a pause."),
     CONF_ENUM(

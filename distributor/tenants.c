@@ -88,6 +88,12 @@ static void refill(struct tenant *tenant, uint64_t now_ms)
     }
 }
 
+/* The part of this distributor of a limit. 0 stays 0: no limit. */
+static uint64_t divided(uint64_t limit, uint64_t of)
+{
+    return limit && of > 1 ? MAX(limit / of, 1) : limit;
+}
+
 /* A tenant that had no limit until now starts with a full bucket. */
 static void set_rates(const struct tenants *t, struct tenant *tenant)
 {
@@ -96,6 +102,8 @@ static void set_rates(const struct tenants *t, struct tenant *tenant)
 
     if (t->rates)
         t->rates(t->rates_cookie, tenant->name, &r);
+    r.rate_bytes = divided(r.rate_bytes, t->conf->limits_of);
+    r.ingest_bytes = divided(r.ingest_bytes, t->conf->limits_of);
     if (!tenant->rates.rate_bytes || r.burst_bytes > tenant->rates.burst_bytes)
         tenant->tokens = (double)r.burst_bytes;
     tenant->rates = r;
@@ -158,8 +166,8 @@ int tenant_enter(struct tenants *t, struct str name, size_t bytes, uint64_t now_
         return err_set(e, ERR_RATE, "%d tenants are busy at once; try again", TENANTS_MAX);
     if (t->many && tenant->requests >= t->conf->tenant_requests)
         return err_set(e, ERR_RATE,
-                       "this tenant has %" PRIu64 " pushes in work, which is its limit; send less "
-                       "at once",
+                       "this tenant has %" PRIu64 " pushes in work, which is its limit "
+                       "(distributor.tenant_requests); send less at once",
                        tenant->requests);
     set_rates(t, tenant);
     refill(tenant, now_ms);
@@ -168,14 +176,16 @@ int tenant_enter(struct tenants *t, struct str name, size_t bytes, uint64_t now_
         t->again_s = (r->ingest_ms - (now_ms - tenant->period_ms)) / 1000 + 1;
         return err_set(e, ERR_RATE,
                        "ingest_limit_reached: this tenant may send %" PRIu64 " bytes in %" PRIu64
-                       " s, and again in %" PRIu64 " s",
+                       " s, and again in %" PRIu64 " s (ingest_limits of the tenant in "
+                       "distributor.overrides_file)",
                        r->ingest_bytes, r->ingest_ms / 1000, t->again_s);
     }
     /* A body larger than the burst passes with a full bucket, and is paid back later. */
     if (r->rate_bytes && tenant->tokens < MIN((double)bytes, (double)r->burst_bytes))
         return err_set(e, ERR_RATE,
                        "rate_limited: this tenant sends more than %" PRIu64
-                       " bytes a second; slow down",
+                       " bytes a second; slow down, or raise its ingestion_rate_mb in "
+                       "distributor.overrides_file",
                        r->rate_bytes);
     tenant->tokens -= r->rate_bytes ? (double)bytes : 0;
     tenant->period_bytes += r->ingest_bytes ? bytes : 0;
@@ -187,6 +197,11 @@ int tenant_enter(struct tenants *t, struct str name, size_t bytes, uint64_t now_
 uint64_t tenants_again_s(const struct tenants *t)
 {
     return t->again_s;
+}
+
+void tenant_refund(struct tenant *tenant, size_t bytes)
+{
+    tenant->period_bytes -= MIN(tenant->period_bytes, bytes);
 }
 
 void tenant_enter_again(struct tenant *tenant)

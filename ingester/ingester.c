@@ -246,6 +246,7 @@ void ingester_start_shard(struct ingester *in, uint32_t number, struct store *st
         .group_bytes_max = in->conf->group_bytes_max,
         .group_wait_ms = in->conf->group_wait_ms,
         .seal_rows = in->conf->seal_rows,
+        .tenants_max = in->ctx->tenancy->multi ? (uint32_t)in->conf->tenants_max : 0,
         .metrics = in->ctx->metrics,
         .simulated = in->ctx->simulated,
     };

@@ -11,6 +11,9 @@ static const struct conf_row rows[] = {
              "Own name in cluster.ingesters, if that is not the listen address."),
     CONF_U64(ST, writes_max, "writes_max", "4096", "1", "1000000",
              "Writes waiting for their fsync; one more is refused with 503."),
+    CONF_U64(ST, tenants_max, "tenants_max", "10000", "0", "1000000",
+             "Tenants that a shard ever takes; a push of a further one is refused with 429. Only "
+             "with many tenants. 0: a million."),
     CONF_BYTES(ST, group_bytes_max, "group_bytes_max", "8MiB", "64KiB", "64MiB",
                "Writes that share an fsync hold at most about this much."),
     CONF_DURATION(

@@ -11,6 +11,7 @@ struct ingester_conf {
     const char *listen;    /* rpc address */
     const char *advertise; /* "": the listen address */
     uint64_t writes_max;   /* waiting or being written */
+    uint64_t tenants_max;  /* of a shard; 0: any */
     uint64_t group_bytes_max;
     uint64_t group_wait_ms;
     uint64_t seal_delay_ms;

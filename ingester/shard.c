@@ -50,6 +50,7 @@
 #include "common/base/mem.h"
 #include "common/base/size.h"
 #include "common/obs/log.h"
+#include "common/store/names_max.h"
 #include "common/store/tomb.h"
 #include "common/sys/chan.h"
 #include "common/sys/fiber.h"
@@ -402,7 +403,8 @@ static void reopen_step(struct shard *s, uint64_t now_ms)
         (void)err_set(&r->err, ERR_BUSY, "the ingester is stopping");
     else if (store_reopen(s->o.store, r->open, r->cookie, &r->err) == 0)
         err_clear(&r->err); /* what was tried on the way may have left its mark */
-    publish(s, now_ms);     /* first: whoever is told finds the new state */
+    store_tenants_max(s->o.store, s->o.tenants_max);
+    publish(s, now_ms); /* first: whoever is told finds the new state */
     loop_post(s->o.loop, on_reopened, s);
 }
 
@@ -579,6 +581,7 @@ struct shard *shard_new(const struct shard_opts *o)
     s->magic = SHARD_MAGIC;
     s->o = *o;
     s->batch_max = store_batch_max(o->store);
+    store_tenants_max(o->store, o->tenants_max);
     s->commit_ns = 4 * COMMIT_HERE_NS; /* a disk has to show that it is fast */
     shard_metrics_init(&s->m, o->metrics, o->number);
     chores_init(&s->chores, o->store, o->number, o->metrics);

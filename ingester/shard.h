@@ -48,6 +48,7 @@ struct shard_opts {
     size_t group_bytes_max;
     uint64_t group_wait_ms;
     size_t seal_rows;
+    uint32_t tenants_max; /* common/store/names_max.h */
     struct metrics *metrics;
     bool simulated; /* no threads: steps and commits run on the loop */
 };

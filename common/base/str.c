@@ -250,6 +250,15 @@ bool str_utf8_valid(struct str s)
     size_t i = 0;
 
     while (i < s.len) {
+        uint64_t eight;
+        while (s.len - i >= sizeof(eight)) { /* ASCII, eight bytes at a time */
+            memcpy(&eight, p + i, sizeof(eight));
+            if (eight & UINT64_C(0x8080808080808080))
+                break;
+            i += sizeof(eight);
+        }
+        if (i == s.len)
+            break;
         unsigned char c = p[i];
         size_t n = c < 0x80 ? 0 : c < 0xc2 ? 4 : c < 0xe0 ? 1 : c < 0xf0 ? 2 : c < 0xf5 ? 3 : 4;
         if (n == 4 || s.len - i <= n)

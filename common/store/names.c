@@ -16,6 +16,7 @@
 #include "common/base/mem.h"
 #include "common/base/vec.h"
 #include "common/base/wr.h"
+#include "common/store/names_max.h"
 
 #define VERSION     1
 #define TEXT_MAX    (256 * KIB)
@@ -26,6 +27,7 @@ struct names {
     struct kv *kv; /* borrowed */
     uint64_t seed;
     uint32_t next_tenant;
+    uint32_t tenants_max;    /* 0: TENANTS_MAX */
     struct map_str *map;     /* meta key -> struct known */
     struct map_str *tenants; /* name -> struct tenant */
     size_t bytes, bytes_max; /* of the entries of map */
@@ -197,6 +199,11 @@ int names_tenant(struct names *n, struct str name, struct tenant **ret, struct e
         return rc;
     if (n->next_tenant > TENANTS_MAX)
         return err_set(e, ERR_LIMIT, "this shard has %d tenants already", TENANTS_MAX);
+    if (n->tenants_max && n->next_tenant > n->tenants_max)
+        return err_set_again(e, ERR_RATE, 60,
+                             "tenants_limit: this tenant has nothing stored yet, and a shard takes "
+                             "%" PRIu32 " tenants (ingester.tenants_max)",
+                             n->tenants_max);
     struct known *k = known_new(buf_str(&n->key), NAMES_RESERVED, n->next_tenant++, 0);
     struct tenant *t = add_tenant(n, name, k);
     t->seed = hash64(name.ptr, name.len, n->seed);
@@ -204,6 +211,11 @@ int names_tenant(struct names *n, struct str name, struct tenant **ret, struct e
     t->dirty = true;
     *ret = t;
     return 0;
+}
+
+void names_tenants_max(struct names *n, uint32_t max)
+{
+    n->tenants_max = max;
 }
 
 static void tenant_row(const struct tenant *t, struct buf *out)

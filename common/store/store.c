@@ -25,6 +25,7 @@
 #include "common/store/build_impl.h"
 #include "common/store/group.h"
 #include "common/store/ledger_impl.h"
+#include "common/store/names_max.h"
 #include "common/store/retain_impl.h"
 #include "common/store/rollup.h"
 #include "common/store/store_impl.h"
@@ -482,6 +483,12 @@ struct store_batch *store_batch_new(struct store *s)
     /* The next one is about as large: it need not move while it grows. */
     kv_batch_reserve(b->kb, MIN(s->batch_bytes, (size_t)BATCH_RESERVED));
     return b;
+}
+
+void store_tenants_max(struct store *s, uint32_t max)
+{
+    if (s->names) /* else it is without a database */
+        names_tenants_max(s->names, max);
 }
 
 size_t store_batch_max(const struct store *s)

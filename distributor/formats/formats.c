@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "distributor/formats/formats.h"
 
-#include "common/net/json_in.h"
+#include "common/net/jpull.h"
 #include "distributor/formats/folded.h"
 #include "distributor/formats/jfr/jfr.h"
 #include "distributor/formats/kinds.h"
@@ -96,16 +96,14 @@ static int decode_text(const struct ingest *in, struct str body, const struct li
 static int decode_speedscope(const struct ingest *in, struct str body, const struct limits *l,
                              struct push *push, struct err *e)
 {
-    struct json_doc *doc = NULL;
     struct str plain;
     struct buf tmp;
 
     int rc = unzip(body, l, &tmp, &plain, e);
-    if (!rc && json_parse(plain, &doc, e))
+    if (!rc && jpull_check(plain, SPEEDSCOPE_DEPTH_MAX, e))
         rc = err_wrap(e, "speedscope");
     if (!rc)
-        rc = speedscope_push(json_root(doc), in, l, push, e);
-    json_doc_free(doc);
+        rc = speedscope_push(plain, in, l, push, e);
     buf_deinit(&tmp);
     return rc;
 }

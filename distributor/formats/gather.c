@@ -77,6 +77,17 @@ int gather_check_name(const struct gather *g, struct str name, const char *what,
     return 0;
 }
 
+int gather_charge(struct gather *g, size_t n, struct err *e)
+{
+    if (n > g->l->decode_bytes - g->bytes)
+        return err_set(e, ERR_LIMIT,
+                       "decoding takes more than %" PRIu64 " bytes of memory: record for a shorter "
+                       "time, or raise distributor.decode_bytes",
+                       g->l->decode_bytes);
+    g->bytes += n;
+    return 0;
+}
+
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 static uint32_t overflow(struct gather *g, uint32_t node)
@@ -235,8 +246,10 @@ int gather_add(struct gather *g, const struct gather_stack *s, uint64_t count, c
     uint32_t node;
 
     if (g->taken++ >= g->l->samples)
-        return err_set(e, ERR_LIMIT, "%s %" PRIu64 ": more than %" PRIu64 " stacks", what, n,
-                       g->l->samples);
+        return err_set(e, ERR_LIMIT,
+                       "%s %" PRIu64 ": more than %" PRIu64
+                       " stacks: record for a shorter time, or raise distributor.samples",
+                       what, n, g->l->samples);
     if (count == 0) /* checked, but it makes no nodes */
         return s->n > g->l->text_frames
                    ? err_set(e, ERR_LIMIT,

@@ -45,6 +45,7 @@ struct gather {
     uint64_t again;                /* frames walked though they are the same */
     VEC(struct gather_name) known; /* owned; names of stacks seen before */
     struct map_u64 by_name;        /* hash of a name -> known; contents are compared */
+    size_t bytes;                  /* charged, see gather_charge */
     struct buf tmp;
 };
 /* One stack, root first: frame ids, or names where ids is NULL. */
@@ -57,6 +58,9 @@ struct gather_stack {
 /* push is initialised and has its base. */
 void gather_init(struct gather *g, struct push *push, const struct limits *l, uint64_t period);
 void gather_deinit(struct gather *g);
+/* For what a format keeps besides, before it grows by n bytes: ERR_LIMIT beyond
+ * limits.decode_bytes. */
+NODISCARD int gather_charge(struct gather *g, size_t n, struct err *e);
 /* For stacks that grow and shrink at the leaf, one from the other: of the stack before only its
  * first n frames are those of the next one. From the first call on it must be said each time a
  * frame goes. */

@@ -12,6 +12,9 @@
  * that is open at the end closes at endValue. Profiles that agree in name and type of profile are
  * one series; each carries the label profile_name.
  *
+ * The file is read in three passes, for frames stand in front of the profiles or behind them, and
+ * what a profile is may follow its values: where the parts are, the heads of the profiles, values.
+ *
  * The profile type: bytes are memory; a time is cpu, or wall where the file has several profiles,
  * which are threads then; without a unit the values are samples of what the app's name says.
  */
@@ -20,17 +23,18 @@
 #include <math.h>
 
 #include "common/base/hash.h"
-#include "common/net/json_in.h"
+#include "common/net/jpull.h"
 #include "distributor/formats/gather.h"
 #include "distributor/formats/kinds.h"
 
 #define SCHEMA     "https://www.speedscope.app/file-format-schema.json"
 #define VALUE_MOST 9.0e18 /* below 2^63 */
 #define NONE       UINT32_MAX
+#define DIFFER     "samples and weights must be lists of one length"
 
 struct profile {
     struct str type, name, unit;
-    const struct json_val *json;
+    struct str samples, weights, events; /* where in the text they are */
     double start, end, scale;
     uint32_t next; /* of the profiles that are `same`; NONE: the last */
 };
@@ -41,6 +45,7 @@ struct group {
 };
 struct reader {
     struct gather g;
+    struct jpull j; /* at the beginning of the file */
     struct kind kind;
     VEC(uint32_t) frames; /* owned; index in the file -> frame */
     VEC(struct profile) profiles;
@@ -54,32 +59,68 @@ static int bad(struct err *e, size_t at, const char *what)
     return err_set(e, ERR_INPUT, "speedscope: profile %zu: %s", at, what);
 }
 
+static int wrapped(struct err *e, const char *what, size_t at)
+{
+    return err_wrap(e, "speedscope: %s %zu", what, at);
+}
+
 /* ---- frames and profiles --------------------------------------------------------------------- */
 
-static int read_frames(struct reader *r, const struct json_val *root, struct err *e)
+/* The frame that is next; it is the i-th. */
+static int read_frame(struct reader *r, struct jpull *j, size_t i, struct err *e)
 {
-    const struct json_val *list = json_get(json_get(root, "shared", NULL), "frames", NULL);
+    static const char *const names[] = { "name", "file", "line" };
+    struct str name = STR_NULL, file = STR_NULL;
+    struct jpull_obj obj;
+    double line = 0;
+    size_t which;
 
-    if (!json_is_arr(list))
-        return err_set(e, ERR_INPUT, "speedscope: shared.frames is no list");
-    for (size_t i = 0; i < json_len(list); i++) {
-        const struct json_val *v = json_at(list, i);
-        struct str name = STR_NULL, file = STR_NULL;
-        double line = 0;
-        if (!json_is_obj(v) || json_take_str(json_get(v, "name", NULL), "name", &name, e) ||
-            !name.ptr)
-            return err_set(e, ERR_INPUT, "speedscope: frame %zu has no name", i);
-        if (json_take_str(json_get(v, "file", NULL), "file", &file, e) ||
-            json_take_double(json_get(v, "line", NULL), "line", &line, e))
-            return err_wrap(e, "speedscope: frame %zu", i);
-        if (gather_check_name(&r->g, name, "frame", i, e) ||
-            gather_check_name(&r->g, file, "file of frame", i, e))
-            return e->code;
-        uint32_t id = gather_frame(&r->g, name, file, line >= 1 && line < 1e9 ? (uint32_t)line : 0);
-        if (id == STACKS_FULL)
-            return push_full(r->g.push, e);
-        vec_push(&r->frames, id);
+    if (jpull_object(j, &obj))
+        while (jpull_member(j, &obj, names, ARRAY_LEN(names), &which))
+            (void)(which == 0   ? jpull_string(j, &name)
+                   : which == 1 ? jpull_string(j, &file)
+                   : which == 2 ? jpull_real(j, "line", &line)
+                                : jpull_skip(j));
+    if (j->bad)
+        return wrapped(e, "frame", i);
+    if (!name.ptr)
+        return err_set(e, ERR_INPUT, "speedscope: frame %zu has no name", i);
+    if (gather_check_name(&r->g, name, "frame", i, e) ||
+        gather_check_name(&r->g, file, "file of frame", i, e))
+        return e->code;
+    uint32_t id = gather_frame(&r->g, name, file, line >= 1 && line < 1e9 ? (uint32_t)line : 0);
+    if (id == STACKS_FULL)
+        return push_full(r->g.push, e);
+    if (gather_charge(&r->g, 2 * sizeof(id), e))
+        return e->code;
+    vec_push(&r->frames, id);
+    return 0;
+}
+
+static int read_frames(struct reader *r, struct str shared, struct err *e)
+{
+    static const char *const names[] = { "frames" };
+    struct str list = STR_NULL;
+    struct jpull_obj obj;
+    struct jpull_it it;
+    struct jpull j;
+    size_t which;
+
+    if (shared.len) {
+        jpull_part(&r->j, shared, &j);
+        if (jpull_object(&j, &obj))
+            while (jpull_member(&j, &obj, names, ARRAY_LEN(names), &which))
+                (void)(which == 0 ? jpull_value(&j, &list) : jpull_skip(&j));
+        if (j.bad)
+            return err_wrap(e, "speedscope: shared");
     }
+    if (!list.len || list.ptr[0] != '[')
+        return err_set(e, ERR_INPUT, "speedscope: shared.frames is not a list");
+    jpull_part(&r->j, list, &j);
+    (void)jpull_array(&j, &it);
+    for (size_t i = 0; jpull_element(&j, &it); i++)
+        if (read_frame(r, &j, i, e))
+            return e->code;
     return 0;
 }
 
@@ -135,38 +176,58 @@ static int group_profile(struct reader *r, const struct profile *p, struct err *
     return 0;
 }
 
-static int read_profiles(struct reader *r, const struct json_val *root, struct err *e)
+/* The head of a profile, and where its values are. */
+static int read_profile(struct reader *r, struct jpull *j, size_t i, struct err *e)
 {
-    const struct json_val *list = json_get(root, "profiles", NULL);
+    static const char *const names[] = { "type",     "name",    "unit",    "startValue",
+                                         "endValue", "samples", "weights", "events" };
+    struct profile p = { .name = STR(""), .unit = STR("none"), .next = NONE };
+    struct str *const texts[] = { &p.type, &p.name, &p.unit };
+    struct str *const values[] = { &p.samples, &p.weights, &p.events };
+    struct jpull_obj obj;
+    size_t which;
 
-    if (!json_is_arr(list))
-        return err_set(e, ERR_INPUT, "speedscope: profiles is no list");
-    for (size_t i = 0; i < json_len(list); i++) {
-        struct profile p = {
-            .json = json_at(list, i), .name = STR(""), .unit = STR("none"), .next = NONE
-        };
-        if (!json_is_obj(p.json))
-            return bad(e, i, "it is no object");
-        if (json_take_str(json_get(p.json, "type", NULL), "type", &p.type, e) ||
-            json_take_str(json_get(p.json, "name", NULL), "name", &p.name, e) ||
-            json_take_str(json_get(p.json, "unit", NULL), "unit", &p.unit, e) ||
-            json_take_double(json_get(p.json, "startValue", NULL), "startValue", &p.start, e) ||
-            json_take_double(json_get(p.json, "endValue", NULL), "endValue", &p.end, e))
-            return err_wrap(e, "speedscope: profile %zu", i);
-        if (scale_of(&p, i, e) || group_profile(r, &p, e))
-            return e->code;
+    if (!jpull_object(j, &obj))
+        return bad(e, i, "it is not an object");
+    while (jpull_member(j, &obj, names, ARRAY_LEN(names), &which)) {
+        if (which < 3)
+            (void)jpull_string(j, texts[which]);
+        else if (which < 5)
+            (void)jpull_real(j, names[which], which == 3 ? &p.start : &p.end);
+        else
+            (void)(which < 8 ? jpull_value(j, values[which - 5]) : jpull_skip(j));
     }
+    if (j->bad)
+        return wrapped(e, "profile", i);
+    if (scale_of(&p, i, e) || gather_charge(&r->g, 2 * (sizeof(p) + sizeof(struct group)), e))
+        return e->code;
+    return group_profile(r, &p, e);
+}
+
+static int read_profiles(struct reader *r, struct str list, struct err *e)
+{
+    struct jpull_it it;
+    struct jpull j;
+
+    if (!list.len || list.ptr[0] != '[')
+        return err_set(e, ERR_INPUT, "speedscope: profiles is not a list");
+    jpull_part(&r->j, list, &j);
+    (void)jpull_array(&j, &it);
+    for (size_t i = 0; jpull_element(&j, &it); i++)
+        if (read_profile(r, &j, i, e))
+            return e->code;
     return 0;
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-static int frame_at(const struct reader *r, const struct json_val *v, size_t at, uint32_t *ret,
+/* The frame index that is next. */
+static int frame_at(const struct reader *r, struct jpull *j, size_t at, uint32_t *ret,
                     struct err *e)
 {
     int64_t index = -1;
 
-    if (!v || json_take_i64(v, "frame", &index, e) || index < 0 || (uint64_t)index >= r->frames.len)
+    if (!jpull_signed(j, "frame", &index) || index < 0 || (uint64_t)index >= r->frames.len)
         return bad(e, at, "a frame index that is none of the file's frames");
     *ret = r->frames.ptr[index];
     return 0;
@@ -190,59 +251,100 @@ static int add(struct reader *r, size_t i, uint64_t count, struct err *e)
     return gather_add(&r->g, &s, count, "profile", i, e);
 }
 
-static int take_sampled(struct reader *r, const struct profile *p, size_t i, struct err *e)
+/* The sample that is next, to r->stack; of too many frames some are enough to be refused. */
+static int read_sample(struct reader *r, struct jpull *j, size_t i, struct err *e)
 {
-    const struct json_val *samples = json_get(p->json, "samples", NULL);
-    const struct json_val *weights = json_get(p->json, "weights", NULL);
-    double sum = 0, weight;
-    uint64_t before = 0, now = 0;
+    struct jpull_it it;
+    uint32_t id;
 
-    if (!json_is_arr(samples) || !json_is_arr(weights) || json_len(samples) != json_len(weights))
-        return bad(e, i, "samples and weights must be lists of one length");
-    for (size_t k = 0; k < json_len(samples); k++) {
-        const struct json_val *s = json_at(samples, k);
-        weight = -1;
-        if (!json_is_arr(s))
-            return bad(e, i, "a sample that is no list of frames");
-        if (json_take_double(json_at(weights, k), "weight", &weight, e) || !(weight >= 0))
-            return bad(e, i, "a weight that is no number of 0 or more");
-        sum += weight;
-        if (border(sum, p, i, &now, e))
+    if (jpull_peek(j) != '[')
+        return bad(e, i, "a sample that is not a list of frames");
+    r->stack.len = 0;
+    gather_cut(&r->g, 0);
+    (void)jpull_array(j, &it);
+    while (jpull_element(j, &it)) {
+        if (frame_at(r, j, i, &id, e))
             return e->code;
-        r->stack.len = 0;
-        gather_cut(&r->g, 0);
-        for (size_t f = 0; f < json_len(s); f++) {
-            uint32_t id;
-            if (frame_at(r, json_at(s, f), i, &id, e))
-                return e->code;
+        if (r->stack.len <= r->g.l->text_frames)
             vec_push(&r->stack, id);
-        }
-        if (add(r, i, now - before, e))
-            return e->code;
-        before = now;
     }
     return 0;
 }
 
-static int take_event(struct reader *r, const struct json_val *v, size_t i, struct err *e)
+static int take_sampled(struct reader *r, const struct profile *p, size_t i, struct err *e)
 {
-    struct str type = STR_NULL;
-    uint32_t frame;
+    struct jpull_it samples, weights;
+    uint64_t before = 0, now = 0;
+    struct jpull s, w;
+    double sum = 0;
 
-    if (json_take_str(json_get(v, "type", NULL), "type", &type, e) ||
-        frame_at(r, json_get(v, "frame", NULL), i, &frame, e))
-        return e->code;
-    if (str_eqc(type, "O")) {
+    jpull_part(&r->j, p->samples, &s);
+    jpull_part(&r->j, p->weights, &w);
+    if (jpull_peek(&s) != '[' || jpull_peek(&w) != '[')
+        return bad(e, i, DIFFER);
+    (void)jpull_array(&s, &samples);
+    (void)jpull_array(&w, &weights);
+    while (jpull_element(&s, &samples)) {
+        double weight = -1;
+        if (!jpull_element(&w, &weights))
+            return bad(e, i, DIFFER);
+        if (!jpull_real(&w, "weight", &weight) || !(weight >= 0))
+            return bad(e, i, "a weight that is not a number of 0 or more");
+        sum += weight;
+        if (border(sum, p, i, &now, e) || read_sample(r, &s, i, e) || add(r, i, now - before, e))
+            return e->code;
+        before = now;
+    }
+    return jpull_element(&w, &weights) ? bad(e, i, DIFFER) : 0;
+}
+
+struct event {
+    struct str type;
+    uint32_t frame;
+    double at; /* NAN: it has none */
+};
+
+static int read_event(struct reader *r, struct jpull *j, size_t i, struct event *ret, struct err *e)
+{
+    static const char *const names[] = { "type", "frame", "at" };
+    bool has_frame = false;
+    struct jpull_obj obj;
+    size_t which;
+
+    *ret = (struct event){ .at = (double)NAN };
+    if (!jpull_object(j, &obj))
+        return bad(e, i, "an event that is not an object");
+    while (jpull_member(j, &obj, names, ARRAY_LEN(names), &which)) {
+        if (which == 1) {
+            if (frame_at(r, j, i, &ret->frame, e))
+                return e->code;
+            has_frame = true;
+        } else {
+            (void)(which == 0   ? jpull_string(j, &ret->type)
+                   : which == 2 ? jpull_real(j, "at", &ret->at)
+                                : jpull_skip(j));
+        }
+    }
+    if (j->bad)
+        return wrapped(e, "an event of profile", i);
+    if (isnan(ret->at))
+        return bad(e, i, "an event without a time (\"at\")");
+    return has_frame ? 0 : bad(e, i, "an event without a frame");
+}
+
+static int take_event(struct reader *r, const struct event *v, size_t i, struct err *e)
+{
+    if (str_eqc(v->type, "O")) {
         if (r->stack.len > r->g.l->text_frames)
             return err_set(e, ERR_LIMIT,
                            "speedscope: profile %zu: more than %" PRIu64 " open frames", i,
                            r->g.l->text_frames);
-        vec_push(&r->stack, frame);
+        vec_push(&r->stack, v->frame);
         return 0;
     }
-    if (!str_eqc(type, "C"))
+    if (!str_eqc(v->type, "C"))
         return bad(e, i, "an event whose type is neither \"O\" nor \"C\"");
-    if (!r->stack.len || r->stack.ptr[r->stack.len - 1] != frame)
+    if (!r->stack.len || r->stack.ptr[r->stack.len - 1] != v->frame)
         return bad(e, i, "an event closes a frame that was not the last one opened");
     gather_cut(&r->g, --r->stack.len);
     return 0;
@@ -250,24 +352,23 @@ static int take_event(struct reader *r, const struct json_val *v, size_t i, stru
 
 static int take_evented(struct reader *r, const struct profile *p, size_t i, struct err *e)
 {
-    const struct json_val *events = json_get(p->json, "events", NULL);
     uint64_t before = 0, now = 0;
-    double at;
+    struct jpull_it it;
+    struct event v;
+    struct jpull j;
 
-    if (!json_is_arr(events))
-        return bad(e, i, "events is no list");
+    jpull_part(&r->j, p->events, &j);
+    if (jpull_peek(&j) != '[')
+        return bad(e, i, "events is not a list");
     r->stack.len = 0;
     gather_cut(&r->g, 0);
-    for (size_t k = 0; k < json_len(events); k++) {
-        const struct json_val *v = json_at(events, k);
-        at = (double)NAN;
-        if (!json_is_obj(v) || json_take_double(json_get(v, "at", NULL), "at", &at, e) || isnan(at))
-            return bad(e, i, "an event without a time (\"at\")");
-        if (border(at - p->start, p, i, &now, e))
+    (void)jpull_array(&j, &it);
+    while (jpull_element(&j, &it)) {
+        if (read_event(r, &j, i, &v, e) || border(v.at - p->start, p, i, &now, e))
             return e->code;
         if (now < before)
             return bad(e, i, "the times of its events run backwards");
-        if ((r->stack.len && add(r, i, now - before, e)) || take_event(r, v, i, e))
+        if ((r->stack.len && add(r, i, now - before, e)) || take_event(r, &v, i, e))
             return e->code;
         before = now;
     }
@@ -343,14 +444,24 @@ static int take_group(struct reader *r, size_t first, struct err *e)
     return gather_series(&r->g, &kind.type, &extra, e);
 }
 
-static int read_all(struct reader *r, const struct json_val *root, struct err *e)
+static int read_all(struct reader *r, struct err *e)
 {
-    struct str schema = STR_NULL;
+    static const char *const names[] = { "$schema", "shared", "profiles" };
+    struct str schema = STR_NULL, parts[2] = { STR_NULL, STR_NULL };
+    struct jpull j = r->j;
+    struct jpull_obj obj;
+    size_t which;
 
-    if (json_take_str(json_get(root, "$schema", NULL), "$schema", &schema, e) ||
-        !str_eqc(schema, SCHEMA))
+    if (jpull_object(&j, &obj))
+        while (jpull_member(&j, &obj, names, ARRAY_LEN(names), &which))
+            (void)(which == 0  ? jpull_string(&j, &schema)
+                   : which < 3 ? jpull_value(&j, &parts[which - 1])
+                               : jpull_skip(&j));
+    if (j.bad)
+        return err_wrap(e, "speedscope");
+    if (!str_eqc(schema, SCHEMA))
         return err_set(e, ERR_INPUT, "speedscope: $schema must be \"" SCHEMA "\"");
-    if (read_frames(r, root, e) || read_profiles(r, root, e))
+    if (read_frames(r, parts[0], e) || read_profiles(r, parts[1], e))
         return e->code;
     for (size_t i = 0; i < r->groups.len; i++)
         if (!r->groups.ptr[i].taken && take_group(r, i, e))
@@ -358,7 +469,7 @@ static int read_all(struct reader *r, const struct json_val *root, struct err *e
     return 0;
 }
 
-int speedscope_push(const struct json_val *root, const struct ingest *in, const struct limits *l,
+int speedscope_push(struct str text, const struct ingest *in, const struct limits *l,
                     struct push *push, struct err *e)
 {
     struct reader r = { .kind = kind_of(in->name.app, in->sample_rate) };
@@ -366,7 +477,8 @@ int speedscope_push(const struct json_val *root, const struct ingest *in, const 
     if (push_base(push, in, r.kind.app, l, e))
         return e->code;
     gather_init(&r.g, push, l, 1);
-    int rc = read_all(&r, root, e);
+    jpull_init_checked(&r.j, text, push->arena, e);
+    int rc = read_all(&r, e);
     push->samples += r.g.taken;
     vec_free(&r.frames);
     vec_free(&r.profiles);

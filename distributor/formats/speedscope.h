@@ -7,10 +7,11 @@
 
 #include "distributor/formats/push.h"
 
-struct json_val;
+#define SPEEDSCOPE_DEPTH_MAX 128 /* of its JSON, for jpull_check */
 
-/* Sets the base of push and adds a series per profile of the file; rules: speedscope.c. */
-NODISCARD int speedscope_push(const struct json_val *root, const struct ingest *in,
-                              const struct limits *l, struct push *push, struct err *e);
+/* Sets the base of push and adds a series per profile of the file; rules: speedscope.c. The text
+ * has passed jpull_check. */
+NODISCARD int speedscope_push(struct str text, const struct ingest *in, const struct limits *l,
+                              struct push *push, struct err *e);
 
 #endif

@@ -5,7 +5,7 @@
 #ifndef DISTRIBUTOR_OTLP_OTLP_JSON_IMPL_H
 #define DISTRIBUTOR_OTLP_OTLP_JSON_IMPL_H
 
-#include "distributor/otlp/jpull.h"
+#include "common/net/jpull.h"
 #include "distributor/otlp/otlp_model.h"
 
 struct otlp_json {

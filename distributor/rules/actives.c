@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "distributor/rules/actives.h"
 
+#include "common/base/hash.h"
 #include "common/base/mem.h"
+#include "distributor/rules/apply.h"
 
 #define SEED UINT64_C(0x616374697665)
 
@@ -67,9 +69,35 @@ int actives_admit(struct actives *a, const struct push *p, uint64_t max, uint64_
     mutex_unlock(&a->lock);
     if (ok)
         return 0;
-    return err_set(e, ERR_LIMIT,
-                   "series_limit: this tenant has %" PRIu64
-                   " active series, which is its limit (max_series_per_tenant): use fewer label "
-                   "values, or wait until others were not written for an hour",
-                   max);
+    return err_set_again(e, ERR_RATE, ACTIVES_AGAIN_S,
+                         "series_limit: this tenant has %" PRIu64
+                         " active series, which is its limit: use fewer label values, wait until "
+                         "others were not written for an hour, or raise its max_series_per_tenant "
+                         "in distributor.overrides_file",
+                         max);
+}
+
+int actives_admit_services(struct actives *a, const struct push *p, uint64_t max, uint64_t now_ms,
+                           struct err *e)
+{
+    struct str before = STR_NULL;
+    bool ok = true;
+
+    mutex_lock(&a->lock);
+    turn(a, now_ms);
+    for (size_t i = 0; ok && i < p->series_len; i++) {
+        struct str name = rules_service(&p->series[i]);
+        if (i == 0 || !str_eq(name, before))
+            ok = admit(a, hash64(name.ptr, name.len, SEED), max);
+        before = name;
+    }
+    mutex_unlock(&a->lock);
+    if (ok)
+        return 0;
+    return err_set_again(e, ERR_RATE, ACTIVES_AGAIN_S,
+                         "services_limit: this tenant has %" PRIu64
+                         " active services, which is its limit: use fewer names of services, wait "
+                         "until others were not written for an hour, or raise its "
+                         "max_services_per_tenant in distributor.overrides_file",
+                         max);
 }

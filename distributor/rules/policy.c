@@ -52,6 +52,7 @@ const struct limit_row policy_limits[] = {
     ROW("max_label_names_per_series", COUNT, limits.label_names, 2, 1000),
     ROW("max_series_per_profile", COUNT, limits.series, 1, 100000),
     ROW("max_series_per_tenant", COUNT, max_series, 0, 1000000),
+    ROW("max_services_per_tenant", COUNT, max_services, 0, 1000000),
     ROW("reject_older_than", MS, past_ms, 60000, NONE),
     ROW("reject_newer_than", MS, future_ms, 1, 86400000),
 };
@@ -91,6 +92,17 @@ static int read_limit(const struct reader *r, const struct conf_node *n,
     if (none && row->min)
         v = max == NONE ? (uint64_t)(MB_MOST * MEGA) : max;
     memcpy((char *)p + row->offset, &v, sizeof(v));
+    return 0;
+}
+
+/* `ingest: off` stops a tenant; a rate of 0 cannot, since 0 means no limit everywhere. */
+static int read_off(const struct reader *r, const struct conf_node *n, struct policy *p)
+{
+    bool on = !p->off;
+
+    if (conf_node_bool(n, r->file, &on, r->e))
+        return r->e->code;
+    p->off = !on;
     return 0;
 }
 
@@ -275,8 +287,9 @@ static void set_free(struct rule_set *s)
 static int read_policy(const struct reader *r, const struct conf_node *n, bool own_rules,
                        struct policy *p)
 {
-    const char *keys[ARRAY_LEN(policy_limits) + ARRAY_LEN(lists) + 2] = { "ingest_limits" };
-    size_t len = 1;
+    const char *keys[ARRAY_LEN(policy_limits) + ARRAY_LEN(lists) + 3] = { "ingest_limits",
+                                                                          "ingest" };
+    size_t len = 2;
 
     for (size_t i = 0; i < ARRAY_LEN(policy_limits); i++)
         keys[len++] = policy_limits[i].key;
@@ -289,8 +302,10 @@ static int read_policy(const struct reader *r, const struct conf_node *n, bool o
     for (size_t i = 0; i < ARRAY_LEN(policy_limits); i++)
         if (read_limit(r, conf_node_get(n, policy_limits[i].key), &policy_limits[i], p))
             return r->e->code;
-    if (read_ingest(r, conf_node_get(n, "ingest_limits"), p))
+    if (read_ingest(r, conf_node_get(n, "ingest_limits"), p) ||
+        read_off(r, conf_node_get(n, "ingest"), p))
         return r->e->code;
+    p->shared_series = p->shared_series && !conf_node_get(n, "max_series_per_tenant");
     p->limits.frames = MAX(p->limits.frames, p->limits.frames_keep);
     p->limits.symbol_bytes = MAX(p->limits.symbol_bytes, p->limits.symbol_keep_bytes);
     return own_rules ? read_rules(r, n, &p->rules) : 0;
@@ -320,6 +335,15 @@ static int read_tenants(const struct reader *r, const struct conf_node *n)
     return 0;
 }
 
+static void shared_limits(struct policy *p)
+{
+    if (!p->rate_bytes)
+        p->rate_bytes = POLICY_SHARED_RATE;
+    p->max_series = POLICY_SHARED_SERIES;
+    p->max_services = POLICY_SHARED_SERVICES;
+    p->shared_series = true;
+}
+
 int overrides_parse(const char *file, struct str text, const struct distributor_conf *c,
                     const struct limits *l, struct overrides **ret, struct err *e)
 {
@@ -336,6 +360,8 @@ int overrides_parse(const char *file, struct str text, const struct distributor_
                                    .future_ms = c->future_ms,
                                    .rate_bytes = c->tenant_rate_bytes,
                                    .burst_bytes = c->tenant_burst_bytes };
+    if (c->tenant_limits)
+        shared_limits(&o->defaults);
     int rc = conf_tree_parse(file, text, o->arena, &root, e);
     if (!rc)
         rc = conf_node_keys(root, file, keys, e);

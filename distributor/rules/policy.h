@@ -6,8 +6,9 @@
  *   tenants:
  *     acme: {ingestion_rate_mb: 8, drop: ['{env="dev"}'], ingest_limits: {bytes: 1TiB, period: 1d}}
  *
- * A tenant has what its entry says, else what `defaults` says, else what the options say. A list
- * replaces the list of the defaults. Thread: the loop's, but for rules_lock.
+ * A tenant has what its entry says, else what `defaults` says, else what the options say, else,
+ * with several tenants, the limits of a shared server. A list replaces the list of the defaults.
+ * Thread: the loop's, but for rules_lock.
  */
 #ifndef DISTRIBUTOR_RULES_POLICY_H
 #define DISTRIBUTOR_RULES_POLICY_H
@@ -22,6 +23,11 @@
 #define POLICY_GROUPS_MAX  32   /* usage groups of a tenant */
 #define POLICY_RULES_MAX   1000 /* tenants with rules of their own */
 #define POLICY_TENANTS_MAX 20000
+/* What a tenant of a shared server (distributor.tenant_limits) may have where nothing else is set:
+ * at 12 KB a process each 10 s the rate is that of 13,000 processes. */
+#define POLICY_SHARED_RATE     ((uint64_t)16 * 1000 * 1000)
+#define POLICY_SHARED_SERIES   100000
+#define POLICY_SHARED_SERVICES 5000
 
 struct rule_drop {
     struct selector match;
@@ -51,6 +57,9 @@ struct policy {
     uint64_t rate_bytes, burst_bytes; /* per second; 0: no limit */
     uint64_t body_bytes;              /* of one request; 0: the server's limit */
     uint64_t max_series;              /* active ones; 0: no limit */
+    uint64_t max_services;            /* the same of services */
+    bool shared_series;               /* nobody said max_series: it is POLICY_SHARED_SERIES */
+    bool off;                         /* no push of the tenant is taken */
     uint64_t ingest_bytes, ingest_ms; /* so many per period; 0: no limit */
     struct rule_set *rules;           /* borrowed */
 };

@@ -55,6 +55,7 @@ void policy_format(const struct policy *p, struct buf *out)
         else
             buf_addf(out, "%s: %" PRIu64 "%s\n", r->key, v, r->kind == LIMIT_MS && v ? "ms" : "");
     }
+    buf_addf(out, "ingest: %s\n", p->off ? "off" : "on");
     if (p->ingest_bytes)
         buf_addf(out, "ingest_limits: {bytes: %" PRIu64 ", period: %" PRIu64 "ms}\n",
                  p->ingest_bytes, p->ingest_ms);

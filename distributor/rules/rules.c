@@ -30,7 +30,7 @@ struct rules {
 };
 struct active {
     char *name; /* owned */
-    struct actives *counts;
+    struct actives *counts, *services;
 };
 
 /* ---- the file ------------------------------------------------------------------------------- */
@@ -38,9 +38,11 @@ struct active {
 static int parse(struct rules *r, struct str text, struct err *e)
 {
     const struct distributor *d = r->d;
+    struct distributor_conf conf = *d->conf;
     struct overrides *fresh;
 
-    if (overrides_parse(d->conf->overrides_file, text, d->conf, &d->limits, &fresh, e))
+    conf.tenant_limits = conf.tenant_limits && d->ctx->tenancy->multi;
+    if (overrides_parse(conf.overrides_file, text, &conf, &d->limits, &fresh, e))
         return e->code;
     overrides_free(r->now);
     r->now = fresh;
@@ -168,6 +170,7 @@ void rules_free(struct rules *r)
     while (map_str_next(r->actives, &pos, &name, &val)) {
         struct active *a = val;
         actives_free(a->counts);
+        actives_free(a->services);
         xfree(a->name);
         xfree(a);
     }
@@ -188,7 +191,7 @@ static struct str label_of(struct rules *r, struct str tenant)
     return name ? str_n(name, tenant.len) : STR("other");
 }
 
-static struct actives *actives_of(struct rules *r, struct str tenant)
+static struct active *active_of(struct rules *r, struct str tenant)
 {
     struct active *a = map_str_get(r->actives, tenant);
 
@@ -196,9 +199,10 @@ static struct actives *actives_of(struct rules *r, struct str tenant)
         a = XNEW(struct active);
         a->name = xmemdup(tenant.ptr, tenant.len);
         a->counts = actives_new(clock_mono_ms(r->d->ctx->env->clock));
+        a->services = actives_new(clock_mono_ms(r->d->ctx->env->clock));
         (void)map_str_put(r->actives, str_n(a->name, tenant.len), a);
     }
-    return a ? a->counts : NULL;
+    return a;
 }
 
 void rules_hold(struct rules *r, struct str tenant, struct rules_hold *ret)
@@ -206,7 +210,10 @@ void rules_hold(struct rules *r, struct str tenant, struct rules_hold *ret)
     overrides_hold(r->now);
     ret->overrides = r->now;
     ret->policy = overrides_policy(r->now, tenant);
-    ret->actives = ret->policy->max_series ? actives_of(r, tenant) : NULL;
+    const struct policy *p = ret->policy;
+    struct active *a = p->max_series || p->max_services ? active_of(r, tenant) : NULL;
+    ret->actives = a && p->max_series ? a->counts : NULL;
+    ret->services = a && p->max_services ? a->services : NULL;
     ret->label = label_of(r, tenant);
 }
 
@@ -262,6 +269,9 @@ const char *rules_reason(const struct err *why)
         "ingest_limit_reached",
         "body_size_limit_exceeded",
         "in_flight_limit",
+        "services_limit",
+        "tenants_limit",
+        "ingest_off",
     };
 
     for (size_t i = 0; i < ARRAY_LEN(known); i++) {
@@ -313,11 +323,22 @@ static void count_groups(struct rules *r, const struct rules_hold *h, uint32_t g
     }
 }
 
+int rules_off(const struct rules_hold *h, struct err *e)
+{
+    if (!h->policy->off)
+        return 0;
+    return err_set(e, ERR_FORBIDDEN,
+                   "ingest_off: pushes of this tenant are switched off (ingest: off in "
+                   "distributor.overrides_file)");
+}
+
 bool rules_any(const struct rules_hold *h)
 {
     const struct rule_set *s = h->policy->rules;
 
-    return h->actives || s->groups_len || s->samples_len || s->drops_len || relabel_len(s->relabel);
+    /* Imports go past the limits that every tenant has: it would cost them their exemplars. */
+    return (h->actives && !h->policy->shared_series) || s->groups_len || s->samples_len ||
+           s->drops_len || relabel_len(s->relabel);
 }
 
 int rules_run(struct rules *r, const struct rules_hold *h, struct push *p, const struct window *w,
@@ -339,10 +360,10 @@ int rules_run(struct rules *r, const struct rules_hold *h, struct push *p, const
         count(r->profiles, a.dropped ? dropped : sampled, h->label, 1);
         count(r->bytes, a.dropped ? dropped : sampled, h->label, bytes);
     }
-    if (!h->actives)
-        return 0;
-    return actives_admit(h->actives, p, h->policy->max_series, clock_mono_ms(r->d->ctx->env->clock),
-                         e);
+    uint64_t now_ms = clock_mono_ms(r->d->ctx->env->clock);
+    if (h->services && actives_admit_services(h->services, p, h->policy->max_services, now_ms, e))
+        return e->code;
+    return h->actives ? actives_admit(h->actives, p, h->policy->max_series, now_ms, e) : 0;
 }
 
 /* ---- what is in force ----------------------------------------------------------------------- */

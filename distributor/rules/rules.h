@@ -27,11 +27,13 @@ void rules_routes(struct rules *r);
 struct rules_hold {
     struct overrides *overrides;
     const struct policy *policy;
-    struct actives *actives; /* NULL: no limit of series */
-    struct str label;        /* of the tenant, in metrics */
+    struct actives *actives, *services; /* NULL: no limit of series, of services */
+    struct str label;                   /* of the tenant, in metrics */
 };
 void rules_hold(struct rules *r, struct str tenant, struct rules_hold *ret);
 void rules_drop(struct rules_hold *h); /* twice is fine */
+/* ERR_FORBIDDEN: no push of the tenant is taken (ingest: off). */
+NODISCARD int rules_off(const struct rules_hold *h, struct err *e);
 /* Is there a rule, or a limit of series, that a decoded push would be held against? */
 bool rules_any(const struct rules_hold *h);
 /* Valid until the loop turns. */

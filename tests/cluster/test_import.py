@@ -386,5 +386,6 @@ def test_same_as_in_process():
 if __name__ == "__main__":
     cluster.main([test_messages, test_refused_messages, test_tenants, test_rules, test_forwarded,
                   test_command_imports_old_files_once, test_command_says_what_is_wrong,
-                  test_command_spreads_files_over_a_range, test_resumes_after_a_kill,
+                  test_command_spreads_files_over_a_range,
+                  test_command_looks_at_files_without_a_known_name, test_resumes_after_a_kill,
                   test_same_as_in_process])

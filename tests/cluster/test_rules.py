@@ -99,7 +99,7 @@ tenants:
             assert server.discarded("profiles", reason, tenant) == 1
             assert server.discarded("bytes", reason, tenant) > 800
             assert server.total(tenant, '{service_name="s"}') == 7
-        for i, want in ((0, 200), (1, 200), (2, 400), (0, 200), (1, 200)):
+        for i, want in ((0, 200), (1, 200), (2, 429), (0, 200), (1, 200)):
             r = server.push("few", (one | {"pod": f"p{i}"}, profile(7)))
             assert r.status == want, (i, r)
         assert server.discarded("profiles", "series_limit", "few") == 1
@@ -108,6 +108,70 @@ tenants:
         assert server.push("many", (one, old)).status == 200
         r = server.push("young", (one, old))
         assert r.status == 400 and b"not_in_ingestion_window" in r.body, r
+
+
+def limits(server, tenant):
+    r = server.process.request("GET", "/api/v1/tenant_limits", headers={"X-Scope-OrgID": tenant})
+    assert r.status == 200, r
+    return dict(line.split(": ", 1) for line in r.body.decode().splitlines() if ": " in line)
+
+
+def test_what_a_shared_server_allows():
+    """Tenants have limits where nothing is set; a file raises them, or stops a tenant; errors say so."""
+    text = """
+tenants:
+  free: {ingestion_rate_mb: 0, max_series_per_tenant: 0, max_services_per_tenant: 0}
+  few: {max_services_per_tenant: 2}
+  stopped: {ingest: off}
+"""
+    with Rules(text) as server:
+        own, free = limits(server, "anyone"), limits(server, "free")
+        for key in ("ingestion_rate_mb", "max_series_per_tenant", "max_services_per_tenant"):
+            assert float(own[key]) > 0 and float(free[key]) == 0, (key, own, free)
+        for i, want in ((0, 200), (1, 200), (2, 429), (0, 200), (1, 200)):
+            r = server.push("few", ({"service_name": f"s{i}"}, profile(7)))
+            assert r.status == want, (i, r)
+            if want == 429:
+                assert b"max_services_per_tenant" in r.body and r.headers["Retry-After"], r
+        assert server.discarded("profiles", "services_limit", "few") == 1
+        assert server.services("few") == ["s0", "s1"]
+        for reply in (server.push("stopped", ({"service_name": "s"}, profile(7))),
+                      server.ingest(b"a;b 1\n", "s.cpu", {"X-Scope-OrgID": "stopped"}, sampleRate=0)):
+            assert reply.status == 403 and b"ingest: off" in reply.body, reply
+        assert server.discarded("profiles", "ingest_off", "stopped") == 2
+        server.reload(text.replace("off", "on"))
+        assert server.push("stopped", ({"service_name": "s"}, profile(7))).status == 200
+    with cluster.AllInOne() as server:
+        assert float(limits(server, "anonymous")["ingestion_rate_mb"]) == 0
+        assert int(limits(server, "anonymous")["max_services_per_tenant"]) == 0
+
+
+def test_tenants_are_not_made_without_end():
+    """A name that nobody had before is refused over ingester.tenants_max; those that are there go on."""
+    with cluster.AllInOne("--tenancy.multi", "--ingester.tenants-max=3") as server:
+        for name, want in (("a", 200), ("b", 200), ("c", 200), ("d", 429), ("a", 200), ("e", 429)):
+            r = server.ingest(b"x;y 1\n", "s.cpu", {"X-Scope-OrgID": name}, sampleRate=0)
+            assert r.status == want, (name, r)
+            if want == 429:
+                assert b"ingester.tenants_max" in r.body and r.headers["Retry-After"], r
+        assert server.process.metric("embertree_discarded_profiles_total",
+                                     reason="tenants_limit") == 2
+
+
+def test_what_counts_for_ingest_limits():
+    """Bodies that are wrong, or too old, do not use them up. Two distributors allow half each."""
+    text = "tenants: {spent: {ingest_limits: {bytes: 2000, period: 1h}}}"
+    bodies = [profile(7, "x" * 500) for _ in range(8)]
+    one = {"service_name": "s"}
+    old = push.pprof(7, leaf="x" * 500, time_ns=push.now_ns(500 * 86400))
+    for options, fits in (((), 3), (("--distributor.limits-of=2",), 1)):
+        with Rules(text, *options) as server:
+            for _ in range(8):
+                assert server.push("spent", (one, old)).status == 400
+                r = server.ingest(b"\0" * 600, "s", {"X-Scope-OrgID": "spent"}, format="pprof")
+                assert r.status == 400, r
+            statuses = [server.push("spent", (one, b)).status for b in bodies]
+            assert statuses == [200] * fits + [429] * (8 - fits), statuses
 
 
 def test_relabel_drop_and_merge():
@@ -268,7 +332,9 @@ def test_what_is_in_force():
         assert done.returncode == 1 and "line 1" in done.stderr, done
 
 
-TESTS = [test_limits_differ_by_tenant, test_relabel_drop_and_merge,
+TESTS = [test_limits_differ_by_tenant, test_what_a_shared_server_allows,
+         test_what_counts_for_ingest_limits, test_tenants_are_not_made_without_end,
+         test_relabel_drop_and_merge,
          test_one_profile_for_several_services,
          test_sampling_is_the_same_at_every_try, test_the_file_changes_while_pushes_come,
          test_what_is_in_force]

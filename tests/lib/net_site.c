@@ -86,6 +86,7 @@ static void on_static(struct http_req *r)
 
 static void on_empty(struct http_req *r)
 {
+    seen.handled++;
     http_reply_header(r, "X-Path", r->path);
     http_reply(r, 200, NULL, NULL);
 }

@@ -7,10 +7,9 @@
 
 #include "distributor/formats/push.h"
 
-struct json_val;
-
-/* Adds two series per thread with samples to push, whose base is set; rules: firefox.c. Pure. */
-NODISCARD int firefox_push(const struct json_val *root, const struct limits *l, struct push *push,
+/* Adds two series per thread with samples to push, whose base is set; rules: firefox.c. The text
+ * has passed jpull_check. Pure. */
+NODISCARD int firefox_push(struct str text, const struct limits *l, struct push *push,
                            struct err *e);
 
 #endif

@@ -9,7 +9,7 @@
  */
 #include "distributor/formats/upload/upload.h"
 
-#include "common/net/json_in.h"
+#include "common/net/jpull.h"
 #include "distributor/formats/formats.h"
 #include "distributor/formats/legacy/legacy.h"
 #include "distributor/formats/speedscope.h"
@@ -19,7 +19,14 @@
 #include "distributor/formats/upload/v8.h"
 
 #define SNIFF_BYTES 1024
-#define CALLGRIND   "counts of Valgrind's callgrind: record time with `perf record -g` instead"
+#define TRACE                                                                                   \
+    "this is a trace of Chrome (trace events), which has more than a profile in it and is not " \
+    "read: open it in speedscope and upload what that exports, or record a .cpuprofile with "   \
+    "`node --cpu-prof`, or with Profiler.start of the DevTools protocol"
+#define STACKPROF                                                                                 \
+    "this is stackprof's own JSON: upload what `stackprof --collapsed FILE` prints (a recording " \
+    "with raw: true is needed for that)"
+#define CALLGRIND "counts of Valgrind's callgrind: record time with `perf record -g` instead"
 
 enum kind {
     KIND_INGEST, /* as /ingest reads it */
@@ -271,63 +278,97 @@ void upload_hint(enum format taken, struct str body, const struct limits *l, str
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static bool has(const struct json_val *root, const char *key)
+static const char *const root_names[] = {
+    "traceEvents", "resourceProfiles", "shared",  "profiles", "meta",    "nodes",
+    "head",        "timestamps",       "profile", "mode",     "version", "frames"
+};
+enum {
+    ROOT_TRACE,
+    ROOT_OTLP,
+    ROOT_SHARED,
+    ROOT_PROFILES,
+    ROOT_META,
+    ROOT_NODES,
+    ROOT_HEAD,
+    ROOT_TIMESTAMPS,
+    ROOT_PROFILE,
+    ROOT_MODE,
+    ROOT_VERSION,
+    ROOT_FRAMES,
+    ROOTS,
+};
+
+/* The members of an object, where they are: none where it is not one. */
+static int members(struct str text, const char *const *names, size_t n, struct str *ret,
+                   struct err *e)
 {
-    return json_get(root, key, NULL) != NULL;
+    struct jpull_obj obj;
+    struct jpull j;
+    size_t which;
+
+    jpull_init_checked(&j, text, NULL, e);
+    if (text.len && jpull_object(&j, &obj))
+        while (jpull_member(&j, &obj, names, n, &which))
+            (void)(which < n ? jpull_value(&j, &ret[which]) : jpull_skip(&j));
+    return j.bad ? e->code : 0;
 }
 
-static int push_json_root(const struct ingest *in, const struct json_val *root,
-                          const struct limits *l, struct push *push, const char **ret_format,
-                          struct err *e)
+static int push_cpuprofile(struct str text, const struct limits *l, struct push *push,
+                           const char **ret_format, struct err *e)
 {
-    const struct json_val *inner = json_get(root, "profile", NULL);
+    *ret_format = "cpuprofile";
+    return v8_cpuprofile_push(text, l, push, e);
+}
 
-    if (json_is_arr(root) || has(root, "traceEvents"))
-        return err_set(e, ERR_INPUT,
-                       "this is a trace of Chrome: save the profile of its "
-                       "Performance panel, or record with --cpu-prof");
-    if (has(root, "resourceProfiles"))
+static int push_json_root(const struct ingest *in, struct str text, const struct limits *l,
+                          struct push *push, const char **ret_format, struct err *e)
+{
+    static const char *const size_name[] = { "selfSize" }, *const meta_name[] = { "meta" };
+    struct str root[ROOTS] = { STR_NULL }, size = STR_NULL, inner = STR_NULL;
+
+    if (members(text, root_names, ROOTS, root, e) ||
+        members(root[ROOT_HEAD], size_name, 1, &size, e) ||
+        members(root[ROOT_PROFILE], meta_name, 1, &inner, e))
+        return e->code;
+    if (text.ptr[0] == '[' || root[ROOT_TRACE].len)
+        return err_set(e, ERR_INPUT, TRACE);
+    if (root[ROOT_OTLP].len)
         return err_set(e, ERR_INPUT, "this is an OTLP request: send it to /v1development/profiles");
-    if (has(root, "shared") && has(root, "profiles") && !has(root, "meta")) {
+    if (root[ROOT_SHARED].len && root[ROOT_PROFILES].len && !root[ROOT_META].len) {
         *ret_format = "speedscope";
-        return speedscope_push(root, in, l, push, e);
+        return speedscope_push(text, in, l, push, e);
     }
     if (push_base(push, in, in->name.app, l, e))
         return e->code;
-    if (has(root, "nodes") || (has(root, "head") && has(root, "timestamps"))) {
-        *ret_format = "cpuprofile";
-        return v8_cpuprofile_push(root, l, push, e);
-    }
-    if (has(json_get(root, "head", NULL), "selfSize")) {
+    if (root[ROOT_NODES].len || (root[ROOT_HEAD].len && root[ROOT_TIMESTAMPS].len))
+        return push_cpuprofile(text, l, push, ret_format, e);
+    if (size.len) {
         *ret_format = "heapprofile";
-        return v8_heapprofile_push(root, l, push, e);
+        return v8_heapprofile_push(text, l, push, e);
     }
-    if (has(root, "head")) {
-        *ret_format = "cpuprofile";
-        return v8_cpuprofile_push(root, l, push, e);
-    }
-    if (has(root, "meta") || has(inner, "meta")) {
+    if (root[ROOT_HEAD].len)
+        return push_cpuprofile(text, l, push, ret_format, e);
+    if (root[ROOT_META].len || inner.len) {
         *ret_format = "firefox";
-        return firefox_push(root, l, push, e);
+        return firefox_push(text, l, push, e);
     }
+    if (root[ROOT_MODE].len && root[ROOT_VERSION].len && root[ROOT_FRAMES].len)
+        return err_set(e, ERR_INPUT, STACKPROF);
     return err_set(e, ERR_INPUT,
-                   "this JSON is no profile of a known kind (speedscope, .cpuprofile, "
+                   "this JSON is not a profile of a known kind (speedscope, .cpuprofile, "
                    ".heapprofile, Firefox)");
 }
 
 static int push_json(const struct ingest *in, struct str text, const struct limits *l,
                      struct push *push, const char **ret_format, struct err *e)
 {
-    struct json_doc *doc = NULL;
-
     if (str_starts(text, STR("\xef\xbb\xbf")))
         text = str_sub(text, 3, text.len);
+    text = str_trim(text);
     /* Deep: the old .cpuprofile nests its call tree. */
-    if (json_parse_deep(text, JSON_IN_DEEPEST, &doc, e))
+    if (jpull_check(text, JPULL_DEEPEST, e))
         return e->code;
-    int rc = push_json_root(in, json_root(doc), l, push, ret_format, e);
-    json_doc_free(doc);
-    return rc;
+    return push_json_root(in, text, l, push, ret_format, e);
 }
 
 /* ---- all ------------------------------------------------------------------------------------- */

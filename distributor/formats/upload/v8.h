@@ -7,12 +7,11 @@
 
 #include "distributor/formats/push.h"
 
-struct json_val;
-
-/* Add series to push, whose base is set; rules: v8.c. Pure: any thread. */
-NODISCARD int v8_cpuprofile_push(const struct json_val *root, const struct limits *l,
-                                 struct push *push, struct err *e);
-NODISCARD int v8_heapprofile_push(const struct json_val *root, const struct limits *l,
-                                  struct push *push, struct err *e);
+/* Add series to push, whose base is set; rules: v8.c. The text has passed jpull_check. Pure: any
+ * thread. */
+NODISCARD int v8_cpuprofile_push(struct str text, const struct limits *l, struct push *push,
+                                 struct err *e);
+NODISCARD int v8_heapprofile_push(struct str text, const struct limits *l, struct push *push,
+                                  struct err *e);
 
 #endif

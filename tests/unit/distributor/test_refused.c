@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the log says of refused pushes: the first at once, then a line a minute, for each of the two
- * kinds.
+ * kinds. Which of several errors is told.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/obs/log.h"
+#include "distributor/intake.h"
 #include "distributor/metrics.h"
 
 static char text[8192];
@@ -33,6 +34,31 @@ static size_t count(FILE *f)
     for (const char *c = lines(f); *c; c++)
         n += *c == '\n';
     return n;
+}
+
+/* Of several errors the answer has the one that is most worth another try, in any order. */
+static void test_which_error_is_told(void **state)
+{
+    static const int order[] = { ERR_INPUT,   ERR_LIMIT, ERR_RATE,     ERR_INTERNAL,   ERR_IO,
+                                 ERR_TIMEOUT, ERR_BUSY,  ERR_NO_SPACE, ERR_UNAVAILABLE };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(order); i++) {
+        for (size_t k = 0; k < ARRAY_LEN(order); k++) {
+            struct err one = { 0 }, two = { 0 }, got = { 0 };
+            err_set(&one, order[i], "one");
+            err_set(&two, order[k], "two");
+            struct intake_row rows[] = {
+                { .outcome = INTAKE_REJECTED, .err = &one },
+                { .outcome = INTAKE_STORED },
+                { .outcome = INTAKE_REJECTED, .err = &two },
+            };
+            struct intake_result r = { .rows = rows, .rows_len = ARRAY_LEN(rows) };
+            assert_int_equal(intake_error(&r, NULL, NULL, &got), order[MAX(i, k)]);
+            assert_non_null(strstr(got.text, "one"));
+            assert_non_null(strstr(got.text, "two"));
+        }
+    }
 }
 
 static void test_a_line_a_minute(void **state)
@@ -75,6 +101,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_line_a_minute),
+        cmocka_unit_test(test_which_error_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

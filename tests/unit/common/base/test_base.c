@@ -250,6 +250,11 @@ static void test_varints_round_trip_and_refuse(void **state)
     assert_false(rd_varint(&r, &v)); /* 65 bits */
     r = rd_of(STR("\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x00"));
     assert_false(rd_varint(&r, &v)); /* 11 bytes */
+    struct str three;
+    r = rd_of(STR("abc"));
+    assert_false(rd_bytes(&r, 4, &three) || rd_skip(&r, 4));
+    assert_int_equal(rd_left(&r), 3);
+    assert_true(rd_bytes(&r, 3, &three) && str_eqc(three, "abc") && rd_left(&r) == 0);
     r = rd_of(STR("\x80\x80\x00"));
     assert_true(rd_varint(&r, &v) && v == 0); /* overlong is legal */
     buf_deinit(&b);

@@ -97,7 +97,9 @@ static void test_zstd(void **state)
     buf_init(&text, MIB), buf_init(&z, 2 * MIB), buf_init(&back, MIB);
     make_text(&text, 100000);
     assert_int_equal(zstd_compress(buf_str(&text), 3, &z, &e), 0);
-    assert_int_equal(zstd_decompress(buf_str(&z), 99, &back, &e), ERR_LIMIT);
+    assert_int_equal(zstd_decompress(buf_str(&z), text.len - 1, &back, &e), ERR_LIMIT);
+    assert_int_equal(zstd_decompress(buf_str(&z), text.len, &back, &e), 0);
+    buf_reset(&back);
     assert_int_equal(zstd_decompress(str_sub(buf_str(&z), 0, z.len / 2), MIB, &back, &e),
                      ERR_INPUT);
     buf_reset(&back);
@@ -105,6 +107,26 @@ static void test_zstd(void **state)
     assert_memory_equal(back.ptr, text.ptr, text.len);
     assert_int_equal(zstd_decompress(STR("garbage"), MIB, &back, &e), ERR_INPUT);
     buf_deinit(&text), buf_deinit(&z), buf_deinit(&back);
+}
+
+/* RFC 1950: a stream, its checksum, and nothing behind it that another reader might take. */
+static void test_zlib_and_what_follows(void **state)
+{
+    (void)state;
+    const struct inflate_limits l = { .bytes_max = MIB };
+    uLongf len = 1000;
+    char packed[1000];
+    struct buf back;
+    struct err e;
+
+    assert_int_equal(compress((Bytef *)packed, &len, (const Bytef *)"some text", 9), Z_OK);
+    buf_init(&back, MIB);
+    assert_int_equal(deflate_decompress(str_n(packed, len), &l, &back, &e), 0);
+    assert_true(str_eqc(buf_str(&back), "some text"));
+    packed[len] = 'x';
+    assert_int_equal(deflate_decompress(str_n(packed, len + 1), &l, &back, &e), ERR_INPUT);
+    assert_non_null(strstr(e.text, "1 bytes follow"));
+    buf_deinit(&back);
 }
 
 /* Reads on with what is new in *gz; what can be read now is in *back. */
@@ -304,6 +326,7 @@ int main(void)
         cmocka_unit_test(test_gzip_in_pieces_and_limits),
         cmocka_unit_test(test_gunzip_limits),
         cmocka_unit_test(test_zstd),
+        cmocka_unit_test(test_zlib_and_what_follows),
         cmocka_unit_test(test_lz4_into),
         cmocka_unit_test(test_lz4_limits),
         cmocka_unit_test(test_json_writer),

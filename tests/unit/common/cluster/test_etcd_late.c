@@ -10,23 +10,14 @@
 
 #include <cmocka.h>
 
-#include <stdio.h>
-
-#include "common/cluster/coord_etcd.h"
-#include "common/net/http.h"
-#include "common/obs/metrics.h"
+#include "tests/lib/etcd_fake.h"
 
 /* Counts behind the late one until the end. A watch that began anew would have listed before the
  * second of them. */
 #define COUNTS_AFTER 3
 
 struct bed {
-    struct loop *loop;
-    struct timer *guard;
-    struct metrics *metrics;
-    struct budget in_flight;
-    struct http_server *server;
-    struct coord *coord;
+    struct etcd_fake f;
     struct http_req *stream, *late; /* the watch; the count that waits for the event */
     int late_rev;                   /* what it says then */
     uint32_t lists, counts, watches, alls, events;
@@ -71,7 +62,7 @@ static void on_range(struct http_req *r)
     if (++b->counts > 1) {
         answer_range(r, 6);
         if (b->counts == 1 + COUNTS_AFTER)
-            loop_stop(b->loop);
+            loop_stop(b->f.loop);
         return;
     }
     b->late = r;
@@ -125,56 +116,13 @@ static void on_event(void *cookie, const struct coord_kv *kv)
     answer_range(late, b->late_rev);
 }
 
-static void too_long(void *cookie)
-{
-    (void)cookie;
-    fail_msg("nothing came for a minute");
-}
-
-static void stop(void *cookie)
-{
-    loop_stop(((struct bed *)cookie)->loop);
-}
-
 static void open_bed(struct bed *b, int late_rev)
 {
-    char url[64];
-    const char *urls[] = { url };
-    struct err e;
-
     *b = (struct bed){ .late_rev = late_rev };
-    b->loop = loop_new(clock_real());
-    b->metrics = metrics_new();
-    budget_init(&b->in_flight, 64 * MIB);
-    struct http_server_opts o = { .loop = b->loop,
-                                  .in_flight = &b->in_flight,
-                                  .metrics = b->metrics,
-                                  .listen = "127.0.0.1:0",
-                                  .connections_max = 100,
-                                  .head_bytes_max = 64 * KIB,
-                                  .head_ms = 10000,
-                                  .body_ms = 10000,
-                                  .idle_ms = 10000,
-                                  .write_ms = 10000 };
-    assert_int_equal(http_server_new(&o, &b->server, &e), 0);
-    http_route(b->server, HTTP_POST, "/v3/kv/range", MIB, on_range, b);
-    http_route(b->server, HTTP_POST, "/v3/watch", MIB, on_watch_asked, b);
-    (void)snprintf(url, sizeof(url), "http://127.0.0.1:%u", http_server_port(b->server));
-    struct coord_etcd_opts co = { .loop = b->loop, .urls = urls, .urls_len = 1 };
-    assert_int_equal(coord_etcd_new(&co, &b->coord, &e), 0);
-    b->guard = loop_timer_new(b->loop, too_long, b);
-    loop_timer_start(b->guard, 60000, 0);
-}
-
-static void close_bed(struct bed *b)
-{
-    coord_free(b->coord);
-    http_server_drain(b->server, stop, b);
-    loop_run(b->loop);
-    loop_timer_free(b->guard);
-    http_server_free(b->server);
-    loop_free(b->loop);
-    metrics_free(b->metrics);
+    etcd_fake_open(&b->f);
+    etcd_fake_on(&b->f, "/v3/kv/range", on_range, b);
+    etcd_fake_on(&b->f, "/v3/watch", on_watch_asked, b);
+    etcd_fake_connect(&b->f);
 }
 
 static void run(struct bed *b, int late_rev)
@@ -183,10 +131,10 @@ static void run(struct bed *b, int late_rev)
 
     open_bed(b, late_rev);
     w.cookie = b;
-    struct coord_watch *watch = coord_watch(b->coord, &w);
-    loop_run(b->loop);
-    coord_unwatch(b->coord, watch);
-    close_bed(b);
+    struct coord_watch *watch = coord_watch(b->f.coord, &w);
+    loop_run(b->f.loop);
+    coord_unwatch(b->f.coord, watch);
+    etcd_fake_close(&b->f);
 }
 
 static void test_count_behind_event(void **state)

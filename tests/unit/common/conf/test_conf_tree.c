@@ -84,10 +84,16 @@ static void test_bounds(void **state)
     struct err e;
 
     buf_init(&text, 64 * MIB);
-    for (int i = 0; i < 40; i++)
-        buf_add_c(&text, '[');
-    assert_int_equal(conf_tree_parse("f", buf_str(&text), a, &root, &e), ERR_CONFIG);
-    assert_non_null(strstr(e.text, "too deep"));
+    for (int depth = CONF_TREE_DEPTH_MAX; depth <= CONF_TREE_DEPTH_MAX + 1; depth++) {
+        buf_reset(&text);
+        for (int i = 0; i < depth; i++)
+            buf_add_c(&text, '[');
+        for (int i = 0; i < depth; i++)
+            buf_add_c(&text, ']');
+        int code = conf_tree_parse("f", buf_str(&text), a, &root, &e);
+        assert_int_equal(code, depth > CONF_TREE_DEPTH_MAX ? ERR_CONFIG : 0);
+        assert_true(!code || strstr(e.text, "too deep"));
+    }
     buf_reset(&text);
     for (int i = 0; i < 10000; i++)
         buf_addf(&text, "k%d: v\n", i);
@@ -97,6 +103,16 @@ static void test_bounds(void **state)
     while (text.len <= CONF_TREE_BYTES_MAX)
         buf_add_str(&text, STR("# x\n"));
     assert_int_equal(conf_tree_parse("f", buf_str(&text), a, &root, &e), ERR_CONFIG);
+    assert_non_null(strstr(e.text, "has more than"));
+    arena_free(a);
+    a = arena_new(1024 * MIB); /* enough: it is their number that ends it */
+    buf_reset(&text);
+    buf_add_c(&text, '[');
+    for (int i = 0; i <= CONF_TREE_NODES_MAX; i++)
+        buf_add_str(&text, STR("1,"));
+    buf_add_c(&text, ']');
+    assert_int_equal(conf_tree_parse("f", buf_str(&text), a, &root, &e), ERR_CONFIG);
+    assert_non_null(strstr(e.text, "too many values"));
     buf_deinit(&text);
     arena_free(a);
 }

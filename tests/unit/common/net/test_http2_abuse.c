@@ -50,6 +50,48 @@ static int64_t goaway_of(struct net_mem *m)
     return code;
 }
 
+/* What a request on stream 1 met: the status of its answer; else STREAM_RESET + the error code it
+ * was reset with, GONE_AWAY + that of a GOAWAY, or 0. Forgets what came. */
+#define STREAM_RESET 1000
+#define GONE_AWAY    2000
+static int outcome_of(struct net_mem *m)
+{
+    struct str in = buf_str(&m->out);
+    int outcome = 0;
+    nghttp2_hd_inflater *hd;
+
+    assert_int_equal(nghttp2_hd_inflate_new(&hd), 0);
+    while (in.len >= 9) {
+        const uint8_t *p = (const uint8_t *)(const void *)in.ptr;
+        size_t n = (size_t)p[0] << 16 | (size_t)p[1] << 8 | p[2];
+        size_t end = MIN(9 + n, in.len);
+        if (p[3] == NGHTTP2_HEADERS) {
+            for (size_t at = 9; at < end;) {
+                nghttp2_nv nv;
+                int flags = 0;
+                ssize_t took = nghttp2_hd_inflate_hd2(hd, &nv, &flags, p + at, end - at, 1);
+                assert_true(took >= 0);
+                at += (size_t)took;
+                if (flags & NGHTTP2_HD_INFLATE_EMIT && nv.namelen == 7 &&
+                    memcmp(nv.name, ":status", 7) == 0)
+                    outcome =
+                        (nv.value[0] - '0') * 100 + (nv.value[1] - '0') * 10 + (nv.value[2] - '0');
+                if (flags & NGHTTP2_HD_INFLATE_FINAL)
+                    break;
+            }
+            nghttp2_hd_inflate_end_headers(hd);
+        } else if (!outcome && p[3] == NGHTTP2_RST_STREAM && n == 4) {
+            outcome = STREAM_RESET + p[12];
+        } else if (!outcome && p[3] == NGHTTP2_GOAWAY && n >= 8) {
+            outcome = GONE_AWAY + p[16];
+        }
+        in = str_sub(in, end, in.len);
+    }
+    nghttp2_hd_inflate_del(hd);
+    buf_reset(&m->out);
+    return outcome;
+}
+
 static void finish(struct net_mem *m)
 {
     if (!m->ended)
@@ -336,7 +378,9 @@ static void test_long_and_many_headers(void **state)
         net_h2_field(&fields, "x", "y");
     net_h2_frame(&b, NGHTTP2_HEADERS, END_STREAM | END_HEADERS, 1, buf_str(&fields));
     int before = seen.handled;
+    buf_reset(&m->out);
     net_send(m, buf_str(&b));
+    assert_int_equal(outcome_of(m), 431);
     assert_int_equal(seen.handled, before);
     finish(m);
     buf_deinit(&b);
@@ -344,9 +388,13 @@ static void test_long_and_many_headers(void **state)
     net_world_deinit(&w);
 }
 
-/* What HTTP/1.1 refuses must not come in by the other door: no handler runs. */
+/* What HTTP/1.1 refuses must not come in by the other door: no handler runs, and each row has its
+ * outcome. The fixture counts handlers: the last two requests, which are right, prove it. */
 static void test_requests_in_two_ways(void **state)
 {
+    enum { RST = STREAM_RESET + NGHTTP2_PROTOCOL_ERROR };
+    static const int outcomes[] = { RST, 400, RST, RST, RST, 400, 400, RST, RST, RST, 501,
+                                    501, RST, RST, RST, RST, RST, RST, RST, RST, 417, 400 };
     static const char *const rows[][10] = {
         { ":method", "GET", ":scheme", "http", ":path", "/p/x" },
         { ":method", "GET", ":scheme", "http", ":path", "/p/x", ":authority", "h", "host", "i" },
@@ -375,27 +423,35 @@ static void test_requests_in_two_ways(void **state)
           "200" },
         { ":method", "GET", ":scheme", "http", ":path", "/p/x", ":authority", "h", "expect",
           "more" },
+        { ":method", "GET", ":scheme", "http", ":path", "/p/x", ":authority", "user@h" },
     };
     struct net_world w;
     struct buf b, fields;
 
     (void)state;
+    static_assert(ARRAY_LEN(outcomes) == ARRAY_LEN(rows), "one outcome a row");
     site_open(&w);
     buf_init(&b, MIB);
     buf_init(&fields, 64 * KIB);
-    for (size_t i = 0; i <= ARRAY_LEN(rows); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(rows) + 2; i++) {
         struct net_mem *m = raw(&w);
+        int want = i < ARRAY_LEN(rows) ? outcomes[i] : 200, got;
+        int before = seen.handled;
 
         buf_reset(&b);
         buf_reset(&fields);
-        if (i == ARRAY_LEN(rows)) /* the way it is done right */
-            net_h2_fields(&fields, "POST", "/echo");
+        buf_reset(&m->out);
+        if (i >= ARRAY_LEN(rows)) /* done right, by both handlers that the rows aim at */
+            net_h2_fields(&fields, i == ARRAY_LEN(rows) ? "POST" : "GET",
+                          i == ARRAY_LEN(rows) ? "/echo" : "/p/x");
         for (size_t k = 0; i < ARRAY_LEN(rows) && k < 10 && rows[i][k]; k += 2)
             net_h2_field(&fields, rows[i][k], rows[i][k + 1]);
         net_h2_frame(&b, NGHTTP2_HEADERS, END_STREAM | END_HEADERS, 1, buf_str(&fields));
         net_send(m, buf_str(&b));
-        if (seen.handled != (i == ARRAY_LEN(rows)))
-            fail_msg("row %zu: %d handlers ran", i, seen.handled);
+        got = outcome_of(m);
+        if (seen.handled - before != (want == 200) || got != want)
+            fail_msg("row %zu: %d handlers ran, the outcome is %d and not %d", i,
+                     seen.handled - before, got, want);
         finish(m);
     }
     assert_int_equal(w.budget.used, 0);

@@ -103,6 +103,13 @@ static void test_tree_is_bounded(void **state)
         buf_add_str(&b, STR("[],"));
     buf_add_str(&b, STR("1]"));
     assert_int_equal(json_parse(buf_str(&b), &d, &e), ERR_LIMIT);
+    /* One object of a million pairs: their keys cost more than their values. */
+    buf_reset(&b);
+    buf_add_c(&b, '{');
+    for (int i = 0; i < 1000000; i++)
+        buf_addf(&b, "%s\"%d\":1", i ? "," : "", i);
+    buf_add_c(&b, '}');
+    assert_int_equal(json_parse(buf_str(&b), &d, &e), ERR_LIMIT);
     buf_reset(&b);
     buf_add_str(&b, STR("[\""));
     for (int i = 0; i < 20000000; i++)

@@ -131,6 +131,17 @@ static void test_account(void **state)
     metrics_free(metrics);
 }
 
+/* Looks until the state is `want`; many times the interval of the thread, and then it fails. */
+static void comes_to(struct memory *m, bool want)
+{
+    for (int i = 0; i < 30000; i++) {
+        if (memory_refuses(m) == want)
+            return;
+        usleep(1000);
+    }
+    fail_msg("after 30,000 looks it still %s work", want ? "takes" : "refuses");
+}
+
 /* With the thread: a state follows what is resident, and stopping it is clean. */
 static void test_thread(void **state)
 {
@@ -140,11 +151,9 @@ static void test_thread(void **state)
     (void)state;
     memory_start(m);
     atomic_store(&resident, 95 * MIB);
-    while (!memory_refuses(m))
-        usleep(1000);
+    comes_to(m, true);
     atomic_store(&resident, 10 * MIB);
-    while (memory_refuses(m))
-        usleep(1000);
+    comes_to(m, false);
     memory_stop(m);
     memory_stop(m);
     memory_free(m);

@@ -260,6 +260,32 @@ static void contradictions_are_refused(void **state)
     }
 }
 
+/* All else about it is right: its length is what is left from there. */
+static void offsets_are_whole_chunks(void **state)
+{
+    static char body[1000];
+
+    (void)state;
+    for (uint32_t shift = 0; shift < 2; shift++) {
+        struct rpc_frame f = request, got;
+        struct buf b;
+
+        f.total = f.raw = (uint32_t)RPC_FRAME_CHUNK + 1000;
+        f.offset = (uint32_t)RPC_FRAME_CHUNK + shift;
+        f.body = str_n(body, 1000 - shift);
+        buf_init(&b, RPC_FRAME_MAX);
+        encode(&f, &b);
+        assert_int_equal(parse(&b, &got), shift ? RPC_DROP_HEADER : RPC_DROP_NONE);
+        /* And the payload is all of it from there: a byte less would leave a hole. */
+        buf_reset(&b);
+        f.offset = (uint32_t)RPC_FRAME_CHUNK;
+        f.body = str_n(body, 999);
+        encode(&f, &b);
+        assert_int_equal(parse(&b, &got), RPC_DROP_HEADER);
+        buf_deinit(&b);
+    }
+}
+
 static void small_kinds_stay_small(void **state)
 {
     static const uint8_t kinds[] = { RPC_PING, RPC_PONG, RPC_CANCEL, RPC_FIN, RPC_FINACK };
@@ -403,6 +429,7 @@ int main(void)
         cmocka_unit_test(every_flipped_bit_is_seen),
         cmocka_unit_test(every_cut_is_seen),
         cmocka_unit_test(contradictions_are_refused),
+        cmocka_unit_test(offsets_are_whole_chunks),
         cmocka_unit_test(small_kinds_stay_small),
         cmocka_unit_test(pings_are_read_by_every_build),
         cmocka_unit_test(a_longer_head_is_skipped),

@@ -18,66 +18,9 @@
 #include "common/store/store_impl.h"
 #include "common/store/tomb_impl.h"
 #include "tests/lib/store_steps.h"
-#include "tests/lib/tomb_bed.h"
+#include "tests/lib/tomb_two.h"
 
-static struct store_bed bed;
-static uint32_t now; /* slot, start of a minute */
 static struct err e;
-
-static int setup(void **state)
-{
-    (void)state;
-    now = tomb_bed_init(&bed, 0);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    store_bed_deinit(&bed);
-    return 0;
-}
-
-static void minutes(int n)
-{
-    clock_fake_advance(&bed.clock, n * INT64_C(60000));
-}
-
-static int push(const char *service, const char *labels, uint32_t slot, uint64_t wid,
-                const char *stacks)
-{
-    return store_bed_push(
-        &bed,
-        &(struct bed_push){
-            .service = service, .labels = labels, .slot = slot, .wid = wid, .stacks = stacks });
-}
-
-static const char *merge(const char *selector)
-{
-    return store_bed_merge(&bed, NULL, selector, NULL, now - 1000, now + 1000);
-}
-
-/* Two services of two pods, one minute sealed, one not. */
-static void fill(void)
-{
-    push("api", "pod=a", now, 1, "m;x=1");
-    push("api", "pod=b", now, 2, "m;x=10");
-    push("db", "pod=a", now, 3, "m;x=100");
-    push("db", "zone=z", now, 4, "m;x=1000");
-    minutes(2);
-    store_bed_seal(&bed);
-    push("api", "pod=a", now + 14, 5, "m;y=1");
-    push("api", "pod=b", now + 14, 6, "m;y=10");
-    push("db", "pod=a", now + 14, 7, "m;y=100");
-    push("db", "zone=z", now + 14, 8, "m;y=1000");
-    assert_string_equal(merge("{}"), "m;x=1111 m;y=1111");
-}
-
-static void seal_later(void)
-{
-    minutes(5);
-    store_bed_seal(&bed);
-}
 
 /* Overwrites points of members, or puts back what they were. */
 static void damage(struct buf rows[8], bool damaged)
@@ -85,7 +28,7 @@ static void damage(struct buf rows[8], bool damaged)
     struct kv_batch *b = kv_batch_new();
     size_t n = 0;
 
-    struct kv_iter *it = kv_iter_new(bed.s->kv, NULL, KV_TL, STR_NULL, STR_NULL);
+    struct kv_iter *it = kv_iter_new(two.bed.s->kv, NULL, KV_TL, STR_NULL, STR_NULL);
     for (; kv_iter_valid(it); kv_iter_next(it)) {
         if (kv_iter_key(it).ptr[0]) /* not level 0 of members */
             continue;
@@ -102,7 +45,7 @@ static void damage(struct buf rows[8], bool damaged)
     assert_int_equal(kv_iter_status(it, &e), 0);
     kv_iter_free(it);
     assert_true(n > 0);
-    assert_int_equal(store_write_batch(bed.s, b, false, &e), 0);
+    assert_int_equal(store_write_batch(two.bed.s, b, false, &e), 0);
     kv_batch_free(b);
 }
 
@@ -113,21 +56,21 @@ static void test_failed_step(void **state)
     bool more;
 
     (void)state;
-    fill();
-    seal_later();
-    tomb_bed_delete(&bed, NULL, "{service_name=\"api\"}", now, now + 12, NULL);
-    assert_string_equal(merge("{}"), "m;x=1100 m;y=1111");
-    for (int i = 0; i < 100 && bed.s->tombs->at.ptr[0]->phase < 2; i++)
-        assert_int_equal(store_purge(bed.s, 1000, &more, &e), 0);
+    two_fill();
+    two_seal_later();
+    tomb_bed_delete(&two.bed, NULL, "{service_name=\"api\"}", two.now, two.now + 12, NULL);
+    assert_string_equal(two_merge("{}"), "m;x=1100 m;y=1111");
+    for (int i = 0; i < 100 && two.bed.s->tombs->at.ptr[0]->phase < 2; i++)
+        assert_int_equal(store_purge(two.bed.s, 1000, &more, &e), 0);
     damage(rows, true);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(store_purge(bed.s, 1000, &more, &e), ERR_CORRUPT);
+        assert_int_equal(store_purge(two.bed.s, 1000, &more, &e), ERR_CORRUPT);
         assert_non_null(strstr(e.text, "purge of delete"));
     }
     damage(rows, false);
-    tomb_bed_purge(&bed, 1000);
-    assert_string_equal(merge("{}"), "m;x=1100 m;y=1111");
-    steps_check(&bed);
+    tomb_bed_purge(&two.bed, 1000);
+    assert_string_equal(two_merge("{}"), "m;x=1100 m;y=1111");
+    steps_check(&two.bed);
 }
 
 /* Rows of the ledger cannot be read for a while. */
@@ -153,27 +96,27 @@ static void test_failed_ledger(void **state)
     bool more = true;
 
     (void)state;
-    fill();
-    seal_later();
-    tomb_bed_delete(&bed, NULL, "{service_name=\"api\"}", now, now + 12, NULL);
-    disk.ops = bed.s->kv->ops;
+    two_fill();
+    two_seal_later();
+    tomb_bed_delete(&two.bed, NULL, "{service_name=\"api\"}", two.now, two.now + 12, NULL);
+    disk.ops = two.bed.s->kv->ops;
     disk.mine = *disk.ops;
     disk.mine.get = fail_ledger;
     disk.failed = 0;
     for (int i = 0; i < 1000 && more; i++) {
         bool failed = false;
-        bed.s->kv->ops = &disk.mine;
-        failed = store_purge(bed.s, 1, &more, &e) != 0;
-        bed.s->kv->ops = disk.ops;
+        two.bed.s->kv->ops = &disk.mine;
+        failed = store_purge(two.bed.s, 1, &more, &e) != 0;
+        two.bed.s->kv->ops = disk.ops;
         if (!failed)
             continue;
         assert_int_equal(e.code, ERR_IO);
-        assert_int_equal(bed.s->tombs->at.ptr[0]->state, TOMB_PURGING);
-        assert_int_equal(store_purge(bed.s, 1, &more, &e), 0);
+        assert_int_equal(two.bed.s->tombs->at.ptr[0]->state, TOMB_PURGING);
+        assert_int_equal(store_purge(two.bed.s, 1, &more, &e), 0);
     }
     assert_true(disk.failed > 0);
-    assert_string_equal(merge("{}"), "m;x=1100 m;y=1111");
-    steps_check(&bed);
+    assert_string_equal(two_merge("{}"), "m;x=1100 m;y=1111");
+    steps_check(&two.bed);
 }
 
 /* Where roll-ups begin anew, what the step had done before is given up, also what it was to tell
@@ -185,12 +128,12 @@ static void test_begun_anew(void **state)
     size_t n = 0;
 
     (void)state;
-    fill();
-    seal_later();
-    struct kv_iter *it = kv_iter_new(bed.s->kv, NULL, KV_RU, STR_NULL, STR_NULL);
+    two_fill();
+    two_seal_later();
+    struct kv_iter *it = kv_iter_new(two.bed.s->kv, NULL, KV_RU, STR_NULL, STR_NULL);
     for (; kv_iter_valid(it); kv_iter_next(it)) {
         struct str key = kv_iter_key(it);
-        if (key.ptr[0] != 1 || get_u32be(key.ptr + KEY_MEMBER_HEAD) < now + 12)
+        if (key.ptr[0] != 1 || get_u32be(key.ptr + KEY_MEMBER_HEAD) < two.now + 12)
             continue; /* minutes, from the second one on */
         kv_batch_put(b, KV_RU, key, STR("damaged"));
         n++;
@@ -198,14 +141,14 @@ static void test_begun_anew(void **state)
     assert_int_equal(kv_iter_status(it, &e), 0);
     kv_iter_free(it);
     assert_true(n > 0);
-    assert_int_equal(store_write_batch(bed.s, b, false, &e), 0);
+    assert_int_equal(store_write_batch(two.bed.s, b, false, &e), 0);
     kv_batch_free(b);
-    tomb_bed_delete(&bed, NULL, "{pod=\"a\"}", 0, 0, NULL);
-    tomb_bed_purge(&bed, 1000);
-    store_delete_stats(bed.s, &st);
+    tomb_bed_delete(&two.bed, NULL, "{pod=\"a\"}", 0, 0, NULL);
+    tomb_bed_purge(&two.bed, 1000);
+    store_delete_stats(two.bed.s, &st);
     assert_int_equal(st.anew, 2); /* services */
-    assert_string_equal(merge("{}"), "m;x=1010 m;y=1010");
-    steps_check(&bed);
+    assert_string_equal(two_merge("{}"), "m;x=1010 m;y=1010");
+    steps_check(&two.bed);
 }
 
 /* ---- leaves of a gauge, in steps ---- */
@@ -219,14 +162,15 @@ static void push_gauge(uint32_t pod, uint32_t leaf)
     char labels[32];
 
     (void)snprintf(labels, sizeof(labels), "pod=p%u", pod);
-    assert_int_equal(store_bed_push(&bed, &(struct bed_push){ .service = "api",
-                                                              .labels = labels,
-                                                              .type = GAUGE,
-                                                              .gauge = true,
-                                                              .slot = now + leaf * LEAF_SLOTS,
-                                                              .wid = ++wid,
-                                                              .stacks = "m;heap=5" }),
-                     1);
+    assert_int_equal(
+        store_bed_push(&two.bed, &(struct bed_push){ .service = "api",
+                                                     .labels = labels,
+                                                     .type = GAUGE,
+                                                     .gauge = true,
+                                                     .slot = two.now + leaf * LEAF_SLOTS,
+                                                     .wid = ++wid,
+                                                     .stacks = "m;heap=5" }),
+        1);
 }
 
 /* Leaves with data of the service's gauge. */
@@ -243,10 +187,10 @@ static size_t leaves(bool members)
     struct store_query q = { .tenant = STR("t"),
                              .selector = &s,
                              .profile_type = STR(GAUGE),
-                             .start_ms = slot_to_ms(now),
-                             .end_ms = slot_to_ms(now + 1000),
+                             .start_ms = slot_to_ms(two.now),
+                             .end_ms = slot_to_ms(two.now + 1000),
                              .members = members };
-    struct store_view *v = store_view_get(bed.s);
+    struct store_view *v = store_view_get(two.bed.s);
     stacks_init(&st, MIB, 1);
     assert_int_equal(store_merge(v, &q, &m, &e), 0);
     size_t n = m.leaves.len;
@@ -270,25 +214,25 @@ static void test_seal_between(void **state)
         push_gauge(pod, PODS + 1);
     }
     push_gauge(0, PODS + 2);
-    minutes(10);
-    store_bed_seal(&bed);
-    tomb_bed_delete(&bed, NULL, "{pod=\"p0\"}", 0, 0, NULL);
-    struct tombs *all = bed.s->tombs;
+    two_minutes(10);
+    store_bed_seal(&two.bed);
+    tomb_bed_delete(&two.bed, NULL, "{pod=\"p0\"}", 0, 0, NULL);
+    struct tombs *all = two.bed.s->tombs;
     for (int i = 0; i < 1000 && !(all->purge && all->purge->fix && all->purge->fix->survivors); i++)
-        assert_int_equal(store_purge(bed.s, 1, &more, &e), 0);
+        assert_int_equal(store_purge(two.bed.s, 1, &more, &e), 0);
     for (int i = 0; i < PODS / 2; i++)
-        assert_int_equal(store_purge(bed.s, 1, &more, &e), 0);
+        assert_int_equal(store_purge(two.bed.s, 1, &more, &e), 0);
     assert_non_null(all->purge->fix->survivors); /* it is not over */
     for (uint32_t pod = 1; pod <= PODS; pod++)
         push_gauge(pod, pod);
-    seal_later();
-    tomb_bed_purge(&bed, 1);
+    two_seal_later();
+    tomb_bed_purge(&two.bed, 1);
     struct tomb_stats st;
-    store_delete_stats(bed.s, &st);
+    store_delete_stats(two.bed.s, &st);
     assert_int_equal(st.anew, 0);
     assert_int_equal(leaves(true), PODS + 1);
     assert_int_equal(leaves(false), PODS + 1);
-    steps_check(&bed);
+    steps_check(&two.bed);
 }
 
 /* Every phase says what it does, in its order, and only while it does. */
@@ -301,11 +245,11 @@ static void phases_of(const char *selector, uint32_t from, uint32_t to, const ch
     bool more = true;
 
     buf_init(&got, KIB);
-    fill();
-    seal_later();
-    (void)tomb_bed_delete(&bed, NULL, selector, from, to, NULL);
+    two_fill();
+    two_seal_later();
+    (void)tomb_bed_delete(&two.bed, NULL, selector, from, to, NULL);
     for (int i = 0; i < 1000; i++) {
-        struct store_view *v = store_view_get(bed.s);
+        struct store_view *v = store_view_get(two.bed.s);
         assert_int_equal(store_deletes(v, STR("t"), a, &l, &e), 0);
         store_view_put(v);
         assert_int_equal(l.at.len, 1);
@@ -317,11 +261,11 @@ static void phases_of(const char *selector, uint32_t from, uint32_t to, const ch
         tomb_list_deinit(&l);
         if (done)
             break;
-        if (!bed.s->tombs->pending) {
-            assert_int_equal(store_reclaim(bed.s, &more, &e), 0);
-            clock_fake_advance(&bed.clock, 2000);
+        if (!two.bed.s->tombs->pending) {
+            assert_int_equal(store_reclaim(two.bed.s, &more, &e), 0);
+            clock_fake_advance(&two.bed.clock, 2000);
         }
-        assert_int_equal(store_purge(bed.s, 1, &more, &e), 0);
+        assert_int_equal(store_purge(two.bed.s, 1, &more, &e), 0);
     }
     assert_true(buf_add(&got, "", 1));
     assert_string_equal(got.ptr, want);
@@ -348,7 +292,7 @@ static void test_phases_of_series(void **state)
 static void test_phases_of_range(void **state)
 {
     (void)state;
-    phases_of("{pod=\"a\"}", now, now + 12,
+    phases_of("{pod=\"a\"}", two.now, two.now + 12,
               "waiting, roll-ups of those who stay, rows of series, label index, label values, "
               "days with data, files, ");
 }
@@ -378,35 +322,35 @@ static struct kv_iter *meddle(struct kv *kv, const struct kv_snap *snap, enum kv
 
     if (b && cf == KV_META && from.len && (uint8_t)from.ptr[0] == meddler.table) {
         meddler.batch = NULL;
-        assert_int_equal(store_commit(bed.s, b, &e), 0);
+        assert_int_equal(store_commit(two.bed.s, b, &e), 0);
     }
     return it;
 }
 
 static void meddler_begin(enum key_table table)
 {
-    meddler = (struct meddler){ .ops = bed.s->kv->ops, .table = table };
+    meddler = (struct meddler){ .ops = two.bed.s->kv->ops, .table = table };
     meddler.mine = *meddler.ops;
     meddler.mine.iter_new = meddle;
-    bed.s->kv->ops = &meddler.mine;
+    two.bed.s->kv->ops = &meddler.mine;
 }
 
 static void meddler_arm(const struct bed_push *p)
 {
-    struct store_batch *b = store_batch_new(bed.s);
+    struct store_batch *b = store_batch_new(two.bed.s);
     struct store_result r;
 
-    assert_int_equal(store_bed_stage(&bed, b, p, &r, &e), 0);
+    assert_int_equal(store_bed_stage(&two.bed, b, p, &r, &e), 0);
     meddler.batch = b;
 }
 
 static struct tomb *purge_until(const char *phase)
 {
-    struct tomb *t = bed.s->tombs->at.ptr[0];
+    struct tomb *t = two.bed.s->tombs->at.ptr[0];
     bool more;
 
     for (int i = 0; i < 1000 && strcmp(tomb_phase(t), phase) != 0; i++)
-        assert_int_equal(store_purge(bed.s, 1000, &more, &e), 0);
+        assert_int_equal(store_purge(two.bed.s, 1000, &more, &e), 0);
     assert_string_equal(tomb_phase(t), phase);
     return t;
 }
@@ -416,7 +360,7 @@ static void push_pod(uint32_t pod)
     char labels[32];
 
     (void)snprintf(labels, sizeof(labels), "pod=p%u,zone=z", pod);
-    push("api", labels, now, 100 + pod, "m;x=1");
+    two_push("api", labels, two.now, 100 + pod, "m;x=1");
 }
 
 /* Series that `more` ones make are found by their label, though the bitmap of the label is written
@@ -429,20 +373,20 @@ static void join_between(uint32_t more)
 
     for (uint32_t pod = 0; pod < 70 + more; pod++)
         push_pod(pod);
-    tomb_bed_delete(&bed, NULL, "{pod=\"p3\"}", 0, 0, NULL);
+    tomb_bed_delete(&two.bed, NULL, "{pod=\"p3\"}", 0, 0, NULL);
     (void)purge_until("label index");
-    assert_int_equal(store_purge(bed.s, 1000, &again, &e), 0); /* who is alive */
+    assert_int_equal(store_purge(two.bed.s, 1000, &again, &e), 0); /* who is alive */
     (void)snprintf(labels, sizeof(labels), "pod=p%u,zone=z", 70 + more);
     meddler_begin(KEY_POST);
     struct bed_push p = {
-        .service = "api", .labels = labels, .slot = now, .wid = 1, .stacks = "m;x=1"
+        .service = "api", .labels = labels, .slot = two.now, .wid = 1, .stacks = "m;x=1"
     };
     meddler_arm(&p);
-    assert_int_equal(store_purge(bed.s, 1000, &again, &e), 0);
+    assert_int_equal(store_purge(two.bed.s, 1000, &again, &e), 0);
     assert_null(meddler.batch);
-    bed.s->kv->ops = meddler.ops;
-    tomb_bed_purge(&bed, 1000);
-    for (const char *at = tomb_bed_values(&bed, NULL, "pod", "{zone=\"z\"}"); *at; at++)
+    two.bed.s->kv->ops = meddler.ops;
+    tomb_bed_purge(&two.bed, 1000);
+    for (const char *at = tomb_bed_values(&two.bed, NULL, "pod", "{zone=\"z\"}"); *at; at++)
         found += *at == ',';
     assert_int_equal(found, 70 + more);
 }
@@ -452,8 +396,8 @@ static void test_commit_between_postings(void **state)
     for (uint32_t more = 0; more < 64; more++) {
         join_between(more);
         if (more < 63) {
-            teardown(state);
-            setup(state);
+            two_teardown(state);
+            two_setup(state);
         }
     }
 }
@@ -462,24 +406,24 @@ static void test_commit_between_postings(void **state)
 static void test_commit_between_pairs(void **state)
 {
     struct bed_push p = {
-        .service = "api", .labels = "pod=a", .slot = now, .wid = 9, .stacks = "m;x=7"
+        .service = "api", .labels = "pod=a", .slot = two.now, .wid = 9, .stacks = "m;x=7"
     };
     bool more;
 
     (void)state;
-    push("api", "pod=a", now, 1, "m;x=1");
-    push("api", "pod=b", now, 2, "m;x=10");
-    tomb_bed_delete(&bed, NULL, "{pod=\"a\"}", 0, 0, NULL);
+    two_push("api", "pod=a", two.now, 1, "m;x=1");
+    two_push("api", "pod=b", two.now, 2, "m;x=10");
+    tomb_bed_delete(&two.bed, NULL, "{pod=\"a\"}", 0, 0, NULL);
     (void)purge_until("label values");
     meddler_begin(KEY_POST);
     meddler_arm(&p);
-    assert_int_equal(store_purge(bed.s, 1000, &more, &e), 0);
+    assert_int_equal(store_purge(two.bed.s, 1000, &more, &e), 0);
     assert_null(meddler.batch);
-    bed.s->kv->ops = meddler.ops;
-    tomb_bed_purge(&bed, 1000);
-    assert_string_equal(merge("{pod=\"a\"}"), "m;x=7");
-    assert_string_equal(tomb_bed_values(&bed, NULL, "pod", NULL), "a,b");
-    steps_check(&bed);
+    two.bed.s->kv->ops = meddler.ops;
+    tomb_bed_purge(&two.bed, 1000);
+    assert_string_equal(two_merge("{pod=\"a\"}"), "m;x=7");
+    assert_string_equal(tomb_bed_values(&two.bed, NULL, "pod", NULL), "a,b");
+    steps_check(&two.bed);
 }
 
 /* ---- what is left in files ---- */
@@ -490,7 +434,7 @@ static size_t spans(void)
     size_t n = 0;
 
     key_end(&to);
-    struct kv_iter *it = kv_iter_new(bed.s->kv, NULL, KV_META, key_str(&from), key_str(&to));
+    struct kv_iter *it = kv_iter_new(two.bed.s->kv, NULL, KV_META, key_str(&from), key_str(&to));
     for (; kv_iter_valid(it); kv_iter_next(it))
         n++;
     kv_iter_free(it);
@@ -505,29 +449,29 @@ static void test_compacted_when_purged(void **state)
     size_t n;
 
     (void)state;
-    fill();
-    seal_later();
-    tomb_bed_delete(&bed, NULL, "{pod=\"a\"}", now, now + 12, NULL);
+    two_fill();
+    two_seal_later();
+    tomb_bed_delete(&two.bed, NULL, "{pod=\"a\"}", two.now, two.now + 12, NULL);
     (void)purge_until("rows of series");
     for (int i = 0; i < 3; i++)
-        assert_int_equal(store_purge(bed.s, 1, &more, &e), 0);
+        assert_int_equal(store_purge(two.bed.s, 1, &more, &e), 0);
     assert_true((n = spans()) > 0);
-    assert_int_equal(store_reclaim(bed.s, &more, &e), 0);
+    assert_int_equal(store_reclaim(two.bed.s, &more, &e), 0);
     assert_false(more);
     assert_int_equal(spans(), n);
-    tomb_bed_purge(&bed, 1000);
-    tomb_bed_delete(&bed, NULL, "{service_name=\"db\"}", 0, 0, NULL);
-    assert_int_equal(store_purge(bed.s, 1, &more, &e), 0);
+    tomb_bed_purge(&two.bed, 1000);
+    tomb_bed_delete(&two.bed, NULL, "{service_name=\"db\"}", 0, 0, NULL);
+    assert_int_equal(store_purge(two.bed.s, 1, &more, &e), 0);
     for (more = true; more;)
-        assert_int_equal(store_reclaim(bed.s, &more, &e), 0);
+        assert_int_equal(store_reclaim(two.bed.s, &more, &e), 0);
     assert_true(spans() > 0);
-    tomb_bed_purge(&bed, 1000);
+    tomb_bed_purge(&two.bed, 1000);
     for (more = true; more;)
-        assert_int_equal(store_reclaim(bed.s, &more, &e), 0);
+        assert_int_equal(store_reclaim(two.bed.s, &more, &e), 0);
     assert_int_equal(spans(), 0);
 }
 
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define T(f) cmocka_unit_test_setup_teardown(f, two_setup, two_teardown)
 
 int main(void)
 {

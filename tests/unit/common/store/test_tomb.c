@@ -18,152 +18,95 @@
 #include "common/store/store_impl.h"
 #include "common/store/tomb_impl.h"
 #include "tests/lib/kv_dir.h"
-#include "tests/lib/tomb_bed.h"
+#include "tests/lib/tomb_two.h"
 
-static struct store_bed bed;
-static uint32_t now; /* slot, start of a minute */
 static struct err e;
-
-static int setup(void **state)
-{
-    (void)state;
-    now = tomb_bed_init(&bed, 0);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    store_bed_deinit(&bed);
-    return 0;
-}
-
-static void minutes(int n)
-{
-    clock_fake_advance(&bed.clock, n * INT64_C(60000));
-}
-
-static int push(const char *service, const char *labels, uint32_t slot, uint64_t wid,
-                const char *stacks)
-{
-    return store_bed_push(
-        &bed,
-        &(struct bed_push){
-            .service = service, .labels = labels, .slot = slot, .wid = wid, .stacks = stacks });
-}
-
-static const char *merge(const char *selector)
-{
-    return store_bed_merge(&bed, NULL, selector, NULL, now - 1000, now + 1000);
-}
-
-/* Two services of two pods, one minute sealed, one not. */
-static void fill(void)
-{
-    push("api", "pod=a", now, 1, "m;x=1");
-    push("api", "pod=b", now, 2, "m;x=10");
-    push("db", "pod=a", now, 3, "m;x=100");
-    push("db", "zone=z", now, 4, "m;x=1000");
-    minutes(2);
-    store_bed_seal(&bed);
-    push("api", "pod=a", now + 14, 5, "m;y=1");
-    push("api", "pod=b", now + 14, 6, "m;y=10");
-    push("db", "pod=a", now + 14, 7, "m;y=100");
-    push("db", "zone=z", now + 14, 8, "m;y=1000");
-    assert_string_equal(merge("{}"), "m;x=1111 m;y=1111");
-}
-
-static void seal_later(void)
-{
-    minutes(5);
-    store_bed_seal(&bed);
-}
 
 static void test_tenant(void **state)
 {
     (void)state;
-    fill();
-    struct tomb_result r = tomb_bed_delete(&bed, NULL, NULL, 0, 0, NULL);
+    two_fill();
+    struct tomb_result r = tomb_bed_delete(&two.bed, NULL, NULL, 0, 0, NULL);
     assert_int_equal(r.kind, TOMB_TENANT);
     assert_int_equal(r.services, 2);
     assert_int_equal(r.raw_rows, 4);
-    assert_string_equal(merge("{}"), "");
-    assert_string_equal(tomb_bed_values(&bed, NULL, "service_name", NULL), "");
-    tomb_bed_check(&bed);
+    assert_string_equal(two_merge("{}"), "");
+    assert_string_equal(tomb_bed_values(&two.bed, NULL, "service_name", NULL), "");
+    tomb_bed_check(&two.bed);
     /* The same push again is new data of a new tenant. */
-    assert_int_equal(push("api", "pod=a", now, 1, "m;z=7"), 1);
-    assert_int_equal(push("api", "pod=a", now, 1, "m;z=7"), 0);
-    assert_string_equal(merge("{}"), "m;z=7");
-    seal_later();
-    assert_true(tomb_bed_keys(&bed, 1, 0, 0) > 0);
-    tomb_bed_purge(&bed, 1);
-    assert_int_equal(tomb_bed_keys(&bed, 1, 0, 0), 0);
-    assert_true(tomb_bed_keys(&bed, 2, 0, 0) > 0);
-    assert_string_equal(merge("{}"), "m;z=7");
-    tomb_bed_check(&bed);
-    store_bed_reopen(&bed, KV_MEM_KILL, 0);
-    assert_string_equal(merge("{}"), "m;z=7");
-    tomb_bed_check(&bed);
+    assert_int_equal(two_push("api", "pod=a", two.now, 1, "m;z=7"), 1);
+    assert_int_equal(two_push("api", "pod=a", two.now, 1, "m;z=7"), 0);
+    assert_string_equal(two_merge("{}"), "m;z=7");
+    two_seal_later();
+    assert_true(tomb_bed_keys(&two.bed, 1, 0, 0) > 0);
+    tomb_bed_purge(&two.bed, 1);
+    assert_int_equal(tomb_bed_keys(&two.bed, 1, 0, 0), 0);
+    assert_true(tomb_bed_keys(&two.bed, 2, 0, 0) > 0);
+    assert_string_equal(two_merge("{}"), "m;z=7");
+    tomb_bed_check(&two.bed);
+    store_bed_reopen(&two.bed, KV_MEM_KILL, 0);
+    assert_string_equal(two_merge("{}"), "m;z=7");
+    tomb_bed_check(&two.bed);
 }
 
 static void test_service(void **state)
 {
     (void)state;
-    fill();
-    struct tomb_result r = tomb_bed_delete(&bed, NULL, "{service_name=\"api\"}", 0, 0, NULL);
+    two_fill();
+    struct tomb_result r = tomb_bed_delete(&two.bed, NULL, "{service_name=\"api\"}", 0, 0, NULL);
     assert_int_equal(r.kind, TOMB_SERVICES);
     assert_int_equal(r.services, 1);
     assert_int_equal(r.series, 2);
     assert_int_equal(r.raw_rows, 2);
-    assert_string_equal(merge("{}"), "m;x=1100 m;y=1100");
-    assert_string_equal(tomb_bed_values(&bed, NULL, "service_name", NULL), "db");
-    assert_string_equal(tomb_bed_values(&bed, NULL, "pod", NULL), "a");
-    tomb_bed_check(&bed);
-    assert_int_equal(push("api", "pod=b", now, 2, "m;x=10"), 1);
-    assert_int_equal(push("api", "pod=b", now, 2, "m;x=10"), 0);
-    assert_int_equal(push("api", "pod=b", now + 14, 6, "m;y=10"), 1);
-    assert_int_equal(push("db", "pod=a", now, 3, "m;x=100"), 0);
-    assert_string_equal(merge("{service_name=\"api\"}"), "m;x=10 m;y=10");
-    seal_later();
-    size_t steps = tomb_bed_purge(&bed, 1);
+    assert_string_equal(two_merge("{}"), "m;x=1100 m;y=1100");
+    assert_string_equal(tomb_bed_values(&two.bed, NULL, "service_name", NULL), "db");
+    assert_string_equal(tomb_bed_values(&two.bed, NULL, "pod", NULL), "a");
+    tomb_bed_check(&two.bed);
+    assert_int_equal(two_push("api", "pod=b", two.now, 2, "m;x=10"), 1);
+    assert_int_equal(two_push("api", "pod=b", two.now, 2, "m;x=10"), 0);
+    assert_int_equal(two_push("api", "pod=b", two.now + 14, 6, "m;y=10"), 1);
+    assert_int_equal(two_push("db", "pod=a", two.now, 3, "m;x=100"), 0);
+    assert_string_equal(two_merge("{service_name=\"api\"}"), "m;x=10 m;y=10");
+    two_seal_later();
+    size_t steps = tomb_bed_purge(&two.bed, 1);
     assert_true(steps > 3);
-    assert_int_equal(tomb_bed_keys(&bed, 1, 1, 0), 0);
-    assert_string_equal(merge("{}"), "m;x=1110 m;y=1110");
-    assert_string_equal(tomb_bed_values(&bed, NULL, "pod", NULL), "a,b");
-    assert_string_equal(tomb_bed_values(&bed, NULL, "service_name", NULL), "api,db");
-    tomb_bed_check(&bed);
-    store_bed_reopen(&bed, KV_MEM_KILL, 0);
-    assert_string_equal(merge("{}"), "m;x=1110 m;y=1110");
-    assert_int_equal(push("api", "pod=b", now, 2, "m;x=10"), 0);
+    assert_int_equal(tomb_bed_keys(&two.bed, 1, 1, 0), 0);
+    assert_string_equal(two_merge("{}"), "m;x=1110 m;y=1110");
+    assert_string_equal(tomb_bed_values(&two.bed, NULL, "pod", NULL), "a,b");
+    assert_string_equal(tomb_bed_values(&two.bed, NULL, "service_name", NULL), "api,db");
+    tomb_bed_check(&two.bed);
+    store_bed_reopen(&two.bed, KV_MEM_KILL, 0);
+    assert_string_equal(two_merge("{}"), "m;x=1110 m;y=1110");
+    assert_int_equal(two_push("api", "pod=b", two.now, 2, "m;x=10"), 0);
 }
 
 static void test_series(void **state)
 {
     (void)state;
-    fill();
-    struct tomb_result r = tomb_bed_delete(&bed, NULL, "{pod=\"a\"}", 0, 0, NULL);
+    two_fill();
+    struct tomb_result r = tomb_bed_delete(&two.bed, NULL, "{pod=\"a\"}", 0, 0, NULL);
     assert_int_equal(r.kind, TOMB_SERIES);
     assert_int_equal(r.services, 2);
     assert_int_equal(r.series, 2);
     assert_int_equal(r.raw_rows, 2);
-    assert_string_equal(merge("{}"), "m;x=1010 m;y=1010");
-    assert_string_equal(tomb_bed_values(&bed, NULL, "pod", NULL), "b");
-    tomb_bed_check(&bed);
+    assert_string_equal(two_merge("{}"), "m;x=1010 m;y=1010");
+    assert_string_equal(tomb_bed_values(&two.bed, NULL, "pod", NULL), "b");
+    tomb_bed_check(&two.bed);
     /* Again: the same labels get another id, the same write id is no duplicate. */
-    assert_int_equal(push("api", "pod=a", now, 1, "m;x=1"), 1);
-    assert_int_equal(push("api", "pod=a", now, 1, "m;x=1"), 0);
-    assert_int_equal(push("api", "pod=a", now + 14, 5, "m;y=1"), 1);
-    seal_later();
-    assert_string_equal(merge("{}"), "m;x=1011 m;y=1011");
-    tomb_bed_purge(&bed, 1);
-    assert_string_equal(merge("{}"), "m;x=1011 m;y=1011");
-    assert_string_equal(merge("{service_name=\"db\"}"), "m;x=1000 m;y=1000");
-    assert_string_equal(tomb_bed_values(&bed, NULL, "pod", NULL), "a,b");
-    tomb_bed_check(&bed);
-    store_bed_reopen(&bed, KV_MEM_KILL, 0);
-    assert_string_equal(merge("{}"), "m;x=1011 m;y=1011");
-    assert_int_equal(push("api", "pod=a", now, 1, "m;x=1"), 0);
-    tomb_bed_check(&bed);
+    assert_int_equal(two_push("api", "pod=a", two.now, 1, "m;x=1"), 1);
+    assert_int_equal(two_push("api", "pod=a", two.now, 1, "m;x=1"), 0);
+    assert_int_equal(two_push("api", "pod=a", two.now + 14, 5, "m;y=1"), 1);
+    two_seal_later();
+    assert_string_equal(two_merge("{}"), "m;x=1011 m;y=1011");
+    tomb_bed_purge(&two.bed, 1);
+    assert_string_equal(two_merge("{}"), "m;x=1011 m;y=1011");
+    assert_string_equal(two_merge("{service_name=\"db\"}"), "m;x=1000 m;y=1000");
+    assert_string_equal(tomb_bed_values(&two.bed, NULL, "pod", NULL), "a,b");
+    tomb_bed_check(&two.bed);
+    store_bed_reopen(&two.bed, KV_MEM_KILL, 0);
+    assert_string_equal(two_merge("{}"), "m;x=1011 m;y=1011");
+    assert_int_equal(two_push("api", "pod=a", two.now, 1, "m;x=1"), 0);
+    tomb_bed_check(&two.bed);
 }
 
 /* No row of a retired series is left, and its id is taken for ever. */
@@ -175,73 +118,73 @@ static void test_series_rows(void **state)
 
     (void)state;
     buf_init(&row, KIB);
-    fill();
-    struct kv_iter *it = kv_iter_new(bed.s->kv, NULL, KV_FINE, STR_NULL, STR_NULL);
+    two_fill();
+    struct kv_iter *it = kv_iter_new(two.bed.s->kv, NULL, KV_FINE, STR_NULL, STR_NULL);
     struct member m;
     uint32_t level, t;
     assert_true(key_member_read(kv_iter_key(it), &level, &m, &t));
     id = m.series;
     kv_iter_free(it);
-    tomb_bed_delete(&bed, NULL, "{service_name=\"api\", pod=~\"a|b\"}", 0, 0, NULL);
-    assert_true(tomb_bed_keys(&bed, 1, 0, id) > 0);
-    tomb_bed_purge(&bed, 1);
-    assert_int_equal(tomb_bed_keys(&bed, 1, 0, id), 0);
+    tomb_bed_delete(&two.bed, NULL, "{service_name=\"api\", pod=~\"a|b\"}", 0, 0, NULL);
+    assert_true(tomb_bed_keys(&two.bed, 1, 0, id) > 0);
+    tomb_bed_purge(&two.bed, 1);
+    assert_int_equal(tomb_bed_keys(&two.bed, 1, 0, id), 0);
     key_series(&k, 1, m.scope, id);
-    assert_int_equal(kv_get(bed.s->kv, NULL, KV_META, key_str(&k), &row, &e), 0);
+    assert_int_equal(kv_get(two.bed.s->kv, NULL, KV_META, key_str(&k), &row, &e), 0);
     assert_int_equal(get_u32be(row.ptr), SERIES_RETIRED);
-    assert_string_equal(tomb_bed_values(&bed, NULL, "service_name", NULL), "db");
-    tomb_bed_check(&bed);
+    assert_string_equal(tomb_bed_values(&two.bed, NULL, "service_name", NULL), "db");
+    tomb_bed_check(&two.bed);
     buf_deinit(&row);
 }
 
 static void test_range(void **state)
 {
     (void)state;
-    fill();
+    two_fill();
     /* The minute of slot `now`, named by one slot of it. */
     struct tomb_result r =
-        tomb_bed_delete(&bed, NULL, "{service_name=\"api\"}", now + 3, now + 4, NULL);
+        tomb_bed_delete(&two.bed, NULL, "{service_name=\"api\"}", two.now + 3, two.now + 4, NULL);
     assert_int_equal(r.kind, TOMB_RANGE);
-    assert_int_equal(r.from_ms, slot_to_ms(now));
-    assert_int_equal(r.to_ms, slot_to_ms(now + 12));
+    assert_int_equal(r.from_ms, slot_to_ms(two.now));
+    assert_int_equal(r.to_ms, slot_to_ms(two.now + 12));
     assert_int_equal(r.raw_rows, 0);
-    assert_string_equal(merge("{}"), "m;x=1100 m;y=1111");
-    tomb_bed_check(&bed);
+    assert_string_equal(two_merge("{}"), "m;x=1100 m;y=1111");
+    tomb_bed_check(&two.bed);
     /* What comes now for that minute stays, and waits raw. */
-    assert_int_equal(push("api", "pod=a", now, 1, "m;x=1"), 1);
-    assert_int_equal(push("api", "pod=a", now, 1, "m;x=1"), 0);
-    assert_string_equal(merge("{}"), "m;x=1101 m;y=1111");
-    seal_later();
+    assert_int_equal(two_push("api", "pod=a", two.now, 1, "m;x=1"), 1);
+    assert_int_equal(two_push("api", "pod=a", two.now, 1, "m;x=1"), 0);
+    assert_string_equal(two_merge("{}"), "m;x=1101 m;y=1111");
+    two_seal_later();
     struct store_stats st;
-    store_stats(bed.s, &st);
+    store_stats(two.bed.s, &st);
     assert_int_equal(st.raw_rows, 1);
-    assert_string_equal(merge("{}"), "m;x=1101 m;y=1111");
-    tomb_bed_purge(&bed, 1);
-    assert_string_equal(merge("{}"), "m;x=1101 m;y=1111");
-    seal_later();
-    store_stats(bed.s, &st);
+    assert_string_equal(two_merge("{}"), "m;x=1101 m;y=1111");
+    tomb_bed_purge(&two.bed, 1);
+    assert_string_equal(two_merge("{}"), "m;x=1101 m;y=1111");
+    two_seal_later();
+    store_stats(two.bed.s, &st);
     assert_int_equal(st.raw_rows, 0);
-    assert_string_equal(merge("{}"), "m;x=1101 m;y=1111");
-    tomb_bed_check(&bed);
+    assert_string_equal(two_merge("{}"), "m;x=1101 m;y=1111");
+    tomb_bed_check(&two.bed);
 }
 
 static void test_range_of_series(void **state)
 {
     (void)state;
-    fill();
-    struct tomb_result r = tomb_bed_delete(&bed, NULL, "{pod=\"a\"}", now + 12, 0, NULL);
+    two_fill();
+    struct tomb_result r = tomb_bed_delete(&two.bed, NULL, "{pod=\"a\"}", two.now + 12, 0, NULL);
     assert_int_equal(r.kind, TOMB_RANGE);
     assert_int_equal(r.series, 2);
     assert_int_equal(r.raw_rows, 2);
-    assert_string_equal(merge("{}"), "m;x=1111 m;y=1010");
-    seal_later();
-    tomb_bed_purge(&bed, 2);
-    assert_string_equal(merge("{}"), "m;x=1111 m;y=1010");
-    r = tomb_bed_delete(&bed, NULL, "{pod=\"a\"}", 0, now + 12, NULL);
-    assert_string_equal(merge("{}"), "m;x=1010 m;y=1010");
-    tomb_bed_purge(&bed, 2);
-    assert_string_equal(merge("{}"), "m;x=1010 m;y=1010");
-    tomb_bed_check(&bed);
+    assert_string_equal(two_merge("{}"), "m;x=1111 m;y=1010");
+    two_seal_later();
+    tomb_bed_purge(&two.bed, 2);
+    assert_string_equal(two_merge("{}"), "m;x=1111 m;y=1010");
+    r = tomb_bed_delete(&two.bed, NULL, "{pod=\"a\"}", 0, two.now + 12, NULL);
+    assert_string_equal(two_merge("{}"), "m;x=1010 m;y=1010");
+    tomb_bed_purge(&two.bed, 2);
+    assert_string_equal(two_merge("{}"), "m;x=1010 m;y=1010");
+    tomb_bed_check(&two.bed);
 }
 
 /* A profile type is a label like others. */
@@ -250,25 +193,27 @@ static void test_type(void **state)
     static const char *heap = "memory:alloc_space:bytes:space:bytes";
 
     (void)state;
-    fill();
-    store_bed_push(&bed, &(struct bed_push){ .service = "api",
-                                             .labels = "pod=a",
-                                             .type = heap,
-                                             .slot = now,
-                                             .wid = 90,
-                                             .stacks = "h=5" });
-    seal_later();
+    two_fill();
+    store_bed_push(&two.bed, &(struct bed_push){ .service = "api",
+                                                 .labels = "pod=a",
+                                                 .type = heap,
+                                                 .slot = two.now,
+                                                 .wid = 90,
+                                                 .stacks = "h=5" });
+    two_seal_later();
     struct tomb_result r = tomb_bed_delete(
-        &bed, NULL,
+        &two.bed, NULL,
         "{service_name=\"api\", __profile_type__=\"memory:alloc_space:bytes:space:bytes\"}", 0, 0,
         NULL);
     assert_int_equal(r.kind, TOMB_RANGE);
-    assert_string_equal(store_bed_merge(&bed, NULL, "{}", heap, now - 10, now + 10), "");
-    assert_string_equal(merge("{}"), "m;x=1111 m;y=1111");
-    tomb_bed_purge(&bed, 3);
-    assert_string_equal(store_bed_merge(&bed, NULL, "{}", heap, now - 10, now + 10), "");
-    assert_string_equal(merge("{}"), "m;x=1111 m;y=1111");
-    tomb_bed_check(&bed);
+    assert_string_equal(store_bed_merge(&two.bed, NULL, "{}", heap, two.now - 10, two.now + 10),
+                        "");
+    assert_string_equal(two_merge("{}"), "m;x=1111 m;y=1111");
+    tomb_bed_purge(&two.bed, 3);
+    assert_string_equal(store_bed_merge(&two.bed, NULL, "{}", heap, two.now - 10, two.now + 10),
+                        "");
+    assert_string_equal(two_merge("{}"), "m;x=1111 m;y=1111");
+    tomb_bed_check(&two.bed);
 }
 
 static void test_repeat(void **state)
@@ -276,17 +221,17 @@ static void test_repeat(void **state)
     struct tomb_result r;
 
     (void)state;
-    fill();
-    r = tomb_bed_delete(&bed, NULL, "{pod=\"none\"}", 0, 0, "first");
+    two_fill();
+    r = tomb_bed_delete(&two.bed, NULL, "{pod=\"none\"}", 0, 0, "first");
     assert_int_equal(r.series, 0);
-    push("api", "pod=none", now, 50, "m;x=5");
-    r = tomb_bed_delete(&bed, NULL, "{pod=\"none\"}", 0, 0, "first");
+    two_push("api", "pod=none", two.now, 50, "m;x=5");
+    r = tomb_bed_delete(&two.bed, NULL, "{pod=\"none\"}", 0, 0, "first");
     assert_true(r.repeated);
-    assert_string_equal(merge("{pod=\"none\"}"), "m;x=5");
-    assert_int_equal(tomb_bed_try(&bed, NULL, "{pod=\"a\"}", 0, 0, "first", &r, &e), ERR_INPUT);
-    assert_int_equal(tomb_bed_try(&bed, "nobody", "{pod=\"a\"}", 0, 0, "first", &r, &e), 0);
-    store_bed_reopen(&bed, KV_MEM_POWER, 0);
-    r = tomb_bed_delete(&bed, NULL, "{pod=\"none\"}", 0, 0, "first");
+    assert_string_equal(two_merge("{pod=\"none\"}"), "m;x=5");
+    assert_int_equal(tomb_bed_try(&two.bed, NULL, "{pod=\"a\"}", 0, 0, "first", &r, &e), ERR_INPUT);
+    assert_int_equal(tomb_bed_try(&two.bed, "nobody", "{pod=\"a\"}", 0, 0, "first", &r, &e), 0);
+    store_bed_reopen(&two.bed, KV_MEM_POWER, 0);
+    r = tomb_bed_delete(&two.bed, NULL, "{pod=\"none\"}", 0, 0, "first");
     assert_true(r.repeated);
 }
 
@@ -296,11 +241,11 @@ static void test_list(void **state)
     struct tomb_list l;
 
     (void)state;
-    fill();
-    seal_later();
-    tomb_bed_delete(&bed, NULL, "{service_name=\"api\"}", 0, 0, "one");
-    tomb_bed_delete(&bed, NULL, "{service_name=\"db\"}", now, now + 1, "two");
-    struct store_view *v = store_view_get(bed.s);
+    two_fill();
+    two_seal_later();
+    tomb_bed_delete(&two.bed, NULL, "{service_name=\"api\"}", 0, 0, "one");
+    tomb_bed_delete(&two.bed, NULL, "{service_name=\"db\"}", two.now, two.now + 1, "two");
+    struct store_view *v = store_view_get(two.bed.s);
     assert_int_equal(store_deletes(v, STR("t"), a, &l, &e), 0);
     assert_int_equal(l.at.len, 2);
     assert_true(str_eqc(l.at.ptr[0].id, "two") && str_eqc(l.at.ptr[1].id, "one"));
@@ -309,13 +254,13 @@ static void test_list(void **state)
     assert_string_equal(l.at.ptr[1].phase, "waiting");
     tomb_list_deinit(&l);
     store_view_put(v);
-    tomb_bed_purge(&bed, 100);
+    tomb_bed_purge(&two.bed, 100);
     bool more = true;
     while (more)
-        assert_int_equal(store_reclaim(bed.s, &more, &e), 0);
-    clock_fake_advance(&bed.clock, 2000);
-    assert_int_equal(store_purge(bed.s, 100, &more, &e), 0);
-    v = store_view_get(bed.s);
+        assert_int_equal(store_reclaim(two.bed.s, &more, &e), 0);
+    clock_fake_advance(&two.bed.clock, 2000);
+    assert_int_equal(store_purge(two.bed.s, 100, &more, &e), 0);
+    v = store_view_get(two.bed.s);
     assert_int_equal(store_deletes(v, STR_NULL, a, &l, &e), 0);
     assert_int_equal(l.at.ptr[0].state, TOMB_DONE);
     assert_int_equal(l.at.ptr[1].state, TOMB_DONE);
@@ -333,46 +278,46 @@ static void test_list(void **state)
 static void test_power_cuts(void **state)
 {
     (void)state;
-    fill();
-    seal_later();
-    tomb_bed_delete(&bed, NULL, "{service_name=\"api\"}", 0, 0, NULL);
-    tomb_bed_delete(&bed, NULL, "{pod=\"a\"}", 0, 0, NULL);
+    two_fill();
+    two_seal_later();
+    tomb_bed_delete(&two.bed, NULL, "{service_name=\"api\"}", 0, 0, NULL);
+    tomb_bed_delete(&two.bed, NULL, "{pod=\"a\"}", 0, 0, NULL);
     for (int i = 0; i < 40; i++) {
         bool more;
         for (int n = 0; n < i % 7; n++)
-            assert_int_equal(store_purge(bed.s, 1, &more, &e), 0);
-        store_bed_reopen(&bed, KV_MEM_POWER, (uint64_t)(i % 3));
-        assert_string_equal(merge("{}"), "m;x=1000 m;y=1000");
-        tomb_bed_check(&bed);
+            assert_int_equal(store_purge(two.bed.s, 1, &more, &e), 0);
+        store_bed_reopen(&two.bed, KV_MEM_POWER, (uint64_t)(i % 3));
+        assert_string_equal(two_merge("{}"), "m;x=1000 m;y=1000");
+        tomb_bed_check(&two.bed);
     }
-    tomb_bed_purge(&bed, 1);
-    assert_string_equal(merge("{}"), "m;x=1000 m;y=1000");
-    assert_int_equal(tomb_bed_keys(&bed, 1, 1, 0), 0);
-    tomb_bed_check(&bed);
+    tomb_bed_purge(&two.bed, 1);
+    assert_string_equal(two_merge("{}"), "m;x=1000 m;y=1000");
+    assert_int_equal(tomb_bed_keys(&two.bed, 1, 1, 0), 0);
+    tomb_bed_check(&two.bed);
 }
 
 /* Hashes of one bit: retired ids are clashes like any other. */
 static void test_clashes(void **state)
 {
     (void)state;
-    store_bed_deinit(&bed);
+    store_bed_deinit(&two.bed);
     struct store_opts o = {
         .dict_bytes_max = 1, .seed = 1, .hash_bits = 1, .wid_horizon_ms = 3600000
     };
-    store_bed_init(&bed, &o);
-    now = store_bed_slot(&bed) / 12 * 12;
+    store_bed_init(&two.bed, &o);
+    two.now = store_bed_slot(&two.bed) / 12 * 12;
     for (uint64_t i = 1; i <= 20; i++) {
-        fill();
-        tomb_bed_delete(&bed, NULL, i % 2 ? "{pod=\"a\"}" : "{pod=\"b\"}", 0, 0, NULL);
-        assert_string_equal(merge(i % 2 ? "{pod=\"a\"}" : "{pod=\"b\"}"), "");
+        two_fill();
+        tomb_bed_delete(&two.bed, NULL, i % 2 ? "{pod=\"a\"}" : "{pod=\"b\"}", 0, 0, NULL);
+        assert_string_equal(two_merge(i % 2 ? "{pod=\"a\"}" : "{pod=\"b\"}"), "");
         if (i % 3 == 0)
-            tomb_bed_purge(&bed, 2);
-        tomb_bed_check(&bed);
-        tomb_bed_delete(&bed, NULL, "{service_name=~\".*\"}", 0, 0, NULL);
-        assert_string_equal(merge("{}"), "");
+            tomb_bed_purge(&two.bed, 2);
+        tomb_bed_check(&two.bed);
+        tomb_bed_delete(&two.bed, NULL, "{service_name=~\".*\"}", 0, 0, NULL);
+        assert_string_equal(two_merge("{}"), "");
     }
-    tomb_bed_purge(&bed, 2);
-    tomb_bed_check(&bed);
+    tomb_bed_purge(&two.bed, 2);
+    tomb_bed_check(&two.bed);
 }
 
 /* What a compactor read before a delete is refused behind it, also when all is purged. */
@@ -386,25 +331,25 @@ static void test_job_before(void **state)
     struct store_clock clock;
 
     (void)state;
-    fill();
-    minutes(60);
-    store_bed_seal(&bed);
-    store_clock(bed.s, &clock);
-    struct store_view *v = store_view_get(bed.s);
+    two_fill();
+    two_minutes(60);
+    store_bed_seal(&two.bed);
+    store_clock(two.bed.s, &clock);
+    struct store_view *v = store_view_get(two.bed.s);
     assert_int_equal(store_build_due(v, clock.engine_ms, 2, 7, 10, &due, &e), 0);
     assert_true(due.at.len > 0);
     assert_int_equal(store_build_read(v, &due.at.ptr[0], &cursor, MIB, a, &job, &e), 0);
     store_view_put(v);
     assert_int_equal(build_merge(&job, a, &result, &e), 0);
-    tomb_bed_delete(&bed, NULL, "{pod=\"a\"}", 0, 0, NULL);
-    assert_int_equal(store_build_apply(bed.s, &job, &result, &e), ERR_NOT_FOUND);
-    tomb_bed_purge(&bed, 100);
-    assert_int_equal(store_build_apply(bed.s, &job, &result, &e), ERR_NOT_FOUND);
+    tomb_bed_delete(&two.bed, NULL, "{pod=\"a\"}", 0, 0, NULL);
+    assert_int_equal(store_build_apply(two.bed.s, &job, &result, &e), ERR_NOT_FOUND);
+    tomb_bed_purge(&two.bed, 100);
+    assert_int_equal(store_build_apply(two.bed.s, &job, &result, &e), ERR_NOT_FOUND);
     bool more = true;
     while (more)
-        assert_int_equal(store_build(bed.s, 100, &more, &e), 0);
-    assert_string_equal(merge("{}"), "m;x=1010 m;y=1010");
-    tomb_bed_check(&bed);
+        assert_int_equal(store_build(two.bed.s, 100, &more, &e), 0);
+    assert_string_equal(two_merge("{}"), "m;x=1010 m;y=1010");
+    tomb_bed_check(&two.bed);
     build_job_deinit(&job);
     build_result_deinit(&result);
     vec_free(&due.at);
@@ -432,9 +377,9 @@ static void test_bytes(void **state)
     bool more = true;
 
     (void)state;
-    store_bed_deinit(&bed);
-    bed.o.kv = kv_dir_open(dir);
-    if (store_open(&bed.o, &bed.s, &e))
+    store_bed_deinit(&two.bed);
+    two.bed.o.kv = kv_dir_open(dir);
+    if (store_open(&two.bed.o, &two.bed.s, &e))
         fail_msg("open: %s", e.text);
     prng_init(&rnd, 5);
     for (uint64_t i = 0; i < 400; i++) {
@@ -443,28 +388,29 @@ static void test_bytes(void **state)
             n += (size_t)snprintf(text + n, sizeof(text) - n, "%sf%" PRIu64 "=%" PRIu64,
                                   k ? " " : "", (uint64_t)k * 80 + prng_below(&rnd, 80),
                                   1 + prng_below(&rnd, 1u << 30));
-        push(i % 8 ? "large" : "small", "pod=a", now + (uint32_t)i / 8 * 2, 1 + i, text);
+        two_push(i % 8 ? "large" : "small", "pod=a", two.now + (uint32_t)i / 8 * 2, 1 + i, text);
     }
-    minutes(30);
-    store_bed_seal(&bed);
-    uint64_t before = live_bytes(bed.s);
-    struct tomb_result r = tomb_bed_delete(&bed, NULL, "{service_name=\"large\"}", 0, 0, NULL);
+    two_minutes(30);
+    store_bed_seal(&two.bed);
+    uint64_t before = live_bytes(two.bed.s);
+    struct tomb_result r = tomb_bed_delete(&two.bed, NULL, "{service_name=\"large\"}", 0, 0, NULL);
     assert_true(r.bytes_estimate > before / 2 && r.bytes_estimate <= before);
-    tomb_bed_purge(&bed, 10);
+    tomb_bed_purge(&two.bed, 10);
     while (more)
-        assert_int_equal(store_reclaim(bed.s, &more, &e), 0);
-    minutes(1);
-    assert_int_equal(store_purge(bed.s, 10, &more, &e), 0);
-    store_delete_stats(bed.s, &st);
+        assert_int_equal(store_reclaim(two.bed.s, &more, &e), 0);
+    two_minutes(1);
+    assert_int_equal(store_purge(two.bed.s, 10, &more, &e), 0);
+    store_delete_stats(two.bed.s, &st);
     assert_int_equal(st.pending + st.purged, 0);
-    uint64_t after = live_bytes(bed.s);
+    uint64_t after = live_bytes(two.bed.s);
     print_message("%" PRIu64 " bytes before, %" PRIu64 " after\n", before, after);
     assert_true(after < before / 4);
-    assert_int_equal(tomb_bed_keys(&bed, 1, 2, 0), 0);
-    tomb_bed_check(&bed);
-    store_close(bed.s);
+    assert_int_equal(tomb_bed_keys(&two.bed, 1, 2, 0), 0);
+    tomb_bed_check(&two.bed);
+    store_close(two.bed.s);
     kv_dir_remove(dir);
-    store_bed_init(&bed, &(struct store_opts){ .dict_bytes_max = MIB, .wid_horizon_ms = 3600000 });
+    store_bed_init(&two.bed,
+                   &(struct store_opts){ .dict_bytes_max = MIB, .wid_horizon_ms = 3600000 });
 }
 
 static void test_limits(void **state)
@@ -472,23 +418,25 @@ static void test_limits(void **state)
     struct tomb_result r;
 
     (void)state;
-    fill();
-    assert_int_equal(tomb_bed_try(&bed, NULL, "{pod=\"a\"}", now, now - 1, NULL, &r, &e),
-                     ERR_INPUT);
+    two_fill();
+    assert_int_equal(
+        tomb_bed_try(&two.bed, NULL, "{pod=\"a\"}", two.now, two.now - 1, NULL, &r, &e), ERR_INPUT);
     for (int i = 0; i < TOMB_PENDING_MAX; i++)
-        tomb_bed_delete(&bed, NULL, "{service_name=\"db\"}", now - 500, now - 499, NULL);
-    assert_int_equal(tomb_bed_try(&bed, NULL, "{pod=\"a\"}", 0, 0, NULL, &r, &e), ERR_BUSY);
+        tomb_bed_delete(&two.bed, NULL, "{service_name=\"db\"}", two.now - 500, two.now - 499,
+                        NULL);
+    assert_int_equal(tomb_bed_try(&two.bed, NULL, "{pod=\"a\"}", 0, 0, NULL, &r, &e), ERR_BUSY);
     /* Those of one tenant are no other's. */
-    store_bed_push(&bed, &(struct bed_push){ .tenant = "u", .stacks = "m;x=1", .slot = now });
-    assert_int_equal(tomb_bed_try(&bed, "u", "", 0, 0, NULL, &r, &e), 0);
-    tomb_bed_purge(&bed, 1000);
-    assert_int_equal(tomb_bed_try(&bed, NULL, "{pod=\"a\"}", 0, 0, NULL, &r, &e), 0);
+    store_bed_push(&two.bed,
+                   &(struct bed_push){ .tenant = "u", .stacks = "m;x=1", .slot = two.now });
+    assert_int_equal(tomb_bed_try(&two.bed, "u", "", 0, 0, NULL, &r, &e), 0);
+    tomb_bed_purge(&two.bed, 1000);
+    assert_int_equal(tomb_bed_try(&two.bed, NULL, "{pod=\"a\"}", 0, 0, NULL, &r, &e), 0);
 }
 
 static size_t list_of(const char *tenant, size_t bytes)
 {
     struct arena *a = arena_new(bytes);
-    struct store_view *v = store_view_get(bed.s);
+    struct store_view *v = store_view_get(two.bed.s);
     struct tomb_list l;
 
     if (store_deletes(v, str_c(tenant), a, &l, &e))
@@ -509,9 +457,9 @@ static void test_remembered(void **state)
     (void)state;
     (void)snprintf(what, sizeof(what), "{pod=\"%04000d\"}", 0);
     for (int i = 0; i < 4 * TOMB_KEPT; i++)
-        assert_int_equal(tomb_bed_try(&bed, NULL, what, 0, 0, NULL, &r, &e), 0);
-    assert_int_equal(tomb_bed_try(&bed, NULL, what, 0, 0, NULL, &r, &e), ERR_BUSY);
-    assert_int_equal(tomb_bed_try(&bed, "u", "", 0, 0, NULL, &r, &e), 0);
+        assert_int_equal(tomb_bed_try(&two.bed, NULL, what, 0, 0, NULL, &r, &e), 0);
+    assert_int_equal(tomb_bed_try(&two.bed, NULL, what, 0, 0, NULL, &r, &e), ERR_BUSY);
+    assert_int_equal(tomb_bed_try(&two.bed, "u", "", 0, 0, NULL, &r, &e), 0);
     assert_int_equal(list_of("u", 16 * KIB), 1);
     assert_int_equal(list_of("t", 16 * MIB), 4 * TOMB_KEPT);
 }
@@ -524,33 +472,33 @@ static void test_too_large(void **state)
 
     (void)state;
     for (uint64_t wid = 1; wid <= 100; wid++)
-        push("api", "pod=a", now, wid, "m;x=1");
-    bed.s->kv->batch_max = 128 * KIB + 1000;
+        two_push("api", "pod=a", two.now, wid, "m;x=1");
+    two.bed.s->kv->batch_max = 128 * KIB + 1000;
     /* With the unsealed rows it is too large, so these go first (test_tomb_parts.c). */
-    assert_int_equal(tomb_bed_try(&bed, NULL, "{pod=\"a\"}", 0, 0, "d", &r, &e), 0);
+    assert_int_equal(tomb_bed_try(&two.bed, NULL, "{pod=\"a\"}", 0, 0, "d", &r, &e), 0);
     assert_true(r.more && r.raw_rows == 100);
-    assert_false(store_read_only(bed.s));
-    assert_string_equal(merge("{}"), "");
-    push("api", "pod=a", now, 101, "m;x=1");
-    minutes(2);
-    store_bed_seal(&bed);
-    tomb_bed_check(&bed);
-    assert_int_equal(tomb_bed_try(&bed, NULL, "{pod=\"a\"}", 0, 0, "d", &r, &e), 0);
+    assert_false(store_read_only(two.bed.s));
+    assert_string_equal(two_merge("{}"), "");
+    two_push("api", "pod=a", two.now, 101, "m;x=1");
+    two_minutes(2);
+    store_bed_seal(&two.bed);
+    tomb_bed_check(&two.bed);
+    assert_int_equal(tomb_bed_try(&two.bed, NULL, "{pod=\"a\"}", 0, 0, "d", &r, &e), 0);
     assert_true(!r.more && !r.repeated && r.entry > 0);
-    assert_string_equal(merge("{}"), "");
+    assert_string_equal(two_merge("{}"), "");
     for (uint32_t pod = 0; pod < 200; pod++) {
         char labels[32];
         (void)snprintf(labels, sizeof(labels), "pod=p%u", pod);
-        push("db", labels, now, 200 + pod, "m;x=1");
+        two_push("db", labels, two.now, 200 + pod, "m;x=1");
     }
-    minutes(2);
-    store_bed_seal(&bed);
-    assert_int_equal(tomb_bed_try(&bed, NULL, "{pod=~\"p.*\"}", 0, 0, "l", &r, &e), ERR_LIMIT);
+    two_minutes(2);
+    store_bed_seal(&two.bed);
+    assert_int_equal(tomb_bed_try(&two.bed, NULL, "{pod=~\"p.*\"}", 0, 0, "l", &r, &e), ERR_LIMIT);
     assert_non_null(strstr(e.text, "split the delete by labels"));
-    assert_false(store_read_only(bed.s));
-    tomb_bed_purge(&bed, 1000);
-    assert_string_equal(merge("{}"), "m;x=200");
-    tomb_bed_check(&bed);
+    assert_false(store_read_only(two.bed.s));
+    tomb_bed_purge(&two.bed, 1000);
+    assert_string_equal(two_merge("{}"), "m;x=200");
+    tomb_bed_check(&two.bed);
 }
 
 /* A tenant whose series are all gone has no label names either, also none of profile types. */
@@ -561,13 +509,13 @@ static void test_names(void **state)
     struct store_labels l;
 
     (void)state;
-    fill();
+    two_fill();
     for (int gone = 0; gone < 2; gone++) {
         if (gone) {
-            tomb_bed_delete(&bed, NULL, "{service_name=~\".*\"}", 0, 0, NULL);
-            tomb_bed_purge(&bed, 1000);
+            tomb_bed_delete(&two.bed, NULL, "{service_name=~\".*\"}", 0, 0, NULL);
+            tomb_bed_purge(&two.bed, 1000);
         }
-        struct store_view *v = store_view_get(bed.s);
+        struct store_view *v = store_view_get(two.bed.s);
         assert_int_equal(store_labels(v, &q, a, &l, &e), 0);
         store_view_put(v);
         bool type = false;
@@ -583,21 +531,21 @@ static void test_names(void **state)
  * refused as well, and nothing else. */
 static void test_refused_after_a_failed_commit(void **state)
 {
-    struct store_batch *group = store_batch_new(bed.s);
-    struct bed_push p = { .service = "api", .slot = now, .wid = 1, .stacks = "m;x=1" };
+    struct store_batch *group = store_batch_new(two.bed.s);
+    struct bed_push p = { .service = "api", .slot = two.now, .wid = 1, .stacks = "m;x=1" };
     struct store_result stored;
     struct tomb_result r;
 
     (void)state;
-    assert_int_equal(store_bed_stage(&bed, group, &p, &stored, &e), 0);
-    bed.faults.fail_in = 1;
-    assert_int_not_equal(store_commit(bed.s, group, &e), 0);
-    assert_int_equal(tomb_bed_try(&bed, "t", "", 0, 0, "d1", &r, &e), ERR_UNAVAILABLE);
-    store_bed_reopen(&bed, KV_MEM_KILL, 0);
-    assert_int_equal(tomb_bed_try(&bed, "t", "", 0, 0, "d1", &r, &e), 0);
+    assert_int_equal(store_bed_stage(&two.bed, group, &p, &stored, &e), 0);
+    two.bed.faults.fail_in = 1;
+    assert_int_not_equal(store_commit(two.bed.s, group, &e), 0);
+    assert_int_equal(tomb_bed_try(&two.bed, "t", "", 0, 0, "d1", &r, &e), ERR_UNAVAILABLE);
+    store_bed_reopen(&two.bed, KV_MEM_KILL, 0);
+    assert_int_equal(tomb_bed_try(&two.bed, "t", "", 0, 0, "d1", &r, &e), 0);
 }
 
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define T(f) cmocka_unit_test_setup_teardown(f, two_setup, two_teardown)
 
 int main(void)
 {

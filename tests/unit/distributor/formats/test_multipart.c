@@ -112,6 +112,15 @@ static void test_refused(void **state)
         if (parse(rows[i].type, str_c(rows[i].body), got, sizeof(got), &e) != ERR_INPUT)
             fail_msg("row %zu was taken: \"%s\" %s", i, got, e.text);
     }
+    for (size_t len = 200; len <= 201; len++) { /* of the boundary */
+        char boundary[256], type[512], body[1024], got[512];
+        struct err e = { 0 };
+        memset(boundary, 'b', len);
+        boundary[len] = '\0';
+        (void)snprintf(type, sizeof(type), "multipart/form-data; boundary=%s", boundary);
+        (void)snprintf(body, sizeof(body), "--%s\r\n" HEAD("p") "x\r\n--%s--", boundary, boundary);
+        assert_int_equal(parse(type, str_c(body), got, sizeof(got), &e), len > 200 ? ERR_INPUT : 0);
+    }
 }
 
 static void test_limits(void **state)

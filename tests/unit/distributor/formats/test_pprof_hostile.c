@@ -42,9 +42,20 @@ static void begin(struct gen_pprof *g)
     gen_type(g, "cpu", "nanoseconds");
 }
 
-/* Each prefix, and each body with one byte changed: an answer, whatever it is, and no more. */
+/* An answer, whatever it is: nothing, or an error of the sender's that says why. */
+static bool refused(int rc, const struct err *e)
+{
+    if (rc && ((rc != ERR_INPUT && rc != ERR_LIMIT) || strlen(e->text) < 8))
+        fail_msg("%s \"%s\"", err_name(rc), e->text);
+    return rc != 0;
+}
+
+/* Each prefix, and each body with two bytes changed. A prefix that ends between two fields is a
+ * message of its own, most others are cut: so most are refused, and the whole is not. */
 static void test_damaged(void **state)
 {
+    size_t cuts = 0, refusals = 0, changed = 0;
+
     (void)state;
     struct limits l = limits_default();
     struct gen_random r;
@@ -57,7 +68,8 @@ static void test_damaged(void **state)
         struct err e = { 0 };
         char *cut =
             xmemdup(r.body.ptr, n ? n : 1); /* its own block: ASan sees every byte too far */
-        (void)decode(&d, str_n(cut, n), &l, &e);
+        refusals += refused(decode(&d, str_n(cut, n), &l, &e), &e);
+        cuts++;
         dist_push_free(&d);
         xfree(cut);
     }
@@ -67,10 +79,15 @@ static void test_damaged(void **state)
         char *bad = xmemdup(r.body.ptr, r.body.len);
         bad[prng_below(&p, r.body.len)] = (char)prng_below(&p, 256);
         bad[prng_below(&p, r.body.len)] ^= (char)(1 << prng_below(&p, 8));
-        (void)decode(&d, str_n(bad, r.body.len), &l, &e);
+        changed += refused(decode(&d, str_n(bad, r.body.len), &l, &e), &e);
         dist_push_free(&d);
         xfree(bad);
     }
+    struct dist_push d;
+    struct err e = { 0 };
+    assert_int_equal(decode(&d, buf_str(&r.body), &l, &e), 0);
+    dist_push_free(&d);
+    assert_true(refusals > cuts / 2 && changed > 300 && changed < 3000);
     gen_random_deinit(&r);
 }
 
@@ -177,6 +194,20 @@ static void test_memory_ceiling(void **state)
     decode_gen(&g, &d, &l, ERR_LIMIT);
     dist_push_free(&d);
 
+    /* The same ends in the parser, where the table would be made, and not only behind it. */
+    struct pprof parsed;
+    struct err e = { 0 };
+    struct buf body;
+    begin(&g);
+    for (int i = 0; i < 1000000; i++)
+        gen_string(&g, "");
+    buf_init(&body, 16 * MIB);
+    gen_pprof_finish(&g, &body);
+    gen_pprof_deinit(&g);
+    assert_int_equal(pprof_parse(&parsed, buf_str(&body), &l, &e), ERR_LIMIT);
+    pprof_deinit(&parsed);
+    buf_deinit(&body);
+
     begin(&g); /* random stacks: every sample brings new nodes */
     uint64_t locations[64];
     for (size_t i = 0; i < 64; i++) {
@@ -250,6 +281,68 @@ static void test_limits(void **state)
 }
 
 /* Lengths, tags and varints that lie. */
+/* Two profiles one behind the other are one message to a decoder, with the sums of both and the
+ * time of the second: they are refused, so that no sum is stored twice. */
+static void test_two_profiles_in_one_body(void **state)
+{
+    (void)state;
+    struct limits l = limits_default();
+    struct buf one, body;
+
+    buf_init(&one, MIB);
+    buf_init(&body, MIB);
+    for (int times = 1; times <= 2; times++) {
+        struct gen_pprof g;
+        struct dist_push d;
+        struct err e = { 0 };
+
+        begin(&g);
+        g.time_ns = 1700000000000000000;
+        uint64_t leaf = gen_location(&g, gen_function(&g, "leaf", "a.go"), 7);
+        gen_sample(&g, (uint64_t[]){ leaf }, 1, (int64_t[]){ 10 }, 1);
+        gen_pprof_finish(&g, &body);
+        gen_pprof_deinit(&g);
+        int rc = decode(&d, buf_str(&body), &l, &e);
+        assert_int_equal(rc, times == 1 ? 0 : ERR_INPUT);
+        assert_true(times == 1 || strstr(e.text, "time_nanos appears twice"));
+        dist_push_free(&d);
+    }
+    buf_deinit(&one);
+    buf_deinit(&body);
+}
+
+/* A hundred string indexes may point nowhere; more only if they are a hundredth of all, no more. */
+static void test_string_indexes_that_point_nowhere(void **state)
+{
+    static const struct {
+        int functions, bad;
+        int want;
+    } rows[] = {
+        { 300, 100, 0 }, { 300, 101, ERR_INPUT }, { 10500, 101, 0 }, { 9000, 101, ERR_INPUT }
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct limits l = limits_default();
+        struct gen_pprof g;
+        struct dist_push d;
+
+        begin(&g);
+        for (int k = 0; k < rows[i].functions; k++) {
+            struct buf f;
+            buf_init(&f, 64);
+            gen_u64(&f, 1, ++g.functions);
+            gen_u64(&f, 2, k < rows[i].bad ? 99999999 : gen_string(&g, "f"));
+            gen_bytes(&g.body, 5, buf_str(&f));
+            buf_deinit(&f);
+        }
+        uint64_t leaf = gen_location(&g, g.functions, 7);
+        gen_sample(&g, (uint64_t[]){ leaf }, 1, (int64_t[]){ 10 }, 1);
+        decode_gen(&g, &d, &l, rows[i].want);
+        dist_push_free(&d);
+    }
+}
+
 static void test_wire(void **state)
 {
     (void)state;
@@ -318,9 +411,14 @@ static void test_wire(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_damaged),       cmocka_unit_test(test_deep),
-        cmocka_unit_test(test_amplification), cmocka_unit_test(test_memory_ceiling),
-        cmocka_unit_test(test_limits),        cmocka_unit_test(test_wire),
+        cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_amplification),
+        cmocka_unit_test(test_memory_ceiling),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_wire),
+        cmocka_unit_test(test_two_profiles_in_one_body),
+        cmocka_unit_test(test_string_indexes_that_point_nowhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -139,6 +139,89 @@ static void test_many(void **state)
     }
 }
 
+/* Parts come in any order, values in front of what they are values of. */
+static void test_order(void **state)
+{
+    (void)state;
+    check("app", "0",
+          "{\"profiles\":[{\"weights\":[\"2\",3e0],\"samples\":[[0],[0,1]],\"unit\":\"none\","
+          "\"type\":\"sampled\",\"more\":{\"frames\":[]}},{\"events\":[{\"at\":1,\"frame\":1,"
+          "\"type\":\"O\"}],\"endValue\":5,\"type\":\"evented\",\"unit\":null,\"name\":null}],"
+          "\"shared\":{\"x\":[1],\"frames\":[{\"line\":2,\"name\":\"\\u0061\"},{\"name\":\"b\"}]},"
+          "\"$schema\":\"https:\\/\\/www.speedscope.app/file-format-schema.json\"}",
+          "samples\t{}\ta\t2\nsamples\t{}\ta;b\t3\nsamples\t{}\tb\t4\n");
+}
+
+/* What an evented file of so many events comes to. */
+static int events(uint64_t decode_bytes, int n, size_t *ret_bytes, struct err *e)
+{
+    const struct ingest_raw raw = { .name = STR("app"),
+                                    .sample_rate = STR("0"),
+                                    .format = STR("speedscope") };
+    struct limits l = limits_default();
+    struct dist_push d;
+    struct buf body;
+
+    l.decode_bytes = decode_bytes;
+    buf_init(&body, 64 * MIB);
+    buf_add_str(&body, STR(HEAD ABC "\"profiles\":[{\"type\":\"evented\",\"unit\":\"none\","
+                                    "\"startValue\":0,\"endValue\":1,\"events\":["));
+    for (int i = 0; i < n; i++)
+        buf_addf(&body, "%s{\"type\":\"%c\",\"frame\":%d,\"at\":%d}", i ? "," : "",
+                 i % 4 < 2 ? 'O' : 'C', i % 4 == 0 || i % 4 == 3 ? 0 : 1, i);
+    buf_add_str(&body, STR("]}]}"));
+    *ret_bytes = body.len;
+    int rc = dist_decode_raw(&d, &raw, buf_str(&body), &l, e);
+    if (!rc)
+        assert_int_equal(d.push.series[0].total, n / 4 * 3);
+    dist_push_free(&d);
+    buf_deinit(&body);
+    return rc;
+}
+
+/* A file as large as a body may be is read, in little memory. */
+static void test_large(void **state)
+{
+    (void)state;
+    size_t bytes;
+    struct err e;
+
+    if (events(256 * MIB, 920000, &bytes, &e))
+        fail_msg("%s", e.text);
+    assert_true(bytes > 28 * MIB && bytes < 32 * MIB);
+    if (events(MIB, 920000, &bytes, &e))
+        fail_msg("%s", e.text);
+    assert_int_equal(events(256 * MIB, 1400000, &bytes, &e), ERR_LIMIT);
+    assert_non_null(strstr(e.text, "distributor.samples"));
+}
+
+/* What a file makes us keep is charged. */
+static void test_charged(void **state)
+{
+    (void)state;
+    const struct ingest_raw raw = { .name = STR("app"), .format = STR("speedscope") };
+    struct limits l = limits_default();
+    struct dist_push d;
+    struct buf body;
+    struct err e;
+
+    for (int kind = 0; kind < 2; kind++) {
+        l.decode_bytes = 2 * MIB;
+        buf_init(&body, 64 * MIB);
+        buf_add_str(&body, STR(HEAD "\"shared\":{\"frames\":["));
+        for (int i = 0; kind == 0 && i < 500000; i++)
+            buf_add_str(&body, i ? STR(",{\"name\":\"\"}") : STR("{\"name\":\"\"}"));
+        buf_add_str(&body, STR("]},\"profiles\":["));
+        for (int i = 0; kind == 1 && i < 20000; i++)
+            buf_add_str(&body, i ? STR(",{}") : STR("{}"));
+        buf_add_str(&body, STR("]}"));
+        assert_int_equal(dist_decode_raw(&d, &raw, buf_str(&body), &l, &e), ERR_LIMIT);
+        assert_non_null(strstr(e.text, "distributor.decode_bytes"));
+        dist_push_free(&d);
+        buf_deinit(&body);
+    }
+}
+
 /* 1,000 weights of 0.1 ns: 100 ns, not 0 and not 1,000. */
 static void test_fractions(void **state)
 {
@@ -172,6 +255,12 @@ static void test_refused(void **state)
         HEAD ABC "\"profiles\":{}}",
         HEAD ABC "\"profiles\":[3]}",
         HEAD ABC "\"profiles\":[{\"type\":\"sampled\",\"unit\":\"hours\"}]}",
+        HEAD ABC "\"profiles\":[],\"profiles\":[]}", /* twice */
+        HEAD ABC "\"profiles\":[]} x",
+        HEAD ABC "\"profiles\":[],\"x\":\"\xff\"}",
+        HEAD ABC "\"profiles\":[{\"type\":\"sampled\",\"samples\":[[0],[0]],\"weights\":[1]}]}",
+        HEAD ABC "\"profiles\":[{\"type\":\"sampled\",\"samples\":[[0]],\"weights\":[1,1]}]}",
+        HEAD ABC "\"profiles\":[{\"type\":\"sampled\",\"samples\":[[0]],\"weights\":[\"x\"]}]}",
         HEAD ABC "\"profiles\":[{\"type\":\"odd\",\"unit\":\"none\"}]}",
         HEAD ABC "\"profiles\":[{\"type\":\"sampled\",\"samples\":[[3]],\"weights\":[1]}]}",
         HEAD ABC "\"profiles\":[{\"type\":\"sampled\",\"samples\":[[-1]],\"weights\":[1]}]}",
@@ -278,10 +367,11 @@ static void test_files(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_types),     cmocka_unit_test(test_evented),
-        cmocka_unit_test(test_several),   cmocka_unit_test(test_many),
-        cmocka_unit_test(test_fractions), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_types),   cmocka_unit_test(test_evented),
+        cmocka_unit_test(test_several), cmocka_unit_test(test_order),
+        cmocka_unit_test(test_large),   cmocka_unit_test(test_charged),
+        cmocka_unit_test(test_many),    cmocka_unit_test(test_fractions),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -297,13 +297,126 @@ static void test_damaged(void **state)
     arena_free(mine);
 }
 
+/* A column of `rows` equal values of `width` bytes, in *out, with the codec. */
+static void equal_values(struct buf *out, enum ga_codec codec, size_t rows, unsigned width)
+{
+    static const char sevens[256] = { 7, 7, 7, 7, 7, 7, 7, 7 };
+    struct arena *mine = arena_new(256 * MIB);
+    struct ga_value *values = arena_alloc(mine, rows * sizeof(*values));
+    struct ga g;
+
+    assert_non_null(values);
+    for (size_t i = 0; i < rows; i++)
+        values[i] = ga_bytes(str_n(sevens, width));
+    ga_init(&g, mine, out);
+    g.codec = codec;
+    struct ga_type *t = ga_type(&g, GA_FIXED, "c", NULL);
+    t->width = width;
+    ga_column(&g, t);
+    ga_schema(&g);
+    ga_batch(&g, &values, rows);
+    ga_end(&g);
+    ga_free(&g);
+    arena_free(mine);
+}
+
+/* Reads the batches of a stream under limits; the error, or 0. */
+static int read_under(struct str body, const struct limits *l, struct err *e)
+{
+    struct arena *arena = arena_new(64 * MIB);
+    struct arrow a;
+    bool more = true;
+
+    int rc = arrow_open(&a, body, l, arena, e);
+    while (!rc && more)
+        rc = arrow_next(&a, &more, e);
+    arrow_close(&a);
+    arena_free(arena);
+    return rc;
+}
+
+/* zstd makes a few kilobytes of 2.5 MB of equal values: that is over the ratio. */
+static void test_expansion(void **state)
+{
+    struct limits l = limits_default();
+    struct err e = { 0 };
+    struct buf out;
+
+    (void)state;
+    buf_init(&out, 16 * MIB);
+    equal_values(&out, GA_ZSTD, 10000, 250);
+    assert_true(out.len * l.inflated_ratio < 2500000);
+    assert_int_equal(read_under(buf_str(&out), &l, &e), ERR_LIMIT);
+    assert_non_null(strstr(e.text, "expand more than"));
+    l.inflated_ratio = 1000000;
+    assert_int_equal(read_under(buf_str(&out), &l, &e), 0);
+    l.inflated_bytes = 2 * MIB;
+    assert_int_equal(read_under(buf_str(&out), &l, &e), ERR_LIMIT);
+    assert_non_null(strstr(e.text, "all together may have"));
+    buf_deinit(&out);
+}
+
+/* The number in front of a compressed buffer is a claim. Of LZ4, which cannot do 256:1, one that is
+ * too high is refused before memory for it is taken. */
+static void test_claimed_sizes(void **state)
+{
+    struct limits l = limits_default();
+    uint64_t claim = 0;
+    struct err e = { 0 };
+    struct buf out;
+    size_t at = 0;
+
+    (void)state;
+    buf_init(&out, MIB);
+    equal_values(&out, GA_LZ4, 64, 8);
+    for (size_t i = 0; i + 12 <= out.len; i++) { /* in front of the magic number of an LZ4 frame */
+        memcpy(&claim, out.ptr + i, 8);
+        at = claim == 64 * 8 && memcmp(out.ptr + i + 8, "\x04\x22\x4d\x18", 4) == 0 ? i : at;
+    }
+    assert_int_not_equal(at, 0);
+    assert_int_equal(read_under(buf_str(&out), &l, &e), 0);
+    claim = 900 * KIB; /* below what the ratio begins at */
+    memcpy(out.ptr + at, &claim, 8);
+    assert_int_equal(read_under(buf_str(&out), &l, &e), ERR_INPUT);
+    assert_non_null(strstr(e.text, "so few lz4 bytes"));
+    buf_deinit(&out);
+}
+
+/* A buffer that is one byte shorter than its rows need is refused, nothing behind it is read. */
+static void test_short_buffers(void **state)
+{
+    struct limits l = limits_default();
+    struct err e = { 0 };
+    struct buf out;
+    int found = 0;
+
+    (void)state;
+    buf_init(&out, MIB);
+    equal_values(&out, GA_PLAIN, 64, 8);
+    assert_int_equal(read_under(buf_str(&out), &l, &e), 0);
+    for (size_t i = 0; i + 8 <= out.len; i++) {
+        uint64_t v;
+        memcpy(&v, out.ptr + i, 8);
+        if (v != 64 * 8)
+            continue;
+        v--; /* the length of the column's buffer */
+        memcpy(out.ptr + i, &v, 8);
+        if (read_under(buf_str(&out), &l, &e) == ERR_INPUT && strstr(e.text, "too short"))
+            found++;
+        v++;
+        memcpy(out.ptr + i, &v, 8);
+    }
+    assert_int_equal(found, 1);
+    buf_deinit(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_streams),
-        cmocka_unit_test(test_samples),
-        cmocka_unit_test(test_verdicts),
-        cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_random_streams), cmocka_unit_test(test_samples),
+        cmocka_unit_test(test_verdicts),       cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_expansion),      cmocka_unit_test(test_claimed_sizes),
+        cmocka_unit_test(test_short_buffers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -373,7 +373,7 @@ static void test_actives(void **state)
         bed_init(&b, "s");
         add(&b, "cpu", "pod", rows[i].pod, 1, 1, NULL);
         int rc = actives_admit(a, &b.push, 2, rows[i].minute * 60000, &e);
-        if (rc != (rows[i].ok ? 0 : ERR_LIMIT))
+        if (rc != (rows[i].ok ? 0 : ERR_RATE))
             fail_msg("row %zu: %d", i, rc);
         if (rc)
             assert_string_equal(rules_reason(&e), "series_limit");

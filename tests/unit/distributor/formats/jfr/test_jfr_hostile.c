@@ -85,6 +85,42 @@ static void test_changed(void **state)
     gen_jfr_deinit(&g);
 }
 
+/* Numbers of a chunk's header that nothing could be read by. */
+static void test_head(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t at;
+        uint64_t value; /* of 8 bytes, big-endian */
+        const char *says;
+    } rows[] = {
+        { 8, 67, "its size" },
+        { 8, 1u << 30, "its size" },
+        { 16, 67, "the offset of constants" },
+        { 16, 1u << 30, "the offset of constants" },
+        { 24, 67, "the offset of metadata" },
+        { 24, 1u << 30, "the offset of metadata" },
+        { 56, 0, "ticks per second" },
+        { 56, UINT64_MAX, "ticks per second" },
+    };
+    struct limits l = limits_default();
+    struct gen_jfr g;
+    struct prng p;
+    struct err e;
+
+    recording(&g, &p, 3, 1);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char *bad = xmemdup(g.file.ptr, g.file.len);
+        for (size_t k = 0; k < 8; k++)
+            bad[rows[i].at + k] = (char)(rows[i].value >> (56 - 8 * k));
+        assert_int_equal(decode(str_n(bad, g.file.len), &l, NULL, &e), ERR_INPUT);
+        if (!strstr(e.text, rows[i].says))
+            fail_msg("row %zu: %s", i, e.text);
+        xfree(bad);
+    }
+    gen_jfr_deinit(&g);
+}
+
 static void test_depth(void **state)
 {
     (void)state;
@@ -278,10 +314,11 @@ static void test_strings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cut),     cmocka_unit_test(test_changed),
-        cmocka_unit_test(test_depth),   cmocka_unit_test(test_chunks),
-        cmocka_unit_test(test_budget),  cmocka_unit_test(test_varint),
-        cmocka_unit_test(test_strings), cmocka_unit_test(test_shared_names),
+        cmocka_unit_test(test_cut),          cmocka_unit_test(test_changed),
+        cmocka_unit_test(test_head),         cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_chunks),       cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_varint),       cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_shared_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "distributor/otlp/jpull.h"
+#include "common/net/jpull.h"
 
 static struct arena *arena;
 
@@ -181,12 +181,117 @@ static void test_depth_and_keys(void **state)
     assert_false(jpull_key_is(STR("stackIndexx"), "stackIndex"));
 }
 
+/* ---- documents that are read in parts ---- */
+
+static void test_check(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int want;
+    } rows[] = {
+        { "{}", 0 },
+        { " [1,{\"a\":\"\\u00e9\"}] ", 0 },
+        { "", ERR_INPUT },
+        { "1", ERR_INPUT },
+        { "\"x\"", ERR_INPUT },
+        { "{} {}", ERR_INPUT },
+        { "{\"a\":\"\\q\"}", ERR_INPUT },
+        { "{\"a\":\"\\u12\"}", ERR_INPUT },
+        { "[\"\xff\"]", ERR_INPUT },
+        { "[[[1]]]", 0 },
+        { "[[[[1]]]]", ERR_LIMIT },
+    };
+    struct err e;
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (jpull_check(str_c(rows[i].text), 3, &e) != rows[i].want)
+            fail_msg("%s", rows[i].text);
+}
+
+static void test_parts(void **state)
+{
+    (void)state;
+    static const char *const names[] = { "a", "b" };
+    static const char text[] =
+        "{ \"x\": [\"]}\\\"\"],\n\"b\" : {\"y\":[{}]} , \"a\":null, \"c\":7}";
+    struct str parts[2] = { STR("old"), STR("old") };
+    struct jpull_obj obj;
+    struct jpull_it it;
+    struct jpull j, k;
+    size_t which, others = 0;
+    struct err e;
+
+    arena_reset(arena);
+    assert_int_equal(jpull_check(str_c(text), 9, &e), 0);
+    jpull_init_checked(&j, str_c(text), arena, &e);
+    assert_true(jpull_object(&j, &obj));
+    while (jpull_member(&j, &obj, names, 2, &which)) {
+        others += which == 2;
+        assert_true(which < 2 ? jpull_value(&j, &parts[which]) : jpull_skip(&j));
+    }
+    assert_true(!j.bad && jpull_end(&j));
+    assert_int_equal(others, 2);
+    assert_null(parts[0].ptr);
+    assert_true(str_eqc(parts[1], "{\"y\":[{}]}"));
+    /* A part is read by itself; faults are told with their place in the whole text. */
+    jpull_part(&j, parts[1], &k);
+    assert_false(jpull_array(&k, &it));
+    assert_true(!k.bad && jpull_end(&k));
+    jpull_part(&j, parts[1], &k);
+    assert_true(jpull_object(&k, &obj) && jpull_member(&k, &obj, names, 2, &which));
+    assert_false(jpull_string(&k, &parts[0]));
+    assert_non_null(strstr(e.text, "line 2 column 12"));
+    jpull_init(&j, STR("{\"a\":1,\"z\":1,\"z\":2,\"a\":2}"), arena, &e);
+    assert_true(jpull_object(&j, &obj));
+    for (int i = 0; i < 3; i++)
+        assert_true(jpull_member(&j, &obj, names, 2, &which) && jpull_skip(&j));
+    assert_false(jpull_member(&j, &obj, names, 2, &which));
+    assert_true(j.bad && e.code == ERR_INPUT);
+}
+
+static void test_reals(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool ok;
+        double want;
+    } rows[] = {
+        { "1", true, 1 },
+        { "123456789012345", true, 123456789012345.0 },
+        { "18446744064077150000", true, 18446744064077150000.0 },
+        { "-2.5e1", true, -25 },
+        { "\"0.5\"", true, 0.5 },
+        { "null", true, 99 },
+        { "\"x\"", false, 0 },
+        { "1e999", false, 0 },
+        { "true", false, 0 },
+        { "[1]", false, 0 },
+    };
+    struct jpull j;
+    struct err e;
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        double v = 99;
+        jpull_init(&j, str_c(rows[i].text), arena, &e);
+        assert_int_equal(jpull_real(&j, "it", &v), rows[i].ok);
+        if (rows[i].ok)
+            assert_true(v == rows[i].want);
+    }
+    /* What is not there leaves a negative default alone, too. */
+    int64_t n = -1;
+    jpull_init(&j, STR("null"), arena, &e);
+    assert_true(jpull_signed(&j, "it", &n) && n == -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_accepted),       cmocka_unit_test(test_strings),
         cmocka_unit_test(test_numbers),        cmocka_unit_test(test_signed_numbers),
-        cmocka_unit_test(test_depth_and_keys),
+        cmocka_unit_test(test_depth_and_keys), cmocka_unit_test(test_check),
+        cmocka_unit_test(test_parts),          cmocka_unit_test(test_reals),
     };
     arena = arena_new(MIB);
     int rc = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,21 +1,55 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * jpull: RFC 8259, one pass, no recursion: nesting is the caller's, and what is skipped is
- * checked with a stack of bits.
+ * checked with a small stack of brackets.
  */
-#include "distributor/otlp/jpull.h"
+#include "common/net/jpull.h"
 
 #include <string.h>
 
 #include "common/base/utf8.h"
 
-#define NUMBER_MAX 64 /* characters */
+#define NUMBER_MAX   64 /* characters */
+#define EXACT_DIGITS 15 /* that every double has */
 
 void jpull_init(struct jpull *j, struct str text, struct arena *a, struct err *e)
 {
     *j = (struct jpull){
-        .start = text.ptr, .p = text.ptr, .end = text.ptr + text.len, .arena = a, .e = e
+        .start = text.ptr,
+        .p = text.ptr,
+        .end = text.ptr + text.len,
+        .arena = a,
+        .depth_max = JPULL_DEPTH,
+        .e = e,
     };
+}
+
+void jpull_init_checked(struct jpull *j, struct str text, struct arena *a, struct err *e)
+{
+    jpull_init(j, text, a, e);
+    j->checked = true;
+}
+
+void jpull_part(const struct jpull *j, struct str value, struct jpull *ret)
+{
+    *ret = *j;
+    ret->p = value.ptr;
+    ret->end = value.ptr + value.len;
+}
+
+int jpull_check(struct str text, size_t depth_max, struct err *e)
+{
+    struct jpull j;
+
+    CHECK(depth_max <= JPULL_DEEPEST);
+    jpull_init(&j, text.ptr ? text : STR(""), NULL, e);
+    j.depth_max = depth_max;
+    const char first = jpull_peek(&j);
+    if (first != '{' && first != '[')
+        (void)jpull_fault(&j, "want an object or an array");
+    if (!jpull_skip(&j) || !jpull_end(&j))
+        return e->code;
+    return str_utf8_valid(text) ? 0 : err_set(e, ERR_INPUT, "JSON: the text is not UTF-8");
 }
 
 bool jpull_fault(struct jpull *j, const char *what)
@@ -137,11 +171,12 @@ static bool code_point(const char **at, const char *end, uint32_t *ret)
     return true;
 }
 
-/* [p, end) has escapes; what they stand for is never longer. */
+/* [p, end) has escapes; what they stand for is never longer. Without an arena they are checked
+ * only. */
 static bool unescape(struct jpull *j, const char *p, const char *end, struct str *ret)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
-    char *out = arena_alloc(j->arena, (size_t)(end - p));
+    char one[4], *out = j->arena ? arena_alloc(j->arena, (size_t)(end - p)) : one;
     const char *known;
     uint32_t c;
     size_t n = 0;
@@ -152,7 +187,7 @@ static bool unescape(struct jpull *j, const char *p, const char *end, struct str
         j->bad = true;
         return false;
     }
-    while (p < end) {
+    for (; p < end; n = j->arena ? n : 0) {
         if (*p != '\\') {
             out[n++] = *p++;
         } else if (p[1] == 'u') {
@@ -306,10 +341,12 @@ bool jpull_number(struct jpull *j, const char *what, uint64_t *ret)
 
 bool jpull_signed(struct jpull *j, const char *what, int64_t *ret)
 {
-    const char *first = jpull_peek(j) == '"' ? j->p + 1 : j->p;
-    bool negative = first < j->end && *first == '-';
     uint64_t v = (uint64_t)*ret;
 
+    if (null(j))
+        return true;
+    const char *first = jpull_peek(j) == '"' ? j->p + 1 : j->p;
+    const bool negative = first < j->end && *first == '-';
     if (!jpull_number(j, what, &v))
         return false;
     if (v > INT64_MAX && !negative)
@@ -329,6 +366,27 @@ bool jpull_double(struct jpull *j, double *ret)
     if (!str_double(text, ret))
         *ret = 0; /* "NaN", "Infinity": a value that is never used as a number */
     return true;
+}
+
+bool jpull_real(struct jpull *j, const char *what, double *ret)
+{
+    struct str text;
+    uint64_t n;
+
+    if (null(j))
+        return true;
+    if (!number_or_string(j, &text))
+        return false;
+    if (text.len <= EXACT_DIGITS && str_u64(text, &n)) {
+        *ret = (double)n;
+        return true;
+    }
+    if (str_double(text, ret))
+        return true;
+    err_set(j->e, ERR_INPUT, "JSON: %s is %.*s, want a number", what,
+            STR_ARG(str_sub(text, 0, NUMBER_MAX)));
+    j->bad = true;
+    return false;
 }
 
 bool jpull_bool(struct jpull *j, bool *ret)
@@ -363,9 +421,38 @@ static bool skip_scalar(struct jpull *j)
     }
 }
 
-bool jpull_skip(struct jpull *j)
+/* An object or array of a checked text: its brackets match, so they need only be counted. */
+static void skip_checked(struct jpull *j)
 {
-    struct jpull_it stack[JPULL_DEPTH];
+    const char *p = j->p;
+    size_t depth = 0;
+
+    do {
+        switch (*p++) {
+        case '"':
+            while (p < j->end && *p != '"')
+                p += *p == '\\' ? 2 : 1;
+            p++;
+            break;
+        case '{':
+        case '[':
+            depth++;
+            break;
+        case '}':
+        case ']':
+            depth--;
+            break;
+        default:
+            break;
+        }
+    } while (depth > 0 && p < j->end);
+    CHECK(depth == 0 && p <= j->end);
+    j->p = p;
+}
+
+static void skip_any(struct jpull *j)
+{
+    struct jpull_it stack[JPULL_DEEPEST];
     struct str key;
     size_t depth = 0;
 
@@ -381,14 +468,75 @@ bool jpull_skip(struct jpull *j)
         c = jpull_peek(j);
         if (c != '{' && c != '[') {
             skip_scalar(j);
-        } else if (depth == JPULL_DEPTH) {
-            err_set(j->e, ERR_LIMIT, "JSON: nested more than %d levels deep", JPULL_DEPTH);
+        } else if (depth == j->depth_max) {
+            err_set(j->e, ERR_LIMIT, "JSON: nested more than %zu levels deep", j->depth_max);
             j->bad = true;
         } else {
             jpull_open(j, c, &stack[depth++]);
         }
     } while (depth > 0 && !j->bad);
+}
+
+bool jpull_skip(struct jpull *j)
+{
+    const char first = jpull_peek(j);
+    struct arena *arena = j->arena;
+
+    if (j->checked && !j->bad && (first == '{' || first == '[')) {
+        skip_checked(j);
+        return true;
+    }
+    j->arena = NULL; /* nothing of it is kept */
+    skip_any(j);
+    j->arena = arena;
     return !j->bad;
+}
+
+bool jpull_value(struct jpull *j, struct str *ret)
+{
+    const char c = jpull_peek(j), *from = j->p;
+
+    if (!jpull_skip(j))
+        return false;
+    *ret = c == 'n' ? STR_NULL : str_n(from, (size_t)(j->p - from));
+    return true;
+}
+
+bool jpull_object(struct jpull *j, struct jpull_obj *obj)
+{
+    *obj = (struct jpull_obj){ .seen = 0 };
+    if (jpull_peek(j) == '{')
+        return jpull_open(j, '{', &obj->it);
+    (void)jpull_skip(j);
+    return false;
+}
+
+bool jpull_array(struct jpull *j, struct jpull_it *it)
+{
+    if (jpull_peek(j) == '[')
+        return jpull_open(j, '[', it);
+    (void)jpull_skip(j);
+    return false;
+}
+
+bool jpull_member(struct jpull *j, struct jpull_obj *obj, const char *const *names, size_t n,
+                  size_t *ret)
+{
+    struct str key;
+    size_t i = 0;
+
+    CHECK(n <= JPULL_MEMBERS);
+    if (!jpull_key(j, &obj->it, &key))
+        return false;
+    while (i < n && !str_eqc(key, names[i]))
+        i++;
+    *ret = i;
+    if (i == n)
+        return true;
+    if (obj->seen & (UINT32_C(1) << i))
+        return jpull_fault(j, "a name that was there before in this object");
+    obj->seen |= UINT32_C(1) << i;
+    return true;
 }
 
 bool jpull_end(struct jpull *j)

@@ -1,0 +1,109 @@
+"""The edits of `make mutants`: parsers of outside bytes, their limits, and what reads requests.
+
+One row: a name, the file, the text (exactly once in it), what stands there instead, and the test program
+that must fail. Choose edits that a person could make by mistake: a bound off by one, a condition that is
+gone, an order that is turned round.
+"""
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    name: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+H1 = "tests/unit/common/net/test_http1"
+H2 = "tests/unit/common/net/test_http2_abuse"
+HEAD = "tests/unit/common/net/test_head"
+PPROF = "tests/unit/distributor/formats/test_pprof_hostile"
+ARROW = "tests/unit/distributor/parca/test_arrow"
+FRAME = "tests/unit/common/rpc/test_rpc_frame"
+BASE = "tests/unit/common/base/test_base"
+COMPRESS = "tests/unit/common/base/test_compress"
+TREE = "tests/unit/common/conf/test_conf_tree"
+SELECTOR = "tests/unit/common/model/test_selector"
+TENANT = "tests/unit/common/model/test_tenant_id"
+REGEX = "tests/unit/common/model/test_regex"
+MULTIPART = "tests/unit/distributor/formats/test_multipart"
+JFR = "tests/unit/distributor/formats/jfr/test_jfr_hostile"
+JSON = "tests/unit/common/net/test_json_in"
+
+MUTANTS = [
+    # ---- requests that can be read in two ways
+    Mutant("h2_host_differs", "common/net/http2_in.c", "} else if (!str_eq(l.value, authority)) {",
+           "} else if (0) {", H2),
+    Mutant("h2_path", "common/net/http2_in.c", "if (!path_ok(h->target))", "if (0)", H2),
+    Mutant("h2_scheme", "common/net/http2_in.c",
+           'if (!str_eqc(scheme, "http") && !str_eqc(scheme, "https"))', "if (0)", H2),
+    Mutant("h2_authority", "common/net/http2_in.c", "if (!http_host_ok(authority))", "if (0)", H2),
+    Mutant("h2_method", "common/net/http2_in.c", "if (!http_method_of(h->method))", "if (0)", H2),
+    Mutant("h1_host_once", "common/net/http_head.c", "if (f.hosts != 1)", "if (f.hosts < 1)", HEAD),
+    Mutant("h1_host_bytes", "common/net/http_head.c", "if (!http_host_ok(value))", "if (0)", HEAD),
+    Mutant("h1_coding_old", "common/net/http_head.c", "if (f.codings && h->minor == 0)", "if (0)", HEAD),
+    Mutant("h1_coding_known", "common/net/http_head.c", "if (f.codings > 1 || (f.codings && !f.chunked))",
+           "if (f.codings > 1)", HEAD),
+    Mutant("h1_target_bytes", "common/net/http_head.c", "if (c <= ' ' || c == '#')", "if (c < ' ')", HEAD),
+    Mutant("h1_expect", "common/net/http_head.c", "if (f.expects > 1 || (f.expects && !f.continue_ok))", "if (0)", HEAD),
+    # ---- pprof
+    Mutant("pprof_two_profiles", "distributor/formats/pprof.c", "if (p->has_time)", "if (0)", PPROF),
+    Mutant("pprof_bad_strings", "distributor/formats/pprof_ids.c", "if (p->bad_string_refs > all / 100)",
+           "if (p->bad_string_refs > all / 2)", PPROF),
+    Mutant("pprof_bad_strings_few", "distributor/formats/pprof_ids.c", "if (p->bad_string_refs <= 100)",
+           "if (p->bad_string_refs < 100)", PPROF),
+    Mutant("pprof_budget", "distributor/formats/pprof.c", "more > s->p->bytes_max - s->p->bytes", "0", PPROF),
+    # ---- Arrow
+    Mutant("arrow_ratio", "distributor/parca/arrow_batch.c", "total / l->inflated_ratio > r->budget->body_bytes",
+           "0", ARROW),
+    Mutant("arrow_total", "distributor/parca/arrow_batch.c", "|| total > l->inflated_bytes", "", ARROW),
+    Mutant("arrow_lz4_claim", "distributor/parca/arrow_batch.c",
+           "if (r->codec == CODEC_LZ4 && (size_t)size / LZ4_RATIO > packed)", "if (0)", ARROW),
+    Mutant("arrow_short_buffer", "distributor/parca/arrow_batch.c", "!u64_mul(n, size, &need) || b.len < need",
+           "!u64_mul(n, size, &need) || b.len + 1 < need", ARROW),
+    # ---- frames between processes
+    Mutant("rpc_chunk", "common/rpc/rpc_frame.c", "f->offset % RPC_FRAME_CHUNK || ", "", FRAME),
+    Mutant("rpc_length", "common/rpc/rpc_frame.c", "length != MIN(RPC_FRAME_CHUNK, f->total - f->offset)",
+           "length > RPC_FRAME_CHUNK", FRAME),
+    Mutant("rpc_flags", "common/rpc/rpc_frame.c", "f->flags & ~RPC_FLAG_ZSTD ||", "", FRAME),
+    Mutant("rpc_small", "common/rpc/rpc_frame.c", "tiny ? RPC_FRAME_SMALL_MAX :", "tiny ? 2 * RPC_FRAME_SMALL_MAX :", FRAME),
+    Mutant("rpc_epoch", "common/rpc/rpc_frame.c", "if (f->epoch == 0 || f->seq == 0)", "if (f->epoch == 0)", FRAME),
+    # ---- JSON
+    Mutant("json_pairs", "common/net/json_in.c", "COST_PAIR = 112", "COST_PAIR = 0", JSON),
+    Mutant("json_depth", "common/net/json_in.c", "if (depth > depth_max)", "if (depth > 4 * depth_max)", JSON),
+    # ---- cursors, compression, configuration, selectors
+    Mutant("rd_bytes", "common/base/rd.c", "    if (rd_left(r) < n)\n        return false;\n    *ret =",
+           "    if (rd_left(r) + 1 < n)\n        return false;\n    *ret =", BASE),
+    Mutant("rd_varint_bits", "common/base/rd.c", "if (shift == 63 && c > 1)", "if (shift == 63 && c > 3)", BASE),
+    Mutant("rd_field_number", "common/base/rd.c", "tag >> 3 == 0 ||", "", BASE),
+    Mutant("gzip_ratio", "common/base/compress.c", "if (by_ratio < most) {", "if (0) {", COMPRESS),
+    Mutant("zstd_total", "common/base/compress.c", "if (size > bytes_max)", "if (size > 2 * bytes_max)", COMPRESS),
+    Mutant("zlib_rest", "common/base/compress.c", "if (in_used != in.len)", "if (0)", COMPRESS),
+    Mutant("tree_depth", "common/conf/conf_tree.c", "if (r->depth == CONF_TREE_DEPTH_MAX)",
+           "if (r->depth + 1 == CONF_TREE_DEPTH_MAX)", TREE),
+    Mutant("tree_nodes", "common/conf/conf_tree.c", "if (++r->nodes > CONF_TREE_NODES_MAX)", "if (0)", TREE),
+    Mutant("tree_bytes", "common/conf/conf_tree.c", "if (text.len > CONF_TREE_BYTES_MAX)", "if (0)", TREE),
+    Mutant("selector_text", "common/model/selector.c", "if (text.len > SELECTOR_TEXT_MAX)", "if (0)", SELECTOR),
+    Mutant("selector_count", "common/model/selector.c", "if (sel->len == SELECTOR_LEN_MAX)",
+           "if (sel->len + 1 == SELECTOR_LEN_MAX)", SELECTOR),
+    Mutant("tenant_length", "common/model/tenant_id.c", "if (id.len > TENANT_ID_BYTES_MAX)",
+           "if (id.len > TENANT_ID_BYTES_MAX + 1)", TENANT),
+    Mutant("tenant_dots", "common/model/tenant_id.c", 'if (str_eq(id, STR(".")) || str_eq(id, STR("..")))',
+           'if (str_eq(id, STR(".")))', TENANT),
+    Mutant("regex_hex", "common/model/regex.c", "if (!is_hex(gate_peek(g, 0)) || !is_hex(gate_peek(g, 1)))",
+           "if (!is_hex(gate_peek(g, 0)))", REGEX),
+    # ---- uploads, JFR, JSON of OTLP
+    Mutant("multipart_parts", "distributor/formats/multipart.c", "if (ret->len == MULTIPART_PARTS_MAX)",
+           "if (ret->len == 2 * MULTIPART_PARTS_MAX)", MULTIPART),
+    Mutant("multipart_headers", "distributor/formats/multipart.c", "if (n == MULTIPART_HEADERS_MAX ||", "if (", MULTIPART),
+    Mutant("multipart_boundary", "distributor/formats/multipart.c", "value.len > BOUNDARY_MAX", "0", MULTIPART),
+    Mutant("jfr_chunk_size", "distributor/formats/jfr/jfr.c", "if (size < JFR_HEADER_BYTES || size > left.len)",
+           "if (size < JFR_HEADER_BYTES)", JFR),
+    Mutant("jfr_ticks", "distributor/formats/jfr/jfr.c", "if (c->ticks_per_s == 0 ||", "if (", JFR),
+    Mutant("jfr_chunks", "distributor/formats/jfr/jfr.c", "if (++n > JFR_CHUNKS_MAX)", "if (0)", JFR),
+    Mutant("jfr_strings", "distributor/formats/jfr/jfr_meta.c", "|| i >= m->c->strings.len", "", JFR),
+    # ---- what a push is told
+    Mutant("intake_urgency", "distributor/intake.c", "ERR_TIMEOUT, ERR_BUSY,  ERR_NO_SPACE, ERR_UNAVAILABLE };",
+           "ERR_BUSY, ERR_TIMEOUT,  ERR_NO_SPACE, ERR_UNAVAILABLE };", "tests/unit/distributor/test_refused"),
+]
