@@ -42,15 +42,6 @@ static int read_format(struct query *q, bool old, struct render_out *ret, struct
     return 0;
 }
 
-/* The default, as all peers have it; the words are what scripts of pages write without a number. */
-static bool means_default(struct str s)
-{
-    int64_t n;
-
-    return s.len == 0 || str_eqc(s, "undefined") || str_eqc(s, "null") || str_eqc(s, "NaN") ||
-           (str_i64(s, &n) && n <= 0);
-}
-
 static int read_max_nodes(struct query *q, struct render_out *ret, struct err *e)
 {
     const struct querier_conf *c = q->qr->conf;
@@ -63,12 +54,8 @@ static int read_max_nodes(struct query *q, struct render_out *ret, struct err *e
     if (ret->format == RENDER_DOT)
         ret->max_nodes = DOT_NODES;
     const char *name = view_nodes_given(q, &text);
-    if (!name || means_default(str_trim(text)))
-        return 0;
-    if (!str_u64(str_trim(text), &n))
-        return err_set(e, ERR_INPUT,
-                       "%s is \"%.*s\": want a number up to %" PRIu64 ", or 0 for the default",
-                       name, (int)MIN(text.len, 40), text.ptr, c->nodes_max);
+    if (!name || !str_u64(str_trim(text), &n) || n == 0)
+        return 0; /* as all peers: "undefined", "-1" and any other word are the default */
     if (n > c->nodes_max)
         return err_set(e, ERR_INPUT, "%s is %" PRIu64 ", the limit is %" PRIu64, name, n,
                        c->nodes_max);

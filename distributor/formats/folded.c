@@ -8,7 +8,9 @@
  * A count is [0-9]+ below 2^63. Lines without one ("1.5", "-3") and headers ("# duration: 12") are
  * left out and counted;
  * a body that has lines but not one good one is refused, so that a picture or a pprof sent by
- * mistake does not vanish with a 200. UTF-16 with a byte order mark (what some shells make of `>`)
+ * mistake does not vanish with a 200. So is one with more lines that end in no number at all than
+ * good ones: the report of another tool, which has some lines with a number at their end by chance.
+ * UTF-16 with a byte order mark (what some shells make of `>`)
  * becomes UTF-8 first; a UTF-8 mark, CR before LF, empty lines and a missing last newline are fine.
  * An empty frame ("a;;b") is a frame of its own, but ';' at the end of a stack begins none:
  * heaptrack ends each of its stacks so. A line may be as long as the body.
@@ -21,10 +23,12 @@
 
 #define SNIFF_BYTES 1024
 #define LINE_SHOWN  60
+#define WORDS_LEAST 3 /* a line or two that were cut make no report of another tool */
 
 struct folder {
     struct gather g;
     uint64_t lines;
+    uint64_t words;        /* lines that end in a word, comments left aside */
     struct str first;      /* that has no count */
     VEC(struct str) names; /* owned; of one line */
 };
@@ -96,6 +100,17 @@ static int add_line(struct folder *f, struct str stack, uint64_t count, struct e
     return gather_add(&f->g, &s, count, "line", f->lines, e);
 }
 
+/* Of Austin and others, "# duration: 12"; a frame may begin with '#'. */
+static bool is_header(struct str line)
+{
+    return str_starts(line, STR("# "));
+}
+
+static bool is_comment(struct str line)
+{
+    return is_header(line) || str_starts(line, STR("//")) || str_eqc(line, "#");
+}
+
 static int take_line(struct folder *f, struct str line, bool counts, struct err *e)
 {
     uint64_t count = 1;
@@ -108,11 +123,11 @@ static int take_line(struct folder *f, struct str line, bool counts, struct err 
     if (counts) {
         ptrdiff_t blank = str_rfind(line, ' ');
         struct str number = str_sub(line, (size_t)(blank + 1), line.len);
-        if (blank <= 0 || str_starts(line, STR("# ")) ||
-            str_trim(str_sub(line, 0, (size_t)blank)).len == 0 || !str_u64(number, &count) ||
-            count > INT64_MAX) {
+        if (blank <= 0 || is_header(line) || str_trim(str_sub(line, 0, (size_t)blank)).len == 0 ||
+            !str_u64(number, &count) || count > INT64_MAX) {
             f->g.push->drops[DROP_LINE]++;
-            if (!f->first.len)
+            f->words += !is_comment(line) && !str_double(number, &(double){ 0 });
+            if (!f->first.len && !is_comment(line))
                 f->first = line;
             return 0;
         }
@@ -121,18 +136,14 @@ static int take_line(struct folder *f, struct str line, bool counts, struct err 
     return add_line(f, line, count, e);
 }
 
-/* With the first line, as far as it can be shown. */
-static int no_line(const struct folder *f, struct err *e)
+/* Adds the first line without a count to the error, as far as it can be shown. */
+static int show_first(const struct folder *f, struct err *e)
 {
     struct str shown = f->first;
 
     if (shown.len > LINE_SHOWN)
         for (shown.len = LINE_SHOWN; shown.len && !str_utf8_valid(shown);)
             shown.len--;
-    (void)err_set(e, ERR_INPUT,
-                  "no line of %" PRIu64
-                  " has the form \"frame;frame count\", with a whole number as count",
-                  f->lines);
     struct err was = *e;
     if (!shown.len || !str_utf8_valid(shown))
         return e->code;
@@ -149,9 +160,20 @@ static int take_lines(struct folder *f, struct str body, bool counts, struct err
         if (take_line(f, line, counts, e))
             return e->code;
     f->g.push->samples += f->g.taken;
-    if (f->g.taken == 0)
-        return no_line(f, e);
-    return 0;
+    if (f->g.taken && (f->words <= f->g.taken || f->words < WORDS_LEAST))
+        return 0;
+    if (f->g.taken)
+        (void)err_set(e, ERR_INPUT,
+                      "%" PRIu64 " of %" PRIu64
+                      " lines end in no number, so this is hardly folded text; its lines have the "
+                      "form \"frame;frame count\"",
+                      f->words, f->lines);
+    else
+        (void)err_set(e, ERR_INPUT,
+                      "no line of %" PRIu64
+                      " has the form \"frame;frame count\", with a whole number as count",
+                      f->lines);
+    return show_first(f, e);
 }
 
 int folded_push(struct str body, bool counts, const struct kind *kind, const struct limits *l,

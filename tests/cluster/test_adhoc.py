@@ -19,6 +19,10 @@ SPEEDSCOPE = {"none": 10**7, "seconds": 10**9, "milliseconds": 10**6, "microseco
               "nanoseconds": 1, "bytes": 1}
 PADDED_EVENTS = 2  # of single-line-stacks.txt: the reader of the numbers takes them for none
 TICK = 10**7  # JFR counts samples: without a rate each stands for 10 ms, as on /ingest
+# The period that recordings of the JDK name themselves: `jfr print --events jdk.ActiveSetting`.
+PERIODS = {"cpool-uint64-constant-index": 9 * 10**6, "object-allocation-sample": 9 * 10**6,
+           "event-with-type-zero": 2 * TICK, "jmc_flush_incremental_metadata": 2 * TICK,
+           "jmc_jdk21": 2 * TICK}
 SAMPLY_WEIGHTS = 13069  # a row of samples may have a weight; expected are rows
 
 
@@ -76,8 +80,9 @@ def wanted(row):
     if row["format"] == "speedscope":
         return [(None, None, sum(p["total"] * SPEEDSCOPE[p["unit"]] for p in want["profiles"]))]
     if row["format"] == "jfr":
+        tick = PERIODS.get(os.path.basename(path).split(".")[0], TICK)
         kinds = [(key.split(":")[0], "samples" if key == "native:native" else kind["type"],
-                  kind["total"] * (TICK if kind["type"] in ("cpu", "wall") else 1))
+                  kind["total"] * (tick if kind["type"] in ("cpu", "wall") else 1))
                  for key, profile in want["profiles"].items() for kind in profile["sample_types"]
                  if kind["unit"] != "ticks"]
         return [k for k in kinds if k[2]]

@@ -9,6 +9,7 @@
  */
 #include "distributor/formats/upload/upload.h"
 
+#include "common/base/rd.h"
 #include "common/net/jpull.h"
 #include "distributor/formats/formats.h"
 #include "distributor/formats/legacy/legacy.h"
@@ -19,14 +20,18 @@
 #include "distributor/formats/upload/v8.h"
 
 #define SNIFF_BYTES 1024
+#define OTLP        "this is an OTLP request: send it to /v1development/profiles"
 #define TRACE                                                                                   \
     "this is a trace of Chrome (trace events), which has more than a profile in it and is not " \
     "read: open it in speedscope and upload what that exports, or record a .cpuprofile with "   \
     "`node --cpu-prof`, or with Profiler.start of the DevTools protocol"
-#define STACKPROF                                                                                 \
-    "this is stackprof's own JSON: upload what `stackprof --collapsed FILE` prints (a recording " \
-    "with raw: true is needed for that)"
+#define STACKPROF                                                                        \
+    "this is stackprof's own JSON: upload what `stackprof --stackcollapse FILE` prints " \
+    "(for that it must be recorded with raw: true)"
 #define CALLGRIND "counts of Valgrind's callgrind: record time with `perf record -g` instead"
+#define CACHEGRIND                                                               \
+    "a cachegrind file, which has costs of functions and not of stacks: record " \
+    "stacks instead, of PHP for example with Excimer"
 
 enum kind {
     KIND_INGEST, /* as /ingest reads it */
@@ -48,6 +53,29 @@ static bool is_heaptrack(struct str s)
 
     return str_starts(s, STR("v ")) && end > 0 &&
            str_starts(str_sub(s, (size_t)end + 1, s.len), STR("X "));
+}
+
+/* Moves into the first field, if that has number 1 and is whole. */
+static bool enter_first(struct str *s)
+{
+    uint64_t len;
+    struct rd r;
+
+    if (!s->len || s->ptr[0] != 0x0a)
+        return false;
+    r = rd_of(str_sub(*s, 1, s->len));
+    if (!rd_varint(&r, &len) || len < 2 || len > rd_left(&r))
+        return false;
+    *s = str_n((const char *)r.p, (size_t)len);
+    return true;
+}
+
+/* ExportProfilesServiceRequest{ResourceProfiles{Resource or ScopeProfiles}}: the first field of the
+ * first field is a message, where pprof has the number of a string. */
+static bool is_otlp(struct str s)
+{
+    return enter_first(&s) && (s.ptr[0] == 0x0a || s.ptr[0] == 0x12) && s.len > 2 &&
+           (uint8_t)s.ptr[1] <= s.len - 2;
 }
 
 static int known_but_not_read(struct str s, struct err *e)
@@ -72,6 +100,9 @@ static int known_but_not_read(struct str s, struct err *e)
           "`pprof --collapsed` prints" },
         { "# callgrind format", 18, CALLGRIND },
         { "version: 1\ncreator: callgrind", 29, CALLGRIND },
+        { "version: 1\ncreator: ", 20, CACHEGRIND },
+        { "--- Execution profile ---", 25,
+          "async-profiler's text report: record with -o collapsed or -o jfr" },
         { "\x89PNG", 4, "a picture" },
         { "<svg", 4, "a drawn flame graph: upload what it was drawn from" },
         { "<?xml", 5, "XML: if it is a drawn flame graph, upload what it was drawn from" },
@@ -82,6 +113,8 @@ static int known_but_not_read(struct str s, struct err *e)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         if (str_starts(s, str_n(rows[i].magic, rows[i].len)))
             return err_set(e, ERR_INPUT, "this is %s", rows[i].what);
+    if (is_otlp(s))
+        return err_set(e, ERR_INPUT, OTLP);
     if (is_heaptrack(s))
         return err_set(e, ERR_INPUT,
                        "this is heaptrack's file: upload what `heaptrack_print -F` writes");
@@ -223,7 +256,7 @@ static bool is_page(struct str text)
 static const char *json_hint(struct str head)
 {
     if (in_json(head, "\"resourceProfiles\""))
-        return "this is an OTLP request: send it to /v1development/profiles";
+        return OTLP;
     if (in_json(head, "speedscope") || in_json(head, "\"shared\""))
         return "this looks like speedscope: send it with format=speedscope";
     return "this is JSON: speedscope is sent with format=speedscope; .cpuprofile, .heapprofile and "
@@ -333,7 +366,7 @@ static int push_json_root(const struct ingest *in, struct str text, const struct
     if (text.ptr[0] == '[' || root[ROOT_TRACE].len)
         return err_set(e, ERR_INPUT, TRACE);
     if (root[ROOT_OTLP].len)
-        return err_set(e, ERR_INPUT, "this is an OTLP request: send it to /v1development/profiles");
+        return err_set(e, ERR_INPUT, OTLP);
     if (root[ROOT_SHARED].len && root[ROOT_PROFILES].len && !root[ROOT_META].len) {
         *ret_format = "speedscope";
         return speedscope_push(text, in, l, push, e);

@@ -48,15 +48,32 @@ static void check(const char *body, const char *want_format, const char *want)
     dist_push_free(&d);
 }
 
+#define B(s)             \
+    {                    \
+        s, sizeof(s) - 1 \
+    }
+struct sniffed {
+    struct str body;
+    const char *want; /* the format, or a part of the sentence */
+    bool refused;
+};
+
+static void sniff_all(const struct sniffed *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *format = "";
+        struct err e = { 0 };
+        int rc = upload_sniff(rows[i].body, &format, &e);
+        assert_int_equal(rc, rows[i].refused ? ERR_INPUT : 0);
+        if (!strstr(rc ? e.text : format, rows[i].want))
+            fail_msg("row %zu: %s%s", i, format, e.text);
+    }
+}
+
 static void test_sniff(void **state)
 {
     (void)state;
-    static const struct {
-        struct str body;
-        const char *want; /* the format, or a part of the sentence */
-        bool refused;
-    } rows[] = {
-#define B(s) { s, sizeof(s) - 1 }
+    static const struct sniffed rows[] = {
         { B("FLR\0\0\2\0\0"), "jfr", false },
         { B("\n\4\10\1\20\2"), "pprof", false },
         { B("\x12\4\10\1\0\2"), "pprof", false },
@@ -69,6 +86,29 @@ static void test_sniff(void **state)
         { B("# x\njava 10 [000] 99.5: 10 cycles: \n\tff f (m)\n"), "perf script", false },
         { B("# austin: 3.7.0\n# mode: wall\n\nP1;T0:1;a.py:f:2 10\n"), "austin", false },
         { B("v main 3\nx 4\n"), "folded", false },
+        { B(""), "empty", true },
+        { B("--- symbol\nbinary=work\n"), "--collapsed", true },
+        { B("# callgrind format\nversion: 1\n"), "callgrind", true },
+        { B("version: 1\ncreator: callgrind-3.10.0\n"), "callgrind", true },
+        { B("version: 1\ncreator: xdebug 3.4.0 (PHP 8.3)\ncmd: a.php\n"), "Excimer", true },
+        { B("--- Execution profile ---\nTotal samples : 2\n"), "-o collapsed", true },
+        { B("\n\x0a\n\2\n\0\x12\4\n\0\x12\0"), "/v1development/profiles", true },
+        { B("\n\x06\x12\4\n\0\x12\0"), "/v1development/profiles", true },
+        { B("v 10400 3\nX ./work\nI 1000 5e2991\n"), "heaptrack_print", true },
+        { B("PERFILE2...."), "perf script", true },
+        { B("\177ELF...."), "a program", true },
+        { B("Nettrace"), "dotnet-trace", true },
+        { B("\x89PNG"), "picture", true },
+    };
+
+    sniff_all(rows, ARRAY_LEN(rows));
+}
+
+/* What begins like something else, and what `perf script -F` leaves out. */
+static void test_sniff_close(void **state)
+{
+    (void)state;
+    static const struct sniffed rows[] = {
         /* Folded text may begin as JSON does. */
         { B("[unknown];main;foo 3\n"), "folded", false },
         { B("[DestroyJavaVM tid=7];main 1\n"), "folded", false },
@@ -95,27 +135,11 @@ static void test_sniff(void **state)
         { B("java  3244 ff f (m)\n"), "perf script", false },
         { B("java 3244\njava 17\n"), "folded", false },
         { B("java cpu: 3244\n"), "folded", false },
-        { B(""), "empty", true },
-        { B("--- symbol\nbinary=work\n"), "--collapsed", true },
-        { B("# callgrind format\nversion: 1\n"), "callgrind", true },
-        { B("version: 1\ncreator: callgrind-3.10.0\n"), "callgrind", true },
-        { B("v 10400 3\nX ./work\nI 1000 5e2991\n"), "heaptrack_print", true },
-        { B("PERFILE2...."), "perf script", true },
-        { B("\177ELF...."), "a program", true },
-        { B("Nettrace"), "dotnet-trace", true },
-        { B("\x89PNG"), "picture", true },
-#undef B
     };
 
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        const char *format = "";
-        struct err e = { 0 };
-        int rc = upload_sniff(rows[i].body, &format, &e);
-        assert_int_equal(rc, rows[i].refused ? ERR_INPUT : 0);
-        if (!strstr(rc ? e.text : format, rows[i].want))
-            fail_msg("row %zu: %s%s", i, format, e.text);
-    }
+    sniff_all(rows, ARRAY_LEN(rows));
 }
+#undef B
 
 static void test_folded_brackets(void **state)
 {
@@ -200,6 +224,7 @@ static void test_refused(void **state)
         "[]",
         "{\"traceEvents\":[]}",
         "{\"resourceProfiles\":[]}",
+        "Total samples : 34\n\n a b\n c d\ne\n", /* more words than counts */
         "{\"nodes\":3,\"samples\":[1]}",
         "{\"nodes\":[{\"id\":1},{\"id\":1}]}",
         "{\"nodes\":[{\"id\":1,\"parent\":1,\"hitCount\":1}],\"startTime\":0,\"endTime\":9}",
@@ -250,6 +275,28 @@ static void test_unknown(void **state)
         assert_int_equal(decode(&d, rows[i], &format, &e), ERR_INPUT);
         if (!strstr(e.text, "of no known kind") || !strstr(e.text, "speedscope"))
             fail_msg("row %zu: %s", i, e.text);
+        dist_push_free(&d);
+    }
+}
+
+/* What is known and not read says what to do instead. */
+static void test_advice(void **state)
+{
+    (void)state;
+    static const char *const rows[][2] = {
+        { "{\"traceEvents\":[]}", "speedscope" },
+        { "[{\"ph\":\"X\",\"args\":{\"n\":18446744064077150000}}]", "speedscope" },
+        { "{\"version\":1.2,\"mode\":\"cpu\",\"frames\":{}}", "stackprof --stackcollapse" },
+        { "{\"resourceProfiles\":[{}]}", "/v1development/profiles" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const char *format;
+        struct dist_push d;
+        struct err e = { 0 };
+        assert_int_equal(decode(&d, str_c(rows[i][0]), &format, &e), ERR_INPUT);
+        if (!strstr(e.text, rows[i][1]))
+            fail_msg("%s: %s", rows[i][0], e.text);
         dist_push_free(&d);
     }
 }
@@ -501,11 +548,12 @@ static void test_hint(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sniff),       cmocka_unit_test(test_perf_script),
-        cmocka_unit_test(test_refused),     cmocka_unit_test(test_zipped_twice),
-        cmocka_unit_test(test_unknown),     cmocka_unit_test(test_files),
-        cmocka_unit_test(test_hint),        cmocka_unit_test(test_austin),
-        cmocka_unit_test(test_perf_fields), cmocka_unit_test(test_folded_brackets),
+        cmocka_unit_test(test_sniff),        cmocka_unit_test(test_sniff_close),
+        cmocka_unit_test(test_perf_script),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_zipped_twice), cmocka_unit_test(test_advice),
+        cmocka_unit_test(test_unknown),      cmocka_unit_test(test_files),
+        cmocka_unit_test(test_hint),         cmocka_unit_test(test_austin),
+        cmocka_unit_test(test_perf_fields),  cmocka_unit_test(test_folded_brackets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
