@@ -131,19 +131,21 @@ static bool is_there(const struct copy_in *in, size_t file)
            S_ISREG(st.st_mode) && (uint64_t)st.st_size == in->list.files[file].size;
 }
 
-static void notes_read(struct rd *r, struct copy_in *in)
+/* Returns the bytes of the notes that check. */
+static size_t notes_read(struct rd *r, struct copy_in *in)
 {
-    const uint8_t *p = r->p;
+    const uint8_t *p = r->p, *first = p;
     uint64_t sum, check;
     uint32_t file;
 
     while (rd_u32le(r, &file) && rd_u64le(r, &sum) && rd_u64le(r, &check)) {
         if (check != hash64(p, 12, in->id) || file >= in->list.len || !sum)
-            return; /* torn */
+            break; /* torn */
         p = r->p;
         if (!in->sums[file] && is_there(in, file))
             is_whole(in, file, sum);
     }
+    return (size_t)(p - first);
 }
 
 static struct copy_in *in_new(const char *base, const struct copy_faults *faults, struct err *e)
@@ -188,7 +190,8 @@ int copy_in_load(const char *base, const struct copy_faults *faults, struct copy
         rc = head_read(&r, in, e);
     if (!rc) {
         make_room(in);
-        notes_read(&r, in);
+        in->journal_bytes = bytes.len - rd_left(&r);
+        in->journal_bytes += notes_read(&r, in);
         *ret = in;
     } else {
         copy_in_free(in);
@@ -291,6 +294,7 @@ static int begin(struct copy_in *in, const struct copy_in *old, struct err *e)
             put_note(&journal, in->id, i, in->sums[i]);
     rc = buf_ok(&journal) ? fs_real()->write_file(fs_real(), path, buf_str(&journal), e)
                           : err_set(e, ERR_LIMIT, "a copy has too many files");
+    in->journal_bytes = journal.len;
     buf_deinit(&journal);
     return rc;
 }
@@ -337,7 +341,8 @@ static int write_at(int fd, const char *path, struct str bytes, uint64_t at, str
     return 0;
 }
 
-/* All of it is written: to the disk with it, and into the journal. */
+/* All of it is written: to the disk with it, and into the journal. A note that was written in part,
+ * or not synced (a full disk), is overwritten by the next one: none would be read behind it. */
 static int note_whole(struct copy_in *in, size_t file, int fd, const char *path, struct err *e)
 {
     uint64_t sum = copy_file_sum(in->pieces + in->first[file], in->list.files[file].size);
@@ -355,11 +360,16 @@ static int note_whole(struct copy_in *in, size_t file, int fd, const char *path,
         return rc;
     buf_init(&note, KIB);
     put_note(&note, in->id, file, sum);
-    int to = open(journal, O_WRONLY | O_APPEND | O_CLOEXEC);
+    CHECK(note.len == NOTE_BYTES);
+    int to = open(journal, O_WRONLY | O_CLOEXEC);
     if (to < 0)
         rc = err_errno(e, errno, "cannot open %s", journal);
-    else if (write(to, note.ptr, note.len) != (ssize_t)note.len || fdatasync(to))
-        rc = err_errno(e, errno, "cannot write to %s", journal);
+    else
+        rc = write_at(to, journal, buf_str(&note), in->journal_bytes, e);
+    if (!rc && fdatasync(to))
+        rc = err_errno(e, errno, "cannot sync %s", journal);
+    if (!rc)
+        in->journal_bytes += note.len;
     if (to >= 0)
         (void)close(to);
     buf_deinit(&note);

@@ -21,6 +21,7 @@ struct copy_in {
     uint64_t *sums;       /* of files that are here whole, synced and noted; 0: it is not */
     size_t files_left;    /* to come */
     uint64_t bytes, kept; /* that are here; of them, of an earlier try */
+    size_t journal_bytes; /* of the journal, that are whole: the next note is written there */
 };
 
 /* What an earlier try left in base/in. ERR_NOT_FOUND: nothing of use. */

@@ -32,13 +32,22 @@ static struct {
     struct copy_list list;
     /* The call that fails. */
     int calls, fail_at, code;
-    bool dead; /* all that follow fail, too */
+    bool dead;           /* all that follow fail, too */
+    size_t part_of_note; /* so many bytes of the next one are written, and no more; 0: whole */
 } t;
 
 static int fails(void *cookie, const char *what, const char *path)
 {
-    (void)cookie, (void)what, (void)path;
+    (void)cookie;
     t.calls++;
+    if (t.part_of_note && !strcmp(what, "append")) { /* the disk is full in the middle of it */
+        FILE *f = fopen(path, "ab");
+        assert_non_null(f);
+        assert_int_equal(fwrite("a part ", 1, t.part_of_note, f), t.part_of_note);
+        assert_int_equal(fclose(f), 0);
+        t.part_of_note = 0;
+        return ENOSPC;
+    }
     return t.fail_at && (t.calls == t.fail_at || (t.dead && t.calls > t.fail_at)) ? t.code : 0;
 }
 static const struct copy_faults faults = { .fails = fails };
@@ -293,6 +302,36 @@ static void test_resume(void **state)
     teardown();
 }
 
+/* A full disk took part of a note: those behind it are read all the same, so nothing that is here
+ * is fetched again. */
+static void test_part_of_a_note(void **state)
+{
+    uint64_t fetched = 0, whole = 0;
+    struct copy_in *in;
+    struct copy_list l;
+    struct err e;
+
+    (void)state;
+    setup();
+    l = list_again();
+    assert_int_equal(copy_in_begin(t.base, &faults, "n1", 7, &l, &in, &e), 0);
+    t.part_of_note = 7;
+    assert_int_equal(pull_file(in, 0, &fetched, &e), ERR_NO_SPACE);
+    assert_int_equal(t.part_of_note, 0);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(pull_file(in, i, &fetched, &e), 0);
+        whole += t.list.files[i].size;
+    }
+    copy_in_free(in);
+    assert_int_equal(copy_in_load(t.base, NULL, &in, &e), 0);
+    assert_int_equal(in->files_left, t.list.len - 4);
+    copy_in_free(in);
+    assert_int_equal(pull(7, SIZE_MAX, &fetched, &e), 0);
+    assert_int_equal(fetched, t.list.bytes - whole);
+    assert_int_equal(start(), NEW_INDEX);
+    teardown();
+}
+
 static void test_damage(void **state)
 {
     struct copy_list l;
@@ -445,10 +484,11 @@ static void test_torn(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole),     cmocka_unit_test(test_newer),
-        cmocka_unit_test(test_resume),    cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_not_it),    cmocka_unit_test(test_each_fails),
-        cmocka_unit_test(test_each_ends), cmocka_unit_test(test_torn),
+        cmocka_unit_test(test_whole),      cmocka_unit_test(test_newer),
+        cmocka_unit_test(test_resume),     cmocka_unit_test(test_part_of_a_note),
+        cmocka_unit_test(test_damage),     cmocka_unit_test(test_not_it),
+        cmocka_unit_test(test_each_fails), cmocka_unit_test(test_each_ends),
+        cmocka_unit_test(test_torn),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
