@@ -10,7 +10,9 @@
  * put the key is looked at, and a key with our own lease in it means that we are in. A key of our
  * own id with another lease is what our process before left behind: it is overwritten, no wait for
  * its lease to run out. One of another id is another node of the same name: that is an error of the
- * operator's, said in `why`, and tried again until the other is gone.
+ * operator's, said in `why`, and tried again until the other is gone. Unless it has our own address,
+ * where nobody else can listen: then it is what our predecessor left, whose folder was lost. That
+ * runs out with its lease, and only if it stays much longer is it somebody else after all.
  *
  * None of it happens while the view does not trust what the service holds: it may be another
  * cluster's, or an empty one in which this node would help to make the map of a new one.
@@ -32,6 +34,7 @@
 #define KEEP_PART    3  /* renewed after this part of its time */
 #define CALL_PART    2  /* a call is sent again after it */
 #define MISSING_MOST 2  /* looks at a view without us before we believe it */
+#define FORMER_PART  3  /* leases that a key of our own address may stay */
 #define MAP_TRIES    10 /* by one map, before it is taken for one that cannot be read here */
 
 enum member_state { MEMBER_OUT, MEMBER_GRANTED, MEMBER_IN, MEMBER_LEAVING };
@@ -48,6 +51,7 @@ struct member {
     int64_t map_rev; /* the view's, at the last put */
     uint32_t map_tries;
     uint64_t sent_ms, deadline_ms;
+    uint64_t former_ms; /* a key of another id with our address was seen first; 0: none is there */
     uint32_t missing;
     bool told_in;
     char rival[ERR_TEXT_MAX]; /* who else lives by our name; "": nobody, when we looked last */
@@ -167,6 +171,16 @@ static void put(struct member *m, int64_t rev)
     buf_deinit(&me);
 }
 
+/* The key of a process that had this address and another data folder. */
+static bool is_former(struct member *m, const struct live *other)
+{
+    if (strcmp(other->addr, m->o.addr) != 0)
+        return false;
+    if (!m->former_ms)
+        m->former_ms = MAX(now_ms(m), UINT64_C(1));
+    return now_ms(m) < m->former_ms + FORMER_PART * m->o.ttl_ms;
+}
+
 static void on_look(void *cookie, const struct coord_reply *r)
 {
     struct member *m = cookie;
@@ -183,9 +197,18 @@ static void on_look(void *cookie, const struct coord_reply *r)
         if (str_eq(r->kvs[i].key, key_str(&m->key)))
             kv = &r->kvs[i];
     if (!kv) {
+        m->former_ms = 0;
         put(m, 0);
     } else if (kv->lease == m->lease) { /* the answer to the put was lost */
         on_put(m, &(struct coord_reply){ .done = true, .rev = kv->mod_rev });
+    } else if (live_parse(kv->value, &other, &e) == 0 && other.id != m->o.id &&
+               is_former(m, &other)) {
+        (void)err_set(&m->why, ERR_UNAVAILABLE,
+                      "the process that was %s before, with another data folder, is registered for "
+                      "some seconds more: its lease runs out by itself",
+                      m->name);
+        tell(m);
+        again(m, RETRY_MS);
     } else if (live_parse(kv->value, &other, &e) == 0 && other.id != m->o.id) {
         (void)err_set(&m->why, ERR_CONFLICT,
                       "another node called %s lives at %s; give each its own cluster.node", m->name,
