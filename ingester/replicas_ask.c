@@ -20,11 +20,14 @@ static uint64_t behind(const struct replica_of *r, struct err *e)
 
     if (r->at == AT_SERVING || (!r->wanted && !r->must_return))
         return 0;
-    if (r->must_return && (st.silent || !st.member)) {
-        (void)err_set(e, ERR_UNAVAILABLE, "shard %" PRIu32 ", lost here, is not learned anew yet",
+    if (!r->node) {
+        (void)err_set(e, ERR_UNAVAILABLE, "shard %" PRIu32 " is not open yet%s%.300s", r->shard,
+                      r->trouble.code ? ": " : "", r->trouble.code ? r->trouble.text : "");
+    } else if (r->must_return && (st.silent || !st.member)) {
+        (void)err_set(e, ERR_UNAVAILABLE,
+                      "shard %" PRIu32 ": the local copy was lost and is still being fetched from "
+                      "other members",
                       r->shard);
-    } else if (!r->node) {
-        (void)err_set(e, ERR_UNAVAILABLE, "shard %" PRIu32 " is not open yet", r->shard);
     } else if (st.silent || st.no_database || repl_node_copy(r->node).from) {
         (void)err_set(e, ERR_UNAVAILABLE, "shard %" PRIu32 " is on its way here as a whole",
                       r->shard);
@@ -50,8 +53,19 @@ void replicas_look_behind(struct replicas *rs)
     struct err e = { 0 };
     uint64_t n = 0;
 
+    for (size_t i = 0; i < rs->len; i++) { /* a loss that is mended is no reason for later ones */
+        struct replica_state st = replica_now(rs->at[i]);
+
+        rs->at[i]->must_return &= !rs->at[i]->node || st.silent || !st.member;
+    }
     if (rs->caught_up || !view_ready(rs->view))
         return;
+    /* While a cluster is made its shards are placed one after the other: some of them here. */
+    for (uint32_t i = 0; i < view_shards(rs->view) && !n; i++)
+        if (!view_record(rs->view, i, NULL)) {
+            (void)err_set(&e, ERR_UNAVAILABLE, "shard %" PRIu32 " is not placed yet", i);
+            n = 1;
+        }
     for (size_t i = 0; i < rs->len && !n; i++)
         n = behind(rs->at[i], &e);
     rs->caught_up = n == 0 || replicas_now_ms(rs) >= rs->catch_up_until_ms;

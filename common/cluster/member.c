@@ -10,9 +10,9 @@
  * put the key is looked at, and a key with our own lease in it means that we are in. A key of our
  * own id with another lease is what our process before left behind: it is overwritten, no wait for
  * its lease to run out. One of another id is another node of the same name: that is an error of the
- * operator's, said in `why`, and tried again until the other is gone. Unless it has our own address,
- * where nobody else can listen: then it is what our predecessor left, whose folder was lost. That
- * runs out with its lease, and only if it stays much longer is it somebody else after all.
+ * operator's, said in `why`, and tried again until the other is gone. Unless it has our own
+ * address, where no other process can listen: then it is what our predecessor left, whose folder
+ * was lost. That key ends with its lease. If it stays much longer, it is another node after all.
  *
  * None of it happens while the view does not trust what the service holds: it may be another
  * cluster's, or an empty one in which this node would help to make the map of a new one.

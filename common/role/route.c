@@ -12,6 +12,11 @@
  * moments after its death, not by every call. What an ingester of a list says itself is its answer;
  * by a map in a file it may say ERR_UNAVAILABLE while it opens its shards. A call that was with two
  * processes that ended goes to no third: it may be what ends them.
+ *
+ * Where shards move, a read is sent again through a fail-over, and no longer: people wait for it.
+ * It ends with the reason when the shard has had no live leader, or no majority, for READ_LED_MS,
+ * or when the named leader has refused it for READ_MOST_MS. A write is worth waiting for until its
+ * deadline: the client would only send it again.
  */
 #include "common/role/route.h"
 
@@ -27,7 +32,9 @@
 #define REFUSES_MS     10000 /* it goes down in order for so long */
 #define LIVES_MOST     2
 #define MISSING_NEVER  UINT64_MAX
-#define STRANGERS_MAX  8 /* asked for help where a shard has no followers */
+#define READ_LED_MS    5000  /* a fail-over takes less once the lease has ended */
+#define READ_MOST_MS   15000 /* a leader may load a large shard before it serves it */
+#define STRANGERS_MAX  8     /* asked for help where a shard has no followers */
 #define OLD_VIEW_MS    3000
 
 static uint64_t now_ms(const struct route *r)
@@ -304,6 +311,42 @@ static bool may_help(const struct route_call *c)
            (c->r->moves || now_ms(c->r) - c->failed_ms < REFUSES_MS);
 }
 
+/* What only reads may run twice at once. */
+static bool reads(enum rpc_method m)
+{
+    return m == RPC_MERGE || m == RPC_TIMELINE || m == RPC_LABELS || m == RPC_EXEMPLARS ||
+           m == RPC_FUNCTIONS || m == RPC_ESTIMATE;
+}
+
+/* A read that would wait for more than a fail-over; *e is then the reason. */
+static bool in_vain(const struct route_call *c, struct err *e)
+{
+    const struct route *r = c->r;
+    uint64_t now = now_ms(r), since;
+    struct view_shard s;
+
+    if (!may_move(r) || !reads(c->method) || !view_ready(r->o.view) || c->target >= r->missing_len)
+        return false;
+    since = r->missing_ms[c->target];
+    if (since != MISSING_NEVER && now - since >= READ_LED_MS) {
+        if (is_led(r, (uint32_t)c->target, &s))
+            (void)err_set(e, ERR_UNAVAILABLE,
+                          "half or more of the copies of shard %zu are gone; embertreectl cluster "
+                          "status names them",
+                          c->target);
+        else
+            (void)err_set(e, ERR_UNAVAILABLE,
+                          "nobody leads shard %zu; embertreectl cluster status says why",
+                          c->target);
+        return true;
+    }
+    if (!c->wait_ms || now - c->failed_ms < READ_MOST_MS)
+        return false;
+    e->code = ERR_UNAVAILABLE;
+    (void)err_wrap(e, "asked for %" PRIu64 " s", (now - c->failed_ms) / 1000);
+    return true;
+}
+
 /* False: there is no time for another attempt, or no use in it. */
 static bool call_waits(struct route_call *c)
 {
@@ -320,9 +363,15 @@ static bool call_waits(struct route_call *c)
 static void on_reply(void *cookie, struct str reply, const struct err *err)
 {
     struct route_call *c = cookie;
+    struct err why;
 
     if (err && err->code == ERR_UNAVAILABLE && (c->r->moves || err->again_s)) {
         route_failed(c->r, c->target, race_went_round(&c->race));
+        why = *err;
+        if (in_vain(c, &why)) {
+            call_end(c, STR_NULL, &why);
+            return;
+        }
         if (call_waits(c))
             return;
     }
@@ -344,13 +393,6 @@ static void on_late(void *cookie)
     copy_payload(c, &copy);
     if (!race_more(&c->race, c->method, &copy))
         buf_deinit(&copy);
-}
-
-/* What only reads may run twice at once. */
-static bool reads(enum rpc_method m)
-{
-    return m == RPC_MERGE || m == RPC_TIMELINE || m == RPC_LABELS || m == RPC_EXEMPLARS ||
-           m == RPC_FUNCTIONS || m == RPC_ESTIMATE;
 }
 
 static int call_try(struct route_call *c, struct err *e)
@@ -395,7 +437,7 @@ static void on_timer(void *cookie)
 
     if (outlived(c, &e))
         call_end(c, STR_NULL, &e);
-    else if (call_try(c, &e) && !call_waits(c))
+    else if (call_try(c, &e) && (in_vain(c, &e) || !call_waits(c)))
         call_end(c, STR_NULL, &e);
 }
 
@@ -458,6 +500,10 @@ bool route_ready(struct route *r, char *why, size_t why_size)
     for (uint32_t i = 0; i < r->missing_len; i++) {
         struct view_shard s;
 
+        if (!view_shard(r->o.view, i, &s) || !s.leader_addr[0]) { /* no fail-over to wait for */
+            (void)snprintf(why, why_size, "shard %" PRIu32 " is not placed yet", i);
+            return false;
+        }
         if (r->missing_ms[i] == MISSING_NEVER || now_ms(r) - r->missing_ms[i] < r->o.patience_ms)
             continue;
         if (!is_led(r, i, &s)) {

@@ -451,6 +451,39 @@ def test_restart_all():
         load.check()
 
 
+def test_ready_is_true():
+    """All are ready only when every shard is placed, and no ingester takes it back while a cluster is made."""
+    with replicated.Cluster() as c:
+        assert "not placed" not in ctl(c.querier, "status", code=None)
+        assert c.ingest(b"a;b 1\n", "svc.cpu{}").status == 200
+        for n in c.nodes.values():
+            assert 'msg="not ready"' not in n.process.whole_log(), n.process.tail()
+
+
+def test_no_leader_for_queries():
+    """Two of three are gone: a query is answered with the reason long before its time is over, and pushes are as
+    before. The one that is left with an empty folder says whose lease it waits for."""
+    with replicated.Cluster(shards=2) as c:
+        c.wait_whole()
+        assert c.ingest(b"a;b 1\n", "svc.cpu{}").status == 200
+        one, two, three = c.nodes.values()
+        for n in (one, two):
+            n.process.kill()
+        query = c.querier.get("/render", timeout=50, query=cluster.CPU_TYPE + '{service_name="svc"}',
+                              from_="now-1h", until="now", format="collapsed")
+        assert query.status == 503 and query.headers["Retry-After"], query
+        assert b"nobody leads shard" in query.body or b"half or more of the copies" in query.body, query
+        shutil.rmtree(one.process.folder / "data")
+        for n in (one, two):
+            n.process.start(wait=False)
+        wait(lambda: "registered in the cluster" in one.process.whole_log().rpartition("listening")[2])
+        assert "another node called" not in one.process.whole_log()
+        one.process.wait_ready()
+        c.wait_whole()
+        assert b"a;b 1" in c.querier.get("/render", query=cluster.CPU_TYPE + '{service_name="svc"}', from_="now-1h",
+                                         until="now", format="collapsed").body
+
+
 if __name__ == "__main__":
     if not replicated.available():
         print("SKIPPED: there is no etcd (package etcd-server)")
@@ -458,4 +491,4 @@ if __name__ == "__main__":
     cluster.main([test_kill_leader, test_etcd_away, test_restarts_without_etcd,
                   test_stopped_leader, test_drain, test_join,
                   test_lost_disk, test_full_disks, test_drain_by_command, test_drained_stays,
-                  test_restart_all])
+                  test_restart_all, test_ready_is_true, test_no_leader_for_queries])

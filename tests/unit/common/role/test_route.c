@@ -36,7 +36,7 @@ struct bed {
     struct rpc_node *client;
     struct route *route;
     int ends, code;
-    char reply[32];
+    char reply[32], text[ERR_TEXT_MAX];
 };
 
 static void serve(void *cookie, struct rpc_call *call, struct str payload)
@@ -161,7 +161,8 @@ static void on_done(void *cookie, struct str reply, const struct err *err)
 
     b->ends++;
     b->code = err ? err->code : 0;
-    (void)snprintf(b->reply, sizeof(b->reply), "%.*s", STR_ARG(reply));
+    (void)snprintf(b->reply, sizeof(b->reply), "%.*s", STR_ARG(str_sub(reply, 0, 31)));
+    (void)snprintf(b->text, sizeof(b->text), "%s", err ? err->text : "");
 }
 
 static struct route_call *ask_of(struct bed *b, uint32_t shard, enum rpc_method method,
@@ -402,6 +403,83 @@ static void test_ends(void **state)
     bed_close(&b);
 }
 
+/* A read outlives a fail-over, and is answered with the reason where there is none. */
+static void test_reads_end_early(void **state)
+{
+    struct coord_key key = key_live(PREFIX, "a");
+    struct bed b;
+
+    (void)state;
+    bed_open(&b);
+    put_live(&b, &b.nodes[0]);
+    put_live(&b, &b.nodes[1]);
+    put_live(&b, &b.nodes[2]);
+    put_map(&b);
+    put_leader(&b, 0, 1, "a");
+    put_leader(&b, 1, 1, "b");
+    for (size_t i = 0; i < 3; i++)
+        rpc_serve(b.nodes[i].rpc, RPC_MERGE, serve, &b.nodes[i]);
+    rpc_bed_sleep(&b.rpc, 500);
+    /* Whoever should lead refuses, and goes on refusing. */
+    (void)ask_of(&b, 0, RPC_MERGE, 60000);
+    (void)ask(&b, 0, 60000);
+    rpc_bed_sleep(&b.rpc, 13000);
+    assert_int_equal(b.ends, 0);
+    rpc_bed_sleep(&b.rpc, 5000);
+    assert_int_equal(b.ends, 1);
+    assert_int_equal(b.code, ERR_UNAVAILABLE);
+    assert_non_null(strstr(b.text, "a does not lead"));
+    /* What is no read waits on. */
+    b.nodes[0].leads = true;
+    rpc_bed_sleep(&b.rpc, 1000);
+    assert_int_equal(b.ends, 2);
+    assert_string_equal(b.reply, "a");
+    /* Its leader is gone for three seconds: it is waited for. */
+    b.nodes[0].leads = false;
+    coord_site_del(b.site, key_str(&key));
+    (void)ask_of(&b, 0, RPC_MERGE, 60000);
+    rpc_bed_sleep(&b.rpc, 3000);
+    assert_int_equal(b.ends, 2);
+    put_live(&b, &b.nodes[0]);
+    b.nodes[0].leads = true;
+    rpc_bed_sleep(&b.rpc, 1000);
+    assert_int_equal(b.ends, 3);
+    assert_int_equal(b.code, 0);
+    /* For longer: not in 60 s, and then at once. */
+    b.nodes[0].leads = false;
+    coord_site_del(b.site, key_str(&key));
+    (void)ask_of(&b, 0, RPC_MERGE, 60000);
+    rpc_bed_sleep(&b.rpc, 7000);
+    assert_int_equal(b.ends, 4);
+    assert_int_equal(b.code, ERR_UNAVAILABLE);
+    assert_non_null(strstr(b.text, "nobody leads shard 0"));
+    (void)ask_of(&b, 0, RPC_MERGE, 60000);
+    rpc_bed_sleep(&b.rpc, 1000);
+    assert_int_equal(b.ends, 5);
+    bed_close(&b);
+}
+
+/* While a cluster is made its shards are placed one after the other. */
+static void test_not_placed(void **state)
+{
+    struct bed b;
+    char why[160];
+
+    (void)state;
+    bed_open(&b);
+    put_live(&b, &b.nodes[0]);
+    put_live(&b, &b.nodes[1]);
+    put_map(&b);
+    put_leader(&b, 0, 1, "a");
+    rpc_bed_sleep(&b.rpc, 500);
+    assert_false(route_ready(b.route, why, sizeof(why)));
+    assert_string_equal(why, "shard 1 is not placed yet");
+    put_leader(&b, 1, 1, "b");
+    rpc_bed_sleep(&b.rpc, 500);
+    assert_true(route_ready(b.route, why, sizeof(why)));
+    bed_close(&b);
+}
+
 /* A shard without a leader makes us unready, but not at once: a fail-over is no reason. */
 static void test_patience(void **state)
 {
@@ -447,6 +525,8 @@ int main(void)
         cmocka_unit_test(test_unimplemented),
         cmocka_unit_test(test_view_is_late),
         cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_reads_end_early),
+        cmocka_unit_test(test_not_placed),
         cmocka_unit_test(test_patience),
     };
 
