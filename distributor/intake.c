@@ -38,6 +38,7 @@
 #define WORK_LEAST     (64 * KIB)
 #define GZIP_GUESS     8 /* unzipped : zipped, where the trailer does not say more */
 #define RETRY_MS_FIRST 50
+#define QUEUE_SHARE    4 /* of ack_timeout a tenant may wait for its turn, one in so many */
 #define RETRY_MS_MOST  1000
 
 static uint64_t now_ms(const struct intake *k)
@@ -448,6 +449,14 @@ static int intake_resize(struct intake *k, struct err *e)
     return 0;
 }
 
+static int waited_long(uint64_t ms, struct err *e)
+{
+    return err_set(e, ERR_RATE,
+                   "in_flight_limit: a push of this tenant has waited for a processor for %" PRIu64
+                   " ms, behind other pushes of it; send fewer at once and try again",
+                   ms);
+}
+
 static void intake_decode_work(void *cookie)
 {
     struct intake *k = cookie;
@@ -455,7 +464,10 @@ static void intake_decode_work(void *cookie)
     uint64_t began = clock_mono_ns(clock);
 
     CHECK(k->magic == INTAKE_MAGIC);
-    intake_decode(k);
+    if (k->tenant->share && began / 1000000 - k->began_ms > k->d->conf->ack_ms / 2)
+        (void)waited_long(began / 1000000 - k->began_ms, &k->err);
+    else
+        intake_decode(k);
     k->decode_ns = clock_mono_ns(clock) - began;
 }
 
@@ -465,6 +477,7 @@ static void intake_decoded(void *cookie)
 
     CHECK(k->magic == INTAKE_MAGIC);
     metric_observe(k->d->metrics.decode_seconds, (double)k->decode_ns / 1e9);
+    list_del(&k->undecoded);
     if (k->err.code || intake_resize(k, &k->err)) {
         intake_end(k, &k->err);
         return;
@@ -527,18 +540,38 @@ int intake_check(struct distributor *d, const struct http_req *r, struct str *re
     return 0;
 }
 
-static int intake_admit(struct intake *k, struct err *e)
+/* A tenant whose bodies wait long for their turn sends more than its share of the processors. What
+ * it sends beyond that is told so at once: accepted, it would wait until ack_timeout is over, be
+ * refused with 503, and its bodies would have been decoded for nothing. Time at an ingester does
+ * not count, which may be down for a while. */
+static int queue_check(const struct intake *k, uint64_t now, struct err *e)
+{
+    const struct list *waiting = &k->tenant->undecoded;
+
+    if (!k->tenant->share || list_empty(waiting))
+        return 0;
+    const struct intake *oldest = container_of(waiting->next, struct intake, undecoded);
+    uint64_t waits = now - oldest->began_ms;
+    if (waits <= k->d->conf->ack_ms / QUEUE_SHARE)
+        return 0;
+    return waited_long(waits, e);
+}
+
+static int intake_admit(struct intake *k, uint64_t now, struct err *e)
 {
     struct distributor *d = k->d;
     size_t want = guess_memory(k);
 
-    if (distributor_reserve(d, k->tenant, 0, want, e))
+    if (queue_check(k, now, e) || distributor_reserve(d, k->tenant, 0, want, e))
         return e->code;
     k->reserved = want;
     metric_move(d->metrics.working_bytes, (int64_t)want);
-    if (!distributor_submit(d, k->tenant, intake_decode_work, intake_decoded, k))
-        return err_set(e, ERR_BUSY, "too many pushes wait for a thread; try again");
-    return 0;
+    k->began_ms = now;
+    list_add_tail(&k->tenant->undecoded, &k->undecoded);
+    if (distributor_submit(d, k->tenant, intake_decode_work, intake_decoded, k))
+        return 0;
+    list_del(&k->undecoded);
+    return err_set(e, ERR_BUSY, "too many pushes wait for a thread; try again");
 }
 
 static unsigned hops_of(const struct http_req *r)
@@ -613,73 +646,11 @@ int intake_start(struct distributor *d, const struct intake_opts *o, struct err 
     metric_add(metric_at(d->metrics.requests, &format, 1), 1);
     d->working++;
     metric_set(d->metrics.working, (int64_t)d->working);
-    if (intake_admit(k, e)) {
+    if (intake_admit(k, now, e)) {
         rules_refused(d->rules, k->rules.label, e, 1, o->body.len);
         distributor_refused(&d->metrics, e, o->http ? o->http->peer : NULL);
         intake_free(k);
         return e->code;
     }
     return 0;
-}
-
-/* ---- one answer ----------------------------------------------------------------------------- */
-
-/* What may work another time goes first: the client then sends all of it again, and what was
- * stored is known by its write ids. */
-static int urgency(int code)
-{
-    static const int order[] = { ERR_INPUT,   ERR_LIMIT, ERR_RATE,     ERR_INTERNAL,   ERR_IO,
-                                 ERR_TIMEOUT, ERR_BUSY,  ERR_NO_SPACE, ERR_UNAVAILABLE };
-
-    for (size_t i = ARRAY_LEN(order); i > 0; i--)
-        if (order[i - 1] == code)
-            return (int)i;
-    return 0;
-}
-
-/* Of all that want another try the soonest: what is not due then is refused again. */
-static uint32_t soonest(const struct intake_result *r, int code)
-{
-    uint32_t s = UINT32_MAX;
-
-    for (size_t i = 0; i < r->rows_len; i++)
-        if (r->rows[i].outcome == INTAKE_REJECTED && r->rows[i].err->code == code)
-            s = MIN(s, r->rows[i].err->again_s);
-    return s == UINT32_MAX ? 0 : s;
-}
-
-int intake_error(const struct intake_result *r,
-                 void (*text_of)(void *cookie, size_t row, struct buf *out), void *cookie,
-                 struct err *e)
-{
-    size_t errors = 0;
-    int code = 0;
-    struct buf text;
-
-    if (r->err) {
-        *e = *r->err;
-        return e->code;
-    }
-    buf_init(&text, 64 * KIB);
-    for (size_t i = 0; i < r->rows_len; i++) {
-        const struct intake_row *row = &r->rows[i];
-        if (row->outcome != INTAKE_REJECTED)
-            continue;
-        if (!code || urgency(row->err->code) > urgency(code))
-            code = row->err->code;
-        if (text.len < ERR_TEXT_MAX) { /* no more is told anyway */
-            buf_add_str(&text, errors ? STR("; ") : STR(""));
-            if (text_of)
-                text_of(cookie, i, &text);
-            buf_add_str(&text, str_c(row->err->text));
-        }
-        errors++;
-    }
-    if (errors == 1)
-        (void)err_set(e, code, "%.*s", STR_ARG(buf_str(&text)));
-    else if (errors)
-        (void)err_set(e, code, "%zu errors: %.*s", errors, STR_ARG(buf_str(&text)));
-    e->again_s = soonest(r, code);
-    buf_deinit(&text);
-    return errors ? code : 0;
 }

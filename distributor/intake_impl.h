@@ -70,6 +70,8 @@ struct intake {
     struct str key;        /* Idempotency-Key, or {NULL, 0} */
     unsigned hops;         /* X-Embertree-Hops */
     size_t reserved;       /* of d->memory */
+    struct list undecoded; /* in that of the tenant, until it is decoded */
+    uint64_t began_ms;
     uint64_t deadline_ms;
     bool client_deadline;                 /* it is the client's, not ours */
     size_t next, running;                 /* pushes */

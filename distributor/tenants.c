@@ -146,6 +146,7 @@ static struct tenant *tenant_find(struct tenants *t, struct str name, uint64_t n
     tenant->name = str_n(xmemdup(name.ptr, name.len), name.len);
     tenant->secret = write_secret_tenant(&t->secret, name);
     tenant->refilled_ms = tenant->period_ms = now_ms;
+    list_init(&tenant->undecoded);
     tenant->share = t->many ? &tenant->held : NULL;
     (void)map_str_put(t->by_name, tenant->name, tenant);
     return tenant;

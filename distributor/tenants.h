@@ -7,6 +7,7 @@
 #define DISTRIBUTOR_TENANTS_H
 
 #include "common/base/err.h"
+#include "common/base/list.h"
 #include "common/base/str.h"
 #include "common/sys/share.h"
 #include "distributor/options.h"
@@ -25,6 +26,7 @@ struct tenant {
     uint64_t requests;          /* in work; may not be forgotten meanwhile */
     struct share held;          /* of distributor.in_flight_bytes, by these requests */
     struct share *share;        /* that; NULL: there is one tenant only, and nothing to share */
+    struct list undecoded;      /* of struct intake: those that wait for a thread, oldest first */
     double tokens;              /* bytes it may send now */
     uint64_t refilled_ms;       /* monotonic */
     struct tenant_rates rates;  /* as they were at its last push */

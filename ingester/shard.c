@@ -25,6 +25,8 @@
  * another that has had less; it waits for the write that is being staged and for the group that is
  * at the disk. To notice it, the thread looks into its inbox after each STAGE_BYTES it staged, and
  * hands a group of several tenants over then, rather than to fill it with what one of them sends.
+ * The stacks of a heavy write are staged in parts before it (stage_ahead.h), each a turn of its
+ * own, so that it takes the thread for milliseconds at a time.
  *
  * Sealing takes turns with staging on the same thread, at most seal_rows rows a turn, while the
  * committer is at the disk: the engine keeps batches and seal entries apart (common/store/seal.c).
@@ -51,68 +53,17 @@
 #include "common/base/size.h"
 #include "common/obs/log.h"
 #include "common/store/names_max.h"
+#include "common/store/stage_ahead.h"
 #include "common/store/tomb.h"
-#include "common/sys/chan.h"
-#include "common/sys/fiber.h"
-#include "common/sys/thread.h"
-#include "ingester/chores.h"
-#include "ingester/far_turn.h"
+#include "ingester/shard_impl.h"
 #include "ingester/shard_state.h"
 
-#define SHARD_MAGIC    MAGIC('s', 'h', 'r', 'd')
-#define TAKE_MAX       256
 #define STATE_EVERY_MS 1000
 #define SEAL_RETRY_MS  1000
 #define INBOX_OWN      5 /* messages that are not writes: committed, stop, reopen, tasks */
 #define LAZY_WRITES    16
 #define STAGE_BYTES    MIB
 #define COMMIT_HERE_NS (4 * UINT64_C(1000000))
-
-struct group {
-    struct store_batch *batch; /* moved to store_commit */
-    struct list writes;
-    size_t writes_len, bytes;
-    uint64_t tenant;    /* of its first write */
-    bool mixed;         /* it has writes of other tenants, too */
-    uint64_t opened_ms; /* monotonic */
-};
-
-struct shard {
-    uint32_t magic;
-    struct shard_opts o;
-    struct shard_metrics m;
-    struct chan *inbox;   /* of struct shard_write, or the address of a member below */
-    struct chan *commits; /* of struct group; NULL when simulated */
-    struct thread thread, committer;
-    char committed_message, stop_message, reopen_message, tasks_message;
-    _Atomic uint64_t commit_ns;  /* how long a commit takes, lately */
-    _Atomic uint64_t commit_at;  /* monotonic ns: one began then and has not ended; 0: none has */
-    size_t batch_max;            /* of a group, whatever group_bytes_max says */
-    struct shard_reopen *reopen; /* set before reopen_message is sent, NULL when it is done */
-    bool reopen_wanted;
-    struct mutex tasks_lock;
-    struct list tasks; /* of struct shard_task: sent, not received; guarded by the lock */
-
-    /* The shard thread's. */
-    struct fair *waiting; /* of struct shard_write */
-    struct list quiet;    /* of struct shard_task: until nothing is staged and not committed */
-    struct group *open;   /* NULL: none */
-    size_t company;       /* writes of the group before */
-    bool committing, stopping;
-    uint64_t seal_after_ms; /* monotonic: not before, after a failed step */
-    uint64_t seal_far_ms;   /* monotonic: until then only minutes that need nothing of before */
-    uint64_t due_since_ms;  /* monotonic; 0: sealing has caught up */
-    uint64_t state_next_ms;
-    struct far_turn far;
-    struct chores chores;
-
-    /* The loop's. */
-    struct shard_state state;
-    struct timer *timer; /* simulated: the next step */
-    bool step_posted;    /* simulated */
-    bool in_step;        /* simulated */
-    bool stop_sent;
-};
 
 struct state_message {
     struct shard *shard;
@@ -235,7 +186,8 @@ static void receive(struct shard *s, void *msg)
         struct shard_write *w = msg;
 
         w->bytes = store_write_bytes(&w->write);
-        CHECK(fair_push(s->waiting, w->tenant, w->bytes, &w->item));
+        w->parts = w->bytes <= s->batch_max ? store_ahead_parts(&w->write) : 0;
+        CHECK(fair_push(s->waiting, w->tenant, w->bytes / (w->parts + 1) + 1, &w->item));
     }
 }
 
@@ -312,6 +264,29 @@ static void receive_more(struct shard *s)
         receive(s, msgs[i]);
 }
 
+/* Some of the stacks of a heavy write, which then waits for its next turn. False: it is the turn of
+ * the write itself. */
+static bool stage_part(struct shard *s, struct shard_write *w, uint64_t now_ns)
+{
+    if (w->part == w->parts || now_ns > w->deadline_mono_ns)
+        return false;
+    if (!s->open)
+        s->open = group_new(s, now_ns / 1000000);
+    w->part++;
+    if (!store_stage_ahead(s->o.store, s->open->batch, &w->write, w->part, w->parts)) {
+        w->part = w->parts;
+        return false;
+    }
+    s->open->bytes = store_batch_bytes(s->open->batch);
+    return true;
+}
+
+/* Writes that could leave now do not wait for a part of another one. */
+static bool may_leave(const struct shard *s)
+{
+    return !s->committing && s->open && s->open->writes_len > 0;
+}
+
 static void stage_waiting(struct shard *s)
 {
     struct fair_item *next;
@@ -320,9 +295,14 @@ static void stage_waiting(struct shard *s)
     while (!holds_writes(s) && (next = fair_next(s->waiting))) {
         struct shard_write *w = container_of(next, struct shard_write, item);
 
-        if (!group_takes(s, w))
+        if (!group_takes(s, w) || (w->part < w->parts && may_leave(s)))
             break;
         fair_take(s->waiting, next);
+        if (stage_part(s, w, clock_mono_ns(s->o.clock))) {
+            fair_pause(s->waiting, next, 0, next->cost);
+            receive_more(s);
+            continue;
+        }
         fair_done(s->waiting, next, 0);
         staged += w->bytes;
         stage(s, w, clock_mono_ns(s->o.clock));
@@ -330,7 +310,7 @@ static void stage_waiting(struct shard *s)
             continue;
         receive_more(s);
         staged = 0;
-        if (!s->committing && s->open && s->open->mixed)
+        if (may_leave(s) && s->open->mixed)
             break;
     }
 }
@@ -488,9 +468,7 @@ static uint64_t seal_wait(struct shard *s, uint64_t now_ms)
     return wait;
 }
 
-/* Takes the messages, does one turn of work, and says after how many milliseconds the next turn is
- * due if no message comes. */
-static uint64_t shard_step(struct shard *s, void *const *msgs, size_t n)
+uint64_t shard_step(struct shard *s, void *const *msgs, size_t n)
 {
     uint64_t now_ms = clock_mono_ms(s->o.clock);
     uint64_t wait;
@@ -534,43 +512,6 @@ static void shard_main(void *cookie)
     CHECK(fair_waiting(s->waiting) == 0);
 }
 
-/* ---- the same steps on a simulated loop ----------------------------------------------------- */
-
-/* In a fiber: a write that waits for other nodes gives the loop back. */
-static void simulated_turn(void *cookie)
-{
-    struct shard *s = cookie;
-    void *msgs[TAKE_MAX];
-    size_t n = chan_take(s->inbox, msgs, TAKE_MAX);
-    uint64_t wait = shard_step(s, msgs, n);
-
-    s->in_step = false;
-    if (!s->stopping)
-        loop_timer_start(s->timer, chan_len(s->inbox) ? 0 : wait, 0);
-}
-
-static void simulated_step(void *cookie)
-{
-    struct shard *s = cookie;
-
-    CHECK(s->magic == SHARD_MAGIC);
-    s->step_posted = false;
-    if (s->in_step || s->stopping)
-        return; /* it looks at the inbox when it ends */
-    s->in_step = true;
-    fiber_run(simulated_turn, s);
-}
-
-static void simulated_wake(void *cookie)
-{
-    struct shard *s = cookie;
-
-    if (s->step_posted)
-        return;
-    s->step_posted = true;
-    loop_post(s->o.loop, simulated_step, s);
-}
-
 /* ---- life ----------------------------------------------------------------------------------- */
 
 struct shard *shard_new(const struct shard_opts *o)
@@ -590,9 +531,9 @@ struct shard *shard_new(const struct shard_opts *o)
     mutex_init(&s->tasks_lock);
     list_init(&s->tasks);
     list_init(&s->quiet);
-    s->inbox = chan_new(o->writes_max + INBOX_OWN, o->simulated ? simulated_wake : NULL, s);
+    s->inbox = chan_new(o->writes_max + INBOX_OWN, o->simulated ? shard_simulated_wake : NULL, s);
     if (o->simulated) {
-        s->timer = loop_timer_new(o->loop, simulated_step, s);
+        s->timer = loop_timer_new(o->loop, shard_simulated_step, s);
         loop_timer_start(s->timer, 0, 0);
         return s;
     }

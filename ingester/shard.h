@@ -20,6 +20,7 @@ struct shard_write {
     struct fair_item item;      /* the shard's: of its queue */
     uint64_t tenant;            /* whose turn it takes; 0 where there is one tenant */
     size_t bytes;               /* the shard's: what it costs */
+    unsigned part, parts;       /* the shard's: of its stacks, staged before it (stage_ahead.h) */
     struct store_write write;   /* borrowed by the shard until done */
     uint64_t deadline_mono_ns;  /* not even begun after this */
     struct store_result result; /* set when err.code is 0 */

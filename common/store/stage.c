@@ -2,7 +2,7 @@
  *
  * stage: one request into a batch.
  *
- *   check   the request's own shape                            ERR_INPUT, ERR_LIMIT
+ *   check   the request's own shape (stage_check.c)           ERR_INPUT, ERR_LIMIT
  *   plan    known write ids? numbers, series, dictionary       ERR_IO, ERR_CORRUPT, ERR_LIMIT
  *   apply   intern, encode, put rows                           cannot fail
  *
@@ -26,14 +26,13 @@
 #include "common/store/ledger_impl.h"
 #include "common/store/retain.h"
 #include "common/store/spread.h"
+#include "common/store/stage_ahead.h"
 #include "common/store/store_impl.h"
 #include "common/store/tomb_impl.h"
 #include "common/store/vec.h"
 
-#define SERIES_MAX     65536
 #define LABELS_MAX     1024
 #define LABEL_BYTES    (64 * KIB) /* canonical, all of a series */
-#define NODES_MAX      (8u << 20)
 #define CLOCK_EVERY_MS 60000
 #define KEY_NAME_HEAD  5 /* of a key by name: table, tenant */
 #define AHEAD_MS       (INT64_C(3600) * 1000)
@@ -59,70 +58,6 @@ struct plan {
     size_t fresh;
     int64_t engine_ms;
 };
-
-/* ---- check ---- */
-
-static int check_vector(const struct store_vector *v, size_t nodes, struct err *e)
-{
-    if (v->slot >= KEY_SLOT_MAX)
-        return err_set(e, ERR_INPUT, "slot %u is behind the last one, %u", v->slot, KEY_SLOT_MAX);
-    if (!v->len || (v->nodes[v->len - 1] <= nodes && vec_sound(v->nodes, v->values, v->len)))
-        return 0;
-    for (size_t i = 0; i < v->len; i++) {
-        if (v->nodes[i] > nodes)
-            return err_set(e, ERR_INPUT, "node %u of %zu", v->nodes[i], nodes);
-        if (!v->values[i])
-            return err_set(e, ERR_INPUT, "value of node %u is 0", v->nodes[i]);
-        if (i && v->nodes[i] <= v->nodes[i - 1])
-            return err_set(e, ERR_INPUT, "nodes do not ascend at %zu", i);
-    }
-    return 0;
-}
-
-static int check_series(const struct store_series *r, size_t nodes, struct err *e)
-{
-    struct ptype t;
-
-    if (r->len < 1)
-        return err_set(e, ERR_INPUT, "a series without vectors");
-    if (r->labels.len > LABELS_MAX)
-        return err_set(e, ERR_INPUT, "a series with %zu labels", r->labels.len);
-    for (size_t i = 0; i < r->labels.len; i++) {
-        const struct label *l = &r->labels.ptr[i];
-        if (!l->name.len || (i && str_cmp(l[-1].name, l->name) >= 0))
-            return err_set(e, ERR_INPUT, "labels are not sorted, or a name is empty");
-    }
-    if (ptype_parse(r->profile_type, &t, e))
-        return e->code;
-    for (size_t i = 0; i < r->len; i++) {
-        if (i && r->vectors[i].slot <= r->vectors[i - 1].slot)
-            return err_set(e, ERR_INPUT, "slots of a series do not ascend");
-        if (check_vector(&r->vectors[i], nodes, e))
-            return e->code;
-    }
-    return exm_check(r, nodes, e);
-}
-
-int store_write_check(const struct store_write *w, struct err *e)
-{
-    if (w->tenant.len > STORE_NAME_MAX || w->service.len > STORE_NAME_MAX)
-        return err_set(e, ERR_INPUT, "name of the tenant or service is over %d bytes",
-                       STORE_NAME_MAX);
-    if (w->len > SERIES_MAX)
-        return err_set(e, ERR_LIMIT, "%zu series in one request, at most %d", w->len, SERIES_MAX);
-    if (w->stacks->nodes > NODES_MAX)
-        return err_set(e, ERR_LIMIT, "%zu call stack nodes in one request, at most %u",
-                       w->stacks->nodes, NODES_MAX);
-    if (w->told && w->told->nodes != w->stacks->nodes)
-        return err_set(e, ERR_INPUT, "%zu stacks of a session for %zu of the request",
-                       w->told->nodes, w->stacks->nodes);
-    if (w->told && dict_told_check(w->told, e))
-        return e->code;
-    for (size_t i = 0; i < w->len; i++)
-        if (check_series(&w->series[i], w->stacks->nodes, e))
-            return err_wrap(e, "series %zu", i);
-    return 0;
-}
 
 /* ---- plan ---- */
 
@@ -665,27 +600,93 @@ void store_trim(struct store *s)
     trim(s);
 }
 
+static int plan_begin(struct plan *p, const struct store_batch *b, struct err *e)
+{
+    struct store *s = p->s;
+
+    CHECK(b->s == s && b->seq == s->staged);
+    trim(s);
+    p->engine_ms = store_now(s);
+    arena_reset(s->arena);
+    p->series = ARENA_ARRAY(s->arena, struct plan_series, p->w->len + 1);
+    CHECK(p->series);
+    return plan_make(p, e);
+}
+
+static void plan_end(struct plan *p, const struct store_batch *b)
+{
+    struct store *s = p->s;
+
+    s->batch_bytes = kv_batch_bytes(b->kb);
+    stage_fold_trim(&s->fold);
+    stage_order_end(&s->order);
+    stage_room_end(s);
+    forget_reserved(p);
+    dict_unref(p->dict);
+}
+
 int store_stage(struct store *s, struct store_batch *b, const struct store_write *w,
                 struct store_result *ret, struct err *e)
 {
     struct plan p = { .s = s, .w = w };
 
-    CHECK(b->s == s && b->seq == s->staged);
     if (store_refuse(s, e) || store_write_check(w, e))
         return e->code;
-    trim(s);
-    p.engine_ms = store_now(s);
-    arena_reset(s->arena);
-    p.series = ARENA_ARRAY(s->arena, struct plan_series, w->len + 1);
-    CHECK(p.series);
-    int rc = plan_make(&p, e);
+    int rc = plan_begin(&p, b, e);
     if (!rc)
         apply(&p, b, ret);
-    s->batch_bytes = kv_batch_bytes(b->kb);
-    stage_fold_trim(&s->fold);
-    stage_order_end(&s->order);
-    stage_room_end(s);
-    forget_reserved(&p);
-    dict_unref(p.dict);
+    plan_end(&p, b);
     return rc;
+}
+
+/* ---- ahead of a request ---- */
+
+unsigned store_ahead_parts(const struct store_write *w)
+{
+    size_t parts = w->told ? 0 : w->stacks->nodes / AHEAD_NODES;
+
+    return parts > 1 ? (unsigned)MIN(parts, (size_t)AHEAD_PARTS_MAX) : 0;
+}
+
+/* `from`: what the parts before this one staged. */
+static bool apply_ahead(struct plan *p, struct store_batch *b, size_t from, size_t to)
+{
+    struct store *s = p->s;
+    struct stacks_view v = *p->w->stacks;
+    uint32_t tenant = p->tenant->number, scope = p->scope->number;
+    size_t cost = to - from + v.string_data.len / DICT_NAME_BYTES;
+
+    v.nodes = to;
+    if (!p->fresh || p->closes || cost > dict_cap_left(&s->dict_cap, tenant, scope, p->engine_ms))
+        return false;
+    names_emit(s->names, p->scope, b->seq, b->kb);
+    if (!p->dict)
+        begin_epoch(p, b, p->scope->extra);
+    uint32_t before = dict_counts(p->dict).nodes;
+    uint64_t bytes = p->dict->string_bytes;
+    dict_intern(p->dict, &v, &s->scratch);
+    uint32_t after = dict_counts(p->dict).nodes;
+    dict_cap_take(&s->dict_cap, tenant, scope,
+                  after - before + (p->dict->string_bytes - bytes) / DICT_NAME_BYTES);
+    atomic_fetch_add(&s->dict_nodes, after - before);
+    dict_emit(p->dict, &s->scratch, b->kb);
+    p->dict->seq = b->seq;
+    names_emit_tenant(s->names, p->tenant, b->seq, b->kb);
+    return true;
+}
+
+bool store_stage_ahead(struct store *s, struct store_batch *b, const struct store_write *w,
+                       unsigned i, unsigned n)
+{
+    struct plan p = { .s = s, .w = w };
+    size_t nodes = w->stacks->nodes;
+    struct err e;
+
+    CHECK(i >= 1 && i <= n && !w->told);
+    if (store_refuse(s, &e) || store_write_check(w, &e))
+        return false;
+    bool done =
+        plan_begin(&p, b, &e) == 0 && apply_ahead(&p, b, nodes * (i - 1) / n, nodes * i / n);
+    plan_end(&p, b);
+    return done;
 }

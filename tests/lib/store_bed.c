@@ -10,6 +10,7 @@
 
 #include "common/base/wr.h"
 #include "common/model/slot.h"
+#include "common/store/stage_ahead.h"
 #include "common/store/store_impl.h"
 
 static void must_open(struct store_bed *b)
@@ -144,8 +145,24 @@ static void parse_exemplars(const char *text, uint32_t duration_ms, struct stack
     r->exemplars = list;
 }
 
-int store_bed_stage(struct store_bed *b, struct store_batch *to, const struct bed_push *p,
-                    struct store_result *ret, struct err *e)
+/* Each part in a batch of its own; as many as do something. */
+static void stage_ahead(struct store_bed *b, const struct store_write *w, unsigned n)
+{
+    bool more = true;
+
+    for (unsigned i = 1; more && i <= n; i++) {
+        struct store_batch *batch = store_batch_new(b->s);
+        struct err e;
+
+        more = store_stage_ahead(b->s, batch, w, i, n);
+        b->ahead += more;
+        if (store_commit(b->s, batch, &e))
+            fail_msg("commit: %s", e.text);
+    }
+}
+
+static int stage_push(struct store_bed *b, struct store_batch *to, const struct bed_push *p,
+                      struct store_result *ret, struct err *e)
 {
     const char *service = p->service ? p->service : "svc";
     struct arena *a = arena_new(MIB);
@@ -171,23 +188,35 @@ int store_bed_stage(struct store_bed *b, struct store_batch *to, const struct be
     struct store_write w = {
         str_c(p->tenant ? p->tenant : "t"), str_c(service), &view, &r, 1, NULL, 0, 0
     };
+    struct store_batch *own = NULL;
+    if (!to) {
+        stage_ahead(b, &w, p->ahead);
+        to = own = store_batch_new(b->s);
+    }
     size_t before = store_batch_bytes(to);
     int rc = store_stage(b->s, to, &w, ret, e);
     if (store_batch_bytes(to) - before > store_write_bytes(&w))
         fail_msg("a request of %zu bytes became %zu", store_write_bytes(&w),
                  store_batch_bytes(to) - before);
+    if (own && !rc)
+        rc = store_commit(b->s, own, e);
     stacks_deinit(&st);
     arena_free(a);
     return rc;
 }
 
+int store_bed_stage(struct store_bed *b, struct store_batch *to, const struct bed_push *p,
+                    struct store_result *ret, struct err *e)
+{
+    return stage_push(b, to, p, ret, e);
+}
+
 int store_bed_push(struct store_bed *b, const struct bed_push *p)
 {
-    struct store_batch *batch = store_batch_new(b->s);
     struct store_result r;
     struct err e;
 
-    if (store_bed_stage(b, batch, p, &r, &e) || store_commit(b->s, batch, &e))
+    if (stage_push(b, NULL, p, &r, &e))
         fail_msg("push: %s", e.text);
     assert_int_equal(r.stored + r.duplicates, 1);
     return (int)r.stored;

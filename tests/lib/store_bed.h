@@ -13,6 +13,7 @@ struct store_bed {
     struct clock_fake clock;
     struct store_opts o; /* o.kv is that of the open store */
     struct store *s;
+    size_t ahead; /* parts that were staged ahead of pushes */
 };
 /* Fields of *o but kv and clock; begins at BED_START_MS. Opens. */
 #define BED_START_MS INT64_C(1750000000000)
@@ -33,6 +34,7 @@ struct bed_push {
     const char *exemplars; /* "<kind>:<id>:<stacks>|...", sorted: "1:0123456789abcdef:a;b=5" */
     uint32_t duration_ms;  /* of those; 0: 10,000 */
     uint32_t spread;       /* slots it covers; 0: not said */
+    unsigned ahead;        /* store_bed_push: its stacks before it, in so many parts */
 };
 #define BED_TIMES_MAX 64
 #define BED_CPU       "process_cpu:cpu:nanoseconds:cpu:nanoseconds"

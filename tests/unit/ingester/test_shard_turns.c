@@ -78,6 +78,36 @@ static void test_a_quiet_tenant_passes_a_flood(void **state)
     bed_close(&b, true);
 }
 
+static void quiet_comes_between_parts(struct store *s)
+{
+    if (s->turns_len == 4)
+        bed_send_of(s->cookie, "quiet", 1, 1);
+}
+
+/* A heavy write gives way between its parts; it is stored once, behind all of them. */
+static void test_a_heavy_write_is_staged_in_parts(void **state)
+{
+    struct bed b;
+
+    (void)state;
+    bed_open(&b, true, GIB, 0);
+    b.store->on_stage = quiet_comes_between_parts;
+    b.store->cookie = &b;
+    bed_send_of(&b, "heavy", 1, 10000);
+    while (b.store->batches == 0)
+        assert_true(loop_sim_step(b.loop));
+    assert_string_equal(b.store->turns, "1234q"); /* it left before the next part began */
+    bed_step(&b);
+    assert_string_equal(b.store->turns, "1234q567890h");
+    assert_int_equal(b.store->staged, 2);
+    assert_int_equal(b.failed, 0);
+    bed_send_of(&b, "heavy", 1, 10000);
+    bed_send_of(&b, "heavy", 2, 1); /* of one tenant: in the order in which they came */
+    bed_step(&b);
+    assert_string_equal(b.store->turns + 12, "1234567890hhh");
+    bed_close(&b, true);
+}
+
 static void on_task(struct shard_task *t, struct store *s)
 {
     (void)t;
@@ -123,6 +153,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tenants_take_turns_by_bytes),
         cmocka_unit_test(test_a_quiet_tenant_passes_a_flood),
+        cmocka_unit_test(test_a_heavy_write_is_staged_in_parts),
         cmocka_unit_test(test_any_number_of_tasks),
     };
 
