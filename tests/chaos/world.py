@@ -9,6 +9,7 @@ The binaries are copied first, so that a build beside a long run changes nothing
 """
 import contextlib
 import fcntl
+import functools
 import http.client
 import json
 import os
@@ -53,6 +54,20 @@ def new_folder():
     return folder, lock
 
 
+@functools.lru_cache
+def reference(path):
+    """The names of all options of a binary."""
+    r = subprocess.run([str(path), "--print-reference"], capture_output=True, text=True, check=True)
+    return r.stdout
+
+
+def known_options(path, options):
+    """Those that a binary of another version has."""
+    def name(option):
+        return option.removeprefix("--no-").removeprefix("--").partition("=")[0].replace("-", "_")
+    return [o for o in options if f"`{name(o)}`" in reference(path)]
+
+
 class Server(cluster.Process):
     """Any process of the cluster, on its host. `command` instead of one of our binaries."""
 
@@ -69,9 +84,11 @@ class Server(cluster.Process):
 
     def start(self, wait=False):
         self.folder.mkdir(parents=True, exist_ok=True)
+        path = pathlib.Path(self.bin or self.world.bin) / self.binary
+        options = known_options(path, self.options) if self.bin else self.options
         command = self.command or [
-            str(pathlib.Path(self.bin or self.world.bin) / self.binary), f"--http.listen={self.world.ip(self.host)}:{HTTP}",
-            f"--data.dir={self.folder / 'data'}", *self.options]
+            str(path), f"--http.listen={self.world.ip(self.host)}:{HTTP}",
+            f"--data.dir={self.folder / 'data'}", *options]
         env = dict(os.environ)
         if self.clock:
             env |= {"LD_PRELOAD": str(self.world.clock), "CLOCK_BY": self.clock}
