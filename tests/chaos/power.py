@@ -33,7 +33,7 @@ KEEP = bool(os.environ.get("KEEP"))
 CASE = os.environ.get("CASE", "")
 LIFE_S = 900      # then everything begins again, with one server
 ALONE = "ingester-a"
-EMPTY = "the database is open for reading only"  # it has no row at all
+EMPTY = ("the database is open for reading only", "there is no database in")  # no row was synced, or no file
 
 
 class Alone:
@@ -117,18 +117,20 @@ class Power:
             self.find(tell + text)
         return not findings
 
-    def fsck(self, server, cold):
+    def fsck(self, server, cold=()):
         """Every database of a machine whose processes are gone. One of which nothing was synced yet is empty: its
-        replica has everything in its log."""
+        replica has everything in its log. `cold`: with the bucket; a copy that lost what its log brings again may name
+        objects that are replaced by now, so this is for one server and for the end."""
         for folder in sorted((server.folder / "data").glob("shard-*")):
-            command = [str(self.world.bin / "embertree"), "fsck", "--cold", *cold, str(folder)]
+            command = [str(self.world.bin / "embertree"), "fsck", *(["--cold", *cold] if cold else []), str(folder)]
             r = subprocess.run(self.world.wire.inside(server.host, command), stdin=subprocess.DEVNULL,
                                capture_output=True, text=True, timeout=300, check=False)
-            if r.returncode == 2 and EMPTY in r.stderr:
+            if r.returncode == 2 and any(text in r.stderr for text in EMPTY):
                 self.empty += 1
                 continue
             self.looked += 1
-            if r.returncode or "0 findings" not in r.stdout or "left out" in r.stdout:
+            left_out = cold and "left out" in r.stdout
+            if r.returncode or "0 findings" not in r.stdout or left_out:
                 self.find(f"fsck of {server.host} {folder.name}: {r.returncode}: {r.stdout[-800:]}{r.stderr[-300:]}")
 
     # ---- the load ----

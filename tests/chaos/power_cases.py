@@ -185,7 +185,7 @@ def adopted(power, alone):
         worlds.cut_power([node, etcd])
         for s in (node, etcd):
             s.power_on()
-        power.fsck(node, world.cold)
+        power.fsck(node)
         etcd.start()
         node.options = (*node.options, "--cold.take-over")
 
@@ -220,7 +220,7 @@ def restart_term(power, world, hosts):
         s.terminate()
     for s in servers:
         ended(power, s, told=True)
-        power.fsck(s, world.cold)
+        power.fsck(s)
         s.start()
 
 
@@ -280,7 +280,7 @@ def back_again(power, world, machines):
         world.servers[h].power_on()
     for h in machines:
         if h.startswith("ingester"):
-            power.fsck(world.servers[h], world.cold)
+            power.fsck(world.servers[h])
     for h in machines:
         world.servers[h].start()
     whole(power, world)
@@ -348,7 +348,7 @@ def read_only(power, world):
     power.purge = None
     server.kill()
     server.disk.repair()
-    power.fsck(server, world.cold)
+    power.fsck(server)
     server.start()
     whole(power, world)
 
