@@ -26,12 +26,17 @@ struct pass {
     struct purging purging;     /* their children still hold what is deleted: later */
 };
 
+int64_t build_pace_ms(const struct store *s, uint32_t level)
+{
+    return (int64_t)PACE[level] * s->o.build_pace_ms;
+}
+
 int64_t build_due_ms(const struct store *s, uint32_t level, uint32_t t, const struct dirty_mark *m)
 {
     int64_t at = dirty_due_ms(s, level, t);
 
     if (m->entry)
-        at = MAX(at, slot_to_ms(m->since) + (int64_t)PACE[level] * s->o.build_pace_ms);
+        at = MAX(at, slot_to_ms(m->since) + build_pace_ms(s, level));
     return at;
 }
 

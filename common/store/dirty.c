@@ -7,6 +7,11 @@
  * at which the first one came, which is read unless remembered. Engine time never goes back: an
  * entry that finds a node open is older than every one that finds it due, so 0 never comes after
  * another value as long as the mark stands.
+ *
+ * Late data of a node that was built gather a little before it is built again: build_due.c adds a
+ * pace to `since`. A node that was never built has nothing to be built again: data of the past that
+ * are imported, or come after an outage, must not wait longer than those of today. So its mark gets
+ * a `since` that lies back by the pace, and it is due after the delay of any node.
  */
 #include "common/store/dirty.h"
 
@@ -63,6 +68,53 @@ uint64_t dirty_entry(struct store *s)
     return (atomic_load(&s->applied) & ENTRY_MASK) | s->dirty_steps << ENTRY_BITS;
 }
 
+#define GROUPS_LOOKED_AT 64
+
+/* Has a group a row of this node? Each node above level 1 that was built has one, if any row at all
+ * is in it; but for times before its service had groups, which count as never built. With more
+ * groups than are looked at it counts as built. */
+static int was_built(struct store *s, const struct member *m, uint32_t level, uint32_t t, bool *ret,
+                     struct err *e)
+{
+    struct member group = { m->tenant, m->scope, m->ptype, 0 }, got;
+    struct key from, to;
+    uint32_t n = 0, at_level, at, entry;
+
+    key_ru(&from, level, &group, t);
+    to = from;
+    to.len = KEY_MEMBER_HEAD - sizeof(uint64_t);
+    key_end(&to);
+    *ret = false;
+    struct kv_iter *it = kv_iter_new(s->kv, NULL, KV_RU, key_str(&from), key_str(&to));
+    while (kv_iter_valid(it) && !*ret) {
+        if (!key_ru_read(kv_iter_key(it), &at_level, &got, &at, &entry))
+            break; /* the build will say so */
+        *ret = at == t || ++n > GROUPS_LOOKED_AT;
+        group.series = got.series + (at > t);
+        key_ru(&from, level, &group, t);
+        if (!*ret)
+            kv_iter_seek(it, key_str(&from));
+    }
+    int rc = kv_iter_status(it, e);
+    kv_iter_free(it);
+    return rc;
+}
+
+/* When the node, due already, became dirty, as far as its pace goes. */
+static int since_of(struct store *s, const struct member *m, uint32_t level, uint32_t t,
+                    int64_t engine_ms, bool is_open, uint32_t *ret, struct err *e)
+{
+    int64_t prompt = engine_ms + s->o.build_delay_ms - build_pace_ms(s, level);
+    bool built = false;
+
+    *ret = slot_of_ms(engine_ms);
+    if (!is_open && was_built(s, m, level, t, &built, e))
+        return e->code;
+    if (!built)
+        *ret = MIN(*ret, MAX(slot_of_ms(prompt), 1));
+    return 0;
+}
+
 static int mark_level(struct store *s, struct kv_batch *b, const struct member *m, uint32_t level,
                       uint32_t t, int64_t engine_ms, uint64_t entry, struct err *e)
 {
@@ -78,8 +130,10 @@ static int mark_level(struct store *s, struct kv_batch *b, const struct member *
         int rc = stands ? 0 : dirty_get(s->kv, NULL, m, level, t, &old, e);
         if (rc && rc != ERR_NOT_FOUND)
             return rc;
-        new.entry = entry;
-        new.since = old.entry ? old.since : slot_of_ms(engine_ms);
+        new = (struct dirty_mark){ entry, old.since };
+        /* A mark of entry 0 is from before it was due: it waits for its first build. */
+        if (!old.entry && since_of(s, m, level, t, engine_ms, !rc, &new.since, e))
+            return e->code;
     }
     dirty_row_put(&new, row);
     key_dirty(&k, m, level, t);

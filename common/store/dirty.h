@@ -10,7 +10,8 @@
  *           every change after the node was due changes the value. A build that read its children
  *           before that leaves the mark, so the node is built again.
  *   since   slot of engine time at which a node that was due already became dirty: rebuilding
- *           waits a little from then on, for more (build.h). 0 while entry is 0.
+ *           waits a little from then on, for more (build.h); of a node that was never built so much
+ *           earlier that it does not wait. 0 while entry is 0.
  *
  * Whoever changes rows of a node puts the marks of all levels above into the same batch; whoever
  * builds a node deletes its mark in the batch with its last rows.

@@ -167,6 +167,34 @@ static void test_late(void **state)
     check();
 }
 
+/* Data of the past get all their levels as soon as those of today: no node is there to be built
+ * again. What comes later for the same nodes gathers. */
+static void test_back_filled(void **state)
+{
+    (void)state;
+    uint32_t old = node_of(7, hour) - 3 * LEVELS[7].node;
+
+    for (uint32_t i = 0; i < 30; i++) /* an import: oldest first, over many nodes of an hour */
+        push(old + i * 700, 1 + i, i % 2 ? "pod=a" : "pod=b", "a;b=5");
+    pass(MINUTE_MS); /* sealed */
+    pass(MINUTE_MS); /* the delay */
+    for (uint32_t l = 2; l < KEY_LEVELS; l++) {
+        if (stats().marks[l])
+            fail_msg("level %u is not built", l);
+        assert_true(built(l) > 0);
+    }
+    assert_string_equal(ask(old, old + LEVELS[7].node), "a;b=75");
+    check();
+    uint64_t before = built(2);
+    push(old + 1, 100, "pod=c", "a=1");
+    pass(MINUTE_MS);
+    pass(2 * MINUTE_MS);
+    assert_int_equal(built(2), before);
+    pass(PACE_MS);
+    assert_int_equal(built(2), before + 1);
+    check();
+}
+
 static void test_lag(void **state)
 {
     (void)state;
@@ -495,6 +523,7 @@ int main(void)
         cmocka_unit_test(test_rows),
         cmocka_unit_test_setup_teardown(test_due, setup, teardown),
         cmocka_unit_test_setup_teardown(test_late, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_back_filled, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lag, setup, teardown),
         cmocka_unit_test_setup_teardown(test_changed_meanwhile, setup, teardown),
         cmocka_unit_test_setup_teardown(test_dirty_child, setup, teardown),
