@@ -95,12 +95,14 @@ int role_rpc_listen_check(const struct role_ctx *ctx, const char *name, const ch
 {
     const struct cluster_conf *c = ctx->cluster;
 
-    if (!addr[0] || addr_is_loopback(str_c(addr)) || ctx->common->insecure_open ||
+    if (!addr[0] || addr_is_loopback(str_c(addr)) || c->insecure_open ||
         (c->key_file && c->key_file[0] && !c->key_optional))
         return 0;
-    return err_set(e, ERR_CONFIG,
-                   "%s: %s can be reached from other machines, and the roles do not prove who they "
-                   "are to each other%s; give them a key with --cluster.key-file, or keep that "
-                   "network private and say so with --http.insecure-open",
-                   name, addr, c->key_optional ? " while --cluster.key-optional is set" : "");
+    return err_set(
+        e, ERR_CONFIG,
+        "%s: %s can be reached from other machines, and the roles do not prove who they "
+        "are to each other%s: any process that reaches it could read and delete the data "
+        "of all tenants; give them a key with --cluster.key-file (--http.insecure-open "
+        "is no longer enough), or accept the danger with --cluster.insecure-open",
+        name, addr, c->key_optional ? " while --cluster.key-optional is set" : "");
 }

@@ -17,7 +17,8 @@ static const struct conf_row http_rows[] = {
     CONF_STR(struct common_conf, listen, "listen", "127.0.0.1:4040",
              "Address and port of the HTTP listener; port 0 picks a free one."),
     CONF_BOOL(struct common_conf, insecure_open, "insecure_open", "false",
-              "Allow listening beyond this machine although nothing asks callers for a key."),
+              "Allow listening beyond this machine although nothing asks callers for a key; "
+              "tls_client_ca does. Ports between roles: cluster.insecure_open."),
     CONF_LIST(struct common_conf, hosts, "hosts", "",
               "Names by which clients call this server (profiles.example.com, *.example.com, or * "
               "for any); a request with another Host is answered 421. Local names and, unless it "
@@ -146,6 +147,10 @@ static const struct conf_row cluster_rows[] = {
              "they say. The first key seals, all of them open. Read again when it changes."),
     CONF_BOOL(struct cluster_conf, key_optional, "key_optional", "false",
               "Talk to roles without a key as well: only while a running cluster gets its first."),
+    CONF_BOOL(
+        struct cluster_conf, insecure_open, "insecure_open", "false",
+        "Dangerous: let roles listen for each other beyond this machine without a key. Any "
+        "process that reaches such a port reads, writes and deletes the data of all tenants."),
 };
 const struct conf_table cluster_options = { "cluster", "Who is where", cluster_rows,
                                             ARRAY_LEN(cluster_rows), sizeof(struct cluster_conf) };
@@ -291,10 +296,12 @@ static int heartbeat_check(const struct cluster_conf *cluster, struct err *e)
 int options_check(const struct common_conf *http, const struct cluster_conf *cluster,
                   bool all_in_one, struct err *e)
 {
-    if (!http->insecure_open && !addr_is_loopback(str_c(http->listen)))
+    bool asks = http->tls_client_ca && http->tls_client_ca[0]; /* each caller for a certificate */
+    if (!http->insecure_open && !asks && !addr_is_loopback(str_c(http->listen)))
         return err_set(e, ERR_CONFIG,
                        "http.listen: %s can be reached from other machines, and nothing asks "
-                       "callers for a key; listen on 127.0.0.1 behind a proxy, or accept it with "
+                       "callers for a key; listen on 127.0.0.1 behind a proxy, ask callers for "
+                       "certificates with --http.tls-client-ca, or accept it with "
                        "--http.insecure-open",
                        http->listen);
     if (http->metrics_token && !http->admin_token_file[0])

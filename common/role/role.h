@@ -39,6 +39,7 @@ struct cluster_conf {
     uint64_t rpc_message_bytes_max, rpc_pending_max, heartbeat_ms, dead_ms, hedge_ms;
     const char *key_file; /* "": roles do not prove who they are */
     bool key_optional;
+    bool insecure_open;       /* roles listen beyond this machine without a key */
     const char *coordination; /* none, static, etcd */
     struct conf_list etcd;    /* URLs */
     const char *etcd_ca, *etcd_cert, *etcd_key, *etcd_user, *etcd_password_file, *etcd_prefix;
@@ -111,7 +112,7 @@ struct role_ctx {
  * build. Any thread. */
 NODISCARD int role_memory_check(const struct role_ctx *ctx, struct err *e);
 /* ERR_CONFIG if this address for other roles (of option `name`) can be reached from other machines
- * without a cluster key and without --http.insecure-open. */
+ * without a cluster key and without --cluster.insecure-open. */
 NODISCARD int role_rpc_listen_check(const struct role_ctx *ctx, const char *name, const char *addr,
                                     struct err *e);
 /* True if "host:port", "[v6]:port" or "scheme://host:port" is for this machine only. */

@@ -337,11 +337,15 @@ static void test_configurations_that_are_refused(void **state)
     static const char *const nine[] = { "--cluster.shards=9", NULL };
     static const char *const open[] = { "--cluster.ingesters=tcp://0.0.0.0:9",
                                         "--ingester.listen=tcp://0.0.0.0:9", NULL };
+    static const char *const http[] = { "--cluster.ingesters=tcp://0.0.0.0:9",
+                                        "--ingester.listen=tcp://0.0.0.0:9", "--http.insecure-open",
+                                        NULL };
 
     (void)state;
     expect_refusal(other, NULL, "is not in cluster.ingesters");
     expect_refusal(nine, NULL, "at most 8 shards");
-    expect_refusal(open, NULL, "--http.insecure-open");
+    expect_refusal(open, NULL, "--cluster.insecure-open");
+    expect_refusal(http, NULL, "--cluster.key-file"); /* that option is for the other port */
     expect_refusal(NULL, "shard-1", "holds shard-1");
 }
 

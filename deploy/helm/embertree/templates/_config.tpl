@@ -19,6 +19,10 @@
 {{- $_ := set $cluster "key_file" "/etc/embertree/keys/cluster-keys" -}}
 {{- if include "embertree.keysAreNew" .ctx -}}{{- $_ := set $cluster "key_optional" true -}}{{- end -}}
 {{- end -}}
+{{/* Without a key a role refuses to listen beyond its pod; secrets.clusterKeys ends that. */}}
+{{- if or (not (include "embertree.hasKeys" .)) (include "embertree.keysAreNew" .ctx) -}}
+{{- $_ := set $cluster "insecure_open" true -}}
+{{- end -}}
 {{- $_ := set $out "cluster" $cluster -}}
 {{- end -}}
 {{- if eq $role "ingester" -}}

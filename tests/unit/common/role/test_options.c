@@ -70,21 +70,25 @@ static void test_check(void **state)
         struct conf_list ingesters;
         uint64_t shards, dead_ms;
         const char *want; /* part of the error; NULL: fine */
+        const char *client_ca;
     } rows[] = {
-        { "127.0.0.1:4040", false, true, { inproc, 1 }, 1, 3000, NULL },
-        { "127.0.0.1:4040", false, false, { two, 2 }, 2, 3000, NULL },
-        { "0.0.0.0:4040", true, true, { inproc, 1 }, 1, 3000, NULL },
-        { "0.0.0.0:4040", false, true, { inproc, 1 }, 1, 3000, "--http.insecure-open" },
-        { "127.0.0.1:4040", false, false, { inproc, 1 }, 1, 3000, "tcp://host:port" },
-        { "127.0.0.1:4040", false, false, { two, 2 }, 1, 3000, "at least one shard" },
-        { "127.0.0.1:4040", false, false, { twice, 2 }, 2, 3000, "twice" },
-        { "127.0.0.1:4040", false, true, { NULL, 0 }, 1, 3000, "at least one ingester" },
-        { "127.0.0.1:4040", false, true, { inproc, 1 }, 1, 999, "two heartbeats" },
+        { "127.0.0.1:4040", false, true, { inproc, 1 }, 1, 3000, NULL, NULL },
+        { "127.0.0.1:4040", false, false, { two, 2 }, 2, 3000, NULL, NULL },
+        { "0.0.0.0:4040", true, true, { inproc, 1 }, 1, 3000, NULL, NULL },
+        { "0.0.0.0:4040", false, true, { inproc, 1 }, 1, 3000, "--http.insecure-open", NULL },
+        { "0.0.0.0:4040", false, true, { inproc, 1 }, 1, 3000, NULL, "ca.pem" },
+        { "127.0.0.1:4040", false, false, { inproc, 1 }, 1, 3000, "tcp://host:port", NULL },
+        { "127.0.0.1:4040", false, false, { two, 2 }, 1, 3000, "at least one shard", NULL },
+        { "127.0.0.1:4040", false, false, { twice, 2 }, 2, 3000, "twice", NULL },
+        { "127.0.0.1:4040", false, true, { NULL, 0 }, 1, 3000, "at least one ingester", NULL },
+        { "127.0.0.1:4040", false, true, { inproc, 1 }, 1, 999, "two heartbeats", NULL },
     };
 
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct common_conf http = { .listen = rows[i].listen, .insecure_open = rows[i].open };
+        struct common_conf http = { .listen = rows[i].listen,
+                                    .insecure_open = rows[i].open,
+                                    .tls_client_ca = rows[i].client_ca ? rows[i].client_ca : "" };
         struct cluster_conf cluster = { .coordination = "none",
                                         .ingesters = rows[i].ingesters,
                                         .shards = rows[i].shards,
