@@ -33,7 +33,8 @@ KEEP = bool(os.environ.get("KEEP"))
 CASE = os.environ.get("CASE", "")
 LIFE_S = 900      # then everything begins again, with one server
 ALONE = "ingester-a"
-EMPTY = ("the database is open for reading only", "there is no database in")  # no row was synced, or no file
+EMPTY = ("the database is open for reading only", "there is no database in",
+         "Column family not found")  # nothing was synced yet: no row, no file, or not each of its families
 
 
 class Alone:
