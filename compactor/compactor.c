@@ -11,6 +11,7 @@
 #include "common/base/mem.h"
 #include "common/role/memory.h"
 #include "compactor/builder.h"
+#include "compactor/check.h"
 #include "compactor/claims.h"
 #include "compactor/options.h"
 #include "compactor/watch.h"
@@ -219,6 +220,7 @@ const struct role compactor_role = {
     .name = "compactor",
     .conf = tables,
     .conf_len = ARRAY_LEN(tables),
+    .check = compactor_check,
     .start = compactor_start,
     .ready = compactor_ready,
     .drain = compactor_drain,

@@ -3,4 +3,4 @@
 #include "compactor/compactor.h"
 
 const struct role *const roles[] = { &compactor_role, NULL };
-const struct command *const commands[] = { NULL };
+const struct command *const commands[] = { &role_check_command, NULL };

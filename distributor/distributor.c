@@ -14,6 +14,7 @@
 #include "distributor/api_ingest.h"
 #include "distributor/api_otlp.h"
 #include "distributor/api_push.h"
+#include "distributor/check.h"
 #include "distributor/forward/forward.h"
 #include "distributor/intake.h"
 #include "distributor/parca/api_debuginfo.h"
@@ -301,6 +302,7 @@ const struct role distributor_role = {
     .name = "distributor",
     .conf = distributor_tables,
     .conf_len = DISTRIBUTOR_TABLES,
+    .check = distributor_check,
     .start = distributor_start,
     .ready = distributor_ready,
     .drain = distributor_drain,

@@ -3,4 +3,4 @@
 #include "distributor/distributor.h"
 
 const struct role *const roles[] = { &distributor_role, NULL };
-const struct command *const commands[] = { NULL };
+const struct command *const commands[] = { &role_check_command, NULL };

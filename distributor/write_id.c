@@ -171,6 +171,16 @@ static int secret_of_file(const char *data_dir, struct env *env, struct buf *out
     return rc;
 }
 
+int write_secret_check(const char *option, struct err *e)
+{
+    struct str given = str_trim(str_c(option));
+
+    if (given.len && given.len < WRITE_ID_SECRET_LEAST)
+        return err_set(e, ERR_CONFIG, "distributor.write_id_secret has %zu characters, want %d",
+                       given.len, WRITE_ID_SECRET_LEAST);
+    return 0;
+}
+
 int write_secret_text(const char *option, const char *data_dir, struct env *env, struct buf *out,
                       bool *ret_old, struct err *e)
 {
@@ -179,9 +189,8 @@ int write_secret_text(const char *option, const char *data_dir, struct env *env,
     *ret_old = false;
     if (!given.len)
         return secret_of_file(data_dir, env, out, ret_old, e);
-    if (given.len < WRITE_ID_SECRET_LEAST)
-        return err_set(e, ERR_CONFIG, "distributor.write_id_secret has %zu characters, want %d",
-                       given.len, WRITE_ID_SECRET_LEAST);
+    if (write_secret_check(option, e))
+        return e->code;
     (void)buf_add_str(out, given);
     return 0;
 }

@@ -21,6 +21,8 @@ struct write_secret {
  * distributors of a cluster must have the same one, or a retry through another one counts twice. */
 NODISCARD int write_secret_load(struct write_secret *ret, const char *option, const char *data_dir,
                                 struct env *env, struct err *e);
+/* Is the option one? Empty is. ERR_CONFIG. */
+NODISCARD int write_secret_check(const char *option, struct err *e);
 /* The same as text, appended to `out`. *ret_old: it is from a file that was there before. */
 NODISCARD int write_secret_text(const char *option, const char *data_dir, struct env *env,
                                 struct buf *out, bool *ret_old, struct err *e);

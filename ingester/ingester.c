@@ -24,6 +24,7 @@
 #include "common/role/relay.h"
 #include "ingester/as_made.h"
 #include "ingester/busy.h"
+#include "ingester/check.h"
 #include "ingester/clocks.h"
 #include "ingester/division.h"
 #include "ingester/folder.h"
@@ -52,37 +53,11 @@
 
 /* ---- configuration -------------------------------------------------------------------------- */
 
-static int find_index(struct ingester *in, struct err *e)
-{
-    const struct conf_list *all = &in->ctx->cluster->ingesters;
-    const char *own = in->conf->advertise[0] ? in->conf->advertise : in->conf->listen;
-
-    for (size_t i = 0; i < all->len; i++) {
-        if (str_eq(str_c(all->items[i]), str_c(own))) {
-            in->index = i;
-            return 0;
-        }
-    }
-    return err_set(e, ERR_CONFIG,
-                   "%s is not in cluster.ingesters (%s%s); it must stand there under "
-                   "ingester.listen or ingester.advertise",
-                   own, all->items[0], all->len > 1 ? ", ..." : "");
-}
-
 static int check_conf(struct ingester *in, struct err *e)
 {
-    uint64_t shards = in->ctx->cluster->shards, n = in->ctx->cluster->ingesters.len;
-
     if (role_rpc_listen_check(in->ctx, "ingester.listen", in->conf->listen, e))
         return e->code;
-    if (in->moves)
-        return 0;
-    if ((shards + n - 1) / n > SHARDS_OWN_MAX)
-        return err_set(e, ERR_CONFIG,
-                       "cluster.shards is %" PRIu64 " for %" PRIu64 " ingesters; one holds at most "
-                       "%d shards",
-                       shards, n, SHARDS_OWN_MAX);
-    return find_index(in, e);
+    return in->moves ? 0 : ingester_check_index(in->ctx->cluster, in->conf, &in->index, e);
 }
 
 /* ---- start ---------------------------------------------------------------------------------- */
@@ -640,15 +615,12 @@ static void ingester_drain(void *self, void (*done)(void *cookie), void *cookie)
         drain_begin(in);
 }
 
-static const struct conf_table *const tables[] = { &ingester_options, &retention_options,
-                                                   &exemplar_options, &rollup_options,
-                                                   &scrub_options,    &cold_options };
-
 const struct role ingester_role = {
     .name = "ingester",
     .keeps_shards = true,
-    .conf = tables,
-    .conf_len = ARRAY_LEN(tables),
+    .conf = ingester_tables,
+    .conf_len = INGESTER_TABLES,
+    .check = ingester_check,
     .start = ingester_start,
     .ready = ingester_ready,
     .drain = ingester_drain,

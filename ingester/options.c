@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ingester/options.h"
 
+#include "common/cold/place.h"
 #include "common/store/group.h"
 
 #define ST struct ingester_conf
@@ -143,3 +144,8 @@ static const struct conf_row retention_rows[] = {
 const struct conf_table retention_options = { "retention", "How long which resolution is kept",
                                               retention_rows, ARRAY_LEN(retention_rows),
                                               sizeof(ST) };
+
+const struct conf_table *const ingester_tables[INGESTER_TABLES] = {
+    &ingester_options, &retention_options, &exemplar_options,
+    &rollup_options,   &scrub_options,     &cold_options,
+};

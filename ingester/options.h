@@ -58,4 +58,8 @@ struct rollup_conf {
 };
 extern const struct conf_table rollup_options;
 
+/* All sections of an ingester's options, those of the cold tier among them. */
+#define INGESTER_TABLES 6
+extern const struct conf_table *const ingester_tables[INGESTER_TABLES];
+
 #endif

@@ -3,4 +3,4 @@
 #include "ingester/ingester.h"
 
 const struct role *const roles[] = { &ingester_role, NULL };
-const struct command *const commands[] = { NULL };
+const struct command *const commands[] = { &role_check_command, NULL };

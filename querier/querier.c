@@ -27,6 +27,7 @@
 #include "querier/api_space.h"
 #include "querier/api_views.h"
 #include "querier/async.h"
+#include "querier/check.h"
 #include "querier/limits_file.h"
 #include "querier/query.h"
 #include "querier/turns.h"
@@ -296,6 +297,7 @@ const struct role querier_role = {
     .name = "querier",
     .conf = tables,
     .conf_len = ARRAY_LEN(tables),
+    .check = querier_check,
     .start = querier_start,
     .ready = querier_ready,
     .drain = querier_drain,

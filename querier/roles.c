@@ -3,4 +3,4 @@
 #include "querier/querier.h"
 
 const struct role *const roles[] = { &querier_role, NULL };
-const struct command *const commands[] = { NULL };
+const struct command *const commands[] = { &role_check_command, NULL };

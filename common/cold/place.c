@@ -88,3 +88,15 @@ int cold_place_open(const struct cold_conf *c, struct env *env, const atomic_boo
     return err_set(e, ERR_CONFIG, "cold.url \"%.100s\": want dir:/path or s3://bucket/prefix",
                    c->url);
 }
+
+int cold_place_check(const struct cold_conf *c, struct env *env, struct err *e)
+{
+    struct object_store *o;
+
+    if (str_starts(str_c(c->url), STR("dir:/"))) /* opening it would make the folder */
+        return object_dir_check(c->url + 4, e) ? err_wrap(e, "cold.url") : 0;
+    if (cold_place_open(c, env, NULL, &o, e))
+        return e->code;
+    object_close(o);
+    return 0;
+}

@@ -303,23 +303,57 @@ static int load_file(struct conf *c, struct err *e)
     return result;
 }
 
-int conf_load(const struct conf_table *const *tables, size_t n, int argc, char *const *argv,
-              struct conf **ret, struct err *e)
+int conf_go_on(struct conf *c, const struct err *e)
 {
-    struct conf *c = conf_new(tables, n);
+    if (!c->wrong)
+        return e->code;
+    c->wrong->said++;
+    c->wrong->fn(c->wrong->cookie, e);
+    return 0;
+}
+
+static int load(struct conf *c, int argc, char *const *argv, struct err *e)
+{
     int result = conf_flags_scan(c, argc, argv, e);
 
     /* Who asks for help shall get it whatever is wrong with the rest. */
     if (!result && c->action != CONF_HELP && c->action != CONF_VERSION) {
-        if (c->file)
-            result = load_file(c, e);
+        if (c->file && load_file(c, e))
+            result = conf_go_on(c, e); /* flags are looked at, too */
         if (!result)
             result = conf_flags_apply(c, argc, argv, e);
     }
+    return result;
+}
+
+int conf_load(const struct conf_table *const *tables, size_t n, int argc, char *const *argv,
+              struct conf **ret, struct err *e)
+{
+    struct conf *c = conf_new(tables, n);
+    int result = load(c, argc, argv, e);
+
     if (result) {
         conf_free(c);
         return result;
     }
+    *ret = c;
+    return 0;
+}
+
+int conf_load_all(const struct conf_table *const *tables, size_t n, int argc, char *const *argv,
+                  struct conf_wrong *wrong, struct conf **ret)
+{
+    struct conf *c = conf_new(tables, n);
+    struct err e = { 0 };
+
+    c->wrong = wrong;
+    if (load(c, argc, argv, &e)) {
+        wrong->said++;
+        wrong->fn(wrong->cookie, &e);
+        conf_free(c);
+        return e.code;
+    }
+    c->wrong = NULL;
     *ret = c;
     return 0;
 }

@@ -79,6 +79,15 @@ struct conf;
  * ERR_CONFIG. */
 NODISCARD int conf_load(const struct conf_table *const *tables, size_t n, int argc,
                         char *const *argv, struct conf **ret, struct err *e);
+/* The same, but what is wrong is said one by one, and the rest is read on: what was wrong keeps its
+ * default. An error of the YAML itself ends it like conf_load; else 0, with *ret_wrong said. */
+struct conf_wrong {
+    void (*fn)(void *cookie, const struct err *e);
+    void *cookie;
+    size_t said;
+};
+NODISCARD int conf_load_all(const struct conf_table *const *tables, size_t n, int argc,
+                            char *const *argv, struct conf_wrong *wrong, struct conf **ret);
 void conf_free(struct conf *c);
 enum conf_action { CONF_RUN, CONF_HELP, CONF_VERSION, CONF_PRINT, CONF_REFERENCE };
 enum conf_action conf_action(const struct conf *c);

@@ -131,7 +131,8 @@ static int each_flag(struct conf *c, int argc, char *const *argv, bool apply, st
     int result = 0;
 
     for (int i = 1; i < argc && !result; i++)
-        result = one_flag(c, argc, argv, &i, apply, e);
+        if (one_flag(c, argc, argv, &i, apply, e))
+            result = apply ? conf_go_on(c, e) : e->code;
     return result;
 }
 

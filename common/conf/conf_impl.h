@@ -16,9 +16,12 @@ struct conf {
     size_t tables_len;
     VEC(void *) owned; /* strings and lists the structs point to */
     enum conf_action action;
-    const char *file; /* borrowed from argv; NULL: no --config */
+    const char *file;         /* borrowed from argv; NULL: no --config */
+    struct conf_wrong *wrong; /* borrowed while it is loaded; NULL: the first error ends it */
 };
 
+/* 0: the error was said, and what comes next is read; else its code. */
+NODISCARD int conf_go_on(struct conf *c, const struct err *e);
 /* A conf with all defaults. */
 struct conf *conf_new(const struct conf_table *const *tables, size_t n);
 bool conf_has_section(const struct conf *c, struct str section);

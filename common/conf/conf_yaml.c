@@ -26,9 +26,10 @@ struct reader {
     size_t *section_lines; /* owned, per table: where its section was seen; 0: not yet */
     size_t **row_lines;    /* owned, per table and row */
     char section[CONF_NAME_MAX];
-    size_t table; /* in VALUE and ITEMS */
-    const struct conf_row *row;
-    VEC(char *) item_bytes; /* owned copies, in ITEMS */
+    size_t table;               /* in VALUE and ITEMS */
+    const struct conf_row *row; /* NULL: not known, said; its value is passed over */
+    bool skip;                  /* the same of a section */
+    VEC(char *) item_bytes;     /* owned copies, in ITEMS */
     VEC(struct str) items;
 };
 
@@ -92,9 +93,13 @@ static int on_section_key(struct reader *r, struct str key, struct err *e)
     if (!conf_has_section(r->conf, key)) {
         struct conf_hint h = conf_hint_section(r->conf, key);
 
-        return err_set(e, ERR_CONFIG, "%s line %zu: unknown section \"%s\"%s", r->file, r->line,
-                       shown.text, h.text);
+        (void)err_set(e, ERR_CONFIG, "%s line %zu: unknown section \"%s\"%s", r->file, r->line,
+                      shown.text, h.text);
+        r->skip = true;
+        r->state = SECTION;
+        return conf_go_on(r->conf, e);
     }
+    r->skip = false;
     for (size_t i = 0; i < r->conf->tables_len; i++) {
         if (!str_eqc(key, r->conf->tables[i]->section))
             continue;
@@ -114,31 +119,41 @@ static int on_name_key(struct reader *r, struct str key, struct err *e)
     struct conf_hint shown = conf_quote(key);
     size_t *seen;
 
+    r->state = VALUE;
+    if (r->skip) {
+        r->row = NULL;
+        return 0;
+    }
     if (!conf_find(r->conf, str_c(r->section), key, &r->table, &r->row)) {
         struct conf_hint h = conf_hint_name(r->conf, str_c(r->section), key);
 
-        return err_set(e, ERR_CONFIG, "%s line %zu: unknown key \"%s\" in section \"%s\"%s",
-                       r->file, r->line, shown.text, r->section, h.text);
+        (void)err_set(e, ERR_CONFIG, "%s line %zu: unknown key \"%s\" in section \"%s\"%s", r->file,
+                      r->line, shown.text, r->section, h.text);
+        r->row = NULL;
+        return conf_go_on(r->conf, e);
     }
     seen = &r->row_lines[r->table][r->row - r->conf->tables[r->table]->rows];
     if (*seen)
         return err_set(e, ERR_CONFIG, "%s line %zu: \"%s.%s\" was already on line %zu", r->file,
                        r->line, r->section, shown.text, *seen);
     *seen = r->line;
-    r->state = VALUE;
     return 0;
 }
 
 static int on_value(struct reader *r, const yaml_event_t *ev, struct err *e)
 {
-    if (is_null(ev))
-        return err_set(e, ERR_CONFIG,
-                       "%s line %zu: %s.%s has no value: leave the line out, or write \"\"",
-                       r->file, r->line, r->section, r->row->name);
-    if (conf_put(r->conf, r->table, r->row, scalar_str(ev), e))
-        return err_wrap(e, "%s line %zu", r->file, r->line);
+    int rc = 0;
+
     r->state = NAMES;
-    return 0;
+    if (!r->row)
+        return 0;
+    if (is_null(ev))
+        rc = err_set(e, ERR_CONFIG,
+                     "%s line %zu: %s.%s has no value: leave the line out, or write \"\"", r->file,
+                     r->line, r->section, r->row->name);
+    else if (conf_put(r->conf, r->table, r->row, scalar_str(ev), e))
+        rc = err_wrap(e, "%s line %zu", r->file, r->line);
+    return rc ? conf_go_on(r->conf, e) : 0;
 }
 
 static int on_item(struct reader *r, const yaml_event_t *ev, struct err *e)
@@ -197,7 +212,7 @@ static int on_mapping(struct reader *r, const yaml_event_t *ev, struct err *e)
         r->state = NAMES;
     else if (r->state == VALUE)
         return err_set(e, ERR_CONFIG, "%s line %zu: %s.%s wants a value, not lines below it",
-                       r->file, r->line, r->section, r->row->name);
+                       r->file, r->line, r->section, r->row ? r->row->name : "?");
     else
         return refuse(r, e, "a mapping does not belong here");
     return 0;
@@ -209,7 +224,7 @@ static int on_sequence(struct reader *r, const yaml_event_t *ev, struct err *e)
         return refuse(r, e, "anchors and tags are not accepted here");
     if (r->state != VALUE)
         return refuse(r, e, "a list does not belong here");
-    if (r->row->type != CONF_T_LIST)
+    if (r->row && r->row->type != CONF_T_LIST)
         return err_set(e, ERR_CONFIG, "%s line %zu: %s.%s wants one value, not a list", r->file,
                        r->line, r->section, r->row->name);
     r->state = ITEMS;
@@ -218,13 +233,13 @@ static int on_sequence(struct reader *r, const yaml_event_t *ev, struct err *e)
 
 static int on_sequence_end(struct reader *r, struct err *e)
 {
-    int result = conf_put_items(r->conf, r->table, r->row, r->items.ptr, r->items.len, e);
+    int rc = 0;
 
-    if (result)
-        return err_wrap(e, "%s line %zu", r->file, r->line);
+    if (r->row && conf_put_items(r->conf, r->table, r->row, r->items.ptr, r->items.len, e))
+        rc = err_wrap(e, "%s line %zu", r->file, r->line) ? conf_go_on(r->conf, e) : 0;
     drop_items(r);
     r->state = NAMES;
-    return 0;
+    return rc;
 }
 
 static int on_event(struct reader *r, const yaml_event_t *ev, struct err *e)

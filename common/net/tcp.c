@@ -304,6 +304,13 @@ static int split_addr(const char *addr, char *host, size_t host_max, char *port,
     return 0;
 }
 
+int tcp_addr_check(const char *addr, struct err *e)
+{
+    char host[256], port[8];
+
+    return split_addr(addr, host, sizeof(host), port, sizeof(port), e);
+}
+
 /* A bound, listening, non-blocking socket, or -1 with errno. */
 static int open_socket(const struct addrinfo *a)
 {

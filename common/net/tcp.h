@@ -12,6 +12,8 @@
 struct tcp_listener;
 
 /* "127.0.0.1:4040", "[::1]:0", "localhost:80", ":4040" (every address, both families). */
+/* Is it host:port? ERR_CONFIG. */
+NODISCARD int tcp_addr_check(const char *addr, struct err *e);
 NODISCARD int tcp_listen(struct http_server *s, const char *addr, struct tcp_listener **ret,
                          struct err *e);
 /* The same on a Unix socket at this path (local.h), which is removed when it closes; borrowed. */

@@ -26,6 +26,8 @@
 
 struct object_store;
 
+/* Could it be opened? Nothing is made. ERR_CONFIG. */
+NODISCARD int object_dir_check(const char *dir, struct err *e);
 /* Below `dir`, which is made. Written objects are fsynced with their folders. */
 NODISCARD int object_dir_open(const char *dir, struct object_store **ret, struct err *e);
 

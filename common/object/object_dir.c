@@ -339,6 +339,20 @@ static void dir_close(struct object_store *o)
     xfree(dir_of(o));
 }
 
+int object_dir_check(const char *dir, struct err *e)
+{
+    size_t len = strlen(dir);
+    struct stat st;
+
+    while (len > 1 && dir[len - 1] == '/')
+        len--;
+    if (len == 0 || len >= PATH_MAX - OBJECT_NAME_MAX - 2)
+        return err_set(e, ERR_CONFIG, "folder name of %zu bytes is empty or too long", len);
+    if (stat(dir, &st) == 0 && !S_ISDIR(st.st_mode))
+        return err_set(e, ERR_CONFIG, "%s exists and is not a folder", dir);
+    return 0;
+}
+
 int object_dir_open(const char *dir, struct object_store **ret, struct err *e)
 {
     static const struct object_ops ops = {
@@ -346,13 +360,11 @@ int object_dir_open(const char *dir, struct object_store **ret, struct err *e)
     };
     struct dir_store *d = XNEW(struct dir_store);
     size_t len = strlen(dir);
-    int rc = 0;
+    int rc = object_dir_check(dir, e);
 
     d->base.ops = &ops;
     while (len > 1 && dir[len - 1] == '/')
         len--;
-    if (len == 0 || len >= PATH_MAX - OBJECT_NAME_MAX - 2)
-        rc = err_set(e, ERR_CONFIG, "folder name of %zu bytes is empty or too long", len);
     if (!rc) {
         memcpy(d->dir, dir, len);
         rc = fs_real()->mkdir_all(fs_real(), d->dir, e);

@@ -15,5 +15,7 @@ struct command {
 };
 /* NULL-ended; beside `roles` in each binary. */
 extern const struct command *const commands[];
+/* check-config, of the roles that the binary links: check_command.c */
+extern const struct command role_check_command;
 
 #endif

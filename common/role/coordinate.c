@@ -136,9 +136,9 @@ static int read_password(const struct cluster_conf *conf, struct env *env, struc
     return code ? err_wrap(e, "cluster.etcd_password_file") : 0;
 }
 
-static int init_etcd(struct coordinate *c, const struct cluster_conf *conf, struct env *env,
-                     struct loop *loop, struct pool *pool, const char *dir, bool keeps,
-                     struct err *e)
+/* The client of etcd, which asks nothing yet; and who we are. */
+static int make_etcd(struct coordinate *c, const struct cluster_conf *conf, struct env *env,
+                     struct loop *loop, struct err *e)
 {
     struct coord_etcd_opts o = {
         .loop = loop,
@@ -147,7 +147,6 @@ static int init_etcd(struct coordinate *c, const struct cluster_conf *conf, stru
         .tls = { conf->etcd_ca, conf->etcd_cert, conf->etcd_key, false },
         .user = conf->etcd_user,
     };
-    char path[PATH_MAX];
     struct buf password;
     int code = key_prefix_check(str_c(conf->etcd_prefix), e);
 
@@ -155,10 +154,6 @@ static int init_etcd(struct coordinate *c, const struct cluster_conf *conf, stru
         code = node_name(c, conf, e);
     if (!code && conf->etcd_key[0] && secret_file_check(conf->etcd_key, e))
         code = err_wrap(e, "cluster.etcd_key");
-    if (!code)
-        code = node_id(c, env, dir, e);
-    if (!code)
-        code = path_in(dir, VIEW_FILE, path, e);
     if (code)
         return code;
     buf_init(&password, SECRET_MAX);
@@ -169,8 +164,25 @@ static int init_etcd(struct coordinate *c, const struct cluster_conf *conf, stru
     if (password.len)
         explicit_bzero(password.ptr, password.len);
     buf_deinit(&password);
-    if (code)
+    return code;
+}
+
+static int init_etcd(struct coordinate *c, const struct cluster_conf *conf, struct env *env,
+                     struct loop *loop, struct pool *pool, const char *dir, bool keeps,
+                     struct err *e)
+{
+    char path[PATH_MAX];
+    int code = make_etcd(c, conf, env, loop, e);
+
+    if (!code)
+        code = node_id(c, env, dir, e);
+    if (!code)
+        code = path_in(dir, VIEW_FILE, path, e);
+    if (code) {
+        coord_free(c->coord);
+        c->coord = NULL;
         return code;
+    }
     c->view = view_new_coord(&(struct view_opts){ .loop = loop,
                                                   .coord = c->coord,
                                                   .prefix = conf->etcd_prefix,
@@ -180,6 +192,26 @@ static int init_etcd(struct coordinate *c, const struct cluster_conf *conf, stru
                                                   .keeps = keeps,
                                                   .node = keeps ? c->node : NULL });
     return 0;
+}
+
+int coordinate_check(const struct cluster_conf *conf, struct env *env, struct err *e)
+{
+    struct coordinate c = { .node_id = 0 };
+    int code = 0;
+
+    if (strcmp(conf->coordination, "static") == 0) {
+        code = node_name(&c, conf, e);
+        if (!code)
+            code = init_static(&c, conf, env, e);
+        view_free(c.view);
+    } else if (strcmp(conf->coordination, "etcd") == 0) {
+        struct loop *loop = loop_new(env->clock);
+
+        code = make_etcd(&c, conf, env, loop, e);
+        coord_free(c.coord);
+        loop_free(loop);
+    }
+    return code;
 }
 
 /* ---- metrics --------------------------------------------------------------------------------- */

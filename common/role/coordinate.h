@@ -19,6 +19,8 @@ struct coordinate {
     struct heard *heard;        /* owned; the same */
     struct metric_cell *age, *version, *live, *leaderless, *stranger;
 };
+/* The options alone, and the files that they name. ERR_CONFIG. */
+NODISCARD int coordinate_check(const struct cluster_conf *conf, struct env *env, struct err *e);
 /* The data folder is there and ours; `keeps`: it holds shards. ERR_CONFIG, ERR_IO. On failure
  * nothing is left to be freed. */
 NODISCARD int coordinate_init(struct coordinate *c, const struct cluster_conf *conf,

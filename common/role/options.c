@@ -293,8 +293,7 @@ static int heartbeat_check(const struct cluster_conf *cluster, struct err *e)
     return 0;
 }
 
-int options_check(const struct common_conf *http, const struct cluster_conf *cluster,
-                  bool all_in_one, struct err *e)
+int options_check_http(const struct common_conf *http, struct err *e)
 {
     bool asks = http->tls_client_ca && http->tls_client_ca[0]; /* each caller for a certificate */
     if (!http->insecure_open && !asks && !addr_is_loopback(str_c(http->listen)))
@@ -308,8 +307,11 @@ int options_check(const struct common_conf *http, const struct cluster_conf *clu
         return err_set(e, ERR_CONFIG,
                        "http.metrics_token is set, and there is no token: name a file of tokens "
                        "with http.admin_token_file");
-    if (http_hosts_check(&http->hosts, e) || http_origins_check(&http->origins, e))
-        return e->code;
+    return http_hosts_check(&http->hosts, e) || http_origins_check(&http->origins, e) ? e->code : 0;
+}
+
+int options_check_cluster(const struct cluster_conf *cluster, bool all_in_one, struct err *e)
+{
     if (strcmp(cluster->coordination, "none") != 0)
         return heartbeat_check(cluster, e);
     if (cluster->ingesters.len == 0)
@@ -324,6 +326,14 @@ int options_check(const struct common_conf *http, const struct cluster_conf *clu
     return ingesters_check(cluster, all_in_one, e);
 }
 
+int options_check(const struct common_conf *http, const struct cluster_conf *cluster,
+                  bool all_in_one, struct err *e)
+{
+    int code = options_check_http(http, e);
+
+    return code ? code : options_check_cluster(cluster, all_in_one, e);
+}
+
 struct view *options_view(const struct cluster_conf *cluster)
 {
     return view_new_list(cluster->ingesters.items, cluster->ingesters.len,
@@ -336,7 +346,7 @@ uint64_t options_memory_from(uint64_t configured, uint64_t cgroup, uint64_t mach
 
     if (limit == 0)
         limit = cgroup > 0 && (machine == 0 || cgroup < machine) ? cgroup / 10 * 8 : machine / 2;
-    return MAX(limit, 64 * MIB);
+    return MAX(limit, OPTIONS_MEMORY_LEAST);
 }
 
 uint64_t options_memory_limit(uint64_t configured)

@@ -35,12 +35,16 @@ size_t options_collect(const struct role *const *list,
 
 /* What single rows cannot say: listen addresses, ingester lists that no other process can reach,
  * shards and ingesters that do not go together. ERR_CONFIG says what to change. */
+NODISCARD int options_check_http(const struct common_conf *http, struct err *e);
+NODISCARD int options_check_cluster(const struct cluster_conf *cluster, bool all_in_one,
+                                    struct err *e);
 NODISCARD int options_check(const struct common_conf *http, const struct cluster_conf *cluster,
                             bool all_in_one, struct err *e);
 
 /* The view of a cluster that is a list of ingesters (common/cluster/view.h). */
 struct view *options_view(const struct cluster_conf *cluster);
 
+#define OPTIONS_MEMORY_LEAST (64 * MIB)
 /* `configured`, or if that is 0: 80 % of the cgroup's limit if there is one, else half of the
  * machine's memory. Never less than 64 MiB. */
 uint64_t options_memory_limit(uint64_t configured);

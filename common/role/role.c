@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "common/obs/log.h"
+#include "common/role/check.h"
 #include "common/role/command.h"
 #include "common/role/process.h"
 #include "version.h"
@@ -83,6 +84,59 @@ static int answer(enum conf_action action, const char *program, const struct con
     return print_text(&text);
 }
 
+/* ---- a start --------------------------------------------------------------------------------- */
+
+static void say_wrong(void *cookie, const char *option, const struct err *e)
+{
+    (void)fprintf(stderr, "%s: %s%s%s\n", (const char *)cookie, option, option[0] ? ": " : "",
+                  e->text);
+}
+
+static void say_conf(void *cookie, const struct err *e)
+{
+    say_wrong(cookie, "", e);
+}
+
+static void say_odd(void *cookie, const char *text)
+{
+    log_warn("a setting is not what it says", KV_CSTR("program", cookie), KV_CSTR("why", text));
+}
+
+/* All that is wrong is said before anything is opened. */
+static bool startable(const char *program, const struct conf *conf)
+{
+    struct role_checks c = { .conf = conf,
+                             .all_in_one = roles[0] && roles[1],
+                             .wrong = say_wrong,
+                             .odd = say_odd,
+                             .cookie = (void *)(uintptr_t)program };
+
+    role_check(roles, &c);
+    return !c.said;
+}
+
+/* Options; NULL: something was wrong, and said. */
+static struct conf *load(const char *program, const struct conf_table *const *tables, size_t n,
+                         int argc, char **argv)
+{
+    struct conf_wrong wrong = { .fn = say_conf, .cookie = (void *)(uintptr_t)program };
+    struct conf *conf = NULL;
+    struct err e;
+
+    if (argc > 1 && argv[1][0] != '-' && commands[0]) {
+        no_command(argv[1], &e);
+        say_conf((void *)(uintptr_t)program, &e);
+        return NULL;
+    }
+    if (conf_load_all(tables, n, argc, argv, &wrong, &conf))
+        return NULL;
+    if (wrong.said) {
+        conf_free(conf);
+        return NULL;
+    }
+    return conf;
+}
+
 int role_main(int argc, char **argv)
 {
     const struct conf_table *tables[OPTIONS_TABLES_MAX];
@@ -97,12 +151,9 @@ int role_main(int argc, char **argv)
 
     if (command)
         return command->run(argc - 1, argv + 1);
-    if (conf_load(tables, n, argc, argv, &conf, &e)) {
-        if (argc > 1 && argv[1][0] != '-')
-            no_command(argv[1], &e);
-        (void)fprintf(stderr, "%s: %s\n", program, e.text);
+    conf = load(program, tables, n, argc, argv);
+    if (!conf)
         return 2;
-    }
     if (conf_action(conf) != CONF_RUN) {
         code = answer(conf_action(conf), program, conf, tables, n);
         conf_free(conf);
@@ -111,6 +162,10 @@ int role_main(int argc, char **argv)
     CHECK(log_level_parse(str_c(((const struct log_conf *)conf_get(conf, &log_options))->level),
                           &level));
     log_set_level(level);
+    if (!startable(program, conf)) {
+        conf_free(conf);
+        return 1;
+    }
     if (process_start(&process, program, conf, roles, &e)) {
         (void)fprintf(stderr, "%s: %s\n", program, e.text);
         /* Threads of half-started roles may still run: leave without tidying under their feet. */

@@ -118,11 +118,14 @@ NODISCARD int role_rpc_listen_check(const struct role_ctx *ctx, const char *name
 /* True if "host:port", "[v6]:port" or "scheme://host:port" is for this machine only. */
 bool addr_is_loopback(struct str addr);
 
+struct role_checks;
 struct role {
     const char *name;  /* "ingester" */
     bool keeps_shards; /* its data folder holds what the cluster's records speak of */
     const struct conf_table *const *conf;
     size_t conf_len;
+    /* Optional: what start would refuse in the role's options and their files: check.h. */
+    void (*check)(struct role_checks *c);
     NODISCARD int (*start)(const struct role_ctx *ctx, void **ret_self, struct err *e);
     /* True once it can serve; else *ret_why says what is missing. It may say what an operator must
      * see to where it serves, too. Loop thread. */

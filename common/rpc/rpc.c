@@ -17,6 +17,7 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
+#include "common/rpc/rpc_check.h"
 #include "common/rpc/rpc_node.h"
 
 #define NODE_MAGIC MAGIC('R', 'P', 'C', 'N')
@@ -302,9 +303,26 @@ static const struct rpc_wire_ops *wire_of(enum rpc_scheme s)
     return ops[s];
 }
 
-int rpc_node_open_port(struct rpc_node *n, const char *listen, const char *advertise, struct err *e)
+int rpc_listen_check(const char *listen, const char *advertise, struct err *e)
 {
     enum rpc_scheme scheme, answers;
+
+    if (rpc_addr_parse(str_c(listen), &scheme, e) || rpc_addr_parse(str_c(advertise), &answers, e))
+        return e->code;
+    if (rpc_addr_wildcard(str_c(advertise)))
+        return err_set(e, ERR_CONFIG,
+                       "rpc listens on %s, which nobody can answer to: configure the address to "
+                       "advertise, such as tcp://10.0.0.7:9095",
+                       listen);
+    if (wire_of(answers) != wire_of(scheme))
+        return err_set(e, ERR_CONFIG, "rpc listens on %s and cannot advertise %s", listen,
+                       advertise);
+    return 0;
+}
+
+int rpc_node_open_port(struct rpc_node *n, const char *listen, const char *advertise, struct err *e)
+{
+    enum rpc_scheme scheme;
     struct rpc_wire_opts o = {
         .net = n->o.net,
         .loop = n->o.loop,
@@ -322,16 +340,8 @@ int rpc_node_open_port(struct rpc_node *n, const char *listen, const char *adver
         .cookie = n,
     };
 
-    if (rpc_addr_parse(str_c(listen), &scheme, e) || rpc_addr_parse(str_c(advertise), &answers, e))
+    if (rpc_listen_check(listen, advertise, e) || rpc_addr_parse(str_c(listen), &scheme, e))
         return e->code;
-    if (rpc_addr_wildcard(str_c(advertise)))
-        return err_set(e, ERR_CONFIG,
-                       "rpc listens on %s, which nobody can answer to: configure the address to "
-                       "advertise, such as tcp://10.0.0.7:9095",
-                       listen);
-    if (wire_of(answers) != wire_of(scheme))
-        return err_set(e, ERR_CONFIG, "rpc listens on %s and cannot advertise %s", listen,
-                       advertise);
     if (wire_of(scheme)->open(&o, &n->port, e))
         return e->code;
     n->scheme = scheme;

@@ -417,6 +417,14 @@ static const struct cli_command check_overrides_cli = {
     .words = "@files",
     .plain = &check_overrides_command,
 };
+static const struct cli_command check_config_cli = {
+    .name = "check-config",
+    .args = "[--config=FILE] [--section.name=value ...]",
+    .help = "Says what is wrong with a server's options and with the files that they name.",
+    .options = "",
+    .words = "@files",
+    .plain = &check_config_command,
+};
 static const struct cli_command completion_cli = {
     .name = "completion",
     .args = "bash|zsh|fish",
@@ -440,9 +448,30 @@ static const struct cli_command man_cli = {
 };
 
 const struct cli_command *const cli_commands[] = {
-    &top_cli,      &tree_cli,   &sandwich_cli, &query_cli,           &diff_cli,       &grew_cli,
-    &timeline_cli, &tail_cli,   &services_cli, &types_cli,           &labels_cli,     &series_cli,
-    &ledger_cli,   &space_cli,  &delete_cli,   &deletes_cli,         &admin_cli,      &cluster_cli,
-    &upload_cli,   &import_cli, &fsck_cli,     &check_overrides_cli, &completion_cli, &man_cli,
+    &top_cli,
+    &tree_cli,
+    &sandwich_cli,
+    &query_cli,
+    &diff_cli,
+    &grew_cli,
+    &timeline_cli,
+    &tail_cli,
+    &services_cli,
+    &types_cli,
+    &labels_cli,
+    &series_cli,
+    &ledger_cli,
+    &space_cli,
+    &delete_cli,
+    &deletes_cli,
+    &admin_cli,
+    &cluster_cli,
+    &upload_cli,
+    &import_cli,
+    &fsck_cli,
+    &check_config_cli,
+    &check_overrides_cli,
+    &completion_cli,
+    &man_cli,
     NULL,
 };

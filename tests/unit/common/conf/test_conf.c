@@ -466,6 +466,55 @@ static void test_printed_configuration_loads_to_the_same(void **state)
     }
 }
 
+struct said {
+    size_t n;
+    char text[8][ERR_TEXT_MAX];
+};
+
+static void on_wrong(void *cookie, const struct err *e)
+{
+    struct said *s = cookie;
+
+    assert_true(s->n < ARRAY_LEN(s->text));
+    (void)snprintf(s->text[s->n++], ERR_TEXT_MAX, "%s", e->text);
+}
+
+/* All that is wrong is said, in order, and what is right counts. */
+static void test_all_that_is_wrong(void **state)
+{
+    static const char yaml[] = "nosuch: {listen: [a], deep: 1}\n"
+                               "http: {mode: slow, nosuch: [1, 2], connections: 7, peers: [a, b],\n"
+                               "       idle: , body_max: x}\n";
+    static const char *const want[] = { "unknown section \"nosuch\"",
+                                        "http.mode is \"slow\"",
+                                        "unknown key \"nosuch\"",
+                                        "http.idle has no value",
+                                        "http.body_max is \"x\"",
+                                        "unknown flag --what",
+                                        "http.extra is 10" };
+    char config[128], *name = file_of(yaml, sizeof(yaml) - 1);
+    char *argv[] = { (char *)(uintptr_t) "test", config, (char *)(uintptr_t) "--what=1",
+                     (char *)(uintptr_t) "--http.extra=10", (char *)(uintptr_t) "--data.dir=here" };
+    struct said s = { 0 };
+    struct conf_wrong wrong = { .fn = on_wrong, .cookie = &s };
+    struct conf *c;
+
+    (void)state;
+    (void)snprintf(config, sizeof(config), "--config=%s", name);
+    assert_int_equal(conf_load_all(tables, ARRAY_LEN(tables), 5, argv, &wrong, &c), 0);
+    assert_int_equal(unlink(name), 0);
+    assert_int_equal(wrong.said, ARRAY_LEN(want));
+    for (size_t i = 0; i < ARRAY_LEN(want); i++)
+        if (!strstr(s.text[i], want[i]))
+            fail_msg("\"%s\" is not in \"%s\"", want[i], s.text[i]);
+    const struct http_conf *http = conf_get(c, &http_table);
+    assert_int_equal(http->connections, 7);
+    assert_int_equal(http->peers.len, 2);
+    assert_string_equal(http->mode, "fast");
+    assert_string_equal(((const struct data_conf *)conf_get(c, &data_table))->dir, "here");
+    conf_free(c);
+}
+
 static void test_nearest(void **state)
 {
     static const char *const names[] = { "listen", "body_max", "idle", "a" };
@@ -491,6 +540,7 @@ int main(void)
         cmocka_unit_test(test_actions),
         cmocka_unit_test(test_help_and_reference_name_everything),
         cmocka_unit_test(test_printed_configuration_loads_to_the_same),
+        cmocka_unit_test(test_all_that_is_wrong),
         cmocka_unit_test(test_nearest),
     };
 
