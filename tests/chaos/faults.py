@@ -277,7 +277,7 @@ def power_of(world, rng, hosts, name, away_s):
                 world.servers[h].kill()
             for h in hosts:
                 world.servers[h].start()
-            yield rng.uniform(2, 9)
+            yield rng.uniform(0.1, 9)
         world.cut_power(hosts)
         yield away
         world.power_on(hosts)

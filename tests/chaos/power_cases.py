@@ -44,7 +44,9 @@ def ended(power, server, told=False):
 
 
 def some_pushes(power):
-    time.sleep(power.rng.uniform(3, 9))
+    """While pushes go on; now and then so short that what was started opens its databases yet."""
+    rng = power.rng
+    time.sleep(rng.uniform(0, 3) if rng.random() < 0.25 else rng.uniform(3, 9))
 
 
 # ---- purges --------------------------------------------------------------------------------------
@@ -212,6 +214,13 @@ def restart_kill_twice(power, world, hosts):
     restart_kill(power, world, hosts)
     some_pushes(power)
     restart_kill(power, world, hosts)
+
+
+def restart_power(power, world, hosts):
+    """The power comes back, and fails again soon."""
+    machines = [m for h in hosts for m in world.machine(h)]
+    world.cut_power(machines)
+    world.power_on(machines)
 
 
 def restart_term(power, world, hosts):
@@ -390,9 +399,11 @@ ROUNDS = [
     ("purge, all cut", restart_purge, "all"),
     ("upgrade of all, all cut", restart_upgrade, "all"),
     ("no restart, all cut", restart_none, "all"),
+    ("power cut of all twice", restart_power, "all"),
     ("a copy is installed, all cut", restart_copy, "all"),
     ("SIGTERM of one, it is cut", restart_term, "most"),
     ("kill -9 of one, it is cut", restart_kill, "one"),
+    ("power cut of one twice", restart_power, "most"),
     ("upgrade of all, the leader of most is cut", restart_upgrade, "most"),
     ("purge, the leader of most is cut", restart_purge, "most"),
 ]
