@@ -8,7 +8,9 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
+#include "common/obs/log.h"
 #include "common/role/memory.h"
+#include "common/sys/secret_file.h"
 #include "distributor/adhoc/api_adhoc.h"
 #include "distributor/api_import.h"
 #include "distributor/api_ingest.h"
@@ -30,6 +32,7 @@
 #define DECODE_LEAST      (8 * MIB)
 #define ARENAS_SHARE      128 /* of the memory limit, for arenas that are kept */
 #define ARENAS_MOST       32
+#define SECRET_FILE_MAX   (4 * KIB)
 #define ARENA_KEPT        (256 * KIB)
 
 static int start_node(const struct role_ctx *ctx, struct distributor *d, struct err *e)
@@ -75,6 +78,7 @@ static void distributor_free(void *self)
     tokens_free(d->tokens);
     api_debuginfo_free(d->debuginfo);
     secret_free(d->secret);
+    xfree(d->secret_text);
     tenants_free(d->tenants);
     knowns_free(d->knowns);
     rules_free(d->rules);
@@ -86,6 +90,37 @@ static void distributor_free(void *self)
     xfree(d);
 }
 
+/* The configured secret, "" if there is none; from its file if one is named. */
+static int configured_secret(struct distributor *d, const char **ret, struct err *e)
+{
+    const struct distributor_conf *c = d->conf;
+    struct buf text;
+    int rc;
+
+    *ret = c->write_id_secret;
+    if (!c->write_id_secret_file[0])
+        return 0;
+    if (c->write_id_secret[0])
+        log_warn("distributor.write_id_secret is not used, because write_id_secret_file is set; "
+                 "remove it: the list of processes shows it",
+                 KV_CSTR("file", c->write_id_secret_file));
+    buf_init(&text, SECRET_FILE_MAX);
+    rc = secret_file_check(c->write_id_secret_file, e);
+    if (!rc)
+        rc = d->ctx->env->fs->read_file(d->ctx->env->fs, c->write_id_secret_file, &text, e);
+    struct str secret = str_trim(buf_str(&text));
+    if (!rc && (secret.len < WRITE_ID_SECRET_LEAST || memchr(secret.ptr, 0, secret.len)))
+        rc = err_set(e, ERR_CONFIG, "%s has %zu characters, want %d or more",
+                     c->write_id_secret_file, secret.len, WRITE_ID_SECRET_LEAST);
+    if (!rc) {
+        d->secret_text = xcalloc(1, secret.len + 1);
+        memcpy(d->secret_text, secret.ptr, secret.len);
+        *ret = d->secret_text;
+    }
+    buf_deinit(&text);
+    return rc ? err_wrap(e, "distributor.write_id_secret_file") : 0;
+}
+
 /* A simulated process has no files: its secret comes from the seeded randomness. */
 static int start_tenants(struct distributor *d, struct err *e)
 {
@@ -93,13 +128,14 @@ static int start_tenants(struct distributor *d, struct err *e)
     struct secret_opts o = {
         .loop = ctx->loop,
         .env = ctx->env,
-        .option = d->conf->write_id_secret,
         .data_dir = ctx->simulated && !d->conf->write_id_secret[0] ? NULL : ctx->data_dir,
         .coord = ctx->coord,
         .prefix = ctx->cluster->etcd_prefix,
         .view = ctx->view,
     };
 
+    if (configured_secret(d, &o.option, e))
+        return e->code;
     o.tenants = d->tenants = tenants_new(d->conf, NULL, ctx->tenancy->multi);
     return secret_new(&o, &d->secret, e);
 }

@@ -126,6 +126,9 @@ static const struct conf_row rows[] = {
              "YAML file of tenants by bearer token or user, for senders without X-Scope-OrgID."),
     CONF_STR(ST, write_id_secret, "write_id_secret", "",
              "Secret of the write ids, equal on all distributors; empty: a file in data.dir."),
+    CONF_STR(ST, write_id_secret_file, "write_id_secret_file", "",
+             "File with that secret, which other users cannot read; instead of write_id_secret, "
+             "which the list of processes shows. Read at the start."),
 };
 
 const struct conf_table distributor_table = {

@@ -37,6 +37,7 @@ struct distributor_conf {
     uint64_t scrape_index, scrape_of; /* which part of the targets is this distributor's */
     const char *tokens_file;          /* "" = none */
     const char *write_id_secret;      /* "" = the file in the data folder */
+    const char *write_id_secret_file; /* "" = none; instead of the option above */
 };
 extern const struct conf_table distributor_table;
 extern const struct conf_table *const distributor_tables[];

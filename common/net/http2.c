@@ -20,8 +20,8 @@
  *   frames to be written   outq holds about 64 KiB, the rest stays in nghttp2; while the socket is
  *                          stuck and more than OUTBOUND_MAX frames wait, nothing is read
  *   resets                 a bucket (CVE-2023-44487); empty: GOAWAY, ENHANCE_YOUR_CALM
- *   PING, SETTINGS, WINDOW_UPDATE, empty DATA   another bucket, filled by bytes of bodies and
- *                          replies; PRIORITY is thrown away by nghttp2 as it comes
+ *   PING, SETTINGS, WINDOW_UPDATE, empty DATA, PRIORITY   another bucket, filled by bytes
+ *                          of bodies and replies
  *
  * run() is the only place where bytes move; callbacks of nghttp2 come from inside it, and a handler
  * that replies there is picked up by the writing that follows. From elsewhere a kick posts a run,

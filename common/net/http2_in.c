@@ -343,6 +343,19 @@ static bool is_idle(const nghttp2_frame *f)
     }
 }
 
+/* PRIORITY, which nghttp2 throws away without another call. */
+static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd, void *user)
+{
+    struct http2 *c = user;
+
+    (void)session;
+    if (hd->type == NGHTTP2_PRIORITY &&
+        !http2_bucket_take(&c->idle_frames, http_server_now_ms(c->conn.server), HTTP2_IDLE_FRAMES,
+                           HTTP2_IDLE_RATE))
+        calm(c);
+    return 0;
+}
+
 static int on_frame(nghttp2_session *session, const nghttp2_frame *f, void *user)
 {
     struct http2 *c = user;
@@ -419,6 +432,7 @@ void http2_callbacks_in(nghttp2_session_callbacks *cb)
     nghttp2_session_callbacks_set_on_header_callback(cb, on_header);
     nghttp2_session_callbacks_set_on_invalid_header_callback(cb, on_invalid_header);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(cb, on_data);
+    nghttp2_session_callbacks_set_on_begin_frame_callback(cb, on_begin_frame);
     nghttp2_session_callbacks_set_on_frame_recv_callback(cb, on_frame);
     nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(cb, on_invalid_frame);
     nghttp2_session_callbacks_set_on_stream_close_callback(cb, on_stream_close);

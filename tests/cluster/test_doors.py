@@ -148,6 +148,31 @@ def test_socket():
         shutil.rmtree(long.parent)
 
 
+def test_write_id_secret_file():
+    """The secret of write ids is in no list of processes, and two servers with its file make the same ids."""
+    secret = "a-secret-of-the-write-ids-of-all"
+    with tempfile.TemporaryDirectory(prefix="embertree-doors-") as folder:
+        path = pathlib.Path(folder) / "secret"
+        path.write_text(secret + "\n")
+        path.chmod(0o600)
+        option = f"--distributor.write-id-secret-file={path}"
+        with cluster.AllInOne(option) as server:
+            shown = pathlib.Path(f"/proc/{server.process.child.pid}/cmdline").read_bytes()
+            assert str(path).encode() in shown and secret.encode() not in shown, shown
+            assert not (server.process.folder / "data" / "write-id-secret").exists()
+            assert secret.encode() not in server.process.get("/config").body
+        for text, mode, want in ((secret, 0o644, "chmod"), ("short", 0o600, "characters")):
+            path.write_text(text)
+            path.chmod(mode)
+            done = subprocess.run([cluster.BIN / "embertree", f"--data.dir={folder}/d", "--http.listen=127.0.0.1:0", option],
+                                  capture_output=True, text=True, timeout=60)
+            assert done.returncode == 1 and want in done.stderr, (want, done)
+        path.unlink()
+        done = subprocess.run([cluster.BIN / "embertree", f"--data.dir={folder}/d", "--http.listen=127.0.0.1:0", option],
+                              capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and "write_id_secret_file" in done.stderr, done
+
+
 def raw(server, *headers):
     """http.client joins equal names."""
     with socket.create_connection(("127.0.0.1", server.process.port), 10) as s:
@@ -178,4 +203,4 @@ def test_one_tenant():
 
 
 if __name__ == "__main__":
-    cluster.main([test_names, test_every_route, test_token, test_socket, test_one_tenant])
+    cluster.main([test_names, test_every_route, test_token, test_socket, test_write_id_secret_file, test_one_tenant])

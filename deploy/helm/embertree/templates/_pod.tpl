@@ -13,7 +13,7 @@
 {{- $args = append $args (printf "--%s.listen=tcp://$(POD_IP):%d" .role $rpc) -}}
 {{- end -}}
 {{- if has .role (list "monolithic" "distributor") -}}
-{{- $args = append $args "--distributor.write-id-secret=$(WRITE_ID_SECRET)" -}}
+{{- $args = append $args "--distributor.write-id-secret-file=/etc/embertree/write-id/write-id" -}}
 {{- end -}}
 {{- if and (eq .role "distributor") $v.distributor.persistence.enabled -}}
 {{- $args = append $args "--distributor.scrape-index=$(POD_INDEX)" -}}
@@ -32,13 +32,6 @@
 {{- if and (eq .role "distributor") .ctx.Values.distributor.persistence.enabled }}
 - name: POD_INDEX
   valueFrom: {fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}
-{{- end }}
-{{- if has .role (list "monolithic" "distributor") }}
-- name: WRITE_ID_SECRET
-  valueFrom:
-    secretKeyRef:
-      name: {{ default (printf "%s-write-id" (include "embertree.fullname" .ctx)) .ctx.Values.secrets.writeIdExisting }}
-      key: write-id
 {{- end }}
 # For `kubectl exec ... -- embertreectl cluster status`.
 - {name: EMBERTREE_TOKEN_FILE, value: /etc/embertree/admin/admin-token}
@@ -73,6 +66,9 @@ httpGet: {path: {{ .path }}, port: http, scheme: {{ if and $v.tls.secretName $v.
 - {name: data, mountPath: /data}
 - {name: tmp, mountPath: /tmp}
 - {name: admin, mountPath: /etc/embertree/admin, readOnly: true}
+{{- if has .role (list "monolithic" "distributor") }}
+- {name: write-id, mountPath: /etc/embertree/write-id, readOnly: true}
+{{- end }}
 {{- if include "embertree.hasFiles" .ctx }}
 - {name: files, mountPath: /etc/embertree/files, readOnly: true}
 {{- end }}
@@ -133,6 +129,13 @@ httpGet: {path: {{ .path }}, port: http, scheme: {{ if and $v.tls.secretName $v.
     secretName: {{ default (printf "%s-admin" $full) .ctx.Values.secrets.adminTokenExisting }}
     defaultMode: 0440
     items: [{key: admin-token, path: admin-token}]
+{{- if has .role (list "monolithic" "distributor") }}
+- name: write-id
+  secret:
+    secretName: {{ default (printf "%s-write-id" $full) .ctx.Values.secrets.writeIdExisting }}
+    defaultMode: 0440
+    items: [{key: write-id, path: write-id}]
+{{- end }}
 {{- if not .claimed }}
 - name: data
   emptyDir: {}

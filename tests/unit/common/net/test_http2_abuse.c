@@ -126,6 +126,8 @@ static void test_floods(void **state)
         { "settings", NGHTTP2_SETTINGS, 0, 6, false },
         { "empty data", NGHTTP2_DATA, 0, 0, true },
         { "window update", NGHTTP2_WINDOW_UPDATE, 0, 4, true },
+        { "priority", NGHTTP2_PRIORITY, 0, 5, true },
+        { "priority of a stream that is not", NGHTTP2_PRIORITY, 0, 5, false },
     };
     struct net_world w;
 
@@ -148,7 +150,8 @@ static void test_floods(void **state)
         net_h2_frame(&frames, NGHTTP2_HEADERS, END_HEADERS, 1, buf_str(&b));
         net_send(m, buf_str(&frames));
         buf_reset(&frames);
-        net_h2_frame(&frames, rows[i].type, rows[i].flags, rows[i].on_stream ? 1 : 0,
+        uint32_t elsewhere = rows[i].type == NGHTTP2_PRIORITY ? 3 : 0;
+        net_h2_frame(&frames, rows[i].type, rows[i].flags, rows[i].on_stream ? 1 : elsewhere,
                      (struct str){ payload, rows[i].len });
         int n = flood(m, buf_str(&frames), 3000, &code);
         if (n < 500 || n >= 3000 || code != NGHTTP2_ENHANCE_YOUR_CALM)
