@@ -66,6 +66,13 @@ static void help_row(const struct conf_table *t, const struct conf_row *row, str
     (void)buf_addf(out, "%s\n", has_default(row) || row->min || row->max ? ")" : "");
 }
 
+/* More rows of the section before, under the same title. */
+static bool is_more(const struct conf_table *const *tables, size_t i)
+{
+    return i > 0 && strcmp(tables[i]->section, tables[i - 1]->section) == 0 &&
+           strcmp(tables[i]->title, tables[i - 1]->title) == 0;
+}
+
 void conf_help(const struct conf_table *const *tables, size_t n, const char *program,
                struct buf *out)
 {
@@ -81,7 +88,8 @@ void conf_help(const struct conf_table *const *tables, size_t n, const char *pro
     for (size_t i = 0; i < n; i++) {
         if (is_repeated(tables, i))
             continue;
-        (void)buf_addf(out, "\n%s\n", tables[i]->title);
+        if (!is_more(tables, i))
+            (void)buf_addf(out, "\n%s\n", tables[i]->title);
         for (size_t j = 0; j < tables[i]->rows_len; j++)
             help_row(tables[i], &tables[i]->rows[j], out);
     }
@@ -224,10 +232,11 @@ void conf_reference(const struct conf_table *const *tables, size_t n, struct buf
 
         if (is_repeated(tables, i))
             continue;
-        (void)buf_addf(out,
-                       "%s## %s: %s\n\n| key | kind | default | from | to | meaning |\n"
-                       "|---|---|---|---|---|---|\n",
-                       i ? "\n" : "", t->section, t->title);
+        if (!is_more(tables, i))
+            (void)buf_addf(out,
+                           "%s## %s: %s\n\n| key | kind | default | from | to | meaning |\n"
+                           "|---|---|---|---|---|---|\n",
+                           i ? "\n" : "", t->section, t->title);
         for (size_t j = 0; j < t->rows_len; j++) {
             const struct conf_row *row = &t->rows[j];
 

@@ -91,6 +91,22 @@ static int make_private(const char *dir, struct err *e)
     return refuse_links(at, dir, e);
 }
 
+int lock_was_taken(const char *dir, struct err *e)
+{
+    char path[PATH_MAX];
+    struct stat st;
+
+    if ((size_t)snprintf(path, sizeof(path), "%s/LOCK", dir) >= sizeof(path))
+        return err_set(e, ERR_CONFIG, "data.dir is longer than a path may be");
+    if (lstat(path, &st) == 0)
+        return 0;
+    return err_set(e, ERR_CONFIG,
+                   "no server has used the data folder %s yet, and data.create is false: is its "
+                   "volume not mounted, or is data.dir another one? Nothing was made there. For a "
+                   "new server start once with --data.create",
+                   dir);
+}
+
 int lock_take(const char *dir, const char *program, int *ret_fd, struct err *e)
 {
     char path[PATH_MAX];

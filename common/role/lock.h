@@ -12,6 +12,8 @@
 
 #include "common/base/err.h"
 
+/* ERR_CONFIG if no process has locked this folder before: it is missing, or empty (data.create). */
+NODISCARD int lock_was_taken(const char *dir, struct err *e);
 /* Creates the folder if needed; `dir` itself may be a link. ERR_CONFIG names the holder's program
  * and process id, or the link. */
 NODISCARD int lock_take(const char *dir, const char *program, int *ret_fd, struct err *e);

@@ -165,6 +165,16 @@ static const struct conf_row data_rows[] = {
 const struct conf_table data_options = { "data", "Where data is kept", data_rows,
                                          ARRAY_LEN(data_rows), sizeof(struct data_conf) };
 
+static const struct conf_row guard_rows[] = {
+    CONF_BOOL(struct data_guard_conf, create, "create", "true",
+              "Make the data folder where it is missing, and begin in an empty one. false: a start "
+              "wants a folder that a server has used before, so that a volume which is not mounted "
+              "is not taken for a new, empty server."),
+};
+const struct conf_table data_guard_options = { "data", "Where data is kept", guard_rows,
+                                               ARRAY_LEN(guard_rows),
+                                               sizeof(struct data_guard_conf) };
+
 static const struct conf_row memory_rows[] = {
     CONF_BYTES(
         struct memory_conf, limit, "limit", "0", "0", NULL,
@@ -206,7 +216,7 @@ const struct conf_table selfprof_options = { "selfprof", "Profiling itself", sel
                                              sizeof(struct selfprof_conf) };
 
 static const struct conf_table *const common_tables[] = {
-    &http_options, &cluster_options, &data_options,     &memory_options,
+    &http_options, &cluster_options, &data_options,     &data_guard_options, &memory_options,
     &log_options,  &tenancy_options, &shutdown_options, &selfprof_options,
 };
 

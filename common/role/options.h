@@ -10,6 +10,10 @@
 struct log_conf {
     const char *level;
 };
+struct data_guard_conf { /* section "data", with struct data_conf */
+    bool create;
+};
+extern const struct conf_table data_guard_options;
 struct memory_conf {
     uint64_t limit; /* bytes; 0: see options_memory_limit */
 };

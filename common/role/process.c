@@ -236,6 +236,9 @@ static int start_shared(struct process *p, struct err *e)
     if (code)
         return code;
     p->access.metrics = http->metrics_token;
+    if (!((const struct data_guard_conf *)conf_get(p->conf, &data_guard_options))->create &&
+        lock_was_taken(data->dir, e))
+        return e->code;
     code = lock_take(data->dir, p->program, &p->lock_fd, e);
     if (code)
         return code;

@@ -180,6 +180,60 @@ def test_the_old_server_is_started_again():
         assert (folder / "shard-0").is_dir()
 
 
+def test_a_volume_that_is_not_mounted():
+    """The data folder of one server: with data.create=false an empty one in its place is refused, and stays empty."""
+    with tempfile.TemporaryDirectory(prefix="embertree-test-") as temp:
+        volume, away = pathlib.Path(temp) / "data", pathlib.Path(temp) / "away"
+        server = cluster.AllInOne("--no-selfprof.enabled", "--memory.limit=256MiB", folder=temp)
+        with server:
+            push(server, 0)
+            server.process.stop()
+            server.process.options = (*server.process.options, "--data.create=false")
+            server.process.start()
+            assert answers(server) == want(1)
+            server.process.stop()
+            volume.rename(away)
+            refused(server.process, str(volume), "data.create", "not mounted")
+            assert not volume.exists()
+            volume.mkdir()
+            refused(server.process, str(volume), "data.create", "not mounted")
+            assert not list(volume.iterdir())
+            volume.rmdir()
+            away.rename(volume)
+            server.process.start()
+            assert answers(server) == want(1)
+
+
+def test_restore_with_another_number():
+    """An empty bucket, another number of shards, the server's default number: said, and nothing is served in part."""
+    with tempfile.TemporaryDirectory(prefix="embertree-test-") as temp:
+        temp = pathlib.Path(temp)
+        cold = [f"--cold.url=dir:{temp / 'bucket'}", "--cold.after=30d", "--cold.interval=1s", "--cold.backup-interval=1s"]
+        with cluster.AllInOne("--no-selfprof.enabled", "--cluster.shards=3", "--memory.limit=256MiB", *cold,
+                              folder=temp / "server") as server:
+            push(server, 0)
+            wait(lambda: server.process.metric("embertree_cold_backups_total") >= 6)
+            server.process.stop()
+        data = temp / "restored" / "data"
+
+        def restore(*options):
+            r = subprocess.run([str(cluster.BIN / "embertree"), "restore", f"--data.dir={data}", *options],
+                               capture_output=True, text=True, timeout=120, check=False)
+            return r.returncode, r.stdout + r.stderr
+
+        code, said = restore(f"--cold.url=dir:{temp / 'empty'}")
+        assert code == 1 and "there is no backup" in said and not list(data.glob("shard-*")), said
+        code, said = restore(cold[0], "--cluster.shards=12")
+        assert code == 0 and "backups of 3 shards" in said and "--cluster.shards=3" in said, said
+        for shards in ("12", "1"):
+            again = cluster.AllInOne("--no-selfprof.enabled", f"--cluster.shards={shards}", "--memory.limit=256MiB",
+                                     folder=temp / "restored")
+            refused(again.process, "shard")
+        with cluster.AllInOne("--no-selfprof.enabled", "--cluster.shards=3", "--memory.limit=256MiB", cold[0],
+                              folder=temp / "restored") as again:
+            assert answers(again) == want(1)
+
+
 def status(c):
     r = subprocess.run([str(cluster.BIN / "embertreectl"), f"--server=http://127.0.0.1:{c.querier.port}", "cluster",
                         "status"], capture_output=True, text=True, timeout=60, check=False)
@@ -246,4 +300,4 @@ if __name__ == "__main__":
         sys.exit(0)
     cluster.main([test_another_folder_after_adopt, test_adopted_folder_under_another_name, test_folders_given_to_adopt,
                   test_a_folder_of_the_list_is_not_adopted_yet, test_the_old_server_is_started_again,
-                  test_a_bucket_that_is_not_mounted])
+                  test_a_bucket_that_is_not_mounted, test_a_volume_that_is_not_mounted, test_restore_with_another_number])

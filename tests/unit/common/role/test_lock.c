@@ -41,6 +41,25 @@ static void test_second_taker_is_told_who(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
+static void test_was_taken(void **state)
+{
+    char dir[] = "/tmp/embertree-lock-XXXXXX", path[96];
+    struct err e = { 0 };
+    int fd;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    (void)snprintf(path, sizeof(path), "%s/LOCK", dir);
+    assert_int_equal(lock_was_taken(path, &e), ERR_CONFIG); /* no folder */
+    assert_int_equal(lock_was_taken(dir, &e), ERR_CONFIG);
+    assert_non_null(strstr(e.text, dir));
+    assert_int_equal(lock_take(dir, "embertree", &fd, &e), 0);
+    lock_drop(fd);
+    assert_int_equal(lock_was_taken(dir, &e), 0);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 static void test_folder_that_cannot_be(void **state)
 {
     struct err e = { 0 };
@@ -110,6 +129,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_second_taker_is_told_who),
+        cmocka_unit_test(test_was_taken),
         cmocka_unit_test(test_folder_that_cannot_be),
         cmocka_unit_test(test_links_are_refused),
     };
