@@ -208,6 +208,19 @@ static void push_fail(struct intake_push *p, const struct err *why)
     push_over(p);
 }
 
+/* It cannot be sent another time. Where an earlier attempt may have stored it, the sender must ask
+ * again: its push comes with the same write ids, and its stacks by number, as at first. */
+static void push_unpacked(struct intake_push *p)
+{
+    struct err e = p->err;
+
+    if (p->unsure && e.code != ERR_TIMEOUT && e.code != ERR_UNAVAILABLE) {
+        e.code = ERR_UNAVAILABLE;
+        (void)err_wrap(&e, "not known to be stored, and cannot be sent again from here, try again");
+    }
+    push_fail(p, &e);
+}
+
 static void push_pack_work(void *cookie)
 {
     struct intake_push *p = cookie;
@@ -224,8 +237,8 @@ static void push_retry(void *cookie)
 
     CHECK(p->magic == INTAKE_PUSH_MAGIC);
     metric_add(p->k->d->metrics.retries, 1);
-    if (p->err.code) { /* of the second copy */
-        push_fail(p, &p->err);
+    if (p->err.code) {
+        push_unpacked(p);
         return;
     }
     if (!distributor_submit(p->k->d, p->k->tenant, push_pack_work, push_send, p)) {
@@ -402,7 +415,7 @@ static void push_send(void *cookie)
         push_too_late(p, &p->err);
     }
     if (p->err.code) {
-        push_fail(p, &p->err);
+        push_unpacked(p);
         return;
     }
     uint64_t left = k->deadline_ms > now ? k->deadline_ms - now : 1;

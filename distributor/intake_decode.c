@@ -253,7 +253,8 @@ static int split_part(struct intake_push *p, size_t n, uint32_t shard, const str
         intake_push_free(part);
         return e->code;
     }
-    k->holds += arena_used(part->arena) + part->packed.cap + part->kept_bytes;
+    part->holds = arena_used(part->arena) + part->packed.cap + part->kept_bytes;
+    k->holds += part->holds;
     vec_push(&k->pushes, part);
     return 0;
 }
@@ -329,8 +330,12 @@ static int finish_push(struct intake *k, struct intake_push *p, struct str ident
 /* The parts of a push that failed go with it: nothing of a refused push is sent. */
 static void drop_parts(struct intake *k, const struct intake_push *p)
 {
-    while (k->pushes.len && k->pushes.ptr[k->pushes.len - 1]->whole == p)
-        intake_push_free(k->pushes.ptr[--k->pushes.len]);
+    while (k->pushes.len && k->pushes.ptr[k->pushes.len - 1]->whole == p) {
+        struct intake_push *part = k->pushes.ptr[--k->pushes.len];
+
+        k->holds -= part->holds;
+        intake_push_free(part);
+    }
 }
 
 /* ---- the sink ------------------------------------------------------------------------------- */

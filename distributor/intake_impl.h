@@ -42,6 +42,7 @@ struct intake_push {
     bool unsure;         /* an attempt was not answered: it may have been stored */
     void *kept;          /* the tap's, or NULL */
     size_t kept_bytes;
+    size_t holds;   /* of k->holds, where it is a part */
     struct err err; /* of packing; code 0: fine */
     uint64_t sent_ns, retry_ms;
     struct timer *timer;   /* between attempts, else NULL */

@@ -1,6 +1,8 @@
 """Limits and rules by tenant: the overrides file, through real servers."""
 import concurrent.futures
+import gzip
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -225,6 +227,39 @@ defaults:
         assert len(server.services("t")) == 13
 
 
+def several_services(sizes):
+    """So many series for each service, with labels of 2 KB that no coder makes short."""
+    strings, out, noise = ["", "cpu", "nanoseconds", "main", "pod", "note"], b"", random.Random(3)
+    out += push.field(1, push.field(1, 1) + push.field(2, 2))
+    out += push.field(4, push.field(1, 1) + push.field(4, push.field(1, 1)))
+    out += push.field(5, push.field(1, 1) + push.field(2, 3))
+    for pod, series in sizes.items():
+        strings.append(pod)
+        name = len(strings) - 1
+        for _ in range(series):
+            strings.append(f"{noise.getrandbits(8 * 1000):02000x}")
+            tags = ((4, name), (5, len(strings) - 1))
+            out += push.field(2, push.field(1, b"\1") + push.field(2, b"\5") + b"".join(
+                push.field(3, push.field(1, key) + push.field(2, value)) for key, value in tags))
+    return out + push.field(9, push.now_ns()) + b"".join(push.field(6, s.encode()) for s in strings)
+
+
+def test_parts_that_are_dropped_hold_nothing():
+    """A profile for two services, of which the second does not fit into a message, is refused; what was
+    packed of it already does not count against the other profiles of the request."""
+    text = """
+defaults:
+  relabel: [{source_labels: [pod], regex: '(.+)', target_label: service_name, replacement: 'of-$1'}]
+"""
+    with Rules(text, "--cluster.rpc-message-bytes-max=1MiB", "--distributor.decode-bytes=3MiB") as server:
+        heavy = gzip.compress(several_services({"a": 25, "b": 470}), 1)
+        good = several_services({"c": 290, "d": 270})
+        heavies = [({"service_name": f"s{i}"}, heavy) for i in range(40)]
+        r = server.push("t", *heavies, ({"service_name": "good"}, good))
+        assert server.services("t") == ["of-c", "of-d"], (server.services("t"), r)
+        assert server.push("t", ({"service_name": "s"}, several_services({"a": 25}))).status == 200
+
+
 def test_sampling_is_the_same_at_every_try():
     text = """
 tenants:
@@ -335,7 +370,7 @@ def test_what_is_in_force():
 TESTS = [test_limits_differ_by_tenant, test_what_a_shared_server_allows,
          test_what_counts_for_ingest_limits, test_tenants_are_not_made_without_end,
          test_relabel_drop_and_merge,
-         test_one_profile_for_several_services,
+         test_one_profile_for_several_services, test_parts_that_are_dropped_hold_nothing,
          test_sampling_is_the_same_at_every_try, test_the_file_changes_while_pushes_come,
          test_what_is_in_force]
 
