@@ -8,7 +8,8 @@
  * be a majority that sees each other, nobody comes forward. So the leader itself notices that no
  * majority of members has answered for a while, and has another that lives lead, by chance, since
  * it cannot know who sees whom. Where nobody has a majority, the lead goes round, slowly, until
- * somebody does. The same where the replica here cannot even be opened.
+ * somebody does. The same where the replica here cannot even be opened, and, sooner, where a disk
+ * that hangs was named by a node that had not heard of that.
  *
  * In a term that changed the members and is not established it may be the change that has no
  * majority, for ever: three copies, one of them dead, and a fourth that lost what it had before it
@@ -30,6 +31,7 @@
 #define SILENT_TICKS   (2 * TICKS_A_SECOND)
 #define LEADING_MS     5000  /* alone for so long, after it led */
 #define PREPARING_MS   10000 /* the same before: it may be busy with getting what it lacks */
+#define HUNG_MS        2000  /* the same on a disk that hangs: its own promise is never stored */
 
 static bool has_majority(const struct replica_of *r)
 {
@@ -84,7 +86,8 @@ void cluster_alone(struct replica_of *r)
         r->alone_last = st.last_index;
         return;
     }
-    if (now - r->alone_ms < (leading ? LEADING_MS : PREPARING_MS))
+    bool hangs = disk_watch_hangs(r->rs->in->disk_watch);
+    if (now - r->alone_ms < (leading ? LEADING_MS : hangs ? HUNG_MS : PREPARING_MS))
         return;
     r->alone_ms = now;
     pass_on(r, rec->term, st.opened && has_majority(r));

@@ -58,6 +58,8 @@
     X(copy_sources, true)    \
     X(disks_full, true)      \
     X(disks_slow, true)      \
+    X(disks_hung, true)      \
+    X(hung_moved, true)      \
     X(disks_replaced, true)  \
     X(rots, true)            \
     X(rot_found, true)       \

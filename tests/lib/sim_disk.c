@@ -415,6 +415,11 @@ static uint32_t lag(const struct rlog_fs *fs)
     return (uint32_t)prng_below(&d->p, dice == 0 ? 60 : dice < 4 ? 10 : 3);
 }
 
+static bool hangs(const struct rlog_fs *fs)
+{
+    return log_of(fs)->hung && !log_of(fs)->dead;
+}
+
 /* ---- life and faults ------------------------------------------------------------------------- */
 
 static int space(const struct fs *fs, const char *path, uint64_t *ret_free, uint64_t *ret_total,
@@ -463,7 +468,7 @@ void sim_disk_init(struct sim_disk *d, uint64_t seed, int mutant, bool files,
     buf_init(&d->kept, MIB);
     d->source = (struct kv_source){ .open = open_kv, .remove = remove_dir };
     d->fs = (struct rlog_fs){ log_list,     log_open,     log_close,  log_write, log_read, log_sync,
-                              log_truncate, log_sync_dir, log_unlink, d,         lag,      NULL };
+                              log_truncate, log_sync_dir, log_unlink, d,         lag,      hangs };
     d->log = rlog_fake_new(seed);
     for (size_t i = 0; i < SIM_SHARDS_MAX; i++) {
         d->kvs[i].kv.ops = files ? &sim_kv_files : &sim_kv_ops;
@@ -508,7 +513,7 @@ static void revive(struct sim_disk *d, bool power)
             k->inner = kv_mem_reopen(k->inner, KV_MEM_POWER,
                                      prng_below(&d->p, kv_mem_unsynced(k->inner) + 1));
     }
-    d->dead = d->full = d->forget = false;
+    d->dead = d->full = d->hung = d->forget = false;
     d->slow_ms = 0;
     sim_copies_crashed(d, power);
 }
@@ -631,7 +636,7 @@ bool sim_disk_sound(const struct sim_disk *d)
     for (size_t i = 0; i < SIM_SHARDS_MAX; i++)
         if (d->kvs[i].failed)
             return false;
-    return !d->dead && !d->full && !d->slow_ms;
+    return !d->dead && !d->full && !d->hung && !d->slow_ms;
 }
 
 uint64_t sim_disk_hash(const struct sim_disk *d, uint32_t shard)

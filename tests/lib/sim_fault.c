@@ -281,7 +281,7 @@ static void relief(struct world *w)
         return;
     nodes_heal(w);
     for (size_t i = 0; i < w->ingesters; i++) {
-        w->nodes[i]->disk.full = false;
+        w->nodes[i]->disk.full = w->nodes[i]->disk.hung = false;
         w->nodes[i]->disk.slow_ms = 0;
     }
 }
@@ -301,7 +301,7 @@ void fault(struct world *w)
     uint64_t what = prng_below(&w->p, 100);
 
     wake(w);
-    if (between_holds(w))
+    if (between_holds(w) || hang_holds(w))
         return;
     if (w->aims.mood < SIM_AIMS && prng_below(&w->p, 4) == 0)
         aim(w);
@@ -315,10 +315,12 @@ void fault(struct world *w)
         partition(w);
     else if (what < 38)
         skew(w);
-    else if (what < 46)
+    else if (what < 44)
         disk(w);
-    else if (what < 50)
+    else if (what < 47)
         storm(w);
+    else if (what < 50)
+        hang(w);
     else if (what < 52)
         hold(w);
     else if (what < 60)

@@ -150,6 +150,7 @@ struct world {
     struct sim_result *ret;
     struct rpc_bed rpc;
     struct prng p;
+    uint64_t hang_until_ms; /* sim_hang.c */
     struct coord_site *site;
     struct node *nodes[SIM_NODES]; /* owned */
     struct list dying;             /* former lives of those that are up again already */
@@ -238,6 +239,10 @@ void ring_step(struct world *w);  /* goes on with what was begun */
 bool ring_quiet(struct world *w);
 bool ring_whole(struct world *w); /* each shard has three members, nothing is on its way */
 bool ring_solid(struct world *w); /* and all of them have its rows: one may be lost */
+
+/* ---- sim_hang.c ---- */
+void hang(struct world *w);             /* the disk of a leader */
+bool hang_holds(const struct world *w); /* nothing else befalls anybody meanwhile */
 
 /* ---- sim_aim.c ---- */
 void aims_open(struct world *w);

@@ -545,8 +545,9 @@ size_t nodes_down(const struct world *w)
     size_t down = 0;
 
     for (size_t i = 0; i < w->ingesters; i++)
-        down += w->nodes[i]->state != NODE_GONE &&
-                (w->nodes[i]->state != NODE_UP || w->nodes[i]->cut ||
-                 (w->nodes[i]->away & ((1u << SIM_INGESTERS) - 1)) || w->nodes[i]->disk.full);
+        down +=
+            w->nodes[i]->state != NODE_GONE && (w->nodes[i]->state != NODE_UP || w->nodes[i]->cut ||
+                                                (w->nodes[i]->away & ((1u << SIM_INGESTERS) - 1)) ||
+                                                w->nodes[i]->disk.full || w->nodes[i]->disk.hung);
     return down;
 }
