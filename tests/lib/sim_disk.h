@@ -45,7 +45,7 @@ struct sim_disk {
     bool odd;  /* mutants that change one replica change this one */
     bool dead; /* nothing changes any more, everything fails */
     bool full;
-    bool hung; /* nothing that is fsynced or applied returns */
+    bool hung;         /* nothing that is fsynced or applied returns */
     uint64_t unsynced; /* writes to the log since its last fsync */
     uint32_t slow_ms;  /* a group's fsync takes up to so long; 0: a few ms */
     struct {
