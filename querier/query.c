@@ -99,6 +99,8 @@ void query_reply_headers(struct query *q)
         n = snprintf(text, sizeof(text), "%" PRIu64, q->overflow);
         http_reply_header(q->http, "X-Embertree-Overflow", str_n(text, (size_t)n));
     }
+    if (q->notice.len) /* the text has names of others: it is in the JSON */
+        http_reply_header(q->http, "X-Embertree-Notice", STR("several-collectors"));
     if (q->truncated)
         http_reply_header(q->http, "X-Embertree-Truncated", STR("true"));
     if (q->bounds_end_ms) {
@@ -231,6 +233,7 @@ static void query_begin_again(struct query *q)
     q->attachment = q->policy = NULL;
     q->saturated = q->overflow = 0;
     q->truncated = false;
+    q->notice = STR("");
     q->bounds_start_ms = q->bounds_end_ms = 0;
     q->agains++;
     metric_add(q->qr->metrics.again, 1);

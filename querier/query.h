@@ -91,6 +91,7 @@ struct query {
     const char *policy;                     /* Content-Security-Policy, or NULL */
     uint64_t saturated;                     /* sums that hit the largest number */
     uint64_t overflow;                      /* values of stacks that lost their names */
+    struct str notice;                      /* what a reader of the answer must know; "" */
     bool truncated;                         /* a list was cut at querier.labels_max */
     int64_t bounds_start_ms, bounds_end_ms; /* real bounds of a flame graph; 0, 0: none */
 };

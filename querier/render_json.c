@@ -3,6 +3,7 @@
 
 #include "common/base/mem.h"
 #include "common/render/metadata.h"
+#include "querier/collectors.h"
 #include "querier/flame_stream.h"
 
 /* ---- questions --------------------------------------------------------------------------------*/
@@ -15,7 +16,8 @@ static int ask_timelines(struct query *q, const struct render *r, const struct w
     if (r->side.ids.kinds)
         return exm_ask_timeline(q, RENDER_ASK_TIMELINE, wq, &r->side.ids, tl.grid,
                                 (struct exm_site){ 0 }, e);
-    if (query_ask_timeline(q, RENDER_ASK_TIMELINE, wq, &tl, e))
+    if (query_ask_timeline(q, RENDER_ASK_TIMELINE, wq, &tl, e) ||
+        collectors_ask(q, RENDER_ASK_COLLECTORS, wq, e))
         return e->code;
     tl.group_by = &r->group_by;
     tl.group_by_len = 1;
@@ -67,6 +69,10 @@ static void put_metadata(const struct query *q, const struct render *r, struct j
     if (q->missing.missing) {
         json_key(j, "partial");
         json_bool(j, true);
+    }
+    if (q->notice.len) {
+        json_key(j, "notice");
+        json_str(j, q->notice);
     }
 }
 
@@ -147,7 +153,8 @@ static int read_timelines(struct query *q, struct answer *a, struct err *e)
 {
     const struct render *r = a->r;
 
-    if (merged_timeline(q, RENDER_ASK_TIMELINE, r->timeline.samples, r->average, &a->timeline, e))
+    if (merged_timeline(q, RENDER_ASK_TIMELINE, r->timeline.samples, r->average, &a->timeline, e) ||
+        collectors_read(q, RENDER_ASK_COLLECTORS, e))
         return e->code;
     if (!r->group_by.len)
         return 0;

@@ -475,7 +475,7 @@ static void test_a_service_is_asked_of_one_ingester(void **state)
         size_t now = 0;
         for (int k = 0; k < 3; k++)
             now += b.ingesters[k].calls;
-        assert_int_equal(now, calls + 3); /* types, merge, timeline: one each */
+        assert_int_equal(now, calls + 4); /* types, merge, timeline, collectors: one each */
         calls = now;
     }
     expect(qbed_get(&b, RENDER), 200, "\"numTicks\":15,");

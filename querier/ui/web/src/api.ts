@@ -11,6 +11,7 @@ export interface Render {
   timeline: Timeline | null;
   metadata: { units: string; name: string; sampleRate: number };
   partial?: boolean;
+  notice?: string;
 }
 export interface ServiceTypes {
   service: string;

@@ -299,6 +299,7 @@ function show(answer: api.Render, looked: Tree, above: Tree | null, partial: boo
   el('download').hidden = !tree.total;
   timeline.set(answer.timeline, unit());
   if (answer.partial || partial) say('Some servers did not answer: this is only a part of the data.', true);
+  else if (answer.notice) say('Note: ' + answer.notice + '.');
   else if (tree.diff && !tree.diff.leftTotal && tree.diff.rightTotal)
     say('Nothing was measured in the time before: all of it is new.');
   else if (!tree.total) say('No data in this range. Choose a longer one, or other labels.');
