@@ -3,6 +3,7 @@ selectors, groups, call sites, cuts, functions, label lists. SEED=n repeats, QUE
 (thousands by hand)."""
 import collections
 import os
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -304,6 +305,10 @@ def test_two_collectors_of_one_service():
         assert "ebpfspy" in asked('service_name="spy"')
         for service in ("one", "languages", "theirs"):
             assert not asked(f'service_name="{service}"'), service
+        for service, says in (("both", True), ("one", False)):
+            tree = subprocess.run([cluster.BIN / "embertreectl", "tree", service, "--server", f"http://127.0.0.1:{server.reader.port}"],
+                                  capture_output=True, text=True, check=True)
+            assert ("several collectors" in tree.stderr) == says and "work" in tree.stdout, tree
 
 
 if __name__ == "__main__":
