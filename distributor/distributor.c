@@ -260,8 +260,9 @@ static bool distributor_ready(void *self, const char **ret_why)
     *ret_why = secret_missing(d->secret);
     if (*ret_why)
         return false;
-    *ret_why = d->why;
-    return route_ready(d->route, d->why, sizeof(d->why));
+    bool ready = route_ready(d->route, d->why, sizeof(d->why));
+    *ret_why = ready ? NULL : d->why; /* where it serves it would be a note: role.h */
+    return ready;
 }
 
 static void distributor_end(struct distributor *d)

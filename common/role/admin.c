@@ -39,7 +39,7 @@ bool admin_ready(const struct process *p, struct buf *out)
             const struct process_part *part = &p->parts[i];
 
             why = NULL;
-            if (part->role->ready && part->role->ready(part->self, &why) && why)
+            if (part->role->ready && part->role->ready(part->self, &why) && why && why[0])
                 (void)buf_addf(out, "%s: %s\n", part->role->name, why);
         }
         return true;

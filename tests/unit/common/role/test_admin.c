@@ -17,6 +17,13 @@ static bool always_ready(void *self, const char **ret_why)
     return true;
 }
 
+/* It serves, and an operator must see to something. */
+static bool ready_with_note(void *self, const char **ret_why)
+{
+    *ret_why = self;
+    return true;
+}
+
 static bool never_ready(void *self, const char **ret_why)
 {
     *ret_why = self;
@@ -34,6 +41,7 @@ static void peers(void *self, struct json *j)
 
 static const struct role fine = { .name = "querier", .ready = always_ready, .ring = peers };
 static const struct role stuck = { .name = "ingester", .ready = never_ready };
+static const struct role noted = { .name = "ingester", .ready = ready_with_note };
 static const struct role plain = { .name = "compactor" };
 
 static const char *const addresses[] = { "tcp://a", "tcp://b" };
@@ -201,11 +209,33 @@ static void test_usage(void **state)
     metrics_free(m);
 }
 
+/* What an operator must see to stands behind the first line; nothing is no line. */
+static void test_ready_with_a_note(void **state)
+{
+    struct process p = process_of(PROCESS_RUNNING, true);
+    struct buf b;
+
+    (void)state;
+    p.parts[2] = (struct process_part){ &noted, (void *)(uintptr_t) "the bucket is another" };
+    buf_init(&b, KIB);
+    assert_true(admin_ready(&p, &b));
+    assert_true(str_eqc(buf_str(&b), "ready\ningester: the bucket is another\n"));
+    buf_reset(&b);
+    p.parts[2] = (struct process_part){ &noted, (void *)(uintptr_t) "" };
+    assert_true(admin_ready(&p, &b));
+    assert_true(str_eqc(buf_str(&b), "ready\n"));
+    buf_deinit(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mask),      cmocka_unit_test(test_ready), cmocka_unit_test(test_ring),
-        cmocka_unit_test(test_ring_page), cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_ready_with_a_note),
+        cmocka_unit_test(test_mask),
+        cmocka_unit_test(test_ready),
+        cmocka_unit_test(test_ring),
+        cmocka_unit_test(test_ring_page),
+        cmocka_unit_test(test_usage),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
