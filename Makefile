@@ -37,7 +37,7 @@ ALWAYS  := -g -fno-omit-frame-pointer -mno-omit-leaf-frame-pointer -fvisibility=
 release_CFLAGS  := -O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 $(HARDEN)
 debug_CFLAGS    := -O1 -DDEBUG
 asan_CFLAGS     := -O1 -DDEBUG -fsanitize=address,undefined -fno-sanitize-recover=all
-tsan_CFLAGS     := -O1 -DDEBUG -fsanitize=thread
+tsan_CFLAGS     := -O1 -DDEBUG -fsanitize=thread -fno-builtin-memset
 fuzz_CFLAGS     := -O1 -DDEBUG -DFUZZING -fsanitize=fuzzer-no-link,address,undefined \
                    -fno-sanitize-recover=all
 coverage_CFLAGS := -O0 -DDEBUG --coverage

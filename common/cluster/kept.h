@@ -17,7 +17,7 @@
 
 #define KEPT_BYTES_MAX    (32 * MIB)
 #define KEPT_STRANGER_MAX 511
-#define KEPT_TERM_MAX     (UINT64_C(1) << 40) /* replicas shift terms (repl/replica.h) */
+#define KEPT_TERM_MAX     RECORD_TERM_MAX
 
 struct kept_shard {
     bool known; /* there is a record */

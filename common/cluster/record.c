@@ -104,6 +104,11 @@ int record_check(const struct repl_record *r, struct err *e)
         return code;
     if (r->term == 0)
         return err_set(e, ERR_INPUT, "term 0; terms begin with 1");
+    if (r->term > RECORD_TERM_MAX)
+        return err_set(e, ERR_INPUT,
+                       "term %" PRIu64 " is above the highest one, %" PRIu64
+                       ": the record in etcd was changed by hand, or is damaged",
+                       r->term, RECORD_TERM_MAX);
     if (!name_set_has(&r->members, r->leader))
         return err_set(e, ERR_INPUT, "the leader \"%s\" is none of the members", r->leader);
     for (uint32_t i = 0; i < r->learners.len; i++)

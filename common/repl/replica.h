@@ -18,6 +18,8 @@
 #include "common/repl/msg.h"
 
 #define REPLICA_RUN_BITS 20
+static_assert(RECORD_TERM_MAX < UINT64_MAX >> REPLICA_RUN_BITS,
+              "a term of a record can be shifted");
 static inline uint64_t replica_term_of(uint64_t record_term, uint64_t run)
 {
     return record_term << REPLICA_RUN_BITS | run;

@@ -166,9 +166,8 @@ struct exm_gate {
     int64_t minute;
     struct map_u64 series; /* hash of the member -> index into rows */
     VEC(uint32_t) rows;
-    VEC(uint64_t) bytes;                /* by tenant */
-    int64_t retained;                   /* minute of the last look at old buckets */
-    _Atomic uint64_t stored, over, old; /* any thread reads */
+    VEC(uint64_t) bytes; /* by tenant */
+    int64_t retained;    /* minute of the last look at old buckets */
 };
 void exm_gate_init(struct exm_gate *g);
 void exm_gate_deinit(struct exm_gate *g);

@@ -137,9 +137,9 @@ void exm_stage(struct store *s, const struct exm_stage *x, struct kv_batch *b,
     }
     ret->exemplars += (uint32_t)stored;
     ret->exemplars_left_out += (uint32_t)(n - stored);
-    atomic_fetch_add_explicit(&g->stored, stored, memory_order_relaxed);
-    atomic_fetch_add_explicit(&g->old, old, memory_order_relaxed);
-    atomic_fetch_add_explicit(&g->over, n - stored - old, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->exm_stored, stored, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->exm_old, old, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->exm_over, n - stored - old, memory_order_relaxed);
 }
 
 /* ---- taking away ---- */

@@ -100,11 +100,28 @@ static bool gate_close(struct store_gate *g)
     return empty;
 }
 
-/* All but the gate, at which readers stand. */
+/* All but the gate, at which readers stand, and what they may read without it. Of that, figures
+ * begin at 0 again; the engine time and the reason for being read-only stay until there are newer
+ * ones. */
 static void wipe(struct store *s)
 {
-    static_assert(offsetof(struct store, gate) == 0, "wipe() clears what stands behind the gate");
-    memset((char *)s + sizeof(s->gate), 0, sizeof(*s) - sizeof(s->gate));
+    _Atomic uint64_t *const figures[] = {
+        &s->committed,   &s->applied,     &s->rows_built,   &s->marks,       &s->marks_due,
+        &s->overflow,    &s->raw_rows,    &s->series_count, &s->dict_nodes,  &s->saturated,
+        &s->names_bytes, &s->stage_bytes, &s->stage_wants,  &s->share_dicts, &s->share_names,
+        &s->share_hot,   &s->share_stage, &s->shrunk_to,    &s->exm_stored,  &s->exm_over,
+        &s->exm_old,
+    };
+
+    static_assert(offsetof(struct store, gate) == 0, "the gate stands first");
+    for (size_t i = 0; i < ARRAY_LEN(figures); i++)
+        atomic_store(figures[i], 0);
+    for (size_t i = 0; i < KEY_LEVELS; i++)
+        atomic_store(&s->nodes_built[i], 0);
+    atomic_store(&s->build_lag_ms, 0);
+    atomic_store(&s->build_lag_coarse_ms, 0);
+    atomic_store(&s->read_only, false);
+    memset((char *)s + offsetof(struct store, o), 0, sizeof(*s) - offsetof(struct store, o));
 }
 
 /* A store without a database; reading from it says why. */
@@ -117,8 +134,7 @@ static void stand_on_nothing(struct store *s, const struct store_opts *was, stru
     wipe(s);
     store_init(s, &o, g);
     view_open(s);
-    s->why = *why;
-    atomic_store_explicit(&s->read_only, true, memory_order_release);
+    store_set_read_only(s, why);
 }
 
 int store_reopen(struct store *s, int (*open)(void *cookie, struct kv **ret, struct err *e),
@@ -130,6 +146,7 @@ int store_reopen(struct store *s, int (*open)(void *cookie, struct kv **ret, str
     if (!gate_close(g))
         return err_set(e, ERR_BUSY, "shard %u is still being read", o.shard);
     struct retain_policy *policy = retain_policy_ref(s->retain->policy);
+    atomic_store(&s->reopening, store_read_only(s));
     store_deinit(s);
     int rc = open(cookie, &o.kv, e);
     if (!rc) {
@@ -143,6 +160,7 @@ int store_reopen(struct store *s, int (*open)(void *cookie, struct kv **ret, str
         stand_on_nothing(s, &o, g, e);
     store_set_retention(s, policy); /* what was set after opening */
     retain_policy_unref(policy);
+    atomic_store(&s->reopening, false);
     gate_open(g);
     return rc;
 }

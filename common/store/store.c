@@ -91,27 +91,44 @@ void store_put_clock(struct store *s, int64_t engine_ms, struct kv_batch *b)
 
 bool store_read_only(const struct store *s)
 {
-    return atomic_load_explicit(&s->read_only, memory_order_acquire);
+    return atomic_load_explicit(&s->read_only, memory_order_acquire) ||
+           atomic_load_explicit(&s->reopening, memory_order_acquire);
+}
+
+static const struct err *why(const struct store *s)
+{
+    return &s->whys[atomic_load_explicit(&s->why_at, memory_order_acquire) % STORE_WHYS];
+}
+
+void store_set_read_only(struct store *s, const struct err *e)
+{
+    uint32_t at = atomic_load_explicit(&s->why_at, memory_order_relaxed) + 1;
+
+    if (e->code != why(s)->code || strcmp(e->text, why(s)->text) != 0) {
+        s->whys[at % STORE_WHYS] = *e;
+        atomic_store_explicit(&s->why_at, at, memory_order_release);
+    }
+    atomic_store_explicit(&s->read_only, true, memory_order_release);
 }
 
 const char *store_read_only_why(const struct store *s)
 {
-    return store_read_only(s) ? s->why.text : "";
+    return store_read_only(s) ? why(s)->text : "";
 }
 
 int store_read_only_code(const struct store *s)
 {
-    return store_read_only(s) ? s->why.code : 0;
+    return store_read_only(s) ? why(s)->code : 0;
 }
 
 int store_refuse(const struct store *s, struct err *e)
 {
-    if (!store_read_only(s))
+    if (!atomic_load_explicit(&s->read_only, memory_order_acquire))
         return 0;
     return err_set(
         e, ERR_UNAVAILABLE,
         "shard %u takes no writes since one failed (%s); it is opened again when the cause is gone",
-        s->o.shard, s->why.text);
+        s->o.shard, why(s)->text);
 }
 
 int store_write_batch(struct store *s, struct kv_batch *b, bool sync, struct err *e)
@@ -132,8 +149,7 @@ int store_write_then(struct store *s, struct kv_batch *b, bool sync, void (*then
     if (!rc) {
         rc = kv_write(s->kv, b, sync, e);
         if (rc) {
-            s->why = *e;
-            atomic_store_explicit(&s->read_only, true, memory_order_release);
+            store_set_read_only(s, e);
             hot_stop(s->hot);
         } else {
             if (then)
@@ -152,8 +168,7 @@ int store_drop_range(struct store *s, enum kv_cf cf, struct str from, struct str
     if (!rc) {
         rc = kv_drop_range(s->kv, cf, from, to, e);
         if (rc) {
-            s->why = *e;
-            atomic_store_explicit(&s->read_only, true, memory_order_release);
+            store_set_read_only(s, e);
             hot_stop(s->hot);
         } else {
             view_publish(s);
@@ -539,9 +554,9 @@ void store_stats(struct store *s, struct store_stats *ret)
         .dict_nodes = atomic_load(&s->dict_nodes),
         .dict_bytes = dict_cache_bytes(s->dicts),
         .overflow = atomic_load(&s->overflow),
-        .exemplars = atomic_load(&s->exm.stored),
-        .exemplars_over = atomic_load(&s->exm.over),
-        .exemplars_old = atomic_load(&s->exm.old),
+        .exemplars = atomic_load(&s->exm_stored),
+        .exemplars_over = atomic_load(&s->exm_over),
+        .exemplars_old = atomic_load(&s->exm_old),
         .names_bytes = atomic_load(&s->names_bytes),
         .stage_bytes = atomic_load(&s->stage_bytes),
         .stage_wants = atomic_load(&s->stage_wants),

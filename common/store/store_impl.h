@@ -28,6 +28,7 @@
 #define STORE_ROW_MAX  GIB /* of s->row, */
 #define STORE_TEXT_MAX MIB /* and s->text */
 
+#define STORE_WHYS     8
 #define STORE_NAME_MAX 4096 /* bytes of a tenant's or service's name */
 
 struct groups;
@@ -36,8 +37,29 @@ struct store_gate;
 struct rollup;
 struct tombs;
 struct store {
-    /* First, and never written again: readers look at it while the rest is made anew. */
+    /* First, and never written again: readers look at it while the rest is made again. */
     struct store_gate *gate; /* owned */
+    /* Any thread reads these, also while reopen.c makes the rest again: it never clears them as
+     * plain memory. What stands between `gate` and `o` is not wiped. */
+    _Atomic uint64_t committed; /* number of the last batch committed */
+    _Atomic uint64_t applied;   /* seal entries */
+    _Atomic uint64_t nodes_built[KEY_LEVELS], rows_built, marks, marks_due;
+    _Atomic int64_t build_lag_ms, build_lag_coarse_ms;
+    _Atomic uint64_t overflow; /* stacks */
+    _Atomic uint64_t raw_rows, series_count, dict_nodes, saturated, names_bytes;
+    _Atomic uint64_t stage_bytes, stage_wants; /* stage_room.h */
+    _Atomic int64_t engine_ms, ahead_ms;
+    /* store_share, store_shrink: 0 where nothing was said since it was opened. */
+    _Atomic uint64_t share_dicts, share_names, share_hot, share_stage, shrunk_to;
+    _Atomic bool held, paused;
+    _Atomic bool read_only;
+    _Atomic bool reopening; /* it was read-only, and what is read from it says so until the end */
+    _Atomic uint64_t exm_stored, exm_over, exm_old;
+    /* Why it is read-only: the slot of the newest reason. A reader may keep the text of one for as
+     * long as it takes until so many more came. */
+    struct err whys[STORE_WHYS];
+    _Atomic uint32_t why_at;
+
     struct store_opts o;
     struct kv *kv;            /* owned */
     unsigned format;          /* of the rows; an old one only if it is opened to be read */
@@ -78,21 +100,6 @@ struct store {
     struct dict_cap dict_cap;
     struct buf row, text;
     VEC(uint64_t) hashes;
-
-    /* Any thread reads. */
-    _Atomic uint64_t committed; /* number of the last batch committed */
-    _Atomic uint64_t applied;   /* seal entries */
-    _Atomic uint64_t nodes_built[KEY_LEVELS], rows_built, marks, marks_due;
-    _Atomic int64_t build_lag_ms, build_lag_coarse_ms;
-    _Atomic uint64_t overflow; /* stacks */
-    _Atomic uint64_t raw_rows, series_count, dict_nodes, saturated, names_bytes;
-    _Atomic uint64_t stage_bytes, stage_wants; /* stage_room.h */
-    _Atomic int64_t engine_ms, ahead_ms;
-    /* store_share, store_shrink: 0 where nothing was said since it was opened. */
-    _Atomic uint64_t share_dicts, share_names, share_hot, share_stage, shrunk_to;
-    _Atomic bool held, paused;
-    _Atomic bool read_only;
-    struct err why; /* written once, before read_only is set */
 
     /* What readers get: view.c. */
     struct hot *hot;
@@ -143,6 +150,7 @@ NODISCARD int store_write_then(struct store *s, struct kv_batch *b, bool sync,
 NODISCARD int store_drop_range(struct store *s, enum kv_cf cf, struct str from, struct str to,
                                struct err *e);
 NODISCARD int store_refuse(const struct store *s, struct err *e); /* if read-only */
+void store_set_read_only(struct store *s, const struct err *why); /* holding `write`, or alone */
 void store_put_control(struct kv_batch *b, enum key_control id, const struct key *value);
 void store_put_clock(struct store *s, int64_t engine_ms, struct kv_batch *b);
 

@@ -43,7 +43,7 @@ static struct repl_record record_of(uint64_t term, const char *leader, const cha
 static void test_text_comes_back(void **state)
 {
     (void)state;
-    struct repl_record a = record_of(9007199254740993, "b", "abc", "d", "abe", false), b;
+    struct repl_record a = record_of(RECORD_TERM_MAX, "b", "abc", "d", "abe", false), b;
     struct err e;
     struct buf out;
 
@@ -67,6 +67,8 @@ static void test_bad_text(void **state)
     } rows[] = {
         { "{}", "term 0" },
         { "{\"term\":-1}", "term -1" },
+        { "{\"term\":1099511627777,\"leader\":\"a\",\"members\":[\"a\"]}", "highest" },
+        { "{\"term\":9223372036854775807,\"leader\":\"a\",\"members\":[\"a\"]}", "highest" },
         { "{\"term\":1}", "no name" },
         { "{\"term\":1,\"leader\":\"a\"}", "none of the members" },
         { "{\"term\":1,\"leader\":\"a\",\"members\":[\"b\"]}", "none of the members" },
@@ -85,6 +87,9 @@ static void test_bad_text(void **state)
     struct repl_record r;
     struct err e;
 
+    assert_int_equal(
+        record_parse(STR("{\"term\":1099511627776,\"leader\":\"a\",\"members\":[\"a\"]}"), &r, &e),
+        0);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         if (!record_parse(str_c(rows[i].text), &r, &e))
             fail_msg("taken: %s", rows[i].text);

@@ -202,6 +202,48 @@ static void test_beside_readers(void **state)
     assert_int_equal(store_bed_push(&bed, &p), 0);
 }
 
+/* The loop asks without the gate: engine time never falls back, and a store that cannot be opened
+ * is read-only all the while, with a reason. */
+static _Atomic uint64_t asked, odd;
+
+static void ask_on(void *cookie)
+{
+    struct store_clock clock;
+    int64_t last = 0;
+
+    (void)cookie;
+    while (!atomic_load(&stop)) {
+        store_clock(bed.s, &clock);
+        bool well = clock.engine_ms >= last && store_read_only(bed.s) &&
+                    store_read_only_code(bed.s) == ERR_NO_SPACE &&
+                    strstr(store_read_only_why(bed.s), "still full");
+        atomic_fetch_add(&odd, !well);
+        atomic_fetch_add(&asked, 1);
+        last = clock.engine_ms;
+    }
+}
+
+static void test_asked_without_the_gate(void **state)
+{
+    struct thread loop = { 0 };
+
+    (void)state;
+    assert_int_equal(store_reopen(bed.s, open_fails, NULL, &e), ERR_NO_SPACE);
+    atomic_store(&stop, false);
+    atomic_store(&asked, 0);
+    atomic_store(&odd, 0);
+    thread_start(&loop, "loop", ask_on, NULL);
+    while (!atomic_load(&asked))
+        usleep(100);
+    for (int i = 0; i < 20000 && (i < 2000 || atomic_load(&asked) < 100000); i++)
+        assert_int_equal(store_reopen(bed.s, open_fails, NULL, &e), ERR_NO_SPACE);
+    atomic_store(&stop, true);
+    thread_join(&loop);
+    assert_int_equal(atomic_load(&odd), 0);
+    assert_int_equal(store_reopen(bed.s, open_dir, NULL, &e), 0);
+    assert_false(store_read_only(bed.s));
+}
+
 #define BED(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -212,6 +254,7 @@ int main(void)
         BED(test_without_a_database),
         BED(test_waits_for_readers),
         BED(test_beside_readers),
+        BED(test_asked_without_the_gate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
