@@ -9,10 +9,10 @@
  *      seq   1 .......... synced ...... seq         keep = 2:  versions above synced + 2 go
  *            survive a power cut | may be lost
  *
- * Invariants: (1) chains descend strictly in seq; (2) of each key all versions above
- * floor = min(synced, oldest snapshot) are kept, and the newest one not above it; (3) a key whose
- * only version is a deletion not above the floor is dropped. No iterator stands on such a key: it
- * holds a snapshot, and stands on keys that have a value there.
+ * Invariants: (1) chains descend strictly in seq; (2) of each key all versions above floor =
+ * min(synced, oldest snapshot, what is loose) are kept, and the newest one not above it; (3) a key
+ * whose only version is a deletion not above the floor is dropped. No iterator stands on such a
+ * key: it holds a snapshot, and stands on keys that have a value there.
  *
  * Thread: one lock around everything. It is a double for tests, not for speed; an iterator copies
  * each entry, so that what it gave stays valid whatever others do.
@@ -46,6 +46,10 @@ struct node {
     struct node *next[];
 };
 
+/* Batches that KV_MEM_KILL_UNSYNCED left without a sync, for good. */
+struct loose {
+    uint64_t above, upto;
+};
 struct kv_snap {
     struct list link; /* oldest first */
     uint64_t seq;
@@ -64,6 +68,7 @@ struct kv_mem {
     size_t iters;
     VEC(struct node *) stale;     /* may have versions nobody needs */
     struct kv_batch *doubt;       /* failed after it reached the log, or NULL */
+    VEC(struct loose) loose;      /* in order */
     int failed;                   /* code of the failed write; sticky */
     struct kv_mem_faults *faults; /* borrowed, may be NULL */
 };
@@ -208,7 +213,7 @@ static void apply(struct kv_mem *m, const struct kv_batch *b)
 /* Drops what invariant (2) does not keep. */
 static void collect(struct kv_mem *m)
 {
-    uint64_t floor = m->synced;
+    uint64_t floor = m->loose.len ? MIN(m->synced, m->loose.ptr[0].above) : m->synced;
     size_t left = 0;
 
     if (!list_empty(&m->snaps))
@@ -465,6 +470,7 @@ static void mem_close(struct kv *k)
             node_free(n);
         }
     vec_free(&m->stale);
+    vec_free(&m->loose);
     kv_batch_free(m->doubt);
     pthread_mutex_destroy(&m->lock);
     xfree(m);
@@ -518,12 +524,49 @@ static void roll_back(struct kv_mem *m)
         }
 }
 
+static bool is_loose(const struct kv_mem *m, uint64_t seq)
+{
+    vec_for (i, &m->loose)
+        if (seq > m->loose.ptr[i].above && seq <= m->loose.ptr[i].upto)
+            return true;
+    return false;
+}
+
+/* The hole that a power cut leaves: what came behind stays. */
+static void drop_loose(struct kv_mem *m)
+{
+    for (int i = 0; i < KV_CFS && m->loose.len; i++)
+        for (struct node *n = m->heads[i]->next[0], *next; n; n = next) {
+            next = n->next[0];
+            for (struct version **at = &n->top; *at;) {
+                struct version *v = *at;
+                if (is_loose(m, v->seq)) {
+                    *at = v->older;
+                    drop_version(m, v);
+                } else {
+                    at = &v->older;
+                }
+            }
+            if (!n->top)
+                drop_node(m, n);
+        }
+    m->loose.len = 0;
+}
+
+/* A process that starts syncs what it found, or does not. */
+static void found(struct kv_mem *m, enum kv_mem_crash how)
+{
+    if (how == KV_MEM_KILL_UNSYNCED && m->seq > m->synced)
+        vec_push(&m->loose, ((struct loose){ m->synced, m->seq }));
+    m->synced = m->seq;
+}
+
 struct kv *kv_mem_reopen(struct kv *k, enum kv_mem_crash how, uint64_t keep)
 {
     struct kv_mem *m = mem_of(k);
 
     CHECK(k->ops == &mem_ops && list_empty(&m->snaps) && m->iters == 0);
-    if (how == KV_MEM_KILL)
+    if (how != KV_MEM_POWER)
         keep = UINT64_MAX;
     m->stale.len = 0; /* roll_back may free what is listed; the list is rebuilt below */
     if (m->doubt && keep > m->seq - m->synced)
@@ -533,7 +576,9 @@ struct kv *kv_mem_reopen(struct kv *k, enum kv_mem_crash how, uint64_t keep)
     if (keep < m->seq - m->synced)
         m->seq = m->synced + keep;
     roll_back(m);
-    m->synced = m->seq; /* recovered batches are written out at the open */
+    if (how == KV_MEM_POWER)
+        drop_loose(m);
+    found(m, how);
     m->failed = 0;
     if (m->faults)
         m->faults->fail_in = 0;
@@ -548,26 +593,35 @@ struct kv *kv_mem_reopen(struct kv *k, enum kv_mem_crash how, uint64_t keep)
     return k;
 }
 
+/* Its versions that are left, the oldest first. */
+static void copy_versions(struct kv_mem *to, struct node *n, const struct version *v)
+{
+    if (v->older)
+        copy_versions(to, n, v->older);
+    struct str value = str_n(v->data, v->len);
+    to->seq = v->seq;
+    add_version(to, n, v->dead ? NULL : &value);
+}
+
 struct kv *kv_mem_fork(struct kv *k, enum kv_mem_crash how, uint64_t keep)
 {
     struct kv_mem *m = mem_of(k), *to;
     struct kv *ret = kv_mem_new(NULL);
-    uint64_t seq;
 
     CHECK(k->ops == &mem_ops);
     to = mem_of(ret);
     pthread_mutex_lock(&m->lock);
-    seq = how == KV_MEM_KILL ? m->seq : m->synced + MIN(keep, m->seq - m->synced);
     for (int i = 0; i < KV_CFS; i++)
-        for (const struct node *n = m->heads[i]->next[0]; n; n = n->next[0]) {
-            const struct version *v = version_at(n, seq);
-            struct str value = v ? str_n(v->data, v->len) : STR_NULL;
-            if (v)
-                add_version(to, find_or_add(to, (enum kv_cf)i, node_key(n)), &value);
-        }
-    if (m->doubt && keep > m->seq - m->synced)
-        apply(to, m->doubt);
+        for (const struct node *n = m->heads[i]->next[0]; n; n = n->next[0])
+            copy_versions(to, find_or_add(to, (enum kv_cf)i, node_key(n)), n->top);
+    to->seq = m->seq;
+    to->synced = m->synced;
+    vec_for (i, &m->loose)
+        vec_push(&to->loose, m->loose.ptr[i]);
+    if (m->doubt) {
+        to->doubt = kv_batch_new();
+        kv_batch_append(to->doubt, m->doubt);
+    }
     pthread_mutex_unlock(&m->lock);
-    to->synced = to->seq;
-    return ret;
+    return kv_mem_reopen(ret, how, keep);
 }

@@ -19,13 +19,16 @@ struct kv_mem_faults {
 };
 
 enum kv_mem_crash {
-    KV_MEM_KILL,  /* the process dies: every accepted batch survives */
+    KV_MEM_KILL,  /* the process dies: every accepted batch survives, and the next one syncs them */
     KV_MEM_POWER, /* the machine dies: synced batches survive, and the first `keep` after them */
+    /* As KV_MEM_KILL, but what was not synced never will be: KV_MEM_POWER takes exactly that, and
+     * leaves what came behind it. A defect, for tests that must notice it. */
+    KV_MEM_KILL_UNSYNCED,
 };
 /* Batches a power cut may lose: accepted since the last sync, and one in doubt. */
 uint64_t kv_mem_unsynced(struct kv *k);
 /* Crashes and reopens. A batch in doubt counts as the last unsynced one: KV_MEM_POWER with a large
- * enough `keep` and KV_MEM_KILL bring it back. Iterators and snapshots must be gone; go on with
+ * enough `keep` and kills bring it back. Iterators and snapshots must be gone; go on with
  * what is returned. The fault struct stays attached, fail_in is cleared. */
 struct kv *kv_mem_reopen(struct kv *k, enum kv_mem_crash how, uint64_t keep);
 

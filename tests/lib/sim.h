@@ -26,6 +26,7 @@
     X(lists, true)           \
     X(kills, true)           \
     X(power_cuts, true)      \
+    X(restart_cuts, true)    \
     X(blackouts, true)       \
     X(all_dark, true)        \
     X(zones_dark, true)      \
@@ -115,21 +116,22 @@ struct sim_stats {
  * (enum placed_mutant). */
 enum sim_mutant {
     SIM_NONE,
-    SIM_NEW_KEYS,       /* clients repeat pushes under other keys */
-    SIM_NO_WRITE_IDS,   /* write ids are not kept */
-    SIM_SYNC_LIES,      /* fsync says that it is done */
-    SIM_NO_FENCE,       /* the coordination service changes whatever it is asked to */
-    SIM_SWAPPED,        /* one replica applies two entries in the wrong order, now and then */
-    SIM_SKIPPED,        /* one replica leaves out an entry, now and then */
-    SIM_HALF_SNAPSHOT,  /* a snapshot comes without one column family */
-    SIM_BUCKET_FORGETS, /* an object of the cold tier is gone some time after it was written */
-    SIM_HALF_COPY,      /* a copy by files comes without one */
-    SIM_OLD_BACKUP,     /* none is written before all is lost */
-    SIM_ONE_ANSWER,     /* a lost coordination service is filled with what one node keeps */
-    SIM_LATE_AGAIN,     /* clients repeat pushes when their write ids are forgotten */
-    SIM_ZONES_LIE,      /* nodes are not in the zones they say */
-    SIM_UNCONFIRMED,    /* a place changes at once, and nobody is asked */
-    SIM_ROT_TORN,       /* damage in a log is taken for its end */
+    SIM_NEW_KEYS,        /* clients repeat pushes under other keys */
+    SIM_NO_WRITE_IDS,    /* write ids are not kept */
+    SIM_SYNC_LIES,       /* fsync says that it is done */
+    SIM_NO_FENCE,        /* the coordination service changes whatever it is asked to */
+    SIM_SWAPPED,         /* one replica applies two entries in the wrong order, now and then */
+    SIM_SKIPPED,         /* one replica leaves out an entry, now and then */
+    SIM_HALF_SNAPSHOT,   /* a snapshot comes without one column family */
+    SIM_BUCKET_FORGETS,  /* an object of the cold tier is gone some time after it was written */
+    SIM_HALF_COPY,       /* a copy by files comes without one */
+    SIM_OLD_BACKUP,      /* none is written before all is lost */
+    SIM_ONE_ANSWER,      /* a lost coordination service is filled with what one node keeps */
+    SIM_LATE_AGAIN,      /* clients repeat pushes when their write ids are forgotten */
+    SIM_ZONES_LIE,       /* nodes are not in the zones they say */
+    SIM_UNCONFIRMED,     /* a place changes at once, and nobody is asked */
+    SIM_ROT_TORN,        /* damage in a log is taken for its end */
+    SIM_REOPEN_UNSYNCED, /* a database that is opened again does not sync what it finds */
     SIM_WORLD_MUTANTS,
     SIM_REPLICA = 100, /* + the number of the bit */
     SIM_MUTANTS = 132,

@@ -492,6 +492,14 @@ void sim_disk_deinit(struct sim_disk *d)
     buf_deinit(&d->kept);
 }
 
+/* A database that is opened again syncs what it finds (rocks_wal.cc). */
+static enum kv_mem_crash crash_of(const struct sim_disk *d, bool power)
+{
+    return power                              ? KV_MEM_POWER
+           : d->mutant == SIM_REOPEN_UNSYNCED ? KV_MEM_KILL_UNSYNCED
+                                              : KV_MEM_KILL;
+}
+
 static void revive(struct sim_disk *d, bool power)
 {
     for (size_t i = 0; i < SIM_SHARDS_MAX; i++) {
@@ -509,9 +517,10 @@ static void revive(struct sim_disk *d, bool power)
             k->inner = k->ghost;
             k->ghost = NULL;
         }
-        if (k->inner && power)
-            k->inner = kv_mem_reopen(k->inner, KV_MEM_POWER,
-                                     prng_below(&d->p, kv_mem_unsynced(k->inner) + 1));
+        if (k->inner)
+            k->inner = kv_mem_reopen(k->inner, crash_of(d, power),
+                                     power ? prng_below(&d->p, kv_mem_unsynced(k->inner) + 1)
+                                           : UINT64_MAX);
     }
     d->dead = d->full = d->hung = d->forget = false;
     d->slow_ms = 0;
@@ -534,7 +543,7 @@ void sim_disk_power_cut(struct sim_disk *d)
 
 static struct kv *fork_kv(struct sim_disk *to, struct kv *k, bool power)
 {
-    return k ? kv_mem_fork(k, power ? KV_MEM_POWER : KV_MEM_KILL,
+    return k ? kv_mem_fork(k, crash_of(to, power),
                            power ? prng_below(&to->p, kv_mem_unsynced(k) + 1) : UINT64_MAX)
              : NULL;
 }

@@ -28,6 +28,25 @@ enum crash_how any_crash(struct world *w)
     return dice < 4 ? CRASH_SLOW : dice < 8 ? CRASH_QUICK : CRASH_MOVES;
 }
 
+/* Power goes where a process was killed and is back, or is about to be: what the first life wrote
+ * and did not sync is the second one's to sync. */
+static void deed_cut(struct world *w, const struct deed *d)
+{
+    if (w->nodes[d->at]->state == NODE_UP)
+        count(w)->restart_cuts++;
+    deed_crash(w, d);
+}
+
+static void restart_then_cut(struct world *w, struct node *n)
+{
+    uint64_t back = prng_below(&w->p, 1000);
+
+    n = node_crash(n, false, CRASH_QUICK);
+    n->wake_ms = world_ms(w) + back;
+    deed_in(w, back, deed_start, n->at, 0, 0);
+    deed_in(w, back + 500 + prng_below(&w->p, 9000), deed_cut, n->at, 1, prng_below(&w->p, 3000));
+}
+
 static void crash(struct world *w)
 {
     struct node *n = any_ingester(w);
@@ -43,6 +62,10 @@ static void crash(struct world *w)
         count(w)->power_cuts++;
     else
         count(w)->kills++;
+    if (!power && prng_chance(&w->p, 0.4)) {
+        restart_then_cut(w, n);
+        return;
+    }
     n = node_crash(n, power, any_crash(w));
     n->wake_ms = world_ms(w) + prng_below(&w->p, prng_chance(&w->p, 0.3) ? 1000 : 20000);
 }
@@ -104,11 +127,15 @@ static void all_dark(struct world *w)
 
 static void blackout(struct world *w)
 {
+    bool again = prng_chance(&w->p, 0.4); /* all are killed, come back, and lose power then */
+
     count(w)->blackouts++;
     if (prng_chance(&w->p, 0.4))
         all_dark(w);
     for (size_t i = 0; i < w->ingesters; i++)
-        if (w->nodes[i]->state == NODE_UP) {
+        if (w->nodes[i]->state == NODE_UP && again) {
+            restart_then_cut(w, w->nodes[i]);
+        } else if (w->nodes[i]->state == NODE_UP) {
             struct node *n = node_crash(w->nodes[i], true, any_crash(w));
             n->wake_ms = world_ms(w) + prng_below(&w->p, 3000);
         }

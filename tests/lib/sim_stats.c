@@ -67,6 +67,7 @@ static const char *const names[] = {
     [SIM_ZONES_LIE] = "zones-lie",
     [SIM_UNCONFIRMED] = "unconfirmed",
     [SIM_ROT_TORN] = "rot-is-torn",
+    [SIM_REOPEN_UNSYNCED] = "reopen-unsynced",
 };
 static const char *const replica_names[] = {
     "ack-before-sync",
