@@ -173,6 +173,16 @@ static void put_replaced(const struct ring *r, const struct ring_node *n, struct
         b, STR("others get its copies, from those that live; until then take no other node away"));
 }
 
+/* Of the same copy, by its node or its leader. */
+static bool said_before(const struct ring *r, size_t at)
+{
+    for (size_t i = 0; i < at; i++)
+        if (r->bad.ptr[i].shard == r->bad.ptr[at].shard &&
+            str_eq(r->bad.ptr[i].node, r->bad.ptr[at].node))
+            return true;
+    return false;
+}
+
 /* A copy that takes nothing, though its node lives. */
 static void about_bad(const struct ring *r, const struct ring_node *n, ring_advice_fn fn,
                       void *cookie, struct buf *b)
@@ -189,7 +199,7 @@ static void about_bad(const struct ring *r, const struct ring_node *n, ring_advi
         if (!why.len || (bad->own && !own))
             why = bad->why;
         own |= bad->own;
-        if (i > 0 && r->bad.ptr[i - 1].shard == bad->shard)
+        if (said_before(r, i))
             continue;
         if (shards < SHARDS_NAMED)
             (void)buf_addf(b, "%s%" PRIu64, shards ? ", " : "", bad->shard);

@@ -350,6 +350,37 @@ static void deadline_ends_the_call_and_the_late_reply_is_stale(void **state)
     pair_deinit(&p);
 }
 
+/* The caller has its answer, once, while the work goes on with the call and its payload. */
+static void fails_early(void **state)
+{
+    struct rpc_bed_call c;
+    struct pair p;
+    struct err e;
+
+    pair_init(&p, kind_of(state));
+    rpc_serve(p.server, RPC_MERGE, serve_hold, &p);
+    for (int late = 0; late < 2; late++) {
+        rpc_bed_call(&c, p.peer, RPC_MERGE, STR("x"), 60000);
+        assert_true(rpc_bed_run(&p.bed, is_held, &p, 60000));
+        (void)err_set(&e, ERR_BUSY, "the disk hangs");
+        rpc_fail_early(p.held, &e);
+        assert_int_equal(rpc_bed_end(&p.bed, &c), ERR_BUSY);
+        assert_string_equal(c.text, "the disk hangs");
+        assert_true(*rpc_call_canceled(p.held));
+        rpc_bed_sleep(&p.bed, 100);
+        if (late) {
+            rpc_fail(p.held, &e);
+            p.held = NULL;
+        } else {
+            reply_held(&p, "late");
+        }
+        rpc_bed_sleep(&p.bed, 50);
+        assert_int_equal(c.ends, 1);
+        rpc_bed_call_deinit(&c);
+    }
+    pair_deinit(&p);
+}
+
 static void cancel_reaches_the_peer(void **state)
 {
     struct rpc_bed_call c;
@@ -624,6 +655,7 @@ int main(void)
         OVER_ALL(queue_to_an_absent_peer_is_bounded),
         OVER_ALL(deadline_ends_the_call_and_the_late_reply_is_stale),
         OVER_ALL(cancel_reaches_the_peer),
+        OVER_ALL(fails_early),
         OVER_ALL(a_failed_call_cancels_another),
         OVER_ALL(a_call_waits_for_a_peer_that_starts),
         OVER_ALL(a_peer_dies_and_comes_back),
