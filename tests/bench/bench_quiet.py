@@ -50,7 +50,7 @@ def bodies(c, i, n, many):
 
 
 def queries(c, i, n, _many):
-    return render(c, BOB, "{}")
+    return render(c, BOB, f'{{service_name="svc{n % 8}"}}')
 
 
 def wide(c, i, n, _many):
