@@ -234,6 +234,8 @@ static struct question random_question(struct run *r)
 
     if (chance(r, 0.3))
         x.step_ms = 1 + (int64_t)prng_below(&r->prng, 100000000);
+    if (r->pushes.len && chance(r, 0.3)) /* a push may reach over the edge */
+        from = MIN(now, r->pushes.ptr[below(r, (uint32_t)r->pushes.len)].slot + below(r, 4));
     int64_t max = ((int64_t)(now - from + 500) * SLOT_MS) / x.step_ms + 1;
     x.points = 1 + below(r, (uint32_t)MIN(max, 400));
     x.origin_ms = slot_to_ms(from) + x.step_ms - 1;
