@@ -104,6 +104,6 @@ MUTANTS = [
     Mutant("jfr_chunks", "distributor/formats/jfr/jfr.c", "if (++n > JFR_CHUNKS_MAX)", "if (0)", JFR),
     Mutant("jfr_strings", "distributor/formats/jfr/jfr_meta.c", "|| i >= m->c->strings.len", "", JFR),
     # ---- what a push is told
-    Mutant("intake_urgency", "distributor/intake.c", "ERR_TIMEOUT, ERR_BUSY,  ERR_NO_SPACE, ERR_UNAVAILABLE };",
+    Mutant("intake_urgency", "distributor/intake_answer.c", "ERR_TIMEOUT, ERR_BUSY,  ERR_NO_SPACE, ERR_UNAVAILABLE };",
            "ERR_BUSY, ERR_TIMEOUT,  ERR_NO_SPACE, ERR_UNAVAILABLE };", "tests/unit/distributor/test_refused"),
 ]
