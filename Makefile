@@ -99,7 +99,7 @@ PRELOADS := $(sort $(patsubst %.c,$(O)/%.so,$(wildcard tests/lib/preload_*.c)))
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all deps deps-test run run-cluster test test-clients test-bins cluster power test-upgrade check check-asan check-tsan fuzz fuzz-run fuzz-seeds \
+.PHONY: all deps deps-test run run-cluster test test-clients test-bins cluster power test-upgrade check check-asan check-tsan check-tsan-shared test-shared fuzz fuzz-run fuzz-seeds \
         bench bench-bins bench-year sim sim-mutants mutants lint tidy fmt fmt-check compdb ui install clean coverage ci help FORCE
 
 all: $(BINS) $(CTL_BIN) $(DEMO_BIN)  ## the all-in-one, the four role binaries, embertreectl (default)
@@ -139,6 +139,13 @@ check-asan:            ## unit and property tests under ASan and UBSan
 	$(Q)$(MAKE) --no-print-directory -j$(JOBS) BUILD=asan test-unit
 check-tsan:            ## unit and property tests under TSan
 	$(Q)$(MAKE) --no-print-directory -j$(JOBS) BUILD=tsan test-unit
+# The programs in which threads really share something; the others have one thread, and say nothing here.
+SHARED := copy dict disk fold http kv kv_pool kv_rocks log loop metrics reopen repl_node repl_odd selfprof shard store_threads \
+          stream threads view ingester pool
+check-tsan-shared:     ## those of them in which threads share something: what CI runs
+	$(Q)$(MAKE) --no-print-directory -j$(JOBS) BUILD=tsan test-shared
+test-shared: $(foreach t,$(SHARED),$(filter %/test_$(t),$(UNIT)))
+	$(Q)O='$(O)' tests/lib/run-tests $^
 test-unit: $(UNIT)     ## only the unit and property tests
 	$(Q)O='$(O)' tests/lib/run-tests $(UNIT)
 

@@ -103,6 +103,10 @@ MUTANTS = [
     Mutant("jfr_ticks", "distributor/formats/jfr/jfr.c", "if (c->ticks_per_s == 0 ||", "if (", JFR),
     Mutant("jfr_chunks", "distributor/formats/jfr/jfr.c", "if (++n > JFR_CHUNKS_MAX)", "if (0)", JFR),
     Mutant("jfr_strings", "distributor/formats/jfr/jfr_meta.c", "|| i >= m->c->strings.len", "", JFR),
+    Mutant("speedscope_backwards", "distributor/formats/speedscope.c", "if (now < before)", "if (0)",
+           "tests/unit/distributor/formats/test_speedscope"),
+    Mutant("jpull_depth", "common/net/jpull.c", "} else if (depth == j->depth_max) {",
+           "} else if (depth == 2 * j->depth_max) {", "tests/unit/common/net/test_jpull"),
     # ---- what a push is told
     Mutant("intake_urgency", "distributor/intake_answer.c", "ERR_TIMEOUT, ERR_BUSY,  ERR_NO_SPACE, ERR_UNAVAILABLE };",
            "ERR_BUSY, ERR_TIMEOUT,  ERR_NO_SPACE, ERR_UNAVAILABLE };", "tests/unit/distributor/test_refused"),
