@@ -60,7 +60,7 @@ TEST_LDFLAGS := $(if $(shell command -v ld.gold),-fuse-ld=gold)
 ROCKSDB_DIR ?=
 ROCKSDB_CFLAGS := $(if $(ROCKSDB_DIR),-isystem $(ROCKSDB_DIR)/include)
 ROCKSDB_LDFLAGS := $(if $(ROCKSDB_DIR),-L$(ROCKSDB_DIR)/lib -Wl$(comma)-rpath$(comma)$(ROCKSDB_DIR)/lib)
-all_LDLIBS  := $(ROCKSDB_LDFLAGS) -lrocksdb -luv -lprotobuf-c -lyaml -lzstd -llz4 -ldeflate -lz -ljansson -lpcre2-8 \
+all_LDLIBS  := $(ROCKSDB_LDFLAGS) -lrocksdb -lsnappy -luv -lprotobuf-c -lyaml -lzstd -llz4 -ldeflate -lz -ljansson -lpcre2-8 \
                -lxxhash -lroaring -lnghttp2 -lbrotlidec -lcurl -lssl -lcrypto -lunwind $($(BUILD)_LDLIBS) -lstdc++ -lm
 
 # Former versions spoke by it; a test has them at the other end.

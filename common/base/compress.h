@@ -31,6 +31,9 @@ NODISCARD int zstd_inflate(struct str in, const struct inflate_limits *l, struct
                            struct err *e);
 NODISCARD int brotli_decompress(struct str in, const struct inflate_limits *l, struct buf *out,
                                 struct err *e);
+/* One block, or frames (compress_snappy.c). */
+NODISCARD int snappy_inflate(struct str in, const struct inflate_limits *l, struct buf *out,
+                             struct err *e);
 NODISCARD int gzip(struct str in, int level, struct buf *out, struct err *e);
 
 /* gzip of what comes in pieces (compress_gzip.c). */

@@ -217,6 +217,8 @@ int http_body_plain(const struct http_req *r, const struct inflate_limits *l, st
         { "zstd", zstd_inflate },
         { "br", brotli_decompress },
         { "deflate", deflate_decompress },
+        { "snappy", snappy_inflate },
+        { "x-snappy-framed", snappy_inflate },
     };
     struct str coding;
     int code = find_coding(r, &coding, e);
@@ -236,7 +238,8 @@ int http_body_plain(const struct http_req *r, const struct inflate_limits *l, st
         *ret = buf_str(tmp);
         return 0;
     }
-    return err_set(e, ERR_INPUT,
-                   "Content-Encoding '%.*s' is unknown; send gzip, zstd, br, deflate or identity",
-                   (int)MIN(coding.len, 64), coding.ptr);
+    return err_set(
+        e, ERR_INPUT,
+        "Content-Encoding '%.*s' is unknown; send gzip, zstd, snappy, br, deflate or identity",
+        (int)MIN(coding.len, 64), coding.ptr);
 }

@@ -55,15 +55,26 @@ static bool names_gzip(struct str list)
     return false;
 }
 
-static int check_encoding(const struct http_req *r, const char *header, bool *ret_gzip,
+static int check_encoding(const struct http_req *r, const char *header, svc_inflate_fn *ret,
                           struct err *e)
 {
+    static const struct {
+        const char *name;
+        svc_inflate_fn fn;
+    } known[] = { { "gzip", gunzip }, { "zstd", zstd_inflate }, { "snappy", snappy_inflate } };
     struct str v = http_header(r, header);
 
-    *ret_gzip = str_eq_nocase(v, STR("gzip"));
-    if (!v.len || *ret_gzip || str_eq_nocase(v, STR("identity")))
+    *ret = NULL;
+    if (!v.len || str_eq_nocase(v, STR("identity")))
         return 0;
-    return err_set(e, ERR_UNIMPLEMENTED, "unknown compression \"%.*s\": use gzip or identity",
+    for (size_t i = 0; i < ARRAY_LEN(known); i++) {
+        if (str_eq_nocase(v, str_c(known[i].name))) {
+            *ret = known[i].fn;
+            return 0;
+        }
+    }
+    return err_set(e, ERR_UNIMPLEMENTED,
+                   "unknown compression \"%.*s\": use gzip, zstd, snappy or identity",
                    (int)MIN(v.len, 40), v.ptr);
 }
 
@@ -95,10 +106,10 @@ static int check_head(struct svc_call *c, struct err *e)
         if (version.ptr && !str_eqc(version, "1"))
             return err_set(e, ERR_INPUT, "Connect-Protocol-Version must be \"1\", not \"%.*s\"",
                            (int)MIN(version.len, 40), version.ptr);
-        if (check_encoding(c->r, "Content-Encoding", &c->gzip_body, e))
+        if (check_encoding(c->r, "Content-Encoding", &c->inflate, e))
             return e->code;
     } else {
-        if (check_encoding(c->r, "grpc-encoding", &c->gzip_body, e))
+        if (check_encoding(c->r, "grpc-encoding", &c->inflate, e))
             return e->code;
         c->gzip_reply = names_gzip(http_header(c->r, "grpc-accept-encoding"));
     }
@@ -198,12 +209,12 @@ void svc_service(struct http_server *s, const char *prefix)
 
 /* ---- the message: pool ---------------------------------------------------------------------- */
 
-/* gunzip names the limit; here it is one of a message. */
-static int inflate(struct str zipped, const struct inflate_limits *l, struct buf *tmp,
-                   struct str *ret, struct err *e)
+/* The decoder names the limit; here it is one of a message. */
+static int inflate(const struct svc_call *c, struct str zipped, const struct inflate_limits *l,
+                   struct buf *tmp, struct str *ret, struct err *e)
 {
-    if (gunzip(zipped, l, tmp, e))
-        return err_wrap(e, "message in gzip");
+    if (c->inflate(zipped, l, tmp, e))
+        return err_wrap(e, "compressed message");
     *ret = buf_str(tmp);
     return 0;
 }
@@ -218,9 +229,9 @@ static int frame_message(const struct svc_call *c, struct str body, const struct
     *ret = frame.bytes;
     if (!(frame.flags & SVC_FRAME_GZIP))
         return 0;
-    if (!c->gzip_body)
+    if (!c->inflate)
         return err_set(e, ERR_INPUT, "a compressed frame without grpc-encoding");
-    return inflate(frame.bytes, l, tmp, ret, e);
+    return inflate(c, frame.bytes, l, tmp, ret, e);
 }
 
 /* Frames in base64: unpacked to a buffer of their own, so that the message ends up in *tmp. */
@@ -253,7 +264,7 @@ int svc_message(const struct svc_call *c, const struct inflate_limits *l, struct
     if (c->protocol != SVC_CONNECT)
         return frame_message(c, c->r->body, l, tmp, ret, e);
     *ret = c->r->body;
-    return c->gzip_body ? inflate(c->r->body, l, tmp, ret, e) : 0;
+    return c->inflate ? inflate(c, c->r->body, l, tmp, ret, e) : 0;
 }
 
 static int parse_object(struct str text, struct json_doc **ret, struct err *e)
@@ -315,7 +326,7 @@ static void send_frames(struct svc_call *c, struct buf *message, uint8_t flags)
     buf_add(&out, head, sizeof(head));
     buf_add_str(&out, buf_str(message));
     buf_deinit(message);
-    http_reply_header(c->r, "grpc-accept-encoding", STR("gzip"));
+    http_reply_header(c->r, "grpc-accept-encoding", STR("gzip,zstd,snappy"));
     if (flags & SVC_FRAME_GZIP)
         http_reply_header(c->r, "grpc-encoding", STR("gzip"));
     if (c->protocol == SVC_GRPC)

@@ -24,17 +24,21 @@ enum svc_protocol { SVC_CONNECT, SVC_GRPC, SVC_GRPC_WEB };
 enum svc_codec { SVC_PROTO = 1, SVC_JSON = 2 };
 #define SVC_FOREVER UINT64_MAX
 
+struct inflate_limits;
+typedef int (*svc_inflate_fn)(struct str in, const struct inflate_limits *l, struct buf *out,
+                              struct err *e);
+
 struct svc_stream;
 struct svc_call {
     struct http_req *r; /* tenant, parameters, on_gone; not to be replied to by hand */
     enum svc_protocol protocol;
     enum svc_codec codec;
-    bool base64;          /* gRPC-Web text: frames in base64, both ways */
-    bool gzip_body;       /* Connect: the body is; else: frames may be */
-    bool gzip_reply;      /* the caller takes gzip'd frames */
-    uint64_t deadline_ms; /* monotonic, of the caller's timeout; SVC_FOREVER: none */
-    void *cookie;         /* of the route */
-    void *user;           /* the handler's */
+    bool base64;            /* gRPC-Web text: frames in base64, both ways */
+    svc_inflate_fn inflate; /* of Connect's body, or of frames that say so; NULL: not compressed */
+    bool gzip_reply;        /* the caller takes gzip'd frames */
+    uint64_t deadline_ms;   /* monotonic, of the caller's timeout; SVC_FOREVER: none */
+    void *cookie;           /* of the route */
+    void *user;             /* the handler's */
 
     /* Streams: set by the handler before it returns. */
     void (*on_message)(struct svc_call *c, struct str message);

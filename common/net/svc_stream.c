@@ -80,7 +80,7 @@ static void zip_work(void *cookie)
     const struct inflate_limits l = { .bytes_max = s->message_max, .ratio_max = RATIO_MAX };
 
     CHECK(s->magic == MAGIC_STREAM);
-    if (gunzip(s->frame.bytes, &l, &s->plain, &s->zip_err) == 0)
+    if (s->call.inflate(s->frame.bytes, &l, &s->plain, &s->zip_err) == 0)
         err_clear(&s->zip_err);
 }
 
@@ -128,7 +128,7 @@ static int take_frame(struct svc_stream *s, struct err *e)
     int got = svc_frame_take(&rest, s->message_max, &s->frame, &need, e);
     if (got <= 0)
         return got;
-    if ((s->frame.flags & SVC_FRAME_GZIP) && !s->call.gzip_body)
+    if ((s->frame.flags & SVC_FRAME_GZIP) && !s->call.inflate)
         return -err_set(e, ERR_INPUT, "a compressed frame without grpc-encoding");
     s->now = s->in;
     s->in = (struct cbuf){ 0 };

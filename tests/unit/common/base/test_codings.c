@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "common/base/compress.h"
+#include "common/base/hash.h"
 #include "common/base/mem.h"
 
 typedef int (*decode_fn)(struct str in, const struct inflate_limits *l, struct buf *out,
@@ -32,6 +33,8 @@ static const struct {
       "hello hello hello" },
     { "zstd without a size", zstd_inflate,
       BYTES("\x28\xb5\x2f\xfd\x04\x58\x29\x00\x00\x68\x65\x6c\x6c\x6f\xa3\x6d\x9f\x88"), "hello" },
+    { "snappy block", snappy_inflate, BYTES("\x05\x10hello"), "hello" },
+    { "snappy copies", snappy_inflate, BYTES("\x11\x14hello \x2a\x06\x00"), "hello hello hello" },
     { "zstd with a size", zstd_inflate,
       BYTES("\x28\xb5\x2f\xfd\x20\x05\x29\x00\x00\x68\x65\x6c\x6c\x6f"), "hello" },
 };
@@ -156,9 +159,83 @@ static void test_expansion(void **state)
     buf_deinit(&out);
 }
 
+/* The checksum that a chunk begins with, as the format masks it. */
+static void put_chunk(struct buf *b, char type, struct str body, struct str plain)
+{
+    uint32_t crc = crc32c(0, plain.ptr, plain.len), n = (uint32_t)body.len + 4;
+
+    crc = ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
+    const char head[] = { type,      (char)n,          (char)(n >> 8),    (char)(n >> 16),
+                          (char)crc, (char)(crc >> 8), (char)(crc >> 16), (char)(crc >> 24) };
+    assert_true(buf_add(b, head, sizeof(head)) && buf_add_str(b, body));
+}
+
+#define IDENT STR("\xff\x06\x00\x00sNaPpY")
+
+static void test_snappy_frames(void **state)
+{
+    const struct inflate_limits l = { 1000, 200 }, few = { 9, 200 };
+    struct buf in, out;
+
+    (void)state;
+    buf_init(&in, MIB);
+    buf_init(&out, MIB);
+    buf_add_str(&in, IDENT);
+    put_chunk(&in, 0, STR("\x05\x10hello"), STR("hello"));
+    size_t first = in.len;
+    buf_add_str(&in, STR("\xfe\x02\x00\x00zz")); /* padding */
+    size_t second = in.len;
+    put_chunk(&in, 1, STR(" you"), STR(" you"));
+    buf_add_str(&in, IDENT); /* as where two streams are joined */
+    assert_int_equal(decode(snappy_inflate, buf_str(&in), &l, &out), 0);
+    assert_true(str_eqc(buf_str(&out), "hello you"));
+    assert_int_equal(decode(snappy_inflate, buf_str(&in), &few, &out), 0);
+    for (size_t cut = 11; cut < in.len; cut++) {
+        bool whole = cut == first || cut == second || cut == in.len - 10;
+        int code = decode(snappy_inflate, str_sub(buf_str(&in), 0, cut), &l, &out);
+        if (code != (whole ? 0 : ERR_INPUT))
+            fail_msg("cut at %zu: %d", cut, code);
+    }
+    in.ptr[18] ^= 1; /* a byte of the first block */
+    assert_int_equal(decode(snappy_inflate, buf_str(&in), &l, &out), ERR_INPUT);
+    in.ptr[18] ^= 1;
+    in.ptr[10] = 2; /* a type that must not be skipped */
+    assert_int_equal(decode(snappy_inflate, buf_str(&in), &l, &out), ERR_INPUT);
+    buf_deinit(&in);
+    buf_deinit(&out);
+}
+
+/* A forged length reserves nothing, and output over the limits is refused before it is made. */
+static void test_snappy_bombs(void **state)
+{
+    const struct inflate_limits l = { MIB, 200 }, few = { 4, 200 };
+    struct buf out;
+
+    (void)state;
+    buf_init(&out, 2 * MIB);
+    assert_int_equal(decode(snappy_inflate, STR("\xff\xff\xff\xff\x0f\x10hello"), &l, &out),
+                     ERR_LIMIT);
+    assert_true(out.cap < MIB);
+    assert_int_equal(decode(snappy_inflate, STR("\x80\x80\x08\x10hello"), &l, &out), ERR_INPUT);
+    assert_int_equal(decode(snappy_inflate, STR("\x05\x10hello"), &few, &out), ERR_LIMIT);
+    struct buf in;
+    buf_init(&in, MIB);
+    buf_add_str(&in, IDENT);
+    put_chunk(&in, 0, STR("\x05\x10hello"), STR("hello"));
+    assert_int_equal(decode(snappy_inflate, buf_str(&in), &few, &out), ERR_LIMIT);
+    buf_reset(&in);
+    buf_add_str(&in, IDENT);
+    put_chunk(&in, 1, STR("hello"), STR("hello"));
+    assert_int_equal(decode(snappy_inflate, buf_str(&in), &few, &out), ERR_LIMIT);
+    buf_deinit(&in);
+    buf_deinit(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_snappy_frames),
+        cmocka_unit_test(test_snappy_bombs),
         cmocka_unit_test(test_whole_cut_and_more),
         cmocka_unit_test(test_frames_of_zstd),
         cmocka_unit_test(test_limits),
