@@ -5,21 +5,25 @@
  * Quotas. A tenant over its bytes loses what it has not used for longest; a file alone larger than
  * that is refused. Where all tenants together have the total, the uploading tenant makes room in
  * the same way, and only it: one tenant cannot push out what another has. An upload that nobody
- * finished is stale after stale_ms and may be begun anew.
+ * finished is stale after stale_ms and may be begun again; when the next one begins it is dropped.
+ *
+ * There may be tens of thousands of entries, and all of this runs on the loop's thread: an entry
+ * knows its place, uploads have a list of their own, and to make room the entries of the tenant are
+ * sorted once.
  */
 #include "distributor/parca/debuginfo.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "common/base/map.h"
-
-#define ENTRIES_MAX 65536
 
 struct debuginfo {
     struct debuginfo_opts o;
     char *dir; /* owned */
     struct map_str *by_key;
-    VEC(struct debuginfo_entry *) all; /* owned */
+    VEC(struct debuginfo_entry *) all;     /* owned */
+    VEC(struct debuginfo_entry *) uploads; /* of them, those that are not kept so far */
     uint64_t uses, bytes;
 };
 
@@ -50,10 +54,22 @@ static struct debuginfo_entry *add(struct debuginfo *d, const struct debuginfo_m
     x->temp.fd = -1;
     x->key = key_of(str_c(m->tenant), str_c(m->build_id), m->type);
     x->used = ++d->uses;
-    (void)map_str_del(d->by_key, str_c(x->key)); /* its key is that of another entry */
+    x->hides = map_str_del(d->by_key, str_c(x->key)); /* its key is that of another entry */
+    if (x->hides)
+        x->hides->hidden_by = x;
     (void)map_str_put(d->by_key, str_c(x->key), x);
+    x->at = d->all.len;
     vec_push(&d->all, x);
     return x;
+}
+
+static void upload_ends(struct debuginfo *d, const struct debuginfo_entry *x)
+{
+    vec_for (i, &d->uploads)
+        if (d->uploads.ptr[i] == x) {
+            d->uploads.ptr[i] = d->uploads.ptr[--d->uploads.len];
+            return;
+        }
 }
 
 static void scanned(void *cookie, const struct debuginfo_meta *m)
@@ -90,6 +106,7 @@ void debuginfo_free(struct debuginfo *d)
         xfree(x);
     }
     vec_free(&d->all);
+    vec_free(&d->uploads);
     map_str_free(d->by_key);
     xfree(d->dir);
     xfree(d);
@@ -107,19 +124,21 @@ static int64_t now(const struct debuginfo *d)
 
 void debuginfo_forget(struct debuginfo *d, struct debuginfo_entry *x)
 {
-    size_t i = 0;
-
-    while (d->all.ptr[i] != x)
-        i++;
-    d->all.ptr[i] = d->all.ptr[--d->all.len];
+    CHECK(d->all.ptr[x->at] == x);
+    d->all.ptr[x->at] = d->all.ptr[--d->all.len];
+    d->all.ptr[x->at]->at = x->at;
     if (x->state == DEBUGINFO_KEPT)
         d->bytes -= x->m.size;
-    if (map_str_get(d->by_key, str_c(x->key)) == x) {
+    else
+        upload_ends(d, x);
+    if (x->hidden_by)
+        x->hidden_by->hides = x->hides;
+    else
         (void)map_str_del(d->by_key, str_c(x->key));
-        for (i = 0; i < d->all.len; i++) /* a forced upload failed: what was there counts again */
-            if (strcmp(d->all.ptr[i]->key, x->key) == 0)
-                (void)map_str_put(d->by_key, str_c(d->all.ptr[i]->key), d->all.ptr[i]);
-    }
+    if (x->hides)
+        x->hides->hidden_by = x->hidden_by;
+    if (x->hides && !x->hidden_by) /* a forced upload failed: what was there counts again */
+        (void)map_str_put(d->by_key, str_c(x->hides->key), x->hides);
     CHECK(x->temp.fd < 0);
     xfree(x->key);
     xfree(x);
@@ -175,31 +194,52 @@ bool debuginfo_wanted(struct debuginfo *d, struct str tenant, struct str build_i
     return force;
 }
 
+/* Drops what nobody finished, and counts the other uploads of the tenant. */
+static size_t uploads_of(struct debuginfo *d, struct str tenant)
+{
+    size_t n = 0;
+
+    for (size_t i = d->uploads.len; i-- > 0;) {
+        struct debuginfo_entry *x = d->uploads.ptr[i];
+        if (is_stale(d, x)) {
+            debuginfo_temp_drop(&x->temp);
+            debuginfo_forget(d, x);
+        } else {
+            n += str_eq(str_c(x->m.tenant), tenant);
+        }
+    }
+    return n;
+}
+
 int debuginfo_begin(struct debuginfo *d, struct str tenant, struct str build_id,
                     enum debuginfo_type type, struct str hash, struct str name, bool force,
                     struct debuginfo_entry **ret, struct err *e)
 {
     struct debuginfo_meta m = { .type = type, .started_ms = now(d) };
     const char *why;
-    size_t open = 0;
     uint64_t id;
 
     if (debuginfo_id_check(build_id, e))
         return e->code;
     if (!debuginfo_wanted(d, tenant, build_id, type, force, &why))
         return err_set(e, ERR_CONFLICT, "%s", why);
-    vec_for (i, &d->all)
-        open += d->all.ptr[i]->state != DEBUGINFO_KEPT && !is_stale(d, d->all.ptr[i]) &&
-                str_eq(str_c(d->all.ptr[i]->m.tenant), tenant);
-    if (open >= DEBUGINFO_UPLOADS_MAX || d->all.len >= ENTRIES_MAX)
+    const size_t open = uploads_of(d, tenant);
+    if (open >= DEBUGINFO_UPLOADS_MAX)
         return err_set(e, ERR_RATE, "%zu uploads of debug info are under way, at most %d: wait",
                        open, DEBUGINFO_UPLOADS_MAX);
+    if (d->all.len >= DEBUGINFO_ENTRIES_MAX)
+        return err_set(e, ERR_RATE,
+                       "debug info of %d builds is kept, the most that one server can: lower "
+                       "distributor.debuginfo_tenant_bytes, so that builds which are not used any "
+                       "more make room",
+                       DEBUGINFO_ENTRIES_MAX);
     set_text(m.tenant, sizeof(m.tenant), tenant);
     set_text(m.build_id, sizeof(m.build_id), build_id);
     set_text(m.hash, sizeof(m.hash), hash);
     set_text(m.name, sizeof(m.name), name);
     /* A forced one stands before the kept one until it is whole. */
     struct debuginfo_entry *x = add(d, &m);
+    vec_push(&d->uploads, x);
     d->o.env->random(d->o.env, &id, sizeof(id));
     (void)snprintf(x->upload_id, sizeof(x->upload_id), "%016" PRIx64, id);
     *ret = x;
@@ -214,57 +254,52 @@ int debuginfo_claim(struct debuginfo_entry *x, struct str upload_id, struct err 
     return 0;
 }
 
-static struct debuginfo_entry *oldest(struct debuginfo *d, const struct debuginfo_entry *x)
+static int by_use(const void *a, const void *b)
 {
-    struct debuginfo_entry *found = NULL;
+    const struct debuginfo_entry *const *x = a, *const *y = b;
 
-    vec_for (i, &d->all) {
-        struct debuginfo_entry *at = d->all.ptr[i];
-        if (at->state == DEBUGINFO_KEPT && strcmp(at->m.tenant, x->m.tenant) == 0 &&
-            (!found || at->used < found->used))
-            found = at;
-    }
-    return found;
+    return (*x)->used < (*y)->used ? -1 : (*x)->used > (*y)->used;
 }
 
 int debuginfo_make_room(struct debuginfo *d, const struct debuginfo_entry *x,
                         struct debuginfo_goners *ret, struct err *e)
 {
+    VEC(struct debuginfo_entry *) kept = { 0 }; /* of the tenant */
     uint64_t mine = 0;
 
     vec_for (i, &d->all) {
         struct debuginfo_entry *at = d->all.ptr[i];
-        if (at->state == DEBUGINFO_KEPT && strcmp(at->m.tenant, x->m.tenant) == 0)
+        if (at->state == DEBUGINFO_KEPT && strcmp(at->m.tenant, x->m.tenant) == 0) {
             mine += at->m.size;
+            vec_push(&kept, at);
+        }
     }
-    if (x->m.size > d->o.tenant_bytes || d->bytes - mine + x->m.size > d->o.bytes)
+    if (x->m.size > d->o.tenant_bytes || d->bytes - mine + x->m.size > d->o.bytes) {
+        vec_free(&kept);
         return err_set(e, ERR_RATE,
                        "debug info of %" PRIu64 " bytes has no room: %" PRIu64
                        " are kept, at most %" PRIu64 ", of one tenant %" PRIu64
                        " (distributor.debuginfo_bytes, debuginfo_tenant_bytes)",
                        x->m.size, d->bytes, d->o.bytes, d->o.tenant_bytes);
-    while (mine + x->m.size > d->o.tenant_bytes || d->bytes + x->m.size > d->o.bytes) {
-        struct debuginfo_entry *old = oldest(d, x);
-        CHECK(old);
-        mine -= old->m.size;
-        vec_push(ret, old->m);
-        debuginfo_forget(d, old);
     }
+    if (kept.len > 1)
+        qsort(kept.ptr, kept.len, sizeof(*kept.ptr), by_use);
+    for (size_t i = 0; mine + x->m.size > d->o.tenant_bytes || d->bytes + x->m.size > d->o.bytes;
+         i++) {
+        CHECK(i < kept.len);
+        mine -= kept.ptr[i]->m.size;
+        vec_push(ret, kept.ptr[i]->m);
+        debuginfo_forget(d, kept.ptr[i]);
+    }
+    vec_free(&kept);
     return 0;
 }
 
 void debuginfo_keep(struct debuginfo *d, struct debuginfo_entry *x)
 {
-    /* What it replaces had the same name on disk. */
-    for (size_t i = 0; i < d->all.len; i++) {
-        struct debuginfo_entry *at = d->all.ptr[i];
-        if (at != x && at->state == DEBUGINFO_KEPT && strcmp(at->key, x->key) == 0) {
-            debuginfo_forget(d, at);
-            break;
-        }
-    }
-    (void)map_str_del(d->by_key, str_c(x->key));
-    (void)map_str_put(d->by_key, str_c(x->key), x);
+    if (x->hides) /* it had the same name on disk */
+        debuginfo_forget(d, x->hides);
+    upload_ends(d, x);
     x->state = DEBUGINFO_KEPT;
     x->used = ++d->uses;
     d->bytes += x->m.size;

@@ -17,7 +17,8 @@
 #define DEBUGINFO_IN_PROGRESS                                               \
     "A previous upload is still in-progress and not stale yet (only stale " \
     "uploads can be retried)."
-#define DEBUGINFO_UPLOADS_MAX 8 /* of one tenant at once */
+#define DEBUGINFO_UPLOADS_MAX 8     /* of one tenant at once */
+#define DEBUGINFO_ENTRIES_MAX 65536 /* kept and being uploaded, of all tenants */
 
 struct debuginfo_opts {
     const char *dir; /* copied */
@@ -34,6 +35,9 @@ struct debuginfo_entry {
     char upload_id[17];
     struct debuginfo_temp temp;
     uint64_t used; /* counts up with each use: the least is the oldest */
+    size_t at;     /* place in the index */
+    /* A forced upload hides what is kept under the same key, until it is whole or gone. */
+    struct debuginfo_entry *hides, *hidden_by;
 };
 struct debuginfo;
 

@@ -102,6 +102,96 @@ static void test_quotas(void **state)
     debuginfo_free(b.index);
 }
 
+/* An entry of one byte in the index alone: no file is written. */
+static struct debuginfo_entry *keep_in_index(struct bed *b, const char *who, int id, bool force,
+                                             struct err *e)
+{
+    struct debuginfo_entry *x;
+    char text[16];
+
+    (void)snprintf(text, sizeof(text), "%08x", (unsigned)id);
+    if (debuginfo_begin(b->index, str_c(who), str_c(text), DEBUGINFO_SOURCES, STR(""), STR(""),
+                        force, &x, e))
+        return NULL;
+    assert_int_equal(debuginfo_claim(x, STR(""), e), 0);
+    x->m.size = 1;
+    debuginfo_keep(b->index, x);
+    return x;
+}
+
+/* As many as there may be: one more is refused with a word about them, not about uploads; what a
+ * large file needs goes at once, oldest first. */
+static void test_entries(void **state)
+{
+    struct debuginfo_goners gone = { 0 };
+    struct debuginfo_entry *x;
+    struct bed b;
+    struct err e;
+
+    bed_init(&b, *state);
+    b.o.tenant_bytes = b.o.bytes = DEBUGINFO_ENTRIES_MAX;
+    debuginfo_free(b.index);
+    bed_open(&b);
+    const size_t before = debuginfo_bytes(b.index);
+    int n = 0;
+    while (keep_in_index(&b, "many", n, false, &e))
+        n++;
+    assert_true(n > DEBUGINFO_ENTRIES_MAX - 100 && n <= DEBUGINFO_ENTRIES_MAX);
+    assert_int_equal(e.code, ERR_RATE);
+    assert_non_null(strstr(e.text, "debuginfo_tenant_bytes"));
+    assert_true(here(&b, "many", "00000000")); /* used: the newest now */
+    assert_non_null(x = debuginfo_find(b.index, STR("many"), STR("00000001"), DEBUGINFO_SOURCES));
+    debuginfo_forget(b.index, x); /* makes place for an upload */
+    assert_int_equal(debuginfo_begin(b.index, STR("many"), STR("ffff"), DEBUGINFO_SOURCES, STR(""),
+                                     STR(""), false, &x, &e),
+                     0);
+    assert_int_equal(debuginfo_claim(x, STR(""), &e), 0);
+    x->m.size = DEBUGINFO_ENTRIES_MAX - 2 - before;
+    assert_int_equal(debuginfo_make_room(b.index, x, &gone, &e), 0);
+    assert_int_equal(gone.len, n - 3);
+    assert_string_equal(gone.ptr[0].build_id, "00000002");
+    assert_true(here(&b, "many", "00000000"));
+    debuginfo_keep(b.index, x);
+    assert_int_equal(debuginfo_bytes(b.index), DEBUGINFO_ENTRIES_MAX);
+    vec_free(&gone);
+    debuginfo_free(b.index);
+}
+
+/* Uploads that nobody finishes make place for others, of any build. */
+static void test_stale_uploads(void **state)
+{
+    struct debuginfo_entry *x;
+    struct bed b;
+    struct err e;
+
+    bed_init(&b, *state);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i <= DEBUGINFO_UPLOADS_MAX; i++) {
+            char id[16];
+            (void)snprintf(id, sizeof(id), "%02x%02x", (unsigned)round + 0xa0, (unsigned)i);
+            int rc = debuginfo_begin(b.index, STR("stale"), str_c(id), DEBUGINFO_SOURCES, STR(""),
+                                     STR(""), false, &x, &e);
+            assert_int_equal(rc, i < DEBUGINFO_UPLOADS_MAX ? 0 : ERR_RATE);
+        }
+        assert_non_null(strstr(e.text, "are under way"));
+        clock_fake_advance(&b.clock, 1001);
+    }
+    /* A forced upload that fails leaves what was there; one that is whole replaces it. */
+    assert_non_null(keep_in_index(&b, "stale", 5, false, &e));
+    assert_int_equal(debuginfo_begin(b.index, STR("stale"), STR("00000005"), DEBUGINFO_SOURCES,
+                                     STR(""), STR(""), true, &x, &e),
+                     0);
+    debuginfo_forget(b.index, x);
+    x = debuginfo_find(b.index, STR("stale"), STR("00000005"), DEBUGINFO_SOURCES);
+    assert_true(x && x->state == DEBUGINFO_KEPT);
+    const uint64_t bytes = debuginfo_bytes(b.index);
+    struct debuginfo_entry *forced = keep_in_index(&b, "stale", 5, true, &e);
+    x = debuginfo_find(b.index, STR("stale"), STR("00000005"), DEBUGINFO_SOURCES);
+    assert_ptr_equal(x, forced);
+    assert_int_equal(debuginfo_bytes(b.index), bytes);
+    debuginfo_free(b.index);
+}
+
 static void test_uploads(void **state)
 {
     struct debuginfo_entry *x, *again;
@@ -204,6 +294,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_quotas, setup, teardown),
         cmocka_unit_test_setup_teardown(test_uploads, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_entries, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stale_uploads, setup, teardown),
         cmocka_unit_test(test_names),
         cmocka_unit_test_setup_teardown(test_scan, setup, teardown),
     };
