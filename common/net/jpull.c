@@ -12,12 +12,18 @@
 #define NUMBER_MAX   64 /* characters */
 #define EXACT_DIGITS 15 /* that every double has */
 
+/* Nothing may be added to a null pointer, not even 0. */
+static const char *end_of(struct str s)
+{
+    return s.len ? s.ptr + s.len : s.ptr;
+}
+
 void jpull_init(struct jpull *j, struct str text, struct arena *a, struct err *e)
 {
     *j = (struct jpull){
         .start = text.ptr,
         .p = text.ptr,
-        .end = text.ptr + text.len,
+        .end = end_of(text),
         .arena = a,
         .depth_max = JPULL_DEPTH,
         .e = e,
@@ -34,7 +40,7 @@ void jpull_part(const struct jpull *j, struct str value, struct jpull *ret)
 {
     *ret = *j;
     ret->p = value.ptr;
-    ret->end = value.ptr + value.len;
+    ret->end = end_of(value);
 }
 
 int jpull_check(struct str text, size_t depth_max, struct err *e)
