@@ -263,7 +263,7 @@ def test_a_bucket_that_is_not_mounted():
                 r = c.render(cluster.CPU_TYPE + '{service_name="shop"}', **{"from": int(now - 200 * 3600)})
                 return r.json()["flamebearer"]["numTicks"] if r.status == 200 else r.body.decode()
 
-            fill_hours(5, 6)
+            fill_hours(50, 51)  # in buckets that ended, whatever the time of day is
             wait(lambda: total("rows_total") > 0 and total("backups_total") > 1)
             assert not total("refused")
             bucket.rename(real)
@@ -275,7 +275,7 @@ def test_a_bucket_that_is_not_mounted():
                 else:
                     bucket.mkdir()
                 before = sorted(bucket.rglob("*"))
-                fill_hours(30 + slip, 55 + slip, 80 + slip)
+                fill_hours(75 + slip, 95 + slip, 115 + slip)
                 errors = total("errors_total")
                 wait(lambda: total("refused") > 0 and total("errors_total") > errors + 12)
                 assert sorted(bucket.rglob("*")) == before
