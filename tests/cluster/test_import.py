@@ -330,7 +330,7 @@ tenants:
             kept = sum(leaves_of(server, "h", begin, "half").values())
             assert 60 < kept < 180 and kept % 2 == 0, kept
             for tenant, code, words in (("young", 400, "not_in_ingestion_window"),
-                                        ("few", 400, "series"),
+                                        ("few", 429, "series_limit"),
                                         ("names", 400, "3 labels, at most 2"),
                                         ("small", 413, "body_size_limit_exceeded")):
                 r = post(tenant)
