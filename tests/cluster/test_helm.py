@@ -623,7 +623,7 @@ class Pods:
                         (self.folder / folder / name).write_bytes(base64.b64decode(data))
                         (self.folder / folder / name).chmod(0o440)
         for m in of_kind(self.objects, "Secret"):
-            for folder, name in (("admin", "admin-token"), ("tokens", "tokens.yaml"), ("keys", "cluster-keys")):
+            for folder, name in (("admin", "admin-token"), ("tokens", "tokens.yaml"), ("keys", "cluster-keys"), ("write-id", "write-id")):
                 if name in m["data"]:
                     path = self.folder / "etc" / folder / name
                     path.parent.mkdir(parents=True)
