@@ -120,7 +120,7 @@ static void wipe(struct store *s)
         atomic_store(&s->nodes_built[i], 0);
     atomic_store(&s->build_lag_ms, 0);
     atomic_store(&s->build_lag_coarse_ms, 0);
-    atomic_store(&s->read_only, false);
+    atomic_fetch_and(&s->shut, (uint8_t)~STORE_SHUT_READ_ONLY);
     memset((char *)s + offsetof(struct store, o), 0, sizeof(*s) - offsetof(struct store, o));
 }
 
@@ -146,7 +146,8 @@ int store_reopen(struct store *s, int (*open)(void *cookie, struct kv **ret, str
     if (!gate_close(g))
         return err_set(e, ERR_BUSY, "shard %u is still being read", o.shard);
     struct retain_policy *policy = retain_policy_ref(s->retain->policy);
-    atomic_store(&s->reopening, store_read_only(s));
+    if (store_read_only(s))
+        atomic_fetch_or(&s->shut, STORE_SHUT_REOPENING);
     store_deinit(s);
     int rc = open(cookie, &o.kv, e);
     if (!rc) {
@@ -160,7 +161,7 @@ int store_reopen(struct store *s, int (*open)(void *cookie, struct kv **ret, str
         stand_on_nothing(s, &o, g, e);
     store_set_retention(s, policy); /* what was set after opening */
     retain_policy_unref(policy);
-    atomic_store(&s->reopening, false);
+    atomic_fetch_and(&s->shut, (uint8_t)~STORE_SHUT_REOPENING);
     gate_open(g);
     return rc;
 }

@@ -91,8 +91,7 @@ void store_put_clock(struct store *s, int64_t engine_ms, struct kv_batch *b)
 
 bool store_read_only(const struct store *s)
 {
-    return atomic_load_explicit(&s->read_only, memory_order_acquire) ||
-           atomic_load_explicit(&s->reopening, memory_order_acquire);
+    return atomic_load_explicit(&s->shut, memory_order_acquire) != 0;
 }
 
 static const struct err *why(const struct store *s)
@@ -108,7 +107,7 @@ void store_set_read_only(struct store *s, const struct err *e)
         s->whys[at % STORE_WHYS] = *e;
         atomic_store_explicit(&s->why_at, at, memory_order_release);
     }
-    atomic_store_explicit(&s->read_only, true, memory_order_release);
+    atomic_fetch_or_explicit(&s->shut, STORE_SHUT_READ_ONLY, memory_order_release);
 }
 
 const char *store_read_only_why(const struct store *s)
@@ -123,7 +122,7 @@ int store_read_only_code(const struct store *s)
 
 int store_refuse(const struct store *s, struct err *e)
 {
-    if (!atomic_load_explicit(&s->read_only, memory_order_acquire))
+    if (!(atomic_load_explicit(&s->shut, memory_order_acquire) & STORE_SHUT_READ_ONLY))
         return 0;
     return err_set(
         e, ERR_UNAVAILABLE,

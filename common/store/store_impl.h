@@ -36,6 +36,9 @@ struct ledger;
 struct store_gate;
 struct rollup;
 struct tombs;
+#define STORE_SHUT_READ_ONLY 1u /* it takes no writes */
+#define STORE_SHUT_REOPENING 2u /* it was read-only, and says so until it is open again */
+
 struct store {
     /* First, and never written again: readers look at it while the rest is made again. */
     struct store_gate *gate; /* owned */
@@ -52,8 +55,7 @@ struct store {
     /* store_share, store_shrink: 0 where nothing was said since it was opened. */
     _Atomic uint64_t share_dicts, share_names, share_hot, share_stage, shrunk_to;
     _Atomic bool held, paused;
-    _Atomic bool read_only;
-    _Atomic bool reopening; /* it was read-only, and what is read from it says so until the end */
+    _Atomic uint8_t shut; /* STORE_SHUT_ bits: one word, so that no reader sees a moment between */
     _Atomic uint64_t exm_stored, exm_over, exm_old;
     /* Why it is read-only: the slot of the newest reason. A reader may keep the text of one for as
      * long as it takes until so many more came. */

@@ -105,7 +105,7 @@ static void test_forgets_what_was_staged(void **state)
     (void)state;
     p.stacks = "x;y=1";
     assert_int_equal(store_bed_stage(&bed, b, &p, &got, &e), 0);
-    atomic_store(&bed.s->read_only, true); /* as after a write that failed */
+    atomic_fetch_or(&bed.s->shut, STORE_SHUT_READ_ONLY); /* as after a write that failed */
     assert_int_not_equal(store_commit(bed.s, b, &e), 0);
     assert_int_equal(store_reopen(bed.s, open_dir, NULL, &e), 0);
     assert_false(store_read_only(bed.s));
