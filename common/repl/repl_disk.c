@@ -526,7 +526,9 @@ static int join(struct repl_node *n, struct rlog_state *s, uint64_t *index, uint
     bool rows = false, begun = rlog_begun(n->log);
     int code = 0;
 
-    if (!begun && *index > 1)
+    /* A first entry, too, if a leader made it (the only copy's is of term 1): else the log would
+     * begin behind it now, and speak at the next start for the one that was lost. */
+    if (!begun && (*index > 1 || *term > 1))
         *index = APPLY_HALF;
     if (*index == 0 && s->last_index == 0) {
         code = apply_any_row(n->o.db, &rows, e);
