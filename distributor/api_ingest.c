@@ -41,13 +41,23 @@ static int decode(void *cookie, const struct batch_sink *sink, struct err *e)
     return rc;
 }
 
+static void reply_error(struct http_req *r, const struct err *e)
+{
+    int status = intake_status(e);
+
+    if (status == err_http_status(e->code))
+        http_reply_err(r, e);
+    else
+        http_reply_status(r, status, err_connect_name(e->code), e->text);
+}
+
 static void done(void *cookie, const struct intake_result *r)
 {
     const struct ingest_call *c = cookie;
     struct err e;
 
     if (intake_error(r, NULL, NULL, &e)) {
-        http_reply_err(c->req, &e);
+        reply_error(c->req, &e);
         return;
     }
     left_out_tell(c->req, r->left_out);

@@ -99,7 +99,7 @@ static void partial_json(uint64_t rejected, struct str text, struct buf *out)
 
 static void reply_error(struct export *x, const struct err *e)
 {
-    int status = err_http_status(e->code);
+    int status = intake_status(e);
     struct buf out;
 
     if (x->call) {

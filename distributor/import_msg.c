@@ -523,6 +523,7 @@ int import_open(struct str msg, const struct import_opts *o, struct arena *a,
     x.m->received_ms = o->accept.now_ms;
     x.m->distributor = o->distributor;
     x.m->epoch = o->epoch;
+    x.m->print = 0;
     *ret = (struct import_opened){ .m = x.m,
                                    .bytes = msg,
                                    .stacks = x.stacks,

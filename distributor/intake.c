@@ -89,7 +89,8 @@ static void count_drops(struct intake *k)
 
 static bool is_wrong(const struct err *e)
 {
-    return e->code == ERR_INPUT || e->code == ERR_LIMIT || e->code == ERR_TOO_LARGE;
+    return e->code == ERR_INPUT || e->code == ERR_LIMIT || e->code == ERR_TOO_LARGE ||
+           e->code == ERR_CONFLICT;
 }
 
 /* Nothing of it was stored, and nothing of it would be another time. */
@@ -202,7 +203,8 @@ static void push_fail(struct intake_push *p, const struct err *why)
 {
     if (p->unsure)
         push_doubt(p, false);
-    if (why->code == ERR_RATE) /* a share of the ingester: counted like those of this process */
+    /* A share of the ingester, a key used twice: counted like refusals of this process. */
+    if (why->code == ERR_RATE || why->code == ERR_CONFLICT)
         rules_refused(p->k->d->rules, p->k->rules.label, why, 1, 0);
     intake_reject(p->k, p->row, why);
     push_over(p);

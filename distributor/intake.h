@@ -88,6 +88,9 @@ struct intake_tap {
     void *cookie;
 };
 
+/* The HTTP status of an error of intake_error: 422 where the Idempotency-Key is that of another
+ * push, as its draft wants it, else that of the code. */
+int intake_status(const struct err *e);
 /* What to tell a client that wants one answer: 0 if nothing was rejected; else the code that makes
  * it do the right thing (what may work another time goes before what never will) and the texts,
  * "3 errors: a; b; ..." if there are several, each with `prefix` formatted by text_of if given. */

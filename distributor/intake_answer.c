@@ -4,12 +4,16 @@
  */
 #include "distributor/intake.h"
 
+#define STATUS_KEY_REUSED 422
+
 /* What may work another time goes first: the client then sends all of it again, and what was
  * stored is known by its write ids. */
 static int urgency(int code)
 {
-    static const int order[] = { ERR_INPUT,   ERR_LIMIT, ERR_RATE,     ERR_INTERNAL,   ERR_IO,
-                                 ERR_TIMEOUT, ERR_BUSY,  ERR_NO_SPACE, ERR_UNAVAILABLE };
+    static const int order[] = {
+        ERR_CONFLICT, ERR_INPUT,   ERR_LIMIT, ERR_RATE,     ERR_INTERNAL,
+        ERR_IO,       ERR_TIMEOUT, ERR_BUSY,  ERR_NO_SPACE, ERR_UNAVAILABLE
+    };
 
     for (size_t i = ARRAY_LEN(order); i > 0; i--)
         if (order[i - 1] == code)
@@ -26,6 +30,11 @@ static uint32_t soonest(const struct intake_result *r, int code)
         if (r->rows[i].outcome == INTAKE_REJECTED && r->rows[i].err->code == code)
             s = MIN(s, r->rows[i].err->again_s);
     return s == UINT32_MAX ? 0 : s;
+}
+
+int intake_status(const struct err *e)
+{
+    return e->code == ERR_CONFLICT ? STATUS_KEY_REUSED : err_http_status(e->code);
 }
 
 int intake_error(const struct intake_result *r,

@@ -21,7 +21,7 @@ enum { WIRE_VARINT = 0, WIRE_BYTES = 2 };
 
 /* Numbers of fields: proto/ingest.proto, proto/common.proto. */
 enum { REQ_TENANT = 1, REQ_SERVICE, REQ_SHARD, REQ_STACKS, REQ_SERIES, REQ_RECEIVED, REQ_TOLD };
-enum { REQ_MAP_VERSION = 8, REQ_DISTRIBUTOR, REQ_EPOCH };
+enum { REQ_MAP_VERSION = 8, REQ_DISTRIBUTOR, REQ_EPOCH, REQ_PRINT };
 enum { TOLD_SESSION = 1, TOLD_STRINGS, TOLD_FRAMES, TOLD_NODES, TOLD_MORE, TOLD_NODE };
 enum { SERIES_LABELS = 1, SERIES_TYPE, SERIES_GAUGE, SERIES_ID, SERIES_VECTORS, SERIES_EXEMPLARS };
 enum { SERIES_SPREAD = 7 };
@@ -324,7 +324,7 @@ static bool plan_all(const struct packing *in, struct plan *ret)
     }
     ret->len += bytes_len(in->tenant.len) + bytes_len(p->service.len) + uint_len(in->shard) +
                 uint_len((uint64_t)in->received_ms) + uint_len(in->map_version) +
-                uint_len(in->distributor) + uint_len(in->epoch);
+                uint_len(in->distributor) + uint_len(in->epoch) + uint_len(in->write_base->print);
     for (size_t i = 0; i < p->series_len; i++) {
         if (!plan_series(in, &p->series[i], &ret->series[i]))
             return false;
@@ -349,7 +349,8 @@ static uint8_t *put_all(uint8_t *at, const struct packing *in, const struct plan
         at = put_told(put_part(at, REQ_TOLD, plan->told.len), p, &plan->told);
     at = put_uint(at, REQ_MAP_VERSION, in->map_version);
     at = put_uint(at, REQ_DISTRIBUTOR, in->distributor);
-    return put_uint(at, REQ_EPOCH, in->epoch);
+    at = put_uint(at, REQ_EPOCH, in->epoch);
+    return put_uint(at, REQ_PRINT, in->write_base->print);
 }
 
 static int pack_message(const struct packing *in, const struct plan *plan, struct buf *out,

@@ -18,6 +18,10 @@
  * A sender's own id (Push, OTLP) counts together with the bytes of the profile: an agent that sends
  * one id all day long must lose nothing by it.
  *
+ * An Idempotency-Key goes with a fingerprint of the request (its parameters and body), which is
+ * stored beside the write id: a client that uses one key for two requests gets 422
+ * (draft-ietf-httpapi-idempotency-key-header, section 2.7), and loses nothing unseen.
+ *
  * One request may carry pushes with one base: an Idempotency-Key is that of all of them, and a
  * profile may be there twice. They count each; the n-th has n in its base, at every retry.
  *
@@ -282,6 +286,8 @@ struct write_base write_base_of(const struct write_secret *tenant,
     if (sender->key.len) {
         base.kind = WRITE_KEY_CLIENT;
         base.digest = keyed(tenant, base.kind, sender->key);
+        h = body_digest(tenant, in, p, body);
+        base.print = MAX(h.lo, UINT64_C(1));
     } else if (sender->id.len) {
         base.kind = WRITE_KEY_SENDER;
         base.digest = id_digest(tenant, sender->id, body);
@@ -300,12 +306,12 @@ struct write_base write_base_again(const struct write_secret *tenant, const stru
 {
     uint64_t words[4] = { base->kind, base->digest.lo, base->digest.hi, n };
 
-    return (struct write_base){ base->kind, siphash128(tenant, words, sizeof(words)) };
+    return (struct write_base){ base->kind, siphash128(tenant, words, sizeof(words)), base->print };
 }
 
 struct write_base write_base_import(const struct write_secret *tenant, struct str id)
 {
-    return (struct write_base){ WRITE_KEY_IMPORT, keyed(tenant, WRITE_KEY_IMPORT, id) };
+    return (struct write_base){ WRITE_KEY_IMPORT, keyed(tenant, WRITE_KEY_IMPORT, id), 0 };
 }
 
 void write_id(const struct write_secret *tenant, const struct write_base *base,

@@ -49,6 +49,7 @@ struct write_sender {
 struct write_base {
     enum write_key kind;
     struct hash128 digest;
+    uint64_t print; /* of a client's key: fingerprint of the request, never 0; else 0 */
 };
 /* `body`: the bytes that a retry repeats, without the coding of HTTP. Unique unless the client or
  * the body says when it is a retry. */

@@ -32,7 +32,7 @@ enum { WIRE_VARINT = 0, WIRE_BYTES = 2 };
 
 /* Numbers of fields: proto/ingest.proto, proto/common.proto. */
 enum { REQ_TENANT = 1, REQ_SERVICE, REQ_SHARD, REQ_STACKS, REQ_SERIES, REQ_RECEIVED, REQ_TOLD };
-enum { REQ_MAP_VERSION = 8, REQ_DISTRIBUTOR, REQ_EPOCH };
+enum { REQ_MAP_VERSION = 8, REQ_DISTRIBUTOR, REQ_EPOCH, REQ_PRINT };
 enum { TOLD_SESSION = 1, TOLD_STRINGS, TOLD_FRAMES, TOLD_NODES, TOLD_MORE, TOLD_NODE };
 enum { SERIES_LABELS = 1, SERIES_TYPE, SERIES_GAUGE, SERIES_ID, SERIES_VECTORS, SERIES_EXEMPLARS };
 enum { SERIES_SPREAD = 7 };
@@ -409,6 +409,8 @@ static int take_request_field(const struct pb_field *f, struct arena *a, struct 
         return take_u64(f, UINT64_MAX, &w->distributor, e);
     case REQ_EPOCH:
         return take_u32(f, &w->epoch, e);
+    case REQ_PRINT:
+        return take_u64(f, UINT64_MAX, &w->print, e);
     default:
         return 0;
     }

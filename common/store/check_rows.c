@@ -149,6 +149,16 @@ static int on_wid(struct check *c, struct str key, struct str value, struct err 
     return 0;
 }
 
+static int on_print(struct check *c, struct str key, struct str value, struct err *e)
+{
+    uint64_t print;
+
+    (void)c;
+    if (key.len != KEY_WID_PRINT_LEN)
+        return err_set(e, ERR_CORRUPT, "key of %zu bytes among fingerprints of pushes", key.len);
+    return wid_print_read(value, &print, e);
+}
+
 /* Each raw row within the horizon has its write id. */
 static int check_wids(struct check *c, struct err *e)
 {
@@ -180,7 +190,8 @@ int check_rows(struct check *c, struct err *e)
     if (check_each(c, KV_RAW, 0, KEY_RAW_LEN, on_raw, e))
         return e->code;
     check_begin(c, CHECK_WIDS);
-    if (check_each(c, KV_WID, 0, KEY_WID_LEN, on_wid, e))
+    if (check_each(c, KV_WID, 0, KEY_WID_LEN, on_wid, e) ||
+        check_each(c, KV_META, KEY_WID_PRINT, KEY_WID_PRINT_LEN, on_print, e))
         return e->code;
     return check_wids(c, e);
 }

@@ -212,6 +212,19 @@ static void table(struct key *k, enum key_table t)
     add_u8(k, (uint8_t)t);
 }
 
+void key_wid_print_bucket(struct key *k, uint32_t bucket)
+{
+    table(k, KEY_WID_PRINT);
+    add_u32(k, bucket);
+}
+
+void key_wid_print(struct key *k, uint32_t bucket, uint32_t tenant, const uint8_t wid[16])
+{
+    key_wid_print_bucket(k, bucket);
+    add_u32(k, tenant);
+    add_wid(k, wid);
+}
+
 void key_format(struct key *k)
 {
     table(k, KEY_FORMAT);

@@ -106,6 +106,8 @@
  *   7b                                      whose their bytes are: common/cold/owners.h
  *   7c .. 7f                                kept for the cold tier
  *   80                                      what was stored for whom: acks.h
+ *   81 bucket u32 tenant wid                fingerprint of the push under this write id, where the
+ *                                           client named it: version u8 = 1 | u64; bucket as in wid
  *
  *   posting of ordinal 65,537 + pair 5 + tenant 1, before and after it joined its chunk:
  *   33 00000001 00000005 0001 0001          33 00000001 00000005 0001
@@ -180,6 +182,7 @@ enum key_table {
     KEY_COLD = 0x78,
     KEY_COLD_HIDE = 0x79,
     KEY_ACKS = 0x80,
+    KEY_WID_PRINT = 0x81,
     KEY_COLD_GENERATION = 0x7a,
     KEY_COLD_OWNERS = 0x7b,
     KEY_COLD_HOLDER = 0x7c,
@@ -221,6 +224,7 @@ void key_end(struct key *k);
 #define KEY_RAW_LEN        42
 #define KEY_RAW_SCOPE_LEN  12 /* bucket, tenant, scope */
 #define KEY_WID_LEN        24
+#define KEY_WID_PRINT_LEN  25
 #define KEY_POST_LEN       11
 #define KEY_POST_TAIL_LEN  13
 #define KEY_ORD_LEN        9
@@ -256,6 +260,8 @@ bool key_raw_read(struct str key, struct member *ret_m, uint32_t *ret_t, const u
 
 void key_wid(struct key *k, uint32_t bucket, uint32_t tenant, const uint8_t wid[16]);
 void key_wid_bucket(struct key *k, uint32_t bucket);
+void key_wid_print(struct key *k, uint32_t bucket, uint32_t tenant, const uint8_t wid[16]);
+void key_wid_print_bucket(struct key *k, uint32_t bucket);
 
 /* Meta keys of fixed length. */
 void key_format(struct key *k);

@@ -175,6 +175,7 @@ static int expire_wids(struct store *s, int64_t engine_ms, struct err *e)
     key_wid_bucket(&from, s->wid_low);
     key_wid_bucket(&to, low);
     kv_batch_del_range(b, KV_WID, key_str(&from), key_str(&to));
+    wids_drop_prints(low, b);
     key_u32(&v, low);
     store_put_control(b, CONTROL_WID_LOW, &v);
     store_put_clock(s, engine_ms, b);

@@ -148,13 +148,17 @@ static int find_wid(struct plan *p, const struct store_series *in, struct str ty
     if (!rc && !*ret)
         return tombs_late_tenant(s, p->w->tenant, in->wid, p->engine_ms, e);
     if (rc || !tombs_newer_than(s, row.entry))
-        return rc;
+        return rc ? rc
+                  : wids_check_print(s->wids, p->tenant->number, in->wid, &row, p->w->print, e);
     rc = stored_labels(p, &in->labels, e);
     if (!rc)
         rc = tombs_forgot(s, p->tenant->number, buf_str(&s->text), type, in->vectors[0].slot,
                           in->vectors[in->len - 1].slot, &row, &by, e);
     *ret = !by;
-    return rc || !by ? rc : tombs_late(s, by, e);
+    if (rc)
+        return rc;
+    return by ? tombs_late(s, by, e)
+              : wids_check_print(s->wids, p->tenant->number, in->wid, &row, p->w->print, e);
 }
 
 /* The service and profile type as retention wants to know it. */
@@ -503,7 +507,8 @@ static bool apply_series(struct plan *p, struct plan_series *r, struct store_bat
     r->rows = stage_runs(&r->floors, p->groups, r->in);
     struct wid_row row = { .t = r->in->vectors[0].slot,
                            .rows = (uint32_t)r->rows,
-                           .entry = atomic_load(&s->applied) };
+                           .entry = atomic_load(&s->applied),
+                           .print = p->w->print };
 
     if (!wids_add(s->wids, p->tenant->number, r->in->wid, p->engine_ms, &row, b->seq, b->kb))
         return false;

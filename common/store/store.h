@@ -118,6 +118,7 @@ struct store_write {
     const struct dict_told *told;
     uint64_t distributor; /* acks.h; 0: nobody will ask */
     uint32_t epoch;
+    uint64_t print; /* fingerprint of the push, where its client chose the write id; 0: not known */
 };
 struct store_result {
     uint32_t stored, duplicates;
@@ -138,7 +139,8 @@ size_t store_write_bytes(const struct store_write *w);
 size_t store_batch_max(const struct store *s);
 /* Adds one request: all or nothing. On error nothing of it is in the batch. ERR_INPUT, ERR_LIMIT,
  * ERR_UNAVAILABLE (read-only), ERR_IO, ERR_CORRUPT; ERR_NOT_FOUND: not all that `told` refers to is
- * known here, the same write with its stacks would be taken. */
+ * known here, the same write with its stacks would be taken; ERR_CONFLICT: a write id of it is that
+ * of another push, by their fingerprints. */
 NODISCARD int store_stage(struct store *s, struct store_batch *b, const struct store_write *w,
                           struct store_result *ret, struct err *e);
 /* Writes and fsyncs; frees the batch in any case. After an error the shard is read-only until it

@@ -133,7 +133,7 @@ static bool same_wid(const struct gone_wid *x, const struct gone_wid *y)
  * only where a part of the push is left. */
 static int take_wid(struct deleting *x, const struct gone_wid *w, uint32_t rows, struct err *e)
 {
-    struct wid_row row = { w->t, w->had, w->had, x->t->entry - 1 };
+    struct wid_row row = { .t = w->t, .rows = w->had, .folded = w->had, .entry = x->t->entry - 1 };
     char value[WID_ROW_MAX];
     struct key k;
 

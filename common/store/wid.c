@@ -9,6 +9,11 @@
  * make the misses cheap: one in memory (wid_filter.h), and those of the files. Arrival, not the
  * time of the samples, chooses the bucket: then a bucket is dropped whole once the horizon has
  * passed it, and a retry without a time of its own is found.
+ *
+ * Where the client chose the write id (Idempotency-Key), it may by mistake be that of another push.
+ * So a fingerprint of such a push is kept as long as its write id, in a row of its own: rows of
+ * write ids are written again when they are sealed, which knows nothing of pushes, and programs
+ * that do not know fingerprints read these rows, too.
  */
 #include "common/store/wid.h"
 
@@ -22,8 +27,11 @@
 #define VERSION     2
 #define VERSION_OLD 1 /* no `entry` before one folded it */
 
+#define PRINT_VERSION 1
+#define PRINT_LEN     9
+
 struct flying {
-    uint64_t seq;
+    uint64_t seq, print;
     char key[20]; /* tenant, wid */
 };
 struct wids {
@@ -110,9 +118,12 @@ int wids_known(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t e
     struct key k;
 
     *ret_row = (struct wid_row){ .entry = UINT64_MAX };
-    *ret = map_str_get(w->map, flying_key(key, tenant, wid)) != NULL;
-    if (*ret)
+    const struct flying *f = map_str_get(w->map, flying_key(key, tenant, wid));
+    *ret = f != NULL;
+    if (f) {
+        ret_row->print = f->print;
         return 0;
+    }
     wid_filter_forget(w->filter, low);
     for (;; at--) {
         bool may;
@@ -126,11 +137,67 @@ int wids_known(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t e
         int rc = kv_get(w->kv, NULL, KV_WID, key_str(&k), &w->row, e);
         if (rc != ERR_NOT_FOUND) {
             *ret = !rc;
+            ret_row->bucket = at;
             return rc ? rc : wid_row_read(buf_str(&w->row), ret_row, e);
         }
         if (at == low)
             return 0;
     }
+}
+
+int wid_print_read(struct str row, uint64_t *ret, struct err *e)
+{
+    if (row.len != PRINT_LEN || row.ptr[0] != PRINT_VERSION)
+        return err_set(e, ERR_CORRUPT, "fingerprint row of %zu bytes is not one of version %d",
+                       row.len, PRINT_VERSION);
+    *ret = get_u64be(row.ptr + 1);
+    return 0;
+}
+
+static void put_print(uint32_t bucket, uint32_t tenant, const uint8_t wid[16], uint64_t print,
+                      struct kv_batch *b)
+{
+    char value[PRINT_LEN] = { PRINT_VERSION };
+    struct key k;
+
+    put_u64be(value + 1, print);
+    key_wid_print(&k, bucket, tenant, wid);
+    kv_batch_put(b, KV_META, key_str(&k), str_n(value, sizeof(value)));
+}
+
+/* A client that uses one key for two pushes must know that the second is not stored. */
+int wids_check_print(struct wids *w, uint32_t tenant, const uint8_t wid[16],
+                     const struct wid_row *row, uint64_t print, struct err *e)
+{
+    bool flying = row->entry == UINT64_MAX;
+    uint64_t was = row->print;
+    struct key k;
+
+    if (!print)
+        return 0;
+    if (!flying) {
+        key_wid_print(&k, row->bucket, tenant, wid);
+        int rc = kv_get(w->kv, NULL, KV_META, key_str(&k), &w->row, e);
+        if (rc == ERR_NOT_FOUND)
+            return 0;
+        if (rc || wid_print_read(buf_str(&w->row), &was, e))
+            return e->code;
+    }
+    if (!was || was == print)
+        return 0;
+    return err_set(e, ERR_CONFLICT,
+                   "idempotency_key_reused: another push was stored under this Idempotency-Key; "
+                   "nothing of this one is stored: send it again with a key of its own, and use a "
+                   "key twice only to repeat the same request");
+}
+
+void wids_drop_prints(uint32_t low, struct kv_batch *b)
+{
+    struct key from, to;
+
+    key_wid_print_bucket(&from, 0);
+    key_wid_print_bucket(&to, low);
+    kv_batch_del_range(b, KV_META, key_str(&from), key_str(&to));
 }
 
 bool wids_add(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t engine_ms,
@@ -141,6 +208,7 @@ bool wids_add(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t en
     struct key k;
 
     f->seq = seq;
+    f->print = row->print;
     if (map_str_get(w->map, flying_key(f->key, tenant, wid))) {
         xfree(f);
         return false;
@@ -150,6 +218,8 @@ bool wids_add(struct wids *w, uint32_t tenant, const uint8_t wid[16], int64_t en
     wid_filter_add(w->filter, wid_bucket(engine_ms), tenant, wid);
     key_wid(&k, wid_bucket(engine_ms), tenant, wid);
     kv_batch_put(b, KV_WID, key_str(&k), str_n(value, wid_row_put(row, value)));
+    if (row->print)
+        put_print(wid_bucket(engine_ms), tenant, wid, row->print, b);
     return true;
 }
 

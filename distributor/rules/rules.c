@@ -272,6 +272,7 @@ const char *rules_reason(const struct err *why)
         "services_limit",
         "tenants_limit",
         "ingest_off",
+        "idempotency_key_reused",
     };
 
     for (size_t i = 0; i < ARRAY_LEN(known); i++) {

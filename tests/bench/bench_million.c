@@ -84,7 +84,7 @@ static void push(struct year_bed *b, struct prng *p, struct store_batch *batch, 
         put_u64le(series[i].wid + 8, prng_u64(p));
     }
     struct stacks_view view = stacks_view(&st);
-    struct store_write w = { STR(YEAR_TENANT), name, &view, series, n, NULL, 0, 0 };
+    struct store_write w = { STR(YEAR_TENANT), name, &view, series, n, NULL, 0, 0, 0 };
     if (store_stage(b->s, batch, &w, &r, &e))
         die("stage", &e);
     b->profiles += r.stored;

@@ -164,7 +164,7 @@ static void stage(struct bench *b, struct store_batch *to, uint32_t pod, uint32_
     labels[2] = (struct label){ STR("service_name"), STR("kafka") };
     r.labels = (struct labels){ labels, 3 };
     put_u64be(r.wid, ++b->wid);
-    struct store_write w = { STR("anonymous"), STR("kafka"), &p->view, &r, 1, NULL, 0, 0 };
+    struct store_write w = { STR("anonymous"), STR("kafka"), &p->view, &r, 1, NULL, 0, 0, 0 };
     if (store_stage(b->s, to, &w, &ret, &e))
         die("stage", &e);
 }
@@ -375,7 +375,7 @@ static void bench_file(struct bench *b, const char *path, uint32_t slot)
         die(path, &e);
     size_t len = MIN(d.push.series_len, ARRAY_LEN(series));
     struct stacks_view view = stacks_view(&d.push.stacks);
-    struct store_write w = { STR("anonymous"), d.push.service, &view, series, len, NULL, 0, 0 };
+    struct store_write w = { STR("anonymous"), d.push.service, &view, series, len, NULL, 0, 0, 0 };
     for (size_t i = 0; i < TIMES; i++) {
         struct store_batch *batch = store_batch_new(b->s);
         for (size_t j = 0; j < len; j++) {

@@ -82,7 +82,7 @@ static void push_pods(struct bench *b)
         struct store_series s = { .labels = l, .profile_type = STR(CPU), .vectors = &v, .len = 1 };
         put_u64be(s.wid, i + 1);
         struct stacks_view view = stacks_view(&st);
-        struct store_write w = { STR("t"), STR("svc"), &view, &s, 1, NULL, 0, 0 };
+        struct store_write w = { STR("t"), STR("svc"), &view, &s, 1, NULL, 0, 0, 0 };
         struct store_batch *batch = store_batch_new(b->s);
         if (store_stage(b->s, batch, &w, &r, &e) || store_commit(b->s, batch, &e))
             die("push", &e);

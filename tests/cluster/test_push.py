@@ -106,6 +106,44 @@ def test_sample_labels():
         assert r.status == 200 and cluster.flamegraph(r.json())["numTicks"] == 50, r
 
 
+def test_a_key_for_two_pushes():
+    """An Idempotency-Key that comes with another request is refused, by whichever distributor, and counted by
+    its reason; the same request again is 200 and stored once."""
+    secret = "--distributor.write-id-secret=0123456789abcdef"
+    reused = {"reason": "idempotency_key_reused"}
+    key = {"Idempotency-Key": "K1"}
+    one, two = ({"from": "now-20s", "until": "now-10s", "name": f"{name}.cpu"} for name in ("keyed", "other"))
+    with cluster.FourProcesses(distributor=[secret]) as server:
+        first = server.writer
+        options = [o for o in first.options if not o.startswith("--distributor.listen")]
+        second = cluster.Process("embertree-distributor", *options,
+                                 f"--distributor.listen=tcp://127.0.0.1:{cluster.free_port()}")
+        try:
+            second.start()
+            for p in (first, second, first):
+                assert p.post("/ingest", b"a;x 1\n", key, **one).status == 200
+                r = p.post("/ingest", b"a;y 2\n", key, **one)
+                assert r.status == 422 and b"idempotency_key_reused" in r.body, r
+                r = p.post("/ingest", b"a;x 1\n", key, **(one | {"from": "now-30s"}))
+                assert r.status == 422, r
+            # a key is that of its service, so nothing is lost here
+            assert second.post("/ingest", b"a;y 2\n", key, **two).status == 200
+            raw, more = (push.pprof(v, time_ns=push.now_ns()) for v in (30000000, 40000000))
+            message = [push.request((CPU | {"service_name": "rpc"}, [(body, "")])) for body in (raw, more)]
+            for p in (first, second):
+                assert push.push_proto(p, message[0], key).status == 200
+                r = push.push_proto(p, message[1], key)
+                assert r.status == 409 and r.json()["code"] == "already_exists", r
+                assert push.push_grpc(p, message[1], key).code == 6
+            assert total(server, "keyed") == 1 * 10_000_000
+            assert total(server, "other") == 2 * 10_000_000
+            assert total(server, "rpc") == 30000000
+            for p, n in ((first, 6), (second, 4)):
+                assert p.metric("embertree_discarded_profiles_total", **reused) == n
+        finally:
+            second.cleanup()
+
+
 def test_every_file_by_push():
     """As test_testdata does by /ingest; the files' own times are long ago, so they get new ones."""
     rows = [r for r in test_testdata.good_rows() if r["format"].startswith("pprof")]
@@ -134,7 +172,8 @@ def test_every_file_by_push():
 
 if __name__ == "__main__":
     TESTS = [test_every_protocol_through_one_process, test_every_protocol_through_four_processes,
-             test_errors_of_grpc, test_several_profiles_of_one_request, test_sample_labels]
+             test_errors_of_grpc, test_several_profiles_of_one_request, test_sample_labels,
+             test_a_key_for_two_pushes]
     if golden.available():
         TESTS.append(test_every_file_by_push)
     else:

@@ -186,7 +186,7 @@ static int stage_push(struct store_bed *b, struct store_batch *to, const struct 
     parse_exemplars(p->exemplars, p->duration_ms, &st, a, &r);
     struct stacks_view view = stacks_view(&st);
     struct store_write w = {
-        str_c(p->tenant ? p->tenant : "t"), str_c(service), &view, &r, 1, NULL, 0, 0
+        str_c(p->tenant ? p->tenant : "t"), str_c(service), &view, &r, 1, NULL, 0, 0, p->print
     };
     struct store_batch *own = NULL;
     if (!to) {

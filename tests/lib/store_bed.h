@@ -34,6 +34,7 @@ struct bed_push {
     const char *exemplars; /* "<kind>:<id>:<stacks>|...", sorted: "1:0123456789abcdef:a;b=5" */
     uint32_t duration_ms;  /* of those; 0: 10,000 */
     uint32_t spread;       /* slots it covers; 0: not said */
+    uint64_t print;        /* fingerprint; 0: not known */
     unsigned ahead;        /* store_bed_push: its stacks before it, in so many parts */
 };
 #define BED_TIMES_MAX 64

@@ -290,7 +290,7 @@ void model_request_write(struct model_world *w, const struct model_request *r, s
     }
     *view = stacks_view(st);
     *ret = (struct store_write){
-        str_c(first->tenant), str_c(first->service), view, series, r->pushes.len, NULL, 0, 0
+        str_c(first->tenant), str_c(first->service), view, series, r->pushes.len, NULL, 0, 0, 0
     };
 }
 

@@ -55,7 +55,7 @@ static void push(struct year_bed *b, struct prng *p, const struct stacks_view *v
         };
         put_u64le(s.wid, prng_u64(p));
         put_u64le(s.wid + 8, prng_u64(p));
-        struct store_write w = { STR(YEAR_TENANT), STR("filler"), view, &s, 1, NULL, 0, 0 };
+        struct store_write w = { STR(YEAR_TENANT), STR("filler"), view, &s, 1, NULL, 0, 0, 0 };
         if (store_stage(b->s, batch, &w, &r, &e))
             die("stage", &e);
     }

@@ -145,6 +145,7 @@ static void test_round_trip(void **state)
         assert_int_equal(m.shard, 3);
         assert_true(str_eqc(m.write.tenant, "tenant") && str_eqc(m.write.service, "app"));
         assert_int_equal(m.write.len, pk.d.push.series_len);
+        assert_true(m.write.print == pk.base.print);
         for (size_t i = 0; i < m.write.len; i++) {
             uint8_t id[WRITE_ID_BYTES];
             check_series(&pk.d.push.series[i], &m.write.series[i]);

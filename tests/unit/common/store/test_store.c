@@ -118,6 +118,76 @@ static void test_duplicates(void **state)
     assert_string_equal(all(), "a=2");
 }
 
+/* One write id for two pushes, which only a client's own id can be. */
+static int push_code(const struct bed_push *p)
+{
+    struct store_batch *b = store_batch_new(bed.s);
+    struct store_result r;
+    struct err e = { 0 };
+    int rc = store_bed_stage(&bed, b, p, &r, &e);
+
+    if (rc == ERR_CONFLICT)
+        assert_non_null(strstr(e.text, "idempotency_key_reused:"));
+    else if (!rc)
+        assert_int_equal(r.stored + r.duplicates, 1);
+    assert_int_equal(store_commit(bed.s, b, &e), 0);
+    return rc ? rc : r.stored ? 0 : -1; /* -1: a duplicate */
+}
+
+static void test_a_write_id_of_two_pushes(void **state)
+{
+    struct bed_push one = { .slot = now, .wid = 1, .stacks = "a=1", .print = 7 };
+    struct bed_push two = { .slot = now, .wid = 1, .stacks = "b=2", .print = 8 };
+    struct bed_push old = { .slot = now, .wid = 2, .stacks = "c=4" };
+    struct store_result r;
+    struct err e;
+
+    (void)state;
+    /* In flight, committed, sealed, after a kill. */
+    struct store_batch *b = store_batch_new(bed.s);
+    assert_int_equal(store_bed_stage(&bed, b, &one, &r, &e), 0);
+    assert_int_equal(store_bed_stage(&bed, b, &one, &r, &e), 0);
+    assert_int_equal(r.duplicates, 1);
+    assert_int_equal(store_bed_stage(&bed, b, &two, &r, &e), ERR_CONFLICT);
+    assert_int_equal(store_commit(bed.s, b, &e), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(push_code(&one), -1);
+        assert_int_equal(push_code(&two), ERR_CONFLICT);
+        if (i == 0) {
+            clock_fake_advance(&bed.clock, 2 * 3600 * 1000);
+            store_bed_seal(&bed);
+        } else {
+            store_bed_reopen(&bed, KV_MEM_KILL, 0);
+        }
+    }
+    /* Of a program that knows no fingerprints: as ever, both ways. */
+    one.print = 0;
+    assert_int_equal(push_code(&one), -1);
+    assert_int_equal(push_code(&old), 0);
+    old.print = 9;
+    assert_int_equal(push_code(&old), -1);
+    assert_string_equal(all(), "a=1 c=4");
+}
+
+/* A fingerprint is kept as long as its write id. */
+static void test_fingerprints_expire(void **state)
+{
+    struct bed_push one = { .slot = now, .wid = 1, .stacks = "a=1", .print = 7 };
+    struct bed_push two = { .slot = now, .wid = 1, .stacks = "b=2", .print = 8 };
+    struct key from = { .len = 1, .b = { (char)KEY_WID_PRINT } }, to = from;
+
+    (void)state;
+    assert_int_equal(push_code(&one), 0);
+    clock_fake_advance(&bed.clock, 6 * 3600 * 1000);
+    store_bed_seal(&bed);
+    key_end(&to);
+    struct kv_iter *it = kv_iter_new(bed.o.kv, NULL, KV_META, key_str(&from), key_str(&to));
+    assert_false(kv_iter_valid(it));
+    kv_iter_free(it);
+    assert_int_equal(push_code(&two), 0);
+    assert_string_equal(all(), "a=1 b=2");
+}
+
 /* The clock on disk is up to a minute old, and a long stop makes engine time wait there: write ids
  * of the hour that had just begun must be found all the same. */
 static void test_retry_after_a_long_stop(void **state)
@@ -523,6 +593,8 @@ int main(void)
         T(test_push_and_merge),
         T(test_nothing_before_commit),
         T(test_duplicates),
+        T(test_a_write_id_of_two_pushes),
+        T(test_fingerprints_expire),
         T(test_retry_after_a_long_stop),
         T(test_known_while_raw),
         T(test_clock_years_ahead),

@@ -238,7 +238,7 @@ static struct store_result push_known(struct store *s)
     struct store_series r = {
         .profile_type = STR(BED_CPU), .wid = { 0xfe, 0xed }, .vectors = &v, .len = 1
     };
-    struct store_write w = { STR("anonymous"), STR("known"), &none, &r, 1, NULL, 0, 0 };
+    struct store_write w = { STR("anonymous"), STR("known"), &none, &r, 1, NULL, 0, 0, 0 };
     struct store_batch *b = store_batch_new(s);
     struct store_result ret;
 
