@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "common/base/mem.h"
+#include "common/cluster/peers.h"
 #include "common/obs/log.h"
 #include "common/role/memory.h"
 #include "common/sys/secret_file.h"
@@ -78,6 +79,7 @@ static void distributor_free(void *self)
     tokens_free(d->tokens);
     api_debuginfo_free(d->debuginfo);
     secret_free(d->secret);
+    peers_free(d->peers);
     xfree(d->secret_text);
     tenants_free(d->tenants);
     knowns_free(d->knowns);
@@ -138,6 +140,37 @@ static int start_tenants(struct distributor *d, struct err *e)
         return e->code;
     o.tenants = d->tenants = tenants_new(d->conf, NULL, ctx->tenancy->multi);
     return secret_new(&o, &d->secret, e);
+}
+
+static void on_peers(void *cookie, uint64_t n)
+{
+    struct distributor *d = cookie;
+
+    metric_set(d->metrics.live, (int64_t)n);
+    if (!d->conf->limits_of)
+        tenants_part(d->tenants, n);
+}
+
+/* Limits of tenants are divided by the number of distributors. */
+static void start_peers(struct distributor *d)
+{
+    const struct role_ctx *ctx = d->ctx;
+    struct peers_opts o = {
+        .loop = ctx->loop,
+        .coord = ctx->coord,
+        .view = ctx->view,
+        .prefix = ctx->cluster->etcd_prefix,
+        .kind = "distributor",
+        .ttl_ms = ctx->cluster->lease_ttl_ms,
+        .changed = on_peers,
+        .cookie = d,
+    };
+
+    metric_set(d->metrics.live, 1);
+    if (!ctx->coord)
+        return;
+    ctx->env->random(ctx->env, &o.id, sizeof(o.id));
+    d->peers = peers_new(&o);
 }
 
 static uint64_t known_used(void *cookie)
@@ -216,6 +249,7 @@ static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct
         distributor_free(d);
         return code;
     }
+    start_peers(d);
     start_knowns(d);
     memory_watch(ctx->memory, MEMORY_PUSHES, kept_used, d);
     memory_on_shrink(ctx->memory, on_shrink, d);
@@ -324,6 +358,8 @@ static void distributor_drain(void *self, void (*done)(void *cookie), void *cook
     d->drained = done;
     d->drained_cookie = cookie;
     scrape_stop(d->scrape);
+    if (d->peers)
+        peers_leave(d->peers);
     if (d->working == 0)
         distributor_end(d);
 }
@@ -333,6 +369,8 @@ static void distributor_ring(void *self, struct json *j)
     const struct distributor *d = self;
 
     route_json(d->route, j);
+    json_key(j, "distributors_live");
+    json_u64(j, d->peers ? peers_count(d->peers) : 1);
 }
 
 const struct role distributor_role = {

@@ -23,9 +23,11 @@
       "Of those, sent again at once: the ingester did not know all numbers")                \
     X(retries, "retries_total", "Write requests sent again, with the same write ids")
 
-#define DISTRIBUTOR_GAUGES(X)                                      \
-    X(working, "pushes_working", "Pushes being decoded or stored") \
-    X(working_bytes, "pushes_working_bytes", "Memory set aside for those pushes")
+#define DISTRIBUTOR_GAUGES(X)                                                     \
+    X(working, "pushes_working", "Pushes being decoded or stored")                \
+    X(working_bytes, "pushes_working_bytes", "Memory set aside for those pushes") \
+    X(live, "distributors_live",                                                  \
+      "Distributors that live, among which limits of tenants are divided")
 
 #define DISTRIBUTOR_CELL(field, ...) struct metric_cell *field;
 

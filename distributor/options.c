@@ -75,9 +75,10 @@ static const struct conf_row rows[] = {
               "With many tenants, one for which nothing else is set may send 16 MB a second and "
               "have 100000 active series and 5000 active services. overrides_file sets others for "
               "all (defaults) or one tenant; false: no such limits."),
-    CONF_U64(ST, limits_of, "limits_of", "1", "1", "10000",
+    CONF_U64(ST, limits_of, "limits_of", "0", "0", "10000",
              "Distributors among which each tenant's pushes are spread evenly: each allows the "
-             "rate and the ingest_limits of a tenant divided by this."),
+             "rate and the ingest_limits of a tenant divided by this. 0: as many as live, which "
+             "they know by etcd; 1 without etcd."),
     CONF_BYTES(ST, tenant_burst_bytes, "tenant_burst_bytes", "64MiB", "1KiB", NULL,
                "What a tenant may send at once after a pause."),
     CONF_ENUM(

@@ -22,7 +22,7 @@ struct distributor_conf {
     uint64_t tenant_requests;   /* in flight, of one tenant */
     uint64_t tenant_rate_bytes; /* per second, of bodies; 0 = unlimited */
     bool tenant_limits;         /* those of a shared server, where there are several tenants */
-    uint64_t limits_of;         /* distributors among which a tenant spreads its bodies */
+    uint64_t limits_of;         /* distributors among which a tenant spreads; 0: those that live */
     uint64_t tenant_burst_bytes;
     const char *otlp_layout; /* "auto", or the revision all bodies are of */
     const char *parca_drop_labels;

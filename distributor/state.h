@@ -29,6 +29,7 @@ struct distributor {
     struct route *route;      /* owned: where the shards are */
     struct tenants *tenants;  /* owned */
     struct secret *secret;    /* owned: agrees on the secret of write ids */
+    struct peers *peers;      /* owned: counts distributors; NULL: their number is configured */
     char *secret_text;        /* owned; of write_id_secret_file; NULL: no file is named */
     struct ledger_book *book; /* owned; NULL: none */
     struct knowns *knowns;    /* owned; NULL: nothing is remembered */

@@ -7,8 +7,12 @@
  */
 #include "distributor/tenants.h"
 
+#include <stdio.h>
+
 #include "common/base/map.h"
 #include "common/base/mem.h"
+
+#define PART_TEXT_MAX 96
 
 struct tenants {
     struct map_str *by_name; /* of struct tenant, owned */
@@ -19,6 +23,7 @@ struct tenants {
     void (*rates)(void *cookie, struct str tenant, struct tenant_rates *ret);
     void *rates_cookie;
     uint64_t again_s; /* of the last refusal */
+    uint64_t parts;   /* this distributor allows one in so many of a limit */
 };
 
 struct tenants *tenants_new(const struct distributor_conf *conf, const struct write_secret *secret,
@@ -28,6 +33,7 @@ struct tenants *tenants_new(const struct distributor_conf *conf, const struct wr
 
     t->by_name = map_str_new();
     t->conf = conf;
+    t->parts = MAX(conf->limits_of, 1);
     t->many = many;
     if (secret)
         tenants_secret(t, secret);
@@ -47,6 +53,12 @@ void tenants_rates(struct tenants *t,
 {
     t->rates = fn;
     t->rates_cookie = cookie;
+}
+
+void tenants_part(struct tenants *t, uint64_t n)
+{
+    CHECK(n >= 1);
+    t->parts = n;
 }
 
 static void tenant_free(struct tenant *tenant)
@@ -102,8 +114,8 @@ static void set_rates(const struct tenants *t, struct tenant *tenant)
 
     if (t->rates)
         t->rates(t->rates_cookie, tenant->name, &r);
-    r.rate_bytes = divided(r.rate_bytes, t->conf->limits_of);
-    r.ingest_bytes = divided(r.ingest_bytes, t->conf->limits_of);
+    r.rate_bytes = divided(r.rate_bytes, t->parts);
+    r.ingest_bytes = divided(r.ingest_bytes, t->parts);
     if (!tenant->rates.rate_bytes || r.burst_bytes > tenant->rates.burst_bytes)
         tenant->tokens = (double)r.burst_bytes;
     tenant->rates = r;
@@ -152,10 +164,22 @@ static struct tenant *tenant_find(struct tenants *t, struct str name, uint64_t n
     return tenant;
 }
 
+/* Behind a limit in an error: which part of the tenant's it is. */
+static const char *part_text(const struct tenants *t, char text[PART_TEXT_MAX])
+{
+    text[0] = 0;
+    if (t->parts > 1)
+        (void)snprintf(text, PART_TEXT_MAX,
+                       " to this distributor, its part of the limit, which %" PRIu64 " share",
+                       t->parts);
+    return text;
+}
+
 int tenant_enter(struct tenants *t, struct str name, size_t bytes, uint64_t now_ms,
                  struct tenant **ret, struct err *e)
 {
     struct tenant *tenant;
+    char part[PART_TEXT_MAX];
 
     t->again_s = 1;
     if (!t->knows_secret)
@@ -177,17 +201,17 @@ int tenant_enter(struct tenants *t, struct str name, size_t bytes, uint64_t now_
         t->again_s = (r->ingest_ms - (now_ms - tenant->period_ms)) / 1000 + 1;
         return err_set(e, ERR_RATE,
                        "ingest_limit_reached: this tenant may send %" PRIu64 " bytes in %" PRIu64
-                       " s, and again in %" PRIu64 " s (ingest_limits of the tenant in "
+                       " s%s, and again in %" PRIu64 " s (ingest_limits of the tenant in "
                        "distributor.overrides_file)",
-                       r->ingest_bytes, r->ingest_ms / 1000, t->again_s);
+                       r->ingest_bytes, r->ingest_ms / 1000, part_text(t, part), t->again_s);
     }
     /* A body larger than the burst passes with a full bucket, and is paid back later. */
     if (r->rate_bytes && tenant->tokens < MIN((double)bytes, (double)r->burst_bytes))
         return err_set(e, ERR_RATE,
                        "rate_limited: this tenant sends more than %" PRIu64
-                       " bytes a second; slow down, or raise its ingestion_rate_mb in "
+                       " bytes a second%s; slow down, or raise its ingestion_rate_mb in "
                        "distributor.overrides_file",
-                       r->rate_bytes);
+                       r->rate_bytes, part_text(t, part));
     tenant->tokens -= r->rate_bytes ? (double)bytes : 0;
     tenant->period_bytes += r->ingest_bytes ? bytes : 0;
     tenant->requests++;

@@ -43,6 +43,8 @@ void tenants_free(struct tenants *t); /* NULL is fine; nothing in work */
 void tenants_rates(struct tenants *t,
                    void (*fn)(void *cookie, struct str tenant, struct tenant_rates *ret),
                    void *cookie);
+/* Each distributor allows this part of a tenant's rate and ingest_limits: one in n. 1 at first. */
+void tenants_part(struct tenants *t, uint64_t n);
 /* Counts a push of `bytes` in: leave with tenant_leave. ERR_RATE over a bound. */
 NODISCARD int tenant_enter(struct tenants *t, struct str name, size_t bytes, uint64_t now_ms,
                            struct tenant **ret, struct err *e);

@@ -95,6 +95,16 @@ struct coord_key key_claim(struct str prefix, uint32_t shard)
     return make("%.*s/compactor/shard/%04u", STR_ARG(prefix), shard);
 }
 
+struct coord_key key_peers(struct str prefix, const char *kind)
+{
+    return make("%.*s/%s/live/", STR_ARG(prefix), kind);
+}
+
+struct coord_key key_peer(struct str prefix, const char *kind, const char *name)
+{
+    return make("%.*s/%s/live/%s", STR_ARG(prefix), kind, name);
+}
+
 struct coord_key key_begun(struct str prefix, uint32_t shard, const char *node)
 {
     return make("%.*s/begun/%04u/%s", STR_ARG(prefix), shard, node);

@@ -10,6 +10,7 @@
  *   <prefix>/controller          under a lease: who controls; its creation is the fence
  *   <prefix>/compactor/          who builds coarse levels of which shard: compactor/claims.h;
  *                                ingesters read who does: ingester/claimed.h
+ *   <prefix>/distributor/live/   under leases: which distributors live: peers.h
  *   <prefix>/begun/0007/<node>   the node has opened a log of shard 7 once, and may have answered
  *   <prefix>/once/<node>         which folder and process speaks for the node: ingester/sole.c
  *   <prefix>/adopt               this and the next two are made by `embertree adopt`: adopt.h
@@ -45,6 +46,8 @@ struct coord_key key_state(struct str prefix, const char *node);
 struct coord_key key_controller(struct str prefix);
 struct coord_key key_claims(struct str prefix); /* ".../compactor/" */
 struct coord_key key_claim(struct str prefix, uint32_t shard);
+struct coord_key key_peers(struct str prefix, const char *kind); /* ".../distributor/live/" */
+struct coord_key key_peer(struct str prefix, const char *kind, const char *name);
 struct coord_key key_begun(struct str prefix, uint32_t shard, const char *node);
 struct coord_key key_adopt(struct str prefix); /* also the beginning of the two others */
 struct coord_key key_adopted(struct str prefix, const char *node);

@@ -11,6 +11,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import cluster
 import push_client as push
+import replicated
 
 CPU = {"__name__": "process_cpu"}
 INTERVAL = "--distributor.overrides-interval=100ms"
@@ -174,6 +175,44 @@ def test_what_counts_for_ingest_limits():
                 assert r.status == 400, r
             statuses = [server.push("spent", (one, b)).status for b in bodies]
             assert statuses == [200] * fits + [429] * (8 - fits), statuses
+
+
+def test_distributors_share_limits():
+    """Distributors of one cluster divide limits by how many of them live, which nobody configures."""
+    if not replicated.available():
+        print("     skip: no etcd")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "overrides.yaml")
+        with open(path, "w") as f:
+            f.write("tenants: {spent: {ingest_limits: {bytes: 4000, period: 1h}}}")
+        c = replicated.Cluster(ingesters=1, replicas=1, shards=1, options=["--tenancy.multi"])
+        c.distributor.options += (f"--distributor.overrides-file={path}",)
+        with c:
+            one = c.distributor
+            two = c.process("distributor", f"--distributor.overrides-file={path}", folder="second")
+
+            def live(p, n):
+                end = time.monotonic() + 60
+                while p.metric("embertree_distributor_distributors_live") != n:
+                    assert time.monotonic() < end, p.metric("embertree_distributor_distributors_live")
+                    time.sleep(0.1)
+
+            def fits(p):
+                bodies = [profile(i + 1, "x" * 500) for i in range(10)]
+                return [push.push_proto(p, push.request((CPU | {"service_name": "s"}, [(b, "")])),
+                                        {"X-Scope-OrgID": "spent"}).status for b in bodies].count(200)
+
+            try:
+                two.start()
+                live(one, 2)
+                live(two, 2)
+                assert (fits(one), fits(two)) == (3, 3), "each allows half of the limit, as both do"
+                two.kill()
+                live(one, 1)
+                assert fits(one) == 3, "what the other one allowed is this one's now"
+            finally:
+                two.cleanup()
 
 
 def test_relabel_drop_and_merge():
@@ -368,7 +407,7 @@ def test_what_is_in_force():
 
 
 TESTS = [test_limits_differ_by_tenant, test_what_a_shared_server_allows,
-         test_what_counts_for_ingest_limits, test_tenants_are_not_made_without_end,
+         test_what_counts_for_ingest_limits, test_distributors_share_limits, test_tenants_are_not_made_without_end,
          test_relabel_drop_and_merge,
          test_one_profile_for_several_services, test_parts_that_are_dropped_hold_nothing,
          test_sampling_is_the_same_at_every_try, test_the_file_changes_while_pushes_come,

@@ -141,12 +141,37 @@ static void test_own_rates(void **state)
     tenants_free(t);
 }
 
+/* Of the rate and of ingest_limits, each of n distributors allows one part; the number may change
+ * while a tenant sends. */
+static void test_parts(void **state)
+{
+    (void)state;
+    struct distributor_conf conf = { .tenant_requests = 100,
+                                     .tenant_rate_bytes = 1000,
+                                     .tenant_burst_bytes = 1000 };
+    struct tenants *t = tenants_new(&conf, &secret, false);
+    struct tenant *a;
+    struct err e;
+    uint64_t now = 1000000;
+
+    for (uint64_t n = 4; n >= 1; n /= 2) {
+        uint64_t passed = 0, began = now;
+        tenants_part(t, n);
+        for (; now < began + 100000; now += 10)
+            if (tenant_enter(t, STR("x"), 10, now, &a, &e) == 0) {
+                tenant_leave(a);
+                passed += 10;
+            }
+        assert_in_range(passed, 100000 / n - 1100, 100000 / n + 1100);
+    }
+    tenants_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_own_rates),
-        cmocka_unit_test(test_requests),
-        cmocka_unit_test(test_rate),
+        cmocka_unit_test(test_own_rates),  cmocka_unit_test(test_requests),
+        cmocka_unit_test(test_rate),       cmocka_unit_test(test_parts),
         cmocka_unit_test(test_many_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
