@@ -10,7 +10,7 @@
 #include "common/base/buf.h"
 
 /* Goes up with every change of the table: names stored before and after it may differ. */
-#define NORMALIZE_VERSION 3
+#define NORMALIZE_VERSION 4
 
 /* Function or library name. Returns `name` itself where no rule applies; else a shorter name in
  * *tmp (reset first; at least name.len bytes must be allowed), valid until its next use. */

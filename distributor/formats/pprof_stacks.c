@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #include "distributor/formats/kinds.h"
+#include "distributor/formats/pprof_graft.h"
 #include "distributor/formats/pprof_groups.h"
 #include "distributor/formats/pprof_spans.h"
 
@@ -376,7 +377,10 @@ int pprof_push(const struct pprof *p, const struct ingest *in, const struct samp
 {
     struct pprof_names names = { 0 };
     struct pprof_walked w;
+    struct pprof grafted;
 
+    if (pprof_graft(p, l, push, &grafted))
+        p = &grafted;
     push->drops[CHANGE_STRING] += p->bad_string_refs;
     push->samples += p->samples.len;
     name_series(p, config, &names);
