@@ -123,6 +123,8 @@ static void job_fail(struct job *j, const struct err *e)
     char done[24];
 
     (void)snprintf(done, sizeof(done), "%zu", j->acked);
+    if (!j->acked && !j->stored)
+        tenant_refund(j->tenant, req->body.len);
     distributor_refused(&j->d->metrics, e, req->peer);
     http_reply_header(req, "X-Embertree-Stored-Messages", str_c(done));
     http_reply_err(req, e);

@@ -93,13 +93,15 @@ static bool is_wrong(const struct err *e)
            e->code == ERR_CONFLICT;
 }
 
-/* Nothing of it was stored, and nothing of it would be another time. */
-static bool refused_for_good(const struct intake *k, const struct err *err)
+/* Nothing of it was stored: it failed before anything was sent, or all was wrong or over a limit.
+ * What comes again would otherwise use up ingest_limits without anything being stored. */
+static bool nothing_stored(const struct intake *k, const struct err *err)
 {
     if (err)
-        return is_wrong(err);
+        return true;
     vec_for (i, &k->rows)
-        if (k->rows.ptr[i].outcome != INTAKE_REJECTED || !is_wrong(k->rows.ptr[i].err))
+        if (k->rows.ptr[i].outcome != INTAKE_REJECTED ||
+            (!is_wrong(k->rows.ptr[i].err) && k->rows.ptr[i].err->code != ERR_RATE))
             return false;
     return k->rows.len > 0;
 }
@@ -116,7 +118,7 @@ static void intake_end(struct intake *k, const struct err *err)
                                .samples = k->samples,
                                .left_out = k->drops };
 
-    if (refused_for_good(k, err) && !k->o.entered)
+    if (nothing_stored(k, err) && !k->o.entered)
         tenant_refund(k->tenant, k->o.body.len);
     if (err) {
         distributor_refused(m, err, peer);
@@ -625,10 +627,6 @@ static int intake_enter(struct distributor *d, const struct intake_opts *o, stru
                      o->body.len, most);
     }
     if (rc) {
-        char again[24];
-        (void)snprintf(again, sizeof(again), "%" PRIu64, tenants_again_s(d->tenants));
-        if (rc == ERR_RATE && o->http)
-            http_reply_header(o->http, "Retry-After", str_c(again));
         rules_refused(d->rules, h->label, e, 1, o->body.len);
         rules_drop(h);
     }
@@ -662,6 +660,8 @@ int intake_start(struct distributor *d, const struct intake_opts *o, struct err 
     d->working++;
     metric_set(d->metrics.working, (int64_t)d->working);
     if (intake_admit(k, now, e)) {
+        if (!o->entered)
+            tenant_refund(tenant, o->body.len);
         rules_refused(d->rules, k->rules.label, e, 1, o->body.len);
         distributor_refused(&d->metrics, e, o->http ? o->http->peer : NULL);
         intake_free(k);

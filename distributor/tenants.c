@@ -22,8 +22,7 @@ struct tenants {
     bool many; /* with one tenant there is nobody to be fair to */
     void (*rates)(void *cookie, struct str tenant, struct tenant_rates *ret);
     void *rates_cookie;
-    uint64_t again_s; /* of the last refusal */
-    uint64_t parts;   /* this distributor allows one in so many of a limit */
+    uint64_t parts; /* this distributor allows one in so many of a limit */
 };
 
 struct tenants *tenants_new(const struct distributor_conf *conf, const struct write_secret *secret,
@@ -181,7 +180,6 @@ int tenant_enter(struct tenants *t, struct str name, size_t bytes, uint64_t now_
     struct tenant *tenant;
     char part[PART_TEXT_MAX];
 
-    t->again_s = 1;
     if (!t->knows_secret)
         return err_set(
             e, ERR_UNAVAILABLE,
@@ -198,12 +196,13 @@ int tenant_enter(struct tenants *t, struct str name, size_t bytes, uint64_t now_
     refill(tenant, now_ms);
     const struct tenant_rates *r = &tenant->rates;
     if (r->ingest_bytes && tenant->period_bytes + bytes > r->ingest_bytes) {
-        t->again_s = (r->ingest_ms - (now_ms - tenant->period_ms)) / 1000 + 1;
-        return err_set(e, ERR_RATE,
-                       "ingest_limit_reached: this tenant may send %" PRIu64 " bytes in %" PRIu64
-                       " s%s, and again in %" PRIu64 " s (ingest_limits of the tenant in "
-                       "distributor.overrides_file)",
-                       r->ingest_bytes, r->ingest_ms / 1000, part_text(t, part), t->again_s);
+        uint64_t again_s = (r->ingest_ms - (now_ms - tenant->period_ms)) / 1000 + 1;
+        return err_set_again(e, ERR_RATE, (uint32_t)MIN(again_s, UINT32_MAX),
+                             "ingest_limit_reached: this tenant may send %" PRIu64
+                             " bytes in %" PRIu64 " s%s, and again in %" PRIu64
+                             " s (ingest_limits of the tenant in "
+                             "distributor.overrides_file)",
+                             r->ingest_bytes, r->ingest_ms / 1000, part_text(t, part), again_s);
     }
     /* A body larger than the burst passes with a full bucket, and is paid back later. */
     if (r->rate_bytes && tenant->tokens < MIN((double)bytes, (double)r->burst_bytes))
@@ -217,11 +216,6 @@ int tenant_enter(struct tenants *t, struct str name, size_t bytes, uint64_t now_
     tenant->requests++;
     *ret = tenant;
     return 0;
-}
-
-uint64_t tenants_again_s(const struct tenants *t)
-{
-    return t->again_s;
 }
 
 void tenant_refund(struct tenant *tenant, size_t bytes)

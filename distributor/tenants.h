@@ -48,9 +48,7 @@ void tenants_part(struct tenants *t, uint64_t n);
 /* Counts a push of `bytes` in: leave with tenant_leave. ERR_RATE over a bound. */
 NODISCARD int tenant_enter(struct tenants *t, struct str name, size_t bytes, uint64_t now_ms,
                            struct tenant **ret, struct err *e);
-/* Seconds until it makes sense to come again, after ERR_RATE. */
-uint64_t tenants_again_s(const struct tenants *t);
-/* Nothing of its `bytes` was stored, and never will be: they do not count for ingest_limits. */
+/* Nothing of its `bytes` was stored: they do not count for ingest_limits. */
 void tenant_refund(struct tenant *tenant, size_t bytes);
 /* Once more, by who has entered already: nothing is counted but the request. */
 void tenant_enter_again(struct tenant *tenant);

@@ -162,8 +162,8 @@ def test_tenants_are_not_made_without_end():
 
 
 def test_what_counts_for_ingest_limits():
-    """Bodies that are wrong, or too old, do not use them up. Two distributors allow half each."""
-    text = "tenants: {spent: {ingest_limits: {bytes: 2000, period: 1h}}}"
+    """Bodies that are wrong, too old or over another limit do not use them up. Two distributors allow half each."""
+    text = "tenants: {spent: {ingest_limits: {bytes: 2000, period: 1h}, max_series_per_tenant: 1}}"
     bodies = [profile(7, "x" * 500) for _ in range(8)]
     one = {"service_name": "s"}
     old = push.pprof(7, leaf="x" * 500, time_ns=push.now_ns(500 * 86400))
@@ -173,8 +173,13 @@ def test_what_counts_for_ingest_limits():
                 assert server.push("spent", (one, old)).status == 400
                 r = server.ingest(b"\0" * 600, "s", {"X-Scope-OrgID": "spent"}, format="pprof")
                 assert r.status == 400, r
-            statuses = [server.push("spent", (one, b)).status for b in bodies]
+            statuses = [server.push("spent", (one, bodies[0])).status]
+            for b in bodies:
+                r = server.push("spent", ({"service_name": "other"}, b))
+                assert r.status == 429 and (b"series_limit" in r.body or statuses.count(200) == fits), r
+            statuses += [server.push("spent", (one, b)).status for b in bodies[1:]]
             assert statuses == [200] * fits + [429] * (8 - fits), statuses
+            assert int(server.push("spent", (one, bodies[0])).headers["Retry-After"]) > 3000
 
 
 def test_distributors_share_limits():
