@@ -26,6 +26,7 @@
 #include "distributor/scrape/scrape.h"
 #include "distributor/secret.h"
 #include "distributor/state.h"
+#include "distributor/stored.h"
 #include "distributor/tokens.h"
 
 #define DISTRIBUTOR_MAGIC MAGIC('d', 'i', 's', 't')
@@ -83,6 +84,7 @@ static void distributor_free(void *self)
     xfree(d->secret_text);
     tenants_free(d->tenants);
     knowns_free(d->knowns);
+    stored_free(d->stored);
     rules_free(d->rules);
     ledger_book_free(d->book);
     route_free(d->route);
@@ -258,6 +260,7 @@ static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct
         distributor_free(d);
         return e->code;
     }
+    d->stored = stored_new(d);
     tenants_rates(d->tenants, rules_rates, d->rules);
     if (ctx->http && api_debuginfo_new(d, &d->debuginfo, e)) {
         distributor_free(d);

@@ -79,6 +79,10 @@ static const struct conf_row rows[] = {
              "Distributors among which each tenant's pushes are spread evenly: each allows the "
              "rate and the ingest_limits of a tenant divided by this. 0: as many as live, which "
              "they know by etcd; 1 without etcd."),
+    CONF_DURATION(ST, stored_interval_ms, "stored_interval", "1m", "100ms", "1d",
+                  "Ingesters are asked this often what each tenant has stored, where an "
+                  "overrides_file limits that (max_stored_bytes_per_tenant); less often where the "
+                  "answers take long."),
     CONF_BYTES(ST, tenant_burst_bytes, "tenant_burst_bytes", "64MiB", "1KiB", NULL,
                "What a tenant may send at once after a pause."),
     CONF_ENUM(

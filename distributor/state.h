@@ -34,6 +34,7 @@ struct distributor {
     struct ledger_book *book; /* owned; NULL: none */
     struct knowns *knowns;    /* owned; NULL: nothing is remembered */
     struct rules *rules;      /* owned */
+    struct stored *stored;    /* owned: bytes that tenants have in files */
     struct budget memory;     /* of pushes in work; any thread */
     struct arenas *arenas;    /* owned: of pushes; any thread */
     struct intake *spares;    /* owned: requests that ended, for the next ones */

@@ -174,6 +174,16 @@ static const char *part_text(const struct tenants *t, char text[PART_TEXT_MAX])
     return text;
 }
 
+static int over_stored(const struct tenant_rates *r, struct err *e)
+{
+    return err_set_again(e, ERR_RATE, TENANTS_STORED_AGAIN_S,
+                         "stored_bytes_limit: this tenant has %" PRIu64
+                         " bytes stored, more than its limit of %" PRIu64
+                         "; wait until retention or a delete has removed some, or raise its "
+                         "max_stored_bytes_per_tenant in distributor.overrides_file",
+                         r->stored, r->stored_max);
+}
+
 int tenant_enter(struct tenants *t, struct str name, size_t bytes, uint64_t now_ms,
                  struct tenant **ret, struct err *e)
 {
@@ -195,6 +205,8 @@ int tenant_enter(struct tenants *t, struct str name, size_t bytes, uint64_t now_
     set_rates(t, tenant);
     refill(tenant, now_ms);
     const struct tenant_rates *r = &tenant->rates;
+    if (r->stored_max && r->stored > r->stored_max)
+        return over_stored(r, e);
     if (r->ingest_bytes && tenant->period_bytes + bytes > r->ingest_bytes) {
         uint64_t again_s = (r->ingest_ms - (now_ms - tenant->period_ms)) / 1000 + 1;
         return err_set_again(e, ERR_RATE, (uint32_t)MIN(again_s, UINT32_MAX),

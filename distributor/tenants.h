@@ -13,12 +13,15 @@
 #include "distributor/options.h"
 #include "distributor/write_id.h"
 
+#define TENANTS_STORED_AGAIN_S 60 /* what is stored is not known to be less before that */
+
 #define TENANTS_MAX 16384 /* remembered at once; idle ones make room */
 
 struct tenants;
 struct tenant_rates {
     uint64_t rate_bytes, burst_bytes; /* per second; 0: no limit */
     uint64_t ingest_bytes, ingest_ms; /* so many per period; 0: no limit */
+    uint64_t stored_max, stored;      /* bytes of files, and how many there are; 0: no limit */
 };
 struct tenant {
     struct str name;            /* owned */

@@ -35,7 +35,7 @@ struct read_msg {
     const struct str *names;          /* FUNCTIONS, with the grid of TIMELINE; none: all */
     size_t names_len;
     bool leaf_items;            /* TIMELINE, FUNCTIONS: the reply says which leaves of a gauge */
-    bool detail;                /* ESTIMATE: `query` and this */
+    bool detail;                /* ESTIMATE: `query` and this; SPACE: not by tenant alone */
     enum read_exm what;         /* EXEMPLARS: `query` and the next */
     struct store_exm_query exm; /* its q is not set */
     uint32_t limit;

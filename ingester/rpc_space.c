@@ -27,6 +27,7 @@ int space_decode(struct str payload, struct arena *a, struct read_msg *ret, stru
     if (!in)
         return unpack_failed("SpaceRequest", payload, a, e);
     ret->query.tenant = unpack_str(in->tenant);
+    ret->detail = !in->tenants;
     return read_take_shards(in->shards, in->n_shards, ret, e);
 }
 
@@ -123,13 +124,15 @@ struct totals {
 static int read_shard(struct store *s, const struct read_msg *m, const struct read_source *src,
                       struct arena *a, struct totals *t, Embertree__SpaceReply *r, struct err *e)
 {
-    struct space_opts o = { .owners_max = OWNERS_MAX, .cancel = src->cancel };
+    struct space_opts o = { .owners_max = OWNERS_MAX,
+                            .cancel = src->cancel,
+                            .tenants = !m->detail };
     struct store_view *v = store_view_get(s);
     struct space sp;
     struct forecast_in in;
     int rc = store_space(v, &o, a, &sp, e);
 
-    if (store_forecast(v, &in)) {
+    if (m->detail && store_forecast(v, &in)) {
         forecast_unite(&t->forecast, &in);
         t->forecasts++;
     }

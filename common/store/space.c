@@ -172,6 +172,11 @@ static int take(struct walk *w, struct str key, struct key *next, struct err *e)
     }
     if (l.level && key.len)
         id.level = (uint8_t)key.ptr[0] & 0x3f;
+    if (w->o->tenants) {
+        if (id.tenant)
+            l.len = (uint8_t)(l.tenant + sizeof(id.tenant));
+        id = (struct owner){ .tenant = id.tenant, .level = SPACE_NO_LEVEL };
+    }
     p->owner = owner_of(w, &id, e);
     if (!p->owner)
         return e->code;
@@ -207,7 +212,8 @@ static int walk_family(struct walk *w, uint64_t live, struct err *e)
 {
     size_t before_len = w->list.len;
     uint64_t *before = XNEW_ARRAY(uint64_t, before_len + 1);
-    struct owner nobody = { .kind = families[w->cf].kind, .level = SPACE_NO_LEVEL };
+    struct owner nobody = { .kind = w->o->tenants ? 0 : families[w->cf].kind,
+                            .level = SPACE_NO_LEVEL };
     struct kv_iter *it = kv_iter_new(w->v->s->kv, w->v->snap, w->cf, STR_NULL, STR_NULL);
     struct key next;
     int rc = 0;
@@ -253,16 +259,16 @@ static int far_bytes(struct walk *w, struct owner id, uint64_t bytes, struct err
 static int on_far(void *cookie, const struct kv_far *f, struct err *e)
 {
     struct walk *w = cookie;
-    struct owner id = { .kind = families[f->cf].kind, .level = SPACE_NO_LEVEL };
+    struct owner id = { .kind = w->o->tenants ? 0 : families[f->cf].kind, .level = SPACE_NO_LEVEL };
     uint64_t left = f->bytes;
 
-    if (families[f->cf].level && f->first.len)
+    if (families[f->cf].level && f->first.len && !w->o->tenants)
         id.level = (uint8_t)f->first.ptr[0] & 0x3f;
     for (size_t i = 0; i < f->owners_len; i++) {
         const struct kv_far_owner *one = &f->owners[i];
 
         id.tenant = one->tenant;
-        id.scope = one->scope;
+        id.scope = w->o->tenants ? 0 : one->scope;
         if (far_bytes(w, id, one->bytes, e))
             return e->code;
         left -= MIN(left, one->bytes);

@@ -56,8 +56,11 @@ struct space {
 struct space_opts {
     size_t owners_max;  /* distinct (tenant, service, kind, level); ERR_LIMIT over it */
     const bool *cancel; /* may be NULL; polled */
+    /* By tenant alone: rows have no service, no level, and a kind that means nothing. */
+    bool tenants;
 };
-/* All of the shard; a few index look-ups for each bucket of each service. Any thread. */
+/* All of the shard; a few index look-ups for each bucket of each service, with `tenants` of each
+ * tenant. Any thread. */
 NODISCARD int store_space(struct store_view *v, const struct space_opts *o, struct arena *a,
                           struct space *ret, struct err *e);
 

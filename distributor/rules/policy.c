@@ -23,6 +23,7 @@ struct overrides {
     struct arena *arena;
     struct map_str *tenants; /* of struct policy */
     struct policy defaults;
+    bool limit_stored;
     VEC(struct rule_set *) sets;
 };
 
@@ -53,6 +54,7 @@ const struct limit_row policy_limits[] = {
     ROW("max_series_per_profile", COUNT, limits.series, 1, 100000),
     ROW("max_series_per_tenant", COUNT, max_series, 0, 1000000),
     ROW("max_services_per_tenant", COUNT, max_services, 0, 1000000),
+    ROW("max_stored_bytes_per_tenant", BYTES, stored_bytes, 0, NONE),
     ROW("reject_older_than", MS, past_ms, 60000, NONE),
     ROW("reject_newer_than", MS, future_ms, 1, 86400000),
 };
@@ -308,6 +310,7 @@ static int read_policy(const struct reader *r, const struct conf_node *n, bool o
     p->shared_series = p->shared_series && !conf_node_get(n, "max_series_per_tenant");
     p->limits.frames = MAX(p->limits.frames, p->limits.frames_keep);
     p->limits.symbol_bytes = MAX(p->limits.symbol_bytes, p->limits.symbol_keep_bytes);
+    r->o->limit_stored = r->o->limit_stored || p->stored_bytes;
     return own_rules ? read_rules(r, n, &p->rules) : 0;
 }
 
@@ -397,6 +400,11 @@ void overrides_free(struct overrides *o)
     map_str_free(o->tenants);
     arena_free(o->arena);
     xfree(o);
+}
+
+bool overrides_limit_stored(const struct overrides *o)
+{
+    return o->limit_stored;
 }
 
 const struct policy *overrides_policy(const struct overrides *o, struct str tenant)

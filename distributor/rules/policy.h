@@ -58,6 +58,7 @@ struct policy {
     uint64_t body_bytes;              /* of one request; 0: the server's limit */
     uint64_t max_series;              /* active ones; 0: no limit */
     uint64_t max_services;            /* the same of services */
+    uint64_t stored_bytes;            /* in files and the cold tier; 0: no limit */
     bool shared_series;               /* nobody said max_series: it is POLICY_SHARED_SERIES */
     bool off;                         /* no push of the tenant is taken */
     uint64_t ingest_bytes, ingest_ms; /* so many per period; 0: no limit */
@@ -70,6 +71,8 @@ NODISCARD int overrides_parse(const char *file, struct str text, const struct di
                               const struct limits *l, struct overrides **ret, struct err *e);
 void overrides_hold(struct overrides *o); /* one more owner; loop thread */
 void overrides_free(struct overrides *o); /* one less; NULL is fine */
+/* Has any tenant a limit of stored bytes? */
+bool overrides_limit_stored(const struct overrides *o);
 const struct policy *overrides_policy(const struct overrides *o, struct str tenant);
 /* As YAML that overrides_parse takes as an entry of `tenants`. */
 void policy_format(const struct policy *p, struct buf *out);

@@ -14,6 +14,7 @@
 #include "common/base/mem.h"
 #include "common/obs/log.h"
 #include "distributor/state.h"
+#include "distributor/stored.h"
 
 #define YAML "text/yaml; charset=utf-8"
 
@@ -237,6 +238,15 @@ void rules_rates(void *rules, struct str tenant, struct tenant_rates *ret)
                                   .burst_bytes = p->burst_bytes,
                                   .ingest_bytes = p->ingest_bytes,
                                   .ingest_ms = p->ingest_ms };
+    if (p->stored_bytes && stored_counts(r->d->stored, tenant)) {
+        ret->stored_max = p->stored_bytes;
+        ret->stored = stored_bytes(r->d->stored, tenant);
+    }
+}
+
+bool rules_limit_stored(const struct rules *r)
+{
+    return overrides_limit_stored(r->now);
 }
 
 /* ---- counting ------------------------------------------------------------------------------- */
@@ -272,6 +282,7 @@ const char *rules_reason(const struct err *why)
         "services_limit",
         "tenants_limit",
         "ingest_off",
+        "stored_bytes_limit",
         "idempotency_key_reused",
     };
 

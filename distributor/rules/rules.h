@@ -21,6 +21,8 @@ struct rules;
 /* Reads distributor.overrides_file; a wrong one is an error here, and later keeps the old one. */
 NODISCARD int rules_new(struct distributor *d, struct rules **ret, struct err *e);
 void rules_free(struct rules *r); /* NULL is fine */
+/* Has any tenant a limit of stored bytes? */
+bool rules_limit_stored(const struct rules *r);
 void rules_routes(struct rules *r);
 
 /* What one request needs; stays in force for it when the file changes. */

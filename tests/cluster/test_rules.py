@@ -182,6 +182,38 @@ def test_what_counts_for_ingest_limits():
             assert int(server.push("spent", (one, bodies[0])).headers["Retry-After"]) > 3000
 
 
+def test_stored_bytes():
+    """A tenant that has more stored than its limit is refused with 429 until it has less, or a higher limit;
+    others are not, nor is the tenant of the server's own profiles."""
+    text = "defaults: {max_stored_bytes_per_tenant: %s}\ntenants: {free: {max_stored_bytes_per_tenant: 0}}"
+    options = ["--distributor.stored-interval=100ms", "--memory.limit=192MiB", "--ingester.seal-delay=0ms"]
+    numbers = random.Random(7)
+
+    def body():
+        return "\n".join("".join(f"{numbers.getrandbits(256):x};" for _ in range(8)) + "leaf 1"
+                         for _ in range(800)).encode()
+
+    def ingest(server, tenant, text=None):
+        return server.ingest(text or body(), "s.cpu", {"X-Scope-OrgID": tenant})
+
+    with Rules(text % "1MiB", *options) as server:
+        assert ingest(server, "small").status == 200
+        end = time.monotonic() + 120
+        while (r := ingest(server, "full")).status == 200:
+            assert time.monotonic() < end, "never refused"
+        assert r.status == 429 and b"stored_bytes_limit" in r.body, r
+        assert b"max_stored_bytes_per_tenant" in r.body and r.headers["Retry-After"] == "60", r
+        assert server.discarded("profiles", "stored_bytes_limit", "full") == 1
+        for tenant in ("small", "free", "anonymous"):
+            for _ in range(40 if tenant != "small" else 1):
+                assert ingest(server, tenant).status == 200
+        assert ingest(server, "full").status == 429
+        server.reload(text % "1GiB")
+        assert ingest(server, "full").status == 200
+        server.reload(text % "1MiB")
+        assert ingest(server, "full").status == 429
+
+
 def test_distributors_share_limits():
     """Distributors of one cluster divide limits by how many of them live, which nobody configures."""
     if not replicated.available():
@@ -412,7 +444,7 @@ def test_what_is_in_force():
 
 
 TESTS = [test_limits_differ_by_tenant, test_what_a_shared_server_allows,
-         test_what_counts_for_ingest_limits, test_distributors_share_limits, test_tenants_are_not_made_without_end,
+         test_what_counts_for_ingest_limits, test_stored_bytes, test_distributors_share_limits, test_tenants_are_not_made_without_end,
          test_relabel_drop_and_merge,
          test_one_profile_for_several_services, test_parts_that_are_dropped_hold_nothing,
          test_sampling_is_the_same_at_every_try, test_the_file_changes_while_pushes_come,

@@ -81,9 +81,9 @@ static uint64_t bytes_of(const struct space *s, const char *tenant, const char *
     return n;
 }
 
-static void report(struct arena *a, struct space *ret)
+static void report_by(bool tenants, struct arena *a, struct space *ret)
 {
-    struct space_opts o = { .owners_max = 1000 };
+    struct space_opts o = { .owners_max = 1000, .tenants = tenants };
     struct store_view *v = store_view_get(bed.s);
     struct kv_disk disk;
     uint64_t sum = 0;
@@ -99,6 +99,48 @@ static void report(struct arena *a, struct space *ret)
     assert_int_equal(ret->tables_bytes + ret->obsolete_bytes, disk.tables_bytes);
     assert_int_equal(ret->log_bytes, disk.log_bytes);
     assert_int_equal(ret->other_bytes, disk.other_bytes);
+}
+
+static void report(struct arena *a, struct space *ret)
+{
+    report_by(false, a, ret);
+}
+
+static uint64_t bytes_of_tenant(const struct space *s, const char *tenant)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < s->len; i++)
+        n += str_eq(s->rows[i].tenant, str_c(tenant)) ? s->rows[i].bytes : 0;
+    return n;
+}
+
+/* By tenant alone there is a row for each, of what its services have. */
+static void test_by_tenant(void **state)
+{
+    struct arena *a = arena_new(MIB);
+    uint64_t wid = 0;
+    struct space s, t;
+
+    (void)state;
+    fill("t1", "one", 40, &wid);
+    fill("t1", "two", 200, &wid);
+    fill("t2", "one", 80, &wid);
+    assert_int_equal(kv_flush(bed.s->kv, &e), 0);
+    report(a, &s);
+    report_by(true, a, &t);
+    assert_int_equal(t.len, 3);
+    for (size_t i = 0; i < t.len; i++) {
+        uint64_t want;
+        assert_int_equal(t.rows[i].service.len, 0);
+        assert_int_equal(t.rows[i].level, SPACE_NO_LEVEL);
+        char name[8] = { 0 };
+        memcpy(name, t.rows[i].tenant.ptr ? t.rows[i].tenant.ptr : "", t.rows[i].tenant.len);
+        want = bytes_of_tenant(&s, name);
+        if (name[0])
+            assert_in_range(t.rows[i].bytes, want - want / 10, want + want / 10);
+    }
+    arena_free(a);
 }
 
 static void test_adds_up(void **state)
@@ -149,7 +191,7 @@ static void test_limits(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { BED(test_adds_up), BED(test_limits) };
+    const struct CMUnitTest tests[] = { BED(test_adds_up), BED(test_by_tenant), BED(test_limits) };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
