@@ -12,6 +12,8 @@ extern "C" {
 /* Databases opened from now on use this rocksdb::Env; NULL: the system's. Borrowed until they are
  * closed. Call it while no database is being opened. */
 void kv_rocks_env_set(void *env);
+/* What the process remembers of failed fsyncs is forgotten, as if another process had begun. */
+void kv_rocks_env_forget(void);
 
 #ifdef __cplusplus
 }

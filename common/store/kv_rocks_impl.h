@@ -50,13 +50,16 @@ void rocks_buffers_free(struct rocks_buffers *b); /* databases keep it as long a
 void rocks_buffers_use(const struct rocks_buffers *b, rocksdb_options_t *o);
 size_t rocks_buffers_all(const struct rocks_buffers *b);
 size_t rocks_buffers_active(const struct rocks_buffers *b); /* not those being written out */
-/* rocks_wal.cc. Databases opened with o, and copies of o, begin no write-ahead log before all older
- * ones are synced. To be freed when they are closed. */
+/* rocks_wal.cc. The database in dir, opened with o and copies of o, begins no write-ahead log before
+ * all older ones are synced. To be freed when it is closed. */
 struct rocks_files;
-struct rocks_files *rocks_files_new(rocksdb_options_t *o);
+struct rocks_files *rocks_files_new(rocksdb_options_t *o, const char *dir);
 void rocks_files_free(struct rocks_files *f);
-/* Syncs the logs in the folder, before it is opened; *message is set if that failed. */
-void rocks_files_sync(struct rocks_files *f, const char *dir, char **message);
+/* Checks and syncs the logs in the folder, before the database is opened; *message is set if that
+ * failed, or if a log lacks what was synced. */
+void rocks_files_prepare(struct rocks_files *f, char **message);
+void rocks_files_opened(struct rocks_files *f, char **message); /* behind that */
+void rocks_files_closed(struct rocks_files *f); /* if it was opened: its logs are whole */
 /* A flush with o is begun at once, and not waited for. */
 void rocks_flush_at_once(rocksdb_flushoptions_t *o);
 /* Takes RocksDB's message over and returns the code it means. */

@@ -230,6 +230,7 @@ void kv_rocks_close(struct kv *k)
         for (size_t i = 0; i < KV_FAMILIES; i++)
             rocksdb_column_family_handle_destroy(r->cf[i]);
         rocksdb_close(r->db);
+        rocks_files_closed(r->files);
     }
     rocksdb_writebatch_destroy(r->batch);
     rocksdb_writeoptions_destroy(r->write_sync);
@@ -274,7 +275,7 @@ static struct kv_rocks *rocks_new(const struct kv_opts *opts, char **message)
                        : rocksdb_cache_create_lru_with_strict_capacity_limit(
                              MAX((size_t)opts->block_cache_bytes, KV_CACHE_BYTES_MIN));
     r->db_options = with_words(r->db_options, opts->tune, "db", message);
-    r->files = rocks_files_new(r->db_options);
+    r->files = rocks_files_new(r->db_options, opts->dir);
     if (opts->tune && strstr(opts->tune, "statistics"))
         rocksdb_options_enable_statistics(r->db_options);
     if (opts->background_bytes_per_s) {
@@ -379,15 +380,23 @@ static int check_families(const struct kv_rocks *r, const char *dir, struct err 
 }
 
 /* What is replayed now is never synced later: rocks_wal.cc. */
-static int sync_logs(const struct kv_rocks *r, struct err *e)
+static int prepare_logs(const struct kv_rocks *r, struct err *e)
 {
     char *message = NULL;
 
-    rocks_files_sync(r->files, r->dir, &message);
+    rocks_files_prepare(r->files, &message);
     if (!message)
         return 0;
-    kv_rocks_fail(e, message, "cannot sync the write-ahead logs before they are replayed");
+    kv_rocks_fail(e, message, "cannot replay the write-ahead logs");
     return err_wrap(e, "%s", r->dir);
+}
+
+static int note_logs(const struct kv_rocks *r, struct err *e)
+{
+    char *message = NULL;
+
+    rocks_files_opened(r->files, &message);
+    return message ? kv_rocks_fail(e, message, "cannot note which logs are synced") : 0;
 }
 
 int kv_rocks_open(const struct kv_opts *o, struct kv **ret, struct err *e)
@@ -403,7 +412,7 @@ int kv_rocks_open(const struct kv_opts *o, struct kv **ret, struct err *e)
     if (!rc && !o->read_only)
         rc = check_room(o->dir, e);
     if (!rc && exists && !o->read_only)
-        rc = sync_logs(r, e);
+        rc = prepare_logs(r, e);
     if (!rc && exists)
         rc = check_families(r, o->dir, e);
     if (rc)
@@ -424,6 +433,8 @@ int kv_rocks_open(const struct kv_opts *o, struct kv **ret, struct err *e)
         kv_rocks_fail(e, message, "cannot open the database");
         return err_wrap(e, "%s", o->dir);
     }
+    if (!o->read_only && note_logs(r, e))
+        return err_wrap(e, "%s", o->dir);
     if (!exists && sync_parent(o->dir, e))
         return e->code;
     r->kv.ops = &kv_rocks_ops;

@@ -19,10 +19,16 @@
  * whichever handle asks.
  *
  * After a failed fsync Linux takes the pages for clean: they are read back, later fsyncs return 0,
- * and a power cut loses them. Where a sync of a log failed, the folder is noted, in memory and by a
- * file MARKER in it; the next open writes all logs once more, the same bytes to the same places,
- * before it syncs them. If the note cannot be written, and the process ends, and the machine goes
- * on, and loses power later, then a hole is possible.
+ * and a power cut loses them. So an fsync proves nothing about bytes that another fsync may have
+ * failed on. Each database keeps a list of the bytes of each log that were synced without an error
+ * (rocks_wal_sizes.cc). An open writes all other bytes of logs once more, the same bytes to the
+ * same places, before it syncs them. No note of the failure is needed for that, and none that could
+ * not be written is missed. An orderly close lists all bytes, so that the next open writes none.
+ * In the process that saw an fsync fail the folder is noted in memory, and its logs are written
+ * once more before the list names them. The file MARKER is for versions without the list.
+ *
+ * The list also finds a log that was synced and then lost or cut short: the open fails with
+ * "Corruption", and nothing in the folder is changed.
  *
  * Thread: any.
  */
@@ -37,6 +43,7 @@
 
 #include "common/store/kv_rocks_env.h"
 #include "common/store/kv_rocks_types.h"
+#include "common/store/rocks_wal_sizes.h"
 
 namespace rdb = ROCKSDB_NAMESPACE;
 using rdb::IOStatus;
@@ -79,23 +86,29 @@ void note_failed(rdb::FileSystem *fs, const std::string &dir)
     }
 }
 
-bool was_noted(rdb::FileSystem *fs, const std::string &dir)
+bool failed_here(const std::string &dir)
 {
     std::lock_guard<std::mutex> hold(failed_lock);
 
-    return failed_folders.count(dir) ||
-           fs->FileExists(dir + "/" + MARKER, rdb::IOOptions(), nullptr).ok();
+    return failed_folders.count(dir) != 0;
 }
 
-/* The same bytes to the same places. */
-IOStatus write_again(rdb::FSRandomRWFile *f)
+void forget_failed(const std::string &dir)
+{
+    std::lock_guard<std::mutex> hold(failed_lock);
+
+    failed_folders.erase(dir);
+}
+
+/* The same bytes to the same places, from `at` on. */
+IOStatus write_again(rdb::FSRandomRWFile *f, uint64_t at)
 {
     std::string room(PIECE, '\0');
     rdb::IOOptions o;
     rdb::Slice got;
     IOStatus s;
 
-    for (uint64_t at = 0; s.ok(); at += got.size()) {
+    for (; s.ok(); at += got.size()) {
         s = f->Read(at, PIECE, o, &got, &room[0], nullptr);
         if (!s.ok() || got.empty())
             break;
@@ -104,39 +117,54 @@ IOStatus write_again(rdb::FSRandomRWFile *f)
     return s;
 }
 
-IOStatus sync_one(rdb::FileSystem *fs, const std::string &path, bool again)
+/* *ret: bytes that are on the medium then. False in *there: RocksDB deleted the file meanwhile. */
+IOStatus sync_one(rdb::FileSystem *fs, const std::string &path, uint64_t again_from, bool *there,
+                  uint64_t *ret)
 {
     std::unique_ptr<rdb::FSRandomRWFile> f;
     rdb::IOOptions o;
-    /* Does not create a file that RocksDB deleted meanwhile. */
+    /* Does not create the file. */
     IOStatus s = fs->NewRandomRWFile(path, rdb::FileOptions(), &f, nullptr);
 
-    if (s.IsPathNotFound() || s.IsNotFound())
+    *there = !s.IsPathNotFound() && !s.IsNotFound();
+    if (!*there)
         return IOStatus::OK();
-    if (s.ok() && again)
-        s = write_again(f.get());
+    if (s.ok())
+        s = fs->GetFileSize(path, o, ret, nullptr);
+    if (s.ok() && again_from < *ret)
+        s = write_again(f.get(), again_from);
     if (s.ok())
         s = f->Fsync(o, nullptr);
     return s;
 }
 
-/* All logs of the folder, then its names. */
-IOStatus sync_all(rdb::FileSystem *fs, const std::string &dir, bool again)
+/* All logs of the folder, then its names. again: the bytes that `sizes` does not list are written
+ * once more before. `sizes` lists all bytes then. */
+IOStatus sync_all(rdb::FileSystem *fs, const std::string &dir, bool again, wal_sizes *sizes)
 {
     std::unique_ptr<rdb::FSDirectory> d;
     std::vector<std::string> names;
+    wal_sizes now;
     rdb::IOOptions o;
     IOStatus s = fs->GetChildren(dir, o, &names, nullptr);
 
-    for (const std::string &name : names)
-        if (s.ok() && is_wal(name))
-            s = sync_one(fs, dir + "/" + name, again);
+    for (const std::string &name : names) {
+        uint64_t bytes = 0, from = again ? sizes->of(name) : UINT64_MAX;
+        bool there = false;
+        if (!s.ok() || !is_wal(name))
+            continue;
+        s = sync_one(fs, dir + "/" + name, from, &there, &bytes);
+        if (there)
+            now.bytes[name] = bytes;
+    }
     if (!s.ok())
         note_failed(fs, dir);
     if (s.ok())
         s = fs->NewDirectory(dir, o, &d, nullptr);
     if (s.ok())
         s = d->Fsync(o, nullptr);
+    if (s.ok())
+        *sizes = now;
     return s;
 }
 
@@ -174,8 +202,11 @@ class wal_file : public rdb::FSWritableFileOwnerWrapper {
 
 class ordered_files : public rdb::FileSystemWrapper {
   public:
-    explicit ordered_files(const std::shared_ptr<rdb::FileSystem> &t) : rdb::FileSystemWrapper(t)
+    ordered_files(const std::shared_ptr<rdb::FileSystem> &t, const std::string &d)
+        : rdb::FileSystemWrapper(t), dir(d)
     {
+        while (dir.size() > 1 && dir.back() == '/')
+            dir.pop_back();
     }
     const char *Name() const override
     {
@@ -185,9 +216,9 @@ class ordered_files : public rdb::FileSystemWrapper {
                              std::unique_ptr<rdb::FSWritableFile> *ret,
                              rdb::IODebugContext *d) override
     {
-        bool wal = is_wal(path.substr(path.rfind('/') + 1));
+        bool wal = is_wal(name_of(path));
         std::unique_ptr<rdb::FSWritableFile> file;
-        IOStatus s = wal ? sync_all(target(), folder_of(path), false) : IOStatus::OK();
+        IOStatus s = wal ? before_wal(folder_of(path)) : IOStatus::OK();
 
         if (s.ok())
             s = target()->NewWritableFile(path, o, &file, d);
@@ -197,6 +228,90 @@ class ordered_files : public rdb::FileSystemWrapper {
             *ret = std::move(file);
         return s;
     }
+    IOStatus DeleteFile(const std::string &path, const rdb::IOOptions &o,
+                        rdb::IODebugContext *d) override
+    {
+        std::lock_guard<std::mutex> hold(lock); /* the list is not made while a name goes */
+        IOStatus s = unlist(path);
+
+        return s.ok() ? target()->DeleteFile(path, o, d) : s;
+    }
+    IOStatus RenameFile(const std::string &from, const std::string &to, const rdb::IOOptions &o,
+                        rdb::IODebugContext *d) override
+    {
+        std::lock_guard<std::mutex> hold(lock);
+        IOStatus s = unlist(from);
+
+        return s.ok() ? target()->RenameFile(from, to, o, d) : s;
+    }
+
+    /* Before RocksDB opens the database: what was synced must be there, and all is synced now. */
+    IOStatus prepare()
+    {
+        std::lock_guard<std::mutex> hold(lock);
+        bool marked = target()->FileExists(marker(), rdb::IOOptions(), nullptr).ok();
+        IOStatus s = sizes.load(target(), dir) ? sizes.check(target(), dir) : IOStatus::OK();
+
+        if (s.ok())
+            s = sync_all(target(), dir, true, &sizes);
+        if (s.ok() && marked) /* if it stays, the next open does too much */
+            target()->DeleteFile(marker(), rdb::IOOptions(), nullptr).PermitUncheckedError();
+        if (s.ok())
+            forget_failed(dir);
+        return s;
+    }
+    /* Behind that: CURRENT names the manifest of this open. The logs are as they were synced. */
+    IOStatus opened()
+    {
+        std::lock_guard<std::mutex> hold(lock);
+
+        lists = true;
+        return sizes.save(target(), dir);
+    }
+    /* The database was closed: all bytes of its logs are listed, unless that fails. */
+    void closed()
+    {
+        std::lock_guard<std::mutex> hold(lock);
+
+        if (lists && sync_all(target(), dir, failed_here(dir), &sizes).ok())
+            sizes.save(target(), dir).PermitUncheckedError();
+        lists = false;
+    }
+
+  private:
+    static std::string name_of(const std::string &path)
+    {
+        return path.substr(path.rfind('/') + 1);
+    }
+    std::string marker() const
+    {
+        return dir + "/" + MARKER;
+    }
+    /* RocksDB is to begin a log: of the database, or of a copy of it in another folder. */
+    IOStatus before_wal(const std::string &where)
+    {
+        std::lock_guard<std::mutex> hold(lock);
+        wal_sizes others;
+        IOStatus s = sync_all(target(), where, failed_here(where), where == dir ? &sizes : &others);
+
+        return s.ok() && lists && where == dir ? sizes.save(target(), dir) : s;
+    }
+    /* Before a log is deleted; under the lock. */
+    IOStatus unlist(const std::string &path)
+    {
+        wal_sizes rest = sizes;
+
+        if (folder_of(path) != dir || !rest.bytes.erase(name_of(path)))
+            return IOStatus::OK();
+        IOStatus s = rest.save(target(), dir);
+        if (s.ok())
+            sizes = rest;
+        return s;
+    }
+    std::mutex lock;
+    std::string dir; /* of the database */
+    wal_sizes sizes;
+    bool lists = false; /* the list on the medium is kept up to date: the database is open */
 };
 
 void *test_env;
@@ -207,15 +322,22 @@ extern "C" void kv_rocks_env_set(void *env)
     test_env = env;
 }
 
+extern "C" void kv_rocks_env_forget(void)
+{
+    std::lock_guard<std::mutex> hold(failed_lock);
+
+    failed_folders.clear();
+}
+
 struct rocks_files {
-    std::shared_ptr<rdb::FileSystem> fs;
+    std::shared_ptr<ordered_files> fs;
     std::unique_ptr<rdb::Env> env;
 };
 
-extern "C" rocks_files *rocks_files_new(rocksdb_options_t *o)
+extern "C" rocks_files *rocks_files_new(rocksdb_options_t *o, const char *dir)
 {
     auto *base = test_env ? static_cast<rdb::Env *>(test_env) : o->rep.env;
-    auto fs = std::make_shared<ordered_files>(base->GetFileSystem());
+    auto fs = std::make_shared<ordered_files>(base->GetFileSystem(), dir);
     auto *f = new rocks_files{ fs, rdb::NewCompositeEnv(fs) };
 
     o->rep.env = f->env.get();
@@ -227,18 +349,23 @@ extern "C" void rocks_files_free(rocks_files *f)
     delete f;
 }
 
-extern "C" void rocks_files_sync(rocks_files *f, const char *dir, char **message)
+static void say(const IOStatus &s, char **message)
 {
-    rdb::FileSystem *fs = f->fs.get();
-    bool again = was_noted(fs, dir);
-    IOStatus s = sync_all(fs, dir, again);
-
-    if (s.ok() && again) {
-        fs->DeleteFile(std::string(dir) + "/" + MARKER, rdb::IOOptions(), nullptr)
-            .PermitUncheckedError(); /* if it stays, the next open does too much */
-        std::lock_guard<std::mutex> hold(failed_lock);
-        failed_folders.erase(dir);
-    }
     if (!s.ok())
         *message = strdup(s.ToString().c_str());
+}
+
+extern "C" void rocks_files_prepare(rocks_files *f, char **message)
+{
+    say(f->fs->prepare(), message);
+}
+
+extern "C" void rocks_files_opened(rocks_files *f, char **message)
+{
+    say(f->fs->opened(), message);
+}
+
+extern "C" void rocks_files_closed(rocks_files *f)
+{
+    f->fs->closed();
 }

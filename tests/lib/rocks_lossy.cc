@@ -32,6 +32,8 @@ namespace rdb = ROCKSDB_NAMESPACE;
 using rdb::IOStatus;
 
 namespace {
+const char MARKER[] = "/sync-failed"; /* rocks_wal.cc */
+
 struct range {
     uint64_t from, to;
 };
@@ -328,6 +330,9 @@ IOStatus lossy::NewWritableFile(const std::string &f, const rdb::FileOptions &o,
     IOStatus s = begin(now);
     std::unique_ptr<rdb::FSWritableFile> real;
 
+    if (s.ok() && f.size() > sizeof(MARKER) &&
+        f.compare(f.size() - sizeof(MARKER) + 1, std::string::npos, MARKER) == 0)
+        s = IOStatus::IOError("the disk that fails an fsync takes no note of it");
     if (!s.ok())
         return s;
     change c{ MADE, "", f, "", nullptr };
@@ -584,6 +589,7 @@ extern "C" void rocks_lossy_cut(struct rocks_lossy *l, enum rocks_lossy_keep kee
 
 extern "C" void rocks_lossy_start(struct rocks_lossy *l)
 {
+    kv_rocks_env_forget(); /* another process */
     std::lock_guard<std::mutex> hold(l->fs->lock);
 
     l->fs->off = l->fs->failing = false;

@@ -48,7 +48,8 @@ bool rocks_lossy_killed(const struct rocks_lossy *l);
 void rocks_lossy_cut(struct rocks_lossy *l, enum rocks_lossy_keep keep);
 void rocks_lossy_start(struct rocks_lossy *l); /* operations work again, for new handles */
 /* The next fsync of a write-ahead log fails. As with Linux, what it was to write is taken for
- * written: it is read back, no later fsync writes it, and the power cut loses it. */
+ * written: it is read back, no later fsync writes it, and the power cut loses it. Nor can the file
+ * be made that says so. */
 void rocks_lossy_fail_sync(struct rocks_lossy *l);
 uint64_t rocks_lossy_operations(const struct rocks_lossy *l);
 

@@ -7,12 +7,16 @@
  * all that the last process found when it opened the database; after a kill, all of them.
  *
  * The same with syncs left out one at a time: each must be noticed, or the test sees nothing.
+ *
+ * A log that was synced and is gone, empty or shorter must be noticed when the database is opened.
  */
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -146,7 +150,7 @@ static void check_prefix(struct bed *b, uint64_t upto)
 
 static bool may_fail(const struct bed *b)
 {
-    return b->sync_fails || rocks_lossy_killed(b->fs);
+    return b->sync_fails || (b->fs && rocks_lossy_killed(b->fs));
 }
 
 /* False: the power went meanwhile. */
@@ -163,6 +167,16 @@ static bool open_db(struct bed *b)
         return false;
     }
     return false;
+}
+
+/* Without the file system that loses things. */
+static bool open_real(struct bed *b, struct err *e)
+{
+    struct kv_opts o = { .dir = b->dir, .block_cache_bytes = 8 * MIB, .memtable_bytes = 4 * MIB };
+    struct err own = { 0 };
+
+    b->kv = NULL;
+    return !kv_rocks_open(&o, &b->kv, e ? e : &own);
 }
 
 static void close_db(struct bed *b)
@@ -297,7 +311,8 @@ static void bed_init(struct bed *b, uint64_t seed)
 static void bed_deinit(struct bed *b)
 {
     kv_close(b->kv);
-    rocks_lossy_free(b->fs);
+    if (b->fs)
+        rocks_lossy_free(b->fs);
     kv_dir_remove(b->scratch);
     kv_dir_remove(b->root);
 }
@@ -355,9 +370,164 @@ static void test_restart_then_cut(void **state)
     for (int orderly = 0; orderly < 2; orderly++) {
         restart_then_cut(&b, orderly, 0);
         assert_string_equal(b.wrong, "");
-        restart_then_cut(&b, orderly, LOSSY_DEAF_RECOVERED);
+        /* An orderly close syncs, too. */
+        restart_then_cut(&b, orderly, LOSSY_DEAF_RECOVERED | (orderly ? LOSSY_DEAF_CLOSED : 0));
         assert_string_not_equal(b.wrong, "");
     }
+}
+
+/* An fsync fails, no note of that can be written, and the process ends. The next one finds all in
+ * the page cache, goes on, and loses its power. */
+static void test_failed_sync(void **state)
+{
+    struct bed b;
+
+    (void)state;
+    for (unsigned deaf = 0; deaf <= LOSSY_DEAF_REWRITE; deaf += LOSSY_DEAF_REWRITE) {
+        bed_init(&b, 1);
+        rocks_lossy_deaf(b.fs, deaf);
+        write_batches(&b, 20, false);
+        b.sync_fails = true;
+        rocks_lossy_fail_sync(b.fs);
+        sync_only(&b);
+        rocks_lossy_kill(b.fs);
+        close_db(&b);
+        restart(&b, false);
+        assert_string_equal(b.wrong, "");
+        write_batches(&b, 5, true);
+        rocks_lossy_kill(b.fs);
+        close_db(&b);
+        rocks_lossy_cut(b.fs, LOSSY_NOTHING);
+        restart(&b, true);
+        bed_deinit(&b);
+        if (deaf)
+            assert_string_not_equal(b.wrong, "");
+        else
+            assert_string_equal(b.wrong, "");
+    }
+}
+
+/* ---- logs that were synced and are not there ---- */
+
+/* The oldest log of the folder that is not empty. */
+static void first_log(const struct bed *b, char path[4400])
+{
+    DIR *d = opendir(b->dir);
+    struct dirent *one;
+    char best[256] = "~";
+
+    assert_non_null(d);
+    while ((one = readdir(d)) != NULL) {
+        struct str name = str_c(one->d_name);
+        if (!str_ends(name, STR(".log")) || strcmp(one->d_name, best) >= 0)
+            continue;
+        struct stat st;
+        assert_int_equal(fstatat(dirfd(d), one->d_name, &st, 0), 0);
+        if (st.st_size)
+            memcpy(best, one->d_name, name.len + 1);
+    }
+    (void)closedir(d);
+    assert_string_not_equal(best, "~");
+    (void)snprintf(path, 4400, "%s/%s", b->dir, best);
+}
+
+/* A database with two logs, the older of which is what this process found. */
+static void two_logs(struct bed *b)
+{
+    bed_init(b, 1);
+    close_db(b);
+    rocks_lossy_free(b->fs); /* the system's own files from here on */
+    b->fs = NULL;
+    assert_true(open_real(b, NULL));
+    write_batches(b, 20, false);
+    close_db(b);
+    assert_true(open_real(b, NULL));
+    write_batches(b, 5, true);
+    close_db(b);
+}
+
+enum loss { GONE, EMPTY, SHORTER, LOSSES };
+
+static void lose(const char *path, enum loss how)
+{
+    struct stat st;
+
+    assert_int_equal(stat(path, &st), 0);
+    if (how == GONE)
+        assert_int_equal(unlink(path), 0);
+    else
+        assert_int_equal(truncate(path, how == EMPTY ? 0 : st.st_size / 2), 0);
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    char bytes[65536];
+    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+    size_t n;
+
+    assert_non_null(in);
+    assert_non_null(out);
+    while ((n = fread(bytes, 1, sizeof(bytes), in)) > 0)
+        assert_int_equal(fwrite(bytes, 1, n, out), n);
+    (void)fclose(in);
+    assert_int_equal(fclose(out), 0);
+}
+
+/* It is told apart from a power cut, nothing is changed, and with the log back all is well. */
+static void test_lost_log(void **state)
+{
+    char path[4400], saved[4400];
+    struct bed b;
+    struct err e;
+
+    (void)state;
+    for (enum loss how = GONE; how < LOSSES; how++) {
+        two_logs(&b);
+        first_log(&b, path);
+        (void)snprintf(saved, sizeof(saved), "%s/saved", b.root);
+        copy_file(path, saved);
+        lose(path, how);
+        for (int i = 0; i < 2; i++) {
+            assert_false(open_real(&b, &e));
+            assert_int_equal(e.code, ERR_CORRUPT);
+            assert_non_null(strstr(e.text, "rows are missing"));
+            assert_non_null(strstr(e.text, strrchr(path, '/') + 1));
+        }
+        copy_file(saved, path);
+        assert_true(open_real(&b, NULL));
+        check_prefix(&b, 25);
+        assert_string_equal(b.wrong, "");
+        bed_deinit(&b);
+    }
+}
+
+/* A list of logs that a version wrote which another one followed, that knows of no list, says
+ * nothing of the logs that are there. */
+static void test_old_list(void **state)
+{
+    char path[4400], list[4400], saved[4400];
+    struct bed b;
+
+    (void)state;
+    two_logs(&b);
+    (void)snprintf(list, sizeof(list), "%s/synced-wals", b.dir);
+    (void)snprintf(saved, sizeof(saved), "%s/saved", b.root);
+    first_log(&b, path);
+    copy_file(list, saved);
+    assert_true(open_real(&b, NULL));
+    struct err e;
+    assert_int_equal(kv_flush(b.kv, &e), 0);
+    close_db(&b); /* the logs of the list are gone */
+    assert_int_not_equal(access(path, F_OK), 0);
+    copy_file(saved, list);
+    assert_true(open_real(&b, NULL));
+    check_prefix(&b, 25);
+    assert_string_equal(b.wrong, "");
+    close_db(&b);
+    assert_int_equal(unlink(list), 0);
+    assert_true(open_real(&b, NULL));
+    assert_int_equal(access(list, F_OK), 0);
+    bed_deinit(&b);
 }
 
 static uint64_t env_u64(const char *name, uint64_t otherwise)
@@ -427,6 +597,9 @@ int main(void)
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_mutants),
         cmocka_unit_test(test_restart_then_cut),
+        cmocka_unit_test(test_failed_sync),
+        cmocka_unit_test(test_lost_log),
+        cmocka_unit_test(test_old_list),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
