@@ -10,6 +10,7 @@
 
 #include "common/base/rd.h"
 #include "common/base/wr.h"
+#include "common/store/kv_chain.h"
 #include "common/store/kv_impl.h"
 
 #define NOTE_KEY   STR("\x02\x08") /* keys.h: control, CONTROL_REPL */
@@ -107,6 +108,12 @@ int apply_forget(struct kv *db, struct err *e)
     int rc = kv_write(db, b, true, e);
     kv_batch_free(b);
     return rc;
+}
+
+int apply_check_files(const char *dir, struct err *e)
+{
+    static_assert(APPLY_HALF == KV_CHAIN_ANY, "half a database is as of nothing");
+    return kv_rocks_check_chain(dir, KV_META, NOTE_KEY, e);
 }
 
 bool apply_is_note(int cf, struct str key)

@@ -60,6 +60,20 @@ void rocks_files_free(struct rocks_files *f);
 void rocks_files_prepare(struct rocks_files *f, char **message);
 void rocks_files_opened(struct rocks_files *f, char **message); /* behind that */
 void rocks_files_closed(struct rocks_files *f); /* if it was opened: its logs are whole */
+bool rocks_files_known(const struct rocks_files *f); /* the list of synced logs counts */
+/* rocks_chain.cc. The numbers of batches in write-ahead logs, for kv_rocks_chain.c. */
+struct rocks_chain;
+struct rocks_chain *rocks_chain_new(const char *family, const char *key, size_t len);
+void rocks_chain_free(struct rocks_chain *c);
+void rocks_chain_use(struct rocks_chain *c, rocksdb_options_t *o);
+size_t rocks_chain_len(const struct rocks_chain *c);
+uint64_t rocks_chain_at(const struct rocks_chain *c, size_t i);
+/* In a log that the family needs: its tables do not have the rows. */
+bool rocks_chain_behind(const struct rocks_chain *c, size_t i);
+/* Opens it to be read, without its logs, which go to c. *ret NULL: there is no need to. */
+NODISCARD int kv_rocks_open_chain(const struct kv_opts *o, struct rocks_chain *c, struct kv **ret,
+                                  struct err *e);
+const char *kv_rocks_family(enum kv_cf cf);
 /* A flush with o is begun at once, and not waited for. */
 void rocks_flush_at_once(rocksdb_flushoptions_t *o);
 /* Takes RocksDB's message over and returns the code it means. */

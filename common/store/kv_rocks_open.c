@@ -399,7 +399,8 @@ static int note_logs(const struct kv_rocks *r, struct err *e)
     return message ? kv_rocks_fail(e, message, "cannot note which logs are synced") : 0;
 }
 
-int kv_rocks_open(const struct kv_opts *o, struct kv **ret, struct err *e)
+static int open_db(const struct kv_opts *o, struct rocks_chain *chain, struct kv **ret,
+                   struct err *e)
 {
     char *message = NULL;
     CLEANUP(rocks_closep) struct kv_rocks *r = rocks_new(o, &message);
@@ -408,6 +409,10 @@ int kv_rocks_open(const struct kv_opts *o, struct kv **ret, struct err *e)
 
     if (message)
         return kv_rocks_fail(e, message, "RocksDB refuses an option we need");
+    if (chain && rocks_files_known(r->files))
+        return 0;
+    if (chain)
+        rocks_chain_use(chain, r->db_options);
     int rc = look(o->dir, &exists, e);
     if (!rc && !o->read_only)
         rc = check_room(o->dir, e);
@@ -443,4 +448,20 @@ int kv_rocks_open(const struct kv_opts *o, struct kv **ret, struct err *e)
     *ret = &r->kv;
     r = NULL; /* moved to the caller */
     return 0;
+}
+
+int kv_rocks_open(const struct kv_opts *o, struct kv **ret, struct err *e)
+{
+    return open_db(o, NULL, ret, e);
+}
+
+int kv_rocks_open_chain(const struct kv_opts *o, struct rocks_chain *c, struct kv **ret,
+                        struct err *e)
+{
+    return open_db(o, c, ret, e);
+}
+
+const char *kv_rocks_family(enum kv_cf cf)
+{
+    return families[cf].name;
 }

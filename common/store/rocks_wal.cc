@@ -260,6 +260,12 @@ class ordered_files : public rdb::FileSystemWrapper {
             forget_failed(dir);
         return s;
     }
+    bool known() const
+    {
+        wal_sizes now;
+
+        return now.load(target(), dir);
+    }
     /* Behind that: CURRENT names the manifest of this open. The logs are as they were synced. */
     IOStatus opened()
     {
@@ -363,6 +369,11 @@ extern "C" void rocks_files_prepare(rocks_files *f, char **message)
 extern "C" void rocks_files_opened(rocks_files *f, char **message)
 {
     say(f->fs->opened(), message);
+}
+
+extern "C" bool rocks_files_known(const rocks_files *f)
+{
+    return f->fs->known();
 }
 
 extern "C" void rocks_files_closed(rocks_files *f)
