@@ -116,6 +116,14 @@ static int open_own(struct ingester *in, uint32_t number, struct store **ret, st
     struct kv *kv;
     int code = ingester_open_kv(in, number, in->shards_own, &kv, e);
 
+    if (code == ERR_CORRUPT) {
+        struct err why = *e;
+        return err_set(e, ERR_CORRUPT,
+                       "the database of shard %" PRIu32
+                       " is damaged, and there is no other copy: restore it (embertree restore), "
+                       "or look at it with embertree fsck: %.300s",
+                       number, why.text);
+    }
     if (code)
         return err_wrap(e, "shard %" PRIu32, number);
     return ingester_open_store(in, number, in->shards_own, kv, ret, e);

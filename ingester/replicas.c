@@ -142,7 +142,7 @@ static void open_work(void *cookie)
     }
     if (replica_path(r, "shard", dir) && copy_put_in_place(r, dir, &r->err))
         return;
-    r->err.code = ingester_open_kv(r->rs->in, r->shard, r->shares, &r->kv, &r->err);
+    r->err.code = corrupt_open(r, dir);
 }
 
 static int open_node(struct replica_of *r, struct err *e)
@@ -191,6 +191,7 @@ static void open_done(void *cookie)
 {
     struct replica_of *r = cookie;
 
+    corrupt_opened(r);
     if (!r->err.code)
         r->err.code = open_node(r, &r->err);
     r->kv = NULL;
@@ -213,6 +214,7 @@ static void replica_open(struct replica_of *r)
     r->at = AT_OPENING;
     r->failed = false;
     r->shares = r->rs->in->shards_own;
+    r->others_have = corrupt_others_have(r);
     err_clear(&r->err);
     aside_run(r->rs->in->ctx->loop, r->rs->in->ctx->simulated, open_work, open_done, r);
 }
@@ -302,8 +304,7 @@ static bool refused(struct replica_of *r)
 
 /* ---- STOPPING, REMOVING --------------------------------------------------------------------- */
 
-/* Folders of replicas are flat. */
-static void remove_folder(const char *dir)
+void replica_remove_folder(const char *dir)
 {
     DIR *d = opendir(dir);
     struct dirent *entry;
@@ -326,7 +327,7 @@ void replica_remove_files(const struct replica_of *r)
         if (!replica_path(r, what[i], dir))
             continue;
         if (!kv)
-            remove_folder(dir);
+            replica_remove_folder(dir);
         else if (kv->remove)
             kv->remove(kv, dir);
     }
@@ -392,6 +393,8 @@ void replica_step(struct replica_of *r)
 
     if ((r->at == AT_FOLLOWING || r->at == AT_SERVING) && keep && !replica_now(r).silent)
         cluster_note(r);
+    if (r->at == AT_FOLLOWING || r->at == AT_SERVING)
+        corrupt_look(r);
 
     switch (r->at) {
     case AT_NOTHING:

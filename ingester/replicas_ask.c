@@ -23,6 +23,8 @@ static uint64_t behind(const struct replica_of *r, struct err *e)
     if (!r->node) {
         (void)err_set(e, ERR_UNAVAILABLE, "shard %" PRIu32 " is not open yet%s%.300s", r->shard,
                       r->trouble.code ? ": " : "", r->trouble.code ? r->trouble.text : "");
+    } else if (r->damage.code) {
+        (void)err_set(e, ERR_UNAVAILABLE, "shard %" PRIu32 ": %.450s", r->shard, r->damage.text);
     } else if (r->must_return && (st.silent || !st.member)) {
         (void)err_set(e, ERR_UNAVAILABLE,
                       "shard %" PRIu32 ": the local copy was lost and is still being fetched from "
@@ -232,6 +234,8 @@ void replicas_ring(const struct replicas *rs, struct json *j)
         json_cstr(j, words[r->at]);
         json_key(j, "lost");
         json_bool(j, st.silent && r->lost_rev);
+        json_key(j, "damage");
+        json_cstr(j, r->at != AT_OPENING && r->damage.code ? r->damage.text : "");
         json_key(j, "term");
         json_u64(j, st.record_term);
         json_key(j, "leader");

@@ -68,6 +68,10 @@ struct replica_of { /* one shard */
     struct store *store;
     struct err err;
     struct err trouble; /* why it stores nothing, since it failed or could not be opened; code 0 */
+    /* replicas_corrupt.c. The job's in OPENING: */
+    bool others_have;  /* another node has the shard; set before the job begins */
+    bool damage_new;   /* the database was renamed by this job */
+    struct err damage; /* what was wrong with a database that was renamed; code 0: it is here */
 };
 
 struct replicas {
@@ -121,6 +125,15 @@ void replicas_look_behind(struct replicas *rs);
 /* It could not be opened: if that is for its log's bytes, it begins without it next time. */
 void damaged_look(const struct replica_of *r);
 
+/* ---- replicas_corrupt.c: a database that lacks rows or cannot be read ---- */
+/* Has another node the shard, as far as is known here? On the loop, before corrupt_open. */
+bool corrupt_others_have(const struct replica_of *r);
+/* Opens the database in dir into r->kv; r->err says why not. One that is damaged is renamed where
+ * others have the shard, and an empty one is opened. In the job. */
+NODISCARD int corrupt_open(struct replica_of *r, const char *dir);
+void corrupt_opened(struct replica_of *r); /* logs that; on the loop */
+void corrupt_look(struct replica_of *r);   /* has it been fetched? */
+
 /* ---- replicas_copy.c: databases as files, on their way ---- */
 /* Where; false: as rows. */
 bool copy_dir(const struct replica_of *r, char dir[PATH_MAX]);
@@ -152,6 +165,7 @@ bool replica_concerns(const struct replicas *rs, const struct repl_record *rec);
 /* The folder "<what>-<shard>"; false: the path is too long. Any thread. */
 bool replica_path(const struct replica_of *r, const char *what, char dir[PATH_MAX]);
 void replica_remove_files(const struct replica_of *r); /* aside; nothing of them is open */
+void replica_remove_folder(const char *dir);           /* a flat one */
 void replica_step(struct replica_of *r);
 /* replicas_kept.c: repl_hub_opts */
 bool replicas_known(void *cookie, uint32_t shard, struct repl_known *ret);

@@ -50,8 +50,8 @@ void rocks_buffers_free(struct rocks_buffers *b); /* databases keep it as long a
 void rocks_buffers_use(const struct rocks_buffers *b, rocksdb_options_t *o);
 size_t rocks_buffers_all(const struct rocks_buffers *b);
 size_t rocks_buffers_active(const struct rocks_buffers *b); /* not those being written out */
-/* rocks_wal.cc. The database in dir, opened with o and copies of o, begins no write-ahead log before
- * all older ones are synced. To be freed when it is closed. */
+/* rocks_wal.cc. The database in dir, opened with o and copies of o, begins no write-ahead log
+ * before all older ones are synced. To be freed when it is closed. */
 struct rocks_files;
 struct rocks_files *rocks_files_new(rocksdb_options_t *o, const char *dir);
 void rocks_files_free(struct rocks_files *f);
@@ -59,7 +59,7 @@ void rocks_files_free(struct rocks_files *f);
  * failed, or if a log lacks what was synced. */
 void rocks_files_prepare(struct rocks_files *f, char **message);
 void rocks_files_opened(struct rocks_files *f, char **message); /* behind that */
-void rocks_files_closed(struct rocks_files *f); /* if it was opened: its logs are whole */
+void rocks_files_closed(struct rocks_files *f);      /* if it was opened: its logs are whole */
 bool rocks_files_known(const struct rocks_files *f); /* the list of synced logs counts */
 /* rocks_chain.cc. The numbers of batches in write-ahead logs, for kv_rocks_chain.c. */
 struct rocks_chain;

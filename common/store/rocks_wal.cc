@@ -43,7 +43,7 @@
 
 #include "common/store/kv_rocks_env.h"
 #include "common/store/kv_rocks_types.h"
-#include "common/store/rocks_wal_sizes.h"
+#include "common/store/kv_rocks_wal_sizes.h"
 
 namespace rdb = ROCKSDB_NAMESPACE;
 using rdb::IOStatus;

@@ -19,7 +19,7 @@
  * A log is taken from the list, and the list is synced, before the log is deleted. So a log of the
  * list that is not there was not deleted by the database.
  */
-#include "common/store/rocks_wal_sizes.h"
+#include "common/store/kv_rocks_wal_sizes.h"
 
 #include <cinttypes>
 #include <cstdio>

@@ -594,12 +594,9 @@ static void test_mutants(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random),
-        cmocka_unit_test(test_mutants),
-        cmocka_unit_test(test_restart_then_cut),
-        cmocka_unit_test(test_failed_sync),
-        cmocka_unit_test(test_lost_log),
-        cmocka_unit_test(test_old_list),
+        cmocka_unit_test(test_random),           cmocka_unit_test(test_mutants),
+        cmocka_unit_test(test_restart_then_cut), cmocka_unit_test(test_failed_sync),
+        cmocka_unit_test(test_lost_log),         cmocka_unit_test(test_old_list),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rocks_wal_sizes.h: how many bytes of each write-ahead log of a database are known to be on the
+ * kv_rocks_wal_sizes.h: how many bytes of each write-ahead log of a database are known to be on the
  * medium, in a file of the database's folder. C++, for rocks_wal.cc.
  *
  * Thread: the caller's lock.
  */
-#ifndef COMMON_STORE_ROCKS_WAL_SIZES_H
-#define COMMON_STORE_ROCKS_WAL_SIZES_H
+#ifndef COMMON_STORE_KV_ROCKS_WAL_SIZES_H
+#define COMMON_STORE_KV_ROCKS_WAL_SIZES_H
 
 #include <rocksdb/file_system.h>
 

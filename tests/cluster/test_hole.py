@@ -1,0 +1,110 @@
+"""A database lacks rows in the middle, or cannot be read, when its ingester starts again: the
+ingester says so, renames the folder, does not serve what is left, fetches the shard from the others,
+and nothing is lost meanwhile. Without another copy it does not start, and says what to do.
+"""
+import os
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import cluster
+import replicated
+
+PUSHES = 60
+SAMPLE_NS = 10_000_000
+
+
+def push(c, first):
+    for i in range(first, first + PUSHES):
+        at = int(time.time()) - 60
+        reply = c.ingest(f"root;p{i} {i + 1}\n", "svc", **{"from": at, "until": at + 1})
+        assert reply.status == 200, reply
+
+
+def stacks(c):
+    """Samples by number."""
+    text = c.querier.get("/pyroscope/render", query="process_cpu:cpu:nanoseconds:cpu:nanoseconds"
+                         '{service_name="svc"}', until="now", format="collapsed",
+                         **{"from": "now-1h"}).body.decode()
+    lines = [line.split(";")[-1].split() for line in text.splitlines() if ";p" in line]
+    return {int(name[1:]): int(value) // SAMPLE_NS for name, value in lines}
+
+
+def first_wal(folder):
+    return next(f for f in sorted(folder.glob("*.log")) if f.stat().st_size)
+
+
+def wal_gone(folder):
+    first_wal(folder).unlink()
+    return "rows are missing: the write-ahead log"
+
+
+def wal_short(folder):
+    """As the version before left it after a power cut: without a list, and a log is empty."""
+    (folder / "synced-wals").unlink()
+    os.truncate(first_wal(folder), 0)
+    return "rows are missing: in its write-ahead logs batch"
+
+
+def manifest_changed(folder):
+    file = max(folder.glob("MANIFEST-*"))
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 4
+    file.write_bytes(data)
+    return "Corruption"
+
+
+def restarted(victim):
+    """Two logs: the one it found, and its own."""
+    victim.process.kill()
+    victim.process.start()
+
+
+def wait_here(c, victim):
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        own = victim.ring().get("replicas", [])
+        if own and not any(r["lost"] or r["damage"] or not r["applied"] for r in own):
+            c.wait_whole()
+            return
+        time.sleep(0.2)
+    raise AssertionError(c.rings())
+
+
+def test_a_database_with_a_hole():
+    with replicated.Cluster(shards=1) as c:
+        c.wait_whole()
+        n = 0
+        for turn, harm in enumerate((wal_gone, wal_short, manifest_changed)):
+            leader = c.leader_of(0)
+            victim = leader if turn == 1 else next(x for x in c.nodes.values() if x is not leader)
+            push(c, n)
+            restarted(victim)
+            push(c, n + PUSHES)
+            victim.process.kill()
+            data = victim.process.folder / "data"
+            want = harm(data / "shard-0")
+            victim.process.start(wait=False)
+            push(c, n + 2 * PUSHES)
+            n += 3 * PUSHES
+            victim.process.wait_ready()
+            wait_here(c, victim)
+            said = victim.process.whole_log()
+            assert want in said, said
+            assert "the database of a shard is damaged, and is fetched again" in said, said
+            assert list(data.glob("damaged-*-0")), list(data.iterdir())
+            assert stacks(c) == {i: i + 1 for i in range(n)}
+        leader = c.leader_of(0)
+        other = next(x for x in c.nodes.values() if x not in (victim, leader))
+        other.process.kill()  # the copy that was fetched is needed now
+        push(c, n)
+        leader.process.kill()
+        other.process.start(wait=False)
+        assert stacks(c) == {i: i + 1 for i in range(n + PUSHES)}
+
+
+if __name__ == "__main__":
+    if not replicated.available():
+        print("SKIPPED: there is no etcd (package etcd-server)")
+        sys.exit(0)
+    cluster.main([test_a_database_with_a_hole])
