@@ -303,7 +303,7 @@ static int put_json(struct query *q, const struct comparison *c, struct merged m
     json_obj(&j);
     json_key(&j, "mode");
     json_cstr(&j, compare_mode_name(c->mode));
-    view_partial_json(q, &j);
+    view_notes_json(q, &j);
     put_sides(c, m, &j);
     put_table(c, &t, &j);
     compare_deinit(&t);

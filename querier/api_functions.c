@@ -21,6 +21,7 @@
 #include "common/base/size.h"
 #include "common/model/ptype.h"
 #include "querier/api_render.h"
+#include "querier/collectors.h"
 #include "querier/fn_table.h"
 #include "querier/merged.h"
 #include "querier/spec.h"
@@ -198,6 +199,22 @@ static int ask_groups(struct query *q, const struct functions *f, struct err *e)
 
 static int reply(struct query *q, struct err *e);
 
+static int ask_collectors(struct query *q, const struct functions *f, struct err *e)
+{
+    int64_t end_ms = f->from_ms + f->grid.step_ms * f->grid.points;
+    struct wire_query wq = { .profile_type = f->spec.profile_type,
+                             .selectors = f->spec.selectors,
+                             .selectors_len = f->spec.len,
+                             .range = plan_range(f->from_ms, end_ms) };
+
+    for (size_t i = 0; i < q->tenants_len; i++) {
+        wq.tenant = q->tenants[i];
+        if (collectors_ask(q, 0, i, &wq, e))
+            return e->code;
+    }
+    return 0;
+}
+
 /* The names are known. */
 static int ask_series(struct query *q, struct err *e)
 {
@@ -206,7 +223,7 @@ static int ask_series(struct query *q, struct err *e)
     q->step = reply;
     if (!f->names_len)
         return 0;
-    if (ask(q, ASK_SERIES, f->grid, f->spec.selectors, f->spec.len, e))
+    if (ask(q, ASK_SERIES, f->grid, f->spec.selectors, f->spec.len, e) || ask_collectors(q, f, e))
         return e->code;
     return f->group_by_len ? ask_groups(q, f, e) : 0;
 }
@@ -375,10 +392,7 @@ static void put_head(const struct query *q, const struct functions *f, struct js
     json_i64(j, f->grid.step_ms);
     json_key(j, "points");
     json_u64(j, f->grid.points);
-    if (q->missing.missing) {
-        json_key(j, "partial");
-        json_bool(j, true);
-    }
+    view_notes_json(q, j);
 }
 
 static void put_groups(const struct functions *f, struct json *j)

@@ -22,6 +22,7 @@
 #include "common/model/ptype.h"
 #include "querier/api_functions.h"
 #include "querier/api_render.h"
+#include "querier/collectors.h"
 #include "querier/fn_table.h"
 #include "querier/grew_rows.h"
 #include "querier/label_lists.h"
@@ -151,6 +152,22 @@ static int ask_ranges(struct query *q, size_t ask, const struct selector *select
                 return e->code;
         }
     }
+    return 0;
+}
+
+static int ask_collectors(struct query *q, const struct grew *g, struct err *e)
+{
+    struct wire_query wq = { .profile_type = g->spec.profile_type,
+                             .selectors = g->spec.selectors,
+                             .selectors_len = g->spec.len };
+
+    for (size_t s = 0; s < DIFF_SIDES; s++)
+        for (size_t i = 0; i < q->tenants_len; i++) {
+            wq.tenant = q->tenants[i];
+            wq.range = g->ranges[s].range;
+            if (collectors_ask(q, s, i, &wq, e))
+                return e->code;
+        }
     return 0;
 }
 
@@ -324,7 +341,7 @@ static void put_head(const struct query *q, const struct grew *g, struct json *j
     view_type_json(g->spec.profile_type, g->gauge, j);
     json_key(j, "mode");
     json_cstr(j, compare_mode_name(g->mode));
-    view_partial_json(q, j);
+    view_notes_json(q, j);
     for (size_t k = 0; k < DIFF_SIDES; k++) {
         const struct range *r = &g->ranges[k];
         json_key(j, side_keys[k]);
@@ -428,6 +445,8 @@ int api_grew(struct query *q, struct err *e)
     if (read_params(q, g, e))
         return e->code;
     q->step = g->by == BY_SERVICE ? on_services : reply_function;
+    if (ask_collectors(q, g, e))
+        return e->code;
     return g->by == BY_SERVICE ? ask_services(q, g, e)
                                : ask_ranges(q, ASK_FIRST, g->spec.selectors, g->spec.len, e);
 }

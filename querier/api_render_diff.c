@@ -8,6 +8,7 @@
 #include "querier/flame_stream.h"
 #include "querier/render_out.h"
 #include "querier/render_side.h"
+#include "querier/view_args.h"
 
 /* Types of side s are question s, its tree is question 2 + s. */
 #define ASK_TYPES(side) ((size_t)(side))
@@ -75,10 +76,7 @@ static bool put_tail(struct query *q, void *cookie, size_t want, struct json *j)
     json_key(j, "heatmap");
     json_null(j);
     put_ticks(a->ticks, j);
-    if (q->missing.missing) {
-        json_key(j, "partial");
-        json_bool(j, true);
-    }
+    view_notes_json(q, j);
     return false;
 }
 

@@ -8,6 +8,7 @@
 
 #include "common/base/size.h"
 #include "common/model/slot.h"
+#include "querier/collectors.h"
 #include "querier/select.h"
 
 enum { ASK_SERIES, ASK_EXEMPLARS };
@@ -402,6 +403,7 @@ int api_select_series(struct query *q, struct err *e)
     q->state = s;
     if (read_select_series(q, s, e))
         return e->code;
+    collectors_apart(q, s->group_by, s->group_by_len);
     if (s->site.len && !s->ids.kinds)
         return select_site_ask(q, e);
     struct wire_query wq = { .profile_type = s->spec.profile_type,
@@ -412,7 +414,8 @@ int api_select_series(struct query *q, struct err *e)
     q->step = s->ids.kinds && s->group_by_len ? reply_ids : reply_select_series;
     for (size_t i = 0; i < q->tenants_len && !wq.range.empty && !code; i++) {
         wq.tenant = q->tenants[i];
-        code = s->ids.kinds ? ask_ids(q, s, &wq, e) : ask_series(q, s, &wq, e);
+        code = s->ids.kinds ? ask_ids(q, s, &wq, e)
+                            : ask_series(q, s, &wq, e) || collectors_ask(q, 0, i, &wq, e);
     }
-    return code;
+    return code ? e->code : 0;
 }

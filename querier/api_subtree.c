@@ -139,7 +139,7 @@ static int put_json(struct query *q, const struct subtree *s, struct merged *m, 
     query_json(q, &j);
     json_obj(&j);
     view_side_json(&s->side, m, &j);
-    view_partial_json(q, &j);
+    view_notes_json(q, &j);
     json_key(&j, "path");
     json_arr(&j);
     for (size_t i = 0; i < s->path_len; i++)

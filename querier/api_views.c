@@ -73,7 +73,7 @@ static void put_top(struct query *q, const struct views *v, const struct merged 
 
     json_obj(j);
     view_side_json(&v->side, m, j);
-    view_partial_json(q, j);
+    view_notes_json(q, j);
     json_key(j, "functions");
     json_u64(j, top->functions);
     json_key(j, "matching");
@@ -170,7 +170,7 @@ static int put_focus(struct query *q, const struct views *v, struct merged *m, s
     json_key(j, "version");
     json_u64(j, 1);
     view_side_json(&v->side, m, j);
-    view_partial_json(q, j);
+    view_notes_json(q, j);
     focus_keep(&m->tree, name);
     json_key(j, "function");
     json_obj(j);
@@ -222,7 +222,7 @@ static int put_sandwich(struct query *q, const struct views *v, const struct mer
     json_key(&j, "version");
     json_u64(&j, 1);
     view_side_json(&v->side, m, &j);
-    view_partial_json(q, &j);
+    view_notes_json(q, &j);
     json_key(&j, "function");
     json_obj(&j);
     json_key(&j, "name");

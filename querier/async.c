@@ -8,7 +8,8 @@
  * A result is the message SelectMergeStacktracesResponse in protobuf, whatever its first caller
  * spoke: who fetches it may speak another. The status is a field behind it, which in protobuf is
  * the same message. A part, where parts were allowed, is told as one to everybody who fetches it:
- * by the header of all partial answers, and as the status's message.
+ * by the header of all partial answers, and as the status's message; a sum of several collectors
+ * (collectors.h) by its header.
  *
  * Bounds: ASYNC_RUNNING_MAX queries of a tenant run; ENTRIES_MAX are kept of all, and results hold
  * a quarter of the memory of all queries at most, taken from it: the oldest finished ones make
@@ -32,6 +33,7 @@
 #define LOOK_MS     5000
 #define LOST_MS     30000 /* beyond a query's time: its querier is gone */
 #define ID_LEN      24
+#define NOTICE      "; several-collectors" /* behind the text of a shared result */
 
 enum ask { ASK_NOTHING, ASK_DETACH, ASK_FETCH };
 
@@ -43,6 +45,7 @@ struct async_entry {
     size_t held;                   /* of the memory of all queries */
     struct err err;                /* FAILURE */
     struct fanout_missing missing; /* of a SUCCESS: who gave no answer */
+    bool notice;                   /* of a SUCCESS: its sum is of several collectors */
     uint64_t until_ns;             /* finished: kept until then */
     unsigned readers;
     struct async_entry *next;
@@ -211,19 +214,28 @@ struct fetched {
 };
 
 /* What stands beside a result: "" for a whole one. Other queriers read it (async_share.h). */
-static void missing_text(const struct fanout_missing *m, char ret[ERR_TEXT_MAX])
+static void missing_text(const struct fanout_missing *m, bool notice, char ret[ERR_TEXT_MAX])
 {
-    ret[0] = '\0';
+    char part[ERR_TEXT_MAX / 2] = "";
+
     if (m->missing)
-        (void)snprintf(ret, ERR_TEXT_MAX, "partial: %zu of %zu ingesters missing", m->missing,
+        (void)snprintf(part, sizeof(part), "partial: %zu of %zu ingesters missing", m->missing,
                        m->asked);
+    (void)snprintf(ret, ERR_TEXT_MAX, "%s%s", part, notice ? NOTICE : "");
 }
 
-static void missing_read(const char *text, struct fanout_missing *ret)
+/* Sets what the headers of the reply say; *text is left with what is told as the message. */
+static void missing_read(struct query *q, char *text)
 {
-    *ret = (struct fanout_missing){ 0 };
-    if (sscanf(text, "partial: %9zu of %9zu", &ret->missing, &ret->asked) != 2)
-        *ret = (struct fanout_missing){ 0 };
+    char *notice = strstr(text, NOTICE);
+
+    if (notice) {
+        *notice = '\0';
+        q->notice = STR(NOTICE);
+    }
+    q->missing = (struct fanout_missing){ 0 };
+    if (sscanf(text, "partial: %9zu of %9zu", &q->missing.missing, &q->missing.asked) != 2)
+        q->missing = (struct fanout_missing){ 0 };
 }
 
 static int reply_fetched(struct query *q, struct err *e)
@@ -390,7 +402,7 @@ static int reply_shared(struct query *q, struct err *e)
         memcpy(f->error, sh.error.ptr, sh.error.len);
     q->missing = (struct fanout_missing){ 0 };
     if (f->status == ASYNC_SUCCESS)
-        missing_read(f->error, &q->missing);
+        missing_read(q, f->error);
     return reply_fetched(q, e);
 }
 
@@ -418,8 +430,8 @@ static int fetch(struct asyncs *s, struct query *q, struct err *e)
     memcpy(f->text, x->id, sizeof(f->text));
     if (x->status == ASYNC_SUCCESS) {
         f->result = buf_str(&x->result);
-        q->missing = x->missing;
-        missing_text(&x->missing, f->error);
+        missing_text(&x->missing, x->notice, f->error);
+        missing_read(q, f->error);
     }
     if (x->status == ASYNC_FAILURE)
         memcpy(f->error, x->err.text, sizeof(f->error));
@@ -455,7 +467,7 @@ static void publish(struct async_entry *x)
     bool ok = x->status == ASYNC_SUCCESS;
     char part[ERR_TEXT_MAX];
 
-    missing_text(&x->missing, part);
+    missing_text(&x->missing, x->notice, part);
     if (x->tenant && x->asyncs->share)
         share_put(x->asyncs->share, str_c(x->tenant), str_c(x->id), x->status,
                   ok ? str_c(part) : str_c(x->err.text), ok ? buf_str(&x->result) : STR(""), NULL,
@@ -481,6 +493,7 @@ void async_end(struct query *q)
         x->held = bytes;
         buf_move(&x->result, &q->out);
         x->missing = q->missing;
+        x->notice = q->notice.len > 0;
         x->status = ASYNC_SUCCESS;
     }
     if (!x->call.r)

@@ -63,6 +63,12 @@ static void fanout_all_ended(struct fanout *f)
     fanout_end(f, &m.why);
 }
 
+/* The call counts as answered, with nothing. */
+static bool is_void(const struct fanout_call *c, int code)
+{
+    return c->optional && code == ERR_LIMIT;
+}
+
 static void on_call_done(void *cookie, struct str reply, const struct err *err)
 {
     struct fanout_call *c = cookie;
@@ -73,13 +79,14 @@ static void on_call_done(void *cookie, struct str reply, const struct err *err)
     c->call = NULL;
     f->pending--;
     if (!err && f->o.take(f->o.cookie, reply.len, &taken)) {
-        fanout_end(f, &taken);
-        return;
-    }
-    if (!err) {
+        if (!is_void(c, taken.code)) {
+            fanout_end(f, &taken);
+            return;
+        }
+    } else if (!err) {
         buf_init(&c->reply, reply.len);
         (void)buf_add_str(&c->reply, reply);
-    } else {
+    } else if (!is_void(c, err->code)) {
         c->err = *err;
         (void)err_wrap(&c->err, "%s %zu", route_moves(f->o.route) ? "shard" : "ingester",
                        c->ingester);

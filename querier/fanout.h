@@ -15,6 +15,7 @@ struct fanout_call {
     size_t ask;      /* number of the question, the caller's */
     size_t ingester; /* a target of common/role/route.h */
     enum rpc_method method;
+    bool optional;      /* ERR_LIMIT of it or of its reply is an empty reply */
     struct buf payload; /* moved out when it starts */
     struct buf reply;   /* filled; the caller frees it (fanout_calls_deinit) */
     struct err err;     /* code 0: replied */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "querier/pick.h"
 
+#include "querier/collectors.h"
+
 static int read_call_site(struct query *q, const struct v1_stack_selector *s, struct pick *p,
                           struct err *e)
 {
@@ -67,6 +69,8 @@ NODISCARD int pick_ask(struct query *q, size_t ask, const struct pick *p, struct
         wq.tenant = q->tenants[i];
         code = p->ids.kinds ? exm_ask_merge(q, ask, &wq, &p->ids, p->call_site, p->call_site_len, e)
                             : query_ask_merge(q, ask, &wq, p->call_site, p->call_site_len, e);
+        if (!code && !p->ids.kinds)
+            code = collectors_ask(q, ask, i, &wq, e);
     }
     return code;
 }

@@ -29,6 +29,7 @@
 
 #include "common/base/mem.h"
 #include "common/obs/log.h"
+#include "querier/collectors.h"
 
 #define QUERY_MAGIC     MAGIC('q', 'r', 'y', ' ')
 #define ARENA_BYTES_MAX (4 * MIB)
@@ -189,7 +190,7 @@ static void query_on_work(void *cookie)
     q->step = NULL;
     if (canceled(q))
         err_set(&q->err, ERR_CANCELED, "the client went away");
-    else if (step(q, &q->err) == 0)
+    else if ((!q->collectors || collectors_read(q, &q->err) == 0) && step(q, &q->err) == 0)
         err_clear(&q->err); /* what was tried on the way may have left its mark */
 }
 
@@ -234,6 +235,8 @@ static void query_begin_again(struct query *q)
     q->saturated = q->overflow = 0;
     q->truncated = false;
     q->notice = STR("");
+    q->collectors = 0;
+    q->collectors_apart = 0;
     q->bounds_start_ms = q->bounds_end_ms = 0;
     q->agains++;
     metric_add(q->qr->metrics.again, 1);

@@ -92,6 +92,8 @@ struct query {
     uint64_t saturated;                     /* sums that hit the largest number */
     uint64_t overflow;                      /* values of stacks that lost their names */
     struct str notice;                      /* what a reader of the answer must know; "" */
+    size_t collectors;                      /* questions of collectors.c that wait for replies */
+    unsigned collectors_apart;              /* bits of its labels: shown apart */
     bool truncated;                         /* a list was cut at querier.labels_max */
     int64_t bounds_start_ms, bounds_end_ms; /* real bounds of a flame graph; 0, 0: none */
 };
@@ -118,6 +120,10 @@ NODISCARD int query_ask_merge(struct query *q, size_t ask, const struct wire_que
                               const struct str *call_site, size_t call_site_len, struct err *e);
 NODISCARD int query_ask_timeline(struct query *q, size_t ask, const struct wire_query *wq,
                                  const struct wire_timeline *tl, struct err *e);
+/* The same; where an answer would take more memory than it may (ERR_LIMIT) there is none, and the
+ * query goes on. */
+NODISCARD int query_ask_timeline_if(struct query *q, size_t ask, const struct wire_query *wq,
+                                    const struct wire_timeline *tl, struct err *e);
 NODISCARD int query_ask_functions(struct query *q, size_t ask, const struct wire_query *wq,
                                   struct wire_functions f, struct err *e);
 NODISCARD int query_ask_labels(struct query *q, size_t ask, const struct wire_query *wq,

@@ -84,7 +84,8 @@ struct question {
     const struct wire_functions *functions;
     const struct wire_labels *labels;
     const struct wire_exemplars *exemplars;
-    bool detail; /* of RPC_ESTIMATE */
+    bool detail;   /* of RPC_ESTIMATE */
+    bool optional; /* what takes too much is not answered */
 };
 
 static int put_question(const struct question *what, const struct wire_query *wq,
@@ -122,7 +123,8 @@ static int ask(struct query *q, size_t number, const struct wire_query *wq,
     for (size_t i = 0; i < targets.len; i++) {
         struct fanout_call c = { .ask = number,
                                  .ingester = targets.ptr[i].ingester,
-                                 .method = what->method };
+                                 .method = what->method,
+                                 .optional = what->optional };
         struct arena_mark mark = arena_mark(q->arena);
         buf_init(&c.payload, REQUEST_BYTES_MAX);
         buf_init(&c.reply, 0);
@@ -151,6 +153,14 @@ NODISCARD int query_ask_timeline(struct query *q, size_t number, const struct wi
                                  const struct wire_timeline *tl, struct err *e)
 {
     return ask(q, number, wq, &(struct question){ .method = RPC_TIMELINE, .timeline = tl }, e);
+}
+
+NODISCARD int query_ask_timeline_if(struct query *q, size_t number, const struct wire_query *wq,
+                                    const struct wire_timeline *tl, struct err *e)
+{
+    struct question what = { .method = RPC_TIMELINE, .timeline = tl, .optional = true };
+
+    return ask(q, number, wq, &what, e);
 }
 
 NODISCARD int query_ask_functions(struct query *q, size_t number, const struct wire_query *wq,

@@ -16,8 +16,7 @@ static int ask_timelines(struct query *q, const struct render *r, const struct w
     if (r->side.ids.kinds)
         return exm_ask_timeline(q, RENDER_ASK_TIMELINE, wq, &r->side.ids, tl.grid,
                                 (struct exm_site){ 0 }, e);
-    if (query_ask_timeline(q, RENDER_ASK_TIMELINE, wq, &tl, e) ||
-        collectors_ask(q, RENDER_ASK_COLLECTORS, wq, e))
+    if (query_ask_timeline(q, RENDER_ASK_TIMELINE, wq, &tl, e))
         return e->code;
     tl.group_by = &r->group_by;
     tl.group_by_len = 1;
@@ -70,10 +69,7 @@ static void put_metadata(const struct query *q, const struct render *r, struct j
         json_key(j, "partial");
         json_bool(j, true);
     }
-    if (q->notice.len) {
-        json_key(j, "notice");
-        json_str(j, q->notice);
-    }
+    collectors_json(q, j);
 }
 
 struct answer {
@@ -153,8 +149,7 @@ static int read_timelines(struct query *q, struct answer *a, struct err *e)
 {
     const struct render *r = a->r;
 
-    if (merged_timeline(q, RENDER_ASK_TIMELINE, r->timeline.samples, r->average, &a->timeline, e) ||
-        collectors_read(q, RENDER_ASK_COLLECTORS, e))
+    if (merged_timeline(q, RENDER_ASK_TIMELINE, r->timeline.samples, r->average, &a->timeline, e))
         return e->code;
     if (!r->group_by.len)
         return 0;

@@ -17,7 +17,6 @@ enum render_ask {
     RENDER_ASK_GROUPS,
     RENDER_ASK_TYPES,
     RENDER_ASK_LIST,
-    RENDER_ASK_COLLECTORS,
 };
 struct render {
     struct render_side side;

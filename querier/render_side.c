@@ -9,6 +9,7 @@
 
 #include "common/model/ptype.h"
 #include "querier/api_render.h"
+#include "querier/collectors.h"
 
 /* ---- parameters -------------------------------------------------------------------------------*/
 
@@ -154,10 +155,10 @@ NODISCARD int side_ask(struct query *q, size_t ask, const struct render_side *s,
     for (size_t i = 0; i < q->tenants_len && !s->range.empty; i++)
         for (size_t k = 0; k < s->types_len; k++) {
             struct wire_query wq = side_wire(s, q->tenants[i], s->types[k]);
-            int code = s->ids.kinds ? exm_ask_merge(q, ask, &wq, &s->ids, NULL, 0, e)
-                                    : query_ask_merge(q, ask, &wq, NULL, 0, e);
-            if (code)
-                return code;
+            if (s->ids.kinds
+                    ? exm_ask_merge(q, ask, &wq, &s->ids, NULL, 0, e)
+                    : query_ask_merge(q, ask, &wq, NULL, 0, e) || collectors_ask(q, ask, i, &wq, e))
+                return e->code;
         }
     return 0;
 }

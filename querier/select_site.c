@@ -29,6 +29,7 @@
 #include "common/base/size.h"
 #include "common/base/vec.h"
 #include "common/model/slot.h"
+#include "querier/collectors.h"
 #include "querier/label_lists.h"
 #include "querier/select.h"
 
@@ -439,6 +440,22 @@ static int ask_sets(struct query *q, const struct site *x, struct err *e)
     return 0;
 }
 
+static int ask_collectors(struct query *q, const struct select_series *s, struct err *e)
+{
+    const struct plan_grid *g = &s->grid;
+    struct wire_query wq = { .profile_type = s->spec.profile_type,
+                             .selectors = s->spec.selectors,
+                             .selectors_len = s->spec.len,
+                             .range = plan_range(edge(g, 0), edge(g, g->points)) };
+
+    for (size_t i = 0; i < q->tenants_len; i++) {
+        wq.tenant = q->tenants[i];
+        if (collectors_ask(q, 0, i, &wq, e))
+            return e->code;
+    }
+    return 0;
+}
+
 NODISCARD int select_site_ask(struct query *q, struct err *e)
 {
     struct site *x = ARENA_NEW(q->arena, struct site);
@@ -448,8 +465,10 @@ NODISCARD int select_site_ask(struct query *q, struct err *e)
     if (!x)
         return no_room(e);
     x->s = s;
-    x->batch = MIN(MAX(q->calls_max / MAX(calls, 1), 1), BATCH);
+    x->batch = MIN(MAX(q->calls_max / MAX(calls, 1), 2) - 1, BATCH); /* and the collectors */
     q->state = x;
+    if (ask_collectors(q, s, e))
+        return e->code;
     if (s->group_by_len)
         return ask_sets(q, x, e);
     if (make_room_for(q, x, 1, e))

@@ -5,6 +5,7 @@
 
 #include "common/model/ptype.h"
 #include "querier/api_render.h"
+#include "querier/collectors.h"
 
 #define STRS_MAX      1024 /* stacks are not deeper */
 #define LIMIT_DEFAULT 100
@@ -173,7 +174,8 @@ NODISCARD int view_ask(struct query *q, size_t ask, const struct view_side *s, s
     for (size_t i = 0; i < q->tenants_len && !s->range.empty; i++) {
         wq.tenant = q->tenants[i];
         if (s->ids.kinds ? exm_ask_merge(q, ask, &wq, &s->ids, s->call_site, s->call_site_len, e)
-                         : query_ask_merge(q, ask, &wq, s->call_site, s->call_site_len, e))
+                         : query_ask_merge(q, ask, &wq, s->call_site, s->call_site_len, e) ||
+                               collectors_ask(q, ask, i, &wq, e))
             return e->code;
     }
     return 0;
@@ -224,12 +226,13 @@ void view_side_json(const struct view_side *s, const struct merged *m, struct js
     json_u64(j, calltree_total(&m->tree));
 }
 
-void view_partial_json(const struct query *q, struct json *j)
+void view_notes_json(const struct query *q, struct json *j)
 {
-    if (!q->missing.missing)
-        return;
-    json_key(j, "partial");
-    json_bool(j, true);
+    if (q->missing.missing) {
+        json_key(j, "partial");
+        json_bool(j, true);
+    }
+    collectors_json(q, j);
 }
 
 NODISCARD int view_flame_json(struct query *q, const struct calltree *t, size_t max_nodes,

@@ -58,8 +58,8 @@ NODISCARD int view_read(struct query *q, size_t ask, struct view_side *s, struct
 void view_type_json(struct str profile_type, bool gauge, struct json *j);
 /* Keys of the open object: profileType, unit, gauge, startMs, endMs, total. */
 void view_side_json(const struct view_side *s, const struct merged *m, struct json *j);
-/* Key `partial` if the answer is. */
-void view_partial_json(const struct query *q, struct json *j);
+/* Keys of the open object where they say something: partial, notice. */
+void view_notes_json(const struct query *q, struct json *j);
 /* Value: {"names":..,"levels":..,"numTicks":n,"maxSelf":n} of the tree, cut. */
 NODISCARD int view_flame_json(struct query *q, const struct calltree *t, size_t max_nodes,
                               struct json *j, struct err *e);

@@ -14,12 +14,13 @@
 #include "deploy/ctl/ask_socket.h"
 #include "deploy/ctl/progress.h"
 
-#define TOKEN_MAX  (16 * KIB)
-#define MESSAGE    300 /* bytes of what a server says that are shown */
-#define HEADERS    4
-#define CONNECT_MS 10000
-#define TIMEOUT_MS 60000
-#define SERVICE    "/querier.v1.QuerierService/"
+#define TOKEN_MAX    (16 * KIB)
+#define MESSAGE      300 /* bytes of what a server says that are shown */
+#define HEADERS      4
+#define NOTICE_BYTES 900
+#define CONNECT_MS   10000
+#define TIMEOUT_MS   60000
+#define SERVICE      "/querier.v1.QuerierService/"
 
 /* ---- parameters ---- */
 
@@ -382,6 +383,20 @@ struct str ask_text(const struct json_val *v, const char *key)
     struct str s = STR("");
 
     return json_take_str(json_get(v, key, NULL), key, &s, &e) ? STR("") : s;
+}
+
+void ask_notice(struct cli *c, const struct json_val *root)
+{
+    struct str notice = ask_text(root, "notice");
+    struct buf text;
+
+    if (!notice.len || c->noticed)
+        return;
+    c->noticed = true;
+    buf_init(&text, NOTICE_BYTES * 4);
+    (void)term_name(&c->term, notice, NOTICE_BYTES, &text);
+    cli_note(c, "%.*s", STR_ARG(buf_str(&text)));
+    buf_deinit(&text);
 }
 
 bool ask_truth(const struct json_val *v, const char *key)

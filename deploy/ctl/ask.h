@@ -42,6 +42,9 @@ NODISCARD int ask_call(struct cli *c, const char *method, struct str message, st
 /* A member of an object of an answer; "" or false where it is missing or something else. */
 struct str ask_text(const struct json_val *v, const char *key);
 bool ask_truth(const struct json_val *v, const char *key);
+/* Shows what a server has to say of a sum, such as that it is of several collectors; the first time
+ * only. */
+void ask_notice(struct cli *c, const struct json_val *root);
 /* Something in an answer is not as it should be: "is it another program, or another version?" */
 int ask_strange(const struct cli *c, const char *what, struct err *e);
 

@@ -49,6 +49,7 @@ struct cli {
     struct buf out; /* cli_flush writes it to standard output */
     bool out_ended; /* whoever reads us has closed its end: no error, and nothing more to do */
     bool was_partial;
+    bool noticed;             /* a notice of the server was shown: once is enough */
     struct http_client *http; /* owned; NULL before the first question */
     char *secret;             /* owned; the text of --token-file */
     char *socket;             /* owned; the Unix socket that is asked; NULL: by the URL */

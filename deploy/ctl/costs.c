@@ -71,6 +71,8 @@ int costs_ask(struct cli *c, const struct costs_ask *a, struct costs *ret, struc
                          : err_set(e, ERR_LIMIT, "the question is too long");
     if (!rc)
         rc = costs_read(c, buf_str(&body), ret, e);
+    if (!rc)
+        ask_notice(c, json_root(ret->doc));
     buf_deinit(&target);
     buf_deinit(&body);
     return rc;

@@ -89,6 +89,8 @@ static int ask_diff(struct cli *c, const struct what sides[SIDES], uint64_t rows
                          : err_set(e, ERR_LIMIT, "the question is too long");
     if (!rc)
         rc = versus_read(c, buf_str(&body), strcmp(sort, "total") == 0, ret, e);
+    if (!rc)
+        ask_notice(c, json_root(ret->doc));
     buf_deinit(&target);
     buf_deinit(&body);
     return rc;

@@ -143,6 +143,7 @@ int ctl_grew(struct cli *c)
     if (!rc)
         rc = read_all(c, buf_str(&body), a, &d, &e);
     if (!rc) {
+        ask_notice(c, json_root(d.doc));
         empty = d.rows.len == 0;
         if (c->o.json) {
             (void)buf_add_str(&c->out, str_trim(buf_str(&body)));

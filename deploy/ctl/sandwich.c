@@ -131,6 +131,7 @@ int ctl_sandwich(struct cli *c)
     if (ask_sandwich(c, &w, c->args[0], &body, &e) || read_all(c, buf_str(&body), &s, &e)) {
         code = commands_fail(c, &e);
     } else {
+        ask_notice(c, json_root(s.doc));
         if (c->o.json)
             put_json(c, &w, &s);
         else if (s.total > 0)

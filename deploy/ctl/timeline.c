@@ -261,8 +261,10 @@ int ctl_timeline(struct cli *c)
     if (what_ready(c, &w, &e) || plan(c, &w, &step_s, &e))
         return commands_fail(c, &e);
     rc = ask_points(c, &w, step_s, &doc, &e);
-    if (!rc)
+    if (!rc) {
+        ask_notice(c, json_root(doc));
         rc = put_all(c, &w, step_s, doc, &empty, &e);
+    }
     if (rc)
         buf_reset(&c->out); /* half an answer is none */
     json_doc_free(doc);

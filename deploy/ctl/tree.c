@@ -13,10 +13,9 @@
 #include "deploy/ctl/graph.h"
 #include "deploy/ctl/what.h"
 
-#define ROUTE        "/pyroscope/render"
-#define LINES        2000
-#define MIN_PERCENT  0.5
-#define NOTICE_BYTES 900
+#define ROUTE       "/pyroscope/render"
+#define LINES       2000
+#define MIN_PERCENT 0.5
 
 /* ---- what all commands use ---- */
 
@@ -113,20 +112,6 @@ static void put_tree(struct cli *c, const struct what *w, const struct graph *g)
     cli_json_end(c);
 }
 
-/* What the server has to say of the sum, as of several collectors. */
-static void say_notice(const struct cli *c, const struct graph *g)
-{
-    struct str notice = ask_text(json_root(g->doc), "notice");
-    struct buf text;
-
-    if (!notice.len)
-        return;
-    buf_init(&text, NOTICE_BYTES * 4);
-    (void)term_name(&c->term, notice, NOTICE_BYTES, &text);
-    cli_note(c, "%.*s", STR_ARG(buf_str(&text)));
-    buf_deinit(&text);
-}
-
 int ctl_tree(struct cli *c)
 {
     struct graph g;
@@ -146,7 +131,7 @@ int ctl_tree(struct cli *c)
         return commands_fail(c, &e);
     bool empty = !g.at.len || !g.at.ptr[0].total;
     put_tree(c, &w, &g);
-    say_notice(c, &g);
+    ask_notice(c, json_root(g.doc));
     graph_deinit(&g);
     return empty ? commands_nothing(c) : cli_done(c);
 }

@@ -3,7 +3,6 @@ selectors, groups, call sites, cuts, functions, label lists. SEED=n repeats, QUE
 (thousands by hand)."""
 import collections
 import os
-import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -278,38 +277,5 @@ def test_four_processes():
     four_processes(KINDS)
 
 
-def test_two_collectors_of_one_service():
-    """An eBPF profiler next to an SDK measures the same time twice: the sum is exact, and says so."""
-    with cluster.AllInOne() as server:
-        pushes = {"both": ({"source": "sdk"}, {"source": "ebpf"}), "one": ({"source": "ebpf"},) * 2,
-                  "plain": ({}, {"source": "alloy/pyroscope.ebpf"}), "spy": ({}, {"spyName": "ebpfspy"}),
-                  "languages": ({"spyName": "gospy"}, {"spyName": "javaspy"}),
-                  "theirs": ({"source": "web"}, {"source": "kafka"})}
-        for service, sets in pushes.items():
-            for labels in map(dict, sets):
-                spy = {k: labels.pop(k) for k in list(labels) if k == "spyName"}
-                name = service + ".cpu{" + ",".join(f"{k}={v}" for k, v in labels.items()) + "}"
-                assert server.ingest(b"main;work 10\n", name, **spy).status == 200
-
-        def asked(selector):
-            r = server.render(f"{cluster.CPU_TYPE}{{{selector}}}")
-            answer = r.json()
-            header = {k.lower(): v for k, v in r.headers.items()}.get("x-embertree-notice")
-            assert (header is not None) == ("notice" in answer), (selector, header)
-            assert answer["flamebearer"]["numTicks"] > 0, selector
-            return answer.get("notice", "")
-        assert "source" in asked('service_name="both"') and "ebpf" in asked('service_name="both"')
-        assert "sdk" in asked('service_name="both"')
-        assert not asked('service_name="both",source="ebpf"') and not asked('service_name="both",source="sdk"')
-        assert "an SDK" in asked('service_name="plain"') and "alloy/pyroscope.ebpf" in asked('service_name="plain"')
-        assert "ebpfspy" in asked('service_name="spy"')
-        for service in ("one", "languages", "theirs"):
-            assert not asked(f'service_name="{service}"'), service
-        for service, says in (("both", True), ("one", False)):
-            tree = subprocess.run([cluster.BIN / "embertreectl", "tree", service, "--server", f"http://127.0.0.1:{server.reader.port}"],
-                                  capture_output=True, text=True, check=True)
-            assert ("several collectors" in tree.stderr) == says and "work" in tree.stdout, tree
-
-
 if __name__ == "__main__":
-    cluster.main([test_one_process, test_four_processes, test_two_collectors_of_one_service])
+    cluster.main([test_one_process, test_four_processes])

@@ -53,11 +53,13 @@ static void answer(struct qbed_ingester *in, struct rpc_call *call, enum rpc_met
 static void on_delay_over(void *cookie)
 {
     struct qbed_ingester *in = cookie;
-    struct rpc_call *call = in->held;
+    size_t n = in->held_len;
 
-    in->held = NULL;
-    in->canceled += *rpc_call_canceled(call);
-    answer(in, call, in->held_method, in->held_payload);
+    in->held_len = 0;
+    for (size_t i = 0; i < n; i++) {
+        in->canceled += *rpc_call_canceled(in->held[i].call);
+        answer(in, in->held[i].call, in->held[i].method, in->held[i].payload);
+    }
 }
 
 static void on_call(struct qbed_ingester *in, enum rpc_method method, struct rpc_call *call,
@@ -74,11 +76,10 @@ static void on_call(struct qbed_ingester *in, enum rpc_method method, struct rpc
         answer(in, call, method, payload);
         return;
     }
-    CHECK(!in->held); /* one at a time is enough for these tests */
-    in->held = call;
-    in->held_method = method;
-    in->held_payload = payload;
-    loop_timer_start(in->timer, in->mute ? 1000000 : in->delay_ms, 0);
+    CHECK(in->held_len < ARRAY_LEN(in->held)); /* those of a query or two */
+    in->held[in->held_len++] = (struct qbed_held){ call, payload, method };
+    if (in->held_len == 1)
+        loop_timer_start(in->timer, in->mute ? 1000000 : in->delay_ms, 0);
 }
 
 static void on_merge(void *cookie, struct rpc_call *call, struct str payload)
@@ -295,7 +296,7 @@ void qbed_deinit(struct qbed *b)
         for (size_t k = 0; k < b->ingesters[i].lost_len; k++)
             rpc_fail(b->ingesters[i].lost[k], &(struct err){ .code = ERR_TIMEOUT });
     for (size_t i = 0; i < b->ingesters_len; i++)
-        if (b->ingesters[i].held) {
+        if (b->ingesters[i].held_len) {
             loop_timer_stop(b->ingesters[i].timer);
             on_delay_over(&b->ingesters[i]);
         }

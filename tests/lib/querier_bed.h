@@ -53,9 +53,12 @@ struct qbed_ingester {
     size_t calls, canceled;
     uint64_t left_ms; /* of the last call's deadline, when it came */
     struct timer *timer;
-    struct rpc_call *held;
-    struct str held_payload;
-    enum rpc_method held_method;
+    struct qbed_held {
+        struct rpc_call *call;
+        struct str payload;
+        enum rpc_method method;
+    } held[8]; /* wait for delay_ms, behind the first one */
+    size_t held_len;
 };
 
 struct qbed {

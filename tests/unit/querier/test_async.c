@@ -20,8 +20,8 @@
 #define METHOD "SelectMergeStacktraces"
 
 static const struct qbed_push pushes[] = {
-    { 0, "shop", "env=prod", QBED_CPU, T(-60), "main;serve", 30, false, NULL },
-    { 0, "shop", "env=dev", QBED_CPU, T(-50), "main;idle", 7, false, NULL },
+    { QBED_BY_SERVICE, "shop", "env=prod", QBED_CPU, T(-60), "main;serve", 30, false, NULL },
+    { QBED_BY_SERVICE, "shop", "env=dev", QBED_CPU, T(-50), "main;idle", 7, false, NULL },
 };
 
 static void bed(struct qbed *b, const char *const *flags)
@@ -258,6 +258,33 @@ static void test_another_querier_tells(void **state)
     qbed_deinit(&other);
 }
 
+/* A sum of several collectors: whoever tells the result says so, by the header of all such sums. */
+static void test_a_notice_is_told(void **state)
+{
+    static const struct qbed_push collected[] = {
+        { QBED_BY_SERVICE, "shop", "source=sdk", QBED_CPU, T(-60), "main;serve", 30, false, NULL },
+        { QBED_BY_SERVICE, "shop", "source=ebpf", QBED_CPU, T(-50), "main;serve", 30, false, NULL },
+    };
+    (void)state;
+    struct qbed b, other;
+    char id[64];
+
+    bed(&b, NULL);
+    bed(&other, NULL);
+    qbed_data(&b, collected, ARRAY_LEN(collected));
+    id_of(qbed_connect(&b, METHOD, ASK(FORCE)), id);
+    net_pass(&b.world, 100);
+    for (int i = 0; i < 2; i++) {
+        const char *reply = i ? poll_id(&b, id) : poll_elsewhere(&b, &other, id);
+        assert_non_null(strstr(reply, "\"status\":\"ASYNC_QUERY_STATUS_SUCCESS\""));
+        assert_non_null(strstr(reply, "X-Embertree-Notice: several-collectors\r\n"));
+        assert_null(strstr(reply, "errorMessage"));
+    }
+    net_pass(&b.world, 610000); /* the result has gone */
+    qbed_deinit(&b);
+    qbed_deinit(&other);
+}
+
 static void test_another_querier_tells_failures(void **state)
 {
     (void)state;
@@ -329,7 +356,7 @@ static void test_a_part_is_told(void **state)
         "{\"start\":\"1749999900000\",\"end\":1750000000000,"
         "\"profileTypeID\":\"" QBED_CPU "\",\"labelSelector\":\"{}\"" FORCE "}";
     static const struct qbed_push both[] = {
-        { 0, "shop", "", QBED_CPU, T(-60), "a", 1, false, NULL },
+        { QBED_BY_SERVICE, "shop", "", QBED_CPU, T(-60), "a", 1, false, NULL },
         { 1, "till", "", QBED_CPU, T(-60), "b", 2, false, NULL },
     };
     static const char *const said[] = { "\nX-Embertree-Partial: 1 of 2 ingesters missing\r\n",
@@ -399,6 +426,7 @@ int main(void)
         cmocka_unit_test(test_one_more_is_refused),
         cmocka_unit_test(test_ids_are_of_a_tenant),
         cmocka_unit_test(test_another_querier_tells),
+        cmocka_unit_test(test_a_notice_is_told),
         cmocka_unit_test(test_another_querier_tells_failures),
         cmocka_unit_test(test_late_news_are_none),
         cmocka_unit_test(test_a_part_is_told),

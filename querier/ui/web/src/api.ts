@@ -158,6 +158,7 @@ export interface Compared {
   leftTicks: number;
   rightTicks: number;
   partial?: boolean;
+  notice?: string;
 }
 /** With the time directly before, which is as long. */
 export const compared = (of: Asked) =>

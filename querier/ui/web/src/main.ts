@@ -283,6 +283,7 @@ async function lookAt(of: api.Asked, answer: api.Render): Promise<[Tree, Tree | 
   }
   if (state.before) {
     const d = await api.compared(of);
+    answer.notice ||= d.notice; // the time before may have had more collectors
     return [decodeDiff(d.flamebearer, d.leftTicks, d.rightTicks), null, !!d.partial];
   }
   return [decode(answer.flamebearer), null, false];
