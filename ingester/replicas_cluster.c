@@ -23,7 +23,7 @@
 #define SPREAD_PART  8 /* services of so small a part of what spreads one are told */
 #define REPORT_MS    1000
 #define ASK_MS       1000
-#define FULL_MS      3000 /* without room, or unfit: others come first by so much */
+#define FULL_MS      3000 /* without room, unfit, or incomplete: others come first by so much */
 #define UNFIT_MS     600000
 #define SETTLE_MS    3000 /* no node came or went for so long: then a map is made */
 #define MOVES_MAX    2
@@ -39,9 +39,17 @@ static void on_change(void *cookie, bool in, const struct err *why)
         log_warn("not registered in the cluster; what is led here goes on", KV_ERR(why));
 }
 
+/* A replica that a copy of the database comes in for could lead when the copy is whole, which may
+ * take hours; the coordination service may be away by the time it says so and names another one. */
+static bool is_incomplete(const struct replica_of *r)
+{
+    return r->node && (replica_now(r).no_database || repl_node_copy(r->node).from);
+}
+
 static bool others_first(const struct replicas *rs, const struct replica_of *r)
 {
-    return rs->full || disk_watch_suspects(rs->in->disk_watch) || replicas_now_ms(rs) < r->unfit_ms;
+    return is_incomplete(r) || rs->full || disk_watch_suspects(rs->in->disk_watch) ||
+           replicas_now_ms(rs) < r->unfit_ms;
 }
 
 /* May this node lead the shard now? */

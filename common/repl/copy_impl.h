@@ -10,15 +10,16 @@
 #include "common/repl/repl_node_impl.h"
 
 enum {
-    COPY_ASK_MS = 25000,       /* a piece may wait 20 s for its share of the rate */
-    COPY_ASK_MOST_MS = 200000, /* ... and longer where the line is that slow */
-    COPY_KEEP_MS = 600000,     /* what nobody asks for goes */
-    COPY_STALL_MS = 20000,     /* without a byte: another source may be taken */
-    COPY_OUT_MAX = 8,          /* copies for others, of a process */
-    COPY_IN_MAX = 2,           /* copies coming in, of a process */
-    COPY_WINDOW = 6,           /* pieces asked for and not written */
-    COPY_SERVE_MAX = 64,       /* questions of others being answered, of a process */
-    COPY_ROOM_MIN = 64 << 20,  /* beside what comes in */
+    COPY_ASK_MS = 25000,        /* a piece may wait 20 s for its share of the rate */
+    COPY_ASK_MOST_MS = 200000,  /* ... and longer where the line is that slow */
+    COPY_KEEP_MS = 600000,      /* what nobody asks for goes */
+    COPY_STALL_MS = 20000,      /* without a byte: another source may be taken, at the latest */
+    COPY_STALL_LEAST_MS = 3000, /* ... at the earliest */
+    COPY_OUT_MAX = 8,           /* copies for others, of a process */
+    COPY_IN_MAX = 2,            /* copies coming in, of a process */
+    COPY_WINDOW = 6,            /* pieces asked for and not written */
+    COPY_SERVE_MAX = 64,        /* questions of others being answered, of a process */
+    COPY_ROOM_MIN = 64 << 20,   /* beside what comes in */
 };
 
 struct pull;

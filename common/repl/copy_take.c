@@ -50,7 +50,7 @@ struct pull {
     uint64_t offset;
     uint64_t call; /* LISTING, CHECKING */
     bool job;      /* LISTING, CHECKING */
-    uint64_t retry_ms, moved_ms;
+    uint64_t retry_ms, began_ms, moved_ms;
     uint64_t ask_ms; /* so long an answer may take */
     int bad;
     bool anyway, ended, remove; /* ended: goes when nothing is under way; remove: so do its files */
@@ -428,7 +428,7 @@ static void start(struct repl_copy *c, const char *source, uint64_t id, uint64_t
     p->ask_ms = COPY_ASK_MS;
     p->id = id;
     p->index = index;
-    p->moved_ms = copy_now(c->n);
+    p->began_ms = p->moved_ms = copy_now(c->n);
     (void)snprintf(p->source, sizeof(p->source), "%s", source);
     list_init(&p->again);
     list_init(&p->idle);
@@ -439,6 +439,7 @@ static void start(struct repl_copy *c, const char *source, uint64_t id, uint64_t
     }
     c->pull = p;
     c->leftover = false;
+    c->tried = true; /* what is left of this one is no reason to ask its source first again */
     c->n->o.hub->pulls++;
     ask(p, COPY_LIST, 0, on_list);
 }
@@ -526,11 +527,19 @@ static bool go_on(struct repl_copy *c, const struct copy_ask *a)
     return good;
 }
 
+/* How long a source may send nothing before the copy of another one is taken instead: as long as
+ * it has sent until then, since what would be thrown away is worth that much, within bounds. */
+static uint64_t patience(const struct pull *p)
+{
+    return MIN(MAX(p->moved_ms - p->began_ms, (uint64_t)COPY_STALL_LEAST_MS),
+               (uint64_t)COPY_STALL_MS);
+}
+
 /* One is under way: does it go on? */
 static bool goes_on(struct repl_copy *c, const struct copy_ask *a)
 {
     struct pull *p = c->pull;
-    bool stalled = copy_now(c->n) >= p->moved_ms + COPY_STALL_MS;
+    bool stalled = copy_now(c->n) >= p->moved_ms + patience(p);
 
     if (p->ended || p->state == DONE)
         return true;

@@ -16,6 +16,7 @@
  *
  * Chance is its own, as in sim_forget.c.
  */
+#include "common/base/json.h"
 #include "common/cluster/keyspace.h"
 #include "common/cluster/map_next.h"
 #include "tests/lib/sim_impl.h"
@@ -172,11 +173,33 @@ static bool can_be_led(struct world *w, const struct repl_record *rec)
     return heard(w, rec->leader, rec) || ingester_named(w, w->between.old);
 }
 
+/* What each ingester says of its replicas: what whoever looks for the reason begins with. */
+static void trace_replicas(struct world *w)
+{
+    for (size_t i = 0; i < w->ingesters; i++) {
+        const struct node *n = w->nodes[i];
+        struct buf text;
+        struct json j;
+
+        if (n->state != NODE_UP || !n->self)
+            continue;
+        buf_init(&text, 1 << 20);
+        json_init(&j, &text);
+        json_obj(&j);
+        n->role->ring(n->self, &j);
+        json_obj_end(&j);
+        trace(w, "%s: %.*s", n->name, (int)text.len, text.ptr);
+        buf_deinit(&text);
+    }
+}
+
 static void judge(struct world *w, const struct repl_record *rec)
 {
     const struct sim_between *b = &w->between;
 
     count(w)->between_served += b->acked && b->read;
+    if (!b->acked || !b->read)
+        trace_replicas(w);
     if (!b->acked || !b->read)
         broke(w, "a shard is not served while the coordination service is away",
               "shard %" PRIu32 ", %s from %s to %s in term %" PRIu64 ", of which %s heard: %s%s%s",
