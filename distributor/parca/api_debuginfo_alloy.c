@@ -268,6 +268,7 @@ static void alloy_delete(struct svc_call *c)
     if (!debuginfo_rpc_call(c, &alloy_id_in, &tenant, &tmp, &m))
         return;
     x = find_alloy(a, tenant, m.text[1]);
+    uint64_t turn = debuginfo_upload_turn(a->d, tenant);
     buf_deinit(&tmp);
     if (!x || x->state != DEBUGINFO_KEPT) {
         (void)err_set(&e, ERR_NOT_FOUND, "no debug info of that build id is kept");
@@ -278,7 +279,7 @@ static void alloy_delete(struct svc_call *c)
     *r = (struct removal){ c, a->d, debuginfo_opts(a->index)->dir, x->m };
     debuginfo_forget(a->index, x);
     a->d->working++;
-    if (!pool_submit(a->d->ctx->pool, a->d->ctx->loop, remove_work, remove_done, r)) {
+    if (!debuginfo_upload_submit(a->d, turn, remove_work, remove_done, r)) {
         remove_work(r); /* two unlinks; better now than never */
         loop_post(a->d->ctx->loop, remove_done, r);
     }

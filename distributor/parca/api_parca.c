@@ -21,6 +21,7 @@
 #include "distributor/parca/parca_json.h"
 #include "distributor/parca/parca_labels.h"
 #include "distributor/parca/parca_raw.h"
+#include "distributor/rules/rules.h"
 #include "distributor/state.h"
 
 #define SERVICE    "/parca.profilestore.v1alpha1.ProfileStoreService/"
@@ -143,13 +144,16 @@ struct two_phase {
     uint32_t magic;
     struct svc_call *call;
     struct distributor *d;
-    struct buf kept;    /* the first message's record; charged to d->memory */
-    struct str samples; /* in it */
-    struct str stacks;  /* in the second message, until svc_next */
-    struct buf ask;     /* the answer to the first */
-    size_t asked;       /* ids in it */
-    struct err err;     /* of asking */
-    bool began;         /* the first message has come */
+    struct str name;       /* of the tenant; the request's */
+    struct tenant *tenant; /* entered with the first message; NULL before it */
+    struct buf kept;       /* the first message's record */
+    size_t reserved;       /* of d->memory, for it */
+    struct str samples;    /* in it */
+    struct str stacks;     /* in the second message, until svc_next */
+    struct buf ask;        /* the answer to the first */
+    size_t asked;          /* ids in it */
+    struct err err;        /* of asking */
+    bool began;            /* the first message has come */
 };
 
 static void two_end(struct two_phase *t, const struct err *e)
@@ -159,7 +163,10 @@ static void two_end(struct two_phase *t, const struct err *e)
 
     if (e)
         why = *e; /* which may be in t */
-    budget_give(&t->d->memory, t->samples.len);
+    if (t->tenant) {
+        share_give(t->tenant->share, &t->d->memory, t->reserved);
+        tenant_leave(t->tenant);
+    }
     buf_deinit(&t->kept);
     buf_deinit(&t->ask);
     t->magic = 0;
@@ -218,19 +225,39 @@ static void two_done(void *cookie, const struct intake_result *r)
     two_end(t, rc ? &e : NULL);
 }
 
+/* The first half is a push like any other: it counts for the rate of its tenant, holds a part of
+ * its share, and waits for its turn. The second half does so by intake_start. */
+static int enter_samples(struct two_phase *t, struct str record, struct err *e)
+{
+    struct distributor *d = t->d;
+    struct rules_hold rules;
+    uint64_t now = clock_mono_ms(d->ctx->env->clock);
+
+    rules_hold(d->rules, t->name, &rules);
+    int rc = rules_off(&rules, e)
+                 ? e->code
+                 : tenant_enter(d->tenants, t->name, record.len, now, &t->tenant, e);
+    if (!rc)
+        rc = distributor_reserve(d, t->tenant, 0, record.len, e);
+    if (rc) {
+        rules_refused(d->rules, rules.label, e, 1, record.len);
+        distributor_refused(&d->metrics, e, t->call->r->peer);
+    } else {
+        t->reserved = record.len;
+    }
+    rules_drop(&rules);
+    return rc;
+}
+
 static int take_samples(struct two_phase *t, struct str record, struct err *e)
 {
-    const struct role_ctx *ctx = t->d->ctx;
-
-    if (!budget_take(&t->d->memory, record.len))
-        return err_set(e, ERR_BUSY,
-                       "pushes in work hold all the memory they may "
-                       "(distributor.in_flight_bytes); try again");
+    if (enter_samples(t, record, e))
+        return e->code;
     buf_init(&t->kept, record.len + 1);
     buf_add_str(&t->kept, record);
     t->samples = buf_str(&t->kept);
     t->began = true;
-    if (!pool_submit(ctx->pool, ctx->loop, ask_work, ask_done, t))
+    if (!distributor_submit(t->d, t->tenant, ask_work, ask_done, t))
         return err_set(e, ERR_BUSY, "too many pushes wait for a thread; try again");
     return 0;
 }
@@ -283,7 +310,6 @@ static void on_write(struct svc_call *c)
 {
     struct distributor *d = c->cookie;
     struct two_phase *t = XNEW(struct two_phase);
-    struct str tenant;
     struct err e;
 
     t->magic = CALL_MAGIC;
@@ -294,7 +320,7 @@ static void on_write(struct svc_call *c)
     c->on_message = two_on_message;
     c->on_end = two_on_end;
     c->on_gone = two_on_gone;
-    if (intake_check(d, c->r, &tenant, &e))
+    if (intake_check(d, c->r, &t->name, &e))
         two_end(t, &e);
 }
 

@@ -3,10 +3,27 @@
 
 #define ROOM_STEP (16 * MIB) /* bytes between two looks at the free space */
 
+uint64_t debuginfo_upload_turn(const struct distributor *d, struct str tenant)
+{
+    return pool_tenant_writes(d->ctx->pool, tenant);
+}
+
+bool debuginfo_upload_submit(struct distributor *d, uint64_t turn, pool_fn work, pool_fn done,
+                             void *cookie)
+{
+    const struct role_ctx *ctx = d->ctx;
+
+    return ctx->tenancy->multi ? pool_submit_for(ctx->pool, turn, ctx->loop, work, done, cookie)
+                               : pool_submit(ctx->pool, ctx->loop, work, done, cookie);
+}
+
 void debuginfo_upload_open(struct debuginfo_upload *u, struct distributor *d,
                            struct debuginfo *index, struct debuginfo_entry *entry)
 {
-    *u = (struct debuginfo_upload){ .d = d, .index = index, .entry = entry };
+    *u = (struct debuginfo_upload){ .d = d,
+                                    .index = index,
+                                    .entry = entry,
+                                    .turn = debuginfo_upload_turn(d, str_c(entry->m.tenant)) };
     d->working++;
 }
 
@@ -128,15 +145,13 @@ static void keep_done(void *cookie)
 
 static void run(struct debuginfo_upload *u, pool_fn work, pool_fn done)
 {
-    const struct role_ctx *ctx = u->d->ctx;
-
     CHECK(!u->busy);
     u->busy = true;
     err_clear(&u->err);
-    if (pool_submit(ctx->pool, ctx->loop, work, done, u))
+    if (debuginfo_upload_submit(u->d, u->turn, work, done, u))
         return;
     (void)err_set(&u->err, ERR_BUSY, "too much waits for a thread; try again");
-    loop_post(ctx->loop, done, u);
+    loop_post(u->d->ctx->loop, done, u);
 }
 
 void debuginfo_upload_write(struct debuginfo_upload *u, struct str bytes)

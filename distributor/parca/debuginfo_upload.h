@@ -17,6 +17,7 @@ struct debuginfo_upload {
     struct str bytes;              /* being written; the caller's */
     uint64_t checked;              /* size at which there was enough room on the disk */
     struct debuginfo_goners goners;
+    uint64_t turn; /* whose jobs these are, where tenants take turns */
     struct err err;
     bool busy;
     void (*then)(void *cookie, const struct err *e); /* NULL: it went well */
@@ -33,5 +34,9 @@ void debuginfo_upload_write(struct debuginfo_upload *u, struct str bytes);
 void debuginfo_upload_end(struct debuginfo_upload *u);
 /* It is RECEIVED and was claimed again: moved to its place, KEPT. */
 void debuginfo_upload_keep(struct debuginfo_upload *u);
+/* Files are worked on in the tenant's turns, as its pushes are decoded. False: ERR_BUSY. */
+NODISCARD bool debuginfo_upload_submit(struct distributor *d, uint64_t turn, pool_fn work,
+                                       pool_fn done, void *cookie);
+uint64_t debuginfo_upload_turn(const struct distributor *d, struct str tenant);
 
 #endif

@@ -10,6 +10,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -208,10 +209,10 @@ def test_hostile_arrow():
 class TwoWay:
     """gRPC-Web over HTTP/1.1, chunked both ways at once."""
 
-    def __init__(self, process, path):
+    def __init__(self, process, path, more=""):
         self.sock = socket.create_connection(("127.0.0.1", process.port), 30)
         self.sock.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/grpc-web"
-                          "+proto\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+                          f"+proto\r\nTransfer-Encoding: chunked\r\n{more}\r\n".encode())
         self.got = b""
         self.body = b""
         self.head = None
@@ -282,6 +283,24 @@ def test_write_two_phase():
         assert flags == 0x80 and Status(trailers.decode()).code == 3, trailers
         c.close()
         assert total(s, SAMPLES, **TIME) == 5
+
+
+def test_limits_of_write():
+    """The first message of a Write, its samples, is held to the limits of its tenant, as any push."""
+    if not golden.available():
+        print(golden.skip_line("limits of Write"))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "overrides.yaml"
+        path.write_text("tenants: {spent: {ingest_limits: {bytes: 100, period: 1h}}, stopped: {ingest: off}}")
+        with cluster.AllInOne("--tenancy.multi", f"--distributor.overrides-file={path}") as s:
+            for tenant, code in (("spent", 8), ("stopped", 7), ("other", None)):
+                c = TwoWay(s.writer, STORE + "Write", f"X-Scope-OrgID: {tenant}\r\n")
+                c.send(frame(field(1, arrow("parca-arrow/v1_1_samples.arrows"))))
+                flags, reply = c.message()
+                assert (flags == 0 if code is None else Status(reply.decode()).code == code), (tenant, flags, reply)
+                c.close()
+            assert s.writer.metric("embertree_discarded_profiles_total", tenant="spent") == 1
 
 
 # ---- debug info -----------------------------------------------------------------------------------
@@ -492,5 +511,6 @@ def test_debuginfo_kill():
 
 if __name__ == "__main__":
     cluster.main([test_write_raw, test_every_pprof_by_write_raw, test_write_arrow, test_hostile_arrow, test_write_two_phase,
+                  test_limits_of_write,
                   test_debuginfo_parca, test_debuginfo_json, test_debuginfo_refused, test_debuginfo_alloy,
                   test_debuginfo_kill])

@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
+#include "common/sys/thread.h"
 #include "distributor/parca/debuginfo.h"
+#include "distributor/parca/debuginfo_upload.h"
 #include "tests/lib/kv_dir.h"
 
 struct bed {
@@ -224,6 +226,86 @@ static void test_uploads(void **state)
     debuginfo_free(b.index);
 }
 
+/* ---- turns ---- */
+
+struct turns {
+    struct distributor d;
+    struct loop *loop;
+    struct mutex gate; /* held: the pool's only thread waits */
+    struct debuginfo_upload up[DEBUGINFO_UPLOADS_MAX + 1];
+    size_t at[DEBUGINFO_UPLOADS_MAX + 1]; /* which one was written as which */
+    size_t written;
+};
+struct turn {
+    struct turns *t;
+    size_t i;
+};
+
+static void gate_work(void *cookie)
+{
+    struct turns *t = cookie;
+
+    mutex_lock(&t->gate);
+    mutex_unlock(&t->gate);
+}
+
+static void on_written(void *cookie, const struct err *e)
+{
+    struct turn *turn = cookie;
+    struct turns *t = turn->t;
+
+    assert_null(e);
+    t->at[turn->i] = t->written++;
+    if (t->written == ARRAY_LEN(t->up))
+        loop_stop(t->loop);
+}
+
+/* What many uploads of one tenant have waiting does not stand before the upload of another. */
+static void test_tenants_take_turns(void **state)
+{
+    struct tenancy_conf tenancy = { .multi = true };
+    struct role_ctx ctx = { .tenancy = &tenancy };
+    struct metrics *m = metrics_new();
+    struct turn turn[DEBUGINFO_UPLOADS_MAX + 1];
+    struct turns t = { .d = { .ctx = &ctx } };
+    struct debuginfo_entry *x;
+    struct bed b;
+    struct err e;
+
+    bed_init(&b, *state);
+    ctx.env = &b.sim.env;
+    ctx.loop = t.loop = loop_new(clock_real());
+    ctx.pool = pool_new("turns", 1, 100);
+    distributor_metrics_init(&t.d.metrics, m, b.sim.env.clock);
+    mutex_init(&t.gate);
+    mutex_lock(&t.gate);
+    assert_true(pool_submit(ctx.pool, ctx.loop, gate_work, NULL, &t));
+    for (size_t i = 0; i < ARRAY_LEN(t.up); i++) {
+        char id[16];
+        (void)snprintf(id, sizeof(id), "%04zx", i);
+        struct str who = i < DEBUGINFO_UPLOADS_MAX ? STR("busy") : STR("quiet");
+        assert_int_equal(debuginfo_begin(b.index, who, str_c(id), DEBUGINFO_SOURCES, STR(""),
+                                         STR(""), false, &x, &e),
+                         0);
+        assert_int_equal(debuginfo_claim(x, STR(""), &e), 0);
+        turn[i] = (struct turn){ &t, i };
+        debuginfo_upload_open(&t.up[i], &t.d, b.index, x);
+        t.up[i].then = on_written;
+        t.up[i].cookie = &turn[i];
+        debuginfo_upload_write(&t.up[i], STR("bytes"));
+    }
+    mutex_unlock(&t.gate);
+    loop_run(t.loop);
+    assert_in_range(t.at[DEBUGINFO_UPLOADS_MAX], 0, 1);
+    for (size_t i = 0; i < ARRAY_LEN(t.up); i++)
+        debuginfo_upload_close(&t.up[i]);
+    pool_free(ctx.pool);
+    debuginfo_free(b.index);
+    metrics_free(m);
+    loop_free(t.loop);
+    mutex_deinit(&t.gate);
+}
+
 static void test_names(void **state)
 {
     static const char *const bad[] = { "", "a", "a b", "a\nb", "\xc3\xa4\xc3\xa4" };
@@ -296,6 +378,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_uploads, setup, teardown),
         cmocka_unit_test_setup_teardown(test_entries, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stale_uploads, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_tenants_take_turns, setup, teardown),
         cmocka_unit_test(test_names),
         cmocka_unit_test_setup_teardown(test_scan, setup, teardown),
     };
