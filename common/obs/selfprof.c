@@ -438,6 +438,11 @@ int selfprof_capture(struct selfprof *p, uint64_t ms, selfprof_capture_fn done, 
     return captures_ask(p->captures, ms, done, cookie, e);
 }
 
+void selfprof_capture_end(struct selfprof *p, const void *cookie)
+{
+    captures_end(p->captures, cookie);
+}
+
 uint64_t selfprof_hz(const struct selfprof *p)
 {
     return p->o.hz;

@@ -20,6 +20,7 @@ enum state { FREE, ASKED, RUNS };
 
 struct capture {
     enum state state; /* under the lock, but what only the profiler's thread changes from RUNS */
+    bool enough;      /* under the lock: captures_end */
     uint64_t ms, end_ms;
     int64_t from_ms;
     selfprof_capture_fn done;
@@ -61,6 +62,23 @@ int captures_ask(struct captures *c, uint64_t ms, selfprof_capture_fn done, void
     return found ? 0
                  : err_set(e, ERR_BUSY, "%d profiles are being taken already; try again later",
                            SELFPROF_CAPTURES_MAX);
+}
+
+void captures_end(struct captures *c, const void *cookie)
+{
+    mutex_lock(&c->lock);
+    for (size_t i = 0; i < SELFPROF_CAPTURES_MAX; i++)
+        if (c->all[i].state != FREE && c->all[i].cookie == cookie)
+            c->all[i].enough = true;
+    mutex_unlock(&c->lock);
+}
+
+static bool is_due(struct captures *c, const struct capture *x)
+{
+    mutex_lock(&c->lock);
+    bool enough = x->enough;
+    mutex_unlock(&c->lock);
+    return enough || clock_mono_ms(c->env->clock) >= x->end_ms;
 }
 
 static void set_state(struct captures *c, struct capture *x, enum state to)
@@ -121,7 +139,7 @@ void captures_tick(struct captures *c)
 
         if (s == ASKED)
             begin(c, x);
-        else if (s == RUNS && clock_mono_ms(c->env->clock) >= x->end_ms)
+        else if (s == RUNS && is_due(c, x))
             end(c, x);
     }
 }

@@ -17,6 +17,8 @@ void captures_free(struct captures *c);
 /* Any thread. ERR_BUSY: SELFPROF_CAPTURES_MAX are under way. */
 NODISCARD int captures_ask(struct captures *c, uint64_t ms, selfprof_capture_fn done, void *cookie,
                            struct err *e);
+/* The capture with this cookie ends at the next tick, with what there is. Any thread. */
+void captures_end(struct captures *c, const void *cookie);
 /* Begins and ends what is due; the ring was drained before. */
 void captures_tick(struct captures *c);
 /* A sample: names are those of `of`, innermost first. */

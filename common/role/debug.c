@@ -7,7 +7,10 @@
  *
  * The sampler is the one that profiles us anyway; where that is switched off one of our own runs as
  * long as somebody asks. At most SELFPROF_CAPTURES_MAX profiles and one heap at once: more is 503.
- * Replies are gzip'd pprof files, as Go's are.
+ * A caller's address has a share of them, else 429, and the last place is for the server's Unix
+ * socket: with no admin token these routes are for all callers, and none may keep the others or the
+ * operator from a profile. A caller who goes away gives the place back. Replies are gzip'd pprof
+ * files, as Go's are.
  */
 #include "common/role/debug.h"
 
@@ -18,6 +21,8 @@
 #include "common/role/process.h"
 
 #define SECONDS_DEFAULT 30
+#define PEER_PLACES     2                           /* of one address */
+#define TCP_PLACES      (SELFPROF_CAPTURES_MAX - 1) /* of all addresses */
 #define PPROF_BYTES     (64 * MIB)
 #define DUMP_BYTES      (256 * MIB)
 #define POLICY          "default-src 'none'; frame-ancestors 'none'"
@@ -30,6 +35,7 @@ struct call {
     uint32_t magic;
     struct process *p;
     struct http_req *r;
+    char *place; /* in p->debug.peers; CPU only */
     uint64_t hz;
     struct buf body;
     struct err err; /* code 0: fine */
@@ -55,6 +61,7 @@ static void call_end(struct call *c, const char *file)
     } else {
         (void)snprintf(text, sizeof(text), "attachment; filename=\"%s\"", file);
         http_reply_header(c->r, "Content-Disposition", str_c(text));
+        http_reply_header(c->r, "X-Content-Type-Options", STR("nosniff"));
         http_reply(c->r, 200, "application/octet-stream", &c->body);
     }
     buf_deinit(&c->body);
@@ -87,6 +94,46 @@ static int sampler_of(struct process *p, struct selfprof **ret, struct err *e)
     return 0;
 }
 
+/* The address without its port. */
+static void peer_name(const struct http_req *r, char ret[DEBUG_PEER_MAX])
+{
+    struct str peer = str_c(r->local ? "socket" : r->peer);
+    ptrdiff_t port = r->local ? -1 : str_rfind(peer, ':');
+
+    if (port >= 0)
+        peer.len = (size_t)port;
+    (void)snprintf(ret, DEBUG_PEER_MAX, "%.*s", STR_ARG(peer));
+}
+
+/* A free place, held from here on. */
+static int take_place(struct process *p, const struct http_req *r, char **ret, struct err *e)
+{
+    char name[DEBUG_PEER_MAX], *place = NULL;
+    size_t mine = 0, tcp = 0;
+
+    peer_name(r, name);
+    for (size_t i = 0; i < SELFPROF_CAPTURES_MAX; i++) {
+        char *at = p->debug.peers[i];
+        if (!at[0])
+            place = at;
+        mine += strcmp(at, name) == 0;
+        tcp += at[0] && strcmp(at, "socket") != 0;
+    }
+    if (!r->local && mine >= PEER_PLACES)
+        return err_set(e, ERR_RATE,
+                       "%d profiles are being taken for %s already: try again when one of them has "
+                       "ended, or ask for fewer seconds",
+                       PEER_PLACES, name);
+    if (!place || (!r->local && tcp >= TCP_PLACES))
+        return err_set(e, ERR_BUSY,
+                       "%zu profiles are being taken already: try again later, or through the "
+                       "server's Unix socket (http.admin_socket), which has a place of its own",
+                       p->debug.running);
+    memcpy(place, name, sizeof(name));
+    *ret = place;
+    return 0;
+}
+
 static void sampler_left(struct process *p)
 {
     if (--p->debug.running == 0) {
@@ -100,6 +147,7 @@ static void cpu_reply(void *cookie)
     struct call *c = cookie;
 
     CHECK(c->magic == CALL_MAGIC);
+    c->place[0] = '\0';
     sampler_left(c->p);
     call_end(c, "profile");
 }
@@ -127,22 +175,44 @@ static int seconds_of(const struct http_req *r, uint64_t *ret, struct err *e)
     return 0;
 }
 
+/* The place is for others now. */
+static void on_caller_gone(struct http_req *r)
+{
+    const struct call *c = r->cookie;
+    struct selfprof *sampler = c->p->selfprof ? c->p->selfprof : c->p->debug.own;
+
+    CHECK(c->magic == CALL_MAGIC);
+    if (sampler) /* else it was stopped, and the reply is on its way */
+        selfprof_capture_end(sampler, c);
+}
+
 static void on_profile(struct http_req *r)
 {
     struct process *p = r->route_cookie;
     struct selfprof *sampler = NULL;
+    char *place = NULL;
     uint64_t seconds;
     struct err e;
 
-    if (seconds_of(r, &seconds, &e) || sampler_of(p, &sampler, &e)) {
+    if (seconds_of(r, &seconds, &e) || take_place(p, r, &place, &e)) {
+        http_reply_err(r, &e);
+        return;
+    }
+    if (sampler_of(p, &sampler, &e)) {
+        place[0] = '\0';
         http_reply_err(r, &e);
         return;
     }
     struct call *c = call_new(p, r);
+    c->place = place;
     c->hz = selfprof_hz(sampler);
     p->debug.running++;
-    if (selfprof_capture(sampler, seconds * 1000, on_captured, c, &c->err))
+    if (selfprof_capture(sampler, seconds * 1000, on_captured, c, &c->err)) {
         cpu_reply(c);
+        return;
+    }
+    r->cookie = c;
+    r->on_gone = on_caller_gone;
 }
 
 /* ---- heap ----------------------------------------------------------------------------------- */
@@ -247,6 +317,7 @@ static void on_index(struct http_req *r)
         buf_addf(&b, " (%s)", e.text);
     buf_add_str(&b, STR("\n</ul>\n"));
     http_reply_header(r, "Content-Security-Policy", STR(POLICY));
+    http_reply_header(r, "X-Content-Type-Options", STR("nosniff"));
     http_reply(r, 200, "text/html; charset=utf-8", &b);
 }
 

@@ -11,12 +11,14 @@
 #include "common/obs/selfprof.h"
 
 #define DEBUG_SECONDS_MAX 300
+#define DEBUG_PEER_MAX    64 /* an address as text */
 
 struct process;
 struct debug {
     struct selfprof *own; /* where selfprof.enabled is off, while profiles are taken; owned */
     size_t running;
-    bool heap; /* one is being dumped */
+    char peers[SELFPROF_CAPTURES_MAX][DEBUG_PEER_MAX]; /* who holds a place; "": free */
+    bool heap;                                         /* one is being dumped */
 };
 void debug_routes(struct process *p);
 /* Before the listener drains: profiles under way end with what there is. */
