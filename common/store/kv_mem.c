@@ -566,6 +566,10 @@ struct kv *kv_mem_reopen(struct kv *k, enum kv_mem_crash how, uint64_t keep)
     struct kv_mem *m = mem_of(k);
 
     CHECK(k->ops == &mem_ops && list_empty(&m->snaps) && m->iters == 0);
+    if (how == KV_MEM_HOLE) {
+        CHECK(keep > 0 && keep < m->seq - m->synced);
+        vec_push(&m->loose, ((struct loose){ m->synced, m->synced + keep }));
+    }
     if (how != KV_MEM_POWER)
         keep = UINT64_MAX;
     m->stale.len = 0; /* roll_back may free what is listed; the list is rebuilt below */
@@ -576,7 +580,7 @@ struct kv *kv_mem_reopen(struct kv *k, enum kv_mem_crash how, uint64_t keep)
     if (keep < m->seq - m->synced)
         m->seq = m->synced + keep;
     roll_back(m);
-    if (how == KV_MEM_POWER)
+    if (how == KV_MEM_POWER || how == KV_MEM_HOLE)
         drop_loose(m);
     found(m, how);
     m->failed = 0;

@@ -24,6 +24,9 @@ enum kv_mem_crash {
     /* As KV_MEM_KILL, but what was not synced never will be: KV_MEM_POWER takes exactly that, and
      * leaves what came behind it. A defect, for tests that must notice it. */
     KV_MEM_KILL_UNSYNCED,
+    /* The machine dies, and the disk lost what it should not: the first `keep` batches behind the
+     * synced ones are gone, and all others stay. There must be one more at least. */
+    KV_MEM_HOLE,
 };
 /* Batches a power cut may lose: accepted since the last sync, and one in doubt. */
 uint64_t kv_mem_unsynced(struct kv *k);

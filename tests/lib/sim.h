@@ -64,6 +64,8 @@
     X(disks_replaced, true)  \
     X(rots, true)            \
     X(rot_found, true)       \
+    X(holes, true)           \
+    X(holes_found, true)     \
     X(isolated, true)        \
     X(aimed_acks, true)      \
     X(aimed_votes, true)     \
@@ -132,6 +134,7 @@ enum sim_mutant {
     SIM_UNCONFIRMED,     /* a place changes at once, and nobody is asked */
     SIM_ROT_TORN,        /* damage in a log is taken for its end */
     SIM_REOPEN_UNSYNCED, /* a database that is opened again does not sync what it finds */
+    SIM_HOLE_SERVED,     /* a database with a hole is opened as if it had none */
     SIM_WORLD_MUTANTS,
     SIM_REPLICA = 100, /* + the number of the bit */
     SIM_MUTANTS = 132,

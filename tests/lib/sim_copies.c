@@ -118,6 +118,7 @@ int sim_copies_take(struct sim_disk *d, uint32_t shard, struct err *e)
         return e->code;
     kv_close(k->inner);
     k->inner = came;
+    k->holed = false;
     sim_files_remove(dir);
     d->stats->copies++;
     return 0;

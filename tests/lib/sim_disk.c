@@ -245,6 +245,10 @@ static int open_kv(const struct kv_source *src, const struct kv_opts *o, struct 
         k->ghost = NULL;
         k->inner = kv_mem_new(NULL);
     }
+    if (k->holed && d->mutant != SIM_HOLE_SERVED) {
+        d->stats->holes_found++;
+        return err_set(e, ERR_CORRUPT, "injected: rows are missing in the middle");
+    }
     sim_copies_stand_in(d);
     *ret = &k->kv;
     return 0;
@@ -298,6 +302,8 @@ static void remove_dir(const struct kv_source *src, const char *dir)
     kv_close(k->ghost);
     k->ghost = k->inner;
     k->inner = NULL;
+    k->ghost_holed = k->holed;
+    k->holed = false;
     if (d->dir[0])
         sim_files_remove(dir);
     d->stats->removed++;
@@ -500,6 +506,28 @@ static enum kv_mem_crash crash_of(const struct sim_disk *d, bool power)
                                               : KV_MEM_KILL;
 }
 
+/* Batches that a hole takes; 0: there is to be none. */
+static uint64_t hole_in(struct sim_disk *d, bool holes, struct kv *k, bool power)
+{
+    uint64_t n = holes && power ? kv_mem_unsynced(k) : 0;
+
+    if (n < 4) /* one may be in doubt */
+        return 0;
+    d->stats->holes++;
+    return 1 + prng_below(&d->p, n - 3);
+}
+
+static void revive_kv(struct sim_disk *d, struct sim_kv *k, bool power)
+{
+    uint64_t hole = hole_in(d, d->holes, k->inner, power);
+
+    k->holed |= hole > 0;
+    k->inner =
+        hole ? kv_mem_reopen(k->inner, KV_MEM_HOLE, hole)
+             : kv_mem_reopen(k->inner, crash_of(d, power),
+                             power ? prng_below(&d->p, kv_mem_unsynced(k->inner) + 1) : UINT64_MAX);
+}
+
 static void revive(struct sim_disk *d, bool power)
 {
     for (size_t i = 0; i < SIM_SHARDS_MAX; i++) {
@@ -512,17 +540,17 @@ static void revive(struct sim_disk *d, bool power)
         if (k->inner && d->forget) {
             kv_close(k->inner);
             k->inner = NULL;
+            k->holed = false;
         }
         if (!k->inner && k->ghost && power && prng_chance(&d->p, 0.5)) {
             k->inner = k->ghost;
             k->ghost = NULL;
+            k->holed = k->ghost_holed;
         }
         if (k->inner)
-            k->inner = kv_mem_reopen(k->inner, crash_of(d, power),
-                                     power ? prng_below(&d->p, kv_mem_unsynced(k->inner) + 1)
-                                           : UINT64_MAX);
+            revive_kv(d, k, power);
     }
-    d->dead = d->full = d->hung = d->forget = false;
+    d->dead = d->full = d->hung = d->forget = d->holes = false;
     d->slow_ms = 0;
     sim_copies_crashed(d, power);
 }
@@ -541,11 +569,20 @@ void sim_disk_power_cut(struct sim_disk *d)
     revive(d, true);
 }
 
-static struct kv *fork_kv(struct sim_disk *to, struct kv *k, bool power)
+static void fork_kv(struct sim_disk *to, size_t i, const struct sim_kv *from, bool holes,
+                    bool power)
 {
-    return k ? kv_mem_fork(k, crash_of(to, power),
-                           power ? prng_below(&to->p, kv_mem_unsynced(k) + 1) : UINT64_MAX)
-             : NULL;
+    bool back = !from->inner && from->ghost && power && prng_chance(&to->p, 0.5);
+    struct kv *k = back ? from->ghost : from->inner;
+    struct sim_kv *kv = &to->kvs[i];
+
+    if (!k)
+        return;
+    uint64_t hole = hole_in(to, holes, k, power);
+    kv->holed = hole > 0 || (back ? from->ghost_holed : from->holed);
+    kv->inner = hole ? kv_mem_fork(k, KV_MEM_HOLE, hole)
+                     : kv_mem_fork(k, crash_of(to, power),
+                                   power ? prng_below(&to->p, kv_mem_unsynced(k) + 1) : UINT64_MAX);
 }
 
 void sim_disk_fork(const struct sim_disk *d, struct sim_disk *to, uint64_t seed, bool power)
@@ -559,13 +596,8 @@ void sim_disk_fork(const struct sim_disk *d, struct sim_disk *to, uint64_t seed,
     to->rot = d->rot;
     if (power)
         rlog_fake_power_cut(to->log);
-    for (size_t i = 0; i < SIM_SHARDS_MAX; i++) {
-        const struct sim_kv *k = &d->kvs[i];
-        bool back = !k->inner && k->ghost && power && prng_chance(&to->p, 0.5);
-
-        if (!d->forget)
-            to->kvs[i].inner = fork_kv(to, back ? k->ghost : k->inner, power);
-    }
+    for (size_t i = 0; i < SIM_SHARDS_MAX && !d->forget; i++)
+        fork_kv(to, i, &d->kvs[i], d->holes, power);
     if (!to->dir[0])
         return;
     sim_files_copy(d->dir, to->dir);
@@ -580,6 +612,7 @@ void sim_disk_wipe(struct sim_disk *d)
         kv_close(d->kvs[i].inner);
         kv_close(d->kvs[i].ghost);
         d->kvs[i].inner = d->kvs[i].ghost = NULL;
+        d->kvs[i].holed = d->kvs[i].ghost_holed = false;
     }
     buf_reset(&d->kept);
     d->rot.path[0] = 0;

@@ -28,8 +28,9 @@ struct sim_kv { /* a kv whose close does nothing */
     uint64_t fail_writes_in; /* 1: the next; 0: none */
     uint64_t fail_gets_in;
     int fail_code;
-    uint64_t tick;         /* of mutants */
-    struct kv_batch *held; /* SIM_SWAPPED */
+    bool holed, ghost_holed; /* rows are missing, and opening it says so */
+    uint64_t tick;           /* of mutants */
+    struct kv_batch *held;   /* SIM_SWAPPED */
 };
 #define SIM_KEPT "cluster.json"
 struct sim_disk {
@@ -54,6 +55,7 @@ struct sim_disk {
         bool aside; /* it was found, and that log has gone */
     } rot;
     bool forget; /* databases, not logs, go with the next crash */
+    bool holes;  /* databases have holes after the next power cut */
     /* Files, for copies. */
     char dir[SIM_FILES_DIR + 40]; /* "": databases have none */
     struct copy_faults copies;

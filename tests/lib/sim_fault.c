@@ -4,6 +4,7 @@
  * one ingester at a time is away, now and then two, seldom all: then writes must wait, and nothing
  * else.
  */
+#include "common/base/hash.h"
 #include "tests/lib/sim_impl.h"
 
 #define SKEW_MAX_MS 3900000 /* a little over an hour */
@@ -59,6 +60,10 @@ static void crash(struct world *w)
     if (nodes_down(w) == 0 && !w->forgot && !w->lost && ring_solid(w) && prng_chance(&w->p, 0.5)) {
         count(w)->databases_lost++; /* the logs are there: a snapshot brings the rest */
         w->forgot = n->disk.forget = true;
+        if (power && hash_u64(world_ms(w)) % 2) { /* or each lost some of its rows */
+            n->disk.forget = false;
+            n->disk.holes = true;
+        }
     }
     if (power)
         count(w)->power_cuts++;

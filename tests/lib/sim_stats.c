@@ -68,6 +68,7 @@ static const char *const names[] = {
     [SIM_UNCONFIRMED] = "unconfirmed",
     [SIM_ROT_TORN] = "rot-is-torn",
     [SIM_REOPEN_UNSYNCED] = "reopen-unsynced",
+    [SIM_HOLE_SERVED] = "hole-served",
 };
 static const char *const replica_names[] = {
     "ack-before-sync",
