@@ -40,6 +40,16 @@ struct peer {
     struct flight flight[FLIGHT_MAX];
     size_t flight_head, flight_len, flight_bytes;
 };
+/* Has it the longer log of two that promised? Of equal ones, that goes back further: whoever asks
+ * may need that. */
+static inline bool peer_is_ahead(const struct peer *p, const struct peer *of)
+{
+    if (p->last_term != of->last_term)
+        return p->last_term > of->last_term;
+    if (p->last_index != of->last_index)
+        return p->last_index > of->last_index;
+    return p->base < of->base;
+}
 
 /* An operation on the log that is not done yet. */
 struct pending {

@@ -418,8 +418,7 @@ void replica_quorum(struct replica *r)
             continue;
         members += p->member;
         former += p->former;
-        if (!best || p->last_term > best->last_term ||
-            (p->last_term == best->last_term && p->last_index > best->last_index))
+        if (!best || peer_is_ahead(p, best))
             best = p;
     }
     if (!r->self_promised || r->opened || r->fetch)

@@ -11,14 +11,16 @@
  *   it is away          and who was kept from hearing is so until it is back
  *
  * As long as a majority of members runs, writes and reads of the shard must be answered after
- * SOON_MS, while it is away, but where who led is dead and who is to lead has not heard. And
- * whatever was acked must be there, as ever.
+ * SOON_MS, while it is away, but where the leader is dead and the next one has not heard, or lacks
+ * what no log has any more. And whatever was acked must be there, as ever.
  *
  * Chance is its own, as in sim_forget.c.
  */
 #include "common/base/json.h"
 #include "common/cluster/keyspace.h"
 #include "common/cluster/map_next.h"
+#include "ingester/replicas_impl.h"
+#include "ingester/state.h"
 #include "tests/lib/sim_impl.h"
 
 #define BETWEEN_CHANCE 0.2
@@ -167,10 +169,41 @@ static bool heard(struct world *w, const char *name, const struct repl_record *r
     return its && its->term >= rec->term;
 }
 
-/* Who is to lead knows, or who led goes on. */
+static bool log_of(struct world *w, const char *name, struct replica_state *ret)
+{
+    struct node *n = ingester_named(w, name);
+    const struct ingester *in = n ? n->self : NULL;
+    const struct replica_of *r = in ? replica_find(in->replicas, w->between.shard) : NULL;
+
+    if (!r || !r->node)
+        return false;
+    *ret = replica_now(r);
+    return true;
+}
+
+/* What the log of the named leader lacks, the log of a member that runs and has the most still has.
+ * Where none does, the named one can only name another (io.prefer), which takes the service. */
+static bool others_have(struct world *w, const struct repl_record *rec)
+{
+    struct replica_state own, st;
+    uint64_t most = 0, base = 0;
+
+    if (!log_of(w, rec->leader, &own))
+        return true;
+    for (uint32_t i = 0; i < rec->members.len; i++) {
+        if (!log_of(w, rec->members.names[i], &st) || st.last_index < most)
+            continue;
+        base = st.last_index > most ? st.base_index : MIN(base, st.base_index);
+        most = st.last_index;
+    }
+    return base <= own.last_index;
+}
+
+/* The named leader knows and can, or the one before goes on. */
 static bool can_be_led(struct world *w, const struct repl_record *rec)
 {
-    return heard(w, rec->leader, rec) || ingester_named(w, w->between.old);
+    return heard(w, rec->leader, rec) ? others_have(w, rec)
+                                      : ingester_named(w, w->between.old) != NULL;
 }
 
 /* What each ingester says of its replicas: what whoever looks for the reason begins with. */

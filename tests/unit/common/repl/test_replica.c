@@ -643,32 +643,38 @@ static void test_opened(void **state)
     replica_free(t.r);
 }
 
+/* An answer to term 4: a log from behind `base` up to `last`, which is of a term of record `of`. */
+static void prepared(const char *from, uint64_t base, uint64_t last, uint64_t of)
+{
+    struct repl_msg m = msg(REPL_PREPARED, from, replica_term_of(4, 0));
+
+    m.ok = true;
+    m.base = base;
+    m.last_index = last;
+    m.last_term = replica_term_of(of, 0);
+    replica_message(t.r, &m);
+}
+
 /* Who has no database, and one that lacks what the log here does not have any more, answer each
- * other first. The third one, whose answer takes longer, can lead; at once when it came. */
+ * other first. The third one, whose answer takes longer, can lead; at once when it came. Where its
+ * log is as long as the other one's and goes back far enough, it is asked for what lacks here. */
 static void test_prefer_who_answers_late(void **state)
 {
     struct repl_record rec = record(4, "a", false);
-    struct repl_msg m = msg(REPL_PREPARED, "b", replica_term_of(4, 0));
 
     (void)state;
-    begin(0, 0, 0, 0);
-    replica_record(t.r, &rec);
-    replica_log_done(t.r, t.seq);
-    m.ok = true;
-    m.base = 100;
-    m.last_index = 120;
-    m.last_term = replica_term_of(2, 0);
-    replica_message(t.r, &m);
-    replica_tick(t.r);
-    assert_string_equal(t.preferred, "");
-    m = msg(REPL_PREPARED, "c", replica_term_of(4, 0));
-    m.ok = true;
-    m.base = 100;
-    m.last_index = 140;
-    m.last_term = replica_term_of(3, 0);
-    replica_message(t.r, &m);
-    assert_string_equal(t.preferred, "c");
-    replica_free(t.r);
+    for (int equal = 0; equal < 2; equal++) {
+        begin(0, 0, 0, 0);
+        replica_record(t.r, &rec);
+        replica_log_done(t.r, t.seq);
+        prepared("b", 100, 120, 2);
+        replica_tick(t.r);
+        assert_string_equal(t.preferred, "");
+        prepared("c", equal ? 0 : 100, equal ? 120 : 140, equal ? 2 : 3);
+        assert_string_equal(t.preferred, equal ? "" : "c");
+        assert_int_equal(t.sent[t.sent_len - 1].kind == REPL_FETCH, equal);
+        replica_free(t.r);
+    }
 }
 
 int main(void)
