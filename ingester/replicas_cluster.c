@@ -446,6 +446,8 @@ static size_t report_bad(const struct replicas *rs, struct progress_bad *bad)
 
         if (n < PROGRESS_BAD_MAX && r->wanted && r->trouble.code)
             bad[n++] = (struct progress_bad){ r->shard, STR(""), str_c(r->trouble.text) };
+        else if (n < PROGRESS_BAD_MAX && r->wanted && r->at != AT_OPENING && r->damage.code)
+            bad[n++] = (struct progress_bad){ r->shard, STR(""), str_c(r->damage.text) };
         if (replica_now(r).role != REPLICA_LEADING)
             continue;
         for (size_t k = 0; n < PROGRESS_BAD_MAX && repl_node_peer(r->node, k, &p); k++)

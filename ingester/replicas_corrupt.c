@@ -126,11 +126,13 @@ void corrupt_opened(struct replica_of *r)
 void corrupt_look(struct replica_of *r)
 {
     struct replica_state st;
+    bool behind;
 
     if (!r->damage.code || !r->node)
         return;
     st = replica_now(r);
-    if (st.no_database || st.silent || !st.applied)
+    behind = st.no_database || st.silent || !st.leader_commit || st.applied < st.leader_commit;
+    if (behind && r->at != AT_SERVING)
         return;
     log_info("a shard whose database was damaged is here again", KV_U64("shard", r->shard));
     err_clear(&r->damage);

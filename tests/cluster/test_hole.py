@@ -2,8 +2,11 @@
 ingester says so, renames the folder, does not serve what is left, fetches the shard from the others,
 and nothing is lost meanwhile. Without another copy it does not start, and says what to do.
 """
+import contextlib
 import os
+import pathlib
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -12,6 +15,7 @@ import replicated
 
 PUSHES = 60
 SAMPLE_NS = 10_000_000
+QUERY = 'process_cpu:cpu:nanoseconds:cpu:nanoseconds{service_name="svc"}'
 
 
 def push(c, first):
@@ -23,8 +27,7 @@ def push(c, first):
 
 def stacks(c):
     """Samples by number."""
-    text = c.querier.get("/pyroscope/render", query="process_cpu:cpu:nanoseconds:cpu:nanoseconds"
-                         '{service_name="svc"}', until="now", format="collapsed",
+    text = c.querier.get("/pyroscope/render", query=QUERY, until="now", format="collapsed",
                          **{"from": "now-1h"}).body.decode()
     lines = [line.split(";")[-1].split() for line in text.splitlines() if ";p" in line]
     return {int(name[1:]): int(value) // SAMPLE_NS for name, value in lines}
@@ -103,8 +106,66 @@ def test_a_database_with_a_hole():
         assert stacks(c) == {i: i + 1 for i in range(n + PUSHES)}
 
 
+def test_nobody_to_fetch_it_from():
+    """It does not serve what is left, says why, and fetches the shard when the others are back."""
+    with replicated.Cluster(shards=1) as c:
+        c.wait_whole()
+        push(c, 0)
+        victim, *others = c.nodes.values()
+        restarted(victim)
+        c.wait_whole()
+        push(c, PUSHES)
+        for n in c.nodes.values():
+            n.process.kill()
+        data = victim.process.folder / "data"
+        wal_gone(data / "shard-0")
+        victim.process.start(wait=False)
+        until = time.monotonic() + 60
+        said = b""
+        while b"database is damaged" not in said:
+            assert time.monotonic() < until, (said, victim.process.tail())
+            time.sleep(0.2)
+            with contextlib.suppress(OSError):
+                said = victim.process.get("/readyz").body
+        ring = victim.ring()["replicas"][0]
+        assert "damaged-shard-0" in ring["damage"] and ring["state"] == "following", ring
+        reply = c.querier.get("/pyroscope/render", query=QUERY, until="now", timeout=30,
+                              **{"from": "now-1h"})
+        assert reply.status >= 500, reply
+        victim.process.kill()  # while there is nothing: the reason is lost, and the shard is not served either
+        victim.process.start(wait=False)
+        for n in others:
+            n.process.start(wait=False)
+        victim.process.wait_ready()
+        wait_here(c, victim)
+        assert stacks(c) == {i: i + 1 for i in range(2 * PUSHES)}
+
+
+def test_the_only_copy():
+    """A server without copies does not start, nothing in its folder is changed, and it starts with the log back."""
+    with tempfile.TemporaryDirectory(prefix="embertree-test-") as folder:
+        with cluster.AllInOne("--no-selfprof.enabled", "--cluster.shards=1",
+                              folder=pathlib.Path(folder)) as s:
+            assert s.ingest(b"a;b 3\n", name="svc.cpu").status == 200
+            s.process.stop()
+            wal = first_wal(s.process.folder / "data" / "shard-0")
+            saved = wal.read_bytes()
+            for _ in range(2):
+                wal.unlink(missing_ok=True)
+                s.process.log.unlink(missing_ok=True)
+                s.process.start(wait=False)
+                code, said = s.process.child.wait(90), s.process.tail()
+                assert code == 1 and "rows are missing" in said and "embertree restore" in said, (code, said)
+            wal.write_bytes(saved)
+            s.process.start()
+            reply = s.render(cluster.CPU_TYPE + '{service_name="svc"}')
+            assert reply.status == 200 and reply.json()["flamebearer"]["numTicks"] == 3 * SAMPLE_NS, reply
+
+
 if __name__ == "__main__":
-    if not replicated.available():
+    tests = [test_the_only_copy]
+    if replicated.available():
+        tests += [test_a_database_with_a_hole, test_nobody_to_fetch_it_from]
+    else:
         print("SKIPPED: there is no etcd (package etcd-server)")
-        sys.exit(0)
-    cluster.main([test_a_database_with_a_hole])
+    cluster.main(tests)
