@@ -22,6 +22,7 @@
 #include "distributor/intake.h"
 #include "distributor/parca/api_debuginfo.h"
 #include "distributor/parca/api_parca.h"
+#include "distributor/parca/parca_since.h"
 #include "distributor/rules/rules.h"
 #include "distributor/scrape/scrape.h"
 #include "distributor/secret.h"
@@ -85,6 +86,7 @@ static void distributor_free(void *self)
     tenants_free(d->tenants);
     knowns_free(d->knowns);
     stored_free(d->stored);
+    parca_since_free(d->parca_since);
     rules_free(d->rules);
     ledger_book_free(d->book);
     route_free(d->route);
@@ -187,7 +189,8 @@ static uint64_t kept_used(void *cookie)
 {
     const struct distributor *d = cookie;
 
-    return arenas_bytes(d->arenas) + intake_spares_bytes(d);
+    return arenas_bytes(d->arenas) + intake_spares_bytes(d) +
+           (d->parca_since ? parca_since_bytes(d->parca_since) : 0);
 }
 
 /* Kept requests are the loop's: they go when the next one ends. */
@@ -197,6 +200,8 @@ static void on_shrink(void *cookie, unsigned percent)
 
     if (d->knowns)
         knowns_shrink(d->knowns, percent);
+    if (d->parca_since)
+        parca_since_shrink(d->parca_since, percent);
     arenas_shrink(d->arenas, percent < 100 ? 0 : 100);
 }
 
@@ -253,6 +258,8 @@ static int distributor_start(const struct role_ctx *ctx, void **ret_self, struct
     }
     start_peers(d);
     start_knowns(d);
+    if (d->conf->parca_last_bytes)
+        d->parca_since = parca_since_new((size_t)d->conf->parca_last_bytes);
     memory_watch(ctx->memory, MEMORY_PUSHES, kept_used, d);
     memory_on_shrink(ctx->memory, on_shrink, d);
     d->book = ledger_book_new(d);

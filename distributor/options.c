@@ -90,6 +90,11 @@ static const struct conf_row rows[] = {
         "Revision of the profiles schema that OTLP senders speak; auto: told from each body."),
     CONF_STR(ST, parca_drop_labels, "parca_drop_labels", "cpu,thread_id",
              "Labels of Parca's samples that name no series, separated by commas."),
+    CONF_BYTES(
+        ST, parca_last_bytes, "parca_last_bytes", "64MiB", "0", NULL,
+        "Memory of the last profile of each series that Parca's scraper sends, from which the "
+        "next is subtracted where it counts since the start of its process. 0: such counters "
+        "are stored as they come."),
     CONF_BYTES(ST, debuginfo_file_bytes, "debuginfo_file_bytes", "1GiB", "1KiB", NULL,
                "Most bytes of one uploaded file of debug info."),
     CONF_BYTES(ST, debuginfo_tenant_bytes, "debuginfo_tenant_bytes", "8GiB", "1KiB", NULL,

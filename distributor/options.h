@@ -27,6 +27,7 @@ struct distributor_conf {
     uint64_t tenant_burst_bytes;
     const char *otlp_layout; /* "auto", or the revision all bodies are of */
     const char *parca_drop_labels;
+    uint64_t parca_last_bytes; /* 0: Parca's counters are stored as they come */
     uint64_t debuginfo_file_bytes, debuginfo_tenant_bytes, debuginfo_bytes;
     uint64_t adhoc_max, adhoc_bytes_max; /* uploaded profiles kept of one tenant */
     uint64_t debuginfo_stale_ms;         /* an upload that nobody finished may be begun anew */

@@ -35,9 +35,10 @@ struct distributor {
     struct knowns *knowns;    /* owned; NULL: nothing is remembered */
     struct rules *rules;      /* owned */
     struct stored *stored;    /* owned: bytes that tenants have in files */
-    struct budget memory;     /* of pushes in work; any thread */
-    struct arenas *arenas;    /* owned: of pushes; any thread */
-    struct intake *spares;    /* owned: requests that ended, for the next ones */
+    struct parca_since *parca_since; /* owned; NULL: Parca's counters are stored as they come */
+    struct budget memory;            /* of pushes in work; any thread */
+    struct arenas *arenas;           /* owned: of pushes; any thread */
+    struct intake *spares;           /* owned: requests that ended, for the next ones */
     size_t spares_len;
     uint64_t seed;                   /* of all tables of pushes: nobody outside knows it */
     _Atomic uint64_t seeds;          /* that were given; any thread */

@@ -15,12 +15,14 @@
 #include "common/base/mem.h"
 #include "common/base/rd.h"
 #include "common/base/wr.h"
+#include "common/cluster/peers.h"
 #include "common/net/svc.h"
 #include "distributor/intake.h"
 #include "distributor/left_out.h"
 #include "distributor/parca/parca_json.h"
 #include "distributor/parca/parca_labels.h"
 #include "distributor/parca/parca_raw.h"
+#include "distributor/parca/parca_since.h"
 #include "distributor/rules/rules.h"
 #include "distributor/state.h"
 
@@ -58,6 +60,7 @@ struct unary { /* in the request's arena */
     struct svc_call *call;
     const struct distributor *d;
     bool arrow;
+    struct parca_turn turn; /* since NULL: nothing is remembered */
 };
 
 static int json_message(const struct unary *u, const struct inflate_limits *l, struct buf *out,
@@ -76,12 +79,13 @@ static int json_message(const struct unary *u, const struct inflate_limits *l, s
 
 static int unary_decode(void *cookie, const struct batch_sink *sink, struct err *e)
 {
-    const struct unary *u = cookie;
+    struct unary *u = cookie;
     const struct inflate_limits l = limits_inflate(sink->limits);
-    const struct parca_opts o = opts_of(u->d);
+    struct parca_opts o = opts_of(u->d);
     struct str message, body;
     struct buf tmp;
 
+    o.turn = u->turn.since ? &u->turn : NULL;
     buf_init(&tmp, (size_t)sink->limits->inflated_bytes);
     int rc = u->call->codec == SVC_JSON ? json_message(u, &l, &tmp, &message, e)
                                         : svc_message(u->call, &l, &tmp, &message, e);
@@ -98,12 +102,38 @@ static void unary_done(void *cookie, const struct intake_result *r)
     struct unary *u = cookie;
     struct err e;
 
+    parca_turn_end(&u->turn, r);
     if (intake_error(r, NULL, NULL, &e)) {
         svc_reply_err(u->call, &e);
         return;
     }
     left_out_tell(u->call->r, r->left_out);
     svc_reply(u->call, NULL);
+}
+
+/* No other distributor can have stored what came before. */
+static bool is_alone(const struct distributor *d)
+{
+    return (d->peers ? peers_count(d->peers) : MAX(d->conf->limits_of, 1)) == 1;
+}
+
+/* Whose profiles they are must be known before they are decoded. */
+static int begin_turn(struct unary *u, struct intake_opts *o, struct err *e)
+{
+    struct distributor *d = u->call->cookie;
+    struct str tenant;
+
+    if (u->arrow || !d->parca_since)
+        return 0;
+    if (intake_check(d, o->http, &tenant, e)) {
+        distributor_refused(&d->metrics, e, o->http->peer);
+        return e->code;
+    }
+    o->tenant = arena_strdup(o->http->arena, tenant);
+    CHECK(o->tenant.ptr); /* names of tenants are short, and the arena is nearly empty */
+    u->turn =
+        (struct parca_turn){ .since = d->parca_since, .tenant = o->tenant, .alone = is_alone(d) };
+    return 0;
 }
 
 static void on_unary(struct svc_call *c, bool arrow)
@@ -123,7 +153,7 @@ static void on_unary(struct svc_call *c, bool arrow)
     *u = (struct unary){ .call = c, .d = d, .arrow = arrow };
     if (c->deadline_ms != SVC_FOREVER)
         o.left_ms = MAX(svc_left_ms(c, UINT64_MAX), 1);
-    if (intake_start(d, &o, &e))
+    if (begin_turn(u, &o, &e) || intake_start(d, &o, &e))
         svc_reply_err(c, &e);
 }
 

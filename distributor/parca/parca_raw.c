@@ -6,11 +6,13 @@
  * type, and without it the sample types do, as in /ingest. With `normalized` the addresses are
  * those of the ELF file already: mappings then name their files, and nothing is subtracted.
  * executable_info is not looked at: it says where segments are, which the file itself says better.
+ * Counters since the start of a process become growth (parca_growth.c).
  */
 #include "distributor/parca/parca_raw.h"
 
 #include "common/base/rd.h"
 #include "distributor/formats/formats.h"
+#include "distributor/parca/parca_growth.h"
 #include "distributor/parca/parca_labels.h"
 
 #define LABELS_MAX   1024 /* of one series */
@@ -122,6 +124,13 @@ static int plain_bytes(struct raw *x, struct str body, struct str *ret, struct e
                          INFLATED_SUM * limits->inflated_bytes);
 }
 
+/* The decoder made a row of the intake's result. */
+static void count_row(const struct raw *x)
+{
+    if (x->o->turn)
+        x->o->turn->rows++;
+}
+
 static int push_sample(struct raw *x, const struct raw_series *s, struct str sample, struct err *e)
 {
     const struct sample_config config = { .series_name = s->name, .file_addresses = x->normalized };
@@ -129,18 +138,26 @@ static int push_sample(struct raw *x, const struct raw_series *s, struct str sam
                                .format = FORMAT_PPROF,
                                .spy = STR("parca") };
     const struct batch_sink *sink = x->sink;
+    struct parca_profile profile = { .in = &in, .config = &config };
     struct str body, plain;
     struct err why;
+    int rc;
 
     if (find_profile(sample, &body, e) || plain_bytes(x, body, &plain, &why, e))
         return e->code;
     if (why.code) {
         sink->reject(sink->cookie, NULL, 1, &why);
+        count_row(x);
         return 0;
     }
+    profile.body = body;
+    profile.plain = plain;
+    if (x->o->turn && parca_growth_push(x->o->turn, &profile, sink, &rc, e))
+        return rc;
     struct push *push = sink->begin(sink->cookie, &in, e);
     if (!push)
         return e->code;
+    count_row(x);
     if (formats_pprof(&in, plain, &config, sink->limits, sink->now_ms, push, &why)) {
         sink->reject(sink->cookie, push, 1, &why);
         return 0;

@@ -19,8 +19,7 @@
 #include "common/model/slot.h"
 #include "common/sys/secret_file.h"
 #include "distributor/formats/formats.h"
-#include "distributor/formats/kinds.h"
-#include "distributor/formats/pprof.h"
+#include "distributor/formats/pprof_since.h"
 #include "distributor/intake.h"
 #include "distributor/scrape/scrape_impl.h"
 #include "distributor/window.h"
@@ -88,46 +87,6 @@ static int unzip(struct str raw, const struct limits *l, struct buf *tmp, struct
     return gzip_sniff(*ret) ? err_set(e, ERR_INPUT, "gzip inside gzip") : 0;
 }
 
-static int totals_of(struct str plain, const struct limits *l, struct pprof *p, uint64_t *totals,
-                     struct err *e)
-{
-    struct pprof_sample sample = { 0 };
-    int rc = pprof_parse(p, plain, l, e);
-
-    for (size_t i = 0; !rc && i < p->samples.len; i++) {
-        rc = pprof_sample_read(p, i, l, &sample, e);
-        if (!rc && sample.values_len == p->types_len)
-            for (size_t k = 0; k < p->types_len; k++)
-                totals[k] += sample.values[k] > 0 ? (uint64_t)sample.values[k] : 0;
-    }
-    pprof_sample_deinit(&sample);
-    return rc;
-}
-
-/* What to subtract: the last one; nothing, after a restart; or the profile itself, where the last
- * one cannot be compared with it: it has other types, or (limits were lowered) cannot be read. */
-static int choose_prev(struct str plain, struct str last, const struct limits *l, struct str *ret,
-                       struct err *e)
-{
-    uint64_t now[PPROF_TYPES_MAX] = { 0 }, before[PPROF_TYPES_MAX] = { 0 };
-    struct pprof p = { 0 }, q = { 0 };
-    bool same, fewer = false;
-    struct err why;
-    int rc = totals_of(plain, l, &p, now, e);
-
-    same =
-        !rc && last.ptr && totals_of(last, l, &q, before, &why) == 0 && p.types_len == q.types_len;
-    for (size_t i = 0; same && i < p.types_len; i++) {
-        struct str type = pprof_str(&p, p.types[i].type);
-        same = str_eq(type, pprof_str(&q, q.types[i].type));
-        fewer = fewer || (kind_cumulative(type) && now[i] < before[i]);
-    }
-    *ret = !same ? plain : fewer ? STR_NULL : last;
-    pprof_deinit(&p);
-    pprof_deinit(&q);
-    return rc;
-}
-
 /* Gauges of one leaf add up, as those of several senders must: of a target that is asked more often
  * than there are leaves, each leaf gets one. */
 static void thin_gauges(struct scrape_run *r, struct push *push, int64_t since_ms)
@@ -185,7 +144,7 @@ static int decode(void *cookie, const struct batch_sink *sink, struct err *e)
     if (!rc && since) {
         if (unzip(buf_str(&r->entry->last.bytes), sink->limits, &tmp_last, &last, &why))
             last = STR_NULL;
-        rc = choose_prev(plain, last, sink->limits, &prev, e);
+        rc = pprof_since_choose(plain, last, sink->limits, &prev, e);
     } else if (r->profile->subtract) {
         prev = plain;
     }

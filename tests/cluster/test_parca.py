@@ -124,7 +124,7 @@ def test_every_pprof_by_write_raw():
     rows = [r for r in test_testdata.good_rows() if r["format"].startswith("pprof")]
     ways = [raw_by_proto, raw_by_json, raw_by_web, raw_by_grpc]
     problems = []
-    with cluster.AllInOne() as s:
+    with cluster.AllInOne("--distributor.parca-last-bytes=0") as s:
         for i, row in enumerate(rows):
             way = ways[i % len(ways)]
             raw = push.at_time(golden.read(row["path"]), now_ns())
@@ -141,6 +141,50 @@ def test_every_pprof_by_write_raw():
                 problems.append(str(e))
     assert rows and not problems, f"{len(problems)} of {len(rows)}:\n" + "\n".join(problems)
     print(f"     {len(rows)} files")
+
+
+HEAP = (("alloc_space", "bytes"), ("inuse_space", "bytes"))
+ALLOC = "memory:alloc_space:bytes:cpu:nanoseconds"
+INUSE = "memory:inuse_space:bytes:cpu:nanoseconds"
+
+
+def test_counters_of_the_scraper_become_growth():
+    """Parca in scraper mode sends counters of a process as they are: 1000, 1300, 1350 bytes since its
+    start are 350 bytes of growth, and a second process has its own."""
+    with cluster.AllInOne() as s:
+        begin = now_ns(120)
+
+        def scrape(value, seconds, instance="i", duration=0, ways=raw_by_proto):
+            body = pprof(value, time_ns=begin + seconds * 10**9, types=HEAP)
+            body += field(10, duration) if duration else b""
+            r = ways(s, [gzip.compress(body)], {"__name__": "memory", "service_name": "grows",
+                                                "instance": instance})
+            assert getattr(r, "code", 0) == 0 and getattr(r, "status", 200) == 200, r
+
+        def allocated(instance):
+            r = s.render(ALLOC + f'{{service_name="grows",instance="{instance}"}}', **{"from": "now-1h"})
+            assert r.status == 200, r
+            return r.json()["flamebearer"]["numTicks"]
+
+        scrape(1000, 0)
+        assert allocated("i") == 0, "the first profile says nothing about growth"
+        assert total(s, INUSE, "grows") == 1000, "a gauge counts from the first profile on"
+        scrape(1300, 10)
+        scrape(1350, 20, ways=raw_by_grpc)
+        assert allocated("i") == 350
+        scrape(1350, 20)
+        scrape(1320, 15)
+        assert allocated("i") == 350, "neither a repeat nor a late one counts"
+        scrape(70000, 20, "other")
+        scrape(70005, 30, "other", ways=raw_by_json)
+        assert (allocated("i"), allocated("other")) == (350, 5)
+        scrape(40, 30)
+        assert allocated("i") == 390, "a process that was started again counts from 0"
+        scrape(100, 95)
+        assert allocated("i") == 450, "over 15 s it is spread, and whole"
+        scrape(500, 100, "measured", duration=10**10)
+        scrape(600, 110, "measured", duration=10**10)
+        assert allocated("measured") == 1100, "what has a duration is growth already"
 
 
 SAMPLES = "parca_agent:samples:count:cpu:nanoseconds"
