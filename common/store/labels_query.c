@@ -10,11 +10,16 @@
  *   series    all else: each series that the selector means, with its labels and types.
  *
  * Time is compared by days, with the first and last day a series (or service) had data of a type.
+ * The index keeps these days as they were; data that expired since is behind the edge of all reads
+ * (floors.h), which is kept per service and type. A series whose last day lies before the day of
+ * that edge is in no list. Where some service has such an edge, lists without matchers and time
+ * look at series, too, since pairs know no days.
  */
 #include <stdlib.h>
 
 #include "common/base/mem.h"
 #include "common/store/derived.h"
+#include "common/store/floors.h"
 #include "common/store/match.h"
 #include "common/store/store_impl.h"
 
@@ -25,6 +30,8 @@ struct query {
     struct match m;
     struct arena *arena;
     uint32_t first_day, last_day;
+    struct map_u64 edges;  /* scope << 16 | type -> the first day that is answered, where it is over
+                           * first_day */
     struct map_str *seen;  /* canonical bytes or text, in the arena */
     VEC(struct str) found; /* the same, in order of finding */
     struct buf key;
@@ -142,6 +149,57 @@ static int contribute(struct query *x, const struct labels *l, const struct matc
     CHECK(false);
 }
 
+/* ---- what has expired ---- */
+
+static int add_edge(struct query *x, struct str key, uint32_t end, struct err *e)
+{
+    struct member m = { .tenant = x->m.tenant,
+                        .scope = get_u32be(key.ptr + 5),
+                        .ptype = get_u16be(key.ptr + 9) };
+    struct floors f;
+
+    if (end / DAY_SLOTS <= x->first_day) /* what is answered may begin before, never later */
+        return 0;
+    if (floors_load_read(x->m.v->s->kv, x->m.v->snap, &m, &f, e))
+        return e->code;
+    uint32_t day = floors_lowest(&f) / DAY_SLOTS;
+    if (day > x->first_day)
+        (void)map_u64_put(&x->edges, (uint64_t)m.scope << 16 | m.ptype, day);
+    return 0;
+}
+
+static int load_edges(struct query *x, struct err *e)
+{
+    struct key from, to;
+    uint32_t end;
+    int rc = 0;
+
+    key_table(&from, KEY_FLOORS_END, x->m.tenant);
+    to = from;
+    key_end(&to);
+    struct kv_iter *it =
+        kv_iter_new(x->m.v->s->kv, x->m.v->snap, KV_META, key_str(&from), key_str(&to));
+    for (; !rc && kv_iter_valid(it); kv_iter_next(it)) {
+        if (kv_iter_key(it).len != KEY_ACTIVE_LEN || !key_u32_read(kv_iter_value(it), &end))
+            rc = err_set(e, ERR_CORRUPT, "the end of retention of a service cannot be read");
+        else
+            rc = add_edge(x, kv_iter_key(it), end, e);
+    }
+    if (!rc)
+        rc = kv_iter_status(it, e);
+    kv_iter_free(it);
+    return rc;
+}
+
+/* Does the range have a day of which something may be answered? */
+static bool is_active(const struct query *x, uint32_t scope, uint16_t ptype, struct days days)
+{
+    uint32_t edge = map_u64_get(&x->edges, (uint64_t)scope << 16 | ptype);
+    uint32_t first = edge == MAP_U64_EMPTY ? x->first_day : edge;
+
+    return first <= x->last_day && match_active(days, first, x->last_day);
+}
+
 /* ---- by service ---- */
 
 static bool service_name(struct str name)
@@ -224,7 +282,7 @@ static int on_activity(struct query *x, struct str key, struct str value, uint32
     const struct match_type *t = match_type_by_number(&x->m, get_u16be(key.ptr + 9));
     if (days_read(value, &days, e))
         return e->code;
-    if (!t || !*allowed || !match_active(days, x->first_day, x->last_day))
+    if (!t || !*allowed || !is_active(x, *scope, t->number, days))
         return 0;
     struct label label = { SERVICE_LABEL, str_sub(buf_str(row), 5, row->len) };
     struct labels l = { &label, 1 };
@@ -260,7 +318,7 @@ static bool by_index(const struct query *x)
 {
     const struct store_labels_query *q = x->q;
 
-    return (!q->selector || !q->selector->len) && !q->start_ms && !q->end_ms &&
+    return (!q->selector || !q->selector->len) && !q->start_ms && !q->end_ms && !x->edges.len &&
            (q->kind == STORE_NAMES || q->kind == STORE_VALUES);
 }
 
@@ -354,7 +412,7 @@ static int on_series(void *cookie, const struct match_series *s, struct err *e)
 
     for (size_t i = 0; !rc && i < s->len; i++) {
         const struct match_type *t = match_type_by_number(&x->m, s->types[i].ptype);
-        if (t && match_active(s->types[i].days, x->first_day, x->last_day))
+        if (t && is_active(x, s->scope, t->number, s->types[i].days))
             rc = contribute(x, &l, t, e);
     }
     if (x->found.len == before)
@@ -400,6 +458,8 @@ static int run(struct query *x, struct store_view *v, struct err *e)
     if (rc || !x->m.found || !x->m.types.len ||
         !match_days(q->start_ms, q->end_ms, &x->first_day, &x->last_day))
         return rc;
+    if (load_edges(x, e))
+        return e->code;
     /* Pairs and days of services still know what deletes took from their series. */
     bool masked = x->m.masks.at.len > 0;
     if (!masked && by_service(q))
@@ -425,12 +485,14 @@ int store_labels(struct store_view *v, const struct store_labels_query *q, struc
 
     *ret = (struct store_labels){ 0 };
     buf_init(&x.key, TEXT_MAX);
+    map_u64_init(&x.edges);
     int rc = run(&x, v, e);
     if (!rc)
         rc = finish(&x, ret, e);
     if (rc)
         store_labels_deinit(ret);
     match_close(&x.m);
+    map_u64_deinit(&x.edges);
     map_str_free(x.seen);
     vec_free(&x.found);
     buf_deinit(&x.key);

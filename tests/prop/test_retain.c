@@ -503,8 +503,55 @@ static void test_months(void **state)
     (void)steps_seeds(run_seed, SEEDS);
 }
 
+/* How often `text` is in a list: names, or values of `name`; any time, or a range to now. */
+static size_t listed(struct bed *b, const char *name, bool any_time, const char *text)
+{
+    struct store_labels_query q = { .tenant = STR("t"),
+                                    .kind = name ? STORE_VALUES : STORE_NAMES,
+                                    .name = str_c(name ? name : "") };
+    struct store_view *v = store_view_get(b->s.s);
+    struct arena *a = arena_new(MIB);
+    struct store_labels l;
+    size_t n = 0;
+    struct err e;
+
+    if (!any_time) {
+        q.end_ms = atomic_load(&b->s.clock.wall_ms) + 60000;
+        q.start_ms = q.end_ms - 300 * DAY_MS;
+    }
+    if (store_labels(v, &q, a, &l, &e))
+        fail_msg("labels: %s", e.text);
+    vec_for (i, &l.values)
+        n += str_eqc(l.values.ptr[i], text);
+    store_labels_deinit(&l);
+    arena_free(a);
+    store_view_put(v);
+    return n;
+}
+
+/* Lists have what an answer may have, by days: `edge` is where answers of services[0] begin, which
+ * has a pod for each day. services[1] was pushed once, on day 0. */
+static void check_lists(struct bed *b, uint32_t edge, uint32_t days)
+{
+    for (int any_time = 0; any_time < 2; any_time++) {
+        vec_for (i, &b->all) {
+            char pod[32];
+            (void)snprintf(pod, sizeof(pod), "p%zu", i);
+            bool want = b->all.ptr[i].slot / DAY_SLOTS >= edge / DAY_SLOTS;
+            if (listed(b, "pod", any_time, pod) != want)
+                fail_msg("%s is %slisted, %d days after the edge", pod, want ? "not " : "",
+                         (int)(b->all.ptr[i].slot / DAY_SLOTS) - (int)(edge / DAY_SLOTS));
+        }
+        bool there = days<30, gone = days> 32;
+        size_t service = listed(b, "service_name", any_time, services[1]);
+        size_t name = listed(b, NULL, any_time, "once");
+        if ((there && !(service && name)) || (gone && (service || name)))
+            fail_msg("after %u days: service %zu, label %zu", days, service, name);
+    }
+}
+
 /* All levels are kept for the same time, shorter than the coarsest node: an answer ends with it, at
- * any moment, and is the exact sum of what it says it covers. */
+ * any moment, and is the exact sum of what it says it covers; lists end with it, too. */
 static void test_everything_30_days(void **state)
 {
     (void)state;
@@ -521,14 +568,23 @@ static void test_everything_30_days(void **state)
     for (size_t i = 0; i < SERVICES; i++)
         b.keep[i] = o.keep;
     store_set_retention(b.s.s, b.policy);
+    struct bed_push once = { .service = services[1],
+                             .labels = "once=yes",
+                             .stacks = "a;b=1",
+                             .slot = store_bed_slot(&b.s),
+                             .times = 1,
+                             .every = 1,
+                             .wid = ++b.wid };
+    assert_int_equal(commit(&b, &once, false, &e), 0);
     for (uint32_t day = 0; day < 200; day++) {
         clock_fake_advance(&b.s.clock, DAY_MS);
         uint32_t now = store_bed_slot(&b.s);
         struct pushed x = { now, 0, 1 + day };
-        char stacks[64];
+        char stacks[64], pod[32];
         (void)snprintf(stacks, sizeof(stacks), "a;b=%u", (unsigned)x.value);
+        (void)snprintf(pod, sizeof(pod), "pod=p%u", day);
         struct bed_push p = { .service = services[0],
-                              .labels = "pod=p",
+                              .labels = pod,
                               .stacks = stacks,
                               .slot = now,
                               .times = 1,
@@ -549,6 +605,8 @@ static void test_everything_30_days(void **state)
         if (slot_of_ms(start) < now)
             worst = MAX(worst, now - slot_of_ms(start));
         check_range(&b);
+        if (day % 9 == 0)
+            check_lists(&b, slot_of_ms(start), day + 1);
     }
     print_message("an answer reached back %u slots, %.2f days\n", worst, worst / (double)DAY_SLOTS);
     assert_in_range(worst, 30 * DAY_SLOTS, 30 * DAY_SLOTS + 30 * DAY_SLOTS / 64 + SLACK);
