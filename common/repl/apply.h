@@ -21,8 +21,8 @@ NODISCARD int apply_empty(struct kv *db, struct err *e);
 NODISCARD int apply_note(struct kv *db, uint64_t index, uint64_t term, struct err *e);
 /* The database is of no log any more (a backup that was restored), synced. */
 NODISCARD int apply_forget(struct kv *db, struct err *e);
-/* Before the database in dir is opened: do its write-ahead logs lack entries between others?
- * ERR_CORRUPT: yes. For databases of versions that left such holes (kv_chain.h). Any thread. */
+/* While the database in dir is not open: do its write-ahead logs lack what was synced, or entries
+ * between others (kv_chain.h)? ERR_CORRUPT: yes. Changes nothing. Any thread. */
 NODISCARD int apply_check_files(const char *dir, struct err *e);
 bool apply_is_note(int cf, struct str key);
 /* Has it any row at all? */

@@ -100,14 +100,21 @@ int kv_rocks_check_chain(const char *dir, enum kv_cf cf, struct str key, struct 
     uint64_t in_tables = 0;
     int rc;
 
+    bool counts;
+
     if (!exists(dir))
         return 0;
+    rc = kv_rocks_check_list(dir, &counts, e);
+    if (rc || counts)
+        return rc;
     c = rocks_chain_new(kv_rocks_family(cf), key.ptr, key.len);
     /* A database that cannot be opened to be read may lack a family that opening it makes. */
-    rc = kv_rocks_open_chain(&o, c, &kv, e) ? 0 : kv ? read_row(kv, cf, key, &in_tables, e) : 0;
-    if (!rc && kv)
-        rc = check(c, in_tables, e);
-    kv_close(kv);
+    if (!kv_rocks_open_chain(&o, c, &kv, e)) {
+        rc = read_row(kv, cf, key, &in_tables, e);
+        if (!rc)
+            rc = check(c, in_tables, e);
+        kv_close(kv);
+    }
     rocks_chain_free(c);
     return rc;
 }

@@ -59,8 +59,10 @@ void rocks_files_free(struct rocks_files *f);
  * failed, or if a log lacks what was synced. */
 void rocks_files_prepare(struct rocks_files *f, char **message);
 void rocks_files_opened(struct rocks_files *f, char **message); /* behind that */
-void rocks_files_closed(struct rocks_files *f);      /* if it was opened: its logs are whole */
-bool rocks_files_known(const struct rocks_files *f); /* the list of synced logs counts */
+void rocks_files_closed(struct rocks_files *f); /* if it was opened: its logs are whole */
+/* Does the list of synced logs count? *message is set if a log lacks what was synced. Changes
+ * nothing. */
+bool rocks_files_check(struct rocks_files *f, char **message);
 /* rocks_chain.cc. The numbers of batches in write-ahead logs, for kv_rocks_chain.c. */
 struct rocks_chain;
 struct rocks_chain *rocks_chain_new(const char *family, const char *key, size_t len);
@@ -70,10 +72,11 @@ size_t rocks_chain_len(const struct rocks_chain *c);
 uint64_t rocks_chain_at(const struct rocks_chain *c, size_t i);
 /* In a log that the family needs: its tables do not have the rows. */
 bool rocks_chain_behind(const struct rocks_chain *c, size_t i);
-/* Opens it to be read, without its logs, which go to c. *ret NULL: there is no need to. */
+/* Opens it to be read, without its logs, which go to c. */
 NODISCARD int kv_rocks_open_chain(const struct kv_opts *o, struct rocks_chain *c, struct kv **ret,
                                   struct err *e);
 const char *kv_rocks_family(enum kv_cf cf);
+NODISCARD int kv_rocks_check_list(const char *dir, bool *ret_counts, struct err *e);
 /* A flush with o is begun at once, and not waited for. */
 void rocks_flush_at_once(rocksdb_flushoptions_t *o);
 /* Takes RocksDB's message over and returns the code it means. */

@@ -409,8 +409,6 @@ static int open_db(const struct kv_opts *o, struct rocks_chain *chain, struct kv
 
     if (message)
         return kv_rocks_fail(e, message, "RocksDB refuses an option we need");
-    if (chain && rocks_files_known(r->files))
-        return 0;
     if (chain)
         rocks_chain_use(chain, r->db_options);
     int rc = look(o->dir, &exists, e);
@@ -459,6 +457,18 @@ int kv_rocks_open_chain(const struct kv_opts *o, struct rocks_chain *c, struct k
                         struct err *e)
 {
     return open_db(o, c, ret, e);
+}
+
+int kv_rocks_check_list(const char *dir, bool *ret_counts, struct err *e)
+{
+    rocksdb_options_t *o = rocksdb_options_create();
+    struct rocks_files *f = rocks_files_new(o, dir);
+    char *message = NULL;
+
+    *ret_counts = rocks_files_check(f, &message);
+    rocksdb_options_destroy(o);
+    rocks_files_free(f);
+    return message ? kv_rocks_fail(e, message, "cannot replay the write-ahead logs") : 0;
 }
 
 const char *kv_rocks_family(enum kv_cf cf)

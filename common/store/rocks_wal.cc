@@ -260,11 +260,13 @@ class ordered_files : public rdb::FileSystemWrapper {
             forget_failed(dir);
         return s;
     }
-    bool known() const
+    bool check(IOStatus *ret) const
     {
         wal_sizes now;
+        bool counts = now.load(target(), dir);
 
-        return now.load(target(), dir);
+        *ret = counts ? now.check(target(), dir) : IOStatus::OK();
+        return counts;
     }
     /* Behind that: CURRENT names the manifest of this open. The logs are as they were synced. */
     IOStatus opened()
@@ -371,9 +373,13 @@ extern "C" void rocks_files_opened(rocks_files *f, char **message)
     say(f->fs->opened(), message);
 }
 
-extern "C" bool rocks_files_known(const rocks_files *f)
+extern "C" bool rocks_files_check(rocks_files *f, char **message)
 {
-    return f->fs->known();
+    IOStatus s;
+    bool counts = f->fs->check(&s);
+
+    say(s, message);
+    return counts;
 }
 
 extern "C" void rocks_files_closed(rocks_files *f)

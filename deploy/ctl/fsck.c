@@ -32,6 +32,7 @@
 #include "common/base/str.h"
 #include "common/base/vec.h"
 #include "common/cold/kv_cold.h"
+#include "common/repl/apply.h"
 #include "common/store/check.h"
 #include "common/store/kv_reach.h"
 #include "common/store/scrub.h"
@@ -300,6 +301,17 @@ static int mark_shard(struct fsck *f, const char *dir, struct err *e)
     return rc;
 }
 
+/* Rows that are missing may leave all others in order. What cannot be read is found later. */
+static void check_logs(struct fsck *f, const char *dir)
+{
+    struct err e;
+
+    if (apply_check_files(dir, &e) != ERR_CORRUPT)
+        return;
+    (void)printf("%s: %s\n", dir, e.text);
+    f->findings++;
+}
+
 static int check_shard(struct fsck *f, const char *dir, struct err *e)
 {
     struct store *s = NULL;
@@ -312,6 +324,7 @@ static int check_shard(struct fsck *f, const char *dir, struct err *e)
         rc = lock_file(dir, true, false, &fd, e);
     if (rc)
         return rc;
+    check_logs(f, dir);
     rc = open_store(f, dir, false, &s, e);
     if (!rc)
         rc = check_store(f, s, e);

@@ -5,6 +5,7 @@ and nothing is lost meanwhile. Without another copy it does not start, and says 
 import contextlib
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import time
@@ -55,6 +56,12 @@ def manifest_changed(folder):
     data[len(data) // 2] ^= 4
     file.write_bytes(data)
     return "Corruption"
+
+
+def fsck(data):
+    r = subprocess.run([str(cluster.BIN / "embertree"), "fsck", "--quiet", str(data)], capture_output=True,
+                       text=True, timeout=120)
+    return r.returncode, r.stdout + r.stderr
 
 
 def restarted(victim):
@@ -156,7 +163,10 @@ def test_the_only_copy():
                 s.process.start(wait=False)
                 code, said = s.process.child.wait(90), s.process.tail()
                 assert code == 1 and "rows are missing" in said and "embertree restore" in said, (code, said)
+            code, said = fsck(s.process.folder / "data")
+            assert code and f"rows are missing: the write-ahead log {wal.name} is gone" in said, (code, said)
             wal.write_bytes(saved)
+            assert fsck(s.process.folder / "data")[0] == 0
             s.process.start()
             reply = s.render(cluster.CPU_TYPE + '{service_name="svc"}')
             assert reply.status == 200 and reply.json()["flamebearer"]["numTicks"] == 3 * SAMPLE_NS, reply
