@@ -52,10 +52,10 @@ static int read_merge(struct query *q, struct merge *g, struct err *e)
         return e->code;
     if (!r->side.query.len || !g->profiles)
         return err_set(e, ERR_INPUT, "appName and at least one of profiles are required");
-    if (nodes < 0 || nodes > (int64_t)c->nodes_max)
+    if (nodes > (int64_t)c->nodes_max)
         return err_set(e, ERR_INPUT, "maxNodes is %" PRId64 ", the limit is %" PRIu64, nodes,
                        c->nodes_max);
-    r->out.max_nodes = nodes ? (size_t)nodes : c->nodes_default;
+    r->out.max_nodes = nodes > 0 ? (size_t)nodes : c->nodes_default;
     if (read_side(q, g, profiles, e))
         return e->code;
     r->timeline = plan_timeline(r->side.from_ms, r->side.until_ms);

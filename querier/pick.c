@@ -24,15 +24,16 @@ static int read_call_site(struct query *q, const struct v1_stack_selector *s, st
     return 0;
 }
 
-/* A file for other tools is cut only where the request says so; a picture has a default size. */
+/* A file for other tools is cut only where the request says so; a picture has a default size, also
+ * if a client says -1, as peers have it. */
 static int read_nodes(const struct query *q, int64_t n, bool is_file, size_t *ret, struct err *e)
 {
     const struct querier_conf *c = q->qr->conf;
 
-    if (n < 0 || n > (int64_t)c->nodes_max)
-        return err_set(e, ERR_INPUT, "maxNodes is %" PRId64 ", it must be 0 to %" PRIu64, n,
+    if (n > (int64_t)c->nodes_max)
+        return err_set(e, ERR_INPUT, "maxNodes is %" PRId64 ", the limit is %" PRIu64, n,
                        c->nodes_max);
-    *ret = n ? (size_t)n : is_file ? 0 : c->nodes_default;
+    *ret = n > 0 ? (size_t)n : is_file ? 0 : c->nodes_default;
     return 0;
 }
 

@@ -127,9 +127,42 @@ static uint64_t count_refs(const struct pprof *p, size_t least)
     return n;
 }
 
-/* A few wrong indexes read as "" (agents do that); a body full of them is something else. */
+/* The name of a type names its series, so it is never guessed. A body that has no string table at
+ * all has no names anywhere, and is taken. */
+static int check_type(const struct pprof *p, const char *what, size_t i, uint32_t index,
+                      struct err *e)
+{
+    if (p->strings.len && index >= p->strings.len)
+        return err_set(
+            e, ERR_INPUT,
+            "pprof: %s %zu has a name outside of the string table, which has %zu entries: "
+            "the profile is cut, or its writer is wrong",
+            what, i, p->strings.len);
+    if (!str_utf8_valid(pprof_str(p, index)))
+        return err_set(e, ERR_INPUT, "pprof: %s %zu has a name that is not valid UTF-8", what, i);
+    return 0;
+}
+
+static int check_types(const struct pprof *p, struct err *e)
+{
+    for (size_t i = 0; i < p->types_len; i++)
+        if (check_type(p, "sample type", i, p->types[i].type, e) ||
+            check_type(p, "the unit of sample type", i, p->types[i].unit, e))
+            return e->code;
+    if (!p->has_period_type)
+        return 0;
+    return check_type(p, "period type", 0, p->period_type.type, e) ||
+                   check_type(p, "the unit of period type", 0, p->period_type.unit, e)
+               ? e->code
+               : 0;
+}
+
+/* A few wrong indexes of other names read as "" (agents do that); a body full of them is something
+ * else. */
 static int check_strings(struct pprof *p, struct err *e)
 {
+    if (check_types(p, e))
+        return e->code;
     p->bad_string_refs = count_refs(p, MAX(p->strings.len, (size_t)1));
     if (p->bad_string_refs <= 100)
         return 0;

@@ -186,6 +186,29 @@ def test_15_speedscope_with_another_schema():
     says(ingest(body.encode(), "c15.cpu", format="speedscope"), 400, "invalid_argument")
 
 
+def test_15_pprof_whose_strings_are_wrong():
+    """What names a series must be right, or the body is 400, which says what is wrong. The name of one
+    function only costs that name, and is told."""
+    good = push.pprof(10, time_ns=push.now_ns())
+    strings = b"".join(push.field(6, s) for s in (b"", b"leaf", b"main", b"cpu", b"nanoseconds"))
+    assert good.endswith(strings)
+    cases = (
+        ("out", push.field(1, push.field(1, 3) + push.field(2, 99)) + good, 400, "the string table"),
+        ("type", good[:-len(strings)] + strings.replace(b"\2\3cpu"[1:], b"\3c\xffu"), 400, "UTF-8"),
+        ("name", good[:-len(strings)] + strings.replace(b"leaf", b"le\xfff"), 200, ""),
+        ("function", good + push.field(5, push.field(1, 3) + push.field(2, 99)), 200, ""))
+    for name, body, status, words in cases:
+        r = ingest(body, f"c15{name}", format="pprof")
+        assert r.status == status, (name, r)
+        if status == 400:
+            says(r, 400, "invalid_argument")
+            assert words in r.json()["message"], r
+        r = push.push_proto(server.writer, message(f"c15p{name}", body), TENANT)
+        assert r.status == status, (name, r)
+    assert ingest(cases[3][1], "c15told", format="pprof").headers["X-Embertree-Left-Out"] == "string_index=1"
+    assert total("c15name") == total("c15function") == 10
+
+
 def test_16_get_ingest():
     assert server.writer.request("GET", "/ingest", headers=TENANT).status == 405
 

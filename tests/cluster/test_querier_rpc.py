@@ -569,6 +569,7 @@ def test_pprof_is_cut_only_where_asked():
     for more in ({}, {"maxNodes": "0"}):
         assert "other" not in names(**more) and len(names(**more) & {f"leaf_{i}" for i in range(5000)}) == 5000
     assert "other" in names(maxNodes="8192")
+    assert names(maxNodes="-1") == names(), "below 0 is the default, as peers have it"
     picture = ok("SelectMergeStacktraces", asked('{service_name="wide"}'))["flamegraph"]
     assert "other" in picture["names"] and picture["total"] == str(total)
 

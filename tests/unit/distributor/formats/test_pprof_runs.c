@@ -128,7 +128,7 @@ static void make_body(struct prng *r, struct model *m, struct buf *to)
 
     *m = (struct model){ .n = 1 + prng_below(r, MOST) };
     buf_init(to, MIB);
-    add_field(&type, 1, 1);
+    add_field(&type, 1, 0); /* the empty name, which every string table has */
     add_message(to, 1, &type, m);
     memset(filler.at, 0x7f, sizeof(filler.at));
     for (size_t i = 0; i < 4 * m->n; i++) {
@@ -248,7 +248,7 @@ static void test_malformed(void **state)
             struct buf body;
             buf_init(&body, MIB);
             type.len = 0;
-            add_field(&type, 1, 1);
+            add_field(&type, 1, 0); /* the empty name, which every string table has */
             add_message(&body, 1, &type, NULL);
             add_message(&body, 4, &good, NULL);
             memcpy(b.at, bad[i].at, bad[i].len);
