@@ -94,6 +94,7 @@ struct http_server_opts {
     struct loop *loop;
     struct pool *pool;        /* compresses large replies; NULL: inline */
     struct budget *in_flight; /* bytes of heads and bodies of all connections; over it 503 */
+    bool tenants;             /* each holds at most its share of it: http_shares.h; over it 429 */
     struct metrics *metrics;
     const char *listen;       /* "127.0.0.1:4040", "[::1]:0", ":4040"; NULL: no listener */
     uint32_t connections_max; /* one more gets 503 and is closed */

@@ -239,6 +239,8 @@ static enum http_refusal refusal_kind(const struct http1 *c, int status)
         return HTTP_REFUSED_TIMEOUT;
     case 413:
         return HTTP_REFUSED_BODY;
+    case 429:
+        return HTTP_REFUSED_SHARE;
     case 503:
         return c->conn.refused ? HTTP_REFUSED_CONNECTIONS : HTTP_REFUSED_BUDGET;
     default:
@@ -253,6 +255,8 @@ static int code_of(int status)
         return ERR_TIMEOUT;
     case 413:
         return ERR_TOO_LARGE;
+    case 429:
+        return ERR_RATE;
     case 503:
         return ERR_BUSY;
     default:
@@ -295,5 +299,5 @@ void http1_refuse(struct http1 *c, int status, const char *code, const char *why
 
 void http1_refuse_busy(struct http1 *c)
 {
-    http1_refuse(c, 503, "unavailable", "too many bytes of requests are held at once; try again");
+    http1_refuse(c, 503, "unavailable", HTTP_FULL_TEXT);
 }

@@ -123,7 +123,9 @@ static bool add_body(struct http1 *c, struct str bytes, uint64_t most)
         return code == 0 && c->x == x;
     }
     code = http_xchg_body(x, bytes, (size_t)MIN(most, (uint64_t)SIZE_MAX));
-    if (code == ERR_BUSY)
+    if (code == ERR_RATE)
+        http1_refuse(c, 429, "resource_exhausted", http_hold_why(code));
+    else if (code == ERR_BUSY)
         http1_refuse_busy(c);
     else if (code)
         refuse_large(c);

@@ -211,6 +211,7 @@ static const char *refusal_name(int status)
 {
     return status == 501   ? "unimplemented"
            : status == 431 ? "resource_exhausted"
+           : status == 429 ? "resource_exhausted"
            : status == 503 ? "unavailable"
            : status == 408 ? "deadline_exceeded"
                            : "invalid_argument";
@@ -221,6 +222,7 @@ static void refuse(struct http2_stream *s, int status, const char *why)
     enum http_refusal kind = status == 408   ? HTTP_REFUSED_TIMEOUT
                              : status == 413 ? HTTP_REFUSED_BODY
                              : status == 503 ? HTTP_REFUSED_BUDGET
+                             : status == 429 ? HTTP_REFUSED_SHARE
                                              : HTTP_REFUSED_MALFORMED;
 
     metric_add(s->conn->conn.server->refused[kind], 1);
@@ -315,8 +317,8 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t id, const ui
     code = http_xchg_body(s->x, bytes, SIZE_MAX);
     if (code)
         http2_refuse(s, code,
-                     code == ERR_BUSY ? "too many bytes of requests are held at once; try again"
-                                      : "the body has more bytes than are taken here");
+                     code == ERR_TOO_LARGE ? "the body has more bytes than are taken here"
+                                           : http_hold_why(code));
     return 0;
 }
 

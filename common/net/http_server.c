@@ -45,6 +45,7 @@ static void metrics_start(struct http_server *s)
         [HTTP_REFUSED_TLS] = "tls",
         [HTTP_REFUSED_HOST] = "host",
         [HTTP_REFUSED_SITE] = "cross_site",
+        [HTTP_REFUSED_SHARE] = "tenant_share",
     };
     struct metrics *m = s->o.metrics;
     struct metric *refused;
@@ -115,6 +116,8 @@ int http_server_new(const struct http_server_opts *o, struct http_server **ret, 
     }
     if (!o->metrics)
         s->o.metrics = s->metrics_own = metrics_new();
+    if (o->tenants)
+        s->shares = http_shares_new();
     http_routes_init(&s->routes);
     s->unrouted.path = xstrdup("none");
     s->lost = (struct http_route){
@@ -312,6 +315,7 @@ void http_server_free(struct http_server *s)
     tcp_listener_free(s->listener);
     tcp_listener_free(s->local);
     tls_ctx_free(s->tls);
+    http_shares_free(s->shares);
     wheel_deinit(&s->wheel);
     while (s->arenas_len)
         arena_free(s->arenas[--s->arenas_len]);

@@ -17,6 +17,7 @@
 #include "common/net/cbuf.h"
 #include "common/net/http.h"
 #include "common/net/http_route.h"
+#include "common/net/http_shares.h"
 #include "common/net/stream.h"
 #include "common/net/wheel.h"
 
@@ -66,11 +67,12 @@ struct http_xchg {
     void *proto;
     struct http_route *route; /* the server's `unrouted` until one is found */
     struct cbuf body;
-    size_t charged;     /* for the copy of the head */
-    size_t outstanding; /* of a streamed body: handed on, not taken, charged */
-    uint64_t got;       /* of a streamed body */
-    bool started;       /* the handler was called */
-    bool ended;         /* on_end was called, or is not due */
+    struct http_hold hold; /* body and outstanding */
+    size_t charged;        /* for the copy of the head */
+    size_t outstanding;    /* of a streamed body: handed on, not taken, charged */
+    uint64_t got;          /* of a streamed body */
+    bool started;          /* the handler was called */
+    bool ended;            /* on_end was called, or is not due */
     bool replied;
     bool streaming;  /* replied in pieces */
     bool wants_room; /* on_room is due */
@@ -112,6 +114,7 @@ enum http_refusal {
     HTTP_REFUSED_TLS,
     HTTP_REFUSED_HOST,
     HTTP_REFUSED_SITE,
+    HTTP_REFUSED_SHARE,
     HTTP_REFUSALS
 };
 
@@ -127,6 +130,7 @@ struct http_server {
     struct tcp_listener *listener;
     struct tcp_listener *local; /* the Unix socket; NULL: none */
     struct tls_ctx *tls;        /* NULL: plain only */
+    struct http_shares *shares; /* NULL: there is one tenant */
     size_t held;                /* fixed costs of connections that are not small */
     struct wheel wheel;
     struct list conns;
@@ -163,7 +167,7 @@ struct http_xchg *http_xchg_new(struct http_server *s, const struct http_sink *s
                                 const struct stream *from);
 /* Fills the request from a parsed head and finds the route. False: it was answered already. */
 bool http_xchg_begin(struct http_xchg *x, const struct http_head *h);
-/* Appends to the body; `max` bounds the capacity. 0, or ERR_TOO_LARGE, ERR_BUSY. */
+/* Appends to the body; `max` bounds the capacity. 0, or ERR_TOO_LARGE, ERR_RATE, ERR_BUSY. */
 NODISCARD int http_xchg_body(struct http_xchg *x, struct str bytes, size_t max);
 /* Of a streaming route, after http_xchg_run: bytes of the body that may be handed on now. */
 static inline size_t http_xchg_window(const struct http_xchg *x)
@@ -171,7 +175,7 @@ static inline size_t http_xchg_window(const struct http_xchg *x)
     return HTTP_STREAM_WINDOW - x->outstanding;
 }
 /* Hands on at most that many; the handler may reply: x may be gone after it. 0, or ERR_TOO_LARGE,
- * ERR_BUSY with nothing handed on: then http_xchg_ended is due. */
+ * ERR_RATE, ERR_BUSY with nothing handed on: then http_xchg_ended is due. */
 NODISCARD int http_xchg_data(struct http_xchg *x, struct str bytes, struct err *e);
 /* The body is whole (NULL) or will not be; x may be gone after it. Twice is fine. */
 void http_xchg_ended(struct http_xchg *x, const struct err *e);

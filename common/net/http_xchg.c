@@ -50,8 +50,10 @@ void http_xchg_free(struct http_xchg *x)
 
     CHECK(x->req.magic == HTTP_XCHG_MAGIC);
     x->req.magic = 0;
-    cbuf_free(&x->body, s->o.in_flight);
-    budget_give(s->o.in_flight, x->charged + x->outstanding);
+    http_hold_free(&x->hold, s->o.in_flight, &x->body);
+    http_hold_give(&x->hold, s->o.in_flight, x->outstanding);
+    http_hold_end(&x->hold);
+    budget_give(s->o.in_flight, x->charged);
     buf_deinit(&x->out);
     buf_deinit(&x->zip);
     buf_deinit(&x->text);
@@ -223,13 +225,20 @@ bool http_xchg_begin(struct http_xchg *x, const struct http_head *h)
     return true;
 }
 
+/* The first bytes of a body have come. */
+static void begin_hold(struct http_xchg *x)
+{
+    if (!x->hold.share)
+        http_hold_begin(x->server->shares, &x->req, &x->hold);
+}
+
 int http_xchg_body(struct http_xchg *x, struct str bytes, size_t max)
 {
     if (bytes.len > x->route->body_max - x->body.len)
         return ERR_TOO_LARGE;
-    return cbuf_add(&x->body, x->server->o.in_flight, bytes, MIN(max, x->route->body_max))
-               ? 0
-               : ERR_BUSY;
+    begin_hold(x);
+    return http_hold_add(&x->hold, x->server->o.in_flight, &x->body, bytes,
+                         MIN(max, x->route->body_max));
 }
 
 void http_xchg_run(struct http_xchg *x)
@@ -247,8 +256,10 @@ int http_xchg_data(struct http_xchg *x, struct str bytes, struct err *e)
     if (bytes.len > x->route->body_max - x->got)
         return err_set(e, ERR_TOO_LARGE, "the body has more than the %zu bytes that are taken here",
                        x->route->body_max);
-    if (!budget_take(x->server->o.in_flight, bytes.len))
-        return err_set(e, ERR_BUSY, "too many bytes of requests are held at once; try again");
+    begin_hold(x);
+    int code = http_hold_take(&x->hold, x->server->o.in_flight, bytes.len);
+    if (code)
+        return err_set(e, code, "%s", http_hold_why(code));
     x->outstanding += bytes.len;
     x->got += bytes.len;
     if (x->req.on_data)
@@ -273,7 +284,7 @@ void http_stream_took(struct http_req *r, size_t n)
 
     CHECK(r->magic == HTTP_XCHG_MAGIC && n <= x->outstanding);
     x->outstanding -= n;
-    budget_give(x->server->o.in_flight, n);
+    http_hold_give(&x->hold, x->server->o.in_flight, n);
     if (n && x->sink && !x->ended)
         x->sink->took(x->proto, x, n);
 }

@@ -27,6 +27,7 @@ struct svc_stream {
     uint32_t magic;
     struct svc_call call;
     struct budget *budget; /* the server's */
+    struct http_hold hold; /* in, now and charged */
     struct pool *pool;     /* the server's, or NULL */
     size_t message_max;
     struct cbuf in, now;
@@ -55,9 +56,10 @@ static void pump(struct svc_stream *s);
 
 static void stream_free(struct svc_stream *s)
 {
-    cbuf_free(&s->in, s->budget);
-    cbuf_free(&s->now, s->budget);
-    budget_give(s->budget, s->charged);
+    http_hold_free(&s->hold, s->budget, &s->in);
+    http_hold_free(&s->hold, s->budget, &s->now);
+    http_hold_give(&s->hold, s->budget, s->charged);
+    http_hold_end(&s->hold);
     buf_deinit(&s->plain);
     loop_timer_free(s->timer);
     s->magic = 0;
@@ -87,10 +89,10 @@ static void zip_work(void *cookie)
 static void message_over(struct svc_stream *s)
 {
     s->busy = false;
-    cbuf_free(&s->now, s->budget);
+    http_hold_free(&s->hold, s->budget, &s->now);
     buf_deinit(&s->plain);
     buf_init(&s->plain, s->message_max);
-    budget_give(s->budget, s->charged);
+    http_hold_give(&s->hold, s->budget, s->charged);
     s->charged = 0;
 }
 
@@ -105,8 +107,9 @@ static void zip_done(void *cookie)
         stream_free(s);
         return;
     }
-    if (!e.code && !budget_take(s->budget, s->plain.cap))
-        (void)err_set(&e, ERR_BUSY, "too many bytes of requests are held at once; try again");
+    int code = e.code ? 0 : http_hold_take(&s->hold, s->budget, s->plain.cap);
+    if (code)
+        (void)err_set(&e, code, "%s", http_hold_why(code));
     else if (!e.code)
         s->charged = s->plain.cap;
     if (e.code) {
@@ -132,9 +135,8 @@ static int take_frame(struct svc_stream *s, struct err *e)
         return -err_set(e, ERR_INPUT, "a compressed frame without grpc-encoding");
     s->now = s->in;
     s->in = (struct cbuf){ 0 };
-    if (rest.len && !cbuf_add(&s->in, s->budget, rest, SIZE_MAX))
-        return -err_set(e, ERR_BUSY, "too many bytes of requests are held at once; try again");
-    return 1;
+    int code = rest.len ? http_hold_add(&s->hold, s->budget, &s->in, rest, SIZE_MAX) : 0;
+    return code ? -err_set(e, code, "%s", http_hold_why(code)) : 1;
 }
 
 /* Starts on the next message; false if there is none to hand over now. */
@@ -226,8 +228,11 @@ static void on_data(struct http_req *r, struct str bytes)
 
     CHECK(s->magic == MAGIC_STREAM);
     s->untaken += bytes.len;
-    if (!s->why.code && !cbuf_add(&s->in, s->budget, bytes, s->message_max + HTTP_STREAM_WINDOW)) {
-        (void)err_set(&e, ERR_BUSY, "too many bytes of requests are held at once; try again");
+    int code = s->why.code ? 0
+                           : http_hold_add(&s->hold, s->budget, &s->in, bytes,
+                                           s->message_max + HTTP_STREAM_WINDOW);
+    if (code) {
+        (void)err_set(&e, code, "%s", http_hold_why(code));
         stream_break(s, &e);
         return;
     }
@@ -280,6 +285,7 @@ static void on_stream(struct http_req *r)
                               .budget = server->o.in_flight,
                               .pool = server->o.pool,
                               .message_max = route->message_max };
+    http_hold_begin(server->shares, r, &s->hold);
     s->call.stream = s;
     s->call.cookie = route->cookie;
     buf_init(&s->plain, s->message_max);

@@ -31,7 +31,8 @@ static const struct conf_row http_rows[] = {
     CONF_U64(struct common_conf, connections_max, "connections_max", "12288", "1", "1000000",
              "Connections at once; one more is answered 503 and closed."),
     CONF_BYTES(struct common_conf, in_flight_bytes, "in_flight_bytes", "0", "0", NULL,
-               "Request bytes held at once, over it 503; 0 is 9 % of memory.limit."),
+               "Request bytes held at once, over it 503; with many tenants each has a share, over "
+               "it 429; 0 is 9 % of memory.limit."),
     CONF_BYTES(struct common_conf, body_bytes_max, "body_bytes_max", "32MiB", "1KiB", "1GiB",
                "Largest request body as sent; a larger one is answered 413."),
     CONF_DURATION(struct common_conf, head_ms, "head_timeout", "10s", "10ms", "10m",

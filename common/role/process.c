@@ -153,6 +153,7 @@ static int start_http(struct process *p, const struct common_conf *c, struct err
         .loop = p->loop,
         .pool = p->pool,
         .in_flight = &p->in_flight,
+        .tenants = p->ctx.tenancy->multi,
         .metrics = p->metrics,
         .listen = c->listen,
         .connections_max = (uint32_t)c->connections_max,

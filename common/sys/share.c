@@ -7,7 +7,7 @@
  */
 #include "common/sys/share.h"
 
-static bool is_over(const struct share *s, const struct budget *b, size_t own, size_t n)
+bool share_is_over(const struct share *s, const struct budget *b, size_t own, size_t n)
 {
     size_t held = atomic_load_explicit(&s->held, memory_order_relaxed);
     size_t used = atomic_load_explicit(&b->used, memory_order_relaxed);
@@ -19,14 +19,19 @@ static bool is_over(const struct share *s, const struct budget *b, size_t own, s
     return (held + n) / (own ? SHARE_GROWTH : SHARE_FACTOR) > left;
 }
 
+void share_count(struct share *s, size_t n)
+{
+    atomic_fetch_add_explicit(&s->held, n, memory_order_relaxed);
+}
+
 enum share_result share_take(struct share *s, struct budget *b, size_t own, size_t n)
 {
-    if (s && is_over(s, b, own, n))
+    if (s && share_is_over(s, b, own, n))
         return SHARE_OVER;
     if (!budget_take(b, n))
         return SHARE_FULL;
     if (s)
-        atomic_fetch_add_explicit(&s->held, n, memory_order_relaxed);
+        share_count(s, n);
     return SHARE_TAKEN;
 }
 

@@ -39,6 +39,10 @@ enum share_result {
  * and the budget alone decides. */
 enum share_result share_take(struct share *s, struct budget *b, size_t own, size_t n) NODISCARD;
 void share_give(struct share *s, struct budget *b, size_t n);
+/* The two halves of share_take, for a caller that takes from the budget by itself: may it have n
+ * more, and it has taken them. */
+bool share_is_over(const struct share *s, const struct budget *b, size_t own, size_t n);
+void share_count(struct share *s, size_t n);
 size_t share_held(const struct share *s);
 
 #endif

@@ -14,6 +14,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/prng.h"
+#include "common/net/http_server.h"
 #include "tests/lib/net_site.h"
 
 /* ---- limits */
@@ -130,6 +131,53 @@ static void test_budget(void **state)
     site_finish(&w, m);
     assert_int_equal(seen.handled, 1);
     net_world_deinit(&w);
+}
+
+#define BOB   "X-Scope-OrgID: bob\r\n"
+#define ALICE "X-Scope-OrgID: alice\r\n"
+
+/* Bodies that one tenant has under way leave room for those of others, and it is told that it is
+ * its own doing. With one tenant the budget alone decides. */
+static void test_shares_of_the_budget(void **state)
+{
+    struct net_world w;
+    struct net_mem *bob[10], *alice;
+    const char *got = "";
+    char bytes[20000];
+
+    (void)state;
+    memset(bytes, 'x', sizeof(bytes));
+    for (int many = 0; many < 2; many++) {
+        size_t held = 0, i = 0;
+        site_open(&w);
+        w.server->o.connections_max = 100; /* the connections are not what is tested */
+        if (many)
+            w.server->shares = http_shares_new();
+        w.budget.max = 100000;
+        for (; i < ARRAY_LEN(bob) && held == i; i++) {
+            bob[i] = net_connect(&w);
+            net_send_c(bob[i], "POST /echo HTTP/1.1\r\n" HOST BOB "Content-Length: 20000\r\n\r\n");
+            net_send(bob[i], (struct str){ bytes, 19000 });
+            got = net_got(bob[i]);
+            held += got[0] == '\0';
+        }
+        assert_in_range(held, 3, 5);
+        EXPECT(got, many ? "HTTP/1.1 429 " : "HTTP/1.1 503 ", "Retry-After: 1\r\n",
+               many ? "in_flight_limit: " : "too many bytes");
+        site_finish(&w, bob[i - 1]);
+        alice = net_connect(&w);
+        net_send_c(alice, "POST /echo HTTP/1.1\r\n" HOST ALICE "Content-Length: 20000\r\n\r\n");
+        net_send(alice, (struct str){ bytes, 20000 });
+        EXPECT(net_got(alice), many ? "HTTP/1.1 200 OK" : "HTTP/1.1 503 ");
+        site_finish(&w, alice);
+        for (size_t k = 0; k < held; k++) { /* what was let in ends well */
+            net_send(bob[k], (struct str){ bytes, 1000 });
+            EXPECT(net_got(bob[k]), "HTTP/1.1 200 OK");
+            site_finish(&w, bob[k]);
+        }
+        assert_int_equal(w.budget.used, 0);
+        net_world_deinit(&w);
+    }
 }
 
 static void test_pipelined_input_is_bounded(void **state)
@@ -539,6 +587,7 @@ int main(void)
         cmocka_unit_test(test_body_limits),
         cmocka_unit_test(test_connection_limit),
         cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_shares_of_the_budget),
         cmocka_unit_test(test_pipelined_input_is_bounded),
         cmocka_unit_test(test_client_gone_while_running),
         cmocka_unit_test(test_half_closed_after_pipelining),
