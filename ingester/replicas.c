@@ -404,7 +404,7 @@ void replica_step(struct replica_of *r)
     case AT_FOLLOWING:
         if (!keep)
             replica_stop(r);
-        else if (leads(r) && now)
+        else if (leads(r) && now && repl_node_drained(r->node))
             replica_start(r);
         else if (replica_now(r).silent)
             cluster_admit(r);

@@ -31,6 +31,11 @@
  * Sealing takes turns with staging on the same thread, at most seal_rows rows a turn, while the
  * committer is at the disk: the engine keeps batches and seal entries apart (common/store/seal.c).
  *
+ * Where a shard has copies, batches of seals and chores are pipelined (common/store/pipe.h). Seals
+ * follow each other without a wait. Chores and tasks read by views what was written before them, so
+ * they start when no batch is in flight. A chore that is due does get its turn: after
+ * SETTLE_HELD_MS no seal starts before it.
+ *
  * Late data of a bucket that left for the cold tier need far rows to be sealed and built. The
  * thread waits for those in bounded turns (far_turn.h); meanwhile minutes that need none are
  * sealed.
@@ -64,6 +69,9 @@
 #define LAZY_WRITES    16
 #define STAGE_BYTES    MIB
 #define COMMIT_HERE_NS (4 * UINT64_C(1000000))
+#define SETTLE_LOOK_MS 1  /* between two looks whether batches are in flight */
+#define SETTLE_IDLE_MS 5  /* longest wait for them if there is nothing else to do */
+#define SETTLE_HELD_MS 20 /* a chore that is due lets seals start first for so long */
 
 struct state_message {
     struct shard *shard;
@@ -143,6 +151,7 @@ static void on_task_done(void *cookie)
 
 static void run_task(struct shard *s, struct shard_task *t)
 {
+    store_settle(s->o.store, UINT64_MAX);
     far_turn_begin(&s->far);
     t->run(t, s->o.store);
     far_turn_over(&s->far);
@@ -468,6 +477,39 @@ static uint64_t seal_wait(struct shard *s, uint64_t now_ms)
     return wait;
 }
 
+/* True if a chore may start. While a group is being committed this does not wait: the commit
+ * publishes a new view when it ends. */
+static bool settled(struct shard *s, uint64_t now_ms)
+{
+    bool held = store_wants_quiet(s->o.store); /* writes wait for the chore */
+    bool idle = !s->open && (held || fair_waiting(s->waiting) == 0);
+
+    if (!store_settled(s->o.store) && !s->committing)
+        store_settle(s->o.store, idle && chores_wait(&s->chores, now_ms) == 0 ? SETTLE_IDLE_MS : 0);
+    if (store_settled(s->o.store) || chores_wait(&s->chores, now_ms) > 0)
+        s->held_since_ms = 0;
+    else if (!s->held_since_ms)
+        s->held_since_ms = MAX(now_ms, 1u);
+    return store_settled(s->o.store);
+}
+
+static bool chores_held(const struct shard *s, uint64_t now_ms)
+{
+    return s->held_since_ms && now_ms >= s->held_since_ms + SETTLE_HELD_MS;
+}
+
+/* Milliseconds until there is something to do besides writes. */
+static uint64_t own_wait(struct shard *s, uint64_t now_ms)
+{
+    uint64_t wait = s->state_next_ms > now_ms ? s->state_next_ms - now_ms : 0;
+
+    if (!chores_held(s, now_ms))
+        wait = MIN(wait, seal_wait(s, now_ms));
+    if (store_settled(s->o.store))
+        return MIN(wait, chores_wait(&s->chores, now_ms));
+    return MIN(wait, (uint64_t)SETTLE_LOOK_MS);
+}
+
 uint64_t shard_step(struct shard *s, void *const *msgs, size_t n)
 {
     uint64_t now_ms = clock_mono_ms(s->o.clock);
@@ -478,9 +520,9 @@ uint64_t shard_step(struct shard *s, void *const *msgs, size_t n)
     stage_waiting(s);
     if (s->open && !s->committing && group_wait(s, now_ms) == 0)
         hand_over(s);
-    if (seal_wait(s, now_ms) == 0 && !s->stopping)
+    if (seal_wait(s, now_ms) == 0 && !s->stopping && !chores_held(s, now_ms))
         seal_step(s, now_ms);
-    if (!s->stopping)
+    if (!s->stopping && settled(s, clock_mono_ms(s->o.clock)))
         chores_step(&s->chores, &s->far, s->o.clock);
     if (s->reopen_wanted)
         reopen_step(s, now_ms);
@@ -488,12 +530,11 @@ uint64_t shard_step(struct shard *s, void *const *msgs, size_t n)
         publish(s, now_ms);
 
     now_ms = clock_mono_ms(s->o.clock);
-    wait = s->state_next_ms > now_ms ? s->state_next_ms - now_ms : 0;
-    wait = MIN(wait, MIN(seal_wait(s, now_ms), chores_wait(&s->chores, now_ms)));
+    wait = own_wait(s, now_ms);
     if (s->committing) /* what else waits or is open can move when a message says that it ended */
         return can_stage(s) ? 0 : wait;
     if (fair_waiting(s->waiting) > 0)
-        return 0;
+        return store_wants_quiet(s->o.store) && !store_settled(s->o.store) ? wait : 0;
     return s->open ? MIN(wait, group_wait(s, now_ms)) : wait;
 }
 

@@ -48,6 +48,7 @@ struct shard {
     uint64_t seal_after_ms; /* monotonic: not before, after a failed step */
     uint64_t seal_far_ms;   /* monotonic: until then only minutes that need nothing of before */
     uint64_t due_since_ms;  /* monotonic; 0: sealing has caught up */
+    uint64_t held_since_ms; /* monotonic; 0: no chore waits for what was begun */
     uint64_t state_next_ms;
     struct far_turn far;
     struct chores chores;

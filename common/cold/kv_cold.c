@@ -234,17 +234,20 @@ static void look_again(struct kv_cold *k, const struct kv_batch *b)
     mutex_unlock(&k->lock);
 }
 
-static int write_plain(struct kv_cold *k, const struct kv_batch *b, bool sync, struct err *e)
+static int plain(struct kv_cold *k, const struct kv_batch *b, bool sync, uint64_t *ret_number,
+                 struct err *e)
 {
-    int rc = kv_write(k->o.inner, b, sync, e);
+    int rc = ret_number ? kv_begin(k->o.inner, b, ret_number, e) : kv_write(k->o.inner, b, sync, e);
 
     look_again(k, b);
     return rc;
 }
 
-static int cold_write(struct kv *kv, const struct kv_batch *b, bool sync, struct err *e)
+/* `ret_number`: as kv_begin; NULL: as kv_write. A batch that changes the manifest is never
+ * pipelined, since snapshots and manifest must change in one step. */
+static int write_or_begin(struct kv_cold *k, const struct kv_batch *b, bool sync,
+                          uint64_t *ret_number, struct err *e)
 {
-    struct kv_cold *k = cold_of(kv);
     struct rd r = rd_of(buf_str(&b->ops));
     struct manifest *next = NULL;
     struct kv_batch *rows;
@@ -252,7 +255,7 @@ static int cold_write(struct kv *kv, const struct kv_batch *b, bool sync, struct
     int rc = 0;
 
     if (!atomic_load(&k->cold))
-        return write_plain(k, b, sync, e);
+        return plain(k, b, sync, ret_number, e);
     rows = kv_batch_new();
     mutex_lock(&k->writing);
     mutex_lock(&k->lock);
@@ -266,13 +269,47 @@ static int cold_write(struct kv *kv, const struct kv_batch *b, bool sync, struct
         mutex_unlock(&k->writing);
         kv_batch_free(rows);
         manifest_unref(next);
-        return rc ? rc : write_plain(k, b, sync, e);
+        return rc ? rc : plain(k, b, sync, ret_number, e);
     }
-    rc = write_changed(k, b, rows, next, sync, e);
+    rc = write_changed(k, b, rows, next, sync || ret_number, e);
     mutex_unlock(&k->writing);
     look_again(k, b);
     kv_batch_free(rows);
     return rc;
+}
+
+static int cold_write(struct kv *kv, const struct kv_batch *b, bool sync, struct err *e)
+{
+    return write_or_begin(cold_of(kv), b, sync, NULL, e);
+}
+
+static int cold_begin(struct kv *kv, const struct kv_batch *b, uint64_t *ret_number, struct err *e)
+{
+    *ret_number = 0;
+    return write_or_begin(cold_of(kv), b, false, ret_number, e);
+}
+
+static uint64_t cold_begun_done(struct kv *kv)
+{
+    return kv_begun_done(cold_of(kv)->o.inner);
+}
+
+static uint64_t cold_begun_touches(struct kv *kv, enum kv_cf cf, struct str from, struct str to)
+{
+    return kv_begun_touches(cold_of(kv)->o.inner, cf, from, to);
+}
+
+static int cold_begun_wait(struct kv *kv, uint64_t number, uint64_t wait_ms, struct err *e)
+{
+    return kv_begun_wait(cold_of(kv)->o.inner, number, wait_ms, e);
+}
+
+/* Waits for pipelined batches before a read without a snapshot takes its locks, which must not be
+ * held meanwhile. */
+static int see_begun(struct kv_cold *k, enum kv_cf cf, struct str from, struct str to,
+                     struct err *e)
+{
+    return kv_begun_wait(k->o.inner, kv_begun_touches(k->o.inner, cf, from, to), UINT64_MAX, e);
 }
 
 /* ---- reads ---------------------------------------------------------------------------------- */
@@ -386,6 +423,8 @@ static int cold_get(struct kv *kv, const struct kv_snap *snap, enum kv_cf cf, st
 
     if (!manifest_may(cf))
         return kv_get(k->o.inner, kv_cold_inner_snap(snap), cf, key, out, e);
+    if (!snap && see_begun(k, cf, key, key, e))
+        return e->code;
     if (!snap) /* both at one moment */
         snap = own = cold_snap_new(kv);
     struct manifest *m = snap_of(snap)->m;
@@ -411,9 +450,12 @@ static struct kv_iter *cold_iter(struct kv *kv, const struct kv_snap *snap, enum
     const struct kv_snap *inner = kv_cold_inner_snap(snap);
     struct kv_iter *it;
     struct manifest *m;
+    struct err e;
 
     if (!manifest_may(cf) || !atomic_load(&k->cold))
         return k->o.inner->ops->iter_new(k->o.inner, inner, cf, from, to);
+    if (!snap && see_begun(k, cf, from, to, &e))
+        return kv_iter_failed(&e);
     if (!snap) { /* the engine's writers alone read so: their own write is not under way */
         mutex_lock(&k->writing);
         mutex_lock(&k->lock);
@@ -546,6 +588,13 @@ void kv_cold_watch(struct kv *kv, enum kv_cf cf, struct str from, struct str to)
     k->watch.to = str_n(xmemdup(to.ptr, to.len), to.len);
     atomic_store(&k->cold, true);
     mutex_unlock(&k->lock);
+    /* A batch in flight may be applied after the caller has read the range, and look_again ran
+     * before the watch began. So it counts as a change, and the caller tries again later. */
+    if (kv_begun_touches(k->o.inner, cf, from, to)) {
+        mutex_lock(&k->lock);
+        k->watch.changed = true;
+        mutex_unlock(&k->lock);
+    }
 }
 
 bool kv_cold_unchanged(struct kv *kv)
@@ -584,6 +633,10 @@ int kv_cold_open(const struct kv_cold_opts *o, struct kv **ret, struct err *e)
         .drop_files = cold_drop_files,
         .flush_soon = cold_flush_soon,
         .far = cold_far,
+        .begin = cold_begin,
+        .begun_done = cold_begun_done,
+        .begun_touches = cold_begun_touches,
+        .begun_wait = cold_begun_wait,
         .close = cold_close,
     };
     struct manifest *m;
@@ -604,6 +657,7 @@ int kv_cold_open(const struct kv_cold_opts *o, struct kv **ret, struct err *e)
     k = XNEW(struct kv_cold);
     k->kv.ops = &ops;
     k->kv.batch_max = kv_batch_max(o->inner);
+    k->kv.begins = kv_begins(o->inner);
     k->o = *o;
     k->now = m;
     mutex_init(&k->lock);

@@ -6,10 +6,14 @@
  * has ended: what the next leader writes is not seen by a store that knows nothing of it. For a
  * store that serves while its replica leads.
  *
- * Writes fail with ERR_UNAVAILABLE when the replica leads no more: whether the batch was committed
- * is then unknown (it is asked again under the same write ids); a store above goes read-only and is
- * to be closed. The handle never writes again, also when the same replica leads once more: take a
- * new one.
+ * A batch may also be pipelined (kv_begin): only reads of its rows without a snapshot wait for it.
+ * README.md, "Pipelined batches", argues why that is safe.
+ *
+ * Writes fail with ERR_UNAVAILABLE when the replica leads no more, or when nothing was applied for
+ * WRITE_WAIT_MS although writes wait (repl_node_impl.h): whether the batch was committed is then
+ * unknown (it is asked again under the same write ids); a store above goes read-only and is to be
+ * closed. The handle never writes again, also when the same replica leads once more: take a new
+ * one, once repl_node_drained.
  *
  * Thread: as kv.h; but never the loop's own thread, which would wait for itself. In simulation a
  * writer runs in a fiber (sys/fiber.h), which yields until it is done.

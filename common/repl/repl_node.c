@@ -7,7 +7,9 @@
  *
  * A write waits in one of two lists: `waiting` until there is a term to take it (a leader that goes
  * on in the next record of its own takes nothing for a moment), then `proposed` until it is
- * applied. Both end when the epoch does: what became of a proposed one is then unknown.
+ * applied. Both end when the epoch does, or when nothing is applied for WRITE_WAIT_MS: what became
+ * of a proposed one is then unknown. All of them end at once, and the pipe of their handle refuses
+ * what comes behind them, so none that failed stands before one that did not.
  */
 #include "common/repl/repl_node.h"
 
@@ -17,6 +19,7 @@
 #include "common/repl/copy.h"
 #include "common/repl/digest.h"
 #include "common/repl/repl_node_impl.h"
+#include "common/repl/repl_pipe.h"
 #include "common/repl/snapshot.h"
 
 /* ---- outputs of the protocol ---- */
@@ -142,6 +145,15 @@ static void proposal_end(struct proposal *p, const struct err *why)
     list_del(&p->link);
     entry_unref(p->entry);
     if (why)
+        pipe_break(p->pipe, why);
+    if (p->begun) {
+        if (!why)
+            pipe_ended(p->pipe);
+        pipe_unref(p->pipe);
+        xfree(p);
+        return;
+    }
+    if (why)
         p->err = *why;
     if (p->fiber)
         loop_post(p->n->loop, on_wake, p->fiber);
@@ -204,6 +216,49 @@ static bool dead(const struct repl_node *n)
     return n->failed || n->stopping;
 }
 
+/* Mutants for tests: a pipelined batch is lost, or proposed after the next one. */
+static bool mutate(struct repl_node *n, struct proposal *p)
+{
+    if (LIKELY(!n->o.mutants) || !p->begun || n->held)
+        return false;
+    if ((n->o.mutants & (uint32_t)MUTANT_PIPE_GOES_ON) && ++n->begun % 8 == 0) {
+        proposal_end(p, NULL);
+        return true;
+    }
+    if (!(n->o.mutants & (uint32_t)MUTANT_BEGUN_SWAP) || dead(n))
+        return false;
+    n->held = p;
+    return true;
+}
+
+static void late_writes(struct repl_node *n)
+{
+    bool none = list_empty(&n->waiting) && list_empty(&n->proposed);
+    struct err e;
+
+    if (n->held) {
+        list_add_tail(&n->waiting, &n->held->link);
+        n->held = NULL;
+        take_writes(n);
+    }
+    if (none || n->applied != n->writes_at) {
+        n->writes_at = n->applied;
+        n->writes_ticks = 0;
+        return;
+    }
+    if (++n->writes_ticks < WRITE_WAIT_MS / TICK_MS)
+        return;
+    n->writes_ticks = 0;
+    (void)err_set(&e, ERR_UNAVAILABLE,
+                  "shard %" PRIu32 ": nothing was stored for %d s: no majority of its copies "
+                  "answers, or the disk here does not. It takes writes again when they do",
+                  n->o.shard, WRITE_WAIT_MS / 1000);
+    n->handle_over = true;
+    node_past(n);
+    fail_writes(&n->waiting, 0, true, &e);
+    fail_writes(&n->proposed, 0, true, &e);
+}
+
 void node_propose(void *proposal)
 {
     struct proposal *p = proposal;
@@ -213,11 +268,21 @@ void node_propose(void *proposal)
     struct err e;
 
     CHECK(n->magic == NODE_MAGIC);
+    if (mutate(n, p))
+        return;
     list_add_tail(&n->waiting, &p->link);
+    if (pipe_broken(p->pipe, &e)) {
+        proposal_end(p, &e);
+        return;
+    }
     if (dead(n) || !fits || st.epoch != p->epoch) {
         not_leading(n, &e);
         proposal_end(p, &e);
         return;
+    }
+    if (n->held) {
+        list_add_tail(&n->waiting, &n->held->link);
+        n->held = NULL;
     }
     take_writes(n);
     node_settle(n);
@@ -247,6 +312,9 @@ void node_settle(struct repl_node *n)
 
 static void fail_all(struct repl_node *n, const struct err *why)
 {
+    if (n->held)
+        list_add_tail(&n->waiting, &n->held->link);
+    n->held = NULL;
     fail_writes(&n->waiting, 0, true, why);
     fail_writes(&n->proposed, 0, true, why);
     list_for (it, &n->reads) {
@@ -297,6 +365,7 @@ void node_tick(struct repl_node *n)
         return;
     n->ticks++;
     replica_tick(n->r);
+    late_writes(n);
     disk_tick(n);
     repl_digest_tick(n);
     repl_snapshot_tick(n);
@@ -337,6 +406,14 @@ void repl_node_shed(struct repl_node *n)
 {
     n->shed = true;
     n->rolled = 0;
+}
+
+bool repl_node_drained(const struct repl_node *n)
+{
+    if (n->o.mutants & (uint32_t)MUTANT_UNDRAINED)
+        return true;
+    return list_empty(&n->waiting) && list_empty(&n->proposed) &&
+           replica_state(n->r).last_index <= n->applied;
 }
 
 bool repl_node_hold(struct repl_node *n)

@@ -112,6 +112,9 @@ void repl_node_room(struct repl_node *n, bool room);
 void repl_node_reclaimed(struct repl_node *n, uint64_t index);
 /* The log forgets what is there now, once the database was synced and all members have it. */
 void repl_node_shed(struct repl_node *n);
+/* True if the whole log is applied, so that a new handle may be opened. Otherwise entries that an
+ * earlier handle proposed may still change the database under a store that has just read it. */
+bool repl_node_drained(const struct repl_node *n);
 /* The database stays open until it is let go of, on the loop. False: it is being closed. */
 bool repl_node_hold(struct repl_node *n);
 void repl_node_release(struct repl_node *n);

@@ -21,6 +21,10 @@
 #define READ_BYTES  (8 * MIB)
 #define CACHE_BYTES (32 * MIB) /* of the newest entries */
 #define CACHE_MAX   16384
+/* Writes fail if nothing was applied for so long: no majority answers, or the disk of this node
+ * hangs; a disk that is only slow applies something in that time. It is longer than a push waits
+ * (ack_timeout, 10 s), so that a short outage does not close the store and drop its caches. */
+#define WRITE_WAIT_MS 30000
 
 /* What the log is to do; the log thread's between log_submit and its end. */
 enum log_kind { LOG_APPEND, LOG_HARD, LOG_RESET, LOG_READ, LOG_DROP, LOG_ROLL, LOG_SEAL };
@@ -62,11 +66,13 @@ struct apply_end {
     struct err err;
 };
 
-/* A write that waits. On the writer's stack. */
+/* A write. On the stack of its writer, which waits; a pipelined one is freed when it ends. */
 struct proposal {
     struct list link;
     struct repl_node *n;
     struct repl_entry *entry;
+    struct repl_pipe *pipe; /* of its handle; a reference if `begun` */
+    bool begun;
     uint64_t epoch;
     uint64_t index;      /* 0: not in the log yet */
     struct chan *wake;   /* threads */
@@ -144,10 +150,15 @@ struct repl_node {
      * on, or there is none. Set and cleared by the loop, read by any thread that has the handle. */
     _Atomic(struct kv_snap *) past;
     uint64_t handle_epoch;
-    size_t handles; /* the loop's */
+    size_t handles;        /* the loop's */
+    bool handle_over;      /* its writes failed although the epoch continues */
+    uint32_t writes_ticks; /* since writes wait and nothing was applied */
+    uint64_t writes_at;    /* `applied` at that time */
 
     /* Writes and reads that wait. */
     struct list waiting, proposed; /* of struct proposal */
+    struct proposal *held;         /* MUTANT_BEGUN_SWAP: to be proposed after the next one */
+    uint32_t begun;                /* MUTANT_PIPE_GOES_ON: pipelined batches so far */
     struct list reads;             /* of struct read_wait */
     uint64_t last_read;
 };

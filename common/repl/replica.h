@@ -77,6 +77,11 @@ enum replica_mutant {
     MUTANT_KEEP_EPOCH = 1 << 13, /* though another may have led between two records of its own */
     MUTANT_COMMIT_BY_MEMBERS = 1 << 14, /* before the record is established, too */
     MUTANT_COMMIT_LATE = 1 << 15,       /* nothing before that */
+    /* Of pipelined batches (kv_repl.c, repl_node.c): */
+    MUTANT_READ_BLIND = 1 << 16,   /* reads do not wait for the rows of a batch in flight */
+    MUTANT_BEGUN_SWAP = 1 << 17,   /* a batch is proposed after the next one */
+    MUTANT_PIPE_GOES_ON = 1 << 18, /* a batch is lost, and later ones do not fail */
+    MUTANT_UNDRAINED = 1 << 19,    /* a handle is opened before the whole log is applied */
 };
 
 struct replica_opts {

@@ -146,6 +146,34 @@ int kv_write(struct kv *k, const struct kv_batch *b, bool sync, struct err *e)
     return k->ops->write(k, b, sync, e);
 }
 
+bool kv_begins(const struct kv *k)
+{
+    return k->begins;
+}
+
+int kv_begin(struct kv *k, const struct kv_batch *b, uint64_t *ret_number, struct err *e)
+{
+    if (!buf_ok(&b->ops) || kv_batch_bytes(b) > kv_batch_max(k))
+        return err_set(e, ERR_LIMIT, "a batch would pass %zu bytes; write it in parts",
+                       kv_batch_max(k));
+    return k->ops->begin(k, b, ret_number, e);
+}
+
+uint64_t kv_begun_done(struct kv *k)
+{
+    return k->ops->begun_done(k);
+}
+
+uint64_t kv_begun_touches(struct kv *k, enum kv_cf cf, struct str from, struct str to)
+{
+    return k->begins ? k->ops->begun_touches(k, cf, from, to) : 0;
+}
+
+int kv_begun_wait(struct kv *k, uint64_t number, uint64_t wait_ms, struct err *e)
+{
+    return number && k->begins ? k->ops->begun_wait(k, number, wait_ms, e) : 0;
+}
+
 int kv_get(struct kv *k, const struct kv_snap *snap, enum kv_cf cf, struct str key, struct buf *out,
            struct err *e)
 {

@@ -89,6 +89,26 @@ void kv_batch_append(struct kv_batch *to, const struct kv_batch *from);
  * batch win over earlier ones. After an error nothing of it is visible, but it may be there after
  * a restart; further writes fail until then. ERR_IO, ERR_NO_SPACE, ERR_CORRUPT, ERR_LIMIT. */
 NODISCARD int kv_write(struct kv *k, const struct kv_batch *b, bool sync, struct err *e);
+/* ---- pipelined batches ----
+ * Where a majority must have a batch before it is applied (common/repl), a batch that needs no
+ * fsync may be begun and not waited for. Batches are applied in the order of kv_begin and kv_write.
+ * When one fails, all later ones fail: the database is always the result of a prefix. kv_get and
+ * iterators without a snapshot wait for batches in flight that write a row they want; a snapshot
+ * shows the batches that were applied when it was made. */
+bool kv_begins(const struct kv *k); /* false: kv_begin must not be called */
+/* *ret_number is 1 for the first batch. Waits while too many are in flight. One thread, which may
+ * be another than that of kv_write. Errors as kv_write, also of batches begun earlier. */
+NODISCARD int kv_begin(struct kv *k, const struct kv_batch *b, uint64_t *ret_number, struct err *e);
+/* Returns the number of the last batch applied: each snapshot made from now on shows it. */
+uint64_t kv_begun_done(struct kv *k);
+/* Returns the highest number of a batch in flight that writes a row of [from, to), or the row
+ * `from` if both are equal; an empty `to` means no end. 0: no batch does. Any thread. */
+uint64_t kv_begun_touches(struct kv *k, enum kv_cf cf, struct str from, struct str to);
+/* Waits until batch `number` is applied, at most wait_ms (UINT64_MAX: until it has ended).
+ * ERR_TIMEOUT: it is in flight; any other error: a batch has failed, and nothing is written any
+ * more. Not on the loop's thread. */
+NODISCARD int kv_begun_wait(struct kv *k, uint64_t number, uint64_t wait_ms, struct err *e);
+
 /* Value into *out (replaced). 0, ERR_NOT_FOUND, ERR_LIMIT (over out->max), ERR_IO, ERR_CORRUPT.
  * snap NULL = now. */
 NODISCARD int kv_get(struct kv *k, const struct kv_snap *snap, enum kv_cf cf, struct str key,

@@ -32,12 +32,18 @@ struct kv_ops {
     int (*far)(struct kv *k, const struct kv_snap *snap, kv_far_fn each, void *cookie,
                struct err *e);
     int (*checkpoint)(struct kv *k, const char *dir, struct err *e); /* NULL: has no files */
+    /* Optional, all or none: pipelined batches. */
+    int (*begin)(struct kv *k, const struct kv_batch *b, uint64_t *ret_number, struct err *e);
+    uint64_t (*begun_done)(struct kv *k);
+    uint64_t (*begun_touches)(struct kv *k, enum kv_cf cf, struct str from, struct str to);
+    int (*begun_wait)(struct kv *k, uint64_t number, uint64_t wait_ms, struct err *e);
     void (*close)(struct kv *k);
 };
 /* First member of each implementation's own struct. */
 struct kv {
     const struct kv_ops *ops;
     size_t batch_max; /* bytes; 0: KV_BATCH_BYTES_MAX */
+    bool begins;      /* has pipelined batches: kv_begin */
 };
 
 struct kv_iter_ops {
@@ -69,5 +75,7 @@ struct kv_entry {
 };
 /* Operations in order: start with rd_of(buf_str(&b->ops)); false at the end. */
 bool kv_batch_next(struct rd *r, struct kv_entry *ret);
+/* Returns an iterator that is exhausted, with this error as its status. */
+struct kv_iter *kv_iter_failed(const struct err *why);
 
 #endif

@@ -11,7 +11,7 @@ struct kv_none {
 };
 struct none_iter {
     struct kv_iter it;
-    const struct kv_none *n;
+    struct err why;
 };
 
 static int unavailable(const struct kv_none *n, struct err *e)
@@ -66,7 +66,8 @@ static void iter_next(struct kv_iter *it)
 
 static int iter_status(struct kv_iter *it, struct err *e)
 {
-    return unavailable(container_of(it, struct none_iter, it)->n, e);
+    *e = container_of(it, struct none_iter, it)->why;
+    return e->code;
 }
 
 static void iter_free(struct kv_iter *it)
@@ -81,18 +82,26 @@ static const struct kv_iter_ops iter_ops = {
     .free = iter_free,
 };
 
+struct kv_iter *kv_iter_failed(const struct err *why)
+{
+    struct none_iter *i = XNEW(struct none_iter);
+
+    i->it.ops = &iter_ops;
+    i->why = *why;
+    return &i->it;
+}
+
 static struct kv_iter *none_iter_new(struct kv *k, const struct kv_snap *snap, enum kv_cf cf,
                                      struct str from, struct str to)
 {
-    struct none_iter *i = XNEW(struct none_iter);
+    struct err why;
 
     (void)snap;
     (void)cf;
     (void)from;
     (void)to;
-    i->it.ops = &iter_ops;
-    i->n = none_of(k);
-    return &i->it;
+    (void)unavailable(none_of(k), &why);
+    return kv_iter_failed(&why);
 }
 
 /* ---- the rest ---- */

@@ -216,7 +216,7 @@ static void ended(struct store *s, struct tomb *t)
     all->purge = NULL;
 }
 
-static int write_step(struct purge_step *x, struct err *e)
+static int write_step(struct purge_step *x, bool last, struct err *e)
 {
     struct tombs *all = x->s->tombs;
     int rc;
@@ -226,7 +226,7 @@ static int write_step(struct purge_step *x, struct err *e)
     x->t->of = phase_count(x->t) * 1000;
     x->t->done = x->t->phase * 1000u + (x->t->state == TOMB_PURGING ? MIN(x->permille, 999u) : 0);
     put_progress(x);
-    rc = store_write_batch(x->s, x->b, false, e);
+    rc = store_write_batch(x->s, x->b, last, e); /* purged_view counts on the last one */
     if (rc)
         return rc;
     all->rows += x->rows;
@@ -300,7 +300,7 @@ static int step_tomb(struct store *s, struct tomb *t, size_t rows_max, struct er
         atomic_store(&all->purged_view, view_latest(s) + 1);
     all->want_quiet = x.wants_quiet;
     if (!rc && (kv_batch_count(x.b) || !x.wants_quiet))
-        rc = write_step(&x, e);
+        rc = write_step(&x, last, e);
     if (!rc && last)
         ended(s, t);
     kv_batch_free(x.b);
@@ -321,7 +321,7 @@ static int step_wids(struct store *s, struct tomb *t, size_t rows_max, bool *ret
     int rc = purge_wids(&x, e);
     *ret_left = kv_batch_count(x.b) > 0;
     if (!rc && *ret_left)
-        rc = write_step(&x, e);
+        rc = write_step(&x, false, e);
     if (!rc && *ret_left)
         atomic_store(&all->purged_view, view_latest(s));
     purge_free(all->purge);

@@ -30,6 +30,7 @@
 #include "common/base/size.h"
 #include "common/store/fp.h"
 #include "common/store/group.h"
+#include "common/store/pipe.h"
 #include "common/store/seal_impl.h"
 #include "common/store/vecsum.h"
 
@@ -223,7 +224,7 @@ static int find_groups(struct apply *a, const struct seal_rows *rows, struct err
     return 0;
 }
 
-/* Readers see the entry from here on. */
+/* Readers see the entry from here on, or soon (pipe.c). */
 static void on_applied(void *cookie)
 {
     struct apply *a = cookie;
@@ -236,7 +237,8 @@ static void on_applied(void *cookie)
         m.series = GID(GROUP_WHOLE, 0);
         hot_fold(a->s->hot, &m, r->t, r->vector, a->n->n);
     }
-    a->s->shown_applied = a->n->n;
+    if (!kv_begins(a->s->kv))
+        a->s->shown_applied = a->n->n;
 }
 
 static int apply_rows(struct apply *a, struct seal_rows *rows, struct err *e)
@@ -258,7 +260,8 @@ static int apply_rows(struct apply *a, struct seal_rows *rows, struct err *e)
         return rc;
     delete_raw(a, rows);
     seal_put_log(a->s, a->n, a->b);
-    return store_write_then(a->s, a->b, false, on_applied, a, e);
+    return pipe_write(a->s, a->b, &(struct pipe_seal){ a->n->n, a->n->bucket_high, on_applied, a },
+                      e);
 }
 
 int seal_apply(struct store *s, const struct seal_entry *n, struct seal_rows *rows, struct err *e)

@@ -24,6 +24,7 @@
 #include "common/store/fp.h"
 #include "common/store/group.h"
 #include "common/store/ledger_impl.h"
+#include "common/store/pipe.h"
 #include "common/store/retain.h"
 #include "common/store/spread.h"
 #include "common/store/stage_ahead.h"
@@ -494,6 +495,7 @@ static void put_run(struct plan *p, const struct plan_series *r, const struct st
     for (size_t i = 1; i < n; i++)
         (void)touch(p, r, v[i].slot, b);
     raw_counts_add(&s->raw, raw_bucket(v->slot), 1);
+    pipe_staged(s, b->seq, raw_bucket(v->slot));
     atomic_fetch_add_explicit(&s->raw_rows, 1, memory_order_relaxed);
 }
 

@@ -26,6 +26,7 @@
 #include "common/store/group.h"
 #include "common/store/ledger_impl.h"
 #include "common/store/names_max.h"
+#include "common/store/pipe.h"
 #include "common/store/retain_impl.h"
 #include "common/store/rollup.h"
 #include "common/store/store_impl.h"
@@ -132,7 +133,7 @@ int store_refuse(const struct store *s, struct err *e)
 
 int store_write_batch(struct store *s, struct kv_batch *b, bool sync, struct err *e)
 {
-    return store_write_then(s, b, sync, NULL, NULL, e);
+    return sync ? store_write_then(s, b, true, NULL, NULL, e) : pipe_write(s, b, NULL, e);
 }
 
 int store_put_rows(struct store *s, const struct kv_batch *b, struct err *e)
@@ -397,6 +398,7 @@ void store_init(struct store *s, const struct store_opts *o, struct store_gate *
     s->build = build_state_new();
     s->tombs = tombs_new();
     s->ledger = ledger_new();
+    s->pipe = pipe_state_new();
     s->wids = wids_new(s->kv, o->wid_horizon_ms, (size_t)names_share(o) / WID_FILTER_PART);
     s->dicts = dict_cache_new(s->kv, o->dict_bytes_max, mask);
     s->rollup = rollup_new(s->dicts);
@@ -466,6 +468,7 @@ void store_deinit(struct store *s)
     tombs_close(s->tombs);
     wids_free(s->wids);
     ledger_free(s->ledger);
+    pipe_state_free(s->pipe);
     parts_free(s->parts);
     tl_rows_free(s->tl_rows);
     build_state_free(s->build);

@@ -163,6 +163,13 @@ NODISCARD int store_reopen(struct store *s,
 /* Rows the engine does not know of, with an fsync: what the cold tier changes. Shard thread. */
 NODISCARD int store_put_rows(struct store *s, const struct kv_batch *b, struct err *e);
 
+/* True if no batch is in flight (pipe.h), and new views show all of them. Everything on the shard's
+ * thread except staging and sealing starts in this state, since it reads by views. */
+bool store_settled(const struct store *s);
+/* Waits for that state, at most wait_ms; UINT64_MAX: until it is reached, or a batch has failed and
+ * the store is read-only; 0: does not wait. Also waits for a commit under way. */
+void store_settle(struct store *s, uint64_t wait_ms);
+
 /* ---- seal: shard thread ---- */
 /* Seals what is due (engine time), oldest first, at most `rows_max` raw rows; *ret_more says that
  * something due is left. The log entry is written in the very batch that applies it. */

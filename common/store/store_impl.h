@@ -34,6 +34,7 @@
 struct groups;
 struct ledger;
 struct store_gate;
+struct store_pipe;
 struct rollup;
 struct tombs;
 #define STORE_SHUT_READ_ONLY 1u /* it takes no writes */
@@ -75,7 +76,8 @@ struct store {
     struct rollup *rollup;
     struct tombs *tombs;
     struct wids *wids;
-    struct ledger *ledger; /* owned */
+    struct ledger *ledger;   /* owned */
+    struct store_pipe *pipe; /* owned; pipe.h says who uses what of it */
     struct eclock clock;
     struct parts *parts;        /* owned */
     struct tl_rows *tl_rows;    /* owned; empty between batches */
@@ -142,7 +144,8 @@ struct store_view {
 
 /* Engine time now, also for store_clock. Shard thread. */
 int64_t store_now(struct store *s);
-/* One batch, with its fsync if `sync`; a failure makes the store read-only. */
+/* One batch, with its fsync if `sync`; without, it may only be begun (pipe.h). A failure makes the
+ * store read-only. */
 NODISCARD int store_write_batch(struct store *s, struct kv_batch *b, bool sync, struct err *e);
 /* The same; `then` runs after a write that succeeded, before anyone can see its effects or write
  * the next one: here shown_seq, shown_applied and the hot sums move. */
@@ -175,7 +178,8 @@ void gate_leave(struct store_gate *g);
 void view_open(struct store *s);    /* after the high-water marks are read */
 void view_close(struct store *s);   /* NULLs are fine */
 void view_publish(struct store *s); /* holding `write` */
-/* Numbers of the newest snapshot, and of the oldest that is still read. */
+/* Numbers of the newest snapshot, which shows all that was written, and of the oldest that is still
+ * read. The former: shard thread. */
 uint64_t view_latest(struct store *s);
 uint64_t view_oldest(struct store *s);
 /* store.c: what store_share said of names. Shard thread. */

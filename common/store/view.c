@@ -9,7 +9,7 @@
  */
 #include "common/base/mem.h"
 #include "common/base/size.h"
-#include "common/store/store_impl.h"
+#include "common/store/pipe.h"
 
 #define HOT_MEMBERS_MIN 16
 
@@ -37,7 +37,7 @@ void view_publish(struct store *s)
     struct shown *d = XNEW(struct shown), *old;
 
     atomic_store(&d->refs, 1);
-    d->snap = kv_snap_new(s->kv);
+    d->snap = pipe_snap(s);
     d->seq = s->shown_seq;
     d->applied = s->shown_applied;
     mutex_lock(&s->show);
@@ -77,6 +77,7 @@ uint64_t view_latest(struct store *s)
 {
     uint64_t n;
 
+    store_settle(s, UINT64_MAX);
     mutex_lock(&s->show);
     n = s->shown_number;
     mutex_unlock(&s->show);

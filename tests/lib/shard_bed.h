@@ -38,6 +38,7 @@ struct store {
     bool hold;                              /* commits wait */
     bool committing;
     bool fail_commit, read_only;
+    bool unsettled;          /* what was begun is on its way until somebody waits for it */
     size_t fail_stage_every; /* 0: never */
     size_t stage_calls;
     char order[4 * WRITES_MAX]; /* G: a group with writes, S: a step of sealing */
@@ -229,6 +230,25 @@ int store_seal_fresh(struct store *s, size_t rows_max, bool *ret_more, struct er
     unlock(s);
     *ret_more = false;
     return 0;
+}
+
+bool store_settled(const struct store *s)
+{
+    struct store *m = (struct store *)(uintptr_t)s;
+    bool r;
+
+    lock(m);
+    r = !s->unsettled;
+    unlock(m);
+    return r;
+}
+
+void store_settle(struct store *s, uint64_t wait_ms)
+{
+    lock(s);
+    if (wait_ms == UINT64_MAX)
+        s->unsettled = false;
+    unlock(s);
 }
 
 uint64_t store_seal_wait_ms(const struct store *s)

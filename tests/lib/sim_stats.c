@@ -87,6 +87,10 @@ static const char *const replica_names[] = {
     "keep-epoch",
     "commit-by-members",
     "commit-late",
+    "read-blind",
+    "begun-swap",
+    "pipe-goes-on",
+    "undrained",
     [28] = "takes-all",
     [29] = "answers-all",
 };
@@ -115,7 +119,8 @@ bool sim_mutant_of_places(int mutant)
 bool sim_mutant_unseen(int mutant)
 {
     static const char *const unseen[] = { "commit-old-terms", "ignore-prev-members",
-                                          "commit-unestablished", "commit-by-members" };
+                                          "commit-unestablished", "commit-by-members",
+                                          "undrained" };
 
     for (size_t i = 0; i < ARRAY_LEN(unseen); i++)
         if (strcmp(sim_mutant_name(mutant), unseen[i]) == 0)

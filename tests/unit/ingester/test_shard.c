@@ -306,6 +306,49 @@ static void test_far_rows_hold_up_nothing(void **state)
     bed_close(&b, false);
 }
 
+struct test_task {
+    struct shard_task task;
+    bool settled, done;
+};
+
+static void run_task(struct shard_task *task, struct store *s)
+{
+    container_of(task, struct test_task, task)->settled = store_settled(s);
+}
+
+static void task_done(struct shard_task *task)
+{
+    container_of(task, struct test_task, task)->done = true;
+}
+
+/* Batches are on their way to other copies, for as long as it takes: pushes and seals go on, and
+ * the shard looks again now and then instead of all the time. Who reads what was begun waits. */
+static void test_goes_on_while_batches_are_on_their_way(void **state)
+{
+    struct test_task t = { .task = { .run = run_task, .done = task_done } };
+    struct bed b;
+    size_t steps = 0;
+
+    (void)state;
+    bed_open(&b, true, MIB, 0);
+    b.store->unsettled = true;
+    b.store->seals_due = 5;
+    bed_send(&b, 10, UINT64_MAX);
+    bed_step(&b);
+    assert_int_equal(b.failed, 0);
+    uint64_t until = clock_mono_ms(&b.fake.clock) + 50;
+    for (; clock_mono_ms(&b.fake.clock) < until; steps++)
+        assert_true(loop_sim_step(b.loop));
+    assert_int_equal(b.store->seals_done, 5);
+    assert_true(steps < 500);
+    assert_true(b.store->unsettled);
+    shard_run(b.shard, &t.task);
+    while (!t.done)
+        assert_true(loop_sim_step(b.loop));
+    assert_true(t.settled);
+    bed_close(&b, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -320,6 +363,7 @@ int main(void)
         cmocka_unit_test(test_seal_goes_on_when_nothing_is_written),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_far_rows_hold_up_nothing),
+        cmocka_unit_test(test_goes_on_while_batches_are_on_their_way),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
