@@ -120,9 +120,11 @@ static void on_differs(void *cookie, const char *name, bool repaired)
     const struct replica_of *r = cookie;
 
     if (repaired)
-        log_error("a copy of a shard held other rows than most others, and gets them anew: look at "
-                  "that node's disk and memory",
-                  KV_U64("shard", r->shard), KV_CSTR("node", name));
+        log_error(
+            "a copy of a shard held other rows than most others, and fetches theirs: look at "
+            "that node's disk and memory. Its files are kept there as differing-shard-<shard> "
+            "until that folder is removed",
+            KV_U64("shard", r->shard), KV_CSTR("node", name));
     else
         log_error("copies of a shard hold different rows, and no majority says which are right: "
                   "embertree fsck on each of them, stopped, tells more",
@@ -148,7 +150,7 @@ static void open_work(void *cookie)
 static int open_node(struct replica_of *r, struct err *e)
 {
     const struct role_ctx *ctx = r->rs->in->ctx;
-    char dir[PATH_MAX], copies[PATH_MAX];
+    char dir[PATH_MAX], copies[PATH_MAX], keep[PATH_MAX];
     int64_t rev;
     const struct repl_record *rec = view_record(r->rs->view, r->shard, &rev);
     struct repl_node_opts o = {
@@ -172,6 +174,7 @@ static int open_node(struct replica_of *r, struct err *e)
         .digest_every_ms = ctx->cluster->digest_every_ms,
         .copy_dir = copy_dir(r, copies) ? copies : NULL,
         .copy_faults = copy_faults(r),
+        .keep_dir = !ctx->kv && replica_path(r, CORRUPT_KEPT, keep) ? keep : NULL,
         .room = copy_room_left,
         .copied = copy_is_here,
     };

@@ -126,6 +126,7 @@ void replicas_look_behind(struct replicas *rs);
 void damaged_look(const struct replica_of *r);
 
 /* ---- replicas_corrupt.c: a database that lacks rows or cannot be read ---- */
+#define CORRUPT_KEPT "differing-shard" /* one that differed from others, as files */
 /* Has another node the shard, as far as is known here? On the loop, before corrupt_open. */
 bool corrupt_others_have(const struct replica_of *r);
 /* Opens the database in dir into r->kv; r->err says why not. One that is damaged is renamed where

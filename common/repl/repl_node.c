@@ -516,6 +516,8 @@ int repl_node_new(const struct repl_node_opts *o, struct repl_node **ret, struct
     disk_start(n);
     repl_copy_open(n);
     n->o.copy_dir = NULL;
+    n->keep_dir = o->keep_dir ? xstrdup(o->keep_dir) : NULL;
+    n->o.keep_dir = NULL;
     cache_join(n, true);
     list_add_tail(&o->hub->nodes, &n->link);
     *ret = n;
@@ -532,6 +534,7 @@ static void node_free(void *cookie)
     repl_digest_free(n);
     repl_copy_free(n);
     replica_free(n->r);
+    xfree(n->keep_dir);
     n->magic = 0;
     xfree(n);
     stopped(c);

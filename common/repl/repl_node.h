@@ -88,6 +88,10 @@ struct repl_node_opts {
      * open again. */
     void (*copied)(void *cookie);
     const struct copy_faults *copy_faults; /* tests only */
+    /* The database is kept there, as files, before it is emptied since its rows differ from those
+     * of a majority, which may be wrong. On its volume. Not where the folder exists already, or
+     * that fails. NULL: nowhere. */
+    const char *keep_dir;
     bool admits; /* a log that has not begun may be one that was lost: the node says nothing until
                     repl_node_admit */
 };

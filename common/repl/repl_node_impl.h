@@ -85,6 +85,7 @@ struct repl_node {
     struct list link; /* the hub's */
     struct repl_node_opts o;
     char self[NODE_NAME_MAX + 1];
+    char *keep_dir; /* owned; or NULL */
     struct loop *loop;
     struct replica *r;
     struct rlog *log;

@@ -46,7 +46,7 @@ static struct {
     struct repl_record rec;
     bool posted, threads;
     uint64_t log_bytes_max, digest_every_ms;
-    int differed;
+    int differed, kept;
     /* the writer */
     struct member *to;
     uint64_t from, upto, acked;
@@ -153,7 +153,8 @@ static void node_up(struct member *m)
                                 .prefer = on_prefer,
                                 .failed = on_failed,
                                 .differs = on_differs,
-                                .digest_every_ms = t.digest_every_ms };
+                                .digest_every_ms = t.digest_every_ms,
+                                .keep_dir = "kept" };
     struct err e;
 
     if (repl_node_new(&o, &m->node, &e))
@@ -510,6 +511,14 @@ static void on_differs(void *cookie, const char *name, bool repaired)
     t.differed++;
 }
 
+static int keep_files(struct kv *k, const char *dir, struct err *e)
+{
+    struct kv_iter *it = kv_iter_new(k, NULL, KV_FINE, STR("rot"), STR_NULL);
+    t.kept += !strcmp(dir, "kept") && kv_iter_valid(it); /* before it is emptied */
+    kv_iter_free(it);
+    return err_set(e, ERR_NO_SPACE, "none");
+}
+
 static void test_digest(void **state)
 {
     struct kv_batch *b = kv_batch_new();
@@ -518,6 +527,7 @@ static void test_digest(void **state)
     (void)state;
     begin(false);
     t.digest_every_ms = 5000;
+    t.m[2].kept_ops.checkpoint = keep_files;
     for (int i = 0; i < NODES; i++)
         node_up(&t.m[i]);
     writes(&t.m[0], 1, 300);
@@ -529,7 +539,7 @@ static void test_digest(void **state)
     kv_batch_free(b);
     writes(&t.m[0], 400, 500);
     rpc_bed_sleep(&t.bed, 30000);
-    assert_int_equal(t.differed, 1);
+    assert_int_equal(t.differed + t.kept, 2);
     assert_true(same_rows() > 200);
     end();
 }
