@@ -9,15 +9,15 @@
  *                                                      ^───(cells are left)─────┘──> (ask for
  *                                                                      exemplars) ──> reply
  *
- * A cell is a group and a point. Merges begin and end at leaves, so the edges of points move behind
- * the leaf they lie in; points still partition the range. Where retention has left only coarser
- * nodes, a merge takes whole ones: an edge inside one would count it in two points. Its reply says
- * so, and when all cells are read, the edges up to the last such one move on to where the next
- * coarser nodes end (the first edge back), and all is asked again: a node counts in the point its
- * beginning lies in, as in timelines. Nodes of all levels lie on multiples of their length, so that
- * this ends, with the same edges for all ingesters.
- * Replies of a batch are dropped before the
- * next is asked: memory does not grow with the number of points.
+ * A cell is a group and a point; or, where points are of seconds, a group and a leaf, of which
+ * select_site_points.c makes points. Merges begin and end at leaves, so the edges of points move
+ * behind the leaf they lie in; points still partition the range. Where retention has left only
+ * coarser nodes, a merge takes whole ones: an edge inside one would count it in two points. Its
+ * reply says so, and when all cells are read, the edges up to the last such one move on to where
+ * the next coarser nodes end (the first edge back), and all is asked again: a node counts in the
+ * point its beginning lies in, as in timelines. Nodes of all levels lie on multiples of their
+ * length, so that this ends, with the same edges for all ingesters. Replies of a batch are dropped
+ * before the next is asked: memory does not grow with the number of points.
  *
  * An average is over pushes, and sums do not say which of them had a stack below the site. So the
  * divisor is what it is without a site: all pushes of the group in the point, by a timeline of that
@@ -31,42 +31,21 @@
 #include "common/model/slot.h"
 #include "querier/collectors.h"
 #include "querier/label_lists.h"
-#include "querier/select.h"
+#include "querier/select_flat.h"
+#include "querier/select_site.h"
 
 #define CELLS_MAX 4096
-#define BATCH     32
-
-enum { ASK_WRITES = BATCH, ASK_SETS = 2 * BATCH, ASK_EXEMPLARS };
 
 /* Lengths of nodes, in seconds: LEVELS of common/store/keys.h. */
 static const int64_t node_s[] = { 10, 60, 600, 3600, 21600, 86400, 8 * 86400, 64 * 86400 };
-#define NODES ((int)ARRAY_LEN(node_s))
-
-struct site {
-    struct select_series *s;
-    struct labels *groups; /* one without labels where nothing is grouped by */
-    struct spec *specs;    /* of the groups */
-    size_t groups_len;
-    size_t next;          /* cell: group * points + point */
-    size_t batch;         /* so many at once, up to BATCH */
-    int64_t *edges;       /* points + 1 of them: where each begins, and the last ends */
-    int64_t until[NODES]; /* edges up to it stand at multiples of this length, or of a longer one */
-    int64_t crossed;      /* the last edge that was inside a node; 0: none */
-    uint64_t *sum, *writes;
-    uint32_t *leaves;
-    bool gauge;
-};
+#define NODES SELECT_SITE_NODES
+static_assert(ARRAY_LEN(node_s) == NODES, "one for each level");
 
 struct cell_leaves { /* gauges: of the replies to one ask */
     uint32_t *ptr;
     size_t len, cap;
     size_t taken; /* of the query's memory */
 };
-
-static int no_room(struct err *e)
-{
-    return err_set(e, ERR_LIMIT, "groupBy has too many values for a stackTraceSelector");
-}
 
 /* The first leaf of what lies behind point k - 1: of point k. */
 static int64_t edge(const struct plan_grid *g, int64_t k)
@@ -91,7 +70,7 @@ static int64_t node_at(const struct site *x, int64_t edge_ms)
 
 static void make_edges(struct site *x)
 {
-    const struct plan_grid *g = &x->s->grid;
+    const struct plan_grid *g = &x->cells;
 
     for (int64_t k = 0; k <= g->points; k++) {
         int64_t at = edge(g, k), node = node_at(x, at), behind = at - SLOT_EPOCH_MS;
@@ -133,7 +112,7 @@ static int ask_writes(struct query *q, const struct wire_query *wq, size_t ask, 
 
 static int ask_cell(struct query *q, struct site *x, size_t cell, size_t ask, struct err *e)
 {
-    const struct plan_grid *g = &x->s->grid;
+    const struct plan_grid *g = &x->cells;
     const struct spec *spec = &x->specs[cell / g->points];
     int64_t from = x->edges[cell % g->points], to = x->edges[cell % g->points + 1];
     struct wire_query wq = { .profile_type = spec->profile_type,
@@ -154,80 +133,12 @@ static int ask_cell(struct query *q, struct site *x, size_t cell, size_t ask, st
 
 static int ask_batch(struct query *q, struct site *x, struct err *e)
 {
-    size_t cells = x->groups_len * x->s->grid.points;
+    size_t cells = x->groups_len * x->cells.points;
 
     for (size_t i = 0; i < x->batch && x->next + i < cells; i++)
         if (ask_cell(q, x, x->next + i, i, e))
             return e->code;
     q->step = read_batch;
-    return 0;
-}
-
-/* One group's points into t. `at` has room for all of them. */
-static int add_cells(struct query *q, const struct site *x, size_t g, uint32_t *at,
-                     struct timeline *t, struct err *e)
-{
-    uint32_t points = x->s->grid.points;
-    uint64_t *value = &x->sum[g * points], *writes = &x->writes[g * points];
-    uint32_t *leaves = &x->leaves[g * points];
-    struct wire_points p = {
-        .labels = x->groups[g], .point = at, .value = value, .writes = writes, .leaves = leaves
-    };
-    struct wire_timelines all = { .series = &p, .len = 1, .gauge = x->gauge };
-
-    for (uint32_t k = 0; k < points; k++) {
-        if (!value[k])
-            continue;
-        at[p.len] = k;
-        value[p.len] = value[k];
-        writes[p.len] = writes[k];
-        leaves[p.len++] = leaves[k];
-    }
-    if (!p.len)
-        return 0;
-    return query_take(q, timeline_cost(&all), e) || timeline_add(t, &all, e) ? e->code : 0;
-}
-
-static int reply_cells(struct query *q, struct err *e)
-{
-    const struct site *x = q->state;
-    const struct plan_grid *grid = &x->s->grid;
-    struct select_list list;
-    uint32_t *at = ARENA_ARRAY(q->arena, uint32_t, grid->points);
-    struct timeline t;
-
-    if (!at)
-        return no_room(e);
-    int code = select_read_list(q, ASK_EXEMPLARS, &list, e);
-    list.grid = plan_grid_asked(*grid);
-    list.leaves = true;
-    timeline_init(&t, q->arena);
-    for (size_t g = 0; g < x->groups_len && !code; g++)
-        code = add_cells(q, x, g, at, &t, e);
-    timeline_finish(&t, x->s->asked.average != 0);
-    t.start_ms = MAX(x->edges[0], 0);
-    t.end_ms = x->edges[grid->points];
-    if (!code)
-        code = select_reply(q, x->s, &t, &list, e);
-    timeline_deinit(&t);
-    return code;
-}
-
-static int ask_exemplars(struct query *q, const struct site *x, struct err *e)
-{
-    const struct select_series *s = x->s;
-    int64_t from = x->edges[0], to = x->edges[s->grid.points];
-    struct wire_query wq = { .profile_type = s->spec.profile_type,
-                             .selectors = s->spec.selectors,
-                             .selectors_len = s->spec.len,
-                             .range = plan_range(from, to) };
-
-    q->step = reply_cells;
-    for (size_t i = 0; i < q->tenants_len && !wq.range.empty; i++) {
-        wq.tenant = q->tenants[i];
-        if (select_ask_list(q, s, ASK_EXEMPLARS, &wq, e))
-            return e->code;
-    }
     return 0;
 }
 
@@ -272,7 +183,7 @@ static uint32_t count_leaves(struct query *q, struct cell_leaves *l)
 /* One cell of all ingesters and tenants. */
 static int read_cell(struct query *q, struct site *x, size_t cell, size_t ask, struct err *e)
 {
-    size_t k = cell % x->s->grid.points;
+    size_t k = cell % x->cells.points;
     int64_t from = x->edges[k];
     struct wire_merged w;
     struct cell_leaves leaves = { 0 };
@@ -281,7 +192,7 @@ static int read_cell(struct query *q, struct site *x, size_t cell, size_t ask, s
 
     while ((n = query_next_merged(q, ask, &pos, &w, e)) > 0) {
         if (k > 0 && w.total && w.start_ms < from)
-            x->crossed = MAX(x->crossed, edge(&x->s->grid, (int64_t)k));
+            x->crossed = MAX(x->crossed, edge(&x->cells, (int64_t)k));
         uint64_t sum = x->sum[cell] + w.total;
         x->sum[cell] = sum < w.total || sum > INT64_MAX ? INT64_MAX : sum;
         x->gauge |= w.gauge;
@@ -311,7 +222,7 @@ static int read_writes(struct query *q, struct site *x, size_t cell, size_t ask,
 /* From the first cell again, behind edges that were moved. */
 static int again(struct query *q, struct site *x, struct err *e)
 {
-    size_t cells = x->groups_len * x->s->grid.points;
+    size_t cells = x->groups_len * x->cells.points;
     int64_t crossed = x->crossed;
 
     if (!move_edges(x))
@@ -330,7 +241,7 @@ static int again(struct query *q, struct site *x, struct err *e)
 static int read_batch(struct query *q, struct err *e)
 {
     struct site *x = q->state;
-    size_t cells = x->groups_len * x->s->grid.points;
+    size_t cells = x->groups_len * x->cells.points;
 
     for (size_t i = 0; i < x->batch && x->next < cells; i++, x->next++)
         if (read_cell(q, x, x->next, i, e) || read_writes(q, x, x->next, ASK_WRITES + i, e))
@@ -339,7 +250,7 @@ static int read_batch(struct query *q, struct err *e)
     query_data_reset(q);
     if (x->next < cells)
         return ask_batch(q, x, e);
-    return x->crossed ? again(q, x, e) : ask_exemplars(q, x, e);
+    return x->crossed ? again(q, x, e) : select_site_reply(q, x, e);
 }
 
 /* ---- groups -----------------------------------------------------------------------------------*/
@@ -354,14 +265,19 @@ static int make_cells(struct query *q, struct site *x, struct err *e)
                        " points each: with a stackTraceSelector their product is at most %d; ask "
                        "for a larger step",
                        x->groups_len, x->s->grid.points, CELLS_MAX);
-    x->edges = ARENA_ARRAY(q->arena, int64_t, x->s->grid.points + 1);
+    if (x->groups_len * x->cells.points > CELLS_MAX) {
+        x->flat = false;
+        x->cells = x->s->grid;
+    }
+    cells = x->groups_len * x->cells.points;
+    x->edges = ARENA_ARRAY(q->arena, int64_t, x->cells.points + 1);
     if (!x->edges)
-        return no_room(e);
+        return select_site_no_room(e);
     make_edges(x);
     x->sum = ARENA_ARRAY(q->arena, uint64_t, cells + 1);
     x->writes = ARENA_ARRAY(q->arena, uint64_t, cells + 1);
     x->leaves = ARENA_ARRAY(q->arena, uint32_t, cells + 1);
-    return x->sum && x->writes && x->leaves ? ask_batch(q, x, e) : no_room(e);
+    return x->sum && x->writes && x->leaves ? ask_batch(q, x, e) : select_site_no_room(e);
 }
 
 /* One more selector: the labels that this group has, and the ones it lacks as empty. */
@@ -374,11 +290,11 @@ static int add_group(struct query *q, struct site *x, const struct labels *set, 
 
     *spec = s->spec;
     if (!m || spec->len == SPEC_SELECTORS_MAX)
-        return no_room(e);
+        return select_site_no_room(e);
     for (size_t i = 0; i < s->group_by_len; i++) {
         struct str value = arena_strdup(q->arena, labels_get(set, s->group_by[i]));
         if (!value.ptr)
-            return no_room(e);
+            return select_site_no_room(e);
         m[i] = (struct matcher){ .op = MATCH_EQ, .name = s->group_by[i], .value = value };
         if (value.len && labels_set(&kept, q->arena, s->group_by[i], value, e))
             return e->code;
@@ -392,7 +308,7 @@ static int make_room_for(struct query *q, struct site *x, size_t groups, struct 
 {
     x->groups = ARENA_ARRAY(q->arena, struct labels, groups + 1);
     x->specs = ARENA_ARRAY(q->arena, struct spec, groups + 1);
-    return x->groups && x->specs ? 0 : no_room(e);
+    return x->groups && x->specs ? 0 : select_site_no_room(e);
 }
 
 static int read_sets(struct query *q, struct err *e)
@@ -414,7 +330,7 @@ static int read_sets(struct query *q, struct err *e)
 static int ask_sets(struct query *q, const struct site *x, struct err *e)
 {
     const struct select_series *s = x->s;
-    const struct plan_grid *g = &s->grid;
+    const struct plan_grid *g = &x->cells;
     struct spec *spec = ARENA_NEW(q->arena, struct spec);
     struct matcher *type = ARENA_NEW(q->arena, struct matcher);
     struct wire_labels wl = { .kind = WIRE_SETS,
@@ -422,7 +338,7 @@ static int ask_sets(struct query *q, const struct site *x, struct err *e)
                               .names_len = s->group_by_len };
 
     if (!spec || !type || s->spec.len == SPEC_SELECTORS_MAX)
-        return no_room(e);
+        return select_site_no_room(e);
     *spec = s->spec;
     *type = (struct matcher){ .op = MATCH_EQ,
                               .name = STR("__profile_type__"),
@@ -463,9 +379,14 @@ NODISCARD int select_site_ask(struct query *q, struct err *e)
     size_t calls = q->tenants_len * q->targets.len * (s->asked.average ? 2 : 1);
 
     if (!x)
-        return no_room(e);
+        return select_site_no_room(e);
     x->s = s;
-    x->batch = MIN(MAX(q->calls_max / MAX(calls, 1), 2) - 1, BATCH); /* and the collectors */
+    /* A mean is over pushes, each of them whole. */
+    x->flat = s->grid.step_ms < 60000 && !s->asked.average && flat_leaves(&s->grid, &x->cells);
+    if (!x->flat)
+        x->cells = s->grid;
+    x->batch =
+        MIN(MAX(q->calls_max / MAX(calls, 1), 2) - 1, SELECT_SITE_BATCH); /* and the collectors */
     q->state = x;
     if (ask_collectors(q, s, e))
         return e->code;

@@ -1,4 +1,4 @@
-"""Timelines of steady load are flat lines at every step, whatever the rhythm of the agents and the step: pushes of 10 and
+"""Timelines of steady load are flat lines at every step, below a call site, too, whatever the rhythm of the agents and the step: pushes of 10 and
 15 s that begin anywhere, at steps that dashboards and the page take; and neighbouring ranges add up."""
 import os
 import sys
@@ -8,12 +8,13 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import cluster
 
 MINUTES = 12
+SITE = {"stackTraceSelector": {"callSite": [{"name": "main"}, {"name": "lock"}]}}  # a fourth of all
 
 
 def push_steadily(server, service, every_s, offset_ms, base_s):
     """As many samples a second as any other service."""
     for at in range(base_s * 1000 + offset_ms, (base_s + 60 * MINUTES) * 1000, every_s * 1000):
-        r = server.ingest(f"main;work {every_s * 100}\n".encode(), f"{service}.cpu",
+        r = server.ingest(f"main;work {every_s * 75}\nmain;lock;wait {every_s * 25}\n".encode(), f"{service}.cpu",
                           **{"from": at, "until": at + every_s * 1000})
         assert r.status == 200, r
 
@@ -44,6 +45,15 @@ def test_steady_load_is_flat():
             assert set(line["samples"]) == {line["durationDelta"] * 10**9}, (service, line)
             odd = points(server, service, first + 3, last, 15)
             assert set(odd) == {15 * 10**9}, (service, odd)
+            # Below a call site: as much of each push.
+            for step in (5, 10, 15, 20, 30, 45, 60, 120):
+                for more in ({}, {"groupBy": ["service_name"]}):
+                    below = points(server, service, first, last, step, **SITE, **more)
+                    assert len(below) == (last - first) // step + 1, (service, step, len(below))
+                    assert set(below) == {step * 10**9 // 4}, (service, step, below)
+            assert set(points(server, service, first + 3, last, 15, **SITE)) == {15 * 10**9 // 4}, service
+            mean = points(server, service, first, last, 30, aggregation="TIME_SERIES_AGGREGATION_TYPE_AVERAGE", **SITE)
+            assert set(mean) == {every * 10**9 // 4}, (service, mean)
             # A mean per push is that of whole pushes.
             mean = points(server, service, first, last, 15, aggregation="TIME_SERIES_AGGREGATION_TYPE_AVERAGE")
             assert set(mean) == {every * 10**9}, (service, mean)
