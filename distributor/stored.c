@@ -101,7 +101,7 @@ static void add_rows(struct stored *s, const Embertree__SpaceReply *r)
     }
 }
 
-/* Some shards did not answer: nobody has less than before. */
+/* Some shards did not answer: no tenant has less than before. */
 static void keep_old(struct stored *s)
 {
     size_t pos = 0;

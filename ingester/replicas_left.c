@@ -9,7 +9,7 @@
  * and never served: the only copy, under another node's name. Whatever is not known to be
  * superfluous stays, and is told, for it may be the last copy of something: the log of another
  * cluster, or of this one before its etcd was lost and an empty one put in its place; a database
- * without a log, which somebody restored here.
+ * without a log, which an operator restored here.
  *
  * The records are those that the coordination service itself has told: those in the file of the
  * last time may be older than what this node has.

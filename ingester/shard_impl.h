@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shard_impl.h: what shard.c and shard_sim.c share; nobody else includes it.
+ * shard_impl.h: what shard.c and shard_sim.c share; no other file includes it.
  */
 #ifndef INGESTER_SHARD_IMPL_H
 #define INGESTER_SHARD_IMPL_H
@@ -46,7 +46,7 @@ struct shard {
     size_t company;       /* writes of the group before */
     bool committing, stopping;
     uint64_t seal_after_ms; /* monotonic: not before, after a failed step */
-    uint64_t seal_far_ms;   /* monotonic: until then only minutes that need nothing of before */
+    uint64_t seal_far_ms;   /* monotonic: until then only minutes that need no older rows */
     uint64_t due_since_ms;  /* monotonic; 0: sealing has caught up */
     uint64_t held_since_ms; /* monotonic; 0: no chore waits for what was begun */
     uint64_t state_next_ms;

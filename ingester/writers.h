@@ -26,7 +26,7 @@ struct writers *writers_new(const struct writers_opts *o);
 void writers_free(struct writers *ws); /* no writes any more; NULL is fine */
 
 /* One more write of the tenant, which holds `bytes`: writers_leave gives both back. ERR_RATE: the
- * tenant holds its share. ERR_BUSY: nothing is left for anybody. */
+ * tenant holds its share. ERR_BUSY: the queue is full for all tenants. */
 NODISCARD int writers_enter(struct writers *ws, struct str tenant, size_t bytes,
                             struct writer **ret, struct err *e);
 /* The same write, which holds `own`, takes n more bytes. Any thread. */

@@ -7,7 +7,7 @@
  *
  * The set of keys comes from a watch. A larger number counts at once. A smaller one counts after
  * PEERS_LINGER_MS: a process that restarts is back by then, and a service that was away for longer
- * than a lease lists nobody until all have registered again. So a number that is wrong for some
+ * than a lease lists no process until all have registered again. So a number that is wrong for some
  * seconds is rather too large, and shares rather too small.
  *
  * Nothing is written to a service that does not hold this cluster's data, and nothing it says

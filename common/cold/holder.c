@@ -226,7 +226,7 @@ static int refuse_place(const struct object_store *o, uint32_t shard, const stru
                    t->claim->held ? t->claim->where : "there", shard, h->id);
 }
 
-/* May it claim, in place of nobody or another one? */
+/* May it claim the bucket: is it unclaimed, or may its holder be replaced? */
 static int may_claim(struct object_store *o, uint32_t shard, const struct cold_holder *h,
                      const struct cold_holder_terms *t, struct err *e)
 {

@@ -26,7 +26,7 @@ extern const struct conf_table cold_options;
 NODISCARD int cold_place_open(const struct cold_conf *c, struct env *env, const atomic_bool *stop,
                               struct object_store **ret, struct err *e);
 
-/* Would it open? Nothing is made, and nobody is asked. ERR_CONFIG. */
+/* Would it open? Makes nothing and sends nothing. ERR_CONFIG. */
 NODISCARD int cold_place_check(const struct cold_conf *c, struct env *env, struct err *e);
 
 #endif

@@ -12,7 +12,7 @@
 enum {
     COPY_ASK_MS = 25000,        /* a piece may wait 20 s for its share of the rate */
     COPY_ASK_MOST_MS = 200000,  /* ... and longer where the line is that slow */
-    COPY_KEEP_MS = 600000,      /* what nobody asks for goes */
+    COPY_KEEP_MS = 600000,      /* files that no replica asks for are removed */
     COPY_STALL_MS = 20000,      /* without a byte: another source may be taken, at the latest */
     COPY_STALL_LEAST_MS = 3000, /* ... at the earliest */
     COPY_OUT_MAX = 8,           /* copies for others, of a process */

@@ -17,7 +17,7 @@
 #define SYNC_TICKS    80         /* two seconds */
 #define SEAL_MS       1000       /* the log was idle for so long */
 #define CALL_SLOWER   4          /* a checkpoint or a sync may take so much longer than an entry */
-#define LOG_KEPT      (64 * MIB) /* of the log, even if everybody has it */
+#define LOG_KEPT      (64 * MIB) /* of the log, even if all members have it */
 #define LOG_BYTES_MAX GIB
 #define GIVING        4 /* so much more while a copy is on its way to another node */
 

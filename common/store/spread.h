@@ -8,7 +8,7 @@
  *   Runs ascend; a push that starts in slot t covers the slots of the last run with since <= t. The
  *   first run has since 0. No row: 1, a push stands in the slot of its start.
  *
- * Steady senders cost one row for ever. Another length is written down once several pushes in a row
+ * Steady senders cost one row in all. Another length is written down once several pushes in a row
  * had it, so that one odd push, or two agents that take turns, change nothing.
  */
 #ifndef COMMON_STORE_SPREAD_H

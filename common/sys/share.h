@@ -12,7 +12,7 @@
  * free: work that was done for it would be lost if it were refused then.
  *
  * A request that is the only one of its tenant is not held to the share: it may take whatever is
- * free, or a body larger than the share would be refused for ever.
+ * free, or a body larger than the share would be refused each time.
  *
  * Thread: any.
  */

@@ -6,7 +6,7 @@
  * A lease says that a process lives and reaches the coordination service, and nothing of its disk.
  * So a copy counts if its node lives, its node does not say that the copy failed or that the disk
  * hangs, and the leader of the shard has not missed its acks for some seconds. A copy whose log was
- * lost speaks for nobody until it is a member again, so it is none of a majority either.
+ * lost does not count until it is a member again, so it is no part of a majority either.
  */
 #include <string.h>
 
@@ -44,7 +44,7 @@ bool ring_takes(const struct ring *r, const struct ring_shard *s, struct str nod
     return n && n->live && !ring_bad_why(r, s->shard, node).len;
 }
 
-/* Its log is gone: it is on its way back, but speaks for nobody until it is. */
+/* Its log is gone: it is being copied again, and does not count until that has ended. */
 static bool is_lost(const struct ring *r, const struct ring_shard *s, struct str node)
 {
     vec_for (i, &r->copies)

@@ -194,7 +194,7 @@ bool debuginfo_wanted(struct debuginfo *d, struct str tenant, struct str build_i
     return force;
 }
 
-/* Drops what nobody finished, and counts the other uploads of the tenant. */
+/* Drops uploads that were not finished, and counts the other ones of the tenant. */
 static size_t uploads_of(struct debuginfo *d, struct str tenant)
 {
     size_t n = 0;

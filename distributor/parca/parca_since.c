@@ -38,7 +38,7 @@
 struct parca_series {
     struct list link;              /* of parca_since.used: last used at the end */
     struct str key;                /* owned */
-    const struct parca_turn *turn; /* NULL: nobody's */
+    const struct parca_turn *turn; /* NULL: free */
     struct parca_body last, doubt;
     int64_t seen_ms; /* time of the profile that came last, stored or not */
     int64_t step_ms; /* from the one before to that; 0: not known */

@@ -59,7 +59,7 @@ struct policy {
     uint64_t max_series;              /* active ones; 0: no limit */
     uint64_t max_services;            /* the same of services */
     uint64_t stored_bytes;            /* in files and the cold tier; 0: no limit */
-    bool shared_series;               /* nobody said max_series: it is POLICY_SHARED_SERIES */
+    bool shared_series;               /* max_series is not set: it is POLICY_SHARED_SERIES */
     bool off;                         /* no push of the tenant is taken */
     uint64_t ingest_bytes, ingest_ms; /* so many per period; 0: no limit */
     struct rule_set *rules;           /* borrowed */
