@@ -169,7 +169,8 @@ static struct copy_out *out_usable(const struct repl_copy *c)
 
     list_for (it, &c->outs) {
         struct copy_out *o = container_of(it, struct copy_out, link);
-        if (!o->gone && o->index >= base && !(c->making && c->making->out == o))
+        /* The index of one that is being made is still the apply thread's. */
+        if (!o->gone && !(c->making && c->making->out == o) && o->index >= base)
             got = o;
     }
     return got;
