@@ -163,6 +163,7 @@ int intake_pack(struct intake_push *p, struct err *e)
 
     if (p->once && push_known_expand(&p->push, e))
         return e->code;
+    pool_slice();
     if (!p->once)
         p->epoch = ledger_epoch(k->d->book);
     p->once = true;

@@ -15,7 +15,10 @@
 #include <stdlib.h>
 
 #include "common/base/wr.h"
+#include "common/sys/pool.h"
 #include "distributor/formats/known.h"
+
+#define PIECE_BYTES ((size_t)256 * KIB) /* copied between two turns of other tenants */
 
 enum { WIRE_VARINT = 0, WIRE_BYTES = 2 };
 
@@ -77,8 +80,14 @@ static uint8_t *put_bytes(uint8_t *at, unsigned number, const void *p, size_t le
     if (!len)
         return at;
     at = put_part(at, number, len);
-    memcpy(at, p, len);
-    return at + len;
+    const uint8_t *from = p;
+    for (size_t n; len > 0; at += n, from += n, len -= n) {
+        n = MIN(len, PIECE_BYTES);
+        memcpy(at, from, n);
+        if (n == PIECE_BYTES)
+            pool_slice();
+    }
+    return at;
 }
 
 static uint8_t *put_str(uint8_t *at, unsigned number, struct str s)

@@ -7,6 +7,8 @@
  */
 #include "common/base/compress.h"
 
+#include "common/base/pause.h"
+
 #include <libdeflate.h>
 #include <zstd.h>
 
@@ -98,6 +100,7 @@ int gunzip(struct str in, const struct inflate_limits *l, struct buf *out, struc
     g.d = libdeflate_alloc_decompressor();
     CHECK(g.d);
     while (!rc && g.left.len && !full) {
+        pause_point();
         if (g.left.len < GZIP_LEAST || !gzip_sniff(g.left))
             rc = err_set(e, ERR_INPUT,
                          g.left.len == in.len ? "the gzip data is truncated: %zu bytes"
@@ -232,6 +235,7 @@ static int zstd_stream(struct str in, size_t most, struct buf *out, struct err *
     while (!code && (r != 0 || from.pos < from.size)) {
         size_t done = out->len - start;
         size_t room = MIN(MAX(done, (size_t)(64 * KIB)), most - done);
+        pause_point();
         ZSTD_outBuffer to = { buf_room(out, room), room, 0 };
         if (!to.dst || room == 0) {
             code = err_set(e, ERR_LIMIT, "the zstd data expands to more than %zu bytes",

@@ -5,6 +5,7 @@
 
 #include "common/base/hash.h"
 #include "common/base/mem.h"
+#include "common/base/pause.h"
 #include "common/base/secret.h"
 
 void map_u64_init(struct map_u64 *m)
@@ -50,6 +51,7 @@ static void map_u64_resize(struct map_u64 *m, size_t slots)
     if (UNLIKELY(!atomic_load_explicit(&secret, memory_order_relaxed)))
         atomic_store_explicit(&secret, secret_word(), memory_order_relaxed);
     for (size_t i = 0; old.vals && i <= old.mask; i++) {
+        pause_step(i);
         if (old.vals[i] == MAP_U64_EMPTY)
             continue;
         size_t at = slot_of(m, old.keys[i]);

@@ -35,6 +35,7 @@
 #include "common/base/hash.h"
 #include "common/base/list.h"
 #include "common/base/mem.h"
+#include "common/base/pause.h"
 #include "common/sys/fair.h"
 #include "common/sys/thread.h"
 
@@ -373,6 +374,7 @@ void pool_slices(struct pool *p, uint32_t cores, uint64_t slice_us)
     if (p->slots == 0)
         return;
     CHECK(cores > 0 && cores <= p->slots);
+    pause_set(pool_slice); /* loops of common/base, too */
     CHECK(pthread_mutex_lock(&p->lock) == 0);
     CHECK(!p->sliced);
     p->sliced = true;

@@ -26,6 +26,7 @@
 
 #include "common/base/mem.h"
 #include "common/base/size.h"
+#include "common/sys/pool.h"
 
 struct parse {
     struct wire w;
@@ -238,6 +239,7 @@ static bool parse_profile(struct parse *s, struct rd r)
     bool ok = true;
 
     while (ok) {
+        pool_slice();
         r.p = pprof_runs(s->p, s->l, r.p, r.end);
         if ((got = wire_field(&s->w, &r, &f)) <= 0)
             break;

@@ -40,6 +40,7 @@
 
 #include "common/base/hash.h"
 #include "common/base/size.h"
+#include "common/sys/pool.h"
 
 #define WINDOW  16 /* locations; fewer are shared by stacks of different roots */
 #define SHALLOW 8  /* frames below the limit: not cut, even if some are hidden */
@@ -200,6 +201,7 @@ static uint32_t find_depth(struct graft *g)
     struct deep d;
 
     for (size_t i = 0; i < g->p->samples.len; i++) {
+        pool_slice_step(i);
         if (g->p->samples.ptr[i].len < least)
             continue;
         struct str ids = packed_ids(g->p, i);
@@ -298,6 +300,7 @@ static bool read_stacks(struct graft *g)
     bool kept = false;
 
     for (size_t i = 0; i < g->p->samples.len; i++) {
+        pool_slice_step(i);
         struct str ids = packed_ids(g->p, i);
         if (ids.len && str_eq(ids, before)) {
             if (kept)

@@ -15,6 +15,7 @@
  */
 #include "common/base/map.h"
 #include "common/base/wr.h"
+#include "common/sys/pool.h"
 #include "distributor/formats/known.h"
 #include "distributor/formats/native.h"
 #include "distributor/formats/paths.h"
@@ -495,6 +496,7 @@ static bool walk_samples(struct lookup *x, const int64_t *values, struct pprof_w
 
     x->plain.values = out->values;
     for (size_t i = 0; i < len; i++) {
+        pool_slice();
         if (!values && (i = pprof_plain_take(&x->plain, i)) == len)
             break;
         if (x->plain.plain) {

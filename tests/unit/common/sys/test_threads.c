@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/base/base.h"
+#include "common/base/map.h"
 #include "common/sys/budget.h"
 #include "common/sys/chan.h"
 #include "common/sys/clock.h"
@@ -391,7 +392,8 @@ struct long_job {
     _Atomic int began;
     _Atomic int *others; /* that came in the meantime */
     int wait_for, slices;
-    struct mutex *held; /* over its slices; may be NULL */
+    struct mutex *held;    /* over its slices; may be NULL */
+    struct map_u64 *grown; /* before its first slice it grows once more; may be NULL */
 };
 
 static void in_slices(void *cookie)
@@ -403,6 +405,8 @@ static void in_slices(void *cookie)
         (void)usleep(100);
     if (j->held)
         mutex_lock(j->held);
+    if (j->grown)
+        map_u64_reserve(j->grown, 2 * j->grown->len);
     for (int i = 0; i < j->slices; i++) {
         write_note(&j->note);
         pool_slice();
@@ -454,6 +458,25 @@ static void test_pool_slices_let_others_go_first(void **state)
     assert_int_equal(s.pauses, 1);
     assert_int_equal(s.jobs, 2);
     assert_int_equal(s.passed, 0);
+}
+
+/* A table of a body that grows is long work of the layer below; nothing is lost over a pause. */
+static void test_pool_slices_while_a_table_grows(void **state)
+{
+    struct map_u64 m;
+    struct long_job h = { .slices = 1, .grown = &m };
+    char text[64] = "";
+
+    (void)state;
+    map_u64_init(&m);
+    for (uint32_t i = 0; i < 100000; i++)
+        (void)map_u64_put(&m, i, i);
+    struct pool_stats s = run_slices(text, &h, "q");
+    assert_string_equal(text, "qh");
+    assert_int_equal(s.pauses, 1);
+    for (uint32_t i = 0; i < 100000; i++)
+        assert_int_equal(map_u64_get(&m, i), i);
+    map_u64_deinit(&m);
 }
 
 static void test_pool_slices_are_for_pushes_too(void **state)
@@ -636,6 +659,7 @@ int main(void)
         cmocka_unit_test(test_pool_serves_tenants_in_turns),
         cmocka_unit_test(test_pool_keeps_a_thread_for_others),
         cmocka_unit_test(test_pool_slices_let_others_go_first),
+        cmocka_unit_test(test_pool_slices_while_a_table_grows),
         cmocka_unit_test(test_pool_slices_are_for_pushes_too),
         cmocka_unit_test(test_pool_slices_are_not_for_ones_own),
         cmocka_unit_test(test_pool_slices_all_who_had_less),
