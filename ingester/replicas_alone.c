@@ -90,5 +90,12 @@ void cluster_alone(struct replica_of *r)
     if (now - r->alone_ms < (leading ? LEADING_MS : hangs ? HUNG_MS : PREPARING_MS))
         return;
     r->alone_ms = now;
+    if (st.lacks)
+        log_error("a shard has no leader: entries that a majority had stored are on none of the "
+                  "members that answer. The data folder of one of them was restored from an old "
+                  "copy, or its disk lost writes. Start the member that is away; if its data are "
+                  "lost for good, restore the shard from a backup",
+                  KV_U64("shard", r->shard), KV_U64("committed", st.lacks),
+                  KV_U64("last", st.last_index));
     pass_on(r, rec->term, st.opened && has_majority(r));
 }

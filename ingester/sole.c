@@ -24,8 +24,9 @@
  *   made this folder another node: refused (adopt_check), and the service is left unchanged.
  *
  * Where the service is away, or another one, nobody can know; copies then speak, as they did, and
- * the count is made up for when it is back. A process ends whose count was passed by another one
- * of the same folder.
+ * the count is made up for when it is back. What an old folder lost is then noticed by members
+ * that have heard of it (common/repl/README.md, "Faults that are covered in part"). A process ends
+ * whose count was passed by another one of the same folder.
  *
  * On a full disk the start cannot be counted here, and then is not counted there either: the
  * process speaks, since it is neither old nor a copy beside one that lives, and counts once there

@@ -191,6 +191,7 @@ static void on_prepare(struct replica *r, const struct repl_msg *m)
     reply.ref = m->ref;
     reply.last_index = r->last;
     reply.last_term = replica_last_term(r);
+    reply.commit = MAX(r->commit, r->known_commit);
     if (replica_mutant(r, MUTANT_PROMISE_NOT_STORED))
         r->o.io.send(r->o.io.cookie, m->from, &reply);
     else
@@ -271,6 +272,7 @@ static void on_append(struct replica *r, const struct repl_msg *m)
     r->follows_term = m->term;
     r->follows_ticks = 0;
     r->leader_commit = MAX(m->commit, UINT64_C(1));
+    r->known_commit = MAX(r->known_commit, m->commit);
     r->all_have = m->all_have;
     if (!replica_take(r, m, &hint)) {
         if (news)
@@ -371,6 +373,24 @@ void replica_message(struct replica *r, const struct repl_msg *m)
         replica_on_fetched(r, m);
         break;
     }
+}
+
+/* A log that wins is as long as any commit index of which a member with a promise has heard. If it
+ * is not, a member lost entries that it had acked, as a data folder does that was restored from an
+ * old copy. Then another member must promise, which has them. Mutants skip this check, since most
+ * of them lose entries in order to be noticed. */
+bool replica_lacks_committed(struct replica *r, const struct peer *best)
+{
+    uint64_t known = MAX(r->commit, r->known_commit), have = r->last;
+
+    for (size_t i = 0; i < r->peers_len; i++)
+        if (r->peers[i].promised)
+            known = MAX(known, r->peers[i].known_commit);
+    if (best && (best->last_term > replica_last_term(r) ||
+                 (best->last_term == replica_last_term(r) && best->last_index > r->last)))
+        have = best->last_index;
+    r->lacks = have < known && !r->o.mutants ? known : 0;
+    return r->lacks != 0;
 }
 
 /* ---- records, snapshots, the database ---- */
@@ -513,6 +533,7 @@ struct replica *replica_new(const struct replica_opts *o)
     r->base = o->base_index;
     r->last = r->durable = o->last_index;
     r->promised = o->promised;
+    r->known_commit = o->commit;
     r->no_database = o->no_database;
     r->silent = o->silent && !replica_mutant(r, MUTANT_FORGETS);
     r->applied = r->told = o->applied;
@@ -575,6 +596,7 @@ struct replica_state replica_state(const struct replica *r)
         .silent = r->silent,
         .no_database = r->no_database,
         .leader_commit = r->leader_commit,
+        .lacks = r->role == REPLICA_PREPARING && !r->opened ? r->lacks : 0,
         .all_have = r->role == REPLICA_LEADING ? replica_all_have(r) : r->all_have,
     };
 }

@@ -158,6 +158,9 @@ struct replica_state {
     bool opened;            /* it leads, or will once a majority has the first entry of its term */
     uint64_t leader_commit; /* as its leader said last; 0: none has spoken yet */
     uint64_t all_have; /* all members and learners, as it said last, or as known while leading */
+    /* Named leader, and not leading because entries up to here are committed, and no log of those
+     * that promised reaches as far; 0: this is not so. */
+    uint64_t lacks;
 };
 struct replica_state replica_state(const struct replica *r);
 uint64_t replica_log_term_at(const struct replica *r, uint64_t index); /* 0: not known */

@@ -27,6 +27,7 @@ struct peer {
     /* of its answer to prepare */
     bool promised;
     uint64_t last_index, last_term, base;
+    uint64_t known_commit; /* entries up to here are committed, as it has heard */
     /* while leading */
     enum peer_state state;
     bool snapshot; /* one is on its way */
@@ -86,6 +87,10 @@ struct replica {
     bool no_database, silent, no_room;
     uint64_t reclaimed;
     uint64_t leader_commit, all_have;
+    /* Highest commit index that a leader has named here. It may be beyond what this log shares with
+     * that leader's, so it must never be taken for `commit`, nor be stored as such. */
+    uint64_t known_commit;
+    uint64_t lacks;                  /* replica_state.lacks */
     char follows[NODE_NAME_MAX + 1]; /* who sent entries of follows_term, the last that did */
     uint64_t follows_term;
     uint32_t follows_ticks; /* since */
@@ -115,6 +120,9 @@ void replica_note_append(struct replica *r, struct repl_entry *const *entries, s
 bool replica_take(struct replica *r, const struct repl_msg *m, uint64_t *hint);
 void replica_promise(struct replica *r, uint64_t term);
 void replica_tell_commit(struct replica *r);
+/* True, and r->lacks is set, if the best log of those that promised lacks committed entries.
+ * `best`: of the peers, or NULL. */
+bool replica_lacks_committed(struct replica *r, const struct peer *best);
 struct repl_msg replica_msg(const struct replica *r, enum repl_msg_kind kind);
 static inline bool replica_mutant(const struct replica *r, enum replica_mutant m)
 {

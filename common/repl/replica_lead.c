@@ -345,6 +345,7 @@ void replica_named(struct replica *r, bool again)
     r->self_promised = false;
     r->opened = 0;
     r->waited = 0;
+    r->lacks = 0;
     r->fetch = NULL;
     for (size_t i = 0; i < r->peers_len; i++) {
         struct peer *p = &r->peers[i];
@@ -428,6 +429,8 @@ void replica_quorum(struct replica *r)
     if (r->rec.prev_members.len && former < majority(&r->rec.prev_members) &&
         !replica_mutant(r, MUTANT_IGNORE_PREV_MEMBERS))
         return;
+    if (replica_lacks_committed(r, best))
+        return;
     if (r->no_database) { /* whose it is cannot be served from here */
         if (best && !may_hear_more(r))
             prefer(r, best->name);
@@ -477,6 +480,7 @@ void replica_on_prepared(struct replica *r, const struct repl_msg *m)
     p->promised = true;
     p->last_index = m->last_index;
     p->last_term = m->last_term;
+    p->known_commit = m->commit;
     p->base = m->base;
     replica_quorum(r);
 }

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batches that are begun and not waited for (kv_repl.h): what is on its way is seen by who reads
- * now, what is left after a leader was lost is a prefix of what was begun, and where no majority
- * answers, writes end, and no handle is opened over what may still come. Three replicas, simulated,
- * and once with threads.
+ * Pipelined batches (kv_repl.h): reads see what is in flight, what is left when a leader is lost is
+ * a prefix, writes end where no majority answers, and no handle is opened over what may still come.
+ * Also a member whose folder is an old copy. Three replicas, simulated, and once with threads.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,6 +20,7 @@
 #include "common/repl/repl_pipe.h"
 #include "common/rpc/rpc_mem.h"
 #include "common/store/kv_impl.h"
+#include "common/store/kv_mem.h"
 #include "common/sys/fiber.h"
 #include "common/sys/thread.h"
 #include "tests/lib/rlog_fake.h"
@@ -116,8 +116,7 @@ static void node_up(int i)
 
 static void on_gone(void *cookie)
 {
-    (void)cookie;
-    t.gone++;
+    ++*(int *)cookie;
 }
 
 static bool is_gone(void *cookie)
@@ -129,7 +128,7 @@ static void node_down(int i)
 {
     int want = t.gone + 1;
 
-    repl_node_stop(t.nodes[i], on_gone, NULL);
+    repl_node_stop(t.nodes[i], on_gone, &t.gone);
     t.nodes[i] = NULL;
     assert_true(rpc_bed_run(&t.bed, is_gone, &want, LIMIT_MS));
 }
@@ -139,13 +138,18 @@ static bool leads(void *cookie)
     return repl_node_state(t.nodes[*(int *)cookie]).role == REPLICA_LEADING;
 }
 
-static void lead(int i)
+static void name_leader(int i)
 {
     struct repl_record next;
 
     record_next_leader(&t.rec, t.names[i], &next);
     t.rec = next;
     tell(NULL);
+}
+
+static void lead(int i)
+{
+    name_leader(i);
     assert_true(rpc_bed_run(&t.bed, leads, &i, LIMIT_MS));
 }
 
@@ -257,14 +261,13 @@ static size_t count(struct kv *k, uint64_t from, uint64_t to)
 
 static bool is_done(void *cookie)
 {
-    (void)cookie;
-    return t.done;
+    return cookie == NULL && t.done;
 }
 
 /* All replicas have the rows 1..n and no other; returns n. */
 static uint64_t prefix(void)
 {
-    uint64_t n = last_of(t.dbs[0]);
+    uint64_t n = 0;
 
     for (int i = 0; i < NODES; i++) {
         if (!t.nodes[i])
@@ -283,9 +286,9 @@ static bool quiet(void *cookie)
 
     (void)cookie;
     for (int i = 0; i < NODES; i++) {
-        if (!t.nodes[i])
-            continue;
-        struct replica_state s = repl_node_state(t.nodes[i]);
+        struct replica_state s = { .applied = at, .last_index = at };
+        if (t.nodes[i])
+            s = repl_node_state(t.nodes[i]);
         if (s.applied != s.last_index || (at && s.applied != at))
             return false;
         at = s.applied;
@@ -507,17 +510,15 @@ static void waits(void *cookie)
 
 static bool is_drained(void *cookie)
 {
-    (void)cookie;
-    return repl_node_drained(t.nodes[0]);
+    return !cookie && repl_node_drained(t.nodes[0]);
 }
 
 static void goes_on(void *cookie)
 {
     struct kv_batch *b = kv_batch_new();
-    struct kv *k = kv_repl_new(t.nodes[0]);
+    struct kv *k = kv_repl_new(cookie);
     uint64_t from = last_of(k), number;
 
-    (void)cookie;
     for (uint64_t i = from + 1; i < from + 10; i++) {
         fill(b, i);
         assert_int_equal(kv_begin(k, b, &number, &t.err), 0);
@@ -527,6 +528,13 @@ static void goes_on(void *cookie)
     kv_batch_free(b);
     kv_close(k);
     t.done = true;
+}
+
+static void write_ten(int leader)
+{
+    t.done = false;
+    fiber_run(goes_on, t.nodes[leader]);
+    assert_true(rpc_bed_run(&t.bed, is_done, NULL, LIMIT_MS));
 }
 
 static void test_no_majority(void **state)
@@ -556,11 +564,61 @@ static void test_no_majority(void **state)
     assert_false(has(t.k, NULL, 6));
     kv_close(t.k);
     rpc_bed_sleep(&t.bed, 10);
-    t.done = false;
-    fiber_run(goes_on, NULL);
-    assert_true(rpc_bed_run(&t.bed, is_done, NULL, LIMIT_MS));
+    write_ten(0);
     assert_true(rpc_bed_run(&t.bed, quiet, NULL, LIMIT_MS));
     assert_int_equal(prefix(), 16);
+    end();
+}
+
+/* ---- a folder restored from an old copy ---- */
+
+static struct kv *fork_db(int i)
+{
+    t.dbs[i]->ops = t.own;
+    struct kv *copy = kv_mem_fork(t.dbs[i], KV_MEM_KILL, 0);
+    t.dbs[i]->ops = copy->ops = &t.ops;
+    return copy;
+}
+
+/* A folder is restored from an old copy while another member is dead: what these two had acked is
+ * in no log that answers. The third member lacks it, and has heard that it is committed. So nobody
+ * leads until the dead member is back. */
+static void test_old_folder(void **state)
+{
+    (void)state;
+    begin(false, 7);
+    write_ten(0);
+    assert_true(rpc_bed_run(&t.bed, quiet, NULL, LIMIT_MS));
+    rlog_fake_settle(t.disks[1]);
+    struct rlog_fake *old_disk = rlog_fake_fork(t.disks[1], 9);
+    struct kv *old_db = fork_db(1);
+    node_down(2); /* comes back, and its leader does not hear which entries it lacks */
+    write_ten(0);
+    rpc_mem_cut(t.bed.net, t.addrs[2], t.addrs[0]);
+    node_up(2);
+    rpc_bed_sleep(&t.bed, 2000);
+    uint64_t commit = repl_node_state(t.nodes[0]).commit;
+    assert_true(repl_node_state(t.nodes[2]).last_index < commit);
+    node_down(0);
+    node_down(1);
+    rpc_mem_heal(t.bed.net);
+    t.dbs[1]->ops = t.own;
+    kv_close(t.dbs[1]);
+    t.dbs[1] = old_db;
+    rlog_fake_free(t.disks[1]);
+    t.disks[1] = old_disk;
+    node_up(1);
+    for (int i = 1; i < NODES; i++) {
+        name_leader(i);
+        rpc_bed_sleep(&t.bed, 5000);
+        assert_int_equal(repl_node_state(t.nodes[i]).role, REPLICA_PREPARING);
+        assert_int_equal(repl_node_state(t.nodes[i]).lacks, commit);
+    }
+    node_up(0);
+    lead(1);
+    write_ten(1);
+    assert_true(rpc_bed_run(&t.bed, quiet, NULL, LIMIT_MS));
+    assert_int_equal(prefix(), 30);
     end();
 }
 
@@ -632,6 +690,7 @@ int main(void)
         cmocka_unit_test(test_sees_what_it_wrote),
         cmocka_unit_test(test_prefix),
         cmocka_unit_test(test_no_majority),
+        cmocka_unit_test(test_old_folder),
         cmocka_unit_test(test_threads),
     };
 
