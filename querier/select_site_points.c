@@ -38,25 +38,64 @@ static void read_slots(const struct timeline *t, const struct labels *group, uin
     }
 }
 
+/* Is cell i a node that retention has left, and the time inside of it? */
+static bool is_long(const struct site *x, uint32_t i)
+{
+    return x->edges[i + 1] - x->edges[i] > LEAF_MS;
+}
+
+static bool crosses(const struct site *x, uint32_t i, int64_t ms)
+{
+    return is_long(x, i) && x->edges[i] < ms && x->edges[i + 1] > ms;
+}
+
+static size_t leaf_of(const struct site *x, int64_t ms)
+{
+    int64_t leaf = (ms - flat_first_leaf(&x->cells)) / LEAF_MS;
+
+    CHECK(leaf >= 0 && leaf < x->cells.points);
+    return (size_t)leaf;
+}
+
+/* Where the points begin and end: as asked, but whole nodes. */
+static void flat_range(const struct site *x, int64_t *ret_from, int64_t *ret_to)
+{
+    int64_t from, to;
+
+    flat_bounds(&x->s->grid, &from, &to);
+    if (x->gauge) { /* leaves that begin in the points */
+        from += (LEAF_MS - (from - SLOT_EPOCH_MS) % LEAF_MS) % LEAF_MS;
+        to += (LEAF_MS - (to - SLOT_EPOCH_MS) % LEAF_MS) % LEAF_MS;
+    }
+    *ret_from = from;
+    *ret_to = to;
+    for (uint32_t i = 0; i < x->cells.points; i++) {
+        if (crosses(x, i, from))
+            *ret_from = MAX(x->edges[i], 0);
+        if (crosses(x, i, to))
+            *ret_to = x->edges[i + 1];
+    }
+}
+
 /* The leaves of group g into the points of f; of a gauge also how many leaves each point has. */
 static void fold_flat(const struct site *x, size_t g, const uint64_t *starts, struct flat *f,
                       uint32_t *leaves)
 {
     const uint64_t *sum = &x->sum[g * x->cells.points];
-    const int64_t *edges = x->edges;
-    int64_t first = flat_first_leaf(&x->cells);
+    int64_t from, to;
     uint32_t k;
 
+    flat_bounds(f->grid, &from, &to);
     for (uint32_t i = 0; i < x->cells.points; i++) {
+        int64_t begin = crosses(x, i, from) ? from : x->edges[i];
         if (!sum[i])
             continue;
-        int64_t at = (edges[i] - first) / LEAF_MS * LEAF_SLOTS;
-        if (x->gauge && exm_point(f->grid, edges[i], &k))
+        if (x->gauge && exm_point(f->grid, begin, &k))
             leaves[k] += x->leaves[g * x->cells.points + i];
-        if (x->gauge || edges[i + 1] - edges[i] != LEAF_MS || at < 0)
-            flat_add_whole(f, edges[i], sum[i]);
+        if (x->gauge || is_long(x, i))
+            flat_add_whole(f, begin, sum[i]);
         else
-            flat_add(f, edges[i], sum[i], &starts[at]);
+            flat_add(f, begin, sum[i], &starts[leaf_of(x, begin) * LEAF_SLOTS]);
     }
     flat_end(f);
 }
@@ -208,12 +247,8 @@ static int reply_cells(struct query *q, struct err *e)
     timeline_finish(&t, x->s->asked.average != 0);
     t.start_ms = MAX(x->edges[0], 0);
     t.end_ms = x->edges[x->cells.points];
-    if (x->flat) { /* its first and last leaves reach beyond the points */
-        int64_t from, to;
-        flat_bounds(grid, &from, &to);
-        t.start_ms = MAX(t.start_ms, from);
-        t.end_ms = MIN(t.end_ms, to);
-    }
+    if (x->flat) /* its first and last leaves reach beyond the points */
+        flat_range(x, &t.start_ms, &t.end_ms);
     if (!code)
         code = select_reply(q, x->s, &t, &list, e);
     timeline_deinit(&t);

@@ -51,11 +51,12 @@ static const struct qbed_exemplar exemplars[] = {
 static const struct row {
     const char *json, *want;
 } rows[] = {
-    { ALL STEP(10) SITE, "-60=30 -50=20" },
-    { ALL STEP(10) SITE SPANS, "-60=30 " BB ":12 -50=20 " CC ":20" },
-    { ALL STEP(10) SITE PROFILES, "-60=30 -50=20 p1:20" },
-    { ALL STEP(10) SITE SPANS BY_POD, "a -60=30 " BB ":12 b -50=20 " CC ":20" },
-    { ALL STEP(10) SITE SPANS BY_POD ",\"limit\":1", "a -60=30 " BB ":12" },
+    /* The leaf of -60 has 30 of the site, and whole profiles of 30 and 7 in its slots. */
+    { ALL STEP(10) SITE, "-60=24 -50=26" },
+    { ALL STEP(10) SITE SPANS, "-60=24 " BB ":12 -50=26 " CC ":20" },
+    { ALL STEP(10) SITE PROFILES, "-60=24 -50=26 p1:20" },
+    { ALL STEP(10) SITE SPANS BY_POD, "a -60=24 " BB ":12 -50=6 b -50=20 " CC ":20" },
+    { ALL STEP(10) SITE SPANS BY_POD ",\"limit\":1", "a -60=24 " BB ":12 -50=6" },
     { ALL STEP(10) NOWHERE SPANS AVERAGE BY_POD, "" },
     /* The mean over all pushes of the group in the point. */
     { ALL STEP(10) SITE AVERAGE, "-60=15 -50=20" },
@@ -295,9 +296,9 @@ static void test_coarse_nodes(void **state)
         int64_t node_s, until_s;
         const char *want;
     } nodes[] = {
-        { 0, 0, "-60=30 -50=20" },
+        { 0, 0, "-60=24 -50=26" },
         { 60, 60, "-100=50" }, /* from -100 to -40 */
-        { 60, -100, "-60=30 -50=20" },
+        { 60, -100, "-60=24 -50=26" },
         { 600, 600, "-100=50" }, /* from -400 on: the first edge goes back */
         { 86400, 1, "-100=50" },
     };
