@@ -148,6 +148,32 @@ def test_nobody_to_fetch_it_from():
         assert stacks(c) == {i: i + 1 for i in range(2 * PUSHES)}
 
 
+def test_no_other_member():
+    """A cluster with one copy: the shard is not opened, the folder stays where it is, and /readyz says what to do."""
+    with replicated.Cluster(ingesters=1, shards=1, replicas=1) as c:
+        node, = c.nodes.values()
+        push(c, 0)
+        node.process.kill()
+        data = node.process.folder / "data"
+        wal = first_wal(data / "shard-0")
+        saved = wal.read_bytes()
+        node.process.start()
+        node.process.kill()
+        wal.unlink()
+        node.process.start(wait=False)
+        until = time.monotonic() + 60
+        said = b""
+        while b"no other node has this shard: restore it" not in said:
+            assert time.monotonic() < until, (said, node.process.tail())
+            time.sleep(0.2)
+            with contextlib.suppress(OSError):
+                said = node.process.get("/readyz").body
+        assert not list(data.glob("damaged-*")), list(data.iterdir())
+        wal.write_bytes(saved)  # it is tried again
+        node.process.wait_ready()
+        assert stacks(c) == {i: i + 1 for i in range(PUSHES)}
+
+
 def test_the_only_copy():
     """A server without copies does not start, nothing in its folder is changed, and it starts with the log back."""
     with tempfile.TemporaryDirectory(prefix="embertree-test-") as folder:
@@ -175,7 +201,7 @@ def test_the_only_copy():
 if __name__ == "__main__":
     tests = [test_the_only_copy]
     if replicated.available():
-        tests += [test_a_database_with_a_hole, test_nobody_to_fetch_it_from]
+        tests += [test_a_database_with_a_hole, test_nobody_to_fetch_it_from, test_no_other_member]
     else:
         print("SKIPPED: there is no etcd (package etcd-server)")
     cluster.main(tests)
