@@ -56,8 +56,9 @@ struct rocks_files;
 struct rocks_files *rocks_files_new(rocksdb_options_t *o, const char *dir);
 void rocks_files_free(struct rocks_files *f);
 /* Checks and syncs the logs in the folder, before the database is opened; *message is set if that
- * failed, or if a log lacks what was synced. */
-void rocks_files_prepare(struct rocks_files *f, char **message);
+ * failed, or if a log lacks what was synced. A manifest that a power cut has torn is cut back
+ * (rocks_manifest.cc): returns the bytes that were removed. */
+uint64_t rocks_files_prepare(struct rocks_files *f, char **message);
 void rocks_files_opened(struct rocks_files *f, char **message); /* behind that */
 void rocks_files_closed(struct rocks_files *f); /* if it was opened: its logs are whole */
 /* Does the list of synced logs count? *message is set if a log lacks what was synced. Changes

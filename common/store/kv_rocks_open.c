@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "common/base/mem.h"
+#include "common/obs/log.h"
 #include "common/store/kv_rocks_impl.h"
 
 /* ---- options: everything that is tuned stands in this section ---- */
@@ -383,8 +384,12 @@ static int check_families(const struct kv_rocks *r, const char *dir, struct err 
 static int prepare_logs(const struct kv_rocks *r, struct err *e)
 {
     char *message = NULL;
+    uint64_t cut = rocks_files_prepare(r->files, &message);
 
-    rocks_files_prepare(r->files, &message);
+    if (cut)
+        log_warn("a power cut had torn the end of a database's manifest; the bytes behind its last "
+                 "whole record were removed",
+                 KV_CSTR("dir", r->dir), KV_U64("bytes", cut));
     if (!message)
         return 0;
     kv_rocks_fail(e, message, "cannot replay the write-ahead logs");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kv_rocks_wal_sizes.h: how many bytes of each write-ahead log of a database are known to be on the
- * medium, in a file of the database's folder. C++, for rocks_wal.cc.
+ * kv_rocks_wal_sizes.h: how many bytes of each write-ahead log of a database, and of its manifest,
+ * are known to be on the medium, in a file of the database's folder. C++, for rocks_wal.cc.
  *
  * Thread: the caller's lock.
  */
@@ -16,6 +16,8 @@
 
 struct wal_sizes {
     std::map<std::string, uint64_t> bytes; /* by name of the log */
+    std::string manifest;                  /* its name; "": nothing is known of it */
+    uint64_t manifest_bytes = 0;           /* synced */
 
     /* Reads the file. False: there is none that is about the database as it is now, and nothing is
      * known. */

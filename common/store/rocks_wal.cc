@@ -42,13 +42,15 @@
 #include <vector>
 
 #include "common/store/kv_rocks_env.h"
+#include "common/store/kv_rocks_manifest.h"
 #include "common/store/kv_rocks_types.h"
 #include "common/store/kv_rocks_wal_sizes.h"
 
 namespace rdb = ROCKSDB_NAMESPACE;
 using rdb::IOStatus;
 
-namespace {
+namespace
+{
 const char MARKER[] = "sync-failed";
 const size_t PIECE = 1 << 20;
 
@@ -60,8 +62,12 @@ bool is_wal(const std::string &name)
 {
     size_t dot = name.size() < 4 ? 0 : name.size() - 4;
 
-    return dot && name.compare(dot, 4, ".log") == 0 &&
-           name.find_first_not_of("0123456789") == dot;
+    return dot && name.compare(dot, 4, ".log") == 0 && name.find_first_not_of("0123456789") == dot;
+}
+
+bool is_manifest(const std::string &name)
+{
+    return name.compare(0, 9, "MANIFEST-") == 0;
 }
 
 std::string folder_of(const std::string &path)
@@ -164,12 +170,13 @@ IOStatus sync_all(rdb::FileSystem *fs, const std::string &dir, bool again, wal_s
     if (s.ok())
         s = d->Fsync(o, nullptr);
     if (s.ok())
-        *sizes = now;
+        sizes->bytes = now.bytes;
     return s;
 }
 
 /* A log at work: its failed syncs are noted. */
-class wal_file : public rdb::FSWritableFileOwnerWrapper {
+class wal_file : public rdb::FSWritableFileOwnerWrapper
+{
   public:
     wal_file(rdb::FileSystem *f, const std::string &path, std::unique_ptr<rdb::FSWritableFile> &&t)
         : rdb::FSWritableFileOwnerWrapper(std::move(t)), fs(f), dir(folder_of(path))
@@ -200,7 +207,66 @@ class wal_file : public rdb::FSWritableFileOwnerWrapper {
     std::string dir;
 };
 
-class ordered_files : public rdb::FileSystemWrapper {
+/* How much of each manifest was synced: RocksDB begins another one when a database is opened, and
+ * when it has become long. */
+class manifests
+{
+  public:
+    void synced(const std::string &name, uint64_t bytes)
+    {
+        std::lock_guard<std::mutex> hold(lock);
+
+        newest = name;
+        newest_bytes = bytes;
+    }
+    void tell(wal_sizes *ret)
+    {
+        std::lock_guard<std::mutex> hold(lock);
+
+        ret->manifest = newest;
+        ret->manifest_bytes = newest_bytes;
+    }
+
+  private:
+    std::mutex lock;
+    std::string newest;
+    uint64_t newest_bytes = 0;
+};
+
+/* A manifest at work: what was synced of it is noted. */
+class manifest_file : public rdb::FSWritableFileOwnerWrapper
+{
+  public:
+    manifest_file(rdb::FileSystem *f, const std::string &p,
+                  std::unique_ptr<rdb::FSWritableFile> &&t, manifests *a)
+        : rdb::FSWritableFileOwnerWrapper(std::move(t)), fs(f), path(p), all(a)
+    {
+    }
+    IOStatus Sync(const rdb::IOOptions &o, rdb::IODebugContext *d) override
+    {
+        return noted(target()->Sync(o, d), o, d);
+    }
+    IOStatus Fsync(const rdb::IOOptions &o, rdb::IODebugContext *d) override
+    {
+        return noted(target()->Fsync(o, d), o, d);
+    }
+
+  private:
+    IOStatus noted(IOStatus s, const rdb::IOOptions &o, rdb::IODebugContext *d)
+    {
+        uint64_t bytes = 0;
+
+        if (s.ok() && fs->GetFileSize(path, o, &bytes, d).ok())
+            all->synced(path.substr(path.rfind('/') + 1), bytes);
+        return s;
+    }
+    rdb::FileSystem *fs;
+    std::string path;
+    manifests *all;
+};
+
+class ordered_files : public rdb::FileSystemWrapper
+{
   public:
     ordered_files(const std::shared_ptr<rdb::FileSystem> &t, const std::string &d)
         : rdb::FileSystemWrapper(t), dir(d)
@@ -224,6 +290,8 @@ class ordered_files : public rdb::FileSystemWrapper {
             s = target()->NewWritableFile(path, o, &file, d);
         if (s.ok() && wal)
             ret->reset(new wal_file(target(), path, std::move(file)));
+        else if (s.ok() && is_manifest(name_of(path)) && folder_of(path) == dir)
+            ret->reset(new manifest_file(target(), path, std::move(file), &listed));
         else if (s.ok())
             *ret = std::move(file);
         return s;
@@ -245,13 +313,17 @@ class ordered_files : public rdb::FileSystemWrapper {
         return s.ok() ? target()->RenameFile(from, to, o, d) : s;
     }
 
-    /* Before RocksDB opens the database: what was synced must be there, and all is synced now. */
-    IOStatus prepare()
+    /* Before RocksDB opens the database: what was synced must be there, and all is synced now.
+     * *ret_cut: bytes of the manifest that were removed. */
+    IOStatus prepare(uint64_t *ret_cut)
     {
         std::lock_guard<std::mutex> hold(lock);
         bool marked = target()->FileExists(marker(), rdb::IOOptions(), nullptr).ok();
         IOStatus s = sizes.load(target(), dir) ? sizes.check(target(), dir) : IOStatus::OK();
 
+        *ret_cut = 0;
+        if (s.ok())
+            s = rocks_manifest_cut(target(), dir, sizes.manifest, sizes.manifest_bytes, ret_cut);
         if (s.ok())
             s = sync_all(target(), dir, true, &sizes);
         if (s.ok() && marked) /* if it stays, the next open does too much */
@@ -274,7 +346,7 @@ class ordered_files : public rdb::FileSystemWrapper {
         std::lock_guard<std::mutex> hold(lock);
 
         lists = true;
-        return sizes.save(target(), dir);
+        return save(&sizes);
     }
     /* The database was closed: all bytes of its logs are listed, unless that fails. */
     void closed()
@@ -282,11 +354,16 @@ class ordered_files : public rdb::FileSystemWrapper {
         std::lock_guard<std::mutex> hold(lock);
 
         if (lists && sync_all(target(), dir, failed_here(dir), &sizes).ok())
-            sizes.save(target(), dir).PermitUncheckedError();
+            save(&sizes).PermitUncheckedError();
         lists = false;
     }
 
   private:
+    IOStatus save(wal_sizes *list)
+    {
+        listed.tell(list);
+        return list->save(target(), dir);
+    }
     static std::string name_of(const std::string &path)
     {
         return path.substr(path.rfind('/') + 1);
@@ -302,7 +379,7 @@ class ordered_files : public rdb::FileSystemWrapper {
         wal_sizes others;
         IOStatus s = sync_all(target(), where, failed_here(where), where == dir ? &sizes : &others);
 
-        return s.ok() && lists && where == dir ? sizes.save(target(), dir) : s;
+        return s.ok() && lists && where == dir ? save(&sizes) : s;
     }
     /* Before a log is deleted; under the lock. */
     IOStatus unlist(const std::string &path)
@@ -311,7 +388,7 @@ class ordered_files : public rdb::FileSystemWrapper {
 
         if (folder_of(path) != dir || !rest.bytes.erase(name_of(path)))
             return IOStatus::OK();
-        IOStatus s = rest.save(target(), dir);
+        IOStatus s = save(&rest);
         if (s.ok())
             sizes = rest;
         return s;
@@ -319,6 +396,7 @@ class ordered_files : public rdb::FileSystemWrapper {
     std::mutex lock;
     std::string dir; /* of the database */
     wal_sizes sizes;
+    manifests listed;
     bool lists = false; /* the list on the medium is kept up to date: the database is open */
 };
 
@@ -363,9 +441,12 @@ static void say(const IOStatus &s, char **message)
         *message = strdup(s.ToString().c_str());
 }
 
-extern "C" void rocks_files_prepare(rocks_files *f, char **message)
+extern "C" uint64_t rocks_files_prepare(rocks_files *f, char **message)
 {
-    say(f->fs->prepare(), message);
+    uint64_t cut;
+
+    say(f->fs->prepare(&cut), message);
+    return cut;
 }
 
 extern "C" void rocks_files_opened(rocks_files *f, char **message)

@@ -10,9 +10,10 @@
  *     embertree synced write-ahead logs 1
  *     MANIFEST-000012
  *     000011.log 4711
+ *     manifest 815
  *     sum 0123456789abcdef
  *
- * It counts only if the second line is what CURRENT names. Each open of a database begins another
+ * The manifest's bytes are for rocks_manifest.cc, and may be missing. It counts only if the second line is what CURRENT names. Each open of a database begins another
  * manifest, so a version of the program that does not know SIZES leaves one that does not count:
  * that version deletes logs without taking them from the list.
  *
@@ -24,14 +25,17 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 
 namespace rdb = ROCKSDB_NAMESPACE;
 using rdb::IOStatus;
 
-namespace {
+namespace
+{
 const char SIZES[] = "synced-wals";
 const char FIRST_LINE[] = "embertree synced write-ahead logs 1\n";
+const char MANIFEST[] = "manifest";
 const size_t BYTES_MAX = 1 << 20; /* of SIZES: some thousand logs */
 
 uint64_t sum_of(const std::string &text)
@@ -83,6 +87,8 @@ bool wal_sizes::load(rdb::FileSystem *fs, const std::string &dir)
     char last[40];
 
     bytes.clear();
+    manifest.clear();
+    manifest_bytes = 0;
     if (head.empty() || !read_all(fs, dir + "/" + SIZES, &text) ||
         text.compare(0, head.size(), head) != 0)
         return false;
@@ -94,8 +100,15 @@ bool wal_sizes::load(rdb::FileSystem *fs, const std::string &dir)
         return false;
     while (at < end && next_line(text, &at, &line)) {
         size_t space = line.find(' ');
-        if (space != std::string::npos)
-            bytes[line.substr(0, space)] = strtoull(line.c_str() + space + 1, nullptr, 10);
+        if (space == std::string::npos)
+            continue;
+        uint64_t n = strtoull(line.c_str() + space + 1, nullptr, 10);
+        if (line.compare(0, space, MANIFEST) != 0) {
+            bytes[line.substr(0, space)] = n;
+            continue;
+        }
+        manifest = head.substr(strlen(FIRST_LINE), head.size() - strlen(FIRST_LINE) - 1);
+        manifest_bytes = n;
     }
     return true;
 }
@@ -110,6 +123,9 @@ IOStatus wal_sizes::save(rdb::FileSystem *fs, const std::string &dir) const
 
     for (const auto &[name, n] : bytes)
         text += name + " " + std::to_string(n) + "\n";
+    if (!manifest.empty() &&
+        text.compare(strlen(FIRST_LINE), manifest.size() + 1, manifest + "\n") == 0)
+        text += std::string(MANIFEST) + " " + std::to_string(manifest_bytes) + "\n";
     (void)snprintf(last, sizeof(last), "sum %016" PRIx64 "\n", sum_of(text));
     text += last;
     IOStatus s = fs->NewWritableFile(part, rdb::FileOptions(), &f, nullptr);

@@ -11,6 +11,7 @@
  * A log that was synced and is gone, empty or shorter must be noticed when the database is opened.
  */
 #include <dirent.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -530,6 +531,68 @@ static void test_old_list(void **state)
     bed_deinit(&b);
 }
 
+static void manifest_of(const struct bed *b, char path[4400])
+{
+    char current[4400], name[64];
+    FILE *f;
+
+    (void)snprintf(current, sizeof(current), "%s/CURRENT", b->dir);
+    f = fopen(current, "rb");
+    assert_non_null(f);
+    assert_int_equal(fscanf(f, "%63s", name), 1);
+    (void)fclose(f);
+    (void)snprintf(path, 4400, "%s/%s", b->dir, name);
+}
+
+/* A record of the manifest whose length came through and whose bytes did not. */
+static void tear(const char *path, off_t at)
+{
+    static const char record[200] = { 'x', 'x', 'x', 'x', 100, 0, 1, 'r', 'e', 's', 't' };
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    struct stat st;
+
+    assert_true(fd >= 0);
+    assert_int_equal(fstat(fd, &st), 0);
+    assert_int_equal(pwrite(fd, record, sizeof(record), at < 0 ? st.st_size : at), sizeof(record));
+    (void)close(fd);
+}
+
+/* RocksDB refuses a database for it. What was not synced yet is removed; nothing is, where bytes
+ * that were synced have changed, or where it is not known what was synced. */
+static void test_torn_manifest(void **state)
+{
+    char path[4400], list[4400];
+    struct bed b;
+    struct err e;
+
+    (void)state;
+    two_logs(&b);
+    (void)snprintf(list, sizeof(list), "%s/synced-wals", b.dir);
+    for (int i = 0; i < 2; i++) {
+        manifest_of(&b, path);
+        tear(path, -1);
+        assert_true(open_real(&b, NULL));
+        check_prefix(&b, 25);
+        assert_string_equal(b.wrong, "");
+        assert_int_equal(kv_flush(b.kv, &e), 0); /* more records */
+        close_db(&b);
+    }
+    manifest_of(&b, path);
+    tear(path, 0);
+    assert_false(open_real(&b, &e));
+    assert_int_equal(e.code, ERR_CORRUPT);
+    bed_deinit(&b);
+
+    two_logs(&b);
+    (void)snprintf(list, sizeof(list), "%s/synced-wals", b.dir);
+    manifest_of(&b, path);
+    tear(path, -1);
+    assert_int_equal(unlink(list), 0);
+    assert_false(open_real(&b, &e));
+    assert_int_equal(e.code, ERR_CORRUPT);
+    bed_deinit(&b);
+}
+
 static uint64_t env_u64(const char *name, uint64_t otherwise)
 {
     const char *text = getenv(name);
@@ -597,6 +660,7 @@ int main(void)
         cmocka_unit_test(test_random),           cmocka_unit_test(test_mutants),
         cmocka_unit_test(test_restart_then_cut), cmocka_unit_test(test_failed_sync),
         cmocka_unit_test(test_lost_log),         cmocka_unit_test(test_old_list),
+        cmocka_unit_test(test_torn_manifest),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
