@@ -65,7 +65,7 @@ def answers(server, now, services=("shop", "cart")):
 def delete(server, service):
     """A shard's thread waits for far rows a moment only, and then says so: it is asked again, as its client would."""
     query = f'{{service_name="{service}"}}'
-    for _ in range(20):
+    for _ in range(120):
         reply = server.reader.post("/api/v1/delete", b"", {}, query=query, confirm=query)
         if reply.status not in (503, 504):
             break

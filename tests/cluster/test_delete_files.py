@@ -26,7 +26,7 @@ def tables(folder, marker, kinds=(".sst", ".log")):
 def fill(server, now, service, marker):
     for minute in range(3):
         t.push(server, service, "pod" + marker, "fn" + marker, 1, now - 90 - 60 * minute,
-               key=f"{service}-{minute}")
+               key=f"{service}-{now}-{minute}")
 
 
 def delete(server, service):

@@ -20,8 +20,12 @@ OPTIONS = ("--memory.limit=256MiB", "--selfprof.enabled=false", "--ingester.seal
 NUMBERS = ("accepted", "duplicates", "stored", "expired", "deleted")
 
 
+BEGAN = int(time.time())
+
+
 def push(server, i, key=None, service="shop"):
-    at = int(time.time()) - 120 * (i % 4) - 300
+    """The same arguments make the same request, which is stored once."""
+    at = BEGAN - 120 * (i % 4) - 300
     reply = server.ingest(f"main;f{i} {i + 1}\n", f"{service}.cpu{{pod=p{i % 3}}}",
                           headers={"Idempotency-Key": key or f"k{service}{i}"},
                           from_=at, until=at + 1)

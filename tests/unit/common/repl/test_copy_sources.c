@@ -53,9 +53,10 @@ static void learn_of_two(bool member)
     copy_bed_node_up(&copy_bed.m[0]);
     copy_bed_node_up(&copy_bed.m[2]);
     copy_bed_node_up(&copy_bed.m[1]);
-    if (member)
+    if (member) {
+        assert_true(rpc_bed_run(&copy_bed.bed, is_established, NULL, COPY_BED_LIMIT_MS));
         add_member("n1");
-    else
+    } else
         copy_bed_learn(&copy_bed.m[1]);
     copy_bed.from = copy_bed_taken() + 2 * MIB;
     assert_true(rpc_bed_run(&copy_bed.bed, copy_bed_some_taken, NULL, COPY_BED_LIMIT_MS));
