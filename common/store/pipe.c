@@ -143,7 +143,8 @@ struct kv_snap *pipe_snap(struct store *s)
     for (; n < p->entries.len && p->entries.ptr[n].number <= done; n++)
         s->shown_applied = p->entries.ptr[n].entry;
     p->entries.len -= n;
-    memmove(p->entries.ptr, p->entries.ptr + n, p->entries.len * sizeof(*p->entries.ptr));
+    if (n)
+        memmove(p->entries.ptr, p->entries.ptr + n, p->entries.len * sizeof(*p->entries.ptr));
     snap = kv_snap_new(s->kv);
     atomic_store(&p->shown, done);
     mutex_unlock(&p->lock);
