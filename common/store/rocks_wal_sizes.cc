@@ -115,7 +115,8 @@ bool wal_sizes::load(rdb::FileSystem *fs, const std::string &dir)
 
 IOStatus wal_sizes::save(rdb::FileSystem *fs, const std::string &dir) const
 {
-    std::string text = head_of(fs, dir), path = dir + "/" + SIZES, part = path + ".tmp";
+    std::string head = head_of(fs, dir), text = head, path = dir + "/" + SIZES,
+                part = path + ".tmp";
     std::unique_ptr<rdb::FSWritableFile> f;
     std::unique_ptr<rdb::FSDirectory> d;
     rdb::IOOptions o;
@@ -123,8 +124,7 @@ IOStatus wal_sizes::save(rdb::FileSystem *fs, const std::string &dir) const
 
     for (const auto &[name, n] : bytes)
         text += name + " " + std::to_string(n) + "\n";
-    if (!manifest.empty() &&
-        text.compare(strlen(FIRST_LINE), manifest.size() + 1, manifest + "\n") == 0)
+    if (!manifest.empty() && head == FIRST_LINE + manifest + "\n")
         text += std::string(MANIFEST) + " " + std::to_string(manifest_bytes) + "\n";
     (void)snprintf(last, sizeof(last), "sum %016" PRIx64 "\n", sum_of(text));
     text += last;
