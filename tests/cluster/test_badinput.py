@@ -93,7 +93,7 @@ def stored(server):
 
 def test_bad_input_is_explained_and_leaves_nothing():
     problems = []
-    with cluster.AllInOne() as server:
+    with cluster.AllInOne("--selfprof.enabled=false") as server:
         before = rss_mib(server)
         for what, request in bad_requests():
             r = server.ingest(**request)
