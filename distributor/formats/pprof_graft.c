@@ -90,6 +90,8 @@ struct want {
 #define OUTERMOST  2 /* of a window that is looked for */
 #define INNERMOST  4
 #define CANDIDATE  8 /* outermost of a stack that may be cut */
+#define OF_GO      16
+#define NOT_OF_GO  32
 
 struct graft {
     const struct pprof *p;
@@ -132,11 +134,14 @@ static struct str packed_ids(const struct pprof *p, size_t sample)
     return STR_NULL;
 }
 
+/* How many varints there are: bytes without the highest bit. */
 static size_t ids_count(struct str ids)
 {
-    size_t n = 0;
+    size_t n = 0, i = 0;
 
-    for (size_t i = 0; i < ids.len; i++)
+    for (; i + 8 <= ids.len; i += 8)
+        n += (size_t)__builtin_popcountll(~get_u64le(ids.ptr + i) & UINT64_C(0x8080808080808080));
+    for (; i < ids.len; i++)
         n += (uint8_t)ids.ptr[i] < 0x80;
     return n;
 }
@@ -164,23 +169,45 @@ static uint32_t lines_of(const struct pprof *p, uint32_t location)
     return MAX(p->locations.ptr[location].lines_end - from, 1);
 }
 
-/* Frames of a stack. *ret_last are those of the outermost location. False: it has an unknown
- * location. */
-static bool lines_count(const struct graft *g, struct str ids, uint32_t *ret, uint32_t *ret_last)
+/* Reads the positions of the locations in `ids` to `to`, unless that is NULL, and adds up their
+ * marks and frames. Returns how many there are, 0 if one is unknown. The inner loop takes ids 1 .. n of one or
+ * two bytes, which nearly all are. */
+static inline uint32_t read_ids(const struct graft *g, struct str ids, uint32_t *to,
+                                uint8_t *ret_marks, uint32_t *ret_lines)
 {
+    size_t known = g->p->location_ids.sequential ? g->p->location_ids.len : 0;
     struct rd r = rd_of(ids);
-    uint32_t lines = 0, last = 0;
+    uint32_t n = 0, lines = 0, at;
+    uint8_t marks = 0;
 
     while (r.p < r.end) {
-        uint32_t at = next_location(g, &r);
-        if (at == PPROF_NONE)
-            return false;
-        last = lines_of(g->p, at);
-        lines += last;
+        const uint8_t *p = r.p, *end = MIN(r.end, g->body_end - 1);
+        while (p < end) {
+            uint32_t two = (uint32_t)p[0] | (uint32_t)p[1] << 8, more = two >> 7 & 1;
+            at = ((two & 0x7f) | (two >> 1 & 0x3f80 & (0u - more))) - 1;
+            if ((two & 0x8080) == 0x8080 || at >= known || p + 1 + more > r.end)
+                break;
+            if (to)
+                to[n] = at;
+            n++;
+            marks |= g->marks[at];
+            lines += g->lines[at];
+            p += 1 + more;
+        }
+        r.p = p;
+        if (p == r.end)
+            break;
+        if ((at = next_location(g, &r)) == PPROF_NONE)
+            return 0;
+        if (to)
+            to[n] = at;
+        n++;
+        marks |= g->marks[at];
+        lines += g->lines[at];
     }
-    *ret = lines;
-    *ret_last = last;
-    return true;
+    *ret_marks = marks;
+    *ret_lines = lines;
+    return n;
 }
 
 static const struct form *find_form(const struct pprof *p)
@@ -192,33 +219,34 @@ static const struct form *find_form(const struct pprof *p)
     return NULL;
 }
 
-/* The limit of this profile, 0 if it has none. The locations at both ends of a stack may have more
- * inlined frames than the runtime counted: any number at the root, EXTRA at the leaf. */
-static uint32_t find_depth(struct graft *g)
+static struct str file_of(const struct pprof *p, uint32_t location)
 {
-    size_t least = g->form->depths[0] * 3 / 4; /* a quarter of the frames may be inlined */
-    uint32_t most = 0, inner = 0, last;
-    struct deep d;
+    uint32_t end = p->locations.ptr[location].lines_end;
 
-    for (size_t i = 0; i < g->p->samples.len; i++) {
-        pool_slice_step(i);
-        if (g->p->samples.ptr[i].len < least)
-            continue;
-        struct str ids = packed_ids(g->p, i);
-        if (ids.len < least || ids_count(ids) < least || !lines_count(g, ids, &d.lines, &last))
-            continue;
-        d.sample = (uint32_t)i;
-        most = MAX(most, d.lines);
-        inner = MAX(inner, d.lines - last);
-        if (d.lines + g->form->hidden >= g->form->depths[0])
-            vec_push(&g->deep, d);
-    }
-    for (size_t i = 0; i < DEPTHS; i++)
-        if (inner < g->form->depths[i] + EXTRA)
-            return most >= g->form->depths[i] ? g->form->depths[i] : 0;
-    return 0;
+    if (end == (location ? p->locations.ptr[location - 1].lines_end : 0))
+        return STR_NULL;
+    uint32_t fn = pprof_find(&p->function_ids, p->lines.ptr[end - 1].function_id);
+    return fn != PPROF_NONE ? pprof_str(p, p->functions.ptr[fn].file) : STR_NULL;
 }
 
+static bool is_go(const struct pprof *p, uint32_t location)
+{
+    return str_ends(file_of(p, location), STR(".go"));
+}
+
+/* True if a stack with this root is the Go runtime's: code in Go, or the assembler that every
+ * complete stack begins in. Profiles of other languages end here. */
+static bool is_runtimes(struct graft *g, uint32_t root)
+{
+    if (root == PPROF_NONE)
+        return false;
+    if (!(g->marks[root] & (OF_GO | NOT_OF_GO)))
+        g->marks[root] |=
+            is_go(g->p, root) || str_ends(file_of(g->p, root), STR(".s")) ? OF_GO : NOT_OF_GO;
+    return g->marks[root] & OF_GO;
+}
+
+/* The outermost location of a stack; PPROF_NONE if there is none. */
 static uint32_t outermost(const struct graft *g, struct str ids)
 {
     const char *last = ids.ptr + ids.len - 1;
@@ -229,9 +257,37 @@ static uint32_t outermost(const struct graft *g, struct str ids)
     return next_location(g, &r);
 }
 
-/* Marks the outermost locations of stacks that may be cut. A stack without any of them has no
- * window. */
-static bool mark_candidates(struct graft *g, struct arena *a)
+/* The limit of this profile, 0 if it has none. The locations at both ends of a stack may have more
+ * inlined frames than the runtime counted: any number at the root, EXTRA at the leaf. */
+static uint32_t find_depth(struct graft *g)
+{
+    size_t least = g->form->depths[0] * 3 / 4; /* a quarter of the frames may be inlined */
+    uint32_t most = 0, inner = 0, root;
+    struct deep d;
+    uint8_t marks;
+
+    for (size_t i = 0; i < g->p->samples.len; i++) {
+        pool_slice_step(i);
+        if (g->p->samples.ptr[i].len < least)
+            continue;
+        struct str ids = packed_ids(g->p, i);
+        if (ids.len < least || !is_runtimes(g, root = outermost(g, ids)) ||
+            ids_count(ids) < least || !read_ids(g, ids, NULL, &marks, &d.lines))
+            continue;
+        d.sample = (uint32_t)i;
+        most = MAX(most, d.lines);
+        inner = MAX(inner, d.lines - g->lines[root]);
+        if (d.lines + g->form->hidden >= g->form->depths[0])
+            vec_push(&g->deep, d);
+    }
+    for (size_t i = 0; i < DEPTHS; i++)
+        if (inner < g->form->depths[i] + EXTRA)
+            return most >= g->form->depths[i] ? g->form->depths[i] : 0;
+    return 0;
+}
+
+/* False: too little memory is left. */
+static bool read_locations(struct graft *g, struct arena *a)
 {
     size_t n = g->p->locations.len;
 
@@ -241,53 +297,32 @@ static bool mark_candidates(struct graft *g, struct arena *a)
         return false;
     for (uint32_t i = 0; i < n; i++)
         g->lines[i] = (uint8_t)MIN(lines_of(g->p, i), UINT8_MAX);
-    vec_for (i, &g->deep)
-        if (g->deep.ptr[i].lines + g->form->hidden >= g->depth)
-            g->marks[outermost(g, packed_ids(g->p, g->deep.ptr[i].sample))] |= CANDIDATE;
     return true;
 }
 
-/* Writes the positions of the locations in `ids` to `to`. Returns how many there are, 0 if one is
- * unknown. The inner loop takes ids 1 .. n of one or two bytes, which nearly all are. */
-static uint32_t read_ids(const struct graft *g, struct str ids, uint32_t *to)
+/* Marks the outermost locations of stacks that may be cut. A stack without any of them has no
+ * window. */
+static void mark_candidates(struct graft *g)
 {
-    size_t known = g->p->location_ids.sequential ? g->p->location_ids.len : 0;
-    struct rd r = rd_of(ids);
-    uint32_t n = 0;
-
-    while (r.p < r.end) {
-        const uint8_t *p = r.p, *end = MIN(r.end, g->body_end - 1);
-        while (p < end) {
-            uint32_t two = (uint32_t)p[0] | (uint32_t)p[1] << 8, more = two >> 7 & 1;
-            uint32_t at = ((two & 0x7f) | (two >> 1 & 0x3f80 & (0u - more))) - 1;
-            if ((two & 0x8080) == 0x8080 || at >= known || p + 1 + more > r.end)
-                break;
-            to[n++] = at;
-            p += 1 + more;
-        }
-        r.p = p;
-        if (p < r.end && (to[n++] = next_location(g, &r)) == PPROF_NONE)
-            return 0;
-    }
-    return n;
+    vec_for (i, &g->deep)
+        if (g->deep.ptr[i].lines + g->form->hidden >= g->depth)
+            g->marks[outermost(g, packed_ids(g->p, g->deep.ptr[i].sample))] |= CANDIDATE;
 }
 
-/* Keeps the stack if it may be cut or have a window. */
+/* Keeps the stack if it may be cut or have a window. Most have none, and are only looked through. */
 static bool read_stack(struct graft *g, struct str ids, uint32_t sample)
 {
     struct stack s = { .from = (uint32_t)g->ids.len, .sample = sample, .samples = 1 };
-    uint32_t *to = g->ids.ptr + s.from;
+    uint32_t root = outermost(g, ids);
     uint8_t any = 0;
 
-    s.len = read_ids(g, ids, to);
-    for (uint32_t i = 0; i < s.len; i++) {
-        s.lines += g->lines[to[i]];
-        any |= g->marks[to[i]];
-    }
+    s.len = read_ids(g, ids, NULL, &any, &s.lines);
     if (s.len && s.lines < g->depth - SHALLOW)
-        g->marks[to[s.len - 1]] |= KNOWN_ROOT;
+        g->marks[root] |= KNOWN_ROOT;
     if (s.len <= WINDOW || !(any & CANDIDATE))
         return false;
+    vec_reserve(&g->ids, g->ids.len + s.len);
+    (void)read_ids(g, ids, g->ids.ptr + s.from, &any, &s.lines);
     g->ids.len += s.len;
     vec_push(&g->stacks, s);
     return true;
@@ -310,20 +345,9 @@ static bool read_stacks(struct graft *g)
         before = ids;
         if (g->ids.len + ids.len > IDS_MAX)
             return false;
-        vec_reserve(&g->ids, g->ids.len + ids.len);
         kept = ids.len && read_stack(g, ids, (uint32_t)i);
     }
     return true;
-}
-
-static bool is_go(const struct pprof *p, uint32_t location)
-{
-    uint32_t end = p->locations.ptr[location].lines_end;
-
-    if (end == (location ? p->locations.ptr[location - 1].lines_end : 0))
-        return false;
-    uint32_t fn = pprof_find(&p->function_ids, p->lines.ptr[end - 1].function_id);
-    return fn != PPROF_NONE && str_ends(pprof_str(p, p->functions.ptr[fn].file), STR(".go"));
 }
 
 static uint32_t root_of(const struct graft *g, const struct stack *s)
@@ -584,10 +608,11 @@ bool pprof_graft(const struct pprof *p, const struct limits *l, struct push *pus
     struct graft g = { .p = p, .l = l, .seed = push->stacks.seed, .form = find_form(p) };
 
     g.body_end = (const uint8_t *)p->body.ptr + p->body.len;
-    if (g.form)
+    if (g.form && read_locations(&g, push->arena))
         g.depth = find_depth(&g);
-    bool any = g.depth && mark_candidates(&g, push->arena) && read_stacks(&g) && find_roots(&g) &&
-               put_all(&g, push, ret);
+    if (g.depth)
+        mark_candidates(&g);
+    bool any = g.depth && read_stacks(&g) && find_roots(&g) && put_all(&g, push, ret);
     graft_deinit(&g);
     return any;
 }
