@@ -238,8 +238,9 @@ static bool parse_profile(struct parse *s, struct rd r)
     int got;
     bool ok = true;
 
-    while (ok) {
-        pool_slice();
+    for (size_t turn = 0; ok; turn++) {
+        if ((turn & 63) == 0)
+            pool_slice();
         r.p = pprof_runs(s->p, s->l, r.p, r.end);
         if ((got = wire_field(&s->w, &r, &f)) <= 0)
             break;

@@ -495,8 +495,9 @@ static bool walk_samples(struct lookup *x, const int64_t *values, struct pprof_w
     struct err ignored;
 
     x->plain.values = out->values;
-    for (size_t i = 0; i < len; i++) {
-        pool_slice();
+    for (size_t i = 0, turn = 0; i < len; i++, turn++) {
+        if ((turn & 63) == 0) /* a turn of this loop may take a stack of thousands of frames */
+            pool_slice();
         if (!values && (i = pprof_plain_take(&x->plain, i)) == len)
             break;
         if (x->plain.plain) {
