@@ -20,13 +20,14 @@
  * its own frames at the leaf of an allocation after the cut, so that cut stacks of memory profiles
  * may be up to `hidden` frames shallower.
  *
- * Rule. The window of a cut stack is its GRAFT_WINDOW outermost locations. Wherever other stacks have the
- * window, the locations outside of it are a prefix. The cut stack gets the prefix of complete
- * stacks if all complete stacks agree on it, and if no prefix of a cut stack contradicts it. Where
- * two roots are possible the stack stays as it came. A grafted stack is complete, so deep recursion
- * is restored in several rounds. Locations are compared, not names: WINDOW equal call sites in a
- * row are hardly ever a coincidence. Complete stacks that were cut for a test, 4,400 at four depths
- * of five profiles, got back their own root or none, never another one.
+ * Rule. The window of a cut stack is its GRAFT_WINDOW outermost locations. Wherever other stacks
+ * have the window, the locations outside of it are a prefix. The cut stack gets the prefix of
+ * complete stacks if all complete stacks agree on it, and if no prefix of a cut stack
+ * contradicts it. Where two roots are possible the stack stays as it came. A grafted stack is
+ * complete, so deep recursion is restored in several rounds. Locations are compared, not names:
+ * WINDOW equal call sites in a row are hardly ever a coincidence. Complete stacks that were cut
+ * for a test, 4,400 at four depths of five profiles, got back their own root or none, never
+ * another one.
  *
  * Sums. Only locations are added to samples; values and labels are copied as bytes, so that each
  * total is what it was. The subtraction of an earlier profile comes first, since the earlier
