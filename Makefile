@@ -181,6 +181,7 @@ mutants: $(addprefix $(O)/,$(if $(filter mutants,$(MAKECMDGOALS)),$(shell MUTANT
 
 lint:                  ## house rules no compiler checks
 	$(Q)python3 tests/lint/tidy.py
+	$(Q)python3 tests/lint/cites.py --self-test
 tidy: compdb $(GEN_H)  ## clang-tidy over everything (minutes)
 	$(Q)git ls-files '*.c' | xargs -P2 -n8 clang-tidy -p . --quiet
 fmt:                   ## rewrite with clang-format

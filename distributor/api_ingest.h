@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * api_ingest.h: POST /ingest and /pyroscope/ingest (wire facts, section 1).
+ * api_ingest.h: POST /ingest and /pyroscope/ingest (proto/WIRE.md, "Ingest parameters" to
+ * "Ingest responses").
  */
 #ifndef DISTRIBUTOR_API_INGEST_H
 #define DISTRIBUTOR_API_INGEST_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ingest.h: the query parameters of POST /ingest, checked (wire facts 1.1 to 1.4).
+ * ingest.h: the query parameters of POST /ingest, checked (proto/WIRE.md, "Ingest
+ * parameters", "Format detection").
  */
 #ifndef DISTRIBUTOR_INGEST_H
 #define DISTRIBUTOR_INGEST_H

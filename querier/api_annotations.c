@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * api_annotations.c: /api/annotations (wire facts 5.6).
+ * api_annotations.c: /api/annotations (proto/WIRE.md, "Legacy routes").
  *
  * An annotation is a document of the tenant. Its id begins with its time in digits, so that a list
  * of documents, which is by id, is one by time, and a range of time is some pages of it:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * api_connect.h: querier.v1.QuerierService (wire facts 4): first steps.
+ * api_connect.h: querier.v1.QuerierService (proto/WIRE.md, "querier.v1 methods"): first steps.
  */
 #ifndef QUERIER_API_CONNECT_H
 #define QUERIER_API_CONNECT_H

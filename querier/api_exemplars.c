@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * api_exemplars.c: GET /api/exemplars:query (wire facts 5.6): how much single spans cost over time,
- * as a heat map, and the flame graph of those between minValue and maxValue.
+ * api_exemplars.c: GET /api/exemplars:query (proto/WIRE.md, "Legacy routes"): how much single spans
+ * cost over time, as a heat map, and the flame graph of those between minValue and maxValue.
  *
  *   [types] ─> list of exemplars ─> heat map of all; ids of the chosen ─> merge of those
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * api_heatmap.c: SelectHeatmap (wire facts 4.4): how many spans, or single profiles, cost how much,
- * over time.
+ * api_heatmap.c: SelectHeatmap (proto/WIRE.md, "SelectHeatmap"): how many spans, or single
+ * profiles, cost how much, over time.
  *
  *   summary: least and largest value ──> cells by group, point and bucket ──> counts
  *

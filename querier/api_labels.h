@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * api_labels.h: the label routes in plain JSON (wire facts 5.4, 5.6): first steps.
+ * api_labels.h: the label routes in plain JSON (proto/WIRE.md, "Render", "Legacy routes"): first
+ * steps.
  *
  *   GET /pyroscope/label-values, /label-values   label= [query= from= until=]   sorted values
  *   GET /labels                                  [query= from= until=]          sorted names

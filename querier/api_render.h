@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * api_render.h: flame graphs over plain HTTP (wire facts 5.1 to 5.3, 5.6).
+ * api_render.h: flame graphs over plain HTTP (proto/WIRE.md, "Render", "Flamebearer JSON", "Legacy
+ * routes").
  */
 #ifndef QUERIER_API_RENDER_H
 #define QUERIER_API_RENDER_H

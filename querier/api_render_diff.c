@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * api_render_diff.c: two flame graphs side by side: GET /pyroscope/render-diff, the old
- * /render-diff (wire facts 5.3, 5.6).
+ * /render-diff (proto/WIRE.md, "Render", "Legacy routes").
  */
 #include "common/render/metadata.h"
 #include "querier/api_render.h"

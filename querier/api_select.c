@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * api_select.c: SelectSeries (wire facts 4.5).
+ * api_select.c: SelectSeries (proto/WIRE.md, "SelectSeries").
  */
 #include "querier/api_connect.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * api_settings.h: services beside querier.v1 that user interfaces call (wire facts 7.1): first
- * steps.
+ * api_settings.h: services beside querier.v1 that user interfaces call (proto/WIRE.md, "Settings
+ * and rules"): first steps.
  */
 #ifndef QUERIER_API_SETTINGS_H
 #define QUERIER_API_SETTINGS_H

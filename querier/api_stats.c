@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * api_stats.c: GetProfileStats and AnalyzeQuery (wire facts 4.2, 4.4).
+ * api_stats.c: GetProfileStats and AnalyzeQuery (proto/WIRE.md, "querier.v1 methods", "querier.v1
+ * lists").
  *
  * When the first and the last profile of a tenant came is kept nowhere: it changes with every
  * delete and every retention. It is found by asking, as in a dictionary: which of PARTS parts of

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * async.h: queries whose answer is fetched later (async of SelectMergeStacktraces, wire facts 4.4):
- * they go on after their request was answered with an id, and their result is kept for a while.
+ * async.h: queries whose answer is fetched later (async of SelectMergeStacktraces: proto/WIRE.md,
+ * "querier.v1 merges"). They continue after their request was answered with an id, and their result
+ * is kept for ten minutes, or one after it was fetched.
  *
  * Thread: the loop's, but the steps.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * connect_msg.h: requests of RPCs: read, and what most of them have checked (wire facts 4.3). Each
- * returns 0 or the error's code. Pool thread.
+ * connect_msg.h: requests of RPCs: read, and what most of them have checked (proto/WIRE.md,
+ * "querier.v1 requests"). Each returns 0 or the error's code. Pool thread.
  */
 #ifndef QUERIER_CONNECT_MSG_H
 #define QUERIER_CONNECT_MSG_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * render_json.h: a flame graph with timelines as one JSON answer (wire facts 5.2, 5.6). Pool
- * thread.
+ * render_json.h: a flame graph with timelines as one JSON answer (proto/WIRE.md, "Flamebearer
+ * JSON"). Pool thread.
  */
 #ifndef QUERIER_RENDER_JSON_H
 #define QUERIER_RENDER_JSON_H

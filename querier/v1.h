@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * v1.h: the requests of querier.v1 and of the services beside it (wire facts 4.2 and 7.1), and the
- * tables that msg_in.h reads them by. Names of members are those of the fields.
+ * v1.h: the requests of querier.v1 and of the services beside it (proto/WIRE.md, "querier.v1
+ * methods", "Settings and rules"), and the tables that msg_in.h reads them by. Names of members are
+ * those of the fields.
  */
 #ifndef QUERIER_V1_H
 #define QUERIER_V1_H

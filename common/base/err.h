@@ -57,11 +57,12 @@ int err_wrap(struct err *e, const char *fmt, ...) PRINTF(2, 3);
 int err_errno(struct err *e, int errnum, const char *fmt, ...) PRINTF(3, 4);
 void err_clear(struct err *e);
 
-/* "invalid_argument", "resource_exhausted", ...: the Connect code name (Connect protocol spec). */
+/* "invalid_argument", "resource_exhausted", ...: the name of the Connect code (proto/WIRE.md,
+ * "Error codes"). */
 const char *err_connect_name(int code);
 /* 400, 413, 429 ...: the HTTP status for plain routes. */
 int err_http_status(int code);
-/* Status on Connect routes, where e.g. a too large message is 429 (wire facts, code mapping). */
+/* Status on Connect routes, where e.g. a too large message is 429 (same heading). */
 int err_connect_status(int code);
 /* "ERR_INPUT" etc., for logs and tests. */
 const char *err_name(int code);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * appname.h: the `name` of a push: app.cpu{key=value,key2=value2} (wire facts, "name grammar").
+ * appname.h: the `name` of a push: app.cpu{key=value,key2=value2} (proto/WIRE.md, "Name grammar").
  *
  * Service name: [A-Za-z0-9_./-]+. Keys: [A-Za-z0-9_.]+. Values: valid UTF-8 without ',' and '}'.
  * Blanks around all of them go; of a key given twice the last one wins; an empty value is no label;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * attime.h: the time grammar of from= and until= (wire facts, section "attime").
+ * attime.h: the time grammar of from= and until= (proto/WIRE.md, "Time grammar").
  *
  *   time     := digits | [ "now" ] [ ("+" | "-") offset ]      blanks, '_' and ',' are ignored
  *   digits   := YYYYMMDD (8, a real date after 1900) | ms (13) | us (16) | ns (19) | s (any other)

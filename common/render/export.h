@@ -53,8 +53,8 @@ size_t export_cost(const struct stacks_view *v);
 /* Bytes held. */
 size_t export_bytes(const struct export_set *x);
 
-/* Period of a type where nobody knows better (wire facts 4.4): 1e9 for process_cpu, 524288 for
- * memory, else 1. */
+/* Period of a type where no profile says one (proto/WIRE.md, "querier.v1 merges"): 1e9 for
+ * process_cpu, 524288 for memory, else 1. */
 int64_t export_period(const struct ptype *t);
 
 /* The message in pieces. *x lives as long as the writer and does not change. */

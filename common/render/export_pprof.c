@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * export_pprof: the set as one sample type of pprof (wire facts 4.4): what common/model/pprof_out.h
- * wants, around its writer.
+ * export_pprof: the set as one sample type of pprof (proto/WIRE.md, "querier.v1 merges"): what
+ * common/model/pprof_out.h wants, around its writer.
  */
 #include "common/render/export.h"
 

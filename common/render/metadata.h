@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * metadata.h: what a flamebearer says about its values (wire facts 5.2).
+ * metadata.h: what a flamebearer says about its values
+ * (proto/WIRE.md, "Flamebearer JSON").
  */
 #ifndef COMMON_RENDER_METADATA_H
 #define COMMON_RENDER_METADATA_H

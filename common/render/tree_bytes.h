@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tree_bytes.h: a laid-out tree as the bytes of format `tree` (wire facts 1.8, 4.6).
+ * tree_bytes.h: a laid-out tree as the bytes of format `tree` (proto/FORMATS.md, "Tree").
  *
  *   node := uvarint name length | name | uvarint self | uvarint children | children
  *

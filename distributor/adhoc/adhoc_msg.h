@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * adhoc_msg.h: messages of adhocprofiles.v1.AdHocProfileService (wire facts 7.1), in proto and in
- * proto3 JSON. Pure: any thread.
+ * adhoc_msg.h: messages of adhocprofiles.v1.AdHocProfileService (proto/WIRE.md, "Ad hoc
+ * profiles"), in proto and in proto3 JSON. Pure: any thread.
  */
 #ifndef DISTRIBUTOR_ADHOC_ADHOC_MSG_H
 #define DISTRIBUTOR_ADHOC_ADHOC_MSG_H
@@ -36,7 +36,7 @@ struct adhoc_answer {
     struct str type;
     const struct str *types;
     size_t types_len;
-    struct str flame; /* JSON text of wire facts 5.2 */
+    struct str flame; /* JSON text: proto/WIRE.md, "Flamebearer JSON" */
 };
 void adhoc_answer_write(enum adhoc_op op, bool json, const struct adhoc_answer *a, struct buf *out);
 void adhoc_rows_write(bool json, const struct adhoc_row *rows, size_t n, struct buf *out);

@@ -26,7 +26,7 @@ bool adhoc_both(const struct adhoc_side *other, const struct adhoc_type *t);
 
 /* Memory the tree of one side takes at most, roughly. */
 size_t adhoc_view_cost(const struct adhoc_profile *p);
-/* Keys and values of wire facts 5.2 into the open object. nodes 0: all. */
+/* Keys and values of proto/WIRE.md, "Flamebearer JSON", into the open object. nodes 0: all. */
 NODISCARD int adhoc_view_flame(const struct adhoc_side *s, size_t nodes, uint64_t seed,
                                struct json *j, struct err *e);
 NODISCARD int adhoc_view_diff(const struct adhoc_side *sides, size_t nodes, uint64_t seed,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kinds.h: how a name and sample types become a profile type (wire facts 1.9 and 1.10).
+ * kinds.h: how a name and sample types become a profile type
+ * (proto/WIRE.md, "Profile kinds").
  */
 #ifndef DISTRIBUTOR_FORMATS_KINDS_H
 #define DISTRIBUTOR_FORMATS_KINDS_H

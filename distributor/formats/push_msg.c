@@ -265,7 +265,7 @@ int push_msg_json(const struct json_val *root, size_t most, struct arena *a, str
 
 /* ---- profiles to pushes ---------------------------------------------------------------------- */
 
-/* In the order of wire facts 10.4. */
+/* In the order of proto/WIRE.md, "Push labels". */
 static int check_labels(const struct push_msg_profile *p, const struct limits *l, struct err *e)
 {
     size_t n = p->labels.len + p->labels_more;

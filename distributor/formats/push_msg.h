@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * push_msg.h: push.v1.PushRequest (wire facts 2.1), as proto and as proto3 JSON.
+ * push_msg.h: push.v1.PushRequest (proto/WIRE.md, "Push messages"), as proto and as proto3
+ * JSON.
  *
  *   PushRequest   1 series:  RawProfileSeries*
  *   RawProfileSeries  1 labels: LabelPair* (1 name, 2 value)   2 samples: RawSample*

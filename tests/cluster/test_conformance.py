@@ -1,5 +1,5 @@
-"""The conformance checks of the wire facts, section 12, one function per check with its number in
-the name, in line with the decisions: an unknown kind suffix belongs to the name (6), what cannot be
+"""The checks of proto/WIRE.md, "Conformance checks", one function per check with its number in the
+name, in line with the decisions: an unknown kind suffix belongs to the name (6), what cannot be
 decoded is 400 (15), and old profiles are taken within the retention (26). Numbers 29 to 37 are in
 test_querier_rpc.py, 39 in test_otlp.py, 40 in tests/clients and test_remote_write.py.
 """

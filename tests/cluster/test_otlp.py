@@ -1,5 +1,5 @@
 """OTLP profiles by HTTP (protobuf and JSON) and gRPC, read back; every OTLP file of the test data;
-conformance check 39. The requests are written here by hand, field by field.
+check 39 of proto/WIRE.md, "Conformance checks". The requests are written here by hand, field by field.
 """
 import gzip
 import json

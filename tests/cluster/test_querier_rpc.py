@@ -1,6 +1,6 @@
 """querier.v1 by every way in: the same question in Connect JSON, Connect proto, gRPC and gRPC-Web
-has the same answer; conformance checks 29 to 37 of the wire facts; what Grafana's data source and
-Profiles Drilldown send.
+has the same answer; checks 29 to 37 of proto/WIRE.md, "Conformance checks"; what Grafana's data
+source and Profiles Drilldown send.
 """
 import base64
 import gzip

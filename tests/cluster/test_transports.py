@@ -157,7 +157,8 @@ def test_ingest():
                 continue
             ok(r, row["path"], problems)
             check_totals(server, row, f"raw{i}", problems)
-        # Neither counts for what is stored (wire facts 1.1): nothing is refused or scaled for it.
+        # Neither counts for what is stored (proto/WIRE.md, "Ingest parameters"): nothing is
+        # refused or scaled for it.
         for i, more in enumerate(({"units": "bogus"}, {"units": "lock_samples"},
                                   {"aggregationType": "average"})):
             r = server.ingest(b"a;b 7\n", f"units{i}.cpu", sampleRate=0, **more)

@@ -1,6 +1,7 @@
-"""Requests as Grafana's data source and the app Profiles Drilldown send them (wire facts 4.7), byte
-by byte: heads, encodings, spellings. `UPDATE=1 python3 tests/lib/grafana.py` writes those of a fixed
-time to tests/golden/grafana/*.req, which tests/unit/querier/test_grafana.c sends.
+"""Requests as Grafana's data source and the app Profiles Drilldown send them (proto/WIRE.md,
+"Grafana requests"), byte by byte: heads, encodings, spellings. `UPDATE=1 python3
+tests/lib/grafana.py` writes those of a fixed time to tests/golden/grafana/*.req, which
+tests/unit/querier/test_grafana.c sends.
 """
 import gzip
 import json

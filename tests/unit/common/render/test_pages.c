@@ -348,7 +348,7 @@ static void test_tree_bytes_say_what_folded_text_says(void **state)
 static void test_tree_bytes_example(void **state)
 {
     (void)state;
-    static const char want[] = "\0\0\1\1a\0\2\1b\1\0\1c\2\0"; /* wire facts 1.8 */
+    static const char want[] = "\0\0\1\1a\0\2\1b\1\0\1c\2\0"; /* FORMATS.md, "Tree" */
     struct tree tr;
     struct layout l;
     struct buf out;
