@@ -2,6 +2,8 @@
  *
  * api_merge.c: POST /merge, POST /api/exemplars:merge: the flame graph of some profiles, by their
  * ids, with the parameters in a JSON body. Otherwise as api_render.c.
+ *
+ * Routes: proto/WIRE.md, "Legacy routes".
  */
 #include <stdio.h>
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * flame_msg.h: querier.v1.FlameGraph and FlameGraphDiff as fields of a reply. Pure.
+ *
+ * Format: proto/WIRE.md, "Flame graph encoding".
  */
 #ifndef QUERIER_FLAME_MSG_H
 #define QUERIER_FLAME_MSG_H

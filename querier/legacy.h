@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * legacy.h: application names of the old API: `service.kind`, such as `shop.cpu`. Pure.
+ *
+ * Names: proto/WIRE.md, "Profile kinds".
  */
 #ifndef QUERIER_LEGACY_H
 #define QUERIER_LEGACY_H

@@ -6,6 +6,8 @@
  * struct and never see which encoding the caller speaks. Both decoders treat bytes as hostile:
  * counts, nesting (a table's, not the input's) and memory (the arena's) are bounded. Unknown fields
  * are skipped; so is a known one with another wire type. Pure: any thread.
+ *
+ * Formats: proto/FORMATS.md, "Protobuf", and proto/WIRE.md, "proto3 JSON".
  */
 #ifndef QUERIER_MSG_IN_H
 #define QUERIER_MSG_IN_H

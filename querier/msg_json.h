@@ -2,6 +2,8 @@
  *
  * msg_json.h: messages that exist as protobuf (a pprof that was written as one, an answer that was
  * kept) as proto3 JSON, by tables. Ours, so what is odd in them is a bug and no input. Pure.
+ *
+ * Format: proto/WIRE.md, "proto3 JSON".
  */
 #ifndef QUERIER_MSG_JSON_H
 #define QUERIER_MSG_JSON_H

@@ -12,6 +12,8 @@
  * Fields are left out when they have their default value, items of lists never are. Limits and
  * failure are the buffer's. Protobuf goes out as other writers do it: shortest lengths, numbers of
  * lists packed.
+ *
+ * Formats: proto/FORMATS.md, "Protobuf", and proto/WIRE.md, "proto3 JSON".
  */
 #ifndef QUERIER_MSG_OUT_H
 #define QUERIER_MSG_OUT_H

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * spec.h: what a query text selects: matchers, and a profile type or an old application name. Pure.
+ *
+ * Grammar: proto/WIRE.md, "Selectors".
  */
 #ifndef QUERIER_SPEC_H
 #define QUERIER_SPEC_H

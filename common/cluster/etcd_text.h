@@ -4,6 +4,8 @@
  *
  * The gateway writes 64-bit integers as strings, bytes as base64, and leaves out what is zero,
  * false or empty. A stream is a line of JSON each, wrapped as {"result": ...}.
+ *
+ * Protocol: etcd 3.5, gRPC gateway (proto/WIRE.md, "etcd").
  */
 #ifndef COMMON_CLUSTER_ETCD_TEXT_H
 #define COMMON_CLUSTER_ETCD_TEXT_H

@@ -2,6 +2,8 @@
  *
  * ptype.h: profile types: `name:sample_type:sample_unit:period_type:period_unit`, and how a type
  * adds up over time (sum, or average for gauges such as in-use memory and goroutines).
+ *
+ * Form: proto/WIRE.md, "Profile types".
  */
 #ifndef COMMON_MODEL_PTYPE_H
 #define COMMON_MODEL_PTYPE_H

@@ -7,6 +7,8 @@
  * Errors carry the column (1-based). Regex: PCRE2 with JIT, match and heap limits behind a gate
  * that refuses what RE2 would (back references, look-around, ...). A limit hit is an error, never
  * "no".
+ *
+ * Grammar: proto/WIRE.md, "Selectors".
  */
 #ifndef COMMON_MODEL_SELECTOR_H
 #define COMMON_MODEL_SELECTOR_H

@@ -2,6 +2,8 @@
  *
  * tenant_id.h: what a tenant may be called. It becomes part of keys, paths and log lines, and
  * whatever names tenants, a header or a file, is held against this.
+ *
+ * Rules: proto/WIRE.md, "Tenant header".
  */
 #ifndef COMMON_MODEL_TENANT_ID_H
 #define COMMON_MODEL_TENANT_ID_H

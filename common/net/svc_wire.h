@@ -2,6 +2,8 @@
  *
  * svc_wire.h: what RPC protocols look like in bytes, as pure functions over slices: content types,
  * timeouts, frames, trailers, codes. Nobody outside common/net and its tests includes it.
+ *
+ * Protocols: proto/WIRE.md, "Connect", "gRPC and gRPC-Web", "Error codes".
  */
 #ifndef COMMON_NET_SVC_WIRE_H
 #define COMMON_NET_SVC_WIRE_H

@@ -12,6 +12,8 @@
  *
  * No multipart upload: an object is at most 256 MiB, one request takes 5 GiB, and half-finished
  * uploads that cost money unseen cannot be left behind.
+ *
+ * Protocol: proto/WIRE.md, "S3".
  */
 #include <poll.h>
 #include <stdio.h>

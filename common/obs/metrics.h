@@ -4,6 +4,8 @@
  * 0.0.4). A metric is registered once with name, help and label names; cells are found by label
  * values (bounded: past METRIC_CELLS_MAX the cell "other" is returned). Hot paths keep the cell.
  * Names: embertree_<role>_<thing>_<unit>[_total]. Thread: any.
+ *
+ * Format: proto/WIRE.md, "Metrics exposition".
  */
 #ifndef COMMON_OBS_METRICS_H
 #define COMMON_OBS_METRICS_H

@@ -4,6 +4,8 @@
  *
  * A bar is 7 numbers: xDelta, total, self of the left one, the same of the right one, name. Each
  * side is laid out as flame.h does, a side that lacks a node has zeros there.
+ *
+ * Format: proto/WIRE.md, "Flame graph encoding".
  */
 #ifndef COMMON_RENDER_DIFF_H
 #define COMMON_RENDER_DIFF_H

@@ -5,6 +5,8 @@
  * A bar is 4 numbers: xDelta, total, self, name. Level d holds the bars at depth d from left to
  * right; xDelta counts from the right edge of the bar before. A bar's own self stands at its left
  * edge, its children begin at x + self in order of name, a bar "other" with what was cut is last.
+ *
+ * Format: proto/WIRE.md, "Flame graph encoding".
  */
 #ifndef COMMON_RENDER_FLAME_H
 #define COMMON_RENDER_FLAME_H

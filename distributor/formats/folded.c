@@ -14,6 +14,9 @@
  * becomes UTF-8 first; a UTF-8 mark, CR before LF, empty lines and a missing last newline are fine.
  * An empty frame ("a;;b") is a frame of its own, but ';' at the end of a stack begins none:
  * heaptrack ends each of its stacks so. A line may be as long as the body.
+ *
+ * Format: folded stacks of brendangregg/FlameGraph at 41fee1f99f92 (proto/FORMATS.md,
+ * "Folded text", "Lines").
  */
 #include "distributor/formats/folded.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * formats.h: body in, series out, whatever the format. Adding one: distributor/formats/README.md.
+ * formats.h: body in, series out, whatever the format (proto/FORMATS.md). Adding one:
+ * distributor/formats/README.md.
  */
 #ifndef DISTRIBUTOR_FORMATS_FORMATS_H
 #define DISTRIBUTOR_FORMATS_FORMATS_H

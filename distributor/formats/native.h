@@ -2,6 +2,8 @@
  *
  * native.h: what identifies a frame without symbols, for all formats: (build id, or else the
  * mapping's name; offset in the file), or the raw address where there is no mapping.
+ *
+ * Build ids: proto/FORMATS.md, "ELF build ids".
  */
 #ifndef DISTRIBUTOR_FORMATS_NATIVE_H
 #define DISTRIBUTOR_FORMATS_NATIVE_H

@@ -21,6 +21,9 @@
  * Repaired: string 0 that is not "" reads as ""; function ids that are all 0 (.NET) get the id of
  * the location at the same place. Everything else that is odd concerns single samples and is
  * decided in pprof_walk.c. Ids and references: pprof_ids.c.
+ *
+ * Format: proto/profile.proto of google/pprof at b9395ee17fa0 (proto/FORMATS.md, "pprof message",
+ * "pprof repairs").
  */
 #include "distributor/formats/pprof.h"
 

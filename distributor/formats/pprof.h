@@ -6,6 +6,8 @@
  * strings and samples are slices of the body, which must outlive the struct. A sample is read when
  * it is walked (pprof_sample_read), so its numbers are never stored in a wider form. References
  * (ids, string indexes) are looked up, since fields come in any order. Rules of validity: pprof.c.
+ *
+ * Format: proto/FORMATS.md, "pprof message".
  */
 #ifndef DISTRIBUTOR_FORMATS_PPROF_H
 #define DISTRIBUTOR_FORMATS_PPROF_H

@@ -12,6 +12,8 @@
  * of its content and a sample by a hash over those of its locations and labels, seeded per process.
  * Keys that only prev_profile has are left alone; a difference below zero (the runtime dropped
  * samples: both bodies are of one process) counts as 0.
+ *
+ * What Go counts since the start of a process: proto/FORMATS.md, "Delta profiles".
  */
 #include "common/base/hash.h"
 #include "common/base/size.h"

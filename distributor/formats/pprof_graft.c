@@ -3,9 +3,10 @@
  * pprof_graft: gives stacks that the Go runtime cut the root that they have in other stacks.
  *
  * The runtime keeps a fixed number of frames of a stack, from the leaf on: 64 for CPU time; 32, or
- * 128 from Go 1.23 on, for memory, locks and goroutines. The outer frames of a deeper stack are
- * lost, so that a flame graph has hundreds of roots that are no roots. Grafana Pyroscope's servers
- * restore such roots from neighbouring stacks, which is where the idea is from.
+ * 128 from Go 1.23 on, for memory, locks and goroutines (proto/FORMATS.md, "Go stack limits"). The
+ * outer frames of a deeper stack are lost, so that a flame graph has hundreds of roots that are no
+ * roots. Grafana Pyroscope's servers restore such roots from neighbouring stacks, which is where
+ * the idea is from.
  *
  *      complete      main . serve . handle . auth . log . a . b .. p . read
  *      cut                                          log . a . b .. p . q .. z . alloc

@@ -6,6 +6,8 @@
  * like is read again from its start, by functions that know all forms and say what is wrong; so the
  * fast ones need no errors. Location ids are not decoded here if they stand in one piece, be it a
  * packed field or a run of single fields: the walk knows a stack it has seen by these bytes.
+ *
+ * Format: proto/FORMATS.md, "pprof message".
  */
 #ifdef __SSE2__
 #include <emmintrin.h>

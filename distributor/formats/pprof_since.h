@@ -2,6 +2,8 @@
  *
  * pprof_since.h: which earlier profile to subtract from one whose values count since the start of
  * its process. The subtraction itself: formats_pprof_since.
+ *
+ * What Go counts since the start of a process: proto/FORMATS.md, "Delta profiles".
  */
 #ifndef DISTRIBUTOR_FORMATS_PPROF_SINCE_H
 #define DISTRIBUTOR_FORMATS_PPROF_SINCE_H

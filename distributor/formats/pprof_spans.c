@@ -4,6 +4,8 @@
  *
  * Two texts can be one id (upper case, a number), so ids are compared packed; a string is looked at
  * once. Most profiles have no such label: then this is one look at the keys.
+ *
+ * Labels: proto/WIRE.md, "Reserved labels".
  */
 #include "distributor/formats/pprof_spans.h"
 

@@ -4,6 +4,8 @@
  *
  * A cursor (struct rd) is bounded by its own message; struct wire knows where the whole body ends,
  * so that short reads need no check byte by byte: what was read past a message is refused then.
+ *
+ * Format: the wire encoding of Protocol Buffers (proto/FORMATS.md, "Protobuf").
  */
 #ifndef DISTRIBUTOR_FORMATS_PPROF_WIRE_H
 #define DISTRIBUTOR_FORMATS_PPROF_WIRE_H

@@ -3,6 +3,9 @@
  * sample_config.h: the sample_type_config part of a multipart push: what a sender says of its
  * sample types. Of the five keys two change what is stored (display-name, cumulative); units,
  * aggregation and sampled follow from the type itself, but are checked for their JSON type.
+ *
+ * Format: grafana/pyroscope at 3fe6a457a320 and its tag v0.37.2 (proto/FORMATS.md,
+ * "sample_type_config").
  */
 #ifndef DISTRIBUTOR_FORMATS_SAMPLE_CONFIG_H
 #define DISTRIBUTOR_FORMATS_SAMPLE_CONFIG_H

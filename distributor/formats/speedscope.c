@@ -17,6 +17,9 @@
  *
  * The profile type: bytes are memory; a time is cpu, or wall where the file has several profiles,
  * which are threads then; without a unit the values are samples of what the app's name says.
+ *
+ * Format: jlfwong/speedscope at 3613918de0dd, src/lib/file-format-spec.ts (proto/FORMATS.md,
+ * "speedscope").
  */
 #include "distributor/formats/speedscope.h"
 

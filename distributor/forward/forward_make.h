@@ -4,6 +4,8 @@
  *
  *   push ─> groups of series that differ in their type only ─> a gzip'd pprof each, made once
  *             └─ for each target: its selectors, labels, rules ─> requests
+ *
+ * Requests: proto/WIRE.md, "Push messages" and "Remote write".
  */
 #ifndef DISTRIBUTOR_FORWARD_FORWARD_MAKE_H
 #define DISTRIBUTOR_FORWARD_FORWARD_MAKE_H

@@ -7,6 +7,8 @@
  * locations are 1.7, `sample` is 1.8, `samples` later. Both spellings of a name are taken, numbers
  * may be strings, null is absent, unknown keys are skipped; ids are hex as OTLP wants them, or
  * base64 as other writers of proto3 JSON do it.
+ *
+ * Format: opentelemetry-proto v1.11.0, docs/specification.md (proto/FORMATS.md, "OTLP JSON").
  */
 #include "distributor/otlp/otlp_json_impl.h"
 #include "distributor/otlp/otlp_push.h"

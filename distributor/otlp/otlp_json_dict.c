@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * otlp_json_dict: attributes and tables in JSON.
+ *
+ * Format: proto/FORMATS.md, "OTLP JSON".
  */
 #include "common/base/base64.h"
 #include "distributor/otlp/otlp_json_impl.h"

@@ -21,6 +21,8 @@
  * is asked who else refers to these entries of the attribute table: numbers of entries that only
  * samples can have referred to are attributes, numbers of entries that belong to mappings are
  * values by chance. What is left, and a body with fields of two revisions, is refused.
+ *
+ * Layouts: opentelemetry-proto, tags v1.4.0 to v1.11.0 (proto/FORMATS.md, "OTLP layouts").
  */
 #include "distributor/otlp/otlp_layout.h"
 

@@ -10,6 +10,8 @@
  * Absent is 0 on the wire, and element 0 of a table is its zero value. Where a sender put something
  * there it is taken literally (a canary of a peer has its location there), but string 0 is "", link
  * 0 is none, and mapping or function 0 are none if they are empty.
+ *
+ * Rules of indexes: opentelemetry-proto v1.11.0 (proto/FORMATS.md, "OTLP semantics").
  */
 #include "distributor/otlp/otlp_model.h"
 

@@ -5,6 +5,8 @@
  * Bounded by itself: nesting is that of the schema, each level a function, and values of attributes
  * are walked with a stack of OTLP_VALUE_DEPTH cursors. Unknown fields are skipped. A message that
  * is given twice is merged where it holds lists (dictionary, resource), as protobuf wants it.
+ *
+ * Layouts: opentelemetry-proto, tags v1.4.0 to v1.11.0 (proto/FORMATS.md, "OTLP layouts").
  */
 #include "distributor/otlp/otlp_layout.h"
 #include "distributor/otlp/otlp_model.h"

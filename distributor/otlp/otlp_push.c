@@ -20,6 +20,8 @@
  *
  * Which pushes are the same push: by the profile's id and times, else by its bytes. A second one of
  * a request with the same is another one: repeating itself within a request is no retry.
+ *
+ * Meaning of fields: opentelemetry-proto v1.11.0 (proto/FORMATS.md, "OTLP semantics").
  */
 #include "distributor/otlp/otlp_push.h"
 

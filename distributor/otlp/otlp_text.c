@@ -7,6 +7,8 @@
  * have dozens of attributes, more than a series may have labels, and some that are whole command
  * lines: those that do not fit are left out and counted, in the order in which they came, since a
  * profile with fewer labels is worth more than none.
+ *
+ * Names: OpenTelemetry semantic conventions (proto/FORMATS.md, "OTLP semantics").
  */
 #include "distributor/otlp/otlp_text.h"
 

@@ -4,6 +4,8 @@
  *
  *   while (otlp_next(w, &r, "sample", &f)) switch (f.number) ...
  *   return !w->bad;
+ *
+ * Format: the wire encoding of Protocol Buffers (proto/FORMATS.md, "Protobuf").
  */
 #ifndef DISTRIBUTOR_OTLP_OTLP_WIRE_H
 #define DISTRIBUTOR_OTLP_OTLP_WIRE_H

@@ -9,6 +9,9 @@
  * Both end in the same entries (debuginfo.h). A file counts only once the last call said so and it
  * is in its place on disk; the answer to that call leaves afterwards. Bytes go to disk as they
  * come: of a stream one message is held, of a POST one window. Thread: the loop's. Here: Parca's.
+ *
+ * Protocols: parca-dev/parca at 3b5647cd9e2a, grafana/pyroscope at 3fe6a457a320 (proto/WIRE.md,
+ * "Debug info upload").
  */
 #include "distributor/parca/api_debuginfo.h"
 

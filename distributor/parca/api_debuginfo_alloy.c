@@ -2,6 +2,8 @@
  *
  * api_debuginfo_alloy: Alloy's service. An upload is begun by the question whether one is wanted;
  * its bytes come as the body of a POST, of which one window is held.
+ *
+ * Protocol: grafana/pyroscope at 3fe6a457a320 (proto/WIRE.md, "Debug info upload").
  */
 #include "common/base/mem.h"
 #include "distributor/parca/debuginfo_rpc.h"

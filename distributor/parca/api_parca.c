@@ -9,6 +9,8 @@
  *
  * Of a Write the first message is copied and charged until the second one has come. Thread: the
  * loop's, but for decode and ask.
+ *
+ * Protocol: parca-dev/parca at 3b5647cd9e2a (proto/WIRE.md, "Parca write service").
  */
 #include "distributor/parca/api_parca.h"
 

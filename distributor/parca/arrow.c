@@ -7,6 +7,9 @@
  * A schema, then dictionaries and record batches in any order that puts a dictionary before the
  * rows that use it. A dictionary that comes again replaces itself, a delta adds to it. The end
  * marker may be missing. What stands behind it is not ours.
+ *
+ * Format: Apache Arrow columnar format 1.5, IPC streaming, metadata V4 and V5 (proto/FORMATS.md,
+ * "Arrow streams").
  */
 #include "distributor/parca/arrow.h"
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * arrow_ask: what the server answers in the first half of a Write: {stacktrace_id: binary}.
+ *
+ * Format: Apache Arrow columnar format 1.5, metadata V5 (proto/FORMATS.md, "Arrow streams",
+ * "Parca schema v1").
  */
 #include "distributor/parca/arrow_ask.h"
 

@@ -16,6 +16,8 @@
  * one without buffers of its own (null, runs, a struct) is no longer than ROWS_MAX. A compressed
  * buffer begins with its own claim of a size, which is held against what may be inflated, and
  * against what LZ4 can do at all, before anything is allocated.
+ *
+ * Format: Apache Arrow columnar format 1.5, format/Message.fbs (proto/FORMATS.md, "Arrow streams").
  */
 #include "distributor/parca/arrow_batch.h"
 

@@ -9,6 +9,8 @@
  *
  * Nothing is checked in advance: each step is checked against the buffer when it is taken, so a
  * part that nobody reads may be garbage. The bytes need no alignment.
+ *
+ * Format: FlatBuffers, "Internals" (proto/FORMATS.md, "Arrow streams").
  */
 #ifndef DISTRIBUTOR_PARCA_ARROW_FB_H
 #define DISTRIBUTOR_PARCA_ARROW_FB_H

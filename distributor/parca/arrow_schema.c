@@ -8,6 +8,8 @@
  * A flatbuffer may refer to one table from many places, so a small message can describe an
  * exponential tree: what counts are the fields put out. A dictionary id may be used by one field
  * only (no writer that we know shares them), which also rules out dictionaries inside themselves.
+ *
+ * Format: Apache Arrow columnar format 1.5, format/Schema.fbs (proto/FORMATS.md, "Arrow streams").
  */
 #include "distributor/parca/arrow_schema.h"
 

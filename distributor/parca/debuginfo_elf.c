@@ -3,6 +3,8 @@
  * debuginfo_elf: the notes of an ELF file, by program headers and, as split debug files have those
  * without content, by section headers. Nothing in the file is believed: at most HEADERS_MAX headers
  * and NOTE_BYTES of each note part are read, wherever they claim to be.
+ *
+ * Format: System V ABI, ELF (proto/FORMATS.md, "ELF build ids").
  */
 #include "distributor/parca/debuginfo_elf.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * debuginfo_rpc.h: what the two upload services share: messages, who calls, the last step.
+ *
+ * Messages: proto/WIRE.md, "Debug info upload".
  */
 #ifndef DISTRIBUTOR_PARCA_DEBUGINFO_RPC_H
 #define DISTRIBUTOR_PARCA_DEBUGINFO_RPC_H

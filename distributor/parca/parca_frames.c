@@ -13,6 +13,8 @@
  * Addresses. The agent has turned them into addresses of the ELF file (v2 has no mapping ranges,
  * v1 sends 0 for them), so they are stored as they are. Kernel and interpreted frames come with a
  * line.
+ *
+ * Format: proto/FORMATS.md, "Parca schema v1", "Parca schema v2".
  */
 #include "distributor/parca/parca_frames.h"
 

@@ -2,6 +2,8 @@
  *
  * parca_json.h: proto3 JSON of the messages here, to protobuf and back, by tables of their fields.
  * Whoever reads a message reads protobuf only. Thread: any.
+ *
+ * Format: proto/WIRE.md, "proto3 JSON".
  */
 #ifndef DISTRIBUTOR_PARCA_PARCA_JSON_H
 #define DISTRIBUTOR_PARCA_PARCA_JSON_H

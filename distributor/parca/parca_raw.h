@@ -5,6 +5,8 @@
  *   WriteRawRequest   1 tenant (not ours to believe)   2 series: RawProfileSeries*   3 normalized
  *   RawProfileSeries  1 LabelSet { 1 Label { 1 name, 2 value }* }      2 samples: RawSample*
  *   RawSample         1 raw_profile: pprof, gzip'd or not              2 executable_info*
+ *
+ * Format: parca-dev/parca at 3b5647cd9e2a (proto/WIRE.md, "Parca write service").
  */
 #ifndef DISTRIBUTOR_PARCA_PARCA_RAW_H
 #define DISTRIBUTOR_PARCA_PARCA_RAW_H

@@ -2,6 +2,8 @@
  *
  * scrape_conf.h: the file of scrape_configs, checked: what is scraped where, how often, by what
  * rules. Keys are those of Prometheus and Alloy; all of them: deploy/config/scrape.yaml.
+ *
+ * Keys and labels: proto/WIRE.md, "Scraping".
  */
 #ifndef DISTRIBUTOR_SCRAPE_SCRAPE_CONF_H
 #define DISTRIBUTOR_SCRAPE_SCRAPE_CONF_H

@@ -2,6 +2,8 @@
  *
  * scrape_k8s_json.h: Pods and EndpointSlices as a Kubernetes API server writes them, to groups of
  * targets with Prometheus' __meta_kubernetes_ labels. Pure.
+ *
+ * Objects: proto/WIRE.md, "Scraping".
  */
 #ifndef DISTRIBUTOR_SCRAPE_SCRAPE_K8S_JSON_H
 #define DISTRIBUTOR_SCRAPE_SCRAPE_K8S_JSON_H

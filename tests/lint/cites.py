@@ -1,9 +1,10 @@
 """Every citation of a text has a target.
 
 A citation of proto/WIRE.md or proto/FORMATS.md with a heading in quotes names a heading of that
-page. "section 4.2" names a document in the same sentence: an RFC, a draft or another published
-specification, or a Markdown file of this tree that has a heading with that number. Looked at are
-comments of C, strings and comments of Python, and all other text.
+page; so does `see "Heading"` on these pages themselves. "section 4.2" stands beside a document in
+the same sentence: an RFC, a draft or another published specification, or a Markdown file of this
+tree that has a heading with that number. The check reads comments of C, strings and comments of
+Python, and all other text.
 
 `cites.py --self-test` shows that bad citations are refused, and good ones are not.
 """
@@ -17,8 +18,10 @@ import tokenize
 
 PAGES = {"WIRE.md": "proto/WIRE.md", "FORMATS.md": "proto/FORMATS.md"}
 QUOTED = r'"([^"]+)"'
-CITE = re.compile(r"\b(WIRE|FORMATS)\.md\b`?((?:(?:,| and|;)*\s*" + QUOTED + ")+)")
-SECTION = re.compile(r"(?:\bsections?\s+|§+\s*)(\d+(?:\.\d+)*)")
+CITE = re.compile(r"\b(WIRE|FORMATS)\.md\b`?((?:(?:,| and| to|;)*\s*" + QUOTED + ")+)")
+OWN = re.compile(r"\bsee " + QUOTED)
+NUMBER = r"\d+(?:\.\d+)*"
+SECTION = re.compile(rf"(?:\bsections?\s+|§+\s*)({NUMBER}(?:(?:\s*,\s*|\s+(?:and|to)\s+){NUMBER})*)")
 LOST = re.compile(r"\bwire\s+facts\b", re.I)
 HINT = re.compile(r"section|§|wire\s+facts|WIRE\.md|FORMATS\.md", re.I)
 PUBLISHED = re.compile(r"\bRFC\s?\d+|\bdraft-[a-z]+-\w|\bDWARF\s\d|\bPOSIX\b|\bLSB\b|\bUnicode\b"
@@ -126,9 +129,11 @@ class Tree:
                 say(name, line + text.count("\n", 0, begin + m.start()),
                     '"wire facts" are not in the tree: cite proto/WIRE.md, "Heading"')
             for m in SECTION.finditer(sentence):
-                fault = self.check_section(name, " ".join(sentence.split()), m[1])
-                if fault:
-                    say(name, line + text.count("\n", 0, begin + m.start()), fault)
+                at = line + text.count("\n", 0, begin + m.start())
+                for number in re.findall(NUMBER, m[1]):
+                    fault = self.check_section(name, " ".join(sentence.split()), number)
+                    if fault:
+                        say(name, at, fault)
             begin = end
         whole = " ".join(text.split())
         for m in CITE.finditer(whole):
@@ -137,6 +142,10 @@ class Tree:
             for heading in re.findall(QUOTED, m[2]):
                 if heading not in known:
                     say(name, line, f'{page} has no heading "{heading}"')
+        if name in PAGES.values():
+            for heading in OWN.findall(whole):
+                if heading not in headings(self.files[name]):
+                    say(name, line, f'has no heading "{heading}"')
 
     def check(self, say):
         for page in PAGES.values():
@@ -144,7 +153,7 @@ class Tree:
             for heading in sorted({h for h in names if names.count(h) > 1}):
                 say(page, 1, f'has the heading "{heading}" twice: a citation of it is ambiguous')
         for name, text in sorted(self.files.items()):
-            if not HINT.search(text):
+            if name not in PAGES.values() and not HINT.search(text):
                 continue
             for line, part in texts(name, text):
                 self.check_text(name, line, part, say)
@@ -171,7 +180,7 @@ def self_test():
         "b.c": '/* Two pages: proto/WIRE.md, "Tenant\n * header", and proto/FORMATS.md, "Trie". */\n',
         "c.c": 'const char *s = "section 9";\n',
         "d.c": "/* HTTP/2 (RFC 9113, section 8.1) ends here. */\n",
-        "e.c": "// TREE.md, sections 3 and 5.\n",
+        "e.c": "// TREE.md, sections 3 and 3.1.\n",
         "f.c": "/* TREE.md, section 3.1. */\n",
         "g.c": "/* DWARF 4, section 6.4 */\n",
         "h.py": '"""Codes: proto/WIRE.md, "2. Codes"."""\n# RFC 2046, section 5.1\n',
@@ -184,14 +193,16 @@ def self_test():
         "c.c": "/* The order of wire facts 10.4. */\n",
         "d.c": "/* A rule of\n * section 9. */\n",
         "e.c": "/* RFC 9113 is right. Section 9 differs; section 9 says so. */\n",
-        "f.c": "// TREE.md, section 4.\n",
+        "f.c": "// TREE.md, sections 3, 3.1 and 4.\n",
         "g.h": "/* see §4.2 */\n",
         "h.py": '"""The checks of section 12."""\n',
         "i.py": "# By the facts\n# of section 12.\n",
         "j.md": "Text.\n\n| a | section 7 |\n",
         "k.proto": "// Sections 1 to 3: section 2.\nmessage M {}\n",
         "l.py": '"""proto/FORMATS.md, "Trees"."""\n',
+        "m.md": 'The page: `proto/WIRE.md`, "Tenant header" to\n"Codes".\n',
         "proto/WIRE.md": page + "\n## Tenant header\n",
+        "proto/FORMATS.md": '## Trie\n\nA node, see "Tree".\n',
     }
     failed = []
     for name, text in good.items():

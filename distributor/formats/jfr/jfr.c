@@ -29,6 +29,8 @@
  * Time and memory are bounded by the bytes of the body: everything that a number of the body makes
  * us keep is charged before (jfr_charge), and nothing is read more than twice but constants, which
  * are read again when they are asked for; what that comes to is bounded (read_left).
+ *
+ * Format: JDK 11 to 25 and async-profiler at b583d82c2aa9 (proto/FORMATS.md, "JFR chunk").
  */
 #include "distributor/formats/jfr/jfr_impl.h"
 

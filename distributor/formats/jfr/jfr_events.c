@@ -10,6 +10,8 @@
  * look-ups: its type, its trace. Nothing is kept per event.
  *
  * What an event says about its request (context, span, trace) is its tag; most have none.
+ *
+ * Format: JDK 11 to 25 and async-profiler at b583d82c2aa9 (proto/FORMATS.md, "JFR events").
  */
 #include "distributor/formats/jfr/jfr_impl.h"
 

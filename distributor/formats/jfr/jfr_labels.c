@@ -7,6 +7,8 @@
  *
  * An event names its context by number. Of a key that is there twice the last one counts, as in
  * every protobuf map. Ids are resolved when a context is used: strings may come last.
+ *
+ * Format: grafana/jfr-parser v0.18.0 (proto/FORMATS.md, "LabelsSnapshot").
  */
 #include "distributor/formats/jfr/jfr_impl.h"
 

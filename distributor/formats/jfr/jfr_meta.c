@@ -9,6 +9,8 @@
  *
  * The tree is read with a stack of our own of JFR_ELEMENTS_MAX levels. Every element takes three
  * bytes at least, so all of it is bounded by the bytes of the event.
+ *
+ * Format: JDK 11 to 25 and async-profiler at b583d82c2aa9 (proto/FORMATS.md, "JFR metadata").
  */
 #include <stdio.h>
 

@@ -13,6 +13,8 @@
  * samples: the rate of the URL holds, as in chunks without the setting. So it does for
  * async-profiler, which writes no setting of this name, and for sampleRate=0, which asks for
  * counts.
+ *
+ * Format: JDK 11 to 25 and async-profiler at b583d82c2aa9 (proto/FORMATS.md, "JFR events").
  */
 #include <stdlib.h>
 

@@ -14,6 +14,8 @@
  * anything, so they are mixed with the seed of the push. A constant may be as long as the chunk and
  * be referred to by every few bytes of it: what is read for references is counted (read_left). In
  * honest recordings that is less than their own bytes.
+ *
+ * Format: JDK 11 to 25 and async-profiler at b583d82c2aa9 (proto/FORMATS.md, "JFR metadata").
  */
 #include "distributor/formats/jfr/jfr_impl.h"
 

@@ -12,6 +12,8 @@
  * class, since structs in structs multiply. An element of an array takes a byte at least, or the
  * array has no steps and is stepped over at once: so no count costs more than the bytes it stands
  * on.
+ *
+ * Format: JDK 11 to 25 and async-profiler at b583d82c2aa9 (proto/FORMATS.md, "JFR values").
  */
 #include "distributor/formats/jfr/jfr_impl.h"
 

@@ -5,6 +5,8 @@
  *   varint   7 bits a byte, lowest first, bit 7 = more; at most nine bytes, the ninth has 8 bits
  *   string   0 null | 1 empty | 2 varint key of the pool of java.lang.String
  *            3 varint length, UTF-8 | 4 varint count, a varint per UTF-16 unit | 5 length, Latin-1
+ *
+ * Format: JDK 11 to 25 and async-profiler at b583d82c2aa9 (proto/FORMATS.md, "JFR values").
  */
 #ifndef DISTRIBUTOR_FORMATS_JFR_JFR_RD_H
 #define DISTRIBUTOR_FORMATS_JFR_JFR_RD_H

@@ -12,6 +12,8 @@
  * contexts and spans, not as events.
  *
  * Samples of CPU and wall clock have become time when their row was counted (jfr_events.c).
+ *
+ * Names of types: grafana/pyroscope at 3fe6a457a320 (proto/FORMATS.md, "JFR profile types").
  */
 #include <stdlib.h>
 

@@ -5,6 +5,8 @@
  * A frame is (class.method, line): class names keep their '/', and a method of a class without a
  * name (native code in async-profiler) stands alone. A frame whose method is not in the pools says
  * nothing and is left out.
+ *
+ * Format: JDK 11 to 25 and async-profiler at b583d82c2aa9 (proto/FORMATS.md, "JFR metadata").
  */
 #include "distributor/formats/jfr/jfr_impl.h"
 

@@ -15,6 +15,9 @@
  * Lines that are nothing are left out and counted; a body that has only such lines is refused.
  *
  * The order is that of google/pprof: binary first, then by the first line that says something.
+ *
+ * Formats: profile/legacy_profile.go of google/pprof at b9395ee17fa0 (proto/FORMATS.md,
+ * "Legacy pprof").
  */
 #include "distributor/formats/legacy/legacy_impl.h"
 

@@ -10,6 +10,9 @@
  * All pcs but the leaf are return addresses. The leaf comes from the signal's context, the others
  * from unwinding, which may begin with the handler: a second frame that (nearly) all samples share
  * is it, twice at most; so is a second frame that repeats the leaf.
+ *
+ * Format: gperftools, cpuprofile-fileformat.html; google/pprof at b9395ee17fa0 (proto/FORMATS.md,
+ * "Legacy pprof").
  */
 #include "common/base/rd.h"
 #include "distributor/formats/legacy/legacy_impl.h"

@@ -13,6 +13,8 @@
  * KIND says how sampling went: heap_v2 and heapz_v2 every RATE bytes, heap (Go) every RATE / 2;
  * heapprofile and growthz counted everything. There are allocated values only where the header has
  * some that differ from those in use. Rows of single threads count where a stack has no t* row.
+ *
+ * Format: google/pprof at b9395ee17fa0; jemalloc, bin/jeprof.in (proto/FORMATS.md, "Legacy pprof").
  */
 #include "distributor/formats/legacy/legacy_impl.h"
 

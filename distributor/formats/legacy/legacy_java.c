@@ -10,6 +10,9 @@
  *
  * The numbers of a stack are no addresses but rows of the table. Heap samples are scaled up as if
  * taken every 512 KiB, which is what the agents do.
+ *
+ * Format: profile/legacy_java_profile.go of google/pprof at b9395ee17fa0 (proto/FORMATS.md,
+ * "Legacy pprof").
  */
 #include "distributor/formats/legacy/legacy_impl.h"
 

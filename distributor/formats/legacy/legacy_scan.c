@@ -7,6 +7,8 @@
  *
  * Of a path only the file's name is kept in the end, so that "$build/bin/x" below a row
  * "build=/path" needs no replacing.
+ *
+ * Format: proc(5), /proc/PID/maps (proto/FORMATS.md, "Legacy pprof").
  */
 #include "distributor/formats/legacy/legacy_impl.h"
 

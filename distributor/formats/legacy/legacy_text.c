@@ -15,6 +15,9 @@
  *     PC: 0xpc: name                 the leaf is no return address
  *     0xpc: name
  *     [same as previous thread]
+ *
+ * Format: profile/legacy_profile.go of google/pprof at b9395ee17fa0 (proto/FORMATS.md,
+ * "Legacy pprof").
  */
 #include "distributor/formats/legacy/legacy_impl.h"
 

@@ -10,6 +10,8 @@
  *
  * Read as any folded text they would be samples of ten milliseconds each. Mode `full` has three
  * numbers a line, of which folded text has no room for two.
+ *
+ * Format: Austin 3 (proto/FORMATS.md, "Austin").
  */
 #include "distributor/formats/upload/austin.h"
 

@@ -13,6 +13,8 @@
  * (weight, if the thread has weights) and time, count times the interval, since the profiler
  * samples by the wall clock; tracing-ms and bytes are what they say. Threads of one name are one
  * series of each kind of value. A name that is an address stands behind the name of its library.
+ *
+ * Format: proto/FORMATS.md, "Firefox profiles".
  */
 #include "distributor/formats/upload/firefox.h"
 

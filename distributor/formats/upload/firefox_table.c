@@ -13,6 +13,8 @@
  *
  * The schema may stand behind its data, so a table is gone over twice: where its parts are, and
  * what is in them.
+ *
+ * Format: proto/FORMATS.md, "Firefox profiles".
  */
 #include "distributor/formats/upload/firefox_table.h"
 

@@ -19,6 +19,8 @@
  * module. Java's JIT writes inlined chains into one symbol of a perf-PID.map, "a->b->c", root
  * first, and "Lfoo/Bar;::baz" for foo/Bar::baz. Per event name there are two series, the samples
  * and the sum of their periods, which is a time for the clocks.
+ *
+ * Format: perf-script(1) (proto/FORMATS.md, "perf script").
  */
 #include "distributor/formats/upload/perf_script.h"
 

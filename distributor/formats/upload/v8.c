@@ -15,6 +15,8 @@
  *
  * Nodes are found by id, parents climbed with a bound: a cycle is deeper than any stack, also one
  * of (root) alone.
+ *
+ * Format: Chrome DevTools Protocol, Profiler and HeapProfiler (proto/FORMATS.md, "V8 profiles").
  */
 #include "distributor/formats/upload/v8.h"
 
