@@ -21,11 +21,14 @@ QUOTED = r'"([^"]+)"'
 CITE = re.compile(r"\b(WIRE|FORMATS)\.md\b`?((?:(?:,| and| to|;)*\s*" + QUOTED + ")+)")
 OWN = re.compile(r"\bsee " + QUOTED)
 NUMBER = r"\d+(?:\.\d+)*"
-SECTION = re.compile(rf"(?:\bsections?\s+|§+\s*)({NUMBER}(?:(?:\s*,\s*|\s+(?:and|to)\s+){NUMBER})*)")
+SECTION = re.compile(rf"(?:\bsections?\s+|§+\s*)"
+                     rf"({NUMBER}(?:(?:\s*,\s*|\s+(?:and|to)\s+){NUMBER})*)")
 LOST = re.compile(r"\bwire\s+facts\b", re.I)
 HINT = re.compile(r"section|§|wire\s+facts|WIRE\.md|FORMATS\.md", re.I)
 PUBLISHED = re.compile(r"\bRFC\s?\d+|\bdraft-[a-z]+-\w|\bDWARF\s\d|\bPOSIX\b|\bLSB\b|\bUnicode\b"
                        r"|\bOTLP specification\b|\bConnect protocol\b|\bArrow columnar format\b")
+C_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\''  # not comments
+                     r"|/\*.*?\*/|(?://[^\n]*\n?\s*)+", re.S)
 DOCUMENT = re.compile(r"\b([\w./-]*\w\.md)\b")
 SENTENCE = re.compile(r"(?<=[.!?])[)\"'`]*\s+(?=[A-Z`(\"§])")
 SKIPPED = ("tests/golden/", "tests/fuzz/seeds/", "LICENSE")
@@ -39,8 +42,7 @@ def headings(text):
 def c_comments(text):
     """(line, comment) of each; // comments on neighbouring lines are one."""
     found = []
-    for m in re.finditer(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|/\*.*?\*/|(?://[^\n]*\n?\s*)+',
-                         text, re.S):
+    for m in C_TOKEN.finditer(text):
         if m[0].startswith("/"):
             plain = re.sub(r"^\s*(?://|/?\*+(?!/))|\*/$", "", m[0], flags=re.M)
             found.append((text.count("\n", 0, m.start()) + 1, plain))
@@ -118,7 +120,7 @@ class Tree:
             if self.has_section(document, number):
                 return None
         if not named:
-            return f'"section {number}" of what? Name the RFC, specification or page in this sentence'
+            return f'"section {number}" of what? Name the RFC or page in this sentence'
         return f"{named[0]} has no section {number}"
 
     def check_text(self, name, line, text, say):
@@ -177,7 +179,7 @@ def self_test():
             "common/store/TREE.md": "## 3. Levels\n\n### 3.1 Nodes\n\nSection 3 says so.\n"}
     good = {
         "a.c": '/* As proto/WIRE.md, "Tenant header", has it. */\n',
-        "b.c": '/* Two pages: proto/WIRE.md, "Tenant\n * header", and proto/FORMATS.md, "Trie". */\n',
+        "b.c": '/* Both: proto/WIRE.md, "Tenant\n * header"; proto/FORMATS.md, "Trie". */\n',
         "c.c": 'const char *s = "section 9";\n',
         "d.c": "/* HTTP/2 (RFC 9113, section 8.1) ends here. */\n",
         "e.c": "// TREE.md, sections 3 and 3.1.\n",
