@@ -3,7 +3,7 @@
  * store.h: the engine of one shard: write, seal, read. Knows no network.
  *
  *   shard thread   store_stage* ──> store_batch ──> committer: store_commit (write + fsync)
- *                  store_seal (seal_apply of the next log entry, same path for every replica)
+ *                  store_seal (rows of a finished minute become leaves: an entry of the seal log)
  *   any thread     store_view_get ──> store_merge / store_timeline / store_labels ──> view_put
  *
  * What a reader sees: exactly the committed batches. A staged but uncommitted push is invisible,
