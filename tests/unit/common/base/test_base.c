@@ -370,6 +370,24 @@ static void test_map_u64_chosen_keys(void **state)
     map_u64_deinit(&m);
 }
 
+static void test_secrets_are_compared(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *secret, *given;
+        bool same;
+    } rows[] = {
+        { "abc", "abc", true },  { "abc", "abd", false },  { "abc", "bbc", false },
+        { "abc", "ab", false },  { "abc", "abcd", false }, { "abc", "", false },
+        { "abc", "ABC", false }, { "", "", true },         { "", "a", false },
+        { "aU", "a", false }, /* 0x55 stands in for what is missing */
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (secret_eq(str_c(rows[i].secret), str_c(rows[i].given)) != rows[i].same)
+            fail_msg("\"%s\" and \"%s\"", rows[i].secret, rows[i].given);
+}
+
 /* A table that was large once is not emptied at that price each time. */
 static void test_map_u64_gives_back(void **state)
 {
@@ -505,6 +523,7 @@ int main(void)
         cmocka_unit_test(test_map_u64_against_array),
         cmocka_unit_test(test_map_u64_chosen_keys),
         cmocka_unit_test(test_map_u64_gives_back),
+        cmocka_unit_test(test_secrets_are_compared),
         cmocka_unit_test(test_map_str_with_deletes),
         cmocka_unit_test(test_crc32c_and_hash),
         cmocka_unit_test(test_prng_range),
