@@ -9,6 +9,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "common/base/hex.h"
 #include "common/model/attime.h"
 #include "deploy/ctl/ask.h"
 #include "deploy/ctl/commands.h"
@@ -60,8 +61,7 @@ static void make_id(char id[40])
 
     CHECK(getrandom(random, sizeof(random), 0) == (ssize_t)sizeof(random));
     (void)memcpy(id, "ctl-", 4);
-    for (size_t i = 0; i < sizeof(random); i++)
-        (void)snprintf(id + 4 + 2 * i, 3, "%02x", random[i]);
+    hex_put_c(random, sizeof(random), id + 4);
 }
 
 /* ---- what it says ---- */

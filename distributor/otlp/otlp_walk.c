@@ -16,6 +16,7 @@
 #include "distributor/otlp/otlp_walk.h"
 
 #include "common/base/hash.h"
+#include "common/base/hex.h"
 #include "common/base/secret.h"
 #include "common/base/size.h"
 #include "common/sys/pool.h"
@@ -371,23 +372,19 @@ static bool add_pair(struct otlp_walk *w, uint32_t attr, struct pprof_walked *ou
 /* The string of an id of 8 or 16 bytes in hex; 0 for others, and for zeros. */
 static bool id_string(struct otlp_walk *w, struct str id, uint32_t *ret)
 {
-    static const char digits[] = "0123456789abcdef";
     char hex[HEX_MAX];
-    uint8_t any = 0;
+    bool any = false;
 
     *ret = 0;
     if (id.len != 8 && id.len != 16) {
         w->push->drops[CHANGE_EXEMPLAR] += id.len > 0;
         return true;
     }
-    for (size_t i = 0; i < id.len; i++) {
-        uint8_t c = (uint8_t)id.ptr[i];
-        hex[2 * i] = digits[c >> 4];
-        hex[2 * i + 1] = digits[c & 15];
-        any |= c;
-    }
+    for (size_t i = 0; i < id.len; i++)
+        any |= id.ptr[i] != 0;
     if (!any)
         return true;
+    hex_put(id.ptr, id.len, hex);
     struct str kept = arena_strdup(w->o->arena, str_n(hex, 2 * id.len));
     if (!kept.ptr)
         return false;
