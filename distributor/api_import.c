@@ -147,10 +147,8 @@ static void job_ok(struct job *j)
     buf_init(&text, 4096);
     json_init(&json, &text);
     json_obj(&json);
-    for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
-        json_key(&json, counts[i].name);
-        json_u64(&json, counts[i].value);
-    }
+    for (size_t i = 0; i < ARRAY_LEN(counts); i++)
+        json_put_u64(&json, counts[i].name, counts[i].value);
     json_key(&json, "left_out");
     left_out_json(j->left_out, &json);
     json_obj_end(&json);

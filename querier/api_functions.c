@@ -386,19 +386,15 @@ static int next_groups(struct query *q, struct err *e)
 static void put_head(const struct query *q, const struct functions *f, struct json *j)
 {
     view_type_json(f->spec.profile_type, f->table.gauge, j);
-    json_key(j, "startMs");
-    json_i64(j, f->from_ms);
-    json_key(j, "stepMs");
-    json_i64(j, f->grid.step_ms);
-    json_key(j, "points");
-    json_u64(j, f->grid.points);
+    json_put_i64(j, "startMs", f->from_ms);
+    json_put_i64(j, "stepMs", f->grid.step_ms);
+    json_put_u64(j, "points", f->grid.points);
     view_notes_json(q, j);
 }
 
 static void put_groups(const struct functions *f, struct json *j)
 {
-    json_key(j, "groupsOmitted");
-    json_u64(j, f->groups_omitted);
+    json_put_u64(j, "groupsOmitted", f->groups_omitted);
     json_key(j, "groups");
     json_arr(j);
     for (size_t i = 0; i < f->groups_len; i++) {

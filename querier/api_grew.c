@@ -339,31 +339,22 @@ static int read_service(struct query *q, struct grew *g, size_t ask, struct str 
 static void put_head(const struct query *q, const struct grew *g, struct json *j)
 {
     view_type_json(g->spec.profile_type, g->gauge, j);
-    json_key(j, "mode");
-    json_cstr(j, compare_mode_name(g->mode));
+    json_put_cstr(j, "mode", compare_mode_name(g->mode));
     view_notes_json(q, j);
     for (size_t k = 0; k < DIFF_SIDES; k++) {
         const struct range *r = &g->ranges[k];
         json_key(j, side_keys[k]);
         json_obj(j);
-        json_key(j, "startMs");
-        json_i64(j, r->end_ms ? r->start_ms : r->range.start_ms);
-        json_key(j, "endMs");
-        json_i64(j, r->end_ms ? r->end_ms : r->range.end_ms);
-        json_key(j, "all");
-        json_u64(j, MIN(r->all, (uint64_t)INT64_MAX));
+        json_put_i64(j, "startMs", r->end_ms ? r->start_ms : r->range.start_ms);
+        json_put_i64(j, "endMs", r->end_ms ? r->end_ms : r->range.end_ms);
+        json_put_u64(j, "all", MIN(r->all, (uint64_t)INT64_MAX));
         json_obj_end(j);
     }
-    if (g->by == BY_SERVICE) {
-        json_key(j, "services");
-        json_u64(j, g->services_len);
-    }
-    json_key(j, "functions");
-    json_u64(j, g->functions);
-    json_key(j, "matching");
-    json_u64(j, g->matching);
-    json_key(j, "offset");
-    json_u64(j, g->page.offset);
+    if (g->by == BY_SERVICE)
+        json_put_u64(j, "services", g->services_len);
+    json_put_u64(j, "functions", g->functions);
+    json_put_u64(j, "matching", g->matching);
+    json_put_u64(j, "offset", g->page.offset);
 }
 
 static int put_json(struct query *q, struct grew *g, struct err *e)

@@ -178,8 +178,7 @@ void cluster_id_write(const char *id, struct buf *out)
     CHECK(cluster_id_ok(str_c(id)));
     json_init(&j, out);
     json_obj(&j);
-    json_key(&j, "id");
-    json_cstr(&j, id);
+    json_put_cstr(&j, "id", id);
     json_obj_end(&j);
 }
 
@@ -214,18 +213,12 @@ void live_write(const struct live *l, struct buf *out)
     (void)snprintf(id, sizeof(id), "%016" PRIx64, l->id);
     json_init(&j, out);
     json_obj(&j);
-    json_key(&j, "id");
-    json_cstr(&j, id);
-    json_key(&j, "addr");
-    json_cstr(&j, l->addr);
-    json_key(&j, "zone");
-    json_cstr(&j, l->zone);
-    json_key(&j, "methods");
-    json_u64(&j, l->methods);
-    if (l->drained) {
-        json_key(&j, "drained");
-        json_bool(&j, true);
-    }
+    json_put_cstr(&j, "id", id);
+    json_put_cstr(&j, "addr", l->addr);
+    json_put_cstr(&j, "zone", l->zone);
+    json_put_u64(&j, "methods", l->methods);
+    if (l->drained)
+        json_put_bool(&j, "drained", true);
     json_obj_end(&j);
 }
 

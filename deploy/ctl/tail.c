@@ -24,18 +24,14 @@ static void put_json(struct cli *c, const struct what *w, const struct costs *f)
     json_init(&j, &c->out);
     json_obj(&j);
     put_json_what(w, &j);
-    json_key(&j, "total");
-    json_double(&j, f->all);
+    json_put_double(&j, "total", f->all);
     json_key(&j, "functions");
     json_arr(&j);
     vec_for (i, &f->at) {
         json_obj(&j);
-        json_key(&j, "name");
-        json_str(&j, f->at.ptr[i].name);
-        json_key(&j, "self");
-        json_double(&j, f->at.ptr[i].self);
-        json_key(&j, "total");
-        json_double(&j, f->at.ptr[i].total);
+        json_put_str(&j, "name", f->at.ptr[i].name);
+        json_put_double(&j, "self", f->at.ptr[i].self);
+        json_put_double(&j, "total", f->at.ptr[i].total);
         json_obj_end(&j);
     }
     json_arr_end(&j);

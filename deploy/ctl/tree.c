@@ -102,10 +102,8 @@ static void put_tree(struct cli *c, const struct what *w, const struct graph *g)
     json_init(&j, &c->out);
     json_obj(&j);
     put_json_what(w, &j);
-    json_key(&j, "total");
-    json_u64(&j, g->at.len ? g->at.ptr[0].total : 0);
-    json_key(&j, "partial");
-    json_bool(&j, c->was_partial);
+    json_put_u64(&j, "total", g->at.len ? g->at.ptr[0].total : 0);
+    json_put_bool(&j, "partial", c->was_partial);
     json_key(&j, "nodes");
     graph_json(g, &s, &j);
     json_obj_end(&j);
