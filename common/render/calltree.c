@@ -270,17 +270,22 @@ NODISCARD int calltree_add(struct calltree *t, const struct calltree_part *p, co
     return 0;
 }
 
-void calltree_divide(struct calltree *t, uint64_t n)
+void calltree_divide_values(uint64_t *values, size_t len, uint64_t n)
 {
     uint64_t rest = n / 2; /* carried along: the sum is rounded once, not each value */
 
     CHECK(n > 0);
-    vec_for (i, &t->self) {
-        uint64_t v = t->self.ptr[i];
+    for (size_t i = 0; i < len; i++) {
+        uint64_t v = values[i];
         rest += v % n;
-        t->self.ptr[i] = v / n + rest / n;
+        values[i] = v / n + rest / n;
         rest %= n;
     }
+}
+
+void calltree_divide(struct calltree *t, uint64_t n)
+{
+    calltree_divide_values(t->self.ptr, t->self.len, n);
 }
 
 uint64_t calltree_total(const struct calltree *t)

@@ -51,6 +51,8 @@ NODISCARD int calltree_add(struct calltree *t, const struct calltree_part *p, co
                            struct err *e);
 /* Every self value becomes value / n, so rounded that the sum is round(sum / n). n > 0. */
 void calltree_divide(struct calltree *t, uint64_t n);
+/* The same for values that are not in a tree. */
+void calltree_divide_values(uint64_t *values, size_t len, uint64_t n);
 uint64_t calltree_total(const struct calltree *t);
 /* Adds the nodes of another tree, whose names must outlive this one too, without their values;
  * ret_map[i] (from->parent.len entries) = node here of node i there. */

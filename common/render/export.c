@@ -240,15 +240,7 @@ NODISCARD int export_add(struct export_set *x, const struct calltree_part *p, co
 
 void export_divide(struct export_set *x, uint64_t n)
 {
-    uint64_t rest = n / 2; /* carried along: the sum is rounded once, not each value */
-
-    CHECK(n > 0);
-    vec_for (i, &x->self) {
-        uint64_t v = x->self.ptr[i];
-        rest += v % n;
-        x->self.ptr[i] = v / n + rest / n;
-        rest %= n;
-    }
+    calltree_divide_values(x->self.ptr, x->self.len, n);
 }
 
 uint64_t export_total(const struct export_set *x)

@@ -469,19 +469,6 @@ static int walk_sample(struct otlp_walk *w, const struct otlp_sample *s, uint32_
     return 0;
 }
 
-static bool walked_init(const struct push *push, size_t n, size_t types, struct pprof_walked *out)
-{
-    size_t values;
-
-    *out = (struct pprof_walked){ 0 };
-    if (!size_mul(n, types, &values) || values > arena_limit(push->arena) / sizeof(uint64_t))
-        return false;
-    out->nodes = arena_alloc(push->arena, n * sizeof(*out->nodes));
-    out->pairs_end = arena_alloc(push->arena, n * sizeof(*out->pairs_end));
-    out->values = arena_alloc(push->arena, values * sizeof(*out->values));
-    return out->nodes && out->pairs_end && out->values;
-}
-
 int otlp_walk(struct otlp_walk *w, const struct otlp_profile *p, const uint32_t *samples, size_t n,
               uint64_t scale, struct push *push, struct pprof_walked *ret, struct err *e)
 {
@@ -493,7 +480,7 @@ int otlp_walk(struct otlp_walk *w, const struct otlp_profile *p, const uint32_t 
     vec_push(&w->labels.strings, STR(""));
     w->labels.types_len = p->types.len;
     w->labels.period = p->period;
-    if (!walked_init(push, n, p->types.len, ret))
+    if (!pprof_walked_init(push, n, p->types.len, ret))
         return push_full(push, e);
     paths_init(&w->paths, push, w->l);
     for (size_t i = 0; i < n && !rc; i++) {
