@@ -15,8 +15,7 @@
 #include "ingester/unpack.h"
 #include "proto/exemplar.pb-c.h"
 
-#define STACKS_SEED 0x656d626572u
-#define IDS_MAX     65536
+#define IDS_MAX 65536
 
 /* ---- request -------------------------------------------------------------------------------- */
 
@@ -84,34 +83,13 @@ int exemplars_decode(struct str payload, struct arena *a, struct read_msg *ret, 
 
 /* ---- sums ----------------------------------------------------------------------------------- */
 
-static int run_merge(const struct store_exm_query *q, const struct read_msg *m,
-                     const struct read_source *src, struct buf *out, uint64_t *ret_rows,
-                     struct err *e)
+static int merge_store(const void *cookie, struct store *s, struct store_merge *ret, struct err *e)
 {
-    struct stacks stacks, small;
-    struct store_merge sum = { .stacks = &stacks };
-    int code = 0;
+    const struct store_exm_query *q = cookie;
+    struct store_view *view = store_view_get(s);
+    int code = store_exemplar_merge(view, q, ret, e);
 
-    stacks_init(&stacks, src->stacks_bytes_max, STACKS_SEED);
-    stacks_init(&small, src->stacks_bytes_max, STACKS_SEED);
-    for (size_t i = 0; i < src->len && !code; i++) {
-        struct store_merge part = { .stacks = &stacks };
-        struct store_view *view = store_view_get(src->stores[i]);
-
-        code = store_exemplar_merge(view, q, i == 0 ? &sum : &part, e);
-        store_view_put(view);
-        if (!code && i > 0)
-            merge_unite(&sum, &part);
-        store_merge_deinit(&part);
-    }
-    if (!code && m->call_site_len > 0)
-        code = merge_cut(&sum, m->call_site, m->call_site_len, &small, e);
-    if (!code)
-        code = merge_reply_pack(&sum, out, e);
-    *ret_rows = sum.rows;
-    store_merge_deinit(&sum);
-    stacks_deinit(&stacks);
-    stacks_deinit(&small);
+    store_view_put(view);
     return code;
 }
 
@@ -305,7 +283,7 @@ int exemplars_run(const struct read_msg *m, const struct read_source *src, struc
     q.q = m->query;
     q.q.cancel = src->cancel;
     if (m->what == READ_EXM_MERGE)
-        return run_merge(&q, m, src, out, ret_rows, e);
+        return read_run_merge(&(struct read_merge){ merge_store, &q }, m, src, out, ret_rows, e);
     if (m->what == READ_EXM_LIST && m->limit)
         limit = MIN(limit, m->limit);
     int code = read_lists(&q, limit, src, a, &l, e);
