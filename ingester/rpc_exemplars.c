@@ -42,14 +42,9 @@ static int take_list(const Embertree__ExemplarRequest *in, struct arena *a, stru
 static int take(const Embertree__ExemplarRequest *in, struct arena *a, struct read_msg *m,
                 struct err *e)
 {
-    m->query = (struct store_query){
-        .tenant = unpack_str(in->tenant),
-        .selector = &m->selector,
-        .profile_type = unpack_str(in->profile_type),
-        .start_ms = in->start_ms,
-        .end_ms = in->end_ms,
-    };
-    m->map_version = in->map_version;
+    m->query.profile_type = unpack_str(in->profile_type);
+    m->query.start_ms = in->start_ms;
+    m->query.end_ms = in->end_ms;
     m->bytes_max = in->bytes_max;
     m->limit = in->limit;
     if (in->what > READ_EXM_TIMELINE)
@@ -57,8 +52,7 @@ static int take(const Embertree__ExemplarRequest *in, struct arena *a, struct re
     m->what = (enum read_exm)in->what;
     if (in->n_ids > IDS_MAX)
         return err_set(e, ERR_LIMIT, "%zu ids, at most %d", in->n_ids, IDS_MAX);
-    if (read_take_shards(in->shards, in->n_shards, m, e) ||
-        read_check_times(in->start_ms, in->end_ms, e) ||
+    if (read_take_head(READ_HEAD(in), m, e) || read_check_times(in->start_ms, in->end_ms, e) ||
         (m->what == READ_EXM_TIMELINE &&
          read_take_grid(in->origin_ms, in->step_ms, in->points, m, e)) ||
         read_take_strs(in->call_site, in->n_call_site, a, &m->call_site, &m->call_site_len, e) ||

@@ -26,9 +26,9 @@ int space_decode(struct str payload, struct arena *a, struct read_msg *ret, stru
 
     if (!in)
         return unpack_failed("SpaceRequest", payload, a, e);
-    ret->query.tenant = unpack_str(in->tenant);
     ret->detail = !in->tenants;
-    return read_take_shards(in->shards, in->n_shards, ret, e);
+    return read_take_head(&(struct read_head){ in->shards, in->n_shards, .tenant = in->tenant },
+                          ret, e);
 }
 
 static int by_owner(const void *a, const void *b)
