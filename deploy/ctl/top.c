@@ -72,16 +72,7 @@ static void put_json(struct cli *c, const struct what *w, const struct costs *f)
     put_json_what(w, &j);
     json_put_double(&j, "total", f->all);
     json_put_bool(&j, "partial", c->was_partial);
-    json_key(&j, "functions");
-    json_arr(&j);
-    vec_for (i, &f->at) {
-        json_obj(&j);
-        json_put_str(&j, "name", f->at.ptr[i].name);
-        json_put_double(&j, "self", f->at.ptr[i].self);
-        json_put_double(&j, "total", f->at.ptr[i].total);
-        json_obj_end(&j);
-    }
-    json_arr_end(&j);
+    costs_put_json(f, &j);
     json_obj_end(&j);
     cli_json_end(c);
 }
