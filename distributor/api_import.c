@@ -33,9 +33,9 @@
 #include "distributor/import_push.h"
 #include "distributor/intake.h"
 #include "distributor/left_out.h"
+#include "distributor/pack.h"
 #include "distributor/rules/rules.h"
 #include "distributor/state.h"
-#include "distributor/write_reply.h"
 
 #define JOB_MAGIC      MAGIC('i', 'm', 'p', 'o')
 #define LANES          4
@@ -309,7 +309,7 @@ static void lane_acked(struct lane *l, struct str reply)
     struct job *j = l->job;
     struct err e;
 
-    if (write_reply_read(reply, &r, &e)) {
+    if (pack_reply_read(reply, &r, &e)) {
         lane_fail(l, &e);
         return;
     }
