@@ -5,6 +5,8 @@
 #ifndef INGESTER_READ_RUN_H
 #define INGESTER_READ_RUN_H
 
+#include <stdatomic.h>
+
 #include "ingester/read_msg.h"
 
 struct auditor; /* ledger.h */
@@ -18,7 +20,7 @@ struct read_source {
     uint64_t disk_free, disk_reserve;
     uint64_t node_id; /* of the volume's node, and its name; SPACE */
     struct str node;
-    const bool *cancel;
+    const atomic_bool *cancel;
     struct auditor *auditor; /* LEDGER */
     const uint32_t *numbers; /* of the stores */
 };

@@ -9,6 +9,8 @@
 #ifndef QUERIER_QUERY_H
 #define QUERIER_QUERY_H
 
+#include <stdatomic.h>
+
 #include "common/base/vec.h"
 #include "common/net/svc.h"
 #include "querier/fanout.h"
@@ -72,7 +74,7 @@ struct query {
     unsigned agains;               /* how often it was begun again */
     uint64_t looks_ns;             /* since */
     struct fanout_missing missing; /* missing > 0: the answer is partial */
-    bool cancel;                   /* set on the loop, polled by steps (atomic builtins) */
+    atomic_bool cancel;            /* set on the loop, polled by steps */
     uint64_t began_ns, deadline_ns;
     uint64_t went_ns; /* its turn came; 0: not yet */
     struct turn turn;

@@ -133,7 +133,7 @@ static struct owner *owner_of(struct walk *w, const struct owner *id, struct err
 static int pause_walk(const struct walk *w, struct err *e)
 {
     pool_slice();
-    if (w->o->cancel && __atomic_load_n(w->o->cancel, __ATOMIC_RELAXED))
+    if (w->o->cancel && atomic_load_explicit(w->o->cancel, memory_order_relaxed))
         return err_set(e, ERR_CANCELED, "the caller gave up");
     return 0;
 }

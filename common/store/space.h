@@ -17,6 +17,8 @@
 #ifndef COMMON_STORE_SPACE_H
 #define COMMON_STORE_SPACE_H
 
+#include <stdatomic.h>
+
 #include "common/store/store.h"
 
 /* Numbers travel (proto/space.proto): append only. */
@@ -54,8 +56,8 @@ struct space {
     uint64_t far_bytes;      /* in the cold tier: sum of the rows'; backups are not in it */
 };
 struct space_opts {
-    size_t owners_max;  /* distinct (tenant, service, kind, level); ERR_LIMIT over it */
-    const bool *cancel; /* may be NULL; polled */
+    size_t owners_max;         /* distinct (tenant, service, kind, level); ERR_LIMIT over it */
+    const atomic_bool *cancel; /* may be NULL; polled */
     /* By tenant alone: rows have no service, no level, and a kind that means nothing. */
     bool tenants;
 };

@@ -12,6 +12,8 @@
 #ifndef COMMON_STORE_STORE_H
 #define COMMON_STORE_STORE_H
 
+#include <stdatomic.h>
+
 #include "common/base/arena.h"
 #include "common/base/err.h"
 #include "common/model/exid.h"
@@ -208,11 +210,11 @@ struct store_query {
     struct str tenant;
     const struct selector *selector; /* compiled */
     struct str profile_type;
-    int64_t start_ms, end_ms; /* snapped outward to leaves */
-    const bool *cancel;       /* may be NULL; polled */
-    uint64_t rows_max;        /* 0 = unlimited */
-    bool members;             /* tests: without roll-ups */
-    bool leaf_items;          /* timelines and functions of gauges: which leaves, too */
+    int64_t start_ms, end_ms;  /* snapped outward to leaves */
+    const atomic_bool *cancel; /* may be NULL; polled */
+    uint64_t rows_max;         /* 0 = unlimited */
+    bool members;              /* tests: without roll-ups */
+    bool leaf_items;           /* timelines and functions of gauges: which leaves, too */
     bool spread; /* timelines of sums with steps below a minute: a push counts in all slots it
                     covers (TREE.md section 7), else in that of its start */
 };
