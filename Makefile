@@ -140,7 +140,7 @@ check-asan:            ## unit and property tests under ASan and UBSan
 check-tsan:            ## unit and property tests under TSan
 	$(Q)$(MAKE) --no-print-directory -j$(JOBS) BUILD=tsan test-unit
 # The programs in which threads really share something; the others have one thread, and say nothing here.
-SHARED := begin copy copy_sources dict disk fold http kv kv_pool kv_rocks log loop metrics reopen repl_node repl_odd selfprof shard store_threads \
+SHARED := begin cond copy copy_sources dict disk fold http kv kv_pool kv_rocks log loop metrics reopen repl_node repl_odd selfprof shard store_threads \
           stream threads view ingester pool
 check-tsan-shared:     ## those of them in which threads share something: what CI runs
 	$(Q)$(MAKE) --no-print-directory -j$(JOBS) BUILD=tsan test-shared
