@@ -37,8 +37,8 @@
 #define ALL_ARENAS   "arena.4096.purge"
 
 /* In builds that link jemalloc. */
-extern int mallctl(const char *name, void *old, size_t *old_len, void *new_value, size_t new_len)
-    __attribute__((weak));
+extern int mallctl(const char *name, void *old, size_t *old_len, void *new_value,
+                   size_t new_len) WEAK;
 
 struct row {
     const char *name;

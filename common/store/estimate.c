@@ -57,7 +57,6 @@ static uint64_t mul_sat(uint64_t a, uint64_t b)
 /* n x whole / part without passing 64 bits on the way. */
 static uint64_t scale(uint64_t n, uint64_t whole, uint64_t part)
 {
-    __extension__ typedef unsigned __int128 u128;
     u128 r = (u128)n * whole / part;
 
     return r > UINT64_MAX ? UINT64_MAX : (uint64_t)r;

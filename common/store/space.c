@@ -192,7 +192,6 @@ static int take(struct walk *w, struct str key, struct key *next, struct err *e)
 /* Estimates over what there is are made smaller; the caller gives nobody what is left. */
 static void fit(struct walk *w, const uint64_t *before, size_t before_len, uint64_t live)
 {
-    __extension__ typedef unsigned __int128 u128;
     uint64_t sum = 0;
 
     if (w->sum <= live)

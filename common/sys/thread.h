@@ -17,7 +17,7 @@ struct thread {
  * blocked in it, so that the loop thread gets SIGTERM. */
 void thread_start(struct thread *t, const char *name, void (*fn)(void *), void *cookie);
 void thread_join(struct thread *t); /* twice is fine */
-/* It ends by itself and frees what it has; there is no thread_join. */
+/* The thread ends by itself and frees its memory. It must not be joined. */
 void thread_detach(struct thread *t);
 void thread_name_self(const char *name);
 

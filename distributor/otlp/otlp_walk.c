@@ -448,7 +448,7 @@ static bool values_of(struct otlp_walk *w, const struct otlp_sample *s, uint32_t
             ret[i] = (uint64_t)v[i];
         return any > 0;
     }
-    if (__builtin_mul_overflow(sum, scale, &scaled) || scaled > INT64_MAX) {
+    if (!u64_mul(sum, scale, &scaled) || scaled > INT64_MAX) {
         w->push->drops[CHANGE_SATURATED]++;
         scaled = INT64_MAX;
     }
