@@ -72,35 +72,6 @@ static int read_replies(struct query *q, struct report *r, struct err *e)
     return 0;
 }
 
-static int by_owner(const void *a, const void *b)
-{
-    const struct space_row *x = a, *y = b;
-    int c = str_cmp(x->tenant, y->tenant);
-
-    if (!c)
-        c = str_cmp(x->service, y->service);
-    if (!c)
-        c = (int)x->kind - (int)y->kind;
-    return c ? c : x->level < y->level ? -1 : x->level > y->level;
-}
-
-static void unite(struct report *r)
-{
-    size_t n = 0;
-
-    if (r->rows.len)
-        qsort(r->rows.ptr, r->rows.len, sizeof(*r->rows.ptr), by_owner);
-    vec_for (i, &r->rows) {
-        if (n && by_owner(&r->rows.ptr[n - 1], &r->rows.ptr[i]) == 0) {
-            r->rows.ptr[n - 1].bytes += r->rows.ptr[i].bytes;
-            r->rows.ptr[n - 1].far_bytes += r->rows.ptr[i].far_bytes;
-        } else {
-            r->rows.ptr[n++] = r->rows.ptr[i];
-        }
-    }
-    r->rows.len = n;
-}
-
 static const char *kind_name(const struct space_row *r)
 {
     return (unsigned)r->kind < SPACE_KINDS_LEN ? space_kind_names[r->kind] : "other";
@@ -250,7 +221,7 @@ static int reply(struct query *q, struct err *e)
     int rc = read_replies(q, &r, e);
 
     if (!rc) {
-        unite(&r);
+        r.rows.len = space_rows_unite(r.rows.ptr, r.rows.len);
         (void)http_param(q->http, "format", &format);
         query_json(q, &j);
         if (str_eqc(format, "text")) {

@@ -281,7 +281,7 @@ static int on_far(void *cookie, const struct kv_far *f, struct err *e)
 
 /* ---- names ---- */
 
-static int by_owner(const void *a, const void *b)
+int space_row_cmp(const void *a, const void *b)
 {
     const struct space_row *x = a, *y = b;
     int c = str_cmp(x->tenant, y->tenant);
@@ -291,6 +291,23 @@ static int by_owner(const void *a, const void *b)
     if (!c)
         c = (int)x->kind - (int)y->kind;
     return c ? c : x->level < y->level ? -1 : x->level > y->level;
+}
+
+size_t space_rows_unite(struct space_row *rows, size_t len)
+{
+    size_t n = 0;
+
+    if (len)
+        qsort(rows, len, sizeof(*rows), space_row_cmp);
+    for (size_t i = 0; i < len; i++) {
+        if (n && space_row_cmp(&rows[n - 1], &rows[i]) == 0) {
+            rows[n - 1].bytes += rows[i].bytes;
+            rows[n - 1].far_bytes += rows[i].far_bytes;
+        } else {
+            rows[n++] = rows[i];
+        }
+    }
+    return n;
 }
 
 /* The text behind a number; one that is deleted, and being purged, is shown by its number. */
@@ -355,7 +372,7 @@ static int name_rows(struct walk *w, struct space *ret, struct err *e)
     }
     buf_deinit(&row);
     if (ret->len)
-        qsort(ret->rows, ret->len, sizeof(*ret->rows), by_owner);
+        qsort(ret->rows, ret->len, sizeof(*ret->rows), space_row_cmp);
     return rc;
 }
 

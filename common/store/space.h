@@ -46,6 +46,11 @@ struct space_row {
     uint64_t bytes;
     uint64_t far_bytes; /* in the cold tier, besides */
 };
+/* Order of rows: by tenant, service, kind, level. */
+int space_row_cmp(const void *a, const void *b);
+/* Sorts rows of several reports and adds up those of the same owner. Returns how many are left. */
+size_t space_rows_unite(struct space_row *rows, size_t len);
+
 struct space {
     struct space_row *rows; /* in the arena; by tenant, service, kind, level */
     size_t len;
