@@ -370,6 +370,25 @@ static void test_map_u64_chosen_keys(void **state)
     map_u64_deinit(&m);
 }
 
+static void test_vec_lower(void **state)
+{
+    (void)state;
+    const uint64_t u64[] = { 3, 5, 5, UINT64_MAX };
+    const uint32_t u32[] = { 0, 7, UINT32_MAX };
+
+    assert_int_equal(vec_lower_u64(NULL, 0, 1), 0);
+    assert_int_equal(vec_lower_u64(u64, 4, 0), 0);
+    assert_int_equal(vec_lower_u64(u64, 4, 3), 0);
+    assert_int_equal(vec_lower_u64(u64, 4, 4), 1);
+    assert_int_equal(vec_lower_u64(u64, 4, 5), 1);
+    assert_int_equal(vec_lower_u64(u64, 4, 6), 3);
+    assert_int_equal(vec_lower_u64(u64, 4, UINT64_MAX), 3);
+    assert_int_equal(vec_lower_u64(u64, 3, 6), 3);
+    assert_int_equal(vec_lower_u32(u32, 3, 0), 0);
+    assert_int_equal(vec_lower_u32(u32, 3, 1), 1);
+    assert_int_equal(vec_lower_u32(u32, 3, 8), 2);
+}
+
 static void test_secrets_are_compared(void **state)
 {
     (void)state;
@@ -523,6 +542,7 @@ int main(void)
         cmocka_unit_test(test_map_u64_against_array),
         cmocka_unit_test(test_map_u64_chosen_keys),
         cmocka_unit_test(test_map_u64_gives_back),
+        cmocka_unit_test(test_vec_lower),
         cmocka_unit_test(test_secrets_are_compared),
         cmocka_unit_test(test_map_str_with_deletes),
         cmocka_unit_test(test_crc32c_and_hash),
