@@ -236,7 +236,7 @@ struct sum {
 };
 struct sums {
     VEC(struct sum) at;
-    struct map_str *by_name; /* -> index + 1 */
+    struct map_str *by_name; /* -> index */
     bool by_total;
 };
 
@@ -247,15 +247,12 @@ static int add_sums(struct query *q, struct sums *s, const struct wire_function_
         return e->code;
     for (size_t i = 0; i < w->len; i++) {
         const struct wire_function *f = &w->at[i];
-        uintptr_t at = (uintptr_t)map_str_get(s->by_name, f->name);
         if (!f->len || !f->name.len)
             continue; /* what has no name is in the sum of all alone */
-        if (!at) {
+        size_t at = map_str_index(s->by_name, f->name, s->at.len);
+        if (at == s->at.len)
             vec_push(&s->at, ((struct sum){ .name = f->name }));
-            at = s->at.len;
-            map_str_put(s->by_name, f->name, (void *)at);
-        }
-        struct sum *to = &s->at.ptr[at - 1];
+        struct sum *to = &s->at.ptr[at];
         to->self = u64_add_sat(to->self, f->self[0]);
         to->total = u64_add_sat(to->total, f->total[0]);
     }

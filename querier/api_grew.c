@@ -42,7 +42,7 @@ struct range {
 };
 /* Functions of a service, or of everything, while they are compared. */
 struct side_sums {
-    struct map_str *by_name;   /* owned; name -> index + 1 */
+    struct map_str *by_name;   /* owned; name -> index */
     VEC(struct grew_row) rows; /* names borrowed from replies */
     uint64_t all[DIFF_SIDES];
     uint32_t leaves[DIFF_SIDES];
@@ -228,15 +228,12 @@ static int sums_add(struct query *q, struct side_sums *s, size_t side,
     }
     for (size_t i = 0; i < w->len; i++) {
         const struct wire_function *f = &w->at[i];
-        uintptr_t at = (uintptr_t)map_str_get(s->by_name, f->name);
         if (!f->len || !f->name.len)
             continue; /* what has no name is in the sum of all alone */
-        if (!at) {
+        size_t at = map_str_index(s->by_name, f->name, s->rows.len);
+        if (at == s->rows.len)
             vec_push(&s->rows, ((struct grew_row){ .name = f->name }));
-            at = s->rows.len;
-            map_str_put(s->by_name, f->name, (void *)at);
-        }
-        struct grew_row *r = &s->rows.ptr[at - 1];
+        struct grew_row *r = &s->rows.ptr[at];
         r->self[side] = u64_add_sat(r->self[side], f->self[0]);
         r->total[side] = u64_add_sat(r->total[side], f->total[0]);
     }

@@ -370,6 +370,20 @@ static void test_map_u64_chosen_keys(void **state)
     map_u64_deinit(&m);
 }
 
+static void test_map_str_index(void **state)
+{
+    struct map_str *m = map_str_new();
+
+    (void)state;
+    assert_int_equal(map_str_index(m, STR("a"), 0), 0);
+    assert_int_equal(map_str_index(m, STR("a"), 1), 0);
+    assert_int_equal(map_str_index(m, STR("b"), 1), 1);
+    assert_int_equal(map_str_index(m, STR("b"), 7), 1);
+    assert_int_equal(map_str_index(m, STR("a"), 2), 0);
+    assert_int_equal(map_str_len(m), 2);
+    map_str_free(m);
+}
+
 static void test_vec_lower(void **state)
 {
     (void)state;
@@ -542,6 +556,7 @@ int main(void)
         cmocka_unit_test(test_map_u64_against_array),
         cmocka_unit_test(test_map_u64_chosen_keys),
         cmocka_unit_test(test_map_u64_gives_back),
+        cmocka_unit_test(test_map_str_index),
         cmocka_unit_test(test_vec_lower),
         cmocka_unit_test(test_secrets_are_compared),
         cmocka_unit_test(test_map_str_with_deletes),
